@@ -1,0 +1,25 @@
+package gpu
+
+import "time"
+
+// The interfaces below are apart from Device because not all hardware has the
+// ability; a device that lacks it lacks the method.
+
+// Suspender takes a context's channels off the hardware and puts them back,
+// in mid-kernel.
+type Suspender interface {
+	Suspend(c Context) error
+	Resume(c Context) error
+}
+
+// Slicer sets how long a context's channel group runs before the next one's
+// turn.
+type Slicer interface {
+	SetTimeslice(c Context, d time.Duration) error
+}
+
+// Evictor asks a preemptible launch to leave: its blocks on SMs below belowSM,
+// or all with math.MaxUint32 (EffiSha §4, FLEP §4).
+type Evictor interface {
+	Evict(c Channel, f Fence, belowSM uint32) error
+}

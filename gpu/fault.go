@@ -1,0 +1,93 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that a device's methods wrap; test for them with errors.Is.
+var (
+	// ErrOutOfMemory: the context's limit or the device's memory is reached.
+	ErrOutOfMemory = errors.New("out of GPU memory")
+	// ErrInvalidPtr: an address or range outside the context's allocations.
+	ErrInvalidPtr = errors.New("not an allocation of this context")
+	// ErrInvalidModule: malformed PTX; the text has line and column.
+	ErrInvalidModule = errors.New("invalid module")
+	// ErrUnsupported: well-formed, but more than this device can do.
+	ErrUnsupported = errors.New("not supported by this device")
+	// ErrNotFound: no function or variable of that name.
+	ErrNotFound = errors.New("not found")
+	// ErrInvalidLaunch: a grid, block or parameter buffer the function can't take.
+	ErrInvalidLaunch = errors.New("invalid launch")
+	// ErrPoisoned: an earlier fault ended the context.
+	ErrPoisoned = errors.New("context ended by an earlier fault")
+	// ErrTimeLimit: the kernel ran longer than its context allows.
+	ErrTimeLimit = errors.New("kernel time limit exceeded")
+	// ErrLost: the device does not answer any more.
+	ErrLost = errors.New("GPU lost")
+)
+
+// FaultKind says what a kernel did wrong.
+type FaultKind uint8
+
+// The kinds of fault, with CUDA's error beside each.
+const (
+	FaultAddress     FaultKind = iota + 1 // 700: illegal address
+	FaultMisaligned                       // 716: misaligned address
+	FaultTrap                             // 719: trap instruction
+	FaultInstruction                      // 715: illegal instruction
+	FaultTimeLimit                        // 702: launch timeout
+	FaultStack                            // 718: invalid pc, stack or call depth
+	FaultBarrier                          // 719: a barrier no thread can complete
+)
+
+var faultText = [...]string{
+	FaultAddress:     "illegal address",
+	FaultMisaligned:  "misaligned address",
+	FaultTrap:        "trap",
+	FaultInstruction: "illegal instruction",
+	FaultTimeLimit:   "time limit exceeded",
+	FaultStack:       "call stack exhausted",
+	FaultBarrier:     "barrier never completed",
+}
+
+// String is the kind in words.
+func (k FaultKind) String() string {
+	if int(k) < len(faultText) && faultText[k] != "" {
+		return faultText[k]
+	}
+	return fmt.Sprintf("fault %d", uint8(k))
+}
+
+// Fault is an error that a kernel caused. It poisons the kernel's context and
+// no other.
+type Fault struct {
+	Kind    FaultKind
+	Kernel  string
+	Block   Dim3
+	Thread  Dim3
+	Line    int    // of the PTX
+	Address uint64 // where it applies
+	Size    uint32 // of the access, bytes
+	Space   string // "global", "shared", …
+	Write   bool
+}
+
+// Error names kernel, block, thread, line and address.
+func (f *Fault) Error() string {
+	s := fmt.Sprintf("%s in kernel %s, block (%d,%d,%d), thread (%d,%d,%d), PTX line %d",
+		f.Kind, f.Kernel, f.Block.X, f.Block.Y, f.Block.Z, f.Thread.X, f.Thread.Y, f.Thread.Z, f.Line)
+	if f.Kind == FaultAddress || f.Kind == FaultMisaligned {
+		op := "read"
+		if f.Write {
+			op = "write"
+		}
+		s += fmt.Sprintf(": %d-byte %s %s at %#x", f.Size, f.Space, op, f.Address)
+	}
+	return s
+}
+
+// Is makes a fault by time limit match [ErrTimeLimit].
+func (f *Fault) Is(target error) bool {
+	return target == ErrTimeLimit && f.Kind == FaultTimeLimit
+}
