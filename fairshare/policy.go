@@ -1,0 +1,181 @@
+package fairshare
+
+import (
+	"fmt"
+	"time"
+)
+
+// GuestID names a guest for as long as it is attached.
+type GuestID uint32
+
+// LaunchID names one kernel launch, over all guests; zero is none.
+type LaunchID uint64
+
+// Policy decides who may use the GPU. It is called from one goroutine.
+type Policy interface {
+	// Decide answers ev, which happened at now, given who runs, waits and how
+	// much each used. next is when the policy wants to be asked again, with a
+	// Tick of NoPhase; zero or less: at the next event. The verdicts are valid
+	// until the next call.
+	Decide(now time.Duration, ev Event, st State) (v []Verdict, next time.Duration)
+}
+
+// EventKind is what a policy is told of.
+type EventKind uint8
+
+const (
+	// Tick is a phase's end, or an instant the policy asked for.
+	Tick EventKind = iota
+	// Arrived is a launch that a guest submitted.
+	Arrived
+	// Finished is a launch that ran to its end.
+	Finished
+	// Evicted is a launch that left the GPU with tasks undone.
+	Evicted
+	// Changed is a guest that came, left, or was given another weight.
+	Changed
+)
+
+var eventKindNames = [...]string{"tick", "arrived", "finished", "evicted", "changed"}
+
+// String is the kind's name in logs.
+func (k EventKind) String() string {
+	if int(k) < len(eventKindNames) {
+		return eventKindNames[k]
+	}
+	return fmt.Sprintf("EventKind(%d)", uint8(k))
+}
+
+// PhaseKind is which phase of a round a Tick ends.
+type PhaseKind uint8
+
+// A round is a polling phase, in which the GPU's status is watched, and a quiet
+// phase, in which it is not.
+const (
+	NoPhase PhaseKind = iota
+	PollPhase
+	QuietPhase
+)
+
+// Event is something that happened.
+type Event struct {
+	Kind EventKind
+	// Guest and Launch are whom it concerns, where it concerns one.
+	Guest  GuestID
+	Launch LaunchID
+	// Phase is the phase that a Tick ends.
+	Phase PhaseKind
+	// Length is how long that phase really was, and Watched how much of it was
+	// measured: all of a polling phase; all of a quiet phase where the source
+	// or the executor gives it; else its beginning, for which the sampler
+	// polled on until a suspended guest's kernel had left.
+	Length, Watched time.Duration
+}
+
+// State is what a policy decides by.
+type State struct {
+	// Guests are all that are attached, in order of ID.
+	Guests []Guest
+	// Round is the mean length of a polling and a quiet phase together, as
+	// planned now.
+	Round time.Duration
+	// Launches are those that wait or run, in order of arrival. Only policies
+	// about kernels look at them; others may be given none.
+	Launches []Launch
+	// SMs is how many streaming multiprocessors the GPU has.
+	SMs uint32
+}
+
+// Guest is what is known of one guest at an event.
+type Guest struct {
+	ID GuestID
+	// Weight is its part of the GPU relative to the others' weights; above 0.
+	Weight float64
+	// Used is the GPU time it used in the watched part of the phase that a Tick
+	// ends, summed over its channel groups, and Spans the number of times
+	// between context switches that this is the sum of.
+	Used  time.Duration
+	Spans uint64
+	// Late is GPU time of commands that were fetched before the guest was
+	// suspended and have now completed, as far as it passed unwatched and was
+	// not reported before.
+	Late time.Duration
+	// Active is whether it had work, waiting or executing, at any time of the
+	// phase; Backlogged is whether it has some now.
+	Active, Backlogged bool
+	// Running is whether a command of it is on the GPU now.
+	Running bool
+	// Suspended is whether its channels are held now, by an earlier verdict.
+	Suspended bool
+}
+
+// Launch is one kernel that waits or runs.
+type Launch struct {
+	ID      LaunchID
+	Guest   GuestID
+	Arrived time.Duration
+	Running bool
+	// Priority is larger for more urgent launches.
+	Priority int
+	// Blocks is how many thread blocks (or tasks) are left, and PerSM how many
+	// of them an SM holds at a time.
+	Blocks uint64
+	PerSM  uint32
+	// Used is how long it has run, and Predicted how long it will run in all;
+	// zero where unknown.
+	Used, Predicted time.Duration
+	// Evictable is whether it was compiled to leave the GPU when told.
+	Evictable bool
+}
+
+// Action is what a verdict says.
+type Action uint8
+
+const (
+	// Run lets a held launch go to the GPU.
+	Run Action = iota
+	// Hold keeps a launch from the GPU.
+	Hold
+	// Suspend stops fetching a guest's commands.
+	Suspend
+	// Resume fetches them again.
+	Resume
+	// Evict takes a running launch off the GPU, or off the SMs below BelowSM.
+	Evict
+	// Slice sets how long a guest's channel groups run before the next one's
+	// turn.
+	Slice
+)
+
+var actionNames = [...]string{"run", "hold", "suspend", "resume", "evict", "slice"}
+
+// String is the action's name in logs.
+func (a Action) String() string {
+	if int(a) < len(actionNames) {
+		return actionNames[a]
+	}
+	return fmt.Sprintf("Action(%d)", uint8(a))
+}
+
+// Verdict is one thing to be done. Carrying out a verdict that already holds
+// does nothing.
+type Verdict struct {
+	Guest  GuestID
+	Launch LaunchID // Run, Hold and Evict
+	Action Action
+	// BelowSM bounds an Evict: blocks on SMs below it leave; math.MaxUint32 is
+	// all.
+	BelowSM uint32
+	// Slice is the time slice of a Slice verdict.
+	Slice time.Duration
+}
+
+// Options choose among a policy's variants. The zero value is the default.
+type Options struct {
+	// Threshold is the lead over the system's virtual time at which a guest is
+	// suspended; zero: one round, as it is planned at the time.
+	Threshold time.Duration
+}
+
+// Names are the policies that New makes.
+func Names() []string { return []string{"none", "dfq", "dfq-loga", "loga-cl"} }
