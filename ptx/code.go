@@ -1,0 +1,32 @@
+package ptx
+
+// Program is a module whose names are bound.
+type Program struct {
+	Module  *Module
+	Globals map[string]*Symbol // variables and functions at module scope; an alias leads to its function
+	Codes   []*Code            // one for each function with a body, in the module's order
+}
+
+// Code returns the code of the function called name, nil if there is none with a body.
+func (p *Program) Code(name string) *Code {
+	s := p.Globals[name]
+	if s == nil || s.Kind != SymFunc {
+		return nil
+	}
+	for _, c := range p.Codes {
+		if c.Func == s.Func {
+			return c
+		}
+	}
+	return nil
+}
+
+// Code is a function's body as execution sees it: nested blocks flattened, names bound (Operand.Sym, Pred.Sym).
+type Code struct {
+	Func   *Func
+	Instrs []*Instr  // in order
+	Locs   []*Loc    // the .loc in force at each instruction; nil when the function has none
+	Regs   []*Symbol // the registers it uses, numbered: Regs[i].Index == i
+	Vars   []*Symbol // the .shared, .local, .param, … variables declared anywhere in its body, in order
+	Labels []*Symbol // all labels, in order
+}

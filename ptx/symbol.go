@@ -1,0 +1,33 @@
+package ptx
+
+// SymbolKind says what a name stands for.
+type SymbolKind uint8
+
+// The kinds of symbols.
+const (
+	SymReg       SymbolKind = iota // a register declared in the function: Var, Index
+	SymSpecial                     // a predefined register such as %tid or %clock64
+	SymVar                         // a variable: Var, whose Space says where it is
+	SymParam                       // one of the function's own parameters: Var, Index (its place in Params or Returns)
+	SymFunc                        // a function: Func
+	SymLabel                       // a label: Index
+	SymTargets                     // a .branchtargets list: Branch
+	SymCalls                       // a .calltargets list: Calls
+	SymPrototype                   // a .callprototype: Proto
+)
+
+// Symbol is what a name refers to in its scope. Two uses of one name in one scope share a Symbol, so it may be
+// compared by its address.
+type Symbol struct {
+	Kind   SymbolKind
+	Name   string
+	Type   Type // of a register or variable
+	Vector int  // number of components of a vector register or variable; 0 for a scalar
+	Index  int  // a register's number in Code.Regs; a label's instruction in Code.Instrs (may be its length)
+	Return bool // a SymParam that is one of the function's Returns
+	Var    *Var
+	Func   *Func
+	Branch *BranchTargets
+	Calls  *CallTargets
+	Proto  *CallPrototype
+}
