@@ -1,0 +1,43 @@
+# What the README names: demo and test. The rest is for who works on it.
+GO      ?= go
+BIN     := bin
+PROGRAMS := vgpud vgpuctl
+
+.PHONY: all build demo test test-deps unit fuzz lint bench bench-loga clean
+
+all: build
+
+build:
+	$(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(PROGRAMS))
+
+# The main job on this machine: three guests share one GPU in software.
+demo: build
+	$(BIN)/vgpud demo $(DEMOFLAGS)
+
+# Everything that must hold: style, floors, unit and whole-system tests, and
+# each fuzz target for a short while.
+test: test-deps lint unit fuzz
+
+# The race detector needs a C compiler; as root, get one if there is none.
+test-deps:
+	@scripts/test-deps.sh
+
+unit: build
+	@scripts/unit.sh
+
+fuzz:
+	@scripts/fuzz.sh
+
+lint:
+	@scripts/lint.sh
+
+# Go benchmarks of the hot paths, each over several runs.
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem -count $(or $(COUNT),3) $(or $(PKG),./...)
+
+# LoGA's figures 7 to 11 in simulated time, to docs/results.
+bench-loga:
+	$(GO) run ./e2e/loga -out docs/results
+
+clean:
+	rm -rf $(BIN)

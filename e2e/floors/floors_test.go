@@ -1,0 +1,169 @@
+package floors
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "vgpud"
+
+// room is a part of the house. A package belongs to the room with the longest
+// matching path.
+type room struct {
+	path  string
+	floor int
+}
+
+// rooms is the plan. Rooms of one floor don't see each other.
+var rooms = []room{
+	{"clock", 1},
+	{"ptx", 1},
+	{"gpu/nvreg", 1},
+	{"vfio", 1},
+	{"mediator/vgpu/abi", 1},
+	{"fairshare", 1},
+	{"e2e/kernels", 1},
+	{"accounting", 2},
+	{"gpu", 3},
+	{"mediator", 4},
+	{"guestagent", 4},
+	{"cmd", 5},
+	{"e2e", 6},
+}
+
+// forbidden lists imports that a package must not have, even indirectly, with
+// the reason for each.
+var forbidden = []struct {
+	from, to, reason string
+}{
+	{"fairshare", "net", "a policy is a pure function of state"},
+	{"fairshare", "os", "a policy is a pure function of state"},
+	{"fairshare", "vgpud/clock", "a policy is told the time"},
+	{"ptx", "os", "a parser reads what it is given"},
+	{"ptx", "net", "a parser reads what it is given"},
+	{"gpu/soft/simt", "net", "executing a kernel needs no I/O"},
+	{"gpu/soft/arith", "os", "arithmetic needs no I/O"},
+	{"gpu/soft/machine", "net", "the machine's model is told the time and does no I/O"},
+	{"mediator/vgpu/abi", "net", "host and guest agree on bytes, not on transport"},
+	{"guestagent", "vgpud/mediator", "a guest carries no host code"},
+	{"guestagent", "vgpud/gpu", "a guest carries no host code"},
+	{"guestagent", "vgpud/accounting", "a guest carries no host code"},
+	{"mediator/vgpu", "vgpud/ptx", "the process that serves the device parses no guest code"},
+	{"mediator/vgpu", "vgpud/gpu", "the process that serves the device touches no GPU"},
+	{"vfio", "vgpud/mediator", "the protocol knows no device"},
+}
+
+// allowed lists exceptions to forbidden prefixes.
+var allowed = []string{
+	"vgpud/guestagent -> vgpud/mediator/vgpu/abi",
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+// list asks the go command for all packages of the module.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		var ee *exec.ExitError
+		if errors.As(err, &ee) {
+			t.Fatalf("%v: %v\n%s", cmd, err, ee.Stderr)
+		}
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	var pkgs []pkg
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatalf("decode the package list: %v", err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// under says whether path is prefix or beneath it.
+func under(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+// roomOf finds a package's room by its longest path.
+func roomOf(path string) (room, bool) {
+	var best room
+	for _, r := range rooms {
+		if under(path, module+"/"+r.path) && len(r.path) > len(best.path) {
+			best = r
+		}
+	}
+	return best, best.path != ""
+}
+
+func TestNoImportClimbs(t *testing.T) {
+	for _, p := range list(t) {
+		from, ok := roomOf(p.ImportPath)
+		if !ok {
+			t.Errorf("%s is in no room of the plan", p.ImportPath)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if !under(imp, module) {
+				continue
+			}
+			to, ok := roomOf(imp)
+			if !ok || to == from || to.floor < from.floor {
+				continue
+			}
+			t.Errorf("%s (floor %d) imports %s (floor %d)", p.ImportPath, from.floor, imp, to.floor)
+		}
+	}
+}
+
+func TestForbiddenImports(t *testing.T) {
+	pkgs := list(t)
+	for _, f := range forbidden {
+		for _, p := range pkgs {
+			if !under(p.ImportPath, module+"/"+f.from) || (f.from == "mediator/vgpu" && p.ImportPath == module+"/mediator/vgpu/abi") {
+				continue
+			}
+			// The standard library's own use of net or os is not ours.
+			imports := p.Imports
+			if strings.HasPrefix(f.to, module) {
+				imports = p.Deps
+			}
+			for _, imp := range imports {
+				if imp != f.to && !(strings.HasPrefix(f.to, module) && under(imp, f.to)) {
+					continue
+				}
+				if slices.ContainsFunc(allowed, func(a string) bool {
+					from, to, _ := strings.Cut(a, " -> ")
+					return under(p.ImportPath, from) && under(imp, to)
+				}) {
+					continue
+				}
+				t.Errorf("%s imports %s: %s", p.ImportPath, imp, f.reason)
+			}
+		}
+	}
+}
+
+// TestEveryRoomExists keeps the plan itself honest.
+func TestEveryRoomExists(t *testing.T) {
+	pkgs := list(t)
+	for _, r := range rooms {
+		if !slices.ContainsFunc(pkgs, func(p pkg) bool { return under(p.ImportPath, module+"/"+r.path) }) {
+			t.Errorf("the plan names %s, but no package is there", r.path)
+		}
+	}
+}

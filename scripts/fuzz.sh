@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for FUZZTIME (default 5s each); one that fails leaves
+# its input under testdata/fuzz of its package.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+time=${FUZZTIME:-5s}
+for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname | sort -u); do
+	for target in $(grep -h -o '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go | sed 's/^func //' | sort -u); do
+		echo "fuzz $dir $target for $time"
+		# The targets' seeds already ran with the other tests.
+		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" >/tmp/vgpud-fuzz.$$ 2>&1 || {
+			cat /tmp/vgpud-fuzz.$$
+			rm -f /tmp/vgpud-fuzz.$$
+			exit 1
+		}
+	done
+done
+rm -f /tmp/vgpud-fuzz.$$

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Holds the code to its style: gofmt, go vet, staticcheck, and the floors
+# (which package may import which; e2e/floors).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+unformatted=$(git ls-files '*.go' 2>/dev/null | xargs -r gofmt -l)
+if [ -n "$unformatted" ]; then
+	echo "not gofmt'd:" >&2
+	echo "$unformatted" >&2
+	exit 1
+fi
+go vet ./...
+go tool staticcheck ./...
+go test -count=1 ./e2e/floors

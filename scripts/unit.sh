@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs all tests, with the race detector where a C compiler is at hand.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+flags=()
+if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
+	flags+=(-race)
+else
+	echo "note: no C compiler, so the tests run without the race detector" >&2
+fi
+exec go test "${flags[@]}" -timeout 14m ./... "$@"
