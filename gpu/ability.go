@@ -1,9 +1,20 @@
 package gpu
 
-import "time"
+import (
+	"time"
+
+	"vgpud/accounting"
+)
 
 // The interfaces below are apart from Device because not all hardware has the
 // ability; a device that lacks it lacks the method.
+
+// Sampled is a device whose status can be read while it works.
+type Sampled interface {
+	// Source reads the status of the compute engine. The caller uses it from
+	// one goroutine.
+	Source() (accounting.Source, error)
+}
 
 // Suspender takes a context's channels off the hardware and puts them back,
 // in mid-kernel.
