@@ -1,0 +1,124 @@
+package arith
+
+import "math/bits"
+
+// Shl is shl: shifting by the width or more leaves zero, which is what Go's shift does too.
+func Shl[T Unsigned](a T, n uint32) T { return a << n }
+
+// Shr is shr: shifting by the width or more leaves zero, or copies of a signed type's sign, which is what Go's shift does too.
+func Shr[T Integer](a T, n uint32) T { return a >> n }
+
+// ShfLWrap is shf.l.wrap.b32: the high word of b:a shifted left by the low five bits of n.
+func ShfLWrap(a, b, n uint32) uint32 { return shfL(a, b, n&31) }
+
+// ShfLClamp is shf.l.clamp.b32: the high word of b:a shifted left by n, at most 32.
+func ShfLClamp(a, b, n uint32) uint32 { return shfL(a, b, min(n, 32)) }
+
+// ShfRWrap is shf.r.wrap.b32: the low word of b:a shifted right by the low five bits of n.
+func ShfRWrap(a, b, n uint32) uint32 { return shfR(a, b, n&31) }
+
+// ShfRClamp is shf.r.clamp.b32: the low word of b:a shifted right by n, at most 32.
+func ShfRClamp(a, b, n uint32) uint32 { return shfR(a, b, min(n, 32)) }
+
+func shfL(a, b, n uint32) uint32 { return b<<n | a>>(32-n) }
+
+func shfR(a, b, n uint32) uint32 { return a>>n | b<<(32-n) }
+
+// Popc32 is popc.b32.
+func Popc32(a uint32) uint32 { return uint32(bits.OnesCount32(a)) }
+
+// Popc64 is popc.b64.
+func Popc64(a uint64) uint32 { return uint32(bits.OnesCount64(a)) }
+
+// Clz32 is clz.b32: 32 for zero.
+func Clz32(a uint32) uint32 { return uint32(bits.LeadingZeros32(a)) }
+
+// Clz64 is clz.b64: 64 for zero.
+func Clz64(a uint64) uint32 { return uint32(bits.LeadingZeros64(a)) }
+
+// Brev32 is brev.b32.
+func Brev32(a uint32) uint32 { return bits.Reverse32(a) }
+
+// Brev64 is brev.b64.
+func Brev64(a uint64) uint64 { return bits.Reverse64(a) }
+
+// NotFound is what bfind and fns answer when there is no such bit.
+const NotFound = 0xffffffff
+
+// BfindU32 is bfind.u32: the position of the highest set bit.
+func BfindU32(a uint32) uint32 { return uint32(bits.Len32(a) - 1) }
+
+// BfindS32 is bfind.s32: the position of the highest bit that differs from the sign.
+func BfindS32(a int32) uint32 { return BfindU32(uint32(a ^ a>>31)) }
+
+// BfindU64 is bfind.u64.
+func BfindU64(a uint64) uint32 { return uint32(bits.Len64(a) - 1) }
+
+// BfindS64 is bfind.s64.
+func BfindS64(a int64) uint32 { return BfindU64(uint64(a ^ a>>63)) }
+
+// BfindShift turns bfind's answer for a type of so many bits into bfind.shiftamt's: how far to shift left to bring the bit
+// found to the top.
+func BfindShift(position, width uint32) uint32 {
+	if position == NotFound {
+		return NotFound
+	}
+	return width - 1 - position
+}
+
+// Lop3 is lop3.b32: the truth table whose bit 4a+2b+c is the answer to bits a, b and c, applied to all 32 bits.
+func Lop3(a, b, c uint32, table uint8) uint32 {
+	var r uint32
+	for i, term := range [8]uint32{^a & ^b & ^c, ^a & ^b & c, ^a & b & ^c, ^a & b & c, a & ^b & ^c, a & ^b & c, a & b & ^c, a & b & c} {
+		r |= term & -uint32(table>>i&1)
+	}
+	return r
+}
+
+// BfeU32 is bfe.u32: length bits of a from position on, zero-extended. Only the operands' low 8 bits count.
+func BfeU32(a, position, length uint32) uint32 {
+	return a >> (position & 0xff) & (1<<(length&0xff) - 1)
+}
+
+// BfeS32 is bfe.s32: length bits of a from position on, sign-extended. A field that reaches beyond a takes a's sign.
+func BfeS32(a int32, position, length uint32) int32 {
+	position, length = position&0xff, length&0xff
+	if length == 0 {
+		return 0
+	}
+	field := a >> position
+	if length >= 32 {
+		return field
+	}
+	return field << (32 - length) >> (32 - length)
+}
+
+// BfeU64 is bfe.u64.
+func BfeU64(a uint64, position, length uint32) uint64 {
+	return a >> (position & 0xff) & (1<<(length&0xff) - 1)
+}
+
+// BfeS64 is bfe.s64.
+func BfeS64(a int64, position, length uint32) int64 {
+	position, length = position&0xff, length&0xff
+	if length == 0 {
+		return 0
+	}
+	field := a >> position
+	if length >= 64 {
+		return field
+	}
+	return field << (64 - length) >> (64 - length)
+}
+
+// Bfi32 is bfi.b32: b with length bits from position on replaced by a's low bits. Only the low 8 bits of both count.
+func Bfi32(a, b, position, length uint32) uint32 {
+	mask := uint32(1<<(length&0xff)-1) << (position & 0xff)
+	return b&^mask | a<<(position&0xff)&mask
+}
+
+// Bfi64 is bfi.b64.
+func Bfi64(a, b uint64, position, length uint32) uint64 {
+	mask := uint64(1<<(length&0xff)-1) << (position & 0xff)
+	return b&^mask | a<<(position&0xff)&mask
+}

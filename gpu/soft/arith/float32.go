@@ -1,0 +1,192 @@
+package arith
+
+import "math"
+
+// nan32Bits is the one NaN that single-precision instructions produce.
+const nan32Bits = 0x7fffffff
+
+// NaN32 returns the canonical single-precision NaN.
+func NaN32() float32 { return math.Float32frombits(nan32Bits) }
+
+// FlushF32 is what .ftz does to an operand: a subnormal becomes a zero of its sign.
+func FlushF32(x float32) float32 {
+	if b := math.Float32bits(x); b&0x7f800000 == 0 {
+		return math.Float32frombits(b & 0x80000000)
+	}
+	return x
+}
+
+// SatF32 is .sat: x clamped to [0, 1], NaN and −0 to +0.
+func SatF32(x float32) float32 {
+	if !(x > 0) {
+		return 0
+	}
+	return min(x, 1)
+}
+
+// CanonF32 is x, or the canonical NaN for any NaN.
+func CanonF32(x float32) float32 {
+	if x != x {
+		return math.Float32frombits(nan32Bits)
+	}
+	return x
+}
+
+// AddF32 is add.rn.f32.
+func AddF32(a, b float32) float32 { return CanonF32(a + b) }
+
+// SubF32 is sub.rn.f32.
+func SubF32(a, b float32) float32 { return CanonF32(a - b) }
+
+// MulF32 is mul.rn.f32. The conversion keeps Go from fusing the product with a sum that the caller makes of it.
+func MulF32(a, b float32) float32 { return CanonF32(float32(a * b)) }
+
+// DivF32 is div.rn.f32.
+func DivF32(a, b float32) float32 { return CanonF32(a / b) }
+
+// RcpF32 is rcp.rn.f32.
+func RcpF32(a float32) float32 { return CanonF32(1 / a) }
+
+// SqrtF32 is sqrt.rn.f32. Rounding twice does no harm here: 53 ≥ 2·24+2.
+func SqrtF32(a float32) float32 { return CanonF32(float32(math.Sqrt(float64(a)))) }
+
+// FmaF32 is fma.rn.f32: a·b+c rounded once.
+func FmaF32(a, b, c float32) float32 {
+	if r, sure := FmaF32Fast(a, b, c); sure {
+		return r
+	}
+	return CanonF32(float32(oddSum(float64(float64(a)*float64(b)), float64(c))))
+}
+
+// FmaF32Fast is FmaF32 for nearly all operands, and small enough to be inlined into a loop: where sure is false, the loop
+// calls FmaF32.
+//
+// The product is exact in float64; the sum s may not be. Rounding s again can go wrong only when s lies halfway between two
+// float32 values, where its last 28 bits are zero, whether the result is normal or subnormal; and not when s is itself a
+// float32. NaN fails both tests.
+func FmaF32Fast(a, b, c float32) (r float32, sure bool) {
+	s := float64(float64(a)*float64(b)) + float64(c)
+	r = float32(s)
+	return r, float64(r) == s || math.Float64bits(s)<<36 != 0
+}
+
+// round32 rounds x, exact or rounded to odd, as m says.
+func round32(x float64, m Mode) float32 {
+	var r float32
+	switch {
+	case x != x:
+		r = math.Float32frombits(nan32Bits)
+	case m.Round == RN:
+		r = float32(x)
+	default:
+		r = math.Float32frombits(uint32(formatF32.narrow(x, m.Round)))
+	}
+	return m.finish32(r)
+}
+
+// finish32 applies .ftz and .sat to a rounded result.
+func (m Mode) finish32(r float32) float32 {
+	if m.FTZ {
+		r = FlushF32(r)
+	}
+	if m.Sat {
+		r = SatF32(r)
+	}
+	return r
+}
+
+// in32 is an operand as the arithmetic sees it.
+func (m Mode) in32(x float32) float64 {
+	if m.FTZ {
+		x = FlushF32(x)
+	}
+	return float64(x)
+}
+
+// sum32 is x+y as m says; x and y are float32 values or products of two. Where they cancel, .rm alone gives −0.
+func sum32(x, y float64, m Mode) float32 {
+	s := oddSum(x, y)
+	if s == 0 && m.Round == RM && (math.Signbit(x) || math.Signbit(y)) {
+		s = math.Copysign(0, -1)
+	}
+	return round32(s, m)
+}
+
+// AddF32Mode is add.f32 in any mode.
+func AddF32Mode(a, b float32, m Mode) float32 { return sum32(m.in32(a), m.in32(b), m) }
+
+// SubF32Mode is sub.f32 in any mode.
+func SubF32Mode(a, b float32, m Mode) float32 { return sum32(m.in32(a), -m.in32(b), m) }
+
+// MulF32Mode is mul.f32 in any mode.
+func MulF32Mode(a, b float32, m Mode) float32 { return round32(m.in32(a)*m.in32(b), m) }
+
+// FmaF32Mode is fma.f32 (and mad.f32) in any mode.
+func FmaF32Mode(a, b, c float32, m Mode) float32 {
+	return sum32(float64(m.in32(a)*m.in32(b)), m.in32(c), m)
+}
+
+// DivF32Mode is div.f32 with a rounding (.rn, .rz, .rm, .rp).
+func DivF32Mode(a, b float32, m Mode) float32 {
+	x, y := m.in32(a), m.in32(b)
+	q := x / y
+	if q-q == 0 && q != 0 { // finite: the sign of the remainder says on which side of q the quotient lies
+		rest := math.FMA(-q, y, x)
+		if y < 0 {
+			rest = -rest
+		}
+		q = odd(q, rest)
+	}
+	return round32(q, m)
+}
+
+// RcpF32Mode is rcp.f32 with a rounding.
+func RcpF32Mode(a float32, m Mode) float32 { return DivF32Mode(1, a, m) }
+
+// SqrtF32Mode is sqrt.f32 with a rounding.
+func SqrtF32Mode(a float32, m Mode) float32 {
+	x := m.in32(a)
+	q := math.Sqrt(x)
+	return round32(odd(q, math.FMA(-q, q, x)), m)
+}
+
+// MinF32 is min.f32: a NaN loses against a number, −0 is below +0.
+func MinF32(a, b float32) float32 {
+	switch {
+	case a != a:
+		return CanonF32(b)
+	case b != b:
+		return a
+	}
+	return min(a, b)
+}
+
+// MaxF32 is max.f32: a NaN loses against a number, +0 is above −0.
+func MaxF32(a, b float32) float32 {
+	switch {
+	case a != a:
+		return CanonF32(b)
+	case b != b:
+		return a
+	}
+	return max(a, b)
+}
+
+// MinNaNF32 is min.NaN.f32: a NaN wins.
+func MinNaNF32(a, b float32) float32 { return CanonF32(min(a, b)) }
+
+// MaxNaNF32 is max.NaN.f32: a NaN wins.
+func MaxNaNF32(a, b float32) float32 { return CanonF32(max(a, b)) }
+
+// AbsF32 is abs.f32; of a NaN it is the canonical NaN.
+func AbsF32(a float32) float32 {
+	return CanonF32(math.Float32frombits(math.Float32bits(a) &^ 0x80000000))
+}
+
+// NegF32 is neg.f32; of a NaN it is the canonical NaN.
+func NegF32(a float32) float32 { return CanonF32(-a) }
+
+// CopysignF32 is copysign.f32: b with a's sign, in PTX's order of operands.
+func CopysignF32(a, b float32) float32 {
+	return math.Float32frombits(math.Float32bits(a)&0x80000000 | math.Float32bits(b)&^0x80000000)
+}
