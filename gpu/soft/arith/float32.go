@@ -67,7 +67,7 @@ func FmaF32(a, b, c float32) float32 {
 func FmaF32Fast(a, b, c float32) (r float32, sure bool) {
 	s := float64(float64(a)*float64(b)) + float64(c)
 	r = float32(s)
-	return r, float64(r) == s || math.Float64bits(s)<<36 != 0
+	return r, math.Float64bits(s)<<36 != 0 || float64(r) == s
 }
 
 // round32 rounds x, exact or rounded to odd, as m says.
