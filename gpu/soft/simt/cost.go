@@ -1,0 +1,60 @@
+package simt
+
+// CostModel says how many SM cycles an SM is busy with each kind of work. It
+// models throughput: an SM issues one simple warp instruction a cycle, whatever
+// the number of lanes that take part, and latencies are taken to be hidden by
+// other warps. The zero value of a field costs nothing.
+//
+// The numbers of [DefaultCosts] keep the proportions of recent NVIDIA hardware
+// (CUDA C++ Programming Guide, arithmetic instructions: throughput relative to
+// 32-bit addition), save that what takes this interpreter particularly long is
+// not made cheaper than it is.
+type CostModel struct {
+	Simple  uint32 // 32-bit arithmetic, logic, moves, comparisons, branches
+	Wide    uint32 // 64-bit integer multiplication and double precision
+	Convert uint32 // conversions between types
+	Special uint32 // reciprocal, root, sine, division
+	Slow    uint32 // double-precision division, video and packed operations
+	Control uint32 // barrier, call, return
+	Shuffle uint32 // exchange between the lanes of a warp
+	Memory  uint32 // any load or store
+	Sector  uint32 // each 32-byte sector of global memory that a warp's access touches
+	Bank    uint32 // each pass over shared or local memory after the first
+	Atomic  uint32 // each lane of an atomic operation
+	Print   uint32 // each lane that calls vprintf or an allocator
+	Block   uint32 // starting a block
+	Warp    uint32 // starting a warp of it
+}
+
+// DefaultCosts is the model used where a launch names no other.
+var DefaultCosts = CostModel{
+	Simple:  1,
+	Wide:    2,
+	Convert: 2,
+	Special: 8,
+	Slow:    16,
+	Control: 2,
+	Shuffle: 2,
+	Memory:  2,
+	Sector:  1,
+	Bank:    1,
+	Atomic:  2,
+	Print:   100,
+	Block:   40,
+	Warp:    4,
+}
+
+// Counts is what a grid has done so far.
+type Counts struct {
+	WarpInstructions   uint64 // one for each instruction a warp executed
+	ThreadInstructions uint64 // one for each lane that took part
+	Cycles             uint64 // modelled SM cycles, all SMs together
+	GlobalBytes        uint64 // moved to and from global memory, in whole sectors
+}
+
+func (c *Counts) add(o Counts) {
+	c.WarpInstructions += o.WarpInstructions
+	c.ThreadInstructions += o.ThreadInstructions
+	c.Cycles += o.Cycles
+	c.GlobalBytes += o.GlobalBytes
+}
