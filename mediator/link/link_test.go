@@ -1,0 +1,253 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+)
+
+func newPages(t *testing.T) (a, b *Page) {
+	t.Helper()
+	a, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Dup(int(a.File().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = OpenPage(os.NewFile(uintptr(fd), "copy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return a, b
+}
+
+func TestPageIsShared(t *testing.T) {
+	serve, exec := newPages(t)
+	slot := exec.Context(3)
+	slot.Reset(42)
+	slot.SetReady(0) // group 0 is a group, not none
+	slot.AddFetched()
+	slot.AddFetched()
+	slot.AddFinished(5*time.Millisecond, false, false)
+	slot.AddFinished(2*time.Millisecond, true, true)
+	slot.AddFetched()
+	slot.SetBacklog(true)
+	slot.AddCopied(7)
+
+	seen := serve.Context(3)
+	if g, ok := seen.Group(); g != 0 || !ok {
+		t.Errorf("Group = %d, %v, want 0, true", g, ok)
+	}
+	if got := seen.Outstanding(); got != 1 {
+		t.Errorf("Outstanding = %d, want 1", got)
+	}
+	want := Counters{Kernels: 1, Errors: 1, CopiedBytes: 7, GPUTime: 7 * time.Millisecond, LateTime: 2 * time.Millisecond}
+	if diff := cmp.Diff(want, seen.Counters()); diff != "" {
+		t.Errorf("Counters (-want +got):\n%s", diff)
+	}
+	if !seen.Backlog() || seen.PID() != 42 || seen.State() != ContextReady {
+		t.Errorf("backlog %v, pid %d, state %v", seen.Backlog(), seen.PID(), seen.State())
+	}
+
+	slot.Free()
+	if _, ok := seen.Group(); ok || seen.Outstanding() != 0 || seen.Counters().Kernels != 1 {
+		t.Errorf("a freed slot has a group, outstanding work, or lost its sums: %+v", seen.Counters())
+	}
+}
+
+func TestSuspensionEndsWithoutHeartbeat(t *testing.T) {
+	serve, exec := newPages(t)
+	const now = 100 * time.Second
+	serve.Beat(now)
+	serve.SetVerdict(Suspend)
+	for _, c := range []struct {
+		at   time.Duration
+		want Verdict
+	}{
+		{now, Suspend},
+		{now + SuspensionLimit, Suspend},
+		{now + SuspensionLimit + 1, Run},
+	} {
+		if got := exec.Verdict(c.at); got != c.want {
+			t.Errorf("verdict %v after the heartbeat = %d, want %d", c.at-now, got, c.want)
+		}
+	}
+	serve.SetVerdict(Run)
+	if got := exec.Verdict(now); got != Run {
+		t.Errorf("verdict after resume = %d, want Run", got)
+	}
+}
+
+func TestVerdictWakesSleepers(t *testing.T) {
+	serve, exec := newPages(t)
+	done := make(chan error)
+	slot := exec.Context(0)
+	reading := slot.Bell()
+	go func() { done <- slot.Sleep(reading, time.Hour) }()
+	serve.SetVerdict(Suspend)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// A ring before the sleep is not lost.
+	reading = slot.Bell()
+	serve.Context(0).Ring()
+	if err := slot.Sleep(reading, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	// And a sleep that nobody ends, ends.
+	if err := slot.Sleep(slot.Bell(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenPageRefuses(t *testing.T) {
+	for name, prepare := range map[string]func(f *os.File) error{
+		"short": func(f *os.File) error { return f.Truncate(PageBytes - 1) },
+		"zero":  func(f *os.File) error { return f.Truncate(PageBytes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := os.CreateTemp(t.TempDir(), "page")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := prepare(f); err != nil {
+				t.Fatal(err)
+			}
+			if p, err := OpenPage(f); err == nil {
+				t.Errorf("OpenPage took it: %+v", p)
+			}
+			if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("the file was left open: %v", err)
+			}
+		})
+	}
+}
+
+func TestConnCarriesFiles(t *testing.T) {
+	a, end, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := FromFile(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := NewMessage(KindOpen, Channel{Index: 2, Vector: 5}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ID = 9
+	if err := a.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Receive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ch Channel
+	if err := got.Decode(&ch); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Channel{Index: 2, Vector: 5}, ch); diff != "" || got.ID != 9 || got.Kind != KindOpen || len(got.Files) != 1 {
+		t.Fatalf("got %+v with %d files (-want +got):\n%s", got, len(got.Files), diff)
+	}
+	if _, err := got.Files[0].WriteString("hello"); err != nil {
+		t.Fatal(err)
+	}
+	if err := got.CloseFiles(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r) // ends: both write ends are closed
+	if err != nil || string(text) != "hello" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("Receive after close = %v, want io.EOF", err)
+	}
+	if err := errors.Join(b.Close(), r.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnRefusesTooMuch(t *testing.T) {
+	a, end, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(a.Close(), end.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	m, err := NewMessage(KindFault, Fault{Text: strings.Repeat("x", MaxMessage)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Send(m); err == nil {
+		t.Error("a message over the limit was sent")
+	}
+}
+
+// BenchmarkRing is what waking a busy executor costs: no system call.
+func BenchmarkRing(b *testing.B) {
+	p, err := NewPage()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := p.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	slot := p.Context(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		slot.Ring()
+	}
+}
+
+// BenchmarkVerdict is what an executor's look at its verdict costs.
+func BenchmarkVerdict(b *testing.B) {
+	p, err := NewPage()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := p.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	now := clock.Real{}.Now()
+	p.Beat(now)
+	b.ReportAllocs()
+	for b.Loop() {
+		if p.Verdict(now) != Run {
+			b.Fatal("suspended")
+		}
+	}
+}

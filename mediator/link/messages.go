@@ -1,0 +1,89 @@
+package link
+
+// Kind says what a message is about.
+type Kind string
+
+// Messages between vm and exec.
+const (
+	// KindSetup (vm to exec) is the first message: body [Setup], files BAR2 and
+	// the guest's page.
+	KindSetup Kind = "setup"
+	// KindReady (exec to vm): the context carries out commands, or, with Error
+	// set, never will.
+	KindReady Kind = "ready"
+	// KindOpen and KindShut (vm to exec) open and close a channel: body
+	// [Channel]. Each is answered by a message of its kind and ID, with Error
+	// set where it failed.
+	KindOpen Kind = "open-channel"
+	KindShut Kind = "close-channel"
+	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body
+	// [Vector], file the eventfd, or none where the vector is off.
+	KindVector Kind = "vector"
+	// KindFault (exec to vm): a kernel ended the GPU context; body [Fault].
+	KindFault Kind = "fault"
+)
+
+// Messages between vm and serve, over the guest's control socket.
+const (
+	// KindHello (vm to serve) is the first message: body [Hello], file the
+	// guest's page.
+	KindHello Kind = "hello"
+	// KindQuit (serve to vm) ends the guest's virtual GPU.
+	KindQuit Kind = "quit"
+)
+
+// Setup is what an executor needs to begin.
+type Setup struct {
+	Guest string `json:"guest"`
+	// Slot is the context's number in the guest and its slot on the page.
+	Slot int `json:"slot"`
+	// GPU is the socket of the soft GPU that the context is made on.
+	GPU string `json:"gpu"`
+	// MemoryLimit in bytes; 0 is the GPU's.
+	MemoryLimit uint64 `json:"memory_limit,omitempty"`
+	// KernelTimeLimit in nanoseconds; 0 is none.
+	KernelTimeLimit int64 `json:"kernel_time_limit,omitempty"`
+}
+
+// Channel is a channel's place in BAR2, checked by vm.
+type Channel struct {
+	Index            int    `json:"index"`
+	Words            uint64 `json:"words"`
+	SubmissionOffset uint64 `json:"submission_offset,omitempty"`
+	SubmissionCount  uint32 `json:"submission_count,omitempty"`
+	CompletionOffset uint64 `json:"completion_offset,omitempty"`
+	CompletionCount  uint32 `json:"completion_count,omitempty"`
+	Vector           int    `json:"vector"`
+}
+
+// Vector is an interrupt vector.
+type Vector struct {
+	Index int `json:"index"`
+}
+
+// Fault is what ended a context.
+type Fault struct {
+	Code uint32 `json:"code"`
+	Text string `json:"text"`
+}
+
+// Hello is a guest's virtual GPU introducing itself to the daemon.
+type Hello struct {
+	Version string `json:"version"`
+	Spec
+	PID int `json:"pid"`
+}
+
+// Spec is what a guest's virtual GPU was made with.
+type Spec struct {
+	Name string `json:"name"`
+	// Socket is where its VMM connects.
+	Socket string `json:"socket"`
+	// GPU is the name of the physical GPU, and GPUSocket the way to it.
+	GPU       string `json:"gpu"`
+	GPUSocket string `json:"gpu_socket"`
+	// BAR2Bytes is the size of the memory shared with the guest.
+	BAR2Bytes       uint64 `json:"bar2_bytes"`
+	MemoryLimit     uint64 `json:"memory_limit,omitempty"`
+	KernelTimeLimit int64  `json:"kernel_time_limit,omitempty"`
+}

@@ -1,0 +1,375 @@
+package link
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxContexts is how many contexts of a guest a page has room for.
+const MaxContexts = 32
+
+const (
+	pageMagic   = 0x6770_7676 // "vvpg"
+	pageVersion = 1
+	lineBytes   = 64 // what is written by different processes lies on lines of its own
+
+	// PageBytes is the size of a guest's page.
+	PageBytes = 3*lineBytes + MaxContexts*contextBytes
+
+	contextBytes = 4 * lineBytes
+)
+
+// Page is a guest's shared page. All its methods may be called from any
+// goroutine of any process that maps it; each word has one writer, named at the
+// method.
+type Page struct {
+	fd  *os.File
+	mem []byte
+	l   *pageLayout
+}
+
+// pageLayout is the page as it lies in memory.
+type pageLayout struct {
+	magic, version uint32
+	_              [lineBytes - 8]byte
+
+	// Written by serve.
+	heartbeat atomic.Int64
+	verdict   atomic.Uint32
+	_         [lineBytes - 12]byte
+
+	// Written by vm.
+	doorbells atomic.Uint64
+	attached  atomic.Uint32
+	_         uint32
+	generated atomic.Uint64
+	_         [lineBytes - 24]byte
+
+	contexts [MaxContexts]contextLayout
+}
+
+type contextLayout struct {
+	// Rung by anybody.
+	bell     atomic.Uint32
+	sleeping atomic.Uint32
+	_        [lineBytes - 8]byte
+
+	// Written by exec: identity and state.
+	state   atomic.Uint32
+	group   atomic.Uint32 // channel group id + 1; 0 is none
+	pid     atomic.Int32
+	backlog atomic.Uint32
+	_       [lineBytes - 16]byte
+
+	// Written by exec: counters.
+	fetched  atomic.Uint64
+	finished atomic.Uint64
+	kernels  atomic.Uint64
+	errors   atomic.Uint64
+	gpuTime  atomic.Int64
+	copied   atomic.Uint64
+	lateTime atomic.Int64
+	_        [8]byte
+
+	// Written by exec: counters of the command path.
+	commands atomic.Uint64
+	wakeups  atomic.Uint64
+	_        [lineBytes - 16]byte
+}
+
+// Verdict is what the daemon has decided about a guest.
+type Verdict uint32
+
+const (
+	// Run lets the guest's executors fetch commands.
+	Run Verdict = iota
+	// Suspend makes them stop fetching. What they have put on the GPU runs on
+	// (LoGA §4.3).
+	Suspend
+)
+
+// Limits that hold when the daemon is silent.
+const (
+	// SuspensionLimit is how long after the daemon's last heartbeat an
+	// executor goes on obeying a suspension.
+	SuspensionLimit = 2 * time.Second
+	// HeartbeatEvery is how often the daemon shows that it is alive.
+	HeartbeatEvery = 25 * time.Millisecond
+)
+
+// ContextState is where a context's executor stands.
+type ContextState uint32
+
+const (
+	// ContextNone: the slot is free.
+	ContextNone ContextState = iota
+	// ContextStarting: the executor makes its GPU context.
+	ContextStarting
+	// ContextReady: it carries out commands.
+	ContextReady
+	// ContextFaulted: a kernel's fault ended the GPU context.
+	ContextFaulted
+)
+
+var contextStateNames = [...]string{"none", "starting", "ready", "faulted"}
+
+// String is the state's name in output.
+func (s ContextState) String() string {
+	if int(s) < len(contextStateNames) {
+		return contextStateNames[s]
+	}
+	return fmt.Sprintf("ContextState(%d)", uint32(s))
+}
+
+// NewPage makes a page in memory of its own. The caller closes it.
+func NewPage() (*Page, error) {
+	fd, err := unix.MemfdCreate("vgpud-page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("create a guest's page: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "vgpud-page")
+	if err := f.Truncate(PageBytes); err != nil {
+		return nil, fmt.Errorf("size a guest's page: %w", closing(f, err))
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return nil, fmt.Errorf("seal a guest's page: %w", closing(f, err))
+	}
+	p, err := mapPage(f)
+	if err != nil {
+		return nil, err
+	}
+	p.l.magic, p.l.version = pageMagic, pageVersion
+	return p, nil
+}
+
+// OpenPage maps the page that f, which it takes over, holds.
+func OpenPage(f *os.File) (*Page, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at a guest's page: %w", closing(f, err))
+	}
+	if st.Size() != PageBytes {
+		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d: another version of vgpud made it", st.Size(), PageBytes))
+	}
+	p, err := mapPage(f)
+	if err != nil {
+		return nil, err
+	}
+	if p.l.magic != pageMagic || p.l.version != pageVersion {
+		err := fmt.Errorf("guest's page says magic %#x version %d, want %#x and %d", p.l.magic, p.l.version, uint32(pageMagic), pageVersion)
+		if cerr := p.Close(); cerr != nil {
+			return nil, cerr
+		}
+		return nil, err
+	}
+	return p, nil
+}
+
+func mapPage(f *os.File) (*Page, error) {
+	mem, err := unix.Mmap(int(f.Fd()), 0, PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map a guest's page: %w", closing(f, err))
+	}
+	return &Page{fd: f, mem: mem, l: layoutOf(mem)}, nil
+}
+
+// closing closes f on the way out with err, which is what matters.
+func closing(f *os.File, err error) error {
+	if cerr := f.Close(); cerr != nil {
+		return fmt.Errorf("%w (and close it: %v)", err, cerr)
+	}
+	return err
+}
+
+// File is the page's descriptor, to be passed on. It stays the page's.
+func (p *Page) File() *os.File { return p.fd }
+
+// Close unmaps the page. No method may be running or be called again.
+func (p *Page) Close() error {
+	if err := unix.Munmap(p.mem); err != nil {
+		return fmt.Errorf("unmap a guest's page: %w", err)
+	}
+	return p.fd.Close()
+}
+
+// Beat is the daemon's heartbeat at now, an instant of clock.Real.
+func (p *Page) Beat(now time.Duration) { p.l.heartbeat.Store(int64(now)) }
+
+// SetVerdict records the daemon's verdict and wakes the guest's executors
+// where it is a new one. The daemon calls it after a Beat.
+func (p *Page) SetVerdict(v Verdict) {
+	if Verdict(p.l.verdict.Swap(uint32(v))) == v {
+		return
+	}
+	for i := range p.l.contexts {
+		p.Context(i).Ring()
+	}
+}
+
+// Verdict is what holds at now: a suspension ends by itself when the daemon
+// has been silent for [SuspensionLimit].
+func (p *Page) Verdict(now time.Duration) Verdict {
+	v := Verdict(p.l.verdict.Load())
+	if v == Suspend && now-time.Duration(p.l.heartbeat.Load()) > SuspensionLimit {
+		return Run
+	}
+	return v
+}
+
+// Decided is the verdict as the daemon wrote it.
+func (p *Page) Decided() Verdict { return Verdict(p.l.verdict.Load()) }
+
+// SetAttached records whether a VMM is connected; vm calls it.
+func (p *Page) SetAttached(yes bool) {
+	var v uint32
+	if yes {
+		v = 1
+	}
+	p.l.attached.Store(v)
+}
+
+// Attached is whether a VMM is connected.
+func (p *Page) Attached() bool { return p.l.attached.Load() != 0 }
+
+// Changed counts contexts that came or went; the daemon looks again when it
+// moves.
+func (p *Page) Changed() uint64 { return p.l.generated.Load() }
+
+// AddChange says that a context came or went; vm and exec call it.
+func (p *Page) AddChange() { p.l.generated.Add(1) }
+
+// AddDoorbell counts a doorbell that the guest rang; vm calls it.
+func (p *Page) AddDoorbell() { p.l.doorbells.Add(1) }
+
+// Doorbells is how many doorbells the guest rang.
+func (p *Page) Doorbells() uint64 { return p.l.doorbells.Load() }
+
+// Context is slot i of the page, 0 to MaxContexts-1.
+func (p *Page) Context(i int) *ContextSlot { return (*ContextSlot)(&p.l.contexts[i]) }
+
+// ContextSlot is one context's part of the page. Its executor writes it, except
+// the bell.
+type ContextSlot contextLayout
+
+// Reset makes the slot a new executor's.
+func (c *ContextSlot) Reset(pid int) {
+	if pid < 0 || pid > math.MaxInt32 {
+		pid = 0
+	}
+	c.group.Store(0)
+	c.pid.Store(int32(pid))
+	c.backlog.Store(0)
+	c.state.Store(uint32(ContextStarting))
+}
+
+// Free gives the slot back when its executor is gone. Its counters stay, so
+// that the guest's sums never go back.
+func (c *ContextSlot) Free() {
+	c.group.Store(0)
+	c.pid.Store(0)
+	c.backlog.Store(0)
+	c.finished.Store(c.fetched.Load())
+	c.state.Store(uint32(ContextNone))
+}
+
+// SetReady publishes the context's channel group.
+func (c *ContextSlot) SetReady(group uint16) {
+	c.group.Store(uint32(group) + 1)
+	c.state.Store(uint32(ContextReady))
+}
+
+// SetFaulted says that a kernel ended the GPU context.
+func (c *ContextSlot) SetFaulted() { c.state.Store(uint32(ContextFaulted)) }
+
+// State is where the executor stands.
+func (c *ContextSlot) State() ContextState { return ContextState(c.state.Load()) }
+
+// Group is the context's channel group while it has one.
+func (c *ContextSlot) Group() (id uint16, ok bool) {
+	g := c.group.Load()
+	return uint16(g - 1), g != 0
+}
+
+// PID is the executor's process, 0 for none.
+func (c *ContextSlot) PID() int { return int(c.pid.Load()) }
+
+// SetBacklog says whether commands wait in the context's rings unfetched.
+func (c *ContextSlot) SetBacklog(yes bool) {
+	var v uint32
+	if yes {
+		v = 1
+	}
+	if c.backlog.Load() != v {
+		c.backlog.Store(v)
+	}
+}
+
+// Backlog is whether commands wait unfetched.
+func (c *ContextSlot) Backlog() bool { return c.backlog.Load() != 0 }
+
+// AddFetched counts a launch that the executor put on the GPU.
+func (c *ContextSlot) AddFetched() { c.fetched.Add(1) }
+
+// AddFinished counts one that ended, with the GPU time from its start to its
+// end, whether it failed, and whether it ran while the guest was suspended.
+func (c *ContextSlot) AddFinished(t time.Duration, failed, late bool) {
+	if failed {
+		c.errors.Add(1)
+	} else {
+		c.kernels.Add(1)
+	}
+	c.gpuTime.Add(int64(t))
+	if late {
+		c.lateTime.Add(int64(t))
+	}
+	c.finished.Add(1)
+}
+
+// AddError counts a command other than a launch that failed.
+func (c *ContextSlot) AddError() { c.errors.Add(1) }
+
+// AddCopied counts bytes copied.
+func (c *ContextSlot) AddCopied(n uint64) { c.copied.Add(n) }
+
+// AddCommands counts commands fetched, of all kinds.
+func (c *ContextSlot) AddCommands(n uint64) { c.commands.Add(n) }
+
+// AddWakeup counts a time that the executor was woken.
+func (c *ContextSlot) AddWakeup() { c.wakeups.Add(1) }
+
+// Outstanding is how many launches are on the GPU now.
+func (c *ContextSlot) Outstanding() uint64 {
+	finished := c.finished.Load() // first, so that the difference is never negative
+	return c.fetched.Load() - finished
+}
+
+// Counters are a context's sums since the guest was created.
+type Counters struct {
+	Kernels, Errors, CopiedBytes, Commands, Wakeups uint64
+	// GPUTime is from each launch's start to its end by the GPU's own stamps,
+	// LateTime what of it ran while the guest was suspended.
+	GPUTime, LateTime time.Duration
+}
+
+// Add sums two sets of counters.
+func (a Counters) Add(b Counters) Counters {
+	return Counters{
+		Kernels: a.Kernels + b.Kernels, Errors: a.Errors + b.Errors, CopiedBytes: a.CopiedBytes + b.CopiedBytes,
+		Commands: a.Commands + b.Commands, Wakeups: a.Wakeups + b.Wakeups,
+		GPUTime: a.GPUTime + b.GPUTime, LateTime: a.LateTime + b.LateTime,
+	}
+}
+
+// Counters reads the context's sums.
+func (c *ContextSlot) Counters() Counters {
+	return Counters{
+		Kernels: c.kernels.Load(), Errors: c.errors.Load(), CopiedBytes: c.copied.Load(),
+		Commands: c.commands.Load(), Wakeups: c.wakeups.Load(),
+		GPUTime: time.Duration(c.gpuTime.Load()), LateTime: time.Duration(c.lateTime.Load()),
+	}
+}

@@ -1,0 +1,43 @@
+package link
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The layout must be what PageBytes says: both subtractions fail to compile
+// otherwise.
+const (
+	_ = uint(PageBytes - unsafe.Sizeof(pageLayout{}))
+	_ = uint(unsafe.Sizeof(pageLayout{}) - PageBytes)
+)
+
+// layoutOf is the page seen as its layout. A mapping is aligned to a memory
+// page, and PageBytes long.
+func layoutOf(mem []byte) *pageLayout {
+	return (*pageLayout)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
+// The futex operations are the shared kind: the waiter is in another process.
+const (
+	opFutexWait = 0
+	opFutexWake = 1
+)
+
+func futexWait(word *atomic.Uint32, value uint32, d time.Duration) error {
+	ts := unix.NsecToTimespec(int64(d))
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opFutexWait, uintptr(value),
+		uintptr(unsafe.Pointer(&ts)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func futexWake(word *atomic.Uint32) {
+	// Waking fails only for an address that is not mapped, and the page is.
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opFutexWake, 1, 0, 0, 0)
+}
