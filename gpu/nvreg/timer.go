@@ -1,0 +1,74 @@
+package nvreg
+
+import "time"
+
+// NV_PTIMER_TIME_0 and _1: nanoseconds in steps of 32. The low word has time bits 31:5 at 31:5, the high word bits
+// 60:32 at 28:0.
+const (
+	PTimerTime0 = 0x009400
+	PTimerTime1 = 0x009410
+
+	ptimerStep = 32
+)
+
+// EncodeTime is what the two words of PTIMER show at t.
+func EncodeTime(t time.Duration) (time0, time1 uint32) {
+	return uint32(t) &^ (ptimerStep - 1), uint32(uint64(t)>>32) & 0x1fffffff
+}
+
+// DecodeTime puts the two words together.
+func DecodeTime(time0, time1 uint32) time.Duration {
+	return time.Duration(uint64(time1&0x1fffffff)<<32 | uint64(time0&^(ptimerStep-1)))
+}
+
+// ReadTime reads PTIMER: high word, low word, and again until the high word stood still, since the low word wraps
+// every 4.3 seconds. The loop ends for a clock that ticks; it is bounded for one that is garbage.
+func ReadTime(s Space) time.Duration {
+	high := s.Load(PTimerTime1)
+	for range 8 {
+		low := s.Load(PTimerTime0)
+		again := s.Load(PTimerTime1)
+		if again == high {
+			return DecodeTime(low, high)
+		}
+		high = again
+	}
+	return DecodeTime(0, high)
+}
+
+// StoreTime sets PTIMER. The low word is zeroed first, so that a reader between the stores sees the clock late, by up
+// to the 4.3 seconds of the low word, and never early; the reader's check of the high word then makes it try again.
+func (f File) StoreTime(t time.Duration) {
+	low, high := EncodeTime(t)
+	if f.Load(PTimerTime1) != high {
+		f.Store(PTimerTime0, 0)
+		f.Store(PTimerTime1, high)
+	}
+	f.Store(PTimerTime0, low)
+}
+
+// Calibrate says what to add to the host's clock for the GPU's, and whether PTIMER ticks by itself. Of several tries
+// it takes the one whose two readings of the host's clock were closest together, and half of that distance bounds the
+// error. A PTIMER that stands still for settle, on the host's clock, is the soft GPU's, and its clock the host's.
+func Calibrate(s Space, host func() time.Duration, settle time.Duration) (offset, bound time.Duration, ticks bool) {
+	const tries = 16
+	bound = time.Hour
+	first := ReadTime(s)
+	start := host()
+	for i := 0; i < tries || host()-start < settle; i++ {
+		before := host()
+		gpu := ReadTime(s)
+		after := host()
+		ticks = ticks || gpu != first
+		if d := (after - before) / 2; d < bound {
+			bound, offset = d, gpu-(before+d)
+		}
+		if ticks && i >= tries {
+			break
+		}
+	}
+	if !ticks {
+		return 0, 0, false
+	}
+	return offset, bound + ptimerStep, true
+}
