@@ -1,0 +1,127 @@
+package abi
+
+import "fmt"
+
+// Layout of BAR2: page 0 is the device's page, then comes one page for each
+// channel slot, and from the header's end on everything is the guest's to lay
+// out: rings (whole pages) and staging windows. One page a channel, so that a
+// guest can map into a tenant process no more than what is that tenant's.
+const (
+	PageSize = 4096
+	// LineSize is the distance between words that are written by different
+	// sides, or at different times: a cache line.
+	LineSize = 64
+
+	// DefaultSharedBytes is the usual size of BAR2; MinSharedBytes and
+	// MaxSharedBytes bound what can be configured (powers of two).
+	DefaultSharedBytes = 256 << 20
+	MinSharedBytes     = 4 << 20
+	MaxSharedBytes     = 64 << 30
+)
+
+// Words of the device's page (page 0 of BAR2), written by the host. They are
+// for guests that would rather not pay for a trapped read.
+const (
+	DeviceMagicWord      = 0 * LineSize // Magic
+	DeviceGenerationWord = 1 * LineSize // as RegGeneration
+	DeviceStateWord      = 2 * LineSize // counts changes of state of any context or channel
+	DeviceContextWords   = 1024         // one word a context: ContextState in bits 7:0, ErrorCode in 31:8
+)
+
+// Words of a channel's page. Those of the first half are written by the guest
+// and those of the second by the host, each on a line of its own.
+const (
+	SubmissionPutWord = 0 * LineSize  // guest: entries published since create
+	CompletionGetWord = 1 * LineSize  // guest: completions consumed since create
+	InterruptAtWord   = 2 * LineSize  // guest: interrupt when the completion put passes this
+	SubmissionGetWord = 8 * LineSize  // host: entries fetched since create
+	CompletionPutWord = 9 * LineSize  // host: completions published since create
+	KickAtWord        = 10 * LineSize // host: ring the doorbell when the submission put passes this
+	RoomAtWord        = 11 * LineSize // host: ring the doorbell when the completion get passes this
+	ChannelStateWord  = 12 * LineSize // host: ChannelState in bits 7:0, ErrorCode in 31:8
+	channelWordsEnd   = 13 * LineSize
+)
+
+// A Word describes one word of BAR2 for documentation and tests.
+type Word struct {
+	Name   string
+	Offset int
+	Writer string // "guest" or "host"
+}
+
+// DeviceWords lists the words of page 0.
+var DeviceWords = []Word{
+	{"MAGIC", DeviceMagicWord, "host"},
+	{"GENERATION", DeviceGenerationWord, "host"},
+	{"STATE_CHANGES", DeviceStateWord, "host"},
+	{"CONTEXT_STATE", DeviceContextWords, "host"},
+}
+
+// ChannelWords lists the words of a channel's page.
+var ChannelWords = []Word{
+	{"SUBMISSION_PUT", SubmissionPutWord, "guest"},
+	{"COMPLETION_GET", CompletionGetWord, "guest"},
+	{"INTERRUPT_AT", InterruptAtWord, "guest"},
+	{"SUBMISSION_GET", SubmissionGetWord, "host"},
+	{"COMPLETION_PUT", CompletionPutWord, "host"},
+	{"KICK_AT", KickAtWord, "host"},
+	{"ROOM_AT", RoomAtWord, "host"},
+	{"CHANNEL_STATE", ChannelStateWord, "host"},
+}
+
+// HeaderBytes returns how much of BAR2 the pages of the device and of that many
+// channels take: where rings and staging windows may begin.
+func HeaderBytes(channels int) int { return (1 + channels) * PageSize }
+
+// ChannelPage returns the offset in BAR2 of the page of channel i.
+func ChannelPage(i int) int { return (1 + i) * PageSize }
+
+// ContextWord returns the offset in BAR2 of the state word of context i.
+func ContextWord(i int) int { return DeviceContextWords + 4*i }
+
+// PackState returns the value of a state word.
+func PackState[S ContextState | ChannelState](s S, e ErrorCode) uint32 {
+	return uint32(s)&0xff | uint32(e)<<8
+}
+
+// UnpackState returns the parts of a state word.
+func UnpackState[S ContextState | ChannelState](w uint32) (S, ErrorCode) {
+	return S(w & 0xff), ErrorCode(w >> 8)
+}
+
+// Ring sizes, in entries.
+const (
+	MinRingEntries = 128 // a command with all its continuation entries fits
+	MaxRingEntries = 1 << 16
+)
+
+// RingBytes returns the size of a ring of that many entries, rounded up to
+// whole pages: what it occupies in BAR2.
+func RingBytes(entries int) int {
+	return (entries*EntrySize + PageSize - 1) &^ (PageSize - 1)
+}
+
+// A Window is a range of BAR2 that a command names: bytes at Offset from
+// BAR2's start.
+type Window struct {
+	Offset uint64
+	Size   uint64
+}
+
+// End returns the offset after the window; ok is false when it overflows.
+func (w Window) End() (end uint64, ok bool) {
+	end = w.Offset + w.Size
+	return end, end >= w.Offset
+}
+
+// Bytes returns the window's part of shared, which is BAR2 whole, whose first
+// header bytes are not the guest's to name. The error is a [StatusInvalidWindow].
+// The guest can change the bytes at any time: whoever parses them copies first.
+func (w Window) Bytes(shared []byte, header int) ([]byte, error) {
+	end, ok := w.End()
+	if !ok || w.Offset < uint64(header) || end > uint64(len(shared)) {
+		return nil, fmt.Errorf("window of %d bytes at %#x in %d bytes of shared memory with a header of %d: %w",
+			w.Size, w.Offset, len(shared), header, StatusInvalidWindow)
+	}
+	return shared[w.Offset:end:end], nil
+}

@@ -1,0 +1,172 @@
+package abi
+
+// BAR0Size is the size of the trapped register region in bytes.
+const BAR0Size = 64 << 10
+
+// Registers of BAR0. Every register is 32 bits wide, little-endian, and is
+// accessed aligned by 4 bytes; an aligned access of 8 bytes is two of 4, the
+// lower first. Any other access reads as ones, writes nothing, and is counted.
+// A register that is not listed reads as zero and ignores writes.
+const (
+	RegMagic            = 0x000 // Magic
+	RegVersion          = 0x004 // newest version offered
+	RegOldestVersion    = 0x008 // oldest version accepted
+	RegSelectVersion    = 0x00c // version chosen by the driver; 0 until a good one was written
+	RegFeaturesLo       = 0x010 // features offered, bits 31:0
+	RegFeaturesHi       = 0x014 // features offered, bits 63:32
+	RegAcceptFeaturesLo = 0x018 // features accepted by the driver, bits 31:0
+	RegAcceptFeaturesHi = 0x01c // features accepted by the driver, bits 63:32
+	RegStatus           = 0x020 // DeviceStatus bits
+	RegError            = 0x024 // ErrorCode of the last register write that was refused; a write clears it
+	RegErrorOffset      = 0x028 // offset of that register
+	RegReset            = 0x02c // writing ResetMagic resets the device
+	RegGeneration       = 0x030 // resets since the device was plugged
+	RegContexts         = 0x034 // number of context slots
+	RegChannels         = 0x038 // number of channel slots
+	RegMinRingEntries   = 0x03c // least entries of a ring
+	RegMaxRingEntries   = 0x040 // most entries of a ring
+	RegEntryBytes       = 0x044 // size of a ring entry, EntrySize
+	RegSharedBytesLo    = 0x048 // size of BAR2, bits 31:0
+	RegSharedBytesHi    = 0x04c // size of BAR2, bits 63:32
+	RegHeaderBytes      = 0x050 // bytes at the start of BAR2 that rings and staging windows must keep off
+	RegVectors          = 0x054 // number of MSI vectors
+	RegStateVector      = 0x058 // vector raised on a change of state, NoVector for none
+	RegMemoryBytesLo    = 0x05c // GPU memory that this guest may use, bits 31:0
+	RegMemoryBytesHi    = 0x060 // GPU memory that this guest may use, bits 63:32
+	RegPollWindowNanos  = 0x064 // for how long the host polls a ring before it asks for a doorbell
+	RegEventDoorbells   = 0x068 // number of event kernel doorbells, 0 without FeatureEventDoorbells
+)
+
+// Regions of BAR0 that hold one slot a context or a channel.
+const (
+	ContextTable    = 0x1000
+	ContextSlotSize = 32
+	MaxContexts     = 64
+
+	ChannelTable    = 0x2000
+	ChannelSlotSize = 64
+	MaxChannels     = 256
+
+	// DoorbellTable has one register a channel, in a page of its own.
+	DoorbellTable = 0x8000
+	DoorbellSize  = 4
+
+	// EventDoorbellTable has one register for each registered event kernel
+	// (EDGE §IV.C); what is written is the number of a parameter set.
+	EventDoorbellTable = 0x9000
+	MaxEventDoorbells  = 1024
+)
+
+// Registers of a context's slot, relative to it.
+const (
+	ContextControl    = 0x00 // write a Control: create, destroy, reset
+	ContextStatus     = 0x04 // ContextState
+	ContextError      = 0x08 // ErrorCode of the last refused control or of the fault
+	ContextFlags      = 0x0c // taken at create; 0 in this version
+	ContextTag        = 0x10 // taken at create: a number of the guest's choosing (a process id), shown to operators
+	ContextChannels   = 0x14 // channels open in this context
+	ContextGeneration = 0x18 // how often this slot was created or reset
+)
+
+// Registers of a channel's slot, relative to it. All but the first three and
+// the last are taken when create is written, and may not be changed while the
+// channel is open.
+const (
+	ChannelControl           = 0x00 // write a Control: create, destroy
+	ChannelStatus            = 0x04 // ChannelState
+	ChannelError             = 0x08 // ErrorCode of the last refused control or of the failure
+	ChannelContext           = 0x0c // the context that the channel belongs to
+	ChannelSubmissionLo      = 0x10 // offset of the submission ring in BAR2, bits 31:0
+	ChannelSubmissionHi      = 0x14 // offset of the submission ring in BAR2, bits 63:32
+	ChannelSubmissionEntries = 0x18 // entries of the submission ring, a power of two
+	ChannelVector            = 0x1c // MSI vector for completions, NoVector for none
+	ChannelCompletionLo      = 0x20 // offset of the completion ring in BAR2, bits 31:0
+	ChannelCompletionHi      = 0x24 // offset of the completion ring in BAR2, bits 63:32
+	ChannelCompletionEntries = 0x28 // entries of the completion ring, a power of two
+	ChannelPriority          = 0x2c // signed; lower is more urgent, as CUDA's stream priorities
+	ChannelFlags             = 0x30 // 0 in this version
+	ChannelDoorbells         = 0x34 // doorbells received since create
+)
+
+// Values of registers.
+const (
+	Magic      = 0x55504756 // "VGPU" in memory order
+	ResetMagic = 0x54534552 // "REST" in memory order
+	NoVector   = 0xffffffff
+)
+
+// ContextSlot returns the offset in BAR0 of register reg of context i.
+func ContextSlot(i, reg int) int { return ContextTable + i*ContextSlotSize + reg }
+
+// ChannelSlot returns the offset in BAR0 of register reg of channel i.
+func ChannelSlot(i, reg int) int { return ChannelTable + i*ChannelSlotSize + reg }
+
+// Doorbell returns the offset in BAR0 of the doorbell of channel i.
+func Doorbell(i int) int { return DoorbellTable + i*DoorbellSize }
+
+// A Register describes one register for documentation, traces and tests.
+type Register struct {
+	Name   string
+	Offset int    // in BAR0, or within the slot
+	Access string // "ro", "rw" or "wo"
+}
+
+// Registers lists the registers of the identity page by offset.
+var Registers = []Register{
+	{"MAGIC", RegMagic, "ro"},
+	{"VERSION", RegVersion, "ro"},
+	{"OLDEST_VERSION", RegOldestVersion, "ro"},
+	{"SELECT_VERSION", RegSelectVersion, "rw"},
+	{"FEATURES_LO", RegFeaturesLo, "ro"},
+	{"FEATURES_HI", RegFeaturesHi, "ro"},
+	{"ACCEPT_FEATURES_LO", RegAcceptFeaturesLo, "rw"},
+	{"ACCEPT_FEATURES_HI", RegAcceptFeaturesHi, "rw"},
+	{"STATUS", RegStatus, "ro"},
+	{"ERROR", RegError, "rw"},
+	{"ERROR_OFFSET", RegErrorOffset, "ro"},
+	{"RESET", RegReset, "wo"},
+	{"GENERATION", RegGeneration, "ro"},
+	{"CONTEXTS", RegContexts, "ro"},
+	{"CHANNELS", RegChannels, "ro"},
+	{"MIN_RING_ENTRIES", RegMinRingEntries, "ro"},
+	{"MAX_RING_ENTRIES", RegMaxRingEntries, "ro"},
+	{"ENTRY_BYTES", RegEntryBytes, "ro"},
+	{"SHARED_BYTES_LO", RegSharedBytesLo, "ro"},
+	{"SHARED_BYTES_HI", RegSharedBytesHi, "ro"},
+	{"HEADER_BYTES", RegHeaderBytes, "ro"},
+	{"VECTORS", RegVectors, "ro"},
+	{"STATE_VECTOR", RegStateVector, "rw"},
+	{"MEMORY_BYTES_LO", RegMemoryBytesLo, "ro"},
+	{"MEMORY_BYTES_HI", RegMemoryBytesHi, "ro"},
+	{"POLL_WINDOW_NANOS", RegPollWindowNanos, "ro"},
+	{"EVENT_DOORBELLS", RegEventDoorbells, "ro"},
+}
+
+// ContextRegisters lists the registers of a context's slot.
+var ContextRegisters = []Register{
+	{"CONTROL", ContextControl, "wo"},
+	{"STATUS", ContextStatus, "ro"},
+	{"ERROR", ContextError, "ro"},
+	{"FLAGS", ContextFlags, "rw"},
+	{"TAG", ContextTag, "rw"},
+	{"CHANNELS", ContextChannels, "ro"},
+	{"GENERATION", ContextGeneration, "ro"},
+}
+
+// ChannelRegisters lists the registers of a channel's slot.
+var ChannelRegisters = []Register{
+	{"CONTROL", ChannelControl, "wo"},
+	{"STATUS", ChannelStatus, "ro"},
+	{"ERROR", ChannelError, "ro"},
+	{"CONTEXT", ChannelContext, "rw"},
+	{"SUBMISSION_LO", ChannelSubmissionLo, "rw"},
+	{"SUBMISSION_HI", ChannelSubmissionHi, "rw"},
+	{"SUBMISSION_ENTRIES", ChannelSubmissionEntries, "rw"},
+	{"VECTOR", ChannelVector, "rw"},
+	{"COMPLETION_LO", ChannelCompletionLo, "rw"},
+	{"COMPLETION_HI", ChannelCompletionHi, "rw"},
+	{"COMPLETION_ENTRIES", ChannelCompletionEntries, "rw"},
+	{"PRIORITY", ChannelPriority, "rw"},
+	{"FLAGS", ChannelFlags, "rw"},
+	{"DOORBELLS", ChannelDoorbells, "ro"},
+}

@@ -1,0 +1,74 @@
+package abi
+
+import (
+	"errors"
+	"fmt"
+)
+
+// How the rings work
+//
+// Put and get are counters that run freely modulo 2³²; a slot is the counter
+// modulo the ring's entries. The writer of a counter keeps it privately and only
+// ever stores it; the other side loads it, and a host checks that put − get is
+// at most the ring's entries, since nothing else can come of an honest guest.
+//
+// Suppression: each side stores in shared memory the counter value past which it
+// wants to be woken ("at"). Whoever publishes entries old to put wakes the other
+// when at lies within [old, put), by the arithmetic that virtio's event index
+// has. To sleep, one stores at := own counter and then looks at the other's put
+// once more; to publish, one stores put and then looks at at. With sequentially
+// consistent accesses at least one of the two sees the other's store, so no
+// wake-up is lost; and a side that is awake leaves at behind, so that it is never
+// woken needlessly and the publisher pays one load.
+
+// needWake reports whether publishing the entries from old to put passes at.
+func needWake(at, put, old uint32) bool { return put-at-1 < put-old }
+
+// checkRing returns an error unless page is a channel's page and ring a ring.
+func checkRing(page, ring []byte) error {
+	n := len(ring) / EntrySize
+	switch {
+	case len(page) < channelWordsEnd:
+		return fmt.Errorf("channel page of %d bytes, at least %d needed", len(page), channelWordsEnd)
+	case len(ring)%EntrySize != 0 || n < 1 || n > MaxRingEntries || n&(n-1) != 0:
+		return fmt.Errorf("ring of %d bytes: not a power of two of at most %d entries: %w", len(ring), MaxRingEntries, ErrorRingEntries)
+	}
+	return nil
+}
+
+// LoadWord reads one word of shared memory, such as [ChannelStateWord] of a
+// channel's page. It panics when off is not a word of b.
+func LoadWord(b []byte, off int) uint32 { return word(b, off).Load() }
+
+// StoreWord writes one word of shared memory.
+func StoreWord(b []byte, off int, v uint32) { word(b, off).Store(v) }
+
+// AddWord adds to one word of shared memory and returns the new value.
+func AddWord(b []byte, off int, v uint32) uint32 { return word(b, off).Add(v) }
+
+// ResetChannelPage puts every word of a channel's page to its value at create:
+// all counters 0, both sides to be woken by the first entry. The host does so
+// before a channel opens.
+func ResetChannelPage(page []byte) {
+	for _, w := range ChannelWords {
+		word(page, w.Offset).Store(0)
+	}
+	// Room is asked for only by a host that has run out of it.
+	word(page, RoomAtWord).Store(roomNever)
+}
+
+// roomNever is half the counters' range away: a guest passes it, and rings one
+// doorbell for nothing, after 2³¹ completions.
+const roomNever = 1 << 31
+
+// errShortBuffer is a mistake of the caller's, not of the guest's.
+var errShortBuffer = errors.New("fetch buffer cannot hold a command with all its continuation entries")
+
+// Span returns how many entries the command that begins with e occupies. A
+// count over [MaxMore] is not followed: [DecodeHeader] refuses such an entry.
+func Span(e *Entry) int {
+	if more := e[headerMore]; more <= MaxMore {
+		return 1 + int(more)
+	}
+	return 1
+}
