@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestSimWakesWaitersInOrder(t *testing.T) {
@@ -67,5 +69,29 @@ func TestRealGoesForward(t *testing.T) {
 	}
 	if d := r.Now() - before; d < time.Millisecond {
 		t.Errorf("slept %v, want at least 1ms", d)
+	}
+}
+
+// Stamps of two processes are compared, so Now must be the kernel's instant and
+// not merely run at its pace.
+func TestRealIsMonotonicClock(t *testing.T) {
+	var before, after unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before); err != nil {
+		t.Fatal(err)
+	}
+	now := Real{}.Now()
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &after); err != nil {
+		t.Fatal(err)
+	}
+	const slack = 10 * time.Microsecond // the start's instant is known this well
+	if now < time.Duration(before.Nano())-slack || now > time.Duration(after.Nano())+slack {
+		t.Errorf("Now = %v, want from %v to %v", now, time.Duration(before.Nano()), time.Duration(after.Nano()))
+	}
+}
+
+func BenchmarkRealNow(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = Real{}.Now()
 	}
 }
