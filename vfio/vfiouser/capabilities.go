@@ -1,0 +1,92 @@
+package vfiouser
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"syscall"
+)
+
+// Capabilities is what an end says about itself in VERSION. What a peer leaves out has the specification's default.
+type Capabilities struct {
+	// MaxMessageFDs is the most descriptors that this end takes in one message.
+	MaxMessageFDs uint32 `json:"max_msg_fds"`
+	// MaxDataBytes is the most data that this end takes or gives in one access.
+	MaxDataBytes uint64 `json:"max_data_xfer_size"`
+	// MaxDMAMaps is the most mappings that are valid at once.
+	MaxDMAMaps uint64 `json:"max_dma_maps"`
+	// PageSizes is a bit mask of the page sizes that DMA mappings may have.
+	PageSizes uint64 `json:"pgsizes"`
+	// WriteMultiple says that this end knows REGION_WRITE_MULTI.
+	WriteMultiple bool `json:"write_multiple"`
+}
+
+// ownCapabilities is what both ends of this package say.
+var ownCapabilities = Capabilities{
+	MaxMessageFDs: MaxMessageFDs,
+	MaxDataBytes:  MaxDataBytes,
+	MaxDMAMaps:    65535,
+	PageSizes:     4096,
+	WriteMultiple: true,
+}
+
+// defaultCapabilities is what a peer has that names none.
+var defaultCapabilities = Capabilities{
+	MaxMessageFDs: 1,
+	MaxDataBytes:  MaxDataBytes,
+	MaxDMAMaps:    65535,
+	PageSizes:     4096,
+}
+
+// maxVersionBytes bounds a VERSION payload; QEMU's has 198 bytes.
+const maxVersionBytes = 16 << 10
+
+type versionData struct {
+	Capabilities *Capabilities `json:"capabilities"`
+}
+
+// appendVersion appends the payload of a VERSION message.
+func appendVersion(b []byte, caps Capabilities) ([]byte, error) {
+	var v [SizeofVersion]byte
+	(&Version{Major: VersionMajor, Minor: VersionMinor}).MarshalBytes(v[:])
+	data, err := json.Marshal(versionData{&caps})
+	if err != nil {
+		return nil, fmt.Errorf("encode capabilities: %w", err)
+	}
+	b = append(b, v[:]...)
+	b = append(b, data...)
+	return append(b, 0), nil
+}
+
+// parseVersion reads the payload of a VERSION message. Versions are compatible when the major number is the same; the
+// lower minor number is then spoken, and there is but one yet.
+func parseVersion(p []byte) (Capabilities, error) {
+	caps := defaultCapabilities
+	if len(p) < SizeofVersion || len(p) > maxVersionBytes {
+		return caps, versionError("payload of %d bytes", len(p))
+	}
+	var v Version
+	v.UnmarshalBytes(p)
+	if v.Major != VersionMajor {
+		return caps, versionError("version %d.%d, want %d.x", v.Major, v.Minor, VersionMajor)
+	}
+	data := p[SizeofVersion:]
+	if len(data) == 0 {
+		return caps, nil
+	}
+	if data[len(data)-1] != 0 {
+		return caps, versionError("capabilities do not end in NUL")
+	}
+	data = data[:len(data)-1]
+	if bytes.IndexByte(data, 0) >= 0 {
+		return caps, versionError("NUL within capabilities")
+	}
+	if err := json.Unmarshal(data, &versionData{&caps}); err != nil {
+		return caps, versionError("capabilities: %v", err)
+	}
+	return caps, nil
+}
+
+func versionError(format string, args ...any) error {
+	return fmt.Errorf("VERSION: "+format+": %w", append(args, syscall.EINVAL)...)
+}

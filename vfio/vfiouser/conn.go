@@ -1,0 +1,389 @@
+package vfiouser
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// conn is one end of a connection: it frames messages, matches replies to requests, and lets several goroutines
+// have requests outstanding.
+//
+// Nobody reads the socket but the holder of the token. A caller that waits for a reply takes the token if it is
+// free and reads for everyone: replies go to their callers, requests to deflect. When its own reply has come it
+// puts the token back, and the next waiter takes over.
+type conn struct {
+	sock  *socket
+	token chan struct{}
+
+	// Owned by the token's holder.
+	head [SizeofHeader]byte
+	rbuf []byte
+
+	// deflect takes a request that arrived while its reader waited for something else. It owns the message's
+	// descriptors; the payload is valid during the call.
+	deflect func(m *message) error
+	// strayReply handles a reply that nobody waits for.
+	strayReply func(h Header) error
+
+	wmu sync.Mutex // held for one whole message
+
+	calls [maxCalls]call
+	free  chan *call
+	// Calls in flight, and the timer that ends the connection when one gets no reply: see watch.
+	inFlight atomic.Int32
+	tick     atomic.Uint32
+	timeout  time.Duration
+	watchMu  sync.Mutex
+	watchdog *time.Timer
+	watching bool
+
+	dead     chan struct{}
+	failOnce sync.Once
+	err      error // set before dead is closed
+}
+
+// maxCalls bounds the requests that one end has in flight; further callers wait. It is a power of two, since a
+// call's index is the low bits of its message id.
+const maxCalls = 64
+
+// call is a request of this end that waits for its reply. Its buffers are reused by later calls.
+type call struct {
+	index   uint16
+	gen     uint16
+	cmd     uint16
+	awaited atomic.Uint64 // an awaited word while there is no reply yet, else 0
+	req     []byte
+	reply   []byte // payload of the reply
+	limit   int    // most bytes that the reply's payload may have
+	fds     []int  // of the reply
+	errno   syscall.Errno
+	done    chan struct{}
+}
+
+// An awaited word says which reply a call waits for and since which tick, in one word so that the reader and the watchdog may
+// look at a call that is not theirs: id, command, the tick's low 31 bits, and a bit that makes it differ from 0.
+func awaitedWord(id, cmd uint16, tick uint32) uint64 {
+	return 1<<63 | uint64(tick&0x7fffffff)<<32 | uint64(cmd)<<16 | uint64(id)
+}
+
+func awaitedIs(w uint64, id, cmd uint16) bool {
+	return w != 0 && uint32(w) == uint32(cmd)<<16|uint32(id)
+}
+
+// awaitedAge is how many ticks passed since w was made.
+func awaitedAge(w uint64, now uint32) uint32 { return (now - uint32(w>>32)) & 0x7fffffff }
+
+func newConn(c *net.UnixConn, timeout time.Duration) (*conn, error) {
+	sock, err := newSocket(c)
+	if err != nil {
+		return nil, err
+	}
+	cn := &conn{
+		sock:    sock,
+		token:   make(chan struct{}, 1),
+		rbuf:    make([]byte, 4096),
+		free:    make(chan *call, maxCalls),
+		timeout: timeout,
+		dead:    make(chan struct{}),
+	}
+	for i := range cn.calls {
+		k := &cn.calls[i]
+		k.index = uint16(i)
+		k.done = make(chan struct{}, 1)
+		cn.free <- k
+	}
+	cn.token <- struct{}{}
+	return cn, nil
+}
+
+// fail ends the connection; the first reason stays. It may be called from anywhere.
+func (c *conn) fail(err error) {
+	c.failOnce.Do(func() {
+		c.err = err
+		c.sock.Close()
+		close(c.dead)
+		c.watchMu.Lock()
+		if c.watchdog != nil {
+			c.watchdog.Stop()
+		}
+		c.watchMu.Unlock()
+	})
+}
+
+// failRead is fail for an error of the socket, with the end of the stream and a closed socket told as ErrClosed.
+func (c *conn) failRead(err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		err = ErrClosed
+	}
+	c.fail(err)
+}
+
+// readHeader reads the next header and the descriptors that come with it, which then belong to the caller.
+func (c *conn) readHeader() (h Header, fds []int, err error) {
+	n, fds, err := c.sock.readWithFDs(c.head[:])
+	if err != nil {
+		return h, nil, err
+	}
+	if n < SizeofHeader {
+		if _, err := io.ReadFull(c.sock, c.head[n:]); err != nil {
+			closeFDs(fds)
+			return h, nil, err
+		}
+	}
+	h.UnmarshalBytes(c.head[:])
+	return h, fds, nil
+}
+
+// badFrame is the error of a header whose size cannot be right: what follows cannot be told apart any more.
+type badFrame struct{ h Header }
+
+func (e *badFrame) Error() string {
+	return protocolErrorf("%s with a size of %d bytes", commandName(e.h.Cmd), e.h.Size).Error()
+}
+
+// next reads until a request comes, handing out replies on the way. The token must be held. The message and its
+// payload are valid until the next read; m's descriptors belong to the caller. until, when not nil, ends the wait
+// as soon as that call is answered: then ok is false.
+func (c *conn) next(m *message, until *call) (ok bool, err error) {
+	for {
+		if until != nil && until.awaited.Load() == 0 {
+			return false, nil
+		}
+		h, fds, err := c.readHeader()
+		if err != nil {
+			return false, err
+		}
+		if h.Size < SizeofHeader || h.Size > MaxMessageBytes {
+			closeFDs(fds)
+			return false, &badFrame{h}
+		}
+		n := int(h.Size) - SizeofHeader
+		if h.Flags&FlagTypeMask == FlagTypeReply {
+			if err := c.deliver(h, n, fds); err != nil {
+				return false, err
+			}
+			continue
+		}
+		c.rbuf = grow(c.rbuf, n)
+		if _, err := io.ReadFull(c.sock, c.rbuf); err != nil {
+			closeFDs(fds)
+			return false, err
+		}
+		m.Header, m.payload, m.fds = h, c.rbuf, fds
+		return true, nil
+	}
+}
+
+// deliver reads the n payload bytes of a reply and gives it to the call that waits for it.
+func (c *conn) deliver(h Header, n int, fds []int) error {
+	k := &c.calls[h.ID%maxCalls]
+	if !awaitedIs(k.awaited.Load(), h.ID, h.Cmd) {
+		closeFDs(fds)
+		c.rbuf = grow(c.rbuf, n)
+		if _, err := io.ReadFull(c.sock, c.rbuf); err != nil {
+			return err
+		}
+		return c.strayReply(h)
+	}
+	k.errno = 0
+	if h.Flags&FlagError != 0 {
+		if k.errno = syscall.Errno(h.Errno); k.errno == 0 {
+			k.errno = syscall.EIO
+		}
+	}
+	if n > k.limit {
+		closeFDs(fds)
+		return protocolErrorf("reply to %s has %d bytes, at most %d expected", commandName(h.Cmd), n, k.limit)
+	}
+	k.reply = grow(k.reply, n)
+	if _, err := io.ReadFull(c.sock, k.reply); err != nil {
+		closeFDs(fds)
+		return err
+	}
+	k.fds = fds
+	k.awaited.Store(0)
+	k.done <- struct{}{}
+	return nil
+}
+
+// begin reserves a call of command cmd whose request has n payload bytes, which the caller writes to the returned slice,
+// and whose reply has at most limit. Every call begun is ended.
+func (c *conn) begin(cmd uint16, n, limit int) (*call, []byte, error) {
+	var k *call
+	select {
+	case <-c.dead:
+		return nil, nil, c.err
+	default:
+	}
+	select {
+	case k = <-c.free:
+	case <-c.dead:
+		return nil, nil, c.err
+	}
+	k.cmd, k.limit = cmd, limit
+	k.gen++
+	k.req = grow(k.req, SizeofHeader+n)
+	return k, k.req[SizeofHeader:], nil
+}
+
+// send sends a call's request. With FlagNoReply no reply is awaited.
+func (c *conn) send(k *call, flags uint32, fds []int) error {
+	id := k.index | k.gen*maxCalls
+	h := Header{ID: id, Cmd: k.cmd, Size: uint32(len(k.req)), Flags: FlagTypeCommand | flags}
+	h.MarshalBytes(k.req)
+	if flags&FlagNoReply == 0 {
+		k.awaited.Store(awaitedWord(id, k.cmd, c.tick.Load()))
+		c.inFlight.Add(1)
+		c.watch()
+	}
+	return c.write(k.req, fds)
+}
+
+// write sends one message.
+func (c *conn) write(p []byte, fds []int) error {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	var err error
+	if len(fds) > 0 {
+		err = c.sock.writeWithFDs(p, fds)
+	} else {
+		_, err = c.sock.Write(p)
+	}
+	if err != nil {
+		c.failRead(err) // a message cut short leaves no way to go on
+		return c.err
+	}
+	return nil
+}
+
+// wait waits for a call's reply, reading the socket when nobody else does.
+func (c *conn) wait(k *call) error {
+	for {
+		select {
+		case <-c.token:
+		default:
+			select {
+			case <-c.token:
+			case <-k.done:
+				return c.result(k)
+			case <-c.dead:
+				return c.abandon(k)
+			}
+		}
+		err := c.lead(k)
+		c.token <- struct{}{}
+		if err != nil {
+			c.failRead(err)
+			return c.abandon(k)
+		}
+		select {
+		case <-k.done:
+			return c.result(k)
+		default:
+		}
+	}
+}
+
+// abandon gives up waiting on a connection that has failed, once nobody can touch k any more.
+func (c *conn) abandon(k *call) error {
+	<-c.token // the reader, if any, has been woken by the closing of the socket
+	c.token <- struct{}{}
+	select {
+	case <-k.done:
+		return c.result(k)
+	default:
+	}
+	k.awaited.Store(0)
+	c.inFlight.Add(-1)
+	return c.err
+}
+
+// lead reads for everyone until k is answered. The token is held.
+func (c *conn) lead(k *call) error {
+	var m message
+	for {
+		ok, err := c.next(&m, k)
+		if err != nil || !ok {
+			return err
+		}
+		if err := c.deflect(&m); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *conn) result(k *call) error {
+	c.inFlight.Add(-1)
+	if k.errno != 0 {
+		return &Error{Cmd: k.cmd, Errno: k.errno}
+	}
+	return nil
+}
+
+// end gives a call's slot back and closes the descriptors of its reply that nobody took.
+func (c *conn) end(k *call) {
+	closeFDs(k.fds)
+	k.fds = nil
+	c.free <- k
+}
+
+// watch sees to it that a call without a reply ends the connection after the timeout, or up to half as much later. While
+// calls are in flight a timer counts half timeouts, so a call costs no timer of its own.
+func (c *conn) watch() {
+	if c.timeout <= 0 {
+		return
+	}
+	c.watchMu.Lock()
+	defer c.watchMu.Unlock()
+	if c.watching {
+		return
+	}
+	c.watching = true
+	if c.watchdog == nil {
+		c.watchdog = time.AfterFunc(c.timeout/2, c.bark)
+	} else {
+		c.watchdog.Reset(c.timeout / 2)
+	}
+}
+
+func (c *conn) bark() {
+	now := c.tick.Add(1)
+	for i := range c.calls {
+		w := c.calls[i].awaited.Load()
+		if w != 0 && awaitedAge(w, now) > 2 {
+			c.fail(&timeoutError{cmd: uint16(w >> 16), after: c.timeout})
+			return
+		}
+	}
+	c.watchMu.Lock()
+	defer c.watchMu.Unlock()
+	select {
+	case <-c.dead:
+		return
+	default:
+	}
+	if c.inFlight.Load() == 0 {
+		c.watching = false
+		return
+	}
+	c.watchdog.Reset(c.timeout / 2)
+}
+
+// timeoutError is the end of a connection whose peer left a request unanswered. It is os.ErrDeadlineExceeded.
+type timeoutError struct {
+	cmd   uint16
+	after time.Duration
+}
+
+func (e *timeoutError) Error() string {
+	return "vfio-user " + commandName(e.cmd) + ": no reply within " + e.after.String()
+}
+
+func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }

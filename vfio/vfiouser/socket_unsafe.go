@@ -1,0 +1,125 @@
+package vfiouser
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is a unix stream socket that carries descriptors. Reads of headers go through recvmsg with buffers that live as
+// long as the socket, so they allocate only when descriptors arrive.
+type socket struct {
+	*net.UnixConn
+	raw  syscall.RawConn
+	recv recvOp
+}
+
+// recvOp is one recvmsg and its result. It is reused, and its pointers lead into itself or to p.
+type recvOp struct {
+	msg   unix.Msghdr
+	iov   unix.Iovec
+	oob   [oobBytes]byte
+	n     int
+	errno syscall.Errno
+	try   func(fd uintptr) bool
+}
+
+// oobBytes holds MaxMessageFDs descriptors: a cmsghdr of 16 bytes, then 4 bytes for each. The kernel closes what doesn't
+// fit and says so by MSG_CTRUNC.
+const oobBytes = 16 + 4*MaxMessageFDs
+
+func newSocket(c *net.UnixConn) (*socket, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("raw access to vfio-user socket: %w", err)
+	}
+	s := &socket{UnixConn: c, raw: raw}
+	op := &s.recv
+	op.msg.Iov = &op.iov
+	op.msg.Iovlen = 1
+	op.msg.Control = &op.oob[0]
+	op.try = func(fd uintptr) bool {
+		for {
+			n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&op.msg)), unix.MSG_CMSG_CLOEXEC)
+			switch errno {
+			case unix.EINTR:
+				continue
+			case unix.EAGAIN:
+				return false // wait until readable, then again
+			}
+			op.n, op.errno = int(n), errno
+			return true
+		}
+	}
+	return s, nil
+}
+
+// readWithFDs reads at most len(p) bytes and the descriptors that came on the first of them, which then belong to
+// the caller. It returns io.EOF at the end of the stream.
+func (s *socket) readWithFDs(p []byte) (n int, fds []int, err error) {
+	op := &s.recv
+	op.iov.Base = &p[0]
+	op.iov.SetLen(len(p))
+	op.msg.SetControllen(len(op.oob))
+	op.msg.Flags = 0
+	if err := s.raw.Read(op.try); err != nil {
+		return 0, nil, err
+	}
+	op.iov.Base = nil
+	if op.errno != 0 {
+		return 0, nil, fmt.Errorf("recvmsg: %w", op.errno)
+	}
+	if op.msg.Controllen > 0 {
+		fds, err = parseFDs(op.oob[:op.msg.Controllen])
+		if err == nil && op.msg.Flags&unix.MSG_CTRUNC != 0 {
+			err = protocolErrorf("more than %d descriptors in a message", MaxMessageFDs)
+		}
+		if err != nil {
+			closeFDs(fds)
+			return 0, nil, err
+		}
+	}
+	if op.n == 0 {
+		closeFDs(fds)
+		return 0, nil, io.EOF
+	}
+	return op.n, fds, nil
+}
+
+// parseFDs collects the descriptors of all control messages. On an error it still returns those found.
+func parseFDs(oob []byte) (fds []int, err error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	for i := range msgs {
+		got, e := unix.ParseUnixRights(&msgs[i])
+		if e != nil && msgs[i].Header.Type == unix.SCM_RIGHTS {
+			err = errors.Join(err, e)
+		}
+		fds = append(fds, got...)
+	}
+	return fds, err
+}
+
+// writeWithFDs writes all of p, with the descriptors on its first byte.
+func (s *socket) writeWithFDs(p []byte, fds []int) error {
+	n, _, err := s.WriteMsgUnix(p, unix.UnixRights(fds...), nil)
+	if err != nil {
+		return err
+	}
+	if n < len(p) {
+		_, err = s.Write(p[n:])
+	}
+	return err
+}
+
+func closeFDs(fds []int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
