@@ -1,0 +1,294 @@
+package ptx
+
+import (
+	"fmt"
+	"iter"
+)
+
+// initializer checks the initialiser at the cursor against the variable's shape and keeps its text.
+func (p *parser) initializer(v *Var) bool {
+	in := &Init{Pos: p.here()}
+	start := p.pos
+	var end int
+	var ok bool
+	if v.Type.Class() == Opaque {
+		end, ok = p.opaqueInit()
+	} else {
+		w := newInitWalk(p, v)
+		ok = w.level(0)
+		end = w.end
+	}
+	if !ok {
+		return false
+	}
+	in.Raw = p.src[start:end]
+	v.Init = in
+	return true
+}
+
+// opaqueInit reads a texture's or sampler's { field = value, … }, or an array of those. It returns the offset behind
+// the last brace.
+func (p *parser) opaqueInit() (int, bool) {
+	if !p.expect('{') || !p.enter() {
+		return 0, false
+	}
+	defer p.leave()
+	for p.peek() != '}' {
+		if p.peek() == '{' {
+			if _, ok := p.opaqueInit(); !ok {
+				return 0, false
+			}
+		} else {
+			if _, ok := p.ident("a field's name"); !ok || !p.expect('=') {
+				return 0, false
+			}
+			if p.name() == "" {
+				if _, ok := p.expr(); !ok {
+					return 0, false
+				}
+			}
+			p.skip()
+		}
+		if !p.accept(',') {
+			break
+		}
+	}
+	end := p.pos + 1
+	return end, p.expect('}')
+}
+
+// initWalk goes through an initialiser, checking it against the variable's dimensions and, where visit is set,
+// decoding it.
+type initWalk struct {
+	p       *parser
+	strides []int64 // elements under one element of each level of braces
+	total   int64   // elements of the variable; Unsized if the initialiser decides
+	index   int64   // of the next element
+	most    int64   // one more than the largest index met
+	end     int     // offset behind the last token
+	visit   func(Value) bool
+	stopped bool
+}
+
+func newInitWalk(p *parser, v *Var) *initWalk {
+	dims := v.Dims
+	if v.Vector > 0 {
+		dims = append(dims[:len(dims):len(dims)], int64(v.Vector))
+	}
+	w := &initWalk{p: p, total: 1, strides: make([]int64, len(dims))}
+	for i := len(dims) - 1; i >= 0; i-- {
+		w.strides[i] = w.total
+		if dims[i] == Unsized {
+			w.total = Unsized
+		} else {
+			w.total *= dims[i]
+		}
+	}
+	return w
+}
+
+// level reads a scalar, or a braced list whose elements are those of the dimension at depth.
+func (w *initWalk) level(depth int) bool {
+	p := w.p
+	if p.peek() != '{' {
+		return w.scalar()
+	}
+	if depth >= len(w.strides) && depth > 0 {
+		return p.fail("more braces than dimensions")
+	}
+	if !p.enter() {
+		return false
+	}
+	defer p.leave()
+	p.accept('{')
+	first := w.index
+	stride := int64(1)
+	if depth < len(w.strides) {
+		stride = w.strides[depth]
+	}
+	for p.peek() != '}' {
+		if p.peek() == '{' {
+			// A braced row begins on a row's boundary, however full the one before was.
+			if past := (w.index - first) % max(stride, 1); past != 0 {
+				w.index += stride - past
+			}
+			row := w.index
+			if !w.level(depth + 1) {
+				return false
+			}
+			w.index = row + stride
+			if w.index > maxBytes {
+				return p.fail("array is larger than any memory")
+			}
+		} else if !w.scalar() {
+			return false
+		}
+		if w.stopped || !p.accept(',') {
+			break
+		}
+	}
+	if w.stopped {
+		return false
+	}
+	w.end = p.pos + 1
+	return p.accept('}') || p.want("',' or '}'")
+}
+
+// scalar reads one element.
+func (w *initWalk) scalar() bool {
+	if w.total != Unsized && w.index >= w.total {
+		return w.p.fail(fmt.Sprintf("more values than the variable's %d elements", w.total))
+	}
+	val := Value{Index: w.index}
+	w.index++
+	w.most = max(w.most, w.index)
+	if !w.p.initValue(&val, &w.end) {
+		return false
+	}
+	if w.visit != nil && !w.visit(val) {
+		w.stopped = true
+	}
+	return true
+}
+
+// initValue reads a number, an address, or a byte of an address.
+func (p *parser) initValue(v *Value, end *int) bool {
+	if c := p.peek(); class[c]&isDigit != 0 {
+		at := p.scanner
+		if text := p.number(); text != "" {
+			*end = p.pos
+			p.skip()
+			switch p.peek() {
+			case ',', '}', ';':
+				n, ok := literal(text)
+				v.Imm, v.Bits = n.imm, n.bits
+				if !ok {
+					p.scanner = at
+					return p.fail("malformed number " + quotedShort(text))
+				}
+				return true
+			case '(':
+				n, ok := literal(text)
+				if !ok || n.imm != ImmInt || n.bits == 0 {
+					p.scanner = at
+					return p.fail("malformed mask " + quotedShort(text))
+				}
+				v.Mask = n.bits
+				p.accept('(')
+				if !p.addressValue(v, end) {
+					return false
+				}
+				*end = p.pos + 1
+				return p.expect(')')
+			}
+		}
+		p.scanner = at
+	} else if class[c]&isNameStart != 0 && c != 'W' || p.symbolWithW() {
+		return p.addressValue(v, end)
+	}
+	n, ok := p.expr()
+	v.Imm, v.Bits = n.imm, n.bits
+	*end = lastToken(p.src, p.pos)
+	return ok
+}
+
+// symbolWithW reports whether the name at the cursor, which begins with a W, is not WARP_SZ.
+func (p *parser) symbolWithW() bool {
+	at := p.scanner
+	name := p.name()
+	p.scanner = at
+	return name != "" && name != warpSize
+}
+
+// addressValue reads name{+offset} or generic(name){+offset}.
+func (p *parser) addressValue(v *Value, end *int) bool {
+	if class[p.peek()]&isNameStart == 0 {
+		return p.want("a variable or function")
+	}
+	o, ok := p.named()
+	if !ok {
+		return false
+	}
+	if o.Kind != KindSymbol && o.Kind != KindReg || o.Sel != SelNone {
+		return p.want("a variable or function")
+	}
+	v.Name, v.Generic, v.Bits = o.Name, o.Generic, o.Bits
+	*end = lastToken(p.src, p.pos)
+	return true
+}
+
+// lastToken returns the offset behind the last token before pos, where only space stands between. (A comment there
+// would be kept too, which does no harm but for a line comment: its newline is kept with it.)
+func lastToken(src string, pos int) int {
+	i := pos
+	for i > 0 && (class[src[i-1]]&isBlank != 0 || src[i-1] == '\n') {
+		i--
+	}
+	if i < pos {
+		for j := i; j < pos; j++ {
+			if src[j] == '\n' {
+				return j + 1
+			}
+		}
+	}
+	return i
+}
+
+// Values decodes the initialiser, in order. Elements that it does not mention are zero. An error can only come from a
+// Raw that no Parse has seen. Textures and samplers have no values.
+func (v *Var) Values() iter.Seq2[Value, error] {
+	return func(yield func(Value, error) bool) {
+		if v.Init == nil || v.Type.Class() == Opaque {
+			return
+		}
+		if _, err := v.walkInit(func(val Value) bool { return yield(val, nil) }); err != nil {
+			yield(Value{}, err)
+		}
+	}
+}
+
+// walkInit goes through the initialiser and returns how many elements it covers.
+func (v *Var) walkInit(visit func(Value) bool) (int64, error) {
+	o := Options{MaxBytes: len(v.Init.Raw)}.withDefaults()
+	p := &parser{scanner: newScanner(v.Init.Raw), opts: o}
+	w := newInitWalk(p, v)
+	w.visit = visit
+	if !w.level(0) && !w.stopped || len(p.errs) > 0 {
+		return 0, p.errs
+	}
+	return w.most, nil
+}
+
+// Len is the number of elements of the variable, components of vectors counted singly: the product of its dimensions,
+// or what its initialiser says where the outermost is Unsized (0 without one).
+func (v *Var) Len() int64 {
+	row := int64(max(v.Vector, 1))
+	for _, d := range v.Dims {
+		if d != Unsized {
+			row *= d
+		}
+	}
+	if len(v.Dims) == 0 || v.Dims[0] != Unsized {
+		return row
+	}
+	if v.Init == nil || row == 0 {
+		return 0
+	}
+	n, err := v.walkInit(nil)
+	if err != nil {
+		return 0
+	}
+	return (n + row - 1) / row * row
+}
+
+// Size is the number of bytes that the variable takes.
+func (v *Var) Size() int64 { return v.Len() * int64(v.Type.Size()) }
+
+// Alignment is the variable's alignment in bytes: as written, or that of its type, which for a vector is the whole
+// vector's (§5.4.6).
+func (v *Var) Alignment() int {
+	if v.Align > 0 {
+		return v.Align
+	}
+	return max(v.Type.Size(), 1) * max(v.Vector, 1)
+}

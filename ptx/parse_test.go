@@ -1,0 +1,76 @@
+package ptx
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// sameTree compares modules but for positions, what Resolve adds, and warnings.
+var sameTree = cmp.Options{
+	cmpopts.IgnoreTypes(Pos{}, &Symbol{}),
+	cmpopts.IgnoreFields(Module{}, "Warnings"),
+	cmpopts.IgnoreFields(BranchTargets{}, "Syms"),
+	cmpopts.EquateEmpty(),
+}
+
+// samples returns the PTX files to test on: ours, and our kernels' as nvcc compiled them.
+func samples(t testing.TB) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	var names []string
+	for _, pattern := range []string{"testdata/*.ptx", "../e2e/kernels/*/*.ptx", "../e2e/kernels/*/*/*.ptx"} {
+		more, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, more...)
+	}
+	if dir := os.Getenv("PTX_CORPUS"); dir != "" { // a directory of anyone's PTX files
+		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && filepath.Ext(path) == ".ptx" {
+				names = append(names, path)
+			}
+			return nil
+		})
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = string(text)
+	}
+	if len(out) < 5 {
+		t.Fatalf("found only %d sample files", len(out))
+	}
+	return out
+}
+
+func TestPrintedSamplesParseToTheSameTree(t *testing.T) {
+	for name, src := range samples(t) {
+		t.Run(name, func(t *testing.T) {
+			m, err := Parse(src)
+			if err != nil {
+				for _, e := range err.(Errors) {
+					t.Error(e)
+				}
+				return
+			}
+			text := m.String()
+			again, err := Parse(text)
+			if err != nil {
+				t.Fatalf("printed module does not parse: %v\n%s", err, text)
+			}
+			if d := cmp.Diff(m, again, sameTree); d != "" {
+				t.Fatalf("tree after printing and parsing (-first +second):\n%s", d)
+			}
+			if s := again.String(); s != text {
+				t.Error("printing the second tree gives another text")
+			}
+		})
+	}
+}
