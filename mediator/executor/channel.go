@@ -1,0 +1,374 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
+)
+
+const (
+	// fetchEntries is how many entries are copied out of a ring at a time: at
+	// least the longest command.
+	fetchEntries = 4 * (abi.MaxMore + 1)
+	// flightLimit is how many commands of a channel may be unfinished. The GPU
+	// remembers the outcomes of as many.
+	flightLimit = gpu.OutcomesKept
+	// turnCommands is how many commands a channel may carry out before the
+	// context's other channels have their turn.
+	turnCommands = 4096
+
+	// aheadLaunches is how many launches of a context may be on the GPU, and
+	// aheadWork how much predicted work where that is more launches: enough to
+	// keep the GPU fed, and little enough that a suspension is soon felt.
+	aheadLaunches = 2
+	aheadWork     = time.Millisecond
+)
+
+// channel serves one channel of the context.
+type channel struct {
+	x      *Executor
+	index  int
+	vector int
+	gpu    gpu.Channel
+
+	page []byte
+	sub  *abi.SubmissionReader
+	com  *abi.CompletionWriter
+	seq  uint64 // commands carried out or begun
+	dead bool   // the guest broke a rule of the rings
+
+	// fetched holds entries copied out of the ring; those from next on are not
+	// yet carried out.
+	fetched []abi.Entry
+	next    int
+	held    int
+
+	// flight holds the commands whose completion is not written, oldest first,
+	// as a ring of records.
+	flight [flightLimit]pending
+	first  uint64
+	after  uint64
+
+	waiter waiter
+}
+
+// pending is a command that is carried out or being so, and not yet answered.
+type pending struct {
+	fence  gpu.Fence // 0: nothing to wait for
+	event  *event    // reached with this command
+	record int       // which recording of the event this is
+	fn     *function // a launch
+	// predicted is how long the launch was expected to take.
+	predicted time.Duration
+	quiet     bool
+	over      bool   // finish was called
+	timed     bool   // a command of the GPU's, with a start and an end
+	copied    uint64 // bytes
+	com       abi.Completion
+}
+
+func newChannel(x *Executor, c link.Channel) (*channel, error) {
+	page, err := slice(x.o.Shared, c.Words, abi.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	subRing, err := slice(x.o.Shared, c.SubmissionOffset, uint64(c.SubmissionCount)*abi.EntrySize)
+	if err != nil {
+		return nil, err
+	}
+	comRing, err := slice(x.o.Shared, c.CompletionOffset, uint64(c.CompletionCount)*abi.EntrySize)
+	if err != nil {
+		return nil, err
+	}
+	ch := &channel{x: x, index: c.Index, vector: c.Vector, page: page, fetched: make([]abi.Entry, fetchEntries)}
+	if ch.sub, err = abi.NewSubmissionReader(page, subRing); err != nil {
+		return nil, err
+	}
+	if ch.com, err = abi.NewCompletionWriter(page, comRing); err != nil {
+		return nil, err
+	}
+	if ch.gpu, err = x.o.Context.NewChannel(); err != nil {
+		return nil, err
+	}
+	ch.waiter.start(ch.gpu, x.slot)
+	return ch, nil
+}
+
+// slice is a part of shared memory that vm has named; it is checked again,
+// because a mistake there must not become one here.
+func slice(shared []byte, offset, size uint64) ([]byte, error) {
+	if size > uint64(len(shared)) || offset > uint64(len(shared))-size {
+		return nil, fmt.Errorf("%d bytes at %#x lie outside the shared memory of %d", size, offset, len(shared))
+	}
+	return shared[offset : offset+size : offset+size], nil
+}
+
+func (ch *channel) close() error {
+	ch.waiter.stop()
+	err := ch.gpu.Close()
+	for ch.first != ch.after {
+		p := &ch.flight[ch.first%flightLimit]
+		if p.fn != nil {
+			ch.x.launches--
+			ch.x.predicted -= p.predicted
+		}
+		*p = pending{}
+		ch.first++
+	}
+	return err
+}
+
+// backlog is whether the guest has work here that is not on the GPU.
+func (ch *channel) backlog() bool {
+	if ch.next < ch.held {
+		return true
+	}
+	n, err := ch.sub.Pending()
+	return err == nil && n > 0 && !ch.dead
+}
+
+// busy is whether commands are unfinished.
+func (ch *channel) busy() bool { return ch.first != ch.after }
+
+// retire answers commands that have ended, in order.
+func (ch *channel) retire(suspended bool) bool {
+	if ch.first == ch.after {
+		return false
+	}
+	did := false
+	done := ch.gpu.Done()
+	for ch.first != ch.after {
+		p := &ch.flight[ch.first%flightLimit]
+		if p.fence > done {
+			// A context that is gone reaches no more fences.
+			if ch.x.poison == nil || ch.x.o.Context.Fault() == nil {
+				break
+			}
+		}
+		if !p.quiet {
+			slot, err := ch.slot()
+			if err != nil || slot == nil {
+				break // the guest must make room first
+			}
+			ch.finish(p, done, suspended)
+			p.com.Encode(slot)
+		} else {
+			ch.finish(p, done, suspended)
+			if p.com.Status != abi.StatusOK {
+				// A quiet command that fails is answered like any other.
+				p.quiet = false
+				continue
+			}
+		}
+		*p = pending{}
+		ch.first++
+		did = true
+	}
+	return did
+}
+
+// slot is where the next completion goes, or nil while the ring is full.
+func (ch *channel) slot() (*abi.Entry, error) {
+	if ch.dead {
+		return nil, nil
+	}
+	slot, err := ch.com.Next()
+	if err != nil {
+		ch.die(err)
+	}
+	return slot, err
+}
+
+// finish completes what is known of a command whose fence is reached.
+func (ch *channel) finish(p *pending, done gpu.Fence, suspended bool) {
+	x := ch.x
+	if p.over {
+		return
+	}
+	p.over = true
+	if p.fence == 0 {
+		if p.com.Status != abi.StatusOK {
+			x.slot.AddError()
+		}
+		return
+	}
+	var out gpu.Outcome
+	if p.fence <= done {
+		out = ch.gpu.Outcome(p.fence)
+	} else {
+		out.Err = x.poison
+	}
+	p.fence = 0
+	if p.timed {
+		p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
+	}
+	if out.Err != nil {
+		p.com.Status = statusOf(out.Err)
+		if p.com.Status.Poisons() || x.o.Context.Fault() != nil {
+			x.fail(out.Err)
+			p.com.Status = x.status
+		}
+	}
+	if p.event != nil {
+		p.reach(out.End)
+	}
+	if p.copied > 0 && out.Err == nil {
+		x.slot.AddCopied(p.copied)
+	}
+	if p.fn != nil {
+		x.launches--
+		x.predicted -= p.predicted
+		p.fn.ran(out.End - out.Start)
+		x.slot.AddFinished(out.End-out.Start, out.Err != nil, suspended)
+		p.fn = nil
+	} else if out.Err != nil {
+		x.slot.AddError()
+	}
+}
+
+// publish shows the guest what was answered.
+func (ch *channel) publish() {
+	if ch.com.Publish() {
+		ch.x.raise(ch.vector)
+	}
+}
+
+// advance carries out commands until one has to wait.
+func (ch *channel) advance() bool {
+	did := false
+	for range turnCommands {
+		if ch.dead || !ch.refill() {
+			break
+		}
+		if ch.after-ch.first == flightLimit {
+			break
+		}
+		e := ch.fetched[ch.next:ch.held]
+		if !ch.begin(e) {
+			break
+		}
+		ch.next += abi.Span(&e[0])
+		did = true
+		if ch.after-ch.first == flightLimit {
+			ch.retire(false) // what ended at once makes room at once
+		}
+	}
+	if did {
+		ch.retire(false)
+	}
+	return did
+}
+
+// refill makes sure that an entry is at hand.
+func (ch *channel) refill() bool {
+	if ch.next < ch.held {
+		return true
+	}
+	n, err := ch.sub.Fetch(ch.fetched)
+	if err != nil {
+		ch.die(err)
+		return false
+	}
+	ch.next, ch.held = 0, n
+	ch.x.slot.AddCommands(uint64(n))
+	return n > 0
+}
+
+// die ends a channel whose guest broke a rule of the rings.
+func (ch *channel) die(err error) {
+	if ch.dead {
+		return
+	}
+	ch.dead = true
+	code := abi.ErrorInternal
+	if c, ok := errors.AsType[abi.ErrorCode](err); ok {
+		code = c
+	}
+	abi.StoreWord(ch.page, abi.ChannelStateWord, abi.PackState(abi.ChannelFailed, code))
+	ch.x.slot.AddError()
+	ch.x.o.Log.Warn("channel ended", "channel", ch.index, "err", err)
+	ch.x.raise(ch.vector)
+}
+
+// begin carries out the command that starts with e[0], or begins it. It
+// reports false where the command has to wait.
+func (ch *channel) begin(e []abi.Entry) bool {
+	h, err := abi.DecodeHeader(&e[0])
+	c := command{ch: ch, h: h, entry: &e[0], more: e[1:abi.Span(&e[0])]}
+	p := pending{quiet: h.Flags&abi.FlagQuiet != 0}
+	p.com.Op, p.com.Cookie = h.Op, h.Cookie
+	if err == nil {
+		how := &commands[h.Op]
+		switch {
+		case how.run == nil || h.Op.Command().Feature&^Features != 0:
+			err = abi.StatusNotSupported
+		case ch.x.poison != nil && !how.poisoned:
+			err = ch.x.status
+		case how.drain && ch.unreached(), how.wait != nil && how.wait(&c):
+			return false
+		default:
+			err = how.run(&c, &p)
+		}
+	}
+	if err != nil {
+		p.fence, p.com.Status = 0, statusOf(err)
+		if p.com.Status.Poisons() && ch.x.poison == nil {
+			ch.x.fail(err)
+		}
+	}
+	ch.seq++
+	p.com.Seq = ch.seq
+	ch.flight[ch.after%flightLimit] = p
+	ch.after++
+	return true
+}
+
+// unreached is whether an earlier command of the channel is on the GPU.
+func (ch *channel) unreached() bool {
+	done := ch.gpu.Done()
+	for i := ch.first; i != ch.after; i++ {
+		if ch.flight[i%flightLimit].fence > done {
+			return true
+		}
+	}
+	return false
+}
+
+// newest is the fence of the newest command on the GPU, 0 for none.
+func (ch *channel) newest() gpu.Fence {
+	for i := ch.after; i != ch.first; i-- {
+		if f := ch.flight[(i-1)%flightLimit].fence; f != 0 {
+			return f
+		}
+	}
+	return 0
+}
+
+// oldest is the fence that the channel waits for, 0 for none.
+func (ch *channel) oldest() gpu.Fence {
+	for i := ch.first; i != ch.after; i++ {
+		if f := ch.flight[i%flightLimit].fence; f != 0 {
+			return f
+		}
+	}
+	return 0
+}
+
+// arm asks the guest for a doorbell and reports whether there is nothing to do
+// until then. held is whether commands are not fetched anyway.
+func (ch *channel) arm(held bool) bool {
+	if ch.dead {
+		return true
+	}
+	if ch.busy() && ch.oldest() == 0 && !ch.com.ArmRoom() {
+		return false // completions wait for room that has come
+	}
+	if ch.next < ch.held {
+		return true // fetched, and waiting for the GPU or the daemon
+	}
+	return ch.sub.Arm() || held || ch.after-ch.first == flightLimit
+}

@@ -1,0 +1,181 @@
+package executor
+
+import (
+	"fmt"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// command is one command as fetched.
+type command struct {
+	ch    *channel
+	h     abi.Header
+	entry *abi.Entry
+	more  []abi.Entry
+}
+
+// how says how a command is carried out.
+type how struct {
+	// run carries the command out, or begins it and sets p.fence.
+	run func(c *command, p *pending) error
+	// drain has it wait until earlier commands of its channel have ended.
+	drain bool
+	// wait, if set, says whether it has to wait for something else.
+	wait func(c *command) bool
+	// poisoned commands are carried out in a poisoned context too.
+	poisoned bool
+}
+
+// commands is indexed by opcode; docs/device.md says what each one answers.
+var commands = [256]how{
+	abi.OpNop:   {run: nop, poisoned: true},
+	abi.OpFence: {run: nop},
+
+	abi.OpMemAlloc: {run: memAlloc},
+	abi.OpMemFree:  {run: memFree, drain: true},
+	abi.OpMemInfo:  {run: memInfo},
+	abi.OpMemRange: {run: memRange},
+	abi.OpCopyIn:   {run: copyIn},
+	abi.OpCopyOut:  {run: copyOut},
+	abi.OpCopy:     {run: copyAcross},
+	abi.OpSet:      {run: set},
+
+	abi.OpModuleLoad:        {run: moduleLoad},
+	abi.OpModuleUnload:      {run: moduleUnload, drain: true},
+	abi.OpGlobal:            {run: global},
+	abi.OpFunction:          {run: lookupFunction},
+	abi.OpFunctionAttribute: {run: functionAttribute},
+	abi.OpFunctionParam:     {run: functionParam},
+	abi.OpOccupancy:         {run: occupancy},
+
+	abi.OpLaunch: {run: launch, wait: launchWaits},
+
+	abi.OpEventCreate:  {run: eventCreate},
+	abi.OpEventDestroy: {run: eventDestroy},
+	abi.OpEventRecord:  {run: eventRecord},
+	abi.OpEventWait:    {run: eventWait, wait: eventWaits},
+	abi.OpEventQuery:   {run: eventQuery},
+	abi.OpEventElapsed: {run: eventElapsed},
+
+	abi.OpPrintfDrain:     {run: printfDrain, drain: true},
+	abi.OpLastFault:       {run: lastFault, poisoned: true},
+	abi.OpDeviceAttribute: {run: deviceAttribute},
+	abi.OpDeviceName:      {run: deviceName},
+	abi.OpTimestamp:       {run: timestamp},
+}
+
+// nop is a command whose place in the channel is all there is to it.
+func nop(c *command, _ *pending) error {
+	_, err := abi.DecodeEmpty(c.entry)
+	return err
+}
+
+// window is a part of BAR2 that a command names.
+func (c *command) window(offset, size uint64) ([]byte, error) {
+	return abi.Window{Offset: offset, Size: size}.Bytes(c.ch.x.o.Shared, c.ch.x.o.Header)
+}
+
+// data copies size bytes of a command's data, at most limit, out of its
+// continuation entries where it has them, else out of BAR2.
+func (c *command) data(offset, size, limit uint64) ([]byte, error) {
+	if size > limit {
+		return nil, fmt.Errorf("%d bytes of data, at most %d: %w", size, limit, abi.StatusInvalidValue)
+	}
+	data := make([]byte, size)
+	if size == 0 {
+		return data, nil
+	}
+	if len(c.more) == 0 {
+		w, err := c.window(offset, size)
+		if err != nil {
+			return nil, err
+		}
+		copy(data, w)
+		return data, nil
+	}
+	if uint64(len(c.more)) != (size+abi.EntrySize-1)/abi.EntrySize {
+		return nil, fmt.Errorf("%d bytes of data in %d entries: %w", size, len(c.more), abi.StatusMalformed)
+	}
+	for i := range c.more {
+		copy(data[i*abi.EntrySize:], c.more[i][:])
+	}
+	return data, nil
+}
+
+// answer puts text into the window that the command names, and its length into
+// the completion.
+func (c *command) answer(p *pending, text []byte) error {
+	a, err := abi.DecodeWindowArg(c.entry)
+	if err != nil {
+		return err
+	}
+	w, err := c.window(a.Window.Offset, a.Window.Size)
+	if err != nil {
+		return err
+	}
+	p.com.Value[0] = uint64(copy(w, text))
+	return nil
+}
+
+// query decodes the payload of commands that read a number.
+func (c *command) query() (abi.Query, error) { return abi.DecodeQuery(c.entry) }
+
+func lastFault(c *command, p *pending) error { return c.answer(p, []byte(c.ch.x.lastFault)) }
+
+func deviceName(c *command, p *pending) error { return c.answer(p, []byte(c.ch.x.props.Name)) }
+
+func printfDrain(c *command, p *pending) error {
+	a, err := abi.DecodeWindowArg(c.entry)
+	if err != nil {
+		return err
+	}
+	if _, err := c.window(a.Window.Offset, a.Window.Size); err != nil {
+		return err
+	}
+	text, err := c.ch.x.o.Context.Printf(int(min(a.Window.Size, maxImage)))
+	if err != nil {
+		return err
+	}
+	return c.answer(p, text)
+}
+
+func timestamp(c *command, p *pending) error {
+	if _, err := abi.DecodeEmpty(c.entry); err != nil {
+		return err
+	}
+	now, err := c.ch.x.o.Device.Now()
+	p.com.Value[0] = uint64(now)
+	return err
+}
+
+func deviceAttribute(c *command, p *pending) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	d := &c.ch.x.props
+	values := map[uint32]uint64{
+		abi.DeviceMaxThreadsPerBlock: uint64(d.ThreadsPerBlock),
+		abi.DeviceMaxBlockX:          uint64(d.MaxBlockDim.X),
+		abi.DeviceMaxBlockY:          uint64(d.MaxBlockDim.Y),
+		abi.DeviceMaxBlockZ:          uint64(d.MaxBlockDim.Z),
+		abi.DeviceMaxGridX:           uint64(d.MaxGrid.X),
+		abi.DeviceMaxGridY:           uint64(d.MaxGrid.Y),
+		abi.DeviceMaxGridZ:           uint64(d.MaxGrid.Z),
+		abi.DeviceMaxSharedPerBlock:  d.SharedPerBlock,
+		abi.DeviceWarpSize:           32,
+		abi.DeviceMaxRegisters:       uint64(d.RegistersPerSM),
+		abi.DeviceClockKHz:           d.ClockHz / 1000,
+		abi.DeviceSMs:                uint64(d.SMs),
+		abi.DeviceMaxThreadsPerSM:    uint64(d.ThreadsPerSM),
+		abi.DeviceComputeMajor:       uint64(d.Major),
+		abi.DeviceComputeMinor:       uint64(d.Minor),
+		abi.DeviceMemoryBytes:        d.MemoryBytes,
+	}
+	v, ok := values[q.Key]
+	if !ok {
+		return fmt.Errorf("device attribute %d: %w", q.Key, abi.StatusNotSupported)
+	}
+	p.com.Value[0] = v
+	return nil
+}

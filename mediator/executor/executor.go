@@ -1,0 +1,262 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// What a guest may have of each thing at a time, in one context.
+const (
+	maxModules   = 1 << 10
+	maxFunctions = 1 << 14
+	maxEvents    = 1 << 14
+	maxImage     = 64 << 20 // bytes of a module
+	maxParams    = 32 << 10 // bytes of a kernel's parameters
+	maxName      = 4 << 10  // bytes of a symbol
+	maxFault     = 4 << 10  // bytes of a fault's text
+)
+
+// Features are those that the executor carries out; a command that needs
+// another completes with [abi.StatusNotSupported].
+const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | abi.FeatureGlobals |
+	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime
+
+// Options are what an executor works with. All fields but Log, Fault and
+// LastFault must be set.
+type Options struct {
+	Device  gpu.Device
+	Context gpu.Context
+	// Shared is BAR2 whole, and Header how much of its start no command may
+	// name.
+	Shared []byte
+	Header int
+	Page   *link.Page
+	Slot   int
+	Clock  clock.Clock
+	Log    *slog.Logger
+	// Fault is called, once, when a kernel has poisoned the context.
+	Fault func(link.Fault)
+	// LastFault is the text of the fault that ended this context's
+	// predecessor, to be told to the guest.
+	LastFault string
+}
+
+// Executor serves one context. Step and Run belong to one goroutine; Open, Shut
+// and SetVector may be called from any.
+type Executor struct {
+	o    Options
+	slot *link.ContextSlot
+
+	// requests are channels to be opened and closed; the owner of Step takes
+	// them.
+	mu       sync.Mutex
+	requests []func()
+	vectors  map[int]Interrupt
+
+	channels  []*channel
+	modules   handles[*module]
+	functions handles[*function]
+	events    handles[*event]
+	sizes     map[gpu.Ptr]uint64 // of what the guest allocated
+	props     gpu.Properties
+
+	launches  int           // on the GPU, of all channels
+	predicted time.Duration // how long they will take
+
+	poison    error      // what poisoned the context
+	status    abi.Status // as completions say it
+	lastFault string
+}
+
+// Interrupt raises an interrupt vector: an eventfd.
+type Interrupt interface {
+	Raise() error
+	Close() error
+}
+
+// New makes an executor without channels.
+func New(o Options) *Executor {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Executor{
+		o:         o,
+		slot:      o.Page.Context(o.Slot),
+		vectors:   make(map[int]Interrupt),
+		modules:   newHandles[*module](maxModules),
+		functions: newHandles[*function](maxFunctions),
+		events:    newHandles[*event](maxEvents),
+		sizes:     make(map[gpu.Ptr]uint64),
+		props:     o.Device.Properties(),
+		lastFault: o.LastFault,
+	}
+}
+
+// do has f called by the owner of Step, and wakes it.
+func (x *Executor) do(f func()) {
+	x.mu.Lock()
+	x.requests = append(x.requests, f)
+	x.mu.Unlock()
+	x.slot.Ring()
+}
+
+// takeRequests carries out what was asked for since the last call.
+func (x *Executor) takeRequests() bool {
+	x.mu.Lock()
+	requests := x.requests
+	x.requests = nil
+	x.mu.Unlock()
+	for _, f := range requests {
+		f()
+	}
+	return len(requests) > 0
+}
+
+// Open begins to serve a channel; done is called, by the owner of Step, with
+// the error that kept it from that.
+func (x *Executor) Open(c link.Channel, done func(error)) {
+	x.do(func() { done(x.open(c)) })
+}
+
+func (x *Executor) open(c link.Channel) error {
+	if x.find(c.Index) != nil {
+		return fmt.Errorf("open channel %d: open already", c.Index)
+	}
+	ch, err := newChannel(x, c)
+	if err != nil {
+		return fmt.Errorf("open channel %d: %w", c.Index, err)
+	}
+	x.channels = append(x.channels, ch)
+	x.o.Log.Debug("channel open", "channel", c.Index)
+	return nil
+}
+
+// Shut stops serving a channel. What it has put on the GPU ends there; nothing
+// more is written to its rings.
+func (x *Executor) Shut(index int, done func(error)) {
+	x.do(func() { done(x.shut(index)) })
+}
+
+func (x *Executor) shut(index int) error {
+	ch := x.find(index)
+	if ch == nil {
+		return fmt.Errorf("close channel %d: not open", index)
+	}
+	keep := x.channels[:0]
+	for _, other := range x.channels {
+		if other != ch {
+			keep = append(keep, other)
+		}
+	}
+	x.channels = keep
+	x.o.Log.Debug("channel closed", "channel", index)
+	return ch.close()
+}
+
+func (x *Executor) find(index int) *channel {
+	for _, ch := range x.channels {
+		if ch.index == index {
+			return ch
+		}
+	}
+	return nil
+}
+
+// SetVector replaces an interrupt vector, which the executor closes when it is
+// replaced again; nil turns the vector off.
+func (x *Executor) SetVector(index int, v Interrupt) {
+	x.do(func() {
+		if old := x.vectors[index]; old != nil {
+			if err := old.Close(); err != nil {
+				x.o.Log.Warn("close an interrupt vector", "vector", index, "err", err)
+			}
+		}
+		x.vectors[index] = v
+		if v != nil {
+			// A completion may have come while there was no way to tell.
+			x.raise(index)
+		}
+	})
+}
+
+// raise interrupts the guest. A vector that can't be raised costs the guest a
+// wake-up, and the operator should know.
+func (x *Executor) raise(vector int) {
+	v := x.vectors[vector]
+	if v == nil {
+		return
+	}
+	if err := v.Raise(); err != nil {
+		x.o.Log.Warn("raise an interrupt", "vector", vector, "err", err)
+	}
+}
+
+// Step carries out what can be carried out now: it retires what the GPU has
+// finished and, unless suspended, fetches and starts commands. It reports
+// whether it did anything.
+func (x *Executor) Step(suspended bool) bool {
+	did := x.takeRequests()
+	backlog := false
+	for _, ch := range x.channels {
+		if ch.retire(suspended) {
+			did = true
+		}
+		if !suspended && ch.advance() {
+			did = true
+		}
+		ch.publish()
+		backlog = backlog || ch.backlog()
+	}
+	x.slot.SetBacklog(backlog)
+	return did
+}
+
+// fail poisons the context: err is what a kernel did, or the GPU's end.
+func (x *Executor) fail(err error) {
+	if x.poison != nil {
+		return
+	}
+	x.poison, x.status = err, statusOf(err)
+	if !x.status.Poisons() {
+		x.status = abi.StatusLaunchFailed
+	}
+	x.lastFault = truncate(err.Error(), maxFault)
+	x.slot.SetFaulted()
+	x.o.Log.Warn("context ended by a fault", "fault", x.lastFault)
+	if x.o.Fault != nil {
+		x.o.Fault(link.Fault{Code: uint32(errorCodeOf(x.status)), Text: x.lastFault})
+	}
+}
+
+// truncate cuts s to at most n bytes.
+func truncate(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}
+
+// Close lets go of all channels and vectors. The context and the page are the
+// caller's.
+func (x *Executor) Close() error {
+	var errs []error
+	for _, ch := range x.channels {
+		errs = append(errs, ch.close())
+	}
+	x.channels = nil
+	for _, v := range x.vectors {
+		if v != nil {
+			errs = append(errs, v.Close())
+		}
+	}
+	clear(x.vectors)
+	return errors.Join(errs...)
+}

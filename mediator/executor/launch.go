@@ -1,0 +1,118 @@
+package executor
+
+import (
+	"fmt"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// launchWaits holds a launch back while enough of the context's work is on the
+// GPU: what is there can't be taken back by a suspension.
+func launchWaits(c *command) bool {
+	x := c.ch.x
+	if x.launches < aheadLaunches {
+		return false
+	}
+	if x.launches >= flightLimit/2 || x.predicted >= aheadWork {
+		return true
+	}
+	l, err := abi.DecodeLaunch(c.entry)
+	if err != nil {
+		return false
+	}
+	f, err := x.functions.get(l.Function)
+	return err == nil && (f.mean == 0 || x.predicted+f.mean > aheadWork)
+}
+
+func launch(c *command, p *pending) error {
+	x := c.ch.x
+	l, err := abi.DecodeLaunch(c.entry)
+	if err != nil {
+		return err
+	}
+	f, err := x.functions.get(l.Function)
+	if err != nil {
+		return err
+	}
+	grid, block := gpu.Dim3{X: l.Grid[0], Y: l.Grid[1], Z: l.Grid[2]}, gpu.Dim3{X: l.Block[0], Y: l.Block[1], Z: l.Block[2]}
+	if err := x.checkShape(grid, block); err != nil {
+		return err
+	}
+	if uint64(l.ParamBytes) != f.attrs.ParamBytes {
+		return fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
+	}
+	records := uint64(c.h.Aux) * abi.EntrySize
+	data, err := c.data(l.Data, records+uint64(l.ParamBytes), maxParams)
+	if err != nil {
+		return err
+	}
+	gl := gpu.Launch{Function: f.gpu, Grid: grid, Block: block, SharedBytes: uint64(l.SharedBytes), Params: data[records:]}
+	for i := range uint64(c.h.Aux) {
+		if err := x.attribute((*abi.Entry)(data[i*abi.EntrySize:]), f, &gl); err != nil {
+			return err
+		}
+	}
+	if err := p.onGPU(c.ch.gpu.Launch(&gl)); err != nil {
+		return err
+	}
+	p.fn, p.predicted = f, f.mean
+	x.launches++
+	x.predicted += p.predicted
+	x.slot.AddFetched()
+	return nil
+}
+
+// checkShape refuses grids and blocks that no kernel of this GPU can have.
+func (x *Executor) checkShape(grid, block gpu.Dim3) error {
+	d := &x.props
+	switch {
+	case grid.X == 0 || grid.Y == 0 || grid.Z == 0 || block.X == 0 || block.Y == 0 || block.Z == 0,
+		grid.X > d.MaxGrid.X || grid.Y > d.MaxGrid.Y || grid.Z > d.MaxGrid.Z,
+		block.X > d.MaxBlockDim.X || block.Y > d.MaxBlockDim.Y || block.Z > d.MaxBlockDim.Z:
+		return fmt.Errorf("grid %v of blocks %v: %w", grid, block, abi.StatusInvalidValue)
+	case block.Count() > uint64(d.ThreadsPerBlock):
+		return fmt.Errorf("block %v has %d threads, at most %d: %w", block, block.Count(), d.ThreadsPerBlock, abi.StatusLaunchResources)
+	}
+	return nil
+}
+
+// attribute applies one launch attribute. Hints that change no result are
+// taken note of by doing nothing.
+func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch) error {
+	a, err := abi.DecodeAttribute(e)
+	if err != nil {
+		return err
+	}
+	switch a.ID {
+	case abi.AttributeIgnore, abi.AttributeAccessPolicy, abi.AttributeSyncPolicy, abi.AttributePriority,
+		abi.AttributeMemSyncDomain, abi.AttributeMemSyncDomainMap, abi.AttributeSharedCarveout,
+		abi.AttributeClusterPolicy, abi.AttributePreferredCluster, abi.AttributeProgrammaticStream:
+		return nil
+	case abi.AttributeExpectedNanoseconds:
+		if ns := uint64(a.Uint32(0)) | uint64(a.Uint32(1))<<32; f.mean == 0 {
+			f.mean = time.Duration(min(ns, uint64(aheadWork)))
+		}
+		return nil
+	case abi.AttributeCooperative:
+		if a.Uint32(0) == 0 {
+			return nil
+		}
+		perSM, err := f.gpu.Occupancy(int(l.Block.Count()), l.SharedBytes)
+		if err != nil {
+			return err
+		}
+		if l.Grid.Count() > uint64(perSM)*uint64(x.props.SMs) {
+			return abi.StatusCooperativeLarge
+		}
+		return nil
+	case abi.AttributeCluster:
+		if a.Uint32(0)*a.Uint32(1)*a.Uint32(2) == 1 {
+			return nil
+		}
+		return abi.StatusInvalidCluster
+	default:
+		return fmt.Errorf("launch attribute %d: %w", a.ID, abi.StatusNotSupported)
+	}
+}

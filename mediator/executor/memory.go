@@ -1,0 +1,124 @@
+package executor
+
+import (
+	"fmt"
+
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// maxAlign is the largest alignment of memory that a guest may ask for; every
+// allocation has it.
+const maxAlign = 256
+
+func memAlloc(c *command, p *pending) error {
+	a, err := abi.DecodeAlloc(c.entry)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.Flags != 0 || a.Size == 0 || a.Align&(a.Align-1) != 0:
+		return fmt.Errorf("allocate %d bytes aligned to %d with flags %#x: %w", a.Size, a.Align, a.Flags, abi.StatusInvalidValue)
+	case a.Align > maxAlign:
+		return fmt.Errorf("allocate with alignment %d, at most %d: %w", a.Align, maxAlign, abi.StatusNotSupported)
+	}
+	ptr, err := c.ch.x.o.Context.Alloc(a.Size)
+	p.com.Value[0] = uint64(ptr)
+	if err == nil {
+		c.ch.x.sizes[ptr] = a.Size
+	}
+	return err
+}
+
+func memFree(c *command, _ *pending) error {
+	h, err := abi.DecodeHandle(c.entry)
+	if err != nil {
+		return err
+	}
+	if err := c.ch.x.o.Context.Free(gpu.Ptr(h.Handle)); err != nil {
+		return err
+	}
+	delete(c.ch.x.sizes, gpu.Ptr(h.Handle))
+	return nil
+}
+
+func memInfo(c *command, p *pending) error {
+	if _, err := abi.DecodeEmpty(c.entry); err != nil {
+		return err
+	}
+	var err error
+	p.com.Value[0], p.com.Value[1], err = c.ch.x.o.Context.Memory()
+	return err
+}
+
+func memRange(c *command, p *pending) error {
+	h, err := abi.DecodeHandle(c.entry)
+	if err != nil {
+		return err
+	}
+	for base, size := range c.ch.x.sizes {
+		if off := h.Handle - uint64(base); h.Handle >= uint64(base) && off < size {
+			p.com.Value[0], p.com.Value[1] = uint64(base), size
+			return nil
+		}
+	}
+	return abi.StatusInvalidAddress
+}
+
+// onGPU makes p wait for a fence that a call returned.
+func (p *pending) onGPU(f gpu.Fence, err error) error {
+	p.fence, p.timed = f, err == nil
+	return err
+}
+
+func copyIn(c *command, p *pending) error {
+	t, err := abi.DecodeTransfer(c.entry)
+	if err != nil {
+		return err
+	}
+	src, err := c.window(t.Src, t.Size)
+	if err != nil {
+		return err
+	}
+	p.copied = t.Size
+	return p.onGPU(c.ch.gpu.CopyIn(gpu.Ptr(t.Dst), src))
+}
+
+func copyOut(c *command, p *pending) error {
+	t, err := abi.DecodeTransfer(c.entry)
+	if err != nil {
+		return err
+	}
+	dst, err := c.window(t.Dst, t.Size)
+	if err != nil {
+		return err
+	}
+	p.copied = t.Size
+	return p.onGPU(c.ch.gpu.CopyOut(dst, gpu.Ptr(t.Src)))
+}
+
+func copyAcross(c *command, p *pending) error {
+	t, err := abi.DecodeTransfer(c.entry)
+	if err != nil {
+		return err
+	}
+	p.copied = t.Size
+	return p.onGPU(c.ch.gpu.Copy(gpu.Ptr(t.Dst), gpu.Ptr(t.Src), t.Size))
+}
+
+func set(c *command, p *pending) error {
+	s, err := abi.DecodeSet(c.entry)
+	if err != nil {
+		return err
+	}
+	const most = 1 << 60 // bytes; keeps the products below from overflowing
+	width := uint64(s.Width)
+	if s.Rows == 0 || s.Count > most/width || (s.Count > 0 && s.Rows > most/width/s.Count) {
+		return fmt.Errorf("set %d rows of %d elements: %w", s.Rows, s.Count, abi.StatusInvalidValue)
+	}
+	if s.Rows > 1 && s.Pitch != s.Count*width {
+		return fmt.Errorf("set %d rows with gaps between them: %w", s.Rows, abi.StatusNotSupported)
+	}
+	p.copied = s.Rows * s.Count * width
+	return p.onGPU(c.ch.gpu.Set(gpu.Ptr(s.Dst), s.Value, int(s.Width), s.Rows*s.Count))
+}

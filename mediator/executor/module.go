@@ -1,0 +1,198 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// module is a loaded module with the functions looked up in it.
+type module struct {
+	gpu       gpu.Module
+	functions map[string]uint64
+}
+
+// function is a kernel, with what is known of how long it takes.
+type function struct {
+	gpu    gpu.Function
+	attrs  gpu.FunctionAttributes
+	module uint64
+	mean   time.Duration // of its launches, newer ones weighing more; 0: none yet
+}
+
+// ran learns from a launch that took d.
+func (f *function) ran(d time.Duration) {
+	if f.mean == 0 {
+		f.mean = d
+	}
+	f.mean += (d - f.mean) / 8
+}
+
+// moduleLoad's log is a line for the guest about what is wrong with the image.
+func moduleLoad(c *command, p *pending) error {
+	x := c.ch.x
+	m, err := abi.DecodeModule(c.entry)
+	if err != nil {
+		return err
+	}
+	if m.Flags != 0 {
+		return fmt.Errorf("module flags %#x: %w", m.Flags, abi.StatusInvalidValue)
+	}
+	if m.Format > abi.FormatPTX {
+		return abi.StatusNoBinary
+	}
+	var log []byte
+	if m.LogBytes > 0 {
+		if log, err = c.window(m.Log, uint64(m.LogBytes)); err != nil {
+			return err
+		}
+	}
+	image, err := c.data(m.Image.Offset, m.Image.Size, maxImage)
+	if err != nil {
+		return err
+	}
+	loaded, err := x.o.Context.LoadModule(image)
+	if err != nil {
+		p.com.Value[1] = uint64(copy(log, err.Error()))
+		if errors.Is(err, gpu.ErrUnsupported) {
+			return abi.StatusUnsupportedPTX
+		}
+		return err
+	}
+	p.com.Value[0], err = x.modules.add(&module{gpu: loaded, functions: make(map[string]uint64)})
+	if err != nil {
+		return errors.Join(err, loaded.Unload())
+	}
+	return nil
+}
+
+func moduleUnload(c *command, _ *pending) error {
+	x := c.ch.x
+	h, err := abi.DecodeHandle(c.entry)
+	if err != nil {
+		return err
+	}
+	// Other channels may have launches of it on the GPU.
+	m, err := x.modules.take(h.Handle)
+	if err != nil {
+		return err
+	}
+	for _, id := range m.functions {
+		if _, err := x.functions.take(id); err != nil {
+			return err
+		}
+	}
+	return m.gpu.Unload()
+}
+
+// name reads the symbol that a lookup asks for.
+func (c *command) name() (m *module, id uint64, name string, err error) {
+	l, err := abi.DecodeLookup(c.entry)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	if m, err = c.ch.x.modules.get(l.Module); err != nil {
+		return nil, 0, "", err
+	}
+	b, err := c.data(l.Name, uint64(l.NameBytes), maxName)
+	return m, l.Module, string(b), err
+}
+
+func global(c *command, p *pending) error {
+	m, _, name, err := c.name()
+	if err != nil {
+		return err
+	}
+	ptr, size, err := m.gpu.Global(name)
+	p.com.Value[0], p.com.Value[1] = uint64(ptr), size
+	return err
+}
+
+func lookupFunction(c *command, p *pending) error {
+	m, id, name, err := c.name()
+	if err != nil {
+		return err
+	}
+	if known, ok := m.functions[name]; ok {
+		p.com.Value[0] = known
+		return nil
+	}
+	f, err := m.gpu.Function(name)
+	if err != nil {
+		return err
+	}
+	h, err := c.ch.x.functions.add(&function{gpu: f, attrs: f.Attributes(), module: id})
+	if err != nil {
+		return err
+	}
+	m.functions[name] = h
+	p.com.Value[0] = h
+	return nil
+}
+
+func functionAttribute(c *command, p *pending) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	f, err := c.ch.x.functions.get(q.Handle)
+	if err != nil {
+		return err
+	}
+	a, d := &f.attrs, &c.ch.x.props
+	values := map[uint32]uint64{
+		abi.FunctionMaxThreads:       uint64(a.MaxThreadsPerBlock),
+		abi.FunctionSharedBytes:      a.SharedBytes,
+		abi.FunctionConstBytes:       a.ConstBytes,
+		abi.FunctionLocalBytes:       a.LocalBytes,
+		abi.FunctionRegisters:        uint64(a.Registers),
+		abi.FunctionPTXVersion:       uint64(a.PTXVersion),
+		abi.FunctionBinaryVersion:    uint64(a.BinaryVersion),
+		abi.FunctionCacheModeCA:      0,
+		abi.FunctionMaxDynamicShared: d.SharedPerBlockOptin - min(a.SharedBytes, d.SharedPerBlockOptin),
+		abi.FunctionParams:           uint64(len(a.Params)),
+		abi.FunctionParamBytes:       a.ParamBytes,
+	}
+	v, ok := values[q.Key]
+	if !ok {
+		return fmt.Errorf("function attribute %d: %w", q.Key, abi.StatusNotSupported)
+	}
+	p.com.Value[0] = v
+	return nil
+}
+
+func functionParam(c *command, p *pending) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	f, err := c.ch.x.functions.get(q.Handle)
+	if err != nil {
+		return err
+	}
+	if uint64(q.Key) >= uint64(len(f.attrs.Params)) {
+		return fmt.Errorf("parameter %d of %d: %w", q.Key, len(f.attrs.Params), abi.StatusInvalidValue)
+	}
+	p.com.Value[0], p.com.Value[1] = f.attrs.Params[q.Key].Offset, f.attrs.Params[q.Key].Size
+	return nil
+}
+
+func occupancy(c *command, p *pending) error {
+	o, err := abi.DecodeOccupancy(c.entry)
+	if err != nil {
+		return err
+	}
+	f, err := c.ch.x.functions.get(o.Function)
+	if err != nil {
+		return err
+	}
+	if o.Flags != 0 || o.BlockThreads == 0 {
+		return fmt.Errorf("occupancy of %d threads with flags %#x: %w", o.BlockThreads, o.Flags, abi.StatusInvalidValue)
+	}
+	n, err := f.gpu.Occupancy(int(o.BlockThreads), o.SharedBytes)
+	p.com.Value[0] = uint64(max(n, 0))
+	return err
+}

@@ -1,0 +1,109 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/link"
+)
+
+const (
+	// PollWindow is for how long an executor without work polls its rings before
+	// it asks for a doorbell and sleeps: about as long as being woken takes.
+	PollWindow = 200 * time.Microsecond
+	// sleepLimit bounds a sleep, so that the end of a suspension without a daemon
+	// is noticed.
+	sleepLimit = 250 * time.Millisecond
+	// spinsPerLook is how many times an idle executor looks at its rings between
+	// two readings of the clock.
+	spinsPerLook = 32
+)
+
+// Run serves until ctx ends. It returns nil then, or the error that made it
+// impossible to sleep.
+func (x *Executor) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, x.slot.Ring)
+	defer stop()
+
+	var window pollWindow
+	now := x.o.Clock.Now()
+	idleFrom, looks := now, 0
+	for ctx.Err() == nil {
+		bell := x.slot.Bell()
+		if looks++; looks%spinsPerLook == 0 {
+			now = x.o.Clock.Now()
+		}
+		held := x.o.Page.Verdict(now) == link.Suspend
+		if x.Step(held) {
+			if looks > spinsPerLook {
+				window.ended(now - idleFrom)
+			}
+			now = x.o.Clock.Now()
+			idleFrom, looks = now, 0
+			continue
+		}
+		if now-idleFrom < window.length() {
+			yield()
+			continue
+		}
+		if !x.arm(held) {
+			continue
+		}
+		x.slot.AddWakeup()
+		if err := x.slot.Sleep(bell, sleepLimit); err != nil {
+			return err
+		}
+		now = x.o.Clock.Now()
+		window.ended(now - idleFrom)
+		idleFrom, looks = now, 0
+	}
+	return nil
+}
+
+// arm prepares to sleep: every channel asks for a doorbell, and what is on the
+// GPU for a ring of the bell. It reports false where there is work after all.
+func (x *Executor) arm(held bool) bool {
+	idle := true
+	for _, ch := range x.channels {
+		if !ch.arm(held) {
+			idle = false
+		}
+		ch.waiter.ask(ch.oldest())
+	}
+	return idle
+}
+
+// yield gives the processor to whoever waits for it: on a host with few free
+// cores the one that polls must not keep out the one that it polls for.
+func yield() {
+	// sched_yield always succeeds.
+	unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+}
+
+// pollWindow is how long polling is worth while: the whole window where recent
+// waits mostly ended within it, and next to none where they did not, as while
+// a long kernel runs.
+type pollWindow struct {
+	missed int // of the last waits, those that outlasted the window: a score
+}
+
+const missedLimit = 3
+
+// ended tells how long a wait took.
+func (w *pollWindow) ended(d time.Duration) {
+	if d > PollWindow {
+		w.missed = min(w.missed+1, missedLimit)
+	} else {
+		w.missed = max(w.missed-1, 0)
+	}
+}
+
+// length is how long to poll now.
+func (w *pollWindow) length() time.Duration {
+	if w.missed >= missedLimit {
+		return PollWindow / 20
+	}
+	return PollWindow
+}
