@@ -22,8 +22,9 @@ type conn struct {
 	token chan struct{}
 
 	// Owned by the token's holder.
-	head [SizeofHeader]byte
-	rbuf []byte
+	head      [SizeofHeader]byte
+	rbuf      []byte
+	deflected message
 
 	// deflect takes a request that arrived while its reader waited for something else. It owns the message's
 	// descriptors; the payload is valid during the call.
@@ -307,13 +308,13 @@ func (c *conn) abandon(k *call) error {
 
 // lead reads for everyone until k is answered. The token is held.
 func (c *conn) lead(k *call) error {
-	var m message
+	m := &c.deflected
 	for {
-		ok, err := c.next(&m, k)
+		ok, err := c.next(m, k)
 		if err != nil || !ok {
 			return err
 		}
-		if err := c.deflect(&m); err != nil {
+		if err := c.deflect(m); err != nil {
 			return err
 		}
 	}

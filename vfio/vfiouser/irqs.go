@@ -143,6 +143,9 @@ func (t *irqTable) set(s *IRQSet, data []byte, m *message) error {
 			}
 		}
 	case IRQSetMask, IRQSetUnmask:
+		if s.Index > IRQMSIX {
+			return syscall.EINVAL // errors and requests to unplug cannot be masked
+		}
 		if form == IRQSetDataEventfd {
 			return syscall.ENOTSUP
 		}

@@ -103,8 +103,8 @@ func (s *Session) region(index uint32) (*Region, error) {
 var absentRegion Region
 
 func (s *Session) regionInfo(p []byte) (n int, fds []int, err error) {
-	if err := payloadSize(p, SizeofRegionInfo); err != nil {
-		return 0, nil, err
+	if len(p) < SizeofRegionInfo { // some clients send room for the capabilities along
+		return 0, nil, payloadSize(p, SizeofRegionInfo)
 	}
 	var info RegionInfo
 	info.UnmarshalBytes(p)
@@ -278,8 +278,8 @@ func (s *Session) dmaUnmap(p []byte) (int, error) {
 	}
 	all := d.Flags == DMAUnmapFlagAll
 	switch {
-	case d.Flags&DMAUnmapFlagGetDirty != 0:
-		return 0, fmt.Errorf("unmapping with a dirty bitmap: %w", syscall.ENOTSUP)
+	case d.Flags == DMAUnmapFlagGetDirty || d.Flags&^uint32(DMAUnmapFlagGetDirty|DMAUnmapFlagAll) != 0:
+		return 0, fmt.Errorf("unmapping with flags %#x: %w", d.Flags, syscall.ENOTSUP)
 	case d.Flags != 0 && !all, all && (d.Addr != 0 || d.Size != 0), !all && (d.Size == 0 || d.Addr+d.Size-1 < d.Addr):
 		return 0, fmt.Errorf("unmapping of %#x+%#x, flags %#x: %w", d.Addr, d.Size, d.Flags, syscall.EINVAL)
 	}
