@@ -1,5 +1,7 @@
 package link
 
+import "time"
+
 // Kind says what a message is about.
 type Kind string
 
@@ -32,22 +34,37 @@ const (
 	KindQuit Kind = "quit"
 )
 
+// GPU names a physical GPU and says how to reach it.
+type GPU struct {
+	Name string `json:"name"`
+	// Kind says which driver opens it: "soft".
+	Kind string `json:"kind"`
+	// Socket is the soft GPU's.
+	Socket string `json:"socket,omitempty"`
+}
+
 // Setup is what an executor needs to begin.
 type Setup struct {
 	Guest string `json:"guest"`
 	// Slot is the context's number in the guest and its slot on the page.
 	Slot int `json:"slot"`
-	// GPU is the socket of the soft GPU that the context is made on.
-	GPU string `json:"gpu"`
+	// GPU is the physical GPU that the context is made on.
+	GPU GPU `json:"gpu"`
+	// Header is how much of BAR2's start no command may name, in bytes.
+	Header int `json:"header"`
+	// LastFault is what ended this context's predecessor.
+	LastFault string `json:"last_fault,omitempty"`
 	// MemoryLimit in bytes; 0 is the GPU's.
 	MemoryLimit uint64 `json:"memory_limit,omitempty"`
 	// KernelTimeLimit in nanoseconds; 0 is none.
-	KernelTimeLimit int64 `json:"kernel_time_limit,omitempty"`
+	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
 }
 
 // Channel is a channel's place in BAR2, checked by vm.
 type Channel struct {
-	Index            int    `json:"index"`
+	Index int `json:"index"`
+	// Generation tells the lives of one index apart.
+	Generation       uint32 `json:"generation"`
 	Words            uint64 `json:"words"`
 	SubmissionOffset uint64 `json:"submission_offset,omitempty"`
 	SubmissionCount  uint32 `json:"submission_count,omitempty"`
@@ -79,9 +96,7 @@ type Spec struct {
 	Name string `json:"name"`
 	// Socket is where its VMM connects.
 	Socket string `json:"socket"`
-	// GPU is the name of the physical GPU, and GPUSocket the way to it.
-	GPU       string `json:"gpu"`
-	GPUSocket string `json:"gpu_socket"`
+	GPU    GPU    `json:"gpu"`
 	// BAR2Bytes is the size of the memory shared with the guest.
 	BAR2Bytes       uint64 `json:"bar2_bytes"`
 	MemoryLimit     uint64 `json:"memory_limit,omitempty"`

@@ -1,0 +1,194 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+)
+
+// Opener opens the GPU that a setup names.
+type Opener func(ctx context.Context, g link.GPU) (gpu.Device, error)
+
+// Serve is the process of one guest context: it receives its setup over conn,
+// makes the context, and carries out commands until the other end of conn
+// closes or ctx ends. It takes conn over.
+func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	m, err := conn.Receive()
+	if err != nil {
+		return err
+	}
+	var s link.Setup
+	if err := checkSetup(&m, &s); err != nil {
+		return errors.Join(err, m.CloseFiles())
+	}
+	log = log.With("guest", s.Guest, "context", s.Slot)
+
+	shared, err := mapShared(m.Files[0])
+	if err != nil {
+		return errors.Join(err, m.Files[1].Close())
+	}
+	defer func() { err = errors.Join(err, unix.Munmap(shared)) }()
+	page, err := link.OpenPage(m.Files[1])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, page.Close()) }()
+
+	slot := page.Context(s.Slot)
+	slot.Reset(os.Getpid())
+	defer func() {
+		slot.Free()
+		page.AddChange()
+	}()
+
+	device, gctx, err := openContext(ctx, open, s)
+	if err != nil {
+		ready := link.Message{Kind: link.KindReady, Error: err.Error()}
+		return errors.Join(err, conn.Send(ready))
+	}
+	defer func() { err = errors.Join(err, gctx.Close(), device.Close()) }()
+
+	x := New(Options{
+		Device: device, Context: gctx, Shared: shared, Header: s.Header, Page: page, Slot: s.Slot,
+		Clock: clock.Real{}, Log: log, LastFault: s.LastFault,
+		Fault: func(f link.Fault) { report(conn, log, f) },
+	})
+	defer func() { err = errors.Join(err, x.Close()) }()
+
+	slot.SetReady(uint16(gctx.Group()))
+	page.AddChange()
+	if err := conn.Send(link.Message{Kind: link.KindReady}); err != nil {
+		return err
+	}
+	log.Info("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(x.listen(conn)) }() // ends when Serve closes conn, if not before
+	if err := x.Run(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	log.Info("executor ends")
+	return nil
+}
+
+func checkSetup(m *link.Message, s *link.Setup) error {
+	if m.Kind != link.KindSetup || len(m.Files) != 2 {
+		return fmt.Errorf("first message is %q with %d files, want %q with 2", m.Kind, len(m.Files), link.KindSetup)
+	}
+	if err := m.Decode(s); err != nil {
+		return err
+	}
+	if s.Slot < 0 || s.Slot >= link.MaxContexts {
+		return fmt.Errorf("context slot %d of %d", s.Slot, link.MaxContexts)
+	}
+	return nil
+}
+
+// mapShared maps BAR2 whole. f is closed.
+func mapShared(f *os.File) (mem []byte, err error) {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at BAR2: %w", err)
+	}
+	mem, err = unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map BAR2's %d bytes: %w", st.Size(), err)
+	}
+	return mem, nil
+}
+
+func openContext(ctx context.Context, open Opener, s link.Setup) (gpu.Device, gpu.Context, error) {
+	device, err := open(ctx, s.GPU)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
+	}
+	c, err := device.NewContext(ctx, gpu.ContextOptions{
+		Label: s.Guest, MemoryLimit: s.MemoryLimit, KernelTimeLimit: s.KernelTimeLimit,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make a context on GPU %s: %w", s.GPU.Name, err), device.Close())
+	}
+	return device, c, nil
+}
+
+// report tells vm of the fault that ended the context.
+func report(conn *link.Conn, log *slog.Logger, f link.Fault) {
+	m, err := link.NewMessage(link.KindFault, f)
+	if err == nil {
+		err = conn.Send(m)
+	}
+	if err != nil {
+		log.Warn("report a fault", "err", err)
+	}
+}
+
+// listen carries out what vm asks for, until the connection ends.
+func (x *Executor) listen(conn *link.Conn) error {
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			return err
+		}
+		if err := x.obey(conn, m); err != nil {
+			return errors.Join(err, m.CloseFiles())
+		}
+	}
+}
+
+// obey carries out one message. An error is one of the protocol.
+func (x *Executor) obey(conn *link.Conn, m link.Message) error {
+	answer := func(err error) {
+		reply := link.Message{Kind: m.Kind, ID: m.ID}
+		if err != nil {
+			reply.Error = err.Error()
+		}
+		if err := conn.Send(reply); err != nil {
+			x.o.Log.Warn("answer vm", "kind", m.Kind, "err", err)
+		}
+	}
+	switch m.Kind {
+	case link.KindOpen, link.KindShut:
+		var c link.Channel
+		if err := m.Decode(&c); err != nil {
+			return err
+		}
+		if m.Kind == link.KindOpen {
+			x.Open(c, answer)
+		} else {
+			x.Shut(c.Index, answer)
+		}
+		return nil
+	case link.KindVector:
+		var v link.Vector
+		if err := m.Decode(&v); err != nil {
+			return err
+		}
+		if len(m.Files) == 0 {
+			x.SetVector(v.Index, nil)
+			return nil
+		}
+		e, err := NewEventfd(m.Files[0])
+		if err != nil {
+			return err
+		}
+		x.SetVector(v.Index, e)
+		return nil
+	default:
+		return fmt.Errorf("unknown message %q", m.Kind)
+	}
+}
