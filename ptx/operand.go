@@ -8,7 +8,7 @@ type OperandKind uint8
 // The kinds of operands.
 const (
 	KindNone     OperandKind = iota
-	KindReg                  // a register, also a special one: Name, Sel, Not, Neg
+	KindReg                  // a register, also a special one: Name, Sel, Not, Neg, and Bits, an offset that ptxas allows and no compiler emits
 	KindImm                  // a constant: Imm, Bits
 	KindSymbol               // a variable, parameter, function, label, prototype or list of targets: Name, Bits (an offset), Generic
 	KindAddr                 // [base+offset] or [base, …]: Base, Name, Sel, Bits, Elems

@@ -214,7 +214,7 @@ func (p *parser) named() (Operand, bool) {
 		o.Kind = KindReg // only registers have parts
 	}
 	p.skip()
-	if o.Kind == KindSymbol && (p.peek() == '+' || p.peek() == '-') {
+	if p.peek() == '+' || p.peek() == '-' {
 		off, ok := p.offset()
 		o.Bits = uint64(off)
 		return o, ok
@@ -274,16 +274,7 @@ func (p *parser) address() (Operand, bool) {
 		return o, false
 	}
 	switch base.Kind {
-	case KindReg:
-		o.Bits = 0
-		if p.peek() == '+' || p.peek() == '-' {
-			off, ok := p.offset()
-			if !ok {
-				return o, false
-			}
-			base.Bits = uint64(off)
-		}
-	case KindSymbol:
+	case KindReg, KindSymbol:
 	case KindImm:
 		if base.Imm != ImmInt {
 			return o, p.fail("an address must be an integer")

@@ -44,6 +44,7 @@ func (p *printer) operand(o *Operand) {
 	switch o.Kind {
 	case KindReg:
 		p.register(o)
+		p.displacement(int64(o.Bits))
 	case KindImm:
 		p.constant(o.Imm, o.Bits)
 	case KindSymbol:

@@ -1,0 +1,78 @@
+package ptx
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// code returns about a megabyte of compilers' code without array initialisers: the kernels among the samples, again
+// and again.
+func code(b *testing.B) string {
+	names, _ := filepath.Glob("../e2e/kernels/ptx/sm_90/*.ptx")
+	names = append(names, "testdata/nvcc_release.ptx", "testdata/triton.ptx")
+	var bodies []string
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		m, err := Parse(string(text))
+		if err != nil {
+			b.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(text), "\n")
+		for _, it := range m.Items {
+			if f, ok := it.(*Func); ok && f.Body != nil {
+				bodies = append(bodies, strings.Join(lines[f.Pos.Line-1:f.Body.End.Line], ""))
+			}
+		}
+	}
+	var all strings.Builder
+	all.WriteString(".version 9.0\n.target sm_90\n.address_size 64\n")
+	for all.Len() < 1<<20 {
+		for _, f := range bodies {
+			all.WriteString(f)
+		}
+	}
+	return all.String()
+}
+
+func BenchmarkParse(b *testing.B) {
+	src := code(b)
+	b.SetBytes(int64(len(src)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(src); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParseInitialiser(b *testing.B) {
+	src := ".version 9.0\n.target sm_90\n.address_size 64\n.global .b8 a[1000000] = {" + strings.Repeat("123, 7, ", 100000) + "1};\n"
+	b.SetBytes(int64(len(src)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(src); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkPrint(b *testing.B) {
+	src := code(b)
+	m, err := Parse(src)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(src)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := Print(io.Discard, m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
