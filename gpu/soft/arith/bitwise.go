@@ -122,3 +122,58 @@ func Bfi64(a, b uint64, position, length uint32) uint64 {
 	mask := uint64(1<<(length&0xff)-1) << (position & 0xff)
 	return b&^mask | a<<(position&0xff)&mask
 }
+
+// Fns is fns.b32: the position of the set bit of mask that is offset bits away from base, upwards from 1 on, downwards from
+// −1 on, base itself counted; for offset 0 it is base, if that bit is set. A base above 31 finds nothing.
+func Fns(mask, base uint32, offset int32) uint32 {
+	if base > 31 {
+		return NotFound
+	}
+	switch {
+	case offset > 0:
+		rest := mask >> base << base
+		for ; offset > 1 && rest != 0; offset-- {
+			rest &= rest - 1
+		}
+		if rest == 0 {
+			return NotFound
+		}
+		return uint32(bits.TrailingZeros32(rest))
+	case offset < 0:
+		rest := mask << (31 - base) >> (31 - base)
+		for ; offset < -1 && rest != 0; offset++ {
+			rest &^= 1 << (bits.Len32(rest) - 1)
+		}
+		return BfindU32(rest)
+	}
+	if mask>>base&1 != 0 {
+		return base
+	}
+	return NotFound
+}
+
+// BmskWrap is bmsk.wrap.b32: as many set bits as width's low five bits say, from the bit that position's low five bits name.
+func BmskWrap(position, width uint32) uint32 { return (1<<(width&31) - 1) << (position & 31) }
+
+// BmskClamp is bmsk.clamp.b32: width set bits from position on, as far as there are bits.
+func BmskClamp(position, width uint32) uint32 { return (1<<width - 1) << position }
+
+// SzextWrapS32 is szext.wrap.s32: the low bits of a, as many as width's low five bits say, sign-extended.
+func SzextWrapS32(a int32, width uint32) int32 { return BfeS32(a, 0, width&31) }
+
+// SzextClampS32 is szext.clamp.s32: the low width bits of a, sign-extended; all of a for 32 and more.
+func SzextClampS32(a int32, width uint32) int32 { return BfeS32(a, 0, min(width, 32)) }
+
+// SzextWrapU32 is szext.wrap.u32: the low bits of a, as many as width's low five bits say.
+func SzextWrapU32(a, width uint32) uint32 { return a & (1<<(width&31) - 1) }
+
+// SzextClampU32 is szext.clamp.u32: the low width bits of a; all of a for 32 and more.
+func SzextClampU32(a, width uint32) uint32 { return a & (1<<width - 1) }
+
+// Cnot is cnot: 1 of zero, else 0.
+func Cnot[T Unsigned](a T) T {
+	if a == 0 {
+		return 1
+	}
+	return 0
+}

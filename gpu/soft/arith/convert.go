@@ -74,15 +74,6 @@ func CvtS32F32(x float32) int32 {
 	return CvtIntF32[int32](x, RZ)
 }
 
-// CvtF32 is cvt.rn.f32 from an integer.
-func CvtF32[I Integer](x I) float32 { return float32(x) }
-
-// CvtF64 is cvt.rn.f64 from an integer.
-func CvtF64[I Integer](x I) float64 { return float64(x) }
-
-// CvtF32F64 is cvt.rn.f32.f64.
-func CvtF32F64(x float64) float32 { return CanonF32(float32(x)) }
-
 // CvtSat is cvt.sat between integer types: x clamped to the range of D. Without .sat it is Go's conversion.
 func CvtSat[D, S Integer](x S) D {
 	least, greatest := limits[D]()

@@ -22,6 +22,8 @@ type Mode struct {
 	FTZ   bool // .ftz: subnormal operands and results become zeros of their sign
 	Sat   bool // .sat: clamp to [0, 1], NaN to +0
 	Relu  bool // .relu: negative to +0, NaN to the canonical NaN
+
+	SatFinite bool // .satfinite: in conversions, the greatest finite value instead of what lies above it
 }
 
 // format describes a binary floating-point format of up to 64 bits.
@@ -133,6 +135,33 @@ func odd(s, err float64) float64 {
 		return math.Float64frombits(b + 1)
 	}
 	return math.Float64frombits(b - 1)
+}
+
+// convert rounds any x to format f as a conversion with m's rounding, .satfinite and .relu; nan is what a NaN becomes.
+func (f *format) convert(x float64, nan uint64, m Mode) uint64 {
+	if x != x {
+		return nan
+	}
+	r := f.narrow(x, m.Round)
+	if m.SatFinite && r&^f.sign > f.max {
+		r = r&f.sign | f.max
+	}
+	if m.Relu && r&f.sign != 0 {
+		return 0
+	}
+	return r
+}
+
+// value is the number that bits, no NaN or infinity, stand for.
+func (f *format) value(bits uint64) float64 {
+	sig := int64(bits & (1<<(f.precision-1) - 1))
+	exp := int(bits &^ f.sign >> (f.precision - 1))
+	if exp == 0 {
+		exp = 1
+	} else {
+		sig |= 1 << (f.precision - 1)
+	}
+	return math.Copysign(math.Ldexp(float64(sig), exp-f.bias-f.precision+1), 1-2*float64(bits&f.sign/f.sign))
 }
 
 // oddSum is a+b rounded to odd. It needs |a|, |b| well inside float64's range, as single-precision values
