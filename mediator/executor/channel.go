@@ -30,12 +30,12 @@ const (
 
 // channel serves one channel of the context.
 type channel struct {
-	x      *Executor
-	index  int
-	vector int
-	gpu    gpu.Channel
+	x          *Executor
+	index      int
+	generation uint32
+	vector     int
+	gpu        gpu.Channel
 
-	page []byte
 	sub  *abi.SubmissionReader
 	com  *abi.CompletionWriter
 	seq  uint64 // commands carried out or begun
@@ -84,7 +84,7 @@ func newChannel(x *Executor, c link.Channel) (*channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch := &channel{x: x, index: c.Index, vector: c.Vector, page: page, fetched: make([]abi.Entry, fetchEntries)}
+	ch := &channel{x: x, index: c.Index, generation: c.Generation, vector: c.Vector, fetched: make([]abi.Entry, fetchEntries)}
 	if ch.sub, err = abi.NewSubmissionReader(page, subRing); err != nil {
 		return nil, err
 	}
@@ -288,10 +288,13 @@ func (ch *channel) die(err error) {
 	if c, ok := errors.AsType[abi.ErrorCode](err); ok {
 		code = c
 	}
-	abi.StoreWord(ch.page, abi.ChannelStateWord, abi.PackState(abi.ChannelFailed, code))
 	ch.x.slot.AddError()
 	ch.x.o.Log.Warn("channel ended", "channel", ch.index, "err", err)
-	ch.x.raise(ch.vector)
+	ch.x.report(func() {
+		if f := ch.x.o.ChannelFailed; f != nil {
+			f(link.ChannelFailure{Index: ch.index, Generation: ch.generation, Code: uint32(code)})
+		}
+	})
 }
 
 // begin carries out the command that starts with e[0], or begins it. It

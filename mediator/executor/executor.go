@@ -42,8 +42,11 @@ type Options struct {
 	Slot   int
 	Clock  clock.Clock
 	Log    *slog.Logger
-	// Fault is called, once, when a kernel has poisoned the context.
-	Fault func(link.Fault)
+	// Fault is called, once, when a kernel has poisoned the context, and
+	// ChannelFailed when a guest has broken the rules of a channel's rings; both
+	// after the completions that were due were published.
+	Fault         func(link.Fault)
+	ChannelFailed func(link.ChannelFailure)
 	// LastFault is the text of the fault that ended this context's
 	// predecessor, to be told to the guest.
 	LastFault string
@@ -74,6 +77,7 @@ type Executor struct {
 	poison    error      // what poisoned the context
 	status    abi.Status // as completions say it
 	lastFault string
+	reports   []func() // to be called at the end of the step
 }
 
 // Interrupt raises an interrupt vector: an eventfd.
@@ -216,6 +220,10 @@ func (x *Executor) Step(suspended bool) bool {
 		backlog = backlog || ch.backlog()
 	}
 	x.slot.SetBacklog(backlog)
+	for _, tell := range x.reports {
+		tell()
+	}
+	x.reports = x.reports[:0]
 	return did
 }
 
@@ -231,10 +239,16 @@ func (x *Executor) fail(err error) {
 	x.lastFault = truncate(err.Error(), maxFault)
 	x.slot.SetFaulted()
 	x.o.Log.Warn("context ended by a fault", "fault", x.lastFault)
-	if x.o.Fault != nil {
-		x.o.Fault(link.Fault{Code: uint32(errorCodeOf(x.status)), Text: x.lastFault})
-	}
+	x.report(func() {
+		if x.o.Fault != nil {
+			x.o.Fault(link.Fault{Code: uint32(errorCodeOf(x.status)), Text: x.lastFault})
+		}
+	})
 }
+
+// report has f called at the end of the step, when the guest can see the
+// completions that came before.
+func (x *Executor) report(f func()) { x.reports = append(x.reports, f) }
 
 // truncate cuts s to at most n bytes.
 func truncate(s string, n int) string {

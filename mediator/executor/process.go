@@ -61,7 +61,8 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	x := New(Options{
 		Device: device, Context: gctx, Shared: shared, Header: s.Header, Page: page, Slot: s.Slot,
 		Clock: clock.Real{}, Log: log, LastFault: s.LastFault,
-		Fault: func(f link.Fault) { report(conn, log, f) },
+		Fault:         func(f link.Fault) { report(conn, log, link.KindFault, f) },
+		ChannelFailed: func(f link.ChannelFailure) { report(conn, log, link.KindFailed, f) },
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 
@@ -126,14 +127,14 @@ func openContext(ctx context.Context, open Opener, s link.Setup) (gpu.Device, gp
 	return device, c, nil
 }
 
-// report tells vm of the fault that ended the context.
-func report(conn *link.Conn, log *slog.Logger, f link.Fault) {
-	m, err := link.NewMessage(link.KindFault, f)
+// report tells vm of something that ended.
+func report(conn *link.Conn, log *slog.Logger, kind link.Kind, body any) {
+	m, err := link.NewMessage(kind, body)
 	if err == nil {
 		err = conn.Send(m)
 	}
 	if err != nil {
-		log.Warn("report a fault", "err", err)
+		log.Warn("report to vm", "kind", kind, "err", err)
 	}
 }
 

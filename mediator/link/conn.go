@@ -199,5 +199,13 @@ func filesOf(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
+// Shut has the other end's Receive return io.EOF after what was sent before.
+func (c *Conn) Shut() error {
+	if err := c.c.CloseWrite(); err != nil {
+		return fmt.Errorf("shut a link: %w", err)
+	}
+	return nil
+}
+
 // Close ends the connection; a Receive that waits returns.
 func (c *Conn) Close() error { return c.c.Close() }

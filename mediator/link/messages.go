@@ -25,6 +25,10 @@ const (
 	KindFault Kind = "fault"
 )
 
+// KindFailed (exec to vm): a channel is not fetched any more; body
+// [ChannelFailure].
+const KindFailed Kind = "channel-failed"
+
 // Messages between vm and serve, over the guest's control socket.
 const (
 	// KindHello (vm to serve) is the first message: body [Hello], file the
@@ -82,6 +86,13 @@ type Vector struct {
 type Fault struct {
 	Code uint32 `json:"code"`
 	Text string `json:"text"`
+}
+
+// ChannelFailure is what ended a channel.
+type ChannelFailure struct {
+	Index      int    `json:"index"`
+	Generation uint32 `json:"generation"`
+	Code       uint32 `json:"code"`
 }
 
 // Hello is a guest's virtual GPU introducing itself to the daemon.

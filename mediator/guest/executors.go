@@ -1,0 +1,160 @@
+package guest
+
+import (
+	"log/slog"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// executors is the virtual GPU's backend: it starts, feeds and ends the executor
+// processes of a guest's contexts.
+type executors struct {
+	spec    link.Spec
+	header  int
+	page    *link.Page
+	command func() *exec.Cmd
+	log     *slog.Logger
+	dev     *vgpu.Device // set once, before the first call
+
+	mu    sync.Mutex
+	lives [link.MaxContexts]*life
+	// contextOf is the context slot of each channel slot, for kicks.
+	contextOf [abi.MaxChannels]atomic.Int32
+	faults    [link.MaxContexts]string
+	ended     sync.WaitGroup
+}
+
+// CreateContext implements [vgpu.Backend].
+func (b *executors) CreateContext(c vgpu.Context) { b.begin(c) }
+
+// ResetContext implements [vgpu.Backend].
+func (b *executors) ResetContext(c vgpu.Context) { b.begin(c) }
+
+// begin starts a context's executor once the slot's earlier one has ended.
+func (b *executors) begin(c vgpu.Context) {
+	l := newLife(b, c.ContextRef)
+	b.mu.Lock()
+	old := b.lives[c.Slot]
+	b.lives[c.Slot] = l
+	b.mu.Unlock()
+	b.ended.Go(func() {
+		defer close(l.done)
+		if old != nil {
+			old.stop()
+			<-old.done
+		}
+		l.run()
+	})
+}
+
+// DestroyContext implements [vgpu.Backend].
+func (b *executors) DestroyContext(c vgpu.ContextRef) {
+	b.mu.Lock()
+	old := b.lives[c.Slot]
+	b.lives[c.Slot] = nil
+	b.mu.Unlock()
+	b.ended.Go(func() {
+		if old != nil {
+			old.stop()
+			<-old.done
+		}
+		b.dev.ContextGone(c)
+	})
+}
+
+// OpenChannel implements [vgpu.Backend].
+func (b *executors) OpenChannel(ch vgpu.Channel) {
+	b.contextOf[ch.Slot].Store(int32(ch.Context.Slot))
+	l := b.life(ch.Context.Slot)
+	err := l.ask(link.KindOpen, link.Channel{
+		Index: ch.Slot, Generation: ch.Generation, Words: uint64(ch.Page), Vector: ch.Vector,
+		SubmissionOffset: ch.Submission.Offset, SubmissionCount: uint32(ch.Submission.Entries),
+		CompletionOffset: ch.Completion.Offset, CompletionCount: uint32(ch.Completion.Entries),
+	}, func(err error) {
+		if err != nil {
+			b.log.Warn("channel not opened", "channel", ch.Slot, "err", err)
+			b.dev.ChannelFailed(ch.ChannelRef, abi.ErrorInternal)
+			return
+		}
+		b.dev.ChannelReady(ch.ChannelRef)
+	})
+	if err != nil {
+		b.dev.ChannelFailed(ch.ChannelRef, abi.ErrorExecutorLost)
+	}
+}
+
+// CloseChannel implements [vgpu.Backend].
+func (b *executors) CloseChannel(ch vgpu.ChannelRef) {
+	l := b.life(int(b.contextOf[ch.Slot].Load()))
+	// An error means that the executor has no such channel, or is gone itself:
+	// either way it does not touch the rings.
+	closed := func(error) { b.dev.ChannelClosed(ch) }
+	if err := l.ask(link.KindShut, link.Channel{Index: ch.Slot, Generation: ch.Generation}, closed); err != nil {
+		closed(err)
+	}
+}
+
+// Kick implements [vgpu.Backend].
+func (b *executors) Kick(ch vgpu.ChannelRef) {
+	b.page.AddDoorbell()
+	b.page.Context(int(b.contextOf[ch.Slot].Load())).Ring()
+}
+
+// VectorsChanged implements [vgpu.Backend].
+func (b *executors) VectorsChanged(start, count int) {
+	b.mu.Lock()
+	lives := b.lives
+	b.mu.Unlock()
+	for _, l := range lives {
+		if l != nil {
+			l.sendVectors(start, count)
+		}
+	}
+}
+
+// Reset implements [vgpu.Backend].
+func (b *executors) Reset() {
+	b.mu.Lock()
+	lives := b.lives
+	clear(b.lives[:])
+	clear(b.faults[:])
+	b.mu.Unlock()
+	for _, l := range lives {
+		if l != nil {
+			l.stop()
+		}
+	}
+	for _, l := range lives {
+		if l != nil {
+			<-l.done
+		}
+	}
+}
+
+// life finds the executor of a context, nil for none.
+func (b *executors) life(slot int) *life {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lives[slot]
+}
+
+// fault keeps the text of what ended a context, for the one that follows.
+func (b *executors) fault(slot int, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.faults[slot] = text
+}
+
+func (b *executors) lastFault(slot int) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.faults[slot]
+}
+
+// wait waits for everything that was started.
+func (b *executors) wait() { b.ended.Wait() }

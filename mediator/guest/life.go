@@ -1,0 +1,270 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// stopGrace is how long an executor has to end by itself.
+const stopGrace = 500 * time.Millisecond
+
+// errNoExecutor is the answer to whatever is asked of an executor that is gone.
+var errNoExecutor = errors.New("the context has no executor")
+
+// life is one executor process, from its start to its end.
+type life struct {
+	b    *executors
+	ref  vgpu.ContextRef
+	done chan struct{} // closed when the process is gone and the slot is free
+
+	mu       sync.Mutex
+	conn     *link.Conn // nil before the start and after the end
+	stopping bool
+	asked    map[uint64]func(error)
+	lastID   uint64
+}
+
+func newLife(b *executors, ref vgpu.ContextRef) *life {
+	return &life{b: b, ref: ref, done: make(chan struct{}), asked: make(map[uint64]func(error))}
+}
+
+// run starts the process and attends to it until it ends.
+func (l *life) run() {
+	log := l.b.log.With("context", l.ref.Slot)
+	cmd, conn, err := l.start()
+	if err != nil {
+		log.Error("executor not started", "err", err)
+		l.b.dev.ContextFaulted(l.ref, abi.ErrorExecutorStart)
+		return
+	}
+	code, err := l.attend(conn)
+	l.hangUp(conn)
+	if werr := wait(cmd); werr != nil {
+		err = errors.Join(err, werr)
+	}
+	l.b.page.Context(l.ref.Slot).Free()
+	l.b.page.AddChange()
+	l.mu.Lock()
+	stopped := l.stopping
+	l.mu.Unlock()
+	if stopped {
+		log.Debug("executor ended")
+		return
+	}
+	log.Error("executor died", "err", err)
+	l.b.dev.ContextFaulted(l.ref, code)
+}
+
+// start makes the process and gives it its setup.
+func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
+	shared := l.b.dev.Shared()
+	if shared == nil {
+		return nil, nil, errors.New("the device has no shared memory")
+	}
+	conn, end, err := link.Pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := l.b.command()
+	cmd.ExtraFiles = []*os.File{end}
+	// A signal to the terminal's group is vm's to pass on.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	err = cmd.Start()
+	if cerr := end.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), conn.Close())
+	}
+	spec := &l.b.spec
+	m, err := link.NewMessage(link.KindSetup, link.Setup{
+		Guest: spec.Name, Slot: l.ref.Slot, GPU: spec.GPU, Header: l.b.header, LastFault: l.b.lastFault(l.ref.Slot),
+		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit,
+	}, shared, l.b.page.File())
+	if err == nil {
+		err = conn.Send(m)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close(), cmd.Process.Kill(), cmd.Wait())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopping {
+		return nil, nil, errors.Join(errNoExecutor, conn.Close(), cmd.Process.Kill(), cmd.Wait())
+	}
+	l.conn = conn
+	return cmd, conn, nil
+}
+
+// attend receives what the executor has to say until it says no more. The code
+// is what the context's end means to the guest.
+func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
+	ready := false
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			if !ready {
+				return abi.ErrorExecutorStart, err
+			}
+			return abi.ErrorExecutorLost, err
+		}
+		if len(m.Files) > 0 {
+			return abi.ErrorInternal, errors.Join(fmt.Errorf("executor sent %d files", len(m.Files)), m.CloseFiles())
+		}
+		switch m.Kind {
+		case link.KindReady:
+			if m.Error != "" {
+				return abi.ErrorExecutorStart, errors.New(m.Error)
+			}
+			ready = true
+			l.sendVectors(0, l.b.dev.Config().Vectors)
+			l.b.dev.ContextReady(l.ref)
+		case link.KindOpen, link.KindShut:
+			l.answered(m)
+		case link.KindFault:
+			var f link.Fault
+			if err := m.Decode(&f); err != nil {
+				return abi.ErrorInternal, err
+			}
+			l.b.fault(l.ref.Slot, f.Text)
+			l.b.dev.ContextFaulted(l.ref, abi.ErrorCode(f.Code))
+		case link.KindFailed:
+			var f link.ChannelFailure
+			if err := m.Decode(&f); err != nil {
+				return abi.ErrorInternal, err
+			}
+			l.b.dev.ChannelFailed(vgpu.ChannelRef{Slot: f.Index, Generation: f.Generation}, abi.ErrorCode(f.Code))
+		default:
+			return abi.ErrorInternal, fmt.Errorf("executor sent %q", m.Kind)
+		}
+	}
+}
+
+// ask sends a request whose reply calls done. After an error done is not called.
+func (l *life) ask(kind link.Kind, body any, done func(error)) error {
+	m, err := link.NewMessage(kind, body)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		return errNoExecutor
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return errNoExecutor
+	}
+	l.lastID++
+	m.ID = l.lastID
+	if err := l.conn.Send(m); err != nil {
+		return err
+	}
+	l.asked[m.ID] = done
+	return nil
+}
+
+// answered passes on a reply.
+func (l *life) answered(m link.Message) {
+	l.mu.Lock()
+	done := l.asked[m.ID]
+	delete(l.asked, m.ID)
+	l.mu.Unlock()
+	if done == nil {
+		return
+	}
+	if m.Error != "" {
+		done(errors.New(m.Error))
+		return
+	}
+	done(nil)
+}
+
+// sendVectors hands the executor the eventfds of some interrupt vectors.
+func (l *life) sendVectors(start, count int) {
+	for v := start; v < start+count; v++ {
+		if err := l.sendVector(v); err != nil {
+			l.b.log.Warn("hand over an interrupt vector", "vector", v, "err", err)
+		}
+	}
+}
+
+func (l *life) sendVector(v int) (err error) {
+	f, err := l.b.dev.Vector(v)
+	if err != nil {
+		return err
+	}
+	var files []*os.File
+	if f != nil {
+		files = append(files, f)
+		defer func() { err = errors.Join(err, f.Close()) }()
+	}
+	m, err := link.NewMessage(link.KindVector, link.Vector{Index: v}, files...)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return nil // it gets all vectors when it is ready
+	}
+	return l.conn.Send(m)
+}
+
+// stop has the process end. It does not wait for that.
+func (l *life) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopping {
+		return
+	}
+	l.stopping = true
+	if l.conn != nil {
+		// The executor ends when its link does.
+		if err := l.conn.Shut(); err != nil && !errors.Is(err, io.EOF) {
+			l.b.log.Debug("shut an executor's link", "err", err)
+		}
+	}
+}
+
+// hangUp closes the link and fails what is unanswered.
+func (l *life) hangUp(conn *link.Conn) {
+	l.mu.Lock()
+	l.conn = nil
+	asked := l.asked
+	l.asked = make(map[uint64]func(error))
+	l.mu.Unlock()
+	if err := conn.Close(); err != nil {
+		l.b.log.Debug("close an executor's link", "err", err)
+	}
+	for _, done := range asked {
+		done(errNoExecutor)
+	}
+}
+
+// wait waits for a process that should be ending, and helps where it does not.
+func wait(cmd *exec.Cmd) error {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	}
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return <-ended
+}
