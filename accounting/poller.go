@@ -1,0 +1,103 @@
+package accounting
+
+import (
+	"fmt"
+	"time"
+)
+
+// Simulation is a GPU in simulated time, as far as watching it needs.
+type Simulation interface {
+	Steady
+	// AdvanceTo carries the GPU's clock to t.
+	AdvanceTo(t time.Duration)
+}
+
+// Poller is the sampler of a [Simulation]. It has the result of polling every
+// Config.Tick, and skips the ticks at which the status can't have changed.
+type Poller struct {
+	meter *Meter
+	sim   Simulation
+	tick  time.Duration
+}
+
+// NewPoller returns a poller that watches sim as c says.
+func NewPoller(c Config, sim Simulation) *Poller {
+	c = c.WithDefaults()
+	return &Poller{meter: NewMeter(c), sim: sim, tick: c.Tick}
+}
+
+// Poll watches the GPU from now on for the given length and writes what it saw
+// into p.
+func (p *Poller) Poll(length time.Duration, phase *Phase) error {
+	return p.poll(length, nil, phase)
+}
+
+// PollUntilGone watches on until none of the groups executes, but no longer
+// than atMost: a suspended guest's kernel is charged exactly (LoGA §4.3).
+func (p *Poller) PollUntilGone(groups []GroupID, atMost time.Duration, phase *Phase) error {
+	return p.poll(atMost, groups, phase)
+}
+
+func (p *Poller) poll(length time.Duration, gone []GroupID, phase *Phase) error {
+	st, err := p.sample()
+	if err != nil {
+		return err
+	}
+	p.meter.Begin(st)
+	start, end := st.Clock, st.Clock+length
+	for now := start; now < end; {
+		if gone != nil && !executes(p.meter, gone) {
+			break
+		}
+		next := p.nextTick(start, now, end)
+		if skipped := (next - now - 1) / p.tick; skipped > 0 {
+			p.meter.Unchanged(uint64(skipped))
+		}
+		p.sim.AdvanceTo(next)
+		now = next
+		if st, err = p.sample(); err != nil {
+			return err
+		}
+		if next < end {
+			p.meter.Observe(st)
+		}
+	}
+	p.meter.Cut(st, phase)
+	return nil
+}
+
+// nextTick is the first poll after now that can see something new, or end.
+func (p *Poller) nextTick(start, now, end time.Duration) time.Duration {
+	next := now + p.tick
+	steady := p.sim.SteadyUntil()
+	if steady >= end {
+		return end
+	}
+	if steady > next {
+		ticks := (steady - start + p.tick - 1) / p.tick
+		next = start + ticks*p.tick
+	}
+	return min(next, end)
+}
+
+func (p *Poller) sample() (Status, error) {
+	st, err := p.sim.Sample()
+	if err != nil {
+		return st, fmt.Errorf("accounting: read the GPU's status: %w", err)
+	}
+	return st, nil
+}
+
+// executes reports whether one of the groups did at the newest observation.
+func executes(m *Meter, groups []GroupID) bool {
+	g, running := m.Executing()
+	if !running {
+		return false
+	}
+	for _, other := range groups {
+		if g == other {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package accounting_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"vgpud/accounting"
+	"vgpud/accounting/accountingtest"
+)
+
+// everyTick hides that the simulation is steady: the naive sampler.
+type everyTick struct{ *accountingtest.GPU }
+
+func (everyTick) SteadyUntil() time.Duration { return 0 }
+
+// load draws a GPU's groups, alike for the same seed.
+func load(seed uint64, groups int, switchCost time.Duration) *accountingtest.GPU {
+	r := rand.New(rand.NewPCG(seed, 1))
+	gpu := &accountingtest.GPU{SwitchCost: switchCost}
+	for i := range groups {
+		longest := 1 + r.Int64N(300_000)
+		think := r.Int64N(2) * (1 + r.Int64N(500_000))
+		kernels := rand.New(rand.NewPCG(seed, uint64(i)))
+		gpu.Add(&accountingtest.Group{
+			ID:    accounting.GroupID(i + 1),
+			Depth: 1 + r.IntN(4),
+			Ahead: 1 + r.IntN(2),
+			Kernel: func() (time.Duration, time.Duration) {
+				return time.Duration(1 + kernels.Int64N(longest)), time.Duration(think)
+			},
+		})
+	}
+	return gpu
+}
+
+// Skipping ahead to the next change gives what polling every tick gives.
+func TestPollerSkipsWithoutADifference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		groups := rapid.IntRange(0, 5).Draw(t, "groups")
+		cost := time.Duration(rapid.IntRange(0, 20_000).Draw(t, "switch"))
+		config := accounting.Config{
+			Tick: time.Duration(rapid.IntRange(1, 3_000).Draw(t, "tick")),
+			Idle: rapid.SampledFrom([]accounting.IdleMode{accounting.IdleByBusy, accounting.IdleByEntry, accounting.IdleCompared}).Draw(t, "idle"),
+		}
+		naive, steady := load(seed, groups, cost), load(seed, groups, cost)
+		a := accounting.NewPoller(config, everyTick{naive})
+		b := accounting.NewPoller(config, steady)
+		for range 5 {
+			length := time.Duration(rapid.IntRange(1, 3_000).Draw(t, "length in ticks")) * config.Tick
+			pause := time.Duration(rapid.IntRange(0, 3_000_000).Draw(t, "pause"))
+			var want, got accounting.Phase
+			var gone []accounting.GroupID
+			if rapid.Bool().Draw(t, "until gone") {
+				gone = []accounting.GroupID{1, 2}
+			}
+			for p, phase := range map[*accounting.Poller]*accounting.Phase{a: &want, b: &got} {
+				var err error
+				if gone == nil {
+					err = p.Poll(length, phase)
+				} else {
+					err = p.PollUntilGone(gone, length, phase)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("phase (-every tick +skipping):\n%s", diff)
+			}
+			if sum := got.Busy() + got.Idle + got.Switching; sum != got.Length() {
+				t.Fatalf("busy, idle and switching come to %v of %v", sum, got.Length())
+			}
+			naive.AdvanceTo(naive.Now() + pause)
+			steady.AdvanceTo(steady.Now() + pause)
+		}
+	})
+}
+
+// At 100 % polling the sums are the GPU's own within 0.1 point.
+func TestFullPollingIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		groups := rapid.IntRange(1, 16).Draw(t, "groups")
+		var list []*accountingtest.Group
+		gpu := &accountingtest.GPU{SwitchCost: time.Duration(rapid.IntRange(0, 3).Draw(t, "switch")) * 40 * time.Microsecond}
+		for i := range groups {
+			length := time.Duration(rapid.IntRange(10, 3000).Draw(t, "length")) * time.Microsecond
+			loadPercent := rapid.IntRange(1, 10).Draw(t, "load") * 10
+			g := accountingtest.Throttle(accounting.GroupID(i), length, float64(loadPercent)/100, rapid.Uint64().Draw(t, "seed"))
+			gpu.Add(g)
+			list = append(list, g)
+		}
+		p := accounting.NewPoller(accounting.Config{Full: true}, gpu)
+		var phase accounting.Phase
+		if err := p.Poll(time.Second, &phase); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range list {
+			if off := (phase.Of(g.ID).Busy - gpu.Busy(g)).Abs(); off > time.Millisecond {
+				t.Errorf("group %d: %v accounted, %v true", g.ID, phase.Of(g.ID).Busy, gpu.Busy(g))
+			}
+		}
+	})
+}
