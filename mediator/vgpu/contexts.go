@@ -1,0 +1,177 @@
+package vgpu
+
+import "vgpud/mediator/vgpu/abi"
+
+// storeContext carries out a write to a register of a context's slot.
+func (r *registers) storeContext(slot int, reg, v uint32) abi.ErrorCode {
+	if slot >= len(r.contexts) {
+		return abi.ErrorBadSlot
+	}
+	c := &r.contexts[slot]
+	switch reg {
+	case abi.ContextControl:
+		if err := r.controlContext(slot, abi.Control(v)); err != abi.ErrorNone {
+			// A context that has faulted keeps the reason.
+			if c.state != abi.ContextFaulted {
+				c.err = err
+			}
+			return err
+		}
+	case abi.ContextFlags, abi.ContextTag:
+		if c.state != abi.ContextFree {
+			return abi.ErrorBadState
+		}
+		if reg == abi.ContextFlags {
+			c.flags = v
+		} else {
+			c.tag = v
+		}
+	}
+	return abi.ErrorNone
+}
+
+func (r *registers) controlContext(slot int, control abi.Control) abi.ErrorCode {
+	c := &r.contexts[slot]
+	switch control {
+	case abi.ControlCreate:
+		switch {
+		case r.version == 0:
+			return abi.ErrorNotNegotiated
+		case r.lost:
+			return abi.ErrorDeviceLost
+		case c.state != abi.ContextFree:
+			return abi.ErrorBadState
+		case c.flags != 0:
+			return abi.ErrorBadFlags
+		case r.features&abi.FeatureContexts == 0 && r.inUse() > 0:
+			return abi.ErrorLimit
+		}
+		r.begin(slot, abi.ContextCreating, createContext)
+	case abi.ControlReset:
+		if r.lost {
+			return abi.ErrorDeviceLost
+		}
+		if c.state != abi.ContextReady && c.state != abi.ContextFaulted {
+			return abi.ErrorBadState
+		}
+		r.closeChannelsOf(slot)
+		r.begin(slot, abi.ContextResetting, resetContext)
+	case abi.ControlDestroy:
+		if c.state == abi.ContextFree || c.state == abi.ContextDestroying {
+			return abi.ErrorBadState
+		}
+		r.closeChannelsOf(slot)
+		r.setContext(slot, abi.ContextDestroying, abi.ErrorNone)
+		r.todo = append(r.todo, action{kind: destroyContext, context: Context{ContextRef: r.contextRef(slot)}})
+	default:
+		return abi.ErrorBadControl
+	}
+	return abi.ErrorNone
+}
+
+// begin starts a new life of a context's slot.
+func (r *registers) begin(slot int, s abi.ContextState, kind actionKind) {
+	c := &r.contexts[slot]
+	c.generation++
+	r.setContext(slot, s, abi.ErrorNone)
+	r.todo = append(r.todo, action{kind: kind, context: Context{
+		ContextRef: r.contextRef(slot),
+		Tag:        c.tag,
+		Version:    r.version,
+		Features:   r.features,
+	}})
+}
+
+// closeChannelsOf marks the channels of a context as closing; they are free once
+// the context's executor is gone.
+func (r *registers) closeChannelsOf(slot int) {
+	for i := range r.channels {
+		ch := &r.channels[i]
+		if ch.state != abi.ChannelFree && ch.open.Context.Slot == slot {
+			r.setChannel(i, abi.ChannelClosing, abi.ErrorReset)
+		}
+	}
+}
+
+// freeChannelsOf frees the channels of earlier lives of a context's slot.
+func (r *registers) freeChannelsOf(slot int) {
+	for i := range r.channels {
+		ch := &r.channels[i]
+		if ch.state != abi.ChannelFree && ch.open.Context.Slot == slot {
+			r.freeChannel(i)
+		}
+	}
+}
+
+func (r *registers) setContext(slot int, s abi.ContextState, err abi.ErrorCode) {
+	r.contexts[slot].state, r.contexts[slot].err = s, err
+	r.dirty.contexts |= 1 << slot
+}
+
+func (r *registers) contextRef(slot int) ContextRef {
+	return ContextRef{Slot: slot, Generation: r.contexts[slot].generation}
+}
+
+// liveContext returns the slot that a reference names, or nil when it names an
+// earlier life or none.
+func (r *registers) liveContext(ref ContextRef) *contextSlot {
+	if ref.Slot < 0 || ref.Slot >= len(r.contexts) {
+		return nil
+	}
+	c := &r.contexts[ref.Slot]
+	if c.generation != ref.Generation || c.state == abi.ContextFree {
+		return nil
+	}
+	return c
+}
+
+// contextReady is the backend's answer to create and reset.
+func (r *registers) contextReady(ref ContextRef) {
+	c := r.liveContext(ref)
+	if c == nil || c.state != abi.ContextCreating && c.state != abi.ContextResetting {
+		return
+	}
+	r.freeChannelsOf(ref.Slot)
+	r.setContext(ref.Slot, abi.ContextReady, abi.ErrorNone)
+	r.dirty.event = true
+}
+
+// contextFaulted tells that a context's executor or kernel failed.
+func (r *registers) contextFaulted(ref ContextRef, code abi.ErrorCode) {
+	c := r.liveContext(ref)
+	if c == nil || c.state == abi.ContextDestroying || c.state == abi.ContextFaulted {
+		return
+	}
+	if c.state == abi.ContextResetting {
+		r.freeChannelsOf(ref.Slot)
+	}
+	for i := range r.channels {
+		ch := &r.channels[i]
+		if ch.open.Context == ref && (ch.state == abi.ChannelOpening || ch.state == abi.ChannelReady) {
+			r.setChannel(i, abi.ChannelFailed, code)
+		}
+	}
+	r.setContext(ref.Slot, abi.ContextFaulted, code)
+	r.dirty.event = true
+}
+
+// contextGone is the backend's answer to destroy.
+func (r *registers) contextGone(ref ContextRef) {
+	c := r.liveContext(ref)
+	if c == nil || c.state != abi.ContextDestroying {
+		return
+	}
+	r.freeChannelsOf(ref.Slot)
+	c.flags, c.tag = 0, 0
+	r.setContext(ref.Slot, abi.ContextFree, abi.ErrorNone)
+	r.dirty.event = true
+}
+
+// deviceLost tells that the physical GPU is gone.
+func (r *registers) deviceLost() {
+	r.lost = true
+	for i := range r.contexts {
+		r.contextFaulted(r.contextRef(i), abi.ErrorDeviceLost)
+	}
+	r.dirty.event = true
+}

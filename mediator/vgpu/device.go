@@ -1,0 +1,289 @@
+package vgpu
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/pci"
+	"vgpud/vfio/vfiouser"
+)
+
+// Device is the virtual GPU as a [vfiouser.Device]: the shell that gives
+// [registers] a lock, shared memory, interrupts and a backend. Its methods for the
+// backend ([Device.ContextReady] and the like) may be called from any goroutine.
+//
+// It deliberately has no DMAMapper: the server acknowledges a client's mappings
+// and closes their descriptors at once.
+type Device struct {
+	cfg     Config
+	backend Backend
+	log     *slog.Logger
+	config  *pci.Space // used by the client's goroutine only
+
+	mu        sync.Mutex
+	regs      *registers
+	shared    *shared // nil only where it could not be made
+	sharedErr error
+	session   *vfiouser.Session // nil without a client
+	signals   uint64            // state interrupts raised
+
+	// todo is the client's goroutine's own copy of registers.todo.
+	todo []action
+}
+
+var (
+	_ vfiouser.Device    = (*Device)(nil)
+	_ vfiouser.IRQStater = (*Device)(nil)
+)
+
+// New makes a device that drives backend. Close frees its memory. log may be nil.
+func New(cfg Config, backend Backend, log *slog.Logger) (*Device, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("virtual GPU: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	d := &Device{cfg: cfg, backend: backend, log: log, regs: newRegisters(cfg)}
+	if d.config, err = newConfigSpace(cfg); err != nil {
+		return nil, fmt.Errorf("virtual GPU: configuration space: %w", err)
+	}
+	if err := d.renew(); err != nil {
+		return nil, fmt.Errorf("virtual GPU: %w", err)
+	}
+	return d, nil
+}
+
+// Config returns what the device was made with, defaults filled in.
+func (d *Device) Config() Config { return d.cfg }
+
+// Close frees the shared memory. The server must have ended.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.shared
+	d.shared = nil
+	if s == nil {
+		return nil
+	}
+	return s.close()
+}
+
+// Shared returns BAR2's memfd. It is the device's own: a backend duplicates it, or
+// hands it on during a call. It stays the same until Reset of the backend has
+// returned after the client has gone; the next client gets a new one, since the
+// last one may keep its mapping. nil without shared memory.
+func (d *Device) Shared() *os.File {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shared == nil {
+		return nil
+	}
+	return d.shared.file
+}
+
+// Vector returns a duplicate of the eventfd that raises an MSI vector, which is the
+// caller's to close, or nil when the guest does not listen to it. The guest holds
+// the same open file: writes to it must not be trusted to end, other than after a
+// poll for room.
+func (d *Device) Vector(vector int) (*os.File, error) {
+	d.mu.Lock()
+	s := d.session
+	d.mu.Unlock()
+	if s == nil || vector < 0 || vector >= d.cfg.Vectors {
+		return nil, nil
+	}
+	return s.Eventfd(vfiouser.IRQMSI, uint32(vector))
+}
+
+// Describe implements [vfiouser.Device].
+func (d *Device) Describe() vfiouser.Description {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shared == nil {
+		d.sharedErr = d.renewLocked()
+	}
+	const rw = vfiouser.RegionFlagRead | vfiouser.RegionFlagWrite
+	desc := vfiouser.Description{
+		Regions: make([]vfiouser.Region, vfiouser.NumRegions),
+		IRQs:    make([]vfiouser.IRQ, vfiouser.NumIRQs),
+	}
+	desc.Regions[vfiouser.RegionBAR0] = vfiouser.Region{Size: abi.BAR0Size, Flags: rw}
+	desc.Regions[vfiouser.RegionBAR2] = vfiouser.Region{Size: uint64(d.cfg.SharedBytes), Flags: rw}
+	if d.shared != nil {
+		desc.Regions[vfiouser.RegionBAR2].File = d.shared.file
+	}
+	desc.Regions[vfiouser.RegionConfig] = vfiouser.Region{Size: uint64(d.config.Len()), Flags: rw}
+	desc.IRQs[vfiouser.IRQMSI] = vfiouser.IRQ{Count: uint32(d.cfg.Vectors), Flags: vfiouser.IRQFlagNoResize}
+	desc.IRQs[vfiouser.IRQErr] = vfiouser.IRQ{Count: 1}
+	desc.IRQs[vfiouser.IRQReq] = vfiouser.IRQ{Count: 1}
+	return desc
+}
+
+// Attach implements [vfiouser.Device].
+func (d *Device) Attach(s *vfiouser.Session) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sharedErr != nil {
+		return d.sharedErr
+	}
+	d.session = s
+	d.log.Info("client attached", "pid", s.Peer().PID, "uid", s.Peer().UID)
+	return nil
+}
+
+// Detach implements [vfiouser.Device]: everything of the client's is dropped, its
+// memory too.
+func (d *Device) Detach(s *vfiouser.Session) {
+	d.mu.Lock()
+	d.session = nil
+	d.regs.reset()
+	d.regs.todo, d.regs.dirty = d.regs.todo[:0], dirty{}
+	d.mu.Unlock()
+	d.backend.Reset()
+	d.config.Reset()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.shared
+	d.shared = nil
+	d.sharedErr = nil
+	if old != nil {
+		if err := old.close(); err != nil {
+			d.log.Error("shared memory", "error", err)
+		}
+	}
+	d.log.Info("client gone")
+}
+
+// Reset implements [vfiouser.Device].
+func (d *Device) Reset() error {
+	d.mu.Lock()
+	d.regs.reset()
+	d.regs.todo = append(d.regs.todo[:0], action{kind: resetAll})
+	d.config.Reset()
+	return d.finish()
+}
+
+// RegionRead implements [vfiouser.Device].
+func (d *Device) RegionRead(region uint32, offset uint64, p []byte) error {
+	switch region {
+	case vfiouser.RegionBAR0:
+		d.mu.Lock()
+		d.regs.read(offset, p)
+		d.mu.Unlock()
+		return nil
+	case vfiouser.RegionBAR2:
+		return d.accessShared(offset, p, (*os.File).ReadAt)
+	case vfiouser.RegionConfig:
+		return d.config.Read(offset, p)
+	}
+	return syscall.EINVAL
+}
+
+// RegionWrite implements [vfiouser.Device].
+func (d *Device) RegionWrite(region uint32, offset uint64, p []byte) error {
+	switch region {
+	case vfiouser.RegionBAR0:
+		d.mu.Lock()
+		d.regs.write(offset, p)
+		return d.finish()
+	case vfiouser.RegionBAR2:
+		return d.accessShared(offset, p, (*os.File).WriteAt)
+	case vfiouser.RegionConfig:
+		return d.writeConfig(offset, p)
+	}
+	return syscall.EINVAL
+}
+
+// accessShared is BAR2 for a client that does not map it.
+func (d *Device) accessShared(offset uint64, p []byte, f func(*os.File, []byte, int64) (int, error)) error {
+	file := d.Shared()
+	if file == nil {
+		return syscall.EIO
+	}
+	_, err := f(file, p, int64(offset))
+	return err
+}
+
+// IRQsChanged implements [vfiouser.IRQStater].
+func (d *Device) IRQsChanged(index, start, count uint32) {
+	if index == vfiouser.IRQMSI {
+		d.backend.VectorsChanged(int(start), int(count))
+	}
+}
+
+// finish shows the state machine's changes in shared memory, unlocks, and tells
+// the backend. The client's goroutine calls it with d.mu held.
+func (d *Device) finish() error {
+	d.show()
+	d.todo = append(d.todo[:0], d.regs.todo...)
+	d.regs.todo = d.regs.todo[:0]
+	d.mu.Unlock()
+	var errs error
+	for i := range d.todo {
+		errs = errors.Join(errs, d.do(&d.todo[i]))
+	}
+	return errs
+}
+
+// do tells the backend one thing.
+func (d *Device) do(a *action) error {
+	switch a.kind {
+	case createContext:
+		d.backend.CreateContext(a.context)
+	case resetContext:
+		d.backend.ResetContext(a.context)
+	case destroyContext:
+		d.backend.DestroyContext(a.context.ContextRef)
+	case openChannel:
+		d.backend.OpenChannel(a.channel)
+	case closeChannel:
+		d.backend.CloseChannel(a.channel.ChannelRef)
+	case kick:
+		d.backend.Kick(a.channel.ChannelRef)
+	case resetAll:
+		d.backend.Reset()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.shared == nil {
+			return nil
+		}
+		return d.shared.clear(d.regs.generation)
+	}
+	return nil
+}
+
+// show writes what changed into the words of BAR2 and, for changes that the guest
+// did not cause itself just now, raises the state vector. d.mu is held.
+func (d *Device) show() {
+	changed := d.regs.dirty
+	if changed == (dirty{}) {
+		return
+	}
+	d.regs.dirty = dirty{}
+	if d.shared != nil {
+		d.shared.show(d.regs, &changed)
+	}
+	if changed.event && d.session != nil && d.regs.stateVec != abi.NoVector &&
+		d.session.Trigger(vfiouser.IRQMSI, d.regs.stateVec) {
+		d.signals++
+	}
+}
+
+// renew makes the shared memory anew.
+func (d *Device) renew() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.renewLocked()
+}
+
+func (d *Device) renewLocked() (err error) {
+	d.shared, err = newShared(d.cfg, d.regs.generation)
+	return err
+}

@@ -1,0 +1,344 @@
+package vgpu
+
+import (
+	"encoding/binary"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// registers is the device as a state machine: pure, with no lock, no memory
+// shared with anybody and no clock. Accesses and the backend's answers change it;
+// what is to be done about them is in todo and dirty, which the shell empties
+// after every call.
+type registers struct {
+	cfg        Config
+	version    abi.Version
+	features   abi.Features
+	err        abi.ErrorCode
+	errOffset  uint32
+	stateVec   uint32
+	lost       bool
+	generation uint32 // resets since the device was made
+	contexts   []contextSlot
+	channels   []channelSlot
+	count      counts
+
+	todo  []action
+	dirty dirty
+}
+
+// counts are the counters of Stats that the state machine keeps.
+type counts struct {
+	reads, writes, badAccesses, refused uint64
+	doorbells, strayDoorbells           uint64
+	resets                              uint64
+}
+
+// contextSlot is one slot of the context table. Its generation only ever grows,
+// over resets too.
+type contextSlot struct {
+	state      abi.ContextState
+	err        abi.ErrorCode
+	flags, tag uint32
+	channels   uint32
+	generation uint32
+}
+
+// channelSlot is one slot of the channel table.
+type channelSlot struct {
+	state      abi.ChannelState
+	err        abi.ErrorCode
+	asked      [abi.ChannelSlotSize / 4]uint32 // the writable registers as written
+	open       Channel                         // as taken at create; its rings are reserved while the state is not free
+	doorbells  uint32
+	generation uint32
+}
+
+// An action is one thing that the backend must be told.
+type action struct {
+	kind    actionKind
+	context Context
+	channel Channel
+}
+
+type actionKind uint8
+
+const (
+	createContext actionKind = iota
+	resetContext
+	destroyContext
+	openChannel
+	closeChannel
+	kick
+	resetAll
+)
+
+// dirty says which words of BAR2 no longer show the state.
+type dirty struct {
+	contexts uint64
+	channels [abi.MaxChannels / 64]uint64
+	pages    [abi.MaxChannels / 64]uint64 // channel pages to be put to their state at create
+	event    bool                         // something changed that the guest did not ask for just now
+}
+
+func newRegisters(cfg Config) *registers {
+	return &registers{
+		cfg:      cfg,
+		contexts: make([]contextSlot, cfg.Contexts),
+		channels: make([]channelSlot, cfg.Channels),
+	}
+}
+
+// reset puts everything to its state at power-on except the generations.
+func (r *registers) reset() {
+	r.version, r.features, r.err, r.errOffset, r.stateVec = 0, 0, 0, 0, 0
+	r.generation++
+	r.count.resets++
+	for i := range r.contexts {
+		r.contexts[i] = contextSlot{generation: r.contexts[i].generation}
+		r.dirty.contexts |= 1 << i
+	}
+	for i := range r.channels {
+		r.channels[i] = channelSlot{generation: r.channels[i].generation}
+		r.dirty.channels[i/64] |= 1 << (i % 64)
+	}
+}
+
+// read answers a read of BAR0. An access that the device does not know reads as
+// ones.
+func (r *registers) read(offset uint64, p []byte) {
+	r.count.reads++
+	if !aligned(offset, len(p)) {
+		r.count.badAccesses++
+		for i := range p {
+			p[i] = 0xff
+		}
+		return
+	}
+	for ; len(p) > 0; p, offset = p[4:], offset+4 {
+		binary.LittleEndian.PutUint32(p, r.load(uint32(offset)))
+	}
+}
+
+// write carries out a write to BAR0.
+func (r *registers) write(offset uint64, p []byte) {
+	r.count.writes++
+	if !aligned(offset, len(p)) {
+		r.count.badAccesses++
+		return
+	}
+	for ; len(p) > 0; p, offset = p[4:], offset+4 {
+		r.store(uint32(offset), binary.LittleEndian.Uint32(p))
+	}
+}
+
+// aligned reports whether an access is one that the device answers.
+func aligned(offset uint64, n int) bool {
+	return (n == 4 || n == 8) && offset%uint64(n) == 0 && offset < abi.BAR0Size
+}
+
+// load returns the value of one register.
+func (r *registers) load(off uint32) uint32 {
+	switch {
+	case off >= abi.ContextTable && off < abi.ContextTable+uint32(len(r.contexts))*abi.ContextSlotSize:
+		off -= abi.ContextTable
+		return r.loadContext(&r.contexts[off/abi.ContextSlotSize], off%abi.ContextSlotSize)
+	case off >= abi.ChannelTable && off < abi.ChannelTable+uint32(len(r.channels))*abi.ChannelSlotSize:
+		off -= abi.ChannelTable
+		return r.loadChannel(&r.channels[off/abi.ChannelSlotSize], off%abi.ChannelSlotSize)
+	}
+	return r.loadIdentity(off)
+}
+
+func (r *registers) loadIdentity(off uint32) uint32 {
+	switch off {
+	case abi.RegMagic:
+		return abi.Magic
+	case abi.RegVersion:
+		return uint32(abi.Newest)
+	case abi.RegOldestVersion:
+		return uint32(abi.Oldest)
+	case abi.RegSelectVersion:
+		return uint32(r.version)
+	case abi.RegFeaturesLo:
+		return uint32(r.cfg.Features)
+	case abi.RegFeaturesHi:
+		return uint32(r.cfg.Features >> 32)
+	case abi.RegAcceptFeaturesLo:
+		return uint32(r.features)
+	case abi.RegAcceptFeaturesHi:
+		return uint32(r.features >> 32)
+	case abi.RegStatus:
+		return uint32(r.status())
+	case abi.RegError:
+		return uint32(r.err)
+	case abi.RegErrorOffset:
+		return r.errOffset
+	case abi.RegGeneration:
+		return r.generation
+	case abi.RegContexts:
+		return uint32(len(r.contexts))
+	case abi.RegChannels:
+		return uint32(len(r.channels))
+	case abi.RegMinRingEntries:
+		return abi.MinRingEntries
+	case abi.RegMaxRingEntries:
+		return uint32(r.cfg.MaxRingEntries)
+	case abi.RegEntryBytes:
+		return abi.EntrySize
+	case abi.RegSharedBytesLo:
+		return uint32(r.cfg.SharedBytes)
+	case abi.RegSharedBytesHi:
+		return uint32(r.cfg.SharedBytes >> 32)
+	case abi.RegHeaderBytes:
+		return uint32(abi.HeaderBytes(len(r.channels)))
+	case abi.RegVectors:
+		return uint32(r.cfg.Vectors)
+	case abi.RegStateVector:
+		return r.stateVec
+	case abi.RegMemoryBytesLo:
+		return uint32(r.cfg.MemoryBytes)
+	case abi.RegMemoryBytesHi:
+		return uint32(r.cfg.MemoryBytes >> 32)
+	case abi.RegPollWindowNanos:
+		return uint32(r.cfg.PollWindow)
+	}
+	return 0
+}
+
+func (r *registers) status() abi.DeviceStatus {
+	s := abi.DeviceReady
+	if r.version != 0 {
+		s |= abi.DeviceNegotiated
+	}
+	if r.lost {
+		s |= abi.DeviceLost
+	}
+	return s
+}
+
+func (r *registers) loadContext(c *contextSlot, reg uint32) uint32 {
+	switch reg {
+	case abi.ContextStatus:
+		return uint32(c.state)
+	case abi.ContextError:
+		return uint32(c.err)
+	case abi.ContextFlags:
+		return c.flags
+	case abi.ContextTag:
+		return c.tag
+	case abi.ContextChannels:
+		return c.channels
+	case abi.ContextGeneration:
+		return c.generation
+	}
+	return 0
+}
+
+func (r *registers) loadChannel(c *channelSlot, reg uint32) uint32 {
+	switch reg {
+	case abi.ChannelStatus:
+		return uint32(c.state)
+	case abi.ChannelError:
+		return uint32(c.err)
+	case abi.ChannelDoorbells:
+		return c.doorbells
+	case abi.ChannelControl:
+		return 0
+	}
+	return c.asked[reg/4]
+}
+
+// store writes one register.
+func (r *registers) store(off, v uint32) {
+	if off >= abi.DoorbellTable && off < abi.DoorbellTable+abi.MaxChannels*abi.DoorbellSize {
+		r.doorbell(int(off-abi.DoorbellTable) / abi.DoorbellSize)
+		return
+	}
+	if off == abi.RegError {
+		r.err, r.errOffset = 0, 0
+		return
+	}
+	var err abi.ErrorCode
+	switch {
+	case off >= abi.ContextTable && off < abi.ContextTable+abi.MaxContexts*abi.ContextSlotSize:
+		err = r.storeContext(int(off-abi.ContextTable)/abi.ContextSlotSize, off%abi.ContextSlotSize, v)
+	case off >= abi.ChannelTable && off < abi.ChannelTable+abi.MaxChannels*abi.ChannelSlotSize:
+		err = r.storeChannel(int(off-abi.ChannelTable)/abi.ChannelSlotSize, off%abi.ChannelSlotSize, v)
+	default:
+		err = r.storeIdentity(off, v)
+	}
+	if err != abi.ErrorNone {
+		r.count.refused++
+		r.err, r.errOffset = err, off
+	}
+}
+
+func (r *registers) storeIdentity(off, v uint32) abi.ErrorCode {
+	switch off {
+	case abi.RegSelectVersion:
+		return r.selectVersion(abi.Version(v))
+	case abi.RegAcceptFeaturesLo:
+		return r.acceptFeatures(r.features&^0xffffffff | abi.Features(v))
+	case abi.RegAcceptFeaturesHi:
+		return r.acceptFeatures(r.features&0xffffffff | abi.Features(v)<<32)
+	case abi.RegStateVector:
+		if v != abi.NoVector && v >= uint32(r.cfg.Vectors) {
+			return abi.ErrorBadVector
+		}
+		r.stateVec = v
+	case abi.RegReset:
+		if v != abi.ResetMagic {
+			return abi.ErrorBadReset
+		}
+		r.reset()
+		r.todo = append(r.todo, action{kind: resetAll})
+	}
+	return abi.ErrorNone
+}
+
+func (r *registers) selectVersion(v abi.Version) abi.ErrorCode {
+	if v < abi.Oldest || v > abi.Newest {
+		return abi.ErrorBadVersion
+	}
+	if v != r.version && r.inUse() > 0 {
+		return abi.ErrorBadState
+	}
+	r.version = v
+	return abi.ErrorNone
+}
+
+func (r *registers) acceptFeatures(f abi.Features) abi.ErrorCode {
+	if f&^r.cfg.Features != 0 || f != r.features && r.inUse() > 0 {
+		return abi.ErrorBadFeatures
+	}
+	r.features = f
+	return abi.ErrorNone
+}
+
+// inUse returns how many context slots are not free.
+func (r *registers) inUse() int {
+	n := 0
+	for i := range r.contexts {
+		if r.contexts[i].state != abi.ContextFree {
+			n++
+		}
+	}
+	return n
+}
+
+// doorbell counts a kick and passes it on if somebody could want it.
+func (r *registers) doorbell(slot int) {
+	if slot >= len(r.channels) {
+		r.count.strayDoorbells++
+		return
+	}
+	c := &r.channels[slot]
+	if c.state != abi.ChannelReady && c.state != abi.ChannelOpening {
+		r.count.strayDoorbells++
+		return
+	}
+	r.count.doorbells++
+	c.doorbells++
+	r.todo = append(r.todo, action{kind: kick, channel: Channel{ChannelRef: c.open.ChannelRef}})
+}

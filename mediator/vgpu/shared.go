@@ -1,0 +1,102 @@
+package vgpu
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// shared is BAR2: a memfd, of which this process maps only the header, the pages
+// that tell the guest about states.
+type shared struct {
+	file   *os.File
+	bytes  int64
+	header []byte
+}
+
+// newShared makes BAR2's memory, zeroed, of a size that nobody can change: the VMM
+// holds the descriptor too, and a shrunk file would end whoever touches it.
+func newShared(cfg Config, generation uint32) (*shared, error) {
+	fd, err := unix.MemfdCreate("vgpu-bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("vgpu-bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make shared memory: %w", err)
+	}
+	s := &shared{file: os.NewFile(uintptr(fd), "vgpu-bar2"), bytes: cfg.SharedBytes}
+	if err := s.prepare(abi.HeaderBytes(cfg.Channels), generation); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *shared) prepare(header int, generation uint32) error {
+	if err := s.file.Truncate(s.bytes); err != nil {
+		return fmt.Errorf("size shared memory to %d bytes: %w", s.bytes, err)
+	}
+	fd := int(s.file.Fd())
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("seal shared memory: %w", err)
+	}
+	m, err := unix.Mmap(fd, 0, header, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map the header of shared memory: %w", err)
+	}
+	s.header = m
+	s.init(generation)
+	return nil
+}
+
+// init writes the device's page of fresh memory.
+func (s *shared) init(generation uint32) {
+	abi.StoreWord(s.header, abi.DeviceMagicWord, abi.Magic)
+	abi.StoreWord(s.header, abi.DeviceGenerationWord, generation)
+}
+
+// clear gives all pages back and begins anew, for guests that keep their mapping.
+func (s *shared) clear(generation uint32) error {
+	if err := unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, s.bytes); err != nil {
+		return fmt.Errorf("clear shared memory: %w", err)
+	}
+	s.init(generation)
+	return nil
+}
+
+// show writes the words that are out of date.
+func (s *shared) show(r *registers, d *dirty) {
+	for i, pages := range d.pages {
+		for ; pages != 0; pages &= pages - 1 {
+			page := abi.ChannelPage(i*64 + bits.TrailingZeros64(pages))
+			abi.ResetChannelPage(s.header[page : page+abi.PageSize])
+		}
+	}
+	for i, set := range d.channels {
+		for ; set != 0; set &= set - 1 {
+			slot := i*64 + bits.TrailingZeros64(set)
+			c := &r.channels[slot]
+			abi.StoreWord(s.header, abi.ChannelPage(slot)+abi.ChannelStateWord, abi.PackState(c.state, c.err))
+		}
+	}
+	for set := d.contexts; set != 0; set &= set - 1 {
+		slot := bits.TrailingZeros64(set)
+		c := &r.contexts[slot]
+		abi.StoreWord(s.header, abi.ContextWord(slot), abi.PackState(c.state, c.err))
+	}
+	abi.AddWord(s.header, abi.DeviceStateWord, 1)
+}
+
+// close gives the memory up; it lives on as long as others map it.
+func (s *shared) close() error {
+	var err error
+	if s.header != nil {
+		err = unix.Munmap(s.header)
+		s.header = nil
+	}
+	return errors.Join(err, s.file.Close())
+}
