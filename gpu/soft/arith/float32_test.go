@@ -77,7 +77,7 @@ func TestF32AgainstBig(t *testing.T) {
 
 func TestFmaF32AgainstBig(t *testing.T) {
 	rnd := newRand()
-	for range 30000 {
+	for range 150000 {
 		a := random32(rnd, 1)
 		b := random32(rnd, 1/a)
 		c := random32(rnd, a*b)

@@ -42,7 +42,7 @@ func TestF64AgainstBig(t *testing.T) {
 		}
 	}
 	rnd := newRand()
-	for range 5000 {
+	for range 20000 {
 		a := random64(rnd, 1)
 		b := random64(rnd, a)
 		test64(t, a, b)
@@ -52,7 +52,7 @@ func TestF64AgainstBig(t *testing.T) {
 
 func TestFmaF64AgainstBig(t *testing.T) {
 	rnd := newRand()
-	for range 20000 {
+	for range 100000 {
 		a := random64(rnd, 1)
 		b := random64(rnd, 1/a)
 		c := random64(rnd, a*b)
