@@ -109,7 +109,7 @@ type Spec struct {
 	Socket string `json:"socket"`
 	GPU    GPU    `json:"gpu"`
 	// BAR2Bytes is the size of the memory shared with the guest.
-	BAR2Bytes       uint64 `json:"bar2_bytes"`
-	MemoryLimit     uint64 `json:"memory_limit,omitempty"`
-	KernelTimeLimit int64  `json:"kernel_time_limit,omitempty"`
+	BAR2Bytes       uint64        `json:"bar2_bytes"`
+	MemoryLimit     uint64        `json:"memory_limit,omitempty"`
+	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
 }
