@@ -2,6 +2,8 @@ package fairshare
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -103,6 +105,10 @@ type Guest struct {
 	// Active is whether it had work, waiting or executing, at any time of the
 	// phase; Backlogged is whether it has some now.
 	Active, Backlogged bool
+	// Dry is how much of the phase it had no work at all, where that is known.
+	// A guest that runs dry doesn't saturate the GPU and is entitled to what it
+	// uses; without Dry a policy goes by how often Backlogged is set.
+	Dry time.Duration
 	// Running is whether a command of it is on the GPU now.
 	Running bool
 	// Suspended is whether its channels are held now, by an earlier verdict.
@@ -175,7 +181,27 @@ type Options struct {
 	// Threshold is the lead over the system's virtual time at which a guest is
 	// suspended; zero: one round, as it is planned at the time.
 	Threshold time.Duration
+	// Saturated is the part of the time that a guest must have work for its
+	// virtual time to hold the others back; zero: 0.9.
+	Saturated float64
+}
+
+// makers are the policies by name.
+var makers = map[string]func(Options) Policy{
+	"none":     func(Options) Policy { return &none{} },
+	"dfq":      func(o Options) Policy { return newFairQueue(o) },
+	"dfq-loga": func(o Options) Policy { return newPrinted(o, func(g *Guest) float64 { return float64(g.Used) }) },
+	"loga-cl":  func(o Options) Policy { return newPrinted(o, meanSpan) },
+}
+
+// New makes a policy by its name.
+func New(name string, o Options) (Policy, error) {
+	build, ok := makers[name]
+	if !ok {
+		return nil, fmt.Errorf("fairshare: unknown policy %q: want one of %q", name, Names())
+	}
+	return build(o), nil
 }
 
 // Names are the policies that New makes.
-func Names() []string { return []string{"none", "dfq", "dfq-loga", "loga-cl"} }
+func Names() []string { return slices.Sorted(maps.Keys(makers)) }
