@@ -23,10 +23,12 @@ func (p *Program) Code(name string) *Code {
 
 // Code is a function's body as execution sees it: nested blocks flattened, names bound (Operand.Sym, Pred.Sym).
 type Code struct {
-	Func   *Func
-	Instrs []*Instr  // in order
-	Locs   []*Loc    // the .loc in force at each instruction; nil when the function has none
-	Regs   []*Symbol // the registers it uses, numbered: Regs[i].Index == i
-	Vars   []*Symbol // the .shared, .local, .param, … variables declared anywhere in its body, in order
-	Labels []*Symbol // all labels, in order
+	Func    *Func
+	Instrs  []*Instr  // in order
+	Locs    []*Loc    // the .loc in force at each instruction; nil when the function has none
+	Regs    []*Symbol // the registers it uses and those among its parameters, numbered: Regs[i].Index == i
+	Params  []*Symbol // one for each of Func.Params: SymParam, or SymReg where it is a register
+	Returns []*Symbol // one for each of Func.Returns, likewise
+	Vars    []*Symbol // the .shared, .local, .param, … variables declared anywhere in its body, in order
+	Labels  []*Symbol // all labels, in order
 }

@@ -31,3 +31,6 @@ type Symbol struct {
 	Calls  *CallTargets
 	Proto  *CallPrototype
 }
+
+// register reports whether the symbol is a register, the function's or a predefined one.
+func (s *Symbol) register() bool { return s.Kind == SymReg || s.Kind == SymSpecial }
