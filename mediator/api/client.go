@@ -1,0 +1,151 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+)
+
+// DefaultSocket is where the daemon listens unless configured otherwise.
+const DefaultSocket = "/run/vgpud/vgpud.sock"
+
+// Client asks a daemon. It is safe for concurrent use.
+type Client struct {
+	socket string
+	http   http.Client
+}
+
+// NewClient makes a client of the daemon that listens on socket. Nothing is
+// connected before the first question.
+func NewClient(socket string) *Client {
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// VMs lists all guests by name.
+func (c *Client) VMs(ctx context.Context) ([]VM, error) {
+	return ask[[]VM](ctx, c, "GET", "/v1/vms", nil)
+}
+
+// VM finds one guest.
+func (c *Client) VM(ctx context.Context, name string) (VM, error) {
+	return ask[VM](ctx, c, "GET", "/v1/vms/"+url.PathEscape(name), nil)
+}
+
+// CreateVM makes a guest's virtual GPU.
+func (c *Client) CreateVM(ctx context.Context, s VMSpec) (VM, error) {
+	return ask[VM](ctx, c, "POST", "/v1/vms", s)
+}
+
+// UpdateVM changes a guest, at once.
+func (c *Client) UpdateVM(ctx context.Context, name string, u VMUpdate) (VM, error) {
+	return ask[VM](ctx, c, "PATCH", "/v1/vms/"+url.PathEscape(name), u)
+}
+
+// DeleteVM takes a guest's virtual GPU away.
+func (c *Client) DeleteVM(ctx context.Context, name string) error {
+	_, err := ask[struct{}](ctx, c, "DELETE", "/v1/vms/"+url.PathEscape(name), nil)
+	return err
+}
+
+// GPUs lists the physical GPUs by name.
+func (c *Client) GPUs(ctx context.Context) ([]GPU, error) {
+	return ask[[]GPU](ctx, c, "GET", "/v1/gpus", nil)
+}
+
+// UpdateGPU changes how a GPU is shared, at once.
+func (c *Client) UpdateGPU(ctx context.Context, name string, u GPUUpdate) (GPU, error) {
+	return ask[GPU](ctx, c, "PATCH", "/v1/gpus/"+url.PathEscape(name), u)
+}
+
+// Health asks how the daemon is.
+func (c *Client) Health(ctx context.Context) (Health, error) {
+	return ask[Health](ctx, c, "GET", "/v1/health", nil)
+}
+
+// Error is a refusal by the daemon, in its words.
+type Error struct {
+	Status  int // of HTTP
+	Message string
+}
+
+// Error is the daemon's message.
+func (e *Error) Error() string { return e.Message }
+
+// Is matches the errors of this package.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrNotFound:
+		return e.Status == http.StatusNotFound
+	case ErrExists:
+		return e.Status == http.StatusConflict
+	case ErrInvalid:
+		return e.Status == http.StatusBadRequest
+	}
+	return false
+}
+
+// maxAnswer bounds an answer, in bytes.
+const maxAnswer = 64 << 20
+
+func ask[T any](ctx context.Context, c *Client, method, path string, body any) (v T, err error) {
+	var r io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return v, fmt.Errorf("encode a request: %w", err)
+		}
+		r = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://vgpud"+path, r)
+	if err != nil {
+		return v, fmt.Errorf("ask the daemon: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return v, c.explain(err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return v, fmt.Errorf("read the daemon's answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		p := problem{Error: resp.Status}
+		if err := json.Unmarshal(b, &p); err != nil {
+			p.Error = resp.Status
+		}
+		return v, &Error{Status: resp.StatusCode, Message: p.Error}
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return v, fmt.Errorf("decode the daemon's answer: %w", err)
+	}
+	return v, nil
+}
+
+// explain says what to do about a daemon that can't be reached.
+func (c *Client) explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no daemon listens on %s; start it with `vgpud serve` (systemctl start vgpud), or name its socket with --socket: %w", c.socket, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("not allowed to use %s; run as the user that owns it, usually root: %w", c.socket, err)
+	default:
+		return fmt.Errorf("ask the daemon on %s: %w", c.socket, err)
+	}
+}

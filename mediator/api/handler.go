@@ -1,0 +1,136 @@
+package api
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+)
+
+// Host is what the API is about. Its methods are called from many goroutines;
+// their errors wrap those of this package.
+type Host interface {
+	VMs() []VM
+	VM(name string) (VM, error)
+	CreateVM(s VMSpec) (VM, error)
+	UpdateVM(name string, u VMUpdate) (VM, error)
+	DeleteVM(name string) error
+	GPUs() []GPU
+	GPU(name string) (GPU, error)
+	UpdateGPU(name string, u GPUUpdate) (GPU, error)
+	Health() Health
+}
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+// maxBody bounds a request's body, in bytes.
+const maxBody = 64 << 10
+
+// route is one line of the API.
+type route struct {
+	method, path string
+	serve        func(h Host, r *http.Request) (any, error)
+}
+
+var routes = []route{
+	{"GET", "/v1/health", func(h Host, _ *http.Request) (any, error) { return h.Health(), nil }},
+	{"GET", "/v1/vms", func(h Host, _ *http.Request) (any, error) { return h.VMs(), nil }},
+	{"POST", "/v1/vms", func(h Host, r *http.Request) (any, error) {
+		s, err := decode[VMSpec](r)
+		if err != nil {
+			return nil, err
+		}
+		return h.CreateVM(s)
+	}},
+	{"GET", "/v1/vms/{name}", func(h Host, r *http.Request) (any, error) { return h.VM(r.PathValue("name")) }},
+	{"PATCH", "/v1/vms/{name}", func(h Host, r *http.Request) (any, error) {
+		u, err := decode[VMUpdate](r)
+		if err != nil {
+			return nil, err
+		}
+		return h.UpdateVM(r.PathValue("name"), u)
+	}},
+	{"DELETE", "/v1/vms/{name}", func(h Host, r *http.Request) (any, error) {
+		return struct{}{}, h.DeleteVM(r.PathValue("name"))
+	}},
+	{"GET", "/v1/gpus", func(h Host, _ *http.Request) (any, error) { return h.GPUs(), nil }},
+	{"GET", "/v1/gpus/{name}", func(h Host, r *http.Request) (any, error) { return h.GPU(r.PathValue("name")) }},
+	{"PATCH", "/v1/gpus/{name}", func(h Host, r *http.Request) (any, error) {
+		u, err := decode[GPUUpdate](r)
+		if err != nil {
+			return nil, err
+		}
+		return h.UpdateGPU(r.PathValue("name"), u)
+	}},
+}
+
+// Handler serves the API. metrics, if not nil, is served at /metrics.
+func Handler(h Host, metrics http.Handler, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	for _, rt := range routes {
+		mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			v, err := rt.serve(h, r)
+			if err != nil {
+				write(w, log, statusOf(err), problem{err.Error()})
+				return
+			}
+			write(w, log, http.StatusOK, v)
+		})
+	}
+	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		if _, err := w.Write(openAPI); err != nil {
+			log.Debug("answer a request", "err", err)
+		}
+	})
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
+	return mux
+}
+
+// problem is the body of an answer that is no success.
+type problem struct {
+	Error string `json:"error"`
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, ErrExists):
+		return http.StatusConflict
+	case errors.Is(err, ErrInvalid):
+		return http.StatusBadRequest
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// decode reads a request's body, in which unknown fields are mistakes.
+func decode[T any](r *http.Request) (T, error) {
+	var v T
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		return v, fmt.Errorf("request body: %w: %w", err, ErrInvalid)
+	}
+	return v, nil
+}
+
+func write(w http.ResponseWriter, log *slog.Logger, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		log.Error("encode an answer", "err", err)
+		status, b = http.StatusInternalServerError, []byte(`{"error":"the answer can't be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if _, err := w.Write(append(b, '\n')); err != nil {
+		log.Debug("answer a request", "err", err)
+	}
+}
