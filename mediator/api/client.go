@@ -140,6 +140,9 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 
 // explain says what to do about a daemon that can't be reached.
 func (c *Client) explain(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // without the URL, whose host is no host
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no daemon listens on %s; start it with `vgpud serve` (systemctl start vgpud), or name its socket with --socket: %w", c.socket, err)

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vgpud/mediator/api"
+)
+
+var vmColumns = []column[api.VM]{
+	{"NAME", false, func(v api.VM) string { return v.Name }},
+	{"GPU", false, func(v api.VM) string { return v.GPU }},
+	{"WEIGHT", false, func(v api.VM) string { return number(v.Weight) }},
+	{"STATE", false, state},
+	{"SHARE", false, func(v api.VM) string { return percent(v.Share) }},
+	{"ENTITLED", false, func(v api.VM) string { return percent(v.Entitled) }},
+	{"GPU-SECONDS", false, func(v api.VM) string { return seconds(v.GPUSeconds) }},
+	{"SUSPENDED", false, func(v api.VM) string { return seconds(v.SuspendedSeconds) }},
+	{"KERNELS", false, func(v api.VM) string { return count(v.Kernels) }},
+	{"ERRORS", false, func(v api.VM) string { return count(v.Errors) }},
+	{"CONTEXTS", true, func(v api.VM) string { return count(v.Contexts) }},
+	{"COPIED-BYTES", true, func(v api.VM) string { return count(v.CopiedBytes) }},
+	{"DOORBELLS", true, func(v api.VM) string { return count(v.Doorbells) }},
+	{"PID", true, func(v api.VM) string { return count(v.PID) }},
+	{"SOCKET", true, func(v api.VM) string { return v.Socket }},
+}
+
+// state is a guest's state in one word.
+func state(v api.VM) string {
+	switch {
+	case !v.Attached:
+		return "detached"
+	case v.Suspended:
+		return "suspended"
+	case v.Active:
+		return "active"
+	default:
+		return "idle"
+	}
+}
+
+var gpuColumns = []column[api.GPU]{
+	{"NAME", false, func(g api.GPU) string { return g.Name }},
+	{"MODEL", false, func(g api.GPU) string { return g.Model }},
+	{"POLICY", false, func(g api.GPU) string { return g.Policy }},
+	{"VMS", false, func(g api.GPU) string { return count(g.VMs) }},
+	{"BUSY", false, func(g api.GPU) string { return percent(g.BusyRatio) }},
+	{"BUSY-SECONDS", false, func(g api.GPU) string { return seconds(g.BusySeconds) }},
+	{"SWITCHES", false, func(g api.GPU) string { return count(g.Switches) }},
+	{"HEALTHY", false, func(g api.GPU) string { return yesNo(g.Healthy) }},
+	{"KIND", true, func(g api.GPU) string { return g.Kind }},
+	{"SMS", true, func(g api.GPU) string { return count(g.SMs) }},
+	{"ACCOUNTING-CPU", true, func(g api.GPU) string { return seconds(g.AccountingCPUSeconds) }},
+	{"GAPS", true, func(g api.GPU) string { return count(g.Gaps) }},
+	{"REAL-TIME", true, func(g api.GPU) string { return yesNo(g.RealTime) }},
+	{"OVERRUNS", true, func(g api.GPU) string { return count(g.Overruns) }},
+}
+
+func newGet(o *options) *cobra.Command {
+	get := &cobra.Command{
+		Use:   "get",
+		Short: "List guests or GPUs",
+		Args:  noCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	get.AddCommand(
+		listing(o, "vms", []string{"vm"}, "List the guests with their shares", vmColumns,
+			func(v api.VM) string { return v.Name }, (*api.Client).VMs),
+		listing(o, "gpus", []string{"gpu"}, "List the physical GPUs", gpuColumns,
+			func(g api.GPU) string { return g.Name }, (*api.Client).GPUs))
+	return get
+}
+
+// listing is a `get` command: all items, or the one that is named.
+func listing[T any](o *options, use string, aliases []string, short string, columns []column[T],
+	name func(T) string, all func(*api.Client, context.Context) ([]T, error),
+) *cobra.Command {
+	var f format
+	var watch bool
+	var every time.Duration
+	c := &cobra.Command{
+		Use:     use + " [NAME]",
+		Aliases: aliases,
+		Short:   short,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("want at most one name, got %d", len(args))}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			client := o.client()
+			defer client.Close()
+			show := func(w io.Writer) error {
+				ctx, cancel := asking(c)
+				defer cancel()
+				items, err := all(client, ctx)
+				if err != nil {
+					return err
+				}
+				if len(args) == 1 {
+					if items, err = named(items, name, use, args[0]); err != nil {
+						return err
+					}
+				}
+				return print(w, &f, columns, name, items)
+			}
+			if !watch {
+				return show(c.OutOrStdout())
+			}
+			return repeat(c.Context(), c.OutOrStdout(), every, show)
+		},
+	}
+	if use == "vms" {
+		c.ValidArgsFunction = completeVMs(o)
+	}
+	f.flags(c)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on printing, a list every --interval")
+	c.Flags().DurationVar(&every, "interval", 2*time.Second, "time between two lists of --watch")
+	return c
+}
+
+// named picks the item of that name.
+func named[T any](items []T, name func(T) string, kind, want string) ([]T, error) {
+	for _, it := range items {
+		if name(it) == want {
+			return []T{it}, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no %q among the %s; `vgpuctl get %s` lists them", want, kind, kind)
+}
+
+// repeat shows again and again until ctx ends.
+func repeat(ctx context.Context, w io.Writer, every time.Duration, show func(io.Writer) error) error {
+	if every <= 0 {
+		return usageError{fmt.Errorf("interval %v: want more than 0", every)}
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		if err := show(w); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+)
+
+// format is how a list is printed.
+type format struct {
+	kind      string
+	noHeaders bool
+}
+
+var formats = []string{"table", "wide", "json", "yaml", "name"}
+
+func (f *format) flags(c *cobra.Command) {
+	c.Flags().StringVarP(&f.kind, "output", "o", "table", "output: "+strings.Join(formats, ", "))
+	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "print no heads over the columns")
+	// The flag was just defined.
+	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}
+
+func (f *format) check() error {
+	for _, k := range formats {
+		if f.kind == k {
+			return nil
+		}
+	}
+	return usageError{fmt.Errorf("output %q: want one of %s", f.kind, strings.Join(formats, ", "))}
+}
+
+// column is one column of a table.
+type column[T any] struct {
+	head string
+	wide bool // only with -o wide
+	cell func(T) string
+}
+
+// print writes items in the format.
+func print[T any](w io.Writer, f *format, columns []column[T], name func(T) string, items []T) error {
+	switch f.kind {
+	case "json":
+		if items == nil {
+			items = []T{}
+		}
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(items)
+	case "yaml":
+		return printYAML(w, items)
+	case "name":
+		for _, it := range items {
+			if _, err := fmt.Fprintln(w, name(it)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return table(w, f, columns, items)
+}
+
+func table[T any](w io.Writer, f *format, columns []column[T], items []T) error {
+	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	row := func(cell func(column[T]) string) error {
+		var cells []string
+		for _, c := range columns {
+			if !c.wide || f.kind == "wide" {
+				cells = append(cells, cell(c))
+			}
+		}
+		_, err := fmt.Fprintln(t, strings.Join(cells, "\t"))
+		return err
+	}
+	if !f.noHeaders {
+		if err := row(func(c column[T]) string { return c.head }); err != nil {
+			return err
+		}
+	}
+	for _, it := range items {
+		if err := row(func(c column[T]) string { return c.cell(it) }); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// printYAML has the names of the fields that JSON has.
+func printYAML(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	var plain any
+	if err := yaml.Unmarshal(b, &plain); err != nil { // JSON is YAML
+		return fmt.Errorf("encode: %w", err)
+	}
+	b, err = yaml.Marshal(plain)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+func percent(x float64) string { return fmt.Sprintf("%.1f%%", 100*x) }
+
+func seconds(x float64) string { return fmt.Sprintf("%.2f", x) }
+
+func number(x float64) string { return fmt.Sprintf("%g", x) }
+
+func count[T int | uint64](n T) string { return fmt.Sprint(n) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/api"
+)
+
+// usage is a guest's use of its GPU between two looks.
+type usage struct {
+	Name      string  `json:"name"`
+	GPU       string  `json:"gpu"`
+	Weight    float64 `json:"weight"`
+	State     string  `json:"state"`
+	Busy      float64 `json:"busy"`  // of the time between the looks
+	Share     float64 `json:"share"` // of what all guests of the GPU used
+	Entitled  float64 `json:"entitled"`
+	Suspended float64 `json:"suspended"` // of the time between the looks
+	Kernels   float64 `json:"kernels_per_second"`
+}
+
+var usageColumns = []column[usage]{
+	{"NAME", false, func(u usage) string { return u.Name }},
+	{"GPU", false, func(u usage) string { return u.GPU }},
+	{"WEIGHT", false, func(u usage) string { return number(u.Weight) }},
+	{"STATE", false, func(u usage) string { return u.State }},
+	{"BUSY", false, func(u usage) string { return percent(u.Busy) }},
+	{"SHARE", false, func(u usage) string { return percent(u.Share) }},
+	{"ENTITLED", false, func(u usage) string { return percent(u.Entitled) }},
+	{"SUSPENDED", false, func(u usage) string { return percent(u.Suspended) }},
+	{"KERNELS/S", false, func(u usage) string { return fmt.Sprintf("%.1f", u.Kernels) }},
+}
+
+func newTop(o *options) *cobra.Command {
+	var f format
+	var every time.Duration
+	var looks int
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Show who uses the GPUs, again and again",
+		Args:  exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if every <= 0 {
+				return usageError{fmt.Errorf("interval %v: want more than 0", every)}
+			}
+			out := c.OutOrStdout()
+			return top(c, o.client(), out, every, looks, func(us []usage) error {
+				return show(out, &f, us)
+			})
+		},
+	}
+	f.flags(c)
+	c.Flags().DurationVarP(&every, "interval", "d", time.Second, "time between two looks")
+	c.Flags().IntVarP(&looks, "count", "n", 0, "stop after so many tables (default: never)")
+	return c
+}
+
+// top shows the difference between one look and the next.
+func top(c *cobra.Command, client *api.Client, out io.Writer, every time.Duration, looks int, show func([]usage) error) error {
+	defer client.Close()
+	look := func() ([]api.VM, error) {
+		ctx, cancel := asking(c)
+		defer cancel()
+		return client.VMs(ctx)
+	}
+	before, err := look()
+	if err != nil {
+		return err
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	at := time.Now()
+	for n := 0; looks == 0 || n < looks; n++ {
+		select {
+		case <-c.Context().Done():
+			return nil
+		case <-t.C:
+		}
+		now, err := look()
+		if err != nil {
+			return err
+		}
+		elapsed := time.Since(at)
+		at = at.Add(elapsed)
+		if err := show(between(before, now, elapsed)); err != nil {
+			return err
+		}
+		before = now
+	}
+	return nil
+}
+
+// between is what each guest used from one look to the next, most busy first.
+func between(before, now []api.VM, elapsed time.Duration) []usage {
+	total := make(map[string]float64) // by GPU
+	us := make([]usage, 0, len(now))
+	for _, v := range now {
+		old := v // a new guest has used nothing yet
+		if i := slices.IndexFunc(before, func(b api.VM) bool { return b.Name == v.Name }); i >= 0 {
+			old = before[i]
+		}
+		used := max(v.GPUSeconds-old.GPUSeconds, 0)
+		total[v.GPU] += used
+		us = append(us, usage{
+			Name: v.Name, GPU: v.GPU, Weight: v.Weight, State: state(v), Entitled: v.Entitled,
+			Busy: used / elapsed.Seconds(), Share: used,
+			Suspended: min(max(v.SuspendedSeconds-old.SuspendedSeconds, 0)/elapsed.Seconds(), 1),
+			Kernels:   float64(v.Kernels-min(old.Kernels, v.Kernels)) / elapsed.Seconds(),
+		})
+	}
+	for i := range us {
+		if t := total[us[i].GPU]; t > 0 {
+			us[i].Share /= t
+		}
+	}
+	slices.SortStableFunc(us, func(a, b usage) int {
+		switch {
+		case a.Busy > b.Busy:
+			return -1
+		case a.Busy < b.Busy:
+			return 1
+		}
+		return 0
+	})
+	return us
+}
+
+// show prints one table, over the last one where the output is a terminal.
+func show(out io.Writer, f *format, us []usage) error {
+	var b bytes.Buffer
+	if f.kind == "table" || f.kind == "wide" {
+		if terminal(out) {
+			b.WriteString("\x1b[H\x1b[2J")
+		}
+	}
+	if err := print(&b, f, usageColumns, func(u usage) string { return u.Name }, us); err != nil {
+		return err
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// terminal is whether w is one.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
