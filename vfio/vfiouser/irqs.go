@@ -13,6 +13,9 @@ const maxVectors = 2048
 type irqTable struct {
 	mu    sync.Mutex
 	index [NumIRQs]irq
+
+	maskers  int // set by the client, at most maxMaskers; owned by set and close
+	watching sync.WaitGroup
 }
 
 type irq struct {
@@ -25,6 +28,8 @@ type vector struct {
 	event   *event
 	masked  bool
 	pending bool
+	// maskers are eventfds by which the client unmasks [0] and masks [1] the vector; owned by set and close.
+	maskers [2]*masker
 }
 
 // event is a client's eventfd. It is closed when the last of its users is gone, so that whoever is about to signal
@@ -146,12 +151,13 @@ func (t *irqTable) set(s *IRQSet, data []byte, m *message) error {
 		if s.Index > IRQMSIX {
 			return syscall.EINVAL // errors and requests to unplug cannot be masked
 		}
+		masked := action == IRQSetMask
 		if form == IRQSetDataEventfd {
-			return syscall.ENOTSUP
+			return t.setMaskers(vectors, masked, m)
 		}
 		for i := range vectors {
 			if chosen(i) {
-				t.mask(&vectors[i], action == IRQSetMask)
+				t.mask(&vectors[i], masked)
 			}
 		}
 	default:
@@ -208,15 +214,19 @@ func (t *irqTable) mask(v *vector, masked bool) {
 
 func (t *irqTable) disable(q *irq) {
 	for i := range q.vectors {
-		t.replace(&q.vectors[i], nil)
+		v := &q.vectors[i]
+		t.replace(v, nil)
+		t.setMasker(v, false, nil)
+		t.setMasker(v, true, nil)
 	}
 }
 
-// close disables everything.
+// close disables everything and waits for those who watch maskers.
 func (t *irqTable) close() {
 	for i := range t.index {
 		t.disable(&t.index[i])
 	}
+	t.watching.Wait()
 }
 
 // listening reports whether a vector has an eventfd.

@@ -27,6 +27,8 @@ type Server struct {
 
 	// Log gets one line when a client comes and one when it goes; nil means slog.Default.
 	Log *slog.Logger
+
+	counters counters
 }
 
 const (
@@ -104,12 +106,13 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, seat chan struct{
 		}
 	}
 	_ = c.SetReadDeadline(time.Now().Add(s.timeout()))
-	session := newSession(cn, s.Device, peer, log)
+	session := newSession(cn, s, peer, log)
 	if err == nil && !take(ctx, seat) {
 		err = fmt.Errorf("device has a client already: %w", syscall.EBUSY)
 	}
 	if err != nil {
 		log.Warn("vfio-user client refused", "error", err)
+		s.counters.refused.Add(1)
 		session.refuse(errnoOf(err))
 		return err
 	}
@@ -125,11 +128,16 @@ func (s *Session) serve() error {
 			s.irqs.close()
 		}
 		s.log.Warn("vfio-user negotiation failed", "error", err)
+		s.counters.refused.Add(1)
 		return err
 	}
+	s.counters.clients.Add(1)
 	_ = s.conn.sock.SetReadDeadline(time.Time{})
 	s.log.Info("vfio-user client attached")
 	err := s.run()
+	if err != nil {
+		s.counters.broken.Add(1)
+	}
 	s.conn.fail(ErrClosed)
 	s.drop()
 	s.irqs.close()

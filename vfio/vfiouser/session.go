@@ -20,6 +20,8 @@ type Session struct {
 	caps Capabilities
 	log  *slog.Logger
 
+	counters *counters
+
 	out    []byte        // the reply being made
 	spare  []byte        // payload buffer, exchanged with the connection's for each request
 	queue  chan *message // requests that came while the reply to one of ours was awaited
@@ -39,15 +41,16 @@ type Peer struct {
 	GID uint32
 }
 
-func newSession(c *conn, dev Device, peer Peer, log *slog.Logger) *Session {
+func newSession(c *conn, srv *Server, peer Peer, log *slog.Logger) *Session {
 	s := &Session{
-		dev:   dev,
-		conn:  c,
-		peer:  peer,
-		log:   log,
-		out:   make([]byte, 4096),
-		spare: make([]byte, 4096),
-		queue: make(chan *message, maxQueued),
+		dev:      srv.Device,
+		conn:     c,
+		peer:     peer,
+		log:      log,
+		counters: &srv.counters,
+		out:      make([]byte, 4096),
+		spare:    make([]byte, 4096),
+		queue:    make(chan *message, maxQueued),
 	}
 	c.deflect = s.enqueue
 	c.strayReply = s.refuseReply
@@ -199,7 +202,9 @@ func (s *Session) reply(m *message, n int, fds []int) error {
 // handle answers one request. An error ends the connection; what is wrong with the request alone is a reply.
 func (s *Session) handle(m *message) error {
 	n, fds, err := s.dispatch(m)
+	s.counters.requests.Add(1)
 	if err != nil {
+		s.counters.errors.Add(1)
 		s.log.Debug("vfio-user request refused", "command", commandName(m.Cmd), "id", m.ID, "bytes", m.Size, "error", err)
 		if !m.wantsReply() {
 			return nil
