@@ -28,3 +28,6 @@ func MaxReluS16x2(a, b uint32) uint32 { return MaxS16x2(MaxS16x2(a, b), 0) }
 
 // lanes16 packs two halves.
 func lanes16(hi, lo int16) uint32 { return uint32(uint16(hi))<<16 | uint32(uint16(lo)) }
+
+// AddU16x2 is add.u16x2 and add.s16x2.
+func AddU16x2(a, b uint32) uint32 { return (a+b)&0xffff | (a&^0xffff + b&^0xffff) }
