@@ -64,6 +64,12 @@ func TestPageIsShared(t *testing.T) {
 		t.Errorf("backlog %v, pid %d, state %v", seen.Backlog(), seen.PID(), seen.State())
 	}
 
+	bill := Bill{Weight: 2.5, Used: time.Second, Suspended: time.Minute, Suspensions: 3}
+	serve.SetBill(bill)
+	if diff := cmp.Diff(bill, exec.Bill()); diff != "" {
+		t.Errorf("Bill (-want +got):\n%s", diff)
+	}
+
 	slot.Free()
 	if _, ok := seen.Group(); ok || seen.Outstanding() != 0 || seen.Counters().Kernels != 1 {
 		t.Errorf("a freed slot has a group, outstanding work, or lost its sums: %+v", seen.Counters())

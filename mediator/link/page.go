@@ -39,9 +39,14 @@ type pageLayout struct {
 	_              [lineBytes - 8]byte
 
 	// Written by serve.
-	heartbeat atomic.Int64
-	verdict   atomic.Uint32
-	_         [lineBytes - 12]byte
+	heartbeat   atomic.Int64
+	verdict     atomic.Uint32
+	_           uint32
+	weight      atomic.Uint64 // float64 bits
+	used        atomic.Int64
+	suspended   atomic.Int64
+	suspensions atomic.Uint64
+	_           [lineBytes - 48]byte
 
 	// Written by vm.
 	doorbells atomic.Uint64
@@ -223,6 +228,31 @@ func (p *Page) Verdict(now time.Duration) Verdict {
 
 // Decided is the verdict as the daemon wrote it.
 func (p *Page) Decided() Verdict { return Verdict(p.l.verdict.Load()) }
+
+// Bill is what the daemon has charged a guest with. It lies on the page so that
+// a daemon that was restarted goes on where the last one stopped.
+type Bill struct {
+	Weight float64
+	// Used is GPU time, Suspended how long the guest was held.
+	Used, Suspended time.Duration
+	Suspensions     uint64
+}
+
+// SetBill records the bill; the daemon calls it.
+func (p *Page) SetBill(b Bill) {
+	p.l.weight.Store(math.Float64bits(b.Weight))
+	p.l.used.Store(int64(b.Used))
+	p.l.suspended.Store(int64(b.Suspended))
+	p.l.suspensions.Store(b.Suspensions)
+}
+
+// Bill is what was last recorded.
+func (p *Page) Bill() Bill {
+	return Bill{
+		Weight: math.Float64frombits(p.l.weight.Load()), Used: time.Duration(p.l.used.Load()),
+		Suspended: time.Duration(p.l.suspended.Load()), Suspensions: p.l.suspensions.Load(),
+	}
+}
 
 // SetAttached records whether a VMM is connected; vm calls it.
 func (p *Page) SetAttached(yes bool) {
