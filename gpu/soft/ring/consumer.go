@@ -1,0 +1,93 @@
+package ring
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+)
+
+// Consumer is the GPU's side, used by one goroutine.
+type Consumer struct {
+	mem       []byte
+	l         *layout
+	fetched   uint64
+	completed uint64
+	kick      bool // wantKick as last written
+}
+
+// NewConsumer maps f, which stays the caller's. Close gives the mapping back.
+func NewConsumer(f *os.File) (*Consumer, error) {
+	mem, l, err := mapFile(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Consumer{mem: mem, l: l}, nil
+}
+
+// Waiting is how many launches are put and not fetched. A producer that says otherwise than it can, more than the ring
+// holds or less than before, has lost its way: that is an error.
+func (c *Consumer) Waiting() (int, error) {
+	put := c.l.put.Load()
+	if put-c.completed > Entries || put < c.fetched {
+		return 0, fmt.Errorf("channel's ring: %d put, %d fetched, %d completed: not possible", put, c.fetched, c.completed)
+	}
+	return int(put - c.fetched), nil
+}
+
+// Fetch copies the next launch out, its parameters into e.Params' memory. Waiting must have said that there is one.
+func (c *Consumer) Fetch(e *Entry) (seq uint64) {
+	slot := &c.l.entries[c.fetched%Entries]
+	e.Kernel = slot.kernel
+	e.Grid = gpu.Dim3{X: slot.grid[0], Y: slot.grid[1], Z: slot.grid[2]}
+	e.Block = gpu.Dim3{X: slot.block[0], Y: slot.block[1], Z: slot.block[2]}
+	e.Shared = slot.shared
+	e.Params = append(e.Params[:0], slot.params[:min(slot.paramBytes, ParamBytes)]...)
+	c.fetched++
+	return c.fetched
+}
+
+// Complete says how the oldest launch that was fetched ended, and wakes who waits for it.
+func (c *Consumer) Complete(o Outcome) {
+	c.completed++
+	r := &c.l.outcomes[c.completed%Entries]
+	r.seq.Store(0) // a reader of the launch that was here finds nothing
+	r.start.Store(o.Start)
+	r.end.Store(o.End)
+	r.code.Store(uint32(o.Code))
+	r.seq.Store(c.completed)
+	c.l.completed.Store(c.completed)
+	if c.l.waiting.Load() != 0 {
+		futexWake(futexWord(c.l))
+	}
+}
+
+// WantKick says whether the producer is to kick after it puts something. Having said so, look again at Waiting before
+// you sleep.
+func (c *Consumer) WantKick(want bool) {
+	if c.kick == want {
+		return
+	}
+	c.kick = want
+	var w uint32
+	if want {
+		w = 1
+	}
+	c.l.wantKick.Store(w)
+}
+
+// Kill says that nothing more will complete, and wakes who waits.
+func (c *Consumer) Kill() {
+	c.l.dead.Store(1)
+	futexWake(futexWord(c.l))
+}
+
+// Close unmaps the ring. No method may be called again.
+func (c *Consumer) Close() error {
+	if err := unix.Munmap(c.mem); err != nil {
+		return fmt.Errorf("unmap a channel's ring: %w", err)
+	}
+	return nil
+}

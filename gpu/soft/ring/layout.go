@@ -1,0 +1,92 @@
+package ring
+
+import (
+	"sync/atomic"
+
+	"vgpud/gpu"
+)
+
+const (
+	// Entries is how many launches a channel holds at a time, and how many outcomes are remembered.
+	Entries = gpu.OutcomesKept
+	// ParamBytes is the size of the largest parameter buffer: what PTX allows a kernel on all targets.
+	ParamBytes = 4352
+	// Bytes is the size of a channel's file.
+	Bytes = headBytes + Entries*(outcomeBytes+entryBytes)
+
+	magic   = 0x52475653 // "SVGR"
+	version = 1
+
+	lineBytes    = 64
+	headBytes    = 4096
+	outcomeBytes = 64
+	entryBytes   = lineBytes + ParamBytes
+)
+
+// layout is the file. What different sides write lies on lines of its own.
+type layout struct {
+	magic, version uint32
+	_              [lineBytes - 8]byte
+
+	// Written by the producer.
+	put     atomic.Uint64
+	_       [lineBytes - 8]byte
+	waiting atomic.Uint32 // how many sleep on completed
+	_       [lineBytes - 4]byte
+
+	// Written by the consumer.
+	completed atomic.Uint64
+	_         [lineBytes - 8]byte
+	wantKick  atomic.Uint32
+	_         [lineBytes - 4]byte
+	dead      atomic.Uint32
+	_         [headBytes - 5*lineBytes - 4]byte
+
+	outcomes [Entries]outcomeLayout
+	entries  [Entries]entryLayout
+}
+
+type outcomeLayout struct {
+	seq        atomic.Uint64
+	start, end atomic.Int64
+	code       atomic.Uint32
+	_          [outcomeBytes - 28]byte
+}
+
+type entryLayout struct {
+	kernel     uint32
+	grid       [3]uint32
+	block      [3]uint32
+	paramBytes uint32
+	shared     uint64
+	_          [lineBytes - 40]byte
+	params     [ParamBytes]byte
+}
+
+// Entry is a launch as it is put into the ring.
+type Entry struct {
+	Kernel      uint32 // the context's number for it
+	Grid, Block gpu.Dim3
+	Shared      uint64 // dynamic, bytes
+	Params      []byte
+}
+
+// Code is how a launch ended.
+type Code uint32
+
+// The codes; the comment names the error of package gpu.
+const (
+	OK          Code = iota
+	Fault            // the kernel's fault: ask the context which
+	Poisoned         // ErrPoisoned: dropped, since another's fault ended the context
+	BadLaunch        // ErrInvalidLaunch
+	NoMemory         // ErrOutOfMemory
+	Unsupported      // ErrUnsupported
+	Dropped          // the channel or context was closed
+)
+
+// Outcome is the end of a launch.
+type Outcome struct {
+	Start, End int64 // nanoseconds on the GPU's clock
+	Code       Code
+}

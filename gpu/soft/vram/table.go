@@ -1,0 +1,135 @@
+package vram
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+)
+
+// Align is what every allocation's offset is a multiple of, and its size rounded up to: what CUDA promises.
+const Align = 256
+
+// Errors of a table.
+var (
+	// ErrFull: no range that is large enough is free, or too many allocations exist.
+	ErrFull = errors.New("no room")
+	// ErrUnknown: not the start of an allocation.
+	ErrUnknown = errors.New("not an allocation")
+)
+
+// Range is part of the address space, in bytes from its start.
+type Range struct{ Offset, Size uint64 }
+
+// Table is the state of an address space. Use New.
+type Table struct {
+	size  uint64
+	max   int
+	used  uint64
+	taken []Range // by offset
+	free  []Range // by offset, no two adjacent
+}
+
+// New makes a table of size bytes for at most max allocations at a time.
+func New(size uint64, max int) *Table {
+	size &^= Align - 1
+	t := &Table{size: size, max: max}
+	if size > 0 {
+		t.free = []Range{{0, size}}
+	}
+	return t
+}
+
+// Size is how many bytes there are, Used how many are allocated, sizes rounded up to [Align].
+func (t *Table) Size() uint64 { return t.size }
+
+// Used is how many bytes are allocated, sizes rounded up to [Align].
+func (t *Table) Used() uint64 { return t.used }
+
+// Round is the size that an allocation of n bytes takes; 0 for one that can't be.
+func Round(n uint64) uint64 {
+	if n > 1<<62 {
+		return 0
+	}
+	return (n + Align - 1) &^ (Align - 1)
+}
+
+// Alloc takes the lowest range that is large enough.
+func (t *Table) Alloc(n uint64) (Range, error) {
+	size := Round(n)
+	if size == 0 {
+		return Range{}, fmt.Errorf("allocate %d bytes: %w", n, ErrFull)
+	}
+	if len(t.taken) >= t.max {
+		return Range{}, fmt.Errorf("allocate %d bytes beside %d allocations: %w", n, len(t.taken), ErrFull)
+	}
+	for i := range t.free {
+		f := &t.free[i]
+		if f.Size < size {
+			continue
+		}
+		r := Range{f.Offset, size}
+		if f.Size == size {
+			t.free = append(t.free[:i], t.free[i+1:]...)
+		} else {
+			f.Offset += size
+			f.Size -= size
+		}
+		t.insert(&t.taken, r)
+		t.used += size
+		return r, nil
+	}
+	return Range{}, fmt.Errorf("allocate %d bytes with %d of %d free: %w", n, t.size-t.used, t.size, ErrFull)
+}
+
+// Free gives back the allocation that starts at offset.
+func (t *Table) Free(offset uint64) (Range, error) {
+	i := at(t.taken, offset)
+	if i == len(t.taken) || t.taken[i].Offset != offset {
+		return Range{}, fmt.Errorf("free offset %#x: %w", offset, ErrUnknown)
+	}
+	r := t.taken[i]
+	t.taken = append(t.taken[:i], t.taken[i+1:]...)
+	t.used -= r.Size
+	t.release(r)
+	return r, nil
+}
+
+// release adds r to what is free and joins it with its neighbours.
+func (t *Table) release(r Range) {
+	i := at(t.free, r.Offset)
+	if i < len(t.free) && r.Offset+r.Size == t.free[i].Offset {
+		t.free[i].Offset = r.Offset
+		t.free[i].Size += r.Size
+	} else {
+		t.insert(&t.free, r)
+	}
+	if i > 0 && t.free[i-1].Offset+t.free[i-1].Size == t.free[i].Offset {
+		t.free[i-1].Size += t.free[i].Size
+		t.free = append(t.free[:i], t.free[i+1:]...)
+	}
+}
+
+// Contains reports whether the n bytes at offset lie in one allocation.
+func (t *Table) Contains(offset, n uint64) bool {
+	i := sort.Search(len(t.taken), func(i int) bool { return t.taken[i].Offset > offset })
+	if i == 0 {
+		return false
+	}
+	r := t.taken[i-1]
+	return offset-r.Offset < r.Size && n <= r.Size-(offset-r.Offset)
+}
+
+// All are the allocations, in order of offset. The caller must not change them, nor keep them over a change.
+func (t *Table) All() []Range { return t.taken }
+
+// at is where offset is, or belongs, in ranges.
+func at(ranges []Range, offset uint64) int {
+	return sort.Search(len(ranges), func(i int) bool { return ranges[i].Offset >= offset })
+}
+
+func (t *Table) insert(to *[]Range, r Range) {
+	i := at(*to, r.Offset)
+	*to = append(*to, Range{})
+	copy((*to)[i+1:], (*to)[i:])
+	(*to)[i] = r
+}
