@@ -28,3 +28,12 @@ func words(rng *rand.Rand, n int) []uint32 {
 	}
 	return v
 }
+
+// uniform64 returns n values drawn evenly from [low, high).
+func uniform64(rng *rand.Rand, n int, low, high float64) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = low + float64((high-low)*rng.Float64())
+	}
+	return v
+}

@@ -1,0 +1,112 @@
+// Command gpucheck compares the corpus's references with a real GPU: it writes
+// every case to a file that the runner beside it performs through CUDA's driver,
+// and checks what the runner wrote back.
+//
+//	gpucheck export DIR   writes DIR/NAME.case for every kernel and size
+//	gpucheck verify DIR   checks every DIR/ARCH/NAME.out against its reference
+//
+// The file formats are internal to this pair and described in format.go.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vgpud/e2e/kernels"
+)
+
+// seed makes the cases; export and verify must agree on it.
+const seed = 1
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "gpucheck:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 2 && args[0] == "export" {
+		return export(args[1])
+	}
+	if len(args) == 2 && args[0] == "verify" {
+		return verify(args[1])
+	}
+	fmt.Fprintln(os.Stderr, "usage: gpucheck export|verify DIR")
+	os.Exit(2)
+	return nil
+}
+
+// eachCase calls f with every kernel's case of every size and the name of its
+// files.
+func eachCase(f func(c *kernels.Case, name string) error) error {
+	for _, k := range kernels.All() {
+		for _, size := range kernels.Sizes() {
+			if err := f(k.Case(size, seed), k.Name+"."+size.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func export(dir string) error {
+	return eachCase(func(c *kernels.Case, name string) error {
+		if err := os.WriteFile(filepath.Join(dir, name+".case"), encodeCase(c), 0o644); err != nil {
+			return fmt.Errorf("exporting %v: %w", c, err)
+		}
+		return nil
+	})
+}
+
+// verify prints one line for every case that fails and a sum at the end.
+func verify(dir string) error {
+	passed, failed := 0, 0
+	err := eachCase(func(c *kernels.Case, name string) error {
+		for _, arch := range kernels.Arches() {
+			if err := verifyCase(c, filepath.Join(dir, string(arch), name)); err != nil {
+				failed++
+				fmt.Printf("FAIL %s %v\n", arch, err)
+			} else {
+				passed++
+			}
+		}
+		return nil
+	})
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	if err == nil && failed > 0 {
+		err = errors.New("the GPU and the references differ")
+	}
+	return err
+}
+
+func verifyCase(c *kernels.Case, path string) error {
+	out, err := os.ReadFile(path + ".out")
+	if err != nil {
+		return fmt.Errorf("%v: %w", c, err)
+	}
+	var errs []error
+	for i := range c.Buffers {
+		b := &c.Buffers[i]
+		if len(out) < b.Size {
+			return fmt.Errorf("%v: %s.out ends within buffer %s", c, path, b.Name)
+		}
+		errs = append(errs, c.Check(b.Name, out[:b.Size]))
+		out = out[b.Size:]
+	}
+	if len(out) != 0 {
+		errs = append(errs, fmt.Errorf("%v: %s.out has %d bytes too many", c, path, len(out)))
+	}
+	printed, err := os.ReadFile(path + ".printed")
+	if err != nil {
+		return fmt.Errorf("%v: %w", c, err)
+	}
+	errs = append(errs, c.CheckPrinted(string(printed)))
+	if err := errors.Join(errs...); err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", "\nFAIL "))
+	}
+	return nil
+}
