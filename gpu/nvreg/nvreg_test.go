@@ -205,6 +205,18 @@ func TestCalibrate(t *testing.T) {
 	if off, _, ticks := Calibrate(f.Space, host, 5000); ticks || off != 0 {
 		t.Errorf("a clock that stands still: offset %d, ticks %v", off, ticks)
 	}
+	reads := 0
+	restless := func() time.Duration {
+		// A soft GPU that works: its status changes now and then.
+		now += 100
+		if reads++; reads%700 == 0 {
+			f.StoreTime(now)
+		}
+		return now
+	}
+	if off, _, ticks := Calibrate(f.Space, restless, 200000); ticks || off != 0 {
+		t.Errorf("a clock that moves now and then: offset %d, ticks %v", off, ticks)
+	}
 	ahead := 7 * time.Second
 	ticking := func() time.Duration { now += 100; f.StoreTime(now + ahead); return now }
 	off, bound, ticks := Calibrate(f.Space, ticking, 5000)

@@ -47,28 +47,28 @@ func (f File) StoreTime(t time.Duration) {
 	f.Store(PTimerTime0, low)
 }
 
-// Calibrate says what to add to the host's clock for the GPU's, and whether PTIMER ticks by itself. Of several tries
-// it takes the one whose two readings of the host's clock were closest together, and half of that distance bounds the
-// error. A PTIMER that stands still for settle, on the host's clock, is the soft GPU's, and its clock the host's.
+// Calibrate says what to add to the host's clock for the GPU's, and whether PTIMER ticks by itself. It reads PTIMER some
+// times over settle, on the host's clock. A GPU's has moved every time; the soft GPU's moves only when its status
+// changes, so one pair of equal readings gives it away, and its clock is the host's. Of the readings it takes the one
+// with the least time around it; half of that bounds the error.
 func Calibrate(s Space, host func() time.Duration, settle time.Duration) (offset, bound time.Duration, ticks bool) {
 	const tries = 16
 	bound = time.Hour
-	first := ReadTime(s)
-	start := host()
-	for i := 0; i < tries || host()-start < settle; i++ {
+	pause := max(settle/tries, time.Microsecond)
+	last := ReadTime(s)
+	for range tries {
+		for start := host(); host()-start < pause; {
+		}
 		before := host()
 		gpu := ReadTime(s)
 		after := host()
-		ticks = ticks || gpu != first
+		if gpu == last {
+			return 0, 0, false
+		}
+		last = gpu
 		if d := (after - before) / 2; d < bound {
 			bound, offset = d, gpu-(before+d)
 		}
-		if ticks && i >= tries {
-			break
-		}
-	}
-	if !ticks {
-		return 0, 0, false
 	}
 	return offset, bound + ptimerStep, true
 }
