@@ -25,15 +25,16 @@ type Status struct {
 	Next   GroupID
 	// Busy is the engine's own busy bit.
 	Busy bool
-	// Entry is what the channel entries of Group say, as LoGA §4.1 asked them.
+	// Entry is what the entry of the channel on the engine says, which LoGA §4.1
+	// went by.
 	Entry EntryState
 }
 
-// SwitchState is the part of a context switch that the engine is in.
+// SwitchState is how far the engine is with a context switch.
 type SwitchState uint8
 
-// The states of a context switch. Saving puts Group's state away, Loading
-// brings Next's in, and Switching does both in one.
+// The states of a context switch. Saving puts Group's state away and Loading
+// brings Next's in; Switching is a switch from Group to Next that shows neither.
 const (
 	NoSwitch SwitchState = iota
 	Saving
@@ -41,8 +42,8 @@ const (
 	Switching
 )
 
-// EntryState is what the GPU's table of channels says of a group: whether any
-// of its channels executes or has work waiting.
+// EntryState is what the GPU's table of channels says of the channel on the
+// engine: whether it executes or has work waiting.
 type EntryState uint8
 
 // A source that doesn't read the table says EntryUnknown.

@@ -44,6 +44,7 @@ type Group struct {
 	waiting []time.Duration // lengths of the launches in the ring
 	coming  []launch        // launches that are thought about, by time
 	busy    time.Duration
+	dry     time.Duration
 	done    uint64
 	sent    uint64
 	lastIn  time.Duration
@@ -105,6 +106,9 @@ func (g *Group) Sent() (n uint64, newest time.Duration) { return g.sent, g.lastI
 // Backlogged is whether the group has work, waiting or executing.
 func (g *Group) Backlogged() bool { return len(g.waiting)+len(g.fetched) > 0 }
 
+// Dry is how long the group has had no work at all.
+func (g *Group) Dry() time.Duration { return g.dry }
+
 // InFlight is whether the hardware has a launch of the group.
 func (g *Group) InFlight() bool { return len(g.fetched) > 0 }
 
@@ -159,6 +163,11 @@ func (g *GPU) AdvanceTo(t time.Duration) {
 			g.switching += d
 		case !g.busy:
 			g.idle += d
+		}
+		for _, group := range g.groups {
+			if !group.Backlogged() {
+				group.dry += d
+			}
 		}
 		g.now = step
 		g.settle()

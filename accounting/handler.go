@@ -1,0 +1,45 @@
+package accounting
+
+import "time"
+
+// Handler is the main thread of LoGA §4.2 for one GPU: it learns the end of
+// each phase and says how to go on. Its methods are called one at a time, on a
+// goroutine of the [Sampler]'s that is never the polling thread, and the phases
+// they are given are valid until they return.
+type Handler interface {
+	// PollEnded is told what a polling phase came to. While it decides, the
+	// polling thread watches on, so that what it asks to await is charged
+	// without a gap; after [Patience] without an answer the thread sleeps.
+	PollEnded(p *Phase) Plan
+	// QuietEnded is told of the time between two polling phases. The next
+	// polling phase has already begun.
+	QuietEnded(q *Quiet)
+	// Failed says that the GPU can't be watched any more. It is the last call.
+	Failed(err error)
+}
+
+// Patience is how long the polling thread watches on for a Handler's answer.
+const Patience = 500 * time.Microsecond
+
+// Plan is a Handler's answer at the end of a polling phase.
+type Plan struct {
+	// Load scales the next phases.
+	Load Load
+	// Await are groups of guests that have just been suspended: the thread
+	// polls on until none of them executes, but no longer than AwaitAtMost;
+	// zero: one mean quiet phase. The sampler reads Await until the next call.
+	Await       []GroupID
+	AwaitAtMost time.Duration
+}
+
+// Quiet is the time between two polling phases.
+type Quiet struct {
+	// Watched is its beginning, which was still polled. Watched.Start is the
+	// polling phase's end.
+	Watched Phase
+	// End is when the next polling phase began, on the GPU's clock.
+	End time.Duration
+}
+
+// Length is how long the quiet phase was, with what was watched of it.
+func (q *Quiet) Length() time.Duration { return q.End - q.Watched.Start }

@@ -1,0 +1,114 @@
+package accounting
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"vgpud/gpu/nvreg"
+)
+
+// ErrGone means that the GPU's registers no longer answer: it fell off the bus,
+// or its page was taken away.
+var ErrGone = errors.New("the GPU no longer answers")
+
+// Registers is the [Source] of NVIDIA's GPUs, Ampere and later, and of the soft
+// GPU, whose page has the same registers at the same offsets: the engine status
+// of the graphics runlist and, where asked for, the entries of the channels. It
+// is a [Watcher].
+type Registers struct {
+	space   nvreg.Space
+	runlist nvreg.Runlist
+	host    func() time.Duration
+	offset  time.Duration // to add to the host's clock for the GPU's
+	entries bool
+
+	status  nvreg.EngineStatus
+	channel nvreg.EngineChannel
+	entry   nvreg.ChannelEntry
+}
+
+// RegisterOptions say how a [Registers] reads. The zero value is usable.
+type RegisterOptions struct {
+	// Entries makes it read the channel's entry too, three registers instead of
+	// one: for IdleByEntry and IdleCompared.
+	Entries bool
+	// Settle is how long PTIMER must stand still, on the host's clock, to count
+	// as the soft GPU's: 200 µs by default.
+	Settle time.Duration
+}
+
+// OpenRegisters finds the compute engine's status in a register space: a
+// mapping of BAR0 or of the soft GPU's page. host is the host's CLOCK_MONOTONIC.
+// The mapping must outlive the source.
+func OpenRegisters(space nvreg.Space, host func() time.Duration, o RegisterOptions) (*Registers, error) {
+	runlist, err := nvreg.FindGraphics(space)
+	if err != nil {
+		return nil, fmt.Errorf("accounting: find the compute engine's status: %w", err)
+	}
+	if o.Settle == 0 {
+		o.Settle = 200 * time.Microsecond
+	}
+	offset, _, _ := nvreg.Calibrate(space, host, o.Settle)
+	return &Registers{space: space, runlist: runlist, host: host, offset: offset, entries: o.Entries}, nil
+}
+
+// Sample implements [Source]. Its clock is the host's, moved onto the GPU's: a
+// stamp that costs no read over the bus.
+func (r *Registers) Sample() (Status, error) {
+	r.status, r.channel, r.entry = r.read()
+	clock := r.host() + r.offset
+	if r.status.Gone() {
+		return Status{}, fmt.Errorf("%w: NV_RUNLIST_ENGINE_STATUS0 is %#x", ErrGone, uint32(r.status))
+	}
+	st := StatusOf(r.status.Decode())
+	st.Clock = clock
+	if r.entries {
+		if _, on := r.channel.ID(); on && r.entry.Working() {
+			st.Entry = EntryPending
+		} else {
+			st.Entry = EntryIdle
+		}
+	}
+	return st, nil
+}
+
+// Changed implements [Watcher].
+func (r *Registers) Changed() bool {
+	if !r.entries {
+		return r.runlist.Status(r.space) != r.status
+	}
+	status, channel, entry := r.read()
+	return status != r.status || channel != r.channel || entry != r.entry
+}
+
+// read reads what is watched. The parts are read one after the other and may be
+// of different instants, as LoGA §5.4 found.
+func (r *Registers) read() (status nvreg.EngineStatus, channel nvreg.EngineChannel, entry nvreg.ChannelEntry) {
+	status = r.runlist.Status(r.space)
+	if r.entries {
+		channel = r.runlist.Channel(r.space)
+		if id, on := channel.ID(); on {
+			entry = r.runlist.Entry(r.space, id)
+		}
+	}
+	return status, channel, entry
+}
+
+// StatusOf is what an engine's state means to accounting. It has no clock and
+// knows no channel entry.
+func StatusOf(e nvreg.EngineState) Status {
+	st := Status{Group: GroupID(e.TSGID), Busy: e.Busy, Valid: true}
+	switch e.Context {
+	case nvreg.ContextValid:
+	case nvreg.ContextSave:
+		st.Switch = Saving
+	case nvreg.ContextLoad:
+		st.Switch, st.Next = Loading, GroupID(e.NextTSGID)
+	case nvreg.ContextSwitch:
+		st.Switch, st.Next = Switching, GroupID(e.NextTSGID)
+	default:
+		return Status{Busy: e.Busy}
+	}
+	return st
+}

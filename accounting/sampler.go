@@ -1,0 +1,120 @@
+package accounting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Watched is one GPU that a [Sampler] watches.
+type Watched struct {
+	// Name is for errors.
+	Name    string
+	Source  Source
+	Handler Handler
+	Config  Config
+}
+
+// SamplerOptions say how the polling thread runs. The zero value is usable.
+type SamplerOptions struct {
+	// Priority is the level of SCHED_FIFO to ask for, 10 by default; negative:
+	// don't ask.
+	Priority int
+	// ProcRoot is /proc but in tests.
+	ProcRoot string
+}
+
+// Sampler watches one or more GPUs live, on one operating system thread of its
+// own (LoGA §4.2 and §5.6). It is made by [NewSampler] and run by Run.
+type Sampler struct {
+	gpus     []*watched
+	options  SamplerOptions
+	wake     atomic.Uint32 // futex: counts reasons to wake the thread
+	stop     atomic.Bool
+	priority atomic.Pointer[Priority]
+	cpu      atomic.Int64
+}
+
+// NewSampler returns a sampler of the given GPUs.
+func NewSampler(gpus []Watched, o SamplerOptions) (*Sampler, error) {
+	if len(gpus) == 0 {
+		return nil, errors.New("accounting: a sampler needs a GPU")
+	}
+	if o.Priority == 0 {
+		o.Priority = 10
+	}
+	if o.ProcRoot == "" {
+		o.ProcRoot = "/proc"
+	}
+	s := &Sampler{options: o}
+	for _, g := range gpus {
+		if err := g.Config.Validate(); err != nil {
+			return nil, err
+		}
+		if g.Config.Full && len(gpus) > 1 {
+			return nil, fmt.Errorf("accounting: GPU %s is to be polled all the time, so it needs a sampler of its own", g.Name)
+		}
+		if g.Source == nil || g.Handler == nil {
+			return nil, fmt.Errorf("accounting: GPU %s lacks a source or a handler", g.Name)
+		}
+		s.gpus = append(s.gpus, newWatched(g))
+	}
+	s.priority.Store(&Priority{Reason: "not started"})
+	return s, nil
+}
+
+// Run watches until ctx ends, when it returns nil, or until no GPU can be
+// watched any more, when it returns the last error. It may be called once.
+//
+// While it runs, GOMAXPROCS is one higher than before: a thread that comes back
+// from sleeping needs one of the Go scheduler's places at once, whatever its
+// priority is with the kernel.
+func (s *Sampler) Run(ctx context.Context) error {
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	defer func() { runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1)) }()
+
+	var handlers sync.WaitGroup
+	for _, g := range s.gpus {
+		handlers.Go(g.serve)
+	}
+	defer handlers.Wait()
+
+	release := context.AfterFunc(ctx, func() {
+		s.stop.Store(true)
+		s.rouse()
+	})
+	defer release()
+
+	done := make(chan error)
+	go func() {
+		// Never unlocked, so that the thread ends with its priority.
+		runtime.LockOSThread()
+		done <- newThread(s).run()
+	}()
+	return <-done
+}
+
+// Notify says that a channel of a GPU came or went, which may call for a
+// decision: the present phase ends early (LoGA §4.2), though not before a
+// quarter of its length, since a guest could otherwise have the GPU polled all
+// the time by making and closing channels.
+func (s *Sampler) Notify(gpu int) {
+	s.gpus[gpu].notified.Store(true)
+	s.rouse()
+}
+
+// Priority is what scheduling the polling thread was granted, once Run is on.
+func (s *Sampler) Priority() Priority { return *s.priority.Load() }
+
+// CPU is the processor time that the polling thread has used in all.
+func (s *Sampler) CPU() time.Duration { return time.Duration(s.cpu.Load()) }
+
+// rouse wakes the thread where it sleeps.
+func (s *Sampler) rouse() {
+	s.wake.Add(1)
+	futexRouse(&s.wake)
+}

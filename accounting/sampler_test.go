@@ -1,0 +1,336 @@
+package accounting
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// square is a live source: groups 1 and 2 take turns of 50 µs on the clock that
+// the test gives it.
+type square struct {
+	epoch time.Time
+	polls atomic.Int64
+	fail  atomic.Bool
+	still bool // group 1 executes all along
+}
+
+var errFellOff = errors.New("fell off the bus")
+
+func (s *square) Sample() (Status, error) {
+	s.polls.Add(1)
+	if s.fail.Load() {
+		return Status{}, errFellOff
+	}
+	now := time.Since(s.epoch)
+	st := Status{Clock: now, Valid: true, Group: 1, Busy: true}
+	if !s.still && now/(50*time.Microsecond)%2 == 1 {
+		st.Group = 2
+	}
+	return st, nil
+}
+
+// recorder is a handler that keeps what it was told.
+type recorder struct {
+	mu      sync.Mutex
+	polled  []Phase
+	quiets  []Quiet
+	failure error
+	plan    func(p *Phase) Plan
+	told    chan struct{} // one token a polling phase
+}
+
+func newRecorder() *recorder { return &recorder{told: make(chan struct{}, 1000)} }
+
+func (r *recorder) PollEnded(p *Phase) Plan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := *p
+	kept.Groups = append([]GroupTime(nil), p.Groups...)
+	r.polled = append(r.polled, kept)
+	var plan Plan
+	if r.plan != nil {
+		plan = r.plan(p)
+	}
+	select {
+	case r.told <- struct{}{}:
+	default:
+	}
+	return plan
+}
+
+func (r *recorder) QuietEnded(q *Quiet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := *q
+	kept.Watched.Groups = append([]GroupTime(nil), q.Watched.Groups...)
+	r.quiets = append(r.quiets, kept)
+}
+
+func (r *recorder) Failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = err
+	close(r.told)
+}
+
+// watchFor runs a sampler until rec has seen n polling phases.
+func watchFor(t *testing.T, s *Sampler, rec *recorder, n int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	for range n {
+		select {
+		case <-rec.told:
+		case err := <-done:
+			t.Fatalf("Run ended early: %v", err)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contiguous checks that phases follow each other without a hole, and add up.
+func contiguous(t *testing.T, rec *recorder) {
+	t.Helper()
+	for i := range rec.quiets {
+		q := &rec.quiets[i]
+		if q.Watched.Start != rec.polled[i].End || q.End < q.Watched.End {
+			t.Errorf("quiet phase %d: %v to %v to %v, after a polling phase to %v", i, q.Watched.Start, q.Watched.End, q.End, rec.polled[i].End)
+		}
+		if i+1 < len(rec.polled) && rec.polled[i+1].Start != q.End {
+			t.Errorf("polling phase %d starts at %v, quiet phase ended at %v", i+1, rec.polled[i+1].Start, q.End)
+		}
+	}
+	for i := range rec.polled {
+		p := &rec.polled[i]
+		if p.Busy()+p.Idle+p.Switching != p.Length() || p.Length() <= 0 {
+			t.Errorf("polling phase %d: %v busy, %v idle of %v", i, p.Busy(), p.Idle, p.Length())
+		}
+	}
+}
+
+func TestSamplerAlternates(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		src, rec := &square{epoch: time.Now()}, newRecorder()
+		config := Config{Poll: 300 * time.Microsecond, Quiet: time.Millisecond, Full: full}
+		s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		watchFor(t, s, rec, 20)
+		contiguous(t, rec)
+		if full {
+			for i := range rec.quiets {
+				if q := &rec.quiets[i]; q.End != q.Watched.End {
+					t.Errorf("polled all the time, but %v of quiet phase %d is unwatched", q.End-q.Watched.End, i)
+				}
+			}
+		}
+		if s.CPU() <= 0 {
+			t.Error("no processor time was counted")
+		}
+		if p := s.Priority(); !p.Realtime && p.Reason == "" {
+			t.Error("no real-time priority and no reason")
+		}
+	}
+}
+
+// What is awaited is polled on in the quiet phase until it has left.
+func TestSamplerAwaits(t *testing.T) {
+	src, rec := &square{epoch: time.Now()}, newRecorder()
+	rec.plan = func(p *Phase) Plan {
+		return Plan{Load: Load{Active: 2}, Await: []GroupID{p.Last}, AwaitAtMost: time.Minute}
+	}
+	config := Config{Poll: 100 * time.Microsecond, Quiet: time.Millisecond}
+	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watchFor(t, s, rec, 20)
+	contiguous(t, rec)
+	for i := range rec.quiets {
+		if q := &rec.quiets[i].Watched; q.Running && q.Last == rec.polled[i].Last && q.Switches == 0 {
+			t.Errorf("quiet phase %d: watched until %v, and group %d had not left", i, q.End, q.Last)
+		}
+	}
+}
+
+// A channel that comes ends the quiet phase, however long it would be.
+func TestSamplerNotify(t *testing.T) {
+	src, rec := &square{epoch: time.Now()}, newRecorder()
+	config := Config{Poll: time.Microsecond, Quiet: 20 * time.Millisecond, Round: -1, Jitter: -1}
+	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.plan = func(*Phase) Plan { s.Notify(0); return Plan{} }
+	watchFor(t, s, rec, 5)
+	contiguous(t, rec)
+	for i := range rec.quiets {
+		if q := &rec.quiets[i]; q.Length() < 4*time.Millisecond {
+			t.Errorf("quiet phase %d was cut to %v: notifications may not take it below a quarter", i, q.Length())
+		}
+	}
+}
+
+// One GPU that can't be read any more leaves the others watched; the last one
+// ends the sampler.
+func TestSamplerSeveralGPUs(t *testing.T) {
+	epoch := time.Now()
+	var gpus []Watched
+	var recs []*recorder
+	var sources []*square
+	for range 3 {
+		src, rec := &square{epoch: epoch}, newRecorder()
+		sources, recs = append(sources, src), append(recs, rec)
+		gpus = append(gpus, Watched{Name: "x", Source: src, Handler: rec, Config: Config{Poll: 100 * time.Microsecond, Quiet: 500 * time.Microsecond}})
+	}
+	s, err := NewSampler(gpus, SamplerOptions{Priority: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Run(t.Context()) }()
+	for range 10 {
+		for _, rec := range recs {
+			<-rec.told
+		}
+	}
+	sources[1].fail.Store(true)
+	for range recs[1].told { // until it failed
+	}
+	for range 10 {
+		<-recs[0].told
+		<-recs[2].told
+	}
+	sources[0].fail.Store(true)
+	sources[2].fail.Store(true)
+	if err := <-done; !errors.Is(err, errFellOff) {
+		t.Errorf("Run: %v, want %v", err, errFellOff)
+	}
+	// Exactly one GPU is in its polling phase at a time.
+	for i, a := range recs {
+		contiguous(t, a)
+		if !errors.Is(a.failure, errFellOff) {
+			t.Errorf("handler %d was told %v", i, a.failure)
+		}
+		for _, b := range recs[i+1:] {
+			for j := range a.polled {
+				for k := range b.polled {
+					if a.polled[j].Start < b.polled[k].End && b.polled[k].Start < a.polled[j].End {
+						t.Errorf("two GPUs polled at the same time: %v-%v and %v-%v",
+							a.polled[j].Start, a.polled[j].End, b.polled[k].Start, b.polled[k].End)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestNewSamplerRefuses(t *testing.T) {
+	ok := Watched{Name: "0", Source: &square{}, Handler: newRecorder()}
+	full := ok
+	full.Config.Full = true
+	bad := ok
+	bad.Config.Jitter = 2
+	for name, gpus := range map[string][]Watched{
+		"none":               nil,
+		"no source":          {{Name: "0", Handler: newRecorder()}},
+		"full beside others": {ok, full},
+		"bad configuration":  {bad},
+	} {
+		if _, err := NewSampler(gpus, SamplerOptions{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestRealtimeShare(t *testing.T) {
+	tests := []struct {
+		name            string
+		runtime, period string
+		want            float64
+		wantErr         bool
+	}{
+		{name: "as Linux comes", runtime: "950000\n", period: "1000000\n", want: 0.95},
+		{name: "unlimited", runtime: "-1\n", period: "1000000\n", want: 1},
+		{name: "no such limit", want: 1},
+		{name: "garbage", runtime: "many", period: "1000000", wantErr: true},
+		{name: "no period", runtime: "950000", wantErr: true},
+		{name: "zero period", runtime: "950000", period: "0", wantErr: true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			root := t.TempDir()
+			dir := filepath.Join(root, "sys/kernel")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range map[string]string{"sched_rt_runtime_us": test.runtime, "sched_rt_period_us": test.period} {
+				if text == "" {
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := realtimeShare(root)
+			if (err != nil) != test.wantErr || got != test.want {
+				t.Errorf("share %v, error %v; want %v, error %v", got, err, test.want, test.wantErr)
+			}
+		})
+	}
+}
+
+// A thread that yields when told to never reaches the kernel's limit, whatever
+// else it sleeps for.
+func TestYielderStaysBelowTheLimit(t *testing.T) {
+	const share = 0.95
+	for _, nap := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
+		y := newYielder(share)
+		y.slept(0, 0)
+		var now time.Duration
+		ran := make([]time.Duration, 10) // by second
+		for i := 0; now < 10*time.Second; i++ {
+			const step = 10 * time.Microsecond
+			ran[now/time.Second] += step
+			now += step
+			if y.due(now) {
+				now += y.pause
+				y.slept(now, y.pause)
+			}
+			if nap > 0 && i%1000 == 0 {
+				now += nap
+				y.slept(now, nap)
+			}
+		}
+		for second, d := range ran {
+			if float64(d) > share*float64(time.Second) {
+				t.Errorf("naps of %v: ran %v of second %d", nap, d, second)
+			}
+		}
+	}
+	y := newYielder(1)
+	if y.slept(0, 0); y.due(time.Hour) {
+		t.Error("yields although the kernel has no limit")
+	}
+}
+
+func TestProbePriority(t *testing.T) {
+	if p := ProbePriority(1); !p.Realtime && p.Reason == "" {
+		t.Errorf("probe: %+v, want a reason", p)
+	}
+	if p := ProbePriority(100_000); p.Realtime || p.Reason == "" {
+		t.Errorf("probe of an impossible level: %+v", p)
+	}
+}

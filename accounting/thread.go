@@ -1,0 +1,253 @@
+package accounting
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// thread is the polling thread of a [Sampler].
+type thread struct {
+	*Sampler
+	turns turns
+	yield yielder
+	epoch time.Time     // with Go's monotonic reading, which needs no system call
+	base  time.Duration // CLOCK_MONOTONIC at epoch
+	cpuAt time.Duration // the thread's CPU time at the newest phase's end
+}
+
+// busyHandler is how much later a GPU is polled whose handler still works.
+const busyHandler = time.Millisecond
+
+func newThread(s *Sampler) *thread { return &thread{Sampler: s} }
+
+// run watches until the sampler is stopped.
+func (t *thread) run() error {
+	if err := t.start(); err != nil {
+		return err
+	}
+	defer func() {
+		for _, g := range t.gpus {
+			close(g.messages)
+		}
+	}()
+	var last error
+	for !t.stop.Load() {
+		i, ok := t.turns.next()
+		if !ok {
+			return last
+		}
+		g := t.gpus[i]
+		if !t.sleepUntilDue(i) {
+			continue
+		}
+		if !g.idle() {
+			t.turns[i].due = t.now() + busyHandler
+			continue
+		}
+		if err := t.visit(i); err != nil {
+			last = err
+			t.turns[i].gone = true
+			g.tell(failed, err)
+		}
+	}
+	return nil
+}
+
+// start takes the thread's priority and sets its clocks.
+func (t *thread) start() error {
+	priority := Priority{Reason: "not asked for"}
+	if t.options.Priority > 0 {
+		priority = raisePriority(t.options.Priority)
+	}
+	t.priority.Store(&priority)
+	share, err := realtimeShare(t.options.ProcRoot)
+	if err != nil {
+		return err
+	}
+	if priority.Realtime {
+		t.yield = newYielder(share)
+	}
+	var ts unix.Timespec
+	t.epoch = time.Now()
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return err
+	}
+	t.base = time.Duration(ts.Nano())
+	t.cpuAt = threadCPU()
+	poll, quiet := t.gpus[0].planner.Mean(Load{})
+	t.turns = stagger(len(t.gpus), t.now(), poll+quiet)
+	t.yield.slept(t.now(), 0)
+	return nil
+}
+
+// now is the host's time since the thread's start.
+func (t *thread) now() time.Duration { return time.Since(t.epoch) }
+
+// threadCPU is the processor time that the calling thread has used.
+func threadCPU() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// spent is the processor time used since it was last asked.
+func (t *thread) spent() time.Duration {
+	now := threadCPU()
+	d := now - t.cpuAt
+	t.cpuAt = now
+	t.cpu.Add(int64(d))
+	return d
+}
+
+// sleepUntilDue sleeps until GPU i is due, and reports false when it was woken
+// before, and turns may be in another order.
+func (t *thread) sleepUntilDue(i int) bool {
+	seen := t.wake.Load()
+	t.bringForward()
+	now := t.now()
+	due := t.turns[i].due
+	if now >= due || t.stop.Load() {
+		return !t.stop.Load()
+	}
+	futexSleep(&t.wake, seen, t.base+due)
+	woken := t.now()
+	t.yield.slept(woken, woken-now)
+	return woken >= due
+}
+
+// bringForward makes the GPUs due at once whose quiet phase is to end early.
+func (t *thread) bringForward() {
+	now := t.now()
+	for i, g := range t.gpus {
+		if !g.notified.Load() {
+			continue
+		}
+		if early := g.began + g.quiet/4; early < t.turns[i].due {
+			t.turns[i].due = early
+		}
+		if now >= t.turns[i].due {
+			g.notified.Store(false)
+		}
+	}
+}
+
+// visit polls GPU i for one phase and what its handler wants watched after it.
+func (t *thread) visit(i int) error {
+	g := t.gpus[i]
+	if err := t.begin(g); err != nil {
+		return err
+	}
+	length := g.poll
+	if err := t.watch(g, g.began+length, func(now time.Duration) bool { return g.hurried(now, length) }); err != nil {
+		return err
+	}
+	for !g.idle() { // the end of the quiet phase is still being dealt with
+		if err := t.watch(g, t.now()+busyHandler, func(time.Duration) bool { return g.idle() || t.stop.Load() }); err != nil {
+			return err
+		}
+		if t.stop.Load() {
+			return nil
+		}
+	}
+	st, err := g.sample()
+	if err != nil {
+		return err
+	}
+	g.meter.Cut(st, &g.polled)
+	g.polled.CPU = t.spent()
+	ended := t.now()
+	g.tell(pollEnded, nil)
+
+	if err := t.watchOn(g, ended); err != nil {
+		return err
+	}
+	if st, err = g.sample(); err != nil {
+		return err
+	}
+	g.meter.Cut(st, &g.rest.Watched)
+	g.rest.Watched.CPU = t.spent()
+	g.resting = true
+	g.began = ended
+	t.turns[i].due = ended + g.quiet
+	return nil
+}
+
+// begin starts GPU g's polling phase and tells its handler that the quiet phase
+// is over. Where the GPU is polled all the time there was none, and the meter
+// just goes on.
+func (t *thread) begin(g *watched) error {
+	if g.resting && g.Config.Full {
+		g.rest.End = g.rest.Watched.End
+	} else {
+		st, err := g.sample()
+		if err != nil {
+			return err
+		}
+		g.meter.Pause()
+		g.meter.Begin(st)
+		g.rest.End = st.Clock
+	}
+	g.began = t.now()
+	if g.resting {
+		g.resting = false
+		g.tell(quietEnded, nil)
+	}
+	return nil
+}
+
+// watchOn polls on after a phase's end at the host's time ended, until the
+// handler has answered, and for as long as it says.
+func (t *thread) watchOn(g *watched, ended time.Duration) error {
+	patience := Patience
+	if g.Config.Full {
+		patience = time.Duration(math.MaxInt64) - ended
+	}
+	err := t.watch(g, ended+patience, func(time.Duration) bool { return g.idle() })
+	if err != nil {
+		return err
+	}
+	if !g.idle() {
+		g.poll, g.quiet = g.planner.Next(g.load)
+		return nil
+	}
+	g.load = g.plan.Load
+	g.poll, g.quiet = g.planner.Next(g.load)
+	if len(g.plan.Await) == 0 {
+		return nil
+	}
+	atMost := g.plan.AwaitAtMost
+	if atMost <= 0 {
+		_, atMost = g.planner.Mean(g.load)
+	}
+	return t.watch(g, ended+atMost, func(time.Duration) bool { return !executes(g.meter, g.plan.Await) })
+}
+
+// watch is the polling loop. It ends at the host's time until, when done says
+// so, or when the sampler is stopped.
+func (t *thread) watch(g *watched, until time.Duration, done func(now time.Duration) bool) error {
+	for {
+		now := t.now()
+		g.meter.Host(now)
+		if now >= until || done(now) || t.stop.Load() {
+			return nil
+		}
+		if t.yield.due(now) {
+			futexSleep(&t.wake, t.wake.Load(), t.base+now+t.yield.pause)
+			woken := t.now()
+			t.yield.slept(woken, woken-now)
+		}
+		if g.watcher != nil && !g.watcher.Changed() {
+			g.meter.Unchanged(1)
+			continue
+		}
+		st, err := g.sample()
+		if err != nil {
+			return err
+		}
+		g.meter.Observe(st)
+	}
+}
