@@ -1,0 +1,180 @@
+package flow
+
+import (
+	"strings"
+
+	"vgpud/ptx"
+)
+
+// effect is what an instruction reads and writes, as far as it matters to uniformity. Registers are numbers in
+// Code.Regs; the carry flag is one more.
+type effect struct {
+	reads, writes []int32
+	diverged      bool // it has been found to give threads different results
+	source        bool // threads may get different results from the same inputs
+}
+
+// uniformSpecials holds the special registers that are the same for all threads of a block. (%smid is too, at any one
+// moment, but a block that moves between two reads of it would see it change.)
+var uniformSpecials = set(`%ctaid %nctaid %ntid %gridid %nwarpid %nsmid %clusterid %nclusterid %cluster_ctaid
+	%cluster_nctaid %cluster_ctarank %cluster_nctarank %is_explicit_cluster %total_smem_size %aggr_smem_size
+	%dynamic_smem_size %current_graph_exec %reserved_smem_offset_begin %reserved_smem_offset_end
+	%reserved_smem_offset_cap %reserved_smem_offset_0 %reserved_smem_offset_1`)
+
+// pure holds the opcodes whose results depend on their operands alone.
+var pure = set(`abs add addc and bfe bfi bfind bmsk brev clz cnot copysign cos cvt cvta div dp2a dp4a ex2 fma fns
+	getctarank isspacep lg2 lop3 mad mad24 madc mapa max min mov mul mul24 neg not or popc prmt rcp rem rsqrt sad selp
+	set setp shf shl shr sin slct sqrt sub subc szext tanh testp vabsdiff vabsdiff2 vabsdiff4 vadd vadd2 vadd4 vavrg2
+	vavrg4 vmad vmax vmax2 vmax4 vmin vmin2 vmin4 vset vset2 vset4 vshl vshr vsub vsub2 vsub4 xor`)
+
+// varied holds the opcodes whose result, the first operand, may differ between threads whatever the others are.
+var varied = set(`activemask alloca atom createpolicy elect ld ldmatrix ldu match mma redux shfl stacksave suld suq tex
+	tld4 txq vote wmma`)
+
+// silent holds the opcodes that write no register.
+var silent = set(`applypriority bra brkpt brx discard exit fence griddepcontrol membar nanosleep pmevent prefetch
+	prefetchu red ret setmaxnreg st stackrestore stmatrix sured sust trap`)
+
+func set(names string) map[string]bool {
+	m := map[string]bool{}
+	for _, n := range strings.Fields(names) {
+		m[n] = true
+	}
+	return m
+}
+
+// classify finds the effects of all instructions. Their lists share arrays.
+func (a *analysis) classify() {
+	c := a.g.Code
+	carry := int32(len(c.Regs))
+	a.effects = make([]effect, len(c.Instrs))
+	var pool []int32
+	for i, in := range c.Instrs {
+		if !a.g.Blocks[a.g.BlockOf(i)].Reachable {
+			continue
+		}
+		e := &a.effects[i]
+		how, dests := a.mannerOf(in)
+		e.source = how == mixed
+		inputs := len(in.Operands)
+		if how == agreed {
+			inputs-- // what each thread brings; only the barrier's number must be the same
+		}
+		start := len(pool)
+		for j := range inputs {
+			if j >= dests {
+				pool = a.registers(&in.Operands[j], true, e, pool)
+			} else {
+				pool = a.addresses(&in.Operands[j], e, pool)
+			}
+		}
+		if in.Guarded() {
+			if in.Pred.Sym.Kind == ptx.SymReg {
+				pool = append(pool, int32(in.Pred.Sym.Index))
+			} else {
+				e.source = e.source || !uniformSpecials[in.Pred.Sym.Name]
+			}
+		}
+		if in.Opcode == "addc" || in.Opcode == "subc" || in.Opcode == "madc" {
+			pool = append(pool, carry)
+		}
+		e.reads = pool[start:len(pool):len(pool)]
+		start = len(pool)
+		for j := range min(dests, len(in.Operands)) {
+			pool = a.registers(&in.Operands[j], false, e, pool)
+		}
+		if in.Has("cc") {
+			pool = append(pool, carry)
+		}
+		e.writes = pool[start:len(pool):len(pool)]
+	}
+}
+
+// manner is how an instruction's results come about.
+type manner uint8
+
+const (
+	computed manner = iota // from its operands alone
+	mixed                  // from something that threads may differ in
+	agreed                 // by the whole block together
+)
+
+// mannerOf says how an instruction's results come about, and how many of its first operands may be results.
+func (a *analysis) mannerOf(in *ptx.Instr) (manner, int) {
+	first := ptx.KindNone
+	if len(in.Operands) > 0 {
+		first = in.Operands[0].Kind
+	}
+	switch op := in.Opcode; {
+	case pure[op]:
+		return computed, 1
+	case silent[op], op == "cp" && first == ptx.KindAddr:
+		return computed, 0
+	case op == "ld" && a.steadyLoad(in):
+		return computed, 1
+	case op == "bar" || op == "barrier":
+		// A reduction over the whole block gives all the same: bar.red.or.pred p, a, q. With a count of threads
+		// before the last operand it is one over part of the block.
+		switch {
+		case !in.Has("red"):
+			return computed, 0
+		case len(in.Operands) == 3:
+			return agreed, 1
+		}
+		return mixed, 1
+	case op == "call" && first != ptx.KindList:
+		return mixed, 0
+	case op == "call" || varied[op]:
+		return mixed, 1
+	}
+	return mixed, len(in.Operands) // nothing is known of it, so anything it names may be a result
+}
+
+// steadyLoad reports whether a load reads what never changes while the kernel runs and is the same for all threads: a
+// kernel's parameters, or constant memory.
+func (a *analysis) steadyLoad(in *ptx.Instr) bool {
+	if in.Has("const") {
+		return true
+	}
+	for _, m := range in.Modifiers {
+		if m != "param" && m != "param::entry" {
+			continue
+		}
+		if len(in.Operands) == 2 {
+			s := in.Operands[1].Sym
+			return a.g.Code.Func.Entry && s != nil && s.Kind == ptx.SymParam
+		}
+	}
+	return false
+}
+
+// registers appends the registers in o to list. Where they are read, a special register that differs between threads
+// makes the instruction a source.
+func (a *analysis) registers(o *ptx.Operand, read bool, e *effect, list []int32) []int32 {
+	if o.Kind == ptx.KindAddr && !read {
+		return list // an address is read wherever it stands
+	}
+	if s := o.Sym; s != nil {
+		switch s.Kind {
+		case ptx.SymReg:
+			list = append(list, int32(s.Index))
+		case ptx.SymSpecial:
+			e.source = e.source || read && !uniformSpecials[s.Name]
+		}
+	}
+	for i := range o.Elems {
+		list = a.registers(&o.Elems[i], read, e, list)
+	}
+	return list
+}
+
+// addresses appends the registers in the addresses among o's parts.
+func (a *analysis) addresses(o *ptx.Operand, e *effect, list []int32) []int32 {
+	if o.Kind == ptx.KindAddr {
+		return a.registers(o, true, e, list)
+	}
+	for i := range o.Elems {
+		list = a.addresses(&o.Elems[i], e, list)
+	}
+	return list
+}

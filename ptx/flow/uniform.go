@@ -1,0 +1,213 @@
+package flow
+
+import "vgpud/ptx"
+
+// Uniformity says which registers hold one value for the whole thread block, and which branches the whole block takes
+// one way. It errs on one side: what it calls uniform is.
+type Uniformity struct {
+	g         *Graph
+	divergent []bool // of each register in Code.Regs, and of the carry flag behind them
+	parted    []bool // of each block
+}
+
+// Uniform reports whether register s, of the function's Code.Regs, holds one value for the whole thread block: all
+// threads that read it at the same point of a common history read the same.
+func (u *Uniformity) Uniform(s *ptx.Symbol) bool {
+	switch s.Kind {
+	case ptx.SymReg:
+		return !u.divergent[s.Index]
+	case ptx.SymSpecial:
+		return uniformSpecials[s.Name]
+	}
+	return true // an address
+}
+
+// Together reports whether the threads of a thread block execute block b all or not at all: no branch that may part
+// them decides about it. In a device function "all" means those that called it.
+func (u *Uniformity) Together(b int) bool { return !u.parted[b] }
+
+// Branch reports whether the branch that ends block b takes all threads that come to it the same way. It is true of a
+// block that ends in no branch, or one whose ways are all the same.
+func (u *Uniformity) Branch(b int) bool {
+	blk := &u.g.Blocks[b]
+	if len(blk.Succs) < 2 {
+		return true
+	}
+	last := u.g.Code.Instrs[blk.End-1]
+	if last.Guarded() && !u.Uniform(last.Pred.Sym) {
+		return false
+	}
+	if KindOf(last) == Switch {
+		return u.operandUniform(&last.Operands[0])
+	}
+	return true
+}
+
+// Uniformity finds what is uniform over a thread block: kernel parameters, constants, the block's own index and
+// sizes, and what is computed from those alone where the whole block computes it. A register written where only some
+// threads come by (a block that is control dependent, by Ferrante, Ottenstein and Warren's definition of 1987, on a
+// branch that may part them) counts as divergent, since threads that meet again may differ in it.
+func (g *Graph) Uniformity() *Uniformity {
+	a := &analysis{
+		Uniformity: Uniformity{
+			g:         g,
+			divergent: make([]bool, len(g.Code.Regs)+1),
+			parted:    make([]bool, len(g.Blocks)),
+		},
+		skip: make([]int, len(g.Blocks)),
+	}
+	for b := range a.skip {
+		a.skip[b] = b
+	}
+	a.classify()
+	a.index()
+	for i, e := range a.effects {
+		if e.source {
+			a.diverge(i)
+		}
+	}
+	if !g.Code.Func.Entry {
+		for _, s := range g.Code.Params {
+			if s.Kind == ptx.SymReg { // its callers may pass anything
+				a.divergeReg(s.Index)
+			}
+		}
+	}
+	a.run()
+	return &a.Uniformity
+}
+
+// analysis is a Uniformity in the making. Registers and blocks only ever turn from uniform to divergent; each that
+// turns is queued once, and what depends on it is looked at then.
+type analysis struct {
+	Uniformity
+	effects []effect
+	uses    []int32 // instructions by the registers they read: uses[useAt[r]:useAt[r+1]]
+	useAt   []int32
+	regs    []int // queue of registers that turned divergent
+	blocks  []int // queue of branches, by their blocks, whose dependents must turn
+	queued  []bool
+	skip    []int // for each block: itself or a post-dominator below which all are parted; a union-find forest
+}
+
+// run works off the queues.
+func (a *analysis) run() {
+	for len(a.regs)+len(a.blocks) > 0 {
+		if n := len(a.regs); n > 0 {
+			r := a.regs[n-1]
+			a.regs = a.regs[:n-1]
+			for _, i := range a.uses[a.useAt[r]:a.useAt[r+1]] {
+				a.diverge(int(i))
+			}
+			continue
+		}
+		n := len(a.blocks)
+		b := a.blocks[n-1]
+		a.blocks = a.blocks[:n-1]
+		a.part(b)
+	}
+}
+
+// divergeReg turns a register divergent.
+func (a *analysis) divergeReg(r int) {
+	if !a.divergent[r] {
+		a.divergent[r] = true
+		a.regs = append(a.regs, r)
+	}
+}
+
+// diverge notes that instruction i gives different threads different results: so are the registers it writes, and so
+// are the ways that a branch takes.
+func (a *analysis) diverge(i int) {
+	e := &a.effects[i]
+	if e.diverged {
+		return
+	}
+	e.diverged = true
+	for _, r := range e.writes {
+		a.divergeReg(int(r))
+	}
+	if b := a.g.BlockOf(i); i == a.g.Blocks[b].End-1 && KindOf(a.g.Code.Instrs[i]) != Straight {
+		a.queueBranch(b)
+	}
+}
+
+// queueBranch queues the blocks that depend on the branch ending b.
+func (a *analysis) queueBranch(b int) {
+	if !a.queued[b] && a.g.Blocks[b].Reachable && len(a.g.Blocks[b].Succs) > 1 {
+		a.queued[b] = true
+		a.blocks = append(a.blocks, b)
+	}
+}
+
+// part turns the blocks that are control dependent on the branch ending b: from each successor up the tree of
+// post-dominators to that of b.
+func (a *analysis) part(b int) {
+	g := a.g
+	stop := int32(0)
+	if p := g.Blocks[b].Ipdom; p >= 0 {
+		stop = g.pdomDepth[p]
+	}
+	for _, s := range g.Blocks[b].Succs {
+		for s >= 0 {
+			s = a.unparted(s)
+			if s < 0 || g.pdomDepth[s] <= stop {
+				break
+			}
+			a.parted[s] = true
+			a.skip[s] = g.Blocks[s].Ipdom
+			// What only some threads execute gives only some of them its results, and decides for them alone.
+			for i := g.Blocks[s].First; i < g.Blocks[s].End; i++ {
+				a.diverge(i)
+			}
+			a.queueBranch(s)
+		}
+	}
+}
+
+// unparted returns the nearest post-dominator of b, b included, that is not parted; Exit if there is none.
+func (a *analysis) unparted(b int) int {
+	for b >= 0 && a.skip[b] != b {
+		if next := a.skip[b]; next >= 0 {
+			a.skip[b] = a.skip[next]
+		}
+		b = a.skip[b]
+	}
+	return b
+}
+
+// index lists, for each register, the instructions that read it.
+func (a *analysis) index() {
+	n := len(a.divergent)
+	a.queued = make([]bool, len(a.g.Blocks))
+	a.useAt = make([]int32, n+1)
+	for i := range a.effects {
+		for _, r := range a.effects[i].reads {
+			a.useAt[r+1]++
+		}
+	}
+	for r := range n {
+		a.useAt[r+1] += a.useAt[r]
+	}
+	a.uses = make([]int32, a.useAt[n])
+	at := append([]int32(nil), a.useAt...)
+	for i := range a.effects {
+		for _, r := range a.effects[i].reads {
+			a.uses[at[r]] = int32(i)
+			at[r]++
+		}
+	}
+}
+
+// operandUniform reports whether all registers in o are uniform.
+func (u *Uniformity) operandUniform(o *ptx.Operand) bool {
+	if o.Sym != nil && !u.Uniform(o.Sym) {
+		return false
+	}
+	for i := range o.Elems {
+		if !u.operandUniform(&o.Elems[i]) {
+			return false
+		}
+	}
+	return true
+}
