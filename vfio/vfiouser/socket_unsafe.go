@@ -53,6 +53,7 @@ func newSocket(c *net.UnixConn) (*socket, error) {
 				return false // wait until readable, then again
 			}
 			op.n, op.errno = int(n), errno
+			raceAcquire(fd)
 			return true
 		}
 	}
@@ -106,6 +107,9 @@ func parseFDs(oob []byte) (fds []int, err error) {
 
 // writeWithFDs writes all of p, with the descriptors on its first byte.
 func (s *socket) writeWithFDs(p []byte, fds []int) error {
+	if err := s.raw.Control(raceRelease); err != nil {
+		return err
+	}
 	n, _, err := s.WriteMsgUnix(p, unix.UnixRights(fds...), nil)
 	if err != nil {
 		return err

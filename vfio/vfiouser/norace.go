@@ -1,0 +1,7 @@
+//go:build !race
+
+package vfiouser
+
+func raceAcquire(uintptr) {}
+
+func raceRelease(uintptr) {}
