@@ -66,15 +66,6 @@ func BfindShift(position, width uint32) uint32 {
 	return width - 1 - position
 }
 
-// Lop3 is lop3.b32: the truth table whose bit 4a+2b+c is the answer to bits a, b and c, applied to all 32 bits.
-func Lop3(a, b, c uint32, table uint8) uint32 {
-	var r uint32
-	for i, term := range [8]uint32{^a & ^b & ^c, ^a & ^b & c, ^a & b & ^c, ^a & b & c, a & ^b & ^c, a & ^b & c, a & b & ^c, a & b & c} {
-		r |= term & -uint32(table>>i&1)
-	}
-	return r
-}
-
 // BfeU32 is bfe.u32: length bits of a from position on, zero-extended. Only the operands' low 8 bits count.
 func BfeU32(a, position, length uint32) uint32 {
 	return a >> (position & 0xff) & (1<<(length&0xff) - 1)

@@ -2,13 +2,21 @@ package arith
 
 import "math"
 
-// width is the number of bits of I.
+// width is the number of bits of I. Its shifts are by variables so that it compiles for every I, to a constant.
 func width[I Integer]() int {
-	w := 8
-	for I(1)<<w != 0 {
-		w *= 2
+	n := 8
+	if I(1)<<n == 0 {
+		return n
 	}
-	return w
+	n = 16
+	if I(1)<<n == 0 {
+		return n
+	}
+	n = 32
+	if I(1)<<n == 0 {
+		return n
+	}
+	return 64
 }
 
 // limits returns the least and the greatest value of I.
@@ -72,6 +80,14 @@ func CvtS32F32(x float32) int32 {
 		return int32(x)
 	}
 	return CvtIntF32[int32](x, RZ)
+}
+
+// CvtU32F32 is cvt.rzi.u32.f32, what C's (unsigned) does.
+func CvtU32F32(x float32) uint32 {
+	if x > -1 && x < 1<<32 {
+		return uint32(int64(x))
+	}
+	return CvtIntF32[uint32](x, RZ)
 }
 
 // CvtSat is cvt.sat between integer types: x clamped to the range of D. Without .sat it is Go's conversion.

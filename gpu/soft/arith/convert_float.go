@@ -46,11 +46,11 @@ func signMagnitude[I Integer](x I) (neg bool, magnitude uint64) {
 func CvtF32F64(x float64) float32 { return CanonF32(float32(x)) }
 
 // CvtF32F64Mode is cvt.f32.f64 in any mode; .ftz flushes the result.
-func CvtF32F64Mode(x float64, m Mode) float32 { return round32(x, m) }
+func CvtF32F64Mode(x float64, m Mode) float32 { return m.round32(x) }
 
 // CvtF64F32Mode is cvt.f64.f32: exact, but for .ftz, which flushes the operand, and .sat. A NaN keeps its payload, quieted.
 func CvtF64F32Mode(x float32, m Mode) float64 {
-	r := m.in32(x)
+	r := float64(m.in32(x))
 	if m.Sat {
 		r = SatF64(r)
 	}
@@ -70,7 +70,7 @@ func CvtF32F32(x float32, m Mode) float32 { return m.finish32(CanonF32(x)) }
 
 // IntegralF32 is cvt.f32.f32 with .rni, .rzi, .rmi or .rpi (m's Round), .ftz and .sat.
 func IntegralF32(x float32, m Mode) float32 {
-	return m.finish32(CanonF32(float32(Integral(m.in32(x), m.Round))))
+	return m.finish32(CanonF32(float32(Integral(float64(m.in32(x)), m.Round))))
 }
 
 // IntegralF64 is cvt.f64.f64 with .rni, .rzi, .rmi or .rpi.
@@ -86,7 +86,7 @@ func IntegralF64(x float64, m Mode) float64 {
 }
 
 // FromF32 is cvt to the type from f32, with m's rounding, .ftz (which flushes the operand alone), .sat, .relu and .satfinite.
-func (h *Half) FromF32(x float32, m Mode) uint16 { return h.fromFloat(m.in32(x), m) }
+func (h *Half) FromF32(x float32, m Mode) uint16 { return h.fromFloat(float64(m.in32(x)), m) }
 
 // FromF64 is cvt to the type from f64.
 func (h *Half) FromF64(x float64, m Mode) uint16 { return h.fromFloat(x, m) }

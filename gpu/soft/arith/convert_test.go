@@ -69,6 +69,9 @@ func testFloatToInt[I Integer](t *testing.T) {
 		if got, want := CvtS32F32(y), CvtIntF32[int32](y, RZ); got != want {
 			t.Fatalf("CvtS32F32(%v) = %d, want %d", y, got, want)
 		}
+		if got, want := CvtU32F32(y), CvtIntF32[uint32](y, RZ); got != want {
+			t.Fatalf("CvtU32F32(%v) = %d, want %d", y, got, want)
+		}
 	}
 }
 

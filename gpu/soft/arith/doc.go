@@ -25,7 +25,8 @@
 //
 // # What is approximate
 //
-// The .approx functions are computed in double precision and rounded once, hence within 1 ulp of the true result in single
-// precision and always within the error that PTX allows; the special cases are PTX's tables. Hardware's own errors are not imitated: a program
-// that compares .approx results bit for bit with a particular GPU will see differences.
+// The .approx instructions are computed in double precision, to 2^-35 or better, and rounded once: within 0.51 ulp of the true result,
+// where PTX allows 1 to 2 ulp or the errors named at each function, with the special cases of PTX's tables. All machines
+// give the same bits. A particular GPU's own errors are not imitated: a program that compares .approx results bit for bit
+// with hardware will see differences.
 package arith

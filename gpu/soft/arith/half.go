@@ -145,8 +145,8 @@ func (h *Half) sign(r, a uint16, m Mode) uint16 {
 	return r
 }
 
-// Ex2 is ex2.approx of the type: the correctly rounded power, but for cases within 2^-50 of a tie.
-func (h *Half) Ex2(a uint16, m Mode) uint16 { return h.round(math.Exp2(h.in(a, m)), m) }
+// Ex2 is ex2.approx of the type: the correctly rounded power, but for cases within 2^-36 of a tie.
+func (h *Half) Ex2(a uint16, m Mode) uint16 { return h.round(exp2(h.in(a, m)), m) }
 
 // Tanh is tanh.approx of the type, as exact as Ex2.
 func (h *Half) Tanh(a uint16, m Mode) uint16 { return h.round(math.Tanh(h.in(a, m)), m) }
