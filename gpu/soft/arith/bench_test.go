@@ -135,7 +135,7 @@ func BenchmarkCvtF16F32(b *testing.B) {
 }
 
 func BenchmarkLop3(b *testing.B) {
-	lop := NewLop3(0x96)
+	lop := PrepareLop3(0x96)
 	for b.Loop() {
 		for l := range laneD {
 			laneD[l] = lop.Do(laneA[l], laneB[l], laneC[l])

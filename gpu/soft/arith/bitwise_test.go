@@ -149,7 +149,7 @@ func TestBits(t *testing.T) {
 		n := rapid.OneOf(rapid.Uint32Range(0, 70), rapid.Uint32()).Draw(t, "n")
 		m := rapid.OneOf(rapid.Uint32Range(0, 40), rapid.Uint32()).Draw(t, "m")
 		table := uint8(c)
-		prepared := NewLop3(table)
+		prepared := PrepareLop3(table)
 		var lop uint32
 		for i := range 32 {
 			lop |= uint32(table>>(bit(a, i)<<2|bit(b, i)<<1|bit(c, i))&1) << i
@@ -161,6 +161,7 @@ func TestBits(t *testing.T) {
 			got, want uint32
 		}{
 			{"lop3", prepared.Do(a, b, c), lop},
+			{"lop3 on one word", Lop3(a, b, c, table), lop},
 			{"shf.l.wrap", ShfLWrap(a, b, n), uint32(both << (n & 31) >> 32)},
 			{"shf.l.clamp", ShfLClamp(a, b, n), uint32(both << min(n, 32) >> 32)},
 			{"shf.r.wrap", ShfRWrap(a, b, n), uint32(both >> (n & 31))},
