@@ -1,0 +1,156 @@
+package mediator
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"vgpud/accounting"
+	"vgpud/fairshare"
+	"vgpud/mediator/api"
+)
+
+// Config is the daemon's configuration file, in YAML. What is left out has the
+// default that is named at the field.
+type Config struct {
+	// RunDir holds the sockets: /run/vgpud.
+	RunDir string `yaml:"run_dir"`
+	// Socket is the API's: vgpud.sock in RunDir.
+	Socket string `yaml:"socket"`
+	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on
+	// beside the API's socket; empty: none.
+	Metrics string      `yaml:"metrics"`
+	GPUs    []GPUConfig `yaml:"gpus"`
+}
+
+// GPUConfig is one physical GPU.
+type GPUConfig struct {
+	Name string `yaml:"name"`
+	// Kind is the driver: soft.
+	Kind string `yaml:"kind"`
+	// Socket is the soft GPU's.
+	Socket string `yaml:"socket"`
+	// Policy is dfq unless said otherwise.
+	Policy     string           `yaml:"policy"`
+	Accounting AccountingConfig `yaml:"accounting"`
+}
+
+// AccountingConfig says how a GPU is watched; see accounting.Config.
+type AccountingConfig struct {
+	Poll  time.Duration `yaml:"poll"`  // 1ms, for each active guest
+	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest
+	Round time.Duration `yaml:"round"` // at most 24ms
+	// Jitter is a fraction of a phase: 0.5.
+	Jitter float64 `yaml:"jitter"`
+	// Full polls all the time.
+	Full bool `yaml:"full"`
+	// Idle is busy, entry or compared.
+	Idle string `yaml:"idle"`
+	// ByChannels scales the phases by allocated channels, as LoGA did.
+	ByChannels bool `yaml:"by_channels"`
+}
+
+// config is the accounting package's.
+func (c AccountingConfig) config() (accounting.Config, error) {
+	idle, err := accounting.ParseIdleMode(c.Idle)
+	if err != nil {
+		return accounting.Config{}, err
+	}
+	a := accounting.Config{
+		Poll: c.Poll, Quiet: c.Quiet, Round: c.Round, Jitter: c.Jitter, Full: c.Full, Idle: idle,
+		Seed: uint64(time.Now().UnixNano()),
+	}
+	if c.ByChannels {
+		a.Scale = accounting.ByAllocated
+	}
+	return a.WithDefaults(), a.Validate()
+}
+
+// ReadConfig reads a configuration file. Errors name the line.
+func ReadConfig(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read the configuration: %w", err)
+	}
+	c, err := ParseConfig(b)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig parses and checks a configuration.
+func ParseConfig(b []byte) (Config, error) {
+	var c Config
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, err
+	}
+	c.setDefaults()
+	return c, c.check()
+}
+
+func (c *Config) setDefaults() {
+	if c.RunDir == "" {
+		c.RunDir = filepath.Dir(api.DefaultSocket)
+	}
+	if c.Socket == "" {
+		c.Socket = filepath.Join(c.RunDir, filepath.Base(api.DefaultSocket))
+	}
+	for i := range c.GPUs {
+		g := &c.GPUs[i]
+		if g.Kind == "" {
+			g.Kind = "soft"
+		}
+		if g.Policy == "" {
+			g.Policy = "dfq"
+		}
+	}
+}
+
+func (c *Config) check() error {
+	if len(c.GPUs) == 0 {
+		return errors.New("gpus: want at least one, with a name and a socket")
+	}
+	seen := make(map[string]bool)
+	for i := range c.GPUs {
+		g := &c.GPUs[i]
+		if err := api.CheckName(g.Name); err != nil {
+			return fmt.Errorf("gpus[%d]: %w", i, err)
+		}
+		if seen[g.Name] {
+			return fmt.Errorf("gpus[%d]: a second GPU named %q", i, g.Name)
+		}
+		seen[g.Name] = true
+		if g.Kind != "soft" {
+			return fmt.Errorf("gpus[%d] (%s): kind %q: this build has \"soft\"", i, g.Name, g.Kind)
+		}
+		if g.Socket == "" {
+			return fmt.Errorf("gpus[%d] (%s): socket: want the path that `vgpud softgpu` listens on", i, g.Name)
+		}
+		if err := checkPolicy(g.Policy); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+		}
+		if _, err := g.Accounting.config(); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkPolicy says which policies there are.
+func checkPolicy(name string) error {
+	if slices.Contains(fairshare.Names(), name) {
+		return nil
+	}
+	return fmt.Errorf("policy %q: want one of %s: %w", name, strings.Join(fairshare.Names(), ", "), api.ErrInvalid)
+}

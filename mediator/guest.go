@@ -1,0 +1,196 @@
+package mediator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/fairshare"
+	"vgpud/mediator/api"
+	"vgpud/mediator/link"
+)
+
+// guest is one guest as the daemon knows it. Its page and link live as long as
+// the guest's process.
+type guest struct {
+	id   fairshare.GuestID
+	spec link.Spec
+	pid  int
+	page *link.Page
+	conn *link.Conn
+	gone chan struct{} // closed when the guest's process has ended
+
+	mu          sync.Mutex
+	weight      float64
+	used        time.Duration
+	suspended   time.Duration // over all finished suspensions
+	held        bool
+	heldSince   time.Duration
+	suspensions uint64
+	active      bool
+	share       float64
+	entitled    float64
+	own         *time.Duration // by the GPU's own count
+}
+
+// meet receives a guest's introduction and takes its page over.
+func meet(id fairshare.GuestID, conn *link.Conn) (*guest, error) {
+	m, err := conn.Receive()
+	if err != nil {
+		return nil, err
+	}
+	var h link.Hello
+	if m.Kind != link.KindHello || len(m.Files) != 1 {
+		return nil, errors.Join(fmt.Errorf("first message is %q with %d files, want %q with 1", m.Kind, len(m.Files), link.KindHello), m.CloseFiles())
+	}
+	if err := m.Decode(&h); err != nil {
+		return nil, errors.Join(err, m.CloseFiles())
+	}
+	page, err := link.OpenPage(m.Files[0])
+	if err != nil {
+		return nil, err
+	}
+	g := &guest{id: id, spec: h.Spec, pid: h.PID, page: page, conn: conn, gone: make(chan struct{})}
+	bill := page.Bill()
+	g.weight, g.used, g.suspended, g.suspensions = bill.Weight, bill.Used, bill.Suspended, bill.Suspensions
+	if api.CheckWeight(g.weight) != nil {
+		g.weight = 1 // a guest that no daemon has met before
+	}
+	return g, nil
+}
+
+// attend waits for the end of the guest's process.
+func (g *guest) attend(log *slog.Logger) {
+	defer close(g.gone)
+	for {
+		m, err := g.conn.Receive()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				log.Debug("guest's link", "guest", g.spec.Name, "err", err)
+			}
+			return
+		}
+		if err := m.CloseFiles(); err != nil {
+			log.Debug("close a guest's files", "err", err)
+		}
+	}
+}
+
+// close lets go of the guest without ending it.
+func (g *guest) close() error { return errors.Join(g.conn.Close(), g.page.Close()) }
+
+// groups calls f with each channel group that is the guest's now.
+func (g *guest) groups(f func(accounting.GroupID)) {
+	for i := range link.MaxContexts {
+		if id, ok := g.page.Context(i).Group(); ok {
+			f(accounting.GroupID(id))
+		}
+	}
+}
+
+// work is what of the guest's waits and runs now.
+type work struct {
+	contexts    int
+	outstanding uint64
+	backlog     bool
+	counters    link.Counters
+}
+
+func (g *guest) work() work {
+	var w work
+	for i := range link.MaxContexts {
+		c := g.page.Context(i)
+		w.counters = w.counters.Add(c.Counters())
+		if c.State() == link.ContextNone {
+			continue
+		}
+		w.contexts++
+		w.outstanding += c.Outstanding()
+		w.backlog = w.backlog || c.Backlog()
+	}
+	return w
+}
+
+// setWeight changes the guest's part of the GPU from the next round on.
+func (g *guest) setWeight(w float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.weight = w
+	g.record()
+}
+
+// charge bills GPU time.
+func (g *guest) charge(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used += d
+	g.record()
+}
+
+// apply carries out a verdict at now, an instant of clock.Real, and reports
+// whether it was a new one.
+func (g *guest) apply(v link.Verdict, now time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	hold := v == link.Suspend
+	fresh := hold != g.held
+	if fresh && hold {
+		g.heldSince = now
+		g.suspensions++
+	} else if fresh {
+		g.suspended += now - g.heldSince
+	}
+	g.held = hold
+	g.record()
+	g.page.Beat(now)
+	g.page.SetVerdict(v)
+	return fresh
+}
+
+// record puts the bill on the page; the caller holds mu.
+func (g *guest) record() {
+	g.page.SetBill(link.Bill{Weight: g.weight, Used: g.used, Suspended: g.suspended, Suspensions: g.suspensions})
+}
+
+// heldNow is whether the guest's channels are held.
+func (g *guest) heldNow() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held
+}
+
+// seen records what the last round showed.
+func (g *guest) seen(active bool, share, entitled float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.active, g.share, g.entitled = active, share, entitled
+}
+
+// vm is the guest as the API shows it, at now.
+func (g *guest) vm(now time.Duration) api.VM {
+	w := g.work()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	suspended := g.suspended
+	if g.held {
+		suspended += now - g.heldSince
+	}
+	v := api.VM{
+		Name: g.spec.Name, GPU: g.spec.GPU.Name, Weight: g.weight, Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,
+		Contexts: w.contexts, Active: g.active, Suspended: g.held,
+		GPUSeconds: g.used.Seconds(), Share: g.share, Entitled: g.entitled,
+		SuspendedSeconds: suspended.Seconds(), Suspensions: g.suspensions,
+		Kernels: w.counters.Kernels, Errors: w.counters.Errors, CopiedBytes: w.counters.CopiedBytes,
+		Commands: w.counters.Commands, Doorbells: g.page.Doorbells(), MemoryLimitBytes: g.spec.MemoryLimit,
+	}
+	g.groups(func(id accounting.GroupID) { v.Groups = append(v.Groups, uint16(id)) })
+	if g.own != nil {
+		s := g.own.Seconds()
+		v.GPUSecondsOwn = &s
+	}
+	return v
+}

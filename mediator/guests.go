@@ -1,0 +1,262 @@
+package mediator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/api"
+	guestproc "vgpud/mediator/guest"
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Birth is what the process of a guest's virtual GPU reads, as JSON, from its
+// standard input. When it is ready it writes a line to file descriptor 3:
+// "ready", or what is wrong.
+type Birth struct {
+	Spec link.Spec `json:"spec"`
+	Dir  string    `json:"dir"`
+	UID  *int      `json:"uid,omitempty"`
+	GID  *int      `json:"gid,omitempty"`
+}
+
+// BirthReady is the line that a guest's process writes when it serves.
+const BirthReady = "ready"
+
+// birthLimit is how long a guest's process may take to be ready.
+const birthLimit = 10 * time.Second
+
+// adopt meets the guest behind a control socket.
+func (s *Service) adopt(dir string) (*guest, error) {
+	conn, err := link.Dial(filepath.Join(dir, guestproc.ControlSocket))
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.lastID++
+	id := s.lastID
+	s.mu.Unlock()
+	g, err := meet(id, conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	if _, err := s.share(g.spec.GPU.Name); err != nil {
+		return nil, errors.Join(fmt.Errorf("guest %s is on a GPU that is not configured: %w", g.spec.Name, err), g.close())
+	}
+	// What the last daemon decided no longer holds.
+	g.apply(link.Run, s.clock.Now())
+	s.mu.Lock()
+	s.guests[g.spec.Name] = g
+	s.mu.Unlock()
+	s.wg.Go(func() {
+		g.attend(s.log)
+		s.bury(g)
+	})
+	return g, nil
+}
+
+// bury forgets a guest whose process has ended, or whom a daemon that ends
+// leaves.
+func (s *Service) bury(g *guest) {
+	s.mu.Lock()
+	delete(s.guests, g.spec.Name)
+	err := g.page.Close()
+	s.mu.Unlock()
+	if err != nil {
+		s.log.Warn("forget a guest", "guest", g.spec.Name, "err", err)
+	}
+	if sh, err := s.share(g.spec.GPU.Name); err == nil {
+		sh.changed(g.id)
+	}
+	s.log.Info("guest left", "guest", g.spec.Name)
+}
+
+// adoptAll finds the guests that an earlier daemon made.
+func (s *Service) adoptAll() error {
+	vms := s.guestDir("")
+	if err := os.MkdirAll(vms, 0o711); err != nil {
+		return fmt.Errorf("make the directory of guests: %w", err)
+	}
+	entries, err := os.ReadDir(vms)
+	if err != nil {
+		return fmt.Errorf("look for guests: %w", err)
+	}
+	for _, e := range entries {
+		dir := filepath.Join(vms, e.Name())
+		switch g, err := s.adopt(dir); {
+		case err == nil:
+			s.log.Info("guest adopted", "guest", g.spec.Name, "pid", g.pid)
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+			// Its process is gone, and left this behind.
+			if err := os.RemoveAll(dir); err != nil {
+				s.log.Warn("remove what a guest left", "dir", dir, "err", err)
+			}
+		default:
+			s.log.Warn("guest not adopted", "dir", dir, "err", err)
+		}
+	}
+	return nil
+}
+
+// CreateVM implements [api.Host].
+func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
+	if spec.Weight == 0 {
+		spec.Weight = 1
+	}
+	if spec.BAR2Bytes == 0 {
+		spec.BAR2Bytes = abi.DefaultSharedBytes
+	}
+	sh, err := s.share(spec.GPU)
+	if err := errors.Join(api.CheckName(spec.Name), api.CheckWeight(spec.Weight), checkBAR2(spec.BAR2Bytes), err); err != nil {
+		return api.VM{}, err
+	}
+	s.births.Lock()
+	defer s.births.Unlock()
+	if _, err := s.VM(spec.Name); err == nil {
+		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, api.ErrExists)
+	}
+	g, err := s.bear(spec, sh)
+	if err != nil {
+		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, err)
+	}
+	g.setWeight(spec.Weight)
+	sh.changed(g.id)
+	s.log.Info("guest created", "guest", spec.Name, "gpu", sh.config.Name, "weight", spec.Weight)
+	return s.VM(spec.Name)
+}
+
+// checkBAR2 says what is wrong with a size of the memory shared with a guest.
+func checkBAR2(n uint64) error {
+	if n < abi.MinSharedBytes || n > abi.MaxSharedBytes || n&(n-1) != 0 {
+		return fmt.Errorf("shared memory of %d bytes: want a power of two from %d to %d: %w",
+			n, uint64(abi.MinSharedBytes), uint64(abi.MaxSharedBytes), api.ErrInvalid)
+	}
+	return nil
+}
+
+// bear starts a guest's process and meets it.
+func (s *Service) bear(spec api.VMSpec, sh *share) (_ *guest, err error) {
+	dir := s.guestDir(spec.Name)
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("clear its directory: %w", err)
+	}
+	// Others may pass through to the VMM's socket, if they know its name.
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return nil, fmt.Errorf("make its directory: %w", err)
+	}
+	birth := Birth{
+		Spec: link.Spec{
+			Name: spec.Name, Socket: filepath.Join(dir, "vfio-user.sock"),
+			GPU:       link.GPU{Name: sh.config.Name, Kind: sh.config.Kind, Socket: sh.config.Socket},
+			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes, KernelTimeLimit: spec.KernelTimeLimit,
+		},
+		Dir: dir, UID: spec.UID, GID: spec.GID,
+	}
+	cmd := s.o.Command()
+	if err := start(cmd, birth); err != nil {
+		return nil, err
+	}
+	g, err := s.adopt(dir)
+	if err != nil {
+		return nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	s.wg.Go(func() {
+		<-g.gone
+		select {
+		case <-s.quit: // it is the daemon that goes
+			return
+		default:
+		}
+		if err := cmd.Wait(); err != nil {
+			s.log.Warn("guest's process", "guest", spec.Name, "err", err)
+		}
+	})
+	return g, nil
+}
+
+// start runs a guest's process, in a session of its own so that it outlives the
+// daemon, and waits until it is ready.
+func start(cmd *exec.Cmd, birth Birth) (err error) {
+	text, err := json.Marshal(birth)
+	if err != nil {
+		return fmt.Errorf("encode its description: %w", err)
+	}
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	defer func() { err = errors.Join(err, ours.Close()) }()
+	cmd.Stdin = strings.NewReader(string(text))
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	if cerr := theirs.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	if err := ours.SetReadDeadline(time.Now().Add(birthLimit)); err != nil {
+		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	line, err := io.ReadAll(io.LimitReader(ours, 4<<10))
+	if got := strings.TrimSpace(string(line)); err != nil || got != BirthReady {
+		if got == "" {
+			got = "its process ended before it was ready; its log says why"
+		}
+		return errors.Join(errors.New(got), err, cmd.Process.Kill(), ignoreKilled(cmd.Wait()))
+	}
+	return nil
+}
+
+// ignoreKilled drops the exit status of a process that has said what was wrong.
+func ignoreKilled(err error) error {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil
+	}
+	return err
+}
+
+// DeleteVM implements [api.Host].
+func (s *Service) DeleteVM(name string) error {
+	s.mu.RLock()
+	g, ok := s.guests[name]
+	var err error
+	if ok {
+		err = g.conn.Send(link.Message{Kind: link.KindQuit})
+	}
+	s.mu.RUnlock()
+	if !ok {
+		return noGuest(name)
+	}
+	if err != nil {
+		return fmt.Errorf("tell guest %q to end: %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), birthLimit)
+	defer cancel()
+	select {
+	case <-g.gone:
+	case <-ctx.Done():
+		return fmt.Errorf("guest %q, process %d, does not end; kill it", name, g.pid)
+	}
+	if err := os.RemoveAll(s.guestDir(name)); err != nil {
+		return fmt.Errorf("remove guest %q: %w", name, err)
+	}
+	return nil
+}
+
+func noGuest(name string) error {
+	return fmt.Errorf("guest %q: %w (`vgpuctl get vms` lists them)", name, api.ErrNotFound)
+}

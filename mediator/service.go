@@ -1,0 +1,290 @@
+package mediator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
+
+	"vgpud/accounting"
+	"vgpud/clock"
+	"vgpud/fairshare"
+	"vgpud/gpu"
+	"vgpud/mediator/api"
+	"vgpud/mediator/executor"
+	"vgpud/mediator/link"
+)
+
+// Options are what a service works with. All fields must be set.
+type Options struct {
+	Config Config
+	// Open opens a physical GPU.
+	Open executor.Opener
+	// Command makes the process of a guest's virtual GPU, which gets its
+	// [Birth] on standard input.
+	Command func() *exec.Cmd
+	Log     *slog.Logger
+	Version string
+}
+
+// Service is the daemon. It is made by New and run by Run.
+type Service struct {
+	o      Options
+	clock  clock.Clock
+	log    *slog.Logger
+	since  time.Duration
+	shares []*share
+
+	// births keeps guests from being made twice at a time.
+	births sync.Mutex
+
+	mu     sync.RWMutex // a guest's page may be used while it is held
+	guests map[string]*guest
+	lastID fairshare.GuestID
+	wg     sync.WaitGroup
+	quit   chan struct{} // closed when the daemon ends
+}
+
+var _ api.Host = (*Service)(nil)
+
+// New opens the GPUs.
+func New(ctx context.Context, o Options) (_ *Service, err error) {
+	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), quit: make(chan struct{})}
+	s.since = s.clock.Now()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeGPUs())
+		}
+	}()
+	for _, c := range o.Config.GPUs {
+		sh, err := s.open(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("GPU %s: %w", c.Name, err)
+		}
+		s.shares = append(s.shares, sh)
+	}
+	return s, nil
+}
+
+// open opens one GPU and prepares to watch it.
+func (s *Service) open(ctx context.Context, c GPUConfig) (_ *share, err error) {
+	watch, err := c.Accounting.config()
+	if err != nil {
+		return nil, err
+	}
+	device, err := s.o.Open(ctx, link.GPU{Name: c.Name, Kind: c.Kind, Socket: c.Socket})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, device.Close())
+		}
+	}()
+	sampled, ok := device.(gpu.Sampled)
+	if !ok {
+		return nil, errors.New("its status can't be read, so its guests can't be accounted")
+	}
+	source, err := sampled.Source()
+	if err != nil {
+		return nil, fmt.Errorf("read its status: %w", err)
+	}
+	sh := &share{
+		config: c, watch: watch, planner: accounting.NewPlanner(watch), props: device.Properties(), device: device,
+		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
+	}
+	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }
+	if err := sh.setPolicy(c.Policy); err != nil {
+		return nil, err
+	}
+	sh.sampler, err = accounting.NewSampler([]accounting.Watched{
+		{Name: c.Name, Source: source, Handler: sh, Config: watch},
+	}, accounting.SamplerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return sh, nil
+}
+
+// ofGPU calls f with a GPU's guests by id, while none can go away.
+func (s *Service) ofGPU(name string, f func([]*guest)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var gs []*guest
+	for _, g := range s.guests {
+		if g.spec.GPU.Name == name {
+			gs = append(gs, g)
+		}
+	}
+	slices.SortFunc(gs, func(a, b *guest) int { return int(a.id) - int(b.id) })
+	f(gs)
+}
+
+// Run serves until ctx ends, then leaves the guests to themselves with nobody
+// held. ready is called when the API answers.
+func (s *Service) Run(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := s.adoptAll(); err != nil {
+		return errors.Join(err, s.closeGPUs())
+	}
+	listeners, err := s.listen()
+	if err != nil {
+		return errors.Join(err, s.closeGPUs())
+	}
+	servers := s.serve(listeners, cancel)
+	for _, sh := range s.shares {
+		s.wg.Go(func() {
+			// An error was told to the share, which says so in its health.
+			if err := sh.sampler.Run(ctx); err != nil {
+				s.log.Error("sampler ended", "gpu", sh.config.Name, "err", err)
+			}
+		})
+	}
+	s.wg.Go(func() { s.beat(ctx) })
+	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.shares))
+	if ready != nil {
+		ready()
+	}
+	<-ctx.Done()
+	return errors.Join(asked(context.Cause(ctx)), s.leave(servers))
+}
+
+// asked drops the cause of an end that was asked for.
+func asked(cause error) error {
+	if errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return cause
+}
+
+// serve answers questions on the listeners. The first is the API's; what listens
+// on TCP answers the collector of metrics alone.
+func (s *Service) serve(listeners []net.Listener, fail func(error)) []*http.Server {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{s})
+	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	var servers []*http.Server
+	for i, l := range listeners {
+		h := api.Handler(s, metrics, s.log)
+		if i > 0 {
+			mux := http.NewServeMux()
+			mux.Handle("GET /metrics", metrics)
+			h = mux
+		}
+		server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+		servers = append(servers, server)
+		s.wg.Go(func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				fail(fmt.Errorf("serve the API: %w", err))
+			}
+		})
+	}
+	return servers
+}
+
+// leave ends everything but the guests, of whom nobody stays held.
+func (s *Service) leave(servers []*http.Server) error {
+	var errs []error
+	for _, server := range servers {
+		errs = append(errs, server.Close())
+	}
+	close(s.quit)
+	s.mu.RLock()
+	for _, g := range s.guests {
+		g.apply(link.Run, s.clock.Now())
+		errs = append(errs, g.conn.Close())
+	}
+	s.mu.RUnlock()
+	s.wg.Wait()
+	errs = append(errs, s.closeGPUs())
+	return errors.Join(errs...)
+}
+
+// beat shows the guests that the daemon is alive, and looks for contexts that
+// came or went, which may call for a decision.
+func (s *Service) beat(ctx context.Context) {
+	changes := make(map[fairshare.GuestID]uint64)
+	for clock.Sleep(ctx, s.clock, link.HeartbeatEvery) == nil {
+		for _, sh := range s.shares {
+			moved := fairshare.GuestID(0)
+			sh.guests(func(gs []*guest) {
+				now := s.clock.Now()
+				for _, g := range gs {
+					g.page.Beat(now)
+					if n := g.page.Changed(); n != changes[g.id] {
+						changes[g.id], moved = n, g.id
+					}
+				}
+			})
+			if moved != 0 {
+				sh.changed(moved)
+			}
+		}
+	}
+}
+
+// listen makes the API's socket, which only its owner may use, and the one for
+// metrics where that is wanted.
+func (s *Service) listen() ([]net.Listener, error) {
+	path := s.o.Config.Socket
+	if c, err := net.Dial("unix", path); err == nil {
+		return nil, errors.Join(fmt.Errorf("another daemon listens on %s", path), c.Close())
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove a stale socket: %w", err)
+	}
+	old := unix.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	unix.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("listen for questions: %w", err)
+	}
+	if s.o.Config.Metrics == "" {
+		return []net.Listener{l}, nil
+	}
+	m, err := net.Listen("tcp", s.o.Config.Metrics)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for the collector of metrics: %w", err), l.Close())
+	}
+	return []net.Listener{l, m}, nil
+}
+
+func (s *Service) closeGPUs() error {
+	var errs []error
+	for _, sh := range s.shares {
+		errs = append(errs, sh.device.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// share finds a GPU; empty is the first.
+func (s *Service) share(name string) (*share, error) {
+	names := make([]string, len(s.shares))
+	for i, sh := range s.shares {
+		if sh.config.Name == name || name == "" {
+			return sh, nil
+		}
+		names[i] = sh.config.Name
+	}
+	return nil, fmt.Errorf("GPU %q among %s: %w", name, strings.Join(names, ", "), api.ErrNotFound)
+}
+
+// guestDir is where a guest's sockets are.
+func (s *Service) guestDir(name string) string {
+	return filepath.Join(s.o.Config.RunDir, "vms", name)
+}

@@ -1,0 +1,72 @@
+package mediator
+
+import (
+	"math"
+	"time"
+
+	"vgpud/accounting"
+)
+
+// tally is what one GPU's rounds came to. It is pure: the share tells it what
+// was seen.
+type tally struct {
+	// unwatched is quiet time that is not yet charged to anybody.
+	unwatched time.Duration
+
+	busy, idle, switching time.Duration // watched, and estimated for the rest
+	watched               time.Duration
+	switches, rounds      uint64
+	polls, gaps           uint64
+	gapTime, cpu          time.Duration
+	// lately is the part of watched time in which the GPU executed, newer time
+	// weighing more.
+	lately float64
+}
+
+// memory is how long a share or a ratio "lately" remembers.
+const memory = 2 * time.Second
+
+// fade is what is kept of an old value after d.
+func fade(d time.Duration) float64 { return math.Exp(-float64(d) / float64(memory)) }
+
+// polled takes in a polling phase, and with it the quiet time before it, which
+// is taken to have been like it: verdicts change only at the end of a polling
+// phase, so that the same guests ran in both. scale is what a guest's time in
+// the phase stands for.
+func (t *tally) polled(p *accounting.Phase) (scale float64) {
+	t.watch(p)
+	t.rounds++
+	length := p.Length()
+	if length <= 0 {
+		return 1
+	}
+	scale = float64(length+t.unwatched) / float64(length)
+	rest := scale - 1
+	t.busy += time.Duration(rest * float64(p.Busy()))
+	t.idle += time.Duration(rest * float64(p.Idle))
+	t.switching += time.Duration(rest * float64(p.Switching))
+	t.switches += uint64(math.Round(rest * float64(p.Switches)))
+	keep := fade(length + t.unwatched)
+	t.lately = keep*t.lately + (1-keep)*float64(p.Busy())/float64(length)
+	t.unwatched = 0
+	return scale
+}
+
+// quieted takes in a quiet phase.
+func (t *tally) quieted(q *accounting.Quiet) {
+	t.watch(&q.Watched)
+	t.unwatched += max(q.Length()-q.Watched.Length(), 0)
+}
+
+// watch takes in time that was watched.
+func (t *tally) watch(p *accounting.Phase) {
+	t.watched += p.Length()
+	t.busy += p.Busy()
+	t.idle += p.Idle
+	t.switching += p.Switching
+	t.switches += p.Switches
+	t.polls += p.Polls
+	t.gaps += p.Gaps
+	t.gapTime += p.GapTime
+	t.cpu += p.CPU
+}
