@@ -7,7 +7,7 @@ var bfs = Kernel{
 	Summary: "breadth-first search, a launch a level: divergence by data, benign races",
 	Entries: []string{"bfs_level"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		nodes := choose(size, 500, 10_000, 150_000)
+		nodes := choose(size, 500, 8_000, 90_000)
 		offsets := make([]int32, nodes+1)
 		var edges []int32
 		for v := range nodes {

@@ -11,7 +11,7 @@ var bitonic = Kernel{
 	Entries: []string{"bitonic_shared", "bitonic_global"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const tile = 512
-		n := choose(size, 1<<10, 1<<12, 1<<16)
+		n := choose(size, 1<<10, 1<<12, 1<<15)
 		keys := words(rng, n)
 		sorted := slices.Sorted(slices.Values(keys))
 		c := &Case{Buffers: []Buffer{update("keys", keys, sorted)}}

@@ -10,7 +10,7 @@ var calls = Kernel{
 	Summary: "calls of device functions: direct, through a table of pointers that differ within a warp, recursive",
 	Entries: []string{"call_direct", "call_indirect", "call_recursive"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n := choose(size, 80, 1_500, 15_000)
+		n := choose(size, 80, 2_000, 30_000)
 		in, steps, greatest := make([]uint32, n), make([]int32, n), make([]uint32, n)
 		for i := range in {
 			in[i] = 1 + rng.Uint32N(9_999) // below 10⁴ the path stays below 2³²

@@ -208,6 +208,7 @@ func (l Launch) shared(bytes int) Launch { l.SharedBytes = uint32(bytes); return
 
 func ptr(buffer string) Arg { return Arg{Buffer: buffer} }
 
+// ptrAt is a pointer offset bytes into a buffer.
 func ptrAt(buffer string, offset int) Arg { return Arg{Buffer: buffer, Offset: uint64(offset)} }
 
 func u32(v uint32) Arg { return Arg{Bytes: binary.LittleEndian.AppendUint32(nil, v)} }

@@ -11,7 +11,7 @@ var earlyreturn = Kernel{
 	Entries: []string{"early_return", "early_block"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads = 128
-		n := choose(size, 1_000, 20_050, 250_001)
+		n := choose(size, 1_500, 30_050, 450_001)
 		in, out := words(rng, n), make([]uint32, n)
 		for base := 0; base < n; base += threads {
 			var tile [threads + 1]uint32 // zero beyond the end

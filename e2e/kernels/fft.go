@@ -13,7 +13,7 @@ var fft = Kernel{
 	Summary: "Fourier transforms of 512 points, there and back: Stockham in shared memory, twiddles in constant memory",
 	Entries: []string{"fft512"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		rows := choose(size, 1, 8, 96)
+		rows := choose(size, 1, 16, 256)
 		data := uniform(rng, 2*fftLength*rows, -1, 1)
 		twiddles := fftTwiddles()
 		forward := make([]float32, len(data))

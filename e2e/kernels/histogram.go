@@ -7,7 +7,7 @@ var histogram = Kernel{
 	Summary: "histogram of bytes: atomics on shared memory, then on global memory",
 	Entries: []string{"histogram"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n, blocks := choose(size, 2_000, 40_000, 600_000), choose(size, 2, 16, 64)
+		n, blocks := choose(size, 3_000, 70_000, 1_200_000), choose(size, 2, 16, 64)
 		in := words(rng, n)
 		for i := range in {
 			in[i] &= rng.Uint32() // so that some bytes are more frequent than others

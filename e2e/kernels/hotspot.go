@@ -8,7 +8,7 @@ var hotspot = Kernel{
 	Entries: []string{"hotspot"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const dt, rx, ry, rz, ambient = float32(0.05), float32(1.3), float32(1.7), float32(40), float32(80)
-		width, height := choose(size, 33, 100, 400), choose(size, 17, 60, 300)
+		width, height := choose(size, 27, 100, 360), choose(size, 10, 60, 260)
 		const steps = 4
 		power, start := uniform(rng, width*height, 0, 20), uniform(rng, width*height, 70, 90)
 		now, next := append([]float32(nil), start...), make([]float32, width*height)

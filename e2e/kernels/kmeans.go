@@ -10,7 +10,7 @@ var kmeans = Kernel{
 	Summary: "Lloyd's k-means, three launches an iteration: 64-bit atomic sums in fixed point, float64 division",
 	Entries: []string{"kmeans_assign", "kmeans_sum", "kmeans_mean"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n, k := choose(size, 150, 2_000, 20_000), choose(size, 3, 5, 8)
+		n, k := choose(size, 200, 2_000, 16_000), choose(size, 3, 5, 8)
 		features, iterations := choose(size, 3, 6, 8), choose(size, 2, 2, 3)
 		points := make([]float32, features*n) // feature by feature, around k places
 		for i := range n {

@@ -10,7 +10,7 @@ var localarray = Kernel{
 	Summary: "arrays of a thread's own with computed indices, in local memory: a median filter and a stack machine",
 	Entries: []string{"median9", "postfix"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n := choose(size, 100, 3_000, 50_000)
+		n := choose(size, 100, 3_000, 35_000)
 		in, medians := make([]int32, n), make([]int32, n)
 		for i := range in {
 			in[i] = rng.Int32N(2000) - 1000

@@ -8,7 +8,7 @@ var needleman = Kernel{
 	Entries: []string{"needleman"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const tile, residues, gap = 16, 24, 10
-		n := choose(size, 32, 160, 640)
+		n := choose(size, 64, 192, 800)
 		a, b := make([]uint8, n), make([]uint8, n)
 		for i := range n {
 			a[i], b[i] = uint8(rng.UintN(residues)), uint8(rng.UintN(residues))

@@ -10,8 +10,8 @@ var nnlayer = Kernel{
 	Summary: "two fully connected layers over a batch: shared inputs, the fast exponential (ex2.approx)",
 	Entries: []string{"dense"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		samples := choose(size, 2, 4, 16)
-		inputs, hidden, outputs := choose(size, 20, 200, 500), choose(size, 32, 128, 300), choose(size, 10, 10, 40)
+		samples := choose(size, 3, 12, 48)
+		inputs, hidden, outputs := choose(size, 50, 200, 500), choose(size, 40, 128, 300), choose(size, 10, 10, 40)
 		in := uniform(rng, samples*inputs, -1, 1)
 		w1, b1 := uniform(rng, hidden*inputs, -0.2, 0.2), uniform(rng, hidden, -0.1, 0.1)
 		w2, b2 := uniform(rng, outputs*hidden, -0.2, 0.2), uniform(rng, outputs, -0.1, 0.1)

@@ -11,7 +11,7 @@ var opcodes = Kernel{
 	Entries: []string{"opcodes", "branch_table"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const length = 24
-		n := choose(size, 64, 1_500, 25_000)
+		n := choose(size, 48, 1_000, 15_000)
 		code := make([]uint8, length)
 		for i, op := range below(rng, length, 16) {
 			code[i] = uint8(op)

@@ -12,7 +12,7 @@ var particlefilter = Kernel{
 	Entries: []string{"particles_move", "particles_accumulate", "particles_resample"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const frames, spread = 2, float32(0.3)
-		n := choose(size, 300, 6_000, 100_000)
+		n := choose(size, 250, 6_000, 60_000)
 		start := uniform(rng, 2*n, -3, 3)
 		velocity := [2]float32{0.5, -0.25}
 		places := append([]float32(nil), start...)

@@ -1,9 +1,6 @@
 package kernels
 
-import (
-	"fmt"
-	"math/rand/v2"
-)
+import "math/rand/v2"
 
 // scanElements is how many elements a block of scan_blocks scans, two a thread.
 const scanElements = 512
@@ -14,25 +11,29 @@ var scan = Kernel{
 	Entries: []string{"scan_blocks", "scan_add"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		in := words(rng, choose(size, 1_100, 30_000, 300_123))
-		c := &Case{Buffers: []Buffer{input("in", in), output("out", exclusiveSum(in))}}
-		scanSteps(c, "in", "out", len(in), 0)
-		return c
+		steps, words := scanSteps(ptr("in"), ptr("out"), len(in), 0)
+		return &Case{
+			Buffers: []Buffer{input("in", in), output("out", exclusiveSum(in)), scratch[uint32]("work", words)},
+			Steps:   steps,
+		}
 	},
 }
 
-// scanSteps adds the launches that scan n words from one buffer to another: the
-// blocks, then their totals in the same way, then the offsets that gives.
-func scanSteps(c *Case, from, to string, n, depth int) {
+// scanSteps returns the launches that scan n words: the blocks, then their totals
+// in the same way, then the offsets that this gives. Totals and offsets lie in
+// the work buffer from its word number used on; words is where they end.
+func scanSteps(from, to Arg, n, used int) (steps []Launch, words int) {
 	blocks := blocksFor(n, scanElements)
-	totals, offsets := fmt.Sprintf("totals %d", depth), fmt.Sprintf("offsets %d", depth)
-	c.Buffers = append(c.Buffers, scratch[uint32](totals, blocks))
-	c.Steps = append(c.Steps, launch("scan_blocks", blocks, scanElements/2, ptr(from), ptr(to), ptr(totals), i32(n)))
+	totals := ptrAt("work", 4*used)
+	steps = append(steps, launch("scan_blocks", blocks, scanElements/2, from, to, totals, i32(n)))
+	used += blocks
 	if blocks == 1 {
-		return
+		return steps, used
 	}
-	c.Buffers = append(c.Buffers, scratch[uint32](offsets, blocks))
-	scanSteps(c, totals, offsets, blocks, depth+1)
-	c.Steps = append(c.Steps, launch("scan_add", blocks, scanElements/2, ptr(to), ptr(offsets), i32(n)))
+	offsets := ptrAt("work", 4*used)
+	above, words := scanSteps(totals, offsets, blocks, used+blocks)
+	steps = append(steps, above...)
+	return append(steps, launch("scan_add", blocks, scanElements/2, to, offsets, i32(n))), words
 }
 
 // exclusiveSum returns for each element the sum of those before it, modulo 2³².

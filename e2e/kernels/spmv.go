@@ -7,7 +7,7 @@ var spmv = Kernel{
 	Summary: "sparse matrix (compressed rows) times vector: a thread a row, then a warp a row with shuffles",
 	Entries: []string{"spmv_scalar", "spmv_vector"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		rows := choose(size, 200, 4_000, 50_000)
+		rows := choose(size, 120, 3_000, 24_000)
 		offsets := make([]int32, rows+1)
 		for r := range rows {
 			// Mostly short rows and now and then a long one.

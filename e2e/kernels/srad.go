@@ -12,7 +12,7 @@ var srad = Kernel{
 	build: func(size Size, rng *rand.Rand) *Case {
 		const lambda = float32(0.5)
 		const iterations = 2
-		width, height := choose(size, 24, 90, 320), choose(size, 20, 70, 300)
+		width, height := choose(size, 16, 90, 320), choose(size, 12, 70, 300)
 		n := width * height
 		start := uniform(rng, n, 0.5, 2)
 		image := append([]float32(nil), start...)

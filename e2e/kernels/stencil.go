@@ -8,7 +8,7 @@ var stencil = Kernel{
 	Entries: []string{"stencil9"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const center, side, corner = float32(0.25), float32(0.125), float32(0.0625)
-		width, height := choose(size, 40, 130, 500), choose(size, 20, 70, 300)
+		width, height := choose(size, 35, 120, 400), choose(size, 17, 60, 220)
 		steps := choose(size, 2, 4, 4)
 		start := uniform(rng, width*height, 0, 1)
 		now, next := append([]float32(nil), start...), make([]float32, width*height)
