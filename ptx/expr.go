@@ -1,6 +1,9 @@
 package ptx
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // precedence gives the binary operators of constant expressions (§4.5.3) their binding strength, as in C.
 var precedence = map[string]int{
@@ -131,8 +134,8 @@ func (p *parser) unary() (number, bool) {
 		p.skip()
 		return n, true
 	}
-	if p.src[p.pos:min(p.pos+len(warpSize), len(p.src))] == warpSize {
-		p.name()
+	if p.atWarpSize() {
+		p.pos += len(warpSize)
 		p.skip()
 		return signedInt(32), true
 	}
@@ -141,6 +144,12 @@ func (p *parser) unary() (number, bool) {
 
 // warpSize is the name of PTX's only predefined constant.
 const warpSize = "WARP_SZ"
+
+// atWarpSize reports whether that name stands at the cursor.
+func (p *parser) atWarpSize() bool {
+	rest := p.src[p.pos:]
+	return strings.HasPrefix(rest, warpSize) && (len(rest) == len(warpSize) || class[rest[len(warpSize)]]&isIdent == 0)
+}
 
 // cast reads (.s64) or (.u64), from the dot on, and what it is applied to.
 func (p *parser) cast() (number, bool) {

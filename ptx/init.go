@@ -1,5 +1,7 @@
 package ptx
 
+import "iter"
+
 // Init is a variable's initialiser. It is kept as text, which may be hundreds of kilobytes on one line: [Var.Values]
 // decodes it when it is wanted. Parse has checked its form.
 type Init struct {
@@ -15,4 +17,63 @@ type Value struct {
 	Name    string  // the variable or function whose address it is; "" for a number
 	Generic bool    // generic(name): the address in the generic space rather than in its own
 	Mask    uint64  // which byte of the address is meant, as in 0xFF00(name): the mask; 0: all of it
+}
+
+// Values decodes the initialiser, in order. Elements that it does not mention are zero. An error can only come from a
+// Raw that no Parse has seen. Textures and samplers have no values.
+func (v *Var) Values() iter.Seq2[Value, error] {
+	return func(yield func(Value, error) bool) {
+		if v.Init == nil || v.Type.Class() == Opaque {
+			return
+		}
+		if _, err := v.walkInit(func(val Value) bool { return yield(val, nil) }); err != nil {
+			yield(Value{}, err)
+		}
+	}
+}
+
+// walkInit goes through the initialiser and returns how many elements it covers.
+func (v *Var) walkInit(visit func(Value) bool) (int64, error) {
+	o := Options{MaxBytes: len(v.Init.Raw)}.withDefaults()
+	p := &parser{scanner: newScanner(v.Init.Raw), opts: o}
+	w := newInitWalk(p, v)
+	w.visit = visit
+	if !w.level(0) && !w.stopped || len(p.errs) > 0 {
+		return 0, p.errs
+	}
+	return w.most, nil
+}
+
+// Len is the number of elements of the variable, components of vectors counted singly: the product of its dimensions,
+// or what its initialiser says where the outermost is Unsized (0 without one).
+func (v *Var) Len() int64 {
+	row := int64(max(v.Vector, 1))
+	for _, d := range v.Dims {
+		if d != Unsized {
+			row *= d
+		}
+	}
+	if len(v.Dims) == 0 || v.Dims[0] != Unsized {
+		return row
+	}
+	if v.Init == nil || row == 0 {
+		return 0
+	}
+	n, err := v.walkInit(nil)
+	if err != nil {
+		return 0
+	}
+	return (n + row - 1) / row * row
+}
+
+// Size is the number of bytes that the variable takes.
+func (v *Var) Size() int64 { return v.Len() * int64(v.Type.Size()) }
+
+// Alignment is the variable's alignment in bytes: as written, or that of its type, which for a vector is the whole
+// vector's (§5.4.6).
+func (v *Var) Alignment() int {
+	if v.Align > 0 {
+		return v.Align
+	}
+	return max(v.Type.Size(), 1) * max(v.Vector, 1)
 }

@@ -4,12 +4,14 @@ package ptx
 var Newest = Version{9, 0}
 
 // Options bound what Parse accepts: the text comes from a guest. The zero Options has the defaults named beside the
-// fields.
+// fields. The tree of ordinary code takes about ten times the memory of its text; the worst that fits the default
+// bounds takes about a gigabyte and a half.
 type Options struct {
 	MaxBytes      int // length of the source: 64 MiB
 	MaxDepth      int // nesting of blocks, operands, expressions and initialisers: 64
 	MaxStatements int // instructions, labels, declarations and directives: 4 million
-	MaxOperands   int // of one instruction, or of one vector or list in it: 1,024
+	MaxOperands   int // operands in all, those within others included: 12 million
+	MaxElements   int // operands of one instruction, or of one vector or list in it: 1,024
 	MaxErrors     int // errors collected before giving up: 10
 	MaxWarnings   int // warnings kept: 10
 }
@@ -24,7 +26,8 @@ func (o Options) withDefaults() Options {
 	set(&o.MaxBytes, 64<<20)
 	set(&o.MaxDepth, 64)
 	set(&o.MaxStatements, 4<<20)
-	set(&o.MaxOperands, 1024)
+	set(&o.MaxOperands, 12<<20)
+	set(&o.MaxElements, 1024)
 	set(&o.MaxErrors, 10)
 	set(&o.MaxWarnings, 10)
 	return o

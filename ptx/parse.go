@@ -28,6 +28,7 @@ type parser struct {
 	warnings   []*Error
 	depth      int
 	statements int
+	pushed     int  // operands so far
 	given      bool // enough is enough: a limit was passed
 	forms      map[string]form
 	names      regNames
@@ -131,7 +132,7 @@ func (p *parser) ident(what string) (string, bool) {
 // integer reads a constant expression whose value must be an integer from least to most.
 func (p *parser) integer(what string, least, most int64) (int64, bool) {
 	at := p.here()
-	if class[p.peek()]&isDigit == 0 && p.peek() != '(' && p.peek() != '-' && p.peek() != 'W' {
+	if class[p.peek()]&isDigit == 0 && p.peek() != '(' && p.peek() != '-' && !p.atWarpSize() {
 		return 0, p.want(what)
 	}
 	n, ok := p.expr()
@@ -179,11 +180,10 @@ func (p *parser) module() *Module {
 // header reads .version, .target and .address_size.
 func (p *parser) header(m *Module) bool {
 	at := p.here()
-	if p.word() != "version" {
-		p.pos, p.line = 0, 1 // nothing was skipped that matters: say what the file begins with
-		p.skip()
+	if p.peekWord() != "version" {
 		return p.want(".version at the start of the module")
 	}
+	p.word()
 	p.skip()
 	var ok bool
 	if m.Version, ok = p.version(); !ok {
@@ -278,9 +278,10 @@ func (p *parser) recoverItem(stuck bool) {
 		case p.atEnd():
 			return
 		case c == '"':
-			if _, ok := p.str(); ok {
-				continue
+			if _, ok := p.str(); !ok {
+				p.skipLine()
 			}
+			continue
 		case c == '{':
 			depth++
 		case c == '}':

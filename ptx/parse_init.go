@@ -1,9 +1,6 @@
 package ptx
 
-import (
-	"fmt"
-	"iter"
-)
+import "fmt"
 
 // initializer checks the initialiser at the cursor against the variable's shape and keeps its text.
 func (p *parser) initializer(v *Var) bool {
@@ -183,21 +180,13 @@ func (p *parser) initValue(v *Value, end *int) bool {
 			}
 		}
 		p.scanner = at
-	} else if class[c]&isNameStart != 0 && c != 'W' || p.symbolWithW() {
+	} else if class[c]&isNameStart != 0 && !p.atWarpSize() {
 		return p.addressValue(v, end)
 	}
 	n, ok := p.expr()
 	v.Imm, v.Bits = n.imm, n.bits
 	*end = lastToken(p.src, p.pos)
 	return ok
-}
-
-// symbolWithW reports whether the name at the cursor, which begins with a W, is not WARP_SZ.
-func (p *parser) symbolWithW() bool {
-	at := p.scanner
-	name := p.name()
-	p.scanner = at
-	return name != "" && name != warpSize
 }
 
 // addressValue reads name{+offset} or generic(name){+offset}.
@@ -232,63 +221,4 @@ func lastToken(src string, pos int) int {
 		}
 	}
 	return i
-}
-
-// Values decodes the initialiser, in order. Elements that it does not mention are zero. An error can only come from a
-// Raw that no Parse has seen. Textures and samplers have no values.
-func (v *Var) Values() iter.Seq2[Value, error] {
-	return func(yield func(Value, error) bool) {
-		if v.Init == nil || v.Type.Class() == Opaque {
-			return
-		}
-		if _, err := v.walkInit(func(val Value) bool { return yield(val, nil) }); err != nil {
-			yield(Value{}, err)
-		}
-	}
-}
-
-// walkInit goes through the initialiser and returns how many elements it covers.
-func (v *Var) walkInit(visit func(Value) bool) (int64, error) {
-	o := Options{MaxBytes: len(v.Init.Raw)}.withDefaults()
-	p := &parser{scanner: newScanner(v.Init.Raw), opts: o}
-	w := newInitWalk(p, v)
-	w.visit = visit
-	if !w.level(0) && !w.stopped || len(p.errs) > 0 {
-		return 0, p.errs
-	}
-	return w.most, nil
-}
-
-// Len is the number of elements of the variable, components of vectors counted singly: the product of its dimensions,
-// or what its initialiser says where the outermost is Unsized (0 without one).
-func (v *Var) Len() int64 {
-	row := int64(max(v.Vector, 1))
-	for _, d := range v.Dims {
-		if d != Unsized {
-			row *= d
-		}
-	}
-	if len(v.Dims) == 0 || v.Dims[0] != Unsized {
-		return row
-	}
-	if v.Init == nil || row == 0 {
-		return 0
-	}
-	n, err := v.walkInit(nil)
-	if err != nil {
-		return 0
-	}
-	return (n + row - 1) / row * row
-}
-
-// Size is the number of bytes that the variable takes.
-func (v *Var) Size() int64 { return v.Len() * int64(v.Type.Size()) }
-
-// Alignment is the variable's alignment in bytes: as written, or that of its type, which for a vector is the whole
-// vector's (§5.4.6).
-func (v *Var) Alignment() int {
-	if v.Align > 0 {
-		return v.Align
-	}
-	return max(v.Type.Size(), 1) * max(v.Vector, 1)
 }

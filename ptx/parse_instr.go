@@ -43,7 +43,10 @@ func (p *parser) form(i *Instr) bool {
 	if !ok {
 		f.opcode = opcode
 		if end > p.pos {
-			words := strings.Split(p.src[p.pos+1:end], ".")
+			words := strings.SplitN(p.src[p.pos+1:end], ".", maxNames+1)
+			if len(words) > maxNames {
+				return p.fail("too many modifiers")
+			}
 			f.modifiers = p.strings.keep(words)
 		}
 		p.forms[p.src[start:end]] = f
@@ -161,7 +164,7 @@ func (p *parser) single(call bool) (Operand, bool) {
 func (p *parser) signed(sign byte) (Operand, bool) {
 	at := p.scanner
 	p.accept(sign)
-	if class[p.peek()]&isNameStart != 0 && p.peek() != 'W' {
+	if class[p.peek()]&isNameStart != 0 && !p.atWarpSize() {
 		o, ok := p.named()
 		o.Not, o.Neg = sign == '!', sign == '-'
 		if ok && o.Kind != KindReg {
@@ -327,8 +330,12 @@ func (p *parser) group(kind OperandKind, closing byte, call bool) (Operand, bool
 
 // push puts an operand on the stack, within the limit.
 func (p *parser) push(o Operand) bool {
-	if len(p.operandStack) >= p.opts.MaxOperands {
-		return p.fail(fmt.Sprintf("more operands than the limit of %d", p.opts.MaxOperands))
+	if len(p.operandStack) >= p.opts.MaxElements {
+		return p.fail(fmt.Sprintf("more operands than the limit of %d", p.opts.MaxElements))
+	}
+	p.pushed++
+	if p.pushed > p.opts.MaxOperands {
+		return p.exceed(fmt.Sprintf("more operands in all than the limit of %d", p.opts.MaxOperands))
 	}
 	p.operandStack = append(p.operandStack, o)
 	return true

@@ -58,9 +58,10 @@ func (p *parser) recoverStatement(stuck bool) {
 		case c == '}':
 			depth--
 		case c == '"':
-			if _, ok := p.str(); ok {
-				continue
+			if _, ok := p.str(); !ok {
+				p.skipLine()
 			}
+			continue
 		case c == '.' && (p.peekWord() == "entry" || p.peekWord() == "visible"):
 			p.pos = len(p.src) // a brace is missing: what follows would only be misread
 			return
