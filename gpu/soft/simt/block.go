@@ -4,8 +4,18 @@ import "vgpud/gpu"
 
 // Block is a resident thread block.
 type Block struct {
-	grid *Grid
-	sm   int
+	grid   *Grid
+	sm     int
+	coord  gpu.Dim3
+	warps  []warp
+	bars   [barriers]barrier
+	shared []byte
+	live   int // threads that have not exited
+	turn   int // the warp to run next
+	now    Now
+	spent  uint64 // cycles of the step under way
+	owed   uint64 // cycles of its start, not yet reported
+	fault  *gpu.Fault
 }
 
 // State is what became of a block in a step.
@@ -34,14 +44,122 @@ type Result struct {
 	Fault  *gpu.Fault // Faulted
 }
 
+// turnLength is how many instructions a warp runs before it is another's turn.
+const turnLength = 4096
+
 // SM is where the block is resident.
 func (b *Block) SM() int { return b.sm }
 
 // Grid is the grid the block belongs to.
 func (b *Block) Grid() *Grid { return b.grid }
 
-// Step executes up to about budget warp instructions of the block, all its
-// warps in turn. It returns early when nothing is left to do.
+// Coord is the block's %ctaid.
+func (b *Block) Coord() gpu.Dim3 { return b.coord }
+
+// Step executes about budget warp instructions of the block, its warps taking
+// turns. It returns early when nothing is left to do.
 func (b *Block) Step(now Now, budget int) Result {
-	return Result{State: Finished}
+	if now.CyclesPerUS == 0 {
+		now.CyclesPerUS = 1000
+	}
+	b.now, b.spent, b.owed = now, b.owed, 0
+	b.grid.sync()
+	for budget > 0 {
+		ran := false
+		for range b.warps {
+			w := &b.warps[b.turn]
+			if b.turn++; b.turn == len(b.warps) {
+				b.turn = 0
+			}
+			if w.state != warpReady {
+				continue
+			}
+			ran = true
+			budget -= b.run(w, min(budget, turnLength))
+			if b.fault != nil {
+				return Result{State: Faulted, Cycles: b.spent, Fault: b.fault}
+			}
+			if budget <= 0 {
+				break
+			}
+		}
+		if b.live == 0 {
+			b.grid.retire(b)
+			return Result{State: Finished, Cycles: b.spent}
+		}
+		if ran {
+			continue
+		}
+		wake, asleep := b.wake()
+		if !asleep {
+			b.stuck()
+			return Result{State: Faulted, Cycles: b.spent, Fault: b.fault}
+		}
+		if wake > 0 {
+			return Result{State: Sleeping, Cycles: b.spent, Wake: wake}
+		}
+	}
+	return Result{State: Running, Cycles: b.spent}
+}
+
+// run gives one warp its turn and returns how many instructions it took.
+func (b *Block) run(w *warp, budget int) int {
+	w.counts = Counts{}
+	w.execute(budget)
+	b.spent += w.counts.Cycles
+	b.grid.counts.add(w.counts)
+	return int(max(w.counts.WarpInstructions, 1))
+}
+
+// nanos is %globaltimer after so many cycles of the step.
+func (b *Block) nanos(cycles uint64) uint64 {
+	return b.now.Nanos + cycles*1000/b.now.CyclesPerUS
+}
+
+// wake readies the paths whose time has come. Where there are none it returns
+// the earliest time that one waits for; asleep is false if none does.
+func (b *Block) wake() (earliest uint64, asleep bool) {
+	now := b.nanos(b.spent)
+	woken := false
+	for i := range b.warps {
+		w := &b.warps[i]
+		for k := range w.paths {
+			p := &w.paths[k]
+			if p.wait != waitTime {
+				continue
+			}
+			asleep = true
+			if p.wake <= now {
+				p.wait, woken = ready, true
+			} else if earliest == 0 || p.wake < earliest {
+				earliest = p.wake
+			}
+		}
+		if woken && w.state == warpWaiting {
+			w.next()
+		}
+	}
+	if woken {
+		earliest = 0
+	}
+	return earliest, asleep
+}
+
+// stuck makes the first thread that waits for what can't come a fault.
+func (b *Block) stuck() {
+	for i := range b.warps {
+		w := &b.warps[i]
+		for _, p := range w.paths {
+			w.mask, w.pc = p.mask, p.pc
+			in := p.res
+			if in == nil {
+				in = &w.prog.code[max(p.pc-1, 0)]
+				if p.wait == waitWarp {
+					in = &w.prog.code[p.pc]
+				}
+			}
+			w.raise(gpu.FaultBarrier, in, first(p.mask))
+			return
+		}
+	}
 }

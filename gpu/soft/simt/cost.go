@@ -19,7 +19,6 @@ type CostModel struct {
 	Shuffle uint32 // exchange between the lanes of a warp
 	Memory  uint32 // any load or store
 	Sector  uint32 // each 32-byte sector of global memory that a warp's access touches
-	Bank    uint32 // each pass over shared or local memory after the first
 	Atomic  uint32 // each lane of an atomic operation
 	Print   uint32 // each lane that calls vprintf or an allocator
 	Block   uint32 // starting a block
@@ -37,7 +36,6 @@ var DefaultCosts = CostModel{
 	Shuffle: 2,
 	Memory:  2,
 	Sector:  1,
-	Bank:    1,
 	Atomic:  2,
 	Print:   100,
 	Block:   40,

@@ -1,6 +1,7 @@
 package simt
 
 import (
+	"fmt"
 	"io"
 
 	"vgpud/gpu"
@@ -13,24 +14,71 @@ type Launch struct {
 	SharedBytes uint64 // dynamic
 	Params      []byte // laid out as the kernel's attributes say; copied
 	Memory      *Memory
-	SMs         int        // %nsmid
-	ID          uint64     // %gridid
-	Print       io.Writer  // where vprintf's text goes; nil drops it. It bounds what it keeps
-	Costs       *CostModel // nil: DefaultCosts
+	SMs         int       // %nsmid
+	ID          uint64    // %gridid
+	Print       io.Writer // where vprintf's text goes; nil drops it. It bounds what it keeps
 }
 
 // Grid is a launch that is being executed.
 type Grid struct {
-	launch Launch
-	counts Counts
-	next   uint64 // block to start
-	done   uint64
+	launch  Launch
+	prog    *program
+	costs   CostModel
+	shared  int // bytes a block
+	threads int // a block
+	counts  Counts
+	next    uint64 // block to start
+	done    uint64
+	free    []*Block
+	spans   []cachedSpan // by site
+	epoch   uint32
 }
+
+// cachedSpan remembers where a memory operation went last.
+type cachedSpan struct {
+	lo   uint64
+	data []byte
+	ro   bool
+}
+
+// MaxSharedBytes is the most shared memory, static and dynamic, that a block
+// can have.
+const MaxSharedBytes = 227 << 10
 
 // NewGrid checks a launch and prepares it. No block is started. The error wraps
 // gpu.ErrInvalidLaunch.
 func NewGrid(l Launch) (*Grid, error) {
-	return &Grid{launch: l}, nil
+	k := l.Kernel
+	refuse := func(format string, args ...any) (*Grid, error) {
+		return nil, fmt.Errorf("launch %s: %s: %w", k.Name(), fmt.Sprintf(format, args...), gpu.ErrInvalidLaunch)
+	}
+	a := &k.attr
+	g, b := l.Grid, l.Block
+	switch {
+	case g.X == 0 || g.Y == 0 || g.Z == 0 || g.X > 1<<31-1 || g.Y > 65535 || g.Z > 65535:
+		return refuse("a grid of %d×%d×%d blocks", g.X, g.Y, g.Z)
+	case b.X == 0 || b.Y == 0 || b.Z == 0 || b.X > 1024 || b.Y > 1024 || b.Z > 64 || b.Count() > uint64(a.MaxThreadsPerBlock):
+		return refuse("a block of %d×%d×%d threads, at most %d", b.X, b.Y, b.Z, a.MaxThreadsPerBlock)
+	case a.ReqBlock.X != 0 && a.ReqBlock != b:
+		return refuse("a block of %d×%d×%d threads where .reqntid asks for %d×%d×%d", b.X, b.Y, b.Z, a.ReqBlock.X, a.ReqBlock.Y, a.ReqBlock.Z)
+	case l.SharedBytes > MaxSharedBytes || a.SharedBytes+l.SharedBytes > MaxSharedBytes:
+		return refuse("%d bytes of shared memory, at most %d", a.SharedBytes+l.SharedBytes, MaxSharedBytes)
+	case uint64(len(l.Params)) < a.ParamBytes:
+		return refuse("%d bytes of parameters, expected %d", len(l.Params), a.ParamBytes)
+	case k.module.vars.size > 0 && k.module.vars.base == 0:
+		return refuse("the module's variables are not placed")
+	}
+	l.Params = append(make([]byte, 0, a.ParamBytes), l.Params[:a.ParamBytes]...)
+	grid := &Grid{
+		launch:  l,
+		prog:    k.prog,
+		costs:   k.prog.costs,
+		shared:  int(k.prog.dynamicShared) + int(l.SharedBytes),
+		threads: int(b.Count()),
+		spans:   make([]cachedSpan, k.prog.sites),
+		epoch:   l.Memory.epoch,
+	}
+	return grid, nil
 }
 
 // Blocks is the number of blocks of the grid.
@@ -54,6 +102,27 @@ func (g *Grid) StartBlock(sm int) *Block {
 	if g.next == g.Blocks() {
 		return nil
 	}
+	var b *Block
+	if n := len(g.free); n > 0 {
+		b, g.free = g.free[n-1], g.free[:n-1]
+	} else {
+		b = g.newBlock()
+	}
+	b.start(sm, g.next)
 	g.next++
-	return &Block{grid: g, sm: sm}
+	return b
+}
+
+// retire takes a finished block's memory back for another.
+func (g *Grid) retire(b *Block) {
+	g.done++
+	g.free = append(g.free, b)
+}
+
+// sync forgets what is remembered of a memory that has changed.
+func (g *Grid) sync() {
+	if g.epoch != g.launch.Memory.epoch {
+		g.epoch = g.launch.Memory.epoch
+		clear(g.spans)
+	}
 }

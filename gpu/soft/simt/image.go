@@ -1,15 +1,41 @@
 package simt
 
+import (
+	"fmt"
+	"math/bits"
+
+	"vgpud/gpu"
+	"vgpud/ptx"
+)
+
 // image is the layout of a module's variables in global and constant space:
-// one range of memory, constants first.
+// one range of memory. Constants come first, then what has initial values, then
+// what begins as zeros.
 type image struct {
+	layout
 	base       uint64 // where Place put it
-	size       uint64
 	constBytes uint64 // at the start, read-only to kernels
-	offsets    map[string]placed
+	initial    []byte // what it begins with, before relocation
+	relocs     []reloc
+	names      map[string]placed
 }
 
 type placed struct{ offset, size uint64 }
+
+// reloc is an address in the image that is known when the image has its place.
+type reloc struct {
+	at, size uint64
+	addend   uint64
+	absolute bool   // the addend is all: the address of a function
+	mask     uint64 // which byte of it is meant; 0: all
+}
+
+// maxImage bounds a module's variables, in bytes.
+const maxImage = 64 << 30
+
+// imageAlign is the alignment of the image and of the parts of it that differ
+// in access.
+const imageAlign = 256
 
 // ImageBytes is how much global memory the module's variables take, 0 if it has
 // none. The memory must be aligned to 256 bytes.
@@ -18,6 +44,167 @@ func (m *Module) ImageBytes() uint64 { return m.vars.size }
 // Global finds a variable of the module: its offset in the image and its size
 // in bytes.
 func (m *Module) Global(name string) (offset, size uint64, ok bool) {
-	p, ok := m.vars.offsets[name]
+	p, ok := m.vars.names[name]
 	return p.offset, p.size, ok
+}
+
+// layOut places the module's variables.
+func (l *loader) layOut() error {
+	im := l.image
+	im.names = map[string]placed{}
+	var vars []*ptx.Var
+	for _, it := range l.prog.Module.Items {
+		if v, ok := it.(*ptx.Var); ok && v.Linking != ptx.Extern {
+			vars = append(vars, v)
+		}
+	}
+	for _, c := range l.prog.Codes {
+		for _, s := range c.Vars {
+			if s.Var != nil && (s.Var.Space == ptx.GlobalSpace || s.Var.Space == ptx.ConstSpace) {
+				vars = append(vars, s.Var)
+			}
+		}
+	}
+	group := func(want func(v *ptx.Var) bool) error {
+		for _, v := range vars {
+			if !want(v) || v.Type.Class() == ptx.Opaque {
+				continue
+			}
+			n, ok := sizeOf(v, maxImage)
+			if !ok || im.size+n > maxImage {
+				return fmt.Errorf("PTX line %d: variable %s: more than %d bytes: %w", v.Pos.Line, v.Name, uint64(maxImage), gpu.ErrUnsupported)
+			}
+			at := im.add(v, n)
+			im.names[v.Name] = placed{at, n}
+		}
+		return nil
+	}
+	err := group(func(v *ptx.Var) bool { return v.Space == ptx.ConstSpace })
+	im.size = alignUp(im.size, imageAlign)
+	im.constBytes = im.size
+	if err == nil {
+		err = group(func(v *ptx.Var) bool { return v.Space == ptx.GlobalSpace && v.Init != nil })
+	}
+	filled := im.size
+	if err == nil {
+		err = group(func(v *ptx.Var) bool { return v.Space == ptx.GlobalSpace && v.Init == nil })
+	}
+	if err != nil {
+		return err
+	}
+	if filled > maxInitial {
+		return fmt.Errorf("%d bytes of constants and initial values: %w", filled, gpu.ErrUnsupported)
+	}
+	im.initial = make([]byte, filled)
+	return nil
+}
+
+// maxInitial bounds constants and variables with initial values, in bytes.
+const maxInitial = 256 << 20
+
+// initialise decodes the initial values.
+func (l *loader) initialise() error {
+	for v, at := range l.image.at {
+		if v.Init == nil {
+			continue
+		}
+		size := uint64(v.Type.Size())
+		for val, err := range v.Values() {
+			if err == nil {
+				err = l.initialValue(v, val, at+uint64(val.Index)*size, size)
+			}
+			if err != nil {
+				return fmt.Errorf("PTX line %d: variable %s: %w", v.Pos.Line, v.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *loader) initialValue(v *ptx.Var, val ptx.Value, at, size uint64) error {
+	im := l.image
+	if val.Index < 0 || at+size > uint64(len(im.initial)) || size > 8 || bits.OnesCount64(size) != 1 {
+		return fmt.Errorf("an initial value out of place: %w", gpu.ErrInvalidModule)
+	}
+	if val.Name == "" {
+		o := ptx.Operand{Kind: ptx.KindImm, Imm: val.Imm, Bits: val.Bits}
+		put(im.initial[at:], int(size), immediate(&o, v.Type))
+		return nil
+	}
+	s := l.prog.Globals[val.Name]
+	r := reloc{at: at, size: size, addend: val.Bits, mask: val.Mask}
+	switch {
+	case s == nil:
+		return fmt.Errorf("%s is not declared: %w", val.Name, gpu.ErrInvalidModule)
+	case s.Kind == ptx.SymFunc:
+		f := l.addressOf(s.Func)
+		if f == 0 {
+			return fmt.Errorf("the address of %s: %w", val.Name, gpu.ErrUnsupported)
+		}
+		r.addend, r.absolute = r.addend+f, true
+	case s.Var == nil:
+		return fmt.Errorf("the address of %s: %w", val.Name, gpu.ErrInvalidModule)
+	default:
+		offset, ok := im.at[s.Var]
+		if !ok {
+			return fmt.Errorf("the address of %s, which is not in global memory: %w", val.Name, gpu.ErrUnsupported)
+		}
+		r.addend += offset
+	}
+	im.relocs = append(im.relocs, r)
+	return nil
+}
+
+// Place says where in the context's memory the module's variables lie,
+// ImageBytes bytes from base on, and returns what that memory must begin with
+// before the first launch: initial values, with the addresses of variables and
+// functions filled in. What follows is zero.
+func (m *Module) Place(base uint64) []byte {
+	im := &m.vars
+	im.base = base
+	out := append([]byte(nil), im.initial...)
+	for _, r := range im.relocs {
+		v := r.addend
+		if !r.absolute {
+			v += base
+		}
+		if r.mask != 0 {
+			v = v & r.mask >> bits.TrailingZeros64(r.mask)
+		}
+		put(out[r.at:], int(r.size), v)
+	}
+	return out
+}
+
+// MapImage maps the module's placed variables, backed by data, into mem: the
+// constants among them read-only to kernels.
+func (m *Module) MapImage(mem *Memory, data []byte) error {
+	im := &m.vars
+	if uint64(len(data)) != im.size {
+		return fmt.Errorf("map a module's variables: %d bytes for %d", len(data), im.size)
+	}
+	c := im.constBytes
+	if c > 0 {
+		if err := mem.insert(span{lo: im.base, data: data[:c:c], readOnly: true}); err != nil {
+			return err
+		}
+	}
+	if c < im.size {
+		return mem.Map(im.base+c, data[c:])
+	}
+	return nil
+}
+
+// UnmapImage undoes MapImage.
+func (m *Module) UnmapImage(mem *Memory) error {
+	im := &m.vars
+	if im.constBytes > 0 {
+		if err := mem.Unmap(im.base); err != nil {
+			return err
+		}
+	}
+	if im.constBytes < im.size {
+		return mem.Unmap(im.base + im.constBytes)
+	}
+	return nil
 }

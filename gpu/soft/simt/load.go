@@ -1,10 +1,210 @@
 package simt
 
-import "vgpud/ptx"
+import (
+	"fmt"
+	"math"
+
+	"vgpud/gpu"
+	"vgpud/ptx"
+)
+
+// maxFrame bounds the local memory of one activation, in bytes.
+const maxFrame = 1 << 20
+
+// loader is a module being loaded.
+type loader struct {
+	opts     Options
+	costs    CostModel
+	module   *Module
+	prog     *ptx.Program
+	image    *image
+	codes    map[*ptx.Func]*ptx.Code
+	addrs    map[*ptx.Func]uint64 // of functions whose addresses are taken
+	taken    []*ptx.Func          // in order of their addresses
+	compiled int                  // instructions so far
+}
 
 // Load compiles a parsed module. It refuses, wrapping gpu.ErrUnsupported and
 // naming kernel, line and instruction, what this GPU can't execute, and with
-// gpu.ErrInvalidModule what no GPU could. It keeps parts of m's tree.
+// gpu.ErrInvalidModule what no GPU could. It binds the names in m's tree and
+// keeps parts of it.
 func Load(m *ptx.Module, o Options) (*Module, error) {
-	return &Module{}, nil
+	prog, err := ptx.Resolve(m)
+	if err != nil {
+		return nil, fmt.Errorf("load module: %w: %w", gpu.ErrInvalidModule, err)
+	}
+	if m.AddressSize == 32 {
+		return nil, fmt.Errorf("load module: addresses of 32 bits: %w", gpu.ErrUnsupported)
+	}
+	l := &loader{
+		opts: o.withDefaults(), costs: DefaultCosts, module: &Module{byName: map[string]*Kernel{}}, prog: prog,
+		codes: map[*ptx.Func]*ptx.Code{}, addrs: map[*ptx.Func]uint64{},
+	}
+	if o.Costs != nil {
+		l.costs = *o.Costs
+	}
+	for _, c := range prog.Codes {
+		l.codes[c.Func] = c
+	}
+	l.image = &l.module.vars
+	if err := l.layOut(); err != nil {
+		return nil, fmt.Errorf("load module: %w", err)
+	}
+	l.takeAddresses()
+	if err := l.initialise(); err != nil {
+		return nil, fmt.Errorf("load module: %w", err)
+	}
+	for _, c := range prog.Codes {
+		if !c.Func.Entry {
+			continue
+		}
+		k, err := l.compile(c)
+		if err != nil {
+			return nil, fmt.Errorf("load module: %w", err)
+		}
+		l.module.kernels = append(l.module.kernels, k)
+		l.module.byName[k.attr.Name] = k
+	}
+	return l.module, nil
+}
+
+// takeAddresses finds the functions that can be called through pointers.
+func (l *loader) takeAddresses() {
+	take := func(f *ptx.Func) {
+		if l.addrs[f] == 0 && l.codes[f] != nil && !f.Entry {
+			l.addrs[f] = codeWindow + codeStride*uint64(len(l.taken)+1)
+			l.taken = append(l.taken, f)
+		}
+	}
+	for _, c := range l.prog.Codes {
+		for _, in := range c.Instrs {
+			for i := range in.Operands {
+				o := &in.Operands[i]
+				if o.Kind == ptx.KindSymbol && o.Sym != nil && o.Sym.Kind == ptx.SymFunc && in.Opcode != "call" {
+					take(o.Sym.Func)
+				}
+			}
+		}
+	}
+	for _, it := range l.prog.Module.Items {
+		v, ok := it.(*ptx.Var)
+		if !ok || v.Init == nil || v.Type.Class() == ptx.Opaque {
+			continue
+		}
+		for val := range v.Values() {
+			if s := l.prog.Globals[val.Name]; val.Name != "" && s != nil && s.Kind == ptx.SymFunc {
+				take(s.Func)
+			}
+		}
+	}
+}
+
+// addressOf is the address of a function that may be called through a pointer;
+// 0 for any other.
+func (l *loader) addressOf(f *ptx.Func) uint64 { return l.addrs[f] }
+
+// compile makes a kernel.
+func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
+	c := &compiler{
+		loader: l, kernel: code.Func, prog: &program{costs: l.costs, entries: map[uint64]*function{}},
+		shared: &layout{}, uniform: map[uniform]uint32{}, special: map[specialKey]operand{}, funcs: map[*ptx.Func]*function{},
+	}
+	k := &Kernel{module: l.module, prog: c.prog}
+	if err := l.attributes(k, code.Func); err != nil {
+		return nil, err
+	}
+	c.always() // predicate 0
+	c.prog.np = 1
+	if err := c.discover(code); err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(c.queue); i++ {
+		if err := c.function(c.queue[i]); err != nil {
+			return nil, err
+		}
+	}
+	c.at = nil
+	c.finish()
+	l.compiled += len(c.code)
+	if n := c.prog.n32 + 2*c.prog.n64; n > l.opts.MaxRegisters {
+		return nil, c.unsupported("%d registers, more than %d", n, l.opts.MaxRegisters)
+	}
+	local := c.localBytes()
+	if local > l.opts.MaxLocal {
+		return nil, c.unsupported("%d bytes of local memory a thread, more than %d", local, l.opts.MaxLocal)
+	}
+	c.prog.localBytes = uint32(local)
+	k.attr.LocalBytes = local
+	k.attr.SharedBytes = c.shared.size
+	k.attr.Registers = min(max(c.pressure(), 16), 255)
+	return k, nil
+}
+
+// attributes fills in what a kernel's declaration says.
+func (l *loader) attributes(k *Kernel, f *ptx.Func) error {
+	a := &k.attr
+	a.Name = f.Name
+	a.MaxThreadsPerBlock = maxThreads
+	dim := func(name string) (gpu.Dim3, bool) {
+		d, ok := f.Directive(name)
+		if !ok {
+			return gpu.Dim3{}, false
+		}
+		v := [3]uint32{1, 1, 1}
+		for i, n := range d.Args {
+			if i < 3 && n > 0 && n <= maxThreads {
+				v[i] = uint32(n)
+			}
+		}
+		return gpu.Dim3{X: v[0], Y: v[1], Z: v[2]}, true
+	}
+	if d, ok := dim("maxntid"); ok {
+		a.MaxThreadsPerBlock = int(min(d.Count(), maxThreads))
+	}
+	if d, ok := dim("reqntid"); ok {
+		a.MaxThreadsPerBlock = int(min(d.Count(), maxThreads))
+		a.ReqBlock = d
+	}
+	a.ConstBytes = l.image.constBytes
+	a.PTXVersion = 10*l.prog.Module.Version.Major + l.prog.Module.Version.Minor
+	if len(l.prog.Module.Target) > 0 {
+		fmt.Sscanf(l.prog.Module.Target[0], "sm_%d", &a.BinaryVersion)
+	}
+	for _, v := range f.Params {
+		n, ok := sizeOf(v, maxParamBytes)
+		if !ok || a.ParamBytes+n > maxParamBytes {
+			return fmt.Errorf("kernel %s: parameters of more than %d bytes: %w", f.Name, maxParamBytes, gpu.ErrInvalidModule)
+		}
+		at := alignUp(a.ParamBytes, uint64(max(v.Alignment(), 1)))
+		a.Params = append(a.Params, gpu.Param{Offset: at, Size: n})
+		a.ParamBytes = at + n
+	}
+	return nil
+}
+
+// maxParamBytes is the most that a kernel's parameters may take (PTX ISA 8.1:
+// 32,764).
+const maxParamBytes = 32764
+
+// paramAt is where a kernel's parameter is in its buffer.
+func (l *loader) paramAt(f *ptx.Func, v *ptx.Var) uint64 {
+	at := uint64(0)
+	for _, p := range f.Params {
+		at = alignUp(at, uint64(max(p.Alignment(), 1)))
+		if p == v {
+			return at
+		}
+		n, _ := sizeOf(p, maxParamBytes)
+		at += n
+	}
+	return math.MaxUint32
+}
+
+func (l *loader) paramBytes(f *ptx.Func) uint64 {
+	at := uint64(0)
+	for _, p := range f.Params {
+		n, _ := sizeOf(p, maxParamBytes)
+		at = alignUp(at, uint64(max(p.Alignment(), 1))) + n
+	}
+	return at
 }

@@ -7,11 +7,12 @@ import (
 // Options bound what a module may ask for. The zero Options has the defaults
 // named beside the fields.
 type Options struct {
-	MaxInstructions int    // compiled, all kernels together: 4 million
-	MaxShared       uint64 // bytes of static shared memory a block: 227 KiB
-	MaxLocal        uint64 // bytes of local memory a thread: 512 KiB
-	MaxRegisters    int    // registers of one kernel with all it calls: 65,536
-	StackBytes      uint64 // of local memory for recursion and calls through pointers: 16 KiB
+	MaxInstructions int        // compiled, all kernels together: 4 million
+	MaxShared       uint64     // bytes of static shared memory a block: 227 KiB
+	MaxLocal        uint64     // bytes of local memory a thread: 512 KiB
+	MaxRegisters    int        // registers of one kernel with all it calls: 65,536
+	StackBytes      uint64     // of local memory for recursion and calls through pointers: 16 KiB
+	Costs           *CostModel // what instructions cost: DefaultCosts
 }
 
 func (o Options) withDefaults() Options {
@@ -38,7 +39,7 @@ func (o Options) withDefaults() Options {
 type Module struct {
 	kernels []*Kernel
 	byName  map[string]*Kernel
-	vars    image
+	vars    image // variables
 }
 
 // Kernels returns the module's kernels in the order of the source.

@@ -1,6 +1,98 @@
 package simt
 
-const lanes = 32
+import (
+	"vgpud/gpu"
+)
 
-// program is a kernel compiled together with all that it can call.
-type program struct{}
+// warp is 32 threads with their registers. The fields from mask to sp describe the
+// path that is running; the others wait in paths.
+type warp struct {
+	r32  [][lanes]uint32
+	r64  [][lanes]uint64
+	pred []uint32 // a mask of lanes each
+
+	mask  uint32 // lanes of the path
+	pc    int32
+	spins int32 // weighted rounds of loops since the path last gave way
+	frame *frame
+	join  *join  // where it meets others next
+	sp    uint32 // where its activation has its local memory
+
+	paths     []path // the others
+	live      uint32 // lanes that have not exited
+	present   uint32 // lanes that exist: all but in a block's last warp
+	state     warpState
+	resync    uint32 // lanes whose pending warp-wide instruction may go ahead
+	freeJoin  *join
+	freeFrame *frame
+	calls     *frame // activations that a kernel's own code began
+	carry     uint32 // the condition code's CF, a mask of lanes
+
+	off    [lanes]int // offsets of the memory operation under way
+	budget int
+	counts Counts
+	slice  uint64 // counts.Cycles when the step began
+
+	block      *Block
+	grid       *Grid
+	prog       *program
+	index      uint32 // in the block
+	local      []byte
+	localBytes int // of a lane
+	shared     []byte
+	fault      *gpu.Fault
+}
+
+type warpState uint8
+
+const (
+	warpReady   warpState = iota // has a path to run
+	warpWaiting                  // for a barrier or a time
+	warpDone                     // all lanes have exited
+)
+
+// execute runs the warp until its budget is spent, it has to wait, or it gives
+// way to the block's other warps.
+func (w *warp) execute(budget int) {
+	w.budget = budget
+	code := w.prog.code
+	for w.budget > 0 {
+		in := &code[w.pc]
+		if n := in.run; n > 0 {
+			w.tally(int(n), in.cost)
+			block := code[w.pc : w.pc+int32(n)]
+			for i := range block {
+				block[i].op(w, &block[i])
+			}
+			if w.fault != nil {
+				return
+			}
+			w.pc += int32(n)
+			in = &code[w.pc]
+		}
+		w.tally(1, in.cost)
+		in.op(w, in)
+		if w.fault != nil {
+			return
+		}
+	}
+}
+
+// tally counts n instructions of the running path.
+func (w *warp) tally(n int, cycles uint32) {
+	w.budget -= n
+	w.counts.WarpInstructions += uint64(n)
+	w.counts.ThreadInstructions += uint64(n * popcount(w.mask)) // two's complement: n may be -1
+	w.counts.Cycles += uint64(cycles)
+}
+
+// guard carries out an instruction for those lanes whose predicate lets them.
+func guard(w *warp, in *inst) {
+	x := in.x
+	m := w.mask
+	if on := m & (w.pred[x.guard] ^ x.unless); on != 0 {
+		w.mask = on
+		x.guarded(w, in)
+		w.mask = m
+	}
+}

@@ -1,0 +1,290 @@
+package simt
+
+import (
+	"math/bits"
+
+	"vgpud/gpu"
+	"vgpud/ptx"
+)
+
+// A memory operation has two halves. Resolving turns the lanes' addresses into
+// offsets in one slice of bytes, checked for bounds and alignment; moving
+// transfers between those bytes and registers. Where the lanes' addresses lie
+// in several slices (allocations, windows of the generic space), the operation
+// is carried out lane by lane.
+
+// mover transfers between data, at the offsets in w.off, and in's registers for
+// the lanes of w.mask.
+type mover func(w *warp, in *inst, data []byte)
+
+// access describes a memory operation to the resolvers; it is kept in extra.
+type access struct {
+	size  uint32 // bytes a lane, a power of two
+	space ptx.Space
+	write bool
+	site  uint32
+	move  mover
+}
+
+// inRange reports whether a lane's access of size bytes at off is aligned and
+// within n bytes. Rotating right brings misaligned bits to the top, so that one
+// comparison finds both faults.
+func inRange(off uint64, shift uint, units uint64) bool {
+	return bits.RotateLeft64(off, -int(shift)) < units
+}
+
+// global64 resolves addresses in global memory, from 64-bit registers.
+func global64(w *warp, in *inst) {
+	x := in.x
+	a := vec[uint64](w, in.a)
+	c := &w.grid.spans[x.mem.site]
+	lane := first(w.mask)
+	base := a[lane] + in.imm
+	if base-c.lo >= uint64(len(c.data)) && !w.findSpan(c, base) {
+		w.badAddress(in, lane, base)
+		return
+	}
+	if c.ro && x.mem.write {
+		w.badAddress(in, lane, base)
+		return
+	}
+	shift := uint(bits.TrailingZeros32(x.mem.size))
+	units := uint64(len(c.data)) >> shift
+	rel := in.imm - c.lo
+	sectors := uint32(0)
+	last := ^uint64(0)
+	good := true
+	if w.mask == full {
+		for i := range a {
+			off := a[i] + rel
+			good = good && inRange(off, shift, units)
+			w.off[i] = int(off)
+			s := (off + c.lo) >> 5
+			sectors += bit(s != last)
+			last = s
+		}
+	} else {
+		for m := w.mask; m != 0; m &= m - 1 {
+			i := first(m)
+			off := a[i] + rel
+			good = good && inRange(off, shift, units)
+			w.off[i] = int(off)
+			s := (off + c.lo) >> 5
+			sectors += bit(s != last)
+			last = s
+		}
+	}
+	if x.mem.size > 16 {
+		sectors *= x.mem.size / 32
+	}
+	w.paySectors(sectors)
+	if good {
+		x.mem.move(w, in, c.data)
+		return
+	}
+	w.eachLane(in, false)
+}
+
+// findSpan looks up an address and remembers where it lies.
+func (w *warp) findSpan(c *cachedSpan, addr uint64) bool {
+	s := w.grid.launch.Memory.find(addr)
+	if s == nil {
+		return false
+	}
+	*c = cachedSpan{lo: s.lo, data: s.data, ro: s.readOnly}
+	return true
+}
+
+// paySectors charges for sectors of global memory.
+func (w *warp) paySectors(n uint32) {
+	w.counts.Cycles += uint64(n * w.grid.costs.Sector)
+	w.counts.GlobalBytes += uint64(n) * 32
+}
+
+// eachLane carries out an access lane by lane: the lanes' addresses lie apart,
+// or one is bad.
+func (w *warp) eachLane(in *inst, generic bool) {
+	m := w.mask
+	a := vec[uint64](w, in.a)
+	for l := m; l != 0; l &= l - 1 {
+		i := first(l)
+		addr := a[i] + in.imm
+		data, off, ok := w.locate(in.x.mem, i, addr, generic)
+		if !ok || off+int(in.x.mem.size) > len(data) {
+			w.badAddress(in, i, addr)
+			break
+		}
+		if addr&uint64(in.x.mem.size-1) != 0 {
+			w.misaligned(in, i, addr)
+			break
+		}
+		w.off[i] = off
+		w.mask = 1 << i
+		in.x.mem.move(w, in, data)
+	}
+	w.mask = m
+}
+
+// locate finds where one lane's address lies.
+func (w *warp) locate(m *access, lane int, addr uint64, generic bool) (data []byte, off int, ok bool) {
+	if generic && addr >= GlobalLimit {
+		off := addr & (windowSize - 1)
+		switch {
+		case addr >= sharedWindow && off < uint64(len(w.shared)) && addr < localWindow:
+			return w.shared, int(off), true
+		case addr >= localWindow && off+uint64(m.size) <= uint64(w.localBytes) && addr < paramWindow:
+			return w.local, lane*w.localBytes + int(off), true
+		case addr >= paramWindow && off < uint64(len(w.grid.launch.Params)) && addr < codeWindow && !m.write:
+			return w.grid.launch.Params, int(off), true
+		}
+		return nil, 0, false
+	}
+	s := w.grid.launch.Memory.find(addr)
+	if s == nil || s.readOnly && m.write {
+		return nil, 0, false
+	}
+	return s.data, int(addr - s.lo), true
+}
+
+// generic64 resolves generic addresses.
+func generic64(w *warp, in *inst) {
+	a := vec[uint64](w, in.a)
+	var high uint64
+	for m := w.mask; m != 0; m &= m - 1 {
+		high = max(high, a[first(m)]+in.imm)
+	}
+	if high < GlobalLimit {
+		global64(w, in)
+		return
+	}
+	w.eachLane(in, true)
+}
+
+// shared32 and shared64 resolve addresses in shared memory.
+func shared32(w *warp, in *inst) { resolveShared(w, in, vec[uint32](w, in.a)) }
+func shared64(w *warp, in *inst) { resolveShared(w, in, vec[uint64](w, in.a)) }
+
+func resolveShared[T uint32 | uint64](w *warp, in *inst, a *[lanes]T) {
+	shift := uint(bits.TrailingZeros32(in.x.mem.size))
+	units := uint64(len(w.shared)) >> shift
+	rel := T(in.imm)
+	good := true
+	if w.mask == full {
+		for i := range a {
+			off := uint64(a[i] + rel)
+			good = good && inRange(off, shift, units)
+			w.off[i] = int(off)
+		}
+	} else {
+		for m := w.mask; m != 0; m &= m - 1 {
+			i := first(m)
+			off := uint64(a[i] + rel)
+			good = good && inRange(off, shift, units)
+			w.off[i] = int(off)
+		}
+	}
+	if !good {
+		w.blame(in, len(w.shared))
+		return
+	}
+	in.x.mem.move(w, in, w.shared)
+}
+
+// local32 and local64 resolve addresses in local memory, of which each lane has
+// its own stretch.
+func local32(w *warp, in *inst) { resolveLocal(w, in, vec[uint32](w, in.a)) }
+func local64(w *warp, in *inst) { resolveLocal(w, in, vec[uint64](w, in.a)) }
+
+func resolveLocal[T uint32 | uint64](w *warp, in *inst, a *[lanes]T) {
+	shift := uint(bits.TrailingZeros32(in.x.mem.size))
+	units := uint64(w.localBytes) >> shift
+	rel := T(in.imm)
+	good := true
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		off := uint64(a[i] + rel)
+		good = good && inRange(off, shift, units)
+		w.off[i] = int(off)
+	}
+	if !good {
+		w.blame(in, w.localBytes)
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		w.off[i] += i * w.localBytes
+	}
+	in.x.mem.move(w, in, w.local)
+}
+
+// frameLocal resolves a variable of the running activation: the address is a
+// constant from its place in local memory on.
+func frameLocal(w *warp, in *inst) {
+	off := int(w.sp) + int(in.imm)
+	if off < 0 || off+int(in.x.mem.size) > w.localBytes {
+		w.badAddress(in, first(w.mask), uint64(off))
+		return
+	}
+	for i := range w.off {
+		w.off[i] = off + i*w.localBytes
+	}
+	in.x.mem.move(w, in, w.local)
+}
+
+// param64 resolves addresses in the kernel's parameters.
+func param64(w *warp, in *inst) {
+	a := vec[uint64](w, in.a)
+	p := w.grid.launch.Params
+	shift := uint(bits.TrailingZeros32(in.x.mem.size))
+	good := true
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		off := a[i] + in.imm
+		good = good && inRange(off, shift, uint64(len(p))>>shift)
+		w.off[i] = int(off)
+	}
+	if !good {
+		w.blame(in, len(p))
+		return
+	}
+	in.x.mem.move(w, in, p)
+}
+
+// blame finds which lane's offset, of those in w.off, is bad in a space of n
+// bytes.
+func (w *warp) blame(in *inst, n int) {
+	size := int(in.x.mem.size)
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		if off := w.off[i]; off < 0 || off > n-size {
+			w.badAddress(in, i, uint64(off))
+			return
+		} else if off&(size-1) != 0 {
+			w.misaligned(in, i, uint64(off))
+			return
+		}
+	}
+}
+
+func (w *warp) badAddress(in *inst, lane int, addr uint64) {
+	w.raise(gpu.FaultAddress, in, lane)
+	w.where(in, addr)
+}
+
+func (w *warp) misaligned(in *inst, lane int, addr uint64) {
+	w.raise(gpu.FaultMisaligned, in, lane)
+	w.where(in, addr)
+}
+
+// where adds the access to a fault just raised.
+func (w *warp) where(in *inst, addr uint64) {
+	f, m := w.fault, in.x.mem
+	if f.Size != 0 {
+		return // an earlier one
+	}
+	f.Address, f.Size, f.Write = addr, m.size, m.write
+	f.Space = m.space.String()
+	if m.space == ptx.NoSpace {
+		f.Space = "generic"
+	}
+}

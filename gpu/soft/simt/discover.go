@@ -1,0 +1,202 @@
+package simt
+
+import (
+	"vgpud/ptx"
+)
+
+// discover finds the functions that a kernel can reach and gives each its
+// registers and its frame, and the kernel its shared memory.
+func (c *compiler) discover(kernel *ptx.Code) error {
+	for _, it := range c.loader.prog.Module.Items {
+		if v, ok := it.(*ptx.Var); ok && v.Space == ptx.SharedSpace {
+			if err := c.placeShared(v); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := c.add(kernel); err != nil {
+		return err
+	}
+	for i := 0; i < len(c.queue); i++ {
+		f := c.queue[i]
+		for _, in := range f.code.Instrs {
+			call, ok := in.Call()
+			if !ok {
+				continue
+			}
+			if call.Target.Kind == ptx.KindReg {
+				f.unknown = true
+				for _, t := range c.loader.taken {
+					g, err := c.add(c.loader.codes[t])
+					if err != nil {
+						return err
+					}
+					f.calls = append(f.calls, g)
+					c.prog.entries[c.loader.addrs[t]] = g
+				}
+				continue
+			}
+			if s := call.Target.Sym; s != nil && s.Kind == ptx.SymFunc && c.loader.codes[s.Func] != nil {
+				g, err := c.add(c.loader.codes[s.Func])
+				if err != nil {
+					return err
+				}
+				f.calls = append(f.calls, g)
+			}
+		}
+	}
+	c.prog.dynamicShared = uint32(alignUp(c.shared.size, 16))
+	return nil
+}
+
+// add makes a function part of the program.
+func (c *compiler) add(code *ptx.Code) (*function, error) {
+	if f := c.funcs[code.Func]; f != nil {
+		return f, nil
+	}
+	f := &function{decl: code.Func, code: code}
+	c.funcs[code.Func] = f
+	c.queue = append(c.queue, f)
+	c.assign(f)
+	if !code.Func.Entry {
+		for _, s := range code.Params {
+			p, err := c.formal(f, s)
+			if err != nil {
+				return nil, err
+			}
+			f.params = append(f.params, p)
+		}
+		for _, s := range code.Returns {
+			p, err := c.formal(f, s)
+			if err != nil {
+				return nil, err
+			}
+			f.returns = append(f.returns, p)
+		}
+	}
+	for _, s := range code.Vars {
+		v := s.Var
+		if v == nil {
+			continue
+		}
+		switch v.Space {
+		case ptx.SharedSpace:
+			if err := c.placeShared(v); err != nil {
+				return nil, err
+			}
+		case ptx.LocalSpace, ptx.ParamSpace:
+			if err := c.placeLocal(f, v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return f, nil
+}
+
+func (c *compiler) placeShared(v *ptx.Var) error {
+	if v.Linking == ptx.Extern {
+		return nil // the dynamic part
+	}
+	n, ok := sizeOf(v, c.loader.opts.MaxShared)
+	if !ok || c.shared.size+n > c.loader.opts.MaxShared {
+		return c.unsupported("more than %d bytes of shared memory", c.loader.opts.MaxShared)
+	}
+	c.shared.add(v, n)
+	return nil
+}
+
+func (c *compiler) placeLocal(f *function, v *ptx.Var) error {
+	n, ok := sizeOf(v, maxFrame)
+	if !ok || f.frame.size+n > maxFrame {
+		return c.unsupported("function %s: more than %d bytes of local memory", f.decl.Name, maxFrame)
+	}
+	f.frame.add(v, n)
+	return nil
+}
+
+// formal gives a device function's parameter its place.
+func (c *compiler) formal(f *function, s *ptx.Symbol) (formal, error) {
+	if s.Kind == ptx.SymReg {
+		r := f.regs[s.Index]
+		return formal{reg: r, size: uint32(max(s.Type.Size(), 1))}, nil
+	}
+	if err := c.placeLocal(f, s.Var); err != nil {
+		return formal{}, err
+	}
+	n, _ := sizeOf(s.Var, maxFrame)
+	return formal{at: uint32(f.frame.at[s.Var]), size: uint32(n)}, nil
+}
+
+// assign gives every register of a function one of the warp's.
+func (c *compiler) assign(f *function) {
+	f.regs = make([]operand, len(f.code.Regs))
+	for i, s := range f.code.Regs {
+		class := classOf(s.Type)
+		if class == noReg {
+			continue
+		}
+		f.regs[i] = c.newReg(class)
+		for k := 1; k < s.Vector; k++ {
+			c.newReg(class)
+		}
+	}
+}
+
+// localBytes is how much local memory a thread needs: the deepest chain of
+// calls, or a stack where there is no such.
+func (c *compiler) localBytes() uint64 {
+	var deepest uint64
+	depth := map[*function]uint64{}
+	state := map[*function]int{}
+	stack := uint64(0)
+	var walk func(f *function) uint64
+	walk = func(f *function) uint64 {
+		if state[f] == 2 {
+			return depth[f]
+		}
+		if state[f] == 1 {
+			stack = c.loader.opts.StackBytes
+			return 0
+		}
+		state[f] = 1
+		var below uint64
+		for _, g := range f.calls {
+			below = max(below, walk(g))
+		}
+		if f.unknown {
+			stack = c.loader.opts.StackBytes
+		}
+		state[f] = 2
+		depth[f] = alignUp(f.frame.size, 16) + below
+		return depth[f]
+	}
+	deepest = walk(c.queue[0])
+	return alignUp(deepest+stack, 16)
+}
+
+// finish numbers what the warps execute: how far each instruction can run, and
+// at what cost.
+func (c *compiler) finish() {
+	code := c.code
+	for i := len(code) - 1; i >= 0; i-- {
+		in := &code[i]
+		if in.run == 0 {
+			continue
+		}
+		if i+1 < len(code) && code[i+1].run > 0 {
+			in.run = code[i+1].run + 1
+			in.cost += code[i+1].cost
+		}
+	}
+	c.prog.code = code
+	c.prog.entry = c.queue[0].entry
+}
+
+// pressure estimates how many 32-bit registers a thread needs.
+func (c *compiler) pressure() int {
+	n := 0
+	for _, f := range c.queue {
+		n = max(n, f.pressure)
+	}
+	return n
+}

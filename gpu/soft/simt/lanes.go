@@ -1,0 +1,41 @@
+package simt
+
+import "math/bits"
+
+func popcount(m uint32) int { return bits.OnesCount32(m) }
+
+// first is the lowest lane of a mask that is not empty.
+func first(m uint32) int { return bits.TrailingZeros32(m) & 31 }
+
+// bit is 1 for true.
+func bit(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// spread sets bit i's lane of d to yes or no, for every i of mask.
+func spread[T value](d *[lanes]T, mask, set uint32, yes, no T) {
+	for m := mask; m != 0; m &= m - 1 {
+		i := first(m)
+		if set>>i&1 != 0 {
+			d[i] = yes
+		} else {
+			d[i] = no
+		}
+	}
+}
+
+// fill gives every lane of mask the same value.
+func fill[T value](d *[lanes]T, mask uint32, v T) {
+	if mask == full {
+		for i := range d {
+			d[i] = v
+		}
+		return
+	}
+	for m := mask; m != 0; m &= m - 1 {
+		d[first(m)] = v
+	}
+}

@@ -1,0 +1,59 @@
+package simt
+
+import (
+	"vgpud/gpu/soft/arith"
+	"vgpud/ptx"
+)
+
+// opcodes holds the compiler of every instruction that this GPU executes.
+var opcodes map[string]handler
+
+func init() {
+	opcodes = map[string]handler{
+		"add": arithmetic("add", 2), "sub": arithmetic("sub", 2), "mul": arithmetic("mul", 2), "div": arithmetic("div", 2),
+		"rem": arithmetic("rem", 2), "min": arithmetic("min", 2), "max": arithmetic("max", 2), "mad": arithmetic("mad", 3),
+		"fma": arithmetic("fma", 3), "sad": arithmetic("sad", 3), "mul24": arithmetic("mul24", 2), "mad24": arithmetic("mad24", 3),
+		"neg": unary("neg"), "abs": unary("abs"),
+		"addc": extended("add"), "subc": extended("sub"), "madc": extended("mad"),
+
+		"and": logic(opAnd32, opAnd64, func(a, b uint16) uint16 { return a & b }, func(a, b uint32) uint32 { return a & b }),
+		"or":  logic(opOr32, opOr64, func(a, b uint16) uint16 { return a | b }, func(a, b uint32) uint32 { return a | b }),
+		"xor": logic(opXor32, opXor64, func(a, b uint16) uint16 { return a ^ b }, func(a, b uint32) uint32 { return a ^ b }),
+		"not": notOp,
+		"cnot": plain(1, simpleCost, byType{
+			ptx.B16: lift1(func(a uint32) uint32 { return bit(a == 0) }), ptx.B32: lift1(func(a uint32) uint32 { return bit(a == 0) }),
+			ptx.B64: lift1(func(a uint64) uint64 { return uint64(bit(a == 0)) }),
+		}),
+		"shl": shift(byType{ptx.B16: shortShift(arith.Shl[uint16]), ptx.B32: opShl32, ptx.B64: opShl64}),
+		"shr": shift(byType{
+			ptx.B16: shortShift(arith.Shr[uint16]), ptx.U16: shortShift(arith.Shr[uint16]),
+			ptx.S16: lift2(func(a, n uint32) uint32 { return uint32(uint16(int16(a) >> n)) }),
+			ptx.B32: opShrU32, ptx.U32: opShrU32, ptx.S32: opShrS32, ptx.B64: opShrU64, ptx.U64: opShrU64, ptx.S64: opShrS64,
+		}),
+		"shf": funnel, "prmt": prmt, "lop3": lop3, "bfe": bfe, "bfi": bfi, "bfind": bfind, "fns": fns, "szext": szext, "bmsk": bmsk,
+		"popc": count(opPopc32, lift1(arith.Popc64)), "clz": count(opClz32, lift1(arith.Clz64)),
+		"brev": plain(1, simpleCost, byType{ptx.B32: lift1(arith.Brev32), ptx.B64: lift1(arith.Brev64)}),
+		"dp4a": dot(false), "dp2a": dot(true),
+
+		"rcp": specialFunc("rcp"), "sqrt": specialFunc("sqrt"), "rsqrt": specialFunc("rsqrt"), "sin": specialFunc("sin"),
+		"cos": specialFunc("cos"), "lg2": specialFunc("lg2"), "ex2": specialFunc("ex2"), "tanh": specialFunc("tanh"),
+		"copysign": copysign, "testp": testp,
+
+		"setp": setp, "set": set, "selp": selp, "slct": slct,
+		"mov": mov, "cvt": convert, "cvta": cvta, "isspacep": isspacep,
+		"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic,
+
+		"shfl": shfl, "vote": vote, "match": match, "redux": redux, "elect": elect, "activemask": activemask,
+		"bar": bar, "barrier": bar, "nanosleep": nanosleep,
+		"membar": nothing, "fence": nothing, "prefetch": nothing, "prefetchu": nothing, "discard": nothing, "applypriority": nothing,
+		"griddepcontrol": nothing, "setmaxnreg": nothing, "pmevent": nothing, "brkpt": nothing,
+
+		"bra": compileBra, "brx": compileBrx, "ret": compileRet, "exit": compileRet, "trap": compileTrap, "call": call,
+
+		"tex": refuse("textures"), "tld4": refuse("textures"), "txq": refuse("textures"), "istypep": refuse("textures"),
+		"suld": refuse("surfaces"), "sust": refuse("surfaces"), "sured": refuse("surfaces"), "suq": refuse("surfaces"),
+		"wmma": refuse("matrix instructions"), "mma": refuse("matrix instructions"), "ldmatrix": refuse("matrix instructions"),
+		"stmatrix": refuse("matrix instructions"), "movmatrix": refuse("matrix instructions"), "wgmma": refuse("matrix instructions"),
+		"tcgen05": refuse("matrix instructions"), "mapa": refuse("clusters"), "getctarank": refuse("clusters"),
+	}
+}

@@ -1,0 +1,159 @@
+package simt
+
+import (
+	"encoding/binary"
+
+	"vgpud/ptx"
+)
+
+// Movers: loads.
+
+func load32(w *warp, in *inst, data []byte)  { loadWord(w, in.d, data, 0) }
+func load64(w *warp, in *inst, data []byte)  { loadLong(w, in.d, data, 0) }
+func store32(w *warp, in *inst, data []byte) { storeWord(w, in.d, data, 0) }
+func store64(w *warp, in *inst, data []byte) { storeLong(w, in.d, data, 0) }
+
+func loadWord(w *warp, reg uint32, data []byte, at int) {
+	d := &w.r32[reg]
+	if w.mask == full {
+		for i := range d {
+			d[i] = binary.LittleEndian.Uint32(data[w.off[i]+at:])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		d[i] = binary.LittleEndian.Uint32(data[w.off[i]+at:])
+	}
+}
+
+func loadLong(w *warp, reg uint32, data []byte, at int) {
+	d := &w.r64[reg]
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		d[i] = binary.LittleEndian.Uint64(data[w.off[i]+at:])
+	}
+}
+
+func storeWord(w *warp, reg uint32, data []byte, at int) {
+	d := &w.r32[reg]
+	if w.mask == full {
+		for i := range d {
+			binary.LittleEndian.PutUint32(data[w.off[i]+at:], d[i])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		binary.LittleEndian.PutUint32(data[w.off[i]+at:], d[i])
+	}
+}
+
+func storeLong(w *warp, reg uint32, data []byte, at int) {
+	d := &w.r64[reg]
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		binary.LittleEndian.PutUint64(data[w.off[i]+at:], d[i])
+	}
+}
+
+// element is one register of a load or store.
+type element struct {
+	reg  operand
+	at   int // offset in the access
+	size int
+	sext bool
+}
+
+// loadElements makes a mover for any other load: narrow elements, extended to
+// their registers' width, and vectors.
+func loadElements(elems []element) mover {
+	return func(w *warp, in *inst, data []byte) {
+		for k := range elems {
+			e := &elems[k]
+			switch {
+			case e.reg.class == noReg:
+			case e.size == 4 && e.reg.class == reg32:
+				loadWord(w, e.reg.index, data, e.at)
+			case e.size == 8 && e.reg.class == reg64:
+				loadLong(w, e.reg.index, data, e.at)
+			default:
+				loadNarrow(w, e, data)
+			}
+		}
+	}
+}
+
+func loadNarrow(w *warp, e *element, data []byte) {
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		v := fetch(data[w.off[i]+e.at:], e.size, e.sext)
+		switch e.reg.class {
+		case reg16:
+			w.r32[e.reg.index][i] = uint32(v) & 0xffff
+		case reg32:
+			w.r32[e.reg.index][i] = uint32(v)
+		case reg64:
+			w.r64[e.reg.index][i] = v
+		}
+	}
+}
+
+// storeElements makes a mover for any other store.
+func storeElements(elems []element) mover {
+	return func(w *warp, in *inst, data []byte) {
+		for k := range elems {
+			e := &elems[k]
+			switch {
+			case e.size == 4 && e.reg.class == reg32:
+				storeWord(w, e.reg.index, data, e.at)
+			case e.size == 8 && e.reg.class == reg64:
+				storeLong(w, e.reg.index, data, e.at)
+			default:
+				storeNarrow(w, e, data)
+			}
+		}
+	}
+}
+
+func storeNarrow(w *warp, e *element, data []byte) {
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := first(m)
+		var v uint64
+		if e.reg.class == reg64 {
+			v = w.r64[e.reg.index][i]
+		} else {
+			v = uint64(w.r32[e.reg.index][i])
+		}
+		p := data[w.off[i]+e.at:]
+		switch e.size {
+		case 1:
+			p[0] = byte(v)
+		case 2:
+			binary.LittleEndian.PutUint16(p, uint16(v))
+		case 4:
+			binary.LittleEndian.PutUint32(p, uint32(v))
+		default:
+			binary.LittleEndian.PutUint64(p, v)
+		}
+	}
+}
+
+// resolver picks how a memory operation finds its bytes.
+func resolver(space ptx.Space, wide bool) opFunc {
+	switch {
+	case space == ptx.SharedSpace && wide:
+		return shared64
+	case space == ptx.SharedSpace:
+		return shared32
+	case space == ptx.LocalSpace && wide:
+		return local64
+	case space == ptx.LocalSpace:
+		return local32
+	case space == ptx.ParamSpace:
+		return param64
+	case space == ptx.NoSpace:
+		return generic64
+	}
+	return global64
+}

@@ -1,0 +1,225 @@
+package simt
+
+import (
+	"encoding/binary"
+
+	"vgpud/gpu"
+)
+
+// special is a special register that a kernel reads, and the register that
+// stands for it.
+type special struct {
+	reg  uint32
+	wide bool
+	kind sreg
+}
+
+// sreg names a special register, one component of it.
+type sreg uint8
+
+const (
+	tidX sreg = iota
+	tidY
+	tidZ
+	ntidX
+	ntidY
+	ntidZ
+	ctaidX
+	ctaidY
+	ctaidZ
+	nctaidX
+	nctaidY
+	nctaidZ
+	laneID
+	warpID
+	nwarpID
+	smID
+	nsmID
+	gridID
+	lanemaskEq
+	lanemaskLe
+	lanemaskLt
+	lanemaskGe
+	lanemaskGt
+	dynamicShared
+	totalShared
+	zeroReg // those that read as zero: %envreg, %pm, cluster ranks
+	oneReg  // cluster sizes
+)
+
+// newBlock makes a block's memory: registers, with the constants among them,
+// shared and local memory.
+func (g *Grid) newBlock() *Block {
+	b := &Block{
+		grid:   g,
+		warps:  make([]warp, (g.threads+lanes-1)/lanes),
+		shared: make([]byte, g.shared),
+	}
+	p := g.prog
+	for i := range b.warps {
+		w := &b.warps[i]
+		w.r32 = make([][lanes]uint32, p.n32)
+		w.r64 = make([][lanes]uint64, p.n64)
+		w.pred = make([]uint32, p.np)
+		w.block, w.grid, w.prog, w.index = b, g, p, uint32(i)
+		w.shared = b.shared
+		w.localBytes = int(p.localBytes)
+		w.local = make([]byte, lanes*w.localBytes)
+		w.present = full
+		if rest := g.threads - i*lanes; rest < lanes {
+			w.present = 1<<rest - 1
+		}
+		for _, u := range p.uniforms {
+			v := u.bits
+			switch {
+			case u.param:
+				v = fetch(g.launch.Params[u.bits:], int(u.size), u.sext)
+			case u.image:
+				v += g.launch.Kernel.module.vars.base
+			}
+			w.setUniform(u.reg, u.wide, v)
+		}
+		for _, s := range p.perWarp {
+			w.setSpecial(s)
+		}
+	}
+	return b
+}
+
+func (w *warp) setUniform(reg uint32, wide bool, v uint64) {
+	if wide {
+		fill(&w.r64[reg], full, v)
+	} else {
+		fill(&w.r32[reg], full, uint32(v))
+	}
+}
+
+// fetch reads a little-endian integer of size bytes.
+func fetch(p []byte, size int, sext bool) uint64 {
+	switch size {
+	case 1:
+		if sext {
+			return uint64(int64(int8(p[0])))
+		}
+		return uint64(p[0])
+	case 2:
+		v := binary.LittleEndian.Uint16(p)
+		if sext {
+			return uint64(int64(int16(v)))
+		}
+		return uint64(v)
+	case 4:
+		v := binary.LittleEndian.Uint32(p)
+		if sext {
+			return uint64(int64(int32(v)))
+		}
+		return uint64(v)
+	}
+	return binary.LittleEndian.Uint64(p)
+}
+
+// start makes b the grid's block number n.
+func (b *Block) start(sm int, n uint64) {
+	g := b.grid
+	d := g.launch.Grid
+	b.sm = sm
+	b.coord = gpu.Dim3{X: uint32(n % uint64(d.X)), Y: uint32(n / uint64(d.X) % uint64(d.Y)), Z: uint32(n / uint64(d.X) / uint64(d.Y))}
+	b.live = g.threads
+	b.turn = 0
+	b.fault = nil
+	b.bars = [barriers]barrier{}
+	for i := range b.warps {
+		w := &b.warps[i]
+		w.live, w.mask = w.present, w.present
+		w.pc, w.spins, w.sp, w.resync, w.carry = w.prog.entry, 0, 0, 0, 0
+		w.frame, w.join = nil, nil
+		w.paths = w.paths[:0]
+		w.state = warpReady
+		for _, s := range w.prog.perBlock {
+			w.setSpecial(s)
+		}
+	}
+	g.counts.Cycles += uint64(g.costs.Block) + uint64(g.costs.Warp)*uint64(len(b.warps))
+	b.owed = uint64(g.costs.Block) + uint64(g.costs.Warp)*uint64(len(b.warps))
+}
+
+// setSpecial fills in one special register.
+func (w *warp) setSpecial(s special) {
+	l := &w.grid.launch
+	switch s.kind {
+	case tidX, tidY, tidZ, laneID, lanemaskEq, lanemaskLe, lanemaskLt, lanemaskGe, lanemaskGt:
+		for i := range uint32(lanes) {
+			v := w.ofLane(s.kind, i)
+			if s.wide {
+				w.r64[s.reg][i] = uint64(v)
+			} else {
+				w.r32[s.reg][i] = v
+			}
+		}
+		return
+	}
+	var v uint64
+	switch s.kind {
+	case ntidX:
+		v = uint64(l.Block.X)
+	case ntidY:
+		v = uint64(l.Block.Y)
+	case ntidZ:
+		v = uint64(l.Block.Z)
+	case ctaidX:
+		v = uint64(w.block.coord.X)
+	case ctaidY:
+		v = uint64(w.block.coord.Y)
+	case ctaidZ:
+		v = uint64(w.block.coord.Z)
+	case nctaidX:
+		v = uint64(l.Grid.X)
+	case nctaidY:
+		v = uint64(l.Grid.Y)
+	case nctaidZ:
+		v = uint64(l.Grid.Z)
+	case warpID:
+		v = uint64(w.index)
+	case nwarpID:
+		v = uint64(len(w.block.warps))
+	case smID:
+		v = uint64(w.block.sm)
+	case nsmID:
+		v = uint64(l.SMs)
+	case gridID:
+		v = l.ID
+	case dynamicShared:
+		v = l.SharedBytes
+	case totalShared:
+		v = uint64(w.grid.shared)
+	case oneReg:
+		v = 1
+	}
+	w.setUniform(s.reg, s.wide, v)
+}
+
+// ofLane is a special register that differs between the lanes of a warp.
+func (w *warp) ofLane(kind sreg, lane uint32) uint32 {
+	d := w.grid.launch.Block
+	t := w.index*lanes + lane
+	switch kind {
+	case tidX:
+		return t % d.X
+	case tidY:
+		return t / d.X % d.Y
+	case tidZ:
+		return t / d.X / d.Y
+	case laneID:
+		return lane
+	case lanemaskEq:
+		return 1 << lane
+	case lanemaskLe:
+		return 2<<lane - 1
+	case lanemaskLt:
+		return 1<<lane - 1
+	case lanemaskGe:
+		return full << lane
+	default:
+		return full << lane << 1
+	}
+}
