@@ -53,19 +53,6 @@ func BenchmarkFmaF32(b *testing.B) {
 				}
 			}
 		})
-		b.Run(c.name+"-inlined", func(b *testing.B) {
-			fillLanes(c.fill)
-			for b.Loop() {
-				for l := range laneD {
-					x, y, z := math.Float32frombits(laneA[l]), math.Float32frombits(laneB[l]), math.Float32frombits(laneC[l])
-					r, sure := FmaF32Fast(x, y, z)
-					if !sure {
-						r = FmaF32(x, y, z)
-					}
-					laneD[l] = math.Float32bits(r)
-				}
-			}
-		})
 	}
 }
 

@@ -5,8 +5,11 @@ import "math"
 // nan32Bits is the one NaN that single-precision instructions produce.
 const nan32Bits = 0x7fffffff
 
+// nan32 is that NaN; a load costs less of an inlined function's budget than making it does.
+var nan32 = math.Float32frombits(nan32Bits)
+
 // NaN32 returns the canonical single-precision NaN.
-func NaN32() float32 { return math.Float32frombits(nan32Bits) }
+func NaN32() float32 { return nan32 }
 
 // FlushF32 is what .ftz does to an operand: a subnormal becomes a zero of its sign.
 func FlushF32(x float32) float32 {
@@ -50,24 +53,29 @@ func RcpF32(a float32) float32 { return CanonF32(1 / a) }
 // SqrtF32 is sqrt.rn.f32. Rounding twice does no harm here: 53 ≥ 2·24+2.
 func SqrtF32(a float32) float32 { return CanonF32(float32(math.Sqrt(float64(a)))) }
 
-// FmaF32 is fma.rn.f32: a·b+c rounded once.
-func FmaF32(a, b, c float32) float32 {
-	if r, sure := FmaF32Fast(a, b, c); sure {
-		return r
-	}
-	return CanonF32(float32(oddSum(float64(float64(a)*float64(b)), float64(c))))
-}
-
-// FmaF32Fast is FmaF32 for nearly all operands, and small enough to be inlined into a loop: where sure is false, the loop
-// calls FmaF32.
+// FmaF32 is fma.rn.f32: a·b+c rounded once. It is written to fit the compiler's budget for inlining into loops over lanes.
 //
-// The product is exact in float64; the sum s may not be. Rounding s again can go wrong only when s lies halfway between two
-// float32 values, where its last 28 bits are zero, whether the result is normal or subnormal; and not when s is itself a
-// float32. NaN fails both tests.
-func FmaF32Fast(a, b, c float32) (r float32, sure bool) {
-	s := float64(float64(a)*float64(b)) + float64(c)
-	r = float32(s)
-	return r, math.Float64bits(s)<<36 != 0 || float64(r) == s
+// The product is exact in float64; the sum s may not be, and rounding it again can go wrong only when it lies halfway between two
+// float32 values. There its last 28 bits are zero, whether the result is normal or subnormal. Then Knuth's TwoSum tells on which
+// side of s the exact sum is, and s moves there by a few of its last places, far less than what separates it from any other
+// halfway point. A NaN gets there too: its last 28 bits are zero, as all operands were float32.
+func FmaF32(a, b, c float32) float32 {
+	p := float64(float64(a) * float64(b))
+	s := p + float64(c)
+	if math.Float64bits(s)<<36 == 0 && float64(float32(s)) != s {
+		t := s - p
+		t = s * ((p - (s - t)) + (float64(c) - t)) // positive: the exact sum is farther from zero than s
+		if t > 0 {
+			s *= 1 + 0x1p-50
+		}
+		if t < 0 {
+			s *= 1 - 0x1p-50
+		}
+		if s != s {
+			return nan32
+		}
+	}
+	return float32(s)
 }
 
 // MinF32 is min.f32: a NaN loses against a number, −0 is below +0.

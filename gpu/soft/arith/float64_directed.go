@@ -148,7 +148,7 @@ func DivF64Round(a, b float64, r Round) float64 {
 		return DivF64(a, b)
 	}
 	x, y := widen(a), widen(b)
-	q, rest := bits.Div64(x.hi>>1, x.hi<<63, y.hi) // x.hi/2 is below 2^63, y.hi is not
+	q, rest := bits.Div64(x.hi>>1, 0, y.hi) // x.hi is even, and half of it is below 2^63 ≤ y.hi
 	if rest != 0 {
 		q |= 1
 	}

@@ -218,6 +218,29 @@ func TestVideoPacked(t *testing.T) {
 	})
 }
 
+// Values that only the wide intermediate results of PTX get right.
+func TestVideoBeyond33Bits(t *testing.T) {
+	const most = 0xffffffff
+	for _, c := range []struct {
+		name      string
+		got, want uint32
+	}{
+		{"vshl.u32.u32.sat by 32", Video{Op: VideoShl, Sat: true}.Do(most, 32, 0), most},
+		{"vshl.u32.u32.sat of 0 by 99", Video{Op: VideoShl, Sat: true}.Do(0, 99, 0), 0},
+		{"vshl.s32.s32.sat of −1 by 32", Video{Op: VideoShl, Sat: true, SignedA: true, SignedD: true}.Do(most, 32, 0), 1 << 31},
+		{"vshl.u32.u32 by 32", Video{Op: VideoShl}.Do(most, 32, 0), 0},
+		{"vmad.u32.u32.sat", VideoMad{Sat: true}.Do(most, most, 1), most},
+		{"vmad.u32.u32.po.sat", VideoMad{Sat: true, PlusOne: true}.Do(most, most, most), most},
+		{"vmad.u32.u32.sat of −(a·b)", VideoMad{Sat: true, NegateProduct: true}.Do(most, most, 0), 1 << 31},
+		{"vmad.u32.s32.sat", VideoMad{Sat: true, SignedB: true}.Do(most, 1<<31, 0), 1 << 31},
+		{"vmad.u32.u32.shr15", VideoMad{Shift: 15}.Do(most, most, most), 0x1fffe0000 & most},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s = %#x, want %#x", c.name, c.got, c.want)
+		}
+	}
+}
+
 func TestPackedMinMax(t *testing.T) {
 	for _, c := range []struct {
 		name      string
