@@ -16,6 +16,8 @@ var catalog = []Kernel{
 	halfprecision,
 	histogram,
 	hotspot,
+	indices,
+	inlineptx,
 	integers,
 	kmeans,
 	lennardjones,
