@@ -34,3 +34,20 @@ type Slicer interface {
 type Evictor interface {
 	Evict(c Channel, f Fence, belowSM uint32) error
 }
+
+// Counted is a device that keeps its own account of who used it, exactly, which
+// accounting from outside can be measured against. Of today's, only those in
+// software do.
+type Counted interface {
+	Counts() (Counts, error)
+}
+
+// Counts is a device's own account since it started.
+type Counts struct {
+	// Busy is compute time by [ContextOptions].Label, of past contexts too.
+	Busy map[string]time.Duration
+	// Overruns are kernels that a device in software computed later than they
+	// should have ended, and Overrun the time by which they were stretched.
+	Overruns uint64
+	Overrun  time.Duration
+}

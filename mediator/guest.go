@@ -10,6 +10,7 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/gpu"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
 )
@@ -34,7 +35,6 @@ type guest struct {
 	active      bool
 	share       float64
 	entitled    float64
-	own         *time.Duration // by the GPU's own count
 }
 
 // meet receives a guest's introduction and takes its page over.
@@ -170,8 +170,9 @@ func (g *guest) seen(active bool, share, entitled float64) {
 	g.active, g.share, g.entitled = active, share, entitled
 }
 
-// vm is the guest as the API shows it, at now.
-func (g *guest) vm(now time.Duration) api.VM {
+// vm is the guest as the API shows it, at now, on a GPU whose own account is
+// counts.
+func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	w := g.work()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,8 +189,8 @@ func (g *guest) vm(now time.Duration) api.VM {
 		Commands: w.counters.Commands, Doorbells: g.page.Doorbells(), MemoryLimitBytes: g.spec.MemoryLimit,
 	}
 	g.groups(func(id accounting.GroupID) { v.Groups = append(v.Groups, uint16(id)) })
-	if g.own != nil {
-		s := g.own.Seconds()
+	if counts.Busy != nil {
+		s := counts.Busy[g.spec.Name].Seconds()
 		v.GPUSecondsOwn = &s
 	}
 	return v

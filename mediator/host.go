@@ -4,16 +4,21 @@ import (
 	"slices"
 	"strings"
 
+	"vgpud/gpu"
 	"vgpud/mediator/api"
 )
 
 // VMs implements [api.Host].
 func (s *Service) VMs() []api.VM {
+	counts := make(map[string]gpu.Counts)
+	for _, sh := range s.shares {
+		counts[sh.config.Name] = sh.counts()
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	vms := make([]api.VM, 0, len(s.guests))
 	for _, g := range s.guests {
-		vms = append(vms, g.vm(s.clock.Now()))
+		vms = append(vms, g.vm(s.clock.Now(), counts[g.spec.GPU.Name]))
 	}
 	slices.SortFunc(vms, func(a, b api.VM) int { return strings.Compare(a.Name, b.Name) })
 	return vms
@@ -21,13 +26,11 @@ func (s *Service) VMs() []api.VM {
 
 // VM implements [api.Host].
 func (s *Service) VM(name string) (api.VM, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	g, ok := s.guests[name]
-	if !ok {
-		return api.VM{}, noGuest(name)
+	vms := s.VMs()
+	if i := slices.IndexFunc(vms, func(v api.VM) bool { return v.Name == name }); i >= 0 {
+		return vms[i], nil
 	}
-	return g.vm(s.clock.Now()), nil
+	return api.VM{}, noGuest(name)
 }
 
 // UpdateVM implements [api.Host].

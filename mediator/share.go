@@ -238,8 +238,22 @@ func (s *share) awaited(held []*guest) []accounting.GroupID {
 	return s.await
 }
 
+// counts is the GPU's own account, empty where it keeps none.
+func (s *share) counts() gpu.Counts {
+	counted, ok := s.device.(gpu.Counted)
+	if !ok {
+		return gpu.Counts{}
+	}
+	c, err := counted.Counts()
+	if err != nil {
+		s.log.Warn("ask a GPU for its own account", "gpu", s.config.Name, "err", err)
+	}
+	return c
+}
+
 // gpu is the GPU as the API shows it.
 func (s *share) gpu(vms int) api.GPU {
+	counts := s.counts()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := &s.tally
@@ -248,6 +262,7 @@ func (s *share) gpu(vms int) api.GPU {
 		Policy: s.policyName, VMs: vms, Healthy: s.problem == "", Problem: s.problem,
 		BusyRatio: t.lately, BusySeconds: t.busy.Seconds(), IdleSeconds: t.idle.Seconds(), SwitchingSeconds: t.switching.Seconds(),
 		Switches: t.switches, Rounds: t.rounds,
+		Overruns: counts.Overruns, OverrunSeconds: counts.Overrun.Seconds(),
 		WatchedSeconds: t.watched.Seconds(), Polls: t.polls, Gaps: t.gaps, GapSeconds: t.gapTime.Seconds(),
 	}
 	if s.sampler != nil {

@@ -35,6 +35,8 @@ type Options struct {
 	Command func() *exec.Cmd
 	Log     *slog.Logger
 	Version string
+	// Ready is called when both sockets listen.
+	Ready func() error
 }
 
 // Run serves the guest's virtual GPU until ctx ends or the daemon says so.
@@ -68,6 +70,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	control, err := listenControl(filepath.Join(o.Dir, ControlSocket))
 	if err != nil {
 		return errors.Join(err, l.Close())
+	}
+	if err := o.Ready(); err != nil {
+		return errors.Join(fmt.Errorf("report to be ready: %w", err), l.Close(), control.Close())
 	}
 	log.Info("virtual GPU ready", "socket", o.Spec.Socket, "gpu", o.Spec.GPU.Name)
 

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"vgpud/cmd/vgpud/internal/demo"
+)
+
+func newDemo(o *options) *cobra.Command {
+	var output string
+	var d demo.Options
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Share a GPU in software between three guests, on this machine",
+		Long: `Start a GPU in software, the daemon and three guests of weights 1, 2 and 4 as
+processes of their own, each attached over vfio-user and working through kernels
+with checked results; share the GPU first by no policy and then by weight; and
+show who got what. Exit status 1 when any result is wrong.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return usageError{fmt.Errorf("output %q: want table or json", output)}
+			}
+			if d.Duration <= 0 {
+				return usageError{fmt.Errorf("duration %v: want more than 0", d.Duration)}
+			}
+			d.JSON = output == "json"
+			d.Out, d.Progress = os.Stdout, os.Stderr
+			_, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS)
+			d.Live = err == nil
+			d.Program = func(args ...string) (*exec.Cmd, error) { return o.again(args...) }
+			return demo.Run(c.Context(), d)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "table", "output: table, json")
+	c.Flags().DurationVar(&d.Duration, "duration", 20*time.Second, "length of each phase")
+	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "leave the processes' logs behind")
+	return c
+}
+
+func newDemoGuest(*options) *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-guest",
+		Short:  "Work as a guest of the demo, whose plan comes on standard input",
+		Args:   noArgs,
+		Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var p demo.GuestPlan
+			if err := json.NewDecoder(os.Stdin).Decode(&p); err != nil {
+				return fmt.Errorf("read the plan: %w", err)
+			}
+			return demo.RunGuest(c.Context(), p, os.Stdout)
+		},
+	}
+}

@@ -1,0 +1,265 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"vgpud/clock"
+	"vgpud/mediator"
+	"vgpud/mediator/api"
+)
+
+// Options are what the demo works with.
+type Options struct {
+	// Program makes a process of this program.
+	Program func(args ...string) (*exec.Cmd, error)
+	// Duration is how long each phase is.
+	Duration time.Duration
+	// JSON prints the result for programs.
+	JSON bool
+	// Out gets the result, Progress what happens until then; Live whether
+	// Progress is a terminal, on which a table can be redrawn.
+	Out, Progress io.Writer
+	Live          bool
+	// Keep leaves the logs behind and says where.
+	Keep bool
+}
+
+// settle is how long the guests work under a policy before a phase is measured.
+const settle = 2 * time.Second
+
+// startLimit is how long everything may take to start.
+const startLimit = time.Minute
+
+// demo is one run.
+type demo struct {
+	o         Options
+	dir       string
+	client    *api.Client
+	members   []*member
+	processes []*process
+	readers   sync.WaitGroup
+}
+
+// Run runs the demo. The error is about what kept it from running, or about
+// wrong results.
+func Run(ctx context.Context, o Options) (err error) {
+	dir, err := os.MkdirTemp("", "vgpud-demo-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	d := &demo{o: o, dir: dir, members: members()}
+	result, err := d.run(ctx)
+	err = errors.Join(err, d.stop())
+	if o.Keep || err != nil {
+		if _, perr := fmt.Fprintln(o.Progress, "logs are in", dir); perr != nil {
+			err = errors.Join(err, perr)
+		}
+	} else if rerr := os.RemoveAll(dir); rerr != nil {
+		err = errors.Join(err, rerr)
+	}
+	if result == nil {
+		return err
+	}
+	show := result.print
+	if o.JSON {
+		show = result.printJSON
+	}
+	return errors.Join(err, show(o.Out), result.Err())
+}
+
+// run starts everything and measures both phases.
+func (d *demo) run(ctx context.Context) (*Result, error) {
+	if err := d.startHost(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.startGuests(ctx); err != nil {
+		return nil, err
+	}
+	var r Result
+	for _, policy := range []string{"none", "dfq"} {
+		p, err := d.phase(ctx, policy)
+		if err != nil {
+			return nil, err
+		}
+		r.Phases = append(r.Phases, p)
+	}
+	return &r, nil
+}
+
+const gpuName = "gpu0"
+
+// startHost starts the GPU and the daemon.
+func (d *demo) startHost(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	gpuSocket, config := filepath.Join(d.dir, gpuName+".sock"), filepath.Join(d.dir, "vgpud.yaml")
+	c := mediator.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), GPUs: []mediator.GPUConfig{
+		{Name: gpuName, Kind: "soft", Socket: gpuSocket, Policy: "none"},
+	}}
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("write the daemon's configuration: %w", err)
+	}
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		return fmt.Errorf("write the daemon's configuration: %w", err)
+	}
+	if err := d.say("starting a GPU in software"); err != nil {
+		return err
+	}
+	cmd, err := d.o.Program("softgpu", "--socket", gpuSocket)
+	if err != nil {
+		return err
+	}
+	p, err := d.start("softgpu", cmd)
+	if err != nil {
+		return err
+	}
+	if err := until(ctx, p, func() error { _, err := os.Stat(gpuSocket); return err }); err != nil {
+		return err
+	}
+	if err := d.say("starting the daemon"); err != nil {
+		return err
+	}
+	if cmd, err = d.o.Program("serve", "--config", config); err != nil {
+		return err
+	}
+	if p, err = d.start("serve", cmd); err != nil {
+		return err
+	}
+	d.client = api.NewClient(c.Socket)
+	return until(ctx, p, func() error { _, err := d.client.Health(ctx); return err })
+}
+
+// startGuests makes the guests' virtual GPUs, starts the guests, and waits until
+// all are at work.
+func (d *demo) startGuests(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for i, m := range d.members {
+		v, err := d.client.CreateVM(ctx, api.VMSpec{Name: m.Name, Weight: m.weight, BAR2Bytes: 64 << 20})
+		if err != nil {
+			return err
+		}
+		m.Socket, m.Seed = v.Socket, uint64(1+i)
+		if err := d.say("starting guest %s, weight %g, at %s", m.Name, m.weight, m.describe()); err != nil {
+			return err
+		}
+		if err := d.startGuest(m); err != nil {
+			return err
+		}
+	}
+	for _, m := range d.members {
+		select {
+		case <-m.ready:
+		case <-m.process.ended:
+			return fmt.Errorf("guest %s ended: %v%s", m.Name, m.process.err, m.process.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("guest %s does not begin: %w", m.Name, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// phase measures what the guests get under a policy.
+func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
+	if err := d.say("policy %s: settling", policy); err != nil {
+		return Phase{}, err
+	}
+	if _, err := d.client.UpdateGPU(ctx, gpuName, api.GPUUpdate{Policy: &policy}); err != nil {
+		return Phase{}, err
+	}
+	if err := clock.Sleep(ctx, clock.Real{}, settle); err != nil {
+		return Phase{}, err
+	}
+	begin, err := d.look(ctx)
+	if err != nil {
+		return Phase{}, err
+	}
+	screen := newScreen(d.o.Progress, d.o.Live)
+	for {
+		now, err := d.look(ctx)
+		if err != nil {
+			return Phase{}, err
+		}
+		p := phaseOf(policy, d.members, begin, now)
+		rest := d.o.Duration - now.at.Sub(begin.at)
+		if rest <= 0 {
+			return p, screen.clear()
+		}
+		if err := screen.draw(&p, d.o.Duration); err != nil {
+			return Phase{}, err
+		}
+		if err := clock.Sleep(ctx, clock.Real{}, min(rest, screen.every())); err != nil {
+			return Phase{}, err
+		}
+		for _, m := range d.members {
+			select {
+			case <-m.process.ended:
+				return Phase{}, fmt.Errorf("guest %s ended: %v%s", m.Name, m.process.err, m.process.tail())
+			default:
+			}
+		}
+	}
+}
+
+// look asks for everything at one instant.
+func (d *demo) look(ctx context.Context) (look, error) {
+	l := look{vms: make(map[string]api.VM), reports: make(map[string]GuestReport)}
+	vms, err := d.client.VMs(ctx)
+	if err != nil {
+		return l, err
+	}
+	gpus, err := d.client.GPUs(ctx)
+	if err != nil {
+		return l, err
+	}
+	l.at = time.Now()
+	for _, v := range vms {
+		l.vms[v.Name] = v
+	}
+	l.gpu = gpus[0]
+	for _, m := range d.members {
+		l.reports[m.Name] = m.last()
+	}
+	return l, nil
+}
+
+// stop ends everything: guests first, the GPU last.
+func (d *demo) stop() error {
+	var errs []error
+	for _, m := range d.members {
+		if m.process != nil {
+			errs = append(errs, m.process.end())
+		}
+	}
+	if d.client != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		defer cancel()
+		for _, m := range d.members {
+			if m.Socket != "" {
+				errs = append(errs, d.client.DeleteVM(ctx, m.Name))
+			}
+		}
+		d.client.Close()
+	}
+	for i := len(d.processes) - 1; i >= 0; i-- {
+		errs = append(errs, d.processes[i].end())
+	}
+	d.readers.Wait()
+	return errors.Join(errs...)
+}
+
+func (d *demo) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(d.o.Progress, format+"\n", args...)
+	return err
+}

@@ -1,0 +1,8 @@
+// Package demo is `vgpud demo`: the main job on one machine. It starts a GPU in
+// software, the daemon, and guests of different weights as processes of their
+// own, each attached over vfio-user and working through kernels of the corpus
+// with checked results; shares the GPU first by none and then by weighted
+// disengaged fair queueing; and shows who got what.
+//
+// [RunGuest] is a guest's process, [Run] all the rest.
+package demo

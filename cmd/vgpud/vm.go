@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator"
+	"vgpud/mediator/executor"
+	"vgpud/mediator/guest"
+	"vgpud/mediator/link"
+	"vgpud/vfio/vfiouser"
+)
+
+// The descriptors that a child gets beside the standard ones.
+const firstExtraFile = 3
+
+func newVM(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "vm",
+		Short: "Serve one guest's virtual GPU",
+		Long: `Serve one guest's virtual GPU. The daemon starts it: its description comes on
+standard input, and it reports on file descriptor 3 when it is ready.`,
+		Args:   noArgs,
+		Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := o.log()
+			if err != nil {
+				return err
+			}
+			// Sockets are their owner's alone from the moment they exist.
+			unix.Umask(0o077)
+			var b mediator.Birth
+			if err := json.NewDecoder(os.Stdin).Decode(&b); err != nil {
+				return fmt.Errorf("read the guest's description: %w", err)
+			}
+			if _, err := o.again("exec"); err != nil {
+				return err
+			}
+			report := os.NewFile(firstExtraFile, "report")
+			err = guest.Run(c.Context(), guest.Options{
+				Spec: b.Spec, Dir: b.Dir, Owner: owner(b), Log: log, Version: version(),
+				Command: func() *exec.Cmd { return mustAgain(o, "exec") },
+				Ready:   func() error { return tell(report, mediator.BirthReady) },
+			})
+			if err != nil {
+				return errors.Join(err, tell(report, err.Error()))
+			}
+			return nil
+		},
+	}
+}
+
+// tell writes the line that the daemon waits for, once.
+func tell(f *os.File, line string) error {
+	_, err := fmt.Fprintln(f, line)
+	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) {
+		return nil // told already
+	}
+	return errors.Join(err, f.Close())
+}
+
+// owner is whom the guest's socket is for, nil for this process's user.
+func owner(b mediator.Birth) *vfiouser.Owner {
+	if b.UID == nil && b.GID == nil {
+		return nil
+	}
+	o := vfiouser.Owner{UID: -1, GID: -1}
+	if b.UID != nil {
+		o.UID = *b.UID
+	}
+	if b.GID != nil {
+		o.GID = *b.GID
+	}
+	return &o
+}
+
+func newExec(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "exec",
+		Short: "Carry out one guest context's commands",
+		Long: `Carry out one guest context's commands. The guest's process starts it, with its
+end of their link as file descriptor 3.`,
+		Args:   noArgs,
+		Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := o.log()
+			if err != nil {
+				return err
+			}
+			unix.CloseOnExec(firstExtraFile)
+			conn, err := link.FromFile(os.NewFile(firstExtraFile, "link"))
+			if err != nil {
+				return fmt.Errorf("this command is started by `vgpud vm`: %w", err)
+			}
+			return executor.Serve(c.Context(), conn, openGPU, log)
+		},
+	}
+}

@@ -1,0 +1,22 @@
+package soft
+
+import (
+	"time"
+
+	"vgpud/gpu"
+)
+
+var _ gpu.Counted = (*Device)(nil)
+
+// Counts is the GPU's own account in short; [Device.Usage] has all of it.
+func (d *Device) Counts() (gpu.Counts, error) {
+	u, err := d.Usage()
+	if err != nil {
+		return gpu.Counts{}, err
+	}
+	c := gpu.Counts{Busy: make(map[string]time.Duration, len(u.Labels)), Overruns: u.Machine.Overruns, Overrun: u.Machine.Overrun}
+	for _, l := range u.Labels {
+		c.Busy[l.Label] = l.Busy
+	}
+	return c, nil
+}
