@@ -153,10 +153,11 @@ func (p *parser) atWarpSize() bool {
 
 // cast reads (.s64) or (.u64), from the dot on, and what it is applied to.
 func (p *parser) cast() (number, bool) {
-	w := p.word()
+	w := p.peekWord()
 	if w != "s64" && w != "u64" {
 		return number{}, p.want(".s64 or .u64")
 	}
+	p.word()
 	p.skip()
 	if !p.accept(')') {
 		return number{}, p.want("')'")

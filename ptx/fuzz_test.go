@@ -9,7 +9,7 @@ import (
 // resolve; what it does not must come with an error that has a place.
 func FuzzParse(f *testing.F) {
 	for _, src := range samples(f) {
-		if len(src) < 20_000 {
+		if len(src) < 6_000 { // the engine is slow on larger ones
 			f.Add(src)
 		}
 	}

@@ -10,7 +10,7 @@ func (p *parser) function(f *Func) bool {
 	p.names.open()
 	defer p.names.close()
 	var ok bool
-	for p.peek() == '.' {
+	for p.peek() == '.' && !endsPrototype(p.peekWord()) {
 		if p.peekWord() == "attribute" {
 			if f.Attributes, ok = p.attributes(f.Attributes); !ok {
 				return false
@@ -106,7 +106,7 @@ func (p *parser) prototype(c *CallPrototype) bool {
 			return false
 		}
 	}
-	for p.peek() == '.' {
+	for p.peek() == '.' && !endsPrototype(p.peekWord()) {
 		if !p.directive(&c.Directives) {
 			return false
 		}

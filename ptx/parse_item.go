@@ -248,8 +248,9 @@ func (p *parser) sectionLine() bool {
 		p.skip()
 		return p.expect(':')
 	}
-	switch p.word() {
+	switch p.peekWord() {
 	case "b8", "b16", "b32", "b64":
+		p.word()
 	default:
 		return p.want("a label, .b8, .b16, .b32, .b64 or '}'")
 	}

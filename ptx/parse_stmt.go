@@ -228,10 +228,9 @@ func (p *parser) loc() bool {
 	if p.accept(',') {
 		in := &Inlined{}
 		l.Inlined = in
-		if p.name() != "function_name" {
+		if !p.keyword("function_name") {
 			return p.want("function_name")
 		}
-		p.skip()
 		var ok bool
 		if in.Function, ok = p.ident("a label"); !ok {
 			return false
@@ -244,10 +243,9 @@ func (p *parser) loc() bool {
 		if !p.expect(',') {
 			return false
 		}
-		if p.name() != "inlined_at" {
+		if !p.keyword("inlined_at") {
 			return p.want("inlined_at")
 		}
-		p.skip()
 		if !p.fileLine(&in.File, &in.Line, &in.Col) {
 			return false
 		}

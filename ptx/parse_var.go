@@ -46,11 +46,12 @@ func (p *parser) variables(first Var, keep func(*Var)) bool {
 // varHead reads what a declaration says before its first name: state space, alignment, vector, type, attributes and a
 // parameter's .ptr, which compilers put in more than one order.
 func (p *parser) varHead(v *Var) bool {
-	space, ok := ParseSpace(p.word())
+	space, ok := ParseSpace(p.peekWord())
 	if !ok {
 		return p.want("a state space")
 	}
 	v.Space = space
+	p.word()
 	p.skip()
 	for p.peek() == '.' {
 		switch w := p.peekWord(); w {

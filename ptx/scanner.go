@@ -95,7 +95,7 @@ func (s *scanner) skip() {
 		case c == '/' && s.peekAt(1) == '*':
 			end := strings.Index(s.src[s.pos+2:], "*/")
 			if end < 0 {
-				s.pos = len(s.src)
+				s.advance(len(s.src))
 				return
 			}
 			s.advance(s.pos + 2 + end + 2)
@@ -189,6 +189,17 @@ func (s *scanner) peekWord() string {
 	w := s.word()
 	s.pos = at
 	return w
+}
+
+// keyword reads name and the space behind it, if that is the name at the cursor.
+func (s *scanner) keyword(name string) bool {
+	at := *s
+	if s.name() != name {
+		*s = at
+		return false
+	}
+	s.skip()
+	return true
 }
 
 // number reads the text of a numeric constant: digits, then whatever letters, digits, points and signed exponents
