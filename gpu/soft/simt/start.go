@@ -79,6 +79,7 @@ func (g *Grid) newBlock() *Block {
 			}
 			w.setUniform(u.reg, u.wide, v)
 		}
+		w.pred[0] = full
 		for _, s := range p.perWarp {
 			w.setSpecial(s)
 		}
