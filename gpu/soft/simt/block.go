@@ -16,6 +16,7 @@ type Block struct {
 	spent  uint64 // cycles of the step under way
 	owed   uint64 // cycles of its start, not yet reported
 	fault  *gpu.Fault
+	text   []byte // what vprintf is composing
 }
 
 // State is what became of a block in a step.

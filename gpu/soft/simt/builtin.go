@@ -1,8 +1,150 @@
 package simt
 
-import "vgpud/ptx"
+import (
+	"fmt"
 
-// builtin compiles a call of a function that the GPU's runtime provides.
+	"vgpud/gpu"
+	"vgpud/ptx"
+)
+
+// builtins are the functions that CUDA's device runtime provides, by name, with
+// the number of their arguments and results.
+var builtins = map[string]struct {
+	args, returns int
+	run           func(w *warp, in *inst)
+}{
+	"vprintf":      {2, 1, vprintf},
+	"malloc":       {1, 1, deviceMalloc},
+	"free":         {1, 0, func(*warp, *inst) {}},
+	"__assertfail": {5, 0, assertFail},
+}
+
+// builtin compiles a call of a function that the device runtime provides.
 func (c *compiler) builtin(call ptx.Call) error {
-	return c.unsupported("function %s is defined nowhere", call.Target.Name)
+	b, ok := builtins[call.Target.Name]
+	if !ok {
+		return c.unsupported("function %s is defined nowhere", call.Target.Name)
+	}
+	if len(call.Args) != b.args || len(call.Returns) > b.returns {
+		return c.invalid("%d arguments and %d results", len(call.Args), len(call.Returns))
+	}
+	site := &callSite{}
+	for i := range call.Args {
+		v, err := c.pass(&call.Args[i], nil, i)
+		if err != nil {
+			return err
+		}
+		site.args = append(site.args, v)
+	}
+	for i := range call.Returns {
+		v, err := c.pass(&call.Returns[i], nil, i)
+		if err != nil {
+			return err
+		}
+		site.returns = append(site.returns, v)
+	}
+	c.emit(inst{op: b.run, run: 1, x: &extra{call: site}}, c.costs().Print)
+	return nil
+}
+
+// argument reads argument i of a lane.
+func (w *warp) argument(site *callSite, i, lane int) uint64 {
+	a := &site.args[i]
+	if a.reg.class != noReg {
+		return w.lane(a.reg, lane)
+	}
+	return fetch(w.local[lane*w.localBytes+int(w.sp+a.at):], int(min(a.size, 8)), false)
+}
+
+// result sets a lane's result, where the caller wants one.
+func (w *warp) result(site *callSite, lane int, v uint64) {
+	if len(site.returns) == 0 || site.returns[0].none {
+		return
+	}
+	r := &site.returns[0]
+	if r.reg.class != noReg {
+		w.setLane(r.reg, lane, v)
+	} else {
+		put(w.local[lane*w.localBytes+int(w.sp+r.at):], int(min(r.size, 8)), v)
+	}
+}
+
+// vprintf writes the text of each lane, one after the other.
+func vprintf(w *warp, in *inst) {
+	for m := w.mask; m != 0; m &= m - 1 {
+		lane := first(m)
+		args := &printArgs{w: w, lane: lane, at: w.argument(in.x.call, 1, lane)}
+		format := w.cstring(lane, w.argument(in.x.call, 0, lane), maxFormat)
+		b := w.block
+		b.text = printf(b.text[:0], format, args)
+		if out := w.grid.launch.Print; out != nil {
+			out.Write(b.text) // what it can't take is lost, as with CUDA's ring
+		}
+		w.counts.Cycles += uint64(w.grid.costs.Print)
+		w.result(in.x.call, lane, uint64(args.count))
+	}
+}
+
+// printArgs is the buffer of vprintf's arguments, each aligned to its size.
+type printArgs struct {
+	w     *warp
+	lane  int
+	at    uint64
+	count int
+}
+
+func (p *printArgs) next(size int) uint64 {
+	p.count++
+	p.at = alignUp(p.at, uint64(size))
+	data, off, ok := p.w.locate(&access{size: uint32(size)}, p.lane, p.at, true)
+	p.at += uint64(size)
+	if !ok || off+size > len(data) {
+		return 0
+	}
+	return fetch(data[off:], size, false)
+}
+
+func (p *printArgs) text(addr uint64) []byte { return p.w.cstring(p.lane, addr, maxString) }
+
+// cstring reads a string at a generic address, up to its end, the end of what
+// is mapped, or limit bytes.
+func (w *warp) cstring(lane int, addr uint64, limit int) []byte {
+	data, off, ok := w.locate(&access{size: 1}, lane, addr, true)
+	if !ok {
+		return nil
+	}
+	end := min(len(data), off+limit)
+	if addr >= localWindow && addr < paramWindow {
+		end = min(end, (lane+1)*w.localBytes)
+	}
+	for i := off; i < end; i++ {
+		if data[i] == 0 {
+			return data[off:i]
+		}
+	}
+	return data[off:end]
+}
+
+// assertFail is __assertfail: it prints what failed and ends the kernel.
+func assertFail(w *warp, in *inst) {
+	lane := first(w.mask)
+	site := in.x.call
+	str := func(i int) []byte { return w.cstring(lane, w.argument(site, i, lane), maxString) }
+	if out := w.grid.launch.Print; out != nil {
+		d := w.grid.launch.Block
+		t := w.index*lanes + uint32(lane)
+		c := w.block.coord
+		fmt.Fprintf(out, "%s:%d: %s: block: [%d,%d,%d], thread: [%d,%d,%d] Assertion `%s` failed.\n",
+			str(1), uint32(w.argument(site, 2, lane)), str(3), c.X, c.Y, c.Z, t%d.X, t/d.X%d.Y, t/d.X/d.Y, str(0))
+	}
+	w.raise(gpu.FaultTrap, in, lane)
+}
+
+// deviceMalloc takes memory from the context's heap; a lane gets zero when there
+// is none left. What is given back is not used again before the context ends.
+func deviceMalloc(w *warp, in *inst) {
+	for m := w.mask; m != 0; m &= m - 1 {
+		lane := first(m)
+		w.result(in.x.call, lane, w.grid.launch.Memory.heapAlloc(w.argument(in.x.call, 0, lane)))
+	}
 }

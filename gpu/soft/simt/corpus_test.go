@@ -102,4 +102,3 @@ func TestRealFilesLoad(t *testing.T) {
 		}
 	}
 }
-

@@ -29,6 +29,7 @@ const (
 type Memory struct {
 	spans []span // by address, none overlapping another
 	epoch uint32 // counts changes; caches of spans compare it
+	heap  heap
 }
 
 // span is one mapped range.
@@ -97,4 +98,25 @@ func (m *Memory) find(addr uint64) *span {
 		return &m.spans[i-1]
 	}
 	return nil
+}
+
+// heap is what device-side malloc takes from. Memory that a kernel frees is not
+// used again: kernels that allocate for themselves are rare.
+type heap struct{ next, end uint64 }
+
+// SetHeap gives device-side malloc a mapped range to take from, once. Without
+// one malloc returns a null pointer.
+func (m *Memory) SetHeap(addr, size uint64) { m.heap = heap{addr, addr + size} }
+
+const heapAlign = 16
+
+// heapAlloc returns the address of size bytes of the heap, 0 if there are not
+// that many.
+func (m *Memory) heapAlloc(size uint64) uint64 {
+	at := alignUp(m.heap.next, heapAlign)
+	if size == 0 || at > m.heap.end || size > m.heap.end-at {
+		return 0
+	}
+	m.heap.next = at + size
+	return at
 }
