@@ -1,0 +1,122 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
+)
+
+// vfioBus is a device behind a vfio-user socket: the guest is a process beside it.
+type vfioBus struct {
+	client  *vfiouser.Client
+	mapping *vfiouser.Mapping
+	shared  []byte
+	events  []*vfiouser.Eventfd
+	serving sync.WaitGroup
+}
+
+// maxVectors is what MSI can have.
+const maxVectors = 32
+
+// DialVFIOUser connects to the device that a vfio-user server offers at path, maps
+// its memory and enables its interrupts.
+func DialVFIOUser(ctx context.Context, path string) (Bus, error) {
+	client, err := vfiouser.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	bus, err := NewVFIOUserBus(client)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return bus, nil
+}
+
+// NewVFIOUserBus is [DialVFIOUser] with a client that is connected already, which
+// belongs to the bus from then on, also on an error.
+func NewVFIOUserBus(client *vfiouser.Client) (Bus, error) {
+	b := &vfioBus{client: client}
+	// Serve finds out at once that the server is gone.
+	b.serving.Go(func() { _ = client.Serve(context.Background()) })
+	if err := b.setUp(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *vfioBus) setUp() error {
+	for offset, want := range map[uint64]uint32{
+		0x00: abi.DeviceID<<16 | abi.VendorID,
+		0x08: abi.ClassCode<<8 | abi.RevisionID,
+	} {
+		got, err := b.client.ReadUint32(vfiouser.RegionConfig, offset)
+		if err != nil {
+			return fmt.Errorf("read the PCI configuration space: %w", err)
+		}
+		if got&^0xff != want&^0xff {
+			return fmt.Errorf("not a virtual GPU: PCI configuration space has %#x at %#x, want %#x", got, offset, want)
+		}
+	}
+	var err error
+	if b.mapping, err = b.client.Map(vfiouser.RegionBAR2); err != nil {
+		return fmt.Errorf("map BAR2: %w", err)
+	}
+	if b.shared = b.mapping.Bytes(0, b.mapping.Size); b.shared == nil {
+		return errors.New("map BAR2: not mappable as a whole")
+	}
+	info, err := b.client.IRQInfo(vfiouser.IRQMSI)
+	if err != nil {
+		return fmt.Errorf("ask for MSI: %w", err)
+	}
+	for range min(info.Count, maxVectors) {
+		e, err := vfiouser.NewEventfd()
+		if err != nil {
+			return err
+		}
+		b.events = append(b.events, e)
+	}
+	if err := b.client.EnableIRQs(vfiouser.IRQMSI, 0, b.events...); err != nil {
+		return fmt.Errorf("enable MSI: %w", err)
+	}
+	return nil
+}
+
+func (b *vfioBus) Read(offset uint32) (uint32, error) {
+	return b.client.ReadUint32(vfiouser.RegionBAR0, uint64(offset))
+}
+
+func (b *vfioBus) Write(offset, value uint32) error {
+	return b.client.WriteUint32(vfiouser.RegionBAR0, uint64(offset), value)
+}
+
+func (b *vfioBus) Doorbell(offset uint32) error {
+	var zero [4]byte
+	return b.client.RegionWritePosted(vfiouser.RegionBAR0, uint64(offset), zero[:])
+}
+
+func (b *vfioBus) Shared() []byte { return b.shared }
+
+func (b *vfioBus) Vectors() int { return len(b.events) }
+
+func (b *vfioBus) Wait(ctx context.Context, vector int) error {
+	_, err := b.events[vector].Wait(ctx)
+	return err
+}
+
+func (b *vfioBus) Done() <-chan struct{} { return b.client.Done() }
+
+func (b *vfioBus) Close() error {
+	err := b.client.Close()
+	b.serving.Wait()
+	for _, e := range b.events {
+		err = errors.Join(err, e.Close())
+	}
+	if b.mapping != nil {
+		err = errors.Join(err, b.mapping.Unmap())
+	}
+	return err
+}

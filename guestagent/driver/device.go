@@ -1,0 +1,256 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Info is what a device says about itself.
+type Info struct {
+	Version        abi.Version  // negotiated
+	Features       abi.Features // accepted
+	Contexts       int          // how many there can be, of all the guest's processes
+	Channels       int
+	MaxRingEntries int
+	SharedBytes    int           // BAR2
+	MemoryBytes    uint64        // of the GPU, for this guest; 0: not told
+	Vectors        int           // interrupt vectors that this driver can wait for
+	PollWindow     time.Duration // for how long the host polls a ring before it sleeps
+}
+
+// Device is an open virtual GPU. Close must be called to free it.
+type Device struct {
+	bus     Bus
+	info    Info
+	shared  []byte
+	header  int // bytes of shared that are not ours
+	staging *staging
+
+	regs     sync.Mutex // creating and destroying contexts and channels: sequences of register accesses
+	contexts map[*Context]struct{}
+	slots    []*Channel // by channel slot; guarded by chans
+	chans    sync.RWMutex
+
+	states  gate // opens on every change of state
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+	pumps   []sync.Once // one waits for each vector, from its first use
+	life    context.Context
+	down    chan struct{} // closed by Close or when the device is gone
+	downErr error         // why; set before down is closed
+	ending  sync.Once
+}
+
+// Open negotiates with the device behind bus, which belongs to the Device from then
+// on, also on an error. ctx bounds opening alone.
+func Open(ctx context.Context, bus Bus) (*Device, error) {
+	d := &Device{bus: bus, shared: bus.Shared(), contexts: map[*Context]struct{}{}, down: make(chan struct{})}
+	d.life, d.stop = context.WithCancel(context.Background())
+	if err := d.negotiate(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the virtual GPU: %w", err), d.Close())
+	}
+	d.slots = make([]*Channel, d.info.Channels)
+	d.staging = newStaging(d.header, len(d.shared))
+	d.pumps = make([]sync.Once, bus.Vectors())
+	d.pump(0)
+	if gone := bus.Done(); gone != nil {
+		d.workers.Go(func() {
+			select {
+			case <-gone:
+				d.end(ErrGone)
+			case <-d.life.Done():
+			}
+		})
+	}
+	return d, nil
+}
+
+// negotiate reads the identity page and selects version and features.
+func (d *Device) negotiate() error {
+	var err error
+	read := func(reg uint32) uint32 {
+		v, e := d.bus.Read(reg)
+		err = errors.Join(err, e)
+		return v
+	}
+	if magic := read(abi.RegMagic); err == nil && magic != abi.Magic {
+		return fmt.Errorf("not a virtual GPU: magic %#x, want %#x", magic, abi.Magic)
+	}
+	newest, oldest := abi.Version(read(abi.RegVersion)), abi.Version(read(abi.RegOldestVersion))
+	if err != nil {
+		return err
+	}
+	version, err := abi.Negotiate(oldest, newest, abi.Oldest, abi.Newest)
+	if err != nil {
+		return err
+	}
+	features := abi.Features(read(abi.RegFeaturesLo)) | abi.Features(read(abi.RegFeaturesHi))<<32
+	features &= abi.AllFeatures
+	d.info = Info{
+		Version:        version,
+		Features:       features,
+		Contexts:       int(read(abi.RegContexts)),
+		Channels:       int(read(abi.RegChannels)),
+		MaxRingEntries: int(read(abi.RegMaxRingEntries)),
+		SharedBytes:    len(d.shared),
+		MemoryBytes:    uint64(read(abi.RegMemoryBytesLo)) | uint64(read(abi.RegMemoryBytesHi))<<32,
+		Vectors:        d.bus.Vectors(),
+		PollWindow:     time.Duration(read(abi.RegPollWindowNanos)),
+	}
+	d.header = int(read(abi.RegHeaderBytes))
+	size := uint64(read(abi.RegSharedBytesLo)) | uint64(read(abi.RegSharedBytesHi))<<32
+	if err != nil {
+		return err
+	}
+	switch {
+	case size != uint64(len(d.shared)):
+		return fmt.Errorf("BAR2 has %d bytes, the device says %d", len(d.shared), size)
+	case d.info.Contexts < 1 || d.info.Contexts > abi.MaxContexts || d.info.Channels < 1 || d.info.Channels > abi.MaxChannels,
+		d.header < abi.HeaderBytes(d.info.Channels) || d.header > len(d.shared):
+		return fmt.Errorf("impossible limits: %+v, header of %d bytes", d.info, d.header)
+	}
+	for _, w := range []struct{ reg, v uint32 }{
+		{abi.RegSelectVersion, uint32(version)},
+		{abi.RegAcceptFeaturesLo, uint32(features)},
+		{abi.RegAcceptFeaturesHi, uint32(features >> 32)},
+	} {
+		if err := d.set(w.reg, w.v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set writes a register and asks whether that was refused.
+func (d *Device) set(reg, v uint32) error {
+	if err := d.bus.Write(abi.RegError, 0); err != nil {
+		return err
+	}
+	if err := d.bus.Write(reg, v); err != nil {
+		return err
+	}
+	code, err := d.bus.Read(abi.RegError)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("register %#x := %#x: %w", reg, v, abi.ErrorCode(code))
+	}
+	return nil
+}
+
+// Info returns what the device said when it was opened.
+func (d *Device) Info() Info { return d.info }
+
+// Close ends every context and frees the device. Calls under way return [ErrClosed].
+func (d *Device) Close() error {
+	d.regs.Lock()
+	open := make([]*Context, 0, len(d.contexts))
+	for c := range d.contexts {
+		open = append(open, c)
+	}
+	d.regs.Unlock()
+	var err error
+	for _, c := range open {
+		err = errors.Join(err, c.Close())
+	}
+	d.end(ErrClosed)
+	d.stop()
+	d.workers.Wait()
+	return errors.Join(err, d.bus.Close())
+}
+
+// end makes every wait return err.
+func (d *Device) end(err error) {
+	d.ending.Do(func() {
+		d.downErr = err
+		close(d.down)
+		d.states.open()
+	})
+}
+
+// pump starts, once for each vector, the goroutine that waits for it and wakes the
+// channels that use it; on vector 0, which is the state vector too, all of them.
+func (d *Device) pump(vector int) {
+	if vector >= len(d.pumps) {
+		return
+	}
+	d.pumps[vector].Do(func() {
+		d.workers.Go(func() {
+			for d.bus.Wait(d.life, vector) == nil {
+				if vector == 0 {
+					d.states.open()
+				}
+				d.chans.RLock()
+				for _, c := range d.slots {
+					if c != nil && (vector == 0 || c.vector == vector) {
+						c.poke()
+					}
+				}
+				d.chans.RUnlock()
+			}
+		})
+	})
+}
+
+// word reads a word of BAR2.
+func (d *Device) word(offset int) uint32 { return abi.LoadWord(d.shared, offset) }
+
+// pollPause is how often states are looked at where there are no interrupts.
+const pollPause = 200 * time.Microsecond
+
+// await waits until ok, which looks at words of BAR2, is true.
+func (d *Device) await(ctx context.Context, ok func() bool) error {
+	var tick <-chan time.Time
+	if d.bus.Vectors() == 0 {
+		t := time.NewTicker(pollPause)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		changed := d.states.wait()
+		if ok() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-tick:
+		case <-d.down:
+			return d.downErr
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// gate lets goroutines wait for an event that happens again and again.
+type gate struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait returns a channel that is closed at the next open. What is waited for must
+// be looked at after the call.
+func (g *gate) wait() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ch == nil {
+		g.ch = make(chan struct{})
+	}
+	return g.ch
+}
+
+// open wakes everybody who waits.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ch != nil {
+		close(g.ch)
+		g.ch = nil
+	}
+}

@@ -1,0 +1,30 @@
+// Package driver is the virtual GPU's device from user space, inside a guest: it
+// finds the device, makes contexts and channels, and gives a Go API to allocate,
+// copy, load modules, launch and wait.
+//
+// It reaches the device through a [Bus]: over vfio-user, for a guest without a
+// VMM ([DialVFIOUser]), or a PCI function in sysfs ([OpenSysfs]).
+//
+//	bus, err := driver.DialVFIOUser(ctx, "/run/vgpud/guest.sock")
+//	dev, err := driver.Open(ctx, bus)
+//	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
+//	mod, err := gpu.LoadModule(ctx, ptx)
+//	add, err := mod.Function(ctx, "add")
+//	ch, err := gpu.NewChannel(ctx, driver.ChannelOptions{})
+//	p, err := ch.Launch(ctx, add, driver.Dim{X: 64}, driver.Dim{X: 256}, 0, dst, src, uint32(n))
+//	err = p.Wait(ctx)
+//
+// # Goroutines
+//
+// Everything may be called from several goroutines at once. Commands of one
+// channel run in the order in which they were enqueued; channels of a context run
+// beside each other.
+//
+// # Waiting
+//
+// No goroutine polls. Whoever waits for a command reads the channel's completion
+// ring itself: first in a loop, for no longer than lately paid off, then asleep
+// until the device interrupts. When several goroutines wait on one channel, one of
+// them reads for all. What nobody waits for is taken from the ring when somebody
+// waits or when the ring needs room.
+package driver

@@ -1,0 +1,321 @@
+package drivertest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Kernel is a kernel that modules of a [GPU] hold.
+type Kernel struct {
+	// Params are the sizes of the parameters, each aligned by its size.
+	Params []int
+	// Run is the kernel; nil does nothing. An [abi.Status] among its error's causes is
+	// how the launch ends.
+	Run func(g *GPU, l abi.Launch, params []byte) error
+}
+
+// GPU is a context's memory and modules. It may be used from several goroutines.
+type GPU struct {
+	mu      sync.Mutex
+	kernels map[string]Kernel
+	memory  map[uint64][]byte
+	next    uint64
+	handles map[uint64]string // of functions
+	events  map[uint64]uint64 // times
+	handle  uint64
+	poison  abi.Status
+	fault   string
+}
+
+// NewGPU returns a GPU whose modules all hold the same kernels.
+func NewGPU(kernels map[string]Kernel) *GPU {
+	return &GPU{kernels: kernels, memory: map[uint64][]byte{}, next: 1 << 20, handles: map[uint64]string{}, events: map[uint64]uint64{}}
+}
+
+// Bytes returns n bytes of GPU memory at an address, or nil.
+func (g *GPU) Bytes(addr, n uint64) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bytes(addr, n)
+}
+
+func (g *GPU) bytes(addr, n uint64) []byte {
+	for base, b := range g.memory {
+		if addr >= base && addr-base <= uint64(len(b)) && n <= uint64(len(b))-(addr-base) {
+			return b[addr-base:][:n]
+		}
+	}
+	return nil
+}
+
+// Allocations returns how many there are.
+func (g *GPU) Allocations() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.memory)
+}
+
+func now() uint64 { return uint64(time.Since(epoch)) }
+
+var epoch = time.Now()
+
+// do carries out one command, whose entries those of cmd are.
+func (g *GPU) do(shared []byte, cmd []abi.Entry, c *abi.Completion) {
+	h, err := abi.DecodeHeader(&cmd[0])
+	c.Op, c.Cookie, c.Status = h.Op, h.Cookie, abi.StatusOK
+	c.Start, c.End, c.Value = 0, 0, [3]uint64{}
+	if err == nil && h.Op == abi.OpNop {
+		return
+	}
+	g.mu.Lock()
+	if err == nil && g.poison != abi.StatusOK && h.Op != abi.OpLastFault {
+		err = g.poison
+	}
+	g.mu.Unlock()
+	if err == nil {
+		err = g.carryOut(shared, h, cmd, c)
+	}
+	if err != nil {
+		c.Status = statusOf(err)
+		if c.Status.Poisons() {
+			g.mu.Lock()
+			if g.poison == abi.StatusOK {
+				g.poison, g.fault = c.Status, err.Error()
+			}
+			g.mu.Unlock()
+		}
+	}
+}
+
+// data returns what follows a command: its continuation entries, or bytes of BAR2.
+func data(shared []byte, cmd []abi.Entry, offset, n uint64) ([]byte, error) {
+	if len(cmd) > 1 {
+		var b []byte
+		for _, e := range cmd[1:] {
+			b = append(b, e[:]...)
+		}
+		if uint64(len(b)) < n {
+			return nil, abi.StatusMalformed
+		}
+		return b[:n], nil
+	}
+	return abi.Window{Offset: offset, Size: n}.Bytes(shared, 0)
+}
+
+func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Completion) error {
+	e := &cmd[0]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch h.Op {
+	case abi.OpFence:
+		return nil
+	case abi.OpMemAlloc, abi.OpMemFree, abi.OpMemInfo, abi.OpCopyIn, abi.OpCopyOut, abi.OpCopy, abi.OpSet:
+		return g.doMemory(shared, h.Op, e, c)
+	case abi.OpModuleLoad, abi.OpModuleUnload, abi.OpFunction, abi.OpFunctionParam, abi.OpGlobal:
+		return g.doModule(shared, h.Op, cmd, c)
+	case abi.OpLaunch:
+		return g.launch(shared, h, cmd, c)
+	case abi.OpEventCreate:
+		g.handle++
+		g.events[g.handle] = 0
+		c.Value[0] = g.handle
+		return nil
+	case abi.OpEventRecord, abi.OpEventWait, abi.OpEventDestroy:
+		x, err := abi.DecodeHandle(e)
+		if err != nil {
+			return err
+		}
+		if _, ok := g.events[x.Handle]; !ok {
+			return abi.StatusInvalidHandle
+		}
+		switch h.Op {
+		case abi.OpEventRecord:
+			g.events[x.Handle] = now()
+			c.Value[0] = g.events[x.Handle]
+		case abi.OpEventDestroy:
+			delete(g.events, x.Handle)
+		}
+		return nil
+	case abi.OpEventElapsed:
+		x, err := abi.DecodeElapsed(e)
+		if err != nil {
+			return err
+		}
+		c.Value[0] = g.events[x.End] - g.events[x.Start]
+		return nil
+	case abi.OpLastFault:
+		x, err := abi.DecodeWindowArg(e)
+		if err != nil {
+			return err
+		}
+		b, err := x.Window.Bytes(shared, 0)
+		if err != nil {
+			return err
+		}
+		c.Value[0] = uint64(copy(b, g.fault))
+		return nil
+	}
+	return abi.StatusNotSupported
+}
+
+func (g *GPU) doMemory(shared []byte, op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
+	switch op {
+	case abi.OpMemAlloc:
+		x, err := abi.DecodeAlloc(e)
+		if err != nil {
+			return err
+		}
+		if x.Size > 1<<30 {
+			return abi.StatusOutOfMemory
+		}
+		g.memory[g.next] = make([]byte, x.Size)
+		c.Value[0] = g.next
+		g.next += (x.Size + 0xffff) &^ 0xffff
+		return nil
+	case abi.OpMemFree:
+		x, err := abi.DecodeHandle(e)
+		if err != nil {
+			return err
+		}
+		if _, ok := g.memory[x.Handle]; !ok {
+			return abi.StatusInvalidAddress
+		}
+		delete(g.memory, x.Handle)
+		return nil
+	case abi.OpMemInfo:
+		c.Value[0], c.Value[1] = 1<<30, 2<<30
+		return nil
+	case abi.OpSet:
+		x, err := abi.DecodeSet(e)
+		if err != nil {
+			return err
+		}
+		for row := range x.Rows {
+			b := g.bytes(x.Dst+row*x.Pitch, x.Count*uint64(x.Width))
+			if b == nil {
+				return abi.StatusInvalidAddress
+			}
+			for i := range b {
+				b[i] = byte(x.Value >> (8 * (uint32(i) % x.Width)))
+			}
+		}
+		return nil
+	}
+	x, err := abi.DecodeTransfer(e)
+	if err != nil {
+		return err
+	}
+	var src, dst []byte
+	if op == abi.OpCopyIn {
+		src, err = abi.Window{Offset: x.Src, Size: x.Size}.Bytes(shared, 0)
+	} else {
+		src = g.bytes(x.Src, x.Size)
+	}
+	if op == abi.OpCopyOut {
+		dst, err = abi.Window{Offset: x.Dst, Size: x.Size}.Bytes(shared, 0)
+	} else {
+		dst = g.bytes(x.Dst, x.Size)
+	}
+	if err == nil && (src == nil || dst == nil) && x.Size > 0 {
+		err = abi.StatusInvalidAddress
+	}
+	copy(dst, src)
+	return err
+}
+
+func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Completion) error {
+	e := &cmd[0]
+	switch op {
+	case abi.OpModuleLoad:
+		x, err := abi.DecodeModule(e)
+		if err != nil {
+			return err
+		}
+		image, err := x.Image.Bytes(shared, 0)
+		if err != nil {
+			return err
+		}
+		if len(image) == 0 || image[0] != '.' {
+			log, err := abi.Window{Offset: x.Log, Size: uint64(x.LogBytes)}.Bytes(shared, 0)
+			if err != nil {
+				return err
+			}
+			c.Value[1] = uint64(copy(log, "line 1: not PTX\nexpected a directive"))
+			return abi.StatusInvalidPTX
+		}
+		g.handle++
+		c.Value[0] = g.handle
+		return nil
+	case abi.OpModuleUnload:
+		_, err := abi.DecodeHandle(e)
+		return err
+	case abi.OpFunctionParam:
+		x, err := abi.DecodeQuery(e)
+		if err != nil {
+			return err
+		}
+		k, ok := g.kernels[g.handles[x.Handle]]
+		if !ok || int(x.Key) >= len(k.Params) {
+			return abi.StatusInvalidHandle
+		}
+		offset, _ := k.layout(int(x.Key))
+		c.Value[0], c.Value[1] = uint64(offset), uint64(k.Params[x.Key])
+		return nil
+	}
+	x, err := abi.DecodeLookup(e)
+	if err != nil {
+		return err
+	}
+	name, err := data(shared, cmd, x.Name, uint64(x.NameBytes))
+	if err != nil {
+		return err
+	}
+	k, ok := g.kernels[string(name)]
+	if !ok || op == abi.OpGlobal {
+		return fmt.Errorf("%s: %w", name, abi.StatusNotFound)
+	}
+	g.handle++
+	g.handles[g.handle] = string(name)
+	_, total := k.layout(len(k.Params))
+	c.Value = [3]uint64{g.handle, uint64(len(k.Params)), uint64(total)}
+	return nil
+}
+
+// layout returns where parameter i begins and where the one before it ends.
+func (k Kernel) layout(i int) (offset, end int) {
+	for j, size := range k.Params {
+		offset = (end + size - 1) / size * size
+		if j == i {
+			return offset, end
+		}
+		end = offset + size
+	}
+	return end, end
+}
+
+func (g *GPU) launch(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Completion) error {
+	x, err := abi.DecodeLaunch(&cmd[0])
+	if err != nil {
+		return err
+	}
+	k, ok := g.kernels[g.handles[x.Function]]
+	if !ok {
+		return abi.StatusInvalidHandle
+	}
+	attributes := uint64(h.Aux) * abi.EntrySize
+	b, err := data(shared, cmd, x.Data, attributes+uint64(x.ParamBytes))
+	if err != nil {
+		return err
+	}
+	c.Start = now()
+	if k.Run != nil {
+		g.mu.Unlock() // a kernel may use the GPU
+		err = k.Run(g, x, b[attributes:])
+		g.mu.Lock()
+	}
+	c.End = now()
+	return err
+}

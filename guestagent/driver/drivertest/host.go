@@ -1,0 +1,287 @@
+package drivertest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Options are what a [Host] is made with.
+type Options struct {
+	SharedBytes int // default: the least
+	Features    abi.Features
+	Kernels     map[string]Kernel
+	PollWindow  time.Duration
+	Vectors     int  // default 4
+	Polled      bool // no vectors at all
+	Deaf        bool // contexts never become ready
+}
+
+const (
+	hostContexts = 4
+	hostChannels = 8
+)
+
+// Host is a device in this process; it is a driver's Bus.
+type Host struct {
+	opts   Options
+	shared []byte
+
+	mu       sync.Mutex
+	regs     map[uint32]uint32
+	gpus     [hostContexts]*GPU
+	stops    [hostChannels]chan struct{}
+	stopped  [hostChannels]chan struct{}
+	wakes    [hostChannels]chan struct{}
+	events   []chan struct{}
+	gone     chan struct{}
+	serving  sync.WaitGroup
+	doorbell int
+}
+
+// NewHost makes a device. Close frees it.
+func NewHost(opts Options) (*Host, error) {
+	if opts.SharedBytes == 0 {
+		opts.SharedBytes = abi.MinSharedBytes
+	}
+	if opts.Vectors == 0 {
+		opts.Vectors = 4
+	}
+	if opts.Polled {
+		opts.Vectors = 0
+	}
+	m, err := unix.Mmap(-1, 0, opts.SharedBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{opts: opts, shared: m, regs: map[uint32]uint32{}, gone: make(chan struct{})}
+	for range opts.Vectors {
+		h.events = append(h.events, make(chan struct{}, 1))
+	}
+	return h, nil
+}
+
+// GPU returns the memory and modules of the context in a slot, nil when there is
+// none.
+func (h *Host) GPU(slot int) *GPU {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gpus[slot]
+}
+
+// Doorbells returns how many were rung.
+func (h *Host) Doorbells() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.doorbell
+}
+
+// Die is the end of the host's process: nothing is carried out any more.
+func (h *Host) Die() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.stops {
+		h.halt(i)
+	}
+	close(h.gone)
+}
+
+// Fault lets a context fault, with the channels in it; a kernel that runs is not
+// waited for.
+func (h *Host) Fault(slot int, code abi.ErrorCode) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.stops {
+		if h.stops[i] != nil && h.regs[uint32(abi.ChannelSlot(i, abi.ChannelContext))] == uint32(slot) {
+			h.halt(i)
+			h.channel(i, abi.ChannelFailed, code)
+		}
+	}
+	h.context(slot, abi.ContextFaulted, code)
+}
+
+// Read implements driver.Bus.
+func (h *Host) Read(off uint32) (uint32, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch off {
+	case abi.RegMagic:
+		return abi.Magic, nil
+	case abi.RegVersion:
+		return uint32(abi.Newest), nil
+	case abi.RegOldestVersion:
+		return uint32(abi.Oldest), nil
+	case abi.RegFeaturesLo:
+		return uint32(h.opts.Features), nil
+	case abi.RegContexts:
+		return hostContexts, nil
+	case abi.RegChannels:
+		return hostChannels, nil
+	case abi.RegMaxRingEntries:
+		return 4096, nil
+	case abi.RegSharedBytesLo:
+		return uint32(len(h.shared)), nil
+	case abi.RegHeaderBytes:
+		return uint32(abi.HeaderBytes(hostChannels)), nil
+	case abi.RegPollWindowNanos:
+		return uint32(h.opts.PollWindow), nil
+	}
+	return h.regs[off], nil
+}
+
+// Write implements driver.Bus.
+func (h *Host) Write(off, v uint32) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.regs[off] = v
+	for i := range hostContexts {
+		if off == uint32(abi.ContextSlot(i, abi.ContextControl)) {
+			h.controlContext(i, abi.Control(v))
+		}
+	}
+	for i := range hostChannels {
+		if off == uint32(abi.ChannelSlot(i, abi.ChannelControl)) {
+			h.controlChannel(i, abi.Control(v))
+		}
+	}
+	return nil
+}
+
+func (h *Host) controlContext(slot int, c abi.Control) {
+	for i := range h.stops {
+		if c != abi.ControlCreate && h.regs[uint32(abi.ChannelSlot(i, abi.ChannelContext))] == uint32(slot) {
+			h.stop(i)
+			h.channel(i, abi.ChannelFree, abi.ErrorReset)
+		}
+	}
+	if c == abi.ControlDestroy {
+		h.gpus[slot] = nil
+		h.context(slot, abi.ContextFree, abi.ErrorNone)
+		return
+	}
+	h.gpus[slot] = NewGPU(h.opts.Kernels)
+	if h.opts.Deaf {
+		h.context(slot, abi.ContextCreating, abi.ErrorNone)
+		return
+	}
+	h.context(slot, abi.ContextReady, abi.ErrorNone)
+}
+
+func (h *Host) controlChannel(slot int, c abi.Control) {
+	if c == abi.ControlDestroy {
+		h.stop(slot)
+		h.channel(slot, abi.ChannelFree, abi.ErrorNone)
+		return
+	}
+	reg := func(r int) uint32 { return h.regs[uint32(abi.ChannelSlot(slot, r))] }
+	ring := func(lo, n int) []byte {
+		return h.shared[reg(lo):][:reg(n)*abi.EntrySize]
+	}
+	page := h.shared[abi.ChannelPage(slot):][:abi.PageSize]
+	abi.ResetChannelPage(page)
+	stop, wake := make(chan struct{}), make(chan struct{}, 1)
+	h.stops[slot], h.wakes[slot] = stop, wake
+	vector := reg(abi.ChannelVector)
+	r := Rings{
+		Shared: h.shared, Page: page,
+		Submission: ring(abi.ChannelSubmissionLo, abi.ChannelSubmissionEntries),
+		Completion: ring(abi.ChannelCompletionLo, abi.ChannelCompletionEntries),
+		Wake:       wake, Stop: stop, PollWindow: h.opts.PollWindow,
+		Interrupt: func() { h.raise(vector) },
+	}
+	gpu := h.gpus[reg(abi.ChannelContext)]
+	stopped := make(chan struct{})
+	h.stopped[slot] = stopped
+	h.serving.Go(func() {
+		code := gpu.Serve(r)
+		close(stopped)
+		if code != abi.ErrorNone {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.channel(slot, abi.ChannelFailed, code)
+		}
+	})
+	h.channel(slot, abi.ChannelReady, abi.ErrorNone)
+}
+
+// halt tells a channel's executor to stop; stop waits until it has.
+func (h *Host) halt(slot int) {
+	if h.stops[slot] != nil {
+		close(h.stops[slot])
+		h.stops[slot] = nil
+	}
+}
+
+func (h *Host) stop(slot int) {
+	h.halt(slot)
+	if h.stopped[slot] != nil {
+		<-h.stopped[slot]
+		h.stopped[slot] = nil
+	}
+}
+
+func (h *Host) channel(slot int, s abi.ChannelState, code abi.ErrorCode) {
+	abi.StoreWord(h.shared, abi.ChannelPage(slot)+abi.ChannelStateWord, abi.PackState(s, code))
+	h.raise(0)
+}
+
+func (h *Host) context(slot int, s abi.ContextState, code abi.ErrorCode) {
+	abi.StoreWord(h.shared, abi.ContextWord(slot), abi.PackState(s, code))
+	h.raise(0)
+}
+
+func (h *Host) raise(vector uint32) {
+	if int64(vector) >= int64(len(h.events)) {
+		return
+	}
+	select {
+	case h.events[vector] <- struct{}{}:
+	default:
+	}
+}
+
+// Doorbell implements driver.Bus.
+func (h *Host) Doorbell(off uint32) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doorbell++
+	select {
+	case h.wakes[(off-abi.DoorbellTable)/abi.DoorbellSize] <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Shared implements driver.Bus.
+func (h *Host) Shared() []byte { return h.shared }
+
+// Vectors implements driver.Bus.
+func (h *Host) Vectors() int { return len(h.events) }
+
+// Wait implements driver.Bus.
+func (h *Host) Wait(ctx context.Context, vector int) error {
+	select {
+	case <-h.events[vector]:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Done implements driver.Bus.
+func (h *Host) Done() <-chan struct{} { return h.gone }
+
+// Close implements driver.Bus.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	for i := range h.stops {
+		h.stop(i)
+	}
+	h.mu.Unlock()
+	h.serving.Wait()
+	return unix.Munmap(h.shared)
+}

@@ -1,0 +1,208 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Module is loaded code. It lives as long as its context, or until Unload.
+type Module struct {
+	ctx    *Context
+	handle uint64
+
+	mu        sync.Mutex
+	functions map[string]*Function
+}
+
+// logBytes bounds what a compiler may say about a module.
+const logBytes = 16 << 10
+
+// LoadModule loads PTX, or machine code where the device takes it. An error of the
+// compiler is an [*Error] with its messages as Detail.
+func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error) {
+	ch := c.Own()
+	w, err := ch.window(ctx, uint64(len(image))+logBytes)
+	if err != nil {
+		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+	}
+	p := Pending{lent: true}
+	defer func() { ch.leave(&p, w) }()
+	copy(ch.dev.bytes(w), image)
+	log := w.Offset + uint64(len(image))
+	var e abi.Entry
+	abi.Module{
+		Image: abi.Window{Offset: w.Offset, Size: uint64(len(image))},
+		Log:   log, LogBytes: logBytes,
+	}.Encode(&e)
+	err = ch.enqueue(ctx, &p, &e, abi.Header{Op: abi.OpModuleLoad}, nil)
+	if err == nil {
+		err = p.Wait(ctx)
+	}
+	if failed := (*Error)(nil); errors.As(err, &failed) && p.Done() {
+		if n := p.value()[1]; n <= logBytes && failed.Detail == "" {
+			failed.Detail = strings.TrimRight(string(ch.dev.shared[log:log+n]), "\x00\n")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+	}
+	return &Module{ctx: c, handle: p.value()[0], functions: map[string]*Function{}}, nil
+}
+
+// Unload unloads the module; its functions must not be used after.
+func (m *Module) Unload(ctx context.Context) error {
+	var e abi.Entry
+	abi.Handle{Handle: m.handle}.Encode(&e)
+	if _, err := m.ctx.Own().call(ctx, &e, abi.OpModuleUnload, 0, nil); err != nil {
+		return fmt.Errorf("unload a module: %w", err)
+	}
+	return nil
+}
+
+// lookup asks for something by name.
+func (m *Module) lookup(ctx context.Context, op abi.Opcode, name string) ([3]uint64, error) {
+	ch := m.ctx.Own()
+	l := abi.Lookup{Module: m.handle, NameBytes: uint32(len(name))}
+	var e abi.Entry
+	if ch.inline(len(name)) {
+		l.Encode(&e)
+		return ch.call(ctx, &e, op, 0, []byte(name))
+	}
+	w, err := ch.window(ctx, uint64(len(name)))
+	if err != nil {
+		return [3]uint64{}, err
+	}
+	p := Pending{lent: true}
+	defer func() { ch.leave(&p, w) }()
+	copy(ch.dev.bytes(w), name)
+	l.Name = w.Offset
+	l.Encode(&e)
+	if err := ch.enqueue(ctx, &p, &e, abi.Header{Op: op}, nil); err != nil {
+		return [3]uint64{}, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return [3]uint64{}, err
+	}
+	return p.value(), nil
+}
+
+// inline reports whether n bytes of data can travel in the ring.
+func (ch *Channel) inline(n int) bool {
+	return n > 0 && ch.dev.info.Features&abi.FeatureInline != 0 && abi.MoreFor(n) <= abi.MaxMore
+}
+
+// Global returns the address and size of a module's global variable.
+func (m *Module) Global(ctx context.Context, name string) (Ptr, uint64, error) {
+	v, err := m.lookup(ctx, abi.OpGlobal, name)
+	if err != nil {
+		return 0, 0, fmt.Errorf("global %q: %w", name, err)
+	}
+	return Ptr(v[0]), v[1], nil
+}
+
+// Param is one parameter of a function: its place in the parameter space.
+type Param struct{ Offset, Size int }
+
+// Function is a kernel of a module.
+type Function struct {
+	module *Module
+	name   string
+	handle uint64
+
+	paramBytes int
+	count      int
+	params     []Param // nil where the device does not tell
+}
+
+// maxParams bounds what a host can make us ask for.
+const maxParams = 4096
+
+// Function looks a kernel up by its name.
+func (m *Module) Function(ctx context.Context, name string) (*Function, error) {
+	m.mu.Lock()
+	f := m.functions[name]
+	m.mu.Unlock()
+	if f != nil {
+		return f, nil
+	}
+	v, err := m.lookup(ctx, abi.OpFunction, name)
+	if err != nil {
+		return nil, fmt.Errorf("function %q: %w", name, err)
+	}
+	f = &Function{module: m, name: name, handle: v[0], count: int(v[1]), paramBytes: int(v[2])}
+	if f.count < 0 || f.count > maxParams || f.paramBytes < 0 || f.paramBytes > 1<<16 {
+		return nil, fmt.Errorf("function %q: %d parameters of %d bytes make no sense", name, v[1], v[2])
+	}
+	if m.ctx.dev.info.Features&abi.FeatureFunctions != 0 {
+		if f.params, err = f.layout(ctx); err != nil {
+			return nil, fmt.Errorf("function %q: its parameters: %w", name, err)
+		}
+	}
+	m.mu.Lock()
+	m.functions[name] = f
+	m.mu.Unlock()
+	return f, nil
+}
+
+// layout asks for all parameters at once.
+func (f *Function) layout(ctx context.Context) ([]Param, error) {
+	ch := f.module.ctx.Own()
+	asked := make([]Pending, f.count)
+	for i := range asked {
+		var e abi.Entry
+		abi.Query{Handle: f.handle, Key: uint32(i)}.Encode(&e)
+		if err := ch.enqueue(ctx, &asked[i], &e, abi.Header{Op: abi.OpFunctionParam}, nil); err != nil {
+			return nil, err
+		}
+	}
+	params := make([]Param, 0, f.count)
+	for i := range asked {
+		if err := asked[i].Wait(ctx); err != nil {
+			return nil, err
+		}
+		v := asked[i].value()
+		if v[0] > uint64(f.paramBytes) || v[1] > uint64(f.paramBytes)-v[0] {
+			return nil, fmt.Errorf("parameter %d of %d bytes at %d in %d bytes", i, v[1], v[0], f.paramBytes)
+		}
+		params = append(params, Param{Offset: int(v[0]), Size: int(v[1])})
+	}
+	return params, nil
+}
+
+// Name returns the kernel's name.
+func (f *Function) Name() string { return f.name }
+
+// ParamBytes returns the size of the kernel's parameter space.
+func (f *Function) ParamBytes() int { return f.paramBytes }
+
+// Params returns where the kernel's parameters lie, or nil where the device does not
+// tell.
+func (f *Function) Params() []Param { return slices.Clone(f.params) }
+
+// Attribute reads an attribute of the kernel, by the numbers of package abi.
+func (f *Function) Attribute(ctx context.Context, attribute uint32) (uint64, error) {
+	var e abi.Entry
+	abi.Query{Handle: f.handle, Key: attribute}.Encode(&e)
+	v, err := f.module.ctx.Own().call(ctx, &e, abi.OpFunctionAttribute, 0, nil)
+	if err != nil {
+		return 0, fmt.Errorf("function %q: attribute %d: %w", f.name, attribute, err)
+	}
+	return v[0], nil
+}
+
+// Occupancy returns how many blocks of the kernel an SM holds at once.
+func (f *Function) Occupancy(ctx context.Context, blockThreads int, sharedBytes uint64) (int, error) {
+	var e abi.Entry
+	abi.Occupancy{Function: f.handle, BlockThreads: uint32(blockThreads), SharedBytes: sharedBytes}.Encode(&e)
+	v, err := f.module.ctx.Own().call(ctx, &e, abi.OpOccupancy, 0, nil)
+	if err != nil {
+		return 0, fmt.Errorf("function %q: occupancy: %w", f.name, err)
+	}
+	return int(v[0]), nil
+}

@@ -1,0 +1,272 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// goal is what somebody waits for: a command, or any command past a count.
+type goal struct {
+	p    *Pending
+	past uint64
+}
+
+func (g goal) reached(ch *Channel) bool {
+	if g.p != nil {
+		return !g.p.busy.Load()
+	}
+	return ch.head.Load() > g.past
+}
+
+// await waits for a goal. One of those who wait reads the completions for all.
+func (ch *Channel) await(ctx context.Context, g goal) error {
+	for {
+		if g.reached(ch) {
+			return nil
+		}
+		select {
+		case ch.lead <- struct{}{}:
+			err := ch.drive(ctx, g)
+			<-ch.lead
+			if ch.waiters.Load() > 0 {
+				ch.moved.open() // one of them leads now
+			}
+			return err
+		default:
+		}
+		if err := ch.follow(ctx, g); err != nil {
+			return err
+		}
+	}
+}
+
+// follow waits until the leader has done something or has left.
+func (ch *Channel) follow(ctx context.Context, g goal) error {
+	ch.waiters.Add(1)
+	defer ch.waiters.Add(-1)
+	moved := ch.moved.wait()
+	if g.reached(ch) {
+		return nil
+	}
+	if len(ch.lead) == 0 {
+		return nil // it left before it could see us
+	}
+	ch.poke() // it may sleep until its own goal is reached
+	select {
+	case <-moved:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// drive reads completions until the goal is reached. The caller holds ch.lead.
+func (ch *Channel) drive(ctx context.Context, g goal) error {
+	if ch.released {
+		return ch.err
+	}
+	for {
+		n, err := ch.reap()
+		if g.reached(ch) {
+			return nil
+		}
+		if n > 0 && err == nil {
+			continue
+		}
+		if ch.failed.Load() {
+			return ch.abandon()
+		}
+		if err := ch.checkState(); err != nil {
+			ch.fail(err)
+			continue // what completed before is still read
+		}
+		if ch.spin.until(ch.reader) {
+			continue
+		}
+		if err := ch.sleep(ctx, g); err != nil {
+			return err
+		}
+	}
+}
+
+// errStray is a host that answers what was not asked.
+var errStray = errors.New("the host completed a command that was not sent")
+
+// reap takes what completions there are and hands them out. The caller holds
+// ch.lead.
+func (ch *Channel) reap() (int, error) {
+	if ch.finished {
+		return 0, nil
+	}
+	n, kick, err := ch.reader.Fetch(ch.buf)
+	if n > 0 {
+		head := ch.head.Load()
+		for i := range ch.buf[:n] {
+			p := ch.slots[head&ch.mask].Load()
+			if c := &ch.buf[i]; p != nil && c.Cookie == head && p.busy.Load() {
+				p.complete(c)
+				head++
+				continue
+			}
+			err = errStray
+			break
+		}
+		ch.head.Store(head)
+		if ch.waiters.Load() > 0 {
+			ch.moved.open()
+		}
+	}
+	if kick {
+		if e := ch.ring(); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		ch.fail(err)
+	}
+	return n, err
+}
+
+// abandon ends every command under way with the channel's error. The caller holds
+// ch.lead.
+func (ch *Channel) abandon() error {
+	ch.submit.Lock()
+	defer ch.submit.Unlock()
+	ch.keep.Lock()
+	defer ch.keep.Unlock()
+	head := ch.head.Load()
+	for ; head < ch.tail; head++ {
+		p := ch.slots[head&ch.mask].Load()
+		if p.busy.Load() {
+			if p.window.Size != 0 {
+				ch.orphans = append(ch.orphans, p.window)
+				p.window = abi.Window{}
+			}
+			p.left, p.err = 0, ch.err
+			p.busy.Store(false)
+		}
+	}
+	ch.head.Store(head)
+	ch.finished = true
+	if ch.waiters.Load() > 0 {
+		ch.moved.open()
+	}
+	return ch.err
+}
+
+// checkState reads from shared memory whether the channel still is fetched.
+func (ch *Channel) checkState() error {
+	switch state, code := abi.UnpackState[abi.ChannelState](abi.LoadWord(ch.page, abi.ChannelStateWord)); state {
+	case abi.ChannelOpening, abi.ChannelReady:
+		return nil
+	default:
+		return &Error{Status: statusOf(code), Code: code}
+	}
+}
+
+// sleep waits for the channel's interrupt, having asked for it.
+func (ch *Channel) sleep(ctx context.Context, g goal) error {
+	skip := 0
+	if ch.waiters.Load() == 0 {
+		// Nobody needs to know of anything earlier.
+		last := g.past
+		if g.p != nil {
+			last = g.p.last
+		}
+		skip = int(min(last-ch.head.Load(), ch.mask))
+	}
+	if !ch.reader.Arm(skip) {
+		return nil
+	}
+	var tick <-chan time.Time
+	if ch.dev.bus.Vectors() == 0 {
+		tick = ch.timer.next()
+	}
+	select {
+	case <-ch.irq:
+	case <-tick:
+	case <-ch.dead:
+	case <-ch.dev.down:
+		ch.fail(ch.dev.downErr)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// spinner decides for how long to look at the ring before sleeping: as long as it
+// pays. A look that finds something doubles the patience, one that does not halves
+// it, so a guest that waits for long kernels hardly spins, and one that waits for
+// short ones doesn't sleep.
+type spinner struct {
+	patience time.Duration
+}
+
+const (
+	minPatience = 2 * time.Microsecond
+	maxPatience = 100 * time.Microsecond
+	// looks is how many looks are taken between two readings of the clock.
+	looks = 32
+)
+
+// oneCPU says that nothing can happen while we look.
+var oneCPU = runtime.NumCPU() == 1
+
+// until looks at the ring until something is there or patience ends.
+func (s *spinner) until(r *abi.CompletionReader) bool {
+	if oneCPU {
+		return false
+	}
+	if s.patience == 0 {
+		s.patience = maxPatience / 2
+	}
+	begin := time.Now()
+	for round := 0; ; round++ {
+		for range looks {
+			if n, err := r.Pending(); n > 0 || err != nil {
+				s.patience = min(2*s.patience, maxPatience)
+				return true
+			}
+		}
+		if time.Since(begin) > s.patience {
+			s.patience = max(s.patience/2, minPatience)
+			return false
+		}
+		if round&15 == 15 {
+			runtime.Gosched() // the host may be a goroutine's neighbour on few cores
+		}
+	}
+}
+
+// pause is the growing pauses of a driver that has no interrupts.
+type pause struct {
+	timer *time.Timer
+	last  time.Duration
+	at    time.Time
+}
+
+const (
+	minPause = 50 * time.Microsecond
+	maxPause = time.Millisecond
+)
+
+// next returns a channel that fires after the next pause; pauses grow as long as
+// they follow each other closely.
+func (p *pause) next() <-chan time.Time {
+	now := time.Now()
+	if now.Sub(p.at) > p.last+maxPause {
+		p.last = 0
+	}
+	p.last = min(max(2*p.last, minPause), maxPause)
+	p.at = now
+	if p.timer == nil {
+		p.timer = time.NewTimer(p.last)
+	} else {
+		p.timer.Reset(p.last)
+	}
+	return p.timer.C
+}
