@@ -15,14 +15,11 @@ func fma32(a, b, c float32) float32 {
 // neighbour whose last bit is set.
 func addOdd(x, y float64) float64 {
 	s := x + y
-	if math.IsInf(s, 0) || math.IsNaN(s) {
-		return s
-	}
-	// Knuth's two-sum: s + e == x + y exactly.
+	// Knuth's two-sum: s + e == x + y exactly. Where s is infinite or NaN, e is NaN.
 	xx := s - y
 	e := (x - xx) + (y - (s - xx))
 	bits := math.Float64bits(s)
-	if e == 0 || bits&1 != 0 {
+	if inexact := e > 0 || e < 0; !inexact || bits&1 != 0 {
 		return s
 	}
 	// The exact sum lies between s and its neighbour on e's side, and that

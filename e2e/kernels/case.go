@@ -156,6 +156,13 @@ func elemOf[T element]() Elem {
 func encode[T element](v []T) []byte {
 	elem := elemOf[T]()
 	b := make([]byte, 0, len(v)*elem.Bytes())
+	// encoding/binary is quick about slices of Go's own types only.
+	if halves, ok := any(v).([]float16); ok {
+		for _, h := range halves {
+			b = binary.LittleEndian.AppendUint16(b, uint16(h))
+		}
+		return b
+	}
 	b, err := binary.Append(b, binary.LittleEndian, v)
 	if err != nil {
 		panic("kernels: encoding a buffer: " + err.Error()) // element's types all have a fixed size

@@ -12,6 +12,7 @@ out=${1:-$here/ptx}
 failed=
 for arch in sm_80 sm_90; do
 	mkdir -p "$out/$arch"
+	rm -f "$out/$arch"/*.ptx
 	for source in "$here"/src/*.cu; do
 		name=$(basename "$source" .cu)
 		nvcc -std=c++17 -O3 -fmad=false -ptx -arch="$arch" -o "$out/$arch/$name.ptx" "$source" &

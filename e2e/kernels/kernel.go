@@ -32,7 +32,7 @@ type Size int
 const (
 	Trivial Size = iota // about 10⁵: a handful of blocks
 	Small               // 10⁶ to 5·10⁶
-	Large               // 2·10⁷ to 5·10⁷
+	Large               // about 2·10⁷ to 5·10⁷
 )
 
 // Sizes returns all sizes, least work first.
