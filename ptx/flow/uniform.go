@@ -86,7 +86,6 @@ type analysis struct {
 	useAt   []int32
 	regs    []int // queue of registers that turned divergent
 	blocks  []int // queue of branches, by their blocks, whose dependents must turn
-	queued  []bool
 	skip    []int // for each block: itself or a post-dominator below which all are parted; a union-find forest
 }
 
@@ -127,15 +126,9 @@ func (a *analysis) diverge(i int) {
 	for _, r := range e.writes {
 		a.divergeReg(int(r))
 	}
-	if b := a.g.BlockOf(i); i == a.g.Blocks[b].End-1 && KindOf(a.g.Code.Instrs[i]) != Straight {
-		a.queueBranch(b)
-	}
-}
-
-// queueBranch queues the blocks that depend on the branch ending b.
-func (a *analysis) queueBranch(b int) {
-	if !a.queued[b] && a.g.Blocks[b].Reachable && len(a.g.Blocks[b].Succs) > 1 {
-		a.queued[b] = true
+	// Each instruction comes here once, so each branch is queued once.
+	b := a.g.BlockOf(i)
+	if blk := &a.g.Blocks[b]; i == blk.End-1 && blk.Reachable && len(blk.Succs) > 1 {
 		a.blocks = append(a.blocks, b)
 	}
 }
@@ -160,7 +153,6 @@ func (a *analysis) part(b int) {
 			for i := g.Blocks[s].First; i < g.Blocks[s].End; i++ {
 				a.diverge(i)
 			}
-			a.queueBranch(s)
 		}
 	}
 }
@@ -179,7 +171,6 @@ func (a *analysis) unparted(b int) int {
 // index lists, for each register, the instructions that read it.
 func (a *analysis) index() {
 	n := len(a.divergent)
-	a.queued = make([]bool, len(a.g.Blocks))
 	a.useAt = make([]int32, n+1)
 	for i := range a.effects {
 		for _, r := range a.effects[i].reads {
