@@ -56,6 +56,42 @@ func TestClientNegotiates(t *testing.T) {
 	theirs.Close()
 }
 
+// A server that names no capabilities gets one write and one descriptor in a message.
+func TestClientOfAModestServer(t *testing.T) {
+	vfiousertest.CheckLeaks(t)
+	ours, theirs := vfiousertest.Sockets(t)
+	server := vfiousertest.NewRaw(t, theirs)
+	ev := eventfds(t, 2)
+	done := make(chan error)
+	go func() {
+		c, err := vfiouser.NewClient(context.Background(), ours, vfiouser.ClientOptions{})
+		if err == nil {
+			writes := []vfiouser.WriteMultiEntry{{Offset: 1, Count: 2}, {Offset: 8, Count: 8}}
+			err = errors.Join(c.WriteMulti(writes, false), c.EnableIRQs(1, 5, ev...), c.Close())
+		}
+		done <- err
+	}()
+	m := server.Receive()
+	server.SendBytes(reply(m.Header, 0, []byte{0, 0, 0, 0}))
+	for _, want := range [][]byte{access(0, 1, 2, 0, 0), access(0, 8, 8, 0, 0, 0, 0, 0, 0, 0, 0)} {
+		m := server.Receive()
+		if m.Cmd != vfiouser.CmdRegionWrite || !bytes.Equal(m.Payload, want) {
+			t.Errorf("%+v % x, want % x", m.Header, m.Payload, want)
+		}
+		server.SendBytes(reply(m.Header, 0, m.Payload[:16]))
+	}
+	for i := range uint32(2) {
+		m := server.Receive()
+		if want := irqSet(event|trigger, 1, 5+i, 1); !bytes.Equal(m.Payload, want) || len(m.FDs) != 1 {
+			t.Errorf("% x with %d descriptors, want % x with 1", m.Payload, len(m.FDs), want)
+		}
+		server.SendBytes(reply(m.Header, 0, nil))
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // Many callers at once, replies in any order: each gets its own.
 func TestRepliesInAnyOrder(t *testing.T) {
 	vfiousertest.CheckLeaks(t)

@@ -422,3 +422,31 @@ func TestEventfdWait(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 }
+
+// Another process of ours may raise the client's interrupt by a duplicate of its eventfd.
+func TestEventfdOfAVector(t *testing.T) {
+	vfiousertest.CheckLeaks(t)
+	dev := gpuLike(t)
+	c := vfiousertest.Client(t, dev)
+	ev := eventfds(t, 1)
+	if err := c.EnableIRQs(vfiouser.IRQMSI, 2, ev...); err != nil {
+		t.Fatal(err)
+	}
+	f, err := dev.Session().Eventfd(vfiouser.IRQMSI, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := c.DisableIRQ(vfiouser.IRQMSI); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte{3, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	wantRaised(t, ev, 3)
+	for _, v := range [][2]uint32{{vfiouser.IRQMSI, 2}, {vfiouser.IRQMSI, 32}, {5, 0}} {
+		if f, err := dev.Session().Eventfd(v[0], v[1]); f != nil || err != nil {
+			t.Errorf("interrupt %d, vector %d: %v, %v", v[0], v[1], f, err)
+		}
+	}
+}
