@@ -1,0 +1,233 @@
+package executor
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
+)
+
+const (
+	testChannels = 4
+	ringEntries  = abi.MinRingEntries
+	staging      = 1 << 20 // where staging begins in shared memory
+	sharedBytes  = 4 << 20
+)
+
+// rig is an executor on a soft GPU of its own, with the guest's ends of its
+// channels. Nothing runs but when the test steps it.
+type rig struct {
+	t        testing.TB
+	x        *Executor
+	ctx      gpu.Context
+	page     *link.Page
+	shared   []byte
+	header   int
+	guests   []*guestEnd
+	faults   []link.Fault
+	failures []link.ChannelFailure
+}
+
+// guestEnd is the guest's end of a channel.
+type guestEnd struct {
+	r   *rig
+	sub *abi.SubmissionWriter
+	com *abi.CompletionReader
+	n   uint64 // cookies
+}
+
+func newRig(t testing.TB, o gpu.ContextOptions) *rig {
+	t.Helper()
+	dev, err := soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := dev.NewContext(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := link.NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels)}
+	r.x = New(Options{
+		Device: dev, Context: ctx, Shared: r.shared, Header: r.header, Page: page, Slot: 0, Clock: clock.Real{},
+		Fault:         func(f link.Fault) { r.faults = append(r.faults, f) },
+		ChannelFailed: func(f link.ChannelFailure) { r.failures = append(r.failures, f) },
+	})
+	t.Cleanup(func() {
+		if err := errors.Join(r.x.Close(), ctx.Close(), dev.Close(), page.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// open opens the next channel.
+func (r *rig) open() *guestEnd {
+	r.t.Helper()
+	i := len(r.guests)
+	ring := abi.RingBytes(ringEntries)
+	sub := uint64(r.header + 2*i*ring)
+	com := sub + uint64(ring)
+	words := abi.ChannelPage(i)
+	abi.ResetChannelPage(r.shared[words : words+abi.PageSize])
+	var err error
+	r.x.Open(link.Channel{
+		Index: i, Words: uint64(words), Vector: -1,
+		SubmissionOffset: sub, SubmissionCount: ringEntries, CompletionOffset: com, CompletionCount: ringEntries,
+	}, func(e error) { err = e })
+	r.x.Step(false)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	g := &guestEnd{r: r}
+	page := r.shared[words : words+abi.PageSize]
+	if g.sub, err = abi.NewSubmissionWriter(page, r.shared[sub:sub+ringEntries*abi.EntrySize]); err != nil {
+		r.t.Fatal(err)
+	}
+	if g.com, err = abi.NewCompletionReader(page, r.shared[com:com+ringEntries*abi.EntrySize]); err != nil {
+		r.t.Fatal(err)
+	}
+	r.guests = append(r.guests, g)
+	return g
+}
+
+// payload is one of abi's command payloads.
+type payload interface{ Encode(*abi.Entry) }
+
+// send submits a command, with continuation data where it has any.
+func (g *guestEnd) send(h abi.Header, p payload, more ...byte) {
+	g.r.t.Helper()
+	g.n++
+	h.Cookie, h.More = g.n, uint8(abi.MoreFor(len(more)))
+	if !g.sub.Reserve(1 + int(h.More)) {
+		g.r.t.Fatal("the ring is full")
+	}
+	e := g.sub.Next()
+	p.Encode(e)
+	h.Encode(e)
+	for len(more) > 0 {
+		more = more[copy(g.sub.Next()[:], more):]
+	}
+	g.sub.Publish()
+}
+
+// receive steps the executor until n completions have come.
+func (g *guestEnd) receive(n int) []abi.Completion {
+	g.r.t.Helper()
+	got := make([]abi.Completion, 0, n)
+	buf := make([]abi.Completion, 1)
+	for len(got) < n {
+		k, _, err := g.com.Fetch(buf)
+		if err != nil {
+			g.r.t.Fatal(err)
+		}
+		if got = append(got, buf[:k]...); k == 0 {
+			g.r.x.Step(false)
+			runtime.Gosched()
+		}
+	}
+	return got
+}
+
+// call sends a command and returns its completion.
+func (g *guestEnd) call(h abi.Header, p payload, more ...byte) abi.Completion {
+	g.r.t.Helper()
+	g.send(h, p, more...)
+	c := g.receive(1)[0]
+	if c.Cookie != g.n || c.Op != h.Op {
+		g.r.t.Fatalf("answer to cookie %d, %v, is %+v", g.n, h.Op, c)
+	}
+	return c
+}
+
+// must is call for commands that have to succeed.
+func (g *guestEnd) must(op abi.Opcode, p payload, more ...byte) abi.Completion {
+	g.r.t.Helper()
+	c := g.call(abi.Header{Op: op}, p, more...)
+	if c.Status != abi.StatusOK {
+		g.r.t.Fatalf("%v: %v (%s)", op, c.Status, g.r.x.lastFault)
+	}
+	return c
+}
+
+// load loads a module and finds a function in it.
+func (g *guestEnd) load(ptx, name string) uint64 {
+	g.r.t.Helper()
+	copy(g.r.shared[staging:], ptx)
+	const log = staging + 1<<20
+	c := g.call(abi.Header{Op: abi.OpModuleLoad}, abi.Module{
+		Image: abi.Window{Offset: staging, Size: uint64(len(ptx))}, Log: log, LogBytes: 1 << 10,
+	})
+	if c.Status != abi.StatusOK {
+		g.r.t.Fatalf("load: %v: %s", c.Status, g.r.shared[log:log+c.Value[1]])
+	}
+	return g.must(abi.OpFunction, abi.Lookup{Module: c.Value[0], NameBytes: uint32(len(name))}, []byte(name)...).Value[0]
+}
+
+// launch is a launch of one block with 64-bit parameters.
+func launchOf(fn uint64, threads uint32, params ...uint64) (abi.Launch, []byte) {
+	var b []byte
+	for _, p := range params {
+		b = binary.LittleEndian.AppendUint64(b, p)
+	}
+	return abi.Launch{
+		Function: fn, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{threads, 1, 1}, ParamBytes: uint32(len(b)),
+	}, b
+}
+
+// header of all test modules.
+const ptxHeader = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+// incPTX adds one to each of the first 32 words at its parameter.
+const incPTX = ptxHeader + `
+.visible .entry inc(.param .u64 p)
+{
+	.reg .b32 %r<3>;
+	.reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [p];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd2, %r1, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	ld.global.u32 %r2, [%rd3];
+	add.s32 %r2, %r2, 1;
+	st.global.u32 [%rd3], %r2;
+	ret;
+}
+`
+
+// spinPTX counts down from its parameter.
+const spinPTX = ptxHeader + `
+.visible .entry spin(.param .u64 n)
+{
+	.reg .pred %p1;
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [n];
+L:
+	add.s64 %rd1, %rd1, -1;
+	setp.ne.s64 %p1, %rd1, 0;
+	@%p1 bra L;
+	ret;
+}
+`
+
+func (r *rig) stepUntil(what string, done func() bool) {
+	r.t.Helper()
+	for i := 0; !done(); i++ {
+		if i > 1<<26 {
+			r.t.Fatal(fmt.Sprint("never: ", what))
+		}
+		r.x.Step(false)
+		runtime.Gosched()
+	}
+}
