@@ -64,7 +64,7 @@ func TestHalfWidensAndNarrows(t *testing.T) {
 
 func TestHalfNarrowsEveryWay(t *testing.T) {
 	rnd := newRand()
-	for range 20000 {
+	for range 5000 {
 		x := random32(rnd, 1)
 		if rnd.IntN(2) == 0 { // on or near a tie or a value of either type
 			x = math.Float32frombits(math.Float32bits(x)&^0x1fff + uint32(rnd.IntN(3)-1)<<uint(rnd.IntN(2)*12))
@@ -89,7 +89,7 @@ func TestHalfNarrowsEveryWay(t *testing.T) {
 
 func TestHalfArithmeticAgainstBig(t *testing.T) {
 	rnd := newRand()
-	for range 30000 {
+	for range 4000 {
 		a, b, d := uint16(rnd.Uint32()), uint16(rnd.Uint32()), uint16(rnd.Uint32())
 		if rnd.IntN(3) == 0 { // exponents close together
 			b, d = a&0x7c00|b&0x83ff, a&0x7c00|d&0x83ff
@@ -238,7 +238,7 @@ func TestFloat8(t *testing.T) {
 				}
 			}
 			rnd := newRand()
-			for range 20000 {
+			for range 5000 {
 				x := random32(rnd, 1)
 				if x != x {
 					continue
@@ -263,7 +263,7 @@ func TestFloat8(t *testing.T) {
 
 func TestTF32(t *testing.T) {
 	rnd := newRand()
-	for range 20000 {
+	for range 5000 {
 		x := random32(rnd, 1)
 		for _, r := range []Round{RN, RZ, RNA} {
 			want := float64(x)
