@@ -1,0 +1,515 @@
+package vgpu_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/guestagent/driver"
+	"vgpud/guestagent/driver/drivertest"
+	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
+)
+
+// backend runs drivertest's executor behind a real device.
+type backend struct {
+	dev     *vgpu.Device
+	kernels map[string]drivertest.Kernel
+	window  time.Duration
+
+	mu       sync.Mutex
+	gpus     map[int]*drivertest.GPU
+	channels map[int]*executor
+	vectors  [32]*os.File
+	kicks    int
+	resets   int
+}
+
+type executor struct {
+	channel vgpu.Channel
+	shared  []byte
+	wake    chan struct{}
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+func (b *backend) CreateContext(c vgpu.Context) {
+	b.mu.Lock()
+	b.gpus[c.Slot] = drivertest.NewGPU(b.kernels)
+	b.mu.Unlock()
+	b.dev.ContextReady(c.ContextRef)
+}
+
+func (b *backend) endChannels(of func(vgpu.Channel) bool) {
+	for slot, e := range b.channels {
+		if of(e.channel) {
+			close(e.stop)
+			<-e.stopped
+			delete(b.channels, slot)
+		}
+	}
+}
+
+func (b *backend) ResetContext(c vgpu.Context) {
+	b.mu.Lock()
+	b.endChannels(func(ch vgpu.Channel) bool { return ch.Context.Slot == c.Slot })
+	b.gpus[c.Slot] = drivertest.NewGPU(b.kernels)
+	b.mu.Unlock()
+	b.dev.ContextReady(c.ContextRef)
+}
+
+func (b *backend) DestroyContext(c vgpu.ContextRef) {
+	b.mu.Lock()
+	b.endChannels(func(ch vgpu.Channel) bool { return ch.Context.Slot == c.Slot })
+	delete(b.gpus, c.Slot)
+	b.mu.Unlock()
+	b.dev.ContextGone(c)
+}
+
+func (b *backend) OpenChannel(ch vgpu.Channel) {
+	shared, err := unix.Mmap(int(b.dev.Shared().Fd()), 0, int(b.dev.Config().SharedBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		b.dev.ChannelFailed(ch.ChannelRef, abi.ErrorInternal)
+		return
+	}
+	e := &executor{channel: ch, shared: shared, wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
+	b.mu.Lock()
+	b.channels[ch.Slot] = e
+	gpu := b.gpus[ch.Context.Slot]
+	b.mu.Unlock()
+	ring := func(r vgpu.Ring) []byte { return shared[r.Offset:][:r.Entries*abi.EntrySize] }
+	go func() {
+		code := gpu.Serve(drivertest.Rings{
+			Shared: shared, Page: shared[ch.Page:][:abi.PageSize],
+			Submission: ring(ch.Submission), Completion: ring(ch.Completion),
+			Wake: e.wake, Stop: e.stop, PollWindow: b.window,
+			Interrupt: func() { b.interrupt(ch.Vector) },
+		})
+		if code != abi.ErrorNone {
+			b.dev.ChannelFailed(ch.ChannelRef, code)
+		}
+		_ = unix.Munmap(shared)
+		close(e.stopped)
+	}()
+	b.dev.ChannelReady(ch.ChannelRef)
+}
+
+// interrupt raises a vector as an executor does: by the guest's own eventfd.
+func (b *backend) interrupt(vector int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if vector >= 0 && b.vectors[vector] != nil {
+		_, _ = b.vectors[vector].Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+func (b *backend) CloseChannel(ch vgpu.ChannelRef) {
+	b.mu.Lock()
+	b.endChannels(func(c vgpu.Channel) bool { return c.ChannelRef == ch })
+	b.mu.Unlock()
+	b.dev.ChannelClosed(ch)
+}
+
+func (b *backend) Kick(ch vgpu.ChannelRef) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kicks++
+	if e := b.channels[ch.Slot]; e != nil {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (b *backend) VectorsChanged(start, count int) {
+	for i := start; i < min(start+count, len(b.vectors)); i++ {
+		f, err := b.dev.Vector(i)
+		if err != nil {
+			panic(err)
+		}
+		b.mu.Lock()
+		if b.vectors[i] != nil {
+			b.vectors[i].Close()
+		}
+		b.vectors[i] = f
+		b.mu.Unlock()
+	}
+}
+
+func (b *backend) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.resets++
+	b.endChannels(func(vgpu.Channel) bool { return true })
+	clear(b.gpus)
+}
+
+// guest is a served device.
+type guest struct {
+	dev  *vgpu.Device
+	back *backend
+	path string
+}
+
+func serve(tb testing.TB, window time.Duration) *guest {
+	tb.Helper()
+	back := &backend{window: window, gpus: map[int]*drivertest.GPU{}, channels: map[int]*executor{}, kernels: map[string]drivertest.Kernel{
+		"empty": {},
+		"inc": {Params: []int{8, 4}, Run: func(g *drivertest.GPU, _ abi.Launch, p []byte) error {
+			b := g.Bytes(binary.LittleEndian.Uint64(p), uint64(binary.LittleEndian.Uint32(p[8:])))
+			if b == nil {
+				return abi.StatusIllegalAddress
+			}
+			for i := range b {
+				b[i]++
+			}
+			return nil
+		}},
+	}}
+	dev, err := vgpu.New(vgpu.Config{SharedBytes: 16 << 20, Contexts: 4, Channels: 8, Vectors: 8, Features: abi.AllFeatures &^ abi.FeatureEventDoorbells}, back, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	back.dev = dev
+	path := filepath.Join(tb.TempDir(), "vgpu.sock")
+	l, err := vfiouser.Listen(path, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	server := &vfiouser.Server{Device: dev, Log: slog.New(slog.DiscardHandler)}
+	go func() { done <- server.Serve(ctx, l) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			tb.Error(err)
+		}
+		if err := dev.Close(); err != nil {
+			tb.Error(err)
+		}
+		back.VectorsChanged(0, 32)
+	})
+	return &guest{dev, back, path}
+}
+
+func (g *guest) open(tb testing.TB) (*driver.Device, *driver.Context) {
+	tb.Helper()
+	ctx := context.Background()
+	bus, err := driver.DialVFIOUser(ctx, g.path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dev, err := driver.Open(ctx, bus)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dev, gpu
+}
+
+// use runs a kernel over some memory and checks it.
+func use(t *testing.T, gpu *driver.Context) {
+	t.Helper()
+	ctx := t.Context()
+	const n = 5 << 20
+	mem, err := gpu.Alloc(ctx, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte{1, 2, 3, 4, 5}, n/5)
+	if err := gpu.CopyIn(ctx, mem, data); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := gpu.LoadModule(ctx, []byte(".version 9.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inc, err := mod.Function(ctx, "inc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := gpu.NewChannel(ctx, driver.ChannelOptions{Priority: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *driver.Pending
+	for range 4 {
+		if last, err = ch.Launch(ctx, inc, driver.Dim{X: 5}, driver.Dim{X: 1024}, 0, mem, uint32(len(data))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := last.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(data))
+	if err := gpu.CopyOut(ctx, got, mem); err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		data[i] += 4
+	}
+	if !bytes.Equal(got, data) {
+		t.Error("the kernel's result is wrong")
+	}
+	if err := ch.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEndToEnd(t *testing.T) {
+	g := serve(t, 0)
+	for range 2 { // the second client finds a fresh device
+		dev, gpu := g.open(t)
+		use(t, gpu)
+		other, err := dev.NewContext(t.Context(), driver.ContextOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		use(t, other)
+		st := g.dev.Stats()
+		if len(st.Contexts) != 2 || st.Contexts[0].State != abi.ContextReady || st.Contexts[0].Tag != uint32(os.Getpid()) || !st.Attached {
+			t.Errorf("stats: %+v", st)
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if g.back.kicks == 0 {
+		t.Error("no doorbell was ever rung, though the executor does not poll")
+	}
+}
+
+// TestContextResetOverTheBus faults a context, and brings it back.
+func TestContextResetOverTheBus(t *testing.T) {
+	g := serve(t, 0)
+	dev, gpu := g.open(t)
+	defer dev.Close()
+	g.dev.ContextFaulted(g.dev.Stats().Contexts[0].ContextRef, abi.ErrorExecutorLost)
+	if _, err := gpu.Alloc(t.Context(), 1); !errors.Is(err, abi.StatusContextLost) {
+		t.Errorf("Alloc in a faulted context: %v", err)
+	}
+	if err := gpu.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	use(t, gpu)
+	g.dev.DeviceLost()
+	if _, err := gpu.Alloc(t.Context(), 1); !errors.Is(err, abi.StatusDeviceLost) {
+		t.Errorf("Alloc without a GPU: %v", err)
+	}
+}
+
+// TestGuestDies closes the socket under a guest's work: everything is dropped, and
+// the next guest finds neither contexts nor another's bytes.
+func TestGuestDies(t *testing.T) {
+	g := serve(t, 0)
+	before := openFiles(t)
+	for range 3 {
+		client, err := vfiouser.Dial(t.Context(), g.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus, err := driver.NewVFIOUserBus(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev, err := driver.Open(t.Context(), bus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gpu, err := dev.NewContext(t.Context(), driver.ContextOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared := bus.Shared()
+		if i := slices.IndexFunc(shared[len(shared)/2:], func(b byte) bool { return b != 0 }); i >= 0 {
+			t.Error("a new guest finds bytes of the last one")
+		}
+		copy(shared[len(shared)/2:], "secret")
+		mem, err := gpu.Alloc(t.Context(), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+		if err := gpu.CopyIn(t.Context(), mem, make([]byte, 8<<20)); err == nil {
+			t.Error("CopyIn to a device that is gone succeeds")
+		}
+		_ = dev.Close()
+	}
+	// The last Detach runs on the server's goroutine: the next client waits for it.
+	dev, _ := g.open(t)
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	client, err := vfiouser.Dial(t.Context(), g.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if st := g.dev.Stats(); len(st.Contexts) != 0 || st.Channels != 0 {
+		t.Errorf("left behind: %+v", st)
+	}
+	g.back.VectorsChanged(0, 32) // the backend's duplicates of the last guest's
+	if after := openFiles(t); after > before+4 {
+		t.Errorf("%d files open, %d before", after, before)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		t.Skip("no /proc to count descriptors: ", err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// TestDeviceResetClearsMemory resets over vfio-user while a channel is open.
+func TestDeviceResetClearsMemory(t *testing.T) {
+	g := serve(t, 0)
+	client, err := vfiouser.Dial(t.Context(), g.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus, err := driver.NewVFIOUserBus(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := driver.Open(t.Context(), bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dev.NewContext(t.Context(), driver.ContextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shared := bus.Shared()
+	copy(shared[len(shared)-100:], "old")
+	if err := client.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	if shared[len(shared)-100] != 0 {
+		t.Error("shared memory keeps its bytes over a reset")
+	}
+	if abi.LoadWord(shared, abi.DeviceMagicWord) != abi.Magic || abi.LoadWord(shared, abi.DeviceGenerationWord) != 1 {
+		t.Error("the device's page is not as after power-on")
+	}
+	if st := g.dev.Stats(); len(st.Contexts) != 0 || st.Channels != 0 || st.Resets != 1 {
+		t.Errorf("after reset: %+v", st)
+	}
+	client.Close()
+	_ = dev.Close()
+}
+
+func TestBrokenPutPointer(t *testing.T) {
+	g := serve(t, 0)
+	dev, gpu := g.open(t)
+	defer dev.Close()
+	shared, err := unix.Mmap(int(g.dev.Shared().Fd()), 0, abi.HeaderBytes(8), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(shared) }()
+	abi.StoreWord(shared, abi.ChannelPage(0)+abi.SubmissionPutWord, 1<<31)
+	g.back.Kick(vgpu.ChannelRef{Slot: 0})
+	for state := abi.ChannelReady; state == abi.ChannelReady; runtime.Gosched() {
+		state, _ = abi.UnpackState[abi.ChannelState](abi.LoadWord(shared, abi.ChannelPage(0)+abi.ChannelStateWord))
+	}
+	if _, err := gpu.Alloc(t.Context(), 1); !errors.Is(err, abi.ErrorPutRange) {
+		t.Errorf("command on a channel with a broken pointer: %v", err)
+	}
+	ch, err := gpu.NewChannel(t.Context(), driver.ChannelOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := ch.Fence(t.Context())
+	if err == nil {
+		err = f.Wait(t.Context())
+	}
+	if err != nil {
+		t.Errorf("another channel of the same context: %v", err)
+	}
+}
+
+// BenchmarkEmptyLaunch is from submission to completion of a kernel that does
+// nothing, with the executor in its polling window and from asleep.
+func BenchmarkEmptyLaunch(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		window time.Duration
+	}{{"polled", time.Second}, {"asleep", 0}} {
+		b.Run(c.name, func(b *testing.B) {
+			g := serve(b, c.window)
+			dev, gpu := g.open(b)
+			ctx := context.Background()
+			mod, err := gpu.LoadModule(ctx, []byte("."))
+			if err != nil {
+				b.Fatal(err)
+			}
+			f, err := mod.Function(ctx, "empty")
+			if err != nil {
+				b.Fatal(err)
+			}
+			ch := gpu.Own()
+			var p driver.Pending
+			l := driver.Launch{Function: f, Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 32}}
+			var times []time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				begin := time.Now()
+				if err := ch.Enqueue(ctx, &p, &l); err != nil {
+					b.Fatal(err)
+				}
+				if err := p.Wait(ctx); err != nil {
+					b.Fatal(err)
+				}
+				times = append(times, time.Since(begin))
+			}
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "ns-p50")
+			b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "ns-p99")
+			if err := dev.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// BenchmarkNops is commands through one channel, each with a completion.
+func BenchmarkNops(b *testing.B) {
+	g := serve(b, time.Second)
+	dev, gpu := g.open(b)
+	var p driver.Pending
+	b.ReportAllocs()
+	b.ResetTimer()
+	if err := gpu.Own().Nops(context.Background(), &p, b.N); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mcmd/s")
+	b.StopTimer()
+	if err := dev.Close(); err != nil {
+		b.Fatal(err)
+	}
+	runtime.KeepAlive(g)
+}
