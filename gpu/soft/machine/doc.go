@@ -12,7 +12,8 @@
 // submits longer commands gets more of the GPU.
 //
 // [Slices] is what later GPUs do: each channel group has the engine for a time slice, and is preempted at its end when
-// another group has work. A switch costs time: less from slice to slice than to a group that just became ready.
+// another group has work. A switch costs time: less from slice to slice than to a group that just became ready. Within a
+// group, its channels take turns by the slice, which costs nothing.
 //
 // [CoRun] fills what is left over: when all thread blocks of a launch are resident and the SMs have room, blocks of
 // the next launch take it (FLEP §2.1), whosever context that is, as under MPS.

@@ -186,18 +186,6 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
-// pushFront puts v where pop finds it first.
-func (q *fifo[T]) pushFront(v T) {
-	if q.head > 0 {
-		q.head--
-		q.items[q.head] = v
-		return
-	}
-	q.items = append(q.items, v)
-	copy(q.items[1:], q.items)
-	q.items[0] = v
-}
-
 func (q *fifo[T]) remove(v T) {
 	for i := q.head; i < len(q.items); i++ {
 		if q.items[i] == v {

@@ -26,7 +26,7 @@ func (m *Machine) Next() time.Duration {
 		if l.Limit > 0 && !l.expired {
 			t = min(t, m.now+max(0, l.Limit-l.elapsed))
 		}
-		if m.cfg.Mode == Slices && m.readyGroups.len() > 0 {
+		if m.cfg.Mode == Slices && m.othersWait() {
 			t = min(t, max(m.now, m.sliceEnd))
 		}
 	}
@@ -58,6 +58,11 @@ func (m *Machine) Step(to time.Duration) []Event {
 		m.accrue(t)
 		m.happen()
 	}
+}
+
+// othersWait reports whether a slice's end is anybody's turn: another group's, or another channel's of the same group.
+func (m *Machine) othersWait() bool {
+	return m.readyGroups.len() > 0 || m.resident != nil && m.resident.ready.len() > 0
 }
 
 // length is how long a launch executes with what launching costs.
@@ -105,7 +110,7 @@ func (m *Machine) happen() {
 		case l.Limit > 0 && !l.expired && l.elapsed >= l.Limit:
 			l.expired = true
 			m.emit(Expired, l, l.channel.group)
-		case m.cfg.Mode == Slices && m.readyGroups.len() > 0 && m.now >= m.sliceEnd:
+		case m.cfg.Mode == Slices && m.othersWait() && m.now >= m.sliceEnd:
 			m.preempt()
 		}
 	}
@@ -261,7 +266,7 @@ func (m *Machine) preempt() {
 	m.emit(Preempted, l, g)
 	if !g.disabled {
 		c.ready = true
-		g.ready.pushFront(c)
+		g.ready.push(c) // its group's other channels come first
 	}
 	m.showEngine()
 	m.showEntry(c)

@@ -1,0 +1,281 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/machine"
+)
+
+// deviceContext is a context as the program that has it sees it.
+type deviceContext struct {
+	d    *Device
+	cd   ContextDriver
+	info ContextInfo
+	mem  []byte
+	hurt atomic.Bool // a channel has seen the context poisoned
+
+	mu       sync.Mutex
+	spans    spanList // allocations and modules' variables
+	channels map[*channel]struct{}
+	fault    error
+	closed   bool
+}
+
+// Group is the context's channel group.
+func (c *deviceContext) Group() gpu.GroupID { return c.info.Group }
+
+// check is the reason why the context can't be used, if there is one.
+func (c *deviceContext) check() error {
+	if c.hurt.Load() {
+		return c.Fault()
+	}
+	return nil
+}
+
+// Fault is what poisoned the context. It looks at the channels, and asks the GPU only when one says so.
+func (c *deviceContext) Fault() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault != nil || c.closed {
+		return c.fault
+	}
+	for ch := range c.channels {
+		ch.Done()
+	}
+	if !c.hurt.Load() {
+		return nil
+	}
+	if err := c.cd.Fault(); err != nil {
+		c.fault = err
+	} else {
+		c.fault = fmt.Errorf("soft GPU: %w", gpu.ErrPoisoned)
+	}
+	return c.fault
+}
+
+// Alloc returns zeroed memory.
+func (c *deviceContext) Alloc(size uint64) (gpu.Ptr, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	p, err := c.cd.Alloc(size)
+	if err != nil {
+		return 0, err
+	}
+	c.track(p, size)
+	return p, nil
+}
+
+func (c *deviceContext) track(p gpu.Ptr, size uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spans.insert(span{p, size})
+}
+
+func (c *deviceContext) untrack(p gpu.Ptr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spans.remove(p)
+}
+
+// Free gives back what Alloc returned.
+func (c *deviceContext) Free(p gpu.Ptr) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := c.cd.Free(p); err != nil {
+		return err
+	}
+	c.untrack(p)
+	return nil
+}
+
+// Memory is what may still be allocated, and what may be in all.
+func (c *deviceContext) Memory() (free, total uint64, err error) {
+	if err := c.check(); err != nil {
+		return 0, 0, err
+	}
+	return c.cd.Memory()
+}
+
+// bytes is the n bytes of memory at p, if all of them are in one allocation.
+func (c *deviceContext) bytes(p gpu.Ptr, n uint64) ([]byte, error) {
+	c.mu.Lock()
+	ok := c.spans.contains(p, n)
+	c.mu.Unlock()
+	off := uint64(p - c.info.Base)
+	if !ok || off > uint64(len(c.mem)) || n > uint64(len(c.mem))-off {
+		return nil, fmt.Errorf("%d bytes at %#x: %w", n, uint64(p), gpu.ErrInvalidPtr)
+	}
+	return c.mem[off : off+n : off+n], nil
+}
+
+// LoadModule compiles PTX.
+func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	info, err := c.cd.LoadModule(image)
+	if err != nil {
+		return nil, err
+	}
+	m := &module{c: c, info: info, byName: map[string]*function{}}
+	for _, k := range info.Kernels {
+		m.byName[k.Attributes.Name] = &function{m: m, id: k.ID, attr: k.Attributes}
+	}
+	if info.ImageBytes > 0 {
+		c.track(info.Image, info.ImageBytes)
+	}
+	return m, nil
+}
+
+// Printf returns what kernels have printed.
+func (c *deviceContext) Printf(max int) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c.cd.Printf(max)
+}
+
+// NewChannel makes a channel.
+func (c *deviceContext) NewChannel() (gpu.Channel, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	info, err := c.cd.NewChannel()
+	if err != nil {
+		return nil, err
+	}
+	ch, err := newChannel(c, info)
+	if err = errors.Join(err, info.Ring.Close()); err != nil {
+		return nil, errors.Join(err, c.cd.CloseChannel(info.ID))
+	}
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.channels[ch] = struct{}{}
+	}
+	c.mu.Unlock()
+	if closed {
+		return nil, errors.Join(fmt.Errorf("context is closed: %w", gpu.ErrLost), ch.stop())
+	}
+	return ch, nil
+}
+
+// Close ends what runs and frees all memory.
+func (c *deviceContext) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	var channels []*channel
+	for ch := range c.channels {
+		channels = append(channels, ch)
+	}
+	c.mu.Unlock()
+	err := c.cd.Close() // which also ends those that wait
+	for _, ch := range channels {
+		err = errors.Join(err, ch.stop())
+	}
+	c.d.mu.Lock()
+	delete(c.d.contexts, c)
+	c.d.mu.Unlock()
+	return errors.Join(err, unix.Munmap(c.mem))
+}
+
+// module is loaded code.
+type module struct {
+	c      *deviceContext
+	info   ModuleInfo
+	byName map[string]*function
+}
+
+// Function finds an entry.
+func (m *module) Function(name string) (gpu.Function, error) {
+	f, ok := m.byName[name]
+	if !ok {
+		return nil, fmt.Errorf("function %q: %w", name, gpu.ErrNotFound)
+	}
+	return f, nil
+}
+
+// Global finds a variable.
+func (m *module) Global(name string) (gpu.Ptr, uint64, error) {
+	if err := m.c.check(); err != nil {
+		return 0, 0, err
+	}
+	return m.c.cd.Global(m.info.ID, name)
+}
+
+// Unload frees the module.
+func (m *module) Unload() error {
+	if err := m.c.check(); err != nil {
+		return err
+	}
+	if err := m.c.cd.UnloadModule(m.info.ID); err != nil {
+		return err
+	}
+	if m.info.ImageBytes > 0 {
+		m.c.untrack(m.info.Image)
+	}
+	return nil
+}
+
+// function is a kernel.
+type function struct {
+	m    *module
+	id   uint32
+	attr gpu.FunctionAttributes
+}
+
+// Attributes are what CUDA's cuFuncGetAttribute answers.
+func (f *function) Attributes() gpu.FunctionAttributes { return f.attr }
+
+// Occupancy is how many blocks of the given size an SM holds.
+func (f *function) Occupancy(blockThreads int, sharedBytes uint64) (int, error) {
+	if blockThreads < 1 || blockThreads > maxBlockThreads {
+		return 0, fmt.Errorf("occupancy of blocks of %d threads: %w", blockThreads, gpu.ErrInvalidLaunch)
+	}
+	need, _ := blockNeed(&f.attr, gpu.Dim3{X: uint32(blockThreads), Y: 1, Z: 1}, sharedBytes)
+	return f.m.c.d.shape().Occupancy(need), nil
+}
+
+// shape is the machine that the properties describe.
+func (d *Device) shape() machine.Config {
+	return machine.Config{SMs: d.props.SMs, SM: machine.Resources{
+		Blocks: d.props.BlocksPerSM, Threads: d.props.ThreadsPerSM, Registers: d.props.RegistersPerSM, Shared: d.props.SharedPerSM,
+	}}
+}
+
+// checkLaunch says why f can't be launched so.
+func (f *function) checkLaunch(l *gpu.Launch) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("launch %s: %s: %w", f.attr.Name, fmt.Sprintf(format, args...), gpu.ErrInvalidLaunch)
+	}
+	if !gridFits(l.Grid) {
+		return bad("grid %v", l.Grid)
+	}
+	need, ok := blockNeed(&f.attr, l.Block, l.SharedBytes)
+	if !ok || f.attr.MaxThreadsPerBlock > 0 && l.Block.Count() > uint64(f.attr.MaxThreadsPerBlock) {
+		return bad("block %v", l.Block)
+	}
+	if f.attr.ReqBlock != (gpu.Dim3{}) && f.attr.ReqBlock != l.Block {
+		return bad("block %v, requires %v", l.Block, f.attr.ReqBlock)
+	}
+	if uint64(len(l.Params)) < f.attr.ParamBytes {
+		return bad("%d bytes of parameters, takes %d", len(l.Params), f.attr.ParamBytes)
+	}
+	if f.m.c.d.shape().Occupancy(need) == 0 {
+		return bad("a block of %d threads with %d registers each and %d bytes of shared memory fits no SM",
+			need.Threads, f.attr.Registers, need.Shared)
+	}
+	return nil
+}

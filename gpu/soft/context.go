@@ -1,0 +1,340 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/ring"
+	"vgpud/gpu/soft/simt"
+	"vgpud/gpu/soft/vram"
+)
+
+// engineContext is the engine's side of a context. It implements [ContextDriver].
+type engineContext struct {
+	e     *Engine
+	o     gpu.ContextOptions
+	group *machine.Group
+	base  uint64
+	file  *os.File
+	data  []byte
+	print printBuffer
+	fault atomic.Pointer[error]
+	over  atomic.Bool
+
+	mu       sync.Mutex
+	table    *vram.Table
+	local    uint64 // reserved for local memory of resident threads
+	modules  map[uint32]*engineModule
+	channels int
+	lastID   uint32
+
+	// Of the pacing thread.
+	mem     simt.Memory
+	kernels map[uint32]*simt.Kernel
+	queues  map[uint32]*queue
+}
+
+// newContext makes a context.
+func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, error) {
+	size := o.MemoryLimit
+	if size == 0 || size > e.o.MemoryBytes {
+		size = e.o.MemoryBytes
+	}
+	size = max(size&^(1<<12-1), 1<<12)
+	if len(o.Label) > 256 {
+		o.Label = o.Label[:256]
+	}
+	c := &engineContext{
+		e: e, o: o, table: vram.New(size, e.o.Allocations), modules: map[uint32]*engineModule{},
+		kernels: map[uint32]*simt.Kernel{}, queues: map[uint32]*queue{},
+	}
+	if err := c.mapMemory(size); err != nil {
+		return nil, ContextInfo{}, err
+	}
+	var err error
+	if derr := e.do(func() {
+		if len(e.contexts) >= e.o.Contexts {
+			err = fmt.Errorf("new context beside %d: %w", len(e.contexts), gpu.ErrOutOfMemory)
+			return
+		}
+		if c.group, err = e.m.NewGroup(); err == nil {
+			e.contexts = append(e.contexts, c)
+		}
+	}); derr != nil {
+		err = derr
+	}
+	if err != nil {
+		return nil, ContextInfo{}, errors.Join(err, c.unmapMemory())
+	}
+	c.base = contextBase + uint64(c.group.ID())*contextSpan
+	info := ContextInfo{Group: c.Group(), Base: gpu.Ptr(c.base), Size: size}
+	fd, err := unix.FcntlInt(c.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, ContextInfo{}, errors.Join(fmt.Errorf("hand out a context's memory: %w", err), c.Close())
+	}
+	info.Memory = os.NewFile(uintptr(fd), c.file.Name())
+	return c, info, nil
+}
+
+// mapMemory makes the context's memory: a file without pages until they are touched.
+func (c *engineContext) mapMemory(size uint64) error {
+	fd, err := unix.MemfdCreate("vgpud-soft-memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return fmt.Errorf("create a context's memory: %w", err)
+	}
+	c.file = os.NewFile(uintptr(fd), "vgpud-soft-memory")
+	if err := c.file.Truncate(int64(size)); err != nil {
+		return closing(c.file, fmt.Errorf("size a context's memory: %w", err))
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return closing(c.file, fmt.Errorf("seal a context's memory: %w", err))
+	}
+	c.data, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return closing(c.file, fmt.Errorf("map a context's memory: %w", err))
+	}
+	return nil
+}
+
+func (c *engineContext) unmapMemory() error {
+	return errors.Join(unix.Munmap(c.data), c.file.Close())
+}
+
+// Group is the context's channel group.
+func (c *engineContext) Group() gpu.GroupID { return gpu.GroupID(c.group.ID()) }
+
+// usable is the reason why the context can't be used, if there is one.
+func (c *engineContext) usable() error {
+	if f := c.fault.Load(); f != nil {
+		return *f
+	}
+	if c.over.Load() {
+		return fmt.Errorf("context is closed: %w", gpu.ErrLost)
+	}
+	return nil
+}
+
+// Fault is what poisoned the context.
+func (c *engineContext) Fault() error {
+	if f := c.fault.Load(); f != nil {
+		return *f
+	}
+	return nil
+}
+
+// poison ends the context on the pacing thread: the launch that did it ends with the fault, the others are dropped.
+func (c *engineContext) poison(by *command, fault *gpu.Fault) {
+	var err error = fault
+	if !c.fault.CompareAndSwap(nil, &err) {
+		return
+	}
+	c.e.o.Log.Warn("soft GPU: context ended by a fault", "group", c.Group(), "label", c.o.Label, "fault", err)
+	for _, q := range c.queues {
+		q.flush(func(cmd *command) ring.Code {
+			if cmd == by {
+				return ring.Fault
+			}
+			return ring.Poisoned
+		})
+	}
+}
+
+// SetEnabled takes the context's channels off the GPU or puts them back.
+func (c *engineContext) SetEnabled(on bool) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	return c.e.do(func() {
+		c.e.step(c.e.now())
+		c.group.SetEnabled(on)
+	})
+}
+
+// SetTimeslice sets how long the context runs before another's turn.
+func (c *engineContext) SetTimeslice(d time.Duration) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if d < time.Microsecond || d > time.Second {
+		return fmt.Errorf("time slice of %v: want 1µs to 1s", d)
+	}
+	return c.e.do(func() { c.group.SetSlice(d) })
+}
+
+// NewChannel makes a channel and its ring.
+func (c *engineContext) NewChannel() (ChannelInfo, error) {
+	if err := c.usable(); err != nil {
+		return ChannelInfo{}, err
+	}
+	c.mu.Lock()
+	if c.channels >= c.e.o.Channels {
+		c.mu.Unlock()
+		return ChannelInfo{}, fmt.Errorf("new channel beside %d: %w", c.channels, gpu.ErrOutOfMemory)
+	}
+	c.channels++
+	c.lastID++
+	id := c.lastID
+	c.mu.Unlock()
+	info, err := c.newQueue(id)
+	if err != nil {
+		c.mu.Lock()
+		c.channels--
+		c.mu.Unlock()
+	}
+	return info, err
+}
+
+func (c *engineContext) newQueue(id uint32) (ChannelInfo, error) {
+	f, err := ring.NewFile()
+	if err != nil {
+		return ChannelInfo{}, err
+	}
+	consumer, err := ring.NewConsumer(f)
+	if err != nil {
+		return ChannelInfo{}, closing(f, err)
+	}
+	q := &queue{e: c.e, c: c, id: id, ring: consumer}
+	if derr := c.e.do(func() {
+		if c.over.Load() {
+			err = fmt.Errorf("context is closed: %w", gpu.ErrLost)
+			return
+		}
+		if q.ch, err = c.group.NewChannel(); err == nil {
+			c.queues[id] = q
+			c.e.queues = append(c.e.queues, q)
+		}
+	}); derr != nil {
+		err = derr
+	}
+	if err != nil {
+		return ChannelInfo{}, closing(f, errors.Join(err, consumer.Close()))
+	}
+	return ChannelInfo{ID: id, Ring: f}, nil
+}
+
+// CloseChannel drops what is queued in the channel; what executes runs on, and its end is told to nobody.
+func (c *engineContext) CloseChannel(id uint32) error {
+	var err error
+	if derr := c.e.do(func() {
+		q := c.queues[id]
+		if q == nil {
+			err = fmt.Errorf("close channel %d: %w", id, gpu.ErrNotFound)
+			return
+		}
+		err = c.dropQueue(q)
+	}); derr != nil {
+		return derr
+	}
+	if err == nil {
+		c.mu.Lock()
+		c.channels--
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// dropQueue takes a queue out of the engine. A launch that executes is ended: its ring goes away.
+func (c *engineContext) dropQueue(q *queue) error {
+	c.e.step(c.e.now())
+	q.kill()
+	delete(c.queues, q.id)
+	c.e.queues = slices.DeleteFunc(c.e.queues, func(o *queue) bool { return o == q })
+	return q.ring.Close()
+}
+
+// Close ends what runs and frees all memory.
+func (c *engineContext) Close() error {
+	if c.over.Load() {
+		return nil
+	}
+	err := c.e.do(c.end)
+	if errors.Is(err, gpu.ErrLost) {
+		<-c.e.stopped // which ended the context
+		return nil
+	}
+	return err
+}
+
+// end closes the context on the pacing thread.
+func (c *engineContext) end() {
+	if !c.over.CompareAndSwap(false, true) {
+		return
+	}
+	e := c.e
+	e.step(e.now())
+	var errs []error
+	for _, q := range c.queues {
+		errs = append(errs, c.dropQueue(q))
+	}
+	e.remember(c.o.Label, c.group.Usage())
+	c.group.Close()
+	e.contexts = slices.DeleteFunc(e.contexts, func(o *engineContext) bool { return o == c })
+	c.mu.Lock()
+	e.release(c.table.Used() + c.local)
+	c.table = vram.New(0, 0)
+	c.local = 0
+	c.mu.Unlock()
+	errs = append(errs, c.unmapMemory())
+	if err := errors.Join(errs...); err != nil {
+		e.o.Log.Error("soft GPU: close a context", "group", c.Group(), "error", err)
+	}
+}
+
+// printBuffer keeps what kernels print, up to a bound.
+type printBuffer struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const printBytes = 1 << 20
+
+// Write implements io.Writer for the interpreter. What has no room is dropped, as CUDA drops it.
+func (p *printBuffer) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.text)+len(b) <= printBytes {
+		p.text = append(p.text, b...)
+	}
+	return len(b), nil
+}
+
+// take returns at most max bytes, whole lines where lines are shorter.
+func (p *printBuffer) take(max int) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(max, len(p.text))
+	if n < len(p.text) {
+		if i := slices.Index(reversed(p.text[:n]), '\n'); i >= 0 {
+			n -= i
+		}
+	}
+	out := slices.Clone(p.text[:n])
+	p.text = append(p.text[:0], p.text[n:]...)
+	return out
+}
+
+func reversed(b []byte) []byte {
+	r := slices.Clone(b)
+	slices.Reverse(r)
+	return r
+}
+
+// Printf returns what the context's kernels have printed.
+func (c *engineContext) Printf(max int) ([]byte, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if max < 0 {
+		return nil, fmt.Errorf("printf of %d bytes", max)
+	}
+	return c.print.take(max), nil
+}

@@ -1,0 +1,199 @@
+package soft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/accounting"
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/nvreg"
+)
+
+// Device is a soft GPU as a gpu.Device, over whichever Driver. Beside that interface it can suspend contexts, set
+// their time slices, give a source of its status, and tell the truth about its use.
+type Device struct {
+	d     Driver
+	props gpu.Properties
+
+	mu       sync.Mutex
+	contexts map[*deviceContext]struct{}
+	maps     [][]byte // of the register file
+	closed   bool
+}
+
+var (
+	_ gpu.Device    = (*Device)(nil)
+	_ gpu.Sampled   = (*Device)(nil)
+	_ gpu.Suspender = (*Device)(nil)
+	_ gpu.Slicer    = (*Device)(nil)
+)
+
+// NewDevice makes a device over a driver, which it takes over.
+func NewDevice(d Driver) *Device {
+	return &Device{d: d, props: d.Properties(), contexts: map[*deviceContext]struct{}{}}
+}
+
+// NewLocal starts a soft GPU in this process. Close ends it.
+func NewLocal(o Options) (*Device, error) {
+	e, err := Start(o)
+	if err != nil {
+		return nil, err
+	}
+	return NewDevice(&localDriver{Engine: e}), nil
+}
+
+// localDriver is the driver of an engine in the same process, which it owns.
+type localDriver struct{ *Engine }
+
+func (d *localDriver) NewContext(_ context.Context, o gpu.ContextOptions) (ContextDriver, ContextInfo, error) {
+	c, info, err := d.newContext(o)
+	if err != nil {
+		return nil, info, err
+	}
+	return c, info, nil
+}
+
+func (d *localDriver) Kick() { d.own.ring() }
+
+// Properties describe the GPU.
+func (d *Device) Properties() gpu.Properties { return d.props }
+
+// Now is the GPU's clock, the host's CLOCK_MONOTONIC.
+func (d *Device) Now() (time.Duration, error) {
+	if err := d.lost(); err != nil {
+		return 0, err
+	}
+	return clock.Real{}.Now(), nil
+}
+
+func (d *Device) lost() error {
+	select {
+	case <-d.d.Lost():
+		return fmt.Errorf("soft GPU: %w", gpu.ErrLost)
+	default:
+		return nil
+	}
+}
+
+// NewContext makes a context.
+func (d *Device) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.Context, error) {
+	cd, info, err := d.d.NewContext(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(int(info.Memory.Fd()), 0, int(info.Size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if cerr := info.Memory.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map a context's memory: %w", err), cd.Close())
+	}
+	c := &deviceContext{d: d, cd: cd, info: info, mem: mem, channels: map[*channel]struct{}{}}
+	d.mu.Lock()
+	closed := d.closed
+	if !closed {
+		d.contexts[c] = struct{}{}
+	}
+	d.mu.Unlock()
+	if closed {
+		return nil, errors.Join(fmt.Errorf("soft GPU is closed: %w", gpu.ErrLost), c.Close())
+	}
+	return c, nil
+}
+
+// Source reads the GPU's status from its registers, as one reads a mapped BAR0.
+func (d *Device) Source() (accounting.Source, error) {
+	f, err := d.d.Registers()
+	if err != nil {
+		return nil, err
+	}
+	mem, space, err := MapRegisters(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.maps = append(d.maps, mem)
+	d.mu.Unlock()
+	return OpenSource(space)
+}
+
+// OpenSource is a source over a mapped register file.
+func OpenSource(space nvreg.Space) (accounting.Source, error) {
+	return accounting.OpenRegisters(space, clock.Real{}.Now, accounting.RegisterOptions{})
+}
+
+// RegisterFile is the register file, for those that map it themselves. The caller closes it.
+func (d *Device) RegisterFile() (*os.File, error) { return d.d.Registers() }
+
+// Usage is the GPU's own account.
+func (d *Device) Usage() (Usage, error) { return d.d.Usage() }
+
+// Suspend takes a context's channels off the GPU. Where it takes time slices, what executes is preempted; otherwise it
+// runs to its end.
+func (d *Device) Suspend(c gpu.Context) error {
+	sc, err := d.own(c)
+	if err != nil {
+		return err
+	}
+	return sc.cd.SetEnabled(false)
+}
+
+// Resume puts them back.
+func (d *Device) Resume(c gpu.Context) error {
+	sc, err := d.own(c)
+	if err != nil {
+		return err
+	}
+	return sc.cd.SetEnabled(true)
+}
+
+// SetTimeslice sets how long a context runs before another's turn.
+func (d *Device) SetTimeslice(c gpu.Context, slice time.Duration) error {
+	sc, err := d.own(c)
+	if err != nil {
+		return err
+	}
+	return sc.cd.SetTimeslice(slice)
+}
+
+func (d *Device) own(c gpu.Context) (*deviceContext, error) {
+	sc, ok := c.(*deviceContext)
+	if !ok || sc.d != d {
+		return nil, fmt.Errorf("context %T is not one of this GPU", c)
+	}
+	return sc, nil
+}
+
+// Close closes all contexts and the driver. Sources must not be used any more.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	var contexts []*deviceContext
+	for c := range d.contexts {
+		contexts = append(contexts, c)
+	}
+	maps := d.maps
+	d.maps = nil
+	d.mu.Unlock()
+	var errs []error
+	for _, c := range contexts {
+		errs = append(errs, c.Close())
+	}
+	errs = append(errs, d.d.Close())
+	for _, m := range maps {
+		errs = append(errs, unix.Munmap(m))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,234 @@
+package soft
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/simt"
+)
+
+// contextSpan is the address space that a context has. Contexts lie apart, so that one's pointer means nothing in
+// another.
+const (
+	contextSpan = 16 << 30
+	contextBase = 0x0200_0000_0000
+)
+
+// Engine is a running soft GPU. Its methods are safe for concurrent use.
+type Engine struct {
+	o     Options
+	costs *simt.CostModel
+	regs  *regFile
+	used  atomic.Uint64 // bytes of memory in use
+
+	epoch time.Time // with Go's monotonic reading, which needs no system call
+	base  time.Duration
+
+	mu      sync.Mutex
+	calls   []*call
+	closed  bool
+	pending atomic.Int32 // calls waiting
+	door    *doorbell
+	own     bell // rung by do
+	stopped chan struct{}
+
+	// Of the pacing thread.
+	m        *machine.Machine
+	contexts []*engineContext
+	queues   []*queue // of all contexts
+	active   []*command
+	labels   map[string]machine.Usage
+	pacing   Pacing
+	begun    time.Duration
+	stopping bool
+	scratch  []*call
+	wakeCost time.Duration
+	gridID   uint64
+}
+
+type call struct {
+	fn   func()
+	done chan struct{}
+	ran  bool
+}
+
+// Start starts a soft GPU. The caller closes it.
+func Start(o Options) (*Engine, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.WithDefaults()
+	e := &Engine{o: o, costs: o.costs(), epoch: time.Now(), stopped: make(chan struct{}), labels: map[string]machine.Usage{}}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return nil, fmt.Errorf("start the soft GPU: read CLOCK_MONOTONIC: %w", err)
+	}
+	e.base = time.Duration(ts.Nano())
+	var err error
+	if e.regs, err = newRegFile(e.now()); err != nil {
+		return nil, fmt.Errorf("start the soft GPU: %w", err)
+	}
+	if e.door, err = newDoorbell(); err != nil {
+		_ = e.regs.close()
+		return nil, fmt.Errorf("start the soft GPU: %w", err)
+	}
+	if e.own, err = e.door.newBell(); err != nil {
+		_ = e.door.close()
+		_ = e.regs.close()
+		return nil, fmt.Errorf("start the soft GPU: %w", err)
+	}
+	e.m = machine.New(o.Machine, e.now(), e.regs)
+	started := make(chan struct{})
+	go e.pace(started)
+	<-started
+	return e, nil
+}
+
+// now is the GPU's clock: CLOCK_MONOTONIC.
+func (e *Engine) now() time.Duration { return e.base + time.Since(e.epoch) }
+
+// Now is the GPU's clock.
+func (e *Engine) Now() time.Duration { return e.now() }
+
+// Properties describe the GPU.
+func (e *Engine) Properties() gpu.Properties { return e.o.properties() }
+
+// do runs fn on the pacing thread, between two steps, and returns when it has. It fails when the engine is closed.
+func (e *Engine) do(fn func()) error {
+	c := &call{fn: fn, done: make(chan struct{})}
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return fmt.Errorf("soft GPU is closed: %w", gpu.ErrLost)
+	}
+	e.calls = append(e.calls, c)
+	e.pending.Store(int32(len(e.calls)))
+	e.own.ring()
+	e.mu.Unlock()
+	<-c.done
+	if !c.ran {
+		return fmt.Errorf("soft GPU is closed: %w", gpu.ErrLost)
+	}
+	return nil
+}
+
+// answer runs the calls that wait.
+func (e *Engine) answer() {
+	if e.pending.Load() == 0 {
+		return
+	}
+	e.mu.Lock()
+	e.scratch, e.calls = e.calls, e.scratch[:0]
+	e.pending.Store(0)
+	e.mu.Unlock()
+	for i, c := range e.scratch {
+		c.fn()
+		c.ran = true
+		close(c.done)
+		e.scratch[i] = nil
+	}
+}
+
+// reserve takes n bytes of the GPU's memory.
+func (e *Engine) reserve(n uint64) bool {
+	for {
+		used := e.used.Load()
+		if n > e.o.MemoryBytes-used {
+			return false
+		}
+		if e.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+func (e *Engine) release(n uint64) { e.used.Add(-n) }
+
+// Registers is the register file, which can only be read through it. The caller closes it.
+func (e *Engine) Registers() (*os.File, error) {
+	fd, err := unix.FcntlInt(e.regs.fd.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("hand out the register file: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "vgpud-soft-registers"), nil
+}
+
+// Usage is the GPU's own account.
+func (e *Engine) Usage() (Usage, error) {
+	var u Usage
+	err := e.do(func() {
+		e.step(e.now())
+		u.Now = e.m.Now()
+		u.Machine = e.m.Totals()
+		u.Pacing = e.pacing
+		u.Pacing.CPU = threadCPU()
+		sums := map[string]machine.Usage{}
+		for label, s := range e.labels {
+			sums[label] = s
+		}
+		for _, c := range e.contexts {
+			g := GroupUsage{Group: c.Group(), Label: c.o.Label, Usage: c.group.Usage()}
+			u.Groups = append(u.Groups, g)
+			sums[g.Label] = sum(sums[g.Label], g.Usage)
+		}
+		for label, s := range sums {
+			u.Labels = append(u.Labels, LabelUsage{Label: label, Usage: s})
+		}
+	})
+	slices.SortFunc(u.Groups, func(a, b GroupUsage) int { return cmp.Compare(a.Group, b.Group) })
+	slices.SortFunc(u.Labels, func(a, b LabelUsage) int { return cmp.Compare(a.Label, b.Label) })
+	return u, err
+}
+
+func sum(a, b machine.Usage) machine.Usage {
+	return machine.Usage{Busy: a.Busy + b.Busy, Switching: a.Switching + b.Switching, Launches: a.Launches + b.Launches,
+		Preemptions: a.Preemptions + b.Preemptions}
+}
+
+// maxLabels bounds how many labels of closed contexts are remembered.
+const maxLabels = 1024
+
+// remember adds a closed context's account to its label's.
+func (e *Engine) remember(label string, u machine.Usage) {
+	if _, known := e.labels[label]; !known && len(e.labels) >= maxLabels {
+		return
+	}
+	e.labels[label] = sum(e.labels[label], u)
+}
+
+// Lost is closed when the engine has ended.
+func (e *Engine) Lost() <-chan struct{} { return e.stopped }
+
+// Close ends what runs, closes all contexts, and stops the engine. Readers of the register file see the GPU gone.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	first := !e.closed
+	e.closed = true
+	if first {
+		e.calls = append(e.calls, &call{fn: func() { e.stopping = true }, done: make(chan struct{})})
+		e.pending.Store(int32(len(e.calls)))
+		e.own.ring()
+	}
+	e.mu.Unlock()
+	<-e.stopped
+	if !first {
+		return nil
+	}
+	e.regs.gone()
+	if err := e.own.close(); err != nil {
+		return fmt.Errorf("close the soft GPU: %w", err)
+	}
+	if err := e.door.close(); err != nil {
+		return fmt.Errorf("close the soft GPU: %w", err)
+	}
+	return e.regs.close()
+}

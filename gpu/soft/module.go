@@ -1,0 +1,326 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/simt"
+	"vgpud/gpu/soft/vram"
+	"vgpud/ptx"
+)
+
+// engineModule is a loaded module.
+type engineModule struct {
+	m       *simt.Module
+	kernels []uint32
+	image   vram.Range // of its variables; no size: it has none
+	local   uint64     // what its kernels' local memory was reserved for
+}
+
+// Alloc hands out zeroed memory.
+func (c *engineContext) Alloc(size uint64) (gpu.Ptr, error) {
+	if err := c.usable(); err != nil {
+		return 0, err
+	}
+	r, err := c.take(size)
+	if err != nil {
+		return 0, err
+	}
+	p := c.base + r.Offset
+	var merr error
+	if err := c.e.do(func() {
+		if c.over.Load() {
+			merr = fmt.Errorf("context is closed: %w", gpu.ErrLost)
+			return
+		}
+		// Exactly what was asked for, so that what is beyond it faults.
+		merr = c.mem.Map(p, c.data[r.Offset:r.Offset+size:r.Offset+size])
+	}); err != nil {
+		return 0, err
+	}
+	if merr != nil {
+		return 0, errors.Join(merr, c.give(r.Offset))
+	}
+	return gpu.Ptr(p), nil
+}
+
+// take finds and accounts a range.
+func (c *engineContext) take(size uint64) (vram.Range, error) {
+	n := vram.Round(size)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n == 0 || n > c.table.Size() || c.table.Used()+c.local > c.table.Size()-n || !c.e.reserve(n) {
+		return vram.Range{}, fmt.Errorf("allocate %d bytes: %w", size, gpu.ErrOutOfMemory)
+	}
+	r, err := c.table.Alloc(size)
+	if err != nil {
+		c.e.release(n)
+		return vram.Range{}, fmt.Errorf("%w: %w", err, gpu.ErrOutOfMemory)
+	}
+	return r, nil
+}
+
+// give zeroes a range and gives it back. It must not be mapped.
+func (c *engineContext) give(offset uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err := c.table.Free(offset)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, gpu.ErrInvalidPtr)
+	}
+	c.e.release(r.Size)
+	return c.zero(r)
+}
+
+// pageSize is the granularity in which a file gives memory back.
+const pageSize = 4096
+
+// zero clears a range: whole pages by giving them back to the host, which returns them zeroed; the rest by hand.
+func (c *engineContext) zero(r vram.Range) error {
+	lo, hi := r.Offset, r.Offset+r.Size
+	first, last := (lo+pageSize-1)&^(pageSize-1), hi&^(pageSize-1)
+	if last < first+16*pageSize {
+		clear(c.data[lo:hi])
+		return nil
+	}
+	clear(c.data[lo:first])
+	clear(c.data[last:hi])
+	err := unix.Fallocate(int(c.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(first), int64(last-first))
+	if err != nil {
+		return fmt.Errorf("zero a context's memory: %w", err)
+	}
+	return nil
+}
+
+// Free takes memory back. A kernel that still uses it faults; CUDA would wait for it.
+func (c *engineContext) Free(p gpu.Ptr) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if uint64(p) < c.base || c.isImage(uint64(p)-c.base) {
+		return fmt.Errorf("free %#x: %w", uint64(p), gpu.ErrInvalidPtr)
+	}
+	var merr error
+	if err := c.e.do(func() {
+		if merr = c.mem.Unmap(uint64(p)); merr != nil {
+			merr = fmt.Errorf("free: %w: %w", merr, gpu.ErrInvalidPtr)
+		}
+	}); err != nil {
+		return err
+	}
+	if merr != nil {
+		return merr
+	}
+	return c.give(uint64(p) - c.base)
+}
+
+// isImage reports whether a module's variables start at offset: they are not the program's to free.
+func (c *engineContext) isImage(offset uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.modules {
+		if m.image.Size > 0 && m.image.Offset <= offset && offset < m.image.Offset+m.image.Size {
+			return true
+		}
+	}
+	return false
+}
+
+// Memory is what the context may still allocate, and may have in all.
+func (c *engineContext) Memory() (free, total uint64, err error) {
+	if err := c.usable(); err != nil {
+		return 0, 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	total = c.table.Size()
+	free = total - min(total, c.table.Used()+c.local)
+	return min(free, c.e.o.MemoryBytes-c.e.used.Load()), total, nil
+}
+
+// maxImage bounds a module's source.
+const maxImage = 64 << 20
+
+// LoadModule parses and compiles PTX in the caller's goroutine.
+func (c *engineContext) LoadModule(image []byte) (ModuleInfo, error) {
+	if err := c.usable(); err != nil {
+		return ModuleInfo{}, err
+	}
+	if len(image) > maxImage {
+		return ModuleInfo{}, fmt.Errorf("module of %d bytes: want at most %d: %w", len(image), maxImage, gpu.ErrInvalidModule)
+	}
+	// PTX from CUDA's tools ends with a zero byte.
+	for len(image) > 0 && image[len(image)-1] == 0 {
+		image = image[:len(image)-1]
+	}
+	tree, err := ptx.Parse(string(image))
+	if err != nil {
+		return ModuleInfo{}, fmt.Errorf("%w: %w", gpu.ErrInvalidModule, err)
+	}
+	loaded, err := simt.Load(tree, simt.Options{MaxShared: c.e.o.Machine.SM.Shared, Costs: c.e.costs})
+	if err != nil {
+		return ModuleInfo{}, err
+	}
+	m := &engineModule{m: loaded}
+	for _, k := range loaded.Kernels() {
+		warps := uint64(c.e.o.Machine.SMs) * uint64(c.e.o.Machine.SM.Threads/32)
+		m.local = max(m.local, k.LocalPerWarp()*warps)
+	}
+	return c.install(m)
+}
+
+// install gives a module its memory and its kernels numbers.
+func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
+	id, err := c.admit(m)
+	if err != nil {
+		return ModuleInfo{}, err
+	}
+	var data []byte
+	if n := m.m.ImageBytes(); n > 0 {
+		data = c.data[m.image.Offset : m.image.Offset+n : m.image.Offset+n]
+		copy(data, m.m.Place(c.base+m.image.Offset))
+	} else {
+		m.m.Place(c.base)
+	}
+	info := ModuleInfo{ID: id, Image: gpu.Ptr(c.base + m.image.Offset), ImageBytes: m.m.ImageBytes()}
+	var merr error
+	err = c.e.do(func() {
+		if c.over.Load() {
+			merr = fmt.Errorf("context is closed: %w", gpu.ErrLost)
+			return
+		}
+		if data != nil {
+			if merr = m.m.MapImage(&c.mem, data); merr != nil {
+				return
+			}
+		}
+		for i, k := range m.m.Kernels() {
+			kid := id<<12 | uint32(i)
+			c.kernels[kid] = k
+			m.kernels = append(m.kernels, kid)
+			info.Kernels = append(info.Kernels, KernelInfo{ID: kid, Attributes: k.Attributes()})
+		}
+	})
+	if err = errors.Join(err, merr); err != nil {
+		return ModuleInfo{}, errors.Join(err, c.dismiss(id, m))
+	}
+	return info, nil
+}
+
+const maxKernels = 1 << 12
+
+// admit checks the limits and takes what the module needs.
+func (c *engineContext) admit(m *engineModule) (uint32, error) {
+	if n := len(m.m.Kernels()); n >= maxKernels {
+		return 0, fmt.Errorf("module with %d kernels: want fewer than %d: %w", n, maxKernels, gpu.ErrUnsupported)
+	}
+	if n := m.m.ImageBytes(); n > 0 {
+		r, err := c.take(n)
+		if err != nil {
+			return 0, fmt.Errorf("load a module's variables: %w", err)
+		}
+		m.image = r
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fail := func(err error) (uint32, error) {
+		if m.image.Size > 0 {
+			if _, ferr := c.table.Free(m.image.Offset); ferr == nil {
+				c.e.release(m.image.Size)
+			}
+		}
+		return 0, err
+	}
+	if len(c.modules) >= c.e.o.Modules {
+		return fail(fmt.Errorf("load a module beside %d: %w", len(c.modules), gpu.ErrOutOfMemory))
+	}
+	// Local memory is reserved for the module that needs most: kernels of a context share the SMs.
+	if m.local > c.local {
+		more := m.local - c.local
+		if c.table.Used()+m.local > c.table.Size() || !c.e.reserve(more) {
+			return fail(fmt.Errorf("%d bytes of local memory for the threads an SM holds: %w", m.local, gpu.ErrOutOfMemory))
+		}
+		c.local = m.local
+	}
+	var id uint32
+	for id = 1; c.modules[id] != nil; id++ {
+	}
+	c.modules[id] = m
+	return id, nil
+}
+
+// dismiss undoes admit.
+func (c *engineContext) dismiss(id uint32, m *engineModule) error {
+	c.mu.Lock()
+	delete(c.modules, id)
+	most := uint64(0)
+	for _, o := range c.modules {
+		most = max(most, o.local)
+	}
+	if most < c.local {
+		c.e.release(c.local - most)
+		c.local = most
+	}
+	c.mu.Unlock()
+	if m.image.Size == 0 {
+		return nil
+	}
+	return c.give(m.image.Offset)
+}
+
+// UnloadModule frees a module. A launch of it that is fetched already keeps its code, and loses its variables.
+func (c *engineContext) UnloadModule(id uint32) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	m := c.modules[id]
+	c.mu.Unlock()
+	if m == nil {
+		return fmt.Errorf("unload module %d: %w", id, gpu.ErrNotFound)
+	}
+	var merr error
+	if err := c.e.do(func() {
+		if m.kernels == nil && len(m.m.Kernels()) > 0 {
+			merr = fmt.Errorf("unload module %d: %w", id, gpu.ErrNotFound) // another call was first
+			return
+		}
+		for _, k := range m.kernels {
+			delete(c.kernels, k)
+		}
+		m.kernels = nil
+		if m.image.Size > 0 {
+			merr = m.m.UnmapImage(&c.mem)
+		}
+	}); err != nil {
+		return err
+	}
+	if merr != nil {
+		return merr
+	}
+	return c.dismiss(id, m)
+}
+
+// Global finds a variable of a module.
+func (c *engineContext) Global(id uint32, name string) (gpu.Ptr, uint64, error) {
+	if err := c.usable(); err != nil {
+		return 0, 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.modules[id]
+	if m == nil {
+		return 0, 0, fmt.Errorf("module %d: %w", id, gpu.ErrNotFound)
+	}
+	offset, size, ok := m.m.Global(name)
+	if !ok {
+		return 0, 0, fmt.Errorf("variable %q: %w", name, gpu.ErrNotFound)
+	}
+	return gpu.Ptr(c.base + m.image.Offset + offset), size, nil
+}
+
+// kernel finds a kernel by its number, on the pacing thread.
+func (c *engineContext) kernel(id uint32) *simt.Kernel { return c.kernels[id] }

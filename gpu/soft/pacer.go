@@ -1,0 +1,272 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/ring"
+)
+
+const (
+	// chunk is how long the pacing thread interprets before it looks at the clock's events and at the rings again.
+	chunk = 20 * time.Microsecond
+	// stepBudget is how many warp instructions a block gets at a time, about half a chunk.
+	stepBudget = 256
+	// fetchAhead is how many launches of a channel the machine holds, as a real GPU's fetcher is ahead by one.
+	fetchAhead = 2
+	// minSleep is the shortest sleep that is worth one: anything shorter is spun.
+	minSleep = 20 * time.Microsecond
+)
+
+// pace is the pacing thread. It ends with the engine.
+func (e *Engine) pace(started chan<- struct{}) {
+	// Never unlocked: the thread ends with the goroutine, and its priority with it.
+	runtime.LockOSThread()
+	// A page of a context's memory that the host can't provide is a fault of that context and not our end.
+	debug.SetPanicOnFault(true)
+	e.raisePriority()
+	e.begun = e.now()
+	close(started)
+	busyUntil := e.now()
+	for {
+		e.answer()
+		if e.stopping {
+			break
+		}
+		now := e.now()
+		e.step(now)
+		if e.fetch() {
+			busyUntil = now + e.o.PollWindow
+		}
+		next := e.m.Next()
+		if len(e.active) > 0 && e.interpret(now) {
+			continue
+		}
+		if now < busyUntil && next > now+minSleep {
+			runtime.Gosched() // nothing due soon; look for work a little longer
+			continue
+		}
+		e.sleep(now, min(next, e.hungry(now)))
+	}
+	for len(e.contexts) > 0 {
+		e.contexts[0].end()
+	}
+	e.answerClosed()
+	close(e.stopped)
+}
+
+// answerClosed lets calls go that came too late.
+func (e *Engine) answerClosed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.calls {
+		close(c.done)
+	}
+	e.calls = nil
+}
+
+func (e *Engine) raisePriority() {
+	level := e.o.Priority
+	if level < 0 {
+		e.pacing.Reason = "not asked for"
+		return
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: uint32(level)}
+	switch err := unix.SchedSetAttr(0, &attr, 0); {
+	case err == nil:
+		e.pacing.Realtime, e.pacing.Level = true, level
+	case errors.Is(err, unix.EPERM):
+		e.pacing.Reason = fmt.Sprintf("SCHED_FIFO %d not permitted: needs CAP_SYS_NICE, or RLIMIT_RTPRIO of at least %d", level, level)
+	default:
+		e.pacing.Reason = fmt.Sprintf("SCHED_FIFO %d: %v", level, err)
+	}
+}
+
+// sleep waits until next or a bell. It wakes early by what waking has been late of late, and spins the rest.
+func (e *Engine) sleep(now, next time.Duration) {
+	d := time.Duration(-1)
+	if next != machine.Never {
+		if d = next - now - e.wakeCost; d < minSleep {
+			for e.now() < next && e.pending.Load() == 0 {
+				if next-e.now() > minSleep && e.waiting() {
+					return
+				}
+			}
+			return
+		}
+	}
+	for _, q := range e.queues {
+		q.ring.WantKick(q.room())
+	}
+	if !e.waiting() && e.pending.Load() == 0 {
+		e.door.wait(d)
+		e.pacing.Sleeps++
+		if d >= 0 {
+			late := e.now() - (now + d)
+			if late > 0 {
+				e.pacing.Late += late
+				e.pacing.MaxLate = max(e.pacing.MaxLate, late)
+				// Half of a bad case is kept for a while, so that one late wake-up doesn't make the next spin long.
+				e.wakeCost = min((e.wakeCost*7+late)/8, 40*time.Microsecond)
+			}
+		}
+	}
+	for _, q := range e.queues {
+		q.ring.WantKick(false)
+	}
+}
+
+// waiting reports whether there is something to fetch.
+func (e *Engine) waiting() bool {
+	for _, q := range e.queues {
+		if !q.room() {
+			continue
+		}
+		if n, err := q.ring.Waiting(); err != nil || n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// step carries the machine to now and acts on what happened.
+func (e *Engine) step(now time.Duration) {
+	for evs := e.m.Step(now); evs != nil; evs = e.m.Step(now) {
+		for _, ev := range evs {
+			cmd, _ := launchCommand(ev)
+			if cmd == nil {
+				continue
+			}
+			switch ev.Kind {
+			case machine.Started, machine.Resumed:
+				e.active = append(e.active, cmd)
+			case machine.Preempted:
+				e.inactive(cmd)
+			case machine.Finished:
+				e.inactive(cmd)
+				cmd.q.ended(cmd, ring.OK)
+			case machine.Expired:
+				cmd.q.c.poison(cmd, &gpu.Fault{Kind: gpu.FaultTimeLimit, Kernel: cmd.kernel.Name()})
+			}
+		}
+	}
+}
+
+func launchCommand(ev machine.Event) (*command, bool) {
+	if ev.Launch == nil {
+		return nil, false
+	}
+	cmd, ok := ev.Launch.Tag.(*command)
+	return cmd, ok
+}
+
+func (e *Engine) inactive(cmd *command) {
+	if i := slices.Index(e.active, cmd); i >= 0 {
+		e.active = slices.Delete(e.active, i, i+1)
+	}
+}
+
+// fetch takes launches from the rings into the machine, and reports whether there were any.
+func (e *Engine) fetch() bool {
+	any := false
+	for i := 0; i < len(e.queues); i++ {
+		any = e.queues[i].fetch() || any
+	}
+	return any
+}
+
+// interpret works for a chunk on what executes and isn't known far enough ahead, and reports whether there was
+// anything to do.
+func (e *Engine) interpret(now time.Duration) bool {
+	worked := false
+	until := now + chunk
+	for {
+		cmd := e.neediest(now)
+		if cmd == nil {
+			return worked
+		}
+		worked = true
+		e.interpretOne(cmd)
+		if e.now() >= until || e.pending.Load() > 0 {
+			return true
+		}
+	}
+}
+
+// ahead is how much further cmd is interpreted than it has executed.
+func (e *Engine) ahead(cmd *command, now time.Duration) time.Duration {
+	return time.Duration(cmd.run.known()) - cmd.Elapsed() - (now - e.m.Now())
+}
+
+// neediest is the launch that executes whose interpretation is least ahead. One that is ahead by the whole lead is left
+// alone until half of it is used up, so that the thread sleeps in between.
+func (e *Engine) neediest(now time.Duration) *command {
+	var best *command
+	var least time.Duration
+	for _, cmd := range e.active {
+		if !cmd.Open {
+			continue
+		}
+		ahead := e.ahead(cmd, now)
+		if ahead >= e.o.Lead {
+			cmd.fed = true
+		} else if ahead < e.o.Lead/2 {
+			cmd.fed = false
+		}
+		if !cmd.fed && (best == nil || ahead < least) {
+			best, least = cmd, ahead
+		}
+	}
+	return best
+}
+
+// hungry is when a launch has to be interpreted again.
+func (e *Engine) hungry(now time.Duration) time.Duration {
+	t := machine.Never
+	for _, cmd := range e.active {
+		if cmd.Open {
+			t = min(t, now+max(0, e.ahead(cmd, now)-e.o.Lead/2))
+		}
+	}
+	return t
+}
+
+// interpretOne interprets a little of one launch.
+func (e *Engine) interpretOne(cmd *command) {
+	fault := e.interpretStep(cmd)
+	switch {
+	case fault != nil:
+		cmd.q.c.poison(cmd, fault)
+	case cmd.run.done():
+		e.pacing.Instructions += cmd.run.grid.Counts().WarpInstructions
+		e.m.Settle(&cmd.Launch, time.Duration(cmd.run.end))
+	}
+}
+
+// interpretStep is one step of the interpreter. That it panics is our fault, or the host's that has no memory for a
+// page; either way the context ends and the GPU goes on.
+func (e *Engine) interpretStep(cmd *command) (fault *gpu.Fault) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.o.Log.Error("soft GPU: interpreter failed", "kernel", cmd.kernel.Name(), "panic", r, "stack", string(debug.Stack()))
+			fault = &gpu.Fault{Kind: gpu.FaultInstruction, Kernel: cmd.kernel.Name()}
+		}
+	}()
+	base := e.m.Now() - cmd.Elapsed() + e.o.Machine.Overhead
+	if !cmd.placed {
+		cmd.placed = true
+		cmd.run.start()
+	}
+	if cmd.run.done() {
+		return nil
+	}
+	return cmd.run.step(uint64(base), stepBudget)
+}

@@ -1,0 +1,188 @@
+package soft
+
+import (
+	"errors"
+	"slices"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/ring"
+	"vgpud/gpu/soft/simt"
+)
+
+// queue is the engine's side of a channel. The pacing thread owns it.
+type queue struct {
+	e    *Engine
+	c    *engineContext
+	id   uint32
+	ch   *machine.Channel
+	ring *ring.Consumer
+	// cmds are the launches fetched and not completed, in order. They end in that order too; one that was refused waits
+	// for those before it.
+	cmds  []*command
+	spare []*command
+	entry ring.Entry
+	dead  bool // the producer lost its way, or the channel was closed
+}
+
+// command is a launch that was fetched.
+type command struct {
+	machine.Launch
+	q      *queue
+	kernel *simt.Kernel
+	run    runner
+	placed bool // its first blocks are resident
+	fed    bool // interpreted far enough ahead for now
+	over   bool
+	out    ring.Outcome
+}
+
+// room reports whether the machine would take another launch.
+func (q *queue) room() bool { return len(q.cmds) < fetchAhead && !q.dead }
+
+// fetch takes what there is room for and reports whether there was anything.
+func (q *queue) fetch() bool {
+	any := false
+	for q.room() {
+		n, err := q.ring.Waiting()
+		if err != nil {
+			q.e.o.Log.Warn("soft GPU: channel ended", "group", q.c.Group(), "channel", q.id, "error", err)
+			q.kill()
+			return true
+		}
+		if n == 0 {
+			break
+		}
+		any = true
+		q.ring.Fetch(&q.entry)
+		cmd := q.command()
+		q.cmds = append(q.cmds, cmd)
+		if code := q.submit(cmd); code != ring.OK {
+			now := int64(q.e.m.Now())
+			cmd.over, cmd.out = true, ring.Outcome{Start: now, End: now, Code: code}
+			q.complete()
+		}
+	}
+	return any
+}
+
+func (q *queue) command() *command {
+	if n := len(q.spare); n > 0 {
+		cmd := q.spare[n-1]
+		q.spare = q.spare[:n-1]
+		cmd.placed, cmd.fed, cmd.over = false, false, false
+		return cmd
+	}
+	cmd := &command{q: q}
+	cmd.Tag = cmd
+	return cmd
+}
+
+// submit checks the launch just fetched and hands it to the machine.
+func (q *queue) submit(cmd *command) ring.Code {
+	c, en := q.c, &q.entry
+	if c.fault.Load() != nil {
+		return ring.Poisoned
+	}
+	k := c.kernel(en.Kernel)
+	if k == nil {
+		return ring.BadLaunch
+	}
+	attr := k.Attributes()
+	need, ok := blockNeed(&attr, en.Block, en.Shared)
+	occupancy := 0
+	if ok {
+		occupancy = q.e.o.Machine.Occupancy(need)
+	}
+	if occupancy == 0 || !gridFits(en.Grid) {
+		return ring.BadLaunch
+	}
+	q.e.gridID++
+	grid, err := simt.NewGrid(simt.Launch{
+		Kernel: k, Grid: en.Grid, Block: en.Block, SharedBytes: en.Shared, Params: en.Params, Memory: &c.mem,
+		SMs: q.e.o.Machine.SMs, ID: q.e.gridID, Print: &c.print,
+	})
+	if err != nil {
+		q.e.o.Log.Debug("soft GPU: launch refused", "kernel", k.Name(), "error", err)
+		return codeOf(err)
+	}
+	cmd.kernel = k
+	cmd.run.reset(grid, q.e.o.Machine.SMs, occupancy)
+	cmd.Work = machine.Work{Open: true, Limit: c.o.KernelTimeLimit, Blocks: en.Grid.Count(), Need: need}
+	if err := q.ch.Submit(&cmd.Launch); err != nil {
+		return ring.Dropped
+	}
+	return ring.OK
+}
+
+// blockNeed is what a block of that kernel takes of an SM, and whether a block may be so large.
+func blockNeed(attr *gpu.FunctionAttributes, block gpu.Dim3, dynamic uint64) (machine.Resources, bool) {
+	if block.X == 0 || block.Y == 0 || block.Z == 0 || block.X > maxBlockThreads || block.Y > maxBlockThreads ||
+		block.Z > maxBlockZ || block.Count() > maxBlockThreads || dynamic > 1<<32 {
+		return machine.Resources{}, false
+	}
+	threads := int(block.Count()+31) &^ 31
+	return machine.Resources{
+		Blocks: 1, Threads: threads, Registers: threads * max(attr.Registers, 1), Shared: attr.SharedBytes + dynamic,
+	}, true
+}
+
+func gridFits(g gpu.Dim3) bool {
+	return g.X > 0 && g.Y > 0 && g.Z > 0 && g.X <= maxGridX && g.Y <= maxGridYZ && g.Z <= maxGridYZ
+}
+
+func codeOf(err error) ring.Code {
+	switch {
+	case errors.Is(err, gpu.ErrOutOfMemory):
+		return ring.NoMemory
+	case errors.Is(err, gpu.ErrUnsupported):
+		return ring.Unsupported
+	}
+	return ring.BadLaunch
+}
+
+// ended notes the end of a launch and completes it once those before it are.
+func (q *queue) ended(cmd *command, code ring.Code) {
+	start := cmd.Start()
+	if start == 0 {
+		start = q.e.m.Now() // killed before it began
+	}
+	cmd.over = true
+	cmd.out = ring.Outcome{Start: int64(start), End: int64(q.e.m.Now()), Code: code}
+	q.complete()
+}
+
+// complete tells the producer of launches that are over, in order.
+func (q *queue) complete() {
+	for len(q.cmds) > 0 && q.cmds[0].over {
+		cmd := q.cmds[0]
+		q.cmds = slices.Delete(q.cmds, 0, 1)
+		cmd.run.drop()
+		cmd.kernel = nil
+		q.spare = append(q.spare, cmd)
+		q.ring.Complete(cmd.out)
+	}
+}
+
+// flush ends all that was fetched.
+func (q *queue) flush(code func(*command) ring.Code) {
+	for _, cmd := range slices.Clone(q.cmds) {
+		if cmd.over {
+			continue
+		}
+		q.e.m.Kill(&cmd.Launch)
+		q.e.inactive(cmd)
+		q.ended(cmd, code(cmd))
+	}
+}
+
+// kill ends the channel at once. Nothing more completes.
+func (q *queue) kill() {
+	if q.dead {
+		return
+	}
+	q.flush(func(*command) ring.Code { return ring.Dropped })
+	q.dead = true
+	q.ring.Kill()
+	q.ch.Close()
+}

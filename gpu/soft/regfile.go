@@ -1,0 +1,116 @@
+package soft
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu/nvreg"
+)
+
+// Where the soft GPU's registers are. A reader finds them through the device table, as on hardware, and depends on
+// none of these.
+const (
+	graphicsRunlist = 0x00c00000
+	copyRunlist     = 0x00c40000
+	channelEntries  = 0x00c80000
+	copyEntries     = 0x00c90000
+	log2Channels    = 11
+)
+
+// regFile is the register page: a sparse file of BAR0's size, of which a few pages exist.
+type regFile struct {
+	fd   *os.File
+	mem  []byte
+	file nvreg.File
+	list nvreg.Runlist
+}
+
+func newRegFile(now time.Duration) (*regFile, error) {
+	fd, err := unix.MemfdCreate("vgpud-soft-registers", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("create the register file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "vgpud-soft-registers")
+	if err := f.Truncate(nvreg.Size); err != nil {
+		return nil, closing(f, fmt.Errorf("size the register file: %w", err))
+	}
+	mem, err := unix.Mmap(fd, 0, nvreg.Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, closing(f, fmt.Errorf("map the register file: %w", err))
+	}
+	// The mapping above stays writable; whoever else gets the file can only read it.
+	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		_ = unix.Munmap(mem)
+		return nil, closing(f, fmt.Errorf("seal the register file: %w", err))
+	}
+	file, err := nvreg.NewFile(mem)
+	if err != nil {
+		_ = unix.Munmap(mem)
+		return nil, closing(f, err)
+	}
+	file.Store(graphicsRunlist+nvreg.RunlistChannelConfig,
+		nvreg.ChannelConfig{Log2Channels: log2Channels, Base: channelEntries}.Encode())
+	file.Store(copyRunlist+nvreg.RunlistChannelConfig,
+		nvreg.ChannelConfig{Log2Channels: log2Channels, Base: copyEntries}.Encode())
+	file.StoreDevices([]nvreg.Device{
+		{Type: nvreg.DeviceCopy, IsEngine: true, FaultID: 15, ResetID: 6, PRIBase: 0x104000, RunlistBase: copyRunlist},
+		{Type: nvreg.DeviceGraphics, IsEngine: true, FaultID: 384, ResetID: 12, PRIBase: 0x400000, RunlistBase: graphicsRunlist},
+	})
+	file.StoreTime(now)
+	// Last, since this is what says that the rest is there.
+	file.Store(nvreg.PMCBoot0, nvreg.Boot0{Architecture: nvreg.Ampere, Major: 0xa, Minor: 1}.Encode())
+	list, err := nvreg.FindGraphics(file.Space)
+	if err != nil {
+		_ = unix.Munmap(mem)
+		return nil, closing(f, fmt.Errorf("check the register file: %w", err))
+	}
+	return &regFile{fd: f, mem: mem, file: file, list: list}, nil
+}
+
+// Engine implements machine.Registers. The channel is written before the status, which is what readers watch.
+func (r *regFile) Engine(at time.Duration, s nvreg.EngineState, channel uint32, shown bool) {
+	r.file.StoreTime(at)
+	r.file.Store(r.list.ChannelOffset(), uint32(nvreg.EncodeEngineChannel(channel, shown)))
+	r.file.Store(r.list.StatusOffset(), uint32(s.Encode()))
+}
+
+// Entry implements machine.Registers.
+func (r *regFile) Entry(_ time.Duration, channel uint32, e nvreg.ChannelEntry) {
+	r.file.Store(r.list.EntryOffset(channel), uint32(e))
+}
+
+// gone writes what a reader sees of a device that fell off the bus.
+func (r *regFile) gone() {
+	r.file.Store(r.list.StatusOffset(), nvreg.AllOnes)
+	r.file.Store(nvreg.PMCBoot0, nvreg.AllOnes)
+}
+
+func (r *regFile) close() error {
+	if err := unix.Munmap(r.mem); err != nil {
+		return fmt.Errorf("unmap the register file: %w", err)
+	}
+	return r.fd.Close()
+}
+
+// closing closes f on the way out with err, which is what matters.
+func closing(f *os.File, err error) error {
+	if cerr := f.Close(); cerr != nil {
+		return fmt.Errorf("%w (and close it: %v)", err, cerr)
+	}
+	return err
+}
+
+// MapRegisters maps a register file for reading: what [Driver.Registers] returned, which stays the caller's. Give the
+// mapping back with unix.Munmap.
+func MapRegisters(f *os.File) ([]byte, nvreg.Space, error) {
+	mem, err := unix.Mmap(int(f.Fd()), 0, nvreg.Size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nvreg.Space{}, fmt.Errorf("map the soft GPU's registers: %w", err)
+	}
+	s, err := nvreg.NewSpace(mem)
+	return mem, s, err
+}
