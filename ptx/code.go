@@ -5,6 +5,8 @@ type Program struct {
 	Module  *Module
 	Globals map[string]*Symbol // variables and functions at module scope; an alias leads to its function
 	Codes   []*Code            // one for each function with a body, in the module's order
+
+	byFunc map[*Func]*Code
 }
 
 // Code returns the code of the function called name, nil if there is none with a body.
@@ -13,12 +15,7 @@ func (p *Program) Code(name string) *Code {
 	if s == nil || s.Kind != SymFunc {
 		return nil
 	}
-	for _, c := range p.Codes {
-		if c.Func == s.Func {
-			return c
-		}
-	}
-	return nil
+	return p.byFunc[s.Func]
 }
 
 // Code is a function's body as execution sees it: nested blocks flattened, names bound (Operand.Sym, Pred.Sym).

@@ -8,11 +8,13 @@ package ptx
 // Names are looked up as PTX scopes them (§4.3.2, §8): a register or variable from its declaration to the end of its
 // block, a label throughout its block and the blocks within, functions and variables of the module everywhere.
 func Resolve(m *Module) (*Program, error) {
-	r := &resolver{prog: &Program{Module: m, Globals: map[string]*Symbol{}}}
+	r := &resolver{prog: &Program{Module: m, Globals: map[string]*Symbol{}, byFunc: map[*Func]*Code{}}}
 	r.globals()
 	for _, it := range m.Items {
 		if f, ok := it.(*Func); ok && f.Body != nil && len(r.errs) < maxResolveErrors {
-			r.prog.Codes = append(r.prog.Codes, r.function(f))
+			c := r.function(f)
+			r.prog.Codes = append(r.prog.Codes, c)
+			r.prog.byFunc[f] = c
 		}
 	}
 	if len(r.errs) > 0 {
@@ -237,7 +239,12 @@ func (r *resolver) variable(v *Var) {
 	switch {
 	case v.Count > 0:
 		depth := len(r.scopes) - 1
-		r.ranges[v.Name] = append(r.ranges[v.Name], regRange{v, depth})
+		open := r.ranges[v.Name]
+		if n := len(open); n > 0 && open[n-1].depth == depth {
+			r.fail(v.Pos, "second declaration of", v.Name+"<>")
+			return
+		}
+		r.ranges[v.Name] = append(open, regRange{v, depth})
 		r.scopes[depth] = append(r.scopes[depth], shadow{name: v.Name, was: binding{depth: r.ranged}, ofReg: true})
 		r.ranged = depth
 	case v.Space == RegSpace || v.Space == SregSpace:

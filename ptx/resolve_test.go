@@ -198,6 +198,7 @@ func TestResolveErrors(t *testing.T) {
 		{"mov.b32 %odd, 1; .reg .b32 %odd;", "undeclared name '%odd'"},
 		{"L: L: ret;", "second declaration of 'L'"},
 		{".reg .b32 a; .shared .b32 a;", "second declaration of 'a'"},
+		{".reg .b32 %r<2>; { .reg .b32 %r<2>; } .reg .b32 %r<3>;", "second declaration of '%r<>'"},
 		{"@f ret;", "guard that is no register, 'f'"},
 		{"mov.b32 f.x, 1;", "operand that is no register, 'f'"},
 		{"t: .branchtargets f;", "branch target that is no label, 'f'"},
