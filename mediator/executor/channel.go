@@ -47,6 +47,8 @@ type channel struct {
 	next    int
 	held    int
 
+	current command // what begin is at
+
 	// flight holds the commands whose completion is not written, oldest first,
 	// as a ring of records.
 	flight [flightLimit]pending
@@ -301,8 +303,10 @@ func (ch *channel) die(err error) {
 // reports false where the command has to wait.
 func (ch *channel) begin(e []abi.Entry) bool {
 	h, err := abi.DecodeHeader(&e[0])
-	c := command{ch: ch, h: h, entry: &e[0], more: e[1:abi.Span(&e[0])]}
-	p := pending{quiet: h.Flags&abi.FlagQuiet != 0}
+	c := &ch.current
+	*c = command{ch: ch, h: h, entry: &e[0], more: e[1:abi.Span(&e[0])]}
+	p := &ch.flight[ch.after%flightLimit]
+	*p = pending{quiet: h.Flags&abi.FlagQuiet != 0}
 	p.com.Op, p.com.Cookie = h.Op, h.Cookie
 	if err == nil {
 		how := &commands[h.Op]
@@ -311,10 +315,10 @@ func (ch *channel) begin(e []abi.Entry) bool {
 			err = abi.StatusNotSupported
 		case ch.x.poison != nil && !how.poisoned:
 			err = ch.x.status
-		case how.drain && ch.unreached(), how.wait != nil && how.wait(&c):
+		case how.drain && ch.unreached(), how.wait != nil && how.wait(c):
 			return false
 		default:
-			err = how.run(&c, &p)
+			err = how.run(c, p)
 		}
 	}
 	if err != nil {
@@ -325,7 +329,6 @@ func (ch *channel) begin(e []abi.Entry) bool {
 	}
 	ch.seq++
 	p.com.Seq = ch.seq
-	ch.flight[ch.after%flightLimit] = p
 	ch.after++
 	return true
 }

@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"testing"
+
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// FuzzEntries puts any bytes into a ring and any put pointer behind them: the
+// executor answers every command or ends the channel, and another channel of
+// the context goes on.
+func FuzzEntries(f *testing.F) {
+	var e abi.Entry
+	for i := range abi.Commands {
+		abi.Header{Op: abi.Commands[i].Op, Cookie: 1}.Encode(&e)
+		f.Add(append(e[:], e[:]...), uint32(2))
+	}
+	abi.Header{Op: abi.OpLaunch, More: abi.MaxMore}.Encode(&e)
+	f.Add(e[:], uint32(1))
+	f.Add([]byte{}, uint32(1<<31))
+	f.Fuzz(func(t *testing.T, data []byte, put uint32) {
+		r := newRig(t, gpu.ContextOptions{MemoryLimit: 16 << 20})
+		g, other := r.open(), r.open()
+		n := 0
+		for ; len(data) > 0 && n < ringEntries; n++ {
+			slot := g.sub.Next()
+			clear(slot[:])
+			data = data[copy(slot[:], data):]
+		}
+		page := r.shared[abi.ChannelPage(0) : abi.ChannelPage(0)+abi.PageSize]
+		abi.StoreWord(page, abi.SubmissionPutWord, put)
+		for range 50 {
+			r.x.Step(false)
+		}
+		if put > ringEntries && len(r.failures) == 0 {
+			t.Errorf("put pointer %d in a ring of %d was not noticed", put, ringEntries)
+		}
+		if len(r.faults) == 0 { // entries that launch a kernel of their own making can't
+			other.must(abi.OpNop, abi.Empty{})
+		}
+	})
+}
