@@ -10,7 +10,7 @@ var atomics = Kernel{
 	Summary: "atomics of 32 and 64 bits on global memory, compare-and-swap loops, returned values",
 	Entries: []string{"atomics32", "atomics64", "atomic_slots"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n := choose(size, 200, 6_000, 50_000)
+		n := choose(size, 400, 12_000, 180_000)
 		in := words(rng, n)
 		start := []uint32{rng.Uint32(), rng.Uint32(), math.MaxUint32, 0, math.MaxUint32, 0, rng.Uint32(), 0, 1, 0}
 		want := append([]uint32(nil), start...)

@@ -9,7 +9,7 @@ var euler = Kernel{
 	build: func(size Size, rng *rand.Rand) *Case {
 		const faces, farField, wing = 4, -1, -2
 		const iterations = 2
-		n := choose(size, 50, 1_500, 16_000)
+		n := choose(size, 70, 1_500, 18_000)
 		m := eulerMesh{n: n, neighbours: make([]int32, faces*n), normals: uniform(rng, 3*faces*n, -0.1, 0.1)}
 		for i := range m.neighbours {
 			switch rng.IntN(20) {

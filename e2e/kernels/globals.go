@@ -7,7 +7,7 @@ var globals = Kernel{
 	Summary: "the module's variables: constants set by the host and by the source, a table that one launch fills for the next, a counter",
 	Entries: []string{"globals_fill", "globals_use"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n, seed := choose(size, 1_500, 30_000, 300_000), rng.Uint32()
+		n, seed := choose(size, 1_500, 35_000, 400_000), rng.Uint32()
 		coefficients, x := uniform(rng, 8, -1, 1), uniform(rng, n, -2, 2)
 		steps := [4]int32{1, 3, -2, 7}
 		table := make([]uint32, 64)

@@ -8,7 +8,7 @@ var indices = Kernel{
 	Entries: []string{"indices"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const rows = 11
-		grid := choose(size, [3]uint32{3, 2, 2}, [3]uint32{7, 5, 4}, [3]uint32{25, 20, 6})
+		grid := choose(size, [3]uint32{2, 2, 2}, [3]uint32{7, 5, 4}, [3]uint32{20, 15, 6})
 		block := [3]uint32{5 + rng.Uint32N(8), 3 + rng.Uint32N(2), 1 + rng.Uint32N(3)}
 		threads := volume(block)
 		n := volume(grid) * threads

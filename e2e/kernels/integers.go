@@ -10,7 +10,7 @@ var integers = Kernel{
 	Summary: "integer instructions of 32 and 64 bits: bit counts, permutes, funnel shifts, high products, dot products, divisions",
 	Entries: []string{"integers32", "integers64"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n := choose(size, 150, 4_000, 50_000)
+		n := choose(size, 400, 8_000, 100_000)
 		x, y := words(rng, n), words(rng, n)
 		out := make([]uint32, integerRows32*n)
 		wideX, wideY := make([]uint64, n), make([]uint64, n)

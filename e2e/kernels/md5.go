@@ -12,7 +12,7 @@ var md5search = Kernel{
 	Entries: []string{"md5_search"},
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads, keysPerThread = 64, 4
-		keys := choose(size, 300, 6_000, 90_000)
+		keys := choose(size, 180, 5_000, 70_000)
 		secret := rng.Uint32N(uint32(keys))
 		digest := md5.Sum(md5Key(secret))
 		return &Case{

@@ -11,7 +11,7 @@ var rounding = Kernel{
 	Summary: "floating point where it shows: directed rounding, saturation, infinities, NaN, subnormals, conversions",
 	Entries: []string{"rounding32", "rounding64"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		n := choose(size, 200, 5_000, 60_000)
+		n := choose(size, 400, 7_000, 90_000)
 		x, y := wildFloats(rng, n), wildFloats(rng, n)
 		out, ints := make([]float32, roundingRows*n), make([]int32, roundingIntRows*n)
 		wideX, wideY := wideFloats(rng, n), wideFloats(rng, n)

@@ -7,7 +7,7 @@ var spmv = Kernel{
 	Summary: "sparse matrix (compressed rows) times vector: a thread a row, then a warp a row with shuffles",
 	Entries: []string{"spmv_scalar", "spmv_vector"},
 	build: func(size Size, rng *rand.Rand) *Case {
-		rows := choose(size, 120, 3_000, 24_000)
+		rows := choose(size, 60, 2_000, 20_000)
 		offsets := make([]int32, rows+1)
 		for r := range rows {
 			// Mostly short rows and now and then a long one.

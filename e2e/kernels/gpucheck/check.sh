@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compares the references with the GPU of this machine:
 #
-#	check.sh GPUCHECK PTX
+#	check.sh GPUCHECK PTX [SEED]
 #
 # GPUCHECK is the built command, PTX a directory with sm_80/*.ptx and
 # sm_90/*.ptx. Needs CUDA's compiler for the runner.
@@ -9,10 +9,11 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 gpucheck=$1
 ptx=$2
+seed=${3:-1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 nvcc -std=c++17 -O2 -o "$work/runner" "$here/runner/runner.cu" -lcuda || exit 1
-"$gpucheck" export "$work" || exit 1
+"$gpucheck" -seed "$seed" export "$work" || exit 1
 for arch in sm_80 sm_90; do
 	mkdir "$work/$arch"
 	for file in "$ptx/$arch"/*.ptx; do
@@ -27,4 +28,4 @@ for arch in sm_80 sm_90; do
 		sed "s#^$work/#$arch #" "$work/log"
 	done
 done
-"$gpucheck" verify "$work"
+"$gpucheck" -seed "$seed" verify "$work"

@@ -2,14 +2,15 @@
 // every case to a file that the runner beside it performs through CUDA's driver,
 // and checks what the runner wrote back.
 //
-//	gpucheck export DIR   writes DIR/NAME.case for every kernel and size
-//	gpucheck verify DIR   checks every DIR/ARCH/NAME.out against its reference
+//	gpucheck [-seed N] export DIR   writes DIR/NAME.case for every kernel and size
+//	gpucheck [-seed N] verify DIR   checks every DIR/ARCH/NAME.out against its reference
 //
 // The file formats are internal to this pair and described in format.go.
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,31 +19,28 @@ import (
 	"vgpud/e2e/kernels"
 )
 
-// seed makes the cases; export and verify must agree on it.
-const seed = 1
-
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	seed := flag.Uint64("seed", 1, "what the cases are made from; export and verify must agree on it")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: gpucheck [-seed N] export|verify DIR")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	commands := map[string]func(seed uint64, dir string) error{"export": export, "verify": verify}
+	command := commands[flag.Arg(0)]
+	if command == nil || flag.NArg() != 2 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := command(*seed, flag.Arg(1)); err != nil {
 		fmt.Fprintln(os.Stderr, "gpucheck:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
-	if len(args) == 2 && args[0] == "export" {
-		return export(args[1])
-	}
-	if len(args) == 2 && args[0] == "verify" {
-		return verify(args[1])
-	}
-	fmt.Fprintln(os.Stderr, "usage: gpucheck export|verify DIR")
-	os.Exit(2)
-	return nil
-}
-
 // eachCase calls f with every kernel's case of every size and the name of its
 // files.
-func eachCase(f func(c *kernels.Case, name string) error) error {
+func eachCase(seed uint64, f func(c *kernels.Case, name string) error) error {
 	for _, k := range kernels.All() {
 		for _, size := range kernels.Sizes() {
 			if err := f(k.Case(size, seed), k.Name+"."+size.String()); err != nil {
@@ -53,8 +51,8 @@ func eachCase(f func(c *kernels.Case, name string) error) error {
 	return nil
 }
 
-func export(dir string) error {
-	return eachCase(func(c *kernels.Case, name string) error {
+func export(seed uint64, dir string) error {
+	return eachCase(seed, func(c *kernels.Case, name string) error {
 		if err := os.WriteFile(filepath.Join(dir, name+".case"), encodeCase(c), 0o644); err != nil {
 			return fmt.Errorf("exporting %v: %w", c, err)
 		}
@@ -63,9 +61,9 @@ func export(dir string) error {
 }
 
 // verify prints one line for every case that fails and a sum at the end.
-func verify(dir string) error {
+func verify(seed uint64, dir string) error {
 	passed, failed := 0, 0
-	err := eachCase(func(c *kernels.Case, name string) error {
+	err := eachCase(seed, func(c *kernels.Case, name string) error {
 		for _, arch := range kernels.Arches() {
 			if err := verifyCase(c, filepath.Join(dir, string(arch), name)); err != nil {
 				failed++
