@@ -1,0 +1,151 @@
+package abi
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+)
+
+// FuzzDecodeEntry decodes any 64 bytes as any form: what is taken is written back
+// as the same bytes.
+func FuzzDecodeEntry(f *testing.F) {
+	for i, c := range Commands {
+		var e Entry
+		Header{Op: c.Op, Cookie: uint64(i)}.Encode(&e)
+		f.Add(e[:])
+	}
+	f.Add(make([]byte, EntrySize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var e Entry
+		copy(e[:], b)
+		h, err := DecodeHeader(&e)
+		if err != nil {
+			if !errors.Is(err, StatusMalformed) && !errors.Is(err, StatusUnsupportedVersion) {
+				t.Fatalf("error without a status: %v", err)
+			}
+			return
+		}
+		back := e
+		h.Encode(&back)
+		check := func(x interface{ Encode(*Entry) }, err error) {
+			if err != nil {
+				if !errors.Is(err, StatusMalformed) {
+					t.Fatalf("error without a status: %v", err)
+				}
+				return
+			}
+			if x.Encode(&back); back != e {
+				t.Fatalf("%v decoded to %+v:\n% x\n% x", h.Op, x, e, back)
+			}
+		}
+		switch h.Op.Command().Form {
+		case FormEmpty:
+			x, err := DecodeEmpty(&e)
+			check(x, err)
+		case FormHandle:
+			x, err := DecodeHandle(&e)
+			check(x, err)
+		case FormQuery:
+			x, err := DecodeQuery(&e)
+			check(x, err)
+		case FormLookup:
+			x, err := DecodeLookup(&e)
+			check(x, err)
+		case FormWindow:
+			x, err := DecodeWindowArg(&e)
+			check(x, err)
+		case FormAlloc:
+			x, err := DecodeAlloc(&e)
+			check(x, err)
+		case FormTransfer:
+			x, err := DecodeTransfer(&e)
+			check(x, err)
+		case FormCopy3D:
+			x, err := DecodeCopy3D(&e)
+			check(x, err)
+		case FormSet:
+			x, err := DecodeSet(&e)
+			check(x, err)
+		case FormModule:
+			x, err := DecodeModule(&e)
+			check(x, err)
+		case FormOccupancy:
+			x, err := DecodeOccupancy(&e)
+			check(x, err)
+		case FormLaunch:
+			x, err := DecodeLaunch(&e)
+			check(x, err)
+		case FormElapsed:
+			x, err := DecodeElapsed(&e)
+			check(x, err)
+		case FormTrigger:
+			x, err := DecodeTrigger(&e)
+			check(x, err)
+		default:
+			t.Fatalf("%v has a form without a decoder", h.Op)
+		}
+	})
+}
+
+// FuzzRing lets a guest write anything anywhere in what it shares, between the
+// host's steps. Input: records of what to do (1 byte), where (2 bytes), what (4
+// bytes). The host must neither panic nor loop, and must only ever see whole
+// commands.
+func FuzzRing(f *testing.F) {
+	rec := func(op byte, at uint16, v uint32) []byte {
+		b := binary.LittleEndian.AppendUint16([]byte{op}, at)
+		return binary.LittleEndian.AppendUint32(b, v)
+	}
+	f.Add(append(rec(0, SubmissionPutWord, 5), rec(2, 0, 0)...))
+	f.Add(append(rec(0, SubmissionPutWord, 129), rec(2, 0, 0)...))
+	f.Add(append(append(rec(1, headerMore, 64), rec(0, SubmissionPutWord, 3)...), rec(2, 0, 0)...))
+	f.Add(append(append(rec(3, 0, 3), rec(0, CompletionGetWord, 2)...), rec(3, 0, 200)...))
+	f.Add(append(rec(0, CompletionGetWord, ^uint32(0)), rec(3, 0, 200)...))
+	f.Add(append(rec(0, SubmissionGetWord, 77), rec(4, 0, 0)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := newPair(t, 128)
+		buf := make([]Entry, MaxMore+1)
+		for ; len(data) >= 7; data = data[7:] {
+			at, v := int(binary.LittleEndian.Uint16(data[1:])), binary.LittleEndian.Uint32(data[3:])
+			switch data[0] % 5 {
+			case 0:
+				StoreWord(p.page, at%PageSize&^3, v)
+			case 1:
+				binary.LittleEndian.PutUint32(p.sub[at%len(p.sub)&^3:], v)
+			case 2:
+				n, err := p.sr.Fetch(buf)
+				if err != nil {
+					if !errors.Is(err, ErrorPutRange) && !errors.Is(err, ErrorTorn) {
+						t.Fatalf("Fetch: %v", err)
+					}
+					return // the channel has failed
+				}
+				for i := 0; i < n; {
+					i += Span(&buf[i])
+					if i > n {
+						t.Fatal("a command without all its entries")
+					}
+				}
+			case 3:
+				for range v % 256 {
+					e, err := p.cw.Next()
+					if err != nil {
+						if !errors.Is(err, ErrorGetRange) {
+							t.Fatalf("Next: %v", err)
+						}
+						return
+					}
+					if e == nil {
+						p.cw.Publish()
+						p.cw.ArmRoom()
+						break
+					}
+					(&Completion{}).Encode(e)
+				}
+				p.cw.Publish()
+			case 4:
+				p.sr.Arm()
+			}
+		}
+	})
+}
