@@ -183,10 +183,6 @@ func (c *compiler) op(f opFunc, cost uint32, d operand, src ...operand) {
 func (c *compiler) function(f *function) error {
 	c.cur = f
 	c.at = nil
-	var err error
-	if f.flow, err = c.branches(f.code); err != nil {
-		return err
-	}
 	f.entry = int32(len(c.code))
 	f.pcs = make([]int32, len(f.code.Instrs)+1)
 	for i, in := range f.code.Instrs {

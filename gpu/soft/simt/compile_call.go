@@ -55,15 +55,22 @@ func call(c *compiler, in *ptx.Instr, m *mods) error {
 	}
 	size := c.cur.frame.size
 	if callee == nil || c.reaches(callee, c.cur) {
-		for _, r := range c.cur.regs {
-			if r.class == noReg {
+		seen := map[operand]bool{}
+		for i, r := range c.cur.regs {
+			if r.class = storage(r.class); r.class == noReg {
 				continue
 			}
-			s := saved{reg: r}
-			size = alignUp(size, uint64(s.bytes()))
-			s.at = uint32(size)
-			size += uint64(s.bytes())
-			site.saves = append(site.saves, s)
+			for range max(c.cur.code.Regs[i].Vector, 1) {
+				if !seen[r] {
+					seen[r] = true
+					s := saved{reg: r}
+					size = alignUp(size, uint64(s.bytes()))
+					s.at = uint32(size)
+					size += uint64(s.bytes())
+					site.saves = append(site.saves, s)
+				}
+				r.index++
+			}
 		}
 	}
 	site.frame = uint32(alignUp(size, 16))

@@ -18,11 +18,7 @@ type branches struct {
 // noTarget marks a branch that leads nowhere.
 const noTarget = math.MinInt32
 
-func (c *compiler) branches(code *ptx.Code) (*branches, error) {
-	g, err := flow.Build(code)
-	if err != nil {
-		return nil, c.invalid("%v", err)
-	}
+func newBranches(code *ptx.Code, g *flow.Graph) *branches {
 	n := len(code.Instrs)
 	b := &branches{meet: make([]int, n), joins: make([]bool, n+1), waits: make([]int, n+1)}
 	for i, in := range code.Instrs {
@@ -47,7 +43,7 @@ func (c *compiler) branches(code *ptx.Code) (*branches, error) {
 		b.meet[blk.End-1] = at
 		b.joins[at] = true
 	}
-	return b, nil
+	return b
 }
 
 // mayWait reports whether an instruction reads what another thread may be about

@@ -2,6 +2,7 @@ package simt
 
 import (
 	"vgpud/ptx"
+	"vgpud/ptx/flow"
 )
 
 // discover finds the functions that a kernel can reach and gives each its
@@ -57,7 +58,12 @@ func (c *compiler) add(code *ptx.Code) (*function, error) {
 	f := &function{decl: code.Func, code: code}
 	c.funcs[code.Func] = f
 	c.queue = append(c.queue, f)
-	c.assign(f)
+	g, err := flow.Build(code)
+	if err != nil {
+		return nil, c.invalid("%v", err)
+	}
+	f.flow = newBranches(code, g)
+	c.assign(f, g)
 	if !code.Func.Entry {
 		for _, s := range code.Params {
 			p, err := c.formal(f, s)
@@ -125,21 +131,6 @@ func (c *compiler) formal(f *function, s *ptx.Symbol) (formal, error) {
 	}
 	n, _ := sizeOf(s.Var, maxFrame)
 	return formal{at: uint32(f.frame.at[s.Var]), size: uint32(n)}, nil
-}
-
-// assign gives every register of a function one of the warp's.
-func (c *compiler) assign(f *function) {
-	f.regs = make([]operand, len(f.code.Regs))
-	for i, s := range f.code.Regs {
-		class := classOf(s.Type)
-		if class == noReg {
-			continue
-		}
-		f.regs[i] = c.newReg(class)
-		for k := 1; k < s.Vector; k++ {
-			c.newReg(class)
-		}
-	}
 }
 
 // localBytes is how much local memory a thread needs: the deepest chain of

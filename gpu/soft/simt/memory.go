@@ -29,7 +29,7 @@ const (
 type Memory struct {
 	spans []span // by address, none overlapping another
 	epoch uint32 // counts changes; caches of spans compare it
-	heap  heap
+	heap  deviceHeap
 }
 
 // span is one mapped range.
@@ -100,13 +100,13 @@ func (m *Memory) find(addr uint64) *span {
 	return nil
 }
 
-// heap is what device-side malloc takes from. Memory that a kernel frees is not
+// deviceHeap is what device-side malloc takes from. Memory that a kernel frees is not
 // used again: kernels that allocate for themselves are rare.
-type heap struct{ next, end uint64 }
+type deviceHeap struct{ next, end uint64 }
 
 // SetHeap gives device-side malloc a mapped range to take from, once. Without
 // one malloc returns a null pointer.
-func (m *Memory) SetHeap(addr, size uint64) { m.heap = heap{addr, addr + size} }
+func (m *Memory) SetHeap(addr, size uint64) { m.heap = deviceHeap{addr, addr + size} }
 
 const heapAlign = 16
 
