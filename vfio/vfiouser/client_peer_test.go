@@ -224,7 +224,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 
 func TestServerThatDoesNotAnswer(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
-	c, server := scripted(t, vfiouser.ClientOptions{Timeout: 10 * time.Millisecond})
+	c, server := scripted(t, vfiouser.ClientOptions{Timeout: 400 * time.Millisecond})
 	for range 3 { // the watchdog sleeps and wakes with the calls
 		errs := make(chan error)
 		go func() { errs <- c.Reset() }()

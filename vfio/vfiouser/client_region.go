@@ -72,7 +72,8 @@ type Mapping struct {
 	Areas []MappedArea
 }
 
-// Map maps what can be mapped of a region, shared with the device.
+// Map maps what can be mapped of a region, shared with the device. Nothing keeps a server from cutting its file short later, after
+// which touching the mapping is a fault; a file that is sealed against shrinking rules that out.
 func (c *Client) Map(index uint32) (*Mapping, error) {
 	info, areas, fd, err := c.regionInfo(index)
 	defer func() { closeFDs([]int{fd}) }()

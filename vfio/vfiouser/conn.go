@@ -53,6 +53,9 @@ type conn struct {
 // call's index is the low bits of its message id.
 const maxCalls = 64
 
+// keepBytes is the largest buffer that a call keeps for the next one; maxCalls of the largest messages would be much.
+const keepBytes = 64 << 10
+
 // call is a request of this end that waits for its reply. Its buffers are reused by later calls.
 type call struct {
 	index   uint16
@@ -332,6 +335,12 @@ func (c *conn) result(k *call) error {
 func (c *conn) end(k *call) {
 	closeFDs(k.fds)
 	k.fds = nil
+	if cap(k.reply) > keepBytes {
+		k.reply = nil
+	}
+	if cap(k.req) > keepBytes {
+		k.req = nil
+	}
 	c.free <- k
 }
 

@@ -135,14 +135,16 @@ func (s *Session) serve() error {
 	_ = s.conn.sock.SetReadDeadline(time.Time{})
 	s.log.Info("vfio-user client attached")
 	err := s.run()
-	if err != nil {
-		s.counters.broken.Add(1)
-	}
 	s.conn.fail(ErrClosed)
 	s.drop()
 	s.irqs.close()
 	s.dev.Detach(s)
-	s.log.Info("vfio-user client gone", "error", err)
+	if err != nil {
+		s.counters.broken.Add(1)
+		s.log.Warn("vfio-user client cut off", "error", err)
+	} else {
+		s.log.Info("vfio-user client gone")
+	}
 	return err
 }
 

@@ -90,7 +90,6 @@ func (s *Session) run() error {
 			return err
 		}
 		err = s.handle(&m)
-		m.closeFDs()
 		if own {
 			s.spare = m.payload[:0]
 		}
@@ -199,9 +198,11 @@ func (s *Session) reply(m *message, n int, fds []int) error {
 	return s.conn.write(b, fds)
 }
 
-// handle answers one request. An error ends the connection; what is wrong with the request alone is a reply.
+// handle answers one request. An error ends the connection; what is wrong with the request alone is a reply. Descriptors that
+// nobody took are closed before the reply, so a client that has it can rely on that.
 func (s *Session) handle(m *message) error {
 	n, fds, err := s.dispatch(m)
+	m.closeFDs()
 	s.counters.requests.Add(1)
 	if err != nil {
 		s.counters.errors.Add(1)
