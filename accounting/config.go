@@ -16,9 +16,10 @@ type Config struct {
 	// with it accuracy and CPU time, stays (LoGA §3.3). Negative: no cap, as
 	// LoGA had it.
 	Round time.Duration
-	// Jitter spreads phase lengths around their mean, as a fraction of it:
-	// lengths are uniform in mean*(1±Jitter). 0.5 by default, at most 1;
-	// negative: none. Without it, periodic work can hide from the sampler.
+	// Jitter is how much of a round its polling phase may move about in, 0.5 by
+	// default and at most 1; negative: none. Lengths keep their mean. Without it,
+	// periodic work can hide from the sampler; with more, some quiet phases get
+	// so long that decisions come late.
 	Jitter float64
 	// Seed makes the jitter repeatable.
 	Seed uint64
@@ -109,7 +110,7 @@ func (c Config) Validate() error {
 	case c.Poll < 0 || c.Quiet < 0:
 		return fmt.Errorf("accounting: poll %v and quiet %v must not be negative", c.Poll, c.Quiet)
 	case c.Jitter > 1:
-		return fmt.Errorf("accounting: jitter %v: want at most 1, a fraction of the phase", c.Jitter)
+		return fmt.Errorf("accounting: jitter %v: want at most 1, a fraction of the round", c.Jitter)
 	case c.Tick < 0 || c.Gap < 0:
 		return fmt.Errorf("accounting: tick %v and gap %v must not be negative", c.Tick, c.Gap)
 	case c.Scale > ByAllocated:

@@ -25,6 +25,10 @@ const Patience = 500 * time.Microsecond
 type Plan struct {
 	// Load scales the next phases.
 	Load Load
+	// WatchOn is for how long the thread polls on in any case. After a verdict
+	// that changed who runs, a polling phase's length is well spent: the mix is
+	// not yet the one that the next polling phase will see.
+	WatchOn time.Duration
 	// Await are groups of guests that have just been suspended: the thread
 	// polls on until none of them executes, but no longer than AwaitAtMost;
 	// zero: one mean quiet phase. The sampler reads Await until the next call.

@@ -216,6 +216,11 @@ func (t *thread) watchOn(g *watched, ended time.Duration) error {
 	}
 	g.load = g.plan.Load
 	g.poll, g.quiet = g.planner.Next(g.load)
+	if on := g.plan.WatchOn; on > 0 {
+		if err := t.watch(g, ended+on, func(time.Duration) bool { return false }); err != nil {
+			return err
+		}
+	}
 	if len(g.plan.Await) == 0 {
 		return nil
 	}

@@ -10,13 +10,18 @@ import "time"
 // phase and the next polling phase. So what is polled shows the mix that the
 // quiet phase before it had, and quiet time that nobody measured is estimated
 // from the polling phase after it. A guest that was suspended all along used
-// nothing of it but what it had fetched before, which is charged as Late.
+// nothing of it but what it had fetched before, which is charged as Late. Right
+// after a verdict the mix is another for a while: whoever asks for verdicts had
+// better watch on for about a polling phase's length after one that changed
+// something, and report that as the watched part of the quiet phase.
 //
-// Two things are beyond what LoGA prints. A guest that often runs dry, so that
-// it couldn't use its share if it had it, doesn't hold the others back: only
-// guests that have work nearly all the time define the system's time, and the
-// rest is brought up to it. And where quiet time is measured, the verdict is
-// looked at again at the end of a quiet phase, to let guests in earlier.
+// Two things are beyond what LoGA prints. Only guests that could use more than
+// they are entitled to define the system's time, and the rest is brought up to
+// it: a guest that often has no work would otherwise hold all others back to
+// the little it uses, and leave the GPU idle. How much a guest could use is
+// known without running it alone: its GPU time, over that and the time it had
+// no work. And where quiet time is measured, the verdict is looked at again at
+// the end of a quiet phase, to let guests in earlier.
 type fairQueue struct {
 	accounts
 	options  Options
@@ -25,9 +30,6 @@ type fairQueue struct {
 }
 
 func newFairQueue(o Options) *fairQueue {
-	if o.Saturated == 0 {
-		o.Saturated = 0.9
-	}
 	return &fairQueue{options: o}
 }
 
@@ -58,10 +60,11 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 			used += float64(g.Used) / float64(ev.Length) * float64(q.quiet)
 		}
 		q.charge(g, used)
-		q.of[g.ID].observe(g, ev.Length)
+		q.of[g.ID].observe(g, used, ev.Length)
 	}
 	q.quiet = 0
-	q.advanceSystem(st, q.options.Saturated)
+	q.classify(st)
+	q.advanceSystem(st, true)
 }
 
 // decide suspends whoever is ahead by more than the threshold.
@@ -86,14 +89,16 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 	q.quiet += max(ev.Length-ev.Watched, 0)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		q.charge(g, float64(g.Used)+float64(g.Late))
+		used := float64(g.Used) + float64(g.Late)
+		q.charge(g, used)
 		q.quiet = max(q.quiet-g.Late, 0)
-		q.of[g.ID].observe(g, ev.Length)
+		q.of[g.ID].observe(g, used, ev.Length)
 	}
 	if ev.Watched < ev.Length {
 		return
 	}
-	q.advanceSystem(st, q.options.Saturated)
+	q.classify(st)
+	q.advanceSystem(st, true)
 	threshold := q.options.threshold(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]

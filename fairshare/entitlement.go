@@ -7,13 +7,15 @@ package fairshare
 // the smaller of 1 and the sum of the demands.
 //
 // Guests with no weight get nothing. It panics when the slices differ in length.
-func Entitlement(weights, demands []float64) []float64 {
+func Entitlement(weights, demands []float64) []float64 { return fill(weights, demands, 1) }
+
+// fill is Entitlement to a capacity.
+func fill(weights, demands []float64, left float64) []float64 {
 	if len(weights) != len(demands) {
 		panic("fairshare: entitlement needs one demand for each weight")
 	}
 	got := make([]float64, len(weights))
 	settled := make([]bool, len(weights))
-	left := 1.0
 	for {
 		var sum float64
 		for i, w := range weights {
@@ -46,4 +48,25 @@ func Entitlement(weights, demands []float64) []float64 {
 		}
 		left = max(rest, 0)
 	}
+}
+
+// saturating is how much of the time a guest may be without work and still
+// count as one that always has some.
+const saturating = 0.1
+
+// Entitled is what each guest was entitled to over some time: of the GPU time
+// that they used together, what a guest used where it was without work for more
+// than a tenth of the time, and the rest by weight. used and dry are the parts
+// of the time that each guest executed, and that it had no work at all.
+func Entitled(weights, used, dry []float64) []float64 {
+	demands := make([]float64, len(weights))
+	var capacity float64
+	for i := range demands {
+		demands[i] = 1
+		if dry[i] > saturating {
+			demands[i] = used[i]
+		}
+		capacity += used[i]
+	}
+	return fill(weights, demands, capacity)
 }

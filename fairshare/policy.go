@@ -179,11 +179,9 @@ type Verdict struct {
 // Options choose among a policy's variants. The zero value is the default.
 type Options struct {
 	// Threshold is the lead over the system's virtual time at which a guest is
-	// suspended; zero: one round, as it is planned at the time.
+	// suspended; zero: a quarter of the round as it is planned at the time in dfq, and a
+	// round as it was in the baselines, as LoGA has it.
 	Threshold time.Duration
-	// Saturated is the part of the time that a guest must have work for its
-	// virtual time to hold the others back; zero: 0.9.
-	Saturated float64
 }
 
 // makers are the policies by name.

@@ -71,7 +71,7 @@ func (p *printed) polled(ev *Event, st *State) {
 			p.charge(g, p.measure(g)/total*round)
 		}
 	}
-	p.advanceSystem(st, 0)
+	p.advanceSystem(st, false)
 	threshold := round
 	if p.options.Threshold > 0 {
 		threshold = float64(p.options.Threshold)
