@@ -1,0 +1,71 @@
+package driver
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// TestStagingProperty takes and gives windows in any order: they never overlap, lie
+// within, are aligned, and all come back into one piece.
+func TestStagingProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const from, to = 1000, 1 << 20
+		s := newStaging(from, to)
+		var held []abi.Window
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				n := rapid.Uint64Range(0, to/4).Draw(t, "bytes")
+				align := uint64(1) << rapid.IntRange(0, 14).Draw(t, "align")
+				w, err := s.take(n, align)
+				if err != nil {
+					if !errors.Is(err, errStagingFull) || len(held) == 0 {
+						t.Fatalf("take %d of an empty area: %v", n, err)
+					}
+					return
+				}
+				if w.Size < n || w.Size == 0 || w.Offset%align != 0 || w.Offset < from || w.Offset+w.Size > to {
+					t.Fatalf("take(%d, %d) = %+v", n, align, w)
+				}
+				for _, o := range held {
+					if w.Offset < o.Offset+o.Size && o.Offset < w.Offset+w.Size {
+						t.Fatalf("%+v overlaps %+v", w, o)
+					}
+				}
+				held = append(held, w)
+			},
+			"give": func(t *rapid.T) {
+				if len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				s.give(held[i])
+				held = append(held[:i], held[i+1:]...)
+			},
+			"": func(t *rapid.T) {
+				free := uint64(0)
+				for i, f := range s.free {
+					free += f.to - f.from
+					if f.from >= f.to || i > 0 && s.free[i-1].to >= f.from {
+						t.Fatalf("free list %+v", s.free)
+					}
+				}
+				for _, w := range held {
+					free += w.Size
+				}
+				if free != s.size {
+					t.Fatalf("%d bytes free or held, of %d", free, s.size)
+				}
+			},
+		})
+		for _, w := range held {
+			s.give(w)
+		}
+		if len(s.free) != 1 || s.free[0].to-s.free[0].from != s.size {
+			t.Fatalf("free list at the end: %+v", s.free)
+		}
+	})
+}
