@@ -30,7 +30,10 @@ func eventfds(t testing.TB, n int) []*vfiouser.Eventfd {
 }
 
 // raised is how often an eventfd was raised since the last look, without waiting.
-func raised(t testing.TB, e *vfiouser.Eventfd) uint64 {
+func raised(t interface {
+	Helper()
+	Fatal(...any)
+}, e *vfiouser.Eventfd) uint64 {
 	t.Helper()
 	var b [8]byte
 	_, err := unix.Read(e.FD(), b[:])
