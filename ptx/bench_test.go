@@ -62,6 +62,25 @@ func BenchmarkParseInitialiser(b *testing.B) {
 	}
 }
 
+// BenchmarkResolve binds the names of all samples.
+func BenchmarkResolve(b *testing.B) {
+	var modules []*Module
+	total := 0
+	for _, src := range samples(b) {
+		modules = append(modules, mustParse(b, src))
+		total += len(src)
+	}
+	b.SetBytes(int64(total))
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, m := range modules {
+			if _, err := Resolve(m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
 func BenchmarkPrint(b *testing.B) {
 	src := code(b)
 	m, err := Parse(src)

@@ -266,13 +266,7 @@ func (p *parser) address() (Operand, bool) {
 		return o, false
 	}
 	defer p.leave()
-	var base Operand
-	var ok bool
-	if class[p.peek()]&isNameStart != 0 {
-		base, ok = p.named()
-	} else {
-		base, ok = p.single(false)
-	}
+	base, ok := p.single(false)
 	if !ok {
 		return o, false
 	}
