@@ -9,7 +9,7 @@ for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname 
 	for target in $(grep -h -o '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go | sed 's/^func //' | sort -u); do
 		echo "fuzz $dir $target for $time"
 		# The targets' seeds already ran with the other tests.
-		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" >/tmp/vgpud-fuzz.$$ 2>&1 || {
+		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x >/tmp/vgpud-fuzz.$$ 2>&1 || {
 			cat /tmp/vgpud-fuzz.$$
 			rm -f /tmp/vgpud-fuzz.$$
 			exit 1
