@@ -157,8 +157,9 @@ func (g *Graph) dominators() {
 }
 
 // postDominators fills in Ipdom. A block that never reaches Exit has no post-dominator by the letter; so that every
-// reachable block has one, each cycle without an end counts as leaving for Exit from the block of it that comes last
-// in reverse postorder.
+// reachable block has one, each cycle without an end counts as leaving for Exit from one of its blocks: the one that
+// every round ends with, so that lanes meet there, or where a loop has several such blocks, its header, so that none
+// waits at one of them for lanes that always take another.
 func (g *Graph) postDominators() {
 	n := len(g.Blocks)
 	g.pdomDepth = make([]int32, n)
@@ -196,6 +197,9 @@ func (g *Graph) postDominators() {
 	}
 	for i := len(g.RPO) - 1; i >= 0; i-- {
 		if b := g.RPO[i]; !ending[b] {
+			if l := g.outermostLoop(b); l != None && len(g.Loops[l].Latches) > 1 {
+				b = g.Loops[l].Header
+			}
 			g.endless = append(g.endless, b)
 			exits = append(exits, b)
 			mark(b)

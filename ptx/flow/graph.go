@@ -56,8 +56,8 @@ func Build(c *ptx.Code) (*Graph, error) {
 	g.connect()
 	g.order()
 	g.dominators()
-	g.postDominators()
 	g.findLoops()
+	g.postDominators()
 	return g, nil
 }
 

@@ -103,6 +103,13 @@ func TestGraphs(t *testing.T) {
 1 [1,2) to 2 idom 0 ipdom 2 loop 0
 2 [2,3) to 0 idom 0 ipdom exit loop 0
 `},
+		{"an endless loop that continues in two places", "H: @p bra B; @q bra C; mov.b32 r, 0; C: bra H; B: bra H;", `
+0 [0,1) to 4 1 idom - ipdom exit loop 0
+1 [1,2) to 3 2 idom 0 ipdom 3 loop 0
+2 [2,3) to 3 idom 1 ipdom 3 loop 0
+3 [3,4) to 0 idom 1 ipdom 0 loop 0
+4 [4,5) to 0 idom 0 ipdom 0 loop 0
+`},
 		{"switch", "ts: .branchtargets A, B, A; brx.idx r, ts; A: mov.b32 r, 1; B: ret;", `
 0 [0,1) to 1 2 idom - ipdom 2
 1 [1,2) to 2 idom 0 ipdom 2

@@ -56,6 +56,15 @@ func (g *Graph) findLoops() {
 	}
 }
 
+// outermostLoop returns the outermost loop that b is in, or None.
+func (g *Graph) outermostLoop(b int) int {
+	l := g.Blocks[b].Loop
+	for l != None && g.Loops[l].Parent != None {
+		l = g.Loops[l].Parent
+	}
+	return l
+}
+
 // nest is the loops found so far, inner ones first.
 type nest struct {
 	loops  []Loop
