@@ -101,6 +101,9 @@ func (c *Context) openChannel(ch *Channel, depth int, opts ChannelOptions) error
 	comp := sub + uint64(abi.RingBytes(depth))
 	d.regs.Lock()
 	defer d.regs.Unlock()
+	if err := d.ended(); err != nil {
+		return err
+	}
 	slot, err := d.freeChannelSlot()
 	if err != nil {
 		return err
@@ -163,8 +166,8 @@ func (d *Device) freeChannelSlot() (int, error) {
 	return 0, abi.ErrorLimit
 }
 
-// Close drops what was not begun, closes the channel and waits until the host has
-// let go of it. Commands under way fail with [ErrClosed]; Sync first to wait for
+// Close drops what was not begun, closes the channel and waits, within reason, until
+// the host has let go of it. Commands under way fail with [ErrClosed]; Sync first to wait for
 // them.
 func (ch *Channel) Close() error {
 	ch.ctx.mu.Lock()
@@ -179,16 +182,22 @@ func (ch *Channel) Close() error {
 	d.regs.Lock()
 	err := d.set(uint32(abi.ChannelSlot(ch.slot, abi.ChannelControl)), uint32(abi.ControlDestroy))
 	d.regs.Unlock()
+	if errors.Is(err, abi.ErrorBadState) { // its context's reset or end was quicker
+		err = nil
+	}
 	if err == nil {
-		err = d.await(context.Background(), func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		err = d.await(ctx, func() bool {
 			state, _ := abi.UnpackState[abi.ChannelState](abi.LoadWord(ch.page, abi.ChannelStateWord))
 			return state == abi.ChannelFree
 		})
 	}
-	ch.release()
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrClosed) {
+		// The host may still write to the rings, so they are not used again.
 		return fmt.Errorf("close channel %d: %w", ch.slot, err)
 	}
+	ch.release()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,6 +163,15 @@ func (d *Device) Close() error {
 	d.end(ErrClosed)
 	d.stop()
 	d.workers.Wait()
+	d.chans.RLock()
+	left := slices.Clone(d.slots) // those that the host did not let go of
+	d.chans.RUnlock()
+	for _, ch := range left {
+		if ch != nil {
+			ch.fail(ErrClosed)
+			ch.release()
+		}
+	}
 	return errors.Join(err, d.bus.Close())
 }
 
@@ -172,6 +182,16 @@ func (d *Device) end(err error) {
 		close(d.down)
 		d.states.open()
 	})
+}
+
+// ended returns why the device can't be used any more, or nil.
+func (d *Device) ended() error {
+	select {
+	case <-d.down:
+		return d.downErr
+	default:
+		return nil
+	}
 }
 
 // pump starts, once for each vector, the goroutine that waits for it and wakes the

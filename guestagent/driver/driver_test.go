@@ -385,6 +385,39 @@ func TestEvents(t *testing.T) {
 	check(t, a.Close(ctx))
 }
 
+// TestWaitAfterClose waits for commands whose device is gone from memory.
+func TestWaitAfterClose(t *testing.T) {
+	host, err := drivertest.NewHost(drivertest.Options{Features: abi.AllFeatures, Kernels: kernels()})
+	check(t, err)
+	ctx := t.Context()
+	dev := must[*driver.Device](t)(driver.Open(ctx, host))
+	gpu := must[*driver.Context](t)(dev.NewContext(ctx, driver.ContextOptions{}))
+	mod := must[*driver.Module](t)(gpu.LoadModule(ctx, []byte(".")))
+	empty := must[*driver.Function](t)(mod.Function(ctx, "empty"))
+	var all []*driver.Pending
+	for range 50 {
+		all = append(all, must[*driver.Pending](t)(gpu.Own().Launch(ctx, empty, driver.Dim{}, driver.Dim{}, 0)))
+	}
+	check(t, dev.Close())
+	for _, p := range all {
+		if err := p.Wait(ctx); err != nil && !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Wait: %v", err)
+		}
+	}
+	if _, err := gpu.Own().Fence(ctx); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Fence: %v", err)
+	}
+	if _, err := dev.NewContext(ctx, driver.ContextOptions{}); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("NewContext: %v", err)
+	}
+	if _, err := gpu.NewChannel(ctx, driver.ChannelOptions{}); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("NewChannel: %v", err)
+	}
+	if err := gpu.Own().Sync(ctx); err != nil && !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Sync: %v", err)
+	}
+}
+
 func TestCloseUnderUse(t *testing.T) {
 	_, dev, gpu := open(t, drivertest.Options{})
 	ctx := t.Context()

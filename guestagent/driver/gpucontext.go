@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"vgpud/mediator/vgpu/abi"
 )
@@ -57,6 +58,9 @@ func (d *Device) NewContext(ctx context.Context, opts ContextOptions) (*Context,
 func (d *Device) claimContext(c *Context) error {
 	d.regs.Lock()
 	defer d.regs.Unlock()
+	if err := d.ended(); err != nil {
+		return err
+	}
 	var refused error = abi.ErrorLimit
 	for slot := range d.info.Contexts {
 		state, _ := abi.UnpackState[abi.ContextState](d.word(abi.ContextWord(slot)))
@@ -149,19 +153,26 @@ func (c *Context) Close() error {
 	delete(d.contexts, c)
 	d.regs.Unlock()
 	if err == nil {
-		err = c.awaitState(context.Background(), abi.ContextFree)
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		err = c.awaitState(ctx, abi.ContextFree)
 	}
-	c.releaseChannels()
+	gone := false
 	select {
 	case <-d.down: // then there is nothing left to close
-		return nil
+		err, gone = nil, true
 	default:
 	}
-	if err != nil {
-		return fmt.Errorf("close context %d: %w", c.slot, err)
+	if err == nil || gone {
+		c.releaseChannels()
+		return nil
 	}
-	return nil
+	// The host may still write to the rings, so they are not used again.
+	return fmt.Errorf("close context %d: %w", c.slot, err)
 }
+
+// closePatience bounds the wait for a host that does not let go.
+const closePatience = 10 * time.Second
 
 // forgetChannels makes every call on the context's channels return err.
 func (c *Context) forgetChannels(err error) {

@@ -320,8 +320,11 @@ func TestContextResetOverTheBus(t *testing.T) {
 // the next guest finds neither contexts nor another's bytes.
 func TestGuestDies(t *testing.T) {
 	g := serve(t, 0)
-	before := openFiles(t)
-	for range 3 {
+	before, goroutines := openFiles(t), 0
+	for i := range 5 {
+		if i == 1 {
+			goroutines = runtime.NumGoroutine()
+		}
 		client, err := vfiouser.Dial(t.Context(), g.path)
 		if err != nil {
 			t.Fatal(err)
@@ -343,6 +346,16 @@ func TestGuestDies(t *testing.T) {
 			t.Error("a new guest finds bytes of the last one")
 		}
 		copy(shared[len(shared)/2:], "secret")
+		ram, err := os.CreateTemp(t.TempDir(), "ram")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(ram.Truncate(1<<20), client.DMAMap(vfiouser.DMAMap{
+			Flags: vfiouser.DMAMapFlagRead | vfiouser.DMAMapFlagWrite, Addr: 0, Size: 1 << 20,
+		}, ram), ram.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
 		mem, err := gpu.Alloc(t.Context(), 64)
 		if err != nil {
 			t.Fatal(err)
@@ -369,6 +382,11 @@ func TestGuestDies(t *testing.T) {
 	g.back.VectorsChanged(0, 32) // the backend's duplicates of the last guest's
 	if after := openFiles(t); after > before+4 {
 		t.Errorf("%d files open, %d before", after, before)
+	}
+	// Each guest that died had a session, pumps and executors: a leak of one of them
+	// shows four times.
+	if after := runtime.NumGoroutine(); after >= goroutines+4 {
+		t.Errorf("%d goroutines, %d after the first guest", after, goroutines)
 	}
 }
 
