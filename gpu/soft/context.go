@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -43,7 +44,15 @@ type engineContext struct {
 	queues  map[uint32]*queue
 }
 
-// newContext makes a context.
+// NewContext makes a context, as [Driver] says.
+func (e *Engine) NewContext(_ context.Context, o gpu.ContextOptions) (ContextDriver, ContextInfo, error) {
+	c, info, err := e.newContext(o)
+	if err != nil {
+		return nil, info, err
+	}
+	return c, info, nil
+}
+
 func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, error) {
 	size := o.MemoryLimit
 	if size == 0 || size > e.o.MemoryBytes {

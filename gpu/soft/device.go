@@ -52,14 +52,7 @@ func NewLocal(o Options) (*Device, error) {
 // localDriver is the driver of an engine in the same process, which it owns.
 type localDriver struct{ *Engine }
 
-func (d *localDriver) NewContext(_ context.Context, o gpu.ContextOptions) (ContextDriver, ContextInfo, error) {
-	c, info, err := d.newContext(o)
-	if err != nil {
-		return nil, info, err
-	}
-	return c, info, nil
-}
-
+// Kick wakes the pacing thread.
 func (d *localDriver) Kick() { d.own.ring() }
 
 // Properties describe the GPU.

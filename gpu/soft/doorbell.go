@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
 )
 
 // doorbell is what the pacing thread sleeps on: an epoll of bells. A bell is an eventfd that is never read, since an
@@ -36,11 +38,35 @@ func (d *doorbell) newBell() (bell, error) {
 	return bell{f}, nil
 }
 
-// remove takes a bell down. Its file may live on in another process.
-func (d *doorbell) remove(b bell) error {
-	err := unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, int(b.f.Fd()), nil)
-	return errors.Join(err, b.f.Close())
+// Bell wakes the pacing thread from another process: its file is an eventfd.
+type Bell struct {
+	e *Engine
+	b bell
 }
+
+// NewBell hangs a bell for a program of its own, which it can spoil for itself only. The caller closes it.
+func (e *Engine) NewBell() (*Bell, error) {
+	b, err := e.door.newBell()
+	if err != nil {
+		return nil, err
+	}
+	return &Bell{e, b}, nil
+}
+
+// File is the eventfd that rings. It stays the bell's.
+func (b *Bell) File() *os.File { return b.b.f }
+
+// Close takes the bell down. Files of it in other processes live on and ring nothing.
+func (b *Bell) Close() error {
+	err := b.e.do(func() { _ = unix.EpollCtl(b.e.door.fd, unix.EPOLL_CTL_DEL, int(b.b.f.Fd()), nil) })
+	if errors.Is(err, gpu.ErrLost) {
+		err = nil // the doorbell went with all its bells
+	}
+	return errors.Join(err, b.b.close())
+}
+
+// Ring rings a bell by its file.
+func Ring(f *os.File) { ringFile(f) }
 
 func (d *doorbell) close() error { return unix.Close(d.fd) }
 

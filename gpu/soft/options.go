@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Name string   // "vgpud soft GPU"
 	UUID [16]byte // derived from the name
-	// Machine is the shape of the GPU and how it takes turns. Its Live is always set.
+	// Machine is the shape of the GPU, 4 SMs, and how it takes turns. Its Live is always set.
 	Machine machine.Config
 	// MemoryBytes is the GPU's memory, 1 GiB.
 	MemoryBytes uint64
@@ -60,6 +60,7 @@ func (o Options) WithDefaults() Options {
 			o.UUID[i%len(o.UUID)] ^= b
 		}
 	}
+	setDefault(&o.Machine.SMs, 4)
 	o.Machine = o.Machine.WithDefaults()
 	o.Machine.Live = true
 	return o
@@ -115,6 +116,9 @@ func (o Options) properties() gpu.Properties {
 // costs is simt's cost model in cycles of this GPU. It says how long an SM is busy, and the SMs share the GPU's speed.
 func (o Options) costs() *simt.CostModel {
 	c := simt.DefaultCosts
+	// The interpreter starts a block in much less time than these many instructions take it, and a kernel of one small
+	// block should be quick.
+	c.Block, c.Warp = 8, 2
 	scale := min(uint64(o.WarpTime)*uint64(o.Machine.SMs), 1<<22)
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {

@@ -42,8 +42,8 @@ func (e *Engine) pace(started chan<- struct{}) {
 			break
 		}
 		now := e.now()
-		e.step(now)
-		if e.fetch() {
+		ended := e.step(now)
+		if e.fetch() || ended {
 			busyUntil = now + e.o.PollWindow
 		}
 		next := e.m.Next()
@@ -51,8 +51,7 @@ func (e *Engine) pace(started chan<- struct{}) {
 			continue
 		}
 		if now < busyUntil && next > now+minSleep {
-			runtime.Gosched() // nothing due soon; look for work a little longer
-			continue
+			continue // nothing is due soon; look for work a little longer
 		}
 		e.sleep(now, min(next, e.hungry(now)))
 	}
@@ -137,8 +136,8 @@ func (e *Engine) waiting() bool {
 	return false
 }
 
-// step carries the machine to now and acts on what happened.
-func (e *Engine) step(now time.Duration) {
+// step carries the machine to now, acts on what happened, and reports whether a launch ended.
+func (e *Engine) step(now time.Duration) (ended bool) {
 	for evs := e.m.Step(now); evs != nil; evs = e.m.Step(now) {
 		for _, ev := range evs {
 			cmd, _ := launchCommand(ev)
@@ -153,11 +152,13 @@ func (e *Engine) step(now time.Duration) {
 			case machine.Finished:
 				e.inactive(cmd)
 				cmd.q.ended(cmd, ring.OK)
+				ended = true
 			case machine.Expired:
 				cmd.q.c.poison(cmd, &gpu.Fault{Kind: gpu.FaultTimeLimit, Kernel: cmd.kernel.Name()})
 			}
 		}
 	}
+	return ended
 }
 
 func launchCommand(ev machine.Event) (*command, bool) {

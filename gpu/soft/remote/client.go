@@ -1,0 +1,315 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+)
+
+// Dial connects to the soft GPU at the path of its socket. Closing the device closes the connection.
+func Dial(ctx context.Context, path string) (*soft.Device, error) {
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, "unixpacket", path)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the soft GPU (is `vgpud softgpu` running?): %w", err)
+	}
+	d, err := newDriver(c.(*net.UnixConn))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to the soft GPU at %s: %w", path, err), c.Close())
+	}
+	return soft.NewDevice(d), nil
+}
+
+// driver is the program's end of the socket.
+type driver struct {
+	c     *net.UnixConn
+	props gpu.Properties
+	bell  *os.File
+	life  *os.File
+	lost  chan struct{}
+
+	mu     sync.Mutex // one request at a time
+	buf    []byte
+	gone   bool
+	closed bool
+	watch  sync.WaitGroup
+}
+
+func newDriver(c *net.UnixConn) (*driver, error) {
+	d := &driver{c: c, lost: make(chan struct{}), buf: make([]byte, maxPacket)}
+	r, files, err := d.call(&request{Op: opHello, Version: protocol})
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 2 || r.Properties == nil {
+		return nil, errors.Join(errors.New("hello was answered without properties, bell and life line"), closeAll(files))
+	}
+	d.bell, d.life, d.props = files[0], files[1], *r.Properties
+	d.watch.Go(d.watchLife)
+	return d, nil
+}
+
+// watchLife finds out when the server goes while nobody asks it anything: a program that waits for a launch must be
+// told. The server holds the other end of a pipe that nothing is ever written to.
+func (d *driver) watchLife() {
+	var b [1]byte
+	_, _ = d.life.Read(b[:])
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lose()
+}
+
+// lose says once that the server is gone. The caller holds mu.
+func (d *driver) lose() {
+	if !d.gone {
+		d.gone = true
+		close(d.lost)
+	}
+}
+
+// call asks and waits for the answer. The files are the caller's.
+func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone {
+		return nil, nil, fmt.Errorf("%s: soft GPU: %w", req.Op, gpu.ErrLost)
+	}
+	fail := func(err error) (*reply, []*os.File, error) {
+		d.lose()
+		return nil, nil, fmt.Errorf("%s: %w: %w", req.Op, err, gpu.ErrLost)
+	}
+	b, err := encode(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(b) > maxPacket {
+		return nil, nil, fmt.Errorf("%s: request of %d bytes: want at most %d", req.Op, len(b), maxPacket)
+	}
+	if err := send(d.c, b, with...); err != nil {
+		return fail(err)
+	}
+	b, files, err := receive(d.c, d.buf)
+	if err != nil {
+		return fail(err)
+	}
+	r := &reply{}
+	if err := decode(b, r); err != nil {
+		return fail(errors.Join(err, closeAll(files)))
+	}
+	if r.InFile && len(files) > 0 {
+		f := files[len(files)-1]
+		files = files[:len(files)-1]
+		b, err := take(f)
+		r = &reply{}
+		if err = errors.Join(err, f.Close()); err == nil {
+			err = decode(b, r)
+		}
+		if err != nil {
+			return fail(errors.Join(err, closeAll(files)))
+		}
+	}
+	if err := r.Error.result(); err != nil {
+		return nil, nil, errors.Join(err, closeAll(files))
+	}
+	return r, files, nil
+}
+
+// one is call for an operation that is answered with one file.
+func (d *driver) one(req *request) (*reply, *os.File, error) {
+	r, files, err := d.call(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(files) != 1 {
+		return nil, nil, errors.Join(fmt.Errorf("%s was answered with %d files, want 1", req.Op, len(files)), closeAll(files))
+	}
+	return r, files[0], nil
+}
+
+// none is call for an operation that is answered without files.
+func (d *driver) none(req *request, with ...*os.File) (*reply, error) {
+	r, files, err := d.call(req, with...)
+	return r, errors.Join(err, closeAll(files))
+}
+
+// Properties describe the GPU.
+func (d *driver) Properties() gpu.Properties { return d.props }
+
+// Kick wakes the GPU's pacing thread.
+func (d *driver) Kick() { soft.Ring(d.bell) }
+
+// Lost is closed when the server is gone.
+func (d *driver) Lost() <-chan struct{} { return d.lost }
+
+// Registers is the register file.
+func (d *driver) Registers() (*os.File, error) {
+	_, f, err := d.one(&request{Op: opRegisters})
+	return f, err
+}
+
+// Usage is the GPU's own account.
+func (d *driver) Usage() (soft.Usage, error) {
+	r, err := d.none(&request{Op: opUsage})
+	if err != nil {
+		return soft.Usage{}, err
+	}
+	if r.Usage == nil {
+		return soft.Usage{}, errors.New("usage was answered without any")
+	}
+	return *r.Usage, nil
+}
+
+// NewContext makes a context.
+func (d *driver) NewContext(_ context.Context, o gpu.ContextOptions) (soft.ContextDriver, soft.ContextInfo, error) {
+	r, f, err := d.one(&request{Op: opNewContext, Label: o.Label, MemoryLimit: o.MemoryLimit, TimeLimit: o.KernelTimeLimit})
+	if err != nil {
+		return nil, soft.ContextInfo{}, err
+	}
+	return &remoteContext{d: d, id: r.Context}, soft.ContextInfo{Group: r.Group, Base: r.Ptr, Size: r.Size, Memory: f}, nil
+}
+
+// Close ends the connection, and with it all contexts.
+func (d *driver) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.lose()
+	d.mu.Unlock()
+	err := errors.Join(d.c.Close(), d.life.Close()) // which ends watchLife
+	d.watch.Wait()
+	return errors.Join(err, d.bell.Close())
+}
+
+// remoteContext is a context at the other end.
+type remoteContext struct {
+	d  *driver
+	id uint32
+}
+
+func (c *remoteContext) ask(req request, with ...*os.File) (*reply, error) {
+	req.Context = c.id
+	return c.d.none(&req, with...)
+}
+
+// Alloc returns zeroed memory.
+func (c *remoteContext) Alloc(size uint64) (gpu.Ptr, error) {
+	r, err := c.ask(request{Op: opAlloc, Size: size})
+	if err != nil {
+		return 0, err
+	}
+	return r.Ptr, nil
+}
+
+// Free gives memory back.
+func (c *remoteContext) Free(p gpu.Ptr) error {
+	_, err := c.ask(request{Op: opFree, Ptr: p})
+	return err
+}
+
+// Memory is what may be allocated.
+func (c *remoteContext) Memory() (free, total uint64, err error) {
+	r, err := c.ask(request{Op: opMemory})
+	if err != nil {
+		return 0, 0, err
+	}
+	return r.Free, r.Size, nil
+}
+
+// LoadModule compiles PTX.
+func (c *remoteContext) LoadModule(image []byte) (soft.ModuleInfo, error) {
+	if len(image) > maxImage {
+		return soft.ModuleInfo{}, fmt.Errorf("module of %d bytes: want at most %d: %w", len(image), maxImage, gpu.ErrInvalidModule)
+	}
+	f, err := put(image)
+	if err != nil {
+		return soft.ModuleInfo{}, err
+	}
+	r, err := c.ask(request{Op: opLoad}, f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return soft.ModuleInfo{}, err
+	}
+	if r.Module == nil {
+		return soft.ModuleInfo{}, errors.New("load was answered without a module")
+	}
+	return *r.Module, nil
+}
+
+// UnloadModule frees a module.
+func (c *remoteContext) UnloadModule(id uint32) error {
+	_, err := c.ask(request{Op: opUnload, ID: id})
+	return err
+}
+
+// Global finds a variable.
+func (c *remoteContext) Global(module uint32, name string) (gpu.Ptr, uint64, error) {
+	r, err := c.ask(request{Op: opGlobal, ID: module, Name: name})
+	if err != nil {
+		return 0, 0, err
+	}
+	return r.Ptr, r.Size, nil
+}
+
+// NewChannel makes a channel.
+func (c *remoteContext) NewChannel() (soft.ChannelInfo, error) {
+	r, f, err := c.d.one(&request{Op: opNewChannel, Context: c.id})
+	if err != nil {
+		return soft.ChannelInfo{}, err
+	}
+	return soft.ChannelInfo{ID: r.ID, Ring: f}, nil
+}
+
+// CloseChannel drops a channel.
+func (c *remoteContext) CloseChannel(id uint32) error {
+	_, err := c.ask(request{Op: opCloseChannel, ID: id})
+	return err
+}
+
+// Printf is what kernels have printed.
+func (c *remoteContext) Printf(max int) ([]byte, error) {
+	r, err := c.ask(request{Op: opPrintf, Max: max})
+	if err != nil {
+		return nil, err
+	}
+	return r.Text, nil
+}
+
+// Fault is what poisoned the context.
+func (c *remoteContext) Fault() error {
+	_, err := c.ask(request{Op: opFault})
+	return err
+}
+
+// SetEnabled takes the context's channels off the GPU or puts them back.
+func (c *remoteContext) SetEnabled(on bool) error {
+	_, err := c.ask(request{Op: opEnable, On: on})
+	return err
+}
+
+// SetTimeslice sets the context's time slice.
+func (c *remoteContext) SetTimeslice(s time.Duration) error {
+	_, err := c.ask(request{Op: opSlice, Slice: s})
+	return err
+}
+
+// Close closes the context. One that went with the server is closed.
+func (c *remoteContext) Close() error {
+	_, err := c.ask(request{Op: opCloseContext})
+	if errors.Is(err, gpu.ErrLost) {
+		return nil
+	}
+	return err
+}
+
+func dupCloexec(f *os.File) (int, error) { return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0) }

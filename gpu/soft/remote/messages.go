@@ -1,0 +1,163 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+)
+
+const (
+	// protocol is the version of the messages. A server answers one version only: both ends are one release.
+	protocol = 1
+	// maxPacket bounds a request and a reply. A longer reply goes through a file.
+	maxPacket = 64 << 10
+	// maxFiles is how many descriptors come with a packet at most.
+	maxFiles = 2
+	// maxImage bounds a module's source, and a reply in a file.
+	maxImage = 64 << 20
+)
+
+// The operations.
+const (
+	opHello        = "hello"
+	opRegisters    = "registers"
+	opUsage        = "usage"
+	opNewContext   = "new-context"
+	opCloseContext = "close-context"
+	opAlloc        = "alloc"
+	opFree         = "free"
+	opMemory       = "memory"
+	opLoad         = "load"
+	opUnload       = "unload"
+	opGlobal       = "global"
+	opNewChannel   = "new-channel"
+	opCloseChannel = "close-channel"
+	opPrintf       = "printf"
+	opFault        = "fault"
+	opEnable       = "enable"
+	opSlice        = "slice"
+)
+
+// request is what a program asks. Each operation uses the fields it needs.
+type request struct {
+	Op          string        `json:"op"`
+	Version     int           `json:"version,omitempty"`
+	Context     uint32        `json:"context,omitempty"`
+	ID          uint32        `json:"id,omitempty"` // of a module or channel
+	Label       string        `json:"label,omitempty"`
+	MemoryLimit uint64        `json:"memory_limit,omitempty"`
+	TimeLimit   time.Duration `json:"time_limit,omitempty"`
+	Size        uint64        `json:"size,omitempty"`
+	Ptr         gpu.Ptr       `json:"ptr,omitempty"`
+	Name        string        `json:"name,omitempty"`
+	Max         int           `json:"max,omitempty"`
+	On          bool          `json:"on,omitempty"`
+	Slice       time.Duration `json:"slice,omitempty"`
+}
+
+// reply is the answer.
+type reply struct {
+	Error      *remoteError     `json:"error,omitempty"`
+	Properties *gpu.Properties  `json:"properties,omitempty"`
+	Usage      *soft.Usage      `json:"usage,omitempty"`
+	Context    uint32           `json:"context,omitempty"`
+	Group      gpu.GroupID      `json:"group,omitempty"`
+	Ptr        gpu.Ptr          `json:"ptr,omitempty"`
+	Size       uint64           `json:"size,omitempty"`
+	Free       uint64           `json:"free,omitempty"`
+	ID         uint32           `json:"id,omitempty"`
+	Module     *soft.ModuleInfo `json:"module,omitempty"`
+	Text       []byte           `json:"text,omitempty"`
+	// InFile says that the reply proper is in the file that came with this one.
+	InFile bool `json:"in_file,omitempty"`
+}
+
+// remoteError is an error that crosses the socket: its text, which of package gpu's errors it is, and the fault.
+type remoteError struct {
+	Text  string     `json:"text"`
+	Kind  string     `json:"kind,omitempty"`
+	Fault *gpu.Fault `json:"fault,omitempty"`
+}
+
+// kinds are the errors that a program may test for.
+var kinds = []struct {
+	name string
+	err  error
+}{
+	{"out-of-memory", gpu.ErrOutOfMemory},
+	{"invalid-pointer", gpu.ErrInvalidPtr},
+	{"invalid-module", gpu.ErrInvalidModule},
+	{"unsupported", gpu.ErrUnsupported},
+	{"not-found", gpu.ErrNotFound},
+	{"invalid-launch", gpu.ErrInvalidLaunch},
+	{"poisoned", gpu.ErrPoisoned},
+	{"time-limit", gpu.ErrTimeLimit},
+	{"lost", gpu.ErrLost},
+}
+
+// maxErrorText bounds an error's text: that of a module's errors quotes its source.
+const maxErrorText = 8 << 10
+
+func toRemote(err error) *remoteError {
+	if err == nil {
+		return nil
+	}
+	r := &remoteError{Text: err.Error()}
+	if len(r.Text) > maxErrorText {
+		r.Text = r.Text[:maxErrorText] + "…"
+	}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			r.Kind = k.name
+			break
+		}
+	}
+	errors.As(err, &r.Fault)
+	return r
+}
+
+// Error is the text that the other side gave.
+func (r *remoteError) Error() string { return r.Text }
+
+// Unwrap is the error of package gpu that it is, if any.
+func (r *remoteError) Unwrap() error {
+	if r.Fault != nil {
+		return r.Fault
+	}
+	for _, k := range kinds {
+		if k.name == r.Kind {
+			return k.err
+		}
+	}
+	return nil
+}
+
+// result is err as a program wants to see it: a fault as such.
+func (r *remoteError) result() error {
+	switch {
+	case r == nil:
+		return nil
+	case r.Fault != nil:
+		return r.Fault
+	}
+	return r
+}
+
+func encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode a message: %w", err)
+	}
+	return b, nil
+}
+
+func decode(b []byte, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("decode a message: %w", err)
+	}
+	return nil
+}

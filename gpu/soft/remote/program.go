@@ -1,0 +1,207 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+)
+
+// program is one connected program: its contexts, and the bell that it rings.
+type program struct {
+	s        *Server
+	c        *net.UnixConn
+	bell     *soft.Bell
+	life     *os.File // of a pipe; its end tells the program of ours
+	contexts map[uint32]soft.ContextDriver
+	last     uint32
+}
+
+// run answers requests in order. It returns when the connection ends, or can't go on.
+func (p *program) run() error {
+	buf := make([]byte, maxPacket)
+	for {
+		b, files, err := receive(p.c, buf)
+		if err != nil {
+			return err
+		}
+		var req request
+		if err := decode(b, &req); err != nil {
+			return errors.Join(err, closeAll(files))
+		}
+		r, out, err := p.answer(&req, files)
+		err = errors.Join(err, closeAll(files))
+		if err != nil {
+			r, out = &reply{Error: toRemote(err)}, nil
+		}
+		if err := p.reply(r, out); err != nil {
+			return err
+		}
+	}
+}
+
+// reply sends a reply and closes the files that go with it. One that is too long goes into a file.
+func (p *program) reply(r *reply, files []*os.File) error {
+	b, err := encode(r)
+	if err == nil && len(b) > maxPacket {
+		var f *os.File
+		if f, err = put(b); err == nil {
+			files = append(files, f)
+			b, err = encode(&reply{InFile: true})
+		}
+	}
+	if err == nil {
+		err = send(p.c, b, files...)
+	}
+	return errors.Join(err, closeAll(files))
+}
+
+// end closes what the program had.
+func (p *program) end() error {
+	var errs []error
+	for _, c := range p.contexts {
+		errs = append(errs, c.Close())
+	}
+	if p.bell != nil {
+		errs = append(errs, p.bell.Close())
+	}
+	if p.life != nil {
+		errs = append(errs, p.life.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// answer carries out a request. The files it returns are the reply's.
+func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, error) {
+	if p.bell == nil && req.Op != opHello {
+		return nil, nil, fmt.Errorf("%s before hello", req.Op)
+	}
+	switch req.Op {
+	case opHello:
+		return p.hello(req)
+	case opRegisters:
+		f, err := p.s.e.Registers()
+		return &reply{}, []*os.File{f}, err
+	case opUsage:
+		u, err := p.s.e.Usage()
+		return &reply{Usage: &u}, nil, err
+	case opNewContext:
+		return p.newContext(req)
+	}
+	c := p.contexts[req.Context]
+	if c == nil {
+		return nil, nil, fmt.Errorf("%s: context %d: %w", req.Op, req.Context, gpu.ErrNotFound)
+	}
+	switch req.Op {
+	case opNewChannel:
+		info, err := c.NewChannel()
+		return &reply{ID: info.ID}, []*os.File{info.Ring}, err
+	case opLoad:
+		return p.load(c, files)
+	}
+	r, err := simple(c, req)
+	if req.Op == opCloseContext {
+		delete(p.contexts, req.Context)
+	}
+	return r, nil, err
+}
+
+// simple carries out what needs no file.
+func simple(c soft.ContextDriver, req *request) (r *reply, err error) {
+	r = &reply{}
+	switch req.Op {
+	case opCloseContext:
+		err = c.Close()
+	case opAlloc:
+		r.Ptr, err = c.Alloc(req.Size)
+	case opFree:
+		err = c.Free(req.Ptr)
+	case opMemory:
+		r.Free, r.Size, err = c.Memory()
+	case opUnload:
+		err = c.UnloadModule(req.ID)
+	case opGlobal:
+		r.Ptr, r.Size, err = c.Global(req.ID, req.Name)
+	case opCloseChannel:
+		err = c.CloseChannel(req.ID)
+	case opPrintf:
+		r.Text, err = c.Printf(req.Max)
+	case opFault:
+		err = c.Fault()
+	case opEnable:
+		err = c.SetEnabled(req.On)
+	case opSlice:
+		err = c.SetTimeslice(req.Slice)
+	default:
+		err = fmt.Errorf("unknown operation %.40q", req.Op)
+	}
+	return r, err
+}
+
+// hello begins a conversation: version, properties, and the program's bell.
+func (p *program) hello(req *request) (*reply, []*os.File, error) {
+	if req.Version != protocol {
+		return nil, nil, fmt.Errorf("program speaks version %d of the soft GPU's protocol, this is %d: run one release of vgpud", req.Version, protocol)
+	}
+	if p.bell != nil {
+		return nil, nil, errors.New("hello twice")
+	}
+	b, err := p.s.e.NewBell()
+	if err != nil {
+		return nil, nil, err
+	}
+	p.bell = b
+	f, err := dup(b.File())
+	if err != nil {
+		return nil, nil, err
+	}
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make a life line: %w", err), f.Close())
+	}
+	p.life = os.NewFile(uintptr(ends[1]), "life")
+	props := p.s.e.Properties()
+	return &reply{Properties: &props}, []*os.File{f, os.NewFile(uintptr(ends[0]), "life")}, nil
+}
+
+func (p *program) newContext(req *request) (*reply, []*os.File, error) {
+	c, info, err := p.s.e.NewContext(context.Background(), gpu.ContextOptions{
+		Label: req.Label, MemoryLimit: req.MemoryLimit, KernelTimeLimit: max(req.TimeLimit, 0),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	p.last++
+	p.contexts[p.last] = c
+	return &reply{Context: p.last, Group: info.Group, Ptr: info.Base, Size: info.Size}, []*os.File{info.Memory}, nil
+}
+
+// load compiles a module whose source is in the file that came along.
+func (p *program) load(c soft.ContextDriver, files []*os.File) (*reply, []*os.File, error) {
+	if len(files) != 1 {
+		return nil, nil, fmt.Errorf("load a module: %d files came along, want 1", len(files))
+	}
+	p.s.loads <- struct{}{}
+	defer func() { <-p.s.loads }()
+	image, err := take(files[0])
+	if err != nil {
+		return nil, nil, fmt.Errorf("load a module: %w: %w", err, gpu.ErrInvalidModule)
+	}
+	info, err := c.LoadModule(image)
+	return &reply{Module: &info}, nil, err
+}
+
+// dup is another descriptor of f, since closing a reply's files must not close what stays.
+func dup(f *os.File) (*os.File, error) {
+	fd, err := dupCloexec(f)
+	if err != nil {
+		return nil, fmt.Errorf("hand out %s: %w", f.Name(), err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}

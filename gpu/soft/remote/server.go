@@ -1,0 +1,188 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu/soft"
+)
+
+// ServerOptions say what `vgpud softgpu` runs.
+type ServerOptions struct {
+	// Socket is the path of the unix socket. It is made with mode 0600, and removed at the end.
+	Socket string
+	// GPU is the soft GPU.
+	GPU soft.Options
+	// Connections caps the programs connected at a time, 128.
+	Connections int
+	// Log is where connections, refusals and faults go; nil: nowhere.
+	Log *slog.Logger
+	// Ready is called once programs can connect.
+	Ready func()
+}
+
+// Run starts a soft GPU and serves it until ctx ends.
+func Run(ctx context.Context, o ServerOptions) error {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	// The pacing thread keeps one of Go's processors for itself while it works; the socket's side needs others.
+	if runtime.GOMAXPROCS(0) < 4 {
+		runtime.GOMAXPROCS(4)
+	}
+	if o.GPU.Log == nil {
+		o.GPU.Log = o.Log
+	}
+	l, err := listen(o.Socket)
+	if err != nil {
+		return err
+	}
+	e, err := soft.Start(o.GPU)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if u, err := e.Usage(); err == nil {
+		o.Log.Info("soft GPU started", "socket", o.Socket, "realtime", u.Pacing.Realtime, "priority", u.Pacing.Level, "reason", u.Pacing.Reason)
+	}
+	s := NewServer(e, o)
+	if o.Ready != nil {
+		o.Ready()
+	}
+	err = s.Serve(ctx, l)
+	return errors.Join(err, e.Close())
+}
+
+// listen makes the socket. A stale one that nobody answers on is replaced.
+func listen(path string) (*net.UnixListener, error) {
+	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
+		if c, err := net.DialUnix("unixpacket", nil, addr); err == nil {
+			return nil, errors.Join(fmt.Errorf("listen on %s: a soft GPU is running there", path), c.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("listen on %s: replace what was left there: %w", path, err)
+		}
+	}
+	l, err := net.ListenUnix("unixpacket", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
+// Server serves an engine.
+type Server struct {
+	e     *soft.Engine
+	o     ServerOptions
+	loads chan struct{} // held while a module is compiled
+
+	mu    sync.Mutex
+	conns map[*net.UnixConn]struct{}
+	over  bool
+	all   sync.WaitGroup
+}
+
+// NewServer makes a server. The engine stays the caller's.
+func NewServer(e *soft.Engine, o ServerOptions) *Server {
+	if o.Connections <= 0 {
+		o.Connections = 128
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}}
+}
+
+// Serve accepts programs until ctx ends, and then cuts off those that are connected. It closes l.
+func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	var err error
+	for {
+		var c *net.UnixConn
+		if c, err = l.AcceptUnix(); err != nil {
+			break
+		}
+		if !s.add(c) {
+			s.o.Log.Warn("soft GPU: connection refused", "connections", s.o.Connections)
+			_ = c.Close()
+			continue
+		}
+		s.all.Go(func() {
+			defer s.remove(c)
+			s.serve(c)
+		})
+	}
+	s.mu.Lock()
+	s.over = true
+	for c := range s.conns {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	s.all.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("soft GPU: accept: %w", err), l.Close())
+}
+
+func (s *Server) add(c *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || len(s.conns) >= s.o.Connections {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) remove(c *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// serve answers one program until it goes.
+func (s *Server) serve(c *net.UnixConn) {
+	log := s.o.Log
+	if cred, err := peer(c); err == nil {
+		log = log.With("pid", cred.Pid, "uid", cred.Uid)
+	}
+	log.Debug("soft GPU: connected")
+	p := &program{s: s, c: c, contexts: map[uint32]soft.ContextDriver{}}
+	err := p.run()
+	if cerr := errors.Join(p.end(), c.Close()); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
+		log.Warn("soft GPU: clean up after a program", "error", cerr)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		log.Warn("soft GPU: connection cut off", "error", err)
+		return
+	}
+	log.Debug("soft GPU: disconnected")
+}
+
+// peer is who is at the other end.
+func peer(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	if err := raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return nil, err
+	}
+	return cred, cerr
+}
