@@ -13,6 +13,8 @@ type account struct {
 	// used and dry are GPU time used and time without work, in newer phases more
 	// than in older ones. demand follows from them.
 	used, dry float64
+	// steady is for how long it has had work without a break.
+	steady time.Duration
 	// limited is whether the guest could use more than it is entitled to.
 	limited bool
 	seen    uint64 // generation of the newest state that had the guest
@@ -96,18 +98,26 @@ func (o *Options) threshold(st *State) float64 {
 
 // memory is for how long what a guest did counts in its demand: what is older
 // weighs less than 1/e.
-const memory = 500 * time.Millisecond
+const memory = 250 * time.Millisecond
 
-// observe takes in what the guest did in a phase.
-func (acc *account) observe(g *Guest, used float64, length time.Duration) {
+// settled is how many rounds a guest must have work without a break for the time
+// before it, in which it had none, to be forgotten.
+const settled = 2
+
+// observe takes in what the guest did in a phase. round is a round's mean
+// length.
+func (acc *account) observe(g *Guest, used float64, length, round time.Duration) {
 	dry := float64(g.Dry)
 	switch {
-	case !g.Active:
-		// Nothing from before counts: the guest is idle now.
-		acc.used, acc.dry = 0, float64(length)
-		return
-	case g.Dry == 0 && !g.Backlogged:
-		dry = float64(length) // one look at a random instant: right on average
+	case !g.Active, g.Dry == 0 && !g.Backlogged:
+		// Without work all along; or at the one instant that was looked at,
+		// which is right on average.
+		dry = float64(length)
+	}
+	if dry > 0 {
+		acc.steady = 0
+	} else if acc.steady += length; acc.steady >= settled*round {
+		acc.dry = 0
 	}
 	keep := math.Exp(-float64(length) / float64(memory))
 	acc.used = keep*acc.used + used

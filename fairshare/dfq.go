@@ -60,7 +60,7 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 			used += float64(g.Used) / float64(ev.Length) * float64(q.quiet)
 		}
 		q.charge(g, used)
-		q.of[g.ID].observe(g, used, ev.Length)
+		q.of[g.ID].observe(g, used, ev.Length, st.Round)
 	}
 	q.quiet = 0
 	q.classify(st)
@@ -92,7 +92,7 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 		used := float64(g.Used) + float64(g.Late)
 		q.charge(g, used)
 		q.quiet = max(q.quiet-g.Late, 0)
-		q.of[g.ID].observe(g, used, ev.Length)
+		q.of[g.ID].observe(g, used, ev.Length, st.Round)
 	}
 	if ev.Watched < ev.Length {
 		return

@@ -1,0 +1,204 @@
+package fairshare_test
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"vgpud/fairshare"
+)
+
+// simGuest is a guest of simGPU: it keeps kernels of about one length coming.
+type simGuest struct {
+	id      fairshare.GuestID
+	weight  float64
+	length  time.Duration // of its kernels
+	think   time.Duration // between a completion and the next launch; 0: always backlogged
+	ready   time.Duration // when its next kernel comes, where it thinks
+	held    bool
+	attend  bool // whether it is attached and wants the GPU
+	used    time.Duration
+	dry     time.Duration
+	settled time.Duration // used, up to the newest event
+	dried   time.Duration // dry, up to the newest event
+	spans   uint64
+}
+
+// simGPU runs guests' kernels round-robin without preemption, and tells a policy
+// of rounds as the mediator would: with exact times in polling phases, and in
+// quiet phases where measured is set.
+type simGPU struct {
+	now      time.Duration
+	guests   []*simGuest
+	turn     int
+	left     time.Duration // of the kernel that executes
+	running  *simGuest
+	idle     time.Duration
+	policy   fairshare.Policy
+	measured bool
+	rand     *rand.Rand
+
+	suspensions int
+	state       fairshare.State
+}
+
+const (
+	simPoll  = 4 * time.Millisecond
+	simQuiet = 20 * time.Millisecond
+)
+
+func newSim(policy string, measured bool, seed uint64, guests ...*simGuest) *simGPU {
+	p, err := fairshare.New(policy, fairshare.Options{})
+	if err != nil {
+		panic(err)
+	}
+	s := &simGPU{policy: p, measured: measured, rand: rand.New(rand.NewPCG(seed, 2))}
+	for i, g := range guests {
+		g.id, g.attend = fairshare.GuestID(i+1), true
+		s.guests = append(s.guests, g)
+	}
+	return s
+}
+
+// wants is whether g has work at the present instant.
+func (s *simGPU) wants(g *simGuest) bool { return g == s.running || g.attend && g.ready <= s.now }
+
+// run executes until t.
+func (s *simGPU) run(t time.Duration) {
+	for s.now < t {
+		if s.running == nil {
+			s.dispatch()
+		}
+		step := t - s.now
+		if s.running != nil {
+			step = min(step, s.left)
+		}
+		for _, g := range s.guests {
+			if g != s.running && g.attend && g.ready > s.now {
+				step = min(step, g.ready-s.now)
+			}
+		}
+		for _, g := range s.guests {
+			if !s.wants(g) {
+				g.dry += step
+			}
+		}
+		s.now += step
+		if s.running == nil {
+			s.idle += step
+			continue
+		}
+		s.running.used += step
+		if s.left -= step; s.left == 0 {
+			s.running.ready = s.now + s.running.think
+			s.running = nil
+		}
+	}
+}
+
+func (s *simGPU) dispatch() {
+	for range s.guests {
+		s.turn = (s.turn + 1) % len(s.guests)
+		if g := s.guests[s.turn]; g.attend && !g.held && g.ready <= s.now {
+			s.running = g
+			s.left = time.Duration(float64(g.length) * (0.95 + 0.1*s.rand.Float64()))
+			g.spans++
+			return
+		}
+	}
+}
+
+// phase tells the policy of a phase that has just ended.
+func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, seen bool) {
+	s.state.Guests = s.state.Guests[:0]
+	s.state.Round = simPoll + simQuiet
+	for _, g := range s.guests {
+		used, dry := g.used-g.settled, g.dry-g.dried
+		g.settled, g.dried = g.used, g.dry
+		st := fairshare.Guest{ID: g.id, Weight: g.weight, Spans: g.spans, Dry: dry, Active: dry < length, Backlogged: s.wants(g),
+			Running: g == s.running, Suspended: g.held}
+		g.spans = 0
+		switch {
+		case seen:
+			st.Used = used
+		case g.held:
+			st.Late = used
+		}
+		s.state.Guests = append(s.state.Guests, st)
+	}
+	verdicts, _ := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Tick, Phase: kind, Length: length, Watched: watched}, s.state)
+	s.carryOut(verdicts)
+}
+
+func (s *simGPU) carryOut(verdicts []fairshare.Verdict) {
+	for _, v := range verdicts {
+		for _, g := range s.guests {
+			if g.id != v.Guest {
+				continue
+			}
+			held := v.Action == fairshare.Suspend
+			if held && !g.held {
+				s.suspensions++
+			}
+			g.held = held
+		}
+	}
+}
+
+// changed tells the policy that the guests are others now.
+func (s *simGPU) changed(g *simGuest) {
+	s.state.Guests = s.state.Guests[:0]
+	for _, g := range s.guests {
+		s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Backlogged: s.wants(g), Active: s.wants(g), Suspended: g.held})
+	}
+	verdicts, _ := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Changed, Guest: g.id}, s.state)
+	s.carryOut(verdicts)
+}
+
+// round runs one polling and one quiet phase.
+func (s *simGPU) round() {
+	around := func(d time.Duration) time.Duration {
+		return time.Duration(float64(d) * (0.75 + 0.5*s.rand.Float64()))
+	}
+	poll, quiet := around(simPoll), around(simQuiet)
+	s.run(s.now + poll)
+	s.phase(fairshare.PollPhase, poll, poll, true)
+	s.run(s.now + quiet)
+	if s.measured {
+		s.phase(fairshare.QuietPhase, quiet, quiet, true)
+	} else {
+		s.phase(fairshare.QuietPhase, quiet, 0, false)
+	}
+}
+
+// use is what each guest used over the time that f takes, as parts of it, and
+// the part it had no work.
+func (s *simGPU) use(f func()) (used, dry []float64) {
+	start := s.now
+	before := make([][2]time.Duration, len(s.guests))
+	for i, g := range s.guests {
+		before[i] = [2]time.Duration{g.used, g.dry}
+	}
+	f()
+	length := float64(s.now - start)
+	for i, g := range s.guests {
+		used = append(used, float64(g.used-before[i][0])/length)
+		dry = append(dry, float64(g.dry-before[i][1])/length)
+	}
+	return used, dry
+}
+
+// rounds runs for about the given time.
+func (s *simGPU) rounds(d time.Duration) func() {
+	return func() {
+		for end := s.now + d; s.now < end; {
+			s.round()
+		}
+	}
+}
+
+func (s *simGPU) weights() (w []float64) {
+	for _, g := range s.guests {
+		w = append(w, g.weight)
+	}
+	return w
+}
