@@ -10,8 +10,9 @@
 // source; [Sampler] does so live, on an operating system thread of its own
 // under a real-time priority. A [Planner] says how long the phases are.
 //
-// Time between phases is not watched. [Estimator] fills it in for billing, from
-// the polling phases on both sides of it.
+// Time between phases is not watched. What groups used in it is estimated from
+// the polling phase after it by whoever sums up (LoGA §3.4), or measured by the
+// executors.
 //
 // [Neon] is the older way (LoGA §2.3), kept to measure against: it drains the
 // GPU and lets each guest run alone for a while.

@@ -51,7 +51,7 @@ func TestDFQHoldsWeights(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := newSim("dfq", test.measured, rapid.Uint64().Draw(t, "seed"), backlogged(t, 8)...)
 				used, dry := s.use(func() {
-					for range 10 {
+					for range 4 {
 						used, dry := s.use(s.rounds(time.Second))
 						if o := off(s, used, dry); o > test.second {
 							t.Errorf("a second with shares %.3f, weights %v: off by %.1f points", used, s.weights(), 100*o)

@@ -1,0 +1,154 @@
+package accounting_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/accounting/accountingtest"
+)
+
+// simGate is a gate to a simulated GPU.
+type simGate struct {
+	gpu    *accountingtest.GPU
+	groups []*accountingtest.Group
+	admits [][]accounting.Owner
+}
+
+func (s *simGate) Owners() (owners []accounting.Owner) {
+	for i := range s.groups {
+		owners = append(owners, accounting.Owner(i))
+	}
+	return owners
+}
+
+func (s *simGate) Admit(owners []accounting.Owner) {
+	s.admits = append(s.admits, append([]accounting.Owner(nil), owners...))
+	for i, g := range s.groups {
+		held := true
+		for _, o := range owners {
+			held = held && int(o) != i
+		}
+		s.gpu.Hold(g, held)
+	}
+}
+
+func (s *simGate) Drained() bool {
+	for _, g := range s.groups {
+		if g.InFlight() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *simGate) Progress(o accounting.Owner) accounting.Progress {
+	sent, newest := s.groups[o].Sent()
+	return accounting.Progress{Submitted: sent, Completed: s.groups[o].Done(), LastSubmit: newest}
+}
+
+func newGate(groups ...*accountingtest.Group) *simGate {
+	s := &simGate{gpu: &accountingtest.GPU{}, groups: groups}
+	for _, g := range groups {
+		s.gpu.Add(g)
+	}
+	return s
+}
+
+// run drives NEON until time end, and calls each with every round.
+func (s *simGate) run(n *accounting.Neon, end time.Duration, each func(*accounting.NeonRound)) {
+	for s.gpu.Now() < end {
+		next, round, done := n.Step(s.gpu.Now())
+		if done && each != nil {
+			each(round)
+		}
+		s.gpu.AdvanceTo(next)
+	}
+}
+
+// Of saturating guests NEON learns the command lengths well enough to share out
+// the free run.
+func TestNeonSharesByMeanLength(t *testing.T) {
+	s := newGate(
+		accountingtest.Throttle(1, 2*time.Millisecond, 1, 1),
+		accountingtest.Throttle(2, time.Millisecond/2, 1, 1),
+	)
+	n := accounting.NewNeon(accounting.NeonConfig{}, s, nil)
+	charged := make([]time.Duration, 2)
+	var rounds int
+	s.run(n, 5*time.Second, func(r *accounting.NeonRound) {
+		rounds++
+		for i := range r.Owners {
+			charged[i] += r.Owners[i].Charged
+		}
+		if r.Alone < 10*time.Millisecond || r.Alone > 20*time.Millisecond || r.FreeRun != 50*time.Millisecond {
+			t.Errorf("alone %v in all, free run %v: want two times 5 ms and draining, and 50 ms", r.Alone, r.FreeRun)
+		}
+	})
+	if rounds < 50 {
+		t.Errorf("%d rounds in 5 s", rounds)
+	}
+	for i, g := range s.groups {
+		if off := math.Abs(charged[i].Seconds() - s.gpu.Busy(g).Seconds()); off > 0.1*s.gpu.Busy(g).Seconds() {
+			t.Errorf("guest %d: charged %v of %v", i, charged[i], s.gpu.Busy(g))
+		}
+	}
+}
+
+// It idles the GPU as each guest that doesn't saturate it runs alone, where
+// watching the registers costs nothing: the paper's point.
+func TestNeonIdlesTheGPU(t *testing.T) {
+	load := func() []*accountingtest.Group {
+		g := []*accountingtest.Group{accountingtest.Throttle(1, time.Millisecond, 1, 1)}
+		for i := range 10 {
+			g = append(g, accountingtest.Throttle(accounting.GroupID(i+2), 10*time.Microsecond, 0.0099, uint64(i)))
+		}
+		return g
+	}
+	with := newGate(load()...)
+	with.run(accounting.NewNeon(accounting.NeonConfig{}, with, nil), 5*time.Second, nil)
+	without := newGate(load()...)
+	without.gpu.AdvanceTo(with.gpu.Now())
+	slower := without.gpu.Busy(without.groups[0]).Seconds()/with.gpu.Busy(with.groups[0]).Seconds() - 1
+	if slower < 0.05 {
+		t.Errorf("the saturating guest is slowed down by %.1f %%, want several per cent", 100*slower)
+	}
+}
+
+// While a guest is sampled it is alone, and only those allowed run freely.
+func TestNeonGate(t *testing.T) {
+	s := newGate(accountingtest.Throttle(1, time.Millisecond, 1, 1), accountingtest.Throttle(2, time.Millisecond, 1, 1))
+	n := accounting.NewNeon(accounting.NeonConfig{}, s, func(o []accounting.NeonOwner) []accounting.Owner {
+		return []accounting.Owner{o[1].Owner}
+	})
+	s.run(n, time.Second, func(r *accounting.NeonRound) {
+		if got := r.Owners[0]; got.Charged != got.Busy {
+			t.Errorf("a guest that was not let run is charged %v, and used %v alone", got.Charged, got.Busy)
+		}
+	})
+	for _, admitted := range s.admits {
+		if len(admitted) > 1 {
+			t.Errorf("admitted %v while one is allowed at most", admitted)
+		}
+	}
+	if len(s.admits) < 20 {
+		t.Errorf("%d changes of the gate in a second", len(s.admits))
+	}
+}
+
+// A command that never ends doesn't hold the draining phase for ever.
+func TestNeonDrainIsBounded(t *testing.T) {
+	s := newGate(&accountingtest.Group{ID: 1, Kernel: func() (time.Duration, time.Duration) { return time.Hour, 0 }})
+	n := accounting.NewNeon(accounting.NeonConfig{}, s, nil)
+	var rounds int
+	s.run(n, time.Second, func(r *accounting.NeonRound) {
+		rounds++
+		if r.Drain > 110*time.Millisecond {
+			t.Errorf("drained for %v", r.Drain)
+		}
+	})
+	if rounds == 0 {
+		t.Error("no round ended in a second")
+	}
+}
