@@ -120,7 +120,10 @@ func (c *command) answer(p *pending, text []byte) error {
 // query decodes the payload of commands that read a number.
 func (c *command) query() (abi.Query, error) { return abi.DecodeQuery(c.entry) }
 
-func lastFault(c *command, p *pending) error { return c.answer(p, []byte(c.ch.x.lastFault)) }
+func lastFault(c *command, p *pending) error {
+	p.com.Value[1] = uint64(c.ch.x.status)
+	return c.answer(p, []byte(c.ch.x.lastFault))
+}
 
 func deviceName(c *command, p *pending) error { return c.answer(p, []byte(c.ch.x.props.Name)) }
 

@@ -58,6 +58,22 @@ func TestKernelFromAllocationToResult(t *testing.T) {
 	}
 }
 
+func TestFunctionLookup(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	fn := g.load(incPTX, "inc")
+	c := g.must(abi.OpFunction, abi.Lookup{Module: 1, NameBytes: 3}, []byte("inc")...)
+	if want := [3]uint64{fn, 1, 8}; c.Value != want {
+		t.Errorf("second lookup answers %v, want %v: the function, its parameters and their bytes", c.Value, want)
+	}
+	if c := g.must(abi.OpFunctionParam, abi.Query{Handle: fn}); c.Value[0] != 0 || c.Value[1] != 8 {
+		t.Errorf("parameter 0 at %d, %d bytes", c.Value[0], c.Value[1])
+	}
+	if c := g.call(abi.Header{Op: abi.OpFunction}, abi.Lookup{Module: 1, NameBytes: 4}, []byte("none")...); c.Status != abi.StatusNotFound {
+		t.Errorf("unknown name: %v", c.Status)
+	}
+}
+
 func TestSet(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()

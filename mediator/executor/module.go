@@ -116,20 +116,22 @@ func lookupFunction(c *command, p *pending) error {
 	if err != nil {
 		return err
 	}
-	if known, ok := m.functions[name]; ok {
-		p.com.Value[0] = known
-		return nil
+	h, known := m.functions[name]
+	if !known {
+		f, err := m.gpu.Function(name)
+		if err != nil {
+			return err
+		}
+		if h, err = c.ch.x.functions.add(&function{gpu: f, attrs: f.Attributes(), module: id}); err != nil {
+			return err
+		}
+		m.functions[name] = h
 	}
-	f, err := m.gpu.Function(name)
+	f, err := c.ch.x.functions.get(h)
 	if err != nil {
 		return err
 	}
-	h, err := c.ch.x.functions.add(&function{gpu: f, attrs: f.Attributes(), module: id})
-	if err != nil {
-		return err
-	}
-	m.functions[name] = h
-	p.com.Value[0] = h
+	p.com.Value = [3]uint64{h, uint64(len(f.attrs.Params)), f.attrs.ParamBytes}
 	return nil
 }
 

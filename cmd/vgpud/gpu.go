@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/remote"
+	"vgpud/mediator/link"
+)
+
+// openGPU opens a physical GPU by its kind.
+func openGPU(ctx context.Context, g link.GPU) (gpu.Device, error) {
+	switch g.Kind {
+	case "soft":
+		return remote.Dial(ctx, g.Socket)
+	default:
+		return nil, fmt.Errorf("kind %q: this build has \"soft\"", g.Kind)
+	}
+}
+
+func newSoftGPU(o *options) *cobra.Command {
+	var s remote.ServerOptions
+	var mode string
+	c := &cobra.Command{
+		Use:   "softgpu",
+		Short: "Run a GPU in software",
+		Long: `Run a GPU in software: it executes PTX, shows the registers of an Ampere GPU, and
+takes as long as its cost model says.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := o.log()
+			if err != nil {
+				return err
+			}
+			if s.GPU.Machine.Mode, err = machine.ParseMode(mode); err != nil {
+				return usageError{err}
+			}
+			s.Log = log
+			s.Ready = func() {
+				if err := notifyReady(); err != nil {
+					log.Warn("tell the service manager", "err", err)
+				}
+			}
+			return remote.Run(c.Context(), s)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.Socket, "socket", "/run/vgpud/gpu0.sock", "where programs connect")
+	f.StringVar(&s.GPU.Name, "name", "", "the GPU's name (default \"vgpud soft GPU\")")
+	f.StringVar(&mode, "mode", machine.Exclusive.String(), fmt.Sprintf("how it takes turns: %v, %v, %v", machine.Exclusive, machine.Slices, machine.CoRun))
+	f.IntVar(&s.GPU.Machine.SMs, "sms", 0, "streaming multiprocessors (default: the model's)")
+	f.Uint64Var(&s.GPU.MemoryBytes, "memory-bytes", 0, "memory (default 1 GiB)")
+	f.DurationVar(&s.GPU.WarpTime, "warp-time", 0, "time for one simple instruction of a warp, its speed (default 100ns)")
+	f.IntVar(&s.GPU.Priority, "priority", 0, "SCHED_FIFO priority of the pacing thread (default 20; negative: don't ask)")
+	f.DurationVar(&s.GPU.Lead, "lead", 2*time.Millisecond, "how far interpretation may be ahead of the modelled time")
+	return c
+}
