@@ -145,14 +145,6 @@ func (t *thread) visit(i int) error {
 	if err := t.watch(g, g.began+length, func(now time.Duration) bool { return g.hurried(now, length) }); err != nil {
 		return err
 	}
-	for !g.idle() { // the end of the quiet phase is still being dealt with
-		if err := t.watch(g, t.now()+busyHandler, func(time.Duration) bool { return g.idle() || t.stop.Load() }); err != nil {
-			return err
-		}
-		if t.stop.Load() {
-			return nil
-		}
-	}
 	st, err := g.sample()
 	if err != nil {
 		return err
@@ -162,7 +154,7 @@ func (t *thread) visit(i int) error {
 	ended := t.now()
 	g.tell(pollEnded, nil)
 
-	if err := t.watchOn(g, ended); err != nil {
+	if err := t.watchOn(g, ended); err != nil || t.stop.Load() {
 		return err
 	}
 	if st, err = g.sample(); err != nil {
@@ -212,7 +204,11 @@ func (t *thread) watchOn(g *watched, ended time.Duration) error {
 	}
 	if !g.idle() {
 		g.poll, g.quiet = g.planner.Next(g.load)
-		return nil
+		if g.pending() < 2 {
+			return nil
+		}
+		// It still reads of the quiet phase before, which is to be written next.
+		return t.watch(g, math.MaxInt64, func(time.Duration) bool { return g.pending() < 2 })
 	}
 	g.load = g.plan.Load
 	g.poll, g.quiet = g.planner.Next(g.load)

@@ -78,8 +78,11 @@ func (w *watched) tell(kind messageKind, err error) {
 	w.messages <- message{kind: kind, err: err}
 }
 
+// pending is how many messages the handler has not dealt with.
+func (w *watched) pending() uint32 { return w.asked - w.done.Load() }
+
 // idle is whether the handler has dealt with all it was told.
-func (w *watched) idle() bool { return w.done.Load() == w.asked }
+func (w *watched) idle() bool { return w.pending() == 0 }
 
 // sample reads the status.
 func (w *watched) sample() (Status, error) {
