@@ -1,0 +1,214 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"vgpud/accounting"
+	"vgpud/gpu/soft/machine"
+)
+
+const (
+	us = time.Microsecond
+	ms = time.Millisecond
+)
+
+func newSim(t testing.TB, cfg machine.Config, loads ...Load) *Sim {
+	t.Helper()
+	s, err := New(cfg, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range loads {
+		if _, err := s.Add(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// mix is n guests with loads from 10 % on.
+func mix(n int) []Load {
+	var loads []Load
+	for i := range n {
+		loads = append(loads, Duty(fmt.Sprint("guest", i), time.Duration(i+1)*70*us, float64(i%10+1)/10))
+	}
+	return loads
+}
+
+// Polling all the time finds everybody's time, in every mode.
+func TestFullPollingIsExact(t *testing.T) {
+	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices} {
+		for _, n := range []int{1, 4, 16} {
+			t.Run(fmt.Sprint(mode, n), func(t *testing.T) {
+				s := newSim(t, machine.Config{Mode: mode}, mix(n)...)
+				p := accounting.NewPoller(accounting.Config{Full: true}, s)
+				var phase accounting.Phase
+				const length = 2 * time.Second
+				if err := p.Poll(length, &phase); err != nil {
+					t.Fatal(err)
+				}
+				for _, g := range s.Guests() {
+					got, want := phase.Of(g.Group()).Busy, g.Usage().Busy
+					if d := float64(got-want) / float64(length); math.Abs(d) > 0.001 {
+						t.Errorf("%s: accounted %v, used %v", g.Name(), got, want)
+					}
+				}
+				if d := phase.Idle - s.Totals().Idle; d > 2*ms || d < -2*ms {
+					t.Errorf("idle: accounted %v, was %v", phase.Idle, s.Totals().Idle)
+				}
+			})
+		}
+	}
+}
+
+// Registers that switch at different times make LoGA's way of telling idle underestimate (§5.4), and the busy bit not.
+func TestSkewUnderestimatesByEntry(t *testing.T) {
+	measure := func(mode accounting.IdleMode, lag time.Duration) float64 {
+		s := newSim(t, machine.Config{EngineLag: lag}, Throttle("a", 500*us, 300*us), Throttle("b", 500*us, 700*us))
+		p := accounting.NewPoller(accounting.Config{Full: true, Idle: mode}, s)
+		var phase accounting.Phase
+		if err := p.Poll(2*time.Second, &phase); err != nil {
+			t.Fatal(err)
+		}
+		return float64(phase.Busy()) / float64(s.Totals().Busy)
+	}
+	if r := measure(accounting.IdleByEntry, 0); r < 0.99 || r > 1.01 {
+		t.Errorf("without skew, by entry: %.3f of the truth", r)
+	}
+	if r := measure(accounting.IdleByBusy, 20*us); r < 0.99 || r > 1.01 {
+		t.Errorf("with skew, by busy bit: %.3f of the truth", r)
+	}
+	if r := measure(accounting.IdleByEntry, 20*us); r > 0.98 || r < 0.9 {
+		t.Errorf("with 20µs of skew on 500µs kernels, by entry: %.3f of the truth, want some per cent less", r)
+	}
+}
+
+func TestHeldGuestRunsOutAndComesBack(t *testing.T) {
+	s := newSim(t, machine.Config{}, Throttle("a", ms, 0), Throttle("b", ms, 0))
+	a, b := s.Guests()[0], s.Guests()[1]
+	s.AdvanceTo(100 * ms)
+	a.Hold(true)
+	before := a.Usage().Busy
+	s.AdvanceTo(200 * ms)
+	if d := a.Usage().Busy - before; d > 3*ms {
+		t.Errorf("held, it ran for %v more: want at most what was fetched", d)
+	}
+	if a.InFlight() || !a.Backlogged() {
+		t.Errorf("held: in flight %v, backlogged %v", a.InFlight(), a.Backlogged())
+	}
+	a.Hold(false)
+	was := b.Usage().Busy
+	s.AdvanceTo(300 * ms)
+	if d := b.Usage().Busy - was; d < 45*ms || d > 55*ms {
+		t.Errorf("the other ran %v of 100ms beside it", d)
+	}
+	s.Remove(a)
+	was = b.Usage().Busy
+	s.AdvanceTo(400 * ms)
+	if d := b.Usage().Busy - was; d < 98*ms {
+		t.Errorf("the other ran %v of 100ms alone", d)
+	}
+}
+
+func TestDutyLoadsTheGPU(t *testing.T) {
+	for load := 0.1; load <= 1; load += 0.1 {
+		s := newSim(t, machine.Config{Overhead: -1, ExclusiveSwitch: -1}, Duty("a", 200*us, load))
+		s.AdvanceTo(time.Second)
+		if got := s.Totals().Busy.Seconds(); math.Abs(got-load) > 0.01 {
+			t.Errorf("load %.1f: busy %.3f of the time", load, got)
+		}
+		g := s.Guests()[0]
+		if dry := g.Dry().Seconds(); math.Abs(dry-(1-load)) > 0.01 {
+			t.Errorf("load %.1f: dry %.3f of the time", load, dry)
+		}
+	}
+}
+
+func TestGateHoldsAllButAdmitted(t *testing.T) {
+	s := newSim(t, machine.Config{}, mix(3)...)
+	g := s.Gate()
+	s.AdvanceTo(20 * ms)
+	g.Admit(nil)
+	for !g.Drained() {
+		s.AdvanceTo(s.Now() + us)
+	}
+	if diff := cmp.Diff([]accounting.Owner{0, 1, 2}, g.Owners()); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+	before := g.Progress(0).Completed
+	other := g.Progress(1).Completed
+	g.Admit([]accounting.Owner{0})
+	s.AdvanceTo(s.Now() + 20*ms)
+	if g.Progress(0).Completed == before || g.Progress(1).Completed != other {
+		t.Errorf("admitted completed %d more, held %d", g.Progress(0).Completed-before, g.Progress(1).Completed-other)
+	}
+}
+
+// Two runs are the same, however the time is cut up.
+func TestRunsAreRepeatable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := machine.Config{Mode: machine.Mode(rapid.IntRange(0, 2).Draw(t, "mode")),
+			EngineLag: time.Duration(rapid.IntRange(0, 5).Draw(t, "lag")) * us}
+		n := rapid.IntRange(1, 6).Draw(t, "guests")
+		make := func() *Sim {
+			s, err := New(cfg, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range mix(n) {
+				if _, err := s.Add(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return s
+		}
+		a, b := make(), make()
+		end := 20 * ms
+		a.AdvanceTo(end)
+		for b.Now() < end {
+			before := b.SteadyUntil()
+			st, _ := b.Sample()
+			to := min(b.Now()+time.Duration(rapid.IntRange(1, 3000).Draw(t, "step"))*us, end)
+			if before > b.Now()+1 {
+				b.AdvanceTo(min(to, before-1))
+				if now, _ := b.Sample(); now.Group != st.Group || now.Busy != st.Busy || now.Switch != st.Switch || now.Entry != st.Entry {
+					t.Fatalf("%+v became %+v before %v", st, now, before)
+				}
+			}
+			b.AdvanceTo(to)
+		}
+		if diff := cmp.Diff(a.Totals(), b.Totals()); diff != "" {
+			t.Fatalf("totals differ (-in one step +in many):\n%s", diff)
+		}
+		for i := range n {
+			if ua, ub := a.Guests()[i].Usage(), b.Guests()[i].Usage(); ua != ub {
+				t.Fatalf("guest %d: %+v in one step, %+v in many", i, ua, ub)
+			}
+		}
+	})
+}
+
+// BenchmarkTenSeconds is ten seconds of sixteen guests, polled one part in six.
+func BenchmarkTenSeconds(b *testing.B) {
+	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices, machine.CoRun} {
+		b.Run(mode.String(), func(b *testing.B) {
+			for b.Loop() {
+				s := newSim(b, machine.Config{Mode: mode}, mix(16)...)
+				p := accounting.NewPoller(accounting.Config{}, s)
+				var phase accounting.Phase
+				for s.Now() < 10*time.Second {
+					if err := p.Poll(4*ms, &phase); err != nil {
+						b.Fatal(err)
+					}
+					s.AdvanceTo(s.Now() + 20*ms)
+				}
+			}
+		})
+	}
+}
