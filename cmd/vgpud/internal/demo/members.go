@@ -8,13 +8,13 @@ import "strings"
 func members() []*member {
 	return []*member{
 		{weight: 1, GuestPlan: GuestPlan{Name: "long", Workers: 4, Channels: 2, Work: []Work{
-			{"matmul", "large", 2}, {"nbody", "large", 2}, {"hotspot", "large", 1},
+			{"matmul", "small", 2}, {"spmv", "small", 1}, {"triad", "small", 2},
 		}}},
 		{weight: 2, GuestPlan: GuestPlan{Name: "medium", Workers: 4, Channels: 2, Work: []Work{
-			{"stencil", "small", 4}, {"fft", "small", 4}, {"md5", "small", 4},
+			{"reduce", "small", 2}, {"warp", "small", 2}, {"scan", "small", 1},
 		}}},
-		{weight: 4, GuestPlan: GuestPlan{Name: "short", Workers: 6, Channels: 2, Work: []Work{
-			{"vecadd", "small", 16}, {"triad", "small", 16}, {"reduce", "small", 8},
+		{weight: 4, GuestPlan: GuestPlan{Name: "short", Workers: 4, Channels: 2, Work: []Work{
+			{"vecadd", "trivial", 8}, {"nnlayer", "trivial", 4}, {"blackscholes", "trivial", 8},
 		}}},
 	}
 }
