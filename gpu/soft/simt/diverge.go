@@ -176,7 +176,7 @@ func (w *warp) releaseFrom(j *join) bool {
 // back notes a round of a loop. Every so often the path gives way to the warp's
 // other lanes, and when there are none, the warp to the block's others.
 func (w *warp) back(weight int32) {
-	if w.spins += weight; w.spins < spinLimit {
+	if w.spins += weight; w.spins < w.prog.patience {
 		return
 	}
 	w.spins = 0

@@ -48,6 +48,7 @@ type program struct {
 	perBlock      []special // those that differ from block to block
 	entry         int32
 	costs         CostModel
+	patience      int32                // spinLimit, save in tests
 	localBytes    uint32               // a thread's local memory
 	sites         int                  // memory operations
 	entries       map[uint64]*function // by address

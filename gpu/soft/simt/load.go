@@ -106,7 +106,7 @@ func (l *loader) addressOf(f *ptx.Func) uint64 { return l.addrs[f] }
 // compile makes a kernel.
 func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	c := &compiler{
-		loader: l, kernel: code.Func, prog: &program{costs: l.costs, entries: map[uint64]*function{}},
+		loader: l, kernel: code.Func, prog: &program{costs: l.costs, patience: spinLimit, entries: map[uint64]*function{}},
 		shared: &layout{}, uniform: map[uniform]uint32{}, special: map[specialKey]operand{}, funcs: map[*ptx.Func]*function{},
 	}
 	k := &Kernel{module: l.module, prog: c.prog}
