@@ -207,7 +207,7 @@ func TestContextLost(t *testing.T) {
 	host, _, gpu := open(t, drivertest.Options{Kernels: map[string]drivertest.Kernel{"empty": {}}})
 	ctx := t.Context()
 	ch := must[*driver.Channel](t)(gpu.NewChannel(ctx, driver.ChannelOptions{}))
-	host.Fault(0, abi.ErrorExecutorLost)
+	host.Fault(0, abi.ErrorExecutorLost)()
 	p, err := ch.Fence(ctx)
 	if err == nil {
 		err = p.Wait(ctx)

@@ -305,6 +305,7 @@ func TestContextResetOverTheBus(t *testing.T) {
 	g := serve(t, 0)
 	dev, gpu := g.open(t)
 	defer dev.Close()
+	g.back.Reset() // the executors die
 	g.dev.ContextFaulted(g.dev.Stats().Contexts[0].ContextRef, abi.ErrorExecutorLost)
 	if _, err := gpu.Alloc(t.Context(), 1); !errors.Is(err, abi.StatusContextLost) {
 		t.Errorf("Alloc in a faulted context: %v", err)
@@ -313,6 +314,7 @@ func TestContextResetOverTheBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	use(t, gpu)
+	g.back.Reset()
 	g.dev.DeviceLost()
 	if _, err := gpu.Alloc(t.Context(), 1); !errors.Is(err, abi.StatusDeviceLost) {
 		t.Errorf("Alloc without a GPU: %v", err)

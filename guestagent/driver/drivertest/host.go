@@ -90,18 +90,25 @@ func (h *Host) Die() {
 	close(h.gone)
 }
 
-// Fault lets a context fault, with the channels in it; a kernel that runs is not
-// waited for.
-func (h *Host) Fault(slot int, code abi.ErrorCode) {
+// Fault lets a context fault, with the channels in it. A kernel that runs is not
+// waited for; wait does that, after which nothing completes any more.
+func (h *Host) Fault(slot int, code abi.ErrorCode) (wait func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var ending []chan struct{}
 	for i := range h.stops {
 		if h.stops[i] != nil && h.regs[uint32(abi.ChannelSlot(i, abi.ChannelContext))] == uint32(slot) {
 			h.halt(i)
+			ending = append(ending, h.stopped[i])
 			h.channel(i, abi.ChannelFailed, code)
 		}
 	}
 	h.context(slot, abi.ContextFaulted, code)
+	return func() {
+		for _, c := range ending {
+			<-c
+		}
+	}
 }
 
 // Read implements driver.Bus.
