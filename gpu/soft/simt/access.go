@@ -267,21 +267,20 @@ func (w *warp) blame(in *inst, n int) {
 }
 
 func (w *warp) badAddress(in *inst, lane int, addr uint64) {
-	w.raise(gpu.FaultAddress, in, lane)
-	w.where(in, addr)
+	w.faultAt(in, in.x.mem, gpu.FaultAddress, lane, addr)
 }
 
 func (w *warp) misaligned(in *inst, lane int, addr uint64) {
-	w.raise(gpu.FaultMisaligned, in, lane)
-	w.where(in, addr)
+	w.faultAt(in, in.x.mem, gpu.FaultMisaligned, lane, addr)
 }
 
-// where adds the access to a fault just raised.
-func (w *warp) where(in *inst, addr uint64) {
-	f, m := w.fault, in.x.mem
-	if f.Size != 0 {
-		return // an earlier one
+// faultAt raises the fault of a lane's access.
+func (w *warp) faultAt(in *inst, m *access, kind gpu.FaultKind, lane int, addr uint64) {
+	if w.fault != nil {
+		return
 	}
+	w.raise(kind, in, lane)
+	f := w.fault
 	f.Address, f.Size, f.Write = addr, m.size, m.write
 	f.Space = m.space.String()
 	if m.space == ptx.NoSpace {

@@ -117,6 +117,17 @@ func nothing(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
+// createPolicy compiles createpolicy: caches are not modelled, so any policy is
+// as good as none.
+func createPolicy(c *compiler, in *ptx.Instr, m *mods) error {
+	m.used = full64
+	d, err := c.dst(&in.Operands[0], ptx.B64)
+	if err != nil {
+		return err
+	}
+	return c.movReg(d, c.constant(reg64, 0))
+}
+
 const full64 = ^uint64(0)
 
 // refuse makes the handler of what this GPU does not have.

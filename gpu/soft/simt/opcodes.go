@@ -46,9 +46,18 @@ func init() {
 		"shfl": shfl, "vote": vote, "match": match, "redux": redux, "elect": elect, "activemask": activemask,
 		"bar": bar, "barrier": bar, "nanosleep": nanosleep,
 		"membar": nothing, "fence": nothing, "prefetch": nothing, "prefetchu": nothing, "discard": nothing, "applypriority": nothing,
-		"griddepcontrol": nothing, "setmaxnreg": nothing, "pmevent": nothing, "brkpt": nothing,
+		"griddepcontrol": nothing, "setmaxnreg": nothing, "createpolicy": createPolicy, "pmevent": nothing, "brkpt": nothing,
 
 		"bra": compileBra, "brx": compileBrx, "ret": compileRet, "exit": compileRet, "trap": compileTrap, "call": call,
+
+		"cp": asyncCopy, "mbarrier": mbarrierOp,
+
+		"vadd": video("vadd"), "vsub": video("vsub"), "vabsdiff": video("vabsdiff"), "vmin": video("vmin"), "vmax": video("vmax"),
+		"vshl": video("vshl"), "vshr": video("vshr"), "vset": video("vset"), "vmad": videoMad,
+		"vadd2": videoPacked("vadd", 2), "vsub2": videoPacked("vsub", 2), "vavrg2": videoPacked("vavrg", 2), "vabsdiff2": videoPacked("vabsdiff", 2),
+		"vmin2": videoPacked("vmin", 2), "vmax2": videoPacked("vmax", 2), "vset2": videoPacked("vset", 2),
+		"vadd4": videoPacked("vadd", 4), "vsub4": videoPacked("vsub", 4), "vavrg4": videoPacked("vavrg", 4), "vabsdiff4": videoPacked("vabsdiff", 4),
+		"vmin4": videoPacked("vmin", 4), "vmax4": videoPacked("vmax", 4), "vset4": videoPacked("vset", 4),
 
 		"tex": refuse("textures"), "tld4": refuse("textures"), "txq": refuse("textures"), "istypep": refuse("textures"),
 		"suld": refuse("surfaces"), "sust": refuse("surfaces"), "sured": refuse("surfaces"), "suq": refuse("surfaces"),
