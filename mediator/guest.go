@@ -163,6 +163,13 @@ func (g *guest) heldNow() bool {
 	return g.held
 }
 
+// weightNow is the guest's weight.
+func (g *guest) weightNow() float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.weight
+}
+
 // seen records what the last round showed.
 func (g *guest) seen(active bool, share, entitled float64) {
 	g.mu.Lock()

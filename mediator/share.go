@@ -43,6 +43,33 @@ type share struct {
 type recent struct {
 	kernels uint64  // when last looked
 	used    float64 // GPU nanoseconds, fading
+	tail    tail
+}
+
+// tail is what of a guest's commands ran on while it was held.
+type tail struct {
+	held    bool
+	counted time.Duration // the executors' count when last looked
+	ran     time.Duration // since the guest was held, by the executors' count
+	charged time.Duration // of it, as watched or as late
+}
+
+// observe takes in the executors' count of time that ran late, and what of the
+// guest was watched since the last look, and returns what ran unwatched. The
+// count comes when a command ends, which may be after it was watched.
+func (t *tail) observe(held bool, count, watched time.Duration) (late time.Duration) {
+	if held && !t.held {
+		t.ran, t.charged = 0, 0
+	}
+	t.held = held
+	t.ran += count - t.counted
+	t.counted = count
+	if held {
+		t.charged += watched
+	}
+	late = max(t.ran-t.charged, 0)
+	t.charged += late
+	return late
 }
 
 // setPolicy changes the policy. Who is held stays so until the next round.
@@ -67,8 +94,8 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 	s.guests(func(guests []*guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		scale := s.tally.polled(p)
-		s.observe(guests, p, scale)
+		late := s.observe(guests, p)
+		s.charge(guests, p, s.tally.polled(p, late))
 		ev := fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length()}
 		held := s.decide(guests, ev)
 		plan = accounting.Plan{Load: s.load, Await: s.awaited(held)}
@@ -82,7 +109,8 @@ func (s *share) QuietEnded(q *accounting.Quiet) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.tally.quieted(q)
-		s.observe(guests, &q.Watched, 1)
+		s.tally.know(s.observe(guests, &q.Watched))
+		s.charge(guests, &q.Watched, 1)
 		s.decide(guests, fairshare.Event{
 			Kind: fairshare.Tick, Phase: fairshare.QuietPhase, Length: q.Length(), Watched: q.Watched.Length(),
 		})
@@ -107,7 +135,8 @@ func (s *share) changed(id fairshare.GuestID) {
 	s.guests(func(guests []*guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.observe(guests, &accounting.Phase{}, 1)
+		s.tally.know(s.observe(guests, &accounting.Phase{}))
+		s.charge(guests, &accounting.Phase{}, 1)
 		s.decide(guests, fairshare.Event{Kind: fairshare.Changed, Guest: id})
 	})
 	if s.sampler != nil {
@@ -115,49 +144,57 @@ func (s *share) changed(id fairshare.GuestID) {
 	}
 }
 
-// observe charges the guests with what was seen of them in a phase, in which a
-// guest that was not held stands for scale times its time, and fills s.state
-// with what the policy is to know. The caller holds mu.
-func (s *share) observe(guests []*guest, p *accounting.Phase, scale float64) {
+// observe fills s.state with what was seen of the guests in a phase. late is how
+// long held guests' commands ran on unwatched. The caller holds mu.
+func (s *share) observe(guests []*guest, p *accounting.Phase) (late time.Duration) {
 	s.state = s.state[:0]
-	active, channels := 0, 0
-	var total float64
+	s.load = accounting.Load{}
 	for _, g := range guests {
+		w := g.work()
 		r := s.recent[g.id]
 		if r == nil {
-			r = &recent{kernels: g.work().counters.Kernels}
+			r = &recent{kernels: w.counters.Kernels, tail: tail{counted: w.counters.LateTime}}
 			s.recent[g.id] = r
 		}
-		w := g.work()
-		st := fairshare.Guest{ID: g.id, Suspended: g.heldNow()}
+		st := fairshare.Guest{ID: g.id, Suspended: g.heldNow(), Weight: g.weightNow()}
 		g.groups(func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy
 			st.Spans += t.Spans
 			st.Running = st.Running || p.Running && p.Last == id
-			channels++
+			s.load.Allocated++
 		})
+		st.Late = r.tail.observe(st.Suspended, w.counters.LateTime, st.Used)
+		late += st.Late
 		st.Backlogged = w.backlog || w.outstanding > 0
 		st.Active = st.Backlogged || st.Used > 0 || w.counters.Kernels != r.kernels
 		if p.Length() > 0 {
 			r.kernels = w.counters.Kernels
 		}
+		if st.Active {
+			s.load.Active++
+		}
+		s.state = append(s.state, st)
+	}
+	return late
+}
+
+// charge bills the guests for what observe saw: the watched time of one that was
+// not held stands for scale times as much. The caller holds mu.
+func (s *share) charge(guests []*guest, p *accounting.Phase, scale float64) {
+	var total float64
+	for i, g := range guests {
+		st := &s.state[i]
 		bill := float64(st.Used)
 		if !st.Suspended {
 			bill *= scale
 		}
+		bill += float64(st.Late)
 		g.charge(time.Duration(bill))
-		g.mu.Lock()
-		st.Weight = g.weight
-		g.mu.Unlock()
+		r := s.recent[g.id]
 		r.used = r.used*fade(p.Length()) + bill
 		total += r.used
-		if st.Active {
-			active++
-		}
-		s.state = append(s.state, st)
 	}
-	s.load = accounting.Load{Active: active, Allocated: channels}
 	s.show(guests, total)
 }
 

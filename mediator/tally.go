@@ -31,11 +31,13 @@ func fade(d time.Duration) float64 { return math.Exp(-float64(d) / float64(memor
 
 // polled takes in a polling phase, and with it the quiet time before it, which
 // is taken to have been like it: verdicts change only at the end of a polling
-// phase, so that the same guests ran in both. scale is what a guest's time in
-// the phase stands for.
-func (t *tally) polled(p *accounting.Phase) (scale float64) {
+// phase, so that the same guests ran in both. known is how much of the quiet
+// time held guests' last commands are known to have taken. scale is what the
+// time of a guest that was not held stands for.
+func (t *tally) polled(p *accounting.Phase, known time.Duration) (scale float64) {
 	t.watch(p)
 	t.rounds++
+	t.know(known)
 	length := p.Length()
 	if length <= 0 {
 		return 1
@@ -50,6 +52,13 @@ func (t *tally) polled(p *accounting.Phase) (scale float64) {
 	t.lately = keep*t.lately + (1-keep)*float64(p.Busy())/float64(length)
 	t.unwatched = 0
 	return scale
+}
+
+// know takes in how much of the unwatched time is known to have been busy.
+func (t *tally) know(busy time.Duration) {
+	busy = min(busy, t.unwatched)
+	t.busy += busy
+	t.unwatched -= busy
 }
 
 // quieted takes in a quiet phase.

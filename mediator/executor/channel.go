@@ -137,7 +137,7 @@ func (ch *channel) backlog() bool {
 func (ch *channel) busy() bool { return ch.first != ch.after }
 
 // retire answers commands that have ended, in order.
-func (ch *channel) retire(suspended bool) bool {
+func (ch *channel) retire() bool {
 	if ch.first == ch.after {
 		return false
 	}
@@ -156,10 +156,10 @@ func (ch *channel) retire(suspended bool) bool {
 			if err != nil || slot == nil {
 				break // the guest must make room first
 			}
-			ch.finish(p, done, suspended)
+			ch.finish(p, done)
 			p.com.Encode(slot)
 		} else {
-			ch.finish(p, done, suspended)
+			ch.finish(p, done)
 			if p.com.Status != abi.StatusOK {
 				// A quiet command that fails is answered like any other.
 				p.quiet = false
@@ -186,7 +186,7 @@ func (ch *channel) slot() (*abi.Entry, error) {
 }
 
 // finish completes what is known of a command whose fence is reached.
-func (ch *channel) finish(p *pending, done gpu.Fence, suspended bool) {
+func (ch *channel) finish(p *pending, done gpu.Fence) {
 	x := ch.x
 	if p.over {
 		return
@@ -225,7 +225,7 @@ func (ch *channel) finish(p *pending, done gpu.Fence, suspended bool) {
 		x.launches--
 		x.predicted -= p.predicted
 		p.fn.ran(out.End - out.Start)
-		x.slot.AddFinished(out.End-out.Start, out.Err != nil, suspended)
+		x.slot.AddFinished(out.End-out.Start, x.held.overlap(out.Start, out.End), out.Err != nil)
 		p.fn = nil
 	} else if out.Err != nil {
 		x.slot.AddError()
@@ -256,11 +256,11 @@ func (ch *channel) advance() bool {
 		ch.next += abi.Span(&e[0])
 		did = true
 		if ch.after-ch.first == flightLimit {
-			ch.retire(false) // what ended at once makes room at once
+			ch.retire() // what ended at once makes room at once
 		}
 	}
 	if did {
-		ch.retire(false)
+		ch.retire()
 	}
 	return did
 }

@@ -71,6 +71,7 @@ type Executor struct {
 	sizes     map[gpu.Ptr]uint64 // of what the guest allocated
 	props     gpu.Properties
 
+	held      suspension    // the newest
 	launches  int           // on the GPU, of all channels
 	predicted time.Duration // how long they will take
 
@@ -208,9 +209,10 @@ func (x *Executor) raise(vector int) {
 // whether it did anything.
 func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
+	x.hold(suspended)
 	backlog := false
 	for _, ch := range x.channels {
-		if ch.retire(suspended) {
+		if ch.retire() {
 			did = true
 		}
 		if !suspended && ch.advance() {
@@ -225,6 +227,19 @@ func (x *Executor) Step(suspended bool) bool {
 	}
 	x.reports = x.reports[:0]
 	return did
+}
+
+// hold takes note of the beginning and end of suspensions on the GPU's clock.
+func (x *Executor) hold(suspended bool) {
+	if suspended == x.held.on {
+		return
+	}
+	now, err := x.o.Device.Now()
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	x.held.turn(suspended, now)
 }
 
 // fail poisons the context: err is what a kernel did, or the GPU's end.

@@ -43,8 +43,8 @@ func TestPageIsShared(t *testing.T) {
 	slot.SetReady(0) // group 0 is a group, not none
 	slot.AddFetched()
 	slot.AddFetched()
-	slot.AddFinished(5*time.Millisecond, false, false)
-	slot.AddFinished(2*time.Millisecond, true, true)
+	slot.AddFinished(5*time.Millisecond, 0, false)
+	slot.AddFinished(2*time.Millisecond, 2*time.Millisecond, true)
 	slot.AddFetched()
 	slot.SetBacklog(true)
 	slot.AddCopied(7)

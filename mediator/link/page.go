@@ -346,17 +346,15 @@ func (c *ContextSlot) Backlog() bool { return c.backlog.Load() != 0 }
 func (c *ContextSlot) AddFetched() { c.fetched.Add(1) }
 
 // AddFinished counts one that ended, with the GPU time from its start to its
-// end, whether it failed, and whether it ran while the guest was suspended.
-func (c *ContextSlot) AddFinished(t time.Duration, failed, late bool) {
+// end, how much of that the guest was suspended for, and whether it failed.
+func (c *ContextSlot) AddFinished(t, late time.Duration, failed bool) {
 	if failed {
 		c.errors.Add(1)
 	} else {
 		c.kernels.Add(1)
 	}
 	c.gpuTime.Add(int64(t))
-	if late {
-		c.lateTime.Add(int64(t))
-	}
+	c.lateTime.Add(int64(late))
 	c.finished.Add(1)
 }
 
