@@ -121,6 +121,9 @@ func nothing(c *compiler, in *ptx.Instr, m *mods) error {
 // as good as none.
 func createPolicy(c *compiler, in *ptx.Instr, m *mods) error {
 	m.used = full64
+	if err := c.arity(in, 1, 4); err != nil {
+		return err
+	}
 	d, err := c.dst(&in.Operands[0], ptx.B64)
 	if err != nil {
 		return err
