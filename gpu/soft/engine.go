@@ -52,6 +52,7 @@ type Engine struct {
 	stopping bool
 	scratch  []*call
 	wakeCost time.Duration
+	spurious int // rings for nothing, in a row
 	gridID   uint64
 }
 

@@ -20,8 +20,8 @@ type Options struct {
 	Machine machine.Config
 	// MemoryBytes is the GPU's memory, 1 GiB.
 	MemoryBytes uint64
-	// WarpTime is how long the whole GPU takes for one simple instruction of a warp, 100 ns: its speed. Half of it must
-	// be enough to interpret one here.
+	// WarpTime is how long the whole GPU takes for one simple instruction of a warp, 200 ns: its speed. Half of it must
+	// be enough to interpret one here; BenchmarkCorpus says whether it is.
 	WarpTime time.Duration
 	// Lead is how far interpretation may be ahead of the modelled time, 2 ms.
 	Lead time.Duration
@@ -40,7 +40,7 @@ type Options struct {
 func (o Options) WithDefaults() Options {
 	setDefault(&o.Name, "vgpud soft GPU")
 	setDefault(&o.MemoryBytes, 1<<30)
-	setDefault(&o.WarpTime, 100*time.Nanosecond)
+	setDefault(&o.WarpTime, 200*time.Nanosecond)
 	setDefault(&o.Lead, 2*time.Millisecond)
 	if o.PollWindow == 0 && runtime.NumCPU() > 1 {
 		o.PollWindow = 50 * time.Microsecond

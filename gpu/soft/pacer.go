@@ -108,6 +108,9 @@ func (e *Engine) sleep(now, next time.Duration) {
 	if !e.waiting() && e.pending.Load() == 0 {
 		e.door.wait(d)
 		e.pacing.Sleeps++
+		if d < 0 || e.now() < now+d {
+			e.calm(d)
+		}
 		if d >= 0 {
 			late := e.now() - (now + d)
 			if late > 0 {
@@ -120,6 +123,27 @@ func (e *Engine) sleep(now, next time.Duration) {
 	}
 	for _, q := range e.queues {
 		q.ring.WantKick(false)
+	}
+}
+
+// spuriousRings is how many rings in a row may be for nothing before the thread sleeps without listening.
+const spuriousRings = 32
+
+// calm keeps a program that rings its bell for nothing, over and over, from having the thread's CPU. It is called after
+// a sleep that was to last d, and didn't.
+func (e *Engine) calm(d time.Duration) {
+	switch {
+	case e.pending.Load() > 0 || e.waiting():
+		e.spurious = 0
+	case e.spurious < spuriousRings:
+		e.spurious++
+	default:
+		nap := 200 * time.Microsecond
+		if d >= 0 {
+			nap = min(nap, d/2)
+		}
+		ts := unix.NsecToTimespec(int64(nap))
+		_ = unix.Nanosleep(&ts, nil)
 	}
 }
 
