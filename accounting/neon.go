@@ -45,8 +45,9 @@ type Neon struct {
 
 // NeonRound is what one round of NEON's sampling came to.
 type NeonRound struct {
-	// Drain, Alone and FreeRun are the lengths of the three parts.
-	Drain, Alone, FreeRun time.Duration
+	// FreeRun, Drain and Alone are the lengths of its three parts, in that order.
+	// The first round has no free run.
+	FreeRun, Drain, Alone time.Duration
 	// Owners are those sampled, in the gate's order.
 	Owners []NeonOwner
 }
@@ -59,7 +60,8 @@ type NeonOwner struct {
 	Commands uint64
 	Busy     time.Duration
 	// Charged is what the owner is charged for the round: its part of the free
-	// run, in proportion of the mean command lengths of those let run, and Busy.
+	// run before, in proportion of the mean command lengths of those that were
+	// let run in it, and Busy.
 	Charged time.Duration
 }
 
@@ -90,27 +92,28 @@ func NewNeon(c NeonConfig, gate Gate, allow func([]NeonOwner) []Owner) *Neon {
 }
 
 // Step goes on at time now, and says when it wants to be called next. Where a
-// round has just ended, done is true and round says what it came to; it is valid
-// until the next call.
-func (n *Neon) Step(now time.Duration) (next time.Duration, round *NeonRound, done bool) {
+// sampling phase has just ended, round is what it and the free run before it
+// came to, valid until the next call; otherwise it is nil.
+func (n *Neon) Step(now time.Duration) (next time.Duration, round *NeonRound) {
 	switch n.state {
 	case neonFree:
-		if n.free != nil && now < n.begun+n.freeRun() {
-			return n.begun + n.freeRun(), nil, false
-		}
 		if n.free != nil {
-			n.charge(now)
-			done = true
+			if until := n.begun + n.freeRun(); now < until {
+				return until, nil
+			}
+			n.round.FreeRun = now - n.begun
 		}
-		n.drain(now)
-		if done {
-			return n.wake(now), &n.round, true
-		}
+		n.state, n.begun = neonDraining, now
+		n.gate.Admit(nil)
 	case neonDraining:
 		if n.gate.Drained() || now-n.begun >= n.config.DrainAtMost {
-			n.round.Drain = now - n.begun
+			n.round.Drain, n.round.Alone = now-n.begun, 0
+			n.owners = n.owners[:0]
+			for _, o := range n.gate.Owners() {
+				n.owners = append(n.owners, NeonOwner{Owner: o})
+			}
 			n.current = -1
-			n.nextAlone(now)
+			round = n.nextAlone(now)
 		}
 	case neonAlone:
 		n.look(now)
@@ -118,13 +121,13 @@ func (n *Neon) Step(now time.Duration) (next time.Duration, round *NeonRound, do
 		case lasted < n.config.Alone:
 		case n.gate.Drained() || lasted >= n.config.Alone+n.config.DrainAtMost:
 			n.round.Alone += lasted
-			n.nextAlone(now)
+			round = n.nextAlone(now)
 		case !n.ending:
 			n.ending = true // what it has submitted must not run beside the next owner's
 			n.gate.Admit(nil)
 		}
 	}
-	return n.wake(now), nil, false
+	return n.wake(now), round
 }
 
 // wake is when to look again.
@@ -140,36 +143,20 @@ func (n *Neon) freeRun() time.Duration {
 	return n.config.FreeRun * time.Duration(max(len(n.owners), 1))
 }
 
-// drain begins a sampling phase: nobody may submit.
-func (n *Neon) drain(now time.Duration) {
-	n.state, n.begun = neonDraining, now
-	n.gate.Admit(nil)
-}
-
-// nextAlone lets the next owner run by itself, or all that may after the last.
-func (n *Neon) nextAlone(now time.Duration) {
-	if n.current < 0 {
-		n.owners = n.owners[:0]
-		for _, o := range n.gate.Owners() {
-			n.owners = append(n.owners, NeonOwner{Owner: o})
-		}
-		n.round.Alone = 0
-	}
+// nextAlone lets the next owner run by itself. After the last it ends the
+// sampling phase, and lets all run that may.
+func (n *Neon) nextAlone(now time.Duration) *NeonRound {
 	n.current++
-	if n.current >= len(n.owners) {
-		n.letRun(now)
-		return
+	if n.current < len(n.owners) {
+		n.state, n.begun, n.ending = neonAlone, now, false
+		o := n.owners[n.current].Owner
+		n.seen = n.gate.Progress(o)
+		n.busy = n.seen.Submitted > n.seen.Completed
+		n.busyAt = now
+		n.gate.Admit([]Owner{o})
+		return nil
 	}
-	n.state, n.begun, n.ending = neonAlone, now, false
-	o := n.owners[n.current].Owner
-	n.seen = n.gate.Progress(o)
-	n.busy = n.seen.Submitted > n.seen.Completed
-	n.busyAt = now
-	n.gate.Admit([]Owner{o})
-}
-
-// letRun begins the free run.
-func (n *Neon) letRun(now time.Duration) {
+	n.charge()
 	n.free = n.free[:0]
 	if n.allow != nil {
 		n.free = append(n.free, n.allow(n.owners)...)
@@ -179,10 +166,11 @@ func (n *Neon) letRun(now time.Duration) {
 		}
 	}
 	if n.free == nil {
-		n.free = []Owner{}
+		n.free = []Owner{} // nil says that nobody was sampled yet
 	}
 	n.state, n.begun = neonFree, now
 	n.gate.Admit(n.free)
+	return &n.round
 }
 
 // look takes in the completions since it last looked. A command began when it
@@ -203,9 +191,9 @@ func (n *Neon) look(now time.Duration) {
 	n.seen = p
 }
 
-// charge shares the free run out.
-func (n *Neon) charge(now time.Duration) {
-	n.round.FreeRun = now - n.begun
+// charge shares the free run before the sampling phase out among those that were
+// let run in it.
+func (n *Neon) charge() {
 	var total time.Duration
 	for i := range n.owners {
 		if n.ran(n.owners[i].Owner) {
