@@ -420,7 +420,7 @@ func (ch *channel) copyNext(ctx context.Context) bool {
 	return true
 }
 
-// Close drops what is queued. What executes is ended, since nobody could learn of its end.
+// Close drops what is queued. A launch that executes runs on, though nobody learns of its end.
 func (ch *channel) Close() error {
 	ch.mu.Lock()
 	again := ch.closing

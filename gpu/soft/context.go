@@ -230,34 +230,21 @@ func (c *engineContext) newQueue(id uint32) (ChannelInfo, error) {
 	return ChannelInfo{ID: id, Ring: f}, nil
 }
 
-// CloseChannel drops what is queued in the channel; what executes runs on, and its end is told to nobody.
+// CloseChannel drops what is queued in the channel. What executes runs on, and its end is told to nobody.
 func (c *engineContext) CloseChannel(id uint32) error {
 	var err error
 	if derr := c.e.do(func() {
 		q := c.queues[id]
-		if q == nil {
+		if q == nil || q.last {
 			err = fmt.Errorf("close channel %d: %w", id, gpu.ErrNotFound)
 			return
 		}
-		err = c.dropQueue(q)
+		c.e.step(c.e.now())
+		err = q.close()
 	}); derr != nil {
 		return derr
 	}
-	if err == nil {
-		c.mu.Lock()
-		c.channels--
-		c.mu.Unlock()
-	}
 	return err
-}
-
-// dropQueue takes a queue out of the engine. A launch that executes is ended: its ring goes away.
-func (c *engineContext) dropQueue(q *queue) error {
-	c.e.step(c.e.now())
-	q.kill()
-	delete(c.queues, q.id)
-	c.e.queues = slices.DeleteFunc(c.e.queues, func(o *queue) bool { return o == q })
-	return q.ring.Close()
 }
 
 // Close ends what runs and frees all memory.
@@ -282,7 +269,9 @@ func (c *engineContext) end() {
 	e.step(e.now())
 	var errs []error
 	for _, q := range c.queues {
-		errs = append(errs, c.dropQueue(q))
+		q.last = false // nothing runs on
+		q.kill()
+		errs = append(errs, q.free())
 	}
 	e.remember(c.o.Label, c.group.Usage())
 	c.group.Close()

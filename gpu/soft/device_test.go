@@ -371,10 +371,15 @@ func TestFaultPoisonsOneContext(t *testing.T) {
 				t.Fatal(err)
 			}
 			if mode == machine.Exclusive {
-				// Without preemption the endless kernel would keep the others out for good.
+				// Without preemption the endless kernel keeps the others out for good: have a fault first.
 				if err := other.Close(); err != nil {
 					t.Fatal(err)
 				}
+				if err := bad.ctx.Close(); err != nil {
+					t.Fatal(err)
+				}
+				bad = newRig(t, d, gpu.ContextOptions{})
+				p = bad.alloc(4)
 			}
 			f := bad.launch("store", 1, 1, p+4)
 			dropped := bad.launch("empty", 1, 1)
@@ -583,6 +588,53 @@ func TestSuspendedContextWaits(t *testing.T) {
 	}
 	if o := a.wait(endless); o.Err != nil {
 		t.Error(o.Err)
+	}
+}
+
+// A closed channel's kernel runs on; its channel's place is free only when it has ended.
+func TestClosedChannelRunsOn(t *testing.T) {
+	d := newDevice(t, Options{Channels: 2})
+	r := newRig(t, d, gpu.ContextOptions{})
+	ch, err := r.ctx.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.alloc(4)
+	launches := func() uint64 {
+		u, err := d.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Groups[0].Launches
+	}
+	spin := &gpu.Launch{Function: r.function("spin"), Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, Params: params(uint64(3_000_000))}
+	for range 3 {
+		if _, err := ch.Launch(spin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src, err := d.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for st, _ := src.Sample(); !st.Busy; st, _ = src.Sample() {
+		runtime.Gosched()
+	}
+	if err := ch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for launches() == 0 {
+		runtime.Gosched()
+	}
+	// In turn after it, and the two that were queued are gone.
+	if o := r.wait(r.launch("store", 1, 1, p)); o.Err != nil {
+		t.Error(o.Err)
+	}
+	if n := launches(); n < 2 || n > 3 {
+		t.Errorf("%d launches ended, want what executed and the one after it", n)
+	}
+	if _, err := r.ctx.NewChannel(); err != nil {
+		t.Errorf("the closed channel's place: %v", err)
 	}
 }
 

@@ -22,7 +22,8 @@ type queue struct {
 	cmds  []*command
 	spare []*command
 	entry ring.Entry
-	dead  bool // the producer lost its way, or the channel was closed
+	dead  bool // nothing is fetched any more: the producer lost its way, or the channel was closed
+	last  bool // closed, with a launch that still executes
 }
 
 // command is a launch that was fetched.
@@ -162,6 +163,11 @@ func (q *queue) complete() {
 		q.spare = append(q.spare, cmd)
 		q.ring.Complete(cmd.out)
 	}
+	if q.last && len(q.cmds) == 0 {
+		if err := q.free(); err != nil {
+			q.e.o.Log.Error("soft GPU: close a channel", "group", q.c.Group(), "channel", q.id, "error", err)
+		}
+	}
 }
 
 // flush ends all that was fetched.
@@ -178,11 +184,38 @@ func (q *queue) flush(code func(*command) ring.Code) {
 
 // kill ends the channel at once. Nothing more completes.
 func (q *queue) kill() {
-	if q.dead {
-		return
-	}
 	q.flush(func(*command) ring.Code { return ring.Dropped })
-	q.dead = true
+	if !q.dead {
+		q.dead = true
+		q.ring.Kill()
+		q.ch.Close()
+	}
+}
+
+// close drops what is queued. A launch that executes runs on, and the queue goes with it.
+func (q *queue) close() error {
+	if len(q.cmds) == 0 || q.cmds[0].over || q.cmds[0].Start() == 0 {
+		q.kill()
+		return q.free()
+	}
+	for _, cmd := range slices.Clone(q.cmds[1:]) {
+		q.e.m.Kill(&cmd.Launch)
+	}
+	q.cmds = q.cmds[:1]
+	q.dead, q.last = true, true
 	q.ring.Kill()
 	q.ch.Close()
+	return nil
+}
+
+// free takes the queue out of the engine. Nothing of it may be in the machine.
+func (q *queue) free() error {
+	q.last = false
+	c := q.c
+	delete(c.queues, q.id)
+	q.e.queues = slices.DeleteFunc(q.e.queues, func(o *queue) bool { return o == q })
+	c.mu.Lock()
+	c.channels--
+	c.mu.Unlock()
+	return q.ring.Close()
 }
