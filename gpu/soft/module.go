@@ -178,12 +178,9 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 	if err != nil {
 		return ModuleInfo{}, err
 	}
-	var data []byte
-	if n := m.m.ImageBytes(); n > 0 {
-		data = c.data[m.image.Offset : m.image.Offset+n : m.image.Offset+n]
-		copy(data, m.m.Place(c.base+m.image.Offset))
-	} else {
-		m.m.Place(c.base)
+	data, err := c.place(m)
+	if err != nil {
+		return ModuleInfo{}, errors.Join(err, c.dismiss(id, m))
 	}
 	info := ModuleInfo{ID: id, Image: gpu.Ptr(c.base + m.image.Offset), ImageBytes: m.m.ImageBytes()}
 	var merr error
@@ -192,7 +189,7 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 			merr = fmt.Errorf("context is closed: %w", gpu.ErrLost)
 			return
 		}
-		if data != nil {
+		if len(data) > 0 {
 			if merr = m.m.MapImage(&c.mem, data); merr != nil {
 				return
 			}
@@ -208,6 +205,20 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 		return ModuleInfo{}, errors.Join(err, c.dismiss(id, m))
 	}
 	return info, nil
+}
+
+// place writes the module's variables into its memory, which it returns.
+func (c *engineContext) place(m *engineModule) ([]byte, error) {
+	image := m.m.Place(c.base + m.image.Offset)
+	c.mu.Lock() // the memory goes only after a Close has had it
+	defer c.mu.Unlock()
+	if c.over.Load() {
+		return nil, fmt.Errorf("context is closed: %w", gpu.ErrLost)
+	}
+	n := m.m.ImageBytes()
+	data := c.data[m.image.Offset : m.image.Offset+n : m.image.Offset+n]
+	copy(data, image) // what has no initial value stays zero
+	return data, nil
 }
 
 const maxKernels = 1 << 12

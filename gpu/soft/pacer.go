@@ -269,6 +269,7 @@ func (e *Engine) interpretOne(cmd *command) {
 	fault := e.interpretStep(cmd)
 	switch {
 	case fault != nil:
+		e.step(e.now())
 		cmd.q.c.poison(cmd, fault)
 	case cmd.run.done():
 		e.pacing.Instructions += cmd.run.grid.Counts().WarpInstructions

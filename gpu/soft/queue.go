@@ -110,6 +110,8 @@ func (q *queue) submit(cmd *command) ring.Code {
 	cmd.kernel = k
 	cmd.run.reset(grid, q.e.o.Machine.SMs, occupancy)
 	cmd.Work = machine.Work{Open: true, Limit: c.o.KernelTimeLimit, Blocks: en.Grid.Count(), Need: need}
+	// Preparing took time, which is not to count as executed.
+	q.e.step(q.e.now())
 	if err := q.ch.Submit(&cmd.Launch); err != nil {
 		return ring.Dropped
 	}
