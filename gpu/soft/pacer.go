@@ -108,7 +108,7 @@ func (e *Engine) sleep(now, next time.Duration) {
 	if !e.waiting() && e.pending.Load() == 0 {
 		e.door.wait(d)
 		e.pacing.Sleeps++
-		if d < 0 || e.now() < now+d {
+		if d < 0 || e.now() < now+min(d, pinnedSleep) {
 			e.calm(d)
 		}
 		if d >= 0 {

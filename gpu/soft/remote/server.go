@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,9 @@ func Run(ctx context.Context, o ServerOptions) error {
 	if runtime.GOMAXPROCS(0) < 4 {
 		runtime.GOMAXPROCS(4)
 	}
+	// A collection stops the pacing thread, for as long as threads without its priority take to agree. The heap is
+	// small; let it grow to several times its size before there is one.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	if o.GPU.Log == nil {
 		o.GPU.Log = o.Log
 	}
@@ -58,6 +62,11 @@ func Run(ctx context.Context, o ServerOptions) error {
 		o.Ready()
 	}
 	err = s.Serve(ctx, l)
+	if u, uerr := e.Usage(); uerr == nil {
+		o.Log.Info("soft GPU stopped", "launches", u.Machine.Launches, "busy", u.Machine.Busy, "idle", u.Machine.Idle,
+			"overruns", u.Machine.Overruns, "overrun", u.Machine.Overrun, "cpu", u.Pacing.CPU, "late", u.Pacing.Late,
+			"max_late", u.Pacing.MaxLate, "sleeps", u.Pacing.Sleeps)
+	}
 	return errors.Join(err, e.Close())
 }
 
