@@ -19,7 +19,6 @@ type compiler struct {
 	special map[specialKey]operand
 	funcs   map[*ptx.Func]*function
 	queue   []*function
-	calls   []*callSite
 
 	cur      *function
 	code     []inst
@@ -33,13 +32,11 @@ type function struct {
 	code     *ptx.Code
 	flow     *branches
 	entry    int32
-	regs     []operand              // by number
-	pcs      []int32                // of each instruction
-	vars     map[*ptx.Symbol]uint32 // places of local variables and parameters in its frame
+	regs     []operand // by number
+	pcs      []int32   // of each instruction
 	frame    layout
 	params   []formal
 	returns  []formal
-	index    uint64 // its address, in units of codeStride
 	calls    []*function
 	unknown  bool // calls through pointers
 	pressure int  // 32-bit registers alive at a time

@@ -20,6 +20,19 @@ var fastFromInts = map[[2]ptx.Type]opFunc{
 	{ptx.F32, ptx.S32}: opCvtF32S32, {ptx.F32, ptx.U32}: opCvtF32U32, {ptx.F64, ptx.S32}: opCvtF64S32, {ptx.F64, ptx.U32}: opCvtF64U32,
 }
 
+type floatConversion struct {
+	to, from ptx.Type
+	round    arith.Round
+	integral bool
+}
+
+// fastFloats are the conversions of C.
+var fastFloats = map[floatConversion]opFunc{
+	{ptx.S32, ptx.F32, arith.RZ, true}:  opCvtS32F32,
+	{ptx.F64, ptx.F32, arith.RN, false}: opCvtF64F32,
+	{ptx.F32, ptx.F64, arith.RN, false}: opCvtF32F64,
+}
+
 // convert compiles cvt.
 func convert(c *compiler, in *ptx.Instr, m *mods) error {
 	if err := c.arity(in, 2, 3); err != nil {
@@ -64,6 +77,10 @@ func convert(c *compiler, in *ptx.Instr, m *mods) error {
 		return nil
 	}
 	if f, ok := fastFromInts[[2]ptx.Type{dt, st}]; ok && exact && mode == (arith.Mode{}) {
+		c.op(f, c.costs().Convert, d, a)
+		return nil
+	}
+	if f, ok := fastFloats[floatConversion{dt, st, mode.Round, integral}]; ok && exact && mode == (arith.Mode{Round: mode.Round}) {
 		c.op(f, c.costs().Convert, d, a)
 		return nil
 	}

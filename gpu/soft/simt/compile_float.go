@@ -27,13 +27,20 @@ func floatOp(c *compiler, in *ptx.Instr, m *mods, opcode string, n int) error {
 	switch t {
 	case ptx.F32:
 		f = float32Op(opcode, mode)
+		if mode != (arith.Mode{}) {
+			cost = c.costs().Convert
+		}
 	case ptx.F64:
 		if !mode.FTZ && !mode.Sat && !mode.Relu {
 			f = float64Op(opcode, mode.Round)
 		}
 		cost = c.costs().Wide
+		if mode.Round != arith.RN {
+			cost = c.costs().Slow
+		}
 	case ptx.F16, ptx.F16x2, ptx.BF16, ptx.BF16x2:
 		f = halfOp(halfType(t), opcode, mode, t.Lanes() == 2)
+		cost = c.costs().Special
 	}
 	if f == nil {
 		return c.unsupported("type .%s in this form", t)
@@ -73,19 +80,17 @@ func float32Op(opcode string, o arith.Mode) opFunc {
 		}
 		return lift2(func(a, b float32) float32 { return arith.DivF32Mode(a, b, o) })
 	case "neg":
-		return flush1(o, arith.NegF32)
+		if usual {
+			return opNegF32
+		}
+		return lift1(func(a float32) float32 { return arith.NegF32(arith.FlushF32(a)) })
 	case "abs":
-		return flush1(o, arith.AbsF32)
+		if usual {
+			return opAbsF32
+		}
+		return lift1(func(a float32) float32 { return arith.AbsF32(arith.FlushF32(a)) })
 	}
 	return nil
-}
-
-// flush1 makes an operation that rounds nothing: .ftz applies to its operand.
-func flush1(o arith.Mode, f func(a float32) float32) opFunc {
-	if !o.FTZ {
-		return lift1(f)
-	}
-	return lift1(func(a float32) float32 { return f(arith.FlushF32(a)) })
 }
 
 // pick compiles min and max of single and half precision.
@@ -93,8 +98,15 @@ func pick(c *compiler, in *ptx.Instr, m *mods, opcode string) error {
 	p := arith.Pick{Max: opcode == "max", FTZ: m.has("ftz"), NaN: m.has("NaN"), XorSign: m.has("xorsign"), Abs: m.has("abs")}
 	t := m.typ()
 	f := lift2(p.F32)
+	cost := c.costs().Convert
 	switch t {
 	case ptx.F32:
+		switch p {
+		case arith.Pick{}:
+			f, cost = opMinF32, c.costs().Simple
+		case arith.Pick{Max: true}:
+			f, cost = opMaxF32, c.costs().Simple
+		}
 		if len(in.Operands) == 4 {
 			return c.simple(in, lift3(p.F32x3), c.costs().Convert, repeat(t, 4)...)
 		}
@@ -107,7 +119,7 @@ func pick(c *compiler, in *ptx.Instr, m *mods, opcode string) error {
 	default:
 		return c.unsupported("type .%s", t)
 	}
-	return c.simple(in, f, c.costs().Simple, repeat(t, 3)...)
+	return c.simple(in, f, cost, repeat(t, 3)...)
 }
 
 // halfType is the half-precision type that t is or holds two of.
@@ -171,13 +183,13 @@ func float64Op(opcode string, r arith.Round) opFunc {
 		}
 		return lift2(func(a, b float64) float64 { return arith.DivF64Round(a, b, r) })
 	case "neg":
-		return lift1(arith.NegF64)
+		return opNegF64
 	case "abs":
-		return lift1(arith.AbsF64)
+		return opAbsF64
 	case "min":
-		return lift2(arith.MinF64)
+		return opMinF64
 	case "max":
-		return lift2(arith.MaxF64)
+		return opMaxF64
 	}
 	return nil
 }

@@ -36,18 +36,7 @@ func plain(n int, cost func(*CostModel) uint32, table byType) handler {
 	}
 }
 
-func simpleCost(m *CostModel) uint32  { return m.Simple }
-func wideCost(m *CostModel) uint32    { return m.Wide }
-func specialCost(m *CostModel) uint32 { return m.Special }
-func slowCost(m *CostModel) uint32    { return m.Slow }
-
-// costOf is what arithmetic on a type costs.
-func costOf(m *CostModel, t ptx.Type) uint32 {
-	if t == ptx.F64 {
-		return m.Wide
-	}
-	return m.Simple
-}
+func simpleCost(m *CostModel) uint32 { return m.Simple }
 
 var intBinary = map[string]byType{
 	"add": {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"vgpud/e2e/kernels"
 )
@@ -32,11 +33,14 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-func runCase(t *testing.T, module *Module, c *kernels.Case) {
+// prepare makes a machine with a case's buffers, and its launches.
+func prepare(t testing.TB, module *Module, c *kernels.Case) (*machine, []Launch) {
 	t.Helper()
 	m := machineFor(t, module)
 	m.sms = 4
-	addrs, contents := map[string]uint64{}, map[string][]byte{}
+	m.budget = 10_000
+	addrs := map[string]uint64{}
+	m.buffers = map[string][]byte{}
 	for _, b := range c.Buffers {
 		if b.Global != "" {
 			offset, size, ok := module.Global(b.Global)
@@ -44,15 +48,15 @@ func runCase(t *testing.T, module *Module, c *kernels.Case) {
 				t.Fatalf("variable %s: %d bytes, want %d", b.Global, size, b.Size)
 			}
 			addrs[b.Name] = module.vars.base + offset
-			contents[b.Name], ok = m.mem.Bytes(addrs[b.Name], size)
-			if !ok {
+			if m.buffers[b.Name], ok = m.mem.Bytes(addrs[b.Name], size); !ok {
 				t.Fatalf("variable %s is not mapped", b.Global)
 			}
 		} else {
-			addrs[b.Name], contents[b.Name] = m.alloc(b.Size)
+			addrs[b.Name], m.buffers[b.Name] = m.alloc(b.Size)
 		}
-		copy(contents[b.Name], b.Init)
+		copy(m.buffers[b.Name], b.Init)
 	}
+	var launches []Launch
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		k := module.Kernel(s.Entry)
@@ -69,12 +73,20 @@ func runCase(t *testing.T, module *Module, c *kernels.Case) {
 				copy(p, arg.Bytes)
 			}
 		}
-		f := m.launch(Launch{Kernel: k, Grid: d3(s.Grid[:]...), Block: d3(s.Block[:]...), SharedBytes: uint64(s.SharedBytes), Params: buf})
-		if f != nil {
+		launches = append(launches, Launch{Kernel: k, Grid: d3(s.Grid[:]...), Block: d3(s.Block[:]...), SharedBytes: uint64(s.SharedBytes), Params: buf})
+	}
+	return m, launches
+}
+
+func runCase(t *testing.T, module *Module, c *kernels.Case) {
+	t.Helper()
+	m, launches := prepare(t, module, c)
+	for i, l := range launches {
+		if f := m.launch(l); f != nil {
 			t.Fatalf("%v, launch %d: %v", c, i, f)
 		}
 	}
-	err := c.CheckAll(func(b *kernels.Buffer) ([]byte, error) { return contents[b.Name], nil })
+	err := c.CheckAll(func(b *kernels.Buffer) ([]byte, error) { return m.buffers[b.Name], nil })
 	if err != nil {
 		t.Error(err)
 	}
@@ -100,5 +112,39 @@ func TestRealFilesLoad(t *testing.T) {
 		if _, err := Load(parse(t, string(src)), Options{}); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}
+	}
+}
+
+// BenchmarkCorpus runs every kernel at its small size: thread instructions a
+// second, and how long a cycle of the cost model takes here, which bounds the
+// clock at which a soft GPU can run in real time.
+func BenchmarkCorpus(b *testing.B) {
+	for _, k := range kernels.All() {
+		b.Run(k.Name, func(b *testing.B) {
+			module, err := Load(parse(b, k.PTX(kernels.SM90)), Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			c := k.Case(kernels.Small, 1)
+			var sum Counts
+			var spent time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				m, launches := prepare(b, module, c)
+				cpu := processorTime()
+				b.StartTimer()
+				for _, l := range launches {
+					if f := m.launch(l); f != nil {
+						b.Fatal(f)
+					}
+					sum.add(m.last.Counts())
+				}
+				b.StopTimer()
+				spent += processorTime() - cpu
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(sum.ThreadInstructions)/spent.Seconds()/1e6, "Mthread-instr/cpu-s")
+			b.ReportMetric(float64(spent.Nanoseconds())/float64(sum.Cycles), "cpu-ns/cycle")
+		})
 	}
 }

@@ -12,8 +12,8 @@ package simt
 type CostModel struct {
 	Simple  uint32 // 32-bit arithmetic, logic, moves, comparisons, branches
 	Wide    uint32 // 64-bit integer multiplication and double precision
-	Convert uint32 // conversions between types
-	Special uint32 // reciprocal, root, sine, division
+	Convert uint32 // conversions between types; rounding and clamping out of the ordinary
+	Special uint32 // reciprocal, root, sine, division; half precision
 	Slow    uint32 // double-precision division, video and packed operations
 	Control uint32 // barrier, call, return
 	Shuffle uint32 // exchange between the lanes of a warp
@@ -29,11 +29,11 @@ type CostModel struct {
 var DefaultCosts = CostModel{
 	Simple:  1,
 	Wide:    2,
-	Convert: 2,
-	Special: 8,
+	Convert: 4,
+	Special: 12,
 	Slow:    16,
 	Control: 2,
-	Shuffle: 2,
+	Shuffle: 4,
 	Memory:  2,
 	Sector:  1,
 	Atomic:  2,

@@ -42,7 +42,6 @@ type emitter struct {
 	loops  [][2]string // continue and break labels
 	end    string      // where a return leads; "" to return in place
 	store  string      // the code that saves the results of a kernel
-	kernel bool
 }
 
 func (g *emitter) f(format string, args ...any) { fmt.Fprintf(&g.b, "\t"+format+"\n", args...) }
@@ -119,7 +118,6 @@ func (n assign) eval(s *state) flowTo {
 type branch struct {
 	c         cond
 	yes, no   block
-	inverted  bool
 	fallFirst bool
 }
 

@@ -37,3 +37,5 @@
 // variables among it, and windows for shared, local and parameter memory and
 // for functions (memory.go).
 package simt
+
+//go:generate go run ./internal/genops

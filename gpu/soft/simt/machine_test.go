@@ -21,6 +21,8 @@ type machine struct {
 	budget int // of a step
 	last   *Grid
 	cycle  uint64
+
+	buffers map[string][]byte // of a case of the corpus
 }
 
 const testHeader = ".version 8.0\n.target sm_80\n.address_size 64\n"

@@ -4,6 +4,8 @@ package simt
 
 import (
 	"math/bits"
+
+	"vgpud/gpu/soft/arith"
 )
 
 func opCvtU64U32(w *warp, in *inst) {
@@ -105,6 +107,57 @@ func opCvtF64S32(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		d[i] = float64(a[i])
+	}
+}
+
+func opCvtS32F32(w *warp, in *inst) {
+	d, a := vec[int32](w, in.d), vec[float32](w, in.a)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.CvtS32F32(a[i])
+			d[i+1] = arith.CvtS32F32(a[i+1])
+			d[i+2] = arith.CvtS32F32(a[i+2])
+			d[i+3] = arith.CvtS32F32(a[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.CvtS32F32(a[i])
+	}
+}
+
+func opCvtF64F32(w *warp, in *inst) {
+	d, a := vec[float64](w, in.d), vec[float32](w, in.a)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = float64(a[i])
+			d[i+1] = float64(a[i+1])
+			d[i+2] = float64(a[i+2])
+			d[i+3] = float64(a[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = float64(a[i])
+	}
+}
+
+func opCvtF32F64(w *warp, in *inst) {
+	d, a := vec[float32](w, in.d), vec[float64](w, in.a)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.CvtF32F64(a[i])
+			d[i+1] = arith.CvtF32F64(a[i+1])
+			d[i+2] = arith.CvtF32F64(a[i+2])
+			d[i+3] = arith.CvtF32F64(a[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.CvtF32F64(a[i])
 	}
 }
 

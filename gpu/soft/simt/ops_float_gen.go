@@ -110,6 +110,74 @@ func opSqrtF32(w *warp, in *inst) {
 	}
 }
 
+func opMinF32(w *warp, in *inst) {
+	d, a, b := vec[float32](w, in.d), vec[float32](w, in.a), vec[float32](w, in.b)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.MinF32(a[i], b[i])
+			d[i+1] = arith.MinF32(a[i+1], b[i+1])
+			d[i+2] = arith.MinF32(a[i+2], b[i+2])
+			d[i+3] = arith.MinF32(a[i+3], b[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.MinF32(a[i], b[i])
+	}
+}
+
+func opMaxF32(w *warp, in *inst) {
+	d, a, b := vec[float32](w, in.d), vec[float32](w, in.a), vec[float32](w, in.b)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.MaxF32(a[i], b[i])
+			d[i+1] = arith.MaxF32(a[i+1], b[i+1])
+			d[i+2] = arith.MaxF32(a[i+2], b[i+2])
+			d[i+3] = arith.MaxF32(a[i+3], b[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.MaxF32(a[i], b[i])
+	}
+}
+
+func opAbsF32(w *warp, in *inst) {
+	d, a := vec[float32](w, in.d), vec[float32](w, in.a)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.AbsF32(a[i])
+			d[i+1] = arith.AbsF32(a[i+1])
+			d[i+2] = arith.AbsF32(a[i+2])
+			d[i+3] = arith.AbsF32(a[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.AbsF32(a[i])
+	}
+}
+
+func opNegF32(w *warp, in *inst) {
+	d, a := vec[float32](w, in.d), vec[float32](w, in.a)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.NegF32(a[i])
+			d[i+1] = arith.NegF32(a[i+1])
+			d[i+2] = arith.NegF32(a[i+2])
+			d[i+3] = arith.NegF32(a[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.NegF32(a[i])
+	}
+}
+
 func opAddF64(w *warp, in *inst) {
 	d, a, b := vec[float64](w, in.d), vec[float64](w, in.a), vec[float64](w, in.b)
 	if w.mask == full {
@@ -209,5 +277,73 @@ func opSqrtF64(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		d[i] = arith.SqrtF64(a[i])
+	}
+}
+
+func opMinF64(w *warp, in *inst) {
+	d, a, b := vec[float64](w, in.d), vec[float64](w, in.a), vec[float64](w, in.b)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.MinF64(a[i], b[i])
+			d[i+1] = arith.MinF64(a[i+1], b[i+1])
+			d[i+2] = arith.MinF64(a[i+2], b[i+2])
+			d[i+3] = arith.MinF64(a[i+3], b[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.MinF64(a[i], b[i])
+	}
+}
+
+func opMaxF64(w *warp, in *inst) {
+	d, a, b := vec[float64](w, in.d), vec[float64](w, in.a), vec[float64](w, in.b)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.MaxF64(a[i], b[i])
+			d[i+1] = arith.MaxF64(a[i+1], b[i+1])
+			d[i+2] = arith.MaxF64(a[i+2], b[i+2])
+			d[i+3] = arith.MaxF64(a[i+3], b[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.MaxF64(a[i], b[i])
+	}
+}
+
+func opAbsF64(w *warp, in *inst) {
+	d, a := vec[float64](w, in.d), vec[float64](w, in.a)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.AbsF64(a[i])
+			d[i+1] = arith.AbsF64(a[i+1])
+			d[i+2] = arith.AbsF64(a[i+2])
+			d[i+3] = arith.AbsF64(a[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.AbsF64(a[i])
+	}
+}
+
+func opNegF64(w *warp, in *inst) {
+	d, a := vec[float64](w, in.d), vec[float64](w, in.a)
+	if w.mask == full {
+		for i := 0; i < lanes; i += 4 {
+			d[i] = arith.NegF64(a[i])
+			d[i+1] = arith.NegF64(a[i+1])
+			d[i+2] = arith.NegF64(a[i+2])
+			d[i+3] = arith.NegF64(a[i+3])
+		}
+		return
+	}
+	for m := w.mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = arith.NegF64(a[i])
 	}
 }

@@ -31,7 +31,6 @@ type warp struct {
 	off    [lanes]int // offsets of the memory operation under way
 	budget int
 	counts Counts
-	slice  uint64 // counts.Cycles when the step began
 
 	block      *Block
 	grid       *Grid

@@ -89,7 +89,7 @@ func floatOps() (ops []op) {
 			name string
 			n    int
 			args string
-		}{{"Add", 2, "a, b"}, {"Sub", 2, "a, b"}, {"Mul", 2, "a, b"}, {"Div", 2, "a, b"}, {"Fma", 3, "a, b, c"}, {"Sqrt", 1, "a"}} {
+		}{{"Add", 2, "a, b"}, {"Sub", 2, "a, b"}, {"Mul", 2, "a, b"}, {"Div", 2, "a, b"}, {"Fma", 3, "a, b, c"}, {"Sqrt", 1, "a"}, {"Min", 2, "a, b"}, {"Max", 2, "a, b"}, {"Abs", 1, "a"}, {"Neg", 1, "a"}} {
 			ops = append(ops, same(f.name+s, t, f.n, "arith."+f.name+s+"("+f.args+")"))
 		}
 	}
@@ -104,6 +104,9 @@ func convertOps() []op {
 		{"CvtF32S32", "float32", []string{"int32"}, "float32(a)"},
 		{"CvtF32U32", "float32", []string{"uint32"}, "float32(a)"},
 		{"CvtF64S32", "float64", []string{"int32"}, "float64(a)"},
+		{"CvtS32F32", "int32", []string{"float32"}, "arith.CvtS32F32(a)"},
+		{"CvtF64F32", "float64", []string{"float32"}, "float64(a)"},
+		{"CvtF32F64", "float32", []string{"float64"}, "arith.CvtF32F64(a)"},
 		{"CvtF64U32", "float64", []string{"uint32"}, "float64(a)"},
 	}
 }
@@ -120,13 +123,15 @@ func main() {
 		}
 		write(file, b.Bytes())
 	}
-	var b bytes.Buffer
-	for _, t := range append(ints, floats...) {
-		for _, c := range compares(t) {
-			emitCompare(&b, t, c[0], c[1])
+	for file, types := range map[string][]string{"compare_int_gen.go": ints, "compare_float_gen.go": floats} {
+		var b bytes.Buffer
+		for _, t := range types {
+			for _, c := range compares(t) {
+				emitCompare(&b, t, c[0], c[1])
+			}
 		}
+		write(file, b.Bytes())
 	}
-	write("ops_compare_gen.go", b.Bytes())
 }
 
 // compares lists the comparisons of a type: PTX's name and Go's expression.
