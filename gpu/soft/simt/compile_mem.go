@@ -38,7 +38,17 @@ type place struct {
 	offset  uint64
 	space   ptx.Space
 	param   *ptx.Var // a kernel's parameter, known when the kernel is launched
+	kind    placeKind
 }
+
+// placeKind tells the places apart that have faster ways of access.
+type placeKind uint8
+
+const (
+	otherPlace  placeKind = iota
+	globalPlace           // addresses in 64-bit registers, in global memory
+	sharedPlace           // addresses in 32-bit registers, in shared memory
+)
 
 // address finds out where an address operand leads.
 func (c *compiler) address(o *ptx.Operand, space ptx.Space) (place, error) {
@@ -63,7 +73,14 @@ func (c *compiler) address(o *ptx.Operand, space ptx.Space) (place, error) {
 		if r.class != reg32 && r.class != reg64 {
 			return place{}, c.invalid("an address of %s", o.Name)
 		}
-		return place{resolve: c.resolver(space, r.class == reg64), base: r, offset: o.Bits, space: space}, nil
+		p := place{resolve: c.resolver(space, r.class == reg64), base: r, offset: o.Bits, space: space}
+		switch {
+		case space == ptx.GlobalSpace:
+			p.kind = globalPlace
+		case space == ptx.SharedSpace && r.class == reg32:
+			p.kind = sharedPlace
+		}
+		return p, nil
 	}
 	s := o.Sym
 	if s == nil || s.Var == nil {
@@ -98,7 +115,7 @@ func (c *compiler) variable(s *ptx.Symbol, offset uint64, space ptx.Space) (plac
 		if space == ptx.NoSpace {
 			return place{resolve: generic64, base: c.constant(reg64, sharedWindow+at+offset)}, nil
 		}
-		return place{resolve: shared32, base: c.constant(reg32, at+offset), space: ptx.SharedSpace}, nil
+		return place{resolve: shared32, base: c.constant(reg32, at+offset), space: ptx.SharedSpace, kind: sharedPlace}, nil
 	case ptx.GlobalSpace, ptx.ConstSpace:
 		at, ok := c.loader.image.at[v]
 		if !ok {
@@ -248,6 +265,9 @@ func load(c *compiler, in *ptx.Instr, m *mods) error {
 	case n == 1 && size == 8 && e.reg.class == reg64:
 		move = load64
 	}
+	if f := fast(p, elems, false); f != nil {
+		p.resolve = f
+	}
 	c.memory(p, e.reg, n*size, false, move)
 	return nil
 }
@@ -316,6 +336,9 @@ func store(c *compiler, in *ptx.Instr, m *mods) error {
 		move = store32
 	case n == 1 && size == 8 && e.reg.class == reg64:
 		move = store64
+	}
+	if f := fast(p, elems, true); f != nil {
+		p.resolve = f
 	}
 	c.memory(p, e.reg, n*size, true, move)
 	return nil

@@ -16,3 +16,16 @@ func vec[T value](w *warp, i uint32) *[lanes]T {
 	}
 	return (*[lanes]T)(unsafe.Pointer(&w.r64[i]))
 }
+
+// littleEndian reports whether this machine keeps words as GPUs do, so that a
+// register may be copied to and from memory as bytes.
+var littleEndian = func() bool {
+	x := uint16(1)
+	return *(*byte)(unsafe.Pointer(&x)) == 1
+}()
+
+// bytes32 is a register as bytes, in the machine's order.
+func bytes32(r *[lanes]uint32) []byte { return (*[4 * lanes]byte)(unsafe.Pointer(r))[:] }
+
+// bytes64 is a register of the 64-bit bank as bytes.
+func bytes64(r *[lanes]uint64) []byte { return (*[8 * lanes]byte)(unsafe.Pointer(r))[:] }
