@@ -16,10 +16,14 @@ type Config struct {
 	// with it accuracy and CPU time, stays (LoGA §3.3). Negative: no cap, as
 	// LoGA had it.
 	Round time.Duration
-	// Jitter is how much of a round its polling phase may move about in, 0.5 by
-	// default and at most 1; negative: none. Lengths keep their mean. Without it,
-	// periodic work can hide from the sampler; with more, some quiet phases get
-	// so long that decisions come late.
+	// Piece is about how long a stretch of polling is: a polling phase is cut
+	// into such pieces, spread over the round. 100 µs by default; negative: in
+	// one, followed by one quiet phase, as LoGA had it and as its baselines need.
+	Piece time.Duration
+	// Jitter is how much of its part of the round a piece may move about in: all
+	// of it, 1, by default, and half where the phase is in one, since quiet phases
+	// would get so long that decisions come late; negative: none. Lengths keep
+	// their mean. Without it, periodic work can hide from the sampler.
 	Jitter float64
 	// Seed makes the jitter repeatable.
 	Seed uint64
@@ -90,6 +94,10 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Poll, time.Millisecond)
 	setDefault(&c.Quiet, 5*time.Millisecond)
 	setDefault(&c.Round, 24*time.Millisecond)
+	setDefault(&c.Piece, 100*time.Microsecond)
+	if c.Piece > 0 {
+		setDefault(&c.Jitter, 1)
+	}
 	setDefault(&c.Jitter, 0.5)
 	setDefault(&c.Tick, time.Microsecond)
 	setDefault(&c.Gap, 20*time.Microsecond)

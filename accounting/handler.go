@@ -11,8 +11,10 @@ type Handler interface {
 	// polling thread watches on, so that what it asks to await is charged
 	// without a gap; after [Patience] without an answer the thread sleeps.
 	PollEnded(p *Phase) Plan
-	// QuietEnded is told of the time between two polling phases. The next
-	// polling phase has already begun.
+	// QuietEnded is told of the time since the polling phase before that was not
+	// polled. Where polling phases are in one it comes when the next one has
+	// begun; where they are in pieces, when the next one is over, right before
+	// PollEnded.
 	QuietEnded(q *Quiet)
 	// Failed says that the GPU can't be watched any more. It is the last call.
 	Failed(err error)
@@ -25,9 +27,9 @@ const Patience = 500 * time.Microsecond
 type Plan struct {
 	// Load scales the next phases.
 	Load Load
-	// WatchOn is for how long the thread polls on in any case. After a verdict
-	// that changed who runs, a polling phase's length is well spent: the mix is
-	// not yet the one that the next polling phase will see.
+	// WatchOn is for how long the thread polls on in any case. Where polling
+	// phases are in one, a phase's length is well spent after a verdict that
+	// changed who runs: the mix is not yet the one that the next phase will see.
 	WatchOn time.Duration
 	// Await are groups of guests that have just been suspended: the thread
 	// polls on until none of them executes, but no longer than AwaitAtMost;
@@ -36,14 +38,15 @@ type Plan struct {
 	AwaitAtMost time.Duration
 }
 
-// Quiet is the time between two polling phases.
+// Quiet is the time between two polling phases, and between the pieces of the
+// second.
 type Quiet struct {
 	// Watched is its beginning, which was still polled. Watched.Start is the
 	// polling phase's end.
 	Watched Phase
-	// End is when the next polling phase began, on the GPU's clock.
-	End time.Duration
+	// Unwatched is how long was not polled, on the GPU's clock.
+	Unwatched time.Duration
 }
 
 // Length is how long the quiet phase was, with what was watched of it.
-func (q *Quiet) Length() time.Duration { return q.End - q.Watched.Start }
+func (q *Quiet) Length() time.Duration { return q.Watched.Length() + q.Unwatched }

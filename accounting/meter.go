@@ -67,7 +67,7 @@ func (m *Meter) Begin(st Status) {
 		m.groups[i].Busy, m.groups[i].Switching, m.groups[i].Spans = 0, 0, 0
 	}
 	m.phase = Phase{Start: st.Clock, End: st.Clock, Polls: 1}
-	m.owned = false
+	m.owned, m.polled = false, 0
 	m.since, m.last = st.Clock, st.Clock
 	m.shown = shown{}
 	m.enter(m.see(st))
@@ -98,8 +98,25 @@ func (m *Meter) Host(now time.Duration) {
 	m.polled = now
 }
 
-// Pause forgets the mark that Host set, where polling stops on purpose.
-func (m *Meter) Pause() { m.polled = 0 }
+// Pause ends a piece of the phase at st: what comes now is not watched, until
+// Resume.
+func (m *Meter) Pause(st Status) {
+	m.Observe(st)
+	m.close(m.last)
+	m.polled = 0
+}
+
+// Resume goes on with the phase at st. A group that executes at both ends of a
+// pause may have been away meanwhile, which is no switch that was seen, but the
+// span counts anew.
+func (m *Meter) Resume(st Status) {
+	m.phase.Polls++
+	m.phase.Pauses += max(st.Clock-m.last, 0)
+	m.last = max(m.last, st.Clock)
+	m.since = m.last
+	m.shown = shown{}
+	m.enter(m.see(st))
+}
 
 // Cut ends the phase at st, writes what it came to into p, and begins the next
 // phase at the same instant, so that nothing is lost in between. It reuses the
@@ -119,7 +136,9 @@ func (m *Meter) Cut(st Status, p *Phase) {
 	slices.SortFunc(groups, func(a, b GroupTime) int { return int(a.Group) - int(b.Group) })
 	*p = m.phase
 	p.Groups = groups
+	polled := m.polled // polling goes on
 	m.Begin(st)
+	m.polled = polled
 }
 
 // Executing is the group that executed at the newest observation.

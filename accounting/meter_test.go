@@ -135,11 +135,33 @@ func TestMeterCountsGaps(t *testing.T) {
 	for _, now := range []time.Duration{1_000, 2_000, 22_000, 22_500, 122_500} {
 		m.Host(now)
 	}
-	m.Pause()
+	m.Pause(at(20, runs(1)))
+	m.Resume(at(30, runs(1)))
 	m.Host(9_000_000) // slept on purpose
 	var p Phase
 	m.Cut(at(9_000_000, runs(1)), &p)
 	if p.Gaps != 1 || p.GapTime != 100_000 || p.MaxGap != 100_000 {
 		t.Errorf("gaps %d, %v, longest %v; want 1, 100µs, 100µs", p.Gaps, p.GapTime, p.MaxGap)
+	}
+}
+
+// A phase in pieces is the sum of its pieces.
+func TestMeterPieces(t *testing.T) {
+	m := NewMeter(Config{})
+	m.Begin(at(0, runs(1)))
+	m.Observe(at(4, runs(2)))
+	m.Pause(at(10, runs(2)))
+	m.Resume(at(60, runs(2))) // maybe another command, maybe the same
+	m.Pause(at(65, rests(2)))
+	m.Resume(at(100, runs(1)))
+	var p Phase
+	m.Cut(at(110, runs(1)), &p)
+	want := Phase{End: 110, Pauses: 85, Switches: 2, Polls: 7, Last: 1, Running: true, Groups: []GroupTime{
+		{Group: 1, Busy: 14, Spans: 2}, {Group: 2, Busy: 11, Spans: 2}}}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("phase (-want +got):\n%s", diff)
+	}
+	if p.Length() != 25 || p.Busy() != 25 {
+		t.Errorf("length %d, busy %d, want 25", p.Length(), p.Busy())
 	}
 }

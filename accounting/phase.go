@@ -10,12 +10,14 @@ import (
 // exactly as long as planned (LoGA §4.2).
 type Phase struct {
 	Start, End time.Duration
+	// Pauses is how much of it was not watched: the time between its pieces.
+	Pauses time.Duration
 	// Groups is what each group used, those with nothing left out, in order of
 	// Group.
 	Groups []GroupTime
 	// Idle is time in which nothing executed, and Switching time in which the
 	// engine saved and loaded contexts. With all groups' Busy they add up to
-	// the phase's length.
+	// the phase's Length.
 	Idle, Switching time.Duration
 	// Switches counts changes from one group to another. A phase in which the
 	// same group was seen all along has none, and goes to the group seen at its
@@ -51,8 +53,8 @@ type GroupTime struct {
 	Spans uint64
 }
 
-// Length is how long the phase really was.
-func (p *Phase) Length() time.Duration { return p.End - p.Start }
+// Length is how long was really watched: the phase less its pauses.
+func (p *Phase) Length() time.Duration { return p.End - p.Start - p.Pauses }
 
 // Busy is how long all groups executed.
 func (p *Phase) Busy() time.Duration {

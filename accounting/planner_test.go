@@ -36,6 +36,38 @@ func TestPlannerMean(t *testing.T) {
 	}
 }
 
+func TestPlannerPieces(t *testing.T) {
+	const us = time.Microsecond
+	tests := []struct {
+		name        string
+		config      Config
+		active      int
+		pieces      int
+		pause, poll time.Duration
+	}{
+		{name: "one guest", active: 1, pieces: 10, pause: 500 * us, poll: 100 * us},
+		{name: "many guests", active: 16, pieces: 40, pause: 500 * us, poll: 100 * us},
+		{name: "larger pieces", config: Config{Piece: 900 * us}, active: 2, pieces: 2, pause: 5000 * us, poll: 1000 * us},
+		{name: "a piece longer than the phase", config: Config{Piece: time.Second}, active: 1, pieces: 1, pause: 5000 * us, poll: 1000 * us},
+		{name: "in one, as LoGA", config: Config{Piece: -1}, active: 3, pieces: 1, pause: 15000 * us, poll: 3000 * us},
+		{name: "all the time", config: Config{Full: true}, active: 1, pieces: 1, poll: 6000 * us},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			test.config.Jitter = -1
+			p := NewPlanner(test.config)
+			for range 3 * test.pieces {
+				for i := range test.pieces {
+					want := Piece{Pause: test.pause, Poll: test.poll, Last: i == test.pieces-1}
+					if got := p.Next(Load{Active: test.active}); got != want {
+						t.Fatalf("piece %d: %+v, want %+v", i, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
 // Lengths keep their mean, stay within the jitter, and follow from the seed.
 func TestPlannerJitter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -43,32 +75,36 @@ func TestPlannerJitter(t *testing.T) {
 			Jitter: rapid.Float64Range(0.01, 1).Draw(t, "jitter"),
 			Seed:   rapid.Uint64().Draw(t, "seed"),
 			Full:   rapid.Bool().Draw(t, "full"),
+			Piece:  rapid.SampledFrom([]time.Duration{-1, 50 * time.Microsecond, 0, time.Millisecond}).Draw(t, "piece"),
 		}
 		load := Load{Active: rapid.IntRange(0, 20).Draw(t, "active")}
 		a, b := NewPlanner(config), NewPlanner(config)
-		poll, quiet := a.Mean(load)
-		round := poll + quiet
-		var polls, rounds time.Duration
+		still := config
+		still.Jitter = -1
+		mean := NewPlanner(still).Next(load)
+		whole := mean.Poll + mean.Pause
+		var polls, all time.Duration
 		const n = 500
 		for range n {
-			p, q := a.Next(load)
-			if p2, q2 := b.Next(load); p != p2 || q != q2 {
+			piece := a.Next(load)
+			if piece != b.Next(load) {
 				t.Fatal("the same seed gave other lengths")
 			}
-			if off := (p + q - round).Abs(); float64(off) > config.Jitter*(1+noise)*float64(round) {
-				t.Fatalf("round of %v, mean %v, jitter %v", p+q, round, config.Jitter)
+			length := piece.Poll + piece.Pause
+			if off := (length - whole).Abs(); float64(off) > config.Jitter*(1+noise)*float64(whole) {
+				t.Fatalf("part of %v, mean %v, jitter %v", length, whole, config.Jitter)
 			}
-			if p <= 0 || quiet > 0 && q < quiet/minQuiet {
-				t.Fatalf("polling phase of %v and quiet phase of %v", p, q)
+			if piece.Poll <= 0 || mean.Pause > 0 && piece.Pause < mean.Pause/minPause {
+				t.Fatalf("poll for %v after a pause of %v", piece.Poll, piece.Pause)
 			}
-			polls, rounds = polls+p, rounds+p+q
+			polls, all = polls+piece.Poll, all+length
 		}
-		// Polling phases move about in their rounds, which stay where they are.
-		if off := (rounds - n*round).Abs(); off > 2*round {
-			t.Errorf("%d rounds took %v, want %v give or take two", n, rounds, n*round)
+		// Pieces move about in their parts of the rounds, which stay where they are.
+		if off := (all - n*whole).Abs(); off > 2*whole {
+			t.Errorf("%d parts took %v, want %v give or take two", n, all, n*whole)
 		}
-		if off := math.Abs(float64(polls)/n/float64(poll) - 1); quiet > 0 && off > 6*noise/math.Sqrt(12*n) {
-			t.Errorf("mean polling phase off by %.2f %%", 100*off)
+		if off := math.Abs(float64(polls)/n/float64(mean.Poll) - 1); mean.Pause > 0 && off > 6*noise/math.Sqrt(12*n) {
+			t.Errorf("mean polling off by %.2f %%", 100*off)
 		}
 	})
 }

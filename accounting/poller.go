@@ -29,21 +29,68 @@ func NewPoller(c Config, sim Simulation) *Poller {
 // Poll watches the GPU from now on for the given length and writes what it saw
 // into p.
 func (p *Poller) Poll(length time.Duration, phase *Phase) error {
-	return p.poll(length, nil, phase)
-}
-
-// PollUntilGone watches on until none of the groups executes, but no longer
-// than atMost: a suspended guest's kernel is charged exactly (LoGA §4.3).
-func (p *Poller) PollUntilGone(groups []GroupID, atMost time.Duration, phase *Phase) error {
-	return p.poll(atMost, groups, phase)
-}
-
-func (p *Poller) poll(length time.Duration, gone []GroupID, phase *Phase) error {
 	st, err := p.sample()
 	if err != nil {
 		return err
 	}
 	p.meter.Begin(st)
+	if st, err = p.watch(st, length, nil); err != nil {
+		return err
+	}
+	p.meter.Cut(st, phase)
+	return nil
+}
+
+// PollUntilGone watches on until none of the groups executes, but no longer
+// than atMost: a suspended guest's kernel is charged exactly (LoGA §4.3).
+func (p *Poller) PollUntilGone(groups []GroupID, atMost time.Duration, phase *Phase) error {
+	st, err := p.sample()
+	if err != nil {
+		return err
+	}
+	p.meter.Begin(st)
+	if st, err = p.watch(st, atMost, groups); err != nil {
+		return err
+	}
+	p.meter.Cut(st, phase)
+	return nil
+}
+
+// Round watches the GPU for one round of the planner's and writes what its
+// pieces came to into phase. quiet is how long it didn't watch: the pause before
+// the first piece, and those between pieces.
+func (p *Poller) Round(planner *Planner, l Load, phase *Phase) (quiet time.Duration, err error) {
+	before, err := p.sample()
+	if err != nil {
+		return 0, err
+	}
+	for first := true; ; first = false {
+		piece := planner.Next(l)
+		p.sim.AdvanceTo(before.Clock + piece.Pause)
+		st, err := p.sample()
+		if err != nil {
+			return 0, err
+		}
+		if quiet += st.Clock - before.Clock; first {
+			p.meter.Begin(st)
+		} else {
+			p.meter.Resume(st)
+		}
+		if st, err = p.watch(st, piece.Poll, nil); err != nil {
+			return 0, err
+		}
+		if piece.Last {
+			p.meter.Cut(st, phase)
+			return quiet, nil
+		}
+		p.meter.Pause(st)
+		before = st
+	}
+}
+
+// watch polls for a length from the status st on, or until none of the groups in
+// gone executes, and returns the status at the end, which is not observed yet.
+func (p *Poller) watch(st Status, length time.Duration, gone []GroupID) (Status, error) {
 	start, end := st.Clock, st.Clock+length
 	for now := start; now < end; {
 		if gone != nil && !executes(p.meter, gone) {
@@ -55,15 +102,15 @@ func (p *Poller) poll(length time.Duration, gone []GroupID, phase *Phase) error 
 		}
 		p.sim.AdvanceTo(next)
 		now = next
+		var err error
 		if st, err = p.sample(); err != nil {
-			return err
+			return st, err
 		}
 		if next < end {
 			p.meter.Observe(st)
 		}
 	}
-	p.meter.Cut(st, phase)
-	return nil
+	return st, nil
 }
 
 // nextTick is the first poll after now that can see something new, or end.

@@ -51,19 +51,20 @@ func TestPollerSkipsWithoutADifference(t *testing.T) {
 		a := accounting.NewPoller(config, everyTick{naive})
 		b := accounting.NewPoller(config, steady)
 		for range 5 {
-			length := time.Duration(rapid.IntRange(1, 3_000).Draw(t, "length in ticks")) * config.Tick
+			length := time.Duration(rapid.IntRange(1, 1_000).Draw(t, "length in ticks")) * config.Tick
 			pause := time.Duration(rapid.IntRange(0, 3_000_000).Draw(t, "pause"))
 			var want, got accounting.Phase
-			var gone []accounting.GroupID
-			if rapid.Bool().Draw(t, "until gone") {
-				gone = []accounting.GroupID{1, 2}
-			}
+			how := rapid.SampledFrom([]string{"poll", "until gone", "round"}).Draw(t, "how")
 			for p, phase := range map[*accounting.Poller]*accounting.Phase{a: &want, b: &got} {
 				var err error
-				if gone == nil {
+				switch how {
+				case "poll":
 					err = p.Poll(length, phase)
-				} else {
-					err = p.PollUntilGone(gone, length, phase)
+				case "until gone":
+					err = p.PollUntilGone([]accounting.GroupID{1, 2}, length, phase)
+				case "round":
+					c := accounting.Config{Poll: length / 6, Quiet: length, Piece: config.Tick * 10, Seed: seed}
+					_, err = p.Round(accounting.NewPlanner(c), accounting.Load{}, phase)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -79,6 +80,27 @@ func TestPollerSkipsWithoutADifference(t *testing.T) {
 			steady.AdvanceTo(steady.Now() + pause)
 		}
 	})
+}
+
+// A round's polled and quiet time are all of it.
+func TestPollerRound(t *testing.T) {
+	gpu := load(1, 3, 0)
+	config := accounting.Config{}
+	p, planner := accounting.NewPoller(config, gpu), accounting.NewPlanner(config)
+	for range 20 {
+		start := gpu.Now()
+		var phase accounting.Phase
+		quiet, err := p.Round(planner, accounting.Load{Active: 3}, &phase)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := gpu.Now() - start; phase.Length()+quiet != all || all < 15*time.Millisecond || all > 21*time.Millisecond {
+			t.Errorf("round of %v: %v polled, %v quiet", all, phase.Length(), quiet)
+		}
+		if ratio := quiet.Seconds() / phase.Length().Seconds(); ratio < 4.5 || ratio > 5.5 {
+			t.Errorf("quiet for %.2f times the time polled, want 5", ratio)
+		}
+	}
 }
 
 // At 100 % polling the sums are the GPU's own within 0.1 point.

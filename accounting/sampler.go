@@ -24,6 +24,9 @@ type SamplerOptions struct {
 	// Priority is the level of SCHED_FIFO to ask for, 10 by default; negative:
 	// don't ask.
 	Priority int
+	// Pinned keeps the thread on processor CPU: see [SpareCPU].
+	Pinned bool
+	CPU    int
 	// ProcRoot is /proc but in tests.
 	ProcRoot string
 }

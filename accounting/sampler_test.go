@@ -104,11 +104,17 @@ func contiguous(t *testing.T, rec *recorder) {
 	t.Helper()
 	for i := range rec.quiets {
 		q := &rec.quiets[i]
-		if q.Watched.Start != rec.polled[i].End || q.End < q.Watched.End {
-			t.Errorf("quiet phase %d: %v to %v to %v, after a polling phase to %v", i, q.Watched.Start, q.Watched.End, q.End, rec.polled[i].End)
+		if q.Watched.Start != rec.polled[i].End || q.Unwatched < 0 {
+			t.Errorf("quiet phase %d: from %v, %v unwatched, after a polling phase to %v", i, q.Watched.Start, q.Unwatched, rec.polled[i].End)
 		}
-		if i+1 < len(rec.polled) && rec.polled[i+1].Start != q.End {
-			t.Errorf("polling phase %d starts at %v, quiet phase ended at %v", i+1, rec.polled[i+1].Start, q.End)
+		if i+1 >= len(rec.polled) {
+			continue
+		}
+		// The quiet time is what lies between the end of what was watched and the
+		// next polling phase, and the pauses of that one.
+		next := &rec.polled[i+1]
+		if want := next.Start - q.Watched.End + next.Pauses; q.Unwatched != want {
+			t.Errorf("quiet phase %d: %v unwatched, want %v", i, q.Unwatched, want)
 		}
 	}
 	for i := range rec.polled {
@@ -120,20 +126,23 @@ func contiguous(t *testing.T, rec *recorder) {
 }
 
 func TestSamplerAlternates(t *testing.T) {
-	for _, full := range []bool{false, true} {
+	for _, config := range []Config{{}, {Full: true}, {Piece: -1}} {
 		src, rec := &square{epoch: time.Now()}, newRecorder()
-		config := Config{Poll: 300 * time.Microsecond, Quiet: time.Millisecond, Full: full}
+		config.Poll, config.Quiet = 300*time.Microsecond, time.Millisecond
 		s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		watchFor(t, s, rec, 20)
 		contiguous(t, rec)
-		if full {
-			for i := range rec.quiets {
-				if q := &rec.quiets[i]; q.End != q.Watched.End {
-					t.Errorf("polled all the time, but %v of quiet phase %d is unwatched", q.End-q.Watched.End, i)
-				}
+		for i := range rec.quiets {
+			if q := &rec.quiets[i]; (q.Unwatched == 0) != config.Full {
+				t.Errorf("%+v: %v of quiet phase %d is unwatched", config, q.Unwatched, i)
+			}
+		}
+		for i := range rec.polled {
+			if p := &rec.polled[i]; (p.Pauses > 0) != (config.Piece >= 0 && !config.Full) {
+				t.Errorf("%+v: polling phase %d has pauses of %v", config, i, p.Pauses)
 			}
 		}
 		if s.CPU() <= 0 {
@@ -168,7 +177,7 @@ func TestSamplerAwaits(t *testing.T) {
 // A channel that comes ends the quiet phase, however long it would be.
 func TestSamplerNotify(t *testing.T) {
 	src, rec := &square{epoch: time.Now()}, newRecorder()
-	config := Config{Poll: time.Microsecond, Quiet: 20 * time.Millisecond, Round: -1, Jitter: -1}
+	config := Config{Poll: time.Microsecond, Quiet: 20 * time.Millisecond, Round: -1, Jitter: -1, Piece: -1}
 	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +202,7 @@ func TestSamplerSeveralGPUs(t *testing.T) {
 	for range 3 {
 		src, rec := &square{epoch: epoch}, newRecorder()
 		sources, recs = append(sources, src), append(recs, rec)
-		gpus = append(gpus, Watched{Name: "x", Source: src, Handler: rec, Config: Config{Poll: 100 * time.Microsecond, Quiet: 500 * time.Microsecond}})
+		gpus = append(gpus, Watched{Name: "x", Source: src, Handler: rec, Config: Config{Poll: 100 * time.Microsecond, Quiet: 500 * time.Microsecond, Piece: -1}})
 	}
 	s, err := NewSampler(gpus, SamplerOptions{Priority: -1})
 	if err != nil {

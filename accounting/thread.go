@@ -62,6 +62,11 @@ func (t *thread) start() error {
 		priority = raisePriority(t.options.Priority)
 	}
 	t.priority.Store(&priority)
+	if t.options.Pinned {
+		if err := pin(t.options.CPU); err != nil {
+			return err
+		}
+	}
 	share, err := realtimeShare(t.options.ProcRoot)
 	if err != nil {
 		return err
@@ -119,42 +124,48 @@ func (t *thread) sleepUntilDue(i int) bool {
 	return woken >= due
 }
 
-// bringForward makes the GPUs due at once whose quiet phase is to end early.
+// bringForward makes the GPUs due at once whose round is to end early.
 func (t *thread) bringForward() {
 	now := t.now()
 	for i, g := range t.gpus {
-		if !g.notified.Load() {
-			continue
-		}
-		if early := g.began + g.quiet/4; early < t.turns[i].due {
-			t.turns[i].due = early
-		}
-		if now >= t.turns[i].due {
-			g.notified.Store(false)
+		if g.hurried(now) {
+			t.turns[i].due = min(t.turns[i].due, now)
+		} else if g.notified.Load() {
+			t.turns[i].due = min(t.turns[i].due, g.began+g.round/4)
 		}
 	}
 }
 
-// visit polls GPU i for one phase and what its handler wants watched after it.
+// visit polls GPU i for one piece. If it is the round's last, the handler is
+// asked, and what it wants watched is watched.
 func (t *thread) visit(i int) error {
 	g := t.gpus[i]
 	if err := t.begin(g); err != nil {
 		return err
 	}
-	length := g.poll
-	if err := t.watch(g, g.began+length, func(now time.Duration) bool { return g.hurried(now, length) }); err != nil {
+	if err := t.watch(g, t.now()+g.piece.Poll, g.hurried); err != nil {
 		return err
 	}
 	st, err := g.sample()
 	if err != nil {
 		return err
 	}
+	now := t.now()
+	if !g.piece.Last && !g.hurried(now) && !t.stop.Load() {
+		g.meter.Pause(st)
+		g.left = st.Clock
+		g.piece = g.planner.Next(g.load)
+		t.turns[i].due = now + g.piece.Pause
+		return nil
+	}
+	g.notified.Store(false)
+	g.inside = false
+	g.tellQuiet()
 	g.meter.Cut(st, &g.polled)
 	g.polled.CPU = t.spent()
-	ended := t.now()
 	g.tell(pollEnded, nil)
 
-	if err := t.watchOn(g, ended); err != nil || t.stop.Load() {
+	if err := t.watchOn(g, now); err != nil || t.stop.Load() {
 		return err
 	}
 	if st, err = g.sample(); err != nil {
@@ -162,31 +173,34 @@ func (t *thread) visit(i int) error {
 	}
 	g.meter.Cut(st, &g.rest.Watched)
 	g.rest.Watched.CPU = t.spent()
-	g.resting = true
-	g.began = ended
-	t.turns[i].due = ended + g.quiet
+	g.resting, g.left = true, st.Clock
+	t.turns[i].due = now + g.piece.Pause
 	return nil
 }
 
-// begin starts GPU g's polling phase and tells its handler that the quiet phase
-// is over. Where the GPU is polled all the time there was none, and the meter
-// just goes on.
+// begin starts GPU g's next piece. Where the GPU is polled all the time nothing
+// was missed, and the meter just goes on.
 func (t *thread) begin(g *watched) error {
-	if g.resting && g.Config.Full {
-		g.rest.End = g.rest.Watched.End
-	} else {
-		st, err := g.sample()
-		if err != nil {
-			return err
-		}
-		g.meter.Pause()
-		g.meter.Begin(st)
-		g.rest.End = st.Clock
+	if !g.inside && g.resting && g.Config.Full {
+		g.inside = true
+		g.tellQuiet()
+		return nil
 	}
-	g.began = t.now()
+	st, err := g.sample()
+	if err != nil {
+		return err
+	}
 	if g.resting {
-		g.resting = false
-		g.tell(quietEnded, nil)
+		g.quiet += st.Clock - g.left
+	}
+	if g.inside {
+		g.meter.Resume(st)
+		return nil
+	}
+	g.inside = true
+	g.meter.Begin(st)
+	if g.piece.Last {
+		g.tellQuiet() // the whole quiet phase is over
 	}
 	return nil
 }
@@ -203,7 +217,7 @@ func (t *thread) watchOn(g *watched, ended time.Duration) error {
 		return err
 	}
 	if !g.idle() {
-		g.poll, g.quiet = g.planner.Next(g.load)
+		g.newRound(ended)
 		if g.pending() < 2 {
 			return nil
 		}
@@ -211,7 +225,7 @@ func (t *thread) watchOn(g *watched, ended time.Duration) error {
 		return t.watch(g, math.MaxInt64, func(time.Duration) bool { return g.pending() < 2 })
 	}
 	g.load = g.plan.Load
-	g.poll, g.quiet = g.planner.Next(g.load)
+	g.newRound(ended)
 	if on := g.plan.WatchOn; on > 0 {
 		if err := t.watch(g, ended+on, func(time.Duration) bool { return false }); err != nil {
 			return err

@@ -14,13 +14,16 @@ type watched struct {
 	watcher Watcher // Source, where it is one
 	planner *Planner
 	load    Load
-	poll    time.Duration // lengths planned
-	quiet   time.Duration
-	began   time.Duration // host time at which the present phase began
+	piece   Piece         // the next one
+	began   time.Duration // host time at which the present round began
+	round   time.Duration // its planned length
+	inside  bool          // its polling phase has begun
 
-	polled  Phase // given to the handler with pollEnded
-	rest    Quiet // given to the handler with quietEnded
-	resting bool  // rest is open
+	polled  Phase         // given to the handler with pollEnded
+	rest    Quiet         // given to the handler with quietEnded
+	resting bool          // rest is open
+	quiet   time.Duration // not watched since rest's beginning was
+	left    time.Duration // the GPU's clock where watching stopped
 
 	notified atomic.Bool // shared: a channel came or went
 	asked    uint32      // messages sent
@@ -52,7 +55,8 @@ func newWatched(g Watched) *watched {
 		messages: make(chan message, 3),
 	}
 	w.watcher, _ = g.Source.(Watcher)
-	w.poll, w.quiet = w.planner.Next(w.load)
+	w.newRound(0)
+	w.piece.Pause = 0
 	return w
 }
 
@@ -78,6 +82,16 @@ func (w *watched) tell(kind messageKind, err error) {
 	w.messages <- message{kind: kind, err: err}
 }
 
+// tellQuiet tells of the quiet phase, unless that was done, or there was none.
+func (w *watched) tellQuiet() {
+	if !w.resting {
+		return
+	}
+	w.resting = false
+	w.rest.Unwatched, w.quiet = w.quiet, 0
+	w.tell(quietEnded, nil)
+}
+
 // pending is how many messages the handler has not dealt with.
 func (w *watched) pending() uint32 { return w.asked - w.done.Load() }
 
@@ -93,8 +107,14 @@ func (w *watched) sample() (Status, error) {
 	return st, nil
 }
 
-// hurried is whether the present phase is to end early. It takes the
-// notification.
-func (w *watched) hurried(now, length time.Duration) bool {
-	return w.notified.Load() && now-w.began >= length/4 && w.notified.Swap(false)
+// newRound plans the round that begins at the host's time now.
+func (w *watched) newRound(now time.Duration) {
+	poll, quiet := w.planner.Mean(w.load)
+	w.began, w.round = now, poll+quiet
+	w.piece = w.planner.Next(w.load)
+}
+
+// hurried is whether the present round is to end early.
+func (w *watched) hurried(now time.Duration) bool {
+	return w.notified.Load() && now-w.began >= w.round/4
 }
