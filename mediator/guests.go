@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,8 +39,9 @@ const BirthReady = "ready"
 // birthLimit is how long a guest's process may take to be ready.
 const birthLimit = 10 * time.Second
 
-// adopt meets the guest behind a control socket.
-func (s *Service) adopt(dir string) (*guest, error) {
+// adopt meets the guest behind a control socket. weight is a new guest's; 0 is
+// what the last daemon said.
+func (s *Service) adopt(dir string, weight float64) (*guest, error) {
 	conn, err := link.Dial(filepath.Join(dir, guestproc.ControlSocket))
 	if err != nil {
 		return nil, err
@@ -48,12 +50,15 @@ func (s *Service) adopt(dir string) (*guest, error) {
 	s.lastID++
 	id := s.lastID
 	s.mu.Unlock()
-	g, err := meet(id, conn)
+	g, err := meet(id, conn, weight)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	if _, err := s.share(g.spec.GPU.Name); err != nil {
 		return nil, errors.Join(fmt.Errorf("guest %s is on a GPU that is not configured: %w", g.spec.Name, err), g.close())
+	}
+	if s.pinned {
+		g.page.SetWatchCPU(s.cpu)
 	}
 	// What the last daemon decided no longer holds.
 	g.apply(link.Run, s.clock.Now())
@@ -61,26 +66,32 @@ func (s *Service) adopt(dir string) (*guest, error) {
 	s.guests[g.spec.Name] = g
 	s.mu.Unlock()
 	s.wg.Go(func() {
-		g.attend(s.log)
-		s.bury(g)
+		defer close(g.gone)
+		ended := g.attend(s.log)
+		if ended {
+			if err := os.RemoveAll(dir); err != nil {
+				s.log.Warn("remove what a guest left", "dir", dir, "err", err)
+			}
+			s.log.Info("guest left", "guest", g.spec.Name)
+		}
+		s.forget(g)
 	})
 	return g, nil
 }
 
-// bury forgets a guest whose process has ended, or whom a daemon that ends
-// leaves.
-func (s *Service) bury(g *guest) {
+// forget lets go of a guest whose process has ended, or whom a daemon that ends
+// leaves to itself. Nobody uses its page after that.
+func (s *Service) forget(g *guest) {
 	s.mu.Lock()
 	delete(s.guests, g.spec.Name)
-	err := g.page.Close()
+	err := g.close()
 	s.mu.Unlock()
-	if err != nil {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("forget a guest", "guest", g.spec.Name, "err", err)
 	}
 	if sh, err := s.share(g.spec.GPU.Name); err == nil {
 		sh.changed(g.id)
 	}
-	s.log.Info("guest left", "guest", g.spec.Name)
 }
 
 // adoptAll finds the guests that an earlier daemon made.
@@ -95,7 +106,7 @@ func (s *Service) adoptAll() error {
 	}
 	for _, e := range entries {
 		dir := filepath.Join(vms, e.Name())
-		switch g, err := s.adopt(dir); {
+		switch g, err := s.adopt(dir, 0); {
 		case err == nil:
 			s.log.Info("guest adopted", "guest", g.spec.Name, "pid", g.pid)
 		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
@@ -131,7 +142,6 @@ func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
 	if err != nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, err)
 	}
-	g.setWeight(spec.Weight)
 	sh.changed(g.id)
 	s.log.Info("guest created", "guest", spec.Name, "gpu", sh.config.Name, "weight", spec.Weight)
 	return s.VM(spec.Name)
@@ -166,11 +176,11 @@ func (s *Service) bear(spec api.VMSpec, sh *share) (_ *guest, err error) {
 	}
 	cmd := s.o.Command()
 	if err := start(cmd, birth); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	g, err := s.adopt(dir)
+	g, err := s.adopt(dir, spec.Weight)
 	if err != nil {
-		return nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+		return nil, errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()), os.RemoveAll(dir))
 	}
 	s.wg.Go(func() {
 		<-g.gone
@@ -209,14 +219,27 @@ func start(cmd *exec.Cmd, birth Birth) (err error) {
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	if err := ours.SetReadDeadline(time.Now().Add(birthLimit)); err != nil {
-		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+		return errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()))
 	}
 	line, err := io.ReadAll(io.LimitReader(ours, 4<<10))
 	if got := strings.TrimSpace(string(line)); err != nil || got != BirthReady {
-		if got == "" {
-			got = "its process ended before it was ready; its log says why"
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = fmt.Errorf("its process is not ready after %v; its log says what it is doing", birthLimit)
+		case err == nil && got == "":
+			err = errors.New("its process ended before it was ready; its log says why")
+		case err == nil:
+			err = errors.New(got)
 		}
-		return errors.Join(errors.New(got), err, cmd.Process.Kill(), ignoreKilled(cmd.Wait()))
+		return errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()))
+	}
+	return nil
+}
+
+// kill ends a process that may have ended by itself.
+func kill(p *os.Process) error {
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
 	}
 	return nil
 }
@@ -250,9 +273,6 @@ func (s *Service) DeleteVM(name string) error {
 	case <-g.gone:
 	case <-ctx.Done():
 		return fmt.Errorf("guest %q, process %d, does not end; kill it", name, g.pid)
-	}
-	if err := os.RemoveAll(s.guestDir(name)); err != nil {
-		return fmt.Errorf("remove guest %q: %w", name, err)
 	}
 	return nil
 }

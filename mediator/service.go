@@ -48,6 +48,9 @@ type Service struct {
 	log    *slog.Logger
 	since  time.Duration
 	shares []*share
+	// The polling threads keep to processor cpu where there is another.
+	cpu    int
+	pinned bool
 
 	// births keeps guests from being made twice at a time.
 	births sync.Mutex
@@ -65,6 +68,9 @@ var _ api.Host = (*Service)(nil)
 func New(ctx context.Context, o Options) (_ *Service, err error) {
 	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), quit: make(chan struct{})}
 	s.since = s.clock.Now()
+	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.closeGPUs())
@@ -113,7 +119,7 @@ func (s *Service) open(ctx context.Context, c GPUConfig) (_ *share, err error) {
 	}
 	sh.sampler, err = accounting.NewSampler([]accounting.Watched{
 		{Name: c.Name, Source: source, Handler: sh, Config: watch},
-	}, accounting.SamplerOptions{})
+	}, accounting.SamplerOptions{Pinned: s.pinned, CPU: s.cpu})
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +145,15 @@ func (s *Service) ofGPU(name string, f func([]*guest)) {
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := s.adoptAll(); err != nil {
-		return errors.Join(err, s.closeGPUs())
-	}
+	// First of all, since of two daemons one must not touch the other's guests.
 	listeners, err := s.listen()
 	if err != nil {
+		return errors.Join(err, s.closeGPUs())
+	}
+	if err := s.adoptAll(); err != nil {
+		for _, l := range listeners {
+			err = errors.Join(err, l.Close())
+		}
 		return errors.Join(err, s.closeGPUs())
 	}
 	servers := s.serve(listeners, cancel)
@@ -218,7 +228,7 @@ func (s *Service) leave(servers []*http.Server) error {
 // beat shows the guests that the daemon is alive, and looks for contexts that
 // came or went, which may call for a decision.
 func (s *Service) beat(ctx context.Context) {
-	changes := make(map[fairshare.GuestID]uint64)
+	changes, newer := make(map[fairshare.GuestID]uint64), make(map[fairshare.GuestID]uint64)
 	for clock.Sleep(ctx, s.clock, link.HeartbeatEvery) == nil {
 		for _, sh := range s.shares {
 			moved := fairshare.GuestID(0)
@@ -226,8 +236,9 @@ func (s *Service) beat(ctx context.Context) {
 				now := s.clock.Now()
 				for _, g := range gs {
 					g.page.Beat(now)
-					if n := g.page.Changed(); n != changes[g.id] {
-						changes[g.id], moved = n, g.id
+					newer[g.id] = g.page.Changed()
+					if newer[g.id] != changes[g.id] {
+						moved = g.id
 					}
 				}
 			})
@@ -235,6 +246,8 @@ func (s *Service) beat(ctx context.Context) {
 				sh.changed(moved)
 			}
 		}
+		changes, newer = newer, changes
+		clear(newer)
 	}
 }
 
@@ -281,7 +294,7 @@ func (s *Service) share(name string) (*share, error) {
 		}
 		names[i] = sh.config.Name
 	}
-	return nil, fmt.Errorf("GPU %q among %s: %w", name, strings.Join(names, ", "), api.ErrNotFound)
+	return nil, fmt.Errorf("GPU %q: %w (there are: %s)", name, api.ErrNotFound, strings.Join(names, ", "))
 }
 
 // guestDir is where a guest's sockets are.

@@ -33,6 +33,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	}
 	log = log.With("guest", s.Guest, "context", s.Slot)
 
+	if err := hurry(); err != nil {
+		log.Debug("executor runs at the usual priority", "err", err)
+	}
 	shared, err := mapShared(m.Files[0])
 	if err != nil {
 		return errors.Join(err, m.Files[1].Close())
@@ -43,6 +46,12 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		return err
 	}
 	defer func() { err = errors.Join(err, page.Close()) }()
+
+	if cpu, ok := page.WatchCPU(); ok {
+		if err := avoid(cpu); err != nil {
+			log.Debug("executor may share the polling thread's processor", "err", err)
+		}
+	}
 
 	slot := page.Context(s.Slot)
 	slot.Reset(os.Getpid())

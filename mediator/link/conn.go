@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,11 @@ const (
 	MaxMessage = 64 << 10
 	MaxFiles   = 40
 )
+
+// sendLimit is how long the other end may leave messages unread until nothing
+// more fits. A process that reads nothing for so long is stopped or stuck, and
+// nobody should be stuck with it.
+const sendLimit = 5 * time.Second
 
 // Message is what processes of one guest send each other: a kind, a body that
 // depends on it, and descriptors. ID pairs a reply with its request; 0 asks for
@@ -119,7 +125,8 @@ func Dial(path string) (*Conn, error) {
 	return NewConn(c), nil
 }
 
-// Send writes one message. The files stay the caller's.
+// Send writes one message. The files stay the caller's. Where the other end
+// reads nothing for seconds on end it fails with os.ErrDeadlineExceeded.
 func (c *Conn) Send(m Message) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -138,15 +145,38 @@ func (c *Conn) Send(m Message) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.c.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
+		return fmt.Errorf("send a %s message: %w", m.Kind, err)
+	}
 	if _, _, err := c.c.WriteMsgUnix(text, oob, nil); err != nil {
 		return fmt.Errorf("send a %s message: %w", m.Kind, err)
 	}
 	return nil
 }
 
+// ReceiveWithin is Receive with a limit. Once that is over it fails with
+// os.ErrDeadlineExceeded.
+func (c *Conn) ReceiveWithin(d time.Duration) (Message, error) {
+	if err := c.c.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return Message{}, fmt.Errorf("receive a message: %w", err)
+	}
+	m, err := c.Receive()
+	if err != nil {
+		return m, err
+	}
+	if err := c.c.SetReadDeadline(time.Time{}); err != nil {
+		return Message{}, errors.Join(fmt.Errorf("receive a message: %w", err), m.CloseFiles())
+	}
+	return m, nil
+}
+
 // Receive reads one message. At the other end's close it returns io.EOF.
 func (c *Conn) Receive() (Message, error) {
 	n, on, flags, _, err := c.c.ReadMsgUnix(c.text, c.oob)
+	if errors.Is(err, unix.ECONNRESET) {
+		// It was closed before it had read everything.
+		return Message{}, io.EOF
+	}
 	if err != nil {
 		return Message{}, fmt.Errorf("receive a message: %w", err)
 	}
@@ -199,13 +229,19 @@ func filesOf(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// Shut has the other end's Receive return io.EOF after what was sent before.
-func (c *Conn) Shut() error {
-	if err := c.c.CloseWrite(); err != nil {
+// Shut has the other end's Receive return io.EOF after what was sent before. The
+// other end has grace to close its side; then Receive fails with
+// os.ErrDeadlineExceeded, here.
+func (c *Conn) Shut(grace time.Duration) error {
+	if err := errors.Join(c.c.CloseWrite(), c.c.SetReadDeadline(time.Now().Add(grace))); err != nil {
 		return fmt.Errorf("shut a link: %w", err)
 	}
 	return nil
 }
+
+// Expire has Receive fail with os.ErrDeadlineExceeded from now on, here. The
+// other end notices nothing.
+func (c *Conn) Expire() error { return c.c.SetReadDeadline(time.Unix(1, 0)) }
 
 // Close ends the connection; a Receive that waits returns.
 func (c *Conn) Close() error { return c.c.Close() }

@@ -46,7 +46,8 @@ type pageLayout struct {
 	used        atomic.Int64
 	suspended   atomic.Int64
 	suspensions atomic.Uint64
-	_           [lineBytes - 48]byte
+	watchCPU    atomic.Uint32 // + 1; 0 is none
+	_           [lineBytes - 52]byte
 
 	// Written by vm.
 	doorbells atomic.Uint64
@@ -252,6 +253,16 @@ func (p *Page) Bill() Bill {
 		Weight: math.Float64frombits(p.l.weight.Load()), Used: time.Duration(p.l.used.Load()),
 		Suspended: time.Duration(p.l.suspended.Load()), Suspensions: p.l.suspensions.Load(),
 	}
+}
+
+// SetWatchCPU says which processor the daemon's polling thread keeps to itself.
+func (p *Page) SetWatchCPU(cpu int) { p.l.watchCPU.Store(uint32(cpu) + 1) }
+
+// WatchCPU is the processor that executors do well to stay away from, if there
+// is one.
+func (p *Page) WatchCPU() (cpu int, ok bool) {
+	n := p.l.watchCPU.Load()
+	return int(n) - 1, n != 0
 }
 
 // SetAttached records whether a VMM is connected; vm calls it.

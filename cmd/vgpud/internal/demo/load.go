@@ -117,11 +117,18 @@ func (l *load) run(ctx context.Context, ch *driver.Channel, done func()) error {
 		}
 		done()
 	}
-	return l.c.CheckAll(func(b *kernels.Buffer) ([]byte, error) {
+	for i := range l.c.Buffers {
+		b := &l.c.Buffers[i]
+		if b.Want == nil {
+			continue
+		}
 		got := l.scratch[:b.Size]
 		if err := ch.CopyOut(ctx, got, l.buffers[b.Name]); err != nil {
-			return nil, fmt.Errorf("%v: read %s: %w", l.c, b.Name, err)
+			return fmt.Errorf("%v: read %s: %w", l.c, b.Name, err)
 		}
-		return got, nil
-	})
+		if err := l.c.Check(b.Name, got); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,13 +7,13 @@ import "strings"
 // figure 2).
 func members() []*member {
 	return []*member{
-		{weight: 1, GuestPlan: GuestPlan{Name: "long", Workers: 4, Channels: 2, Work: []Work{
+		{weight: 1, GuestPlan: GuestPlan{Name: "long", Workers: 6, Channels: 6, Work: []Work{
 			{"matmul", "small", 2}, {"spmv", "small", 1}, {"triad", "small", 2},
 		}}},
-		{weight: 2, GuestPlan: GuestPlan{Name: "medium", Workers: 4, Channels: 2, Work: []Work{
+		{weight: 2, GuestPlan: GuestPlan{Name: "medium", Workers: 6, Channels: 6, Work: []Work{
 			{"reduce", "small", 2}, {"warp", "small", 2}, {"scan", "small", 1},
 		}}},
-		{weight: 4, GuestPlan: GuestPlan{Name: "short", Workers: 4, Channels: 2, Work: []Work{
+		{weight: 4, GuestPlan: GuestPlan{Name: "short", Workers: 6, Channels: 6, Work: []Work{
 			{"vecadd", "trivial", 8}, {"nnlayer", "trivial", 4}, {"blackscholes", "trivial", 8},
 		}}},
 	}

@@ -1,0 +1,67 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An executor needs little processor time and needs it at once: while it waits
+// for a processor the GPU runs dry. So it comes before whatever else the host
+// and its guests compute, and asks for short slices: since Linux 6.12 a thread
+// with a shorter slice than the one that runs takes its place when it wakes,
+// where it would otherwise wait for up to 3 ms. It gets no real-time priority,
+// since a guest decides how busy it is.
+const (
+	niceness = -15
+	cpuSlice = 100 * time.Microsecond // the shortest there is
+)
+
+// hurry gives this process's threads, and with them those to come, their
+// niceness and slice. Without the right to that the executor works all the same.
+func hurry() error {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: niceness, Runtime: uint64(cpuSlice)}
+	if err := eachThread(func(tid int) error { return unix.SchedSetAttr(tid, &attr, 0) }); err != nil {
+		return fmt.Errorf("raise the executor's priority (needs CAP_SYS_NICE, or LimitNICE=%d): %w", niceness, err)
+	}
+	return nil
+}
+
+// avoid keeps this process's threads off a processor, unless it is the only one
+// they may use.
+func avoid(cpu int) error {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return fmt.Errorf("ask for the executor's processors: %w", err)
+	}
+	if set.Clear(cpu); set.Count() == 0 {
+		return nil
+	}
+	if err := eachThread(func(tid int) error { return unix.SchedSetaffinity(tid, &set) }); err != nil {
+		return fmt.Errorf("keep the executor off processor %d: %w", cpu, err)
+	}
+	return nil
+}
+
+// eachThread calls f for each thread of this process. One that has ended
+// meanwhile is no error.
+func eachThread(f func(tid int) error) error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("list threads: %w", err)
+	}
+	for _, task := range tasks {
+		tid, err := strconv.Atoi(task.Name())
+		if err != nil {
+			return fmt.Errorf("list threads: %w", err)
+		}
+		if err := f(tid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
