@@ -79,7 +79,8 @@ func opMadLo32(w *warp, in *inst) {
 func opAnd32(w *warp, in *inst) {
 	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
 	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
+		d, a, b := pairs(d), pairs(a), pairs(b)
+		for i := 0; i < lanes/2; i += 4 {
 			d[i] = a[i] & b[i]
 			d[i+1] = a[i+1] & b[i+1]
 			d[i+2] = a[i+2] & b[i+2]
@@ -96,7 +97,8 @@ func opAnd32(w *warp, in *inst) {
 func opOr32(w *warp, in *inst) {
 	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
 	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
+		d, a, b := pairs(d), pairs(a), pairs(b)
+		for i := 0; i < lanes/2; i += 4 {
 			d[i] = a[i] | b[i]
 			d[i+1] = a[i+1] | b[i+1]
 			d[i+2] = a[i+2] | b[i+2]
@@ -113,7 +115,8 @@ func opOr32(w *warp, in *inst) {
 func opXor32(w *warp, in *inst) {
 	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
 	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
+		d, a, b := pairs(d), pairs(a), pairs(b)
+		for i := 0; i < lanes/2; i += 4 {
 			d[i] = a[i] ^ b[i]
 			d[i+1] = a[i+1] ^ b[i+1]
 			d[i+2] = a[i+2] ^ b[i+2]
@@ -130,7 +133,8 @@ func opXor32(w *warp, in *inst) {
 func opNot32(w *warp, in *inst) {
 	d, a := vec[uint32](w, in.d), vec[uint32](w, in.a)
 	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
+		d, a := pairs(d), pairs(a)
+		for i := 0; i < lanes/2; i += 4 {
 			d[i] = ^a[i]
 			d[i+1] = ^a[i+1]
 			d[i+2] = ^a[i+2]
@@ -164,12 +168,7 @@ func opNeg32(w *warp, in *inst) {
 func opMov32(w *warp, in *inst) {
 	d, a := vec[uint32](w, in.d), vec[uint32](w, in.a)
 	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = a[i]
-			d[i+1] = a[i+1]
-			d[i+2] = a[i+2]
-			d[i+3] = a[i+3]
-		}
+		*d = *a
 		return
 	}
 	for m := w.mask; m != 0; m &= m - 1 {
@@ -351,12 +350,7 @@ func opNeg64(w *warp, in *inst) {
 func opMov64(w *warp, in *inst) {
 	d, a := vec[uint64](w, in.d), vec[uint64](w, in.a)
 	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = a[i]
-			d[i+1] = a[i+1]
-			d[i+2] = a[i+2]
-			d[i+3] = a[i+3]
-		}
+		*d = *a
 		return
 	}
 	for m := w.mask; m != 0; m &= m - 1 {

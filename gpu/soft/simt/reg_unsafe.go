@@ -29,3 +29,7 @@ func bytes32(r *[lanes]uint32) []byte { return (*[4 * lanes]byte)(unsafe.Pointer
 
 // bytes64 is a register of the 64-bit bank as bytes.
 func bytes64(r *[lanes]uint64) []byte { return (*[8 * lanes]byte)(unsafe.Pointer(r))[:] }
+
+// pairs is a register as words of two lanes, for operations that treat every bit
+// alike.
+func pairs(r *[lanes]uint32) *[lanes / 2]uint64 { return (*[lanes / 2]uint64)(unsafe.Pointer(r)) }

@@ -22,11 +22,21 @@ type op struct {
 	dst  string
 	srcs []string
 	expr string
+	way  way
 }
+
+// way is how a full warp is done, where a lane at a time is not best.
+type way int
+
+const (
+	byLane  way = iota
+	byPairs     // two 32-bit lanes as one word: for what works on bits
+	byCopy      // the register as a whole
+)
 
 // same makes an operation of n operands of the result's type.
 func same(name, typ string, n int, expr string) op {
-	return op{name, typ, strings.Split(strings.Repeat(typ+" ", n)[:n*len(typ)+n-1], " "), expr}
+	return op{name: name, dst: typ, expr: expr, srcs: strings.Split(strings.Repeat(typ+" ", n)[:n*len(typ)+n-1], " ")}
 }
 
 var short = map[string]string{
@@ -54,12 +64,12 @@ func integerOps() (ops []op) {
 			same("Not"+s, t, 1, "^a"),
 			same("Neg"+s, t, 1, "-a"),
 			same("Mov"+s, t, 1, "a"),
-			op{"Shl" + s, t, []string{t, "uint32"}, "a << b"},
+			op{name: "Shl" + s, dst: t, srcs: []string{t, "uint32"}, expr: "a << b"},
 		)
 	}
 	for _, t := range ints {
 		ops = append(ops,
-			op{"Shr" + short[t], t, []string{t, "uint32"}, "a >> b"},
+			op{name: "Shr" + short[t], dst: t, srcs: []string{t, "uint32"}, expr: "a >> b"},
 			same("Min"+short[t], t, 2, "min(a, b)"),
 			same("Max"+short[t], t, 2, "max(a, b)"),
 		)
@@ -67,18 +77,26 @@ func integerOps() (ops []op) {
 	for _, t := range []string{"int32", "int64"} {
 		ops = append(ops, same("Abs"+short[t], t, 1, "max(a, -a)"))
 	}
+	for i := range ops {
+		switch o := &ops[i]; o.name {
+		case "And32", "Or32", "Xor32", "Not32":
+			o.way = byPairs
+		case "Mov32", "Mov64":
+			o.way = byCopy
+		}
+	}
 	return append(ops,
-		op{"MulWideU32", "uint64", []string{"uint32", "uint32"}, "uint64(a) * uint64(b)"},
-		op{"MulWideS32", "int64", []string{"int32", "int32"}, "int64(a) * int64(b)"},
-		op{"MadWideU32", "uint64", []string{"uint32", "uint32", "uint64"}, "uint64(a)*uint64(b) + c"},
-		op{"MadWideS32", "int64", []string{"int32", "int32", "int64"}, "int64(a)*int64(b) + c"},
+		op{name: "MulWideU32", dst: "uint64", srcs: []string{"uint32", "uint32"}, expr: "uint64(a) * uint64(b)"},
+		op{name: "MulWideS32", dst: "int64", srcs: []string{"int32", "int32"}, expr: "int64(a) * int64(b)"},
+		op{name: "MadWideU32", dst: "uint64", srcs: []string{"uint32", "uint32", "uint64"}, expr: "uint64(a)*uint64(b) + c"},
+		op{name: "MadWideS32", dst: "int64", srcs: []string{"int32", "int32", "int64"}, expr: "int64(a)*int64(b) + c"},
 		same("MulHiU32", "uint32", 2, "uint32(uint64(a) * uint64(b) >> 32)"),
 		same("MulHiS32", "int32", 2, "int32(int64(a) * int64(b) >> 32)"),
-		op{"Popc32", "uint32", []string{"uint32"}, "arith.Popc32(a)"},
-		op{"Clz32", "uint32", []string{"uint32"}, "arith.Clz32(a)"},
+		op{name: "Popc32", dst: "uint32", srcs: []string{"uint32"}, expr: "arith.Popc32(a)"},
+		op{name: "Clz32", dst: "uint32", srcs: []string{"uint32"}, expr: "arith.Clz32(a)"},
 		same("ShfLWrap", "uint32", 3, "arith.ShfLWrap(a, b, c)"),
 		same("ShfRWrap", "uint32", 3, "arith.ShfRWrap(a, b, c)"),
-		op{"BfeU32", "uint32", []string{"uint32", "uint32", "uint32"}, "arith.BfeU32(a, b, c)"},
+		op{name: "BfeU32", dst: "uint32", srcs: []string{"uint32", "uint32", "uint32"}, expr: "arith.BfeU32(a, b, c)"},
 	)
 }
 
@@ -98,16 +116,16 @@ func floatOps() (ops []op) {
 
 func convertOps() []op {
 	return []op{
-		{"CvtU64U32", "uint64", []string{"uint32"}, "uint64(a)"},
-		{"CvtS64S32", "int64", []string{"int32"}, "int64(a)"},
-		{"CvtU32U64", "uint32", []string{"uint64"}, "uint32(a)"},
-		{"CvtF32S32", "float32", []string{"int32"}, "float32(a)"},
-		{"CvtF32U32", "float32", []string{"uint32"}, "float32(a)"},
-		{"CvtF64S32", "float64", []string{"int32"}, "float64(a)"},
-		{"CvtS32F32", "int32", []string{"float32"}, "arith.CvtS32F32(a)"},
-		{"CvtF64F32", "float64", []string{"float32"}, "float64(a)"},
-		{"CvtF32F64", "float32", []string{"float64"}, "arith.CvtF32F64(a)"},
-		{"CvtF64U32", "float64", []string{"uint32"}, "float64(a)"},
+		{name: "CvtU64U32", dst: "uint64", srcs: []string{"uint32"}, expr: "uint64(a)"},
+		{name: "CvtS64S32", dst: "int64", srcs: []string{"int32"}, expr: "int64(a)"},
+		{name: "CvtU32U64", dst: "uint32", srcs: []string{"uint64"}, expr: "uint32(a)"},
+		{name: "CvtF32S32", dst: "float32", srcs: []string{"int32"}, expr: "float32(a)"},
+		{name: "CvtF32U32", dst: "float32", srcs: []string{"uint32"}, expr: "float32(a)"},
+		{name: "CvtF64S32", dst: "float64", srcs: []string{"int32"}, expr: "float64(a)"},
+		{name: "CvtS32F32", dst: "int32", srcs: []string{"float32"}, expr: "arith.CvtS32F32(a)"},
+		{name: "CvtF64F32", dst: "float64", srcs: []string{"float32"}, expr: "float64(a)"},
+		{name: "CvtF32F64", dst: "float32", srcs: []string{"float64"}, expr: "arith.CvtF32F64(a)"},
+		{name: "CvtF64U32", dst: "float64", srcs: []string{"uint32"}, expr: "float64(a)"},
 	}
 }
 
@@ -181,15 +199,33 @@ func emit(b *bytes.Buffer, o op) {
 	n := len(o.srcs)
 	fmt.Fprintf(b, "func op%s(w *warp, in *inst) {\n", o.name)
 	fmt.Fprintf(b, "d%s := vec[%s](w, in.d)%s\n", names, o.dst, values)
-	fmt.Fprintf(b, "if w.mask == full {\nfor i := 0; i < lanes; i += 4 {\n")
-	for k := range 4 {
-		lane := "i"
-		if k > 0 {
-			lane = fmt.Sprintf("i+%d", k)
+	count := "lanes"
+	switch o.way {
+	case byCopy:
+		fmt.Fprintf(b, "if w.mask == full {\n*d = *a\nreturn\n}\n")
+	case byPairs:
+		fmt.Fprintf(b, "if w.mask == full {\nd%s := pairs(d)", names)
+		for i := range o.srcs {
+			fmt.Fprintf(b, ", pairs(%c)", letters[i])
 		}
-		fmt.Fprintf(b, "d[%s] = %s\n", lane, index(o.expr, n, lane))
+		fmt.Fprintln(b)
+		count = "lanes / 2"
+		fallthrough
+	case byLane:
+		if o.way == byLane {
+			fmt.Fprintf(b, "if w.mask == full {\n")
+		}
+		fmt.Fprintf(b, "for i := 0; i < %s; i += 4 {\n", count)
+		for k := range 4 {
+			lane := "i"
+			if k > 0 {
+				lane = fmt.Sprintf("i+%d", k)
+			}
+			fmt.Fprintf(b, "d[%s] = %s\n", lane, index(o.expr, n, lane))
+		}
+		fmt.Fprintf(b, "}\nreturn\n}\n")
 	}
-	fmt.Fprintf(b, "}\nreturn\n}\nfor m := w.mask; m != 0; m &= m - 1 {\ni := bits.TrailingZeros32(m) & 31\n")
+	fmt.Fprintf(b, "for m := w.mask; m != 0; m &= m - 1 {\ni := bits.TrailingZeros32(m) & 31\n")
 	fmt.Fprintf(b, "d[i] = %s\n}\n}\n\n", index(o.expr, n, "i"))
 }
 
