@@ -569,6 +569,20 @@ func TestSourceSeesWhoExecutes(t *testing.T) {
 	}
 }
 
+// The pacing thread sleeps without telling Go's scheduler. A collection must reach it all the same.
+func TestCollectionsWhileExecuting(t *testing.T) {
+	r := newRig(t, newDevice(t, Options{}), gpu.ContextOptions{})
+	for range 4 {
+		f := r.launch("spin", 1, 32, uint64(20_000_000))
+		for n := 0; r.ch.Done() < f; n++ {
+			runtime.GC()
+		}
+		if o := r.wait(f); o.Err != nil {
+			t.Fatal(o.Err)
+		}
+	}
+}
+
 func TestSuspendedContextWaits(t *testing.T) {
 	d := newDevice(t, Options{Machine: machine.Config{Mode: machine.Slices}})
 	a, b := newRig(t, d, gpu.ContextOptions{}), newRig(t, d, gpu.ContextOptions{})
