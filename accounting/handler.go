@@ -21,7 +21,7 @@ type Handler interface {
 }
 
 // Patience is how long the polling thread watches on for a Handler's answer.
-const Patience = 500 * time.Microsecond
+const Patience = 200 * time.Microsecond
 
 // Plan is a Handler's answer at the end of a polling phase.
 type Plan struct {

@@ -49,7 +49,7 @@ func (t *thread) run() error {
 		if err := t.visit(i); err != nil {
 			last = err
 			t.turns[i].gone = true
-			g.tell(failed, err)
+			g.tell(message{kind: failed, err: err})
 		}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (t *thread) visit(i int) error {
 	g.tellQuiet()
 	g.meter.Cut(st, &g.polled)
 	g.polled.CPU = t.spent()
-	g.tell(pollEnded, nil)
+	g.tell(message{kind: pollEnded})
 
 	if err := t.watchOn(g, now); err != nil || t.stop.Load() {
 		return err
@@ -198,6 +198,7 @@ func (t *thread) begin(g *watched) error {
 		return nil
 	}
 	g.inside = true
+	g.load = g.plan.Load // an answer that came too late for this round
 	g.meter.Begin(st)
 	if g.piece.Last {
 		g.tellQuiet() // the whole quiet phase is over
@@ -218,11 +219,7 @@ func (t *thread) watchOn(g *watched, ended time.Duration) error {
 	}
 	if !g.idle() {
 		g.newRound(ended)
-		if g.pending() < 2 {
-			return nil
-		}
-		// It still reads of the quiet phase before, which is to be written next.
-		return t.watch(g, math.MaxInt64, func(time.Duration) bool { return g.pending() < 2 })
+		return nil
 	}
 	g.load = g.plan.Load
 	g.newRound(ended)

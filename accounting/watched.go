@@ -20,7 +20,8 @@ type watched struct {
 	inside  bool          // its polling phase has begun
 
 	polled  Phase         // given to the handler with pollEnded
-	rest    Quiet         // given to the handler with quietEnded
+	rest    *Quiet        // given to the handler with quietEnded
+	spare   *Quiet        // the handler may still read the one while the next is written
 	resting bool          // rest is open
 	quiet   time.Duration // not watched since rest's beginning was
 	left    time.Duration // the GPU's clock where watching stopped
@@ -35,8 +36,9 @@ type watched struct {
 // message is what the thread tells a handler. At most three are under way: the
 // end of a quiet phase, the end of the polling phase after it, and a failure.
 type message struct {
-	kind messageKind
-	err  error
+	kind  messageKind
+	quiet *Quiet
+	err   error
 }
 
 type messageKind uint8
@@ -52,6 +54,8 @@ func newWatched(g Watched) *watched {
 		Watched:  g,
 		meter:    NewMeter(g.Config),
 		planner:  NewPlanner(g.Config),
+		rest:     new(Quiet),
+		spare:    new(Quiet),
 		messages: make(chan message, 3),
 	}
 	w.watcher, _ = g.Source.(Watcher)
@@ -67,7 +71,7 @@ func (w *watched) serve() {
 		case pollEnded:
 			w.plan = w.Handler.PollEnded(&w.polled)
 		case quietEnded:
-			w.Handler.QuietEnded(&w.rest)
+			w.Handler.QuietEnded(m.quiet)
 		case failed:
 			w.Handler.Failed(m.err)
 		}
@@ -77,9 +81,9 @@ func (w *watched) serve() {
 
 // tell sends a message. The thread never blocks in it: it begins a phase only
 // when the handler is idle.
-func (w *watched) tell(kind messageKind, err error) {
+func (w *watched) tell(m message) {
 	w.asked++
-	w.messages <- message{kind: kind, err: err}
+	w.messages <- m
 }
 
 // tellQuiet tells of the quiet phase, unless that was done, or there was none.
@@ -89,14 +93,12 @@ func (w *watched) tellQuiet() {
 	}
 	w.resting = false
 	w.rest.Unwatched, w.quiet = w.quiet, 0
-	w.tell(quietEnded, nil)
+	w.tell(message{kind: quietEnded, quiet: w.rest})
+	w.rest, w.spare = w.spare, w.rest
 }
 
-// pending is how many messages the handler has not dealt with.
-func (w *watched) pending() uint32 { return w.asked - w.done.Load() }
-
 // idle is whether the handler has dealt with all it was told.
-func (w *watched) idle() bool { return w.pending() == 0 }
+func (w *watched) idle() bool { return w.asked == w.done.Load() }
 
 // sample reads the status.
 func (w *watched) sample() (Status, error) {
