@@ -140,7 +140,7 @@ func TestSamplerAlternates(t *testing.T) {
 				t.Errorf("%+v: %v of quiet phase %d is unwatched", config, q.Unwatched, i)
 			}
 		}
-		for i := range rec.polled {
+		for i := range rec.polled[:len(rec.polled)-1] { // the last may have been cut short
 			if p := &rec.polled[i]; (p.Pauses > 0) != (config.Piece >= 0 && !config.Full) {
 				t.Errorf("%+v: polling phase %d has pauses of %v", config, i, p.Pauses)
 			}
