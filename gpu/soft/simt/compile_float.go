@@ -327,7 +327,7 @@ func testp(c *compiler, in *ptx.Instr, m *mods) error {
 		case "notanumber":
 			return x != x
 		case "normal":
-			return y >= least && y <= math.MaxFloat64
+			return (y >= least || y == 0) && y <= math.MaxFloat64 // PTX counts zeros as normal
 		}
 		return y > 0 && y < least
 	}
