@@ -160,11 +160,9 @@ func BenchmarkVecAdd(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	g.retire(g.StartBlock(0)) // have a block's memory
-	g.done = 0
 	cpu := processorTime()
 	for b.Loop() {
-		g.next = 0
+		g.next, g.done = 0, 0
 		for {
 			blk := g.StartBlock(0)
 			if blk == nil {

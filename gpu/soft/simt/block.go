@@ -17,6 +17,7 @@ type Block struct {
 	owed   uint64 // cycles of its start, not yet reported
 	fault  *gpu.Fault
 	text   []byte // what vprintf is composing
+	size   int    // bytes of its memory
 }
 
 // State is what became of a block in a step.

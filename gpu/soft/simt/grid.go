@@ -117,6 +117,10 @@ func (g *Grid) StartBlock(sm int) *Block {
 func (g *Grid) retire(b *Block) {
 	g.done++
 	g.free = append(g.free, b)
+	if g.Done() {
+		g.launch.Memory.idle.keep(g.prog, g.free)
+		g.free = g.free[:0]
+	}
 }
 
 // sync forgets what is remembered of a memory that has changed.

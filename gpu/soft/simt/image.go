@@ -195,8 +195,11 @@ func (m *Module) MapImage(mem *Memory, data []byte) error {
 	return nil
 }
 
-// UnmapImage undoes MapImage.
+// UnmapImage undoes MapImage, and makes mem forget the module's kernels.
 func (m *Module) UnmapImage(mem *Memory) error {
+	for _, k := range m.kernels {
+		mem.idle.forget(k.prog)
+	}
 	im := &m.vars
 	if im.constBytes > 0 {
 		if err := mem.Unmap(im.base); err != nil {

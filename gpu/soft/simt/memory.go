@@ -30,6 +30,7 @@ type Memory struct {
 	spans []span // by address, none overlapping another
 	epoch uint32 // counts changes; caches of spans compare it
 	heap  deviceHeap
+	idle  idleBlocks
 }
 
 // span is one mapped range.

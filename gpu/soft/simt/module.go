@@ -10,7 +10,7 @@ type Options struct {
 	MaxInstructions int        // compiled, all kernels together: 4 million
 	MaxShared       uint64     // bytes of static shared memory a block: 227 KiB
 	MaxLocal        uint64     // bytes of local memory a thread: 512 KiB
-	MaxRegisters    int        // registers of one kernel with all it calls: 65,536
+	MaxRegisters    int        // 32-bit registers of one kernel with all that it calls, after those never alive together share: 4,096
 	StackBytes      uint64     // of local memory for recursion and calls through pointers: 16 KiB
 	Costs           *CostModel // what instructions cost: DefaultCosts
 }
@@ -26,7 +26,7 @@ func (o Options) withDefaults() Options {
 		o.MaxLocal = 512 << 10
 	}
 	if o.MaxRegisters <= 0 {
-		o.MaxRegisters = 1 << 16
+		o.MaxRegisters = 4096
 	}
 	if o.StackBytes == 0 {
 		o.StackBytes = 16 << 10

@@ -47,29 +47,22 @@ const (
 	oneReg  // cluster sizes
 )
 
-// newBlock makes a block's memory: registers, with the constants among them,
-// shared and local memory.
+// newBlock makes a block's memory, or takes that of an earlier launch of the
+// kernel, and fills in what a launch does not change.
 func (g *Grid) newBlock() *Block {
-	b := &Block{
-		grid:   g,
-		warps:  make([]warp, (g.threads+lanes-1)/lanes),
-		shared: make([]byte, g.shared),
+	b := g.launch.Memory.idle.take(g)
+	if b == nil {
+		b = g.makeBlock()
 	}
-	p := g.prog
+	b.grid = g
 	for i := range b.warps {
 		w := &b.warps[i]
-		w.r32 = make([][lanes]uint32, p.n32)
-		w.r64 = make([][lanes]uint64, p.n64)
-		w.pred = make([]uint32, p.np)
-		w.block, w.grid, w.prog, w.index = b, g, p, uint32(i)
-		w.shared = b.shared
-		w.localBytes = int(p.localBytes)
-		w.local = make([]byte, lanes*w.localBytes)
+		w.grid = g
 		w.present = full
 		if rest := g.threads - i*lanes; rest < lanes {
 			w.present = 1<<rest - 1
 		}
-		for _, u := range p.uniforms {
+		for _, u := range g.prog.uniforms {
 			v := u.bits
 			switch {
 			case u.param:
@@ -80,11 +73,88 @@ func (g *Grid) newBlock() *Block {
 			w.setUniform(u.reg, u.wide, v)
 		}
 		w.pred[0] = full
-		for _, s := range p.perWarp {
+		for _, s := range g.prog.perWarp {
 			w.setSpecial(s)
 		}
 	}
 	return b
+}
+
+// makeBlock makes a block's registers, shared and local memory.
+func (g *Grid) makeBlock() *Block {
+	p := g.prog
+	b := &Block{
+		warps:  make([]warp, (g.threads+lanes-1)/lanes),
+		shared: make([]byte, g.shared),
+	}
+	b.size = len(b.shared) + len(b.warps)*(p.n32*4*lanes+p.n64*8*lanes+int(p.localBytes)*lanes)
+	for i := range b.warps {
+		w := &b.warps[i]
+		w.r32 = make([][lanes]uint32, p.n32)
+		w.r64 = make([][lanes]uint64, p.n64)
+		w.pred = make([]uint32, p.np)
+		w.block, w.prog, w.index = b, p, uint32(i)
+		w.shared = b.shared
+		w.localBytes = int(p.localBytes)
+		w.local = make([]byte, lanes*w.localBytes)
+	}
+	return b
+}
+
+// idleBlocks keeps the memory of blocks of finished grids for the next launches
+// of their kernels. It belongs to a context, so that nothing of one context's
+// ever shows in another's.
+type idleBlocks struct {
+	blocks map[*program][]*Block
+	size   int // bytes
+}
+
+// maxIdle bounds what is kept, in bytes.
+const maxIdle = 64 << 20
+
+// take returns a block fit for g, or nil.
+func (p *idleBlocks) take(g *Grid) *Block {
+	list := p.blocks[g.prog]
+	for i := len(list) - 1; i >= 0; i-- {
+		b := list[i]
+		if len(b.warps) != (g.threads+lanes-1)/lanes || len(b.shared) != g.shared {
+			continue
+		}
+		p.blocks[g.prog] = append(list[:i], list[i+1:]...)
+		p.size -= b.size
+		return b
+	}
+	return nil
+}
+
+// forget drops the blocks of a kernel.
+func (p *idleBlocks) forget(prog *program) {
+	for _, b := range p.blocks[prog] {
+		p.size -= b.size
+	}
+	delete(p.blocks, prog)
+}
+
+// keep takes over the blocks of a grid that is done.
+func (p *idleBlocks) keep(prog *program, blocks []*Block) {
+	if p.blocks == nil {
+		p.blocks = map[*program][]*Block{}
+	}
+	for _, b := range blocks {
+		if p.size+b.size > maxIdle {
+			clear(p.blocks) // rather than decide what is wanted least
+			p.size = 0
+		}
+		if b.size > maxIdle {
+			continue
+		}
+		b.grid = nil
+		for i := range b.warps {
+			b.warps[i].grid = nil
+		}
+		p.blocks[prog] = append(p.blocks[prog], b)
+		p.size += b.size
+	}
 }
 
 func (w *warp) setUniform(reg uint32, wide bool, v uint64) {
