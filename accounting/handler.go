@@ -46,6 +46,8 @@ type Quiet struct {
 	Watched Phase
 	// Unwatched is how long was not polled, on the GPU's clock.
 	Unwatched time.Duration
+	// Spread is whether the next polling phase was in pieces, and has ended too.
+	Spread bool
 }
 
 // Length is how long the quiet phase was, with what was watched of it.

@@ -93,6 +93,7 @@ func (w *watched) tellQuiet() {
 	}
 	w.resting = false
 	w.rest.Unwatched, w.quiet = w.quiet, 0
+	w.rest.Spread = !w.inside
 	w.tell(message{kind: quietEnded, quiet: w.rest})
 	w.rest, w.spare = w.spare, w.rest
 }

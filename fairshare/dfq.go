@@ -10,10 +10,11 @@ import "time"
 // phase and the next polling phase. So what is polled shows the mix that the
 // quiet phase before it had, and quiet time that nobody measured is estimated
 // from the polling phase after it. A guest that was suspended all along used
-// nothing of it but what it had fetched before, which is charged as Late. Right
-// after a verdict the mix is another for a while: whoever asks for verdicts had
-// better watch on for about a polling phase's length after one that changed
-// something, and report that as the watched part of the quiet phase.
+// nothing of it but what it had fetched before, which is charged as Late; where
+// polling is spread over the quiet time it is seen like everything else. Where
+// it is not, the mix is another for a while after a verdict: whoever asks for
+// verdicts had better watch on for about a polling phase's length after one that
+// changed something, and report that as the watched part of the quiet phase.
 //
 // Two things are beyond what LoGA prints. Only guests that could use more than
 // they are entitled to define the system's time, and the rest is brought up to
@@ -56,7 +57,7 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used := float64(g.Used) + float64(g.Late)
-		if !g.Suspended && ev.Length > 0 {
+		if (!g.Suspended || ev.Spread) && ev.Length > 0 {
 			used += float64(g.Used) / float64(ev.Length) * float64(q.quiet)
 		}
 		q.charge(g, used)
@@ -94,7 +95,7 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 		q.quiet = max(q.quiet-g.Late, 0)
 		q.of[g.ID].observe(g, used, ev.Length, st.Round)
 	}
-	if ev.Watched < ev.Length {
+	if ev.Watched < ev.Length || ev.Spread {
 		return
 	}
 	q.classify(st)

@@ -72,6 +72,11 @@ type Event struct {
 	// or the executor gives it; else its beginning, for which the sampler
 	// polled on until a suspended guest's kernel had left.
 	Length, Watched time.Duration
+	// Spread is whether the pieces of the polling phase were spread over the quiet
+	// time, so that they show all of it; the two phases then end together, the
+	// quiet one first. Otherwise the quiet phase came before the polling phase,
+	// which shows how it was at its end.
+	Spread bool
 }
 
 // State is what a policy decides by.
