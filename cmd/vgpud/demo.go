@@ -33,8 +33,7 @@ show who got what. Exit status 1 when any result is wrong.`,
 			}
 			d.JSON = output == "json"
 			d.Out, d.Progress = os.Stdout, os.Stderr
-			_, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS)
-			d.Live = err == nil
+			d.Width = terminalWidth(os.Stderr)
 			d.Program = func(args ...string) (*exec.Cmd, error) { return o.again(args...) }
 			return demo.Run(c.Context(), d)
 		},
@@ -43,6 +42,21 @@ show who got what. Exit status 1 when any result is wrong.`,
 	c.Flags().DurationVar(&d.Duration, "duration", 20*time.Second, "length of each phase")
 	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "leave the processes' logs behind")
 	return c
+}
+
+// terminalWidth asks how wide a terminal is; nil where f is none.
+func terminalWidth(f *os.File) func() int {
+	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil {
+		return nil
+	}
+	return func() int {
+		const usual = 80
+		ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+		if err != nil || ws.Col == 0 {
+			return usual
+		}
+		return int(ws.Col)
+	}
 }
 
 func newDemoGuest(*options) *cobra.Command {

@@ -55,7 +55,7 @@ takes as long as its cost model says.`,
 	f.StringVar(&mode, "mode", machine.Exclusive.String(), fmt.Sprintf("how it takes turns: %v, %v, %v", machine.Exclusive, machine.Slices, machine.CoRun))
 	f.IntVar(&s.GPU.Machine.SMs, "sms", 0, "streaming multiprocessors (default: the model's)")
 	f.Uint64Var(&s.GPU.MemoryBytes, "memory-bytes", 0, "memory (default 1 GiB)")
-	f.DurationVar(&s.GPU.WarpTime, "warp-time", 0, "time for one simple instruction of a warp, its speed (default 100ns)")
+	f.DurationVar(&s.GPU.WarpTime, "warp-time", 0, "time for one simple instruction of a warp, its speed (default 200ns)")
 	f.IntVar(&s.GPU.Priority, "priority", 0, "SCHED_FIFO priority of the pacing thread (default 20; negative: don't ask)")
 	f.DurationVar(&s.GPU.Lead, "lead", 2*time.Millisecond, "how far interpretation may be ahead of the modelled time")
 	return c

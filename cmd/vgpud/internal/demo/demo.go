@@ -26,10 +26,11 @@ type Options struct {
 	Duration time.Duration
 	// JSON prints the result for programs.
 	JSON bool
-	// Out gets the result, Progress what happens until then; Live whether
-	// Progress is a terminal, on which a table can be redrawn.
+	// Out gets the result, Progress what happens until then. Width is how many
+	// columns Progress has where it is a terminal, on which a table can be drawn
+	// over the last, and nil elsewhere.
 	Out, Progress io.Writer
-	Live          bool
+	Width         func() int
 	// Keep leaves the logs behind and says where.
 	Keep bool
 }
@@ -185,7 +186,7 @@ func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
 	if err != nil {
 		return Phase{}, err
 	}
-	screen := newScreen(d.o.Progress, d.o.Live)
+	screen := newScreen(d.o.Progress, d.o.Width)
 	for {
 		now, err := d.look(ctx)
 		if err != nil {

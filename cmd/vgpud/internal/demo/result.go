@@ -164,7 +164,8 @@ func (p *Phase) print(w io.Writer) error {
 	if !p.RealTime {
 		realTime = "no (" + p.RealTimeProblem + ")"
 	}
-	_, err := fmt.Fprintf(w, "Jain's index %.4f; GPU busy %.1f%%; accounting took %.1f%% of a core; %d overruns (%.3f s); %d polling gaps over 20 µs (%.3f s); real-time priority: %s\n",
+	_, err := fmt.Fprintf(w, "Jain's index %.4f; GPU busy %.1f%%; accounting took %.1f%% of a core\n"+
+		"%d overruns (%.3f s); %d polling gaps over 20 µs (%.3f s); real-time priority: %s\n",
 		p.Jain, 100*p.BusyRatio, 100*p.AccountingCPURatio, p.Overruns, p.OverrunSeconds, p.PollingGaps, p.PollingGapSeconds, realTime)
 	return err
 }
