@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,11 @@ type AccountingConfig struct {
 	Poll  time.Duration `yaml:"poll"`  // 1ms, for each active guest
 	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest
 	Round time.Duration `yaml:"round"` // at most 24ms
-	// Jitter is a fraction of a phase: 0.5.
+	// Piece is 100µs: polling phases are cut into such pieces, spread over the
+	// round; negative: in one.
+	Piece time.Duration `yaml:"piece"`
+	// Jitter is the fraction of its part of the round that a piece moves about
+	// in: 1, and 0.5 where polling phases are in one.
 	Jitter float64 `yaml:"jitter"`
 	// Full polls all the time.
 	Full bool `yaml:"full"`
@@ -64,8 +69,11 @@ func (c AccountingConfig) config() (accounting.Config, error) {
 	if err != nil {
 		return accounting.Config{}, err
 	}
+	if math.IsNaN(c.Jitter) {
+		return accounting.Config{}, errors.New("jitter: want a number up to 1")
+	}
 	a := accounting.Config{
-		Poll: c.Poll, Quiet: c.Quiet, Round: c.Round, Jitter: c.Jitter, Full: c.Full, Idle: idle,
+		Poll: c.Poll, Quiet: c.Quiet, Round: c.Round, Piece: c.Piece, Jitter: c.Jitter, Full: c.Full, Idle: idle,
 		Seed: uint64(time.Now().UnixNano()),
 	}
 	if c.ByChannels {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ type guest struct {
 	pid  int
 	page *link.Page
 	conn *link.Conn
-	gone chan struct{} // closed when the guest's process has ended
+	gone chan struct{} // closed when the guest is forgotten
 
 	mu          sync.Mutex
 	weight      float64
@@ -37,11 +38,15 @@ type guest struct {
 	entitled    float64
 }
 
-// meet receives a guest's introduction and takes its page over.
-func meet(id fairshare.GuestID, conn *link.Conn) (*guest, error) {
-	m, err := conn.Receive()
+// meetLimit is how long a guest's process may take to introduce itself.
+const meetLimit = 5 * time.Second
+
+// meet receives a guest's introduction and takes its page over. weight is a new
+// guest's; 0 is what the last daemon said.
+func meet(id fairshare.GuestID, conn *link.Conn, weight float64) (*guest, error) {
+	m, err := conn.ReceiveWithin(meetLimit)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("wait for the guest's introduction: %w", err)
 	}
 	var h link.Hello
 	if m.Kind != link.KindHello || len(m.Files) != 1 {
@@ -57,22 +62,28 @@ func meet(id fairshare.GuestID, conn *link.Conn) (*guest, error) {
 	g := &guest{id: id, spec: h.Spec, pid: h.PID, page: page, conn: conn, gone: make(chan struct{})}
 	bill := page.Bill()
 	g.weight, g.used, g.suspended, g.suspensions = bill.Weight, bill.Used, bill.Suspended, bill.Suspensions
+	if weight != 0 {
+		g.weight = weight
+	}
 	if api.CheckWeight(g.weight) != nil {
-		g.weight = 1 // a guest that no daemon has met before
+		g.weight = 1 // a guest whom no daemon has met before
 	}
 	return g, nil
 }
 
-// attend waits for the end of the guest's process.
-func (g *guest) attend(log *slog.Logger) {
-	defer close(g.gone)
+// attend waits for the end of the guest's process, of which the end of its link
+// is the last sign, or of the link alone. It reports which it was.
+func (g *guest) attend(log *slog.Logger) (ended bool) {
 	for {
 		m, err := g.conn.Receive()
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				log.Debug("guest's link", "guest", g.spec.Name, "err", err)
-			}
-			return
+		switch {
+		case errors.Is(err, io.EOF):
+			return true
+		case errors.Is(err, net.ErrClosed):
+			return false // by this daemon, which goes
+		case err != nil:
+			log.Warn("guest's link is broken", "guest", g.spec.Name, "err", err)
+			return false
 		}
 		if err := m.CloseFiles(); err != nil {
 			log.Debug("close a guest's files", "err", err)

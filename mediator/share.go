@@ -41,10 +41,16 @@ type share struct {
 
 // recent is what a guest did lately.
 type recent struct {
-	kernels uint64  // when last looked
-	used    float64 // GPU nanoseconds, fading
+	kernels uint64        // when last looked
+	active  time.Duration // when last seen to have work
+	used    float64       // GPU nanoseconds, fading
 	tail    tail
 }
+
+// lingering is for how long a guest counts in the length of the phases after it
+// had work: one that has some in every other round would otherwise set the
+// length of just those phases that see it.
+const lingering = time.Second
 
 // tail is what of a guest's commands ran on while it was held.
 type tail struct {
@@ -52,23 +58,31 @@ type tail struct {
 	counted time.Duration // the executors' count when last looked
 	ran     time.Duration // since the guest was held, by the executors' count
 	charged time.Duration // of it, as watched or as late
+	room    time.Duration // unwatched since the guest was held, and not charged
 }
 
-// observe takes in the executors' count of time that ran late, and what of the
-// guest was watched since the last look, and returns what ran unwatched. The
-// count comes when a command ends, which may be after it was watched.
-func (t *tail) observe(held bool, count, watched time.Duration) (late time.Duration) {
+// observe takes in the executors' count of time that ran late, what of the guest
+// was watched since the last look, and how long nobody watched. It returns what
+// ran unwatched. The count comes when a command ends, which may be after it was
+// watched.
+//
+// The count goes from each command's start to its end. Where the GPU took turns
+// in between, with others or with the guest's own contexts, that is more than
+// the command's, so that no more is charged than passed unwatched.
+func (t *tail) observe(held bool, count, watched, unwatched time.Duration) (late time.Duration) {
 	if held && !t.held {
-		t.ran, t.charged = 0, 0
+		t.ran, t.charged, t.room = 0, 0, 0
 	}
 	t.held = held
 	t.ran += count - t.counted
 	t.counted = count
 	if held {
 		t.charged += watched
+		t.room += unwatched
 	}
-	late = max(t.ran-t.charged, 0)
-	t.charged += late
+	late = min(max(t.ran-t.charged, 0), t.room)
+	t.room -= late
+	t.charged = max(t.charged, t.ran)
 	return late
 }
 
@@ -94,11 +108,18 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 	s.guests(func(guests []*guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		late := s.observe(guests, p)
-		s.charge(guests, p, s.tally.polled(p, late))
+		s.observe(guests, p)
+		waiting := s.tally.unwatched
+		scale := s.tally.polled(p, s.settle(guests, 0), s.usedHeld())
+		s.charge(guests, scale, p.Length()+waiting-s.tally.unwatched)
 		ev := fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length()}
-		held := s.decide(guests, ev)
+		changed, held := s.decide(guests, ev)
 		plan = accounting.Plan{Load: s.load, Await: s.awaited(held)}
+		if changed && s.watch.Piece < 0 {
+			// For a while the mix is neither the one that was polled nor the one
+			// that will be. Pieces that are spread over the round show it anyway.
+			plan.WatchOn, _ = s.planner.Mean(s.load)
+		}
 	})
 	return plan
 }
@@ -109,8 +130,10 @@ func (s *share) QuietEnded(q *accounting.Quiet) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.tally.quieted(q)
-		s.tally.know(s.observe(guests, &q.Watched))
-		s.charge(guests, &q.Watched, 1)
+		s.observe(guests, &q.Watched)
+		waiting := s.tally.unwatched
+		s.tally.know(s.settle(guests, q.Unwatched))
+		s.charge(guests, 1, q.Watched.Length()+waiting-s.tally.unwatched)
 		s.decide(guests, fairshare.Event{
 			Kind: fairshare.Tick, Phase: fairshare.QuietPhase, Length: q.Length(), Watched: q.Watched.Length(),
 		})
@@ -135,8 +158,8 @@ func (s *share) changed(id fairshare.GuestID) {
 	s.guests(func(guests []*guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.tally.know(s.observe(guests, &accounting.Phase{}))
-		s.charge(guests, &accounting.Phase{}, 1)
+		s.observe(guests, &accounting.Phase{})
+		s.show(guests)
 		s.decide(guests, fairshare.Event{Kind: fairshare.Changed, Guest: id})
 	})
 	if s.sampler != nil {
@@ -144,16 +167,17 @@ func (s *share) changed(id fairshare.GuestID) {
 	}
 }
 
-// observe fills s.state with what was seen of the guests in a phase. late is how
-// long held guests' commands ran on unwatched. The caller holds mu.
-func (s *share) observe(guests []*guest, p *accounting.Phase) (late time.Duration) {
+// observe fills s.state with what was seen of the guests in a phase. The caller
+// holds mu.
+func (s *share) observe(guests []*guest, p *accounting.Phase) {
+	now := s.clock.Now()
 	s.state = s.state[:0]
 	s.load = accounting.Load{}
 	for _, g := range guests {
 		w := g.work()
 		r := s.recent[g.id]
 		if r == nil {
-			r = &recent{kernels: w.counters.Kernels, tail: tail{counted: w.counters.LateTime}}
+			r = &recent{kernels: w.counters.Kernels, active: now - lingering, tail: tail{counted: w.counters.LateTime}}
 			s.recent[g.id] = r
 		}
 		st := fairshare.Guest{ID: g.id, Suspended: g.heldNow(), Weight: g.weightNow()}
@@ -164,25 +188,48 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) (late time.Duratio
 			st.Running = st.Running || p.Running && p.Last == id
 			s.load.Allocated++
 		})
-		st.Late = r.tail.observe(st.Suspended, w.counters.LateTime, st.Used)
-		late += st.Late
 		st.Backlogged = w.backlog || w.outstanding > 0
 		st.Active = st.Backlogged || st.Used > 0 || w.counters.Kernels != r.kernels
 		if p.Length() > 0 {
 			r.kernels = w.counters.Kernels
 		}
 		if st.Active {
+			r.active = now
+		}
+		if now-r.active < lingering {
 			s.load.Active++
 		}
 		s.state = append(s.state, st)
 	}
+}
+
+// settle finds out how long held guests' commands ran on while nobody watched,
+// which is known when they end, and returns the sum. unwatched is how long that
+// was since the last look. The caller holds mu.
+func (s *share) settle(guests []*guest, unwatched time.Duration) (late time.Duration) {
+	for i, g := range guests {
+		st := &s.state[i]
+		st.Late = s.recent[g.id].tail.observe(st.Suspended, g.work().counters.LateTime, st.Used, unwatched)
+		late += st.Late
+	}
 	return late
 }
 
-// charge bills the guests for what observe saw: the watched time of one that was
-// not held stands for scale times as much. The caller holds mu.
-func (s *share) charge(guests []*guest, p *accounting.Phase, scale float64) {
-	var total float64
+// usedHeld is how much of a phase held guests used. The caller holds mu.
+func (s *share) usedHeld() (sum time.Duration) {
+	for i := range s.state {
+		if s.state[i].Suspended {
+			sum += s.state[i].Used
+		}
+	}
+	return sum
+}
+
+// charge bills the guests for what observe and settle saw: the watched time of
+// one that was not held stands for scale times as much, and all of it for
+// elapsed. The caller holds mu.
+func (s *share) charge(guests []*guest, scale float64, elapsed time.Duration) {
+	keep := fade(elapsed)
 	for i, g := range guests {
 		st := &s.state[i]
 		bill := float64(st.Used)
@@ -192,15 +239,18 @@ func (s *share) charge(guests []*guest, p *accounting.Phase, scale float64) {
 		bill += float64(st.Late)
 		g.charge(time.Duration(bill))
 		r := s.recent[g.id]
-		r.used = r.used*fade(p.Length()) + bill
-		total += r.used
+		r.used = keep*r.used + bill
 	}
-	s.show(guests, total)
+	s.show(guests)
 }
 
-// show works out what each guest is entitled to: by weight among the active.
-// The caller holds mu.
-func (s *share) show(guests []*guest, total float64) {
+// show works out each guest's part of what all used lately, and what it is
+// entitled to: by weight among the active. The caller holds mu.
+func (s *share) show(guests []*guest) {
+	var total float64
+	for _, g := range guests {
+		total += s.recent[g.id].used
+	}
 	weights, demands := make([]float64, len(guests)), make([]float64, len(guests))
 	for i := range s.state {
 		weights[i] = s.state[i].Weight
@@ -218,9 +268,10 @@ func (s *share) show(guests []*guest, total float64) {
 	}
 }
 
-// decide asks the policy and carries out its verdicts. It returns the guests
-// that were not held before. The caller holds mu.
-func (s *share) decide(guests []*guest, ev fairshare.Event) (held []*guest) {
+// decide asks the policy and carries out its verdicts. It returns whether they
+// changed anything, and the guests that were not held before. The caller holds
+// mu.
+func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held []*guest) {
 	now := s.clock.Now()
 	poll, quiet := s.planner.Mean(s.load)
 	st := fairshare.State{Guests: s.state, Round: poll + quiet, SMs: uint32(s.props.SMs)}
@@ -239,12 +290,16 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (held []*guest) {
 		if !ok {
 			v = g.page.Decided() // which also shows that the daemon is alive
 		}
-		if g.apply(v, now) && v == link.Suspend {
+		if !g.apply(v, now) {
+			continue
+		}
+		changed = true
+		if v == link.Suspend {
 			held = append(held, g)
 		}
 	}
 	s.forget(guests)
-	return held
+	return changed, held
 }
 
 // forget drops what is kept of guests that are gone.

@@ -31,27 +31,30 @@ func fade(d time.Duration) float64 { return math.Exp(-float64(d) / float64(memor
 
 // polled takes in a polling phase, and with it the quiet time before it, which
 // is taken to have been like it: verdicts change only at the end of a polling
-// phase, so that the same guests ran in both. known is how much of the quiet
-// time held guests' last commands are known to have taken. scale is what the
-// time of a guest that was not held stands for.
-func (t *tally) polled(p *accounting.Phase, known time.Duration) (scale float64) {
+// phase, so that the same guests ran in both. Only the commands that held guests
+// had left differ. known is how much of the quiet time these are known to have
+// taken, and held how much of the phase. scale is what the time of a guest that
+// was not held stands for.
+func (t *tally) polled(p *accounting.Phase, known, held time.Duration) (scale float64) {
 	t.watch(p)
 	t.rounds++
 	t.know(known)
 	length := p.Length()
-	if length <= 0 {
-		return 1
+	keep := fade(length + t.unwatched)
+	if length > 0 {
+		t.lately = keep*t.lately + (1-keep)*float64(p.Busy())/float64(length)
 	}
-	scale = float64(length+t.unwatched) / float64(length)
-	rest := scale - 1
-	t.busy += time.Duration(rest * float64(p.Busy()))
+	sample := length - held
+	if sample <= 0 {
+		return 1 // nothing to go by: the quiet time waits for the next phase
+	}
+	rest := float64(t.unwatched) / float64(sample)
+	t.busy += time.Duration(rest * float64(p.Busy()-held))
 	t.idle += time.Duration(rest * float64(p.Idle))
 	t.switching += time.Duration(rest * float64(p.Switching))
 	t.switches += uint64(math.Round(rest * float64(p.Switches)))
-	keep := fade(length + t.unwatched)
-	t.lately = keep*t.lately + (1-keep)*float64(p.Busy())/float64(length)
 	t.unwatched = 0
-	return scale
+	return 1 + rest
 }
 
 // know takes in how much of the unwatched time is known to have been busy.
@@ -64,7 +67,7 @@ func (t *tally) know(busy time.Duration) {
 // quieted takes in a quiet phase.
 func (t *tally) quieted(q *accounting.Quiet) {
 	t.watch(&q.Watched)
-	t.unwatched += max(q.Length()-q.Watched.Length(), 0)
+	t.unwatched += max(q.Unwatched, 0)
 }
 
 // watch takes in time that was watched.

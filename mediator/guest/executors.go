@@ -54,10 +54,8 @@ func (b *executors) begin(c vgpu.Context) {
 
 // DestroyContext implements [vgpu.Backend].
 func (b *executors) DestroyContext(c vgpu.ContextRef) {
-	b.mu.Lock()
-	old := b.lives[c.Slot]
-	b.lives[c.Slot] = nil
-	b.mu.Unlock()
+	// It stays in its slot, so that whatever comes next there waits for its end.
+	old := b.life(c.Slot)
 	b.ended.Go(func() {
 		if old != nil {
 			old.stop()
@@ -121,8 +119,6 @@ func (b *executors) VectorsChanged(start, count int) {
 func (b *executors) Reset() {
 	b.mu.Lock()
 	lives := b.lives
-	clear(b.lives[:])
-	clear(b.faults[:])
 	b.mu.Unlock()
 	for _, l := range lives {
 		if l != nil {
@@ -134,6 +130,10 @@ func (b *executors) Reset() {
 			<-l.done
 		}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.lives[:])
+	clear(b.faults[:])
 }
 
 // life finds the executor of a context, nil for none.

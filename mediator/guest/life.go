@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -43,6 +42,10 @@ func newLife(b *executors, ref vgpu.ContextRef) *life {
 func (l *life) run() {
 	log := l.b.log.With("context", l.ref.Slot)
 	cmd, conn, err := l.start()
+	if errors.Is(err, errNoExecutor) {
+		log.Debug("executor not needed any more")
+		return
+	}
 	if err != nil {
 		log.Error("executor not started", "err", err)
 		l.b.dev.ContextFaulted(l.ref, abi.ErrorExecutorStart)
@@ -66,8 +69,15 @@ func (l *life) run() {
 	l.b.dev.ContextFaulted(l.ref, code)
 }
 
-// start makes the process and gives it its setup.
+// start makes the process and gives it its setup. The error is errNoExecutor
+// where it is not wanted any more.
 func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
+	l.mu.Lock()
+	stopping := l.stopping
+	l.mu.Unlock()
+	if stopping {
+		return nil, nil, errNoExecutor
+	}
 	shared := l.b.dev.Shared()
 	if shared == nil {
 		return nil, nil, errors.New("the device has no shared memory")
@@ -230,8 +240,9 @@ func (l *life) stop() {
 	}
 	l.stopping = true
 	if l.conn != nil {
-		// The executor ends when its link does.
-		if err := l.conn.Shut(); err != nil && !errors.Is(err, io.EOF) {
+		// The executor ends when its link does. One that is stuck is not waited
+		// for.
+		if err := l.conn.Shut(stopGrace); err != nil {
 			l.b.log.Debug("shut an executor's link", "err", err)
 		}
 	}

@@ -1,0 +1,112 @@
+package mediator
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const leastConfig = "gpus: [{name: gpu0, socket: /run/vgpud/gpu0.sock}]\n"
+
+func TestConfigDefaults(t *testing.T) {
+	got, err := ParseConfig([]byte(leastConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		RunDir: "/run/vgpud", Socket: "/run/vgpud/vgpud.sock",
+		GPUs: []GPUConfig{{Name: "gpu0", Kind: "soft", Socket: "/run/vgpud/gpu0.sock", Policy: "dfq"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	a, err := got.GPUs[0].Accounting.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Poll != time.Millisecond || a.Quiet != 5*time.Millisecond || a.Round != 24*time.Millisecond {
+		t.Errorf("accounting polls %v, rests %v, at most %v a round", a.Poll, a.Quiet, a.Round)
+	}
+}
+
+func TestConfigWhole(t *testing.T) {
+	got, err := ParseConfig([]byte(`
+run_dir: /tmp/v
+metrics: 127.0.0.1:9835
+gpus:
+- name: gpu0
+  kind: soft
+  socket: /tmp/v/gpu0.sock
+  policy: none
+  accounting: {poll: 2ms, quiet: 8ms, round: 40ms, piece: 200µs, jitter: 0.25, full: true, idle: compared, by_channels: true}
+- {name: gpu1, socket: /tmp/v/gpu1.sock}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		RunDir: "/tmp/v", Socket: "/tmp/v/vgpud.sock", Metrics: "127.0.0.1:9835",
+		GPUs: []GPUConfig{
+			{Name: "gpu0", Kind: "soft", Socket: "/tmp/v/gpu0.sock", Policy: "none", Accounting: AccountingConfig{
+				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
+			}},
+			{Name: "gpu1", Kind: "soft", Socket: "/tmp/v/gpu1.sock", Policy: "dfq"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestConfigRefusals(t *testing.T) {
+	gpu := func(s string) string { return "gpus: [{name: gpu0, socket: /s, " + s + "}]" }
+	for text, want := range map[string]string{
+		"":                                 "gpus: want at least one",
+		"gpus: []":                         "gpus: want at least one",
+		"gpus: [{name: g}]":                "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
+		"gpus: [{socket: /s}]":             `gpus[0]: name "": want 1 to 64 letters`,
+		"gpus: [{name: ../g, socket: /s}]": `gpus[0]: name "../g": want`,
+		leastConfig + "gpu_s: 1":           "line 2: field gpu_s not found",
+		leastConfig + "run_dir: [":         "line 2",
+		"gpus: 7":                          "cannot unmarshal",
+		gpu("kind: nvidia"):                `gpus[0] (gpu0): kind "nvidia": this build has "soft"`,
+		gpu("policy: lottery"):             `gpus[0] (gpu0): policy "lottery": want one of dfq, dfq-loga, loga-cl, none`,
+		gpu("accounting: {idle: maybe}"):   `idle mode "maybe": want one of`,
+		gpu("accounting: {poll: -1ms}"):    "poll -1ms and quiet 5ms must not be negative",
+		gpu("accounting: {poll: soon}"):    "soon",
+		gpu("accounting: {jitter: 1.5}"):   "jitter 1.5: want at most 1",
+		gpu("accounting: {jitter: .nan}"):  "jitter: want a number",
+		gpu("accounting: {quite: 1ms}"):    "field quite not found",
+		"gpus: [{name: g, socket: /s}, {name: g, socket: /t}]": `gpus[1]: a second GPU named "g"`,
+	} {
+		_, err := ParseConfig([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\ngave %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestReadConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "vgpud.yaml")
+	if _, err := ReadConfig(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("gpus: 7"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), path+": ") {
+		t.Errorf("error %v does not name the file", err)
+	}
+	if err := os.WriteFile(path, []byte(leastConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadConfig(path); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,131 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/link"
+)
+
+// ControlSocket is the name, in a guest's directory, of the socket on which the
+// daemon finds it.
+const ControlSocket = "control.sock"
+
+// control is the guest's side of its links to daemons: a restarted one comes
+// anew.
+type control struct {
+	hello link.Hello
+	page  *link.Page
+	quit  func() // ends the guest
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	conns map[*link.Conn]bool
+}
+
+// listenControl makes the control socket, which only its owner may use.
+func listenControl(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove a stale control socket: %w", err)
+	}
+	// Linux gives the socket's file the mode that the socket itself has when it is
+	// bound, so there is no moment at which others could connect.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var e error
+		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, e)
+	}}
+	l, err := lc.Listen(context.Background(), "unixpacket", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the daemon: %w", err)
+	}
+	ul, ok := l.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("listen for the daemon: got a %T", l), l.Close())
+	}
+	return ul, nil
+}
+
+// serve introduces the guest to every daemon that comes, until ctx ends. The
+// links stay open after that.
+func (c *control) serve(ctx context.Context, l *net.UnixListener) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stop := context.AfterFunc(ctx, func() { logClose(c.log, l.Close()) })
+	defer stop()
+	for {
+		u, err := l.AcceptUnix()
+		if err != nil {
+			if ctx.Err() == nil {
+				c.log.Error("accept the daemon", "err", err)
+			}
+			return
+		}
+		conn := link.NewConn(u)
+		c.mu.Lock()
+		if c.conns == nil {
+			c.conns = make(map[*link.Conn]bool)
+		}
+		c.conns[conn] = true
+		c.mu.Unlock()
+		wg.Go(func() {
+			stop := context.AfterFunc(ctx, func() { logClose(c.log, conn.Expire()) })
+			defer stop()
+			if err := c.attend(conn); ctx.Err() == nil {
+				c.log.Debug("daemon gone", "err", err)
+				c.drop(conn)
+			}
+		})
+	}
+}
+
+// attend introduces the guest to one daemon and obeys it until the link ends or
+// expires.
+func (c *control) attend(conn *link.Conn) error {
+	m, err := link.NewMessage(link.KindHello, c.hello, c.page.File())
+	if err == nil {
+		err = conn.Send(m)
+	}
+	for err == nil {
+		if m, err = conn.Receive(); err != nil {
+			break
+		}
+		logClose(c.log, m.CloseFiles())
+		if m.Kind == link.KindQuit {
+			c.log.Info("told to end")
+			c.quit()
+		}
+	}
+	return err
+}
+
+// drop closes one link.
+func (c *control) drop(conn *link.Conn) {
+	c.mu.Lock()
+	delete(c.conns, conn)
+	c.mu.Unlock()
+	logClose(c.log, conn.Close())
+}
+
+// close closes the links that are left; serve must have ended.
+func (c *control) close() {
+	for conn := range c.conns {
+		logClose(c.log, conn.Close())
+	}
+	clear(c.conns)
+}
+
+func logClose(log *slog.Logger, err error) {
+	if err != nil {
+		log.Debug("close", "err", err)
+	}
+}

@@ -1,0 +1,424 @@
+package mediator
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"vgpud/accounting"
+	"vgpud/clock"
+	"vgpud/fairshare"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+)
+
+const ms = time.Millisecond
+
+// script is a policy that answers what it is told to, and keeps what it saw.
+type script struct {
+	answers [][]fairshare.Verdict
+	events  []fairshare.Event
+	states  [][]fairshare.Guest
+}
+
+func (p *script) Decide(_ time.Duration, ev fairshare.Event, st fairshare.State) ([]fairshare.Verdict, time.Duration) {
+	p.events = append(p.events, ev)
+	p.states = append(p.states, append([]fairshare.Guest(nil), st.Guests...))
+	if len(p.answers) == 0 {
+		return nil, 0
+	}
+	v := p.answers[0]
+	p.answers = p.answers[1:]
+	return v, 0
+}
+
+// scene is a share whose GPU and guests are the test's.
+type scene struct {
+	t      testing.TB
+	share  *share
+	clock  clock.Sim
+	policy *script
+	guests []*guest
+}
+
+func newScene(t testing.TB) *scene {
+	watch := accounting.Config{Piece: -1}.WithDefaults()
+	s := &scene{t: t, policy: &script{}}
+	s.share = &share{
+		config: GPUConfig{Name: "gpu0", Kind: "soft"}, watch: watch, planner: accounting.NewPlanner(watch), clock: &s.clock,
+		log: slog.New(slog.DiscardHandler), recent: make(map[fairshare.GuestID]*recent), policy: s.policy,
+	}
+	s.share.guests = func(f func([]*guest)) { f(s.guests) }
+	t.Cleanup(func() {
+		for _, g := range s.guests {
+			if err := g.page.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return s
+}
+
+// join adds a guest with a context for each channel group.
+func (s *scene) join(id fairshare.GuestID, weight float64, groups ...uint16) *guest {
+	page, err := link.NewPage()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i, group := range groups {
+		page.Context(i).Reset(1)
+		page.Context(i).SetReady(group)
+	}
+	g := &guest{id: id, spec: link.Spec{Name: string(rune('a' + id - 1)), GPU: link.GPU{Name: "gpu0"}}, page: page, weight: weight}
+	s.guests = append(s.guests, g)
+	return g
+}
+
+// leave takes the guest at index i away.
+func (s *scene) leave(i int) {
+	if err := s.guests[i].page.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.guests = append(s.guests[:i:i], s.guests[i+1:]...)
+}
+
+// phase is a watched phase of a length, in which groups were busy; the rest is
+// idle.
+func phase(length time.Duration, groups ...accounting.GroupTime) accounting.Phase {
+	p := accounting.Phase{End: length, Groups: groups}
+	p.Idle = length - p.Busy()
+	return p
+}
+
+func busy(group accounting.GroupID, d time.Duration) accounting.GroupTime {
+	return accounting.GroupTime{Group: group, Busy: d, Spans: 1}
+}
+
+func (s *scene) poll(length time.Duration, groups ...accounting.GroupTime) accounting.Plan {
+	s.clock.Advance(length)
+	p := phase(length, groups...)
+	return s.share.PollEnded(&p)
+}
+
+// quiet is a quiet phase of which the beginning was watched.
+func (s *scene) quiet(length, watched time.Duration, groups ...accounting.GroupTime) {
+	s.clock.Advance(length)
+	s.share.QuietEnded(&accounting.Quiet{Watched: phase(watched, groups...), Unwatched: length - watched})
+}
+
+// next has the policy answer the next event with verdicts.
+func (s *scene) next(v ...fairshare.Verdict) { s.policy.answers = append(s.policy.answers, v) }
+
+func suspend(id fairshare.GuestID) fairshare.Verdict {
+	return fairshare.Verdict{Guest: id, Action: fairshare.Suspend}
+}
+
+func resume(id fairshare.GuestID) fairshare.Verdict {
+	return fairshare.Verdict{Guest: id, Action: fairshare.Resume}
+}
+
+func (s *scene) wantUsed(want ...time.Duration) {
+	s.t.Helper()
+	for i, g := range s.guests {
+		if got := g.page.Bill().Used; got != want[i] {
+			s.t.Errorf("guest %s: charged %v, want %v", g.spec.Name, got, want[i])
+		}
+	}
+}
+
+func TestWatchedTimeIsChargedExactlyAndQuietTimeInProportion(t *testing.T) {
+	s := newScene(t)
+	s.join(1, 1, 1, 2) // two contexts, so two groups
+	s.join(2, 1, 3)
+	s.join(3, 1, 4)
+
+	s.poll(1*ms, busy(1, ms/4), busy(2, ms/4), busy(3, ms/4))
+	s.wantUsed(ms/2, ms/4, 0)
+
+	// Of 5 ms, 1 was watched: that is charged as it was.
+	s.quiet(5*ms, 1*ms, busy(3, 1*ms))
+	s.wantUsed(ms/2, ms/4+1*ms, 0)
+
+	// 2 ms stand for themselves and for the 4 ms before.
+	s.poll(2*ms, busy(2, 1*ms), busy(3, ms/2))
+	s.wantUsed(ms/2+3*ms, ms/4+1*ms+3*ms/2, 0)
+
+	// Once charged, it is not charged again.
+	s.poll(1*ms, busy(4, 1*ms))
+	s.wantUsed(ms/2+3*ms, ms/4+1*ms+3*ms/2, 1*ms)
+}
+
+func TestHeldGuestIsChargedNoQuietTime(t *testing.T) {
+	s := newScene(t)
+	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
+	s.next(suspend(1))
+	s.poll(1*ms, busy(1, 1*ms))
+	s.wantUsed(1*ms, 0)
+	s.quiet(6*ms, 2*ms, busy(1, 1*ms), busy(2, 1*ms)) // a's last kernel, watched
+	s.wantUsed(2*ms, 1*ms)
+	s.poll(1*ms, busy(2, 1*ms)) // b alone ran, in the 4 ms too
+	s.wantUsed(2*ms, 6*ms)
+	if !a.heldNow() || b.heldNow() {
+		t.Error("want a held and b not")
+	}
+}
+
+func TestUnwatchedTailIsChargedWhenItEnds(t *testing.T) {
+	s := newScene(t)
+	a := s.join(1, 1, 1)
+	s.join(2, 1, 2)
+	slot := a.page.Context(0)
+	slot.AddFetched()
+	s.next(suspend(1))
+	s.poll(1*ms, busy(1, 1*ms))
+	// The kernel ran on for 4 ms, of which 1 was watched.
+	slot.AddFinished(5*ms, 4*ms, false)
+	s.share.changed(0) // in between, which must not lose it for the policy
+	s.quiet(6*ms, 1*ms, busy(1, 1*ms))
+	s.wantUsed(1*ms+1*ms+3*ms, 0)
+	last := s.policy.states[len(s.policy.states)-1][0]
+	if last.Late != 3*ms || last.Used != 1*ms {
+		t.Errorf("policy was told of %v late and %v watched, want 3ms and 1ms", last.Late, last.Used)
+	}
+	// The 2 ms that are left went like the polling phase.
+	s.poll(1*ms, busy(2, 1*ms))
+	s.wantUsed(5*ms, 3*ms)
+	s.share.mu.Lock()
+	defer s.share.mu.Unlock()
+	if got := s.share.tally.busy; got != 1*ms+1*ms+3*ms+3*ms {
+		t.Errorf("GPU was busy for %v, want 8ms", got)
+	}
+}
+
+func TestTailObserve(t *testing.T) {
+	type look struct {
+		held                      bool
+		count, watched, unwatched time.Duration
+		want                      time.Duration
+	}
+	for name, looks := range map[string][]look{
+		"never held":            {{count: 0, watched: 5}, {count: 0, watched: 5, unwatched: 20}},
+		"all of it watched":     {{true, 0, 3, 5, 0}, {true, 3, 0, 5, 0}},
+		"none of it watched":    {{true, 4, 0, 5, 4}},
+		"known a round later":   {{true, 0, 1, 5, 0}, {true, 0, 1, 0, 0}, {true, 9, 0, 5, 7}},
+		"known when it runs":    {{true, 0, 1, 5, 0}, {false, 4, 9, 0, 3}},
+		"a second suspension":   {{true, 4, 0, 5, 4}, {false, 4, 7, 0, 0}, {true, 6, 0, 5, 2}},
+		"more than there was":   {{true, 40, 0, 5, 5}, {true, 40, 0, 5, 0}},
+		"several at the engine": {{true, 0, 2, 10, 0}, {true, 24, 0, 0, 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var tl tail
+			for i, l := range looks {
+				if got := tl.observe(l.held, l.count, l.watched, l.unwatched); got != l.want {
+					t.Errorf("look %d: late %d, want %d", i, got, l.want)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatThePolicyIsTold(t *testing.T) {
+	s := newScene(t)
+	used, waiting, running, ended, idle := s.join(1, 1, 1), s.join(2, 2, 2), s.join(3, 3, 3), s.join(4, 4, 4), s.join(5, 5)
+	s.share.changed(0) // from here on kernels count
+	waiting.page.Context(0).SetBacklog(true)
+	running.page.Context(0).AddFetched()
+	ended.page.Context(0).AddFetched()
+	ended.page.Context(0).AddFinished(1*ms, 0, false) // too short to be seen
+	_, _ = used, idle
+
+	p := phase(2*ms, busy(1, 1*ms))
+	p.Last, p.Running = 3, true
+	s.share.PollEnded(&p)
+	want := []fairshare.Guest{
+		{ID: 1, Weight: 1, Used: 1 * ms, Spans: 1, Active: true},
+		{ID: 2, Weight: 2, Active: true, Backlogged: true},
+		{ID: 3, Weight: 3, Active: true, Backlogged: true, Running: true},
+		{ID: 4, Weight: 4, Active: true},
+		{ID: 5, Weight: 5},
+	}
+	if diff := cmp.Diff(want, s.policy.states[1]); diff != "" {
+		t.Errorf("guests (-want +got):\n%s", diff)
+	}
+	s.quiet(5*ms, 1*ms)
+	s.policy.events[0].Guest = 0
+	wantEvents := []fairshare.Event{
+		{Kind: fairshare.Changed},
+		{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 2 * ms, Watched: 2 * ms},
+		{Kind: fairshare.Tick, Phase: fairshare.QuietPhase, Length: 5 * ms, Watched: 1 * ms},
+	}
+	if diff := cmp.Diff(wantEvents, s.policy.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	// A kernel that ended is news once.
+	if s.policy.states[2][3].Active {
+		t.Error("a guest without work is still active a phase later")
+	}
+}
+
+func TestVerdictsReachThePageAndAreCounted(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 1, 1)
+	verdict := func() link.Verdict { return g.page.Verdict(s.clock.Now()) }
+
+	s.next(suspend(1))
+	s.poll(1 * ms)
+	if verdict() != link.Suspend {
+		t.Fatal("not suspended")
+	}
+	s.quiet(5*ms, 0)
+	s.next(suspend(1)) // as before
+	s.poll(1 * ms)
+	v := g.vm(s.clock.Now(), gpu.Counts{})
+	if v.Suspensions != 1 || v.SuspendedSeconds != (6*ms).Seconds() || !v.Suspended {
+		t.Errorf("while held: %+v", v)
+	}
+	s.next(resume(1))
+	s.poll(1 * ms)
+	s.clock.Advance(time.Minute)
+	v = g.vm(s.clock.Now(), gpu.Counts{})
+	if v.Suspensions != 1 || v.SuspendedSeconds != (7*ms).Seconds() || v.Suspended || verdict() != link.Run {
+		t.Errorf("after it: %+v", v)
+	}
+	// A daemon that comes anew finds all of it.
+	want := link.Bill{Weight: 1, Suspended: 7 * ms, Suspensions: 1}
+	if diff := cmp.Diff(want, g.page.Bill(), cmpopts.IgnoreFields(link.Bill{}, "Weight")); diff != "" {
+		t.Errorf("bill (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlanAfterVerdicts(t *testing.T) {
+	s := newScene(t)
+	a := s.join(1, 1, 1, 2)
+	s.join(2, 1, 3)
+	slot := a.page.Context(1)
+	slot.AddFetched()
+	poll, _ := s.share.planner.Mean(accounting.Load{Active: 1})
+
+	s.next(suspend(1), suspend(2))
+	got := s.poll(1*ms, busy(2, 1*ms))
+	want := accounting.Plan{Load: accounting.Load{Active: 1, Allocated: 3}, WatchOn: poll, Await: []accounting.GroupID{1, 2}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("plan after verdicts (-want +got):\n%s", diff)
+	}
+	slot.AddFinished(1*ms, 0, false)
+	got = s.poll(1 * ms) // nothing new
+	if got.WatchOn != 0 || len(got.Await) != 0 {
+		t.Errorf("plan without new verdicts: %+v", got)
+	}
+	s.share.watch.Piece = 100 * time.Microsecond
+	s.next(resume(1))
+	if got := s.poll(1 * ms); got.WatchOn != 0 {
+		t.Errorf("polls on for %v although it polls all over the round", got.WatchOn)
+	}
+	// A guest counts in the phases' length for a second after it had work.
+	if s.clock.Advance(lingering - 2*ms); s.poll(0).Load.Active != 1 {
+		t.Error("the load follows at once")
+	}
+	if s.clock.Advance(2 * ms); s.poll(0).Load.Active != 0 {
+		t.Error("the load does not follow")
+	}
+}
+
+func TestPolicyChangesAtRunTime(t *testing.T) {
+	s := newScene(t)
+	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
+	if err := s.share.setPolicy("dfq"); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		a.page.Context(0).SetBacklog(true)
+		b.page.Context(0).SetBacklog(true)
+		s.poll(2*ms, busy(1, 2*ms-ms/8), busy(2, ms/8))
+		s.quiet(10*ms, 0)
+	}
+	if !a.heldNow() || b.heldNow() {
+		t.Fatalf("held: a %v, b %v; want a alone", a.heldNow(), b.heldNow())
+	}
+	if err := s.share.setPolicy("lottery"); err == nil {
+		t.Error("an unknown policy was taken")
+	}
+	if err := s.share.setPolicy("none"); err != nil {
+		t.Fatal(err)
+	}
+	s.share.changed(0)
+	if a.heldNow() || a.page.Decided() != link.Run {
+		t.Error("held under policy none")
+	}
+}
+
+func TestWeightChangesEntitlement(t *testing.T) {
+	s := newScene(t)
+	a, b, c := s.join(1, 1, 1), s.join(2, 1, 2), s.join(3, 8, 3)
+	a.page.Context(0).SetBacklog(true)
+	b.page.Context(0).SetBacklog(true)
+	s.poll(1*ms, busy(1, ms/2), busy(2, ms/2))
+	want := func(part ...float64) {
+		t.Helper()
+		for i, g := range []*guest{a, b, c} {
+			v := g.vm(0, gpu.Counts{})
+			if v.Entitled != part[i] {
+				t.Errorf("guest %s is entitled to %v, want %v", v.Name, v.Entitled, part[i])
+			}
+		}
+	}
+	want(0.5, 0.5, 0) // c has no work
+	b.setWeight(3)
+	s.share.changed(2)
+	want(0.25, 0.75, 0)
+	if v := a.vm(0, gpu.Counts{}); v.Share != 0.5 || v.GPUSeconds != (ms/2).Seconds() {
+		t.Errorf("a weight changed what was used: share %v, %v s", v.Share, v.GPUSeconds)
+	}
+}
+
+func TestShareForgetsWithTime(t *testing.T) {
+	s := newScene(t)
+	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
+	s.poll(memory, busy(1, memory))
+	s.quiet(memory, 0)
+	s.poll(memory, busy(2, memory)) // 2·memory for b, and as long for a to fade
+	// b's 2·memory fade no more than what a used two memories ago.
+	got, want := a.vm(0, gpu.Counts{}).Share, math.Exp(-2)/(math.Exp(-2)+2)
+	if math.Abs(got-want) > 1e-6 {
+		t.Errorf("share = %v, want %v", got, want)
+	}
+	if sum := got + b.vm(0, gpu.Counts{}).Share; math.Abs(sum-1) > 1e-9 {
+		t.Errorf("shares add up to %v", sum)
+	}
+}
+
+func TestGuestsComeAndGo(t *testing.T) {
+	s := newScene(t)
+	s.join(1, 1, 1)
+	s.join(2, 1, 2)
+	s.poll(1*ms, busy(1, 1*ms))
+	s.leave(0)
+	s.share.changed(1)
+	// Its group goes to whoever has it next.
+	s.join(3, 1, 1)
+	s.share.changed(3)
+	s.poll(1*ms, busy(1, 1*ms))
+	s.wantUsed(0, 1*ms)
+	if len(s.share.recent) != 2 {
+		t.Errorf("%d guests remembered, want 2", len(s.share.recent))
+	}
+}
+
+func TestFailedLetsEverybodyRun(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 1, 1)
+	s.next(suspend(1))
+	s.poll(1 * ms)
+	s.share.Failed(errors.New("fell off the bus"))
+	if g.heldNow() || g.page.Decided() != link.Run {
+		t.Error("a guest is held on a GPU that nobody watches")
+	}
+	if v := s.share.gpu(1); v.Healthy || v.Problem != "fell off the bus" {
+		t.Errorf("health: %v, %q", v.Healthy, v.Problem)
+	}
+}
