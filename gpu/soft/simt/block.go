@@ -15,6 +15,7 @@ type Block struct {
 	now    Now
 	spent  uint64 // cycles of the step under way
 	owed   uint64 // cycles of its start, not yet reported
+	alarm  uint64 // the earliest time that a path sleeps for
 	fault  *gpu.Fault
 	text   []byte // what vprintf is composing
 	size   int    // bytes of its memory
@@ -67,6 +68,9 @@ func (b *Block) Step(now Now, budget int) Result {
 	b.now, b.spent, b.owed = now, b.owed, 0
 	b.grid.sync()
 	for budget > 0 {
+		if b.alarm <= b.nanos(b.spent) {
+			b.wake()
+		}
 		ran := false
 		for range b.warps {
 			w := &b.warps[b.turn]
@@ -92,13 +96,12 @@ func (b *Block) Step(now Now, budget int) Result {
 		if ran {
 			continue
 		}
-		wake, asleep := b.wake()
-		if !asleep {
+		if b.alarm == never {
 			b.stuck()
 			return Result{State: Faulted, Cycles: b.spent, Fault: b.fault}
 		}
-		if wake > 0 {
-			return Result{State: Sleeping, Cycles: b.spent, Wake: wake}
+		if b.alarm > b.nanos(b.spent) {
+			return Result{State: Sleeping, Cycles: b.spent, Wake: b.alarm}
 		}
 	}
 	return Result{State: Running, Cycles: b.spent}
@@ -118,33 +121,30 @@ func (b *Block) nanos(cycles uint64) uint64 {
 	return b.now.Nanos + cycles*1000/b.now.CyclesPerUS
 }
 
-// wake readies the paths whose time has come. Where there are none it returns
-// the earliest time that one waits for; asleep is false if none does.
-func (b *Block) wake() (earliest uint64, asleep bool) {
+// never is the alarm of a block in which nothing sleeps.
+const never = ^uint64(0)
+
+// wake readies the paths whose time has come, and sets the alarm for the next.
+func (b *Block) wake() {
 	now := b.nanos(b.spent)
-	woken := false
+	b.alarm = never
 	for i := range b.warps {
 		w := &b.warps[i]
+		woken := false
 		for k := range w.paths {
 			p := &w.paths[k]
-			if p.wait != waitTime {
-				continue
-			}
-			asleep = true
-			if p.wake <= now {
+			switch {
+			case p.wait != waitTime:
+			case p.wake <= now:
 				p.wait, woken = ready, true
-			} else if earliest == 0 || p.wake < earliest {
-				earliest = p.wake
+			default:
+				b.alarm = min(b.alarm, p.wake)
 			}
 		}
 		if woken && w.state == warpWaiting {
 			w.next()
 		}
 	}
-	if woken {
-		earliest = 0
-	}
-	return earliest, asleep
 }
 
 // stuck makes the first thread that waits for what can't come a fault.

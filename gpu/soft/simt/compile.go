@@ -23,7 +23,9 @@ type compiler struct {
 	cur      *function
 	code     []inst
 	at       *ptx.Instr
-	position int // of at in the function
+	position int                 // of at in the function
+	params   map[*ptx.Var]uint64 // where the kernel's are
+	attr     *gpu.FunctionAttributes
 }
 
 // function is a kernel or device function being compiled.
@@ -39,6 +41,7 @@ type function struct {
 	returns  []formal
 	calls    []*function
 	unknown  bool // calls through pointers
+	group    int  // the same for functions that can call one another
 	pressure int  // 32-bit registers alive at a time
 }
 
@@ -188,8 +191,8 @@ func (c *compiler) function(f *function) error {
 		if f.flow.joins[i] {
 			c.emit(inst{op: arrive}, 0)
 		}
-		if len(c.code) > c.loader.opts.MaxInstructions-c.loader.compiled {
-			return c.unsupported("the module has more than %d instructions", c.loader.opts.MaxInstructions)
+		if err := c.spend(1); err != nil {
+			return err
 		}
 		if err := c.instruction(i, in); err != nil {
 			return err
@@ -209,6 +212,16 @@ func (c *compiler) function(f *function) error {
 		c.emit(inst{op: ret, x: &extra{fn: f}}, c.costs().Control)
 	}
 	return c.resolveTargets(f)
+}
+
+// spend counts towards the limit on a module's size what a guest can make a
+// program hold with little text.
+func (c *compiler) spend(n int) error {
+	c.loader.compiled += n
+	if c.loader.compiled > c.loader.opts.MaxInstructions {
+		return c.unsupported("the module has more than %d instructions", c.loader.opts.MaxInstructions)
+	}
+	return nil
 }
 
 func (c *compiler) costs() *CostModel { return &c.loader.costs }

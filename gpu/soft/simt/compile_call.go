@@ -54,7 +54,7 @@ func call(c *compiler, in *ptx.Instr, m *mods) error {
 		site.returns = append(site.returns, v)
 	}
 	size := c.cur.frame.size
-	if callee == nil || c.reaches(callee, c.cur) {
+	if callee == nil || callee.group == c.cur.group {
 		seen := map[operand]bool{}
 		for i, r := range c.cur.regs {
 			if r.class = storage(r.class); r.class == noReg {
@@ -72,6 +72,9 @@ func call(c *compiler, in *ptx.Instr, m *mods) error {
 				r.index++
 			}
 		}
+	}
+	if err := c.spend(len(site.saves)); err != nil {
+		return err
 	}
 	site.frame = uint32(alignUp(size, 16))
 	c.emit(inst{op: doCall, a: target.index, x: &extra{call: site}}, c.costs().Control)
@@ -102,26 +105,4 @@ func (c *compiler) pass(o *ptx.Operand, callee *function, i int) (passed, error)
 		return passed{reg: c.constant(class, o.Bits), size: callee.params[i].size}, nil
 	}
 	return passed{}, c.unsupported("argument %d", i+1)
-}
-
-// reaches reports whether calls from one function can lead to another.
-func (c *compiler) reaches(from, to *function) bool {
-	if from == to {
-		return true
-	}
-	seen := map[*function]bool{from: true}
-	for list := []*function{from}; len(list) > 0; {
-		f := list[len(list)-1]
-		list = list[:len(list)-1]
-		for _, g := range f.calls {
-			if g == to {
-				return true
-			}
-			if !seen[g] {
-				seen[g] = true
-				list = append(list, g)
-			}
-		}
-	}
-	return false
 }

@@ -100,6 +100,9 @@ func (c *compiler) resolver(space ptx.Space, wide bool) opFunc {
 // variable finds a variable or parameter.
 func (c *compiler) variable(s *ptx.Symbol, offset uint64, space ptx.Space) (place, error) {
 	if s.Kind == ptx.SymParam && c.cur.decl.Entry {
+		if _, ok := c.params[s.Var]; !ok {
+			return place{}, c.invalid("parameter %s of another kernel", s.Name)
+		}
 		return place{param: s.Var, offset: offset, space: ptx.ParamSpace}, nil
 	}
 	v := s.Var
@@ -164,7 +167,7 @@ func (c *compiler) addressOf(o *ptx.Operand, class regClass) (operand, error) {
 	case class != reg32 && class != reg64:
 		return operand{}, c.invalid("the address of %s in less than 32 bits", o.Name)
 	case p.param != nil:
-		return c.constant(class, c.loader.paramAt(c.kernel, p.param)+p.offset+generically(o, paramWindow)), nil
+		return c.constant(class, c.params[p.param]+p.offset+generically(o, paramWindow)), nil
 	case p.space == ptx.SharedSpace:
 		at, _ := c.sharedAt(s.Var)
 		return c.constant(class, at+uint64(o.Offset())+generically(o, sharedWindow)), nil
@@ -275,10 +278,10 @@ func load(c *compiler, in *ptx.Instr, m *mods) error {
 // loadParam reads a kernel's parameter: a value that all lanes of all warps
 // share, so a register holds it from the start.
 func (c *compiler) loadParam(p place, elems []element) error {
-	base := c.loader.paramAt(c.kernel, p.param) + p.offset
+	base := c.params[p.param] + p.offset
 	for _, e := range elems {
 		at := base + uint64(e.at)
-		if at+uint64(e.size) > c.loader.paramBytes(c.kernel) {
+		if at+uint64(e.size) > c.attr.ParamBytes || at > c.attr.ParamBytes {
 			return c.invalid("a parameter at %d, beyond the last", at)
 		}
 		u := uniform{wide: e.reg.class == reg64, bits: at, param: true, size: uint8(e.size), sext: e.sext}

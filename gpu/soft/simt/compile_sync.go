@@ -106,6 +106,7 @@ func sleep(w *warp, in *inst) {
 	w.pc++
 	wake := w.block.nanos(w.block.spent+w.counts.Cycles) + uint64(min(longest, maxSleep))
 	w.park(waitTime).wake = wake
+	w.block.alarm = min(w.block.alarm, wake)
 	w.next()
 }
 

@@ -26,6 +26,9 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 				continue
 			}
 			if call.Target.Kind == ptx.KindReg {
+				if f.unknown {
+					continue
+				}
 				f.unknown = true
 				for _, t := range c.loader.taken {
 					g, err := c.add(c.loader.codes[t])
@@ -47,6 +50,7 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 		}
 	}
 	c.prog.dynamicShared = uint32(alignUp(c.shared.size, 16))
+	c.findRecursion()
 	return nil
 }
 
@@ -174,14 +178,18 @@ func (c *compiler) finish() {
 		if in.run == 0 {
 			continue
 		}
-		if i+1 < len(code) && code[i+1].run > 0 {
-			in.run = code[i+1].run + 1
+		if next := code[i+1].run; next > 0 && next < maxRun {
+			in.run = next + 1
 			in.cost += code[i+1].cost
 		}
 	}
 	c.prog.code = code
 	c.prog.entry = c.queue[0].entry
 }
+
+// maxRun bounds how many instructions a warp executes without looking at its
+// budget.
+const maxRun = 1024
 
 // pressure estimates how many 32-bit registers a thread needs.
 func (c *compiler) pressure() int {
@@ -190,4 +198,37 @@ func (c *compiler) pressure() int {
 		n = max(n, f.pressure)
 	}
 	return n
+}
+
+// findRecursion numbers the functions so that those that can call one another,
+// and they alone, have the same number: Tarjan's strongly connected components.
+func (c *compiler) findRecursion() {
+	order, low := map[*function]int{}, map[*function]int{}
+	var stack []*function
+	var visit func(f *function)
+	visit = func(f *function) {
+		order[f] = len(order) + 1
+		low[f] = order[f]
+		stack = append(stack, f)
+		for _, g := range f.calls {
+			if order[g] == 0 {
+				visit(g)
+				low[f] = min(low[f], low[g])
+			} else if g.group == 0 { // still on the stack
+				low[f] = min(low[f], order[g])
+			}
+		}
+		if low[f] != order[f] {
+			return
+		}
+		for {
+			g := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			g.group = order[f]
+			if g == f {
+				return
+			}
+		}
+	}
+	visit(c.queue[0])
 }

@@ -15,11 +15,9 @@ import (
 // others, and the instruction is executed again when they are here.
 func (w *warp) assemble(reg uint32) bool {
 	members := w.r32[reg][first(w.mask)] & w.live
-	if members&^w.mask == 0 {
-		return true
-	}
-	if w.resync&w.mask == w.mask {
-		w.resync &^= w.mask // they have met, at different places
+	met := w.resync&w.mask == w.mask // perhaps at different places
+	w.resync &^= w.mask
+	if met || members&^w.mask == 0 {
 		return true
 	}
 	w.park(waitWarp).arg = members

@@ -2,7 +2,6 @@ package simt
 
 import (
 	"fmt"
-	"math"
 
 	"vgpud/gpu"
 	"vgpud/ptx"
@@ -108,9 +107,11 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	c := &compiler{
 		loader: l, kernel: code.Func, prog: &program{costs: l.costs, patience: spinLimit, entries: map[uint64]*function{}},
 		shared: &layout{}, uniform: map[uniform]uint32{}, special: map[specialKey]operand{}, funcs: map[*ptx.Func]*function{},
+		params: map[*ptx.Var]uint64{},
 	}
 	k := &Kernel{module: l.module, prog: c.prog}
-	if err := l.attributes(k, code.Func); err != nil {
+	c.attr = &k.attr
+	if err := l.attributes(k, code.Func, c.params); err != nil {
 		return nil, err
 	}
 	c.always() // predicate 0
@@ -125,7 +126,6 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	}
 	c.at = nil
 	c.finish()
-	l.compiled += len(c.code)
 	if n := c.prog.n32 + 2*c.prog.n64; n > l.opts.MaxRegisters {
 		return nil, c.unsupported("%d registers, more than %d", n, l.opts.MaxRegisters)
 	}
@@ -140,8 +140,9 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	return k, nil
 }
 
-// attributes fills in what a kernel's declaration says.
-func (l *loader) attributes(k *Kernel, f *ptx.Func) error {
+// attributes fills in what a kernel's declaration says, and notes where its
+// parameters are.
+func (l *loader) attributes(k *Kernel, f *ptx.Func, where map[*ptx.Var]uint64) error {
 	a := &k.attr
 	a.Name = f.Name
 	a.MaxThreadsPerBlock = maxThreads
@@ -178,6 +179,7 @@ func (l *loader) attributes(k *Kernel, f *ptx.Func) error {
 		at := alignUp(a.ParamBytes, uint64(max(v.Alignment(), 1)))
 		a.Params = append(a.Params, gpu.Param{Offset: at, Size: n})
 		a.ParamBytes = at + n
+		where[v] = at
 	}
 	return nil
 }
@@ -185,26 +187,3 @@ func (l *loader) attributes(k *Kernel, f *ptx.Func) error {
 // maxParamBytes is the most that a kernel's parameters may take (PTX ISA 8.1:
 // 32,764).
 const maxParamBytes = 32764
-
-// paramAt is where a kernel's parameter is in its buffer.
-func (l *loader) paramAt(f *ptx.Func, v *ptx.Var) uint64 {
-	at := uint64(0)
-	for _, p := range f.Params {
-		at = alignUp(at, uint64(max(p.Alignment(), 1)))
-		if p == v {
-			return at
-		}
-		n, _ := sizeOf(p, maxParamBytes)
-		at += n
-	}
-	return math.MaxUint32
-}
-
-func (l *loader) paramBytes(f *ptx.Func) uint64 {
-	at := uint64(0)
-	for _, p := range f.Params {
-		n, _ := sizeOf(p, maxParamBytes)
-		at = alignUp(at, uint64(max(p.Alignment(), 1))) + n
-	}
-	return at
-}

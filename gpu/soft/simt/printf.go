@@ -12,6 +12,7 @@ const (
 	maxFormat = 4096
 	maxWidth  = 256
 	maxString = 1024
+	maxText   = 16 << 10 // of the whole
 )
 
 // arguments reads vprintf's arguments in order. Reading beyond what is mapped
@@ -32,7 +33,7 @@ type verb struct {
 // printf appends to dst what C's printf makes of a format, as CUDA has it: the
 // flags, widths, precisions and sizes of C; %n is no conversion.
 func printf(dst, format []byte, args arguments) []byte {
-	for len(format) > 0 {
+	for len(format) > 0 && len(dst) < maxText {
 		i := bytes.IndexByte(format, '%')
 		if i < 0 {
 			return append(dst, format...)

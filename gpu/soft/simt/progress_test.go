@@ -337,3 +337,24 @@ func TestEndlessKernelCanBeSuspended(t *testing.T) {
 		}
 	}
 }
+
+// A warp that sleeps wakes while another spins.
+func TestSleeperWakesBesideSpinner(t *testing.T) {
+	m := newMachine(t, entry(`
+	setp.ge.u32 %p1, %r2, 40;
+	@%p1 bra SLEEP;
+WAIT:
+	ld.volatile.global.u32 %r3, [%rd1];
+	setp.eq.u32 %p2, %r3, 0;
+	@%p2 bra WAIT;
+	bra DONE;
+SLEEP:
+	nanosleep.u32 20000;
+	st.volatile.global.u32 [%rd1], 1;
+DONE:
+`))
+	flag, _ := m.words(0)
+	if f := m.run("k", d3(1), d3(64), 0, flag, flag, 0); f != nil {
+		t.Fatal(f)
+	}
+}

@@ -198,6 +198,7 @@ func (b *Block) start(sm int, n uint64) {
 	b.live = g.threads
 	b.turn = 0
 	b.fault = nil
+	b.alarm = never
 	b.bars = [barriers]barrier{}
 	for i := range b.warps {
 		w := &b.warps[i]

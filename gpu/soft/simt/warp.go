@@ -67,7 +67,9 @@ func (w *warp) execute(budget int) {
 				return
 			}
 			w.pc += int32(n)
-			in = &code[w.pc]
+			if in = &code[w.pc]; in.run > 0 {
+				continue
+			}
 		}
 		w.tally(1, in.cost)
 		in.op(w, in)
