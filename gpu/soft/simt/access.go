@@ -97,7 +97,7 @@ func (w *warp) findSpan(c *cachedSpan, addr uint64) bool {
 
 // paySectors charges for sectors of global memory.
 func (w *warp) paySectors(n uint32) {
-	w.counts.Cycles += uint64(n * w.grid.costs.Sector)
+	w.counts.Cycles += uint64(n) * uint64(w.grid.costs.Sector)
 	w.counts.GlobalBytes += uint64(n) * 32
 }
 

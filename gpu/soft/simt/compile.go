@@ -154,7 +154,7 @@ func (c *compiler) uniformReg(u uniform) operand {
 
 // emit adds an instruction.
 func (c *compiler) emit(in inst, cost uint32) *inst {
-	in.cost = cost
+	in.cost = uint64(cost)
 	if in.x == nil {
 		in.x = &extra{}
 	}
@@ -287,7 +287,7 @@ func (c *compiler) guardFrom(start, index int, in *ptx.Instr) error {
 	around := &extra{line: in.Pos.Line, index: index, guard: skip, unless: ^c.code[start].x.unless, guarded: bra, local: true}
 	after := int32(len(c.code) + 1)
 	around.target, around.rpc = after, after
-	c.code = slices.Insert(c.code, start, inst{op: braIf, x: around, cost: c.costs().Simple})
+	c.code = slices.Insert(c.code, start, inst{op: braIf, x: around, cost: uint64(c.costs().Simple)})
 	c.emit(inst{op: arrive}, 0)
 	return nil
 }

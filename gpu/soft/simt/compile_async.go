@@ -10,25 +10,28 @@ import (
 // asyncCopy compiles cp.async. A copy is done when it is issued, so that groups
 // and waits have nothing left to do.
 func asyncCopy(c *compiler, in *ptx.Instr, m *mods) error {
-	if !m.has("async") || m.has("bulk") || m.has("reduce") {
+	if !m.has("async") || m.has("reduce") || m.has("tensor") {
 		return c.unsupported("this form of cp")
 	}
-	if m.any("commit_group", "wait_group", "wait_all") != "" {
+	bulk := m.has("bulk")
+	switch {
+	case m.any("commit_group", "wait_group", "wait_all", "prefetch") != "":
 		return nothing(c, in, m)
-	}
-	if m.has("mbarrier") {
-		return c.unsupported("arriving at an mbarrier")
+	case bulk:
+		return bulkCopy(c, in, m)
+	case m.has("mbarrier"):
+		return copyArrive(c, in, m)
 	}
 	m.skip("ca", "cg", "shared", "shared::cta", "global")
 	m.skip(ordering...)
 	if err := c.arity(in, 3, 5); err != nil {
 		return err
 	}
-	dst, err := c.address(&in.Operands[0], ptx.SharedSpace)
+	dst, err := c.pointer(&in.Operands[0], ptx.SharedSpace)
 	if err != nil {
 		return err
 	}
-	src, err := c.address(&in.Operands[1], ptx.GlobalSpace)
+	src, err := c.pointer(&in.Operands[1], ptx.GlobalSpace)
 	if err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func asyncCopy(c *compiler, in *ptx.Instr, m *mods) error {
 				n = 0
 			}
 			if n > 0 {
-				s, ok := w.at(in, from, i, w.r64[src.base.index][i]+src.offset)
+				s, ok := w.at(in, from, i, w.lane(src.base, i)+src.offset)
 				if !ok {
 					return
 				}
@@ -102,146 +105,114 @@ func (w *warp) at(in *inst, m *access, lane int, addr uint64) ([]byte, bool) {
 	return data[off:][:m.size], true
 }
 
-// The state of an mbarrier object, in the 64 bits that PTX leaves open.
-const (
-	mbarPending  = 0       // 20 bits: arrivals that the phase still waits for
-	mbarExpected = 20      // 20 bits: arrivals of a phase
-	mbarTx       = 40      // 23 bits, biased: bytes that the phase still waits for
-	mbarPhase    = 1 << 63 // changes as a phase completes
-	mbarCount    = 1<<20 - 1
-	mbarTxBias   = 1 << 22
-	mbarTxMask   = 1<<23 - 1
-)
-
-// mbarrier is an object taken apart.
-type mbarrier struct {
-	pending, expected uint64
-	tx                int64
-	phase             uint64
-}
-
-func readMbarrier(v uint64) mbarrier {
-	return mbarrier{v >> mbarPending & mbarCount, v >> mbarExpected & mbarCount, int64(v>>mbarTx&mbarTxMask) - mbarTxBias, v & mbarPhase}
-}
-
-func (b mbarrier) bits() uint64 {
-	return b.pending&mbarCount<<mbarPending | b.expected&mbarCount<<mbarExpected | uint64(b.tx+mbarTxBias)&mbarTxMask<<mbarTx | b.phase
-}
-
-// settle ends the phase if nothing is left to wait for.
-func (b mbarrier) settle() mbarrier {
-	if b.pending == 0 && b.tx == 0 {
-		b.pending = b.expected
-		b.phase ^= mbarPhase
+// copyArrive compiles cp.async.mbarrier.arrive: the copies before it are done, so
+// it arrives at once. Without .noinc it first adds the arrival that it makes, and
+// changes nothing.
+func copyArrive(c *compiler, in *ptx.Instr, m *mods) error {
+	if !m.has("arrive") {
+		return c.unsupported("this form of cp")
 	}
-	return b
-}
-
-// mbarrierOp compiles the mbarrier instructions of one block.
-func mbarrierOp(c *compiler, in *ptx.Instr, m *mods) error {
-	op := m.any("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "expect_tx", "complete_tx", "pending_count")
-	tx, parity := false, m.has("parity")
-	if op == "arrive" || op == "arrive_drop" {
-		tx = m.has("expect_tx")
+	if !m.has("noinc") {
+		return nothing(c, in, m)
 	}
-	m.skip("noComplete", "relaxed", "acquire", "release", "cta", "cluster")
 	space := m.space()
-	if t := m.typ(); t != ptx.B64 && !(t == ptx.NoType && (op == "expect_tx" || op == "complete_tx")) || op == "" {
-		return c.unsupported("this form of mbarrier")
+	if err := c.arity(in, 1, 1); err != nil || m.typ() != ptx.B64 {
+		return c.invalid("no mbarrier")
 	}
-	ops := in.Operands
-	if op == "pending_count" {
-		return c.simple(in, lift1(func(a uint64) uint32 { return uint32(readMbarrier(a).pending) }), c.costs().Simple, ptx.B32, ptx.B64)
-	}
-	// arrive, test_wait and try_wait have a result, arrive's being optional.
-	var d operand
-	var err error
-	switch op {
-	case "test_wait", "try_wait":
-		if len(ops) < 3 {
-			return c.invalid("%d operands", len(ops))
-		}
-		d, err = c.dstPred(&ops[0])
-		ops = ops[1:]
-	case "arrive", "arrive_drop":
-		if len(ops) > 1 && ops[0].Kind != ptx.KindAddr {
-			if d, err = c.anyDst(&ops[0]); err == nil && d.class != noReg && d.class != reg64 {
-				err = c.invalid("a state of less than 64 bits")
-			}
-			ops = ops[1:]
-		}
-	}
+	p, err := c.pointer(&in.Operands[0], space)
 	if err != nil {
 		return err
 	}
-	if len(ops) == 0 {
-		return c.invalid("no address")
-	}
-	p, err := c.address(&ops[0], space)
-	if err != nil {
-		return err
-	}
-	count := c.constant(reg32, 1)
-	state := operand{}
-	if len(ops) > 1 {
-		t := ptx.B32
-		if (op == "test_wait" || op == "try_wait") && !parity {
-			t = ptx.B64
-		}
-		r, err := c.src(&ops[1], t)
-		if err != nil {
-			return err
-		}
-		if t == ptx.B64 {
-			state = r
-		} else {
-			count = r
-		}
-	}
-	c.memory(p, d, 8, true, func(w *warp, in *inst, data []byte) {
-		var done uint32
+	c.memory(p, operand{}, 8, true, func(w *warp, in *inst, data []byte) {
 		for m := w.mask; m != 0; m &= m - 1 {
-			i := first(m)
-			p := data[w.off[i]:]
-			old := binary.LittleEndian.Uint64(p)
-			n := uint64(w.r32[count.index][i])
-			b := readMbarrier(old)
-			switch op {
-			case "init":
-				b = mbarrier{pending: n, expected: n}
-			case "inval":
-				b = mbarrier{}
-			case "expect_tx":
-				b.tx += int64(n)
-			case "complete_tx":
-				b.tx -= int64(n)
-				b = b.settle()
-			case "arrive", "arrive_drop":
-				if tx {
-					b.tx += int64(n)
-					n = 1
-				}
-				b.pending -= n
-				if op == "arrive_drop" {
-					b.expected -= n
-				}
-				b = b.settle()
-			case "test_wait", "try_wait":
-				phase := n & 1 << 63
-				if state.class != noReg {
-					phase = w.r64[state.index][i] & mbarPhase
-				}
-				done |= bit(phase != b.phase) << i
-				continue
-			}
-			binary.LittleEndian.PutUint64(p, b.bits())
-			if d.class == reg64 {
-				w.r64[d.index][i] = old
-			}
-		}
-		if d.class == predReg {
-			w.setPred(d.index, w.mask, done)
+			p := data[w.off[first(m)]:]
+			b := readMbarrier(binary.LittleEndian.Uint64(p))
+			b.pending--
+			binary.LittleEndian.PutUint64(p, b.settle().bits())
 		}
 	})
 	return nil
+}
+
+// bulkCopy compiles cp.async.bulk between global and shared memory: into shared
+// memory it reports to an mbarrier, out of it to a group.
+func bulkCopy(c *compiler, in *ptx.Instr, m *mods) error {
+	to, from := m.space(), m.space()
+	report := m.has("mbarrier::complete_tx::bytes")
+	m.skip("bulk_group")
+	m.skip(ordering...)
+	if !(to == ptx.SharedSpace && from == ptx.GlobalSpace && report) && !(to == ptx.GlobalSpace && from == ptx.SharedSpace && !report) {
+		return c.unsupported("this form of cp")
+	}
+	if err := c.arity(in, 3, 5); err != nil {
+		return err
+	}
+	dst, err := c.pointer(&in.Operands[0], to)
+	if err != nil {
+		return err
+	}
+	src, err := c.pointer(&in.Operands[1], from)
+	if err != nil {
+		return err
+	}
+	size, err := c.src(&in.Operands[2], ptx.U32)
+	if err != nil {
+		return err
+	}
+	var barrier place
+	if report {
+		if err := c.arity(in, 4, 5); err != nil {
+			return err
+		}
+		if barrier, err = c.pointer(&in.Operands[3], ptx.SharedSpace); err != nil {
+			return err
+		}
+	}
+	c.emit(inst{op: func(w *warp, in *inst) {
+		for m := w.mask; m != 0; m &= m - 1 {
+			i := first(m)
+			n := w.r32[size.index][i]
+			s, ok := w.stretch(in, src, i, n, false)
+			if !ok {
+				return
+			}
+			d, ok := w.stretch(in, dst, i, n, true)
+			if !ok {
+				return
+			}
+			copy(d, s)
+			w.paySectors(n / sectorBytes)
+			if !report {
+				continue
+			}
+			p, ok := w.at(in, &access{size: 8, space: ptx.SharedSpace, write: true}, i, w.lane(barrier.base, i)+barrier.offset)
+			if !ok {
+				return
+			}
+			b := readMbarrier(binary.LittleEndian.Uint64(p))
+			b.tx -= int64(n)
+			binary.LittleEndian.PutUint64(p, b.settle().bits())
+		}
+	}, run: 1}, c.costs().Memory)
+	return nil
+}
+
+// stretch returns n bytes of global or shared memory for one lane, or raises the
+// fault: a bulk copy's ends are multiples of 16 bytes.
+func (w *warp) stretch(in *inst, p place, lane int, n uint32, write bool) ([]byte, bool) {
+	addr := w.lane(p.base, lane) + p.offset
+	m := &access{size: n, space: p.space, write: write}
+	if addr%16 != 0 || n%16 != 0 {
+		w.faultAt(in, m, gpu.FaultMisaligned, lane, addr)
+		return nil, false
+	}
+	if p.space == ptx.SharedSpace {
+		if size := uint64(len(w.shared)); addr <= size && uint64(n) <= size-addr {
+			return w.shared[addr:][:n], true
+		}
+	} else if b, ok := w.grid.launch.Memory.Bytes(addr, uint64(n)); ok && !(write && w.grid.launch.Memory.find(addr).readOnly) {
+		return b, true
+	}
+	w.faultAt(in, m, gpu.FaultAddress, lane, addr)
+	return nil, false
 }

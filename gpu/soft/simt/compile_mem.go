@@ -89,6 +89,16 @@ func (c *compiler) address(o *ptx.Operand, space ptx.Space) (place, error) {
 	return c.variable(s, uint64(o.Offset()), space)
 }
 
+// pointer is an address that is in a register or can be: no parameter and nothing
+// of an activation's own.
+func (c *compiler) pointer(o *ptx.Operand, space ptx.Space) (place, error) {
+	p, err := c.address(o, space)
+	if err == nil && (p.param != nil || p.base.class == noReg) {
+		err = c.invalid("%s can't be addressed so", o.Name)
+	}
+	return p, err
+}
+
 // resolver picks how a memory operation finds its bytes.
 func (c *compiler) resolver(space ptx.Space, wide bool) opFunc {
 	if space == ptx.ParamSpace && !c.cur.decl.Entry {

@@ -334,7 +334,7 @@ var clocks = map[string]func(w *warp, cycles uint64) uint64{
 // of instructions are counted before it begins: those from here on are not over.
 func readClock(f func(w *warp, cycles uint64) uint64, d operand) opFunc {
 	return func(w *warp, in *inst) {
-		v := f(w, w.block.spent+w.counts.Cycles-uint64(in.cost))
+		v := f(w, w.block.spent+w.counts.Cycles-in.cost)
 		if d.class == reg64 {
 			fill(&w.r64[in.d], w.mask, v)
 		} else {

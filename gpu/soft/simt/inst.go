@@ -14,7 +14,7 @@ type inst struct {
 	op         opFunc
 	d, a, b, c uint32
 	run        uint32 // instructions from here to the next that may change the path; 0: this one may
-	cost       uint32 // cycles of those instructions
+	cost       uint64 // cycles of those instructions
 	imm        uint64 // an address offset, or whatever the operation makes of it
 	x          *extra // what few instructions have
 }

@@ -287,3 +287,51 @@ WAIT:
 		t.Error(v)
 	}
 }
+
+// A bulk copy completes the phase of an mbarrier that expects its bytes.
+func TestBulkCopy(t *testing.T) {
+	m := newMachine(t, ".shared .align 16 .b8 tile[512];\n.shared .align 8 .b64 mb;\n"+entry(`
+	mov.u32 %r9, mb;
+	mov.u32 %r8, tile;
+	setp.ne.u32 %p1, %r2, 0;
+	@%p1 bra READY;
+	mbarrier.init.shared::cta.b64 [%r9], 1;
+	fence.mbarrier_init.release.cluster;
+	mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%r9], %r1;
+	cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd2], %r1, [%r9];
+READY:
+	bar.sync 0;
+WAIT:
+	mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p2, [%r9], 0;
+	@!%p2 bra WAIT;
+	shl.b32 %r3, %r2, 2;
+	add.u32 %r3, %r3, %r8;
+	ld.shared.u32 %r4, [%r3];
+	add.u32 %r4, %r4, 1;
+	st.shared.u32 [%r3], %r4;
+	bar.sync 0;
+	@%p1 bra DONE;
+	fence.proxy.async.shared::cta;
+	cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r8], %r1;
+	cp.async.bulk.commit_group;
+	cp.async.bulk.wait_group.read 0;
+DONE:
+`))
+	var words []uint32
+	for i := range uint32(128) {
+		words = append(words, i)
+	}
+	src, _ := m.words(words...)
+	out, data := m.alloc(512)
+	if f := m.run("k", d3(1), d3(128), 0, out, src, 512); f != nil {
+		t.Fatal(f)
+	}
+	for i, v := range wordsOf(data) {
+		if v != uint32(i+1) {
+			t.Fatalf("word %d: %d", i, v)
+		}
+	}
+	if f := m.run("k", d3(1), d3(128), 0, out, src+256, 512); f == nil || f.Kind != gpu.FaultAddress || f.Size != 512 {
+		t.Error(f)
+	}
+}

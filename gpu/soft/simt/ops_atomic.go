@@ -210,5 +210,5 @@ func floatAdd64(d, b operand) mover {
 
 // payAtomic charges for the lanes of an atomic operation.
 func (w *warp) payAtomic() {
-	w.counts.Cycles += uint64(uint32(popcount(w.mask)) * w.grid.costs.Atomic)
+	w.counts.Cycles += uint64(popcount(w.mask)) * uint64(w.grid.costs.Atomic)
 }

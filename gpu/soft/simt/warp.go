@@ -80,11 +80,11 @@ func (w *warp) execute(budget int) {
 }
 
 // tally counts n instructions of the running path.
-func (w *warp) tally(n int, cycles uint32) {
+func (w *warp) tally(n int, cycles uint64) {
 	w.budget -= n
 	w.counts.WarpInstructions += uint64(n)
 	w.counts.ThreadInstructions += uint64(n * popcount(w.mask)) // two's complement: n may be -1
-	w.counts.Cycles += uint64(cycles)
+	w.counts.Cycles += cycles
 }
 
 // guard carries out an instruction for those lanes whose predicate lets them.
