@@ -1,0 +1,583 @@
+package mediator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/accounting"
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/executor"
+	guestproc "vgpud/mediator/guest"
+	"vgpud/mediator/link"
+)
+
+// roleVariable has this binary be one of the daemon's processes.
+const roleVariable = "VGPUD_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	var err error
+	switch role := os.Getenv(roleVariable); role {
+	case "":
+		os.Exit(m.Run())
+	case "vm":
+		err = runVM()
+	case "exec":
+		err = runExec()
+	default:
+		err = fmt.Errorf("unknown role %q", role)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func inRole(role string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func roleLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// runVM is `vgpud vm`.
+func runVM() error {
+	var b Birth
+	if err := json.NewDecoder(os.Stdin).Decode(&b); err != nil {
+		return err
+	}
+	report := os.NewFile(3, "report")
+	if b.Spec.Name == "stillborn" {
+		_, err := fmt.Fprintln(report, "no room for it")
+		return err
+	}
+	return guestproc.Run(context.Background(), guestproc.Options{
+		Spec: b.Spec, Dir: b.Dir, Log: slog.New(slog.DiscardHandler), Command: func() *exec.Cmd { return inRole("exec") },
+		Ready: func() error {
+			_, err := fmt.Fprintln(report, BirthReady)
+			return errors.Join(err, report.Close())
+		},
+	})
+}
+
+// runExec is `vgpud exec` with a GPU of its own.
+func runExec() error {
+	conn, err := link.FromFile(os.NewFile(3, "link"))
+	if err != nil {
+		return err
+	}
+	return executor.Serve(context.Background(), conn, func(context.Context, link.GPU) (gpu.Device, error) {
+		return soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
+	}, roleLog())
+}
+
+// idleGPU is a GPU that does nothing, for the daemon to watch.
+type idleGPU struct{ clock.Real }
+
+func (idleGPU) Properties() gpu.Properties    { return gpu.Properties{Name: "idle", SMs: 4} }
+func (g idleGPU) Now() (time.Duration, error) { return g.Real.Now(), nil }
+func (idleGPU) Close() error                  { return nil }
+
+func (idleGPU) NewContext(context.Context, gpu.ContextOptions) (gpu.Context, error) {
+	return nil, gpu.ErrUnsupported
+}
+
+func (g idleGPU) Source() (accounting.Source, error) { return idleSource(g), nil }
+
+type idleSource struct{ clock.Real }
+
+func (s idleSource) Sample() (accounting.Status, error) {
+	return accounting.Status{Clock: s.Now()}, nil
+}
+
+// daemon is a Service that runs.
+type daemon struct {
+	t       *testing.T
+	service *Service
+	config  Config
+	client  *api.Client
+	stop    func() // once, and waits
+}
+
+func startDaemon(t *testing.T, dir string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, config: Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []GPUConfig{
+		{Name: "gpu0", Kind: "soft", Socket: "unused", Policy: "none", Accounting: AccountingConfig{Poll: 1, Quiet: 50 * ms, Round: 50 * ms}},
+	}}}
+	var err error
+	if d.service, err = New(t.Context(), d.options()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- d.service.Run(ctx, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	d.client = api.NewClient(d.config.Socket)
+	d.stop = sync.OnceFunc(func() {
+		d.client.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(d.stop)
+	return d
+}
+
+func (d *daemon) options() Options {
+	return Options{
+		Config: d.config, Log: slog.New(slog.DiscardHandler), Version: "test",
+		Open:    func(context.Context, link.GPU) (gpu.Device, error) { return idleGPU{}, nil },
+		Command: func() *exec.Cmd { return inRole("vm") },
+	}
+}
+
+// runDir is short, as the paths of sockets have to be.
+func runDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vgpud-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// create makes a guest, which ends with the test.
+func (d *daemon) create(name string) api.VM {
+	d.t.Helper()
+	v, err := d.client.CreateVM(d.t.Context(), api.VMSpec{Name: name, BAR2Bytes: 16 << 20})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() {
+		if err := unix.Kill(v.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			d.t.Error(err)
+		}
+	})
+	return v
+}
+
+func (d *daemon) vm(name string) api.VM {
+	d.t.Helper()
+	v, err := d.client.VM(d.t.Context(), name)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return v
+}
+
+// executors are the processes of a guest's contexts by slot.
+func (d *daemon) executors(name string) map[int]int {
+	d.service.mu.RLock()
+	defer d.service.mu.RUnlock()
+	pids := make(map[int]int)
+	for i := range link.MaxContexts {
+		if pid := d.service.guests[name].page.Context(i).PID(); pid != 0 {
+			pids[i] = pid
+		}
+	}
+	return pids
+}
+
+// until asks again and again until the answer is yes.
+func until(t *testing.T, what string, ask func() bool) {
+	t.Helper()
+	limit, again := time.NewTimer(30*time.Second), time.NewTicker(2*ms)
+	defer limit.Stop()
+	defer again.Stop()
+	for !ask() {
+		select {
+		case <-again.C:
+		case <-limit.C:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// ended is whether a process is gone, or would be if its parent cared.
+func ended(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+}
+
+// holdings are what a test process has: descriptors and goroutines.
+func holdings(t *testing.T) (descriptors, goroutines int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries), runtime.NumGoroutine()
+}
+
+// attach attaches to a virtual GPU as a guest does.
+func attach(t *testing.T, socket string) *driver.Device {
+	t.Helper()
+	bus, err := driver.DialVFIOUser(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := driver.Open(t.Context(), bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil && !errors.Is(err, driver.ErrGone) {
+			t.Error(err)
+		}
+	})
+	return dev
+}
+
+// countdown takes one from the word at its parameter, after as many turns of a
+// loop as the word says.
+const countdown = `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry countdown(.param .u64 p)
+{
+	.reg .pred %p1;
+	.reg .b32 %r<3>;
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [p];
+	ld.global.u32 %r1, [%rd1];
+	mov.u32 %r2, %r1;
+L:
+	add.s32 %r2, %r2, -1;
+	setp.ne.s32 %p1, %r2, 0;
+	@%p1 bra L;
+	add.s32 %r1, %r1, -1;
+	st.global.u32 [%rd1], %r1;
+	ret;
+}
+`
+
+// job is a context with a kernel and a word for it.
+type job struct {
+	t    *testing.T
+	gpu  *driver.Context
+	f    *driver.Function
+	word driver.Ptr
+}
+
+func newJob(t *testing.T, dev *driver.Device) *job {
+	t.Helper()
+	c, err := dev.NewContext(t.Context(), driver.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{t: t, gpu: c}
+	j.load()
+	return j
+}
+
+func (j *job) load() {
+	j.t.Helper()
+	m, err := j.gpu.LoadModule(j.t.Context(), []byte(countdown))
+	if err == nil {
+		j.f, err = m.Function(j.t.Context(), "countdown")
+	}
+	if err == nil {
+		j.word, err = j.gpu.Alloc(j.t.Context(), 4)
+	}
+	if err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// launch starts the kernel with a count.
+func (j *job) launch(count uint32) (*driver.Pending, error) {
+	ctx := j.t.Context()
+	if err := j.gpu.Set(ctx, j.word, count, 4, 1); err != nil {
+		return nil, err
+	}
+	return j.gpu.Own().Launch(ctx, j.f, driver.Dim{}, driver.Dim{}, 0, j.word)
+}
+
+// works runs the kernel and checks what it did.
+func (j *job) works() {
+	j.t.Helper()
+	p, err := j.launch(100)
+	if err == nil {
+		err = p.Wait(j.t.Context())
+	}
+	var b [4]byte
+	if err == nil {
+		err = j.gpu.CopyOut(j.t.Context(), b[:], j.word)
+	}
+	if err != nil || b[0] != 99 {
+		j.t.Fatalf("counted down to %d: %v", b[0], err)
+	}
+}
+
+func TestGuestLeavesNothingBehind(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	if _, err := d.client.VMs(t.Context()); err != nil { // so that the connection is there
+		t.Fatal(err)
+	}
+	files, goroutines := holdings(t)
+	for range 2 { // the second under the name of the first
+		v := d.create("a")
+		st, err := os.Stat(v.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode() != fs.ModeSocket|0o600 {
+			t.Errorf("the VMM's socket has mode %v", st.Mode())
+		}
+		control := filepath.Join(filepath.Dir(v.Socket), guestproc.ControlSocket)
+		if st, err := os.Stat(control); err != nil || st.Mode() != fs.ModeSocket|0o600 {
+			t.Errorf("the control socket: %v, %v", st, err)
+		}
+		if _, err := d.client.CreateVM(t.Context(), api.VMSpec{Name: "a"}); !errors.Is(err, api.ErrExists) {
+			t.Errorf("a second guest of the name: %v", err)
+		}
+		bus, err := driver.DialVFIOUser(t.Context(), v.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev, err := driver.Open(t.Context(), bus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newJob(t, dev).works()
+		if v := d.vm("a"); !v.Attached || v.Contexts != 1 || v.Kernels != 1 || v.Commands == 0 {
+			t.Errorf("while it works: %+v", v)
+		}
+		executors := d.executors("a")
+		if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if vms, err := d.client.VMs(t.Context()); err != nil || len(vms) != 0 {
+			t.Errorf("guests after the delete: %+v, %v", vms, err)
+		}
+		if _, err := os.Stat(filepath.Dir(v.Socket)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("its directory is left: %v", err)
+		}
+		for _, pid := range executors {
+			if !ended(pid) {
+				t.Errorf("executor %d is left", pid)
+			}
+		}
+		until(t, "the guest's process is reaped", func() bool { return errors.Is(unix.Kill(v.PID, 0), unix.ESRCH) })
+		if err := dev.Close(); err != nil && !errors.Is(err, driver.ErrGone) {
+			t.Error(err)
+		}
+	}
+	until(t, "descriptors and goroutines are as before", func() bool {
+		f, g := holdings(t)
+		return f <= files && g <= goroutines
+	})
+	if err := d.client.DeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("delete of a guest that is gone: %v", err)
+	}
+}
+
+func TestGuestThatIsNotBorn(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	for name, c := range map[string]struct {
+		spec api.VMSpec
+		want string
+	}{
+		"says why":     {api.VMSpec{Name: "stillborn"}, "no room for it"},
+		"bad name":     {api.VMSpec{Name: "../a"}, "name"},
+		"bad weight":   {api.VMSpec{Name: "a", Weight: -1}, "weight -1"},
+		"bad memory":   {api.VMSpec{Name: "a", BAR2Bytes: 3}, "shared memory of 3 bytes: want a power of two"},
+		"no such GPU":  {api.VMSpec{Name: "a", GPU: "gpu7"}, `GPU "gpu7": not found (there are: gpu0)`},
+		"not even run": {api.VMSpec{Name: "b"}, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.spec.Name == "b" {
+				command := d.service.o.Command
+				d.service.o.Command = func() *exec.Cmd { return exec.Command("/nonexistent") }
+				defer func() { d.service.o.Command = command }()
+			}
+			_, err := d.client.CreateVM(t.Context(), c.spec)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	left, err := os.ReadDir(d.service.guestDir(""))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestDaemonRestart(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	v := d.create("a")
+	j := newJob(t, attach(t, v.Socket))
+	weight := 3.0
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight}); err != nil {
+		t.Fatal(err)
+	}
+	d.service.ofGPU("gpu0", func(gs []*guest) {
+		gs[0].charge(time.Second)
+		gs[0].apply(link.Suspend, d.service.clock.Now())
+	})
+	before := d.vm("a")
+
+	// A second daemon is told so, and lets the first one's guests alone.
+	second, err := New(t.Context(), d.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "another daemon listens") {
+		t.Errorf("a second daemon: %v", err)
+	}
+	if !d.vm("a").Suspended {
+		t.Error("a second daemon has resumed the guest")
+	}
+
+	d.stop()
+	j.works() // nobody is held without a daemon
+	d = startDaemon(t, dir)
+	after := d.vm("a")
+	if after.Weight != 3 || after.GPUSeconds < 1 || after.PID != v.PID || after.Suspended ||
+		after.Suspensions != before.Suspensions || after.SuspendedSeconds < before.SuspendedSeconds || after.Kernels != 1 {
+		t.Errorf("before: %+v\nafter:  %+v", before, after)
+	}
+	j.works()
+	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	// Its parent was the first daemon, and that is this process.
+	if _, err := unix.Wait4(v.PID, nil, 0, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGuestKilled(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v, other := d.create("a"), d.create("b")
+	newJob(t, attach(t, v.Socket)).works()
+	j := newJob(t, attach(t, other.Socket))
+	executors := d.executors("a")
+	if err := unix.Kill(v.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the guest leaves the list", func() bool {
+		_, err := d.client.VM(t.Context(), "a")
+		return errors.Is(err, api.ErrNotFound)
+	})
+	for _, pid := range executors {
+		until(t, "its executors end", func() bool { return ended(pid) })
+	}
+	if _, err := os.Stat(filepath.Dir(v.Socket)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
+	}
+	j.works()
+}
+
+func TestExecutorKilled(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	dev := attach(t, d.create("a").Socket)
+	lost := newJob(t, dev)
+	pids := d.executors("a")
+	other := newJob(t, dev)
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "its context fails", func() bool {
+		p, err := lost.launch(1)
+		if err == nil {
+			err = p.Wait(t.Context())
+		}
+		return err != nil
+	})
+	other.works()
+	if err := lost.gpu.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost.load()
+	lost.works()
+	other.works()
+	if v := d.vm("a"); v.Contexts != 2 {
+		t.Errorf("%d contexts, want 2", v.Contexts)
+	}
+}
+
+func TestClientGoneInMidKernel(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v := d.create("a")
+	bus, err := driver.DialVFIOUser(t.Context(), v.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := driver.Open(t.Context(), bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newJob(t, dev).launch(0); err != nil { // 2^32 turns
+		t.Fatal(err)
+	}
+	executors := d.executors("a")
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range executors {
+		until(t, "the executors end", func() bool { return ended(pid) })
+	}
+	until(t, "the guest is detached", func() bool { v := d.vm("a"); return !v.Attached && v.Contexts == 0 })
+	newJob(t, attach(t, v.Socket)).works()
+}
+
+// TestStuckExecutor: a process that does not react does not keep its guest from
+// ending.
+func TestStuckExecutor(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v := d.create("a")
+	newJob(t, attach(t, v.Socket)).works()
+	executors := d.executors("a")
+	for _, pid := range executors {
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range executors {
+		if !ended(pid) {
+			t.Errorf("executor %d is left", pid)
+		}
+	}
+}
