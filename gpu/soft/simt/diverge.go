@@ -48,7 +48,7 @@ type join struct {
 // whose code could be waiting for another thread weighs spinWeight.
 const (
 	spinLimit  = 8192
-	spinWeight = 128
+	spinWeight = 32
 )
 
 func (w *warp) newJoin(pc int32) *join {

@@ -31,6 +31,17 @@
 // special registers are lane arrays as well, filled in when a warp starts, so
 // that an operation has one form whatever its operands are.
 //
+// # Adding an instruction
+//
+// opcodes.go maps each opcode to a handler, which takes the modifiers it knows
+// ([mods]; what is left over is refused), finds the registers of the operands and
+// adds operations. An operation on values from package arith is made one on warps
+// by a lift (lift.go); one that kernels use much gets a loop of its own from
+// internal/genops. What may change where lanes go, or make them wait, is added
+// with run = 0 and moves the program counter itself; everything else has run = 1.
+// uses.go must know of an instruction whose first operand is not its result. Then
+// add its forms to forms_test.go and what it computes to ops_test.go.
+//
 // # Addresses
 //
 // Generic addresses: global memory wherever the context has it mapped, constant
