@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,13 +53,21 @@ func noCommand(c *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("unknown command %q; `%s --help` lists them", args[0], c.CommandPath())}
 }
 
-// exactly wants n arguments, named for the error.
+// noArgs explains a word that should not be there.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("unknown argument %q; see `%s --help`", args[0], c.CommandPath())}
+}
+
+// exactly wants one argument for each name.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usageError{fmt.Errorf("want %d arguments %v, got %d; `%s --help` shows examples", len(names), names, len(args), c.CommandPath())}
+		return usageError{fmt.Errorf("want %s, got %d words; `%s --help` says more", strings.Join(names, " "), len(args), c.CommandPath())}
 	}
 }
 

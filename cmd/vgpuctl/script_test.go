@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"vgpud/mediator/api"
+)
+
+var update = flag.Bool("update", false, "write what the scripts in testdata expect anew")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"vgpuctl": main})
+}
+
+// TestScripts runs the scripts in testdata, each with a daemon of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			// Paths of sockets are short.
+			dir, err := os.MkdirTemp("", "vgpuctl-")
+			if err != nil {
+				return err
+			}
+			socket := filepath.Join(dir, "vgpud.sock")
+			l, err := net.Listen("unix", socket)
+			if err != nil {
+				return err
+			}
+			log := slog.New(slog.DiscardHandler)
+			s := &http.Server{Handler: api.Handler(newFixedHost(), nil, log)}
+			done := make(chan error, 1)
+			go func() { done <- s.Serve(l) }()
+			e.Setenv("VGPUD_SOCKET", socket)
+			e.Defer(func() {
+				if err := errors.Join(s.Close(), os.RemoveAll(dir)); err != nil {
+					t.Error(err)
+				}
+				if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+					t.Error(err)
+				}
+			})
+			return nil
+		},
+	})
+}
+
+// fixedHost is a host with two guests that never do anything.
+type fixedHost struct {
+	mu  sync.Mutex
+	vms []api.VM
+	gpu api.GPU
+}
+
+func newFixedHost() *fixedHost {
+	own := 12.25
+	return &fixedHost{
+		vms: []api.VM{
+			{
+				Name: "web1", GPU: "gpu0", Weight: 2, Socket: "/run/vgpud/vms/web1/vfio-user.sock", Attached: true, PID: 101, Contexts: 2,
+				Groups: []uint16{3, 4}, Active: true, GPUSeconds: 12.5, GPUSecondsOwn: &own, Share: 0.625, Entitled: 0.6667, SuspendedSeconds: 1.5,
+				Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, MemoryLimitBytes: 1 << 30,
+			},
+			{Name: "web2", GPU: "gpu0", Weight: 1, Socket: "/run/vgpud/vms/web2/vfio-user.sock", PID: 102, GPUSeconds: 7.5, Share: 0.375},
+		},
+		gpu: api.GPU{
+			Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", SMs: 4, MemoryBytes: 1 << 30, Policy: "dfq", VMs: 2, Healthy: true,
+			BusyRatio: 0.75, BusySeconds: 20, IdleSeconds: 5, SwitchingSeconds: 0.25, Switches: 321, Rounds: 1234,
+			AccountingCPUSeconds: 3.5, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RealTime: true, Overruns: 3, OverrunSeconds: 0.125,
+		},
+	}
+}
+
+func (h *fixedHost) VMs() []api.VM {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.vms)
+}
+
+// find is where a guest is; the caller holds mu.
+func (h *fixedHost) find(name string) (int, error) {
+	i := slices.IndexFunc(h.vms, func(v api.VM) bool { return v.Name == name })
+	if i < 0 {
+		return i, fmt.Errorf("guest %q: %w", name, api.ErrNotFound)
+	}
+	return i, nil
+}
+
+func (h *fixedHost) VM(name string) (api.VM, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i, err := h.find(name)
+	if err != nil {
+		return api.VM{}, err
+	}
+	return h.vms[i], nil
+}
+
+func (h *fixedHost) CreateVM(s api.VMSpec) (api.VM, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := errors.Join(api.CheckName(s.Name), api.CheckWeight(s.Weight)); err != nil {
+		return api.VM{}, err
+	}
+	if _, err := h.find(s.Name); err == nil {
+		return api.VM{}, fmt.Errorf("guest %q: %w", s.Name, api.ErrExists)
+	}
+	v := api.VM{Name: s.Name, GPU: "gpu0", Weight: s.Weight, Socket: "/run/vgpud/vms/" + s.Name + "/vfio-user.sock", MemoryLimitBytes: s.MemoryLimitBytes}
+	if s.UID != nil && s.GID != nil {
+		v.Socket += fmt.Sprintf("?owner=%d:%d", *s.UID, *s.GID)
+	}
+	h.vms = append(h.vms, v)
+	return v, nil
+}
+
+func (h *fixedHost) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i, err := h.find(name)
+	if err != nil {
+		return api.VM{}, err
+	}
+	h.vms[i].Weight = *u.Weight
+	return h.vms[i], nil
+}
+
+func (h *fixedHost) DeleteVM(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i, err := h.find(name)
+	if err == nil {
+		h.vms = slices.Delete(h.vms, i, i+1)
+	}
+	return err
+}
+
+func (h *fixedHost) GPUs() []api.GPU {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return []api.GPU{h.gpu}
+}
+
+func (h *fixedHost) GPU(name string) (api.GPU, error) {
+	if name != h.gpu.Name {
+		return api.GPU{}, fmt.Errorf("GPU %q: %w", name, api.ErrNotFound)
+	}
+	return h.GPUs()[0], nil
+}
+
+func (h *fixedHost) UpdateGPU(name string, u api.GPUUpdate) (api.GPU, error) {
+	if _, err := h.GPU(name); err != nil {
+		return api.GPU{}, err
+	}
+	if policies := []string{"dfq", "none"}; !slices.Contains(policies, *u.Policy) {
+		return api.GPU{}, fmt.Errorf("policy %q: want one of %s: %w", *u.Policy, strings.Join(policies, ", "), api.ErrInvalid)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gpu.Policy = *u.Policy
+	return h.gpu, nil
+}
+
+func (h *fixedHost) Health() api.Health { return api.Health{Version: "test", Healthy: true} }
