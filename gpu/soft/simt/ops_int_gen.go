@@ -8,57 +8,6 @@ import (
 	"vgpud/gpu/soft/arith"
 )
 
-func opAdd32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = a[i] + b[i]
-			d[i+1] = a[i+1] + b[i+1]
-			d[i+2] = a[i+2] + b[i+2]
-			d[i+3] = a[i+3] + b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] + b[i]
-	}
-}
-
-func opSub32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = a[i] - b[i]
-			d[i+1] = a[i+1] - b[i+1]
-			d[i+2] = a[i+2] - b[i+2]
-			d[i+3] = a[i+3] - b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] - b[i]
-	}
-}
-
-func opMulLo32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = a[i] * b[i]
-			d[i+1] = a[i+1] * b[i+1]
-			d[i+2] = a[i+2] * b[i+2]
-			d[i+3] = a[i+3] * b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] * b[i]
-	}
-}
-
 func opMadLo32(w *warp, in *inst) {
 	d, a, b, c := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b), vec[uint32](w, in.c)
 	if w.mask == full {
@@ -73,60 +22,6 @@ func opMadLo32(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		d[i] = a[i]*b[i] + c[i]
-	}
-}
-
-func opAnd32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		d, a, b := pairs(d), pairs(a), pairs(b)
-		for i := 0; i < lanes/2; i += 4 {
-			d[i] = a[i] & b[i]
-			d[i+1] = a[i+1] & b[i+1]
-			d[i+2] = a[i+2] & b[i+2]
-			d[i+3] = a[i+3] & b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] & b[i]
-	}
-}
-
-func opOr32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		d, a, b := pairs(d), pairs(a), pairs(b)
-		for i := 0; i < lanes/2; i += 4 {
-			d[i] = a[i] | b[i]
-			d[i+1] = a[i+1] | b[i+1]
-			d[i+2] = a[i+2] | b[i+2]
-			d[i+3] = a[i+3] | b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] | b[i]
-	}
-}
-
-func opXor32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		d, a, b := pairs(d), pairs(a), pairs(b)
-		for i := 0; i < lanes/2; i += 4 {
-			d[i] = a[i] ^ b[i]
-			d[i+1] = a[i+1] ^ b[i+1]
-			d[i+2] = a[i+2] ^ b[i+2]
-			d[i+3] = a[i+3] ^ b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] ^ b[i]
 	}
 }
 
@@ -191,40 +86,6 @@ func opShl32(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		d[i] = a[i] << b[i]
-	}
-}
-
-func opAdd64(w *warp, in *inst) {
-	d, a, b := vec[uint64](w, in.d), vec[uint64](w, in.a), vec[uint64](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = a[i] + b[i]
-			d[i+1] = a[i+1] + b[i+1]
-			d[i+2] = a[i+2] + b[i+2]
-			d[i+3] = a[i+3] + b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] + b[i]
-	}
-}
-
-func opSub64(w *warp, in *inst) {
-	d, a, b := vec[uint64](w, in.d), vec[uint64](w, in.a), vec[uint64](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = a[i] - b[i]
-			d[i+1] = a[i+1] - b[i+1]
-			d[i+2] = a[i+2] - b[i+2]
-			d[i+3] = a[i+3] - b[i+3]
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = a[i] - b[i]
 	}
 }
 
@@ -393,40 +254,6 @@ func opShrU32(w *warp, in *inst) {
 	}
 }
 
-func opMinU32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = min(a[i], b[i])
-			d[i+1] = min(a[i+1], b[i+1])
-			d[i+2] = min(a[i+2], b[i+2])
-			d[i+3] = min(a[i+3], b[i+3])
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = min(a[i], b[i])
-	}
-}
-
-func opMaxU32(w *warp, in *inst) {
-	d, a, b := vec[uint32](w, in.d), vec[uint32](w, in.a), vec[uint32](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = max(a[i], b[i])
-			d[i+1] = max(a[i+1], b[i+1])
-			d[i+2] = max(a[i+2], b[i+2])
-			d[i+3] = max(a[i+3], b[i+3])
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = max(a[i], b[i])
-	}
-}
-
 func opShrS32(w *warp, in *inst) {
 	d, a, b := vec[int32](w, in.d), vec[int32](w, in.a), vec[uint32](w, in.b)
 	if w.mask == full {
@@ -441,40 +268,6 @@ func opShrS32(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		d[i] = a[i] >> b[i]
-	}
-}
-
-func opMinS32(w *warp, in *inst) {
-	d, a, b := vec[int32](w, in.d), vec[int32](w, in.a), vec[int32](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = min(a[i], b[i])
-			d[i+1] = min(a[i+1], b[i+1])
-			d[i+2] = min(a[i+2], b[i+2])
-			d[i+3] = min(a[i+3], b[i+3])
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = min(a[i], b[i])
-	}
-}
-
-func opMaxS32(w *warp, in *inst) {
-	d, a, b := vec[int32](w, in.d), vec[int32](w, in.a), vec[int32](w, in.b)
-	if w.mask == full {
-		for i := 0; i < lanes; i += 4 {
-			d[i] = max(a[i], b[i])
-			d[i+1] = max(a[i+1], b[i+1])
-			d[i+2] = max(a[i+2], b[i+2])
-			d[i+3] = max(a[i+3], b[i+3])
-		}
-		return
-	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		d[i] = max(a[i], b[i])
 	}
 }
 
