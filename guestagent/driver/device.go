@@ -45,6 +45,7 @@ type Device struct {
 	down    chan struct{} // closed by Close or when the device is gone
 	downErr error         // why; set before down is closed
 	ending  sync.Once
+	closing sync.Once
 }
 
 // Open negotiates with the device behind bus, which belongs to the Device from then
@@ -149,7 +150,14 @@ func (d *Device) set(reg, v uint32) error {
 func (d *Device) Info() Info { return d.info }
 
 // Close ends every context and frees the device. Calls under way return [ErrClosed].
+// Closing it again does nothing.
 func (d *Device) Close() error {
+	var err error
+	d.closing.Do(func() { err = d.close() })
+	return err
+}
+
+func (d *Device) close() error {
 	d.regs.Lock()
 	open := make([]*Context, 0, len(d.contexts))
 	for c := range d.contexts {

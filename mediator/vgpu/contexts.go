@@ -139,20 +139,31 @@ func (r *registers) contextReady(ref ContextRef) {
 // contextFaulted tells that a context's executor or kernel failed.
 func (r *registers) contextFaulted(ref ContextRef, code abi.ErrorCode) {
 	c := r.liveContext(ref)
-	if c == nil || c.state == abi.ContextDestroying || c.state == abi.ContextFaulted {
+	if c == nil || c.state == abi.ContextDestroying {
 		return
 	}
 	if c.state == abi.ContextResetting {
 		r.freeChannelsOf(ref.Slot)
 	}
+	// The executor outlives a kernel: it goes on to answer every command, with the
+	// kernel's fault.
+	if code != abi.ErrorGPUFault && code != abi.ErrorTimeLimit {
+		r.failChannelsOf(ref, code)
+	}
+	if c.state != abi.ContextFaulted { // the first reason is the one that counts
+		r.setContext(ref.Slot, abi.ContextFaulted, code)
+	}
+	r.dirty.event = true
+}
+
+// failChannelsOf marks the channels of a context as not fetched any more.
+func (r *registers) failChannelsOf(ref ContextRef, code abi.ErrorCode) {
 	for i := range r.channels {
 		ch := &r.channels[i]
 		if ch.open.Context == ref && (ch.state == abi.ChannelOpening || ch.state == abi.ChannelReady) {
 			r.setChannel(i, abi.ChannelFailed, code)
 		}
 	}
-	r.setContext(ref.Slot, abi.ContextFaulted, code)
-	r.dirty.event = true
 }
 
 // contextGone is the backend's answer to destroy.

@@ -9,8 +9,10 @@ func (d *Device) ContextReady(c ContextRef) {
 }
 
 // ContextFaulted tells that the context's executor did not start, died, or that a
-// kernel faulted. The context's channels fail with the same code; commands that
-// were not completed never will be.
+// kernel faulted. After a kernel's fault, [abi.ErrorGPUFault] or
+// [abi.ErrorTimeLimit], the executor still answers, with the status of the fault.
+// After anything else the context's channels fail with the same code; commands
+// that were not completed never will be.
 func (d *Device) ContextFaulted(c ContextRef, code abi.ErrorCode) {
 	d.event(func(r *registers) { r.contextFaulted(c, code) })
 }

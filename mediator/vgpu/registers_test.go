@@ -273,13 +273,22 @@ func TestContextFaultAndReset(t *testing.T) {
 	goodChannel().create(r, 0)
 	r.channelReady(ChannelRef{0, 1})
 	r.take()
+	states := func(when string, ch abi.ChannelState, reason, fault abi.ErrorCode) {
+		t.Helper()
+		if got, e := abi.ChannelState(r.get(abi.ChannelSlot(0, abi.ChannelStatus))), abi.ErrorCode(r.get(abi.ChannelSlot(0, abi.ChannelError))); got != ch || e != reason {
+			t.Errorf("channel after %s: %v, %v", when, got, e)
+		}
+		if got, e := abi.ContextState(r.get(abi.ContextSlot(0, abi.ContextStatus))), abi.ErrorCode(r.get(abi.ContextSlot(0, abi.ContextError))); got != abi.ContextFaulted || e != fault {
+			t.Errorf("context after %s: %v, %v", when, got, e)
+		}
+	}
 	r.contextFaulted(ContextRef{0, 1}, abi.ErrorGPUFault)
 	if !r.dirty.event {
 		t.Error("a fault raises no state interrupt")
 	}
-	if got, e := abi.ChannelState(r.get(abi.ChannelSlot(0, abi.ChannelStatus))), abi.ErrorCode(r.get(abi.ChannelSlot(0, abi.ChannelError))); got != abi.ChannelFailed || e != abi.ErrorGPUFault {
-		t.Errorf("channel of a faulted context: %v, %v", got, e)
-	}
+	states("a kernel's fault", abi.ChannelReady, abi.ErrorNone, abi.ErrorGPUFault)
+	r.contextFaulted(ContextRef{0, 1}, abi.ErrorExecutorLost)
+	states("the executor's end", abi.ChannelFailed, abi.ErrorExecutorLost, abi.ErrorGPUFault)
 	r.set(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlReset))
 	todo := r.take()
 	if len(todo) != 1 || todo[0].kind != resetContext || todo[0].context.Generation != 2 || todo[0].context.Tag != 77 {
