@@ -16,6 +16,7 @@ func opAdd32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).Add(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -39,6 +40,7 @@ func opSub32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).Sub(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -62,6 +64,7 @@ func opMulLo32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).Mul(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -85,6 +88,7 @@ func opAnd32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).And(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -109,6 +113,7 @@ func opOr32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).Or(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -133,6 +138,7 @@ func opXor32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).Xor(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -157,6 +163,7 @@ func opAdd64(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 4 {
 			archsimd.LoadUint64x4((*[4]uint64)(a[i:])).Add(archsimd.LoadUint64x4((*[4]uint64)(b[i:]))).Store((*[4]uint64)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -180,6 +187,7 @@ func opSub64(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 4 {
 			archsimd.LoadUint64x4((*[4]uint64)(a[i:])).Sub(archsimd.LoadUint64x4((*[4]uint64)(b[i:]))).Store((*[4]uint64)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -203,6 +211,7 @@ func opMinU32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).Min(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -226,6 +235,7 @@ func opMaxU32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadUint32x8((*[8]uint32)(a[i:])).Max(archsimd.LoadUint32x8((*[8]uint32)(b[i:]))).Store((*[8]uint32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -249,6 +259,7 @@ func opMinS32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadInt32x8((*[8]int32)(a[i:])).Min(archsimd.LoadInt32x8((*[8]int32)(b[i:]))).Store((*[8]int32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
@@ -272,6 +283,7 @@ func opMaxS32(w *warp, in *inst) {
 		for i := 0; i < lanes; i += 8 {
 			archsimd.LoadInt32x8((*[8]int32)(a[i:])).Max(archsimd.LoadInt32x8((*[8]int32)(b[i:]))).Store((*[8]int32)(d[i:]))
 		}
+		archsimd.ClearAVXUpperBits()
 		return
 	}
 	if w.mask == full {
