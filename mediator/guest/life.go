@@ -177,7 +177,7 @@ func (l *life) ask(kind link.Kind, body any, done func(error)) error {
 	}
 	l.lastID++
 	m.ID = l.lastID
-	if err := l.conn.Send(m); err != nil {
+	if err := l.send(m); err != nil {
 		return err
 	}
 	l.asked[m.ID] = done
@@ -228,7 +228,16 @@ func (l *life) sendVector(v int) (err error) {
 	if l.conn == nil {
 		return nil // it gets all vectors when it is ready
 	}
-	return l.conn.Send(m)
+	return l.send(m)
+}
+
+// send gives up on an executor that reads nothing any more; the caller holds mu.
+func (l *life) send(m link.Message) error {
+	err := l.conn.Send(m)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errors.Join(err, l.conn.Expire())
+	}
+	return err
 }
 
 // stop has the process end. It does not wait for that.

@@ -22,7 +22,7 @@ const (
 // sendLimit is how long the other end may leave messages unread until nothing
 // more fits. A process that reads nothing for so long is stopped or stuck, and
 // nobody should be stuck with it.
-const sendLimit = 5 * time.Second
+const sendLimit = time.Second
 
 // Message is what processes of one guest send each other: a kind, a body that
 // depends on it, and descriptors. ID pairs a reply with its request; 0 asks for
@@ -126,7 +126,7 @@ func Dial(path string) (*Conn, error) {
 }
 
 // Send writes one message. The files stay the caller's. Where the other end
-// reads nothing for seconds on end it fails with os.ErrDeadlineExceeded.
+// reads nothing for a second it fails with os.ErrDeadlineExceeded.
 func (c *Conn) Send(m Message) error {
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -1,0 +1,242 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// roleVariable has this binary be an executor that serves nothing, and lingers
+// when its link ends.
+const roleVariable = "VGPUD_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVariable) == "" {
+		os.Exit(m.Run())
+	}
+	if err := linger(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func linger() error {
+	conn, err := link.FromFile(os.NewFile(3, "link"))
+	if err != nil {
+		return err
+	}
+	m, err := conn.Receive()
+	if err != nil {
+		return err
+	}
+	var s link.Setup
+	if err := m.Decode(&s); err != nil {
+		return err
+	}
+	page, err := link.OpenPage(m.Files[1])
+	if err != nil {
+		return err
+	}
+	page.Context(s.Slot).Reset(os.Getpid())
+	page.Context(s.Slot).SetReady(uint16(s.Slot))
+	if err := conn.Send(link.Message{Kind: link.KindReady}); err != nil {
+		return err
+	}
+	for err == nil {
+		_, err = conn.Receive()
+	}
+	if err := conn.Close(); err != nil {
+		return err
+	}
+	for { // until it is killed
+		time.Sleep(time.Hour)
+	}
+}
+
+// newExecutors are those of a device that no guest is attached to.
+func newExecutors(t *testing.T) *executors {
+	t.Helper()
+	page, err := link.NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &executors{page: page, log: slog.New(slog.DiscardHandler), command: func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), roleVariable+"=linger")
+		return cmd
+	}}
+	if b.dev, err = vgpu.New(vgpu.Config{SharedBytes: abi.MinSharedBytes}, b, b.log); err != nil {
+		t.Fatal(err)
+	}
+	b.dev.Describe()
+	t.Cleanup(func() {
+		b.Reset()
+		b.wait()
+		if err := errors.Join(b.dev.Close(), page.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// create makes a context and waits for its executor.
+func create(t *testing.T, b *executors, ref vgpu.ContextRef, not int) (pid int) {
+	t.Helper()
+	b.CreateContext(vgpu.Context{ContextRef: ref})
+	limit, again := time.NewTimer(30*time.Second), time.NewTicker(time.Millisecond)
+	defer limit.Stop()
+	defer again.Stop()
+	slot := b.page.Context(ref.Slot)
+	for slot.State() != link.ContextReady || slot.PID() == not {
+		select {
+		case <-again.C:
+		case <-limit.C:
+			t.Fatalf("no executor: state %v, process %d", slot.State(), slot.PID())
+		}
+	}
+	return slot.PID()
+}
+
+func exists(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return err == nil
+}
+
+// TestResetWaitsForDestroyedContexts: no executor touches BAR2 after a reset, nor
+// the slot of the next one on the guest's page.
+func TestResetWaitsForDestroyedContexts(t *testing.T) {
+	b := newExecutors(t)
+	ref := vgpu.ContextRef{Slot: 2, Generation: 1}
+	pid := create(t, b, ref, 0)
+	b.DestroyContext(ref)
+	b.Reset()
+	if exists(pid) {
+		t.Fatalf("executor %d of a destroyed context outlives a reset", pid)
+	}
+	if s := b.page.Context(2).State(); s != link.ContextNone {
+		t.Errorf("slot is %v after a reset", s)
+	}
+	// The next one in the slot is accounted.
+	create(t, b, vgpu.ContextRef{Slot: 2, Generation: 2}, pid)
+	if g, ok := b.page.Context(2).Group(); g != 2 || !ok {
+		t.Errorf("group %d, %v", g, ok)
+	}
+}
+
+func TestContextsOfOneSlotFollowEachOther(t *testing.T) {
+	b := newExecutors(t)
+	ref := vgpu.ContextRef{Slot: 0, Generation: 1}
+	first := create(t, b, ref, 0)
+	b.DestroyContext(ref)
+	second := create(t, b, vgpu.ContextRef{Slot: 0, Generation: 2}, first)
+	if exists(first) {
+		t.Errorf("executor %d began before %d had ended", second, first)
+	}
+	// One that is not wanted any more before it began is never started.
+	b.ResetContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 0, Generation: 3}})
+	b.Reset()
+	if exists(second) || b.page.Context(0).State() != link.ContextNone {
+		t.Errorf("executor %d outlives a reset", second)
+	}
+}
+
+// TestWhatAnExecutorsEndMeans has an executor say things and then hang up.
+func TestWhatAnExecutorsEndMeans(t *testing.T) {
+	ready := link.Message{Kind: link.KindReady}
+	for name, c := range map[string]struct {
+		says []link.Message
+		want abi.ErrorCode
+	}{
+		"nothing":            {nil, abi.ErrorExecutorStart},
+		"no context":         {[]link.Message{{Kind: link.KindReady, Error: "no GPU"}}, abi.ErrorExecutorStart},
+		"ready":              {[]link.Message{ready}, abi.ErrorExecutorLost},
+		"an unasked answer":  {[]link.Message{ready, {Kind: link.KindOpen, ID: 99}}, abi.ErrorExecutorLost},
+		"something unknown":  {[]link.Message{ready, {Kind: "gossip"}}, abi.ErrorInternal},
+		"a file":             {[]link.Message{ready, {Kind: link.KindReady, Files: []*os.File{os.Stdin}}}, abi.ErrorInternal},
+		"a fault of no sort": {[]link.Message{ready, {Kind: link.KindFault, Body: []byte("7")}}, abi.ErrorInternal},
+		"a failure likewise": {[]link.Message{ready, {Kind: link.KindFailed, Body: []byte("7")}}, abi.ErrorInternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newExecutors(t)
+			l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
+			ours, end, err := link.Pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, err := link.FromFile(end)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range c.says {
+				if err := theirs.Send(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := theirs.Close(); err != nil {
+				t.Fatal(err)
+			}
+			code, err := l.attend(ours)
+			if code != c.want || err == nil {
+				t.Errorf("code %v, error %v; want code %v", code, err, c.want)
+			}
+			if err := ours.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAsking(t *testing.T) {
+	b := newExecutors(t)
+	var none *life
+	if err := none.ask(link.KindOpen, link.Channel{}, nil); !errors.Is(err, errNoExecutor) {
+		t.Errorf("ask no executor: %v", err)
+	}
+	l := newLife(b, vgpu.ContextRef{})
+	ours, end, err := link.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := link.FromFile(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.conn = ours
+	var got [3]error
+	for i := range got {
+		got[i] = io.ErrNoProgress
+		if err := l.ask(link.KindShut, link.Channel{Index: i}, func(err error) { got[i] = err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids := make([]uint64, len(got))
+	for i := range ids {
+		m, err := theirs.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = m.ID
+	}
+	l.answered(link.Message{ID: ids[1], Error: "not open"})
+	l.answered(link.Message{ID: ids[0]})
+	l.answered(link.Message{ID: ids[0], Error: "again"}) // is asked once
+	l.hangUp(ours)
+	if got[0] != nil || got[1] == nil || got[1].Error() != "not open" || !errors.Is(got[2], errNoExecutor) {
+		t.Errorf("answers: %v", got)
+	}
+	if err := l.ask(link.KindShut, link.Channel{}, nil); !errors.Is(err, errNoExecutor) {
+		t.Errorf("ask after the end: %v", err)
+	}
+	if err := theirs.Close(); err != nil {
+		t.Error(err)
+	}
+}
