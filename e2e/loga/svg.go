@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The drawing's measures, in pixels.
+const (
+	width, height               = 1080, 420
+	left, right, top, bottom    = 64, 16, 56, 96
+	plotWidth, plotHeight       = width - left - right, height - top - bottom
+	legendStep, swatch, tickLen = 150, 10, 4
+)
+
+// colours are distinguishable without colour vision (Okabe and Ito).
+var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+
+// svg draws the figure.
+func (f *figure) svg() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", width, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
+	fmt.Fprintf(&b, `<text x="%d" y="18" font-size="14">Figure %s. %s</text>`+"\n", left, f.number, html.EscapeString(f.title))
+	for i, name := range f.columns[1:] {
+		x := left + i*legendStep
+		fmt.Fprintf(&b, `<rect x="%d" y="30" width="%d" height="%d" fill="%s"/><text x="%d" y="39">%s</text>`+"\n",
+			x, swatch, swatch, colours[i%len(colours)], x+swatch+5, html.EscapeString(name))
+	}
+	low, high, step := f.axis()
+	y := func(v float64) float64 { return top + plotHeight*(1-(min(max(v, low), high)-low)/(high-low)) }
+	for v := low; v <= high+step/2; v += step {
+		fmt.Fprintf(&b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
+			left, y(v), width-right, y(v), left-tickLen-2, y(v)+4, strconv.FormatFloat(math.Round(v*1000)/1000, 'g', -1, 64))
+	}
+	fmt.Fprintf(&b, `<text transform="translate(14 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", top+plotHeight/2, html.EscapeString(f.yLabel))
+	if f.lines {
+		f.drawLines(&b, y)
+	} else {
+		f.drawBars(&b, y, low)
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// axis is the range of values to show and the distance of its ticks. Bars
+// beyond four times the median are cut, so that the others can be told apart.
+func (f *figure) axis() (low, high, step float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, r := range f.rows {
+		for _, v := range r.values {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	if !f.lines {
+		low = 0
+	}
+	if high-low < 0.1 {
+		high, low = high+0.05, low-0.05
+	}
+	step = math.Pow(10, math.Floor(math.Log10((high-low)/4)))
+	for _, m := range []float64{5, 2} {
+		if (high-low)/(m*step) >= 4 {
+			step *= m
+			break
+		}
+	}
+	return math.Floor(low/step) * step, math.Ceil(high/step) * step, step
+}
+
+// drawLines draws each column over the rows' names as numbers.
+func (f *figure) drawLines(b *strings.Builder, y func(float64) float64) {
+	at := make([]float64, len(f.rows))
+	for i, r := range f.rows {
+		at[i], _ = strconv.ParseFloat(r.name, 64)
+	}
+	first, last := at[0], at[len(at)-1]
+	x := func(v float64) float64 { return left + 12 + (plotWidth-24)*(v-first)/(last-first) }
+	for i, r := range f.rows {
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", x(at[i]), top+plotHeight+16, r.name)
+	}
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", left+plotWidth/2, top+plotHeight+36, html.EscapeString(f.xLabel))
+	for c := range f.columns[1:] {
+		var points []string
+		for i, r := range f.rows {
+			points = append(points, fmt.Sprintf("%.1f,%.1f", x(at[i]), y(r.values[c])))
+		}
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), colours[c%len(colours)])
+	}
+}
+
+// drawBars draws a group of bars for each row.
+func (f *figure) drawBars(b *strings.Builder, y func(float64) float64, low float64) {
+	group := float64(plotWidth) / float64(len(f.rows))
+	bar := group * 0.8 / float64(len(f.columns)-1)
+	for i, r := range f.rows {
+		x := left + group*float64(i)
+		for c, v := range r.values {
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
+				x+bar*float64(c), y(v), bar, y(low)-y(v), colours[c%len(colours)])
+		}
+		fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(-60)" text-anchor="end">%s</text>`+"\n",
+			x+group/2, top+plotHeight+12, html.EscapeString(r.name))
+	}
+}
