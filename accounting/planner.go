@@ -93,6 +93,9 @@ func (p *Planner) Next(l Load) Piece {
 	return p.jittered(Piece{Pause: p.pause, Poll: p.poll, Last: p.left == 0})
 }
 
+// Restart drops what is left of the round: the next piece begins another.
+func (p *Planner) Restart() { p.left = 0 }
+
 // jittered moves a piece about.
 func (p *Planner) jittered(piece Piece) Piece {
 	if p.config.Jitter <= 0 {

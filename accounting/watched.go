@@ -114,6 +114,7 @@ func (w *watched) sample() (Status, error) {
 func (w *watched) newRound(now time.Duration) {
 	poll, quiet := w.planner.Mean(w.load)
 	w.began, w.round = now, poll+quiet
+	w.planner.Restart()
 	w.piece = w.planner.Next(w.load)
 }
 
