@@ -16,15 +16,20 @@ func TestCorpus(t *testing.T) {
 	for _, k := range kernels.All() {
 		for _, arch := range kernels.Arches() {
 			t.Run(k.Name+"/"+string(arch), func(t *testing.T) {
-				if k.Name == "inlineptx" {
-					t.Skip("being written")
-				}
 				t.Parallel()
 				module, err := Load(parse(t, k.PTX(arch)), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				runCase(t, module, k.Case(kernels.Trivial, 1))
+				// Again with warps that give way at every turn of a loop.
+				for _, k := range module.kernels {
+					k.prog.patience = 3
+				}
+				runCase(t, module, k.Case(kernels.Trivial, 2))
+				for _, k := range module.kernels {
+					k.prog.patience = spinLimit
+				}
 				if !testing.Short() && arch == kernels.SM90 {
 					runCase(t, module, k.Case(kernels.Small, 2))
 				}
