@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,18 +31,19 @@ var build struct {
 	err error
 }
 
-// program builds vgpud, once a test binary.
-func program() (string, error) {
+// Programs builds vgpud and vgpuctl, once a test binary, and returns the
+// directory that they are in.
+func Programs() (string, error) {
 	build.Do(func() {
 		if build.dir, build.err = os.MkdirTemp("", "vgpud-e2e-"); build.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-o", build.dir, "vgpud/cmd/vgpud")
+		cmd := exec.Command("go", "build", "-o", build.dir, "vgpud/cmd/vgpud", "vgpud/cmd/vgpuctl")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			build.err = fmt.Errorf("build vgpud: %w\n%s", err, out)
 		}
 	})
-	return filepath.Join(build.dir, "vgpud"), build.err
+	return build.dir, build.err
 }
 
 // Cleanup removes what was built. A package's TestMain calls it last.
@@ -52,35 +52,6 @@ func Cleanup() error {
 		return nil
 	}
 	return os.RemoveAll(build.dir)
-}
-
-// Process is one of the host's.
-type Process struct {
-	Cmd   *exec.Cmd
-	log   bytes.Buffer
-	ended chan struct{}
-	err   error
-}
-
-// Kill ends a process without warning, and waits for that.
-func (p *Process) Kill() error {
-	if err := p.Cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-p.ended
-	return nil
-}
-
-// End asks a process to end, and waits for that.
-func (p *Process) End() error {
-	if err := p.Cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-p.ended
-	if p.err != nil {
-		return fmt.Errorf("%v: %w", p.Cmd.Args, p.err)
-	}
-	return nil
 }
 
 // Host is a running vgpud.
@@ -92,13 +63,14 @@ type Host struct {
 	Daemon  *Process
 	Client  *api.Client
 	Config  mediator.Config
+	made    []int // the guests' processes
 }
 
 // Start starts a soft GPU and the daemon, which share by policy. They end with
 // the test; where it fails, their logs are shown.
 func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
 	tb.Helper()
-	bin, err := program()
+	bin, err := Programs()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -107,7 +79,7 @@ func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &Host{tb: tb, program: bin, Dir: dir}
+	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir}
 	h.Config = mediator.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []mediator.GPUConfig{
 		{Name: GPUName, Kind: "soft", Socket: filepath.Join(dir, "gpu.sock"), Policy: policy},
 	}}
@@ -120,12 +92,15 @@ func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
 	})
 	h.GPU = h.Run(append([]string{"softgpu", "--socket", h.Config.GPUs[0].Socket}, gpuFlags...)...)
 	h.await(h.GPU, func() error { _, err := os.Stat(h.Config.GPUs[0].Socket); return err })
-	tb.Cleanup(h.deleteVMs)
 	h.StartDaemon()
+	tb.Cleanup(func() {
+		h.deleteVMs()
+		h.kill(h.Daemon)
+	})
 	return h
 }
 
-// StartDaemon starts the daemon, for the first time or again.
+// StartDaemon starts the daemon, for the first time or again after its end.
 func (h *Host) StartDaemon() {
 	h.tb.Helper()
 	text, err := yaml.Marshal(h.Config)
@@ -136,46 +111,30 @@ func (h *Host) StartDaemon() {
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		h.tb.Fatal(err)
 	}
-	h.Daemon = h.Run("serve", "--config", config)
+	h.Daemon = h.start("serve", "--config", config)
 	h.await(h.Daemon, func() error { _, err := h.Client.Health(h.tb.Context()); return err })
 }
 
-// deleteVMs ends the guests, which would outlive the daemon.
+// deleteVMs ends the guests, which outlive the daemon.
 func (h *Host) deleteVMs() {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	vms, err := h.Client.VMs(ctx)
-	if err != nil {
-		h.tb.Error(err)
-	}
 	for _, v := range vms {
-		if err := h.Client.DeleteVM(ctx, v.Name); err != nil {
-			h.tb.Error(err)
+		err = errors.Join(err, h.Client.DeleteVM(ctx, v.Name))
+	}
+	if err == nil {
+		return
+	}
+	h.tb.Error(err)
+	for _, pid := range h.made {
+		// Only what still is the program: numbers of processes are used again.
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == h.program {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				h.tb.Error(err)
+			}
 		}
 	}
-}
-
-// Run runs a process of the program.
-func (h *Host) Run(args ...string) *Process {
-	h.tb.Helper()
-	p := &Process{Cmd: exec.Command(h.program, args...), ended: make(chan struct{})}
-	p.Cmd.Stderr = &p.log
-	if err := p.Cmd.Start(); err != nil {
-		h.tb.Fatal(err)
-	}
-	go func() {
-		p.err = p.Cmd.Wait()
-		close(p.ended)
-	}()
-	h.tb.Cleanup(func() {
-		if err := p.Kill(); err != nil {
-			h.tb.Error(err)
-		}
-		if h.tb.Failed() {
-			h.tb.Logf("log of %v:\n%s", args, p.log.String())
-		}
-	})
-	return p
 }
 
 // await asks until the answer is good.
@@ -221,6 +180,7 @@ func (h *Host) NewGuest(s api.VMSpec) *driver.Device {
 	if err != nil {
 		h.tb.Fatal(err)
 	}
+	h.made = append(h.made, v.PID)
 	return h.Attach(v.Socket)
 }
 

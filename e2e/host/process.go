@@ -1,0 +1,156 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is one of the host's.
+type Process struct {
+	Cmd   *exec.Cmd
+	log   string // a file: a pipe would be held open by the process's own children
+	ended chan struct{}
+	err   error
+}
+
+// Run runs a process of the program, which ends with the test at the latest.
+func (h *Host) Run(args ...string) *Process {
+	h.tb.Helper()
+	p := h.start(args...)
+	h.tb.Cleanup(func() { h.kill(p) })
+	return p
+}
+
+func (h *Host) kill(p *Process) {
+	if err := p.Kill(); err != nil {
+		h.tb.Error(err)
+	}
+}
+
+// start is Run where somebody else sees to the end. Where the test fails, the
+// log is shown.
+func (h *Host) start(args ...string) *Process {
+	h.tb.Helper()
+	p := &Process{Cmd: exec.Command(h.program, args...), ended: make(chan struct{})}
+	log, err := os.CreateTemp(h.Dir, args[0]+"-*.log")
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	p.log, p.Cmd.Stderr = log.Name(), log
+	err = p.Cmd.Start()
+	if err := errors.Join(err, log.Close()); err != nil {
+		h.tb.Fatal(err)
+	}
+	go func() {
+		p.err = p.Cmd.Wait()
+		close(p.ended)
+	}()
+	h.tb.Cleanup(func() {
+		if h.tb.Failed() {
+			h.tb.Logf("log of %v:\n%s", args, ends(p.Log()))
+		}
+	})
+	return p
+}
+
+// ends is the beginning and the end of a long text.
+func ends(s string) string {
+	const most = 4 << 10
+	if len(s) <= 2*most {
+		return s
+	}
+	return s[:most] + "\n…\n" + s[len(s)-most:]
+}
+
+// PID is the process's number.
+func (p *Process) PID() int { return p.Cmd.Process.Pid }
+
+// Log is what the process and its children have logged so far.
+func (p *Process) Log() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// Kill ends a process without warning, and waits for that.
+func (p *Process) Kill() error {
+	if err := p.Cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.ended
+	return nil
+}
+
+// End asks a process to end, and waits for that.
+func (p *Process) End() error {
+	if err := p.Cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.ended
+	if p.err != nil {
+		return fmt.Errorf("%v: %w", p.Cmd.Args, p.err)
+	}
+	return nil
+}
+
+// Children returns the processes that a process has started, such as a guest's
+// executors.
+func Children(pid int) ([]int, error) {
+	// One file a thread: a child is listed with the thread that started it.
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	var children []int
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(b)) {
+			n, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f, err)
+			}
+			children = append(children, n)
+		}
+	}
+	return children, nil
+}
+
+// Descriptors counts a process's open files.
+func Descriptors(pid int) (int, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return len(entries), err
+}
+
+// clockTick is the unit of times in /proc, 1/USER_HZ, the same on all machines
+// that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// CPUTime is the processor time that a process has used so far.
+func CPUTime(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The second field, the name, is in parentheses and may hold anything.
+	fields := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
+	const user, system = 14 - 3, 15 - 3 // counted from the third field
+	if len(fields) <= system {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
+	}
+	u, err1 := strconv.ParseInt(fields[user], 10, 64)
+	s, err2 := strconv.ParseInt(fields[system], 10, 64)
+	return time.Duration(u+s) * clockTick, errors.Join(err1, err2)
+}

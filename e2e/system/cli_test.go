@@ -1,0 +1,78 @@
+package system
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"vgpud/e2e/host"
+)
+
+// TestCommandLine runs the scripts in testdata.
+func TestCommandLine(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			dir, err := host.Programs()
+			if err != nil {
+				return err
+			}
+			e.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "checkdemo": checkDemo,
+		},
+	})
+}
+
+// exits runs a program that must end with the exit status that comes first.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS PROGRAM ARG...")
+	}
+	script := []string{"-c", `"$@" 2>stderr; code=$?; cat stderr >&2; rm stderr; [ $code = ` + args[0] + ` ] || { echo "exit status $code, want ` + args[0] + `" >&2; exit 1; }`, "sh"}
+	ts.Check(ts.Exec("sh", append(script, args[1:]...)...))
+}
+
+// checkDemo holds the demo's JSON, in a file, against what is promised.
+func checkDemo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: checkdemo FILE")
+	}
+	var result struct {
+		Phases []struct {
+			Policy string
+			Guests []map[string]any
+			Jain   *float64
+			CPU    *float64 `json:"accounting_cpu_ratio"`
+		}
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &result))
+	if len(result.Phases) != 2 || result.Phases[0].Policy != "none" || result.Phases[1].Policy != "dfq" {
+		ts.Fatalf("phases: %+v", result.Phases)
+	}
+	for _, p := range result.Phases {
+		if len(p.Guests) != 3 || p.Jain == nil || *p.Jain <= 0 || *p.Jain > 1 || p.CPU == nil || *p.CPU < 0 {
+			ts.Fatalf("phase: %+v", p)
+		}
+		shares := 0.0
+		for i, g := range p.Guests {
+			for _, field := range []string{"weight", "kernels", "gpu_seconds", "gpu_seconds_truth", "share", "entitled", "suspended_seconds"} {
+				if v, ok := g[field].(float64); !ok || v < 0 {
+					ts.Fatalf("%s of guest %d: %v", field, i, g[field])
+				}
+			}
+			if _, ok := g["name"].(string); !ok || g["verified"] != true || g["weight"] != float64(int(1)<<i) || g["kernels"] == 0.0 {
+				ts.Fatalf("guest: %v", g)
+			}
+			shares += g["share"].(float64)
+		}
+		if shares < 0.99 || shares > 1.01 {
+			ts.Fatalf("shares sum to %v", shares)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package system
+
+import (
+	"sync"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/e2e/kernels"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+)
+
+// TestCorpus runs every kernel of the corpus, as compiled for each
+// architecture, through a guest of its own, and checks every result. The guests
+// share the GPU meanwhile.
+func TestCorpus(t *testing.T) {
+	h := host.Start(t, "dfq")
+	var wg sync.WaitGroup
+	for _, arch := range kernels.Arches() {
+		gpu := newContext(t, h, api.VMSpec{Name: string(arch)})
+		wg.Go(func() {
+			for _, k := range kernels.All() {
+				if err := runCase(t, gpu, k, arch); err != nil {
+					t.Errorf("%s: %v", arch, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, arch := range kernels.Arches() {
+		if v := h.VM(string(arch)); v.Errors != 0 || v.Kernels < uint64(len(kernels.All())) {
+			t.Errorf("%s: %d kernels and %d errors by the API", arch, v.Kernels, v.Errors)
+		}
+	}
+}
+
+// runCase runs one kernel and checks what it computed and printed.
+func runCase(t *testing.T, gpu *driver.Context, k kernels.Kernel, arch kernels.Arch) error {
+	ctx := t.Context()
+	l, err := host.NewLoad(ctx, gpu, k.PTX(arch), k.Case(kernels.Trivial, 42))
+	if err != nil {
+		return err
+	}
+	if err := l.Run(ctx, gpu.Own()); err != nil {
+		return err
+	}
+	printed, err := gpu.Printed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.Case.CheckPrinted(printed); err != nil {
+		return err
+	}
+	return l.Close(ctx)
+}

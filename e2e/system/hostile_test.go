@@ -1,0 +1,46 @@
+package system
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/mediator/api"
+)
+
+// TestHostileGuest has a guest do each of many bad things while another works,
+// and then kills it. The other's results stay right, nothing is left behind, and
+// the virtual GPU serves the next that comes.
+func TestHostileGuest(t *testing.T) {
+	h := host.Start(t, "dfq")
+	by := newBystander(t, h)
+	v, err := h.Client.CreateVM(t.Context(), api.VMSpec{Name: "culprit", BAR2Bytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := measure(t, h, by, v.Name)
+	for _, mode := range slices.Sorted(maps.Keys(mischief)) {
+		t.Run(mode, func(t *testing.T) {
+			c := newCulprit(t, mode, v.Socket)
+			// A guest that never lets go of the GPU can't be suspended: on a GPU without
+			// preemption the bystander waits for it, which a time limit is for.
+			if mode != "endless kernel" {
+				by.goesOn()
+			}
+			c.kill()
+			by.goesOn()
+			h.Until("the end of all that the guest had", func() error {
+				return leftBehind(before, measure(t, h, by, v.Name))
+			})
+			dev := h.Attach(v.Socket)
+			works(t, contextOf(t, dev))
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+			h.Until("the end of all that the next guest had", func() error {
+				return leftBehind(before, measure(t, h, by, v.Name))
+			})
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package system
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// TestBadModules loads what is no module, or none for this GPU. Each gets an
+// error that says where and what; the context goes on.
+func TestBadModules(t *testing.T) {
+	h := host.Start(t, "dfq")
+	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
+	const head = ".version 8.0\n.target sm_80\n.address_size 64\n"
+	for _, m := range []struct {
+		name, ptx string
+		want      abi.Status
+		says      string // a regular expression
+	}{
+		{"nothing", "", abi.StatusInvalidPTX, `1:1: `},
+		{"no PTX", "\x7fELF\x02\x01\x01", abi.StatusInvalidPTX, `1:1: `},
+		{
+			"a word too many", head + ".visible .entry k()\n{\n\tret ret;\n}\n",
+			abi.StatusInvalidPTX, `6:\d+: .*ret`,
+		},
+		{"cut off", head + ".visible .entry k()\n{\n\tadd.u32", abi.StatusInvalidPTX, `6:\d+: `},
+		{
+			"an unknown register", head + ".visible .entry k()\n{\n\tmov.u32 %nowhere, 1;\n\tret;\n}\n",
+			abi.StatusInvalidPTX, `6:\d+: .*%nowhere`,
+		},
+		{
+			"a texture", head + ".visible .entry sample()\n{\n\t.reg .f32 %f<5>; .reg .b64 %rd<2>;\n\t" +
+				"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2}];\n\tret;\n}\n",
+			abi.StatusUnsupportedPTX, `kernel sample, PTX line 7: tex\.`,
+		},
+		{"deeply nested", head + ".visible .entry k()\n" + strings.Repeat("{", 1<<20), abi.StatusInvalidPTX, `\d+:\d+: `},
+		{"a million lines", head + strings.Repeat(".global .b8 x;\n", 1_000_000), abi.StatusInvalidPTX, `5:\d+: .*x`},
+		{"one long word", head + strings.Repeat("a", 8<<20), abi.StatusInvalidPTX, `4:1: `},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			_, err := gpu.LoadModule(t.Context(), []byte(m.ptx))
+			wants(t, "LoadModule", err, m.want)
+			text := fmt.Sprintf("%+v", err)
+			if !regexp.MustCompile(m.says).MatchString(text) {
+				t.Errorf("the error does not match %q: %.500s", m.says, text)
+			}
+			if len(text) > 32<<10 {
+				t.Errorf("the error has %d bytes", len(text))
+			}
+		})
+	}
+	works(t, gpu)
+}

@@ -1,0 +1,128 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/host"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// TestDaemonKilled kills the daemon while guests work. They go on; the next
+// daemon finds them with their weights and their bills.
+func TestDaemonKilled(t *testing.T) {
+	ctx := t.Context()
+	h := host.Start(t, "dfq")
+	by := newBystander(t, h)
+	weight := 3.0
+	if _, err := h.Client.UpdateVM(ctx, "bystander", api.VMUpdate{Weight: &weight}); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("an account of the bystander's work", func() error {
+		if h.VM("bystander").GPUSeconds == 0 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	before := h.VM("bystander")
+	if err := h.Daemon.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	by.goesOn()
+	if _, err := h.Client.VMs(ctx); err == nil {
+		t.Error("a dead daemon answers")
+	}
+
+	h.StartDaemon()
+	after := h.VM("bystander")
+	if after.Weight != weight || after.PID != before.PID || after.GPUSeconds < before.GPUSeconds ||
+		after.Kernels < before.Kernels || !after.Attached {
+		t.Errorf("before the daemon's end %+v\nafter it %+v", before, after)
+	}
+	h.Until("more to be accounted by the new daemon", func() error {
+		if now := h.VM("bystander"); now.GPUSeconds <= after.GPUSeconds {
+			return fmt.Errorf("%v s as before", now.GPUSeconds)
+		}
+		return nil
+	})
+	weight = 5
+	if v, err := h.Client.UpdateVM(ctx, "bystander", api.VMUpdate{Weight: &weight}); err != nil || v.Weight != weight {
+		t.Errorf("UpdateVM = %+v, %v", v, err)
+	}
+	by.goesOn()
+	// And one that ends as it should leaves them as well.
+	if err := h.Daemon.End(); err != nil {
+		t.Error(err)
+	}
+	by.goesOn()
+	h.StartDaemon()
+	if v := h.VM("bystander"); v.Weight != weight || v.GPUSeconds < after.GPUSeconds {
+		t.Errorf("after the second daemon %+v", v)
+	}
+}
+
+// TestGuestProcessKilled kills a guest's virtual GPU.
+func TestGuestProcessKilled(t *testing.T) {
+	ctx := t.Context()
+	h := host.Start(t, "dfq")
+	by := newBystander(t, h)
+	free, _, err := by.gpu.MemInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
+	if _, err := gpu.Alloc(ctx, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(h.VM("guest").PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, err = gpu.Alloc(ctx, 1<<20)
+	wants(t, "a call after the end", err, driver.ErrGone)
+	h.Until("the guest to leave the list", func() error {
+		vms, err := h.Client.VMs(ctx)
+		if slices.ContainsFunc(vms, func(v api.VM) bool { return v.Name == "guest" }) {
+			return fmt.Errorf("%+v", vms)
+		}
+		return err
+	})
+	h.Until("its memory to be free", func() error {
+		if now, _, err := by.gpu.MemInfo(ctx); err != nil || now < free {
+			return fmt.Errorf("%d of %d bytes, %v", now, free, err)
+		}
+		return nil
+	})
+	by.goesOn()
+	works(t, newContext(t, h, api.VMSpec{Name: "guest"})) // the name is free again
+}
+
+// TestGPUKilled kills the soft GPU: whoever uses it is told, and the daemon
+// stays.
+func TestGPUKilled(t *testing.T) {
+	ctx := t.Context()
+	h := host.Start(t, "dfq")
+	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
+	works(t, gpu)
+	p, err := gpu.Own().Launch(ctx, function(t, gpu, misdeeds, "endless"), one, one, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.GPU.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "the kernel under way", p.Wait(ctx), abi.StatusDeviceLost)
+	_, err = gpu.Alloc(ctx, 64)
+	wants(t, "a call after", err, abi.StatusDeviceLost)
+	if _, err := h.Client.Health(ctx); err != nil {
+		t.Errorf("the daemon does not answer: %v", err)
+	}
+	if v := h.VM("guest"); !v.Attached {
+		t.Errorf("the guest is gone: %+v", v)
+	}
+}

@@ -1,0 +1,98 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/e2e/kernels"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+)
+
+// TestWeights shares the GPU between a guest with long kernels and one with
+// kernels a tenth as long and four times the weight. Without a policy the first
+// gets more of the GPU, since kernels take turns; by weight the second does.
+func TestWeights(t *testing.T) {
+	h := host.Start(t, "none")
+	// A block of a simple loop: 1.6 µs an iteration.
+	const iterations = 150
+	busy(t, h, api.VMSpec{Name: "long", Weight: 1}, 10*iterations)
+	busy(t, h, api.VMSpec{Name: "short", Weight: 4}, iterations)
+
+	long, short := used(h)
+	if long <= short {
+		t.Errorf("without a policy long kernels used %.3f s, short ones %.3f s", long, short)
+	}
+	dfq := "dfq"
+	if _, err := h.Client.UpdateGPU(t.Context(), host.GPUName, api.GPUUpdate{Policy: &dfq}); err != nil {
+		t.Fatal(err)
+	}
+	long, short = used(h)
+	if long >= short {
+		t.Errorf("by weight 1 long kernels used %.3f s, short ones by weight 4 %.3f s", long, short)
+	}
+	for _, name := range []string{"long", "short"} {
+		if v := h.VM(name); v.Errors > 0 || v.Kernels == 0 {
+			t.Errorf("%s: %d kernels, %d errors", name, v.Kernels, v.Errors)
+		}
+	}
+	if v := h.VM("long"); v.Suspensions == 0 || v.SuspendedSeconds == 0 {
+		t.Errorf("the guest with long kernels was never held: %+v", v)
+	}
+}
+
+// used waits until each guest has used some GPU time from now on, by accounting,
+// and says how much that is.
+func used(h *host.Host) (long, short float64) {
+	const enough = 0.25
+	longBefore, shortBefore := h.VM("long").GPUSeconds, h.VM("short").GPUSeconds
+	h.Until("GPU time of both guests", func() error {
+		long, short = h.VM("long").GPUSeconds-longBefore, h.VM("short").GPUSeconds-shortBefore
+		if min(long, short) < enough {
+			return fmt.Errorf("long: %.3f s, short: %.3f s of %v", long, short, enough)
+		}
+		return nil
+	})
+	return long, short
+}
+
+// busy makes a guest that always has kernels of that many iterations waiting.
+func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) {
+	t.Helper()
+	gpu := newContext(t, h, s)
+	k, ok := kernels.ByName("throttle")
+	if !ok {
+		t.Fatal("the corpus has no throttle")
+	}
+	l, err := host.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80),
+		kernels.Throttle(kernels.ThrottleConfig{Blocks: 1, Threads: 128, Iterations: iterations}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(t.Context(), gpu.Own()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var pending [8]driver.Pending
+		for i := 0; ctx.Err() == nil; i++ {
+			p := &pending[i%len(pending)]
+			err := p.Wait(ctx)
+			if err == nil {
+				err = gpu.Own().Enqueue(ctx, p, &l.Steps[0])
+			}
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("%s: %v", s.Name, err)
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+}
