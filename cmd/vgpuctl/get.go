@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/mediator/api"
 )
 
@@ -64,7 +65,7 @@ func newGet(o *options) *cobra.Command {
 	get := &cobra.Command{
 		Use:   "get",
 		Short: "List guests or GPUs",
-		Args:  noCommand,
+		Args:  cli.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	get.AddCommand(
@@ -88,7 +89,7 @@ func listing[T any](o *options, use string, aliases []string, short string, colu
 		Short:   short,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("want at most one name, got %d", len(args))}
+				return cli.Usagef("want at most one name, got %d", len(args))
 			}
 			return nil
 		},
@@ -140,7 +141,7 @@ func named[T any](items []T, name func(T) string, kind, want string) ([]T, error
 // repeat shows again and again until ctx ends.
 func repeat(ctx context.Context, w io.Writer, every time.Duration, show func(io.Writer) error) error {
 	if every <= 0 {
-		return usageError{fmt.Errorf("interval %v: want more than 0", every)}
+		return cli.Usagef("interval %v: want more than 0", every)
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()

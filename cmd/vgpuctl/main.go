@@ -4,32 +4,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 
-	"golang.org/x/sys/unix"
+	"vgpud/cmd/internal/cli"
 )
 
 func main() { os.Exit(run()) }
 
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	defer stop()
-	cmd := newRoot()
-	if err := cmd.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "vgpuctl:", err)
-		if usage := (usageError{}); errors.As(err, &usage) {
-			return 2
-		}
-		return 1
-	}
-	return 0
-}
-
-// usageError is a command line that can't be meant.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
+func run() int { return cli.Run(newRoot()) }

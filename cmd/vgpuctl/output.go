@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"vgpud/cmd/internal/cli"
+
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 )
@@ -34,7 +36,7 @@ func (f *format) check() error {
 			return nil
 		}
 	}
-	return usageError{fmt.Errorf("output %q: want one of %s", f.kind, strings.Join(formats, ", "))}
+	return cli.Usagef("output %q: want one of %s", f.kind, strings.Join(formats, ", "))
 }
 
 // column is one column of a table.

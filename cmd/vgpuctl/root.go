@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/mediator/api"
 )
 
@@ -30,12 +30,9 @@ func newRoot() *cobra.Command {
 		Short: "Show and change how guests share the host's GPUs",
 		Long: `vgpuctl asks the daemon, vgpud, how the guests share the host's GPUs, and
 changes it: weights take effect at once.`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          noCommand,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	socket := api.DefaultSocket
 	if s := os.Getenv("VGPUD_SOCKET"); s != "" {
 		socket = s
@@ -45,29 +42,13 @@ changes it: weights take effect at once.`,
 	return root
 }
 
-// noCommand explains a word that is no command.
-func noCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usageError{fmt.Errorf("unknown command %q; `%s --help` lists them", args[0], c.CommandPath())}
-}
-
-// noArgs explains a word that should not be there.
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usageError{fmt.Errorf("unknown argument %q; see `%s --help`", args[0], c.CommandPath())}
-}
-
 // exactly wants one argument for each name.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usageError{fmt.Errorf("want %s, got %d words; `%s --help` says more", strings.Join(names, " "), len(args), c.CommandPath())}
+		return cli.Usagef("want %s, got %d words; `%s --help` says more", strings.Join(names, " "), len(args), c.CommandPath())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/mediator/api"
 )
 
@@ -15,7 +16,7 @@ func newSet(o *options) *cobra.Command {
 	set := &cobra.Command{
 		Use:   "set",
 		Short: "Change a guest or a GPU",
-		Args:  noCommand,
+		Args:  cli.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	vm := &cobra.Command{
@@ -47,7 +48,7 @@ func newSet(o *options) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			key, value, ok := strings.Cut(args[1], "=")
 			if !ok || key != "policy" {
-				return usageError{fmt.Errorf("%q: want policy=NAME", args[1])}
+				return cli.Usagef("%q: want policy=NAME", args[1])
 			}
 			ctx, cancel := asking(c)
 			defer cancel()
@@ -67,14 +68,14 @@ func newSet(o *options) *cobra.Command {
 func parseVMUpdate(s string) (api.VMUpdate, error) {
 	key, value, ok := strings.Cut(s, "=")
 	if !ok || key != "weight" {
-		return api.VMUpdate{}, usageError{fmt.Errorf("%q: want weight=N", s)}
+		return api.VMUpdate{}, cli.Usagef("%q: want weight=N", s)
 	}
 	w, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return api.VMUpdate{}, usageError{fmt.Errorf("weight %q: want a number", value)}
+		return api.VMUpdate{}, cli.Usagef("weight %q: want a number", value)
 	}
 	if err := api.CheckWeight(w); err != nil {
-		return api.VMUpdate{}, usageError{err}
+		return api.VMUpdate{}, cli.UsageError{Err: err}
 	}
 	return api.VMUpdate{Weight: &w}, nil
 }
@@ -83,7 +84,7 @@ func newCreate(o *options) *cobra.Command {
 	create := &cobra.Command{
 		Use:   "create",
 		Short: "Make a guest's virtual GPU",
-		Args:  noCommand,
+		Args:  cli.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var s api.VMSpec
@@ -126,7 +127,7 @@ func newDelete(o *options) *cobra.Command {
 	del := &cobra.Command{
 		Use:   "delete",
 		Short: "Take a guest's virtual GPU away",
-		Args:  noCommand,
+		Args:  cli.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var missingOK bool

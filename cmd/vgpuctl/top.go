@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/mediator/api"
 )
 
@@ -46,16 +47,16 @@ func newTop(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show who uses the GPUs, again and again",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
 			if every <= 0 {
-				return usageError{fmt.Errorf("interval %v: want more than 0", every)}
+				return cli.Usagef("interval %v: want more than 0", every)
 			}
 			if looks < 0 {
-				return usageError{fmt.Errorf("count %d: want 0 for no end, or more", looks)}
+				return cli.Usagef("count %d: want 0 for no end, or more", looks)
 			}
 			out := c.OutOrStdout()
 			return top(c, o.client(), out, every, looks, func(us []usage) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/vgpud/internal/demo"
 )
 
@@ -23,13 +24,13 @@ func newDemo(o *options) *cobra.Command {
 processes of their own, each attached over vfio-user and working through kernels
 with checked results; share the GPU first by no policy and then by weight; and
 show who got what. Exit status 1 when any result is wrong.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
-				return usageError{fmt.Errorf("output %q: want table or json", output)}
+				return cli.Usagef("output %q: want table or json", output)
 			}
 			if d.Duration <= 0 {
-				return usageError{fmt.Errorf("duration %v: want more than 0", d.Duration)}
+				return cli.Usagef("duration %v: want more than 0", d.Duration)
 			}
 			d.JSON = output == "json"
 			d.Out, d.Progress = os.Stdout, os.Stderr
@@ -63,7 +64,7 @@ func newDemoGuest(*options) *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo-guest",
 		Short:  "Work as a guest of the demo, whose plan comes on standard input",
-		Args:   noArgs,
+		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var p demo.GuestPlan

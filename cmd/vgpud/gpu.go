@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/remote"
@@ -31,14 +32,14 @@ func newSoftGPU(o *options) *cobra.Command {
 		Short: "Run a GPU in software",
 		Long: `Run a GPU in software: it executes PTX, shows the registers of an Ampere GPU, and
 takes as long as its cost model says.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.log()
 			if err != nil {
 				return err
 			}
 			if s.GPU.Machine.Mode, err = machine.ParseMode(mode); err != nil {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			s.Log = log
 			s.Ready = func() {

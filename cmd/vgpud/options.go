@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 
+	"vgpud/cmd/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -24,7 +26,7 @@ func (o *options) flags(c *cobra.Command) {
 func (o *options) log() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, usageError{fmt.Errorf("log level %q: want debug, info, warn or error", o.level)}
+		return nil, cli.Usagef("log level %q: want debug, info, warn or error", o.level)
 	}
 	h := &slog.HandlerOptions{Level: level}
 	switch o.format {
@@ -33,7 +35,7 @@ func (o *options) log() (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(os.Stderr, h)), nil
 	}
-	return nil, usageError{fmt.Errorf("log format %q: want text or json", o.format)}
+	return nil, cli.Usagef("log format %q: want text or json", o.format)
 }
 
 // again makes a process of this same program, with the same log.

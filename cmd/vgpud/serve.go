@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/mediator"
 )
 
@@ -21,7 +22,7 @@ func newServe(o *options) *cobra.Command {
 		Long: `Run the daemon: it makes guests' virtual GPUs, accounts who uses the physical
 ones, and shares them by weight. Guests that an earlier daemon made are found
 again; those that are there when it ends go on.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.log()
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"vgpud/cmd/internal/cli"
 	"vgpud/mediator"
 	"vgpud/mediator/executor"
 	"vgpud/mediator/guest"
@@ -26,7 +27,7 @@ func newVM(o *options) *cobra.Command {
 		Short: "Serve one guest's virtual GPU",
 		Long: `Serve one guest's virtual GPU. The daemon starts it: its description comes on
 standard input, and it reports on file descriptor 3 when it is ready.`,
-		Args:   noArgs,
+		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.log()
@@ -86,7 +87,7 @@ func newExec(o *options) *cobra.Command {
 		Short: "Carry out one guest context's commands",
 		Long: `Carry out one guest context's commands. The guest's process starts it, with its
 end of their link as file descriptor 3.`,
-		Args:   noArgs,
+		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.log()

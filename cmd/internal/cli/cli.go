@@ -1,0 +1,62 @@
+// Package cli is what vgpud's command lines have in common: how they end, and
+// what their exit codes mean.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// The exit codes.
+const (
+	OK     = 0
+	Failed = 1
+	Usage  = 2
+)
+
+// UsageError is a command line that can't be meant.
+type UsageError struct{ Err error }
+
+// Usagef makes a [UsageError].
+func Usagef(format string, args ...any) error { return UsageError{Err: fmt.Errorf(format, args...)} }
+
+// Error is the error's text.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap is the error without what it means.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Run carries out the command line of root until it ends or the process is told
+// to, and returns its exit code. An error goes to standard error, after the
+// program's name.
+func Run(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{Err: err} })
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return OK
+	}
+	fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.Name(), err)
+	if _, ok := errors.AsType[UsageError](err); ok {
+		return Usage
+	}
+	return Failed
+}
+
+// NoArgs explains a word that should not be there.
+func NoArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if c.HasSubCommands() {
+		return Usagef("unknown command %q; `%s --help` lists them", args[0], c.CommandPath())
+	}
+	return Usagef("unknown argument %q; see `%s --help`", args[0], c.CommandPath())
+}
