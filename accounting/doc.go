@@ -8,7 +8,8 @@
 // a thin shell around it: [Poller] reads a Source over one polling phase in
 // simulated time, skipping to the next poll after each change of a [Steady]
 // source; [Sampler] does so live, on an operating system thread of its own
-// under a real-time priority. A [Planner] says how long the phases are.
+// under a real-time priority. A [Planner] says how long rounds are and where in
+// them the pieces of polling lie.
 //
 // Time between phases is not watched. What groups used in it is estimated from
 // the polling phase after it by whoever sums up (LoGA §3.4), or measured by the
