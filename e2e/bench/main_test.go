@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/host"
+	"vgpud/e2e/kernels"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+)
+
+// spinVariable makes this test's binary a process that is busy and nothing else.
+const spinVariable = "VGPUD_BENCH_SPIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(spinVariable) != "" {
+		for spun := 0; ; spun++ {
+			runtime.KeepAlive(spun)
+		}
+	}
+	code := m.Run()
+	if err := host.Cleanup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// besideBusy runs busy processes until the benchmark ends.
+func besideBusy(b *testing.B, n int) {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range n {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), spinVariable+"=1")
+		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := cmd.Process.Kill(); err != nil {
+				b.Error(err)
+			}
+			_ = cmd.Wait() // it was killed
+		})
+	}
+}
+
+// newContext makes a guest with a context.
+func newContext(b *testing.B, h *host.Host, name string) *driver.Context {
+	b.Helper()
+	gpu, err := h.NewGuest(api.VMSpec{Name: name}).NewContext(b.Context(), driver.ContextOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return gpu
+}
+
+// newThrottle puts a kernel of about that length into a context: a block of a
+// loop whose iteration takes a soft GPU of the usual speed 1.6 µs.
+func newThrottle(b *testing.B, gpu *driver.Context, length time.Duration) *driver.Launch {
+	b.Helper()
+	k, ok := kernels.ByName("throttle")
+	if !ok {
+		b.Fatal("the corpus has no throttle")
+	}
+	l, err := host.NewLoad(b.Context(), gpu, k.PTX(kernels.SM80), kernels.Throttle(kernels.ThrottleConfig{
+		Blocks: 1, Threads: 128, Iterations: int(length / (1600 * time.Nanosecond)),
+	}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Run(b.Context(), gpu.Own()); err != nil {
+		b.Fatal(err)
+	}
+	return &l.Steps[0]
+}
+
+// quantile is the value that a part q of the sorted values are below.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// reportLatency reports the middle and the end of the distribution, in place of
+// the mean.
+func reportLatency(b *testing.B, all []time.Duration) {
+	slices.Sort(all)
+	b.ReportMetric(float64(quantile(all, 0.5))/1e3, "p50-µs")
+	b.ReportMetric(float64(quantile(all, 0.99))/1e3, "p99-µs")
+	b.ReportMetric(0, "ns/op")
+}
