@@ -447,6 +447,10 @@ func TestDaemonRestart(t *testing.T) {
 	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight}); err != nil {
 		t.Fatal(err)
 	}
+	sh := d.service.shares[0]
+	sh.mu.Lock()
+	sh.policy = &script{} // which lets everybody be as they are
+	sh.mu.Unlock()
 	d.service.ofGPU("gpu0", func(gs []*guest) {
 		gs[0].charge(time.Second)
 		gs[0].apply(link.Suspend, d.service.clock.Now())
