@@ -188,6 +188,7 @@ func (ch *Channel) sleep(ctx context.Context, g goal) error {
 	}
 	select {
 	case <-ch.irq:
+		ch.spin.ended()
 	case <-tick:
 	case <-ch.dead:
 	case <-ch.dev.down:
@@ -198,17 +199,24 @@ func (ch *Channel) sleep(ctx context.Context, g goal) error {
 	return nil
 }
 
-// spinner decides for how long to look at the ring before sleeping: as long as it
-// pays. A look that finds something doubles the patience, one that does not halves
-// it, so a guest that waits for long kernels hardly spins, and one that waits for
-// short ones doesn't sleep.
+// spinner decides for how long to look at the ring before sleeping: the whole of
+// maxPatience where recent waits were mostly so short that it would have saved
+// the sleep, and next to nothing where they were not, so that a guest that waits
+// for long kernels hardly spins, and one that waits for short ones doesn't sleep.
+// It goes by how long waits took, not by whether looking found something:
+// otherwise impatience, once learned, would never be unlearned.
 type spinner struct {
-	patience time.Duration
+	begin  time.Time // of the wait under way
+	missed int       // of the last waits, those that were long: a score
 }
 
 const (
 	minPatience = 2 * time.Microsecond
 	maxPatience = 100 * time.Microsecond
+	// longWait is a wait that looking would not have shortened: being woken is in
+	// it.
+	longWait    = 2 * maxPatience
+	missedLimit = 3
 	// looks is how many looks are taken between two readings of the clock.
 	looks = 32
 )
@@ -216,24 +224,37 @@ const (
 // oneCPU says that nothing can happen while we look.
 var oneCPU = runtime.NumCPU() == 1
 
+// patience is for how long to look now.
+func (s *spinner) patience() time.Duration {
+	if s.missed >= missedLimit {
+		return minPatience
+	}
+	return maxPatience
+}
+
+// ended tells that what was waited for has come.
+func (s *spinner) ended() {
+	if time.Since(s.begin) > longWait {
+		s.missed = min(s.missed+1, missedLimit)
+	} else {
+		s.missed = max(s.missed-1, 0)
+	}
+}
+
 // until looks at the ring until something is there or patience ends.
 func (s *spinner) until(r *abi.CompletionReader) bool {
+	s.begin = time.Now()
 	if oneCPU {
 		return false
 	}
-	if s.patience == 0 {
-		s.patience = maxPatience / 2
-	}
-	begin := time.Now()
 	for round := 0; ; round++ {
 		for range looks {
 			if n, err := r.Pending(); n > 0 || err != nil {
-				s.patience = min(2*s.patience, maxPatience)
+				s.ended()
 				return true
 			}
 		}
-		if time.Since(begin) > s.patience {
-			s.patience = max(s.patience/2, minPatience)
+		if time.Since(s.begin) > s.patience() {
 			return false
 		}
 		if round&15 == 15 {

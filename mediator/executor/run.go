@@ -78,8 +78,10 @@ func (x *Executor) arm(held bool) bool {
 // yield gives the processor to whoever waits for it: on a host with few free
 // cores the one that polls must not keep out the one that it polls for.
 func yield() {
-	// sched_yield always succeeds.
-	unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	// sched_yield always succeeds. Raw, since Go's runtime need not know: told of a
+	// system call that takes a while, it would wake another thread to run what this
+	// one has, which is nothing.
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // pollWindow is how long polling is worth while: the whole window where recent
