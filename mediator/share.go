@@ -32,11 +32,14 @@ type share struct {
 	policy     fairshare.Policy
 	policyName string
 	tally      tally
-	load       accounting.Load
-	recent     map[fairshare.GuestID]*recent
-	problem    string
-	await      []accounting.GroupID
-	state      []fairshare.Guest
+	// spread is whether polling phases are in pieces over the quiet time, so that
+	// they show it as it was, held guests' last commands too.
+	spread  bool
+	load    accounting.Load
+	recent  map[fairshare.GuestID]*recent
+	problem string
+	await   []accounting.GroupID
+	state   []fairshare.Guest
 }
 
 // recent is what a guest did lately.
@@ -110,9 +113,12 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 		defer s.mu.Unlock()
 		s.observe(guests, p)
 		waiting := s.tally.unwatched
-		scale := s.tally.polled(p, s.settle(guests, 0), s.usedHeld())
+		late := s.settle(guests, 0)
+		scale := s.tally.polled(p, late, s.usedHeld())
 		s.charge(guests, scale, p.Length()+waiting-s.tally.unwatched)
-		ev := fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length()}
+		ev := fairshare.Event{
+			Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length(), Spread: s.spread,
+		}
 		changed, held := s.decide(guests, ev)
 		plan = accounting.Plan{Load: s.load, Await: s.awaited(held)}
 		if changed && s.watch.Piece < 0 {
@@ -129,13 +135,14 @@ func (s *share) QuietEnded(q *accounting.Quiet) {
 	s.guests(func(guests []*guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.spread = q.Spread
 		s.tally.quieted(q)
 		s.observe(guests, &q.Watched)
 		waiting := s.tally.unwatched
 		s.tally.know(s.settle(guests, q.Unwatched))
 		s.charge(guests, 1, q.Watched.Length()+waiting-s.tally.unwatched)
 		s.decide(guests, fairshare.Event{
-			Kind: fairshare.Tick, Phase: fairshare.QuietPhase, Length: q.Length(), Watched: q.Watched.Length(),
+			Kind: fairshare.Tick, Phase: fairshare.QuietPhase, Length: q.Length(), Watched: q.Watched.Length(), Spread: s.spread,
 		})
 	})
 }
@@ -209,14 +216,22 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 func (s *share) settle(guests []*guest, unwatched time.Duration) (late time.Duration) {
 	for i, g := range guests {
 		st := &s.state[i]
-		st.Late = s.recent[g.id].tail.observe(st.Suspended, g.work().counters.LateTime, st.Used, unwatched)
-		late += st.Late
+		ran := s.recent[g.id].tail.observe(st.Suspended, g.work().counters.LateTime, st.Used, unwatched)
+		if s.spread {
+			continue // the pieces of the polling phase show it
+		}
+		st.Late = ran
+		late += ran
 	}
 	return late
 }
 
-// usedHeld is how much of a phase held guests used. The caller holds mu.
+// usedHeld is how much of a phase held guests used that says nothing about the
+// quiet time. The caller holds mu.
 func (s *share) usedHeld() (sum time.Duration) {
+	if s.spread {
+		return 0
+	}
 	for i := range s.state {
 		if s.state[i].Suspended {
 			sum += s.state[i].Used
@@ -233,7 +248,7 @@ func (s *share) charge(guests []*guest, scale float64, elapsed time.Duration) {
 	for i, g := range guests {
 		st := &s.state[i]
 		bill := float64(st.Used)
-		if !st.Suspended {
+		if !st.Suspended || s.spread {
 			bill *= scale
 		}
 		bill += float64(st.Late)
