@@ -24,10 +24,21 @@ const (
 // Run serves until ctx ends. It returns nil then, or the error that made it
 // impossible to sleep.
 func (x *Executor) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, x.slot.Ring)
-	defer stop()
+	rung := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		x.slot.Ring()
+		close(rung)
+	})
+	defer func() {
+		if !stop() {
+			<-rung // the page is unmapped after Run
+		}
+	}()
 
-	var window pollWindow
+	// Waits for the guest and waits for the GPU are told apart: a guest may be slow
+	// with its next launch where the GPU is quick with each.
+	var forGuest, forGPU pollWindow
+	window := &forGuest
 	now := x.o.Clock.Now()
 	idleFrom, looks := now, 0
 	for ctx.Err() == nil {
@@ -39,6 +50,9 @@ func (x *Executor) Run(ctx context.Context) error {
 		if x.Step(held) {
 			if looks > spinsPerLook {
 				window.ended(now - idleFrom)
+			}
+			if window = &forGuest; x.busy() {
+				window = &forGPU
 			}
 			now = x.o.Clock.Now()
 			idleFrom, looks = now, 0
@@ -62,6 +76,17 @@ func (x *Executor) Run(ctx context.Context) error {
 	return nil
 }
 
+// busy is whether commands are unfinished, so that the next thing to happen is
+// the GPU's to do.
+func (x *Executor) busy() bool {
+	for _, ch := range x.channels {
+		if ch.busy() {
+			return true
+		}
+	}
+	return false
+}
+
 // arm prepares to sleep: every channel asks for a doorbell, and what is on the
 // GPU for a ring of the bell. It reports false where there is work after all.
 func (x *Executor) arm(held bool) bool {
@@ -70,6 +95,9 @@ func (x *Executor) arm(held bool) bool {
 		if !ch.arm(held) {
 			idle = false
 		}
+		ch.waiter.ask(ch.oldest())
+	}
+	for _, ch := range x.draining {
 		ch.waiter.ask(ch.oldest())
 	}
 	return idle
