@@ -67,24 +67,37 @@ func newContext(b *testing.B, h *host.Host, name string) *driver.Context {
 	return gpu
 }
 
-// newThrottle puts a kernel of about that length into a context: a block of a
-// loop whose iteration takes a soft GPU of the usual speed 1.6 µs.
+// newThrottle puts a kernel into a context that takes about that much GPU time.
 func newThrottle(b *testing.B, gpu *driver.Context, length time.Duration) *driver.Launch {
 	b.Helper()
 	k, ok := kernels.ByName("throttle")
 	if !ok {
 		b.Fatal("the corpus has no throttle")
 	}
-	l, err := host.NewLoad(b.Context(), gpu, k.PTX(kernels.SM80), kernels.Throttle(kernels.ThrottleConfig{
-		Blocks: 1, Threads: 128, Iterations: int(length / (1600 * time.Nanosecond)),
-	}))
-	if err != nil {
-		b.Fatal(err)
+	// of makes it of some iterations, and measures it.
+	of := func(iterations int) (*driver.Launch, time.Duration) {
+		l, err := host.NewLoad(b.Context(), gpu, k.PTX(kernels.SM80), kernels.Throttle(kernels.ThrottleConfig{
+			Blocks: 1, Threads: 128, Iterations: iterations,
+		}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var p driver.Pending
+		err = gpu.Own().Enqueue(b.Context(), &p, &l.Steps[0])
+		if err == nil {
+			err = p.Wait(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		start, end := p.Times()
+		return &l.Steps[0], end - start
 	}
-	if err := l.Run(b.Context(), gpu.Own()); err != nil {
-		b.Fatal(err)
-	}
-	return &l.Steps[0]
+	const few, many = 100, 1100
+	_, short := of(few)
+	_, long := of(many)
+	launch, _ := of(few + int((length-short)*(many-few)/(long-short)))
+	return launch
 }
 
 // quantile is the value that a part q of the sorted values are below.
