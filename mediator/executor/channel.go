@@ -26,6 +26,8 @@ const (
 	// keep the GPU fed, and little enough that a suspension is soon felt.
 	aheadLaunches = 2
 	aheadWork     = time.Millisecond
+	// aheadMost bounds the number of short launches.
+	aheadMost = 16
 )
 
 // channel serves one channel of the context.
@@ -40,6 +42,8 @@ type channel struct {
 	com  *abi.CompletionWriter
 	seq  uint64 // commands carried out or begun
 	dead bool   // the guest broke a rule of the rings
+	// closing is set when the guest has closed the channel.
+	closing bool
 
 	// fetched holds entries copied out of the ring; those from next on are not
 	// yet carried out.
@@ -109,19 +113,23 @@ func slice(shared []byte, offset, size uint64) ([]byte, error) {
 	return shared[offset : offset+size : offset+size], nil
 }
 
+// shut stops fetching and answering. What is on the GPU ends there, and is
+// accounted when it does: see drained.
+func (ch *channel) shut() {
+	ch.closing = true
+	ch.next, ch.held = 0, 0
+}
+
+// drained is whether nothing of a channel that was shut is on the GPU any more.
+func (ch *channel) drained() bool {
+	ch.retire()
+	return ch.first == ch.after
+}
+
+// close lets go of the channel at once.
 func (ch *channel) close() error {
 	ch.waiter.stop()
-	err := ch.gpu.Close()
-	for ch.first != ch.after {
-		p := &ch.flight[ch.first%flightLimit]
-		if p.fn != nil {
-			ch.x.launches--
-			ch.x.predicted -= p.predicted
-		}
-		*p = pending{}
-		ch.first++
-	}
-	return err
+	return ch.gpu.Close()
 }
 
 // backlog is whether the guest has work here that is not on the GPU.
@@ -136,39 +144,53 @@ func (ch *channel) backlog() bool {
 // busy is whether commands are unfinished.
 func (ch *channel) busy() bool { return ch.first != ch.after }
 
-// retire answers commands that have ended, in order.
+// retire takes note of commands that have ended, and answers them in order.
 func (ch *channel) retire() bool {
 	if ch.first == ch.after {
 		return false
 	}
-	did := false
-	done := ch.gpu.Done()
+	did := ch.finishReached()
 	for ch.first != ch.after {
 		p := &ch.flight[ch.first%flightLimit]
-		if p.fence > done {
-			// A context that is gone reaches no more fences.
-			if ch.x.poison == nil || ch.x.o.Context.Fault() == nil {
-				break
-			}
+		if !p.over {
+			break
 		}
-		if !p.quiet {
+		// A quiet command that fails is answered like any other.
+		if !ch.dead && !ch.closing && (!p.quiet || p.com.Status != abi.StatusOK) {
 			slot, err := ch.slot()
-			if err != nil || slot == nil {
+			if err != nil {
+				continue // the channel has just died, and answers no more
+			}
+			if slot == nil {
 				break // the guest must make room first
 			}
-			ch.finish(p, done)
 			p.com.Encode(slot)
-		} else {
-			ch.finish(p, done)
-			if p.com.Status != abi.StatusOK {
-				// A quiet command that fails is answered like any other.
-				p.quiet = false
-				continue
-			}
 		}
 		*p = pending{}
 		ch.first++
 		did = true
+	}
+	return did
+}
+
+// finishReached finishes all commands whose fence is reached, whether or not
+// there is room to answer them: the launches among them no longer count as on
+// the GPU.
+func (ch *channel) finishReached() bool {
+	did := false
+	done := ch.gpu.Done()
+	gone := ch.x.poison != nil && ch.x.o.Context.Fault() != nil
+	for i := ch.first; i != ch.after; i++ {
+		p := &ch.flight[i%flightLimit]
+		// A context that is gone reaches no more fences but those of copies, which
+		// must have stopped before the guest uses their windows again.
+		if p.fence > done && (!gone || p.copied > 0) {
+			break
+		}
+		if !p.over {
+			ch.finish(p, done)
+			did = true
+		}
 	}
 	return did
 }
@@ -188,9 +210,6 @@ func (ch *channel) slot() (*abi.Entry, error) {
 // finish completes what is known of a command whose fence is reached.
 func (ch *channel) finish(p *pending, done gpu.Fence) {
 	x := ch.x
-	if p.over {
-		return
-	}
 	p.over = true
 	if p.fence == 0 {
 		if p.com.Status != abi.StatusOK {
@@ -241,6 +260,7 @@ func (ch *channel) publish() {
 
 // advance carries out commands until one has to wait.
 func (ch *channel) advance() bool {
+	before := ch.seq
 	did := false
 	for range turnCommands {
 		if ch.dead || !ch.refill() {
@@ -260,6 +280,7 @@ func (ch *channel) advance() bool {
 		}
 	}
 	if did {
+		ch.x.slot.AddCommands(ch.seq - before)
 		ch.retire()
 	}
 	return did
@@ -276,7 +297,6 @@ func (ch *channel) refill() bool {
 		return false
 	}
 	ch.next, ch.held = 0, n
-	ch.x.slot.AddCommands(uint64(n))
 	return n > 0
 }
 
@@ -394,7 +414,7 @@ func (ch *channel) arm(held bool) bool {
 	if ch.dead {
 		return true
 	}
-	if ch.busy() && ch.oldest() == 0 && !ch.com.ArmRoom() {
+	if ch.busy() && ch.flight[ch.first%flightLimit].over && !ch.com.ArmRoom() {
 		return false // completions wait for room that has come
 	}
 	if ch.next < ch.held {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +66,7 @@ type Executor struct {
 	vectors  map[int]Interrupt
 
 	channels  []*channel
+	draining  []*channel // closed by the guest, with commands on the GPU
 	modules   handles[*module]
 	functions handles[*function]
 	events    handles[*event]
@@ -163,7 +165,22 @@ func (x *Executor) shut(index int) error {
 	}
 	x.channels = keep
 	x.o.Log.Debug("channel closed", "channel", index)
-	return ch.close()
+	ch.shut()
+	x.draining = append(x.draining, ch)
+	return nil
+}
+
+// drain lets go of channels that were shut once nothing of them is on the GPU.
+func (x *Executor) drain() {
+	x.draining = slices.DeleteFunc(x.draining, func(ch *channel) bool {
+		if !ch.drained() {
+			return false
+		}
+		if err := ch.close(); err != nil {
+			x.o.Log.Warn("close a channel", "channel", ch.index, "err", err)
+		}
+		return true
+	})
 }
 
 func (x *Executor) find(index int) *channel {
@@ -210,6 +227,7 @@ func (x *Executor) raise(vector int) {
 func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
 	x.hold(suspended)
+	x.drain()
 	backlog := false
 	for _, ch := range x.channels {
 		if ch.retire() {
@@ -251,9 +269,9 @@ func (x *Executor) fail(err error) {
 	if !x.status.Poisons() {
 		x.status = abi.StatusLaunchFailed
 	}
-	x.lastFault = truncate(err.Error(), maxFault)
+	x.lastFault = truncate(guestText(err), maxFault)
 	x.slot.SetFaulted()
-	x.o.Log.Warn("context ended by a fault", "fault", x.lastFault)
+	x.o.Log.Warn("context ended by a fault", "fault", err)
 	x.report(func() {
 		if x.o.Fault != nil {
 			x.o.Fault(link.Fault{Code: uint32(errorCodeOf(x.status)), Text: x.lastFault})
@@ -277,10 +295,10 @@ func truncate(s string, n int) string {
 // caller's.
 func (x *Executor) Close() error {
 	var errs []error
-	for _, ch := range x.channels {
+	for _, ch := range append(x.channels, x.draining...) {
 		errs = append(errs, ch.close())
 	}
-	x.channels = nil
+	x.channels, x.draining = nil, nil
 	for _, v := range x.vectors {
 		if v != nil {
 			errs = append(errs, v.Close())

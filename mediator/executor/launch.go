@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -12,10 +13,10 @@ import (
 // GPU: what is there can't be taken back by a suspension.
 func launchWaits(c *command) bool {
 	x := c.ch.x
-	if x.launches < aheadLaunches {
+	if x.launches < x.ahead() {
 		return false
 	}
-	if x.launches >= flightLimit/2 || x.predicted >= aheadWork {
+	if x.launches >= aheadMost || x.predicted >= aheadWork {
 		return true
 	}
 	l, err := abi.DecodeLaunch(c.entry)
@@ -23,7 +24,26 @@ func launchWaits(c *command) bool {
 		return false
 	}
 	f, err := x.functions.get(l.Function)
-	return err == nil && (f.mean == 0 || x.predicted+f.mean > aheadWork)
+	if err != nil {
+		return false
+	}
+	d, known := f.expected()
+	return !known || x.predicted+d > aheadWork
+}
+
+// ahead is how many launches may be on the GPU whatever they are: the guest's
+// limit is shared among its contexts, each of which may have one.
+func (x *Executor) ahead() int {
+	contexts := 0
+	for i := range link.MaxContexts {
+		if x.o.Page.Context(i).Outstanding() > 0 {
+			contexts++
+		}
+	}
+	if contexts > 1 {
+		return 1
+	}
+	return aheadLaunches
 }
 
 func launch(c *command, p *pending) error {
@@ -57,7 +77,8 @@ func launch(c *command, p *pending) error {
 	if err := p.onGPU(c.ch.gpu.Launch(&gl)); err != nil {
 		return err
 	}
-	p.fn, p.predicted = f, f.mean
+	p.fn = f
+	p.predicted, _ = f.expected()
 	x.launches++
 	x.predicted += p.predicted
 	x.slot.AddFetched()
@@ -91,9 +112,8 @@ func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch) error {
 		abi.AttributeClusterPolicy, abi.AttributePreferredCluster, abi.AttributeProgrammaticStream:
 		return nil
 	case abi.AttributeExpectedNanoseconds:
-		if ns := uint64(a.Uint32(0)) | uint64(a.Uint32(1))<<32; f.mean == 0 {
-			f.mean = time.Duration(min(ns, uint64(aheadWork)))
-		}
+		ns := uint64(a.Uint32(0)) | uint64(a.Uint32(1))<<32
+		f.hint = time.Duration(min(ns, uint64(aheadWork)))
 		return nil
 	case abi.AttributeCooperative:
 		if a.Uint32(0) == 0 {

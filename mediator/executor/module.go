@@ -20,15 +20,20 @@ type function struct {
 	gpu    gpu.Function
 	attrs  gpu.FunctionAttributes
 	module uint64
-	mean   time.Duration // of its launches, newer ones weighing more; 0: none yet
+	mean   time.Duration // of its launches; 0: none has ended yet
+	hint   time.Duration // the guest's own estimate
 }
 
-// ran learns from a launch that took d.
+// ran learns from a launch that took d: longer ones at once, since too much on
+// the GPU can't be taken back, and shorter ones by and by.
 func (f *function) ran(d time.Duration) {
-	if f.mean == 0 {
-		f.mean = d
-	}
-	f.mean += (d - f.mean) / 8
+	f.mean = max(d, f.mean+(d-f.mean)/8)
+}
+
+// expected is how long a launch is taken to last; known is false before one has
+// ended. A guest's estimate counts only where it makes that longer.
+func (f *function) expected() (d time.Duration, known bool) {
+	return max(f.mean, f.hint), f.mean > 0
 }
 
 // moduleLoad's log is a line for the guest about what is wrong with the image.
@@ -56,7 +61,7 @@ func moduleLoad(c *command, p *pending) error {
 	}
 	loaded, err := x.o.Context.LoadModule(image)
 	if err != nil {
-		p.com.Value[1] = uint64(copy(log, err.Error()))
+		p.com.Value[1] = uint64(copy(log, guestText(err)))
 		if errors.Is(err, gpu.ErrUnsupported) {
 			return abi.StatusUnsupportedPTX
 		}
@@ -75,17 +80,18 @@ func moduleUnload(c *command, _ *pending) error {
 	if err != nil {
 		return err
 	}
-	// Other channels may have launches of it on the GPU.
-	m, err := x.modules.take(h.Handle)
+	m, err := x.modules.get(h.Handle)
 	if err != nil {
 		return err
 	}
-	for _, id := range m.functions {
-		if _, err := x.functions.take(id); err != nil {
-			return err
-		}
+	if err := m.gpu.Unload(); err != nil {
+		return err
 	}
-	return m.gpu.Unload()
+	for _, id := range m.functions {
+		delete(x.functions.byID, id)
+	}
+	delete(x.modules.byID, h.Handle)
+	return nil
 }
 
 // name reads the symbol that a lookup asks for.

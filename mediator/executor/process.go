@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +23,8 @@ type Opener func(ctx context.Context, g link.GPU) (gpu.Device, error)
 // makes the context, and carries out commands until the other end of conn
 // closes or ctx ends. It takes conn over.
 func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) (err error) {
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	hangUp := sync.OnceValue(conn.Close)
+	defer func() { err = errors.Join(err, hangUp()) }()
 	m, err := conn.Receive()
 	if err != nil {
 		return err
@@ -84,8 +86,13 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { cancel(x.listen(conn)) }() // ends when Serve closes conn, if not before
-	if err := x.Run(ctx); err != nil {
+	var listening sync.WaitGroup
+	listening.Go(func() { cancel(x.listen(conn)) })
+	err = x.Run(ctx)
+	// What listens rings the bell on the page, which is unmapped next.
+	err = errors.Join(err, hangUp())
+	listening.Wait()
+	if err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) && !errors.Is(cause, context.Canceled) {

@@ -70,3 +70,17 @@ func errorCodeOf(s abi.Status) abi.ErrorCode {
 		return abi.ErrorGPUFault
 	}
 }
+
+// guestText is what a guest may read of an error: all of it where it is about
+// the guest's own doing, and no more than its kind where it is about the host.
+func guestText(err error) string {
+	if f, ok := errors.AsType[*gpu.Fault](err); ok {
+		return f.Error()
+	}
+	for _, own := range []error{gpu.ErrInvalidModule, gpu.ErrUnsupported, gpu.ErrOutOfMemory, gpu.ErrNotFound, gpu.ErrInvalidLaunch} {
+		if errors.Is(err, own) {
+			return err.Error()
+		}
+	}
+	return statusOf(err).String()
+}
