@@ -5,15 +5,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 time=${FUZZTIME:-5s}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname | sort -u); do
 	for target in $(grep -h -o '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go | sed 's/^func //' | sort -u); do
 		echo "fuzz $dir $target for $time"
 		# The targets' seeds already ran with the other tests.
-		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x >/tmp/vgpud-fuzz.$$ 2>&1 || {
-			cat /tmp/vgpud-fuzz.$$
-			rm -f /tmp/vgpud-fuzz.$$
+		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x >"$log" 2>&1 || {
+			cat "$log"
 			exit 1
 		}
 	done
 done
-rm -f /tmp/vgpud-fuzz.$$

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-unformatted=$(git ls-files '*.go' 2>/dev/null | xargs -r gofmt -l)
+unformatted=$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l)
 if [ -n "$unformatted" ]; then
 	echo "not gofmt'd:" >&2
 	echo "$unformatted" >&2
