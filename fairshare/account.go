@@ -13,6 +13,9 @@ type account struct {
 	// used and dry are GPU time used and time without work, in newer phases more
 	// than in older ones. demand follows from them.
 	used, dry float64
+	// unused is likewise time in which the guest had work, was not suspended, and
+	// the GPU was idle all the same.
+	unused float64
 	// steady is for how long it has had work without a break.
 	steady time.Duration
 	// limited is whether the guest could use more than it is entitled to.
@@ -104,9 +107,14 @@ const memory = 250 * time.Millisecond
 // before it, in which it had none, to be forgotten.
 const settled = 2
 
-// observe takes in what the guest did in a phase. round is a round's mean
-// length.
-func (acc *account) observe(g *Guest, used float64, length, round time.Duration) {
+// observe takes in what the guest did in a phase, of which part was watched.
+// left is the time in which it had the GPU for itself and did not use it. round
+// is a round's mean length.
+//
+// What was left is not forgotten when the guest settles: it is as steady as can
+// be when it always has work that needs no GPU, and the others would be
+// suspended for it anew every few rounds. It fades while the GPU is never idle.
+func (acc *account) observe(g *Guest, used, left float64, length, round time.Duration) {
 	dry := float64(g.Dry)
 	switch {
 	case !g.Active, g.Dry == 0 && !g.Backlogged:
@@ -122,16 +130,31 @@ func (acc *account) observe(g *Guest, used float64, length, round time.Duration)
 	keep := math.Exp(-float64(length) / float64(memory))
 	acc.used = keep*acc.used + used
 	acc.dry = keep*acc.dry + dry
+	if dry > 0 {
+		left = 0 // is in it
+	}
+	acc.unused = keep*acc.unused + left
 }
 
 // demand is the part of the GPU that the guest would use if it had the GPU for
 // itself: what it waits for its turn doesn't count. A guest that is never
 // without work demands all of it.
 func (acc *account) demand() float64 {
-	if acc.dry == 0 {
+	idle := acc.dry + acc.unused
+	if idle == 0 {
 		return 1
 	}
-	return acc.used / (acc.used + acc.dry)
+	return acc.used / (acc.used + idle)
+}
+
+// left is how much of a phase, of which part was watched, the GPU was the
+// guest's for the taking. Where that is little it is the gaps between the
+// kernels of one that saturates the GPU.
+func left(g *Guest, watched time.Duration) float64 {
+	if g.Suspended || float64(g.Idle) <= saturating*float64(watched) {
+		return 0
+	}
+	return float64(g.Idle)
 }
 
 // classify finds out which guests could use more than they are entitled to.

@@ -56,12 +56,14 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 	q.scale(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		used := float64(g.Used) + float64(g.Late)
+		used, left := float64(g.Used)+float64(g.Late), left(g, ev.Length)
 		if (!g.Suspended || ev.Spread) && ev.Length > 0 {
-			used += float64(g.Used) / float64(ev.Length) * float64(q.quiet)
+			quiet := float64(q.quiet) / float64(ev.Length)
+			used += float64(g.Used) * quiet
+			left += left * quiet
 		}
 		q.charge(g, used)
-		q.of[g.ID].observe(g, used, ev.Length, st.Round)
+		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
 	q.quiet = 0
 	q.classify(st)
@@ -93,7 +95,7 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 		used := float64(g.Used) + float64(g.Late)
 		q.charge(g, used)
 		q.quiet = max(q.quiet-g.Late, 0)
-		q.of[g.ID].observe(g, used, ev.Length, st.Round)
+		q.of[g.ID].observe(g, used, left(g, ev.Watched), ev.Length, st.Round)
 	}
 	if ev.Watched < ev.Length || ev.Spread {
 		return

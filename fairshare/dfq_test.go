@@ -109,6 +109,34 @@ func TestDFQLeavesTheGPUNoIdler(t *testing.T) {
 	})
 }
 
+// A guest that always shows work but makes the GPU do little or none of it has
+// hardly anybody suspended for its sake.
+func TestDFQIsNotFooledByABacklog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		guests := append(backlogged(t, 4), &simGuest{
+			weight:  float64(rapid.IntRange(1, 8).Draw(t, "its weight")),
+			length:  time.Duration(rapid.IntRange(20, 100).Draw(t, "its kernel µs")) * us,
+			think:   rapid.SampledFrom([]time.Duration{10 * ms, 40 * ms, time.Hour}).Draw(t, "its sleep"),
+			pretend: true,
+		})
+		last := guests[len(guests)-1]
+		if last.think == time.Hour {
+			last.ready = time.Hour
+		}
+		s := newSim("dfq", rapid.Bool().Draw(t, "measured"), rapid.Uint64().Draw(t, "seed"), guests...)
+		s.rounds(500 * ms)()
+		before := s.idle
+		s.rounds(2 * time.Second)()
+		idle := s.idle - before
+		if most := 400 * ms; idle > most {
+			t.Errorf("idle for %v of 2s, want at most %v", idle, most)
+		}
+		if last.ready == time.Hour && idle > 0 {
+			t.Errorf("idle for %v for the sake of a guest that never executes", idle)
+		}
+	})
+}
+
 // Weights may change at any time, and count from then on.
 func TestDFQFollowsWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -114,6 +114,11 @@ type Guest struct {
 	// A guest that runs dry doesn't saturate the GPU and is entitled to what it
 	// uses; without Dry a policy goes by how often Backlogged is set.
 	Dry time.Duration
+	// Idle is how much of the watched part of the phase the GPU executed
+	// nothing, whoever had work. A guest that was not suspended could have used
+	// it, whatever Backlogged says: its commands may be such that they wait for
+	// something else, or it may only pretend to have any.
+	Idle time.Duration
 	// Running is whether a command of it is on the GPU now.
 	Running bool
 	// Suspended is whether its channels are held now, by an earlier verdict.

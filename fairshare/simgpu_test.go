@@ -14,6 +14,7 @@ type simGuest struct {
 	length  time.Duration // of its kernels
 	think   time.Duration // between a completion and the next launch; 0: always backlogged
 	ready   time.Duration // when its next kernel comes, where it thinks
+	pretend bool          // that there is work while it thinks
 	held    bool
 	attend  bool // whether it is attached and wants the GPU
 	used    time.Duration
@@ -33,6 +34,7 @@ type simGPU struct {
 	left     time.Duration // of the kernel that executes
 	running  *simGuest
 	idle     time.Duration
+	idled    time.Duration // idle, up to the newest event
 	policy   fairshare.Policy
 	measured bool
 	rand     *rand.Rand
@@ -111,6 +113,8 @@ func (s *simGPU) dispatch() {
 func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, seen bool) {
 	s.state.Guests = s.state.Guests[:0]
 	s.state.Round = simPoll + simQuiet
+	idle := s.idle - s.idled
+	s.idled = s.idle
 	for _, g := range s.guests {
 		used, dry := g.used-g.settled, g.dry-g.dried
 		g.settled, g.dried = g.used, g.dry
@@ -119,9 +123,12 @@ func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, 
 		g.spans = 0
 		switch {
 		case seen:
-			st.Used = used
+			st.Used, st.Idle = used, idle
 		case g.held:
 			st.Late = used
+		}
+		if g.pretend {
+			st.Dry, st.Active, st.Backlogged = 0, true, true
 		}
 		s.state.Guests = append(s.state.Guests, st)
 	}

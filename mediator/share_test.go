@@ -236,11 +236,11 @@ func TestWhatThePolicyIsTold(t *testing.T) {
 	p.Last, p.Running = 3, true
 	s.share.PollEnded(&p)
 	want := []fairshare.Guest{
-		{ID: 1, Weight: 1, Used: 1 * ms, Spans: 1, Active: true},
-		{ID: 2, Weight: 2, Active: true, Backlogged: true},
-		{ID: 3, Weight: 3, Active: true, Backlogged: true, Running: true},
-		{ID: 4, Weight: 4, Active: true},
-		{ID: 5, Weight: 5},
+		{ID: 1, Idle: 1 * ms, Weight: 1, Used: 1 * ms, Spans: 1, Active: true},
+		{ID: 2, Idle: 1 * ms, Weight: 2, Active: true, Backlogged: true},
+		{ID: 3, Idle: 1 * ms, Weight: 3, Active: true, Backlogged: true, Running: true},
+		{ID: 4, Idle: 1 * ms, Weight: 4, Active: true},
+		{ID: 5, Idle: 1 * ms, Weight: 5},
 	}
 	if diff := cmp.Diff(want, s.policy.states[1]); diff != "" {
 		t.Errorf("guests (-want +got):\n%s", diff)
@@ -349,6 +349,32 @@ func TestPolicyChangesAtRunTime(t *testing.T) {
 	s.share.changed(0)
 	if a.heldNow() || a.page.Decided() != link.Run {
 		t.Error("held under policy none")
+	}
+}
+
+// A guest that shows work all the time and never executes has nobody held for
+// it: not again and again, and not for good.
+func TestNobodyIsHeldForAGuestThatUsesNothing(t *testing.T) {
+	s := newScene(t)
+	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
+	if err := s.share.setPolicy("dfq"); err != nil {
+		t.Fatal(err)
+	}
+	held := 0
+	for range 200 {
+		a.page.Context(0).SetBacklog(true)
+		b.page.Context(0).SetBacklog(true)
+		if a.heldNow() {
+			held++
+			s.poll(2 * ms)
+		} else {
+			s.poll(2*ms, busy(1, 2*ms))
+		}
+		s.quiet(10*ms, 0)
+	}
+	// Once shows what it is worth.
+	if held > 2 {
+		t.Errorf("held in %d rounds of 200 for a guest that never executed", held)
 	}
 }
 
