@@ -234,6 +234,10 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 			p.com.Status = x.status
 		}
 	}
+	if out.Err == nil && x.poison != nil {
+		// It came behind the fault, or beside it: what it did is of no use.
+		p.com.Status = x.status
+	}
 	if p.event != nil {
 		p.reach(out.End)
 	}
