@@ -101,7 +101,7 @@ func TestExecutorKilled(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestMemoryLimit holds a guest to its limit, over both of its contexts.
+// TestMemoryLimit holds a context of a guest to the limit.
 func TestMemoryLimit(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
