@@ -23,7 +23,7 @@ func TestClosedChannelIsAccountedToItsEnd(t *testing.T) {
 	a, b := r.open(), r.open()
 	fn := a.load(spinPTX, "spin")
 	ev := a.must(abi.OpEventCreate, abi.Empty{}).Value[0]
-	a.spin(fn, 2, 50_000)
+	a.spin(fn, 2, 3_000)
 	a.send(abi.Header{Op: abi.OpEventRecord}, abi.Handle{Handle: ev})
 	r.x.Step(false)
 	slot := r.page.Context(0)
@@ -57,7 +57,7 @@ func TestDeadChannelLetsGoOfItsLaunches(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
 	fn := a.load(spinPTX, "spin")
-	a.spin(fn, 2, 50_000)
+	a.spin(fn, 2, 3_000)
 	r.x.Step(false)
 	page := r.shared[abi.ChannelPage(0) : abi.ChannelPage(0)+abi.PageSize]
 	abi.StoreWord(page, abi.SubmissionPutWord, 1<<20)
@@ -102,7 +102,7 @@ func TestHintsDoNotFillTheGPU(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
 	fn := g.load(spinPTX, "spin")
-	l, params := launchOf(fn, 1, 20_000)
+	l, params := launchOf(fn, 1, 2_000)
 	hint := abi.Attribute{ID: abi.AttributeExpectedNanoseconds}
 	hint.PutUint32(0, 1)
 	var record abi.Entry

@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d := &demo{o: o, dir: dir, members: members()}
 	result, err := d.run(ctx)
-	err = errors.Join(err, d.stop())
+	err = errors.Join(err, d.stop(), d.wrong())
 	if o.Keep || err != nil {
 		if _, perr := fmt.Fprintln(o.Progress, "logs are in", dir); perr != nil {
 			err = errors.Join(err, perr)
@@ -76,6 +76,18 @@ func Run(ctx context.Context, o Options) (err error) {
 		show = result.printJSON
 	}
 	return errors.Join(err, show(o.Out), result.Err())
+}
+
+// wrong is what guests that have ended found wrong at any time, also after the
+// last phase.
+func (d *demo) wrong() error {
+	var errs []error
+	for _, m := range d.members {
+		if r := m.last(); r.Wrong > 0 || r.Error != "" {
+			errs = append(errs, fmt.Errorf("guest %s: %d of %d cases wrong: %s", m.Name, r.Wrong, r.Cases, r.Error))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // run starts everything and measures both phases.
