@@ -34,6 +34,7 @@ type engineContext struct {
 	mu       sync.Mutex
 	table    *vram.Table
 	local    uint64 // reserved for local memory of resident threads
+	code     uint64 // of the host's memory, by modules
 	modules  map[uint32]*engineModule
 	channels int
 	lastID   uint32
@@ -277,7 +278,10 @@ func (c *engineContext) end() {
 	c.group.Close()
 	e.contexts = slices.DeleteFunc(e.contexts, func(o *engineContext) bool { return o == c })
 	c.mu.Lock()
-	e.release(c.table.Used() + c.local)
+	e.used.release(c.table.Used() + c.local)
+	e.code.release(c.code)
+	c.code = 0
+	clear(c.modules)
 	c.table = vram.New(0, 0)
 	c.local = 0
 	c.mu.Unlock()

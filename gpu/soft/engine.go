@@ -29,7 +29,8 @@ type Engine struct {
 	o     Options
 	costs *simt.CostModel
 	regs  *regFile
-	used  atomic.Uint64 // bytes of memory in use
+	used  budget // of the GPU's memory
+	code  budget // of the host's, by compiled modules
 
 	epoch time.Time // with Go's monotonic reading, which needs no system call
 	base  time.Duration
@@ -70,6 +71,7 @@ func Start(o Options) (*Engine, error) {
 	}
 	o = o.WithDefaults()
 	e := &Engine{o: o, costs: o.costs(), stopped: make(chan struct{}), labels: map[string]machine.Usage{}}
+	e.used.limit, e.code.limit = o.MemoryBytes, o.CodeBytes
 	e.setClock()
 	var err error
 	if e.regs, err = newRegFile(e.now()); err != nil {
@@ -148,21 +150,6 @@ func (e *Engine) answer() {
 		e.scratch[i] = nil
 	}
 }
-
-// reserve takes n bytes of the GPU's memory.
-func (e *Engine) reserve(n uint64) bool {
-	for {
-		used := e.used.Load()
-		if n > e.o.MemoryBytes-used {
-			return false
-		}
-		if e.used.CompareAndSwap(used, used+n) {
-			return true
-		}
-	}
-}
-
-func (e *Engine) release(n uint64) { e.used.Add(-n) }
 
 // Registers is the register file, which can only be read through it. The caller closes it.
 func (e *Engine) Registers() (*os.File, error) {

@@ -9,7 +9,6 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft/simt"
 	"vgpud/gpu/soft/vram"
-	"vgpud/ptx"
 )
 
 // engineModule is a loaded module.
@@ -18,6 +17,7 @@ type engineModule struct {
 	kernels []uint32
 	image   vram.Range // of its variables; no size: it has none
 	local   uint64     // what its kernels' local memory was reserved for
+	code    uint64     // of the host's memory
 }
 
 // Alloc hands out zeroed memory.
@@ -52,12 +52,12 @@ func (c *engineContext) take(size uint64) (vram.Range, error) {
 	n := vram.Round(size)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n == 0 || n > c.table.Size() || c.table.Used()+c.local > c.table.Size()-n || !c.e.reserve(n) {
+	if n == 0 || n > c.table.Size() || c.table.Used()+c.local > c.table.Size()-n || !c.e.used.reserve(n) {
 		return vram.Range{}, fmt.Errorf("allocate %d bytes: %w", size, gpu.ErrOutOfMemory)
 	}
 	r, err := c.table.Alloc(size)
 	if err != nil {
-		c.e.release(n)
+		c.e.used.release(n)
 		return vram.Range{}, fmt.Errorf("%w: %w", err, gpu.ErrOutOfMemory)
 	}
 	return r, nil
@@ -71,7 +71,7 @@ func (c *engineContext) give(offset uint64) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, gpu.ErrInvalidPtr)
 	}
-	c.e.release(r.Size)
+	c.e.used.release(r.Size)
 	return c.zero(r)
 }
 
@@ -138,36 +138,17 @@ func (c *engineContext) Memory() (free, total uint64, err error) {
 	defer c.mu.Unlock()
 	total = c.table.Size()
 	free = total - min(total, c.table.Used()+c.local)
-	return min(free, c.e.o.MemoryBytes-c.e.used.Load()), total, nil
+	return min(free, c.e.o.MemoryBytes-c.e.used.taken()), total, nil
 }
-
-// maxImage bounds a module's source.
-const maxImage = 64 << 20
 
 // LoadModule parses and compiles PTX in the caller's goroutine.
 func (c *engineContext) LoadModule(image []byte) (ModuleInfo, error) {
 	if err := c.usable(); err != nil {
 		return ModuleInfo{}, err
 	}
-	if len(image) > maxImage {
-		return ModuleInfo{}, fmt.Errorf("module of %d bytes: want at most %d: %w", len(image), maxImage, gpu.ErrInvalidModule)
-	}
-	// PTX from CUDA's tools ends with a zero byte.
-	for len(image) > 0 && image[len(image)-1] == 0 {
-		image = image[:len(image)-1]
-	}
-	tree, err := ptx.Parse(string(image))
-	if err != nil {
-		return ModuleInfo{}, fmt.Errorf("%w: %w", gpu.ErrInvalidModule, err)
-	}
-	loaded, err := simt.Load(tree, simt.Options{MaxShared: c.e.o.Machine.SM.Shared, Costs: c.e.costs})
+	m, err := c.e.shielded(image, c.e.compile)
 	if err != nil {
 		return ModuleInfo{}, err
-	}
-	m := &engineModule{m: loaded}
-	for _, k := range loaded.Kernels() {
-		warps := uint64(c.e.o.Machine.SMs) * uint64(c.e.o.Machine.SM.Threads/32)
-		m.local = max(m.local, k.LocalPerWarp()*warps)
 	}
 	return c.install(m)
 }
@@ -221,13 +202,8 @@ func (c *engineContext) place(m *engineModule) ([]byte, error) {
 	return data, nil
 }
 
-const maxKernels = 1 << 12
-
 // admit checks the limits and takes what the module needs.
 func (c *engineContext) admit(m *engineModule) (uint32, error) {
-	if n := len(m.m.Kernels()); n >= maxKernels {
-		return 0, fmt.Errorf("module with %d kernels: want fewer than %d: %w", n, maxKernels, gpu.ErrUnsupported)
-	}
 	if n := m.m.ImageBytes(); n > 0 {
 		r, err := c.take(n)
 		if err != nil {
@@ -240,7 +216,7 @@ func (c *engineContext) admit(m *engineModule) (uint32, error) {
 	fail := func(err error) (uint32, error) {
 		if m.image.Size > 0 {
 			if _, ferr := c.table.Free(m.image.Offset); ferr == nil {
-				c.e.release(m.image.Size)
+				c.e.used.release(m.image.Size)
 			}
 		}
 		return 0, err
@@ -248,14 +224,19 @@ func (c *engineContext) admit(m *engineModule) (uint32, error) {
 	if len(c.modules) >= c.e.o.Modules {
 		return fail(fmt.Errorf("load a module beside %d: %w", len(c.modules), gpu.ErrOutOfMemory))
 	}
+	if c.code+m.code > c.e.o.CodeBytes/codeShares || !c.e.code.reserve(m.code) {
+		return fail(fmt.Errorf("load a module whose code takes %d bytes beside %d: %w", m.code, c.code, gpu.ErrOutOfMemory))
+	}
 	// Local memory is reserved for the module that needs most: kernels of a context share the SMs.
 	if m.local > c.local {
 		more := m.local - c.local
-		if c.table.Used()+m.local > c.table.Size() || !c.e.reserve(more) {
+		if c.table.Used()+m.local > c.table.Size() || !c.e.used.reserve(more) {
+			c.e.code.release(m.code)
 			return fail(fmt.Errorf("%d bytes of local memory for the threads an SM holds: %w", m.local, gpu.ErrOutOfMemory))
 		}
 		c.local = m.local
 	}
+	c.code += m.code
 	var id uint32
 	for id = 1; c.modules[id] != nil; id++ {
 	}
@@ -266,13 +247,19 @@ func (c *engineContext) admit(m *engineModule) (uint32, error) {
 // dismiss undoes admit.
 func (c *engineContext) dismiss(id uint32, m *engineModule) error {
 	c.mu.Lock()
+	if c.modules[id] != m {
+		c.mu.Unlock()
+		return nil // a Close has undone it
+	}
 	delete(c.modules, id)
+	c.code -= m.code
+	c.e.code.release(m.code)
 	most := uint64(0)
 	for _, o := range c.modules {
 		most = max(most, o.local)
 	}
 	if most < c.local {
-		c.e.release(c.local - most)
+		c.e.used.release(c.local - most)
 		c.local = most
 	}
 	c.mu.Unlock()

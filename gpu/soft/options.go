@@ -30,7 +30,9 @@ type Options struct {
 	PollWindow time.Duration
 	// Priority is the level of SCHED_FIFO to ask for, 20; it should be above the sampler's. Negative: don't.
 	Priority int
-	// Contexts caps the contexts, 256; Channels those of one context, 64; Modules likewise, 256; Allocations, 65,536.
+	// CodeBytes is how much of the host's memory compiled modules may take, 1 GiB; those of one context, a quarter.
+	CodeBytes uint64
+	// Contexts caps the contexts, 256; Channels those of one context, 64; Modules likewise, 256; Allocations, 4,096.
 	Contexts, Channels, Modules, Allocations int
 	// Log is where faults and refusals go; nil: nowhere.
 	Log *slog.Logger
@@ -50,7 +52,8 @@ func (o Options) WithDefaults() Options {
 	setDefault(&o.Contexts, 256)
 	setDefault(&o.Channels, 64)
 	setDefault(&o.Modules, 256)
-	setDefault(&o.Allocations, 1<<16)
+	setDefault(&o.Allocations, 1<<12)
+	setDefault(&o.CodeBytes, 1<<30)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

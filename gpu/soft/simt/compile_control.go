@@ -129,9 +129,6 @@ func compileBrx(c *compiler, in *ptx.Instr, m *mods) error {
 		return c.invalid("no list of targets")
 	}
 	x := &extra{target: noTarget, rpc: int32(c.cur.flow.meet[c.position]), weight: spinWeight}
-	if err := c.spend(len(list.Branch.Syms)); err != nil {
-		return err
-	}
 	for _, s := range list.Branch.Syms {
 		x.targets = append(x.targets, int32(s.Index))
 	}

@@ -30,6 +30,9 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 					continue
 				}
 				f.unknown = true
+				if err := c.spend(len(c.loader.taken) / edgesPerInst); err != nil {
+					return err
+				}
 				for _, t := range c.loader.taken {
 					g, err := c.add(c.loader.codes[t])
 					if err != nil {
@@ -54,6 +57,32 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 	return nil
 }
 
+// edgesPerInst is how many edges of the graph of calls take as much memory as one instruction.
+const edgesPerInst = 32
+
+// spendTargets counts the ways that a function's brx instructions may take: a short list that many of them choose from
+// becomes as many edges of the control-flow graph as there are instructions times labels.
+func (c *compiler) spendTargets(code *ptx.Code) error {
+	for _, in := range code.Instrs {
+		if in.Opcode != "brx" || len(in.Operands) < 2 {
+			continue
+		}
+		if list := in.Operands[1].Sym; list != nil && list.Kind == ptx.SymTargets {
+			if err := c.spend(len(list.Branch.Syms)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forget lets go of the functions' source, of which a running program needs nothing.
+func (c *compiler) forget() {
+	for _, f := range c.queue {
+		f.decl, f.code, f.flow, f.regs, f.pcs, f.calls, f.frame.at = nil, nil, nil, nil, nil, nil, nil
+	}
+}
+
 // add makes a function part of the program.
 func (c *compiler) add(code *ptx.Code) (*function, error) {
 	if f := c.funcs[code.Func]; f != nil {
@@ -62,6 +91,9 @@ func (c *compiler) add(code *ptx.Code) (*function, error) {
 	f := &function{decl: code.Func, code: code}
 	c.funcs[code.Func] = f
 	c.queue = append(c.queue, f)
+	if err := c.spendTargets(code); err != nil {
+		return nil, err
+	}
 	g, err := flow.Build(code)
 	if err != nil {
 		return nil, c.invalid("%v", err)

@@ -100,7 +100,7 @@ func (l *loader) layOut() error {
 }
 
 // maxInitial bounds constants and variables with initial values, in bytes.
-const maxInitial = 256 << 20
+const maxInitial = 32 << 20
 
 // initialise decodes the initial values.
 func (l *loader) initialise() error {

@@ -64,7 +64,27 @@ func Load(m *ptx.Module, o Options) (*Module, error) {
 		l.module.kernels = append(l.module.kernels, k)
 		l.module.byName[k.attr.Name] = k
 	}
+	l.image.at = nil // it keeps the tree
+	l.module.size = l.size()
 	return l.module, nil
+}
+
+// What compiled code takes of the host's memory, in bytes: an instruction with its rarer parts and with the constants
+// it needs, what else counts towards the limit on instructions, a kernel, and one of its parameters.
+const (
+	instBytes   = 256
+	spentBytes  = 32
+	kernelBytes = 1 << 10
+	paramBytes  = 16
+)
+
+// size estimates how much of the host's memory the module takes.
+func (l *loader) size() uint64 {
+	n := uint64(len(l.image.initial)) + spentBytes*uint64(l.compiled)
+	for _, k := range l.module.kernels {
+		n += kernelBytes + instBytes*uint64(len(k.prog.code)) + paramBytes*uint64(len(k.attr.Params))
+	}
+	return n
 }
 
 // takeAddresses finds the functions that can be called through pointers.
@@ -137,6 +157,7 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	k.attr.LocalBytes = local
 	k.attr.SharedBytes = c.shared.size
 	k.attr.Registers = min(max(c.pressure(), 16), 255)
+	c.forget()
 	return k, nil
 }
 

@@ -40,10 +40,15 @@ type Module struct {
 	kernels []*Kernel
 	byName  map[string]*Kernel
 	vars    image // variables
+	size    uint64
 }
 
 // Kernels returns the module's kernels in the order of the source.
 func (m *Module) Kernels() []*Kernel { return m.kernels }
+
+// CodeBytes is about how much of the host's memory the module takes beside its
+// variables: its compiled code and their initial values.
+func (m *Module) CodeBytes() uint64 { return m.size }
 
 // Kernel finds a kernel by name; nil if the module has none of that name.
 func (m *Module) Kernel(name string) *Kernel { return m.byName[name] }

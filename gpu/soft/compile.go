@@ -1,0 +1,63 @@
+package soft
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft/simt"
+	"vgpud/ptx"
+)
+
+// What one module may ask of the host while it is loaded, and for as long as it stays: its source is a guest's. Code
+// that ends up in a few hundred kilobytes of a real GPU's instructions stays well below.
+const (
+	maxSource       = 16 << 20  // bytes of PTX
+	maxStatements   = 512 << 10 // of the source
+	maxOperands     = 2 << 20   // likewise
+	maxInstructions = 256 << 10 // compiled, all kernels together, each with all that it calls
+	maxKernels      = 1 << 12   // one more than there may be
+	maxParams       = 128 << 10 // of all kernels: a program is told of each
+	codeShares      = 4         // the part of Options.CodeBytes that one context may have
+)
+
+// shielded runs the compiler on a module. That it panics is our fault; the module is refused and the GPU goes on.
+func (e *Engine) shielded(image []byte, compile func([]byte) (*engineModule, error)) (m *engineModule, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.o.Log.Error("soft GPU: compiler failed", "panic", r, "stack", string(debug.Stack()))
+			m, err = nil, fmt.Errorf("compiler failed: %v: %w", r, gpu.ErrInvalidModule)
+		}
+	}()
+	return compile(image)
+}
+
+// compile parses and compiles PTX.
+func (e *Engine) compile(image []byte) (*engineModule, error) {
+	// PTX from CUDA's tools ends with a zero byte.
+	for len(image) > 0 && image[len(image)-1] == 0 {
+		image = image[:len(image)-1]
+	}
+	tree, err := ptx.Options{MaxBytes: maxSource, MaxStatements: maxStatements, MaxOperands: maxOperands}.Parse(string(image))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", gpu.ErrInvalidModule, err)
+	}
+	loaded, err := simt.Load(tree, simt.Options{MaxInstructions: maxInstructions, MaxShared: e.o.Machine.SM.Shared, Costs: e.costs})
+	if err != nil {
+		return nil, err
+	}
+	if n := len(loaded.Kernels()); n >= maxKernels {
+		return nil, fmt.Errorf("module with %d kernels: want fewer than %d: %w", n, maxKernels, gpu.ErrUnsupported)
+	}
+	m := &engineModule{m: loaded, code: loaded.CodeBytes() + uint64(len(image))} // names are parts of the source
+	params := 0
+	warps := uint64(e.o.Machine.SMs) * uint64(e.o.Machine.SM.Threads/32)
+	for _, k := range loaded.Kernels() {
+		params += len(k.Attributes().Params)
+		m.local = max(m.local, k.LocalPerWarp()*warps)
+	}
+	if params > maxParams {
+		return nil, fmt.Errorf("module with %d parameters of kernels: want at most %d: %w", params, maxParams, gpu.ErrUnsupported)
+	}
+	return m, nil
+}

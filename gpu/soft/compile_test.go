@@ -1,0 +1,129 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"vgpud/gpu"
+)
+
+const ptxHead = ".version 7.0\n.target sm_80\n.address_size 64\n"
+
+// shared is a module of so many kernels, each of which calls one function of so many instructions.
+func shared(kernels, instructions int) []byte {
+	var b strings.Builder
+	b.WriteString(ptxHead + ".func work()\n{\n.reg .b32 %r<2>;\nmov.u32 %r1, 0;\n")
+	b.WriteString(strings.Repeat("add.s32 %r1, %r1, 1;\n", instructions))
+	b.WriteString("ret;\n}\n")
+	for i := range kernels {
+		fmt.Fprintf(&b, ".visible .entry k%d()\n{\ncall work;\nret;\n}\n", i)
+	}
+	return []byte(b.String())
+}
+
+// Little source that stands for much code, or takes much work, is refused.
+func TestGreedyModulesAreRefused(t *testing.T) {
+	e := startEngine(t, Options{})
+	c, _, err := e.NewContext(t.Context(), gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ways strings.Builder
+	ways.WriteString(ptxHead + ".visible .entry k()\n{\n.reg .b32 %r<2>;\nmov.u32 %r1, 0;\nl: ret;\n")
+	ways.WriteString("ts: .branchtargets " + strings.Repeat("l, ", 999) + "l;\n")
+	ways.WriteString(strings.Repeat("brx.idx %r1, ts;\n", 4000) + "}\n")
+	var params strings.Builder
+	params.WriteString(ptxHead)
+	for i := range 100 {
+		fmt.Fprintf(&params, ".visible .entry k%d(.param .u8 a0", i)
+		for j := range 1400 {
+			fmt.Fprintf(&params, ", .param .u8 a%d", j+1)
+		}
+		params.WriteString(")\n{\nret;\n}\n")
+	}
+	for name, test := range map[string]struct {
+		source []byte
+		want   error
+	}{
+		"code of each kernel":   {shared(4000, 1000), gpu.ErrUnsupported},
+		"ways of branches":      {[]byte(ways.String()), gpu.ErrUnsupported},
+		"parameters":            {[]byte(params.String()), gpu.ErrUnsupported},
+		"kernels":               {shared(maxKernels, 1), gpu.ErrUnsupported},
+		"source":                {[]byte(ptxHead + strings.Repeat("\n", maxSource)), gpu.ErrInvalidModule},
+		"statements":            {shared(1, maxStatements), gpu.ErrInvalidModule},
+		"a large initial value": {[]byte(ptxHead + ".global .u8 x[100000000] = {1};\n"), gpu.ErrUnsupported},
+	} {
+		if _, err := c.LoadModule(test.source); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+	}
+	if n := e.code.taken(); n != 0 {
+		t.Errorf("%d bytes of code are left of modules that were refused", n)
+	}
+}
+
+// Compiled code counts, per context and in all, until its module goes or its context.
+func TestCodeIsBounded(t *testing.T) {
+	source := shared(8, 100)
+	e := startEngine(t, Options{CodeBytes: 1 << 21})
+	m, err := e.compile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.code < 8*100*200 || m.code > 1<<19 {
+		t.Fatalf("eight kernels of a hundred instructions count as %d bytes", m.code)
+	}
+	each := int(e.o.CodeBytes / codeShares / m.code)
+	var contexts []ContextDriver
+	fill := func() (loaded []uint32) {
+		c, _, err := e.NewContext(t.Context(), gpu.ContextOptions{MemoryLimit: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		contexts = append(contexts, c)
+		for {
+			info, err := c.LoadModule(source)
+			if errors.Is(err, gpu.ErrOutOfMemory) {
+				return loaded
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			loaded = append(loaded, info.ID)
+		}
+	}
+	loaded := fill()
+	if len(loaded) != each {
+		t.Errorf("a context holds %d modules, want %d", len(loaded), each)
+	}
+	if err := contexts[0].UnloadModule(loaded[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := contexts[0].LoadModule(source); err != nil {
+		t.Errorf("in place of one that was unloaded: %v", err)
+	}
+	for len(fill()) == each {
+	}
+	if n := e.code.taken(); n > e.o.CodeBytes {
+		t.Errorf("%d bytes of code are taken of %d", n, e.o.CodeBytes)
+	}
+	for _, c := range contexts {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := e.code.taken(); n != 0 {
+		t.Errorf("%d bytes of code are left of contexts that are closed", n)
+	}
+}
+
+// A compiler that panics costs the module only.
+func TestCompilerPanics(t *testing.T) {
+	e := startEngine(t, Options{})
+	m, err := e.shielded(nil, func([]byte) (*engineModule, error) { panic("no such register") })
+	if m != nil || !errors.Is(err, gpu.ErrInvalidModule) || !strings.Contains(err.Error(), "no such register") {
+		t.Errorf("module %v, %v", m, err)
+	}
+}
