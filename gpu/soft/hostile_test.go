@@ -219,6 +219,51 @@ func TestSharedFilesAreSealed(t *testing.T) {
 	}
 }
 
+// The host gets back every page in which nothing is allocated, and none is touched only to clear it.
+func TestFreedPagesGoBack(t *testing.T) {
+	e := startEngine(t, Options{})
+	c, info, err := e.newContext(gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := func() int64 {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(info.Memory.Fd()), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512 / pageSize
+	}
+	for _, size := range []uint64{100, 256, 4096, 5000, 60 << 10, 1 << 20} {
+		for _, touch := range []bool{false, true} {
+			var all []gpu.Ptr
+			for range min(100, 8<<20/size) {
+				p, err := c.Alloc(size)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for off := uint64(p) - c.base; touch && off < uint64(p)-c.base+size; off++ {
+					c.data[off] = 1
+				}
+				all = append(all, p)
+			}
+			// Every second first, so that a page's last allocation may go in either order.
+			for first := range 2 {
+				for i := first; i < len(all); i += 2 {
+					if err := c.Free(all[i]); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if n := pages(); n != 0 {
+				t.Errorf("%d pages are left of allocations of %d bytes, touched: %v", n, size, touch)
+			}
+		}
+	}
+	if err := errors.Join(info.Memory.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whatever bytes are in a ring, the engine goes on, and another context's launch is carried out.
 func FuzzRingEntries(f *testing.F) {
 	e, err := Start(Options{MemoryBytes: 16 << 20})

@@ -78,16 +78,19 @@ func (c *engineContext) give(offset uint64) error {
 // pageSize is the granularity in which a file gives memory back.
 const pageSize = 4096
 
-// zero clears a range: whole pages by giving them back to the host, which returns them zeroed; the rest by hand.
+// zero clears a range that was freed. Pages in which nothing is allocated any more go back to the host, which returns
+// them zeroed; the rest is cleared by hand. A page that was never touched thus stays untouched.
 func (c *engineContext) zero(r vram.Range) error {
 	lo, hi := r.Offset, r.Offset+r.Size
-	first, last := (lo+pageSize-1)&^(pageSize-1), hi&^(pageSize-1)
-	if last < first+16*pageSize {
+	hole := c.table.Hole(lo)
+	first := max(lo&^(pageSize-1), (hole.Offset+pageSize-1)&^(pageSize-1))
+	last := min((hi+pageSize-1)&^(pageSize-1), (hole.Offset+hole.Size)&^(pageSize-1))
+	if first >= last {
 		clear(c.data[lo:hi])
 		return nil
 	}
-	clear(c.data[lo:first])
-	clear(c.data[last:hi])
+	clear(c.data[lo:max(lo, first)])
+	clear(c.data[min(hi, last):hi])
 	err := unix.Fallocate(int(c.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(first), int64(last-first))
 	if err != nil {
 		return fmt.Errorf("zero a context's memory: %w", err)

@@ -109,6 +109,15 @@ func (t *Table) release(r Range) {
 	}
 }
 
+// Hole is the free range that offset is in; none if it is allocated.
+func (t *Table) Hole(offset uint64) Range {
+	i := sort.Search(len(t.free), func(i int) bool { return t.free[i].Offset > offset })
+	if i == 0 || offset-t.free[i-1].Offset >= t.free[i-1].Size {
+		return Range{}
+	}
+	return t.free[i-1]
+}
+
 // Contains reports whether the n bytes at offset lie in one allocation.
 func (t *Table) Contains(offset, n uint64) bool {
 	i := sort.Search(len(t.taken), func(i int) bool { return t.taken[i].Offset > offset })

@@ -74,6 +74,23 @@ func TestTableProperties(t *testing.T) {
 					if !table.Contains(o, s) || table.Contains(o, s+1) && live[o+s] == 0 {
 						t.Fatalf("Contains is wrong about %d+%d", o, s)
 					}
+					if h := table.Hole(o + s - 1); h != (Range{}) {
+						t.Fatalf("%d+%d is in hole %+v", o, s, h)
+					}
+				}
+				free, next := uint64(0), uint64(0)
+				for o := uint64(0); o < size; o += Align {
+					h := table.Hole(o)
+					if o < next || h.Size == 0 {
+						continue
+					}
+					if h.Offset != o || o > 0 && o == next && free > 0 {
+						t.Fatalf("hole %+v around %d, after one that ends at %d", h, o, next)
+					}
+					free, next = free+h.Size, o+h.Size
+				}
+				if free != size-used {
+					t.Fatalf("holes of %d bytes, want %d", free, size-used)
 				}
 			},
 		})
