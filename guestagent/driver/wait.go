@@ -203,11 +203,13 @@ func (ch *Channel) sleep(ctx context.Context, g goal) error {
 // maxPatience where recent waits were mostly so short that it would have saved
 // the sleep, and next to nothing where they were not, so that a guest that waits
 // for long kernels hardly spins, and one that waits for short ones doesn't sleep.
-// It goes by how long waits took, not by whether looking found something:
-// otherwise impatience, once learned, would never be unlearned.
+// It goes by how long waits took, not by whether looking found something, and now
+// and then is patient all the same: a sleep makes a wait longer, so that
+// impatience, once learned, might never be unlearned.
 type spinner struct {
 	begin  time.Time // of the wait under way
 	missed int       // of the last waits, those that were long: a score
+	waits  uint
 }
 
 const (
@@ -217,6 +219,8 @@ const (
 	// it.
 	longWait    = 2 * maxPatience
 	missedLimit = 3
+	// tryEvery is after how many waits an impatient spinner tries patience.
+	tryEvery = 16
 	// looks is how many looks are taken between two readings of the clock.
 	looks = 32
 )
@@ -226,7 +230,7 @@ var oneCPU = runtime.NumCPU() == 1
 
 // patience is for how long to look now.
 func (s *spinner) patience() time.Duration {
-	if s.missed >= missedLimit {
+	if s.missed >= missedLimit && s.waits%tryEvery != 0 {
 		return minPatience
 	}
 	return maxPatience
@@ -244,9 +248,11 @@ func (s *spinner) ended() {
 // until looks at the ring until something is there or patience ends.
 func (s *spinner) until(r *abi.CompletionReader) bool {
 	s.begin = time.Now()
+	s.waits++
 	if oneCPU {
 		return false
 	}
+	patience := s.patience()
 	for round := 0; ; round++ {
 		for range looks {
 			if n, err := r.Pending(); n > 0 || err != nil {
@@ -254,7 +260,7 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 				return true
 			}
 		}
-		if time.Since(s.begin) > s.patience() {
+		if time.Since(s.begin) > patience {
 			return false
 		}
 		if round&15 == 15 {

@@ -114,15 +114,21 @@ func yield() {
 
 // pollWindow is how long polling is worth while: the whole window where recent
 // waits mostly ended within it, and next to none where they did not, as while
-// a long kernel runs.
+// a long kernel runs. Even then it is tried now and then: since sleeping makes
+// waits longer, they might be short without.
 type pollWindow struct {
 	missed int // of the last waits, those that outlasted the window: a score
+	waits  uint
 }
 
-const missedLimit = 3
+const (
+	missedLimit = 3
+	tryEvery    = 16 // waits
+)
 
 // ended tells how long a wait took.
 func (w *pollWindow) ended(d time.Duration) {
+	w.waits++
 	if d > PollWindow {
 		w.missed = min(w.missed+1, missedLimit)
 	} else {
@@ -132,7 +138,7 @@ func (w *pollWindow) ended(d time.Duration) {
 
 // length is how long to poll now.
 func (w *pollWindow) length() time.Duration {
-	if w.missed >= missedLimit {
+	if w.missed >= missedLimit && w.waits%tryEvery != 0 {
 		return PollWindow / 20
 	}
 	return PollWindow
