@@ -37,6 +37,7 @@ type engineContext struct {
 	code     uint64 // of the host's memory, by modules
 	modules  map[uint32]*engineModule
 	channels int
+	freed    bool
 	lastID   uint32
 
 	// Of the pacing thread.
@@ -258,10 +259,11 @@ func (c *engineContext) Close() error {
 		<-c.e.stopped // which ended the context
 		return nil
 	}
+	c.free()
 	return err
 }
 
-// end closes the context on the pacing thread.
+// end closes the context on the pacing thread, all but its memory: giving that back takes long, and is left to [free].
 func (c *engineContext) end() {
 	if !c.over.CompareAndSwap(false, true) {
 		return
@@ -277,18 +279,26 @@ func (c *engineContext) end() {
 	e.remember(c.o.Label, c.group.Usage())
 	c.group.Close()
 	e.contexts = slices.DeleteFunc(e.contexts, func(o *engineContext) bool { return o == c })
-	c.mu.Lock()
-	e.used.release(c.table.Used() + c.local)
-	e.code.release(c.code)
-	c.code = 0
-	clear(c.modules)
-	c.table = vram.New(0, 0)
-	c.local = 0
-	c.mu.Unlock()
-	errs = append(errs, c.unmapMemory())
 	if err := errors.Join(errs...); err != nil {
 		e.o.Log.Error("soft GPU: close a context", "group", c.Group(), "error", err)
 	}
+}
+
+// free gives back, once, the memory of a context that has ended.
+func (c *engineContext) free() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.freed {
+		return
+	}
+	c.freed = true
+	if err := c.unmapMemory(); err != nil {
+		c.e.o.Log.Error("soft GPU: free a context's memory", "group", c.Group(), "error", err)
+	}
+	c.e.used.release(c.table.Used() + c.local)
+	c.e.code.release(c.code)
+	c.table, c.local, c.code = vram.New(0, 0), 0, 0
+	clear(c.modules)
 }
 
 // printBuffer keeps what kernels print, up to a bound.

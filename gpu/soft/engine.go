@@ -38,7 +38,7 @@ type Engine struct {
 	mu      sync.Mutex
 	calls   []*call
 	closed  bool
-	pending atomic.Int32 // calls waiting
+	pending atomic.Int32 // calls waiting, in calls and in batch
 	door    *doorbell
 	own     bell // rung by do
 	stopped chan struct{}
@@ -52,7 +52,7 @@ type Engine struct {
 	pacing   Pacing
 	begun    time.Duration
 	stopping bool
-	scratch  []*call
+	batch    []*call // taken from calls and not run yet
 	wakeCost time.Duration
 	spurious int // rings for nothing, in a row
 	gridID   uint64
@@ -124,7 +124,7 @@ func (e *Engine) do(fn func()) error {
 		return fmt.Errorf("soft GPU is closed: %w", gpu.ErrLost)
 	}
 	e.calls = append(e.calls, c)
-	e.pending.Store(int32(len(e.calls)))
+	e.pending.Add(1)
 	e.own.ring()
 	e.mu.Unlock()
 	<-c.done
@@ -134,20 +134,30 @@ func (e *Engine) do(fn func()) error {
 	return nil
 }
 
-// answer runs the calls that wait.
+// answer runs the calls that wait, in order, for at most a chunk or one call. The rest wait until launches have had a
+// chunk of their own.
 func (e *Engine) answer() {
 	if e.pending.Load() == 0 {
 		return
 	}
-	e.mu.Lock()
-	e.scratch, e.calls = e.calls, e.scratch[:0]
-	e.pending.Store(0)
-	e.mu.Unlock()
-	for i, c := range e.scratch {
+	for until := e.now() + chunk; ; {
+		if len(e.batch) == 0 {
+			e.mu.Lock()
+			e.batch, e.calls = e.calls, nil
+			e.mu.Unlock()
+		}
+		if len(e.batch) == 0 {
+			return
+		}
+		c := e.batch[0]
+		e.batch = e.batch[1:]
 		c.fn()
 		c.ran = true
+		e.pending.Add(-1)
 		close(c.done)
-		e.scratch[i] = nil
+		if e.now() >= until {
+			return
+		}
 	}
 }
 
@@ -213,7 +223,7 @@ func (e *Engine) Close() error {
 	e.closed = true
 	if first {
 		e.calls = append(e.calls, &call{fn: func() { e.stopping = true }, done: make(chan struct{})})
-		e.pending.Store(int32(len(e.calls)))
+		e.pending.Add(1)
 		e.own.ring()
 	}
 	e.mu.Unlock()

@@ -56,7 +56,9 @@ func (e *Engine) pace(started chan<- struct{}) {
 		e.sleep(now, min(next, e.hungry(now)))
 	}
 	for len(e.contexts) > 0 {
-		e.contexts[0].end()
+		c := e.contexts[0]
+		c.end()
+		c.free()
 	}
 	e.answerClosed()
 	close(e.stopped)
@@ -220,7 +222,7 @@ func (e *Engine) interpret(now time.Duration) bool {
 		}
 		worked = true
 		e.interpretOne(cmd)
-		if e.now() >= until || e.pending.Load() > 0 {
+		if e.now() >= until || e.pending.Load() > 0 && len(e.batch) == 0 {
 			return true
 		}
 	}
