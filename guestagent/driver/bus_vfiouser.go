@@ -86,16 +86,26 @@ func (b *vfioBus) setUp() error {
 }
 
 func (b *vfioBus) Read(offset uint32) (uint32, error) {
-	return b.client.ReadUint32(vfiouser.RegionBAR0, uint64(offset))
+	v, err := b.client.ReadUint32(vfiouser.RegionBAR0, uint64(offset))
+	return v, gone(err)
 }
 
 func (b *vfioBus) Write(offset, value uint32) error {
-	return b.client.WriteUint32(vfiouser.RegionBAR0, uint64(offset), value)
+	return gone(b.client.WriteUint32(vfiouser.RegionBAR0, uint64(offset), value))
+}
+
+// gone makes [ErrGone] of the connection's end, which an access may find before
+// whoever waits for Done does: the bus is not used after its own Close.
+func gone(err error) error {
+	if errors.Is(err, vfiouser.ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return err
 }
 
 func (b *vfioBus) Doorbell(offset uint32) error {
 	var zero [4]byte
-	return b.client.RegionWritePosted(vfiouser.RegionBAR0, uint64(offset), zero[:])
+	return gone(b.client.RegionWritePosted(vfiouser.RegionBAR0, uint64(offset), zero[:]))
 }
 
 func (b *vfioBus) Shared() []byte { return b.shared }
