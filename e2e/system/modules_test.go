@@ -39,7 +39,7 @@ func TestBadModules(t *testing.T) {
 			abi.StatusUnsupportedPTX, `kernel sample, PTX line 7: tex\.`,
 		},
 		{"deeply nested", head + ".visible .entry k()\n" + strings.Repeat("{", 1<<20), abi.StatusInvalidPTX, `\d+:\d+: `},
-		{"a million lines", head + strings.Repeat(".global .b8 x;\n", 1_000_000), abi.StatusInvalidPTX, `5:\d+: .*x`},
+		{"a million lines", head + strings.Repeat(".global .b8 x;\n", 1_000_000), abi.StatusInvalidPTX, `\d+:\d+: `},
 		{"one long word", head + strings.Repeat("a", 8<<20), abi.StatusInvalidPTX, `4:1: `},
 	} {
 		t.Run(m.name, func(t *testing.T) {
