@@ -76,16 +76,28 @@ func (d *driver) lose() {
 	}
 }
 
+// lostError is gpu.ErrLost, and its text says no more: it reaches guests, which have no use for a socket's errors.
+type lostError struct {
+	op    string
+	cause error
+}
+
+// Error says what could not be done.
+func (e *lostError) Error() string { return fmt.Sprintf("%s: %v", e.op, gpu.ErrLost) }
+
+// Unwrap is gpu.ErrLost, and how the connection ended.
+func (e *lostError) Unwrap() []error { return []error{gpu.ErrLost, e.cause} }
+
 // call asks and waits for the answer. The files are the caller's.
 func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gone {
-		return nil, nil, fmt.Errorf("%s: soft GPU: %w", req.Op, gpu.ErrLost)
+		return nil, nil, &lostError{req.Op, net.ErrClosed}
 	}
 	fail := func(err error) (*reply, []*os.File, error) {
 		d.lose()
-		return nil, nil, fmt.Errorf("%s: %w: %w", req.Op, err, gpu.ErrLost)
+		return nil, nil, &lostError{req.Op, err}
 	}
 	b, err := encode(req)
 	if err != nil {

@@ -8,5 +8,6 @@
 //
 // A connection's contexts end with it, however the program at its other end went: what it ran is ended, its memory
 // freed, and the others notice nothing. A program is trusted with nothing but its own contexts. What it sends is
-// bounded, and one that sends what can't be understood is told so or, where the framing is lost, cut off.
+// bounded, the contexts of one label are limited and their modules compiled one at a time, and a program that
+// sends what can't be understood is told so or, where the framing is lost, cut off.
 package remote

@@ -19,7 +19,7 @@ type program struct {
 	c        *net.UnixConn
 	bell     *soft.Bell
 	life     *os.File // of a pipe; its end tells the program of ours
-	contexts map[uint32]soft.ContextDriver
+	contexts map[uint32]served
 	last     uint32
 }
 
@@ -67,6 +67,7 @@ func (p *program) end() error {
 	var errs []error
 	for _, c := range p.contexts {
 		errs = append(errs, c.Close())
+		p.s.leave(c.tenant)
 	}
 	if p.bell != nil {
 		errs = append(errs, p.bell.Close())
@@ -94,8 +95,8 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 	case opNewContext:
 		return p.newContext(req)
 	}
-	c := p.contexts[req.Context]
-	if c == nil {
+	c, ok := p.contexts[req.Context]
+	if !ok {
 		return nil, nil, fmt.Errorf("%s: context %d: %w", req.Op, req.Context, gpu.ErrNotFound)
 	}
 	switch req.Op {
@@ -108,6 +109,7 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 	r, err := simple(c, req)
 	if req.Op == opCloseContext {
 		delete(p.contexts, req.Context)
+		p.s.leave(c.tenant)
 	}
 	return r, nil, err
 }
@@ -171,24 +173,34 @@ func (p *program) hello(req *request) (*reply, []*os.File, error) {
 }
 
 func (p *program) newContext(req *request) (*reply, []*os.File, error) {
+	t, err := p.s.enter(req.Label)
+	if err != nil {
+		return nil, nil, err
+	}
 	c, info, err := p.s.e.NewContext(context.Background(), gpu.ContextOptions{
 		Label: req.Label, MemoryLimit: req.MemoryLimit, KernelTimeLimit: max(req.TimeLimit, 0),
 	})
 	if err != nil {
+		p.s.leave(t)
 		return nil, nil, err
 	}
 	p.last++
-	p.contexts[p.last] = c
+	p.contexts[p.last] = served{c, t}
 	return &reply{Context: p.last, Group: info.Group, Ptr: info.Base, Size: info.Size}, []*os.File{info.Memory}, nil
 }
 
 // load compiles a module whose source is in the file that came along.
-func (p *program) load(c soft.ContextDriver, files []*os.File) (*reply, []*os.File, error) {
+func (p *program) load(c served, files []*os.File) (*reply, []*os.File, error) {
 	if len(files) != 1 {
 		return nil, nil, fmt.Errorf("load a module: %d files came along, want 1", len(files))
 	}
-	p.s.loads <- struct{}{}
-	defer func() { <-p.s.loads }()
+	ctx, stop := attend(p.c)
+	defer stop()
+	done, err := p.s.turn(ctx, c.tenant)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load a module: %w", err)
+	}
+	defer done()
 	image, err := take(files[0])
 	if err != nil {
 		return nil, nil, fmt.Errorf("load a module: %w: %w", err, gpu.ErrInvalidModule)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -23,8 +24,9 @@ type ServerOptions struct {
 	Socket string
 	// GPU is the soft GPU.
 	GPU soft.Options
-	// Connections caps the programs connected at a time, 128.
-	Connections int
+	// Connections caps the programs connected at a time, 256; ContextsPerLabel the contexts of one label, 64, which is
+	// as many as a virtual GPU can have.
+	Connections, ContextsPerLabel int
 	// Log is where connections, refusals and faults go; nil: nowhere.
 	Log *slog.Logger
 	// Ready is called once programs can connect.
@@ -43,6 +45,9 @@ func Run(ctx context.Context, o ServerOptions) error {
 	// A collection stops the pacing thread, for as long as threads without its priority take to agree. The heap is
 	// small; let it grow to several times its size before there is one.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // the environment sets none
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(heapLimit))
+	}
 	if o.GPU.Log == nil {
 		o.GPU.Log = o.Log
 	}
@@ -69,6 +74,10 @@ func Run(ctx context.Context, o ServerOptions) error {
 	}
 	return errors.Join(err, e.Close())
 }
+
+// heapLimit is the size from which the heap is collected however little it has grown: more than compiled modules may
+// take together with what loading the most greedy ones takes for the time being.
+const heapLimit = 3 << 30
 
 // listen makes the socket. A stale one that nobody answers on is replaced.
 func listen(path string) (*net.UnixListener, error) {
@@ -97,21 +106,25 @@ type Server struct {
 	o     ServerOptions
 	loads chan struct{} // held while a module is compiled
 
-	mu    sync.Mutex
-	conns map[*net.UnixConn]struct{}
-	over  bool
-	all   sync.WaitGroup
+	mu      sync.Mutex
+	conns   map[*net.UnixConn]struct{}
+	tenants map[string]*tenant // by label
+	over    bool
+	all     sync.WaitGroup
 }
 
 // NewServer makes a server. The engine stays the caller's.
 func NewServer(e *soft.Engine, o ServerOptions) *Server {
 	if o.Connections <= 0 {
-		o.Connections = 128
+		o.Connections = 256
+	}
+	if o.ContextsPerLabel <= 0 {
+		o.ContextsPerLabel = 64
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}}
+	return &Server{e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}, tenants: map[string]*tenant{}}
 }
 
 // Serve accepts programs until ctx ends, and then cuts off those that are connected. It closes l.
@@ -170,7 +183,7 @@ func (s *Server) serve(c *net.UnixConn) {
 		log = log.With("pid", cred.Pid, "uid", cred.Uid)
 	}
 	log.Debug("soft GPU: connected")
-	p := &program{s: s, c: c, contexts: map[uint32]soft.ContextDriver{}}
+	p := &program{s: s, c: c, contexts: map[uint32]served{}}
 	err := p.run()
 	if cerr := errors.Join(p.end(), c.Close()); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
 		log.Warn("soft GPU: clean up after a program", "error", cerr)

@@ -1,0 +1,192 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+)
+
+// serving is a server that the test can look into.
+func serving(t *testing.T, o ServerOptions) (*Server, string) {
+	t.Helper()
+	e, err := soft.Start(soft.Options{MemoryBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "gpu.sock")
+	l, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(e, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, path
+}
+
+func (s *Server) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+func TestContextsPerLabel(t *testing.T) {
+	s, path := serving(t, ServerOptions{ContextsPerLabel: 2})
+	d, other := dial(t, path), dial(t, path)
+	greedy := gpu.ContextOptions{Label: "greedy", MemoryLimit: 1 << 16}
+	a, err := d.NewContext(t.Context(), greedy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.NewContext(t.Context(), greedy); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []gpu.Device{d, other} {
+		if _, err := d.NewContext(t.Context(), greedy); !errors.Is(err, gpu.ErrOutOfMemory) {
+			t.Errorf("a third of two contexts: %v", err)
+		}
+	}
+	for range 3 { // nobody's
+		if _, err := d.NewContext(t.Context(), gpu.ContextOptions{MemoryLimit: 1 << 16}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := d.NewContext(t.Context(), gpu.ContextOptions{Label: "modest", MemoryLimit: 1 << 16}); err != nil {
+		t.Errorf("another guest's: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.NewContext(t.Context(), greedy); err != nil {
+		t.Errorf("in place of one that was closed: %v", err)
+	}
+	if err := errors.Join(d.Close(), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for s.connections() > 0 {
+		runtime.Gosched()
+	}
+	if len(s.tenants) != 0 {
+		t.Errorf("%d labels are left without a context", len(s.tenants))
+	}
+}
+
+// A program that dies while its load waits for its turn leaves nothing behind, and one guest's loads wait for each
+// other, not for another guest's.
+func TestDeadLoadsDoNotWait(t *testing.T) {
+	s, path := serving(t, ServerOptions{})
+	busy, err := s.enter("busy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := s.turn(t.Context(), busy) // a load of the guest's that takes its time
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := newDriver(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, info, err := d.NewContext(t.Context(), gpu.ContextOptions{Label: "busy", MemoryLimit: 1 << 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		load, err := encode(&request{Op: opLoad, Context: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(send(c, load, info.Memory), info.Memory.Close(), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.Close() // closes the socket again, which is an error
+	}
+	for s.connections() > 0 {
+		runtime.Gosched()
+	}
+	if n := len(s.loads); n != 1 {
+		t.Errorf("%d loads hold a slot, want the one that runs", n)
+	}
+	newRig(t, dial(t, path), gpu.ContextOptions{Label: "other"}).double(100, 2)
+	done()
+	newRig(t, dial(t, path), gpu.ContextOptions{Label: "busy"}).double(100, 2)
+	s.leave(busy)
+}
+
+// A guest is told that its GPU is lost, and nothing of sockets.
+func TestCutConnection(t *testing.T) {
+	_, path := serving(t, ServerOptions{})
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDriver(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, info, err := d.NewContext(t.Context(), gpu.ContextOptions{MemoryLimit: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.CloseWrite(), info.Memory.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // found out, and known
+		if _, err := ctx.LoadModule([]byte(source)); !errors.Is(err, gpu.ErrLost) || err.Error() != "load: GPU lost" {
+			t.Errorf("a load over a connection that was cut: %v", err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The watch ends with the peer, not with a request that comes early, and it takes nothing.
+func TestAttend(t *testing.T) {
+	a, b := pair(t)
+	defer b.Close()
+	ctx, stop := attend(b)
+	if err := send(a, []byte("early")); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if ctx.Err() == nil {
+		t.Error("the context outlives the watch")
+	}
+	buf := make([]byte, maxPacket)
+	if got, _, err := receive(b, buf); err != nil || string(got) != "early" {
+		t.Errorf("received %q, %v", got, err)
+	}
+	ctx, stop = attend(b)
+	defer stop()
+	if err := send(a, []byte("early")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+}
