@@ -28,8 +28,42 @@ type Config struct {
 	Socket string `yaml:"socket"`
 	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on
 	// beside the API's socket; empty: none.
-	Metrics string      `yaml:"metrics"`
-	GPUs    []GPUConfig `yaml:"gpus"`
+	Metrics string `yaml:"metrics"`
+	// KernelTimeLimit is for guests that are made without one: 10s.
+	KernelTimeLimit TimeLimit   `yaml:"kernel_time_limit,omitempty"`
+	GPUs            []GPUConfig `yaml:"gpus"`
+}
+
+// DefaultKernelTimeLimit is the GPU time after which a kernel is ended where
+// nothing else is configured. Without any one endless kernel would keep the GPU
+// for good, since a kernel is not taken off it for another's sake.
+const DefaultKernelTimeLimit = 10 * time.Second
+
+// TimeLimit is a duration as api.ParseTimeLimit reads it; 0 is the default, and
+// below 0 is none.
+type TimeLimit time.Duration
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (l *TimeLimit) UnmarshalYAML(n *yaml.Node) error {
+	d, err := api.ParseTimeLimit(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*l = TimeLimit(d)
+	return nil
+}
+
+// kernelTimeLimit is the limit of a guest that asks for one, in the way of
+// [api.VMSpec]. 0 is none.
+func (c *Config) kernelTimeLimit(asked time.Duration) time.Duration {
+	limit := DefaultKernelTimeLimit
+	switch {
+	case asked != 0:
+		limit = asked
+	case c.KernelTimeLimit != 0:
+		limit = time.Duration(c.KernelTimeLimit)
+	}
+	return max(limit, 0)
 }
 
 // GPUConfig is one physical GPU.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vgpud/mediator/api"
 )
 
 const leastConfig = "gpus: [{name: gpu0, socket: /run/vgpud/gpu0.sock}]\n"
@@ -39,6 +41,7 @@ func TestConfigWhole(t *testing.T) {
 	got, err := ParseConfig([]byte(`
 run_dir: /tmp/v
 metrics: 127.0.0.1:9835
+kernel_time_limit: 1m
 gpus:
 - name: gpu0
   kind: soft
@@ -51,7 +54,7 @@ gpus:
 		t.Fatal(err)
 	}
 	want := Config{
-		RunDir: "/tmp/v", Socket: "/tmp/v/vgpud.sock", Metrics: "127.0.0.1:9835",
+		RunDir: "/tmp/v", Socket: "/tmp/v/vgpud.sock", Metrics: "127.0.0.1:9835", KernelTimeLimit: TimeLimit(time.Minute),
 		GPUs: []GPUConfig{
 			{Name: "gpu0", Kind: "soft", Socket: "/tmp/v/gpu0.sock", Policy: "none", Accounting: AccountingConfig{
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
@@ -67,22 +70,23 @@ gpus:
 func TestConfigRefusals(t *testing.T) {
 	gpu := func(s string) string { return "gpus: [{name: gpu0, socket: /s, " + s + "}]" }
 	for text, want := range map[string]string{
-		"":                                 "gpus: want at least one",
-		"gpus: []":                         "gpus: want at least one",
-		"gpus: [{name: g}]":                "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
-		"gpus: [{socket: /s}]":             `gpus[0]: name "": want 1 to 64 letters`,
-		"gpus: [{name: ../g, socket: /s}]": `gpus[0]: name "../g": want`,
-		leastConfig + "gpu_s: 1":           "line 2: field gpu_s not found",
-		leastConfig + "run_dir: [":         "line 2",
-		"gpus: 7":                          "cannot unmarshal",
-		gpu("kind: nvidia"):                `gpus[0] (gpu0): kind "nvidia": this build has "soft"`,
-		gpu("policy: lottery"):             `gpus[0] (gpu0): policy "lottery": want one of dfq, dfq-loga, loga-cl, none`,
-		gpu("accounting: {idle: maybe}"):   `idle mode "maybe": want one of`,
-		gpu("accounting: {poll: -1ms}"):    "poll -1ms and quiet 5ms must not be negative",
-		gpu("accounting: {poll: soon}"):    "soon",
-		gpu("accounting: {jitter: 1.5}"):   "jitter 1.5: want at most 1",
-		gpu("accounting: {jitter: .nan}"):  "jitter: want a number",
-		gpu("accounting: {quite: 1ms}"):    "field quite not found",
+		"":                                    "gpus: want at least one",
+		"gpus: []":                            "gpus: want at least one",
+		"gpus: [{name: g}]":                   "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
+		"gpus: [{socket: /s}]":                `gpus[0]: name "": want 1 to 64 letters`,
+		"gpus: [{name: ../g, socket: /s}]":    `gpus[0]: name "../g": want`,
+		leastConfig + "gpu_s: 1":              "line 2: field gpu_s not found",
+		leastConfig + "run_dir: [":            "line 2",
+		leastConfig + "kernel_time_limit: 0s": `line 2: time limit "0s"`,
+		"gpus: 7":                             "cannot unmarshal",
+		gpu("kind: nvidia"):                   `gpus[0] (gpu0): kind "nvidia": this build has "soft"`,
+		gpu("policy: lottery"):                `gpus[0] (gpu0): policy "lottery": want one of dfq, dfq-loga, loga-cl, none`,
+		gpu("accounting: {idle: maybe}"):      `idle mode "maybe": want one of`,
+		gpu("accounting: {poll: -1ms}"):       "poll -1ms and quiet 5ms must not be negative",
+		gpu("accounting: {poll: soon}"):       "soon",
+		gpu("accounting: {jitter: 1.5}"):      "jitter 1.5: want at most 1",
+		gpu("accounting: {jitter: .nan}"):     "jitter: want a number",
+		gpu("accounting: {quite: 1ms}"):       "field quite not found",
 		"gpus: [{name: g, socket: /s}, {name: g, socket: /t}]": `gpus[1]: a second GPU named "g"`,
 	} {
 		_, err := ParseConfig([]byte(text))
@@ -108,5 +112,28 @@ func TestReadConfig(t *testing.T) {
 	}
 	if _, err := ReadConfig(path); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestKernelTimeLimit(t *testing.T) {
+	for _, c := range []struct {
+		config      string
+		asked, want time.Duration
+	}{
+		{"", 0, 10 * time.Second},
+		{"", time.Hour, time.Hour},
+		{"", api.NoTimeLimit, 0},
+		{"kernel_time_limit: 2s\n", 0, 2 * time.Second},
+		{"kernel_time_limit: 2s\n", 3 * time.Second, 3 * time.Second},
+		{"kernel_time_limit: none\n", 0, 0},
+		{"kernel_time_limit: none\n", time.Second, time.Second},
+	} {
+		conf, err := ParseConfig([]byte(leastConfig + c.config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := conf.kernelTimeLimit(c.asked); got != c.want {
+			t.Errorf("%q, asked for %v: %v, want %v", c.config, c.asked, got, c.want)
+		}
 	}
 }

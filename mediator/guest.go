@@ -205,6 +205,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		SuspendedSeconds: suspended.Seconds(), Suspensions: g.suspensions,
 		Kernels: w.counters.Kernels, Errors: w.counters.Errors, CopiedBytes: w.counters.CopiedBytes,
 		Commands: w.counters.Commands, Doorbells: g.page.Doorbells(), MemoryLimitBytes: g.spec.MemoryLimit,
+		KernelTimeLimit: g.spec.KernelTimeLimit,
 	}
 	g.groups(func(id accounting.GroupID) { v.Groups = append(v.Groups, uint16(id)) })
 	if counts.Busy != nil {

@@ -170,7 +170,8 @@ func (s *Service) bear(spec api.VMSpec, sh *share) (_ *guest, err error) {
 		Spec: link.Spec{
 			Name: spec.Name, Socket: filepath.Join(dir, "vfio-user.sock"),
 			GPU:       link.GPU{Name: sh.config.Name, Kind: sh.config.Kind, Socket: sh.config.Socket},
-			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes, KernelTimeLimit: spec.KernelTimeLimit,
+			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
+			KernelTimeLimit: s.o.Config.kernelTimeLimit(spec.KernelTimeLimit),
 		},
 		Dir: dir, UID: spec.UID, GID: spec.GID,
 	}

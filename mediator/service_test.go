@@ -359,6 +359,9 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 		if st.Mode() != fs.ModeSocket|0o600 {
 			t.Errorf("the VMM's socket has mode %v", st.Mode())
 		}
+		if v.KernelTimeLimit != DefaultKernelTimeLimit {
+			t.Errorf("kernels may take %v, want %v", v.KernelTimeLimit, DefaultKernelTimeLimit)
+		}
 		control := filepath.Join(filepath.Dir(v.Socket), guestproc.ControlSocket)
 		if st, err := os.Stat(control); err != nil || st.Mode() != fs.ModeSocket|0o600 {
 			t.Errorf("the control socket: %v, %v", st, err)

@@ -118,7 +118,7 @@ func (h *fixedHost) CreateVM(s api.VMSpec) (api.VM, error) {
 	if _, err := h.find(s.Name); err == nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", s.Name, api.ErrExists)
 	}
-	v := api.VM{Name: s.Name, GPU: "gpu0", Weight: s.Weight, Socket: "/run/vgpud/vms/" + s.Name + "/vfio-user.sock", MemoryLimitBytes: s.MemoryLimitBytes}
+	v := api.VM{Name: s.Name, GPU: "gpu0", Weight: s.Weight, Socket: "/run/vgpud/vms/" + s.Name + "/vfio-user.sock", MemoryLimitBytes: s.MemoryLimitBytes, KernelTimeLimit: s.KernelTimeLimit}
 	if s.UID != nil && s.GID != nil {
 		v.Socket += fmt.Sprintf("?owner=%d:%d", *s.UID, *s.GID)
 	}

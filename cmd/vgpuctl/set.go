@@ -89,6 +89,7 @@ func newCreate(o *options) *cobra.Command {
 	}
 	var s api.VMSpec
 	var uid, gid int
+	var limit string
 	vm := &cobra.Command{
 		Use:     "vm NAME",
 		Short:   "Make a virtual GPU and print the socket that its VMM connects to",
@@ -96,6 +97,12 @@ func newCreate(o *options) *cobra.Command {
 		Args:    exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			s.Name = args[0]
+			if limit != "" {
+				var err error
+				if s.KernelTimeLimit, err = api.ParseTimeLimit(limit); err != nil {
+					return cli.Usagef("--kernel-time-limit: %v", err)
+				}
+			}
 			if uid >= 0 {
 				s.UID = &uid
 			}
@@ -116,7 +123,7 @@ func newCreate(o *options) *cobra.Command {
 	vm.Flags().Float64Var(&s.Weight, "weight", 1, "the guest's part of the GPU relative to other guests'")
 	vm.Flags().Uint64Var(&s.BAR2Bytes, "shared-bytes", 0, "memory shared with the guest, a power of two (default 256 MiB)")
 	vm.Flags().Uint64Var(&s.MemoryLimitBytes, "memory-bytes", 0, "GPU memory the guest may use (default: the GPU's)")
-	vm.Flags().DurationVar(&s.KernelTimeLimit, "kernel-time-limit", 0, "end a kernel after this much GPU time (default: none)")
+	vm.Flags().StringVar(&limit, "kernel-time-limit", "", "end a kernel after this much GPU `time`; none: never (default: as the daemon is configured, 10s)")
 	vm.Flags().IntVar(&uid, "uid", -1, "user that the socket belongs to, the VMM's (default: the daemon's)")
 	vm.Flags().IntVar(&gid, "gid", -1, "group that the socket belongs to")
 	create.AddCommand(vm)

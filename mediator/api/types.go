@@ -41,6 +41,8 @@ type VM struct {
 	Commands         uint64  `json:"commands"`
 	Doorbells        uint64  `json:"doorbells"`
 	MemoryLimitBytes uint64  `json:"memory_limit_bytes,omitempty"`
+	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 is none.
+	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 }
 
 // GPU is one physical GPU.
@@ -89,9 +91,11 @@ type VMSpec struct {
 	// Weight is relative to the other guests'; 0 is 1.
 	Weight float64 `json:"weight,omitempty"`
 	// BAR2Bytes is the memory shared with the guest; 0 is the default.
-	BAR2Bytes        uint64        `json:"bar2_bytes,omitempty"`
-	MemoryLimitBytes uint64        `json:"memory_limit_bytes,omitempty"`
-	KernelTimeLimit  time.Duration `json:"kernel_time_limit_nanos,omitempty"`
+	BAR2Bytes        uint64 `json:"bar2_bytes,omitempty"`
+	MemoryLimitBytes uint64 `json:"memory_limit_bytes,omitempty"`
+	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 is the
+	// daemon's default, [NoTimeLimit] or anything below 0 is none.
+	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	// UID and GID own the vfio-user socket where they are set: the VMM's user.
 	UID *int `json:"uid,omitempty"`
 	GID *int `json:"gid,omitempty"`
@@ -129,6 +133,23 @@ const (
 	MaxWeight = 1_000_000
 	maxName   = 64
 )
+
+// NoTimeLimit lets kernels run for as long as they like: one that never ends
+// keeps the GPU from all other guests.
+const NoTimeLimit time.Duration = -1
+
+// ParseTimeLimit reads a limit of kernels' GPU time: "none", which is
+// NoTimeLimit, or a positive duration such as "10s".
+func ParseTimeLimit(s string) (time.Duration, error) {
+	if s == "none" {
+		return NoTimeLimit, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("time limit %q: want \"none\" or a positive duration such as 10s: %w", s, ErrInvalid)
+	}
+	return d, nil
+}
 
 // CheckWeight says what is wrong with a weight.
 func CheckWeight(w float64) error {
