@@ -16,7 +16,7 @@ const (
 	maxStatements   = 512 << 10 // of the source
 	maxOperands     = 2 << 20   // likewise
 	maxInstructions = 256 << 10 // compiled, all kernels together, each with all that it calls
-	maxKernels      = 1 << 12   // one more than there may be
+	maxKernels      = 1<<12 - 1 // whose numbers have twelve bits
 	maxParams       = 128 << 10 // of all kernels: a program is told of each
 	codeShares      = 4         // the part of Options.CodeBytes that one context may have
 )
@@ -42,12 +42,11 @@ func (e *Engine) compile(image []byte) (*engineModule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", gpu.ErrInvalidModule, err)
 	}
-	loaded, err := simt.Load(tree, simt.Options{MaxInstructions: maxInstructions, MaxShared: e.o.Machine.SM.Shared, Costs: e.costs})
+	loaded, err := simt.Load(tree, simt.Options{
+		MaxInstructions: maxInstructions, MaxKernels: maxKernels, MaxShared: e.o.Machine.SM.Shared, Costs: e.costs,
+	})
 	if err != nil {
 		return nil, err
-	}
-	if n := len(loaded.Kernels()); n >= maxKernels {
-		return nil, fmt.Errorf("module with %d kernels: want fewer than %d: %w", n, maxKernels, gpu.ErrUnsupported)
 	}
 	m := &engineModule{m: loaded, code: loaded.CodeBytes() + uint64(len(image))} // names are parts of the source
 	params := 0

@@ -43,20 +43,38 @@ func TestGreedyModulesAreRefused(t *testing.T) {
 		}
 		params.WriteString(")\n{\nret;\n}\n")
 	}
+	variables := ""
+	for i := range 1000 {
+		variables += fmt.Sprintf(".shared .b8 s%d;\n", i)
+	}
+	args := strings.Repeat("1, ", 999) + "1"
+	var calls strings.Builder
+	calls.WriteString(ptxHead + ".func callee(.reg .b32 a0")
+	for i := range 999 {
+		fmt.Fprintf(&calls, ", .reg .b32 a%d", i+1)
+	}
+	calls.WriteString(")\n{\nret;\n}\n.func caller()\n{\n" + strings.Repeat("call callee, ("+args+");\n", 20) + "ret;\n}\n")
+	for i := range 1000 {
+		fmt.Fprintf(&calls, ".visible .entry k%d()\n{\ncall caller;\nret;\n}\n", i)
+	}
 	for name, test := range map[string]struct {
 		source []byte
 		want   error
+		why    string
 	}{
-		"code of each kernel":   {shared(4000, 1000), gpu.ErrUnsupported},
-		"ways of branches":      {[]byte(ways.String()), gpu.ErrUnsupported},
-		"parameters":            {[]byte(params.String()), gpu.ErrUnsupported},
-		"kernels":               {shared(maxKernels, 1), gpu.ErrUnsupported},
-		"source":                {[]byte(ptxHead + strings.Repeat("\n", maxSource)), gpu.ErrInvalidModule},
-		"statements":            {shared(1, maxStatements), gpu.ErrInvalidModule},
-		"a large initial value": {[]byte(ptxHead + ".global .u8 x[100000000] = {1};\n"), gpu.ErrUnsupported},
+		"code of each kernel":      {shared(4000, 1000), gpu.ErrUnsupported, "instructions"},
+		"ways of branches":         {[]byte(ways.String()), gpu.ErrUnsupported, "instructions"},
+		"arguments":                {[]byte(calls.String()), gpu.ErrUnsupported, "instructions"},
+		"variables of each kernel": {[]byte(strings.Replace(string(shared(1000, 1)), ".func", variables+".func", 1)), gpu.ErrUnsupported, "instructions"},
+		"parameters":               {[]byte(params.String()), gpu.ErrUnsupported, "parameters of kernels"},
+		"kernels":                  {shared(maxKernels+1, 1), gpu.ErrUnsupported, "4096 kernels"},
+		"source":                   {[]byte(ptxHead + strings.Repeat("\n", maxSource)), gpu.ErrInvalidModule, "source of"},
+		"statements":               {shared(1, maxStatements), gpu.ErrInvalidModule, "more statements"},
+		"a large initial value":    {[]byte(ptxHead + ".global .u8 x[100000000] = {1};\n"), gpu.ErrUnsupported, "initial values"},
 	} {
-		if _, err := c.LoadModule(test.source); !errors.Is(err, test.want) {
-			t.Errorf("%s: %v, want %v", name, err, test.want)
+		_, err := c.LoadModule(test.source)
+		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.why) {
+			t.Errorf("%s: %.200v, want %v for %s", name, err, test.want, test.why)
 		}
 	}
 	if n := e.code.taken(); n != 0 {

@@ -34,6 +34,9 @@ func call(c *compiler, in *ptx.Instr, m *mods) error {
 				parts.Target.Name, len(callee.params), len(callee.returns))
 		}
 	}
+	if err := c.spend(len(parts.Args) + len(parts.Returns)); err != nil {
+		return err
+	}
 	site := &callSite{callee: callee}
 	for i := range parts.Args {
 		v, err := c.pass(&parts.Args[i], callee, i)

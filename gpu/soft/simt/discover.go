@@ -8,11 +8,12 @@ import (
 // discover finds the functions that a kernel can reach and gives each its
 // registers and its frame, and the kernel its shared memory.
 func (c *compiler) discover(kernel *ptx.Code) error {
-	for _, it := range c.loader.prog.Module.Items {
-		if v, ok := it.(*ptx.Var); ok && v.Space == ptx.SharedSpace {
-			if err := c.placeShared(v); err != nil {
-				return err
-			}
+	if err := c.spend(len(c.loader.shared)); err != nil {
+		return err
+	}
+	for _, v := range c.loader.shared {
+		if err := c.placeShared(v); err != nil {
+			return err
 		}
 	}
 	if _, err := c.add(kernel); err != nil {
@@ -60,9 +61,13 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 // edgesPerInst is how many edges of the graph of calls take as much memory as one instruction.
 const edgesPerInst = 32
 
-// spendTargets counts the ways that a function's brx instructions may take: a short list that many of them choose from
-// becomes as many edges of the control-flow graph as there are instructions times labels.
-func (c *compiler) spendTargets(code *ptx.Code) error {
+// spendFunction counts a function, which every kernel that can reach it has anew, and the ways that its brx
+// instructions may take: a short list that many of them choose from becomes as many edges of the control-flow graph as
+// there are instructions times labels. Its instructions count when they are compiled.
+func (c *compiler) spendFunction(code *ptx.Code) error {
+	if err := c.spend(1 + len(code.Params) + len(code.Returns) + len(code.Vars)); err != nil {
+		return err
+	}
 	for _, in := range code.Instrs {
 		if in.Opcode != "brx" || len(in.Operands) < 2 {
 			continue
@@ -91,7 +96,7 @@ func (c *compiler) add(code *ptx.Code) (*function, error) {
 	f := &function{decl: code.Func, code: code}
 	c.funcs[code.Func] = f
 	c.queue = append(c.queue, f)
-	if err := c.spendTargets(code); err != nil {
+	if err := c.spendFunction(code); err != nil {
 		return nil, err
 	}
 	g, err := flow.Build(code)

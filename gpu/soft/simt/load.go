@@ -20,6 +20,7 @@ type loader struct {
 	codes    map[*ptx.Func]*ptx.Code
 	addrs    map[*ptx.Func]uint64 // of functions whose addresses are taken
 	taken    []*ptx.Func          // in order of their addresses
+	shared   []*ptx.Var           // the module's, which every kernel has
 	compiled int                  // instructions so far
 }
 
@@ -42,8 +43,20 @@ func Load(m *ptx.Module, o Options) (*Module, error) {
 	if o.Costs != nil {
 		l.costs = *o.Costs
 	}
+	kernels := 0
 	for _, c := range prog.Codes {
 		l.codes[c.Func] = c
+		if c.Func.Entry {
+			kernels++
+		}
+	}
+	if kernels > l.opts.MaxKernels {
+		return nil, fmt.Errorf("load module: %d kernels, more than %d: %w", kernels, l.opts.MaxKernels, gpu.ErrUnsupported)
+	}
+	for _, it := range m.Items {
+		if v, ok := it.(*ptx.Var); ok && v.Space == ptx.SharedSpace {
+			l.shared = append(l.shared, v)
+		}
 	}
 	l.image = &l.module.vars
 	if err := l.layOut(); err != nil {

@@ -8,6 +8,7 @@ import (
 // named beside the fields.
 type Options struct {
 	MaxInstructions int        // compiled, all kernels together: 4 million
+	MaxKernels      int        // 65,536
 	MaxShared       uint64     // bytes of static shared memory a block: 227 KiB
 	MaxLocal        uint64     // bytes of local memory a thread: 512 KiB
 	MaxRegisters    int        // 32-bit registers of one kernel with all that it calls, after those never alive together share: 4,096
@@ -18,6 +19,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.MaxInstructions <= 0 {
 		o.MaxInstructions = 4 << 20
+	}
+	if o.MaxKernels <= 0 {
+		o.MaxKernels = 1 << 16
 	}
 	if o.MaxShared == 0 {
 		o.MaxShared = 227 << 10
