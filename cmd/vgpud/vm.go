@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
 	"vgpud/mediator"
 	"vgpud/mediator/executor"
@@ -99,7 +101,7 @@ end of their link as file descriptor 3.`,
 			if err != nil {
 				return fmt.Errorf("this command is started by `vgpud vm`: %w", err)
 			}
-			return executor.Serve(c.Context(), conn, openGPU, log)
+			return executor.Serve(c.Context(), conn, openGPU, slog.New(guest.Quiet(log.Handler(), clock.Real{})))
 		},
 	}
 }

@@ -1,11 +1,14 @@
 package guest
 
 import (
+	"context"
 	"log/slog"
 	"os/exec"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"vgpud/clock"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
@@ -18,6 +21,7 @@ type executors struct {
 	header  int
 	page    *link.Page
 	command func() *exec.Cmd
+	clock   clock.Clock
 	log     *slog.Logger
 	dev     *vgpu.Device // set once, before the first call
 
@@ -26,13 +30,40 @@ type executors struct {
 	// contextOf is the context slot of each channel slot, for kicks.
 	contextOf [abi.MaxChannels]atomic.Int32
 	faults    [link.MaxContexts]string
+	starts    [link.MaxContexts]pace // of each slot's executors
+	allStarts pace
 	ended     sync.WaitGroup
 }
 
-// CreateContext implements [vgpu.Backend].
-func (b *executors) CreateContext(c vgpu.Context) { b.begin(c) }
+// A guest can create, reset and destroy contexts in a loop, and each is a
+// process of the host's.
+const (
+	// startEvery is the least time between two starts in one slot.
+	startEvery = 100 * time.Millisecond
+	// allStartsEvery is the mean time between a guest's starts, of which it may
+	// have one for each slot at once.
+	allStartsEvery = 125 * time.Millisecond
+)
 
-// ResetContext implements [vgpu.Backend].
+// newExecutors makes the backend of a guest, without its device.
+func newExecutors(spec link.Spec, page *link.Page, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
+	b := &executors{spec: spec, page: page, command: command, clock: c, log: log}
+	b.allStarts = pace{every: allStartsEvery, burst: link.MaxContexts}
+	for i := range b.starts {
+		b.starts[i] = pace{every: startEvery, burst: 1}
+	}
+	return b
+}
+
+// CreateContext implements [vgpu.Backend]. What ended the slot's last context is
+// nothing to the new one, which may be another tenant's.
+func (b *executors) CreateContext(c vgpu.Context) {
+	b.fault(c.Slot, "")
+	b.begin(c)
+}
+
+// ResetContext implements [vgpu.Backend]. The new executor is told what ended
+// the last.
 func (b *executors) ResetContext(c vgpu.Context) { b.begin(c) }
 
 // begin starts a context's executor once the slot's earlier one has ended.
@@ -154,6 +185,27 @@ func (b *executors) lastFault(slot int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.faults[slot]
+}
+
+// awaitStart waits until the slot may have another executor started, and counts
+// it.
+func (b *executors) awaitStart(ctx context.Context, slot int) error {
+	for {
+		now := b.clock.Now()
+		b.mu.Lock()
+		at := b.starts[slot].next(b.allStarts.next(now))
+		if at == now {
+			b.starts[slot].take(now)
+			b.allStarts.take(now)
+		}
+		b.mu.Unlock()
+		if at == now {
+			return nil
+		}
+		if err := b.clock.WaitUntil(ctx, at); err != nil {
+			return err
+		}
+	}
 }
 
 // wait waits for everything that was started.

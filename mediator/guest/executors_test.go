@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"vgpud/clock"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
@@ -62,18 +63,18 @@ func linger() error {
 	}
 }
 
-// newExecutors are those of a device that no guest is attached to.
-func newExecutors(t *testing.T) *executors {
+// testExecutors are those of a device that no guest is attached to.
+func testExecutors(t *testing.T) *executors {
 	t.Helper()
 	page, err := link.NewPage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &executors{page: page, log: slog.New(slog.DiscardHandler), command: func() *exec.Cmd {
+	b := newExecutors(link.Spec{}, page, func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), roleVariable+"=linger")
 		return cmd
-	}}
+	}, clock.Real{}, slog.New(slog.DiscardHandler))
 	if b.dev, err = vgpu.New(vgpu.Config{SharedBytes: abi.MinSharedBytes}, b, b.log); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func exists(pid int) bool {
 // TestResetWaitsForDestroyedContexts: no executor touches BAR2 after a reset, nor
 // the slot of the next one on the guest's page.
 func TestResetWaitsForDestroyedContexts(t *testing.T) {
-	b := newExecutors(t)
+	b := testExecutors(t)
 	ref := vgpu.ContextRef{Slot: 2, Generation: 1}
 	pid := create(t, b, ref, 0)
 	b.DestroyContext(ref)
@@ -133,7 +134,7 @@ func TestResetWaitsForDestroyedContexts(t *testing.T) {
 }
 
 func TestContextsOfOneSlotFollowEachOther(t *testing.T) {
-	b := newExecutors(t)
+	b := testExecutors(t)
 	ref := vgpu.ContextRef{Slot: 0, Generation: 1}
 	first := create(t, b, ref, 0)
 	b.DestroyContext(ref)
@@ -152,12 +153,15 @@ func TestContextsOfOneSlotFollowEachOther(t *testing.T) {
 // TestWhatAnExecutorsEndMeans has an executor say things and then hang up.
 func TestWhatAnExecutorsEndMeans(t *testing.T) {
 	ready := link.Message{Kind: link.KindReady}
+	fault := func(code abi.ErrorCode) []byte { return fmt.Appendf(nil, `{"code": %d}`, code) }
 	for name, c := range map[string]struct {
 		says []link.Message
 		want abi.ErrorCode
 	}{
 		"nothing":            {nil, abi.ErrorExecutorStart},
 		"no context":         {[]link.Message{{Kind: link.KindReady, Error: "no GPU"}}, abi.ErrorExecutorStart},
+		"no context, why":    {[]link.Message{{Kind: link.KindReady, Error: "no GPU", Body: fault(abi.ErrorInternal)}}, abi.ErrorExecutorStart},
+		"no GPU any more":    {[]link.Message{{Kind: link.KindReady, Error: "no GPU", Body: fault(abi.ErrorDeviceLost)}}, abi.ErrorDeviceLost},
 		"ready":              {[]link.Message{ready}, abi.ErrorExecutorLost},
 		"an unasked answer":  {[]link.Message{ready, {Kind: link.KindOpen, ID: 99}}, abi.ErrorExecutorLost},
 		"something unknown":  {[]link.Message{ready, {Kind: "gossip"}}, abi.ErrorInternal},
@@ -166,7 +170,7 @@ func TestWhatAnExecutorsEndMeans(t *testing.T) {
 		"a failure likewise": {[]link.Message{ready, {Kind: link.KindFailed, Body: []byte("7")}}, abi.ErrorInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newExecutors(t)
+			b := testExecutors(t)
 			l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 			ours, end, err := link.Pair()
 			if err != nil {
@@ -196,7 +200,7 @@ func TestWhatAnExecutorsEndMeans(t *testing.T) {
 }
 
 func TestAsking(t *testing.T) {
-	b := newExecutors(t)
+	b := testExecutors(t)
 	var none *life
 	if err := none.ask(link.KindOpen, link.Channel{}, nil); !errors.Is(err, errNoExecutor) {
 		t.Errorf("ask no executor: %v", err)

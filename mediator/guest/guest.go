@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"vgpud/clock"
 	"vgpud/mediator/executor"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu"
@@ -37,7 +38,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	log := o.Log.With("guest", o.Spec.Name)
+	log := slog.New(Quiet(o.Log.Handler(), clock.Real{})).With("guest", o.Spec.Name)
 	// The daemons' links are closed last: to a daemon their end is the guest's.
 	daemons := &control{log: log}
 	defer daemons.close()
@@ -48,7 +49,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, page.Close()) }()
 
-	b := &executors{spec: o.Spec, page: page, command: o.Command, log: log}
+	b := newExecutors(o.Spec, page, o.Command, clock.Real{}, log)
 	dev, err := vgpu.New(vgpu.Config{
 		SharedBytes: int64(o.Spec.BAR2Bytes), MemoryBytes: o.Spec.MemoryLimit,
 		PollWindow: executor.PollWindow, Features: executor.Features,

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
@@ -17,6 +19,9 @@ import (
 
 // stopGrace is how long an executor has to end by itself.
 const stopGrace = 500 * time.Millisecond
+
+// readyLimit is how long an executor may take to have a context on the GPU.
+const readyLimit = 30 * time.Second
 
 // errNoExecutor is the answer to whatever is asked of an executor that is gone.
 var errNoExecutor = errors.New("the context has no executor")
@@ -27,21 +32,37 @@ type life struct {
 	ref  vgpu.ContextRef
 	done chan struct{} // closed when the process is gone and the slot is free
 
+	wanted context.Context // ends with stop
+	leave  context.CancelFunc
+
+	vectors sync.Mutex // so that the newest of a vector is sent last
+
 	mu       sync.Mutex
 	conn     *link.Conn // nil before the start and after the end
+	ready    bool       // and so it reads what it is sent
 	stopping bool
 	asked    map[uint64]func(error)
 	lastID   uint64
 }
 
 func newLife(b *executors, ref vgpu.ContextRef) *life {
-	return &life{b: b, ref: ref, done: make(chan struct{}), asked: make(map[uint64]func(error))}
+	l := &life{b: b, ref: ref, done: make(chan struct{}), asked: make(map[uint64]func(error))}
+	l.wanted, l.leave = context.WithCancel(context.Background())
+	return l
 }
 
 // run starts the process and attends to it until it ends.
 func (l *life) run() {
+	defer l.leave()
 	log := l.b.log.With("context", l.ref.Slot)
+	if l.b.awaitStart(l.wanted, l.ref.Slot) != nil {
+		log.Debug("executor not needed any more")
+		return
+	}
 	cmd, conn, err := l.start()
+	if err != nil {
+		l.free() // it may have begun to use the slot
+	}
 	if errors.Is(err, errNoExecutor) {
 		log.Debug("executor not needed any more")
 		return
@@ -56,8 +77,7 @@ func (l *life) run() {
 	if werr := wait(cmd); werr != nil {
 		err = errors.Join(err, werr)
 	}
-	l.b.page.Context(l.ref.Slot).Free()
-	l.b.page.AddChange()
+	l.free()
 	l.mu.Lock()
 	stopped := l.stopping
 	l.mu.Unlock()
@@ -67,6 +87,12 @@ func (l *life) run() {
 	}
 	log.Error("executor died", "err", err)
 	l.b.dev.ContextFaulted(l.ref, code)
+}
+
+// free gives the context's slot on the page back. The process is gone.
+func (l *life) free() {
+	l.b.page.Context(l.ref.Slot).Free()
+	l.b.page.AddChange()
 }
 
 // start makes the process and gives it its setup. The error is errNoExecutor
@@ -121,6 +147,8 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 // is what the context's end means to the guest.
 func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 	ready := false
+	inTime := l.limitStart(conn)
+	defer inTime()
 	for {
 		m, err := conn.Receive()
 		if err != nil {
@@ -134,10 +162,14 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 		}
 		switch m.Kind {
 		case link.KindReady:
+			inTime()
 			if m.Error != "" {
-				return abi.ErrorExecutorStart, errors.New(m.Error)
+				return l.notReady(m)
 			}
 			ready = true
+			l.mu.Lock()
+			l.ready = true
+			l.mu.Unlock()
 			l.sendVectors(0, l.b.dev.Config().Vectors)
 			l.b.dev.ContextReady(l.ref)
 		case link.KindOpen, link.KindShut:
@@ -148,7 +180,7 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 				return abi.ErrorInternal, err
 			}
 			l.b.fault(l.ref.Slot, f.Text)
-			l.b.dev.ContextFaulted(l.ref, abi.ErrorCode(f.Code))
+			l.faulted(abi.ErrorCode(f.Code))
 		case link.KindFailed:
 			var f link.ChannelFailure
 			if err := m.Decode(&f); err != nil {
@@ -158,6 +190,54 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 		default:
 			return abi.ErrorInternal, fmt.Errorf("executor sent %q", m.Kind)
 		}
+	}
+}
+
+// limitStart has Receive on conn fail unless what it returns is called in time,
+// once or more often.
+func (l *life) limitStart(conn *link.Conn) (inTime func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if clock.Sleep(ctx, l.b.clock, readyLimit) != nil {
+			return
+		}
+		l.b.log.Warn("executor is not ready in time", "context", l.ref.Slot, "limit", readyLimit)
+		if err := conn.Expire(); err != nil {
+			l.b.log.Debug("expire an executor's link", "err", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// notReady is what it means that an executor has no context: m says why, and its
+// body, if it has one, is a [link.Fault].
+func (l *life) notReady(m link.Message) (abi.ErrorCode, error) {
+	err := errors.New(m.Error)
+	if m.Body == nil {
+		return abi.ErrorExecutorStart, err
+	}
+	var f link.Fault
+	if derr := m.Decode(&f); derr != nil {
+		return abi.ErrorInternal, errors.Join(err, derr)
+	}
+	if abi.ErrorCode(f.Code) != abi.ErrorDeviceLost {
+		return abi.ErrorExecutorStart, err
+	}
+	l.faulted(abi.ErrorDeviceLost)
+	return abi.ErrorDeviceLost, err
+}
+
+// faulted tells the guest what ended the context. Where that is the GPU's end,
+// it is all contexts'.
+func (l *life) faulted(code abi.ErrorCode) {
+	l.b.dev.ContextFaulted(l.ref, code)
+	if code == abi.ErrorDeviceLost {
+		l.b.dev.DeviceLost()
 	}
 }
 
@@ -210,6 +290,8 @@ func (l *life) sendVectors(start, count int) {
 }
 
 func (l *life) sendVector(v int) (err error) {
+	l.vectors.Lock()
+	defer l.vectors.Unlock()
 	f, err := l.b.dev.Vector(v)
 	if err != nil {
 		return err
@@ -225,7 +307,7 @@ func (l *life) sendVector(v int) (err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn == nil {
+	if l.conn == nil || !l.ready {
 		return nil // it gets all vectors when it is ready
 	}
 	return l.send(m)
@@ -248,6 +330,7 @@ func (l *life) stop() {
 		return
 	}
 	l.stopping = true
+	l.leave()
 	if l.conn != nil {
 		// The executor ends when its link does. One that is stuck is not waited
 		// for.

@@ -11,7 +11,7 @@ const (
 	// the guest's page.
 	KindSetup Kind = "setup"
 	// KindReady (exec to vm): the context carries out commands, or, with Error
-	// set, never will.
+	// set, never will. Its body may then be a [Fault] whose code says why.
 	KindReady Kind = "ready"
 	// KindOpen and KindShut (vm to exec) open and close a channel: body
 	// [Channel]. Each is answered by a message of its kind and ID, with Error
