@@ -214,9 +214,11 @@ func (s *Service) leave(servers []*http.Server) error {
 		errs = append(errs, server.Close())
 	}
 	close(s.quit)
+	for _, sh := range s.shares {
+		sh.leave()
+	}
 	s.mu.RLock()
 	for _, g := range s.guests {
-		g.apply(link.Run, s.clock.Now())
 		errs = append(errs, g.conn.Close())
 	}
 	s.mu.RUnlock()

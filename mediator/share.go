@@ -38,8 +38,10 @@ type share struct {
 	load    accounting.Load
 	recent  map[fairshare.GuestID]*recent
 	problem string
-	await   []accounting.GroupID
-	state   []fairshare.Guest
+	// over is whether nothing is decided any more, and nobody held.
+	over  bool
+	await []accounting.GroupID
+	state []fairshare.Guest
 }
 
 // recent is what a guest did lately.
@@ -154,10 +156,26 @@ func (s *share) Failed(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.problem = err.Error()
-		for _, g := range guests {
-			g.apply(link.Run, s.clock.Now())
-		}
+		s.letRun(guests)
 	})
+}
+
+// leave lets everybody run, for good: whatever is asked or seen after it,
+// by a sampler that has yet to notice that the daemon ends, decides nothing.
+func (s *share) leave() {
+	s.guests(func(guests []*guest) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.letRun(guests)
+	})
+}
+
+// letRun ends all deciding with nobody held. The caller holds mu.
+func (s *share) letRun(guests []*guest) {
+	s.over = true
+	for _, g := range guests {
+		g.apply(link.Run, s.clock.Now())
+	}
 }
 
 // changed tells the policy of a guest that came, left, or has another weight.
@@ -287,6 +305,10 @@ func (s *share) show(guests []*guest) {
 // changed anything, and the guests that were not held before. The caller holds
 // mu.
 func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held []*guest) {
+	defer s.forget(guests)
+	if s.over {
+		return false, nil
+	}
 	now := s.clock.Now()
 	poll, quiet := s.planner.Mean(s.load)
 	st := fairshare.State{Guests: s.state, Round: poll + quiet, SMs: uint32(s.props.SMs)}
@@ -313,7 +335,6 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 			held = append(held, g)
 		}
 	}
-	s.forget(guests)
 	return changed, held
 }
 

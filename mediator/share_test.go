@@ -448,3 +448,31 @@ func TestFailedLetsEverybodyRun(t *testing.T) {
 		t.Errorf("health: %v, %q", v.Healthy, v.Problem)
 	}
 }
+
+// A sampler may end a phase after the daemon has begun to leave, and a GPU that
+// failed is asked about by guests that come and go.
+func TestNobodyIsHeldAfterTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*share){
+		"leave": (*share).leave,
+		"fail":  func(s *share) { s.Failed(errors.New("fell off the bus")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			a, b := s.join(1, 1, 1), s.join(2, 1, 2)
+			s.next(suspend(1))
+			s.poll(1 * ms)
+			end(s.share)
+			s.next(suspend(1), suspend(2))
+			s.poll(1 * ms)
+			s.next(suspend(1), suspend(2))
+			s.quiet(5*ms, 0)
+			s.next(suspend(1), suspend(2))
+			s.share.changed(1)
+			for _, g := range []*guest{a, b} {
+				if g.heldNow() || g.page.Decided() != link.Run {
+					t.Errorf("guest %s is held", g.spec.Name)
+				}
+			}
+		})
+	}
+}
