@@ -25,7 +25,8 @@ type Options struct {
 	WarpTime time.Duration
 	// Lead is how far interpretation may be ahead of the modelled time, 2 ms.
 	Lead time.Duration
-	// PollWindow is how long the pacing thread looks for work before it sleeps, 50 µs, none on a single core;
+	// PollWindow is how long the pacing thread looks for work before it sleeps, 50 µs, none with fewer than three
+	// processors, where it would keep those from theirs that it looks for;
 	// negative: none.
 	PollWindow time.Duration
 	// Priority is the level of SCHED_FIFO to ask for, 20; it should be above the sampler's. Negative: don't.
@@ -44,7 +45,7 @@ func (o Options) WithDefaults() Options {
 	setDefault(&o.MemoryBytes, 1<<30)
 	setDefault(&o.WarpTime, 200*time.Nanosecond)
 	setDefault(&o.Lead, 2*time.Millisecond)
-	if o.PollWindow == 0 && runtime.NumCPU() > 1 {
+	if o.PollWindow == 0 && runtime.NumCPU() > 2 {
 		o.PollWindow = 50 * time.Microsecond
 	}
 	o.PollWindow = max(o.PollWindow, 0)
