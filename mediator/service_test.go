@@ -349,6 +349,10 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 	if _, err := d.client.VMs(t.Context()); err != nil { // so that the connection is there
 		t.Fatal(err)
 	}
+	until(t, "the GPU is watched", func() bool {
+		gpus, err := d.client.GPUs(t.Context())
+		return err == nil && gpus[0].Rounds > 0
+	})
 	files, goroutines := holdings(t)
 	for range 2 { // the second under the name of the first
 		v := d.create("a")
