@@ -353,8 +353,15 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 		gpus, err := d.client.GPUs(t.Context())
 		return err == nil && gpus[0].Rounds > 0
 	})
-	files, goroutines := holdings(t)
-	for range 2 { // the second under the name of the first
+	// The daemon's own goroutines and the client's connection come by and by, so
+	// what there is after the first guest is the measure; a leak of any one thing a
+	// guest would be seen several times over.
+	const guests, slack = 6, 3
+	var files, goroutines int
+	for i := range guests { // each under the name of the one before
+		if i == 1 {
+			files, goroutines = holdings(t)
+		}
 		v := d.create("a")
 		st, err := os.Stat(v.Socket)
 		if err != nil {
@@ -407,7 +414,7 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 	}
 	until(t, "descriptors and goroutines are as before", func() bool {
 		f, g := holdings(t)
-		return f <= files && g <= goroutines
+		return f <= files+slack && g <= goroutines+slack
 	})
 	if err := d.client.DeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("delete of a guest that is gone: %v", err)
