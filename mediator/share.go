@@ -374,9 +374,20 @@ func (s *share) counts() gpu.Counts {
 	}
 	c, err := counted.Counts()
 	if err != nil {
-		s.log.Warn("ask a GPU for its own account", "gpu", s.config.Name, "err", err)
+		s.trouble(err)
 	}
 	return c
+}
+
+// trouble says, once, that the GPU does not answer.
+func (s *share) trouble(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.problem != "" {
+		return
+	}
+	s.problem = err.Error()
+	s.log.Error("GPU does not answer", "gpu", s.config.Name, "err", err)
 }
 
 // gpu is the GPU as the API shows it.
