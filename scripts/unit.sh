@@ -9,4 +9,7 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
 else
 	echo "note: no C compiler, so the tests run without the race detector" >&2
 fi
-exec go test "${flags[@]}" -timeout 14m ./... "$@"
+# The whole-system tests start many processes: they come last, and alone.
+rest=$(go list ./... | grep -v '/e2e/system$')
+go test "${flags[@]}" -timeout 14m $rest "$@"
+go test "${flags[@]}" -timeout 14m ./e2e/system "$@"

@@ -30,10 +30,14 @@ func TestWeights(t *testing.T) {
 	if _, err := h.Client.UpdateGPU(t.Context(), host.GPUName, api.GPUUpdate{Policy: &dfq}); err != nil {
 		t.Fatal(err)
 	}
-	long, short = used(h)
-	if long >= short {
-		t.Errorf("by weight 1 long kernels used %.3f s, short ones by weight 4 %.3f s", long, short)
-	}
+	// Not in any stretch of time: a guest that the host leaves no processor has no
+	// work to give, whatever its weight.
+	h.Until("shares by weight", func() error {
+		if long, short = used(h); long >= short {
+			return fmt.Errorf("by weight 1 long kernels used %.3f s, short ones by weight 4 %.3f s", long, short)
+		}
+		return nil
+	})
 	for _, name := range []string{"long", "short"} {
 		if v := h.VM(name); v.Errors > 0 || v.Kernels == 0 {
 			t.Errorf("%s: %d kernels, %d errors", name, v.Kernels, v.Errors)
@@ -78,7 +82,7 @@ func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		var pending [8]driver.Pending
+		var pending [64]driver.Pending
 		for i := 0; ctx.Err() == nil; i++ {
 			p := &pending[i%len(pending)]
 			err := p.Wait(ctx)
