@@ -11,9 +11,15 @@ for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname 
 	for target in $(grep -h -o '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go | sed 's/^func //' | sort -u); do
 		echo "fuzz $dir $target for $time"
 		# The targets' seeds already ran with the other tests.
-		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x >"$log" 2>&1 || {
-			cat "$log"
-			exit 1
-		}
+		if go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x >"$log" 2>&1; then
+			continue
+		fi
+		# A worker that is busy when the time is over makes the go command report
+		# its own deadline as a failure. A finding comes with its input.
+		if grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"; then
+			continue
+		fi
+		cat "$log"
+		exit 1
 	done
 done
