@@ -49,6 +49,8 @@ func OpenRegisters(space nvreg.Space, host func() time.Duration, o RegisterOptio
 	if o.Settle == 0 {
 		o.Settle = 200 * time.Microsecond
 	}
+	// How good the offset is and whether the timer ticks by itself changes nothing
+	// here: all stamps are the host's, and their differences are what counts.
 	offset, _, _ := nvreg.Calibrate(space, host, o.Settle)
 	return &Registers{space: space, runlist: runlist, host: host, offset: offset, entries: o.Entries}, nil
 }

@@ -75,7 +75,11 @@ func (f *figure) axis() (low, high, step float64) {
 func (f *figure) drawLines(b *strings.Builder, y func(float64) float64) {
 	at := make([]float64, len(f.rows))
 	for i, r := range f.rows {
-		at[i], _ = strconv.ParseFloat(r.name, 64)
+		v, err := strconv.ParseFloat(r.name, 64)
+		if err != nil {
+			panic(fmt.Sprintf("a figure of lines has a row named %q, which is no number", r.name))
+		}
+		at[i] = v
 	}
 	first, last := at[0], at[len(at)-1]
 	x := func(v float64) float64 { return left + 12 + (plotWidth-24)*(v-first)/(last-first) }

@@ -58,6 +58,7 @@ func (b *Bell) File() *os.File { return b.b.f }
 
 // Close takes the bell down. Files of it in other processes live on and ring nothing.
 func (b *Bell) Close() error {
+	// Closing the eventfd, which comes next, takes it out in any case.
 	err := b.e.do(func() { _ = unix.EpollCtl(b.e.door.fd, unix.EPOLL_CTL_DEL, int(b.b.f.Fd()), nil) })
 	if errors.Is(err, gpu.ErrLost) {
 		err = nil // the doorbell went with all its bells
@@ -77,6 +78,8 @@ func (b bell) close() error { return b.f.Close() }
 
 var one = [8]byte{1}
 
+// ringFile writes without looking: the only failure that a bell can have is that
+// it has rung as often as can be counted.
 func ringFile(f *os.File) {
 	if c, err := f.SyscallConn(); err == nil {
 		_ = c.Control(func(fd uintptr) { _, _ = unix.Write(int(fd), one[:]) })
