@@ -37,6 +37,7 @@ type Sampler struct {
 	gpus     []*watched
 	options  SamplerOptions
 	wake     atomic.Uint32 // futex: counts reasons to wake the thread
+	roused   chan struct{} // has room for one: the same, for a thread that is parked
 	stop     atomic.Bool
 	priority atomic.Pointer[Priority]
 	cpu      atomic.Int64
@@ -53,7 +54,7 @@ func NewSampler(gpus []Watched, o SamplerOptions) (*Sampler, error) {
 	if o.ProcRoot == "" {
 		o.ProcRoot = "/proc"
 	}
-	s := &Sampler{options: o}
+	s := &Sampler{options: o, roused: make(chan struct{}, 1)}
 	for _, g := range gpus {
 		if err := g.Config.Validate(); err != nil {
 			return nil, err
@@ -120,4 +121,8 @@ func (s *Sampler) CPU() time.Duration { return time.Duration(s.cpu.Load()) }
 func (s *Sampler) rouse() {
 	s.wake.Add(1)
 	futexRouse(&s.wake)
+	select {
+	case s.roused <- struct{}{}:
+	default: // it will look anyway
+	}
 }
