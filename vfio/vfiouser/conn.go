@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -254,17 +255,38 @@ func (c *conn) send(k *call, flags uint32, fds []int) error {
 func (c *conn) write(p []byte, fds []int) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	var err error
-	if len(fds) > 0 {
-		err = c.sock.writeWithFDs(p, fds)
-	} else {
-		_, err = c.sock.Write(p)
+	n, err := 0, error(nil)
+	if len(fds) == 0 {
+		n, err = c.sock.writeNow(p)
+	}
+	if err == nil && n < len(p) {
+		err = c.writeRest(p[n:], fds)
 	}
 	if err != nil {
 		c.failRead(err) // a message cut short leaves no way to go on
 		return c.err
 	}
 	return nil
+}
+
+// writeRest writes what cannot be written without waiting. A peer that does not take it in within the timeout loses the
+// connection: a client that sends requests and leaves their replies lying must not hold its server. Deadlines are set only
+// here, where a client that reads seldom brings us.
+func (c *conn) writeRest(p []byte, fds []int) error {
+	if c.timeout > 0 {
+		_ = c.sock.SetWriteDeadline(time.Now().Add(c.timeout))
+		defer func() { _ = c.sock.SetWriteDeadline(time.Time{}) }()
+	}
+	var err error
+	if len(fds) > 0 {
+		err = c.sock.writeWithFDs(p, fds)
+	} else {
+		_, err = c.sock.Write(p)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = &unreadError{bytes: len(p), after: c.timeout}
+	}
+	return err
 }
 
 // wait waits for a call's reply, reading the socket when nobody else does.
@@ -397,3 +419,15 @@ func (e *timeoutError) Error() string {
 }
 
 func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// unreadError is the end of a connection whose peer does not read. It is os.ErrDeadlineExceeded.
+type unreadError struct {
+	bytes int
+	after time.Duration
+}
+
+func (e *unreadError) Error() string {
+	return fmt.Sprintf("vfio-user: %d bytes not taken in within %v", e.bytes, e.after)
+}
+
+func (e *unreadError) Is(target error) bool { return target == os.ErrDeadlineExceeded }

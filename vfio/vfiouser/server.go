@@ -21,8 +21,8 @@ type Server struct {
 	// error is refused with that error, EACCES if it is no syscall.Errno.
 	Check func(Peer) error
 
-	// Timeout ends the connection of a client that leaves a request of ours (DMARead, DMAWrite) unanswered that
-	// long; it also bounds the negotiation. 0 means 5 s.
+	// Timeout ends the connection of a client that leaves a request of ours (DMARead, DMAWrite) unanswered that long, or that
+	// does not take in a reply within it; it also bounds the negotiation. 0 means 5 s.
 	Timeout time.Duration
 
 	// Log gets one line when a client comes and one when it goes; nil means slog.Default.

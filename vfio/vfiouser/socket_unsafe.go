@@ -17,6 +17,7 @@ type socket struct {
 	*net.UnixConn
 	raw  syscall.RawConn
 	recv recvOp
+	send sendOp
 }
 
 // recvOp is one recvmsg and its result. It is reused, and its pointers lead into itself or to p.
@@ -27,6 +28,14 @@ type recvOp struct {
 	n     int
 	errno syscall.Errno
 	try   func(fd uintptr) bool
+}
+
+// sendOp is one write that does not wait, and its result. It is reused.
+type sendOp struct {
+	p   []byte
+	n   int
+	err error
+	try func(fd uintptr) bool
 }
 
 // oobBytes holds MaxMessageFDs descriptors: a cmsghdr of 16 bytes, then 4 bytes for each. The kernel closes what doesn't
@@ -57,7 +66,36 @@ func newSocket(c *net.UnixConn) (*socket, error) {
 			return true
 		}
 	}
+	out := &s.send
+	out.try = func(fd uintptr) bool {
+		raceRelease(fd)
+		for {
+			out.n, out.err = unix.Write(int(fd), out.p)
+			switch out.err {
+			case unix.EINTR:
+				continue
+			case unix.EAGAIN:
+				out.n, out.err = 0, nil
+			}
+			return true // never wait
+		}
+	}
 	return s, nil
+}
+
+// writeNow writes as much of p as there is room for at once, which may be nothing.
+func (s *socket) writeNow(p []byte) (int, error) {
+	out := &s.send
+	out.p = p
+	err := s.raw.Write(out.try)
+	out.p = nil
+	if err == nil {
+		err = out.err
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write: %w", err)
+	}
+	return out.n, nil
 }
 
 // readWithFDs reads at most len(p) bytes and the descriptors that came on the first of them, which then belong to
