@@ -170,8 +170,7 @@ func TestQEMUAttaches(t *testing.T) {
 
 func replayQEMU(t *testing.T, r *vfiousertest.Raw, steps []qemuStep) {
 	t.Helper()
-	ram := int(vfiousertest.Memfd(t, 4096).Fd())
-	ev := eventfds(t, 1)[0].FD()
+	files := newQEMUFiles(t)
 	type sent struct {
 		qemuStep
 		id uint16
@@ -198,15 +197,7 @@ func replayQEMU(t *testing.T, r *vfiousertest.Raw, steps []qemuStep) {
 		if !s.pipelined {
 			collect()
 		}
-		var fds []int
-		for range s.fds {
-			fd := ram
-			if s.cmd == vfiouser.CmdDeviceSetIRQs {
-				fd = ev
-			}
-			fds = append(fds, fd)
-		}
-		outstanding = append(outstanding, sent{s, r.Send(s.cmd, vfiouser.FlagTypeCommand, s.payload, fds...)})
+		outstanding = append(outstanding, sent{s, r.Send(s.cmd, vfiouser.FlagTypeCommand, s.payload, files.of(&s)...)})
 	}
 	collect()
 }
