@@ -169,6 +169,9 @@ func (c *Config) check() error {
 		if err := api.CheckName(g.Name); err != nil {
 			return fmt.Errorf("gpus[%d]: %w", i, err)
 		}
+		if g.Name == api.AnyGPU {
+			return fmt.Errorf("gpus[%d]: name %q: it leaves the choice of a GPU to the daemon, so none can have it", i, g.Name)
+		}
 		if seen[g.Name] {
 			return fmt.Errorf("gpus[%d]: a second GPU named %q", i, g.Name)
 		}

@@ -20,14 +20,15 @@ import (
 // the guest's process.
 type guest struct {
 	id   fairshare.GuestID
-	spec link.Spec
+	spec link.Spec // but for Domain, which is domain below
 	pid  int
 	page *link.Page
 	conn *link.Conn
 	gone chan struct{} // closed when the guest is forgotten
 
 	mu          sync.Mutex
-	weight      float64
+	terms       api.Terms
+	domain      string
 	used        time.Duration
 	suspended   time.Duration // over all finished suspensions
 	held        bool
@@ -41,9 +42,9 @@ type guest struct {
 // meetLimit is how long a guest's process may take to introduce itself.
 const meetLimit = 5 * time.Second
 
-// meet receives a guest's introduction and takes its page over. weight is a new
-// guest's; 0 is what the last daemon said.
-func meet(id fairshare.GuestID, conn *link.Conn, weight float64) (*guest, error) {
+// meet receives a guest's introduction and takes its page over. terms are a new
+// guest's; nil is what the last daemon said.
+func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, error) {
 	m, err := conn.ReceiveWithin(meetLimit)
 	if err != nil {
 		return nil, fmt.Errorf("wait for the guest's introduction: %w", err)
@@ -59,14 +60,15 @@ func meet(id fairshare.GuestID, conn *link.Conn, weight float64) (*guest, error)
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{id: id, spec: h.Spec, pid: h.PID, page: page, conn: conn, gone: make(chan struct{})}
+	g := &guest{id: id, spec: h.Spec, domain: h.Domain, pid: h.PID, page: page, conn: conn, gone: make(chan struct{})}
 	bill := page.Bill()
-	g.weight, g.used, g.suspended, g.suspensions = bill.Weight, bill.Used, bill.Suspended, bill.Suspensions
-	if weight != 0 {
-		g.weight = weight
+	g.used, g.suspended, g.suspensions = bill.Used, bill.Suspended, bill.Suspensions
+	g.terms = api.Terms(page.Terms())
+	if terms != nil {
+		g.terms = *terms
 	}
-	if api.CheckWeight(g.weight) != nil {
-		g.weight = 1 // a guest whom no daemon has met before
+	if g.terms.Check() != nil {
+		g.terms = api.Terms{Weight: 1} // a guest whom no daemon has met before
 	}
 	return g, nil
 }
@@ -126,12 +128,35 @@ func (g *guest) work() work {
 	return w
 }
 
-// setWeight changes the guest's part of the GPU from the next round on.
-func (g *guest) setWeight(w float64) {
+// amend changes what the guest is granted from the next round on, and reports
+// whether that is a change.
+func (g *guest) amend(u *api.VMUpdate) (changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.weight = w
+	t := u.Apply(g.terms)
+	if err := t.Check(); err != nil {
+		return false, err
+	}
+	changed = t != g.terms
+	g.terms = t
 	g.record()
+	return changed, nil
+}
+
+// setDomain gives the guest's domain another name, of which its process is told
+// for the next daemon's sake.
+func (g *guest) setDomain(name string) error {
+	g.mu.Lock()
+	g.domain = name
+	g.mu.Unlock()
+	m, err := link.NewMessage(link.KindDomain, link.Domain{Name: name})
+	if err != nil {
+		return err
+	}
+	if err := g.conn.Send(m); err != nil {
+		return fmt.Errorf("tell its process of its domain's name: %w", err)
+	}
+	return nil
 }
 
 // charge bills GPU time.
@@ -164,7 +189,8 @@ func (g *guest) apply(v link.Verdict, now time.Duration) bool {
 
 // record puts the bill on the page; the caller holds mu.
 func (g *guest) record() {
-	g.page.SetBill(link.Bill{Weight: g.weight, Used: g.used, Suspended: g.suspended, Suspensions: g.suspensions})
+	g.page.SetBill(link.Bill{Used: g.used, Suspended: g.suspended, Suspensions: g.suspensions})
+	g.page.SetTerms(link.Terms(g.terms))
 }
 
 // heldNow is whether the guest's channels are held.
@@ -174,11 +200,11 @@ func (g *guest) heldNow() bool {
 	return g.held
 }
 
-// weightNow is the guest's weight.
-func (g *guest) weightNow() float64 {
+// termsNow is what the guest is granted.
+func (g *guest) termsNow() api.Terms {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.weight
+	return g.terms
 }
 
 // seen records what the last round showed.
@@ -199,13 +225,18 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		suspended += now - g.heldSince
 	}
 	v := api.VM{
-		Name: g.spec.Name, GPU: g.spec.GPU.Name, Weight: g.weight, Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,
+		Name: g.spec.Name, Domain: g.domain, DomainUUID: g.spec.DomainUUID, GPU: g.spec.GPU.Name,
+		Weight: g.terms.Weight, Cap: g.terms.Cap, Guarantee: g.terms.Guarantee, PriorityCeiling: g.terms.PriorityCeiling,
+		Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,
 		Contexts: w.contexts, Active: g.active, Suspended: g.held,
 		GPUSeconds: g.used.Seconds(), Share: g.share, Entitled: g.entitled,
 		SuspendedSeconds: suspended.Seconds(), Suspensions: g.suspensions,
 		Kernels: w.counters.Kernels, Errors: w.counters.Errors, CopiedBytes: w.counters.CopiedBytes,
 		Commands: w.counters.Commands, Doorbells: g.page.Doorbells(), MemoryLimitBytes: g.spec.MemoryLimit,
 		KernelTimeLimit: g.spec.KernelTimeLimit,
+	}
+	if p := g.spec.Peer; p != nil {
+		v.Peer = &api.Peer{PID: p.PID, PIDFile: p.PIDFile}
 	}
 	g.groups(func(id accounting.GroupID) { v.Groups = append(v.Groups, uint16(id)) })
 	if counts.Busy != nil {

@@ -39,9 +39,9 @@ const BirthReady = "ready"
 // birthLimit is how long a guest's process may take to be ready.
 const birthLimit = 10 * time.Second
 
-// adopt meets the guest behind a control socket. weight is a new guest's; 0 is
+// adopt meets the guest behind a control socket. terms are a new guest's; nil is
 // what the last daemon said.
-func (s *Service) adopt(dir string, weight float64) (*guest, error) {
+func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	conn, err := link.Dial(filepath.Join(dir, guestproc.ControlSocket))
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *Service) adopt(dir string, weight float64) (*guest, error) {
 	s.lastID++
 	id := s.lastID
 	s.mu.Unlock()
-	g, err := meet(id, conn, weight)
+	g, err := meet(id, conn, terms)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -69,14 +69,21 @@ func (s *Service) adopt(dir string, weight float64) (*guest, error) {
 		defer close(g.gone)
 		ended := g.attend(s.log)
 		if ended {
-			if err := os.RemoveAll(dir); err != nil {
-				s.log.Warn("remove what a guest left", "dir", dir, "err", err)
-			}
+			s.clear(dir, g.spec.Socket)
 			s.log.Info("guest left", "guest", g.spec.Name)
 		}
 		s.forget(g)
 	})
 	return g, nil
+}
+
+// clear removes what a guest that is gone has left.
+func (s *Service) clear(dir, socket string) {
+	s.births.Lock() // of whom one may use the same directory
+	defer s.births.Unlock()
+	if err := errors.Join(os.RemoveAll(dir), s.clearDomainSocket(socket)); err != nil {
+		s.log.Warn("remove what a guest left", "dir", dir, "err", err)
+	}
 }
 
 // forget lets go of a guest whose process has ended, or whom a daemon that ends
@@ -106,7 +113,7 @@ func (s *Service) adoptAll() error {
 	}
 	for _, e := range entries {
 		dir := filepath.Join(vms, e.Name())
-		switch g, err := s.adopt(dir, 0); {
+		switch g, err := s.adopt(dir, nil); {
 		case err == nil:
 			s.log.Info("guest adopted", "guest", g.spec.Name, "pid", g.pid)
 		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
@@ -118,33 +125,66 @@ func (s *Service) adoptAll() error {
 			s.log.Warn("guest not adopted", "dir", dir, "err", err)
 		}
 	}
-	return nil
+	return s.clearDomains()
 }
 
 // CreateVM implements [api.Host].
 func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
-	if spec.Weight == 0 {
-		spec.Weight = 1
-	}
 	if spec.BAR2Bytes == 0 {
 		spec.BAR2Bytes = abi.DefaultSharedBytes
 	}
-	sh, err := s.share(spec.GPU)
-	if err := errors.Join(api.CheckName(spec.Name), api.CheckWeight(spec.Weight), checkBAR2(spec.BAR2Bytes), err); err != nil {
+	spec.DomainUUID = strings.ToLower(spec.DomainUUID)
+	if err := checkSpec(&spec); err != nil {
+		return api.VM{}, err
+	}
+	socket, uuid, err := s.socketOf(&spec)
+	if err != nil {
 		return api.VM{}, err
 	}
 	s.births.Lock()
 	defer s.births.Unlock()
-	if _, err := s.VM(spec.Name); err == nil {
-		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, api.ErrExists)
+	if err := s.vacant(spec.Name, socket); err != nil {
+		return api.VM{}, err
 	}
-	g, err := s.bear(spec, sh)
+	sh, err := s.home(&spec)
 	if err != nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, err)
 	}
+	g, err := s.bear(spec, sh, socket, uuid)
+	if err != nil {
+		return api.VM{}, errors.Join(fmt.Errorf("guest %q: %w", spec.Name, err), s.clearDomainSocket(socket))
+	}
 	sh.changed(g.id)
-	s.log.Info("guest created", "guest", spec.Name, "gpu", sh.config.Name, "weight", spec.Weight)
+	s.log.Info("guest created", "guest", spec.Name, "domain", spec.Domain, "gpu", sh.config.Name, "weight", g.termsNow().Weight)
 	return s.VM(spec.Name)
+}
+
+// checkSpec says what is wrong with what is asked for, as far as that doesn't
+// depend on what else there is.
+func checkSpec(spec *api.VMSpec) error {
+	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain))
+	if spec.DomainUUID != "" {
+		err = errors.Join(err, api.CheckUUID(spec.DomainUUID))
+	}
+	if spec.Peer != nil {
+		err = errors.Join(err, spec.Peer.Check())
+	}
+	return err
+}
+
+// vacant is whether there is no guest of that name or with that socket.
+func (s *Service) vacant(name, socket string) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if _, ok := s.guests[name]; ok {
+		return fmt.Errorf("guest %q: %w", name, api.ErrExists)
+	}
+	for _, g := range s.guests {
+		if g.spec.Socket == socket {
+			return fmt.Errorf("socket %s: guest %q has it: %w", socket, g.spec.Name, api.ErrExists)
+		}
+	}
+	return nil
 }
 
 // checkBAR2 says what is wrong with a size of the memory shared with a guest.
@@ -156,8 +196,9 @@ func checkBAR2(n uint64) error {
 	return nil
 }
 
-// bear starts a guest's process and meets it.
-func (s *Service) bear(spec api.VMSpec, sh *share) (_ *guest, err error) {
+// bear starts a guest's process and meets it. The VMM's socket is in the
+// directory of the domain uuid, if that is not empty.
+func (s *Service) bear(spec api.VMSpec, sh *share, socket, uuid string) (_ *guest, err error) {
 	dir := s.guestDir(spec.Name)
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("clear its directory: %w", err)
@@ -166,20 +207,29 @@ func (s *Service) bear(spec api.VMSpec, sh *share) (_ *guest, err error) {
 	if err := os.Mkdir(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make its directory: %w", err)
 	}
+	if uuid != "" {
+		if err := s.makeDomainDir(uuid); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
 	birth := Birth{
 		Spec: link.Spec{
-			Name: spec.Name, Socket: filepath.Join(dir, "vfio-user.sock"),
+			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Socket: socket,
 			GPU:       link.GPU{Name: sh.config.Name, Kind: sh.config.Kind, Socket: sh.config.Socket},
 			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
 			KernelTimeLimit: s.o.Config.kernelTimeLimit(spec.KernelTimeLimit),
 		},
 		Dir: dir, UID: spec.UID, GID: spec.GID,
 	}
+	if p := spec.Peer; p != nil {
+		birth.Spec.Peer = &link.Peer{PID: p.PID, PIDFile: p.PIDFile}
+	}
 	cmd := s.o.Command()
 	if err := start(cmd, birth); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	g, err := s.adopt(dir, spec.Weight)
+	terms := spec.Terms()
+	g, err := s.adopt(dir, &terms)
 	if err != nil {
 		return nil, errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()), os.RemoveAll(dir))
 	}

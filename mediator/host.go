@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,27 +36,61 @@ func (s *Service) VM(name string) (api.VM, error) {
 
 // UpdateVM implements [api.Host].
 func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
-	if u.Weight != nil {
-		if err := api.CheckWeight(*u.Weight); err != nil {
-			return api.VM{}, err
-		}
+	if u.Guarantee != nil {
+		// What is guaranteed to all stays together while one is admitted.
+		s.births.Lock()
+		defer s.births.Unlock()
 	}
 	s.mu.RLock()
 	g, ok := s.guests[name]
-	if ok && u.Weight != nil {
-		g.setWeight(*u.Weight)
-	}
 	s.mu.RUnlock()
 	if !ok {
 		return api.VM{}, noGuest(name)
 	}
-	if u.Weight != nil {
-		if sh, err := s.share(g.spec.GPU.Name); err == nil {
-			sh.changed(g.id)
-		}
-		s.log.Info("weight", "guest", name, "weight", *u.Weight)
+	if err := s.update(g, &u); err != nil {
+		return api.VM{}, fmt.Errorf("guest %q: %w", name, err)
 	}
 	return s.VM(name)
+}
+
+// update changes a guest that may leave meanwhile.
+func (s *Service) update(g *guest, u *api.VMUpdate) error {
+	sh, err := s.share(g.spec.GPU.Name)
+	if err != nil {
+		return err
+	}
+	if u.Guarantee != nil && *u.Guarantee > g.termsNow().Guarantee {
+		r := sh.room(g.spec.Name)
+		if err := r.admit(*u.Guarantee); err != nil {
+			return err
+		}
+	}
+	if u.Domain != nil {
+		if err := api.CheckDomain(*u.Domain); err != nil {
+			return err
+		}
+	}
+	changed, err := s.amend(g, u)
+	if err != nil || !changed {
+		return err
+	}
+	sh.changed(g.id)
+	t := g.termsNow()
+	s.log.Info("terms", "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling)
+	return nil
+}
+
+// amend makes the change, and reports whether the terms are others now.
+func (s *Service) amend(g *guest, u *api.VMUpdate) (changed bool, err error) {
+	s.mu.RLock() // so that its page stays
+	defer s.mu.RUnlock()
+	if s.guests[g.spec.Name] != g {
+		return false, api.ErrNotFound
+	}
+	if changed, err = g.amend(u); err != nil || u.Domain == nil {
+		return changed, err
+	}
+	return changed, g.setDomain(*u.Domain)
 }
 
 // GPUs implements [api.Host].

@@ -1,13 +1,15 @@
 package mediator
 
 import (
+	"cmp"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vgpud/mediator/api"
 )
 
 // collector gives Prometheus what the API gives others. Labels: gpu, vm and
-// domain, the guest's libvirt name, which is its name.
+// domain, the libvirt domain's name; the guest's where it is no domain's.
 type collector struct{ host api.Host }
 
 // metric is one time series a guest or a GPU.
@@ -45,8 +47,10 @@ const (
 var vmMetrics = []metric[api.VM]{
 	vmMetric("gpu_seconds_total", "Compute time that the guest used, by accounting.", counter, func(v api.VM) float64 { return v.GPUSeconds }),
 	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately.", gauge, func(v api.VM) float64 { return v.Share }),
-	vmMetric("entitled_ratio", "What the guest's weight entitles it to among the active guests.", gauge, func(v api.VM) float64 { return v.Entitled }),
+	vmMetric("entitled_ratio", "What the guest's weight, cap and guarantee entitle it to among the active guests.", gauge, func(v api.VM) float64 { return v.Entitled }),
 	vmMetric("weight", "The guest's weight.", gauge, func(v api.VM) float64 { return v.Weight }),
+	vmMetric("cap_ratio", "The part of the GPU's time that the guest never gets more than; 1 without a cap.", gauge, func(v api.VM) float64 { return cmp.Or(v.Cap, 1) }),
+	vmMetric("guarantee_ratio", "The part of the GPU's time that the guest gets while it has work; 0 without a guarantee.", gauge, func(v api.VM) float64 { return v.Guarantee }),
 	vmMetric("suspensions_total", "Times the guest's channels were held.", counter, func(v api.VM) float64 { return float64(v.Suspensions) }),
 	vmMetric("suspended_seconds_total", "Time the guest's channels were held.", counter, func(v api.VM) float64 { return v.SuspendedSeconds }),
 	vmMetric("suspended", "Whether the guest's channels are held now.", gauge, func(v api.VM) float64 { return truth(v.Suspended) }),
@@ -94,7 +98,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, v := range c.host.VMs() {
 		for _, m := range vmMetrics {
-			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(v), v.GPU, v.Name, v.Name)
+			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(v), v.GPU, v.Name, cmp.Or(v.Domain, v.Name))
 		}
 	}
 	for _, g := range c.host.GPUs() {

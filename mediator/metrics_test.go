@@ -46,7 +46,7 @@ func scrape(t *testing.T, h api.Host) string {
 var twoGuests = exhibit{
 	vms: []api.VM{
 		{
-			Name: "web1", GPU: "gpu0", Weight: 2, Attached: true, Contexts: 3, Suspended: true, GPUSeconds: 12.5, Share: 0.625, Entitled: 2. / 3,
+			Name: "web1", Domain: "web one", GPU: "gpu0", Weight: 2, Cap: 0.5, Guarantee: 0.125, Attached: true, Contexts: 3, Suspended: true, GPUSeconds: 12.5, Share: 0.625, Entitled: 2. / 3,
 			SuspendedSeconds: 1.5, Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12,
 		},
 		{Name: "web2", GPU: "gpu0", Weight: 1},

@@ -287,11 +287,11 @@ func (s *Service) closeGPUs() error {
 	return errors.Join(errs...)
 }
 
-// share finds a GPU; empty is the first.
+// share finds a GPU.
 func (s *Service) share(name string) (*share, error) {
 	names := make([]string, len(s.shares))
 	for i, sh := range s.shares {
-		if sh.config.Name == name || name == "" {
+		if sh.config.Name == name {
 			return sh, nil
 		}
 		names[i] = sh.config.Name

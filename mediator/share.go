@@ -205,7 +205,7 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			r = &recent{kernels: w.counters.Kernels, active: now - lingering, tail: tail{counted: w.counters.LateTime}}
 			s.recent[g.id] = r
 		}
-		st := fairshare.Guest{ID: g.id, Suspended: g.heldNow(), Weight: g.weightNow(), Idle: p.Idle}
+		st := fairshare.Guest{ID: g.id, Suspended: g.heldNow(), Weight: g.termsNow().Weight, Idle: p.Idle}
 		g.groups(func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy

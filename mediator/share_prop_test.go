@@ -71,7 +71,7 @@ func TestChargesAddUp(t *testing.T) {
 					return
 				}
 				g := rapid.SampledFrom(s.guests).Draw(r, "who")
-				g.setWeight(rapid.Float64Range(api.MinWeight, 100).Draw(r, "weight"))
+				grant(r, g, rapid.Float64Range(api.MinWeight, 100).Draw(r, "weight"))
 				s.share.changed(g.id)
 			},
 			"policy": func(*rapid.T) {
@@ -99,7 +99,7 @@ func TestChargesAddUp(t *testing.T) {
 				var shares, entitled float64
 				for _, g := range s.guests {
 					b := g.page.Bill()
-					if b.Used < 0 || b.Weight != g.weightNow() {
+					if b.Used < 0 || api.Terms(g.page.Terms()) != g.termsNow() {
 						r.Fatalf("guest %d: bill %+v", g.id, b)
 					}
 					charged += b.Used

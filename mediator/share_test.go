@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/fairshare"
 	"vgpud/gpu"
+	"vgpud/mediator/api"
 	"vgpud/mediator/link"
 )
 
@@ -74,9 +74,23 @@ func (s *scene) join(id fairshare.GuestID, weight float64, groups ...uint16) *gu
 		page.Context(i).Reset(1)
 		page.Context(i).SetReady(group)
 	}
-	g := &guest{id: id, spec: link.Spec{Name: string(rune('a' + id - 1)), GPU: link.GPU{Name: "gpu0"}}, page: page, weight: weight}
+	g := &guest{id: id, spec: link.Spec{Name: string(rune('a' + id - 1)), GPU: link.GPU{Name: "gpu0"}}, page: page, terms: api.Terms{Weight: weight}}
 	s.guests = append(s.guests, g)
 	return g
+}
+
+// grant gives a guest another weight.
+func grant(t require, g *guest, weight float64) {
+	t.Helper()
+	if _, err := g.amend(&api.VMUpdate{Weight: &weight}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// require is what testing.TB and rapid.T have in common.
+type require interface {
+	Helper()
+	Fatal(...any)
 }
 
 // leave takes the guest at index i away.
@@ -286,8 +300,8 @@ func TestVerdictsReachThePageAndAreCounted(t *testing.T) {
 		t.Errorf("after it: %+v", v)
 	}
 	// A daemon that comes anew finds all of it.
-	want := link.Bill{Weight: 1, Suspended: 7 * ms, Suspensions: 1}
-	if diff := cmp.Diff(want, g.page.Bill(), cmpopts.IgnoreFields(link.Bill{}, "Weight")); diff != "" {
+	want := link.Bill{Suspended: 7 * ms, Suspensions: 1}
+	if diff := cmp.Diff(want, g.page.Bill()); diff != "" {
 		t.Errorf("bill (-want +got):\n%s", diff)
 	}
 }
@@ -394,7 +408,7 @@ func TestWeightChangesEntitlement(t *testing.T) {
 		}
 	}
 	want(0.5, 0.5, 0) // c has no work
-	b.setWeight(3)
+	grant(t, b, 3)
 	s.share.changed(2)
 	want(0.25, 0.75, 0)
 	if v := a.vm(0, gpu.Counts{}); v.Share != 0.5 || v.GPUSeconds != (ms/2).Seconds() {

@@ -23,6 +23,10 @@ var vmColumns = []column[api.VM]{
 	{"SUSPENDED", false, func(v api.VM) string { return seconds(v.SuspendedSeconds) }},
 	{"KERNELS", false, func(v api.VM) string { return count(v.Kernels) }},
 	{"ERRORS", false, func(v api.VM) string { return count(v.Errors) }},
+	{"DOMAIN", true, func(v api.VM) string { return v.Domain }},
+	{"CAP", true, func(v api.VM) string { return part(v.Cap) }},
+	{"GUARANTEE", true, func(v api.VM) string { return part(v.Guarantee) }},
+	{"PRIORITY-CEILING", true, func(v api.VM) string { return count(v.PriorityCeiling) }},
 	{"CONTEXTS", true, func(v api.VM) string { return count(v.Contexts) }},
 	{"COPIED-BYTES", true, func(v api.VM) string { return count(v.CopiedBytes) }},
 	{"DOORBELLS", true, func(v api.VM) string { return count(v.Doorbells) }},
@@ -68,9 +72,16 @@ func newGet(o *options) *cobra.Command {
 		Args:  cli.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	get.AddCommand(
-		listing(o, "vms", []string{"vm"}, "List the guests with their shares", vmColumns,
-			func(v api.VM) string { return v.Name }, (*api.Client).VMs),
+	var domain string
+	vms := listing(o, "vms", []string{"vm"}, "List the guests with their shares", vmColumns,
+		func(v api.VM) string { return v.Name }, func(c *api.Client, ctx context.Context) ([]api.VM, error) {
+			if domain != "" {
+				return c.DomainVMs(ctx, domain)
+			}
+			return c.VMs(ctx)
+		})
+	vms.Flags().StringVar(&domain, "domain", "", "only the guests of this libvirt domain, by name or UUID")
+	get.AddCommand(vms,
 		listing(o, "gpus", []string{"gpu"}, "List the physical GPUs", gpuColumns,
 			func(g api.GPU) string { return g.Name }, (*api.Client).GPUs))
 	return get

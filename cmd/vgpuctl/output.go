@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 
@@ -113,6 +114,14 @@ func printYAML(w io.Writer, v any) error {
 }
 
 func percent(x float64) string { return fmt.Sprintf("%.1f%%", 100*x) }
+
+// part is a part of the GPU's time as it was asked for; 0 is none.
+func part(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%g%%", math.Round(x*1e11)/1e9)
+}
 
 func seconds(x float64) string { return fmt.Sprintf("%.2f", x) }
 

@@ -52,6 +52,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// atLeast wants an argument for each name, and the last one may come again.
+func atLeast(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) >= len(names) {
+			return nil
+		}
+		return exactly(names...)(c, args)
+	}
+}
+
 // asking bounds a question in time.
 func asking(c *cobra.Command) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Context(), askLimit)

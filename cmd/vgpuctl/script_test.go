@@ -70,7 +70,8 @@ func newFixedHost() *fixedHost {
 	return &fixedHost{
 		vms: []api.VM{
 			{
-				Name: "web1", GPU: "gpu0", Weight: 2, Socket: "/run/vgpud/vms/web1/vfio-user.sock", Attached: true, PID: 101, Contexts: 2,
+				Name: "web1", Domain: "web-one", DomainUUID: "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11", GPU: "gpu0",
+				Weight: 2, Cap: 0.75, Guarantee: 0.125, PriorityCeiling: 3, Socket: "/run/vgpud/vms/web1/vfio-user.sock", Attached: true, PID: 101, Contexts: 2,
 				Groups: []uint16{3, 4}, Active: true, GPUSeconds: 12.5, GPUSecondsOwn: &own, Share: 0.625, Entitled: 0.6667, SuspendedSeconds: 1.5,
 				Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, MemoryLimitBytes: 1 << 30,
 			},
@@ -112,13 +113,17 @@ func (h *fixedHost) VM(name string) (api.VM, error) {
 func (h *fixedHost) CreateVM(s api.VMSpec) (api.VM, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := errors.Join(api.CheckName(s.Name), api.CheckWeight(s.Weight)); err != nil {
+	if err := errors.Join(api.CheckName(s.Name), s.Terms().Check()); err != nil {
 		return api.VM{}, err
 	}
 	if _, err := h.find(s.Name); err == nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", s.Name, api.ErrExists)
 	}
-	v := api.VM{Name: s.Name, GPU: "gpu0", Weight: s.Weight, Socket: "/run/vgpud/vms/" + s.Name + "/vfio-user.sock", MemoryLimitBytes: s.MemoryLimitBytes, KernelTimeLimit: s.KernelTimeLimit}
+	v := api.VM{Name: s.Name, Domain: s.Domain, DomainUUID: s.DomainUUID, GPU: "gpu0", Peer: s.Peer, Weight: s.Weight, Cap: s.Cap,
+		Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling, Socket: "/run/vgpud/vms/" + s.Name + "/vfio-user.sock", MemoryLimitBytes: s.MemoryLimitBytes, KernelTimeLimit: s.KernelTimeLimit}
+	if s.Socket != "" {
+		v.Socket = s.Socket
+	}
 	if s.UID != nil && s.GID != nil {
 		v.Socket += fmt.Sprintf("?owner=%d:%d", *s.UID, *s.GID)
 	}
@@ -133,8 +138,13 @@ func (h *fixedHost) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	if err != nil {
 		return api.VM{}, err
 	}
-	h.vms[i].Weight = *u.Weight
-	return h.vms[i], nil
+	v := &h.vms[i]
+	t := u.Apply(api.Terms{Weight: v.Weight, Cap: v.Cap, Guarantee: v.Guarantee, PriorityCeiling: v.PriorityCeiling})
+	if err := t.Check(); err != nil {
+		return api.VM{}, fmt.Errorf("guest %q: %w", name, err)
+	}
+	v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling = t.Weight, t.Cap, t.Guarantee, t.PriorityCeiling
+	return *v, nil
 }
 
 func (h *fixedHost) DeleteVM(name string) error {

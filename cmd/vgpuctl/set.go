@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,23 +19,33 @@ func newSet(o *options) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	vm := &cobra.Command{
-		Use:               "vm NAME weight=N",
-		Short:             "Change a guest; a weight takes effect at once",
-		Example:           "  vgpuctl set vm web1 weight=4",
-		Args:              exactly("NAME", "weight=N"),
+		Use:   "vm NAME KEY=VALUE...",
+		Short: "Change a guest, at once",
+		Long: `Change what a guest gets of its GPU, at once:
+
+  weight=N             its part relative to the other guests' weights
+  cap=PART             the part of the GPU's time that it never gets more than; none
+  guarantee=PART       the part of the GPU's time that it gets while it has work; none
+  priority-ceiling=N   the highest priority that its launches may have
+
+A PART is written 0.25 or 25%.`,
+		Example:           "  vgpuctl set vm web1 weight=4\n  vgpuctl set vm web1 cap=50% guarantee=10%",
+		Args:              atLeast("NAME", "KEY=VALUE..."),
 		ValidArgsFunction: completeVMs(o),
 		RunE: func(c *cobra.Command, args []string) error {
-			u, err := parseVMUpdate(args[1])
+			u, err := parseVMUpdate(args[1:])
 			if err != nil {
 				return err
 			}
 			ctx, cancel := asking(c)
 			defer cancel()
-			v, err := o.client().UpdateVM(ctx, args[0], u)
+			client := o.client()
+			defer client.Close()
+			v, err := client.UpdateVM(ctx, args[0], u)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "vm %s: weight %s\n", v.Name, number(v.Weight))
+			_, err = fmt.Fprintf(c.OutOrStdout(), "vm %s: %s\n", v.Name, updated(v, &u))
 			return err
 		},
 	}
@@ -64,96 +73,78 @@ func newSet(o *options) *cobra.Command {
 	return set
 }
 
-// parseVMUpdate reads an assignment such as weight=4.
-func parseVMUpdate(s string) (api.VMUpdate, error) {
-	key, value, ok := strings.Cut(s, "=")
-	if !ok || key != "weight" {
-		return api.VMUpdate{}, cli.Usagef("%q: want weight=N", s)
+// parseVMUpdate reads assignments such as weight=4.
+func parseVMUpdate(assignments []string) (u api.VMUpdate, err error) {
+	for _, s := range assignments {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return u, cli.Usagef("%q: want KEY=VALUE", s)
+		}
+		switch key {
+		case "weight":
+			u.Weight, err = parseNumber(key, value)
+		case "cap":
+			u.Cap, err = parsePart(key, value)
+		case "guarantee":
+			u.Guarantee, err = parsePart(key, value)
+		case "priority-ceiling":
+			n, perr := strconv.Atoi(value)
+			if perr != nil {
+				return u, cli.Usagef("priority-ceiling %q: want a whole number", value)
+			}
+			u.PriorityCeiling = &n
+		default:
+			return u, cli.Usagef("%q: want weight, cap, guarantee or priority-ceiling", key)
+		}
+		if err != nil {
+			return u, err
+		}
 	}
-	w, err := strconv.ParseFloat(value, 64)
+	// What is not changed can't be what is wrong.
+	if err := u.Apply(api.Terms{Weight: 1}).Check(); err != nil {
+		return u, cli.UsageError{Err: err}
+	}
+	return u, nil
+}
+
+func parseNumber(key, value string) (*float64, error) {
+	x, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return api.VMUpdate{}, cli.Usagef("weight %q: want a number", value)
+		return nil, cli.Usagef("%s %q: want a number", key, value)
 	}
-	if err := api.CheckWeight(w); err != nil {
-		return api.VMUpdate{}, cli.UsageError{Err: err}
-	}
-	return api.VMUpdate{Weight: &w}, nil
+	return &x, nil
 }
 
-func newCreate(o *options) *cobra.Command {
-	create := &cobra.Command{
-		Use:   "create",
-		Short: "Make a guest's virtual GPU",
-		Args:  cli.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+// parsePart reads a part of the GPU's time: 0.25, 25% or none.
+func parsePart(key, value string) (*float64, error) {
+	if value == "none" {
+		return new(float64), nil
 	}
-	var s api.VMSpec
-	var uid, gid int
-	var limit string
-	vm := &cobra.Command{
-		Use:     "vm NAME",
-		Short:   "Make a virtual GPU and print the socket that its VMM connects to",
-		Example: "  vgpuctl create vm web1 --weight 2",
-		Args:    exactly("NAME"),
-		RunE: func(c *cobra.Command, args []string) error {
-			s.Name = args[0]
-			if limit != "" {
-				var err error
-				if s.KernelTimeLimit, err = api.ParseTimeLimit(limit); err != nil {
-					return cli.Usagef("--kernel-time-limit: %v", err)
-				}
-			}
-			if uid >= 0 {
-				s.UID = &uid
-			}
-			if gid >= 0 {
-				s.GID = &gid
-			}
-			ctx, cancel := asking(c)
-			defer cancel()
-			v, err := o.client().CreateVM(ctx, s)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), v.Socket)
-			return err
-		},
+	digits, percent := strings.CutSuffix(value, "%")
+	x, err := strconv.ParseFloat(digits, 64)
+	if err != nil {
+		return nil, cli.Usagef("%s %q: want a part of the GPU's time such as 0.25 or 25%%, or none", key, value)
 	}
-	vm.Flags().StringVar(&s.GPU, "gpu", "", "the physical GPU (default: the first)")
-	vm.Flags().Float64Var(&s.Weight, "weight", 1, "the guest's part of the GPU relative to other guests'")
-	vm.Flags().Uint64Var(&s.BAR2Bytes, "shared-bytes", 0, "memory shared with the guest, a power of two (default 256 MiB)")
-	vm.Flags().Uint64Var(&s.MemoryLimitBytes, "memory-bytes", 0, "GPU memory the guest may use (default: the GPU's)")
-	vm.Flags().StringVar(&limit, "kernel-time-limit", "", "end a kernel after this much GPU `time`; none: never (default: as the daemon is configured, 10s)")
-	vm.Flags().IntVar(&uid, "uid", -1, "user that the socket belongs to, the VMM's (default: the daemon's)")
-	vm.Flags().IntVar(&gid, "gid", -1, "group that the socket belongs to")
-	create.AddCommand(vm)
-	return create
+	if percent {
+		x /= 100
+	}
+	return &x, nil
 }
 
-func newDelete(o *options) *cobra.Command {
-	del := &cobra.Command{
-		Use:   "delete",
-		Short: "Take a guest's virtual GPU away",
-		Args:  cli.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+// updated says what the guest's terms are that were changed.
+func updated(v api.VM, u *api.VMUpdate) string {
+	var s []string
+	if u.Weight != nil {
+		s = append(s, "weight "+number(v.Weight))
 	}
-	var missingOK bool
-	vm := &cobra.Command{
-		Use:               "vm NAME",
-		Short:             "Take a guest's virtual GPU away, whether or not it is in use",
-		Args:              exactly("NAME"),
-		ValidArgsFunction: completeVMs(o),
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx, cancel := asking(c)
-			defer cancel()
-			err := o.client().DeleteVM(ctx, args[0])
-			if missingOK && errors.Is(err, api.ErrNotFound) {
-				return nil
-			}
-			return err
-		},
+	if u.Cap != nil {
+		s = append(s, "cap "+part(v.Cap))
 	}
-	vm.Flags().BoolVar(&missingOK, "missing-ok", false, "succeed where there is no such guest")
-	del.AddCommand(vm)
-	return del
+	if u.Guarantee != nil {
+		s = append(s, "guarantee "+part(v.Guarantee))
+	}
+	if u.PriorityCeiling != nil {
+		s = append(s, "priority ceiling "+count(v.PriorityCeiling))
+	}
+	return strings.Join(s, ", ")
 }

@@ -42,6 +42,12 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	return ask[[]VM](ctx, c, "GET", "/v1/vms", nil)
 }
 
+// DomainVMs lists the guests of a libvirt domain, which is given by UUID or
+// name.
+func (c *Client) DomainVMs(ctx context.Context, domain string) ([]VM, error) {
+	return ask[[]VM](ctx, c, "GET", "/v1/vms?domain="+url.QueryEscape(domain), nil)
+}
+
 // VM finds one guest.
 func (c *Client) VM(ctx context.Context, name string) (VM, error) {
 	return ask[VM](ctx, c, "GET", "/v1/vms/"+url.PathEscape(name), nil)
@@ -96,6 +102,8 @@ func (e *Error) Is(target error) bool {
 		return e.Status == http.StatusConflict
 	case ErrInvalid:
 		return e.Status == http.StatusBadRequest
+	case ErrNoRoom:
+		return e.Status == http.StatusInsufficientStorage
 	}
 	return false
 }

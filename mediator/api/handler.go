@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 )
 
 // Host is what the API is about. Its methods are called from many goroutines;
@@ -37,7 +38,13 @@ type route struct {
 
 var routes = []route{
 	{"GET", "/v1/health", func(h Host, _ *http.Request) (any, error) { return h.Health(), nil }},
-	{"GET", "/v1/vms", func(h Host, _ *http.Request) (any, error) { return h.VMs(), nil }},
+	{"GET", "/v1/vms", func(h Host, r *http.Request) (any, error) {
+		vms := h.VMs()
+		if d := r.URL.Query().Get("domain"); d != "" {
+			vms = slices.DeleteFunc(vms, func(v VM) bool { return !v.InDomain(d) })
+		}
+		return vms, nil
+	}},
 	{"POST", "/v1/vms", func(h Host, r *http.Request) (any, error) {
 		s, err := decode[VMSpec](r)
 		if err != nil {
@@ -106,6 +113,8 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, ErrInvalid):
 		return http.StatusBadRequest
+	case errors.Is(err, ErrNoRoom):
+		return http.StatusInsufficientStorage
 	default:
 		return http.StatusInternalServerError
 	}

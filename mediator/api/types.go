@@ -1,17 +1,49 @@
 package api
 
 import (
-	"errors"
-	"fmt"
+	"strings"
 	"time"
 )
+
+// Terms are what a guest has been granted of its GPU.
+type Terms struct {
+	// Weight is its part of the GPU's time relative to the other guests' weights.
+	Weight float64
+	// Cap is the part of the GPU's time, above 0 to 1, that it never gets more
+	// than, even where nobody else has work; 0 is no cap.
+	Cap float64
+	// Guarantee is the part of the GPU's time that it gets while it has work,
+	// whatever the weights; 0 is none. The guarantees on a GPU sum to at most 1.
+	Guarantee float64
+	// PriorityCeiling is the highest priority, 0 to [MaxPriority], that its
+	// launches may have under policies that decide about launches.
+	PriorityCeiling int
+}
+
+// Peer is the process that may connect to a guest's socket, one of the two.
+type Peer struct {
+	PID int `json:"pid,omitempty"`
+	// PIDFile is a file with the process's number, which is read at every
+	// connection: libvirt writes /run/libvirt/qemu/NAME.pid before QEMU runs.
+	PIDFile string `json:"pid_file,omitempty"`
+}
 
 // VM is one guest and its virtual GPU. Sums count from the guest's creation;
 // after a restart of the daemon they go on.
 type VM struct {
-	Name   string  `json:"name"`
-	GPU    string  `json:"gpu"`
-	Weight float64 `json:"weight"`
+	Name string `json:"name"`
+	// Domain and DomainUUID are the libvirt domain whose guest it is, empty where
+	// it is no domain's.
+	Domain     string `json:"domain,omitempty"`
+	DomainUUID string `json:"domain_uuid,omitempty"`
+	GPU        string `json:"gpu"`
+	// For these see [Terms].
+	Weight          float64 `json:"weight"`
+	Cap             float64 `json:"cap,omitempty"`
+	Guarantee       float64 `json:"guarantee,omitempty"`
+	PriorityCeiling int     `json:"priority_ceiling,omitempty"`
+	// Peer is the only process that may connect, where that is restricted.
+	Peer *Peer `json:"peer,omitempty"`
 	// Socket is where the VMM connects, Attached whether one has.
 	Socket   string `json:"socket"`
 	Attached bool   `json:"attached"`
@@ -30,7 +62,8 @@ type VM struct {
 	GPUSeconds    float64  `json:"gpu_seconds"`
 	GPUSecondsOwn *float64 `json:"gpu_seconds_own,omitempty"`
 	// Share is the guest's part of the compute time that all guests used lately,
-	// and Entitled what its weight entitles it to among the active ones: 0 to 1.
+	// and Entitled what its weight, cap and guarantee entitle it to among the
+	// active ones: 0 to 1.
 	Share            float64 `json:"share"`
 	Entitled         float64 `json:"entitled"`
 	SuspendedSeconds float64 `json:"suspended_seconds"`
@@ -43,6 +76,11 @@ type VM struct {
 	MemoryLimitBytes uint64  `json:"memory_limit_bytes,omitempty"`
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
+}
+
+// InDomain is whether the guest is a libvirt domain's, given by UUID or name.
+func (v *VM) InDomain(domain string) bool {
+	return domain != "" && (v.Domain == domain || strings.EqualFold(v.DomainUUID, domain))
 }
 
 // GPU is one physical GPU.
@@ -86,24 +124,65 @@ type GPU struct {
 // VMSpec asks for a guest.
 type VMSpec struct {
 	Name string `json:"name"`
-	// GPU names the physical GPU; empty is the first.
+	// Domain and DomainUUID are the libvirt domain's that the guest is.
+	Domain     string `json:"domain,omitempty"`
+	DomainUUID string `json:"domain_uuid,omitempty"`
+	// GPU names the physical GPU; empty or [AnyGPU]: the one with the least sum
+	// of weights, of those with room for the guest's memory and guarantee.
 	GPU string `json:"gpu,omitempty"`
-	// Weight is relative to the other guests'; 0 is 1.
-	Weight float64 `json:"weight,omitempty"`
+	// Weight is relative to the other guests'; 0 is 1. For the rest see [Terms].
+	Weight          float64 `json:"weight,omitempty"`
+	Cap             float64 `json:"cap,omitempty"`
+	Guarantee       float64 `json:"guarantee,omitempty"`
+	PriorityCeiling int     `json:"priority_ceiling,omitempty"`
 	// BAR2Bytes is the memory shared with the guest; 0 is the default.
 	BAR2Bytes        uint64 `json:"bar2_bytes,omitempty"`
 	MemoryLimitBytes uint64 `json:"memory_limit_bytes,omitempty"`
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 is the
 	// daemon's default, [NoTimeLimit] or anything below 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
+	// Socket is where the VMM is to connect: empty, or RUN_DIR/domains/UUID/gpuN.sock
+	// with the daemon's directory and the domain's UUID.
+	Socket string `json:"socket,omitempty"`
 	// UID and GID own the vfio-user socket where they are set: the VMM's user.
 	UID *int `json:"uid,omitempty"`
 	GID *int `json:"gid,omitempty"`
+	// Peer, if set, is the only process that may connect.
+	Peer *Peer `json:"peer,omitempty"`
+}
+
+// Terms are the ones that are asked for.
+func (s *VMSpec) Terms() Terms {
+	t := Terms{Weight: s.Weight, Cap: s.Cap, Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling}
+	if t.Weight == 0 {
+		t.Weight = 1
+	}
+	return t
 }
 
 // VMUpdate changes a guest; what is nil stays.
 type VMUpdate struct {
-	Weight *float64 `json:"weight,omitempty"`
+	Weight          *float64 `json:"weight,omitempty"`
+	Cap             *float64 `json:"cap,omitempty"`
+	Guarantee       *float64 `json:"guarantee,omitempty"`
+	PriorityCeiling *int     `json:"priority_ceiling,omitempty"`
+	// Domain is the domain's new name, where it was given another.
+	Domain *string `json:"domain,omitempty"`
+}
+
+// Apply is t with what the update changes of it.
+func (u *VMUpdate) Apply(t Terms) Terms {
+	set(&t.Weight, u.Weight)
+	set(&t.Cap, u.Cap)
+	set(&t.Guarantee, u.Guarantee)
+	set(&t.PriorityCeiling, u.PriorityCeiling)
+	return t
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
 }
 
 // GPUUpdate changes how a GPU is shared; what is nil stays.
@@ -118,60 +197,4 @@ type Health struct {
 	Healthy       bool     `json:"healthy"`
 	Problems      []string `json:"problems,omitempty"`
 	UptimeSeconds float64  `json:"uptime_seconds"`
-}
-
-// The errors of a [Host], which its wrap.
-var (
-	ErrNotFound = errors.New("not found")
-	ErrExists   = errors.New("exists already")
-	ErrInvalid  = errors.New("invalid")
-)
-
-// Limits of what may be asked for.
-const (
-	MinWeight = 0.001
-	MaxWeight = 1_000_000
-	maxName   = 64
-)
-
-// NoTimeLimit lets kernels run for as long as they like: one that never ends
-// keeps the GPU from all other guests.
-const NoTimeLimit time.Duration = -1
-
-// ParseTimeLimit reads a limit of kernels' GPU time: "none", which is
-// NoTimeLimit, or a positive duration such as "10s".
-func ParseTimeLimit(s string) (time.Duration, error) {
-	if s == "none" {
-		return NoTimeLimit, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("time limit %q: want \"none\" or a positive duration such as 10s: %w", s, ErrInvalid)
-	}
-	return d, nil
-}
-
-// CheckWeight says what is wrong with a weight.
-func CheckWeight(w float64) error {
-	if !(w >= MinWeight && w <= MaxWeight) { // NaN too
-		return fmt.Errorf("weight %v: want a number from %v to %d: %w", w, MinWeight, MaxWeight, ErrInvalid)
-	}
-	return nil
-}
-
-// CheckName says what is wrong with a guest's name, which becomes part of a
-// path.
-func CheckName(name string) error {
-	ok := name != "" && len(name) <= maxName && name[0] != '.' && name[0] != '-'
-	for _, r := range name {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
-		default:
-			ok = false
-		}
-	}
-	if !ok {
-		return fmt.Errorf("name %q: want 1 to %d letters, digits, '-', '_' or '.', not beginning with '-' or '.': %w", name, maxName, ErrInvalid)
-	}
-	return nil
 }

@@ -23,12 +23,12 @@ const ControlSocket = "control.sock"
 // control is the guest's side of its links to daemons: a restarted one comes
 // anew.
 type control struct {
-	hello link.Hello
-	page  *link.Page
-	quit  func() // ends the guest
-	log   *slog.Logger
+	page *link.Page
+	quit func() // ends the guest
+	log  *slog.Logger
 
 	mu    sync.Mutex
+	hello link.Hello
 	conns map[*link.Conn]bool
 }
 
@@ -91,7 +91,9 @@ func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 // attend introduces the guest to one daemon and obeys it until the link ends or
 // expires.
 func (c *control) attend(conn *link.Conn) error {
+	c.mu.Lock()
 	m, err := link.NewMessage(link.KindHello, c.hello, c.page.File())
+	c.mu.Unlock()
 	if err == nil {
 		err = conn.Send(m)
 	}
@@ -100,9 +102,18 @@ func (c *control) attend(conn *link.Conn) error {
 			break
 		}
 		logClose(c.log, m.CloseFiles())
-		if m.Kind == link.KindQuit {
+		switch m.Kind {
+		case link.KindQuit:
 			c.log.Info("told to end")
 			c.quit()
+		case link.KindDomain:
+			var d link.Domain
+			if err := m.Decode(&d); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			c.hello.Domain = d.Name
+			c.mu.Unlock()
 		}
 	}
 	return err

@@ -65,7 +65,7 @@ func TestPageIsShared(t *testing.T) {
 		t.Errorf("backlog %v, pid %d, state %v", seen.Backlog(), seen.PID(), seen.State())
 	}
 
-	bill := Bill{Weight: 2.5, Used: time.Second, Suspended: time.Minute, Suspensions: 3}
+	bill := Bill{Used: time.Second, Suspended: time.Minute, Suspensions: 3}
 	serve.SetBill(bill)
 	if diff := cmp.Diff(bill, exec.Bill()); diff != "" {
 		t.Errorf("Bill (-want +got):\n%s", diff)

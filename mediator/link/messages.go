@@ -36,6 +36,9 @@ const (
 	KindHello Kind = "hello"
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
+	// KindDomain (serve to vm) gives the guest's domain another name: body
+	// [Domain]. It is what the next daemon is told.
+	KindDomain Kind = "domain"
 )
 
 // GPU names a physical GPU and says how to reach it.
@@ -105,11 +108,28 @@ type Hello struct {
 // Spec is what a guest's virtual GPU was made with.
 type Spec struct {
 	Name string `json:"name"`
+	// Domain and DomainUUID are the libvirt domain's that the guest is.
+	Domain     string `json:"domain,omitempty"`
+	DomainUUID string `json:"domain_uuid,omitempty"`
 	// Socket is where its VMM connects.
 	Socket string `json:"socket"`
-	GPU    GPU    `json:"gpu"`
+	// Peer, if set, is the only process that may connect.
+	Peer *Peer `json:"peer,omitempty"`
+	GPU  GPU   `json:"gpu"`
 	// BAR2Bytes is the size of the memory shared with the guest.
 	BAR2Bytes       uint64        `json:"bar2_bytes"`
 	MemoryLimit     uint64        `json:"memory_limit,omitempty"`
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
+}
+
+// Peer is a process, by its number or by a file that holds the number and is
+// read each time.
+type Peer struct {
+	PID     int    `json:"pid,omitempty"`
+	PIDFile string `json:"pid_file,omitempty"`
+}
+
+// Domain is a libvirt domain.
+type Domain struct {
+	Name string `json:"name"`
 }

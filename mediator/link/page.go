@@ -47,7 +47,9 @@ type pageLayout struct {
 	suspended   atomic.Int64
 	suspensions atomic.Uint64
 	watchCPU    atomic.Uint32 // + 1; 0 is none
-	_           [lineBytes - 52]byte
+	limit       atomic.Uint32 // the cap, in billionths
+	guarantee   atomic.Uint32 // in billionths
+	ceiling     atomic.Uint32
 
 	// Written by vm.
 	doorbells atomic.Uint64
@@ -233,7 +235,6 @@ func (p *Page) Decided() Verdict { return Verdict(p.l.verdict.Load()) }
 // Bill is what the daemon has charged a guest with. It lies on the page so that
 // a daemon that was restarted goes on where the last one stopped.
 type Bill struct {
-	Weight float64
 	// Used is GPU time, Suspended how long the guest was held.
 	Used, Suspended time.Duration
 	Suspensions     uint64
@@ -241,7 +242,6 @@ type Bill struct {
 
 // SetBill records the bill; the daemon calls it.
 func (p *Page) SetBill(b Bill) {
-	p.l.weight.Store(math.Float64bits(b.Weight))
 	p.l.used.Store(int64(b.Used))
 	p.l.suspended.Store(int64(b.Suspended))
 	p.l.suspensions.Store(b.Suspensions)
@@ -250,8 +250,36 @@ func (p *Page) SetBill(b Bill) {
 // Bill is what was last recorded.
 func (p *Page) Bill() Bill {
 	return Bill{
-		Weight: math.Float64frombits(p.l.weight.Load()), Used: time.Duration(p.l.used.Load()),
-		Suspended: time.Duration(p.l.suspended.Load()), Suspensions: p.l.suspensions.Load(),
+		Used: time.Duration(p.l.used.Load()), Suspended: time.Duration(p.l.suspended.Load()), Suspensions: p.l.suspensions.Load(),
+	}
+}
+
+// Terms are what a guest has been granted, as package api explains it. They lie
+// on the page for the same reason as the bill.
+type Terms struct {
+	// Weight is 0 where no daemon has set any terms.
+	Weight float64
+	// Cap and Guarantee are parts of the GPU's time, kept to the billionth.
+	Cap, Guarantee  float64
+	PriorityCeiling int
+}
+
+const billion = 1e9
+
+// SetTerms records the terms; the daemon calls it.
+func (p *Page) SetTerms(t Terms) {
+	p.l.weight.Store(math.Float64bits(t.Weight))
+	p.l.limit.Store(uint32(math.Round(t.Cap * billion)))
+	p.l.guarantee.Store(uint32(math.Round(t.Guarantee * billion)))
+	p.l.ceiling.Store(uint32(t.PriorityCeiling))
+}
+
+// Terms are what was last recorded.
+func (p *Page) Terms() Terms {
+	return Terms{
+		Weight: math.Float64frombits(p.l.weight.Load()),
+		Cap:    float64(p.l.limit.Load()) / billion, Guarantee: float64(p.l.guarantee.Load()) / billion,
+		PriorityCeiling: int(p.l.ceiling.Load()),
 	}
 }
 

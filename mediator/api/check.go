@@ -1,0 +1,135 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The errors of a [Host], which its wrap.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrExists   = errors.New("exists already")
+	ErrInvalid  = errors.New("invalid")
+	ErrNoRoom   = errors.New("no room")
+)
+
+// Limits of what may be asked for.
+const (
+	MinWeight = 0.001
+	MaxWeight = 1_000_000
+	// MaxPriority is the highest priority that launches can have.
+	MaxPriority = 15
+	maxName     = 64
+	maxDomain   = 255
+)
+
+// AnyGPU is the name of no GPU: it leaves the choice to the daemon.
+const AnyGPU = "any"
+
+// NoTimeLimit lets kernels run for as long as they like: one that never ends
+// keeps the GPU from all other guests.
+const NoTimeLimit time.Duration = -1
+
+// ParseTimeLimit reads a limit of kernels' GPU time: "none", which is
+// NoTimeLimit, or a positive duration such as "10s".
+func ParseTimeLimit(s string) (time.Duration, error) {
+	if s == "none" {
+		return NoTimeLimit, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("time limit %q: want \"none\" or a positive duration such as 10s: %w", s, ErrInvalid)
+	}
+	return d, nil
+}
+
+// CheckWeight says what is wrong with a weight.
+func CheckWeight(w float64) error {
+	if !(w >= MinWeight && w <= MaxWeight) { // NaN too
+		return fmt.Errorf("weight %v: want a number from %v to %d: %w", w, MinWeight, MaxWeight, ErrInvalid)
+	}
+	return nil
+}
+
+// CheckName says what is wrong with a guest's name, which becomes part of a
+// path.
+func CheckName(name string) error {
+	ok := name != "" && len(name) <= maxName && name[0] != '.' && name[0] != '-'
+	for _, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+		default:
+			ok = false
+		}
+	}
+	if !ok {
+		return fmt.Errorf("name %q: want 1 to %d letters, digits, '-', '_' or '.', not beginning with '-' or '.': %w", name, maxName, ErrInvalid)
+	}
+	return nil
+}
+
+// Check says what is wrong with the terms, of which Weight must be set.
+func (t Terms) Check() error {
+	if err := CheckWeight(t.Weight); err != nil {
+		return err
+	}
+	if !(t.Cap >= 0 && t.Cap <= 1) {
+		return fmt.Errorf("cap %v: want a part of the GPU's time from 0 (no cap) to 1: %w", t.Cap, ErrInvalid)
+	}
+	if !(t.Guarantee >= 0 && t.Guarantee <= 1) {
+		return fmt.Errorf("guarantee %v: want a part of the GPU's time from 0 (none) to 1: %w", t.Guarantee, ErrInvalid)
+	}
+	if t.Cap > 0 && t.Guarantee > t.Cap {
+		return fmt.Errorf("guarantee %v: more than the cap, %v: %w", t.Guarantee, t.Cap, ErrInvalid)
+	}
+	if t.PriorityCeiling < 0 || t.PriorityCeiling > MaxPriority {
+		return fmt.Errorf("priority ceiling %d: want a number from 0 to %d: %w", t.PriorityCeiling, MaxPriority, ErrInvalid)
+	}
+	return nil
+}
+
+// Check says what is wrong with a peer.
+func (p Peer) Check() error {
+	switch {
+	case p.PID == 0 && p.PIDFile == "", p.PID != 0 && p.PIDFile != "":
+		return fmt.Errorf("peer: want either a pid or a pid_file: %w", ErrInvalid)
+	case p.PID < 0 || p.PID > math.MaxInt32:
+		return fmt.Errorf("peer: pid %d: want a process's number: %w", p.PID, ErrInvalid)
+	case p.PIDFile != "" && (!filepath.IsAbs(p.PIDFile) || filepath.Clean(p.PIDFile) != p.PIDFile):
+		return fmt.Errorf("peer: pid_file %q: want an absolute path without \"..\": %w", p.PIDFile, ErrInvalid)
+	}
+	return nil
+}
+
+// CheckDomain says what is wrong with a libvirt domain's name, which is only
+// shown. Empty is none.
+func CheckDomain(name string) error {
+	if len(name) > maxDomain || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("domain %q: want at most %d bytes of text: %w", name, maxDomain, ErrInvalid)
+	}
+	return nil
+}
+
+// CheckUUID says what is wrong with a UUID, which becomes part of a path:
+// 8-4-4-4-12 hexadecimal digits, in lower case.
+func CheckUUID(uuid string) error {
+	ok := len(uuid) == 36
+	for i := 0; ok && i < len(uuid); i++ {
+		switch c := uuid[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			ok = c == '-'
+		default:
+			ok = c >= '0' && c <= '9' || c >= 'a' && c <= 'f'
+		}
+	}
+	if !ok {
+		return fmt.Errorf("UUID %q: want 8-4-4-4-12 hexadecimal digits in lower case: %w", uuid, ErrInvalid)
+	}
+	return nil
+}
