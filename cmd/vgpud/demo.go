@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"time"
@@ -12,6 +10,7 @@ import (
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/vgpud/internal/demo"
+	"vgpud/e2e/work"
 )
 
 func newDemo(o *options) *cobra.Command {
@@ -67,11 +66,11 @@ func newDemoGuest(*options) *cobra.Command {
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var p demo.GuestPlan
-			if err := json.NewDecoder(os.Stdin).Decode(&p); err != nil {
-				return fmt.Errorf("read the plan: %w", err)
+			p, err := work.ReadPlan(os.Stdin)
+			if err != nil {
+				return err
 			}
-			return demo.RunGuest(c.Context(), p, os.Stdout)
+			return work.Run(c.Context(), p, os.Stdout)
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"vgpud/e2e/host"
 	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -76,7 +77,7 @@ func newThrottle(b *testing.B, gpu *driver.Context, length time.Duration) *drive
 	}
 	// of makes it of some iterations, and measures it.
 	of := func(iterations int) (*driver.Launch, time.Duration) {
-		l, err := host.NewLoad(b.Context(), gpu, k.PTX(kernels.SM80), kernels.Throttle(kernels.ThrottleConfig{
+		l, err := work.NewLoad(b.Context(), gpu, k.PTX(kernels.SM80), kernels.Throttle(kernels.ThrottleConfig{
 			Blocks: 1, Threads: 128, Iterations: iterations,
 		}))
 		if err != nil {

@@ -32,8 +32,9 @@ var rooms = []room{
 	{"gpu", 3},
 	{"mediator", 4},
 	{"guestagent", 4},
-	{"cmd", 5},
-	{"e2e", 6},
+	{"e2e/work", 5},
+	{"cmd", 6},
+	{"e2e", 7},
 }
 
 // forbidden lists imports that a package must not have, even indirectly, with
@@ -56,11 +57,17 @@ var forbidden = []struct {
 	{"mediator/vgpu", "vgpud/ptx", "the process that serves the device parses no guest code"},
 	{"mediator/vgpu", "vgpud/gpu", "the process that serves the device touches no GPU"},
 	{"vfio", "vgpud/mediator", "the protocol knows no device"},
+	{"e2e/work", "vgpud/mediator", "a guest carries no host code"},
+	{"e2e/work", "vgpud/gpu", "a guest carries no host code"},
+	{"cmd/vgpud/demoguest", "vgpud/mediator", "a guest carries no host code"},
+	{"cmd/vgpud/demoguest", "vgpud/gpu", "a guest carries no host code"},
 }
 
 // allowed lists exceptions to forbidden prefixes.
 var allowed = []string{
 	"vgpud/guestagent -> vgpud/mediator/vgpu/abi",
+	"vgpud/e2e/work -> vgpud/mediator/vgpu/abi",
+	"vgpud/cmd/vgpud/demoguest -> vgpud/mediator/vgpu/abi",
 }
 
 type pkg struct {

@@ -6,6 +6,7 @@ import (
 
 	"vgpud/e2e/host"
 	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -37,7 +38,7 @@ func TestCorpus(t *testing.T) {
 // runCase runs one kernel and checks what it computed and printed.
 func runCase(t *testing.T, gpu *driver.Context, k kernels.Kernel, arch kernels.Arch) error {
 	ctx := t.Context()
-	l, err := host.NewLoad(ctx, gpu, k.PTX(arch), k.Case(kernels.Trivial, 42))
+	l, err := work.NewLoad(ctx, gpu, k.PTX(arch), k.Case(kernels.Trivial, 42))
 	if err != nil {
 		return err
 	}

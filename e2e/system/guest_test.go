@@ -9,6 +9,7 @@ import (
 
 	"vgpud/e2e/host"
 	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -30,13 +31,13 @@ func contextOf(t *testing.T, dev *driver.Device) *driver.Context {
 }
 
 // newLoad puts a case of the corpus into a context.
-func newLoad(t *testing.T, gpu *driver.Context, kernel string, size kernels.Size) *host.Load {
+func newLoad(t *testing.T, gpu *driver.Context, kernel string, size kernels.Size) *work.Load {
 	t.Helper()
 	k, ok := kernels.ByName(kernel)
 	if !ok {
 		t.Fatalf("the corpus has no kernel %q", kernel)
 	}
-	l, err := host.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80), k.Case(size, 1))
+	l, err := work.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80), k.Case(size, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ type bystander struct {
 func newBystander(t *testing.T, h *host.Host) *bystander {
 	t.Helper()
 	b := &bystander{t: t, h: h, gpu: newContext(t, h, api.VMSpec{Name: "bystander"}), done: make(chan struct{})}
-	var loads []*host.Load
+	var loads []*work.Load
 	for _, name := range []string{"scan", "matmul", "reduce"} {
 		loads = append(loads, newLoad(t, b.gpu, name, kernels.Trivial))
 	}

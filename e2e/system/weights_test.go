@@ -8,6 +8,7 @@ import (
 
 	"vgpud/e2e/host"
 	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -71,7 +72,7 @@ func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) {
 	if !ok {
 		t.Fatal("the corpus has no throttle")
 	}
-	l, err := host.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80),
+	l, err := work.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80),
 		kernels.Throttle(kernels.ThrottleConfig{Blocks: 1, Threads: 128, Iterations: iterations}))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"vgpud/clock"
+	"vgpud/e2e/work"
 	"vgpud/mediator"
 	"vgpud/mediator/api"
 )
@@ -227,7 +228,7 @@ func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
 
 // look asks for everything at one instant.
 func (d *demo) look(ctx context.Context) (look, error) {
-	l := look{vms: make(map[string]api.VM), reports: make(map[string]GuestReport)}
+	l := look{vms: make(map[string]api.VM), reports: make(map[string]work.Report)}
 	vms, err := d.client.VMs(ctx)
 	if err != nil {
 		return l, err

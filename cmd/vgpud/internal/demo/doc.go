@@ -4,5 +4,5 @@
 // with checked results; shares the GPU first by none and then by weighted
 // disengaged fair queueing; and shows who got what.
 //
-// [RunGuest] is a guest's process, [Run] all the rest.
+// A guest's process works by package work; [Run] is all the rest.
 package demo

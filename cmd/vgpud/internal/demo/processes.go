@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/work"
 )
 
 // endLimit is how long a process may take to end when told to.
@@ -113,18 +115,18 @@ func until(ctx context.Context, p *process, ask func() error) error {
 
 // member is a guest of the demo.
 type member struct {
-	GuestPlan
+	work.Plan
 	weight  float64
 	process *process
 	ready   chan struct{} // closed when it works
 
 	mu     sync.Mutex
-	report GuestReport
+	report work.Report
 }
 
 // startGuest runs a guest's process and follows its reports.
 func (d *demo) startGuest(m *member) error {
-	text, err := json.Marshal(m.GuestPlan)
+	text, err := json.Marshal(m.Plan)
 	if err != nil {
 		return err
 	}
@@ -157,7 +159,7 @@ func (d *demo) startGuest(m *member) error {
 
 // take takes in a line of a guest's.
 func (m *member) take(line []byte) {
-	var r GuestReport
+	var r work.Report
 	if err := json.Unmarshal(line, &r); err != nil {
 		r = m.last()
 		r.Error = fmt.Sprintf("unreadable report %q", line)
@@ -170,7 +172,7 @@ func (m *member) take(line []byte) {
 	}
 }
 
-func (m *member) last() GuestReport {
+func (m *member) last() work.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.report

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"vgpud/e2e/work"
 	"vgpud/mediator/api"
 )
 
@@ -55,7 +56,7 @@ type look struct {
 	at      time.Time
 	vms     map[string]api.VM
 	gpu     api.GPU
-	reports map[string]GuestReport
+	reports map[string]work.Report
 }
 
 // phaseOf is the difference between two looks.

@@ -1,0 +1,94 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"vgpud/e2e/kernels"
+	"vgpud/guestagent/driver"
+)
+
+// Plan is what a guest does, on one virtual GPU.
+type Plan struct {
+	Name string `json:"name"`
+	// Socket is the virtual GPU's vfio-user socket, for a guest that is a process
+	// beside it. Without one the virtual GPU is the PCI function at the address
+	// PCI, or the only one there is.
+	Socket string `json:"socket,omitempty"`
+	PCI    string `json:"pci,omitempty"`
+	// Work is gone through round and round.
+	Work []Work `json:"work"`
+	// Workers is how many cases are under way at a time, each with buffers of
+	// its own; Channels over how many channels.
+	Workers  int    `json:"workers"`
+	Channels int    `json:"channels"`
+	Seed     uint64 `json:"seed"`
+}
+
+// Work is one case of the corpus.
+type Work struct {
+	Kernel string `json:"kernel"`
+	Size   string `json:"size"`
+	// Repeat is how many times its launches go to the GPU between two checks of
+	// their results, where they may be repeated.
+	Repeat int `json:"repeat"`
+}
+
+// String names the case: "matmul/small".
+func (w Work) String() string { return w.Kernel + "/" + w.Size }
+
+// Case makes the case, with inputs that follow from seed.
+func (w Work) Case(seed uint64) (kernels.Kernel, *kernels.Case, error) {
+	k, ok := kernels.ByName(w.Kernel)
+	if !ok {
+		return k, nil, fmt.Errorf("the corpus has no kernel %q", w.Kernel)
+	}
+	size, err := kernels.ParseSize(w.Size)
+	if err != nil {
+		return k, nil, fmt.Errorf("kernel %s: %w", w.Kernel, err)
+	}
+	return k, k.Case(size, seed), nil
+}
+
+// Report is what a guest says of its work: a line of JSON when it begins, twice
+// a second, and at its end.
+type Report struct {
+	// Ready is said once, when all is loaded and the work begins.
+	Ready bool `json:"ready,omitempty"`
+	// Kernels ended, Cases were checked, and Wrong of them were wrong.
+	Kernels uint64 `json:"kernels"`
+	Cases   uint64 `json:"cases"`
+	Wrong   uint64 `json:"wrong"`
+	// BusySeconds is since the work began, and BackloggedSeconds how much of it
+	// there were at least [Backlog] launches under way.
+	BusySeconds       float64 `json:"busy_seconds"`
+	BackloggedSeconds float64 `json:"backlogged_seconds"`
+	// Error is the first thing that went wrong.
+	Error string `json:"error,omitempty"`
+}
+
+// ReadPlan reads a plan; what follows it is left.
+func ReadPlan(r io.Reader) (Plan, error) {
+	var p Plan
+	if err := json.NewDecoder(r).Decode(&p); err != nil {
+		return p, fmt.Errorf("read the plan: %w", err)
+	}
+	return p, nil
+}
+
+// open opens the plan's virtual GPU.
+func (p *Plan) open(ctx context.Context) (*driver.Device, error) {
+	var bus driver.Bus
+	var err error
+	if p.Socket != "" {
+		bus, err = driver.DialVFIOUser(ctx, p.Socket)
+	} else {
+		bus, err = driver.OpenSysfs(driver.Sysfs{}, p.PCI)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return driver.Open(ctx, bus)
+}

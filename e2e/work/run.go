@@ -1,0 +1,164 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/e2e/kernels"
+	"vgpud/guestagent/driver"
+)
+
+// reportEvery is the time between two reports.
+const reportEvery = 500 * time.Millisecond
+
+// run is a guest at work.
+type run struct {
+	kernels, cases, wrong atomic.Uint64
+	backlog               backlog
+	mu                    sync.Mutex
+	err                   error
+	out                   *json.Encoder
+}
+
+// Run works by the plan until ctx ends, which is no error. Wrong results are
+// reported and do not stop it; what keeps it from working does.
+func Run(ctx context.Context, p Plan, out io.Writer) error {
+	if err := runPlan(ctx, p, out); err != nil {
+		return fmt.Errorf("guest %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+func runPlan(ctx context.Context, p Plan, out io.Writer) (err error) {
+	dev, err := p.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
+	if err != nil {
+		return err
+	}
+	channels := make([]*driver.Channel, max(p.Channels, 1))
+	for i := range channels {
+		if channels[i], err = gpu.NewChannel(ctx, driver.ChannelOptions{}); err != nil {
+			return err
+		}
+	}
+	workers, err := p.workers(ctx, gpu)
+	if err != nil {
+		return err
+	}
+	r := &run{out: json.NewEncoder(out)}
+	r.backlog.start(time.Now())
+	if err := r.report(true); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			defer cancel() // one that can't go on ends all
+			r.work(ctx, channels[w%len(channels)], workers[w], w)
+		})
+	}
+	for clock.Sleep(ctx, clock.Real{}, reportEvery) == nil {
+		if err := r.report(false); err != nil {
+			return err
+		}
+	}
+	wg.Wait()
+	return errors.Join(r.report(false), r.first())
+}
+
+// task is a load and how often it is launched between two checks.
+type task struct {
+	*Load
+	repeat int
+}
+
+// workers makes every worker's loads.
+func (p *Plan) workers(ctx context.Context, gpu *driver.Context) ([][]task, error) {
+	workers := make([][]task, max(p.Workers, 1))
+	for w := range workers {
+		for i, work := range p.Work {
+			k, c, err := work.Case(p.Seed + uint64(w*len(p.Work)+i))
+			if err != nil {
+				return nil, err
+			}
+			l, err := NewLoad(ctx, gpu, k.PTX(kernels.SM80), c)
+			if err != nil {
+				return nil, err
+			}
+			t := task{Load: l, repeat: 1}
+			if l.Repeatable() {
+				t.repeat = max(work.Repeat, 1)
+			}
+			workers[w] = append(workers[w], t)
+		}
+	}
+	return workers, nil
+}
+
+// work goes round and round through the loads, each worker from another start.
+func (r *run) work(ctx context.Context, ch *driver.Channel, loads []task, start int) {
+	for i := start; ctx.Err() == nil; i++ {
+		t := loads[i%len(loads)]
+		err := t.rounds(ctx, ch, t.repeat, r)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.note(err)
+			if _, ok := errors.AsType[*kernels.Mismatch](err); !ok {
+				return
+			}
+			r.wrong.Add(1)
+		}
+		r.cases.Add(1)
+	}
+}
+
+func (r *run) begun() { r.backlog.change(1, time.Now()) }
+
+func (r *run) ended() {
+	r.kernels.Add(1)
+	r.backlog.change(-1, time.Now())
+}
+
+func (r *run) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *run) first() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+func (r *run) report(ready bool) error {
+	busy, backlogged := r.backlog.sums(time.Now())
+	rep := Report{
+		Ready: ready, Kernels: r.kernels.Load(), Cases: r.cases.Load(), Wrong: r.wrong.Load(),
+		BusySeconds: busy.Seconds(), BackloggedSeconds: backlogged.Seconds(),
+	}
+	if err := r.first(); err != nil {
+		rep.Error = err.Error()
+	}
+	if err := r.out.Encode(rep); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
