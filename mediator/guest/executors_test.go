@@ -16,15 +16,23 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// roleVariable has this binary be an executor that serves nothing, and lingers
-// when its link ends.
+// roleVariable has this binary be another process: an executor that serves
+// nothing and lingers when its link ends, or a client that connects all the time.
 const roleVariable = "VGPUD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) == "" {
+	var err error
+	switch role := os.Getenv(roleVariable); role {
+	case "":
 		os.Exit(m.Run())
+	case "linger":
+		err = linger()
+	case "knock":
+		err = knock()
+	default:
+		err = fmt.Errorf("unknown role %q", role)
 	}
-	if err := linger(); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { daemons.serve(ctx, listener) })
-	server := &vfiouser.Server{Device: attachment{dev, page}, Log: log}
+	server := &vfiouser.Server{Device: attachment{dev, page}, Check: admit(&o.Spec, o.Owner).check, Log: log}
 	err = server.Serve(ctx, l)
 	cancel()
 	log.Info("virtual GPU ends")

@@ -180,12 +180,14 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 				return abi.ErrorInternal, err
 			}
 			l.b.fault(l.ref.Slot, f.Text)
+			l.b.log.Warn("context ended by a fault", "context", l.ref.Slot, "fault", f.Text)
 			l.faulted(abi.ErrorCode(f.Code))
 		case link.KindFailed:
 			var f link.ChannelFailure
 			if err := m.Decode(&f); err != nil {
 				return abi.ErrorInternal, err
 			}
+			l.b.log.Warn("channel ended", "context", l.ref.Slot, "channel", f.Index, "err", abi.ErrorCode(f.Code))
 			l.b.dev.ChannelFailed(vgpu.ChannelRef{Slot: f.Index, Generation: f.Generation}, abi.ErrorCode(f.Code))
 		default:
 			return abi.ErrorInternal, fmt.Errorf("executor sent %q", m.Kind)
@@ -225,11 +227,15 @@ func (l *life) notReady(m link.Message) (abi.ErrorCode, error) {
 	if derr := m.Decode(&f); derr != nil {
 		return abi.ErrorInternal, errors.Join(err, derr)
 	}
-	if abi.ErrorCode(f.Code) != abi.ErrorDeviceLost {
+	switch code := abi.ErrorCode(f.Code); code {
+	case abi.ErrorDeviceLost:
+		l.faulted(code)
+		return code, err
+	case abi.ErrorLimit:
+		return code, err
+	default:
 		return abi.ErrorExecutorStart, err
 	}
-	l.faulted(abi.ErrorDeviceLost)
-	return abi.ErrorDeviceLost, err
 }
 
 // faulted tells the guest what ended the context. Where that is the GPU's end,

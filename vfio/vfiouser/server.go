@@ -18,7 +18,7 @@ type Server struct {
 	Device Device
 
 	// Check, when not nil, decides about a client before anything of it is looked at. A client for which it returns an
-	// error is refused with that error, EACCES if it is no syscall.Errno.
+	// error is refused with that error, EACCES if it is no syscall.Errno. No other client is accepted while it runs.
 	Check func(Peer) error
 
 	// Timeout ends the connection of a client that leaves a request of ours (DMARead, DMAWrite) unanswered that long, or that
@@ -36,7 +36,8 @@ const (
 	// handover is how long a client that finds the device taken waits for it: a VMM that is started anew may come before
 	// the end of the old one's connection has been seen.
 	handover = 250 * time.Millisecond
-	// maxWaiting bounds the clients that are told to go away at the same time; more are closed unheard.
+	// maxWaiting bounds the clients that are told to go away at the same time, those that Check refuses apart from those
+	// that find the device taken; more are closed unheard.
 	maxWaiting = 8
 )
 
@@ -53,6 +54,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 
 	seat := make(chan struct{}, 1) // filled while a client is served
 	waiting := make(chan struct{}, maxWaiting+1)
+	refused := make(chan struct{}, maxWaiting) // in nobody's way
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
@@ -67,28 +69,46 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 			}
 			continue
 		}
+		peer, no := s.check(c)
+		queue := waiting
+		if no != nil {
+			queue = refused
+		}
 		select {
-		case waiting <- struct{}{}:
+		case queue <- struct{}{}:
 		default:
 			c.Close()
 			continue
 		}
 		wg.Go(func() {
 			var once sync.Once
-			leave := func() { once.Do(func() { <-waiting }) }
+			leave := func() { once.Do(func() { <-queue }) }
 			defer leave()
-			s.receive(ctx, c, seat, leave)
+			s.receive(ctx, c, peer, no, seat, leave)
 		})
 	}
 }
 
 // ServeConn serves one connected client until it goes or ctx ends. It closes c. Only one client may be served at a time.
 func (s *Server) ServeConn(ctx context.Context, c *net.UnixConn) error {
-	return s.receive(ctx, c, make(chan struct{}, 1), func() {})
+	peer, no := s.check(c)
+	return s.receive(ctx, c, peer, no, make(chan struct{}, 1), func() {})
 }
 
-// receive checks a new client, gets it the seat or refuses it, and serves it. seated is called when it no longer waits.
-func (s *Server) receive(ctx context.Context, c *net.UnixConn, seat chan struct{}, seated func()) error {
+// check says who a new client is, and why it is refused if it is.
+func (s *Server) check(c *net.UnixConn) (peer Peer, no error) {
+	peer, no = peerOf(c)
+	if no == nil && s.Check != nil {
+		if no = s.Check(peer); no != nil && !isErrno(no) {
+			no = fmt.Errorf("%w: %w", no, syscall.EACCES)
+		}
+	}
+	return peer, no
+}
+
+// receive gets a new client the seat, or refuses it for the reason no or because the seat is taken, and serves it. seated is
+// called when it no longer waits.
+func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no error, seat chan struct{}, seated func()) error {
 	cn, err := newConn(c, s.timeout())
 	if err != nil {
 		c.Close()
@@ -98,23 +118,17 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, seat chan struct{
 	stop := context.AfterFunc(ctx, func() { cn.fail(ErrClosed) })
 	defer stop()
 
-	peer, err := peerOf(c)
 	log := s.log().With("pid", peer.PID, "uid", peer.UID)
-	if err == nil && s.Check != nil {
-		if err = s.Check(peer); err != nil && !isErrno(err) {
-			err = fmt.Errorf("%w: %w", err, syscall.EACCES)
-		}
-	}
 	_ = c.SetReadDeadline(time.Now().Add(s.timeout()))
 	session := newSession(cn, s, peer, log)
-	if err == nil && !take(ctx, seat) {
-		err = fmt.Errorf("device has a client already: %w", syscall.EBUSY)
+	if no == nil && !take(ctx, seat) {
+		no = fmt.Errorf("device has a client already: %w", syscall.EBUSY)
 	}
-	if err != nil {
-		log.Warn("vfio-user client refused", "error", err)
+	if no != nil {
+		log.Warn("vfio-user client refused", "error", no)
 		s.counters.refused.Add(1)
-		session.refuse(errnoOf(err))
-		return err
+		session.refuse(errnoOf(no))
+		return no
 	}
 	defer func() { <-seat }()
 	seated()
