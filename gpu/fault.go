@@ -9,6 +9,9 @@ import (
 var (
 	// ErrOutOfMemory: the context's limit or the device's memory is reached.
 	ErrOutOfMemory = errors.New("out of GPU memory")
+	// ErrMemoryLimit: the budget that a context shares with its owner's others is
+	// spent. It is an ErrOutOfMemory too.
+	ErrMemoryLimit = fmt.Errorf("memory limit reached: %w", ErrOutOfMemory)
 	// ErrInvalidPtr: an address or range outside the context's allocations.
 	ErrInvalidPtr = errors.New("not an allocation of this context")
 	// ErrInvalidModule: malformed PTX; the text has line and column.

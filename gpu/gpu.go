@@ -68,9 +68,25 @@ type ContextOptions struct {
 	// and local memory of resident threads may take together; 0 is the
 	// device's memory.
 	MemoryLimit uint64
+	// Budget, if set, is what all of that comes out of too, shared with the
+	// owner's other contexts. The context gives back what it took when it closes.
+	Budget Budget
 	// KernelTimeLimit ends a kernel after that much GPU time, with
 	// [ErrTimeLimit]; 0 is no limit.
 	KernelTimeLimit time.Duration
+}
+
+// Budget is GPU memory that an owner's contexts share, whatever process each is
+// in. A device asks it before it takes memory, or at once where it learns only
+// then how much that was, and answers [ErrMemoryLimit] where the budget has no
+// more. It is safe for concurrent use.
+type Budget interface {
+	// Take takes n bytes, or nothing where there are not as many.
+	Take(n uint64) bool
+	// Give gives back n bytes that were taken.
+	Give(n uint64)
+	// Room is how many bytes may still be taken, and how many there are in all.
+	Room() (free, total uint64)
 }
 
 // Context is an address space with modules and channels. A fault poisons it:

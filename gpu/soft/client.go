@@ -3,6 +3,7 @@ package soft
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -10,6 +11,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/vram"
 )
 
 // deviceContext is a context as the program that has it sees it.
@@ -18,7 +20,11 @@ type deviceContext struct {
 	cd   ContextDriver
 	info ContextInfo
 	mem  []byte
+	bill ledger
 	hurt atomic.Bool // a channel has seen the context poisoned
+
+	loading sync.Mutex // held while a module comes or goes
+	locals  []uint64   // LocalBytes of each module; the context's is the greatest
 
 	mu       sync.Mutex
 	spans    spanList // allocations and modules' variables
@@ -64,8 +70,12 @@ func (c *deviceContext) Alloc(size uint64) (gpu.Ptr, error) {
 	if err := c.check(); err != nil {
 		return 0, err
 	}
+	if err := c.bill.take(vram.Round(size), "an allocation"); err != nil {
+		return 0, err
+	}
 	p, err := c.cd.Alloc(size)
 	if err != nil {
+		c.bill.give(vram.Round(size))
 		return 0, err
 	}
 	c.track(p, size)
@@ -78,10 +88,11 @@ func (c *deviceContext) track(p gpu.Ptr, size uint64) {
 	c.spans.insert(span{p, size})
 }
 
-func (c *deviceContext) untrack(p gpu.Ptr) {
+// untrack forgets what is at p, and returns its size.
+func (c *deviceContext) untrack(p gpu.Ptr) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.spans.remove(p)
+	return c.spans.remove(p).n
 }
 
 // Free gives back what Alloc returned.
@@ -92,7 +103,7 @@ func (c *deviceContext) Free(p gpu.Ptr) error {
 	if err := c.cd.Free(p); err != nil {
 		return err
 	}
-	c.untrack(p)
+	c.bill.give(vram.Round(c.untrack(p)))
 	return nil
 }
 
@@ -101,7 +112,11 @@ func (c *deviceContext) Memory() (free, total uint64, err error) {
 	if err := c.check(); err != nil {
 		return 0, 0, err
 	}
-	return c.cd.Memory()
+	if free, total, err = c.cd.Memory(); err != nil {
+		return 0, 0, err
+	}
+	free, total = c.bill.room(free, total)
+	return free, total, nil
 }
 
 // bytes is the n bytes of memory at p, if all of them are in one allocation.
@@ -116,15 +131,21 @@ func (c *deviceContext) bytes(p gpu.Ptr, n uint64) ([]byte, error) {
 	return c.mem[off : off+n : off+n], nil
 }
 
-// LoadModule compiles PTX.
+// LoadModule compiles PTX. What a module takes is known only then.
 func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	c.loading.Lock()
+	defer c.loading.Unlock()
 	info, err := c.cd.LoadModule(image)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.bill.take(moduleBytes(&info)+c.local(info.LocalBytes)-c.local(0), "the module"); err != nil {
+		return nil, errors.Join(err, c.cd.UnloadModule(info.ID))
+	}
+	c.locals = append(c.locals, info.LocalBytes)
 	m := &module{c: c, info: info, byName: map[string]*function{}}
 	for _, k := range info.Kernels {
 		m.byName[k.Attributes.Name] = &function{m: m, id: k.ID, attr: k.Attributes}
@@ -133,6 +154,17 @@ func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 		c.track(info.Image, info.ImageBytes)
 	}
 	return m, nil
+}
+
+// moduleBytes is what a module takes apart from local memory.
+func moduleBytes(info *ModuleInfo) uint64 { return vram.Round(info.ImageBytes) + info.CodeBytes }
+
+// local is what local memory takes of a context that has one more module, of so many bytes.
+func (c *deviceContext) local(more uint64) uint64 {
+	for _, n := range c.locals {
+		more = max(more, n)
+	}
+	return more
 }
 
 // Printf returns what kernels have printed.
@@ -185,6 +217,7 @@ func (c *deviceContext) Close() error {
 	for _, ch := range channels {
 		err = errors.Join(err, ch.stop())
 	}
+	c.bill.close()
 	c.d.mu.Lock()
 	delete(c.d.contexts, c)
 	c.d.mu.Unlock()
@@ -220,12 +253,19 @@ func (m *module) Unload() error {
 	if err := m.c.check(); err != nil {
 		return err
 	}
-	if err := m.c.cd.UnloadModule(m.info.ID); err != nil {
+	c := m.c
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	if err := c.cd.UnloadModule(m.info.ID); err != nil {
 		return err
 	}
 	if m.info.ImageBytes > 0 {
-		m.c.untrack(m.info.Image)
+		c.untrack(m.info.Image)
 	}
+	before := c.local(0)
+	i := slices.Index(c.locals, m.info.LocalBytes)
+	c.locals = slices.Delete(c.locals, i, i+1)
+	c.bill.give(moduleBytes(&m.info) + before - c.local(0))
 	return nil
 }
 

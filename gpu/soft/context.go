@@ -23,6 +23,7 @@ import (
 type engineContext struct {
 	e     *Engine
 	o     gpu.ContextOptions
+	owner *owner
 	group *machine.Group
 	base  uint64
 	file  *os.File
@@ -71,6 +72,7 @@ func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, 
 	if err := c.mapMemory(size); err != nil {
 		return nil, ContextInfo{}, err
 	}
+	c.owner = e.enter(o.Label)
 	var err error
 	if derr := e.do(func() {
 		if len(e.contexts) >= e.o.Contexts {
@@ -84,6 +86,7 @@ func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, 
 		err = derr
 	}
 	if err != nil {
+		e.leave(o.Label, c.owner)
 		return nil, ContextInfo{}, errors.Join(err, c.unmapMemory())
 	}
 	c.base = contextBase + uint64(c.group.ID())*contextSpan
@@ -94,6 +97,42 @@ func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, 
 	}
 	info.Memory = os.NewFile(uintptr(fd), c.file.Name())
 	return c, info, nil
+}
+
+// owner is what contexts of one label share of the host.
+type owner struct {
+	contexts int
+	code     budget
+}
+
+// enter finds the owner of a new context. One without a label is its own.
+func (e *Engine) enter(label string) *owner {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o := e.owners[label]
+	if o == nil {
+		o = &owner{code: budget{limit: e.o.CodeBytes / codeShares}}
+		if label != "" {
+			e.owners[label] = o
+		}
+	}
+	o.contexts++
+	return o
+}
+
+// leave undoes enter.
+func (e *Engine) leave(label string, o *owner) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if o.contexts--; o.contexts == 0 && label != "" {
+		delete(e.owners, label)
+	}
+}
+
+// releaseCode gives back what code took of the host's memory.
+func (c *engineContext) releaseCode(n uint64) {
+	c.owner.code.release(n)
+	c.e.code.release(n)
 }
 
 // mapMemory makes the context's memory: a file without pages until they are touched.
@@ -296,7 +335,8 @@ func (c *engineContext) free() {
 		c.e.o.Log.Error("soft GPU: free a context's memory", "group", c.Group(), "error", err)
 	}
 	c.e.used.release(c.table.Used() + c.local)
-	c.e.code.release(c.code)
+	c.releaseCode(c.code)
+	c.e.leave(c.o.Label, c.owner)
 	c.table, c.local, c.code = vram.New(0, 0), 0, 0
 	clear(c.modules)
 }

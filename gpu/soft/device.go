@@ -76,7 +76,16 @@ func (d *Device) lost() error {
 }
 
 // NewContext makes a context.
-func (d *Device) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.Context, error) {
+func (d *Device) NewContext(ctx context.Context, o gpu.ContextOptions) (_ gpu.Context, err error) {
+	c := &deviceContext{d: d, bill: ledger{budget: o.Budget}, channels: map[*channel]struct{}{}}
+	if err := c.bill.take(ContextBytes, "a context"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.bill.close()
+		}
+	}()
 	cd, info, err := d.d.NewContext(ctx, o)
 	if err != nil {
 		return nil, err
@@ -89,7 +98,7 @@ func (d *Device) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.Cont
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map a context's memory: %w", err), cd.Close())
 	}
-	c := &deviceContext{d: d, cd: cd, info: info, mem: mem, channels: map[*channel]struct{}{}}
+	c.cd, c.info, c.mem = cd, info, mem
 	d.mu.Lock()
 	closed := d.closed
 	if !closed {

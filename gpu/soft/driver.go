@@ -27,6 +27,9 @@ type Driver interface {
 	Close() error
 }
 
+// ContextBytes is what a context takes of its memory limit by itself: the buffer that its kernels print to.
+const ContextBytes = printBytes
+
 // ContextInfo is what a program needs to use a context.
 type ContextInfo struct {
 	Group  gpu.GroupID
@@ -60,6 +63,9 @@ type ModuleInfo struct {
 	// Image is where its variables are, ImageBytes of them.
 	Image      gpu.Ptr
 	ImageBytes uint64
+	// CodeBytes is what its code takes, and LocalBytes what the local memory of all threads that the GPU holds at a time
+	// takes for the greediest of its kernels. Modules of a context share the latter.
+	CodeBytes, LocalBytes uint64
 }
 
 // KernelInfo is a kernel and the number that entries of a ring name it by.

@@ -38,7 +38,8 @@ type Engine struct {
 	mu      sync.Mutex
 	calls   []*call
 	closed  bool
-	pending atomic.Int32 // calls waiting, in calls and in batch
+	owners  map[string]*owner // by label
+	pending atomic.Int32      // calls waiting, in calls and in batch
 	door    *doorbell
 	own     bell // rung by do
 	stopped chan struct{}
@@ -70,7 +71,7 @@ func Start(o Options) (*Engine, error) {
 		return nil, err
 	}
 	o = o.WithDefaults()
-	e := &Engine{o: o, costs: o.costs(), stopped: make(chan struct{}), labels: map[string]machine.Usage{}}
+	e := &Engine{o: o, costs: o.costs(), stopped: make(chan struct{}), labels: map[string]machine.Usage{}, owners: map[string]*owner{}}
 	e.used.limit, e.code.limit = o.MemoryBytes, o.CodeBytes
 	e.setClock()
 	var err error

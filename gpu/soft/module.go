@@ -166,7 +166,9 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 	if err != nil {
 		return ModuleInfo{}, errors.Join(err, c.dismiss(id, m))
 	}
-	info := ModuleInfo{ID: id, Image: gpu.Ptr(c.base + m.image.Offset), ImageBytes: m.m.ImageBytes()}
+	info := ModuleInfo{
+		ID: id, Image: gpu.Ptr(c.base + m.image.Offset), ImageBytes: m.m.ImageBytes(), CodeBytes: m.code, LocalBytes: m.local,
+	}
 	var merr error
 	err = c.e.do(func() {
 		if c.over.Load() {
@@ -227,14 +229,18 @@ func (c *engineContext) admit(m *engineModule) (uint32, error) {
 	if len(c.modules) >= c.e.o.Modules {
 		return fail(fmt.Errorf("load a module beside %d: %w", len(c.modules), gpu.ErrOutOfMemory))
 	}
-	if c.code+m.code > c.e.o.CodeBytes/codeShares || !c.e.code.reserve(m.code) {
-		return fail(fmt.Errorf("load a module whose code takes %d bytes beside %d: %w", m.code, c.code, gpu.ErrOutOfMemory))
+	if !c.owner.code.reserve(m.code) {
+		return fail(fmt.Errorf("load a module whose code takes %d bytes beside %d: %w", m.code, c.owner.code.taken(), gpu.ErrOutOfMemory))
+	}
+	if !c.e.code.reserve(m.code) {
+		c.owner.code.release(m.code)
+		return fail(fmt.Errorf("load a module whose code takes %d bytes beside everybody's %d: %w", m.code, c.e.code.taken(), gpu.ErrOutOfMemory))
 	}
 	// Local memory is reserved for the module that needs most: kernels of a context share the SMs.
 	if m.local > c.local {
 		more := m.local - c.local
 		if c.table.Used()+m.local > c.table.Size() || !c.e.used.reserve(more) {
-			c.e.code.release(m.code)
+			c.releaseCode(m.code)
 			return fail(fmt.Errorf("%d bytes of local memory for the threads an SM holds: %w", m.local, gpu.ErrOutOfMemory))
 		}
 		c.local = m.local
@@ -256,7 +262,7 @@ func (c *engineContext) dismiss(id uint32, m *engineModule) error {
 	}
 	delete(c.modules, id)
 	c.code -= m.code
-	c.e.code.release(m.code)
+	c.releaseCode(m.code)
 	most := uint64(0)
 	for _, o := range c.modules {
 		most = max(most, o.local)

@@ -21,11 +21,15 @@ func (l *spanList) insert(s span) {
 	*l = slices.Insert(*l, i, s)
 }
 
-func (l *spanList) remove(p gpu.Ptr) {
+// remove takes out the span that begins at p and returns it, or one of no size.
+func (l *spanList) remove(p gpu.Ptr) span {
 	i := sort.Search(len(*l), func(i int) bool { return (*l)[i].p >= p })
-	if i < len(*l) && (*l)[i].p == p {
-		*l = slices.Delete(*l, i, i+1)
+	if i == len(*l) || (*l)[i].p != p {
+		return span{}
 	}
+	s := (*l)[i]
+	*l = slices.Delete(*l, i, i+1)
+	return s
 }
 
 // contains reports whether the n bytes at p are in one span.

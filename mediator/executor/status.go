@@ -25,6 +25,7 @@ var errorStatus = []struct {
 	status abi.Status
 }{
 	{gpu.ErrTimeLimit, abi.StatusTimeLimit},
+	{gpu.ErrMemoryLimit, abi.StatusMemoryLimit},
 	{gpu.ErrOutOfMemory, abi.StatusOutOfMemory},
 	{gpu.ErrInvalidPtr, abi.StatusInvalidAddress},
 	{gpu.ErrInvalidModule, abi.StatusInvalidPTX},

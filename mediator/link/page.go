@@ -82,7 +82,7 @@ type contextLayout struct {
 	gpuTime  atomic.Int64
 	copied   atomic.Uint64
 	lateTime atomic.Int64
-	_        [8]byte
+	memory   atomic.Uint64 // taken on the GPU, bytes
 
 	// Written by exec: counters of the command path.
 	commands atomic.Uint64
@@ -333,15 +333,17 @@ func (c *ContextSlot) Reset(pid int) {
 	c.group.Store(0)
 	c.pid.Store(int32(pid))
 	c.backlog.Store(0)
+	c.memory.Store(0)
 	c.state.Store(uint32(ContextStarting))
 }
 
-// Free gives the slot back when its executor is gone. Its counters stay, so
-// that the guest's sums never go back.
+// Free gives the slot back when its executor is gone, and what memory that had.
+// Its counters stay, so that the guest's sums never go back.
 func (c *ContextSlot) Free() {
 	c.group.Store(0)
 	c.pid.Store(0)
 	c.backlog.Store(0)
+	c.memory.Store(0)
 	c.finished.Store(c.fetched.Load())
 	c.state.Store(uint32(ContextNone))
 }

@@ -15,12 +15,13 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// Dial connects to the soft GPU at the path of its socket. Closing the device closes the connection.
+// Dial connects to the soft GPU at the path of its socket. Closing the device closes the connection. Where nobody
+// answers there the error is [gpu.ErrLost].
 func Dial(ctx context.Context, path string) (*soft.Device, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unixpacket", path)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the soft GPU (is `vgpud softgpu` running?): %w", err)
+		return nil, fmt.Errorf("connect to the soft GPU (is `vgpud softgpu` running?): %w: %w", gpu.ErrLost, err)
 	}
 	d, err := newDriver(c.(*net.UnixConn))
 	if err != nil {
