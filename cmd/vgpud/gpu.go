@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/remote"
+	"vgpud/mediator/guest"
 	"vgpud/mediator/link"
 )
 
@@ -41,7 +44,8 @@ takes as long as its cost model says.`,
 			if s.GPU.Machine.Mode, err = machine.ParseMode(mode); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			s.Log = log
+			// What guests' kernels do wrong is written here too.
+			s.Log = slog.New(guest.Quiet(log.Handler(), clock.Real{}))
 			s.Ready = func() {
 				if err := notifyReady(); err != nil {
 					log.Warn("tell the service manager", "err", err)

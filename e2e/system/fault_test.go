@@ -1,8 +1,8 @@
 package system
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,15 +101,19 @@ func TestExecutorKilled(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestMemoryLimit holds a context of a guest to the limit.
+// TestMemoryLimit holds a guest to its limit, whatever contexts it has.
 func TestMemoryLimit(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
 	const limit = 8 << 20
-	gpu := newContext(t, h, api.VMSpec{Name: "guest", MemoryLimitBytes: limit})
-	if _, err := gpu.Alloc(ctx, limit+1); !errors.Is(err, abi.StatusMemoryLimit) && !errors.Is(err, abi.StatusOutOfMemory) {
-		t.Errorf("more than the limit: got %v", err)
+	dev := h.NewGuest(api.VMSpec{Name: "guest", MemoryLimitBytes: limit})
+	gpu := contextOf(t, dev)
+	first, err := host.Children(h.VM("guest").PID)
+	if err != nil {
+		t.Fatal(err)
 	}
+	_, err = gpu.Alloc(ctx, limit+1)
+	wants(t, "more than the limit", err, abi.StatusMemoryLimit)
 	free, total, err := gpu.MemInfo(ctx)
 	if err != nil || free > limit || total != limit {
 		t.Errorf("MemInfo = %d, %d, %v with a limit of %d", free, total, err, limit)
@@ -118,11 +122,57 @@ func TestMemoryLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gpu.Alloc(ctx, limit/2+1); err == nil {
-		t.Error("the second half and a byte was allocated")
+	_, err = gpu.Alloc(ctx, limit/2+1)
+	wants(t, "the second half and a byte", err, abi.StatusMemoryLimit)
+
+	// A second context has what the first one leaves.
+	other := contextOf(t, dev)
+	left := func(c *driver.Context) uint64 {
+		t.Helper()
+		free, _, err := c.MemInfo(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return free
 	}
+	n := left(gpu)
+	if m := left(other); m != n || n >= limit/2 {
+		t.Errorf("after half of it, one context is told of %d bytes and the other of %d", n, m)
+	}
+	_, err = other.Alloc(ctx, limit/2)
+	wants(t, "half of it in another context", err, abi.StatusMemoryLimit)
+	if _, err := other.Alloc(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+	_, err = gpu.Alloc(ctx, 1)
+	wants(t, "a byte beyond what another context has taken", err, abi.StatusMemoryLimit)
+	_, err = dev.NewContext(ctx, driver.ContextOptions{})
+	wants(t, "a context that there is no memory for", err, abi.ErrorLimit)
 	if err := gpu.Free(ctx, p); err != nil {
 		t.Fatal(err)
 	}
+	if m := left(other); m != limit/2 {
+		t.Errorf("%d bytes are left of what was freed, want %d", m, limit/2)
+	}
+
+	// One whose executor dies leaves what it had to the other.
+	both, err := host.Children(h.VM("guest").PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range both {
+		if slices.Contains(first, pid) {
+			continue
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Until("its memory to be free", func() error {
+		if m := left(gpu); m < limit/2+n {
+			return fmt.Errorf("%d bytes of %d", m, limit/2+n)
+		}
+		return nil
+	})
 	works(t, gpu)
 }

@@ -315,7 +315,7 @@ func (ch *channel) die(err error) {
 		code = c
 	}
 	ch.x.slot.AddError()
-	ch.x.o.Log.Warn("channel ended", "channel", ch.index, "err", err)
+	ch.x.o.Log.Debug("channel ended", "channel", ch.index, "err", err)
 	ch.x.report(func() {
 		if f := ch.x.o.ChannelFailed; f != nil {
 			f(link.ChannelFailure{Index: ch.index, Generation: ch.generation, Code: uint32(code)})

@@ -271,7 +271,7 @@ func (x *Executor) fail(err error) {
 	}
 	x.lastFault = truncate(guestText(err), maxFault)
 	x.slot.SetFaulted()
-	x.o.Log.Warn("context ended by a fault", "fault", err)
+	x.o.Log.Debug("context ended by a fault", "fault", err)
 	x.report(func() {
 		if x.o.Fault != nil {
 			x.o.Fault(link.Fault{Code: uint32(errorCodeOf(x.status)), Text: x.lastFault})

@@ -14,6 +14,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // Opener opens the GPU that a setup names.
@@ -21,7 +22,12 @@ type Opener func(ctx context.Context, g link.GPU) (gpu.Device, error)
 
 // Serve is the process of one guest context: it receives its setup over conn,
 // makes the context, and carries out commands until the other end of conn
-// closes or ctx ends. It takes conn over.
+// closes or ctx ends. It takes conn over. That there can be no context is no
+// error of Serve's: the other end is told why.
+//
+// A guest can have executors begin and end, and their contexts and channels fail,
+// as often as it likes. Of that the process says nothing above Debug: vm, which
+// is told of all of it, keeps a measure for the guest's processes together.
 func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) (err error) {
 	hangUp := sync.OnceValue(conn.Close)
 	defer func() { err = errors.Join(err, hangUp()) }()
@@ -35,9 +41,6 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	}
 	log = log.With("guest", s.Guest, "context", s.Slot)
 
-	if err := hurry(); err != nil {
-		log.Debug("executor runs at the usual priority", "err", err)
-	}
 	shared, err := mapShared(m.Files[0])
 	if err != nil {
 		return errors.Join(err, m.Files[1].Close())
@@ -49,12 +52,6 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	}
 	defer func() { err = errors.Join(err, page.Close()) }()
 
-	if cpu, ok := page.WatchCPU(); ok {
-		if err := avoid(cpu); err != nil {
-			log.Debug("executor may share the polling thread's processor", "err", err)
-		}
-	}
-
 	slot := page.Context(s.Slot)
 	slot.Reset(os.Getpid())
 	defer func() {
@@ -62,12 +59,22 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		page.AddChange()
 	}()
 
-	device, gctx, err := openContext(ctx, open, s)
+	device, gctx, err := openContext(ctx, open, s, page.Memory(s.Slot, s.MemoryLimit))
 	if err != nil {
-		ready := link.Message{Kind: link.KindReady, Error: err.Error()}
-		return errors.Join(err, conn.Send(ready))
+		// vm is told, and says so as often as its log can bear.
+		log.Debug("executor has no context", "err", err)
+		return notReady(conn, err)
 	}
 	defer func() { err = errors.Join(err, gctx.Close(), device.Close()) }()
+
+	if err := hurry(); err != nil {
+		log.Debug("executor runs at the usual priority", "err", err)
+	}
+	if cpu, ok := page.WatchCPU(); ok {
+		if err := avoid(cpu); err != nil {
+			log.Debug("executor may share the polling thread's processor", "err", err)
+		}
+	}
 
 	x := New(Options{
 		Device: device, Context: gctx, Shared: shared, Header: s.Header, Page: page, Slot: s.Slot,
@@ -82,7 +89,7 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	if err := conn.Send(link.Message{Kind: link.KindReady}); err != nil {
 		return err
 	}
-	log.Info("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name)
+	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -98,7 +105,7 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	log.Info("executor ends")
+	log.Debug("executor ends")
 	return nil
 }
 
@@ -129,13 +136,30 @@ func mapShared(f *os.File) (mem []byte, err error) {
 	return mem, nil
 }
 
-func openContext(ctx context.Context, open Opener, s link.Setup) (gpu.Device, gpu.Context, error) {
+// notReady tells vm that there will be no context, and of what kind the reason is.
+func notReady(conn *link.Conn, reason error) error {
+	code := abi.ErrorExecutorStart
+	switch {
+	case errors.Is(reason, gpu.ErrLost):
+		code = abi.ErrorDeviceLost
+	case errors.Is(reason, gpu.ErrOutOfMemory):
+		code = abi.ErrorLimit
+	}
+	m, err := link.NewMessage(link.KindReady, link.Fault{Code: uint32(code), Text: guestText(reason)})
+	if err != nil {
+		return err
+	}
+	m.Error = reason.Error()
+	return conn.Send(m)
+}
+
+func openContext(ctx context.Context, open Opener, s link.Setup, budget gpu.Budget) (gpu.Device, gpu.Context, error) {
 	device, err := open(ctx, s.GPU)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
-		Label: s.Guest, MemoryLimit: s.MemoryLimit, KernelTimeLimit: s.KernelTimeLimit,
+		Label: s.Guest, MemoryLimit: s.MemoryLimit, Budget: budget, KernelTimeLimit: s.KernelTimeLimit,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("make a context on GPU %s: %w", s.GPU.Name, err), device.Close())

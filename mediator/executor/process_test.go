@@ -1,0 +1,97 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// serve runs an executor's process, as far as it has one, and returns vm's end of
+// its link, and how it ended.
+func serve(t *testing.T, s link.Setup, open Opener) (vm *link.Conn, ended <-chan error) {
+	t.Helper()
+	vm, end, err := link.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := link.FromFile(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.MemfdCreate("bar2", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := os.NewFile(uintptr(fd), "bar2")
+	page, err := link.NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Truncate(sharedBytes); err != nil {
+		t.Fatal(err)
+	}
+	m, err := link.NewMessage(link.KindSetup, s, shared, page.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(vm.Send(m), shared.Close()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- Serve(t.Context(), theirs, open, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		if err := errors.Join(vm.Close(), page.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return vm, done
+}
+
+// TestNoContext: an executor that can't have a context says why, in terms that vm
+// can act on.
+func TestNoContext(t *testing.T) {
+	small := func(context.Context, link.GPU) (gpu.Device, error) {
+		return soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
+	}
+	broken := func(err error) Opener {
+		return func(context.Context, link.GPU) (gpu.Device, error) { return nil, err }
+	}
+	for _, c := range []struct {
+		name  string
+		open  Opener
+		limit uint64
+		want  abi.ErrorCode
+	}{
+		{"GPU gone", broken(fmt.Errorf("connect: %w: %w", gpu.ErrLost, unix.ECONNREFUSED)), 0, abi.ErrorDeviceLost},
+		{"limit too low for a context", small, soft.ContextBytes - 1, abi.ErrorLimit},
+		{"no such kind of GPU", broken(errors.New("kind")), 0, abi.ErrorExecutorStart},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			vm, ended := serve(t, link.Setup{Guest: "g", Slot: 1, Header: abi.HeaderBytes(testChannels), MemoryLimit: c.limit}, c.open)
+			m, err := vm.Receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var f link.Fault
+			if err := m.Decode(&f); err != nil {
+				t.Fatal(err)
+			}
+			if m.Kind != link.KindReady || m.Error == "" || abi.ErrorCode(f.Code) != c.want {
+				t.Errorf("%s %q with code %v, want %v", m.Kind, m.Error, abi.ErrorCode(f.Code), c.want)
+			}
+			if err := <-ended; err != nil {
+				t.Errorf("it was told, and the process fails as well: %v", err)
+			}
+		})
+	}
+}
