@@ -1,0 +1,338 @@
+#!/usr/bin/env bash
+# Gets what the tests with real VMs and `make demo-vms` need: a QEMU that knows
+# vfio-user, libvirt, a kernel for the guests and an initramfs with our agent.
+# All of it comes from Debian's packages, through the mirror that this machine's
+# apt is configured with, and is unpacked under a directory of its own. Nothing
+# is installed: neither dpkg nor apt's own files are touched, root isn't needed.
+#
+# The directory is $VGPUD_VM_DEPS, or vgpud/vm in the user's cache:
+#
+#   manifest          every package's name, version, SHA-256 and file
+#   debs/             those files
+#   root/             QEMU, libvirt and all that they need, unpacked
+#   qemu              runs root's QEMU by root's own dynamic linker
+#   vmlinux           the guests' kernel
+#   modules/          kernel modules, and the order to load them in
+#   programs/         what runs in a guest, built from this tree
+#   initramfs.cpio    modules/ and programs/ for a guest
+#
+# Every run checks the packages by digest and the rest against what was
+# unpacked, and does again only what doesn't match: where all does, no network
+# is used. Each result appears by a rename, and a second run waits for the first.
+#
+#   VGPUD_DEBIAN_MIRROR   use this archive rather than the machine's own
+set -eEuo pipefail
+cd "$(dirname "$0")/.."
+trap 'say "line $LINENO: $BASH_COMMAND: exit status $?"' ERR
+
+deps=${VGPUD_VM_DEPS:-${XDG_CACHE_HOME:-${HOME:?neither VGPUD_VM_DEPS nor HOME is set}/.cache}/vgpud/vm}
+
+# QEMU has vfio-user-pci since 10.1, which is in trixie's backports alone.
+suites=(trixie trixie-backports)
+# xz and zstd: a bare machine has neither, and the kernel and its modules are
+# packed with them. dash: what libvirt runs inside root/ may be a script.
+packages=(
+	qemu-system-x86
+	libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-log libvirt-clients
+	dash xz-utils zstd
+)
+# Debian's kernel for virtual machines. What it has to have was looked up in its
+# /boot/config of 6.12: PVH=y (starts as vmlinux, without unpacking itself under
+# TCG), HOTPLUG_PCI_PCIE=y, SERIAL_8250=y with RUNTIME_UARTS=4, DEVTMPFS=y,
+# MAGIC_SYSRQ=y, VFIO_PCI=m and INTEL_IOMMU=y. No kernel of Debian has
+# VFIO_NOIOMMU, so a guest that is to use vfio-pci gets an emulated IOMMU.
+kernel=linux-image-cloud-amd64
+modules=(
+	virt/lib/irqbypass
+	drivers/vfio/vfio
+	drivers/vfio/vfio_iommu_type1
+	drivers/vfio/pci/vfio-pci-core
+	drivers/vfio/pci/vfio-pci
+)
+modules=("${modules[@]/%/.ko.xz}")
+# The guest's programs: package, and the path in the guest.
+programs=(
+	./e2e/vm/init       init
+	./cmd/vgpu-agent    bin/vgpu-agent
+	./cmd/vgpud/demoguest bin/demoguest
+)
+
+say() { echo "vm-deps: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+# wish names what was asked of apt; a manifest of another wish is of no use.
+wish="# ${suites[*]}: ${packages[*]} $kernel"
+
+# mirrors lists the Debian archives that this machine's apt is configured with,
+# in whichever format and place.
+mirrors() {
+	if [ -n "${VGPUD_DEBIAN_MIRROR:-}" ]; then
+		echo "$VGPUD_DEBIAN_MIRROR"
+		return
+	fi
+	# Other publishers' archives have other suites or no component main.
+	apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' "Created-By: Packages" |
+		awk '$2 == "main" && $1 ~ /^[a-z]+(-updates|-backports)?$/ && !seen[$3]++ { print $3 }'
+}
+
+# configure_apt writes a configuration for apt under $1 that shares only how to
+# reach the network with the machine's own: not its sources, state or hooks.
+# $2 is the archive.
+configure_apt() {
+	local dir=$1 mirror=$2 trust='[trusted=yes]' suite
+	local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+	if [ -r "$keyring" ]; then
+		trust="[signed-by=$keyring]"
+	else
+		say "there is no $keyring: the archive's signature can't be checked"
+	fi
+	mkdir -p "$dir"/lists/partial "$dir"/cache/archives/partial
+	: >"$dir/status" # nothing is installed, so apt resolves all of a closure
+	for suite in "${suites[@]}"; do
+		echo "deb $trust $mirror $suite main"
+	done >"$dir/sources.list"
+	{
+		apt-config dump | grep '^Acquire::.*"' || true
+		cat <<-END
+			Dir::Etc::parts "/dev/null";
+			Dir::Etc::main "/dev/null";
+			Dir::Etc::sourcelist "$dir/sources.list";
+			Dir::Etc::sourceparts "/dev/null";
+			Dir::Etc::preferences "/dev/null";
+			Dir::Etc::preferencesparts "/dev/null";
+			Dir::State "$dir";
+			Dir::State::lists "$dir/lists";
+			Dir::State::status "$dir/status";
+			Dir::Cache "$dir/cache";
+			Debug::NoLocking "true";
+			APT::Architecture "amd64";
+			APT::Architectures { "amd64"; };
+			APT::Default-Release "trixie-backports";
+			APT::Install-Recommends "false";
+			APT::Sandbox::User "$(id -un)";
+			Acquire::Languages "none";
+			Acquire::Retries "2";
+			Acquire::http::Timeout "20";
+			Acquire::https::Timeout "20";
+			Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+			Binary::apt-get::APT::Keep-Downloaded-Packages "true";
+		END
+	} >"$dir/apt.conf"
+}
+
+# fetch fills $1 with debs/ and manifest.
+fetch() {
+	local dir=$1 mirror image got=
+	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+		die "there is no apt-get or dpkg-deb here: QEMU, libvirt and a kernel are taken from Debian's packages, so this needs Debian or a derivative"
+	export APT_CONFIG=$dir/apt/apt.conf
+	local tried=()
+	while read -r mirror; do
+		rm -rf "$dir/apt"
+		APT_CONFIG='' configure_apt "$dir/apt" "$mirror"
+		say "asking $mirror for ${suites[*]}"
+		# Without this, apt-get update only warns of what it could not get.
+		if apt-get update -qq -o APT::Update::Error-Mode=any >"$dir/log" 2>&1; then
+			got=$mirror
+			break
+		fi
+		tried+=("$mirror")
+		sed 's/^/vm-deps:   /' "$dir/log" >&2
+	done < <(APT_CONFIG='' mirrors)
+	if [ -z "$got" ]; then
+		[ ${#tried[@]} = 0 ] ||
+			die "no package lists of ${suites[*]} from ${tried[*]}: is there a network, and is that a Debian archive? VGPUD_DEBIAN_MIRROR can name another"
+		die "this machine's apt names no Debian archive: set VGPUD_DEBIAN_MIRROR to the address of one"
+	fi
+	# The kernel's own name, without what its installation would need.
+	image=$(apt-cache show -o APT::Default-Release="${suites[0]}" --no-all-versions "$kernel" | sed -n 's/^Depends: \([^ ,]*\).*/\1/p')
+	say "downloading $image and the closure of ${packages[*]}"
+	apt-get install -qq -y --download-only "${packages[@]}" >"$dir/log" 2>&1 &&
+		(cd "$dir/apt/cache/archives" && apt-get download -qq "$image") >>"$dir/log" 2>&1 || {
+		cat "$dir/log" >&2
+		die "packages can't be had from $got"
+	}
+	rm -rf "$dir/debs"
+	mv "$dir/apt/cache/archives" "$dir/debs"
+	rm -rf "$dir/debs/partial" "$dir/debs/lock" "$dir/apt" "$dir/log"
+	{
+		echo "$wish"
+		cd "$dir/debs"
+		sha256sum -- *.deb | awk '{
+			split($2, f, "_"); gsub("%3a", ":", f[2])
+			print f[1], f[2], $1, $2
+		}'
+	} >"$dir/manifest"
+}
+
+# inside runs a program of root/ by its own dynamic linker and libraries: the
+# host's may be older, or lack it.
+inside() {
+	local root=$1 program=$2
+	shift 2
+	"$root/usr/lib64/ld-linux-x86-64.so.2" --inhibit-cache --library-path "$root/usr/lib/x86_64-linux-gnu" "$root/$program" "$@"
+}
+
+# vmlinux writes the kernel that a bzImage unpacks into memory. The numbers are
+# fields of its header (Linux, Documentation/arch/x86/boot.rst): setup_sects at
+# 0x1f1, payload_offset at 0x248, payload_length at 0x24c.
+vmlinux() {
+	local root=$1 image=$2 sectors offset length
+	sectors=$(od -An -tu1 -j $((0x1f1)) -N1 "$image")
+	offset=$(od -An -tu4 -j $((0x248)) -N4 "$image")
+	length=$(od -An -tu4 -j $((0x24c)) -N4 "$image")
+	# The payload ends with the unpacked length, 4 bytes that aren't zstd's.
+	length=$((length - 4))
+	head -c $(((sectors + 1) * 512 + offset + length)) "$image" | tail -c "$length" | inside "$root" usr/bin/zstd -dcq
+}
+
+# unpack fills $1 with root/, vmlinux, modules/, qemu and unpacked from debs/.
+unpack() {
+	local dir=$1 root=$1/root link module name image
+	say "unpacking $(grep -vc '^#' "$deps/manifest") packages"
+	for link in bin lib lib64 sbin; do
+		mkdir -p "$root/usr/$link"
+		ln -s "usr/$link" "$root/$link"
+	done
+	# Their own lists say what belongs where; manuals serve nobody here.
+	tail -n +2 "$deps/manifest" | awk '$1 !~ /^linux-image/ { print $4 }' |
+		(cd "$deps/debs" && ROOT=$root xargs -n 8 -P "$(nproc)" bash -c 'set -euo pipefail
+			for deb; do
+				dpkg-deb --fsys-tarfile "$deb" | tar -x --no-same-owner --keep-directory-symlink -C "$ROOT" \
+					--exclude="./usr/share/"{doc,info,locale,lintian,man,bash-completion}"/*"
+			done' unpack)
+	furnish "$root"
+
+	# Of the kernel's package only what a guest is given.
+	image=$deps/debs/$(awk '$1 ~ /^linux-image/ { print $4 }' "$deps/manifest")
+	mkdir "$dir/kernel" "$dir/modules"
+	dpkg-deb --fsys-tarfile "$image" | tar -x --no-same-owner -C "$dir/kernel" --wildcards \
+		'./boot/vmlinuz-*' "${modules[@]/#/*/kernel/}"
+	vmlinux "$root" "$dir"/kernel/boot/vmlinuz-* >"$dir/vmlinux"
+	for module in "${modules[@]}"; do
+		name=$(basename "$module" .xz)
+		inside "$root" usr/bin/xz -dc "$dir"/kernel/usr/lib/modules/*/kernel/"$module" >"$dir/modules/$name"
+		echo "$name" >>"$dir/modules/order"
+	done
+	rm -rf "$dir/kernel"
+
+	cat >"$dir/qemu" <<-'END'
+		#!/bin/sh
+		# Runs the QEMU of root/ beside this file by root's own dynamic linker.
+		root=${0%/*}/root
+		exec "$root/usr/lib64/ld-linux-x86-64.so.2" --inhibit-cache --library-path "$root/usr/lib/x86_64-linux-gnu" \
+			--argv0 qemu-system-x86_64 "$root/usr/bin/qemu-system-x86_64" \
+			-L "$root/usr/share/qemu" -L "$root/usr/share/seabios" "$@"
+	END
+	chmod +x "$dir/qemu"
+	"$dir/qemu" -device vfio-user-pci,help >/dev/null || die "this QEMU has no vfio-user-pci: $("$dir/qemu" --version | head -n 1)"
+	listing "$dir" >"$dir/unpacked"
+}
+
+# furnish does in root what the packages' installation scripts would have done
+# and libvirt needs when root/ is a daemon's root directory: users, directories
+# for what changes, and a configuration without what only a host's own init
+# system provides.
+furnish() {
+	local root=$1 name
+	mkdir -p "$root"/{dev,proc,sys,root} "$root"/tmp \
+		"$root"/run/libvirt "$root"/var/log/libvirt/qemu "$root"/var/cache/libvirt/qemu \
+		"$root"/var/lib/libvirt/{qemu,images,boot} "$root"/etc/libvirt/hooks/qemu.d
+	chmod 1777 "$root/tmp"
+	for name in passwd group; do
+		cp "$root/usr/share/base-passwd/$name.master" "$root/etc/$name"
+	done
+	grep -q '^kvm:' "$root/etc/group" || echo 'kvm:x:104:' >>"$root/etc/group"
+	# libvirt's QEMU driver doesn't start without this user, whoever runs QEMU.
+	echo 'libvirt-qemu:x:64055:' >>"$root/etc/group"
+	echo 'libvirt-qemu:x:64055:104:Libvirt Qemu:/var/lib/libvirt:/usr/sbin/nologin' >>"$root/etc/passwd"
+	echo 'passwd: files' >"$root/etc/nsswitch.conf"
+	cat >"$root/etc/libvirt/qemu.conf" <<-'END'
+		user = "root"
+		group = "root"
+		security_driver = "none"
+		stdio_handler = "file"
+		cgroup_controllers = []
+		namespaces = []
+		remember_owner = 0
+	END
+}
+
+# recipe names what unpack works from: other packages or another way of
+# unpacking them give another result.
+recipe() { cat "$deps/manifest" "$deps_script" | sha256sum; }
+
+# listing says what unpack left in $1, so that a later run sees what is missing
+# or was changed: digests of the files beside root/ and, of what is in it,
+# names, modes, sizes and times. Its etc, run and var are left out: whoever runs
+# libvirt there changes them.
+listing() {
+	recipe
+	(
+		cd "$1"
+		sha256sum vmlinux qemu modules/*
+		find root/usr -type d -printf '%P %m\n' -o -printf '%P %m %s %T@ %l\n' | LC_ALL=C sort | sha256sum
+	)
+}
+
+# place moves $@ from $new to where they belong.
+place() {
+	local name
+	mkdir -p "$new/old"
+	for name; do
+		[ ! -e "$deps/$name" ] || mv "$deps/$name" "$new/old/"
+		mv "$new/$name" "$deps/$name"
+	done
+	rm -rf "$new/old"
+}
+
+packages_match() {
+	[ "$(head -n 1 "$deps/manifest" 2>/dev/null)" = "$wish" ] &&
+		(cd "$deps/debs" && tail -n +2 ../manifest | awk '{ print $3 "  " $4 }' | sha256sum -c --quiet --status) 2>/dev/null
+}
+
+unpacked_match() {
+	[ -e "$deps/unpacked" ] && listing "$deps" 2>/dev/null | cmp -s - "$deps/unpacked"
+}
+
+# build makes the guest's programs and, if one changed, the initramfs.
+build() {
+	local files=() i
+	mkdir -p "$deps/programs"
+	for ((i = 0; i < ${#programs[@]}; i += 2)); do
+		compgen -G "${programs[i]}/*.go" >/dev/null || continue
+		CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -buildvcs=false -ldflags='-s -w' \
+			-o "$deps/programs/${programs[i + 1]##*/}" "${programs[i]}"
+		files+=("${programs[i + 1]}=$deps/programs/${programs[i + 1]##*/}")
+	done
+	for i in "$deps"/modules/*; do
+		files+=("lib/modules/${i##*/}=$i")
+	done
+	go run ./vfio/qemu/internal/initramfs -o "$new/initramfs.cpio" "${files[@]}"
+	cmp -s "$new/initramfs.cpio" "$deps/initramfs.cpio" || place initramfs.cpio
+}
+
+[ "$(uname -sm)" = "Linux x86_64" ] || die "the tests' VMs are for x86-64 under Linux, this is $(uname -sm)"
+mkdir -p "$deps"
+deps=$(cd "$deps" && pwd)
+deps_script=$PWD/scripts/vm-deps.sh
+new=$deps/new
+exec 9>"$deps/lock"
+flock -n 9 || {
+	say "waiting for another run to end"
+	flock 9
+}
+trap 'rm -rf "$new"' EXIT
+rm -rf "$new"
+mkdir "$new"
+
+packages_match || {
+	fetch "$new"
+	place debs manifest
+}
+unpacked_match || {
+	rm -f "$deps/unpacked"
+	unpack "$new"
+	place root vmlinux modules qemu unpacked
+}
+build
