@@ -16,6 +16,14 @@ type Sampled interface {
 	Source() (accounting.Source, error)
 }
 
+// Losable is a device that tells of its end, also those that ask it nothing
+// else.
+type Losable interface {
+	// Lost is closed when the device does not answer any more, after Close at the
+	// latest. It never does again: who wants to go on opens it anew.
+	Lost() <-chan struct{}
+}
+
 // Suspender takes a context's channels off the hardware and puts them back,
 // in mid-kernel.
 type Suspender interface {

@@ -33,6 +33,7 @@ var (
 	_ gpu.Sampled   = (*Device)(nil)
 	_ gpu.Suspender = (*Device)(nil)
 	_ gpu.Slicer    = (*Device)(nil)
+	_ gpu.Losable   = (*Device)(nil)
 )
 
 // NewDevice makes a device over a driver, which it takes over.
@@ -65,6 +66,9 @@ func (d *Device) Now() (time.Duration, error) {
 	}
 	return clock.Real{}.Now(), nil
 }
+
+// Lost is closed when the GPU is gone.
+func (d *Device) Lost() <-chan struct{} { return d.d.Lost() }
 
 func (d *Device) lost() error {
 	select {

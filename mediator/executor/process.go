@@ -95,6 +95,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	defer cancel(nil)
 	var listening sync.WaitGroup
 	listening.Go(func() { cancel(x.listen(conn)) })
+	if l, ok := device.(gpu.Losable); ok {
+		listening.Go(func() { x.watch(ctx, l) })
+	}
 	err = x.Run(ctx)
 	// What listens rings the bell on the page, which is unmapped next.
 	err = errors.Join(err, hangUp())
@@ -175,6 +178,16 @@ func report(conn *link.Conn, log *slog.Logger, kind link.Kind, body any) {
 	}
 	if err != nil {
 		log.Warn("report to vm", "kind", kind, "err", err)
+	}
+}
+
+// watch ends the context when the GPU is gone, also one that has nothing to do: a
+// guest should learn of it before it has more.
+func (x *Executor) watch(ctx context.Context, l gpu.Losable) {
+	select {
+	case <-ctx.Done():
+	case <-l.Lost():
+		x.do(func() { x.fail(gpu.ErrLost) })
 	}
 }
 

@@ -95,3 +95,36 @@ func TestNoContext(t *testing.T) {
 		})
 	}
 }
+
+// TestGPUGoesWhileNothingRuns: vm hears of it from an executor that sleeps.
+func TestGPUGoesWhileNothingRuns(t *testing.T) {
+	opened := make(chan gpu.Device, 1)
+	vm, ended := serve(t, link.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, link.GPU) (gpu.Device, error) {
+		d, err := soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
+		opened <- d
+		return d, err
+	})
+	if m, err := vm.Receive(); err != nil || m.Kind != link.KindReady || m.Error != "" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if err := (<-opened).Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := vm.Receive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f link.Fault
+	if err := m.Decode(&f); err != nil {
+		t.Fatal(err)
+	}
+	if m.Kind != link.KindFault || abi.ErrorCode(f.Code) != abi.ErrorDeviceLost {
+		t.Errorf("%s with code %v", m.Kind, abi.ErrorCode(f.Code))
+	}
+	if err := vm.Shut(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

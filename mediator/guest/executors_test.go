@@ -170,6 +170,7 @@ func TestWhatAnExecutorsEndMeans(t *testing.T) {
 		"no context":         {[]link.Message{{Kind: link.KindReady, Error: "no GPU"}}, abi.ErrorExecutorStart},
 		"no context, why":    {[]link.Message{{Kind: link.KindReady, Error: "no GPU", Body: fault(abi.ErrorInternal)}}, abi.ErrorExecutorStart},
 		"no GPU any more":    {[]link.Message{{Kind: link.KindReady, Error: "no GPU", Body: fault(abi.ErrorDeviceLost)}}, abi.ErrorDeviceLost},
+		"no memory for it":   {[]link.Message{{Kind: link.KindReady, Error: "no memory", Body: fault(abi.ErrorLimit)}}, abi.ErrorLimit},
 		"ready":              {[]link.Message{ready}, abi.ErrorExecutorLost},
 		"an unasked answer":  {[]link.Message{ready, {Kind: link.KindOpen, ID: 99}}, abi.ErrorExecutorLost},
 		"something unknown":  {[]link.Message{ready, {Kind: "gossip"}}, abi.ErrorInternal},

@@ -181,7 +181,7 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 			}
 			l.b.fault(l.ref.Slot, f.Text)
 			l.b.log.Warn("context ended by a fault", "context", l.ref.Slot, "fault", f.Text)
-			l.faulted(abi.ErrorCode(f.Code))
+			l.b.dev.ContextFaulted(l.ref, abi.ErrorCode(f.Code))
 		case link.KindFailed:
 			var f link.ChannelFailure
 			if err := m.Decode(&f); err != nil {
@@ -228,22 +228,10 @@ func (l *life) notReady(m link.Message) (abi.ErrorCode, error) {
 		return abi.ErrorInternal, errors.Join(err, derr)
 	}
 	switch code := abi.ErrorCode(f.Code); code {
-	case abi.ErrorDeviceLost:
-		l.faulted(code)
-		return code, err
-	case abi.ErrorLimit:
+	case abi.ErrorDeviceLost, abi.ErrorLimit:
 		return code, err
 	default:
 		return abi.ErrorExecutorStart, err
-	}
-}
-
-// faulted tells the guest what ended the context. Where that is the GPU's end,
-// it is all contexts'.
-func (l *life) faulted(code abi.ErrorCode) {
-	l.b.dev.ContextFaulted(l.ref, code)
-	if code == abi.ErrorDeviceLost {
-		l.b.dev.DeviceLost()
 	}
 }
 

@@ -2,9 +2,7 @@ package guest
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -180,44 +178,5 @@ func TestSlotIsFreeAfterAStopInTheStart(t *testing.T) {
 	l.run()
 	if s := b.page.Context(6).State(); s != link.ContextNone || b.page.Changed() == before {
 		t.Errorf("slot is %v, changes from %d to %d", s, before, b.page.Changed())
-	}
-}
-
-func TestLostGPUIsTheDevices(t *testing.T) {
-	for _, c := range []struct {
-		m    link.Message
-		lost bool
-	}{
-		{link.Message{Kind: link.KindReady, Error: "no GPU"}, false},
-		{link.Message{Kind: link.KindReady, Error: "no GPU", Body: fmt.Appendf(nil, `{"code": %d}`, abi.ErrorDeviceLost)}, true},
-		{link.Message{Kind: link.KindFault, Body: fmt.Appendf(nil, `{"code": %d}`, abi.ErrorGPUFault)}, false},
-		{link.Message{Kind: link.KindFault, Body: fmt.Appendf(nil, `{"code": %d}`, abi.ErrorDeviceLost)}, true},
-	} {
-		b := testExecutors(t)
-		l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
-		ours, end, err := link.Pair()
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs, err := link.FromFile(end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(theirs.Send(c.m), theirs.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.attend(ours); err == nil {
-			t.Error("no end")
-		}
-		if err := ours.Close(); err != nil {
-			t.Error(err)
-		}
-		var word [4]byte
-		if err := b.dev.RegionRead(0, abi.RegStatus, word[:]); err != nil {
-			t.Fatal(err)
-		}
-		if got := abi.DeviceStatus(binary.LittleEndian.Uint32(word[:]))&abi.DeviceLost != 0; got != c.lost {
-			t.Errorf("after %s %s: lost %v, want %v", c.m.Kind, c.m.Body, got, c.lost)
-		}
 	}
 }

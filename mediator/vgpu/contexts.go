@@ -37,8 +37,6 @@ func (r *registers) controlContext(slot int, control abi.Control) abi.ErrorCode 
 		switch {
 		case r.version == 0:
 			return abi.ErrorNotNegotiated
-		case r.lost:
-			return abi.ErrorDeviceLost
 		case c.state != abi.ContextFree:
 			return abi.ErrorBadState
 		case c.flags != 0:
@@ -48,9 +46,6 @@ func (r *registers) controlContext(slot int, control abi.Control) abi.ErrorCode 
 		}
 		r.begin(slot, abi.ContextCreating, createContext)
 	case abi.ControlReset:
-		if r.lost {
-			return abi.ErrorDeviceLost
-		}
 		if c.state != abi.ContextReady && c.state != abi.ContextFaulted {
 			return abi.ErrorBadState
 		}
@@ -133,6 +128,7 @@ func (r *registers) contextReady(ref ContextRef) {
 	}
 	r.freeChannelsOf(ref.Slot)
 	r.setContext(ref.Slot, abi.ContextReady, abi.ErrorNone)
+	r.lost = false
 	r.dirty.event = true
 }
 
@@ -145,6 +141,9 @@ func (r *registers) contextFaulted(ref ContextRef, code abi.ErrorCode) {
 	if c.state == abi.ContextResetting {
 		r.freeChannelsOf(ref.Slot)
 	}
+	// Each context tells of the GPU's end by itself: another may have been made on
+	// the one that took its place.
+	r.lost = r.lost || code == abi.ErrorDeviceLost
 	// The executor outlives a kernel: it goes on to answer every command, with the
 	// kernel's fault.
 	if code != abi.ErrorGPUFault && code != abi.ErrorTimeLimit {
@@ -175,14 +174,5 @@ func (r *registers) contextGone(ref ContextRef) {
 	r.freeChannelsOf(ref.Slot)
 	c.flags, c.tag = 0, 0
 	r.setContext(ref.Slot, abi.ContextFree, abi.ErrorNone)
-	r.dirty.event = true
-}
-
-// deviceLost tells that the physical GPU is gone.
-func (r *registers) deviceLost() {
-	r.lost = true
-	for i := range r.contexts {
-		r.contextFaulted(r.contextRef(i), abi.ErrorDeviceLost)
-	}
 	r.dirty.event = true
 }

@@ -12,7 +12,8 @@ func (d *Device) ContextReady(c ContextRef) {
 // kernel faulted. After a kernel's fault, [abi.ErrorGPUFault] or
 // [abi.ErrorTimeLimit], the executor still answers, with the status of the fault.
 // After anything else the context's channels fail with the same code; commands
-// that were not completed never will be.
+// that were not completed never will be. After [abi.ErrorDeviceLost] the device's
+// status says that the GPU is gone, until a context is ready again.
 func (d *Device) ContextFaulted(c ContextRef, code abi.ErrorCode) {
 	d.event(func(r *registers) { r.contextFaulted(c, code) })
 }
@@ -37,12 +38,6 @@ func (d *Device) ChannelFailed(ch ChannelRef, code abi.ErrorCode) {
 // ChannelClosed answers [Backend.CloseChannel].
 func (d *Device) ChannelClosed(ch ChannelRef) {
 	d.event(func(r *registers) { r.channelClosed(ch) })
-}
-
-// DeviceLost tells that the physical GPU is gone: every context faults and none
-// can be created. Only a new device changes that.
-func (d *Device) DeviceLost() {
-	d.event(func(r *registers) { r.deviceLost() })
 }
 
 // event changes the state machine on behalf of the backend. No event makes work

@@ -17,7 +17,7 @@ type registers struct {
 	err        abi.ErrorCode
 	errOffset  uint32
 	stateVec   uint32
-	lost       bool
+	lost       bool   // the last that was heard of the GPU is that it is gone
 	generation uint32 // resets since the device was made
 	contexts   []contextSlot
 	channels   []channelSlot
@@ -91,7 +91,7 @@ func newRegisters(cfg Config) *registers {
 
 // reset puts everything to its state at power-on except the generations.
 func (r *registers) reset() {
-	r.version, r.features, r.err, r.errOffset, r.stateVec = 0, 0, 0, 0, 0
+	r.version, r.features, r.err, r.errOffset, r.stateVec, r.lost = 0, 0, 0, 0, 0, false
 	r.generation++
 	r.count.resets++
 	for i := range r.contexts {

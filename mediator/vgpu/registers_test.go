@@ -268,6 +268,50 @@ func TestChannelLife(t *testing.T) {
 	}
 }
 
+// TestGPUComesBack: contexts that the GPU's end took are tried again, and the
+// device's status is that of the last of which anything was heard.
+func TestGPUComesBack(t *testing.T) {
+	r := ready(t)
+	lost := func(when string, want bool) {
+		t.Helper()
+		if got := abi.DeviceStatus(r.get(abi.RegStatus))&abi.DeviceLost != 0; got != want {
+			t.Errorf("after %s the GPU is gone: %v, want %v", when, got, want)
+		}
+	}
+	control := func(slot int, c abi.Control) actionKind {
+		t.Helper()
+		r.take()
+		r.set(abi.ContextSlot(slot, abi.ContextControl), uint32(c))
+		todo := r.take()
+		if err := abi.ErrorCode(r.get(abi.RegError)); err != abi.ErrorNone || len(todo) != 1 {
+			t.Fatalf("control %v of slot %d: %v, %+v", c, slot, err, todo)
+		}
+		return todo[0].kind
+	}
+	lost("the start", false)
+	r.contextFaulted(ContextRef{0, 1}, abi.ErrorDeviceLost)
+	lost("a context's end", true)
+	if kind := control(1, abi.ControlCreate); kind != createContext {
+		t.Errorf("create is %v", kind)
+	}
+	r.contextFaulted(ContextRef{1, 1}, abi.ErrorDeviceLost)
+	lost("a start without a GPU", true)
+	if kind := control(0, abi.ControlReset); kind != resetContext {
+		t.Errorf("reset is %v", kind)
+	}
+	r.contextFaulted(ContextRef{0, 1}, abi.ErrorDeviceLost) // the old executor's last word
+	r.contextReady(ContextRef{0, 2})
+	lost("a good start", false)
+	r.contextFaulted(ContextRef{0, 1}, abi.ErrorDeviceLost)
+	lost("what was late", false)
+	if got := abi.ContextState(r.get(abi.ContextSlot(0, abi.ContextStatus))); got != abi.ContextReady {
+		t.Errorf("context is %v, want ready", got)
+	}
+	r.contextFaulted(ContextRef{0, 2}, abi.ErrorDeviceLost)
+	r.reset()
+	lost("a reset of the device", false)
+}
+
 func TestContextFaultAndReset(t *testing.T) {
 	r := ready(t)
 	goodChannel().create(r, 0)

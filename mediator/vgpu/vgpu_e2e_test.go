@@ -314,11 +314,16 @@ func TestContextResetOverTheBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	use(t, gpu)
+	// The GPU goes, and comes back.
 	g.back.Reset()
-	g.dev.DeviceLost()
+	g.dev.ContextFaulted(g.dev.Stats().Contexts[0].ContextRef, abi.ErrorDeviceLost)
 	if _, err := gpu.Alloc(t.Context(), 1); !errors.Is(err, abi.StatusDeviceLost) {
 		t.Errorf("Alloc without a GPU: %v", err)
 	}
+	if err := gpu.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	use(t, gpu)
 }
 
 // TestGuestDies closes the socket under a guest's work: everything is dropped, and
