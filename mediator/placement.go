@@ -64,7 +64,7 @@ func place(rooms []room, memory uint64, guarantee float64) (string, error) {
 
 // room is the GPU's, without the guest that is named.
 func (s *share) room(without string) room {
-	r := room{name: s.config.Name, memory: s.props.MemoryBytes}
+	r := room{name: s.config.Name, memory: s.open().props.MemoryBytes}
 	s.guests(func(guests []*guest) {
 		for _, g := range guests {
 			if g.spec.Name == without {

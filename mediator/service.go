@@ -23,7 +23,6 @@ import (
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/fairshare"
-	"vgpud/gpu"
 	"vgpud/mediator/api"
 	"vgpud/mediator/executor"
 	"vgpud/mediator/link"
@@ -87,43 +86,21 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 }
 
 // open opens one GPU and prepares to watch it.
-func (s *Service) open(ctx context.Context, c GPUConfig) (_ *share, err error) {
+func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
 	watch, err := c.Accounting.config()
 	if err != nil {
 		return nil, err
 	}
-	device, err := s.o.Open(ctx, link.GPU{Name: c.Name, Kind: c.Kind, Socket: c.Socket})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, device.Close())
-		}
-	}()
-	sampled, ok := device.(gpu.Sampled)
-	if !ok {
-		return nil, errors.New("its status can't be read, so its guests can't be accounted")
-	}
-	source, err := sampled.Source()
-	if err != nil {
-		return nil, fmt.Errorf("read its status: %w", err)
-	}
 	sh := &share{
-		config: c, watch: watch, planner: accounting.NewPlanner(watch), props: device.Properties(), device: device,
+		config: c, watch: watch, planner: accounting.NewPlanner(watch),
 		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
 	}
 	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }
 	if err := sh.setPolicy(c.Policy); err != nil {
 		return nil, err
 	}
-	sh.sampler, err = accounting.NewSampler([]accounting.Watched{
-		{Name: c.Name, Source: source, Handler: sh, Config: watch},
-	}, accounting.SamplerOptions{Pinned: s.pinned, CPU: s.cpu})
-	if err != nil {
-		return nil, err
-	}
-	return sh, nil
+	sh.opened, err = s.openGPU(ctx, sh)
+	return sh, err
 }
 
 // ofGPU calls f with a GPU's guests by id, while none can go away.
@@ -158,12 +135,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	}
 	servers := s.serve(listeners, cancel)
 	for _, sh := range s.shares {
-		s.wg.Go(func() {
-			// An error was told to the share, which says so in its health.
-			if err := sh.sampler.Run(ctx); err != nil {
-				s.log.Error("sampler ended", "gpu", sh.config.Name, "err", err)
-			}
-		})
+		s.wg.Go(func() { s.attend(ctx, sh) })
 	}
 	s.wg.Go(func() { s.beat(ctx) })
 	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.shares))
@@ -282,7 +254,7 @@ func (s *Service) listen() ([]net.Listener, error) {
 func (s *Service) closeGPUs() error {
 	var errs []error
 	for _, sh := range s.shares {
-		errs = append(errs, sh.device.Close())
+		errs = append(errs, sh.open().device.Close())
 	}
 	return errors.Join(errs...)
 }

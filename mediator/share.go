@@ -19,9 +19,6 @@ type share struct {
 	config  GPUConfig
 	watch   accounting.Config
 	planner *accounting.Planner
-	props   gpu.Properties
-	device  gpu.Device
-	sampler *accounting.Sampler
 	clock   clock.Clock
 	log     *slog.Logger
 	// guests calls f with the GPU's guests, in order of id, while they can't go
@@ -29,6 +26,8 @@ type share struct {
 	guests func(f func([]*guest))
 
 	mu         sync.Mutex
+	opened     opened
+	watchedCPU time.Duration // by the samplers of earlier openings
 	policy     fairshare.Policy
 	policyName string
 	tally      tally
@@ -187,8 +186,8 @@ func (s *share) changed(id fairshare.GuestID) {
 		s.show(guests)
 		s.decide(guests, fairshare.Event{Kind: fairshare.Changed, Guest: id})
 	})
-	if s.sampler != nil {
-		s.sampler.Notify(0)
+	if sampler := s.open().sampler; sampler != nil {
+		sampler.Notify(0)
 	}
 }
 
@@ -311,7 +310,7 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 	}
 	now := s.clock.Now()
 	poll, quiet := s.planner.Mean(s.load)
-	st := fairshare.State{Guests: s.state, Round: poll + quiet, SMs: uint32(s.props.SMs)}
+	st := fairshare.State{Guests: s.state, Round: poll + quiet, SMs: uint32(s.opened.props.SMs)}
 	verdicts, _ := s.policy.Decide(now, ev, st)
 	want := make(map[fairshare.GuestID]link.Verdict, len(verdicts))
 	for _, v := range verdicts {
@@ -368,22 +367,23 @@ func (s *share) awaited(held []*guest) []accounting.GroupID {
 
 // counts is the GPU's own account, empty where it keeps none.
 func (s *share) counts() gpu.Counts {
-	counted, ok := s.device.(gpu.Counted)
+	device := s.open().device
+	counted, ok := device.(gpu.Counted)
 	if !ok {
 		return gpu.Counts{}
 	}
 	c, err := counted.Counts()
 	if err != nil {
-		s.trouble(err)
+		s.trouble(device, err)
 	}
 	return c
 }
 
-// trouble says, once, that the GPU does not answer.
-func (s *share) trouble(err error) {
+// trouble says, once, that the GPU does not answer, as it was opened.
+func (s *share) trouble(device gpu.Device, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.problem != "" {
+	if s.problem != "" || s.opened.device != device {
 		return
 	}
 	s.problem = err.Error()
@@ -395,18 +395,18 @@ func (s *share) gpu(vms int) api.GPU {
 	counts := s.counts()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := &s.tally
+	t, props := &s.tally, &s.opened.props
 	g := api.GPU{
-		Name: s.config.Name, Kind: s.config.Kind, Model: s.props.Name, SMs: s.props.SMs, MemoryBytes: s.props.MemoryBytes,
+		Name: s.config.Name, Kind: s.config.Kind, Model: props.Name, SMs: props.SMs, MemoryBytes: props.MemoryBytes,
 		Policy: s.policyName, VMs: vms, Healthy: s.problem == "", Problem: s.problem,
 		BusyRatio: t.lately, BusySeconds: t.busy.Seconds(), IdleSeconds: t.idle.Seconds(), SwitchingSeconds: t.switching.Seconds(),
 		Switches: t.switches, Rounds: t.rounds,
 		Overruns: counts.Overruns, OverrunSeconds: counts.Overrun.Seconds(),
 		WatchedSeconds: t.watched.Seconds(), Polls: t.polls, Gaps: t.gaps, GapSeconds: t.gapTime.Seconds(),
 	}
-	if s.sampler != nil {
-		g.AccountingCPUSeconds = s.sampler.CPU().Seconds()
-		p := s.sampler.Priority()
+	if sampler := s.opened.sampler; sampler != nil {
+		g.AccountingCPUSeconds = (s.watchedCPU + sampler.CPU()).Seconds()
+		p := sampler.Priority()
 		g.RealTime, g.RealTimeProblem = p.Realtime, p.Reason
 	}
 	return g

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// GPUName is the name of a host's GPU.
+// GPUName is the name of a host's first GPU; the next is "gpu1".
 const GPUName = "gpu0"
 
 // startLimit is how long a process may take to answer.
@@ -59,7 +60,8 @@ type Host struct {
 	tb      testing.TB
 	program string
 	Dir     string
-	GPU     *Process
+	GPU     *Process   // the first
+	GPUs    []*Process // all, in the order of Config.GPUs
 	Daemon  *Process
 	Client  *api.Client
 	Config  mediator.Config
@@ -69,6 +71,12 @@ type Host struct {
 // Start starts a soft GPU and the daemon, which share by policy. They end with
 // the test; where it fails, their logs are shown.
 func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
+	tb.Helper()
+	return StartGPUs(tb, 1, policy, gpuFlags...)
+}
+
+// StartGPUs is Start with several soft GPUs, which all have the same flags.
+func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	tb.Helper()
 	bin, err := Programs()
 	if err != nil {
@@ -80,9 +88,13 @@ func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
 		tb.Fatal(err)
 	}
 	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir}
-	h.Config = mediator.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []mediator.GPUConfig{
-		{Name: GPUName, Kind: "soft", Socket: filepath.Join(dir, "gpu.sock"), Policy: policy},
-	}}
+	h.Config = mediator.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
+	for i := range n {
+		name := fmt.Sprintf("gpu%d", i)
+		h.Config.GPUs = append(h.Config.GPUs, mediator.GPUConfig{
+			Name: name, Kind: "soft", Socket: filepath.Join(dir, name+".sock"), Policy: policy,
+		})
+	}
 	h.Client = api.NewClient(h.Config.Socket)
 	tb.Cleanup(func() {
 		h.Client.Close()
@@ -90,14 +102,32 @@ func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
 			tb.Error(err)
 		}
 	})
-	h.GPU = h.Run(append([]string{"softgpu", "--socket", h.Config.GPUs[0].Socket}, gpuFlags...)...)
-	h.await(h.GPU, func() error { _, err := os.Stat(h.Config.GPUs[0].Socket); return err })
+	for _, g := range h.Config.GPUs {
+		p := h.Run(append([]string{"softgpu", "--socket", g.Socket}, gpuFlags...)...)
+		h.await(p, func() error { _, err := os.Stat(g.Socket); return err })
+		h.GPUs = append(h.GPUs, p)
+	}
+	h.GPU = h.GPUs[0]
 	h.StartDaemon()
 	tb.Cleanup(func() {
 		h.deleteVMs()
 		h.kill(h.Daemon)
 	})
 	return h
+}
+
+// StartGPU starts the soft GPU, for the first time or again after its end.
+func (h *Host) StartGPU(flags ...string) {
+	h.tb.Helper()
+	socket := h.Config.GPUs[0].Socket
+	h.GPU = h.Run(append([]string{"softgpu", "--socket", socket}, flags...)...)
+	h.await(h.GPU, func() error {
+		c, err := net.Dial("unixpacket", socket)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
 }
 
 // StartDaemon starts the daemon, for the first time or again after its end.
@@ -170,8 +200,9 @@ func (h *Host) Until(what string, ask func() error) {
 	}
 }
 
-// NewGuest makes a virtual GPU and attaches to it as a guest does.
-func (h *Host) NewGuest(s api.VMSpec) *driver.Device {
+// NewVM makes a virtual GPU, which has 64 MiB of shared memory unless s says
+// otherwise.
+func (h *Host) NewVM(s api.VMSpec) api.VM {
 	h.tb.Helper()
 	if s.BAR2Bytes == 0 {
 		s.BAR2Bytes = 64 << 20
@@ -181,7 +212,13 @@ func (h *Host) NewGuest(s api.VMSpec) *driver.Device {
 		h.tb.Fatal(err)
 	}
 	h.made = append(h.made, v.PID)
-	return h.Attach(v.Socket)
+	return v
+}
+
+// NewGuest makes a virtual GPU and attaches to it as a guest does.
+func (h *Host) NewGuest(s api.VMSpec) *driver.Device {
+	h.tb.Helper()
+	return h.Attach(h.NewVM(s).Socket)
 }
 
 // Attach attaches to a virtual GPU that there is.

@@ -137,3 +137,54 @@ func TestGPUKilled(t *testing.T) {
 		t.Errorf("the guest is gone: %+v", v)
 	}
 }
+
+// TestGPUComesBack kills the soft GPU and starts another: the guests' contexts
+// are usable again after a reset, and accounted, and nobody else was.
+func TestGPUComesBack(t *testing.T) {
+	ctx := t.Context()
+	h := host.Start(t, "dfq")
+	dev := h.NewGuest(api.VMSpec{Name: "guest"})
+	gpu, idle := contextOf(t, dev), contextOf(t, dev)
+	works(t, gpu)
+	if err := h.GPU.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The one that asks for nothing learns of it too, and of no memory that it has.
+	h.Until("the contexts to be without a channel group", func() error {
+		if v := h.VM("guest"); len(v.Groups) != 0 {
+			return fmt.Errorf("they have %v", v.Groups)
+		}
+		return nil
+	})
+	wants(t, "a reset without a GPU", gpu.Reset(ctx), abi.ErrorDeviceLost)
+
+	h.StartGPU()
+	if err := gpu.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	works(t, gpu)
+	_, err := idle.Alloc(ctx, 64)
+	wants(t, "a call of a context that was not reset", err, abi.StatusDeviceLost)
+	works(t, gpu) // whom that does not concern
+	if err := idle.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	works(t, idle)
+	works(t, contextOf(t, dev))
+
+	h.Until("the daemon to be well", func() error {
+		health, err := h.Client.Health(ctx)
+		if err == nil && !health.Healthy {
+			err = fmt.Errorf("health is %+v", health)
+		}
+		return err
+	})
+	before := h.VM("guest").GPUSeconds
+	h.Until("new work to be accounted", func() error {
+		works(t, gpu)
+		if now := h.VM("guest").GPUSeconds; now <= before {
+			return fmt.Errorf("%v s as before", now)
+		}
+		return nil
+	})
+}

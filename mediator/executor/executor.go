@@ -270,7 +270,12 @@ func (x *Executor) fail(err error) {
 		x.status = abi.StatusLaunchFailed
 	}
 	x.lastFault = truncate(guestText(err), maxFault)
-	x.slot.SetFaulted()
+	if x.status == abi.StatusDeviceLost {
+		x.slot.SetLost()
+		x.o.Page.AddChange()
+	} else {
+		x.slot.SetFaulted()
+	}
 	x.o.Log.Debug("context ended by a fault", "fault", err)
 	x.report(func() {
 		if x.o.Fault != nil {

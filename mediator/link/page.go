@@ -120,7 +120,7 @@ const (
 	ContextStarting
 	// ContextReady: it carries out commands.
 	ContextReady
-	// ContextFaulted: a kernel's fault ended the GPU context.
+	// ContextFaulted: a kernel's fault, or the GPU's end, ended the GPU context.
 	ContextFaulted
 )
 
@@ -356,6 +356,13 @@ func (c *ContextSlot) SetReady(group uint16) {
 
 // SetFaulted says that a kernel ended the GPU context.
 func (c *ContextSlot) SetFaulted() { c.state.Store(uint32(ContextFaulted)) }
+
+// SetLost says that the GPU is gone, and the context's channel group with it: its
+// number will be another's when the GPU is back.
+func (c *ContextSlot) SetLost() {
+	c.group.Store(0)
+	c.SetFaulted()
+}
 
 // State is where the executor stands.
 func (c *ContextSlot) State() ContextState { return ContextState(c.state.Load()) }

@@ -1,0 +1,138 @@
+package mediator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+)
+
+// reopenEvery is how often the daemon looks whether a GPU that is gone has come
+// back.
+const reopenEvery = 500 * time.Millisecond
+
+// opened is a GPU as it was opened, and what watches it. A GPU that was gone is
+// opened anew.
+type opened struct {
+	device  gpu.Device
+	props   gpu.Properties
+	sampler *accounting.Sampler
+}
+
+// openGPU opens a GPU to be watched on behalf of its share.
+func (s *Service) openGPU(ctx context.Context, sh *share) (o opened, err error) {
+	o.device, err = s.o.Open(ctx, link.GPU{Name: sh.config.Name, Kind: sh.config.Kind, Socket: sh.config.Socket})
+	if err != nil {
+		return o, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.device.Close())
+		}
+	}()
+	sampled, ok := o.device.(gpu.Sampled)
+	if !ok {
+		return o, errors.New("its status can't be read, so its guests can't be accounted")
+	}
+	source, err := sampled.Source()
+	if err != nil {
+		return o, fmt.Errorf("read its status: %w", err)
+	}
+	o.props = o.device.Properties()
+	o.sampler, err = accounting.NewSampler([]accounting.Watched{
+		{Name: sh.config.Name, Source: source, Handler: sh, Config: sh.watch},
+	}, accounting.SamplerOptions{Pinned: s.pinned, CPU: s.cpu})
+	return o, err
+}
+
+// attend watches a GPU until ctx ends, and opens it anew each time that it was
+// gone.
+func (s *Service) attend(ctx context.Context, sh *share) {
+	for {
+		sh.watched(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		again, err := s.reopen(ctx, sh)
+		if err != nil {
+			return // the daemon ends
+		}
+		old, current := sh.renew(ctx, again)
+		if err := old.Close(); err != nil {
+			s.log.Debug("close a GPU that was gone", "gpu", sh.config.Name, "err", err)
+		}
+		if !current {
+			return
+		}
+		s.log.Info("GPU is back", "gpu", sh.config.Name)
+		sh.changed(0)
+	}
+}
+
+// reopen tries until the GPU is back. The error is the end of ctx.
+func (s *Service) reopen(ctx context.Context, sh *share) (opened, error) {
+	for {
+		if err := clock.Sleep(ctx, s.clock, reopenEvery); err != nil {
+			return opened{}, err
+		}
+		o, err := s.openGPU(ctx, sh)
+		if err == nil {
+			return o, nil
+		}
+		s.log.Debug("GPU is not back", "gpu", sh.config.Name, "err", err)
+	}
+}
+
+// watched has the sampler watch the GPU until ctx ends or the GPU is gone.
+func (s *share) watched(ctx context.Context) {
+	o := s.open()
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	there, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if l, ok := o.device.(gpu.Losable); ok {
+		// What its registers show last stays there when its process is killed.
+		waiting.Go(func() {
+			select {
+			case <-l.Lost():
+				cancel()
+			case <-there.Done():
+			}
+		})
+	}
+	// An error was told to the share already.
+	if err := o.sampler.Run(there); err != nil {
+		s.log.Error("sampler ended", "gpu", s.config.Name, "err", err)
+	} else if ctx.Err() == nil {
+		s.Failed(gpu.ErrLost)
+	}
+}
+
+// open is the GPU as it is open now.
+func (s *share) open() opened {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
+}
+
+// renew puts a GPU that is back in the place of the one that is gone, and returns
+// what of the two is not used any more: once ctx has ended nothing changes, and
+// current is false.
+func (s *share) renew(ctx context.Context, again opened) (unused gpu.Device, current bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return again.device, false // leave has been here, or will be
+	}
+	old := s.opened
+	s.opened = again
+	s.watchedCPU += old.sampler.CPU()
+	s.problem, s.over = "", false
+	return old.device, true
+}
