@@ -104,9 +104,10 @@ func (c *Context) openChannel(ch *Channel, depth int, opts ChannelOptions) error
 	if err := d.ended(); err != nil {
 		return err
 	}
-	slot, err := d.freeChannelSlot()
-	if err != nil {
-		return err
+	var slot int
+	var err error
+	if e := d.touch(func() { slot, err = d.freeChannelSlot() }); e != nil || err != nil {
+		return errors.Join(e, err)
 	}
 	ch.slot = slot
 	vector := uint32(abi.NoVector)
@@ -212,11 +213,13 @@ func (ch *Channel) release() {
 	d.chans.Unlock()
 	ch.lead <- struct{}{}
 	if !ch.released {
-		for {
-			if n, err := ch.reap(); n == 0 || err != nil {
-				break
+		_ = d.touch(func() {
+			for {
+				if n, err := ch.reap(); n == 0 || err != nil {
+					break
+				}
 			}
-		}
+		})
 		_ = ch.abandon()
 		ch.released = true
 		ch.keep.Lock()
@@ -234,6 +237,9 @@ func (ch *Channel) release() {
 // has completed.
 func (ch *Channel) fail(err error) {
 	ch.dying.Do(func() {
+		if gone := ch.dev.gone(); gone != nil { // then it is why, whatever it looks like
+			err = gone
+		}
 		ch.err = err
 		ch.failed.Store(true)
 		close(ch.dead)
@@ -262,20 +268,35 @@ func (ch *Channel) ring() error {
 // the cookie. The pending is the channel's until it is done. It waits for room when
 // Depth commands are under way.
 func (ch *Channel) enqueue(ctx context.Context, p *Pending, e *abi.Entry, h abi.Header, more []byte) error {
-	n := 1 + abi.MoreFor(len(more))
-	h.More = uint8(n - 1)
-	ch.submit.Lock()
-	for !ch.room(n) {
+	h.More = uint8(abi.MoreFor(len(more)))
+	for {
+		ch.submit.Lock()
 		head := ch.head.Load()
+		var sent, kick bool
+		err := ch.dev.touch(func() { sent, kick = ch.put(p, e, h, more) })
 		ch.submit.Unlock()
+		switch {
+		case err != nil:
+			ch.fail(err)
+			return err
+		case ch.failed.Load() && !sent:
+			return ch.err
+		case kick:
+			return ch.ring()
+		case sent:
+			return nil
+		}
 		if err := ch.await(ctx, goal{past: head}); err != nil {
 			return err
 		}
-		ch.submit.Lock()
 	}
-	if ch.failed.Load() {
-		ch.submit.Unlock()
-		return ch.err
+}
+
+// put writes a command to the ring, if there is room, and tells whether the host
+// wants a doorbell. ch.submit is held.
+func (ch *Channel) put(p *Pending, e *abi.Entry, h abi.Header, more []byte) (sent, kick bool) {
+	if ch.failed.Load() || !ch.room(1+int(h.More)) {
+		return false, false
 	}
 	p.begin(ch, h.Op, 1, ch.tail)
 	ch.slots[ch.tail&ch.mask].Store(p)
@@ -289,17 +310,12 @@ func (ch *Channel) enqueue(ctx context.Context, p *Pending, e *abi.Entry, h abi.
 		clear(slot[k:])
 		more = more[k:]
 	}
-	kick := ch.writer.Publish()
-	ch.submit.Unlock()
-	if kick {
-		return ch.ring()
-	}
-	return nil
+	return true, ch.writer.Publish()
 }
 
 // room reports whether a command of n entries can be submitted; ch.submit is held.
 // No more commands are under way than completions fit, so the host never waits for
 // room.
 func (ch *Channel) room(n int) bool {
-	return ch.failed.Load() || ch.tail-ch.head.Load() <= ch.mask && ch.writer.Reserve(n)
+	return ch.tail-ch.head.Load() <= ch.mask && ch.writer.Reserve(n)
 }

@@ -64,7 +64,7 @@ func Open(ctx context.Context, bus Bus) (*Device, error) {
 		d.workers.Go(func() {
 			select {
 			case <-gone:
-				d.end(ErrGone)
+				d.end(d.gone())
 			case <-d.life.Done():
 			}
 		})
@@ -202,6 +202,20 @@ func (d *Device) ended() error {
 	}
 }
 
+// gone returns why the device is not there any more, or nil. It knows as soon as the
+// bus does.
+func (d *Device) gone() error {
+	select {
+	case <-d.bus.Done():
+	default:
+		return nil
+	}
+	if b, ok := d.bus.(interface{ Cause() error }); ok {
+		return b.Cause()
+	}
+	return ErrGone
+}
+
 // pump starts, once for each vector, the goroutine that waits for it and wakes the
 // channels that use it; on vector 0, which is the state vector too, all of them.
 func (d *Device) pump(vector int) {
@@ -242,7 +256,11 @@ func (d *Device) await(ctx context.Context, ok func() bool) error {
 	}
 	for {
 		changed := d.states.wait()
-		if ok() {
+		var reached bool
+		if err := d.touch(func() { reached = ok() }); err != nil {
+			return err
+		}
+		if reached {
 			return nil
 		}
 		select {

@@ -2,10 +2,11 @@
 // finds the device, makes contexts and channels, and gives a Go API to allocate,
 // copy, load modules, launch and wait.
 //
-// It reaches the device through a [Bus]: over vfio-user, for a guest without a
-// VMM ([DialVFIOUser]), or a PCI function in sysfs ([OpenSysfs]).
+// It reaches the device through a [Bus]: a PCI function ([OpenPCI]), a part of one by
+// way of the agent ([DialAgent]), or over vfio-user, for a guest without a
+// VMM ([DialVFIOUser]).
 //
-//	bus, err := driver.DialVFIOUser(ctx, "/run/vgpud/guest.sock")
+//	bus, err := driver.OpenPCI(ctx, driver.PCI{}, "")
 //	dev, err := driver.Open(ctx, bus)
 //	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
 //	mod, err := gpu.LoadModule(ctx, ptx)

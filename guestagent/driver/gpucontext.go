@@ -63,7 +63,10 @@ func (d *Device) claimContext(c *Context) error {
 	}
 	var refused error = abi.ErrorLimit
 	for slot := range d.info.Contexts {
-		state, _ := abi.UnpackState[abi.ContextState](d.word(abi.ContextWord(slot)))
+		var state abi.ContextState
+		if err := d.touch(func() { state, _ = abi.UnpackState[abi.ContextState](d.word(abi.ContextWord(slot))) }); err != nil {
+			return err
+		}
 		if state != abi.ContextFree {
 			continue
 		}

@@ -65,7 +65,10 @@ func (ch *Channel) Enqueue(ctx context.Context, p *Pending, l *Launch) error {
 	if err != nil {
 		return fmt.Errorf("launch %s: %w", l.Function.name, err)
 	}
-	copy(ch.dev.bytes(w), data)
+	if _, err := ch.dev.fill(w, data); err != nil {
+		ch.dev.staging.give(w)
+		return fmt.Errorf("launch %s: %w", l.Function.name, err)
+	}
 	x.Data = w.Offset
 	x.Encode(&e)
 	p.window = w

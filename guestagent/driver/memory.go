@@ -89,7 +89,11 @@ func (ch *Channel) copyIn(ctx context.Context, dst Ptr, src []byte) (*Pending, e
 		if err != nil {
 			return nil, err
 		}
-		n := copy(ch.dev.bytes(w), src)
+		n, err := ch.dev.fill(w, src)
+		if err != nil {
+			ch.dev.staging.give(w)
+			return nil, err
+		}
 		var e abi.Entry
 		abi.Transfer{Dst: uint64(dst), Src: w.Offset, Size: uint64(n)}.Encode(&e)
 		if err := ch.enqueueWindow(ctx, p, &e, abi.OpCopyIn, w); err != nil {
@@ -144,7 +148,9 @@ func (ch *Channel) copyOut(ctx context.Context, dst []byte, src Ptr) error {
 		if err := f.p.Wait(ctx); err != nil {
 			return err
 		}
-		copy(f.dst, ch.dev.bytes(f.w))
+		if err := ch.dev.drain(f.dst, f.w); err != nil {
+			return err
+		}
 		ch.dev.staging.give(f.w)
 		f.w, f.dst = abi.Window{}, nil
 		return nil

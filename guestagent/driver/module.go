@@ -33,7 +33,9 @@ func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error)
 	}
 	p := Pending{lent: true}
 	defer func() { ch.leave(&p, w) }()
-	copy(ch.dev.bytes(w), image)
+	if _, err := ch.dev.fill(w, image); err != nil {
+		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+	}
 	log := w.Offset + uint64(len(image))
 	var e abi.Entry
 	abi.Module{
@@ -46,7 +48,10 @@ func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error)
 	}
 	if failed := (*Error)(nil); errors.As(err, &failed) && p.Done() {
 		if n := p.value()[1]; n <= logBytes && failed.Detail == "" {
-			failed.Detail = strings.TrimRight(string(ch.dev.shared[log:log+n]), "\x00\n")
+			text := make([]byte, n)
+			if ch.dev.drain(text, abi.Window{Offset: log, Size: n}) == nil {
+				failed.Detail = strings.TrimRight(string(text), "\x00\n")
+			}
 		}
 	}
 	if err != nil {
@@ -80,7 +85,9 @@ func (m *Module) lookup(ctx context.Context, op abi.Opcode, name string) ([3]uin
 	}
 	p := Pending{lent: true}
 	defer func() { ch.leave(&p, w) }()
-	copy(ch.dev.bytes(w), name)
+	if _, err := ch.dev.fill(w, []byte(name)); err != nil {
+		return [3]uint64{}, err
+	}
 	l.Name = w.Offset
 	l.Encode(&e)
 	if err := ch.enqueue(ctx, &p, &e, abi.Header{Op: op}, nil); err != nil {

@@ -36,38 +36,47 @@ func (ch *Channel) Nops(ctx context.Context, p *Pending, n int) error {
 		// While the host carries out a part of the ring, the rest is filled, in
 		// batches: a publication costs both sides a cache line.
 		part := (ch.mask + 1) / 4
+		var sent int
+		var kick bool
 		ch.submit.Lock()
-		for ch.tail-ch.head.Load() > 3*part || !ch.room(1) {
-			past := ch.tail - min(3*part, ch.tail-ch.head.Load())
-			ch.submit.Unlock()
-			if err := ch.await(ctx, goal{past: past}); err != nil {
-				return err
-			}
-			ch.submit.Lock()
-		}
-		if ch.failed.Load() {
-			ch.submit.Unlock()
-			return ch.err
-		}
-		batch := min(uint64(n), uint64(ch.writer.Room()), part)
-		if p.Done() {
-			p.begin(ch, abi.OpNop, uint64(n), ch.tail+uint64(n)-1)
-		}
-		for range batch {
-			e := ch.writer.Next()
-			abi.Header{Op: abi.OpNop, Cookie: ch.tail}.Encode(e)
-			abi.Empty{}.Encode(e)
-			ch.slots[ch.tail&ch.mask].Store(p)
-			ch.tail++
-		}
-		n -= int(batch)
-		kick := ch.writer.Publish()
+		past := ch.tail - min(3*part, ch.tail-ch.head.Load())
+		err := ch.dev.touch(func() { sent, kick = ch.putNops(p, n, part) })
 		ch.submit.Unlock()
-		if kick {
-			if err := ch.ring(); err != nil {
-				return err
-			}
+		switch {
+		case err != nil:
+			ch.fail(err)
+			return err
+		case sent == 0 && ch.failed.Load():
+			return ch.err
+		case sent == 0:
+			err = ch.await(ctx, goal{past: past})
+		case kick:
+			err = ch.ring()
 		}
+		if err != nil {
+			return err
+		}
+		n -= sent
 	}
 	return p.Wait(ctx)
+}
+
+// putNops writes up to part of n commands that do nothing to the ring, if less than
+// three parts are under way, and returns how many. ch.submit is held.
+func (ch *Channel) putNops(p *Pending, n int, part uint64) (sent int, kick bool) {
+	if ch.failed.Load() || ch.tail-ch.head.Load() > 3*part || !ch.room(1) {
+		return 0, false
+	}
+	batch := min(uint64(n), uint64(ch.writer.Room()), part)
+	if p.Done() {
+		p.begin(ch, abi.OpNop, uint64(n), ch.tail+uint64(n)-1)
+	}
+	for range batch {
+		e := ch.writer.Next()
+		abi.Header{Op: abi.OpNop, Cookie: ch.tail}.Encode(e)
+		abi.Empty{}.Encode(e)
+		ch.slots[ch.tail&ch.mask].Store(p)
+		ch.tail++
+	}
+	return int(batch), ch.writer.Publish()
 }

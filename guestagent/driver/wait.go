@@ -30,7 +30,11 @@ func (ch *Channel) await(ctx context.Context, g goal) error {
 		}
 		select {
 		case ch.lead <- struct{}{}:
-			err := ch.drive(ctx, g)
+			var err error
+			if gone := ch.dev.touch(func() { err = ch.drive(ctx, g) }); gone != nil {
+				ch.fail(gone)
+				err = ch.abandon()
+			}
 			<-ch.lead
 			if ch.waiters.Load() > 0 {
 				ch.moved.open() // one of them leads now

@@ -7,8 +7,16 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// bytes returns a window's memory.
-func (d *Device) bytes(w abi.Window) []byte { return d.shared[w.Offset : w.Offset+w.Size] }
+// fill copies src to a window's start.
+func (d *Device) fill(w abi.Window, src []byte) (n int, err error) {
+	err = d.touch(func() { n = copy(d.shared[w.Offset:w.Offset+w.Size], src) })
+	return n, err
+}
+
+// drain copies from a window's start to dst.
+func (d *Device) drain(dst []byte, w abi.Window) error {
+	return d.touch(func() { copy(dst, d.shared[w.Offset:w.Offset+w.Size]) })
+}
 
 // window takes a window of at least n bytes. When there is no room it first waits
 // for this channel's commands, whose windows come back, then for others.
@@ -81,5 +89,7 @@ func (ch *Channel) text(ctx context.Context, op abi.Opcode, n uint64) (string, e
 	if length > n {
 		return "", errors.New("the host says that a text is longer than its window")
 	}
-	return string(ch.dev.bytes(w)[:length]), nil
+	text := make([]byte, length)
+	err = ch.dev.drain(text, w)
+	return string(text), err
 }

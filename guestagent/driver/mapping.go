@@ -1,0 +1,58 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapping is a BAR in our address space.
+type mapping struct{ b []byte }
+
+// revoke puts zeroed memory of our own where the device was. Whoever is reading or
+// writing there goes on, with what no longer means anything; nothing faults, and
+// nothing reaches a device that may come to lie at the same place later.
+func (m *mapping) revoke() error {
+	if m.b == nil {
+		return nil
+	}
+	if err := replace(m.b); err != nil {
+		return fmt.Errorf("let go of a BAR: %w", err)
+	}
+	return nil
+}
+
+func (m *mapping) unmap() error {
+	if m.b == nil {
+		return nil
+	}
+	b := m.b
+	m.b = nil
+	return unix.Munmap(b)
+}
+
+// mapFile maps a resource of the given size, and returns its file, by which it is
+// locked: two drivers of one device would not notice each other.
+func mapFile(path string, bytes uint64) (m mapping, f *os.File, err error) {
+	if f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		return m, nil, fmt.Errorf("map a BAR: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	st, err := f.Stat()
+	if err != nil {
+		return m, nil, fmt.Errorf("map a BAR: %w", err)
+	}
+	if uint64(st.Size()) != bytes || bytes == 0 {
+		return m, nil, fmt.Errorf("map a BAR: %s has %d bytes, want %d", path, st.Size(), bytes)
+	}
+	if m.b, err = unix.Mmap(int(f.Fd()), 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return m, nil, fmt.Errorf("map %s: %w", path, err)
+	}
+	return m, f, nil
+}

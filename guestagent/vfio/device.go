@@ -1,0 +1,263 @@
+package vfio
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Device is a PCI device that VFIO has handed to this process. Close must be called
+// to free it; until then the kernel's removal of the device waits. Its methods may
+// be called from several goroutines at once.
+type Device struct {
+	kernel  Kernel
+	mu      sync.RWMutex
+	fds     []int // device, group, container; none after Close
+	regions uint32
+	irqs    uint32
+}
+
+// Where says which device to open and where its nodes are.
+type Where struct {
+	Container string // /dev/vfio/vfio
+	Group     string // /dev/vfio/N or /dev/vfio/noiommu-N
+	NoIOMMU   bool
+	Address   string // PCI address
+}
+
+// ErrBusy says that another process has the device.
+var ErrBusy = errors.New("another process has the device open")
+
+// Open opens a device. The kernel resets it on the way, and again when it is
+// closed, so nothing of its last user is left.
+func Open(k Kernel, w Where) (_ *Device, err error) {
+	d := &Device{kernel: k}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("open %s by vfio: %w", w.Address, explain(err, w)), d.Close())
+		}
+	}()
+	container, err := k.Open(w.Container)
+	if err != nil {
+		return nil, opened(w.Container, err)
+	}
+	d.fds = []int{container}
+	version, err := k.Value(container, GetAPIVersion, 0)
+	if err != nil {
+		return nil, fmt.Errorf("ask for vfio's version: %w", err)
+	}
+	if version != APIVersion {
+		return nil, fmt.Errorf("vfio has version %d, want %d", version, APIVersion)
+	}
+	group, err := k.Open(w.Group)
+	if err != nil {
+		return nil, opened(w.Group, err)
+	}
+	d.fds = []int{group, container}
+	status := GroupStatus{}
+	arg := status.Encode()
+	if _, err := k.Memory(group, GroupGetStatus, arg); err != nil {
+		return nil, fmt.Errorf("ask for the group's status: %w", err)
+	}
+	if status.Decode(arg); status.Flags&GroupViable == 0 {
+		return nil, fmt.Errorf("%s is not viable: other devices of the group have kernel drivers", w.Group)
+	}
+	var fd [4]byte
+	ne.PutUint32(fd[:], uint32(container))
+	if _, err := k.Memory(group, GroupSetContainer, fd[:]); err != nil {
+		return nil, fmt.Errorf("give the group a container: %w", err)
+	}
+	kind := Type1v2IOMMU
+	if w.NoIOMMU {
+		kind = NoIOMMU
+	}
+	if _, err := k.Value(container, SetIOMMU, kind); err != nil {
+		if errors.Is(err, unix.EPERM) && !w.NoIOMMU {
+			return nil, fmt.Errorf("the IOMMU does not remap interrupts (QEMU: intel-iommu,intremap=on): %w", err)
+		}
+		return nil, fmt.Errorf("set the container's IOMMU (is vfio_iommu_type1 loaded?): %w", err)
+	}
+	device, err := k.Memory(group, GroupGetDeviceFD, append([]byte(w.Address), 0))
+	if err != nil {
+		return nil, fmt.Errorf("get the device: %w", err)
+	}
+	d.fds = []int{device, group, container}
+	info := DeviceInfo{}
+	arg = info.Encode()
+	if _, err := k.Memory(device, DeviceGetInfo, arg); err != nil {
+		return nil, fmt.Errorf("ask about the device: %w", err)
+	}
+	if info.Decode(arg); info.Flags&DevicePCI == 0 {
+		return nil, errors.New("not a PCI device")
+	}
+	d.regions, d.irqs = info.Regions, info.IRQs
+	return d, d.command()
+}
+
+func opened(path string, err error) error { return &fs.PathError{Op: "open", Path: path, Err: err} }
+
+// explain makes known errors speak.
+func explain(err error, w Where) error {
+	var path *fs.PathError
+	if errors.Is(err, unix.EBUSY) && errors.As(err, &path) && path.Path == w.Group {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
+}
+
+// Configuration space: see include/uapi/linux/pci_regs.h.
+const (
+	pciCommand       = 4
+	pciCommandMemory = 1 << 1
+	pciCommandMaster = 1 << 2
+)
+
+// command turns on memory decoding and bus mastering. vfio-pci clears the latter
+// when it enables a device, and an MSI is a write by the device: without it QEMU
+// drops every interrupt. The virtual GPU writes nothing else.
+func (d *Device) command() error {
+	var b [2]byte
+	if err := d.config(b[:], pciCommand, false); err != nil {
+		return err
+	}
+	v := binary.LittleEndian.Uint16(b[:]) | pciCommandMemory | pciCommandMaster
+	binary.LittleEndian.PutUint16(b[:], v)
+	return d.config(b[:], pciCommand, true)
+}
+
+func (d *Device) config(b []byte, offset uint64, write bool) error {
+	region, err := d.region(RegionConfig)
+	if err != nil {
+		return err
+	}
+	access, verb := d.kernel.Pread, "read"
+	if write {
+		access, verb = d.kernel.Pwrite, "write"
+	}
+	err = d.use(func(fd int) error {
+		n, err := access(fd, b, int64(region.Offset+offset))
+		if err == nil && n != len(b) {
+			err = fmt.Errorf("%d of %d bytes", n, len(b))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s the PCI configuration space: %w", verb, err)
+	}
+	return nil
+}
+
+// use calls f with the device's descriptor, which stays open meanwhile.
+func (d *Device) use(f func(fd int) error) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if len(d.fds) < 3 {
+		return fs.ErrClosed
+	}
+	return f(d.fds[0])
+}
+
+func (d *Device) region(index uint32) (RegionInfo, error) {
+	info := RegionInfo{Index: index}
+	arg := info.Encode()
+	err := d.use(func(fd int) error { _, err := d.kernel.Memory(fd, DeviceGetRegionInfo, arg); return err })
+	if err != nil {
+		return info, fmt.Errorf("ask about region %d: %w", index, err)
+	}
+	info.Decode(arg)
+	return info, nil
+}
+
+// maxRegionBytes bounds what a region's size is believed.
+const maxRegionBytes = 1 << 40
+
+// Map maps a region. The mapping outlives Close.
+func (d *Device) Map(index uint32) ([]byte, error) {
+	info, err := d.region(index)
+	if err != nil {
+		return nil, err
+	}
+	if info.Bytes == 0 || info.Bytes > maxRegionBytes || info.Flags&RegionMmap == 0 {
+		return nil, fmt.Errorf("region %d of %d bytes, flags %#x, can't be mapped", index, info.Bytes, info.Flags)
+	}
+	var b []byte
+	err = d.use(func(fd int) (err error) { b, err = d.kernel.Map(fd, int64(info.Offset), int(info.Bytes)); return err })
+	if err != nil {
+		return nil, fmt.Errorf("map region %d: %w", index, err)
+	}
+	return b, nil
+}
+
+// IRQs returns how many interrupts of a kind there are; 0 for a kind that there is
+// not, or that can't be had as eventfds.
+func (d *Device) IRQs(index uint32) (int, error) {
+	if index >= d.irqs {
+		return 0, nil
+	}
+	info := IRQInfo{Index: index}
+	arg := info.Encode()
+	err := d.use(func(fd int) error { _, err := d.kernel.Memory(fd, DeviceGetIRQInfo, arg); return err })
+	if errors.Is(err, unix.EINVAL) { // ERR, on what is not PCI Express
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ask about interrupts %d: %w", index, err)
+	}
+	if info.Decode(arg); info.Flags&IRQEventfd == 0 {
+		return 0, nil
+	}
+	return int(info.Count), nil
+}
+
+// SetIRQs makes the first interrupts of a kind raise these eventfds, and returns how
+// many could be had: with MSI the processor's interrupt controller may offer fewer
+// vectors than the device has, one without interrupt remapping.
+func (d *Device) SetIRQs(index uint32, eventfds []int) (int, error) {
+	for len(eventfds) > 0 {
+		set := IRQSet{Flags: IRQSetDataEventfd | IRQSetActionTrigger, Index: index, Count: uint32(len(eventfds))}
+		for _, fd := range eventfds {
+			set.FDs = append(set.FDs, int32(fd))
+		}
+		var n int
+		err := d.use(func(fd int) (err error) { n, err = d.kernel.Memory(fd, DeviceSetIRQs, set.Encode()); return err })
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("enable %d interrupts %d: %w", len(eventfds), index, err)
+		case n == 0:
+			return len(eventfds), nil
+		case n >= len(eventfds):
+			return 0, fmt.Errorf("enable %d interrupts %d: the kernel offers %d", len(eventfds), index, n)
+		}
+		// A positive answer is no success: it is how many there could be. Powers of two.
+		for len(eventfds) > n {
+			eventfds = eventfds[:(len(eventfds)+1)/2]
+		}
+	}
+	return 0, nil
+}
+
+// FD is the device's descriptor, which stays the Device's; -1 after Close.
+func (d *Device) FD() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if len(d.fds) < 3 {
+		return -1
+	}
+	return d.fds[0]
+}
+
+// Close gives the device back to the kernel, once its mappings are gone too.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var err error
+	for _, fd := range d.fds {
+		err = errors.Join(err, d.kernel.Close(fd))
+	}
+	d.fds = nil
+	return err
+}
