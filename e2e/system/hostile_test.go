@@ -19,7 +19,7 @@ func TestHostileGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := measure(t, h, by, v.Name)
+	before := h.Footprint(v.Name, by.gpu)
 	for _, mode := range slices.Sorted(maps.Keys(mischief)) {
 		t.Run(mode, func(t *testing.T) {
 			c := newCulprit(t, mode, v.Socket)
@@ -31,7 +31,7 @@ func TestHostileGuest(t *testing.T) {
 			c.kill()
 			by.goesOn()
 			h.Until("the end of all that the guest had", func() error {
-				return leftBehind(before, measure(t, h, by, v.Name))
+				return before.LeftBehind(h.Footprint(v.Name, by.gpu))
 			})
 			dev := h.Attach(v.Socket)
 			works(t, contextOf(t, dev))
@@ -39,7 +39,7 @@ func TestHostileGuest(t *testing.T) {
 				t.Error(err)
 			}
 			h.Until("the end of all that the next guest had", func() error {
-				return leftBehind(before, measure(t, h, by, v.Name))
+				return before.LeftBehind(h.Footprint(v.Name, by.gpu))
 			})
 		})
 	}

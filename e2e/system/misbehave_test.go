@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/e2e/host"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -188,47 +187,4 @@ func (c *culprit) kill() {
 	if err := c.cmd.Wait(); err == nil {
 		c.t.Error("a guest that was killed ended by itself")
 	}
-}
-
-// footprint is what processes hold for a guest.
-type footprint struct {
-	gpu, daemon, vm int // open files
-	executors       int
-	contexts        int
-	free            uint64 // bytes of GPU memory
-}
-
-// measure takes the footprint of the host, as the bystander sees its GPU.
-func measure(t *testing.T, h *host.Host, by *bystander, vm string) footprint {
-	t.Helper()
-	v := h.VM(vm)
-	f := footprint{contexts: v.Contexts}
-	for _, p := range []struct {
-		to  *int
-		pid int
-	}{{&f.gpu, h.GPU.PID()}, {&f.daemon, h.Daemon.PID()}, {&f.vm, v.PID}} {
-		n, err := host.Descriptors(p.pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*p.to = n
-	}
-	executors, err := host.Children(v.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.executors = len(executors)
-	if f.free, _, err = by.gpu.MemInfo(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// leftBehind says what a guest that is gone has left behind.
-func leftBehind(before, now footprint) error {
-	if now.gpu > before.gpu || now.daemon > before.daemon || now.vm > before.vm ||
-		now.executors > before.executors || now.contexts > before.contexts || now.free < before.free {
-		return fmt.Errorf("before: %+v, now: %+v", before, now)
-	}
-	return nil
 }
