@@ -50,6 +50,7 @@ type demo struct {
 	members   []*member
 	processes []*process
 	readers   sync.WaitGroup
+	saying    sync.Mutex
 }
 
 // Run runs the demo. The error is about what kept it from running, or about
@@ -154,8 +155,8 @@ func (d *demo) startHost(ctx context.Context) error {
 	return until(ctx, p, func() error { _, err := d.client.Health(ctx); return err })
 }
 
-// startGuests makes the guests' virtual GPUs, starts the guests, and waits until
-// all are at work.
+// startGuests makes the guests' virtual GPUs, starts the guests all at once, and
+// waits until all are at work.
 func (d *demo) startGuests(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -164,19 +165,19 @@ func (d *demo) startGuests(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.Socket, m.Seed = v.Socket, uint64(1+i)
+		m.socket, m.Seed = v.Socket, uint64(1+i)
 		if err := d.say("starting guest %s, weight %g, at %s", m.Name, m.weight, m.describe()); err != nil {
 			return err
 		}
-		if err := d.startGuest(m); err != nil {
+		if m.guest, err = d.startProcess(m); err != nil {
 			return err
 		}
 	}
 	for _, m := range d.members {
 		select {
 		case <-m.ready:
-		case <-m.process.ended:
-			return fmt.Errorf("guest %s ended: %v%s", m.Name, m.process.err, m.process.tail())
+		case <-m.guest.ended():
+			return m.guest.why()
 		case <-ctx.Done():
 			return fmt.Errorf("guest %s does not begin: %w", m.Name, ctx.Err())
 		}
@@ -218,8 +219,8 @@ func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
 		}
 		for _, m := range d.members {
 			select {
-			case <-m.process.ended:
-				return Phase{}, fmt.Errorf("guest %s ended: %v%s", m.Name, m.process.err, m.process.tail())
+			case <-m.guest.ended():
+				return Phase{}, m.guest.why()
 			default:
 			}
 		}
@@ -251,16 +252,20 @@ func (d *demo) look(ctx context.Context) (look, error) {
 // stop ends everything: guests first, the GPU last.
 func (d *demo) stop() error {
 	var errs []error
-	for _, m := range d.members {
-		if m.process != nil {
-			errs = append(errs, m.process.end())
+	ends := make([]error, len(d.members))
+	var ending sync.WaitGroup
+	for i, m := range d.members {
+		if m.guest != nil {
+			ending.Go(func() { ends[i] = m.guest.end() })
 		}
 	}
+	ending.Wait()
+	errs = append(errs, ends...)
 	if d.client != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 		defer cancel()
 		for _, m := range d.members {
-			if m.Socket != "" {
+			if m.socket != "" {
 				errs = append(errs, d.client.DeleteVM(ctx, m.Name))
 			}
 		}
@@ -274,6 +279,8 @@ func (d *demo) stop() error {
 }
 
 func (d *demo) say(format string, args ...any) error {
+	d.saying.Lock()
+	defer d.saying.Unlock()
 	_, err := fmt.Fprintf(d.o.Progress, format+"\n", args...)
 	return err
 }

@@ -30,7 +30,7 @@ func looks() (members []*member, a, b look) {
 			"x": {Name: "x", GPUSeconds: 2.5, GPUSecondsOwn: &two, Kernels: 10, SuspendedSeconds: 1},
 			"y": {Name: "y", GPUSeconds: 1.5, GPUSecondsOwn: &one, Kernels: 20},
 		},
-		reports: map[string]work.Report{"x": {Cases: 1}, "y": {Cases: 5}},
+		reports: map[string]work.Report{"x": {Cases: 1, BusySeconds: 1, BackloggedSeconds: 1}, "y": {Cases: 5}},
 	}
 	b = look{
 		at: at.Add(10 * time.Second), gpu: api.GPU{AccountingCPUSeconds: 3, BusySeconds: 13, Gaps: 8, Overruns: 2, RealTime: true},
@@ -38,7 +38,7 @@ func looks() (members []*member, a, b look) {
 			"x": {Name: "x", GPUSeconds: 3.5, GPUSecondsOwn: &three, Kernels: 15, SuspendedSeconds: 4},
 			"y": {Name: "y", GPUSeconds: 8.25, GPUSecondsOwn: &eight, Kernels: 60},
 		},
-		reports: map[string]work.Report{"x": {Cases: 3}, "y": {Cases: 5}},
+		reports: map[string]work.Report{"x": {Cases: 3, BusySeconds: 11, BackloggedSeconds: 10}, "y": {Cases: 5}},
 	}
 	return members, a, b
 }
@@ -51,7 +51,7 @@ func TestPhaseIsTheDifferenceBetweenTwoLooks(t *testing.T) {
 	want := Phase{
 		Policy: "dfq", Seconds: 10, AccountingCPURatio: 0.2, BusyRatio: 0.8, PollingGaps: 1, RealTime: true,
 		Guests: []Guest{
-			{Name: "x", Weight: 1, Kernels: 5, Cases: 2, Verified: true, GPUSeconds: 1, GPUSecondsTruth: 1, Share: 0.125, Entitled: 0.25, SuspendedSeconds: 3},
+			{Name: "x", Weight: 1, Kernels: 5, Cases: 2, Verified: true, GPUSeconds: 1, GPUSecondsTruth: 1, Share: 0.125, Entitled: 0.25, SuspendedSeconds: 3, BackloggedRatio: 0.9},
 			{Name: "y", Weight: 3, Kernels: 40, Cases: 0, Verified: false, GPUSeconds: 6.75, GPUSecondsTruth: 7, Share: 0.875, Entitled: 0.75},
 		},
 	}
@@ -92,7 +92,7 @@ func TestJSON(t *testing.T) {
 	}
 	guest := got.Phases[0]["guests"].([]any)[0].(map[string]any)
 	for _, name := range []string{
-		"name", "weight", "kernels", "verified", "gpu_seconds", "gpu_seconds_truth", "share", "entitled", "suspended_seconds",
+		"name", "weight", "kernels", "verified", "gpu_seconds", "gpu_seconds_truth", "share", "entitled", "suspended_seconds", "backlogged_ratio",
 	} {
 		if _, ok := guest[name]; !ok {
 			t.Errorf("a guest has no %q", name)

@@ -1,16 +1,42 @@
 package demo
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
+	"sync"
 
 	"vgpud/e2e/work"
 )
+
+// member is a guest of the demo.
+type member struct {
+	work.Plan
+	weight float64
+	socket string // of its virtual GPU
+	guest  guest
+	ready  chan struct{} // closed when it works
+
+	mu     sync.Mutex
+	report work.Report
+}
+
+// guest is a guest at work: a process of this program, or a VM.
+type guest interface {
+	// ended is closed when it has come to its end, asked for or not; why then
+	// tells of it, with the end of its log.
+	ended() <-chan struct{}
+	why() error
+	// end ends it and waits until it has. An error tells of an end that was not
+	// as it should be.
+	end() error
+}
 
 // members are the demo's guests. The heavier a guest's weight the shorter its
 // kernels, so that without a policy the order is the wrong way round (LoGA
 // figure 2).
 func members() []*member {
-	return []*member{
+	all := []*member{
 		{weight: 1, Plan: work.Plan{Name: "long", Workers: 6, Channels: 6, Work: []work.Work{
 			cases("matmul", "small", 2), cases("spmv", "small", 1), cases("triad", "small", 2),
 		}}},
@@ -21,6 +47,10 @@ func members() []*member {
 			cases("vecadd", "trivial", 8), cases("nnlayer", "trivial", 4), cases("blackscholes", "trivial", 8),
 		}}},
 	}
+	for _, m := range all {
+		m.ready = make(chan struct{})
+	}
+	return all
 }
 
 // cases are cases of a kernel, launched that often between two checks.
@@ -35,4 +65,32 @@ func (m *member) describe() string {
 		names = append(names, w.String())
 	}
 	return strings.Join(names, ", ")
+}
+
+// take takes in a line of a guest's.
+func (m *member) take(line []byte) {
+	var r work.Report
+	if err := json.Unmarshal(line, &r); err != nil {
+		m.fail(fmt.Errorf("unreadable report %q", line))
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report = r
+	if r.Ready {
+		close(m.ready)
+	}
+}
+
+// fail notes that the guest's reports end with an error.
+func (m *member) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report.Error = err.Error()
+}
+
+func (m *member) last() work.Report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.report
 }

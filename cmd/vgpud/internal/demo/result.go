@@ -49,7 +49,14 @@ type Guest struct {
 	Share            float64 `json:"share"` // of all guests' GPUSecondsTruth
 	Entitled         float64 `json:"entitled"`
 	SuspendedSeconds float64 `json:"suspended_seconds"`
+	// BackloggedRatio is the part of the phase in which the guest had
+	// [work.Backlog] launches or more waiting, as it saw that itself: one that
+	// has less to do may use less than it is entitled to.
+	BackloggedRatio float64 `json:"backlogged_ratio"`
 }
+
+// enoughWork is a BackloggedRatio that is as good as all the time.
+const enoughWork = 0.95
 
 // look is what is known at one instant.
 type look struct {
@@ -80,6 +87,9 @@ func phaseOf(policy string, members []*member, a, b look) Phase {
 			GPUSeconds:       after.GPUSeconds - before.GPUSeconds,
 			GPUSecondsTruth:  own(after) - own(before),
 			SuspendedSeconds: after.SuspendedSeconds - before.SuspendedSeconds,
+		}
+		if worked := rb.BusySeconds - ra.BusySeconds; worked > 0 {
+			g.BackloggedRatio = (rb.BackloggedSeconds - ra.BackloggedSeconds) / worked
 		}
 		total += g.GPUSecondsTruth
 		weights += m.weight
@@ -160,6 +170,14 @@ func (p *Phase) print(w io.Writer) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, g := range p.Guests {
+		if g.BackloggedRatio < enoughWork {
+			if _, err := fmt.Fprintf(w, "%s had fewer than %d launches waiting for %.1f%% of the time\n",
+				g.Name, work.Backlog, 100*(1-g.BackloggedRatio)); err != nil {
+				return err
+			}
+		}
 	}
 	realTime := "yes"
 	if !p.RealTime {

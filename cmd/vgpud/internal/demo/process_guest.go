@@ -1,0 +1,44 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+)
+
+// startProcess starts a guest as a process of this program, beside its virtual
+// GPU's socket, and follows its reports.
+func (d *demo) startProcess(m *member) (guest, error) {
+	plan := m.Plan
+	plan.Socket = m.socket
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := d.o.Program("demo-guest")
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin = bytes.NewReader(text)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout = w
+	p, err := d.start("guest-"+m.Name, cmd)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	d.readers.Go(func() {
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			m.take(lines.Bytes())
+		}
+		if err := errors.Join(lines.Err(), r.Close()); err != nil {
+			m.fail(err)
+		}
+	})
+	return p, nil
+}
