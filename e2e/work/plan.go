@@ -25,6 +25,12 @@ type Plan struct {
 	Workers  int    `json:"workers"`
 	Channels int    `json:"channels"`
 	Seed     uint64 `json:"seed"`
+	// Measure asks for a [LatencyReport] about that many launches, in place of
+	// work.
+	Measure int `json:"measure,omitempty"`
+	// Idle makes a context and channels, says so, and then nothing more: what an
+	// idle guest costs.
+	Idle bool `json:"idle,omitempty"`
 }
 
 // Work is one case of the corpus.
@@ -78,17 +84,14 @@ func ReadPlan(r io.Reader) (Plan, error) {
 	return p, nil
 }
 
-// open opens the plan's virtual GPU.
-func (p *Plan) open(ctx context.Context) (*driver.Device, error) {
-	var bus driver.Bus
-	var err error
+// bus is the way to the plan's virtual GPU.
+func (p *Plan) bus(ctx context.Context) (driver.Bus, error) {
 	if p.Socket != "" {
-		bus, err = driver.DialVFIOUser(ctx, p.Socket)
-	} else {
-		bus, err = driver.OpenSysfs(driver.Sysfs{}, p.PCI)
+		return driver.DialVFIOUser(ctx, p.Socket)
 	}
+	bus, err := driver.OpenPCI(ctx, driver.PCI{}, p.PCI)
 	if err != nil {
 		return nil, err
 	}
-	return driver.Open(ctx, bus)
+	return bus, nil
 }

@@ -36,8 +36,24 @@ func Run(ctx context.Context, p Plan, out io.Writer) error {
 	return nil
 }
 
-func runPlan(ctx context.Context, p Plan, out io.Writer) (err error) {
-	dev, err := p.open(ctx)
+func runPlan(ctx context.Context, p Plan, out io.Writer) error {
+	bus, err := p.bus(ctx)
+	if err != nil {
+		return err
+	}
+	if p.Measure > 0 {
+		timed := &timedBus{Bus: bus}
+		return withContext(ctx, timed, func(gpu *driver.Context) error {
+			return measureLatency(ctx, timed, gpu, p.Measure, out)
+		})
+	}
+	return withContext(ctx, bus, func(gpu *driver.Context) error { return p.work(ctx, gpu, out) })
+}
+
+// withContext opens the device behind a bus for as long as do has a context on
+// it.
+func withContext(ctx context.Context, bus driver.Bus, do func(*driver.Context) error) (err error) {
+	dev, err := driver.Open(ctx, bus)
 	if err != nil {
 		return err
 	}
@@ -46,6 +62,11 @@ func runPlan(ctx context.Context, p Plan, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	return do(gpu)
+}
+
+// work does the plan's work in a context.
+func (p *Plan) work(ctx context.Context, gpu *driver.Context, out io.Writer) (err error) {
 	channels := make([]*driver.Channel, max(p.Channels, 1))
 	for i := range channels {
 		if channels[i], err = gpu.NewChannel(ctx, driver.ChannelOptions{}); err != nil {
@@ -60,6 +81,10 @@ func runPlan(ctx context.Context, p Plan, out io.Writer) (err error) {
 	r.backlog.start(time.Now())
 	if err := r.report(true); err != nil {
 		return err
+	}
+	if p.Idle {
+		<-ctx.Done()
+		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
