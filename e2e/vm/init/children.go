@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// children starts processes and reaps them, and also what they leave behind: an
+// orphan becomes the first process's child. Waiting for all of them in one
+// place keeps the ends of either kind apart; os/exec's own waiting would race.
+type children struct {
+	mu     sync.Mutex
+	status map[int]chan unix.WaitStatus
+}
+
+// child is a process that was started.
+type child struct {
+	pid    int
+	status <-chan unix.WaitStatus // gets the end
+}
+
+func newChildren() *children {
+	c := &children{status: map[int]chan unix.WaitStatus{}}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	go func() {
+		for range ended {
+			c.reap()
+		}
+	}()
+	return c
+}
+
+// start runs a program. It holds the lock from before the process exists until
+// its end is asked for, so that reap can't come between.
+func (c *children) start(args, env []string, files [3]*os.File) (child, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, err := os.StartProcess(args[0], args, &os.ProcAttr{Env: append(os.Environ(), env...), Files: files[:], Dir: "/"})
+	if err != nil {
+		return child{}, err
+	}
+	status := make(chan unix.WaitStatus, 1)
+	c.status[p.Pid] = status
+	pid := p.Pid
+	// reap waits for it, not os.Process.
+	if err := p.Release(); err != nil {
+		return child{}, err
+	}
+	return child{pid, status}, nil
+}
+
+// reap takes the ends of all that have ended.
+func (c *children) reap() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || pid == 0:
+			return
+		}
+		if ended := c.status[pid]; ended != nil {
+			ended <- status
+			delete(c.status, pid)
+		}
+	}
+}
+
+// describeStatus says how a process ended.
+func describeStatus(s unix.WaitStatus) string {
+	if s.Signaled() {
+		return fmt.Sprintf("signal: %v", s.Signal())
+	}
+	return fmt.Sprintf("exit status %d", s.ExitStatus())
+}
