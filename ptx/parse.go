@@ -1,18 +1,27 @@
 package ptx
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // Parse reads a module under the default bounds. The error, if any, is of type [Errors].
 func Parse(src string) (*Module, error) { return Options{}.Parse(src) }
 
 // Parse reads a module within the bounds of o. The error, if any, is of type [Errors], and there is no module then.
-func (o Options) Parse(src string) (*Module, error) {
+func (o Options) Parse(src string) (*Module, error) { return o.ParseContext(context.Background(), src) }
+
+// ParseContext is Parse for somebody who may lose interest: the error is ctx's then.
+func (o Options) ParseContext(ctx context.Context, src string) (*Module, error) {
 	o = o.withDefaults()
 	if len(src) > o.MaxBytes {
 		return nil, Errors{{Msg: fmt.Sprintf("source of %d bytes is larger than the limit of %d", len(src), o.MaxBytes)}}
 	}
-	p := &parser{scanner: newScanner(src), opts: o, forms: map[string]form{}}
+	p := &parser{scanner: newScanner(src), ctx: ctx, opts: o, forms: map[string]form{}}
 	m := p.module()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("parse %d bytes of PTX: %w", len(src), err)
+	}
 	if len(p.errs) > 0 {
 		return nil, p.errs
 	}
@@ -23,6 +32,7 @@ func (o Options) Parse(src string) (*Module, error) {
 // report false after noting an error; the caller that can go on elsewhere then does.
 type parser struct {
 	scanner
+	ctx        context.Context
 	opts       Options
 	errs       Errors
 	warnings   []*Error
@@ -105,9 +115,16 @@ func (p *parser) enter() bool {
 
 func (p *parser) leave() { p.depth-- }
 
+// lookEvery is how many statements are read between two looks at the context: much less than a millisecond of them.
+const lookEvery = 1024
+
 // count counts a statement or directive against the limit.
 func (p *parser) count() bool {
 	p.statements++
+	if p.statements%lookEvery == 0 && p.ctx.Err() != nil {
+		p.giveUp()
+		return false
+	}
 	if p.statements > p.opts.MaxStatements {
 		return p.exceed(fmt.Sprintf("more statements than the limit of %d", p.opts.MaxStatements))
 	}

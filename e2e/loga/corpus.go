@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -77,7 +78,7 @@ func measure(k kernels.Kernel, size kernels.Size) ([]time.Duration, error) {
 	}
 	costs := simt.DefaultCosts
 	costs.Block, costs.Warp = 8, 2 // as the soft GPU has them
-	module, err := simt.Load(parsed, simt.Options{Costs: &costs})
+	module, err := simt.Load(context.Background(), parsed, simt.Options{Costs: &costs})
 	if err != nil {
 		return nil, err
 	}

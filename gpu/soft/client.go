@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -138,7 +139,7 @@ func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 	}
 	c.loading.Lock()
 	defer c.loading.Unlock()
-	info, err := c.cd.LoadModule(image)
+	info, err := c.cd.LoadModule(context.Background(), image)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 
@@ -22,27 +23,30 @@ const (
 )
 
 // shielded runs the compiler on a module. That it panics is our fault; the module is refused and the GPU goes on.
-func (e *Engine) shielded(image []byte, compile func([]byte) (*engineModule, error)) (m *engineModule, err error) {
+func (e *Engine) shielded(compile func() (*engineModule, error)) (m *engineModule, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			e.o.Log.Error("soft GPU: compiler failed", "panic", r, "stack", string(debug.Stack()))
 			m, err = nil, fmt.Errorf("compiler failed: %v: %w", r, gpu.ErrInvalidModule)
 		}
 	}()
-	return compile(image)
+	return compile()
 }
 
-// compile parses and compiles PTX.
-func (e *Engine) compile(image []byte) (*engineModule, error) {
+// compile parses and compiles PTX, unless ctx ends before.
+func (e *Engine) compile(ctx context.Context, image []byte) (*engineModule, error) {
 	// PTX from CUDA's tools ends with a zero byte.
 	for len(image) > 0 && image[len(image)-1] == 0 {
 		image = image[:len(image)-1]
 	}
-	tree, err := ptx.Options{MaxBytes: maxSource, MaxStatements: maxStatements, MaxOperands: maxOperands}.Parse(string(image))
+	tree, err := ptx.Options{MaxBytes: maxSource, MaxStatements: maxStatements, MaxOperands: maxOperands}.ParseContext(ctx, string(image))
+	if ctx.Err() != nil {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", gpu.ErrInvalidModule, err)
 	}
-	loaded, err := simt.Load(tree, simt.Options{
+	loaded, err := simt.Load(ctx, tree, simt.Options{
 		MaxInstructions: maxInstructions, MaxKernels: maxKernels, MaxShared: e.o.Machine.SM.Shared, Costs: e.costs,
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func TestGreedyModulesAreRefused(t *testing.T) {
 		"statements":               {shared(1, maxStatements), gpu.ErrInvalidModule, "more statements"},
 		"a large initial value":    {[]byte(ptxHead + ".global .u8 x[100000000] = {1};\n"), gpu.ErrUnsupported, "initial values"},
 	} {
-		_, err := c.LoadModule(test.source)
+		_, err := c.LoadModule(t.Context(), test.source)
 		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.why) {
 			t.Errorf("%s: %.200v, want %v for %s", name, err, test.want, test.why)
 		}
@@ -86,7 +86,7 @@ func TestGreedyModulesAreRefused(t *testing.T) {
 func TestCodeIsBounded(t *testing.T) {
 	source := shared(8, 100)
 	e := startEngine(t, Options{CodeBytes: 1 << 21})
-	m, err := e.compile(source)
+	m, err := e.compile(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestCodeIsBounded(t *testing.T) {
 		}
 		contexts = append(contexts, c)
 		for {
-			info, err := c.LoadModule(source)
+			info, err := c.LoadModule(t.Context(), source)
 			if errors.Is(err, gpu.ErrOutOfMemory) {
 				return loaded
 			}
@@ -119,7 +119,7 @@ func TestCodeIsBounded(t *testing.T) {
 	if err := contexts[0].UnloadModule(loaded[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := contexts[0].LoadModule(source); err != nil {
+	if _, err := contexts[0].LoadModule(t.Context(), source); err != nil {
 		t.Errorf("in place of one that was unloaded: %v", err)
 	}
 	for len(fill()) == each {
@@ -140,7 +140,7 @@ func TestCodeIsBounded(t *testing.T) {
 // A compiler that panics costs the module only.
 func TestCompilerPanics(t *testing.T) {
 	e := startEngine(t, Options{})
-	m, err := e.shielded(nil, func([]byte) (*engineModule, error) { panic("no such register") })
+	m, err := e.shielded(func() (*engineModule, error) { panic("no such register") })
 	if m != nil || !errors.Is(err, gpu.ErrInvalidModule) || !strings.Contains(err.Error(), "no such register") {
 		t.Errorf("module %v, %v", m, err)
 	}

@@ -43,7 +43,8 @@ type ContextDriver interface {
 	Alloc(size uint64) (gpu.Ptr, error)
 	Free(p gpu.Ptr) error
 	Memory() (free, total uint64, err error)
-	LoadModule(image []byte) (ModuleInfo, error)
+	// LoadModule compiles PTX. It gives up when ctx ends.
+	LoadModule(ctx context.Context, image []byte) (ModuleInfo, error)
 	UnloadModule(id uint32) error
 	Global(module uint32, name string) (gpu.Ptr, uint64, error)
 	// NewChannel makes a channel. The caller closes ChannelInfo.Ring once it has mapped it.

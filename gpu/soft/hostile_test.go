@@ -34,7 +34,7 @@ func newRaw(t testing.TB, e *Engine) *rawChannel {
 		t.Fatal(err)
 	}
 	r := &rawChannel{e: e, c: c, info: info}
-	if r.mod, err = c.LoadModule([]byte(source)); err != nil {
+	if r.mod, err = c.LoadModule(t.Context(), []byte(source)); err != nil {
 		t.Fatal(err)
 	}
 	ch, err := c.NewChannel()

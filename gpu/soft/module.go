@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -145,11 +146,11 @@ func (c *engineContext) Memory() (free, total uint64, err error) {
 }
 
 // LoadModule parses and compiles PTX in the caller's goroutine.
-func (c *engineContext) LoadModule(image []byte) (ModuleInfo, error) {
+func (c *engineContext) LoadModule(ctx context.Context, image []byte) (ModuleInfo, error) {
 	if err := c.usable(); err != nil {
 		return ModuleInfo{}, err
 	}
-	m, err := c.e.shielded(image, c.e.compile)
+	m, err := c.e.shielded(func() (*engineModule, error) { return c.e.compile(ctx, image) })
 	if err != nil {
 		return ModuleInfo{}, err
 	}

@@ -240,8 +240,8 @@ func (c *remoteContext) Memory() (free, total uint64, err error) {
 	return r.Free, r.Size, nil
 }
 
-// LoadModule compiles PTX.
-func (c *remoteContext) LoadModule(image []byte) (soft.ModuleInfo, error) {
+// LoadModule compiles PTX. The server gives up when this program goes.
+func (c *remoteContext) LoadModule(_ context.Context, image []byte) (soft.ModuleInfo, error) {
 	if len(image) > maxImage {
 		return soft.ModuleInfo{}, fmt.Errorf("module of %d bytes: want at most %d: %w", len(image), maxImage, gpu.ErrInvalidModule)
 	}

@@ -205,7 +205,7 @@ func (p *program) load(c served, files []*os.File) (*reply, []*os.File, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("load a module: %w: %w", err, gpu.ErrInvalidModule)
 	}
-	info, err := c.LoadModule(image)
+	info, err := c.LoadModule(ctx, image)
 	return &reply{Module: &info}, nil, err
 }
 

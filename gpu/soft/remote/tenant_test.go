@@ -136,6 +136,57 @@ func TestDeadLoadsDoNotWait(t *testing.T) {
 	s.leave(busy)
 }
 
+// endless is a context whose modules take for ever to compile.
+type endless struct {
+	soft.ContextDriver
+	begun chan struct{}
+}
+
+func (e endless) LoadModule(ctx context.Context, _ []byte) (soft.ModuleInfo, error) {
+	close(e.begun)
+	<-ctx.Done()
+	return soft.ModuleInfo{}, ctx.Err()
+}
+
+func (e endless) Close() error { return nil }
+
+// A program that dies while its module is compiled takes the compiler with it.
+func TestDyingProgramEndsItsLoad(t *testing.T) {
+	s, _ := serving(t, ServerOptions{})
+	here, there := pair(t)
+	who, err := s.enter("guest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bell, err := s.e.NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{})
+	p := &program{s: s, c: there, bell: bell, contexts: map[uint32]served{1: {endless{begun: begun}, who}}}
+	ended := make(chan error, 1)
+	go func() { ended <- errors.Join(p.run(), p.end(), there.Close()) }()
+	image, err := put([]byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	load, err := encode(&request{Op: opLoad, Context: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(send(here, load, image), image.Close()); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := here.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended // with the error that there is nobody to answer to
+	if n := len(s.loads) + len(who.load); n != 0 {
+		t.Errorf("%d turns to load are still taken", n)
+	}
+}
+
 // A guest is told that its GPU is lost, and nothing of sockets.
 func TestCutConnection(t *testing.T) {
 	_, path := serving(t, ServerOptions{})
@@ -155,7 +206,7 @@ func TestCutConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // found out, and known
-		if _, err := ctx.LoadModule([]byte(source)); !errors.Is(err, gpu.ErrLost) || err.Error() != "load: GPU lost" {
+		if _, err := ctx.LoadModule(t.Context(), []byte(source)); !errors.Is(err, gpu.ErrLost) || err.Error() != "load: GPU lost" {
 			t.Errorf("a load over a connection that was cut: %v", err)
 		}
 	}

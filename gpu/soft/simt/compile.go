@@ -214,12 +214,20 @@ func (c *compiler) function(f *function) error {
 	return c.resolveTargets(f)
 }
 
+// lookEvery is how much is compiled between two looks whether the module is still
+// wanted: about a millisecond's worth.
+const lookEvery = 512
+
 // spend counts towards the limit on a module's size what a guest can make a
 // program hold with little text.
 func (c *compiler) spend(n int) error {
-	c.loader.compiled += n
-	if c.loader.compiled > c.loader.opts.MaxInstructions {
-		return c.unsupported("the module has more than %d instructions", c.loader.opts.MaxInstructions)
+	l := c.loader
+	l.compiled += n
+	if l.compiled > l.opts.MaxInstructions {
+		return c.unsupported("the module has more than %d instructions", l.opts.MaxInstructions)
+	}
+	if l.compiled-l.looked >= lookEvery {
+		return l.wanted()
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func TestCorpus(t *testing.T) {
 		for _, arch := range kernels.Arches() {
 			t.Run(k.Name+"/"+string(arch), func(t *testing.T) {
 				t.Parallel()
-				module, err := Load(parse(t, k.PTX(arch)), Options{})
+				module, err := Load(t.Context(), parse(t, k.PTX(arch)), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +114,7 @@ func TestRealFilesLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(parse(t, string(src)), Options{}); err != nil {
+		if _, err := Load(t.Context(), parse(t, string(src)), Options{}); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestRealFilesLoad(t *testing.T) {
 func BenchmarkCorpus(b *testing.B) {
 	for _, k := range kernels.All() {
 		b.Run(k.Name, func(b *testing.B) {
-			module, err := Load(parse(b, k.PTX(kernels.SM90)), Options{})
+			module, err := Load(b.Context(), parse(b, k.PTX(kernels.SM90)), Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -32,7 +32,7 @@ func TestCosts(t *testing.T) {
 		{"ld.shared.u32 %r3, [%r5];", 32, 100, 0},
 		{"atom.global.add.u32 %r3, [%rd1], 1;", 32, 321_100, 32},
 	} {
-		m, err := Load(parse(t, entry(`
+		m, err := Load(t.Context(), parse(t, entry(`
 	mul.wide.u32 %rd8, %r2, 4; mul.wide.u32 %rd9, %r2, 16; mul.wide.u32 %rd10, %r2, 8;
 	add.s64 %rd8, %rd8, %rd1; add.s64 %rd9, %rd9, %rd1; add.s64 %rd10, %rd10, %rd1; mov.u32 %r5, 0;
 	`+test.code)), Options{Costs: &costs})

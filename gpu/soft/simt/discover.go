@@ -99,6 +99,9 @@ func (c *compiler) add(code *ptx.Code) (*function, error) {
 	if err := c.spendFunction(code); err != nil {
 		return nil, err
 	}
+	if err := c.loader.wanted(); err != nil {
+		return nil, err
+	}
 	g, err := flow.Build(code)
 	if err != nil {
 		return nil, c.invalid("%v", err)

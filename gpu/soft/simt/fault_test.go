@@ -186,7 +186,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := testHeader + ".extern .func missing\n;\n" + strings.TrimPrefix(entry("\n"+test.body), "\n")
-			_, err := Load(parse(t, src), Options{})
+			_, err := Load(t.Context(), parse(t, src), Options{})
 			if !errors.Is(err, test.kind) {
 				t.Fatalf("got %v", err)
 			}
@@ -229,7 +229,7 @@ func TestHostileModules(t *testing.T) {
 			if err != nil {
 				return // refused even earlier
 			}
-			mod, err := Load(m, Options{})
+			mod, err := Load(t.Context(), m, Options{})
 			if name == "deep dims" && err == nil && mod.ImageBytes() < 1<<32 {
 				return // the product wraps around; every access is checked all the same
 			}

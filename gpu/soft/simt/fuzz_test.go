@@ -26,7 +26,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		mod, err := Load(m, Options{MaxInstructions: 10_000, MaxRegisters: 4096, MaxLocal: 4096})
+		mod, err := Load(t.Context(), m, Options{MaxInstructions: 10_000, MaxRegisters: 4096, MaxLocal: 4096})
 		if err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package simt
 
 import (
+	"context"
 	"fmt"
 
 	"vgpud/gpu"
@@ -12,6 +13,8 @@ const maxFrame = 1 << 20
 
 // loader is a module being loaded.
 type loader struct {
+	ctx      context.Context // ends the load
+	looked   int             // compiled, when last looked whether it has
 	opts     Options
 	costs    CostModel
 	module   *Module
@@ -27,8 +30,8 @@ type loader struct {
 // Load compiles a parsed module. It refuses, wrapping gpu.ErrUnsupported and
 // naming kernel, line and instruction, what this GPU can't execute, and with
 // gpu.ErrInvalidModule what no GPU could. It binds the names in m's tree and
-// keeps parts of it.
-func Load(m *ptx.Module, o Options) (*Module, error) {
+// keeps parts of it. Once ctx has ended it gives up soon, with ctx's error.
+func Load(ctx context.Context, m *ptx.Module, o Options) (*Module, error) {
 	prog, err := ptx.Resolve(m)
 	if err != nil {
 		return nil, fmt.Errorf("load module: %w: %w", gpu.ErrInvalidModule, err)
@@ -37,7 +40,7 @@ func Load(m *ptx.Module, o Options) (*Module, error) {
 		return nil, fmt.Errorf("load module: addresses of 32 bits: %w", gpu.ErrUnsupported)
 	}
 	l := &loader{
-		opts: o.withDefaults(), costs: DefaultCosts, module: &Module{byName: map[string]*Kernel{}}, prog: prog,
+		ctx: ctx, opts: o.withDefaults(), costs: DefaultCosts, module: &Module{byName: map[string]*Kernel{}}, prog: prog,
 		codes: map[*ptx.Func]*ptx.Code{}, addrs: map[*ptx.Func]uint64{},
 	}
 	if o.Costs != nil {
@@ -100,6 +103,15 @@ func (l *loader) size() uint64 {
 	return n
 }
 
+// wanted is the end of the load's context, if it has ended.
+func (l *loader) wanted() error {
+	l.looked = l.compiled
+	if err := l.ctx.Err(); err != nil {
+		return fmt.Errorf("given up: %w", err)
+	}
+	return nil
+}
+
 // takeAddresses finds the functions that can be called through pointers.
 func (l *loader) takeAddresses() {
 	take := func(f *ptx.Func) {
@@ -158,6 +170,9 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 		}
 	}
 	c.at = nil
+	if err := l.wanted(); err != nil {
+		return nil, err
+	}
 	c.finish()
 	if n := c.prog.n32 + 2*c.prog.n64; n > l.opts.MaxRegisters {
 		return nil, c.unsupported("%d registers, more than %d", n, l.opts.MaxRegisters)

@@ -42,7 +42,7 @@ func parse(t testing.TB, src string) *ptx.Module {
 // newMachine loads a module and places its variables.
 func newMachine(t testing.TB, src string) *machine {
 	t.Helper()
-	m, err := Load(parse(t, src), Options{})
+	m, err := Load(t.Context(), parse(t, src), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
