@@ -3,7 +3,7 @@ GO      ?= go
 BIN     := bin
 PROGRAMS := vgpud vgpuctl
 
-.PHONY: all build demo test test-deps unit fuzz lint bench bench-loga clean
+.PHONY: all build demo test test-deps vm-deps unit fuzz lint bench bench-loga clean
 
 all: build
 
@@ -21,6 +21,11 @@ test: test-deps lint unit fuzz
 # The race detector needs a C compiler; as root, get one if there is none.
 test-deps:
 	@scripts/test-deps.sh
+
+# QEMU with vfio-user, libvirt, a kernel and an initramfs for guests, unpacked
+# into a cache directory; nothing is installed.
+vm-deps:
+	@scripts/vm-deps.sh
 
 unit: build
 	@scripts/unit.sh

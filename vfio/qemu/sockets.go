@@ -1,0 +1,102 @@
+package qemu
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of a VM's sockets in its directory.
+const (
+	monitorSocket = "monitor.sock" // for the VM's own monitor
+	qmpSocket     = "qmp.sock"     // for anybody's
+)
+
+// firstFD is the number that the first inherited file has in QEMU.
+const firstFD = 3
+
+// sockets are the connections between this process and QEMU: their ends, to be
+// inherited, and ours. The monitors' are sockets that listen already, so that
+// who connects need not wait for QEMU to make them.
+type sockets struct {
+	theirs         [4]*os.File // monitor, qmp, console, guest
+	console, guest net.Conn
+}
+
+// numbers are the descriptors that theirs have in QEMU.
+func (s *sockets) numbers() files {
+	return files{monitor: firstFD, qmp: firstFD + 1, console: firstFD + 2, guest: firstFD + 3}
+}
+
+func newSockets(dir string) (_ *sockets, err error) {
+	s := &sockets{}
+	defer func() {
+		if err != nil {
+			s.closeOurs()
+			s.closeTheirs()
+		}
+	}()
+	for i, name := range []string{monitorSocket, qmpSocket} {
+		if s.theirs[i], err = listen(filepath.Join(dir, name)); err != nil {
+			return nil, err
+		}
+	}
+	if s.console, s.theirs[2], err = pair("console"); err != nil {
+		return nil, err
+	}
+	if s.guest, s.theirs[3], err = pair("guest"); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *sockets) closeTheirs() {
+	for i, f := range s.theirs {
+		if f != nil {
+			f.Close()
+			s.theirs[i] = nil
+		}
+	}
+}
+
+func (s *sockets) closeOurs() {
+	for _, c := range []net.Conn{s.console, s.guest} {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// listen makes a socket at path, in place of one that an earlier VM left.
+func listen(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	f, err := l.File()
+	return f, errors.Join(err, l.Close())
+}
+
+// pair makes two connected sockets, ours to use and theirs to be inherited.
+func pair(name string) (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the guest's %s: %w", name, err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
+	defer ours.Close() // FileConn makes a copy
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("make the guest's %s: %w", name, err)
+	}
+	return conn, theirs, nil
+}

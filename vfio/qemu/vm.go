@@ -1,0 +1,249 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/digitalocean/go-qemu/qmp"
+
+	"vgpud/vfio/qemu/console"
+)
+
+// VM is a QEMU that was started. Its methods may be called from several
+// goroutines at once.
+type VM struct {
+	opts   Options
+	dir    string // of its sockets
+	ownDir bool   // remove dir in the end
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when QEMU has ended and was waited for
+	err    error         // how QEMU ended; valid after exited
+
+	monitor *qmp.SocketMonitor
+	guest   *console.Client
+	stderr  *lines   // of QEMU
+	printed *lines   // by the guest's kernel and init
+	tty     net.Conn // the guest's kernel console
+
+	mu      sync.Mutex
+	waiters map[*Expectation]bool // nil once no more events come
+
+	wg    sync.WaitGroup // of the goroutines that read
+	close sync.Once
+	cerr  error
+}
+
+// Start starts QEMU, which has then made its devices and runs. ctx is for the
+// start alone; the VM must be ended by Close.
+func Start(ctx context.Context, o Options) (*VM, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	log := &sharedLog{w: o.Log}
+	v := &VM{
+		opts:    o,
+		dir:     o.Dir,
+		exited:  make(chan struct{}),
+		stderr:  &lines{prefix: o.Name + ": qemu: ", log: log},
+		printed: &lines{prefix: o.Name + ": ", log: log},
+		waiters: map[*Expectation]bool{},
+	}
+	if v.dir == "" {
+		if v.dir, err = os.MkdirTemp("", "qemu-"); err != nil {
+			return nil, fmt.Errorf("start VM %s: %w", o.Name, err)
+		}
+		v.ownDir = true
+	}
+	if err := v.launch(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start VM %s: %w", o.Name, err), v.removeDir())
+	}
+	return v, nil
+}
+
+// launch runs QEMU and connects to it.
+func (v *VM) launch(ctx context.Context) error {
+	s, err := newSockets(v.dir)
+	if err != nil {
+		return err
+	}
+	defer s.closeTheirs()
+	args, err := v.opts.args(s.numbers())
+	if err != nil {
+		s.closeOurs()
+		return err
+	}
+	v.cmd = exec.Command(v.opts.Deps.QEMU, args...)
+	v.cmd.ExtraFiles = s.theirs[:]
+	v.cmd.Stderr = v.stderr
+	if err := v.run(); err != nil {
+		s.closeOurs()
+		return err
+	}
+	s.closeTheirs() // so that our ends see QEMU's end
+	v.tty = s.console
+	v.wg.Go(func() { _, _ = io.Copy(v.printed, v.tty) })
+	v.guest = console.NewClient(s.guest, func(p []byte) { _, _ = v.printed.Write(p) })
+	stop := context.AfterFunc(ctx, func() { _ = v.cmd.Process.Kill() })
+	err = v.connect()
+	stop()
+	if err != nil {
+		_ = v.Kill()
+		v.closeLines()
+		return errors.Join(context.Cause(ctx), v.ended())
+	}
+	return nil
+}
+
+// connect connects the monitor. It ends when QEMU does.
+func (v *VM) connect() error {
+	m, err := qmp.NewSocketMonitor("unix", filepath.Join(v.dir, monitorSocket), time.Minute)
+	if err != nil {
+		return err
+	}
+	if err := m.Connect(); err != nil {
+		return errors.Join(err, m.Disconnect())
+	}
+	events, err := m.Events(context.Background())
+	if err != nil {
+		return errors.Join(err, m.Disconnect())
+	}
+	v.monitor = m
+	v.wg.Go(func() { v.follow(events) })
+	return nil
+}
+
+// Close kills QEMU where it still runs, waits for its end, and frees all that
+// the VM had. Closing again does nothing.
+func (v *VM) Close() error {
+	v.close.Do(func() {
+		v.cerr = errors.Join(v.Kill(), ignoreClosed(v.monitor.Disconnect()), v.closeLines(), v.removeDir())
+	})
+	return v.cerr
+}
+
+// closeLines ends what reads from QEMU, which has ended.
+func (v *VM) closeLines() error {
+	err := errors.Join(ignoreClosed(v.guest.Close()), ignoreClosed(v.tty.Close()))
+	v.wg.Wait()
+	return err
+}
+
+func (v *VM) removeDir() error {
+	if !v.ownDir {
+		return nil
+	}
+	return os.RemoveAll(v.dir)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Name is Options.Name.
+func (v *VM) Name() string { return v.opts.Name }
+
+// PID is QEMU's.
+func (v *VM) PID() int { return v.cmd.Process.Pid }
+
+// Exited is closed when QEMU has ended.
+func (v *VM) Exited() <-chan struct{} { return v.exited }
+
+// Wait waits for QEMU's end: nil where it ended by itself and well, as after a
+// guest's power-off.
+func (v *VM) Wait(ctx context.Context) error {
+	select {
+	case <-v.exited:
+		if v.err != nil {
+			return v.ended()
+		}
+		return nil
+	case <-ctx.Done():
+		return v.fail("wait for QEMU's end", context.Cause(ctx))
+	}
+}
+
+// Console is the last that the guest's kernel and init have printed.
+func (v *VM) Console() string { return v.printed.String() }
+
+// Ready waits until the guest's init answers. After a reset it waits for the
+// new boot.
+func (v *VM) Ready(ctx context.Context) error {
+	text, err := v.guest.Ready(ctx)
+	if err != nil {
+		return v.fail("boot", err)
+	}
+	v.printed.log.print(v.printed.prefix + "ready: " + text)
+	return nil
+}
+
+// Run runs a program in the guest, which must be ready. When ctx ends, the
+// program is killed.
+func (v *VM) Run(ctx context.Context, cmd Command) (*Process, error) {
+	p, err := v.guest.Run(ctx, cmd)
+	if err != nil {
+		return nil, fmt.Errorf("VM %s: %w", v.opts.Name, err)
+	}
+	return p, nil
+}
+
+// Output runs a program in the guest to its end, and returns its standard
+// output.
+func (v *VM) Output(ctx context.Context, args ...string) (string, error) {
+	p, err := v.Run(ctx, Command{Args: args})
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for line := range p.Lines() {
+		out.WriteString(line)
+		out.WriteByte('\n')
+	}
+	if err := p.Wait(); err != nil {
+		return out.String(), fmt.Errorf("VM %s: %w", v.opts.Name, err)
+	}
+	return out.String(), nil
+}
+
+// fail says what could not be done with the VM, why, and what was last heard of
+// it. Where QEMU has ended, that is the reason.
+func (v *VM) fail(what string, err error) error {
+	select {
+	case <-v.guest.Done():
+		// The line ends with QEMU: its end is at hand.
+		<-v.exited
+		err = v.ended()
+	case <-v.exited:
+		err = v.ended()
+	default:
+	}
+	if s := v.printed.String(); s != "" {
+		return fmt.Errorf("VM %s: %s: %w; the guest printed last:\n%s", v.opts.Name, what, err, s)
+	}
+	return fmt.Errorf("VM %s: %s: %w; the guest has printed nothing", v.opts.Name, what, err)
+}
+
+// ended says how QEMU ended.
+func (v *VM) ended() error {
+	<-v.exited
+	text := "QEMU has ended"
+	if s := v.stderr.String(); s != "" {
+		text += ", having printed:\n" + s
+	}
+	if v.err != nil {
+		return fmt.Errorf("%s: %w", text, v.err)
+	}
+	return errors.New(text)
+}
