@@ -73,6 +73,7 @@ type Executor struct {
 	sizes     map[gpu.Ptr]uint64 // of what the guest allocated
 	props     gpu.Properties
 
+	priority  *priority     // of the process; nil: left alone
 	held      suspension    // the newest
 	launches  int           // on the GPU, of all channels
 	predicted time.Duration // how long they will take

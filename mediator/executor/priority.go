@@ -15,7 +15,8 @@ import (
 // and its guests compute, and asks for short slices: since Linux 6.12 a thread
 // with a shorter slice than the one that runs takes its place when it wakes,
 // where it would otherwise wait for up to 3 ms. It gets no real-time priority,
-// since a guest decides how busy it is.
+// since a guest decides how busy it is, and no more than others while that is for
+// nothing: see haste.
 const (
 	niceness = -15
 	cpuSlice = 100 * time.Microsecond // the shortest there is
@@ -24,11 +25,25 @@ const (
 // hurry gives this process's threads, and with them those to come, their
 // niceness and slice. Without the right to that the executor works all the same.
 func hurry() error {
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: niceness, Runtime: uint64(cpuSlice)}
-	if err := eachThread(func(tid int) error { return unix.SchedSetAttr(tid, &attr, 0) }); err != nil {
+	if err := schedule(niceness, cpuSlice); err != nil {
 		return fmt.Errorf("raise the executor's priority (needs CAP_SYS_NICE, or LimitNICE=%d): %w", niceness, err)
 	}
 	return nil
+}
+
+// relax undoes hurry.
+func relax() error {
+	if err := schedule(0, 0); err != nil {
+		return fmt.Errorf("lower the executor's priority: %w", err)
+	}
+	return nil
+}
+
+// schedule sets the niceness and the slice of this process's threads. A slice of
+// 0 is the kernel's usual one.
+func schedule(nice int32, slice time.Duration) error {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: nice, Runtime: uint64(slice)}
+	return eachThread(func(tid int) error { return unix.SchedSetAttr(tid, &attr, 0) })
 }
 
 // avoid keeps this process's threads off a processor, unless it is the only one

@@ -67,8 +67,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	}
 	defer func() { err = errors.Join(err, gctx.Close(), device.Close()) }()
 
-	if err := hurry(); err != nil {
-		log.Debug("executor runs at the usual priority", "err", err)
+	hurried := hurry()
+	if hurried != nil {
+		log.Debug("executor runs at the usual priority", "err", hurried)
 	}
 	if cpu, ok := page.WatchCPU(); ok {
 		if err := avoid(cpu); err != nil {
@@ -83,6 +84,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		ChannelFailed: func(f link.ChannelFailure) { report(conn, log, link.KindFailed, f) },
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
+	if hurried == nil {
+		x.priority = &priority{page: page, slot: slot, log: log}
+	}
 
 	slot.SetReady(uint16(gctx.Group()))
 	page.AddChange()

@@ -47,10 +47,15 @@ func serve(t *testing.T, s link.Setup, open Opener) (vm *link.Conn, ended <-chan
 	if err := errors.Join(vm.Send(m), shared.Close()); err != nil {
 		t.Fatal(err)
 	}
+	usual, err := niceOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan error, 1)
 	go func() { done <- Serve(t.Context(), theirs, open, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
-		if err := errors.Join(vm.Close(), page.Close()); err != nil {
+		// The process is the test's.
+		if err := errors.Join(vm.Close(), page.Close(), schedule(usual, 0)); err != nil {
 			t.Error(err)
 		}
 	})

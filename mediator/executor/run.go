@@ -56,6 +56,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			}
 			now = x.o.Clock.Now()
 			idleFrom, looks = now, 0
+			x.priority.attend(now)
 			continue
 		}
 		if now-idleFrom < window.length() {

@@ -321,6 +321,16 @@ func (p *Page) Doorbells() uint64 { return p.l.doorbells.Load() }
 // Context is slot i of the page, 0 to MaxContexts-1.
 func (p *Page) Context(i int) *ContextSlot { return (*ContextSlot)(&p.l.contexts[i]) }
 
+// Executors is how many contexts have an executor now.
+func (p *Page) Executors() (n int) {
+	for i := range p.l.contexts {
+		if p.Context(i).State() != ContextNone {
+			n++
+		}
+	}
+	return n
+}
+
 // ContextSlot is one context's part of the page. Its executor writes it, except
 // the bell.
 type ContextSlot contextLayout

@@ -1,0 +1,120 @@
+package executor
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+func TestHaste(t *testing.T) {
+	const w = hasteWindow
+	type look struct {
+		cpu, gpu  time.Duration // since the last
+		executors int
+		lax       bool
+	}
+	for name, looks := range map[string][]look{
+		"no-ops": {{w, 0, 1, true}, {w, 0, 1, true}},
+		"many short kernels": {
+			{w, w / 4, 1, false}, // polls and submits most of the time
+			{w, w, 1, false},
+		},
+		"no-ops and a kernel now and then": {{w, w / 100, 1, true}, {w, w / 100, 1, true}, {w, 0, 1, true}},
+		"less than its part": {
+			{2 * w / 5, 0, 1, false},
+			{2 * w / 5, 0, 2, true}, // two of them are too many
+			{2 * w / 5, 0, 1, true}, // still not modest
+			{w / 5, 0, 1, false},
+		},
+		"back to work": {{w, 0, 1, true}, {w, w / 4, 1, false}},
+		"asleep":       {{w, 0, 1, true}, {0, 0, 1, false}},
+		"no executor is told of": {
+			{w / 3, 0, 0, false},
+			{w, 0, 0, true},
+		},
+	} {
+		var h haste
+		now, cpu, gpu := time.Hour, time.Minute, time.Second
+		if h.observe(now, cpu, gpu, 1) {
+			t.Errorf("%s: judged before anything was seen", name)
+		}
+		for i, l := range looks {
+			now, cpu, gpu = now+w, cpu+l.cpu, gpu+l.gpu
+			was := h.lax
+			if changed := h.observe(now, cpu, gpu, l.executors); h.lax != l.lax || changed != (was != h.lax) {
+				t.Errorf("%s, look %d: lax %v (changed %v), want %v", name, i, h.lax, changed, l.lax)
+			}
+		}
+	}
+}
+
+// TestHasteOfAGuest: whatever a guest's executors do, those in a hurry do not use
+// more than half a processor together without GPU work.
+func TestHasteOfAGuest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 32).Draw(t, "executors")
+		hs := make([]haste, n)
+		now, cpu := time.Duration(0), time.Duration(0)
+		for i := range hs {
+			hs[i].observe(now, cpu, 0, n)
+		}
+		use := rapid.SliceOfN(rapid.Int64Range(0, int64(hasteWindow)), n, n).Draw(t, "cpu")
+		var hurried time.Duration
+		for i := range hs {
+			hs[i].observe(now+hasteWindow, cpu+time.Duration(use[i]), 0, n)
+			if !hs[i].lax {
+				hurried += time.Duration(use[i])
+			}
+		}
+		if hurried > hasteWindow/hasteCPU {
+			t.Fatalf("%v in a hurry in %v", hurried, hasteWindow)
+		}
+	})
+}
+
+// niceOf is a thread's niceness; this process's first thread is the process.
+func niceOf(tid int) (int32, error) {
+	attr, err := unix.SchedGetAttr(tid, 0)
+	if err != nil {
+		return 0, err
+	}
+	return attr.Nice, nil
+}
+
+func TestPriorityOfThreads(t *testing.T) {
+	before, err := niceOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = hurry()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := func(want int32) {
+		t.Helper()
+		if err := eachThread(func(tid int) error {
+			got, err := niceOf(tid)
+			if err == nil && got != want {
+				t.Errorf("niceness %d, want %d", got, want)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all(niceness)
+	if err := relax(); err != nil {
+		t.Fatal(err)
+	}
+	all(0)
+	if err := schedule(before, 0); err != nil {
+		t.Fatal(err)
+	}
+}
