@@ -1,0 +1,218 @@
+package domain
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// qemuNamespace is that of a domain's own arguments to QEMU.
+const qemuNamespace = "http://libvirt.org/schemas/domain/qemu/1.0"
+
+const (
+	rootBus   = "pcie.0"
+	spareID   = "vgpu-spare"
+	gpuDriver = "vfio-user-pci"
+	// portDriver is a port into which a device can be plugged.
+	portDriver = "pcie-root-port"
+)
+
+// Device is a virtual GPU on a domain's QEMU command line.
+type Device struct {
+	// Number is N in its id, vgpuN.
+	Number int
+	// Slot is its place on pcie.0, 1 to 31, or -1 where it is elsewhere or QEMU
+	// chooses.
+	Slot int
+	// Socket is where QEMU connects, RUN_DIR/domains/UUID/gpuN.sock, and UUID the
+	// one in it.
+	Socket, UUID string
+}
+
+// argument is one of a domain's own to QEMU.
+type argument struct {
+	element *element
+	value   string
+}
+
+// commandLines are the elements with the domain's own arguments, of which there
+// usually is one.
+func (d *document) commandLines() []*element {
+	var found []*element
+	for _, e := range d.root.children {
+		if e.is(qemuNamespace, "commandline") {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// arguments are those in a command line's element.
+func arguments(commandLine *element) []argument {
+	var args []argument
+	for _, e := range commandLine.children {
+		if e.is(qemuNamespace, "arg") {
+			args = append(args, argument{e, e.attr("value")})
+		}
+	}
+	return args
+}
+
+// option is a -device with its two arguments.
+type option struct {
+	flag, value *element
+	device      qemuDevice
+}
+
+// deviceOptions are the devices that a domain adds to its QEMU.
+func (d *document) deviceOptions() []option {
+	var found []option
+	for _, c := range d.commandLines() {
+		args := arguments(c)
+		for i := 0; i+1 < len(args); i++ {
+			if args[i].value == "-device" || args[i].value == "--device" {
+				found = append(found, option{args[i].element, args[i+1].element, parseQEMUDevice(args[i+1].value)})
+				i++
+			}
+		}
+	}
+	return found
+}
+
+// qemuDevice is what a -device says of itself, as far as it matters here.
+type qemuDevice struct {
+	driver, id, bus, socket string
+	slot                    int // -1: not said
+}
+
+// parseQEMUDevice reads a -device's value, in JSON or as driver,key=value,….
+func parseQEMUDevice(s string) qemuDevice {
+	if strings.HasPrefix(strings.TrimSpace(s), "{") {
+		return parseJSONDevice(s)
+	}
+	q := qemuDevice{slot: -1}
+	for i, part := range strings.Split(s, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		switch {
+		case i == 0 && !ok:
+			q.driver = part
+		case key == "driver":
+			q.driver = value
+		case key == "id":
+			q.id = value
+		case key == "bus":
+			q.bus = value
+		case key == "addr":
+			q.slot = parseSlot(value)
+		}
+	}
+	return q
+}
+
+func parseJSONDevice(s string) qemuDevice {
+	var v struct {
+		Driver string `json:"driver"`
+		ID     string `json:"id"`
+		Bus    string `json:"bus"`
+		Addr   any    `json:"addr"`
+		Socket any    `json:"socket"`
+	}
+	if json.Unmarshal([]byte(s), &v) != nil {
+		return qemuDevice{slot: -1}
+	}
+	q := qemuDevice{driver: v.Driver, id: v.ID, bus: v.Bus, slot: -1}
+	switch addr := v.Addr.(type) {
+	case string:
+		q.slot = parseSlot(addr)
+	case float64: // slot and function in one
+		if addr >= 0 && addr < 256 {
+			q.slot = int(addr) >> 3
+		}
+	}
+	if socket, ok := v.Socket.(map[string]any); ok {
+		q.socket, _ = socket["path"].(string)
+	}
+	return q
+}
+
+// parseSlot reads QEMU's slot.function, which are hexadecimal; -1 is none.
+func parseSlot(s string) int {
+	slot, _, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseUint(strings.TrimPrefix(slot, "0x"), 16, 8)
+	if err != nil || n > 31 {
+		return -1
+	}
+	return int(n)
+}
+
+var (
+	ourID     = regexp.MustCompile(`^vgpu(0|[1-9][0-9]?)$`)
+	ourSocket = regexp.MustCompile(`^(.*)/domains/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/gpu(0|[1-9][0-9]?)\.sock$`)
+)
+
+// gpu is the device as one of ours.
+func (q *qemuDevice) gpu() (Device, bool) {
+	id, socket := ourID.FindStringSubmatch(q.id), ourSocket.FindStringSubmatch(q.socket)
+	if q.driver != gpuDriver || id == nil || socket == nil || id[1] != socket[3] {
+		return Device{}, false
+	}
+	number, err := strconv.Atoi(id[1])
+	if err != nil {
+		return Device{}, false
+	}
+	v := Device{Number: number, Slot: q.slot, Socket: q.socket, UUID: socket[2]}
+	if q.bus != rootBus {
+		v.Slot = -1
+	}
+	return v, true
+}
+
+// spare is whether the device is our port for plugging into.
+func (q *qemuDevice) spare() bool { return q.driver == portDriver && q.id == spareID }
+
+// ours is whether Define has written the device.
+func (q *qemuDevice) ours() bool {
+	_, gpu := q.gpu()
+	return gpu || q.spare()
+}
+
+// SocketPath is where the VMM of a domain connects for virtual GPU number n.
+func SocketPath(runDir, uuid string, n int) string {
+	return filepath.Join(runDir, "domains", uuid, "gpu"+strconv.Itoa(n)+".sock")
+}
+
+// SparePort is the id, for QMP, of the port that Define adds for a virtual GPU
+// to be plugged into while the guest runs.
+const SparePort = spareID
+
+// gpuArgument is the -device of virtual GPU n.
+func gpuArgument(n, slot int, socket string) string {
+	type address struct {
+		Path string `json:"path"`
+		Type string `json:"type"`
+	}
+	// Only JSON can say the socket's two fields.
+	b, err := json.Marshal(struct {
+		Driver string  `json:"driver"`
+		ID     string  `json:"id"`
+		Bus    string  `json:"bus"`
+		Addr   string  `json:"addr"`
+		Socket address `json:"socket"`
+	}{gpuDriver, "vgpu" + strconv.Itoa(n), rootBus, slotText(slot), address{socket, "unix"}})
+	if err != nil {
+		panic(err) // strings can be written
+	}
+	return string(b)
+}
+
+// spareArgument is the -device of the spare port, behind which firmware is to
+// leave that much room for a prefetchable BAR. Its chassis is none that libvirt
+// gives: libvirt counts up from 1.
+func spareArgument(slot int, reserve uint64) string {
+	return portDriver + ",id=" + spareID + ",bus=" + rootBus + ",addr=" + slotText(slot) +
+		",chassis=240,pref64-reserve=" + strconv.FormatUint(reserve>>20, 10) + "M"
+}
+
+func slotText(slot int) string { return "0x" + strconv.FormatInt(int64(slot), 16) }

@@ -1,0 +1,194 @@
+package domain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Namespace is that of our elements in a domain's metadata. A later version of
+// them has another number at its end.
+const Namespace = "urn:vgpud:domain:1"
+
+const (
+	namespaces  = "urn:vgpud" // what all versions of it begin with
+	devicesName = "devices"
+	gpuName     = "gpu"
+	ourPrefix   = "vgpud" // as we write it
+)
+
+// MaxGPUs is how many virtual GPUs a domain can have.
+const MaxGPUs = 16
+
+// GPU is a virtual GPU that a domain asks for. Fields have the meaning of those
+// of [api.VMSpec]; the zero value of each is its default.
+type GPU struct {
+	Weight          float64
+	Cap             float64
+	Guarantee       float64
+	PriorityCeiling int
+	// Memory is how much GPU memory it may use, in bytes.
+	Memory uint64
+	// GPU is the physical GPU's name, or [api.AnyGPU].
+	GPU string
+	// KernelTimeLimit is the GPU time after which a kernel is ended, or
+	// [api.NoTimeLimit].
+	KernelTimeLimit time.Duration
+	// BAR2 is the size of the memory shared with the guest, in bytes.
+	BAR2 uint64
+}
+
+// Devices are the virtual GPUs of a domain. Their order is that of their numbers.
+type Devices []GPU
+
+// Terms are what the GPU is granted.
+func (g *GPU) Terms() api.Terms {
+	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling}
+}
+
+// Bar2 is the size of the memory shared with the guest, in bytes.
+func (g *GPU) Bar2() uint64 { return cmp.Or(g.BAR2, abi.DefaultSharedBytes) }
+
+// attribute is one of <vgpud:gpu>'s.
+type attribute struct {
+	name string
+	read func(g *GPU, s string) error
+	// write is the value, empty for the default.
+	write func(g *GPU) string
+}
+
+// attributes are in the order in which they are written.
+var attributes = []attribute{
+	decimal("weight", api.MinWeight, api.MaxWeight, func(g *GPU) *float64 { return &g.Weight }),
+	decimal("cap", 0, 1, func(g *GPU) *float64 { return &g.Cap }),
+	decimal("guarantee", 0, 1, func(g *GPU) *float64 { return &g.Guarantee }),
+	{"priority", func(g *GPU, s string) (err error) {
+		g.PriorityCeiling, err = parseInt(s, api.MaxPriority)
+		return err
+	}, func(g *GPU) string {
+		if g.PriorityCeiling == 0 {
+			return ""
+		}
+		return fmt.Sprint(g.PriorityCeiling)
+	}},
+	size("memory", func(g *GPU) *uint64 { return &g.Memory }),
+	{"gpu", func(g *GPU, s string) error {
+		if api.CheckName(s) != nil {
+			return fmt.Errorf("%s: want a GPU's name as `vgpuctl get gpus` shows it, or %q", show(s), api.AnyGPU)
+		}
+		g.GPU = s
+		return nil
+	}, func(g *GPU) string { return g.GPU }},
+	{"kernel-time-limit", func(g *GPU, s string) (err error) {
+		g.KernelTimeLimit, err = parseTimeLimit(s)
+		return err
+	}, func(g *GPU) string {
+		if g.KernelTimeLimit == 0 {
+			return ""
+		}
+		return formatTimeLimit(g.KernelTimeLimit)
+	}},
+	bar2(),
+}
+
+// decimal is an attribute with a number from low to high, which is not written
+// where it is 0.
+func decimal(name string, low, high float64, field func(*GPU) *float64) attribute {
+	return attribute{name, func(g *GPU, s string) (err error) {
+		*field(g), err = parseWithin(s, low, high)
+		return err
+	}, func(g *GPU) string {
+		if *field(g) == 0 {
+			return ""
+		}
+		return formatDecimal(*field(g))
+	}}
+}
+
+// size is an attribute with a size, which is not written where it is 0.
+func size(name string, field func(*GPU) *uint64) attribute {
+	return attribute{name, func(g *GPU, s string) (err error) {
+		*field(g), err = parseSize(s)
+		return err
+	}, func(g *GPU) string {
+		if *field(g) == 0 {
+			return ""
+		}
+		return formatSize(*field(g))
+	}}
+}
+
+// bar2 is a size that a BAR can have.
+func bar2() attribute {
+	a := size("bar2", func(g *GPU) *uint64 { return &g.BAR2 })
+	read := a.read
+	a.read = func(g *GPU, s string) error {
+		if err := read(g, s); err != nil {
+			return err
+		}
+		if g.BAR2 < abi.MinSharedBytes || g.BAR2 > abi.MaxSharedBytes || !powerOfTwo(g.BAR2) {
+			return fmt.Errorf("%s: want a power of two from %s to %s", show(s), formatSize(abi.MinSharedBytes), formatSize(abi.MaxSharedBytes))
+		}
+		return nil
+	}
+	return a
+}
+
+// Check says what is wrong with the devices: whether what they would be written
+// as can be read.
+func (ds Devices) Check() error {
+	if len(ds) == 0 || len(ds) > MaxGPUs {
+		return fmt.Errorf("%d virtual GPUs: want 1 to %d", len(ds), MaxGPUs)
+	}
+	for i := range ds {
+		if err := ds[i].check(); err != nil {
+			return fmt.Errorf("virtual GPU %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (g *GPU) check() error {
+	if !finite(g.Weight) || !finite(g.Cap) || !finite(g.Guarantee) {
+		return fmt.Errorf("weight %v, cap %v, guarantee %v: want numbers", g.Weight, g.Cap, g.Guarantee)
+	}
+	if g.Memory%1024 != 0 {
+		return fmt.Errorf("memory of %d bytes: want whole KiB", g.Memory)
+	}
+	var read GPU
+	for _, a := range attributes {
+		s := a.write(g)
+		if s == "" {
+			continue
+		}
+		if err := a.read(&read, s); err != nil {
+			return fmt.Errorf("%s %w", a.name, err)
+		}
+	}
+	return read.agree()
+}
+
+// agree says what does not go together.
+func (g *GPU) agree() error {
+	if g.Cap > 0 && g.Guarantee > g.Cap {
+		return fmt.Errorf("a guarantee of %s is more than the cap, %s: want at most the cap", formatDecimal(g.Guarantee), formatDecimal(g.Cap))
+	}
+	return nil
+}
+
+// element is the GPU as it is written in metadata.
+func (g *GPU) element() string {
+	var b strings.Builder
+	b.WriteString("<" + ourPrefix + ":" + gpuName)
+	for _, a := range attributes {
+		if s := a.write(g); s != "" {
+			b.WriteString(" " + a.name + `="` + escape(s) + `"`)
+		}
+	}
+	b.WriteString("/>")
+	return b.String()
+}
