@@ -70,7 +70,7 @@ type Executor struct {
 	modules   handles[*module]
 	functions handles[*function]
 	events    handles[*event]
-	sizes     map[gpu.Ptr]uint64 // of what the guest allocated
+	memory    allocations
 	props     gpu.Properties
 
 	priority  *priority     // of the process; nil: left alone
@@ -102,7 +102,6 @@ func New(o Options) *Executor {
 		modules:   newHandles[*module](maxModules),
 		functions: newHandles[*function](maxFunctions),
 		events:    newHandles[*event](maxEvents),
-		sizes:     make(map[gpu.Ptr]uint64),
 		props:     o.Device.Properties(),
 		lastFault: o.LastFault,
 	}

@@ -25,7 +25,7 @@ func memAlloc(c *command, p *pending) error {
 	ptr, err := c.ch.x.o.Context.Alloc(a.Size)
 	p.com.Value[0] = uint64(ptr)
 	if err == nil {
-		c.ch.x.sizes[ptr] = a.Size
+		c.ch.x.memory.add(allocation{ptr, a.Size})
 	}
 	return err
 }
@@ -38,7 +38,7 @@ func memFree(c *command, _ *pending) error {
 	if err := c.ch.x.o.Context.Free(gpu.Ptr(h.Handle)); err != nil {
 		return err
 	}
-	delete(c.ch.x.sizes, gpu.Ptr(h.Handle))
+	c.ch.x.memory.remove(gpu.Ptr(h.Handle))
 	return nil
 }
 
@@ -56,13 +56,12 @@ func memRange(c *command, p *pending) error {
 	if err != nil {
 		return err
 	}
-	for base, size := range c.ch.x.sizes {
-		if off := h.Handle - uint64(base); h.Handle >= uint64(base) && off < size {
-			p.com.Value[0], p.com.Value[1] = uint64(base), size
-			return nil
-		}
+	a, found := c.ch.x.memory.around(gpu.Ptr(h.Handle))
+	if !found {
+		return abi.StatusInvalidAddress
 	}
-	return abi.StatusInvalidAddress
+	p.com.Value[0], p.com.Value[1] = uint64(a.base), a.size
+	return nil
 }
 
 // onGPU makes p wait for a fence that a call returned.
