@@ -13,7 +13,7 @@ import (
 
 // maxUnread is how much of a program's standard output may wait for whoever
 // reads its lines.
-const maxUnread = 16 << 20
+const maxUnread = 4 << 20
 
 // maxTail is how much of a program's standard error is kept for an [ExitError].
 const maxTail = 2 << 10
@@ -81,12 +81,16 @@ func (c *Client) Run(ctx context.Context, cmd Command) (*Process, error) {
 		started: make(chan struct{}), taken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	p.cond.L = &p.mu
-	c.mu.Lock()
-	c.last++
-	p.id = c.last
-	c.programs[p.id] = p
-	c.mu.Unlock()
-	if err := c.send(Message{Kind: Run, Program: p.id, Args: cmd.Args, Env: cmd.Env}); err != nil {
+	err := context.Cause(ctx)
+	if err == nil {
+		c.mu.Lock()
+		c.last++
+		p.id = c.last
+		c.programs[p.id] = p
+		c.mu.Unlock()
+		err = c.send(Message{Kind: Run, Program: p.id, Args: cmd.Args, Env: cmd.Env})
+	}
+	if err != nil {
 		c.forget(p)
 		return nil, fmt.Errorf("run %s in the guest: %w", strings.Join(cmd.Args, " "), err)
 	}
