@@ -41,6 +41,9 @@ const (
 	// AccessPolling maps the function's resources in sysfs. There are no interrupts:
 	// the driver polls, with growing pauses.
 	AccessPolling
+	// AccessAgent is a part of a device that vgpu-agent shares, reached as the agent
+	// reaches it. It is not to be asked for: see [DialAgent].
+	AccessAgent
 )
 
 // String is the access's name.
@@ -52,6 +55,8 @@ func (a Access) String() string {
 		return "vfio"
 	case AccessPolling:
 		return "polling"
+	case AccessAgent:
+		return "agent"
 	}
 	return fmt.Sprintf("access %d", int(a))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -27,7 +28,8 @@ type PCIBus struct {
 	registers mapping
 	shared    mapping
 	vfio      *vfio.Device
-	files     []*os.File // of the mappings, without vfio
+	files     []*os.File  // of the mappings, without vfio
+	closers   []io.Closer // of whoever made the bus; closed at its end, possibly twice
 	events    []*vfiouser.Eventfd
 	control   []*vfiouser.Eventfd // by which the kernel says that the device goes
 
@@ -185,6 +187,10 @@ func (b *PCIBus) release() error {
 		err = errors.Join(err, f.Close())
 	}
 	b.files = nil
+	for _, c := range b.closers {
+		err = errors.Join(err, closed(c.Close()))
+	}
+	b.closers = nil
 	return err
 }
 
@@ -283,10 +289,13 @@ func (b *PCIBus) Fault(fault error) { b.end(fault) }
 // Close implements Bus.
 func (b *PCIBus) Close() error {
 	b.stop()
+	b.mu.Lock()
+	err := b.release() // ends the workers that read
+	b.mu.Unlock()
 	b.workers.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err := errors.Join(b.left, b.registers.unmap(), b.shared.unmap(), b.release())
+	err = errors.Join(err, b.left, b.registers.unmap(), b.shared.unmap())
 	for _, e := range append(b.events, b.control...) {
 		err = errors.Join(err, e.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"vgpud/mediator/vgpu/abi"
 )
@@ -18,6 +19,9 @@ type ChannelOptions struct {
 	Depth int
 	// Priority is as of CUDA's streams: lower is more urgent.
 	Priority int32
+	// Patience is for how long who waits looks at the ring before sleeping until the
+	// device interrupts; negative: not at all; 0: for as long as lately paid off.
+	Patience time.Duration
 }
 
 const defaultDepth = 1024
@@ -33,13 +37,14 @@ type Channel struct {
 	rings  abi.Window // both rings, in BAR2
 
 	// Submitting: one goroutine at a time.
-	submit sync.Mutex
-	writer *abi.SubmissionWriter
-	tail   uint64        // commands submitted
-	failed atomic.Bool   // dead is closed
-	dead   chan struct{} // closed when the channel will complete nothing any more
-	err    error         // why; set before dead is closed
-	dying  sync.Once
+	submit    sync.Mutex
+	writer    *abi.SubmissionWriter
+	tail      uint64        // commands submitted
+	failed    atomic.Bool   // dead is closed
+	dead      chan struct{} // closed when the channel will complete nothing any more
+	err       error         // why; set before dead is closed
+	dying     sync.Once
+	doorbells atomic.Uint64
 
 	// Completing: whoever holds lead.
 	lead   chan struct{} // a lock that can be waited for beside other things
@@ -81,6 +86,7 @@ func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel
 		buf:   make([]abi.Completion, min(depth, 256)),
 		slots: make([]atomic.Pointer[Pending], depth),
 		mask:  uint64(depth - 1),
+		spin:  spinner{fixed: opts.Patience},
 	}
 	var err error
 	size := uint64(abi.RingBytes(depth))
@@ -113,9 +119,9 @@ func (c *Context) openChannel(ch *Channel, depth int, opts ChannelOptions) error
 	vector := uint32(abi.NoVector)
 	if n := d.bus.Vectors(); n > 1 {
 		ch.vector = 1 + slot%(n-1)
-		vector = uint32(ch.vector)
+		vector = uint32(d.mine.Vectors[ch.vector])
 	} else if n == 1 {
-		vector = 0
+		vector = uint32(d.mine.Vectors[0])
 	}
 	for _, w := range []struct {
 		reg int
@@ -158,7 +164,7 @@ func (c *Context) openChannel(ch *Channel, depth int, opts ChannelOptions) error
 func (d *Device) freeChannelSlot() (int, error) {
 	d.chans.RLock()
 	defer d.chans.RUnlock()
-	for slot := range d.slots {
+	for _, slot := range d.mine.Channels {
 		state, _ := abi.UnpackState[abi.ChannelState](d.word(abi.ChannelPage(slot) + abi.ChannelStateWord))
 		if state == abi.ChannelFree && d.slots[slot] == nil {
 			return slot, nil
@@ -256,6 +262,7 @@ func (ch *Channel) poke() {
 
 // ring rings the channel's doorbell.
 func (ch *Channel) ring() error {
+	ch.doorbells.Add(1)
 	if err := ch.dev.bus.Doorbell(uint32(abi.Doorbell(ch.slot))); err != nil {
 		err = fmt.Errorf("ring the doorbell of channel %d: %w", ch.slot, err)
 		ch.fail(err)
@@ -319,3 +326,7 @@ func (ch *Channel) put(p *Pending, e *abi.Entry, h abi.Header, more []byte) (sen
 func (ch *Channel) room(n int) bool {
 	return ch.tail-ch.head.Load() <= ch.mask && ch.writer.Reserve(n)
 }
+
+// Doorbells returns how many doorbells the channel has rung: launches that found the
+// host asleep.
+func (ch *Channel) Doorbells() int { return int(ch.doorbells.Load()) }

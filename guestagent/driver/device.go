@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"vgpud/guestagent/allot"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -28,8 +29,8 @@ type Info struct {
 type Device struct {
 	bus     Bus
 	info    Info
+	mine    allot.Allotment // what of the device is ours
 	shared  []byte
-	header  int // bytes of shared that are not ours
 	staging *staging
 
 	regs     sync.Mutex // creating and destroying contexts and channels: sequences of register accesses
@@ -56,8 +57,8 @@ func Open(ctx context.Context, bus Bus) (*Device, error) {
 	if err := d.negotiate(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the virtual GPU: %w", err), d.Close())
 	}
-	d.slots = make([]*Channel, d.info.Channels)
-	d.staging = newStaging(d.header, len(d.shared))
+	d.slots = make([]*Channel, abi.MaxChannels)
+	d.staging = newStaging(int(d.mine.Shared.Offset), int(d.mine.Shared.Offset+d.mine.Shared.Size))
 	d.pumps = make([]sync.Once, bus.Vectors())
 	d.pump(0)
 	if gone := bus.Done(); gone != nil {
@@ -70,80 +71,6 @@ func Open(ctx context.Context, bus Bus) (*Device, error) {
 		})
 	}
 	return d, nil
-}
-
-// negotiate reads the identity page and selects version and features.
-func (d *Device) negotiate() error {
-	var err error
-	read := func(reg uint32) uint32 {
-		v, e := d.bus.Read(reg)
-		err = errors.Join(err, e)
-		return v
-	}
-	if magic := read(abi.RegMagic); err == nil && magic != abi.Magic {
-		return fmt.Errorf("not a virtual GPU: magic %#x, want %#x", magic, abi.Magic)
-	}
-	newest, oldest := abi.Version(read(abi.RegVersion)), abi.Version(read(abi.RegOldestVersion))
-	if err != nil {
-		return err
-	}
-	version, err := abi.Negotiate(oldest, newest, abi.Oldest, abi.Newest)
-	if err != nil {
-		return err
-	}
-	features := abi.Features(read(abi.RegFeaturesLo)) | abi.Features(read(abi.RegFeaturesHi))<<32
-	features &= abi.AllFeatures
-	d.info = Info{
-		Version:        version,
-		Features:       features,
-		Contexts:       int(read(abi.RegContexts)),
-		Channels:       int(read(abi.RegChannels)),
-		MaxRingEntries: int(read(abi.RegMaxRingEntries)),
-		SharedBytes:    len(d.shared),
-		MemoryBytes:    uint64(read(abi.RegMemoryBytesLo)) | uint64(read(abi.RegMemoryBytesHi))<<32,
-		Vectors:        d.bus.Vectors(),
-		PollWindow:     time.Duration(read(abi.RegPollWindowNanos)),
-	}
-	d.header = int(read(abi.RegHeaderBytes))
-	size := uint64(read(abi.RegSharedBytesLo)) | uint64(read(abi.RegSharedBytesHi))<<32
-	if err != nil {
-		return err
-	}
-	switch {
-	case size != uint64(len(d.shared)):
-		return fmt.Errorf("BAR2 has %d bytes, the device says %d", len(d.shared), size)
-	case d.info.Contexts < 1 || d.info.Contexts > abi.MaxContexts || d.info.Channels < 1 || d.info.Channels > abi.MaxChannels,
-		d.header < abi.HeaderBytes(d.info.Channels) || d.header > len(d.shared):
-		return fmt.Errorf("impossible limits: %+v, header of %d bytes", d.info, d.header)
-	}
-	for _, w := range []struct{ reg, v uint32 }{
-		{abi.RegSelectVersion, uint32(version)},
-		{abi.RegAcceptFeaturesLo, uint32(features)},
-		{abi.RegAcceptFeaturesHi, uint32(features >> 32)},
-	} {
-		if err := d.set(w.reg, w.v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// set writes a register and asks whether that was refused.
-func (d *Device) set(reg, v uint32) error {
-	if err := d.bus.Write(abi.RegError, 0); err != nil {
-		return err
-	}
-	if err := d.bus.Write(reg, v); err != nil {
-		return err
-	}
-	code, err := d.bus.Read(abi.RegError)
-	if err != nil {
-		return err
-	}
-	if code != 0 {
-		return fmt.Errorf("register %#x := %#x: %w", reg, v, abi.ErrorCode(code))
-	}
-	return nil
 }
 
 // Info returns what the device said when it was opened.

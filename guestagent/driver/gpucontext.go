@@ -62,7 +62,7 @@ func (d *Device) claimContext(c *Context) error {
 		return err
 	}
 	var refused error = abi.ErrorLimit
-	for slot := range d.info.Contexts {
+	for _, slot := range d.mine.Contexts {
 		var state abi.ContextState
 		if err := d.touch(func() { state, _ = abi.UnpackState[abi.ContextState](d.word(abi.ContextWord(slot))) }); err != nil {
 			return err

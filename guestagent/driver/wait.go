@@ -214,6 +214,7 @@ type spinner struct {
 	begin  time.Time // of the wait under way
 	missed int       // of the last waits, those that were long: a score
 	waits  uint
+	fixed  time.Duration // as of ChannelOptions.Patience
 }
 
 const (
@@ -234,6 +235,9 @@ var oneCPU = runtime.NumCPU() == 1
 
 // patience is for how long to look now.
 func (s *spinner) patience() time.Duration {
+	if s.fixed != 0 {
+		return s.fixed
+	}
 	if s.missed >= missedLimit && s.waits%tryEvery != 0 {
 		return minPatience
 	}
@@ -253,10 +257,10 @@ func (s *spinner) ended() {
 func (s *spinner) until(r *abi.CompletionReader) bool {
 	s.begin = time.Now()
 	s.waits++
-	if oneCPU {
+	patience := s.patience()
+	if patience < 0 || oneCPU && s.fixed == 0 {
 		return false
 	}
-	patience := s.patience()
 	for round := 0; ; round++ {
 		for range looks {
 			if n, err := r.Pending(); n > 0 || err != nil {

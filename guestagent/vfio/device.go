@@ -192,6 +192,12 @@ func (d *Device) Map(index uint32) ([]byte, error) {
 	return b, nil
 }
 
+// Offset is where in the device's descriptor a region lies.
+func (d *Device) Offset(index uint32) (int64, error) {
+	info, err := d.region(index)
+	return int64(info.Offset), err
+}
+
 // IRQs returns how many interrupts of a kind there are; 0 for a kind that there is
 // not, or that can't be had as eventfds.
 func (d *Device) IRQs(index uint32) (int, error) {

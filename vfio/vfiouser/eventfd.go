@@ -57,6 +57,22 @@ func NewEventfd() (*Eventfd, error) {
 	return &Eventfd{file: os.NewFile(uintptr(fd), "eventfd"), fd: fd}, nil
 }
 
+// OpenEventfd makes an Eventfd of a file that another process sent, which must not block. The file belongs to it from then on.
+func OpenEventfd(f *os.File) (*Eventfd, error) {
+	fd := -1
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(n uintptr) { fd = int(n) })
+	}
+	if err == nil {
+		err = checkEventfd(fd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open eventfd: %w", err)
+	}
+	return &Eventfd{file: f, fd: fd}, nil
+}
+
 // FD is the descriptor; it stays the Eventfd's.
 func (e *Eventfd) FD() int { return e.fd }
 

@@ -1,0 +1,315 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"vgpud/guestagent/driver"
+	"vgpud/guestagent/sysfs"
+)
+
+// Options are what an [Agent] is made with.
+type Options struct {
+	PCI driver.PCI
+	// GID is the group that may open devices, and the agent's socket; negative: root
+	// alone.
+	GID int
+	// NoCheck leaves out the check that a new device computes.
+	NoCheck bool
+	Log     *slog.Logger
+	// Events are the kernel's events about devices; nil: those of this machine. It is
+	// called once, by Run.
+	Events func() (Events, error)
+	// Open opens a device to share it; nil: as PCI says.
+	Open func(ctx context.Context, address string) (Lender, error)
+	// Alive is called again and again as long as the agent answers, at least every
+	// Beat; nil: never.
+	Alive func()
+	Beat  time.Duration
+}
+
+// Events is a stream of the kernel's events about devices: a [sysfs.Uevents].
+type Events interface {
+	Next(ctx context.Context) (sysfs.Event, error)
+	Close() error
+}
+
+// Device is a virtual GPU as the agent knows it.
+type Device struct {
+	Function
+	// State is "preparing", "ready", "polling" (ready, without interrupts) or
+	// "failed", and Since when it got there.
+	State string    `json:"state"`
+	Since time.Time `json:"since"`
+	// Check is what the last check found, absent before it.
+	Check *CheckResult `json:"check,omitempty"`
+	// Tenants are the programs that share it by way of the agent.
+	Tenants []Tenant `json:"tenants"`
+}
+
+// The states of a device.
+const (
+	StatePreparing = "preparing"
+	StateReady     = "ready"
+	StatePolling   = "polling"
+	StateFailed    = "failed"
+)
+
+// Agent prepares virtual GPUs and shares them. Its methods may be called from several
+// goroutines.
+type Agent struct {
+	o Options
+
+	mu      sync.Mutex
+	devices map[string]*Device // by address
+	opened  map[string]*shared // those that tenants have, by address
+	dialled int                // connections
+
+	tenants sync.WaitGroup
+}
+
+// New makes an agent, which does nothing before Run.
+func New(o Options) *Agent {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Events == nil {
+		o.Events = func() (Events, error) { return sysfs.ListenUevents() }
+	}
+	if o.Open == nil {
+		o.Open = func(ctx context.Context, address string) (Lender, error) { return driver.OpenPCI(ctx, o.PCI, address) }
+	}
+	if o.Beat <= 0 {
+		o.Beat = 10 * time.Second
+	}
+	return &Agent{o: o, devices: map[string]*Device{}, opened: map[string]*shared{}}
+}
+
+// Run prepares the devices there are and those that come, until ctx ends. ready is
+// called once when the first have been prepared.
+func (a *Agent) Run(ctx context.Context, ready func()) error {
+	// First the events, then the devices: none comes unseen between.
+	changed := make(chan struct{}, 1)
+	stopped, err := a.listen(ctx, changed)
+	if err != nil {
+		return err
+	}
+	defer stopped()
+	if err := a.rescan(ctx); err != nil {
+		return err
+	}
+	if len(a.Devices()) == 0 {
+		a.o.Log.Info("no virtual GPU yet; waiting for one", "ids", driver.IDs.String())
+	}
+	ready()
+	beat := time.NewTicker(a.o.Beat)
+	defer beat.Stop()
+	for {
+		if a.o.Alive != nil {
+			a.o.Alive()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-beat.C:
+		case <-changed:
+			if err := a.rescan(ctx); err != nil && ctx.Err() == nil {
+				a.o.Log.Error("look for virtual GPUs", "err", err)
+			}
+		}
+	}
+}
+
+// rescanEvery is how often the agent looks where the kernel does not tell.
+const rescanEvery = 5 * time.Second
+
+// listen marks in changed that devices came or went. The function that it returns
+// waits for its end.
+func (a *Agent) listen(ctx context.Context, changed chan<- struct{}) (func(), error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	mark := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	stop := func() { cancel(); done.Wait() }
+	events, err := a.o.Events()
+	if err != nil {
+		a.o.Log.Warn("no events of the kernel; looking now and then", "every", rescanEvery, "err", err)
+		done.Go(func() {
+			t := time.NewTicker(rescanEvery)
+			defer t.Stop()
+			for {
+				select {
+				case <-t.C:
+					mark()
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		return stop, nil
+	}
+	done.Go(func() {
+		defer func() { _ = events.Close() }()
+		for {
+			e, err := events.Next(ctx)
+			switch {
+			case errors.Is(err, sysfs.ErrMissed):
+				mark()
+			case err != nil:
+				if ctx.Err() == nil {
+					a.o.Log.Error("listen to the kernel's events", "err", err)
+				}
+				return
+			case e.Action == "add" || e.Action == "remove":
+				mark()
+			}
+		}
+	})
+	return stop, nil
+}
+
+// rescan compares what there is with what is known.
+func (a *Agent) rescan(ctx context.Context) error {
+	found, err := a.o.PCI.Functions()
+	if err != nil {
+		return err
+	}
+	a.forget(found)
+	for _, f := range found {
+		if a.meet(f) {
+			a.prepare(ctx, f)
+		}
+	}
+	return nil
+}
+
+// forget drops the devices that are not there any more.
+func (a *Agent) forget(found []sysfs.Function) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for address := range a.devices {
+		if !slices.ContainsFunc(found, func(f sysfs.Function) bool { return f.Address == address }) {
+			delete(a.devices, address)
+			a.o.Log.Info("virtual GPU unplugged", "device", address)
+		}
+	}
+}
+
+// meet notes a device and reports whether it is new.
+func (a *Agent) meet(f sysfs.Function) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.devices[f.Address] != nil {
+		return false
+	}
+	a.devices[f.Address] = &Device{Function: inspect(a.o.PCI, f), State: StatePreparing, Since: time.Now()}
+	return true
+}
+
+// prepare makes a new device ready: bound to vfio-pci where that can be, open to the
+// group, checked.
+func (a *Agent) prepare(ctx context.Context, f sysfs.Function) {
+	log := a.o.Log.With("device", f.Address)
+	log.Info("virtual GPU found", "bar2", f.BARs[2].Bytes)
+	if err := driver.CheckRoom(f); err != nil {
+		log.Error("virtual GPU can't be used", "err", err)
+		a.settle(f.Address, StateFailed, err, nil)
+		return
+	}
+	state := StateReady
+	_, node, why := a.o.PCI.Prepare(f.Address)
+	if why != nil {
+		state = StatePolling
+		log.Warn("no interrupts; programs will poll", "err", why)
+	}
+	if err := a.open(f.Address, node); err != nil {
+		log.Error("permissions", "err", err)
+		a.settle(f.Address, StateFailed, err, nil)
+		return
+	}
+	if a.o.NoCheck {
+		log.Info("virtual GPU ready", "state", state)
+		a.settle(f.Address, state, why, nil)
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	r := CheckBus(limited, f.Address, func(ctx context.Context, address string) (driver.Bus, error) {
+		return a.o.Open(ctx, address)
+	}, CheckOptions{Count: 20})
+	switch {
+	case r.OK:
+		log.Info("virtual GPU ready", "state", state, "gpu", r.GPU, "vectors", r.Vectors, "launch_p50", r.Launch.P50)
+		a.settle(f.Address, state, why, &r)
+	case errors.Is(r.err, driver.ErrBusy):
+		log.Info("virtual GPU ready, in use already, not checked", "state", state)
+		a.settle(f.Address, state, why, nil)
+	default:
+		log.Error("virtual GPU failed its check", "err", r.Error)
+		a.settle(f.Address, StateFailed, r.err, &r)
+	}
+}
+
+// settle notes how a device is.
+func (a *Agent) settle(address, state string, problem error, check *CheckResult) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := a.devices[address]
+	if d == nil {
+		return // unplugged meanwhile
+	}
+	if f, err := (sysfs.FS{Root: a.o.PCI.Root}).Function(address); err == nil {
+		d.Function = inspect(a.o.PCI, f)
+	}
+	d.State, d.Since, d.Check = state, time.Now(), check
+	if problem != nil {
+		d.Problem = problem.Error()
+	}
+}
+
+// open gives the group what it takes to open a device: the node of its IOMMU group,
+// or where it is polled, its BARs.
+func (a *Agent) open(address, node string) error {
+	if a.o.GID < 0 {
+		return nil
+	}
+	nodes := []string{node}
+	if node == "" {
+		files := sysfs.FS{Root: a.o.PCI.Root}
+		nodes = []string{files.ResourcePath(address, 0), files.ResourcePath(address, 2)}
+		if err := files.Enable(address); err != nil {
+			return err
+		}
+	}
+	for _, n := range nodes {
+		if err := errors.Join(os.Chown(n, -1, a.o.GID), os.Chmod(n, 0o660)); err != nil {
+			return fmt.Errorf("open %s to group %d: %w", n, a.o.GID, err)
+		}
+	}
+	return nil
+}
+
+// Devices returns all devices, by address.
+func (a *Agent) Devices() []Device {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]Device, 0, len(a.devices))
+	for address, d := range a.devices {
+		c := *d
+		c.Tenants = a.opened[address].tenantsOf()
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(x, y Device) int { return strings.Compare(x.Address, y.Address) })
+	return list
+}

@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"vgpud/guestagent/driver"
+	"vgpud/guestagent/sysfs"
+)
+
+// Function is what can be said of a virtual GPU from outside.
+type Function struct {
+	Address string `json:"address"`
+	// Driver is the kernel driver that has the function, "" for none.
+	Driver string `json:"driver"`
+	// Access is how it can be reached as things stand, "vfio", "polling", or "" where
+	// it can't be; Problem says why not by vfio, or not at all.
+	Access      string `json:"access"`
+	Node        string `json:"node,omitempty"`
+	SharedBytes uint64 `json:"shared_bytes"` // BAR2
+	Problem     string `json:"problem,omitempty"`
+}
+
+// List describes all virtual GPUs. It opens none.
+func List(p driver.PCI) ([]Function, error) {
+	all, err := p.Functions()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Function, len(all))
+	for i, f := range all {
+		list[i] = inspect(p, f)
+	}
+	return list, nil
+}
+
+func inspect(p driver.PCI, f sysfs.Function) Function {
+	d := Function{Address: f.Address, Driver: f.Driver, SharedBytes: f.BARs[2].Bytes}
+	if err := driver.CheckRoom(f); err != nil {
+		d.Problem = err.Error()
+		return d
+	}
+	files := sysfs.FS{Root: p.Root}
+	switch f.Driver {
+	case sysfs.VFIODriver:
+		d.Access, d.Node = driver.AccessVFIO.String(), files.GroupPath(f)
+		if d.Node == "" {
+			d.Access, d.Problem = "", "vfio-pci has it, but it has no IOMMU group"
+			break
+		}
+		d.Problem = access(d.Node)
+	case "":
+		d.Access, d.Node = driver.AccessPolling.String(), files.ResourcePath(f.Address, 0)
+		d.Problem = access(d.Node)
+	default:
+		d.Problem = "kernel driver " + f.Driver + " has it"
+	}
+	return d
+}
+
+// access tells what keeps this process from opening a node, "" for nothing.
+func access(node string) string {
+	f, err := os.OpenFile(node, os.O_RDWR, 0)
+	switch {
+	case err == nil:
+		_ = f.Close()
+		return ""
+	case errors.Is(err, fs.ErrPermission):
+		return "no permission to open " + node
+	case errors.Is(err, fs.ErrNotExist):
+		return node + " is not there"
+	}
+	return "" // such as busy: somebody uses it
+}

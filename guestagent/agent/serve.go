@@ -1,0 +1,272 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/guestagent/allot"
+	"vgpud/guestagent/driver"
+)
+
+// maxDialled bounds the connections there can be at once, and hello how long one may
+// take to say what it wants.
+const (
+	maxDialled = 256
+	hello      = 5 * time.Second
+)
+
+// Listen makes the agent's socket, for root and the agent's group alone. It replaces
+// what an agent before left there.
+func (a *Agent) Listen(path string) (*net.UnixListener, error) {
+	if c, err := allot.Dial(path); err == nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: another agent does", path), c.Close())
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	// Nobody else may connect before the mode is set.
+	old := unix.Umask(0o177)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	unix.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if a.o.GID >= 0 {
+		if err := errors.Join(os.Chown(path, -1, a.o.GID), os.Chmod(path, 0o660)); err != nil {
+			return nil, errors.Join(fmt.Errorf("open %s to group %d: %w", path, a.o.GID, err), l.Close())
+		}
+	}
+	return l, nil
+}
+
+// Serve shares devices with the programs that connect, until ctx ends; then it waits
+// until what they had is cleared.
+func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
+	defer a.tenants.Wait()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		c, err := l.AcceptUnix()
+		if ctx.Err() != nil {
+			if err == nil {
+				_ = c.Close()
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept a program: %w", err)
+		}
+		if !a.enter() {
+			a.o.Log.Warn("too many connections", "limit", maxDialled)
+			_ = c.Close()
+			continue
+		}
+		a.tenants.Go(func() {
+			defer a.leave()
+			a.serve(ctx, allot.Conn{UnixConn: c})
+		})
+	}
+}
+
+func (a *Agent) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.dialled >= maxDialled {
+		return false
+	}
+	a.dialled++
+	return true
+}
+
+func (a *Agent) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dialled--
+}
+
+// serve answers a program.
+func (a *Agent) serve(ctx context.Context, c allot.Conn) {
+	defer func() { _ = c.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if err := c.SetDeadline(time.Now().Add(hello)); err != nil {
+		return
+	}
+	for {
+		var r allot.Request
+		files, err := c.Receive(&r)
+		allot.CloseAll(files)
+		if err != nil {
+			return
+		}
+		switch r.Op {
+		case allot.OpStatus:
+			err = c.Send(a.status())
+		case allot.OpOpen:
+			if err = c.SetDeadline(time.Time{}); err == nil {
+				a.lend(ctx, c, r)
+			}
+			return
+		default:
+			err = c.Send(allot.Reply{Error: fmt.Sprintf("unknown request %q", r.Op)})
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// status is what is known of all devices.
+func (a *Agent) status() allot.Reply {
+	b, err := json.Marshal(a.Devices())
+	if err != nil {
+		return allot.Reply{Error: err.Error()}
+	}
+	return allot.Reply{Status: b}
+}
+
+// lend gives a program its part of a device for as long as it is connected.
+func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
+	who, err := peer(c)
+	var t *tenant
+	if err == nil {
+		t, err = a.admit(ctx, who, r)
+	}
+	if err != nil {
+		a.o.Log.Warn("program refused", "pid", who.PID, "err", err)
+		_ = c.Send(allot.Reply{Error: err.Error()})
+		return
+	}
+	log := t.of.log
+	defer a.dismiss(t)
+	grant, fds, err := t.of.bus.Lend(t.Allotment, t.state)
+	if err != nil {
+		_ = c.Send(allot.Reply{Error: err.Error()})
+		return
+	}
+	if err := c.Send(allot.Reply{Grant: &grant}, fds...); err != nil {
+		return
+	}
+	log.Info("program has a part", "pid", who.PID, "uid", who.UID,
+		"contexts", len(t.Allotment.Contexts), "channels", len(t.Allotment.Channels), "shared_bytes", t.Allotment.Shared.Size)
+	// The device's end ends the connection, by which the program knows.
+	gone := make(chan struct{})
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer close(gone)
+	watching.Go(func() {
+		select {
+		case <-t.of.bus.Done():
+			_ = c.Close()
+		case <-gone:
+		}
+	})
+	for {
+		var r allot.Request
+		files, err := c.Receive(&r)
+		allot.CloseAll(files)
+		if err != nil {
+			return
+		}
+		reply := allot.Reply{Error: fmt.Sprintf("unknown request %q of a program that has its part", r.Op)}
+		if r.Op == allot.OpSet {
+			code, err := t.set(r.Offset, r.Value)
+			if reply = (allot.Reply{Code: uint32(code)}); err != nil {
+				reply.Error = err.Error()
+			}
+		}
+		if err := c.Send(reply); err != nil {
+			return
+		}
+	}
+}
+
+// peer tells who is at the other end.
+func peer(c allot.Conn) (Tenant, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return Tenant{}, err
+	}
+	var cred *unix.Ucred
+	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil || err != nil {
+		return Tenant{}, fmt.Errorf("ask who connected: %w", errors.Join(e, err))
+	}
+	return Tenant{PID: int(cred.Pid), UID: int(cred.Uid), Since: time.Now()}, nil
+}
+
+// admit opens the device, if no other program has it, and allots a part of it.
+func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	address, err := a.choose(r.Address)
+	if err != nil {
+		return nil, err
+	}
+	s := a.opened[address]
+	if s == nil || s.gone() { // the one that is gone is closed by its last tenant
+		bus, err := a.o.Open(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		if s, err = share(bus, a.o.Log.With("device", address)); err != nil {
+			return nil, fmt.Errorf("share %s: %w", address, err)
+		}
+		a.opened[address] = s
+	}
+	t, err := s.add(who, r.Ask)
+	if err != nil {
+		err = fmt.Errorf("share %s: %w", address, err)
+		return nil, errors.Join(err, a.closeUnused(s))
+	}
+	return t, nil
+}
+
+// choose finds the device that is meant; mu is held.
+func (a *Agent) choose(address string) (string, error) {
+	if address == "" {
+		if len(a.devices) > 1 {
+			return "", fmt.Errorf("%w: name one", driver.ErrSeveral)
+		}
+		for only := range a.devices {
+			address = only
+		}
+	}
+	d := a.devices[address]
+	switch {
+	case d == nil:
+		return "", fmt.Errorf("%w: the agent knows none %s", driver.ErrNoDevice, address)
+	case d.State == StateFailed:
+		return "", fmt.Errorf("virtual GPU %s is not usable: %s", address, d.Problem)
+	case d.State == StatePreparing:
+		return "", fmt.Errorf("virtual GPU %s is being prepared; try again", address)
+	}
+	return address, nil
+}
+
+// dismiss takes a tenant's part back, and closes a device that nobody has any more.
+func (a *Agent) dismiss(t *tenant) {
+	t.of.remove(t)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.closeUnused(t.of); err != nil && !errors.Is(err, driver.ErrGone) {
+		t.of.log.Error("close the virtual GPU", "err", err)
+	}
+}
+
+// closeUnused closes a device without tenants; mu is held.
+func (a *Agent) closeUnused(s *shared) error {
+	if len(s.tenantsOf()) > 0 {
+		return nil
+	}
+	maps.DeleteFunc(a.opened, func(_ string, other *shared) bool { return other == s })
+	return s.close()
+}

@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/guestagent/allot"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
+)
+
+// Tenant is a program that has a part of a device.
+type Tenant struct {
+	PID       int             `json:"pid"`
+	UID       int             `json:"uid"`
+	Since     time.Time       `json:"since"`
+	Allotment allot.Allotment `json:"allotment"`
+}
+
+// Lender is a bus that can be shared: a [driver.PCIBus].
+type Lender interface {
+	driver.Bus
+	Lend(a allot.Allotment, state *vfiouser.Eventfd) (allot.Grant, []int, error)
+}
+
+// shared is an open device that tenants have parts of.
+type shared struct {
+	bus  Lender
+	log  *slog.Logger
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	regs sync.Mutex // sequences of register accesses
+
+	mu      sync.Mutex
+	table   *allot.Table
+	tenants map[*tenant]struct{}
+	changed chan struct{} // closed and made anew when the device says that states changed
+}
+
+// tenant is one tenant's part.
+type tenant struct {
+	Tenant
+	of    *shared
+	state *vfiouser.Eventfd // stands for vector 0; nil where there are none
+}
+
+// share opens a device for tenants.
+func share(bus Lender, log *slog.Logger) (*shared, error) {
+	info, whole, err := driver.Negotiate(bus)
+	if err != nil {
+		return nil, errors.Join(err, bus.Close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &shared{
+		bus: bus, log: log, stop: stop, tenants: map[*tenant]struct{}{}, changed: make(chan struct{}),
+		table: allot.NewTable(info.Contexts, info.Channels, bus.Vectors(), whole.Shared),
+	}
+	if bus.Vectors() > 0 {
+		s.done.Go(func() {
+			for bus.Wait(ctx, 0) == nil {
+				s.relay()
+			}
+		})
+	}
+	return s, nil
+}
+
+// relay passes vector 0 on: an eventfd wakes one reader only.
+func (s *shared) relay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+	for t := range s.tenants {
+		raise(t.state)
+	}
+}
+
+// raise raises an eventfd that another program has too: it could fill the counter,
+// on which a write would block. A full counter is a raised one.
+func raise(e *vfiouser.Eventfd) {
+	p := [1]unix.PollFd{{Fd: int32(e.FD()), Events: unix.POLLOUT}}
+	if n, err := unix.Poll(p[:], 0); n == 1 && err == nil {
+		_, _ = unix.Write(e.FD(), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// add gives a tenant a part.
+func (s *shared) add(who Tenant, ask allot.Ask) (*tenant, error) {
+	t := &tenant{Tenant: who, of: s}
+	if s.bus.Vectors() > 0 {
+		var err error
+		if t.state, err = vfiouser.NewEventfd(); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if t.Allotment, err = s.table.Take(ask); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	s.tenants[t] = struct{}{}
+	return t, nil
+}
+
+func (t *tenant) close() error {
+	if t.state == nil {
+		return nil
+	}
+	return t.state.Close()
+}
+
+// set writes a register of a tenant's slots for it.
+func (t *tenant) set(offset, value uint32) (abi.ErrorCode, error) {
+	if !t.may(offset) {
+		return 0, fmt.Errorf("register %#x is not one of this program's slots", offset)
+	}
+	return t.of.set(offset, value)
+}
+
+func (s *shared) set(offset, value uint32) (abi.ErrorCode, error) {
+	s.regs.Lock()
+	defer s.regs.Unlock()
+	return driver.Set(s.bus, offset, value)
+}
+
+// may tells whether a register is one of the tenant's slots.
+func (t *tenant) may(offset uint32) bool {
+	slot := func(table, size, limit uint32, of []int) bool {
+		return offset >= table && offset < table+limit*size && slices.Contains(of, int((offset-table)/size))
+	}
+	return slot(abi.ContextTable, abi.ContextSlotSize, abi.MaxContexts, t.Allotment.Contexts) ||
+		slot(abi.ChannelTable, abi.ChannelSlotSize, abi.MaxChannels, t.Allotment.Channels)
+}
+
+// remove takes back a tenant's part once the host has let go of what was in it.
+// What it does not let go of stays taken.
+func (s *shared) remove(t *tenant) {
+	left, err := s.clear(t.Allotment)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tenants, t)
+	if err == nil {
+		s.table.Give(t.Allotment)
+	}
+	err = errors.Join(err, t.close())
+	s.log.Info("program gone", "pid", t.PID, "contexts_left", left)
+	if err != nil && !errors.Is(err, driver.ErrGone) {
+		s.log.Error("clear what a program left", "pid", t.PID, "err", err)
+	}
+}
+
+// letGo bounds how long the host may take to end a context.
+const letGo = 15 * time.Second
+
+// clear destroys the contexts of an allotment, channels and all, and returns how
+// many there were.
+func (s *shared) clear(a allot.Allotment) (left int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), letGo)
+	defer cancel()
+	for _, slot := range a.Contexts {
+		state, err := s.context(slot)
+		if err != nil {
+			return left, err
+		}
+		if state == abi.ContextFree {
+			continue
+		}
+		left++
+		// A refusal means that it is going already.
+		if _, err := s.set(uint32(abi.ContextSlot(slot, abi.ContextControl)), uint32(abi.ControlDestroy)); err != nil {
+			return left, err
+		}
+	}
+	for _, slot := range a.Contexts {
+		if err := s.await(ctx, slot); err != nil {
+			return left, err
+		}
+	}
+	return left, nil
+}
+
+// context is the state of a context.
+func (s *shared) context(slot int) (abi.ContextState, error) {
+	v, err := s.bus.Read(uint32(abi.ContextSlot(slot, abi.ContextStatus)))
+	return abi.ContextState(v), err
+}
+
+// await waits until a context's slot is free.
+func (s *shared) await(ctx context.Context, slot int) error {
+	look := time.NewTicker(10 * time.Millisecond) // where there are no interrupts
+	defer look.Stop()
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		state, err := s.context(slot)
+		if err != nil || state == abi.ContextFree {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("context %d does not end: %w", slot, context.Cause(ctx))
+		}
+	}
+}
+
+// gone reports whether the device is not there any more.
+func (s *shared) gone() bool {
+	select {
+	case <-s.bus.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// close closes the device, which no tenant has any more.
+func (s *shared) close() error {
+	s.stop()
+	s.done.Wait()
+	return s.bus.Close()
+}
+
+// tenantsOf lists the tenants, of a device that may not be open.
+func (s *shared) tenantsOf() []Tenant {
+	list := []Tenant{}
+	if s == nil {
+		return list
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.tenants {
+		list = append(list, t.Tenant)
+	}
+	slices.SortFunc(list, func(a, b Tenant) int { return a.Since.Compare(b.Since) })
+	return list
+}

@@ -1,0 +1,184 @@
+package allot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Messages travel over a unix socket that keeps their bounds (SOCK_SEQPACKET), each
+// a JSON object, with descriptors beside it. A tenant asks, the agent answers.
+
+// DefaultSocket is where the agent listens.
+const DefaultSocket = "/run/vgpu-agent.sock"
+
+// What can be asked.
+const (
+	// OpOpen asks for a part of a device, once a connection, which it lives as long
+	// as.
+	OpOpen = "open"
+	// OpSet writes a register of the tenant's slots and asks whether it was refused.
+	OpSet = "set"
+	// OpStatus asks what the agent knows of its devices.
+	OpStatus = "status"
+)
+
+// Request is a tenant's question.
+type Request struct {
+	Op string `json:"op"`
+	// Address is the PCI address of the device to open, "" for the only one.
+	Address string `json:"address,omitempty"`
+	Ask     Ask    `json:"ask"`
+	// Offset and Value are those of a register to set.
+	Offset uint32 `json:"offset,omitempty"`
+	Value  uint32 `json:"value,omitempty"`
+}
+
+// Reply is the agent's answer.
+type Reply struct {
+	// Error is why not, "" for success.
+	Error string `json:"error,omitempty"`
+	// Code is the device's refusal of a register write.
+	Code uint32 `json:"code,omitempty"`
+	// Grant answers OpOpen.
+	Grant *Grant `json:"grant,omitempty"`
+	// Status answers OpStatus.
+	Status json.RawMessage `json:"status,omitempty"`
+}
+
+// Grant is what a tenant gets. The descriptors with it are those to map BAR0 and
+// BAR2 by, then an eventfd for each vector.
+type Grant struct {
+	Address   string    `json:"address"`
+	Access    string    `json:"access"`
+	Why       string    `json:"why,omitempty"`
+	Allotment Allotment `json:"allotment"`
+	// BARs say where in their descriptors BAR0 and BAR2 are.
+	BARs [2]Region `json:"bars"`
+}
+
+// Region is a part of a descriptor to map.
+type Region struct {
+	Offset int64 `json:"offset"`
+	Bytes  int   `json:"bytes"`
+}
+
+// maxMessage bounds a message, and maxFiles the descriptors with it.
+const (
+	maxMessage = 64 << 10
+	maxFiles   = 4
+)
+
+// Conn is a connection between a tenant and the agent. One goroutine sends at a
+// time, and one receives.
+type Conn struct{ *net.UnixConn }
+
+// Send sends a message with descriptors, which stay the sender's.
+func (c Conn) Send(v any, fds ...int) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode a message: %w", err)
+	}
+	if len(b) > maxMessage {
+		return fmt.Errorf("a message of %d bytes: want at most %d", len(b), maxMessage)
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err = c.WriteMsgUnix(b, rights, nil)
+	return err
+}
+
+// Receive receives a message with its descriptors, which are the receiver's from
+// then on; the error is net.ErrClosed, io.EOF or says what is wrong with it.
+func (c Conn) Receive(v any) (files []*os.File, err error) {
+	b := make([]byte, maxMessage)
+	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, k, flags, _, err := c.ReadMsgUnix(b, rights)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			CloseAll(files)
+			files = nil
+		}
+	}()
+	if files, err = received(rights[:k]); err != nil {
+		return files, err
+	}
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		return files, fmt.Errorf("a message of more than %d bytes or %d descriptors", maxMessage, maxFiles)
+	}
+	if n == 0 {
+		return files, net.ErrClosed
+	}
+	if err := json.Unmarshal(b[:n], v); err != nil {
+		return files, fmt.Errorf("decode a message: %w", err)
+	}
+	return files, nil
+}
+
+// received makes files of descriptors that came with a message.
+func received(rights []byte) ([]*os.File, error) {
+	if len(rights) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return nil, fmt.Errorf("descriptors: %w", err)
+	}
+	var files []*os.File
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue // such as credentials
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+// CloseAll closes files that are of no use.
+func CloseAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// Dial connects to an agent.
+func Dial(path string) (Conn, error) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return Conn{}, fmt.Errorf("connect to vgpu-agent: %w", err)
+	}
+	return Conn{c}, nil
+}
+
+// Question sends a request and returns its answer. An answer with an error in it is
+// an error.
+func (c Conn) Question(r Request, limit time.Duration) (reply Reply, files []*os.File, err error) {
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+		return reply, nil, err
+	}
+	defer func() { err = errors.Join(err, c.SetDeadline(time.Time{})) }()
+	if err := c.Send(r); err != nil {
+		return reply, nil, fmt.Errorf("ask vgpu-agent: %w", err)
+	}
+	if files, err = c.Receive(&reply); err != nil {
+		return reply, nil, fmt.Errorf("answer of vgpu-agent: %w", err)
+	}
+	if reply.Error != "" {
+		CloseAll(files)
+		return reply, nil, errors.New(reply.Error)
+	}
+	return reply, files, nil
+}

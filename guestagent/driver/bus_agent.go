@@ -1,0 +1,205 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/guestagent/allot"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
+)
+
+// AgentOptions say what to ask the agent for; the zero value will do.
+type AgentOptions struct {
+	// Socket is the agent's; "": /run/vgpu-agent.sock.
+	Socket string
+	// Address is the PCI address of the device, "" for the only one.
+	Address string
+	// Ask is how much of it.
+	Ask allot.Ask
+}
+
+// agentPatience bounds how long the agent may take to answer: it may have to reset
+// the device.
+const agentPatience = 20 * time.Second
+
+// AgentBus is a part of a virtual GPU that vgpu-agent shares. It implements [Bus].
+// Registers and memory are the device's own; only what decides over slots goes by
+// the agent.
+type AgentBus struct {
+	*PCIBus
+	grant   allot.Grant
+	conn    allot.Conn
+	ask     sync.Mutex       // a question at a time
+	answers chan allot.Reply // to it
+}
+
+// DialAgent opens a part of a virtual GPU by way of vgpu-agent, for one of several
+// programs that share a device. The part is this program's until the bus is closed
+// or the program ends; the agent destroys then what there is in it.
+func DialAgent(ctx context.Context, o AgentOptions) (*AgentBus, error) {
+	if o.Socket == "" {
+		o.Socket = allot.DefaultSocket
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	conn, err := allot.Dial(o.Socket)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	reply, files, err := conn.Question(allot.Request{Op: allot.OpOpen, Address: o.Address, Ask: o.Ask}, agentPatience)
+	stop()
+	if ctx.Err() != nil {
+		allot.CloseAll(files)
+		return nil, errors.Join(context.Cause(ctx), closed(conn.Close()))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open a part of a virtual GPU: %w", err), conn.Close())
+	}
+	b, err := newAgentBus(conn, reply.Grant, files)
+	if err != nil {
+		return nil, fmt.Errorf("open a part of a virtual GPU: %w", err)
+	}
+	return b, nil
+}
+
+// closed forgives that something was closed before.
+func closed(err error) error {
+	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// newAgentBus makes a bus of what the agent gave, which is the bus's also on an
+// error.
+func newAgentBus(conn allot.Conn, g *allot.Grant, files []*os.File) (_ *AgentBus, err error) {
+	if g == nil || len(files) != 2+len(g.Allotment.Vectors) {
+		allot.CloseAll(files)
+		return nil, errors.Join(fmt.Errorf("%d descriptors with %+v", len(files), g), conn.Close())
+	}
+	b := &AgentBus{PCIBus: PCI{}.newBus(g.Address, AccessAgent), grant: *g, conn: conn, answers: make(chan allot.Reply, 1)}
+	if g.Why != "" {
+		b.why = errors.New(g.Why)
+	}
+	b.files = files[:2]
+	b.closers = append(b.closers, conn)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	for i, f := range files[2:] {
+		e, err := vfiouser.OpenEventfd(f)
+		if err != nil {
+			allot.CloseAll(files[2+i:])
+			return nil, err
+		}
+		b.events = append(b.events, e)
+	}
+	for i, m := range []*mapping{&b.registers, &b.shared} {
+		r := g.BARs[i]
+		if m.b, err = unix.Mmap(int(files[i].Fd()), r.Offset, r.Bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+			return nil, fmt.Errorf("map BAR%d: %w", 2*i, err)
+		}
+	}
+	if len(b.registers.b) != abi.BAR0Size {
+		return nil, fmt.Errorf("BAR0 has %d bytes, want %d", len(b.registers.b), abi.BAR0Size)
+	}
+	b.workers.Go(b.listen)
+	b.watchBeat(0)
+	return b, nil
+}
+
+// listen takes the agent's answers. The connection's end is the device's for us.
+func (b *AgentBus) listen() {
+	for {
+		var r allot.Reply
+		files, err := b.conn.Receive(&r)
+		allot.CloseAll(files)
+		if err != nil {
+			b.end(errors.New("the agent has let go of it: it was unplugged, or the agent has ended"))
+			return
+		}
+		select {
+		case b.answers <- r:
+		default: // to nothing that was asked
+		}
+	}
+}
+
+// Allotment is what of the device is ours.
+func (b *AgentBus) Allotment() allot.Allotment { return b.grant.Allotment }
+
+// Set has the agent write a register of our slots, and returns the device's refusal.
+func (b *AgentBus) Set(offset, value uint32) (abi.ErrorCode, error) {
+	b.ask.Lock()
+	defer b.ask.Unlock()
+	if err := b.ended(); err != nil {
+		return 0, err
+	}
+	err := b.conn.Send(allot.Request{Op: allot.OpSet, Offset: offset, Value: value})
+	if err == nil {
+		late := time.NewTimer(agentPatience)
+		defer late.Stop()
+		select {
+		case r := <-b.answers:
+			if r.Error != "" {
+				return 0, errors.New(r.Error)
+			}
+			return abi.ErrorCode(r.Code), nil
+		case <-b.gone:
+		case <-late.C:
+			// A later answer would be taken for that to the next question.
+			b.end(fmt.Errorf("the agent did not answer for %v", agentPatience))
+		}
+	}
+	if gone := b.ended(); gone != nil {
+		return 0, gone
+	}
+	return 0, fmt.Errorf("ask the agent: %w", err)
+}
+
+// Lend describes a part of the device for another program, with the descriptors that
+// it needs. They stay the bus's. state is an eventfd that is raised for vector 0,
+// which cannot be shared; nil where there are no vectors.
+func (b *PCIBus) Lend(a allot.Allotment, state *vfiouser.Eventfd) (g allot.Grant, fds []int, err error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if err := b.ended(); err != nil {
+		return g, nil, err
+	}
+	g = allot.Grant{Address: b.address, Access: b.access.String(), Allotment: a}
+	if b.why != nil {
+		g.Why = b.why.Error()
+	}
+	g.BARs = [2]allot.Region{{Bytes: len(b.registers.b)}, {Bytes: len(b.shared.b)}}
+	if b.vfio != nil {
+		for i, index := range []uint32{0, 2} {
+			if g.BARs[i].Offset, err = b.vfio.Offset(index); err != nil {
+				return g, nil, err
+			}
+			fds = append(fds, b.vfio.FD())
+		}
+	} else {
+		for _, f := range b.files {
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	for _, v := range a.Vectors {
+		if v == 0 {
+			fds = append(fds, state.FD())
+		} else {
+			fds = append(fds, b.events[v].FD())
+		}
+	}
+	return g, fds, nil
+}

@@ -1,0 +1,146 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"vgpud/guestagent/allot"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// part is a bus that has less than the whole of its device, which somebody else has
+// negotiated with and sets the registers of.
+type part interface {
+	Allotment() allot.Allotment
+	Set(offset, value uint32) (abi.ErrorCode, error)
+}
+
+// negotiate finds out what the device is and what of it is ours.
+func (d *Device) negotiate() error {
+	p, ok := d.bus.(part)
+	if !ok {
+		var err error
+		d.info, d.mine, err = Negotiate(d.bus)
+		return err
+	}
+	header, err := d.identify(true)
+	if err != nil {
+		return err
+	}
+	d.mine = p.Allotment()
+	end, fits := d.mine.Shared.End()
+	if !fits || d.mine.Shared.Offset < uint64(header) || end > uint64(len(d.shared)) ||
+		slices.ContainsFunc(d.mine.Contexts, func(i int) bool { return i < 0 || i >= d.info.Contexts }) ||
+		slices.ContainsFunc(d.mine.Channels, func(i int) bool { return i < 0 || i >= d.info.Channels }) ||
+		len(d.mine.Vectors) < d.bus.Vectors() {
+		return fmt.Errorf("the agent allots what there is not: %+v", d.mine)
+	}
+	d.info.Contexts, d.info.Channels = len(d.mine.Contexts), len(d.mine.Channels)
+	return nil
+}
+
+// Negotiate agrees with the device behind a bus on a version and features, and
+// returns what it is and the whole of it. There must be no context.
+func Negotiate(bus Bus) (Info, allot.Allotment, error) {
+	d := &Device{bus: bus, shared: bus.Shared()}
+	header, err := d.identify(false)
+	if err != nil {
+		return Info{}, allot.Allotment{}, err
+	}
+	for _, w := range []struct{ reg, v uint32 }{
+		{abi.RegSelectVersion, uint32(d.info.Version)},
+		{abi.RegAcceptFeaturesLo, uint32(d.info.Features)},
+		{abi.RegAcceptFeaturesHi, uint32(d.info.Features >> 32)},
+	} {
+		if err := d.set(w.reg, w.v); err != nil {
+			return Info{}, allot.Allotment{}, err
+		}
+	}
+	rest := abi.Window{Offset: uint64(header), Size: uint64(len(d.shared) - header)}
+	return d.info, allot.Whole(d.info.Contexts, d.info.Channels, bus.Vectors(), rest), nil
+}
+
+// identify reads the identity page: what can be negotiated, or what was. It returns
+// how many bytes of BAR2 are the device's.
+func (d *Device) identify(negotiated bool) (header int, err error) {
+	read := func(reg uint32) uint32 {
+		v, e := d.bus.Read(reg)
+		err = errors.Join(err, e)
+		return v
+	}
+	if magic := read(abi.RegMagic); err == nil && magic != abi.Magic {
+		return 0, fmt.Errorf("not a virtual GPU: magic %#x, want %#x", magic, abi.Magic)
+	}
+	newest, oldest := abi.Version(read(abi.RegVersion)), abi.Version(read(abi.RegOldestVersion))
+	if negotiated {
+		newest = abi.Version(read(abi.RegSelectVersion))
+		oldest = newest
+	}
+	if err != nil {
+		return 0, err
+	}
+	version, err := abi.Negotiate(oldest, newest, abi.Oldest, abi.Newest)
+	if err != nil {
+		return 0, err
+	}
+	lo, hi := uint32(abi.RegFeaturesLo), uint32(abi.RegFeaturesHi)
+	if negotiated {
+		lo, hi = abi.RegAcceptFeaturesLo, abi.RegAcceptFeaturesHi
+	}
+	features := abi.Features(read(lo)) | abi.Features(read(hi))<<32
+	features &= abi.AllFeatures
+	d.info = Info{
+		Version:        version,
+		Features:       features,
+		Contexts:       int(read(abi.RegContexts)),
+		Channels:       int(read(abi.RegChannels)),
+		MaxRingEntries: int(read(abi.RegMaxRingEntries)),
+		SharedBytes:    len(d.shared),
+		MemoryBytes:    uint64(read(abi.RegMemoryBytesLo)) | uint64(read(abi.RegMemoryBytesHi))<<32,
+		Vectors:        d.bus.Vectors(),
+		PollWindow:     time.Duration(read(abi.RegPollWindowNanos)),
+	}
+	header = int(read(abi.RegHeaderBytes))
+	size := uint64(read(abi.RegSharedBytesLo)) | uint64(read(abi.RegSharedBytesHi))<<32
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case size != uint64(len(d.shared)):
+		return 0, fmt.Errorf("BAR2 has %d bytes, the device says %d", len(d.shared), size)
+	case d.info.Contexts < 1 || d.info.Contexts > abi.MaxContexts || d.info.Channels < 1 || d.info.Channels > abi.MaxChannels,
+		header < abi.HeaderBytes(d.info.Channels) || header > len(d.shared):
+		return 0, fmt.Errorf("impossible limits: %+v, header of %d bytes", d.info, header)
+	}
+	return header, nil
+}
+
+// set writes a register and asks whether that was refused.
+func (d *Device) set(reg, v uint32) error {
+	var code abi.ErrorCode
+	var err error
+	if p, ok := d.bus.(part); ok {
+		code, err = p.Set(reg, v)
+	} else {
+		code, err = Set(d.bus, reg, v)
+	}
+	if err == nil && code != abi.ErrorNone {
+		err = fmt.Errorf("register %#x := %#x: %w", reg, v, code)
+	}
+	return err
+}
+
+// Set writes a register and asks the device whether that was refused. It is several
+// accesses: one goroutine calls it at a time.
+func Set(bus Bus, reg, v uint32) (abi.ErrorCode, error) {
+	if err := bus.Write(abi.RegError, 0); err != nil {
+		return 0, err
+	}
+	if err := bus.Write(reg, v); err != nil {
+		return 0, err
+	}
+	code, err := bus.Read(abi.RegError)
+	return abi.ErrorCode(code), err
+}
