@@ -3,7 +3,7 @@ GO      ?= go
 BIN     := bin
 PROGRAMS := vgpud vgpuctl
 
-.PHONY: all build demo test test-deps vm-deps unit fuzz lint bench bench-loga clean
+.PHONY: all build demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-loga clean
 
 all: build
 
@@ -13,6 +13,10 @@ build:
 # The main job on this machine: three guests share one GPU in software.
 demo: build
 	$(BIN)/vgpud demo $(DEMOFLAGS)
+
+# The same with three real VMs, under QEMU.
+demo-vms: build vm-deps
+	$(BIN)/vgpud demo --vms $(DEMOFLAGS)
 
 # Everything that must hold: style, floors, unit and whole-system tests, and
 # each fuzz target for a short while.

@@ -22,7 +22,11 @@ func newDemo(o *options) *cobra.Command {
 		Long: `Start a GPU in software, the daemon and three guests of weights 1, 2 and 4 as
 processes of their own, each attached over vfio-user and working through kernels
 with checked results; share the GPU first by no policy and then by weight; and
-show who got what. Exit status 1 when any result is wrong.`,
+show who got what. Exit status 1 when any result is wrong.
+
+With --vms the guests are real VMs under QEMU, from what "make vm-deps" has
+put aside, and the GPU is slowed down with them: without KVM, QEMU translates
+their instructions. Nothing else differs.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
@@ -40,6 +44,7 @@ show who got what. Exit status 1 when any result is wrong.`,
 	}
 	c.Flags().StringVarP(&output, "output", "o", "table", "output: table, json")
 	c.Flags().DurationVar(&d.Duration, "duration", 20*time.Second, "length of each phase")
+	c.Flags().BoolVar(&d.VMs, "vms", false, "have real VMs as the guests")
 	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "leave the processes' logs behind")
 	return c
 }
