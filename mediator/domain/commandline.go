@@ -66,15 +66,16 @@ type option struct {
 	device      qemuDevice
 }
 
-// deviceOptions are the devices that a domain adds to its QEMU.
+// deviceOptions are the devices that a domain adds to its QEMU. What may not be
+// an option, but the value of one before it, is looked at too: an option that
+// lacks its value must not hide one of ours behind it.
 func (d *document) deviceOptions() []option {
 	var found []option
 	for _, c := range d.commandLines() {
 		args := arguments(c)
-		for i := 0; i+1 < len(args); i++ {
-			if args[i].value == "-device" || args[i].value == "--device" {
-				found = append(found, option{args[i].element, args[i+1].element, parseQEMUDevice(args[i+1].value)})
-				i++
+		for i := 1; i < len(args); i++ {
+			if flag := args[i-1]; flag.value == "-device" || flag.value == "--device" {
+				found = append(found, option{flag.element, args[i].element, parseQEMUDevice(args[i].value)})
 			}
 		}
 	}

@@ -1,0 +1,268 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProgramName is the program that has libvirt's library.
+const ProgramName = "vgpu-libvirt"
+
+// Options are what a connection is made with; the zero value will do.
+type Options struct {
+	// URI is libvirt's name of the hypervisor: [DefaultURI].
+	URI string
+	// Program is [ProgramName] beside this program, or else in $PATH.
+	Program string
+}
+
+// Conn is a connection to libvirt through the program. Its methods may be called
+// from any goroutine. Close must be called in the end.
+type Conn struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	out     lines
+	pending *Pending
+	ended   chan struct{} // closed when the program has
+	said    said
+
+	mu    sync.Mutex
+	last  uint64
+	calls map[uint64]chan reply
+	err   error // why no more calls are answered
+}
+
+// Open starts the program and waits until it has connected.
+func Open(ctx context.Context, o Options) (*Conn, error) {
+	if o.URI == "" {
+		o.URI = DefaultURI
+	}
+	if o.Program == "" {
+		var err error
+		if o.Program, err = findProgram(); err != nil {
+			return nil, err
+		}
+	}
+	c := &Conn{cmd: exec.Command(o.Program, o.URI), pending: NewPending(), ended: make(chan struct{}), calls: make(map[uint64]chan reply)}
+	// Another session, so that a terminal's interrupt is for us alone. It ends
+	// when its standard input does, so with this process at the latest.
+	c.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	c.cmd.Stderr = &c.said
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("connect to libvirt: %w", err)
+	}
+	c.in, c.out.w = in, in
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("connect to libvirt: %w", errors.Join(err, in.Close()))
+	}
+	first := make(chan reply, 1)
+	c.calls[0] = first
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w: %w", o.Program, err, ErrUnavailable)
+	}
+	go c.attend(out)
+	if _, err := c.wait(ctx, 0, first); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to libvirt at %s: %w", o.URI, err), c.Close())
+	}
+	return c, nil
+}
+
+// findProgram finds the program.
+func findProgram() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), ProgramName); runs(path) {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(ProgramName)
+	if err != nil {
+		return "", fmt.Errorf("the program %s is neither beside this one nor in $PATH: %w", ProgramName, ErrUnavailable)
+	}
+	return path, nil
+}
+
+func runs(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
+}
+
+// attend takes what the program says until it has ended.
+func (c *Conn) attend(out io.Reader) {
+	defer close(c.ended)
+	err := scan(out, func(r reply) error {
+		if r.Event != nil {
+			c.pending.Add(*r.Event)
+			return nil
+		}
+		c.mu.Lock()
+		call := c.calls[r.ID]
+		delete(c.calls, r.ID)
+		c.mu.Unlock()
+		if call != nil {
+			call <- r
+			return nil
+		}
+		if r.ID == 0 && r.Error != nil {
+			return r.Error // its last words
+		}
+		return nil // the call was given up
+	})
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	err = c.finish(err)
+	c.mu.Lock()
+	c.err = err
+	calls := c.calls
+	c.calls = nil
+	c.mu.Unlock()
+	for _, call := range calls {
+		close(call)
+	}
+	c.pending.Fail(err)
+}
+
+// finish waits for the program's end, and is the reason for it.
+func (c *Conn) finish(err error) error {
+	// It may be stuck in the library.
+	if kerr := c.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
+		err = errors.Join(err, kerr)
+	}
+	werr := c.cmd.Wait()
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%s ended: %v", ProgramName, werr)
+		if s := c.said.last(); s != "" {
+			err = fmt.Errorf("%w: %s", err, s)
+		}
+	}
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, err)
+}
+
+// call asks the program something.
+func (c *Conn) call(ctx context.Context, r request) (reply, error) {
+	answer := make(chan reply, 1)
+	c.mu.Lock()
+	if c.calls == nil {
+		defer c.mu.Unlock()
+		return reply{}, c.err
+	}
+	c.last++
+	r.ID = c.last
+	c.calls[r.ID] = answer
+	c.mu.Unlock()
+	if err := c.out.write(r); err != nil {
+		select {
+		case <-c.ended: // which says more than a broken pipe
+			return reply{}, c.err
+		case <-ctx.Done():
+			return reply{}, fmt.Errorf("ask %s: %w", ProgramName, err)
+		}
+	}
+	return c.wait(ctx, r.ID, answer)
+}
+
+// wait waits for the answer to a call.
+func (c *Conn) wait(ctx context.Context, id uint64, answer chan reply) (reply, error) {
+	select {
+	case r, ok := <-answer:
+		if !ok {
+			return reply{}, c.err
+		}
+		if r.Error != nil {
+			return reply{}, r.Error
+		}
+		return r, nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		delete(c.calls, id)
+		c.mu.Unlock()
+		return reply{}, fmt.Errorf("libvirt does not answer: %w", context.Cause(ctx))
+	}
+}
+
+// Domain finds a domain by UUID or name.
+func (c *Conn) Domain(ctx context.Context, key string, v View) (Domain, error) {
+	r, err := c.call(ctx, request{Op: opDomain, Key: key, View: v})
+	if err != nil {
+		return Domain{}, fmt.Errorf("domain %q: %w", key, err)
+	}
+	if r.Domain == nil {
+		return Domain{}, fmt.Errorf("domain %q: %s answered without it", key, ProgramName)
+	}
+	return *r.Domain, nil
+}
+
+// Define makes a domain, or changes one from its next start on.
+func (c *Conn) Define(ctx context.Context, xml []byte) error {
+	if _, err := c.call(ctx, request{Op: opDefine, XML: string(xml)}); err != nil {
+		return fmt.Errorf("define the domain: %w", err)
+	}
+	return nil
+}
+
+// Domains lists all domains, without their XML.
+func (c *Conn) Domains(ctx context.Context) ([]Domain, error) {
+	r, err := c.call(ctx, request{Op: opDomains})
+	if err != nil {
+		return nil, fmt.Errorf("list the domains: %w", err)
+	}
+	return r.Domains, nil
+}
+
+// Next waits for an event. It fails with [ErrClosed] when there will be none.
+func (c *Conn) Next(ctx context.Context) (Event, error) { return c.pending.Next(ctx) }
+
+// Close ends the connection and the program.
+func (c *Conn) Close() error {
+	// The end of its input is what the program ends by; attend kills one that
+	// doesn't once its output ends, so kill it here for certain.
+	err := c.in.Close()
+	if kerr := c.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
+		err = errors.Join(err, kerr)
+	}
+	<-c.ended
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// said keeps the last line that the program wrote on standard error.
+type said struct {
+	mu   sync.Mutex
+	text string
+}
+
+const maxSaid = 512
+
+// Write implements [io.Writer].
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text += string(b)
+	if over := len(s.text) - maxSaid; over > 0 {
+		s.text = s.text[over:]
+	}
+	return len(b), nil
+}
+
+func (s *said) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := strings.TrimSpace(s.text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+}
