@@ -2,22 +2,14 @@ package fairshare
 
 import (
 	"math"
-	"time"
 )
 
 // account is what a fair queue keeps of a guest.
 type account struct {
+	usage
 	// virtual is the guest's virtual time in nanoseconds: GPU time over weight,
 	// weights scaled to mean 1 over the active guests.
 	virtual float64
-	// used and dry are GPU time used and time without work, in newer phases more
-	// than in older ones. demand follows from them.
-	used, dry float64
-	// unused is likewise time in which the guest had work, was not suspended, and
-	// the GPU was idle all the same.
-	unused float64
-	// steady is for how long it has had work without a break.
-	steady time.Duration
 	// limited is whether the guest could use more than it is entitled to.
 	limited bool
 	seen    uint64 // generation of the newest state that had the guest
@@ -30,7 +22,7 @@ type accounts struct {
 	generation uint64
 	weightMean float64 // over the guests that were active in the newest round
 
-	weights, demands []float64 // scratch
+	weights, demands, parts []float64 // scratch
 }
 
 // sync takes in the guests of st: one that is new starts at the system's time,
@@ -99,75 +91,18 @@ func (o *Options) threshold(st *State) float64 {
 	return float64(st.Round) / 4
 }
 
-// memory is for how long what a guest did counts in its demand: what is older
-// weighs less than 1/e.
-const memory = 250 * time.Millisecond
-
-// settled is how many rounds a guest must have work without a break for the time
-// before it, in which it had none, to be forgotten.
-const settled = 2
-
-// observe takes in what the guest did in a phase, of which part was watched.
-// left is the time in which it had the GPU for itself and did not use it. round
-// is a round's mean length.
-//
-// What was left is not forgotten when the guest settles: it is as steady as can
-// be when it always has work that needs no GPU, and the others would be
-// suspended for it anew every few rounds. It fades while the GPU is never idle.
-func (acc *account) observe(g *Guest, used, left float64, length, round time.Duration) {
-	dry := float64(g.Dry)
-	switch {
-	case !g.Active, g.Dry == 0 && !g.Backlogged:
-		// Without work all along; or at the one instant that was looked at,
-		// which is right on average.
-		dry = float64(length)
-	}
-	if dry > 0 {
-		acc.steady = 0
-	} else if acc.steady += length; acc.steady >= settled*round {
-		acc.dry = 0
-	}
-	keep := math.Exp(-float64(length) / float64(memory))
-	acc.used = keep*acc.used + used
-	acc.dry = keep*acc.dry + dry
-	if dry > 0 {
-		left = 0 // is in it
-	}
-	acc.unused = keep*acc.unused + left
-}
-
-// demand is the part of the GPU that the guest would use if it had the GPU for
-// itself: what it waits for its turn doesn't count. A guest that is never
-// without work demands all of it.
-func (acc *account) demand() float64 {
-	idle := acc.dry + acc.unused
-	if idle == 0 {
-		return 1
-	}
-	return acc.used / (acc.used + idle)
-}
-
-// left is how much of a phase, of which part was watched, the GPU was the
-// guest's for the taking. Where that is little it is the gaps between the
-// kernels of one that saturates the GPU.
-func left(g *Guest, watched time.Duration) float64 {
-	if g.Suspended || float64(g.Idle) <= saturating*float64(watched) {
-		return 0
-	}
-	return float64(g.Idle)
-}
-
 // classify finds out which guests could use more than they are entitled to.
 func (a *accounts) classify(st *State) {
-	a.weights, a.demands = a.weights[:0], a.demands[:0]
+	a.weights, a.demands, a.parts = a.weights[:0], a.demands[:0], a.parts[:0]
 	for i := range st.Guests {
 		weight, demand := st.Guests[i].Weight, a.of[st.Guests[i].ID].demand()
 		if !st.Guests[i].Active {
 			demand = 0
 		}
-		a.weights, a.demands = append(a.weights, weight), append(a.demands, demand)
+		a.weights, a.demands, a.parts = append(a.weights, weight), append(a.demands, demand), append(a.parts, 0)
 	}
-	for i, entitled := range Entitlement(a.weights, a.demands) {
+	water(a.parts, a.weights, nil, a.demands, 1)
+	for i, entitled := range a.parts {
 		a.of[st.Guests[i].ID].limited = entitled < a.demands[i]
 	}
 }

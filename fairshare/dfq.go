@@ -25,8 +25,8 @@ import "time"
 // the end of a quiet phase, to let guests in earlier.
 type fairQueue struct {
 	accounts
+	reckoning
 	options  Options
-	quiet    time.Duration // unwatched, not yet charged to anybody
 	verdicts []Verdict
 }
 
@@ -54,18 +54,13 @@ func (q *fairQueue) Decide(_ time.Duration, ev Event, st State) ([]Verdict, time
 // charged charges a polling phase, and the quiet time before it.
 func (q *fairQueue) charged(ev *Event, st *State) {
 	q.scale(st)
+	factor := q.factor(ev, 0)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		used, left := float64(g.Used)+float64(g.Late), left(g, ev.Length)
-		if (!g.Suspended || ev.Spread) && ev.Length > 0 {
-			quiet := float64(q.quiet) / float64(ev.Length)
-			used += float64(g.Used) * quiet
-			left += left * quiet
-		}
+		used, left := q.polled(ev, g, factor)
 		q.charge(g, used)
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
-	q.quiet = 0
 	q.classify(st)
 	q.advanceSystem(st, true)
 }
@@ -89,13 +84,12 @@ func (q *fairQueue) decide(st *State) {
 // polling phase to come.
 func (q *fairQueue) quieted(ev *Event, st *State) {
 	q.scale(st)
-	q.quiet += max(ev.Length-ev.Watched, 0)
+	q.rest(ev)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		used := float64(g.Used) + float64(g.Late)
+		used, left := q.reckoning.quieted(ev, g)
 		q.charge(g, used)
-		q.quiet = max(q.quiet-g.Late, 0)
-		q.of[g.ID].observe(g, used, left(g, ev.Watched), ev.Length, st.Round)
+		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
 	if ev.Watched < ev.Length || ev.Spread {
 		return

@@ -10,6 +10,8 @@
 //	dfq-loga   disengaged fair queueing as LoGA §3.4 prints it, a baseline
 //	loga-cl    the same by mean command length (LoGA §5.5), a baseline
 //
+// Quotas bound any policy's answer: see [Bound].
+//
 // Policies that decide about single kernels rather than rounds (FLEP, EffiSha)
 // have the same shape: they are told of launches that arrive and finish, and
 // answer with verdicts about launches.

@@ -9,44 +9,91 @@ package fairshare
 // Guests with no weight get nothing. It panics when the slices differ in length.
 func Entitlement(weights, demands []float64) []float64 { return fill(weights, demands, 1) }
 
-// fill is Entitlement to a capacity.
-func fill(weights, demands []float64, left float64) []float64 {
-	if len(weights) != len(demands) {
-		panic("fairshare: entitlement needs one demand for each weight")
+// EntitlementWithin is Entitlement with quotas: a cap is one more bound on a
+// guest's demand, and a guarantee the least that it gets of its demand. What
+// that takes from the others they lack in proportion to their weights. The
+// guarantees must sum to at most 1.
+func EntitlementWithin(weights, demands []float64, quotas []Quota) []float64 {
+	floors, ceilings := make([]float64, len(weights)), make([]float64, len(weights))
+	for i := range quotas {
+		floors[i], ceilings[i] = quotas[i].bounds(demands[i])
 	}
 	got := make([]float64, len(weights))
-	settled := make([]bool, len(weights))
+	water(got, weights, floors, ceilings, 1)
+	return got
+}
+
+// fill is Entitlement to a capacity.
+func fill(weights, demands []float64, capacity float64) []float64 {
+	got := make([]float64, len(weights))
+	water(got, weights, nil, demands, capacity)
+	return got
+}
+
+// water divides a capacity in proportion to weights, each part no less than its
+// floor and no more than its ceiling, into got. No floors are floors of 0. level
+// is what a weight of 1 is worth, 0 where every part is at one of its bounds. It
+// panics when the slices differ in length.
+//
+// Parts that lie outside their bounds at the present level are settled there
+// until none is left: first those on the side that weighs more, since settling
+// them can only bring the level closer to where the others lie outside too
+// (CSS Flexible Box Layout §9.7 divides lengths in this way).
+func water(got, weights, floors, ceilings []float64, capacity float64) (level float64) {
+	if len(weights) != len(ceilings) || len(got) != len(weights) || floors != nil && len(floors) != len(weights) {
+		panic("fairshare: water needs a floor and a ceiling for each weight")
+	}
+	floor := func(i int) float64 {
+		if floors == nil {
+			return 0
+		}
+		return max(floors[i], 0)
+	}
+	const open = -1
+	for i := range got {
+		got[i] = open
+		if weights[i] <= 0 {
+			got[i] = floor(i)
+		}
+	}
 	for {
-		var sum float64
+		left, sum := capacity, 0.0
 		for i, w := range weights {
-			if w <= 0 {
-				settled[i] = true
-			}
-			if !settled[i] {
+			if got[i] == open {
 				sum += w
+			} else {
+				left -= got[i]
 			}
 		}
 		if sum == 0 {
-			return got
+			return 0
 		}
-		// Whoever demands less than its part at the present level gets all it
-		// wants, which can only raise the level for the rest.
-		rest, satisfied := left, false
+		level = max(left, 0) / sum
+		var over, under float64
 		for i, w := range weights {
-			if !settled[i] && demands[i] <= left*w/sum {
-				got[i], settled[i], satisfied = max(demands[i], 0), true, true
-				rest -= got[i]
+			if got[i] == open {
+				over += max(level*w-max(ceilings[i], floor(i)), 0)
+				under += max(floor(i)-level*w, 0)
 			}
 		}
-		if !satisfied {
-			for i, w := range weights {
-				if !settled[i] {
-					got[i] = left * w / sum
-				}
+		for i, w := range weights {
+			if got[i] != open {
+				continue
 			}
-			return got
+			least, part := floor(i), level*w
+			most := max(ceilings[i], least)
+			switch {
+			case over == 0 && under == 0:
+				got[i] = part
+			case over >= under && part >= most:
+				got[i] = most
+			case under >= over && part <= least:
+				got[i] = least
+			}
 		}
-		left = max(rest, 0)
+		if over == 0 && under == 0 {
+			return level
+		}
 	}
 }
 

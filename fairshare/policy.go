@@ -98,6 +98,9 @@ type Guest struct {
 	ID GuestID
 	// Weight is its part of the GPU relative to the others' weights; above 0.
 	Weight float64
+	// Quota bounds its part, whatever the weights. It is [Bound]'s to keep, no
+	// policy's.
+	Quota Quota
 	// Used is the GPU time it used in the watched part of the phase that a Tick
 	// ends, summed over its channel groups, and Spans the number of times
 	// between context switches that this is the sum of.

@@ -11,6 +11,7 @@ import (
 type simGuest struct {
 	id      fairshare.GuestID
 	weight  float64
+	quota   fairshare.Quota
 	length  time.Duration // of its kernels
 	think   time.Duration // between a completion and the next launch; 0: always backlogged
 	ready   time.Duration // when its next kernel comes, where it thinks
@@ -53,7 +54,7 @@ func newSim(policy string, measured bool, seed uint64, guests ...*simGuest) *sim
 	if err != nil {
 		panic(err)
 	}
-	s := &simGPU{policy: p, measured: measured, rand: rand.New(rand.NewPCG(seed, 2))}
+	s := &simGPU{policy: fairshare.Bound(p), measured: measured, rand: rand.New(rand.NewPCG(seed, 2))}
 	for i, g := range guests {
 		g.id, g.attend = fairshare.GuestID(i+1), true
 		s.guests = append(s.guests, g)
@@ -118,7 +119,7 @@ func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, 
 	for _, g := range s.guests {
 		used, dry := g.used-g.settled, g.dry-g.dried
 		g.settled, g.dried = g.used, g.dry
-		st := fairshare.Guest{ID: g.id, Weight: g.weight, Spans: g.spans, Dry: dry, Active: dry < length, Backlogged: s.wants(g),
+		st := fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Spans: g.spans, Dry: dry, Active: dry < length, Backlogged: s.wants(g),
 			Running: g == s.running, Suspended: g.held}
 		g.spans = 0
 		switch {
@@ -155,7 +156,7 @@ func (s *simGPU) carryOut(verdicts []fairshare.Verdict) {
 func (s *simGPU) changed(g *simGuest) {
 	s.state.Guests = s.state.Guests[:0]
 	for _, g := range s.guests {
-		s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Backlogged: s.wants(g), Active: s.wants(g), Suspended: g.held})
+		s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Backlogged: s.wants(g), Active: s.wants(g), Suspended: g.held})
 	}
 	verdicts, _ := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Changed, Guest: g.id}, s.state)
 	s.carryOut(verdicts)

@@ -29,6 +29,9 @@ type Config struct {
 	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on
 	// beside the API's socket; empty: none.
 	Metrics string `yaml:"metrics"`
+	// Libvirt is libvirt's URI, whose domains the daemon follows, or "off":
+	// qemu:///system, where there is libvirt.
+	Libvirt string `yaml:"libvirt,omitempty"`
 	// KernelTimeLimit is for guests that are made without one: 10s.
 	KernelTimeLimit TimeLimit   `yaml:"kernel_time_limit,omitempty"`
 	GPUs            []GPUConfig `yaml:"gpus"`

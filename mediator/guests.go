@@ -305,27 +305,38 @@ func ignoreKilled(err error) error {
 
 // DeleteVM implements [api.Host].
 func (s *Service) DeleteVM(name string) error {
+	ended, err := s.end(name, func(*guest) bool { return true })
+	if !ended && err == nil {
+		return noGuest(name)
+	}
+	return err
+}
+
+// end ends the guest of that name, if it is the one that is meant, and reports
+// whether it is.
+func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	s.mu.RLock()
 	g, ok := s.guests[name]
+	ok = ok && meant(g)
 	var err error
 	if ok {
 		err = g.conn.Send(link.Message{Kind: link.KindQuit})
 	}
 	s.mu.RUnlock()
 	if !ok {
-		return noGuest(name)
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("tell guest %q to end: %w", name, err)
+		return true, fmt.Errorf("tell guest %q to end: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), birthLimit)
 	defer cancel()
 	select {
 	case <-g.gone:
 	case <-ctx.Done():
-		return fmt.Errorf("guest %q, process %d, does not end; kill it", name, g.pid)
+		return true, fmt.Errorf("guest %q, process %d, does not end; kill it", name, g.pid)
 	}
-	return nil
+	return true, nil
 }
 
 func noGuest(name string) error {

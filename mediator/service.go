@@ -24,11 +24,12 @@ import (
 	"vgpud/clock"
 	"vgpud/fairshare"
 	"vgpud/mediator/api"
+	"vgpud/mediator/domain/libvirt"
 	"vgpud/mediator/executor"
 	"vgpud/mediator/link"
 )
 
-// Options are what a service works with. All fields must be set.
+// Options are what a service works with. All fields but Libvirt must be set.
 type Options struct {
 	Config Config
 	// Open opens a physical GPU.
@@ -36,6 +37,9 @@ type Options struct {
 	// Command makes the process of a guest's virtual GPU, which gets its
 	// [Birth] on standard input.
 	Command func() *exec.Cmd
+	// Libvirt connects to libvirt, for the domains' sake that guests are; nil:
+	// none are followed.
+	Libvirt func(ctx context.Context, uri string) (libvirt.Source, error)
 	Log     *slog.Logger
 	Version string
 }
@@ -138,6 +142,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		s.wg.Go(func() { s.attend(ctx, sh) })
 	}
 	s.wg.Go(func() { s.beat(ctx) })
+	s.wg.Go(func() { s.followDomains(ctx) })
 	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.shares))
 	if ready != nil {
 		ready()

@@ -101,7 +101,7 @@ func (s *share) setPolicy(name string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.policy, s.policyName = p, name
+	s.policy, s.policyName = fairshare.Bound(p), name
 	s.log.Info("policy", "gpu", s.config.Name, "policy", name)
 	return nil
 }
@@ -204,7 +204,11 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			r = &recent{kernels: w.counters.Kernels, active: now - lingering, tail: tail{counted: w.counters.LateTime}}
 			s.recent[g.id] = r
 		}
-		st := fairshare.Guest{ID: g.id, Suspended: g.heldNow(), Weight: g.termsNow().Weight, Idle: p.Idle}
+		terms := g.termsNow()
+		st := fairshare.Guest{
+			ID: g.id, Suspended: g.heldNow(), Weight: terms.Weight, Idle: p.Idle,
+			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee},
+		}
 		g.groups(func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy
@@ -277,20 +281,20 @@ func (s *share) charge(guests []*guest, scale float64, elapsed time.Duration) {
 }
 
 // show works out each guest's part of what all used lately, and what it is
-// entitled to: by weight among the active. The caller holds mu.
+// entitled to: by weight and quota among the active. The caller holds mu.
 func (s *share) show(guests []*guest) {
 	var total float64
 	for _, g := range guests {
 		total += s.recent[g.id].used
 	}
-	weights, demands := make([]float64, len(guests)), make([]float64, len(guests))
+	weights, demands, quotas := make([]float64, len(guests)), make([]float64, len(guests)), make([]fairshare.Quota, len(guests))
 	for i := range s.state {
-		weights[i] = s.state[i].Weight
+		weights[i], quotas[i] = s.state[i].Weight, s.state[i].Quota
 		if s.state[i].Active {
 			demands[i] = 1
 		}
 	}
-	entitled := fairshare.Entitlement(weights, demands)
+	entitled := fairshare.EntitlementWithin(weights, demands, quotas)
 	for i, g := range guests {
 		part := 0.0
 		if total > 0 {

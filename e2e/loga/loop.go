@@ -13,6 +13,7 @@ import (
 type tenant struct {
 	load   func() sim.Load // makes it anew, since it may have a state
 	weight float64
+	quota  fairshare.Quota
 }
 
 // experiment is guests on a GPU under one accounting and one policy.
@@ -88,7 +89,7 @@ func (e experiment) run() (*outcome, error) {
 	}
 	n := len(e.tenants)
 	l := &loop{
-		experiment: e, sim: s, policyp: policy,
+		experiment: e, sim: s, policyp: fairshare.Bound(policy),
 		poller: accounting.NewPoller(e.watch, s), planner: accounting.NewPlanner(e.watch),
 		state: fairshare.State{Guests: make([]fairshare.Guest, n)},
 		held:  make([]bool, n), lastWork: make([]time.Duration, n), dry: make([]time.Duration, n), start: make([]time.Duration, n),
@@ -161,7 +162,7 @@ func (l *loop) spread() bool { return l.watch.Piece >= 0 && !l.watch.Full }
 func (l *loop) watchOn(poll, quiet time.Duration) (coda accounting.Phase, err error) {
 	changed, await := l.changed, l.await
 	l.changed, l.await = false, nil
-	if l.policy != "dfq" || l.measured || !changed || quiet == 0 {
+	if l.measured || !changed || quiet == 0 || l.policy != "dfq" && l.policy != "none" {
 		return coda, nil
 	}
 	if l.watch.Piece < 0 {
@@ -255,7 +256,7 @@ func (l *loop) observe(length, since time.Duration) {
 	for i, g := range l.sim.Guests() {
 		dry := g.Dry()
 		st := fairshare.Guest{
-			ID: fairshare.GuestID(i), Weight: l.tenants[i].weight,
+			ID: fairshare.GuestID(i), Weight: l.tenants[i].weight, Quota: l.tenants[i].quota,
 			Active: dry-l.dry[i] < since, Backlogged: g.Backlogged(), Suspended: l.held[i],
 		}
 		if since > 0 {

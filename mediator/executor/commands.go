@@ -38,6 +38,7 @@ var commands = [256]how{
 	abi.OpCopyIn:   {run: copyIn},
 	abi.OpCopyOut:  {run: copyOut},
 	abi.OpCopy:     {run: copyAcross},
+	abi.OpCopy3D:   {run: copyBox},
 	abi.OpSet:      {run: set},
 
 	abi.OpModuleLoad:        {run: moduleLoad},

@@ -27,7 +27,7 @@ const (
 
 // Features are those that the executor carries out; a command that needs
 // another completes with [abi.StatusNotSupported].
-const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | abi.FeatureGlobals |
+const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | abi.FeatureCopy3D | abi.FeatureGlobals |
 	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime
 
 // Options are what an executor works with. All fields but Log, Fault and

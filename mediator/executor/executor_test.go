@@ -80,10 +80,59 @@ func TestSet(t *testing.T) {
 	mem := g.must(abi.OpMemAlloc, abi.Alloc{Size: 64}).Value[0]
 	g.must(abi.OpSet, abi.Set{Dst: mem, Count: 32, Rows: 1, Value: 0xab, Width: 1})
 	g.must(abi.OpSet, abi.Set{Dst: mem + 32, Count: 4, Rows: 2, Pitch: 16, Value: 0x01020304, Width: 4})
+	g.must(abi.OpSet, abi.Set{Dst: mem, Count: 1, Rows: 3, Pitch: 6, Value: 0xcdef, Width: 2})
 	g.must(abi.OpCopyOut, abi.Transfer{Dst: staging, Src: mem, Size: 64})
-	want := strings.Repeat("\xab", 32) + strings.Repeat("\x04\x03\x02\x01", 8)
+	const row, gap = "\xef\xcd", "\xab\xab\xab\xab"
+	want := row + gap + row + gap + row + strings.Repeat("\xab", 18) + strings.Repeat("\x04\x03\x02\x01", 8)
 	if diff := cmp.Diff(want, string(r.shared[staging:staging+64])); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
+	}
+}
+
+// TestBoxes copies a box into GPU memory, across and out again, with other gaps
+// each time, and checks every byte of the last place, gaps too.
+func TestBoxes(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	const w, h, d = 5, 3, 2
+	a := g.must(abi.OpMemAlloc, abi.Alloc{Size: 8*4*1 + 8*2 + w}).Value[0] // no byte more than the box takes
+	b := g.must(abi.OpMemAlloc, abi.Alloc{Size: w * h * d}).Value[0]
+	const in, out = staging, staging + 1<<16
+	for i := range 1 << 12 {
+		r.shared[in+i] = byte(i * 7)
+	}
+	box := abi.Copy3D{Width: w, Height: h, Depth: d}
+	first, across, last := box, box, box
+	first.Src, first.SrcPlace, first.SrcPitch, first.SrcRows = in, abi.PlaceWindow, 11, 7
+	first.Dst, first.DstPitch, first.DstRows = a, 8, 4
+	across.Src, across.SrcPitch, across.SrcRows = a, 8, 4
+	across.Dst, across.DstPitch, across.DstRows = b, w, h
+	last.Src, last.SrcPitch, last.SrcRows = b, w, h
+	last.Dst, last.DstPlace, last.DstPitch, last.DstRows = out, abi.PlaceWindow, 9, 5
+	want := make([]byte, 1<<10)
+	for z := range d {
+		for y := range h {
+			copy(want[(z*5+y)*9:][:w], r.shared[in+(z*7+y)*11:])
+		}
+	}
+	before := r.page.Context(0).Counters().CopiedBytes
+	for _, p := range []abi.Copy3D{first, across, last, {Dst: 1, Src: 2, Height: 1 << 31, Depth: 1 << 31}} {
+		g.send(abi.Header{Op: abi.OpCopy3D}, p)
+	}
+	for i, c := range g.receive(4) {
+		if c.Status != abi.StatusOK {
+			t.Fatalf("box %d: %v", i, c.Status)
+		}
+	}
+	if diff := cmp.Diff(want, r.shared[out:out+1<<10]); diff != "" {
+		t.Errorf("box (-want +got):\n%s", diff)
+	}
+	if n := r.page.Context(0).Counters().CopiedBytes - before; n != 3*w*h*d {
+		t.Errorf("%d bytes are counted as copied, want %d", n, 3*w*h*d)
+	}
+	last.Depth++ // one slice more than there is
+	if c := g.call(abi.Header{Op: abi.OpCopy3D}, last); c.Status != abi.StatusInvalidAddress {
+		t.Errorf("a box beyond its allocation: %v", c.Status)
 	}
 }
 
@@ -113,7 +162,14 @@ func TestRefusals(t *testing.T) {
 		"attributes cut short":   {abi.Header{Op: abi.OpLaunch, Aux: 9}, good, params, abi.StatusMalformed},
 		"too many attributes":    {abi.Header{Op: abi.OpLaunch, Aux: 0xffff}, good, params, abi.StatusInvalidValue},
 		"set beyond all bounds":  {abi.Header{Op: abi.OpSet}, abi.Set{Count: 1 << 61, Rows: 1 << 61, Width: 4}, nil, abi.StatusInvalidValue},
-		"not yet supported":      {abi.Header{Op: abi.OpCopy3D}, abi.Copy3D{}, nil, abi.StatusNotSupported},
+		"box whose rows overlap": {abi.Header{Op: abi.OpCopy3D}, abi.Copy3D{Dst: staging, Src: staging, DstPlace: abi.PlaceWindow, SrcPlace: abi.PlaceWindow, Width: 8, Height: 2, Depth: 1, DstPitch: 8, SrcPitch: 7}, nil, abi.StatusInvalidValue},
+		"box from the header":    {abi.Header{Op: abi.OpCopy3D}, abi.Copy3D{Dst: staging, Src: 0, DstPlace: abi.PlaceWindow, SrcPlace: abi.PlaceWindow, Width: 8, Height: 1, Depth: 1}, nil, abi.StatusInvalidWindow},
+		"box past the end":       {abi.Header{Op: abi.OpCopy3D}, abi.Copy3D{Dst: staging, Src: staging, DstPlace: abi.PlaceWindow, SrcPlace: abi.PlaceWindow, Width: 8, Height: 2, Depth: 2, DstPitch: 8, DstRows: 2, SrcPitch: 8, SrcRows: 1 << 31}, nil, abi.StatusInvalidWindow},
+		"box to nowhere":         {abi.Header{Op: abi.OpCopy3D}, abi.Copy3D{Dst: 4096, Src: staging, SrcPlace: abi.PlaceWindow, Width: 8, Height: 1, Depth: 1}, nil, abi.StatusInvalidAddress},
+		"box of everything":      {abi.Header{Op: abi.OpCopy3D}, abi.Copy3D{Width: 1<<32 - 1, Height: 1<<32 - 1, Depth: 1<<32 - 1, DstPitch: 1<<32 - 1, SrcPitch: 1<<32 - 1, DstRows: 1<<32 - 1, SrcRows: 1<<32 - 1}, nil, abi.StatusInvalidValue},
+		"rows at odd distances":  {abi.Header{Op: abi.OpSet}, abi.Set{Dst: 4096, Count: 1, Rows: 2, Pitch: 5, Width: 4}, nil, abi.StatusInvalidValue},
+		"rows to nowhere":        {abi.Header{Op: abi.OpSet}, abi.Set{Dst: 4096, Count: 1, Rows: 2, Pitch: 8, Width: 4}, nil, abi.StatusInvalidAddress},
+		"not yet supported":      {abi.Header{Op: abi.OpLimit}, abi.Query{}, nil, abi.StatusNotSupported},
 		"event kernels":          {abi.Header{Op: abi.OpEventKernelTrigger}, abi.Trigger{}, nil, abi.StatusNotSupported},
 		"machine code":           {abi.Header{Op: abi.OpModuleLoad}, abi.Module{Format: abi.FormatCubin}, nil, abi.StatusNoBinary},
 		"not PTX":                {abi.Header{Op: abi.OpModuleLoad}, abi.Module{Image: abi.Window{Offset: staging, Size: 16}}, nil, abi.StatusInvalidPTX},

@@ -105,6 +105,37 @@ func copyAcross(c *command, p *pending) error {
 	return p.onGPU(c.ch.gpu.Copy(gpu.Ptr(t.Dst), gpu.Ptr(t.Src), t.Size))
 }
 
+func copyBox(c *command, p *pending) error {
+	b, err := abi.DecodeCopy3D(c.entry)
+	if err != nil {
+		return err
+	}
+	box := gpu.Copy3D{Width: uint64(b.Width), Height: uint64(b.Height), Depth: uint64(b.Depth)}
+	box.Dst = gpu.Side{Pitch: uint64(b.DstPitch), Rows: uint64(b.DstRows)}
+	box.Src = gpu.Side{Pitch: uint64(b.SrcPitch), Rows: uint64(b.SrcRows)}
+	if err := box.Check(); err != nil {
+		return err
+	}
+	if err := c.place(&box, &box.Dst, b.DstPlace, b.Dst); err != nil {
+		return err
+	}
+	if err := c.place(&box, &box.Src, b.SrcPlace, b.Src); err != nil {
+		return err
+	}
+	p.copied = box.Bytes()
+	return p.onGPU(c.ch.gpu.Copy3D(&box))
+}
+
+// place finds where a side of a box lies.
+func (c *command) place(box *gpu.Copy3D, s *gpu.Side, where abi.Place, at uint64) (err error) {
+	if where == abi.PlaceWindow {
+		s.Host, err = c.window(at, box.Extent(s))
+		return err
+	}
+	s.Ptr = gpu.Ptr(at)
+	return nil
+}
+
 func set(c *command, p *pending) error {
 	s, err := abi.DecodeSet(c.entry)
 	if err != nil {
@@ -115,9 +146,9 @@ func set(c *command, p *pending) error {
 	if s.Rows == 0 || s.Count > most/width || (s.Count > 0 && s.Rows > most/width/s.Count) {
 		return fmt.Errorf("set %d rows of %d elements: %w", s.Rows, s.Count, abi.StatusInvalidValue)
 	}
-	if s.Rows > 1 && s.Pitch != s.Count*width {
-		return fmt.Errorf("set %d rows with gaps between them: %w", s.Rows, abi.StatusNotSupported)
-	}
 	p.copied = s.Rows * s.Count * width
-	return p.onGPU(c.ch.gpu.Set(gpu.Ptr(s.Dst), s.Value, int(s.Width), s.Rows*s.Count))
+	if s.Rows == 1 || s.Pitch == s.Count*width {
+		return p.onGPU(c.ch.gpu.Set(gpu.Ptr(s.Dst), s.Value, int(s.Width), s.Rows*s.Count))
+	}
+	return p.onGPU(c.ch.gpu.Set2D(gpu.Ptr(s.Dst), s.Pitch, s.Value, int(s.Width), s.Count, s.Rows))
 }

@@ -28,6 +28,7 @@ var errorStatus = []struct {
 	{gpu.ErrMemoryLimit, abi.StatusMemoryLimit},
 	{gpu.ErrOutOfMemory, abi.StatusOutOfMemory},
 	{gpu.ErrInvalidPtr, abi.StatusInvalidAddress},
+	{gpu.ErrInvalidCopy, abi.StatusInvalidValue},
 	{gpu.ErrInvalidModule, abi.StatusInvalidPTX},
 	{gpu.ErrUnsupported, abi.StatusNotSupported},
 	{gpu.ErrNotFound, abi.StatusNotFound},

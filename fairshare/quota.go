@@ -1,0 +1,364 @@
+package fairshare
+
+import (
+	"math"
+	"time"
+)
+
+// Quota bounds a guest's part of the GPU's time. The zero value does not.
+type Quota struct {
+	// Cap is the part that the guest never gets more than, even where the GPU is
+	// idle else; 0 is no cap.
+	Cap float64
+	// Guarantee is the part that the guest gets while it has work for it,
+	// whoever else wants the GPU; 0 is none.
+	Guarantee float64
+}
+
+// bounds are the least and the most that a guest with a demand is entitled to.
+func (q Quota) bounds(demand float64) (floor, ceiling float64) {
+	ceiling = demand
+	if q.Cap > 0 {
+		ceiling = min(q.Cap, demand)
+	}
+	return min(q.Guarantee, ceiling), ceiling
+}
+
+// Bound makes a policy of p whose answers keep to the guests' quotas.
+//
+// It does so in two ways. The policy is told weights that alone give what
+// weights and quotas together entitle each guest to (see [EntitlementWithin]), so
+// that a policy that shares by weight has little left to be corrected. And what
+// each guest used is held against its quota, under any policy:
+//
+// A cap is a bucket of GPU time that fills at its rate and holds that of two
+// rounds. A guest that overdrew it is suspended until it is paid back. Meanwhile
+// the policy is told that the guest is idle: one that shares by what guests have
+// got would otherwise hold the others back to it.
+//
+// A guarantee is a debt that grows at its rate, of the time that the GPU gave to
+// anybody, while the guest has work, and shrinks by what the guest uses or leaves
+// unused. Where a guest is owed more than half a round, the guests that are not
+// owed anything are suspended until it is paid. What a guest could not use of its
+// guarantee lapses.
+//
+// Quotas are judged at the end of a polling phase, as is everything that is not
+// about single launches.
+func Bound(p Policy) Policy { return &bounded{policy: p, of: make(map[GuestID]*allowance)} }
+
+// bounded is a policy within quotas.
+type bounded struct {
+	reckoning
+	policy     Policy
+	of         map[GuestID]*allowance
+	generation uint64
+	quotas     bool // whether anybody has one
+
+	guests   []Guest // as the policy is told
+	verdicts []Verdict
+
+	weights, floors, ceilings, parts []float64 // scratch
+}
+
+// allowance is what is kept of a guest's quota.
+type allowance struct {
+	usage
+	// credit is GPU time in nanoseconds that the cap leaves, below 0 what it was
+	// overdrawn by; owed is what the guest lacks of its guarantee.
+	credit, owed float64
+	// capped is whether the guest is suspended for its cap, behind whether others
+	// are for its guarantee, and aside whether it is one of these.
+	capped, behind, aside bool
+	turned                time.Duration // when capped or behind last changed
+	// away is whether it was suspended in the newest quiet phase.
+	away bool
+	// held is whether the policy wants it suspended.
+	held bool
+	// factor is what its weight is told with.
+	factor float64
+	seen   uint64 // generation of the newest state that had the guest
+}
+
+const (
+	// halfDuty is the least time between two changes of mind about a guest's
+	// quota: a duty cycle of less than 10 ms costs more in context switches than
+	// it gains.
+	halfDuty = 5 * time.Millisecond
+	// creditRounds is how much of what a cap allows a guest may save up while it
+	// has no work, in rounds, and maxCredit while it has some and others use the
+	// GPU.
+	creditRounds = 2
+	maxCredit    = 250 * time.Millisecond
+	// surplusRounds is how much above its guarantee counts for later, in rounds.
+	surplusRounds = 2
+	// capPressure is how much more than its cap the weight of a guest at its cap
+	// would give it, so that it reaches the cap and the cap is what holds it there.
+	capPressure = 1.5
+	// maxOwed is how much of a guarantee can be caught up with.
+	maxOwed = 500 * time.Millisecond
+)
+
+// Decide implements [Policy].
+func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
+	b.sync(&st)
+	if ev.Kind == Tick {
+		b.reckon(&ev, &st)
+	}
+	if ev.Kind == Tick && ev.Phase == PollPhase {
+		b.judge(now, &st)
+	}
+	b.lift(&st)
+	b.weigh(&st)
+	told := st
+	told.Guests = b.tell(&st)
+	inner, next := b.policy.Decide(now, ev, told)
+	return b.answer(&st, inner), next
+}
+
+// sync takes in the guests of st.
+func (b *bounded) sync(st *State) {
+	b.generation++
+	b.quotas = false
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		b.quotas = b.quotas || g.Quota != Quota{}
+		a := b.of[g.ID]
+		if a == nil {
+			a = &allowance{held: g.Suspended, factor: 1, turned: math.MinInt64 / 2}
+			b.of[g.ID] = a
+		}
+		a.seen = b.generation
+	}
+	if len(b.of) == len(st.Guests) {
+		return
+	}
+	for id, a := range b.of {
+		if a.seen != b.generation {
+			delete(b.of, id)
+		}
+	}
+}
+
+// reckon holds what the guests used in a phase against their quotas.
+func (b *bounded) reckon(ev *Event, st *State) {
+	factor := 1.0
+	switch ev.Phase {
+	case PollPhase:
+		factor = b.factor(ev, b.usedAway(ev, st))
+	case QuietPhase:
+		b.rest(ev)
+		for i := range st.Guests {
+			b.of[st.Guests[i].ID].away = st.Guests[i].Suspended
+		}
+	default:
+		return
+	}
+	var given float64 // what the GPU gave to anybody, or had for them
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		a := b.of[g.ID]
+		used, left := b.spent(ev, g, factor)
+		a.observe(g, used, left, ev.Length, st.Round)
+		given += used
+		if i == 0 {
+			given += factor * float64(g.Idle)
+		}
+		a.credit += g.Quota.Cap*float64(ev.Length) - used
+		a.owed -= used + left
+	}
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		a := b.of[g.ID]
+		works := working(g, ev.Length)
+		saved := creditRounds * float64(st.Round)
+		if works == 1 {
+			saved = max(saved, float64(maxCredit))
+		}
+		a.credit = min(a.credit, g.Quota.Cap*saved)
+		if works > 0 {
+			a.owed += works * min(g.Quota.Guarantee, a.demand()) * given
+		} else {
+			a.owed = min(a.owed, 0)
+		}
+		a.owed = min(max(a.owed, -surplusRounds*float64(st.Round)), float64(maxOwed))
+	}
+}
+
+// usedAway is how much of a polling phase was used by guests that had been
+// suspended in the quiet phase before it, where that was not the same time.
+func (b *bounded) usedAway(ev *Event, st *State) (sum time.Duration) {
+	if ev.Spread {
+		return 0
+	}
+	for i := range st.Guests {
+		if b.of[st.Guests[i].ID].away {
+			sum += st.Guests[i].Used
+		}
+	}
+	return sum
+}
+
+// spent is what a guest used in a phase, and what was left to it.
+func (b *bounded) spent(ev *Event, g *Guest, factor float64) (used, unused float64) {
+	switch {
+	case ev.Phase == QuietPhase:
+		return b.quieted(ev, g)
+	case b.of[g.ID].away && !ev.Spread:
+		factor = 1
+	}
+	return b.polled(ev, g, factor)
+}
+
+// working is the part of a phase in which the guest had work.
+func working(g *Guest, length time.Duration) float64 {
+	switch {
+	case !g.Active, g.Dry == 0 && !g.Backlogged:
+		return 0
+	case length <= 0:
+		return 1
+	}
+	return max(1-float64(g.Dry)/float64(length), 0)
+}
+
+// judge decides for whose quota somebody is suspended.
+func (b *bounded) judge(now time.Duration, st *State) {
+	urgent := false
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		a := b.of[g.ID]
+		capped := g.Quota.Cap > 0 && a.credit < 0
+		behind := !capped && g.Active && (a.owed > float64(st.Round)/2 || a.behind && a.owed > 0)
+		if (capped != a.capped || behind != a.behind) && now-a.turned >= halfDuty {
+			a.capped, a.behind, a.turned = capped, behind, now
+		}
+		urgent = urgent || a.behind
+	}
+	for i := range st.Guests {
+		a := b.of[st.Guests[i].ID]
+		a.aside = urgent && !a.behind
+	}
+}
+
+// lift drops what was held against guests that have no such quota any more.
+func (b *bounded) lift(st *State) {
+	urgent := false
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		a := b.of[g.ID]
+		if g.Quota.Cap == 0 {
+			a.credit, a.capped = 0, false
+		}
+		if g.Quota.Guarantee == 0 {
+			a.owed, a.behind = 0, false
+		}
+		urgent = urgent || a.behind
+	}
+	for i := range st.Guests {
+		a := b.of[st.Guests[i].ID]
+		a.aside = a.aside && urgent
+	}
+}
+
+// weigh finds the weights that give each guest what it is entitled to. Only those
+// of guests at the bound of a quota are others than they were given.
+func (b *bounded) weigh(st *State) {
+	if !b.quotas {
+		for i := range st.Guests {
+			b.of[st.Guests[i].ID].factor = 1
+		}
+		return
+	}
+	b.weights, b.floors, b.ceilings, b.parts = b.weights[:0], b.floors[:0], b.ceilings[:0], b.parts[:0]
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		demand := 0.0
+		if g.Active {
+			demand = b.of[g.ID].demand()
+		}
+		floor, ceiling := g.Quota.bounds(demand)
+		b.weights, b.floors, b.ceilings = append(b.weights, g.Weight), append(b.floors, floor), append(b.ceilings, ceiling)
+		b.parts = append(b.parts, 0)
+	}
+	level := water(b.parts, b.weights, b.floors, b.ceilings, 1)
+	sum := 0.0
+	for _, p := range b.parts {
+		sum += p
+	}
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		a := b.of[g.ID]
+		a.factor = 1
+		part, natural := b.parts[i], level*g.Weight
+		switch {
+		case part <= 0 || g.Weight <= 0:
+		case level == 0:
+			// Everybody is at a bound. Where that leaves nothing over, the bounds are
+			// the weights; else nobody is in another's way.
+			if sum >= 1-saturating {
+				a.factor = part / g.Weight
+			}
+		case part > natural:
+			a.factor = part / natural
+		case g.Quota.Cap > 0 && part == g.Quota.Cap:
+			a.factor = min(capPressure*part/natural, 1)
+		}
+	}
+}
+
+// tell is the guests as the policy is told of them.
+func (b *bounded) tell(st *State) []Guest {
+	if !b.quotas {
+		return st.Guests
+	}
+	b.guests = append(b.guests[:0], st.Guests...)
+	for i := range b.guests {
+		g := &b.guests[i]
+		a := b.of[g.ID]
+		g.Weight *= a.factor
+		if a.capped {
+			g.Active, g.Backlogged, g.Dry = false, false, 0
+		}
+	}
+	return b.guests
+}
+
+// answer is the policy's, as far as the quotas allow it.
+func (b *bounded) answer(st *State, inner []Verdict) []Verdict {
+	b.verdicts = b.verdicts[:0]
+	for i := range st.Guests {
+		// Where it says nothing it wants what it was told of, unless that was a
+		// quota's doing.
+		if g := &st.Guests[i]; !g.Suspended {
+			b.of[g.ID].held = false
+		}
+	}
+	for _, v := range inner {
+		a := b.of[v.Guest]
+		switch {
+		case v.Action != Suspend && v.Action != Resume:
+			b.verdicts = append(b.verdicts, v)
+		case a != nil:
+			a.held = v.Action == Suspend
+		}
+	}
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		a := b.of[g.ID]
+		hold := a.held
+		switch {
+		case a.capped, a.aside:
+			hold = true
+		case a.behind:
+			hold = false
+		}
+		if hold == g.Suspended {
+			continue
+		}
+		v := Verdict{Guest: g.ID, Action: Resume}
+		if hold {
+			v.Action = Suspend
+		}
+		b.verdicts = append(b.verdicts, v)
+	}
+	return b.verdicts
+}
