@@ -84,7 +84,9 @@ func New(o Options) *Agent {
 		o.Events = func() (Events, error) { return sysfs.ListenUevents() }
 	}
 	if o.Open == nil {
-		o.Open = func(ctx context.Context, address string) (Lender, error) { return driver.OpenPCI(ctx, o.PCI, address) }
+		p := o.PCI
+		p.Patience = -1
+		o.Open = func(ctx context.Context, address string) (Lender, error) { return driver.OpenPCI(ctx, p, address) }
 	}
 	if o.Beat <= 0 {
 		o.Beat = 10 * time.Second

@@ -25,6 +25,10 @@ type PCI struct {
 	// Heartbeat is how often the device is asked whether it still is there; 0: every
 	// second.
 	Heartbeat time.Duration
+	// Patience is for how long to wait for another process that has the device: the
+	// agent has one that comes for as long as it checks it. 0: 10 seconds; negative:
+	// not at all.
+	Patience time.Duration
 	// Kernel is how vfio is spoken to; nil: by the machine's.
 	Kernel vfio.Kernel
 }
@@ -150,9 +154,35 @@ func OpenPCI(ctx context.Context, p PCI, address string) (*PCIBus, error) {
 	if err := CheckRoom(f); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	patience := p.Patience
+	if patience == 0 {
+		patience = defaultPatience
 	}
+	again := time.NewTicker(busyPause)
+	defer again.Stop()
+	for begin := time.Now(); ; {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		b, err := p.open(f)
+		if err == nil || !errors.Is(err, ErrBusy) || time.Since(begin) > patience {
+			return b, err
+		}
+		select { // nothing tells when it is let go of
+		case <-again.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// How long to wait for another process, and how often to look.
+const (
+	defaultPatience = 10 * time.Second
+	busyPause       = 20 * time.Millisecond
+)
+
+// open opens a function by the best way there is.
+func (p PCI) open(f sysfs.Function) (*PCIBus, error) {
 	var why error
 	if p.Access != AccessPolling {
 		var b *PCIBus

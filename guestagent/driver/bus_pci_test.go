@@ -59,7 +59,7 @@ func tree(t *testing.T, functions map[string]function) driver.PCI {
 			check(t, os.Symlink(groups, filepath.Join(dir, "iommu_group")))
 		}
 	}
-	return driver.PCI{Root: root, Heartbeat: time.Millisecond}
+	return driver.PCI{Root: root, Heartbeat: time.Millisecond, Patience: -1}
 }
 
 func dir(p driver.PCI, file ...string) string {
@@ -115,6 +115,16 @@ func TestPolling(t *testing.T) {
 	if _, err := driver.OpenPCI(t.Context(), p, address); !errors.Is(err, driver.ErrBusy) {
 		t.Errorf("second OpenPCI: %v", err)
 	}
+	let := p
+	let.Patience = time.Minute
+	later := make(chan *driver.PCIBus)
+	go func() {
+		b, err := driver.OpenPCI(t.Context(), let, address)
+		if err != nil {
+			t.Errorf("OpenPCI that waits: %v", err)
+		}
+		later <- b
+	}()
 	dev := must[*driver.Device](t)(driver.Open(t.Context(), bus))
 	if got := dev.Info(); got != wantInfo {
 		t.Errorf("Info = %+v, want %+v", got, wantInfo)
@@ -123,6 +133,9 @@ func TestPolling(t *testing.T) {
 		t.Errorf("version selected: %#x", v)
 	}
 	check(t, dev.Close())
+	if next := <-later; next != nil {
+		check(t, next.Close())
+	}
 	if err := bus.Doorbell(uint32(abi.Doorbell(0))); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("doorbell after Close: %v", err)
 	}
@@ -251,6 +264,12 @@ func TestOpenPCIErrors(t *testing.T) {
 				t.Errorf("OpenPCI: %v, want %q", err, c.want)
 			}
 		})
+	}
+	busy.Patience = time.Hour
+	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := driver.OpenPCI(short, busy, ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("OpenPCI of what another process keeps: %v", err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
