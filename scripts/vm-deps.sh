@@ -155,14 +155,14 @@ fetch() {
 	rm -rf "$dir/debs"
 	mv "$dir/apt/cache/archives" "$dir/debs"
 	rm -rf "$dir/debs/partial" "$dir/debs/lock" "$dir/apt" "$dir/log"
-	{
+	(
 		echo "$wish"
 		cd "$dir/debs"
 		sha256sum -- *.deb | awk '{
 			split($2, f, "_"); gsub("%3a", ":", f[2])
 			print f[1], f[2], $1, $2
 		}'
-	} >"$dir/manifest"
+	) >"$dir/manifest"
 }
 
 # inside runs a program of root/ by its own dynamic linker and libraries: the
