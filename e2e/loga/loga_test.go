@@ -7,15 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"vgpud/e2e/kernels"
 )
 
+// interpreted is the corpus, once for all tests.
+var interpreted = sync.OnceValues(func() ([]application, error) { return interpret(kernels.Trivial) })
+
 func corpus(t *testing.T) []application {
 	t.Helper()
-	apps, err := interpret(kernels.Trivial)
+	apps, err := interpreted()
 	if err != nil {
 		t.Fatal(err)
 	}
