@@ -6,6 +6,9 @@
 // host asks for over the second serial port (vfio/qemu/console). What it and the
 // agent have to say goes to the first one, the kernel's console.
 //
-// It never returns: a guest whose init ends panics. An error before the port is
+// Run as another process, `/init look PATH...` prints files and directories of
+// the guest.
+//
+// The first process never returns: a guest whose init ends panics. An error before the port is
 // open powers the guest off, which the host sees at once.
 package main
