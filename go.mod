@@ -11,6 +11,7 @@ require (
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	gopkg.in/yaml.v3 v3.0.1
+	libvirt.org/go/libvirt v1.12007.0
 	pgregory.net/rapid v1.3.0
 )
 
@@ -33,7 +34,6 @@ require (
 	golang.org/x/tools v0.51.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
-	libvirt.org/go/libvirt v1.12007.0 // indirect
 )
 
 tool honnef.co/go/tools/cmd/staticcheck

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/mediator"
+	"vgpud/mediator/domain/libvirt"
 )
 
 const defaultConfig = "/etc/vgpud/vgpud.yaml"
@@ -39,6 +41,7 @@ again; those that are there when it ends go on.`,
 			s, err := mediator.New(c.Context(), mediator.Options{
 				Config: config, Open: openGPU, Log: log, Version: version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "vm") },
+				Libvirt: connectLibvirt,
 			})
 			if err != nil {
 				return err
@@ -52,6 +55,15 @@ again; those that are there when it ends go on.`,
 	}
 	c.Flags().StringVarP(&path, "config", "c", defaultConfig, "the configuration file")
 	return c
+}
+
+// connectLibvirt connects to libvirt by the program that has its library.
+func connectLibvirt(ctx context.Context, uri string) (libvirt.Source, error) {
+	c, err := libvirt.Open(ctx, libvirt.Options{URI: uri})
+	if err != nil {
+		return nil, err // without the type that is no nil any more
+	}
+	return c, nil
 }
 
 // mustAgain is again where it is known to succeed: this program was found once.

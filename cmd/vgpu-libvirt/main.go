@@ -1,0 +1,33 @@
+// Command vgpu-libvirt has libvirt's client library, for vgpud and vgpuctl, which
+// have no C in them. They run it; nobody else needs to.
+//
+//	vgpu-libvirt URI
+//
+// It connects to libvirt at the URI, answers requests on standard input, a line
+// of JSON each, on standard output, and says there what happens to domains. It
+// ends when standard input does, or the connection.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/domain/libvirt/binding"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	if len(args) != 1 || args[0] == "-h" || args[0] == "--help" {
+		fmt.Fprintf(os.Stderr, "usage: %s URI\n\nvgpud and vgpuctl run this program to talk to libvirt, at %s for example.\n", libvirt.ProgramName, libvirt.DefaultURI)
+		return 2
+	}
+	err := libvirt.Serve(context.Background(), os.Stdin, os.Stdout, func() (libvirt.Hypervisor, error) { return binding.Open(args[0]) })
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", libvirt.ProgramName, err)
+		return 1
+	}
+	return 0
+}
