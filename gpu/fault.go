@@ -22,6 +22,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrInvalidLaunch: a grid, block or parameter buffer the function can't take.
 	ErrInvalidLaunch = errors.New("invalid launch")
+	// ErrInvalidCopy: a box or rows that can't be, wherever they lie.
+	ErrInvalidCopy = errors.New("invalid copy")
 	// ErrPoisoned: an earlier fault ended the context.
 	ErrPoisoned = errors.New("context ended by an earlier fault")
 	// ErrTimeLimit: the kernel ran longer than its context allows.

@@ -173,8 +173,13 @@ type Channel interface {
 	CopyIn(dst Ptr, src []byte) (Fence, error)
 	CopyOut(dst []byte, src Ptr) (Fence, error)
 	Copy(dst, src Ptr, n uint64) (Fence, error)
+	// Copy3D copies a box in any direction. Each of its sides in GPU memory must lie
+	// in one allocation from its first byte to its last.
+	Copy3D(b *Copy3D) (Fence, error)
 	// Set fills n elements of width 1, 2 or 4 bytes.
 	Set(dst Ptr, value uint32, width int, n uint64) (Fence, error)
+	// Set2D fills rows of n elements that begin pitch bytes apart.
+	Set2D(dst Ptr, pitch uint64, value uint32, width int, n, rows uint64) (Fence, error)
 	// Done is the newest fence reached. It reads memory and never blocks.
 	Done() Fence
 	// Outcome says what became of a command whose fence is reached. Outcomes

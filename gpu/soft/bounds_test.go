@@ -69,13 +69,20 @@ func TestBadCopiesAndLaunches(t *testing.T) {
 	p := r.alloc(100)
 	buf := make([]byte, 101)
 	for name, do := range map[string]func() (gpu.Fence, error){
-		"in":        func() (gpu.Fence, error) { return r.ch.CopyIn(p, buf) },
-		"out":       func() (gpu.Fence, error) { return r.ch.CopyOut(buf, p) },
-		"across":    func() (gpu.Fence, error) { return r.ch.Copy(p, p+50, 51) },
-		"set":       func() (gpu.Fence, error) { return r.ch.Set(p, 1, 4, 26) },
-		"set huge":  func() (gpu.Fence, error) { return r.ch.Set(p, 1, 4, 1<<62) },
-		"null":      func() (gpu.Fence, error) { return r.ch.CopyOut(buf[:1], 0) },
-		"wrapping":  func() (gpu.Fence, error) { return r.ch.CopyOut(buf[:1], ^gpu.Ptr(0)) },
+		"in":       func() (gpu.Fence, error) { return r.ch.CopyIn(p, buf) },
+		"out":      func() (gpu.Fence, error) { return r.ch.CopyOut(buf, p) },
+		"across":   func() (gpu.Fence, error) { return r.ch.Copy(p, p+50, 51) },
+		"set":      func() (gpu.Fence, error) { return r.ch.Set(p, 1, 4, 26) },
+		"set huge": func() (gpu.Fence, error) { return r.ch.Set(p, 1, 4, 1<<62) },
+		"null":     func() (gpu.Fence, error) { return r.ch.CopyOut(buf[:1], 0) },
+		"wrapping": func() (gpu.Fence, error) { return r.ch.CopyOut(buf[:1], ^gpu.Ptr(0)) },
+		"box in": func() (gpu.Fence, error) {
+			return r.ch.Copy3D(&gpu.Copy3D{Width: 10, Height: 10, Depth: 1, Dst: gpu.Side{Ptr: p + 1, Pitch: 10}, Src: gpu.Side{Host: buf, Pitch: 10}})
+		},
+		"box out": func() (gpu.Fence, error) {
+			return r.ch.Copy3D(&gpu.Copy3D{Width: 1, Height: 2, Depth: 2, Dst: gpu.Side{Host: buf, Pitch: 1, Rows: 2}, Src: gpu.Side{Ptr: p, Pitch: 30, Rows: 3}})
+		},
+		"set rows":  func() (gpu.Fence, error) { return r.ch.Set2D(p, 32, 1, 4, 2, 4) },
 		"unaligned": func() (gpu.Fence, error) { return r.ch.Set(p+1, 1, 4, 1) },
 	} {
 		if _, err := do(); !errors.Is(err, gpu.ErrInvalidPtr) {
