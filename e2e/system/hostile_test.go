@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestHostileGuest has a guest do each of many bad things while another works,
+// TestHostileGuest has a guest, or its VMM, do each of many bad things while another works,
 // and then kills it. The other's results stay right, nothing is left behind, and
 // the virtual GPU serves the next that comes.
 func TestHostileGuest(t *testing.T) {
@@ -20,7 +20,8 @@ func TestHostileGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := h.Footprint(v.Name, by.gpu)
-	for _, mode := range slices.Sorted(maps.Keys(mischief)) {
+	modes := slices.Concat(slices.Sorted(maps.Keys(mischief)), slices.Sorted(maps.Keys(deviceMischief)), slices.Sorted(maps.Keys(vmmMischief)))
+	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			c := newCulprit(t, mode, v.Socket)
 			// A guest that never lets go of the GPU can't be suspended: on a GPU without

@@ -14,10 +14,11 @@ import (
 
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
 )
 
-// A guest that misbehaves is a process of its own, this test's binary again, so
-// that it can be killed in the middle of what it does.
+// A guest, or a VMM, that misbehaves is a process of its own, this test's binary
+// again, so that it can be killed in the middle of what it does.
 const (
 	modeVariable   = "VGPUD_SYSTEM_TEST_MODE"
 	socketVariable = "VGPUD_SYSTEM_TEST_SOCKET"
@@ -25,29 +26,29 @@ const (
 	atIt = "at it"
 )
 
-// mischief are the ways to misbehave. Each ends when it is killed, and calls
-// begun once it has done its worst at least once.
-var mischief = map[string]func(ctx context.Context, bus driver.Bus, gpu *driver.Context, begun func()) error{
-	"endless kernel": func(ctx context.Context, _ driver.Bus, gpu *driver.Context, begun func()) error {
-		m, err := gpu.LoadModule(ctx, []byte(misdeeds))
+// A foothold is what a guest that misbehaves has to do it with.
+type foothold struct {
+	client *vfiouser.Client
+	bus    driver.Bus
+	gpu    *driver.Context
+	// begun is called when it has done its worst at least once.
+	begun func()
+}
+
+// mischief are the ways in which a guest misbehaves. Each ends when it is killed.
+var mischief = map[string]func(ctx context.Context, f *foothold) error{
+	"endless kernel": func(ctx context.Context, f *foothold) error {
+		p, err := launchEndless(ctx, f.gpu)
 		if err != nil {
 			return err
 		}
-		f, err := m.Function(ctx, "endless")
-		if err != nil {
-			return err
-		}
-		p, err := gpu.Own().Launch(ctx, f, one, one, 0)
-		if err != nil {
-			return err
-		}
-		begun()
+		f.begun()
 		return p.Wait(ctx)
 	},
-	"allocates without end": func(ctx context.Context, _ driver.Bus, gpu *driver.Context, begun func()) error {
+	"allocates without end": func(ctx context.Context, f *foothold) error {
 		refused := 0
 		for size := uint64(64 << 20); ; {
-			if _, err := gpu.Alloc(ctx, size); err == nil {
+			if _, err := f.gpu.Alloc(ctx, size); err == nil {
 				continue
 			}
 			refused++
@@ -55,52 +56,52 @@ var mischief = map[string]func(ctx context.Context, bus driver.Bus, gpu *driver.
 				size /= 2
 			}
 			if refused == 100 {
-				begun()
+				f.begun()
 			}
 		}
 	},
-	"floods doorbells": func(_ context.Context, bus driver.Bus, _ *driver.Context, begun func()) error {
+	"floods doorbells": func(_ context.Context, f *foothold) error {
 		for i := 0; ; i++ {
-			if err := bus.Doorbell(uint32(abi.Doorbell(i % abi.MaxChannels))); err != nil {
+			if err := f.bus.Doorbell(uint32(abi.Doorbell(i % abi.MaxChannels))); err != nil {
 				return err
 			}
 			if i == 100_000 {
-				begun()
+				f.begun()
 			}
 		}
 	},
-	"makes contexts without end": func(ctx context.Context, _ driver.Bus, gpu *driver.Context, begun func()) error {
+	"makes contexts without end": func(ctx context.Context, f *foothold) error {
 		var err error
 		for err == nil {
-			_, err = gpu.Device().NewContext(ctx, driver.ContextOptions{})
+			_, err = f.gpu.Device().NewContext(ctx, driver.ContextOptions{})
 		}
-		begun()
+		f.begun()
 		<-ctx.Done()
 		return err
 	},
-	"writes garbage to registers": func(_ context.Context, bus driver.Bus, _ *driver.Context, begun func()) error {
+	"writes garbage to registers": func(_ context.Context, f *foothold) error {
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := 0; ; i++ {
-			if err := bus.Write(4*uint32(r.IntN(abi.BAR0Size/4)), garbage(r)); err != nil {
+			if err := f.bus.Write(4*uint32(r.IntN(abi.BAR0Size/4)), garbage(r)); err != nil {
 				return err
 			}
 			if i == 20_000 {
-				begun()
+				f.begun()
 			}
 		}
 	},
-	"writes garbage to rings": func(_ context.Context, bus driver.Bus, _ *driver.Context, begun func()) error {
+	"writes garbage to rings": func(_ context.Context, f *foothold) error {
 		r := rand.New(rand.NewPCG(3, 4))
-		shared := bus.Shared()
+		shared := f.bus.Shared()
 		for i := 0; ; i++ {
 			// The rings are near the start of what both sides share.
 			at := 4 * r.IntN(min(len(shared), 1<<20)/4)
 			abi.StoreWord(shared, at, garbage(r))
-			if err := bus.Doorbell(uint32(abi.Doorbell(r.IntN(4)))); err != nil {
+			if err := f.bus.Doorbell(uint32(abi.Doorbell(r.IntN(4)))); err != nil {
 				return err
 			}
 			if i == 100_000 {
-				begun()
+				f.begun()
 			}
 		}
 	},
@@ -117,24 +118,56 @@ func garbage(r *rand.Rand) uint32 {
 	return r.Uint32()
 }
 
-// misbehave is the guest's process: it attaches as a guest does, and then does
-// what it is told.
+// launchEndless launches a kernel that never ends.
+func launchEndless(ctx context.Context, gpu *driver.Context) (*driver.Pending, error) {
+	m, err := gpu.LoadModule(ctx, []byte(misdeeds))
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Function(ctx, "endless")
+	if err != nil {
+		return nil, err
+	}
+	return gpu.Own().Launch(ctx, f, one, one, 0)
+}
+
+// attachGuest attaches as a guest does.
+func attachGuest(ctx context.Context, socket string) (*foothold, error) {
+	client, err := vfiouser.Dial(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	f := &foothold{client: client}
+	if f.bus, err = driver.NewVFIOUserBus(client); err != nil {
+		return nil, err
+	}
+	dev, err := driver.Open(ctx, f.bus)
+	if err != nil {
+		return nil, err
+	}
+	if f.gpu, err = dev.NewContext(ctx, driver.ContextOptions{}); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// misbehave is the guest's process: it does what it is told.
 func misbehave(mode, socket string) int {
 	do := func() error {
 		ctx := context.Background()
-		bus, err := driver.DialVFIOUser(ctx, socket)
+		begun := func() { fmt.Println(atIt) }
+		if vmm := vmmMischief[mode]; vmm != nil {
+			return vmm(ctx, socket, begun)
+		}
+		f, err := attachGuest(ctx, socket)
 		if err != nil {
 			return err
 		}
-		dev, err := driver.Open(ctx, bus)
-		if err != nil {
-			return err
+		f.begun = begun
+		if do := deviceMischief[mode]; do != nil {
+			return do(ctx, f)
 		}
-		gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
-		if err != nil {
-			return err
-		}
-		return mischief[mode](ctx, bus, gpu, func() { fmt.Println(atIt) })
+		return mischief[mode](ctx, f)
 	}
 	fmt.Println("ended:", do())
 	return 1
