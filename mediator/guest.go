@@ -26,6 +26,9 @@ type guest struct {
 	conn *link.Conn
 	gone chan struct{} // closed when the guest is forgotten
 
+	renames sync.Mutex    // one at a time
+	renamed chan struct{} // the guest's process has noted the newest name
+
 	mu          sync.Mutex
 	terms       api.Terms
 	domain      string
@@ -60,7 +63,7 @@ func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, erro
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{id: id, spec: h.Spec, domain: h.Domain, pid: h.PID, page: page, conn: conn, gone: make(chan struct{})}
+	g := &guest{id: id, spec: h.Spec, domain: h.Domain, pid: h.PID, page: page, conn: conn, gone: make(chan struct{}), renamed: make(chan struct{}, 1)}
 	bill := page.Bill()
 	g.used, g.suspended, g.suspensions = bill.Used, bill.Suspended, bill.Suspensions
 	g.terms = api.Terms(page.Terms())
@@ -89,6 +92,12 @@ func (g *guest) attend(log *slog.Logger) (ended bool) {
 		}
 		if err := m.CloseFiles(); err != nil {
 			log.Debug("close a guest's files", "err", err)
+		}
+		if m.Kind == link.KindDomain {
+			select {
+			case g.renamed <- struct{}{}:
+			default: // nobody waits for it any more
+			}
 		}
 	}
 }
@@ -143,20 +152,38 @@ func (g *guest) amend(u *api.VMUpdate) (changed bool, err error) {
 	return changed, nil
 }
 
-// setDomain gives the guest's domain another name, of which its process is told
-// for the next daemon's sake.
+// renameLimit is how long a guest's process may take to note a name.
+const renameLimit = 2 * time.Second
+
+// setDomain gives the guest's domain another name. Its process notes it, for the
+// next daemon's sake, before setDomain returns.
 func (g *guest) setDomain(name string) error {
+	g.renames.Lock()
+	defer g.renames.Unlock()
+	select {
+	case <-g.renamed: // an answer that came too late for the last one
+	default:
+	}
+	m, err := link.NewMessage(link.KindDomain, link.Domain{Name: name})
+	if err == nil {
+		err = g.conn.Send(m)
+	}
+	if err != nil {
+		return fmt.Errorf("tell its process of its domain's name: %w", err)
+	}
 	g.mu.Lock()
 	g.domain = name
 	g.mu.Unlock()
-	m, err := link.NewMessage(link.KindDomain, link.Domain{Name: name})
-	if err != nil {
-		return err
+	limit := time.NewTimer(renameLimit)
+	defer limit.Stop()
+	select {
+	case <-g.renamed:
+		return nil
+	case <-g.gone:
+		return fmt.Errorf("tell its process of its domain's name: %w", api.ErrNotFound)
+	case <-limit.C:
+		return fmt.Errorf("tell its process of its domain's name: no answer in %v", renameLimit)
 	}
-	if err := g.conn.Send(m); err != nil {
-		return fmt.Errorf("tell its process of its domain's name: %w", err)
-	}
-	return nil
 }
 
 // charge bills GPU time.

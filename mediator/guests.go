@@ -82,7 +82,7 @@ func (s *Service) clear(dir, socket string) {
 	s.births.Lock() // of whom one may use the same directory
 	defer s.births.Unlock()
 	if err := errors.Join(os.RemoveAll(dir), s.clearDomainSocket(socket)); err != nil {
-		s.log.Warn("remove what a guest left", "dir", dir, "err", err)
+		s.log.Warn("remove what a guest left", "dir", dir, "socket", socket, "err", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
 	}
 	g, err := s.bear(spec, sh, socket, uuid)
 	if err != nil {
-		return api.VM{}, errors.Join(fmt.Errorf("guest %q: %w", spec.Name, err), s.clearDomainSocket(socket))
+		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, err)
 	}
 	sh.changed(g.id)
 	s.log.Info("guest created", "guest", spec.Name, "domain", spec.Domain, "gpu", sh.config.Name, "weight", g.termsNow().Weight)
@@ -224,14 +224,15 @@ func (s *Service) bear(spec api.VMSpec, sh *share, socket, uuid string) (_ *gues
 	if p := spec.Peer; p != nil {
 		birth.Spec.Peer = &link.Peer{PID: p.PID, PIDFile: p.PIDFile}
 	}
+	remove := func() error { return errors.Join(os.RemoveAll(dir), s.clearDomainSocket(socket)) }
 	cmd := s.o.Command()
 	if err := start(cmd, birth); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, remove())
 	}
 	terms := spec.Terms()
 	g, err := s.adopt(dir, &terms)
 	if err != nil {
-		return nil, errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()), os.RemoveAll(dir))
+		return nil, errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()), remove())
 	}
 	s.wg.Go(func() {
 		<-g.gone

@@ -71,26 +71,26 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 		}
 	}
 	changed, err := s.amend(g, u)
-	if err != nil || !changed {
+	if err == nil && u.Domain != nil {
+		err = g.setDomain(*u.Domain)
+	}
+	if !changed {
 		return err
 	}
 	sh.changed(g.id)
 	t := g.termsNow()
 	s.log.Info("terms", "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling)
-	return nil
+	return err
 }
 
-// amend makes the change, and reports whether the terms are others now.
+// amend changes the terms, and reports whether they are others now.
 func (s *Service) amend(g *guest, u *api.VMUpdate) (changed bool, err error) {
 	s.mu.RLock() // so that its page stays
 	defer s.mu.RUnlock()
 	if s.guests[g.spec.Name] != g {
 		return false, api.ErrNotFound
 	}
-	if changed, err = g.amend(u); err != nil || u.Domain == nil {
-		return changed, err
-	}
-	return changed, g.setDomain(*u.Domain)
+	return g.amend(u)
 }
 
 // GPUs implements [api.Host].

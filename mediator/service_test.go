@@ -175,7 +175,12 @@ func runDir(t *testing.T) string {
 // create makes a guest, which ends with the test.
 func (d *daemon) create(name string) api.VM {
 	d.t.Helper()
-	v, err := d.client.CreateVM(d.t.Context(), api.VMSpec{Name: name, BAR2Bytes: 16 << 20})
+	return d.createVM(api.VMSpec{Name: name, BAR2Bytes: 16 << 20})
+}
+
+func (d *daemon) createVM(spec api.VMSpec) api.VM {
+	d.t.Helper()
+	v, err := d.client.CreateVM(d.t.Context(), spec)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"vgpud/accounting"
@@ -22,6 +24,7 @@ func TestChargesAddUp(t *testing.T) {
 		if err := s.share.setPolicy(policy); err != nil {
 			r.Fatal(err)
 		}
+		quotas := false
 		var next fairshare.GuestID
 		var gone, total time.Duration // charged to guests that left; passed
 		slack := time.Duration(0)     // each charge is cut to a nanosecond
@@ -74,6 +77,19 @@ func TestChargesAddUp(t *testing.T) {
 				grant(r, g, rapid.Float64Range(api.MinWeight, 100).Draw(r, "weight"))
 				s.share.changed(g.id)
 			},
+			"quota": func(*rapid.T) {
+				if len(s.guests) == 0 {
+					return
+				}
+				g := rapid.SampledFrom(s.guests).Draw(r, "who")
+				limit := rapid.Float64Range(0, 1).Draw(r, "cap")
+				guarantee := min(limit, 1./8) // of at most eight guests
+				if _, err := g.amend(&api.VMUpdate{Cap: &limit, Guarantee: &guarantee}); err != nil {
+					r.Fatal(err)
+				}
+				quotas = true
+				s.share.changed(g.id)
+			},
 			"policy": func(*rapid.T) {
 				policy = rapid.SampledFrom(fairshare.Names()).Draw(r, "policy")
 				if err := s.share.setPolicy(policy); err != nil {
@@ -99,11 +115,11 @@ func TestChargesAddUp(t *testing.T) {
 				var shares, entitled float64
 				for _, g := range s.guests {
 					b := g.page.Bill()
-					if b.Used < 0 || api.Terms(g.page.Terms()) != g.termsNow() {
-						r.Fatalf("guest %d: bill %+v", g.id, b)
+					if b.Used < 0 || !cmp.Equal(api.Terms(g.page.Terms()), g.termsNow(), cmpopts.EquateApprox(0, 1e-9)) {
+						r.Fatalf("guest %d: bill %+v, terms %+v", g.id, b, g.page.Terms())
 					}
 					charged += b.Used
-					if policy == "none" && g.heldNow() {
+					if policy == "none" && !quotas && g.heldNow() {
 						r.Fatalf("guest %d is held under policy none", g.id)
 					}
 					if g.heldNow() != (g.page.Decided() == link.Suspend) {

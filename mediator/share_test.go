@@ -416,6 +416,58 @@ func TestWeightChangesEntitlement(t *testing.T) {
 	}
 }
 
+// A cap holds under a policy that holds nobody, and a guarantee holds the others.
+func TestQuotasHoldUnderPolicyNone(t *testing.T) {
+	s := newScene(t)
+	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
+	if err := s.share.setPolicy("none"); err != nil {
+		t.Fatal(err)
+	}
+	amend := func(g *guest, u api.VMUpdate) {
+		t.Helper()
+		if _, err := g.amend(&u); err != nil {
+			t.Fatal(err)
+		}
+		s.share.changed(g.id)
+	}
+	// rounds runs some, in which a uses the whole GPU unless it is held, and b only
+	// then.
+	rounds := func(n int) (aHeld, bHeld int) {
+		for range n {
+			a.page.Context(0).SetBacklog(true)
+			b.page.Context(0).SetBacklog(true)
+			who := uint16(1)
+			if a.heldNow() {
+				who = 2
+				aHeld++
+			}
+			if b.heldNow() {
+				bHeld++
+			}
+			s.poll(2*ms, busy(accounting.GroupID(who), 2*ms))
+			s.quiet(10*ms, 0)
+		}
+		return aHeld, bHeld
+	}
+	limit, guarantee := 0.25, 0.4
+	amend(a, api.VMUpdate{Cap: &limit})
+	if held, other := rounds(100); held < 73 || held > 77 || other > 0 {
+		t.Errorf("held for %d rounds of 100 with a cap of %v, the other for %d", held, limit, other)
+	}
+	if v := a.vm(0, gpu.Counts{}); v.Entitled != 0.25 {
+		t.Errorf("entitled to %v with a cap of %v", v.Entitled, limit)
+	}
+	limit = 0
+	amend(a, api.VMUpdate{Cap: &limit})
+	if a.heldNow() {
+		t.Error("held for a cap that there is no more")
+	}
+	amend(b, api.VMUpdate{Guarantee: &guarantee})
+	if held, other := rounds(100); held < 36 || held > 42 || other > 0 {
+		t.Errorf("held for %d rounds of 100 for a guarantee of %v, which held the other for %d", held, guarantee, other)
+	}
+}
+
 func TestShareForgetsWithTime(t *testing.T) {
 	s := newScene(t)
 	a, b := s.join(1, 1, 1), s.join(2, 1, 2)

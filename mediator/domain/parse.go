@@ -34,11 +34,21 @@ type Domain struct {
 // have them: a number may have a plus sign before it.
 type Owner struct{ User, Group string }
 
-// Concerns is whether a document can have anything for [Parse] to find in its
-// metadata. It looks at bytes alone, so that domains without virtual GPUs are
-// none of our business whatever their XML is like.
+// Concerns is whether a document can have anything of ours: in its metadata, or
+// on its QEMU command line. It looks at bytes alone, so that domains without
+// virtual GPUs are none of our business whatever their XML is like.
 func Concerns(src []byte) bool {
-	return bytes.Contains(src, []byte(namespaces)) || bytes.Contains(src, []byte("xmlns:"+ourPrefix))
+	return bytes.Contains(src, []byte(namespaces)) || bytes.Contains(src, []byte("xmlns:"+ourPrefix)) || bytes.Contains(src, []byte("/gpu0.sock"))
+}
+
+// Identity is a domain's name and UUID, whatever else is in it.
+func Identity(src []byte) (name, uuid string, err error) {
+	d, err := parseDomain(src)
+	if err != nil {
+		return "", "", err
+	}
+	uuid, err = d.uuid()
+	return d.root.child("name").value(), uuid, err
 }
 
 // Parse reads a domain. Errors are of type [*Error]: the document is no domain,

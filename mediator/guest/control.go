@@ -114,6 +114,9 @@ func (c *control) attend(conn *link.Conn) error {
 			c.mu.Lock()
 			c.hello.Domain = d.Name
 			c.mu.Unlock()
+			if err := conn.Send(link.Message{Kind: link.KindDomain}); err != nil {
+				return err
+			}
 		}
 	}
 	return err

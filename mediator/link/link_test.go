@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
@@ -69,6 +70,15 @@ func TestPageIsShared(t *testing.T) {
 	serve.SetBill(bill)
 	if diff := cmp.Diff(bill, exec.Bill()); diff != "" {
 		t.Errorf("Bill (-want +got):\n%s", diff)
+	}
+
+	terms := Terms{Weight: 2.5, Cap: 0.1, Guarantee: 1. / 3, PriorityCeiling: 15}
+	serve.SetTerms(terms)
+	if diff := cmp.Diff(terms, exec.Terms(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("Terms (-want +got):\n%s", diff)
+	}
+	if got := exec.Terms().Cap; got != 0.1 {
+		t.Errorf("a cap of 0.1 comes back as %v", got)
 	}
 
 	slot.Free()

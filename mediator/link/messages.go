@@ -37,7 +37,8 @@ const (
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
 	// KindDomain (serve to vm) gives the guest's domain another name: body
-	// [Domain]. It is what the next daemon is told.
+	// [Domain]. It is what the next daemon is told. The answer, once it is noted,
+	// is an empty message of the kind.
 	KindDomain Kind = "domain"
 )
 
