@@ -66,17 +66,12 @@ func (o Options) args(f files) ([]string, error) {
 		id, how, use string
 		fd           int
 	}{
-		{"monitor", ",server=on,wait=off", "-mon", f.monitor},
-		{"qmp", ",server=on,wait=off", "-mon", f.qmp},
+		{"monitor", ",server=on,wait=off", "-qmp", f.monitor},
+		{"qmp", ",server=on,wait=off", "-qmp", f.qmp},
 		{"console", "", "-serial", f.console},
 		{"guest", "", "-serial", f.guest},
 	} {
-		args = append(args, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d%s", c.id, c.fd, c.how), c.use)
-		if c.use == "-mon" {
-			args = append(args, "mode=control,chardev="+c.id)
-		} else {
-			args = append(args, "chardev:"+c.id)
-		}
+		args = append(args, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d%s", c.id, c.fd, c.how), c.use, "chardev:"+c.id)
 	}
 	if o.IOMMU {
 		// It has to come before the devices that it is for.

@@ -9,7 +9,7 @@ import (
 
 // Of what is written the last lines are kept, for errors.
 const (
-	keptLines   = 20
+	keptLines   = 60  // a kernel's panic takes 50
 	maxLineSize = 512 // what is longer is cut
 )
 
