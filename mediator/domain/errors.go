@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 
 // ErrMismatch is wrapped by what [Domain.Check] finds: the domain's QEMU command
 // line does not have the devices that its metadata asks for.
-var ErrMismatch = errors.New("it is not as `vgpuctl define` leaves a domain, so run that on it again")
+var ErrMismatch = errors.New("run `vgpuctl define` on the domain again")
 
 // maxShown is how many bytes of the document a message repeats of one thing.
 const maxShown = 48

@@ -171,7 +171,7 @@ func (v *Domain) Check() error {
 		case seen[dev.Number]:
 			return fmt.Errorf("the QEMU command line has %s twice: %w", id, ErrMismatch)
 		case dev.Number >= len(v.GPUs):
-			return fmt.Errorf("the QEMU command line has %s, while the metadata asks for %d virtual GPUs, from vgpu0: %w", id, len(v.GPUs), ErrMismatch)
+			return fmt.Errorf("the QEMU command line has %s, while the metadata asks for %d virtual GPUs: %w", id, len(v.GPUs), ErrMismatch)
 		case dev.UUID != v.UUID:
 			return fmt.Errorf("the QEMU command line connects %s for the domain with UUID %s, while this one's is %s (is it a copy?): %w", id, dev.UUID, v.UUID, ErrMismatch)
 		case dev.Slot >= 0 && slots[dev.Slot] != "":

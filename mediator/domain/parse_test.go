@@ -172,7 +172,7 @@ func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"no devices":   {"vfio-user-pci", "edu", "the metadata asks for 2 virtual GPUs, but the QEMU command line has no vgpu0"},
 		"one is less":  {"&quot;vgpu1&quot;", "&quot;edu&quot;", "the metadata asks for 2 virtual GPUs, but the QEMU command line has no vgpu1"},
-		"one too many": {`<vgpud:gpu kernel-time-limit="none"/>`, "", "the QEMU command line has vgpu1, while the metadata asks for 1 virtual GPUs, from vgpu0"},
+		"one too many": {`<vgpud:gpu kernel-time-limit="none"/>`, "", "the QEMU command line has vgpu1, while the metadata asks for 1 virtual GPUs"},
 		"twice":        {"vgpu1&quot;,&quot;bus&quot;:&quot;pcie.0&quot;,&quot;addr&quot;:&quot;0x11&quot;,&quot;socket&quot;:{&quot;path&quot;:&quot;/run/vgpud/domains/" + testUUID + "/gpu1", "vgpu0&quot;,&quot;socket&quot;:{&quot;path&quot;:&quot;/run/vgpud/domains/" + testUUID + "/gpu0", "the QEMU command line has vgpu0 twice"},
 		"other socket": {"gpu1.sock", "gpu2.sock", "the metadata asks for 2 virtual GPUs, but the QEMU command line has no vgpu1"},
 		"a copy":       {"<uuid>" + testUUID, "<uuid>" + other, "the QEMU command line connects vgpu0 for the domain with UUID " + testUUID + ", while this one's is " + other + " (is it a copy?)"},

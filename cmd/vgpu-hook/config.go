@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"vgpud/mediator/api"
+)
+
+// Environment variables, for when something other than libvirt calls: libvirt
+// passes none on.
+const (
+	socketVariable = "VGPUD_SOCKET"      // the daemon's socket
+	configVariable = "VGPUD_HOOK_CONFIG" // the configuration file
+	noSyslog       = "VGPUD_NO_SYSLOG"   // warnings go to standard error alone
+)
+
+// config is the hook's configuration file, in YAML. All of it can be left out,
+// and so can the file.
+type config struct {
+	// Socket is the daemon's.
+	Socket string `yaml:"socket"`
+	// User and Group are whom QEMU runs as where the domain does not say, names or
+	// numbers; empty: as libvirt's configuration has it.
+	User  string `yaml:"user"`
+	Group string `yaml:"group"`
+	// Timeout is how long the daemon may take.
+	Timeout time.Duration `yaml:"timeout"`
+	// PIDDir is where libvirt writes the numbers of its QEMU processes.
+	PIDDir string `yaml:"pid_dir"`
+	// QEMUConf is libvirt's configuration of its QEMU driver.
+	QEMUConf string `yaml:"qemu_conf"`
+}
+
+const (
+	defaultConfig  = "/etc/vgpud/hook.yaml"
+	defaultTimeout = 5 * time.Second
+)
+
+// readConfig reads the configuration. Unknown keys are errors.
+func readConfig() (config, error) {
+	path := cmp.Or(os.Getenv(configVariable), defaultConfig)
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return config{}, fmt.Errorf("read the hook's configuration: %w", err)
+	}
+	var c config
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	c.Socket = cmp.Or(os.Getenv(socketVariable), c.Socket, api.DefaultSocket)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.PIDDir = cmp.Or(c.PIDDir, "/run/libvirt/qemu")
+	c.QEMUConf = cmp.Or(c.QEMUConf, "/etc/libvirt/qemu.conf")
+	if c.Timeout < 0 || !filepath.IsAbs(c.PIDDir) {
+		return config{}, fmt.Errorf("configuration %s: timeout %v, pid_dir %s: want a time above 0 and an absolute path", path, c.Timeout, c.PIDDir)
+	}
+	return c, nil
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"vgpud/mediator/api"
+	"vgpud/mediator/domain"
+)
+
+// daemon is what the hook asks the daemon.
+type daemon interface {
+	VMs(ctx context.Context) ([]api.VM, error)
+	DomainVMs(ctx context.Context, domain string) ([]api.VM, error)
+	CreateVM(ctx context.Context, s api.VMSpec) (api.VM, error)
+	DeleteVM(ctx context.Context, name string) error
+}
+
+// hook carries out one call.
+type hook struct {
+	config config
+	daemon daemon
+	warn   func(error)
+}
+
+// operation is one of libvirt's.
+type operation struct {
+	act func(h *hook, ctx context.Context, xml []byte) error
+	// binding is whether an error refuses what is going on. Where it would end a
+	// domain that runs, or can't change anything any more, it is a warning.
+	binding bool
+}
+
+// operations are by libvirt's names for them, in the order of a domain's life.
+var operations = map[string]operation{
+	"migrate": {ofDomain((*hook).refuseMigrate), true},
+	"restore": {ofDomain((*hook).refuseRestore), true},
+	"prepare": {ofDomain((*hook).prepare), true},
+	"start":   {ofDomain((*hook).start), true},
+	"started": {ofDomain((*hook).started), false},
+	// libvirt's own daemon has started anew. It would kill a QEMU that is refused.
+	"reconnect": {ofDomain((*hook).reconnect), false},
+	"stopped":   {(*hook).release, false},
+	"release":   {(*hook).release, false},
+}
+
+// ofDomain is an operation on domains that have something of ours.
+func ofDomain(act func(h *hook, ctx context.Context, v *domain.Domain) error) func(*hook, context.Context, []byte) error {
+	return func(h *hook, ctx context.Context, xml []byte) error {
+		v, err := domain.Parse(xml)
+		if err != nil {
+			return err
+		}
+		if len(v.GPUs) == 0 && len(v.Devices) == 0 {
+			return nil
+		}
+		return act(h, ctx, v)
+	}
+}
+
+func (h *hook) refuseMigrate(context.Context, *domain.Domain) error {
+	return errors.New("a domain with a virtual GPU can't be migrated while it runs: what is on the GPU stays there; shut it down, and start it on the other host")
+}
+
+func (h *hook) refuseRestore(context.Context, *domain.Domain) error {
+	return errors.New("a domain with a virtual GPU can't be restored from a saved state: what was on the GPU was not saved; start it anew (virsh managedsave-remove, or start --force-boot)")
+}
+
+// prepare makes the domain's virtual GPUs, or none of them.
+func (h *hook) prepare(ctx context.Context, v *domain.Domain) error {
+	if err := v.Check(); err != nil {
+		return err
+	}
+	uid, gid, err := h.config.owner(v.Owner)
+	if err != nil {
+		return err
+	}
+	vms, err := h.daemon.VMs(ctx)
+	if err != nil {
+		return err
+	}
+	taken := make(map[string]bool)
+	for _, vm := range vms {
+		if vm.DomainUUID != v.UUID {
+			taken[vm.Name] = true
+		}
+	}
+	// libvirt starts a domain that it believes not to run, so what there is was
+	// left behind when libvirt or the host's QEMU broke down.
+	if err := h.remove(ctx, v.UUID, vms); err != nil {
+		return err
+	}
+	for n := range v.GPUs {
+		s := v.Spec(n, domain.GuestName(v.Name, v.UUID, n, false))
+		s.UID, s.GID = &uid, &gid
+		s.Peer = &api.Peer{PIDFile: filepath.Join(h.config.PIDDir, v.Name+".pid")}
+		if err := h.create(ctx, s, n, taken); err != nil {
+			h.undo(v.UUID)
+			return fmt.Errorf("virtual GPU %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// create makes a virtual GPU, under another name where that is another domain's.
+func (h *hook) create(ctx context.Context, s api.VMSpec, n int, taken map[string]bool) error {
+	if !taken[s.Name] {
+		_, err := h.daemon.CreateVM(ctx, s)
+		if !errors.Is(err, api.ErrExists) {
+			return err
+		}
+		// Somebody was faster.
+	}
+	s.Name = domain.GuestName(s.Domain, s.DomainUUID, n, true)
+	_, err := h.daemon.CreateVM(ctx, s)
+	return err
+}
+
+// remove takes away a domain's virtual GPUs, none of which may be in use.
+func (h *hook) remove(ctx context.Context, uuid string, vms []api.VM) error {
+	for _, vm := range vms {
+		if vm.DomainUUID == uuid && vm.Attached {
+			return fmt.Errorf("its virtual GPU %s is in use: a QEMU of this domain still runs (process %d is the virtual GPU's)", vm.Name, vm.PID)
+		}
+	}
+	return h.delete(ctx, uuid, vms)
+}
+
+// delete takes away a domain's virtual GPUs.
+func (h *hook) delete(ctx context.Context, uuid string, vms []api.VM) error {
+	var errs []error
+	for _, vm := range vms {
+		if vm.DomainUUID != uuid {
+			continue
+		}
+		if err := h.daemon.DeleteVM(ctx, vm.Name); err != nil && !errors.Is(err, api.ErrNotFound) {
+			errs = append(errs, fmt.Errorf("take away virtual GPU %s: %w", vm.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// undoTimeout is how long taking back may take, in time of its own: what is to
+// be taken back may be for want of time.
+const undoTimeout = 5 * time.Second
+
+// undo takes away what was made of a domain's virtual GPUs, also what the daemon
+// may have made without its answer having come.
+func (h *hook) undo(uuid string) {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	vms, err := h.daemon.DomainVMs(ctx, uuid)
+	if err == nil {
+		err = h.delete(ctx, uuid, vms)
+	}
+	if err != nil {
+		h.warn(fmt.Errorf("its virtual GPUs are left until it starts again: %w", h.explain(err)))
+	}
+}
+
+// start makes sure that what prepare made is there still.
+func (h *hook) start(ctx context.Context, v *domain.Domain) error {
+	missing, err := h.without(ctx, v, func(api.VM) bool { return true })
+	if err != nil {
+		h.warn(err) // the guests' processes go on without the daemon
+		return nil
+	}
+	if missing != "" {
+		return fmt.Errorf("the daemon has no virtual GPU at %s any more", missing)
+	}
+	return nil
+}
+
+func (h *hook) started(ctx context.Context, v *domain.Domain) error {
+	missing, err := h.without(ctx, v, func(vm api.VM) bool { return vm.Attached })
+	if err == nil && missing != "" {
+		err = fmt.Errorf("its QEMU runs and is not connected to the virtual GPU at %s", missing)
+	}
+	return err
+}
+
+func (h *hook) reconnect(ctx context.Context, v *domain.Domain) error {
+	missing, err := h.without(ctx, v, func(api.VM) bool { return true })
+	if err == nil && missing != "" {
+		err = fmt.Errorf("it runs, and the daemon has no virtual GPU at %s: it gets one when it is shut down and started", missing)
+	}
+	return err
+}
+
+// without finds the socket of the first of the domain's devices that has no
+// virtual GPU such as is wanted.
+func (h *hook) without(ctx context.Context, v *domain.Domain, wanted func(api.VM) bool) (socket string, err error) {
+	vms, err := h.daemon.DomainVMs(ctx, v.UUID)
+	if err != nil {
+		return "", err
+	}
+	there := make(map[string]bool)
+	for _, vm := range vms {
+		there[vm.Socket] = there[vm.Socket] || wanted(vm)
+	}
+	for _, dev := range v.Devices {
+		if !there[dev.Socket] {
+			return dev.Socket, nil
+		}
+	}
+	return "", nil
+}
+
+// release takes the domain's virtual GPUs away, whatever its metadata has come
+// to be meanwhile.
+func (h *hook) release(ctx context.Context, xml []byte) error {
+	_, uuid, err := domain.Identity(xml)
+	if err != nil || uuid == "" {
+		return err
+	}
+	vms, err := h.daemon.DomainVMs(ctx, uuid)
+	if err != nil {
+		return err
+	}
+	return h.delete(ctx, uuid, vms)
+}
+
+// explain says what to do where the daemon did not answer.
+func (h *hook) explain(err error) error {
+	switch _, answered := errors.AsType[*api.Error](err); {
+	case err == nil, answered:
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the daemon on %s did not answer in time (see `journalctl -u vgpud`)", h.config.Socket)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no daemon listens on %s: start it (systemctl start vgpud), or name its socket in %s", h.config.Socket, defaultConfig)
+	}
+	return err
+}
