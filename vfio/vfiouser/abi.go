@@ -99,9 +99,11 @@ const (
 const (
 	DMAMapFlagRead         = 1 << 0
 	DMAMapFlagWrite        = 1 << 1
+	DMAMapFlagMmap         = 1 << 2 // the file is to be mapped
+	DMAMapFlagFileIO       = 1 << 3 // the file is to be read and written; at most one of the two
 	DMAUnmapFlagGetDirty   = 1 << 0
 	DMAUnmapFlagAll        = 1 << 1
-	dmaMapFlagMask         = DMAMapFlagRead | DMAMapFlagWrite
+	dmaMapFlagMask         = DMAMapFlagRead | DMAMapFlagWrite | DMAMapFlagMmap | DMAMapFlagFileIO
 	regionCapIDSparseMmap  = 1
 	regionCapSparseVersion = 1
 )

@@ -40,9 +40,10 @@ func TestAnyDMARegions(t *testing.T) {
 			for range rapid.IntRange(0, 2).Draw(rt, "descriptors") {
 				fds = append(fds, int(ram.Fd()))
 			}
-			offset, flags := addr.Draw(rt, "offset"), rapid.Uint32Range(0, 4).Draw(rt, "flags")
+			offset, flags := addr.Draw(rt, "offset"), rapid.Uint32Range(0, 16).Draw(rt, "flags")
 			_, errno := r.Request(vfiouser.CmdDMAMap, dmaMap(flags, offset, a, n), fds...)
-			bad := n == 0 || a+n-1 < a || offset+n-1 < offset || flags > 3 || len(fds) > 1
+			bad := n == 0 || a+n-1 < a || offset+n-1 < offset || flags > 15 || len(fds) > 1 ||
+				flags&4 != 0 && flags&8 != 0 || flags&12 != 0 && len(fds) == 0
 			if (errno != 0) != bad {
 				rt.Fatalf("mapping of %#x+%#x, offset %#x, flags %#x, %d descriptors: %v", a, n, offset, flags, len(fds), errno)
 			}

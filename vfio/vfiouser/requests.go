@@ -257,7 +257,14 @@ func (s *Session) dmaMap(m *message) error {
 	if err := argsz(d.Argsz, SizeofDMAMap); err != nil {
 		return err
 	}
-	if d.Flags&^uint32(dmaMapFlagMask) != 0 || d.Size == 0 || d.Addr+d.Size-1 < d.Addr || d.Offset+d.Size-1 < d.Offset || len(m.fds) > 1 {
+	wrong := d.Flags&^uint32(dmaMapFlagMask) != 0 || len(m.fds) > 1
+	switch d.Flags & (DMAMapFlagMmap | DMAMapFlagFileIO) {
+	case DMAMapFlagMmap, DMAMapFlagFileIO:
+		wrong = wrong || len(m.fds) == 0
+	case DMAMapFlagMmap | DMAMapFlagFileIO:
+		wrong = true
+	}
+	if wrong || d.Size == 0 || d.Addr+d.Size-1 < d.Addr || d.Offset+d.Size-1 < d.Offset {
 		return fmt.Errorf("mapping of %#x+%#x, flags %#x, %d descriptors: %w", d.Addr, d.Size, d.Flags, len(m.fds), syscall.EINVAL)
 	}
 	dev, ok := s.dev.(DMAMapper)
@@ -278,9 +285,9 @@ func (s *Session) dmaUnmap(p []byte) (int, error) {
 	}
 	all := d.Flags == DMAUnmapFlagAll
 	switch {
-	case d.Flags == DMAUnmapFlagGetDirty || d.Flags&^uint32(DMAUnmapFlagGetDirty|DMAUnmapFlagAll) != 0:
-		return 0, fmt.Errorf("unmapping with flags %#x: %w", d.Flags, syscall.ENOTSUP)
-	case d.Flags != 0 && !all, all && (d.Addr != 0 || d.Size != 0), !all && (d.Size == 0 || d.Addr+d.Size-1 < d.Addr):
+	case d.Flags == DMAUnmapFlagGetDirty:
+		return 0, fmt.Errorf("unmapping with a bitmap of dirty pages: %w", syscall.ENOTSUP)
+	case d.Flags != 0 && !all, d.Argsz > MaxDataBytes, all && (d.Addr != 0 || d.Size != 0), !all && (d.Size == 0 || d.Addr+d.Size-1 < d.Addr):
 		return 0, fmt.Errorf("unmapping of %#x+%#x, flags %#x: %w", d.Addr, d.Size, d.Flags, syscall.EINVAL)
 	}
 	if dev, ok := s.dev.(DMAMapper); ok {
