@@ -70,9 +70,12 @@ type Agent struct {
 	mu      sync.Mutex
 	devices map[string]*Device // by address
 	opened  map[string]*shared // those that tenants have, by address
+	settled chan struct{}      // closed and made anew when a device's state changes
 	dialled int                // connections
 
-	tenants sync.WaitGroup
+	changed   chan struct{} // holds one where devices may have come or gone
+	preparers sync.WaitGroup
+	tenants   sync.WaitGroup
 }
 
 // New makes an agent, which does nothing before Run.
@@ -91,22 +94,23 @@ func New(o Options) *Agent {
 	if o.Beat <= 0 {
 		o.Beat = 10 * time.Second
 	}
-	return &Agent{o: o, devices: map[string]*Device{}, opened: map[string]*shared{}}
+	return &Agent{o: o, devices: map[string]*Device{}, opened: map[string]*shared{}, settled: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
 // Run prepares the devices there are and those that come, until ctx ends. ready is
 // called once when the first have been prepared.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
 	// First the events, then the devices: none comes unseen between.
-	changed := make(chan struct{}, 1)
-	stopped, err := a.listen(ctx, changed)
+	stopped, err := a.listen(ctx)
 	if err != nil {
 		return err
 	}
 	defer stopped()
+	defer a.preparers.Wait()
 	if err := a.rescan(ctx); err != nil {
 		return err
 	}
+	a.preparers.Wait()
 	if len(a.Devices()) == 0 {
 		a.o.Log.Info("no virtual GPU yet; waiting for one", "ids", driver.IDs.String())
 	}
@@ -121,7 +125,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
-		case <-changed:
+		case <-a.changed:
 			if err := a.rescan(ctx); err != nil && ctx.Err() == nil {
 				a.o.Log.Error("look for virtual GPUs", "err", err)
 			}
@@ -132,17 +136,19 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 // rescanEvery is how often the agent looks where the kernel does not tell.
 const rescanEvery = 5 * time.Second
 
-// listen marks in changed that devices came or went. The function that it returns
-// waits for its end.
-func (a *Agent) listen(ctx context.Context, changed chan<- struct{}) (func(), error) {
+// look has Run look for devices that came or went.
+func (a *Agent) look() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// listen looks whenever the kernel says that devices came or went. The function that
+// it returns ends that.
+func (a *Agent) listen(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	mark := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
 	stop := func() { cancel(); done.Wait() }
 	events, err := a.o.Events()
 	if err != nil {
@@ -153,7 +159,7 @@ func (a *Agent) listen(ctx context.Context, changed chan<- struct{}) (func(), er
 			for {
 				select {
 				case <-t.C:
-					mark()
+					a.look()
 				case <-ctx.Done():
 					return
 				}
@@ -167,14 +173,14 @@ func (a *Agent) listen(ctx context.Context, changed chan<- struct{}) (func(), er
 			e, err := events.Next(ctx)
 			switch {
 			case errors.Is(err, sysfs.ErrMissed):
-				mark()
+				a.look()
 			case err != nil:
 				if ctx.Err() == nil {
 					a.o.Log.Error("listen to the kernel's events", "err", err)
 				}
 				return
 			case e.Action == "add" || e.Action == "remove":
-				mark()
+				a.look()
 			}
 		}
 	})
@@ -189,8 +195,8 @@ func (a *Agent) rescan(ctx context.Context) error {
 	}
 	a.forget(found)
 	for _, f := range found {
-		if a.meet(f) {
-			a.prepare(ctx, f)
+		if d := a.meet(f); d != nil {
+			a.preparers.Go(func() { a.prepare(ctx, d, f) })
 		}
 	}
 	return nil
@@ -203,30 +209,32 @@ func (a *Agent) forget(found []sysfs.Function) {
 	for address := range a.devices {
 		if !slices.ContainsFunc(found, func(f sysfs.Function) bool { return f.Address == address }) {
 			delete(a.devices, address)
+			a.wake()
 			a.o.Log.Info("virtual GPU unplugged", "device", address)
 		}
 	}
 }
 
-// meet notes a device and reports whether it is new.
-func (a *Agent) meet(f sysfs.Function) bool {
+// meet notes a device, and returns it if it is new.
+func (a *Agent) meet(f sysfs.Function) *Device {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.devices[f.Address] != nil {
-		return false
+		return nil
 	}
-	a.devices[f.Address] = &Device{Function: inspect(a.o.PCI, f), State: StatePreparing, Since: time.Now()}
-	return true
+	d := &Device{Function: inspect(a.o.PCI, f), State: StatePreparing, Since: time.Now()}
+	a.devices[f.Address] = d
+	return d
 }
 
 // prepare makes a new device ready: bound to vfio-pci where that can be, open to the
 // group, checked.
-func (a *Agent) prepare(ctx context.Context, f sysfs.Function) {
+func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 	log := a.o.Log.With("device", f.Address)
 	log.Info("virtual GPU found", "bar2", f.BARs[2].Bytes)
 	if err := driver.CheckRoom(f); err != nil {
 		log.Error("virtual GPU can't be used", "err", err)
-		a.settle(f.Address, StateFailed, err, nil)
+		a.settle(d, StateFailed, err, nil)
 		return
 	}
 	state := StateReady
@@ -237,12 +245,12 @@ func (a *Agent) prepare(ctx context.Context, f sysfs.Function) {
 	}
 	if err := a.open(f.Address, node); err != nil {
 		log.Error("permissions", "err", err)
-		a.settle(f.Address, StateFailed, err, nil)
+		a.settle(d, StateFailed, err, nil)
 		return
 	}
 	if a.o.NoCheck {
 		log.Info("virtual GPU ready", "state", state)
-		a.settle(f.Address, state, why, nil)
+		a.settle(d, state, why, nil)
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
@@ -253,25 +261,28 @@ func (a *Agent) prepare(ctx context.Context, f sysfs.Function) {
 	switch {
 	case r.OK:
 		log.Info("virtual GPU ready", "state", state, "gpu", r.GPU, "vectors", r.Vectors, "launch_p50", r.Launch.P50)
-		a.settle(f.Address, state, why, &r)
+		a.settle(d, state, why, &r)
 	case errors.Is(r.err, driver.ErrBusy):
 		log.Info("virtual GPU ready, in use already, not checked", "state", state)
-		a.settle(f.Address, state, why, nil)
+		a.settle(d, state, why, nil)
 	default:
 		log.Error("virtual GPU failed its check", "err", r.Error)
-		a.settle(f.Address, StateFailed, r.err, &r)
+		a.settle(d, StateFailed, r.err, &r)
 	}
 }
 
+// wake wakes who waits for a device's state; mu is held.
+func (a *Agent) wake() {
+	close(a.settled)
+	a.settled = make(chan struct{})
+}
+
 // settle notes how a device is.
-func (a *Agent) settle(address, state string, problem error, check *CheckResult) {
+func (a *Agent) settle(d *Device, state string, problem error, check *CheckResult) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d := a.devices[address]
-	if d == nil {
-		return // unplugged meanwhile
-	}
-	if f, err := (sysfs.FS{Root: a.o.PCI.Root}).Function(address); err == nil {
+	a.wake()
+	if f, err := (sysfs.FS{Root: a.o.PCI.Root}).Function(d.Address); err == nil {
 		d.Function = inspect(a.o.PCI, f)
 	}
 	d.State, d.Since, d.Check = state, time.Now(), check

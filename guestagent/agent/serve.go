@@ -15,6 +15,7 @@ import (
 
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
+	"vgpud/guestagent/sysfs"
 )
 
 // maxDialled bounds the connections there can be at once, and hello how long one may
@@ -139,6 +140,9 @@ func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 	who, err := peer(c)
 	var t *tenant
 	if err == nil {
+		err = a.await(ctx, r.Address)
+	}
+	if err == nil {
 		t, err = a.admit(ctx, who, r)
 	}
 	if err != nil {
@@ -203,6 +207,48 @@ func peer(c allot.Conn) (Tenant, error) {
 	return Tenant{PID: int(cred.Pid), UID: int(cred.Uid), Since: time.Now()}, nil
 }
 
+// await waits until no device that can be meant is being prepared, or has come just
+// now.
+func (a *Agent) await(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	for {
+		found, err := a.o.PCI.Functions()
+		if err != nil {
+			return err
+		}
+		settled, preparing := a.preparing(found, address)
+		if !preparing {
+			return nil
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return fmt.Errorf("virtual GPU %s is still being prepared", address)
+		}
+	}
+}
+
+// preparing tells whether one of the functions found that can be meant is not ready
+// yet, and returns what is closed when that may have changed.
+func (a *Agent) preparing(found []sysfs.Function, address string) (<-chan struct{}, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range found {
+		if address != "" && address != f.Address {
+			continue
+		}
+		d := a.devices[f.Address]
+		if d == nil {
+			a.look() // the kernel's word of it is under way
+		}
+		if d == nil || d.State == StatePreparing {
+			return a.settled, true
+		}
+	}
+	return nil, false
+}
+
 // admit opens the device, if no other program has it, and allots a part of it.
 func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant, error) {
 	a.mu.Lock()
@@ -246,8 +292,6 @@ func (a *Agent) choose(address string) (string, error) {
 		return "", fmt.Errorf("%w: the agent knows none %s", driver.ErrNoDevice, address)
 	case d.State == StateFailed:
 		return "", fmt.Errorf("virtual GPU %s is not usable: %s", address, d.Problem)
-	case d.State == StatePreparing:
-		return "", fmt.Errorf("virtual GPU %s is being prepared; try again", address)
 	}
 	return address, nil
 }

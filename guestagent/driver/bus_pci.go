@@ -256,6 +256,23 @@ func (p PCI) openVFIO(f sysfs.Function) (_ *PCIBus, err error) {
 	return b, nil
 }
 
+// takeBack takes a function from vfio-pci, which sleeps while nobody has it open, to
+// poll it.
+func (p PCI) takeBack(f sysfs.Function) error {
+	node := p.fs().GroupPath(f)
+	fd, err := p.kernel().Open(node)
+	if errors.Is(err, unix.EBUSY) {
+		return ErrBusy
+	}
+	if err == nil {
+		err = p.kernel().Close(fd)
+	}
+	if err != nil {
+		return fmt.Errorf("ask who has it by vfio: %w", err)
+	}
+	return p.fs().Unbind(f.Address)
+}
+
 func (p PCI) openPolling(f sysfs.Function) (_ *PCIBus, err error) {
 	if f.Driver != "" && f.Driver != sysfs.VFIODriver {
 		return nil, fmt.Errorf("kernel driver %s has it", f.Driver)
@@ -266,10 +283,13 @@ func (p PCI) openPolling(f sysfs.Function) (_ *PCIBus, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if f.Driver == "" {
-		if err := p.fs().Enable(f.Address); err != nil {
+	if f.Driver == sysfs.VFIODriver {
+		if err := p.takeBack(f); err != nil {
 			return nil, err
 		}
+	}
+	if err := p.fs().Enable(f.Address); err != nil {
+		return nil, err
 	}
 	for _, r := range []struct {
 		bar   int

@@ -193,7 +193,7 @@ func TestLetGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, k := withVFIO(t)
 			if !c.vfio {
-				p.Access = driver.AccessPolling
+				p = tree(t, map[string]function{address: ours})
 			}
 			bus := must[*driver.PCIBus](t)(driver.OpenPCI(t.Context(), p, ""))
 			dev := must[*driver.Device](t)(driver.Open(t.Context(), bus))

@@ -58,6 +58,18 @@ func (f FS) Bind(address string) error {
 	return nil
 }
 
+// Unbind takes the function from vfio-pci and leaves it without a driver. The kernel
+// waits for who has it open, so nobody may.
+func (f FS) Unbind(address string) error {
+	if err := write(filepath.Join(f.dir(address), "driver_override"), "\n"); err != nil {
+		return fmt.Errorf("reserve it for no driver: %w", err)
+	}
+	if err := write(filepath.Join(f.dir(address), "driver", "unbind"), filepath.Base(address)); err != nil {
+		return fmt.Errorf("take it from vfio-pci: %w", err)
+	}
+	return nil
+}
+
 // allowNoIOMMU turns on vfio's mode without IOMMU.
 func (f FS) allowNoIOMMU() error {
 	path := f.Path("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
