@@ -84,7 +84,7 @@ type GPUConfig struct {
 // AccountingConfig says how a GPU is watched; see accounting.Config.
 type AccountingConfig struct {
 	Poll  time.Duration `yaml:"poll"`  // 1ms, for each active guest
-	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest
+	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest; with over 4 GPUs a quarter of that for each GPU
 	Round time.Duration `yaml:"round"` // at most 24ms
 	// Piece is 100µs: polling phases are cut into such pieces, spread over the
 	// round; negative: in one.
@@ -100,8 +100,17 @@ type AccountingConfig struct {
 	ByChannels bool `yaml:"by_channels"`
 }
 
-// config is the accounting package's.
-func (c AccountingConfig) config() (accounting.Config, error) {
+// manyGPUs is how many GPUs' polling threads have room on the one processor that
+// they keep to: they poll a sixth of the time each.
+const manyGPUs = 4
+
+// config is the accounting package's, where there are so many GPUs. Their polling
+// threads take turns on one processor (LoGA §5.6), which would have no time left
+// for anything else: with many of them, all have longer quiet phases.
+func (c AccountingConfig) config(gpus int) (accounting.Config, error) {
+	if c.Quiet == 0 && gpus > manyGPUs {
+		c.Quiet = (accounting.Config{}).WithDefaults().Quiet * time.Duration(gpus) / manyGPUs
+	}
 	idle, err := accounting.ParseIdleMode(c.Idle)
 	if err != nil {
 		return accounting.Config{}, err
@@ -188,7 +197,7 @@ func (c *Config) check() error {
 		if err := checkPolicy(g.Policy); err != nil {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
-		if _, err := g.Accounting.config(); err != nil {
+		if _, err := g.Accounting.config(len(c.GPUs)); err != nil {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
 	}

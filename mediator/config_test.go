@@ -28,12 +28,28 @@ func TestConfigDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	a, err := got.GPUs[0].Accounting.config()
+	a, err := got.GPUs[0].Accounting.config(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if a.Poll != time.Millisecond || a.Quiet != 5*time.Millisecond || a.Round != 24*time.Millisecond {
 		t.Errorf("accounting polls %v, rests %v, at most %v a round", a.Poll, a.Quiet, a.Round)
+	}
+}
+
+// The polling threads of many GPUs leave their processor some time.
+func TestManyGPUs(t *testing.T) {
+	for gpus, want := range map[int]time.Duration{1: 5 * ms, 4: 5 * ms, 8: 10 * ms, 16: 20 * ms} {
+		a, err := AccountingConfig{}.config(gpus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if busy := float64(gpus) * float64(a.Poll) / float64(a.Poll+a.Quiet); a.Quiet != want || busy > 0.8 {
+			t.Errorf("%d GPUs: quiet for %v, want %v; the processor is busy for %.2f of the time", gpus, a.Quiet, want, busy)
+		}
+	}
+	if a, err := (AccountingConfig{Quiet: 3 * ms}).config(16); err != nil || a.Quiet != 3*ms {
+		t.Errorf("quiet for %v, %v, although 3ms is configured", a.Quiet, err)
 	}
 }
 

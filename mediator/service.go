@@ -91,7 +91,7 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 
 // open opens one GPU and prepares to watch it.
 func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
-	watch, err := c.Accounting.config()
+	watch, err := c.Accounting.config(len(s.o.Config.GPUs))
 	if err != nil {
 		return nil, err
 	}
