@@ -41,6 +41,10 @@ const plain = `<domain type='kvm'>
 // TestScripts runs the scripts in testdata, each with a daemon of its own and
 // two domains: one with virtual GPUs, web1.xml, and one without, plain.xml.
 func TestScripts(t *testing.T) {
+	deploy, err := filepath.Abs("../../deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
@@ -57,6 +61,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("VGPUD_SOCKET", d.socket)
 			e.Setenv("VGPUD_HOOK_CONFIG", filepath.Join(e.WorkDir, "hook.yaml"))
 			e.Setenv("VGPUD_NO_SYSLOG", "1")
+			e.Setenv("DEPLOY", deploy)
 			web1, err := domain.Define([]byte(plain), domain.Devices{
 				{Weight: 2, Cap: 0.5, Guarantee: 0.25, PriorityCeiling: 3, Memory: 1 << 30, GPU: "gpu0", KernelTimeLimit: 1e9, BAR2: 64 << 20}, {},
 			}, "/run/vgpud")

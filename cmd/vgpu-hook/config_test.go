@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestShippedConfig reads the configuration that is installed, with every key in
+// effect.
+func TestShippedConfig(t *testing.T) {
+	b, err := os.ReadFile("../../deploy/libvirt/hook.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "hook.yaml")
+	if err := os.WriteFile(path, regexp.MustCompile(`(?m)^#([a-z_]+:)`).ReplaceAll(b, []byte("$1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(configVariable, path)
+	t.Setenv(socketVariable, "")
+	got, err := readConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config{
+		Socket: "/run/vgpud/vgpud.sock", User: "libvirt-qemu", Group: "libvirt-qemu", Timeout: 5 * time.Second,
+		PIDDir: "/run/libvirt/qemu", QEMUConf: "/etc/libvirt/qemu.conf",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("shipped configuration (-want +got):\n%s", diff)
+	}
+	t.Setenv(configVariable, filepath.Join(t.TempDir(), "none.yaml"))
+	if got, err = readConfig(); err != nil {
+		t.Fatal(err)
+	}
+	want.User, want.Group = "", "" // found out for each domain
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
