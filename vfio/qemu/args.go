@@ -66,7 +66,7 @@ func (o Options) args(f files) ([]string, error) {
 		id, how, use string
 		fd           int
 	}{
-		{"monitor", ",server=on,wait=off", "-qmp", f.monitor},
+		{"monitor", "", "-qmp", f.monitor},
 		{"qmp", ",server=on,wait=off", "-qmp", f.qmp},
 		{"console", "", "-serial", f.console},
 		{"guest", "", "-serial", f.guest},

@@ -10,21 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of a VM's sockets in its directory.
-const (
-	monitorSocket = "monitor.sock" // for the VM's own monitor
-	qmpSocket     = "qmp.sock"     // for anybody's
-)
+// qmpSocket is the name of the socket in a VM's directory on which QEMU listens
+// for another program.
+const qmpSocket = "qmp.sock"
 
 // firstFD is the number that the first inherited file has in QEMU.
 const firstFD = 3
 
-// sockets are the connections between this process and QEMU: their ends, to be
-// inherited, and ours. The monitors' are sockets that listen already, so that
-// who connects need not wait for QEMU to make them.
+// sockets are what QEMU inherits, and our ends of it. The one to be connected to
+// listens already, so that nobody need wait for QEMU to make it.
 type sockets struct {
-	theirs         [4]*os.File // monitor, qmp, console, guest
-	console, guest net.Conn
+	theirs                  [4]*os.File // monitor, qmp, console, guest
+	monitor, console, guest net.Conn
 }
 
 // numbers are the descriptors that theirs have in QEMU.
@@ -40,10 +37,11 @@ func newSockets(dir string) (_ *sockets, err error) {
 			s.closeTheirs()
 		}
 	}()
-	for i, name := range []string{monitorSocket, qmpSocket} {
-		if s.theirs[i], err = listen(filepath.Join(dir, name)); err != nil {
-			return nil, err
-		}
+	if s.monitor, s.theirs[0], err = pair("monitor"); err != nil {
+		return nil, err
+	}
+	if s.theirs[1], err = listen(filepath.Join(dir, qmpSocket)); err != nil {
+		return nil, err
 	}
 	if s.console, s.theirs[2], err = pair("console"); err != nil {
 		return nil, err
@@ -64,7 +62,7 @@ func (s *sockets) closeTheirs() {
 }
 
 func (s *sockets) closeOurs() {
-	for _, c := range []net.Conn{s.console, s.guest} {
+	for _, c := range []net.Conn{s.monitor, s.console, s.guest} {
 		if c != nil {
 			c.Close()
 		}
@@ -89,14 +87,14 @@ func listen(path string) (*os.File, error) {
 func pair(name string) (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the guest's %s: %w", name, err)
+		return nil, nil, fmt.Errorf("connect QEMU's %s: %w", name, err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
 	defer ours.Close() // FileConn makes a copy
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		theirs.Close()
-		return nil, nil, fmt.Errorf("make the guest's %s: %w", name, err)
+		return nil, nil, fmt.Errorf("connect QEMU's %s: %w", name, err)
 	}
 	return conn, theirs, nil
 }

@@ -8,12 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/digitalocean/go-qemu/qmp"
 
 	"vgpud/vfio/qemu/console"
 )
@@ -28,14 +24,14 @@ type VM struct {
 	exited chan struct{} // closed when QEMU has ended and was waited for
 	err    error         // how QEMU ended; valid after exited
 
-	monitor *qmp.SocketMonitor
+	monitor *monitor
 	guest   *console.Client
 	stderr  *lines   // of QEMU
 	printed *lines   // by the guest's kernel and init
 	tty     net.Conn // the guest's kernel console
 
 	mu      sync.Mutex
-	waiters map[*Expectation]bool // nil once no more events come
+	waiters map[*Expectation]bool
 
 	wg    sync.WaitGroup // of the goroutines that read
 	close sync.Once
@@ -93,32 +89,16 @@ func (v *VM) launch(ctx context.Context) error {
 	v.tty = s.console
 	v.wg.Go(func() { _, _ = io.Copy(v.printed, v.tty) })
 	v.guest = console.NewClient(s.guest, func(p []byte) { _, _ = v.printed.Write(p) })
-	stop := context.AfterFunc(ctx, func() { _ = v.cmd.Process.Kill() })
-	err = v.connect()
-	stop()
-	if err != nil {
-		_ = v.Kill()
-		v.closeLines()
-		return errors.Join(context.Cause(ctx), v.ended())
+	v.monitor = newMonitor(s.monitor, v.follow)
+	if err := v.monitor.open(ctx); err != nil {
+		// QEMU's own words say why, unless it is we who have had enough.
+		select {
+		case <-v.monitor.done:
+			err = nil
+		default:
+		}
+		return errors.Join(err, v.Kill(), v.closeLines(), v.ended())
 	}
-	return nil
-}
-
-// connect connects the monitor. It ends when QEMU does.
-func (v *VM) connect() error {
-	m, err := qmp.NewSocketMonitor("unix", filepath.Join(v.dir, monitorSocket), time.Minute)
-	if err != nil {
-		return err
-	}
-	if err := m.Connect(); err != nil {
-		return errors.Join(err, m.Disconnect())
-	}
-	events, err := m.Events(context.Background())
-	if err != nil {
-		return errors.Join(err, m.Disconnect())
-	}
-	v.monitor = m
-	v.wg.Go(func() { v.follow(events) })
 	return nil
 }
 
@@ -126,14 +106,14 @@ func (v *VM) connect() error {
 // the VM had. Closing again does nothing.
 func (v *VM) Close() error {
 	v.close.Do(func() {
-		v.cerr = errors.Join(v.Kill(), ignoreClosed(v.monitor.Disconnect()), v.closeLines(), v.removeDir())
+		v.cerr = errors.Join(v.Kill(), v.closeLines(), v.removeDir())
 	})
 	return v.cerr
 }
 
 // closeLines ends what reads from QEMU, which has ended.
 func (v *VM) closeLines() error {
-	err := errors.Join(ignoreClosed(v.guest.Close()), ignoreClosed(v.tty.Close()))
+	err := errors.Join(v.monitor.close(), v.guest.Close(), v.tty.Close())
 	v.wg.Wait()
 	return err
 }
@@ -143,13 +123,6 @@ func (v *VM) removeDir() error {
 		return nil
 	}
 	return os.RemoveAll(v.dir)
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // Name is Options.Name.
