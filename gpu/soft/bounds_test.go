@@ -162,12 +162,23 @@ func TestCollectionsWhileExecuting(t *testing.T) {
 func TestSuspendedContextWaits(t *testing.T) {
 	d := newDevice(t, Options{Machine: machine.Config{Mode: machine.Slices}})
 	a, b := newRig(t, d, gpu.ContextOptions{}), newRig(t, d, gpu.ContextOptions{})
-	endless := a.launch("spin", 1, 32, uint64(20_000_000))
+	flag := a.alloc(4)
+	waits := a.launch("await", 1, 32, uint64(flag))
 	if err := d.Suspend(a.ctx); err != nil {
 		t.Fatal(err)
 	}
 	b.vecadd(3000)
-	if a.ch.Done() >= endless {
+	// What it waits for has come, and it does not see that.
+	side, err := a.ctx.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := a.must(side.Set(flag, 1, 4, 1))
+	if err := side.Wait(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	b.vecadd(3000)
+	if a.ch.Done() >= waits {
 		t.Error("the suspended context's kernel ended")
 	}
 	if err := d.SetTimeslice(a.ctx, time.Millisecond); err != nil {
@@ -176,7 +187,7 @@ func TestSuspendedContextWaits(t *testing.T) {
 	if err := d.Resume(a.ctx); err != nil {
 		t.Fatal(err)
 	}
-	if o := a.wait(endless); o.Err != nil {
+	if o := a.wait(waits); o.Err != nil {
 		t.Error(o.Err)
 	}
 }

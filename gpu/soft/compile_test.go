@@ -137,6 +137,54 @@ func TestCodeIsBounded(t *testing.T) {
 	}
 }
 
+// Contexts of one label have together what one has, so that no owner has all there is.
+func TestCodeIsBoundedByLabel(t *testing.T) {
+	source := shared(8, 100)
+	e := startEngine(t, Options{CodeBytes: 1 << 21})
+	m, err := e.compile(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(label string) ContextDriver {
+		t.Helper()
+		c, info, err := e.NewContext(t.Context(), gpu.ContextOptions{Label: label, MemoryLimit: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := info.Memory.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	greedy := []ContextDriver{open("greedy"), open("greedy"), open("greedy")}
+	loaded := 0
+	for i := 0; ; i++ {
+		_, err := greedy[i%len(greedy)].LoadModule(t.Context(), source)
+		if errors.Is(err, gpu.ErrOutOfMemory) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded++
+	}
+	if want := int(e.o.CodeBytes / codeShares / m.code); loaded != want {
+		t.Errorf("three contexts of one label hold %d modules, want %d", loaded, want)
+	}
+	modest := open("modest")
+	if _, err := modest.LoadModule(t.Context(), source); err != nil {
+		t.Errorf("another label's: %v", err)
+	}
+	for _, c := range append(greedy, modest) {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := e.code.taken(); n != 0 || len(e.owners) != 0 {
+		t.Errorf("%d bytes of code and %d owners are left", n, len(e.owners))
+	}
+}
+
 // A compiler that panics costs the module only.
 func TestCompilerPanics(t *testing.T) {
 	e := startEngine(t, Options{})

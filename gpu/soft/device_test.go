@@ -82,6 +82,19 @@ again:
 	ret;
 }
 
+.visible .entry await(.param .u64 p)
+{
+	.reg .pred %p<2>;
+	.reg .b64 %rd<2>;
+	.reg .b32 %r<2>;
+	ld.param.u64 %rd1, [p];
+more:
+	ld.volatile.global.u32 %r1, [%rd1];
+	setp.eq.u32 %p1, %r1, 0;
+	@%p1 bra more;
+	ret;
+}
+
 .visible .entry spin(.param .u64 nanos)
 {
 	.reg .pred %p<2>;
