@@ -259,6 +259,7 @@ func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 		return a.o.Open(ctx, address)
 	}, CheckOptions{Count: 20})
 	switch {
+	case ctx.Err() != nil: // the agent ends
 	case r.OK:
 		log.Info("virtual GPU ready", "state", state, "gpu", r.GPU, "vectors", r.Vectors, "launch_p50", r.Launch.P50)
 		a.settle(d, state, why, &r)

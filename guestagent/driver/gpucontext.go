@@ -160,13 +160,8 @@ func (c *Context) Close() error {
 		defer cancel()
 		err = c.awaitState(ctx, abi.ContextFree)
 	}
-	gone := false
-	select {
-	case <-d.down: // then there is nothing left to close
-		err, gone = nil, true
-	default:
-	}
-	if err == nil || gone {
+	// Of a device that is gone there is nothing left to close.
+	if err == nil || d.gone() != nil || d.ended() != nil {
 		c.releaseChannels()
 		return nil
 	}

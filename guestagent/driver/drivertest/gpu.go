@@ -35,6 +35,9 @@ func NewGPU(kernels map[string]Kernel) *GPU {
 	return &GPU{kernels: kernels, memory: map[uint64][]byte{}, next: 1 << 20, handles: map[uint64]string{}, events: map[uint64]uint64{}}
 }
 
+// Name is what every GPU says that it is.
+const Name = "test GPU"
+
 // Bytes returns n bytes of GPU memory at an address, or nil.
 func (g *GPU) Bytes(addr, n uint64) []byte {
 	g.mu.Lock()
@@ -146,7 +149,7 @@ func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comp
 		}
 		c.Value[0] = g.events[x.End] - g.events[x.Start]
 		return nil
-	case abi.OpLastFault:
+	case abi.OpLastFault, abi.OpDeviceName:
 		x, err := abi.DecodeWindowArg(e)
 		if err != nil {
 			return err
@@ -155,7 +158,11 @@ func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comp
 		if err != nil {
 			return err
 		}
-		c.Value[0] = uint64(copy(b, g.fault))
+		text := Name
+		if h.Op == abi.OpLastFault {
+			text = g.fault
+		}
+		c.Value[0] = uint64(copy(b, text))
 		return nil
 	}
 	return abi.StatusNotSupported

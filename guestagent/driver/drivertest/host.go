@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"context"
+	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -29,6 +31,7 @@ const (
 // Host is a device in this process; it is a driver's Bus.
 type Host struct {
 	opts   Options
+	file   *os.File // BAR2
 	shared []byte
 
 	mu       sync.Mutex
@@ -54,11 +57,11 @@ func NewHost(opts Options) (*Host, error) {
 	if opts.Polled {
 		opts.Vectors = 0
 	}
-	m, err := unix.Mmap(-1, 0, opts.SharedBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	f, m, err := memory("BAR2", opts.SharedBytes)
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{opts: opts, shared: m, regs: map[uint32]uint32{}, gone: make(chan struct{})}
+	h := &Host{opts: opts, file: f, shared: m, regs: map[uint32]uint32{}, gone: make(chan struct{})}
 	for range opts.Vectors {
 		h.events = append(h.events, make(chan struct{}, 1))
 	}
@@ -290,5 +293,22 @@ func (h *Host) Close() error {
 	}
 	h.mu.Unlock()
 	h.serving.Wait()
-	return unix.Munmap(h.shared)
+	return errors.Join(unix.Munmap(h.shared), h.file.Close())
+}
+
+// memory makes memory that other programs can map too.
+func memory(name string, bytes int) (*os.File, []byte, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := f.Truncate(int64(bytes)); err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	m, err := unix.Mmap(fd, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, m, nil
 }
