@@ -33,7 +33,7 @@ test-deps:
 vm-deps:
 	@scripts/vm-deps.sh
 
-unit: build
+unit: build vm-deps
 	@scripts/unit.sh
 
 fuzz:

@@ -9,7 +9,10 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
 else
 	echo "note: no C compiler, so the tests run without the race detector" >&2
 fi
-# The whole-system tests start many processes: they come last, and alone.
-rest=$(go list ./... | grep -v '/e2e/system$')
-go test "${flags[@]}" -timeout 14m $rest "$@"
-go test "${flags[@]}" -timeout 14m ./e2e/system "$@"
+# The whole-system tests start many processes and VMs: they come last, and each
+# package alone.
+alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt)$')
+go test "${flags[@]}" -timeout 14m $(go list ./... | grep -vxF "$alone") "$@"
+for package in $alone; do
+	go test "${flags[@]}" -timeout 14m "$package" "$@"
+done

@@ -12,74 +12,91 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestLives ends VMs at work in every way that there is, while two others share
-// the GPU with them, and looks at what is left and at what the others notice.
-func TestLives(t *testing.T) {
+// TestLife ends a VM at work in every way that there is, one after the other,
+// while two others share the GPU with it, and looks at what is left and at what
+// the others notice. What comes after each end shows that the virtual GPU is as
+// good as before.
+func TestLife(t *testing.T) {
 	h := host.Start(t, "dfq", slow...)
 	observer := observe(t, h)
 	light, heavy := bystander(t, h, "light", 1), bystander(t, h, "heavy", 4)
+	v := newVictim(t, h, observer, "guest")
 	light.ready()
 	heavy.ready()
-	one := light.begin("light", "", short)
-	other := heavy.begin("heavy", "", long)
-	// undisturbed is what every way of ending must leave the others.
-	undisturbed := func(t *testing.T) {
-		t.Helper()
-		one.goesOn()
-		other.goesOn()
+	one, other := light.begin("light", "", short), heavy.begin("heavy", "", long)
+	v.measure()
+	for _, chapter := range []struct {
+		name string
+		run  func(*testing.T, *victim)
+	}{
+		{"plug and unplug", plugs},
+		{"reset", func(_ *testing.T, v *victim) { v.restarts(v.vm.Reset) }},
+		{"panic", func(_ *testing.T, v *victim) { v.restarts(v.vm.Crash) }},
+		{"power-off", func(_ *testing.T, v *victim) { v.ends(v.vm.PowerOff) }},
+		{"SIGKILL", func(_ *testing.T, v *victim) {
+			v.boots()
+			v.ends(func(context.Context) error { return v.vm.Kill() })
+		}},
+		{"shares", func(t *testing.T, _ *victim) { held(t, h, map[string]*worker{"light": one, "heavy": other}) }},
+	} {
+		if !t.Run(chapter.name, func(t *testing.T) {
+			chapter.run(t, v)
+			one.goesOn()
+			other.goesOn()
+		}) {
+			return // the next begins where this should have ended
+		}
 	}
-
-	t.Run("reset", func(t *testing.T) {
-		v := newVictim(t, h, observer, "reset")
-		for range 2 { // the device is as good after a reset as before
-			w := v.begin("reset", "", short)
-			w.goesOn()
-			v.do(v.vm.Reset)
-			w.lost()
-			v.ready()
-			v.leaves(v.idle)
-			undisturbed(t)
-		}
-		v.works("")
-	})
-	t.Run("power-off", func(t *testing.T) {
-		v := newVictim(t, h, observer, "off")
-		w := v.begin("off", "", short)
-		w.goesOn()
-		v.do(v.vm.PowerOff)
-		w.lost()
-		v.gone()
-		undisturbed(t)
-	})
-	t.Run("crash", func(t *testing.T) {
-		v := newVictim(t, h, observer, "crash")
-		w := v.begin("crash", "", short)
-		w.goesOn()
-		v.do(v.vm.Crash) // the kernel panics, and the VM is reset for it
-		w.lost()
-		v.ready()
-		v.leaves(v.idle)
-		v.works("")
-		undisturbed(t)
-	})
-	t.Run("kill", func(t *testing.T) {
-		v := newVictim(t, h, observer, "kill")
-		w := v.begin("kill", "", short)
-		w.goesOn()
-		if err := v.vm.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		w.lost()
-		v.gone()
-		undisturbed(t)
-		// The virtual GPU is there for the next VM.
-		next := boot(t, h, qemu.Options{}, v.gpu)
-		next.ready()
-		next.works("")
-	})
-	t.Run("shares", func(t *testing.T) { held(t, h, map[string]*worker{"light": one, "heavy": other}) })
 	one.end()
 	other.end()
+}
+
+// restarts has a VM at work restart in some way.
+func (v *victim) restarts(how func(context.Context) error) {
+	v.tb.Helper()
+	w := v.begin("guest", "", short)
+	w.goesOn()
+	v.do(how)
+	w.lost()
+	v.ready()
+	v.leaves(v.idle)
+	v.works("")
+}
+
+// ends has a VM at work end in some way.
+func (v *victim) ends(how func(context.Context) error) {
+	v.tb.Helper()
+	w := v.begin("guest", "", short)
+	w.goesOn()
+	v.do(how)
+	w.lost()
+	v.gone()
+}
+
+// plugs gives a VM at work a second virtual GPU and takes it away, at work too.
+func plugs(t *testing.T, v *victim) {
+	staying := v.begin("guest", "", short)
+	second := v.h.NewVM(api.VMSpec{Name: "plugged"})
+	before := v.h.Footprint(second.Name, v.observer)
+	for range 2 { // it comes back as well as it came
+		v.do(func(ctx context.Context) error {
+			return v.vm.Plug(ctx, qemu.Device{ID: second.Name, Socket: second.Socket, Bus: qemu.SparePort(0)})
+		})
+		w := v.begin(second.Name, v.address(second.Name), short)
+		w.goesOn()
+		v.do(func(ctx context.Context) error { return v.vm.Unplug(ctx, second.Name) })
+		w.lost()
+		v.h.Until("the end of what the unplugged one had", func() error {
+			return before.LeftBehind(v.h.Footprint(second.Name, v.observer))
+		})
+		v.h.Until("a free virtual GPU", func() error { return free(t.Context(), second.Socket) })
+		staying.goesOn()
+	}
+	staying.end()
+	if err := v.h.Client.DeleteVM(t.Context(), second.Name); err != nil {
+		t.Fatal(err)
+	}
+	v.leaves(v.idle)
 }
 
 // bystander is a VM with a virtual GPU of that weight.
@@ -103,18 +120,40 @@ type victim struct {
 	*machine
 	gpu      api.VM
 	observer *driver.Context
-	alone    host.Footprint // before its VMM came
+	alone    host.Footprint // without a VMM
 	idle     host.Footprint // booted, with nothing at work
 }
 
+// newVictim starts a VM.
 func newVictim(t *testing.T, h *host.Host, observer *driver.Context, name string) *victim {
 	t.Helper()
 	v := &victim{gpu: h.NewVM(api.VMSpec{Name: name}), observer: observer}
 	v.alone = h.Footprint(name, observer)
-	v.machine = boot(t, h, qemu.Options{}, v.gpu)
-	v.ready()
-	v.idle = h.Footprint(name, observer)
+	v.machine = boot(t, h, qemu.Options{SparePorts: 1}, v.gpu)
 	return v
+}
+
+// measure takes what the host holds for a VM that does nothing; the others are at
+// work from before then to the end.
+func (v *victim) measure() {
+	v.tb.Helper()
+	v.ready()
+	v.h.Until("the end of the agent's check", func() error {
+		if v.idle = v.h.Footprint(v.gpu.Name, v.observer); v.idle.Contexts+v.idle.Executors > 0 {
+			return fmt.Errorf("%+v", v.idle)
+		}
+		return nil
+	})
+	files := v.alone.VM
+	v.alone = v.idle
+	v.alone.VM = files // only its own processes see whether a VMM is there
+}
+
+// boots starts another VM with the virtual GPU of the one that has ended.
+func (v *victim) boots() {
+	v.tb.Helper()
+	v.machine = boot(v.tb, v.h, qemu.Options{}, v.gpu)
+	v.ready()
 }
 
 // leaves waits until what the host holds for the guest is down to what it was.

@@ -149,8 +149,10 @@ func (m *machine) begin(name, address string, kinds []work.Work) *worker {
 	return m.run(work.Plan{Name: name, PCI: address, Work: kinds, Workers: 5, Channels: 5, Seed: 1})
 }
 
+// run starts a program that does what the plan says, by way of the agent.
 func (m *machine) run(p work.Plan) *worker {
 	m.tb.Helper()
+	p.Agent = true
 	plan, err := json.Marshal(p)
 	if err != nil {
 		m.tb.Fatal(err)

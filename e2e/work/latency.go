@@ -59,14 +59,22 @@ type Latency struct {
 	Clocks float64 `json:"clocks_seconds"`
 }
 
-// restLaunch is the pause before a launch that finds everybody asleep: longer
-// than anyone looks for work.
-const restLaunch = 5 * time.Millisecond
+// rest is the pause before a launch that finds everybody asleep: longer than
+// anyone looks for work.
+const rest = 5 * time.Millisecond
+
+// patience is for how long a guest that is to look for its completions does so,
+// and asleep that of one that is to be woken each time.
+const (
+	patience = 100 * time.Millisecond
+	asleep   = -1
+)
 
 // syncEvery is after how many launches the clocks are compared anew.
 const syncEvery = 16
 
-// measureLatency launches n empty kernels, one after the other and with pauses.
+// measureLatency launches n empty kernels in each way: one after the other and
+// with pauses, by a guest that looks for the end and by one that sleeps.
 func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n int, out io.Writer) error {
 	m, err := gpu.LoadModule(ctx, []byte(EmptyKernel))
 	if err != nil {
@@ -79,9 +87,17 @@ func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n i
 	l := &launcher{bus: bus, gpu: gpu, launch: driver.Launch{Function: f, Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 32}}}
 	var r LatencyReport
 	for _, way := range []struct {
-		name string
-		rest time.Duration
-	}{{"one after the other", 0}, {"all asleep", restLaunch}} {
+		name           string
+		patience, rest time.Duration
+	}{
+		{"host looks, guest looks", patience, 0},
+		{"host looks, guest sleeps", asleep, 0},
+		{"host sleeps, guest looks", patience, rest},
+		{"host sleeps, guest sleeps", asleep, rest},
+	} {
+		if l.channel, err = gpu.NewChannel(ctx, driver.ChannelOptions{Patience: way.patience}); err != nil {
+			return err
+		}
 		all := make([]sample, 0, n)
 		for i := range n {
 			if i%syncEvery == 0 {
@@ -97,6 +113,9 @@ func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n i
 				return err
 			}
 			all = append(all, s)
+		}
+		if err := l.channel.Close(); err != nil {
+			return err
 		}
 		r.Ways = append(r.Ways, summarize(way.name, all))
 	}
@@ -137,9 +156,10 @@ func (s sample) parts() parts {
 
 // launcher launches one kernel again and again.
 type launcher struct {
-	bus    *timedBus
-	gpu    *driver.Context
-	launch driver.Launch
+	bus     *timedBus
+	gpu     *driver.Context
+	channel *driver.Channel
+	launch  driver.Launch
 	// GPU time + offset is this process's time since epoch, to within.
 	epoch          time.Time
 	offset, within time.Duration
@@ -167,7 +187,7 @@ func (l *launcher) once(ctx context.Context) (sample, error) {
 	var p driver.Pending
 	l.bus.forget()
 	begin := time.Now()
-	if err := l.gpu.Own().Enqueue(ctx, &p, &l.launch); err != nil {
+	if err := l.channel.Enqueue(ctx, &p, &l.launch); err != nil {
 		return sample{}, err
 	}
 	submitted := time.Now()

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
+	"vgpud/clock"
 	"vgpud/e2e/kernels"
 	"vgpud/guestagent/driver"
 )
@@ -15,9 +17,11 @@ type Plan struct {
 	Name string `json:"name"`
 	// Socket is the virtual GPU's vfio-user socket, for a guest that is a process
 	// beside it. Without one the virtual GPU is the PCI function at the address
-	// PCI, or the only one there is.
+	// PCI, or the only one there is: shared by vgpu-agent with Agent, else opened
+	// by the guest for itself.
 	Socket string `json:"socket,omitempty"`
 	PCI    string `json:"pci,omitempty"`
+	Agent  bool   `json:"agent,omitempty"`
 	// Work is gone through round and round.
 	Work []Work `json:"work"`
 	// Workers is how many cases are under way at a time, each with buffers of
@@ -86,12 +90,35 @@ func ReadPlan(r io.Reader) (Plan, error) {
 
 // bus is the way to the plan's virtual GPU.
 func (p *Plan) bus(ctx context.Context) (driver.Bus, error) {
-	if p.Socket != "" {
+	switch {
+	case p.Socket != "":
 		return driver.DialVFIOUser(ctx, p.Socket)
+	case p.Agent:
+		return dialAgent(ctx, p.PCI)
 	}
 	bus, err := driver.OpenPCI(ctx, driver.PCI{}, p.PCI)
 	if err != nil {
 		return nil, err
 	}
 	return bus, nil
+}
+
+// agentPatience is for how long the agent may be preparing: it begins when its
+// guest does, and tries each virtual GPU that comes.
+const agentPatience = time.Minute
+
+// dialAgent opens a part of a virtual GPU by way of the agent, as soon as that has
+// it.
+func dialAgent(ctx context.Context, address string) (driver.Bus, error) {
+	limited, cancel := context.WithTimeout(ctx, agentPatience)
+	defer cancel()
+	for {
+		bus, err := driver.DialAgent(ctx, driver.AgentOptions{Address: address})
+		if err == nil {
+			return bus, nil
+		}
+		if clock.Sleep(limited, clock.Real{}, 100*time.Millisecond) != nil {
+			return nil, err
+		}
+	}
 }

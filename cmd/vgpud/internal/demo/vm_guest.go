@@ -39,7 +39,9 @@ type vmGuest struct {
 // startVM starts a guest in a VM, which is told its plan when it has booted, and
 // follows its reports.
 func (d *demo) startVM(m *member) (guest, error) {
-	plan, err := json.Marshal(m.Plan) // names no device: the VM has one
+	p := m.Plan // names no device: the VM has one
+	p.Agent = true
+	plan, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
 	}
