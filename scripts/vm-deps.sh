@@ -70,9 +70,10 @@ mirrors() {
 		echo "$VGPUD_DEBIAN_MIRROR"
 		return
 	fi
-	# Other publishers' archives have other suites or no component main.
-	apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' "Created-By: Packages" |
-		awk '$2 == "main" && $1 ~ /^[a-z]+(-updates|-backports)?$/ && !seen[$3]++ { print $3 }'
+	# What an update would ask for, whether or not there ever was one. Other
+	# publishers' archives mostly have other suites.
+	apt-get update --print-uris |
+		sed -nE "s|^'(.*)/dists/[a-z]+(-updates\|-backports)?/InRelease' .*|\1|p" | awk '!seen[$0]++'
 }
 
 # configure_apt writes a configuration for apt under $1 that shares only how to
@@ -324,7 +325,8 @@ flock -n 9 || {
 }
 trap 'rm -rf "$new"' EXIT
 rm -rf "$new"
-mkdir "$new"
+mkdir -p "$new/tmp"
+export TMPDIR=$new/tmp
 
 packages_match || {
 	fetch "$new"
