@@ -217,7 +217,7 @@ func (s *Service) bear(spec api.VMSpec, sh *share, socket, uuid string) (_ *gues
 			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Socket: socket,
 			GPU:       link.GPU{Name: sh.config.Name, Kind: sh.config.Kind, Socket: sh.config.Socket},
 			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
-			KernelTimeLimit: s.o.Config.kernelTimeLimit(spec.KernelTimeLimit),
+			KernelTimeLimit: s.config.Load().kernelTimeLimit(spec.KernelTimeLimit),
 		},
 		Dir: dir, UID: spec.UID, GID: spec.GID,
 	}

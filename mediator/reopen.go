@@ -22,6 +22,7 @@ const reopenEvery = 500 * time.Millisecond
 type opened struct {
 	device  gpu.Device
 	props   gpu.Properties
+	source  accounting.Source
 	sampler *accounting.Sampler
 }
 
@@ -40,14 +41,14 @@ func (s *Service) openGPU(ctx context.Context, sh *share) (o opened, err error) 
 	if !ok {
 		return o, errors.New("its status can't be read, so its guests can't be accounted")
 	}
-	source, err := sampled.Source()
-	if err != nil {
+	if o.source, err = sampled.Source(); err != nil {
 		return o, fmt.Errorf("read its status: %w", err)
 	}
 	o.props = o.device.Properties()
-	o.sampler, err = accounting.NewSampler([]accounting.Watched{
-		{Name: sh.config.Name, Source: source, Handler: sh, Config: sh.watch},
-	}, accounting.SamplerOptions{Pinned: s.pinned, CPU: s.cpu})
+	sh.mu.Lock()
+	watch := sh.watch
+	sh.mu.Unlock()
+	o.sampler, err = s.sampler(sh, o.source, watch)
 	return o, err
 }
 
@@ -58,6 +59,9 @@ func (s *Service) attend(ctx context.Context, sh *share) {
 		sh.watched(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if sh.turnedOver() {
+			continue
 		}
 		again, err := s.reopen(ctx, sh)
 		if err != nil {
@@ -89,13 +93,20 @@ func (s *Service) reopen(ctx context.Context, sh *share) (opened, error) {
 	}
 }
 
-// watched has the sampler watch the GPU until ctx ends or the GPU is gone.
+// watched has the sampler watch the GPU until ctx ends, the GPU is gone, or
+// another sampler is to watch it.
 func (s *share) watched(ctx context.Context) {
-	o := s.open()
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	there, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.mu.Lock()
+	o, turn := s.opened, s.next != nil
+	s.stopWatching = cancel
+	s.mu.Unlock()
+	if turn {
+		return
+	}
 	if l, ok := o.device.(gpu.Losable); ok {
 		// What its registers show last stays there when its process is killed.
 		waiting.Go(func() {
@@ -109,7 +120,12 @@ func (s *share) watched(ctx context.Context) {
 	// An error was told to the share already.
 	if err := o.sampler.Run(there); err != nil {
 		s.log.Error("sampler ended", "gpu", s.config.Name, "err", err)
-	} else if ctx.Err() == nil {
+		return
+	}
+	s.mu.Lock()
+	turn = s.next != nil
+	s.mu.Unlock()
+	if ctx.Err() == nil && !turn {
 		s.Failed(gpu.ErrLost)
 	}
 }
@@ -131,7 +147,7 @@ func (s *share) renew(ctx context.Context, again opened) (unused gpu.Device, cur
 		return again.device, false // leave has been here, or will be
 	}
 	old := s.opened
-	s.opened = again
+	s.opened, s.next = again, nil
 	s.watchedCPU += old.sampler.CPU()
 	s.problem, s.over = "", false
 	return old.device, true

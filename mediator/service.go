@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,6 +56,11 @@ type Service struct {
 	cpu    int
 	pinned bool
 
+	// config is the newest configuration, which holds for what can change.
+	config  atomic.Pointer[Config]
+	reloads sync.Mutex   // one at a time
+	beaten  atomic.Int64 // when beat last did
+
 	// births keeps guests from being made twice at a time.
 	births sync.Mutex
 
@@ -71,6 +77,7 @@ var _ api.Host = (*Service)(nil)
 func New(ctx context.Context, o Options) (_ *Service, err error) {
 	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), quit: make(chan struct{})}
 	s.since = s.clock.Now()
+	s.config.Store(&o.Config)
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
 		return nil, err
 	}
@@ -141,6 +148,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	for _, sh := range s.shares {
 		s.wg.Go(func() { s.attend(ctx, sh) })
 	}
+	s.beaten.Store(int64(s.clock.Now()))
 	s.wg.Go(func() { s.beat(ctx) })
 	s.wg.Go(func() { s.followDomains(ctx) })
 	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.shares))
@@ -209,6 +217,7 @@ func (s *Service) leave(servers []*http.Server) error {
 func (s *Service) beat(ctx context.Context) {
 	changes, newer := make(map[fairshare.GuestID]uint64), make(map[fairshare.GuestID]uint64)
 	for clock.Sleep(ctx, s.clock, link.HeartbeatEvery) == nil {
+		s.beaten.Store(int64(s.clock.Now()))
 		for _, sh := range s.shares {
 			moved := fairshare.GuestID(0)
 			sh.guests(func(gs []*guest) {

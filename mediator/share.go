@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,21 +17,25 @@ import (
 // share is one GPU's part of the service: it is told what was seen of the GPU,
 // charges the guests, has the policy decide, and carries out the verdicts.
 type share struct {
-	config  GPUConfig
-	watch   accounting.Config
-	planner *accounting.Planner
-	clock   clock.Clock
-	log     *slog.Logger
+	config GPUConfig // but for what can be changed while the daemon runs
+	clock  clock.Clock
+	log    *slog.Logger
 	// guests calls f with the GPU's guests, in order of id, while they can't go
 	// away.
 	guests func(f func([]*guest))
 
-	mu         sync.Mutex
-	opened     opened
-	watchedCPU time.Duration // by the samplers of earlier openings
-	policy     fairshare.Policy
-	policyName string
-	tally      tally
+	mu      sync.Mutex
+	opened  opened
+	watch   accounting.Config
+	planner *accounting.Planner
+	// next, where it is set, is to watch the GPU when stopWatching has ended the
+	// sampler that does.
+	next         *accounting.Sampler
+	stopWatching context.CancelFunc
+	watchedCPU   time.Duration // by the samplers of earlier openings
+	policy       fairshare.Policy
+	policyName   string
+	tally        tally
 	// spread is whether polling phases are in pieces over the quiet time, so that
 	// they show it as it was, held guests' last commands too.
 	spread  bool

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"net"
+	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
+	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/mediator"
@@ -23,7 +25,11 @@ func newServe(o *options) *cobra.Command {
 		Short: "Run the daemon",
 		Long: `Run the daemon: it makes guests' virtual GPUs, accounts who uses the physical
 ones, and shares them by weight. Guests that an earlier daemon made are found
-again; those that are there when it ends go on.`,
+again; those that are there when it ends go on.
+
+On SIGHUP it reads its configuration again: policies, accounting and the kernels'
+time limit change at once, what else is different is named in the log and takes a
+restart.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.log()
@@ -46,15 +52,58 @@ again; those that are there when it ends go on.`,
 			if err != nil {
 				return err
 			}
-			return s.Run(c.Context(), func() {
-				if err := notifyReady(); err != nil {
-					log.Warn("tell the service manager", "err", err)
-				}
-			})
+			return serve(c.Context(), s, path, log)
 		},
 	}
 	c.Flags().StringVarP(&path, "config", "c", defaultConfig, "the configuration file")
 	return c
+}
+
+// serve runs the daemon as a service: it reads its configuration again on SIGHUP,
+// and tells the service manager how it is.
+func serve(ctx context.Context, s *mediator.Service, config string, log *slog.Logger) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, unix.SIGHUP)
+	defer signal.Stop(hangups)
+	ending := context.AfterFunc(ctx, func() { tellManager(log, "STOPPING=1") })
+	defer ending()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return s.Run(ctx, func() {
+		tellManager(log, "READY=1")
+		beside.Go(func() { feedWatchdog(ctx, watchdogEvery(), log, s.Alive) })
+		beside.Go(func() {
+			for {
+				select {
+				case <-hangups:
+					tellManager(log, reloading()...)
+					reload(s, config, log)
+					tellManager(log, "READY=1")
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	})
+}
+
+// reload reads the configuration again. Where it is wrong, everything stays as it
+// was.
+func reload(s *mediator.Service, path string, log *slog.Logger) {
+	config, err := mediator.ReadConfig(path)
+	if err != nil {
+		log.Error("configuration not taken over", "err", err)
+		return
+	}
+	fixed, err := s.Reload(config)
+	if err != nil {
+		log.Error("configuration not taken over", "err", err)
+	}
+	if len(fixed) > 0 {
+		log.Warn("these settings take a restart; guests go on meanwhile", "settings", fixed)
+	}
 }
 
 // connectLibvirt connects to libvirt by the program that has its library.
@@ -73,24 +122,4 @@ func mustAgain(o *options, args ...string) *exec.Cmd {
 		panic(err)
 	}
 	return cmd
-}
-
-// notifyReady tells the service manager, if there is one, that the daemon
-// answers (sd_notify).
-func notifyReady() error {
-	path := os.Getenv("NOTIFY_SOCKET")
-	if path == "" {
-		return nil
-	}
-	if path[0] == '@' {
-		path = "\x00" + path[1:] // an abstract socket
-	}
-	conn, err := net.Dial("unixgram", path)
-	if err != nil {
-		return err
-	}
-	if _, err := conn.Write([]byte("READY=1")); err != nil {
-		return fmt.Errorf("%w (and close: %v)", err, conn.Close())
-	}
-	return conn.Close()
 }

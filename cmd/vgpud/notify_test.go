@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// manager is the socket of a service manager.
+func manager(t *testing.T, abstract bool) *net.UnixConn {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	name := path
+	if abstract {
+		name = "@vgpud-test-" + fmt.Sprint(os.Getpid())
+		path = "\x00" + name[1:]
+	}
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("NOTIFY_SOCKET", name)
+	return c
+}
+
+// hears receives a message.
+func hears(t *testing.T, c *net.UnixConn) string {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1<<10)
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+func TestNotify(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := notifyReady(); err != nil {
+		t.Errorf("without a manager: %v", err)
+	}
+	for _, abstract := range []bool{false, true} {
+		m := manager(t, abstract)
+		if err := notifyReady(); err != nil {
+			t.Fatal(err)
+		}
+		if got := hears(t, m); got != "READY=1" {
+			t.Errorf("heard %q", got)
+		}
+		if err := notify(reloading()...); err != nil {
+			t.Fatal(err)
+		}
+		if got := hears(t, m); !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=\d+$`).MatchString(got) {
+			t.Errorf("heard %q", got)
+		}
+	}
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
+	if err := notifyReady(); err == nil || !strings.Contains(err.Error(), "service manager") {
+		t.Errorf("to nobody: %v", err)
+	}
+}
+
+func TestWatchdogEvery(t *testing.T) {
+	for _, c := range []struct {
+		pid, micros string
+		want        time.Duration
+	}{
+		{"", "", 0},
+		{"", "10000000", 5 * time.Second},
+		{fmt.Sprint(os.Getpid()), "3000000", 1500 * time.Millisecond},
+		{"1", "3000000", 0}, // another process's
+		{"", "soon", 0},
+		{"", "-1", 0},
+	} {
+		t.Setenv("WATCHDOG_PID", c.pid)
+		t.Setenv("WATCHDOG_USEC", c.micros)
+		if got := watchdogEvery(); got != c.want {
+			t.Errorf("process %q, %q µs: %v, want %v", c.pid, c.micros, got, c.want)
+		}
+	}
+}
+
+// A daemon that is stuck feeds no watchdog.
+func TestFeedWatchdog(t *testing.T) {
+	m := manager(t, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	asked, done := make(chan bool), make(chan struct{})
+	go func() {
+		defer close(done)
+		feedWatchdog(ctx, time.Millisecond, slog.New(slog.DiscardHandler), func() bool {
+			select {
+			case alive := <-asked:
+				return alive
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}()
+	for range 3 {
+		asked <- false
+	}
+	asked <- true
+	if got := hears(t, m); got != "WATCHDOG=1" {
+		t.Errorf("heard %q", got)
+	}
+	asked <- false
+	cancel()
+	<-done
+	if err := m.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := m.Read(make([]byte, 100)); err == nil {
+		t.Errorf("heard %d bytes more", n)
+	}
+}

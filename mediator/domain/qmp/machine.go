@@ -1,0 +1,217 @@
+package qmp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+)
+
+// dialLimit is how long a connection may take.
+const dialLimit = 5 * time.Second
+
+// Driver is QEMU's device that a virtual GPU is.
+const Driver = "vfio-user-pci"
+
+// classBridge is the PCI class of a bridge between PCI buses, such as a port.
+const classBridge = 0x0604
+
+// Machine is a VM as far as plugging matters.
+type Machine struct {
+	Name, UUID string // UUID is empty where it has none
+	Ports      []Port
+	// Devices are the ids of all PCI devices that have one.
+	Devices []string
+}
+
+// Port is a port that one device can be plugged into.
+type Port struct {
+	ID string
+	// Device is what is plugged into it: an id, which may be empty.
+	Device   string
+	Occupied bool
+	// Base and Room are where the addresses begin, and how many bytes there are
+	// of them, that the guest can give to prefetchable BARs behind the port.
+	Base, Room uint64
+}
+
+// pciBus and so on are what QEMU answers to query-pci.
+type pciBus struct {
+	Devices []pciDevice `json:"devices"`
+}
+
+type pciDevice struct {
+	ID       string `json:"qdev_id"`
+	Bus      int    `json:"bus"`
+	Slot     int    `json:"slot"`
+	Function int    `json:"function"`
+	Class    struct {
+		Class int `json:"class"`
+	} `json:"class_info"`
+	Ident struct {
+		Vendor uint32 `json:"vendor"`
+		Device uint32 `json:"device"`
+	} `json:"id"`
+	Bridge *struct {
+		Bus struct {
+			Prefetchable pciRange `json:"prefetchable_range"`
+		} `json:"bus"`
+		Devices []pciDevice `json:"devices"`
+	} `json:"pci_bridge"`
+	Regions []struct {
+		BAR     int   `json:"bar"`
+		Size    int64 `json:"size"`
+		Address int64 `json:"address"` // -1: not mapped
+	} `json:"regions"`
+}
+
+type pciRange struct {
+	Base  uint64 `json:"base"`
+	Limit uint64 `json:"limit"`
+}
+
+// all calls f with every device, ports before what is behind them.
+func all(devices []pciDevice, f func(*pciDevice)) {
+	for i := range devices {
+		f(&devices[i])
+		if b := devices[i].Bridge; b != nil {
+			all(b.Devices, f)
+		}
+	}
+}
+
+// queryPCI lists the PCI devices.
+func queryPCI(ctx context.Context, r Runner) ([]pciDevice, error) {
+	var buses []pciBus
+	if err := r.Run(ctx, "query-pci", nil, &buses); err != nil {
+		return nil, err
+	}
+	var devices []pciDevice
+	for _, b := range buses {
+		devices = append(devices, b.Devices...)
+	}
+	return devices, nil
+}
+
+// Inspect asks a VM what it is, and refuses one that can't have a virtual GPU
+// plugged into it.
+func Inspect(ctx context.Context, r Runner) (*Machine, error) {
+	var m Machine
+	var name struct{ Name string }
+	var uuid struct{ UUID string }
+	if err := errors.Join(able(ctx, r), r.Run(ctx, "query-name", nil, &name), r.Run(ctx, "query-uuid", nil, &uuid)); err != nil {
+		return nil, err
+	}
+	m.Name = name.Name
+	if uuid.UUID != "00000000-0000-0000-0000-000000000000" {
+		m.UUID = uuid.UUID
+	}
+	devices, err := queryPCI(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	m.list(devices)
+	return &m, nil
+}
+
+// able is whether the VM can have one of our devices at all.
+func able(ctx context.Context, r Runner) error {
+	var version struct {
+		QEMU struct{ Major, Minor int }
+	}
+	var types []struct{ Name string }
+	err := errors.Join(
+		r.Run(ctx, "query-version", nil, &version),
+		r.Run(ctx, "qom-list-types", map[string]any{"implements": Driver}, &types),
+	)
+	if err != nil {
+		return err
+	}
+	if len(types) == 0 {
+		return fmt.Errorf("the VM's QEMU, %d.%d, has no %s: want QEMU 10.1 or later, built with it", version.QEMU.Major, version.QEMU.Minor, Driver)
+	}
+	return sharing(ctx, r)
+}
+
+// sharing is whether the VM's memory can be shared with a device's process.
+func sharing(ctx context.Context, r Runner) error {
+	var backends []struct {
+		ID    string
+		Share bool
+	}
+	var main string
+	if err := errors.Join(
+		r.Run(ctx, "query-memdev", nil, &backends),
+		r.Run(ctx, "qom-get", map[string]any{"path": "/machine", "property": "memory-backend"}, &main),
+	); err != nil {
+		return err
+	}
+	id := path.Base(main)
+	// With NUMA nodes the machine has no memory of its own: then all counts.
+	only := slices.ContainsFunc(backends, func(b struct {
+		ID    string
+		Share bool
+	}) bool {
+		return b.ID == id
+	})
+	for _, b := range backends {
+		if !b.Share && (!only || b.ID == id) {
+			return errors.New("the VM's memory is not shared, as a virtual GPU needs: `vgpuctl define` has it be so from the next start on (without libvirt: -object memory-backend-memfd,share=on)")
+		}
+	}
+	return nil
+}
+
+// list fills in ports and devices.
+func (m *Machine) list(devices []pciDevice) {
+	all(devices, func(d *pciDevice) {
+		if d.ID != "" {
+			m.Devices = append(m.Devices, d.ID)
+		}
+		if d.Bridge == nil || d.Class.Class != classBridge || d.ID == "" {
+			return
+		}
+		p := Port{ID: d.ID, Occupied: len(d.Bridge.Devices) > 0}
+		if p.Occupied {
+			p.Device = d.Bridge.Devices[0].ID
+		}
+		if w := d.Bridge.Bus.Prefetchable; w.Limit > w.Base {
+			p.Base, p.Room = w.Base, w.Limit-w.Base+1
+		}
+		m.Ports = append(m.Ports, p)
+	})
+}
+
+// Port chooses a free port with room for a BAR of that size: the one that is
+// preferred, or else the one with the least room that is enough.
+func (m *Machine) Port(bar2 uint64, preferred string) (Port, error) {
+	var best *Port
+	free, most := 0, Port{}
+	for i := range m.Ports {
+		p := &m.Ports[i]
+		if p.Occupied {
+			continue
+		}
+		free++
+		if p.Room >= most.Room {
+			most = *p
+		}
+		if p.Room < bar2 {
+			continue
+		}
+		if best == nil || p.ID == preferred || best.ID != preferred && p.Room < best.Room {
+			best = p
+		}
+	}
+	const advice = "`vgpuctl define` adds a spare port, from the next start on"
+	switch {
+	case best != nil:
+		return *best, nil
+	case free == 0:
+		return Port{}, fmt.Errorf("no PCI Express port is free: %s", advice)
+	default:
+		return Port{}, fmt.Errorf("no space: port %s has room for %d MiB, and the virtual GPU's memory (BAR2) needs %d MiB; %s, or has less with --bar2", most.ID, most.Room>>20, bar2>>20, advice)
+	}
+}

@@ -1,0 +1,158 @@
+package qmp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/digitalocean/go-qemu/qmp"
+)
+
+// Runner runs commands of QEMU's monitor. args and result may be nil.
+type Runner interface {
+	Run(ctx context.Context, command string, args, result any) error
+}
+
+// Monitor is a connection to QEMU's monitor. Its methods may be called from any
+// goroutine. Close must be called in the end.
+type Monitor struct {
+	monitor qmp.Monitor
+	hangUp  func() error // ends the connection, whatever waits for it
+
+	mu    sync.Mutex
+	ended error
+}
+
+// Dial connects to the socket of a QEMU's monitor, which serves one client.
+func Dial(ctx context.Context, socket string) (*Monitor, error) {
+	m, err := qmp.NewSocketMonitor("unix", socket, dialLimit)
+	if err != nil {
+		return nil, fmt.Errorf("connect to QEMU's monitor: %w", explain(err))
+	}
+	return connect(ctx, m, m.Disconnect, "QEMU's monitor at "+socket)
+}
+
+// LibvirtSockets are where libvirt's daemon for QEMU listens: as a daemon of its
+// own, or as the one for all.
+func LibvirtSockets() []string {
+	return []string{"/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock"}
+}
+
+// DialDomain connects to the monitor of a domain's QEMU through libvirt's daemon,
+// at the first of the sockets that it listens on. The domain must run.
+func DialDomain(ctx context.Context, sockets []string, domain string) (*Monitor, error) {
+	d := net.Dialer{Timeout: dialLimit}
+	var errs []error
+	for _, s := range sockets {
+		conn, err := d.DialContext(ctx, "unix", s)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return connect(ctx, qmp.NewLibvirtRPCMonitor(domain, conn), conn.Close, "libvirt")
+	}
+	return nil, fmt.Errorf("connect to libvirt: is its daemon running? %w", explain(errors.Join(errs...)))
+}
+
+func connect(ctx context.Context, monitor qmp.Monitor, hangUp func() error, what string) (*Monitor, error) {
+	m := &Monitor{monitor: monitor, hangUp: hangUp}
+	if err := m.within(ctx, monitor.Connect); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", what, err), ignoreClosed(hangUp()))
+	}
+	return m, nil
+}
+
+// within calls f, which knows no context, and hangs up where ctx ends first: the
+// connection is of no use after that.
+func (m *Monitor) within(ctx context.Context, f func() error) error {
+	m.mu.Lock()
+	ended := m.ended
+	m.mu.Unlock()
+	if ended != nil {
+		return ended
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		err := fmt.Errorf("no answer: %w", context.Cause(ctx))
+		m.mu.Lock()
+		m.ended = err
+		m.mu.Unlock()
+		return errors.Join(err, ignoreClosed(m.hangUp()))
+	}
+}
+
+// Run implements [Runner]. When ctx ends first, the command may still be carried
+// out, and nothing else is.
+func (m *Monitor) Run(ctx context.Context, command string, args, result any) error {
+	b, err := json.Marshal(qmp.Command{Execute: command, Args: args})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", command, err)
+	}
+	var out []byte
+	if err := m.within(ctx, func() (err error) { out, err = m.monitor.Run(b); return err }); err != nil {
+		return fmt.Errorf("QEMU's %s: %w", command, err)
+	}
+	return decode(command, out, result)
+}
+
+// decode takes the result out of an answer.
+func decode(command string, out []byte, result any) error {
+	var answer struct {
+		Return json.RawMessage `json:"return"`
+		Error  *struct {
+			Desc string `json:"desc"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return fmt.Errorf("decode the answer to %s: %w", command, err)
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("QEMU's %s: %s", command, answer.Error.Desc)
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(answer.Return, result); err != nil {
+		return fmt.Errorf("decode the answer to %s: %w", command, err)
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (m *Monitor) Close() error {
+	m.mu.Lock()
+	ended := m.ended
+	m.ended = net.ErrClosed
+	m.mu.Unlock()
+	if ended != nil {
+		return nil // it has been hung up
+	}
+	return ignoreClosed(m.hangUp())
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// explain says what to do about a socket that can't be reached.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; run as root", err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w; nobody listens there any more", err)
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package qmp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"vgpud/clock"
+)
+
+// again is how long to wait before looking again for what the guest does, which
+// nothing tells of.
+const again = 10 * time.Millisecond
+
+// Plug plugs a virtual GPU, whose process listens on a socket, into a port, and
+// waits until the guest has given its memory an address. Where the guest does not
+// do so before ctx ends, the device is taken out again and the error says why.
+func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socket string) error {
+	err := r.Run(ctx, "device_add", map[string]any{
+		"driver": Driver, "id": id, "bus": p.ID,
+		"socket": map[string]any{"path": socket, "type": "unix"},
+	}, nil)
+	if err != nil {
+		return err
+	}
+	err = awaitAddress(ctx, r, c, id)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errNoAddress) {
+		err = noAddress(p)
+	}
+	// Its context has ended, or QEMU has: one more try, with little time.
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackLimit)
+	defer cancel()
+	return errors.Join(err, Unplug(back, r, c, id))
+}
+
+// takeBackLimit is how long a guest may take to let go of a device that it has
+// not taken.
+const takeBackLimit = 10 * time.Second
+
+var errNoAddress = errors.New("the guest has given the device's memory no address")
+
+// QEMU declares these addresses reserved, and so not for BARs, to a guest whose
+// processor is AMD's with 40 or more address bits. With just 40 firmware puts
+// ports' windows there.
+const (
+	hyperTransport    = 0xfd_0000_0000
+	hyperTransportEnd = 0x100_0000_0000
+)
+
+func noAddress(p Port) error {
+	if p.Base >= hyperTransport && p.Base < hyperTransportEnd {
+		return fmt.Errorf("no space: port %s is at addresses (%#x) that a guest can't use, which has an AMD processor with 40 address bits: give it the host's (<maxphysaddr mode='passthrough'/>, QEMU's host-phys-bits=on), or 39", p.ID, p.Base)
+	}
+	return fmt.Errorf("no space: the guest has found no addresses for the virtual GPU's memory (BAR2) behind port %s, with room for %d MiB, or has no driver for PCI Express hot-plug; `vgpuctl define` adds a spare port, from the next start on", p.ID, p.Room>>20)
+}
+
+// awaitAddress waits until the guest has given BAR2 an address.
+func awaitAddress(ctx context.Context, r Runner, c clock.Clock, id string) error {
+	for {
+		devices, err := queryPCI(ctx, r)
+		if err != nil {
+			return err
+		}
+		ok, err := placed(ctx, r, devices, id)
+		if ok || err != nil {
+			return err
+		}
+		if clock.Sleep(ctx, c, again) != nil {
+			return errNoAddress
+		}
+	}
+}
+
+// placed is whether BAR2 of a device has an address. QEMU itself shows it once
+// the guest's driver has the device decode addresses; before that the register
+// does.
+func placed(ctx context.Context, r Runner, devices []pciDevice, id string) (bool, error) {
+	var dev *pciDevice
+	var bridge *pciDevice // the host's, which is always at 00:00.0
+	all(devices, func(d *pciDevice) {
+		if d.ID == id {
+			dev = d
+		}
+		if d.Bus == 0 && d.Slot == 0 && d.Function == 0 && bridge == nil {
+			bridge = d
+		}
+	})
+	if dev == nil {
+		return false, fmt.Errorf("device %s has gone", id)
+	}
+	for _, region := range dev.Regions {
+		if region.BAR == 2 && region.Address != -1 {
+			return true, nil
+		}
+	}
+	if bridge == nil {
+		return false, nil
+	}
+	return registerSet(ctx, r, bridge, dev)
+}
+
+// Where firmware has the guest's configuration space of PCI Express be, as
+// SeaBIOS and OVMF do.
+var configSpaces = []uint64{0xb000_0000, 0xe000_0000}
+
+// registerSet is whether BAR2's register of a device has an address.
+func registerSet(ctx context.Context, r Runner, bridge, dev *pciDevice) (bool, error) {
+	for _, base := range configSpaces {
+		// Whether it is there, the host bridge's own identity tells.
+		w, err := words(ctx, r, base, 1)
+		if err != nil {
+			return false, err
+		}
+		if len(w) != 1 || w[0] != bridge.Ident.Vendor|bridge.Ident.Device<<16 {
+			continue
+		}
+		at := base + uint64(dev.Bus)<<20 + uint64(dev.Slot)<<15 + uint64(dev.Function)<<12
+		const bar2 = 0x10 + 2*4
+		if w, err = words(ctx, r, at+bar2, 2); err != nil {
+			return false, err
+		}
+		// The guest writes ones to learn its size.
+		return len(w) == 2 && (w[0]&^0xf != 0 || w[1] != 0) && w[1] != 0xffffffff, nil
+	}
+	return false, nil
+}
+
+var hexWord = regexp.MustCompile(`0x([0-9a-fA-F]{8})\b`)
+
+// words reads words of the guest's physical addresses; fewer, where there is
+// nothing.
+func words(ctx context.Context, r Runner, addr uint64, n int) ([]uint32, error) {
+	var text string
+	args := map[string]any{"command-line": fmt.Sprintf("xp /%dxw %#x", n, addr)}
+	if err := r.Run(ctx, "human-monitor-command", args, &text); err != nil {
+		return nil, err
+	}
+	var all []uint32
+	for _, m := range hexWord.FindAllStringSubmatch(text, n) {
+		w, err := strconv.ParseUint(m[1], 16, 32)
+		if err != nil {
+			return nil, fmt.Errorf("decode %q: %w", text, err)
+		}
+		all = append(all, uint32(w))
+	}
+	return all, nil
+}
+
+// Unplug asks the guest to let go of a device and waits until it has.
+func Unplug(ctx context.Context, r Runner, c clock.Clock, id string) error {
+	asked := false
+	for {
+		devices, err := queryPCI(ctx, r)
+		if err != nil {
+			return err
+		}
+		there := false
+		all(devices, func(d *pciDevice) { there = there || d.ID == id })
+		if !there {
+			if asked {
+				return nil
+			}
+			return fmt.Errorf("the VM has no device %s", id)
+		}
+		if !asked {
+			if err := r.Run(ctx, "device_del", map[string]any{"id": id}, nil); err != nil {
+				return err
+			}
+			asked = true
+		}
+		if clock.Sleep(ctx, c, again) != nil {
+			return fmt.Errorf("the guest does not let go of device %s: %w; is it up, and does it know PCI Express hot-plug?", id, context.Cause(ctx))
+		}
+	}
+}

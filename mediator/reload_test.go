@@ -1,0 +1,109 @@
+package mediator
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/mediator/api"
+)
+
+// change is the daemon's configuration with something of it changed.
+func (d *daemon) change(f func(*Config)) Config {
+	c := d.config
+	c.GPUs = slices.Clone(c.GPUs)
+	f(&c)
+	return c
+}
+
+func (d *daemon) gpu() api.GPU {
+	d.t.Helper()
+	gs, err := d.client.GPUs(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return gs[0]
+}
+
+func TestReload(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	j := newJob(t, attach(t, d.create("a").Socket))
+	until(t, "the GPU is watched", func() bool { return d.gpu().Rounds > 0 })
+	first := d.service.shares[0].open().sampler
+
+	c := d.change(func(c *Config) {
+		c.KernelTimeLimit = TimeLimit(time.Minute)
+		c.GPUs[0].Policy = "dfq"
+		c.GPUs[0].Accounting = AccountingConfig{Poll: ms, Quiet: 20 * ms, Round: 30 * ms}
+	})
+	fixed, err := d.service.Reload(c)
+	if err != nil || len(fixed) > 0 {
+		t.Fatalf("Reload = %v, %v", fixed, err)
+	}
+	if p := d.gpu().Policy; p != "dfq" {
+		t.Errorf("policy %s, want dfq", p)
+	}
+	until(t, "another sampler watches", func() bool { return d.service.shares[0].open().sampler != first })
+	rounds := d.gpu().Rounds
+	until(t, "rounds go on", func() bool { return d.gpu().Rounds > rounds+2 })
+	if g := d.gpu(); !g.Healthy {
+		t.Errorf("health: %+v", g)
+	}
+	j.works()
+	if v := d.create("b"); v.KernelTimeLimit != time.Minute {
+		t.Errorf("kernels of a guest made later may take %v", v.KernelTimeLimit)
+	}
+
+	// What was set meanwhile stays where the file says what it said.
+	none := "none"
+	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &none}); err != nil {
+		t.Fatal(err)
+	}
+	second := d.service.shares[0].open().sampler
+	if _, err := d.service.Reload(c); err != nil {
+		t.Fatal(err)
+	}
+	if p := d.gpu().Policy; p != none || d.service.shares[0].open().sampler != second {
+		t.Errorf("policy %s after nothing was changed", p)
+	}
+
+	// What can't change is named, and the rest does.
+	c = d.change(func(c *Config) {
+		c.RunDir, c.Socket, c.Metrics = "/elsewhere", "/elsewhere/s", "127.0.0.1:1"
+		c.GPUs = append(c.GPUs, GPUConfig{Name: "gpu1", Kind: "soft", Socket: "unused", Policy: "none"})
+		c.GPUs[0].Policy = "loga-cl"
+	})
+	fixed, err = d.service.Reload(c)
+	if diff := cmp.Diff([]string{"gpus", "metrics", "run_dir", "socket"}, fixed); err != nil || diff != "" {
+		t.Errorf("%v, fixed (-want +got):\n%s", err, diff)
+	}
+	if p := d.gpu().Policy; p != "loga-cl" {
+		t.Errorf("policy %s, want loga-cl", p)
+	}
+	if !d.service.Alive() {
+		t.Error("a daemon that serves is not alive")
+	}
+}
+
+// The configuration may be read again and again while guests work.
+func TestReloadUnderLoad(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	j := newJob(t, attach(t, d.create("a").Socket))
+	for i := range 20 {
+		c := d.change(func(c *Config) {
+			c.GPUs[0].Policy = []string{"none", "dfq"}[i%2]
+			c.GPUs[0].Accounting = AccountingConfig{Poll: ms, Quiet: time.Duration(4+i) * ms, Full: i%5 == 4}
+		})
+		if _, err := d.service.Reload(c); err != nil {
+			t.Fatal(err)
+		}
+		j.works()
+	}
+	rounds := d.gpu().Rounds
+	until(t, "rounds go on", func() bool { return d.gpu().Rounds > rounds })
+	if g := d.gpu(); !g.Healthy {
+		t.Errorf("health: %+v", g)
+	}
+}
