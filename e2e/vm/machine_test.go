@@ -34,12 +34,19 @@ type machine struct {
 // returns. It ends with the test.
 func boot(tb testing.TB, h *host.Host, o qemu.Options, gpus ...api.VM) *machine {
 	tb.Helper()
+	o.IOMMU = true // or vfio-pci can't be had, and there are no interrupts
+	return bootWith(tb, h, o, gpus...)
+}
+
+// bootWith is boot with no more than the options say.
+func bootWith(tb testing.TB, h *host.Host, o qemu.Options, gpus ...api.VM) *machine {
+	tb.Helper()
 	deps, err := qemu.Find("")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	m := &machine{tb: tb, h: h}
-	o.Deps, o.IOMMU = deps, true // or there are no interrupts
+	o.Deps = deps
 	for i, g := range gpus {
 		o.Devices = append(o.Devices, qemu.Device{ID: id(i), Socket: g.Socket})
 	}
