@@ -1,0 +1,74 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+var update = flag.Bool("update", false, "write what the scripts in testdata expect anew")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"vgpu-agent": main})
+}
+
+// TestScripts runs the scripts in testdata, each in a guest of its own: a fake root
+// with the devices that the command `plug` puts there.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			// Paths of sockets are short.
+			dir, err := os.MkdirTemp("", "vgpu-agent-")
+			if err != nil {
+				return err
+			}
+			e.Setenv("VGPU_AGENT_SOCKET", filepath.Join(dir, "agent.sock"))
+			e.Defer(func() {
+				if err := os.RemoveAll(dir); err != nil {
+					t.Error(err)
+				}
+			})
+			return os.MkdirAll(filepath.Join(e.WorkDir, "root/sys/bus/pci/devices"), 0o755)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"plug": plug},
+	})
+}
+
+// plug puts a virtual GPU into the script's root: plug ADDRESS [driver=NAME] [no-room].
+// Its BAR0 is that of a device that has nothing but an identity.
+func plug(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: plug ADDRESS [driver=NAME] [no-room]")
+	}
+	dir := ts.MkAbs("root/sys/bus/pci/devices/" + args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	none := "0x0 0x0 0x0\n"
+	shared := fmt.Sprintf("0x80000000 %#x 0x14220c\n", 0x80000000+abi.MinSharedBytes-1)
+	for _, a := range args[1:] {
+		name, driver := strings.CutPrefix(a, "driver=")
+		switch {
+		case driver:
+			ts.Check(os.Symlink("../../../drivers/"+name, filepath.Join(dir, "driver")))
+		case a == "no-room":
+			shared = none
+		default:
+			ts.Fatalf("plug: what is %q?", a)
+		}
+	}
+	for name, text := range map[string]string{
+		"vendor": "0x7667\n", "device": "0x0001\n", "class": "0x120000\n", "driver_override": "(null)\n", "enable": "0\n",
+		"resource":  "0xfea00000 0xfea0ffff 0x40200\n" + none + shared + none + none + none,
+		"resource0": string(make([]byte, abi.BAR0Size)),
+		"resource2": string(make([]byte, abi.MinSharedBytes)),
+	} {
+		ts.Check(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+}
