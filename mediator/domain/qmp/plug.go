@@ -26,7 +26,7 @@ func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socke
 	if err != nil {
 		return err
 	}
-	err = awaitAddress(ctx, r, c, id)
+	err = awaitAddress(ctx, r, c, id, p)
 	if err == nil {
 		return nil
 	}
@@ -61,13 +61,13 @@ func noAddress(p Port) error {
 }
 
 // awaitAddress waits until the guest has given BAR2 an address.
-func awaitAddress(ctx context.Context, r Runner, c clock.Clock, id string) error {
+func awaitAddress(ctx context.Context, r Runner, c clock.Clock, id string, p Port) error {
 	for {
 		devices, err := queryPCI(ctx, r)
 		if err != nil {
 			return err
 		}
-		ok, err := placed(ctx, r, devices, id)
+		ok, err := placed(ctx, r, devices, id, p)
 		if ok || err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func awaitAddress(ctx context.Context, r Runner, c clock.Clock, id string) error
 // placed is whether BAR2 of a device has an address. QEMU itself shows it once
 // the guest's driver has the device decode addresses; before that the register
 // does.
-func placed(ctx context.Context, r Runner, devices []pciDevice, id string) (bool, error) {
+func placed(ctx context.Context, r Runner, devices []pciDevice, id string, p Port) (bool, error) {
 	var dev *pciDevice
 	var bridge *pciDevice // the host's, which is always at 00:00.0
 	all(devices, func(d *pciDevice) {
@@ -102,33 +102,34 @@ func placed(ctx context.Context, r Runner, devices []pciDevice, id string) (bool
 	if bridge == nil {
 		return false, nil
 	}
-	return registerSet(ctx, r, bridge, dev)
+	addr, err := register(ctx, r, bridge, dev)
+	// The guest writes ones to learn its size, and has it be 0 at first.
+	return p.Base <= addr && addr-p.Base < p.Room, err
 }
 
 // Where firmware has the guest's configuration space of PCI Express be, as
 // SeaBIOS and OVMF do.
 var configSpaces = []uint64{0xb000_0000, 0xe000_0000}
 
-// registerSet is whether BAR2's register of a device has an address.
-func registerSet(ctx context.Context, r Runner, bridge, dev *pciDevice) (bool, error) {
+// register is the address in BAR2's register of a device; 0 is none.
+func register(ctx context.Context, r Runner, bridge, dev *pciDevice) (uint64, error) {
 	for _, base := range configSpaces {
 		// Whether it is there, the host bridge's own identity tells.
 		w, err := words(ctx, r, base, 1)
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		if len(w) != 1 || w[0] != bridge.Ident.Vendor|bridge.Ident.Device<<16 {
 			continue
 		}
 		at := base + uint64(dev.Bus)<<20 + uint64(dev.Slot)<<15 + uint64(dev.Function)<<12
-		const bar2 = 0x10 + 2*4
-		if w, err = words(ctx, r, at+bar2, 2); err != nil {
-			return false, err
+		const bar2, flags = 0x10 + 2*4, 0xf
+		if w, err = words(ctx, r, at+bar2, 2); err != nil || len(w) != 2 {
+			return 0, err
 		}
-		// The guest writes ones to learn its size.
-		return len(w) == 2 && (w[0]&^0xf != 0 || w[1] != 0) && w[1] != 0xffffffff, nil
+		return uint64(w[1])<<32 | uint64(w[0]&^flags), nil
 	}
-	return false, nil
+	return 0, nil
 }
 
 var hexWord = regexp.MustCompile(`0x([0-9a-fA-F]{8})\b`)

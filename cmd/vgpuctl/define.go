@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vgpud/cmd/internal/cli"
+	"vgpud/mediator/domain"
+	"vgpud/mediator/domain/libvirt"
+)
+
+// libvirtLimit bounds how long libvirt may take, to connect and answer.
+const libvirtLimit = 30 * time.Second
+
+// definition is what define and undefine have in common.
+type definition struct {
+	uri             string
+	dryRun, verbose bool
+}
+
+func (d *definition) flags(c *cobra.Command) {
+	c.Flags().StringVarP(&d.uri, "connect", "c", libvirt.DefaultURI, "libvirt's `URI`")
+	c.Flags().BoolVar(&d.dryRun, "dry-run", false, "only show how the domain's XML would change")
+	c.Flags().BoolVarP(&d.verbose, "verbose", "v", false, "show how the domain's XML changes")
+}
+
+func newDefine(o *options) *cobra.Command {
+	var d definition
+	var gpu domain.GPU
+	var count int
+	var runDir string
+	c := &cobra.Command{
+		Use:   "define DOMAIN",
+		Short: "Give a libvirt domain a virtual GPU, from its next start on",
+		Long: `Give a libvirt domain a virtual GPU, from its next start on, in place of those
+that it has. It writes into the domain's persistent definition: our element in
+its metadata, which the hook reads; memory that is shared with other processes;
+QEMU's arguments for the device; and a spare port, into which "vgpuctl attach"
+plugs one more. All else stays as it is.`,
+		Example: "  vgpuctl define web1 --weight 2 --memory 4GiB\n  vgpuctl define web1 --cap 50% --dry-run",
+		Args:    exactly("DOMAIN"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if count < 1 || count > domain.MaxGPUs {
+				return cli.Usagef("--count %d: want 1 to %d", count, domain.MaxGPUs)
+			}
+			gpus := make(domain.Devices, count)
+			for i := range gpus {
+				gpus[i] = gpu
+			}
+			if err := gpus.Check(); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			dir, err := o.runDir(runDir)
+			if err != nil {
+				return err
+			}
+			return d.change(c, args[0], func(xml []byte) ([]byte, error) { return domain.Define(xml, gpus, dir) })
+		},
+	}
+	gpuFlags(c, &gpu)
+	c.Flags().IntVar(&count, "count", 1, "how many virtual GPUs, all with these flags")
+	runDirFlag(c, &runDir)
+	d.flags(c)
+	c.ValidArgsFunction = d.complete
+	return c
+}
+
+func newUndefine() *cobra.Command {
+	var d definition
+	c := &cobra.Command{
+		Use:   "undefine DOMAIN",
+		Short: "Take the virtual GPUs out of a libvirt domain, from its next start on",
+		Long: `Take the virtual GPUs out of a libvirt domain, from its next start on: what
+"vgpuctl define" wrote into its definition. The domain itself stays.`,
+		Args: exactly("DOMAIN"),
+		RunE: func(c *cobra.Command, args []string) error { return d.change(c, args[0], domain.Undefine) },
+	}
+	d.flags(c)
+	c.ValidArgsFunction = d.complete
+	return c
+}
+
+// connect connects to libvirt.
+func (d *definition) connect(c *cobra.Command) (*libvirt.Conn, context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(c.Context(), libvirtLimit)
+	conn, err := libvirt.Open(ctx, libvirt.Options{URI: d.uri})
+	if err != nil {
+		cancel()
+		return nil, nil, nil, err
+	}
+	return conn, ctx, cancel, nil
+}
+
+// change edits a domain's persistent definition.
+func (d *definition) change(c *cobra.Command, name string, edit func([]byte) ([]byte, error)) (err error) {
+	conn, ctx, cancel, err := d.connect(c)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	dom, err := conn.Domain(ctx, name, libvirt.Persistent)
+	if err != nil {
+		return err
+	}
+	if !dom.Persistent {
+		return fmt.Errorf("domain %s is transient: it has no definition that could be changed", dom.Name)
+	}
+	before := []byte(dom.XML)
+	after, err := edit(before)
+	if err != nil {
+		return fmt.Errorf("domain %s: %w", dom.Name, err)
+	}
+	if bytes.Equal(before, after) {
+		_, err := fmt.Fprintf(c.OutOrStdout(), "domain %s: nothing to change\n", dom.Name)
+		return err
+	}
+	if d.dryRun || d.verbose {
+		if _, err := c.OutOrStdout().Write(domain.Diff(dom.Name+".xml", before, after)); err != nil {
+			return err
+		}
+	}
+	if d.dryRun {
+		return nil
+	}
+	if err := conn.Define(ctx, after); err != nil {
+		return fmt.Errorf("domain %s: %w", dom.Name, err)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "domain %s: %s%s\n", dom.Name, summary(after), when(dom.Active))
+	return err
+}
+
+// summary says which virtual GPUs a domain's definition has.
+func summary(xml []byte) string {
+	v, err := domain.Parse(xml)
+	if err != nil || len(v.GPUs) == 0 {
+		return "no virtual GPU"
+	}
+	s := "a virtual GPU"
+	if len(v.GPUs) > 1 {
+		s = strconv.Itoa(len(v.GPUs)) + " virtual GPUs"
+	}
+	t := v.GPUs[0].Terms()
+	s += ", weight " + number(t.Weight)
+	if t.Cap > 0 {
+		s += ", cap " + part(t.Cap)
+	}
+	if t.Guarantee > 0 {
+		s += ", guarantee " + part(t.Guarantee)
+	}
+	return s
+}
+
+func when(active bool) string {
+	if active {
+		return " (from its next start on: it is running)"
+	}
+	return ""
+}
+
+// complete offers the names of domains to the shell.
+func (d *definition) complete(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	conn, ctx, cancel, err := d.connect(c)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer cancel()
+	domains, err := conn.Domains(ctx)
+	if err := errors.Join(err, conn.Close()); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	for _, d := range domains {
+		names = append(names, d.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// gpuFlags are the flags of a virtual GPU, of which each is an attribute of
+// <vgpud:gpu>.
+func gpuFlags(c *cobra.Command, gpu *domain.GPU) {
+	usage := map[string]string{
+		"weight":            "the domain's `part` of the GPU relative to other guests' (default 1)",
+		"cap":               "the `part` of the GPU's time, 0.5 or 50%, that it never gets more than",
+		"guarantee":         "the `part` of the GPU's time that it gets while it has work",
+		"priority":          "the highest `priority` that its launches may have (default 0)",
+		"memory":            "GPU memory that it may use, a `size` such as 4GiB (default: the GPU's)",
+		"gpu":               "the physical GPU's `name`; any: the daemon chooses (default any)",
+		"kernel-time-limit": "end a kernel after this much GPU `time`; none: never (default: as the daemon is configured)",
+		"bar2":              "memory shared with the guest, a `size` that is a power of two (default 256MiB)",
+	}
+	for _, name := range domain.Attributes() {
+		c.Flags().Var(&gpuFlag{gpu: gpu, name: name}, name, usage[name])
+	}
+}
+
+// gpuFlag is the flag for one attribute.
+type gpuFlag struct {
+	gpu         *domain.GPU
+	name, value string
+}
+
+// String implements [pflag.Value].
+func (f *gpuFlag) String() string { return f.value }
+
+// Type implements [pflag.Value].
+func (f *gpuFlag) Type() string { return "string" }
+
+// Set implements [pflag.Value]. Parts may be percentages, as elsewhere.
+func (f *gpuFlag) Set(s string) error {
+	if digits, percent := strings.CutSuffix(s, "%"); percent && (f.name == "cap" || f.name == "guarantee") {
+		x, err := strconv.ParseFloat(digits, 64)
+		if err != nil {
+			return fmt.Errorf("%q: want a part such as 0.5 or 50%%", s)
+		}
+		s = strconv.FormatFloat(x/100, 'f', -1, 64)
+	}
+	f.value = s
+	return f.gpu.Set(f.name, s)
+}
+
+func runDirFlag(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "run-dir", "", "the daemon's run_dir (default: the `directory` of its socket)")
+}
+
+// runDir is where the daemon has its sockets.
+func (o *options) runDir(flag string) (string, error) {
+	if flag == "" {
+		flag = filepath.Dir(o.socket)
+	}
+	dir, err := filepath.Abs(flag)
+	if err != nil {
+		return "", fmt.Errorf("--run-dir: %w", err)
+	}
+	return dir, nil
+}
