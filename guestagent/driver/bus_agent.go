@@ -93,8 +93,8 @@ func newAgentBus(conn allot.Conn, g *allot.Grant, files []*os.File) (_ *AgentBus
 	b.files = files[:2]
 	b.closers = append(b.closers, conn)
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
+		if err != nil { // nobody listens yet
+			err = errors.Join(err, b.PCIBus.Close())
 		}
 	}()
 	for i, f := range files[2:] {
@@ -166,6 +166,19 @@ func (b *AgentBus) Set(offset, value uint32) (abi.ErrorCode, error) {
 		return 0, gone
 	}
 	return 0, fmt.Errorf("ask the agent: %w", err)
+}
+
+// Close gives the part back, and returns when the agent has cleared it.
+func (b *AgentBus) Close() error {
+	if b.ended() == nil && b.conn.CloseWrite() == nil {
+		late := time.NewTimer(agentPatience)
+		defer late.Stop()
+		select {
+		case <-b.gone: // the agent has closed its end
+		case <-late.C:
+		}
+	}
+	return b.PCIBus.Close()
 }
 
 // Lend describes a part of the device for another program, with the descriptors that

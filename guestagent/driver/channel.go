@@ -243,8 +243,8 @@ func (ch *Channel) release() {
 // has completed.
 func (ch *Channel) fail(err error) {
 	ch.dying.Do(func() {
-		if gone := ch.dev.gone(); gone != nil { // then it is why, whatever it looks like
-			err = gone
+		if !errors.Is(err, ErrClosed) {
+			err = ch.dev.why(err)
 		}
 		ch.err = err
 		ch.failed.Store(true)

@@ -143,6 +143,19 @@ func (d *Device) gone() error {
 	return ErrGone
 }
 
+// why returns the reason for an error that a channel fails with: the memory of a
+// device that was unplugged just now can read as anything, such as a ring that the
+// host broke.
+func (d *Device) why(err error) error {
+	if !errors.Is(err, ErrGone) {
+		_, _ = d.bus.Read(abi.RegMagic) // finds out
+	}
+	if gone := d.gone(); gone != nil {
+		return gone
+	}
+	return err
+}
+
 // pump starts, once for each vector, the goroutine that waits for it and wakes the
 // channels that use it; on vector 0, which is the state vector too, all of them.
 func (d *Device) pump(vector int) {
