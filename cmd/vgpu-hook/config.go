@@ -21,7 +21,7 @@ import (
 const (
 	socketVariable = "VGPUD_SOCKET"      // the daemon's socket
 	configVariable = "VGPUD_HOOK_CONFIG" // the configuration file
-	noSyslog       = "VGPUD_NO_SYSLOG"   // warnings go to standard error alone
+	noSyslog       = "VGPUD_NO_SYSLOG"   // nothing goes to the system's log
 )
 
 // config is the hook's configuration file, in YAML. All of it can be left out,

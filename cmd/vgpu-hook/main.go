@@ -60,7 +60,7 @@ func run() int {
 	case err == nil:
 		return exitOK
 	case operation.binding:
-		fmt.Fprintln(os.Stderr, "vgpud: "+line(name, err))
+		say("vgpud: ", name, err)
 		return exitRefused
 	default:
 		warn(name, err)
@@ -82,22 +82,21 @@ func call(o operation, name string, xml []byte) error {
 	return h.explain(o.act(&h, ctx, xml))
 }
 
-// line is an error about a domain, on one line.
-func line(domain string, err error) string {
-	return strings.ReplaceAll(fmt.Sprintf("domain %s: %v", domain, err), "\n", "; ")
-}
+// warn says what is wrong where nothing is refused.
+func warn(domain string, err error) { say("vgpud: warning: ", domain, err) }
 
-// warn says what is wrong where nothing is refused. libvirt shows standard error
-// only of a hook that refuses, so it goes to the system's log too, if there is
-// one.
-func warn(domain string, err error) {
-	msg := line(domain, err)
-	fmt.Fprintln(os.Stderr, "vgpud: warning: "+msg)
+// say says what is wrong with a domain, on one line. libvirt shows standard error
+// only of a hook that refuses, and not even then where it starts a domain from a
+// state that it saved itself; so the line goes to the system's log too, if there
+// is one.
+func say(prefix, domain string, err error) {
+	line := strings.ReplaceAll(fmt.Sprintf("domain %s: %v", domain, err), "\n", "; ")
+	fmt.Fprintln(os.Stderr, prefix+line)
 	if os.Getenv(noSyslog) != "" {
 		return
 	}
 	if w, err := syslog.New(syslog.LOG_WARNING|syslog.LOG_DAEMON, "vgpu-hook"); err == nil {
-		_ = w.Warning(msg) // it is on standard error
+		_ = w.Warning(line) // it is on standard error
 		_ = w.Close()
 	}
 }

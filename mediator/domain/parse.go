@@ -81,19 +81,6 @@ func Parse(src []byte) (*Domain, error) {
 	return v, nil
 }
 
-// ParseMetadata reads our element alone, as libvirt gives it out for its
-// namespace.
-func ParseMetadata(src []byte) (Devices, error) {
-	d, err := parseDocument(src)
-	if err != nil {
-		return nil, err
-	}
-	if !d.root.is(Namespace, devicesName) {
-		return nil, d.errorf(d.root, "want <%s:%s> of the namespace %q", ourPrefix, devicesName, Namespace)
-	}
-	return d.readDevices(d.root)
-}
-
 // parseDomain reads a document that is a domain's and has a name.
 func parseDomain(src []byte) (*document, error) {
 	d, err := parseDocument(src)

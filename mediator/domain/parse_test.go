@@ -216,15 +216,6 @@ func TestWithoutOurs(t *testing.T) {
 	}
 }
 
-func TestParseMetadata(t *testing.T) {
-	got, err := ParseMetadata([]byte(`<vgpud:devices xmlns:vgpud="urn:vgpud:domain:1"><vgpud:gpu weight="3"/></vgpud:devices>`))
-	if diff := cmp.Diff(Devices{{Weight: 3}}, got); diff != "" || err != nil {
-		t.Errorf("ParseMetadata (-want +got):\n%s%v", diff, err)
-	}
-	_, err = ParseMetadata([]byte(`<devices xmlns="urn:vgpud:domain:2"/>`))
-	checkError(t, err, `line 1: <devices>: want <vgpud:devices> of the namespace "urn:vgpud:domain:1"`)
-}
-
 func TestGuestName(t *testing.T) {
 	for _, test := range []struct {
 		domain string
