@@ -123,12 +123,12 @@ configure_apt() {
 
 # fetch fills $1 with debs/ and manifest.
 fetch() {
-	local dir=$1 mirror image got=
+	local dir=$1 mirror found image got=
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
 		die "there is no apt-get or dpkg-deb here: QEMU, libvirt and a kernel are taken from Debian's packages, so this needs Debian or a derivative"
 	export APT_CONFIG=$dir/apt/apt.conf
-	local tried=()
-	while read -r mirror; do
+	found=$(APT_CONFIG='' mirrors)
+	for mirror in $found; do
 		rm -rf "$dir/apt"
 		APT_CONFIG='' configure_apt "$dir/apt" "$mirror"
 		say "asking $mirror for ${suites[*]}"
@@ -137,12 +137,11 @@ fetch() {
 			got=$mirror
 			break
 		fi
-		tried+=("$mirror")
 		sed 's/^/vm-deps:   /' "$dir/log" >&2
-	done < <(APT_CONFIG='' mirrors)
+	done
 	if [ -z "$got" ]; then
-		[ ${#tried[@]} = 0 ] ||
-			die "no package lists of ${suites[*]} from ${tried[*]}: is there a network, and is that a Debian archive? VGPUD_DEBIAN_MIRROR can name another"
+		[ -z "$found" ] ||
+			die "no package lists of ${suites[*]} from" $found": is there a network, and is that a Debian archive? VGPUD_DEBIAN_MIRROR can name another"
 		die "this machine's apt names no Debian archive: set VGPUD_DEBIAN_MIRROR to the address of one"
 	fi
 	# The kernel's own name, without what its installation would need.
