@@ -111,6 +111,7 @@ func (s *Service) adoptAll() error {
 	if err != nil {
 		return fmt.Errorf("look for guests: %w", err)
 	}
+	strays := false
 	for _, e := range entries {
 		dir := filepath.Join(vms, e.Name())
 		switch g, err := s.adopt(dir, nil); {
@@ -122,10 +123,11 @@ func (s *Service) adoptAll() error {
 				s.log.Warn("remove what a guest left", "dir", dir, "err", err)
 			}
 		default:
+			strays = true
 			s.log.Warn("guest not adopted", "dir", dir, "err", err)
 		}
 	}
-	return s.clearDomains()
+	return s.clearDomains(strays)
 }
 
 // CreateVM implements [api.Host].

@@ -129,8 +129,9 @@ func removeEmpty(root *os.Root, dir string) error {
 }
 
 // clearDomains removes what guests of an earlier daemon, which are gone, have
-// left in the domains' directories.
-func (s *Service) clearDomains() (err error) {
+// left in the domains' directories. strays is whether there are guests' processes
+// that this daemon could not adopt: their sockets are left.
+func (s *Service) clearDomains(strays bool) (err error) {
 	used := make(map[string]bool)
 	s.mu.RLock()
 	for _, g := range s.guests {
@@ -142,7 +143,7 @@ func (s *Service) clearDomains() (err error) {
 		return fmt.Errorf("look for sockets of domains: %w", err)
 	}
 	for _, path := range paths {
-		if used[path] || s.domainOf(path) == "" || alive(path) {
+		if used[path] || s.domainOf(path) == "" || strays && alive(path) {
 			continue
 		}
 		if err := s.clearDomainSocket(path); err != nil {
@@ -163,8 +164,8 @@ func (s *Service) clearDomains() (err error) {
 	return err
 }
 
-// alive is whether somebody listens on a socket: a guest's process whom this
-// daemon could not adopt. It is the one that refuses the connection.
+// alive is whether somebody may listen on a socket. Whether this process is
+// allowed to connect to a VMM's socket says nothing about that.
 func alive(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {

@@ -3,6 +3,7 @@ package mediator
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -264,20 +265,37 @@ func TestStaleDomainSockets(t *testing.T) {
 	if _, err := unix.Wait4(dead.PID, nil, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	// Whom it can't adopt it leaves alone.
+	// Where there is somebody whom it can't adopt it leaves alone what is listened to.
 	odd, err := vfiouser.Listen(filepath.Join(mkdir(t, filepath.Join(dir, "domains"), "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c33"), "gpu7.sock"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	stray, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(mkdir(t, filepath.Join(dir, "vms"), "stray"), "control.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan error, 1)
+	go func() {
+		c, err := stray.Accept()
+		if err == nil {
+			err = c.Close() // without a word
+		}
+		said <- err
+	}()
 	d = startDaemon(t, dir)
 	absent(t, filepath.Dir(dead.Socket))
 	newJob(t, attach(t, lives.Socket)).works()
 	if _, err := os.Lstat(odd.Addr().String()); err != nil {
 		t.Error(err)
 	}
-	if err := odd.Close(); err != nil {
+	// Later there is nobody, and what is left is stale.
+	d.stop()
+	odd.SetUnlinkOnClose(false)
+	if err := errors.Join(<-said, odd.Close(), stray.Close()); err != nil {
 		t.Error(err)
 	}
+	d = startDaemon(t, dir)
+	absent(t, filepath.Dir(odd.Addr().String()))
 	if err := d.client.DeleteVM(t.Context(), "lives"); err != nil {
 		t.Error(err)
 	}
