@@ -5,7 +5,7 @@ PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt
 # libvirt's library is loaded at run time: building needs none of its headers.
 TAGS    := libvirt_dlopen
 
-.PHONY: all build demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-loga clean
+.PHONY: all build demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga clean
 
 all: build
 
@@ -22,7 +22,7 @@ demo-vms: build vm-deps
 
 # Everything that must hold: style, floors, unit and whole-system tests, and
 # each fuzz target for a short while.
-test: test-deps lint unit fuzz
+test: test-deps vm-deps lint unit fuzz
 
 # The race detector needs a C compiler; as root, get one if there is none.
 test-deps:
@@ -45,6 +45,10 @@ lint:
 # Go benchmarks of the hot paths, each over several runs.
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem -count $(or $(COUNT),3) $(or $(PKG),./...)
+
+# Launches from a VM taken apart, and what idle VMs cost.
+bench-vm: vm-deps
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./e2e/vm
 
 # LoGA's figures 7 to 11 in simulated time, to docs/results.
 bench-loga:
