@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vgpud/guestagent/sysfs"
@@ -28,6 +29,7 @@ type PCIBus struct {
 	registers mapping
 	shared    mapping
 	vfio      *vfio.Device
+	known     atomic.Bool // it did answer as a virtual GPU
 	files     []*os.File  // of the mappings, without vfio
 	closers   []io.Closer // of whoever made the bus; closed at its end, possibly twice
 	events    []*vfiouser.Eventfd
@@ -207,22 +209,33 @@ func (b *PCIBus) ended() error {
 // Cause says why Done is closed.
 func (b *PCIBus) Cause() error { return fmt.Errorf("%w: %s: %w", ErrGone, b.address, b.cause) }
 
-// ones is what a register of a device that is not there reads as. It can be a
+// ones is what a register reads as when the host's process is gone. It can be a
 // register's value too, but not that of MAGIC.
 const ones = 0xffffffff
 
 // Read implements Bus.
 func (b *PCIBus) Read(offset uint32) (uint32, error) {
 	v, err := b.load(offset)
-	if err != nil || v != ones {
+	if err != nil || v != ones && offset != abi.RegMagic {
 		return v, err
 	}
-	magic, err := b.load(abi.RegMagic)
-	if err == nil && magic == ones {
+	magic := v
+	if offset != abi.RegMagic {
+		if magic, err = b.load(abi.RegMagic); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case magic == abi.Magic:
+		b.known.Store(true)
+	case magic == ones:
 		b.end(errors.New("its registers read as ones: it was unplugged, or the host's process is gone"))
 		return 0, b.Cause()
+	case b.known.Load(): // what QEMU has where nothing is reads as zeros
+		b.end(fmt.Errorf("its registers do not read as a virtual GPU's any more (%#x): it was unplugged", magic))
+		return 0, b.Cause()
 	}
-	return v, err
+	return v, nil
 }
 
 func (b *PCIBus) load(offset uint32) (v uint32, err error) {

@@ -172,10 +172,10 @@ func TestVFIO(t *testing.T) {
 // TestLetGo has devices go in every way that a PCI function has; each is noticed,
 // let go of, and can be used until it is closed without a fault.
 func TestLetGo(t *testing.T) {
-	overwrite := func(t *testing.T, p driver.PCI) {
+	overwrite := func(t *testing.T, p driver.PCI, with byte) {
 		t.Helper()
 		f := must[*os.File](t)(os.OpenFile(dir(p, address, "resource0"), os.O_WRONLY, 0))
-		_, err := f.WriteAt([]byte{0xff, 0xff, 0xff, 0xff}, abi.RegMagic)
+		_, err := f.WriteAt([]byte{with, with, with, with}, abi.RegMagic)
 		check(t, errors.Join(err, f.Close()))
 	}
 	for name, c := range map[string]struct {
@@ -184,8 +184,9 @@ func TestLetGo(t *testing.T) {
 		want  string
 	}{
 		"asked to, vfio": {true, func(t *testing.T, _ driver.PCI, k *vfiotest.Kernel) { check(t, k.Raise(vfio.IRQReq, 0)) }, "unplugged"},
-		"ones, vfio":     {true, func(t *testing.T, p driver.PCI, _ *vfiotest.Kernel) { overwrite(t, p) }, "read as ones"},
-		"ones, polling":  {false, func(t *testing.T, p driver.PCI, _ *vfiotest.Kernel) { overwrite(t, p) }, "read as ones"},
+		"ones, vfio":     {true, func(t *testing.T, p driver.PCI, _ *vfiotest.Kernel) { overwrite(t, p, 0xff) }, "read as ones"},
+		"ones, polling":  {false, func(t *testing.T, p driver.PCI, _ *vfiotest.Kernel) { overwrite(t, p, 0xff) }, "read as ones"},
+		"zeros, vfio":    {true, func(t *testing.T, p driver.PCI, _ *vfiotest.Kernel) { overwrite(t, p, 0) }, "do not read as a virtual GPU's"},
 		"faults, polling": {false, func(t *testing.T, p driver.PCI, _ *vfiotest.Kernel) {
 			check(t, os.Truncate(dir(p, address, "resource0"), 0))
 		}, "fault at"},
