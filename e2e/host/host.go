@@ -133,16 +133,23 @@ func (h *Host) StartGPU(flags ...string) {
 // StartDaemon starts the daemon, for the first time or again after its end.
 func (h *Host) StartDaemon() {
 	h.tb.Helper()
+	h.Daemon = h.start("serve", "--config", h.WriteConfig())
+	h.await(h.Daemon, func() error { _, err := h.Client.Health(h.tb.Context()); return err })
+}
+
+// WriteConfig writes the daemon's configuration, which it reads when it starts
+// and on SIGHUP.
+func (h *Host) WriteConfig() (path string) {
+	h.tb.Helper()
 	text, err := yaml.Marshal(h.Config)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	config := filepath.Join(h.Dir, "vgpud.yaml")
-	if err := os.WriteFile(config, text, 0o600); err != nil {
+	path = filepath.Join(h.Dir, "vgpud.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		h.tb.Fatal(err)
 	}
-	h.Daemon = h.start("serve", "--config", config)
-	h.await(h.Daemon, func() error { _, err := h.Client.Health(h.tb.Context()); return err })
+	return path
 }
 
 // deleteVMs ends the guests, which outlive the daemon.
