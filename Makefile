@@ -1,16 +1,22 @@
 # What the README names: demo and test. The rest is for who works on it.
 GO      ?= go
 BIN     := bin
-PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt
+PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt vgpu-agent
 # libvirt's library is loaded at run time: building needs none of its headers.
 TAGS    := libvirt_dlopen
 
-.PHONY: all build demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga clean
+.PHONY: all build install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga clean
 
 all: build
 
+# Only what has libvirt's library has C in it: the rest runs wherever it is copied.
 build:
-	$(GO) build -tags $(TAGS) -o $(BIN)/ $(addprefix ./cmd/,$(PROGRAMS))
+	CGO_ENABLED=0 $(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(filter-out vgpu-libvirt,$(PROGRAMS)))
+	$(GO) build -tags $(TAGS) -o $(BIN)/ ./cmd/vgpu-libvirt
+
+# On a KVM host; in a VM: scripts/install.sh --guest. PREFIX and DESTDIR as usual.
+install: build
+	scripts/install.sh
 
 # The main job on this machine: three guests share one GPU in software.
 demo: build
