@@ -30,6 +30,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`<!DOCTYPE a [<!ENTITY b "c">]><domain>&b;</domain>`))
 	f.Add([]byte(`<a:b xmlns:a='x'><![CDATA[<]]><?x?><!-- --></a:b>`))
 	f.Fuzz(func(t *testing.T, x []byte) {
+		if d, err := parseDocument(x); err == nil {
+			checkOffsets(t, d, d.root)
+		}
 		v, err := Parse(x)
 		if err != nil {
 			checkMessage(t, err)
@@ -76,6 +79,69 @@ func checkMessage(t *testing.T, err error) {
 	if msg := err.Error(); len(msg) > maxMessage || strings.ContainsAny(msg, "\n\r") {
 		t.Errorf("%d bytes of message: %q", len(msg), msg)
 	}
+}
+
+// checkOffsets holds that elements and attributes are where they are said to be.
+func checkOffsets(t *testing.T, d *document, e *element) {
+	t.Helper()
+	open, closing := string(d.src[e.open.from:e.open.to]), string(d.src[e.close.from:e.close.to])
+	if !strings.HasPrefix(open, "<"+d.tag(e)) || !strings.HasSuffix(open, ">") || !strings.HasSuffix(d.tag(e), e.name.Local) {
+		t.Errorf("the opening tag of %v is %q", e.name, open)
+	}
+	if e.closesItself() != strings.HasSuffix(open, "/>") || !e.closesItself() && !strings.HasPrefix(closing, "</"+d.tag(e)) {
+		t.Errorf("the closing tag of %q is %q", open, closing)
+	}
+	at := e.open.from + 1 + len(d.tag(e))
+	for i, a := range e.attrs {
+		where := d.attrSpan(e, i)
+		name, _, ok := strings.Cut(string(d.src[where.from:where.to]), "=")
+		if !ok || where.from != at || !strings.HasSuffix(strings.TrimSpace(name), a.Name.Local) || where.to > e.open.to {
+			t.Errorf("attribute %d of %q is %q", i, open, d.src[where.from:where.to])
+		}
+		at = where.to
+	}
+	at = e.open.to
+	for _, c := range e.children {
+		if c.parent != e || c.open.from < at || c.close.to > e.close.from {
+			t.Errorf("%v is not within %q", c.name, open)
+		}
+		checkOffsets(t, d, c)
+		at = c.close.to
+	}
+}
+
+// FuzzAttribute gives a virtual GPU one attribute with any value: what is
+// accepted is written so that it is read as the same.
+func FuzzAttribute(f *testing.F) {
+	for i, a := range attributes {
+		for g := range two {
+			f.Add(i, a.write(&two[g]))
+		}
+		f.Add(i, "NaN")
+		f.Add(i, "1e9")
+		f.Add(i, "0x10")
+	}
+	f.Fuzz(func(t *testing.T, i int, value string) {
+		a := attributes[uint(i)%uint(len(attributes))]
+		var g GPU
+		if err := a.read(&g, value); err != nil {
+			checkMessage(t, err)
+			return
+		}
+		if err := (Devices{g}).Check(); err != nil {
+			t.Errorf("%s=%q was read as %+v, which can't be written: %v", a.name, value, g, err)
+		}
+		if err := g.Terms().Check(); err != nil {
+			t.Errorf("%s=%q was read, and the daemon would refuse it: %v", a.name, value, err)
+		}
+		again, err := parseDocument([]byte(`<a xmlns:vgpud="` + Namespace + `">` + g.element() + `</a>`))
+		if err != nil {
+			t.Fatalf("%s: %v", g.element(), err)
+		}
+		if got, err := again.readGPU(again.root.children[0]); err != nil || got != g {
+			t.Errorf("%s=%q was read as %+v, and from %s as %+v, %v", a.name, value, g, g.element(), got, err)
+		}
+	})
 }
 
 // TestSlowDocuments reads the documents of most elements, attributes, depth and

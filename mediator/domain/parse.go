@@ -27,7 +27,8 @@ type Domain struct {
 	Devices []Device
 	Spare   bool
 
-	taken map[int]string // slots of pcie.0 that other devices have
+	spareSlot int            // on pcie.0; -1: elsewhere, or not said
+	taken     map[int]string // slots of pcie.0 that other devices have
 }
 
 // Owner is a user and a group, each a name or a number, as libvirt's labels
@@ -61,7 +62,7 @@ func Parse(src []byte) (*Domain, error) {
 	}
 	v := &Domain{
 		Name: d.root.child("name").value(), Type: d.root.attr("type"), Machine: d.machine(),
-		SharedMemory: d.memoryShared(), taken: d.usedSlots(),
+		SharedMemory: d.memoryShared(), spareSlot: -1, taken: d.usedSlots(),
 	}
 	if v.UUID, err = d.uuid(); err != nil {
 		return nil, err
@@ -76,7 +77,9 @@ func Parse(src []byte) (*Domain, error) {
 		if g, ok := o.device.gpu(); ok {
 			v.Devices = append(v.Devices, g)
 		}
-		v.Spare = v.Spare || o.device.spare()
+		if o.device.spare() {
+			v.Spare, v.spareSlot = true, o.device.slot
+		}
 	}
 	return v, nil
 }
@@ -151,6 +154,10 @@ func (v *Domain) Check() error {
 	for slot, by := range v.taken {
 		slots[slot] = by
 	}
+	if by := slots[v.spareSlot]; by != "" {
+		return fmt.Errorf("%s is at slot %s of pcie.0, where %s is: %w", spareID, slotText(v.spareSlot), by, ErrMismatch)
+	}
+	slots[v.spareSlot] = spareID
 	seen := make(map[int]bool)
 	for _, dev := range v.Devices {
 		id := fmt.Sprintf("vgpu%d", dev.Number)

@@ -178,6 +178,8 @@ func TestCheck(t *testing.T) {
 		"a copy":       {"<uuid>" + testUUID, "<uuid>" + other, "the QEMU command line connects vgpu0 for the domain with UUID " + testUUID + ", while this one's is " + other + " (is it a copy?)"},
 		"slot taken":   {"slot='0x02' function='0x0'", "slot='0x11' function='0x0'", "vgpu1 is at slot 0x11 of pcie.0, where <controller> is"},
 		"same slot":    {"&quot;0x11&quot;", "&quot;0x10&quot;", "vgpu1 is at slot 0x10 of pcie.0, where vgpu0 is"},
+		"spare's slot": {"slot='0x02' function='0x0'", "slot='0x12' function='0x0'", "vgpu-spare is at slot 0x12 of pcie.0, where <controller> is"},
+		"in the spare": {"addr=0x12,chassis", "addr=0x10,chassis", "vgpu0 is at slot 0x10 of pcie.0, where vgpu-spare is"},
 		"no uuid":      {"<uuid>" + testUUID + "</uuid>", "", "it has no <uuid>"},
 	} {
 		t.Run(name, func(t *testing.T) {
