@@ -23,3 +23,8 @@ type Bus interface {
 	// Close frees the bus. No other method is called during or after it.
 	Close() error
 }
+
+// outsider is a [Bus] to a device that other processors than the driver's serve:
+// it is in a VM. Looking for what the device does is worth while there even with
+// one processor.
+type outsider interface{ outside() }

@@ -216,3 +216,5 @@ func (b *PCIBus) Lend(a allot.Allotment, state *vfiouser.Eventfd) (g allot.Grant
 	}
 	return g, fds, nil
 }
+
+func (b *AgentBus) outside() {}

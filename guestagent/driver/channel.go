@@ -50,7 +50,9 @@ type Channel struct {
 	lead   chan struct{} // a lock that can be waited for beside other things
 	reader *abi.CompletionReader
 	buf    []abi.Completion
-	spin   spinner
+	awake  spinner // of waits for a host that polls
+	woken  spinner // of waits that begin with a doorbell
+	rung   uint64  // doorbells when a wait last began
 	timer  pause
 
 	head    atomic.Uint64 // commands completed
@@ -86,7 +88,8 @@ func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel
 		buf:   make([]abi.Completion, min(depth, 256)),
 		slots: make([]atomic.Pointer[Pending], depth),
 		mask:  uint64(depth - 1),
-		spin:  spinner{fixed: opts.Patience},
+		awake: spinner{most: awakePatience, fixed: opts.Patience, alone: c.dev.alone},
+		woken: spinner{most: wokenPatience, fixed: opts.Patience, alone: c.dev.alone},
 	}
 	var err error
 	size := uint64(abi.RingBytes(depth))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type Device struct {
 	mine    allot.Allotment // what of the device is ours
 	shared  []byte
 	staging *staging
+	alone   bool // with one processor that serves the device, too
 
 	regs     sync.Mutex // creating and destroying contexts and channels: sequences of register accesses
 	contexts map[*Context]struct{}
@@ -54,6 +56,8 @@ type Device struct {
 func Open(ctx context.Context, bus Bus) (*Device, error) {
 	d := &Device{bus: bus, shared: bus.Shared(), contexts: map[*Context]struct{}{}, down: make(chan struct{})}
 	d.life, d.stop = context.WithCancel(context.Background())
+	_, outside := bus.(outsider)
+	d.alone = runtime.NumCPU() == 1 && !outside
 	if err := d.negotiate(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the virtual GPU: %w", err), d.Close())
 	}

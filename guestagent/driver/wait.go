@@ -88,10 +88,11 @@ func (ch *Channel) drive(ctx context.Context, g goal) error {
 			ch.fail(err)
 			continue // what completed before is still read
 		}
-		if ch.spin.until(ch.reader) {
+		spin := ch.spinner()
+		if spin.until(ch.reader) {
 			continue
 		}
-		if err := ch.sleep(ctx, g); err != nil {
+		if err := ch.sleep(ctx, g, spin); err != nil {
 			return err
 		}
 	}
@@ -173,7 +174,7 @@ func (ch *Channel) checkState() error {
 }
 
 // sleep waits for the channel's interrupt, having asked for it.
-func (ch *Channel) sleep(ctx context.Context, g goal) error {
+func (ch *Channel) sleep(ctx context.Context, g goal, spin *spinner) error {
 	skip := 0
 	if ch.waiters.Load() == 0 {
 		// Nobody needs to know of anything earlier.
@@ -192,7 +193,7 @@ func (ch *Channel) sleep(ctx context.Context, g goal) error {
 	}
 	select {
 	case <-ch.irq:
-		ch.spin.ended()
+		spin.ended()
 	case <-tick:
 	case <-ch.dead:
 	case <-ch.dev.down:
@@ -204,25 +205,31 @@ func (ch *Channel) sleep(ctx context.Context, g goal) error {
 }
 
 // spinner decides for how long to look at the ring before sleeping: the whole of
-// maxPatience where recent waits were mostly so short that it would have saved
+// its patience where recent waits were mostly so short that it would have saved
 // the sleep, and next to nothing where they were not, so that a guest that waits
 // for long kernels hardly spins, and one that waits for short ones doesn't sleep.
 // It goes by how long waits took, not by whether looking found something, and now
 // and then is patient all the same: a sleep makes a wait longer, so that
 // impatience, once learned, might never be unlearned.
 type spinner struct {
-	begin  time.Time // of the wait under way
-	missed int       // of the last waits, those that were long: a score
+	most   time.Duration // its patience
+	alone  bool          // nothing can happen while we look
+	begin  time.Time     // of the wait under way
+	missed int           // of the last waits, those that were long: a score
 	waits  uint
 	fixed  time.Duration // as of ChannelOptions.Patience
 }
 
 const (
-	minPatience = 2 * time.Microsecond
-	maxPatience = 100 * time.Microsecond
-	// longWait is a wait that looking would not have shortened: being woken is in
-	// it.
-	longWait    = 2 * maxPatience
+	minPatience   = 2 * time.Microsecond
+	awakePatience = 100 * time.Microsecond
+	// wokenPatience is longer by what waking the host's processes takes, one after
+	// the other: the virtual GPU's, the executor's, and perhaps the GPU's. Who slept
+	// meanwhile would have to be woken as the last.
+	wokenPatience = 400 * time.Microsecond
+	// wakeup is what being woken adds to a wait: one that is longer than patience
+	// by more would not have been shortened by looking.
+	wakeup      = 100 * time.Microsecond
 	missedLimit = 3
 	// tryEvery is after how many waits an impatient spinner tries patience.
 	tryEvery = 16
@@ -230,8 +237,14 @@ const (
 	looks = 32
 )
 
-// oneCPU says that nothing can happen while we look.
-var oneCPU = runtime.NumCPU() == 1
+// spinner is the one for the wait that begins.
+func (ch *Channel) spinner() *spinner {
+	if n := ch.doorbells.Load(); n != ch.rung {
+		ch.rung = n
+		return &ch.woken
+	}
+	return &ch.awake
+}
 
 // patience is for how long to look now.
 func (s *spinner) patience() time.Duration {
@@ -241,12 +254,12 @@ func (s *spinner) patience() time.Duration {
 	if s.missed >= missedLimit && s.waits%tryEvery != 0 {
 		return minPatience
 	}
-	return maxPatience
+	return s.most
 }
 
 // ended tells that what was waited for has come.
 func (s *spinner) ended() {
-	if time.Since(s.begin) > longWait {
+	if time.Since(s.begin) > s.most+wakeup {
 		s.missed = min(s.missed+1, missedLimit)
 	} else {
 		s.missed = max(s.missed-1, 0)
@@ -258,7 +271,7 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 	s.begin = time.Now()
 	s.waits++
 	patience := s.patience()
-	if patience < 0 || oneCPU && s.fixed == 0 {
+	if patience < 0 || s.alone && s.fixed == 0 {
 		return false
 	}
 	for round := 0; ; round++ {
