@@ -153,3 +153,18 @@ func TestKernelTimeLimit(t *testing.T) {
 		}
 	}
 }
+
+// The configuration that is installed is one.
+func TestInstalledConfig(t *testing.T) {
+	got, err := ReadConfig(filepath.Join("..", "deploy", "vgpud.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := ParseConfig([]byte(leastConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("it says other than the defaults (-defaults +it):\n%s", diff)
+	}
+}
