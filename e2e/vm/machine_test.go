@@ -142,11 +142,11 @@ type worker struct {
 	err    error // once done is closed
 }
 
-// kinds of work: long is two kernels of tens of milliseconds, short two of a
-// millisecond or two, each on slow GPUs.
+// Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs.
 var (
-	long  = []work.Work{{Kernel: "matmul", Size: "small", Repeat: 2}, {Kernel: "scan", Size: "small", Repeat: 1}}
-	short = []work.Work{{Kernel: "vecadd", Size: "trivial", Repeat: 8}, {Kernel: "nnlayer", Size: "trivial", Repeat: 4}}
+	long   = []work.Work{{Kernel: "matmul", Size: "small", Repeat: 2}, {Kernel: "scan", Size: "small", Repeat: 1}}
+	medium = []work.Work{{Kernel: "warp", Size: "small", Repeat: 2}, {Kernel: "reduce", Size: "small", Repeat: 2}}
+	short  = []work.Work{{Kernel: "vecadd", Size: "trivial", Repeat: 8}, {Kernel: "nnlayer", Size: "trivial", Repeat: 4}}
 )
 
 // begin starts a program that works at kinds, always with more waiting, on the

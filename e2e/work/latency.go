@@ -64,9 +64,10 @@ type Latency struct {
 const rest = 5 * time.Millisecond
 
 // patience is for how long a guest that is to look for its completions does so,
-// and asleep that of one that is to be woken each time.
+// no longer than others can wait for its processor, and asleep that of one that is
+// to be woken each time.
 const (
-	patience = 100 * time.Millisecond
+	patience = 2 * time.Millisecond
 	asleep   = -1
 )
 
