@@ -58,6 +58,9 @@ func (w *writer) write(devices Devices, runDir string) error {
 	if err := w.supported(); err != nil {
 		return err
 	}
+	if _, err := w.owner(); err != nil {
+		return err // what Parse would not read
+	}
 	lacks, err := w.memoryLacks()
 	if err != nil {
 		return err

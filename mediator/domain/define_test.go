@@ -100,6 +100,8 @@ func TestDefineRefuses(t *testing.T) {
 			`line 1: <domain>: no <uuid> in it: libvirt gives a domain one when it is defined, so define it first`},
 		"bad uuid": {strings.Replace(minimal(q35, "", ""), testUUID, "../../etc", 1),
 			`line 3: <uuid>: "../../etc": want 8-4-4-4-12 hexadecimal digits`},
+		"bad label": {minimal(q35, "<seclabel model='dac'><label>root</label></seclabel>", ""),
+			`line 4: <label>: "root": want USER:GROUP, names or numbers`},
 		"private memory": {minimal(q35, `<memoryBacking><access mode="private"/></memoryBacking>`, ""),
 			`line 4: <access>: attribute mode: "private": a virtual GPU's VMM has shared memory; make it "shared", or leave <access> out`},
 		"anonymous memory": {minimal(q35, `<memoryBacking><source type="anonymous"/></memoryBacking>`, ""),

@@ -1,0 +1,245 @@
+package qmp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/clock"
+)
+
+// fakeQEMU answers as QEMU 11.1 does, with a guest that does what it is told.
+type fakeQEMU struct {
+	answers map[string]string // by command; what is not there are the defaults
+	bridge  string            // what the only port is like
+	device  string            // in the port, empty for none
+	// address is what the guest gives the device once it is asked for the n-th
+	// time; 0 is never.
+	after, asked int
+	stubborn     bool // lets go of nothing
+	log          []string
+}
+
+var able1011 = map[string]string{
+	"query-version":  `{"qemu": {"micro": 3, "minor": 1, "major": 11}, "package": "Debian"}`,
+	"qom-list-types": `[{"name": "vfio-user-pci", "parent": "vfio-pci-device"}]`,
+	"query-memdev":   `[{"share": true, "id": "mem", "size": 134217728}]`,
+	"qom-get":        `"/objects/mem"`,
+	"query-name":     `{"name": "web1"}`,
+	"query-uuid":     `{"UUID": "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11"}`,
+}
+
+const sparePort = `{"bus": 0, "slot": 24, "function": 0, "qdev_id": "vgpu-spare", "class_info": {"class": 1540}, "id": {"device": 12, "vendor": 6966}, "regions": [],
+ "pci_bridge": {"bus": {"number": 0, "secondary": 1, "subordinate": 1, "prefetchable_range": {"base": 4294967296, "limit": 4831838207}}, "devices": [DEVICE]}}`
+
+func newQEMU() *fakeQEMU {
+	return &fakeQEMU{answers: maps.Clone(able1011), bridge: sparePort, after: 2}
+}
+
+func (q *fakeQEMU) pci() string {
+	device := ""
+	if q.device != "" {
+		device = `{"bus": 1, "slot": 0, "function": 0, "qdev_id": "` + q.device + `", "class_info": {"class": 4608}, "id": {"device": 1, "vendor": 30311},
+ "regions": [{"bar": 0, "size": 65536, "address": -1}, {"bar": 2, "size": 67108864, "address": -1}]}`
+	}
+	return `[{"bus": 0, "devices": [{"bus": 0, "slot": 0, "function": 0, "qdev_id": "", "class_info": {"class": 1536}, "id": {"device": 10688, "vendor": 32902}, "regions": []},
+` + strings.ReplaceAll(q.bridge, "DEVICE", device) + `]}]`
+}
+
+// hmp reads physical memory.
+func (q *fakeQEMU) hmp(command string) string {
+	switch command {
+	case "xp /1xw 0xb0000000":
+		return "b0000000: Cannot access memory\r\n"
+	case "xp /1xw 0xe0000000":
+		return "e0000000: 0x29c08086\r\n"
+	case "xp /2xw 0xe0100018":
+		if q.asked++; q.after == 0 || q.asked < q.after {
+			return "e0100018: 0xf000000c 0x00000000\r\n" // while its size is looked for
+		}
+		return "e0100018: 0x1000000c 0x00000001\r\n"
+	}
+	return "unknown command\r\n"
+}
+
+func (q *fakeQEMU) Run(ctx context.Context, command string, args, result any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var a map[string]any
+	if args != nil {
+		a = args.(map[string]any)
+	}
+	out, ok := q.answers[command]
+	switch {
+	case ok:
+	case command == "query-pci":
+		out = q.pci()
+	case command == "human-monitor-command":
+		b, err := json.Marshal(q.hmp(a["command-line"].(string)))
+		if err != nil {
+			return err
+		}
+		out = string(b)
+	case command == "device_add":
+		q.log = append(q.log, fmt.Sprint("add ", a["id"], " to ", a["bus"]))
+		q.device, out = a["id"].(string), "{}"
+	case command == "device_del":
+		q.log = append(q.log, fmt.Sprint("del ", a["id"]))
+		if !q.stubborn {
+			q.device = ""
+		}
+		out = "{}"
+	default:
+		return fmt.Errorf("no command %s", command)
+	}
+	return decode(command, []byte(`{"return": `+out+`}`), result)
+}
+
+func TestInspect(t *testing.T) {
+	q := newQEMU()
+	q.device = "vgpu1"
+	m, err := Inspect(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Machine{Name: "web1", UUID: "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11", Devices: []string{"vgpu-spare", "vgpu1"},
+		Ports: []Port{{ID: "vgpu-spare", Device: "vgpu1", Occupied: true, Base: 1 << 32, Room: 512 << 20}}}
+	if diff := cmp.Diff(want, m); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestMachinesThatCanNotHaveOne(t *testing.T) {
+	for _, c := range []struct{ command, answer, want string }{
+		{"qom-list-types", `[]`, "the VM's QEMU, 11.1, has no vfio-user-pci"},
+		{"query-memdev", `[{"share": false, "id": "mem"}]`, "the VM's memory is not shared"},
+		{"query-memdev", `[{"share": true, "id": "nvdimm"}, {"share": false, "id": "mem"}]`, "the VM's memory is not shared"},
+		{"query-pci", `{}`, "decode the answer to query-pci"},
+	} {
+		q := newQEMU()
+		q.answers[c.command] = c.answer
+		if _, err := Inspect(t.Context(), q); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v", c.command, c.answer, err)
+		}
+	}
+	q := newQEMU()
+	q.answers["query-memdev"] = `[{"share": false, "id": "nvdimm"}, {"share": true, "id": "mem"}]`
+	if _, err := Inspect(t.Context(), q); err != nil {
+		t.Errorf("another memory that is not shared: %v", err)
+	}
+}
+
+func TestPort(t *testing.T) {
+	const mib = 1 << 20
+	ports := []Port{{ID: "full", Room: 512 * mib, Occupied: true}, {ID: "small", Room: 32 * mib}, {ID: "large", Room: 1024 * mib}, {ID: "spare", Room: 512 * mib}, {ID: "fits", Room: 256 * mib}}
+	for _, c := range []struct {
+		ports     []Port
+		bar2      uint64
+		preferred string
+		want      string
+	}{
+		{ports, 256 * mib, "", "fits"},
+		{ports, 256 * mib, "spare", "spare"},
+		{ports, 16 * mib, "full", "small"},
+		{ports, 512 * mib, "fits", "spare"},
+		{ports, 2048 * mib, "", "no space: port large has room for 1024 MiB"},
+		{ports[:1], mib, "", "no PCI Express port is free"},
+		{nil, mib, "", "no PCI Express port is free"},
+	} {
+		p, err := (&Machine{Ports: c.ports}).Port(c.bar2, c.preferred)
+		if got := fmt.Sprint(p.ID, err); !strings.HasPrefix(strings.TrimSuffix(got, "<nil>"), c.want) {
+			t.Errorf("%d MiB, preferring %q: %s, want %s", c.bar2/mib, c.preferred, got, c.want)
+		}
+	}
+}
+
+// plug plugs into the only port, with a clock on which waiting takes no time.
+func plug(t *testing.T, ctx context.Context, q *fakeQEMU) error {
+	t.Helper()
+	m, err := Inspect(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Plug(ctx, q, hurried{}, "vgpu1", m.Ports[0], "/run/x.sock")
+}
+
+// hurried is a clock on which no time passes.
+type hurried struct{ clock.Real }
+
+func (hurried) WaitUntil(ctx context.Context, _ int64) error { return ctx.Err() }
+
+func TestPlugWaitsForTheAddress(t *testing.T) {
+	q := newQEMU()
+	if err := plug(t, t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	if q.asked != 2 || q.device != "vgpu1" {
+		t.Errorf("asked %d times; device %q", q.asked, q.device)
+	}
+}
+
+// impatient is done once the guest was asked some times.
+type impatient struct {
+	context.Context
+	q    *fakeQEMU
+	done chan struct{}
+}
+
+func (i *impatient) Done() <-chan struct{} { return i.done }
+
+func (i *impatient) Err() error {
+	if i.q.asked < 3 {
+		return nil
+	}
+	select {
+	case <-i.done:
+	default:
+		close(i.done)
+	}
+	return context.DeadlineExceeded
+}
+
+func TestPlugTakesBackWhatTheGuestDoesNotTake(t *testing.T) {
+	for name, c := range map[string]struct {
+		bridge, want string
+	}{
+		"no room":        {sparePort, "no space: the guest has found no addresses for the virtual GPU's memory (BAR2) behind port vgpu-spare, with room for 512 MiB"},
+		"HyperTransport": {strings.NewReplacer("4294967296", "1097901015040", "4831838207", "1098437885951").Replace(sparePort), "an AMD processor with 40 address bits"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQEMU()
+			q.bridge, q.after = c.bridge, 0
+			err := plug(t, &impatient{t.Context(), q, make(chan struct{})}, q)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v; want %s", err, c.want)
+			}
+			if diff := cmp.Diff([]string{"add vgpu1 to vgpu-spare", "del vgpu1"}, q.log); diff != "" || q.device != "" {
+				t.Errorf("device %q is left; -want +got:\n%s", q.device, diff)
+			}
+		})
+	}
+}
+
+func TestUnplug(t *testing.T) {
+	q := newQEMU()
+	if err := Unplug(t.Context(), q, hurried{}, "vgpu1"); err == nil || err.Error() != "the VM has no device vgpu1" {
+		t.Errorf("nothing there: %v", err)
+	}
+	q.device = "vgpu1"
+	if err := Unplug(t.Context(), q, hurried{}, "vgpu1"); err != nil || q.device != "" {
+		t.Errorf("%v; left: %q", err, q.device)
+	}
+	q.device, q.stubborn = "vgpu1", true
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go cancel(errors.New("waited long enough"))
+	if err := Unplug(ctx, q, clock.Real{}, "vgpu1"); err == nil || !strings.Contains(err.Error(), "long enough") && !errors.Is(err, context.Canceled) {
+		t.Errorf("a guest that lets go of nothing: %v", err)
+	}
+}
