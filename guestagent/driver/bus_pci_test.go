@@ -30,7 +30,7 @@ var ours = function{vendor: "0x7667", device: "0x0001", class: "0x120000"}
 const address = "0000:00:10.0"
 
 // tree makes a fake root with PCI functions by their addresses.
-func tree(t *testing.T, functions map[string]function) driver.PCI {
+func tree(t testing.TB, functions map[string]function) driver.PCI {
 	t.Helper()
 	root := t.TempDir()
 	for address, f := range functions {
