@@ -11,7 +11,8 @@ import (
 // that started a child for its parent, so a goroutine keeps its thread from
 // before the start until the end.
 func (v *VM) run() error {
-	v.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// An interrupt at the terminal is this process's to act on.
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
