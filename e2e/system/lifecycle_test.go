@@ -1,0 +1,247 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"vgpud/e2e/host"
+	"vgpud/gpu"
+	"vgpud/gpu/soft/remote"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/guest"
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/pci"
+	"vgpud/vfio/vfiouser"
+)
+
+// TestSessionsLeaveNothing has guests come to a virtual GPU and end, by resets and
+// by being gone, each with a kernel on the GPU that would never end. The virtual
+// GPU's process and the GPU's are this test, so that what they hold can be counted
+// to the last goroutine; executors are processes of their own.
+func TestSessionsLeaveNothing(t *testing.T) {
+	s := newSessions(t)
+	s.useOnce() // what is made at first use stays
+	for _, c := range []struct {
+		name string
+		end  func(f *foothold) error
+		gone bool
+	}{
+		{"connection closed", func(f *foothold) error { return f.client.Close() }, true},
+		{"device reset", func(f *foothold) error { return f.client.Reset() }, false},
+		{"function reset", functionReset, false},
+		{"register reset", func(f *foothold) error { return f.bus.Write(abi.RegReset, abi.ResetMagic) }, false},
+		{"bus reset, as a VMM's guest is started anew", func(f *foothold) error {
+			if err := f.client.WriteUint32(vfiouser.RegionConfig, pci.Command, 0); err != nil {
+				return err
+			}
+			return f.client.Reset()
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := s.measure()
+			f, err := attachGuest(t.Context(), s.socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.gpu.Alloc(t.Context(), 8<<20); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := launchEndless(t.Context(), f.gpu); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.end(f); err != nil {
+				t.Fatal(err)
+			}
+			if !c.gone {
+				// When the reset is answered its work is done.
+				if n, err := host.Children(os.Getpid()); len(n) > 0 || err != nil {
+					t.Errorf("after the reset: executors %v (%v)", n, err)
+				}
+				for _, reg := range []int{abi.ContextSlot(0, abi.ContextStatus), abi.ChannelSlot(0, abi.ChannelStatus), abi.RegSelectVersion} {
+					if v, err := f.bus.Read(uint32(reg)); v != 0 || err != nil {
+						t.Errorf("after the reset: register %#x is %#x (%v)", reg, v, err)
+					}
+				}
+				if p := f.bus.Shared(); strings.Trim(string(p[len(p)/2:]), "\x00") != "" {
+					t.Error("after the reset: shared memory holds what was written before")
+				}
+			}
+			_ = f.gpu.Device().Close() // it finds its context gone
+			s.useOnce()
+			s.settle(before)
+		})
+	}
+	t.Run("guest killed", func(t *testing.T) {
+		before := s.measure()
+		c := newCulprit(t, "endless kernel", s.socket)
+		c.kill()
+		s.useOnce()
+		s.settle(before)
+	})
+}
+
+// functionReset resets the function by its configuration, as a guest's kernel does.
+func functionReset(f *foothold) error {
+	var config [pci.SpaceBytes]byte
+	if err := f.client.RegionRead(vfiouser.RegionConfig, 0, config[:]); err != nil {
+		return err
+	}
+	at := config[pci.CapabilityList]
+	for at != 0 && config[at] != pci.CapExpress {
+		at = config[at+1]
+	}
+	if at == 0 {
+		return fmt.Errorf("the function has no PCI Express capability: % x", config)
+	}
+	const control, initiate = 8, 0x80 // Device Control's upper byte
+	return f.client.RegionWrite(vfiouser.RegionConfig, uint64(at)+control+1, []byte{initiate})
+}
+
+// sessions is a virtual GPU in this process, on a soft GPU in this process.
+type sessions struct {
+	t        *testing.T
+	socket   string
+	observer gpu.Context
+}
+
+func newSessions(t *testing.T) *sessions {
+	t.Helper()
+	bin, err := host.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "vgpud-") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &sessions{t: t, socket: filepath.Join(dir, "vmm.sock")}
+	physical := filepath.Join(dir, "gpu.sock")
+	log := slog.New(slog.DiscardHandler)
+	s.serve("soft GPU", func(ctx context.Context, ready func()) error {
+		return remote.Run(ctx, remote.ServerOptions{Socket: physical, Log: log, Ready: ready})
+	})
+	s.serve("virtual GPU", func(ctx context.Context, ready func()) error {
+		return guest.Run(ctx, guest.Options{
+			Spec: link.Spec{Name: "guest", Socket: s.socket, GPU: link.GPU{Name: "gpu0", Kind: "soft", Socket: physical}, BAR2Bytes: 64 << 20},
+			Dir:  dir, Log: log, Version: "test",
+			Command: func() *exec.Cmd { return exec.Command(filepath.Join(bin, "vgpud"), "exec") },
+			Ready: func() error {
+				ready()
+				return nil
+			},
+		})
+	})
+	dev, err := remote.Dial(t.Context(), physical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.observer, err = dev.NewContext(t.Context(), gpu.ContextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// serve runs something until the test ends, and returns when it is ready.
+func (s *sessions) serve(what string, run func(ctx context.Context, ready func()) error) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- run(ctx, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		s.t.Fatalf("%s: %v", what, err)
+	}
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("%s: %v", what, err)
+		}
+	})
+}
+
+// useOnce has a guest come, compute something, and go.
+func (s *sessions) useOnce() {
+	s.t.Helper()
+	bus, err := driver.DialVFIOUser(s.t.Context(), s.socket)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	dev, err := driver.Open(s.t.Context(), bus)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	works(s.t, contextOf(s.t, dev))
+	if err := dev.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// holdings is what this process and its executors hold.
+type holdings struct {
+	Goroutines, Descriptors, Executors int
+	Mappings                           int    // of memory shared between processes
+	Free                               uint64 // bytes of GPU memory
+}
+
+func (s *sessions) measure() holdings {
+	s.t.Helper()
+	var h holdings
+	var err error
+	if h.Free, _, err = s.observer.Memory(); err != nil {
+		s.t.Fatal(err)
+	}
+	executors, err := host.Children(os.Getpid())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	h.Executors = len(executors)
+	if h.Descriptors, err = host.Descriptors(os.Getpid()); err != nil {
+		s.t.Fatal(err)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	h.Mappings = strings.Count(string(maps), "/memfd:")
+	h.Goroutines = runtime.NumGoroutine()
+	return h
+}
+
+// settle waits until nothing is held that was not before.
+func (s *sessions) settle(before holdings) {
+	s.t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		now := s.measure()
+		if now.Goroutines <= before.Goroutines && now.Descriptors <= before.Descriptors && now.Executors <= before.Executors &&
+			now.Mappings <= before.Mappings && now.Free >= before.Free {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-deadline.C:
+			stacks := make([]byte, 1<<20)
+			s.t.Fatalf("before: %+v, now: %+v\n%s", before, now, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
