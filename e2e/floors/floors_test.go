@@ -53,6 +53,8 @@ var forbidden = []struct {
 	{"mediator/vgpu/abi", "net", "host and guest agree on bytes, not on transport"},
 	{"guestagent", "vgpud/mediator", "a guest carries no host code"},
 	{"guestagent", "vgpud/gpu", "a guest carries no host code"},
+	{"cmd/vgpu-agent", "vgpud/mediator", "a guest carries no host code"},
+	{"cmd/vgpu-agent", "vgpud/gpu", "a guest carries no host code"},
 	{"guestagent", "vgpud/accounting", "a guest carries no host code"},
 	{"mediator/vgpu", "vgpud/ptx", "the process that serves the device parses no guest code"},
 	{"mediator/vgpu", "vgpud/gpu", "the process that serves the device touches no GPU"},
@@ -66,6 +68,7 @@ var forbidden = []struct {
 // allowed lists exceptions to forbidden prefixes.
 var allowed = []string{
 	"vgpud/guestagent -> vgpud/mediator/vgpu/abi",
+	"vgpud/cmd/vgpu-agent -> vgpud/mediator/vgpu/abi",
 	"vgpud/e2e/work -> vgpud/mediator/vgpu/abi",
 	"vgpud/cmd/vgpud/demoguest -> vgpud/mediator/vgpu/abi",
 }
