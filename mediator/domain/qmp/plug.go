@@ -19,6 +19,7 @@ const again = 10 * time.Millisecond
 // waits until the guest has given its memory an address. Where the guest does not
 // do so before ctx ends, the device is taken out again and the error says why.
 func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socket string) error {
+	r = whole{r}
 	err := r.Run(ctx, "device_add", map[string]any{
 		"driver": Driver, "id": id, "bus": p.ID,
 		"socket": map[string]any{"path": socket, "type": "unix"},
@@ -33,10 +34,24 @@ func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socke
 	if errors.Is(err, errNoAddress) {
 		err = noAddress(p)
 	}
-	// Its context has ended, or QEMU has: one more try, with little time.
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackLimit)
 	defer cancel()
 	return errors.Join(err, Unplug(back, r, c, id))
+}
+
+// commandLimit is how long QEMU may take for one command.
+const commandLimit = 5 * time.Second
+
+// whole runs commands to their end, whatever has come to its end meanwhile: one
+// that is given up takes the connection with it, by which everything is to be
+// taken back.
+type whole struct{ Runner }
+
+// Run implements [Runner].
+func (w whole) Run(ctx context.Context, command string, args, result any) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandLimit)
+	defer cancel()
+	return w.Runner.Run(ctx, command, args, result)
 }
 
 // takeBackLimit is how long a guest may take to let go of a device that it has
@@ -155,6 +170,7 @@ func words(ctx context.Context, r Runner, addr uint64, n int) ([]uint32, error) 
 
 // Unplug asks the guest to let go of a device and waits until it has.
 func Unplug(ctx context.Context, r Runner, c clock.Clock, id string) error {
+	r = whole{r}
 	asked := false
 	for {
 		devices, err := queryPCI(ctx, r)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -161,7 +162,7 @@ func TestPort(t *testing.T) {
 }
 
 // plug plugs into the only port, with a clock on which waiting takes no time.
-func plug(t *testing.T, ctx context.Context, q *fakeQEMU) error {
+func plug(ctx context.Context, t *testing.T, q *fakeQEMU) error {
 	t.Helper()
 	m, err := Inspect(t.Context(), q)
 	if err != nil {
@@ -173,11 +174,11 @@ func plug(t *testing.T, ctx context.Context, q *fakeQEMU) error {
 // hurried is a clock on which no time passes.
 type hurried struct{ clock.Real }
 
-func (hurried) WaitUntil(ctx context.Context, _ int64) error { return ctx.Err() }
+func (hurried) WaitUntil(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 func TestPlugWaitsForTheAddress(t *testing.T) {
 	q := newQEMU()
-	if err := plug(t, t.Context(), q); err != nil {
+	if err := plug(t.Context(), t, q); err != nil {
 		t.Fatal(err)
 	}
 	if q.asked != 2 || q.device != "vgpu1" {
@@ -216,7 +217,7 @@ func TestPlugTakesBackWhatTheGuestDoesNotTake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := newQEMU()
 			q.bridge, q.after = c.bridge, 0
-			err := plug(t, &impatient{t.Context(), q, make(chan struct{})}, q)
+			err := plug(&impatient{t.Context(), q, make(chan struct{})}, t, q)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v; want %s", err, c.want)
 			}

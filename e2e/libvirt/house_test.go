@@ -1,0 +1,363 @@
+package libvirt
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/host"
+	"vgpud/mediator/api"
+	"vgpud/vfio/qemu"
+)
+
+// roleVariable has this binary be a house's first process.
+const roleVariable = "VGPUD_TEST_HOUSE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVariable) != "" {
+		if err := runInit(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if programs.dir != "" {
+		if err := os.RemoveAll(programs.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+const (
+	// patience is how long anything may take, under TCG on a busy machine.
+	patience = 2 * time.Minute
+	ourDir   = "/opt/vgpud" // our programs, in a house
+	depsDir  = "/opt/deps"  // what VMs need, in a house
+)
+
+var programs struct {
+	sync.Once
+	dir string
+	err error
+}
+
+// build makes our programs, once a test binary.
+func build() (string, error) {
+	programs.Do(func() {
+		if programs.dir, programs.err = os.MkdirTemp("", "vgpud-programs-"); programs.err != nil {
+			return
+		}
+		for _, b := range []struct{ cgo, names string }{{"0", "vgpud vgpuctl vgpu-hook"}, {"1", "vgpu-libvirt"}} {
+			args := []string{"build", "-tags", "libvirt_dlopen", "-o", programs.dir + "/"}
+			for _, name := range strings.Fields(b.names) {
+				args = append(args, "vgpud/cmd/"+name)
+			}
+			cmd := exec.Command("go", args...)
+			cmd.Env = append(os.Environ(), "CGO_ENABLED="+b.cgo)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				programs.err = fmt.Errorf("build %s: %w\n%s", b.names, err, out)
+				return
+			}
+		}
+	})
+	return programs.dir, programs.err
+}
+
+// house is a machine of its own, as far as libvirt can tell.
+type house struct {
+	tb     testing.TB
+	dir    string // short, for sockets' sake
+	init   int    // its first process
+	Client *api.Client
+	daemon *process
+	libvrt *process
+}
+
+// newHouse makes a house in which libvirt, a soft GPU and our daemon run.
+func newHouse(tb testing.TB) *house {
+	tb.Helper()
+	if os.Getuid() != 0 {
+		tb.Fatal("a libvirt of the test's own needs a root directory and namespaces of its own, so this test needs root: run it with sudo")
+	}
+	deps, err := qemu.Find("")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	bin, err := build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	h := &house{tb: tb}
+	if h.dir, err = os.MkdirTemp("", "vgpud-"); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(h.dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	for _, d := range []string{"run/libvirt", "run/vgpud", "log"} {
+		if err := os.MkdirAll(filepath.Join(h.dir, d), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	h.move(plan{
+		Base: h.dir, Root: deps.Root,
+		Binds: map[string]string{"/run": filepath.Join(h.dir, "run"), "/var/run": filepath.Join(h.dir, "run"), "/log": filepath.Join(h.dir, "log"), ourDir: bin, depsDir: deps.Dir},
+		Files: map[string]string{"/etc/vgpud/vgpud.yaml": "gpus:\n- {name: gpu0, kind: soft, socket: /run/vgpud/gpu0.sock}\n"},
+		Links: map[string]string{"/etc/libvirt/hooks/qemu.d/50-vgpu": ourDir + "/vgpu-hook"},
+	})
+	h.Client = api.NewClient(filepath.Join(h.dir, "run/vgpud/vgpud.sock"))
+	tb.Cleanup(h.Client.Close)
+	h.spawn("virtlogd", "/usr/sbin/virtlogd")
+	h.startLibvirt()
+	h.spawn("softgpu", ourDir+"/vgpud", "softgpu", "--socket", "/run/vgpud/gpu0.sock")
+	h.until("the soft GPU", func() error { _, err := os.Stat(filepath.Join(h.dir, "run/vgpud/gpu0.sock")); return err })
+	h.startDaemon()
+	return h
+}
+
+// move starts the house's first process, with which all of the house ends.
+func (h *house) move(p plan) {
+	h.tb.Helper()
+	text, err := json.Marshal(p)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	var problems bytes.Buffer
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), roleVariable+"=1")
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &problems
+	cmd.SysProcAttr = &unix.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC, Pdeathsig: unix.SIGKILL,
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	started, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		// It is killed when the thread ends that started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_, _ = cmd.Process.Wait() // it is killed in the end
+		}
+	}()
+	if err := <-started; err != nil {
+		h.tb.Fatalf("make namespaces for a libvirt of the test's own: %v", err)
+	}
+	h.init = cmd.Process.Pid
+	h.tb.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			h.tb.Error(err)
+		}
+		<-ended
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		<-ended
+		h.tb.Fatalf("the house's first process: %v: %s", err, problems.String())
+	}
+}
+
+// command is a program in the house.
+func (h *house) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--net", "--ipc", "--root", "--wd", "--"}, args...)...)
+	cmd.Env = []string{"PATH=" + ourDir + ":/usr/sbin:/usr/bin", "HOME=/root", "LC_ALL=C"}
+	return cmd
+}
+
+// process is one that runs in the house until it ends.
+type process struct {
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+}
+
+// spawn starts a program that runs on.
+func (h *house) spawn(name string, args ...string) *process {
+	h.tb.Helper()
+	p := &process{cmd: h.command(context.Background(), args...), log: filepath.Join(h.dir, "log", name), ended: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := errors.Join(p.cmd.Start(), log.Close()); err != nil {
+		h.tb.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // killed, or its log says why
+	}()
+	h.tb.Cleanup(func() {
+		if h.tb.Failed() {
+			h.tb.Logf("log of %s:\n%s", name, p.said())
+		}
+	})
+	return p
+}
+
+// said is the end of what a process has logged.
+func (p *process) said() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-8<<10):])
+}
+
+// kill ends a program of the house, which is nsenter's child.
+func (h *house) kill(p *process) {
+	h.tb.Helper()
+	children, err := host.Children(p.cmd.Process.Pid)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	for _, pid := range children {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			h.tb.Fatal(err)
+		}
+	}
+	<-p.ended
+}
+
+func (h *house) startLibvirt() {
+	h.tb.Helper()
+	h.libvrt = h.spawn("libvirtd", "/usr/sbin/libvirtd")
+	h.until("libvirt's answer", func() error {
+		c, err := net.Dial("unix", filepath.Join(h.dir, "run/libvirt/libvirt-sock"))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+func (h *house) startDaemon() {
+	h.tb.Helper()
+	h.daemon = h.spawn("vgpud", ourDir+"/vgpud", "serve", "--config", "/etc/vgpud/vgpud.yaml")
+	h.until("the daemon's answer", func() error { _, err := h.Client.Health(h.tb.Context()); return err })
+}
+
+// until asks again and again until there is no error, or the test fails.
+func (h *house) until(what string, ask func() error) {
+	h.tb.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-deadline.C:
+			h.tb.Fatalf("waited %v for %s: %v", patience, what, err)
+		}
+	}
+}
+
+// try runs a program to its end.
+func (h *house) try(stdin string, args ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)
+	defer cancel()
+	cmd := h.command(ctx, args...)
+	var out, problems bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &problems
+	err = cmd.Run()
+	return out.String(), strings.TrimSpace(problems.String()), err
+}
+
+// run is try where nothing may fail.
+func (h *house) run(args ...string) string {
+	h.tb.Helper()
+	out, problems, err := h.try("", args...)
+	if err != nil {
+		h.tb.Fatalf("%v: %v: %s", args, err, problems)
+	}
+	return out
+}
+
+// fails runs a program that must fail, and returns what it complains of.
+func (h *house) fails(args ...string) string {
+	h.tb.Helper()
+	out, problems, err := h.try("", args...)
+	if err == nil {
+		h.tb.Fatalf("%v succeeds: %s", args, out)
+	}
+	return problems
+}
+
+// define has libvirt define a domain of that name, and returns its UUID.
+func (h *house) define(name string) string {
+	h.tb.Helper()
+	xml := strings.ReplaceAll(domainXML, "NAME", name)
+	if out, problems, err := h.try(xml, "virsh", "define", "/dev/stdin"); err != nil {
+		h.tb.Fatalf("define: %v: %s%s", err, out, problems)
+	}
+	return strings.TrimSpace(h.run("virsh", "domuuid", name))
+}
+
+// console is what the guest's kernel, init and agent have said.
+func (h *house) console(name string) string {
+	b, err := os.ReadFile(filepath.Join(h.dir, "log", name+".console"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// domainXML is a domain without virtual GPUs. QEMU's default processor has 40
+// address bits and is AMD's, which leaves no addresses for BARs behind ports.
+const domainXML = `<domain type='qemu'>
+  <name>NAME</name>
+  <memory unit='MiB'>128</memory>
+  <vcpu>1</vcpu>
+  <os>
+    <type arch='x86_64' machine='q35'>hvm</type>
+    <kernel>` + depsDir + `/vmlinux</kernel>
+    <initrd>` + depsDir + `/initramfs.cpio</initrd>
+    <cmdline>console=ttyS0 quiet panic=-1 mitigations=off noreplace-smp cryptomgr.notests tsc=reliable no_timer_check</cmdline>
+  </os>
+  <features><acpi/></features>
+  <cpu mode='custom' match='exact' check='none'>
+    <model fallback='allow'>qemu64</model>
+    <maxphysaddr mode='emulate' bits='39'/>
+  </cpu>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <controller type='usb' model='none'/>
+    <memballoon model='none'/>
+    <serial type='file'><source path='/log/NAME.console'/><target port='0'/></serial>
+    <serial type='null'><target port='1'/></serial>
+  </devices>
+</domain>
+`

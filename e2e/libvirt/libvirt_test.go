@@ -1,0 +1,328 @@
+package libvirt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/mediator/api"
+)
+
+// vms are the daemon's guests.
+func (h *house) vms() []api.VM {
+	h.tb.Helper()
+	vms, err := h.Client.VMs(h.tb.Context())
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	return vms
+}
+
+// only is the one guest that there is.
+func (h *house) only() api.VM {
+	h.tb.Helper()
+	vms := h.vms()
+	if len(vms) != 1 {
+		h.tb.Fatalf("%d guests: %+v", len(vms), vms)
+	}
+	return vms[0]
+}
+
+// weighs waits until a guest has a weight.
+func (h *house) weighs(name string, want float64) {
+	h.tb.Helper()
+	h.until(fmt.Sprintf("weight %v of %s", want, name), func() error {
+		v, err := h.Client.VM(h.tb.Context(), name)
+		if err == nil && v.Weight != want {
+			err = fmt.Errorf("its weight is %v", v.Weight)
+		}
+		return err
+	})
+}
+
+// empty waits until nothing is left of any guest.
+func (h *house) empty() {
+	h.tb.Helper()
+	h.until("the guests' end", func() error {
+		if vms := h.vms(); len(vms) > 0 {
+			return fmt.Errorf("guest %s is there", vms[0].Name)
+		}
+		for _, dir := range []string{"vms", "domains"} {
+			entries, err := os.ReadDir(filepath.Join(h.dir, "run/vgpud", dir))
+			if err != nil && !os.IsNotExist(err) {
+				return err
+			}
+			if len(entries) > 0 {
+				return fmt.Errorf("%s/%s is left", dir, entries[0].Name())
+			}
+		}
+		return nil
+	})
+}
+
+// sees waits until the guest has said something.
+func (h *house) sees(domain, text string, times int) {
+	h.tb.Helper()
+	h.until(fmt.Sprintf("%q on the console", text), func() error {
+		if said := h.console(domain); strings.Count(said, text) < times {
+			return fmt.Errorf("the console so far:\n%s", said[max(0, len(said)-2000):])
+		}
+		return nil
+	})
+}
+
+func setWeight(weight string) []string {
+	return []string{"virsh", "metadata", "web1", "--uri", "urn:vgpud:domain:1", "--key", "vgpud", "--live",
+		"--set", "<devices><gpu weight='" + weight + "'/></devices>"}
+}
+
+func TestLibvirt(t *testing.T) {
+	h := newHouse(t)
+	uuid := h.define("web1")
+	// Each is a step from where the one before has left the house.
+	for _, step := range []struct {
+		name string
+		do   func(*testing.T)
+	}{
+		{"define and undefine", h.defineAndUndefine},
+		{"start", func(*testing.T) { h.starts(uuid) }},
+		{"weight at run time", h.weightAtRunTime},
+		{"hot plug and unplug", h.plugAndUnplug},
+		{"save and migrate are refused", h.saveAndMigrate},
+		{"libvirt restarts", h.libvirtRestarts},
+		{"destroy leaves nothing", func(*testing.T) { h.run("virsh", "destroy", "web1"); h.empty() }},
+		{"no start without the daemon", h.noStartWithoutTheDaemon},
+		{"no start where there is no room", h.noRoom},
+		{"the hook is missing at the end", h.hookMissing},
+		{"starts and stops in quick succession", h.quickSuccession},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			outer := h.tb
+			h.tb = t
+			defer func() { h.tb = outer }()
+			step.do(t)
+		}) {
+			return
+		}
+	}
+}
+
+func (h *house) defineAndUndefine(t *testing.T) {
+	before := h.run("virsh", "dumpxml", "--inactive", "web1")
+	diff := h.run("vgpuctl", "define", "web1", "--weight", "2", "--bar2", "64MiB", "--dry-run")
+	for _, want := range []string{`+      <vgpud:gpu weight="2" bar2="64MiB"/>`, "+    <access mode='shared'/>", "pcie-root-port,id=vgpu-spare"} {
+		if !strings.Contains(diff, want) {
+			t.Errorf("the change lacks %q:\n%s", want, diff)
+		}
+	}
+	if d := cmp.Diff(before, h.run("virsh", "dumpxml", "--inactive", "web1")); d != "" {
+		t.Errorf("a dry run changes the domain, -before +after:\n%s", d)
+	}
+	define := []string{"vgpuctl", "define", "web1", "--weight", "2", "--bar2", "64MiB"}
+	if got, want := h.run(define...), "domain web1: a virtual GPU, weight 2\n"; got != want {
+		t.Errorf("define says %q, want %q", got, want)
+	}
+	if got, want := h.run("vgpuctl", "undefine", "web1"), "domain web1: no virtual GPU\n"; got != want {
+		t.Errorf("undefine says %q, want %q", got, want)
+	}
+	if d := cmp.Diff(before, h.run("virsh", "dumpxml", "--inactive", "web1")); d != "" {
+		t.Errorf("undefine does not undo define, -before +after:\n%s", d)
+	}
+	if got := h.fails("vgpuctl", "define", "web9"); !strings.Contains(got, "no such domain") {
+		t.Errorf("a domain that isn't there: %s", got)
+	}
+	h.run(define...)
+}
+
+func (h *house) starts(uuid string) {
+	h.tb.Helper()
+	h.run("virsh", "start", "web1")
+	h.until("QEMU's connection", func() error {
+		if !h.only().Attached {
+			return fmt.Errorf("no VMM is attached")
+		}
+		return nil
+	})
+	v := h.only()
+	got := api.VM{Name: v.Name, Domain: v.Domain, DomainUUID: v.DomainUUID, GPU: v.GPU, Weight: v.Weight, Socket: v.Socket, Peer: v.Peer}
+	want := api.VM{
+		Name: "web1", Domain: "web1", DomainUUID: uuid, GPU: "gpu0", Weight: 2,
+		Socket: "/run/vgpud/domains/" + uuid + "/gpu0.sock", Peer: &api.Peer{PIDFile: "/run/libvirt/qemu/web1.pid"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		h.tb.Errorf("the guest, -want +got:\n%s", diff)
+	}
+	h.sees("web1", agentReady, 1)
+}
+
+// agentReady is what the guest's agent says of a virtual GPU on which it has run
+// a kernel with the right result.
+const agentReady = `msg="virtual GPU ready"`
+
+func (h *house) weightAtRunTime(*testing.T) {
+	h.run(setWeight("5")...)
+	h.weighs("web1", 5)
+	// A change that can't be read leaves the guest as it is.
+	h.run(setWeight("heavy")...)
+	h.until("a word about the metadata", func() error {
+		if log := h.daemon.said(); !strings.Contains(log, "attribute weight") {
+			return fmt.Errorf("the log so far:\n%s", log)
+		}
+		return nil
+	})
+	h.weighs("web1", 5)
+	h.run(setWeight("6")...)
+	h.weighs("web1", 6)
+	// Who asks the daemon itself has the last word, until the metadata changes.
+	h.run("vgpuctl", "set", "vm", "web1", "weight=7")
+	h.run("virsh", "suspend", "web1")
+	h.run("virsh", "resume", "web1")
+	h.weighs("web1", 7)
+	h.run(setWeight("3")...)
+	h.weighs("web1", 3)
+}
+
+func (h *house) plugAndUnplug(t *testing.T) {
+	if got := h.fails("vgpuctl", "attach", "web1", "--bar2", "1GiB"); !strings.Contains(got, "no space: port vgpu-spare has room for 128 MiB") {
+		t.Errorf("a BAR that is too large: %s", got)
+	}
+	for i := range 2 {
+		if got, want := h.run("vgpuctl", "attach", "web1", "--weight", "4", "--bar2", "64MiB"), "vm web1-1: attached to port vgpu-spare, on GPU gpu0\n"; got != want {
+			t.Errorf("attach says %q, want %q", got, want)
+		}
+		v, err := h.Client.VM(t.Context(), "web1-1")
+		if err != nil || !v.Attached || v.Weight != 4 || v.Domain != "web1" {
+			t.Errorf("%+v: %v", v, err)
+		}
+		if got := h.fails("vgpuctl", "attach", "web1", "--bar2", "64MiB"); !strings.Contains(got, "no PCI Express port is free") {
+			t.Errorf("a second one: %s", got)
+		}
+		h.sees("web1", agentReady, 2+i)
+		if got, want := h.run("vgpuctl", "detach", "web1"), "vm web1-1: detached\n"; got != want {
+			t.Errorf("detach says %q, want %q", got, want)
+		}
+		if v := h.only(); v.Name != "web1" || !v.Attached {
+			t.Errorf("after detach: %+v", v)
+		}
+	}
+	if got := h.fails("vgpuctl", "detach", "web1"); !strings.Contains(got, "stay until it stops") {
+		t.Errorf("nothing to detach: %s", got)
+	}
+}
+
+func (h *house) saveAndMigrate(t *testing.T) {
+	for _, args := range [][]string{
+		{"virsh", "managedsave", "web1"},
+		{"virsh", "save", "web1", "/tmp/web1.save"},
+		{"virsh", "migrate", "--live", "web1", "qemu+unix:///system?socket=/run/libvirt/libvirt-sock"},
+	} {
+		t.Logf("%v: %s", args[1], h.fails(args...))
+		if state := strings.TrimSpace(h.run("virsh", "domstate", "web1")); state != "running" {
+			t.Errorf("after %v: %s", args, state)
+		}
+		if v := h.only(); !v.Attached {
+			t.Errorf("after %v: %+v", args, v)
+		}
+	}
+}
+
+func (h *house) libvirtRestarts(*testing.T) {
+	h.kill(h.libvrt)
+	h.startLibvirt()
+	h.until("the daemon's new connection", func() error {
+		if n := strings.Count(h.daemon.said(), "following libvirt's domains"); n < 2 {
+			return fmt.Errorf("it has followed %d times", n)
+		}
+		return nil
+	})
+	h.run(setWeight("8")...)
+	h.weighs("web1", 8)
+}
+
+func (h *house) noStartWithoutTheDaemon(t *testing.T) {
+	h.kill(h.daemon)
+	got := h.fails("virsh", "start", "web1")
+	t.Log(got)
+	if !strings.Contains(got, "domain web1: no daemon listens on /run/vgpud/vgpud.sock: start it") {
+		t.Errorf("the start without a daemon: %s", got)
+	}
+	h.startDaemon()
+	h.empty()
+}
+
+func (h *house) noRoom(t *testing.T) {
+	uuid := h.define("greedy")
+	h.run("vgpuctl", "define", "greedy", "--memory", "1TiB")
+	got := h.fails("virsh", "start", "greedy")
+	t.Log(got)
+	if !strings.Contains(got, "domain greedy: no GPU for") {
+		t.Errorf("the start without room: %s", got)
+	}
+	h.empty()
+	h.run("virsh", "undefine", uuid)
+}
+
+func (h *house) hookMissing(t *testing.T) {
+	h.run("virsh", "start", "web1")
+	if !h.only().Attached {
+		t.Error("no VMM is attached")
+	}
+	h.run("ln", "-sf", "/bin/true", "/etc/libvirt/hooks/qemu.d/50-vgpu")
+	h.run("virsh", "destroy", "web1")
+	h.empty()
+	if log := h.daemon.said(); !strings.Contains(log, "guest released: its domain is not running") {
+		t.Errorf("the daemon does not say that the hook is missing:\n%s", log)
+	}
+	h.run("ln", "-sf", ourDir+"/vgpu-hook", "/etc/libvirt/hooks/qemu.d/50-vgpu")
+}
+
+// quickSuccession has events of one stop come while the next start goes on.
+func (h *house) quickSuccession(t *testing.T) {
+	for range 5 {
+		h.run("virsh", "start", "web1")
+		h.run(setWeight("2")...)
+		if v := h.only(); !v.Attached {
+			t.Errorf("the guest of a domain that runs: %+v", v)
+		}
+		h.run("virsh", "destroy", "web1")
+	}
+	h.empty()
+}
+
+// BenchmarkStart is `virsh start` of a domain, with a virtual GPU and without.
+func BenchmarkStart(b *testing.B) {
+	h := newHouse(b)
+	h.define("with")
+	h.define("without")
+	h.run("vgpuctl", "define", "with", "--bar2", "64MiB")
+	for _, name := range []string{"without", "with"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				h.run("virsh", "start", name)
+				b.StopTimer()
+				h.run("virsh", "destroy", name)
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkAttach is `vgpuctl attach` to a VM whose guest runs: all of it, with
+// what the guest takes to see the device.
+func BenchmarkAttach(b *testing.B) {
+	h := newHouse(b)
+	h.define("web1")
+	h.run("vgpuctl", "define", "web1", "--bar2", "64MiB")
+	h.run("virsh", "start", "web1")
+	h.sees("web1", "virtual GPU found", 1)
+	for b.Loop() {
+		h.run("vgpuctl", "attach", "web1", "--bar2", "64MiB")
+		b.StopTimer()
+		h.run("vgpuctl", "detach", "web1")
+		b.StartTimer()
+	}
+}
