@@ -193,7 +193,12 @@ func (p PCI) open(f sysfs.Function) (*PCIBus, error) {
 			return nil, fmt.Errorf("open %s: %w", f.Address, why)
 		}
 	}
-	b, err := p.openPolling(f)
+	// vfio-pci may have it since, and not have been of use.
+	f, err := p.fs().Function(f.Address)
+	var b *PCIBus
+	if err == nil {
+		b, err = p.openPolling(f)
+	}
 	if err != nil {
 		if why != nil {
 			err = fmt.Errorf("%w (and by vfio: %w)", err, why)
