@@ -38,8 +38,8 @@ func (s *Service) VM(name string) (api.VM, error) {
 func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	if u.Guarantee != nil {
 		// What is guaranteed to all stays together while one is admitted.
-		s.births.Lock()
-		defer s.births.Unlock()
+		s.admission.Lock()
+		defer s.admission.Unlock()
 	}
 	s.mu.RLock()
 	g, ok := s.guests[name]
@@ -60,7 +60,7 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 		return err
 	}
 	if u.Guarantee != nil && *u.Guarantee > g.termsNow().Guarantee {
-		r := sh.room(g.spec.Name)
+		r := s.room(sh, g.spec.Name)
 		if err := r.admit(*u.Guarantee); err != nil {
 			return err
 		}

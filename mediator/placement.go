@@ -62,39 +62,49 @@ func place(rooms []room, memory uint64, guarantee float64) (string, error) {
 	}).name, nil
 }
 
-// room is the GPU's, without the guest that is named.
-func (s *share) room(without string) room {
-	r := room{name: s.config.Name, memory: s.open().props.MemoryBytes}
-	s.guests(func(guests []*guest) {
+// add takes a guest into account.
+func (r *room) add(t api.Terms, limit uint64) {
+	r.weights += t.Weight
+	r.guarantees += t.Guarantee
+	r.limits += limit
+}
+
+// room is a GPU's, but for the guest that is named. The caller holds admission.
+func (s *Service) room(sh *share, without string) room {
+	r := room{name: sh.config.Name, memory: sh.open().props.MemoryBytes}
+	there := make(map[string]bool)
+	sh.guests(func(guests []*guest) {
 		for _, g := range guests {
-			if g.spec.Name == without {
-				continue
+			there[g.spec.Name] = true
+			if g.spec.Name != without {
+				r.add(g.termsNow(), g.spec.MemoryLimit)
 			}
-			t := g.termsNow()
-			r.weights += t.Weight
-			r.guarantees += t.Guarantee
-			r.limits += g.spec.MemoryLimit
 		}
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.healthy = s.problem == ""
+	for name, b := range s.unborn {
+		if b.share == sh && !there[name] {
+			r.add(b.spec.Terms(), b.spec.MemoryLimitBytes)
+		}
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r.healthy = sh.problem == ""
 	return r
 }
 
-// home is the GPU that a guest is to be on.
+// home is the GPU that a guest is to be on. The caller holds admission.
 func (s *Service) home(spec *api.VMSpec) (*share, error) {
 	if spec.GPU != "" && spec.GPU != api.AnyGPU {
 		sh, err := s.share(spec.GPU)
 		if err != nil {
 			return nil, err
 		}
-		r := sh.room("")
+		r := s.room(sh, "")
 		return sh, r.admit(spec.Guarantee)
 	}
 	rooms := make([]room, len(s.shares))
 	for i, sh := range s.shares {
-		rooms[i] = sh.room("")
+		rooms[i] = s.room(sh, "")
 	}
 	name, err := place(rooms, spec.MemoryLimitBytes, spec.Guarantee)
 	if err != nil {

@@ -2,6 +2,8 @@ package mediator
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -87,4 +89,56 @@ func TestPlaceProperties(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Guests that are made at the same time never have more of a GPU than it has,
+// nor one name or socket.
+func TestBirthsAtOnce(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	const tries = 12
+	type outcome struct {
+		name string
+		err  error
+	}
+	outcomes := make(chan outcome, tries)
+	for i := range tries {
+		// Twice each name; the first six names each the socket of another.
+		spec := api.VMSpec{Name: fmt.Sprintf("g%d", i%8), BAR2Bytes: 16 << 20, Guarantee: 0.3}
+		if i < 6 {
+			spec.Socket = d.domainSocket(someUUID, fmt.Sprintf("gpu%d.sock", i/2))
+		}
+		go func() {
+			_, err := d.client.CreateVM(t.Context(), spec)
+			outcomes <- outcome{spec.Name, err}
+		}()
+	}
+	made := 0
+	for range tries {
+		o := <-outcomes
+		switch {
+		case o.err == nil:
+			made++
+		case !errors.Is(o.err, api.ErrExists) && !errors.Is(o.err, api.ErrNoRoom):
+			t.Errorf("%s: %v", o.name, o.err)
+		}
+	}
+	vms, err := d.client.VMs(t.Context())
+	if err != nil || len(vms) != made || made != 3 {
+		t.Errorf("%d made, want 3; there are %d, %v", made, len(vms), err)
+	}
+	sockets := make(map[string]bool)
+	for _, v := range vms {
+		if sockets[v.Socket] {
+			t.Errorf("two guests at %s", v.Socket)
+		}
+		sockets[v.Socket] = true
+		newJob(t, attach(t, v.Socket)).works()
+		if err := d.client.DeleteVM(t.Context(), v.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	absent(t, filepath.Join(d.config.RunDir, "domains", someUUID))
+	if n := len(d.service.unborn); n > 0 {
+		t.Errorf("%d are unborn for good", n)
+	}
 }

@@ -61,8 +61,10 @@ type Service struct {
 	reloads sync.Mutex   // one at a time
 	beaten  atomic.Int64 // when beat last did
 
-	// births keeps guests from being made twice at a time.
-	births sync.Mutex
+	// admission is held while it is decided what a guest may have. unborn are
+	// those that are being made, by name.
+	admission sync.Mutex
+	unborn    map[string]*unborn
 
 	mu     sync.RWMutex // a guest's page may be used while it is held
 	guests map[string]*guest
@@ -75,7 +77,7 @@ var _ api.Host = (*Service)(nil)
 
 // New opens the GPUs.
 func New(ctx context.Context, o Options) (_ *Service, err error) {
-	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), quit: make(chan struct{})}
+	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), unborn: make(map[string]*unborn), quit: make(chan struct{})}
 	s.since = s.clock.Now()
 	s.config.Store(&o.Config)
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {

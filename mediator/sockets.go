@@ -101,7 +101,7 @@ func ours(st fs.FileInfo) bool {
 }
 
 // clearDomainSocket removes a domain's socket, and the domain's directory with
-// the last one.
+// the last one, unless another is about to be made. The caller holds admission.
 func (s *Service) clearDomainSocket(path string) (err error) {
 	uuid := s.domainOf(path)
 	if uuid == "" {
@@ -115,6 +115,11 @@ func (s *Service) clearDomainSocket(path string) (err error) {
 	dir := filepath.Join(domainsDir, uuid)
 	if err := root.Remove(filepath.Join(dir, filepath.Base(path))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove a domain's socket: %w", err)
+	}
+	for _, b := range s.unborn {
+		if b.uuid == uuid {
+			return nil
+		}
 	}
 	return removeEmpty(root, dir)
 }
@@ -142,6 +147,8 @@ func (s *Service) clearDomains(strays bool) (err error) {
 	if err != nil {
 		return fmt.Errorf("look for sockets of domains: %w", err)
 	}
+	s.admission.Lock()
+	defer s.admission.Unlock()
 	for _, path := range paths {
 		if used[path] || s.domainOf(path) == "" || strays && alive(path) {
 			continue
