@@ -17,12 +17,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/domain/libvirt"
 )
 
 var update = flag.Bool("update", false, "write what the scripts in testdata expect anew")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"vgpuctl": main})
+	testscript.Main(m, map[string]func(){"vgpuctl": main, libvirt.ProgramName: fakeLibvirt})
 }
 
 // TestScripts runs the scripts in testdata, each with a daemon of its own.

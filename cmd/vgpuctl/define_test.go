@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"vgpud/mediator/domain"
+	"vgpud/mediator/domain/libvirt"
+)
+
+// fakeLibvirt is vgpu-libvirt with a libvirt whose domains are files, NAME.xml,
+// of the directory that it runs in. A name that begins with "running" does, and
+// one that begins with "transient" has no definition.
+func fakeLibvirt() {
+	err := libvirt.Serve(context.Background(), os.Stdin, os.Stdout, func() (libvirt.Hypervisor, error) {
+		if uri := os.Args[1]; uri != libvirt.DefaultURI {
+			return nil, fmt.Errorf("no connection driver available for %s", uri)
+		}
+		return fileHypervisor{libvirt.NewPending()}, nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type fileHypervisor struct{ *libvirt.Pending }
+
+func (fileHypervisor) Domain(key string, v libvirt.View) (libvirt.Domain, error) {
+	b, err := os.ReadFile(key + ".xml")
+	if errors.Is(err, fs.ErrNotExist) {
+		return libvirt.Domain{}, fmt.Errorf("%w: Domain not found: no domain with matching name '%s'", libvirt.ErrNoDomain, key)
+	}
+	if err != nil {
+		return libvirt.Domain{}, err
+	}
+	if v != libvirt.Persistent {
+		return libvirt.Domain{}, fmt.Errorf("asked for %q", v)
+	}
+	return libvirt.Domain{Name: key, Active: strings.HasPrefix(key, "running"), Persistent: !strings.HasPrefix(key, "transient"), XML: string(b)}, nil
+}
+
+func (fileHypervisor) Define(xml string) error {
+	d, err := domain.Parse([]byte(xml))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(d.Name+".xml", []byte(xml), 0o600)
+}
+
+func (fileHypervisor) Domains() ([]libvirt.Domain, error) {
+	return []libvirt.Domain{{Name: "web1"}, {Name: "running1"}}, nil
+}
+
+func (fileHypervisor) Close() error { return nil }
