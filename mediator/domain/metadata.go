@@ -142,10 +142,7 @@ func isDeclaration(space, local string) bool {
 }
 
 func attributeNames() string {
-	names := make([]string, len(attributes))
-	for i, a := range attributes {
-		names[i] = a.name
-	}
+	names := Attributes()
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
