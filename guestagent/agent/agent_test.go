@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,7 +146,10 @@ func start(t testing.TB, kernels map[string]drivertest.Kernel, o agent.Options, 
 	for _, a := range addresses {
 		plug(t, root, a, abi.MinSharedBytes)
 	}
-	o.GID, o.PCI.Root, o.Log = -1, root, slog.New(slog.NewTextHandler(g.log, nil))
+	if o.GID == 0 {
+		o.GID = -1
+	}
+	o.PCI.Root, o.Log = root, slog.New(slog.NewTextHandler(g.log, nil))
 	o.Events = func() (agent.Events, error) { return g.events, nil }
 	if o.Open == nil {
 		o.Open = func(context.Context, string) (agent.Lender, error) {
@@ -253,6 +257,31 @@ func TestDevicesThatFail(t *testing.T) {
 				t.Errorf("devices: %+v", d)
 			}
 		})
+	}
+}
+
+// TestGroup has a group that may use devices and the socket.
+func TestGroup(t *testing.T) {
+	gid := os.Getgid()
+	if os.Getuid() == 0 {
+		gid = 4321
+	}
+	if gid == 0 {
+		t.Skip("the user's group is root's, which stands for none")
+	}
+	g := start(t, kernels(0), agent.Options{GID: gid}, address)
+	dir := filepath.Join(g.root, "sys/bus/pci/devices", address)
+	for _, path := range []string{g.socket, filepath.Join(dir, "resource0"), filepath.Join(dir, "resource2")} {
+		st, err := os.Stat(path)
+		check(t, err)
+		if owner := st.Sys().(*syscall.Stat_t).Gid; int(owner) != gid || st.Mode().Perm() != 0o660 {
+			t.Errorf("%s: group %d, %v", path, owner, st.Mode())
+		}
+	}
+	on, err := os.ReadFile(filepath.Join(dir, "enable"))
+	check(t, err)
+	if !strings.HasPrefix(string(on), "1") {
+		t.Error("the function is not enabled, which the group could not do")
 	}
 }
 
