@@ -32,7 +32,7 @@ func TestCampaign(t *testing.T) {
 	// Four VMs on few processors have less to give: a slower GPU.
 	h := host.Start(t, "dfq", "--warp-time", "1us")
 	weights := map[string]float64{"a": 1, "b": 1, "c": 2, "d": 4}
-	kinds := map[string][]work.Work{"a": medium, "b": short, "c": medium, "d": short}
+	kinds := map[string][]work.Work{"a": long, "b": medium, "c": medium, "d": medium}
 	const unlucky = "b"
 	machines, workers := make(map[string]*machine), make(map[string]*worker)
 	names := slices.Sorted(maps.Keys(weights))

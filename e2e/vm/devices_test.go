@@ -1,15 +1,19 @@
 package vm
 
 import (
+	"fmt"
 	"testing"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
 	"vgpud/mediator/api"
 	"vgpud/vfio/qemu"
 )
 
 // TestSeveralDevices gives a VM three virtual GPUs, two on one GPU and one on
-// another, and works on all of them at a time.
+// another, and works on all of them at a time: on the first with every kernel of
+// the corpus.
 func TestSeveralDevices(t *testing.T) {
 	h := host.StartGPUs(t, 2, "dfq", slow...)
 	gpus := []api.VM{
@@ -19,9 +23,9 @@ func TestSeveralDevices(t *testing.T) {
 	}
 	m := boot(t, h, qemu.Options{Name: "several"}, gpus...)
 	m.ready()
-	var workers []*worker
-	for i, g := range gpus {
-		workers = append(workers, m.begin(g.Name, m.address(id(i)), short))
+	workers := []*worker{m.run(corpus(m.address(id(0))))}
+	for i, g := range gpus[1:] {
+		workers = append(workers, m.begin(g.Name, m.address(id(1+i)), short))
 	}
 	for i, w := range workers {
 		w.goesOn()
@@ -30,6 +34,13 @@ func TestSeveralDevices(t *testing.T) {
 			t.Errorf("%s, at work on %s: %+v", v.Name, gpus[i].GPU, v)
 		}
 	}
+	h.Until("every kernel of the corpus", func() error {
+		workers[0].right()
+		if done, all := workers[0].last().Cases, len(kernels.All()); done < uint64(all) {
+			return fmt.Errorf("%d of %d", done, all)
+		}
+		return nil
+	})
 	// One that ends leaves the others be.
 	workers[0].end()
 	workers[1].goesOn()
@@ -37,4 +48,13 @@ func TestSeveralDevices(t *testing.T) {
 	m.works(m.address(id(0)))
 	workers[1].end()
 	workers[2].end()
+}
+
+// corpus is to run every kernel of the corpus, one after the other.
+func corpus(address string) work.Plan {
+	p := work.Plan{Name: "corpus", PCI: address, Workers: 1, Channels: 1, Seed: 1}
+	for _, k := range kernels.All() {
+		p.Work = append(p.Work, work.Work{Kernel: k.Name, Size: kernels.Trivial.String(), Repeat: 1})
+	}
+	return p
 }

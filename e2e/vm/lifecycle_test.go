@@ -2,7 +2,11 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"vgpud/e2e/host"
@@ -30,6 +34,7 @@ func TestLife(t *testing.T) {
 		run  func(*testing.T, *victim)
 	}{
 		{"plug and unplug", plugs},
+		{"vgpuctl attach and detach", attaches},
 		{"reset", func(_ *testing.T, v *victim) { v.restarts(v.vm.Reset) }},
 		{"panic", func(_ *testing.T, v *victim) { v.restarts(v.vm.Crash) }},
 		{"power-off", func(_ *testing.T, v *victim) { v.ends(v.vm.PowerOff) }},
@@ -97,6 +102,34 @@ func plugs(t *testing.T, v *victim) {
 		t.Fatal(err)
 	}
 	v.leaves(v.idle)
+}
+
+// attaches has an operator give a VM a virtual GPU and take it away.
+func attaches(t *testing.T, v *victim) {
+	const name, limit = "attached", "--wait=1m"
+	vgpuctl(t, v.h, "attach", "--qmp", v.vm.QMPSocket(), "--name", name, "--bar2", "64MiB", limit)
+	w := v.begin(name, v.address("vgpu-"+name), short)
+	w.goesOn()
+	vgpuctl(t, v.h, "detach", "--qmp", v.vm.QMPSocket(), "--name", name, limit)
+	w.lost()
+	if _, err := v.h.Client.VM(t.Context(), name); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("the daemon says of what was detached: %v", err)
+	}
+	v.leaves(v.idle)
+	v.works("")
+}
+
+// vgpuctl runs the operator's command line.
+func vgpuctl(t *testing.T, h *host.Host, args ...string) {
+	t.Helper()
+	bin, err := host.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "vgpuctl"), append([]string{"--socket", h.Config.Socket}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("vgpuctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
 }
 
 // bystander is a VM with a virtual GPU of that weight.
