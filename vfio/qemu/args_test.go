@@ -24,7 +24,7 @@ const serials = `-chardev socket,id=monitor,fd=3 -qmp chardev:monitor ` +
 	`-chardev socket,id=console,fd=5 -serial chardev:console -chardev socket,id=guest,fd=6 -serial chardev:guest`
 
 func TestCommandLine(t *testing.T) {
-	const plain = "-name guest=vm -accel tcg -cpu qemu64 -smp 1 -m 128M -object memory-backend-memfd,id=mem,size=128M,share=on "
+	const plain = "-name guest=vm -accel tcg -cpu qemu64,+rdrand -smp 1 -m 128M -object memory-backend-memfd,id=mem,size=128M,share=on "
 	for _, c := range []struct {
 		name string
 		o    Options

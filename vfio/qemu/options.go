@@ -23,7 +23,10 @@ const (
 	DefaultMemoryMiB  = 128 // enough for the kernel, the initramfs and small programs
 	DefaultReserveMiB = 512 // two BARs of the virtual GPU's default size
 	DefaultAccel      = "tcg"
-	DefaultCPU        = "qemu64" // max boots 0.4 s later under TCG
+	// DefaultCPU boots faster than max under TCG. Without rdrand a guest's
+	// kernel gathers randomness for a third of its boot, and whoever asks for
+	// some waits.
+	DefaultCPU = "qemu64,+rdrand"
 )
 
 // Limits of [Options]: PCI slots set aside, and what a port may reserve.

@@ -35,6 +35,9 @@ func pack(out string, args []string) (err error) {
 		if err != nil {
 			return err
 		}
+		if path.Ext(name) == ".ko" {
+			data = unsigned(data)
+		}
 		entries = append(entries, entry{name: name, mode: modeFile | uint32(info.Mode().Perm()), data: data})
 	}
 	f, err := os.Create(out)

@@ -95,3 +95,23 @@ func TestNamesOutsideTheArchiveAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestModulesLoseTheirSignatures(t *testing.T) {
+	signed := func(n uint32, signature string) string {
+		return "module" + signature + string([]byte{0, 0, 2, 0, 0, 0, 0, 0, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}) + signatureMagic
+	}
+	for _, c := range []struct{ module, want string }{
+		{"", ""},
+		{"module", "module"},
+		{signed(9, "signature"), "module"},
+		{signed(0, ""), "module"},
+		{signed(15, "signature"), ""},
+		{signed(16, "signature"), signed(16, "signature")},
+		{signed(1<<32-1, ""), signed(1<<32-1, "")},
+		{signatureMagic, signatureMagic},
+	} {
+		if got := string(unsigned([]byte(c.module))); got != c.want {
+			t.Errorf("%q becomes %q, want %q", c.module, got, c.want)
+		}
+	}
+}
