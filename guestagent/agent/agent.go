@@ -52,6 +52,8 @@ type Device struct {
 	Check *CheckResult `json:"check,omitempty"`
 	// Tenants are the programs that share it by way of the agent.
 	Tenants []Tenant `json:"tenants"`
+
+	failures int // one after the other
 }
 
 // The states of a device.
@@ -75,6 +77,7 @@ type Agent struct {
 
 	changed   chan struct{} // holds one where devices may have come or gone
 	preparers sync.WaitGroup
+	ended     bool // none is added any more; guarded by mu
 	tenants   sync.WaitGroup
 }
 
@@ -106,7 +109,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	defer stopped()
-	defer a.preparers.Wait()
+	defer a.end()
 	if err := a.rescan(ctx); err != nil {
 		return err
 	}
@@ -125,12 +128,21 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
+			a.retry(ctx)
 		case <-a.changed:
 			if err := a.rescan(ctx); err != nil && ctx.Err() == nil {
 				a.o.Log.Error("look for virtual GPUs", "err", err)
 			}
 		}
 	}
+}
+
+// end waits for the devices that are being prepared; no others are from then on.
+func (a *Agent) end() {
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.preparers.Wait()
 }
 
 // rescanEvery is how often the agent looks where the kernel does not tell.
@@ -227,18 +239,57 @@ func (a *Agent) meet(f sysfs.Function) *Device {
 	return d
 }
 
+// errAsked is why a device is polled that need not be.
+var errAsked = errors.New("polling is what the agent was told to do")
+
+// retryAfter is how long after the first failure a device is tried again, and longer
+// each time, up to retryAtMost.
+const (
+	retryAfter  = 10 * time.Second
+	retryAtMost = 5 * time.Minute
+)
+
+// retry prepares failed devices again when it is time: their host may have been in
+// trouble.
+func (a *Agent) retry(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range a.devices {
+		if d.State == StateFailed && time.Since(d.Since) >= min(retryAfter<<min(d.failures, 10), retryAtMost) {
+			a.again(ctx, d)
+		}
+	}
+}
+
+// again prepares a device anew; mu is held.
+func (a *Agent) again(ctx context.Context, d *Device) {
+	f, err := (sysfs.FS{Root: a.o.PCI.Root}).Function(d.Address)
+	if err != nil || a.ended {
+		return // the device, or the agent, is on its way out
+	}
+	d.State, d.Since = StatePreparing, time.Now()
+	a.preparers.Go(func() { a.prepare(ctx, d, f) })
+}
+
 // prepare makes a new device ready: bound to vfio-pci where that can be, open to the
 // group, checked.
 func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 	log := a.o.Log.With("device", f.Address)
-	log.Info("virtual GPU found", "bar2", f.BARs[2].Bytes)
+	if d.failures == 0 {
+		log.Info("virtual GPU found", "bar2", f.BARs[2].Bytes)
+	} else {
+		log.Info("virtual GPU is tried again", "failures", d.failures)
+	}
 	if err := driver.CheckRoom(f); err != nil {
 		log.Error("virtual GPU can't be used", "err", err)
 		a.settle(d, StateFailed, err, nil)
 		return
 	}
 	state := StateReady
-	_, node, why := a.o.PCI.Prepare(f.Address)
+	node, why := "", errAsked
+	if a.o.PCI.Access != driver.AccessPolling {
+		_, node, why = a.o.PCI.Prepare(f.Address)
+	}
 	if why != nil {
 		state = StatePolling
 		log.Warn("no interrupts; programs will poll", "err", why)
@@ -287,6 +338,9 @@ func (a *Agent) settle(d *Device, state string, problem error, check *CheckResul
 		d.Function = inspect(a.o.PCI, f)
 	}
 	d.State, d.Since, d.Check = state, time.Now(), check
+	if d.failures++; state != StateFailed {
+		d.failures = 0
+	}
 	if problem != nil {
 		d.Problem = problem.Error()
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -257,6 +258,41 @@ func TestDevicesThatFail(t *testing.T) {
 				t.Errorf("devices: %+v", d)
 			}
 		})
+	}
+}
+
+// TestFailedDeviceIsTriedAgain has a device whose host is in trouble at first.
+func TestFailedDeviceIsTriedAgain(t *testing.T) {
+	var well atomic.Bool
+	o := agent.Options{Open: func(context.Context, string) (agent.Lender, error) {
+		if !well.Load() {
+			return nil, errors.New("no luck")
+		}
+		h, err := drivertest.NewHost(drivertest.Options{Features: abi.AllFeatures, Kernels: kernels(0)})
+		if err != nil {
+			return nil, err
+		}
+		return drivertest.Lend(h)
+	}}
+	g := start(t, nil, o, address)
+	if got, want := g.states(), address+" failed"; got != want {
+		t.Errorf("at the start: %s, want %s", got, want)
+	}
+	well.Store(true)
+	late := time.Now().Add(20 * time.Second)
+	for {
+		bus, err := driver.DialAgent(t.Context(), driver.AgentOptions{Socket: g.socket})
+		if err == nil {
+			check(t, bus.Close())
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal(err)
+		}
+	}
+	g.log.await(t, `msg="virtual GPU is tried again"`)
+	if d := g.Devices()[0]; d.State != agent.StatePolling || d.Check == nil || !d.Check.OK {
+		t.Errorf("in the end: %+v", d)
 	}
 }
 

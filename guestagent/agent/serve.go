@@ -210,28 +210,32 @@ func peer(c allot.Conn) (Tenant, error) {
 // await waits until no device that can be meant is being prepared, or has come just
 // now.
 func (a *Agent) await(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	for {
 		found, err := a.o.PCI.Functions()
 		if err != nil {
 			return err
 		}
-		settled, preparing := a.preparing(found, address)
+		settled, preparing := a.preparing(ctx, found, address)
 		if !preparing {
 			return nil
 		}
 		select {
 		case <-settled:
-		case <-ctx.Done():
+		case <-limited.Done():
 			return fmt.Errorf("virtual GPU %s is still being prepared", address)
 		}
 	}
 }
 
+// retryAsked is how long after its failure a device that a program asks for is tried
+// again.
+const retryAsked = time.Second
+
 // preparing tells whether one of the functions found that can be meant is not ready
 // yet, and returns what is closed when that may have changed.
-func (a *Agent) preparing(found []sysfs.Function, address string) (<-chan struct{}, bool) {
+func (a *Agent) preparing(ctx context.Context, found []sysfs.Function, address string) (<-chan struct{}, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, f := range found {
@@ -241,6 +245,10 @@ func (a *Agent) preparing(found []sysfs.Function, address string) (<-chan struct
 		d := a.devices[f.Address]
 		if d == nil {
 			a.look() // the kernel's word of it is under way
+		}
+		// What failed a while ago may be well again.
+		if d != nil && d.State == StateFailed && time.Since(d.Since) > retryAsked {
+			a.again(ctx, d)
 		}
 		if d == nil || d.State == StatePreparing {
 			return a.settled, true
@@ -259,12 +267,12 @@ func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant
 	}
 	s := a.opened[address]
 	if s == nil || s.gone() { // the one that is gone is closed by its last tenant
-		bus, err := a.o.Open(ctx, address)
-		if err != nil {
+		if s, err = a.openShared(ctx, address); err != nil {
+			if d := a.devices[address]; !errors.Is(err, driver.ErrBusy) {
+				d.State, d.Since, d.Problem = StateFailed, time.Now(), err.Error()
+				a.o.Log.Error("virtual GPU does not open", "device", address, "err", err)
+			}
 			return nil, err
-		}
-		if s, err = share(bus, a.o.Log.With("device", address)); err != nil {
-			return nil, fmt.Errorf("share %s: %w", address, err)
 		}
 		a.opened[address] = s
 	}
@@ -274,6 +282,19 @@ func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant
 		return nil, errors.Join(err, a.closeUnused(s))
 	}
 	return t, nil
+}
+
+// openShared opens a device for tenants.
+func (a *Agent) openShared(ctx context.Context, address string) (*shared, error) {
+	bus, err := a.o.Open(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	s, err := share(bus, a.o.Log.With("device", address))
+	if err != nil {
+		return nil, fmt.Errorf("share %s: %w", address, err)
+	}
+	return s, nil
 }
 
 // choose finds the device that is meant; mu is held.
