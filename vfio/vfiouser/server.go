@@ -169,7 +169,14 @@ func (s *Session) refuse(errno syscall.Errno) {
 		return
 	}
 	m.closeFDs()
-	_ = s.fail(m.Header, errno)
+	if s.fail(m.Header, errno) != nil {
+		return
+	}
+	// QEMU hangs up by itself; where the server does so first it complains of that, before it says what the reply was.
+	_ = s.conn.sock.SetReadDeadline(time.Now().Add(handover))
+	if _, err := s.next(&m); err == nil {
+		m.closeFDs()
+	}
 }
 
 // take gets the seat, waiting a little for a client that is just leaving.
