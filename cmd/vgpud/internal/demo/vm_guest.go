@@ -46,7 +46,7 @@ func (d *demo) startVM(m *member) (guest, error) {
 	p.Work = slices.Clone(p.Work)
 	for i := range p.Work {
 		// Slower kernels: results are to be checked about as often.
-		p.Work[i].Repeat = max(p.Work[i].Repeat/4, 1)
+		p.Work[i].Repeat = max(p.Work[i].Repeat/2, 1)
 	}
 	plan, err := json.Marshal(p)
 	if err != nil {
