@@ -28,4 +28,15 @@
 // until the device interrupts. When several goroutines wait on one channel, one of
 // them reads for all. What nobody waits for is taken from the ring when somebody
 // waits or when the ring needs room.
+//
+// # A device that goes
+//
+// A virtual GPU can be unplugged, and the host's process behind it can end. Every
+// call then returns [ErrGone] with the reason. A bus finds out by the kernel's word
+// (vfio's request, an event), by asking now and then whether the registers still
+// answer, and by a fault: memory of a device that is gone may not be there any more,
+// which is SIGBUS. Whatever touches it does so under debug.SetPanicOnFault, and as
+// soon as the end is known the bus maps memory of this process over the device's. So
+// no access faults later, none reaches another device at the same address, and
+// nothing of ours keeps the kernel from removing the device.
 package driver
