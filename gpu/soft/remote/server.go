@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -90,14 +91,18 @@ func listen(path string) (*net.UnixListener, error) {
 			return nil, fmt.Errorf("listen on %s: replace what was left there: %w", path, err)
 		}
 	}
-	l, err := net.ListenUnix("unixpacket", addr)
+	// Linux gives the socket's file the mode that the socket itself has when it is bound, so there is no moment at
+	// which others could connect.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var e error
+		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, e)
+	}}
+	l, err := lc.Listen(context.Background(), "unixpacket", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
-	}
-	return l, nil
+	return l.(*net.UnixListener), nil
 }
 
 // Server serves an engine.
