@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -226,15 +227,24 @@ func (c *Conn) Domains(ctx context.Context) ([]Domain, error) {
 // Next waits for an event. It fails with [ErrClosed] when there will be none.
 func (c *Conn) Next(ctx context.Context) (Event, error) { return c.pending.Next(ctx) }
 
+// closeLimit is how long the program may take to say goodbye to libvirt.
+const closeLimit = time.Second
+
 // Close ends the connection and the program.
 func (c *Conn) Close() error {
-	// The end of its input is what the program ends by; attend kills one that
-	// doesn't once its output ends, so kill it here for certain.
+	// The end of its input is what the program ends by, unless it is stuck in the
+	// library.
 	err := c.in.Close()
-	if kerr := c.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
-		err = errors.Join(err, kerr)
+	t := time.NewTimer(closeLimit)
+	defer t.Stop()
+	select {
+	case <-c.ended:
+	case <-t.C:
+		if kerr := c.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
+			err = errors.Join(err, kerr)
+		}
+		<-c.ended
 	}
-	<-c.ended
 	if errors.Is(err, os.ErrClosed) {
 		return nil
 	}
