@@ -92,7 +92,7 @@ func TestLibvirt(t *testing.T) {
 		{"start", func(*testing.T) { h.starts(uuid) }},
 		{"weight at run time", h.weightAtRunTime},
 		{"hot plug and unplug", h.plugAndUnplug},
-		{"save and migrate are refused", h.saveAndMigrate},
+		{"restore and migrate are refused", h.saveAndMigrate},
 		{"libvirt restarts", h.libvirtRestarts},
 		{"destroy leaves nothing", func(*testing.T) { h.run("virsh", "destroy", "web1"); h.empty() }},
 		{"no start without the daemon", h.noStartWithoutTheDaemon},
@@ -214,19 +214,44 @@ func (h *house) plugAndUnplug(t *testing.T) {
 	}
 }
 
+// saveAndMigrate shows what is done about a save: QEMU 11.1 saves a VM with a
+// vfio-user device as if there were none, and nothing of ours is asked before.
+// So it is the restore that is refused: `virsh restore` fails, and of a managed
+// save libvirt says so in its log and boots the guest anew.
 func (h *house) saveAndMigrate(t *testing.T) {
-	for _, args := range [][]string{
-		{"virsh", "managedsave", "web1"},
-		{"virsh", "save", "web1", "/tmp/web1.save"},
-		{"virsh", "migrate", "--live", "web1", "qemu+unix:///system?socket=/run/libvirt/libvirt-sock"},
-	} {
-		t.Logf("%v: %s", args[1], h.fails(args...))
-		if state := strings.TrimSpace(h.run("virsh", "domstate", "web1")); state != "running" {
-			t.Errorf("after %v: %s", args, state)
-		}
-		if v := h.only(); !v.Attached {
-			t.Errorf("after %v: %+v", args, v)
-		}
+	got := h.fails("virsh", "migrate", "--live", "web1", "qemu+unix:///system?socket=/run/libvirt/libvirt-sock")
+	if !strings.Contains(got, "vgpud: domain web1: a domain with a virtual GPU can't be migrated while it runs") {
+		t.Errorf("migrate: %s", got)
+	}
+	if v := h.only(); !v.Attached {
+		t.Errorf("after a migration that is refused: %+v", v)
+	}
+	h.run("virsh", "save", "web1", "/log/web1.save")
+	h.empty()
+	const refused = "vgpud: domain web1: a domain with a virtual GPU can't be restored from a saved state"
+	if got := h.fails("virsh", "restore", "/log/web1.save"); !strings.Contains(got, refused) {
+		t.Errorf("restore: %s", got)
+	}
+	h.empty()
+	h.boots()
+	h.run("virsh", "managedsave", "web1")
+	h.empty()
+	h.boots()
+	if log := h.libvrt.said(); !strings.Contains(log, refused) {
+		t.Errorf("libvirt's log has nothing of the managed save:\n%s", log)
+	}
+}
+
+// boots starts the domain, whose guest comes up anew.
+func (h *house) boots() {
+	h.tb.Helper()
+	if err := os.Truncate(filepath.Join(h.dir, "log/web1.console"), 0); err != nil {
+		h.tb.Fatal(err)
+	}
+	h.run("virsh", "start", "web1")
+	h.sees("web1", agentReady, 1)
+	if v := h.only(); !v.Attached {
+		h.tb.Errorf("no VMM is attached: %+v", v)
 	}
 }
 
