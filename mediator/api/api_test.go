@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -205,5 +209,103 @@ func TestOpenAPI(t *testing.T) {
 	slices.Sort(served)
 	if diff := cmp.Diff(served, documented); diff != "" {
 		t.Errorf("routes (-served +documented):\n%s", diff)
+	}
+}
+
+// TestOpenAPISchemas holds the page's schemas against the types that travel, and
+// its references against its schemas.
+func TestOpenAPISchemas(t *testing.T) {
+	var page struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := yaml.Unmarshal(openAPI, &page); err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]any{"VMSpec": VMSpec{}, "VMUpdate": VMUpdate{}, "GPUUpdate": GPUUpdate{}, "Peer": Peer{}} {
+		var fields []string
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fields = append(fields, tag)
+		}
+		slices.Sort(fields)
+		if diff := cmp.Diff(fields, slices.Sorted(maps.Keys(page.Components.Schemas[name].Properties))); diff != "" {
+			t.Errorf("%s (-type +documented):\n%s", name, diff)
+		}
+	}
+	for _, ref := range regexp.MustCompile(`#/components/schemas/(\w+)`).FindAllSubmatch(openAPI, -1) {
+		if _, ok := page.Components.Schemas[string(ref[1])]; !ok {
+			t.Errorf("there is no schema %s", ref[1])
+		}
+	}
+}
+
+func TestTerms(t *testing.T) {
+	for _, c := range []struct {
+		terms Terms
+		want  string
+	}{
+		{Terms{Weight: 1}, ""},
+		{Terms{Weight: 1, Cap: 1, Guarantee: 1, PriorityCeiling: MaxPriority}, ""},
+		{Terms{Weight: 1, Guarantee: 0.5}, ""},
+		{Terms{}, "weight 0"},
+		{Terms{Weight: 1, Cap: -0.1}, "cap -0.1"},
+		{Terms{Weight: 1, Cap: 1.01}, "cap 1.01"},
+		{Terms{Weight: 1, Cap: math.NaN()}, "cap NaN"},
+		{Terms{Weight: 1, Guarantee: math.Inf(1)}, "guarantee +Inf"},
+		{Terms{Weight: 1, Guarantee: math.NaN()}, "guarantee NaN"},
+		{Terms{Weight: 1, Cap: 0.5, Guarantee: 0.6}, "more than the cap"},
+		{Terms{Weight: 1, PriorityCeiling: -1}, "priority ceiling -1"},
+		{Terms{Weight: 1, PriorityCeiling: MaxPriority + 1}, "priority ceiling 16"},
+	} {
+		err := c.terms.Check()
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid)) {
+			t.Errorf("%+v: %v, want %q", c.terms, err, c.want)
+		}
+	}
+}
+
+func TestCheckPeerAndDomain(t *testing.T) {
+	for _, p := range []Peer{{PID: 7}, {PIDFile: "/run/libvirt/qemu/web one.pid"}} {
+		if err := p.Check(); err != nil {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	for _, p := range []Peer{{}, {PID: -1}, {PID: math.MaxInt32 + 1}, {PID: 7, PIDFile: "/x"}, {PIDFile: "vm.pid"}, {PIDFile: "/run/../etc/x"}, {PIDFile: "/run//x"}} {
+		if err := p.Check(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	for name, ok := range map[string]bool{
+		"": true, "web one": true, "grün": true, strings.Repeat("x", 255): true,
+		"a\nb": false, "a\x00": false, "\xff": false, strings.Repeat("x", 256): false,
+	} {
+		if err := CheckDomain(name); (err == nil) != ok {
+			t.Errorf("domain %q: %v", name, err)
+		}
+	}
+	const uuid = "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11"
+	for text, ok := range map[string]bool{
+		uuid: true, strings.ToUpper(uuid): false, "": false, uuid + "0": false, uuid[1:]: false, "../../../../../../../../etc/passwd----": false,
+		strings.ReplaceAll(uuid, "-", "0"): false, strings.Replace(uuid, "5", "/", 1): false,
+	} {
+		if err := CheckUUID(text); (err == nil) != ok {
+			t.Errorf("UUID %q: %v", text, err)
+		}
+	}
+}
+
+func TestInDomain(t *testing.T) {
+	v := VM{Name: "a", Domain: "web", DomainUUID: "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11"}
+	for d, want := range map[string]bool{
+		"web": true, v.DomainUUID: true, strings.ToUpper(v.DomainUUID): true, "": false, "WEB": false, "a": false,
+	} {
+		if v.InDomain(d) != want {
+			t.Errorf("InDomain(%q) = %v", d, !want)
+		}
+	}
+	if (&VM{Name: "b"}).InDomain("") {
+		t.Error("a guest of no domain is in one")
 	}
 }
