@@ -30,7 +30,7 @@ func BenchmarkDoorbellFlood(b *testing.B) {
 			}
 			gpu := onClient(b, client)
 			if c.cap > 0 {
-				keepBusy(b, gpu)
+				staysBusy(b, gpu)
 			}
 			executors, err := host.Children(vm.PID)
 			if err != nil || len(executors) != 1 {
@@ -81,9 +81,9 @@ func onClient(b *testing.B, client *vfiouser.Client) *driver.Context {
 	return gpu
 }
 
-// keepBusy launches short kernels, each after the one before, until the benchmark
+// staysBusy launches short kernels, each after the one before, until the benchmark
 // ends.
-func keepBusy(b *testing.B, gpu *driver.Context) {
+func staysBusy(b *testing.B, gpu *driver.Context) {
 	b.Helper()
 	launch := newThrottle(b, gpu, time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
