@@ -38,7 +38,8 @@ type Process struct {
 	done    chan struct{} // closed at the end
 
 	mu   sync.Mutex
-	cond sync.Cond // out or over changed
+	cond sync.Cond // out or over changed; of mu
+	runs bool      // it was started
 	pid  int
 	out  bytes.Buffer
 	tail []byte
@@ -104,7 +105,7 @@ func (c *Client) Run(ctx context.Context, cmd Command) (*Process, error) {
 	<-p.started
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over && p.pid == 0 {
+	if !p.runs {
 		return nil, p.err
 	}
 	return p, nil
@@ -195,8 +196,8 @@ func (p *Process) handle(m Message) {
 	switch m.Kind {
 	case Started:
 		p.mu.Lock()
-		if !p.over && p.pid == 0 {
-			p.pid = m.PID
+		if !p.over && !p.runs {
+			p.runs, p.pid = true, m.PID
 			close(p.started)
 		}
 		p.mu.Unlock()
@@ -255,14 +256,14 @@ func (p *Process) finish(err error) {
 		return
 	}
 	p.over, p.err = true, err
-	started, stop := p.pid != 0, p.stop
+	runs, stop := p.runs, p.stop
 	p.cond.Broadcast()
 	p.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 	close(p.done)
-	if !started {
+	if !runs {
 		close(p.started)
 	}
 }
