@@ -72,8 +72,9 @@ type Agent struct {
 	mu      sync.Mutex
 	devices map[string]*Device // by address
 	opened  map[string]*shared // those that tenants have, by address
-	settled chan struct{}      // closed and made anew when a device's state changes
-	dialled int                // connections
+	opening map[string]*sync.Mutex
+	settled chan struct{} // closed and made anew when a device's state changes
+	dialled int           // connections
 
 	changed   chan struct{} // holds one where devices may have come or gone
 	preparers sync.WaitGroup
@@ -97,7 +98,7 @@ func New(o Options) *Agent {
 	if o.Beat <= 0 {
 		o.Beat = 10 * time.Second
 	}
-	return &Agent{o: o, devices: map[string]*Device{}, opened: map[string]*shared{}, settled: make(chan struct{}), changed: make(chan struct{}, 1)}
+	return &Agent{o: o, devices: map[string]*Device{}, opened: map[string]*shared{}, opening: map[string]*sync.Mutex{}, settled: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
 // Run prepares the devices there are and those that come, until ctx ends. ready is

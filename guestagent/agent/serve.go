@@ -259,22 +259,24 @@ func (a *Agent) preparing(ctx context.Context, found []sysfs.Function, address s
 
 // admit opens the device, if no other program has it, and allots a part of it.
 func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	address, err := a.choose(r.Address)
 	if err != nil {
 		return nil, err
 	}
-	s := a.opened[address]
+	// Opening can take long: the kernel waits a minute for a device that does not
+	// answer its reset. Nobody but who wants this device waits along.
+	opening := a.openingOf(address)
+	opening.Lock()
+	defer opening.Unlock()
+	s := a.sharedAt(address)
 	if s == nil || s.gone() { // the one that is gone is closed by its last tenant
 		if s, err = a.openShared(ctx, address); err != nil {
-			if d := a.devices[address]; !errors.Is(err, driver.ErrBusy) {
-				d.State, d.Since, d.Problem = StateFailed, time.Now(), err.Error()
-				a.o.Log.Error("virtual GPU does not open", "device", address, "err", err)
-			}
+			a.failOpen(address, err)
 			return nil, err
 		}
+		a.mu.Lock()
 		a.opened[address] = s
+		a.mu.Unlock()
 	}
 	t, err := s.add(who, r.Ask)
 	if err != nil {
@@ -284,21 +286,54 @@ func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant
 	return t, nil
 }
 
+// openingOf is the lock under which a device is opened for tenants and closed.
+func (a *Agent) openingOf(address string) *sync.Mutex {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.opening[address]
+	if l == nil {
+		l = new(sync.Mutex)
+		a.opening[address] = l
+	}
+	return l
+}
+
+func (a *Agent) sharedAt(address string) *shared {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.opened[address]
+}
+
+// failOpen notes that a device can't be opened, unless another process has it.
+func (a *Agent) failOpen(address string, err error) {
+	if errors.Is(err, driver.ErrBusy) {
+		return
+	}
+	a.o.Log.Error("virtual GPU does not open", "device", address, "err", err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if d := a.devices[address]; d != nil && d.State != StatePreparing {
+		d.State, d.Since, d.Problem = StateFailed, time.Now(), err.Error()
+	}
+}
+
 // openShared opens a device for tenants.
 func (a *Agent) openShared(ctx context.Context, address string) (*shared, error) {
 	bus, err := a.o.Open(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	s, err := share(bus, a.o.Log.With("device", address))
+	s, err := share(address, bus, a.o.Log.With("device", address))
 	if err != nil {
 		return nil, fmt.Errorf("share %s: %w", address, err)
 	}
 	return s, nil
 }
 
-// choose finds the device that is meant; mu is held.
+// choose finds the device that is meant.
 func (a *Agent) choose(address string) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if address == "" {
 		if len(a.devices) > 1 {
 			return "", fmt.Errorf("%w: name one", driver.ErrSeveral)
@@ -320,18 +355,21 @@ func (a *Agent) choose(address string) (string, error) {
 // dismiss takes a tenant's part back, and closes a device that nobody has any more.
 func (a *Agent) dismiss(t *tenant) {
 	t.of.remove(t)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	opening := a.openingOf(t.of.address)
+	opening.Lock()
+	defer opening.Unlock()
 	if err := a.closeUnused(t.of); err != nil && !errors.Is(err, driver.ErrGone) {
 		t.of.log.Error("close the virtual GPU", "err", err)
 	}
 }
 
-// closeUnused closes a device without tenants; mu is held.
+// closeUnused closes a device without tenants; its opening lock is held.
 func (a *Agent) closeUnused(s *shared) error {
 	if len(s.tenantsOf()) > 0 {
 		return nil
 	}
+	a.mu.Lock()
 	maps.DeleteFunc(a.opened, func(_ string, other *shared) bool { return other == s })
+	a.mu.Unlock()
 	return s.close()
 }

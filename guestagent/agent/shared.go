@@ -33,10 +33,13 @@ type Lender interface {
 
 // shared is an open device that tenants have parts of.
 type shared struct {
-	bus  Lender
-	log  *slog.Logger
-	stop context.CancelFunc
-	done sync.WaitGroup
+	address string
+
+	bus     Lender
+	log     *slog.Logger
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	closing sync.Once
 
 	regs sync.Mutex // sequences of register accesses
 
@@ -54,14 +57,14 @@ type tenant struct {
 }
 
 // share opens a device for tenants.
-func share(bus Lender, log *slog.Logger) (*shared, error) {
+func share(address string, bus Lender, log *slog.Logger) (*shared, error) {
 	info, whole, err := driver.Negotiate(bus)
 	if err != nil {
 		return nil, errors.Join(err, bus.Close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &shared{
-		bus: bus, log: log, stop: stop, tenants: map[*tenant]struct{}{}, changed: make(chan struct{}),
+		address: address, bus: bus, log: log, stop: stop, tenants: map[*tenant]struct{}{}, changed: make(chan struct{}),
 		table: allot.NewTable(info.Contexts, info.Channels, bus.Vectors(), whole.Shared),
 	}
 	if bus.Vectors() > 0 {
@@ -227,11 +230,14 @@ func (s *shared) gone() bool {
 	}
 }
 
-// close closes the device, which no tenant has any more.
-func (s *shared) close() error {
-	s.stop()
-	s.done.Wait()
-	return s.bus.Close()
+// close closes the device, which no tenant has any more. Again, it does nothing.
+func (s *shared) close() (err error) {
+	s.closing.Do(func() {
+		s.stop()
+		s.done.Wait()
+		err = s.bus.Close()
+	})
+	return err
 }
 
 // tenantsOf lists the tenants, of a device that may not be open.

@@ -154,6 +154,10 @@ func OpenPCI(ctx context.Context, p PCI, address string) (*PCIBus, error) {
 	if err := CheckRoom(f); err != nil {
 		return nil, err
 	}
+	// The kernel would wait a minute for its reset.
+	if !p.fs().Answers(f.Address) {
+		return nil, fmt.Errorf("open %s: %w: it does not answer; the host's process is gone", f.Address, ErrGone)
+	}
 	patience := p.Patience
 	if patience == 0 {
 		patience = defaultPatience

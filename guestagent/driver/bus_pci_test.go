@@ -237,6 +237,8 @@ func TestOpenPCIErrors(t *testing.T) {
 		address: noRoom, "0000:00:11.0": taken, "0000:00:12.0": {vendor: "0x8086", device: "0x1", class: "0x0"}, "0000:00:13.0": ours,
 	})
 	check(t, os.Truncate(dir(odd, "0000:00:13.0", "resource0"), 4096))
+	dead := tree(t, map[string]function{address: ours})
+	check(t, os.WriteFile(dir(dead, address, "config"), []byte{0xff, 0xff, 0xff, 0xff}, 0o644))
 	busy, k := withVFIO(t)
 	k.Held = true
 	forced := two
@@ -257,6 +259,7 @@ func TestOpenPCIErrors(t *testing.T) {
 		"taken":        {odd, "0000:00:11.0", nil, "kernel driver uio_pci_generic has it"},
 		"short BAR0":   {odd, "0000:00:13.0", nil, "has 4096 bytes, want 65536"},
 		"in use":       {busy, "", driver.ErrBusy, "another process has the device"},
+		"dead":         {dead, "", driver.ErrGone, "the host's process is gone"},
 		"without vfio": {forced, address, nil, "vfio-pci is not loaded (modprobe vfio-pci)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -142,6 +142,20 @@ func (f FS) Present(address string) bool {
 	return err == nil
 }
 
+// Answers tells whether the function answers accesses to its configuration space,
+// where the kernel lets that be seen. One that is there and does not has lost what is
+// behind it.
+func (f FS) Answers(address string) bool {
+	file, err := os.Open(filepath.Join(f.dir(address), "config"))
+	if err != nil {
+		return true
+	}
+	var ids [4]byte
+	_, err = file.ReadAt(ids[:], 0)
+	_ = file.Close()
+	return err != nil || ids != [4]byte{0xff, 0xff, 0xff, 0xff}
+}
+
 // ResourcePath is the file by which a BAR is mapped.
 func (f FS) ResourcePath(address string, bar int) string {
 	return filepath.Join(f.dir(address), "resource"+strconv.Itoa(bar))
