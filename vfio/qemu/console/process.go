@@ -105,7 +105,7 @@ func (c *Client) Run(ctx context.Context, cmd Command) (*Process, error) {
 	<-p.started
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.runs {
+	if !p.runs && p.err != nil {
 		return nil, p.err
 	}
 	return p, nil
