@@ -37,6 +37,8 @@ type config struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// PIDDir is where libvirt writes the numbers of its QEMU processes.
 	PIDDir string `yaml:"pid_dir"`
+	// SaveDir is where libvirt keeps what `virsh managedsave` saved.
+	SaveDir string `yaml:"save_dir"`
 	// QEMUConf is libvirt's configuration of its QEMU driver.
 	QEMUConf string `yaml:"qemu_conf"`
 }
@@ -62,9 +64,10 @@ func readConfig() (config, error) {
 	c.Socket = cmp.Or(os.Getenv(socketVariable), c.Socket, api.DefaultSocket)
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	c.PIDDir = cmp.Or(c.PIDDir, "/run/libvirt/qemu")
+	c.SaveDir = cmp.Or(c.SaveDir, "/var/lib/libvirt/qemu/save")
 	c.QEMUConf = cmp.Or(c.QEMUConf, "/etc/libvirt/qemu.conf")
-	if c.Timeout < 0 || !filepath.IsAbs(c.PIDDir) {
-		return config{}, fmt.Errorf("configuration %s: timeout %v, pid_dir %s: want a time above 0 and an absolute path", path, c.Timeout, c.PIDDir)
+	if c.Timeout < 0 || !filepath.IsAbs(c.PIDDir) || !filepath.IsAbs(c.SaveDir) {
+		return config{}, fmt.Errorf("configuration %s: timeout %v, pid_dir %s, save_dir %s: want a time above 0 and absolute paths", path, c.Timeout, c.PIDDir, c.SaveDir)
 	}
 	return c, nil
 }

@@ -29,7 +29,7 @@ func TestShippedConfig(t *testing.T) {
 	}
 	want := config{
 		Socket: "/run/vgpud/vgpud.sock", User: "libvirt-qemu", Group: "libvirt-qemu", Timeout: 5 * time.Second,
-		PIDDir: "/run/libvirt/qemu", QEMUConf: "/etc/libvirt/qemu.conf",
+		PIDDir: "/run/libvirt/qemu", SaveDir: "/var/lib/libvirt/qemu/save", QEMUConf: "/etc/libvirt/qemu.conf",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("shipped configuration (-want +got):\n%s", diff)

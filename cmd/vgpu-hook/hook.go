@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -67,14 +68,32 @@ func (h *hook) refuseMigrate(context.Context, *domain.Domain) error {
 	return errors.New("a domain with a virtual GPU can't be migrated while it runs: what is on the GPU stays there; shut it down, and start it on the other host")
 }
 
-func (h *hook) refuseRestore(context.Context, *domain.Domain) error {
-	return errors.New("a domain with a virtual GPU can't be restored from a saved state: what was on the GPU was not saved; start it anew (virsh managedsave-remove, or start --force-boot)")
+var errSaved = errors.New("a domain with a virtual GPU can't be restored from a saved state: what was on the GPU was not saved; start it anew (virsh managedsave-remove, or start --force-boot)")
+
+// refuseRestore refuses what `virsh restore` does. What `virsh start` does with a
+// managed save is refused by prepare: refused here, libvirt (11.3) would remove
+// the save, report success, and start nothing.
+func (h *hook) refuseRestore(_ context.Context, v *domain.Domain) error {
+	if h.saved(v.Name) {
+		return nil
+	}
+	return errSaved
+}
+
+// saved is whether libvirt has a managed save of a domain, from which it starts
+// the domain unless it is told not to, and then has removed it.
+func (h *hook) saved(name string) bool {
+	_, err := os.Stat(filepath.Join(h.config.SaveDir, name+".save"))
+	return err == nil
 }
 
 // prepare makes the domain's virtual GPUs, or none of them.
 func (h *hook) prepare(ctx context.Context, v *domain.Domain) error {
 	if err := v.Check(); err != nil {
 		return err
+	}
+	if h.saved(v.Name) {
+		return errSaved
 	}
 	uid, gid, err := h.config.owner(v.Owner)
 	if err != nil {
