@@ -41,7 +41,8 @@ func (q Quota) bounds(demand float64) (floor, ceiling float64) {
 // anybody, while the guest has work, and shrinks by what the guest uses or leaves
 // unused. Where a guest is owed more than half a round, the guests that are not
 // owed anything are suspended until it is paid. What a guest could not use of its
-// guarantee lapses.
+// guarantee lapses, and for one that uses less than half of it the debt grows at
+// twice what it uses.
 //
 // Quotas are judged at the end of a polling phase, as is everything that is not
 // about single launches.
@@ -95,6 +96,10 @@ const (
 	// capPressure is how much more than its cap the weight of a guest at its cap
 	// would give it, so that it reaches the cap and the cap is what holds it there.
 	capPressure = 1.5
+	// eager is how many times what a guest can use of the GPU its guarantee may be
+	// and still grow at its full rate: some of the time that a guest has the GPU
+	// for itself passes unused, which counts as given to it.
+	eager = 2
 	// maxOwed is how much of a guarantee can be caught up with.
 	maxOwed = 500 * time.Millisecond
 )
@@ -177,7 +182,7 @@ func (b *bounded) reckon(ev *Event, st *State) {
 		}
 		a.credit = min(a.credit, g.Quota.Cap*saved)
 		if works > 0 {
-			a.owed += works * min(g.Quota.Guarantee, a.demand()) * given
+			a.owed += works * min(g.Quota.Guarantee, eager*a.demand()) * given
 		} else {
 			a.owed = min(a.owed, 0)
 		}
