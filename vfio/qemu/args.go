@@ -21,6 +21,10 @@ const (
 const kernelArgs = "console=ttyS0 quiet panic=-1 mitigations=off noreplace-smp tsc=reliable no_timer_check cryptomgr.notests " +
 	"initcall_blacklist=jent_mod_init,trace_eval_init,init_kprobe_trace,load_system_certificate_list"
 
+// machine is without the parts that a guest would only look for: a disk
+// controller, a keyboard's, a sensors' bus, VMware's port, a second timer.
+const machine = "q35,sata=off,i8042=off,smbus=off,vmport=off,hpet=off"
+
 // socketAddress is QEMU's SocketAddress of a unix socket.
 type socketAddress struct {
 	Path string `json:"path"`
@@ -56,7 +60,7 @@ func (o Options) args(f files) ([]string, error) {
 		"-smp", strconv.Itoa(o.CPUs),
 		"-m", mem,
 		"-object", "memory-backend-memfd,id=mem,size=" + mem + ",share=on",
-		"-machine", "q35,memory-backend=mem",
+		"-machine", machine + ",memory-backend=mem",
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", o.Deps.Kernel,
 		"-initrd", o.Deps.Initramfs,

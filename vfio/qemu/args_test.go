@@ -16,7 +16,7 @@ import (
 var someDeps = Deps{QEMU: "/d/qemu", Kernel: "/d/vmlinux", Initramfs: "/d/initramfs.cpio"}
 
 // always is the part of a command line that no option changes.
-const always = `-machine q35,memory-backend=mem -nodefaults -no-user-config -display none ` +
+const always = `-machine q35,sata=off,i8042=off,smbus=off,vmport=off,hpet=off,memory-backend=mem -nodefaults -no-user-config -display none ` +
 	`-kernel /d/vmlinux -initrd /d/initramfs.cpio -append `
 
 const serials = `-chardev socket,id=monitor,fd=3 -qmp chardev:monitor ` +
