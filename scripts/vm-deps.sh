@@ -108,7 +108,7 @@ configure_apt() {
 			Debug::NoLocking "true";
 			APT::Architecture "amd64";
 			APT::Architectures { "amd64"; };
-			APT::Default-Release "trixie-backports";
+			APT::Default-Release "${suites[-1]}";
 			APT::Install-Recommends "false";
 			APT::Sandbox::User "$(id -un)";
 			Acquire::Languages "none";
@@ -123,9 +123,11 @@ configure_apt() {
 
 # fetch fills $1 with debs/ and manifest.
 fetch() {
-	local dir=$1 mirror found image got=
-	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
-		die "there is no apt-get or dpkg-deb here: QEMU, libvirt and a kernel are taken from Debian's packages, so this needs Debian or a derivative"
+	local dir=$1 tool mirror found image got=
+	for tool in apt-get dpkg-deb; do
+		command -v $tool >/dev/null ||
+			die "there is no $tool here: QEMU, libvirt and a kernel are taken from Debian's packages, so this needs Debian or a derivative"
+	done
 	export APT_CONFIG=$dir/apt/apt.conf
 	found=$(APT_CONFIG='' mirrors)
 	for mirror in $found; do
@@ -141,17 +143,17 @@ fetch() {
 	done
 	if [ -z "$got" ]; then
 		[ -z "$found" ] ||
-			die "no package lists of ${suites[*]} from" $found": is there a network, and is that a Debian archive? VGPUD_DEBIAN_MIRROR can name another"
+			die "no package lists of ${suites[*]} from ${found//$'\n'/ }: is there a network, and is that a Debian archive? VGPUD_DEBIAN_MIRROR can name another"
 		die "this machine's apt names no Debian archive: set VGPUD_DEBIAN_MIRROR to the address of one"
 	fi
 	# The kernel's own name, without what its installation would need.
 	image=$(apt-cache show -o APT::Default-Release="${suites[0]}" --no-all-versions "$kernel" | sed -n 's/^Depends: \([^ ,]*\).*/\1/p')
 	say "downloading $image and the closure of ${packages[*]}"
-	apt-get install -qq -y --download-only "${packages[@]}" >"$dir/log" 2>&1 &&
-		(cd "$dir/apt/cache/archives" && apt-get download -qq "$image") >>"$dir/log" 2>&1 || {
+	if ! { apt-get install -qq -y --download-only "${packages[@]}" &&
+		(cd "$dir/apt/cache/archives" && apt-get download -qq "$image"); } >"$dir/log" 2>&1; then
 		cat "$dir/log" >&2
 		die "packages can't be had from $got"
-	}
+	fi
 	rm -rf "$dir/debs"
 	mv "$dir/apt/cache/archives" "$dir/debs"
 	rm -rf "$dir/debs/partial" "$dir/debs/lock" "$dir/apt" "$dir/log"
@@ -194,7 +196,8 @@ unpack() {
 		mkdir -p "$root/usr/$link"
 		ln -s "usr/$link" "$root/$link"
 	done
-	# Their own lists say what belongs where; manuals serve nobody here.
+	# Manuals serve nobody here.
+	# shellcheck disable=SC2016 # the inner shell expands it
 	tail -n +2 "$deps/manifest" | awk '$1 !~ /^linux-image/ { print $4 }' |
 		(cd "$deps/debs" && ROOT=$root xargs -n 8 -P "$(nproc)" bash -c 'set -euo pipefail
 			for deb; do
