@@ -83,12 +83,12 @@ func build() (string, error) {
 
 // house is a machine of its own, as far as libvirt can tell.
 type house struct {
-	tb     testing.TB
-	dir    string // short, for sockets' sake
-	init   int    // its first process
-	Client *api.Client
-	daemon *process
-	libvrt *process
+	tb       testing.TB
+	dir      string // short, for sockets' sake
+	init     int    // its first process
+	Client   *api.Client
+	daemon   *process
+	libvirtd *process
 }
 
 // newHouse makes a house in which libvirt, a soft GPU and our daemon run.
@@ -119,11 +119,15 @@ func newHouse(tb testing.TB) *house {
 			tb.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(h.dir, "log/broken"), []byte("#!/bin/dash\nexit 1\n"), 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	h.setHook(ourHook)
 	h.move(plan{
 		Base: h.dir, Root: deps.Root,
 		Binds: map[string]string{"/run": filepath.Join(h.dir, "run"), "/var/run": filepath.Join(h.dir, "run"), "/log": filepath.Join(h.dir, "log"), ourDir: bin, depsDir: deps.Dir},
 		Files: map[string]string{"/etc/vgpud/vgpud.yaml": "gpus:\n- {name: gpu0, kind: soft, socket: /run/vgpud/gpu0.sock}\n"},
-		Links: map[string]string{"/etc/libvirt/hooks/qemu.d/50-vgpu": ourDir + "/vgpu-hook"},
+		Links: map[string]string{"/etc/libvirt/hooks/qemu.d/50-vgpu": "/log/hook"},
 	})
 	h.Client = api.NewClient(filepath.Join(h.dir, "run/vgpud/vgpud.sock"))
 	tb.Cleanup(h.Client.Close)
@@ -133,6 +137,17 @@ func newHouse(tb testing.TB) *house {
 	h.until("the soft GPU", func() error { _, err := os.Stat(filepath.Join(h.dir, "run/vgpud/gpu0.sock")); return err })
 	h.startDaemon()
 	return h
+}
+
+const ourHook = ourDir + "/vgpu-hook"
+
+// setHook has libvirt's hook be that program of the house.
+func (h *house) setHook(path string) {
+	h.tb.Helper()
+	link := filepath.Join(h.dir, "log/hook")
+	if err := errors.Join(os.RemoveAll(link), os.Symlink(path, link)); err != nil {
+		h.tb.Fatal(err)
+	}
 }
 
 // move starts the house's first process, with which all of the house ends.
@@ -249,7 +264,7 @@ func (h *house) kill(p *process) {
 
 func (h *house) startLibvirt() {
 	h.tb.Helper()
-	h.libvrt = h.spawn("libvirtd", "/usr/sbin/libvirtd")
+	h.libvirtd = h.spawn("libvirtd", "/usr/sbin/libvirtd")
 	h.until("libvirt's answer", func() error {
 		c, err := net.Dial("unix", filepath.Join(h.dir, "run/libvirt/libvirt-sock"))
 		if err != nil {

@@ -257,7 +257,7 @@ func (h *house) boots() {
 }
 
 func (h *house) libvirtRestarts(*testing.T) {
-	h.kill(h.libvrt)
+	h.kill(h.libvirtd)
 	h.startLibvirt()
 	h.until("the daemon's new connection", func() error {
 		if n := strings.Count(h.daemon.said(), "following libvirt's domains"); n < 2 {
@@ -297,13 +297,13 @@ func (h *house) hookMissing(t *testing.T) {
 	if !h.only().Attached {
 		t.Error("no VMM is attached")
 	}
-	h.run("ln", "-sf", "/bin/true", "/etc/libvirt/hooks/qemu.d/50-vgpu")
+	h.setHook("/log/broken")
 	h.run("virsh", "destroy", "web1")
 	h.empty()
 	if log := h.daemon.said(); !strings.Contains(log, "guest released: its domain is not running") {
 		t.Errorf("the daemon does not say that the hook is missing:\n%s", log)
 	}
-	h.run("ln", "-sf", ourDir+"/vgpu-hook", "/etc/libvirt/hooks/qemu.d/50-vgpu")
+	h.setHook(ourHook)
 }
 
 // quickSuccession has events of one stop come while the next start goes on.
