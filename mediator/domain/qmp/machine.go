@@ -195,7 +195,7 @@ func (m *Machine) Port(bar2 uint64, preferred string) (Port, error) {
 			continue
 		}
 		free++
-		if p.Room >= most.Room {
+		if most.ID == "" || p.Room > most.Room {
 			most = *p
 		}
 		if p.Room < bar2 {
