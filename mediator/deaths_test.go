@@ -163,3 +163,17 @@ func TestStuckExecutor(t *testing.T) {
 		}
 	}
 }
+
+func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v := d.create("a")
+	if err := unix.Kill(v.PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.client.VM(t.Context(), "a"); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("the guest is still there: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -22,9 +23,12 @@ type guest struct {
 	id   fairshare.GuestID
 	spec link.Spec // but for Domain, which is domain below
 	pid  int
-	page *link.Page
-	conn *link.Conn
-	gone chan struct{} // closed when the guest is forgotten
+	// process is known by a descriptor, which a later process of that number is
+	// not taken for.
+	process *os.Process
+	page    *link.Page
+	conn    *link.Conn
+	gone    chan struct{} // closed when the guest is forgotten
 
 	renames sync.Mutex    // one at a time
 	renamed chan struct{} // the guest's process has noted the newest name
@@ -63,7 +67,11 @@ func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, erro
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{id: id, spec: h.Spec, domain: h.Domain, pid: h.PID, page: page, conn: conn, gone: make(chan struct{}), renamed: make(chan struct{}, 1)}
+	process, err := os.FindProcess(h.PID)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("find the guest's process %d: %w", h.PID, err), page.Close())
+	}
+	g := &guest{id: id, spec: h.Spec, domain: h.Domain, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), renamed: make(chan struct{}, 1)}
 	bill := page.Bill()
 	g.used, g.suspended, g.suspensions = bill.Used, bill.Suspended, bill.Suspensions
 	g.terms = api.Terms(page.Terms())
@@ -103,7 +111,9 @@ func (g *guest) attend(log *slog.Logger) (ended bool) {
 }
 
 // close lets go of the guest without ending it.
-func (g *guest) close() error { return errors.Join(g.conn.Close(), g.page.Close()) }
+func (g *guest) close() error {
+	return errors.Join(g.conn.Close(), g.page.Close(), g.process.Release())
+}
 
 // groups calls f with each channel group that is the guest's now.
 func (g *guest) groups(f func(accounting.GroupID)) {

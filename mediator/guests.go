@@ -1,7 +1,6 @@
 package mediator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"vgpud/mediator/api"
 	guestproc "vgpud/mediator/guest"
@@ -132,14 +132,35 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	if err != nil {
 		return true, fmt.Errorf("tell guest %q to end: %w", name, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), birthLimit)
-	defer cancel()
-	select {
-	case <-g.gone:
-	case <-ctx.Done():
-		return true, fmt.Errorf("guest %q, process %d, does not end; kill it", name, g.pid)
+	if g.left(endLimit) {
+		return true, nil
+	}
+	// A VMM can keep its guest's process from ending, such as by a descriptor whose
+	// closing blocks. Killed, it leaves what it has to the kernel.
+	s.log.Warn("guest's process does not end and is killed", "guest", name, "pid", g.pid)
+	if err := kill(g.process); err != nil {
+		return true, fmt.Errorf("kill guest %q, process %d: %w", name, g.pid, err)
+	}
+	if !g.left(endLimit) {
+		return true, fmt.Errorf("guest %q, process %d, does not end even though it was killed", name, g.pid)
 	}
 	return true, nil
+}
+
+// endLimit is how long a guest's process may take to end when told to, and when
+// killed. The hook, behind which libvirt waits, has a limit of both.
+const endLimit = 2 * time.Second
+
+// left waits until the guest is forgotten, for that long at most.
+func (g *guest) left(limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-g.gone:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 func noGuest(name string) error {
