@@ -20,22 +20,27 @@ func openSerial(path string) (*os.File, error) {
 		Cflag: unix.CS8 | unix.CREAD | unix.CLOCAL | unix.B115200,
 	}
 	raw.Cc[unix.VMIN] = 1
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var serr error
-	err = conn.Control(func(fd uintptr) {
-		if serr = unix.IoctlSetTermios(int(fd), unix.TCSETS, &raw); serr == nil {
-			serr = unix.IoctlSetInt(int(fd), unix.TCFLSH, unix.TCIFLUSH)
-		}
-	})
-	if err == nil {
-		err = serr
-	}
-	if err != nil {
+	if err := setUp(f, &raw); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("set up %s: %w", path, err)
 	}
 	return f, nil
+}
+
+// setUp gives a terminal its modes, and drops what it has received.
+func setUp(f *os.File, modes *unix.Termios) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	err = conn.Control(func(fd uintptr) {
+		if serr = unix.IoctlSetTermios(int(fd), unix.TCSETS, modes); serr == nil {
+			serr = unix.IoctlSetInt(int(fd), unix.TCFLSH, unix.TCIFLUSH)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return serr
 }
