@@ -50,21 +50,22 @@ type Load struct {
 	Active, Allocated int
 }
 
-// idleQuiet is the quiet phase while no guest has had work lately: then polling
-// costs a hundredth of a processor instead of a sixth. Work that comes is seen
-// within a piece's pause, and the next round is of the usual length.
-const idleQuiet = 100 * time.Millisecond
+// While no guest has had work lately the quiet phase is idleQuiet, and a polling
+// phase and its pieces are shorter by idleThin: then polling costs a thousandth
+// of a processor instead of a sixth. Work that comes is seen within a piece's
+// pause, and the next round is of the usual length.
+const (
+	idleQuiet = 200 * time.Millisecond
+	idleThin  = 5
+)
 
 // Mean is the mean length of the phases under a load. With Full there is no
 // quiet phase, and a polling phase is as long as a round.
 func (p *Planner) Mean(l Load) (poll, quiet time.Duration) {
-	n := l.Active
-	if p.config.Scale == ByAllocated {
-		n = l.Allocated
-	}
+	n := p.scale(l)
 	poll, quiet = p.config.Poll, p.config.Quiet
-	if n == 0 && !p.config.Full {
-		return poll, max(quiet, idleQuiet)
+	if p.unused(l) {
+		return poll / idleThin, max(quiet, idleQuiet)
 	}
 	n = max(n, 1)
 	round := poll + quiet
@@ -80,6 +81,17 @@ func (p *Planner) Mean(l Load) (poll, quiet time.Duration) {
 	return poll, quiet
 }
 
+// scale is what phases are longer by.
+func (p *Planner) scale(l Load) int {
+	if p.config.Scale == ByAllocated {
+		return l.Allocated
+	}
+	return l.Active
+}
+
+// unused is whether there is hardly anything to look for.
+func (p *Planner) unused(l Load) bool { return p.scale(l) == 0 && !p.config.Full }
+
 // Piece is a stretch of polling and the pause before it.
 type Piece struct {
 	Pause, Poll time.Duration
@@ -92,7 +104,11 @@ func (p *Planner) Next(l Load) Piece {
 	if p.left == 0 {
 		poll, quiet := p.Mean(l)
 		p.left = 1
-		if piece := p.config.Piece; piece > 0 && quiet > 0 {
+		piece := p.config.Piece
+		if p.unused(l) {
+			piece /= idleThin
+		}
+		if piece > 0 && quiet > 0 {
 			p.left = int(max((poll+piece/2)/piece, 1))
 		}
 		p.poll, p.pause = poll/time.Duration(p.left), quiet/time.Duration(p.left)

@@ -16,8 +16,8 @@ func TestPlannerMean(t *testing.T) {
 		load        Load
 		poll, quiet time.Duration
 	}{
-		{name: "nobody: hardly looking", poll: 1 * ms, quiet: 100 * ms},
-		{name: "nobody, by allocated channels", config: Config{Scale: ByAllocated}, load: Load{Active: 1}, poll: 1 * ms, quiet: 100 * ms},
+		{name: "nobody: hardly looking", poll: ms / 5, quiet: 200 * ms},
+		{name: "nobody, by allocated channels", config: Config{Scale: ByAllocated}, load: Load{Active: 1}, poll: ms / 5, quiet: 200 * ms},
 		{name: "one", load: Load{Active: 1}, poll: 1 * ms, quiet: 5 * ms},
 		{name: "for each active guest", load: Load{Active: 3, Allocated: 36}, poll: 3 * ms, quiet: 15 * ms},
 		{name: "up to a round", load: Load{Active: 4}, poll: 4 * ms, quiet: 20 * ms},
