@@ -2,14 +2,17 @@ package libvirt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,8 +33,8 @@ type Options struct {
 // from any goroutine. Close must be called in the end.
 type Conn struct {
 	cmd     *exec.Cmd
-	in      io.WriteCloser
-	out     lines
+	in      *os.File      // the program's standard input, a pipe
+	writing chan struct{} // holds a value while somebody writes to in
 	pending *Pending
 	ended   chan struct{} // closed when the program has
 	said    said
@@ -53,30 +56,49 @@ func Open(ctx context.Context, o Options) (*Conn, error) {
 			return nil, err
 		}
 	}
-	c := &Conn{cmd: exec.Command(o.Program, o.URI), pending: NewPending(), ended: make(chan struct{}), calls: make(map[uint64]chan reply)}
+	c := &Conn{cmd: exec.Command(o.Program, o.URI), pending: NewPending(), writing: make(chan struct{}, 1), ended: make(chan struct{}), calls: make(map[uint64]chan reply)}
 	// Another session, so that a terminal's interrupt is for us alone. It ends
 	// when its standard input does, so with this process at the latest.
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	c.cmd.Stderr = &c.said
-	in, err := c.cmd.StdinPipe()
+	out, err := c.start()
 	if err != nil {
-		return nil, fmt.Errorf("connect to libvirt: %w", err)
-	}
-	c.in, c.out.w = in, in
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("connect to libvirt: %w", errors.Join(err, in.Close()))
+		return nil, fmt.Errorf("start %s: %w", o.Program, unavailable(err))
 	}
 	first := make(chan reply, 1)
 	c.calls[0] = first
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w: %w", o.Program, err, ErrUnavailable)
-	}
 	go c.attend(out)
 	if _, err := c.wait(ctx, 0, first); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to libvirt at %s: %w", o.URI, err), c.Close())
 	}
 	return c, nil
+}
+
+// start starts the program with pipes to its standard input and from its output.
+func (c *Conn) start() (out io.Reader, err error) {
+	// exec's own pipe promises no deadlines.
+	theirs, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	if out, err = c.cmd.StdoutPipe(); err != nil {
+		return nil, errors.Join(err, theirs.Close(), in.Close())
+	}
+	c.in, c.cmd.Stdin = in, theirs
+	err = errors.Join(c.cmd.Start(), theirs.Close())
+	if err != nil {
+		err = errors.Join(err, in.Close())
+	}
+	return out, err
+}
+
+// unavailable is the error of a program that could not be started. What is there
+// and may be run can be had later, when there are processes to spare again.
+func unavailable(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: %w", err, ErrUnavailable)
+	}
+	return err
 }
 
 // findProgram finds the program.
@@ -137,7 +159,7 @@ func (c *Conn) attend(out io.Reader) {
 // finish waits for the program's end, and is the reason for it.
 func (c *Conn) finish(err error) error {
 	// It may be stuck in the library.
-	if kerr := c.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
+	if kerr := ignoreDone(c.cmd.Process.Kill()); kerr != nil {
 		err = errors.Join(err, kerr)
 	}
 	werr := c.cmd.Wait()
@@ -165,15 +187,65 @@ func (c *Conn) call(ctx context.Context, r request) (reply, error) {
 	r.ID = c.last
 	c.calls[r.ID] = answer
 	c.mu.Unlock()
-	if err := c.out.write(r); err != nil {
-		select {
-		case <-c.ended: // which says more than a broken pipe
-			return reply{}, c.err
-		case <-ctx.Done():
-			return reply{}, fmt.Errorf("ask %s: %w", ProgramName, err)
-		}
+	err := c.say(ctx, r)
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return c.wait(ctx, r.ID, answer) // whose end says more than a broken pipe
 	}
-	return c.wait(ctx, r.ID, answer)
+	c.forget(r.ID)
+	return reply{}, fmt.Errorf("ask %s: %w", ProgramName, err)
+}
+
+// forget gives a call's answer up.
+func (c *Conn) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, id)
+}
+
+// say writes a request. The program reads one after another, and nothing while it
+// is stuck in the library, with the pipe full in the end.
+func (c *Conn) say(ctx context.Context, r request) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode a request: %w", err)
+	}
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+	case <-ctx.Done():
+		return fmt.Errorf("it takes nothing in: %w", context.Cause(ctx))
+	}
+	// An earlier writer's time may have run out.
+	if err := c.in.SetWriteDeadline(time.Time{}); err != nil {
+		return err
+	}
+	expired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(expired)
+		_ = c.in.SetWriteDeadline(time.Unix(1, 0)) // fails where in is closed, and so does the write
+	})
+	n, err := c.in.Write(append(b, '\n'))
+	if !stop() {
+		<-expired // not to touch the next writer's deadline
+	}
+	if err == nil {
+		return nil
+	}
+	if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		// With half a line in the pipe nothing more can be said on it.
+		err = errors.Join(err, ignoreDone(c.cmd.Process.Kill()))
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("it takes nothing in: %w (%w)", cause, err)
+	}
+	return err
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
 }
 
 // wait waits for the answer to a call.
@@ -188,9 +260,7 @@ func (c *Conn) wait(ctx context.Context, id uint64, answer chan reply) (reply, e
 		}
 		return r, nil
 	case <-ctx.Done():
-		c.mu.Lock()
-		delete(c.calls, id)
-		c.mu.Unlock()
+		c.forget(id)
 		return reply{}, fmt.Errorf("libvirt does not answer: %w", context.Cause(ctx))
 	}
 }
@@ -240,9 +310,7 @@ func (c *Conn) Close() error {
 	select {
 	case <-c.ended:
 	case <-t.C:
-		if kerr := c.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
-			err = errors.Join(err, kerr)
-		}
+		err = errors.Join(err, ignoreDone(c.cmd.Process.Kill()))
 		<-c.ended
 	}
 	if errors.Is(err, os.ErrClosed) {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "a line before\nsegmentation fault")
 		os.Exit(139)
 	case "hangs":
+		select {}
+	case "stuck": // connected, and then in the library for good
+		fmt.Println("{}")
 		select {}
 	}
 	err := Serve(context.Background(), os.Stdin, os.Stdout, func() (Hypervisor, error) {
@@ -214,6 +219,47 @@ func TestAProgramThatHangsIsGivenUp(t *testing.T) {
 	cancel(reason)
 	if _, err := Open(ctx, Options{Program: os.Args[0]}); !errors.Is(err, reason) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAProgramThatTakesNothingIn has calls end with their contexts while the
+// program reads nothing, whether they wait for the pipe or for one another.
+func TestAProgramThatTakesNothingIn(t *testing.T) {
+	c, err := dial(t, "stuck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error)
+	for range 4 {
+		go func() { done <- c.Define(ctx, make([]byte, 1<<20)) }()
+	}
+	reason := errors.New("waited long enough")
+	for len(c.writing) == 0 {
+		runtime.Gosched() // until one has the pipe
+	}
+	cancel(reason)
+	for range 4 {
+		if err := <-done; !errors.Is(err, reason) && !errors.Is(err, ErrClosed) {
+			t.Errorf("%v", err)
+		}
+	}
+	c.mu.Lock()
+	if len(c.calls) != 0 {
+		t.Errorf("%d calls are kept", len(c.calls))
+	}
+	c.mu.Unlock()
+}
+
+func TestAProgramThatCanNotBeStartedNow(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		good bool
+	}{{syscall.EAGAIN, false}, {syscall.ENOMEM, false}, {syscall.EMFILE, false}, {syscall.ENOENT, true}, {syscall.EACCES, true}} {
+		err := unavailable(&os.PathError{Op: "fork/exec", Path: "/x", Err: c.err})
+		if errors.Is(err, ErrUnavailable) != c.good || !errors.Is(err, c.err) {
+			t.Errorf("%v: unavailable for good: want %v", err, c.good)
+		}
 	}
 }
 
