@@ -114,7 +114,7 @@ func newHouse(tb testing.TB) *house {
 			tb.Error(err)
 		}
 	})
-	for _, d := range []string{"run/libvirt", "run/vgpud", "log"} {
+	for _, d := range []string{"run/libvirt", "run/vgpud", "log/qemu"} {
 		if err := os.MkdirAll(filepath.Join(h.dir, d), 0o755); err != nil {
 			tb.Fatal(err)
 		}
@@ -125,12 +125,13 @@ func newHouse(tb testing.TB) *house {
 	h.setHook(ourHook)
 	h.move(plan{
 		Base: h.dir, Root: deps.Root,
-		Binds: map[string]string{"/run": filepath.Join(h.dir, "run"), "/var/run": filepath.Join(h.dir, "run"), "/log": filepath.Join(h.dir, "log"), ourDir: bin, depsDir: deps.Dir},
+		Binds: map[string]string{"/run": filepath.Join(h.dir, "run"), "/var/run": filepath.Join(h.dir, "run"), "/log": filepath.Join(h.dir, "log"), "/var/log/libvirt/qemu": filepath.Join(h.dir, "log/qemu"), ourDir: bin, depsDir: deps.Dir},
 		Files: map[string]string{"/etc/vgpud/vgpud.yaml": "gpus:\n- {name: gpu0, kind: soft, socket: /run/vgpud/gpu0.sock}\n"},
 		Links: map[string]string{"/etc/libvirt/hooks/qemu.d/50-vgpu": "/log/hook"},
 	})
 	h.Client = api.NewClient(filepath.Join(h.dir, "run/vgpud/vgpud.sock"))
 	tb.Cleanup(h.Client.Close)
+	tb.Cleanup(h.showQEMU)
 	h.spawn("virtlogd", "/usr/sbin/virtlogd")
 	h.startLibvirt()
 	h.spawn("softgpu", ourDir+"/vgpud", "softgpu", "--socket", "/run/vgpud/gpu0.sock")
@@ -245,6 +246,20 @@ func (p *process) said() string {
 		return err.Error()
 	}
 	return string(b[max(0, len(b)-8<<10):])
+}
+
+// showQEMU shows what the QEMUs have said, where the test fails.
+func (h *house) showQEMU() {
+	if !h.tb.Failed() {
+		return
+	}
+	logs, err := filepath.Glob(filepath.Join(h.dir, "log/qemu/*.log"))
+	if err != nil {
+		h.tb.Error(err)
+	}
+	for _, path := range logs {
+		h.tb.Logf("log of QEMU, %s:\n%s", filepath.Base(path), (&process{log: path}).said())
+	}
 }
 
 // kill ends a program of the house, which is nsenter's child.
