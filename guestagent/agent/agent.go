@@ -53,7 +53,8 @@ type Device struct {
 	// Tenants are the programs that share it by way of the agent.
 	Tenants []Tenant `json:"tenants"`
 
-	failures int // one after the other
+	failures int    // one after the other
+	instance uint64 // which of those that were at its address, one after the other
 }
 
 // The states of a device.
@@ -215,12 +216,13 @@ func (a *Agent) rescan(ctx context.Context) error {
 	return nil
 }
 
-// forget drops the devices that are not there any more.
+// forget drops the devices that are not there any more, although others may be where
+// they were.
 func (a *Agent) forget(found []sysfs.Function) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for address := range a.devices {
-		if !slices.ContainsFunc(found, func(f sysfs.Function) bool { return f.Address == address }) {
+	for address, d := range a.devices {
+		if !slices.ContainsFunc(found, func(f sysfs.Function) bool { return f.Address == address && f.Instance == d.instance }) {
 			delete(a.devices, address)
 			a.wake()
 			a.o.Log.Info("virtual GPU unplugged", "device", address)
@@ -235,7 +237,7 @@ func (a *Agent) meet(f sysfs.Function) *Device {
 	if a.devices[f.Address] != nil {
 		return nil
 	}
-	d := &Device{Function: inspect(a.o.PCI, f), State: StatePreparing, Since: time.Now()}
+	d := &Device{Function: inspect(a.o.PCI, f), State: StatePreparing, Since: time.Now(), instance: f.Instance}
 	a.devices[f.Address] = d
 	return d
 }

@@ -8,11 +8,14 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/sysfs"
@@ -34,13 +37,18 @@ func (a *Agent) Listen(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	// Nobody else may connect before the mode is set.
-	old := unix.Umask(0o177)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	unix.Umask(old)
+	// Nobody else may connect before the group is set: the socket has its mode when it
+	// is bound, and Linux gives that to its file.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var e error
+		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, e)
+	}}
+	made, err := private.Listen(context.Background(), "unixpacket", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	l := made.(*net.UnixListener)
 	if a.o.GID >= 0 {
 		if err := errors.Join(os.Chown(path, -1, a.o.GID), os.Chmod(path, 0o660)); err != nil {
 			return nil, errors.Join(fmt.Errorf("open %s to group %d: %w", path, a.o.GID, err), l.Close())
@@ -55,7 +63,7 @@ func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer a.tenants.Wait()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	for {
+	for pause := shortPause; ; {
 		c, err := l.AcceptUnix()
 		if ctx.Err() != nil {
 			if err == nil {
@@ -63,9 +71,16 @@ func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 			}
 			return nil
 		}
-		if err != nil {
+		if err != nil && !passing(err) {
 			return fmt.Errorf("accept a program: %w", err)
 		}
+		if err != nil {
+			a.o.Log.Warn("no program is accepted for now", "again", pause, "err", err)
+			_ = clock.Sleep(ctx, clock.Real{}, pause)
+			pause = min(2*pause, longPause)
+			continue
+		}
+		pause = shortPause
 		if !a.enter() {
 			a.o.Log.Warn("too many connections", "limit", maxDialled)
 			_ = c.Close()
@@ -76,6 +91,21 @@ func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 			a.serve(ctx, allot.Conn{UnixConn: c})
 		})
 	}
+}
+
+// shortPause is how long no program is accepted after an error that passes, doubled
+// with each that follows up to longPause.
+const (
+	shortPause = 5 * time.Millisecond
+	longPause  = time.Second
+)
+
+// passing tells errors of accept that pass: the program has gone again, or descriptors
+// or memory are short.
+func passing(err error) bool {
+	return slices.ContainsFunc([]error{
+		unix.ECONNABORTED, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EINTR,
+	}, func(e error) bool { return errors.Is(err, e) })
 }
 
 func (a *Agent) enter() bool {

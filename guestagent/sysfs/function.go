@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // FS is a file system with sysfs in it. Its zero value is this machine's.
@@ -46,6 +47,9 @@ func (i IDs) String() string {
 type Function struct {
 	// Address is as the kernel writes it, such as "0000:00:10.0".
 	Address string
+	// Instance tells this function from others that were at its address before and
+	// have been unplugged.
+	Instance uint64
 	// Driver is the kernel driver that has the function, "" for none.
 	Driver string
 	// Group is the number of its IOMMU group, "" without one. NoIOMMU says that
@@ -128,6 +132,12 @@ func (f FS) Function(address string) (Function, error) {
 	if fn.BARs, err = parseResources(text); err != nil {
 		return fn, fmt.Errorf("resource: %w", err)
 	}
+	// The kernel makes a new directory for each, and numbers its directories anew.
+	st, err := os.Stat(f.dir(address))
+	if err != nil {
+		return fn, err
+	}
+	fn.Instance = st.Sys().(*syscall.Stat_t).Ino
 	fn.Driver = f.link(address, "driver")
 	if fn.Group = f.link(address, "iommu_group"); fn.Group != "" {
 		name, err := os.ReadFile(filepath.Join(f.dir(address), "iommu_group", "name"))
