@@ -33,7 +33,9 @@ type config struct {
 	// numbers; empty: as libvirt's configuration has it.
 	User  string `yaml:"user"`
 	Group string `yaml:"group"`
-	// Timeout is how long the daemon may take.
+	// RunDir is the daemon's, the directory of its socket by default.
+	RunDir string `yaml:"run_dir"`
+	// Timeout is how long the daemon may take; for limit.
 	Timeout time.Duration `yaml:"timeout"`
 	// PIDDir is where libvirt writes the numbers of its QEMU processes.
 	PIDDir string `yaml:"pid_dir"`
@@ -44,9 +46,17 @@ type config struct {
 }
 
 const (
-	defaultConfig  = "/etc/vgpud/hook.yaml"
-	defaultTimeout = 5 * time.Second
+	defaultConfig = "/etc/vgpud/hook.yaml"
+	// defaultTimeout is more than the daemon itself gives a virtual GPU to be
+	// ready, 10 s: what went wrong is then the daemon's to say.
+	defaultTimeout = 15 * time.Second
 )
+
+// limit is how long the daemon may take for so many virtual GPUs, which it makes
+// and takes away one after another: a third as long again for each further one.
+func (c *config) limit(gpus int) time.Duration {
+	return c.Timeout + c.Timeout/3*time.Duration(max(gpus-1, 0))
+}
 
 // readConfig reads the configuration. Unknown keys are errors.
 func readConfig() (config, error) {
@@ -62,12 +72,13 @@ func readConfig() (config, error) {
 		return config{}, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	c.Socket = cmp.Or(os.Getenv(socketVariable), c.Socket, api.DefaultSocket)
+	c.RunDir = cmp.Or(c.RunDir, filepath.Dir(c.Socket))
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	c.PIDDir = cmp.Or(c.PIDDir, "/run/libvirt/qemu")
 	c.SaveDir = cmp.Or(c.SaveDir, "/var/lib/libvirt/qemu/save")
 	c.QEMUConf = cmp.Or(c.QEMUConf, "/etc/libvirt/qemu.conf")
-	if c.Timeout < 0 || !filepath.IsAbs(c.PIDDir) || !filepath.IsAbs(c.SaveDir) {
-		return config{}, fmt.Errorf("configuration %s: timeout %v, pid_dir %s, save_dir %s: want a time above 0 and absolute paths", path, c.Timeout, c.PIDDir, c.SaveDir)
+	if c.Timeout < 0 || !filepath.IsAbs(c.RunDir) || !filepath.IsAbs(c.PIDDir) || !filepath.IsAbs(c.SaveDir) {
+		return config{}, fmt.Errorf("configuration %s: timeout %v, run_dir %s, pid_dir %s, save_dir %s: want a time above 0 and absolute paths", path, c.Timeout, c.RunDir, c.PIDDir, c.SaveDir)
 	}
 	return c, nil
 }

@@ -28,7 +28,7 @@ func TestShippedConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config{
-		Socket: "/run/vgpud/vgpud.sock", User: "libvirt-qemu", Group: "libvirt-qemu", Timeout: 5 * time.Second,
+		Socket: "/run/vgpud/vgpud.sock", User: "libvirt-qemu", Group: "libvirt-qemu", Timeout: 15 * time.Second, RunDir: "/run/vgpud",
 		PIDDir: "/run/libvirt/qemu", SaveDir: "/var/lib/libvirt/qemu/save", QEMUConf: "/etc/libvirt/qemu.conf",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -41,5 +41,14 @@ func TestShippedConfig(t *testing.T) {
 	want.User, want.Group = "", "" // found out for each domain
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	c := config{Timeout: defaultTimeout}
+	for gpus, want := range map[int]time.Duration{0: 15 * time.Second, 1: 15 * time.Second, 2: 20 * time.Second, 16: 90 * time.Second} {
+		if got := c.limit(gpus); got != want {
+			t.Errorf("%d virtual GPUs: %v, want %v", gpus, got, want)
+		}
 	}
 }

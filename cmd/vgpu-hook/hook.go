@@ -35,19 +35,22 @@ type operation struct {
 	// binding is whether an error refuses what is going on. Where it would end a
 	// domain that runs, or can't change anything any more, it is a warning.
 	binding bool
+	// ends is whether the domain has ended. Then it can have virtual GPUs though its
+	// XML has nothing of ours: `vgpuctl attach` plugs them in behind libvirt's back.
+	ends bool
 }
 
 // operations are by libvirt's names for them, in the order of a domain's life.
 var operations = map[string]operation{
-	"migrate": {ofDomain((*hook).refuseMigrate), true},
-	"restore": {ofDomain((*hook).refuseRestore), true},
-	"prepare": {ofDomain((*hook).prepare), true},
-	"start":   {ofDomain((*hook).start), true},
-	"started": {ofDomain((*hook).started), false},
+	"migrate": {ofDomain((*hook).refuseMigrate), true, false},
+	"restore": {ofDomain((*hook).refuseRestore), true, false},
+	"prepare": {ofDomain((*hook).prepare), true, false},
+	"start":   {ofDomain((*hook).start), true, false},
+	"started": {ofDomain((*hook).started), false, false},
 	// libvirt's own daemon has started anew. It would kill a QEMU that is refused.
-	"reconnect": {ofDomain((*hook).reconnect), false},
-	"stopped":   {(*hook).release, false},
-	"release":   {(*hook).release, false},
+	"reconnect": {ofDomain((*hook).reconnect), false, false},
+	"stopped":   {(*hook).release, false, true},
+	"release":   {(*hook).release, false, true},
 }
 
 // ofDomain is an operation on domains that have something of ours.
@@ -60,6 +63,8 @@ func ofDomain(act func(h *hook, ctx context.Context, v *domain.Domain) error) fu
 		if len(v.GPUs) == 0 && len(v.Devices) == 0 {
 			return nil
 		}
+		ctx, cancel := context.WithTimeout(ctx, h.config.limit(max(len(v.GPUs), len(v.Devices))))
+		defer cancel()
 		return act(h, ctx, v)
 	}
 }
@@ -164,18 +169,21 @@ func (h *hook) delete(ctx context.Context, uuid string, vms []api.VM) error {
 	return errors.Join(errs...)
 }
 
-// undoTimeout is how long taking back may take, in time of its own: what is to
-// be taken back may be for want of time.
+// undoTimeout is how long taking each virtual GPU back may take, and finding out
+// what there is, in time of its own: what is to be taken back may be for want of
+// time.
 const undoTimeout = 5 * time.Second
 
 // undo takes away what was made of a domain's virtual GPUs, also what the daemon
 // may have made without its answer having come.
 func (h *hook) undo(uuid string) {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	asking, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
-	vms, err := h.daemon.DomainVMs(ctx, uuid)
+	vms, err := h.daemon.DomainVMs(asking, uuid)
 	if err == nil {
-		err = h.delete(ctx, uuid, vms)
+		deleting, cancel := context.WithTimeout(context.Background(), undoTimeout*time.Duration(len(vms)))
+		defer cancel()
+		err = h.delete(deleting, uuid, vms)
 	}
 	if err != nil {
 		h.warn(fmt.Errorf("its virtual GPUs are left until it starts again: %w", h.explain(err)))
@@ -230,6 +238,18 @@ func (h *hook) without(ctx context.Context, v *domain.Domain, wanted func(api.VM
 	return "", nil
 }
 
+// served is whether the daemon has virtual GPUs for a domain, by whether there is
+// a directory for its sockets: most that end without our element have none, and
+// the daemon is not asked.
+func (c *config) served(xml []byte) bool {
+	_, uuid, err := domain.Identity(xml)
+	if err != nil || api.CheckUUID(uuid) != nil {
+		return false
+	}
+	_, err = os.Stat(filepath.Dir(domain.SocketPath(c.RunDir, uuid, 0)))
+	return err == nil
+}
+
 // release takes the domain's virtual GPUs away, whatever its metadata has come
 // to be meanwhile.
 func (h *hook) release(ctx context.Context, xml []byte) error {
@@ -237,11 +257,15 @@ func (h *hook) release(ctx context.Context, xml []byte) error {
 	if err != nil || uuid == "" {
 		return err
 	}
-	vms, err := h.daemon.DomainVMs(ctx, uuid)
+	asking, cancel := context.WithTimeout(ctx, h.config.limit(1))
+	defer cancel()
+	vms, err := h.daemon.DomainVMs(asking, uuid)
 	if err != nil {
 		return err
 	}
-	return h.delete(ctx, uuid, vms)
+	deleting, cancel := context.WithTimeout(ctx, h.config.limit(len(vms)))
+	defer cancel()
+	return h.delete(deleting, uuid, vms)
 }
 
 // explain says what to do where the daemon did not answer.

@@ -51,10 +51,7 @@ func run() int {
 	}
 	xml, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput))
 	if err == nil {
-		if !domain.Concerns(xml) {
-			return exitOK
-		}
-		err = call(operation, name, xml)
+		err = call(operation, name, xml, domain.Concerns(xml))
 	}
 	switch {
 	case err == nil:
@@ -68,18 +65,23 @@ func run() int {
 	}
 }
 
-// call carries out an operation.
-func call(o operation, name string, xml []byte) error {
+// call carries out an operation on a domain. ours is whether its XML may have
+// something of ours.
+func call(o operation, name string, xml []byte, ours bool) error {
+	if !ours && !o.ends {
+		return nil // whatever the configuration is like
+	}
 	c, err := readConfig()
 	if err != nil {
 		return err
 	}
+	if !ours && !c.served(xml) {
+		return nil
+	}
 	client := api.NewClient(c.Socket)
 	defer client.Close()
 	h := hook{config: c, daemon: client, warn: func(err error) { warn(name, err) }}
-	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
-	defer cancel()
-	return h.explain(o.act(&h, ctx, xml))
+	return h.explain(o.act(&h, context.Background(), xml))
 }
 
 // warn says what is wrong where nothing is refused.
