@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"sync"
+	"time"
 )
 
 // Event is one of QEMU's monitor (QAPI, "events").
@@ -18,11 +19,13 @@ type Event struct {
 // monitor speaks QMP to a QEMU. Commands have numbers, so that several may be on
 // their way at once, and one that nobody waits for any more is no trouble.
 type monitor struct {
-	conn   io.ReadWriteCloser
+	conn   net.Conn
 	event  func(Event)   // called for each, in order, by the one reader
 	opened chan struct{} // closed when QEMU takes commands
 	done   chan struct{} // closed when the connection has ended
 	err    error         // why it ended; valid after done
+
+	writing chan struct{} // holds one while a command is written
 
 	mu      sync.Mutex
 	last    uint64
@@ -49,10 +52,10 @@ type qmpMessage struct {
 
 // newMonitor speaks on conn, whose other end is a QEMU that starts. event must
 // not wait.
-func newMonitor(conn io.ReadWriteCloser, event func(Event)) *monitor {
+func newMonitor(conn net.Conn, event func(Event)) *monitor {
 	m := &monitor{
 		conn: conn, event: event, opened: make(chan struct{}), done: make(chan struct{}),
-		pending: map[uint64]chan reply{},
+		writing: make(chan struct{}, 1), pending: map[uint64]chan reply{},
 	}
 	go m.read()
 	return m
@@ -85,18 +88,20 @@ func (m *monitor) execute(ctx context.Context, name string, args, result any) er
 	m.last++
 	id := m.last
 	m.pending[id] = answer
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.pending, id)
+	}()
 	request, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
 		Arguments any    `json:"arguments,omitempty"`
 		ID        uint64 `json:"id"`
 	}{name, args, id})
 	if err == nil {
-		_, err = m.conn.Write(request)
+		err = m.send(ctx, request)
 	}
-	if err != nil {
-		delete(m.pending, id)
-	}
-	m.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -112,11 +117,42 @@ func (m *monitor) execute(ctx context.Context, name string, args, result any) er
 	case <-m.done:
 		return m.err
 	case <-ctx.Done():
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.pending, id)
 		return context.Cause(ctx)
 	}
+}
+
+// writeLimit is how long QEMU may take to take a command, which it does at once
+// unless it is stuck.
+const writeLimit = 10 * time.Second
+
+// send writes a command. mu is free meanwhile: what QEMU says is read, or it might
+// wait for that.
+func (m *monitor) send(ctx context.Context, request []byte) error {
+	select {
+	case m.writing <- struct{}{}:
+	case <-m.done:
+		return m.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-m.writing }()
+	limit := time.Now().Add(writeLimit)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+	}
+	err := m.conn.SetWriteDeadline(limit)
+	if err != nil {
+		return err
+	}
+	n, err := m.conn.Write(request)
+	switch {
+	case err == nil:
+		return nil
+	case n > 0:
+		// Nothing that came after half a command would be understood.
+		err = errors.Join(err, m.conn.Close())
+	}
+	return fmt.Errorf("QEMU does not take the command: %w", err)
 }
 
 // read takes what QEMU sends until the connection ends.

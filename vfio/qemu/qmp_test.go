@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -111,6 +113,38 @@ func TestCommandsOverlap(t *testing.T) {
 	p.say(`{"return": "b", "id": %d}`, quick)
 	if err := <-waited; err != nil || got != "b" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A QEMU that reads nothing is given up on in time, be it at the write or behind
+// another that waits there, and after half a command for good.
+func TestAMonitorThatTakesNothing(t *testing.T) {
+	m, p := newPeer(t, func(Event) {})
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	for range 2 {
+		wg.Go(func() {
+			if err := m.execute(ctx, "cont", nil, nil); !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a command that is not taken: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	wg.Go(func() {
+		if _, err := p.conn.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := m.execute(ctx, "cont", nil, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a command that is taken in part: %v", err)
+	}
+	wg.Wait()
+	<-m.done
+	if err := m.execute(t.Context(), "cont", nil, nil); err == nil {
+		t.Error("a command after half of one")
 	}
 }
 
