@@ -55,7 +55,7 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 	watchdog := systemd.Watchdog()
 	a := agent.New(agent.Options{
 		PCI: p, GID: gid, NoCheck: s.noCheck, Log: log,
-		Alive: func() { notify(log, "WATCHDOG=1") },
+		Alive: func() { systemd.Tell(log, "WATCHDOG=1") },
 		Beat:  watchdog / 3,
 	})
 	l, err := a.Listen(o.socket)
@@ -64,20 +64,14 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.Serve(ctx, l) })
-	g.Go(func() error { return a.Run(ctx, func() { notify(log, "READY=1") }) })
+	g.Go(func() error { return a.Run(ctx, func() { systemd.Tell(log, "READY=1") }) })
 	g.Go(func() error {
 		<-ctx.Done()
 		log.Info("ending")
-		notify(log, "STOPPING=1")
+		systemd.Tell(log, "STOPPING=1")
 		return nil
 	})
 	return g.Wait()
-}
-
-func notify(log *slog.Logger, state string) {
-	if err := systemd.Notify(state); err != nil {
-		log.Warn("no word to the service manager", "err", err)
-	}
 }
 
 // newLog logs to standard error, one event a line. The journal stamps lines itself.

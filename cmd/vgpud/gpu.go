@@ -10,6 +10,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/systemd"
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/remote"
@@ -46,11 +47,7 @@ takes as long as its cost model says.`,
 			}
 			// What guests' kernels do wrong is written here too.
 			s.Log = slog.New(guest.Quiet(log.Handler(), clock.Real{}))
-			s.Ready = func() {
-				if err := notifyReady(); err != nil {
-					log.Warn("tell the service manager", "err", err)
-				}
-			}
+			s.Ready = func() { systemd.Tell(log, "READY=1") }
 			return remote.Run(c.Context(), s)
 		},
 	}

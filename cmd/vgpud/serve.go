@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/systemd"
 	"vgpud/mediator"
 	"vgpud/mediator/domain/libvirt"
 )
@@ -65,22 +66,22 @@ func serve(ctx context.Context, s *mediator.Service, config string, log *slog.Lo
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
 	defer signal.Stop(hangups)
-	ending := context.AfterFunc(ctx, func() { tellManager(log, "STOPPING=1") })
+	ending := context.AfterFunc(ctx, func() { systemd.Tell(log, "STOPPING=1") })
 	defer ending()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return s.Run(ctx, func() {
-		tellManager(log, "READY=1")
-		beside.Go(func() { feedWatchdog(ctx, watchdogEvery(), log, s.Alive) })
+		systemd.Tell(log, "READY=1")
+		beside.Go(func() { systemd.Feed(ctx, systemd.Watchdog()/2, log, s.Alive) })
 		beside.Go(func() {
 			for {
 				select {
 				case <-hangups:
-					tellManager(log, reloading()...)
+					systemd.Tell(log, systemd.Reloading()...)
 					reload(s, config, log)
-					tellManager(log, "READY=1")
+					systemd.Tell(log, "READY=1")
 				case <-ctx.Done():
 					return
 				}

@@ -1,36 +1,77 @@
 package systemd
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
 
-func TestNotify(t *testing.T) {
-	t.Setenv("NOTIFY_SOCKET", "")
-	if err := Notify("READY=1"); err != nil {
-		t.Errorf("without a service manager: %v", err)
-	}
+// manager is the socket of a service manager.
+func manager(t *testing.T, abstract bool) *net.UnixConn {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	name := path
+	if abstract {
+		name = "@vgpud-test-" + fmt.Sprint(os.Getpid())
+		path = "\x00" + name[1:]
+	}
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := l.Close(); err != nil {
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
-	t.Setenv("NOTIFY_SOCKET", path)
-	if err := Notify("WATCHDOG=1"); err != nil {
+	})
+	t.Setenv("NOTIFY_SOCKET", name)
+	return c
+}
+
+// hears receives a message.
+func hears(t *testing.T, c *net.UnixConn) string {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	b := make([]byte, 100)
-	if n, err := l.Read(b); err != nil || string(b[:n]) != "WATCHDOG=1" {
-		t.Errorf("told %q, %v", b[:n], err)
+	b := make([]byte, 1<<10)
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+func TestNotify(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := Notify("READY=1"); err != nil {
+		t.Errorf("without a manager: %v", err)
+	}
+	for _, abstract := range []bool{false, true} {
+		m := manager(t, abstract)
+		if err := Notify("READY=1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := hears(t, m); got != "READY=1" {
+			t.Errorf("heard %q", got)
+		}
+		if err := Notify(Reloading()...); err != nil {
+			t.Fatal(err)
+		}
+		if got := hears(t, m); !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=\d+$`).MatchString(got) {
+			t.Errorf("heard %q", got)
+		}
+	}
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
+	if err := Notify("READY=1"); err == nil || !strings.Contains(err.Error(), "service manager") {
+		t.Errorf("to nobody: %v", err)
 	}
 }
 
@@ -41,7 +82,7 @@ func TestWatchdog(t *testing.T) {
 	}{
 		{"", "", 0},
 		{"", "30000000", 30 * time.Second},
-		{strconv.Itoa(os.Getpid()), "1000", time.Millisecond},
+		{fmt.Sprint(os.Getpid()), "1000", time.Millisecond},
 		{"1", "30000000", 0},
 		{"", "-1", 0},
 		{"", "99999999999999999999", 0},
@@ -51,5 +92,39 @@ func TestWatchdog(t *testing.T) {
 		if got := Watchdog(); got != c.want {
 			t.Errorf("pid %q, %q µs: %v, want %v", c.pid, c.usec, got, c.want)
 		}
+	}
+}
+
+// A daemon that is stuck feeds no watchdog.
+func TestFeed(t *testing.T) {
+	m := manager(t, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	asked, done := make(chan bool), make(chan struct{})
+	go func() {
+		defer close(done)
+		Feed(ctx, time.Millisecond, slog.New(slog.DiscardHandler), func() bool {
+			select {
+			case alive := <-asked:
+				return alive
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}()
+	for range 3 {
+		asked <- false
+	}
+	asked <- true
+	if got := hears(t, m); got != "WATCHDOG=1" {
+		t.Errorf("heard %q", got)
+	}
+	asked <- false
+	cancel()
+	<-done
+	if err := m.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := m.Read(make([]byte, 100)); err == nil {
+		t.Errorf("heard %d bytes more", n)
 	}
 }
