@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/vfio"
@@ -294,14 +297,49 @@ func TestNotOurs(t *testing.T) {
 
 // TestPermission is that of a user who may see the function and not open it.
 func TestPermission(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root may open everything")
-	}
 	p := tree(t, map[string]function{address: ours})
+	unprivileged(t, p.Root, func() {
+		bus, err := driver.OpenPCI(t.Context(), p, "")
+		if err != nil {
+			t.Errorf("with permission: %v", err)
+			return
+		}
+		if err := bus.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	check(t, os.Chmod(dir(p, address, "resource0"), 0))
-	if _, err := driver.OpenPCI(t.Context(), p, ""); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "vgpu-agent") {
-		t.Errorf("OpenPCI: %v", err)
+	unprivileged(t, p.Root, func() {
+		if _, err := driver.OpenPCI(t.Context(), p, ""); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "vgpu-agent") {
+			t.Errorf("without permission: %v", err)
+		}
+	})
+}
+
+// unprivileged calls f as a user who is not root and has all that is under root, which
+// is a directory of the test's.
+func unprivileged(t *testing.T, root string, f func()) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		f()
+		return
 	}
+	const nobody = 65534
+	check(t, os.Chmod(filepath.Dir(root), 0o755))
+	check(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, nobody, nobody))
+	}))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		if err := unix.Setfsuid(nobody); err != nil {
+			t.Error(err)
+			return
+		}
+		f()
+	}()
+	<-done
 }
 
 func TestDoorbellAllocatesNothing(t *testing.T) {
