@@ -65,7 +65,9 @@ type Host struct {
 	Daemon  *Process
 	Client  *api.Client
 	Config  mediator.Config
-	made    []int // the guests' processes
+	// Patience is how long [Host.Until] waits, 30 s unless it is set.
+	Patience time.Duration
+	made     []int // the guests' processes
 }
 
 // Start starts a soft GPU and the daemon, which share by policy. They end with
@@ -87,7 +89,7 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir}
+	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir, Patience: startLimit}
 	h.Config = mediator.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
 	for i := range n {
 		name := fmt.Sprintf("gpu%d", i)
@@ -187,10 +189,11 @@ func (h *Host) await(p *Process, ask func() error) {
 	})
 }
 
-// Until asks again and again until there is no error, or the test fails.
+// Until asks again and again until there is no error, or the test fails for want of
+// Patience.
 func (h *Host) Until(what string, ask func() error) {
 	h.tb.Helper()
-	deadline := time.NewTimer(startLimit)
+	deadline := time.NewTimer(h.Patience)
 	defer deadline.Stop()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -202,7 +205,7 @@ func (h *Host) Until(what string, ask func() error) {
 		select {
 		case <-again.C:
 		case <-deadline.C:
-			h.tb.Fatalf("waited %v for %s: %v", startLimit, what, err)
+			h.tb.Fatalf("waited %v for %s: %v", h.Patience, what, err)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func TestProcesses(t *testing.T) {
 // settled waits until there are so many tenants.
 func (g *guest) settled(t testing.TB, n int) {
 	t.Helper()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(2 * time.Minute)
 	again := time.NewTicker(time.Millisecond)
 	defer late.Stop()
 	defer again.Stop()
