@@ -162,6 +162,10 @@ func (s *Service) bear(b *unborn) (*guest, error) {
 		},
 		Dir: dir, UID: spec.UID, GID: spec.GID,
 	}
+	if spec.DomainUUID != "" {
+		granted := link.Terms(spec.Terms())
+		birth.Spec.Granted = &granted
+	}
 	if p := spec.Peer; p != nil {
 		birth.Spec.Peer = &link.Peer{PID: p.PID, PIDFile: p.PIDFile}
 	}

@@ -11,6 +11,7 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/domain"
 	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/link"
 )
 
 // LibvirtOff is for [Config.Libvirt]: follow no domains.
@@ -33,19 +34,13 @@ func (s *Service) followDomains(ctx context.Context) {
 		defer cancel()
 		return s.o.Libvirt(ctx, uri)
 	}
-	f := &follower{service: s, known: make(map[string]domain.Devices)}
-	if err := libvirt.Follow(ctx, s.clock, s.log, open, f); err != nil {
+	if err := libvirt.Follow(ctx, s.clock, s.log, open, &follower{s}); err != nil {
 		s.log.Info("libvirt's domains are not followed", "reason", err)
 	}
 }
 
-// follower carries out what follows from domains' changes. It is used by one
-// goroutine.
-type follower struct {
-	service *Service
-	// known is, by UUID, what the domains' metadata said last.
-	known map[string]domain.Devices
-}
+// follower carries out what follows from domains' changes.
+type follower struct{ service *Service }
 
 // Connected implements [libvirt.Follower].
 func (f *follower) Connected(ctx context.Context, src libvirt.Source) {
@@ -58,21 +53,14 @@ func (f *follower) Connected(ctx context.Context, src libvirt.Source) {
 	for _, uuid := range uuids {
 		f.Happened(ctx, src, libvirt.Event{UUID: uuid})
 	}
-	for uuid := range f.known {
-		if !slices.Contains(uuids, uuid) {
-			delete(f.known, uuid)
-		}
-	}
 }
 
 // Happened implements [libvirt.Follower].
 func (f *follower) Happened(ctx context.Context, src libvirt.Source, e libvirt.Event) {
 	// First the guests, then the domain: a guest that is made after the domain
 	// was seen to be stopped belongs to its next start.
-	guests := f.service.VMs()
-	guests = slices.DeleteFunc(guests, func(v api.VM) bool { return v.DomainUUID != e.UUID })
+	guests := f.service.members(e.UUID)
 	if len(guests) == 0 {
-		delete(f.known, e.UUID)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, libvirtLimit)
@@ -87,13 +75,7 @@ func (f *follower) Happened(ctx context.Context, src libvirt.Source, e libvirt.E
 	if seen.problem != nil {
 		log.Warn("the domain's metadata; its guests keep what they have", "err", seen.problem)
 	}
-	before, known := f.known[e.UUID]
-	if seen.active && seen.problem == nil {
-		f.known[e.UUID] = seen.gpus
-	} else if !seen.active {
-		delete(f.known, e.UUID)
-	}
-	for _, c := range seen.consequences(guests, e.Metadata || known && !slices.Equal(before, seen.gpus)) {
+	for _, c := range seen.consequences(guests, e.Metadata) {
 		if err := f.carryOut(c); err != nil {
 			log.Warn("follow the domain", "guest", c.guest, "err", err)
 		}
@@ -109,11 +91,61 @@ func (f *follower) carryOut(c consequence) error {
 		}
 		return err
 	}
-	_, err := f.service.UpdateVM(c.guest, c.update)
+	var err error
+	if c.update != (api.VMUpdate{}) {
+		_, err = f.service.UpdateVM(c.guest, c.update)
+	}
+	if err == nil && c.granted != nil {
+		// What could not be granted is not noted, and tried again.
+		err = f.service.noteGranted(c.guest, c.pid, *c.granted)
+	}
 	if errors.Is(err, api.ErrNotFound) {
 		return nil // it has ended meanwhile
 	}
 	return err
+}
+
+// member is a guest of a domain.
+type member struct {
+	api.VM
+	// granted is what the domain's metadata has granted it last; nil where that is
+	// not known. Its process keeps it over this daemon's end: so what was changed
+	// while nobody listened is told from what the operator has changed since by the
+	// API, which holds while the metadata says what it said.
+	granted *api.Terms
+}
+
+// members are the guests of a domain.
+func (s *Service) members(uuid string) []member {
+	var all []member
+	for _, v := range s.VMs() {
+		if v.DomainUUID != uuid {
+			continue
+		}
+		m := member{VM: v}
+		s.mu.RLock()
+		if g := s.guests[v.Name]; g != nil {
+			if t := g.domainNow().Granted; t != nil {
+				granted := api.Terms(*t)
+				m.granted = &granted
+			}
+		}
+		s.mu.RUnlock()
+		all = append(all, m)
+	}
+	return all
+}
+
+// noteGranted keeps what a domain's metadata grants a guest.
+func (s *Service) noteGranted(name string, pid int, t api.Terms) error {
+	s.mu.RLock()
+	g := s.guests[name]
+	s.mu.RUnlock()
+	if g == nil || g.pid != pid {
+		return noGuest(name)
+	}
+	granted := link.Terms(t)
+	return g.setDomain(func(d *link.Domain) { d.Granted = &granted })
 }
 
 // domainSeen is a domain as libvirt shows it.
@@ -143,14 +175,17 @@ func see(d libvirt.Domain) domainSeen {
 // consequence is what a domain's change means for a guest of its.
 type consequence struct {
 	guest  string
+	pid    int // of the guest's process
 	end    bool
-	pid    int // of the guest's process, which is to be ended
 	update api.VMUpdate
+	// granted, if set, is what the metadata grants, where that is news.
+	granted *api.Terms
 }
 
-// consequences is what a domain, as it is seen now, means for its guests. terms
-// is whether what its metadata grants is to be applied; else only who it is.
-func (s *domainSeen) consequences(guests []api.VM, terms bool) []consequence {
+// consequences is what a domain, as it is seen now, means for its guests. told is
+// whether its metadata was changed just now: what it grants is then applied even
+// where it says what it said, since somebody has said so again.
+func (s *domainSeen) consequences(guests []member, told bool) []consequence {
 	var all []consequence
 	for i := range guests {
 		v := &guests[i]
@@ -162,29 +197,38 @@ func (s *domainSeen) consequences(guests []api.VM, terms bool) []consequence {
 		if s.name != v.Domain {
 			c.update.Domain = &s.name
 		}
-		if terms && s.problem == nil {
-			s.grant(v, &c.update)
+		if want, ok := s.terms(&v.VM); ok && s.problem == nil {
+			news := v.granted == nil || *v.granted != want
+			if told || v.granted != nil && news {
+				difference(&v.VM, want, &c.update)
+			}
+			if news {
+				c.granted, c.pid = &want, v.PID
+			}
 		}
-		if c.update != (api.VMUpdate{}) {
+		if c.update != (api.VMUpdate{}) || c.granted != nil {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// grant puts into an update what of the guest's terms the metadata has otherwise.
-// What the metadata says nothing about, such as a guest that was attached at run
-// time, stays.
-func (s *domainSeen) grant(v *api.VM, u *api.VMUpdate) {
+// terms are what the metadata grants a guest. It says nothing about one that was
+// attached at run time, for example.
+func (s *domainSeen) terms(v *api.VM) (t api.Terms, ok bool) {
 	name := domainSocketName.FindStringSubmatch(filepath.Base(v.Socket))
 	if name == nil {
-		return
+		return t, false
 	}
 	n, err := strconv.Atoi(name[1])
 	if err != nil || n >= len(s.gpus) {
-		return
+		return t, false
 	}
-	want := s.gpus[n].Terms()
+	return s.gpus[n].Terms(), true
+}
+
+// difference puts into an update what a guest has otherwise than is wanted.
+func difference(v *api.VM, want api.Terms, u *api.VMUpdate) {
 	if want.Weight != v.Weight {
 		u.Weight = &want.Weight
 	}

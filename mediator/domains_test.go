@@ -44,10 +44,42 @@ func TestConsequences(t *testing.T) {
 		"metadata with a mistake": {seen: domainSeen{name: "shop", active: true, problem: fmt.Errorf("twice"), gpus: domain.Devices{{Weight: 3}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Domain: &name}}}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, c.seen.consequences(c.guests, c.terms), cmp.AllowUnexported(consequence{})); diff != "" {
+			var members []member
+			for _, v := range c.guests {
+				m := member{VM: v}
+				if want, ok := c.seen.terms(&v); ok {
+					m.granted = &want // what is granted is no news
+				}
+				members = append(members, m)
+			}
+			if diff := cmp.Diff(c.want, c.seen.consequences(members, c.terms), cmp.AllowUnexported(consequence{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// What is applied depends on what the metadata granted last.
+func TestNewsInMetadata(t *testing.T) {
+	seen := domainSeen{name: "web", active: true, gpus: domain.Devices{{Weight: 5}}}
+	v := api.VM{Name: "web", Domain: "web", Socket: "gpu0.sock", Weight: 7}
+	now, before := api.Terms{Weight: 5}, api.Terms{Weight: 2}
+	five := 5.0
+	for what, c := range map[string]struct {
+		granted *api.Terms
+		told    bool
+		want    []consequence
+	}{
+		"as it was":       {granted: &now},
+		"as it was, told": {granted: &now, told: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &five}}}},
+		"news":            {granted: &before, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &five}, granted: &now}}},
+		"not known":       {want: []consequence{{guest: "web", granted: &now}}},
+		"not known, told": {told: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &five}, granted: &now}}},
+	} {
+		got := seen.consequences([]member{{v, c.granted}}, c.told)
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(consequence{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
 	}
 }
 
@@ -91,7 +123,7 @@ func metadata(weight string) string {
 
 func TestGuestsFollowTheirDomain(t *testing.T) {
 	d := startDaemon(t, runDir(t))
-	f := &follower{service: d.service, known: make(map[string]domain.Devices)}
+	f := &follower{d.service}
 	dom := &libvirt.Domain{Name: "web", UUID: testUUID, Active: true, XML: metadata("2")}
 	happened := func(metadata bool) {
 		t.Helper()
@@ -140,7 +172,38 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	if _, err := d.client.VM(t.Context(), "web"); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("the guest of a domain that is gone: %v", err)
 	}
-	if len(f.known) != 0 {
-		t.Errorf("%d domains are kept in mind", len(f.known))
+}
+
+// What was changed while there was no daemon is granted by the next one, and what
+// the operator has changed by the API stays while the metadata says what it said.
+func TestMetadataChangedWhileTheDaemonIsDown(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	dom := &libvirt.Domain{Name: "web", UUID: testUUID, Active: true, XML: metadata("2")}
+	d.createVM(api.VMSpec{
+		Name: "web", Domain: "web", DomainUUID: testUUID, Weight: 2, BAR2Bytes: 4 << 20,
+		Socket: domain.SocketPath(d.service.runDir(), testUUID, 0),
+	})
+	restart := func(want float64) {
+		t.Helper()
+		d.stop()
+		d = startDaemon(t, dir)
+		(&follower{d.service}).Connected(t.Context(), oneSource{dom})
+		if v := d.vm("web"); v.Weight != want {
+			t.Errorf("metadata %s: weight %v, want %v", dom.XML, v.Weight, want)
+		}
 	}
+	restart(2)
+	if _, err := d.client.UpdateVM(t.Context(), "web", api.VMUpdate{Weight: new(7.0)}); err != nil {
+		t.Fatal(err)
+	}
+	restart(7)
+	dom.XML = metadata("5")
+	restart(5)
+	if _, err := d.client.UpdateVM(t.Context(), "web", api.VMUpdate{Weight: new(6.0)}); err != nil {
+		t.Fatal(err)
+	}
+	restart(6)
+	dom.XML = metadata("2")
+	restart(2)
 }

@@ -21,7 +21,7 @@ import (
 // the guest's process.
 type guest struct {
 	id   fairshare.GuestID
-	spec link.Spec // but for Domain, which is domain below
+	spec link.Spec // but for Domain and Granted, which are domain below
 	pid  int
 	// process is known by a descriptor, which a later process of that number is
 	// not taken for.
@@ -35,7 +35,7 @@ type guest struct {
 
 	mu          sync.Mutex
 	terms       api.Terms
-	domain      string
+	domain      link.Domain
 	used        time.Duration
 	suspended   time.Duration // over all finished suspensions
 	held        bool
@@ -71,7 +71,7 @@ func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find the guest's process %d: %w", h.PID, err), page.Close())
 	}
-	g := &guest{id: id, spec: h.Spec, domain: h.Domain, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), renamed: make(chan struct{}, 1)}
+	g := &guest{id: id, spec: h.Spec, domain: link.Domain{Name: h.Domain, Granted: h.Granted}, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), renamed: make(chan struct{}, 1)}
 	bill := page.Bill()
 	g.used, g.suspended, g.suspensions = bill.Used, bill.Suspended, bill.Suspensions
 	g.terms = api.Terms(page.Terms())
@@ -162,27 +162,36 @@ func (g *guest) amend(u *api.VMUpdate) (changed bool, err error) {
 	return changed, nil
 }
 
-// renameLimit is how long a guest's process may take to note a name.
+// renameLimit is how long a guest's process may take to note a domain.
 const renameLimit = 2 * time.Second
 
-// setDomain gives the guest's domain another name. Its process notes it, for the
-// next daemon's sake, before setDomain returns.
-func (g *guest) setDomain(name string) error {
+// domainNow is what is known of the guest's domain.
+func (g *guest) domainNow() link.Domain {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.domain
+}
+
+// setDomain changes what is known of the guest's domain. Its process notes it, for
+// the next daemon's sake, before setDomain returns.
+func (g *guest) setDomain(change func(*link.Domain)) error {
 	g.renames.Lock()
 	defer g.renames.Unlock()
 	select {
 	case <-g.renamed: // an answer that came too late for the last one
 	default:
 	}
-	m, err := link.NewMessage(link.KindDomain, link.Domain{Name: name})
+	d := g.domainNow()
+	change(&d)
+	m, err := link.NewMessage(link.KindDomain, d)
 	if err == nil {
 		err = g.conn.Send(m)
 	}
 	if err != nil {
-		return fmt.Errorf("tell its process of its domain's name: %w", err)
+		return fmt.Errorf("tell its process of its domain: %w", err)
 	}
 	g.mu.Lock()
-	g.domain = name
+	g.domain = d
 	g.mu.Unlock()
 	limit := time.NewTimer(renameLimit)
 	defer limit.Stop()
@@ -190,9 +199,9 @@ func (g *guest) setDomain(name string) error {
 	case <-g.renamed:
 		return nil
 	case <-g.gone:
-		return fmt.Errorf("tell its process of its domain's name: %w", api.ErrNotFound)
+		return fmt.Errorf("tell its process of its domain: %w", api.ErrNotFound)
 	case <-limit.C:
-		return fmt.Errorf("tell its process of its domain's name: no answer in %v", renameLimit)
+		return fmt.Errorf("tell its process of its domain: no answer in %v", renameLimit)
 	}
 }
 
@@ -262,7 +271,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		suspended += now - g.heldSince
 	}
 	v := api.VM{
-		Name: g.spec.Name, Domain: g.domain, DomainUUID: g.spec.DomainUUID, GPU: g.spec.GPU.Name,
+		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, GPU: g.spec.GPU.Name,
 		Weight: g.terms.Weight, Cap: g.terms.Cap, Guarantee: g.terms.Guarantee, PriorityCeiling: g.terms.PriorityCeiling,
 		Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,
 		Contexts: w.contexts, Active: g.active, Suspended: g.held,

@@ -7,6 +7,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/mediator/api"
+	"vgpud/mediator/link"
 )
 
 // VMs implements [api.Host].
@@ -72,7 +73,7 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 	}
 	changed, err := s.amend(g, u)
 	if err == nil && u.Domain != nil {
-		err = g.setDomain(*u.Domain)
+		err = g.setDomain(func(d *link.Domain) { d.Name = *u.Domain })
 	}
 	if !changed {
 		return err

@@ -112,7 +112,7 @@ func (c *control) attend(conn *link.Conn) error {
 				return err
 			}
 			c.mu.Lock()
-			c.hello.Domain = d.Name
+			c.hello.Domain, c.hello.Granted = d.Name, d.Granted
 			c.mu.Unlock()
 			if err := conn.Send(link.Message{Kind: link.KindDomain}); err != nil {
 				return err

@@ -36,7 +36,7 @@ const (
 	KindHello Kind = "hello"
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
-	// KindDomain (serve to vm) gives the guest's domain another name: body
+	// KindDomain (serve to vm) says what the guest's domain has come to be: body
 	// [Domain]. It is what the next daemon is told. The answer, once it is noted,
 	// is an empty message of the kind.
 	KindDomain Kind = "domain"
@@ -112,6 +112,9 @@ type Spec struct {
 	// Domain and DomainUUID are the libvirt domain's that the guest is.
 	Domain     string `json:"domain,omitempty"`
 	DomainUUID string `json:"domain_uuid,omitempty"`
+	// Granted are the terms that the domain's metadata has granted last, or that
+	// the guest was made with; nil where that is not known.
+	Granted *Terms `json:"granted,omitempty"`
 	// Socket is where its VMM connects.
 	Socket string `json:"socket"`
 	// Peer, if set, is the only process that may connect.
@@ -130,7 +133,8 @@ type Peer struct {
 	PIDFile string `json:"pid_file,omitempty"`
 }
 
-// Domain is a libvirt domain.
+// Domain is a libvirt domain; for Granted see [Spec].
 type Domain struct {
-	Name string `json:"name"`
+	Name    string `json:"name"`
+	Granted *Terms `json:"granted,omitempty"`
 }

@@ -258,10 +258,11 @@ func (p *Page) Bill() Bill {
 // on the page for the same reason as the bill.
 type Terms struct {
 	// Weight is 0 where no daemon has set any terms.
-	Weight float64
+	Weight float64 `json:"weight"`
 	// Cap and Guarantee are parts of the GPU's time, kept to the billionth.
-	Cap, Guarantee  float64
-	PriorityCeiling int
+	Cap             float64 `json:"cap"`
+	Guarantee       float64 `json:"guarantee"`
+	PriorityCeiling int     `json:"priority_ceiling"`
 }
 
 const billion = 1e9
