@@ -74,8 +74,8 @@ func (s *scene) join(id fairshare.GuestID, weight float64, groups ...uint16) *gu
 	return g
 }
 
-// grant gives a guest another weight.
-func grant(t require, g *guest, weight float64) {
+// weigh gives a guest another weight.
+func weigh(t require, g *guest, weight float64) {
 	t.Helper()
 	if _, err := g.amend(&api.VMUpdate{Weight: &weight}); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func TestChargesAddUp(t *testing.T) {
 					return
 				}
 				g := rapid.SampledFrom(s.guests).Draw(r, "who")
-				grant(r, g, rapid.Float64Range(api.MinWeight, 100).Draw(r, "weight"))
+				weigh(r, g, rapid.Float64Range(api.MinWeight, 100).Draw(r, "weight"))
 				s.share.changed(g.id)
 			},
 			"quota": func(*rapid.T) {

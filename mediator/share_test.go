@@ -278,7 +278,7 @@ func TestWeightChangesEntitlement(t *testing.T) {
 		}
 	}
 	want(0.5, 0.5, 0) // c has no work
-	grant(t, b, 3)
+	weigh(t, b, 3)
 	s.share.changed(2)
 	want(0.25, 0.75, 0)
 	if v := a.vm(0, gpu.Counts{}); v.Share != 0.5 || v.GPUSeconds != (ms/2).Seconds() {
