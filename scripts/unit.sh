@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests, with the race detector where a C compiler is at hand.
+# Runs all tests, with the race detector where a C compiler is at hand, and says in
+# the end which were skipped and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +13,14 @@ fi
 # The whole-system tests start many processes and VMs: they come last, and each
 # package alone.
 alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt)$')
-go test "${flags[@]}" -timeout 14m $(go list ./... | grep -vxF "$alone") "$@"
-for package in $alone; do
-	go test "${flags[@]}" -timeout 14m "$package" "$@"
-done
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+go build -o "$report" ./scripts/testreport
+status=0
+{
+	go test -json "${flags[@]}" -timeout 14m $(go list ./... | grep -vxF "$alone") "$@" || status=1
+	for package in $alone; do
+		go test -json "${flags[@]}" -timeout 14m "$package" "$@" || status=1
+	done
+	exit "$status"
+} | "$report"

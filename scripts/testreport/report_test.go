@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReport(t *testing.T) {
+	const events = `go: downloading something
+{"Action":"start","Package":"p/a"}
+{"Action":"run","Package":"p/a","Test":"TestWell"}
+{"Action":"output","Package":"p/a","Test":"TestWell","Output":"=== RUN   TestWell\n"}
+{"Action":"output","Package":"p/a","Test":"TestWell","Output":"    a_test.go:3: nobody reads this\n"}
+{"Action":"output","Package":"p/a","Test":"TestWell","Output":"--- PASS: TestWell (0.00s)\n"}
+{"Action":"pass","Package":"p/a","Test":"TestWell"}
+{"Action":"output","Package":"p/a","Test":"TestNot/here","Output":"=== RUN   TestNot/here\n"}
+{"Action":"output","Package":"p/a","Test":"TestNot/here","Output":"    a_test.go:9: no KVM\n"}
+{"Action":"output","Package":"p/a","Test":"TestNot/here","Output":"    --- SKIP: TestNot/here (0.00s)\n"}
+{"Action":"skip","Package":"p/a","Test":"TestNot/here"}
+{"Action":"output","Package":"p/a","Output":"PASS\n"}
+{"Action":"output","Package":"p/a","Output":"ok  \tp/a\t0.1s\n"}
+{"Action":"pass","Package":"p/a"}
+{"Action":"output","Package":"p/b","Test":"TestIll","Output":"=== RUN   TestIll\n"}
+{"Action":"output","Package":"p/b","Test":"TestIll","Output":"    b_test.go:5: got 1, want 2\n"}
+{"Action":"output","Package":"p/b","Test":"TestIll","Output":"--- FAIL: TestIll (0.00s)\n"}
+{"Action":"fail","Package":"p/b","Test":"TestIll"}
+{"Action":"output","Package":"p/b","Test":"TestPanics","Output":"panic: oh\n"}
+{"Action":"output","Package":"p/b","Output":"FAIL\tp/b\t0.1s\n"}
+{"Action":"fail","Package":"p/b"}
+{"ImportPath":"p/c","Action":"build-output","Output":"c.go:1: syntax error\n"}
+{"ImportPath":"p/c","Action":"build-fail"}
+{"Action":"output","Package":"p/c","Output":"FAIL\tp/c [build failed]\n"}
+{"Action":"fail","Package":"p/c","FailedBuild":"p/c"}
+{"Action":"output","Package":"p/d","Test":"TestCutOff","Output":"what it said so far\n"}
+`
+	const want = `go: downloading something
+ok  	p/a	0.1s
+    b_test.go:5: got 1, want 2
+--- FAIL: TestIll (0.00s)
+panic: oh
+FAIL	p/b	0.1s
+c.go:1: syntax error
+FAIL	p/c [build failed]
+what it said so far
+skipped:
+  p/a.TestNot/here: a_test.go:9: no KVM
+`
+	var got strings.Builder
+	if err := report(strings.NewReader(events), &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got.String()); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
