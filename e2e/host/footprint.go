@@ -1,9 +1,17 @@
 package host
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // Footprint is what the host's processes hold while a guest is in some state: to
@@ -12,6 +20,7 @@ type Footprint struct {
 	GPU, Daemon, VM int // open files of the guest's GPU, the daemon, and its virtual GPU
 	Executors       int
 	Contexts        int
+	Channels        int
 	Free            uint64 // bytes of GPU memory, by the GPU's own count
 }
 
@@ -31,6 +40,11 @@ func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 		}
 		*p.to = n
 	}
+	channels, err := Channels(v.PID)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	f.Channels = channels
 	executors, err := Children(v.PID)
 	if err != nil {
 		h.tb.Fatal(err)
@@ -57,8 +71,49 @@ func (h *Host) gpu(name string) *Process {
 // LeftBehind says what is held now that was not when f was measured.
 func (f Footprint) LeftBehind(now Footprint) error {
 	if now.GPU > f.GPU || now.Daemon > f.Daemon || now.VM > f.VM ||
-		now.Executors > f.Executors || now.Contexts > f.Contexts || now.Free < f.Free {
+		now.Executors > f.Executors || now.Contexts > f.Contexts || now.Channels > f.Channels || now.Free < f.Free {
 		return fmt.Errorf("before: %+v, now: %+v", f, now)
 	}
 	return nil
+}
+
+// channels is how many a virtual GPU has, unless its maker says otherwise.
+const channels = 64
+
+// Channels counts the channels in use on the virtual GPU of that process, as the
+// device tells its guest in BAR2: also while a VM has it. Without a VMM there is no
+// BAR2, and no channel.
+func Channels(pid int) (int, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range files {
+		if to, err := os.Readlink(path); err == nil && strings.HasPrefix(to, "/memfd:vgpu-bar2") {
+			n, err := channelsIn(path)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) {
+				continue // the VMM has gone just now, or has just come
+			}
+			return n, err
+		}
+	}
+	return 0, nil
+}
+
+func channelsIn(bar2 string) (n int, err error) {
+	f, err := os.Open(bar2)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	var word [4]byte
+	for i := range channels {
+		if _, err := f.ReadAt(word[:], int64(abi.ChannelPage(i)+abi.ChannelStateWord)); err != nil {
+			return 0, fmt.Errorf("read BAR2: %w", err)
+		}
+		if state, _ := abi.UnpackState[abi.ChannelState](binary.LittleEndian.Uint32(word[:])); state != abi.ChannelFree {
+			n++
+		}
+	}
+	return n, nil
 }
