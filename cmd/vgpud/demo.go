@@ -43,7 +43,7 @@ their instructions. Nothing else differs.`,
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "table", "output: table, json")
-	c.Flags().DurationVar(&d.Duration, "duration", 20*time.Second, "length of each phase")
+	c.Flags().DurationVar(&d.Duration, "duration", 20*time.Second, "length of each phase, at least")
 	c.Flags().BoolVar(&d.VMs, "vms", false, "have real VMs as the guests")
 	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "leave the processes' logs behind")
 	return c

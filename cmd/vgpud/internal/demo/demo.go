@@ -26,7 +26,8 @@ type Options struct {
 	Program func(args ...string) (*exec.Cmd, error)
 	// VMs has the guests be real VMs, under QEMU.
 	VMs bool
-	// Duration is how long each phase is.
+	// Duration is how long each phase is, and longer where a guest has had no result
+	// checked by then.
 	Duration time.Duration
 	// JSON prints the result for programs.
 	JSON bool
@@ -41,6 +42,10 @@ type Options struct {
 
 // settle is how long the guests work under a policy before a phase is measured.
 const settle = 2 * time.Second
+
+// checkLimit is how much longer than it should be a phase may get: VMs can be slow to
+// check results, most of all where the policy is none and others have the GPU.
+const checkLimit = 2 * time.Minute
 
 // startLimit is how long everything may take to start; VMs without KVM boot in 4
 // to 9 seconds each, and more where the processors have other work.
@@ -227,8 +232,11 @@ func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
 		}
 		p := phaseOf(policy, d.members, begin, now)
 		rest := d.o.Duration - now.at.Sub(begin.at)
-		if rest <= 0 {
+		if rest <= 0 && (p.checked() || rest <= -checkLimit) {
 			return p, screen.clear()
+		}
+		if rest <= 0 {
+			rest = settle
 		}
 		if err := screen.draw(&p, d.o.Duration); err != nil {
 			return Phase{}, err

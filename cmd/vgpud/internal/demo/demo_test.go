@@ -62,6 +62,9 @@ func TestPhaseIsTheDifferenceBetweenTwoLooks(t *testing.T) {
 	if want := (x + y) * (x + y) / (2 * (x*x + y*y)); math.Abs(jain-want) > 1e-9 {
 		t.Errorf("Jain's index %v, want %v", jain, want)
 	}
+	if got.checked() {
+		t.Error("a phase in which a guest had no result checked is long enough")
+	}
 	r := Result{Phases: []Phase{got}}
 	if err := r.Err(); err == nil || !strings.Contains(err.Error(), "y under dfq") {
 		t.Errorf("a guest whose results were not checked: %v", err)

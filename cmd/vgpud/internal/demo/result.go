@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -110,6 +111,11 @@ func phaseOf(policy string, members []*member, a, b look) Phase {
 		p.Jain = sum * sum / (float64(len(p.Guests)) * squares)
 	}
 	return p
+}
+
+// checked tells whether each guest had results checked.
+func (p *Phase) checked() bool {
+	return !slices.ContainsFunc(p.Guests, func(g Guest) bool { return g.Cases == 0 })
 }
 
 func own(v api.VM) float64 {
