@@ -169,11 +169,12 @@ func (h *house) move(p plan) {
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC, Pdeathsig: unix.SIGKILL,
 	}
+	cmd.WaitDelay = 10 * time.Second // for what else has its standard error
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	started, ended := make(chan error, 1), make(chan struct{})
+	started, said, ended := make(chan error, 1), make(chan string, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
 		// It is killed when the thread ends that started it.
@@ -181,9 +182,13 @@ func (h *house) move(p plan) {
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
-		if err == nil {
-			_, _ = cmd.Process.Wait() // it is killed in the end
+		if err != nil {
+			return
 		}
+		// Wait closes out: what the process says is read before.
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		said <- line
+		_ = cmd.Wait() // it is killed in the end
 	}()
 	if err := <-started; err != nil {
 		h.tb.Fatalf("make namespaces for a libvirt of the test's own: %v", err)
@@ -195,9 +200,17 @@ func (h *house) move(p plan) {
 		}
 		<-ended
 	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		<-ended
-		h.tb.Fatalf("the house's first process: %v: %s", err, problems.String())
+	line := "nothing"
+	select {
+	case line = <-said:
+	case <-time.After(patience):
+	}
+	if line != "ready\n" {
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			h.tb.Error(err)
+		}
+		<-ended // after which problems has all of it
+		h.tb.Fatalf("the house's first process says %q: %v: %s", line, cmd.ProcessState, problems.String())
 	}
 }
 

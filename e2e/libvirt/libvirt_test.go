@@ -187,23 +187,26 @@ func (h *house) weightAtRunTime(*testing.T) {
 	h.weighs("web1", 3)
 }
 
+// wait is how long a guest may take for what comes and goes, less than patience.
+const wait = "--wait=90s"
+
 func (h *house) plugAndUnplug(t *testing.T) {
 	if got := h.fails("vgpuctl", "attach", "web1", "--bar2", "1GiB"); !strings.Contains(got, "no space: port vgpu-spare has room for 128 MiB") {
 		t.Errorf("a BAR that is too large: %s", got)
 	}
 	for i := range 2 {
-		if got, want := h.run("vgpuctl", "attach", "web1", "--weight", "4", "--bar2", "64MiB"), "vm web1-1: attached to port vgpu-spare, on GPU gpu0\n"; got != want {
+		if got, want := h.run("vgpuctl", "attach", "web1", "--weight", "4", "--bar2", "64MiB", wait), "vm web1-1: attached to port vgpu-spare, on GPU gpu0\n"; got != want {
 			t.Errorf("attach says %q, want %q", got, want)
 		}
 		v, err := h.Client.VM(t.Context(), "web1-1")
 		if err != nil || !v.Attached || v.Weight != 4 || v.Domain != "web1" {
 			t.Errorf("%+v: %v", v, err)
 		}
-		if got := h.fails("vgpuctl", "attach", "web1", "--bar2", "64MiB"); !strings.Contains(got, "no PCI Express port is free") {
+		if got := h.fails("vgpuctl", "attach", "web1", "--bar2", "64MiB", wait); !strings.Contains(got, "no PCI Express port is free") {
 			t.Errorf("a second one: %s", got)
 		}
 		h.sees("web1", agentReady, 2+i)
-		if got, want := h.run("vgpuctl", "detach", "web1"), "vm web1-1: detached\n"; got != want {
+		if got, want := h.run("vgpuctl", "detach", "web1", wait), "vm web1-1: detached\n"; got != want {
 			t.Errorf("detach says %q, want %q", got, want)
 		}
 		if v := h.only(); v.Name != "web1" || !v.Attached {
@@ -360,10 +363,10 @@ func BenchmarkAttach(b *testing.B) {
 				}
 			}
 		}()
-		h.run("vgpuctl", "attach", "web1", "--bar2", "64MiB")
+		h.run("vgpuctl", "attach", "web1", "--bar2", "64MiB", wait)
 		b.StopTimer()
 		host += <-attached
-		h.run("vgpuctl", "detach", "web1")
+		h.run("vgpuctl", "detach", "web1", wait)
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(host.Milliseconds())/float64(b.N), "host-ms")

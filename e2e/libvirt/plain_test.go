@@ -54,7 +54,7 @@ func TestNoSpace(t *testing.T) {
 			if err := vm.Ready(ctx); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.CommandContext(ctx, filepath.Join(bin, "vgpuctl"), "--socket", h.Config.Socket, "attach", "--qmp", vm.QMPSocket(), "--bar2", "64MiB", "--wait", "5s").CombinedOutput()
+			out, err := exec.CommandContext(ctx, filepath.Join(bin, "vgpuctl"), "--socket", h.Config.Socket, "attach", "--qmp", vm.QMPSocket(), "--bar2", "64MiB", "--wait", "20s").CombinedOutput()
 			if err == nil || !strings.Contains(string(out), c.problem) {
 				t.Errorf("%v: %s; want %s", err, out, c.problem)
 			}
