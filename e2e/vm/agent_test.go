@@ -69,7 +69,7 @@ func (m *machine) prepared(n int) (all []agent.Device) {
 // TestAgent has the agent find a virtual GPU, check it by vfio-pci and by polling,
 // share it, lose one that is plugged beside it, and clear what a program leaves.
 func TestAgent(t *testing.T) {
-	h := host.Start(t, "dfq", slow...)
+	h := patient(host.Start(t, "dfq", slow...))
 	m := boot(t, h, qemu.Options{SparePorts: 1}, h.NewVM(api.VMSpec{Name: "vm1"}))
 	m.ready()
 	if d := m.prepared(1)[0]; d.State != agent.StateReady || d.Driver != "vfio-pci" || d.Check == nil || !d.Check.OK || d.Check.Vectors != 32 {
@@ -97,7 +97,7 @@ func TestAgent(t *testing.T) {
 
 // TestAgentWithoutIOMMU has a guest in which vfio-pci can't be had: it polls.
 func TestAgentWithoutIOMMU(t *testing.T) {
-	h := host.Start(t, "dfq", slow...)
+	h := patient(host.Start(t, "dfq", slow...))
 	m := bootWith(t, h, qemu.Options{SparePorts: 1}, h.NewVM(api.VMSpec{Name: "vm1"}))
 	m.ready()
 	d := m.prepared(1)[0]

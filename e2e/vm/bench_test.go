@@ -23,7 +23,7 @@ const launches = 1000
 // BenchmarkLaunch takes launches of an empty kernel apart, in a VM and by our own
 // client on the host, and prints a table.
 func BenchmarkLaunch(b *testing.B) {
-	h := host.Start(b, "dfq")
+	h := patient(host.Start(b, "dfq"))
 	client, inVM := h.NewVM(api.VMSpec{Name: "client"}), h.NewVM(api.VMSpec{Name: "vm"})
 	m := boot(b, h, qemu.Options{}, inVM)
 	m.ready()
@@ -97,7 +97,7 @@ func printLatencies(tb testing.TB, names []string, reports []work.LatencyReport)
 // processor for each: with nothing but their agent, and with a program that has a
 // context and does nothing. It prints a table.
 func BenchmarkIdle(b *testing.B) {
-	h := host.Start(b, "dfq")
+	h := patient(host.Start(b, "dfq"))
 	var machines []*machine
 	names := []string{"one", "two"}
 	for _, name := range names {

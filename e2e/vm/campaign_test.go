@@ -30,7 +30,7 @@ func TestCampaign(t *testing.T) {
 	}
 	const points, resetEvery = 0.03, time.Minute
 	// Four VMs on few processors have less to give: a slower GPU.
-	h := host.Start(t, "dfq", "--warp-time", "1us")
+	h := patient(host.Start(t, "dfq", "--warp-time", "1us"))
 	weights := map[string]float64{"a": 1, "b": 1, "c": 2, "d": 4}
 	kinds := map[string][]work.Work{"a": long, "b": medium, "c": medium, "d": medium}
 	const unlucky = "b"

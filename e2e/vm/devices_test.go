@@ -15,7 +15,7 @@ import (
 // another, and works on all of them at a time: on the first with every kernel of
 // the corpus.
 func TestSeveralDevices(t *testing.T) {
-	h := host.StartGPUs(t, 2, "dfq", slow...)
+	h := patient(host.StartGPUs(t, 2, "dfq", slow...))
 	gpus := []api.VM{
 		h.NewVM(api.VMSpec{Name: "first", GPU: "gpu0"}),
 		h.NewVM(api.VMSpec{Name: "second", GPU: "gpu0"}),

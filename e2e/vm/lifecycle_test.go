@@ -18,16 +18,18 @@ import (
 
 // TestLife ends a VM at work in every way that there is, one after the other,
 // while two others share the GPU with it, and looks at what is left and at what
-// the others notice. What comes after each end shows that the virtual GPU is as
-// good as before.
+// the others notice, which get what they are entitled to meanwhile. What comes
+// after each end shows that the virtual GPU is as good as before.
 func TestLife(t *testing.T) {
-	h := host.Start(t, "dfq", slow...)
+	h := patient(host.Start(t, "dfq", slow...))
 	observer := observe(t, h)
+	// Weights against what the kernels' length alone would give.
 	light, heavy := bystander(t, h, "light", 1), bystander(t, h, "heavy", 4)
 	v := newVictim(t, h, observer, "guest")
 	light.ready()
 	heavy.ready()
-	one, other := light.begin("light", "", short), heavy.begin("heavy", "", long)
+	one, other := light.begin("light", "", long), heavy.begin("heavy", "", often)
+	v.others = map[string]*worker{"light": one, "heavy": other}
 	v.measure()
 	for _, chapter := range []struct {
 		name string
@@ -36,13 +38,13 @@ func TestLife(t *testing.T) {
 		{"plug and unplug", plugs},
 		{"vgpuctl attach and detach", attaches},
 		{"reset", func(_ *testing.T, v *victim) { v.restarts(v.vm.Reset) }},
+		{"reboot", func(_ *testing.T, v *victim) { v.restarts(v.vm.Reboot) }},
 		{"panic", func(_ *testing.T, v *victim) { v.restarts(v.vm.Crash) }},
 		{"power-off", func(_ *testing.T, v *victim) { v.ends(v.vm.PowerOff) }},
 		{"SIGKILL", func(_ *testing.T, v *victim) {
 			v.boots()
 			v.ends(func(context.Context) error { return v.vm.Kill() })
 		}},
-		{"shares", func(t *testing.T, _ *victim) { held(t, h, map[string]*worker{"light": one, "heavy": other}) }},
 	} {
 		if !t.Run(chapter.name, func(t *testing.T) {
 			chapter.run(t, v)
@@ -61,8 +63,10 @@ func (v *victim) restarts(how func(context.Context) error) {
 	v.tb.Helper()
 	w := v.begin("guest", "", short)
 	w.goesOn()
+	v.counted()
 	v.do(how)
 	w.lost()
+	held(v.tb, v.h, v.others)
 	v.ready()
 	v.leaves(v.idle)
 	v.works("")
@@ -73,9 +77,20 @@ func (v *victim) ends(how func(context.Context) error) {
 	v.tb.Helper()
 	w := v.begin("guest", "", short)
 	w.goesOn()
+	v.counted()
 	v.do(how)
 	w.lost()
+	held(v.tb, v.h, v.others)
 	v.gone()
+}
+
+// counted makes sure that what a guest at work has is seen, and so that it is seen
+// to be gone.
+func (v *victim) counted() {
+	v.tb.Helper()
+	if f := v.h.Footprint(v.gpu.Name, v.observer); f.Contexts == 0 || f.Channels == 0 || f.Executors == 0 {
+		v.tb.Errorf("a guest at work has %+v", f)
+	}
 }
 
 // plugs gives a VM at work a second virtual GPU and takes it away, at work too.
@@ -89,6 +104,7 @@ func plugs(t *testing.T, v *victim) {
 		})
 		w := v.begin(second.Name, v.address(second.Name), short)
 		w.goesOn()
+		held(t, v.h, v.others)
 		v.do(func(ctx context.Context) error { return v.vm.Unplug(ctx, second.Name) })
 		w.lost()
 		v.h.Until("the end of what the unplugged one had", func() error {
@@ -153,8 +169,9 @@ type victim struct {
 	*machine
 	gpu      api.VM
 	observer *driver.Context
-	alone    host.Footprint // without a VMM
-	idle     host.Footprint // booted, with nothing at work
+	others   map[string]*worker // at work all the time
+	alone    host.Footprint     // without a VMM
+	idle     host.Footprint     // booted, with nothing at work
 }
 
 // newVictim starts a VM.
@@ -172,7 +189,7 @@ func (v *victim) measure() {
 	v.tb.Helper()
 	v.ready()
 	v.h.Until("the end of the agent's check", func() error {
-		if v.idle = v.h.Footprint(v.gpu.Name, v.observer); v.idle.Contexts+v.idle.Executors > 0 {
+		if v.idle = v.h.Footprint(v.gpu.Name, v.observer); v.idle.Contexts+v.idle.Channels+v.idle.Executors > 0 {
 			return fmt.Errorf("%+v", v.idle)
 		}
 		return nil

@@ -20,6 +20,16 @@ import (
 // machine that does much else.
 const bootLimit = 2 * time.Minute
 
+// patience is how long a condition may take to come about that depends on what VMs
+// do, one after the other.
+const patience = 3 * time.Minute
+
+// patient has a host's tests wait as VMs without KVM need it on a busy machine.
+func patient(h *host.Host) *host.Host {
+	h.Patience = patience
+	return h
+}
+
 // slow is the speed of GPUs for guests without KVM.
 var slow = []string{"--warp-time", "500ns"}
 
@@ -142,10 +152,12 @@ type worker struct {
 	err    error // once done is closed
 }
 
-// Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs.
+// Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs. Often is
+// medium, with more of it between checks, which take a VM more time than the launches.
 var (
 	long   = []work.Work{{Kernel: "matmul", Size: "small", Repeat: 2}, {Kernel: "scan", Size: "small", Repeat: 1}}
 	medium = []work.Work{{Kernel: "warp", Size: "small", Repeat: 2}, {Kernel: "reduce", Size: "small", Repeat: 2}}
+	often  = []work.Work{{Kernel: "warp", Size: "small", Repeat: 8}, {Kernel: "reduce", Size: "small", Repeat: 8}}
 	short  = []work.Work{{Kernel: "vecadd", Size: "trivial", Repeat: 8}, {Kernel: "nnlayer", Size: "trivial", Repeat: 4}}
 )
 

@@ -23,7 +23,7 @@ func used(h *host.Host, workers map[string]*worker) map[string]float64 {
 // held waits for a stretch of time over which guests that always have work get
 // what their weights entitle them to, each within 3 points. Not just any: a VM
 // that the host leaves no processor has no work to give.
-func held(t *testing.T, h *host.Host, workers map[string]*worker) {
+func held(t testing.TB, h *host.Host, workers map[string]*worker) {
 	t.Helper()
 	const points, enough = 0.03, 2 // GPU seconds
 	weights, total := make(map[string]float64), 0.0
