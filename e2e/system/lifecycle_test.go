@@ -227,7 +227,7 @@ func (s *sessions) measure() holdings {
 // settle waits until nothing is held that was not before.
 func (s *sessions) settle(before holdings) {
 	s.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
