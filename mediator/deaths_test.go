@@ -56,7 +56,7 @@ func TestDaemonRestart(t *testing.T) {
 		t.Errorf("before: %+v\nafter:  %+v", before, after)
 	}
 	j.works()
-	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
 	// Its parent was the first daemon, and that is this process.
@@ -154,7 +154,7 @@ func TestStuckExecutor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	for _, pid := range executors {
@@ -170,7 +170,7 @@ func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
 	if err := unix.Kill(v.PID, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
 	if _, err := d.client.VM(t.Context(), "a"); !errors.Is(err, api.ErrNotFound) {

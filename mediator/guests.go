@@ -107,9 +107,16 @@ func (s *Service) adoptAll() error {
 }
 
 // DeleteVM implements [api.Host].
-func (s *Service) DeleteVM(name string) error {
-	ended, err := s.end(name, func(*guest) bool { return true })
-	if !ended && err == nil {
+func (s *Service) DeleteVM(name string, force bool) error {
+	inUse := false
+	ended, err := s.end(name, func(g *guest) bool {
+		inUse = g.page.Attached() && !force
+		return !inUse
+	})
+	switch {
+	case inUse:
+		return fmt.Errorf("guest %q: its VMM is connected, and QEMU may end when its device does: stop the VM, or `vgpuctl detach`, or force it (--force): %w", name, api.ErrInUse)
+	case !ended && err == nil:
 		return noGuest(name)
 	}
 	return err

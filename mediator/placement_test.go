@@ -133,7 +133,7 @@ func TestBirthsAtOnce(t *testing.T) {
 		}
 		sockets[v.Socket] = true
 		newJob(t, attach(t, v.Socket)).works()
-		if err := d.client.DeleteVM(t.Context(), v.Name); err != nil {
+		if err := d.client.ForceDeleteVM(t.Context(), v.Name); err != nil {
 			t.Error(err)
 		}
 	}

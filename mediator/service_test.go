@@ -398,7 +398,10 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 			t.Errorf("while it works: %+v", v)
 		}
 		executors := d.executors("a")
-		if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+		if err := d.client.DeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrInUse) {
+			t.Errorf("delete of a guest whose VMM is connected: %v", err)
+		}
+		if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		if vms, err := d.client.VMs(t.Context()); err != nil || len(vms) != 0 {

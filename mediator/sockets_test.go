@@ -70,14 +70,14 @@ func TestGuestOfADomain(t *testing.T) {
 		t.Errorf("guests of another domain: %+v, %v", vms, err)
 	}
 	// The directory goes with the last guest.
-	if err := d.client.DeleteVM(t.Context(), "web"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
 	absent(t, first)
 	if _, err := os.Stat(second); err != nil {
 		t.Error(err)
 	}
-	if err := d.client.DeleteVM(t.Context(), "web-2"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "web-2"); err != nil {
 		t.Fatal(err)
 	}
 	absent(t, filepath.Dir(first))
@@ -136,7 +136,7 @@ func TestTermsOutliveTheDaemon(t *testing.T) {
 		t.Errorf("after a restart: %+v, want %+v", got, want)
 	}
 	newJob(t, attach(t, got.Socket)).works()
-	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	absent(t, filepath.Dir(got.Socket))
@@ -178,7 +178,7 @@ func TestGuaranteesAreAdmitted(t *testing.T) {
 	if v := d.vm("a"); v.Cap != 0 || v.Guarantee != 0.6 {
 		t.Errorf("after a refusal: %+v", v)
 	}
-	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	more = 1
@@ -296,7 +296,7 @@ func TestStaleDomainSockets(t *testing.T) {
 	}
 	d = startDaemon(t, dir)
 	absent(t, filepath.Dir(odd.Addr().String()))
-	if err := d.client.DeleteVM(t.Context(), "lives"); err != nil {
+	if err := d.client.ForceDeleteVM(t.Context(), "lives"); err != nil {
 		t.Error(err)
 	}
 	if _, err := unix.Wait4(lives.PID, nil, 0, nil); err != nil {

@@ -125,11 +125,14 @@ func (d *fakeDaemon) create(s api.VMSpec) (api.VM, error) {
 	return v.show(), nil
 }
 
-func (d *fakeDaemon) DeleteVM(name string) error {
+func (d *fakeDaemon) DeleteVM(name string, force bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i, err := d.find(name)
-	if err == nil {
+	switch {
+	case err == nil && d.vms[i].attached && !force:
+		return fmt.Errorf("guest %q: %w", name, api.ErrInUse)
+	case err == nil:
 		d.vms = slices.Delete(d.vms, i, i+1)
 	}
 	return err

@@ -19,7 +19,7 @@ type daemon interface {
 	VMs(ctx context.Context) ([]api.VM, error)
 	DomainVMs(ctx context.Context, domain string) ([]api.VM, error)
 	CreateVM(ctx context.Context, s api.VMSpec) (api.VM, error)
-	DeleteVM(ctx context.Context, name string) error
+	ForceDeleteVM(ctx context.Context, name string) error
 }
 
 // hook carries out one call.
@@ -155,14 +155,16 @@ func (h *hook) remove(ctx context.Context, uuid string, vms []api.VM) error {
 	return h.delete(ctx, uuid, vms)
 }
 
-// delete takes away a domain's virtual GPUs.
+// delete takes away a domain's virtual GPUs, with force: its QEMU has ended, or has
+// not begun, or, in remove, was not connected. The daemon may have yet to see that
+// one has ended.
 func (h *hook) delete(ctx context.Context, uuid string, vms []api.VM) error {
 	var errs []error
 	for _, vm := range vms {
 		if vm.DomainUUID != uuid {
 			continue
 		}
-		if err := h.daemon.DeleteVM(ctx, vm.Name); err != nil && !errors.Is(err, api.ErrNotFound) {
+		if err := h.daemon.ForceDeleteVM(ctx, vm.Name); err != nil && !errors.Is(err, api.ErrNotFound) {
 			errs = append(errs, fmt.Errorf("take away virtual GPU %s: %w", vm.Name, err))
 		}
 	}

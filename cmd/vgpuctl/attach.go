@@ -130,7 +130,7 @@ func (h *hotplug) attach(ctx context.Context, args []string, gpu domain.GPU, nam
 	if err := qmp.Plug(ctx, m, clock.Real{}, id, port, v.Socket); err != nil {
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 		defer cancel()
-		if derr := client.DeleteVM(back, v.Name); derr != nil && !errors.Is(derr, api.ErrNotFound) {
+		if derr := client.ForceDeleteVM(back, v.Name); derr != nil && !errors.Is(derr, api.ErrNotFound) {
 			err = errors.Join(err, derr)
 		}
 		return v, port, err
@@ -276,7 +276,7 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 	// The wait is the guest's; the daemon has time of its own.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
-	if err := client.DeleteVM(ctx, a.guest); err != nil && !errors.Is(err, api.ErrNotFound) {
+	if err := client.ForceDeleteVM(ctx, a.guest); err != nil && !errors.Is(err, api.ErrNotFound) {
 		return "", err
 	}
 	return a.guest, nil

@@ -92,16 +92,24 @@ func newDelete(o *options) *cobra.Command {
 		Args:  cli.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	var missingOK bool
+	var missingOK, force bool
 	vm := &cobra.Command{
-		Use:               "vm NAME",
-		Short:             "Take a guest's virtual GPU away, whether or not it is in use",
+		Use:   "vm NAME",
+		Short: "Take a guest's virtual GPU away",
+		Long: `Take a guest's virtual GPU away. While its VMM is connected that takes --force,
+since the VM may not survive it: QEMU 11.1 ends when its device's process does in
+the middle of an access. "vgpuctl detach" unplugs one that was attached.`,
 		Args:              exactly("NAME"),
 		ValidArgsFunction: completeVMs(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := asking(c)
 			defer cancel()
-			err := o.client().DeleteVM(ctx, args[0])
+			client := o.client()
+			remove := client.DeleteVM
+			if force {
+				remove = client.ForceDeleteVM
+			}
+			err := remove(ctx, args[0])
 			if missingOK && errors.Is(err, api.ErrNotFound) {
 				return nil
 			}
@@ -109,6 +117,7 @@ func newDelete(o *options) *cobra.Command {
 		},
 	}
 	vm.Flags().BoolVar(&missingOK, "missing-ok", false, "succeed where there is no such guest")
+	vm.Flags().BoolVar(&force, "force", false, "also from under a VMM, which may not survive it")
 	del.AddCommand(vm)
 	return del
 }

@@ -148,11 +148,14 @@ func (h *fixedHost) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	return *v, nil
 }
 
-func (h *fixedHost) DeleteVM(name string) error {
+func (h *fixedHost) DeleteVM(name string, force bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i, err := h.find(name)
-	if err == nil {
+	switch {
+	case err == nil && h.vms[i].Attached && !force:
+		return fmt.Errorf("guest %q: its VMM is connected: %w", name, api.ErrInUse)
+	case err == nil:
 		h.vms = slices.Delete(h.vms, i, i+1)
 	}
 	return err

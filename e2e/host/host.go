@@ -160,7 +160,7 @@ func (h *Host) deleteVMs() {
 	defer cancel()
 	vms, err := h.Client.VMs(ctx)
 	for _, v := range vms {
-		err = errors.Join(err, h.Client.DeleteVM(ctx, v.Name))
+		err = errors.Join(err, h.Client.ForceDeleteVM(ctx, v.Name))
 	}
 	if err == nil {
 		return

@@ -64,8 +64,11 @@ func (h *host) UpdateVM(name string, u VMUpdate) (VM, error) {
 	return v, nil
 }
 
-func (h *host) DeleteVM(name string) error {
-	_, err := h.VM(name)
+func (h *host) DeleteVM(name string, force bool) error {
+	v, err := h.VM(name)
+	if v.Attached && !force {
+		return fmt.Errorf("guest %q: %w", name, ErrInUse)
+	}
 	delete(h.vms, name)
 	return err
 }
@@ -139,18 +142,23 @@ func TestClientTour(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	ctx := t.Context()
-	c := serve(t, &host{vms: map[string]VM{"a": {Name: "a"}}})
+	c := serve(t, &host{vms: map[string]VM{"a": {Name: "a"}, "busy": {Name: "busy", Attached: true}}})
 	zero := 0.0
 	for name, try := range map[string]struct {
 		do   func() error
 		want error
 	}{
-		"unknown guest":  {func() error { _, err := c.VM(ctx, "nobody"); return err }, ErrNotFound},
-		"delete unknown": {func() error { return c.DeleteVM(ctx, "nobody") }, ErrNotFound},
-		"taken name":     {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "a"}); return err }, ErrExists},
-		"path as name":   {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "../a"}); return err }, ErrInvalid},
-		"no weight":      {func() error { _, err := c.UpdateVM(ctx, "a", VMUpdate{Weight: &zero}); return err }, ErrInvalid},
-		"slash in path":  {func() error { _, err := c.VM(ctx, "a/b"); return err }, ErrNotFound},
+		"unknown guest":     {func() error { _, err := c.VM(ctx, "nobody"); return err }, ErrNotFound},
+		"delete unknown":    {func() error { return c.DeleteVM(ctx, "nobody") }, ErrNotFound},
+		"delete one in use": {func() error { return c.DeleteVM(ctx, "busy") }, ErrInUse},
+		"odd force": {func() error {
+			_, err := ask[struct{}](ctx, c, "DELETE", "/v1/vms/busy?force=yes", nil)
+			return err
+		}, ErrInvalid},
+		"taken name":    {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "a"}); return err }, ErrExists},
+		"path as name":  {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "../a"}); return err }, ErrInvalid},
+		"no weight":     {func() error { _, err := c.UpdateVM(ctx, "a", VMUpdate{Weight: &zero}); return err }, ErrInvalid},
+		"slash in path": {func() error { _, err := c.VM(ctx, "a/b"); return err }, ErrNotFound},
 		"unknown field": {func() error {
 			_, err := ask[VM](ctx, c, "POST", "/v1/vms", map[string]any{"name": "x", "wieght": 3})
 			return err
@@ -161,10 +169,16 @@ func TestRefusals(t *testing.T) {
 		}, ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := try.do(); !errors.Is(err, try.want) {
-				t.Errorf("got %v, want %v", err, try.want)
+			err := try.do()
+			for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrNoRoom, ErrInUse} {
+				if errors.Is(err, e) != (e == try.want) {
+					t.Errorf("got %v, want %v", err, try.want)
+				}
 			}
 		})
+	}
+	if err := c.ForceDeleteVM(ctx, "busy"); err != nil {
+		t.Errorf("with force: %v", err)
 	}
 }
 

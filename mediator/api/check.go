@@ -17,6 +17,7 @@ var (
 	ErrExists   = errors.New("exists already")
 	ErrInvalid  = errors.New("invalid")
 	ErrNoRoom   = errors.New("no room")
+	ErrInUse    = errors.New("in use")
 )
 
 // Limits of what may be asked for.

@@ -63,9 +63,17 @@ func (c *Client) UpdateVM(ctx context.Context, name string, u VMUpdate) (VM, err
 	return ask[VM](ctx, c, "PATCH", "/v1/vms/"+url.PathEscape(name), u)
 }
 
-// DeleteVM takes a guest's virtual GPU away.
+// DeleteVM takes a guest's virtual GPU away. It fails with [ErrInUse] while its
+// VMM is connected.
 func (c *Client) DeleteVM(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c, "DELETE", "/v1/vms/"+url.PathEscape(name), nil)
+	return err
+}
+
+// ForceDeleteVM takes a guest's virtual GPU away, also from under a VMM: QEMU 11.1
+// may end by that, and the VM with it.
+func (c *Client) ForceDeleteVM(ctx context.Context, name string) error {
+	_, err := ask[struct{}](ctx, c, "DELETE", "/v1/vms/"+url.PathEscape(name)+"?force=true", nil)
 	return err
 }
 
@@ -88,6 +96,7 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 type Error struct {
 	Status  int // of HTTP
 	Message string
+	code    string
 }
 
 // Error is the daemon's message.
@@ -99,7 +108,9 @@ func (e *Error) Is(target error) bool {
 	case ErrNotFound:
 		return e.Status == http.StatusNotFound
 	case ErrExists:
-		return e.Status == http.StatusConflict
+		return e.Status == http.StatusConflict && e.code == ""
+	case ErrInUse:
+		return e.Status == http.StatusConflict && e.code == codeInUse
 	case ErrInvalid:
 		return e.Status == http.StatusBadRequest
 	case ErrNoRoom:
@@ -138,7 +149,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 		if err := json.Unmarshal(b, &p); err != nil {
 			p.Error = resp.Status
 		}
-		return v, &Error{Status: resp.StatusCode, Message: p.Error}
+		return v, &Error{Status: resp.StatusCode, Message: p.Error, code: p.Code}
 	}
 	if err := json.Unmarshal(b, &v); err != nil {
 		return v, fmt.Errorf("decode the daemon's answer: %w", err)

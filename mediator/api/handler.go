@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 )
 
 // Host is what the API is about. Its methods are called from many goroutines;
@@ -17,7 +18,9 @@ type Host interface {
 	VM(name string) (VM, error)
 	CreateVM(s VMSpec) (VM, error)
 	UpdateVM(name string, u VMUpdate) (VM, error)
-	DeleteVM(name string) error
+	// DeleteVM takes a guest's virtual GPU away. While its VMM is connected that
+	// takes force.
+	DeleteVM(name string, force bool) error
 	GPUs() []GPU
 	GPU(name string) (GPU, error)
 	UpdateGPU(name string, u GPUUpdate) (GPU, error)
@@ -61,7 +64,14 @@ var routes = []route{
 		return h.UpdateVM(r.PathValue("name"), u)
 	}},
 	{"DELETE", "/v1/vms/{name}", func(h Host, r *http.Request) (any, error) {
-		return struct{}{}, h.DeleteVM(r.PathValue("name"))
+		force := false
+		if s := r.URL.Query().Get("force"); s != "" {
+			var err error
+			if force, err = strconv.ParseBool(s); err != nil {
+				return nil, fmt.Errorf("force=%q: want true or false: %w", s, ErrInvalid)
+			}
+		}
+		return struct{}{}, h.DeleteVM(r.PathValue("name"), force)
 	}},
 	{"GET", "/v1/gpus", func(h Host, _ *http.Request) (any, error) { return h.GPUs(), nil }},
 	{"GET", "/v1/gpus/{name}", func(h Host, r *http.Request) (any, error) { return h.GPU(r.PathValue("name")) }},
@@ -82,7 +92,11 @@ func Handler(h Host, metrics http.Handler, log *slog.Logger) http.Handler {
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 			v, err := rt.serve(h, r)
 			if err != nil {
-				write(w, log, statusOf(err), problem{err.Error()})
+				p := problem{Error: err.Error()}
+				if errors.Is(err, ErrInUse) {
+					p.Code = codeInUse
+				}
+				write(w, log, statusOf(err), p)
 				return
 			}
 			write(w, log, http.StatusOK, v)
@@ -103,13 +117,17 @@ func Handler(h Host, metrics http.Handler, log *slog.Logger) http.Handler {
 // problem is the body of an answer that is no success.
 type problem struct {
 	Error string `json:"error"`
+	// Code tells apart what has the same status.
+	Code string `json:"code,omitempty"`
 }
+
+const codeInUse = "in_use"
 
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, ErrExists):
+	case errors.Is(err, ErrExists), errors.Is(err, ErrInUse):
 		return http.StatusConflict
 	case errors.Is(err, ErrInvalid):
 		return http.StatusBadRequest

@@ -293,7 +293,7 @@ func (d *demo) stop() error {
 		defer cancel()
 		for _, m := range d.members {
 			if m.socket != "" {
-				errs = append(errs, d.client.DeleteVM(ctx, m.Name))
+				errs = append(errs, d.client.ForceDeleteVM(ctx, m.Name))
 			}
 		}
 		d.client.Close()
