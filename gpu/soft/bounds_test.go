@@ -102,7 +102,7 @@ func TestBadCopiesAndLaunches(t *testing.T) {
 			t.Errorf("launch with %s: %v, want ErrInvalidLaunch", name, err)
 		}
 	}
-	for name, text := range map[string]string{"empty": "", "not PTX": "hello", "half": source[:len(source)/2]} {
+	for name, text := range map[string]string{"empty": "", "not PTX": "hello", "cut off": source[:strings.LastIndex(source, "}")]} {
 		if _, err := r.ctx.LoadModule([]byte(text)); err == nil {
 			t.Errorf("a module that is %s was loaded", name)
 		}

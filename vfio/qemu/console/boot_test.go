@@ -57,6 +57,10 @@ func (s *script) want(kind Kind) Message {
 // start has the client run a program that then runs.
 func (s *script) start(c *Client) *Process {
 	s.t.Helper()
+	// The hello has been sent, which is not to say that it has been heard.
+	if _, err := c.Ready(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 	started := make(chan *Process, 1)
 	go func() {
 		p, err := c.Run(context.Background(), Command{Args: []string{"x"}, Stdin: []byte("y")})
