@@ -27,6 +27,7 @@ type hotplug struct {
 	socket  string // of QEMU's own monitor
 	libvirt string // of libvirt's daemon
 	pids    string // the directory of libvirt's files with QEMUs' process numbers
+	pid     int    // QEMU's, 0 to find it
 	wait    time.Duration
 }
 
@@ -85,9 +86,7 @@ both.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), h.wait)
-			defer cancel()
-			v, port, err := h.attach(ctx, args, gpu, name, dir)
+			v, port, err := h.attach(c.Context(), args, gpu, name, dir)
 			if err != nil {
 				return err
 			}
@@ -99,13 +98,38 @@ both.`,
 	c.Flags().StringVar(&name, "name", "", "the guest's `name` (default: as the domain)")
 	runDirFlag(c, &runDir)
 	h.flags(c, "how long the guest may take")
+	c.Flags().IntVar(&h.pid, "pid", 0, "with --qmp, the `number` of QEMU's process, which alone may connect (default: who made the monitor's socket)")
 	c.Flags().StringVar(&h.pids, "pid-dir", "/run/libvirt/qemu", "the `directory` of libvirt's files with QEMUs' process numbers")
 	c.ValidArgsFunction = (&definition{}).complete
 	return c
 }
 
+// birthLimit is how long the daemon may take to make a virtual GPU: longer than it
+// itself gives one to be ready.
+const birthLimit = 15 * time.Second
+
+// create makes the virtual GPU in time of its own, and takes it back where the
+// daemon may have made it without its answer having come.
+func create(ctx context.Context, client *api.Client, spec api.VMSpec) (api.VM, error) {
+	ctx = context.WithoutCancel(ctx)
+	birth, cancel := context.WithTimeout(ctx, birthLimit)
+	defer cancel()
+	v, err := client.CreateVM(birth, spec)
+	if _, answered := errors.AsType[*api.Error](err); err == nil || answered {
+		return v, err
+	}
+	back, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	if derr := client.DeleteVM(back, spec.Name); derr != nil && !errors.Is(derr, api.ErrNotFound) {
+		err = errors.Join(err, derr)
+	}
+	return v, err
+}
+
 // attach makes the virtual GPU and plugs it in.
-func (h *hotplug) attach(ctx context.Context, args []string, gpu domain.GPU, name, runDir string) (v api.VM, port qmp.Port, err error) {
+func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, name, runDir string) (v api.VM, port qmp.Port, err error) {
+	ctx, cancel := context.WithTimeout(whole, h.wait)
+	defer cancel()
 	m, err := h.dial(ctx, args)
 	if err != nil {
 		return v, port, err
@@ -124,10 +148,15 @@ func (h *hotplug) attach(ctx context.Context, args []string, gpu domain.GPU, nam
 	if err != nil {
 		return v, port, err
 	}
-	if v, err = client.CreateVM(ctx, spec); err != nil {
+	if v, err = create(ctx, client, spec); err != nil {
 		return v, port, err
 	}
-	if err := qmp.Plug(ctx, m, clock.Real{}, id, port, v.Socket); err != nil {
+	plugging, cancel := context.WithTimeout(whole, h.wait)
+	defer cancel()
+	if err := qmp.Plug(plugging, m, clock.Real{}, id, port, v.Socket); err != nil {
+		if errors.Is(err, qmp.ErrLeft) {
+			return v, port, fmt.Errorf("%w; its virtual GPU %s stays until then: run `vgpuctl detach` once the guest lets go of devices", err, v.Name)
+		}
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 		defer cancel()
 		if derr := client.ForceDeleteVM(back, v.Name); derr != nil && !errors.Is(derr, api.ErrNotFound) {
@@ -155,7 +184,17 @@ func (h *hotplug) spec(ctx context.Context, client *api.Client, m *qmp.Machine, 
 		if m.Name == "" && name == "" {
 			return spec, "", cli.Usagef("the VM has no name: want --name")
 		}
-		err := owner(&spec, h.socket)
+		if slices.ContainsFunc(vms, func(v api.VM) bool { return v.Name == spec.Name }) {
+			return spec, "", fmt.Errorf("guest %q: %w: want another --name", spec.Name, api.ErrExists)
+		}
+		pid, err := h.pid, error(nil)
+		if pid == 0 {
+			if pid, err = qmp.Process(ctx, h.socket); err != nil {
+				return spec, "", fmt.Errorf("%w: say which process is QEMU's with --pid", err)
+			}
+		}
+		spec.Peer = &api.Peer{PID: pid}
+		err = owner(&spec, h.socket)
 		return spec, plainID(spec.Name), err
 	}
 	n, err := free(m, vms, runDir, v.UUID)

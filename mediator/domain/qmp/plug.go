@@ -15,19 +15,24 @@ import (
 // nothing tells of.
 const again = 10 * time.Millisecond
 
+// ErrLeft is wrapped where the device may still be in the VM: QEMU 11.1 may end
+// when the device's process does.
+var ErrLeft = errors.New("the device may still be in the VM")
+
 // Plug plugs a virtual GPU, whose process listens on a socket, into a port, and
 // waits until the guest has given its memory an address. Where the guest does not
-// do so before ctx ends, the device is taken out again and the error says why.
+// do so before ctx ends, the device is taken out again and the error says why;
+// it is [ErrLeft] too where that could not be seen to succeed.
 func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socket string) error {
 	r = whole{r}
 	err := r.Run(ctx, "device_add", map[string]any{
 		"driver": Driver, "id": id, "bus": p.ID,
 		"socket": map[string]any{"path": socket, "type": "unix"},
 	}, nil)
-	if err != nil {
-		return err
+	added := err == nil
+	if added {
+		err = awaitAddress(ctx, r, c, id, p)
 	}
-	err = awaitAddress(ctx, r, c, id, p)
 	if err == nil {
 		return nil
 	}
@@ -36,7 +41,26 @@ func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socke
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackLimit)
 	defer cancel()
-	return errors.Join(err, Unplug(back, r, c, id))
+	switch there, qerr := present(back, r, id); {
+	case qerr != nil:
+		return fmt.Errorf("%w; %w: %w", err, ErrLeft, qerr)
+	case !there:
+		return err
+	case !added: // with its answer lost, or it is another's of that id
+		return fmt.Errorf("%w; %w", err, ErrLeft)
+	}
+	if uerr := Unplug(back, r, c, id); uerr != nil {
+		return fmt.Errorf("%w; %w: %w", err, ErrLeft, uerr)
+	}
+	return err
+}
+
+// present is whether the VM has a device of an id.
+func present(ctx context.Context, r Runner, id string) (bool, error) {
+	devices, err := queryPCI(ctx, r)
+	there := false
+	all(devices, func(d *pciDevice) { there = there || d.ID == id })
+	return there, err
 }
 
 // commandLimit is how long QEMU may take for one command.
@@ -173,12 +197,10 @@ func Unplug(ctx context.Context, r Runner, c clock.Clock, id string) error {
 	r = whole{r}
 	asked := false
 	for {
-		devices, err := queryPCI(ctx, r)
+		there, err := present(ctx, r, id)
 		if err != nil {
 			return err
 		}
-		there := false
-		all(devices, func(d *pciDevice) { there = there || d.ID == id })
 		if !there {
 			if asked {
 				return nil

@@ -228,6 +228,33 @@ func TestPlugTakesBackWhatTheGuestDoesNotTake(t *testing.T) {
 	}
 }
 
+// A device that the guest keeps is not taken to be out.
+func TestPlugSaysWhatIsLeft(t *testing.T) {
+	for stubborn, c := range map[bool]clock.Clock{false: hurried{}, true: expired{}} {
+		q := newQEMU()
+		q.after, q.stubborn = 0, stubborn
+		err := Plug(&impatient{t.Context(), q, make(chan struct{})}, q, c, "vgpu1", Port{ID: "vgpu-spare", Base: 1 << 32, Room: 512 << 20}, "/run/x.sock")
+		if err == nil || errors.Is(err, ErrLeft) != stubborn || (q.device != "") != stubborn {
+			t.Errorf("stubborn %v: %v; device %q", stubborn, err, q.device)
+		}
+	}
+	q := newQEMU()
+	q.answers["device_add"] = "["
+	if err := plug(t.Context(), t, q); err == nil || errors.Is(err, ErrLeft) {
+		t.Errorf("a device that was not plugged in: %v", err)
+	}
+}
+
+// expired is a clock by which all that has a time limit is late at once.
+type expired struct{ clock.Real }
+
+func (expired) WaitUntil(ctx context.Context, _ time.Duration) error {
+	if _, ok := ctx.Deadline(); ok {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
 func TestUnplug(t *testing.T) {
 	q := newQEMU()
 	if err := Unplug(t.Context(), q, hurried{}, "vgpu1"); err == nil || err.Error() != "the VM has no device vgpu1" {

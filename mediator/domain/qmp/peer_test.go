@@ -1,0 +1,26 @@
+package qmp
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A socket that is not QEMU's own names its maker, which is no QEMU.
+func TestProcessThatIsNoQEMU(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "qmp")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Process(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is this program") {
+		t.Errorf("%v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := CheckProcess(1); err == nil {
+		t.Error("the first process of the system is taken for a QEMU")
+	}
+}
