@@ -234,10 +234,12 @@ func (h *Host) NewGuest(s api.VMSpec) *driver.Device {
 // Attach attaches to a virtual GPU that there is.
 func (h *Host) Attach(socket string) *driver.Device {
 	h.tb.Helper()
-	bus, err := driver.DialVFIOUser(h.tb.Context(), socket)
-	if err != nil {
-		h.tb.Fatal(err)
-	}
+	var bus driver.Bus
+	// Clients that came before may have left without that having been seen.
+	h.Until("a connection to "+socket, func() (err error) {
+		bus, err = driver.DialVFIOUser(h.tb.Context(), socket)
+		return err
+	})
 	dev, err := driver.Open(h.tb.Context(), bus)
 	if err != nil {
 		h.tb.Fatal(err)
