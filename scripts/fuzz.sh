@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZTIME (default 5s each); one that fails leaves
+# Runs every fuzz target for FUZZTIME (default 3s each); one that fails leaves
 # its input under testdata/fuzz of its package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-time=${FUZZTIME:-5s}
+time=${FUZZTIME:-3s}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname | sort -u); do
