@@ -26,6 +26,7 @@ const (
 	AttributeSharedCarveout      AttributeID = 14     // u32, percent
 	AttributeParameterSets       AttributeID = 0x1000 // u32: parameter sets of an event kernel
 	AttributeExpectedNanoseconds AttributeID = 0x1001 // u64: the guest's own estimate of the kernel's GPU time
+	// AttributePreempt, 0x1002, is with its layout in preempt.go.
 )
 
 // Layout of an attribute record, which is as large as a ring entry.

@@ -89,6 +89,8 @@ func TestDocumented(t *testing.T) {
 	}
 	compare("Submission entry", fields(HeaderFields))
 	compare("Completion entry", fields(CompletionFields))
+	compare("The launch's arguments", fields(PreemptArgsFields))
+	compare("The control block", words(ControlWords))
 
 	var rows [][]string
 	for i := range formNames {
@@ -130,6 +132,15 @@ func TestDocumented(t *testing.T) {
 	compare("Features", rows)
 	if AllFeatures != 1<<len(featureNames)-1 {
 		t.Errorf("%d feature names for %v", len(featureNames), AllFeatures)
+	}
+
+	rows = nil
+	for i, name := range preemptFormNames {
+		rows = append(rows, []string{fmt.Sprint(1 << i), name})
+	}
+	compare("Preemptible launches", rows)
+	if preemptForms != 1<<len(preemptFormNames)-1 {
+		t.Errorf("%d form names for %v", len(preemptFormNames), preemptForms)
 	}
 
 	rows = nil

@@ -15,9 +15,14 @@ func FuzzDecodeEntry(f *testing.F) {
 		f.Add(e[:])
 	}
 	f.Add(make([]byte, EntrySize))
+	var preempt Entry
+	attribute := Preempt{PreemptCoarse, 8, 1}.Attribute()
+	attribute.Encode(&preempt)
+	f.Add(preempt[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e Entry
 		copy(e[:], b)
+		checkDecodePreempt(t, &e)
 		h, err := DecodeHeader(&e)
 		if err != nil {
 			if !errors.Is(err, StatusMalformed) && !errors.Is(err, StatusUnsupportedVersion) {

@@ -46,7 +46,7 @@ const (
 type Word struct {
 	Name   string
 	Offset int
-	Writer string // "guest" or "host"
+	Writer string // "guest" or "host"; of a control block "kernel" or "host"
 }
 
 // DeviceWords lists the words of page 0.

@@ -8,7 +8,7 @@ type Status uint16
 
 // The status codes. After a code of the first group the channel and the context
 // go on as if the command had not been sent; the second group is kernels that
-// could not start; the third poisons the context: every later command of it
+// could not start, or not be finished; the third poisons the context: every later command of it
 // fails with the same code until the context is reset.
 const (
 	StatusOK                 Status = 0
@@ -34,6 +34,7 @@ const (
 	StatusLaunchResources  Status = 32 // more registers, threads or shared memory than the GPU has
 	StatusCooperativeLarge Status = 33 // a cooperative grid that does not fit the GPU at once
 	StatusInvalidCluster   Status = 34 // cluster dimensions that the GPU cannot place
+	StatusPreemptState     Status = 35 // what a preemptible launch left in its control block can't be
 
 	StatusIllegalAddress     Status = 64 // a kernel used an address that it does not own
 	StatusMisalignedAddress  Status = 65 // a kernel's access was not aligned
@@ -82,6 +83,7 @@ var statuses = []statusInfo{
 	{StatusLaunchResources, "LAUNCH_RESOURCES", 701, "launch needs more resources than the GPU has"},
 	{StatusCooperativeLarge, "COOPERATIVE_LARGE", 720, "cooperative launch too large"},
 	{StatusInvalidCluster, "INVALID_CLUSTER", 912, "invalid cluster size"},
+	{StatusPreemptState, "PREEMPT_STATE", 719, "a preemptible launch's control block was overwritten"},
 	{StatusIllegalAddress, "ILLEGAL_ADDRESS", 700, "illegal address"},
 	{StatusMisalignedAddress, "MISALIGNED_ADDRESS", 716, "misaligned address"},
 	{StatusIllegalInstruction, "ILLEGAL_INSTRUCTION", 715, "illegal instruction"},

@@ -69,6 +69,7 @@ const (
 	FeatureEventKernels                          // kernels registered once and triggered by number (EDGE)
 	FeatureEventDoorbells                        // registered kernels triggered by a register write (EDGE §IV.C)
 	FeatureGPUTime                               // completions carry start and end on the GPU's clock
+	FeaturePreempt                               // launches of kernels that leave the GPU when asked: AttributePreempt
 
 	featureEnd
 )
@@ -79,6 +80,7 @@ const AllFeatures = featureEnd - 1
 var featureNames = []string{
 	"contexts", "inline", "events", "copy3d", "globals", "functions", "launch-attributes",
 	"cubin", "printf", "limits", "event-kernels", "event-doorbells", "gpu-time",
+	"preempt",
 }
 
 // String lists the names of the features that are set.
