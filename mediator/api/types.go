@@ -76,6 +76,7 @@ type VM struct {
 	MemoryLimitBytes uint64  `json:"memory_limit_bytes,omitempty"`
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
+	Preemption      Preemption    `json:"preemption"`
 }
 
 // InDomain is whether the guest is a libvirt domain's, given by UUID or name.
@@ -91,7 +92,10 @@ type GPU struct {
 	SMs         int    `json:"sms"`
 	MemoryBytes uint64 `json:"memory_bytes"`
 	Policy      string `json:"policy"`
-	VMs         int    `json:"vms"`
+	// ByKernel is whether the policy decides about each launch, which then waits
+	// for its turn, rather than about guests.
+	ByKernel bool `json:"by_kernel"`
+	VMs      int  `json:"vms"`
 	// Healthy is false once the GPU does not answer any more; Problem says why.
 	Healthy bool   `json:"healthy"`
 	Problem string `json:"problem,omitempty"`
@@ -119,6 +123,10 @@ type GPU struct {
 	// have ended, and how much its time was stretched for them.
 	Overruns       uint64  `json:"overruns"`
 	OverrunSeconds float64 `json:"overrun_seconds"`
+
+	Launches   Launches   `json:"launches"`
+	Evictions  Evictions  `json:"evictions"`
+	Prediction Prediction `json:"prediction"`
 }
 
 // VMSpec asks for a guest.
