@@ -16,9 +16,9 @@ type LaunchID uint64
 // Policy decides who may use the GPU. It is called from one goroutine.
 type Policy interface {
 	// Decide answers ev, which happened at now, given who runs, waits and how
-	// much each used. next is when the policy wants to be asked again, with a
-	// Tick of NoPhase; zero or less: at the next event. The verdicts are valid
-	// until the next call.
+	// much each used. next is in how long the policy wants to be asked again,
+	// with a Tick of NoPhase; zero or less: at the next event. The verdicts are
+	// valid until the next call, and are carried out in their order.
 	Decide(now time.Duration, ev Event, st State) (v []Verdict, next time.Duration)
 }
 
@@ -91,6 +91,10 @@ type State struct {
 	Launches []Launch
 	// SMs is how many streaming multiprocessors the GPU has.
 	SMs uint32
+	// CoRuns is whether kernels of different contexts can be on the GPU at one
+	// time, each on some of the SMs. Where it is not set they take turns, and
+	// only launches of one context run side by side.
+	CoRuns bool
 }
 
 // Guest is what is known of one guest at an event.
@@ -126,25 +130,45 @@ type Guest struct {
 	Running bool
 	// Suspended is whether its channels are held now, by an earlier verdict.
 	Suspended bool
+	// Charged is what evictions for its sake cost others since the last phase's
+	// end, less what evictions for others' sake cost it; see [Ledger].
+	Charged time.Duration
 }
 
 // Launch is one kernel that waits or runs.
 type Launch struct {
-	ID      LaunchID
-	Guest   GuestID
+	ID    LaunchID
+	Guest GuestID
+	// Context is which of the guest's contexts it is of. Launches of one context
+	// can run side by side on any GPU.
+	Context uint64
+	// Arrived is when the guest submitted it, on the clock of Decide's now.
 	Arrived time.Duration
+	// Running is whether it was let to the GPU, from the Run verdict on until it
+	// has ended or left. One that was never let there, or that left, waits.
 	Running bool
-	// Priority is larger for more urgent launches.
+	// Evicting is whether all of it was told to leave the GPU and has not left.
+	Evicting bool
+	// BelowSM is the bound of the newest Evict since it last was let run: the SMs
+	// below it are others'. Zero is none. A Run verdict for one that is running
+	// gives them back: what is left of it is launched there too.
+	BelowSM uint32
+	// Priority is larger for more urgent launches. It is the static one, kept
+	// within the guest's ceiling (see [Ceiling]); a policy may raise it for itself.
 	Priority int
 	// Blocks is how many thread blocks (or tasks) are left, and PerSM how many
 	// of them an SM holds at a time.
 	Blocks uint64
 	PerSM  uint32
-	// Used is how long it has run, and Predicted how long it will run in all;
-	// zero where unknown.
+	// Used is how long it has run, with the run that goes on, and Predicted how
+	// long it will run in all; zero where unknown.
 	Used, Predicted time.Duration
 	// Evictable is whether it was compiled to leave the GPU when told.
 	Evictable bool
+	// EvictionCost is the GPU time that evicting it and launching it again is
+	// expected to cost: the mean of measured runs. Zero is unknown, see
+	// [AssumedCost].
+	EvictionCost time.Duration
 }
 
 // Action is what a verdict says.
@@ -185,6 +209,13 @@ type Verdict struct {
 	// BelowSM bounds an Evict: blocks on SMs below it leave; math.MaxUint32 is
 	// all.
 	BelowSM uint32
+	// For is for whose sake an Evict is: what it costs is charged to that guest.
+	// It is the evicted launch's own guest where that had more than its part, or
+	// its slice is over.
+	For GuestID
+	// Spatial says of an Evict whether taking some of the SMs was enough, and if
+	// not, why; zero where it was not considered.
+	Spatial SpatialUse
 	// Slice is the time slice of a Slice verdict.
 	Slice time.Duration
 }
@@ -195,6 +226,18 @@ type Options struct {
 	// suspended; zero: a quarter of the round as it is planned at the time in dfq, and a
 	// round as it was in the baselines, as LoGA has it.
 	Threshold time.Duration
+	// MaxOverhead is the part of the GPU's time that ffs may lose to evictions;
+	// zero: 0.1, as in FLEP's evaluation (§6.3.3).
+	MaxOverhead float64
+	// Evictions bounds how many evictions a guest may cause. The zero value is
+	// [DefaultRate].
+	Evictions Rate
+	// Temporal is whether evictions always take all SMs.
+	Temporal bool
+	// Alone is whether a more urgent launch waits for one that runs and cannot be
+	// evicted. Else it is let to the GPU beside it, where the hardware has them
+	// take turns.
+	Alone bool
 }
 
 // makers are the policies by name.
