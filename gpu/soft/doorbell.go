@@ -26,7 +26,9 @@ func newDoorbell() (*doorbell, error) {
 type bell struct{ f *os.File }
 
 func (d *doorbell) newBell() (bell, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	// Not a non-blocking one: such a file Go's runtime watches, here and in the program, and so all of them would be
+	// woken by every ring. It blocks only a writer who has filled its counter.
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return bell{}, fmt.Errorf("create a bell: %w", err)
 	}
@@ -71,17 +73,14 @@ func Ring(f *os.File) { ringFile(f) }
 
 func (d *doorbell) close() error { return unix.Close(d.fd) }
 
-// ring wakes the pacing thread. A full counter can't be added to, and has rung already.
+// ring wakes the pacing thread.
 func (b bell) ring() { ringFile(b.f) }
 
 func (b bell) close() error { return b.f.Close() }
 
-var one = [8]byte{1}
-
-// ringFile writes without looking: the only failure that a bell can have is that
-// it has rung as often as can be counted.
+// ringFile writes without looking: the only failure is that the bell is closed, and then nobody listens.
 func ringFile(f *os.File) {
 	if c, err := f.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) { _, _ = unix.Write(int(fd), one[:]) })
+		_ = c.Control(raise)
 	}
 }

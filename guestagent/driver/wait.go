@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -217,7 +219,10 @@ type spinner struct {
 	begin  time.Time     // of the wait under way
 	missed int           // of the last waits, those that were long: a score
 	waits  uint
-	fixed  time.Duration // as of ChannelOptions.Patience
+	// crowded is for how many waits yet the processor isn't offered to others: one
+	// that took it kept it, so it was nobody that we wait for.
+	crowded int
+	fixed   time.Duration // as of ChannelOptions.Patience
 }
 
 const (
@@ -233,6 +238,10 @@ const (
 	missedLimit = 3
 	// tryEvery is after how many waits an impatient spinner tries patience.
 	tryEvery = 16
+	// hogged is a round of looking in which somebody else must have had the
+	// processor for longer than carrying on a command takes.
+	hogged       = 300 * time.Microsecond
+	crowdedWaits = 256
 	// looks is how many looks are taken between two readings of the clock.
 	looks = 32
 )
@@ -274,6 +283,8 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 	if patience < 0 || s.alone && s.fixed == 0 {
 		return false
 	}
+	s.crowded = max(s.crowded-1, 0)
+	var last time.Duration
 	for round := 0; ; round++ {
 		for range looks {
 			if n, err := r.Pending(); n > 0 || err != nil {
@@ -281,13 +292,29 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 				return true
 			}
 		}
-		if time.Since(s.begin) > patience {
+		now := time.Since(s.begin)
+		if now > patience {
 			return false
+		}
+		if now-last > hogged {
+			s.crowded = crowdedWaits
+		}
+		if last = now; s.crowded == 0 {
+			yield()
 		}
 		if round&15 == 15 {
 			runtime.Gosched() // the host may be a goroutine's neighbour on few cores
 		}
 	}
+}
+
+// yield gives the processor to whoever waits for it. A doorbell's write wakes the
+// host's process on the processor of the writer, as the kernel expects that one to
+// sleep now; a writer that spins instead would keep it waiting for a time slice.
+func yield() {
+	// sched_yield always succeeds. Raw, since Go's runtime need not know: told of a
+	// system call that takes a while, it would wake another thread in place of this one.
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // pause is the growing pauses of a driver that has no interrupts.

@@ -37,7 +37,9 @@ func futexWait(word *atomic.Uint32, value uint32, d time.Duration) error {
 	return nil
 }
 
+// futexWake wakes the sleeper. It doesn't wait, so Go's runtime is not told: it
+// would wake its monitor first, which comes before whoever is to be woken.
 func futexWake(word *atomic.Uint32) {
 	// Waking fails only for an address that is not mapped, and the page is.
-	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opFutexWake, 1, 0, 0, 0)
+	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opFutexWake, 1, 0, 0, 0)
 }

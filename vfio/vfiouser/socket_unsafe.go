@@ -54,7 +54,8 @@ func newSocket(c *net.UnixConn) (*socket, error) {
 	op.msg.Control = &op.oob[0]
 	op.try = func(fd uintptr) bool {
 		for {
-			n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&op.msg)), unix.MSG_CMSG_CLOEXEC)
+			// Raw, since it doesn't wait: told of a call that might, Go's runtime would wake its monitor first.
+			n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&op.msg)), unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 			switch errno {
 			case unix.EINTR:
 				continue

@@ -76,8 +76,10 @@ func futexWait(word *uint32, value uint32, timeout unix.Timespec) {
 		uintptr(unsafe.Pointer(&timeout)), 0, 0)
 }
 
+// futexWake wakes the sleeper. It doesn't wait, so Go's runtime is not told: it would wake its monitor first, which comes
+// before whoever is to be woken.
 func futexWake(word *uint32) {
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
 }
 
 const (
