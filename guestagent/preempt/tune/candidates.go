@@ -1,0 +1,89 @@
+package tune
+
+import (
+	"slices"
+	"time"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// maxCandidates bounds what is measured for a class beside the original.
+const maxCandidates = 6
+
+// leastWaves is how many times over units must fill the GPU: with fewer, the last of them leave much of it idle. Eight
+// waves of units cost an H100 3 % with 62 waves of tasks, one wave 8 % and two 11 % (coarsened by 8 and 32).
+const leastWaves = 8
+
+// mostGroup is the coarsest that is tried; on an H100, 32 won a half percent over 8.
+const mostGroup = 64
+
+// candidates are the choices worth measuring for a grid of so many tasks, each of which takes that long in one of
+// slots: those that can leave within the latency wanted; where there are none, the one of each form that leaves the
+// soonest.
+func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int) []abi.Preempt {
+	var all []abi.Preempt
+	timely := func(c abi.Preempt) bool { return p.leaves(c, task, tasks, slots) <= p.Latency }
+	offer := func(c ...abi.Preempt) {
+		for _, c := range c {
+			if Offered(c, forms, tasks, slots) && !slices.Contains(all, c) && len(all) < maxCandidates {
+				all = append(all, c)
+			}
+		}
+	}
+	single := abi.Preempt{Form: abi.PreemptSingle, Group: 1, Every: 1}
+	coarse := p.coarse(forms, task, tasks, slots, timely)
+	inTime := len(coarse) > 0 && timely(coarse[0])
+	if timely(single) || !inTime {
+		offer(single)
+	}
+	if inTime || !timely(single) {
+		offer(coarse...)
+	}
+	// Persistent blocks are the choice where the others are too slow to leave, or are not there.
+	if !slices.ContainsFunc(all, timely) {
+		offer(p.persistent(task, tasks, slots, timely)...)
+	}
+	return all
+}
+
+// coarse are the groups worth measuring: the least, the largest and one between of those that leave in time, in powers
+// of two. Without any, the one that leaves the soonest.
+func (p *Parameters) coarse(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
+	if task > p.Suspension {
+		return nil // the hardware is quicker than two tasks
+	}
+	var good []abi.Preempt
+	var best abi.Preempt
+	for group := uint32(2); group <= mostGroup; group *= 2 {
+		c := abi.Preempt{Form: abi.PreemptCoarse, Group: group, Every: 1}
+		if !Offered(c, forms, tasks, slots) {
+			continue
+		}
+		if best.Form == 0 || p.leaves(c, task, tasks, slots) < p.leaves(best, task, tasks, slots) {
+			best = c
+		}
+		if units(tasks, group) >= leastWaves*uint64(slots) && timely(c) {
+			good = append(good, c)
+		}
+	}
+	switch n := len(good); {
+	case n > 3:
+		return []abi.Preempt{good[0], good[n/2], good[n-1]}
+	case n == 0 && best.Form != 0 && units(tasks, best.Group) >= leastWaves*uint64(slots):
+		return []abi.Preempt{best}
+	}
+	return good
+}
+
+// persistent are the chunks worth measuring: of 1, 4 and 16 tasks a fetch those that leave in time and that there are
+// enough of, looking as often as EffiSha's adaptive checking says (§6.3).
+func (p *Parameters) persistent(task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
+	var all []abi.Preempt
+	for _, chunk := range []uint32{1, 4, 16} {
+		c := abi.Preempt{Form: abi.PreemptPersistent, Group: chunk, Every: AdaptiveEvery(p.Latency, time.Duration(chunk)*task, p.Checks)}
+		if chunk == 1 || timely(c) && units(tasks, chunk) >= leastWaves*uint64(slots) {
+			all = append(all, c)
+		}
+	}
+	return all
+}

@@ -1,0 +1,79 @@
+package tune
+
+import (
+	"math/bits"
+	"time"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Bounds of what the host keeps of skipped units: a list of so many, or else a bitmap (early exit).
+const (
+	MaxListUnits   = 65_536
+	MaxBitmapUnits = 8_388_608
+)
+
+// Shape is what tells launches of a kernel apart for the tuner.
+type Shape struct {
+	Tasks       uint64 // blocks of the grid
+	Threads     uint32 // threads of a block
+	SharedBytes uint32 // dynamic shared memory of a block
+}
+
+// Class is a set of shapes whose launches are taken for alike, task by task: grids within a factor of two, of the same
+// blocks.
+type Class struct {
+	Log2Tasks   int    `json:"log2_tasks"` // number of bits of the grid's blocks
+	Threads     uint32 `json:"threads"`
+	SharedBytes uint32 `json:"shared_bytes"`
+}
+
+// Class returns the class that s belongs to.
+func (s Shape) Class() Class {
+	return Class{bits.Len64(s.Tasks), s.Threads, s.SharedBytes}
+}
+
+// units is how many units of an early exit a grid has: blocks of group tasks.
+func units(tasks uint64, group uint32) uint64 {
+	return (tasks + uint64(group) - 1) / uint64(group)
+}
+
+// Offered reports whether a grid of that many tasks can be launched as p says: a kernel that has these forms, on a GPU
+// that holds slots of its blocks at once. The original always can.
+//
+// Over the bounds of what is kept of skipped units, early exit is not offered. A grid that fits the GPU at once has
+// nothing to loop over, so persistent blocks are not.
+func Offered(p abi.Preempt, forms abi.PreemptForm, tasks uint64, slots int) bool {
+	if p.Form == 0 {
+		return p == abi.Preempt{}
+	}
+	if p.Form&forms == 0 || tasks == 0 || tasks > abi.MaxPreemptTasks ||
+		p.Group < 1 || p.Group > abi.MaxPreemptGroup || p.Every < 1 || p.Every > abi.MaxPreemptEvery {
+		return false
+	}
+	switch p.Form {
+	case abi.PreemptSingle:
+		return p.Group == 1 && p.Every == 1 && tasks <= MaxBitmapUnits
+	case abi.PreemptCoarse:
+		return p.Every == 1 && units(tasks, p.Group) <= MaxBitmapUnits
+	case abi.PreemptPersistent:
+		return slots > 0 && tasks > uint64(slots)
+	}
+	return false
+}
+
+// leaves estimates how long a kernel takes to leave the GPU, at the longest, when a task takes that long in its slot.
+// The original leaves when it ends.
+func (p *Parameters) leaves(c abi.Preempt, task time.Duration, tasks uint64, slots int) time.Duration {
+	drain := func(group uint32) time.Duration { return time.Duration(units(tasks, group)) * p.Drain }
+	switch c.Form {
+	case abi.PreemptSingle:
+		return p.Reaction + task + drain(1)
+	case abi.PreemptCoarse:
+		return p.Reaction + time.Duration(c.Group)*task + drain(c.Group)
+	case abi.PreemptPersistent:
+		return p.Reaction + time.Duration(c.Group)*time.Duration(c.Every)*task
+	}
+	waves := (tasks + uint64(slots) - 1) / uint64(slots)
+	return time.Duration(waves) * task
+}

@@ -1,0 +1,280 @@
+package tune
+
+import (
+	"time"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// MaxClasses bounds the classes of grids that a Tuner knows; the one that was not launched for the longest is dropped
+// for another.
+const MaxClasses = 16
+
+// Tuner chooses for one kernel. Its memory is bounded.
+type Tuner struct {
+	params  Parameters
+	forms   abi.PreemptForm
+	classes []*class
+	clock   uint64 // launches
+}
+
+// New returns a tuner for a kernel that has these forms beside the original. No forms is a tuner that answers the
+// original and measures nothing.
+func New(p Parameters, forms abi.PreemptForm) *Tuner {
+	return &Tuner{params: p.withDefaults(), forms: forms}
+}
+
+// Forms are the forms that the tuner chooses from.
+func (t *Tuner) Forms() abi.PreemptForm { return t.forms }
+
+// Ticket is a launch that was picked for. Its zero value is nobody's.
+type Ticket struct {
+	c       *class
+	arm     int8
+	measure bool // to measure its arm, in that round
+	round   uint32
+	tasks   uint64
+}
+
+// Measures reports whether how long the launch takes is of use; also of other launches Observe may be told.
+func (k Ticket) Measures() bool { return k.measure }
+
+// class is what is known of a class of grids.
+type class struct {
+	Class
+	slots    int
+	tasks    uint64 // of the latest launch
+	arms     []arm  // the original first
+	chosen   int
+	why      Why
+	round    uint32 // of measuring
+	open     bool   // a round is under way
+	spent    int    // launches that measured, ever
+	since    int    // launches since the last round
+	long     int    // a score of launches that took longer than the latency wanted
+	used     uint64 // the tuner's clock at the latest launch
+	launches uint64
+}
+
+// arm is a choice and what it was measured to cost.
+type arm struct {
+	choice abi.Preempt
+	cost   samples // nanoseconds a task
+	left   int     // measurements still wanted in this round
+	out    int     // launches under way that will be one
+	tries  int     // launches in this round
+}
+
+// Pick chooses for a launch. slots is how many of the kernel's blocks the GPU holds at once, as the driver says. The
+// ticket must be given to Observe or Lost when the launch has ended, or could not begin.
+func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
+	if t.forms == 0 || s.Tasks == 0 {
+		return abi.Preempt{}, Ticket{}
+	}
+	t.clock++
+	c := t.class(s.Class())
+	c.used, c.tasks, c.slots = t.clock, s.Tasks, max(slots, 1)
+	c.launches++
+	if !c.open {
+		c.since++
+		if c.why != WhyShort && c.why != WhyNoForm && c.since > t.params.Again*c.spent {
+			c.begin(t.params.Measure)
+		}
+	}
+	i := c.next(t.params.Measure)
+	if !Offered(c.arms[i].choice, t.forms, s.Tasks, c.slots) {
+		i = 0
+	}
+	a := &c.arms[i]
+	k := Ticket{c: c, arm: int8(i), round: c.round, tasks: s.Tasks, measure: c.open && a.left > a.out}
+	if k.measure {
+		a.out++
+		a.tries++
+		c.spent++
+	}
+	return a.choice, k
+}
+
+// class finds a class, or makes one.
+func (t *Tuner) class(key Class) *class {
+	oldest := 0
+	for i, c := range t.classes {
+		if c.Class == key {
+			return c
+		}
+		if c.used < t.classes[oldest].used {
+			oldest = i
+		}
+	}
+	c := &class{Class: key, arms: make([]arm, 1, 1+maxCandidates)}
+	c.begin(t.params.Measure)
+	if len(t.classes) < MaxClasses {
+		t.classes = append(t.classes, c)
+	} else {
+		t.classes[oldest] = c
+	}
+	return c
+}
+
+// begin begins a round of measuring, each arm so many times.
+func (c *class) begin(times int) {
+	c.open, c.since = true, 0
+	c.round++
+	for i := range c.arms {
+		c.arms[i].left, c.arms[i].out, c.arms[i].tries = times, 0, 0
+	}
+}
+
+// next is the arm to launch: in a round, the one that was launched least of those that are to be measured, so that all
+// are measured under the same conditions; else the chosen.
+func (c *class) next(most int) int {
+	if !c.open {
+		return c.chosen
+	}
+	best := -1
+	for i := range c.arms {
+		a := &c.arms[i]
+		if a.left > a.out && a.tries < 3*most && (best < 0 || a.tries < c.arms[best].tries) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return c.chosen // what was launched to measure has not ended yet
+	}
+	return best
+}
+
+// Observe tells how long a launch that Pick chose for ran on the GPU.
+func (t *Tuner) Observe(k Ticket, took time.Duration) {
+	if k.c == nil {
+		return
+	}
+	if took <= 0 {
+		t.Lost(k)
+		return
+	}
+	c := k.c
+	if k.arm == 0 {
+		if took > t.params.Latency {
+			c.long = min(c.long+1, 2*t.params.Measure)
+		} else {
+			c.long = max(c.long-1, 0)
+		}
+	}
+	if k.measure && c.open && k.round == c.round {
+		// Only these count: all arms are measured by as many launches of each round, so that they stay comparable
+		// when what the launches have to do changes.
+		a := &c.arms[k.arm]
+		a.cost.add(perTask(took, k.tasks))
+		a.out, a.left = max(a.out-1, 0), max(a.left-1, 0)
+		t.abandon(c, a)
+		t.advance(c)
+	}
+	if !c.open && c.why == WhyShort && c.long >= t.params.Measure {
+		// It was short and is not any more: all is measured anew.
+		c.arms[0].cost = samples{}
+		c.why = WhyMeasuring
+		c.begin(t.params.Measure)
+	}
+}
+
+// Lost tells that a launch that Pick chose for ended in a way that says nothing about its cost: it failed, was taken
+// off the GPU meanwhile, or was not timed.
+func (t *Tuner) Lost(k Ticket) {
+	if c := k.c; c != nil && k.measure && c.open && k.round == c.round {
+		c.arms[k.arm].out = max(c.arms[k.arm].out-1, 0)
+		t.advance(c)
+	}
+}
+
+// abandon stops measuring what is far too dear.
+func (t *Tuner) abandon(c *class, a *arm) {
+	const farTooDear = 1.25
+	if base := &c.arms[0].cost; a != &c.arms[0] && base.n > 0 && a.cost.n >= 2 && a.cost.quartile() > farTooDear*base.quartile() {
+		a.left = 0
+	}
+}
+
+// advance ends a round when all is measured that will be.
+func (t *Tuner) advance(c *class) {
+	for i := range c.arms {
+		a := &c.arms[i]
+		if a.left > 0 && (a.out > 0 || a.tries < 3*t.params.Measure) {
+			return
+		}
+	}
+	c.open, c.since = false, 0
+	switch base := &c.arms[0].cost; {
+	case base.n == 0:
+		c.chosen, c.why = 0, WhyUnmeasured
+	case len(c.arms) > 1:
+		t.decide(c)
+	case c.long < max(t.params.Measure/2, 1):
+		c.chosen, c.why = 0, WhyShort
+	default:
+		t.explore(c)
+	}
+}
+
+// explore begins to measure the candidates.
+func (t *Tuner) explore(c *class) {
+	task := c.taskTime(c.arms[0].cost.quartile())
+	c.arms = c.arms[:1]
+	for _, choice := range t.params.candidates(t.forms, task, c.tasks, c.slots) {
+		c.arms = append(c.arms, arm{choice: choice})
+	}
+	if len(c.arms) == 1 {
+		c.open, c.chosen, c.why = false, 0, WhyNoForm
+		return
+	}
+	c.begin(t.params.Measure)
+}
+
+// taskTime is how long a task is in its slot when the launch costs that much a task.
+func (c *class) taskTime(cost float64) time.Duration {
+	return time.Duration(cost * float64(min(c.tasks, uint64(c.slots))))
+}
+
+// decide chooses by what was measured: of the arms that cost at most the bound more than the original, the cheapest
+// that leaves in time, or else the one that leaves the soonest.
+func (t *Tuner) decide(c *class) {
+	p := &t.params
+	base := c.arms[0].cost.quartile()
+	best, bestTimely := -1, false
+	var bestCost float64
+	var bestLeaves time.Duration
+	for i := 1; i < len(c.arms); i++ {
+		a := &c.arms[i]
+		if a.cost.n == 0 {
+			continue
+		}
+		cost, bound := a.cost.quartile(), base*(1+p.Overhead)
+		leaves := p.leaves(a.choice, c.taskTime(base), c.tasks, c.slots)
+		if i == c.chosen { // by less than measuring is uncertain it is not given up
+			cost, bound = cost*(1-p.Tie), bound*(1+p.Tie)
+		}
+		if cost > bound {
+			continue
+		}
+		timely := leaves <= p.Latency
+		better := best < 0 || timely && !bestTimely
+		if !better && timely == bestTimely {
+			if timely {
+				better = cost < bestCost*(1-p.Tie) || cost < bestCost*(1+p.Tie) && leaves < bestLeaves
+			} else {
+				better = leaves < bestLeaves
+			}
+		}
+		if better {
+			best, bestTimely, bestCost, bestLeaves = i, timely, cost, leaves
+		}
+	}
+	switch {
+	case best < 0:
+		c.chosen, c.why = 0, WhyDear
+	case bestTimely:
+		c.chosen, c.why = best, WhyCheapest
+	default:
+		c.chosen, c.why = best, WhySlow
+	}
+}

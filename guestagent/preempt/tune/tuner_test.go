@@ -1,0 +1,248 @@
+package tune
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+const us = time.Microsecond
+
+// table is a world by measured overheads, in percent.
+func table(tasks uint64, total time.Duration, percent map[abi.Preempt]float64) *world {
+	const slots = 8 * 132
+	w := &world{shape: Shape{Tasks: tasks, Threads: 256}, slots: slots, rng: rand.New(rand.NewPCG(1, 1))}
+	w.task = time.Duration(float64(total) * slots / float64(tasks))
+	w.cost = func(c abi.Preempt) float64 {
+		if v, ok := percent[c]; ok || c.Form == 0 {
+			return v / 100
+		}
+		return 1 // not measured there
+	}
+	return w
+}
+
+func single() abi.Preempt { return abi.Preempt{Form: abi.PreemptSingle, Group: 1, Every: 1} }
+
+func coarse(group uint32) abi.Preempt {
+	return abi.Preempt{Form: abi.PreemptCoarse, Group: group, Every: 1}
+}
+
+func persistent(chunk, every uint32) abi.Preempt {
+	return abi.Preempt{Form: abi.PreemptPersistent, Group: chunk, Every: every}
+}
+
+// TestAsMeasuredOnAnH100 has the four kernels that were measured there (docs: preemption on an H100), with what their
+// forms cost; costs between two groups that were measured are interpolated.
+func TestAsMeasuredOnAnH100(t *testing.T) {
+	for name, c := range map[string]struct {
+		world   *world
+		latency time.Duration
+		want    abi.Preempt
+		why     Why
+		suspend bool
+	}{
+		"vector add": {
+			world: table(1<<20, 1160*us, map[abi.Preempt]float64{single(): 7.8, coarse(4): 0, coarse(16): -2.5, coarse(64): -2.8}),
+			want:  coarse(64), why: WhyCheapest,
+		},
+		"stencil": {
+			world: table(1<<20, 1069*us, map[abi.Preempt]float64{single(): 17, coarse(4): -5, coarse(16): -10.4, coarse(64): -10.2}),
+			want:  coarse(64), why: WhyCheapest, // equal, and sooner gone
+		},
+		"matrix product": {
+			world: table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1}),
+			want:  single(), why: WhyCheapest,
+		},
+		"n-body": {
+			world: table(8192, 2850*us, map[abi.Preempt]float64{single(): 0.03, coarse(8): 7.6}),
+			want:  single(), why: WhyCheapest, suspend: true,
+		},
+		"vector add within 20 µs": {
+			world: table(1<<20, 1160*us, map[abi.Preempt]float64{persistent(1, 1): 28, persistent(4, 1): 2, coarse(64): -2.8, single(): 7.8}), latency: 20 * us,
+			want: persistent(4, 1), why: WhyCheapest,
+		},
+		"n-body within 100 µs": { // nothing does; the one that leaves the soonest
+			world: table(8192, 2850*us, map[abi.Preempt]float64{single(): 0.03, persistent(1, 1): 0.4}), latency: 100 * us,
+			want: persistent(1, 1), why: WhySlow, suspend: true,
+		},
+		"a form that costs too much": {
+			world: table(8192, 2850*us, map[abi.Preempt]float64{single(): 3}),
+			why:   WhyDear, suspend: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tuner := New(Parameters{Latency: c.latency}, 7)
+			w := c.world
+			r, err := tuner.Offline(w.shape, w.slots, 200, func(p abi.Preempt) (time.Duration, error) { return w.run(p), nil })
+			if err != nil || r.Choice != c.want || r.Why != c.why || r.Suspend != c.suspend {
+				t.Errorf("%v %+v, want %+v", err, r, c.want)
+			}
+		})
+	}
+}
+
+func TestOffered(t *testing.T) {
+	for _, c := range []struct {
+		p     abi.Preempt
+		forms abi.PreemptForm
+		tasks uint64
+		slots int
+		want  bool
+	}{
+		{abi.Preempt{}, 0, 1, 1, true}, // the original, always
+		{abi.Preempt{Group: 1}, 7, 1, 1, false},
+		{single(), abi.PreemptSingle, MaxBitmapUnits, 1, true},
+		{single(), abi.PreemptSingle, MaxBitmapUnits + 1, 1, false}, // the skipped would not fit
+		{single(), abi.PreemptCoarse, 1, 1, false},
+		{coarse(8), abi.PreemptCoarse, 8 * MaxBitmapUnits, 1, true},
+		{coarse(8), abi.PreemptCoarse, 8*MaxBitmapUnits + 1, 1, false},
+		{coarse(0), abi.PreemptCoarse, 1, 1, false},
+		{persistent(4, 2), abi.PreemptPersistent, 1001, 1000, true},
+		{persistent(4, 2), abi.PreemptPersistent, 1000, 1000, false}, // all fit at once
+		{persistent(4, 2), abi.PreemptPersistent, abi.MaxPreemptTasks, 1000, true},
+		{persistent(4, 2), abi.PreemptPersistent, abi.MaxPreemptTasks + 1, 1000, false},
+		{persistent(4, 0), abi.PreemptPersistent, 1001, 1000, false},
+		{abi.Preempt{Form: 3, Group: 1, Every: 1}, 7, 1001, 1000, false}, // two forms are none
+	} {
+		if got := Offered(c.p, c.forms, c.tasks, c.slots); got != c.want {
+			t.Errorf("Offered(%+v, %v, %d, %d) = %v", c.p, c.forms, c.tasks, c.slots, got)
+		}
+	}
+}
+
+// settle runs a tuner in a world for so many launches and returns the last choice that was no measurement.
+func settle(t *Tuner, w *world, launches int) (last abi.Preempt) {
+	for range launches {
+		c, k := t.Pick(w.shape, w.slots)
+		if !k.Measures() {
+			last = c
+		}
+		t.Observe(k, w.run(c))
+	}
+	return last
+}
+
+// TestShortUntilItIsNot has a kernel that is short at first, and later is given more to do.
+func TestShortUntilItIsNot(t *testing.T) {
+	w := table(65536, 400*us, map[abi.Preempt]float64{single(): 0.5, coarse(2): 0.5, coarse(4): 0.5, coarse(16): 0.5, coarse(64): 0.5, coarse(32): 0.5, coarse(8): 0.5})
+	tuner := New(Parameters{}, abi.PreemptSingle|abi.PreemptCoarse)
+	if c := settle(tuner, w, 100); c.Form != 0 || tuner.Reports()[0].Why != WhyShort || tuner.Reports()[0].Measured != tuner.params.Measure {
+		t.Errorf("a short kernel: %+v, %+v", c, tuner.Reports())
+	}
+	w.task *= 40
+	if c := settle(tuner, w, 100); c.Form == 0 || tuner.Reports()[0].Why != WhyCheapest {
+		t.Errorf("grown long: %+v, %+v", c, tuner.Reports())
+	}
+}
+
+// TestLaunchesWithoutTimes ends in the original, not in measuring for ever.
+func TestLaunchesWithoutTimes(t *testing.T) {
+	tuner := New(Parameters{}, 7)
+	measured := 0
+	for range 1000 {
+		_, k := tuner.Pick(Shape{Tasks: 1 << 20}, 1000)
+		if k.Measures() {
+			measured++
+		}
+		tuner.Lost(k)
+	}
+	if r := tuner.Reports()[0]; r.Why != WhyUnmeasured || r.Choice.Form != 0 || measured > 100 {
+		t.Errorf("%d measured, %+v", measured, r)
+	}
+}
+
+// TestRecall holds that what was learned is there again, through JSON, and that nothing is measured for it.
+func TestRecall(t *testing.T) {
+	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1})
+	first := New(Parameters{}, 7)
+	want := settle(first, w, 100)
+	b, err := json.Marshal(first.Record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first.Record(), r); diff != "" || len(r.Classes) != 1 {
+		t.Fatalf("record (-want +got):\n%s", diff)
+	}
+	second := New(Parameters{}, 7)
+	second.Recall(r)
+	c, k := second.Pick(w.shape, w.slots)
+	if c != want || k.Measures() {
+		t.Errorf("recalled %+v (measures: %v), want %+v", c, k.Measures(), want)
+	}
+	if got := settle(second, w, 2000); got != want {
+		t.Errorf("after a while %+v, want %+v", got, want)
+	}
+	third := New(Parameters{}, abi.PreemptPersistent) // the form is not offered any more
+	third.Recall(r)
+	if c, k := third.Pick(w.shape, w.slots); c.Form != 0 || !k.Measures() {
+		t.Errorf("a form that is gone: %+v, %v", c, k.Measures())
+	}
+}
+
+// TestRecallOfAnything holds that no record, however senseless, makes the tuner answer what is not offered.
+func TestRecallOfAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r Record
+		for range rapid.IntRange(0, 30).Draw(t, "classes") {
+			tasks := rapid.Uint64().Draw(t, "tasks")
+			r.Classes = append(r.Classes, ClassRecord{
+				Class: Shape{Tasks: tasks, Threads: rapid.Uint32Range(0, 2).Draw(t, "threads")}.Class(), Tasks: tasks,
+				Slots: rapid.IntRange(-1, 2000).Draw(t, "slots"), Why: Why(rapid.IntRange(0, 9).Draw(t, "why")),
+				Form: abi.PreemptForm(rapid.Uint32Range(0, 9).Draw(t, "form")), Group: rapid.Uint32Range(0, 9).Draw(t, "group"),
+				Every:    rapid.Uint32Range(0, 9).Draw(t, "every"),
+				Original: rapid.Float64().Draw(t, "original"), Chosen: rapid.Float64().Draw(t, "chosen"),
+			})
+		}
+		forms := abi.PreemptForm(rapid.IntRange(0, 7).Draw(t, "forms"))
+		tuner := New(Parameters{}, forms)
+		tuner.Recall(r)
+		for _, k := range r.Classes {
+			s := Shape{Tasks: k.Tasks, Threads: k.Threads}
+			for range 20 {
+				c, ticket := tuner.Pick(s, 100)
+				if s.Tasks > 0 && !Offered(c, forms, s.Tasks, 100) {
+					t.Fatalf("%+v for %+v", c, s)
+				}
+				tuner.Observe(ticket, time.Millisecond)
+			}
+		}
+		if len(tuner.classes) > MaxClasses {
+			t.Fatalf("%d classes", len(tuner.classes))
+		}
+	})
+}
+
+func TestPickAllocatesNothing(t *testing.T) {
+	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01})
+	tuner := New(Parameters{}, 7)
+	settle(tuner, w, 100)
+	if n := testing.AllocsPerRun(1000, func() {
+		c, k := tuner.Pick(w.shape, w.slots)
+		tuner.Observe(k, w.run(c))
+	}); n != 0 {
+		t.Errorf("a launch allocates %v times", n)
+	}
+}
+
+// BenchmarkPick is what the choice adds to a launch.
+func BenchmarkPick(b *testing.B) {
+	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01})
+	tuner := New(Parameters{}, 7)
+	settle(tuner, w, 100)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, k := tuner.Pick(w.shape, w.slots)
+		tuner.Observe(k, 16816*us)
+	}
+}

@@ -1,0 +1,162 @@
+package tune
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vgpud/mediator/vgpu/abi"
+)
+
+// world is a simulated kernel on a simulated GPU: what each choice truly costs, and noise on top, which only ever
+// makes a launch longer.
+type world struct {
+	shape Shape
+	slots int
+	task  time.Duration // of the original, in its slot
+	cost  func(abi.Preempt) float64
+	rng   *rand.Rand
+	noise float64
+}
+
+// original is how long the original takes.
+func (w *world) original() time.Duration {
+	return time.Duration(float64(w.task) * float64(w.shape.Tasks) / float64(min(w.shape.Tasks, uint64(w.slots))))
+}
+
+func (w *world) run(c abi.Preempt) time.Duration {
+	d := float64(w.original()) * (1 + w.cost(c))
+	if w.rng.Float64() < 0.5 {
+		d *= 1 + w.noise*w.rng.Float64()
+	}
+	return time.Duration(d)
+}
+
+// overheads are true costs of choices that follow from a seed.
+func overheads(seed uint64) func(abi.Preempt) float64 {
+	return func(c abi.Preempt) float64 {
+		if c.Form == 0 {
+			return 0
+		}
+		rng := rand.New(rand.NewPCG(seed, uint64(c.Form)<<40|uint64(c.Group)<<20|uint64(c.Every)))
+		return -0.1 + 0.4*rng.Float64()
+	}
+}
+
+// TestConverges holds that in a noisy world the tuner ends up with a choice that truly is within the bound, leaves in
+// time if one does that was measured, and is as cheap as the best of those, but for what noise hides.
+func TestConverges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		w := &world{
+			shape: Shape{Tasks: rapid.Uint64Range(1, 2<<20).Draw(t, "tasks"), Threads: 256},
+			slots: rapid.IntRange(1, 1056).Draw(t, "slots"),
+			task:  time.Duration(rapid.IntRange(1000, 2_000_000).Draw(t, "task")),
+			cost:  overheads(seed), rng: rand.New(rand.NewPCG(seed, 1)), noise: 0.3,
+		}
+		forms := abi.PreemptForm(rapid.IntRange(1, 7).Draw(t, "forms"))
+		tuner := New(Parameters{}, forms)
+		p := &tuner.params
+		var last abi.Preempt
+		for range 3000 {
+			c, k := tuner.Pick(w.shape, w.slots)
+			if !k.Measures() {
+				last = c
+			}
+			tuner.Observe(k, w.run(c))
+		}
+		if w.original() <= p.Latency {
+			if last.Form != 0 && w.original() < p.Latency/2 { // noise may take it over
+				t.Fatalf("a kernel of %v is launched as %+v", w.original(), last)
+			}
+			return
+		}
+		// What noise may hide: the lower quartile of sixteen, of which half have none.
+		const slack = 0.02
+		arms := p.candidates(forms, w.task, w.shape.Tasks, w.slots)
+		best, timely := math.Inf(1), false
+		for _, c := range arms {
+			if w.cost(c) <= p.Overhead-slack && p.leaves(c, w.task, w.shape.Tasks, w.slots) <= p.Latency*9/10 {
+				best, timely = min(best, w.cost(c)), true
+			}
+		}
+		if last.Form == 0 {
+			if timely {
+				t.Fatalf("the original, though a form costs %+.3f and leaves in time", best)
+			}
+			return
+		}
+		if got := w.cost(last); got > p.Overhead+slack {
+			t.Fatalf("%+v costs %+.3f", last, got)
+		} else if timely && got > best+slack {
+			t.Fatalf("%+v costs %+.3f, the best %+.3f", last, got, best)
+		}
+		if leaves := p.leaves(last, w.task, w.shape.Tasks, w.slots); timely && leaves > p.Latency*12/10 {
+			t.Fatalf("%+v leaves within %v, others in time", last, leaves)
+		}
+	})
+}
+
+// TestNeverWhatIsNotOffered asks and tells a tuner at random: it never answers what is not offered for the grid, never
+// keeps more than its bound, and spends on measuring what Again allows.
+func TestNeverWhatIsNotOffered(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		forms := abi.PreemptForm(rapid.IntRange(0, 7).Draw(t, "forms"))
+		tuner := New(Parameters{}, forms)
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 2))
+		var under []Ticket
+		for range 4000 {
+			s := Shape{Tasks: 1 << rng.IntN(33), Threads: 1 << rng.IntN(3)}
+			s.Tasks += rng.Uint64N(s.Tasks)
+			slots := rng.IntN(2000)
+			c, k := tuner.Pick(s, slots)
+			if !Offered(c, forms, s.Tasks, max(slots, 1)) {
+				t.Fatalf("%+v for %+v with %d slots and the forms %v", c, s, slots, forms)
+			}
+			under = append(under, k)
+			for len(under) > rng.IntN(20) { // they end in any order, some not at all
+				i := rng.IntN(len(under))
+				switch rng.IntN(8) {
+				case 0:
+					tuner.Lost(under[i])
+				case 1:
+					tuner.Observe(under[i], 0)
+				default:
+					tuner.Observe(under[i], time.Duration(rng.IntN(int(10*time.Millisecond))))
+				}
+				under[i] = under[len(under)-1]
+				under = under[:len(under)-1]
+			}
+			if len(tuner.classes) > MaxClasses {
+				t.Fatalf("%d classes", len(tuner.classes))
+			}
+		}
+		for _, c := range tuner.classes {
+			most := 3 * tuner.params.Measure * (1 + maxCandidates) * (2 + int(c.launches)/tuner.params.Again)
+			if len(c.arms) > 1+maxCandidates || c.spent > most {
+				t.Fatalf("%d arms, %d of %d launches measure", len(c.arms), c.spent, c.launches)
+			}
+		}
+	})
+}
+
+// TestMeasuringIsRare holds that in the long run a launch in 64 measures.
+func TestMeasuringIsRare(t *testing.T) {
+	w := &world{shape: Shape{Tasks: 1 << 16, Threads: 256}, slots: 1000, task: 100 * time.Microsecond, cost: overheads(3), rng: rand.New(rand.NewPCG(1, 1))}
+	tuner := New(Parameters{}, 7)
+	measured := 0
+	const launches = 100_000
+	for range launches {
+		c, k := tuner.Pick(w.shape, w.slots)
+		if k.Measures() {
+			measured++
+		}
+		tuner.Observe(k, w.run(c))
+	}
+	if measured > launches/64+100 || measured < 100 {
+		t.Errorf("%d of %d launches measure", measured, launches)
+	}
+}
