@@ -6,6 +6,33 @@ import (
 	"vgpud/ptx"
 )
 
+// Effects says which registers the instructions of a function read and write. Registers are numbers in Code.Regs; the
+// carry flag is one more, len(Code.Regs). What is not known of an instruction errs on the side of saying more.
+type Effects struct {
+	list []effect
+}
+
+// Effects finds what the function's instructions read and write. Unreachable ones do neither.
+func (g *Graph) Effects() *Effects {
+	return &Effects{g.classify(true)}
+}
+
+// Reads returns the registers that instruction i reads, its guard included. A register may be listed twice.
+func (e *Effects) Reads(i int) []int32 { return e.list[i].reads }
+
+// Writes returns the registers that instruction i writes, all of them or only where its guard holds.
+func (e *Effects) Writes(i int) []int32 { return e.list[i].writes }
+
+// Known reports whether the package knows what instructions of this opcode do to registers. Others are taken to write
+// every register that they name.
+func Known(opcode string) bool {
+	switch opcode {
+	case "ld", "cp", "bar", "barrier", "call":
+		return true
+	}
+	return pure[opcode] || varied[opcode] || silent[opcode]
+}
+
 // effect is what an instruction reads and writes, as far as it matters to uniformity. Registers are numbers in
 // Code.Regs; the carry flag is one more.
 type effect struct {
@@ -43,29 +70,30 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// classify finds the effects of all instructions. Their lists share arrays.
-func (a *analysis) classify() {
-	c := a.g.Code
+// classify finds the effects of all instructions. Their lists share arrays. What each thread brings to a reduction by
+// the whole block is among its reads only if votes says so: the result is the same for all threads whatever they bring.
+func (g *Graph) classify(votes bool) []effect {
+	c := g.Code
 	carry := int32(len(c.Regs))
-	a.effects = make([]effect, len(c.Instrs))
+	effects := make([]effect, len(c.Instrs))
 	var pool []int32
 	for i, in := range c.Instrs {
-		if !a.g.Blocks[a.g.BlockOf(i)].Reachable {
+		if !g.Blocks[g.BlockOf(i)].Reachable {
 			continue
 		}
-		e := &a.effects[i]
-		how, dests := a.mannerOf(in)
+		e := &effects[i]
+		how, dests := g.mannerOf(in)
 		e.source = how == mixed
 		inputs := len(in.Operands)
-		if how == agreed {
+		if how == agreed && !votes {
 			inputs-- // what each thread brings; only the barrier's number must be the same
 		}
 		start := len(pool)
 		for j := range inputs {
 			if j >= dests {
-				pool = a.registers(&in.Operands[j], true, e, pool)
+				pool = registers(&in.Operands[j], true, e, pool)
 			} else {
-				pool = a.addresses(&in.Operands[j], e, pool)
+				pool = addresses(&in.Operands[j], e, pool)
 			}
 		}
 		if in.Guarded() {
@@ -81,13 +109,14 @@ func (a *analysis) classify() {
 		e.reads = pool[start:len(pool):len(pool)]
 		start = len(pool)
 		for j := range min(dests, len(in.Operands)) {
-			pool = a.registers(&in.Operands[j], false, e, pool)
+			pool = registers(&in.Operands[j], false, e, pool)
 		}
 		if in.Has("cc") {
 			pool = append(pool, carry)
 		}
 		e.writes = pool[start:len(pool):len(pool)]
 	}
+	return effects
 }
 
 // manner is how an instruction's results come about.
@@ -100,7 +129,7 @@ const (
 )
 
 // mannerOf says how an instruction's results come about, and how many of its first operands may be results.
-func (a *analysis) mannerOf(in *ptx.Instr) (manner, int) {
+func (g *Graph) mannerOf(in *ptx.Instr) (manner, int) {
 	first := ptx.KindNone
 	if len(in.Operands) > 0 {
 		first = in.Operands[0].Kind
@@ -110,7 +139,7 @@ func (a *analysis) mannerOf(in *ptx.Instr) (manner, int) {
 		return computed, 1
 	case silent[op], op == "cp" && first == ptx.KindAddr:
 		return computed, 0
-	case op == "ld" && a.steadyLoad(in):
+	case op == "ld" && g.steadyLoad(in):
 		return computed, 1
 	case op == "bar" || op == "barrier":
 		// A reduction over the whole block gives all the same: bar.red.or.pred p, a, q. With a count of threads
@@ -132,7 +161,7 @@ func (a *analysis) mannerOf(in *ptx.Instr) (manner, int) {
 
 // steadyLoad reports whether a load reads what never changes while the kernel runs and is the same for all threads: a
 // kernel's parameters, or constant memory.
-func (a *analysis) steadyLoad(in *ptx.Instr) bool {
+func (g *Graph) steadyLoad(in *ptx.Instr) bool {
 	if in.Has("const") {
 		return true
 	}
@@ -142,7 +171,7 @@ func (a *analysis) steadyLoad(in *ptx.Instr) bool {
 		}
 		if len(in.Operands) == 2 {
 			s := in.Operands[1].Sym
-			return a.g.Code.Func.Entry && s != nil && s.Kind == ptx.SymParam
+			return g.Code.Func.Entry && s != nil && s.Kind == ptx.SymParam
 		}
 	}
 	return false
@@ -150,7 +179,7 @@ func (a *analysis) steadyLoad(in *ptx.Instr) bool {
 
 // registers appends the registers in o to list. Where they are read, a special register that differs between threads
 // makes the instruction a source.
-func (a *analysis) registers(o *ptx.Operand, read bool, e *effect, list []int32) []int32 {
+func registers(o *ptx.Operand, read bool, e *effect, list []int32) []int32 {
 	if o.Kind == ptx.KindAddr && !read {
 		return list // an address is read wherever it stands
 	}
@@ -163,18 +192,18 @@ func (a *analysis) registers(o *ptx.Operand, read bool, e *effect, list []int32)
 		}
 	}
 	for i := range o.Elems {
-		list = a.registers(&o.Elems[i], read, e, list)
+		list = registers(&o.Elems[i], read, e, list)
 	}
 	return list
 }
 
 // addresses appends the registers in the addresses among o's parts.
-func (a *analysis) addresses(o *ptx.Operand, e *effect, list []int32) []int32 {
+func addresses(o *ptx.Operand, e *effect, list []int32) []int32 {
 	if o.Kind == ptx.KindAddr {
-		return a.registers(o, true, e, list)
+		return registers(o, true, e, list)
 	}
 	for i := range o.Elems {
-		list = a.addresses(&o.Elems[i], e, list)
+		list = addresses(&o.Elems[i], e, list)
 	}
 	return list
 }

@@ -59,7 +59,7 @@ func (g *Graph) Uniformity() *Uniformity {
 	for b := range a.skip {
 		a.skip[b] = b
 	}
-	a.classify()
+	a.effects = g.classify(false)
 	a.index()
 	for i, e := range a.effects {
 		if e.source {

@@ -1,0 +1,477 @@
+package preempt
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"vgpud/ptx"
+	"vgpud/ptx/flow"
+)
+
+// clusterRegisters holds the special registers that only mean something within clusters of blocks.
+var clusterRegisters = words(`%clusterid %nclusterid %cluster_ctaid %cluster_nctaid %cluster_ctarank %cluster_nctarank
+	%is_explicit_cluster`)
+
+// clusterDirectives holds the directives of kernels whose blocks are launched in clusters.
+var clusterDirectives = []string{"reqnctapercluster", "explicitcluster", "maxclusterrank"}
+
+// more holds the opcodes, beyond those of which package flow knows, that do nothing unsound in a preemptible kernel.
+var more = words("movmatrix istypep multimem tensormap mbarrier wgmma tcgen05")
+
+// exchanges holds the opcodes by which lanes of a warp exchange values, or which a warp executes as one.
+var exchanges = words("elect ldmatrix match mma movmatrix redux shfl stmatrix vote wgmma wmma")
+
+// builtins holds the functions that the driver defines and that have nothing to do with a block's place in the grid.
+var builtins = words("vprintf malloc free __assertfail")
+
+func words(list string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		m[w] = true
+	}
+	return m
+}
+
+// function looks at one function by itself.
+func (w *studying) function(f *funcStudy) {
+	var err error
+	if f.graph, err = flow.Build(f.code); err != nil {
+		f.refuse(UnsupportedInstruction, "%v", err)
+		f.graph = nil
+		return
+	}
+	for _, name := range clusterDirectives {
+		if d, ok := f.code.Func.Directive(name); ok && f.code.Func.Entry {
+			f.refuse(Cluster, ".%s", d.Name)
+		}
+	}
+	for _, v := range f.code.Vars {
+		f.shared = f.shared || v.Var.Space == ptx.SharedSpace
+	}
+	for i, in := range f.code.Instrs {
+		w.instruction(f, i, in)
+	}
+	if len(f.barriers)+len(f.warp)+len(f.calls) > 0 {
+		f.uniform = f.graph.Uniformity()
+	}
+	f.findNumbers()
+}
+
+// instruction notes what one instruction means for its function.
+func (w *studying) instruction(f *funcStudy, i int, in *ptx.Instr) {
+	f.operands(in, in.Operands)
+	if in.Guarded() && in.Pred.Sym.Kind == ptx.SymSpecial {
+		f.special(in, in.Pred.Sym.Name)
+	}
+	for _, m := range in.Modifiers {
+		switch {
+		case strings.HasPrefix(m, "shared"):
+			f.shared = true
+		case m == "multicast::cluster":
+			f.refuse(Cluster, "%v", in)
+		}
+	}
+	switch op := in.Opcode; {
+	case op == "exit":
+		f.exits = append(f.exits, i)
+	case op == "call":
+		w.call(f, i, in)
+	case op == "bar" || op == "barrier":
+		f.barrier(i, in)
+	case op == "mapa" || op == "getctarank" || op == "clusterlaunchcontrol" || in.Has("async") && (op == "st" || op == "red"):
+		f.refuse(Cluster, "%v", in)
+	case op == "mbarrier" || op == "tcgen05" || op == "wgmma" || op == "setmaxnreg" || op == "alloca" || op == "stackrestore":
+		f.refuseLoops(LastingState, "%v", in)
+	case op == "cp" && (in.Has("bulk") || in.Has("mbarrier") || !in.Has("async")):
+		f.refuseLoops(LastingState, "%v", in)
+	case op == "cp":
+		f.asyncs, f.shared = true, true
+	case op == "multimem" && in.Has("cp"):
+		f.refuseLoops(LastingState, "%v", in)
+	case !flow.Known(op) && !more[op]:
+		f.refuse(UnsupportedInstruction, "%v", in)
+	}
+	if exchanges[in.Opcode] && in.Has("sync") || in.Opcode == "bar" && in.Has("warp") {
+		f.warp = append(f.warp, i)
+	}
+	if mayWait(in) {
+		f.reads = append(f.reads, i)
+	}
+}
+
+// operands looks for special registers and shared variables.
+func (f *funcStudy) operands(in *ptx.Instr, list []ptx.Operand) {
+	for i := range list {
+		o := &list[i]
+		if o.Sym != nil {
+			switch o.Sym.Kind {
+			case ptx.SymSpecial:
+				f.special(in, o.Sym.Name)
+			case ptx.SymVar:
+				f.shared = f.shared || o.Sym.Var.Space == ptx.SharedSpace
+			}
+		}
+		if len(o.Elems) > 0 {
+			f.operands(in, o.Elems)
+		}
+	}
+}
+
+// special notes the use of a special register.
+func (f *funcStudy) special(in *ptx.Instr, name string) {
+	switch {
+	case name == "%ctaid" || name == "%nctaid":
+		f.readsIndex = true
+	case strings.HasPrefix(name, "%envreg"):
+		f.refuse(GridSync, "%v", in) // cooperative groups find the grid's own barrier by these
+	case clusterRegisters[name]:
+		f.refuse(Cluster, "%v", in)
+	case name == "%current_graph_exec":
+		f.refuse(DeviceLaunch, "%v", in)
+	case name == "%gridid":
+		f.refuse(UnsupportedInstruction, "%v: it would change when the kernel is launched again", in)
+	}
+}
+
+// barrier notes a barrier of the block; one of a warp is an exchange like others.
+func (f *funcStudy) barrier(i int, in *ptx.Instr) {
+	if in.Has("warp") {
+		return
+	}
+	if in.Has("cluster") {
+		f.refuse(Cluster, "%v", in)
+		return
+	}
+	b := barrier{instr: i, in: in, number: -1, aligned: in.Opcode == "bar" || in.Has("aligned")}
+	operands := in.Operands
+	switch {
+	case in.Has("sync"):
+		b.kind, b.partial = "sync", len(operands) > 1
+	case in.Has("arrive"):
+		b.kind, b.partial = "arrive", true
+	case in.Has("red"):
+		b.kind, b.partial = "red", len(operands) > 3
+		operands = operands[min(1, len(operands)):]
+	default:
+		f.refuse(UnsupportedInstruction, "%v", in)
+		return
+	}
+	if len(operands) == 0 {
+		f.refuse(UnsupportedInstruction, "%v", in)
+		return
+	}
+	if o := &operands[0]; o.Kind == ptx.KindImm && o.Imm == ptx.ImmInt && o.Bits < 16 {
+		b.number = int(o.Bits)
+	}
+	f.barriers = append(f.barriers, b)
+}
+
+// findNumbers finds the numbers of barriers that are given in a register: compilers write mov.u32 %r1, 0;
+// barrier.sync %r1. A register has a known value if every instruction that writes it moves the same constant there.
+func (f *funcStudy) findNumbers() {
+	wanted := map[int32]*int64{}
+	for k := range f.barriers {
+		if r := f.barriers[k].numberReg(); r >= 0 {
+			wanted[r] = nil
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	varies := map[int32]bool{}
+	effects := f.graph.Effects()
+	for i, in := range f.code.Instrs {
+		for _, r := range effects.Writes(i) {
+			if _, ok := wanted[r]; !ok {
+				continue
+			}
+			var v *int64
+			if in.Opcode == "mov" && len(in.Operands) == 2 && in.Operands[1].Kind == ptx.KindImm && in.Operands[1].Imm == ptx.ImmInt {
+				x := in.Operands[1].Int()
+				v = &x
+			}
+			if v == nil || wanted[r] != nil && *wanted[r] != *v {
+				varies[r] = true
+			}
+			wanted[r] = v
+		}
+	}
+	for k := range f.barriers {
+		b := &f.barriers[k]
+		r := b.numberReg()
+		if r < 0 || varies[r] || wanted[r] == nil {
+			continue
+		}
+		if v := *wanted[r]; v >= 0 && v < 16 {
+			b.number = int(v)
+		}
+	}
+}
+
+// numberReg returns the register that holds the barrier's number, -1 if none does.
+func (b *barrier) numberReg() int32 {
+	o := &b.in.Operands[0]
+	if b.kind == "red" {
+		o = &b.in.Operands[1]
+	}
+	if o.Kind == ptx.KindReg && o.Sym.Kind == ptx.SymReg {
+		return int32(o.Sym.Index)
+	}
+	return -1
+}
+
+// indirectCall is a call through a register, before it is known what it may reach.
+type indirectCall struct {
+	from    *funcStudy
+	site    int // in from.calls
+	in      *ptx.Instr
+	targets []string // as its list of targets says; nil without one
+	callees []*funcStudy
+}
+
+// call notes a call.
+func (w *studying) call(f *funcStudy, i int, in *ptx.Instr) {
+	call, ok := in.Call()
+	if !ok {
+		f.refuse(UnsupportedInstruction, "%v", in)
+		return
+	}
+	if s := call.Target.Sym; s != nil && s.Kind == ptx.SymFunc {
+		if g := w.funcs[s.Func.Name]; g != nil {
+			f.calls = append(f.calls, callSite{instr: i, callees: []*funcStudy{g}, direct: true})
+			return
+		}
+		f.extern(in, s.Func.Name)
+		return
+	}
+	c := indirectCall{from: f, site: len(f.calls), in: in}
+	if s := call.Proto.Sym; s != nil && s.Kind == ptx.SymCalls {
+		c.targets = s.Calls.Funcs
+	}
+	f.calls = append(f.calls, callSite{instr: i})
+	w.indirect = append(w.indirect, c)
+}
+
+// extern notes that a function is called which this module does not define.
+func (f *funcStudy) extern(in *ptx.Instr, name string) {
+	switch {
+	case builtins[name]:
+	case strings.HasPrefix(name, "cuda") || strings.HasPrefix(name, "__cudaCDP") || strings.HasPrefix(name, "cnp"):
+		f.refuse(DeviceLaunch, "calls %s", name)
+	default:
+		f.refuse(ExternalCall, "calls %s", name)
+	}
+}
+
+// bindCalls finds what indirect calls may reach: the functions in their lists of targets, or else every function whose
+// address is taken somewhere in the module.
+func (w *studying) bindCalls(m *ptx.Module, list []*funcStudy) {
+	if len(w.indirect) == 0 {
+		return
+	}
+	taken := w.addressesTaken(m, list)
+	for k := range w.indirect {
+		c := &w.indirect[k]
+		targets := c.targets
+		if targets == nil {
+			targets = taken
+		}
+		if len(targets) == 0 {
+			c.from.refuse(IndirectCall, "%v: no function's address is taken", c.in)
+		}
+		for _, name := range targets {
+			s := w.prog.Globals[name]
+			if s == nil || s.Kind != ptx.SymFunc {
+				c.from.refuse(IndirectCall, "%v may reach %s, which is no function", c.in, name)
+				continue
+			}
+			if g := w.funcs[s.Func.Name]; g != nil {
+				c.callees = append(c.callees, g)
+			} else if !builtins[name] {
+				c.from.refuse(IndirectCall, "%v may reach %s, which is not defined here", c.in, name)
+			}
+		}
+		c.from.calls[c.site].callees = c.callees
+	}
+}
+
+// addressesTaken names the functions whose address is taken, by an instruction or an initialiser.
+func (w *studying) addressesTaken(m *ptx.Module, list []*funcStudy) []string {
+	var names []string
+	seen := map[string]bool{}
+	take := func(name string) {
+		s := w.prog.Globals[name]
+		if s != nil && s.Kind == ptx.SymFunc && !s.Func.Entry && !seen[s.Func.Name] {
+			seen[s.Func.Name] = true
+			names = append(names, s.Func.Name)
+		}
+	}
+	var operands func([]ptx.Operand)
+	operands = func(ops []ptx.Operand) {
+		for i := range ops {
+			if s := ops[i].Sym; s != nil && s.Kind == ptx.SymFunc {
+				take(s.Name)
+			}
+			operands(ops[i].Elems)
+		}
+	}
+	for _, f := range list {
+		for _, in := range f.code.Instrs {
+			if in.Opcode != "call" {
+				operands(in.Operands)
+			} else if c, ok := in.Call(); ok {
+				operands(c.Args)
+			}
+		}
+		for _, v := range f.code.Vars {
+			initialised(v.Var, take)
+		}
+	}
+	for _, it := range m.Items {
+		if v, ok := it.(*ptx.Var); ok {
+			initialised(v, take)
+		}
+	}
+	return names
+}
+
+// initialised tells take the names in a variable's initialiser.
+func initialised(v *ptx.Var, take func(string)) {
+	if v.Init == nil || !hasName(v.Init.Raw) {
+		return
+	}
+	for x, err := range v.Values() {
+		if err != nil {
+			return // Parse has checked it
+		}
+		if x.Name != "" {
+			take(x.Name)
+		}
+	}
+}
+
+// hasName reports whether there is a name in an initialiser. Numbers begin with a digit: 0xff, 0f3F800000.
+func hasName(raw string) bool {
+	within := false // a number or a name
+	for i := range len(raw) {
+		c := raw[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '$' || c == '%'
+		if letter && !within {
+			return true
+		}
+		within = letter || c >= '0' && c <= '9' || c == '.'
+	}
+	return false
+}
+
+// warpRisk finds out whether lanes of a warp may exchange values when others have left: there is a branch that may part
+// the threads of a block, by one of whose ways threads come to the end of the function without meeting the others at a
+// barrier of the whole block, and by which others come to the exchange.
+func (w *studying) warpRisk(f *funcStudy) {
+	if f.graph == nil || !f.warpDeep {
+		return
+	}
+	at := slices.Clone(f.warp)
+	for _, c := range f.calls {
+		if slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.warpDeep }) {
+			at = append(at, c.instr)
+		}
+	}
+	at = slices.DeleteFunc(at, func(i int) bool {
+		return f.uniform.Together(f.graph.BlockOf(i)) || !f.graph.Blocks[f.graph.BlockOf(i)].Reachable
+	})
+	if len(at) == 0 {
+		return
+	}
+	blocks := f.graph.Blocks
+	meets := make([]bool, len(blocks))
+	for _, b := range f.barriers {
+		if b.kind != "arrive" && !b.partial && f.together(b.instr) {
+			meets[f.graph.BlockOf(b.instr)] = true
+		}
+	}
+	// leaves: from the block's start, the function's end can be reached without such a barrier.
+	leaves := make([]bool, len(blocks))
+	var work []int
+	mark := func(b int) {
+		if !leaves[b] && !meets[b] && blocks[b].Reachable {
+			leaves[b] = true
+			work = append(work, b)
+		}
+	}
+	for b := range blocks {
+		if slices.Contains(blocks[b].Succs, flow.Exit) {
+			mark(b)
+		}
+	}
+	for len(work) > 0 {
+		b := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, p := range blocks[b].Preds {
+			mark(p)
+		}
+	}
+	// after: some thread may come here when another has left.
+	after := make([]bool, len(blocks))
+	come := func(b int) {
+		if b != flow.Exit && !after[b] {
+			after[b] = true
+			work = append(work, b)
+		}
+	}
+	for b := range blocks {
+		if !blocks[b].Reachable || f.uniform.Branch(b) {
+			continue
+		}
+		if slices.ContainsFunc(blocks[b].Succs, func(s int) bool { return s == flow.Exit || leaves[s] }) {
+			for _, s := range blocks[b].Succs {
+				come(s)
+			}
+		}
+	}
+	for len(work) > 0 {
+		b := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, s := range blocks[b].Succs {
+			come(s)
+		}
+	}
+	f.warpRisk = slices.ContainsFunc(at, func(i int) bool { return after[f.graph.BlockOf(i)] })
+}
+
+// parametersFit reports whether a kernel's parameters leave room for the launch's arguments. PTX bounds them to 4,352
+// bytes, and from version 8.1 on and sm_70 to 32,764 (§5.1.6.1).
+func parametersFit(m *ptx.Module, f *ptx.Func, bytes int) bool {
+	limit := int64(4352)
+	if !m.Version.Less(ptx.Version{Major: 8, Minor: 1}) && architecture(m) >= 70 {
+		limit = 32764
+	}
+	end := int64(0)
+	for _, p := range f.Params {
+		a := int64(max(p.Alignment(), 1))
+		size := p.Size()
+		if size < 0 || size > limit || a > limit {
+			return false
+		}
+		end = (end+a-1)/a*a + size
+		if end > limit {
+			return false
+		}
+	}
+	return (end+7)/8*8+int64(bytes) <= limit
+}
+
+// architecture returns the number in the module's target: 90 for sm_90a.
+func architecture(m *ptx.Module) int {
+	for _, t := range m.Target {
+		if digits, ok := strings.CutPrefix(t, "sm_"); ok {
+			n, err := strconv.Atoi(strings.TrimRight(digits, "abcdefghijklmnopqrstuvwxyz"))
+			if err != nil {
+				return 0 // no architecture that we know; the smaller limit holds
+			}
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,410 @@
+package preempt
+
+import (
+	"fmt"
+	"slices"
+
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/ptx"
+	"vgpud/ptx/flow"
+)
+
+// studies is what there is to know of a module before it is rewritten. It refers to the module's own instructions.
+type studies struct {
+	entries []*entryStudy         // one for each kernel, in the module's order
+	funcs   map[string]*funcStudy // functions and kernels with a body, by name
+}
+
+// entryStudy is what there is to know of a kernel and all that it calls.
+type entryStudy struct {
+	fn   *ptx.Func
+	self *funcStudy // nil without a body
+	// reach holds the functions that it may call, itself first.
+	reach []*funcStudy
+
+	// refused is why the kernel is left as it is; None if it has at least one form.
+	refused Reason
+	// loops is why a block can't run several tasks one after the other, so that only the early exit with one task a
+	// block is left; None if it can.
+	loops  Reason
+	detail string // what refused or loops is about: an instruction, a name
+	// waits: its blocks may wait for other blocks, so only the persistent form is sound.
+	waits bool
+
+	needsIndex bool // it, or what it calls, reads %ctaid or %nctaid
+	shared     bool // it, or what it calls, may use shared memory
+	asyncs     bool // it, or what it calls, starts asynchronous copies (cp.async), which must end with their task
+	barriers   barrierCount
+	// rewrite holds its own barriers that only some threads of a block may pass: unguarded by nothing but control flow
+	// or guarded, all number 0, over the whole block. There are none in the functions that it calls, or loops says so.
+	rewrite []barrier
+}
+
+// barrierCount counts the barriers of a kernel and what it calls, each once.
+type barrierCount struct {
+	total   int
+	uniform int // passed by all threads of a block or by none; or over a stated number of threads, which is the same in a loop
+	others  int
+}
+
+// fits reports whether the kernel may be given form f, and why not.
+func (e *entryStudy) fits(f abi.PreemptForm) (bool, Reason) {
+	switch {
+	case e.refused != None:
+		return false, e.refused
+	case f != abi.PreemptSingle && e.loops != None:
+		return false, e.loops
+	case f != abi.PreemptPersistent && e.waits:
+		return false, GridSync
+	}
+	return true, None
+}
+
+// funcStudy is what there is to know of one function.
+type funcStudy struct {
+	code    *ptx.Code
+	graph   *flow.Graph
+	uniform *flow.Uniformity // nil if nothing in the function needs it
+
+	readsIndex bool // it reads %ctaid or %nctaid itself
+	needsIndex bool // itself, or through a direct call
+	recursive  bool // it may call itself, through others or not
+	shared     bool // it may use shared memory itself
+	asyncs     bool // it uses cp.async itself
+	calls      []callSite
+	barriers   []barrier
+	warp       []int // its warp exchanges: instructions in code.Instrs
+	exits      []int // its exit instructions
+	reads      []int // its volatile, relaxed, acquire or atomic reads of what may be global memory
+
+	refused, loops Reason // by itself
+	detail         string
+
+	exitsDeep bool // it, or what it calls, has an exit
+	warpDeep  bool // it, or what it calls, exchanges values within warps
+	readsDeep bool // it, or what it calls, has such reads
+	warpRisk  bool // some lanes may have left it when others exchange values; a device function's end counts as leaving
+}
+
+// callSite is a call.
+type callSite struct {
+	instr   int
+	callees []*funcStudy // functions with a body that it may reach
+	direct  bool
+}
+
+// barrier is a barrier instruction of a block: bar or barrier, .sync, .red or .arrive.
+type barrier struct {
+	instr   int // in code.Instrs
+	in      *ptx.Instr
+	kind    string // "sync", "red" or "arrive"
+	number  int    // -1: computed at run time
+	partial bool   // over a stated number of threads
+	aligned bool   // all threads of a warp come to it together
+}
+
+const (
+	// maxInstrs bounds a kernel with all that it calls.
+	maxInstrs = 1 << 20
+	// maxVisits bounds the functions visited for all kernels of a module together.
+	maxVisits = 1 << 20
+)
+
+// study finds out what can be done with the kernels of m, whose names p has bound.
+func study(m *ptx.Module, p *ptx.Program) *studies {
+	s := &studies{funcs: make(map[string]*funcStudy, len(p.Codes))}
+	w := &studying{studies: s, prog: p}
+	list := make([]*funcStudy, 0, len(p.Codes))
+	for _, c := range p.Codes {
+		f := &funcStudy{code: c}
+		list = append(list, f)
+		s.funcs[c.Func.Name] = f
+	}
+	for _, f := range list {
+		w.function(f)
+	}
+	w.bindCalls(m, list)
+	w.spread(list)
+	for _, f := range list {
+		w.warpRisk(f)
+	}
+	seen := map[string]bool{}
+	for _, it := range m.Items {
+		f, ok := it.(*ptx.Func)
+		if !ok || !f.Entry || seen[f.Name] {
+			continue
+		}
+		seen[f.Name] = true
+		s.entries = append(s.entries, w.entry(f))
+	}
+	return s
+}
+
+// studying is a studies in the making.
+type studying struct {
+	*studies
+	prog     *ptx.Program
+	indirect []indirectCall
+	visits   int // functions visited so far for kernels
+}
+
+// refuse notes why a function's callers can't be transformed, unless something is noted already.
+func (f *funcStudy) refuse(r Reason, format string, args ...any) {
+	if f.refused == None {
+		f.refused, f.detail = r, fmt.Sprintf(format, args...)
+	}
+}
+
+// refuseLoops notes why they can't be run in a loop.
+func (f *funcStudy) refuseLoops(r Reason, format string, args ...any) {
+	if f.loops == None && f.refused == None {
+		f.loops, f.detail = r, fmt.Sprintf(format, args...)
+	}
+}
+
+// entry puts together what is known of a kernel and all that it may call.
+func (w *studying) entry(fn *ptx.Func) *entryStudy {
+	e := &entryStudy{fn: fn, self: w.funcs[fn.Name]}
+	if e.self == nil {
+		e.refused, e.detail = NoBody, "declared without a body"
+		return e
+	}
+	e.fn = e.self.code.Func
+	e.walk(w)
+	if e.refused == None {
+		w.waits(e)
+	}
+	if e.refused == None && e.waits && e.loops != None {
+		e.refused = e.loops
+		e.detail = "blocks wait for blocks, and " + e.detail
+	}
+	return e
+}
+
+func (e *entryStudy) refuse(r Reason, format string, args ...any) {
+	if e.refused == None {
+		e.refused, e.detail = r, fmt.Sprintf(format, args...)
+	}
+}
+
+func (e *entryStudy) refuseLoops(r Reason, format string, args ...any) {
+	if e.loops == None && e.refused == None {
+		e.loops, e.detail = r, fmt.Sprintf(format, args...)
+	}
+}
+
+// walk visits all functions that the kernel may reach and adds up what they are. A function is visited twice if some
+// calls of it are made by all threads of a block together and others are not.
+func (e *entryStudy) walk(w *studying) {
+	type visit struct {
+		f        *funcStudy
+		together bool
+	}
+	seen := map[*funcStudy]uint8{} // bit 0: together, bit 1: apart
+	var work []visit
+	come := func(f *funcStudy, together bool) {
+		bit := uint8(1)
+		if !together {
+			bit = 2
+		}
+		if seen[f]&2 != 0 || seen[f]&bit != 0 {
+			return // visited like this, or apart, which says more
+		}
+		if seen[f] == 0 {
+			e.reach = append(e.reach, f)
+		}
+		seen[f] |= bit
+		work = append(work, visit{f, together})
+		w.visits += 1 + (len(f.barriers)+len(f.calls))/8
+	}
+	come(e.self, true)
+	instrs := 0
+	for len(work) > 0 {
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		if w.visits > maxVisits {
+			e.refuse(TooBig, "too many functions are called")
+			return
+		}
+		for _, c := range v.f.calls {
+			for _, g := range c.callees {
+				come(g, v.together && c.direct && v.f.together(c.instr))
+			}
+		}
+	}
+	// Threads may end in a device function: who is left then is not what control flow shows.
+	ends := false
+	for _, f := range e.reach {
+		instrs += len(f.code.Instrs)
+		ends = ends || f != e.self && len(f.exits) > 0
+	}
+	if instrs > maxInstrs {
+		e.refuse(TooBig, "%d instructions with all functions called, more than %d", instrs, maxInstrs)
+		return
+	}
+	for _, f := range e.reach {
+		e.needsIndex = e.needsIndex || f.needsIndex
+		e.shared = e.shared || f.shared
+		e.asyncs = e.asyncs || f.asyncs
+		if f.refused != None {
+			e.refuse(f.refused, "%s", f.detail)
+		}
+	}
+	if ends {
+		e.refuseLoops(ExitInFunction, "a device function ends its thread")
+	}
+	for _, f := range e.reach {
+		if f.loops != None {
+			e.refuseLoops(f.loops, "%s", f.detail)
+		}
+		if f.warpRisk {
+			e.refuseLoops(WarpAfterReturn, "%s: lanes exchange values that others of their warp may have left", f.code.Func.Name)
+		}
+		for _, b := range f.barriers {
+			e.barrier(f, b, seen[f] == 1 && !ends)
+		}
+	}
+}
+
+// barrier judges one barrier; together says whether all threads of a block execute its function together.
+func (e *entryStudy) barrier(f *funcStudy, b barrier, together bool) {
+	e.barriers.total++
+	whole := together && f.together(b.instr)
+	switch {
+	case b.kind == "arrive":
+		// Who arrives doesn't wait, so an arrival may be left over when the task ends.
+		e.barriers.others++
+		e.refuseLoops(LastingState, "%v: arrivals may be left over", b.in)
+	case b.partial && b.number <= 0:
+		e.barriers.others++
+		e.refuseLoops(DivergentNamedBarrier, "%v: over part of the block, and maybe at barrier 0", b.in)
+	case b.partial, whole:
+		// Over a stated number of threads, threads that have returned are not waited for, in a loop or not.
+		e.barriers.uniform++
+	case f != e.self:
+		e.barriers.others++
+		e.refuseLoops(DivergentFunctionBarrier, "%v in %s: some threads may have returned", b.in, f.code.Func.Name)
+	case b.number != 0:
+		e.barriers.others++
+		e.refuseLoops(DivergentNamedBarrier, "%v: some threads may have returned", b.in)
+	default:
+		e.barriers.others++
+		e.rewrite = append(e.rewrite, b)
+	}
+}
+
+// together reports whether the threads of a block that come to the function all execute instruction i, or none does.
+func (f *funcStudy) together(i int) bool {
+	b := f.graph.BlockOf(i)
+	if !f.graph.Blocks[b].Reachable {
+		return true
+	}
+	in := f.code.Instrs[i]
+	return f.uniform.Together(b) && (!in.Guarded() || f.uniform.Uniform(in.Pred.Sym))
+}
+
+// spread carries properties from functions to those that call them, until nothing changes.
+func (w *studying) spread(list []*funcStudy) {
+	callers := map[*funcStudy][]*funcStudy{}
+	for _, f := range list {
+		for _, c := range f.calls {
+			for _, g := range c.callees {
+				callers[g] = append(callers[g], f)
+			}
+		}
+	}
+	up := func(has func(*funcStudy) *bool) {
+		var work []*funcStudy
+		for _, f := range list {
+			if *has(f) {
+				work = append(work, f)
+			}
+		}
+		for len(work) > 0 {
+			f := work[len(work)-1]
+			work = work[:len(work)-1]
+			for _, c := range callers[f] {
+				if !*has(c) {
+					*has(c) = true
+					work = append(work, c)
+				}
+			}
+		}
+	}
+	for _, f := range list {
+		f.needsIndex, f.exitsDeep, f.warpDeep, f.readsDeep = f.readsIndex, len(f.exits) > 0, len(f.warp) > 0, len(f.reads) > 0
+	}
+	up(func(f *funcStudy) *bool { return &f.needsIndex })
+	up(func(f *funcStudy) *bool { return &f.exitsDeep })
+	up(func(f *funcStudy) *bool { return &f.warpDeep })
+	up(func(f *funcStudy) *bool { return &f.readsDeep })
+	for _, c := range w.indirect {
+		for _, g := range c.callees {
+			if g.needsIndex {
+				c.from.refuse(IndirectCall, "%v may reach %s, which reads the block's index", c.in, g.code.Func.Name)
+			}
+		}
+	}
+	markRecursive(list)
+}
+
+// markRecursive finds the functions that may call themselves: those of a strongly connected part of the call graph,
+// by Tarjan's algorithm (1972).
+func markRecursive(list []*funcStudy) {
+	type state struct {
+		index, low int
+		open       bool
+	}
+	states := make(map[*funcStudy]*state, len(list))
+	var stack []*funcStudy
+	type frame struct {
+		f       *funcStudy
+		callees []*funcStudy
+	}
+	enter := func(f *funcStudy) frame {
+		states[f] = &state{len(states), len(states), true}
+		stack = append(stack, f)
+		var callees []*funcStudy
+		for _, c := range f.calls {
+			callees = append(callees, c.callees...)
+		}
+		if slices.Contains(callees, f) {
+			f.recursive = true
+		}
+		return frame{f, callees}
+	}
+	for _, root := range list {
+		if states[root] != nil {
+			continue
+		}
+		for frames := []frame{enter(root)}; len(frames) > 0; {
+			top := &frames[len(frames)-1]
+			st := states[top.f]
+			if len(top.callees) > 0 {
+				g := top.callees[0]
+				top.callees = top.callees[1:]
+				if to := states[g]; to == nil {
+					frames = append(frames, enter(g))
+				} else if to.open {
+					st.low = min(st.low, to.index)
+				}
+				continue
+			}
+			f := top.f
+			frames = frames[:len(frames)-1]
+			if len(frames) > 0 {
+				above := states[frames[len(frames)-1].f]
+				above.low = min(above.low, st.low)
+			}
+			if st.low != st.index {
+				continue
+			}
+			at := slices.Index(stack, f)
+			for _, g := range stack[at:] {
+				states[g].open = false
+				g.recursive = g.recursive || len(stack)-at > 1
+			}
+			stack = stack[:at]
+		}
+	}
+}
