@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +57,8 @@ type demo struct {
 	o         Options
 	dir       string
 	client    *api.Client
-	members   []*member
+	members   []*member // at work now, or about to be
+	retired   []*member // that were before
 	processes []*process
 	readers   sync.WaitGroup
 	saying    sync.Mutex
@@ -100,7 +102,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // last phase.
 func (d *demo) wrong() error {
 	var errs []error
-	for _, m := range d.members {
+	for _, m := range slices.Concat(d.retired, d.members) {
 		if r := m.last(); r.Wrong > 0 || r.Error != "" {
 			errs = append(errs, fmt.Errorf("guest %s: %d of %d cases wrong: %s", m.Name, r.Wrong, r.Cases, r.Error))
 		}
@@ -181,7 +183,7 @@ func (d *demo) startGuests(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	for i, m := range d.members {
-		v, err := d.client.CreateVM(ctx, api.VMSpec{Name: m.Name, Weight: m.weight, BAR2Bytes: 64 << 20})
+		v, err := d.client.CreateVM(ctx, api.VMSpec{Name: m.Name, Weight: m.weight, PriorityCeiling: m.ceiling, BAR2Bytes: 64 << 20})
 		if err != nil {
 			return err
 		}
@@ -276,9 +278,8 @@ func (d *demo) look(ctx context.Context) (look, error) {
 	return l, nil
 }
 
-// stop ends everything: guests first, the GPU last.
-func (d *demo) stop() error {
-	var errs []error
+// endGuests ends the guests, all at a time.
+func (d *demo) endGuests() error {
 	ends := make([]error, len(d.members))
 	var ending sync.WaitGroup
 	for i, m := range d.members {
@@ -287,7 +288,12 @@ func (d *demo) stop() error {
 		}
 	}
 	ending.Wait()
-	errs = append(errs, ends...)
+	return errors.Join(ends...)
+}
+
+// stop ends everything: guests first, the GPU last.
+func (d *demo) stop() error {
+	errs := []error{d.endGuests()}
 	if d.client != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 		defer cancel()

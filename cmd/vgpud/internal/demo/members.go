@@ -13,9 +13,11 @@ import (
 type member struct {
 	work.Plan
 	weight float64
-	socket string // of its virtual GPU
-	guest  guest
-	ready  chan struct{} // closed when it works
+	// ceiling is the highest priority that its launches may have.
+	ceiling int
+	socket  string // of its virtual GPU
+	guest   guest
+	ready   chan struct{} // closed when it works
 
 	mu     sync.Mutex
 	report work.Report
