@@ -8,27 +8,16 @@ import (
 	"time"
 
 	"vgpud/accounting"
+	"vgpud/e2e/plot"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/sim"
 )
 
 // figure is one of LoGA's, redone.
-type figure struct {
-	number  string // "7a"
-	title   string
-	paper   string // what the paper's text gives
-	ours    string // the same of ours
-	lines   bool   // drawn as lines over x, else as bars
-	xLabel  string
-	yLabel  string
-	columns []string // of the table, the first being the rows'
-	rows    []row
-}
-
-type row struct {
-	name   string
-	values []float64
-}
+type (
+	figure = plot.Figure
+	row    = plot.Row
+)
 
 // launchGap is how long a program takes from one kernel's end to the next
 // launch, when it waits for each.
@@ -81,10 +70,10 @@ func turnaround(with, without *outcome) float64 {
 // LoGA's accounting without any scheduling.
 func overhead(apps []application, number string, length time.Duration, seconds time.Duration, paper string) (figure, error) {
 	f := figure{
-		number: number, paper: paper,
-		title:   fmt.Sprintf("Turnaround beside ten throttles of %v + 1 ms sleep, by accounting; 1 is without any", length),
-		yLabel:  "normalised turnaround",
-		columns: []string{"program", "LoGA", "NEON"},
+		Number: number, Paper: paper,
+		Title:   fmt.Sprintf("Turnaround beside ten throttles of %v + 1 ms sleep, by accounting; 1 is without any", length),
+		YLabel:  "normalised turnaround",
+		Columns: []string{"program", "LoGA", "NEON"},
 	}
 	rows, err := parallel(len(apps), func(i int) (row, error) {
 		e := experiment{tenants: beside(apps[i], throttles(10, length, time.Millisecond)), policy: "none", length: seconds, seed: uint64(i), watch: loga}
@@ -100,20 +89,20 @@ func overhead(apps []application, number string, length time.Duration, seconds t
 		if err != nil {
 			return row{}, err
 		}
-		return row{apps[i].name, []float64{turnaround(watched, alone), turnaround(neon, alone)}}, nil
+		return row{Name: apps[i].name, Values: []float64{turnaround(watched, alone), turnaround(neon, alone)}}, nil
 	})
 	if err != nil {
 		return f, err
 	}
-	f.rows = rows
+	f.Rows = rows
 	means, worst, name := []float64{geomean(rows, 0), geomean(rows, 1)}, 0.0, ""
 	for _, r := range rows {
-		if r.values[1] > worst {
-			worst, name = r.values[1], r.name
+		if r.Values[1] > worst {
+			worst, name = r.Values[1], r.Name
 		}
 	}
-	f.rows = append(f.rows, row{"(geometric mean)", means})
-	f.ours = fmt.Sprintf("NEON %+.1f %% in the mean, at worst %+.1f %% (%s), near the sixth of the time that it samples; LoGA %+.1f %%, by "+
+	f.Rows = append(f.Rows, row{Name: "(geometric mean)", Values: means})
+	f.Ours = fmt.Sprintf("NEON %+.1f %% in the mean, at worst %+.1f %% (%s), near the sixth of the time that it samples; LoGA %+.1f %%, by "+
 		"construction: passive reads cost the model nothing",
 		100*(means[1]-1), 100*(worst-1), name, 100*(means[0]-1))
 	return f, nil
@@ -143,7 +132,7 @@ func (e experiment) unwatched() (*outcome, error) {
 func geomean(rows []row, column int) float64 {
 	var sum float64
 	for _, r := range rows {
-		sum += math.Log(r.values[column])
+		sum += math.Log(r.Values[column])
 	}
 	return math.Exp(sum / float64(len(rows)))
 }
@@ -151,24 +140,24 @@ func geomean(rows []row, column int) float64 {
 // byThrottles redoes figure 8: four programs beside 1 to 20 throttles.
 func byThrottles(apps []application, counts []int, seconds time.Duration) (figure, error) {
 	f := figure{
-		number: "8", lines: true,
-		title:  "Turnaround under NEON beside n throttles of 10µs + 1 ms sleep; 1 is without any accounting",
-		paper:  "no numbers in the text. For most programs NEON's overhead grows with the number of throttles; LoGA's stays at none",
-		xLabel: "throttles", yLabel: "normalised turnaround",
-		columns: []string{"throttles"},
+		Number: "8", Lines: true,
+		Title:  "Turnaround under NEON beside n throttles of 10µs + 1 ms sleep; 1 is without any accounting",
+		Paper:  "no numbers in the text. For most programs NEON's overhead grows with the number of throttles; LoGA's stays at none",
+		XLabel: "throttles", YLabel: "normalised turnaround",
+		Columns: []string{"throttles"},
 	}
 	var chosen []application
 	for _, name := range []string{"lennardjones", "transpose", "bfs", "md5"} {
 		for _, a := range apps {
 			if a.name == name {
 				chosen = append(chosen, a)
-				f.columns = append(f.columns, "NEON: "+name)
+				f.Columns = append(f.Columns, "NEON: "+name)
 			}
 		}
 	}
-	f.columns = append(f.columns, "LoGA: "+chosen[0].name)
+	f.Columns = append(f.Columns, "LoGA: "+chosen[0].name)
 	rows, err := parallel(len(counts), func(i int) (row, error) {
-		r := row{name: fmt.Sprint(counts[i])}
+		r := row{Name: fmt.Sprint(counts[i])}
 		var loga0 float64
 		for j, a := range chosen {
 			e := experiment{tenants: beside(a, throttles(counts[i], 10*time.Microsecond, time.Millisecond)), policy: "none", length: seconds, seed: uint64(j), watch: loga}
@@ -180,7 +169,7 @@ func byThrottles(apps []application, counts []int, seconds time.Duration) (figur
 			if err != nil {
 				return r, err
 			}
-			r.values = append(r.values, turnaround(neon, alone))
+			r.Values = append(r.Values, turnaround(neon, alone))
 			if j == 0 {
 				watched, err := e.run()
 				if err != nil {
@@ -189,10 +178,10 @@ func byThrottles(apps []application, counts []int, seconds time.Duration) (figur
 				loga0 = turnaround(watched, alone)
 			}
 		}
-		r.values = append(r.values, loga0)
+		r.Values = append(r.Values, loga0)
 		return r, nil
 	})
-	f.rows = rows
+	f.Rows = rows
 	return f, err
 }
 
@@ -206,16 +195,16 @@ const skew = 6 * time.Microsecond
 // polling all the time.
 func kernelLength(seconds time.Duration) (figure, error) {
 	f := figure{
-		number: "9", lines: true,
-		title:  "Length of throttle's kernels, measured by polling all the time; per cent off",
-		paper:  "underestimated by up to 6 %, about as much at all lengths, blamed on registers that switch at different times",
-		xLabel: "kernel length, µs", yLabel: "error, %",
-		columns: []string{"µs", "busy bit", "busy bit, skew 6µs", "entry", "entry, skew 6µs"},
+		Number: "9", Lines: true,
+		Title:  "Length of throttle's kernels, measured by polling all the time; per cent off",
+		Paper:  "underestimated by up to 6 %, about as much at all lengths, blamed on registers that switch at different times",
+		XLabel: "kernel length, µs", YLabel: "error, %",
+		Columns: []string{"µs", "busy bit", "busy bit, skew 6µs", "entry", "entry, skew 6µs"},
 	}
 	var worst float64
 	for i := 1; i <= 10; i++ {
 		length := time.Duration(i) * 100 * time.Microsecond
-		r := row{name: fmt.Sprint(length.Microseconds())}
+		r := row{Name: fmt.Sprint(length.Microseconds())}
 		for _, mode := range []accounting.IdleMode{accounting.IdleByBusy, accounting.IdleByEntry} {
 			for _, lag := range []time.Duration{0, skew} {
 				e := experiment{
@@ -230,12 +219,12 @@ func kernelLength(seconds time.Duration) (figure, error) {
 				}
 				off := 100 * (float64(out.accounted[0])/float64(out.truth[0]) - 1)
 				worst = min(worst, off)
-				r.values = append(r.values, off)
+				r.Values = append(r.Values, off)
 			}
 		}
-		f.rows = append(f.rows, r)
+		f.Rows = append(f.Rows, r)
 	}
-	f.ours = fmt.Sprintf("exact without skew. A skew of %v shows where idle is told by the channel's entry: %+.1f %% at worst, the less the longer "+
+	f.Ours = fmt.Sprintf("exact without skew. A skew of %v shows where idle is told by the channel's entry: %+.1f %% at worst, the less the longer "+
 		"the kernels, since it is the same time for each; the busy bit alone is right in spite of it", skew, worst)
 	return f, nil
 }
@@ -243,11 +232,11 @@ func kernelLength(seconds time.Duration) (figure, error) {
 // load redoes figure 10: one kernel in each 1000 µs.
 func load(seconds time.Duration) (figure, error) {
 	f := figure{
-		number: "10", lines: true,
-		title:  "GPU load as measured against as intended, one kernel every 1000µs",
-		paper:  "within 2.5 % of the intended load in all cases, polling all the time",
-		xLabel: "intended load, %", yLabel: "measured load, %",
-		columns: []string{"true %", "polling all the time", "polling 1:5", "polling 1:5, LoGA's phases"},
+		Number: "10", Lines: true,
+		Title:  "GPU load as measured against as intended, one kernel every 1000µs",
+		Paper:  "within 2.5 % of the intended load in all cases, polling all the time",
+		XLabel: "intended load, %", YLabel: "measured load, %",
+		Columns: []string{"true %", "polling all the time", "polling 1:5", "polling 1:5, LoGA's phases"},
 	}
 	var worst, worstPieces, worstPhases float64
 	for i := 1; i <= 10; i++ {
@@ -267,20 +256,20 @@ func load(seconds time.Duration) (figure, error) {
 		worst = max(worst, math.Abs(values[0]-truth))
 		worstPieces = max(worstPieces, math.Abs(values[1]-truth))
 		worstPhases = max(worstPhases, math.Abs(values[2]-truth))
-		f.rows = append(f.rows, row{fmt.Sprintf("%.2f", truth), values})
+		f.Rows = append(f.Rows, row{Name: fmt.Sprintf("%.2f", truth), Values: values})
 	}
-	f.ours = fmt.Sprintf("polling all the time within %.2f points, 1:5 within %.2f, 1:5 in LoGA's phases within %.2f", worst, worstPieces, worstPhases)
+	f.Ours = fmt.Sprintf("polling all the time within %.2f points, 1:5 within %.2f, 1:5 in LoGA's phases within %.2f", worst, worstPieces, worstPhases)
 	return f, nil
 }
 
 // scheduling redoes figure 11: programs beside four throttles of 200 µs + 800 µs.
 func scheduling(apps []application, seconds time.Duration) (figure, error) {
 	f := figure{
-		number:  "11",
-		title:   "Turnaround beside four throttles of 200µs + 800µs sleep; 1 is alone under the same accounting",
-		paper:   "no numbers in the text. LoGA brings all programs closer to what is fair; NEON misses many, or slows the wrong one down",
-		yLabel:  "normalised turnaround",
-		columns: []string{"program", "fair", "no scheduling", "NEON", "LoGA-CL", "LoGA", "dfq"},
+		Number:  "11",
+		Title:   "Turnaround beside four throttles of 200µs + 800µs sleep; 1 is alone under the same accounting",
+		Paper:   "no numbers in the text. LoGA brings all programs closer to what is fair; NEON misses many, or slows the wrong one down",
+		YLabel:  "normalised turnaround",
+		Columns: []string{"program", "fair", "no scheduling", "NEON", "LoGA-CL", "LoGA", "dfq"},
 	}
 	rows, err := parallel(len(apps), func(i int) (row, error) {
 		return schedule(apps[i], seconds, uint64(i))
@@ -288,24 +277,24 @@ func scheduling(apps []application, seconds time.Duration) (figure, error) {
 	if err != nil {
 		return f, err
 	}
-	f.rows = rows
-	f.ours = "distance from fair, as a mean over the programs of |log2|: "
-	for column := 1; column < len(f.columns)-1; column++ {
+	f.Rows = rows
+	f.Ours = "distance from fair, as a mean over the programs of |log2|: "
+	for column := 1; column < len(f.Columns)-1; column++ {
 		var sum float64
 		for _, r := range rows {
-			sum += math.Abs(math.Log2(r.values[column] / r.values[0]))
+			sum += math.Abs(math.Log2(r.Values[column] / r.Values[0]))
 		}
 		if column > 1 {
-			f.ours += ", "
+			f.Ours += ", "
 		}
-		f.ours += fmt.Sprintf("%s %.2f", f.columns[column+1], sum/float64(len(rows)))
+		f.Ours += fmt.Sprintf("%s %.2f", f.Columns[column+1], sum/float64(len(rows)))
 	}
 	return f, nil
 }
 
 // schedule is one program's row of figure 11.
 func schedule(a application, seconds time.Duration, seed uint64) (row, error) {
-	r := row{name: a.name}
+	r := row{Name: a.name}
 	together := beside(a, throttles(4, 200*time.Microsecond, 800*time.Microsecond))
 	run := func(tenants []tenant, policy string, watch accounting.Config) (*outcome, error) {
 		return experiment{tenants: tenants, policy: policy, length: seconds, seed: seed, watch: watch}.run()
@@ -326,7 +315,7 @@ func schedule(a application, seconds time.Duration, seed uint64) (row, error) {
 	}
 	unscheduled := turnaround(free, alone)
 	fair := unscheduled * float64(free.accounted[0]) / (float64(total) / float64(len(together)))
-	r.values = append(r.values, fair, unscheduled)
+	r.Values = append(r.Values, fair, unscheduled)
 
 	neonAlone, err := experiment{tenants: together[:1], policy: "none", length: seconds, seed: seed}.runNeon(true)
 	if err != nil {
@@ -336,7 +325,7 @@ func schedule(a application, seconds time.Duration, seed uint64) (row, error) {
 	if err != nil {
 		return r, err
 	}
-	r.values = append(r.values, turnaround(neon, neonAlone))
+	r.Values = append(r.Values, turnaround(neon, neonAlone))
 	for _, p := range []struct {
 		policy string
 		watch  accounting.Config
@@ -345,7 +334,7 @@ func schedule(a application, seconds time.Duration, seed uint64) (row, error) {
 		if err != nil {
 			return r, err
 		}
-		r.values = append(r.values, turnaround(out, alone))
+		r.Values = append(r.Values, turnaround(out, alone))
 	}
 	return r, nil
 }

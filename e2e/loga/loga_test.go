@@ -64,9 +64,9 @@ func TestFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range f.rows {
-			if off := r.values[0] - 1; off < -0.01 || off > 0.01 || r.values[1] < 1.05 || r.values[1] > 1.3 {
-				t.Errorf("%s: LoGA %.3f, NEON %.3f; want 1 and some more", r.name, r.values[0], r.values[1])
+		for _, r := range f.Rows {
+			if off := r.Values[0] - 1; off < -0.01 || off > 0.01 || r.Values[1] < 1.05 || r.Values[1] > 1.3 {
+				t.Errorf("%s: LoGA %.3f, NEON %.3f; want 1 and some more", r.Name, r.Values[0], r.Values[1])
 			}
 		}
 	})
@@ -75,7 +75,7 @@ func TestFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if first, last := f.rows[0].values, f.rows[len(f.rows)-1].values; last[0] <= first[0] || last[len(last)-1] > 1.01 {
+		if first, last := f.Rows[0].Values, f.Rows[len(f.Rows)-1].Values; last[0] <= first[0] || last[len(last)-1] > 1.01 {
 			t.Errorf("with 1 throttle %.3f, with 8 %.3f; want NEON's overhead to grow and LoGA's not", first, last)
 		}
 	})
@@ -84,7 +84,7 @@ func TestFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := f.rows[0].values
+		r := f.Rows[0].Values
 		if r[0] < -0.1 || r[0] > 0.1 || r[3] > -5 || r[3] < -7 {
 			t.Errorf("kernels of 100 µs: %.2f %% off without skew, %.2f %% with; want 0 and about -6", r[0], r[3])
 		}
@@ -94,8 +94,8 @@ func TestFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, r := range f.rows {
-			for _, v := range r.values {
+		for i, r := range f.Rows {
+			for _, v := range r.Values {
 				if want := 10 * float64(i+1); v < want-2.5 || v > want+2.5 {
 					t.Errorf("load of %.0f %% measured as %.2f", want, v)
 				}
@@ -107,12 +107,12 @@ func TestFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range f.rows {
+		for _, r := range f.Rows {
 			// The fair value takes the program to saturate the GPU while it works
 			// on the host, too, so it is a bit too large, as the paper says.
-			fair, none, dfq := r.values[0], r.values[1], r.values[5]
+			fair, none, dfq := r.Values[0], r.Values[1], r.Values[5]
 			if dfq < none || dfq > 1.35*fair || fair/dfq > 0.75*fair/none {
-				t.Errorf("%s: fair %.2f, without scheduling %.2f, dfq %.2f", r.name, fair, none, dfq)
+				t.Errorf("%s: fair %.2f, without scheduling %.2f, dfq %.2f", r.Name, fair, none, dfq)
 			}
 		}
 	})
@@ -141,7 +141,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	bars := f
-	bars.lines, bars.number = false, "11"
+	bars.Lines, bars.Number = false, "11"
 	dir := t.TempDir()
 	if err := write(dir, []figure{f, bars}, []target{{name: "a target", runs: 1}}); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func run(w io.Writer, dir string) error {
 		return err
 	}
 	for i := range figures {
-		fmt.Fprintln(w, figures[i].text())
+		fmt.Fprintln(w, figures[i].Text())
 	}
 	fmt.Fprintln(w, targetText(reached))
 	if dir == "" {
@@ -72,7 +72,7 @@ func allFigures(apps []application) ([]figure, error) {
 	for _, make := range makers {
 		f, err := make()
 		if err != nil {
-			return nil, fmt.Errorf("figure %s: %w", f.number, err)
+			return nil, fmt.Errorf("figure %s: %w", f.Number, err)
 		}
 		figures = append(figures, f)
 	}
@@ -89,11 +89,11 @@ func write(dir string, figures []figure, reached []target) error {
 	b.WriteString("## Targets\n\n```\n" + targetText(reached) + "```\n")
 	for i := range figures {
 		f := &figures[i]
-		name := "loga-figure" + f.number + ".svg"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(f.svg()), 0o644); err != nil {
+		name := "loga-figure" + f.Number + ".svg"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(f.SVG()), 0o644); err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "\n## Figure %s\n\n![%s](%s)\n\n```\n%s```\n", f.number, f.title, name, f.text())
+		fmt.Fprintf(&b, "\n## Figure %s\n\n![%s](%s)\n\n```\n%s```\n", f.Number, f.Title, name, f.Text())
 	}
 	return os.WriteFile(filepath.Join(dir, "loga.md"), []byte(b.String()), 0o644)
 }

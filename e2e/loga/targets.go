@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"vgpud/accounting"
@@ -187,4 +189,17 @@ func worstSecond(out *outcome, tenants []tenant) (points float64) {
 		points = max(points, unfair(second, tenants))
 	}
 	return points
+}
+
+// targetText is the table of targets.
+func targetText(reached []target) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Targets, over %d loads of 1 to 16 guests: throttles of 10 to 100 %%, applications of the corpus, both; 10 s each.\n", reached[0].runs)
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "WHAT\tLIMIT\tWORST\tMEAN\tRESULT\tWORST LOAD")
+	for _, t := range reached {
+		fmt.Fprintf(w, "%s\t%s\t%.3f %s\t%.3f\t%s\t%s\n", t.name, t.limit, t.worst, t.unit, t.mean, t.verdict(), t.where)
+	}
+	w.Flush()
+	return b.String()
 }

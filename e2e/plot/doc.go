@@ -1,0 +1,24 @@
+// Package plot draws the figures of papers that were done again: as a table for
+// terminals and as an SVG drawing, with the paper's numbers beside ours.
+package plot
+
+// Figure is one figure, redone.
+type Figure struct {
+	Number  string   `json:"number"` // "7a"
+	Title   string   `json:"title"`
+	Paper   string   `json:"paper"`          // what the paper's text gives, and where
+	Ours    string   `json:"ours,omitempty"` // the same of ours
+	Lines   bool     `json:"-"`              // drawn as lines over x, else as bars
+	XLabel  string   `json:"x_label,omitempty"`
+	YLabel  string   `json:"y_label,omitempty"`
+	Columns []string `json:"columns"` // of the table, the first being the rows'
+	Rows    []Row    `json:"rows"`
+	// Log draws the values on a logarithmic axis; those must be above 0.
+	Log bool `json:"-"`
+}
+
+// Row is a row of the table: a group of bars, or an x with a point of each line.
+type Row struct {
+	Name   string    `json:"name"`
+	Values []float64 `json:"values"`
+}

@@ -1,0 +1,32 @@
+package plot
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// Text is the figure as a table, with the paper's numbers beside it.
+func (f *Figure) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Figure %s. %s.\n", f.Number, f.Title)
+	fmt.Fprintf(&b, "  paper: %s\n", f.Paper)
+	if f.Ours != "" {
+		fmt.Fprintf(&b, "  here:  %s\n", f.Ours)
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
+	for _, c := range f.Columns {
+		fmt.Fprintf(w, "%s\t", c)
+	}
+	fmt.Fprintln(w)
+	for _, r := range f.Rows {
+		fmt.Fprintf(w, "%s\t", r.Name)
+		for _, v := range r.Values {
+			fmt.Fprintf(w, "%.3f\t", math.Round(v*1000)/1000+0) // no negative zero
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+	return b.String()
+}
