@@ -1,0 +1,125 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// DefaultPath is where the agent keeps its cache.
+const DefaultPath = "/var/lib/vgpu-agent/kernels"
+
+// File is a Cache with a place on disk. Programs that use the same file don't hinder each other: who saves keeps what
+// others have saved meanwhile.
+type File struct {
+	*Cache
+	path string
+	log  *slog.Logger
+}
+
+// Open reads the file at path, which need not be there. One that can't be understood is renamed to path + ".bad" and
+// logged; the cache then begins empty. The error is that of reading.
+func Open(path string, log *slog.Logger) (*File, error) {
+	f := &File{Cache: New(), path: path, log: log}
+	entries, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range slices.Backward(entries) {
+		f.put(e)
+	}
+	return f, nil
+}
+
+// read returns what the file has; nothing where there is none or it is broken.
+func (f *File) read() ([]Entry, error) {
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what was learned of kernels: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	if e := file.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what was learned of kernels: read %s: %w", f.path, err)
+	}
+	entries, err := Decode(b)
+	if err == nil {
+		return entries, nil
+	}
+	aside := f.path + ".bad"
+	if e := os.Rename(f.path, aside); e != nil {
+		err = errors.Join(err, e)
+	}
+	f.log.Warn("what was learned of kernels can't be read; it is put aside, and learned anew", "path", f.path, "aside", aside, "err", err)
+	return nil, nil
+}
+
+// Save writes the file, if anything was put since it was last saved. It is there whole, or as it was before.
+func (f *File) Save() error {
+	f.mu.Lock()
+	changed := f.changed
+	f.changed = false
+	f.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	if err := f.save(); err != nil {
+		f.mu.Lock()
+		f.changed = true
+		f.mu.Unlock()
+		return fmt.Errorf("keep what was learned of kernels: %w", err)
+	}
+	return nil
+}
+
+func (f *File) save() (err error) {
+	entries := f.All()
+	others, err := f.read()
+	if err != nil {
+		return err
+	}
+	have := make(map[Key]bool, len(entries))
+	for _, e := range entries {
+		have[e.Key] = true
+	}
+	for _, e := range others {
+		if !have[e.Key] && len(entries) < MaxEntries {
+			entries = append(entries, e)
+		}
+	}
+	b, err := Encode(entries)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(f.path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, filepath.Base(f.path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}()
+	_, err = tmp.Write(b)
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), f.path)
+}
