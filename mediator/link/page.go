@@ -15,12 +15,16 @@ const MaxContexts = 32
 
 const (
 	pageMagic   = 0x6770_7676 // "vvpg"
-	pageVersion = 1
-	lineBytes   = 64 // what is written by different processes lies on lines of its own
+	pageVersion = 2
+	// oldVersion is the version before, whose page has no stubs. A vm of that
+	// version goes on with its page when serve and its executors are newer.
+	oldVersion = 1
+	lineBytes  = 64 // what is written by different processes lies on lines of its own
 
 	// PageBytes is the size of a guest's page.
-	PageBytes = 3*lineBytes + MaxContexts*contextBytes
+	PageBytes = oldPageBytes + stubAreaBytes
 
+	oldPageBytes = 3*lineBytes + MaxContexts*contextBytes
 	contextBytes = 4 * lineBytes
 )
 
@@ -28,12 +32,14 @@ const (
 // goroutine of any process that maps it; each word has one writer, named at the
 // method.
 type Page struct {
-	fd  *os.File
-	mem []byte
-	l   *pageLayout
+	fd    *os.File
+	mem   []byte
+	l     *pageLayout
+	area  *stubArea // nil on a page of the old version
+	stubs [MaxStubs]StubSlot
 }
 
-// pageLayout is the page as it lies in memory.
+// pageLayout is the page as it lies in memory, up to its stubs.
 type pageLayout struct {
 	magic, version uint32
 	_              [lineBytes - 8]byte
@@ -63,9 +69,8 @@ type pageLayout struct {
 
 type contextLayout struct {
 	// Rung by anybody.
-	bell     atomic.Uint32
-	sleeping atomic.Uint32
-	_        [lineBytes - 8]byte
+	bell bell
+	_    [lineBytes - 8]byte
 
 	// Written by exec: identity and state.
 	state   atomic.Uint32
@@ -87,7 +92,14 @@ type contextLayout struct {
 	// Written by exec: counters of the command path.
 	commands atomic.Uint64
 	wakeups  atomic.Uint64
-	_        [lineBytes - 16]byte
+
+	// Written by exec: counters of preemption, zero in a page of the old version.
+	evictions    atomic.Uint64
+	relaunches   atomic.Uint64
+	evictionTime atomic.Int64
+	liars        atomic.Uint64
+	ignored      atomic.Uint64 // priorities above the ceiling
+	_            [lineBytes - 56]byte
 }
 
 // Verdict is what the daemon has decided about a guest.
@@ -147,7 +159,7 @@ func NewPage() (*Page, error) {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return nil, fmt.Errorf("seal a guest's page: %w", closing(f, err))
 	}
-	p, err := mapPage(f)
+	p, err := mapPage(f, pageVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -155,21 +167,29 @@ func NewPage() (*Page, error) {
 	return p, nil
 }
 
-// OpenPage maps the page that f, which it takes over, holds.
+// OpenPage maps the page that f, which it takes over, holds. A page of the
+// version before is taken too; it has no stubs (see [Page.HasStubs]).
 func OpenPage(f *os.File) (*Page, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at a guest's page: %w", closing(f, err))
 	}
-	if st.Size() != PageBytes {
-		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d: another version of vgpud made it", st.Size(), PageBytes))
+	version := uint32(pageVersion)
+	switch st.Size() {
+	case PageBytes:
+	case oldPageBytes:
+		version = oldVersion
+	default:
+		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d, or %d as version %d had: another version of vgpud made it",
+			st.Size(), PageBytes, oldPageBytes, oldVersion))
 	}
-	p, err := mapPage(f)
+	p, err := mapPage(f, version)
 	if err != nil {
 		return nil, err
 	}
-	if p.l.magic != pageMagic || p.l.version != pageVersion {
-		err := fmt.Errorf("guest's page says magic %#x version %d, want %#x and %d", p.l.magic, p.l.version, uint32(pageMagic), pageVersion)
+	if p.l.magic != pageMagic || p.l.version != version {
+		err := fmt.Errorf("guest's page says magic %#x version %d, want %#x and %d for its size: another version of vgpud made it",
+			p.l.magic, p.l.version, uint32(pageMagic), version)
 		if cerr := p.Close(); cerr != nil {
 			return nil, cerr
 		}
@@ -178,12 +198,23 @@ func OpenPage(f *os.File) (*Page, error) {
 	return p, nil
 }
 
-func mapPage(f *os.File) (*Page, error) {
-	mem, err := unix.Mmap(int(f.Fd()), 0, PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+func mapPage(f *os.File, version uint32) (*Page, error) {
+	size := PageBytes
+	if version == oldVersion {
+		size = oldPageBytes
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map a guest's page: %w", closing(f, err))
 	}
-	return &Page{fd: f, mem: mem, l: layoutOf(mem)}, nil
+	p := &Page{fd: f, mem: mem, l: layoutOf(mem)}
+	if version != oldVersion {
+		p.area = areaOf(mem)
+		for i := range p.stubs {
+			p.stubs[i] = StubSlot{page: p, l: &p.area.stubs[i]}
+		}
+	}
+	return p, nil
 }
 
 // closing closes f on the way out with err, which is what matters.
@@ -417,6 +448,15 @@ func (c *ContextSlot) AddFinished(t, late time.Duration, failed bool) {
 	c.finished.Add(1)
 }
 
+// AddLeft takes note of a launch that left the GPU with work undone, after a run
+// of GPU time t, of which the guest was suspended for late. It is fetched anew when
+// it goes on.
+func (c *ContextSlot) AddLeft(t, late time.Duration) {
+	c.gpuTime.Add(int64(t))
+	c.lateTime.Add(int64(late))
+	c.finished.Add(1)
+}
+
 // AddError counts a command other than a launch that failed.
 func (c *ContextSlot) AddError() { c.errors.Add(1) }
 
@@ -433,30 +473,4 @@ func (c *ContextSlot) AddWakeup() { c.wakeups.Add(1) }
 func (c *ContextSlot) Outstanding() uint64 {
 	finished := c.finished.Load() // first, so that the difference is never negative
 	return c.fetched.Load() - finished
-}
-
-// Counters are a context's sums since the guest was created.
-type Counters struct {
-	Kernels, Errors, CopiedBytes, Commands, Wakeups uint64
-	// GPUTime is from each launch's start to its end by the GPU's own stamps,
-	// LateTime what of it ran while the guest was suspended.
-	GPUTime, LateTime time.Duration
-}
-
-// Add sums two sets of counters.
-func (a Counters) Add(b Counters) Counters {
-	return Counters{
-		Kernels: a.Kernels + b.Kernels, Errors: a.Errors + b.Errors, CopiedBytes: a.CopiedBytes + b.CopiedBytes,
-		Commands: a.Commands + b.Commands, Wakeups: a.Wakeups + b.Wakeups,
-		GPUTime: a.GPUTime + b.GPUTime, LateTime: a.LateTime + b.LateTime,
-	}
-}
-
-// Counters reads the context's sums.
-func (c *ContextSlot) Counters() Counters {
-	return Counters{
-		Kernels: c.kernels.Load(), Errors: c.errors.Load(), CopiedBytes: c.copied.Load(),
-		Commands: c.commands.Load(), Wakeups: c.wakeups.Load(),
-		GPUTime: time.Duration(c.gpuTime.Load()), LateTime: time.Duration(c.lateTime.Load()),
-	}
 }

@@ -11,12 +11,20 @@ import (
 // The layout must be what PageBytes says: both subtractions fail to compile
 // otherwise.
 const (
-	_ = uint(PageBytes - unsafe.Sizeof(pageLayout{}))
-	_ = uint(unsafe.Sizeof(pageLayout{}) - PageBytes)
+	_ = uint(oldPageBytes - unsafe.Sizeof(pageLayout{}))
+	_ = uint(unsafe.Sizeof(pageLayout{}) - oldPageBytes)
+	_ = uint(stubAreaBytes - unsafe.Sizeof(stubArea{}))
+	_ = uint(unsafe.Sizeof(stubArea{}) - stubAreaBytes)
 )
 
+// areaOf is where the stubs lie on a page of PageBytes.
+func areaOf(mem []byte) *stubArea {
+	area := mem[oldPageBytes : oldPageBytes+stubAreaBytes]
+	return (*stubArea)(unsafe.Pointer(unsafe.SliceData(area)))
+}
+
 // layoutOf is the page seen as its layout. A mapping is aligned to a memory
-// page, and PageBytes long.
+// page, and at least oldPageBytes long.
 func layoutOf(mem []byte) *pageLayout {
 	return (*pageLayout)(unsafe.Pointer(unsafe.SliceData(mem)))
 }

@@ -1,0 +1,189 @@
+package link
+
+import (
+	"math"
+	"time"
+
+	"vgpud/mediator/stub"
+)
+
+// Claim is an executor's hold on a launch's stub. It is a value; the zero value
+// is none, of which every method says and does nothing.
+type Claim struct {
+	slot   *StubSlot
+	launch uint64
+}
+
+// claimTries bounds how often Claim begins anew because another executor of the
+// guest took the stub that it was about to take.
+const claimTries = MaxStubs
+
+// Claim takes a stub for a launch of a context and makes it ready. Of v, the part
+// that is known before a launch runs is taken: what is said of it, and Arrived.
+// It fails where all stubs are taken or the page has none.
+func (p *Page) Claim(context int, v *Stub) (Claim, bool) {
+	if p.area == nil {
+		return Claim{}, false
+	}
+	for range claimTries {
+		// The one that has been free for longest, so that the daemon sees what has
+		// become of the launches that ended.
+		var slot *StubSlot
+		oldest := turn(math.MaxUint64)
+		for i := range p.stubs {
+			t := turn(p.stubs[i].l.turn.Load())
+			if s := t.state(); (s == stub.None || s == stub.Done) && t < oldest {
+				slot, oldest = &p.stubs[i], t
+			}
+		}
+		if slot == nil {
+			return Claim{}, false
+		}
+		next, err := stub.Next(oldest.state(), stub.Claimed)
+		if err != nil {
+			return Claim{}, false
+		}
+		launch := p.area.launches.Add(1)
+		if slot.l.turn.CompareAndSwap(uint64(oldest), uint64(newTurn(launch, context, next))) {
+			slot.l.fill(v)
+			ready := slot.step(launch, stub.Initialised)
+			if p.Mode() == ModeByKernel {
+				p.RingServe()
+			}
+			return Claim{slot, launch}, ready
+		}
+	}
+	return Claim{}, false
+}
+
+// fill writes what is said of a launch before it is ready.
+func (l *stubLayout) fill(v *Stub) {
+	l.asked.Store(0)
+	l.deadline.Store(0)
+	l.belowSM.Store(0)
+	l.kernel.Store(v.Kernel)
+	l.inputBytes.Store(v.InputBytes)
+	l.arrived.Store(int64(v.Arrived))
+	l.predicted.Store(int64(v.Predicted))
+	l.priority.Store(uint32(v.Priority))
+	l.form.Store(v.Form)
+	l.blocks.Store(v.Blocks)
+	l.perSM.Store(v.PerSM)
+	l.tasks.Store(v.Tasks)
+	l.threads.Store(v.Threads)
+	l.sharedBytes.Store(v.SharedBytes)
+	storeBool(&l.evictable, v.Evictable)
+	l.started.Store(0)
+	l.left.Store(0)
+	l.used.Store(0)
+	l.evictions.Store(0)
+	l.failed.Store(0)
+}
+
+// Held is whether there is a stub.
+func (c Claim) Held() bool { return c.slot != nil }
+
+// live is whether the stub is still the launch's.
+func (c Claim) live() bool {
+	s := c.State()
+	return s != stub.None && s != stub.Done
+}
+
+// Launch is the launch's number.
+func (c Claim) Launch() uint64 { return c.launch }
+
+// State is where the launch stands. Another's stub says [stub.Done]: vm has taken
+// this one's back.
+func (c Claim) State() stub.State {
+	if c.slot == nil {
+		return stub.None
+	}
+	launch, state := c.slot.State()
+	if launch != c.launch {
+		return stub.Done
+	}
+	return state
+}
+
+// Word is what the daemon said when it last asked the launch to leave.
+func (c Claim) Word() (belowSM uint32, asked, deadline time.Duration) {
+	if c.slot == nil {
+		return 0, 0, 0
+	}
+	l := c.slot.l
+	return l.belowSM.Load(), time.Duration(l.asked.Load()), time.Duration(l.deadline.Load())
+}
+
+// Grant gives a launch that is ready its turn where the daemon does not, and
+// reports whether it has it.
+func (c Claim) Grant() bool {
+	return c.live() && (c.slot.step(c.launch, stub.Scheduled) || c.State() == stub.ToRun)
+}
+
+// Start says that the launch is on the GPU since now.
+func (c Claim) Start(now time.Duration) {
+	if !c.live() {
+		return
+	}
+	c.slot.l.started.Store(int64(now))
+	c.slot.step(c.launch, stub.Launched)
+}
+
+// Leave says that it has left with work undone, at now, after using the GPU for
+// used in all.
+func (c Claim) Leave(now, used time.Duration) {
+	if !c.live() {
+		return
+	}
+	l := c.slot.l
+	l.left.Store(int64(now))
+	l.used.Store(int64(used))
+	l.evictions.Add(1)
+	c.slot.step(c.launch, stub.Left)
+	c.slot.page.RingServe()
+}
+
+// Unevictable says that it does not leave when asked, whatever it claims.
+func (c Claim) Unevictable() {
+	if c.live() {
+		c.slot.l.evictable.Store(0)
+	}
+}
+
+// Finish says that all of it is done, after using the GPU for used in all. The
+// stub is given up.
+func (c Claim) Finish(used time.Duration) { c.end(used, stub.Finished) }
+
+// Abandon says that it has ended with its context or channel. The stub is given
+// up.
+func (c Claim) Abandon(used time.Duration) {
+	if c.live() {
+		c.slot.l.failed.Store(1)
+	}
+	c.end(used, stub.Abandoned)
+}
+
+func (c Claim) end(used time.Duration, why stub.Cause) {
+	if !c.live() {
+		return
+	}
+	c.slot.l.used.Store(int64(used))
+	c.slot.step(c.launch, why)
+	c.slot.page.RingServe()
+}
+
+// FreeStubs gives back the stubs of a context whose executor is gone, or has just
+// begun: whatever it had on the GPU ended with it. vm calls it, and exec.
+func (p *Page) FreeStubs(context int) {
+	if p.area == nil {
+		return
+	}
+	for i := range p.stubs {
+		s := &p.stubs[i]
+		t := turn(s.l.turn.Load())
+		if t.context() != context || t.state() == stub.None || t.state() == stub.Done {
+			continue
+		}
+		Claim{s, t.launch()}.Abandon(time.Duration(s.l.used.Load()))
+	}
+}
