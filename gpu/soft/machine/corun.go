@@ -230,6 +230,23 @@ func (co *coRun) settled(l *Launch) {
 	}
 }
 
+// coEvict has l's resident blocks leave by the given time, and makes no more resident.
+func (m *Machine) coEvict(l *Launch, by time.Duration) {
+	co := &m.co
+	cut := l.undone > 0
+	l.undone = 0
+	co.heads = slices.DeleteFunc(co.heads, func(h *Launch) bool { return h == l })
+	for _, c := range co.cohorts {
+		if c.l == l && c.end > by {
+			c.end, cut = by, true
+		}
+	}
+	l.Open, l.leaving = false, cut
+	if l.flying == 0 {
+		m.coFinish(l, 0) // between two of its waves
+	}
+}
+
 // drop takes all of l off the machine.
 func (co *coRun) drop(l *Launch) {
 	co.heads = slices.DeleteFunc(co.heads, func(h *Launch) bool { return h == l })

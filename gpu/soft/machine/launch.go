@@ -34,6 +34,7 @@ type Launch struct {
 	elapsed time.Duration // executed so far
 	start   time.Duration
 	expired bool
+	leaving bool   // cut short by Evict
 	undone  uint64 // CoRun: blocks that are not resident yet
 	flying  uint64 // CoRun: blocks that are
 	full    uint64 // CoRun: blocks resident with the machine to itself
@@ -106,6 +107,7 @@ type Usage struct {
 	Switching   time.Duration // being loaded, and saved for another
 	Launches    uint64        // ended
 	Preemptions uint64
+	Evictions   uint64 // launches that left because they were asked to, see [Machine.Evict]
 }
 
 // Usage is the group's use up to the machine's Now.
@@ -136,10 +138,11 @@ const (
 	Finished                       // it ended
 	Expired                        // it has executed for its Limit, and goes on until killed
 	Switched                       // Group is on the engine now; Launch is nil
+	Evicted                        // it left because it was asked to, see [Machine.Evict]
 )
 
 var eventNames = [...]string{Started: "started", Resumed: "resumed", Preempted: "preempted", Finished: "finished",
-	Expired: "expired", Switched: "switched"}
+	Expired: "expired", Switched: "switched", Evicted: "evicted"}
 
 // String is the event in a word.
 func (k EventKind) String() string {

@@ -174,7 +174,7 @@ func (c *Channel) Submit(l *Launch) error {
 		return fmt.Errorf("submit to channel %d: the launch is queued already", c.id)
 	}
 	l.channel, l.state, l.elapsed, l.start, l.expired = c, queued, 0, 0, false
-	l.undone, l.flying = 0, 0
+	l.undone, l.flying, l.leaving = 0, 0, false
 	c.queue = append(c.queue, l)
 	if len(c.queue) == 1 {
 		if !c.group.disabled {
@@ -185,10 +185,31 @@ func (c *Channel) Submit(l *Launch) error {
 	return nil
 }
 
-// Settle says how long an open launch takes: it ends when it has executed so long, or now if it already has.
+// Settle says how long an open launch takes: it ends when it has executed so long, or now if it already has. One that
+// was asked to leave does so.
 func (m *Machine) Settle(l *Launch, d time.Duration) {
+	if l.leaving {
+		return
+	}
 	l.Duration, l.Open = d, false
 	m.co.settled(l)
+}
+
+// Evict asks a launch that has begun to leave: when it has executed for so long from now on, it ends with [Evicted]
+// instead of [Finished], unless it is done before. How far it got and what is left of it, to be submitted anew, the
+// caller knows: this is the simulation of kernels that look whether they must leave; real ones do without.
+func (m *Machine) Evict(l *Launch, after time.Duration) {
+	if l.state != begun || l.leaving {
+		return
+	}
+	after = max(after, 0)
+	if m.cfg.Mode == CoRun {
+		m.coEvict(l, m.now+after)
+		return
+	}
+	if cut := l.elapsed + after - m.cfg.Overhead; l.Open || cut < l.Duration {
+		l.Duration, l.Open, l.leaving = cut, false, true
+	}
 }
 
 // Kill takes a launch off the engine or out of its channel at the machine's Now. No event tells of it.

@@ -406,3 +406,66 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// A launch that is asked to leave does so in the time given, and is submitted again with what is left of it; one that
+// is done before ends as ever.
+func TestEvict(t *testing.T) {
+	for _, mode := range []Mode{Exclusive, Slices, CoRun} {
+		t.Run(mode.String(), func(t *testing.T) {
+			m := New(Config{Mode: mode, Overhead: -1, ExclusiveSwitch: -1, SliceSwitch: -1, ReadySwitch: -1}, 0, nil)
+			g, err := m.NewGroup()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := g.NewChannel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &Launch{Work: Work{Duration: 10 * ms}}
+			next := func(want EventKind) {
+				t.Helper()
+				for {
+					evs := m.Step(m.Now() + time.Second)
+					if evs == nil {
+						t.Fatalf("no event %v", want)
+					}
+					for _, e := range evs {
+						if e.Launch == l && e.Kind == want {
+							return
+						}
+						if e.Launch == l && e.Kind >= Preempted && e.Kind != Switched {
+							t.Fatalf("%v, want %v", e.Kind, want)
+						}
+					}
+				}
+			}
+			submit := func() {
+				t.Helper()
+				if err := c.Submit(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			submit()
+			m.Evict(l, 0) // it has not begun, so this is nothing
+			next(Started)
+			start := m.Now()
+			m.Step(start + 4*ms)
+			m.Evict(l, 50*us)
+			next(Evicted)
+			if got := m.Now() - start; got != 4*ms+50*us {
+				t.Errorf("it left after %v", got)
+			}
+			l.Duration = 10*ms - (m.Now() - start)
+			submit()
+			next(Started)
+			m.Evict(l, time.Second)
+			next(Finished)
+			if got := m.Now() - start; got < 10*ms-us || got > 10*ms+us {
+				t.Errorf("both parts took %v", got)
+			}
+			if u := g.Usage(); u.Evictions != 1 || u.Launches != 1 {
+				t.Errorf("%+v", u)
+			}
+		})
+	}
+}

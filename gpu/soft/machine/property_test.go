@@ -20,6 +20,7 @@ type world struct {
 	gone    Usage // of closed groups
 	ended   uint64
 	pending map[*Launch]bool
+	asked   map[*Launch]bool // to leave
 }
 
 func (w *world) step(to time.Duration) {
@@ -35,8 +36,14 @@ func (w *world) step(to time.Duration) {
 			break
 		}
 		for _, e := range evs {
-			if e.Kind == Finished {
+			switch e.Kind {
+			case Finished:
 				w.ended++
+				delete(w.pending, e.Launch)
+			case Evicted:
+				if !w.asked[e.Launch] {
+					w.t.Fatal("a launch left that was not asked to")
+				}
 				delete(w.pending, e.Launch)
 			}
 		}
@@ -118,7 +125,7 @@ func TestMachineKeepsItsAccounts(t *testing.T) {
 }
 
 func random(t *rapid.T, mode Mode) {
-	w := &world{t: t, pending: map[*Launch]bool{}}
+	w := &world{t: t, pending: map[*Launch]bool{}, asked: map[*Launch]bool{}}
 	w.m = New(Config{
 		Mode: mode, SMs: 3, SM: Resources{Blocks: 4, Threads: 512, Registers: 4096, Shared: 1 << 14},
 		Groups: 6, Channels: 10, Live: rapid.Bool().Draw(t, "live"),
@@ -160,6 +167,12 @@ func random(t *rapid.T, mode Mode) {
 		"settle": func(t *rapid.T) {
 			if l := w.pick(t, func(l *Launch) bool { return l.Open }); l != nil {
 				w.m.Settle(l, time.Duration(rapid.Int64Range(0, int64(5*ms)).Draw(t, "duration")))
+			}
+		},
+		"evict": func(t *rapid.T) {
+			if l := w.pick(t, func(l *Launch) bool { return true }); l != nil {
+				w.asked[l] = l.state == begun || w.asked[l]
+				w.m.Evict(l, time.Duration(rapid.Int64Range(0, int64(ms)).Draw(t, "after")))
 			}
 		},
 		"kill": func(t *rapid.T) {

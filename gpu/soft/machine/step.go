@@ -247,6 +247,11 @@ func (m *Machine) finish(l *Launch) {
 // ended books the end of a launch, late by so much.
 func (m *Machine) ended(l *Launch, late time.Duration) {
 	l.state = finished
+	if l.leaving {
+		l.channel.group.usage.Evictions++
+		m.emit(Evicted, l, l.channel.group)
+		return
+	}
 	m.totals.Launches++
 	l.channel.group.usage.Launches++
 	if late > 0 {
