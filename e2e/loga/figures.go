@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vgpud/accounting"
+	"vgpud/e2e/parallel"
 	"vgpud/e2e/plot"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/sim"
@@ -75,7 +76,7 @@ func overhead(apps []application, number string, length time.Duration, seconds t
 		YLabel:  "normalised turnaround",
 		Columns: []string{"program", "LoGA", "NEON"},
 	}
-	rows, err := parallel(len(apps), func(i int) (row, error) {
+	rows, err := parallel.Map(len(apps), func(i int) (row, error) {
 		e := experiment{tenants: beside(apps[i], throttles(10, length, time.Millisecond)), policy: "none", length: seconds, seed: uint64(i), watch: loga}
 		watched, err := e.run()
 		if err != nil {
@@ -156,7 +157,7 @@ func byThrottles(apps []application, counts []int, seconds time.Duration) (figur
 		}
 	}
 	f.Columns = append(f.Columns, "LoGA: "+chosen[0].name)
-	rows, err := parallel(len(counts), func(i int) (row, error) {
+	rows, err := parallel.Map(len(counts), func(i int) (row, error) {
 		r := row{Name: fmt.Sprint(counts[i])}
 		var loga0 float64
 		for j, a := range chosen {
@@ -271,7 +272,7 @@ func scheduling(apps []application, seconds time.Duration) (figure, error) {
 		YLabel:  "normalised turnaround",
 		Columns: []string{"program", "fair", "no scheduling", "NEON", "LoGA-CL", "LoGA", "dfq"},
 	}
-	rows, err := parallel(len(apps), func(i int) (row, error) {
+	rows, err := parallel.Map(len(apps), func(i int) (row, error) {
 		return schedule(apps[i], seconds, uint64(i))
 	})
 	if err != nil {

@@ -45,7 +45,7 @@ func TestCaps(t *testing.T) {
 			}
 		}
 	}
-	outs, err := parallel(len(jobs), func(i int) (*outcome, error) { return jobs[i].e.run() })
+	outs, err := parallel.Map(len(jobs), func(i int) (*outcome, error) { return jobs[i].e.run() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestGuarantees(t *testing.T) {
 			}
 		}
 	}
-	outs, err := parallel(len(jobs), func(i int) (*outcome, error) { return jobs[i].e.run() })
+	outs, err := parallel.Map(len(jobs), func(i int) (*outcome, error) { return jobs[i].e.run() })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vgpud/accounting"
+	"vgpud/e2e/parallel"
 	"vgpud/fairshare"
 	"vgpud/gpu/soft/sim"
 )
@@ -122,7 +123,7 @@ func targets(all []scenario, length time.Duration) ([]target, error) {
 		jobs = append(jobs, job{s: s, policy: "none", full: true}, job{s: s, policy: "none"},
 			job{s: s, policy: "dfq", exact: true}, job{s: s, policy: "dfq"}, job{s: s, policy: "dfq-loga"})
 	}
-	outs, err := parallel(len(jobs), func(i int) (*outcome, error) {
+	outs, err := parallel.Map(len(jobs), func(i int) (*outcome, error) {
 		j := jobs[i]
 		watch := accounting.Config{Full: j.full}
 		if j.policy == "dfq-loga" {
