@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vgpud/accounting"
+	"vgpud/e2e/parallel"
 	"vgpud/fairshare"
 	"vgpud/gpu/soft/sim"
 )

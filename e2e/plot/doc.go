@@ -2,6 +2,11 @@
 // terminals and as an SVG drawing, with the paper's numbers beside ours.
 package plot
 
+import (
+	"encoding/json"
+	"math"
+)
+
 // Figure is one figure, redone.
 type Figure struct {
 	Number  string   `json:"number"` // "7a"
@@ -21,4 +26,18 @@ type Figure struct {
 type Row struct {
 	Name   string    `json:"name"`
 	Values []float64 `json:"values"`
+}
+
+// MarshalJSON writes what is not a number as null.
+func (r Row) MarshalJSON() ([]byte, error) {
+	values := make([]any, len(r.Values))
+	for i, v := range r.Values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			values[i] = v
+		}
+	}
+	return json.Marshal(struct {
+		Name   string `json:"name"`
+		Values []any  `json:"values"`
+	}{r.Name, values})
 }

@@ -99,7 +99,9 @@ func (f *Figure) axis() (low, high float64, ticks []float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, r := range f.Rows {
 		for _, v := range r.Values {
-			low, high = min(low, v), max(high, v)
+			if !math.IsNaN(v) {
+				low, high = min(low, v), max(high, v)
+			}
 		}
 	}
 	if !f.Lines {
@@ -141,6 +143,9 @@ func (f *Figure) drawLines(b *strings.Builder, y func(float64) float64) {
 	for c := range f.Columns[1:] {
 		var points []string
 		for i, r := range f.Rows {
+			if math.IsNaN(r.Values[c]) {
+				continue
+			}
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(at[i]), y(r.Values[c])))
 		}
 		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), colours[c%len(colours)])
@@ -154,6 +159,9 @@ func (f *Figure) drawBars(b *strings.Builder, y func(float64) float64, base floa
 	for i, r := range f.Rows {
 		x := left + group*float64(i)
 		for c, v := range r.Values {
+			if math.IsNaN(v) {
+				continue
+			}
 			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
 				x+bar*float64(c), min(y(v), y(base)), bar, math.Abs(y(base)-y(v)), colours[c%len(colours)])
 		}

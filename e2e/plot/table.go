@@ -23,6 +23,10 @@ func (f *Figure) Text() string {
 	for _, r := range f.Rows {
 		fmt.Fprintf(w, "%s\t", r.Name)
 		for _, v := range r.Values {
+			if math.IsNaN(v) {
+				fmt.Fprint(w, "-\t")
+				continue
+			}
 			fmt.Fprintf(w, "%.3f\t", math.Round(v*1000)/1000+0) // no negative zero
 		}
 		fmt.Fprintln(w)
