@@ -1,0 +1,182 @@
+package preempt
+
+import (
+	"strconv"
+
+	"vgpud/ptx"
+)
+
+// rewriter copies a body as a task of a transformed function runs it.
+type rewriter struct {
+	*builder
+	module   *module
+	index    bool   // %ctaid and %nctaid become registers
+	end      string // where ret and exit go; "": they stay
+	meet     bool   // block barriers tell those who are done that they are needed
+	callMeet bool   // so do those in functions
+	args     int    // numbers the parameters added to calls
+	halves   int    // numbers the 16-bit registers added
+}
+
+// stmts copies a list of statements to out.
+func (r *rewriter) stmts(list []ptx.Stmt, out *[]ptx.Stmt) {
+	if n := len(list) + len(*out); cap(*out) < n {
+		*out = append(make([]ptx.Stmt, 0, n+n/4+16), *out...)
+	}
+	for _, s := range list {
+		switch s := s.(type) {
+		case *ptx.Loc:
+			// Line numbers belong to the original, which keeps them.
+		case *ptx.Block:
+			b := &ptx.Block{Pos: s.Pos, End: s.End}
+			r.stmts(s.Stmts, &b.Stmts)
+			*out = append(*out, b)
+		case *ptx.Label:
+			if !r.module.dropLabels || r.module.targets[s.Name] {
+				*out = append(*out, s)
+			}
+		case *ptx.Instr:
+			r.instr(s, out)
+		default:
+			*out = append(*out, r.stmt(s))
+		}
+	}
+}
+
+// instr copies an instruction to out, with what has to stand before it.
+func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
+	switch in.Opcode {
+	case "ret", "exit":
+		if r.end != "" {
+			j := r.jump("V_end")
+			j.Pos, j.Pred = in.Pos, ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not}
+			*out = append(*out, j)
+			return
+		}
+	case "bar", "barrier":
+		if r.meet && r.module.meets[in] {
+			*out = append(*out, r.meeting(in))
+			return
+		}
+	case "call":
+		if name := r.module.callee(in, r.callMeet); name != "" {
+			r.call(in, name, out)
+			return
+		}
+	}
+	c := r.copier.instr(in)
+	if r.index {
+		r.indices(in, in.Operands, c.Operands, out)
+	}
+	*out = append(*out, c)
+}
+
+// meeting is a barrier that threads which are done take part in.
+func (r *rewriter) meeting(in *ptx.Instr) *ptx.Instr {
+	never := ptx.Reg(r.names.own("%V_never"))
+	never.Not = true
+	return &ptx.Instr{
+		Pos: in.Pos, Pred: ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not},
+		Opcode: "barrier", Modifiers: meetingForm,
+		Operands: []ptx.Operand{ptx.Reg(r.names.own("%V_met")), ptx.Int(0), never},
+	}
+}
+
+var meetingForm = []string{"red", "or", "pred"}
+
+// components are the registers that stand for the components of %ctaid and %nctaid.
+var components = [...][3]string{{"%V_x", "%V_y", "%V_z"}, {"%V_gx", "%V_gy", "%V_gz"}}
+
+// taskOperand says which component of %ctaid (0) or %nctaid (1) an operand is.
+func taskOperand(o *ptx.Operand) (which, component int, ok bool) {
+	if o.Sym == nil || o.Sym.Kind != ptx.SymSpecial {
+		return 0, 0, false
+	}
+	switch o.Sym.Name {
+	case "%ctaid":
+	case "%nctaid":
+		which = 1
+	default:
+		return 0, 0, false
+	}
+	if o.Sel == ptx.SelNone {
+		return which, -1, true
+	}
+	component, ok = o.Sel.Component()
+	return which, component, ok && component < 3 // the fourth is a constant
+}
+
+// indices replaces %ctaid and %nctaid among the operands that are copied from was to now.
+func (r *rewriter) indices(in *ptx.Instr, was, now []ptx.Operand, out *[]ptx.Stmt) {
+	for i := range was {
+		o := &was[i]
+		if which, component, ok := taskOperand(o); ok && component >= 0 {
+			name := r.names.own(components[which][component])
+			if narrow(in) {
+				name = r.half(name, out)
+			}
+			now[i].Name, now[i].Sel = name, ptx.SelNone
+		}
+		if len(o.Elems) > 0 {
+			r.indices(in, o.Elems, now[i].Elems, out)
+		}
+	}
+}
+
+// narrow reports whether an instruction takes a special register as 16 bits, which is how programs of PTX 1 read them.
+// Conversions take a wider register as it is.
+func narrow(in *ptx.Instr) bool {
+	return in.Opcode != "cvt" && (in.Has("u16") || in.Has("s16") || in.Has("b16"))
+}
+
+// half makes a 16-bit register of a 32-bit one.
+func (r *rewriter) half(name string, out *[]ptx.Stmt) string {
+	h := "%" + r.names.prefix + "h" + strconv.Itoa(r.halves)
+	r.halves++
+	r.regs++
+	*out = append(*out,
+		&ptx.Var{Space: ptx.RegSpace, Type: ptx.B16, Name: h},
+		&ptx.Instr{Opcode: "cvt", Modifiers: []string{"u16", "u32"}, Operands: []ptx.Operand{ptx.Reg(h), ptx.Reg(name)}})
+	return h
+}
+
+// call copies a direct call as one of the function called name, which is given the task first if name says so.
+func (r *rewriter) call(in *ptx.Instr, name string, out *[]ptx.Stmt) {
+	c := r.copier.instr(in)
+	t := 0
+	if c.Operands[0].Kind == ptx.KindList {
+		t = 1
+	}
+	c.Operands[t].Name = name
+	if !r.module.takesTask[name] {
+		*out = append(*out, c)
+		return
+	}
+	arg := r.names.prefix + "task" + strconv.Itoa(r.args)
+	r.args++
+	*out = append(*out, &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: arg, Dims: []int64{4 * taskWords}})
+	offset := int64(0)
+	for which := range components {
+		for _, reg := range components[which] {
+			st := &r.instrs.take(1)[0]
+			ops := r.ops.take(2)
+			ops[0], ops[1] = ptx.MemSym(arg, offset), ptx.Reg(r.names.own(reg))
+			*st = ptx.Instr{Pred: c.Pred, Opcode: "st", Modifiers: stParam, Operands: ops}
+			*out = append(*out, st)
+			offset += 4
+		}
+	}
+	ops := make([]ptx.Operand, 0, len(c.Operands)+1)
+	ops = append(ops, c.Operands[:t+1]...)
+	rest := c.Operands[t+1:]
+	args := []ptx.Operand{ptx.Sym(arg)}
+	if len(rest) > 0 && rest[0].Kind == ptx.KindList {
+		args = append(args, rest[0].Elems...)
+		rest = rest[1:]
+	}
+	ops = append(ops, ptx.List(args...))
+	c.Operands = append(ops, rest...)
+	*out = append(*out, c)
+}
+
+var stParam = []string{"param", "b32"}

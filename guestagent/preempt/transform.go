@@ -1,0 +1,412 @@
+package preempt
+
+import (
+	"fmt"
+
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/ptx"
+)
+
+// Options say what Transform makes. The zero Options makes every form that is sound.
+type Options struct {
+	Forms Form // a set of forms; 0 for all
+}
+
+// Report says what Transform made of one kernel.
+type Report struct {
+	Kernel      string
+	Preemptible bool   // it has at least one form that is sound, whether asked for or not
+	Forms       []Form // those in the module: EntryName tells under which names
+	// Reason says why the kernel has no form, or only the early exit without a loop; None if nothing is wrong with it.
+	Reason Reason
+	Detail string // what Reason is about, for people
+
+	Barriers struct {
+		Total     int // in the kernel and what it calls
+		Uniform   int // passed by all threads of a block or by none, so sound as they are
+		Rewritten int // so that threads which are done go on meeting the others, in the forms with a loop
+	}
+	WaitsForBlocks        bool // its blocks may wait for one another: only the persistent form
+	VirtualRegistersAdded int  // the most that a form added
+	SharedBytesAdded      int  // likewise
+}
+
+const (
+	launchBytes = abi.PreemptArgsBytes
+	launchAlign = 8
+	// staticShared is how much static shared memory a kernel may have on any GPU, and slotBytes what the persistent form
+	// adds to it.
+	staticShared = 48 << 10
+	slotBytes    = 8
+)
+
+// Transform makes preemptible forms of m's kernels: a module with everything that m has, under its own name, and new
+// kernels beside (see EntryName), and a report for each kernel of m. A kernel is launched in one of its forms with
+// [abi.PreemptArgs] behind its own parameters, whose offsets stay.
+//
+// m keeps its text, but its names are bound as ptx.Resolve does, so nothing else may use m meanwhile. The new module
+// shares with it what neither changes, and needs to be resolved. The error, if any, is Resolve's; there is a report for
+// a kernel that can't be transformed, not an error.
+func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
+	prog, err := ptx.Resolve(m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("bind the module's names: %w", err)
+	}
+	if o.Forms == 0 {
+		o.Forms = allForms
+	}
+	t := &module{
+		m: m, copier: &copier{}, names: newNames(m), studies: study(m, prog),
+		scans: map[*funcStudy]*scan{}, clones: map[variant]string{}, takesTask: map[string]bool{}, meets: map[*ptx.Instr]bool{},
+	}
+	t.findLabels(prog)
+	reports := make([]Report, len(t.studies.entries))
+	for i, e := range t.studies.entries {
+		reports[i] = t.entry(e, o.Forms)
+	}
+	t.makeClones()
+	return t.assemble(), reports, nil
+}
+
+// module is a module in transformation.
+type module struct {
+	m       *ptx.Module
+	copier  *copier
+	names   *names
+	studies *studies
+
+	dropLabels bool            // labels that nothing branches to may be known to debug sections: only the originals keep them
+	targets    map[string]bool // names of labels that something branches to
+
+	scans map[*funcStudy]*scan
+
+	clones    map[variant]string // the names of functions' copies
+	order     []variant          // those asked for, in order
+	takesTask map[string]bool    // by name of the copy
+	meets     map[*ptx.Instr]bool
+
+	entries []*ptx.Func // made so far
+	copies  []*ptx.Func // of device functions
+}
+
+// variant is a copy of a device function for what calls it.
+type variant struct {
+	f    *funcStudy
+	task bool // it is given the task's index and the grid's size as its first parameter
+	meet bool // its barriers are rewritten
+}
+
+// entry makes the forms of one kernel.
+func (t *module) entry(e *entryStudy, forms Form) Report {
+	k := &kernel{study: e, module: t}
+	r := Report{Kernel: e.fn.Name, WaitsForBlocks: e.waits}
+	r.Barriers.Total, r.Barriers.Uniform = e.barriers.total, e.barriers.uniform
+	k.plan()
+	r.Reason, r.Detail = e.loops, e.detail
+	if e.refused != None {
+		r.Reason = e.refused
+		return r
+	}
+	for _, f := range []Form{Single, Coarse, Persistent} {
+		if ok, _ := e.fits(f); !ok || f == Persistent && k.crowded {
+			continue
+		}
+		r.Preemptible = true
+		if f == Coarse {
+			r.Barriers.Rewritten = len(e.rewrite)
+		}
+		if forms&f == 0 {
+			continue
+		}
+		fn, b := k.form(f)
+		t.entries = append(t.entries, fn)
+		r.Forms = append(r.Forms, f)
+		r.VirtualRegistersAdded = max(r.VirtualRegistersAdded, b.regs)
+		r.SharedBytesAdded = max(r.SharedBytesAdded, b.shared)
+	}
+	return r
+}
+
+// plan finds what the forms of a kernel need, and what speaks against them beside what the study found.
+func (k *kernel) plan() {
+	e, t := k.study, k.module
+	if e.refused != None {
+		return
+	}
+	k.check()
+	if e.refused != None {
+		return
+	}
+	for _, f := range e.reach {
+		if f != e.self && f.needsIndex {
+			k.index, k.grid = 3, 3 // it is handed all six
+		}
+	}
+	for _, in := range e.self.code.Instrs {
+		k.wants(in.Operands)
+	}
+	k.meet = len(e.rewrite) > 0
+	warp := false
+	for _, f := range e.reach {
+		warp = warp || len(f.warp) > 0
+		for _, b := range f.barriers {
+			if !k.meet || e.loops != None {
+				continue
+			}
+			switch {
+			case b.number < 0:
+				e.refuseLoops(DivergentNamedBarrier, "%v: maybe barrier 0, which others may have left", b.in)
+			case b.number == 0 && b.kind == "sync" && !b.partial:
+				t.meets[b.in] = true
+				k.callMeet = k.callMeet || f != e.self
+			}
+		}
+	}
+	switch {
+	case e.shared || e.barriers.total > 0:
+		k.apart = fragBlockMeets
+	case warp:
+		k.apart = fragWarpMeets
+	}
+	if k.meet {
+		k.apart = "" // having met, all are done
+	}
+}
+
+// wants notes the components of %ctaid and %nctaid among operands.
+func (k *kernel) wants(list []ptx.Operand) {
+	for i := range list {
+		if which, component, ok := taskOperand(&list[i]); ok {
+			if which == 0 {
+				k.index = max(k.index, component+1)
+			} else {
+				k.grid = max(k.grid, component+1)
+			}
+		}
+		if len(list[i].Elems) > 0 {
+			k.wants(list[i].Elems)
+		}
+	}
+}
+
+// check refuses what the module around a kernel does not allow.
+func (k *kernel) check() {
+	e, t := k.study, k.module
+	name := e.fn.Name
+	switch {
+	case t.m.AddressSize == 32:
+		e.refuse(UnsupportedInstruction, "32-bit addresses")
+	case t.m.Version.Less(ptx.Version{Major: 2}) || architecture(t.m) < 20:
+		e.refuse(UnsupportedInstruction, "PTX %d.%d for sm_%d has no barrier reductions or generic addresses", t.m.Version.Major, t.m.Version.Minor, architecture(t.m))
+	case t.names.specials:
+		e.refuse(NameInUse, "the module declares the name of a special register")
+	case !parametersFit(t.m, e.fn, launchBytes):
+		e.refuse(Parameters, "no room for %d bytes behind the kernel's parameters", launchBytes)
+	}
+	for f := range suffixes {
+		if n := name + suffixes[f]; t.names.globals[n] {
+			e.refuse(NameInUse, "%s", n)
+		}
+	}
+	static := int64(0)
+	seen := map[*ptx.Var]bool{}
+	for _, f := range e.reach {
+		found := t.scan(f)
+		if found.refused != "" {
+			e.refuse(UnsupportedInstruction, "%s", found.refused)
+		}
+		if found.initialised != "" {
+			e.refuseLoops(LastingState, "%s has an initial value", found.initialised)
+		}
+		for _, v := range found.shared {
+			if !seen[v] {
+				seen[v] = true
+				static = min(static+min(v.Size(), staticShared+1), staticShared+1)
+			}
+		}
+	}
+	if k.crowded = static+slotBytes > staticShared; k.crowded && e.waits {
+		e.refuse(TooBig, "no static shared memory left for the task's number")
+	}
+	if len(e.rewrite) > 0 && (t.m.Version.Less(ptx.Version{Major: 6}) || architecture(t.m) < 70) {
+		e.refuseLoops(DivergentNamedBarrier, "threads of a warp don't meet one by one before sm_70 and PTX 6.0")
+	}
+	for _, b := range e.rewrite {
+		if b.kind != "sync" {
+			e.refuseLoops(DivergentNamedBarrier, "%v: threads that have returned would be counted", b.in)
+		}
+	}
+}
+
+// scan is what matters in a function besides what the study finds.
+type scan struct {
+	refused     string     // an instruction or variable that can't be copied
+	initialised string     // a variable that would have to be set up for each task
+	shared      []*ptx.Var // static shared memory that it uses
+}
+
+// scan looks at a function once.
+func (t *module) scan(f *funcStudy) *scan {
+	if s, ok := t.scans[f]; ok {
+		return s
+	}
+	s := &scan{}
+	t.scans[f] = s
+	for _, sym := range f.code.Vars {
+		switch v := sym.Var; v.Space {
+		case ptx.SharedSpace, ptx.LocalSpace:
+			if v.Init != nil {
+				s.initialised = v.Name
+			}
+		case ptx.GlobalSpace, ptx.ConstSpace:
+			s.refused = v.Name + " is declared in a function, and its copy would have another"
+		}
+	}
+	seen := map[*ptx.Var]bool{}
+	var operands func(list []ptx.Operand)
+	operands = func(list []ptx.Operand) {
+		for i := range list {
+			if y := list[i].Sym; y != nil && y.Kind == ptx.SymVar && y.Var.Space == ptx.SharedSpace && !seen[y.Var] {
+				seen[y.Var] = true
+				s.shared = append(s.shared, y.Var)
+			}
+			if len(list[i].Elems) > 0 {
+				operands(list[i].Elems)
+			}
+		}
+	}
+	for _, in := range f.code.Instrs {
+		if whole(in.Operands) {
+			s.refused = in.String()
+		}
+		operands(in.Operands)
+	}
+	return s
+}
+
+// whole reports whether %ctaid or %nctaid is among the operands with all its components at once.
+func whole(list []ptx.Operand) bool {
+	for i := range list {
+		if _, component, ok := taskOperand(&list[i]); ok && component < 0 {
+			return true
+		}
+		if len(list[i].Elems) > 0 && whole(list[i].Elems) {
+			return true
+		}
+	}
+	return false
+}
+
+// findLabels finds the labels that something branches to, where that matters.
+func (t *module) findLabels(p *ptx.Program) {
+	for _, it := range t.m.Items {
+		if _, ok := it.(*ptx.Section); ok {
+			t.dropLabels = true
+		}
+	}
+	if !t.dropLabels {
+		return
+	}
+	t.targets = map[string]bool{}
+	var operands func(list []ptx.Operand)
+	operands = func(list []ptx.Operand) {
+		for i := range list {
+			switch s := list[i].Sym; {
+			case s == nil:
+			case s.Kind == ptx.SymLabel:
+				t.targets[s.Name] = true
+			case s.Kind == ptx.SymTargets:
+				for _, name := range s.Branch.Labels {
+					t.targets[name] = true
+				}
+			}
+			operands(list[i].Elems)
+		}
+	}
+	for _, c := range p.Codes {
+		for _, in := range c.Instrs {
+			operands(in.Operands)
+		}
+	}
+}
+
+// callee returns the name of the copy that a call must go to, "" if it goes where it went.
+func (t *module) callee(in *ptx.Instr, meet bool) string {
+	c, ok := in.Call()
+	if !ok || c.Target.Sym == nil || c.Target.Sym.Kind != ptx.SymFunc {
+		return ""
+	}
+	f := t.studies.funcs[c.Target.Sym.Func.Name]
+	if f == nil || !f.needsIndex && !meet {
+		return ""
+	}
+	v := variant{f: f, task: f.needsIndex, meet: meet}
+	name, ok := t.clones[v]
+	if !ok {
+		name = f.code.Func.Name + "__" + t.names.prefix + "task"
+		if meet {
+			name += "_meet"
+		}
+		t.clones[v] = name
+		t.takesTask[name] = v.task
+		t.order = append(t.order, v)
+	}
+	return name
+}
+
+// makeClones makes the copies of device functions that were asked for, and those that they ask for.
+func (t *module) makeClones() {
+	for i := 0; i < len(t.order); i++ {
+		v := t.order[i]
+		b := &builder{copier: t.copier, names: t.names}
+		body := &rewriter{builder: b, module: t, index: v.task, meet: v.meet, callMeet: v.meet}
+		fn := v.f.code.Func
+		params := fn.Params
+		if v.task {
+			b.add(fragArgs)
+			task := &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: t.names.own("V_task"), Dims: []int64{4 * taskWords}}
+			params = append([]*ptx.Var{task}, params...)
+		}
+		if v.meet {
+			b.add(fragNever)
+		}
+		body.stmts(fn.Body.Stmts, &b.stmts)
+		t.copies = append(t.copies, &ptx.Func{
+			Pos: fn.Pos, Name: t.clones[v], Returns: fn.Returns, Params: params, Directives: fn.Directives,
+			Body: &ptx.Block{Pos: fn.Body.Pos, End: fn.Body.End, Stmts: b.stmts},
+		})
+	}
+}
+
+// assemble puts the new functions behind the module's own, which they may refer to, and before what follows them.
+func (t *module) assemble() *ptx.Module {
+	out := *t.m
+	out.Items = make([]ptx.Item, 0, len(t.m.Items)+2*len(t.copies)+len(t.entries))
+	last := -1
+	for i, it := range t.m.Items {
+		if _, ok := it.(*ptx.Func); ok {
+			last = i
+		}
+	}
+	for i, it := range t.m.Items {
+		if f, ok := it.(*ptx.Func); ok {
+			it = t.copier.function(f)
+		}
+		out.Items = append(out.Items, it)
+		if i != last {
+			continue
+		}
+		for _, f := range t.copies { // they may call one another in any order
+			decl := *f
+			decl.Body = nil
+			out.Items = append(out.Items, &decl)
+		}
+		for _, f := range t.copies {
+			out.Items = append(out.Items, f)
+		}
+		for _, f := range t.entries {
+			out.Items = append(out.Items, f)
+		}
+	}
+	return &out
+}
