@@ -135,7 +135,7 @@ func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, n
 		return v, port, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	machine, err := qmp.Inspect(ctx, m)
+	machine, err := h.inspect(ctx, m, args)
 	if err != nil {
 		return v, port, err
 	}
@@ -148,8 +148,25 @@ func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, n
 	if err != nil {
 		return v, port, err
 	}
-	if v, err = create(ctx, client, spec); err != nil {
+	fits := make(chan error, 1)
+	go func() { fits <- qmp.Fit(ctx, m) }()
+	v, err = create(ctx, client, spec)
+	ferr := <-fits
+	takeBack := func() error {
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+		defer cancel()
+		if err := client.ForceDeleteVM(back, v.Name); err != nil && !errors.Is(err, api.ErrNotFound) {
+			return err
+		}
+		return nil
+	}
+	switch {
+	case err != nil && ferr != nil:
+		return v, port, ferr // which is to be mended first
+	case err != nil:
 		return v, port, err
+	case ferr != nil:
+		return v, port, errors.Join(ferr, takeBack())
 	}
 	plugging, cancel := context.WithTimeout(whole, h.wait)
 	defer cancel()
@@ -157,14 +174,19 @@ func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, n
 		if errors.Is(err, qmp.ErrLeft) {
 			return v, port, fmt.Errorf("%w; its virtual GPU %s stays until then: run `vgpuctl detach` once the guest lets go of devices", err, v.Name)
 		}
-		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
-		defer cancel()
-		if derr := client.ForceDeleteVM(back, v.Name); derr != nil && !errors.Is(derr, api.ErrNotFound) {
-			err = errors.Join(err, derr)
-		}
-		return v, port, err
+		return v, port, errors.Join(err, takeBack())
 	}
 	return v, port, nil
+}
+
+// inspect asks the VM what it is. The name of libvirt's domain is the caller's
+// to say.
+func (h *hotplug) inspect(ctx context.Context, m *qmp.Monitor, args []string) (*qmp.Machine, error) {
+	name := ""
+	if h.socket == "" {
+		name = args[0]
+	}
+	return qmp.Inspect(ctx, m, name)
 }
 
 // spec is what to ask the daemon for, and QEMU's id for it.
@@ -289,7 +311,7 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 		return "", err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	machine, err := qmp.Inspect(ctx, m)
+	machine, err := h.inspect(ctx, m, args)
 	if err != nil {
 		return "", err
 	}

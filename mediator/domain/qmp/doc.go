@@ -2,6 +2,7 @@
 // monitor: its own socket ([Dial]), or through libvirt's daemon ([DialDomain]),
 // which has that socket for itself.
 //
-// [Inspect] says what a machine is and which ports it has room behind, [Plug] and
+// [Inspect] says what a machine is and which ports it has room behind, [Fit] whether
+// its memory can be shared, [Plug] and
 // [Unplug] do it and see that the guest has done its part.
 package qmp

@@ -95,16 +95,22 @@ func queryPCI(ctx context.Context, r Runner) ([]pciDevice, error) {
 	return devices, nil
 }
 
-// Inspect asks a VM what it is, and refuses one that can't have a virtual GPU
-// plugged into it.
-func Inspect(ctx context.Context, r Runner) (*Machine, error) {
-	var m Machine
-	var name struct{ Name string }
+// Inspect asks a VM what it is: its name too, unless the caller knows it. Each
+// question costs milliseconds, so that only those are asked that an answer is
+// needed to now; [Fit] has the others.
+func Inspect(ctx context.Context, r Runner, name string) (*Machine, error) {
+	m := Machine{Name: name}
 	var uuid struct{ UUID string }
-	if err := errors.Join(able(ctx, r), r.Run(ctx, "query-name", nil, &name), r.Run(ctx, "query-uuid", nil, &uuid)); err != nil {
+	if name == "" {
+		var n struct{ Name string }
+		if err := r.Run(ctx, "query-name", nil, &n); err != nil {
+			return nil, err
+		}
+		m.Name = n.Name
+	}
+	if err := r.Run(ctx, "query-uuid", nil, &uuid); err != nil {
 		return nil, err
 	}
-	m.Name = name.Name
 	if uuid.UUID != "00000000-0000-0000-0000-000000000000" {
 		m.UUID = uuid.UUID
 	}
@@ -116,27 +122,8 @@ func Inspect(ctx context.Context, r Runner) (*Machine, error) {
 	return &m, nil
 }
 
-// able is whether the VM can have one of our devices at all.
-func able(ctx context.Context, r Runner) error {
-	var version struct {
-		QEMU struct{ Major, Minor int }
-	}
-	var types []struct{ Name string }
-	err := errors.Join(
-		r.Run(ctx, "query-version", nil, &version),
-		r.Run(ctx, "qom-list-types", map[string]any{"implements": Driver}, &types),
-	)
-	if err != nil {
-		return err
-	}
-	if len(types) == 0 {
-		return fmt.Errorf("the VM's QEMU, %d.%d, has no %s: want QEMU 10.1 or later, built with it", version.QEMU.Major, version.QEMU.Minor, Driver)
-	}
-	return sharing(ctx, r)
-}
-
-// sharing is whether the VM's memory can be shared with a device's process.
-func sharing(ctx context.Context, r Runner) error {
+// Fit refuses a VM whose memory can't be shared with a device's process.
+func Fit(ctx context.Context, r Runner) error {
 	var backends []struct {
 		ID    string
 		Share bool
@@ -162,6 +149,22 @@ func sharing(ctx context.Context, r Runner) error {
 		}
 	}
 	return nil
+}
+
+// known refuses a QEMU that doesn't know the device. It tells so itself, though
+// not since when it would.
+func known(ctx context.Context, r Runner) error {
+	var types []struct{ Name string }
+	if err := r.Run(ctx, "qom-list-types", map[string]any{"implements": Driver}, &types); err != nil || len(types) > 0 {
+		return err
+	}
+	var version struct {
+		QEMU struct{ Major, Minor int }
+	}
+	if err := r.Run(ctx, "query-version", nil, &version); err != nil {
+		return err
+	}
+	return fmt.Errorf("the VM's QEMU, %d.%d, has no %s: want QEMU 10.1 or later, built with it", version.QEMU.Major, version.QEMU.Minor, Driver)
 }
 
 // list fills in ports and devices.

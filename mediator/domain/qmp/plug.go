@@ -39,6 +39,11 @@ func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socke
 	if errors.Is(err, errNoAddress) {
 		err = noAddress(p)
 	}
+	if !added {
+		if kerr := known(context.WithoutCancel(ctx), r); kerr != nil {
+			err = kerr
+		}
+	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackLimit)
 	defer cancel()
 	switch there, qerr := present(back, r, id); {
