@@ -29,6 +29,8 @@ type guest struct {
 	page    *link.Page
 	conn    *link.Conn
 	gone    chan struct{} // closed when the guest is forgotten
+	deaf    chan struct{} // closed when its launches are not listened for any more
+	hearing sync.WaitGroup
 
 	renames sync.Mutex    // one at a time
 	renamed chan struct{} // the guest's process has noted the newest name
@@ -71,7 +73,7 @@ func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find the guest's process %d: %w", h.PID, err), page.Close())
 	}
-	g := &guest{id: id, spec: h.Spec, domain: link.Domain{Name: h.Domain, Granted: h.Granted}, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), renamed: make(chan struct{}, 1)}
+	g := &guest{id: id, spec: h.Spec, domain: link.Domain{Name: h.Domain, Granted: h.Granted}, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), deaf: make(chan struct{}), renamed: make(chan struct{}, 1)}
 	bill := page.Bill()
 	g.used, g.suspended, g.suspensions = bill.Used, bill.Suspended, bill.Suspensions
 	g.terms = api.Terms(page.Terms())
@@ -261,7 +263,7 @@ func (g *guest) seen(active bool, share, entitled float64) {
 }
 
 // vm is the guest as the API shows it, at now, on a GPU whose own account is
-// counts.
+// counts, but for what its share knows of its launches.
 func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	w := g.work()
 	g.mu.Lock()
@@ -280,6 +282,10 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		Kernels: w.counters.Kernels, Errors: w.counters.Errors, CopiedBytes: w.counters.CopiedBytes,
 		Commands: w.counters.Commands, Doorbells: g.page.Doorbells(), MemoryLimitBytes: g.spec.MemoryLimit,
 		KernelTimeLimit: g.spec.KernelTimeLimit,
+		Preemption: api.Preemption{
+			Evictions: w.counters.Evictions, EvictionSeconds: w.counters.EvictionTime.Seconds(),
+			Liars: w.counters.Liars, IgnoredPriorities: w.counters.IgnoredPriorities,
+		},
 	}
 	if p := g.spec.Peer; p != nil {
 		v.Peer = &api.Peer{PID: p.PID, PIDFile: p.PIDFile}

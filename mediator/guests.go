@@ -30,7 +30,8 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	if _, err := s.share(g.spec.GPU.Name); err != nil {
+	sh, err := s.share(g.spec.GPU.Name)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("guest %s is on a GPU that is not configured: %w", g.spec.Name, err), g.close())
 	}
 	if s.pinned {
@@ -41,6 +42,11 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	s.mu.Lock()
 	s.guests[g.spec.Name] = g
 	s.mu.Unlock()
+	if !g.page.HasStubs() {
+		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
+	} else {
+		g.hearing.Go(func() { sh.listen(g) })
+	}
 	s.wg.Go(func() {
 		defer close(g.gone)
 		ended := g.attend(s.log)
@@ -65,6 +71,9 @@ func (s *Service) clear(dir, socket string) {
 // forget lets go of a guest whose process has ended, or whom a daemon that ends
 // leaves to itself. Nobody uses its page after that.
 func (s *Service) forget(g *guest) {
+	close(g.deaf)
+	g.page.RingServe()
+	g.hearing.Wait()
 	s.mu.Lock()
 	delete(s.guests, g.spec.Name)
 	err := g.close()

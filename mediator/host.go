@@ -20,7 +20,11 @@ func (s *Service) VMs() []api.VM {
 	defer s.mu.RUnlock()
 	vms := make([]api.VM, 0, len(s.guests))
 	for _, g := range s.guests {
-		vms = append(vms, g.vm(s.clock.Now(), counts[g.spec.GPU.Name]))
+		v := g.vm(s.clock.Now(), counts[g.spec.GPU.Name])
+		if sh, err := s.share(v.GPU); err == nil {
+			sh.showLaunches(g.id, &v.Preemption)
+		}
+		vms = append(vms, v)
 	}
 	slices.SortFunc(vms, func(a, b api.VM) int { return strings.Compare(a.Name, b.Name) })
 	return vms

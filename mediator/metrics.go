@@ -61,6 +61,17 @@ var vmMetrics = []metric[api.VM]{
 	vmMetric("commands_total", "Commands fetched from the guest's rings.", counter, func(v api.VM) float64 { return float64(v.Commands) }),
 	vmMetric("doorbells_total", "Doorbells that the guest rang.", counter, func(v api.VM) float64 { return float64(v.Doorbells) }),
 	vmMetric("contexts", "Contexts that the guest has.", gauge, func(v api.VM) float64 { return float64(v.Contexts) }),
+	vmMetric("priority_ceiling", "The highest priority that the guest's launches may have.", gauge, func(v api.VM) float64 { return float64(v.PriorityCeiling) }),
+	vmMetric("evictions_total", "Times a kernel of the guest was taken off the GPU with work undone.", counter, func(v api.VM) float64 { return float64(v.Preemption.Evictions) }),
+	vmMetric("eviction_seconds_total", "Time that took, from the word that a kernel is to leave.", counter, func(v api.VM) float64 { return v.Preemption.EvictionSeconds }),
+	vmMetric("evictions_caused_total", "Evictions of any kernel for the guest's sake.", counter, func(v api.VM) float64 { return float64(v.Preemption.Caused) }),
+	vmMetric("preemption_charged_seconds_total", "What these cost, which the guest is charged with.", counter, func(v api.VM) float64 { return v.Preemption.ChargedSeconds }),
+	vmMetric("liars_total", "Kernels that were said to leave when told and did not.", counter, func(v api.VM) float64 { return float64(v.Preemption.Liars) }),
+	vmMetric("ignored_priorities_total", "Launches that asked for a priority above the ceiling.", counter, func(v api.VM) float64 { return float64(v.Preemption.IgnoredPriorities) }),
+	vmMetric("predicted_launches_total", "Launches that ended whose duration was predicted.", counter, func(v api.VM) float64 { return float64(v.Preemption.Prediction.Launches) }),
+	vmMetric("predicted_seconds_total", "What these were expected to take.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.PredictedSeconds }),
+	vmMetric("measured_seconds_total", "What these took.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.MeasuredSeconds }),
+	vmMetric("prediction_error_ratio", "The mean difference of the two, each as a part of what it took.", gauge, func(v api.VM) float64 { return v.Preemption.Prediction.ErrorRatio }),
 }
 
 var gpuMetrics = []metric[api.GPU]{
@@ -81,11 +92,30 @@ var gpuMetrics = []metric[api.GPU]{
 	gpuMetric("real_time", "Whether the watching thread has real-time priority.", gauge, func(g api.GPU) float64 { return truth(g.RealTime) }),
 }
 
+// launchStates are the values of the label state of a guest's launches.
+var launchStates = []struct {
+	name  string
+	count func(api.Launches) int
+}{
+	{"waiting", func(l api.Launches) int { return l.Waiting }},
+	{"running", func(l api.Launches) int { return l.Running }},
+	{"leaving", func(l api.Launches) int { return l.Leaving }},
+}
+
+var (
+	vmLaunches    = prometheus.NewDesc("vgpud_vm_launches", "Launches that wait for their turn, run, and are to leave the GPU.", append(vmLabels[:len(vmLabels):len(vmLabels)], "state"), nil)
+	gpuEvictions  = prometheus.NewDesc("vgpud_gpu_eviction_seconds", "Time from the word that a kernel is to leave the GPU until its last block had left.", gpuLabels, nil)
+	gpuPrediction = prometheus.NewDesc("vgpud_gpu_prediction_error_ratio", "The mean difference of launches' predicted and measured durations, each as a part of what it took.", gpuLabels, nil)
+)
+
 var gpuInfo = prometheus.NewDesc("vgpud_gpu_info", "A GPU's names.", []string{"gpu", "kind", "model", "policy"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- gpuInfo
+	ch <- vmLaunches
+	ch <- gpuEvictions
+	ch <- gpuPrediction
 	for _, m := range vmMetrics {
 		ch <- m.desc
 	}
@@ -100,11 +130,23 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		for _, m := range vmMetrics {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(v), v.GPU, v.Name, cmp.Or(v.Domain, v.Name))
 		}
+		for _, s := range launchStates {
+			ch <- prometheus.MustNewConstMetric(vmLaunches, gauge, float64(s.count(v.Preemption.Launches)), v.GPU, v.Name, cmp.Or(v.Domain, v.Name), s.name)
+		}
 	}
 	for _, g := range c.host.GPUs() {
 		ch <- prometheus.MustNewConstMetric(gpuInfo, gauge, 1, g.Name, g.Kind, g.Model, g.Policy)
 		for _, m := range gpuMetrics {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(g), g.Name)
 		}
+		buckets := make(map[float64]uint64, len(evictionBounds))
+		for _, b := range evictionBounds {
+			buckets[b.Seconds()] = 0 // one that nothing was in yet is shown all the same
+		}
+		for _, b := range g.Evictions.Buckets {
+			buckets[b.UpTo] = b.Count
+		}
+		ch <- prometheus.MustNewConstHistogram(gpuEvictions, g.Evictions.Count, g.Evictions.Seconds, buckets, g.Name)
+		ch <- prometheus.MustNewConstMetric(gpuPrediction, gauge, g.Prediction.ErrorRatio, g.Name)
 	}
 }

@@ -47,7 +47,11 @@ var twoGuests = exhibit{
 	vms: []api.VM{
 		{
 			Name: "web1", Domain: "web one", GPU: "gpu0", Weight: 2, Cap: 0.5, Guarantee: 0.125, Attached: true, Contexts: 3, Suspended: true, GPUSeconds: 12.5, Share: 0.625, Entitled: 2. / 3,
-			SuspendedSeconds: 1.5, Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12,
+			SuspendedSeconds: 1.5, Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, PriorityCeiling: 3,
+			Preemption: api.Preemption{
+				Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,
+				Liars: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
+			},
 		},
 		{Name: "web2", GPU: "gpu0", Weight: 1},
 	},
@@ -55,6 +59,8 @@ var twoGuests = exhibit{
 		Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", Policy: "dfq", VMs: 2, Healthy: true, BusyRatio: 0.75, BusySeconds: 20, IdleSeconds: 5,
 		SwitchingSeconds: 0.25, Switches: 321, Rounds: 1234, AccountingCPUSeconds: 3.5, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RealTime: true,
 		Overruns: 3, OverrunSeconds: 0.125,
+		Evictions:  api.Evictions{Count: 3, Seconds: 3, Buckets: []api.Bucket{{UpTo: 0.0005, Count: 1}, {UpTo: 0.001, Count: 2}}},
+		Prediction: api.Prediction{ErrorRatio: 0.25},
 	}},
 }
 

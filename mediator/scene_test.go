@@ -19,11 +19,14 @@ type script struct {
 	answers [][]fairshare.Verdict
 	events  []fairshare.Event
 	states  [][]fairshare.Guest
+	// launches are those that it was shown, for each of the states.
+	launches [][]fairshare.Launch
 }
 
 func (p *script) Decide(_ time.Duration, ev fairshare.Event, st fairshare.State) ([]fairshare.Verdict, time.Duration) {
 	p.events = append(p.events, ev)
 	p.states = append(p.states, append([]fairshare.Guest(nil), st.Guests...))
+	p.launches = append(p.launches, append([]fairshare.Launch(nil), st.Launches...))
 	if len(p.answers) == 0 {
 		return nil, 0
 	}

@@ -149,6 +149,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	servers := s.serve(listeners, cancel)
 	for _, sh := range s.shares {
 		s.wg.Go(func() { s.attend(ctx, sh) })
+		s.wg.Go(func() { sh.keepTime(ctx) })
 	}
 	s.beaten.Store(int64(s.clock.Now()))
 	s.wg.Go(func() { s.beat(ctx) })

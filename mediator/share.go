@@ -43,9 +43,10 @@ type share struct {
 	recent  map[fairshare.GuestID]*recent
 	problem string
 	// over is whether nothing is decided any more, and nobody held.
-	over  bool
-	await []accounting.GroupID
-	state []fairshare.Guest
+	over      bool
+	await     []accounting.GroupID
+	state     []fairshare.Guest
+	launching launching
 }
 
 // recent is what a guest did lately.
@@ -107,6 +108,7 @@ func (s *share) setPolicy(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.policy, s.policyName = fairshare.Bound(p), name
+	s.decideAbout(fairshare.ByKernel(name))
 	s.log.Info("policy", "gpu", s.config.Name, "policy", name)
 	return nil
 }
@@ -117,7 +119,9 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 	s.guests(func(guests []*guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.attendLaunches(guests)
 		s.observe(guests, p)
+		s.chargeEvictions()
 		waiting := s.tally.unwatched
 		late := s.settle(guests, 0)
 		scale := s.tally.polled(p, late, s.usedHeld())
@@ -143,7 +147,9 @@ func (s *share) QuietEnded(q *accounting.Quiet) {
 		defer s.mu.Unlock()
 		s.spread = q.Spread
 		s.tally.quieted(q)
+		s.attendLaunches(guests)
 		s.observe(guests, &q.Watched)
+		s.chargeEvictions()
 		waiting := s.tally.unwatched
 		s.tally.know(s.settle(guests, q.Unwatched))
 		s.charge(guests, 1, q.Watched.Length()+waiting-s.tally.unwatched)
@@ -177,6 +183,7 @@ func (s *share) leave() {
 // letRun ends all deciding with nobody held. The caller holds mu.
 func (s *share) letRun(guests []*guest) {
 	s.over = true
+	s.govern(guests)
 	for _, g := range guests {
 		g.apply(link.Run, s.clock.Now())
 	}
@@ -187,6 +194,8 @@ func (s *share) changed(id fairshare.GuestID) {
 	s.guests(func(guests []*guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.govern(guests)
+		s.attendLaunches(guests)
 		s.observe(guests, &accounting.Phase{})
 		s.show(guests)
 		s.decide(guests, fairshare.Event{Kind: fairshare.Changed, Guest: id})
@@ -319,8 +328,9 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 	}
 	now := s.clock.Now()
 	poll, quiet := s.planner.Mean(s.load)
-	st := fairshare.State{Guests: s.state, Round: poll + quiet, SMs: uint32(s.opened.props.SMs)}
-	verdicts, _ := s.policy.Decide(now, ev, st)
+	st := fairshare.State{Guests: s.state, Round: poll + quiet, Launches: s.launches(now), SMs: uint32(s.opened.props.SMs)}
+	verdicts, next := s.policy.Decide(now, ev, st)
+	s.launching.alarm.wanted(now, next)
 	want := make(map[fairshare.GuestID]link.Verdict, len(verdicts))
 	for _, v := range verdicts {
 		switch v.Action {
@@ -343,6 +353,7 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 			held = append(held, g)
 		}
 	}
+	s.carryOut(verdicts, now)
 	return changed, held
 }
 
@@ -358,6 +369,7 @@ func (s *share) forget(guests []*guest) {
 	for id := range s.recent {
 		if !here[id] {
 			delete(s.recent, id)
+			s.launching.ledger.Forget(id)
 		}
 	}
 }
@@ -411,6 +423,7 @@ func (s *share) gpu(vms int) api.GPU {
 		BusyRatio: t.lately, BusySeconds: t.busy.Seconds(), IdleSeconds: t.idle.Seconds(), SwitchingSeconds: t.switching.Seconds(),
 		Switches: t.switches, Rounds: t.rounds,
 		Overruns: counts.Overruns, OverrunSeconds: counts.Overrun.Seconds(),
+		ByKernel: s.launching.byKernel, Launches: s.launching.board.count(), Evictions: s.launching.evictions.show(),
 		WatchedSeconds: t.watched.Seconds(), Polls: t.polls, Gaps: t.gaps, GapSeconds: t.gapTime.Seconds(),
 	}
 	if sampler := s.opened.sampler; sampler != nil {

@@ -1,0 +1,333 @@
+package mediator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"vgpud/fairshare"
+	"vgpud/mediator/api"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+)
+
+// board is what is known of the launches on one GPU. It holds the guests' stubs
+// (EffiSha §6.1) against what they were when it last looked, and makes of the
+// difference what a policy is told of. It has no clock and decides nothing.
+//
+// A policy is told of one thing at a time, and shown of the launches beside it
+// what it has been told of before: as of the newest look, with what it has had
+// done to them since.
+type board struct {
+	rows    []*row // in order of arrival
+	desks   map[fairshare.GuestID]*desk
+	last    fairshare.LaunchID
+	notices []notice // that the policy is yet to be told of
+	shown   []fairshare.Launch
+	looks   uint64
+}
+
+// desk is where a guest's stubs lie.
+type desk struct {
+	rows [link.MaxStubs]*row
+	// done is which launch was last seen to have ended, by slot.
+	done [link.MaxStubs]uint64
+	look uint64 // the newest that had the guest
+}
+
+// row is one launch.
+type row struct {
+	id    fairshare.LaunchID
+	guest fairshare.GuestID
+	slot  *link.StubSlot
+	stub  link.Stub // as last seen
+	// told is whether the policy knows of it, and announced whether it is about to;
+	// over, whether the launch has ended.
+	told, announced, over bool
+	// predicted is how long it will run in all.
+	predicted time.Duration
+	// asked is whether it is to leave the SMs below belowSM as soon as it has come
+	// to the GPU.
+	asked   bool
+	belowSM uint32
+	// evictions is how often it was seen to have left.
+	evictions uint32
+}
+
+// waits is whether the launch waits for a verdict.
+func (r *row) waits() bool { return r.stub.State == stub.Ready }
+
+// leaves is whether it was told to leave, or will be, and which SMs.
+func (r *row) leaves() (belowSM uint32, yes bool) {
+	switch {
+	case r.asked:
+		return r.belowSM, true
+	case r.stub.State == stub.ToEvict:
+		return r.stub.BelowSM, true
+	}
+	return 0, false
+}
+
+// used is how long it has run by now.
+func (r *row) used(now time.Duration) time.Duration {
+	u := r.stub.Used
+	if s := r.stub.State; (s == stub.Running || s == stub.ToEvict) && r.stub.Started > 0 {
+		u += max(now-r.stub.Started, 0)
+	}
+	return u
+}
+
+// notice is what a policy will be told of a launch.
+type notice struct {
+	kind fairshare.EventKind
+	row  *row
+}
+
+// party is a guest whose stubs are looked at.
+type party struct {
+	guest fairshare.GuestID
+	page  *link.Page
+}
+
+// happening is what came of a launch.
+type happening struct {
+	kind happened
+	row  *row
+	took time.Duration // to leave
+}
+
+type happened uint8
+
+const (
+	// hasAppeared: it was not there before.
+	hasAppeared happened = iota
+	// hasLeft the GPU with work undone. took is 0 where nobody had asked.
+	hasLeft
+	// hasEnded, or failed.
+	hasEnded
+	// isGone: its stub is another's, or nobody's.
+	isGone
+	// hasLied: it did not leave when told, and is not expected to any more.
+	hasLied
+)
+
+// look reads the stubs of all guests there are. What came of their launches is
+// told to report at once, and to the policy in time.
+func (b *board) look(guests []party, report func(happening)) {
+	b.looks++
+	for i := range guests {
+		b.read(&guests[i], report)
+	}
+	for id, d := range b.desks {
+		if d.look == b.looks {
+			continue
+		}
+		// The guest is gone, and has taken its launches along.
+		for _, r := range d.rows {
+			b.end(r, isGone, report)
+		}
+		delete(b.desks, id)
+	}
+	b.rows = slices.DeleteFunc(b.rows, func(r *row) bool { return r.over })
+	slices.SortStableFunc(b.rows, func(x, y *row) int { return cmp.Compare(x.stub.Arrived, y.stub.Arrived) })
+	b.announce()
+}
+
+// read reads a guest's stubs.
+func (b *board) read(p *party, report func(happening)) {
+	d := b.desks[p.guest]
+	if d == nil {
+		d = new(desk)
+		if b.desks == nil {
+			b.desks = make(map[fairshare.GuestID]*desk)
+		}
+		b.desks[p.guest] = d
+	}
+	d.look = b.looks
+	for i := range link.MaxStubs {
+		slot := p.page.Stub(i)
+		s, ok := slot.Read()
+		r := d.rows[i]
+		if r != nil && (!ok || s.Launch != r.stub.Launch) {
+			b.end(r, isGone, report)
+			d.rows[i], r = nil, nil
+		}
+		if !ok || r == nil && s.State == stub.Done && s.Launch == d.done[i] {
+			continue
+		}
+		if r == nil {
+			b.last++
+			// What it went through before is no news.
+			r = &row{id: b.last, guest: p.guest, slot: slot, stub: s, evictions: s.Evictions}
+			d.rows[i] = r
+			b.rows = append(b.rows, r)
+			report(happening{kind: hasAppeared, row: r})
+		}
+		if b.update(r, s, report); r.over {
+			d.rows[i], d.done[i] = nil, s.Launch
+		}
+	}
+}
+
+// update takes in a launch's stub as it is now.
+func (b *board) update(r *row, s link.Stub, report func(happening)) {
+	before := r.stub
+	r.stub = s
+	if before.Evictable && !s.Evictable {
+		report(happening{kind: hasLied, row: r})
+	}
+	// The count may be ahead of the state.
+	there := s.State == stub.ToEvict || s.State == stub.Running && s.Started == before.Started
+	if s.Evictions != r.evictions && !there {
+		r.evictions, r.asked = s.Evictions, false
+		h := happening{kind: hasLeft, row: r}
+		if before.State == stub.ToEvict {
+			h.took = max(s.Left-s.Asked, 1)
+		}
+		report(h)
+		if r.announced {
+			b.notices = append(b.notices, notice{fairshare.Evicted, r})
+		}
+	}
+	if s.State == stub.Done {
+		b.end(r, hasEnded, report)
+	}
+}
+
+// end takes a launch off the board.
+func (b *board) end(r *row, how happened, report func(happening)) {
+	if r == nil || r.over {
+		return
+	}
+	r.over = true
+	report(happening{kind: how, row: r})
+	if r.announced {
+		b.notices = append(b.notices, notice{fairshare.Finished, r})
+	}
+}
+
+// anew has everything announced again, to another policy.
+func (b *board) anew() {
+	b.notices = b.notices[:0]
+	for _, r := range b.rows {
+		r.told, r.announced = false, false
+	}
+	b.announce()
+}
+
+// announce has the policy told of the launches that it does not know.
+func (b *board) announce() {
+	for _, r := range b.rows {
+		if !r.announced {
+			r.announced = true
+			b.notices = append(b.notices, notice{fairshare.Arrived, r})
+		}
+	}
+}
+
+// next is the next event for the policy, if there is one.
+func (b *board) next() (ev fairshare.Event, ok bool) {
+	if len(b.notices) == 0 {
+		return ev, false
+	}
+	n := b.notices[0]
+	b.notices = slices.Delete(b.notices, 0, 1)
+	n.row.told = n.kind != fairshare.Finished
+	return fairshare.Event{Kind: n.kind, Guest: n.row.guest, Launch: n.row.id}, true
+}
+
+// launches are those that the policy knows of, at now, on a GPU of so many SMs;
+// cost is what taking one off it is expected to cost. They are good until the
+// next call.
+func (b *board) launches(now time.Duration, sms uint32, cost func(*row) time.Duration) []fairshare.Launch {
+	b.shown = b.shown[:0]
+	for _, r := range b.rows {
+		if !r.told || r.over {
+			continue
+		}
+		s := &r.stub
+		l := fairshare.Launch{
+			ID: r.id, Guest: r.guest, Context: uint64(s.Context), Arrived: s.Arrived, Running: !r.waits(), Priority: s.Priority,
+			Blocks: uint64(s.Blocks), PerSM: s.PerSM, Used: r.used(now), Predicted: r.predicted, Evictable: s.Evictable,
+			EvictionCost: cost(r),
+		}
+		switch below, leaves := r.leaves(); {
+		case leaves && below >= sms:
+			l.Evicting = true
+		case leaves:
+			l.BelowSM = below
+		}
+		b.shown = append(b.shown, l)
+	}
+	return b.shown
+}
+
+// row finds a launch that is not over, nil for none.
+func (b *board) row(id fairshare.LaunchID) *row {
+	for _, r := range b.rows {
+		if r.id == id && !r.over {
+			return r
+		}
+	}
+	return nil
+}
+
+// run lets a launch go to the GPU, and reports whether that was news.
+func (r *row) run() bool {
+	if r.over || !r.waits() || !r.slot.Run(r.stub.Launch) {
+		return false
+	}
+	r.stub.State = stub.ToRun
+	return true
+}
+
+// evict has a launch leave the SMs below belowSM. It must have left by deadline,
+// an instant; 0 is none. One that is on its way to the GPU leaves when it is
+// there. It reports false where there is nothing to leave.
+func (r *row) evict(belowSM uint32, now, deadline time.Duration) bool {
+	if r.over || !r.stub.Evictable {
+		return false
+	}
+	switch r.stub.State {
+	case stub.ToRun:
+		r.asked, r.belowSM = true, belowSM
+		return true
+	case stub.Running:
+		if !r.slot.Evict(r.stub.Launch, belowSM, now, deadline) {
+			return false // it has ended, as the next look will show
+		}
+		r.asked = false
+		r.stub.State, r.stub.BelowSM, r.stub.Asked = stub.ToEvict, belowSM, now
+		return true
+	default:
+		return false
+	}
+}
+
+// count counts the launches by where they stand.
+func (b *board) count() (n api.Launches) {
+	for _, r := range b.rows {
+		r.countIn(&n)
+	}
+	return n
+}
+
+// countOf counts a guest's.
+func (b *board) countOf(guest fairshare.GuestID) (n api.Launches) {
+	for _, r := range b.rows {
+		if r.guest == guest {
+			r.countIn(&n)
+		}
+	}
+	return n
+}
+
+func (r *row) countIn(n *api.Launches) {
+	if _, leaves := r.leaves(); r.waits() {
+		n.Waiting++
+	} else if leaves {
+		n.Leaving++
+	} else {
+		n.Running++
+	}
+}

@@ -1,0 +1,467 @@
+package mediator
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"vgpud/fairshare"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+)
+
+// table is a board with guests whose executors are the test's.
+type table struct {
+	t       testing.TB
+	board   board
+	parties []party
+	now     time.Duration
+	news    []string // what the board reported
+}
+
+func newTable(t testing.TB, guests int) *table {
+	b := &table{t: t, now: time.Hour}
+	for i := range guests {
+		page, err := link.NewPage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := page.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		page.Beat(b.now)
+		b.parties = append(b.parties, party{guest: fairshare.GuestID(i + 1), page: page})
+	}
+	return b
+}
+
+// submit has an executor of a guest, counted from 1, take up a launch.
+func (b *table) submit(guest int, v link.Stub) link.Claim {
+	b.now += time.Microsecond
+	v.Arrived = b.now
+	c, ok := b.parties[guest-1].page.Claim(0, &v)
+	if !ok {
+		b.t.Fatalf("guest %d has no stub for a launch", guest)
+	}
+	return c
+}
+
+// start has the executor put on the GPU what was let there.
+func (b *table) start(c link.Claim) {
+	b.t.Helper()
+	if c.State() != stub.ToRun {
+		b.t.Fatalf("launch %d is %v, want it let to the GPU", c.Launch(), c.State())
+	}
+	b.now += time.Microsecond
+	c.Start(b.now)
+}
+
+func (b *table) look() {
+	b.board.look(b.parties, func(h happening) {
+		name := [...]string{hasAppeared: "appeared", hasLeft: "left", hasEnded: "ended", isGone: "gone", hasLied: "lied"}[h.kind]
+		if h.took > 0 {
+			name += fmt.Sprint(" in ", h.took)
+		}
+		b.news = append(b.news, fmt.Sprintf("%d %s", h.row.id, name))
+	})
+}
+
+// told takes the events that the policy is told of, with the launches that it is
+// shown at each: their numbers, a + where it runs and a - where it is to leave.
+func (b *table) told() (s []string) {
+	for {
+		ev, ok := b.board.next()
+		if !ok {
+			return s
+		}
+		s = append(s, fmt.Sprintf("%v %d:%s", ev.Kind, ev.Launch, b.shown()))
+	}
+}
+
+func (b *table) shown() (s string) {
+	for _, l := range b.launches() {
+		s += fmt.Sprintf(" %d", l.ID)
+		if l.Running {
+			s += "+"
+		}
+		if l.Evicting {
+			s += "-"
+		}
+	}
+	return s
+}
+
+func (b *table) launches() []fairshare.Launch {
+	return b.board.launches(b.now, 16, func(*row) time.Duration { return 7 })
+}
+
+// wantTold looks and holds what the policy is told against want.
+func (b *table) wantTold(want ...string) {
+	b.t.Helper()
+	b.look()
+	if diff := cmp.Diff(want, b.told(), cmpopts.EquateEmpty()); diff != "" {
+		b.t.Errorf("the policy is told (-want +got):\n%s", diff)
+	}
+}
+
+func (b *table) wantNews(want ...string) {
+	b.t.Helper()
+	if diff := cmp.Diff(want, b.news, cmpopts.EquateEmpty()); diff != "" {
+		b.t.Errorf("the board reports (-want +got):\n%s", diff)
+	}
+	b.news = nil
+}
+
+var leaves = link.Stub{Evictable: true, Form: 1}
+
+func TestBoardTellsOneThingAtATime(t *testing.T) {
+	b := newTable(t, 2)
+	first := b.submit(2, link.Stub{})
+	b.submit(1, link.Stub{})
+	b.wantTold("arrived 2: 2", "arrived 1: 2 1") // in order of arrival, whoever's
+	b.wantTold()
+	if !b.board.row(2).run() || b.board.row(2).run() {
+		t.Error("a launch is let run once")
+	}
+	b.start(first)
+	b.submit(2, link.Stub{})
+	first.Finish(3 * ms)
+	b.wantTold("finished 2: 1", "arrived 3: 1 3")
+	b.wantNews("1 appeared", "2 appeared", "2 ended", "3 appeared")
+}
+
+func TestBoardShowsLaunches(t *testing.T) {
+	b := newTable(t, 1)
+	c := b.submit(1, link.Stub{
+		Evictable: true, Form: 2, Priority: 9, Blocks: 1000, PerSM: 4, Tasks: 4000, Threads: 128, Kernel: 0xabc, Predicted: 5 * ms,
+	})
+	b.wantTold("arrived 1: 1")
+	b.board.row(1).predicted = 6 * ms
+	want := fairshare.Launch{
+		ID: 1, Guest: 1, Arrived: b.now, Priority: 9, Blocks: 1000, PerSM: 4, Predicted: 6 * ms, Evictable: true, EvictionCost: 7,
+	}
+	show := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff([]fairshare.Launch{want}, b.launches()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	show("waiting")
+	b.board.row(1).run()
+	want.Running = true
+	show("let to the GPU")
+	b.start(c)
+	b.now += 2 * ms
+	b.look()
+	want.Used = 2 * ms
+	show("running")
+	b.board.row(1).evict(4, b.now, 0)
+	want.BelowSM = 4
+	show("to leave some SMs")
+	b.look()
+	show("to leave some SMs, seen anew")
+	c.Leave(b.now, 3*ms)
+	b.look()
+	b.told()
+	want.Running, want.BelowSM, want.Used = false, 0, 3*ms
+	show("left")
+	b.board.row(1).run()
+	b.start(c)
+	b.look()
+	b.board.row(1).evict(math.MaxUint32, b.now, 0)
+	want.Running, want.Evicting = true, true
+	show("to leave all")
+}
+
+func TestBoardSeesEvictions(t *testing.T) {
+	b := newTable(t, 1)
+	c := b.submit(1, leaves)
+	b.look()
+	b.told()
+	r := b.board.row(1)
+	if r.evict(math.MaxUint32, b.now, 0) {
+		t.Error("a launch that waits was told to leave")
+	}
+	r.run()
+	b.start(c)
+	b.wantTold()
+	if !r.evict(math.MaxUint32, b.now, b.now+ms) || r.evict(math.MaxUint32, b.now, b.now+ms) {
+		t.Error("a launch is told to leave once")
+	}
+	if below, asked, deadline := c.Word(); below != math.MaxUint32 || asked != b.now || deadline != b.now+ms {
+		t.Errorf("its executor reads %d, %v, %v", below, asked, deadline)
+	}
+	b.now += ms / 2
+	c.Leave(b.now, ms)
+	b.wantTold("evicted 1: 1")
+	b.wantNews("1 appeared", "1 left in 500µs")
+
+	// Again, but it ends before it leaves.
+	r.run()
+	b.start(c)
+	b.look()
+	r.evict(math.MaxUint32, b.now, 0)
+	c.Finish(2 * ms)
+	b.wantTold("finished 1:")
+	b.wantNews("1 ended")
+}
+
+// A launch that is on its way to the GPU can't be told to leave, and is once it is
+// there.
+func TestBoardRemembersWhoIsToLeave(t *testing.T) {
+	b := newTable(t, 1)
+	c := b.submit(1, leaves)
+	b.look()
+	r := b.board.row(1)
+	r.run()
+	if !r.evict(math.MaxUint32, b.now, 0) || !r.asked || c.State() != stub.ToRun {
+		t.Fatalf("asked %v, %v", r.asked, c.State())
+	}
+	b.told()
+	if got := b.shown(); got != " 1+-" {
+		t.Errorf("the policy is shown%s", got)
+	}
+	b.start(c)
+	b.look()
+	if !r.asked || !r.evict(r.belowSM, b.now, 0) || r.asked || c.State() != stub.ToEvict {
+		t.Errorf("asked %v, %v", r.asked, c.State())
+	}
+}
+
+func TestBoardSeesWhoLeavesUnasked(t *testing.T) {
+	b := newTable(t, 1)
+	c := b.submit(1, leaves)
+	b.look()
+	b.board.row(1).run()
+	b.start(c)
+	b.look()
+	b.told()
+	c.Leave(b.now, ms)
+	b.wantTold("evicted 1: 1")
+	b.wantNews("1 appeared", "1 left")
+}
+
+func TestBoardSeesLies(t *testing.T) {
+	b := newTable(t, 1)
+	c := b.submit(1, leaves)
+	b.look()
+	r := b.board.row(1)
+	r.run()
+	b.start(c)
+	b.look()
+	r.evict(math.MaxUint32, b.now, b.now+1)
+	c.Unevictable()
+	b.look()
+	c.Abandon(ms)
+	b.look()
+	b.wantNews("1 appeared", "1 lied", "1 ended")
+	if r.evict(math.MaxUint32, b.now, 0) {
+		t.Error("told to leave after its end")
+	}
+}
+
+// Between two looks a stub may have become another's, or nobody's.
+func TestBoardSeesStubsChangeHands(t *testing.T) {
+	b := newTable(t, 2)
+	var all []link.Claim
+	for range link.MaxStubs {
+		all = append(all, b.submit(1, link.Stub{}))
+	}
+	b.look()
+	b.told()
+	all[5].Abandon(0)
+	b.submit(1, link.Stub{})
+	b.wantTold("finished 6:"+others(link.MaxStubs, 6), fmt.Sprintf("arrived 65:%s 65", others(link.MaxStubs, 6)))
+	b.news = nil
+
+	b.parties = b.parties[1:] // the guest goes
+	b.look()
+	if n := len(b.told()); n != link.MaxStubs {
+		t.Errorf("%d launches end with their guest, want %d", n, link.MaxStubs)
+	}
+	if len(b.board.rows) != 0 || len(b.board.desks) != 1 || b.shown() != "" {
+		t.Errorf("what is left: %d launches, %d guests,%s", len(b.board.rows), len(b.board.desks), b.shown())
+	}
+}
+
+// others is what is shown of n launches but for one.
+func others(n, but int) (s string) {
+	for i := 1; i <= n; i++ {
+		if i != but {
+			s += fmt.Sprintf(" %d", i)
+		}
+	}
+	return s
+}
+
+// A daemon that comes anew finds launches in every state.
+func TestBoardFindsLaunchesInEveryState(t *testing.T) {
+	b := newTable(t, 1)
+	var at [stub.Done + 1]link.Claim
+	for s := stub.Ready; s <= stub.Done; s++ {
+		c := b.submit(1, leaves)
+		slot := b.parties[0].page.Stub(int(s - stub.Ready))
+		at[s] = c
+		if s >= stub.ToRun {
+			slot.Run(c.Launch())
+		}
+		if s >= stub.Running {
+			b.start(c)
+		}
+		if s == stub.ToEvict {
+			slot.Evict(c.Launch(), math.MaxUint32, b.now, 0)
+		}
+		if s == stub.Done {
+			c.Finish(ms)
+		}
+		if c.State() != s {
+			t.Fatalf("made a launch that is %v, want %v", c.State(), s)
+		}
+	}
+	b.wantTold("arrived 1: 1", "arrived 2: 1 2+", "arrived 3: 1 2+ 3+", "arrived 4: 1 2+ 3+ 4+-")
+	b.wantNews("1 appeared", "2 appeared", "3 appeared", "4 appeared", "5 appeared", "5 ended")
+	b.now += ms
+	at[stub.ToEvict].Leave(b.now, ms)
+	at[stub.Running].Finish(ms)
+	b.wantTold("finished 3: 1 2+ 4", "evicted 4: 1 2+ 4")
+	b.wantTold()
+}
+
+// Another policy is told of all there is.
+func TestBoardTellsAnotherPolicyAnew(t *testing.T) {
+	b := newTable(t, 1)
+	first, second := b.submit(1, link.Stub{}), b.submit(1, link.Stub{})
+	b.wantTold("arrived 1: 1", "arrived 2: 1 2")
+	b.board.row(1).run()
+	b.start(first)
+	b.look()
+	b.submit(1, link.Stub{})
+	b.look() // of which the old policy is not told any more
+	b.board.anew()
+	b.wantTold("arrived 1: 1+", "arrived 2: 1+ 2", "arrived 3: 1+ 2 3")
+	first.Finish(ms)
+	second.Abandon(0)
+	b.wantTold("finished 1: 3", "finished 2: 3")
+}
+
+// TestBoardNeverLosesLaunches has executors and a policy do as they like: what the
+// policy is told adds up to what there is.
+func TestBoardNeverLosesLaunches(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := newTable(t, 3)
+		var live []link.Claim
+		known := make(map[fairshare.LaunchID]bool)
+		hear := func() {
+			for {
+				ev, ok := b.board.next()
+				if !ok {
+					return
+				}
+				switch ev.Kind {
+				case fairshare.Arrived:
+					if known[ev.Launch] {
+						rt.Fatalf("launch %d arrived twice", ev.Launch)
+					}
+					known[ev.Launch] = true
+				case fairshare.Finished, fairshare.Evicted:
+					if !known[ev.Launch] {
+						rt.Fatalf("%v %d, which never arrived", ev.Kind, ev.Launch)
+					}
+					known[ev.Launch] = ev.Kind == fairshare.Evicted
+				}
+				for _, l := range b.launches() {
+					if !known[l.ID] {
+						rt.Fatalf("shown launch %d, of which it was not told", l.ID)
+					}
+				}
+			}
+		}
+		pick := func() (link.Claim, error) {
+			if len(live) == 0 {
+				return link.Claim{}, errors.New("none")
+			}
+			return live[rapid.IntRange(0, len(live)-1).Draw(rt, "which")], nil
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"submit": func(rt *rapid.T) {
+				if len(live) < 2*link.MaxStubs {
+					b.now++
+					v := link.Stub{Evictable: rapid.Bool().Draw(rt, "evictable"), Arrived: b.now}
+					if c, ok := b.parties[rapid.IntRange(0, 2).Draw(rt, "guest")].page.Claim(0, &v); ok {
+						live = append(live, c)
+					}
+				}
+			},
+			"execute": func(rt *rapid.T) {
+				c, err := pick()
+				if err != nil {
+					return
+				}
+				b.now++
+				switch c.State() {
+				case stub.Ready:
+					if rapid.Bool().Draw(rt, "silent") {
+						c.Grant()
+					}
+				case stub.ToRun:
+					c.Start(b.now)
+				case stub.Running, stub.ToEvict:
+					if rapid.Bool().Draw(rt, "leaves") {
+						c.Leave(b.now, ms)
+					} else {
+						c.Finish(ms)
+					}
+				}
+			},
+			"abandon": func(rt *rapid.T) {
+				if c, err := pick(); err == nil {
+					c.Abandon(ms)
+				}
+			},
+			"decide": func(rt *rapid.T) {
+				for _, r := range b.board.rows {
+					switch rapid.IntRange(0, 2).Draw(rt, "verdict") {
+					case 0:
+						r.run()
+					case 1:
+						r.evict(math.MaxUint32, b.now, 0)
+					}
+				}
+			},
+			"look": func(*rapid.T) { b.look() },
+			"hear": func(*rapid.T) { hear() },
+			"another policy": func(*rapid.T) {
+				b.board.anew()
+				clear(known)
+			},
+			"": func(*rapid.T) {
+				var still []link.Claim
+				for _, c := range live {
+					if c.State() != stub.Done {
+						still = append(still, c)
+					}
+				}
+				live = still
+			},
+		})
+		b.look()
+		hear()
+		got := 0
+		for _, yes := range known {
+			if yes {
+				got++
+			}
+		}
+		if got != len(live) || len(b.launches()) != len(live) {
+			rt.Errorf("there are %d launches, the policy knows of %d and is shown %d", len(live), got, len(b.launches()))
+		}
+	})
+}

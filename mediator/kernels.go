@@ -1,0 +1,204 @@
+package mediator
+
+import (
+	"fmt"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/fairshare"
+	"vgpud/mediator/api"
+	"vgpud/mediator/link"
+)
+
+// launching is what a share does about single launches, beside the rounds that it
+// does about guests.
+type launching struct {
+	board     board
+	evictions evictions
+	ledger    fairshare.Ledger
+	// byKernel is whether launches wait for a verdict. turned is closed when that
+	// has changed.
+	byKernel bool
+	turned   chan struct{}
+	alarm    alarm
+	// deadline is for how long a kernel may take to leave, 0 for ever.
+	deadline time.Duration
+	parties  []party
+	present  []*guest // while the board looks
+}
+
+// soon is after how long to look again for a launch that is to leave the GPU and
+// was only on its way there.
+const soon = 200 * time.Microsecond
+
+// rang is called when a guest's executor says that a launch came or ended.
+func (s *share) rang() {
+	s.guests(func(guests []*guest) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.attendLaunches(guests)
+	})
+}
+
+// attendLaunches takes in what came of launches, and tells the policy of it, which
+// decides after each. The caller holds mu.
+func (s *share) attendLaunches(guests []*guest) {
+	s.look(guests)
+	for {
+		ev, ok := s.launching.board.next()
+		if !ok {
+			return
+		}
+		// Where launches don't wait, a policy is asked at the ends of phases. Only
+		// what it has taken off the GPU itself is news to it.
+		if !s.launching.byKernel && ev.Kind != fairshare.Evicted {
+			continue
+		}
+		s.observe(guests, &accounting.Phase{})
+		s.decide(guests, ev)
+	}
+}
+
+// look reads all stubs. The caller holds mu.
+func (s *share) look(guests []*guest) {
+	l := &s.launching
+	l.parties = l.parties[:0]
+	for _, g := range guests {
+		l.parties = append(l.parties, party{guest: g.id, page: g.page})
+	}
+	l.present = guests
+	l.board.look(l.parties, s.happened)
+	l.present = nil
+	s.insist()
+}
+
+// insist has launches leave that were to, and were only on their way to the GPU
+// then. The caller holds mu.
+func (s *share) insist() {
+	now := s.clock.Now()
+	late := false
+	for _, r := range s.launching.board.rows {
+		if r.asked {
+			r.evict(r.belowSM, now, s.deadline(now))
+			late = late || r.asked
+		}
+	}
+	if late {
+		s.launching.alarm.again(now + soon)
+	}
+}
+
+// deadline is by when a kernel that is told now to leave must have left.
+func (s *share) deadline(now time.Duration) time.Duration {
+	if s.launching.deadline <= 0 {
+		return 0
+	}
+	return now + s.launching.deadline
+}
+
+// happened keeps account of what came of a launch. The caller holds mu.
+func (s *share) happened(h happening) {
+	l, r := &s.launching, h.row
+	switch h.kind {
+	case hasAppeared:
+		r.predicted = r.stub.Predicted
+	case hasLeft:
+		if h.took > 0 {
+			l.evictions.add(h.took)
+		}
+		l.ledger.Left(r.id, h.took)
+	case hasLied:
+		// What it costs from here on is its own guest's, not of who asked.
+		l.ledger.Left(r.id, 0)
+		l.ledger.Asked(fairshare.Verdict{Action: fairshare.Evict, Guest: r.guest, Launch: r.id, For: r.guest})
+		s.log.Warn("kernel does not leave the GPU when told", "gpu", s.config.Name, "guest", l.name(r.guest), "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
+	case hasEnded, isGone:
+		cost := time.Duration(0) // in time for it not to be evicted
+		if !r.stub.Evictable && r.stub.Form != 0 && r.stub.Asked > 0 {
+			cost = max(s.clock.Now()-r.stub.Asked, 0)
+		}
+		l.ledger.Left(r.id, cost)
+	}
+}
+
+// name is a guest's name, while the board looks.
+func (l *launching) name(id fairshare.GuestID) string {
+	for _, g := range l.present {
+		if g.id == id {
+			return g.spec.Name
+		}
+	}
+	return ""
+}
+
+// carryOut does what the policy says of launches. The caller holds mu.
+func (s *share) carryOut(verdicts []fairshare.Verdict, now time.Duration) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		switch v.Action {
+		case fairshare.Run:
+			if r := s.launching.board.row(v.Launch); r != nil {
+				r.run()
+			}
+		case fairshare.Evict:
+			if r := s.launching.board.row(v.Launch); r != nil && r.evict(v.BelowSM, now, s.deadline(now)) {
+				s.launching.ledger.Asked(*v)
+				if r.asked {
+					s.launching.alarm.again(now + soon)
+				}
+			}
+		}
+	}
+}
+
+// mode is how the guests' executors are to treat launches. The caller holds mu.
+func (s *share) mode() link.Mode {
+	if s.launching.byKernel && !s.over {
+		return link.ModeByKernel
+	}
+	return link.ModeFree
+}
+
+// decideAbout has the new policy decide about launches, or about guests alone. The
+// caller holds mu.
+func (s *share) decideAbout(launches bool) {
+	l := &s.launching
+	l.board.anew()
+	if l.byKernel == launches && l.turned != nil {
+		return
+	}
+	if l.turned != nil {
+		close(l.turned)
+	}
+	l.byKernel, l.turned = launches, make(chan struct{})
+}
+
+// govern tells the guests' executors whether launches are to wait. The caller
+// holds mu.
+func (s *share) govern(guests []*guest) {
+	m := s.mode()
+	for _, g := range guests {
+		g.page.SetMode(m)
+	}
+}
+
+// launches are those that the policy knows of. The caller holds mu.
+func (s *share) launches(now time.Duration) []fairshare.Launch {
+	return s.launching.board.launches(now, uint32(s.opened.props.SMs), func(*row) time.Duration { return 0 })
+}
+
+// chargeEvictions tells, at the end of a phase, what evictions cost since the
+// last. The caller holds mu.
+func (s *share) chargeEvictions() {
+	for i := range s.state {
+		s.state[i].Charged = s.launching.ledger.Settle(s.state[i].ID)
+	}
+}
+
+// showLaunches fills in what is known of a guest's launches.
+func (s *share) showLaunches(id fairshare.GuestID, p *api.Preemption) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bill := s.launching.ledger.Bill(id)
+	p.Launches, p.Caused, p.ChargedSeconds = s.launching.board.countOf(id), bill.Caused, bill.Cost.Seconds()
+}

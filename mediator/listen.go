@@ -1,0 +1,122 @@
+package mediator
+
+import (
+	"context"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/fairshare"
+)
+
+// listenLimit bounds how long a listener sleeps, so that what a page was not
+// rung for is noticed at some time.
+const listenLimit = time.Second
+
+// listen waits for the guest's executors to say that a launch came or ended, as
+// long as the GPU's policy decides about launches, until the guest is deaf.
+func (s *share) listen(g *guest) {
+	for {
+		if by, turned := s.turns(); !by {
+			select {
+			case <-turned:
+				continue
+			case <-g.deaf:
+				return
+			}
+		}
+		reading := g.page.Bell()
+		select {
+		case <-g.deaf:
+			return
+		default:
+		}
+		s.rang()
+		if err := g.page.SleepBell(reading, listenLimit); err != nil {
+			s.log.Error("can't wait for a guest's launches", "guest", g.spec.Name, "err", err)
+			return
+		}
+	}
+}
+
+// turns is whether launches wait for verdicts, and what is closed when that
+// changes.
+func (s *share) turns() (byKernel bool, turned <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.launching.byKernel, s.launching.turned
+}
+
+// alarm is when the policy wants to be asked again, or the board to be looked at;
+// 0 is never. Its user holds the share's mu.
+type alarm struct {
+	ask, look time.Duration
+	// rearm ends a wait for what was the next of the two.
+	rearm func()
+}
+
+// next is the earlier of the two.
+func (a *alarm) next() time.Duration {
+	if a.ask == 0 || a.look != 0 && a.look < a.ask {
+		return a.look
+	}
+	return a.ask
+}
+
+// set sets one of the two.
+func (a *alarm) set(which *time.Duration, at time.Duration) {
+	before := a.next()
+	*which = at
+	if a.next() != before && a.rearm != nil {
+		a.rearm()
+	}
+}
+
+// wanted is told in how long from now the policy wants to be asked again.
+func (a *alarm) wanted(now, in time.Duration) {
+	at := time.Duration(0)
+	if in > 0 {
+		at = now + in
+	}
+	a.set(&a.ask, at)
+}
+
+// again has the board looked at then.
+func (a *alarm) again(at time.Duration) { a.set(&a.look, at) }
+
+// keepTime asks the policy whenever it wants to be, until ctx ends.
+func (s *share) keepTime(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait, cancel := context.WithCancel(ctx)
+		s.mu.Lock()
+		at := s.launching.alarm.next()
+		s.launching.alarm.rearm = cancel
+		s.mu.Unlock()
+		if at == 0 {
+			<-wait.Done()
+		} else if s.clock.WaitUntil(wait, at) == nil {
+			s.rings()
+		}
+		cancel()
+	}
+}
+
+// rings does what the alarm was set for, as far as it is time for that.
+func (s *share) rings() {
+	s.guests(func(guests []*guest) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now, a := s.clock.Now(), &s.launching.alarm
+		if a.look != 0 && a.look <= now {
+			a.look = 0
+		}
+		asks := a.ask != 0 && a.ask <= now
+		if asks {
+			a.ask = 0
+		}
+		s.attendLaunches(guests)
+		if asks && a.ask == 0 { // no event has had it asked meanwhile
+			s.observe(guests, &accounting.Phase{})
+			s.decide(guests, fairshare.Event{Kind: fairshare.Tick})
+		}
+	})
+}
