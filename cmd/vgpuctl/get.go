@@ -22,11 +22,18 @@ var vmColumns = []column[api.VM]{
 	{"GPU-SECONDS", false, func(v api.VM) string { return seconds(v.GPUSeconds) }},
 	{"SUSPENDED", false, func(v api.VM) string { return seconds(v.SuspendedSeconds) }},
 	{"KERNELS", false, func(v api.VM) string { return count(v.Kernels) }},
+	{"EVICTIONS", false, func(v api.VM) string { return count(v.Preemption.Evictions) }},
 	{"ERRORS", false, func(v api.VM) string { return count(v.Errors) }},
 	{"DOMAIN", true, func(v api.VM) string { return v.Domain }},
 	{"CAP", true, func(v api.VM) string { return part(v.Cap) }},
 	{"GUARANTEE", true, func(v api.VM) string { return part(v.Guarantee) }},
 	{"PRIORITY-CEILING", true, func(v api.VM) string { return count(v.PriorityCeiling) }},
+	{"LAUNCHES", true, launches},
+	{"CAUSED", true, func(v api.VM) string { return count(v.Preemption.Caused) }},
+	{"CHARGED", true, func(v api.VM) string { return seconds(v.Preemption.ChargedSeconds) }},
+	{"LIARS", true, func(v api.VM) string { return count(v.Preemption.Liars) }},
+	{"IGNORED-PRIORITIES", true, func(v api.VM) string { return count(v.Preemption.IgnoredPriorities) }},
+	{"PREDICTION-ERROR", true, predictionError},
 	{"CONTEXTS", true, func(v api.VM) string { return count(v.Contexts) }},
 	{"COPIED-BYTES", true, func(v api.VM) string { return count(v.CopiedBytes) }},
 	{"DOORBELLS", true, func(v api.VM) string { return count(v.Doorbells) }},
@@ -48,6 +55,20 @@ func state(v api.VM) string {
 	}
 }
 
+// launches are how many of a guest's wait, run, and are to leave: 3/1/0.
+func launches(v api.VM) string {
+	l := v.Preemption.Launches
+	return fmt.Sprintf("%d/%d/%d", l.Waiting, l.Running, l.Leaving)
+}
+
+// predictionError is how far off its launches' durations were foreseen.
+func predictionError(v api.VM) string {
+	if v.Preemption.Prediction.Launches == 0 {
+		return "-"
+	}
+	return percent(v.Preemption.Prediction.ErrorRatio)
+}
+
 var gpuColumns = []column[api.GPU]{
 	{"NAME", false, func(g api.GPU) string { return g.Name }},
 	{"MODEL", false, func(g api.GPU) string { return g.Model }},
@@ -63,6 +84,17 @@ var gpuColumns = []column[api.GPU]{
 	{"GAPS", true, func(g api.GPU) string { return count(g.Gaps) }},
 	{"REAL-TIME", true, func(g api.GPU) string { return yesNo(g.RealTime) }},
 	{"OVERRUNS", true, func(g api.GPU) string { return count(g.Overruns) }},
+	{"EVICTIONS", true, func(g api.GPU) string { return count(g.Evictions.Count) }},
+	{"EVICTION-P50", true, func(g api.GPU) string { return leaving(g, g.Evictions.P50) }},
+	{"EVICTION-P99", true, func(g api.GPU) string { return leaving(g, g.Evictions.P99) }},
+}
+
+// leaving is a time that kernels took to leave the GPU, to the microsecond.
+func leaving(g api.GPU, seconds float64) string {
+	if g.Evictions.Count == 0 {
+		return "-"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond).String()
 }
 
 func newGet(o *options) *cobra.Command {

@@ -26,6 +26,8 @@ type usage struct {
 	Entitled  float64 `json:"entitled"`
 	Suspended float64 `json:"suspended"` // of the time between the looks
 	Kernels   float64 `json:"kernels_per_second"`
+	Evictions float64 `json:"evictions_per_second"` // of its kernels
+	Waiting   int     `json:"launches_waiting"`     // for their turn, now
 }
 
 var usageColumns = []column[usage]{
@@ -38,6 +40,8 @@ var usageColumns = []column[usage]{
 	{"ENTITLED", false, func(u usage) string { return percent(u.Entitled) }},
 	{"SUSPENDED", false, func(u usage) string { return percent(u.Suspended) }},
 	{"KERNELS/S", false, func(u usage) string { return fmt.Sprintf("%.1f", u.Kernels) }},
+	{"EVICTIONS/S", false, func(u usage) string { return fmt.Sprintf("%.1f", u.Evictions) }},
+	{"WAITING", false, func(u usage) string { return count(u.Waiting) }},
 }
 
 func newTop(o *options) *cobra.Command {
@@ -121,6 +125,8 @@ func between(before, now []api.VM, elapsed time.Duration) []usage {
 			Busy: used / elapsed.Seconds(), Share: used,
 			Suspended: min(max(v.SuspendedSeconds-old.SuspendedSeconds, 0)/elapsed.Seconds(), 1),
 			Kernels:   float64(v.Kernels-min(old.Kernels, v.Kernels)) / elapsed.Seconds(),
+			Evictions: float64(v.Preemption.Evictions-min(old.Preemption.Evictions, v.Preemption.Evictions)) / elapsed.Seconds(),
+			Waiting:   v.Preemption.Launches.Waiting,
 		})
 	}
 	for i := range us {
