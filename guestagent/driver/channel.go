@@ -32,6 +32,7 @@ type Channel struct {
 	ctx    *Context
 	dev    *Device
 	slot   int
+	urgent int32 // as of ChannelOptions.Priority
 	vector int
 	page   []byte
 	rings  abi.Window // both rings, in BAR2
@@ -80,16 +81,17 @@ func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel
 	depth = 1 << bits.Len(uint(max(depth, abi.MinRingEntries)-1))
 	depth = min(depth, c.dev.info.MaxRingEntries)
 	ch := &Channel{
-		ctx:   c,
-		dev:   c.dev,
-		dead:  make(chan struct{}),
-		lead:  make(chan struct{}, 1),
-		irq:   make(chan struct{}, 1),
-		buf:   make([]abi.Completion, min(depth, 256)),
-		slots: make([]atomic.Pointer[Pending], depth),
-		mask:  uint64(depth - 1),
-		awake: spinner{most: awakePatience, fixed: opts.Patience, alone: c.dev.alone},
-		woken: spinner{most: wokenPatience, fixed: opts.Patience, alone: c.dev.alone},
+		ctx:    c,
+		dev:    c.dev,
+		urgent: opts.Priority,
+		dead:   make(chan struct{}),
+		lead:   make(chan struct{}, 1),
+		irq:    make(chan struct{}, 1),
+		buf:    make([]abi.Completion, min(depth, 256)),
+		slots:  make([]atomic.Pointer[Pending], depth),
+		mask:   uint64(depth - 1),
+		awake:  spinner{most: awakePatience, fixed: opts.Patience, alone: c.dev.alone},
+		woken:  spinner{most: wokenPatience, fixed: opts.Patience, alone: c.dev.alone},
 	}
 	var err error
 	size := uint64(abi.RingBytes(depth))
@@ -300,6 +302,20 @@ func (ch *Channel) enqueue(ctx context.Context, p *Pending, e *abi.Entry, h abi.
 			return err
 		}
 	}
+}
+
+// offer is enqueue for a command of one entry that does not wait for room; it reports
+// whether the command was sent.
+func (ch *Channel) offer(p *Pending, e *abi.Entry, h abi.Header) bool {
+	var sent, kick bool
+	ch.submit.Lock()
+	err := ch.dev.touch(func() { sent, kick = ch.put(p, e, h, nil) })
+	ch.submit.Unlock()
+	if err != nil {
+		ch.fail(err)
+		return false
+	}
+	return sent && (!kick || ch.ring() == nil)
 }
 
 // put writes a command to the ring, if there is room, and tells whether the host

@@ -18,6 +18,12 @@ type ContextOptions struct {
 	// Channel is how the context's own channel is made, over which its methods
 	// work.
 	Channel ChannelOptions
+	// Priority is that of launches which have none of their own, nor their channel:
+	// as CUDA's, lower is more urgent.
+	Priority int32
+	// Preempt says whether kernels are made preemptible; nil: as the agent says for a
+	// device that it shares, else not.
+	Preempt *PreemptOptions
 }
 
 // Context is a GPU address space with its modules and channels, as CUDA's context.
@@ -27,6 +33,8 @@ type Context struct {
 	dev  *Device
 	slot int
 	opts ContextOptions
+
+	preempt *preempting
 
 	mu       sync.Mutex
 	own      *Channel // the context's own channel
@@ -41,6 +49,7 @@ func (d *Device) NewContext(ctx context.Context, opts ContextOptions) (*Context,
 		opts.Tag = uint32(os.Getpid())
 	}
 	c := &Context{dev: d, opts: opts, channels: map[*Channel]struct{}{}}
+	c.preempt = c.newPreempting()
 	if err := d.claimContext(c); err != nil {
 		return nil, fmt.Errorf("make a context: %w", err)
 	}
@@ -150,6 +159,7 @@ func (c *Context) Close() error {
 		return nil
 	}
 	d := c.dev
+	c.preempt.end()
 	c.forgetChannels(ErrClosed)
 	d.regs.Lock()
 	err := d.set(uint32(abi.ContextSlot(c.slot, abi.ContextControl)), uint32(abi.ControlDestroy))

@@ -21,6 +21,12 @@ type Launch struct {
 	SharedBytes uint32          // dynamic shared memory of a block
 	Params      []byte          // the parameter space, as [Function.AppendParams] makes it
 	Attributes  []abi.Attribute // none for a plain launch
+	// Priority is as CUDA's: lower is more urgent. 0: the channel's, or else the
+	// context's. An [abi.AttributePriority] among Attributes is taken in place of it.
+	Priority int32
+	// Preempt says in which form to launch; nil: the one that its measured cost
+	// chooses. It is an error if the kernel has no such form.
+	Preempt *Preempt
 }
 
 // Launch enqueues a kernel with arguments as [Function.AppendParams] takes them, and
@@ -38,9 +44,22 @@ func (ch *Channel) Launch(ctx context.Context, f *Function, grid, block Dim, sha
 	return p, nil
 }
 
+// launchBytes is up to how many bytes of attributes and parameters a launch needs no
+// memory for.
+const launchBytes = 1024
+
 // Enqueue is Launch that allocates nothing: p must be done, and is under way from
 // then on; l can be used again at once.
 func (ch *Channel) Enqueue(ctx context.Context, p *Pending, l *Launch) error {
+	if err := ch.launch(ctx, p, l); err != nil {
+		p.chosen.lost()
+		p.chosen = chosen{}
+		return fmt.Errorf("launch %s: %w", l.Function.name, err)
+	}
+	return nil
+}
+
+func (ch *Channel) launch(ctx context.Context, p *Pending, l *Launch) error {
 	x := abi.Launch{
 		Function:    l.Function.handle,
 		Grid:        l.Grid.array(),
@@ -48,26 +67,42 @@ func (ch *Channel) Enqueue(ctx context.Context, p *Pending, l *Launch) error {
 		SharedBytes: l.SharedBytes,
 		ParamBytes:  uint32(len(l.Params)),
 	}
-	h := abi.Header{Op: abi.OpLaunch, Aux: uint16(len(l.Attributes))}
+	var added [2]abi.Attribute // to those that the launch has
+	n := 0
+	choice, err := ch.choose(p, l)
+	if err != nil {
+		return err
+	}
+	if choice.Form != 0 {
+		x.Function = l.Function.forms.handles[bit(choice.Form)]
+		added[n] = choice.Attribute()
+		n++
+	}
+	if priority := ch.priority(l); priority != 0 {
+		added[n].ID = abi.AttributePriority
+		added[n].PutUint32(0, uint32(priority))
+		n++
+	}
+	h := abi.Header{Op: abi.OpLaunch, Aux: uint16(len(l.Attributes) + n)}
 	var e abi.Entry
+	var room [launchBytes]byte
 	data := l.Params
-	if len(l.Attributes) > 0 {
-		data = l.data()
+	if h.Aux > 0 {
+		data = appendAttributes(room[:0], l.Attributes)
+		data = appendAttributes(data, added[:n])
+		data = append(data, l.Params...)
 	}
 	if len(data) == 0 || ch.inline(len(data)) {
 		x.Encode(&e)
-		if err := ch.enqueue(ctx, p, &e, h, data); err != nil {
-			return fmt.Errorf("launch %s: %w", l.Function.name, err)
-		}
-		return nil
+		return ch.enqueue(ctx, p, &e, h, data)
 	}
 	w, err := ch.window(ctx, uint64(len(data)))
 	if err != nil {
-		return fmt.Errorf("launch %s: %w", l.Function.name, err)
+		return err
 	}
 	if _, err := ch.dev.fill(w, data); err != nil {
 		ch.dev.staging.give(w)
-		return fmt.Errorf("launch %s: %w", l.Function.name, err)
+		return err
 	}
 	x.Data = w.Offset
 	x.Encode(&e)
@@ -75,18 +110,50 @@ func (ch *Channel) Enqueue(ctx context.Context, p *Pending, l *Launch) error {
 	if err := ch.enqueue(ctx, p, &e, h, nil); err != nil {
 		p.window = abi.Window{}
 		ch.dev.staging.give(w)
-		return fmt.Errorf("launch %s: %w", l.Function.name, err)
+		return err
 	}
 	return nil
 }
 
-// data is the launch's attributes and parameters as the device takes them.
-func (l *Launch) data() []byte {
-	b := make([]byte, len(l.Attributes)*abi.EntrySize, len(l.Attributes)*abi.EntrySize+len(l.Params))
-	for i := range l.Attributes {
-		l.Attributes[i].Encode((*abi.Entry)(b[i*abi.EntrySize:]))
+// choose chooses the form that a launch goes in, and notes it in p.
+func (ch *Channel) choose(p *Pending, l *Launch) (choice abi.Preempt, err error) {
+	p.chosen = chosen{}
+	switch k := l.Function.forms; {
+	case l.Preempt != nil:
+		choice, p.chosen, err = l.force()
+	case k != nil:
+		choice, p.chosen = k.pick(ch, l)
 	}
-	return append(b, l.Params...)
+	return choice, err
+}
+
+// priority is a launch's, 0 where none is to be said.
+func (ch *Channel) priority(l *Launch) int32 {
+	if ch.dev.info.Features&abi.FeatureLaunchAttributes == 0 {
+		return 0
+	}
+	for i := range l.Attributes {
+		if l.Attributes[i].ID == abi.AttributePriority {
+			return 0
+		}
+	}
+	switch {
+	case l.Priority != 0:
+		return l.Priority
+	case ch.urgent != 0:
+		return ch.urgent
+	}
+	return ch.ctx.opts.Priority
+}
+
+// appendAttributes appends attributes as the device takes them.
+func appendAttributes(b []byte, all []abi.Attribute) []byte {
+	for i := range all {
+		n := len(b)
+		b = append(b, make([]byte, abi.EntrySize)...)
+		all[i].Encode((*abi.Entry)(b[n:]))
+	}
+	return b
 }
 
 // AppendParams appends a parameter space that holds args, one for each parameter:

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"vgpud/guestagent/preempt"
+	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -15,6 +17,7 @@ import (
 type Module struct {
 	ctx    *Context
 	handle uint64
+	forms  *variants
 
 	mu        sync.Mutex
 	functions map[string]*Function
@@ -25,16 +28,56 @@ const logBytes = 16 << 10
 
 // LoadModule loads PTX, or machine code where the device takes it. An error of the
 // compiler is an [*Error] with its messages as Detail.
+//
+// Where the context makes kernels preemptible ([ContextOptions]), forms of them that
+// leave the GPU when asked are loaded along; [Function.Preemption] tells which. What
+// can't be made, or the host does not take, is left out.
 func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error) {
+	v := c.forms(ctx, image)
+	m := &Module{ctx: c, forms: v, functions: map[string]*Function{}}
+	if v.image != nil {
+		handle, err := c.load(ctx, v.image)
+		v.image = nil
+		if err == nil {
+			m.handle = handle
+			return m, nil
+		}
+		failed, ok := errors.AsType[*Error](err)
+		if !ok || failed.Status.Poisons() {
+			return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+		}
+		m.forms = &variants{why: Preemption{Reason: reasonRefused, Detail: failed.Error()}}
+	}
+	var err error
+	if m.handle, err = c.load(ctx, image); err != nil {
+		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+	}
+	return m, nil
+}
+
+// forms makes forms of a module's kernels, if that is wanted.
+func (c *Context) forms(ctx context.Context, image []byte) *variants {
+	p := c.preempt
+	if p.why.Reason != "" {
+		return &variants{why: p.why}
+	}
+	if err := p.identify(ctx, c); err != nil {
+		return &variants{why: Preemption{Reason: reasonUnknown, Detail: err.Error()}}
+	}
+	return p.variants(ctx, image, int(c.dev.staging.size/2)-logBytes)
+}
+
+// load loads an image as it is.
+func (c *Context) load(ctx context.Context, image []byte) (handle uint64, err error) {
 	ch := c.Own()
 	w, err := ch.window(ctx, uint64(len(image))+logBytes)
 	if err != nil {
-		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+		return 0, err
 	}
 	p := Pending{lent: true}
 	defer func() { ch.leave(&p, w) }()
 	if _, err := ch.dev.fill(w, image); err != nil {
-		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+		return 0, err
 	}
 	log := w.Offset + uint64(len(image))
 	var e abi.Entry
@@ -55,9 +98,9 @@ func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
+		return 0, err
 	}
-	return &Module{ctx: c, handle: p.value()[0], functions: map[string]*Function{}}, nil
+	return p.value()[0], nil
 }
 
 // Unload unloads the module; its functions must not be used after.
@@ -125,6 +168,9 @@ type Function struct {
 	paramBytes int
 	count      int
 	params     []Param // nil where the device does not tell
+
+	forms *forms     // nil where there is only the original
+	why   Preemption // why, then
 }
 
 // maxParams bounds what a host can make us ask for.
@@ -151,10 +197,48 @@ func (m *Module) Function(ctx context.Context, name string) (*Function, error) {
 			return nil, fmt.Errorf("function %q: its parameters: %w", name, err)
 		}
 	}
+	if err := m.findForms(ctx, f); err != nil {
+		return nil, fmt.Errorf("function %q: its forms: %w", name, err)
+	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	if first := m.functions[name]; first != nil {
+		return first, nil
+	}
 	m.functions[name] = f
-	m.mu.Unlock()
 	return f, nil
+}
+
+// findForms looks up the entries of a kernel's forms.
+func (m *Module) findForms(ctx context.Context, f *Function) error {
+	r := m.forms.kernels[f.name]
+	if r == nil {
+		f.why = m.forms.why
+		return nil
+	}
+	p := m.ctx.preempt
+	k := &forms{ctx: m.ctx, key: r.key, offered: r.offered, info: Preemption{Kernel: f.name, Forms: r.made, Reason: r.reason, Detail: r.detail}}
+	for _, form := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
+		if r.made&form == 0 {
+			continue
+		}
+		v, err := m.lookup(ctx, abi.OpFunction, preempt.EntryName(f.name, form))
+		if err != nil {
+			return err
+		}
+		k.handles[bit(form)] = v[0]
+	}
+	f.why = k.info
+	if r.made != 0 {
+		k.tuner = tune.New(p.opts.Wanted, r.made)
+		k.tuner.Recall(r.record)
+		f.forms = k
+	} else if r.short {
+		f.forms = k
+	}
+	p.begin()
+	p.note(k)
+	return nil
 }
 
 // layout asks for all parameters at once.

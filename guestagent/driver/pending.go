@@ -20,7 +20,8 @@ type Pending struct {
 	window abi.Window // given back when it is done
 	lent   bool       // a goroutine still reads a window of this command: see leave
 	result abi.Completion
-	err    error // instead of a result
+	err    error  // instead of a result
+	chosen chosen // of a launch
 }
 
 // begin makes p a batch of n commands that ends with the channel's command last.
@@ -38,6 +39,10 @@ func (p *Pending) complete(c *abi.Completion) {
 	}
 	if p.left--; p.left > 0 {
 		return
+	}
+	if p.chosen.forms != nil {
+		p.chosen.ended(&p.result)
+		p.chosen = chosen{form: p.chosen.form}
 	}
 	if p.lent {
 		p.ch.keep.Lock()
@@ -79,6 +84,23 @@ func (p *Pending) Times() (start, end time.Duration) {
 		return 0, 0
 	}
 	return time.Duration(p.result.Start), time.Duration(p.result.End)
+}
+
+// Form returns the form in which a launch went that has ended; 0 for the original.
+func (p *Pending) Form() abi.PreemptForm {
+	if p.busy.Load() {
+		return 0
+	}
+	return p.chosen.form
+}
+
+// Evictions returns how often a launch that has ended was taken off the GPU for
+// others meanwhile.
+func (p *Pending) Evictions() uint64 {
+	if p.busy.Load() || p.chosen.form == 0 {
+		return 0
+	}
+	return p.result.Value[0]
 }
 
 // value returns the command's answers.

@@ -138,6 +138,24 @@ func (ch *Channel) reap() (int, error) {
 	return n, err
 }
 
+// glance takes what completions there are, unless somebody reads already. It does
+// not wait.
+func (ch *Channel) glance() {
+	select {
+	case ch.lead <- struct{}{}:
+	default:
+		return
+	}
+	if !ch.released {
+		// What goes wrong here is found by who waits.
+		_ = ch.dev.touch(func() { _, _ = ch.reap() })
+	}
+	<-ch.lead
+	if ch.waiters.Load() > 0 {
+		ch.moved.open()
+	}
+}
+
 // abandon ends every command under way with the channel's error. The caller holds
 // ch.lead.
 func (ch *Channel) abandon() error {
@@ -154,6 +172,8 @@ func (ch *Channel) abandon() error {
 				p.window = abi.Window{}
 			}
 			p.left, p.err = 0, ch.err
+			p.chosen.lost()
+			p.chosen = chosen{}
 			p.busy.Store(false)
 		}
 	}

@@ -31,6 +31,9 @@ type Parameters struct {
 	Tie float64
 }
 
+// DefaultLatency is [Parameters.Latency] where nothing else is wanted.
+const DefaultLatency = 500 * time.Microsecond
+
 // withDefaults fills in what is zero.
 func (p Parameters) withDefaults() Parameters {
 	setFloat := func(f *float64, v float64) {
@@ -50,7 +53,7 @@ func (p Parameters) withDefaults() Parameters {
 	}
 	setFloat(&p.Overhead, 0.02)
 	setFloat(&p.Tie, 0.005)
-	setTime(&p.Latency, 500*time.Microsecond)
+	setTime(&p.Latency, DefaultLatency)
 	setTime(&p.Suspension, 360*time.Microsecond)
 	setTime(&p.Drain, time.Nanosecond)
 	setTime(&p.Reaction, 8*time.Microsecond)

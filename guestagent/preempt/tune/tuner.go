@@ -16,6 +16,7 @@ type Tuner struct {
 	forms   abi.PreemptForm
 	classes []*class
 	clock   uint64 // launches
+	rounds  int
 }
 
 // New returns a tuner for a kernel that has these forms beside the original. No forms is a tuner that answers the
@@ -26,6 +27,9 @@ func New(p Parameters, forms abi.PreemptForm) *Tuner {
 
 // Forms are the forms that the tuner chooses from.
 func (t *Tuner) Forms() abi.PreemptForm { return t.forms }
+
+// Rounds is how many rounds of measuring have ended. When it has changed, there is something new in Record.
+func (t *Tuner) Rounds() int { return t.rounds }
 
 // Ticket is a launch that was picked for. Its zero value is nobody's.
 type Ticket struct {
@@ -204,6 +208,7 @@ func (t *Tuner) advance(c *class) {
 		}
 	}
 	c.open, c.since = false, 0
+	t.rounds++
 	switch base := &c.arms[0].cost; {
 	case base.n == 0:
 		c.chosen, c.why = 0, WhyUnmeasured

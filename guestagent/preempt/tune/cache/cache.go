@@ -96,8 +96,7 @@ func (c *Cache) Get(k Key) (Entry, bool) {
 	return e, true
 }
 
-// Put keeps an entry in place of an earlier one about the same kernel. Classes of grids that the new one does not know
-// stay. What does not fit the bounds is left out.
+// Put keeps an entry in place of an earlier one about the same kernel. What does not fit the bounds is left out.
 func (c *Cache) Put(e Entry) {
 	e = e.bound()
 	c.mu.Lock()
@@ -108,14 +107,7 @@ func (c *Cache) Put(e Entry) {
 
 // put keeps an entry that was bounded; mu is held.
 func (c *Cache) put(e Entry) {
-	if old := c.entries[e.Key]; old != nil {
-		for _, k := range old.Record.Classes {
-			if len(e.Record.Classes) < tune.MaxClasses &&
-				!slices.ContainsFunc(e.Record.Classes, func(n tune.ClassRecord) bool { return n.Class == k.Class }) {
-				e.Record.Classes = append(e.Record.Classes, k)
-			}
-		}
-	} else if len(c.entries) >= MaxEntries {
+	if c.entries[e.Key] == nil && len(c.entries) >= MaxEntries {
 		var oldest *used
 		for _, u := range c.entries {
 			if oldest == nil || u.at < oldest.at {

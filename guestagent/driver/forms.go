@@ -1,0 +1,259 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"vgpud/guestagent/preempt/tune"
+	"vgpud/guestagent/preempt/tune/cache"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// forms are a kernel's forms, and what chooses among them.
+type forms struct {
+	ctx     *Context
+	key     cache.Key
+	handles [3]uint64 // of the entries, by the form's bit; 0: none
+	offered abi.PreemptForm
+
+	mu    sync.Mutex
+	tuner *tune.Tuner // nil where no form was made because the kernel is known to be short
+	info  Preemption  // but for Kernel and Classes
+	known int         // rounds of measuring that were told of
+	long  int         // launches in a row that took longer than the latency wanted, of a kernel that is known to be short
+
+	asking sync.Mutex
+	asked  [8]occupancy
+	next   int
+}
+
+// bit is a form's place in handles.
+func bit(f abi.PreemptForm) int {
+	switch f {
+	case abi.PreemptSingle:
+		return 0
+	case abi.PreemptCoarse:
+		return 1
+	}
+	return 2
+}
+
+// chosen is a launch's form. Its zero value is a launch of a kernel that has only the original.
+type chosen struct {
+	forms  *forms
+	ticket tune.Ticket
+	form   abi.PreemptForm
+}
+
+// errForm says that a form was asked for that there is not.
+var errForm = errors.New("the kernel can't be launched in that form")
+
+// pick chooses the form of a launch on ch.
+func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, chosen) {
+	c := chosen{forms: k}
+	shape := l.shape()
+	var choice abi.Preempt
+	tuned := k.tuner != nil && plain(l.Attributes)
+	slots := 0
+	if tuned {
+		slots = k.slots(shape)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.info.Launches++
+	if tuned {
+		choice, c.ticket = k.tuner.Pick(shape, slots)
+	}
+	if c.form = choice.Form; c.form != 0 {
+		k.info.Preemptible++
+	}
+	return choice, c
+}
+
+// force is pick for a launch that says its form.
+func (l *Launch) force() (abi.Preempt, chosen, error) {
+	f, choice := l.Function, l.Preempt.choice()
+	k := f.forms
+	if choice.Form == 0 {
+		return choice, chosen{}, nil
+	}
+	if k == nil || k.info.Forms&choice.Form == 0 {
+		p := f.Preemption()
+		return choice, chosen{}, fmt.Errorf("%w: %v, it has %v (%s)", errForm, choice.Form, p.Forms, p.Reason)
+	}
+	// Persistent blocks of a small grid are a waste, and no mistake.
+	tasks := l.shape().Tasks
+	bounded := choice
+	bounded.Form &= abi.PreemptSingle | abi.PreemptCoarse
+	if a := choice.Attribute(); bounded.Form != 0 && !tune.Offered(bounded, bounded.Form, tasks, 1) {
+		return choice, chosen{}, fmt.Errorf("%w: %+v of %d blocks", errForm, choice, tasks)
+	} else if _, err := abi.DecodePreempt(&a); err != nil {
+		return choice, chosen{}, fmt.Errorf("%w: %w", errForm, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.info.Launches++
+	k.info.Preemptible++
+	return choice, chosen{forms: k, form: choice.Form}, nil
+}
+
+// plain reports whether a launch with those attributes may go in another form: its blocks need not all be there at
+// once, nor in clusters.
+func plain(attributes []abi.Attribute) bool {
+	for i := range attributes {
+		switch attributes[i].ID {
+		case abi.AttributeCooperative, abi.AttributeCluster, abi.AttributePreempt:
+			return false
+		}
+	}
+	return true
+}
+
+// shape is what the tuner knows a launch by.
+func (l *Launch) shape() tune.Shape {
+	g, b := l.Grid.array(), l.Block.array()
+	return tune.Shape{Tasks: count(g), Threads: uint32(min(count(b), 1<<31)), SharedBytes: l.SharedBytes}
+}
+
+// count is how many there are in a box; it stops counting where it does not matter any more.
+func count(d [3]uint32) uint64 {
+	const many = 1 << 31
+	n := min(uint64(d[0])*uint64(d[1]), many)
+	return min(n*uint64(d[2]), many)
+}
+
+// ended tells of a launch's end.
+func (c *chosen) ended(r *abi.Completion) {
+	k := c.forms
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	evictions := uint64(0)
+	if c.form != 0 {
+		evictions = r.Value[0]
+		k.info.Evictions += evictions
+	}
+	if k.tuner == nil {
+		k.watch(r)
+		return
+	}
+	if r.Status != abi.StatusOK || evictions > 0 || r.End <= r.Start {
+		k.tuner.Lost(c.ticket)
+	} else {
+		k.tuner.Observe(c.ticket, nanos(r.End-r.Start))
+	}
+	if n := k.tuner.Rounds(); n != k.known {
+		k.known = n
+		k.ctx.preempt.note(k)
+	}
+}
+
+// lost tells of a launch that did not begin, or whose end is not known.
+func (c *chosen) lost() {
+	if k := c.forms; k != nil && k.tuner != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.tuner.Lost(c.ticket)
+	}
+}
+
+// longEnough is after how many long launches in a row a kernel is not taken for short any more.
+const longEnough = 4
+
+// watch looks whether a kernel that no form was made of, since it was known to be short, still is. If not, that is
+// forgotten, and the next program that loads it has all forms. mu is held.
+func (k *forms) watch(r *abi.Completion) {
+	wanted := k.ctx.preempt.opts.Wanted.Latency
+	if wanted <= 0 {
+		wanted = tune.DefaultLatency
+	}
+	if r.Status != abi.StatusOK || nanos(r.End-r.Start) <= wanted {
+		k.long = 0
+		return
+	}
+	if k.long++; k.long == longEnough {
+		k.ctx.preempt.note(k)
+	}
+}
+
+// entry is what was learned.
+func (k *forms) entry() cache.Entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := cache.Entry{Key: k.key, Name: k.info.Kernel, Forms: k.offered, Reason: k.info.Reason}
+	if k.tuner != nil {
+		e.Record = k.tuner.Record()
+	}
+	return e
+}
+
+// occupancy is how many of a kernel's blocks the GPU holds at once.
+type occupancy struct {
+	shape  tune.Shape // but for Tasks
+	slots  int        // a guess, until the host has answered
+	used   bool
+	wanted bool // the answer is under way
+	answer Pending
+}
+
+// slots returns how many of the kernel's blocks the GPU holds at once. It asks the host once for each size of blocks,
+// and does not wait for the answer: a launch must not wait for what is under way on the context's own channel. Until
+// then it goes by the threads alone.
+func (k *forms) slots(s tune.Shape) int {
+	s.Tasks = 0
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	o := k.occupancy(s)
+	if o == nil {
+		return k.guess(s)
+	}
+	if !o.wanted {
+		return o.slots
+	}
+	if !o.answer.Done() {
+		k.ctx.Own().glance()
+	}
+	if o.answer.Done() {
+		o.wanted = false
+		if perSM := o.answer.value()[0]; o.answer.err == nil && o.answer.result.Status == abi.StatusOK && perSM > 0 && perSM < 1<<16 {
+			o.slots = int(perSM) * k.ctx.preempt.sms
+		}
+	}
+	return o.slots
+}
+
+// occupancy finds the place of a shape, or makes one and asks; nil where all are being asked for. asking is held.
+func (k *forms) occupancy(s tune.Shape) *occupancy {
+	for i := range k.asked {
+		if o := &k.asked[i]; o.used && o.shape == s {
+			return o
+		}
+	}
+	o := &k.asked[k.next%len(k.asked)]
+	if o.wanted && !o.answer.Done() {
+		return nil
+	}
+	k.next++
+	o.shape, o.used, o.slots = s, true, k.guess(s)
+	var e abi.Entry
+	abi.Occupancy{Function: k.handle(), BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
+	o.wanted = k.ctx.Own().offer(&o.answer, &e, abi.Header{Op: abi.OpOccupancy})
+	return o
+}
+
+// handle is one of the forms': what bounds its blocks bounds the original's, within a block or so.
+func (k *forms) handle() uint64 {
+	for _, h := range k.handles {
+		if h != 0 {
+			return h
+		}
+	}
+	return 0
+}
+
+// guess is how many blocks the GPU holds by their threads alone.
+func (k *forms) guess(s tune.Shape) int {
+	const blocksPerSM = 32
+	p := k.ctx.preempt
+	return p.sms * max(min(p.threadsPerSM/int(max(s.Threads, 1)), blocksPerSM), 1)
+}

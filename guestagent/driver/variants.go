@@ -1,0 +1,218 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"strings"
+
+	"vgpud/guestagent/preempt"
+	"vgpud/guestagent/preempt/tune"
+	"vgpud/guestagent/preempt/tune/cache"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/ptx"
+)
+
+// The forms of a module's kernels are made when it is loaded, into the same module: in one of their own they would
+// have their own copies of the module's variables. What that costs, up to four times the text, is kept down by making
+// no form that would not be chosen: none of kernels that are known to be short, and the persistent one only where it is
+// the only one, or what is wanted asks for it.
+
+// maxSource bounds the modules that forms are made of: it takes a second for each 5 MB. maxImage is what a host takes.
+const (
+	maxSource = 4 << 20
+	maxImage  = 16 << 20
+)
+
+// persistentBelow is the latency wanted below which persistent forms are made beside the early exit: on an H100 an
+// early exit of short tasks takes 33 µs and more to leave, persistent blocks from 8 µs.
+const persistentBelow = 4 * 25_000 // ns
+
+// variants are a module's kernels in the forms that are made of them.
+type variants struct {
+	image   []byte             // what to load; nil for the module as it was written
+	why     Preemption         // of kernels that are not in kernels
+	kernels map[string]*recipe // by name
+}
+
+// recipe is what is made of a kernel.
+type recipe struct {
+	key            cache.Key
+	offered, made  abi.PreemptForm
+	reason, detail string
+	record         tune.Record
+	short          bool // it is known to be short, and nothing made for that reason
+}
+
+// variants makes the forms of a module's kernels. room is what the text may take.
+func (p *preempting) variants(ctx context.Context, image []byte, room int) *variants {
+	if p.why.Reason != "" {
+		return &variants{why: p.why}
+	}
+	source := bytes.TrimRight(image, "\x00")
+	if bytes.HasPrefix(source, []byte("\x7fELF")) || bytes.HasPrefix(source, []byte{0x50, 0xed, 0x55, 0xba}) {
+		return &variants{why: Preemption{Reason: reasonNotPTX}}
+	}
+	if len(source) > maxSource {
+		return &variants{why: Preemption{Reason: reasonTooLong}}
+	}
+	m, err := ptx.Options{MaxBytes: maxSource}.ParseContext(ctx, string(source))
+	if err != nil {
+		return &variants{why: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
+	}
+	out, reports, err := preempt.Transform(m, preempt.Options{Forms: p.opts.Forms})
+	if err != nil {
+		return &variants{why: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
+	}
+	v := &variants{kernels: make(map[string]*recipe, len(reports))}
+	hashes := hashKernels(m)
+	var keys []cache.Key
+	for i := range reports {
+		r := &reports[i]
+		k := &recipe{reason: r.Reason.String(), detail: r.Detail, key: cache.Key{Kernel: hashes[r.Kernel], GPU: p.gpu}}
+		for _, f := range r.Forms {
+			k.offered |= f
+		}
+		v.kernels[r.Kernel] = k
+		keys = append(keys, k.key)
+	}
+	v.recall(ctx, p, keys)
+	for _, k := range v.kernels {
+		k.made = p.useful(k)
+	}
+	v.print(m, out, source, min(room, maxImage))
+	return v
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// recall asks what is known of the kernels. Without an answer all is learned anew.
+func (v *variants) recall(ctx context.Context, p *preempting, keys []cache.Key) {
+	if p.opts.Memory == nil || len(keys) == 0 {
+		return
+	}
+	known, err := p.opts.Memory.Recall(ctx, keys)
+	if err != nil {
+		return
+	}
+	byKey := make(map[cache.Key]tune.Record, len(known))
+	for _, e := range known {
+		byKey[e.Key] = e.Record
+	}
+	for _, k := range v.kernels {
+		k.record = byKey[k.key]
+	}
+}
+
+// useful are the forms of a kernel that are worth making.
+func (p *preempting) useful(k *recipe) abi.PreemptForm {
+	made := k.offered
+	if p.opts.Forms != 0 {
+		return made
+	}
+	for i, c := range k.record.Classes {
+		if c.Why != tune.WhyShort {
+			break
+		}
+		if i == len(k.record.Classes)-1 {
+			k.short, k.reason = true, reasonShort
+			return 0
+		}
+	}
+	const early = abi.PreemptSingle | abi.PreemptCoarse
+	latency := p.opts.Wanted.Latency
+	if latency <= 0 {
+		latency = tune.DefaultLatency
+	}
+	if made&early != 0 && latency >= persistentBelow {
+		made &= early
+	}
+	return made
+}
+
+// print makes the text to load: the module as it was written, so that the host's messages name its lines, and behind
+// it the forms that are made. When that is too long, there are fewer.
+func (v *variants) print(m, out *ptx.Module, source []byte, room int) {
+	for _, less := range []abi.PreemptForm{0, abi.PreemptPersistent, abi.PreemptPersistent | abi.PreemptCoarse, ^abi.PreemptForm(0)} {
+		any := abi.PreemptForm(0)
+		for _, k := range v.kernels {
+			if k.made&less != 0 {
+				k.made &^= less
+				k.reason = reasonTooLong
+			}
+			any |= k.made
+		}
+		if any == 0 {
+			return
+		}
+		text := v.text(m, out, source)
+		if len(text) <= room {
+			v.image = text
+			return
+		}
+	}
+}
+
+// text is the module with the forms that are made.
+func (v *variants) text(m, out *ptx.Module, source []byte) []byte {
+	written := map[string]bool{}
+	for _, it := range m.Items {
+		if f, ok := it.(*ptx.Func); ok {
+			written[f.Name] = true
+		}
+	}
+	unwanted := map[string]bool{}
+	for name, k := range v.kernels {
+		for _, f := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
+			unwanted[preempt.EntryName(name, f)] = k.made&f == 0
+		}
+	}
+	all, added := *out, *out
+	all.Items, added.Items = nil, nil
+	for _, it := range out.Items {
+		f, ok := it.(*ptx.Func)
+		if ok && f.Entry && unwanted[f.Name] && !written[f.Name] {
+			continue
+		}
+		all.Items = append(all.Items, it)
+		if ok && !written[f.Name] {
+			added.Items = append(added.Items, it)
+		}
+	}
+	head := added
+	head.Items = nil
+	behind, ok := strings.CutPrefix(added.String(), head.String())
+	if !ok || head.String() != (&ptx.Module{Version: m.Version, Target: m.Target, AddressSize: m.AddressSize}).String() {
+		return []byte(all.String()) // the forms need another header
+	}
+	text := make([]byte, 0, len(source)+1+len(behind))
+	text = append(text, source...)
+	text = append(text, '\n')
+	return append(text, behind...)
+}
+
+// hashKernels returns the hash of each kernel: of its text, and of all in the module that is not a kernel.
+func hashKernels(m *ptx.Module) map[string]cache.Hash {
+	one := ptx.Module{Version: m.Version, Target: m.Target, AddressSize: m.AddressSize}
+	var kernels []*ptx.Func
+	for _, it := range m.Items {
+		if f, ok := it.(*ptx.Func); ok && f.Entry {
+			kernels = append(kernels, f)
+		} else {
+			one.Items = append(one.Items, it)
+		}
+	}
+	rest := sha256.Sum256([]byte(one.String()))
+	hashes := make(map[string]cache.Hash, len(kernels))
+	for _, f := range kernels {
+		one.Items = []ptx.Item{f}
+		h := sha256.New()
+		h.Write(rest[:])
+		h.Write([]byte(one.String()))
+		hashes[f.Name] = cache.Hash(h.Sum(nil))
+	}
+	return hashes
+}
