@@ -3,9 +3,11 @@ package work
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"vgpud/e2e/kernels"
 	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // Load is a case of the corpus in a context's GPU memory. It runs on one channel
@@ -20,6 +22,7 @@ type Load struct {
 	buffers map[string]driver.Ptr
 	scratch []byte // for results
 	pending []driver.Pending
+	began   []time.Time
 }
 
 // NewLoad loads a case's module into a context, and allocates and fills its
@@ -100,17 +103,27 @@ func (l *Load) Run(ctx context.Context, ch *driver.Channel) error {
 	return l.Case.CheckAll(func(b *kernels.Buffer) ([]byte, error) { return l.read(ctx, ch, b) })
 }
 
+// Force has every step launched in that form whose kernel has it, in place of the
+// form that its measured cost chooses.
+func (l *Load) Force(f abi.PreemptForm) {
+	for i := range l.Steps {
+		if s := &l.Steps[i]; s.Function.Preemption().Forms&f != 0 {
+			s.Preempt = &driver.Preempt{Form: f}
+		}
+	}
+}
+
 // progress is told of each launch that begins and ends well.
 type progress interface {
 	begun()
-	ended()
+	ended(p *driver.Pending, took time.Duration)
 }
 
 // unseen is no progress that anybody asks for.
 type unseen struct{}
 
-func (unseen) begun() {}
-func (unseen) ended() {}
+func (unseen) begun()                               {}
+func (unseen) ended(*driver.Pending, time.Duration) {}
 
 // rounds launches the case's steps that many times, waits, and checks what came
 // of it.
@@ -143,9 +156,10 @@ func (l *Load) launch(ctx context.Context, ch *driver.Channel, times int, p prog
 	}
 	n := times * len(l.Steps)
 	if len(l.pending) < n {
-		l.pending = make([]driver.Pending, n)
+		l.pending, l.began = make([]driver.Pending, n), make([]time.Time, n)
 	}
 	for i := range n {
+		l.began[i] = time.Now()
 		if err := ch.Enqueue(ctx, &l.pending[i], &l.Steps[i%len(l.Steps)]); err != nil {
 			return fmt.Errorf("%v: %w", l.Case, err)
 		}
@@ -155,7 +169,7 @@ func (l *Load) launch(ctx context.Context, ch *driver.Channel, times int, p prog
 		if err := l.pending[i].Wait(ctx); err != nil {
 			return fmt.Errorf("%v: %w", l.Case, err)
 		}
-		p.ended()
+		p.ended(&l.pending[i], time.Since(l.began[i]))
 	}
 	return nil
 }

@@ -29,6 +29,17 @@ type Plan struct {
 	Workers  int    `json:"workers"`
 	Channels int    `json:"channels"`
 	Seed     uint64 `json:"seed"`
+	// Priority is that of all launches, as CUDA's: lower is more urgent. 0: none is
+	// said.
+	Priority int32 `json:"priority,omitempty"`
+	// Preempt says in which form kernels are launched: "", the one that its
+	// measured cost chooses, where the host takes such launches; "off", as they are
+	// written; "single", "coarse" or "persistent", that form of each kernel that has
+	// it. VGPU_PREEMPT=off in the environment turns "" off.
+	Preempt string `json:"preempt,omitempty"`
+	// PauseMicros is how long each worker waits before each launch of a case, and
+	// has the latency of every launch reported.
+	PauseMicros int `json:"pause_us,omitempty"`
 	// Measure asks for a [LatencyReport] about that many launches, in place of
 	// work.
 	Measure int `json:"measure,omitempty"`
@@ -44,16 +55,31 @@ type Work struct {
 	// Repeat is how many times its launches go to the GPU between two checks of
 	// their results, where they may be repeated.
 	Repeat int `json:"repeat"`
+	// Throttle, for the kernel of that name, stands in place of Size.
+	Throttle *kernels.ThrottleConfig `json:"throttle,omitempty"`
 }
 
 // String names the case: "matmul/small".
-func (w Work) String() string { return w.Kernel + "/" + w.Size }
+func (w Work) String() string {
+	if w.Throttle != nil {
+		return fmt.Sprintf("%s/%d blocks", w.Kernel, w.Throttle.Blocks)
+	}
+	return w.Kernel + "/" + w.Size
+}
 
 // Case makes the case, with inputs that follow from seed.
 func (w Work) Case(seed uint64) (kernels.Kernel, *kernels.Case, error) {
 	k, ok := kernels.ByName(w.Kernel)
 	if !ok {
 		return k, nil, fmt.Errorf("the corpus has no kernel %q", w.Kernel)
+	}
+	if w.Throttle != nil {
+		t := *w.Throttle
+		if k.Name != "throttle" || min(t.Blocks, t.Threads, t.Iterations) < 1 || t.Threads > 1024 || t.Blocks > 1<<20 || t.Iterations > 1<<30 {
+			return k, nil, fmt.Errorf("kernel %s: impossible lengths %+v", w.Kernel, t)
+		}
+		t.Start = uint32(seed)
+		return k, kernels.Throttle(t), nil
 	}
 	size, err := kernels.ParseSize(w.Size)
 	if err != nil {
@@ -75,9 +101,19 @@ type Report struct {
 	// there were at least [Backlog] launches under way.
 	BusySeconds       float64 `json:"busy_seconds"`
 	BackloggedSeconds float64 `json:"backlogged_seconds"`
+	// Preemptible is how many of the kernels went in a form that leaves the GPU when
+	// asked, and Evictions how often they did.
+	Preemptible uint64 `json:"preemptible,omitempty"`
+	Evictions   uint64 `json:"evictions,omitempty"`
+	// LatenciesMillis are from launch to completion, in milliseconds, of those that
+	// ended since the last report, with [Plan.PauseMicros]; at most [MaxLatencies].
+	LatenciesMillis []float64 `json:"latencies_ms,omitempty"`
 	// Error is the first thing that went wrong.
 	Error string `json:"error,omitempty"`
 }
+
+// MaxLatencies bounds the latencies of one report; more are dropped.
+const MaxLatencies = 512
 
 // ReadPlan reads a plan; what follows it is left.
 func ReadPlan(r io.Reader) (Plan, error) {

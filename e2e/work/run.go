@@ -20,11 +20,14 @@ const reportEvery = 500 * time.Millisecond
 
 // run is a guest at work.
 type run struct {
-	kernels, cases, wrong atomic.Uint64
-	backlog               backlog
-	mu                    sync.Mutex
-	err                   error
-	out                   *json.Encoder
+	kernels, cases, wrong  atomic.Uint64
+	preemptible, evictions atomic.Uint64
+	pause                  time.Duration
+	backlog                backlog
+	mu                     sync.Mutex
+	err                    error
+	latencies              []float64
+	out                    *json.Encoder
 }
 
 // Run works by the plan until ctx ends, which is no error. Wrong results are
@@ -43,22 +46,26 @@ func runPlan(ctx context.Context, p Plan, out io.Writer) error {
 	}
 	if p.Measure > 0 {
 		timed := &timedBus{Bus: bus}
-		return withContext(ctx, timed, func(gpu *driver.Context) error {
+		return withContext(ctx, timed, driver.ContextOptions{}, func(gpu *driver.Context) error {
 			return measureLatency(ctx, timed, gpu, p.Measure, out)
 		})
 	}
-	return withContext(ctx, bus, func(gpu *driver.Context) error { return p.work(ctx, gpu, out) })
+	o, err := p.contextOptions()
+	if err != nil {
+		return errors.Join(err, bus.Close())
+	}
+	return withContext(ctx, bus, o, func(gpu *driver.Context) error { return p.work(ctx, gpu, out) })
 }
 
 // withContext opens the device behind a bus for as long as do has a context on
 // it.
-func withContext(ctx context.Context, bus driver.Bus, do func(*driver.Context) error) (err error) {
+func withContext(ctx context.Context, bus driver.Bus, o driver.ContextOptions, do func(*driver.Context) error) (err error) {
 	dev, err := driver.Open(ctx, bus)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
+	gpu, err := dev.NewContext(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -77,7 +84,7 @@ func (p *Plan) work(ctx context.Context, gpu *driver.Context, out io.Writer) (er
 	if err != nil {
 		return err
 	}
-	r := &run{out: json.NewEncoder(out)}
+	r := &run{out: json.NewEncoder(out), pause: time.Duration(p.PauseMicros) * time.Microsecond}
 	r.backlog.start(time.Now())
 	if err := r.report(true); err != nil {
 		return err
@@ -123,6 +130,9 @@ func (p *Plan) workers(ctx context.Context, gpu *driver.Context) ([][]task, erro
 			if err != nil {
 				return nil, err
 			}
+			if form := forms[p.Preempt]; form != 0 {
+				l.Force(form)
+			}
 			t := task{Load: l, repeat: 1}
 			if l.Repeatable() {
 				t.repeat = max(work.Repeat, 1)
@@ -136,6 +146,9 @@ func (p *Plan) workers(ctx context.Context, gpu *driver.Context) ([][]task, erro
 // work goes round and round through the loads, each worker from another start.
 func (r *run) work(ctx context.Context, ch *driver.Channel, loads []task, start int) {
 	for i := start; ctx.Err() == nil; i++ {
+		if r.pause > 0 && clock.Sleep(ctx, clock.Real{}, r.pause) != nil {
+			return
+		}
 		t := loads[i%len(loads)]
 		err := t.rounds(ctx, ch, t.repeat, r)
 		if ctx.Err() != nil {
@@ -154,9 +167,29 @@ func (r *run) work(ctx context.Context, ch *driver.Channel, loads []task, start 
 
 func (r *run) begun() { r.backlog.change(1, time.Now()) }
 
-func (r *run) ended() {
+func (r *run) ended(p *driver.Pending, took time.Duration) {
 	r.kernels.Add(1)
+	if p.Form() != 0 {
+		r.preemptible.Add(1)
+		r.evictions.Add(p.Evictions())
+	}
 	r.backlog.change(-1, time.Now())
+	if r.pause > 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.latencies) < MaxLatencies {
+			r.latencies = append(r.latencies, float64(took)/float64(time.Millisecond))
+		}
+	}
+}
+
+// taken returns the latencies since the last report.
+func (r *run) taken() []float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.latencies
+	r.latencies = nil
+	return taken
 }
 
 func (r *run) note(err error) {
@@ -178,6 +211,7 @@ func (r *run) report(ready bool) error {
 	rep := Report{
 		Ready: ready, Kernels: r.kernels.Load(), Cases: r.cases.Load(), Wrong: r.wrong.Load(),
 		BusySeconds: busy.Seconds(), BackloggedSeconds: backlogged.Seconds(),
+		Preemptible: r.preemptible.Load(), Evictions: r.evictions.Load(), LatenciesMillis: r.taken(),
 	}
 	if err := r.first(); err != nil {
 		rep.Error = err.Error()

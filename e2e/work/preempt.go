@@ -1,0 +1,49 @@
+package work
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"vgpud/e2e/kernels"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// forms are the values of [Plan.Preempt] that name one.
+var forms = map[string]abi.PreemptForm{
+	"single": abi.PreemptSingle, "coarse": abi.PreemptCoarse, "persistent": abi.PreemptPersistent,
+}
+
+// contextOptions are those of the plan's context.
+func (p *Plan) contextOptions() (driver.ContextOptions, error) {
+	o := driver.ContextOptions{Priority: p.Priority}
+	form := forms[p.Preempt]
+	switch {
+	case form != 0:
+		o.Preempt = &driver.PreemptOptions{Forms: form}
+	case p.Preempt == "off" || p.Preempt == "" && strings.EqualFold(os.Getenv(driver.PreemptVariable), "off"):
+		o.Preempt = &driver.PreemptOptions{Off: true}
+	case p.Preempt != "":
+		return o, fmt.Errorf("form %q: want off, single, coarse, persistent or nothing", p.Preempt)
+	case !p.Agent: // else it is the agent's to say
+		o.Preempt = &driver.PreemptOptions{}
+	}
+	return o, nil
+}
+
+// Batch is the work of a guest with kernels of tens of milliseconds, on a GPU in software, that have many blocks: each
+// can leave as soon as the few that run at a time have ended.
+func Batch() Plan {
+	return Plan{Name: "batch", Workers: 2, Channels: 2, Work: []Work{
+		{Kernel: "throttle", Repeat: 1, Throttle: &kernels.ThrottleConfig{Blocks: 1024, Threads: 64, Iterations: 200}},
+	}}
+}
+
+// Urgent is the work of a guest that has something short to compute now and then and waits for it, at a priority above
+// the usual.
+func Urgent() Plan {
+	return Plan{Name: "urgent", Workers: 1, Channels: 1, Priority: -10, PauseMicros: 5000, Work: []Work{
+		{Kernel: "vecadd", Size: kernels.Trivial.String(), Repeat: 1},
+	}}
+}
