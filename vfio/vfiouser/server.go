@@ -147,7 +147,7 @@ func (s *Session) serve() error {
 	}
 	s.counters.clients.Add(1)
 	_ = s.conn.sock.SetReadDeadline(time.Time{})
-	s.log.Info("vfio-user client attached")
+	s.log.Debug("vfio-user client attached")
 	err := s.run()
 	s.conn.fail(ErrClosed)
 	s.drop()
