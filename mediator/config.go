@@ -33,14 +33,22 @@ type Config struct {
 	// qemu:///system, where there is libvirt.
 	Libvirt string `yaml:"libvirt,omitempty"`
 	// KernelTimeLimit is for guests that are made without one: 10s.
-	KernelTimeLimit TimeLimit   `yaml:"kernel_time_limit,omitempty"`
-	GPUs            []GPUConfig `yaml:"gpus"`
+	KernelTimeLimit TimeLimit `yaml:"kernel_time_limit,omitempty"`
+	// EvictionDeadline is how long a kernel may take to leave the GPU that is said
+	// to do so when told: 500ms.
+	EvictionDeadline TimeLimit   `yaml:"eviction_deadline,omitempty"`
+	GPUs             []GPUConfig `yaml:"gpus"`
 }
 
 // DefaultKernelTimeLimit is the GPU time after which a kernel is ended where
 // nothing else is configured. Without any one endless kernel would keep the GPU
 // for good, since a kernel is not taken off it for another's sake.
 const DefaultKernelTimeLimit = 10 * time.Second
+
+// DefaultEvictionDeadline is how long a kernel may take to leave when told where
+// nothing else is configured. An honest one leaves between two of its tasks, which
+// takes a small part of that.
+const DefaultEvictionDeadline = 500 * time.Millisecond
 
 // TimeLimit is a duration as api.ParseTimeLimit reads it; 0 is the default, and
 // below 0 is none.
@@ -67,6 +75,14 @@ func (c *Config) kernelTimeLimit(asked time.Duration) time.Duration {
 		limit = time.Duration(c.KernelTimeLimit)
 	}
 	return max(limit, 0)
+}
+
+// evictionDeadline is how long a kernel may take to leave; 0 is for ever.
+func (c *Config) evictionDeadline() time.Duration {
+	if c.EvictionDeadline == 0 {
+		return DefaultEvictionDeadline
+	}
+	return max(time.Duration(c.EvictionDeadline), 0)
 }
 
 // GPUConfig is one physical GPU.

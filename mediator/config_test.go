@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vgpud/fairshare"
 	"vgpud/mediator/api"
 )
 
@@ -58,6 +59,7 @@ func TestConfigWhole(t *testing.T) {
 run_dir: /tmp/v
 metrics: 127.0.0.1:9835
 kernel_time_limit: 1m
+eviction_deadline: 2s
 gpus:
 - name: gpu0
   kind: soft
@@ -70,7 +72,7 @@ gpus:
 		t.Fatal(err)
 	}
 	want := Config{
-		RunDir: "/tmp/v", Socket: "/tmp/v/vgpud.sock", Metrics: "127.0.0.1:9835", KernelTimeLimit: TimeLimit(time.Minute),
+		RunDir: "/tmp/v", Socket: "/tmp/v/vgpud.sock", Metrics: "127.0.0.1:9835", KernelTimeLimit: TimeLimit(time.Minute), EvictionDeadline: TimeLimit(2 * time.Second),
 		GPUs: []GPUConfig{
 			{Name: "gpu0", Kind: "soft", Socket: "/tmp/v/gpu0.sock", Policy: "none", Accounting: AccountingConfig{
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
@@ -96,7 +98,7 @@ func TestConfigRefusals(t *testing.T) {
 		leastConfig + "kernel_time_limit: 0s": `line 2: time limit "0s"`,
 		"gpus: 7":                             "cannot unmarshal",
 		gpu("kind: nvidia"):                   `gpus[0] (gpu0): kind "nvidia": this build has "soft"`,
-		gpu("policy: lottery"):                `gpus[0] (gpu0): policy "lottery": want one of dfq, dfq-loga, loga-cl, none`,
+		gpu("policy: lottery"):                `gpus[0] (gpu0): policy "lottery": want one of ` + strings.Join(fairshare.Names(), ", "),
 		gpu("accounting: {idle: maybe}"):      `idle mode "maybe": want one of`,
 		gpu("accounting: {poll: -1ms}"):       "poll -1ms and quiet 5ms must not be negative",
 		gpu("accounting: {poll: soon}"):       "soon",
@@ -150,6 +152,22 @@ func TestKernelTimeLimit(t *testing.T) {
 		}
 		if got := conf.kernelTimeLimit(c.asked); got != c.want {
 			t.Errorf("%q, asked for %v: %v, want %v", c.config, c.asked, got, c.want)
+		}
+	}
+}
+
+func TestEvictionDeadline(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"":                          DefaultEvictionDeadline,
+		"eviction_deadline: 20ms\n": 20 * ms,
+		"eviction_deadline: none\n": 0,
+	} {
+		conf, err := ParseConfig([]byte(leastConfig + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := conf.evictionDeadline(); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
 }

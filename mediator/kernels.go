@@ -88,6 +88,14 @@ func (s *share) insist() {
 	}
 }
 
+// setEvictionDeadline changes for how long a kernel may take to leave; 0 is for
+// ever.
+func (s *share) setEvictionDeadline(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.launching.deadline = d
+}
+
 // deadline is by when a kernel that is told now to leave must have left.
 func (s *share) deadline(now time.Duration) time.Duration {
 	if s.launching.deadline <= 0 {

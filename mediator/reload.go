@@ -9,8 +9,8 @@ import (
 )
 
 // Reload takes over what of a configuration can change while the daemon runs:
-// each GPU's policy and accounting, and the kernels' time limit of guests that are
-// made from now on. A policy that was set by the API stays where the configuration
+// each GPU's policy and accounting, the kernels' time limit of guests that are
+// made from now on, and how long kernels may take to leave. A policy that was set by the API stays where the configuration
 // says what it said before. fixed names the settings that are others, too, and
 // take a restart.
 func (s *Service) Reload(c Config) (fixed []string, err error) {
@@ -27,7 +27,10 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 	}
 	slices.Sort(fixed)
 	now := *old
-	now.KernelTimeLimit = c.KernelTimeLimit
+	now.KernelTimeLimit, now.EvictionDeadline = c.KernelTimeLimit, c.EvictionDeadline
+	for _, sh := range s.shares {
+		sh.setEvictionDeadline(c.evictionDeadline())
+	}
 	now.GPUs = slices.Clone(old.GPUs)
 	for i := range now.GPUs {
 		g := &now.GPUs[i]

@@ -34,7 +34,7 @@ func TestReload(t *testing.T) {
 	first := d.service.shares[0].open().sampler
 
 	c := d.change(func(c *Config) {
-		c.KernelTimeLimit = TimeLimit(time.Minute)
+		c.KernelTimeLimit, c.EvictionDeadline = TimeLimit(time.Minute), TimeLimit(time.Second)
 		c.GPUs[0].Policy = "dfq"
 		c.GPUs[0].Accounting = AccountingConfig{Poll: ms, Quiet: 20 * ms, Round: 30 * ms}
 	})
@@ -44,6 +44,13 @@ func TestReload(t *testing.T) {
 	}
 	if p := d.gpu().Policy; p != "dfq" {
 		t.Errorf("policy %s, want dfq", p)
+	}
+	sh := d.service.shares[0]
+	sh.mu.Lock()
+	deadline := sh.launching.deadline
+	sh.mu.Unlock()
+	if deadline != time.Second {
+		t.Errorf("kernels may take %v to leave, want 1s", deadline)
 	}
 	until(t, "another sampler watches", func() bool { return d.service.shares[0].open().sampler != first })
 	rounds := d.gpu().Rounds

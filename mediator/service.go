@@ -109,6 +109,7 @@ func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
 		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
 	}
 	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }
+	sh.launching.deadline = s.o.Config.evictionDeadline()
 	if err := sh.setPolicy(c.Policy); err != nil {
 		return nil, err
 	}
