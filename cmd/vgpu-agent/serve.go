@@ -15,13 +15,25 @@ import (
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/systemd"
 	"vgpud/guestagent/agent"
+	"vgpud/guestagent/allot"
+	"vgpud/guestagent/preempt/tune"
+	"vgpud/guestagent/preempt/tune/cache"
 )
 
 type serveOptions struct {
 	group   string
 	noCheck bool
 	verbose bool
+	kernels string
+	preempt string
+	wanted  allot.Preempt
 }
+
+// The values of --preempt.
+const (
+	preemptOn  = "on"
+	preemptOff = "off"
+)
 
 func newServe(o *options) *cobra.Command {
 	var s serveOptions
@@ -31,13 +43,22 @@ func newServe(o *options) *cobra.Command {
 		Long: `serve prepares the virtual GPUs there are and those that are plugged later,
 and shares them with the programs that connect to its socket. It logs one event a
 line on standard error. Under systemd it says when it is ready and feeds the
-watchdog.`,
+watchdog.
+
+Programs that share a device have their kernels made preemptible, where the host
+takes such launches, each in the form that costs least of those that leave the GPU
+within --preempt-latency. What they learn about kernels is kept in the file --kernels.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, &s) },
 	}
 	f := c.Flags()
 	f.StringVar(&s.group, "group", "", "group, by name or number, that may use the devices and the socket (default: root alone)")
 	f.BoolVar(&s.noCheck, "no-check", false, "don't run a kernel on devices that come")
+	f.StringVar(&s.kernels, "kernels", cache.DefaultPath, "the file in which what is learned of kernels is kept; empty: nowhere")
+	f.StringVar(&s.preempt, "preempt", preemptOn, "make kernels of programs that share a device preemptible: on, off")
+	f.DurationVar(&s.wanted.Latency, "preempt-latency", tune.DefaultLatency, "within what time a kernel should leave the GPU when asked")
+	f.Float64Var(&s.wanted.Overhead, "preempt-overhead", tune.DefaultOverhead, "what that may cost, as a part of the kernel's time")
+	complete(c, "preempt", []string{preemptOn, preemptOff})
 	f.BoolVar(&s.verbose, "verbose", false, "log more")
 	return c
 }
@@ -52,11 +73,16 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 		return err
 	}
 	log := newLog(s.verbose)
+	if err := s.check(); err != nil {
+		return err
+	}
+	kernels := openKernels(s.kernels, log)
 	watchdog := systemd.Watchdog()
 	a := agent.New(agent.Options{
 		PCI: p, GID: gid, NoCheck: s.noCheck, Log: log,
-		Alive: func() { systemd.Tell(log, "WATCHDOG=1") },
-		Beat:  watchdog / 3,
+		Alive:   func() { systemd.Tell(log, "WATCHDOG=1") },
+		Beat:    watchdog / 3,
+		Kernels: kernels, Preempt: s.wanted,
 	})
 	l, err := a.Listen(o.socket)
 	if err != nil {
@@ -71,7 +97,41 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 		systemd.Tell(log, "STOPPING=1")
 		return nil
 	})
-	return g.Wait()
+	err = g.Wait()
+	if kernels != nil { // programs may have learned something while they were sent away
+		if err := kernels.Save(); err != nil {
+			log.Error("save what was learned of kernels", "err", err)
+		}
+	}
+	return err
+}
+
+// check checks what is wanted of preemptible kernels.
+func (s *serveOptions) check() error {
+	switch {
+	case s.preempt != preemptOn && s.preempt != preemptOff:
+		return cli.Usagef("preempt %q: want on or off", s.preempt)
+	case s.wanted.Latency <= 0:
+		return cli.Usagef("preempt-latency %v: want more than 0", s.wanted.Latency)
+	case !(s.wanted.Overhead > 0 && s.wanted.Overhead <= 10):
+		return cli.Usagef("preempt-overhead %v: want a part, such as 0.02 for a fiftieth, up to 10", s.wanted.Overhead)
+	}
+	s.wanted.Off = s.preempt == preemptOff
+	return nil
+}
+
+// openKernels opens the file in which what is learned is kept, nil where there is none.
+// That it can't be read is no reason to serve nobody.
+func openKernels(path string, log *slog.Logger) *cache.File {
+	if path == "" {
+		return nil
+	}
+	f, err := cache.Open(path, log)
+	if err != nil {
+		log.Error("what is learned of kernels is not kept", "err", err)
+		return nil
+	}
+	return f
 }
 
 // newLog logs to standard error, one event a line. The journal stamps lines itself.

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
+	"vgpud/guestagent/preempt/tune/cache"
 	"vgpud/guestagent/sysfs"
 )
 
@@ -33,6 +35,12 @@ type Options struct {
 	// Beat; nil: never.
 	Alive func()
 	Beat  time.Duration
+	// Kernels is what programs learned about kernels, saved now and then; nil: it is
+	// kept in memory alone.
+	Kernels *cache.File
+	// Preempt says how programs that share a device by way of the agent are to make
+	// their kernels preemptible.
+	Preempt allot.Preempt
 }
 
 // Events is a stream of the kernel's events about devices: a [sysfs.Uevents].
@@ -81,6 +89,8 @@ type Agent struct {
 	preparers sync.WaitGroup
 	ended     bool // none is added any more; guarded by mu
 	tenants   sync.WaitGroup
+
+	learned *cache.Cache
 }
 
 // New makes an agent, which does nothing before Run.
@@ -99,7 +109,11 @@ func New(o Options) *Agent {
 	if o.Beat <= 0 {
 		o.Beat = 10 * time.Second
 	}
-	return &Agent{o: o, devices: map[string]*Device{}, opened: map[string]*shared{}, opening: map[string]*sync.Mutex{}, settled: make(chan struct{}), changed: make(chan struct{}, 1)}
+	learned := cache.New()
+	if o.Kernels != nil {
+		learned = o.Kernels.Cache
+	}
+	return &Agent{o: o, learned: learned, devices: map[string]*Device{}, opened: map[string]*shared{}, opening: map[string]*sync.Mutex{}, settled: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
 // Run prepares the devices there are and those that come, until ctx ends. ready is
@@ -111,6 +125,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	defer stopped()
+	defer a.save()
 	defer a.end()
 	if err := a.rescan(ctx); err != nil {
 		return err
@@ -131,6 +146,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 			return nil
 		case <-beat.C:
 			a.retry(ctx)
+			a.save()
 		case <-a.changed:
 			if err := a.rescan(ctx); err != nil && ctx.Err() == nil {
 				a.o.Log.Error("look for virtual GPUs", "err", err)

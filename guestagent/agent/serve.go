@@ -142,6 +142,8 @@ func (a *Agent) serve(ctx context.Context, c allot.Conn) {
 		switch r.Op {
 		case allot.OpStatus:
 			err = c.Send(a.status())
+		case allot.OpKernels:
+			err = c.Send(a.kernels(r.From))
 		case allot.OpOpen:
 			if err = c.SetDeadline(time.Time{}); err == nil {
 				a.lend(ctx, c, r)
@@ -187,6 +189,7 @@ func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 		_ = c.Send(allot.Reply{Error: err.Error()})
 		return
 	}
+	grant.Preempt = &a.o.Preempt
 	if err := c.Send(allot.Reply{Grant: &grant}, fds...); err != nil {
 		return
 	}
@@ -211,17 +214,28 @@ func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 		if err != nil {
 			return
 		}
-		reply := allot.Reply{Error: fmt.Sprintf("unknown request %q of a program that has its part", r.Op)}
-		if r.Op == allot.OpSet {
-			code, err := t.set(r.Offset, r.Value)
-			if reply = (allot.Reply{Code: uint32(code)}); err != nil {
-				reply.Error = err.Error()
-			}
-		}
-		if err := c.Send(reply); err != nil {
+		if err := c.Send(a.answer(t, &r)); err != nil {
 			return
 		}
 	}
+}
+
+// answer answers a program that has its part.
+func (a *Agent) answer(t *tenant, r *allot.Request) (reply allot.Reply) {
+	switch r.Op {
+	case allot.OpSet:
+		code, err := t.set(r.Offset, r.Value)
+		if reply.Code = uint32(code); err != nil {
+			reply.Error = err.Error()
+		}
+	case allot.OpRecall:
+		return a.recall(r.Keys)
+	case allot.OpLearn:
+		a.learn(r.Learned)
+	default:
+		reply.Error = fmt.Sprintf("unknown request %q of a program that has its part", r.Op)
+	}
+	return reply
 }
 
 // peer tells who is at the other end.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/guestagent/preempt/tune/cache"
 )
 
 // Messages travel over a unix socket that keeps their bounds (SOCK_SEQPACKET), each
@@ -26,6 +28,13 @@ const (
 	OpSet = "set"
 	// OpStatus asks what the agent knows of its devices.
 	OpStatus = "status"
+	// OpKernels asks what the agent knows of kernels, a page at a time: those from
+	// From on.
+	OpKernels = "kernels"
+	// OpRecall asks what the agent knows of the kernels with these keys, and OpLearn
+	// tells it what was learned of some.
+	OpRecall = "recall"
+	OpLearn  = "learn"
 )
 
 // Request is a tenant's question.
@@ -37,6 +46,11 @@ type Request struct {
 	// Offset and Value are those of a register to set.
 	Offset uint32 `json:"offset,omitempty"`
 	Value  uint32 `json:"value,omitempty"`
+	// From is where a page begins.
+	From int `json:"from,omitempty"`
+	// Keys name kernels, Learned is what was learned of some.
+	Keys    []cache.Key   `json:"keys,omitempty"`
+	Learned []cache.Entry `json:"learned,omitempty"`
 }
 
 // Reply is the agent's answer.
@@ -49,6 +63,11 @@ type Reply struct {
 	Grant *Grant `json:"grant,omitempty"`
 	// Status answers OpStatus.
 	Status json.RawMessage `json:"status,omitempty"`
+	// Kernels answers OpKernels and OpRecall with as many as fit. Next is where the
+	// next page begins: the place in the list, or in the request's keys; 0: there is
+	// no more.
+	Kernels []cache.Entry `json:"kernels,omitempty"`
+	Next    int           `json:"next,omitempty"`
 }
 
 // Grant is what a tenant gets. The descriptors with it are those to map BAR0 and
@@ -60,6 +79,29 @@ type Grant struct {
 	Allotment Allotment `json:"allotment"`
 	// BARs say where in their descriptors BAR0 and BAR2 are.
 	BARs [2]Region `json:"bars"`
+	// Preempt is how the agent wants kernels to be made preemptible; an agent that
+	// doesn't say doesn't want it.
+	Preempt *Preempt `json:"preempt,omitempty"`
+}
+
+// Preempt is what is wanted of preemptible kernels. Zeros stand for the usual.
+type Preempt struct {
+	Off      bool          `json:"off,omitempty"`
+	Latency  time.Duration `json:"latency_ns,omitempty"`
+	Overhead float64       `json:"overhead,omitempty"`
+}
+
+// Fit returns how many of the entries fit a message together.
+func Fit(entries []cache.Entry) int {
+	const room = maxMessage * 3 / 4
+	used := 0
+	for i := range entries {
+		b, err := json.Marshal(entries[i])
+		if used += len(b) + 1; err != nil || used > room {
+			return i
+		}
+	}
+	return len(entries)
 }
 
 // Region is a part of a descriptor to map.

@@ -141,21 +141,28 @@ func (b *AgentBus) Allotment() allot.Allotment { return b.grant.Allotment }
 
 // Set has the agent write a register of our slots, and returns the device's refusal.
 func (b *AgentBus) Set(offset, value uint32) (abi.ErrorCode, error) {
+	r, err := b.question(allot.Request{Op: allot.OpSet, Offset: offset, Value: value})
+	return abi.ErrorCode(r.Code), err
+}
+
+// question asks the agent and waits for its answer. An answer with an error in it is
+// an error.
+func (b *AgentBus) question(q allot.Request) (allot.Reply, error) {
 	b.ask.Lock()
 	defer b.ask.Unlock()
 	if err := b.ended(); err != nil {
-		return 0, err
+		return allot.Reply{}, err
 	}
-	err := b.conn.Send(allot.Request{Op: allot.OpSet, Offset: offset, Value: value})
+	err := b.conn.Send(q)
 	if err == nil {
 		late := time.NewTimer(agentPatience)
 		defer late.Stop()
 		select {
 		case r := <-b.answers:
 			if r.Error != "" {
-				return 0, errors.New(r.Error)
+				return r, errors.New(r.Error)
 			}
-			return abi.ErrorCode(r.Code), nil
+			return r, nil
 		case <-b.gone:
 		case <-late.C:
 			// A later answer would be taken for that to the next question.
@@ -163,9 +170,9 @@ func (b *AgentBus) Set(offset, value uint32) (abi.ErrorCode, error) {
 		}
 	}
 	if gone := b.ended(); gone != nil {
-		return 0, gone
+		return allot.Reply{}, gone
 	}
-	return 0, fmt.Errorf("ask the agent: %w", err)
+	return allot.Reply{}, fmt.Errorf("ask the agent: %w", err)
 }
 
 // Close gives the part back, and returns when the agent has cleared it.

@@ -31,8 +31,11 @@ type Parameters struct {
 	Tie float64
 }
 
-// DefaultLatency is [Parameters.Latency] where nothing else is wanted.
-const DefaultLatency = 500 * time.Microsecond
+// What is wanted where nothing else is said.
+const (
+	DefaultLatency  = 500 * time.Microsecond
+	DefaultOverhead = 0.02
+)
 
 // withDefaults fills in what is zero.
 func (p Parameters) withDefaults() Parameters {
@@ -51,7 +54,7 @@ func (p Parameters) withDefaults() Parameters {
 			*n = v
 		}
 	}
-	setFloat(&p.Overhead, 0.02)
+	setFloat(&p.Overhead, DefaultOverhead)
 	setFloat(&p.Tie, 0.005)
 	setTime(&p.Latency, DefaultLatency)
 	setTime(&p.Suspension, 360*time.Microsecond)

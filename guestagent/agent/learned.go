@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"vgpud/guestagent/allot"
+	"vgpud/guestagent/preempt/tune/cache"
+)
+
+// recall answers what is known of kernels, as many as fit a message.
+func (a *Agent) recall(keys []cache.Key) (reply allot.Reply) {
+	for i, k := range keys {
+		e, ok := a.learned.Get(k)
+		if !ok {
+			continue
+		}
+		reply.Kernels = append(reply.Kernels, e)
+		if n := allot.Fit(reply.Kernels); n < len(reply.Kernels) && n > 0 {
+			reply.Kernels, reply.Next = reply.Kernels[:n], i
+			break
+		}
+	}
+	return reply
+}
+
+// learn takes in what a program learned. Programs of one VM trust each other as far as the socket's group goes; what one
+// says costs another no more than time.
+func (a *Agent) learn(entries []cache.Entry) {
+	for _, e := range entries {
+		a.learned.Put(e)
+	}
+}
+
+// kernels answers what is known of all kernels, from one on.
+func (a *Agent) kernels(from int) (reply allot.Reply) {
+	all := a.learned.All()
+	if from < 0 || from >= len(all) {
+		return reply
+	}
+	n := allot.Fit(all[from:])
+	reply.Kernels = all[from : from+n]
+	if n > 0 && from+n < len(all) {
+		reply.Next = from + n
+	}
+	return reply
+}
+
+// save writes what was learned to disk, if there is anything new.
+func (a *Agent) save() {
+	if a.o.Kernels == nil {
+		return
+	}
+	if err := a.o.Kernels.Save(); err != nil {
+		a.o.Log.Error("save what was learned of kernels", "err", err)
+	}
+}
