@@ -1,0 +1,35 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	out := flag.String("out", "", "directory for the report, the JSON and the drawings; none: print only")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := run(os.Stdout, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "preemptbench:", err)
+		os.Exit(1)
+	}
+}
+
+// run does all experiments, prints them, and writes them to dir unless that is
+// empty.
+func run(w io.Writer, dir string) error {
+	r, err := everything(whole)
+	if err != nil {
+		return err
+	}
+	r.print(w)
+	if dir == "" {
+		return nil
+	}
+	return r.write(dir)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"vgpud/e2e/plot"
+)
+
+// report is all that was found.
+type report struct {
+	Model   string        `json:"model"`
+	Targets []target      `json:"targets"`
+	Figures []plot.Figure `json:"figures"`
+}
+
+// scale is how much of the experiments is done: all, or what a test has time for.
+type scale struct {
+	notes    int           // evictions for each line of the notes
+	grids    time.Duration // how long the corpus' grids are
+	launches int           // of figure 9, each kernel
+	ffs      time.Duration // of figures 13 and 14
+	seeds    int           // of urgent latencies, each pair
+}
+
+var whole = scale{notes: 31, grids: 10 * time.Millisecond, launches: 1000, ffs: 4 * time.Second, seeds: 8}
+
+// everything does the experiments.
+func everything(s scale) (*report, error) {
+	r := &report{Model: "results of a model: package blocks with the costs of an H100 SXM, kernels' costs by the soft GPU's cost model"}
+	all, err := studies()
+	if err != nil {
+		return nil, err
+	}
+	r.Figures = notesFigures(s.notes)
+	r.Targets = notesTargets(s.notes)
+
+	f, err := overheads(all, s.grids)
+	if err != nil {
+		return nil, fmt.Errorf("figure %s: %w", f.Number, err)
+	}
+	r.Targets = append(r.Targets, overheadTargets(&f)...)
+	r.Figures = append(r.Figures, f)
+
+	if err := r.effisha(all, s); err != nil {
+		return nil, fmt.Errorf("redo EffiSha: %w", err)
+	}
+	if err := r.flep(all, s); err != nil {
+		return nil, fmt.Errorf("redo FLEP: %w", err)
+	}
+	return r, nil
+}
+
+func (r *report) effisha(all map[string]subject, s scale) error {
+	e, err := newEffiSha(all)
+	if err != nil {
+		return err
+	}
+	return r.add(
+		func() ([]plot.Figure, error) { f, err := e.figure9(s.launches); return []plot.Figure{f}, err },
+		func() ([]plot.Figure, error) { f, err := e.figure10(); return []plot.Figure{f}, err },
+		func() ([]plot.Figure, error) { f, err := e.tellers(); return []plot.Figure{f}, err },
+		func() ([]plot.Figure, error) { f, err := e.figure11(); return []plot.Figure{f}, err },
+		func() ([]plot.Figure, error) { f, err := e.figure13(); return []plot.Figure{f}, err },
+		e.schedule,
+	)
+}
+
+func (r *report) flep(all map[string]subject, s scale) error {
+	f, err := newFLEP(all)
+	if err != nil {
+		return err
+	}
+	return r.add(
+		func() ([]plot.Figure, error) { g, _, err := f.figure8(); return []plot.Figure{g}, err },
+		func() ([]plot.Figure, error) { g, err := f.figure9(); return []plot.Figure{g}, err },
+		f.figures10and11,
+		func() ([]plot.Figure, error) { g, err := f.figure12(); return []plot.Figure{g}, err },
+		func() ([]plot.Figure, error) {
+			g, shares, err := f.figures13and14(s.ffs)
+			if err == nil {
+				r.Targets = append(r.Targets, fairTarget(shares))
+			}
+			return g, err
+		},
+		func() ([]plot.Figure, error) { g, err := f.figure15(); return []plot.Figure{g}, err },
+		func() ([]plot.Figure, error) { g, err := f.figure16(); return []plot.Figure{g}, err },
+		func() ([]plot.Figure, error) { g, err := f.figure17(); return []plot.Figure{g}, err },
+		func() ([]plot.Figure, error) {
+			t, err := f.urgentTarget(highPairs(), s.seeds)
+			r.Targets = append(r.Targets, t)
+			return nil, err
+		},
+	)
+}
+
+func (r *report) add(makers ...func() ([]plot.Figure, error)) error {
+	for _, make := range makers {
+		f, err := make()
+		if err != nil {
+			return err
+		}
+		r.Figures = append(r.Figures, f...)
+	}
+	return nil
+}
+
+// print writes the tables.
+func (r *report) print(w io.Writer) {
+	for i := range r.Figures {
+		fmt.Fprintln(w, r.Figures[i].Text())
+	}
+	fmt.Fprintln(w, targetText(r.Targets))
+}
+
+// write puts the report, the JSON and the page of drawings into dir.
+func (r *report) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode the results: %w", err)
+	}
+	var b strings.Builder
+	b.WriteString(reportHead)
+	b.WriteString("## Targets\n\n```\n" + targetText(r.Targets) + "```\n\n## Figures\n\n![all figures](preempt.svg)\n")
+	for i := range r.Figures {
+		fmt.Fprintf(&b, "\n```\n%s```\n", r.Figures[i].Text())
+	}
+	for name, text := range map[string][]byte{
+		"preempt.json": append(data, '\n'),
+		"preempt.svg":  []byte(plot.Page(r.Figures)),
+		"preempt.md":   []byte(b.String()),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
