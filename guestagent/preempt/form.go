@@ -30,7 +30,8 @@ func EntryName(kernel string, f Form) string { return kernel + suffixes[f] }
 type builder struct {
 	*copier
 	names  *names
-	launch string // the name of the appended parameter
+	launch string     // the name of the appended parameter
+	decls  []ptx.Stmt // declarations, which stand before all code
 	stmts  []ptx.Stmt
 	regs   int // registers added
 	shared int // bytes of shared memory added
@@ -40,9 +41,23 @@ type builder struct {
 func (b *builder) add(texts ...string) {
 	for _, text := range texts {
 		for _, s := range fragment(text) {
-			b.stmts = append(b.stmts, b.own(s))
+			if s = b.own(s); isVar(s) {
+				b.decls = append(b.decls, s)
+			} else {
+				b.stmts = append(b.stmts, s)
+			}
 		}
 	}
+}
+
+func isVar(s ptx.Stmt) bool {
+	_, ok := s.(*ptx.Var)
+	return ok
+}
+
+// body is what has been gathered, as a function's body in the place of another.
+func (b *builder) body(of *ptx.Block) *ptx.Block {
+	return &ptx.Block{Pos: of.Pos, End: of.End, Stmts: append(b.decls, b.stmts...)}
 }
 
 // upTo appends the first n of a list of fragments that begins with 1.
@@ -135,13 +150,12 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 		body.end = b.names.own("V_end")
 	}
 	stmts := fn.Body.Stmts
-	for len(stmts) > 0 { // the declarations that the body begins with, first here as well
-		v, ok := stmts[0].(*ptx.Var)
-		if !ok {
-			break
-		}
-		b.stmts = append(b.stmts, v)
+	for len(stmts) > 0 && isVar(stmts[0]) { // the declarations that the body begins with, first here as well
+		b.decls = append(b.decls, stmts[0])
 		stmts = stmts[1:]
+	}
+	if n := len(stmts); n > 0 && leaves(stmts[n-1]) {
+		stmts = stmts[:n-1] // what we put behind the body is where it would go
 	}
 	b.add(fragFirst)
 	switch f {
@@ -156,9 +170,15 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 		Pos: fn.Pos, Entry: true, Linking: fn.Linking, Attributes: fn.Attributes, Name: name,
 		Params:     append(fn.Params[:len(fn.Params):len(fn.Params)], k.launchParam(b.launch)),
 		Directives: fn.Directives,
-		Body:       &ptx.Block{Pos: fn.Body.Pos, End: fn.Body.End, Stmts: b.stmts},
+		Body:       b.body(fn.Body),
 	}
 	return out, b
+}
+
+// leaves reports whether a statement ends the thread's task whatever its state.
+func leaves(s ptx.Stmt) bool {
+	in, ok := s.(*ptx.Instr)
+	return ok && !in.Guarded() && (in.Opcode == "ret" || in.Opcode == "exit")
 }
 
 func (k *kernel) launchParam(name string) *ptx.Var {

@@ -276,6 +276,9 @@ func (t *module) scan(f *funcStudy) *scan {
 		}
 	}
 	for _, in := range f.code.Instrs {
+		if c, ok := in.Call(); ok && c.Target.Sym != nil && c.Target.Sym.Kind == ptx.SymFunc && c.Target.Sym.Func.Entry {
+			s.refused = in.String() // a kernel is no function, whatever the text says
+		}
 		if whole(in.Operands) {
 			s.refused = in.String()
 		}
@@ -373,7 +376,7 @@ func (t *module) makeClones() {
 		body.stmts(fn.Body.Stmts, &b.stmts)
 		t.copies = append(t.copies, &ptx.Func{
 			Pos: fn.Pos, Name: t.clones[v], Returns: fn.Returns, Params: params, Directives: fn.Directives,
-			Body: &ptx.Block{Pos: fn.Body.Pos, End: fn.Body.End, Stmts: b.stmts},
+			Body: b.body(fn.Body),
 		})
 	}
 }

@@ -1,0 +1,44 @@
+package preempt
+
+import (
+	"testing"
+
+	"vgpud/ptx"
+)
+
+// FuzzTransform holds Transform to what it promises of any module: no panic, and an output that parses, binds and has
+// every form that the report names. (That it computes the same is tested with a GPU in software, in e2e/preempt.)
+func FuzzTransform(f *testing.F) {
+	corpus(f, func(_, src string) {
+		if len(src) < 8<<10 {
+			f.Add(src)
+		}
+	})
+	f.Add(kernelOf("setp.eq.u32 %p1, %tid.x, 3; @%p1 ret; bar.sync 0; ret;"))
+	f.Fuzz(func(t *testing.T, src string) {
+		m, err := ptx.Options{MaxBytes: 1 << 20, MaxStatements: 1 << 16}.Parse(src)
+		if err != nil {
+			return
+		}
+		out, reports, err := Transform(m, Options{})
+		if err != nil {
+			return
+		}
+		text := out.String()
+		again, err := ptx.Parse(text)
+		if err != nil {
+			t.Fatalf("the output does not parse: %v\n%s", err, text)
+		}
+		prog, err := ptx.Resolve(again)
+		if err != nil {
+			t.Fatalf("the output does not bind: %v\n%s", err, text)
+		}
+		for _, r := range reports {
+			for _, form := range r.Forms {
+				if prog.Code(EntryName(r.Kernel, form)) == nil {
+					t.Fatalf("%s has no form %v:\n%s", r.Kernel, form, text)
+				}
+			}
+		}
+	})
+}
