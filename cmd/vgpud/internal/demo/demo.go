@@ -110,7 +110,7 @@ func (d *demo) wrong() error {
 	return errors.Join(errs...)
 }
 
-// run starts everything and measures both phases.
+// run starts everything and measures all phases.
 func (d *demo) run(ctx context.Context) (*Result, error) {
 	if err := d.startHost(ctx); err != nil {
 		return nil, err
@@ -125,6 +125,10 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 		r.Phases = append(r.Phases, p)
+	}
+	var err error
+	if r.Preemption, err = d.preemption(ctx); err != nil {
+		return nil, err
 	}
 	return &r, nil
 }

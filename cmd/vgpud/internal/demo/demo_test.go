@@ -120,6 +120,17 @@ func TestRows(t *testing.T) {
 
 // TestMembers holds the demo's guests to what it says of them.
 func TestMembers(t *testing.T) {
+	batch, urgent := rivals()
+	for _, m := range []*member{batch, urgent} {
+		for _, w := range m.Work {
+			if _, _, err := w.Case(1); err != nil {
+				t.Errorf("%s: %v", m.Name, err)
+			}
+		}
+	}
+	if asks := -int(urgent.Priority); asks <= batch.ceiling || asks > urgent.ceiling {
+		t.Errorf("the urgent guest asks for priority %d within %d, beside one with at most %d", asks, urgent.ceiling, batch.ceiling)
+	}
 	for _, m := range members() {
 		if m.Workers < 4 {
 			t.Errorf("%s: %d workers keep fewer than four launches in its rings", m.Name, m.Workers)

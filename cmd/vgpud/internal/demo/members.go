@@ -21,6 +21,9 @@ type member struct {
 
 	mu     sync.Mutex
 	report work.Report
+	// latencies are what it measured of its launches, in milliseconds, since they
+	// were last forgotten.
+	latencies []float64
 }
 
 // guest is a guest at work: a process of this program, or a VM.
@@ -79,6 +82,7 @@ func (m *member) take(line []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.report = r
+	m.latencies = append(m.latencies, r.LatenciesMillis...)
 	if r.Ready {
 		close(m.ready)
 	}

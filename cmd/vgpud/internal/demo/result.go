@@ -16,6 +16,8 @@ import (
 // Result is what the demo has to show; -o json prints it.
 type Result struct {
 	Phases []Phase `json:"phases"`
+	// Preemption is the third phase, with guests of its own.
+	Preemption *Preemption `json:"preemption,omitempty"`
 }
 
 // Phase is the time under one policy. Ratios and shares are from 0 to 1.
@@ -135,6 +137,9 @@ func (r *Result) Err() error {
 			}
 		}
 	}
+	if r.Preemption != nil {
+		errs = append(errs, r.Preemption.err())
+	}
 	return errors.Join(errs...)
 }
 
@@ -144,6 +149,9 @@ func (r *Result) print(w io.Writer) error {
 		if err := p.print(w); err != nil {
 			return err
 		}
+	}
+	if r.Preemption != nil {
+		return r.Preemption.print(w)
 	}
 	return nil
 }

@@ -1,0 +1,127 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/e2e/work"
+	"vgpud/mediator/api"
+)
+
+// boutFor is a bout of 10 s, in which the urgent guest's launches took what is given,
+// and the batch guest finished so many kernels.
+func boutFor(t *testing.T, kernels uint64, latencies ...float64) bout {
+	t.Helper()
+	batch, urgent := rivals()
+	at := time.Unix(1000, 0)
+	begin := look{
+		at: at, gpu: api.GPU{Evictions: api.Evictions{Count: 5}},
+		vms:     map[string]api.VM{"batch": {Kernels: 100}},
+		reports: map[string]work.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}},
+	}
+	urgent.take([]byte(`{"latencies_ms":[1000,2000]}`)) // before
+	urgent.forgetLatencies()
+	for _, l := range latencies {
+		text, err := json.Marshal(work.Report{LatenciesMillis: []float64{l}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		urgent.take(text)
+	}
+	return boutOf(batch, urgent, begin, look{
+		at: at.Add(10 * time.Second), gpu: api.GPU{Evictions: api.Evictions{Count: 45, P50: 0.001, P99: 0.004}},
+		vms:     map[string]api.VM{"batch": {Kernels: 100 + kernels}},
+		reports: map[string]work.Report{"batch": {Cases: 3}, "urgent": {Cases: 9}},
+	})
+}
+
+func TestContrast(t *testing.T) {
+	none, evict := boutFor(t, 200, 30, 10, 20), boutFor(t, 190, 2, 9, 1)
+	want := Preemption{
+		UrgentLatency: Contrast{20, 2}, UrgentLatency99: Contrast{30, 9}, UrgentKernels: Contrast{3, 3},
+		BatchThroughputRatio: 0.95, BatchKernelsPerSec: Contrast{20, 19}, Eviction: Quantiles{1, 4}, Evictions: 40,
+		Verified: true, Policy: preemptive,
+	}
+	got := contrast(none, evict)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := got.err(); err != nil {
+		t.Error(err)
+	}
+	evict.verified = false
+	got = contrast(none, evict)
+	if err := got.err(); got.Verified || err == nil || !strings.Contains(err.Error(), "not checked") {
+		t.Errorf("results that were not checked: %v", err)
+	}
+	evict.evictions = 0
+	got = contrast(none, evict)
+	if err := got.err(); err == nil || !strings.Contains(err.Error(), "nothing was evicted") {
+		t.Errorf("no eviction: %v", err)
+	}
+	if p := contrast(bout{seconds: 1}, bout{seconds: 1}); p.Verified || p.BatchThroughputRatio != 0 || p.UrgentLatency != (Contrast{}) {
+		t.Errorf("of nothing: %+v", p)
+	}
+}
+
+// TestWhatIsVerified: a guest without a new result, or with a wrong one, is not.
+func TestWhatIsVerified(t *testing.T) {
+	batch, urgent := rivals()
+	urgent.take([]byte(`{"latencies_ms":[1]}`))
+	begin := look{reports: map[string]work.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}}}
+	for name, c := range map[string]struct {
+		batch work.Report
+		want  bool
+	}{
+		"checked": {work.Report{Cases: 2}, true},
+		"nothing": {work.Report{Cases: 1}, false},
+		"wrong":   {work.Report{Cases: 2, Wrong: 1}, false},
+		"failed":  {work.Report{Cases: 2, Error: "lost"}, false},
+	} {
+		now := look{reports: map[string]work.Report{"batch": c.batch, "urgent": {Cases: 2}}}
+		if got := boutOf(batch, urgent, begin, now).verified; got != c.want {
+			t.Errorf("%s: verified %v", name, got)
+		}
+	}
+	urgent.forgetLatencies()
+	now := look{reports: map[string]work.Report{"batch": {Cases: 2}, "urgent": {Cases: 2}}}
+	if boutOf(batch, urgent, begin, now).verified {
+		t.Error("verified without a measured launch")
+	}
+}
+
+// TestPreemptionJSON holds the names that programs read.
+func TestPreemptionJSON(t *testing.T) {
+	p := contrast(boutFor(t, 200, 20), boutFor(t, 190, 2))
+	var out bytes.Buffer
+	if err := (&Result{Preemption: &p}).printJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Preemption struct {
+			UrgentLatency        map[string]float64 `json:"urgent_latency_ms"`
+			BatchThroughputRatio float64            `json:"batch_throughput_ratio"`
+			Eviction             map[string]float64 `json:"eviction_ms"`
+			Evictions            uint64             `json:"evictions"`
+			Verified             bool               `json:"verified"`
+		} `json:"preemption"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	g := &got.Preemption
+	if diff := cmp.Diff(map[string]float64{"none": 20, "evict": 2}, g.UrgentLatency); diff != "" {
+		t.Errorf("latency (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]float64{"p50": 1, "p99": 4}, g.Eviction); diff != "" {
+		t.Errorf("eviction (-want +got):\n%s", diff)
+	}
+	if g.BatchThroughputRatio != 0.95 || g.Evictions != 40 || !g.Verified {
+		t.Errorf("%+v", g)
+	}
+}
