@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,9 +60,18 @@ var twoGuests = exhibit{
 		Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", Policy: "dfq", VMs: 2, Healthy: true, BusyRatio: 0.75, BusySeconds: 20, IdleSeconds: 5,
 		SwitchingSeconds: 0.25, Switches: 321, Rounds: 1234, AccountingCPUSeconds: 3.5, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RealTime: true,
 		Overruns: 3, OverrunSeconds: 0.125,
-		Evictions:  api.Evictions{Count: 3, Seconds: 3, Buckets: []api.Bucket{{UpTo: 0.0005, Count: 1}, {UpTo: 0.001, Count: 2}}},
+		Evictions:  evicted(300*time.Microsecond, ms, 3*time.Second),
 		Prediction: api.Prediction{ErrorRatio: 0.25},
 	}},
+}
+
+// evicted are evictions that took so long.
+func evicted(took ...time.Duration) api.Evictions {
+	var e evictions
+	for _, d := range took {
+		e.add(d)
+	}
+	return e.show()
 }
 
 func TestMetricsGolden(t *testing.T) {

@@ -75,6 +75,10 @@ func newFixedHost() *fixedHost {
 				Weight: 2, Cap: 0.75, Guarantee: 0.125, PriorityCeiling: 3, Socket: "/run/vgpud/vms/web1/vfio-user.sock", Attached: true, PID: 101, Contexts: 2,
 				Groups: []uint16{3, 4}, Active: true, GPUSeconds: 12.5, GPUSecondsOwn: &own, Share: 0.625, Entitled: 0.6667, SuspendedSeconds: 1.5,
 				Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, MemoryLimitBytes: 1 << 30,
+				Preemption: api.Preemption{
+					Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,
+					Liars: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
+				},
 			},
 			{Name: "web2", GPU: "gpu0", Weight: 1, Socket: "/run/vgpud/vms/web2/vfio-user.sock", PID: 102, GPUSeconds: 7.5, Share: 0.375},
 		},
@@ -82,6 +86,8 @@ func newFixedHost() *fixedHost {
 			Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", SMs: 4, MemoryBytes: 1 << 30, Policy: "dfq", VMs: 2, Healthy: true,
 			BusyRatio: 0.75, BusySeconds: 20, IdleSeconds: 5, SwitchingSeconds: 0.25, Switches: 321, Rounds: 1234,
 			AccountingCPUSeconds: 3.5, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RealTime: true, Overruns: 3, OverrunSeconds: 0.125,
+			Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Prediction: api.Prediction{Launches: 900, ErrorRatio: 0.1875},
+			Evictions: api.Evictions{Count: 30, Seconds: 0.25, P50: 0.0005, P99: 0.0125, Buckets: []api.Bucket{{UpTo: 0.001, Count: 29}}},
 		},
 	}
 }
