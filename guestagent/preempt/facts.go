@@ -98,6 +98,7 @@ func (w *studying) instruction(f *funcStudy, i int, in *ptx.Instr) {
 	if mayWait(in) {
 		f.reads = append(f.reads, i)
 	}
+	f.fences = f.fences || fences(in)
 }
 
 // operands looks for special registers and shared variables.
@@ -168,45 +169,53 @@ func (f *funcStudy) barrier(i int, in *ptx.Instr) {
 }
 
 // findNumbers finds the numbers of barriers that are given in a register: compilers write mov.u32 %r1, 0;
-// barrier.sync %r1. A register has a known value if every instruction that writes it moves the same constant there.
+// barrier.sync %r1.
 func (f *funcStudy) findNumbers() {
-	wanted := map[int32]*int64{}
+	var wanted []int32
 	for k := range f.barriers {
 		if r := f.barriers[k].numberReg(); r >= 0 {
-			wanted[r] = nil
+			wanted = append(wanted, r)
 		}
 	}
 	if len(wanted) == 0 {
 		return
 	}
-	varies := map[int32]bool{}
-	effects := f.graph.Effects()
-	for i, in := range f.code.Instrs {
-		for _, r := range effects.Writes(i) {
-			if _, ok := wanted[r]; !ok {
-				continue
-			}
-			var v *int64
-			if in.Opcode == "mov" && len(in.Operands) == 2 && in.Operands[1].Kind == ptx.KindImm && in.Operands[1].Imm == ptx.ImmInt {
-				x := in.Operands[1].Int()
-				v = &x
-			}
-			if v == nil || wanted[r] != nil && *wanted[r] != *v {
-				varies[r] = true
-			}
-			wanted[r] = v
-		}
-	}
+	values := f.constants(wanted, f.graph.Effects())
 	for k := range f.barriers {
 		b := &f.barriers[k]
-		r := b.numberReg()
-		if r < 0 || varies[r] || wanted[r] == nil {
-			continue
-		}
-		if v := *wanted[r]; v >= 0 && v < 16 {
+		if v, ok := values[b.numberReg()]; ok && v >= 0 && v < 16 {
 			b.number = int(v)
 		}
 	}
+}
+
+// constants finds the values of those registers into which every instruction that writes them moves the same constant.
+func (f *funcStudy) constants(wanted []int32, effects *flow.Effects) map[int32]int64 {
+	values, varies := map[int32]int64{}, map[int32]bool{}
+	want := make(map[int32]bool, len(wanted))
+	for _, r := range wanted {
+		want[r] = true
+	}
+	for i, in := range f.code.Instrs {
+		for _, r := range effects.Writes(i) {
+			if !want[r] {
+				continue
+			}
+			if in.Opcode != "mov" || len(in.Operands) != 2 || in.Operands[1].Kind != ptx.KindImm || in.Operands[1].Imm != ptx.ImmInt {
+				varies[r] = true
+				continue
+			}
+			v := in.Operands[1].Int()
+			if old, ok := values[r]; ok && old != v {
+				varies[r] = true
+			}
+			values[r] = v
+		}
+	}
+	for r := range varies {
+		delete(values, r)
+	}
+	return values
 }
 
 // numberReg returns the register that holds the barrier's number, -1 if none does.

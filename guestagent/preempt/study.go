@@ -77,13 +77,16 @@ type funcStudy struct {
 	exits      []int // its exit instructions
 	reads      []int // its volatile, relaxed, acquire or atomic reads of what may be global memory
 
+	fences bool // it orders memory between blocks itself
+
 	refused, loops Reason // by itself
 	detail         string
 
-	exitsDeep bool // it, or what it calls, has an exit
-	warpDeep  bool // it, or what it calls, exchanges values within warps
-	readsDeep bool // it, or what it calls, has such reads
-	warpRisk  bool // some lanes may have left it when others exchange values; a device function's end counts as leaving
+	exitsDeep bool     // it, or what it calls, has an exit
+	warpDeep  bool     // it, or what it calls, exchanges values within warps
+	readsDeep bool     // it, or what it calls, has such reads
+	waiting   *waiting // nil until somebody asks
+	warpRisk  bool     // some lanes may have left it when others exchange values; a device function's end counts as leaving
 }
 
 // callSite is a call.

@@ -7,14 +7,16 @@ import (
 )
 
 // Effects says which registers the instructions of a function read and write. Registers are numbers in Code.Regs; the
-// carry flag is one more, len(Code.Regs). What is not known of an instruction errs on the side of saying more.
+// carry flag is one more, and behind it come the state spaces of memory, each as if it were one register (see
+// [Effects.Space]). What is not known of an instruction errs on the side of saying more.
 type Effects struct {
 	list []effect
+	regs int32
 }
 
 // Effects finds what the function's instructions read and write. Unreachable ones do neither.
 func (g *Graph) Effects() *Effects {
-	return &Effects{g.classify(true)}
+	return &Effects{g.classify(true), int32(len(g.Code.Regs))}
 }
 
 // Reads returns the registers that instruction i reads, its guard included. A register may be listed twice.
@@ -22,6 +24,14 @@ func (e *Effects) Reads(i int) []int32 { return e.list[i].reads }
 
 // Writes returns the registers that instruction i writes, all of them or only where its guard holds.
 func (e *Effects) Writes(i int) []int32 { return e.list[i].writes }
+
+// Space returns the number under which the memory of a state space is listed: shared, local, param (what is passed to
+// and from functions) or global, which textures and surfaces are in too. A generic address may be in any but param.
+// What never changes while a function runs, its own parameters and constants, is not listed.
+func (e *Effects) Space(s ptx.Space) int32 { return e.regs + 1 + spaceNumber(s) }
+
+// Numbers returns how many numbers registers and spaces have.
+func (e *Effects) Numbers() int { return int(e.regs) + 1 + spaces }
 
 // Known reports whether the package knows what instructions of this opcode do to registers. Others are taken to write
 // every register that they name.
@@ -70,9 +80,9 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// classify finds the effects of all instructions. Their lists share arrays. What each thread brings to a reduction by
-// the whole block is among its reads only if votes says so: the result is the same for all threads whatever they bring.
-func (g *Graph) classify(votes bool) []effect {
+// classify finds the effects of all instructions. Their lists share arrays. Without all, memory is left out, and so is
+// what each thread brings to a reduction by the whole block: the result is the same for all threads whatever they bring.
+func (g *Graph) classify(all bool) []effect {
 	c := g.Code
 	carry := int32(len(c.Regs))
 	effects := make([]effect, len(c.Instrs))
@@ -85,7 +95,7 @@ func (g *Graph) classify(votes bool) []effect {
 		how, dests := g.mannerOf(in)
 		e.source = how == mixed
 		inputs := len(in.Operands)
-		if how == agreed && !votes {
+		if how == agreed && !all {
 			inputs-- // what each thread brings; only the barrier's number must be the same
 		}
 		start := len(pool)
@@ -106,6 +116,9 @@ func (g *Graph) classify(votes bool) []effect {
 		if in.Opcode == "addc" || in.Opcode == "subc" || in.Opcode == "madc" {
 			pool = append(pool, carry)
 		}
+		if all {
+			pool = g.spaces(in, false, pool)
+		}
 		e.reads = pool[start:len(pool):len(pool)]
 		start = len(pool)
 		for j := range min(dests, len(in.Operands)) {
@@ -113,6 +126,9 @@ func (g *Graph) classify(votes bool) []effect {
 		}
 		if in.Has("cc") {
 			pool = append(pool, carry)
+		}
+		if all {
+			pool = g.spaces(in, true, pool)
 		}
 		e.writes = pool[start:len(pool):len(pool)]
 	}

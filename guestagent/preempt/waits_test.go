@@ -1,0 +1,183 @@
+package preempt
+
+import (
+	"strings"
+	"testing"
+
+	"vgpud/ptx"
+)
+
+// waitingKernel wraps a body as a kernel with pointers, a count and a number of blocks, all loaded.
+func waitingKernel(body string) string {
+	return moduleOf(`.global .align 4 .u32 lock;
+.func (.param .b32 v) read(.param .b64 at) {
+	.reg .b64 %rd<2>; .reg .b32 %r<2>;
+	ld.param.u64 %rd1, [at]; ld.volatile.global.u32 %r1, [%rd1]; st.param.b32 [v], %r1; ret;
+}
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
+{
+	.reg .pred %p<9>;
+	.reg .b32 %r<29>;
+	.reg .b64 %a, %b, %rd<19>;
+	.reg .f64 %fd<4>;
+	.shared .align 4 .u32 tile;
+	.local .align 8 .b8 depot[16];
+	ld.param.u64 %a, [a];
+	ld.param.u64 %b, [b];
+	ld.param.u32 %r20, [n];
+	mov.u32 %r21, %ctaid.x;
+	mov.u32 %r22, %nctaid.x;
+	mov.u32 %r23, %tid.x;
+	mul.wide.u32 %rd1, %r21, 4;
+	add.s64 %rd1, %a, %rd1;
+	mul.wide.u32 %rd2, %r23, 4;
+	add.s64 %rd2, %a, %rd2;
+` + body + "\nret;\n}\n")
+}
+
+func TestWaits(t *testing.T) {
+	const (
+		no      = "no"      // every form
+		earlier = "earlier" // the persistent form alone
+		all     = "all"     // none
+	)
+	tests := []struct{ name, want, body string }{
+		{"a volatile read outside a loop", no, "ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.global.u32 [%b], %r1; L:"},
+		{"a volatile read that decides how long a loop runs", no,
+			"ld.volatile.global.u32 %r1, [%a]; L: sub.u32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a volatile read in a loop that ends by itself", no,
+			"mov.u32 %r2, 0; L: ld.volatile.global.u32 %r1, [%rd1]; add.u32 %r3, %r3, %r1; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r20; @%p1 bra L;"},
+		{"an ordinary read", no, "L: ld.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a volatile read of shared memory", no, "L: ld.volatile.shared.u32 %r1, [tile]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a generic read of shared memory", no,
+			"mov.u32 %r4, tile; cvt.u64.u32 %rd4, %r4; cvta.shared.u64 %rd5, %rd4; L: ld.volatile.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"an atomic operation whose result is not used", no, "mov.u32 %r2, 0; L: atom.global.add.u32 %r1, [%a], 1; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r20; @%p1 bra L;"},
+		{"a loop over what the last block finds", no,
+			"atom.global.inc.u32 %r1, [%a], %r22; setp.ne.u32 %p1, %r1, %r22; @%p1 bra E; L: ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r23, %r23, 1; setp.lt.u32 %p2, %r23, %r22; @%p2 bra L; E:"},
+
+		{"a flag of the block before", earlier, "L: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same, acquired", earlier, "L: ld.acquire.gpu.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same, relaxed and generic", earlier, "L: ld.relaxed.gpu.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same, past the cache, behind a fence, in a vote", earlier,
+			"L: membar.gl; ld.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 99; vote.sync.any.pred %p2, %p1, -1; @%p2 bra L; bar.sync 0;"},
+		{"a flag found by a ticket, through shared memory", earlier,
+			"atom.global.add.u32 %r1, [%b], 1; st.shared.u32 [tile], %r1; bar.sync 0; ld.shared.u32 %r2, [tile]; mul.wide.u32 %rd4, %r2, 8; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u64 %rd6, [%rd5+-8]; setp.eq.s64 %p1, %rd6, 0; @%p1 bra L;"},
+		{"flags polled with patience", earlier,
+			"mov.u32 %r5, 0; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 1000; @%p2 bra L; E:"},
+		{"compare-and-swap until it succeeds", earlier,
+			"ld.global.f64 %fd1, [%a]; mov.b64 %rd4, %fd1; L: mov.b64 %fd1, %rd4; add.f64 %fd2, %fd1, 0d3FF0000000000000; mov.b64 %rd5, %fd2; atom.global.cas.b64 %rd6, [%a], %rd4, %rd5; setp.ne.s64 %p1, %rd4, %rd6; mov.u64 %rd4, %rd6; @%p1 bra L;"},
+		{"a maximum by compare-and-swap, given up when larger", earlier,
+			"ld.global.u32 %r4, [%a]; L: setp.ge.u32 %p2, %r4, %r20; @%p2 bra E; atom.global.cas.b32 %r6, [%a], %r4, %r20; setp.eq.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @!%p1 bra L; E:"},
+		{"a lock", earlier, "L: atom.global.cas.b32 %r1, [lock], 0, 1; setp.ne.s32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [lock], 0;"},
+		{"a lock by exchange", earlier, "mov.u32 %r2, 1; L: atom.global.exch.b32 %r1, [lock], %r2; setp.eq.s32 %p1, %r1, 1; @%p1 bra L;"},
+		{"work from a queue", earlier, "L: atom.global.add.u32 %r1, [%a], 1; setp.lt.u32 %p1, %r1, %r20; @%p1 bra L;"},
+		{"a thread decides by control alone", earlier,
+			"mov.u32 %r2, 0; L: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra N; mov.u32 %r2, 1; N: setp.eq.u32 %p2, %r2, 0; @%p2 bra L;"},
+
+		{"a counter compared with the grid's size", all, "red.global.add.u32 [%a], 1; L: ld.volatile.global.u32 %r1, [%a]; setp.lt.u32 %p1, %r1, %r22; @%p1 bra L;"},
+		{"the grid's size through shared memory", all,
+			"st.shared.u32 [tile], %r22; L: ld.volatile.global.u32 %r1, [%rd1]; ld.shared.u32 %r2, [tile]; sub.u32 %r3, %r1, %r2; setp.ne.u32 %p1, %r3, 0; @%p1 bra L;"},
+		{"a counter compared with a parameter", all, "L: ld.volatile.global.u32 %r1, [%rd1]; setp.lt.u32 %p1, %r1, %r20; @%p1 bra L;"},
+		{"a counter compared with a constant", all, "L: ld.volatile.global.u32 %r1, [%rd1]; setp.lt.u32 %p1, %r1, 64; @%p1 bra L;"},
+		{"a counter read by an atomic operation", all, "L: atom.global.add.u32 %r1, [%a], 0; setp.ne.u32 %p1, %r1, 64; @%p1 bra L;"},
+		{"a counter read by a compare-and-swap that changes nothing", all, "L: atom.global.cas.b32 %r1, [%a], 64, 64; setp.ne.u32 %p1, %r1, 64; @%p1 bra L;"},
+		{"a compare-and-swap awaited", all, "L: atom.global.cas.b32 %r1, [%a], 64, 0; setp.ne.u32 %p1, %r1, 64; @%p1 bra L;"},
+		{"a compare-and-swap repeated until it fails", all,
+			"ld.global.u32 %r4, [%a]; L: atom.global.cas.b32 %r6, [%a], %r4, %r20; setp.eq.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @%p1 bra L;"},
+		{"a word that whoever comes last changes", all, "ld.volatile.global.u32 %r2, [%b]; L: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, %r2; @%p1 bra L;"},
+		{"one flag for all", all, "L: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a flag for each block, by thread", all, "L: ld.volatile.global.u32 %r1, [%rd2]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"one flag for all, behind a fence", all, "L: membar.gl; ld.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a group's counter", all, "red.global.add.u32 [%rd1], 1; L: ld.volatile.global.u32 %r1, [%rd1]; setp.ne.u32 %p1, %r1, 8; @%p1 bra L;"},
+		{"an address from memory", all, "ld.global.u64 %rd4, [%a]; L: ld.volatile.global.u32 %r1, [%rd4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"in a function", all, "L: { .param .b64 x; .param .b32 y; st.param.b64 [x], %a; call (y), read, (x); ld.param.b32 %r1, [y]; } setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a return in place of a branch", all, "L: ld.volatile.global.u32 %r1, [%b]; setp.ne.u32 %p1, %r1, 0; @%p1 ret; bra L;"},
+		{"one thread waits, the block loops", all,
+			"L: setp.ne.u32 %p2, %r23, 0; @%p2 bra M; ld.volatile.global.u32 %r1, [%b]; st.shared.u32 [tile], %r1; M: bar.sync 0; ld.shared.u32 %r2, [tile]; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;"},
+		{"through a reduction", all, "L: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, 0; bar.red.or.pred %p2, 0, %p1; @%p2 bra L;"},
+		{"a loop with two entries", all, "setp.eq.u32 %p1, %r23, 0; @%p1 bra M; L: add.u32 %r1, %r1, 1; M: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p2, %r1, 0; @%p2 bra L;"},
+		{"a switch", all, "ts: .branchtargets L, E; L: ld.volatile.global.u32 %r1, [%b]; brx.idx %r1, ts; E:"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := parse(t, waitingKernel(tt.body))
+			p, err := ptx.Resolve(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := study(m, p).entries[0]
+			got := no
+			switch {
+			case e.refused == GridSync:
+				got = all
+			case e.waits:
+				got = earlier
+			}
+			if got != tt.want || e.refused != None && e.refused != GridSync {
+				t.Errorf("waits for %s, want %s (%v, %v, %s)", got, tt.want, e.refused, e.loops, e.detail)
+			}
+			if e.waits {
+				for _, f := range []Form{Single, Coarse} {
+					if ok, why := e.fits(f); ok || why != GridSync {
+						t.Errorf("%v fits: %v, %v", f, ok, why)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestWaitsInAFunction finds loops in what the kernel calls.
+func TestWaitsInAFunction(t *testing.T) {
+	src := moduleOf(`.func await(.param .b64 at) {
+	.reg .b64 %rd<2>; .reg .b32 %r<2>; .reg .pred %p<2>;
+	ld.param.u64 %rd1, [at];
+L:	ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;
+	ret;
+}
+.func again(.param .b64 at) {
+	.reg .b64 %rd<2>; .reg .b32 %r<2>; .reg .pred %p<2>;
+	ld.param.u64 %rd1, [at];
+	ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @!%p1 ret;
+	{ .param .b64 x; st.param.b64 [x], %rd1; call again, (x); }
+	ret;
+}
+.entry calls(.param .u64 p) { .param .b64 x; call await, (x); ret; }
+.entry recurses(.param .u64 p) { .param .b64 x; call again, (x); ret; }
+.entry neither(.param .u64 p) { ret; }
+`)
+	m := parse(t, src)
+	p, err := ptx.Resolve(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range study(m, p).entries {
+		want := GridSync
+		if e.fn.Name == "neither" {
+			want = None
+		}
+		if e.refused != want {
+			t.Errorf("%s: %v (%s), want %v", e.fn.Name, e.refused, e.detail, want)
+		}
+	}
+}
+
+// TestManyLoops bounds the work that loops within loops can make.
+func TestManyLoops(t *testing.T) {
+	const n = 3000
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("L" + string(rune('a'+i%26)) + strings.Repeat("x", i/26) + ": ld.volatile.global.u32 %r1, [%rd1+-4];\n")
+	}
+	for i := n - 1; i >= 0; i-- {
+		b.WriteString("setp.eq.u32 %p1, %r1, 0; @%p1 bra L" + string(rune('a'+i%26)) + strings.Repeat("x", i/26) + ";\n")
+	}
+	m := parse(t, waitingKernel(b.String()))
+	p, err := ptx.Resolve(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := study(m, p).entries[0]; e.refused != GridSync {
+		t.Errorf("%v (%s)", e.refused, e.detail)
+	}
+}

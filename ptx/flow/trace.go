@@ -1,0 +1,187 @@
+package flow
+
+import "slices"
+
+// Trace follows what comes of the results of some instructions: what is computed from them and, if asked for, what is
+// executed or not because of them. It may be run many times, and a run costs no more than the blocks that it looks at.
+type Trace struct {
+	g       *Graph
+	effects *Effects
+
+	run  int32   // the current run's number: what is not stamped with it is left over from an earlier run
+	in   []int32 // of each block: a run that looks at it
+	regs []int32 // of each register and space: the run that has reached it
+	hit  []int32 // of each instruction: likewise
+	head []int32 // of each register and space: the first of its uses, plus one
+	used []int32 // of each register and space: the run that head is of
+	uses []use
+	skip []int32 // of each block: see analysis.skip
+	mine []int32 // of each block: the run that skip is of
+
+	queue  []int32
+	blocks []int
+	steps  int
+}
+
+// use is an instruction that reads a register, in a list of those.
+type use struct{ instr, next int32 }
+
+// NewTrace prepares to follow results through g, whose effects are e.
+func (g *Graph) NewTrace(e *Effects) *Trace {
+	n, k := e.Numbers(), len(g.Blocks)
+	return &Trace{
+		g: g, effects: e,
+		in: make([]int32, k), skip: make([]int32, k), mine: make([]int32, k),
+		regs: make([]int32, n), head: make([]int32, n), used: make([]int32, n),
+		hit: make([]int32, len(g.Code.Instrs)),
+	}
+}
+
+// Run follows the results of the instructions sources through the blocks of within and no others. With control, what
+// is executed or not because of a result is reached too.
+func (t *Trace) Run(within, sources []int, control bool) {
+	t.run++
+	t.uses, t.queue, t.blocks = t.uses[:0], t.queue[:0], t.blocks[:0]
+	for _, b := range within {
+		t.in[b] = t.run
+		for i := t.g.Blocks[b].First; i < t.g.Blocks[b].End; i++ {
+			for _, r := range t.effects.Reads(i) {
+				if t.used[r] != t.run {
+					t.used[r], t.head[r] = t.run, 0
+				}
+				t.uses = append(t.uses, use{int32(i), t.head[r]})
+				t.head[r] = int32(len(t.uses))
+			}
+		}
+	}
+	for _, i := range sources {
+		t.reach(i, control)
+	}
+	for len(t.queue)+len(t.blocks) > 0 {
+		if n := len(t.queue); n > 0 {
+			r := t.queue[n-1]
+			t.queue = t.queue[:n-1]
+			if t.used[r] != t.run {
+				continue
+			}
+			for u := t.head[r]; u > 0; u = t.uses[u-1].next {
+				t.reach(int(t.uses[u-1].instr), control)
+			}
+			continue
+		}
+		n := len(t.blocks)
+		b := t.blocks[n-1]
+		t.blocks = t.blocks[:n-1]
+		t.part(b)
+	}
+	t.steps += len(t.uses)
+}
+
+// Instr reports whether the newest run has reached instruction i: it is a source, or something that it reads comes of
+// one, or it is executed because of one.
+func (t *Trace) Instr(i int) bool { return t.hit[i] == t.run }
+
+// Register reports whether the newest run has reached register or space r, as [Effects] numbers them.
+func (t *Trace) Register(r int32) bool { return t.regs[r] == t.run }
+
+// Steps is how much work all runs together were: the registers read in the blocks looked at.
+func (t *Trace) Steps() int { return t.steps }
+
+// reach notes that instruction i depends on a source, and with it what it writes.
+func (t *Trace) reach(i int, control bool) {
+	if t.hit[i] == t.run {
+		return
+	}
+	t.hit[i] = t.run
+	for _, r := range t.effects.Writes(i) {
+		if t.regs[r] != t.run {
+			t.regs[r] = t.run
+			t.queue = append(t.queue, r)
+		}
+	}
+	b := t.g.BlockOf(i)
+	if blk := &t.g.Blocks[b]; control && i == blk.End-1 && blk.Reachable && len(blk.Succs) > 1 {
+		t.blocks = append(t.blocks, b)
+	}
+}
+
+// part reaches all blocks that are control dependent on the branch that ends b (compare analysis.part).
+func (t *Trace) part(b int) {
+	g := t.g
+	stop := int32(0)
+	if p := g.Blocks[b].Ipdom; p >= 0 {
+		stop = g.pdomDepth[p]
+	}
+	for _, s := range g.Blocks[b].Succs {
+		for s >= 0 {
+			s = t.unparted(s)
+			if s < 0 || g.pdomDepth[s] <= stop {
+				break
+			}
+			t.mine[s], t.skip[s] = t.run, int32(g.Blocks[s].Ipdom)
+			t.steps++
+			if t.in[s] != t.run {
+				continue
+			}
+			for i := g.Blocks[s].First; i < g.Blocks[s].End; i++ {
+				t.reach(i, true)
+			}
+		}
+	}
+}
+
+// unparted returns the nearest post-dominator of b, b included, that no branch has reached yet; Exit if there is none.
+func (t *Trace) unparted(b int) int {
+	next := func(b int) int {
+		if t.mine[b] != t.run {
+			return b
+		}
+		return int(t.skip[b])
+	}
+	for b >= 0 && next(b) != b {
+		if n := next(b); n >= 0 {
+			t.skip[b] = int32(next(n))
+		}
+		b = next(b)
+	}
+	return b
+}
+
+// Body returns the blocks of loop l, those of the loops within it included, in ascending order.
+func (g *Graph) Body(l int) []int {
+	loop := &g.Loops[l]
+	seen := map[int]bool{loop.Header: true}
+	work := slices.Clone(loop.Latches)
+	body := []int{loop.Header}
+	for len(work) > 0 {
+		b := work[len(work)-1]
+		work = work[:len(work)-1]
+		if seen[b] {
+			continue
+		}
+		seen[b] = true
+		body = append(body, b)
+		for _, p := range g.Blocks[b].Preds {
+			if g.Blocks[p].Reachable {
+				work = append(work, p)
+			}
+		}
+	}
+	slices.Sort(body)
+	return body
+}
+
+// Leaving returns those of the blocks in body, in ascending order, from which control may go to a block outside it, or
+// to the function's end: of a loop's body, the blocks whose branches decide when the loop is over.
+func (g *Graph) Leaving(body []int) []int {
+	var out []int
+	for _, b := range body {
+		if slices.ContainsFunc(g.Blocks[b].Succs, func(s int) bool {
+			_, inside := slices.BinarySearch(body, s)
+			return !inside
+		}) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
