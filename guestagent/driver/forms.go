@@ -16,6 +16,7 @@ type forms struct {
 	key     cache.Key
 	handles [3]uint64 // of the entries, by the form's bit; 0: none
 	offered abi.PreemptForm
+	before  tune.Record // as it was recalled
 
 	mu    sync.Mutex
 	tuner *tune.Tuner // nil where no form was made because the kernel is known to be short
@@ -167,7 +168,10 @@ func (k *forms) watch(r *abi.Completion) {
 	if wanted <= 0 {
 		wanted = tune.DefaultLatency
 	}
-	if r.Status != abi.StatusOK || nanos(r.End-r.Start) <= wanted {
+	switch {
+	case k.long >= longEnough: // it has been said
+		return
+	case r.Status != abi.StatusOK || nanos(r.End-r.Start) <= wanted:
 		k.long = 0
 		return
 	}
@@ -181,8 +185,11 @@ func (k *forms) entry() cache.Entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := cache.Entry{Key: k.key, Name: k.info.Kernel, Forms: k.offered, Reason: k.info.Reason}
-	if k.tuner != nil {
+	switch {
+	case k.tuner != nil:
 		e.Record = k.tuner.Record()
+	case k.long < longEnough:
+		e.Record = k.before
 	}
 	return e
 }

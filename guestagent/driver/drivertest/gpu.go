@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +17,22 @@ type Kernel struct {
 	// Run is the kernel; nil does nothing. An [abi.Status] among its error's causes is
 	// how the launch ends.
 	Run func(g *GPU, l abi.Launch, params []byte) error
+	// Took is how long a launch takes by the GPU's clock; nil: as long as Run does.
+	// Evicted is how often it says that it was taken off the GPU meanwhile.
+	Took    func(Call) time.Duration
+	Evicted func(Call) uint64
 }
+
+// Call is a launch that was carried out.
+type Call struct {
+	Kernel   string
+	Preempt  abi.Preempt // the zero value for the original
+	Priority int32       // as said; 0 where nothing was
+	Grid     [3]uint32
+}
+
+// maxCalls is how many calls are kept, at most: the latest.
+const maxCalls = 4096
 
 // GPU is a context's memory and modules. It may be used from several goroutines.
 type GPU struct {
@@ -28,11 +45,16 @@ type GPU struct {
 	handle  uint64
 	poison  abi.Status
 	fault   string
+	images  map[uint64]string // of modules
+	calls   []Call
+	asked   int    // for occupancies
+	scratch []byte // a command's data
+	plain   bool   // forms of kernels are refused
 }
 
 // NewGPU returns a GPU whose modules all hold the same kernels.
 func NewGPU(kernels map[string]Kernel) *GPU {
-	return &GPU{kernels: kernels, memory: map[uint64][]byte{}, next: 1 << 20, handles: map[uint64]string{}, events: map[uint64]uint64{}}
+	return &GPU{kernels: kernels, memory: map[uint64][]byte{}, next: 1 << 20, handles: map[uint64]string{}, events: map[uint64]uint64{}, images: map[uint64]string{}}
 }
 
 // Name is what every GPU says that it is.
@@ -59,6 +81,39 @@ func (g *GPU) Allocations() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.memory)
+}
+
+// Calls returns the launches that were carried out, and forgets them.
+func (g *GPU) Calls() []Call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	calls := g.calls
+	g.calls = nil
+	return calls
+}
+
+// Image returns the text of the module that was loaded last.
+func (g *GPU) Image() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var last uint64
+	for h := range g.images {
+		last = max(last, h)
+	}
+	return g.images[last]
+}
+
+// formOf is what stands between a kernel's name and the form of one that was made of it.
+const formOf = "__vgpud_"
+
+// kernel finds a kernel by its name, also by that of a form, which has a parameter more.
+func (g *GPU) kernel(name string) (Kernel, bool) {
+	base, _, form := strings.Cut(name, formOf)
+	k, ok := g.kernels[base]
+	if form {
+		k.Params = slices.Concat(k.Params, []int{abi.PreemptArgsBytes})
+	}
+	return k, ok
 }
 
 func now() uint64 { return uint64(time.Since(epoch)) }
@@ -93,17 +148,18 @@ func (g *GPU) do(shared []byte, cmd []abi.Entry, c *abi.Completion) {
 	}
 }
 
-// data returns what follows a command: its continuation entries, or bytes of BAR2.
-func data(shared []byte, cmd []abi.Entry, offset, n uint64) ([]byte, error) {
+// data returns what follows a command: its continuation entries, or bytes of BAR2. It
+// is good until the next call.
+func (g *GPU) data(shared []byte, cmd []abi.Entry, offset, n uint64) ([]byte, error) {
 	if len(cmd) > 1 {
-		var b []byte
-		for _, e := range cmd[1:] {
-			b = append(b, e[:]...)
+		g.scratch = g.scratch[:0]
+		for i := range cmd[1:] {
+			g.scratch = append(g.scratch, cmd[1+i][:]...)
 		}
-		if uint64(len(b)) < n {
+		if uint64(len(g.scratch)) < n {
 			return nil, abi.StatusMalformed
 		}
-		return b[:n], nil
+		return g.scratch[:n], nil
 	}
 	return abi.Window{Offset: offset, Size: n}.Bytes(shared, 0)
 }
@@ -121,6 +177,8 @@ func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comp
 		return g.doModule(shared, h.Op, cmd, c)
 	case abi.OpLaunch:
 		return g.launch(shared, h, cmd, c)
+	case abi.OpDeviceAttribute, abi.OpOccupancy:
+		return g.describe(h.Op, e, c)
 	case abi.OpEventCreate:
 		g.handle++
 		g.events[g.handle] = 0
@@ -253,7 +311,11 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 			c.Value[1] = uint64(copy(log, "line 1: not PTX\nexpected a directive"))
 			return abi.StatusInvalidPTX
 		}
+		if g.plain && strings.Contains(string(image), formOf) {
+			return abi.StatusUnsupportedPTX
+		}
 		g.handle++
+		g.images[g.handle] = string(image)
 		c.Value[0] = g.handle
 		return nil
 	case abi.OpModuleUnload:
@@ -264,7 +326,7 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 		if err != nil {
 			return err
 		}
-		k, ok := g.kernels[g.handles[x.Handle]]
+		k, ok := g.kernel(g.handles[x.Handle])
 		if !ok || int(x.Key) >= len(k.Params) {
 			return abi.StatusInvalidHandle
 		}
@@ -276,11 +338,14 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 	if err != nil {
 		return err
 	}
-	name, err := data(shared, cmd, x.Name, uint64(x.NameBytes))
+	name, err := g.data(shared, cmd, x.Name, uint64(x.NameBytes))
 	if err != nil {
 		return err
 	}
-	k, ok := g.kernels[string(name)]
+	k, ok := g.kernel(string(name))
+	if strings.Contains(string(name), formOf) {
+		ok = ok && strings.Contains(g.images[x.Module], ".entry "+string(name)+"(")
+	}
 	if !ok || op == abi.OpGlobal {
 		return fmt.Errorf("%s: %w", name, abi.StatusNotFound)
 	}
@@ -308,21 +373,91 @@ func (g *GPU) launch(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comple
 	if err != nil {
 		return err
 	}
-	k, ok := g.kernels[g.handles[x.Function]]
+	name := g.handles[x.Function]
+	base, _, _ := strings.Cut(name, formOf)
+	k, ok := g.kernels[base]
 	if !ok {
 		return abi.StatusInvalidHandle
 	}
 	attributes := uint64(h.Aux) * abi.EntrySize
-	b, err := data(shared, cmd, x.Data, attributes+uint64(x.ParamBytes))
+	b, err := g.data(shared, cmd, x.Data, attributes+uint64(x.ParamBytes))
 	if err != nil {
 		return err
 	}
+	call, err := callOf(name, x.Grid, b[:attributes])
+	if err != nil {
+		return err
+	}
+	if len(g.calls) == maxCalls {
+		g.calls = g.calls[:copy(g.calls, g.calls[maxCalls/2:])]
+	}
+	g.calls = append(g.calls, call)
 	c.Start = now()
 	if k.Run != nil {
+		params := slices.Clone(b[attributes:])
 		g.mu.Unlock() // a kernel may use the GPU
-		err = k.Run(g, x, b[attributes:])
+		err = k.Run(g, x, params)
 		g.mu.Lock()
 	}
 	c.End = now()
+	if k.Took != nil {
+		c.End = c.Start + uint64(k.Took(call))
+	}
+	if k.Evicted != nil {
+		c.Value[0] = k.Evicted(call)
+	}
 	return err
+}
+
+var formNames = map[abi.PreemptForm]string{abi.PreemptSingle: "single", abi.PreemptCoarse: "coarse", abi.PreemptPersistent: "persist"}
+
+// callOf reads a launch's attributes, of which a form must have its own.
+func callOf(name string, grid [3]uint32, attributes []byte) (Call, error) {
+	call := Call{Grid: grid}
+	for ; len(attributes) > 0; attributes = attributes[abi.EntrySize:] {
+		a, err := abi.DecodeAttribute((*abi.Entry)(attributes))
+		if err == nil && a.ID == abi.AttributePreempt {
+			call.Preempt, err = abi.DecodePreempt(&a)
+		}
+		if err != nil {
+			return call, err
+		}
+		if a.ID == abi.AttributePriority {
+			call.Priority = int32(a.Uint32(0))
+		}
+	}
+	base, form, _ := strings.Cut(name, formOf)
+	if call.Kernel = base; form != formNames[call.Preempt.Form] {
+		return call, abi.StatusInvalidValue
+	}
+	return call, nil
+}
+
+// describe answers questions about the GPU: one of 4 SMs, each of which holds a block of a kernel's.
+func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
+	if op == abi.OpDeviceAttribute {
+		x, err := abi.DecodeQuery(e)
+		c.Value[0] = map[uint32]uint64{abi.DeviceSMs: SMs, abi.DeviceMaxThreadsPerSM: 2048, abi.DeviceComputeMajor: 9}[x.Key]
+		return err
+	}
+	x, err := abi.DecodeOccupancy(e)
+	if _, ok := g.handles[x.Function]; err == nil && !ok {
+		err = abi.StatusInvalidHandle
+	}
+	g.asked++
+	c.Value[0] = PerSM
+	return err
+}
+
+// SMs is how many every GPU has, and PerSM how many blocks of any kernel each holds.
+const (
+	SMs   = 4
+	PerSM = 2
+)
+
+// Asked returns how often the guest asked how many blocks an SM holds.
+func (g *GPU) Asked() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
 }

@@ -21,6 +21,7 @@ type Options struct {
 	Vectors     int  // default 4
 	Polled      bool // no vectors at all
 	Deaf        bool // contexts never become ready
+	Plain       bool // modules with forms of kernels are refused
 }
 
 const (
@@ -174,6 +175,7 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 		return
 	}
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
+	h.gpus[slot].plain = h.opts.Plain
 	if h.opts.Deaf {
 		h.context(slot, abi.ContextCreating, abi.ErrorNone)
 		return

@@ -1,0 +1,432 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/guestagent/driver"
+	"vgpud/guestagent/driver/drivertest"
+	"vgpud/guestagent/preempt/tune"
+	"vgpud/guestagent/preempt/tune/cache"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// workPTX has a kernel that every form can be made of, and one that waits for all blocks of its grid.
+const workPTX = `.version 7.0
+.target sm_80
+.address_size 64
+
+.visible .entry work(.param .u64 out)
+{
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [out];
+	mov.u32 %r1, %ctaid.x;
+	mul.wide.u32 %rd2, %r1, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	st.global.u32 [%rd3], %r1;
+	ret;
+}
+
+.visible .entry cluster() .explicitcluster .reqnctapercluster 2
+{
+	ret;
+}
+`
+
+// workKernels take as long as took says, in the fake's place.
+func workKernels(took func(drivertest.Call) time.Duration) map[string]drivertest.Kernel {
+	return map[string]drivertest.Kernel{"work": {Params: []int{8}, Took: took}, "cluster": {}}
+}
+
+const (
+	early = abi.PreemptSingle | abi.PreemptCoarse
+	every = early | abi.PreemptPersistent
+)
+
+// long is 10 ms for the original; the single form costs 10 %, the coarse one 1 % and the persistent one 3 %.
+func long(c drivertest.Call) time.Duration {
+	percent := map[abi.PreemptForm]time.Duration{0: 100, abi.PreemptSingle: 110, abi.PreemptCoarse: 101, abi.PreemptPersistent: 103}
+	return 100 * time.Microsecond * percent[c.Preempt.Form]
+}
+
+// scene is a context that makes its kernels preemptible.
+type scene struct {
+	t    testing.TB
+	host *drivertest.Host
+	gpu  *driver.Context
+	mod  *driver.Module
+	work *driver.Function
+}
+
+func newScene(t testing.TB, opts drivertest.Options, o driver.ContextOptions) *scene {
+	t.Helper()
+	if opts.Kernels == nil {
+		opts.Kernels = workKernels(long)
+	}
+	host, dev, first := open(t, opts)
+	check(t, first.Close())
+	s := &scene{t: t, host: host}
+	s.gpu = must[*driver.Context](t)(dev.NewContext(t.Context(), o))
+	s.mod = must[*driver.Module](t)(s.gpu.LoadModule(t.Context(), []byte(workPTX)))
+	s.work = must[*driver.Function](t)(s.mod.Function(t.Context(), "work"))
+	return s
+}
+
+const blocks = 4096
+
+// launch launches the kernel n times, one after the other, and returns the last call.
+func (s *scene) launch(n int, change func(*driver.Launch)) drivertest.Call {
+	s.t.Helper()
+	ctx := s.t.Context()
+	l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks}, Block: driver.Dim{X: 64}, Params: make([]byte, 8)}
+	if change != nil {
+		change(&l)
+	}
+	var p driver.Pending
+	for range n {
+		check(s.t, s.gpu.Own().Enqueue(ctx, &p, &l))
+		check(s.t, p.Wait(ctx))
+	}
+	calls := s.host.GPU(0).Calls()
+	return calls[len(calls)-1]
+}
+
+func TestPreemptibleByCost(t *testing.T) {
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+	if p := s.work.Preemption(); p.Forms != early || p.Reason != "" {
+		t.Errorf("forms: %+v", p)
+	}
+	if text := s.host.GPU(0).Image(); !strings.HasPrefix(text, workPTX) || strings.Contains(text, "__vgpud_persist") {
+		t.Errorf("loaded:\n%s", text)
+	}
+	first := s.launch(1, nil)
+	if first.Preempt.Form != 0 {
+		t.Errorf("the first launch is %+v", first)
+	}
+	last := s.launch(100, nil)
+	if want := (drivertest.Call{Kernel: "work", Preempt: last.Preempt, Grid: [3]uint32{blocks, 1, 1}}); last != want || last.Preempt.Form != abi.PreemptCoarse {
+		t.Errorf("after a hundred: %+v", last)
+	}
+	p := s.work.Preemption()
+	if len(p.Classes) != 1 || p.Classes[0].Why != tune.WhyCheapest || p.Launches != 101 || p.Preemptible == 0 || p.Preemptible >= p.Launches {
+		t.Errorf("%+v", p)
+	}
+	if n := s.host.GPU(0).Asked(); n != 1 {
+		t.Errorf("asked %d times for the occupancy", n)
+	}
+	// Task time tells by how many slots the tuner reckons: those that the host says.
+	if got, want := p.Classes[0].Task, 10*time.Millisecond*drivertest.SMs*drivertest.PerSM/blocks; got < want*99/100 || got > want*101/100 {
+		t.Errorf("a task is %v, want %v", got, want)
+	}
+}
+
+// TestForced launches in the form that a launch asks for.
+func TestForced(t *testing.T) {
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: every}})
+	if p := s.work.Preemption(); p.Forms != every {
+		t.Fatalf("forms: %+v", p)
+	}
+	for _, c := range []struct {
+		ask  driver.Preempt
+		want abi.Preempt
+	}{
+		{driver.Preempt{}, abi.Preempt{}},
+		{driver.Preempt{Form: abi.PreemptSingle}, abi.Preempt{Form: abi.PreemptSingle, Group: 1, Every: 1}},
+		{driver.Preempt{Form: abi.PreemptCoarse}, abi.Preempt{Form: abi.PreemptCoarse, Group: 8, Every: 1}},
+		{driver.Preempt{Form: abi.PreemptPersistent, Group: 4, Every: 3}, abi.Preempt{Form: abi.PreemptPersistent, Group: 4, Every: 3}},
+	} {
+		if got := s.launch(1, func(l *driver.Launch) { l.Preempt = &c.ask }); got.Preempt != c.want {
+			t.Errorf("%+v: %+v", c.ask, got)
+		}
+	}
+	for _, bad := range []driver.Preempt{{Form: 3}, {Form: abi.PreemptSingle, Group: 2}, {Form: abi.PreemptPersistent, Group: 1 << 30}} {
+		l := driver.Launch{Function: s.work, Preempt: &bad, Params: make([]byte, 8)}
+		var p driver.Pending
+		if err := s.gpu.Own().Enqueue(t.Context(), &p, &l); err == nil || !p.Done() {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	l := driver.Launch{Function: s.work, Grid: driver.Dim{X: 1 << 20, Y: 16}, Preempt: &driver.Preempt{Form: abi.PreemptSingle}, Params: make([]byte, 8)}
+	if err := s.gpu.Own().Enqueue(t.Context(), new(driver.Pending), &l); err == nil {
+		t.Error("more units than can be noted as skipped")
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Priority: 3})
+	for want, change := range map[int32]func(*driver.Launch){
+		3:  nil,
+		-7: func(l *driver.Launch) { l.Priority = -7 },
+		-9: func(l *driver.Launch) {
+			a := abi.Attribute{ID: abi.AttributePriority}
+			a.PutUint32(0, 0xffffffff-8)
+			l.Attributes, l.Priority = []abi.Attribute{a}, 5
+		},
+	} {
+		if got := s.launch(1, change); got.Priority != want {
+			t.Errorf("priority %d, want %d", got.Priority, want)
+		}
+	}
+	ch := must[*driver.Channel](t)(s.gpu.NewChannel(t.Context(), driver.ChannelOptions{Priority: -2}))
+	p := must[*driver.Pending](t)(ch.Launch(t.Context(), s.work, driver.Dim{}, driver.Dim{}, 0, driver.Ptr(0)))
+	check(t, p.Wait(t.Context()))
+	if got := s.host.GPU(0).Calls(); got[0].Priority != -2 {
+		t.Errorf("a channel's priority: %+v", got)
+	}
+}
+
+// TestOriginalsAndWhy has what keeps kernels as they are.
+func TestOriginalsAndWhy(t *testing.T) {
+	on := driver.ContextOptions{Preempt: &driver.PreemptOptions{}}
+	for name, c := range map[string]struct {
+		host   drivertest.Options
+		opts   driver.ContextOptions
+		reason string
+	}{
+		"not asked for":          {opts: driver.ContextOptions{}, reason: "off"},
+		"turned off":             {opts: driver.ContextOptions{Preempt: &driver.PreemptOptions{Off: true}}, reason: "off"},
+		"a host of yesterday":    {host: drivertest.Options{Features: abi.AllFeatures &^ abi.FeaturePreempt}, opts: on, reason: "host"},
+		"a host that refuses it": {host: drivertest.Options{Plain: true}, opts: on, reason: "host-refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, c.host, c.opts)
+			if p := s.work.Preemption(); p.Forms != 0 || p.Reason != c.reason {
+				t.Errorf("%+v", p)
+			}
+			if text := s.host.GPU(0).Image(); text != workPTX {
+				t.Errorf("loaded:\n%s", text)
+			}
+			if got := s.launch(50, nil); got.Preempt.Form != 0 {
+				t.Errorf("launched %+v", got)
+			}
+			l := driver.Launch{Function: s.work, Preempt: &driver.Preempt{Form: abi.PreemptSingle}, Params: make([]byte, 8)}
+			if err := s.gpu.Own().Enqueue(t.Context(), new(driver.Pending), &l); err == nil || !strings.Contains(err.Error(), c.reason) {
+				t.Errorf("a form that it does not have: %v", err)
+			}
+		})
+	}
+	t.Run("kernels of the module", func(t *testing.T) {
+		s := newScene(t, drivertest.Options{}, on)
+		f := must[*driver.Function](t)(s.mod.Function(t.Context(), "cluster"))
+		if p := f.Preemption(); p.Forms != 0 || p.Reason != "cluster" || p.Kernel != "cluster" {
+			t.Errorf("%+v", p)
+		}
+	})
+	for name, c := range map[string]struct{ text, reason string }{
+		"machine code":      {"\x7fELF", "not-ptx"},
+		"what is no PTX":    {".this is not", "does-not-parse"},
+		"a very long one":   {".version 7.0\n.target sm_80\n" + strings.Repeat("// and so on\n", 1<<19), "too-long"},
+		"what host refuses": {"what?", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, drivertest.Options{SharedBytes: 64 << 20}, on)
+			text := c.text
+			if text[0] == 0x7f {
+				text = "." // the fake takes no machine code
+			}
+			mod, err := s.gpu.LoadModule(t.Context(), []byte(c.text))
+			if c.text[0] != '.' {
+				if failed, ok := errors.AsType[*driver.Error](err); !ok || failed.Status != abi.StatusInvalidPTX || failed.Detail == "" {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			check(t, err)
+			f := must[*driver.Function](t)(mod.Function(t.Context(), "work"))
+			if p := f.Preemption(); p.Reason != c.reason || p.Forms != 0 {
+				t.Errorf("%+v", p)
+			}
+			_ = text
+		})
+	}
+}
+
+// TestCooperativeStaysOriginal keeps launches as they are whose blocks must all be there at once.
+func TestCooperativeStaysOriginal(t *testing.T) {
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+	a := abi.Attribute{ID: abi.AttributeCooperative}
+	a.PutUint32(0, 1)
+	if got := s.launch(100, func(l *driver.Launch) { l.Attributes = []abi.Attribute{a} }); got.Preempt.Form != 0 {
+		t.Errorf("launched %+v", got)
+	}
+}
+
+// TestEvictedAreNotMeasured leaves out what was taken off the GPU meanwhile.
+func TestEvictedAreNotMeasured(t *testing.T) {
+	k := workKernels(long)
+	w := k["work"]
+	w.Evicted = func(c drivertest.Call) uint64 { return uint64(c.Preempt.Form) & uint64(abi.PreemptCoarse) }
+	k["work"] = w
+	s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+	if got := s.launch(200, nil); got.Preempt.Form != 0 { // the single one is too dear, the coarse one never measured
+		t.Errorf("launched %+v", got)
+	}
+	if p := s.work.Preemption(); p.Evictions == 0 || p.Classes[0].Why != tune.WhyDear {
+		t.Errorf("%+v", p)
+	}
+}
+
+// memory is a driver.Memory that can be looked at.
+type memory struct {
+	mu   sync.Mutex
+	kept *cache.Cache
+	fail error
+}
+
+func (m *memory) Recall(_ context.Context, keys []cache.Key) (all []cache.Entry, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range keys {
+		if e, ok := m.kept.Get(k); ok {
+			all = append(all, e)
+		}
+	}
+	return all, m.fail
+}
+
+func (m *memory) Learn(_ context.Context, entries []cache.Entry) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range entries {
+		m.kept.Put(e)
+	}
+	return m.fail
+}
+
+// TestRemembered has a second program begin with what the first one learned.
+func TestRemembered(t *testing.T) {
+	m := &memory{kept: cache.New()}
+	o := driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: m}}
+	s := newScene(t, drivertest.Options{}, o)
+	last := s.launch(100, nil)
+	must[*driver.Function](t)(s.mod.Function(t.Context(), "cluster"))
+	check(t, s.gpu.Close())
+	got := map[string]cache.Entry{}
+	for _, e := range m.kept.All() {
+		got[e.Name] = e
+	}
+	if e := got["work"]; e.Forms != every || len(e.Record.Classes) != 1 || !strings.HasPrefix(e.GPU, drivertest.Name) {
+		t.Errorf("kept %+v", e)
+	}
+	if e := got["cluster"]; e.Forms != 0 || e.Reason != "cluster" || e.Key == got["work"].Key {
+		t.Errorf("kept %+v", e)
+	}
+	second := newScene(t, drivertest.Options{}, o)
+	if got := second.launch(1, nil); got != last {
+		t.Errorf("the second program's first launch: %+v, want %+v", got, last)
+	}
+}
+
+// TestShortOnesAreNotMade makes no forms of kernels that are known to be short, until they are not any more.
+func TestShortOnesAreNotMade(t *testing.T) {
+	took := 100 * time.Microsecond
+	kernels := workKernels(func(drivertest.Call) time.Duration { return took })
+	path := filepath.Join(t.TempDir(), "kernels")
+	options := func() driver.ContextOptions {
+		f := must[*cache.File](t)(cache.Open(path, slog.New(slog.DiscardHandler)))
+		return driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: f}}
+	}
+	for i, want := range []struct {
+		reason string
+		made   bool
+	}{{"", true}, {"short", false}, {"short", false}, {"", true}} {
+		if i == 2 {
+			took = 20 * time.Millisecond
+		}
+		s := newScene(t, drivertest.Options{Kernels: kernels}, options())
+		s.launch(20, nil)
+		made := strings.Contains(s.host.GPU(0).Image(), "work__vgpud_")
+		if p := s.work.Preemption(); p.Reason != want.reason || made != want.made {
+			t.Errorf("program %d: made %v, %+v", i, made, p)
+		}
+		check(t, s.gpu.Close())
+	}
+}
+
+// TestMemoryThatFails changes nothing for the program.
+func TestMemoryThatFails(t *testing.T) {
+	m := &memory{kept: cache.New(), fail: errors.New("disk full")}
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: m}})
+	if got := s.launch(100, nil); got.Preempt.Form != abi.PreemptCoarse {
+		t.Errorf("launched %+v", got)
+	}
+}
+
+// TestLinesStay holds that the module as it was written is a prefix of what is loaded, so that the host's messages
+// about it name the right lines.
+func TestLinesStay(t *testing.T) {
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+	rest, ok := strings.CutPrefix(s.host.GPU(0).Image(), workPTX)
+	if !ok {
+		t.Fatalf("loaded:\n%s", s.host.GPU(0).Image())
+	}
+	var entries []string
+	for line := range strings.Lines(rest) {
+		if _, name, ok := strings.Cut(line, ".entry "); ok {
+			entries = append(entries, name[:strings.IndexAny(name, "( \n")])
+		}
+	}
+	if diff := cmp.Diff([]string{"work__vgpud_single", "work__vgpud_coarse"}, entries); diff != "" {
+		t.Errorf("entries behind it (-want +got):\n%s", diff)
+	}
+}
+
+// TestSeveralLaunchers has goroutines launch the same kernel on channels of their own.
+func TestSeveralLaunchers(t *testing.T) {
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: &memory{kept: cache.New()}}})
+	var wg sync.WaitGroup
+	for range 3 {
+		ch := must[*driver.Channel](t)(s.gpu.NewChannel(t.Context(), driver.ChannelOptions{}))
+		wg.Go(func() {
+			var pending [8]driver.Pending
+			l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks}, Params: make([]byte, 8)}
+			for i := range 500 {
+				p := &pending[i%len(pending)]
+				if err := errors.Join(p.Wait(t.Context()), ch.Enqueue(t.Context(), p, &l)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			if err := ch.Sync(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if p := s.work.Preemption(); p.Launches != 1500 || len(p.Classes) != 1 || p.Classes[0].Why != tune.WhyCheapest {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestPreemptibleEnqueueAllocatesNothing(t *testing.T) {
+	s := newScene(t, drivertest.Options{PollWindow: time.Millisecond}, driver.ContextOptions{Priority: 1, Preempt: &driver.PreemptOptions{}})
+	s.launch(100, nil)
+	ctx := t.Context()
+	l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks}, Block: driver.Dim{X: 64}, Params: make([]byte, 8)}
+	var p driver.Pending
+	if err := s.gpu.Own().Enqueue(ctx, &p, &l); err != nil {
+		t.Fatal(err)
+	}
+	check(t, p.Wait(ctx))
+	if p.Form() != abi.PreemptCoarse {
+		t.Fatalf("launched as %v", p.Form())
+	}
+	n := testing.AllocsPerRun(200, func() {
+		check(t, s.gpu.Own().Enqueue(ctx, &p, &l))
+		for !p.Done() {
+			check(t, p.Wait(ctx))
+		}
+	})
+	if n >= 1 { // waiting may make a timer or a channel, now and then
+		t.Errorf("a launch allocates %v times", n)
+	}
+}
