@@ -35,16 +35,5 @@ func (s *samples) quartile() float64 {
 	return sorted[k/4]
 }
 
-// above is how many of the kept are above a limit.
-func (s *samples) above(limit float64) int {
-	n := 0
-	for _, v := range s.at[:s.kept()] {
-		if v > limit {
-			n++
-		}
-	}
-	return n
-}
-
 // perTask is a launch's time for each of its tasks, in nanoseconds.
 func perTask(d time.Duration, tasks uint64) float64 { return float64(d) / float64(tasks) }
