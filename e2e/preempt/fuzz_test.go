@@ -1,0 +1,89 @@
+package preempt
+
+import (
+	"errors"
+	"hash/fnv"
+	"math/rand/v2"
+	"testing"
+
+	"vgpud/gpu"
+)
+
+// randomInput is the input of the generator for a seed.
+func randomInput(seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 0x9e3779b9))
+	b := make([]byte, 20+rng.IntN(280))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// soundGenerated transforms a generated kernel and runs it with evictions.
+func soundGenerated(t *testing.T, data []byte, times uint64, sum *tally) {
+	t.Helper()
+	src, c := generate(data)
+	m, _ := transform(t, src)
+	r, err := newRig(t.Context(), m, c)
+	if err != nil {
+		if errors.Is(err, gpu.ErrUnsupported) {
+			t.Skip(err)
+		}
+		t.Fatalf("%v\n%s", err, src)
+	}
+	if len(r.offered("k")) == 0 {
+		return
+	}
+	if err := r.settle(1, 2); err != nil {
+		t.Fatalf("%v\n%s", err, src)
+	}
+	h := fnv.New64a()
+	h.Write(data)
+	for n := range times {
+		d := newDrive(r, h.Sum64()+n)
+		if err := d.run(); err != nil {
+			t.Fatalf("%v\n%v\n%s\n%s", err, d, src, m)
+		}
+		sum.add(d)
+	}
+}
+
+// TestGenerated does the same as the corpus' test with kernels nobody wrote. A
+// failure shows the kernel and what became of it.
+func TestGenerated(t *testing.T) {
+	var sum tally
+	kernels := *runs / 10
+	refused := 0
+	for n := range uint64(kernels) {
+		before := sum.runs
+		soundGenerated(t, randomInput(*from+n), 3, &sum)
+		if t.Failed() {
+			t.Fatalf("input %d", *from+n)
+		}
+		if sum.runs == before {
+			refused++
+		}
+	}
+	t.Logf("%d kernels, %d refused, %d runs, %d with evictions: forms %v", kernels, refused, sum.runs, sum.evicted, sum.forms)
+	for _, f := range allForms {
+		if sum.forms[f] == 0 {
+			t.Errorf("no launch in form %v", f)
+		}
+	}
+	if refused > kernels/2 {
+		t.Errorf("%d of %d generated kernels were refused", refused, kernels)
+	}
+}
+
+// FuzzGenerated lets the fuzzer choose the kernel.
+func FuzzGenerated(f *testing.F) {
+	for n := range uint64(20) {
+		f.Add(randomInput(1_000_000 + n))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1000 {
+			return
+		}
+		soundGenerated(t, data, 3, new(tally))
+	})
+}

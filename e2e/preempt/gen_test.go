@@ -1,0 +1,307 @@
+package preempt
+
+import (
+	"fmt"
+	"strings"
+
+	"vgpud/e2e/kernels"
+)
+
+// gen writes a kernel that the bytes of an input choose. Whatever they are, the
+// kernel is PTX, ends, and leaves memory that does not depend on the order in which
+// threads run: barriers stand where all threads that have not returned come by, and
+// what is shared is read between two of them. So a difference between it and its
+// preemptible forms is a mistake of the transformation.
+type gen struct {
+	data   []byte
+	text   strings.Builder
+	labels int
+	stmts  int // so far
+	sites  int // shared arrays
+	funcs  int
+	loops  int // how many loops this is inside of
+	// What keeps tasks out of a loop is not in every kernel, or nothing else would be tried.
+	votes, named bool
+
+	grid, block [3]uint32
+	threads     uint32
+}
+
+// draw takes a number below n from the input; 0 once it is used up.
+func (g *gen) draw(n int) int {
+	if len(g.data) == 0 {
+		return 0
+	}
+	v := int(g.data[0])
+	g.data = g.data[1:]
+	return v % n
+}
+
+func (g *gen) say(format string, args ...any) { fmt.Fprintf(&g.text, "\t"+format+"\n", args...) }
+
+func (g *gen) label() string {
+	g.labels++
+	return fmt.Sprintf("L%d", g.labels)
+}
+
+const (
+	genValues  = 6 // registers that statements compute with, %v0 and so on
+	genSites   = 4 // shared arrays
+	genFuncs   = 3
+	genStmts   = 40
+	genThreads = 96
+)
+
+// generate returns the module, whose kernel is called k, and its case.
+func generate(data []byte) (string, *kernels.Case) {
+	g := &gen{data: data}
+	g.grid = [3]uint32{uint32(1 + g.draw(9)), uint32(1 + g.draw(3)), uint32(1 + g.draw(2))}
+	g.block = [3]uint32{uint32(1 + g.draw(genThreads/2)), uint32(1 + g.draw(2)), 1}
+	g.threads = g.block[0] * g.block[1]
+	g.funcs = g.draw(genFuncs + 1)
+	g.votes, g.named = g.draw(4) == 1, g.draw(4) == 1
+	g.text.WriteString(".version 8.0\n.target sm_90\n.address_size 64\n.global .align 4 .u32 totals[4];\n")
+	for f := g.funcs - 1; f >= 0; f-- { // a function calls those after it, which stand before it
+		g.function(f)
+	}
+	g.kernel()
+	c := &kernels.Case{
+		Kernel: "generated",
+		Buffers: []kernels.Buffer{
+			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: trickyBytes},
+			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: trickyBytes, Init: trickyInput()},
+		},
+		Steps: []kernels.Launch{{Entry: "k", Grid: g.grid, Block: g.block, Args: []kernels.Arg{{Buffer: "out"}, {Buffer: "in"}}}},
+	}
+	return g.text.String(), c
+}
+
+// function writes device function f, which may ask for the block's index.
+func (g *gen) function(f int) {
+	g.text.WriteString(fmt.Sprintf(".func (.param .b32 y) f%d(.param .b32 x)\n{\n", f))
+	g.say(".reg .b32 %%r<8>; .reg .pred %%p<2>;")
+	g.say("ld.param.u32 %%r1, [x];")
+	for range g.draw(3) {
+		special := []string{"%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%ntid.x", "%tid.x"}[g.draw(8)]
+		g.say("mov.u32 %%r2, %s;", special)
+		g.say("mad.lo.u32 %%r1, %%r1, 5, %%r2;")
+	}
+	if f+1 < g.funcs && g.draw(2) == 1 {
+		skip := g.label()
+		if g.draw(2) == 1 {
+			g.say("and.b32 %%r3, %%r1, 2; setp.eq.u32 %%p1, %%r3, 0; @%%p1 bra %s;", skip)
+		}
+		g.say("{ .param .b32 a; .param .b32 b; st.param.b32 [a], %%r1; call (b), f%d, (a); ld.param.b32 %%r1, [b]; }", f+1)
+		g.text.WriteString(skip + ":\n")
+	}
+	if g.draw(4) == 1 {
+		g.say("and.b32 %%r3, %%r1, 1; setp.eq.u32 %%p1, %%r3, 0; st.param.b32 [y], %%r3; @%%p1 ret;")
+	}
+	g.say("st.param.b32 [y], %%r1;")
+	g.say("ret;")
+	g.text.WriteString("}\n")
+}
+
+func (g *gen) kernel() {
+	g.text.WriteString(".visible .entry k(.param .u64 out, .param .u64 in)\n{\n")
+	g.say(".reg .b32 %%v<%d>, %%t<12>; .reg .pred %%p<4>; .reg .b64 %%a<8>;", genValues)
+	for i := range genSites {
+		g.say(".shared .align 4 .b8 slots%d[%d];", i, 4*g.threads)
+	}
+	g.say(".local .align 4 .b8 own[16];")
+	g.say("mov.u32 %%t1, %%tid.y; mov.u32 %%t2, %%ntid.x; mov.u32 %%t3, %%tid.x; mad.lo.u32 %%t1, %%t1, %%t2, %%t3;") // t1: thread
+	g.say("mov.u32 %%t4, %%ctaid.z; mov.u32 %%t5, %%nctaid.y; mov.u32 %%t6, %%ctaid.y; mad.lo.u32 %%t4, %%t4, %%t5, %%t6;")
+	g.say("mov.u32 %%t5, %%nctaid.x; mov.u32 %%t6, %%ctaid.x; mad.lo.u32 %%t4, %%t4, %%t5, %%t6;")
+	g.say("mad.lo.u32 %%t2, %%t4, %d, %%t1;", g.threads) // t2: of all
+	g.say("mul.wide.u32 %%a1, %%t2, 4; ld.param.u64 %%a2, [in]; add.s64 %%a2, %%a2, %%a1; ld.global.u32 %%v0, [%%a2];")
+	g.say("ld.param.u64 %%a3, [out]; add.s64 %%a3, %%a3, %%a1;")
+	g.say("mov.u32 %%v1, %%t6; mov.u32 %%v2, %%t1; mov.u32 %%v3, %%t5; mov.u32 %%v4, %%t4; mov.u32 %%v5, 77;")
+	g.say("shl.b32 %%t3, %%t1, 2;") // t3: this thread's slot
+	for i := range genSites {
+		g.say("mov.u32 %%t4, slots%d; add.u32 %%t4, %%t4, %%t3; st.shared.u32 [%%t4], %%t2;", i)
+	}
+	for i := range 4 {
+		g.say("st.local.u32 [own+%d], %%t2;", 4*i)
+	}
+	g.say("bar.sync 0;")
+	g.body(3, true)
+	g.result()
+	g.say("ret;")
+	g.text.WriteString("}\n")
+}
+
+// result stores what the thread has found so far.
+func (g *gen) result() {
+	g.say("mov.u32 %%t4, 0;")
+	for i := range genValues {
+		g.say("mad.lo.u32 %%t4, %%t4, 31, %%v%d;", i)
+	}
+	g.say("red.global.add.u32 [%%a3], %%t4;") // a task that runs twice shows
+}
+
+// body writes some statements. together says that all threads which have not
+// returned are here.
+func (g *gen) body(depth int, together bool) {
+	for range 2 + g.draw(6) {
+		if g.stmts++; g.stmts > genStmts {
+			return
+		}
+		g.stmt(depth, together)
+	}
+}
+
+func (g *gen) value() string { return fmt.Sprintf("%%v%d", g.draw(genValues)) }
+
+// varied sets %p1 by a thread's own values, alike by what is the same for the block.
+func (g *gen) varied() {
+	g.say("and.b32 %%t4, %s, %d; setp.%s.u32 %%p1, %%t4, %d;", g.value(), []int{1, 3, 7, 64}[g.draw(4)],
+		[]string{"eq", "ne", "lt", "ge"}[g.draw(4)], g.draw(5))
+}
+
+func (g *gen) alike() {
+	source := []string{"%ctaid.x", "%ctaid.y", "%ntid.x", "%nctaid.x"}[g.draw(4)]
+	g.say("mov.u32 %%t4, %s; and.b32 %%t4, %%t4, %d; setp.%s.u32 %%p1, %%t4, %d;", source, 1+g.draw(3),
+		[]string{"eq", "ne"}[g.draw(2)], g.draw(3))
+}
+
+func (g *gen) stmt(depth int, together bool) {
+	kind := g.draw(17)
+	if depth == 0 && kind >= 2 && kind <= 5 {
+		kind = 0
+	}
+	if !together && kind >= 10 {
+		kind -= 10
+		if kind >= 2 && kind <= 5 {
+			kind = 1
+		}
+	}
+	switch kind {
+	case 0:
+		op := []string{"add.u32", "sub.u32", "xor.b32", "mul.lo.u32", "max.u32", "and.b32"}[g.draw(6)]
+		g.say("%s %s, %s, %s;", op, g.value(), g.value(), g.value())
+	case 1:
+		g.say("mad.lo.u32 %s, %s, %d, %s;", g.value(), g.value(), 3+g.draw(100), g.value())
+	case 2, 3: // if
+		within := together
+		if kind == 2 {
+			g.varied()
+			within = false
+		} else {
+			g.alike()
+		}
+		other, end := g.label(), g.label()
+		g.say("@%%p1 bra %s;", other)
+		g.body(depth-1, within)
+		g.say("bra %s;", end)
+		g.text.WriteString(other + ":\n")
+		if g.draw(2) == 1 {
+			g.body(depth-1, within)
+		}
+		g.text.WriteString(end + ":\n")
+	case 4, 5: // loop
+		g.loop(depth, together && kind == 4)
+	case 6: // some return
+		g.varied()
+		g.leave()
+	case 7:
+		g.say("mov.u64 %%a4, totals; red.global.add.u32 [%%a4+%d], %s;", 4*g.draw(4), g.value())
+	case 8:
+		if g.funcs > 0 {
+			g.say("{ .param .b32 a; .param .b32 b; st.param.b32 [a], %s; call (b), f%d, (a); ld.param.b32 %s, [b]; }", g.value(), g.draw(g.funcs), g.value())
+		}
+	case 9:
+		g.say("and.b32 %%t4, %s, 3; mul.wide.u32 %%a5, %%t4, 4; mov.u64 %%a6, own; add.s64 %%a6, %%a6, %%a5;", g.value())
+		g.say("st.local.u32 [%%a6], %s; ld.local.u32 %s, [own+%d];", g.value(), g.value(), 4*g.draw(4))
+	case 10, 11, 12:
+		g.exchange()
+	case 13:
+		if !g.named {
+			g.exchange()
+			return
+		}
+		g.varied()
+		v := g.value()
+		switch g.draw(3) {
+		case 0:
+			g.say("bar.red.popc.u32 %s, 0, %%p1;", v)
+		case 1:
+			g.say("bar.red.or.pred %%p2, 0, %%p1; selp.u32 %s, %d, %s, %%p2;", v, g.draw(9), v)
+		case 2:
+			g.say("barrier.red.and.pred %%p2, 0, !%%p1; selp.u32 %s, %d, %s, %%p2;", v, g.draw(9), v)
+		}
+	case 14:
+		number := 0
+		if g.named {
+			number = g.draw(16)
+		}
+		g.say("%s %d;", []string{"bar.sync", "barrier.sync", "barrier.cta.sync"}[g.draw(3)], number)
+	case 15: // the whole block returns
+		g.alike()
+		g.leave()
+	case 16:
+		if !g.votes {
+			g.exchange()
+			return
+		}
+		g.varied()
+		v := g.value()
+		g.say("vote.sync.ballot.b32 %%t4, %%p1, -1; xor.b32 %s, %s, %%t4;", v, v)
+	}
+}
+
+// leave returns the threads with %p1.
+func (g *gen) leave() {
+	switch g.draw(3) {
+	case 0:
+		g.say("@%%p1 %s;", []string{"ret", "exit"}[g.draw(2)])
+	case 1:
+		stay := g.label()
+		g.say("@!%%p1 bra %s;", stay)
+		g.result()
+		g.say("ret;")
+		g.text.WriteString(stay + ":\n")
+	case 2:
+		stay := g.label()
+		g.say("@!%%p1 bra %s; { .reg .b32 %%v0; mov.u32 %%v0, 3; exit; }", stay)
+		g.text.WriteString(stay + ":\n")
+	}
+}
+
+// loop writes a loop of a few rounds; of as many for each thread as it likes where
+// not together.
+func (g *gen) loop(depth int, together bool) {
+	g.loops++
+	defer func() { g.loops-- }()
+	counter, head := fmt.Sprintf("%%i%d", g.labels), g.label()
+	g.say("{ .reg .b32 %s; .reg .pred %%more;", counter)
+	if together {
+		g.say("mov.u32 %s, %d;", counter, 1+g.draw(3))
+	} else {
+		g.say("and.b32 %s, %s, 3;", counter, g.value())
+	}
+	g.text.WriteString(head + ":\n")
+	g.body(depth-1, together)
+	if together && g.draw(3) == 1 { // threads go home from within
+		g.varied()
+		g.leave()
+	}
+	g.say("setp.gt.s32 %%more, %s, 0; sub.u32 %s, %s, 1; @%%more bra %s; }", counter, counter, counter, head)
+}
+
+// exchange passes a value to another thread through shared memory. In a loop the
+// array is used again, so there is a second barrier.
+func (g *gen) exchange() {
+	site := g.sites % genSites
+	again := g.loops > 0 || g.sites >= genSites
+	g.sites++
+	if again {
+		g.say("bar.sync 0;")
+	}
+	g.say("mov.u32 %%t4, slots%d; add.u32 %%t5, %%t4, %%t3; st.shared.u32 [%%t5], %s;", site, g.value())
+	g.say("bar.sync 0;")
+	g.say("mad.lo.u32 %%t6, %%t1, %d, %d; rem.u32 %%t6, %%t6, %d; shl.b32 %%t6, %%t6, 2; add.u32 %%t6, %%t6, %%t4; ld.shared.u32 %s, [%%t6];",
+		1+g.draw(9), g.draw(100), g.threads, g.value())
+	if again {
+		g.say("bar.sync 0;")
+	}
+}
