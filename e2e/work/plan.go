@@ -57,6 +57,9 @@ type Work struct {
 	Repeat int `json:"repeat"`
 	// Throttle, for the kernel of that name, stands in place of Size.
 	Throttle *kernels.ThrottleConfig `json:"throttle,omitempty"`
+	// SharedBytes is dynamic shared memory of each block, beside what the case asks
+	// for: the more, the fewer blocks an SM holds at once.
+	SharedBytes uint32 `json:"shared_bytes,omitempty"`
 }
 
 // String names the case: "matmul/small".
@@ -79,13 +82,21 @@ func (w Work) Case(seed uint64) (kernels.Kernel, *kernels.Case, error) {
 			return k, nil, fmt.Errorf("kernel %s: impossible lengths %+v", w.Kernel, t)
 		}
 		t.Start = uint32(seed)
-		return k, kernels.Throttle(t), nil
+		return k, w.shared(kernels.Throttle(t)), nil
 	}
 	size, err := kernels.ParseSize(w.Size)
 	if err != nil {
 		return k, nil, fmt.Errorf("kernel %s: %w", w.Kernel, err)
 	}
-	return k, k.Case(size, seed), nil
+	return k, w.shared(k.Case(size, seed)), nil
+}
+
+// shared gives a case's blocks their shared memory.
+func (w Work) shared(c *kernels.Case) *kernels.Case {
+	for i := range c.Steps {
+		c.Steps[i].SharedBytes += w.SharedBytes
+	}
+	return c
 }
 
 // Report is what a guest says of its work: a line of JSON when it begins, twice
