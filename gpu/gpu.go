@@ -46,6 +46,9 @@ type Properties struct {
 	ClockHz              uint64 // SM cycles a second
 	MaxGrid, MaxBlockDim Dim3
 	L2Bytes              uint64
+	// Preempts is whether a [Suspender]'s Suspend takes off what executes, rather
+	// than after its end.
+	Preempts bool
 }
 
 // Device is one GPU, opened by one process. It is safe for concurrent use.

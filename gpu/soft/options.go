@@ -114,6 +114,7 @@ func (o Options) properties() gpu.Properties {
 		MaxGrid:     gpu.Dim3{X: maxGridX, Y: maxGridYZ, Z: maxGridYZ},
 		MaxBlockDim: gpu.Dim3{X: maxBlockThreads, Y: maxBlockThreads, Z: maxBlockZ},
 		L2Bytes:     4 << 20,
+		Preempts:    m.Mode == machine.Slices,
 	}
 }
 

@@ -60,6 +60,10 @@ type channel struct {
 	after  uint64
 
 	waiter waiter
+
+	// job is the launch that what is behind it waits for; nil: none. spare is the
+	// last one, or the same, kept for what it has allocated.
+	job, spare *job
 }
 
 // pending is a command that is carried out or being so, and not yet answered.
@@ -68,6 +72,7 @@ type pending struct {
 	event  *event    // reached with this command
 	record int       // which recording of the event this is
 	fn     *function // a launch
+	job    *job      // a launch that answers by itself
 	// predicted is how long the launch was expected to take.
 	predicted time.Duration
 	quiet     bool
@@ -132,9 +137,18 @@ func (ch *channel) close() error {
 	return ch.gpu.Close()
 }
 
+// giveBack gives the guest back the GPU memory that its launches here needed.
+// Nothing of the channel is on the GPU.
+func (ch *channel) giveBack() error {
+	if ch.spare == nil {
+		return nil
+	}
+	return ch.x.release(&ch.spare.memory)
+}
+
 // backlog is whether the guest has work here that is not on the GPU.
 func (ch *channel) backlog() bool {
-	if ch.next < ch.held {
+	if ch.next < ch.held || ch.job != nil && ch.job.phase != running {
 		return true
 	}
 	n, err := ch.sub.Pending()
@@ -182,6 +196,13 @@ func (ch *channel) finishReached() bool {
 	gone := ch.x.poison != nil && ch.x.o.Context.Fault() != nil
 	for i := ch.first; i != ch.after; i++ {
 		p := &ch.flight[i%flightLimit]
+		if p.job != nil {
+			did = p.job.pursue() || did
+			if !p.over {
+				break
+			}
+			continue
+		}
 		// A context that is gone reaches no more fences but those of copies, which
 		// must have stopped before the guest uses their windows again.
 		if p.fence > done && (!gone || p.copied > 0) {
@@ -363,6 +384,8 @@ func (ch *channel) begin(e []abi.Entry) bool {
 			err = abi.StatusNotSupported
 		case ch.x.poison != nil && !how.poisoned:
 			err = ch.x.status
+		case ch.job != nil && how.ordered && ch.job.keeps(h.Op):
+			return false
 		case how.drain && ch.unreached(), how.wait != nil && how.wait(c):
 			return false
 		default:
@@ -383,6 +406,9 @@ func (ch *channel) begin(e []abi.Entry) bool {
 
 // unreached is whether an earlier command of the channel is on the GPU.
 func (ch *channel) unreached() bool {
+	if ch.job != nil {
+		return true
+	}
 	done := ch.gpu.Done()
 	for i := ch.first; i != ch.after; i++ {
 		if ch.flight[i%flightLimit].fence > done {

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 
 	"vgpud/mediator/vgpu/abi"
 )
@@ -20,6 +21,9 @@ type how struct {
 	run func(c *command, p *pending) error
 	// drain has it wait until earlier commands of its channel have ended.
 	drain bool
+	// ordered commands do something on the GPU, or say when: they wait for a
+	// launch before them that may have to be put there again.
+	ordered bool
 	// wait, if set, says whether it has to wait for something else.
 	wait func(c *command) bool
 	// poisoned commands are carried out in a poisoned context too.
@@ -35,11 +39,11 @@ var commands = [256]how{
 	abi.OpMemFree:  {run: memFree, drain: true},
 	abi.OpMemInfo:  {run: memInfo},
 	abi.OpMemRange: {run: memRange},
-	abi.OpCopyIn:   {run: copyIn},
-	abi.OpCopyOut:  {run: copyOut},
-	abi.OpCopy:     {run: copyAcross},
-	abi.OpCopy3D:   {run: copyBox},
-	abi.OpSet:      {run: set},
+	abi.OpCopyIn:   {run: copyIn, ordered: true},
+	abi.OpCopyOut:  {run: copyOut, ordered: true},
+	abi.OpCopy:     {run: copyAcross, ordered: true},
+	abi.OpCopy3D:   {run: copyBox, ordered: true},
+	abi.OpSet:      {run: set, ordered: true},
 
 	abi.OpModuleLoad:        {run: moduleLoad},
 	abi.OpModuleUnload:      {run: moduleUnload, drain: true},
@@ -49,11 +53,11 @@ var commands = [256]how{
 	abi.OpFunctionParam:     {run: functionParam},
 	abi.OpOccupancy:         {run: occupancy},
 
-	abi.OpLaunch: {run: launch, wait: launchWaits},
+	abi.OpLaunch: {run: launch, wait: launchWaits, ordered: true},
 
 	abi.OpEventCreate:  {run: eventCreate},
 	abi.OpEventDestroy: {run: eventDestroy},
-	abi.OpEventRecord:  {run: eventRecord},
+	abi.OpEventRecord:  {run: eventRecord, ordered: true},
 	abi.OpEventWait:    {run: eventWait, wait: eventWaits},
 	abi.OpEventQuery:   {run: eventQuery},
 	abi.OpEventElapsed: {run: eventElapsed},
@@ -79,10 +83,15 @@ func (c *command) window(offset, size uint64) ([]byte, error) {
 // data copies size bytes of a command's data, at most limit, out of its
 // continuation entries where it has them, else out of BAR2.
 func (c *command) data(offset, size, limit uint64) ([]byte, error) {
+	return c.dataIn(nil, offset, size, limit)
+}
+
+// dataIn is data in memory that is there already, as far as it is enough.
+func (c *command) dataIn(data []byte, offset, size, limit uint64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%d bytes of data, at most %d: %w", size, limit, abi.StatusInvalidValue)
 	}
-	data := make([]byte, size)
+	data = slices.Grow(data[:0], int(size))[:size]
 	if size == 0 {
 		return data, nil
 	}

@@ -28,10 +28,10 @@ const (
 // Features are those that the executor carries out; a command that needs
 // another completes with [abi.StatusNotSupported].
 const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | abi.FeatureCopy3D | abi.FeatureGlobals |
-	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime
+	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime | abi.FeaturePreempt
 
-// Options are what an executor works with. All fields but Log, Fault and
-// LastFault must be set.
+// Options are what an executor works with. All fields but Log, Fault, LastFault
+// and KernelTimeLimit must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
@@ -51,6 +51,9 @@ type Options struct {
 	// LastFault is the text of the fault that ended this context's
 	// predecessor, to be told to the guest.
 	LastFault string
+	// KernelTimeLimit is how much GPU time a launch may use in all its runs; 0 is
+	// no limit. Within a run the GPU sees to it.
+	KernelTimeLimit time.Duration
 }
 
 // Executor serves one context. Step and Run belong to one goroutine; Open, Shut
@@ -77,6 +80,13 @@ type Executor struct {
 	held      suspension    // the newest
 	launches  int           // on the GPU, of all channels
 	predicted time.Duration // how long they will take
+
+	words, bulk service // the executor's own channels, once they are needed
+	parked      *job    // for whose sake the context is off the GPU
+
+	// Of the launch that is being read.
+	params []byte
+	gl     gpu.Launch
 
 	poison    error      // what poisoned the context
 	status    abi.Status // as completions say it
@@ -176,7 +186,7 @@ func (x *Executor) drain() {
 		if !ch.drained() {
 			return false
 		}
-		if err := ch.close(); err != nil {
+		if err := errors.Join(ch.giveBack(), ch.close()); err != nil {
 			x.o.Log.Warn("close a channel", "channel", ch.index, "err", err)
 		}
 		return true
@@ -304,6 +314,7 @@ func (x *Executor) Close() error {
 		errs = append(errs, ch.close())
 	}
 	x.channels, x.draining = nil, nil
+	errs = append(errs, x.words.close(), x.bulk.close())
 	for _, v := range x.vectors {
 		if v != nil {
 			errs = append(errs, v.Close())

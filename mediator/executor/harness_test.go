@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 
@@ -46,7 +47,13 @@ type guestEnd struct {
 
 func newRig(t testing.TB, o gpu.ContextOptions) *rig {
 	t.Helper()
-	dev, err := soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
+	return newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, o)
+}
+
+// newRigOn is newRig on a GPU of some kind.
+func newRigOn(t testing.TB, so soft.Options, o gpu.ContextOptions) *rig {
+	t.Helper()
+	dev, err := soft.NewLocal(so)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +67,7 @@ func newRig(t testing.TB, o gpu.ContextOptions) *rig {
 	}
 	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels)}
 	r.x = New(Options{
-		Device: dev, Context: ctx, Shared: r.shared, Header: r.header, Page: page, Slot: 0, Clock: clock.Real{},
+		Device: dev, Context: ctx, Shared: r.shared, Header: r.header, Page: page, Slot: 0, Clock: clock.Real{}, KernelTimeLimit: o.KernelTimeLimit,
 		Fault:         func(f link.Fault) { r.faults = append(r.faults, f) },
 		ChannelFailed: func(f link.ChannelFailure) { r.failures = append(r.failures, f) },
 	})
@@ -231,3 +238,5 @@ func (r *rig) stepUntil(what string, done func() bool) {
 		runtime.Gosched()
 	}
 }
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

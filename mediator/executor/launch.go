@@ -13,6 +13,10 @@ import (
 // GPU: what is there can't be taken back by a suspension.
 func launchWaits(c *command) bool {
 	x := c.ch.x
+	if x.o.Page.Mode() != link.ModeFree {
+		// It says that it is ready when it could run.
+		return c.ch.unreached()
+	}
 	if x.launches < x.ahead() {
 		return false
 	}
@@ -60,21 +64,28 @@ func launch(c *command, p *pending) error {
 	if err := x.checkShape(grid, block); err != nil {
 		return err
 	}
-	if uint64(l.ParamBytes) != f.attrs.ParamBytes {
-		return fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
-	}
 	records := uint64(c.h.Aux) * abi.EntrySize
-	data, err := c.data(l.Data, records+uint64(l.ParamBytes), maxParams)
+	data, err := c.dataIn(x.params, l.Data, records+uint64(l.ParamBytes), maxParams)
 	if err != nil {
 		return err
 	}
-	gl := gpu.Launch{Function: f.gpu, Grid: grid, Block: block, SharedBytes: uint64(l.SharedBytes), Params: data[records:]}
+	x.params = data
+	x.gl = gpu.Launch{Function: f.gpu, Grid: grid, Block: block, SharedBytes: uint64(l.SharedBytes), Params: data[records:]}
+	var asks asks
 	for i := range uint64(c.h.Aux) {
-		if err := x.attribute((*abi.Entry)(data[i*abi.EntrySize:]), f, &gl); err != nil {
+		if err := x.attribute((*abi.Entry)(data[i*abi.EntrySize:]), f, &x.gl, &asks); err != nil {
 			return err
 		}
 	}
-	if err := p.onGPU(c.ch.gpu.Launch(&gl)); err != nil {
+	if asks.preempt.Form == 0 && uint64(l.ParamBytes) != f.attrs.ParamBytes {
+		return fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
+	}
+	urgency := x.urgency(asks.prioritised, asks.priority)
+	if asks.preempt.Form != 0 || x.o.Page.Mode() != link.ModeFree {
+		return c.ch.newJob(p, f, &asks, urgency)
+	}
+	x.unpark()
+	if err := p.onGPU(c.ch.gpu.Launch(&x.gl)); err != nil {
 		return err
 	}
 	p.fn = f
@@ -99,15 +110,23 @@ func (x *Executor) checkShape(grid, block gpu.Dim3) error {
 	return nil
 }
 
+// asks is what a launch's attributes ask for that concerns more than the GPU.
+type asks struct {
+	preempt     abi.Preempt // its Form is 0: nothing
+	cooperative bool
+	prioritised bool
+	priority    int32 // CUDA's: less is more urgent
+}
+
 // attribute applies one launch attribute. Hints that change no result are
 // taken note of by doing nothing.
-func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch) error {
+func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch, asks *asks) error {
 	a, err := abi.DecodeAttribute(e)
 	if err != nil {
 		return err
 	}
 	switch a.ID {
-	case abi.AttributeIgnore, abi.AttributeAccessPolicy, abi.AttributeSyncPolicy, abi.AttributePriority,
+	case abi.AttributeIgnore, abi.AttributeAccessPolicy, abi.AttributeSyncPolicy,
 		abi.AttributeMemSyncDomain, abi.AttributeMemSyncDomainMap, abi.AttributeSharedCarveout,
 		abi.AttributeClusterPolicy, abi.AttributePreferredCluster, abi.AttributeProgrammaticStream:
 		return nil
@@ -115,10 +134,17 @@ func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch) error {
 		ns := uint64(a.Uint32(0)) | uint64(a.Uint32(1))<<32
 		f.hint = time.Duration(min(ns, uint64(aheadWork)))
 		return nil
+	case abi.AttributePriority:
+		asks.prioritised, asks.priority = true, int32(a.Uint32(0))
+		return nil
+	case abi.AttributePreempt:
+		asks.preempt, err = abi.DecodePreempt(&a)
+		return err
 	case abi.AttributeCooperative:
 		if a.Uint32(0) == 0 {
 			return nil
 		}
+		asks.cooperative = true
 		perSM, err := f.gpu.Occupancy(int(l.Block.Count()), l.SharedBytes)
 		if err != nil {
 			return err

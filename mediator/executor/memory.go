@@ -35,6 +35,9 @@ func memFree(c *command, _ *pending) error {
 	if err != nil {
 		return err
 	}
+	if _, found := c.ch.x.memory.search(gpu.Ptr(h.Handle)); !found {
+		return abi.StatusInvalidAddress // or the executor's own
+	}
 	if err := c.ch.x.o.Context.Free(gpu.Ptr(h.Handle)); err != nil {
 		return err
 	}

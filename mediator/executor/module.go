@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -13,6 +15,7 @@ import (
 type module struct {
 	gpu       gpu.Module
 	functions map[string]uint64
+	hash      [sha256.Size]byte // of the image
 }
 
 // function is a kernel, with what is known of how long it takes.
@@ -22,6 +25,22 @@ type function struct {
 	module uint64
 	mean   time.Duration // of its launches; 0: none has ended yet
 	hint   time.Duration // the guest's own estimate
+	hash   uint64        // tells kernels apart by content
+	liar   bool          // it is said to be preemptible, and did not leave when asked
+	// shape is the shape of block that was asked for last, and how many of them an
+	// SM holds.
+	shape struct {
+		threads  int
+		shared   uint64
+		resident int
+	}
+}
+
+// kernelHash tells kernels apart by content: those of one image and name are the
+// same in all guests. No guest can make one that passes for another's.
+func (m *module) kernelHash(name string) uint64 {
+	h := sha256.Sum256(append(m.hash[:len(m.hash):len(m.hash)], name...))
+	return binary.LittleEndian.Uint64(h[:])
 }
 
 // ran learns from a launch that took d: longer ones at once, since too much on
@@ -67,7 +86,7 @@ func moduleLoad(c *command, p *pending) error {
 		}
 		return err
 	}
-	p.com.Value[0], err = x.modules.add(&module{gpu: loaded, functions: make(map[string]uint64)})
+	p.com.Value[0], err = x.modules.add(&module{gpu: loaded, functions: make(map[string]uint64), hash: sha256.Sum256(image)})
 	if err != nil {
 		return errors.Join(err, loaded.Unload())
 	}
@@ -128,7 +147,7 @@ func lookupFunction(c *command, p *pending) error {
 		if err != nil {
 			return err
 		}
-		if h, err = c.ch.x.functions.add(&function{gpu: f, attrs: f.Attributes(), module: id}); err != nil {
+		if h, err = c.ch.x.functions.add(&function{gpu: f, attrs: f.Attributes(), module: id, hash: m.kernelHash(name)}); err != nil {
 			return err
 		}
 		m.functions[name] = h

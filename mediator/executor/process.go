@@ -54,7 +54,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 
 	slot := page.Context(s.Slot)
 	slot.Reset(os.Getpid())
+	page.FreeStubs(s.Slot)
 	defer func() {
+		page.FreeStubs(s.Slot)
 		slot.Free()
 		page.AddChange()
 	}()
@@ -79,7 +81,7 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 
 	x := New(Options{
 		Device: device, Context: gctx, Shared: shared, Header: s.Header, Page: page, Slot: s.Slot,
-		Clock: clock.Real{}, Log: log, LastFault: s.LastFault,
+		Clock: clock.Real{}, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
 		Fault:         func(f link.Fault) { report(conn, log, link.KindFault, f) },
 		ChannelFailed: func(f link.ChannelFailure) { report(conn, log, link.KindFailed, f) },
 	})

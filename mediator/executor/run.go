@@ -13,9 +13,6 @@ const (
 	// PollWindow is for how long an executor without work polls its rings before
 	// it asks for a doorbell and sleeps: about as long as being woken takes.
 	PollWindow = 200 * time.Microsecond
-	// sleepLimit bounds a sleep, so that the end of a suspension without a daemon
-	// is noticed.
-	sleepLimit = 250 * time.Millisecond
 	// spinsPerLook is how many times an idle executor looks at its rings between
 	// two readings of the clock.
 	spinsPerLook = 32
@@ -67,7 +64,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			continue
 		}
 		x.slot.AddWakeup()
-		if err := x.slot.Sleep(bell, sleepLimit); err != nil {
+		if err := x.slot.Sleep(bell, x.sleepFor(now)); err != nil {
 			return err
 		}
 		now = x.o.Clock.Now()
@@ -97,9 +94,11 @@ func (x *Executor) arm(held bool) bool {
 			idle = false
 		}
 		ch.waiter.ask(ch.oldest())
+		ch.job.ask()
 	}
 	for _, ch := range x.draining {
 		ch.waiter.ask(ch.oldest())
+		ch.job.ask()
 	}
 	return idle
 }

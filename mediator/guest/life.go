@@ -91,6 +91,7 @@ func (l *life) run() {
 
 // free gives the context's slot on the page back. The process is gone.
 func (l *life) free() {
+	l.b.page.FreeStubs(l.ref.Slot)
 	l.b.page.Context(l.ref.Slot).Free()
 	l.b.page.AddChange()
 }

@@ -143,10 +143,10 @@ func (c Claim) Leave(now, used time.Duration) {
 	c.slot.page.RingServe()
 }
 
-// Unevictable says that it does not leave when asked, whatever it claims.
-func (c Claim) Unevictable() {
+// SetEvictable says whether it leaves when asked.
+func (c Claim) SetEvictable(yes bool) {
 	if c.live() {
-		c.slot.l.evictable.Store(0)
+		storeBool(&c.slot.l.evictable, yes)
 	}
 }
 

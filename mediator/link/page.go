@@ -448,13 +448,22 @@ func (c *ContextSlot) AddFinished(t, late time.Duration, failed bool) {
 	c.finished.Add(1)
 }
 
-// AddLeft takes note of a launch that left the GPU with work undone, after a run
-// of GPU time t, of which the guest was suspended for late. It is fetched anew when
-// it goes on.
+// AddLeft takes note of a launch that has left the GPU after a run of GPU time t,
+// of which the guest was suspended for late, be it done or not. It is fetched anew
+// when it goes on.
 func (c *ContextSlot) AddLeft(t, late time.Duration) {
 	c.gpuTime.Add(int64(t))
 	c.lateTime.Add(int64(late))
 	c.finished.Add(1)
+}
+
+// AddEnded counts a launch whose runs AddLeft has counted, and whether it failed.
+func (c *ContextSlot) AddEnded(failed bool) {
+	if failed {
+		c.errors.Add(1)
+	} else {
+		c.kernels.Add(1)
+	}
 }
 
 // AddError counts a command other than a launch that failed.

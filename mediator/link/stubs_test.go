@@ -76,7 +76,7 @@ func TestStubOfALaunch(t *testing.T) {
 	if _, got = find(t, serve, c.Launch()); cmp.Diff(want, got) != "" {
 		t.Errorf("left (-want +serve):\n%s", cmp.Diff(want, got))
 	}
-	c.Unevictable()
+	c.SetEvictable(false)
 	if !c.Grant() || !c.Grant() || c.State() != stub.ToRun {
 		t.Errorf("granted by itself: %v", c.State())
 	}
@@ -392,7 +392,7 @@ func TestOldPage(t *testing.T) {
 	c, ok := p.Claim(0, &Stub{})
 	c.Start(1)
 	c.Leave(1, 1)
-	c.Unevictable()
+	c.SetEvictable(false)
 	c.Finish(1)
 	c.Abandon(1)
 	if _, read := p.Stub(5).Read(); ok || read || c.Held() || c.Grant() || c.State() != stub.None || p.Stub(5).Run(0) || p.Stub(5).Evict(0, 1, 1, 1) {

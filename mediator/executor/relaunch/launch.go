@@ -105,23 +105,33 @@ type Launch struct {
 
 // New makes a launch. Its errors wrap [ErrInvalid] or [ErrTooManyUnits].
 func New(c Config) (*Launch, error) {
-	tasks, err := c.tasks()
-	if err != nil {
+	l := new(Launch)
+	if err := l.Reset(c); err != nil {
 		return nil, err
 	}
-	l := &Launch{c: c, tasks: tasks}
+	return l, nil
+}
+
+// Reset makes l a new launch, in the memory of the one that it was. Its errors are
+// New's, and leave it unusable.
+func (l *Launch) Reset(c Config) error {
+	tasks, err := c.tasks()
+	if err != nil {
+		return err
+	}
+	*l = Launch{c: c, tasks: tasks, list: l.list[:0]}
 	if c.Form.EarlyExit() {
 		l.units = ceil(tasks, c.Group)
 		if l.units > MaxUnits {
-			return nil, fmt.Errorf("%d units of %d blocks, at most %d: %w", l.units, c.Group, MaxUnits, ErrTooManyUnits)
+			return fmt.Errorf("%d units of %d blocks, at most %d: %w", l.units, c.Group, MaxUnits, ErrTooManyUnits)
 		}
-		return l, nil
+		return nil
 	}
 	// Every block may fetch once when nothing is left; the counter must not come round.
 	if l.overrun(uint64(l.hardwareBlocks())) {
-		return nil, fmt.Errorf("%d blocks that fetch %d of %d tasks at a time: %w", l.hardwareBlocks(), c.Group, tasks, ErrTooManyUnits)
+		return fmt.Errorf("%d blocks that fetch %d of %d tasks at a time: %w", l.hardwareBlocks(), c.Group, tasks, ErrTooManyUnits)
 	}
-	return l, nil
+	return nil
 }
 
 // overrun is whether so many persistent blocks could make the counter of tasks

@@ -1,0 +1,296 @@
+package executor
+
+import (
+	"fmt"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/executor/relaunch"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// job is a launch that is more than a command on the GPU: one that waits for its
+// turn, or one of a preemptible kernel, which is put on the GPU as often as it
+// takes. A channel has one at a time, and what comes behind it in the channel's
+// order waits until it is over: a relaunch comes before what was sent later.
+//
+// It is taken up where the channel's commands are retired, so it goes on whether or
+// not the context is suspended; what it may do then is in granted.
+type job struct {
+	ch    *channel
+	p     *pending // its place among the commands, while it is not over
+	fn    *function
+	claim link.Claim
+	stub  link.Stub // what the daemon is told of it
+	phase phase
+
+	gl        gpu.Launch
+	params    []byte // with the arguments that are appended
+	predicted time.Duration
+
+	// Of a preemptible launch.
+	form      abi.PreemptForm // 0: a plain one
+	argsAt    uint64          // where in params they go
+	run       *relaunch.Launch
+	plan      relaunch.Plan
+	memory    controlMemory
+	control   [abi.ControlBytes]byte // as read back
+	record    []byte                 // what was skipped, as read back
+	list      []byte                 // as written
+	word      [4]byte                // of the evict word, as written
+	told      bool                   // the daemon's word was obeyed
+	evicted   bool                   // an evict word was written in this run
+	lied      bool                   // found to lie, and counted
+	words     gpu.Fence              // what it waits for on the executor's channels
+	bulk      gpu.Fence
+	parkedAt  time.Duration // on the GPU's clock
+	parkedFor time.Duration // of this run
+
+	launched   bool          // it was on the GPU
+	began      time.Duration // when this run was put there, on the executor's clock
+	start, end time.Duration // of its first and last run, on the GPU's clock
+	used       time.Duration // GPU time, of all its runs
+	owed       time.Duration // of that, what is not accounted
+}
+
+// newJob takes up the launch that x.gl says, as p.
+func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) error {
+	x := ch.x
+	j := ch.spare
+	if j == nil {
+		j = &job{ch: ch}
+		ch.spare = j
+	}
+	j.gl = x.gl
+	j.params = append(j.params[:0], x.gl.Params...)
+	resident, err := f.resident(int(j.gl.Block.Count()), j.gl.SharedBytes)
+	if err != nil {
+		return err
+	}
+	j.form, j.fn, j.phase = asks.preempt.Form, f, waiting
+	if j.form != 0 {
+		if asks.cooperative {
+			return fmt.Errorf("a cooperative launch that is preemptible: %w", abi.StatusInvalidValue)
+		}
+		if j.argsAt, err = f.arguments(uint32(len(j.params))); err != nil {
+			return err
+		}
+		for uint64(len(j.params)) < j.argsAt+abi.PreemptArgsBytes {
+			j.params = append(j.params, 0)
+		}
+		if err := j.planFirst(asks.preempt, resident); err != nil {
+			return err
+		}
+	}
+	j.describe(resident, urgency)
+	j.predicted, _ = f.expected()
+	j.p, p.job, ch.job = p, j, j
+	// Where it waits for nobody, it goes to the GPU now; an error is its answer.
+	j.pursue()
+	return nil
+}
+
+// keeps is whether a command behind the job waits for it. Only launches and
+// preemptible kernels' successors have to: a copy behind a plain kernel that is
+// on the GPU comes behind it there.
+func (j *job) keeps(op abi.Opcode) bool {
+	return j.form != 0 || j.phase != running || op == abi.OpLaunch || op == abi.OpEventRecord
+}
+
+// ask has the bell rung when the copies are done that the job waits for. A nil job
+// waits for none.
+func (j *job) ask() {
+	if j == nil {
+		return
+	}
+	if j.words != 0 {
+		j.ch.x.words.waiter.ask(j.words)
+	}
+	if j.bulk != 0 {
+		j.ch.x.bulk.waiter.ask(j.bulk)
+	}
+}
+
+// phase is what a job waits for.
+type phase uint8
+
+const (
+	waiting   phase = iota // its turn
+	preparing              // what the kernel is to find in GPU memory
+	running                // the kernel's end
+	parked                 // its turn, off the GPU in mid-kernel
+	reading                // its control block
+	listing                // its record of what it skipped
+)
+
+// pursue takes a job as far as it goes now, and reports whether that was any
+// distance. When it is over the channel has none any more.
+func (j *job) pursue() (did bool) {
+	for j.ch.job == j && j.step() {
+		did = true
+	}
+	return did
+}
+
+// step does the next thing, if it can be done now.
+func (j *job) step() bool {
+	x := j.ch.x
+	if x.poison != nil && (j.phase != running && j.phase != parked || x.o.Context.Fault() != nil) {
+		// What it wrote last may still be under way, in memory of its own.
+		j.finish(x.status)
+		return true
+	}
+	switch j.phase {
+	case waiting:
+		if j.ch.closing || j.ch.dead {
+			j.finish(abi.StatusCanceled)
+			return true
+		}
+		return j.granted() && j.prepare()
+	case preparing:
+		return x.reached(j) && j.launch()
+	case running:
+		if j.ch.gpu.Done() < j.p.fence {
+			return j.attend()
+		}
+		return j.left()
+	case parked:
+		if j.ch.gpu.Done() >= j.p.fence {
+			return j.left()
+		}
+		if j.ch.closing || j.ch.dead || j.granted() {
+			x.unpark()
+			return true
+		}
+		return false
+	case reading:
+		return x.reached(j) && j.readControl()
+	default:
+		return x.reached(j) && j.next(j.record)
+	}
+}
+
+// launch puts it on the GPU.
+func (j *job) launch() bool {
+	x, ch := j.ch.x, j.ch
+	if err := x.copied(j); err != nil {
+		return j.fail(err)
+	}
+	x.unpark()
+	if j.form != 0 {
+		args := j.plan.Args
+		args.Control = uint64(j.memory.base) + controlAt
+		if j.form.EarlyExit() {
+			args.Skipped = uint64(j.memory.base) + skippedAt
+		}
+		if j.plan.List != nil {
+			args.List = uint64(j.memory.list())
+		}
+		args.Encode(j.params[j.argsAt:])
+		j.gl.Grid = gpu.Dim3{X: j.plan.Grid[0], Y: j.plan.Grid[1], Z: j.plan.Grid[2]}
+	}
+	j.gl.Params = j.params
+	f, err := ch.gpu.Launch(&j.gl)
+	if err != nil {
+		return j.fail(err)
+	}
+	j.p.fence, j.p.timed = f, true
+	if j.launched {
+		x.slot.AddRelaunch()
+	}
+	j.launched, j.told, j.evicted, j.parkedFor = true, false, false, 0
+	j.began = x.o.Clock.Now()
+	j.phase = running
+	x.launches++
+	x.predicted += j.predicted
+	x.slot.AddFetched()
+	if j.claim.State() == stub.ToRun {
+		j.claim.SetEvictable(j.form != 0 && !j.fn.liar && !j.plan.Stay)
+		j.claim.Start(j.began)
+	}
+	return true
+}
+
+// left is when the GPU has done with a run of it.
+func (j *job) left() bool {
+	x, ch := j.ch.x, j.ch
+	if x.parked == j {
+		x.unpark() // it ran to its end all the same
+	}
+	out := ch.gpu.Outcome(j.p.fence)
+	j.p.fence = 0
+	x.launches--
+	x.predicted -= j.predicted
+	t := max(out.End-out.Start-j.parkedFor, 0)
+	if j.start == 0 {
+		j.start = out.Start
+	}
+	j.end = out.End
+	j.used += t
+	x.slot.AddLeft(t, x.held.overlap(out.Start, out.End))
+	if out.Err != nil {
+		return j.fail(out.Err)
+	}
+	switch {
+	case x.poison != nil:
+		// It came behind the fault, or beside it: what it did is of no use.
+		j.finish(x.status)
+	case j.form == 0:
+		j.finish(abi.StatusOK)
+	case ch.closing || ch.dead:
+		j.finish(abi.StatusCanceled)
+	case x.o.KernelTimeLimit > 0 && j.used > x.o.KernelTimeLimit:
+		x.fail(gpu.ErrTimeLimit)
+		j.finish(x.status)
+	default:
+		return j.readBack()
+	}
+	return true
+}
+
+// fail ends the job with an error of the GPU's.
+func (j *job) fail(err error) bool {
+	x := j.ch.x
+	status := statusOf(err)
+	if status.Poisons() || x.o.Context.Fault() != nil {
+		x.fail(err)
+		status = x.status
+	}
+	j.finish(status)
+	return true
+}
+
+// finish ends the job. What it needs of the GPU's memory stays the channel's.
+func (j *job) finish(status abi.Status) {
+	x, p := j.ch.x, j.p
+	if p.fence != 0 { // ended with its context
+		x.launches--
+		x.predicted -= j.predicted
+		x.slot.AddLeft(j.owed, 0)
+		p.fence = 0
+	}
+	if x.parked == j {
+		x.parked = nil
+	}
+	p.com.Status = status
+	p.com.Start, p.com.End = uint64(j.start), uint64(j.end)
+	p.over, p.job = true, nil
+	if j.launched {
+		x.slot.AddEnded(status != abi.StatusOK)
+	} else if status != abi.StatusOK {
+		x.slot.AddError()
+	}
+	if status == abi.StatusOK {
+		j.fn.ran(j.used)
+		j.claim.Finish(j.used)
+	} else {
+		j.claim.Abandon(j.used)
+	}
+	if status != abi.StatusOK {
+		j.memory.used, j.memory.dirty = true, true // as far as anybody knows
+	}
+	j.clean()
+	j.claim, j.p, j.ch.job = link.Claim{}, nil, nil
+}

@@ -1,0 +1,264 @@
+package executor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"vgpud/gpu"
+	"vgpud/mediator/executor/relaunch"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Where things lie in the memory of a preemptible launch: its control block, what
+// it skips, and the list of what it is to run. The alignments are those of lines.
+const (
+	controlAt  = 0
+	evictWord  = abi.ControlEvict // in the control block
+	skippedAt  = (abi.ControlBytes + memoryAlign - 1) / memoryAlign * memoryAlign
+	memoryUnit = 4 << 10 // what is allocated is a multiple
+	// memoryAlign is the alignment of each part, and no more than a device's
+	// allocations have.
+	memoryAlign = 256
+
+	// keepRecord is how much of the host's memory a job keeps for its next launch.
+	keepRecord = 256 << 10
+)
+
+// controlMemory is GPU memory of the context's, charged to the guest, for one
+// preemptible launch at a time. Between launches all of it is zero that must be.
+type controlMemory struct {
+	base    gpu.Ptr
+	size    uint64
+	skipped uint64 // bytes that the launch's record of skipped units has
+	dirty   bool   // the record is not zero
+	used    bool   // the control block is not
+}
+
+// list is where the list of units to run lies.
+func (m *controlMemory) list() gpu.Ptr {
+	return m.base + skippedAt + gpu.Ptr(roundUp(m.skipped, memoryAlign))
+}
+
+func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
+
+// fit makes sure that the memory is enough for a launch.
+func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
+	m.skipped = run.SkippedBytes()
+	need := roundUp(skippedAt+roundUp(m.skipped, memoryAlign)+run.ListBytes(), memoryUnit)
+	if need <= m.size {
+		return nil
+	}
+	if err := x.release(m); err != nil {
+		return err
+	}
+	base, err := x.o.Context.Alloc(need)
+	if err != nil {
+		return fmt.Errorf("allocate %d bytes for a preemptible launch: %w", need, err)
+	}
+	*m = controlMemory{base: base, size: need, skipped: m.skipped}
+	return nil
+}
+
+// release gives the memory back to the guest.
+func (x *Executor) release(m *controlMemory) error {
+	base := m.base
+	*m = controlMemory{skipped: m.skipped}
+	if base == 0 || x.poison != nil {
+		return nil // it goes with the context
+	}
+	if err := x.o.Context.Free(base); err != nil {
+		return fmt.Errorf("free a preemptible launch's memory: %w", err)
+	}
+	return nil
+}
+
+// arguments checks that a function has the parameter that is appended, behind
+// paramBytes of its own, and returns where.
+func (f *function) arguments(paramBytes uint32) (at uint64, err error) {
+	n := len(f.attrs.Params)
+	at = roundUp(uint64(paramBytes), 8)
+	if n == 0 || f.attrs.Params[n-1] != (gpu.Param{Offset: at, Size: abi.PreemptArgsBytes}) || f.attrs.ParamBytes < at+abi.PreemptArgsBytes {
+		return 0, fmt.Errorf("%s with %d bytes of parameters is not a preemptible kernel: its last parameter is not %d bytes at %d: %w",
+			f.attrs.Name, paramBytes, abi.PreemptArgsBytes, at, abi.StatusInvalidValue)
+	}
+	return at, nil
+}
+
+// resident is how many of a launch's blocks an SM holds, asked for once for each
+// shape.
+func (f *function) resident(threads int, shared uint64) (int, error) {
+	if f.shape.threads != threads || f.shape.shared != shared {
+		n, err := f.gpu.Occupancy(threads, shared)
+		if err != nil {
+			return 0, err
+		}
+		f.shape.threads, f.shape.shared, f.shape.resident = threads, shared, n
+	}
+	return f.shape.resident, nil
+}
+
+// planFirst makes the first plan of a preemptible launch, and the room that it needs.
+func (j *job) planFirst(what abi.Preempt, resident int) (err error) {
+	x, g := j.ch.x, j.gl.Grid
+	if err := x.ownChannels(); err != nil {
+		return err
+	}
+	if j.run == nil {
+		j.run = new(relaunch.Launch)
+	}
+	err = j.run.Reset(relaunch.Config{
+		Form: what.Form, Grid: [3]uint32{g.X, g.Y, g.Z}, Group: what.Group, Every: what.Every,
+		Resident: uint32(max(resident, 0)) * uint32(x.props.SMs),
+	})
+	switch {
+	case errors.Is(err, relaunch.ErrTooManyUnits), errors.Is(err, relaunch.ErrInvalid):
+		return fmt.Errorf("%w: %w", err, abi.StatusInvalidValue)
+	case err != nil:
+		return err
+	}
+	if err := x.fit(&j.memory, j.run); err != nil {
+		return err
+	}
+	j.plan = j.run.First()
+	return nil
+}
+
+// prepare writes what the next run is to find in GPU memory. A first launch finds
+// all its words zero, and there is nothing to write.
+func (j *job) prepare() bool {
+	j.phase = preparing
+	if j.form == 0 {
+		return true
+	}
+	if err := j.write(); err != nil {
+		return j.fail(err)
+	}
+	return true
+}
+
+var zeros [abi.ControlBytes]byte
+
+func (j *job) write() (err error) {
+	x, m := j.ch.x, &j.memory
+	if m.used {
+		// At most some words more than the plan wants are zeroed in one copy.
+		if err = j.zero(); err != nil {
+			return err
+		}
+	}
+	if j.plan.BitmapBytes > 0 && m.dirty {
+		if j.bulk, err = x.bulk.gpu.Set(m.base+skippedAt, 0, 4, j.plan.BitmapBytes/4); err != nil {
+			return err
+		}
+		m.dirty = false
+	}
+	if j.plan.List == nil {
+		return nil
+	}
+	j.list = j.list[:0]
+	for _, u := range j.plan.List {
+		j.list = binary.LittleEndian.AppendUint32(j.list, u)
+	}
+	m.dirty = true // for another launch, whose record may reach as far
+	j.bulk, err = x.bulk.gpu.CopyIn(m.list(), j.list)
+	return err
+}
+
+// zero zeroes the words of the control block that the plan names.
+func (j *job) zero() (err error) {
+	x, m := j.ch.x, &j.memory
+	if len(j.plan.Zero) == len(abi.ControlWords) {
+		m.used = false
+		j.words, err = x.words.gpu.CopyIn(m.base+controlAt, zeros[:])
+		return err
+	}
+	for _, at := range j.plan.Zero {
+		if j.words, err = x.words.gpu.CopyIn(m.base+controlAt+gpu.Ptr(at), zeros[:4]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBack asks for what the kernel left.
+func (j *job) readBack() bool {
+	x := j.ch.x
+	j.phase = reading
+	var err error
+	if j.words, err = x.words.gpu.CopyOut(j.control[:], j.memory.base+controlAt); err != nil {
+		return j.fail(err)
+	}
+	return true
+}
+
+func (j *job) readControl() bool {
+	x := j.ch.x
+	if err := x.copied(j); err != nil {
+		return j.fail(err)
+	}
+	c := relaunch.DecodeControl(&j.control)
+	j.memory.used = j.control != zeros
+	n := j.run.SkippedRead(c)
+	if n == 0 {
+		return j.next(nil)
+	}
+	j.memory.dirty = true
+	if uint64(cap(j.record)) < n {
+		j.record = make([]byte, n)
+	}
+	j.record = j.record[:n]
+	j.phase = listing
+	var err error
+	if j.bulk, err = x.bulk.gpu.CopyOut(j.record, j.memory.base+skippedAt); err != nil {
+		return j.fail(err)
+	}
+	return true
+}
+
+// next decides what follows a run: the end, the next one at once, or one when it is
+// the job's turn again.
+func (j *job) next(record []byte) bool {
+	x := j.ch.x
+	if err := x.copied(j); err != nil {
+		return j.fail(err)
+	}
+	plan, done, err := j.run.Next(relaunch.Readback{Control: relaunch.DecodeControl(&j.control), Skipped: record, Evicted: j.evicted})
+	switch {
+	case err != nil:
+		x.o.Log.Debug("preemptible launch ended", "kernel", j.fn.attrs.Name, "err", err)
+		j.finish(abi.StatusPreemptState)
+		return true
+	case done:
+		j.finish(abi.StatusOK)
+		return true
+	}
+	j.plan = plan
+	asked := j.claim.State() == stub.ToEvict
+	if !asked && (!x.held.on || !x.free()) {
+		return j.prepare() // a piece of many, or it left unasked: it goes on
+	}
+	now := x.o.Clock.Now()
+	if asked {
+		_, when, _ := j.claim.Word()
+		x.slot.AddEviction(now - when)
+	}
+	j.claim.Leave(now, j.used)
+	j.phase = waiting
+	return true
+}
+
+// clean leaves a job's memory as the next launch wants it.
+func (j *job) clean() {
+	if cap(j.record) > keepRecord {
+		j.record = nil
+	}
+	if cap(j.list) > keepRecord {
+		j.list = nil
+	}
+	j.words, j.bulk, j.gl = 0, 0, gpu.Launch{}
+	j.plan = relaunch.Plan{}
+	j.lied, j.launched, j.told, j.evicted = false, false, false, false
+	j.used, j.owed, j.start, j.end = 0, 0, 0, 0
+}

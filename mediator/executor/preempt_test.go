@@ -1,0 +1,628 @@
+package executor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// kernel is one of the testdata's kernels as a launch names it.
+type kernel struct {
+	file, name string
+	abi.Preempt
+}
+
+var kernels = []kernel{
+	{"early", "count_single", abi.Preempt{Form: abi.PreemptSingle, Group: 1, Every: 1}},
+	{"early", "count_coarse", abi.Preempt{Form: abi.PreemptCoarse, Group: 3, Every: 1}},
+	{"persistent", "count_persist", abi.Preempt{Form: abi.PreemptPersistent, Group: 1, Every: 2}},
+}
+
+func testdata(t testing.TB, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", file+".ptx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// counting is an array of counts on the GPU, one for each task.
+type counting struct {
+	g     *guestEnd
+	mem   uint64
+	tasks int
+}
+
+func (g *guestEnd) counting(tasks int) counting {
+	g.r.t.Helper()
+	return counting{g, g.must(abi.OpMemAlloc, abi.Alloc{Size: uint64(4 * tasks)}).Value[0], tasks}
+}
+
+// check reads the counts and wants each to be n.
+func (c counting) check(n uint32) {
+	c.g.r.t.Helper()
+	const out = staging + 2<<20
+	c.g.must(abi.OpCopyOut, abi.Transfer{Dst: out, Src: c.mem, Size: uint64(4 * c.tasks)})
+	c.checkWindow(out, n)
+}
+
+func (c counting) checkWindow(out int, n uint32) {
+	c.g.r.t.Helper()
+	wrong := 0
+	for task := range c.tasks {
+		if got := binary.LittleEndian.Uint32(c.g.r.shared[out+4*task:]); got != n {
+			if wrong++; wrong < 5 {
+				c.g.r.t.Errorf("task %d ran %d times, want %d", task, got, n)
+			}
+		}
+	}
+}
+
+// attributed is a launch's data with records before it.
+func attributed(params []byte, attributes ...abi.Attribute) []byte {
+	var data []byte
+	for i := range attributes {
+		var e abi.Entry
+		attributes[i].Encode(&e)
+		data = append(data, e[:]...)
+	}
+	return append(data, params...)
+}
+
+// preemptible sends a launch of k over the tasks of c, with other attributes too.
+func (c counting) preemptible(g *guestEnd, fn uint64, k kernel, turns uint32, more ...abi.Attribute) {
+	g.r.t.Helper()
+	l := abi.Launch{Function: fn, Grid: [3]uint32{uint32(c.tasks), 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 12}
+	if c.tasks%4 == 0 {
+		l.Grid = [3]uint32{uint32(c.tasks / 4), 2, 2}
+	}
+	params := binary.LittleEndian.AppendUint64(nil, c.mem)
+	params = binary.LittleEndian.AppendUint32(params, turns)
+	more = append(more, k.Attribute())
+	g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(more))}, l, attributed(params, more...)...)
+}
+
+// stubs are the guest's launches as the daemon sees them, those that are not done.
+func (r *rig) stubs() (live []link.Stub) {
+	for i := range link.MaxStubs {
+		if s, ok := r.page.Stub(i).Read(); ok && s.State != stub.Done {
+			live = append(live, s)
+		}
+	}
+	return live
+}
+
+// say does to all launches what the daemon can do, where it can.
+func (r *rig) say(f func(s *link.StubSlot, v link.Stub)) {
+	for i := range link.MaxStubs {
+		if v, ok := r.page.Stub(i).Read(); ok {
+			f(r.page.Stub(i), v)
+		}
+	}
+}
+
+func (r *rig) evictAll(below uint32) {
+	r.say(func(s *link.StubSlot, v link.Stub) { s.Evict(v.Launch, below, r.x.o.Clock.Now(), 0) })
+}
+
+func (r *rig) runAll() {
+	r.say(func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
+}
+
+// newest is the newest launch's stub.
+func (r *rig) newest() (v link.Stub) {
+	for i := range link.MaxStubs {
+		if s, ok := r.page.Stub(i).Read(); ok && s.Launch > v.Launch {
+			v = s
+		}
+	}
+	return v
+}
+
+// TestPreemptibleLaunch runs each form to its end undisturbed, twice in the same
+// memory.
+func TestPreemptibleLaunch(t *testing.T) {
+	for _, k := range kernels {
+		t.Run(k.Form.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g := r.open()
+			fn := g.load(testdata(t, k.file), k.name)
+			c := g.counting(64)
+			for n := range uint32(2) {
+				c.preemptible(g, fn, k, 10)
+				if com := g.receive(1)[0]; com.Status != abi.StatusOK || com.Start == 0 || com.End <= com.Start {
+					t.Fatalf("completion %+v", com)
+				}
+				c.check(n + 1)
+			}
+			if n := r.page.Context(0).Counters(); n.Kernels != 2 || n.Evictions != 0 || n.Relaunches != 0 || n.Errors != 0 || n.GPUTime == 0 {
+				t.Errorf("counters %+v", n)
+			}
+			v := r.newest()
+			if v.State != stub.Done || v.Form != uint32(k.Form) || !v.Evictable || v.Tasks != 64 || v.Threads != 32 || v.InputBytes != 256 ||
+				v.Used == 0 || v.Predicted == 0 || v.Kernel == 0 || v.PerSM == 0 || v.Blocks == 0 || v.Failed {
+				t.Errorf("the daemon was told %+v", v)
+			}
+		})
+	}
+}
+
+// TestEvictAndGoOn evicts each form again and again, from all SMs and from some:
+// every task runs once, and what is behind the launch in its channel sees all of
+// it.
+func TestEvictAndGoOn(t *testing.T) {
+	for _, k := range kernels {
+		for _, below := range []uint32{2, math.MaxUint32} {
+			t.Run(fmt.Sprintf("%v below %d", k.Form, below), func(t *testing.T) {
+				r := newRig(t, gpu.ContextOptions{})
+				g := r.open()
+				fn := g.load(testdata(t, k.file), k.name)
+				c := g.counting(800)
+				c.preemptible(g, fn, k, 100)
+				const out = staging + 1<<20
+				g.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: out, Src: c.mem, Size: 3200})
+				slot := r.page.Context(0)
+				for n := range uint64(3) {
+					r.stepUntil("it runs", func() bool {
+						v := r.newest()
+						return v.State == stub.Done || v.State == stub.Running && v.Evictions == uint32(n)
+					})
+					for range 20 {
+						r.x.Step(false)
+					}
+					r.evictAll(below)
+					r.stepUntil("it leaves", func() bool { return slot.Counters().Evictions == n+1 || r.newest().State == stub.Done })
+				}
+				cs := g.receive(2)
+				if cs[0].Status != abi.StatusOK || cs[1].Status != abi.StatusOK || cs[1].Start < cs[0].End {
+					t.Errorf("launch %+v, copy behind it %+v", cs[0], cs[1])
+				}
+				c.checkWindow(out, 1)
+				n, v := slot.Counters(), r.newest()
+				// Persistent blocks on the SMs that stay fetch all that there is.
+				finishes := k.Form == abi.PreemptPersistent && below != math.MaxUint32
+				if n.Kernels != 1 || (n.Evictions == 0) != finishes || n.Relaunches != n.Evictions || v.Evictions != uint32(n.Evictions) {
+					t.Errorf("counters %+v, stub %+v", n, v)
+				}
+				if n.GPUTime != v.Used || n.GPUTime > time.Duration(cs[0].End-cs[0].Start) || n.Evictions > 0 && n.EvictionTime == 0 {
+					t.Errorf("GPU time %v, by the stub %v, from first start to last end %v; evictions took %v",
+						n.GPUTime, v.Used, time.Duration(cs[0].End-cs[0].Start), n.EvictionTime)
+				}
+				if slot.Outstanding() != 0 || r.x.launches != 0 || r.x.predicted != 0 {
+					t.Errorf("%d outstanding, %d launches of %v counted", slot.Outstanding(), r.x.launches, r.x.predicted)
+				}
+			})
+		}
+	}
+}
+
+// TestSuspendedGuestsLaunchLeaves: a guest that is held and told to leave is off
+// the GPU until it may go on, and others see that it has work.
+func TestSuspendedGuestsLaunchLeaves(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	k := kernels[1]
+	fn := g.load(testdata(t, k.file), k.name)
+	c := g.counting(1000)
+	c.preemptible(g, fn, k, 100)
+	r.x.Step(false)
+	slot := r.page.Context(0)
+	r.evictAll(math.MaxUint32)
+	for slot.Outstanding() > 0 {
+		r.x.Step(true)
+		runtime.Gosched()
+	}
+	used := slot.Counters().GPUTime
+	for range 100 {
+		r.x.Step(true)
+	}
+	if v := r.newest(); v.State != stub.Ready || v.Used != used || !slot.Backlog() || slot.Outstanding() != 0 || slot.Counters().Kernels != 0 {
+		t.Fatalf("held: %+v, backlog %v, %d outstanding, %+v", v, slot.Backlog(), slot.Outstanding(), slot.Counters())
+	}
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Error(com.Status)
+	}
+	c.check(1)
+}
+
+// byKernel makes the daemon one that decides about launches, at an instant of
+// simulated time that does not pass.
+func (r *rig) byKernel() *clock.Sim {
+	sim := &clock.Sim{}
+	r.x.o.Clock = sim
+	sim.Advance(time.Hour)
+	r.page.Beat(sim.Now())
+	r.page.SetMode(link.ModeByKernel)
+	return sim
+}
+
+// TestLaunchesWaitForTheirTurn: where the daemon decides about launches each waits
+// for its word, plain ones too, in its channel's order and beside other channels.
+func TestLaunchesWaitForTheirTurn(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	a, b := r.open(), r.open()
+	inc, spin := a.load(incPTX, "inc"), a.load(spinPTX, "spin")
+	mem := a.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
+	ev := a.must(abi.OpEventCreate, abi.Empty{}).Value[0]
+	r.byKernel()
+	l, params := launchOf(inc, 32, mem)
+	a.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	a.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	a.send(abi.Header{Op: abi.OpEventRecord}, abi.Handle{Handle: ev})
+	a.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: staging, Src: mem, Size: 128})
+	b.spin(spin, 1, 10)
+	for range 50 {
+		r.x.Step(false)
+	}
+	slot := r.page.Context(0)
+	if n, err := a.com.Pending(); n != 0 || err != nil || slot.Outstanding() != 0 || !slot.Backlog() {
+		t.Fatalf("%d completions (%v), %d outstanding, backlog %v, before anybody said run", n, err, slot.Outstanding(), slot.Backlog())
+	}
+	live := r.stubs()
+	if len(live) != 2 || live[0].State != stub.Ready || live[1].State != stub.Ready || live[0].Form != 0 || live[0].Evictable {
+		t.Fatalf("the daemon sees %+v, want one launch of each channel", live)
+	}
+	// The other channel's goes first, though it came last; a suspended guest's too,
+	// once it is told to.
+	other := live[0]
+	if live[1].Launch > other.Launch {
+		other = live[1]
+	}
+	r.say(func(s *link.StubSlot, v link.Stub) {
+		if v.Launch == other.Launch && !s.Run(v.Launch) {
+			t.Error("not ready")
+		}
+	})
+	for n := 0; n == 0; n, _ = b.com.Pending() {
+		r.x.Step(true)
+		runtime.Gosched()
+	}
+	b.receive(1)
+	if n, err := a.com.Pending(); n != 0 || err != nil {
+		t.Errorf("%d completions of the channel that waits, %v", n, err)
+	}
+	for n := range 2 {
+		r.stepUntil("the next is ready", func() bool { return len(r.stubs()) == 1 && r.stubs()[0].State == stub.Ready })
+		if slot.Counters().Kernels != uint64(1+n) {
+			t.Errorf("%d kernels have run", slot.Counters().Kernels)
+		}
+		r.runAll()
+	}
+	for i, com := range a.receive(4) {
+		if com.Status != abi.StatusOK {
+			t.Errorf("command %d: %v", i, com.Status)
+		}
+	}
+	if got := binary.LittleEndian.Uint32(r.shared[staging:]); got != 2 {
+		t.Errorf("the copy behind two launches sees %d", got)
+	}
+}
+
+// TestEvictedWaitsForItsTurn: an evicted launch is ready again, and gone on with
+// when it is told.
+func TestEvictedWaitsForItsTurn(t *testing.T) {
+	for _, k := range kernels {
+		t.Run(k.Form.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g := r.open()
+			fn := g.load(testdata(t, k.file), k.name)
+			c := g.counting(1000)
+			r.byKernel()
+			c.preemptible(g, fn, k, 100)
+			r.x.Step(false)
+			for range 2 {
+				r.runAll()
+				r.x.Step(false)
+				if v := r.newest(); v.State != stub.Running {
+					t.Fatalf("%v, want it running", v.State)
+				}
+				r.evictAll(math.MaxUint32)
+				r.stepUntil("it has left", func() bool { return r.newest().State == stub.Ready })
+				for range 50 {
+					r.x.Step(false)
+				}
+				if v := r.newest(); v.State != stub.Ready || r.page.Context(0).Outstanding() != 0 {
+					t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
+				}
+			}
+			r.runAll()
+			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+				t.Error(com.Status)
+			}
+			r.page.SetMode(link.ModeFree)
+			c.check(1)
+			if n := r.page.Context(0).Counters(); n.Kernels != 1 || n.Evictions != 2 || n.Relaunches != 2 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// TestDaemonsDeath: in whatever state the daemon leaves a launch, it runs to its
+// end without it.
+func TestDaemonsDeath(t *testing.T) {
+	for _, state := range []stub.State{stub.Ready, stub.ToRun, stub.Running, stub.ToEvict} {
+		for _, suspended := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, suspended %v", state, suspended), func(t *testing.T) {
+				r := newRig(t, gpu.ContextOptions{})
+				g := r.open()
+				k := kernels[0]
+				fn := g.load(testdata(t, k.file), k.name)
+				c := g.counting(100)
+				sim := r.byKernel()
+				c.preemptible(g, fn, k, 100)
+				r.x.Step(false)
+				if state >= stub.ToRun {
+					r.runAll()
+				}
+				if state >= stub.Running {
+					r.x.Step(false)
+				}
+				if state == stub.ToEvict {
+					r.evictAll(math.MaxUint32)
+				}
+				if v := r.newest(); v.State != state {
+					t.Fatalf("%v, want %v", v.State, state)
+				}
+				if suspended {
+					r.page.SetVerdict(link.Suspend)
+				}
+				// As Run does, with the daemon's word growing old.
+				wait := link.SilenceLimit
+				if suspended {
+					wait = link.SuspensionLimit
+				}
+				step := func() { r.x.Step(r.page.Verdict(sim.Now()) == link.Suspend); runtime.Gosched() }
+				for range 20 {
+					step()
+				}
+				sim.Advance(wait + 1)
+				for n := 0; n == 0; n, _ = g.com.Pending() {
+					step()
+				}
+				if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+					t.Error(com.Status)
+				}
+				c.check(1)
+			})
+		}
+	}
+}
+
+// TestModeEnds: launches that wait go on when nobody decides about them any more.
+func TestModeEnds(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	fn := g.load(spinPTX, "spin")
+	r.byKernel()
+	g.spin(fn, 2, 10)
+	r.x.Step(false)
+	if len(r.stubs()) != 1 {
+		t.Fatal("nobody waits")
+	}
+	r.page.SetMode(link.ModeFree)
+	for _, com := range g.receive(2) {
+		if com.Status != abi.StatusOK {
+			t.Error(com.Status)
+		}
+	}
+	if len(r.stubs()) != 0 {
+		t.Errorf("stubs left: %+v", r.stubs())
+	}
+}
+
+// TestPriorities: a launch has its guest's priority, or less, and never more.
+func TestPriorities(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	fn := g.load(spinPTX, "spin")
+	r.byKernel()
+	r.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 7})
+	slot := r.page.Context(0)
+	for i, want := range []struct {
+		asks    []int32
+		urgency int
+		ignored uint64
+	}{
+		{nil, 7, 0}, {[]int32{-3}, 3, 0}, {[]int32{-7}, 7, 0}, {[]int32{0}, 0, 0}, {[]int32{5}, 0, 0},
+		{[]int32{-8}, 7, 1}, {[]int32{math.MinInt32}, 7, 2},
+	} {
+		var attributes []abi.Attribute
+		for _, p := range want.asks {
+			a := abi.Attribute{ID: abi.AttributePriority}
+			a.PutUint32(0, uint32(p))
+			attributes = append(attributes, a)
+		}
+		l, params := launchOf(fn, 1, 1)
+		g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(attributes))}, l, attributed(params, attributes...)...)
+		r.stepUntil("it is ready", func() bool { return len(r.stubs()) == 1 })
+		if v := r.newest(); v.Priority != want.urgency || slot.Counters().IgnoredPriorities != want.ignored {
+			t.Errorf("launch %d, which asks for %v: urgency %d, %d ignored; want %d, %d",
+				i, want.asks, v.Priority, slot.Counters().IgnoredPriorities, want.urgency, want.ignored)
+		}
+		r.runAll()
+		g.receive(1)
+	}
+}
+
+// TestStubsRunOut: a launch for which there is no stub waits for one where the
+// daemon decides about launches, and nowhere else.
+func TestStubsRunOut(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	k := kernels[0]
+	fn := g.load(testdata(t, k.file), k.name)
+	c := g.counting(8)
+	var others []link.Claim
+	for range link.MaxStubs {
+		claim, ok := r.page.Claim(5, &link.Stub{})
+		if !ok {
+			t.Fatal("no stub")
+		}
+		others = append(others, claim)
+	}
+	c.preemptible(g, fn, k, 1)
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Fatal(com.Status)
+	}
+	c.check(1)
+	r.byKernel()
+	c.preemptible(g, fn, k, 1)
+	for range 50 {
+		r.x.Step(false)
+	}
+	if n, err := g.com.Pending(); n != 0 || err != nil || r.x.sleepFor(0) != stubSleep {
+		t.Errorf("%d completions, %v; sleeps for %v", n, err, r.x.sleepFor(0))
+	}
+	others[3].Finish(0)
+	r.x.Step(false)
+	r.runAll()
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Error(com.Status)
+	}
+	r.page.SetMode(link.ModeFree)
+	c.check(2)
+}
+
+// TestPreemptRefusals: what can't be is refused, and the channel goes on.
+func TestPreemptRefusals(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	k := kernels[1]
+	fn, plain := g.load(testdata(t, k.file), k.name), g.load(incPTX, "inc")
+	cooperative := abi.Attribute{ID: abi.AttributeCooperative}
+	cooperative.PutUint32(0, 1)
+	launch := func(fn uint64, grid [3]uint32, paramBytes int, attributes ...abi.Attribute) abi.Status {
+		l := abi.Launch{Function: fn, Grid: grid, Block: [3]uint32{32, 1, 1}, ParamBytes: uint32(paramBytes)}
+		return g.call(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(attributes))}, l, attributed(make([]byte, paramBytes), attributes...)...).Status
+	}
+	one := [3]uint32{1, 1, 1}
+	form := abi.Attribute{ID: abi.AttributePreempt}
+	form.PutUint32(0, 64)
+	reserved := k.Attribute()
+	reserved.PutUint32(3, 1)
+	for name, c := range map[string]struct{ got, want abi.Status }{
+		"a plain kernel":          {launch(plain, one, 8, k.Attribute()), abi.StatusInvalidValue},
+		"no attribute":            {launch(fn, one, 12), abi.StatusInvalidValue},
+		"its arguments sent":      {launch(fn, one, 112, k.Attribute()), abi.StatusInvalidValue},
+		"a parameter too few":     {launch(fn, one, 8, k.Attribute()), abi.StatusInvalidValue},
+		"no such form":            {launch(fn, one, 12, form), abi.StatusInvalidValue},
+		"reserved words":          {launch(fn, one, 12, reserved), abi.StatusMalformed},
+		"cooperative":             {launch(fn, one, 12, k.Attribute(), cooperative), abi.StatusInvalidValue},
+		"more units than a list":  {launch(fn, [3]uint32{math.MaxInt32, 1, 1}, 12, k.Attribute()), abi.StatusInvalidValue},
+		"more tasks than numbers": {launch(fn, [3]uint32{math.MaxInt32, 2, 1}, 12, k.Attribute()), abi.StatusInvalidValue},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+	if len(r.stubs()) != 0 || len(r.faults) != 0 {
+		t.Errorf("stubs %+v, faults %+v", r.stubs(), r.faults)
+	}
+	c := g.counting(8)
+	c.preemptible(g, fn, k, 1)
+	g.receive(1)
+	c.check(1)
+}
+
+// TestRandomTurns drives launches of all forms on several channels by a daemon
+// that says anything at any time.
+func TestRandomTurns(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomTurns(t, seed) })
+	}
+}
+
+func randomTurns(t *testing.T, seed uint64) {
+	r := newRig(t, gpu.ContextOptions{})
+	rnd := newRand(seed)
+	const channels, launches = 3, 4
+	var counts []counting
+	var ends []*guestEnd
+	var fns []uint64
+	for range channels {
+		ends = append(ends, r.open())
+	}
+	for _, k := range kernels {
+		fns = append(fns, ends[0].load(testdata(t, k.file), k.name))
+	}
+	for _, g := range ends {
+		counts = append(counts, g.counting(40+rnd.IntN(100)))
+	}
+	sim := r.byKernel()
+	r.page.SetMode(link.ModeFree)
+	for range launches {
+		for i, g := range ends {
+			k := rnd.IntN(len(kernels))
+			kk := kernels[k]
+			if kk.Form != abi.PreemptSingle {
+				kk.Group = 1 + rnd.Uint32N(9)
+			}
+			counts[i].preemptible(g, fns[k], kk, 20+rnd.Uint32N(150))
+		}
+	}
+	done := make([]int, channels)
+	buf := make([]abi.Completion, 1)
+	finished := 0
+	suspended := false
+	for turn := 0; finished < channels*launches; turn++ {
+		if turn > 1<<24 {
+			t.Fatalf("never ends: %v done, %+v", done, r.stubs())
+		}
+		switch rnd.IntN(200) {
+		case 0:
+			r.page.SetMode(link.Mode(rnd.IntN(2)))
+		case 1:
+			suspended = rnd.IntN(3) == 0
+		case 2:
+			r.evictAll([]uint32{1, 3, math.MaxUint32}[rnd.IntN(3)])
+		case 3, 4, 5:
+			r.runAll()
+		case 6:
+			sim.Advance(link.SilenceLimit / 2)
+		case 7:
+			r.page.Beat(sim.Now())
+		}
+		r.x.Step(suspended)
+		for i, g := range ends {
+			n, _, err := g.com.Fetch(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 1 {
+				if done[i]++; buf[0].Status != abi.StatusOK {
+					t.Fatalf("channel %d: %v", i, buf[0].Status)
+				}
+				finished++
+			}
+		}
+		runtime.Gosched()
+	}
+	r.page.SetMode(link.ModeFree)
+	for i := range counts {
+		counts[i].check(launches)
+	}
+	slot := r.page.Context(0)
+	if n := slot.Counters(); n.Kernels != channels*launches || slot.Outstanding() != 0 || r.x.launches != 0 || r.x.predicted != 0 {
+		t.Errorf("%+v, %d outstanding, %d launches of %v", n, slot.Outstanding(), r.x.launches, r.x.predicted)
+	}
+	if live := r.stubs(); len(live) != 0 {
+		t.Errorf("stubs left: %+v", live)
+	}
+	if slices.ContainsFunc(r.x.channels, func(ch *channel) bool { return ch.job != nil }) {
+		t.Error("a job is left")
+	}
+}

@@ -1,0 +1,133 @@
+package executor
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// free is whether launches need nobody's word: the daemon decides about guests
+// only, or is not there.
+func (x *Executor) free() bool {
+	return x.o.Page.Mode() == link.ModeFree || x.o.Page.Silent(x.o.Clock.Now())
+}
+
+// granted is whether it is the job's turn. The daemon's word holds whatever else
+// is said; where it says nothing about launches, a suspended context has no turn.
+func (j *job) granted() bool {
+	x := j.ch.x
+	free := x.free()
+	if !j.claim.Held() && (!free || j.form != 0) {
+		// In a mode that decides about launches one without a stub waits for one;
+		// in another it just can't be told to leave.
+		var ok bool
+		if j.claim, ok = x.o.Page.Claim(x.o.Slot, &j.stub); !ok && !free {
+			return false
+		}
+	}
+	switch j.claim.State() {
+	case stub.ToRun:
+		return true
+	case stub.Ready:
+		return free && !x.held.on && j.claim.Grant()
+	default: // none
+		return free && !x.held.on
+	}
+}
+
+// describe says what the daemon is told of a launch: what is known before it runs,
+// and nothing that is the guest's word.
+func (j *job) describe(resident, urgency int) {
+	x, l := j.ch.x, &j.gl
+	j.stub = link.Stub{
+		Form: uint32(j.form), Evictable: j.form != 0 && !j.fn.liar, Priority: urgency,
+		Blocks: uint32(min(l.Grid.Count(), math.MaxUint32)), PerSM: uint32(max(resident, 0)), Tasks: uint32(min(l.Grid.Count(), abi.MaxPreemptTasks)),
+		Threads: uint32(l.Block.Count()), SharedBytes: uint32(j.fn.attrs.SharedBytes + l.SharedBytes),
+		InputBytes: x.inputBytes(j.fn, x.gl.Params), Kernel: j.fn.hash,
+		Arrived: x.o.Clock.Now(), Predicted: j.fn.mean,
+	}
+	if j.form != 0 {
+		j.stub.Blocks = uint32(j.plan.Grid[0] * j.plan.Grid[1] * j.plan.Grid[2])
+	}
+}
+
+// inputBytes is the size of the allocations that a launch's pointers point into:
+// of each parameter of 8 bytes that is an address in one, every allocation once
+// (what FLEP §4.2 calls the input's size).
+func (x *Executor) inputBytes(f *function, params []byte) (sum uint64) {
+	var seen [16]gpu.Ptr // more are counted each time they are named
+	n := 0
+	for _, p := range f.attrs.Params {
+		if p.Size != 8 || p.Offset%8 != 0 || p.Offset+8 > uint64(len(params)) {
+			continue
+		}
+		a, found := x.memory.around(gpu.Ptr(binary.LittleEndian.Uint64(params[p.Offset:])))
+		if !found || slices.Contains(seen[:n], a.base) {
+			continue
+		}
+		if n < len(seen) {
+			seen[n] = a.base
+			n++
+		}
+		sum += a.size
+	}
+	return sum
+}
+
+// urgency is how urgent a launch is that asks for a priority, CUDA's, or for none
+// (EffiSha §6.4: "If a normal user sets the priority higher than the host thread,
+// the EffiSha runtime ignores the value and uses the priority of the host thread
+// instead").
+func (x *Executor) urgency(asks bool, priority int32) int {
+	ceiling := x.o.Page.Terms().PriorityCeiling
+	if !asks {
+		return ceiling
+	}
+	urgency := max(-int64(priority), 0)
+	if urgency > int64(ceiling) {
+		x.slot.AddIgnoredPriority()
+		return ceiling
+	}
+	return int(urgency)
+}
+
+// sleepLimit bounds a sleep, so that the end of a suspension without a daemon is
+// noticed; and these, so that the end of other waits is that nobody rings for.
+const (
+	sleepLimit   = 250 * time.Millisecond
+	silenceSleep = link.SilenceLimit / 4 // a launch waits for a daemon that may be gone
+	stubSleep    = time.Millisecond      // a launch waits for a stub
+)
+
+// sleepFor is for how long to sleep at most, at now.
+func (x *Executor) sleepFor(now time.Duration) time.Duration {
+	d := sleepLimit
+	for _, ch := range x.channels {
+		d = min(d, ch.sleepFor(now))
+	}
+	for _, ch := range x.draining {
+		d = min(d, ch.sleepFor(now))
+	}
+	return d
+}
+
+func (ch *channel) sleepFor(now time.Duration) time.Duration {
+	switch j := ch.job; {
+	case j == nil:
+		return sleepLimit
+	case (j.phase == waiting || j.phase == parked) && ch.x.o.Page.Mode() != link.ModeFree:
+		if !j.claim.Held() {
+			return stubSleep
+		}
+		return silenceSleep
+	case j.phase == running && j.told:
+		return max(j.due()-now, time.Millisecond)
+	}
+	return sleepLimit
+}
