@@ -23,28 +23,37 @@ import "time"
 // known without running it alone: its GPU time, over that and the time it had
 // no work. And where quiet time is measured, the verdict is looked at again at
 // the end of a quiet phase, to let guests in earlier.
+//
+// A guest that is suspended is not only kept from the GPU: what it has there is
+// taken off it, where that leaves when told and is likely to stay for longer than
+// taking it off costs. It is the guest's own lead that makes that necessary, and
+// the guest that pays: what leaving and coming back takes is its own GPU time, as
+// measured. What evictions for its sake cost others is charged to it as well
+// ([Guest].Charged).
 type fairQueue struct {
 	accounts
 	reckoning
+	evictor
 	options  Options
 	verdicts []Verdict
 }
 
 func newFairQueue(o Options) *fairQueue {
-	return &fairQueue{options: o}
+	return &fairQueue{options: o, evictor: evictor{evictions: newEvictions(o.Evictions)}}
 }
 
 // Decide implements [Policy].
-func (q *fairQueue) Decide(_ time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
+func (q *fairQueue) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
 	q.verdicts = q.verdicts[:0]
 	q.sync(&st)
+	q.evictions.sync(now, &st)
 	if ev.Kind != Tick {
 		return nil, 0
 	}
 	switch ev.Phase {
 	case PollPhase:
 		q.charged(&ev, &st)
-		q.decide(&st)
+		q.decide(now, &st)
 	case QuietPhase:
 		q.quieted(&ev, &st)
 	}
@@ -58,7 +67,7 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used, left := q.polled(ev, g, factor)
-		q.charge(g, used)
+		q.charge(g, used+float64(g.Charged))
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
 	q.classify(st)
@@ -66,7 +75,7 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 }
 
 // decide suspends whoever is ahead by more than the threshold.
-func (q *fairQueue) decide(st *State) {
+func (q *fairQueue) decide(now time.Duration, st *State) {
 	threshold := q.options.threshold(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
@@ -76,6 +85,9 @@ func (q *fairQueue) decide(st *State) {
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Suspend})
 		case !ahead && g.Suspended:
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Resume})
+		}
+		if ahead {
+			q.verdicts = q.evictor.clear(now, st, g.ID, q.verdicts)
 		}
 	}
 }
@@ -88,7 +100,7 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used, left := q.reckoning.quieted(ev, g)
-		q.charge(g, used)
+		q.charge(g, used+float64(g.Charged))
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
 	if ev.Watched < ev.Length || ev.Spread {

@@ -10,9 +10,20 @@
 //	dfq-loga   disengaged fair queueing as LoGA §3.4 prints it, a baseline
 //	loga-cl    the same by mean command length (LoGA §5.5), a baseline
 //
-// Quotas bound any policy's answer: see [Bound].
+// and, about single launches, which wait until they are let run ([ByKernel]):
 //
-// Policies that decide about single kernels rather than rounds (FLEP, EffiSha)
-// have the same shape: they are told of launches that arrive and finish, and
-// answer with verdicts about launches.
+//	fifo       one after the other to completion, in order of arrival, a baseline
+//	reorder    to completion, short ones first (FLEP §6.3.2), a baseline
+//	piv        priority-based immediate eviction (EffiSha §7)
+//	dprr       dynamic priorities, round-robin (EffiSha §7)
+//	hpf        highest priority first, then shortest (FLEP §5.2.1)
+//	ffs        epochs by weight, as long as overhead demands (FLEP §5.2.2)
+//
+// Quotas bound any policy's answer: see [Bound]. Evictions are bounded in number
+// for each guest that causes them ([Rate]), and charged to it ([Ledger]).
+//
+// To read: policy.go, what a policy is told and answers; account.go, usage.go and
+// dfq.go, sharing by rounds; entitlement.go and quota.go; book.go and ranked.go,
+// what policies about launches have in common, then piv.go, hpf.go, dprr.go and
+// ffs.go; evictions.go, ledger.go, spatial.go.
 package fairshare

@@ -74,10 +74,19 @@ func (e *evictions) of(id GuestID) *bucket {
 	return nil
 }
 
-// take takes n tokens of a guest's, all or none. Where it has fewer, wait is in
-// how long it has n, or 0 if that will never be: for a guest that nobody knows.
-// More at once than a burst are taken from a full bucket, and owed.
+// take takes n tokens of a guest's, all or none; see ready.
 func (e *evictions) take(now time.Duration, id GuestID, n int) (wait time.Duration, ok bool) {
+	wait, ok = e.ready(now, id, n)
+	if b := e.of(id); ok && b != nil {
+		b.tokens -= float64(n)
+	}
+	return wait, ok
+}
+
+// ready is whether a guest has n tokens, and if not, in how long it will have
+// them; 0 is never, as for a guest that nobody knows. More at once than a burst
+// can be had from a full bucket, and are owed.
+func (e *evictions) ready(now time.Duration, id GuestID, n int) (wait time.Duration, ok bool) {
 	if e.rate.PerSecond < 0 {
 		return 0, true
 	}
@@ -87,13 +96,36 @@ func (e *evictions) take(now time.Duration, id GuestID, n int) (wait time.Durati
 	}
 	b.tokens = min(b.tokens+(now-b.at).Seconds()*e.rate.PerSecond, e.rate.Burst)
 	b.at = now
-	if need := min(float64(n), e.rate.Burst) - b.tokens; need > 0 {
-		if e.rate.PerSecond == 0 {
-			return 0, false
-		}
-		// A nanosecond more, so that it has not been rounded away.
-		return time.Duration(need/e.rate.PerSecond*float64(time.Second)) + 1, false
+	need := min(float64(n), e.rate.Burst) - b.tokens
+	switch {
+	case need <= 0:
+		return 0, true
+	case e.rate.PerSecond == 0:
+		return 0, false
 	}
-	b.tokens -= float64(n)
-	return 0, true
+	// A nanosecond more, so that it has not been rounded away.
+	return time.Duration(need/e.rate.PerSecond*float64(time.Second)) + 1, false
+}
+
+// evictor takes suspended guests' launches off the GPU.
+type evictor struct{ evictions evictions }
+
+// clear adds verdicts to v that evict what a suspended guest has on the GPU, as
+// far as it leaves when told: in the guest's own name, and no more often than it
+// may cause. What is likely to be done sooner than it could leave is left alone.
+func (e *evictor) clear(now time.Duration, st *State, id GuestID, v []Verdict) []Verdict {
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		if l.Guest != id || !l.Running || l.Evicting || !l.Evictable {
+			continue
+		}
+		if left := l.Predicted - l.Used; left > 0 && left <= l.cost() {
+			continue
+		}
+		if _, ok := e.evictions.take(now, id, 1); !ok {
+			break
+		}
+		v = append(v, Verdict{Guest: id, Launch: l.ID, Action: Evict, BelowSM: everywhere, For: id})
+	}
+	return v
 }

@@ -53,6 +53,7 @@ func (l *Ledger) Left(launch LaunchID, cost time.Duration) GuestID {
 			continue
 		}
 		l.asked = append(l.asked[:i], l.asked[i+1:]...)
+		l.bill(a.victim).Suffered++
 		if a.cause == 0 {
 			return 0
 		}
@@ -64,7 +65,6 @@ func (l *Ledger) Left(launch LaunchID, cost time.Duration) GuestID {
 			cause.net += cost
 			l.bill(a.victim).net -= cost
 		}
-		l.bill(a.victim).Suffered++
 		return a.cause
 	}
 	return 0

@@ -246,6 +246,12 @@ var makers = map[string]func(Options) Policy{
 	"dfq":      func(o Options) Policy { return newFairQueue(o) },
 	"dfq-loga": func(o Options) Policy { return newPrinted(o, func(g *Guest) float64 { return float64(g.Used) }) },
 	"loga-cl":  func(o Options) Policy { return newPrinted(o, meanSpan) },
+	"fifo":     func(o Options) Policy { return newFIFO(o) },
+	"reorder":  func(o Options) Policy { return newReorder(o) },
+	"piv":      func(o Options) Policy { return newPIV(o) },
+	"hpf":      func(o Options) Policy { return newHPF(o) },
+	"dprr":     func(o Options) Policy { return newAging(o) },
+	"ffs":      func(o Options) Policy { return newFairFirst(o) },
 }
 
 // New makes a policy by its name.

@@ -46,11 +46,18 @@ func (q Quota) bounds(demand float64) (floor, ceiling float64) {
 //
 // Quotas are judged at the end of a polling phase, as is everything that is not
 // about single launches.
-func Bound(p Policy) Policy { return &bounded{policy: p, of: make(map[GuestID]*allowance)} }
+//
+// What a guest that is suspended for a quota has on the GPU is taken off it where
+// that leaves when told. What evictions for a guest's sake cost others counts as
+// used by it.
+func Bound(p Policy) Policy {
+	return &bounded{policy: p, of: make(map[GuestID]*allowance), evictor: evictor{evictions: newEvictions(Rate{})}}
+}
 
 // bounded is a policy within quotas.
 type bounded struct {
 	reckoning
+	evictor
 	policy     Policy
 	of         map[GuestID]*allowance
 	generation uint64
@@ -100,6 +107,9 @@ const (
 	// and still grow at its full rate: some of the time that a guest has the GPU
 	// for itself passes unused, which counts as given to it.
 	eager = 2
+	// settling is in how long a policy is asked again when a quota has changed what
+	// may run.
+	settling = time.Millisecond
 	// maxOwed is how much of a guarantee can be caught up with.
 	maxOwed = 500 * time.Millisecond
 )
@@ -118,7 +128,12 @@ func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time
 	told := st
 	told.Guests = b.tell(&st)
 	inner, next := b.policy.Decide(now, ev, told)
-	return b.answer(&st, inner), next
+	b.evictions.sync(now, &st)
+	verdicts, again := b.answer(now, &st, inner)
+	if again && (next <= 0 || next > settling) {
+		next = settling
+	}
+	return verdicts, next
 }
 
 // sync takes in the guests of st.
@@ -165,6 +180,7 @@ func (b *bounded) reckon(ev *Event, st *State) {
 		a := b.of[g.ID]
 		used, left := b.spent(ev, g, factor)
 		a.observe(g, used, left, ev.Length, st.Round)
+		used = max(used+float64(g.Charged), 0)
 		given += used
 		if i == 0 {
 			given += factor * float64(g.Idle)
@@ -328,8 +344,10 @@ func (b *bounded) tell(st *State) []Guest {
 	return b.guests
 }
 
-// answer is the policy's, as far as the quotas allow it.
-func (b *bounded) answer(st *State, inner []Verdict) []Verdict {
+// answer is the policy's, as far as the quotas allow it. again is whether launches
+// that it knows of may run from now on, or may not any more, so that it is to be
+// asked soon.
+func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdicts []Verdict, again bool) {
 	b.verdicts = b.verdicts[:0]
 	for i := range st.Guests {
 		// Where it says nothing it wants what it was told of, unless that was a
@@ -341,6 +359,10 @@ func (b *bounded) answer(st *State, inner []Verdict) []Verdict {
 	for _, v := range inner {
 		a := b.of[v.Guest]
 		switch {
+		case v.Action == Evict && v.For == v.Guest && a != nil && a.held && a.behind:
+			// It was to be suspended, and won't be.
+		case v.Action == Run && a != nil && (a.capped || a.aside):
+			again = true
 		case v.Action != Suspend && v.Action != Resume:
 			b.verdicts = append(b.verdicts, v)
 		case a != nil:
@@ -353,7 +375,9 @@ func (b *bounded) answer(st *State, inner []Verdict) []Verdict {
 		hold := a.held
 		switch {
 		case a.capped, a.aside:
-			hold = true
+			if hold = true; !a.held {
+				b.verdicts = b.clear(now, st, g.ID, b.verdicts)
+			}
 		case a.behind:
 			hold = false
 		}
@@ -365,6 +389,7 @@ func (b *bounded) answer(st *State, inner []Verdict) []Verdict {
 			v.Action = Suspend
 		}
 		b.verdicts = append(b.verdicts, v)
+		again = again || len(st.Launches) > 0
 	}
-	return b.verdicts
+	return b.verdicts, again
 }

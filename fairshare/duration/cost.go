@@ -1,0 +1,46 @@
+package duration
+
+import "time"
+
+// costRuns is of how many runs the mean is taken: "Instead of building a model to
+// predict the preemption overhead, we profile the overhead of 50 runs with
+// different inputs and use the average as an estimate of the online preemption
+// overhead" (FLEP §4.2). Here it is the newest 50.
+const costRuns = 50
+
+// Mean is the mean of the newest 50 of what it was given. The zero value has
+// none.
+type Mean struct {
+	runs [costRuns]time.Duration
+	n    int // how many were given, as far as that matters
+	sum  time.Duration
+}
+
+// maxMeasure bounds a measurement, so that no sum of them overflows. Nothing runs
+// for longer.
+const maxMeasure = 24 * time.Hour
+
+// Add takes in one run. What is not above zero was not measured, and is left out.
+func (m *Mean) Add(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	d = min(d, maxMeasure)
+	at := m.n % costRuns
+	m.sum += d - m.runs[at]
+	m.runs[at] = d
+	if m.n++; m.n == 2*costRuns {
+		m.n = costRuns
+	}
+}
+
+// Mean is the mean; zero while there is none.
+func (m *Mean) Mean() time.Duration {
+	if m.n == 0 {
+		return 0
+	}
+	return m.sum / time.Duration(min(m.n, costRuns))
+}
+
+// Runs is of how many runs it is the mean.
+func (m *Mean) Runs() int { return min(m.n, costRuns) }

@@ -1,0 +1,392 @@
+package fairshare
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// maxOverhead is max_overhead in FLEP's evaluation (§6.3.3): "max_overhead
+	// empirically selected as 10%".
+	maxOverhead = 0.1
+	// maxDebt is how much of what a guest had more than its epoch is held against
+	// it.
+	maxDebt = time.Second
+)
+
+// fairFirst is FLEP's fairness first scheduling under an overhead constraint, ffs
+// (§5.2.2).
+//
+// "FFS implements weighted round-robin scheduling. In each round, a kernel i runs
+// on the GPU for an epoch of length T × W_i, where W_i is the weight assigned to
+// the kernel's priority and T is a parameter to control context switch frequency.
+// […] FFS calculates the minimum value for T such that the following constraint
+// holds": ΣO_i / (T·ΣW_i) ≤ max_overhead, so that T = ΣO_i / (max_overhead·ΣW_i),
+// "where O_i represents the preemption overhead to preempt kernel i".
+//
+// Here it is guests that have turns, by the weights that their operator gave
+// them, so that none gets more of the GPU by launching more kernels at a time. O_i
+// is the largest of a guest's launches'. In its epoch a guest's launches run one
+// after the other: the more urgent first, then in order of arrival.
+//
+// Where the paper is silent:
+//
+//   - An epoch is time that the GPU was the guest's: what its launch takes to
+//     leave at the end is in it, so that the next epoch is shorter by that. What a
+//     launch that can't be evicted took too much is owed likewise.
+//   - A guest that launches its next kernel when the one before is done would end
+//     its epoch with the first kernel. If it has been quick to come back of late,
+//     the GPU waits for it within its epoch: no longer than max_overhead of what
+//     the guest runs between two such gaps.
+//   - What is left of an epoch that is not worth an eviction is kept for the next.
+//     Else nothing is saved up.
+//   - A guest that nobody waits with has one epoch after the other without leaving.
+type fairFirst struct {
+	desk
+	overhead float64
+	accounts []epoch // of st.Guests[i]
+	spare    []epoch
+	turn     GuestID // whose it is, or was last; 0: nobody's
+	payer    GuestID // whose time it has been since the last call
+	alone    bool    // whether nobody waited
+	last     time.Duration
+	perUnit  float64 // T of this round, in nanoseconds for a weight of 1
+}
+
+// epoch is what is kept of a guest.
+type epoch struct {
+	guest  GuestID
+	weight float64
+	// credit is what is left of its epoch, below 0 what it owes.
+	credit time.Duration
+	// stretch is how long it has the GPU until it runs out of work, and gap how long
+	// it takes to come back with some, both in the mean of late. stretched is of the
+	// present stretch; emptied since when it has had no work, where empty is set.
+	stretch, gap, stretched, emptied time.Duration
+	empty                            bool
+	cost                             time.Duration // O_i: the largest of its launches', or of those it had last
+
+	// By the newest state: the launch that is next and one that runs, -1 for none;
+	// how many launches it has at all; and whether one of them is leaving.
+	next, running, launches int
+	leaving                 bool
+}
+
+func newFairFirst(o Options) *fairFirst {
+	p := &fairFirst{desk: desk{evictions: newEvictions(o.Evictions)}, overhead: o.MaxOverhead}
+	if p.overhead <= 0 {
+		p.overhead = maxOverhead
+	}
+	return p
+}
+
+// Decide implements [Policy].
+func (p *fairFirst) Decide(now time.Duration, _ Event, st State) ([]Verdict, time.Duration) {
+	p.begin(now, &st)
+	p.sync(&st)
+	p.charge(now)
+	p.survey(now, &st)
+	next, holder := p.schedule(now, &st)
+	p.settle(holder)
+	return p.verdicts, next
+}
+
+// sync takes in the guests.
+func (p *fairFirst) sync(st *State) {
+	same := len(p.accounts) == len(st.Guests)
+	for i := range p.accounts {
+		same = same && p.accounts[i].guest == st.Guests[i].ID
+	}
+	if !same {
+		p.spare = p.spare[:0]
+		for i := range st.Guests {
+			e := epoch{guest: st.Guests[i].ID}
+			if old := p.account(e.guest); old != nil {
+				e = *old
+			}
+			p.spare = append(p.spare, e)
+		}
+		p.accounts, p.spare = p.spare, p.accounts
+	}
+	for i := range st.Guests {
+		p.accounts[i].weight = max(st.Guests[i].Weight, 0)
+	}
+}
+
+func (p *fairFirst) account(id GuestID) *epoch {
+	for i := range p.accounts {
+		if p.accounts[i].guest == id {
+			return &p.accounts[i]
+		}
+	}
+	return nil
+}
+
+// survey looks at what each guest has.
+func (p *fairFirst) survey(now time.Duration, st *State) {
+	for i := range p.accounts {
+		e := &p.accounts[i]
+		e.next, e.running, e.launches, e.leaving = -1, -1, 0, false
+	}
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		e := p.account(l.Guest)
+		if e == nil {
+			continue
+		}
+		if e.launches++; e.launches == 1 {
+			e.cost = 0 // else as it was with the last ones
+		}
+		e.cost = max(e.cost, l.cost())
+		switch {
+		case l.Evicting:
+			e.leaving = true
+		case p.occupies(st, l) && e.running < 0:
+			e.running = i
+		case p.waits(st, l) && (e.next < 0 || l.Priority > st.Launches[e.next].Priority):
+			e.next = i
+		}
+	}
+	for i := range p.accounts {
+		switch e := &p.accounts[i]; {
+		case e.launches == 0 && !e.empty:
+			if e.stretch == 0 {
+				e.stretch = e.stretched
+			}
+			if e.stretched > 0 {
+				e.stretch = (e.stretch + e.stretched) / 2
+			}
+			e.empty, e.emptied = true, now
+		case e.launches > 0 && e.empty:
+			if e.stretch > 0 {
+				e.gap = (e.gap + now - e.emptied) / 2
+			}
+			if now-e.emptied > -e.credit {
+				e.credit = max(e.credit, 0) // what it owed it has stood back for
+			}
+			e.empty, e.stretched = false, 0
+		}
+	}
+}
+
+// length finds a round's T for those that have work as it begins: "the minimum value for T such that the
+// constraint holds"; and such that in the long run no guest's turns end with more
+// evictions than it may cause.
+func (p *fairFirst) length() {
+	var costs, weights float64
+	for i := range p.accounts {
+		e := &p.accounts[i]
+		if e.launches == 0 && e.guest != p.turn {
+			continue
+		}
+		costs += float64(e.cost)
+		weights += e.weight
+	}
+	if weights > 0 {
+		p.perUnit = costs / (p.overhead * weights)
+		if rate := p.rate.PerSecond; rate > 0 {
+			p.perUnit = max(p.perUnit, float64(time.Second)/(rate*weights))
+		}
+	}
+}
+
+// epoch is the length of a guest's epoch, T·W_i.
+func (p *fairFirst) epoch(e *epoch) time.Duration {
+	return max(time.Duration(math.Round(p.perUnit*e.weight)), 1)
+}
+
+// charge charges the time since the last call to the guest whose it was.
+func (p *fairFirst) charge(now time.Duration) {
+	passed := now - p.last
+	p.last = now
+	e := p.account(p.payer)
+	if e == nil || passed <= 0 {
+		return
+	}
+	e.stretched += passed
+	e.credit = max(e.credit-passed, -maxDebt)
+	if p.alone && e.credit <= 0 {
+		// Nobody waited: it has had one epoch after the other.
+		length := p.epoch(e)
+		e.credit = length - (-e.credit)%length
+	}
+}
+
+// schedule lets the guest whose turn it is have its epoch, and then the next one.
+// holder is whose the GPU is from now on, whether it runs or is waited for.
+func (p *fairFirst) schedule(now time.Duration, st *State) (next time.Duration, holder GuestID) {
+	t := p.account(p.turn)
+	if t == nil || t.running < 0 && t.next < 0 {
+		// Those that were let run under another policy have their turns first.
+		for i := range p.accounts {
+			if e := &p.accounts[i]; e.running >= 0 {
+				p.length()
+				t, p.turn, e.credit = e, e.guest, p.epoch(e)
+				break
+			}
+		}
+	}
+	p.clear(now, st)
+	switch {
+	case t == nil:
+	case t.running >= 0:
+		return p.runs(now, st, t)
+	case t.next >= 0 && t.credit > t.cost:
+		return p.let(st, t)
+	case t.launches == 0 && p.contended(t):
+		patience := time.Duration(p.overhead * float64(t.stretch))
+		wait := t.emptied + patience - now
+		if wait <= 0 || t.gap > patience {
+			// Not quick any more, until it has come back quickly a few times.
+			t.gap = max(t.gap, 2*patience)
+			break
+		}
+		if t.credit > t.cost {
+			return wait, t.guest
+		}
+		chosen := p.choose(t)
+		if chosen == t {
+			return wait, t.guest // the others are in debt
+		}
+		return p.let(st, chosen)
+	}
+	chosen := p.choose(nil)
+	if chosen == nil {
+		return 0, 0
+	}
+	return p.let(st, chosen)
+}
+
+// runs decides about the guest whose turn it is while a launch of it runs.
+func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Duration, holder GuestID) {
+	l := &st.Launches[t.running]
+	switch {
+	case !p.contended(t):
+		return 0, t.guest
+	case t.credit > 0:
+		return t.credit, t.guest
+	case !l.Evictable:
+		return 0, t.guest
+	}
+	if wait, ok := p.ready(now, l.Guest, 1); !ok {
+		return wait, t.guest
+	}
+	chosen := p.choose(t)
+	if chosen == t {
+		return t.credit, t.guest // the others are in debt
+	}
+	p.take(now, l.Guest, 1)
+	p.evict(l, everywhere, l.Guest, SpatialNotConsidered)
+	t.running, t.leaving = -1, true
+	return p.let(st, chosen)
+}
+
+// clear evicts what runs out of turn: launches that were let run under another
+// policy, and those whose eviction came to nothing.
+func (p *fairFirst) clear(now time.Duration, st *State) {
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		if l.Guest == p.turn || !l.Evictable || !p.occupies(st, l) {
+			continue
+		}
+		if _, ok := p.take(now, l.Guest, 1); ok {
+			p.evict(l, everywhere, l.Guest, SpatialNotConsidered)
+			if e := p.account(l.Guest); e != nil {
+				e.running, e.leaving = -1, true
+			}
+		}
+	}
+}
+
+// let has the next launch of a guest run: it is its turn.
+func (p *fairFirst) let(st *State, e *epoch) (next time.Duration, holder GuestID) {
+	p.turn = e.guest
+	p.run(&st.Launches[e.next])
+	e.running, e.next = e.next, -1
+	if !p.contended(e) {
+		return 0, e.guest
+	}
+	return max(e.credit, 1), e.guest
+}
+
+// contended is whether a guest other than e has launches that wait.
+func (p *fairFirst) contended(e *epoch) bool {
+	for i := range p.accounts {
+		if o := &p.accounts[i]; o != e && o.next >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// choose gives the guest that is next in turn its epoch; nil is nobody. Those that
+// owe more than an epoch are passed over, and owe that much less. present has no
+// launch that waits and may be chosen as well, the last of all: one of it runs, or
+// is expected.
+func (p *fairFirst) choose(present *epoch) *epoch {
+	n, start := len(p.accounts), 0
+	for i := range p.accounts {
+		if p.accounts[i].guest == p.turn {
+			start = i + 1
+		}
+	}
+	round := true // whether one begins: nobody is left in this one
+	for i := start; i < n; i++ {
+		round = round && p.accounts[i].next < 0
+	}
+	if round {
+		p.length()
+	}
+	candidates := 0
+	var last *epoch
+	rounds := time.Duration(1) // until somebody is out of debt
+	for i := range p.accounts {
+		e := &p.accounts[i]
+		if e.next < 0 && e != present {
+			continue
+		}
+		e.credit = min(e.credit, e.cost)
+		need := max(-e.credit/p.epoch(e)+1, 1)
+		if candidates == 0 || need < rounds {
+			rounds = need
+		}
+		candidates++
+		last = e
+	}
+	if candidates == 1 {
+		// Whom it owes wants nothing.
+		last.credit = max(last.credit, 0) + p.epoch(last)
+		return last
+	}
+	var chosen *epoch
+	for k := range n {
+		e := &p.accounts[(start+k)%n]
+		if e.next < 0 && e != present {
+			continue
+		}
+		passed := rounds - 1 // whole rounds in which all were passed over
+		if chosen == nil {
+			passed = rounds
+		}
+		e.credit += passed * p.epoch(e)
+		if chosen == nil && e.credit > 0 {
+			chosen = e
+		}
+	}
+	return chosen
+}
+
+// settle notes whose time it is until the next call: the one's that is leaving,
+// else the one's that has the GPU.
+func (p *fairFirst) settle(holder GuestID) {
+	p.payer, p.alone = holder, true
+	for i := range p.accounts {
+		e := &p.accounts[i]
+		if e.leaving {
+			p.payer = e.guest
+		}
+		if e.next >= 0 && e.guest != holder || e.leaving {
+			p.alone = false
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package fairshare_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"vgpud/fairshare"
+)
+
+// FLEP §5.2.2: "a kernel i runs on the GPU for an epoch of length T × W_i", with
+// "the minimum value for T such that ΣO_i / (T·ΣW_i) ≤ max_overhead".
+func TestFFSEpochs(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		overhead float64
+		weights  []float64
+		costs    []time.Duration
+		want     []time.Duration // from the second round on; when the first began, guest 1 was alone
+	}{
+		// 300 µs / (0.1 · 3) = 1 ms
+		{"max_overhead 10 %", 0, []float64{2, 1}, []time.Duration{100 * us, 200 * us}, []time.Duration{1900 * us, 800 * us, 1900 * us}},
+		// 300 µs / (0.05 · 3) = 2 ms
+		{"max_overhead 5 %", 0.05, []float64{2, 1}, []time.Duration{100 * us, 200 * us}, []time.Duration{3900 * us, 1800 * us, 3900 * us}},
+		{"unknown costs", 0, []float64{1, 1}, []time.Duration{0, 0}, []time.Duration{3600*us - 1, 3600*us - 1}},
+		{"three", 0, []float64{1, 2, 3}, []time.Duration{60 * us, 60 * us, 60 * us}, []time.Duration{240 * us, 540 * us, 840 * us, 240 * us}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newKernelSim("ffs", fairshare.Options{MaxOverhead: test.overhead, Evictions: fairshare.Rate{PerSecond: -1}}, guests(test.weights...)...)
+			for i, c := range test.costs {
+				// The eviction takes all of the cost.
+				s.submit(&kernel{Launch: fairshare.Launch{Guest: fairshare.GuestID(i + 1), Evictable: true}, work: time.Second, leave: c, unknown: c == 0})
+			}
+			var got []time.Duration
+			var began time.Duration
+			s.watch = func(ev fairshare.Event, verdicts []fairshare.Verdict) {
+				if ev.Kind == fairshare.Evicted {
+					began = s.now // the GPU is the next one's
+				}
+				for _, v := range verdicts {
+					if v.Action == fairshare.Evict {
+						got = append(got, s.now-began)
+					}
+				}
+			}
+			for len(got) < len(test.costs)+len(test.want) {
+				s.run(s.now + 10*us)
+			}
+			if diff := cmp.Diff(test.want, got[len(test.costs):]); diff != "" {
+				t.Errorf("epochs without the time to leave (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FLEP's kernels (table 1, large and small inputs), in µs.
+var flepKernels = []time.Duration{11106 * us, 521 * us, 15775 * us, 728 * us, 7364 * us, 811 * us, 5419 * us, 952 * us,
+	15905 * us, 938 * us, 5840 * us, 484 * us, 2579 * us, 1499 * us, 30634 * us, 720 * us}
+
+// The shares of two guests that keep launching one kernel, weighted 2:1 (FLEP
+// §6.3.3), are within 2 points of that, and what that costs within 10 %.
+func TestFFSShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newKernelSim("ffs", fairshare.Options{}, guests(2, 1)...)
+		for g := range 2 {
+			k := &kernel{Launch: fairshare.Launch{Guest: fairshare.GuestID(g + 1), Evictable: true}, work: rapid.SampledFrom(flepKernels).Draw(t, "kernel"),
+				leave: time.Duration(rapid.IntRange(5, 400).Draw(t, "leave µs")) * us, again: time.Duration(rapid.IntRange(0, 100).Draw(t, "again µs")) * us,
+				pause: time.Duration(rapid.IntRange(0, 20).Draw(t, "pause µs")) * us, repeat: true}
+			// Some keep a few launches queued, some launch the next when one is done.
+			for range rapid.IntRange(1, 3).Draw(t, "depth") {
+				twin := *k
+				s.submit(&twin)
+			}
+		}
+		s.run(2 * time.Second)
+		s.report(t)
+		share := float64(s.had[1]) / float64(s.had[1]+s.had[2])
+		if math.Abs(share-2./3) > 0.02 {
+			t.Errorf("guest 1 has %.3f of the GPU, want 2/3 within 2 points", share)
+		}
+		if overhead := float64(s.lost) / float64(s.now); overhead > 0.1 {
+			t.Errorf("evictions cost %.1f %% of the GPU", 100*overhead)
+		}
+		if waited := float64(s.idle) / float64(s.now); waited > 0.05 {
+			t.Errorf("idle for %.1f %% of the time, for guests that were quick to come back", 100*waited)
+		}
+	})
+}
+
+// Weights hold for any number of guests, however many launches each has at a
+// time, and where some of them can't be evicted.
+func TestFFSHoldsWeights(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		weights := make([]float64, rapid.IntRange(2, 6).Draw(t, "guests"))
+		var sum float64
+		for i := range weights {
+			weights[i] = float64(rapid.IntRange(1, 4).Draw(t, "weight"))
+			sum += weights[i]
+		}
+		s := newKernelSim("ffs", fairshare.Options{}, guests(weights...)...)
+		for g := range weights {
+			for range rapid.IntRange(1, 5).Draw(t, "depth") {
+				k := drawKernel(t, fairshare.GuestID(g+1))
+				k.repeat, k.work = true, k.work+50*us
+				s.submit(k)
+			}
+		}
+		s.run(4 * time.Second)
+		s.report(t)
+		var all time.Duration
+		for _, d := range s.had {
+			all += d
+		}
+		for g, w := range weights {
+			if share := float64(s.had[fairshare.GuestID(g+1)]) / float64(all); math.Abs(share-w/sum) > 0.02 {
+				t.Errorf("guest %d has %.3f, want %.3f; weights %v", g+1, share, w/sum, weights)
+			}
+		}
+	})
+}
+
+// A guest that has no more work saves nothing up, and one that is slow to come
+// back is not waited for for long.
+func TestFFSSavesNothing(t *testing.T) {
+	s := newKernelSim("ffs", fairshare.Options{}, guests(1, 1)...)
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Evictable: true}, work: 50 * us, repeat: true, pause: 5 * ms, leave: 50 * us})
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 2, Evictable: true}, work: time.Hour, leave: 50 * us})
+	s.run(time.Second)
+	idle := s.idle
+	if idle > 1*ms {
+		t.Errorf("idle for %v for the sake of a guest that comes every 5 ms", idle)
+	}
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Evictable: true}, at: s.now, work: time.Hour, leave: 50 * us})
+	before := s.had[1]
+	s.run(s.now + 100*ms)
+	if had := s.had[1] - before; math.Abs(float64(had-50*ms)) > float64(3*ms) {
+		t.Errorf("guest 1 has %v of 100 ms with half the weight, after it used next to nothing", had)
+	}
+}
+
+// None starves: a guest that has work has the GPU within a round and what can't
+// be evicted.
+func TestFFSWaits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 6).Draw(t, "guests")
+		s := newKernelSim("ffs", fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}}, guests(make([]float64, n)...)...)
+		var costs, longest time.Duration
+		for g := range n {
+			s.st.Guests[g].Weight = float64(rapid.IntRange(1, 4).Draw(t, "weight"))
+			k := drawKernel(t, fairshare.GuestID(g+1))
+			k.unknown, k.repeat, k.Evictable = false, true, true
+			costs += k.EvictionCost
+			longest = max(longest, k.leave)
+			costs += k.leave + k.again
+			s.submit(k)
+		}
+		s.run(time.Second)
+		// A round is T·ΣW and, for each, what leaving takes too long.
+		round := 10*costs + time.Duration(n)*longest + fairshare.AssumedCost
+		for _, k := range s.done {
+			if wait := k.started - k.Arrived; wait > round {
+				t.Errorf("a launch of guest %d waited for %v, a round is %v", k.Guest, wait, round)
+			}
+		}
+		s.report(t)
+	})
+}

@@ -1,0 +1,280 @@
+package fairshare_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"vgpud/fairshare"
+)
+
+// kernel is a launch on kernelSim.
+type kernel struct {
+	fairshare.Launch
+	work    time.Duration // how long it runs alone
+	leave   time.Duration // from the word until it has left
+	again   time.Duration // what launching it once more costs
+	at      time.Duration // when it arrives
+	repeat  bool          // whether its guest launches it again when it is done
+	pause   time.Duration // before that
+	unknown bool          // whether the policy is not told how long it takes, or its eviction
+
+	left     float64       // of work, and of what came on top
+	leftAt   time.Duration // when what was told to leave has left; 0: nothing was
+	started  time.Duration // first let run; below 0: never
+	finished time.Duration
+	evicted  int
+}
+
+// kernelSim runs launches as a policy says, and tells it what it does. One launch
+// has the GPU at a time; where the policy lets more run, they take turns, or share
+// the SMs where one of them has left some.
+type kernelSim struct {
+	now     time.Duration
+	policy  fairshare.Policy
+	st      fairshare.State
+	coming  []*kernel // in order of time
+	here    []*kernel // in order of arrival
+	done    []*kernel
+	asked   time.Duration // when the policy wants to be asked; 0: not
+	next    fairshare.LaunchID
+	had     map[fairshare.GuestID]time.Duration // GPU time, leaving included
+	lost    time.Duration                       // to leaving and launching again
+	idle    time.Duration
+	errors  []string
+	watch   func(ev fairshare.Event, v []fairshare.Verdict) // after each decision, before it is carried out
+	evicted map[fairshare.GuestID]int                       // by for whose sake
+	lossy   func() bool                                     // whether a verdict comes to nothing
+}
+
+func newKernelSim(policy string, o fairshare.Options, guests ...fairshare.Guest) *kernelSim {
+	p, err := fairshare.New(policy, o)
+	if err != nil {
+		panic(err)
+	}
+	s := &kernelSim{policy: p, had: map[fairshare.GuestID]time.Duration{}, evicted: map[fairshare.GuestID]int{}}
+	s.st = fairshare.State{Guests: guests, SMs: 16, Round: 20 * ms}
+	return s
+}
+
+// guests makes guests with weights, numbered from 1.
+func guests(weights ...float64) (all []fairshare.Guest) {
+	for i, w := range weights {
+		all = append(all, fairshare.Guest{ID: fairshare.GuestID(i + 1), Weight: w, Active: true, Backlogged: true})
+	}
+	return all
+}
+
+// submit has a kernel arrive.
+func (s *kernelSim) submit(k *kernel) *kernel {
+	s.next++
+	k.ID = s.next
+	if !k.unknown {
+		k.Predicted, k.EvictionCost = k.work, k.leave+k.again
+	}
+	k.left, k.started = float64(k.work), -1
+	i, _ := slices.BinarySearchFunc(s.coming, k, func(a, b *kernel) int {
+		if a.at <= b.at {
+			return -1
+		}
+		return 1
+	})
+	s.coming = slices.Insert(s.coming, i, k)
+	return k
+}
+
+// rates are how fast each of those here goes on, and whether the GPU is in use.
+func (s *kernelSim) rates() (rates []float64, busy bool) {
+	rates = make([]float64, len(s.here))
+	on, shared, blocked := 0, false, false
+	for _, k := range s.here {
+		if !k.Running {
+			continue
+		}
+		busy = true
+		blocked = blocked || k.leftAt > s.now
+		shared = shared || k.BelowSM > 0
+		if !k.Evicting {
+			on++
+		}
+	}
+	for i, k := range s.here {
+		switch {
+		case !k.Running || k.Evicting:
+		case k.BelowSM > 0:
+			rates[i] = float64(s.st.SMs-k.BelowSM) / float64(s.st.SMs)
+		case blocked:
+		case shared:
+			rates[i] = 1
+		default:
+			rates[i] = 1 / float64(on)
+		}
+	}
+	return rates, busy
+}
+
+// run goes on until t.
+func (s *kernelSim) run(t time.Duration) {
+	for {
+		s.settle()
+		if s.now >= t {
+			return
+		}
+		rates, busy := s.rates()
+		to := t
+		if len(s.coming) > 0 {
+			to = min(to, s.coming[0].at)
+		}
+		if s.asked > 0 {
+			to = min(to, s.asked)
+		}
+		for i, k := range s.here {
+			if k.leftAt > s.now {
+				to = min(to, k.leftAt)
+			}
+			if rates[i] > 0 {
+				to = min(to, s.now+time.Duration(math.Ceil(k.left/rates[i])))
+			}
+		}
+		s.pass(to-s.now, rates, busy)
+	}
+}
+
+// pass lets time go by in which nothing happens.
+func (s *kernelSim) pass(d time.Duration, rates []float64, busy bool) {
+	if !busy {
+		s.idle += d
+	}
+	leaving := false
+	for i, k := range s.here {
+		k.left -= float64(d) * rates[i]
+		if rates[i] > 0 {
+			k.Used += time.Duration(float64(d) * rates[i])
+			s.had[k.Guest] += time.Duration(float64(d) * rates[i])
+		}
+		if k.Evicting && !leaving {
+			leaving = true
+			s.had[k.Guest] += d
+			s.lost += d
+		}
+	}
+	s.now += d
+}
+
+// settle tells the policy what has happened up to now.
+func (s *kernelSim) settle() {
+	for again := true; again; {
+		again = false
+		for i, k := range s.here {
+			if k.Running && k.left < 0.5 {
+				s.here = slices.Delete(s.here, i, i+1)
+				k.finished, k.Running, k.Evicting, k.leftAt = s.now, false, false, 0
+				s.done = append(s.done, k)
+				if k.repeat {
+					twin := *k
+					twin.Launch = fairshare.Launch{Guest: k.Guest, Context: k.Context, Priority: k.Priority, Blocks: k.Blocks, PerSM: k.PerSM, Evictable: k.Evictable}
+					twin.at, twin.evicted = s.now+k.pause, 0
+					s.submit(&twin)
+				}
+				s.decide(fairshare.Event{Kind: fairshare.Finished, Guest: k.Guest, Launch: k.ID})
+				again = true
+				break
+			}
+			if k.leftAt == 0 || k.leftAt > s.now {
+				continue
+			}
+			k.leftAt = 0
+			if k.Evicting {
+				k.Running, k.Evicting, k.BelowSM = false, false, 0
+				k.left += float64(k.again)
+				s.lost += k.again
+				s.decide(fairshare.Event{Kind: fairshare.Evicted, Guest: k.Guest, Launch: k.ID})
+			}
+			again = true
+			break
+		}
+		if again {
+			continue
+		}
+		if len(s.coming) > 0 && s.coming[0].at <= s.now {
+			k := s.coming[0]
+			s.coming = s.coming[1:]
+			k.Arrived = s.now
+			s.here = append(s.here, k)
+			s.decide(fairshare.Event{Kind: fairshare.Arrived, Guest: k.Guest, Launch: k.ID})
+			again = true
+		} else if s.asked > 0 && s.asked <= s.now {
+			s.decide(fairshare.Event{Kind: fairshare.Tick})
+			again = true
+		}
+	}
+}
+
+// decide asks the policy and does as it says.
+func (s *kernelSim) decide(ev fairshare.Event) {
+	s.st.Launches = s.st.Launches[:0]
+	for _, k := range s.here {
+		s.st.Launches = append(s.st.Launches, k.Launch)
+	}
+	verdicts, next := s.policy.Decide(s.now, ev, s.st)
+	s.asked = 0
+	if next > 0 {
+		s.asked = s.now + next
+	}
+	if s.watch != nil {
+		s.watch(ev, verdicts)
+	}
+	for _, v := range verdicts {
+		if s.lossy == nil || !s.lossy() {
+			s.carryOut(v)
+		}
+	}
+}
+
+func (s *kernelSim) failf(format string, args ...any) {
+	s.errors = append(s.errors, fmt.Sprintf("%v: ", s.now)+fmt.Sprintf(format, args...))
+}
+
+func (s *kernelSim) carryOut(v fairshare.Verdict) {
+	if v.Action == fairshare.Suspend || v.Action == fairshare.Resume {
+		for i := range s.st.Guests {
+			if s.st.Guests[i].ID == v.Guest {
+				s.st.Guests[i].Suspended = v.Action == fairshare.Suspend
+			}
+		}
+		return
+	}
+	i := slices.IndexFunc(s.here, func(k *kernel) bool { return k.ID == v.Launch && k.Guest == v.Guest })
+	if i < 0 {
+		s.failf("%v of a launch that is not there: %+v", v.Action, v)
+		return
+	}
+	k := s.here[i]
+	switch v.Action {
+	case fairshare.Run:
+		if k.Running && (k.Evicting || k.BelowSM == 0) {
+			s.failf("launch %d is let run while it runs", k.ID)
+		}
+		if k.started < 0 {
+			k.started = s.now
+		}
+		k.Running, k.BelowSM = true, 0
+	case fairshare.Evict:
+		if !k.Running || k.Evicting || !k.Evictable || v.BelowSM <= k.BelowSM {
+			s.failf("eviction of %+v by %+v", k.Launch, v)
+		}
+		s.evicted[v.For]++
+		k.evicted++
+		k.leftAt = s.now + max(k.leave, 1)
+		if v.BelowSM >= s.st.SMs {
+			k.Evicting = true
+		}
+		k.BelowSM = v.BelowSM
+		if k.Evicting {
+			k.BelowSM = 0
+		}
+	default:
+		s.failf("a verdict that is not for these policies: %+v", v)
+	}
+}

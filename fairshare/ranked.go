@@ -1,0 +1,247 @@
+package fairshare
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// ranked are the policies by which one launch has the GPU at a time, chosen by
+// rank: fifo, reorder, piv and hpf. They differ in who ranks before whom, and in
+// whom a launch that waits takes the GPU from.
+//
+// The queues that the papers keep are the state's launches that wait: a launch is
+// in them from the state that first has it until it runs, and again when it has
+// left. So none is lost, whatever becomes of a verdict.
+//
+// What all of them do where the papers are silent:
+//
+//   - The GPU is free for the next launch as soon as those that run were told to
+//     leave it. Both verdicts are given together, and the hardware takes the one
+//     as the other's blocks drain.
+//   - A launch that can't be evicted runs on, and a more urgent one is let to the
+//     GPU beside it, where the hardware has them take turns ([Options].Alone: it
+//     waits). One that is no more urgent waits.
+//   - Where a guest has caused so many evictions that it may not cause another
+//     yet, its launch waits until it may.
+type ranked struct {
+	desk
+	book      book[triplet]
+	options   Options
+	before    func(a, b entry) bool
+	displaces func(waiting, running entry) bool
+	broke     []GuestID // guests that may not cause the eviction they want now
+}
+
+// entry is a launch with its times.
+type entry struct {
+	*Launch
+	*triplet
+}
+
+// newFIFO makes the policy of the hardware without any of this: a launch runs to
+// completion, and the next is the one that arrived first.
+func newFIFO(o Options) *ranked {
+	return &ranked{desk: desk{evictions: newEvictions(o.Evictions)}, options: o, before: never, displaces: never}
+}
+
+// newReorder makes the baseline that FLEP names in §6.3.2: "When multiple kernels
+// are in the wait queue, existing frameworks, despite providing no preemption
+// support, can schedule shorter kernels to improve turnaround time." Priorities
+// come first.
+func newReorder(o Options) *ranked {
+	p := newFIFO(o)
+	p.before = urgentThenShort
+	return p
+}
+
+func never(_, _ entry) bool { return false }
+
+// Decide implements [Policy].
+func (p *ranked) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
+	p.begin(now, &st)
+	p.book.sync(st.Launches)
+	p.times(now, &ev, &st)
+	next := p.schedule(now, &st)
+	return p.verdicts, next
+}
+
+// times updates what is kept of launches' times, in the cases that FLEP §5.1
+// names, and for those that are new whatever the event.
+func (p *ranked) times(now time.Duration, ev *Event, st *State) {
+	all := ev.Kind == Arrived || ev.Kind == Evicted || ev.Kind == Finished
+	for i := range st.Launches {
+		if t := &p.book.of[i]; all || !t.known {
+			t.update(now, &st.Launches[i])
+		}
+	}
+}
+
+func (p *ranked) entry(st *State, i int) entry { return entry{&st.Launches[i], &p.book.of[i]} }
+
+// schedule lets the first in rank of those that wait run, if the GPU is free or
+// it takes it from those that run.
+func (p *ranked) schedule(now time.Duration, st *State) (next time.Duration) {
+	p.broke = p.broke[:0]
+	running := p.running(st)
+	if running.n == 0 {
+		if head := p.head(st); head >= 0 {
+			p.let(st, head)
+		}
+		return 0
+	}
+	for {
+		head := p.head(st)
+		if head < 0 {
+			break
+		}
+		if !p.displaces(p.entry(st, head), p.entry(st, running.best)) {
+			break
+		}
+		wait, ok := p.preempt(now, st, head)
+		if ok {
+			return 0
+		}
+		// Others' launches don't wait for what its guest may not do.
+		p.broke = append(p.broke, st.Launches[head].Guest)
+		if wait > 0 && (next == 0 || wait < next) {
+			next = wait
+		}
+	}
+	if l := &st.Launches[running.best]; running.n == 1 && l.BelowSM > 0 {
+		p.run(l) // whom it left SMs to is gone
+	}
+	return next
+}
+
+// head is the first in rank of those that wait; -1 is none.
+func (p *ranked) head(st *State) int {
+	head := -1
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		if !p.waits(st, l) || slices.Contains(p.broke, l.Guest) {
+			continue
+		}
+		if head < 0 || p.ranks(st, i, head) {
+			head = i
+		}
+	}
+	return head
+}
+
+// occupants are those that have the GPU and are to keep it: how many, and the
+// first of them in rank.
+type occupants struct{ n, best int }
+
+func (p *ranked) running(st *State) (o occupants) {
+	for i := range st.Launches {
+		if !p.occupies(st, &st.Launches[i]) {
+			continue
+		}
+		if o.n == 0 || p.ranks(st, i, o.best) {
+			o.best = i
+		}
+		o.n++
+	}
+	return o
+}
+
+// ranks is whether the launch at one index ranks before the one at another.
+func (p *ranked) ranks(st *State, i, than int) bool {
+	return p.before(p.entry(st, i), p.entry(st, than))
+}
+
+// let lets the launch at an index run.
+func (p *ranked) let(st *State, i int) {
+	p.run(&st.Launches[i])
+	p.book.of[i].running = true
+}
+
+// preempt takes from those that run what the launch at head needs, and lets it
+// run. Where its guest may not cause that, or what runs can't be evicted, it does
+// nothing; wait is then in how long it may, if that is known.
+func (p *ranked) preempt(now time.Duration, st *State, head int) (wait time.Duration, ok bool) {
+	h := &st.Launches[head]
+	victim, below, use := p.enough(st, h)
+	if use == SpatialUseful {
+		if v := &st.Launches[victim]; below > v.BelowSM {
+			if wait, ok = p.take(now, h.Guest, 1); !ok {
+				return wait, false
+			}
+			p.evict(v, below, h.Guest, use)
+		}
+		p.let(st, head)
+		return 0, true
+	}
+	leave := 0
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		switch {
+		case !p.occupies(st, l):
+		case l.Evictable:
+			leave++
+		case p.options.Alone || l.Priority >= h.Priority:
+			return 0, false
+		}
+	}
+	if leave > 0 {
+		if wait, ok = p.take(now, h.Guest, leave); !ok {
+			return wait, false
+		}
+	}
+	for i := range st.Launches {
+		if l := &st.Launches[i]; p.occupies(st, l) && l.Evictable {
+			p.evict(l, everywhere, h.Guest, use)
+		}
+	}
+	p.let(st, head)
+	return 0, true
+}
+
+// enough is the launch to be evicted from some SMs, and the bound that leaves h
+// what it needs: "FLEP preempts just enough SMs to host all CTAs launched by the
+// high-priority kernel" (FLEP §6.4), and what runs beside them. It is the one that
+// has the most SMs.
+func (p *ranked) enough(st *State, h *Launch) (victim int, below uint32, use SpatialUse) {
+	victim = -1
+	var most uint64
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		if !p.occupies(st, l) {
+			continue
+		}
+		n := uint64(st.sms(l))
+		if n == 0 {
+			n = math.MaxUint64
+		}
+		if l.Evictable && n >= most {
+			victim, most = i, n
+		}
+	}
+	if victim < 0 || p.options.Temporal {
+		return victim, 0, SpatialNotConsidered
+	}
+	need := uint64(st.sms(h))
+	known := need > 0
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		if !p.occupies(st, l) {
+			continue
+		}
+		if !st.sideBySide(h, l) {
+			return victim, 0, SpatialTakesTurns
+		}
+		if i != victim {
+			n := st.sms(l)
+			known = known && n > 0
+			need += uint64(n)
+		}
+	}
+	switch {
+	case !known:
+		return victim, 0, SpatialUnknown
+	case need >= uint64(st.SMs):
+		return victim, 0, SpatialNeedsAll
+	}
+	return victim, uint32(need), SpatialUseful
+}
