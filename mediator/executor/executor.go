@@ -275,6 +275,11 @@ func (x *Executor) fail(err error) {
 	if x.poison != nil {
 		return
 	}
+	// Of several channels' launches the one that was dropped may be looked at before
+	// the one that faulted.
+	if cause := x.o.Context.Fault(); cause != nil && errors.Is(err, gpu.ErrPoisoned) {
+		err = cause
+	}
 	x.poison, x.status = err, statusOf(err)
 	if !x.status.Poisons() {
 		x.status = abi.StatusLaunchFailed

@@ -487,7 +487,7 @@ func TestStubsRunOut(t *testing.T) {
 	if n, err := g.com.Pending(); n != 0 || err != nil || r.x.sleepFor(0) != stubSleep {
 		t.Errorf("%d completions, %v; sleeps for %v", n, err, r.x.sleepFor(0))
 	}
-	others[3].Finish(0)
+	others[3].Abandon(0)
 	r.x.Step(false)
 	r.runAll()
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
