@@ -77,8 +77,10 @@ func TestStubOfALaunch(t *testing.T) {
 		t.Errorf("left (-want +serve):\n%s", cmp.Diff(want, got))
 	}
 	c.SetEvictable(false)
-	if !c.Grant() || !c.Grant() || c.State() != stub.ToRun {
-		t.Errorf("granted by itself: %v", c.State())
+	for range 2 { // once more is no harm
+		if !c.Grant() || c.State() != stub.ToRun {
+			t.Errorf("granted by itself: %v", c.State())
+		}
 	}
 	c.Start(10 * time.Second)
 	bell = serve.Bell()
