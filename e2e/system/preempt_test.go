@@ -1,0 +1,284 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/e2e/host"
+	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// urgency is the priority of urgent guests, and their ceiling.
+const urgency = 10
+
+// A toiler is a guest that computes one case again and again, on two channels of a
+// context, and checks each result.
+type toiler struct {
+	t    *testing.T
+	h    *host.Host
+	name string
+	gpu  *driver.Context
+	runs [2]atomic.Uint64
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// newToiler makes a guest with kernels that leave the GPU when told, in that form,
+// and has it work to the end of the test, with a pause after each case.
+func newToiler(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w work.Work, pause time.Duration) *toiler {
+	t.Helper()
+	k := &toiler{t: t, h: h, name: s.Name, done: make(chan struct{})}
+	var err error
+	k.gpu, err = h.NewGuest(s).NewContext(t.Context(), driver.ContextOptions{
+		Priority: -int32(s.PriorityCeiling), Preempt: &driver.PreemptOptions{Forms: form},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ends := make(chan error, len(k.runs))
+	for i := range k.runs {
+		kernel, c, err := w.Case(uint64(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := work.NewLoad(t.Context(), k.gpu, kernel.PTX(kernels.SM80), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Force(form)
+		if l.Steps[0].Preempt == nil {
+			t.Fatalf("%v has no form %v", w, form)
+		}
+		ch, err := k.gpu.NewChannel(t.Context(), driver.ChannelOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				err := l.Run(ctx, ch)
+				k.runs[i].Add(1)
+				if err == nil {
+					// One that is urgent without a pause leaves nothing to others.
+					err = clock.Sleep(ctx, clock.Real{}, pause)
+				}
+				if err != nil {
+					ends <- err
+					return
+				}
+			}
+		}()
+	}
+	go func() {
+		defer close(k.done)
+		for range k.runs {
+			if err := <-ends; k.err == nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+				k.err = err
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-k.done
+		if k.err != nil {
+			t.Errorf("guest %s was disturbed: %v", k.name, k.err)
+		}
+	})
+	return k
+}
+
+// goesOn waits until each of the guest's channels has begun and ended more cases.
+func (k *toiler) goesOn() {
+	k.t.Helper()
+	var goals [len(k.runs)]uint64
+	for i := range goals {
+		goals[i] = k.runs[i].Load() + 2
+	}
+	k.h.Until("more work of guest "+k.name, func() error {
+		select {
+		case <-k.done:
+			k.t.Fatalf("guest %s has stopped: %v", k.name, k.err)
+		default:
+		}
+		for i, goal := range goals {
+			if n := k.runs[i].Load(); n < goal {
+				return fmt.Errorf("%d of %d cases", n, goal)
+			}
+		}
+		return nil
+	})
+}
+
+// newBatch makes a guest with long kernels.
+func newBatch(t *testing.T, h *host.Host) *toiler {
+	t.Helper()
+	return newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptSingle, work.Batch().Work[0], 0)
+}
+
+// newUrgent makes a guest that has something short and urgent to compute now and
+// then.
+func newUrgent(t *testing.T, h *host.Host) *toiler {
+	t.Helper()
+	return newToiler(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: urgency, Weight: 2}, abi.PreemptSingle, work.Urgent().Work[0], 10*time.Millisecond)
+}
+
+// evictedMore waits until kernels of a guest were taken off the GPU once more.
+func evictedMore(h *host.Host, name string, than uint64) (v api.VM) {
+	h.Until("another eviction of guest "+name, func() error {
+		if v = h.VM(name); v.Preemption.Evictions <= than {
+			return fmt.Errorf("%d as before, %+v", than, v.Preemption)
+		}
+		return nil
+	})
+	return v
+}
+
+// TestUrgentKernelTakesTheGPU has an urgent guest work beside a batch guest: the
+// batch guest's kernels leave for it, and come to the same results.
+func TestUrgentKernelTakesTheGPU(t *testing.T) {
+	h := host.Start(t, "hpf")
+	batch := newBatch(t, h)
+	batch.goesOn()
+	if v := h.VM("batch"); v.Preemption.Evictions != 0 {
+		t.Errorf("evicted for nobody: %+v", v.Preemption)
+	}
+	urgent := newUrgent(t, h)
+	urgent.goesOn()
+	v := evictedMore(h, "batch", 2)
+	batch.goesOn()
+	if v.Preemption.EvictionSeconds <= 0 {
+		t.Errorf("the batch guest: %+v", v.Preemption)
+	}
+	h.Until("the urgent guest to be charged", func() error {
+		if p := h.VM("urgent").Preemption; p.Caused == 0 || p.ChargedSeconds <= 0 || p.IgnoredPriorities != 0 {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
+	gpus, err := h.Client.GPUs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := gpus[0]; !g.ByKernel || g.Evictions.Count == 0 || g.Evictions.P50 <= 0 || g.Evictions.P99 < g.Evictions.P50 {
+		t.Errorf("the GPU: %+v", g)
+	}
+}
+
+// TestPreemptionOutlivesTheDaemon kills the daemon while launches wait, run and
+// leave. They go on without it, and the next finds them.
+func TestPreemptionOutlivesTheDaemon(t *testing.T) {
+	h := host.Start(t, "hpf")
+	batch := newBatch(t, h)
+	urgent := newUrgent(t, h)
+	for range 2 {
+		before := evictedMore(h, "batch", h.VM("batch").Preemption.Evictions)
+		if err := h.Daemon.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		urgent.goesOn()
+		batch.goesOn()
+		h.StartDaemon()
+		after := h.VM("batch")
+		if after.Preemption.Evictions < before.Preemption.Evictions || after.PriorityCeiling != 0 || h.VM("urgent").PriorityCeiling != urgency {
+			t.Errorf("before the daemon's end %+v\nafter it %+v", before, after)
+		}
+		evictedMore(h, "batch", after.Preemption.Evictions)
+		urgent.goesOn()
+		batch.goesOn()
+	}
+}
+
+// TestPoliciesChangeUnderLoad goes through policies of both kinds while kernels
+// wait and run.
+func TestPoliciesChangeUnderLoad(t *testing.T) {
+	h := host.Start(t, "hpf")
+	batch := newBatch(t, h)
+	urgent := newUrgent(t, h)
+	for _, policy := range []string{"none", "ffs", "dfq", "piv", "dprr", "hpf"} {
+		if _, err := h.Client.UpdateGPU(t.Context(), host.GPUName, api.GPUUpdate{Policy: &policy}); err != nil {
+			t.Fatal(err)
+		}
+		urgent.goesOn()
+		batch.goesOn()
+	}
+}
+
+// TestPriorityCeiling has a guest ask for more than its operator allows.
+func TestPriorityCeiling(t *testing.T) {
+	ctx := t.Context()
+	h := host.Start(t, "hpf")
+	gpu, err := h.NewGuest(api.VMSpec{Name: "guest", PriorityCeiling: 3}).NewContext(ctx, driver.ContextOptions{Priority: -4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	works(t, gpu)
+	ignored := h.VM("guest").Preemption.IgnoredPriorities
+	if ignored == 0 {
+		t.Error("nothing was ignored")
+	}
+	ceiling := 4
+	if _, err := h.Client.UpdateVM(ctx, "guest", api.VMUpdate{PriorityCeiling: &ceiling}); err != nil {
+		t.Fatal(err)
+	}
+	works(t, gpu)
+	if n := h.VM("guest").Preemption.IgnoredPriorities; n != ignored {
+		t.Errorf("%d priorities ignored, of which %d are below the ceiling", n, n-ignored)
+	}
+}
+
+// lie is a kernel that takes what a preemptible one does, and never looks.
+const lie = `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry lie(.param .align 8 .b8 lie_vgpud_launch[96])
+{
+L:
+	bra L;
+}
+`
+
+// TestLiarIsFoundOut has a guest claim that its endless kernel leaves when told.
+func TestLiarIsFoundOut(t *testing.T) {
+	ctx := t.Context()
+	h := host.Start(t, "hpf")
+	gpu := newContext(t, h, api.VMSpec{Name: "liar"})
+	l := driver.Launch{
+		Function: function(t, gpu, lie, "lie"), Grid: driver.Dim{X: 4}, Block: one,
+		Attributes: []abi.Attribute{abi.Preempt{Form: abi.PreemptSingle, Group: 1, Every: 1}.Attribute()},
+	}
+	var p driver.Pending
+	if err := gpu.Own().Enqueue(ctx, &p, &l); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("the lie to run", func() error {
+		if got := h.VM("liar").Preemption.Launches; got.Running == 0 {
+			return fmt.Errorf("launches: %+v", got)
+		}
+		return nil
+	})
+	urgent := newUrgent(t, h)
+	urgent.goesOn()
+	v := h.VM("liar")
+	if v.Preemption.Liars != 1 {
+		t.Errorf("the liar: %+v", v.Preemption)
+	}
+	h.Until("the liar to be charged", func() error {
+		if v := h.VM("liar"); v.Preemption.ChargedSeconds <= 0 {
+			return fmt.Errorf("%+v", v.Preemption)
+		}
+		return nil
+	})
+	if err := gpu.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	works(t, gpu)
+}
