@@ -50,8 +50,10 @@ type row struct {
 	// to the GPU.
 	asked   bool
 	belowSM uint32
-	// evictions is how often it was seen to have left.
+	// evictions is how often it was seen to have left, and lied whether it did not
+	// when told.
 	evictions uint32
+	lied      bool
 }
 
 // waits is whether the launch waits for a verdict.
@@ -173,7 +175,8 @@ func (b *board) read(p *party, report func(happening)) {
 func (b *board) update(r *row, s link.Stub, report func(happening)) {
 	before := r.stub
 	r.stub = s
-	if before.Evictable && !s.Evictable {
+	if before.State == stub.ToEvict && before.Evictable && !s.Evictable && s.Started == before.Started {
+		r.lied = true
 		report(happening{kind: hasLied, row: r})
 	}
 	// The count may be ahead of the state.

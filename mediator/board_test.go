@@ -258,7 +258,7 @@ func TestBoardSeesLies(t *testing.T) {
 	b.start(c)
 	b.look()
 	r.evict(math.MaxUint32, b.now, b.now+1)
-	c.Unevictable()
+	c.SetEvictable(false)
 	b.look()
 	c.Abandon(ms)
 	b.look()

@@ -41,6 +41,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	g.apply(link.Run, s.clock.Now())
 	s.mu.Lock()
 	s.guests[g.spec.Name] = g
+	s.sortGuests(g.spec.GPU.Name)
 	s.mu.Unlock()
 	if !g.page.HasStubs() {
 		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
@@ -76,6 +77,7 @@ func (s *Service) forget(g *guest) {
 	g.hearing.Wait()
 	s.mu.Lock()
 	delete(s.guests, g.spec.Name)
+	s.sortGuests(g.spec.GPU.Name)
 	err := g.close()
 	s.mu.Unlock()
 	if err != nil && !errors.Is(err, net.ErrClosed) {

@@ -122,7 +122,7 @@ func (s *share) happened(h happening) {
 		s.log.Warn("kernel does not leave the GPU when told", "gpu", s.config.Name, "guest", l.name(r.guest), "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
 	case hasEnded, isGone:
 		cost := time.Duration(0) // in time for it not to be evicted
-		if !r.stub.Evictable && r.stub.Form != 0 && r.stub.Asked > 0 {
+		if r.lied {
 			cost = max(s.clock.Now()-r.stub.Asked, 0)
 		}
 		l.ledger.Left(r.id, cost)

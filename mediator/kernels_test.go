@@ -158,7 +158,7 @@ func TestLiarIsCharged(t *testing.T) {
 		t.Fatalf("asked at %v to leave by %v", asked, deadline)
 	}
 	s.clock.Advance(20 * ms)
-	c.Unevictable()
+	c.SetEvictable(false)
 	s.share.rang()
 	c.Abandon(30 * ms)
 	s.share.rang()

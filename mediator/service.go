@@ -68,6 +68,7 @@ type Service struct {
 
 	mu     sync.RWMutex // a guest's page may be used while it is held
 	guests map[string]*guest
+	onGPU  map[string][]*guest // the same by GPU, in order of id; replaced, never changed
 	lastID fairshare.GuestID
 	wg     sync.WaitGroup
 	quit   chan struct{} // closed when the daemon ends
@@ -77,7 +78,7 @@ var _ api.Host = (*Service)(nil)
 
 // New opens the GPUs.
 func New(ctx context.Context, o Options) (_ *Service, err error) {
-	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), unborn: make(map[string]*unborn), quit: make(chan struct{})}
+	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), onGPU: make(map[string][]*guest), unborn: make(map[string]*unborn), quit: make(chan struct{})}
 	s.since = s.clock.Now()
 	s.config.Store(&o.Config)
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
@@ -121,14 +122,20 @@ func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
 func (s *Service) ofGPU(name string, f func([]*guest)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	f(s.onGPU[name])
+}
+
+// sortGuests has ofGPU find a GPU's guests. The caller holds mu, and has changed
+// guests.
+func (s *Service) sortGuests(gpu string) {
 	var gs []*guest
 	for _, g := range s.guests {
-		if g.spec.GPU.Name == name {
+		if g.spec.GPU.Name == gpu {
 			gs = append(gs, g)
 		}
 	}
 	slices.SortFunc(gs, func(a, b *guest) int { return int(a.id) - int(b.id) })
-	f(gs)
+	s.onGPU[gpu] = gs
 }
 
 // Run serves until ctx ends, then leaves the guests to themselves with nobody

@@ -101,7 +101,7 @@ func (s *share) setPolicy(name string) error {
 	if err := checkPolicy(name); err != nil {
 		return err
 	}
-	p, err := fairshare.New(name, fairshare.Options{})
+	p, err := fairshare.New(name, fairshare.Options{Temporal: true})
 	if err != nil {
 		return err
 	}
