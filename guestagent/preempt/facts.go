@@ -247,6 +247,10 @@ func (w *studying) call(f *funcStudy, i int, in *ptx.Instr) {
 		return
 	}
 	if s := call.Target.Sym; s != nil && s.Kind == ptx.SymFunc {
+		if s.Func.Entry {
+			f.refuse(UnsupportedInstruction, "%v: a kernel is called", in)
+			return
+		}
 		if g := w.funcs[s.Func.Name]; g != nil {
 			f.calls = append(f.calls, callSite{instr: i, callees: []*funcStudy{g}, direct: true})
 			return

@@ -85,6 +85,7 @@ type funcStudy struct {
 	exitsDeep bool     // it, or what it calls, has an exit
 	warpDeep  bool     // it, or what it calls, exchanges values within warps
 	readsDeep bool     // it, or what it calls, has such reads
+	fenceDeep bool     // it, or what it calls, orders memory between blocks
 	waiting   *waiting // nil until somebody asks
 	warpRisk  bool     // some lanes may have left it when others exchange values; a device function's end counts as leaving
 }
@@ -335,12 +336,14 @@ func (w *studying) spread(list []*funcStudy) {
 		}
 	}
 	for _, f := range list {
-		f.needsIndex, f.exitsDeep, f.warpDeep, f.readsDeep = f.readsIndex, len(f.exits) > 0, len(f.warp) > 0, len(f.reads) > 0
+		f.needsIndex, f.exitsDeep, f.warpDeep = f.readsIndex, len(f.exits) > 0, len(f.warp) > 0
+		f.readsDeep, f.fenceDeep = len(f.reads) > 0, f.fences
 	}
 	up(func(f *funcStudy) *bool { return &f.needsIndex })
 	up(func(f *funcStudy) *bool { return &f.exitsDeep })
 	up(func(f *funcStudy) *bool { return &f.warpDeep })
 	up(func(f *funcStudy) *bool { return &f.readsDeep })
+	up(func(f *funcStudy) *bool { return &f.fenceDeep })
 	for _, c := range w.indirect {
 		for _, g := range c.callees {
 			if g.needsIndex {

@@ -112,13 +112,13 @@ type waiting struct {
 // findWaits looks at all loops of the function.
 func (f *funcStudy) findWaits() waiting {
 	var v waiting
-	if !f.readsDeep && !f.fences {
+	if !f.readsDeep && !f.fenceDeep {
 		return v
 	}
 	if f.recursive && f.readsDeep {
 		return waiting{true, fmt.Sprintf("%s calls itself and reads what other blocks may write", f.code.Func.Name)}
 	}
-	if !f.graph.Reducible && f.readsDeep {
+	if !f.graph.Reducible {
 		return waiting{true, fmt.Sprintf("%s has a loop with several entries and reads what other blocks may write", f.code.Func.Name)}
 	}
 	if len(f.graph.Loops) == 0 {
@@ -166,7 +166,7 @@ func (s *spins) source(i int, fenced bool) bool {
 		return in.Has("global") || from&fromNear == 0 || from&far != 0
 	case in.Opcode == "call":
 		for _, c := range s.calls[i] {
-			if slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.readsDeep }) {
+			if fenced || slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.readsDeep }) {
 				return true
 			}
 		}
@@ -187,7 +187,7 @@ func (s *spins) loopsWithReads() []bool {
 		mark(i)
 	}
 	for _, c := range s.f.calls {
-		if slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.readsDeep || g.fences }) {
+		if slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.readsDeep || g.fenceDeep }) {
 			mark(c.instr)
 		}
 	}
@@ -220,7 +220,7 @@ func (s *spins) loop(l int, v *waiting) {
 				for _, callee := range c.callees {
 					s.work++
 					exits = exits || callee.exitsDeep
-					fenced = fenced || callee.fences
+					fenced = fenced || callee.fenceDeep
 				}
 			}
 		}
@@ -238,7 +238,7 @@ func (s *spins) loop(l int, v *waiting) {
 	depends := func() bool {
 		return exits || slices.ContainsFunc(leaving, func(b int) bool { return s.trace.Instr(g.Blocks[b].End - 1) })
 	}
-	s.trace.Run(body, sources, true)
+	s.trace.Run(body, sources, always)
 	if !depends() {
 		return
 	}
@@ -252,9 +252,9 @@ func (s *spins) loop(l int, v *waiting) {
 		return
 	}
 	for _, i := range sources {
-		s.trace.Run(body, []int{i}, true)
+		s.trace.Run(body, []int{i}, always)
 		if depends() {
-			if why := s.judge(l, body, i); why != "" {
+			if why := s.judge(l, body, leaving, i); why != "" {
 				v.all = fmt.Sprintf("%v %s", s.f.code.Instrs[i], why)
 				return
 			}
@@ -263,12 +263,12 @@ func (s *spins) loop(l int, v *waiting) {
 }
 
 // judge says why a loop that waits for what instruction i reads may wait for all blocks; "" if it doesn't.
-func (s *spins) judge(l int, body []int, i int) string {
+func (s *spins) judge(l int, body, leaving []int, i int) string {
 	in := s.f.code.Instrs[i]
 	if in.Opcode == "call" {
 		return "may wait: what the function reads is not known here"
 	}
-	c := s.compared(body, i)
+	c := s.compared(body, leaving, i)
 	switch {
 	case c.from&fromGrid != 0:
 		return "is compared with the grid's size"
@@ -308,11 +308,30 @@ type comparison struct {
 	instrs []int  // those
 }
 
-// compared finds what the value read by instruction i is compared with on its way to the loop's branches.
-func (s *spins) compared(body []int, i int) comparison {
+// compared finds what the value read by instruction i is compared with on its way to the branches that leave the loop.
+func (s *spins) compared(body, leaving []int, i int) comparison {
 	g, code, o := s.f.graph, s.f.code, s.from()
-	s.trace.Run(body, []int{i}, false)
-	// Back from the guards and branches that the value reaches, through what it reaches, to the read itself.
+	// What comes of the value by computing, and by branches within a round.
+	within := func(b int) bool { return !slices.Contains(leaving, b) }
+	s.trace.Run(body, []int{i}, within)
+	writers, deciders := map[int32][]int{}, map[int][]int{}
+	for _, b := range body {
+		for k := g.Blocks[b].First; k < g.Blocks[b].End; k++ {
+			for _, r := range s.effects.Writes(k) {
+				if s.trace.Register(r) {
+					writers[r] = append(writers[r], k)
+				}
+			}
+		}
+		if last := g.Blocks[b].End - 1; s.trace.Instr(last) && len(g.Blocks[b].Succs) > 1 && within(b) {
+			dependents := g.Dependents(b)
+			s.work += len(dependents)
+			for _, d := range dependents {
+				deciders[d] = append(deciders[d], last)
+			}
+		}
+	}
+	// Back from the branches that leave, through what the value reaches, to the read itself.
 	var c comparison
 	taken, needed := map[int]bool{i: true}, map[int32]bool{}
 	look := func(k int) {
@@ -321,38 +340,55 @@ func (s *spins) compared(body []int, i int) comparison {
 			c.instrs = append(c.instrs, k)
 		}
 	}
-	writers := map[int32][]int{}
-	for _, b := range body {
-		for k := g.Blocks[b].First; k < g.Blocks[b].End; k++ {
-			for _, r := range s.effects.Writes(k) {
-				if s.trace.Register(r) {
-					writers[r] = append(writers[r], k)
-				}
-			}
-			in := code.Instrs[k]
-			guard := in.Guarded() && in.Pred.Sym.Kind == ptx.SymReg && s.trace.Register(int32(in.Pred.Sym.Index))
-			if s.trace.Instr(k) && (flow.KindOf(in) != flow.Straight || guard) {
-				look(k)
-			}
+	for _, b := range leaving {
+		if last := g.Blocks[b].End - 1; s.trace.Instr(last) {
+			look(last)
 		}
 	}
 	for n := 0; n < len(c.instrs); n++ {
 		k := c.instrs[n]
 		s.work++
-		c.from |= o.birth(code.Instrs[k]).from
+		in := code.Instrs[k]
+		c.from |= o.birth(in).from
+		for _, d := range deciders[g.BlockOf(k)] {
+			look(d)
+		}
 		for _, r := range s.effects.Reads(k) {
-			if !s.trace.Register(r) {
+			switch {
+			case r < s.effects.Space(ptx.SharedSpace) && onlyAddress(in, int(r)):
+				// where something is read or written is not what is compared
+			case !s.trace.Register(r):
 				c.from |= o.of[r].from
-			} else if !needed[r] {
+			case !needed[r]:
 				needed[r] = true
 				for _, u := range writers[r] {
-					look(u) // an instruction that the value doesn't reach gives r another value: that counts too
+					// What the value doesn't reach gives r another value, which counts too; another read that may
+					// wait is looked at by itself.
+					if !mayWait(code.Instrs[u]) {
+						look(u)
+					}
 				}
 			}
 		}
 	}
 	return c
 }
+
+// onlyAddress reports whether an instruction reads register r only to make an address of it.
+func onlyAddress(in *ptx.Instr, r int) bool {
+	is := func(s *ptx.Symbol) bool { return s != nil && s.Kind == ptx.SymReg && s.Index == r }
+	var within func([]ptx.Operand) bool
+	within = func(list []ptx.Operand) bool {
+		return slices.ContainsFunc(list, func(o ptx.Operand) bool {
+			return o.Kind != ptx.KindAddr && (is(o.Sym) || within(o.Elems))
+		})
+	}
+	return slices.ContainsFunc(in.Operands, func(o ptx.Operand) bool { return o.Kind == ptx.KindAddr }) &&
+		!(in.Guarded() && is(in.Pred.Sym)) && !within(in.Operands)
+}
+
+// always lets every branch count.
+func always(int) bool { return true }
 
 // orders reports whether a comparison is one by size with something that no flag or sign is tested by.
 func (s *spins) orders(c comparison) bool {

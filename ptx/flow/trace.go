@@ -37,9 +37,10 @@ func (g *Graph) NewTrace(e *Effects) *Trace {
 	}
 }
 
-// Run follows the results of the instructions sources through the blocks of within and no others. With control, what
-// is executed or not because of a result is reached too.
-func (t *Trace) Run(within, sources []int, control bool) {
+// Run follows the results of the instructions sources through the blocks of within and no others. What is executed or
+// not because of a result is reached too, where it is so by a branch that ends a block for which control returns true;
+// nil is never.
+func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 	t.run++
 	t.uses, t.queue, t.blocks = t.uses[:0], t.queue[:0], t.blocks[:0]
 	for _, b := range within {
@@ -72,7 +73,7 @@ func (t *Trace) Run(within, sources []int, control bool) {
 		n := len(t.blocks)
 		b := t.blocks[n-1]
 		t.blocks = t.blocks[:n-1]
-		t.part(b)
+		t.part(b, control)
 	}
 	t.steps += len(t.uses)
 }
@@ -88,7 +89,7 @@ func (t *Trace) Register(r int32) bool { return t.regs[r] == t.run }
 func (t *Trace) Steps() int { return t.steps }
 
 // reach notes that instruction i depends on a source, and with it what it writes.
-func (t *Trace) reach(i int, control bool) {
+func (t *Trace) reach(i int, control func(int) bool) {
 	if t.hit[i] == t.run {
 		return
 	}
@@ -100,13 +101,13 @@ func (t *Trace) reach(i int, control bool) {
 		}
 	}
 	b := t.g.BlockOf(i)
-	if blk := &t.g.Blocks[b]; control && i == blk.End-1 && blk.Reachable && len(blk.Succs) > 1 {
+	if blk := &t.g.Blocks[b]; control != nil && i == blk.End-1 && blk.Reachable && len(blk.Succs) > 1 && control(b) {
 		t.blocks = append(t.blocks, b)
 	}
 }
 
 // part reaches all blocks that are control dependent on the branch that ends b (compare analysis.part).
-func (t *Trace) part(b int) {
+func (t *Trace) part(b int, control func(int) bool) {
 	g := t.g
 	stop := int32(0)
 	if p := g.Blocks[b].Ipdom; p >= 0 {
@@ -124,7 +125,7 @@ func (t *Trace) part(b int) {
 				continue
 			}
 			for i := g.Blocks[s].First; i < g.Blocks[s].End; i++ {
-				t.reach(i, true)
+				t.reach(i, control)
 			}
 		}
 	}
@@ -145,6 +146,19 @@ func (t *Trace) unparted(b int) int {
 		b = next(b)
 	}
 	return b
+}
+
+// Dependents returns the blocks that are control dependent on the branch that ends block b: whether they are executed,
+// or how often, is for it to say.
+func (g *Graph) Dependents(b int) []int {
+	var out []int
+	stop := g.Blocks[b].Ipdom
+	for _, s := range g.Blocks[b].Succs {
+		for ; s >= 0 && s != stop && !slices.Contains(out, s); s = g.Blocks[s].Ipdom {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // Body returns the blocks of loop l, those of the loops within it included, in ascending order.

@@ -11,7 +11,7 @@ import (
 )
 
 // traced follows the instructions of g that load from global memory, and names the instructions reached.
-func traced(g *Graph, body []int, control bool) string {
+func traced(g *Graph, body []int, control func(int) bool) string {
 	var sources []int
 	for i, in := range g.Code.Instrs {
 		if in.Opcode == "ld" && in.Has("global") {
@@ -19,7 +19,7 @@ func traced(g *Graph, body []int, control bool) string {
 		}
 	}
 	t := g.NewTrace(g.Effects())
-	t.Run(nil, nil, true) // what an earlier run found is forgotten
+	t.Run(nil, nil, always) // what an earlier run found is forgotten
 	t.Run(body, sources, control)
 	var hit []string
 	for i := range g.Code.Instrs {
@@ -30,22 +30,26 @@ func traced(g *Graph, body []int, control bool) string {
 	return strings.Join(hit, " ")
 }
 
+func always(int) bool { return true }
+
 func TestTrace(t *testing.T) {
 	const guarded = "ld.global.b32 r0, [rd]; setp.eq.u32 p0, r0, 0; @p0 bra J; mov.b32 r1, 1; J: mov.b32 r2, r1; mov.b32 r3, 1; ret;"
 	tests := []struct {
 		name, body string
-		control    bool
+		control    func(int) bool
 		want       string
 	}{
-		{"data", "ld.global.b32 r0, [rd]; add.u32 r1, r0, r2; mov.b32 r3, r2; setp.eq.u32 p0, r1, 0; @p0 ret; ret;", false, "0 1 3 4"},
-		{"no control", guarded, false, "0 1 2"},
-		{"control", guarded, true, "0 1 2 3 4"},
-		{"shared memory", "ld.global.b32 r0, [rd]; st.shared.b32 [rd], r0; ld.shared.b32 r1, [rd]; ld.local.b32 r2, [rd]; ret;", false, "0 1 2"},
-		{"a generic address", "ld.global.b32 r0, [rd]; st.b32 [rd], r0; ld.shared.b32 r1, [rd]; ld.local.b32 r2, [rd]; ld.param.b32 r3, [n]; ret;", false, "0 1 2 3"},
-		{"a function", "{ .param .b32 v; .param .b32 a; ld.global.b32 r0, [rd]; st.param.b32 [a], r0; call (v), help, (a); ld.param.b32 r1, [v]; } ret;", false, "0 1 2 3"},
-		{"a reduction", "ld.global.b32 r0, [rd]; setp.eq.u32 p0, r0, 0; bar.red.or.pred p1, 0, p0; @p1 ret; ret;", false, "0 1 2 3"},
-		{"nothing", "mov.b32 r0, 1; ret;", true, ""},
-		{"a loop's rounds", "mov.b32 r1, 0; L: add.u32 r1, r1, 1; ld.global.b32 r0, [rd]; setp.eq.u32 p0, r0, 0; @p0 bra L; mov.b32 r2, r1; ret;", true, "1 2 3 4 5"},
+		{"data", "ld.global.b32 r0, [rd]; add.u32 r1, r0, r2; mov.b32 r3, r2; setp.eq.u32 p0, r1, 0; @p0 ret; ret;", nil, "0 1 3 4"},
+		{"no control", guarded, nil, "0 1 2"},
+		{"control", guarded, always, "0 1 2 3 4"},
+		{"control by some branches", "ld.global.b32 r0, [rd]; setp.eq.u32 p0, r0, 0; @p0 bra J; mov.b32 r1, 1; J: @p0 bra K; mov.b32 r2, 1; K: ret;",
+			func(b int) bool { return b == 0 }, "0 1 2 3 4"},
+		{"shared memory", "ld.global.b32 r0, [rd]; st.shared.b32 [rd], r0; ld.shared.b32 r1, [rd]; ld.local.b32 r2, [rd]; ret;", nil, "0 1 2"},
+		{"a generic address", "ld.global.b32 r0, [rd]; st.b32 [rd], r0; ld.shared.b32 r1, [rd]; ld.local.b32 r2, [rd]; ld.param.b32 r3, [n]; ret;", nil, "0 1 2 3"},
+		{"a function", "{ .param .b32 v; .param .b32 a; ld.global.b32 r0, [rd]; st.param.b32 [a], r0; call (v), help, (a); ld.param.b32 r1, [v]; } ret;", nil, "0 1 2 3"},
+		{"a reduction", "ld.global.b32 r0, [rd]; setp.eq.u32 p0, r0, 0; bar.red.or.pred p1, 0, p0; @p1 ret; ret;", nil, "0 1 2 3"},
+		{"nothing", "mov.b32 r0, 1; ret;", always, ""},
+		{"a loop's rounds", "mov.b32 r1, 0; L: add.u32 r1, r1, 1; ld.global.b32 r0, [rd]; setp.eq.u32 p0, r0, 0; @p0 bra L; mov.b32 r2, r1; ret;", always, "1 2 3 4 5"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,7 +81,7 @@ B:	add.u32 r1, r1, 1; @p0 bra B;
 	}
 	// Only what is in the body is followed.
 	g = kernel(t, "mov.b32 r1, 1; L: ld.global.b32 r0, [rd]; setp.eq.u32 p0, r0, 0; @p0 bra L; mov.b32 r2, r0; ret;")
-	if got, want := traced(g, g.Body(0), true), "1 2 3"; got != want {
+	if got, want := traced(g, g.Body(0), always), "1 2 3"; got != want {
 		t.Errorf("reached %s, want %s", got, want)
 	}
 }
@@ -100,5 +104,16 @@ func TestEffectsNumberSpaces(t *testing.T) {
 			t.Errorf("%v is number %d of %d", s, n, e.Numbers())
 		}
 		seen[n] = true
+	}
+}
+
+func TestDependents(t *testing.T) {
+	g := kernel(t, "@p0 bra E; mov.b32 r1, 1; L: @p1 bra M; mov.b32 r2, 1; M: @p2 bra L; E: ret;")
+	var got []string
+	for b := range g.Blocks {
+		got = append(got, fmt.Sprint(g.Dependents(b)))
+	}
+	if d := cmp.Diff([]string{"[1 2 4]", "[]", "[3]", "[]", "[2 4]", "[]"}, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
 	}
 }
