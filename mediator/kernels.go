@@ -16,6 +16,7 @@ type launching struct {
 	board     board
 	evictions evictions
 	ledger    fairshare.Ledger
+	foresight foresight
 	// byKernel is whether launches wait for a verdict. turned is closed when that
 	// has changed.
 	byKernel bool
@@ -109,10 +110,11 @@ func (s *share) happened(h happening) {
 	l, r := &s.launching, h.row
 	switch h.kind {
 	case hasAppeared:
-		r.predicted = r.stub.Predicted
+		r.predicted = l.foresight.predict(r.guest, &r.stub)
 	case hasLeft:
 		if h.took > 0 {
 			l.evictions.add(h.took)
+			l.foresight.evicted(r.guest, &r.stub, h.took)
 		}
 		l.ledger.Left(r.id, h.took)
 	case hasLied:
@@ -121,6 +123,9 @@ func (s *share) happened(h happening) {
 		l.ledger.Asked(fairshare.Verdict{Action: fairshare.Evict, Guest: r.guest, Launch: r.id, For: r.guest})
 		s.log.Warn("kernel does not leave the GPU when told", "gpu", s.config.Name, "guest", l.name(r.guest), "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
 	case hasEnded, isGone:
+		if h.kind == hasEnded {
+			l.foresight.ended(r.guest, &r.stub, r.predicted)
+		}
 		cost := time.Duration(0) // in time for it not to be evicted
 		if r.lied {
 			cost = max(s.clock.Now()-r.stub.Asked, 0)
@@ -192,8 +197,12 @@ func (s *share) govern(guests []*guest) {
 
 // launches are those that the policy knows of. The caller holds mu.
 func (s *share) launches(now time.Duration) []fairshare.Launch {
-	return s.launching.board.launches(now, uint32(s.opened.props.SMs), func(*row) time.Duration { return 0 })
+	l := &s.launching
+	return l.board.launches(now, uint32(s.opened.props.SMs), l.cost)
 }
+
+// cost is what taking a launch off the GPU is expected to cost.
+func (l *launching) cost(r *row) time.Duration { return l.foresight.evictionCost(r.guest, &r.stub) }
 
 // chargeEvictions tells, at the end of a phase, what evictions cost since the
 // last. The caller holds mu.
@@ -207,6 +216,8 @@ func (s *share) chargeEvictions() {
 func (s *share) showLaunches(id fairshare.GuestID, p *api.Preemption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	bill := s.launching.ledger.Bill(id)
-	p.Launches, p.Caused, p.ChargedSeconds = s.launching.board.countOf(id), bill.Caused, bill.Cost.Seconds()
+	l := &s.launching
+	bill := l.ledger.Bill(id)
+	p.Launches, p.Caused, p.ChargedSeconds = l.board.countOf(id), bill.Caused, bill.Cost.Seconds()
+	p.Prediction = l.foresight.of(id).show()
 }

@@ -99,6 +99,16 @@ func TestVerdictsReachLaunches(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
+	// What it took is what the next is expected to take.
+	long.Start(s.clock.Now())
+	long.Finish(9 * ms)
+	s.share.rang()
+	s.submit(batch, link.Stub{Evictable: true, Form: 1, Kernel: 7})
+	s.share.rang()
+	if l := s.policy.launches[len(s.policy.launches)-1]; len(l) != 1 || l[0].Predicted != 9*ms || l[0].EvictionCost != ms/4 {
+		t.Errorf("the policy is shown %+v", l)
+	}
+
 	// The urgent guest is charged, and told so at the end of the phase.
 	var p api.Preemption
 	s.share.showLaunches(2, &p)

@@ -370,6 +370,7 @@ func (s *share) forget(guests []*guest) {
 		if !here[id] {
 			delete(s.recent, id)
 			s.launching.ledger.Forget(id)
+			s.launching.foresight.forget(id)
 		}
 	}
 }
@@ -424,6 +425,7 @@ func (s *share) gpu(vms int) api.GPU {
 		Switches: t.switches, Rounds: t.rounds,
 		Overruns: counts.Overruns, OverrunSeconds: counts.Overrun.Seconds(),
 		ByKernel: s.launching.byKernel, Launches: s.launching.board.count(), Evictions: s.launching.evictions.show(),
+		Prediction:     s.launching.foresight.all.show(),
 		WatchedSeconds: t.watched.Seconds(), Polls: t.polls, Gaps: t.gaps, GapSeconds: t.gapTime.Seconds(),
 	}
 	if sampler := s.opened.sampler; sampler != nil {
