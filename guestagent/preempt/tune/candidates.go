@@ -19,8 +19,11 @@ const mostGroup = 64
 
 // candidates are the choices worth measuring for a grid of so many tasks, each of which takes that long in one of
 // slots: those that can leave within the latency wanted; where there are none, the one of each form that leaves the
-// soonest.
+// soonest. A grid that the GPU holds at once has none: its blocks have all started before anybody can ask them to leave.
 func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int) []abi.Preempt {
+	if tasks <= uint64(slots) {
+		return nil
+	}
 	var all []abi.Preempt
 	timely := func(c abi.Preempt) bool { return p.leaves(c, task, tasks, slots) <= p.Latency }
 	offer := func(c ...abi.Preempt) {

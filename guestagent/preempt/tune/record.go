@@ -47,14 +47,14 @@ func (t *Tuner) Reports() []Report {
 func (t *Tuner) report(c *class) Report {
 	r := Report{Class: c.Class, Choice: c.arms[c.chosen].choice, Why: c.why, Launches: c.launches, Measured: c.spent}
 	if c.arms[0].cost.n > 0 {
-		cost := c.arms[0].cost.quartile()
+		cost := c.arms[0].cost.low()
 		r.Original = time.Duration(cost * float64(c.tasks))
 		r.Task = c.taskTime(cost)
 		r.Suspend = r.Task > t.params.Suspension
 		r.Leaves = t.params.leaves(r.Choice, r.Task, c.tasks, max(c.slots, 1))
 	}
 	if a := &c.arms[c.chosen]; a.cost.n > 0 {
-		r.Chosen = time.Duration(a.cost.quartile() * float64(c.tasks))
+		r.Chosen = time.Duration(a.cost.low() * float64(c.tasks))
 	}
 	return r
 }
@@ -91,7 +91,7 @@ func (t *Tuner) Record() Record {
 		r.Classes = append(r.Classes, ClassRecord{
 			Class: c.Class, Tasks: c.tasks, Slots: c.slots, Why: c.why,
 			Form: a.choice.Form, Group: a.choice.Group, Every: a.choice.Every,
-			Original: c.arms[0].cost.quartile(), Chosen: a.cost.quartile(),
+			Original: c.arms[0].cost.low(), Chosen: a.cost.low(),
 		})
 	}
 	return r

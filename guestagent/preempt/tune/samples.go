@@ -22,17 +22,17 @@ func (s *samples) add(v float64) {
 // kept is how many there are.
 func (s *samples) kept() int { return min(s.n, maxSamples) }
 
-// quartile is the lower quartile. Whatever else goes on, other guests' time on the GPU, an eviction, makes a launch
+// low is what one in eight is below. Whatever else goes on, other guests' time on the GPU, an eviction, makes a launch
 // longer and never shorter, so the shorter ones tell more; the least alone would be whichever launch had the least to
 // do.
-func (s *samples) quartile() float64 {
+func (s *samples) low() float64 {
 	sorted := s.at
 	k := s.kept()
 	if k == 0 {
 		return 0
 	}
 	slices.Sort(sorted[:k])
-	return sorted[k/4]
+	return sorted[k/8]
 }
 
 // perTask is a launch's time for each of its tasks, in nanoseconds.

@@ -194,7 +194,7 @@ func (t *Tuner) Lost(k Ticket) {
 // abandon stops measuring what is far too dear.
 func (t *Tuner) abandon(c *class, a *arm) {
 	const farTooDear = 1.25
-	if base := &c.arms[0].cost; a != &c.arms[0] && base.n > 0 && a.cost.n >= 2 && a.cost.quartile() > farTooDear*base.quartile() {
+	if base := &c.arms[0].cost; a != &c.arms[0] && base.n > 0 && a.cost.n >= 2 && a.cost.low() > farTooDear*base.low() {
 		a.left = 0
 	}
 }
@@ -223,7 +223,7 @@ func (t *Tuner) advance(c *class) {
 
 // explore begins to measure the candidates.
 func (t *Tuner) explore(c *class) {
-	task := c.taskTime(c.arms[0].cost.quartile())
+	task := c.taskTime(c.arms[0].cost.low())
 	c.arms = c.arms[:1]
 	for _, choice := range t.params.candidates(t.forms, task, c.tasks, c.slots) {
 		c.arms = append(c.arms, arm{choice: choice})
@@ -244,7 +244,7 @@ func (c *class) taskTime(cost float64) time.Duration {
 // that leaves in time, or else the one that leaves the soonest.
 func (t *Tuner) decide(c *class) {
 	p := &t.params
-	base := c.arms[0].cost.quartile()
+	base := c.arms[0].cost.low()
 	best, bestTimely := -1, false
 	var bestCost float64
 	var bestLeaves time.Duration
@@ -253,7 +253,7 @@ func (t *Tuner) decide(c *class) {
 		if a.cost.n == 0 {
 			continue
 		}
-		cost, bound := a.cost.quartile(), base*(1+p.Overhead)
+		cost, bound := a.cost.low(), base*(1+p.Overhead)
 		leaves := p.leaves(a.choice, c.taskTime(base), c.tasks, c.slots)
 		if i == c.chosen { // by less than measuring is uncertain it is not given up
 			cost, bound = cost*(1-p.Tie), bound*(1+p.Tie)

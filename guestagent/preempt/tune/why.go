@@ -16,7 +16,8 @@ const (
 	WhySlow
 	// WhyDear: the original, since every form costs more than the bound.
 	WhyDear
-	// WhyNoForm: the original, since no form is offered for this kernel or this grid.
+	// WhyNoForm: the original, since no form is offered for this grid, or would be of use: the GPU holds all of its
+	// blocks at once.
 	WhyNoForm
 	// WhyUnmeasured: the original, since launches could not be timed.
 	WhyUnmeasured
