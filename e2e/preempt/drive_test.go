@@ -36,6 +36,9 @@ type drive struct {
 	used      map[abi.PreemptForm]int
 }
 
+// originalMost is more warp instructions than an original of a case takes.
+const originalMost = 50_000_000
+
 // newDrive draws a run.
 func newDrive(r *rig, seed uint64) *drive {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
@@ -50,21 +53,37 @@ func newDrive(r *rig, seed uint64) *drive {
 func (r *rig) original(s *schedule) error {
 	r.work = r.work[:0]
 	for i := range r.c.Steps {
-		l, err := r.launch(r.c.Steps[i].Entry, &r.c.Steps[i])
+		n, err := r.asItIs(s, &r.c.Steps[i])
 		if err != nil {
-			return err
+			return fmt.Errorf("launch %d: %w", i, err)
 		}
-		l.SMs = s.sms
-		g, err := simt.NewGrid(l)
-		if err != nil {
-			return err
-		}
-		if err := s.run(math.MaxUint64, []*simt.Grid{g}, func() (*simt.Grid, error) { return nil, nil }); err != nil {
-			return fmt.Errorf("%s, launch %d: %w", l.Kernel.Name(), i, err)
-		}
-		r.work = append(r.work, g.Counts().WarpInstructions)
+		r.work = append(r.work, n)
 	}
 	return nil
+}
+
+// asItIs executes one step's own kernel, and returns how many warp instructions
+// that took.
+func (r *rig) asItIs(s *schedule, step *kernels.Launch) (uint64, error) {
+	l, err := r.launch(step.Entry, step)
+	if err != nil {
+		return 0, err
+	}
+	if len(r.offered(step.Entry)) == 0 { // it may need all its blocks at once
+		roomy := *s
+		roomy.perSM, roomy.lag = int(l.Grid.Count()), 1
+		s = &roomy
+	}
+	l.SMs = s.sms
+	g, err := simt.NewGrid(l)
+	if err != nil {
+		return 0, err
+	}
+	err = s.run(originalMost, []*simt.Grid{g}, func() (*simt.Grid, error) { return nil, nil })
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", step.Entry, err)
+	}
+	return g.Counts().WarpInstructions, nil
 }
 
 // settle runs the originals several times with different interleavings, and
@@ -106,18 +125,9 @@ func (d *drive) run() error {
 	for i := range d.c.Steps {
 		s := &d.c.Steps[i]
 		forms := d.offered(s.Entry)
-		if len(forms) == 0 { // as it is
-			l, err := d.launch(s.Entry, s)
-			if err != nil {
-				return err
-			}
-			l.SMs = d.sms
-			g, err := simt.NewGrid(l)
-			if err != nil {
-				return err
-			}
-			if err := d.schedule.run(math.MaxUint64, []*simt.Grid{g}, func() (*simt.Grid, error) { return nil, nil }); err != nil {
-				return fmt.Errorf("launch %d as it is: %w", i, err)
+		if len(forms) == 0 {
+			if _, err := d.asItIs(d.schedule, s); err != nil {
+				return fmt.Errorf("launch %d: %w", i, err)
 			}
 			continue
 		}
@@ -137,6 +147,9 @@ func (d *drive) preemptible(s *kernels.Launch, form abi.PreemptForm, work uint64
 		if tasks := s.Grid[0] * s.Grid[1] * s.Grid[2]; d.rng.IntN(4) > 0 { // so that there are several units
 			c.Group = logUniform(d.rng, min(256, max(1, tasks/4)))
 		}
+	}
+	if d.group > 0 && form != abi.PreemptSingle {
+		c.Group = d.group
 	}
 	if form == abi.PreemptPersistent {
 		c.Every = 1

@@ -82,6 +82,15 @@ var tricks = []tricky{
 	{file: "waits", entry: "chain_shared", grid: g(30), block: g(40), most: persistent},
 	{file: "waits", entry: "locked", grid: g(30), block: g(40), most: any3},
 	{file: "waits", entry: "all_blocks", grid: g(30), block: g(40), most: none},
+	{file: "lookback", entry: "drawn", grid: g(30), block: g(40), most: persistent},
+	{file: "lookback", entry: "taken_by_swap", grid: g(30), block: g(40), most: persistent},
+	{file: "lookback", entry: "through_local", grid: g(30), block: g(40), most: persistent},
+	{file: "lookback", entry: "warp_votes", grid: g(30), block: g(32), most: persistent},
+	{file: "lookback", entry: "by_table", grid: g(30), block: g(40), most: persistent},
+	{file: "lookback", entry: "ends_within", grid: g(30), block: g(20), most: persistent},
+	{file: "lookback", entry: "two_ways_in", grid: g(30), block: g(40), most: persistent},
+	{file: "lookback", entry: "by_recursion", grid: g(30), block: g(40), most: none}, // the original runs out of stack where it waits for long
+	{file: "lookback", entry: "within_block", grid: g(30), block: g(70), least: any3, most: any3},
 	{file: "names", entry: "plain", grid: g(30), block: g(40), least: any3, most: any3},
 	{file: "names", entry: "taken", grid: g(30), block: g(40), most: any3},
 	{file: "names", entry: "hidden", grid: g(30), block: g(40), least: any3, most: any3},
@@ -154,6 +163,41 @@ func TestTricky(t *testing.T) {
 			}
 			var sum tally
 			sound(t, m, 40, &sum, k.kase())
+		})
+	}
+}
+
+// TestManyUnits has more units than a list holds, so that what is skipped is noted
+// in a bitmap.
+func TestManyUnits(t *testing.T) {
+	src, err := os.ReadFile("testdata/memory.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _ := transform(t, string(src))
+	for _, form := range allForms {
+		t.Run(form.String(), func(t *testing.T) {
+			t.Parallel()
+			k := tricky{entry: "no_parameters", grid: g(701, 101), block: g(1), bare: true}
+			r, err := newRig(t.Context(), m, k.kase())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.settle(1, 1); err != nil {
+				t.Fatal(err)
+			}
+			r.only, r.group = form, 1
+			again := 0
+			for n := range uint64(4) {
+				d := newDrive(r, n)
+				if err := d.run(); err != nil {
+					t.Fatalf("run %d: %v\n%v", n, err, d)
+				}
+				again += d.evicted
+			}
+			if again == 0 {
+				t.Error("nothing was evicted")
+			}
 		})
 	}
 }

@@ -3,6 +3,7 @@ package preempt
 import (
 	"encoding/binary"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -99,6 +100,72 @@ func TestMutants(t *testing.T) {
 		t.Run(m.form.String()+"/"+m.tag, func(t *testing.T) {
 			t.Parallel()
 			r, err := newRig(t.Context(), tile(t, m.tag, m.line), tileCase(20))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.settle(1, 4); err != nil {
+				t.Fatal(err)
+			}
+			r.only = m.form
+			for n := range uint64(300) {
+				if err := newDrive(r, n).run(); err != nil {
+					t.Logf("found by run %d: %v", n, err)
+					return
+				}
+			}
+			t.Error("nothing found wrong")
+		})
+	}
+}
+
+// TestTransformedMutants breaks what the transformation makes, in one place each.
+func TestTransformedMutants(t *testing.T) {
+	many := tricky{file: "indices", entry: "three", grid: g(5, 3, 7), block: g(8, 4, 2)}
+	shared := tricky{file: "barriers", entry: "shared_again", grid: g(40), block: g(128)}
+	parted := tricky{file: "returns", entry: "divergent_loop", grid: g(17), block: g(70)}
+	for _, m := range []struct {
+		name     string
+		k        tricky
+		form     abi.PreemptForm
+		old, new string // a regular expression, and what to put in its place
+	}{
+		{"no barrier between tasks", shared, abi.PreemptCoarse, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
+		{"no barrier between fetched tasks", shared, abi.PreemptPersistent, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
+		{"those who are done don't wait", parted, abi.PreemptCoarse, `\tbarrier.red.or.pred %vgpud_met, 0, %vgpud_never;\n\t@%vgpud_met bra vgpud_meet;\n`, ""},
+		{"those who are done wait once", parted, abi.PreemptPersistent, `\t@%vgpud_met bra vgpud_meet;\n`, ""},
+		{"rows don't end", many, abi.PreemptCoarse, `\tselp.b32 %vgpud_x, 0, %vgpud_x, %vgpud_p;\n`, ""},
+		{"planes don't end", many, abi.PreemptPersistent, `\tselp.b32 %vgpud_y, 0, %vgpud_y, %vgpud_p;\n`, ""},
+		{"finished miscounted", many, abi.PreemptPersistent, `(add.u32 %vgpud_finished, %vgpud_finished,) %vgpud_left;`, "$1 1;"},
+		{"the last unit is full", many, abi.PreemptCoarse, `\tmin.u32 %vgpud_left, %vgpud_left, %vgpud_a;\n`, ""},
+		{"no agreement", many, abi.PreemptSingle, `\tbar.red.or.pred %vgpud_p, 0, %vgpud_p;\n`, ""},
+		{"a fetch is not waited for", many, abi.PreemptPersistent, `\tbar.sync 0;\n(\tld.shared.u32 %vgpud_t)`, "$1"},
+		{"one place for all fetches", many, abi.PreemptPersistent, `\txor.b32 %vgpud_place, %vgpud_place, 4;\n`, ""},
+		{"looks after a fetch", many, abi.PreemptPersistent, `(\tsetp.lt.u32 %vgpud_p, %vgpud_a, %vgpud_b;\n)`, "\tatom.global.add.u32 %vgpud_t, [%vgpud_control+128], 1;\n$1"},
+		{"all are told to run from 0", many, abi.PreemptSingle, `\tadd.u32 %vgpud_t, %vgpud_t, %vgpud_a;\n`, ""},
+		{"any thread notes", many, abi.PreemptCoarse, `\t@!%vgpud_first bra vgpud_gone;\n`, ""},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			src, err := os.ReadFile("testdata/" + m.k.file + ".ptx")
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, _ := transform(t, string(src))
+			text := out.String()
+			at := strings.Index(text, ".entry "+m.k.entry+suffix[m.form]+"(")
+			if at < 0 {
+				t.Fatal("the form is not offered")
+			}
+			end := at + strings.Index(text[at:], "\n}\n")
+			changed := regexp.MustCompile(m.old).ReplaceAllString(text[at:end], m.new)
+			if changed == text[at:end] {
+				t.Fatalf("nothing to change in\n%s", changed)
+			}
+			mutant, err := ptx.Parse(text[:at] + changed + text[end:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := newRig(t.Context(), mutant, m.k.kase())
 			if err != nil {
 				t.Fatal(err)
 			}

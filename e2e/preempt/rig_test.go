@@ -28,6 +28,7 @@ type rig struct {
 	reference [][]byte
 	settled   bool
 	only      abi.PreemptForm // if set, the one form to use
+	group     uint32          // if set, the group of the forms that have one
 	work      []uint64        // warp instructions of the originals, by step
 }
 
