@@ -171,7 +171,7 @@ func TestEvictAndGoOn(t *testing.T) {
 				g := r.open()
 				fn := g.load(testdata(t, k.file), k.name)
 				c := g.counting(800)
-				c.preemptible(g, fn, k, 100)
+				c.preemptible(g, fn, k, 40)
 				const out = staging + 1<<20
 				g.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: out, Src: c.mem, Size: 3200})
 				slot := r.page.Context(0)
@@ -216,8 +216,8 @@ func TestSuspendedGuestsLaunchLeaves(t *testing.T) {
 	g := r.open()
 	k := kernels[1]
 	fn := g.load(testdata(t, k.file), k.name)
-	c := g.counting(1000)
-	c.preemptible(g, fn, k, 100)
+	c := g.counting(800)
+	c.preemptible(g, fn, k, 40)
 	r.x.Step(false)
 	slot := r.page.Context(0)
 	r.evictAll(math.MaxUint32)
@@ -319,9 +319,9 @@ func TestEvictedWaitsForItsTurn(t *testing.T) {
 			r := newRig(t, gpu.ContextOptions{})
 			g := r.open()
 			fn := g.load(testdata(t, k.file), k.name)
-			c := g.counting(1000)
+			c := g.counting(800)
 			r.byKernel()
-			c.preemptible(g, fn, k, 100)
+			c.preemptible(g, fn, k, 40)
 			r.x.Step(false)
 			for range 2 {
 				r.runAll()
@@ -363,7 +363,7 @@ func TestDaemonsDeath(t *testing.T) {
 				fn := g.load(testdata(t, k.file), k.name)
 				c := g.counting(100)
 				sim := r.byKernel()
-				c.preemptible(g, fn, k, 100)
+				c.preemptible(g, fn, k, 40)
 				r.x.Step(false)
 				if state >= stub.ToRun {
 					r.runAll()
@@ -541,7 +541,7 @@ func TestPreemptRefusals(t *testing.T) {
 // TestRandomTurns drives launches of all forms on several channels by a daemon
 // that says anything at any time.
 func TestRandomTurns(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomTurns(t, seed) })
 	}
 }
@@ -560,7 +560,7 @@ func randomTurns(t *testing.T, seed uint64) {
 		fns = append(fns, ends[0].load(testdata(t, k.file), k.name))
 	}
 	for _, g := range ends {
-		counts = append(counts, g.counting(40+rnd.IntN(100)))
+		counts = append(counts, g.counting(40+rnd.IntN(60)))
 	}
 	sim := r.byKernel()
 	r.page.SetMode(link.ModeFree)
@@ -571,7 +571,7 @@ func randomTurns(t *testing.T, seed uint64) {
 			if kk.Form != abi.PreemptSingle {
 				kk.Group = 1 + rnd.Uint32N(9)
 			}
-			counts[i].preemptible(g, fns[k], kk, 20+rnd.Uint32N(150))
+			counts[i].preemptible(g, fns[k], kk, 20+rnd.Uint32N(80))
 		}
 	}
 	done := make([]int, channels)
