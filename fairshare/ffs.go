@@ -51,6 +51,7 @@ type fairFirst struct {
 	alone    bool    // whether nobody waited
 	last     time.Duration
 	perUnit  float64 // T of this round, in nanoseconds for a weight of 1
+	weights  float64 // ΣW that it is for
 }
 
 // epoch is what is kept of a guest.
@@ -169,10 +170,10 @@ func (p *fairFirst) survey(now time.Duration, st *State) {
 	}
 }
 
-// length finds a round's T for those that have work as it begins: "the minimum value for T such that the
+// length finds T for those that have work, "the minimum value for T such that the
 // constraint holds"; and such that in the long run no guest's turns end with more
-// evictions than it may cause.
-func (p *fairFirst) length() {
+// evictions than it may cause. It is one T for a round, unless others come.
+func (p *fairFirst) length(begins bool) {
 	var costs, weights float64
 	for i := range p.accounts {
 		e := &p.accounts[i]
@@ -182,11 +183,12 @@ func (p *fairFirst) length() {
 		costs += float64(e.cost)
 		weights += e.weight
 	}
-	if weights > 0 {
-		p.perUnit = costs / (p.overhead * weights)
-		if rate := p.rate.PerSecond; rate > 0 {
-			p.perUnit = max(p.perUnit, float64(time.Second)/(rate*weights))
-		}
+	if weights <= 0 || !begins && weights <= p.weights {
+		return
+	}
+	p.weights, p.perUnit = weights, costs/(p.overhead*weights)
+	if rate := p.rate.PerSecond; rate > 0 {
+		p.perUnit = max(p.perUnit, float64(time.Second)/(rate*weights))
 	}
 }
 
@@ -220,7 +222,7 @@ func (p *fairFirst) schedule(now time.Duration, st *State) (next time.Duration, 
 		// Those that were let run under another policy have their turns first.
 		for i := range p.accounts {
 			if e := &p.accounts[i]; e.running >= 0 {
-				p.length()
+				p.length(true)
 				t, p.turn, e.credit = e, e.guest, p.epoch(e)
 				break
 			}
@@ -242,11 +244,11 @@ func (p *fairFirst) schedule(now time.Duration, st *State) (next time.Duration, 
 			break
 		}
 		if t.credit > t.cost {
-			return wait, t.guest
+			return min(wait, t.credit), t.guest
 		}
 		chosen := p.choose(t)
 		if chosen == t {
-			return wait, t.guest // the others are in debt
+			return min(wait, t.credit), t.guest // the others are in debt
 		}
 		return p.let(st, chosen)
 	}
@@ -264,7 +266,7 @@ func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Dura
 	case !p.contended(t):
 		return 0, t.guest
 	case t.credit > 0:
-		return t.credit, t.guest
+		return p.until(t), t.guest
 	case !l.Evictable:
 		return 0, t.guest
 	}
@@ -273,7 +275,7 @@ func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Dura
 	}
 	chosen := p.choose(t)
 	if chosen == t {
-		return t.credit, t.guest // the others are in debt
+		return p.until(t), t.guest // the others are in debt
 	}
 	p.take(now, l.Guest, 1)
 	p.evict(l, everywhere, l.Guest, SpatialNotConsidered)
@@ -306,7 +308,18 @@ func (p *fairFirst) let(st *State, e *epoch) (next time.Duration, holder GuestID
 	if !p.contended(e) {
 		return 0, e.guest
 	}
-	return max(e.credit, 1), e.guest
+	return p.until(e), e.guest
+}
+
+// until is in how long a guest's epoch is over, if that is known: not while it
+// waits for what was told to leave.
+func (p *fairFirst) until(e *epoch) time.Duration {
+	for i := range p.accounts {
+		if p.accounts[i].leaving {
+			return 0
+		}
+	}
+	return max(e.credit, 1)
 }
 
 // contended is whether a guest other than e has launches that wait.
@@ -319,34 +332,35 @@ func (p *fairFirst) contended(e *epoch) bool {
 	return false
 }
 
-// choose gives the guest that is next in turn its epoch; nil is nobody. Those that
-// owe more than an epoch are passed over, and owe that much less. present has no
+// choose gives the guest that is next in turn its epoch; nil is nobody. Those whose
+// epoch is less than they owe, or not worth an eviction, are passed over, and have
+// it the next time as well. present has no
 // launch that waits and may be chosen as well, the last of all: one of it runs, or
 // is expected.
 func (p *fairFirst) choose(present *epoch) *epoch {
-	n, start := len(p.accounts), 0
+	n, start := len(p.accounts), len(p.accounts)
 	for i := range p.accounts {
 		if p.accounts[i].guest == p.turn {
 			start = i + 1
 		}
 	}
-	round := true // whether one begins: nobody is left in this one
+	left := 0 // in this round
 	for i := start; i < n; i++ {
-		round = round && p.accounts[i].next < 0
+		if p.accounts[i].next >= 0 {
+			left++
+		}
 	}
-	if round {
-		p.length()
-	}
+	p.length(left == 0)
 	candidates := 0
 	var last *epoch
-	rounds := time.Duration(1) // until somebody is out of debt
+	rounds := time.Duration(1) // until somebody has an epoch
 	for i := range p.accounts {
 		e := &p.accounts[i]
 		if e.next < 0 && e != present {
 			continue
 		}
 		e.credit = min(e.credit, e.cost)
-		need := max(-e.credit/p.epoch(e)+1, 1)
+		need := (e.cost-e.credit)/p.epoch(e) + 1
 		if candidates == 0 || need < rounds {
 			rounds = need
 		}
@@ -369,7 +383,7 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 			passed = rounds
 		}
 		e.credit += passed * p.epoch(e)
-		if chosen == nil && e.credit > 0 {
+		if chosen == nil && e.credit > e.cost {
 			chosen = e
 		}
 	}

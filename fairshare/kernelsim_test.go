@@ -42,6 +42,7 @@ type kernelSim struct {
 	had     map[fairshare.GuestID]time.Duration // GPU time, leaving included
 	lost    time.Duration                       // to leaving and launching again
 	idle    time.Duration
+	scratch []float64
 	errors  []string
 	watch   func(ev fairshare.Event, v []fairshare.Verdict) // after each decision, before it is carried out
 	evicted map[fairshare.GuestID]int                       // by for whose sake
@@ -86,7 +87,9 @@ func (s *kernelSim) submit(k *kernel) *kernel {
 
 // rates are how fast each of those here goes on, and whether the GPU is in use.
 func (s *kernelSim) rates() (rates []float64, busy bool) {
-	rates = make([]float64, len(s.here))
+	s.scratch = slices.Grow(s.scratch[:0], len(s.here))[:len(s.here)]
+	rates = s.scratch
+	clear(rates)
 	on, shared, blocked := 0, false, false
 	for _, k := range s.here {
 		if !k.Running {

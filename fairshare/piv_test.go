@@ -54,7 +54,7 @@ func TestPIVNeverInverts(t *testing.T) {
 				}
 			})
 		}
-		s.run(100 * ms)
+		s.run(40 * ms)
 		s.report(t)
 	})
 }
