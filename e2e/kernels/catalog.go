@@ -13,6 +13,7 @@ var catalog = []Kernel{
 	euler,
 	fft,
 	globals,
+	gridbarrier,
 	halfprecision,
 	histogram,
 	hotspot,
