@@ -52,6 +52,7 @@ type job struct {
 	began      time.Duration // when this run was put there, on the executor's clock
 	start, end time.Duration // of its first and last run, on the GPU's clock
 	used       time.Duration // GPU time, of all its runs
+	evictions  uint64        // how often it left with work undone
 	owed       time.Duration // of that, what is not accounted
 }
 
@@ -276,6 +277,9 @@ func (j *job) finish(status abi.Status) {
 	}
 	p.com.Status = status
 	p.com.Start, p.com.End = uint64(j.start), uint64(j.end)
+	if j.form != 0 {
+		p.com.Value = [3]uint64{j.evictions, uint64(j.used)}
+	}
 	p.over, p.job = true, nil
 	if j.launched {
 		x.slot.AddEnded(status != abi.StatusOK)

@@ -245,6 +245,7 @@ func (j *job) next(record []byte) bool {
 		x.slot.AddEviction(now - when)
 	}
 	j.claim.Leave(now, j.used)
+	j.evictions++
 	j.phase = waiting
 	return true
 }
