@@ -166,6 +166,7 @@ func (j *job) park(s gpu.Suspender, now time.Duration) bool {
 	j.phase, j.parkedAt = parked, at
 	_, asked, _ := j.claim.Word()
 	x.slot.AddEviction(now - asked)
+	j.evictions++
 	j.claim.Leave(now, j.used)
 	return true
 }

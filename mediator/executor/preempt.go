@@ -243,6 +243,7 @@ func (j *job) next(record []byte) bool {
 	if asked {
 		_, when, _ := j.claim.Word()
 		x.slot.AddEviction(now - when)
+		j.evictions++
 	}
 	j.claim.Leave(now, j.used)
 	j.evictions++
@@ -261,5 +262,5 @@ func (j *job) clean() {
 	j.words, j.bulk, j.gl = 0, 0, gpu.Launch{}
 	j.plan = relaunch.Plan{}
 	j.lied, j.launched, j.told, j.evicted = false, false, false, false
-	j.used, j.owed, j.start, j.end = 0, 0, 0, 0
+	j.used, j.owed, j.start, j.end, j.evictions = 0, 0, 0, 0, 0
 }

@@ -201,6 +201,9 @@ func TestEvictAndGoOn(t *testing.T) {
 					t.Errorf("GPU time %v, by the stub %v, from first start to last end %v; evictions took %v",
 						n.GPUTime, v.Used, time.Duration(cs[0].End-cs[0].Start), n.EvictionTime)
 				}
+				if cs[0].Value != [3]uint64{n.Evictions, uint64(v.Used)} {
+					t.Errorf("the guest is told %v, want %d evictions and %v", cs[0].Value, n.Evictions, v.Used)
+				}
 				if slot.Outstanding() != 0 || r.x.launches != 0 || r.x.predicted != 0 {
 					t.Errorf("%d outstanding, %d launches of %v counted", slot.Outstanding(), r.x.launches, r.x.predicted)
 				}
