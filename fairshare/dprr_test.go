@@ -28,10 +28,7 @@ func turns(policy string, until time.Duration, kernels ...*kernel) (list []strin
 		}
 	}
 	s.run(until)
-	for _, e := range s.errors {
-		list = append(list, e)
-	}
-	return list
+	return append(list, s.errors...)
 }
 
 // EffiSha §7 on the dynamic priority-based round-robin policy, sentence by
