@@ -1,0 +1,136 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"sync"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
+)
+
+var preemptForms = []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent}
+
+// preemptible makes a guest whose kernels are loaded in all forms.
+func preemptible(t *testing.T, h *host.Host, s api.VMSpec, o driver.PreemptOptions) *driver.Context {
+	t.Helper()
+	gpu, err := h.NewGuest(s).NewContext(t.Context(), driver.ContextOptions{Preempt: &o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gpu
+}
+
+var everyForm = flag.Bool("every-form", false, "run the corpus in every form, not each kernel in one")
+
+// TestCorpusPreemptible runs every kernel of the corpus in a form that it has, or with -every-form in each, through a
+// guest, and checks every result.
+func TestCorpusPreemptible(t *testing.T) {
+	h := host.Start(t, "dfq")
+	gpu := preemptible(t, h, api.VMSpec{Name: "preemptible"}, driver.PreemptOptions{Forms: preemptForms[0] | preemptForms[1] | preemptForms[2]})
+	ran := map[abi.PreemptForm]int{}
+	for i, k := range kernels.All() {
+		for j, form := range preemptForms {
+			if !*everyForm && i%len(preemptForms) != j {
+				continue
+			}
+			n, err := runForm(t.Context(), gpu, k, form)
+			if err != nil {
+				t.Errorf("%s as %v: %v", k.Name, form, err)
+			}
+			ran[form] += n
+		}
+	}
+	for _, form := range preemptForms {
+		if least := len(kernels.All()) / 5; ran[form] < least {
+			t.Errorf("%d kernels have run as %v, want at least %d", ran[form], form, least)
+		}
+	}
+	t.Logf("kernels by form: %v", ran)
+}
+
+// runForm runs a kernel's case in a form and returns how many of its kernels have that.
+func runForm(ctx context.Context, gpu *driver.Context, k kernels.Kernel, form abi.PreemptForm) (n int, err error) {
+	l, err := work.NewLoad(ctx, gpu, k.PTX(kernels.SM80), k.Case(kernels.Trivial, 42))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, l.Close(ctx)) }()
+	l.Force(form)
+	seen := map[*driver.Function]bool{}
+	for i := range l.Steps {
+		if f := l.Steps[i].Function; l.Steps[i].Preempt != nil && !seen[f] {
+			seen[f] = true
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	if err := l.Run(ctx, gpu.Own()); err != nil {
+		return n, err
+	}
+	printed, err := gpu.Printed(ctx)
+	if err != nil {
+		return n, err
+	}
+	return n, l.Case.CheckPrinted(printed)
+}
+
+// TestUrgentTakesTheGPU has an urgent guest beside one with kernels of 30 ms: those are taken off the GPU for it, and
+// what both compute is right.
+func TestUrgentTakesTheGPU(t *testing.T) {
+	h := host.Start(t, "hpf")
+	batch := work.Batch()
+	long := preemptible(t, h, api.VMSpec{Name: "batch"}, driver.PreemptOptions{Forms: abi.PreemptSingle})
+	k, c, err := batch.Work[0].Case(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := work.NewLoad(t.Context(), long, k.PTX(kernels.SM80), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Force(abi.PreemptSingle)
+	urgent := preemptible(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: api.MaxPriority}, driver.PreemptOptions{Off: true})
+	short := newLoad(t, urgent, "scan", kernels.Trivial)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if err := short.Run(ctx, urgent.Own()); err != nil && ctx.Err() == nil {
+				t.Errorf("urgent: %v", err)
+				return
+			}
+		}
+	})
+	evictions := uint64(0)
+	var p driver.Pending
+	for range 200 {
+		err := long.Own().Enqueue(t.Context(), &p, &l.Steps[0])
+		if err == nil {
+			err = p.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if evictions += p.Evictions(); evictions >= 5 {
+			break
+		}
+	}
+	cancel()
+	wg.Wait()
+	if evictions == 0 {
+		t.Error("no kernel was ever taken off the GPU")
+	}
+	if err := l.Run(t.Context(), long.Own()); err != nil {
+		t.Errorf("batch: %v", err)
+	}
+}
