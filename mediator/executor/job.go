@@ -54,7 +54,6 @@ type job struct {
 	used       time.Duration // GPU time, of all its runs
 	evictions  uint64        // how often it left with work undone
 	owed       time.Duration // of that, what is not accounted
-	evictions  uint64        // times it left with work undone because it was told to
 }
 
 // newJob takes up the launch that x.gl says, as p.
@@ -278,9 +277,6 @@ func (j *job) finish(status abi.Status) {
 	}
 	p.com.Status = status
 	p.com.Start, p.com.End = uint64(j.start), uint64(j.end)
-	if j.form != 0 {
-		p.com.Value[0], p.com.Value[1] = j.evictions, uint64(j.used)
-	}
 	if j.form != 0 {
 		p.com.Value = [3]uint64{j.evictions, uint64(j.used)}
 	}

@@ -243,7 +243,6 @@ func (j *job) next(record []byte) bool {
 	if asked {
 		_, when, _ := j.claim.Word()
 		x.slot.AddEviction(now - when)
-		j.evictions++
 	}
 	j.claim.Leave(now, j.used)
 	j.evictions++
