@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -30,7 +31,9 @@ func BenchmarkTransform(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			_ = out.String()
+			if err := ptx.Print(io.Discard, out); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }
@@ -60,6 +63,8 @@ func BenchmarkTransformLarge(b *testing.B) {
 		if len(reports[0].Forms) != 3 {
 			b.Fatalf("%+v", reports[0])
 		}
-		_ = out.String()
+		if err := ptx.Print(io.Discard, out); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -3,15 +3,20 @@ package preempt
 import "vgpud/ptx"
 
 // slab hands out values of T from chunks, so that a copy of a large function takes few allocations.
-type slab[T any] struct{ free []T }
+type slab[T any] struct {
+	free []T
+	size int // of the last chunk
+}
 
 const (
-	slabLimit = 1024
+	slabStart = 64
+	slabLimit = 2048
 )
 
 func (s *slab[T]) take(n int) []T {
 	if len(s.free) < n {
-		s.free = make([]T, max(n, slabLimit))
+		s.size = min(max(2*s.size, slabStart), slabLimit)
+		s.free = make([]T, max(n, s.size))
 	}
 	out := s.free[:n:n]
 	s.free = s.free[n:]

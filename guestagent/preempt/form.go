@@ -133,8 +133,8 @@ type kernel struct {
 	module *module
 	// index and grid say how many of x, y and z of %ctaid and %nctaid are wanted, the larger including the smaller.
 	index, grid int
-	meet        bool // some barriers are such that only some threads pass them, so all are rewritten
-	callMeet    bool // so are those in functions
+	meet        bool   // some barriers are such that only some threads pass them, so all are rewritten
+	together    string // the fragment by which all threads of a block meet
 	// apart is the fragment that keeps a task apart from the next one.
 	apart   string
 	crowded bool // there is no static shared memory left for a persistent block's own
@@ -145,7 +145,7 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 	fn := k.study.fn
 	name := EntryName(fn.Name, f)
 	b := &builder{copier: k.module.copier, names: k.module.names, launch: fn.Name + "_" + k.module.names.prefix + "launch"}
-	body := &rewriter{builder: b, module: k.module, index: true, meet: k.meet && f != Single, callMeet: k.callMeet && f != Single}
+	body := &rewriter{builder: b, module: k.module, index: true, meet: k.meet && f != Single}
 	if f != Single {
 		body.end = b.names.own("V_end")
 	}
@@ -211,8 +211,7 @@ func (k *kernel) single(b *builder, body *rewriter, stmts []ptx.Stmt) {
 func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragUnit, fragLook, fragTasks)
 	k.begin(b)
-	b.label("V_task")
-	body.stmts(stmts, &b.stmts)
+	k.task(b, body, stmts)
 	k.end(b)
 	b.label("V_last")
 	b.label("V_done")
@@ -225,10 +224,9 @@ func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
 func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragEnter)
 	k.declare(b)
-	b.add(fragFetch)
+	b.add(fragFetch, k.together, fragGot)
 	k.place(b)
-	b.label("V_task")
-	body.stmts(stmts, &b.stmts)
+	k.task(b, body, stmts)
 	k.end(b)
 	b.label("V_last")
 	b.branch("V_fetch")
@@ -248,7 +246,7 @@ func (k *kernel) declare(b *builder) {
 	b.upTo(k.sizes(), fragGrid[:])
 	b.upTo(k.index, fragIndex[:])
 	if k.meet {
-		b.add(fragNever)
+		b.add(fragNeed)
 	}
 }
 
@@ -256,6 +254,15 @@ func (k *kernel) place(b *builder) {
 	if k.index > 0 {
 		b.add(fragPlace[k.index])
 	}
+}
+
+// task is the body.
+func (k *kernel) task(b *builder, body *rewriter, stmts []ptx.Stmt) {
+	b.label("V_task")
+	if k.meet {
+		b.add(fragNeeds)
+	}
+	body.stmts(stmts, &b.stmts)
 }
 
 // end is the end of a task in a loop, and the way to the next one.

@@ -261,7 +261,10 @@ V_take:
 V_tell:
 	st.shared.u32 [%V_place], %V_t;
 V_share:
-	bar.sync 0;
+`
+
+// fragGot is the other half of a fetch, behind the barrier: all have the first task, or leave.
+const fragGot = `
 	ld.shared.u32 %V_t, [%V_place];
 	xor.b32 %V_place, %V_place, 4;
 	ld.param.u32 %V_a, [V_launch+$tasks];
@@ -283,18 +286,26 @@ V_gone:
 	ret;
 `
 
-// fragNever sets up what the rewritten barriers and fragMeet tell each other.
-const fragNever = `
-	.reg .pred %V_never;
+// fragNeed sets up what the rewritten barriers and fragMeet tell each other, fragNeeds does so for each task. %V_need is
+// true wherever a body runs. Each rewritten barrier both reads and writes it, so that its result is used: where lanes of
+// one warp wait at different barrier instructions, the GPU executes one of them for all, and NVIDIA's assembler leaves
+// out the result of an instruction that nobody reads, so that lanes waiting at another would not get it either (seen on
+// sm_90 with CUDA 13.0).
+const (
+	fragNeed = `
+	.reg .pred %V_need;
 	.reg .pred %V_met;
-	mov.pred %V_never, 0;
 `
+	fragNeeds = `
+	mov.pred %V_need, 1;
+`
+)
 
 // fragMeet is the end of a task in which some threads may be done while others still have barriers to pass: those that
 // are done keep meeting the others until nobody is left who needs a barrier.
 const fragMeet = `
 V_meet:
-	barrier.red.or.pred %V_met, 0, %V_never;
+	barrier.red.or.pred %V_met, 0, !%V_need;
 	@%V_met bra V_meet;
 `
 
@@ -310,10 +321,15 @@ const fragNext = `
 	@%V_p bra V_last;
 `
 
-// fragBlockMeets and fragWarpMeets keep the next task apart from the last one.
+// fragBlockMeets and fragWarpMeets keep the next task apart from the last one. fragThreadsMeet is for blocks whose warps
+// may have come apart for good: a warp's threads that part at a barrier which is not aligned need not come together
+// behind it, and then an aligned one never ends.
 const (
 	fragBlockMeets = `
 	bar.sync 0;
+`
+	fragThreadsMeet = `
+	barrier.sync 0;
 `
 	fragWarpMeets = `
 	bar.warp.sync -1;

@@ -9,13 +9,12 @@ import (
 // rewriter copies a body as a task of a transformed function runs it.
 type rewriter struct {
 	*builder
-	module   *module
-	index    bool   // %ctaid and %nctaid become registers
-	end      string // where ret and exit go; "": they stay
-	meet     bool   // block barriers tell those who are done that they are needed
-	callMeet bool   // so do those in functions
-	args     int    // numbers the parameters added to calls
-	halves   int    // numbers the 16-bit registers added
+	module *module
+	index  bool   // %ctaid and %nctaid become registers
+	end    string // where ret and exit go; "": they stay
+	meet   bool   // block barriers tell those who are done that they are needed
+	args   int    // numbers the parameters added to calls
+	halves int    // numbers the 16-bit registers added
 }
 
 // stmts copies a list of statements to out.
@@ -59,7 +58,7 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 			return
 		}
 	case "call":
-		if name := r.module.callee(in, r.callMeet); name != "" {
+		if name := r.module.callee(in); name != "" {
 			r.call(in, name, out)
 			return
 		}
@@ -73,12 +72,10 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 
 // meeting is a barrier that threads which are done take part in.
 func (r *rewriter) meeting(in *ptx.Instr) *ptx.Instr {
-	never := ptx.Reg(r.names.own("%V_never"))
-	never.Not = true
+	need := ptx.Reg(r.names.own("%V_need"))
 	return &ptx.Instr{
 		Pos: in.Pos, Pred: ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not},
-		Opcode: "barrier", Modifiers: meetingForm,
-		Operands: []ptx.Operand{ptx.Reg(r.names.own("%V_met")), ptx.Int(0), never},
+		Opcode: "barrier", Modifiers: meetingForm, Operands: []ptx.Operand{need, ptx.Int(0), need},
 	}
 }
 
@@ -140,7 +137,7 @@ func (r *rewriter) half(name string, out *[]ptx.Stmt) string {
 	return h
 }
 
-// call copies a direct call as one of the function called name, which is given the task first if name says so.
+// call copies a direct call as one of the function called name, which is given the task first.
 func (r *rewriter) call(in *ptx.Instr, name string, out *[]ptx.Stmt) {
 	c := r.copier.instr(in)
 	t := 0
@@ -148,10 +145,6 @@ func (r *rewriter) call(in *ptx.Instr, name string, out *[]ptx.Stmt) {
 		t = 1
 	}
 	c.Operands[t].Name = name
-	if !r.module.takesTask[name] {
-		*out = append(*out, c)
-		return
-	}
 	arg := r.names.prefix + "task" + strconv.Itoa(r.args)
 	r.args++
 	*out = append(*out, &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: arg, Dims: []int64{4 * taskWords}})

@@ -77,7 +77,7 @@ func TestRules(t *testing.T) {
 			name: "a barrier that some threads pass by",
 			src:  kernelOf("setp.eq.u32 %p1, %tid.x, 3; @%p1 ret; bar.sync 0; ret;"),
 			form: Coarse,
-			has: []string{"barrier.red.or.pred %vgpud_met, 0, !%vgpud_never;", "barrier.red.or.pred %vgpud_met, 0, %vgpud_never;",
+			has: []string{"barrier.red.or.pred %vgpud_need, 0, %vgpud_need;", "barrier.red.or.pred %vgpud_met, 0, !%vgpud_need;",
 				"@%vgpud_met bra vgpud_meet;"},
 			hasNot: []string{"bar.sync"},
 		},
@@ -85,7 +85,7 @@ func TestRules(t *testing.T) {
 			name: "a guarded barrier, and one that all pass beside it",
 			src:  kernelOf("setp.eq.u32 %p1, %tid.x, 3; bar.sync 0; @!%p1 barrier.sync 0; ret;"),
 			form: Persistent,
-			has:  []string{"@!%p1 barrier.red.or.pred %vgpud_met, 0, !%vgpud_never;"},
+			has:  []string{"@!%p1 barrier.red.or.pred %vgpud_need, 0, %vgpud_need;"},
 		},
 		{
 			name: "16 bits of an index",

@@ -57,7 +57,7 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 	}
 	t := &module{
 		m: m, copier: &copier{}, names: newNames(m), studies: study(m, prog),
-		scans: map[*funcStudy]*scan{}, clones: map[variant]string{}, takesTask: map[string]bool{}, meets: map[*ptx.Instr]bool{},
+		scans: map[*funcStudy]*scan{}, clones: map[*funcStudy]string{}, meets: map[*ptx.Instr]bool{},
 	}
 	t.findLabels(prog)
 	reports := make([]Report, len(t.studies.entries))
@@ -80,20 +80,12 @@ type module struct {
 
 	scans map[*funcStudy]*scan
 
-	clones    map[variant]string // the names of functions' copies
-	order     []variant          // those asked for, in order
-	takesTask map[string]bool    // by name of the copy
-	meets     map[*ptx.Instr]bool
+	clones map[*funcStudy]string // the names of device functions' copies that are given their task
+	order  []*funcStudy          // those asked for, in order
+	meets  map[*ptx.Instr]bool   // the barriers that are rewritten
 
 	entries []*ptx.Func // made so far
 	copies  []*ptx.Func // of device functions
-}
-
-// variant is a copy of a device function for what calls it.
-type variant struct {
-	f    *funcStudy
-	task bool // it is given the task's index and the grid's size as its first parameter
-	meet bool // its barriers are rewritten
 }
 
 // entry makes the forms of one kernel.
@@ -146,10 +138,17 @@ func (k *kernel) plan() {
 		k.wants(in.Operands)
 	}
 	k.meet = len(e.rewrite) > 0
+	k.together = fragBlockMeets
+	if k.meet {
+		k.together = fragThreadsMeet
+	}
 	warp := false
 	for _, f := range e.reach {
 		warp = warp || len(f.warp) > 0
 		for _, b := range f.barriers {
+			if !b.aligned {
+				k.together = fragThreadsMeet
+			}
 			if !k.meet || e.loops != None {
 				continue
 			}
@@ -157,14 +156,16 @@ func (k *kernel) plan() {
 			case b.number < 0:
 				e.refuseLoops(DivergentNamedBarrier, "%v: maybe barrier 0, which others may have left", b.in)
 			case b.number == 0 && b.kind == "sync" && !b.partial:
+				if f != e.self {
+					e.refuseLoops(DivergentFunctionBarrier, "%v in %s, beside one that others may have left", b.in, f.code.Func.Name)
+				}
 				t.meets[b.in] = true
-				k.callMeet = k.callMeet || f != e.self
 			}
 		}
 	}
 	switch {
 	case e.shared || e.barriers.total > 0:
-		k.apart = fragBlockMeets
+		k.apart = k.together
 	case warp:
 		k.apart = fragWarpMeets
 	}
@@ -334,25 +335,20 @@ func (t *module) findLabels(p *ptx.Program) {
 }
 
 // callee returns the name of the copy that a call must go to, "" if it goes where it went.
-func (t *module) callee(in *ptx.Instr, meet bool) string {
+func (t *module) callee(in *ptx.Instr) string {
 	c, ok := in.Call()
 	if !ok || c.Target.Sym == nil || c.Target.Sym.Kind != ptx.SymFunc {
 		return ""
 	}
 	f := t.studies.funcs[c.Target.Sym.Func.Name]
-	if f == nil || !f.needsIndex && !meet {
+	if f == nil || !f.needsIndex {
 		return ""
 	}
-	v := variant{f: f, task: f.needsIndex, meet: meet}
-	name, ok := t.clones[v]
+	name, ok := t.clones[f]
 	if !ok {
 		name = f.code.Func.Name + "__" + t.names.prefix + "task"
-		if meet {
-			name += "_meet"
-		}
-		t.clones[v] = name
-		t.takesTask[name] = v.task
-		t.order = append(t.order, v)
+		t.clones[f] = name
+		t.order = append(t.order, f)
 	}
 	return name
 }
@@ -360,23 +356,16 @@ func (t *module) callee(in *ptx.Instr, meet bool) string {
 // makeClones makes the copies of device functions that were asked for, and those that they ask for.
 func (t *module) makeClones() {
 	for i := 0; i < len(t.order); i++ {
-		v := t.order[i]
+		f := t.order[i]
+		fn := f.code.Func
 		b := &builder{copier: t.copier, names: t.names}
-		body := &rewriter{builder: b, module: t, index: v.task, meet: v.meet, callMeet: v.meet}
-		fn := v.f.code.Func
-		params := fn.Params
-		if v.task {
-			b.add(fragArgs)
-			task := &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: t.names.own("V_task"), Dims: []int64{4 * taskWords}}
-			params = append([]*ptx.Var{task}, params...)
-		}
-		if v.meet {
-			b.add(fragNever)
-		}
+		b.add(fragArgs)
+		task := &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: t.names.own("V_task"), Dims: []int64{4 * taskWords}}
+		body := &rewriter{builder: b, module: t, index: true}
 		body.stmts(fn.Body.Stmts, &b.stmts)
 		t.copies = append(t.copies, &ptx.Func{
-			Pos: fn.Pos, Name: t.clones[v], Returns: fn.Returns, Params: params, Directives: fn.Directives,
-			Body: b.body(fn.Body),
+			Pos: fn.Pos, Name: t.clones[f], Returns: fn.Returns, Params: append([]*ptx.Var{task}, fn.Params...),
+			Directives: fn.Directives, Body: b.body(fn.Body),
 		})
 	}
 }
