@@ -21,8 +21,9 @@ type Costs struct {
 	// LineRead and LineAtomic are how long a line of memory is kept by one warp's read, and by an atomic; LineMixed is
 	// what either takes on a line that is read and written by all.
 	LineRead, LineAtomic, LineMixed float64
-	// HostRead is a read of a word in host memory. The bus serves one at a time.
-	HostRead float64
+	// HostRead is how long a read of a word in host memory takes, and HostEach how long it keeps the bus: reads of one
+	// line are done one after the other.
+	HostRead, HostEach float64
 	// Seen is from the host's write of a word in GPU memory until blocks read it, SeenHost the same of a word in host
 	// memory, and Gone from the last block's end until the host knows.
 	Seen, SeenHost, Gone float64
@@ -60,7 +61,7 @@ var H100 = Costs{
 	// The word beside the counter: 1,048,576 of both take 3,040 µs.
 	LineMixed: 1.45,
 	// Persistent with the word in host memory: 1,048,576 looks take 1.02 s, whatever the kernel.
-	HostRead: 978,
+	HostRead: 978, HostEach: 978,
 	// An eviction that has nothing to wait for but a task of 1.1 µs takes 8.1 µs, and the launch of an empty kernel
 	// until the host sees its end 8.06 µs, of which the call is 2.66 µs.
 	Seen: 3500, SeenHost: 500, Gone: 2700,
@@ -69,15 +70,38 @@ var H100 = Costs{
 	// 4 %, 2 of 8 93 %.
 	Bandwidth: 4050,
 	// N-body with 2 blocks an SM, coarsened by 32: 29 % slower.
-	Fill:    10,
-	Unequal: 0.15,
+	Fill:    8.5,
+	Unequal: 0.25,
 	Jitter:  0.2,
-	Far:     400,
+	Far:     800,
 }
 
 // fill is the part of an SM's issue slots that w warps use, relative to all its warps.
 func (c *Costs) fill(w int) float64 {
 	return (1 - math.Exp(-float64(w)/c.Fill)) / (1 - math.Exp(-float64(c.Warps)/c.Fill))
+}
+
+// part is an n-th of the GPU with an n-th of all that its SMs share, so that its SMs fare as they do in the whole.
+func (c Costs) part(n int) Costs {
+	by := float64(n)
+	c.SMs /= n
+	c.Bandwidth /= by
+	c.LineRead *= by
+	c.LineAtomic *= by
+	c.LineMixed *= by
+	c.HostEach *= by
+	return c
+}
+
+// parts is how small a part of the GPU may stand for the whole.
+func (c *Costs) parts() int {
+	const most = 11
+	for n := most; n > 1; n-- {
+		if c.SMs%n == 0 {
+			return n
+		}
+	}
+	return 1
 }
 
 // Kernel is a kernel as the model sees it.

@@ -1,11 +1,10 @@
 package blocks
 
 // event is something due: a slot's wait is over, or, for an id of ^sm, the first of an SM's blocks has issued what it
-// had to, unless others came or went since (version).
+// had to, if that is the SM's newest such event.
 type event struct {
-	at      float64
-	id      int32
-	version uint32
+	at float64
+	id int32
 }
 
 func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.id < o.id }

@@ -29,15 +29,18 @@ type slot struct {
 	fresh   bool    // the unit's first task is to come, with what that issues once
 	first   bool    // the block's first unit is to come
 	weight  float64 // how fast it issues, against others
-	rest    float64 // of what it has to issue
+	tag     float64 // the SM's turn at which it has issued what it had to
 }
 
-// sm is a streaming multiprocessor: whose blocks issue, and since when they do as they do now.
+// sm is a streaming multiprocessor. Its blocks that issue share its turns by weight: a block of weight 1 issues as much
+// as the turn goes on.
 type sm struct {
-	active  []int32
-	since   float64
-	version uint32
-	slots   int // with a block
+	active []int32 // slots whose blocks issue
+	weight float64 // of those together
+	turn   float64
+	since  float64 // when turn was right
+	due    float64 // when the first of them is done, as things stand
+	queued float64 // of the event that is in the queue for it
 }
 
 // run is a grid in progress.
@@ -65,11 +68,30 @@ type run struct {
 	below   int     // SMs with a lower number are asked to leave
 	inBelow int     // slots of those that have a block
 	gone    float64 // when inBelow became 0 after the eviction
+	fills   []float64
 
-	fills []float64
+	tasksAt, skippedAt marks
 
-	marks  [2]uint64 // numbers of tasks done
-	marked [2]float64
+	partial bool // a part of the GPU: too small for a proxy
+}
+
+// marks are when two numbers were reached.
+type marks struct {
+	at   [2]uint64
+	when [2]float64
+}
+
+func (m *marks) reached(n uint64, now float64) {
+	for i := range m.at {
+		if n == m.at[i] {
+			m.when[i] = now
+		}
+	}
+}
+
+// each is how long one more took between the two.
+func (m *marks) each() float64 {
+	return (m.when[1] - m.when[0]) / float64(m.at[1]-m.at[0])
 }
 
 func newRun(c *Costs, k Kernel, f Form, seed uint64) *run {
@@ -79,6 +101,7 @@ func newRun(c *Costs, k Kernel, f Form, seed uint64) *run {
 	}
 	for i := range r.sms {
 		r.sms[i].active = make([]int32, 0, k.PerSM)
+		r.sms[i].queued = math.Inf(1)
 	}
 	for i := range r.slots {
 		r.slots[i].sm = int32(i % c.SMs)
@@ -99,7 +122,7 @@ func (r *run) start(done uint64) {
 	}
 	order := r.rng.Perm(r.c.SMs) // SMs by their distance
 	first := 0
-	if r.f.proxied() {
+	if r.f.proxied() && !r.partial {
 		first = 1 // its slot is the proxy's
 		r.live++
 	}
@@ -138,8 +161,6 @@ func (r *run) begin(i int32, delay float64) {
 		r.next++
 	}
 	r.live++
-	m := &r.sms[s.sm]
-	m.slots++
 	if int(s.sm) < r.below {
 		r.inBelow++
 	}
@@ -151,8 +172,6 @@ func (r *run) leave(i int32) {
 	s := &r.slots[i]
 	s.phase = empty
 	r.live--
-	m := &r.sms[s.sm]
-	m.slots--
 	if int(s.sm) < r.below {
 		if r.inBelow--; r.inBelow == 0 && r.now >= r.evictAt {
 			r.gone = r.now
@@ -184,9 +203,9 @@ func (r *run) askWord() float64 {
 	case BesideCounter:
 		return r.serve(&r.counterFree, 1, r.c.LineMixed)
 	case HostMemory:
-		return r.serve(&r.hostFree, 1, r.c.HostRead)
+		return max(r.serve(&r.hostFree, 1, r.c.HostEach), r.now+r.c.HostRead)
 	default: // HostMemoryAll
-		return r.serve(&r.hostFree, r.k.Warps, r.c.HostRead)
+		return max(r.serve(&r.hostFree, r.k.Warps, r.c.HostEach), r.now+r.c.HostRead)
 	}
 }
 
@@ -237,71 +256,68 @@ func (r *run) task(i int32) {
 // issue has slot i's block take its turns.
 func (r *run) issue(i int32) {
 	s := &r.slots[i]
-	s.phase, s.rest = issuing, r.k.Issue+r.f.PerTask
+	s.phase = issuing
+	rest := r.k.Issue + r.f.PerTask
 	if s.fresh {
-		s.rest += r.f.PerUnit
+		rest += r.f.PerUnit
 		s.fresh = false
 	}
 	if s.first {
-		s.rest += r.f.PerBlock
+		rest += r.f.PerBlock
 		s.first = false
 	}
 	m := &r.sms[s.sm]
 	r.settle(m)
+	s.tag = m.turn + rest/s.weight
 	m.active = append(m.active, i)
+	m.weight += s.weight
 	r.foresee(s.sm)
 }
 
-// settle books what the blocks of m issued since it was last looked at.
+// settle brings an SM's turn up to now.
 func (r *run) settle(m *sm) {
-	dt := r.now - m.since
+	if dt := r.now - m.since; dt > 0 && len(m.active) > 0 {
+		m.turn += dt * r.fills[len(m.active)] / m.weight
+	}
 	m.since = r.now
-	if dt <= 0 || len(m.active) == 0 {
-		return
-	}
-	rate := dt * r.rate(m)
-	for _, i := range m.active {
-		s := &r.slots[i]
-		s.rest -= rate * s.weight
-	}
 }
 
-// rate is how much m issues for a block of weight 1.
-func (r *run) rate(m *sm) float64 {
-	var sum float64
-	for _, i := range m.active {
-		sum += r.slots[i].weight
-	}
-	return r.fills[len(m.active)] / sum
-}
-
-// foresee finds out which of an SM's blocks is done issuing first.
+// foresee finds out when the first of an SM's blocks is done issuing.
 func (r *run) foresee(id int32) {
 	m := &r.sms[id]
-	m.version++
 	if len(m.active) == 0 {
+		m.due = math.Inf(1)
 		return
 	}
 	first := math.Inf(1)
 	for _, i := range m.active {
-		s := &r.slots[i]
-		first = min(first, s.rest/s.weight)
+		first = min(first, r.slots[i].tag)
 	}
-	r.q.push(event{at: r.now + max(first, 0)/r.rate(m), id: ^id, version: m.version})
+	m.due = r.now + max(first-m.turn, 0)*m.weight/r.fills[len(m.active)]
+	// When others came since, it is later than the event that is queued, and that one finds out.
+	if m.due < m.queued {
+		m.queued = m.due
+		r.q.push(event{at: m.due, id: ^id})
+	}
 }
 
 // issued ends the issuing of those of an SM's blocks that have nothing left to.
 func (r *run) issued(id int32) {
 	m := &r.sms[id]
+	m.queued = math.Inf(1)
 	r.settle(m)
 	const done = 1e-6
 	for n := 0; n < len(m.active); {
 		i := m.active[n]
-		if r.slots[i].rest > done {
+		s := &r.slots[i]
+		if s.tag > m.turn+done {
 			n++
 			continue
 		}
 		m.active = append(m.active[:n], m.active[n+1:]...)
+		if m.weight -= s.weight; len(m.active) == 0 {
+			m.weight = 0
+		}
 		r.ended(i)
 	}
 	r.foresee(id)
@@ -311,11 +327,7 @@ func (r *run) issued(id int32) {
 func (r *run) ended(i int32) {
 	s := &r.slots[i]
 	r.done++
-	for n := range r.marks {
-		if r.done == r.marks[n] {
-			r.marked[n] = r.now
-		}
-	}
+	r.tasksAt.reached(r.done, r.now)
 	s.left--
 	switch {
 	case s.left > 0:
@@ -334,7 +346,7 @@ func (r *run) step() bool {
 	}
 	e := r.q.pop()
 	if e.id < 0 {
-		if e.version == r.sms[^e.id].version {
+		if e.at == r.sms[^e.id].queued {
 			r.now = e.at
 			r.issued(^e.id)
 		}
@@ -359,6 +371,7 @@ func (r *run) step() bool {
 		r.wait(i, setting, r.now+r.k.Setup)
 	case noting:
 		r.skipped++
+		r.skippedAt.reached(r.skipped, r.now)
 		r.leave(i)
 	case setting:
 		if r.f.Kind == Persistent {
