@@ -62,9 +62,6 @@ func newEffiSha(all map[string]subject) (*effisha, error) {
 	pairs, err := parallel.Map(len(table3), func(i int) (pair, error) {
 		k, s := e.kernels[i], e.subjects[i]
 		t := choose(k, s.threads, s.added, wanted)
-		if t.choice.Form == 0 {
-			return pair{}, fmt.Errorf("%s: the tuner leaves it as it is", s.name)
-		}
 		return pair{newProgram(table3[i].name, k, t.form), newProgram(table3[i].name, k, blocks.Form{})}, nil
 	})
 	for _, p := range pairs {

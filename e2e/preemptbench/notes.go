@@ -19,6 +19,9 @@ type measured struct {
 	// set says that a cost of the model was set by this line for this kernel, so
 	// that it proves nothing.
 	set bool
+	// unexplained says that the model is known to be wrong here, and that nobody
+	// knows why: the line is shown, and left out of the comparison of orders.
+	unexplained bool
 }
 
 // noted is a kernel of those notes.
@@ -68,11 +71,11 @@ func notes() []noted {
 		}
 		return all
 	}
-	return []noted{
+	all := []noted{
 		{
 			// 8 warps of some 14 instructions; 2 loads and a store of 1 KiB each.
 			name: "vector add", original: 1160, left: [2]float64{0.08, 0.20},
-			model: blocks.Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 18, Latency: 285, Bytes: 3072},
+			model: blocks.Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 18, Latency: 300, Bytes: 3072},
 			lines: lines(
 				[]float64{times(880), times(14), 162, 28, 2.0, -1.8, 147, 7.8, -2.2, -2.8},
 				[]float64{967, nan, nan, 8.4, 11.1, 21.3, 2067, 481, 64, 34}, 0, 2, 3, 4, 6, 7, 9),
@@ -80,12 +83,15 @@ func notes() []noted {
 		{
 			// Each point is read once from memory and written once.
 			name: "stencil", original: 1069, left: [2]float64{0.08, 0.20},
-			model: blocks.Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 40, Latency: 320, Bytes: 2048, Setup: 120},
+			model: blocks.Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 40, Latency: 340, Bytes: 2048, Setup: 195},
 			lines: lines(
 				[]float64{times(960), times(15), nan, 39, -5.2, -10.7, 175, 17, -10.6, -10.2},
 				[]float64{972, nan, nan, 8.1, 10.6, 18.9, 2117, 527, 52, 33}, 8),
 		},
 		{
+			// That its 1,056 first looks over the bus, which take 1,033 µs one after the
+			// other, cost nearly all of that (+32 % each 64th task) is not explained:
+			// here SMs with some blocks that have looked go on meanwhile.
 			name: "n-body", original: 2850, left: [2]float64{0.05, 0.90},
 			model: blocks.Kernel{Tasks: 8192, PerSM: 8, Warps: 8, Issue: 44_500},
 			lines: lines(
@@ -93,6 +99,8 @@ func notes() []noted {
 				[]float64{973, nan, nan, 293, 1104, 4794, 322, 333, 1757, nan}, 9),
 		},
 	}
+	all[2].lines[1].unexplained = true
+	return all
 }
 
 // held is a line of the notes beside what the model makes of it.
@@ -125,7 +133,7 @@ func misordered(all []held) (pairs []string) {
 	all = append([]held{{measured: measured{name: "original"}}}, all...)
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if math.IsNaN(a.overhead) || math.IsNaN(b.overhead) {
+			if math.IsNaN(a.overhead) || math.IsNaN(b.overhead) || a.unexplained || b.unexplained {
 				continue
 			}
 			d, m := a.overhead-b.overhead, a.overheadModel-b.overheadModel
@@ -167,6 +175,9 @@ func notesFigures(evictions int) (figures []plot.Figure) {
 			name := h.name
 			if h.set {
 				name += " *"
+			}
+			if h.unexplained {
+				name += " ?"
 			}
 			f.Rows = append(f.Rows, plot.Row{Name: name, Values: []float64{
 				1 + h.overhead/100, 1 + h.overheadModel/100, h.latency, h.latencyModel,

@@ -48,9 +48,6 @@ func overheads(all map[string]subject, length time.Duration) (plot.Figure, error
 		k := lasting(s.model, float64(length))
 		original := blocks.Duration(blocks.H100, k, blocks.Form{})
 		t := choose(k, s.threads, s.added, wanted)
-		if t.choice.Form == 0 {
-			return plot.Row{}, fmt.Errorf("%s: the tuner leaves it as it is", s.name)
-		}
 		latency := p50(k, t.form)
 		sliced, _ := slicing(k, latency)
 		flep, adaptive := math.NaN(), math.NaN()
@@ -59,7 +56,11 @@ func overheads(all map[string]subject, length time.Duration) (plot.Figure, error
 			flep = l / original
 			adaptive = blocks.Duration(blocks.H100, k, s.added.adaptive(k, time.Millisecond)) / original
 		}
-		return plot.Row{Name: fmt.Sprintf("%s, %v %d", s.name, t.choice.Form, t.choice.Group), Values: []float64{
+		name := s.name + ", left as it is"
+		if t.choice.Form != 0 {
+			name = fmt.Sprintf("%s, %v %d", s.name, t.choice.Form, t.choice.Group)
+		}
+		return plot.Row{Name: name, Values: []float64{
 			t.length / original, sliced / original, flep, adaptive, latency / 1000,
 		}}, nil
 	})
