@@ -174,10 +174,10 @@ func TestManyUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _ := transform(t, string(src))
 	for _, form := range allForms {
 		t.Run(form.String(), func(t *testing.T) {
 			t.Parallel()
+			m, _ := transform(t, string(src))
 			k := tricky{entry: "no_parameters", grid: g(701, 101), block: g(1), bare: true}
 			r, err := newRig(t.Context(), m, k.kase())
 			if err != nil {

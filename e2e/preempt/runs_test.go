@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	runs = flag.Int("runs", 3300, "random runs of the corpus, all kernels together")
+	runs = flag.Int("runs", enough, "random runs of the corpus, all kernels together")
 	from = flag.Uint64("from", 0, "the first run's seed; the others follow")
 	seed = flag.Uint64("seed", 0, "repeat the one run of this seed, and say what it does")
 )
