@@ -60,25 +60,32 @@ func (p *preempting) variants(ctx context.Context, image []byte, room int) *vari
 	if err != nil {
 		return &variants{why: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
 	}
+	v := &variants{kernels: map[string]*recipe{}}
+	for name, hash := range hashKernels(m) {
+		v.kernels[name] = &recipe{key: cache.Key{Kernel: hash, GPU: p.gpu}}
+	}
+	v.recall(ctx, p)
+	if v.allShort() {
+		return v // which saves most of the time
+	}
 	out, reports, err := preempt.Transform(m, preempt.Options{Forms: p.opts.Forms})
 	if err != nil {
 		return &variants{why: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
 	}
-	v := &variants{kernels: make(map[string]*recipe, len(reports))}
-	hashes := hashKernels(m)
-	var keys []cache.Key
 	for i := range reports {
 		r := &reports[i]
-		k := &recipe{reason: r.Reason.String(), detail: r.Detail, key: cache.Key{Kernel: hashes[r.Kernel], GPU: p.gpu}}
+		k := v.kernels[r.Kernel]
+		if k == nil {
+			continue // a name that is declared twice
+		}
+		k.offered = 0
 		for _, f := range r.Forms {
 			k.offered |= f
 		}
-		v.kernels[r.Kernel] = k
-		keys = append(keys, k.key)
-	}
-	v.recall(ctx, p, keys)
-	for _, k := range v.kernels {
-		k.made = p.useful(k)
+		if !k.short {
+			k.reason, k.detail = r.Reason.String(), r.Detail
+			k.made = p.useful(k.offered)
+		}
 	}
 	v.print(m, out, source, min(room, maxImage))
 	return v
@@ -90,47 +97,65 @@ func firstLine(err error) string {
 }
 
 // recall asks what is known of the kernels. Without an answer all is learned anew.
-func (v *variants) recall(ctx context.Context, p *preempting, keys []cache.Key) {
-	if p.opts.Memory == nil || len(keys) == 0 {
+func (v *variants) recall(ctx context.Context, p *preempting) {
+	if p.opts.Memory == nil || len(v.kernels) == 0 {
 		return
+	}
+	keys := make([]cache.Key, 0, len(v.kernels))
+	for _, k := range v.kernels {
+		keys = append(keys, k.key)
 	}
 	known, err := p.opts.Memory.Recall(ctx, keys)
 	if err != nil {
 		return
 	}
-	byKey := make(map[cache.Key]tune.Record, len(known))
-	for _, e := range known {
-		byKey[e.Key] = e.Record
+	byKey := make(map[cache.Key]*cache.Entry, len(known))
+	for i := range known {
+		byKey[known[i].Key] = &known[i]
 	}
 	for _, k := range v.kernels {
-		k.record = byKey[k.key]
+		e := byKey[k.key]
+		if e == nil {
+			continue
+		}
+		k.record = e.Record
+		if p.opts.Forms == 0 && alwaysShort(e.Record) {
+			k.short, k.reason, k.offered = true, reasonShort, e.Forms
+		}
 	}
 }
 
-// useful are the forms of a kernel that are worth making.
-func (p *preempting) useful(k *recipe) abi.PreemptForm {
-	made := k.offered
-	if p.opts.Forms != 0 {
-		return made
-	}
-	for i, c := range k.record.Classes {
+// alwaysShort reports whether a kernel is known to be short, whatever its grid.
+func alwaysShort(r tune.Record) bool {
+	for _, c := range r.Classes {
 		if c.Why != tune.WhyShort {
-			break
-		}
-		if i == len(k.record.Classes)-1 {
-			k.short, k.reason = true, reasonShort
-			return 0
+			return false
 		}
 	}
+	return len(r.Classes) > 0
+}
+
+// allShort reports whether no form need be made of any kernel.
+func (v *variants) allShort() bool {
+	for _, k := range v.kernels {
+		if !k.short {
+			return false
+		}
+	}
+	return true
+}
+
+// useful are the forms worth making of those that there are.
+func (p *preempting) useful(offered abi.PreemptForm) abi.PreemptForm {
 	const early = abi.PreemptSingle | abi.PreemptCoarse
 	latency := p.opts.Wanted.Latency
 	if latency <= 0 {
 		latency = tune.DefaultLatency
 	}
-	if made&early != 0 && latency >= persistentBelow {
-		made &= early
+	if p.opts.Forms == 0 && offered&early != 0 && latency >= persistentBelow {
+		offered &= early
 	}
-	return made
+	return offered
 }
 
 // print makes the text to load: the module as it was written, so that the host's messages name its lines, and behind
