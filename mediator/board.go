@@ -148,13 +148,17 @@ func (b *board) read(p *party, report func(happening)) {
 	d.look = b.looks
 	for i := range link.MaxStubs {
 		slot := p.page.Stub(i)
-		s, ok := slot.Read()
 		r := d.rows[i]
+		// Most stubs are nobody's, and cost next to nothing.
+		if launch, state := slot.State(); r == nil && (state <= stub.Prep || state == stub.Done && launch == d.done[i]) {
+			continue
+		}
+		s, ok := slot.Read()
 		if r != nil && (!ok || s.Launch != r.stub.Launch) {
 			b.end(r, isGone, report)
 			d.rows[i], r = nil, nil
 		}
-		if !ok || r == nil && s.State == stub.Done && s.Launch == d.done[i] {
+		if !ok {
 			continue
 		}
 		if r == nil {

@@ -15,6 +15,9 @@ const listenLimit = time.Second
 // listen waits for the guest's executors to say that a launch came or ended, as
 // long as the GPU's policy decides about launches, until the guest is deaf.
 func (s *share) listen(g *guest) {
+	if err := hurry(); err != nil {
+		s.log.Debug("launches wait a little longer", "guest", g.spec.Name, "err", err)
+	}
 	for {
 		if by, turned := s.turns(); !by {
 			select {
