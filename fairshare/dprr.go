@@ -13,8 +13,9 @@ const (
 
 // slice is how long a launch has the GPU at a time: "it is set to (p + 1)/2 ms,
 // where p is the priority of the kernel", the dynamic one when it is scheduled.
-// For priorities below 0, which the paper doesn't have, it is as for 0.
-func slice(p int) time.Duration { return time.Duration(max(p, 0)+1) * time.Millisecond / 2 }
+// For priorities below 0, which the paper doesn't have, it is as for 0; and it is
+// no longer than a second.
+func slice(p int) time.Duration { return time.Duration(min(max(p, 0), 1999)+1) * time.Millisecond / 2 }
 
 // aging is EffiSha's dynamic priority-based round-robin policy, dprr (§7).
 //
@@ -31,7 +32,8 @@ func slice(p int) time.Duration { return time.Duration(max(p, 0)+1) * time.Milli
 // switch the role."
 //
 // So an arrival never preempts; and of launches that are all there, each has its
-// slice before any has its second.
+// slice before any has its second. But while new ones keep the active queue from
+// becoming empty, those whose slice is over wait: they may starve.
 //
 // Where the paper is silent: a slice begins when the GPU is the launch's, that is
 // when what was told to leave has left. Launches of one dynamic priority run in
@@ -97,8 +99,9 @@ func (p *aging) admit(now time.Duration, st *State) {
 		case !t.known:
 			p.queue(now, t, true)
 		case t.scheduled && !l.Running:
-			// It left for somebody else's reasons, or never came to run.
-			p.queue(now, t, false)
+			// It left for somebody else's reasons, or never came to run: its slice is
+			// not over.
+			p.queue(now, t, true)
 		case t.scheduled && leaving:
 			t.since = now
 		}

@@ -87,6 +87,22 @@ func TestDPRR(t *testing.T) {
 	}
 }
 
+// "When the active queue becomes empty, the two queues switch the role": while two
+// guests' new launches keep it from that, one whose slice is over starves.
+func TestDPRRStarves(t *testing.T) {
+	s := newKernelSim("dprr", fairshare.Options{}, guests(1, 1, 1)...)
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Priority: 9, Evictable: true}, work: time.Hour, leave: 10 * us})
+	for range 2 {
+		for g := range fairshare.GuestID(2) {
+			s.submit(&kernel{Launch: fairshare.Launch{Guest: g + 2, Evictable: true}, work: 100 * us, repeat: true})
+		}
+	}
+	s.run(500 * ms)
+	if s.had[1] > 6*ms {
+		t.Errorf("the launch whose slice of 5 ms was over has had %v", s.had[1])
+	}
+}
+
 // "When the active queue becomes empty, the two queues switch the role": of
 // launches that are all there, each has a slice before any has its second, so that
 // none starves, and no slice is shorter than (p+1)/2 ms with p static.

@@ -64,7 +64,8 @@ var flepKernels = []time.Duration{11106 * us, 521 * us, 15775 * us, 728 * us, 73
 // §6.3.3), are within 2 points of that, and what that costs within 10 %.
 func TestFFSShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newKernelSim("ffs", fairshare.Options{}, guests(2, 1)...)
+		rate := rapid.SampledFrom([]fairshare.Rate{{}, {PerSecond: -1}}).Draw(t, "rate")
+		s := newKernelSim("ffs", fairshare.Options{Evictions: rate}, guests(2, 1)...)
 		for g := range 2 {
 			k := &kernel{Launch: fairshare.Launch{Guest: fairshare.GuestID(g + 1), Evictable: true}, work: rapid.SampledFrom(flepKernels).Draw(t, "kernel"),
 				leave: time.Duration(rapid.IntRange(5, 400).Draw(t, "leave µs")) * us, again: time.Duration(rapid.IntRange(0, 100).Draw(t, "again µs")) * us,

@@ -105,6 +105,52 @@ func TestLostVerdicts(t *testing.T) {
 	}
 }
 
+// Quotas hold under policies about launches as under others, and a guest that is
+// at its cap leaves the GPU to the rest.
+func TestQuotasHoldLaunches(t *testing.T) {
+	for _, policy := range kernelPolicies() {
+		t.Run(policy, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				s := newKernelSim(policy, fairshare.Options{}, guests(1, 1)...)
+				s.policy = fairshare.Bound(s.policy)
+				quota := float64(rapid.IntRange(10, 40).Draw(t, "cap")) / 100
+				s.st.Guests[0].Quota.Cap = quota
+				for g := range 2 {
+					for range 2 {
+						s.submit(&kernel{Launch: fairshare.Launch{Guest: fairshare.GuestID(g + 1), Priority: 5 - 5*g, Evictable: rapid.Bool().Draw(t, "evictable")},
+							work: time.Duration(rapid.IntRange(300, 3000).Draw(t, "work µs")) * us, leave: 40 * us, repeat: true})
+					}
+				}
+				s.rounds(500 * ms)
+				s.report(t)
+				had := float64(s.had[1]) / float64(s.now)
+				if had > quota+0.05 || policy != "fifo" && policy != "reorder" && had < quota-0.05 {
+					t.Errorf("guest 1 has %.3f of the GPU, its cap is %v", had, quota)
+				}
+				if idle := float64(s.idle) / float64(s.now); idle > 0.05 {
+					t.Errorf("idle for %.1f %% of the time", 100*idle)
+				}
+			})
+		})
+	}
+}
+
+// rounds goes on for d, and tells the policy of what was used every few
+// milliseconds.
+func (s *kernelSim) rounds(d time.Duration) {
+	const length = 5 * ms
+	before := map[fairshare.GuestID]time.Duration{}
+	for end := s.now + d; s.now < end; {
+		s.run(s.now + length)
+		for i := range s.st.Guests {
+			g := &s.st.Guests[i]
+			g.Used = s.had[g.ID] - before[g.ID]
+			before[g.ID] = s.had[g.ID]
+		}
+		s.decide(fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length})
+	}
+}
+
 // FLEP §6.4: "FLEP preempts just enough SMs to host all CTAs launched by the
 // high-priority kernel", where kernels can be on the GPU side by side; elsewhere
 // the verdict says that it is of no use. What was taken is given back at the end.
