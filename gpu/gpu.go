@@ -49,6 +49,9 @@ type Properties struct {
 	// Preempts is whether a [Suspender]'s Suspend takes off what executes, rather
 	// than after its end.
 	Preempts bool
+	// CoRuns is whether kernels of different channels and contexts can be on the GPU
+	// side by side, as far as there is room.
+	CoRuns bool
 }
 
 // Device is one GPU, opened by one process. It is safe for concurrent use.

@@ -115,6 +115,7 @@ func (o Options) properties() gpu.Properties {
 		MaxBlockDim: gpu.Dim3{X: maxBlockThreads, Y: maxBlockThreads, Z: maxBlockZ},
 		L2Bytes:     4 << 20,
 		Preempts:    m.Mode == machine.Slices,
+		CoRuns:      m.Mode == machine.CoRun,
 	}
 }
 

@@ -64,6 +64,9 @@ type channel struct {
 	// job is the launch that what is behind it waits for; nil: none. spare is the
 	// last one, or the same, kept for what it has allocated.
 	job, spare *job
+	// beside is a second channel on the GPU, once it is needed: for a launch that
+	// goes beside the first.
+	beside service
 }
 
 // pending is a command that is carried out or being so, and not yet answered.
@@ -134,7 +137,7 @@ func (ch *channel) drained() bool {
 // close lets go of the channel at once.
 func (ch *channel) close() error {
 	ch.waiter.stop()
-	return ch.gpu.Close()
+	return errors.Join(ch.gpu.Close(), ch.beside.close())
 }
 
 // giveBack gives the guest back the GPU memory that its launches here needed.

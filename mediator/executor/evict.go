@@ -77,24 +77,21 @@ func (x *Executor) copied(j *job) error {
 // attend obeys, while a job is on the GPU, the daemon's word to leave, and watches
 // that the kernel does. It reports whether it did anything.
 func (j *job) attend() bool {
-	if j.form == 0 || j.plan.Stay || j.claim.State() != stub.ToEvict {
+	if j.form == 0 || j.plan.Stay {
 		return false
 	}
 	x := j.ch.x
-	if !j.told {
-		below, _, _ := j.claim.Word()
-		binary.LittleEndian.PutUint32(j.word[:], below)
-		// The word's copy need not be waited for: what is written to the control
-		// block later goes the same way, behind it.
-		_, err := x.words.gpu.CopyIn(j.memory.base+controlAt+evictWord, j.word[:])
-		j.told = true
-		if err != nil {
-			// It runs on, and is found out like one that doesn't look. Only the end of
-			// the GPU or the context does that, and its fence tells soon.
-			x.o.Log.Debug("evict word not written", "kernel", j.fn.attrs.Name, "err", err)
-			return true
+	state := j.claim.State()
+	if state != stub.ToEvict {
+		if j.told && state == stub.Running {
+			return j.recalled()
 		}
+		return j.refilling && x.reached(j) && j.refill()
+	}
+	if below, _, _ := j.claim.Word(); !j.told || below != j.below {
+		j.told, j.below, j.refilling = true, below, false
 		j.evicted = j.evicted || below != abi.EvictNone
+		j.tell(below)
 		return true
 	}
 	now := x.o.Clock.Now()
@@ -104,12 +101,78 @@ func (j *job) attend() bool {
 	return j.exposed(now)
 }
 
+// tell writes the evict word. The copy need not be waited for: what is written to
+// the control block later goes the same way, behind it. Where the word can't be
+// written the kernel runs on, and is found out like one that doesn't look; only the
+// end of the GPU or the context does that, and its fence tells soon.
+func (j *job) tell(below uint32) {
+	x := j.ch.x
+	w := &j.wordsOut[j.wordAt%len(j.wordsOut)]
+	j.wordAt++
+	binary.LittleEndian.PutUint32(w[:], below)
+	var err error
+	if j.words, err = x.words.gpu.CopyIn(j.memory.base+controlAt+evictWord, w[:]); err != nil {
+		x.o.Log.Debug("evict word not written", "kernel", j.fn.attrs.Name, "err", err)
+	}
+}
+
+// recalled is for a kernel that was told to leave and may stay: its blocks look and
+// find nothing any more. A persistent one's, that have left some SMs, come back as a
+// second launch on the same counter, where kernels can be on the GPU side by side
+// (FLEP figure 4c).
+func (j *job) recalled() bool {
+	j.told = false
+	j.tell(abi.EvictNone)
+	j.refilling = j.form == abi.PreemptPersistent && j.ch.x.props.CoRuns && j.besideFence == 0
+	return true
+}
+
+// refill launches the blocks that left once more, when the word that they look at
+// is zero.
+func (j *job) refill() bool {
+	x, ch := j.ch.x, j.ch
+	j.refilling = false
+	if err := x.copied(j); err != nil {
+		return false // the kernel's own end says more
+	}
+	if ch.beside.gpu == nil {
+		c, err := x.o.Context.NewChannel()
+		if err != nil {
+			x.o.Log.Debug("freed SMs stay free", "err", err)
+			return false
+		}
+		ch.beside.gpu = c
+		ch.beside.waiter.start(c, x.slot)
+	}
+	freed := min(j.below, uint32(x.props.SMs))
+	plan, err := j.run.Refill(freed * j.stub.PerSM)
+	if err != nil {
+		x.o.Log.Debug("freed SMs stay free", "err", err)
+		return false
+	}
+	// Its arguments are those that the first has.
+	gl := j.gl
+	gl.Grid = gpu.Dim3{X: plan.Grid[0], Y: plan.Grid[1], Z: plan.Grid[2]}
+	if j.besideFence, err = ch.beside.gpu.Launch(&gl); err != nil {
+		x.o.Log.Debug("freed SMs stay free", "err", err)
+		j.besideFence = 0
+		return false
+	}
+	x.slot.AddRelaunch()
+	return true
+}
+
+// besideDone is whether a second launch of the kernel, if there is one, has ended.
+func (j *job) besideDone() bool {
+	return j.besideFence == 0 || j.ch.beside.gpu.Done() >= j.besideFence
+}
+
 // due is when the launch must have left, by the daemon's word; once that is past,
-// when it is ended.
+// when it is ended. One that is to leave some SMs only goes on, on the others.
 func (j *job) due() time.Duration {
-	_, asked, deadline := j.claim.Word()
+	below, asked, deadline := j.claim.Word()
 	switch {
-	case deadline == 0:
+	case deadline == 0 || below < uint32(j.ch.x.props.SMs):
 		return math.MaxInt64 // never
 	case !j.lied || j.ch.x.props.Preempts:
 		return deadline
@@ -189,11 +252,7 @@ func (x *Executor) unpark() {
 		j.parkedFor += at - j.parkedAt
 	}
 	j.phase, j.told = running, false
-	// Should it look after all, it finds that it may stay. Where that can't be
-	// written it leaves, and is put back.
-	if _, err := x.words.gpu.CopyIn(j.memory.base+controlAt+evictWord, zeros[:4]); err != nil {
-		x.o.Log.Debug("evict word not taken back", "kernel", j.fn.attrs.Name, "err", err)
-	}
+	j.tell(abi.EvictNone) // should it look after all, it finds that it may stay
 	if j.claim.Grant() {
 		j.claim.Start(x.o.Clock.Now())
 	}

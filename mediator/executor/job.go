@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -39,14 +40,19 @@ type job struct {
 	control   [abi.ControlBytes]byte // as read back
 	record    []byte                 // what was skipped, as read back
 	list      []byte                 // as written
-	word      [4]byte                // of the evict word, as written
-	told      bool                   // the daemon's word was obeyed
+	wordsOut  [4][4]byte             // the newest evict words, as they are written
+	wordAt    int                    // where the next goes
+	told      bool                   // the daemon's word to leave was passed on
+	below     uint32                 // with this bound
 	evicted   bool                   // an evict word was written in this run
 	lied      bool                   // found to lie, and counted
-	words     gpu.Fence              // what it waits for on the executor's channels
-	bulk      gpu.Fence
-	parkedAt  time.Duration // on the GPU's clock
-	parkedFor time.Duration // of this run
+	refilling bool                   // a second launch is to take the SMs that it left
+	// besideFence is that second launch's, on the channel's second channel.
+	besideFence gpu.Fence
+	words       gpu.Fence // what it waits for on the executor's channels
+	bulk        gpu.Fence
+	parkedAt    time.Duration // on the GPU's clock
+	parkedFor   time.Duration // of this run
 
 	launched   bool          // it was on the GPU
 	began      time.Duration // when this run was put there, on the executor's clock
@@ -112,6 +118,9 @@ func (j *job) ask() {
 	if j.bulk != 0 {
 		j.ch.x.bulk.waiter.ask(j.bulk)
 	}
+	if j.besideFence != 0 {
+		j.ch.beside.waiter.ask(j.besideFence)
+	}
 }
 
 // phase is what a job waits for.
@@ -156,7 +165,7 @@ func (j *job) step() bool {
 		if j.ch.gpu.Done() < j.p.fence {
 			return j.attend()
 		}
-		return j.left()
+		return j.besideDone() && j.left()
 	case parked:
 		if j.ch.gpu.Done() >= j.p.fence {
 			return j.left()
@@ -202,6 +211,7 @@ func (j *job) launch() bool {
 		x.slot.AddRelaunch()
 	}
 	j.launched, j.told, j.evicted, j.parkedFor = true, false, false, 0
+	j.refilling, j.besideFence = false, 0
 	j.began = x.o.Clock.Now()
 	j.phase = running
 	x.launches++
@@ -221,7 +231,13 @@ func (j *job) left() bool {
 		x.unpark() // it ran to its end all the same
 	}
 	out := ch.gpu.Outcome(j.p.fence)
-	j.p.fence = 0
+	if j.besideFence != 0 {
+		beside := ch.beside.gpu.Outcome(j.besideFence)
+		out.End = max(out.End, beside.End)
+		out.Err = cmp.Or(out.Err, beside.Err)
+		j.besideFence = 0
+	}
+	j.p.fence, j.words = 0, 0
 	x.launches--
 	x.predicted -= j.predicted
 	t := max(out.End-out.Start-j.parkedFor, 0)

@@ -260,6 +260,7 @@ func (j *job) clean() {
 	}
 	j.words, j.bulk, j.gl = 0, 0, gpu.Launch{}
 	j.plan = relaunch.Plan{}
-	j.lied, j.launched, j.told, j.evicted = false, false, false, false
+	j.lied, j.launched, j.told, j.evicted, j.refilling = false, false, false, false, false
+	j.besideFence = 0
 	j.used, j.owed, j.start, j.end, j.evictions = 0, 0, 0, 0, 0
 }

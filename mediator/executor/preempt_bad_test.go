@@ -148,7 +148,7 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 	r.page.SetMode(link.ModeFree)
 	a.counting(8).preemptible(a, fn, kernels[0], 10_000)
 	r.x.Step(false)
-	r.say(func(s *link.StubSlot, v link.Stub) { s.Evict(v.Launch, 1, sim.Now(), sim.Now()+1) })
+	r.say(func(s *link.StubSlot, v link.Stub) { s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+1) })
 	r.x.Step(true)
 	sim.Advance(time.Millisecond)
 	r.page.Beat(sim.Now())

@@ -13,6 +13,8 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/gpu/soft"
+	"vgpud/gpu/soft/machine"
 	"vgpud/mediator/link"
 	"vgpud/mediator/stub"
 	"vgpud/mediator/vgpu/abi"
@@ -209,6 +211,63 @@ func TestEvictAndGoOn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestSpatialEviction takes a launch off some SMs, gives them back to it, and takes
+// it off all: where kernels run side by side the freed SMs are filled by a second
+// launch on the same counter.
+func TestSpatialEviction(t *testing.T) {
+	for _, mode := range []machine.Mode{machine.CoRun, machine.Exclusive} {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: mode}}, gpu.ContextOptions{})
+			g := r.open()
+			k := kernels[2]
+			fn := g.load(testdata(t, k.file), k.name)
+			c := g.counting(2000)
+			r.byKernel()
+			c.preemptible(g, fn, k, 40)
+			r.x.Step(false)
+			r.runAll()
+			r.x.Step(false)
+			slot := r.page.Context(0)
+			step := func(n int) {
+				for range n {
+					r.x.Step(false)
+					runtime.Gosched()
+				}
+			}
+			r.evictAll(2)
+			step(50)
+			if v := r.newest(); v.State != stub.ToEvict || slot.Counters().Evictions != 0 {
+				t.Fatalf("told to leave two SMs: %+v, %+v", v, slot.Counters())
+			}
+			r.say(func(s *link.StubSlot, v link.Stub) {
+				if !s.Refill(v.Launch) || s.Refill(v.Launch) {
+					t.Error("not told that it may stay, or twice")
+				}
+			})
+			step(50)
+			want := uint64(0)
+			if mode == machine.CoRun {
+				want = 1
+			}
+			if n := slot.Counters(); n.Relaunches != want || r.newest().State != stub.Running {
+				t.Errorf("refilled: %+v, %v, want %d more launches", n, r.newest().State, want)
+			}
+			r.evictAll(1)
+			step(20)
+			r.evictAll(math.MaxUint32) // more than it was told
+			r.stepUntil("it has left", func() bool { return r.newest().State == stub.Ready || r.newest().State == stub.Done })
+			if n := slot.Counters(); n.Evictions != 1 || slot.Outstanding() != 0 {
+				t.Errorf("told to leave all: %+v, %d outstanding", n, slot.Outstanding())
+			}
+			r.page.SetMode(link.ModeFree)
+			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+				t.Error(com.Status)
+			}
+			c.check(1)
+		})
 	}
 }
 
@@ -598,6 +657,8 @@ func randomTurns(t *testing.T, seed uint64) {
 			sim.Advance(link.SilenceLimit / 2)
 		case 7:
 			r.page.Beat(sim.Now())
+		case 8:
+			r.say(func(s *link.StubSlot, v link.Stub) { s.Refill(v.Launch) })
 		}
 		r.x.Step(suspended)
 		for i, g := range ends {

@@ -64,8 +64,8 @@ type stubArea struct {
 type stubLayout struct {
 	// turn is the launch's number, its context and its state in one word, so that
 	// nobody changes the state of a launch that it does not mean: see [turn]. By
-	// compare and swap: serve makes the transitions Scheduled and Asked, exec the
-	// others (and Scheduled where serve is silent or the mode is ModeFree), vm
+	// compare and swap: serve makes the transitions Scheduled, Asked and Recalled,
+	// exec the others (and Scheduled where serve is silent or the mode is ModeFree), vm
 	// Abandoned after exec's death.
 	turn atomic.Uint64
 	_    [lineBytes - 8]byte
@@ -147,8 +147,8 @@ func (p *Page) HasStubs() bool { return p.area != nil }
 // Stub is stub i of the page, 0 to MaxStubs-1. It is good while the page is open.
 func (p *Page) Stub(i int) *StubSlot { return &p.stubs[i] }
 
-// StubSlot is one stub of a page. Run and Evict are the daemon's; they belong to
-// one goroutine for each page.
+// StubSlot is one stub of a page. Run, Evict and Refill are the daemon's; they
+// belong to one goroutine for each page.
 type StubSlot struct {
 	page *Page
 	l    *stubLayout // nil on a page of the old version
@@ -273,19 +273,33 @@ func (s *StubSlot) Run(launch uint64) bool {
 }
 
 // Evict tells a launch that is running to leave the SMs with numbers below
-// belowSM, all of them with math.MaxUint32, and wakes its executor. now and
-// deadline are instants of clock.Real; a launch that is still there at the
-// deadline is found to lie, 0 is never. It reports false where the launch is not
-// running, or gone.
+// belowSM, all of them with math.MaxUint32, or one that was told to leave some to
+// leave more, and wakes its executor. now and deadline are instants of clock.Real;
+// a launch that was to leave all SMs and is still there at the deadline is found to
+// lie, 0 is never. It reports false where the launch is not running, or leaves as
+// many already, or is gone.
 func (s *StubSlot) Evict(launch uint64, belowSM uint32, now, deadline time.Duration) bool {
-	if l, state := s.State(); l != launch || state != stub.Running {
+	l, state := s.State()
+	more := state == stub.ToEvict && belowSM > s.l.belowSM.Load()
+	if l != launch || state != stub.Running && !more {
 		return false
 	}
 	// Should the launch end here, the words are of no meaning to the next.
 	s.l.asked.Store(int64(now))
 	s.l.deadline.Store(int64(deadline))
 	s.l.belowSM.Store(belowSM)
-	if !s.step(launch, stub.Asked) {
+	if !more && !s.step(launch, stub.Asked) {
+		return false
+	}
+	s.ringContext()
+	return true
+}
+
+// Refill tells a launch that was told to leave that it may stay, and take the SMs
+// that it left, and wakes its executor. It reports false where the launch was not,
+// or has left.
+func (s *StubSlot) Refill(launch uint64) bool {
+	if !s.step(launch, stub.Recalled) {
 		return false
 	}
 	s.ringContext()

@@ -269,7 +269,7 @@ func TestStubsAreTheMachine(t *testing.T) {
 		if !ok {
 			t.Fatal("no stub")
 		}
-		model := stub.Ready
+		model, below := stub.Ready, uint32(0)
 		apply := func(cause stub.Cause) bool {
 			next, err := stub.Next(model, cause)
 			model = next
@@ -282,8 +282,20 @@ func TestStubsAreTheMachine(t *testing.T) {
 				}
 			},
 			"evict": func(t *rapid.T) {
-				if got, want := c.slot.Evict(c.Launch(), 1, 2, 3), apply(stub.Asked); got != want {
+				b := rapid.Uint32Range(1, 4).Draw(t, "below")
+				more := model == stub.ToEvict && b > below
+				if got, want := c.slot.Evict(c.Launch(), b, 2, 3), apply(stub.Asked) || more; got != want {
 					t.Fatalf("Evict: %v, want %v", got, want)
+				} else if got {
+					below = b
+				}
+				if b, _, _ := c.Word(); model == stub.ToEvict && b != below {
+					t.Fatalf("exec reads %d, want %d", b, below)
+				}
+			},
+			"refill": func(t *rapid.T) {
+				if got, want := c.slot.Refill(c.Launch()), apply(stub.Recalled); got != want {
+					t.Fatalf("Refill: %v, want %v", got, want)
 				}
 			},
 			"start":  func(*rapid.T) { c.Start(1); apply(stub.Launched) },

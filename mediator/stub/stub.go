@@ -47,6 +47,8 @@ const (
 	Launched
 	// Asked tells it to leave: Running to ToEvict. The daemon's.
 	Asked
+	// Recalled takes that back: ToEvict to Running. The daemon's.
+	Recalled
 	// Left says that it left with work undone: ToEvict to Ready, and Running to
 	// Ready where nobody had asked.
 	Left
@@ -59,7 +61,7 @@ const (
 	causes = iota
 )
 
-var causeNames = [...]string{"claimed", "initialised", "scheduled", "launched", "asked to leave", "left", "finished", "abandoned"}
+var causeNames = [...]string{"claimed", "initialised", "scheduled", "launched", "asked to leave", "recalled", "left", "finished", "abandoned"}
 
 // String is the cause's name in output.
 func (c Cause) String() string {
@@ -76,7 +78,7 @@ var next = [states][causes]State{
 	Ready:   {Scheduled: ToRun, Abandoned: Done},
 	ToRun:   {Launched: Running, Abandoned: Done},
 	Running: {Asked: ToEvict, Left: Ready, Finished: Done, Abandoned: Done},
-	ToEvict: {Left: Ready, Finished: Done, Abandoned: Done},
+	ToEvict: {Recalled: Running, Left: Ready, Finished: Done, Abandoned: Done},
 	Done:    {Claimed: Prep},
 }
 

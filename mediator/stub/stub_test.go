@@ -25,6 +25,7 @@ var transitions = []transition{
 	{ToEvict, Left, Ready, "the GPU kernel evicts from GPU voluntarily and the kernel goes back to the READY state."},
 	{Running, Finished, Done, "When the GPU kernel finishes, the kernel state turns to DONE"},
 	{ToEvict, Finished, Done, "§6.2: During the execution of a GPU kernel, when a GPU thread finds no more block-task left, it changes the kState field of the stub to \"DONE\". Otherwise, […] before grabing a new task, it checks whether the kState is now \"TOEVICT\"."},
+	{ToEvict, Recalled, Running, "ours, for FLEP §4.1: All the CTAs, which run on SMs of ID smaller than spa_P, should quit execution; All the other CTAs keep running"},
 	{Running, Left, Ready, "ours: a guest can write its kernel's evict word too; the kernel then waits for its turn like one that was asked"},
 	{Prep, Abandoned, Done, "ours: its context ended"},
 	{Ready, Abandoned, Done, "ours"},
