@@ -137,7 +137,7 @@ type kernel struct {
 	together    string // the fragment by which all threads of a block meet
 	// apart is the fragment that keeps a task apart from the next one.
 	apart   string
-	crowded bool // there is no static shared memory left for a persistent block's own
+	crowded bool // there is no static shared memory left to add some, or it would show
 }
 
 // form makes the kernel's form f.
@@ -158,6 +158,9 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 		stmts = stmts[:n-1] // what we put behind the body is where it would go
 	}
 	b.add(fragFirst)
+	if body.meet {
+		b.add(fragNeed)
+	}
 	switch f {
 	case Single:
 		k.single(b, body, stmts)
@@ -245,9 +248,6 @@ func (k *kernel) begin(b *builder) {
 func (k *kernel) declare(b *builder) {
 	b.upTo(k.sizes(), fragGrid[:])
 	b.upTo(k.index, fragIndex[:])
-	if k.meet {
-		b.add(fragNeed)
-	}
 }
 
 func (k *kernel) place(b *builder) {
@@ -259,9 +259,6 @@ func (k *kernel) place(b *builder) {
 // task is the body.
 func (k *kernel) task(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.label("V_task")
-	if k.meet {
-		b.add(fragNeeds)
-	}
 	body.stmts(stmts, &b.stmts)
 }
 

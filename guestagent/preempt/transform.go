@@ -38,6 +38,7 @@ const (
 	// adds to it.
 	staticShared = 48 << 10
 	slotBytes    = 8
+	meetBytes    = 4 // what rewritten barriers add in either form with a loop
 )
 
 // Transform makes preemptible forms of m's kernels: a module with everything that m has, under its own name, and new
@@ -100,7 +101,7 @@ func (t *module) entry(e *entryStudy, forms Form) Report {
 		return r
 	}
 	for _, f := range []Form{Single, Coarse, Persistent} {
-		if ok, _ := e.fits(f); !ok || f == Persistent && k.crowded {
+		if ok, _ := e.fits(f); !ok || k.crowded && (f == Persistent || f == Coarse && k.meet) {
 			continue
 		}
 		r.Preemptible = true
@@ -169,9 +170,6 @@ func (k *kernel) plan() {
 	case warp:
 		k.apart = fragWarpMeets
 	}
-	if k.meet {
-		k.apart = "" // having met, all are done
-	}
 }
 
 // wants notes the components of %ctaid and %nctaid among operands.
@@ -219,6 +217,12 @@ func (k *kernel) check() {
 		if found.initialised != "" {
 			e.refuseLoops(LastingState, "%s has an initial value", found.initialised)
 		}
+		if found.sizes {
+			k.crowded = true
+			if e.waits {
+				e.refuse(UnsupportedInstruction, "%s reads how much shared memory there is", f.code.Func.Name)
+			}
+		}
 		for _, v := range found.shared {
 			if !seen[v] {
 				seen[v] = true
@@ -226,8 +230,15 @@ func (k *kernel) check() {
 			}
 		}
 	}
-	if k.crowded = static+slotBytes > staticShared; k.crowded && e.waits {
-		e.refuse(TooBig, "no static shared memory left for the task's number")
+	own := int64(slotBytes)
+	if len(e.rewrite) > 0 {
+		own += meetBytes
+	}
+	if static+own > staticShared {
+		k.crowded = true
+		if e.waits {
+			e.refuse(TooBig, "no static shared memory left for the task's number")
+		}
 	}
 	if len(e.rewrite) > 0 && (t.m.Version.Less(ptx.Version{Major: 6}) || architecture(t.m) < 70) {
 		e.refuseLoops(DivergentNamedBarrier, "threads of a warp don't meet one by one before sm_70 and PTX 6.0")
@@ -244,6 +255,7 @@ type scan struct {
 	refused     string     // an instruction or variable that can't be copied
 	initialised string     // a variable that would have to be set up for each task
 	shared      []*ptx.Var // static shared memory that it uses
+	sizes       bool       // it reads how much shared memory the block has, to which the persistent form adds
 }
 
 // scan looks at a function once.
@@ -267,7 +279,9 @@ func (t *module) scan(f *funcStudy) *scan {
 	var operands func(list []ptx.Operand)
 	operands = func(list []ptx.Operand) {
 		for i := range list {
-			if y := list[i].Sym; y != nil && y.Kind == ptx.SymVar && y.Var.Space == ptx.SharedSpace && !seen[y.Var] {
+			if y := list[i].Sym; y != nil && y.Kind == ptx.SymSpecial && (y.Name == "%total_smem_size" || y.Name == "%aggr_smem_size") {
+				s.sizes = true
+			} else if y != nil && y.Kind == ptx.SymVar && y.Var.Space == ptx.SharedSpace && !seen[y.Var] {
 				seen[y.Var] = true
 				s.shared = append(s.shared, y.Var)
 			}
