@@ -64,7 +64,7 @@ var tricks = []tricky{
 	{file: "indices", entry: "through_table", grid: g(30), block: g(32), most: any3},
 	{file: "indices", entry: "branch_table", grid: g(30), block: g(32), least: any3, most: any3},
 	{file: "memory", entry: "dynamic_shared", grid: g(30), block: g(64), shared: 256, least: any3, most: any3},
-	{file: "memory", entry: "shared_size", grid: g(30), block: g(16), shared: 48, most: any3},
+	{file: "memory", entry: "shared_size", grid: g(30), block: g(16), shared: 48, least: single, most: single | abi.PreemptCoarse},
 	{file: "memory", entry: "local_array", grid: g(30), block: g(32), least: any3, most: any3},
 	{file: "memory", entry: "prints", grid: g(30), block: g(32), least: any3, most: any3},
 	{file: "memory", entry: "last_block", grid: g(30), block: g(40), least: any3, most: any3},
@@ -151,7 +151,7 @@ func TestTricky(t *testing.T) {
 					forms |= f
 				}
 				t.Logf("forms %v, reason %q %s, waits %v, barriers %+v", forms, r.Reason, r.Detail, r.WaitsForBlocks, r.Barriers)
-				if (forms == 0) == r.Preemptible || forms != any3 && r.Reason == preempt.None && !r.WaitsForBlocks {
+				if (forms == 0) == r.Preemptible || forms&^single == 0 && r.Reason == preempt.None {
 					t.Errorf("forms %v, preemptible %v, without a reason", forms, r.Preemptible)
 				}
 			}
