@@ -334,9 +334,8 @@ func (p *fairFirst) contended(e *epoch) bool {
 
 // choose gives the guest that is next in turn its epoch; nil is nobody. Those whose
 // epoch is less than they owe, or not worth an eviction, are passed over, and have
-// it the next time as well. present has no
-// launch that waits and may be chosen as well, the last of all: one of it runs, or
-// is expected.
+// it the next time as well. present may be chosen without a launch that waits, the
+// last of all: one of it runs, or is expected.
 func (p *fairFirst) choose(present *epoch) *epoch {
 	n, start := len(p.accounts), len(p.accounts)
 	for i := range p.accounts {
