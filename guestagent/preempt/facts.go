@@ -284,11 +284,16 @@ func (w *studying) bindCalls(m *ptx.Module, list []*funcStudy) {
 		return
 	}
 	taken := w.addressesTaken(m, list)
+	edges := 0
 	for k := range w.indirect {
 		c := &w.indirect[k]
 		targets := c.targets
 		if targets == nil {
 			targets = taken
+		}
+		if edges += len(targets); edges > maxVisits {
+			c.from.refuse(TooBig, "%v: too many functions may be called", c.in)
+			continue
 		}
 		if len(targets) == 0 {
 			c.from.refuse(IndirectCall, "%v: no function's address is taken", c.in)

@@ -72,6 +72,7 @@ type funcStudy struct {
 	shared     bool // it may use shared memory itself
 	asyncs     bool // it uses cp.async itself
 	calls      []callSite
+	edges      int // how many functions its calls may reach in all
 	barriers   []barrier
 	warp       []int // its warp exchanges: instructions in code.Instrs
 	exits      []int // its exit instructions
@@ -110,8 +111,9 @@ type barrier struct {
 const (
 	// maxInstrs bounds a kernel with all that it calls.
 	maxInstrs = 1 << 20
-	// maxVisits bounds the functions visited for all kernels of a module together.
-	maxVisits = 1 << 20
+	// maxVisits bounds the functions visited for all kernels of a module together, and the functions that all indirect
+	// calls may reach together.
+	maxVisits = 1 << 18
 )
 
 // study finds out what can be done with the kernels of m, whose names p has bound.
@@ -219,7 +221,7 @@ func (e *entryStudy) walk(w *studying) {
 		}
 		seen[f] |= bit
 		work = append(work, visit{f, together})
-		w.visits += 1 + (len(f.barriers)+len(f.calls))/8
+		w.visits += 1 + (len(f.barriers)+f.edges)/8
 	}
 	come(e.self, true)
 	instrs := 0
@@ -312,6 +314,7 @@ func (w *studying) spread(list []*funcStudy) {
 	callers := map[*funcStudy][]*funcStudy{}
 	for _, f := range list {
 		for _, c := range f.calls {
+			f.edges += len(c.callees)
 			for _, g := range c.callees {
 				callers[g] = append(callers[g], f)
 			}
@@ -405,7 +408,10 @@ func markRecursive(list []*funcStudy) {
 			if st.low != st.index {
 				continue
 			}
-			at := slices.Index(stack, f)
+			at := len(stack) - 1
+			for stack[at] != f { // not far: what is above is the rest of the part
+				at--
+			}
 			for _, g := range stack[at:] {
 				states[g].open = false
 				g.recursive = g.recursive || len(stack)-at > 1

@@ -204,7 +204,7 @@ func (s *spins) loopsWithReads() []bool {
 // loop judges one loop.
 func (s *spins) loop(l int, v *waiting) {
 	g := s.f.graph
-	if s.work+s.trace.Steps() > maxTraceSteps*(len(s.f.code.Instrs)+64) {
+	if s.exhausted() {
 		*v = waiting{true, s.f.code.Func.Name + " has too many loops within loops to look through"}
 		return
 	}
@@ -325,7 +325,9 @@ func (s *spins) compared(body, leaving []int, i int) comparison {
 		}
 		if last := g.Blocks[b].End - 1; s.trace.Instr(last) && len(g.Blocks[b].Succs) > 1 && within(b) {
 			dependents := g.Dependents(b)
-			s.work += len(dependents)
+			if s.work += len(dependents); s.exhausted() {
+				return comparison{from: fromGrid} // nobody knows
+			}
 			for _, d := range dependents {
 				deciders[d] = append(deciders[d], last)
 			}
@@ -385,6 +387,11 @@ func onlyAddress(in *ptx.Instr, r int) bool {
 	}
 	return slices.ContainsFunc(in.Operands, func(o ptx.Operand) bool { return o.Kind == ptx.KindAddr }) &&
 		!(in.Guarded() && is(in.Pred.Sym)) && !within(in.Operands)
+}
+
+// exhausted reports whether more work was done than the function's size warrants. What is not known then is refused.
+func (s *spins) exhausted() bool {
+	return s.work+s.trace.Steps() > maxTraceSteps*(len(s.f.code.Instrs)+64)
 }
 
 // always lets every branch count.

@@ -152,9 +152,11 @@ func (t *Trace) unparted(b int) int {
 // or how often, is for it to say.
 func (g *Graph) Dependents(b int) []int {
 	var out []int
+	seen := map[int]bool{}
 	stop := g.Blocks[b].Ipdom
 	for _, s := range g.Blocks[b].Succs {
-		for ; s >= 0 && s != stop && !slices.Contains(out, s); s = g.Blocks[s].Ipdom {
+		for ; s >= 0 && s != stop && !seen[s]; s = g.Blocks[s].Ipdom {
+			seen[s] = true
 			out = append(out, s)
 		}
 	}
