@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -39,6 +40,7 @@ type desk struct {
 type row struct {
 	id    fairshare.LaunchID
 	guest fairshare.GuestID
+	name  string // the guest's
 	slot  *link.StubSlot
 	stub  link.Stub // as last seen
 	// told is whether the policy knows of it, and announced whether it is about to;
@@ -88,6 +90,7 @@ type notice struct {
 // party is a guest whose stubs are looked at.
 type party struct {
 	guest fairshare.GuestID
+	name  string // the guest's
 	page  *link.Page
 }
 
@@ -164,7 +167,7 @@ func (b *board) read(p *party, report func(happening)) {
 		if r == nil {
 			b.last++
 			// What it went through before is no news.
-			r = &row{id: b.last, guest: p.guest, slot: slot, stub: s, evictions: s.Evictions}
+			r = &row{id: b.last, guest: p.guest, name: p.name, slot: slot, stub: s, evictions: s.Evictions}
 			d.rows[i] = r
 			b.rows = append(b.rows, r)
 			report(happening{kind: hasAppeared, row: r})
@@ -188,7 +191,8 @@ func (b *board) update(r *row, s link.Stub, report func(happening)) {
 	if s.Evictions != r.evictions && !there {
 		r.evictions, r.asked = s.Evictions, false
 		h := happening{kind: hasLeft, row: r}
-		if before.State == stub.ToEvict {
+		// One that was to leave some of the SMs has gone on, on the others.
+		if before.State == stub.ToEvict && s.BelowSM == math.MaxUint32 {
 			h.took = max(s.Left-s.Asked, 1)
 		}
 		report(h)
@@ -279,13 +283,23 @@ func (b *board) row(id fairshare.LaunchID) *row {
 	return nil
 }
 
-// run lets a launch go to the GPU, and reports whether that was news.
+// run lets a launch go to the GPU, or back to the SMs that it was to leave, and
+// reports whether that was news.
 func (r *row) run() bool {
-	if r.over || !r.waits() || !r.slot.Run(r.stub.Launch) {
+	switch {
+	case r.over:
 		return false
+	case r.waits() && r.slot.Run(r.stub.Launch):
+		r.stub.State = stub.ToRun
+		return true
+	case r.asked:
+		r.asked = false
+		return true
+	case r.stub.State == stub.ToEvict && r.slot.Refill(r.stub.Launch):
+		r.stub.State = stub.Running
+		return true
 	}
-	r.stub.State = stub.ToRun
-	return true
+	return false
 }
 
 // evict has a launch leave the SMs below belowSM. It must have left by deadline,
@@ -299,9 +313,9 @@ func (r *row) evict(belowSM uint32, now, deadline time.Duration) bool {
 	case stub.ToRun:
 		r.asked, r.belowSM = true, belowSM
 		return true
-	case stub.Running:
+	case stub.Running, stub.ToEvict: // of fewer SMs
 		if !r.slot.Evict(r.stub.Launch, belowSM, now, deadline) {
-			return false // it has ended, as the next look will show
+			return false // it leaves as many, or has ended, as the next look will show
 		}
 		r.asked = false
 		r.stub.State, r.stub.BelowSM, r.stub.Asked = stub.ToEvict, belowSM, now

@@ -214,6 +214,46 @@ func TestBoardSeesEvictions(t *testing.T) {
 	b.wantNews("1 ended")
 }
 
+// A launch may be told to leave some of the SMs, then more of them, and then that
+// it has them all again.
+func TestBoardTellsOfSomeSMs(t *testing.T) {
+	b := newTable(t, 1)
+	c := b.submit(1, leaves)
+	b.look()
+	r := b.board.row(1)
+	r.run()
+	b.start(c)
+	b.wantTold("arrived 1: 1+")
+	says := func(below uint32) {
+		t.Helper()
+		b.look()
+		if got, _, _ := c.Word(); got != below || c.State() != stub.ToEvict {
+			t.Errorf("it is %v, to leave %d SMs, want %d", c.State(), got, below)
+		}
+	}
+	if !r.evict(4, b.now, 0) {
+		t.Fatal("not told to leave 4 SMs")
+	}
+	says(4)
+	if r.evict(3, b.now, 0) || !r.evict(9, b.now, 0) {
+		t.Error("it leaves more when told, and fewer never")
+	}
+	says(9)
+	if !r.run() || c.State() != stub.Running || r.run() {
+		t.Errorf("it has no SMs back: %v", c.State())
+	}
+	b.wantTold()
+	if l := b.launches()[0]; l.BelowSM != 0 || !l.Running || l.Evicting {
+		t.Errorf("it is shown as %+v", l)
+	}
+	// Its end with work undone took as long as it went on elsewhere.
+	r.evict(4, b.now, 0)
+	b.news = nil
+	c.Leave(b.now+ms, ms)
+	b.wantTold("evicted 1: 1")
+	b.wantNews("1 left")
+}
+
 // A launch that is on its way to the GPU can't be told to leave, and is once it is
 // there.
 func TestBoardRemembersWhoIsToLeave(t *testing.T) {

@@ -43,6 +43,8 @@ type guest struct {
 	held        bool
 	heldSince   time.Duration
 	suspensions uint64
+	caused      uint64        // evictions for its sake
+	charged     time.Duration // what they cost
 	active      bool
 	share       float64
 	entitled    float64
@@ -76,6 +78,7 @@ func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, erro
 	g := &guest{id: id, spec: h.Spec, domain: link.Domain{Name: h.Domain, Granted: h.Granted}, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), deaf: make(chan struct{}), renamed: make(chan struct{}, 1)}
 	bill := page.Bill()
 	g.used, g.suspended, g.suspensions = bill.Used, bill.Suspended, bill.Suspensions
+	g.caused, g.charged = bill.Caused, bill.Charged
 	g.terms = api.Terms(page.Terms())
 	if terms != nil {
 		g.terms = *terms
@@ -215,6 +218,15 @@ func (g *guest) charge(d time.Duration) {
 	g.record()
 }
 
+// chargeEviction bills an eviction that was for the guest's sake.
+func (g *guest) chargeEviction(cost time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.caused++
+	g.charged += cost
+	g.record()
+}
+
 // apply carries out a verdict at now, an instant of clock.Real, and reports
 // whether it was a new one.
 func (g *guest) apply(v link.Verdict, now time.Duration) bool {
@@ -237,7 +249,7 @@ func (g *guest) apply(v link.Verdict, now time.Duration) bool {
 
 // record puts the bill on the page; the caller holds mu.
 func (g *guest) record() {
-	g.page.SetBill(link.Bill{Used: g.used, Suspended: g.suspended, Suspensions: g.suspensions})
+	g.page.SetBill(link.Bill{Used: g.used, Suspended: g.suspended, Suspensions: g.suspensions, Caused: g.caused, Charged: g.charged})
 	g.page.SetTerms(link.Terms(g.terms))
 }
 
@@ -284,7 +296,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		KernelTimeLimit: g.spec.KernelTimeLimit,
 		Preemption: api.Preemption{
 			Evictions: w.counters.Evictions, EvictionSeconds: w.counters.EvictionTime.Seconds(),
-			Liars: w.counters.Liars, IgnoredPriorities: w.counters.IgnoredPriorities,
+			Caused: g.caused, ChargedSeconds: g.charged.Seconds(), Liars: w.counters.Liars, IgnoredPriorities: w.counters.IgnoredPriorities,
 		},
 	}
 	if p := g.spec.Peer; p != nil {

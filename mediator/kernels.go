@@ -65,7 +65,7 @@ func (s *share) look(guests []*guest) {
 	l := &s.launching
 	l.parties = l.parties[:0]
 	for _, g := range guests {
-		l.parties = append(l.parties, party{guest: g.id, page: g.page})
+		l.parties = append(l.parties, party{guest: g.id, name: g.spec.Name, page: g.page})
 	}
 	l.present = guests
 	l.board.look(l.parties, s.happened)
@@ -116,12 +116,12 @@ func (s *share) happened(h happening) {
 			l.evictions.add(h.took)
 			l.foresight.evicted(r.guest, &r.stub, h.took)
 		}
-		l.ledger.Left(r.id, h.took)
+		l.left(r, h.took)
 	case hasLied:
 		// What it costs from here on is its own guest's, not of who asked.
-		l.ledger.Left(r.id, 0)
+		l.left(r, 0)
 		l.ledger.Asked(fairshare.Verdict{Action: fairshare.Evict, Guest: r.guest, Launch: r.id, For: r.guest})
-		s.log.Warn("kernel does not leave the GPU when told", "gpu", s.config.Name, "guest", l.name(r.guest), "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
+		s.log.Warn("kernel does not leave the GPU when told", "gpu", s.config.Name, "guest", r.name, "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
 	case hasEnded, isGone:
 		if h.kind == hasEnded {
 			l.foresight.ended(r.guest, &r.stub, r.predicted)
@@ -130,18 +130,25 @@ func (s *share) happened(h happening) {
 		if r.lied {
 			cost = max(s.clock.Now()-r.stub.Asked, 0)
 		}
-		l.ledger.Left(r.id, cost)
+		l.left(r, cost)
 	}
 }
 
-// name is a guest's name, while the board looks.
-func (l *launching) name(id fairshare.GuestID) string {
+// left charges whoever an eviction was for, now that it is over.
+func (l *launching) left(r *row, cost time.Duration) {
+	if g := l.guest(l.ledger.Left(r.id, cost)); g != nil {
+		g.chargeEviction(cost)
+	}
+}
+
+// guest finds a guest, while the board looks; nil is none.
+func (l *launching) guest(id fairshare.GuestID) *guest {
 	for _, g := range l.present {
 		if g.id == id {
-			return g.spec.Name
+			return g
 		}
 	}
-	return ""
+	return nil
 }
 
 // carryOut does what the policy says of launches. The caller holds mu.
@@ -217,7 +224,5 @@ func (s *share) showLaunches(id fairshare.GuestID, p *api.Preemption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.launching
-	bill := l.ledger.Bill(id)
-	p.Launches, p.Caused, p.ChargedSeconds = l.board.countOf(id), bill.Caused, bill.Cost.Seconds()
-	p.Prediction = l.foresight.of(id).show()
+	p.Launches, p.Prediction = l.board.countOf(id), l.foresight.of(id).show()
 }

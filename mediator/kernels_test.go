@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/fairshare"
+	"vgpud/gpu"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
 	"vgpud/mediator/stub"
@@ -110,10 +111,13 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	}
 
 	// The urgent guest is charged, and told so at the end of the phase.
-	var p api.Preemption
-	s.share.showLaunches(2, &p)
+	p := urgent.vm(s.clock.Now(), gpu.Counts{}).Preemption
 	if p.Caused != 1 || p.ChargedSeconds != (ms/4).Seconds() {
 		t.Errorf("the urgent guest caused %d evictions, and is charged with %v s", p.Caused, p.ChargedSeconds)
+	}
+	// The next daemon goes on with it.
+	if b := urgent.page.Bill(); b.Caused != 1 || b.Charged != ms/4 {
+		t.Errorf("bill: %+v", b)
 	}
 	s.poll(1 * ms)
 	last := s.policy.states[len(s.policy.states)-1]
@@ -154,8 +158,7 @@ func TestLaunchOnItsWayIsToldToLeave(t *testing.T) {
 // A kernel that stays when told is charged to its own guest from then on.
 func TestLiarIsCharged(t *testing.T) {
 	s := newScene(t)
-	liar := s.join(1, 1, 1)
-	s.join(2, 1, 2)
+	liar, other := s.join(1, 1, 1), s.join(2, 1, 2)
 	s.share.launching.deadline = 5 * ms
 	s.byKernel()
 	c := s.submit(liar, link.Stub{Evictable: true, Form: 1})
@@ -172,9 +175,7 @@ func TestLiarIsCharged(t *testing.T) {
 	s.share.rang()
 	c.Abandon(30 * ms)
 	s.share.rang()
-	var p, q api.Preemption
-	s.share.showLaunches(1, &p)
-	s.share.showLaunches(2, &q)
+	p, q := liar.vm(s.clock.Now(), gpu.Counts{}).Preemption, other.vm(s.clock.Now(), gpu.Counts{}).Preemption
 	if p.Caused != 1 || p.ChargedSeconds != (20*ms).Seconds() || q.ChargedSeconds != 0 {
 		t.Errorf("the liar is charged %v s for %d, who asked %v s", p.ChargedSeconds, p.Caused, q.ChargedSeconds)
 	}

@@ -101,7 +101,7 @@ func (s *share) setPolicy(name string) error {
 	if err := checkPolicy(name); err != nil {
 		return err
 	}
-	p, err := fairshare.New(name, fairshare.Options{Temporal: true})
+	p, err := fairshare.New(name, fairshare.Options{})
 	if err != nil {
 		return err
 	}
@@ -328,7 +328,7 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 	}
 	now := s.clock.Now()
 	poll, quiet := s.planner.Mean(s.load)
-	st := fairshare.State{Guests: s.state, Round: poll + quiet, Launches: s.launches(now), SMs: uint32(s.opened.props.SMs)}
+	st := fairshare.State{Guests: s.state, Round: poll + quiet, Launches: s.launches(now), SMs: uint32(s.opened.props.SMs), CoRuns: s.opened.props.CoRuns}
 	verdicts, next := s.policy.Decide(now, ev, st)
 	s.launching.alarm.wanted(now, next)
 	want := make(map[fairshare.GuestID]link.Verdict, len(verdicts))

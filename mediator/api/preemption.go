@@ -30,7 +30,8 @@ type Preemption struct {
 	Prediction        Prediction `json:"prediction"`
 }
 
-// Prediction is how well kernels' durations were foreseen.
+// Prediction is how well kernels' durations were foreseen, since the daemon's
+// start.
 type Prediction struct {
 	// Launches is how many ended of which there was a prediction. PredictedSeconds
 	// is what these were expected to take, MeasuredSeconds what they took, and

@@ -66,7 +66,7 @@ func TestPageIsShared(t *testing.T) {
 		t.Errorf("backlog %v, pid %d, state %v", seen.Backlog(), seen.PID(), seen.State())
 	}
 
-	bill := Bill{Used: time.Second, Suspended: time.Minute, Suspensions: 3}
+	bill := Bill{Used: time.Second, Suspended: time.Minute, Suspensions: 3, Caused: 7, Charged: time.Millisecond}
 	serve.SetBill(bill)
 	if diff := cmp.Diff(bill, exec.Bill()); diff != "" {
 		t.Errorf("Bill (-want +got):\n%s", diff)

@@ -269,6 +269,10 @@ type Bill struct {
 	// Used is GPU time, Suspended how long the guest was held.
 	Used, Suspended time.Duration
 	Suspensions     uint64
+	// Caused is how many evictions there were for the guest's sake, and Charged
+	// what they cost. A page of the old version has no room for them.
+	Caused  uint64
+	Charged time.Duration
 }
 
 // SetBill records the bill; the daemon calls it.
@@ -276,13 +280,21 @@ func (p *Page) SetBill(b Bill) {
 	p.l.used.Store(int64(b.Used))
 	p.l.suspended.Store(int64(b.Suspended))
 	p.l.suspensions.Store(b.Suspensions)
+	if p.area != nil {
+		p.area.caused.Store(b.Caused)
+		p.area.charged.Store(int64(b.Charged))
+	}
 }
 
 // Bill is what was last recorded.
 func (p *Page) Bill() Bill {
-	return Bill{
+	b := Bill{
 		Used: time.Duration(p.l.used.Load()), Suspended: time.Duration(p.l.suspended.Load()), Suspensions: p.l.suspensions.Load(),
 	}
+	if p.area != nil {
+		b.Caused, b.Charged = p.area.caused.Load(), time.Duration(p.area.charged.Load())
+	}
+	return b
 }
 
 // Terms are what a guest has been granted, as package api explains it. They lie

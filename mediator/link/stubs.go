@@ -45,8 +45,11 @@ const (
 // stubArea follows the contexts on the page.
 type stubArea struct {
 	// Written by serve.
-	mode atomic.Uint32
-	_    [lineBytes - 4]byte
+	mode    atomic.Uint32
+	_       uint32
+	caused  atomic.Uint64
+	charged atomic.Int64
+	_       [lineBytes - 24]byte
 
 	// Rung by exec; serve sleeps on it.
 	bell bell
