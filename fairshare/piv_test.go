@@ -70,6 +70,29 @@ func TestPIVStarves(t *testing.T) {
 	}
 }
 
+// Kernel slicing (PKM in EffiSha §8.3: it "partitions the kernel grid into subgrids
+// and launches subgrids as separate kernels. This way, the GPU kernel can be
+// preempted at the subgrid granularity") is the same policy about launches that
+// can't be evicted: an urgent one waits for at most a slice.
+func TestPIVWithSlices(t *testing.T) {
+	s := newKernelSim("piv", fairshare.Options{Alone: true}, guests(1, 1)...)
+	slice := 250 * us
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1}, work: slice, repeat: true})
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 2, Priority: 1}, work: 100 * us, repeat: true, at: 1 * ms, pause: 777 * us})
+	s.run(100 * ms)
+	if len(s.errors) > 0 {
+		t.Error(s.errors)
+	}
+	for _, k := range s.done {
+		if wait := k.started - k.at; k.Guest == 2 && wait > slice {
+			t.Errorf("an urgent launch waited for %v, a slice is %v", wait, slice)
+		}
+	}
+	if s.evicted[2] > 0 || s.had[2] < 10*ms {
+		t.Errorf("%d evictions; the urgent guest had %v", s.evicted[2], s.had[2])
+	}
+}
+
 // eachDecided calls f with each pair of launches of which one waits and the other
 // runs when verdicts have been carried out.
 func (s *kernelSim) eachDecided(v []fairshare.Verdict, f func(waiting, running *kernel)) {

@@ -24,6 +24,9 @@ import (
 //     waits). One that is no more urgent waits.
 //   - Where a guest has caused so many evictions that it may not cause another
 //     yet, its launch waits until it may.
+//
+// Kernel slicing needs no policy of its own: it is these, with [Options].Alone, and
+// the slices as launches that can't be evicted.
 type ranked struct {
 	desk
 	book      book[triplet]
