@@ -175,10 +175,29 @@ func (j *job) due() time.Duration {
 	case deadline == 0 || below < uint32(j.ch.x.props.SMs):
 		return math.MaxInt64 // never
 	case !j.lied || j.ch.x.props.Preempts:
-		return deadline
+		// An honest kernel leaves when the blocks that run are done.
+		return max(deadline, asked+min(blocksGrace*j.blockTime(), link.LiarLimit))
 	default:
 		return max(deadline, asked+link.LiarLimit)
 	}
+}
+
+// blocksGrace is how many times as long as a block takes a kernel may stay, where
+// that is longer than the daemon's deadline.
+const blocksGrace = 4
+
+// blockTime is about how long the kernel's blocks run between two looks, by how
+// long it took on the average; 0 where that is not known. The blocks of an early
+// exit run in waves, of as many as the GPU holds; persistent ones take their tasks
+// in as many rounds.
+func (j *job) blockTime() time.Duration {
+	resident := uint64(j.stub.PerSM) * uint64(j.ch.x.props.SMs)
+	if resident == 0 {
+		return 0
+	}
+	unit := uint64(j.plan.Args.Group) * uint64(j.plan.Args.Every)
+	rounds := (uint64(j.plan.Args.Tasks) + unit*resident - 1) / (unit * resident)
+	return j.fn.mean / time.Duration(max(rounds, 1))
 }
 
 // exposed deals with a launch that was to leave, said that it would, and is still

@@ -89,6 +89,42 @@ func TestLiarIsEnded(t *testing.T) {
 	}
 }
 
+// TestLongBlocksAreNoLie: a kernel whose blocks are known to be long has as much
+// time as they need to leave, up to a limit.
+func TestLongBlocksAreNoLie(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	sim, s := r.lie(g, math.MaxUint32)
+	j := r.x.channels[0].job
+	for _, c := range []struct{ mean, due time.Duration }{
+		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, link.LiarLimit},
+	} {
+		j.fn.mean = c.mean
+		if got := j.due() - sim.Now(); got != c.due {
+			t.Errorf("a block takes %v: found to lie after %v, want %v", c.mean, got, c.due)
+		}
+	}
+	// Of many that take turns on the GPU each takes a part of the time.
+	for _, c := range []struct {
+		args abi.PreemptArgs
+		want time.Duration
+	}{
+		{abi.PreemptArgs{Tasks: 1280, Group: 1, Every: 1}, 100 * time.Millisecond},
+		{abi.PreemptArgs{Tasks: 1280, Group: 5, Every: 1}, 500 * time.Millisecond},
+		{abi.PreemptArgs{Tasks: 1280, Group: 1, Every: 2}, 200 * time.Millisecond},
+	} {
+		j.plan.Args, j.fn.mean = c.args, time.Second
+		if v, _ := s.Read(); v.PerSM != 32 {
+			t.Fatalf("%d blocks an SM", v.PerSM)
+		}
+		if got := j.blockTime(); got != c.want {
+			t.Errorf("%+v: a block takes %v, want %v", c.args, got, c.want)
+		}
+	}
+	sim.Advance(time.Hour) // so that it ends
+	g.receive(1)
+}
+
 // TestLiarIsSuspended: where the GPU takes kernels off by itself, that is done, and
 // the kernel goes on when it is its turn again. It is not believed a second time.
 func TestLiarIsSuspended(t *testing.T) {
