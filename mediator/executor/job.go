@@ -256,8 +256,10 @@ func (j *job) left() bool {
 		j.finish(x.status)
 	case j.form == 0:
 		j.finish(abi.StatusOK)
+	case (ch.closing || ch.dead) && j.evicted:
+		j.finish(abi.StatusCanceled) // nobody waits for what is left, if anything is
 	case ch.closing || ch.dead:
-		j.finish(abi.StatusCanceled)
+		j.finish(abi.StatusOK)
 	case x.o.KernelTimeLimit > 0 && j.used > x.o.KernelTimeLimit:
 		x.fail(gpu.ErrTimeLimit)
 		j.finish(x.status)
@@ -307,8 +309,6 @@ func (j *job) finish(status abi.Status) {
 		j.claim.Finish(j.used)
 	} else {
 		j.claim.Abandon(j.used)
-	}
-	if status != abi.StatusOK {
 		j.memory.used, j.memory.dirty = true, true // as far as anybody knows
 	}
 	j.clean()
