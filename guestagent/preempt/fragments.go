@@ -286,27 +286,41 @@ V_gone:
 	ret;
 `
 
-// fragNeed sets up what the rewritten barriers and fragMeet tell each other, fragNeeds does so for each task. %V_need is
-// true wherever a body runs. Each rewritten barrier both reads and writes it, so that its result is used: where lanes of
-// one warp wait at different barrier instructions, the GPU executes one of them for all, and NVIDIA's assembler leaves
-// out the result of an instruction that nobody reads, so that lanes waiting at another would not get it either (seen on
-// sm_90 with CUDA 13.0).
-const (
-	fragNeed = `
-	.reg .pred %V_need;
-	.reg .pred %V_met;
+// fragNeed sets up what the rewritten barriers and fragMeet tell each other. All threads count the barriers that they
+// come to, and since all come to each, all have the same count. Who needs a barrier in its body writes its number to
+// V_needed first; who is done and finds another number there than that of the barrier just passed, an older one, knows
+// that nobody is left. (A newer one was written by somebody who needed this one too.) The first thread makes the word
+// older than all counts before the block's first barrier.
+//
+// A reduction would say it without shared memory. But where lanes of one warp wait at different barrier instructions, as
+// they may since sm_70, the GPU executes one of them for all, and NVIDIA's assembler gives each its own register for the
+// result, so that lanes which waited at another find a stale one (CUDA 13.0, sm_90).
+const fragNeed = `
+	.shared .align 4 .b32 V_needed;
+	.reg .b32 %V_count;
+	mov.u32 %V_count, 1;
+	mov.u32 %V_a, 0;
+	@%V_first st.shared.u32 [V_needed], %V_a;
 `
-	fragNeeds = `
-	mov.pred %V_need, 1;
-`
-)
 
 // fragMeet is the end of a task in which some threads may be done while others still have barriers to pass: those that
-// are done keep meeting the others until nobody is left who needs a barrier.
+// are done keep meeting the others until nobody is left who needs a barrier. Another barrier must follow before the next
+// task, whose numbers are newer.
 const fragMeet = `
 V_meet:
-	barrier.red.or.pred %V_met, 0, !%V_need;
-	@%V_met bra V_meet;
+	barrier.sync 0;
+	ld.shared.u32 %V_a, [V_needed];
+	sub.u32 %V_a, %V_a, %V_count;
+	add.u32 %V_count, %V_count, 1;
+	setp.ge.s32 %V_p, %V_a, 0;
+	@%V_p bra V_meet;
+`
+
+// fragBarrier is a rewritten barrier of a body.
+const fragBarrier = `
+	st.shared.u32 [V_needed], %V_count;
+	barrier.sync 0;
+	add.u32 %V_count, %V_count, 1;
 `
 
 // fragDrain waits for the copies into shared memory that the task has started and not waited for.

@@ -54,7 +54,7 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 		}
 	case "bar", "barrier":
 		if r.meet && r.module.meets[in] {
-			*out = append(*out, r.meeting(in))
+			r.meeting(in, out)
 			return
 		}
 	case "call":
@@ -71,15 +71,13 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 }
 
 // meeting is a barrier that threads which are done take part in.
-func (r *rewriter) meeting(in *ptx.Instr) *ptx.Instr {
-	need := ptx.Reg(r.names.own("%V_need"))
-	return &ptx.Instr{
-		Pos: in.Pos, Pred: ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not},
-		Opcode: "barrier", Modifiers: meetingForm, Operands: []ptx.Operand{need, ptx.Int(0), need},
+func (r *rewriter) meeting(in *ptx.Instr, out *[]ptx.Stmt) {
+	for _, s := range fragment(fragBarrier) {
+		c := r.own(s).(*ptx.Instr)
+		c.Pos, c.Pred = in.Pos, ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not}
+		*out = append(*out, c)
 	}
 }
-
-var meetingForm = []string{"red", "or", "pred"}
 
 // components are the registers that stand for the components of %ctaid and %nctaid.
 var components = [...][3]string{{"%V_x", "%V_y", "%V_z"}, {"%V_gx", "%V_gy", "%V_gz"}}
