@@ -55,6 +55,7 @@ type Channel struct {
 	woken  spinner // of waits that begin with a doorbell
 	rung   uint64  // doorbells when a wait last began
 	timer  pause
+	gpuEnd uint64 // when the GPU had done with the last command, by its clock
 
 	head    atomic.Uint64 // commands completed
 	slots   []atomic.Pointer[Pending]
@@ -325,6 +326,7 @@ func (ch *Channel) put(p *Pending, e *abi.Entry, h abi.Header, more []byte) (sen
 		return false, false
 	}
 	p.begin(ch, h.Op, 1, ch.tail)
+	p.behind = ch.tail > ch.head.Load()
 	ch.slots[ch.tail&ch.mask].Store(p)
 	h.Cookie = ch.tail
 	ch.tail++

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"vgpud/guestagent/preempt/tune"
 	"vgpud/guestagent/preempt/tune/cache"
@@ -124,8 +125,13 @@ func count(d [3]uint32) uint64 {
 	return min(n*uint64(d[2]), many)
 }
 
-// ended tells of a launch's end.
-func (c *chosen) ended(r *abi.Completion) {
+// besides is what a launch in another form than the original is taken to need beside its time on the GPU, where that
+// can't be seen: the host has to find it done before the channel goes on.
+const besides = 50 * time.Microsecond
+
+// ended tells of a launch's end. before is when the GPU had done with what was before it in the channel, if it was
+// waiting then; else 0.
+func (c *chosen) ended(r *abi.Completion, before uint64) {
 	k := c.forms
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,7 +147,15 @@ func (c *chosen) ended(r *abi.Completion) {
 	if r.Status != abi.StatusOK || evictions > 0 || r.End <= r.Start {
 		k.tuner.Lost(c.ticket)
 	} else {
-		k.tuner.Observe(c.ticket, nanos(r.End-r.Start))
+		ran := nanos(r.End - r.Start)
+		cost := ran
+		switch {
+		case before > 0 && before < r.End:
+			cost = nanos(r.End - before)
+		case c.form != 0:
+			cost += besides
+		}
+		k.tuner.ObserveCost(c.ticket, ran, cost)
 	}
 	if n := k.tuner.Rounds(); n != k.known {
 		k.known = n

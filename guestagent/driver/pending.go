@@ -22,6 +22,7 @@ type Pending struct {
 	result abi.Completion
 	err    error  // instead of a result
 	chosen chosen // of a launch
+	behind bool   // it was sent while others of its channel were under way
 }
 
 // begin makes p a batch of n commands that ends with the channel's command last.
@@ -37,11 +38,16 @@ func (p *Pending) complete(c *abi.Completion) {
 	if p.result.Status == abi.StatusOK {
 		p.result = *c
 	}
+	before := p.ch.gpuEnd
+	p.ch.gpuEnd = max(before, c.End)
 	if p.left--; p.left > 0 {
 		return
 	}
 	if p.chosen.forms != nil {
-		p.chosen.ended(&p.result)
+		if !p.behind {
+			before = 0
+		}
+		p.chosen.ended(&p.result, before)
 		p.chosen = chosen{form: p.chosen.form}
 	}
 	if p.lent {

@@ -125,7 +125,7 @@ func TestKnownKernels(t *testing.T) {
 	source := []byte(k.PTX(kernels.SM80))
 	key := wanted(0).variants(t.Context(), source, maxImage).kernels["matmul"].key
 	class := func(tasks uint64, why tune.Why) tune.ClassRecord {
-		return tune.ClassRecord{Class: tune.Shape{Tasks: tasks}.Class(), Tasks: tasks, Slots: 8, Why: why, Original: 1, Chosen: 1}
+		return tune.ClassRecord{Class: tune.Shape{Tasks: tasks}.Class(), Tasks: tasks, Slots: 8, Why: why, Original: 1, Chosen: 1, Ran: 1}
 	}
 	for name, c := range map[string]struct {
 		classes []tune.ClassRecord

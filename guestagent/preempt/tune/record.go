@@ -13,8 +13,7 @@ type Report struct {
 	// Choice is how launches go, the zero value for the original, and Why.
 	Choice abi.Preempt
 	Why    Why
-	// Original is how long the latest grid takes as the original was measured, Chosen as the choice was; 0: not
-	// measured.
+	// Original is what the latest grid costs as the original was measured, Chosen as the choice was; 0: not measured.
 	Original, Chosen time.Duration
 	// Task is how long a task is in its slot, and Leaves the estimate of how long the choice takes to leave the GPU.
 	Task, Leaves time.Duration
@@ -47,9 +46,8 @@ func (t *Tuner) Reports() []Report {
 func (t *Tuner) report(c *class) Report {
 	r := Report{Class: c.Class, Choice: c.arms[c.chosen].choice, Why: c.why, Launches: c.launches, Measured: c.spent}
 	if c.arms[0].cost.n > 0 {
-		cost := c.arms[0].cost.low()
-		r.Original = time.Duration(cost * float64(c.tasks))
-		r.Task = c.taskTime(cost)
+		r.Original = time.Duration(c.arms[0].cost.low() * float64(c.tasks))
+		r.Task = c.taskTime()
 		r.Suspend = r.Task > t.params.Suspension
 		r.Leaves = t.params.leaves(r.Choice, r.Task, c.tasks, max(c.slots, 1))
 	}
@@ -70,12 +68,14 @@ type ClassRecord struct {
 	Tasks uint64 `json:"tasks"` // of its latest launch
 	Slots int    `json:"slots"`
 	Why   Why    `json:"why"`
-	// Choice, and what a task was measured to cost by the original and by the choice, in nanoseconds.
+	// Choice, and what a task was measured to cost by the original and by the choice, in nanoseconds; Ran is how long
+	// the original was on the GPU for it.
 	Form     abi.PreemptForm `json:"form"`
 	Group    uint32          `json:"group"`
 	Every    uint32          `json:"every"`
 	Original float64         `json:"original_ns"`
 	Chosen   float64         `json:"chosen_ns"`
+	Ran      float64         `json:"ran_ns"`
 }
 
 // Record returns what is settled, the latest launched first.
@@ -91,7 +91,7 @@ func (t *Tuner) Record() Record {
 		r.Classes = append(r.Classes, ClassRecord{
 			Class: c.Class, Tasks: c.tasks, Slots: c.slots, Why: c.why,
 			Form: a.choice.Form, Group: a.choice.Group, Every: a.choice.Every,
-			Original: c.arms[0].cost.low(), Chosen: a.cost.low(),
+			Original: c.arms[0].cost.low(), Chosen: a.cost.low(), Ran: c.ran.low(),
 		})
 	}
 	return r
@@ -100,7 +100,7 @@ func (t *Tuner) Record() Record {
 // Valid reports whether a class's record makes sense by itself: it may have been on a disk.
 func (r *ClassRecord) Valid() bool {
 	sane := func(ns float64) bool { return ns > 0 && ns < float64(time.Hour) }
-	return r.Tasks > 0 && r.Slots > 0 && r.Slots <= 1<<24 && sane(r.Original) && sane(r.Chosen) &&
+	return r.Tasks > 0 && r.Slots > 0 && r.Slots <= 1<<24 && sane(r.Original) && sane(r.Chosen) && sane(r.Ran) &&
 		r.Class == Shape{r.Tasks, r.Threads, r.SharedBytes}.Class() &&
 		r.Why > WhyMeasuring && r.Why < whyEnd
 }
@@ -116,7 +116,8 @@ func (t *Tuner) Recall(r Record) {
 		}
 		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), spent: t.params.Measure}
 		c.arms[0].cost.add(k.Original)
-		for _, o := range t.params.candidates(t.forms, c.taskTime(k.Original), k.Tasks, k.Slots) {
+		c.ran.add(k.Ran)
+		for _, o := range t.params.candidates(t.forms, c.taskTime(), k.Tasks, k.Slots) {
 			c.arms = append(c.arms, arm{choice: o})
 		}
 		c.chosen = slices.IndexFunc(c.arms, func(a arm) bool { return a.choice == choice })
@@ -136,7 +137,7 @@ func (t *Tuner) Recall(r Record) {
 }
 
 // Offline runs launches until the choice for a shape is settled, or most have run, and tells of it: tuning off line, as
-// FLEP does before a program is used (§4.1). run launches as it is told and returns how long that took on the GPU.
+// FLEP does before a program is used (§4.1). run launches as it is told and returns what that cost.
 func (t *Tuner) Offline(s Shape, slots, most int, run func(abi.Preempt) (time.Duration, error)) (Report, error) {
 	for range most {
 		choice, k := t.Pick(s, slots)

@@ -47,8 +47,9 @@ func (k Ticket) Measures() bool { return k.measure }
 type class struct {
 	Class
 	slots    int
-	tasks    uint64 // of the latest launch
-	arms     []arm  // the original first
+	tasks    uint64  // of the latest launch
+	arms     []arm   // the original first
+	ran      samples // nanoseconds a task that the original was on the GPU
 	chosen   int
 	why      Why
 	round    uint32 // of measuring
@@ -60,7 +61,8 @@ type class struct {
 	launches uint64
 }
 
-// arm is a choice and what it was measured to cost.
+// arm is a choice and what it was measured to cost, beside its time on the GPU also what its launches need before and
+// after.
 type arm struct {
 	choice abi.Preempt
 	cost   samples // nanoseconds a task
@@ -148,18 +150,22 @@ func (c *class) next(most int) int {
 	return best
 }
 
-// Observe tells how long a launch that Pick chose for ran on the GPU.
-func (t *Tuner) Observe(k Ticket, took time.Duration) {
+// Observe tells how long a launch that Pick chose for ran on the GPU, where that is all it cost.
+func (t *Tuner) Observe(k Ticket, ran time.Duration) { t.ObserveCost(k, ran, ran) }
+
+// ObserveCost is Observe for a launch that cost more than its time on the GPU: the GPU may have waited until it was found
+// to be done.
+func (t *Tuner) ObserveCost(k Ticket, ran, cost time.Duration) {
 	if k.c == nil {
 		return
 	}
-	if took <= 0 {
+	if ran <= 0 {
 		t.Lost(k)
 		return
 	}
 	c := k.c
 	if k.arm == 0 {
-		if took > t.params.Latency {
+		if ran > t.params.Latency {
 			c.long = min(c.long+1, 2*t.params.Measure)
 		} else {
 			c.long = max(c.long-1, 0)
@@ -169,14 +175,17 @@ func (t *Tuner) Observe(k Ticket, took time.Duration) {
 		// Only these count: all arms are measured by as many launches of each round, so that they stay comparable
 		// when what the launches have to do changes.
 		a := &c.arms[k.arm]
-		a.cost.add(perTask(took, k.tasks))
+		a.cost.add(perTask(max(cost, ran), k.tasks))
+		if k.arm == 0 {
+			c.ran.add(perTask(ran, k.tasks))
+		}
 		a.out, a.left = max(a.out-1, 0), max(a.left-1, 0)
 		t.abandon(c, a)
 		t.advance(c)
 	}
 	if !c.open && c.why == WhyShort && c.long >= t.params.Measure {
 		// It was short and is not any more: all is measured anew.
-		c.arms[0].cost = samples{}
+		c.arms[0].cost, c.ran = samples{}, samples{}
 		c.why = WhyMeasuring
 		c.begin(t.params.Measure)
 	}
@@ -223,9 +232,8 @@ func (t *Tuner) advance(c *class) {
 
 // explore begins to measure the candidates.
 func (t *Tuner) explore(c *class) {
-	task := c.taskTime(c.arms[0].cost.low())
 	c.arms = c.arms[:1]
-	for _, choice := range t.params.candidates(t.forms, task, c.tasks, c.slots) {
+	for _, choice := range t.params.candidates(t.forms, c.taskTime(), c.tasks, c.slots) {
 		c.arms = append(c.arms, arm{choice: choice})
 	}
 	if len(c.arms) == 1 {
@@ -235,9 +243,9 @@ func (t *Tuner) explore(c *class) {
 	c.begin(t.params.Measure)
 }
 
-// taskTime is how long a task is in its slot when the launch costs that much a task.
-func (c *class) taskTime(cost float64) time.Duration {
-	return time.Duration(cost * float64(min(c.tasks, uint64(c.slots))))
+// taskTime is how long a task of the original is in its slot.
+func (c *class) taskTime() time.Duration {
+	return time.Duration(c.ran.low() * float64(min(c.tasks, uint64(c.slots))))
 }
 
 // decide chooses by what was measured: of the arms that cost at most the bound more than the original, the cheapest
@@ -254,7 +262,7 @@ func (t *Tuner) decide(c *class) {
 			continue
 		}
 		cost, bound := a.cost.low(), base*(1+p.Overhead)
-		leaves := p.leaves(a.choice, c.taskTime(base), c.tasks, c.slots)
+		leaves := p.leaves(a.choice, c.taskTime(), c.tasks, c.slots)
 		if i == c.chosen { // by less than measuring is uncertain it is not given up
 			cost, bound = cost*(1-p.Tie), bound*(1+p.Tie)
 		}

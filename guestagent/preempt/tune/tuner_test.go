@@ -129,6 +129,27 @@ func settle(t *Tuner, w *world, launches int) (last abi.Preempt) {
 	return last
 }
 
+// TestLaunchesCost has forms that cost next to nothing on the GPU, and much beside: by that they are chosen or not.
+func TestLaunchesCost(t *testing.T) {
+	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1})
+	for beside, want := range map[time.Duration]abi.Preempt{100 * us: single(), 500 * us: {}} {
+		tuner := New(Parameters{}, 7)
+		var c abi.Preempt
+		for range 100 {
+			var k Ticket
+			c, k = tuner.Pick(w.shape, w.slots)
+			ran, cost := w.run(c), w.run(c)
+			if c.Form != 0 {
+				cost += beside
+			}
+			tuner.ObserveCost(k, ran, cost)
+		}
+		if r := tuner.Reports()[0]; c != want || r.Task < 265*us || r.Task > 275*us {
+			t.Errorf("%v beside: %+v, %+v", beside, c, r)
+		}
+	}
+}
+
 // TestShortUntilItIsNot has a kernel that is short at first, and later is given more to do.
 func TestShortUntilItIsNot(t *testing.T) {
 	w := table(65536, 400*us, map[abi.Preempt]float64{single(): 0.5, coarse(2): 0.5, coarse(4): 0.5, coarse(16): 0.5, coarse(64): 0.5, coarse(32): 0.5, coarse(8): 0.5})
@@ -201,7 +222,7 @@ func TestRecallOfAnything(t *testing.T) {
 				Slots: rapid.IntRange(-1, 2000).Draw(t, "slots"), Why: Why(rapid.IntRange(0, 9).Draw(t, "why")),
 				Form: abi.PreemptForm(rapid.Uint32Range(0, 9).Draw(t, "form")), Group: rapid.Uint32Range(0, 9).Draw(t, "group"),
 				Every:    rapid.Uint32Range(0, 9).Draw(t, "every"),
-				Original: rapid.Float64().Draw(t, "original"), Chosen: rapid.Float64().Draw(t, "chosen"),
+				Original: rapid.Float64().Draw(t, "original"), Chosen: rapid.Float64().Draw(t, "chosen"), Ran: rapid.Float64().Draw(t, "ran"),
 			})
 		}
 		forms := abi.PreemptForm(rapid.IntRange(0, 7).Draw(t, "forms"))

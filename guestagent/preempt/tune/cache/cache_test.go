@@ -20,7 +20,7 @@ import (
 func class(tasks uint64) tune.ClassRecord {
 	return tune.ClassRecord{
 		Class: tune.Shape{Tasks: tasks, Threads: 256}.Class(), Tasks: tasks, Slots: 1056, Why: tune.WhyCheapest,
-		Form: abi.PreemptCoarse, Group: 8, Every: 1, Original: 1.25, Chosen: 1.125,
+		Form: abi.PreemptCoarse, Group: 8, Every: 1, Original: 1.25, Chosen: 1.125, Ran: 1.25,
 	}
 }
 
