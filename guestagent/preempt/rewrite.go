@@ -68,6 +68,9 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 		r.indices(in, in.Operands, c.Operands, out)
 	}
 	*out = append(*out, c)
+	if b := r.module.settled[in]; b != nil && r.end != "" {
+		r.instr(b, out)
+	}
 }
 
 // meeting is a barrier that threads which are done take part in.

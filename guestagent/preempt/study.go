@@ -38,6 +38,9 @@ type entryStudy struct {
 	// rewrite holds its own barriers that only some threads of a block may pass: unguarded by nothing but control flow
 	// or guarded, all number 0, over the whole block. There are none in the functions that it calls, or loops says so.
 	rewrite []barrier
+	// settled maps its own loads from shared memory that give all threads the same if the barrier before them comes
+	// again behind them, to that barrier; both are instructions in self.code.Instrs. See settling.
+	settled map[int]int
 }
 
 // barrierCount counts the barriers of a kernel and what it calls, each once.
@@ -177,6 +180,7 @@ func (w *studying) entry(fn *ptx.Func) *entryStudy {
 	}
 	e.fn = e.self.code.Func
 	e.walk(w)
+	e = w.settle(e)
 	if e.refused == None {
 		w.waits(e)
 	}

@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"fmt"
+	"maps"
 
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
@@ -58,7 +59,7 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 	}
 	t := &module{
 		m: m, copier: &copier{}, names: newNames(m), studies: study(m, prog),
-		scans: map[*funcStudy]*scan{}, clones: map[*funcStudy]string{}, meets: map[*ptx.Instr]bool{},
+		scans: map[*funcStudy]*scan{}, clones: map[*funcStudy]string{}, meets: map[*ptx.Instr]bool{}, settled: map[*ptx.Instr]*ptx.Instr{},
 	}
 	t.findLabels(prog)
 	reports := make([]Report, len(t.studies.entries))
@@ -84,6 +85,8 @@ type module struct {
 	clones map[*funcStudy]string // the names of device functions' copies that are given their task
 	order  []*funcStudy          // those asked for, in order
 	meets  map[*ptx.Instr]bool   // the barriers that are rewritten
+	// settled holds loads behind which a barrier comes again in a loop, see settle.go, with that barrier.
+	settled map[*ptx.Instr]*ptx.Instr
 
 	entries []*ptx.Func // made so far
 	copies  []*ptx.Func // of device functions
@@ -139,6 +142,9 @@ func (k *kernel) plan() {
 		k.wants(in.Operands)
 	}
 	k.meet = len(e.rewrite) > 0
+	if e.loops == None {
+		maps.Copy(t.settled, e.settling())
+	}
 	k.together = fragBlockMeets
 	if k.meet {
 		k.together = fragThreadsMeet

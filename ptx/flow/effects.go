@@ -43,6 +43,9 @@ func Known(opcode string) bool {
 	return pure[opcode] || varied[opcode] || silent[opcode]
 }
 
+// Pure reports whether what instructions of this opcode do is to compute a register from their operands alone.
+func Pure(opcode string) bool { return pure[opcode] }
+
 // effect is what an instruction reads and writes, as far as it matters to uniformity. Registers are numbers in
 // Code.Regs; the carry flag is one more.
 type effect struct {

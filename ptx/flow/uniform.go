@@ -47,7 +47,11 @@ func (u *Uniformity) Branch(b int) bool {
 // sizes, and what is computed from those alone where the whole block computes it. A register written where only some
 // threads come by (a block that is control dependent, by Ferrante, Ottenstein and Warren's definition of 1987, on a
 // branch that may part them) counts as divergent, since threads that meet again may differ in it.
-func (g *Graph) Uniformity() *Uniformity {
+func (g *Graph) Uniformity() *Uniformity { return g.UniformityWith(nil) }
+
+// UniformityWith is Uniformity where it is known of some instructions, by their numbers, that they give all threads the
+// same from the same operands, although that does not show: a load of what nobody writes meanwhile. Nil is none.
+func (g *Graph) UniformityWith(agreed func(instr int) bool) *Uniformity {
 	a := &analysis{
 		Uniformity: Uniformity{
 			g:         g,
@@ -62,7 +66,7 @@ func (g *Graph) Uniformity() *Uniformity {
 	a.effects = g.classify(false)
 	a.index()
 	for i, e := range a.effects {
-		if e.source {
+		if e.source && (agreed == nil || !agreed(i)) {
 			a.diverge(i)
 		}
 	}
