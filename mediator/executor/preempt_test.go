@@ -41,33 +41,36 @@ func testdata(t testing.TB, file string) string {
 	return string(b)
 }
 
-// counting is an array of counts on the GPU, one for each task.
+// counting is an array of words on the GPU, one for each task, in which launches
+// leave traces, and what these must be.
 type counting struct {
 	g     *guestEnd
 	mem   uint64
 	tasks int
+	want  uint32
 }
 
-func (g *guestEnd) counting(tasks int) counting {
+func (g *guestEnd) counting(tasks int) *counting {
 	g.r.t.Helper()
-	return counting{g, g.must(abi.OpMemAlloc, abi.Alloc{Size: uint64(4 * tasks)}).Value[0], tasks}
+	return &counting{g: g, mem: g.must(abi.OpMemAlloc, abi.Alloc{Size: uint64(4 * tasks)}).Value[0], tasks: tasks}
 }
 
-// check reads the counts and wants each to be n.
-func (c counting) check(n uint32) {
+// check reads the words: every launch has run each of its tasks once, and after
+// those of the launch before.
+func (c *counting) check() {
 	c.g.r.t.Helper()
 	const out = staging + 2<<20
 	c.g.must(abi.OpCopyOut, abi.Transfer{Dst: out, Src: c.mem, Size: uint64(4 * c.tasks)})
-	c.checkWindow(out, n)
+	c.checkWindow(out)
 }
 
-func (c counting) checkWindow(out int, n uint32) {
+func (c *counting) checkWindow(out int) {
 	c.g.r.t.Helper()
 	wrong := 0
 	for task := range c.tasks {
-		if got := binary.LittleEndian.Uint32(c.g.r.shared[out+4*task:]); got != n {
+		if got := binary.LittleEndian.Uint32(c.g.r.shared[out+4*task:]); got != c.want {
 			if wrong++; wrong < 5 {
-				c.g.r.t.Errorf("task %d ran %d times, want %d", task, got, n)
+				c.g.r.t.Errorf("task %d left %d, want %d", task, got, c.want)
 			}
 		}
 	}
@@ -85,7 +88,7 @@ func attributed(params []byte, attributes ...abi.Attribute) []byte {
 }
 
 // preemptible sends a launch of k over the tasks of c, with other attributes too.
-func (c counting) preemptible(g *guestEnd, fn uint64, k kernel, turns uint32, more ...abi.Attribute) {
+func (c *counting) preemptible(g *guestEnd, fn uint64, k kernel, turns uint32, more ...abi.Attribute) {
 	g.r.t.Helper()
 	l := abi.Launch{Function: fn, Grid: [3]uint32{uint32(c.tasks), 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 12}
 	if c.tasks%4 == 0 {
@@ -93,6 +96,7 @@ func (c counting) preemptible(g *guestEnd, fn uint64, k kernel, turns uint32, mo
 	}
 	params := binary.LittleEndian.AppendUint64(nil, c.mem)
 	params = binary.LittleEndian.AppendUint32(params, turns)
+	c.want = 5*c.want + turns
 	more = append(more, k.Attribute())
 	g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(more))}, l, attributed(params, more...)...)
 }
@@ -143,12 +147,12 @@ func TestPreemptibleLaunch(t *testing.T) {
 			g := r.open()
 			fn := g.load(testdata(t, k.file), k.name)
 			c := g.counting(64)
-			for n := range uint32(2) {
+			for range 2 {
 				c.preemptible(g, fn, k, 10)
 				if com := g.receive(1)[0]; com.Status != abi.StatusOK || com.Start == 0 || com.End <= com.Start {
 					t.Fatalf("completion %+v", com)
 				}
-				c.check(n + 1)
+				c.check()
 			}
 			if n := r.page.Context(0).Counters(); n.Kernels != 2 || n.Evictions != 0 || n.Relaunches != 0 || n.Errors != 0 || n.GPUTime == 0 {
 				t.Errorf("counters %+v", n)
@@ -192,7 +196,7 @@ func TestEvictAndGoOn(t *testing.T) {
 				if cs[0].Status != abi.StatusOK || cs[1].Status != abi.StatusOK || cs[1].Start < cs[0].End {
 					t.Errorf("launch %+v, copy behind it %+v", cs[0], cs[1])
 				}
-				c.checkWindow(out, 1)
+				c.checkWindow(out)
 				n, v := slot.Counters(), r.newest()
 				// Persistent blocks on the SMs that stay fetch all that there is.
 				finishes := k.Form == abi.PreemptPersistent && below != math.MaxUint32
@@ -266,7 +270,7 @@ func TestSpatialEviction(t *testing.T) {
 			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 				t.Error(com.Status)
 			}
-			c.check(1)
+			c.check()
 		})
 	}
 }
@@ -297,7 +301,7 @@ func TestSuspendedGuestsLaunchLeaves(t *testing.T) {
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Error(com.Status)
 	}
-	c.check(1)
+	c.check()
 }
 
 // byKernel makes the daemon one that decides about launches, at an instant of
@@ -405,7 +409,7 @@ func TestEvictedWaitsForItsTurn(t *testing.T) {
 				t.Error(com.Status)
 			}
 			r.page.SetMode(link.ModeFree)
-			c.check(1)
+			c.check()
 			if n := r.page.Context(0).Counters(); n.Kernels != 1 || n.Evictions != 2 || n.Relaunches != 2 {
 				t.Errorf("%+v", n)
 			}
@@ -458,7 +462,7 @@ func TestDaemonsDeath(t *testing.T) {
 				if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 					t.Error(com.Status)
 				}
-				c.check(1)
+				c.check()
 			})
 		}
 	}
@@ -540,7 +544,7 @@ func TestStubsRunOut(t *testing.T) {
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Fatal(com.Status)
 	}
-	c.check(1)
+	c.check()
 	r.byKernel()
 	c.preemptible(g, fn, k, 1)
 	for range 50 {
@@ -556,7 +560,7 @@ func TestStubsRunOut(t *testing.T) {
 		t.Error(com.Status)
 	}
 	r.page.SetMode(link.ModeFree)
-	c.check(2)
+	c.check()
 }
 
 // TestPreemptRefusals: what can't be is refused, and the channel goes on.
@@ -597,7 +601,7 @@ func TestPreemptRefusals(t *testing.T) {
 	c := g.counting(8)
 	c.preemptible(g, fn, k, 1)
 	g.receive(1)
-	c.check(1)
+	c.check()
 }
 
 // TestRandomTurns drives launches of all forms on several channels by a daemon
@@ -612,7 +616,7 @@ func randomTurns(t *testing.T, seed uint64) {
 	r := newRig(t, gpu.ContextOptions{})
 	rnd := newRand(seed)
 	const channels, launches = 3, 4
-	var counts []counting
+	var counts []*counting
 	var ends []*guestEnd
 	var fns []uint64
 	for range channels {
@@ -677,7 +681,7 @@ func randomTurns(t *testing.T, seed uint64) {
 	}
 	r.page.SetMode(link.ModeFree)
 	for i := range counts {
-		counts[i].check(launches)
+		counts[i].check()
 	}
 	slot := r.page.Context(0)
 	if n := slot.Counters(); n.Kernels != channels*launches || slot.Outstanding() != 0 || r.x.launches != 0 || r.x.predicted != 0 {
