@@ -181,6 +181,7 @@ func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 	urgent := newUrgent(t, h)
 	for range 2 {
 		before := evictedMore(h, "batch", h.VM("batch").Preemption.Evictions)
+		caused := h.VM("urgent").Preemption
 		if err := h.Daemon.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -190,6 +191,9 @@ func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 		after := h.VM("batch")
 		if after.Preemption.Evictions < before.Preemption.Evictions || after.PriorityCeiling != 0 || h.VM("urgent").PriorityCeiling != urgency {
 			t.Errorf("before the daemon's end %+v\nafter it %+v", before, after)
+		}
+		if p := h.VM("urgent").Preemption; p.Caused < caused.Caused || p.ChargedSeconds < caused.ChargedSeconds || p.ChargedSeconds == 0 {
+			t.Errorf("before the daemon's end the urgent guest was charged %+v\nafter it %+v", caused, p)
 		}
 		evictedMore(h, "batch", after.Preemption.Evictions)
 		urgent.goesOn()

@@ -135,6 +135,11 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 
 const gpuName = "gpu0"
 
+// gpuLead is how far the GPU computes ahead of its time, a quarter of the usual. A
+// block looks whether to leave when it is computed, so that kernels take up to this
+// longer to leave than they would on hardware.
+const gpuLead = 500 * time.Microsecond
+
 // startHost starts the GPU and the daemon.
 func (d *demo) startHost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
@@ -153,7 +158,7 @@ func (d *demo) startHost(ctx context.Context) error {
 	if err := d.say("starting a GPU in software"); err != nil {
 		return err
 	}
-	args := []string{"softgpu", "--socket", gpuSocket}
+	args := []string{"softgpu", "--socket", gpuSocket, "--lead", gpuLead.String()}
 	if d.o.VMs {
 		args = append(args, "--warp-time", vmWarpTime.String())
 	}

@@ -43,7 +43,7 @@ func boutFor(t *testing.T, kernels uint64, latencies ...float64) bout {
 func TestContrast(t *testing.T) {
 	none, evict := boutFor(t, 200, 30, 10, 20), boutFor(t, 190, 2, 9, 1)
 	want := Preemption{
-		UrgentLatency: Contrast{20, 2}, UrgentLatency99: Contrast{30, 9}, UrgentKernels: Contrast{3, 3},
+		UrgentLatency: Contrast{20, 4}, UrgentLatency50: Contrast{20, 2}, UrgentLatency99: Contrast{30, 9}, UrgentKernels: Contrast{3, 3},
 		BatchThroughputRatio: 0.95, BatchKernelsPerSec: Contrast{20, 19}, Eviction: Quantiles{1, 4}, Evictions: 40,
 		Verified: true, Policy: preemptive,
 	}
