@@ -114,7 +114,7 @@ func (t *Tuner) Recall(r Record) {
 			slices.ContainsFunc(t.classes, func(c *class) bool { return c.Class == k.Class }) {
 			continue
 		}
-		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), spent: t.params.Measure}
+		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, basis: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), spent: t.params.Measure}
 		c.arms[0].cost.add(k.Original)
 		c.ran.add(k.Ran)
 		for _, o := range t.params.candidates(t.forms, c.taskTime(), k.Tasks, k.Slots) {

@@ -47,6 +47,8 @@ func (k Ticket) Measures() bool { return k.measure }
 type class struct {
 	Class
 	slots    int
+	basis    int     // slots for which the candidates were found
+	rebased  int     // how often those turned out to be wrong
 	tasks    uint64  // of the latest launch
 	arms     []arm   // the original first
 	ran      samples // nanoseconds a task that the original was on the GPU
@@ -81,6 +83,10 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	c := t.class(s.Class())
 	c.used, c.tasks, c.slots = t.clock, s.Tasks, max(slots, 1)
 	c.launches++
+	if c.basis > 0 && c.rebased < mostRebased && (5*c.slots < 4*c.basis || 4*c.slots > 5*c.basis) {
+		c.rebased++
+		t.explore(c)
+	}
 	if !c.open {
 		c.since++
 		if c.why != WhyShort && c.why != WhyNoForm && c.since > t.params.Again*c.spent {
@@ -230,8 +236,12 @@ func (t *Tuner) advance(c *class) {
 	}
 }
 
+// mostRebased bounds how often candidates are found anew since the GPU holds more or fewer blocks than was said.
+const mostRebased = 3
+
 // explore begins to measure the candidates.
 func (t *Tuner) explore(c *class) {
+	c.basis, c.chosen = c.slots, 0
 	c.arms = c.arms[:1]
 	for _, choice := range t.params.candidates(t.forms, c.taskTime(), c.tasks, c.slots) {
 		c.arms = append(c.arms, arm{choice: choice})

@@ -150,6 +150,20 @@ func TestLaunchesCost(t *testing.T) {
 	}
 }
 
+// TestSlotsKnownLate begins with a guess of how many blocks the GPU holds that is far off.
+func TestSlotsKnownLate(t *testing.T) {
+	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 5, coarse(2): 1})
+	w.task, w.slots = w.task/4, w.slots/4 // so that two tasks may be run for a look
+	tuner := New(Parameters{}, 7)
+	for range 30 {
+		c, k := tuner.Pick(w.shape, 8000)
+		tuner.Observe(k, w.run(c))
+	}
+	if c := settle(tuner, w, 100); c != coarse(2) {
+		t.Errorf("%+v, %+v", c, tuner.Reports())
+	}
+}
+
 // TestShortUntilItIsNot has a kernel that is short at first, and later is given more to do.
 func TestShortUntilItIsNot(t *testing.T) {
 	w := table(65536, 400*us, map[abi.Preempt]float64{single(): 0.5, coarse(2): 0.5, coarse(4): 0.5, coarse(16): 0.5, coarse(64): 0.5, coarse(32): 0.5, coarse(8): 0.5})
