@@ -44,6 +44,9 @@ func (e *evictions) add(took time.Duration) {
 	}
 }
 
+// anew has the quantiles be of what is added from now on.
+func (e *evictions) anew() { e.newest, e.at = e.newest[:0], 0 }
+
 // show is what the API shows of it.
 func (e *evictions) show() api.Evictions {
 	s := api.Evictions{Count: e.count, Seconds: e.sum.Seconds(), Buckets: make([]api.Bucket, len(evictionBounds))}

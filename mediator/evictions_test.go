@@ -34,6 +34,14 @@ func TestEvictionsAreSummed(t *testing.T) {
 	if s := e.show(); s.P50 != 1e-3 || s.P99 != 1e-3 || s.Count != 201+newestKept {
 		t.Errorf("after many of 1 ms: %+v", s)
 	}
+	e.anew()
+	e.add(2 * ms)
+	if s := e.show(); s.P50 != 2e-3 || s.P99 != 2e-3 || s.Count != 202+newestKept {
+		t.Errorf("after one of 2 ms under another policy: %+v", s)
+	}
+	for range 2 * newestKept {
+		e.add(ms)
+	}
 	if n := len(e.newest); n != newestKept {
 		t.Errorf("%d are kept", n)
 	}

@@ -109,6 +109,7 @@ func (s *share) setPolicy(name string) error {
 	defer s.mu.Unlock()
 	s.policy, s.policyName = fairshare.Bound(p), name
 	s.decideAbout(fairshare.ByKernel(name))
+	s.launching.evictions.anew()
 	s.log.Info("policy", "gpu", s.config.Name, "policy", name)
 	return nil
 }

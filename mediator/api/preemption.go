@@ -47,7 +47,8 @@ type Prediction struct {
 type Evictions struct {
 	Count   uint64  `json:"count"`
 	Seconds float64 `json:"seconds"`
-	// P50 and P99 are in seconds and of the newest thousand; 0 where none was.
+	// P50 and P99 are in seconds, of the newest thousand since the policy was set;
+	// 0 where none was.
 	P50 float64 `json:"p50_seconds"`
 	P99 float64 `json:"p99_seconds"`
 	// Buckets are cumulative, as Prometheus has them.
