@@ -18,6 +18,7 @@ type gen struct {
 	labels int
 	stmts  int // so far
 	sites  int // shared arrays
+	told   int // words that one thread tells the others
 	funcs  int
 	loops  int // how many loops this is inside of
 	// What keeps tasks out of a loop is not in every kernel, or nothing else would be tried.
@@ -108,6 +109,7 @@ func (g *gen) kernel() {
 	for i := range genSites {
 		g.say(".shared .align 4 .b8 slots%d[%d];", i, 4*g.threads)
 	}
+	g.say(".shared .align 4 .b8 told[%d];", 4*genSites)
 	g.say(".local .align 4 .b8 own[16];")
 	g.say("mov.u32 %%t1, %%tid.y; mov.u32 %%t2, %%ntid.x; mov.u32 %%t3, %%tid.x; mad.lo.u32 %%t1, %%t1, %%t2, %%t3;") // t1: thread
 	g.say("mov.u32 %%t4, %%ctaid.z; mov.u32 %%t5, %%nctaid.y; mov.u32 %%t6, %%ctaid.y; mad.lo.u32 %%t4, %%t4, %%t5, %%t6;")
@@ -119,6 +121,10 @@ func (g *gen) kernel() {
 	g.say("shl.b32 %%t3, %%t1, 2;") // t3: this thread's slot
 	for i := range genSites {
 		g.say("mov.u32 %%t4, slots%d; add.u32 %%t4, %%t4, %%t3; st.shared.u32 [%%t4], %%t2;", i)
+	}
+	g.say("setp.eq.u32 %%p3, %%t1, 0;")
+	for i := range genSites {
+		g.say("@%%p3 st.shared.u32 [told+%d], %%t2;", 4*i)
 	}
 	for i := range 4 {
 		g.say("st.local.u32 [own+%d], %%t2;", 4*i)
@@ -164,6 +170,24 @@ func (g *gen) alike() {
 		[]string{"eq", "ne"}[g.draw(2)], g.draw(3))
 }
 
+// agreed sets %p1 by what is the same for the block, be it that one thread found it
+// out and told the others through shared memory.
+func (g *gen) agreed(together bool) {
+	if !together || g.draw(2) == 0 {
+		g.alike()
+		return
+	}
+	site := g.told % genSites
+	if g.loops > 0 || g.told >= genSites {
+		g.say("bar.sync 0;")
+	}
+	g.told++
+	g.say("setp.eq.u32 %%p3, %%t1, 0; @%%p3 st.shared.u32 [told+%d], %s;", 4*site, g.value())
+	g.say("bar.sync 0;")
+	g.say("ld.shared.u32 %%t4, [told+%d]; and.b32 %%t4, %%t4, %d; setp.%s.u32 %%p1, %%t4, %d;", 4*site, 1+g.draw(3),
+		[]string{"eq", "ne"}[g.draw(2)], g.draw(3))
+}
+
 func (g *gen) stmt(depth int, together bool) {
 	kind := g.draw(17)
 	if depth == 0 && kind >= 2 && kind <= 5 {
@@ -187,7 +211,7 @@ func (g *gen) stmt(depth int, together bool) {
 			g.varied()
 			within = false
 		} else {
-			g.alike()
+			g.agreed(together)
 		}
 		other, end := g.label(), g.label()
 		g.say("@%%p1 bra %s;", other)
@@ -236,7 +260,7 @@ func (g *gen) stmt(depth int, together bool) {
 		}
 		g.say("%s %d;", []string{"bar.sync", "barrier.sync", "barrier.cta.sync"}[g.draw(3)], number)
 	case 15: // the whole block returns
-		g.alike()
+		g.agreed(together)
 		g.leave()
 	case 16:
 		if !g.votes {

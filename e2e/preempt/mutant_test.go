@@ -131,8 +131,9 @@ func TestTransformedMutants(t *testing.T) {
 	}{
 		{"no barrier between tasks", shared, abi.PreemptCoarse, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
 		{"no barrier between fetched tasks", shared, abi.PreemptPersistent, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
-		{"those who are done don't wait", parted, abi.PreemptCoarse, `\tbarrier.red.or.pred %vgpud_met, [^\n]*\n\t@%vgpud_met bra vgpud_meet;\n`, ""},
-		{"those who are done wait once", parted, abi.PreemptPersistent, `\t@%vgpud_met bra vgpud_meet;\n`, ""},
+		{"those who are done don't wait", parted, abi.PreemptCoarse, `(?s)\nvgpud_meet:\n.*?bra vgpud_meet;\n`, "\n"},
+		{"those who are done wait once", parted, abi.PreemptPersistent, `\t@%vgpud_\w+ bra vgpud_meet;\n`, ""},
+		{"who needs a barrier does not say so", parted, abi.PreemptPersistent, `\tst.shared.u32 \[vgpud_needed\], %vgpud_count;\n`, ""},
 		{"rows don't end", many, abi.PreemptCoarse, `\tselp.b32 %vgpud_x, 0, %vgpud_x, %vgpud_p;\n`, ""},
 		{"planes don't end", many, abi.PreemptPersistent, `\tselp.b32 %vgpud_y, 0, %vgpud_y, %vgpud_p;\n`, ""},
 		{"finished miscounted", many, abi.PreemptPersistent, `(add.u32 %vgpud_finished, %vgpud_finished,) %vgpud_left;`, "$1 1;"},
