@@ -211,22 +211,22 @@ func (k *forms) entry() cache.Entry {
 // occupancy is how many of a kernel's blocks the GPU holds at once.
 type occupancy struct {
 	shape  tune.Shape // but for Tasks
-	slots  int        // a guess, until the host has answered
+	slots  int        // 0 until the host has answered
 	used   bool
 	wanted bool // the answer is under way
 	answer Pending
 }
 
-// slots returns how many of the kernel's blocks the GPU holds at once. It asks the host once for each size of blocks,
-// and does not wait for the answer: a launch must not wait for what is under way on the context's own channel. Until
-// then it goes by the threads alone.
+// slots returns how many of the kernel's blocks the GPU holds at once, 0 where it is not known yet. It asks the host
+// once for each size of blocks, and does not wait for the answer: a launch must not wait for what is under way on the
+// context's own channel. Where the host does not say, it goes by the threads alone.
 func (k *forms) slots(s tune.Shape) int {
 	s.Tasks = 0
 	k.asking.Lock()
 	defer k.asking.Unlock()
 	o := k.occupancy(s)
 	if o == nil {
-		return k.guess(s)
+		return 0
 	}
 	if !o.wanted {
 		return o.slots
@@ -235,7 +235,7 @@ func (k *forms) slots(s tune.Shape) int {
 		k.ctx.Own().glance()
 	}
 	if o.answer.Done() {
-		o.wanted = false
+		o.wanted, o.slots = false, k.guess(s)
 		if perSM := o.answer.value()[0]; o.answer.err == nil && o.answer.result.Status == abi.StatusOK && perSM > 0 && perSM < 1<<16 {
 			o.slots = int(perSM) * k.ctx.preempt.sms
 		}
@@ -255,10 +255,11 @@ func (k *forms) occupancy(s tune.Shape) *occupancy {
 		return nil
 	}
 	k.next++
-	o.shape, o.used, o.slots = s, true, k.guess(s)
+	o.shape, o.used, o.slots = s, true, 0
 	var e abi.Entry
 	abi.Occupancy{Function: k.handle(), BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
 	o.wanted = k.ctx.Own().offer(&o.answer, &e, abi.Header{Op: abi.OpOccupancy})
+	o.used = o.wanted // else it is asked again
 	return o
 }
 

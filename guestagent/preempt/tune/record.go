@@ -139,6 +139,7 @@ func (t *Tuner) Recall(r Record) {
 // Offline runs launches until the choice for a shape is settled, or most have run, and tells of it: tuning off line, as
 // FLEP does before a program is used (§4.1). run launches as it is told and returns what that cost.
 func (t *Tuner) Offline(s Shape, slots, most int, run func(abi.Preempt) (time.Duration, error)) (Report, error) {
+	slots = max(slots, 1)
 	for range most {
 		choice, k := t.Pick(s, slots)
 		took, err := run(choice)
@@ -150,6 +151,5 @@ func (t *Tuner) Offline(s Shape, slots, most int, run func(abi.Preempt) (time.Du
 			break
 		}
 	}
-	c := t.class(s.Class())
-	return t.report(c), nil
+	return t.report(t.class(s.Class(), true)), nil
 }

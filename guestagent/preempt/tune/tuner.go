@@ -73,15 +73,22 @@ type arm struct {
 	tries  int     // launches in this round
 }
 
-// Pick chooses for a launch. slots is how many of the kernel's blocks the GPU holds at once, as the driver says. The
+// Pick chooses for a launch. slots is how many of the kernel's blocks the GPU holds at once, as the driver says; 0 where
+// it has not said yet, and the launch is an original that is not measured unless it was known before. The
 // ticket must be given to Observe or Lost when the launch has ended, or could not begin.
 func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	if t.forms == 0 || s.Tasks == 0 {
 		return abi.Preempt{}, Ticket{}
 	}
+	c := t.class(s.Class(), slots > 0)
+	if c == nil {
+		return abi.Preempt{}, Ticket{}
+	}
 	t.clock++
-	c := t.class(s.Class())
-	c.used, c.tasks, c.slots = t.clock, s.Tasks, max(slots, 1)
+	c.used, c.tasks = t.clock, s.Tasks
+	if slots > 0 {
+		c.slots = slots
+	}
 	c.launches++
 	if c.basis > 0 && c.rebased < mostRebased && (5*c.slots < 4*c.basis || 4*c.slots > 5*c.basis) {
 		c.rebased++
@@ -107,8 +114,8 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	return a.choice, k
 }
 
-// class finds a class, or makes one.
-func (t *Tuner) class(key Class) *class {
+// class finds a class, or makes one if it may.
+func (t *Tuner) class(key Class, may bool) *class {
 	oldest := 0
 	for i, c := range t.classes {
 		if c.Class == key {
@@ -117,6 +124,9 @@ func (t *Tuner) class(key Class) *class {
 		if c.used < t.classes[oldest].used {
 			oldest = i
 		}
+	}
+	if !may {
+		return nil
 	}
 	c := &class{Class: key, arms: make([]arm, 1, 1+maxCandidates)}
 	c.begin(t.params.Measure)

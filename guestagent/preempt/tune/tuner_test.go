@@ -155,6 +155,11 @@ func TestSlotsKnownLate(t *testing.T) {
 	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 5, coarse(2): 1})
 	w.task, w.slots = w.task/4, w.slots/4 // so that two tasks may be run for a look
 	tuner := New(Parameters{}, 7)
+	for range 30 { // not known at all: nothing is measured
+		if c, k := tuner.Pick(w.shape, 0); c.Form != 0 || k.Measures() {
+			t.Fatalf("%+v, measured %v", c, k.Measures())
+		}
+	}
 	for range 30 {
 		c, k := tuner.Pick(w.shape, 8000)
 		tuner.Observe(k, w.run(c))
