@@ -5,7 +5,7 @@ PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt vgpu-agent
 # libvirt's library is loaded at run time: building needs none of its headers.
 TAGS    := libvirt_dlopen
 
-.PHONY: all build install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga clean
+.PHONY: all build install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga bench-preempt clean
 
 all: build
 
@@ -59,6 +59,11 @@ bench-vm: vm-deps
 # LoGA's figures 7 to 11 in simulated time, to docs/results.
 bench-loga:
 	$(GO) run ./e2e/loga -out docs/results
+
+# EffiSha's figures 9 to 15 and FLEP's 7 to 17 on a model of an H100, to
+# docs/results.
+bench-preempt:
+	$(GO) run ./e2e/preemptbench -out docs/results
 
 clean:
 	rm -rf $(BIN)

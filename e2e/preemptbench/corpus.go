@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"vgpud/e2e/kernelcost"
 	"vgpud/e2e/kernels"
@@ -58,13 +59,15 @@ type subject struct {
 // enough is how many tasks a launch must have to show what a task costs more.
 const enough = 8
 
-// studies interprets the whole corpus, each kernel at the smallest size at which it
-// has enough tasks, but not the largest.
-func studies() (map[string]subject, error) {
-	all := kernels.All()
+// studies interprets the corpus, or only the named kernels of it, each at the
+// smallest size at which it has enough tasks, but not the largest.
+func studies(only ...string) (map[string]subject, error) {
+	all := slices.DeleteFunc(slices.Clone(kernels.All()), func(k kernels.Kernel) bool {
+		return len(only) > 0 && !slices.Contains(only, k.Name)
+	})
 	made, err := parallel.Map(len(all), func(i int) (s subject, err error) {
 		for _, size := range []kernels.Size{kernels.Trivial, kernels.Small} {
-			if s, err = study(all[i], size); err != nil {
+			if s, err = study(all[i], size, 1); err != nil {
 				return s, fmt.Errorf("study %s: %w", all[i].Name, err)
 			}
 			if s.tasks >= enough {
@@ -87,8 +90,8 @@ func studies() (map[string]subject, error) {
 }
 
 // study interprets one kernel's case.
-func study(k kernels.Kernel, size kernels.Size) (subject, error) {
-	s := subject{name: k.Name, k: k, c: k.Case(size, 1)}
+func study(k kernels.Kernel, size kernels.Size, seed uint64) (subject, error) {
+	s := subject{name: k.Name, k: k, c: k.Case(size, seed)}
 	parsed, err := ptx.Parse(k.PTX(kernels.SM90))
 	if err != nil {
 		return s, err

@@ -62,7 +62,7 @@ func newEffiSha(all map[string]subject) (*effisha, error) {
 	pairs, err := parallel.Map(len(table3), func(i int) (pair, error) {
 		k, s := e.kernels[i], e.subjects[i]
 		t := choose(k, s.threads, s.added, wanted)
-		return pair{newProgram(table3[i].name, k, t.form), newProgram(table3[i].name, k, blocks.Form{})}, nil
+		return pair{newProgram(table3[i].name, k, t.form, often), newProgram(table3[i].name, k, blocks.Form{}, 0)}, nil
 	})
 	for _, p := range pairs {
 		e.chosen, e.originals = append(e.chosen, p.chosen), append(e.originals, p.original)

@@ -48,18 +48,18 @@ func index(name string) int {
 	panic("preemptbench: no benchmark " + name)
 }
 
-func newFLEP(all map[string]subject) (*flep, error) {
+// newFLEP makes the suite of the kernels that are given; others are left out.
+func newFLEP(all map[string]subject, tries int) (*flep, error) {
 	f := &flep{}
 	for _, b := range table1 {
-		s, ok := all[b.kernel]
-		if !ok {
-			return nil, fmt.Errorf("no kernel %s in the corpus", b.kernel)
-		}
-		f.subjects = append(f.subjects, s)
+		f.subjects = append(f.subjects, all[b.kernel])
 	}
 	type both struct{ chosen, original *program }
 	made, err := parallel.Map(2*len(table1), func(i int) (both, error) {
 		b, s := table1[i/2], f.subjects[i/2]
+		if s.step == nil {
+			return both{}, nil
+		}
 		length := b.large
 		if i%2 == 1 {
 			length = b.small
@@ -67,7 +67,7 @@ func newFLEP(all map[string]subject) (*flep, error) {
 		k := lasting(s.model, float64(length))
 		// Where the tuner leaves a short kernel as it is, it can't be evicted.
 		t := choose(k, s.threads, s.added, wanted)
-		return both{newProgram(b.name, k, t.form), newProgram(b.name, k, blocks.Form{})}, nil
+		return both{newProgram(b.name, k, t.form, tries), newProgram(b.name, k, blocks.Form{}, 0)}, nil
 	})
 	if err != nil {
 		return nil, err

@@ -28,8 +28,15 @@ func run(w io.Writer, dir string) error {
 		return err
 	}
 	r.print(w)
-	if dir == "" {
-		return nil
+	if dir != "" {
+		if err := r.write(dir); err != nil {
+			return err
+		}
 	}
-	return r.write(dir)
+	for _, t := range r.Targets {
+		if !t.passed() {
+			return fmt.Errorf("%s: %.2f %s, at most %g", t.Name, t.Reached, t.Unit, t.Limit)
+		}
+	}
+	return nil
 }

@@ -19,11 +19,11 @@ type program struct {
 	cost     time.Duration // an eviction's mean, with the launch after it
 }
 
-// parts is how finely evictions are told apart by what is done, and tries how many
+// parts is how finely evictions are told apart by what is done, and often how many
 // are simulated for each: 50 runs in all, as in FLEP §4.2.
 const (
 	parts = 5
-	tries = 10
+	often = 10
 )
 
 // leaving is one way an eviction may go.
@@ -32,8 +32,9 @@ type leaving struct {
 	gain    float64 // what was done of the kernel meanwhile
 }
 
-// newProgram simulates a kernel in its form, alone and evicted.
-func newProgram(name string, k blocks.Kernel, f blocks.Form) *program {
+// newProgram simulates a kernel in its form, alone and evicted, so many times for
+// each part.
+func newProgram(name string, k blocks.Kernel, f blocks.Form, tries int) *program {
 	p := &program{
 		name: name, kernel: k, form: f,
 		alone:  time.Duration(blocks.Duration(blocks.H100, k, blocks.Form{})),
@@ -51,7 +52,7 @@ func newProgram(name string, k blocks.Kernel, f blocks.Form) *program {
 			sum += v.latency - time.Duration(v.gain*float64(p.length))
 		}
 	}
-	p.cost = max(sum/(parts*tries), 0) + time.Duration(blocks.H100.Launch)
+	p.cost = max(sum/time.Duration(parts*tries), 0) + time.Duration(blocks.H100.Launch)
 	return p
 }
 
@@ -68,14 +69,4 @@ func (p *program) rest(part float64) time.Duration {
 func (p *program) leave(done float64, r *rand.Rand) leaving {
 	ways := p.leavings[min(int(done*parts), parts-1)]
 	return ways[r.IntN(len(ways))]
-}
-
-// latencies are all simulated evictions' latencies, in no order.
-func (p *program) latencies() (all []time.Duration) {
-	for _, ways := range p.leavings {
-		for _, l := range ways {
-			all = append(all, l.latency)
-		}
-	}
-	return all
 }

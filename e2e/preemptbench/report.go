@@ -39,8 +39,9 @@ func everything(s scale) (*report, error) {
 	}
 	r.Figures = notesFigures(s.notes)
 	r.Targets = notesTargets(s.notes)
+	r.Figures = append(r.Figures, h200Figure(all))
 
-	f, err := overheads(all, s.grids)
+	f, err := overheads(all, s.grids, true)
 	if err != nil {
 		return nil, fmt.Errorf("figure %s: %w", f.Number, err)
 	}
@@ -72,11 +73,12 @@ func (r *report) effisha(all map[string]subject, s scale) error {
 }
 
 func (r *report) flep(all map[string]subject, s scale) error {
-	f, err := newFLEP(all)
+	f, err := newFLEP(all, often)
 	if err != nil {
 		return err
 	}
 	return r.add(
+		func() ([]plot.Figure, error) { g, err := f.figure7(100, 12); return []plot.Figure{g}, err },
 		func() ([]plot.Figure, error) { g, _, err := f.figure8(); return []plot.Figure{g}, err },
 		func() ([]plot.Figure, error) { g, err := f.figure9(); return []plot.Figure{g}, err },
 		f.figures10and11,

@@ -27,9 +27,9 @@ type target struct {
 
 func (t *target) passed() bool { return t.Reached <= t.Limit }
 
-// overheads are the corpus' kernels in the forms that the tuner chose, the papers'
-// own, and slices.
-func overheads(all map[string]subject, length time.Duration) (plot.Figure, error) {
+// overheads are the corpus' kernels in the forms that the tuner chose, in slices, and
+// in the papers' own forms if asked for.
+func overheads(all map[string]subject, length time.Duration, papers bool) (plot.Figure, error) {
 	f := plot.Figure{
 		Number: "1", Log: true, YLabel: "relative length",
 		Title:   fmt.Sprintf("What it costs the corpus' kernels to be evictable: grids of %v, relative to the original", length),
@@ -51,7 +51,7 @@ func overheads(all map[string]subject, length time.Duration) (plot.Figure, error
 		latency := p50(k, t.form)
 		sliced, _ := slicing(k, latency)
 		flep, adaptive := math.NaN(), math.NaN()
-		if _, ok := s.added[abi.PreemptPersistent]; ok {
+		if _, ok := s.added[abi.PreemptPersistent]; ok && papers {
 			_, l := s.added.amortized(k)
 			flep = l / original
 			adaptive = blocks.Duration(blocks.H100, k, s.added.adaptive(k, time.Millisecond)) / original

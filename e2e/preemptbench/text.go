@@ -1,4 +1,62 @@
 package main
 
 // reportHead is what the report says beside its tables.
-const reportHead = "# Preemptible kernels: EffiSha's and FLEP's experiments, redone in simulated time\n\n"
+const reportHead = `# Preemptible kernels: EffiSha's and FLEP's experiments, redone in a model
+
+Made by ` + "`make bench-preempt`" + `, the same each time; also as [JSON](preempt.json) and [drawings](preempt.svg). **All of it is a
+model's**, except what stands under "H100" in the figures 0, which is measured (the notes on preemption on an H100), and under
+"H200", which is [our own measurement](preempt-gpu.md). Figures are numbered as in the papers: EffiSha's 9 to 15, FLEP's 7 to 17.
+
+## The model
+
+- **The GPU** is an H100 SXM at the grain of thread blocks (gpu/soft/machine/blocks): dispatch to slots, issue slots that an SM's
+  blocks share, memory that takes longer the more wait for it, lines that serve reads and atomics one after the other, the bus
+  that serves reads of host memory one after the other, and how long a written word takes to be seen and an end to be known. Its
+  costs were set by single lines of the notes (marked * in the figures 0) and are held against all the others.
+- **Kernels** are the corpus'. What a task issues and moves is counted by the soft GPU's interpreter with its cost model; how many
+  tasks there are is chosen so that the original lasts as long as the paper's benchmark (EffiSha table 3, FLEP table 1), or 10 ms.
+- **Forms**: the transformation is applied to the corpus' PTX and the result interpreted; what its code issues more for each unit
+  and task is added. Which form is launched is what the agents' tuner chooses when each launch takes as long as the model says
+  (at most 2 % more than the original, or else at most 5 %; 500 µs to leave are wanted). A kernel for which it finds none is left
+  as it is, and can't be evicted.
+- **Scheduling** is by the policies of package fairshare, by name, unchanged, on the soft GPU's machine; launches, verdicts and
+  evictions are carried out as the daemon and executors do, a verdict taking 10 µs (assumed). EffiSha's programs have contexts of
+  their own (135 µs a switch); FLEP's share one, as under MPS.
+- **Not modelled**: what the assembler makes of a loop's body, caches, the memory traffic of kernels that run side by side, noise
+  of a real host. Blocks of one kernel all take the same, but for the part of an SM that each gets.
+
+## What agrees with the papers, what does not, and why
+
+- **The papers' own forms are much dearer here** (EffiSha figure 10, FLEP figure 17): the plain form hundreds to thousands of times
+  as long as the original, not up to 97 times; all of EffiSha's optimisations and FLEP's amortised form some per cent to a third,
+  not 4 and 2.5 %. The notes measured the same on an H100 (880 to 960 times; 24 to 66 %). An H100's tasks are some 1 µs to 100 µs
+  of a slot, and its bus serves one read a microsecond as ever: that every block looks once costs as many microseconds as there
+  are slots, 1,056 to 4,224.
+- **The chosen forms are cheaper than the papers'**, and than slices of the same latency, as the papers' are cheaper than slices on
+  their GPUs. Slicing is better than in the papers (6 % instead of 58 and 8 %): launches follow each other in 2 µs.
+- **EffiSha's figures 9, 12, 14 and 15** agree: fewer evictions of higher priorities and at longer waits; under 5 %; turnarounds
+  under piv with priorities by group within a tenth of the paper's for Reduction, Sort and Scan; less on average with SJF, more
+  throughput. At long waits fewer evictions of low priorities and more of middle ones, since launches hardly queue. The default's
+  turnarounds are larger than the paper's (10 on average, not 5): here a kernel waits for all that came before it, while a K40m
+  let new kernels in after some time (§2). piv's average in the group setting is not larger than the default's for the same
+  reason.
+- **EffiSha's figure 13**: as there, what a task takes decides; NeuralNet's are the longest here, MD's there.
+- **FLEP's figures 8 to 12** agree within a third: 24.2 times for SPMV beside NN and 26 here, 10.1 and 12 on average; almost linear
+  decay with the delay and a plateau at 1; reordering alone gains next to nothing. STP is lost by 0.3 % instead of 5.4 %, since the
+  forms cost nothing here. SPMV's large input can't be evicted (see below), which lowers the mean of figure 10.
+- **FLEP's figures 13 and 14** agree: shares within a point of 2/3, throughput lost near the bound of 10 %, where an eviction is
+  dear; less where the last epoch's rest is worth no eviction.
+- **FLEP's figure 15** differs in kind: spatial eviction costs less than nothing here, because what remains of the kernel fills the
+  SMs that a trivial kernel leaves idle, and losing them for 50 to 90 µs costs it nothing that shows; the paper found 31 % less.
+- **FLEP's figure 16**: at most 1.6 times as fast with more SMs, 2.2 there: a block alone on an SM here has the issue slots of that SM
+  and no more cache.
+- **FLEP's figure 7**: errors of 1.4 % on average, not 6.9: noise of a real machine's runs is not in it; the irregular kernels have
+  the larger errors in both.
+
+## Kernels that are left as they are
+
+` + "`spmv`" + ` and ` + "`warp`" + ` have only the early exit without a loop: lanes may have returned when others exchange values. For tasks of 1.4 µs
+that form costs more than 5 %, so the tuner leaves ` + "`spmv`" + ` alone. ` + "`lookback`" + ` waits for other blocks and has only the persistent form;
+its tasks, and those of ` + "`barriers`" + `, are too short for it.
+
+`
