@@ -131,9 +131,9 @@ func TestTransformedMutants(t *testing.T) {
 	}{
 		{"no barrier between tasks", shared, abi.PreemptCoarse, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
 		{"no barrier between fetched tasks", shared, abi.PreemptPersistent, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
-		{"those who are done don't wait", parted, abi.PreemptCoarse, `(?s)\nvgpud_meet:\n.*?bra vgpud_meet;\n`, "\n"},
-		{"those who are done wait once", parted, abi.PreemptPersistent, `\t@%vgpud_\w+ bra vgpud_meet;\n`, ""},
-		{"who needs a barrier does not say so", parted, abi.PreemptPersistent, `\tst.shared.u32 \[vgpud_needed\], %vgpud_count;\n`, ""},
+		{"those who are done don't wait", parted, abi.PreemptCoarse, `\nvgpud_end:\n`, "\nvgpud_end:\n\tbra vgpud_over;\n"},
+		{"those who are done wait once", parted, abi.PreemptPersistent, `(.branchtargets) vgpud_hub,`, "$1 vgpud_over,"},
+		{"who needs a barrier does not say so", parted, abi.PreemptPersistent, `(setp.ne.u32 %vgpud_met, %vgpud_state,) 0;`, "$1 %vgpud_state;"},
 		{"rows don't end", many, abi.PreemptCoarse, `\tselp.b32 %vgpud_x, 0, %vgpud_x, %vgpud_p;\n`, ""},
 		{"planes don't end", many, abi.PreemptPersistent, `\tselp.b32 %vgpud_y, 0, %vgpud_y, %vgpud_p;\n`, ""},
 		{"finished miscounted", many, abi.PreemptPersistent, `(add.u32 %vgpud_finished, %vgpud_finished,) %vgpud_left;`, "$1 1;"},

@@ -215,7 +215,7 @@ func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragUnit, fragLook, fragTasks)
 	k.begin(b)
 	k.task(b, body, stmts)
-	k.end(b)
+	k.end(b, body)
 	b.label("V_last")
 	b.label("V_done")
 	b.ret()
@@ -230,7 +230,7 @@ func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragFetch, k.together, fragGot)
 	k.place(b)
 	k.task(b, body, stmts)
-	k.end(b)
+	k.end(b, body)
 	b.label("V_last")
 	b.branch("V_fetch")
 	b.add(fragLeave)
@@ -263,13 +263,16 @@ func (k *kernel) task(b *builder, body *rewriter, stmts []ptx.Stmt) {
 }
 
 // end is the end of a task in a loop, and the way to the next one.
-func (k *kernel) end(b *builder) {
+func (k *kernel) end(b *builder, body *rewriter) {
 	b.label("V_end")
 	if k.study.asyncs {
 		b.add(fragDrain)
 	}
 	if k.meet {
-		b.add(fragMeet)
+		b.add(fragHub)
+		ways := append([]string{b.names.own("V_hub")}, body.ways...)
+		b.stmts = append(b.stmts, &ptx.BranchTargets{Name: b.names.own("V_ways"), Labels: ways})
+		b.add(fragAway)
 	}
 	b.add(fragNext)
 	if k.apart != "" {

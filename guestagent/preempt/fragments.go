@@ -286,41 +286,40 @@ V_gone:
 	ret;
 `
 
-// fragNeed sets up what the rewritten barriers and fragMeet tell each other. All threads count the barriers that they
-// come to, and since all come to each, all have the same count. Who needs a barrier in its body writes its number to
-// V_needed first; who is done and finds another number there than that of the barrier just passed, an older one, knows
-// that nobody is left. (A newer one was written by somebody who needed this one too.) The first thread makes the word
-// older than all counts before the block's first barrier.
+// Barriers that some threads of a block pass by since they are done. All of them are one instruction, the hub: a thread
+// that comes to one in the body goes to the hub, with the barrier's number in %V_state, and back behind its place; a
+// thread that is done comes there with 0, again and again, until the reduction says that nobody came with another number.
 //
-// A reduction would say it without shared memory. But where lanes of one warp wait at different barrier instructions, as
-// they may since sm_70, the GPU executes one of them for all, and NVIDIA's assembler gives each its own register for the
-// result, so that lanes which waited at another find a stale one (CUDA 13.0, sm_90).
+// That it is one instruction matters. PTX lets lanes of one warp wait at different barrier instructions since sm_70, but
+// what NVIDIA's assembler makes of that doesn't hold: on an H200 with CUDA 13.0, lanes that were done got the reduction's
+// result in another's register, and with the need written to shared memory instead results were still wrong where lanes
+// of a warp left a loop one by one. At the hub a warp's lanes come together before each barrier.
+
+// fragNeed declares what the hub needs.
 const fragNeed = `
-	.shared .align 4 .b32 V_needed;
-	.reg .b32 %V_count;
-	mov.u32 %V_count, 1;
-	mov.u32 %V_a, 0;
-	@%V_first st.shared.u32 [V_needed], %V_a;
+	.reg .b32 %V_state;
+	.reg .pred %V_met;
 `
 
-// fragMeet is the end of a task in which some threads may be done while others still have barriers to pass: those that
-// are done keep meeting the others until nobody is left who needs a barrier. Another barrier must follow before the next
-// task, whose numbers are newer.
-const fragMeet = `
-V_meet:
-	barrier.sync 0;
-	ld.shared.u32 %V_a, [V_needed];
-	sub.u32 %V_a, %V_a, %V_count;
-	add.u32 %V_count, %V_count, 1;
-	setp.ge.s32 %V_p, %V_a, 0;
-	@%V_p bra V_meet;
+// fragHub is the hub, which comes at the end of a task. The list of ways back stands before fragAway.
+const fragHub = `
+	mov.u32 %V_state, 0;
+V_hub:
+	setp.ne.u32 %V_met, %V_state, 0;
+	barrier.red.or.pred %V_met, 0, %V_met;
+	@!%V_met bra V_over;
 `
 
-// fragBarrier is a rewritten barrier of a body.
-const fragBarrier = `
-	st.shared.u32 [V_needed], %V_count;
-	barrier.sync 0;
-	add.u32 %V_count, %V_count, 1;
+// fragAway leads back to where a thread came from.
+const fragAway = `
+	brx.idx %V_state, V_ways;
+V_over:
+`
+
+// fragState is the way to the hub; the number is put in later.
+const fragState = `
+	mov.u32 %V_state, 0;
+	bra V_hub;
 `
 
 // fragDrain waits for the copies into shared memory that the task has started and not waited for.

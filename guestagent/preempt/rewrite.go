@@ -10,11 +10,12 @@ import (
 type rewriter struct {
 	*builder
 	module *module
-	index  bool   // %ctaid and %nctaid become registers
-	end    string // where ret and exit go; "": they stay
-	meet   bool   // block barriers tell those who are done that they are needed
-	args   int    // numbers the parameters added to calls
-	halves int    // numbers the 16-bit registers added
+	index  bool     // %ctaid and %nctaid become registers
+	end    string   // where ret and exit go; "": they stay
+	meet   bool     // block barriers are at the hub
+	ways   []string // the labels behind them
+	args   int      // numbers the parameters added to calls
+	halves int      // numbers the 16-bit registers added
 }
 
 // stmts copies a list of statements to out.
@@ -73,13 +74,18 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 	}
 }
 
-// meeting is a barrier that threads which are done take part in.
+// meeting sends those who come to a barrier to the hub.
 func (r *rewriter) meeting(in *ptx.Instr, out *[]ptx.Stmt) {
-	for _, s := range fragment(fragBarrier) {
+	r.ways = append(r.ways, r.names.prefix+"way"+strconv.Itoa(len(r.ways)+1))
+	for _, s := range fragment(fragState) {
 		c := r.own(s).(*ptx.Instr)
 		c.Pos, c.Pred = in.Pos, ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not}
+		if c.Opcode == "mov" {
+			c.Operands[1] = ptx.Int(int64(len(r.ways)))
+		}
 		*out = append(*out, c)
 	}
+	*out = append(*out, &ptx.Label{Pos: in.Pos, Name: r.ways[len(r.ways)-1]})
 }
 
 // components are the registers that stand for the components of %ctaid and %nctaid.

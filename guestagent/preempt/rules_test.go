@@ -77,14 +77,14 @@ func TestRules(t *testing.T) {
 			name:   "a barrier that some threads pass by",
 			src:    kernelOf("setp.eq.u32 %p1, %tid.x, 3; @%p1 ret; bar.sync 0; ret;"),
 			form:   Coarse,
-			has:    []string{"st.shared.u32 [vgpud_needed], %vgpud_count;", "vgpud_meet:\n\tbarrier.sync 0;"},
+			has:    []string{"mov.u32 %vgpud_state, 1;\n\tbra vgpud_hub;\nvgpud_way1:", "vgpud_ways: .branchtargets vgpud_hub, vgpud_way1;"},
 			hasNot: []string{"bar.sync"},
 		},
 		{
 			name: "a guarded barrier, and one that all pass beside it",
 			src:  kernelOf("setp.eq.u32 %p1, %tid.x, 3; bar.sync 0; @!%p1 barrier.sync 0; ret;"),
 			form: Persistent,
-			has:  []string{"@!%p1 st.shared.u32 [vgpud_needed], %vgpud_count;\n\t@!%p1 barrier.sync 0;\n\t@!%p1 add.u32 %vgpud_count, %vgpud_count, 1;"},
+			has:  []string{"@!%p1 mov.u32 %vgpud_state, 2;\n\t@!%p1 bra vgpud_hub;\nvgpud_way2:"},
 		},
 		{
 			name: "16 bits of an index",
@@ -172,6 +172,8 @@ func TestRefusals(t *testing.T) {
 		{"reduction that some pass by", kernelOf(apart + "bar.red.popc.u32 %r1, 0, %p2; L: ret;"), DivergentNamedBarrier, Single},
 		{"barrier that some pass by, before Volta", strings.Replace(kernelOf(apart+"bar.sync 0; L: ret;"), "sm_80", "sm_60", 1), DivergentNamedBarrier, Single},
 		{"barrier with a number computed beside one that some pass by", kernelOf("ld.global.u32 %r1, [%rd1]; bar.sync %r1; " + apart + "bar.sync 0; L: ret;"), DivergentNamedBarrier, Single},
+		{"barrier that some pass by, in a nested block", kernelOf(apart + "{ bar.sync 0; } L: ret;"), DivergentNamedBarrier, Single},
+		{"more barriers than ways", kernelOf(apart + strings.Repeat("bar.sync 0; ", maxWays+1) + "L: ret;"), TooBig, Single},
 		{"shared memory full", moduleOf(".shared .b32 big[12288];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, Single | Coarse},
 		{"shared memory all but full", moduleOf(".shared .b32 big[12286];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, allForms},
 		{"shared memory beyond counting", moduleOf(".shared .b32 big[1073741823];\n.shared .b32 more[1073741823];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; mov.u32 %r1, more; ret; }"), None, Single | Coarse},
@@ -199,8 +201,8 @@ func TestReport(t *testing.T) {
 	if b := r.Barriers; b.Total != 2 || b.Uniform != 1 || b.Rewritten != 1 {
 		t.Errorf("barriers %+v, want 2, 1 uniform, 1 rewritten", b)
 	}
-	if r.SharedBytesAdded != slotBytes+meetBytes {
-		t.Errorf("%d bytes of shared memory added, want %d", r.SharedBytesAdded, slotBytes+meetBytes)
+	if r.SharedBytesAdded != slotBytes {
+		t.Errorf("%d bytes of shared memory added, want %d", r.SharedBytesAdded, slotBytes)
 	}
 	most := 0
 	for _, f := range r.Forms {

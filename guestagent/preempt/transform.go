@@ -39,7 +39,9 @@ const (
 	// adds to it.
 	staticShared = 48 << 10
 	slotBytes    = 8
-	meetBytes    = 4 // what rewritten barriers add in either form with a loop
+	// maxWays bounds the barriers that are rewritten: each is a way from the hub, for all of which the assembler keeps
+	// the registers that any of them needs.
+	maxWays = 256
 )
 
 // Transform makes preemptible forms of m's kernels: a module with everything that m has, under its own name, and new
@@ -104,7 +106,7 @@ func (t *module) entry(e *entryStudy, forms Form) Report {
 		return r
 	}
 	for _, f := range []Form{Single, Coarse, Persistent} {
-		if ok, _ := e.fits(f); !ok || k.crowded && (f == Persistent || f == Coarse && k.meet) {
+		if ok, _ := e.fits(f); !ok || k.crowded && f == Persistent {
 			continue
 		}
 		r.Preemptible = true
@@ -170,11 +172,41 @@ func (k *kernel) plan() {
 			}
 		}
 	}
+	if k.meet && e.loops == None {
+		k.ways()
+	}
 	switch {
+	case k.meet: // the hub has kept them apart
 	case e.shared || e.barriers.total > 0:
 		k.apart = k.together
 	case warp:
 		k.apart = fragWarpMeets
+	}
+}
+
+// ways refuses a loop where the hub can't lead back to all barriers: labels in a nested block can't be seen from outside.
+func (k *kernel) ways() {
+	e, n := k.study, 0
+	var block func(b *ptx.Block, nested bool)
+	block = func(b *ptx.Block, nested bool) {
+		for _, s := range b.Stmts {
+			switch s := s.(type) {
+			case *ptx.Block:
+				block(s, true)
+			case *ptx.Instr:
+				if !k.module.meets[s] {
+					continue
+				}
+				if nested {
+					e.refuseLoops(DivergentNamedBarrier, "%v in a nested block", s)
+				}
+				n++
+			}
+		}
+	}
+	block(e.fn.Body, false)
+	if n > maxWays {
+		e.refuseLoops(TooBig, "%d barriers, some of which threads may have left, more than %d", n, maxWays)
 	}
 }
 
@@ -236,11 +268,7 @@ func (k *kernel) check() {
 			}
 		}
 	}
-	own := int64(slotBytes)
-	if len(e.rewrite) > 0 {
-		own += meetBytes
-	}
-	if static+own > staticShared {
+	if static+slotBytes > staticShared {
 		k.crowded = true
 		if e.waits {
 			e.refuse(TooBig, "no static shared memory left for the task's number")
