@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vgpud/guestagent/allot"
+	"vgpud/guestagent/preempt/tune/cache"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -33,7 +34,8 @@ type Device struct {
 	mine    allot.Allotment // what of the device is ours
 	shared  []byte
 	staging *staging
-	alone   bool // with one processor that serves the device, too
+	learned *cache.Cache // of kernels, where nobody else keeps it
+	alone   bool         // with one processor that serves the device, too
 
 	regs     sync.Mutex // creating and destroying contexts and channels: sequences of register accesses
 	contexts map[*Context]struct{}
@@ -54,7 +56,7 @@ type Device struct {
 // Open negotiates with the device behind bus, which belongs to the Device from then
 // on, also on an error. ctx bounds opening alone.
 func Open(ctx context.Context, bus Bus) (*Device, error) {
-	d := &Device{bus: bus, shared: bus.Shared(), contexts: map[*Context]struct{}{}, down: make(chan struct{})}
+	d := &Device{bus: bus, shared: bus.Shared(), contexts: map[*Context]struct{}{}, down: make(chan struct{}), learned: cache.New()}
 	d.life, d.stop = context.WithCancel(context.Background())
 	_, outside := bus.(outsider)
 	d.alone = runtime.NumCPU() == 1 && !outside

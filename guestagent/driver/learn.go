@@ -14,9 +14,6 @@ func nanos(n uint64) time.Duration { return time.Duration(min(n, uint64(time.Hou
 
 // note has what was learned of a kernel told to the memory soon. It does not block.
 func (p *preempting) note(k *forms) {
-	if p.opts.Memory == nil {
-		return
-	}
 	p.mu.Lock()
 	p.dirty[k] = struct{}{}
 	p.mu.Unlock()
@@ -53,7 +50,7 @@ func (p *preempting) tell() {
 func (p *preempting) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.opts.Memory == nil || p.stopped != nil {
+	if p.stopped != nil {
 		return
 	}
 	p.stopped = make(chan struct{})

@@ -21,8 +21,8 @@ type PreemptOptions struct {
 	// Forms are those that are made; 0: those that are of use for what is wanted. Kernels that are known to be
 	// short get them too where it is set.
 	Forms abi.PreemptForm
-	// Memory keeps what was learned about kernels for the next program; nil: nobody does. A [cache.File] is one, and
-	// an [AgentBus] another.
+	// Memory keeps what was learned about kernels for the next module or program; nil: for as long as the device is
+	// open. A [cache.File] is one, and an [AgentBus] another.
 	Memory Memory
 }
 
@@ -139,6 +139,9 @@ func (c *Context) newPreempting() *preempting {
 	}
 	if o != nil {
 		p.opts = *o
+	}
+	if p.opts.Memory == nil {
+		p.opts.Memory = c.dev.learned
 	}
 	return p
 }

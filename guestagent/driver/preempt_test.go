@@ -275,43 +275,31 @@ func TestEvictedAreNotMeasured(t *testing.T) {
 	}
 }
 
-// memory is a driver.Memory that can be looked at.
+// memory is a cache that may fail.
 type memory struct {
-	mu   sync.Mutex
-	kept *cache.Cache
+	*cache.Cache
 	fail error
 }
 
-func (m *memory) Recall(_ context.Context, keys []cache.Key) (all []cache.Entry, _ error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range keys {
-		if e, ok := m.kept.Get(k); ok {
-			all = append(all, e)
-		}
-	}
-	return all, m.fail
+func (m *memory) Recall(ctx context.Context, keys []cache.Key) ([]cache.Entry, error) {
+	all, err := m.Cache.Recall(ctx, keys)
+	return all, errors.Join(err, m.fail)
 }
 
-func (m *memory) Learn(_ context.Context, entries []cache.Entry) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range entries {
-		m.kept.Put(e)
-	}
-	return m.fail
+func (m *memory) Learn(ctx context.Context, entries []cache.Entry) error {
+	return errors.Join(m.Cache.Learn(ctx, entries), m.fail)
 }
 
 // TestRemembered has a second program begin with what the first one learned.
 func TestRemembered(t *testing.T) {
-	m := &memory{kept: cache.New()}
+	m := cache.New()
 	o := driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: m}}
 	s := newScene(t, drivertest.Options{}, o)
 	last := s.launch(100, nil)
 	must[*driver.Function](t)(s.mod.Function(t.Context(), "cluster"))
 	check(t, s.gpu.Close())
 	got := map[string]cache.Entry{}
-	for _, e := range m.kept.All() {
+	for _, e := range m.All() {
 		got[e.Name] = e
 	}
 	if e := got["work"]; e.Forms != every || len(e.Record.Classes) != 1 || !strings.HasPrefix(e.GPU, drivertest.Name) {
@@ -323,6 +311,21 @@ func TestRemembered(t *testing.T) {
 	second := newScene(t, drivertest.Options{}, o)
 	if got := second.launch(1, nil); got != last {
 		t.Errorf("the second program's first launch: %+v, want %+v", got, last)
+	}
+}
+
+// TestLoadedAgain has the same program load the module again, and begin with what it learned.
+func TestLoadedAgain(t *testing.T) {
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+	last := s.launch(100, nil)
+	o := driver.ContextOptions{Preempt: &driver.PreemptOptions{}}
+	dev := s.gpu.Device()
+	check(t, s.gpu.Close())
+	s.gpu = must[*driver.Context](t)(dev.NewContext(t.Context(), o))
+	s.mod = must[*driver.Module](t)(s.gpu.LoadModule(t.Context(), []byte(workPTX)))
+	s.work = must[*driver.Function](t)(s.mod.Function(t.Context(), "work"))
+	if got := s.launch(1, nil); got != last {
+		t.Errorf("the first launch: %+v, want %+v", got, last)
 	}
 }
 
@@ -354,7 +357,7 @@ func TestShortOnesAreNotMade(t *testing.T) {
 
 // TestMemoryThatFails changes nothing for the program.
 func TestMemoryThatFails(t *testing.T) {
-	m := &memory{kept: cache.New(), fail: errors.New("disk full")}
+	m := &memory{Cache: cache.New(), fail: errors.New("disk full")}
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: m}})
 	if got := s.launch(100, nil); got.Preempt.Form != abi.PreemptCoarse {
 		t.Errorf("launched %+v", got)
@@ -382,7 +385,7 @@ func TestLinesStay(t *testing.T) {
 
 // TestSeveralLaunchers has goroutines launch the same kernel on channels of their own.
 func TestSeveralLaunchers(t *testing.T) {
-	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: &memory{kept: cache.New()}}})
+	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: cache.New()}})
 	var wg sync.WaitGroup
 	for range 3 {
 		ch := must[*driver.Channel](t)(s.gpu.NewChannel(t.Context(), driver.ChannelOptions{}))

@@ -14,7 +14,7 @@ import (
 )
 
 func wanted(forms abi.PreemptForm) *preempting {
-	return &preempting{opts: PreemptOptions{Forms: forms}, gpu: "a GPU"}
+	return &preempting{opts: PreemptOptions{Forms: forms, Memory: cache.New()}, gpu: "a GPU"}
 }
 
 // entries are the names of a module's kernels.

@@ -125,21 +125,7 @@ func (f *File) save() (err error) {
 	return os.Rename(tmp.Name(), f.path)
 }
 
-// Recall returns what is known of those kernels; its error is always nil.
-func (f *File) Recall(_ context.Context, keys []Key) ([]Entry, error) {
-	var known []Entry
-	for _, k := range keys {
-		if e, ok := f.Get(k); ok {
-			known = append(known, e)
-		}
-	}
-	return known, nil
-}
-
 // Learn puts entries and saves the file.
-func (f *File) Learn(_ context.Context, entries []Entry) error {
-	for _, e := range entries {
-		f.Put(e)
-	}
-	return f.Save()
+func (f *File) Learn(ctx context.Context, entries []Entry) error {
+	return errors.Join(f.Cache.Learn(ctx, entries), f.Save())
 }
