@@ -61,9 +61,11 @@ type channel struct {
 
 	waiter waiter
 
-	// job is the launch that what is behind it waits for; nil: none. spare is the
-	// last one, or the same, kept for what it has allocated.
-	job, spare *job
+	// job is the launch that what is behind it waits for; nil: none. second is one
+	// that was put on the GPU behind it all the same. jobs are both, or were, kept
+	// for what they have allocated.
+	job, second *job
+	jobs        [2]*job
 	// beside is a second channel on the GPU, once it is needed: for a launch that
 	// goes beside the first.
 	beside service
@@ -143,15 +145,18 @@ func (ch *channel) close() error {
 // giveBack gives the guest back the GPU memory that its launches here needed.
 // Nothing of the channel is on the GPU.
 func (ch *channel) giveBack() error {
-	if ch.spare == nil {
-		return nil
+	var errs []error
+	for _, j := range ch.jobs {
+		if j != nil {
+			errs = append(errs, ch.x.release(&j.memory))
+		}
 	}
-	return ch.x.release(&ch.spare.memory)
+	return errors.Join(errs...)
 }
 
 // backlog is whether the guest has work here that is not on the GPU.
 func (ch *channel) backlog() bool {
-	if ch.next < ch.held || ch.job != nil && ch.job.phase != running {
+	if ch.next < ch.held || ch.job != nil && ch.job.phase != running || ch.second != nil && ch.second.phase != running {
 		return true
 	}
 	n, err := ch.sub.Pending()
@@ -202,6 +207,9 @@ func (ch *channel) finishReached() bool {
 		if p.job != nil {
 			did = p.job.pursue() || did
 			if !p.over {
+				if ch.second != nil {
+					did = ch.second.pursue() || did
+				}
 				break
 			}
 			continue
@@ -392,7 +400,9 @@ func (ch *channel) begin(e []abi.Entry) bool {
 		case how.drain && ch.unreached(), how.wait != nil && how.wait(c):
 			return false
 		default:
-			err = how.run(c, p)
+			if err = how.run(c, p); err == errWaits {
+				return false
+			}
 		}
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -29,6 +30,9 @@ type how struct {
 	// poisoned commands are carried out in a poisoned context too.
 	poisoned bool
 }
+
+// errWaits is run's answer where it finds out itself that the command has to wait.
+var errWaits = errors.New("the command waits")
 
 // commands is indexed by opcode; docs/device.md says what each one answers.
 var commands = [256]how{

@@ -90,8 +90,10 @@ func (j *job) attend() bool {
 	}
 	if below, _, _ := j.claim.Word(); !j.told || below != j.below {
 		j.told, j.below, j.refilling = true, below, false
-		j.evicted = j.evicted || below != abi.EvictNone
-		j.tell(below)
+		if !j.hushed {
+			j.hushNext()
+			j.tell(below)
+		}
 		return true
 	}
 	now := x.o.Clock.Now()
@@ -99,6 +101,18 @@ func (j *job) attend() bool {
 		return false
 	}
 	return j.exposed(now)
+}
+
+// hushNext sees to it that the launch behind the job, if it is on the GPU already,
+// does nothing before the job has done all: its blocks find that they are to leave,
+// whenever they begin. That is written before the job's own word.
+func (j *job) hushNext() {
+	n := j.ch.second
+	if n == nil || n == j || n.phase != running || n.hushed {
+		return
+	}
+	n.hushed = true
+	n.tell(abi.EvictAll)
 }
 
 // tell writes the evict word. The copy need not be waited for: what is written to
@@ -110,6 +124,7 @@ func (j *job) tell(below uint32) {
 	w := &j.wordsOut[j.wordAt%len(j.wordsOut)]
 	j.wordAt++
 	binary.LittleEndian.PutUint32(w[:], below)
+	j.evicted = j.evicted || below != abi.EvictNone
 	var err error
 	if j.words, err = x.words.gpu.CopyIn(j.memory.base+controlAt+evictWord, w[:]); err != nil {
 		x.o.Log.Debug("evict word not written", "kernel", j.fn.attrs.Name, "err", err)
@@ -122,6 +137,9 @@ func (j *job) tell(below uint32) {
 // (FLEP figure 4c).
 func (j *job) recalled() bool {
 	j.told = false
+	if j.hushed {
+		return true // its turn comes after the launch before it
+	}
 	j.tell(abi.EvictNone)
 	j.refilling = j.form == abi.PreemptPersistent && j.ch.x.props.CoRuns && j.besideFence == 0
 	return true

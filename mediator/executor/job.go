@@ -14,8 +14,13 @@ import (
 
 // job is a launch that is more than a command on the GPU: one that waits for its
 // turn, or one of a preemptible kernel, which is put on the GPU as often as it
-// takes. A channel has one at a time, and what comes behind it in the channel's
-// order waits until it is over: a relaunch comes before what was sent later.
+// takes. What comes behind it in the channel's order waits until it is over: a
+// relaunch comes before what was sent later.
+//
+// One other preemptible launch may be on the GPU behind it, so that the GPU need not
+// wait for us between two. When the first is told to leave, the second is before;
+// since its blocks look as they begin, it then does nothing, and its turn comes when
+// the first is over.
 //
 // It is taken up where the channel's commands are retired, so it goes on whether or
 // not the context is suspended; what it may do then is in granted.
@@ -44,6 +49,7 @@ type job struct {
 	wordAt    int                    // where the next goes
 	told      bool                   // the daemon's word to leave was passed on
 	below     uint32                 // with this bound
+	hushed    bool                   // it was told to leave for the sake of the launch before it
 	evicted   bool                   // an evict word was written in this run
 	lied      bool                   // found to lie, and counted
 	refilling bool                   // a second launch is to take the SMs that it left
@@ -65,11 +71,14 @@ type job struct {
 // newJob takes up the launch that x.gl says, as p.
 func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) error {
 	x := ch.x
-	j := ch.spare
-	if j == nil {
-		j = &job{ch: ch}
-		ch.spare = j
+	i := 0
+	if ch.jobs[0] != nil && ch.jobs[0].p != nil {
+		i = 1
 	}
+	if ch.jobs[i] == nil {
+		ch.jobs[i] = &job{ch: ch}
+	}
+	j := ch.jobs[i]
 	j.gl = x.gl
 	j.params = append(j.params[:0], x.gl.Params...)
 	resident, err := f.resident(int(j.gl.Block.Count()), j.gl.SharedBytes)
@@ -93,7 +102,12 @@ func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) erro
 	}
 	j.describe(resident, urgency)
 	j.predicted, _ = f.expected()
-	j.p, p.job, ch.job = p, j, j
+	j.p, p.job = p, j
+	if ch.job == nil {
+		ch.job = j
+	} else {
+		ch.second = j
+	}
 	// Where it waits for nobody, it goes to the GPU now; an error is its answer.
 	j.pursue()
 	return nil
@@ -103,7 +117,23 @@ func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) erro
 // preemptible kernels' successors have to: a copy behind a plain kernel that is
 // on the GPU comes behind it there.
 func (j *job) keeps(op abi.Opcode) bool {
-	return j.form != 0 || j.phase != running || op == abi.OpLaunch || op == abi.OpEventRecord
+	if op == abi.OpLaunch {
+		return j.ch.second != nil || !j.leads() // it can be another preemptible one
+	}
+	return j.form != 0 || j.phase != running || op == abi.OpEventRecord
+}
+
+// leads is whether a launch behind the job may go to the GPU now: the job is there
+// as one launch, and does all of its work unless it is told to leave.
+func (j *job) leads() bool {
+	return j.form != 0 && j.phase == running && !j.told && !j.evicted && j.run.Launches() == 1 && j.besideFence == 0 && !j.refilling &&
+		j.ch.x.o.Page.Mode() == link.ModeFree
+}
+
+// mayGo is whether the order of the channel lets the job go to the GPU.
+func (j *job) mayGo() bool {
+	first := j.ch.job
+	return first == j || !j.launched && first.leads()
 }
 
 // ask has the bell rung when the copies are done that the job waits for. A nil job
@@ -138,7 +168,7 @@ const (
 // pursue takes a job as far as it goes now, and reports whether that was any
 // distance. When it is over the channel has none any more.
 func (j *job) pursue() (did bool) {
-	for j.ch.job == j && j.step() {
+	for j.p != nil && j.step() {
 		did = true
 	}
 	return did
@@ -158,8 +188,12 @@ func (j *job) step() bool {
 			j.finish(abi.StatusCanceled)
 			return true
 		}
-		return j.granted() && j.prepare()
+		return j.mayGo() && j.granted() && j.prepare()
 	case preparing:
+		if !j.mayGo() {
+			j.phase = waiting
+			return true
+		}
 		return x.reached(j) && j.launch()
 	case running:
 		if j.ch.gpu.Done() < j.p.fence {
@@ -211,7 +245,7 @@ func (j *job) launch() bool {
 		x.slot.AddRelaunch()
 	}
 	j.launched, j.told, j.evicted, j.parkedFor = true, false, false, 0
-	j.refilling, j.besideFence = false, 0
+	j.hushed, j.refilling, j.besideFence = false, false, 0
 	j.began = x.o.Clock.Now()
 	j.phase = running
 	x.launches++
@@ -312,5 +346,10 @@ func (j *job) finish(status abi.Status) {
 		j.memory.used, j.memory.dirty = true, true // as far as anybody knows
 	}
 	j.clean()
-	j.claim, j.p, j.ch.job = link.Claim{}, nil, nil
+	j.claim, j.p = link.Claim{}, nil
+	if ch := j.ch; ch.second == j {
+		ch.second = nil
+	} else {
+		ch.job, ch.second = ch.second, nil
+	}
 }

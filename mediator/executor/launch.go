@@ -80,6 +80,9 @@ func launch(c *command, p *pending) error {
 	if asks.preempt.Form == 0 && uint64(l.ParamBytes) != f.attrs.ParamBytes {
 		return fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
 	}
+	if asks.preempt.Form == 0 && c.ch.job != nil {
+		return errWaits // it could not be held back once it is on the GPU
+	}
 	urgency := x.urgency(asks.prioritised, asks.priority)
 	if asks.preempt.Form != 0 || x.o.Page.Mode() != link.ModeFree {
 		return c.ch.newJob(p, f, &asks, urgency)

@@ -236,7 +236,7 @@ func (j *job) next(record []byte) bool {
 	}
 	j.plan = plan
 	asked := j.claim.State() == stub.ToEvict
-	if !asked && (!x.held.on || !x.free()) {
+	if !asked && j.ch.job == j && (!x.held.on || !x.free()) {
 		return j.prepare() // a piece of many, or it left unasked: it goes on
 	}
 	now := x.o.Clock.Now()
@@ -260,7 +260,7 @@ func (j *job) clean() {
 	}
 	j.words, j.bulk, j.gl = 0, 0, gpu.Launch{}
 	j.plan = relaunch.Plan{}
-	j.lied, j.launched, j.told, j.evicted, j.refilling = false, false, false, false, false
+	j.lied, j.launched, j.told, j.hushed, j.evicted, j.refilling = false, false, false, false, false, false
 	j.besideFence = 0
 	j.used, j.owed, j.start, j.end, j.evictions = 0, 0, 0, 0, 0
 }

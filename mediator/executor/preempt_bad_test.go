@@ -257,7 +257,7 @@ func TestExecutorsMemoryIsNotTheGuests(t *testing.T) {
 	c := g.counting(8)
 	c.preemptible(g, fn, k, 1)
 	g.receive(1)
-	own := uint64(r.x.channels[0].spare.memory.base)
+	own := uint64(r.x.channels[0].jobs[0].memory.base)
 	if own == 0 {
 		t.Fatal("no memory")
 	}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -604,10 +605,12 @@ func TestPreemptRefusals(t *testing.T) {
 	c.check()
 }
 
+var seeds = flag.Uint64("turns", 4, "how many random daemons TestRandomTurns has")
+
 // TestRandomTurns drives launches of all forms on several channels by a daemon
 // that says anything at any time.
 func TestRandomTurns(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomTurns(t, seed) })
 	}
 }
@@ -693,4 +696,86 @@ func randomTurns(t *testing.T, seed uint64) {
 	if slices.ContainsFunc(r.x.channels, func(ch *channel) bool { return ch.job != nil }) {
 		t.Error("a job is left")
 	}
+}
+
+// two has two preemptible launches of a channel on the GPU, one behind the other,
+// and a plain one that waits for both.
+func (r *rig) two(k kernel) (g *guestEnd, c *counting) {
+	r.t.Helper()
+	g = r.open()
+	fn, inc := g.load(testdata(r.t, k.file), k.name), g.load(incPTX, "inc")
+	c = g.counting(800)
+	mem := g.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
+	c.preemptible(g, fn, k, 40)
+	c.preemptible(g, fn, k, 30)
+	l, params := launchOf(inc, 32, mem)
+	g.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	r.x.Step(false)
+	if n := r.page.Context(0).Outstanding(); n != 2 || len(r.stubs()) != 2 {
+		r.t.Fatalf("%d launches on the GPU, %d stubs, want both preemptible ones", n, len(r.stubs()))
+	}
+	return g, c
+}
+
+// TestTwoOnTheGPU evicts the first of two launches that are on the GPU, the second,
+// and both: what they compute is what it is one after the other.
+func TestTwoOnTheGPU(t *testing.T) {
+	for _, k := range kernels {
+		for _, which := range []uint64{1, 2, 3} {
+			t.Run(fmt.Sprintf("%v %b", k.Form, which), func(t *testing.T) {
+				r := newRig(t, gpu.ContextOptions{})
+				g, c := r.two(k)
+				for range 5 {
+					r.say(func(s *link.StubSlot, v link.Stub) {
+						if v.Launch&which != 0 {
+							s.Evict(v.Launch, math.MaxUint32, 0, 0)
+						}
+					})
+					for range 200 {
+						r.x.Step(false)
+						runtime.Gosched()
+					}
+				}
+				for i, com := range g.receive(3) {
+					if com.Status != abi.StatusOK {
+						t.Errorf("launch %d: %v", i, com.Status)
+					}
+				}
+				c.check()
+				if n := r.page.Context(0).Counters(); n.Kernels != 3 || n.Relaunches == 0 || r.page.Context(0).Outstanding() != 0 || r.x.launches != 0 {
+					t.Errorf("%+v, %d launches", n, r.x.launches)
+				}
+			})
+		}
+	}
+}
+
+// TestSecondsTurn: the daemon, which does not know that one of two launches comes
+// first, gives the second the turn. The first takes it.
+func TestSecondsTurn(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	sim := r.byKernel()
+	r.page.SetMode(link.ModeFree)
+	g, c := r.two(kernels[1])
+	r.evictAll(math.MaxUint32)
+	r.x.Step(false)
+	r.page.Beat(sim.Now())
+	r.page.SetMode(link.ModeByKernel)
+	r.stepUntil("both have left", func() bool {
+		live := r.stubs()
+		return len(live) == 2 && live[0].State == stub.Ready && live[1].State == stub.Ready
+	})
+	r.say(func(s *link.StubSlot, v link.Stub) {
+		if v.Launch == 2 && !s.Run(2) {
+			t.Error("the second is not ready")
+		}
+	})
+	for i, com := range g.receive(2) {
+		if com.Status != abi.StatusOK {
+			t.Errorf("launch %d: %v", i, com.Status)
+		}
+	}
+	r.page.SetMode(link.ModeFree)
+	g.receive(1)
+	c.check()
 }

@@ -93,14 +93,19 @@ func (x *Executor) arm(held bool) bool {
 		if !ch.arm(held) {
 			idle = false
 		}
-		ch.waiter.ask(ch.oldest())
-		ch.job.ask()
+		ch.ask()
 	}
 	for _, ch := range x.draining {
-		ch.waiter.ask(ch.oldest())
-		ch.job.ask()
+		ch.ask()
 	}
 	return idle
+}
+
+// ask has the bell rung for what the channel waits for on the GPU.
+func (ch *channel) ask() {
+	ch.waiter.ask(ch.oldest())
+	ch.job.ask()
+	ch.second.ask()
 }
 
 // yield gives the processor to whoever waits for it: on a host with few free

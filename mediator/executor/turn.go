@@ -22,7 +22,9 @@ func (x *Executor) free() bool {
 // is said; where it says nothing about launches, a suspended context has no turn.
 func (j *job) granted() bool {
 	x := j.ch.x
-	free := x.free()
+	// Where the channel's second launch has the turn, the first takes it.
+	second := j.ch.second
+	free := x.free() || second != nil && second != j && second.claim.State() == stub.ToRun
 	if !j.claim.Held() && (!free || j.form != 0) {
 		// In a mode that decides about launches one without a stub waits for one;
 		// in another it just can't be told to leave.
@@ -118,10 +120,14 @@ func (x *Executor) sleepFor(now time.Duration) time.Duration {
 }
 
 func (ch *channel) sleepFor(now time.Duration) time.Duration {
-	switch j := ch.job; {
+	return min(ch.job.sleepFor(now), ch.second.sleepFor(now))
+}
+
+func (j *job) sleepFor(now time.Duration) time.Duration {
+	switch {
 	case j == nil:
 		return sleepLimit
-	case (j.phase == waiting || j.phase == parked) && ch.x.o.Page.Mode() != link.ModeFree:
+	case (j.phase == waiting || j.phase == parked) && j.ch.x.o.Page.Mode() != link.ModeFree:
 		if !j.claim.Held() {
 			return stubSleep
 		}
