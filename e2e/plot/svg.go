@@ -6,15 +6,38 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // The drawing's measures, in pixels.
 const (
-	width, height               = 1080, 420
+	width                       = 1080
 	left, right, top, bottom    = 64, 16, 56, 96
-	plotWidth, plotHeight       = width - left - right, height - top - bottom
+	plotWidth, plotHeight       = width - left - right, 268
 	legendStep, swatch, tickLen = 150, 10, 4
+	letter                      = 6 // about
 )
+
+// height is the whole drawing's: names below bars stand upright, nearly.
+func (f *Figure) height() int {
+	longest := 0
+	for _, r := range f.Rows {
+		longest = max(longest, utf8.RuneCountInString(r.Name))
+	}
+	if f.Lines {
+		longest = 0
+	}
+	return top + plotHeight + max(bottom, 24+longest*letter*9/10)
+}
+
+// legend is how far apart the columns' names are.
+func (f *Figure) legend() int {
+	longest := 0
+	for _, c := range f.Columns {
+		longest = max(longest, utf8.RuneCountInString(c))
+	}
+	return max(legendStep, min(swatch+20+longest*letter, plotWidth/max(1, len(f.Columns)-1)))
+}
 
 // colours are distinguishable without colour vision (Okabe and Ito).
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
@@ -22,7 +45,7 @@ var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#
 // SVG draws the figure.
 func (f *Figure) SVG() string {
 	var b strings.Builder
-	open(&b, height)
+	open(&b, f.height())
 	f.draw(&b)
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -31,11 +54,17 @@ func (f *Figure) SVG() string {
 // Page draws figures below one another.
 func Page(figures []Figure) string {
 	var b strings.Builder
-	open(&b, height*len(figures))
+	height := 0
 	for i := range figures {
-		fmt.Fprintf(&b, `<g transform="translate(0 %d)">`+"\n", i*height)
+		height += figures[i].height()
+	}
+	open(&b, height)
+	at := 0
+	for i := range figures {
+		fmt.Fprintf(&b, `<g transform="translate(0 %d)">`+"\n", at)
 		figures[i].draw(&b)
 		b.WriteString("</g>\n")
+		at += figures[i].height()
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -49,7 +78,7 @@ func open(b *strings.Builder, height int) {
 func (f *Figure) draw(b *strings.Builder) {
 	fmt.Fprintf(b, `<text x="%d" y="18" font-size="14">Figure %s. %s</text>`+"\n", left, html.EscapeString(f.Number), html.EscapeString(f.Title))
 	for i, name := range f.Columns[1:] {
-		x := left + i*legendStep
+		x := left + i*f.legend()
 		fmt.Fprintf(b, `<rect x="%d" y="30" width="%d" height="%d" fill="%s"/><text x="%d" y="39">%s</text>`+"\n",
 			x, swatch, swatch, colours[i%len(colours)], x+swatch+5, html.EscapeString(name))
 	}
