@@ -1,0 +1,198 @@
+package executor
+
+import (
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+	"vgpud/gpu/soft/machine"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// lie launches a kernel that never looks, and tells it to leave within 10 ms.
+func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *link.StubSlot) {
+	r.t.Helper()
+	fn := g.load(testdata(r.t, "liar"), "liar")
+	c := g.counting(8)
+	sim = r.byKernel()
+	r.page.SetMode(link.ModeFree)
+	c.preemptible(g, fn, kernels[0], turns)
+	r.x.Step(false)
+	v := r.newest()
+	if v.State != stub.Running || !v.Evictable {
+		r.t.Fatalf("launched: %+v", v)
+	}
+	r.say(func(s *link.StubSlot, v link.Stub) {
+		if slot = s; !s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
+			r.t.Fatal("not told to leave")
+		}
+	})
+	return sim, slot
+}
+
+// TestLiarIsEnded: where the GPU can't be made to let go of a kernel that stays
+// against its word, that is counted at the deadline and ended at the limit, and
+// the time is charged.
+func TestLiarIsEnded(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	sim, s := r.lie(g, math.MaxUint32)
+	slot := r.page.Context(0)
+	for range 10 {
+		r.x.Step(false)
+	}
+	if n := slot.Counters().Liars; n != 0 {
+		t.Errorf("%d liars before the deadline", n)
+	}
+	if d := r.x.sleepFor(sim.Now()); d != 10*time.Millisecond {
+		t.Errorf("sleeps for %v, the deadline is in 10ms", d)
+	}
+	sim.Advance(10 * time.Millisecond)
+	for range 10 {
+		r.x.Step(false)
+	}
+	v, _ := s.Read()
+	if n := slot.Counters().Liars; n != 1 || v.Evictable || v.State != stub.ToEvict || len(r.faults) != 0 {
+		t.Fatalf("at the deadline: %d liars, %+v, faults %v", n, v, r.faults)
+	}
+	sim.Advance(link.LiarLimit - 10*time.Millisecond - 1)
+	r.x.Step(false)
+	if len(r.faults) != 0 {
+		t.Fatal("ended too early")
+	}
+	sim.Advance(1)
+	if com := g.receive(1)[0]; com.Status != abi.StatusTimeLimit {
+		t.Errorf("the liar's launch: %v", com.Status)
+	}
+	if len(r.faults) != 1 || r.faults[0].Code != uint32(abi.ErrorTimeLimit) {
+		t.Errorf("reported: %+v", r.faults)
+	}
+	n := slot.Counters()
+	if v, _ = s.Read(); v.State != stub.Done || !v.Failed || n.Liars != 1 || n.GPUTime < link.LiarLimit || v.Used != n.GPUTime || slot.Outstanding() != 0 {
+		t.Errorf("at its end: %+v, %+v, %d outstanding", v, n, slot.Outstanding())
+	}
+	if c := g.call(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 8}); c.Status != abi.StatusTimeLimit {
+		t.Errorf("afterwards: %v", c.Status)
+	}
+}
+
+// TestLongBlocksAreNoLie: a kernel whose blocks are known to be long has as much
+// time as they need to leave, up to a limit.
+func TestLongBlocksAreNoLie(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	sim, s := r.lie(g, math.MaxUint32)
+	j := r.x.channels[0].job
+	for _, c := range []struct{ mean, due time.Duration }{
+		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, link.LiarLimit},
+	} {
+		j.fn.mean = c.mean
+		if got := j.due() - sim.Now(); got != c.due {
+			t.Errorf("a block takes %v: found to lie after %v, want %v", c.mean, got, c.due)
+		}
+	}
+	// Of many that take turns on the GPU each takes a part of the time.
+	for _, c := range []struct {
+		args abi.PreemptArgs
+		want time.Duration
+	}{
+		{abi.PreemptArgs{Tasks: 1280, Group: 1, Every: 1}, 100 * time.Millisecond},
+		{abi.PreemptArgs{Tasks: 1280, Group: 5, Every: 1}, 500 * time.Millisecond},
+		{abi.PreemptArgs{Tasks: 1280, Group: 1, Every: 2}, 200 * time.Millisecond},
+	} {
+		j.plan.Args, j.fn.mean = c.args, time.Second
+		if v, _ := s.Read(); v.PerSM != 32 {
+			t.Fatalf("%d blocks an SM", v.PerSM)
+		}
+		if got := j.blockTime(); got != c.want {
+			t.Errorf("%+v: a block takes %v, want %v", c.args, got, c.want)
+		}
+	}
+	sim.Advance(time.Hour) // so that it ends
+	g.receive(1)
+}
+
+// TestLiarIsSuspended: where the GPU takes kernels off by itself, that is done, and
+// the kernel goes on when it is its turn again. It is not believed a second time.
+func TestLiarIsSuspended(t *testing.T) {
+	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
+	g := r.open()
+	const turns = 10_000 // some 50 ms
+	sim, s := r.lie(g, turns)
+	r.page.SetMode(link.ModeByKernel)
+	r.x.Step(false)
+	sim.Advance(10 * time.Millisecond)
+	r.page.Beat(sim.Now())
+	r.x.Step(false)
+	slot := r.page.Context(0)
+	v, _ := s.Read()
+	if n := slot.Counters(); n.Liars != 1 || n.Evictions != 1 || v.State != stub.Ready || v.Evictable || len(r.faults) != 0 {
+		t.Fatalf("at the deadline: %+v, %+v, faults %v", n, v, r.faults)
+	}
+	for range 100 {
+		r.x.Step(false)
+		runtime.Gosched()
+	}
+	if n, err := g.com.Pending(); n != 0 || err != nil || !slot.Backlog() {
+		t.Errorf("%d completions, %v, backlog %v", n, err, slot.Backlog())
+	}
+	r.runAll()
+	com := g.receive(1)[0]
+	if com.Status != abi.StatusOK {
+		t.Fatal(com.Status)
+	}
+	if n := slot.Counters(); n.GPUTime > time.Duration(com.End-com.Start) || n.GPUTime == 0 || n.Kernels != 1 || n.Liars != 1 || slot.Outstanding() != 0 {
+		t.Errorf("%+v, from start to end %v", n, time.Duration(com.End-com.Start))
+	}
+	r.page.SetMode(link.ModeFree)
+	g.counting(8).preemptible(g, g.functionOf(1, "liar"), kernels[0], 1)
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Fatal(com.Status)
+	}
+	if v := r.newest(); v.Evictable {
+		t.Error("the kernel is believed again")
+	}
+}
+
+// functionOf finds a function that was found before.
+func (g *guestEnd) functionOf(module uint64, name string) uint64 {
+	return g.must(abi.OpFunction, abi.Lookup{Module: module, NameBytes: uint32(len(name))}, []byte(name)...).Value[0]
+}
+
+// TestOtherChannelPutsASuspendedContextBack: the hardware knows contexts only, so a
+// launch of another channel brings the liar back with it.
+func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
+	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
+	a, b := r.open(), r.open()
+	inc := a.load(incPTX, "inc")
+	mem := a.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
+	fn := a.load(testdata(t, "liar"), "liar")
+	sim := r.byKernel()
+	r.page.SetMode(link.ModeFree)
+	a.counting(8).preemptible(a, fn, kernels[0], 10_000)
+	r.x.Step(false)
+	r.say(func(s *link.StubSlot, v link.Stub) { s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+1) })
+	r.x.Step(true)
+	sim.Advance(time.Millisecond)
+	r.page.Beat(sim.Now())
+	r.x.Step(true)
+	if v := r.newest(); v.State != stub.Ready || r.x.parked == nil {
+		t.Fatalf("suspended: %+v", v)
+	}
+	l, params := launchOf(inc, 32, mem)
+	b.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	for _, g := range []*guestEnd{b, a} {
+		if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+			t.Error(com.Status)
+		}
+	}
+	if r.x.parked != nil {
+		t.Error("still suspended")
+	}
+}

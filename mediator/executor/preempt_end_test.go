@@ -1,0 +1,226 @@
+package executor
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// bring takes a preemptible launch of g to a state, with a daemon that decides
+// about launches.
+func (r *rig) bring(g *guestEnd, state stub.State) *counting {
+	r.t.Helper()
+	k := kernels[1]
+	fn := g.load(testdata(r.t, k.file), k.name)
+	c := g.counting(800)
+	r.byKernel()
+	c.preemptible(g, fn, k, 40)
+	r.x.Step(false)
+	if state >= stub.Running {
+		r.runAll()
+		r.x.Step(false)
+	}
+	if state == stub.ToEvict {
+		r.evictAll(math.MaxUint32)
+	}
+	if v := r.newest(); v.State != state {
+		r.t.Fatalf("%v, want %v", v.State, state)
+	}
+	return c
+}
+
+// TestClosedChannelsLaunch: a channel that is closed with a launch in whatever
+// state goes, with its stub and its memory.
+func TestClosedChannelsLaunch(t *testing.T) {
+	for _, state := range []stub.State{stub.Ready, stub.Running, stub.ToEvict} {
+		t.Run(state.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g, other := r.open(), r.open()
+			r.bring(g, state)
+			r.x.Shut(0, func(err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			r.stepUntil("the channel is let go", func() bool { return len(r.x.draining) == 0 && len(r.x.channels) == 1 })
+			slot := r.page.Context(0)
+			if len(r.stubs()) != 0 || slot.Outstanding() != 0 || r.x.launches != 0 {
+				t.Errorf("stubs %+v, %d outstanding, %d launches", r.stubs(), slot.Outstanding(), r.x.launches)
+			}
+			if v := r.newest(); v.State != stub.Done || v.Used != slot.Counters().GPUTime {
+				t.Errorf("%+v, of %+v", v, slot.Counters())
+			}
+			other.must(abi.OpNop, abi.Empty{})
+		})
+	}
+}
+
+// TestDeadChannelsLaunch: the same for one whose rings its guest broke.
+func TestDeadChannelsLaunch(t *testing.T) {
+	for _, state := range []stub.State{stub.Ready, stub.Running, stub.ToEvict} {
+		t.Run(state.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			r.bring(r.open(), state)
+			page := r.shared[abi.ChannelPage(0) : abi.ChannelPage(0)+abi.PageSize]
+			abi.StoreWord(page, abi.SubmissionPutWord, 1<<20)
+			r.stepUntil("its stub is free", func() bool { return len(r.stubs()) == 0 })
+			if len(r.failures) != 1 || r.page.Context(0).Outstanding() != 0 {
+				t.Errorf("failures %v, %d outstanding", r.failures, r.page.Context(0).Outstanding())
+			}
+		})
+	}
+}
+
+// TestFaultBesideALaunch: a fault ends launches of the context in whatever state.
+func TestFaultBesideALaunch(t *testing.T) {
+	for _, state := range []stub.State{stub.Ready, stub.Running, stub.ToEvict} {
+		t.Run(state.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g, other := r.open(), r.open()
+			inc := g.load(incPTX, "inc")
+			r.bring(g, state)
+			r.page.SetMode(link.ModeFree)
+			held := state == stub.Ready
+			bad, params := launchOf(inc, 1, 0xdead0000)
+			other.send(abi.Header{Op: abi.OpLaunch}, bad, params...)
+			if held {
+				// The other's launch alone: this one's turn has not come.
+				r.page.SetMode(link.ModeByKernel)
+				r.x.Step(false)
+				r.say(func(s *link.StubSlot, v link.Stub) {
+					if v.Form == 0 {
+						s.Run(v.Launch)
+					}
+				})
+			}
+			if com := other.receive(1)[0]; com.Status != abi.StatusIllegalAddress {
+				t.Errorf("the bad one: %v", com.Status)
+			}
+			if com := g.receive(1)[0]; com.Status != abi.StatusIllegalAddress && (held || com.Status != abi.StatusOK) {
+				t.Errorf("the one beside it: %v", com.Status)
+			}
+			if len(r.stubs()) != 0 || r.page.Context(0).Outstanding() != 0 || r.x.launches != 0 {
+				t.Errorf("stubs %+v, %d outstanding, %d launches", r.stubs(), r.page.Context(0).Outstanding(), r.x.launches)
+			}
+		})
+	}
+}
+
+// TestTimeLimitOfAllRuns: eviction is no way around the kernel time limit.
+func TestTimeLimitOfAllRuns(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	r.x.o.KernelTimeLimit = 30 * time.Millisecond
+	g := r.open()
+	k := kernels[0]
+	fn := g.load(testdata(t, k.file), k.name)
+	g.counting(2000).preemptible(g, fn, k, 100)
+	var coms []abi.Completion
+	buf := make([]abi.Completion, 1)
+	for len(coms) == 0 {
+		r.evictAll(math.MaxUint32)
+		r.x.Step(false)
+		n, _, err := g.com.Fetch(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		coms = append(coms, buf[:n]...)
+		runtime.Gosched()
+	}
+	if coms[0].Status != abi.StatusTimeLimit {
+		t.Errorf("%v, after %v", coms[0].Status, r.page.Context(0).Counters())
+	}
+	if n := r.page.Context(0).Counters(); n.GPUTime < 30*time.Millisecond || n.Evictions == 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestSleepersHearTheDaemon: an executor that sleeps wakes for its launch's turn
+// and for its eviction.
+func TestSleepersHearTheDaemon(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	k := kernels[1]
+	fn := g.load(testdata(t, k.file), k.name)
+	c := g.counting(800)
+	r.byKernel()
+	c.preemptible(g, fn, k, 60)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.x.Run(ctx) }()
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for i := 0; !ok(); i++ {
+			if i > 1<<28 {
+				t.Fatal("never: ", what)
+			}
+			runtime.Gosched()
+		}
+	}
+	slot := r.page.Context(0)
+	sim := r.x.o.Clock.(*clock.Sim)
+	asleep := func() {
+		n := slot.Counters().Wakeups
+		until("it sleeps", func() bool { sim.Advance(PollWindow); r.page.Beat(sim.Now()); return slot.Counters().Wakeups > n })
+	}
+	until("ready", func() bool { return r.newest().State == stub.Ready })
+	asleep()
+	r.runAll()
+	until("running", func() bool { return r.newest().State == stub.Running })
+	r.evictAll(math.MaxUint32)
+	until("left", func() bool { return r.newest().State == stub.Ready })
+	asleep()
+	r.runAll()
+	buf := make([]abi.Completion, 1)
+	until("done", func() bool { n, _, err := g.com.Fetch(buf); return n == 1 || err != nil })
+	if buf[0].Status != abi.StatusOK {
+		t.Error(buf[0].Status)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.page.SetMode(link.ModeFree)
+	c.check()
+}
+
+// TestEventBehindAPreemptibleLaunch: an event that is recorded behind a launch is
+// reached when all of that is done.
+func TestEventBehindAPreemptibleLaunch(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	a, b := r.open(), r.open()
+	ev := a.must(abi.OpEventCreate, abi.Empty{}).Value[0]
+	inc := a.load(incPTX, "inc")
+	c := r.bring(a, stub.ToEvict)
+	a.send(abi.Header{Op: abi.OpEventRecord}, abi.Handle{Handle: ev})
+	b.send(abi.Header{Op: abi.OpTimestamp}, abi.Empty{})
+	r.stepUntil("it has left", func() bool { return r.newest().State == stub.Ready })
+	b.receive(1)
+	r.page.SetMode(link.ModeFree)
+	cs := a.receive(2)
+	if cs[0].Status != abi.StatusOK || cs[1].Value[0] < cs[0].End {
+		t.Errorf("launch ended at %d (%v), the event behind it was at %d", cs[0].End, cs[0].Status, cs[1].Value[0])
+	}
+	l, params := launchOf(inc, 32, c.mem) // a plain one behind it
+	a.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	a.receive(1)
+	const out = staging + 2<<20
+	a.must(abi.OpCopyOut, abi.Transfer{Dst: out, Src: c.mem, Size: 3200})
+	var got []uint32
+	for i := range 800 {
+		got = append(got, binary.LittleEndian.Uint32(r.shared[out+4*i:]))
+	}
+	if want := append(slices.Repeat([]uint32{c.want + 1}, 32), slices.Repeat([]uint32{c.want}, 768)...); !slices.Equal(got, want) {
+		t.Error(fmt.Sprint("counts ", got[:40]))
+	}
+}

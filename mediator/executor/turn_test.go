@@ -1,0 +1,400 @@
+package executor
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// byKernel makes the daemon one that decides about launches, at an instant of
+// simulated time that does not pass.
+func (r *rig) byKernel() *clock.Sim {
+	sim := &clock.Sim{}
+	r.x.o.Clock = sim
+	sim.Advance(time.Hour)
+	r.page.Beat(sim.Now())
+	r.page.SetMode(link.ModeByKernel)
+	return sim
+}
+
+// TestLaunchesWaitForTheirTurn: where the daemon decides about launches each waits
+// for its word, plain ones too, in its channel's order and beside other channels.
+func TestLaunchesWaitForTheirTurn(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	a, b := r.open(), r.open()
+	inc, spin := a.load(incPTX, "inc"), a.load(spinPTX, "spin")
+	mem := a.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
+	ev := a.must(abi.OpEventCreate, abi.Empty{}).Value[0]
+	r.byKernel()
+	l, params := launchOf(inc, 32, mem)
+	a.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	a.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	a.send(abi.Header{Op: abi.OpEventRecord}, abi.Handle{Handle: ev})
+	a.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: staging, Src: mem, Size: 128})
+	b.spin(spin, 1, 10)
+	for range 50 {
+		r.x.Step(false)
+	}
+	slot := r.page.Context(0)
+	if n, err := a.com.Pending(); n != 0 || err != nil || slot.Outstanding() != 0 || !slot.Backlog() {
+		t.Fatalf("%d completions (%v), %d outstanding, backlog %v, before anybody said run", n, err, slot.Outstanding(), slot.Backlog())
+	}
+	live := r.stubs()
+	if len(live) != 2 || live[0].State != stub.Ready || live[1].State != stub.Ready || live[0].Form != 0 || live[0].Evictable {
+		t.Fatalf("the daemon sees %+v, want one launch of each channel", live)
+	}
+	// The other channel's goes first, though it came last; a suspended guest's too,
+	// once it is told to.
+	other := live[0]
+	if live[1].Launch > other.Launch {
+		other = live[1]
+	}
+	r.say(func(s *link.StubSlot, v link.Stub) {
+		if v.Launch == other.Launch && !s.Run(v.Launch) {
+			t.Error("not ready")
+		}
+	})
+	for n := 0; n == 0; n, _ = b.com.Pending() {
+		r.x.Step(true)
+		runtime.Gosched()
+	}
+	b.receive(1)
+	if n, err := a.com.Pending(); n != 0 || err != nil {
+		t.Errorf("%d completions of the channel that waits, %v", n, err)
+	}
+	for n := range 2 {
+		r.stepUntil("the next is ready", func() bool { return len(r.stubs()) == 1 && r.stubs()[0].State == stub.Ready })
+		if slot.Counters().Kernels != uint64(1+n) {
+			t.Errorf("%d kernels have run", slot.Counters().Kernels)
+		}
+		r.runAll()
+	}
+	for i, com := range a.receive(4) {
+		if com.Status != abi.StatusOK {
+			t.Errorf("command %d: %v", i, com.Status)
+		}
+	}
+	if got := binary.LittleEndian.Uint32(r.shared[staging:]); got != 2 {
+		t.Errorf("the copy behind two launches sees %d", got)
+	}
+}
+
+// TestEvictedWaitsForItsTurn: an evicted launch is ready again, and gone on with
+// when it is told.
+func TestEvictedWaitsForItsTurn(t *testing.T) {
+	for _, k := range kernels {
+		t.Run(k.Form.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g := r.open()
+			fn := g.load(testdata(t, k.file), k.name)
+			c := g.counting(800)
+			r.byKernel()
+			c.preemptible(g, fn, k, 40)
+			r.x.Step(false)
+			for range 2 {
+				r.runAll()
+				r.x.Step(false)
+				if v := r.newest(); v.State != stub.Running {
+					t.Fatalf("%v, want it running", v.State)
+				}
+				r.evictAll(math.MaxUint32)
+				r.stepUntil("it has left", func() bool { return r.newest().State == stub.Ready })
+				for range 50 {
+					r.x.Step(false)
+				}
+				if v := r.newest(); v.State != stub.Ready || r.page.Context(0).Outstanding() != 0 {
+					t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
+				}
+			}
+			r.runAll()
+			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+				t.Error(com.Status)
+			}
+			r.page.SetMode(link.ModeFree)
+			c.check()
+			if n := r.page.Context(0).Counters(); n.Kernels != 1 || n.Evictions != 2 || n.Relaunches != 2 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// TestDaemonsDeath: in whatever state the daemon leaves a launch, it runs to its
+// end without it.
+func TestDaemonsDeath(t *testing.T) {
+	for _, state := range []stub.State{stub.Ready, stub.ToRun, stub.Running, stub.ToEvict} {
+		for _, suspended := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, suspended %v", state, suspended), func(t *testing.T) {
+				r := newRig(t, gpu.ContextOptions{})
+				g := r.open()
+				k := kernels[0]
+				fn := g.load(testdata(t, k.file), k.name)
+				c := g.counting(100)
+				sim := r.byKernel()
+				c.preemptible(g, fn, k, 40)
+				r.x.Step(false)
+				if state >= stub.ToRun {
+					r.runAll()
+				}
+				if state >= stub.Running {
+					r.x.Step(false)
+				}
+				if state == stub.ToEvict {
+					r.evictAll(math.MaxUint32)
+				}
+				if v := r.newest(); v.State != state {
+					t.Fatalf("%v, want %v", v.State, state)
+				}
+				if suspended {
+					r.page.SetVerdict(link.Suspend)
+				}
+				// As Run does, with the daemon's word growing old.
+				wait := link.SilenceLimit
+				if suspended {
+					wait = link.SuspensionLimit
+				}
+				step := func() { r.x.Step(r.page.Verdict(sim.Now()) == link.Suspend); runtime.Gosched() }
+				for range 20 {
+					step()
+				}
+				sim.Advance(wait + 1)
+				for n := 0; n == 0; n, _ = g.com.Pending() {
+					step()
+				}
+				if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+					t.Error(com.Status)
+				}
+				c.check()
+			})
+		}
+	}
+}
+
+// TestModeEnds: launches that wait go on when nobody decides about them any more.
+func TestModeEnds(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	fn := g.load(spinPTX, "spin")
+	r.byKernel()
+	g.spin(fn, 2, 10)
+	r.x.Step(false)
+	if len(r.stubs()) != 1 {
+		t.Fatal("nobody waits")
+	}
+	r.page.SetMode(link.ModeFree)
+	for _, com := range g.receive(2) {
+		if com.Status != abi.StatusOK {
+			t.Error(com.Status)
+		}
+	}
+	if len(r.stubs()) != 0 {
+		t.Errorf("stubs left: %+v", r.stubs())
+	}
+}
+
+// TestPriorities: a launch has its guest's priority, or less, and never more.
+func TestPriorities(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	fn := g.load(spinPTX, "spin")
+	r.byKernel()
+	r.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 7})
+	slot := r.page.Context(0)
+	for i, want := range []struct {
+		asks    []int32
+		urgency int
+		ignored uint64
+	}{
+		{nil, 7, 0}, {[]int32{-3}, 3, 0}, {[]int32{-7}, 7, 0}, {[]int32{0}, 0, 0}, {[]int32{5}, 0, 0},
+		{[]int32{-8}, 7, 1}, {[]int32{math.MinInt32}, 7, 2},
+	} {
+		var attributes []abi.Attribute
+		for _, p := range want.asks {
+			a := abi.Attribute{ID: abi.AttributePriority}
+			a.PutUint32(0, uint32(p))
+			attributes = append(attributes, a)
+		}
+		l, params := launchOf(fn, 1, 1)
+		g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(attributes))}, l, attributed(params, attributes...)...)
+		r.stepUntil("it is ready", func() bool { return len(r.stubs()) == 1 })
+		if v := r.newest(); v.Priority != want.urgency || slot.Counters().IgnoredPriorities != want.ignored {
+			t.Errorf("launch %d, which asks for %v: urgency %d, %d ignored; want %d, %d",
+				i, want.asks, v.Priority, slot.Counters().IgnoredPriorities, want.urgency, want.ignored)
+		}
+		r.runAll()
+		g.receive(1)
+	}
+}
+
+// TestStubsRunOut: a launch for which there is no stub waits for one where the
+// daemon decides about launches, and nowhere else.
+func TestStubsRunOut(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	k := kernels[0]
+	fn := g.load(testdata(t, k.file), k.name)
+	c := g.counting(8)
+	var others []link.Claim
+	for range link.MaxStubs {
+		claim, ok := r.page.Claim(5, &link.Stub{})
+		if !ok {
+			t.Fatal("no stub")
+		}
+		others = append(others, claim)
+	}
+	c.preemptible(g, fn, k, 1)
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Fatal(com.Status)
+	}
+	c.check()
+	r.byKernel()
+	c.preemptible(g, fn, k, 1)
+	for range 50 {
+		r.x.Step(false)
+	}
+	if n, err := g.com.Pending(); n != 0 || err != nil || r.x.sleepFor(0) != stubSleep {
+		t.Errorf("%d completions, %v; sleeps for %v", n, err, r.x.sleepFor(0))
+	}
+	others[3].Abandon(0)
+	r.x.Step(false)
+	r.runAll()
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Error(com.Status)
+	}
+	r.page.SetMode(link.ModeFree)
+	c.check()
+}
+
+var seeds = flag.Uint64("turns", 4, "how many random daemons TestRandomTurns has")
+
+// TestRandomTurns drives launches of all forms on several channels by a daemon
+// that says anything at any time.
+func TestRandomTurns(t *testing.T) {
+	for seed := range *seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomTurns(t, seed) })
+	}
+}
+
+func randomTurns(t *testing.T, seed uint64) {
+	r := newRig(t, gpu.ContextOptions{})
+	rnd := newRand(seed)
+	const channels, launches = 3, 4
+	var counts []*counting
+	var ends []*guestEnd
+	var fns []uint64
+	for range channels {
+		ends = append(ends, r.open())
+	}
+	for _, k := range kernels {
+		fns = append(fns, ends[0].load(testdata(t, k.file), k.name))
+	}
+	for _, g := range ends {
+		counts = append(counts, g.counting(40+rnd.IntN(60)))
+	}
+	sim := r.byKernel()
+	r.page.SetMode(link.ModeFree)
+	for range launches {
+		for i, g := range ends {
+			k := rnd.IntN(len(kernels))
+			kk := kernels[k]
+			if kk.Form != abi.PreemptSingle {
+				kk.Group = 1 + rnd.Uint32N(9)
+			}
+			counts[i].preemptible(g, fns[k], kk, 20+rnd.Uint32N(80))
+		}
+	}
+	done := make([]int, channels)
+	buf := make([]abi.Completion, 1)
+	finished := 0
+	suspended := false
+	for turn := 0; finished < channels*launches; turn++ {
+		if turn > 1<<24 {
+			t.Fatalf("never ends: %v done, %+v", done, r.stubs())
+		}
+		switch rnd.IntN(200) {
+		case 0:
+			r.page.SetMode(link.Mode(rnd.IntN(2)))
+		case 1:
+			suspended = rnd.IntN(3) == 0
+		case 2:
+			r.evictAll([]uint32{1, 3, math.MaxUint32}[rnd.IntN(3)])
+		case 3, 4, 5:
+			r.runAll()
+		case 6:
+			sim.Advance(link.SilenceLimit / 2)
+		case 7:
+			r.page.Beat(sim.Now())
+		case 8:
+			r.say(func(s *link.StubSlot, v link.Stub) { s.Refill(v.Launch) })
+		}
+		r.x.Step(suspended)
+		for i, g := range ends {
+			n, _, err := g.com.Fetch(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 1 {
+				if done[i]++; buf[0].Status != abi.StatusOK {
+					t.Fatalf("channel %d: %v", i, buf[0].Status)
+				}
+				finished++
+			}
+		}
+		runtime.Gosched()
+	}
+	r.page.SetMode(link.ModeFree)
+	for i := range counts {
+		counts[i].check()
+	}
+	slot := r.page.Context(0)
+	if n := slot.Counters(); n.Kernels != channels*launches || slot.Outstanding() != 0 || r.x.launches != 0 || r.x.predicted != 0 {
+		t.Errorf("%+v, %d outstanding, %d launches of %v", n, slot.Outstanding(), r.x.launches, r.x.predicted)
+	}
+	if live := r.stubs(); len(live) != 0 {
+		t.Errorf("stubs left: %+v", live)
+	}
+	if slices.ContainsFunc(r.x.channels, func(ch *channel) bool { return ch.job != nil }) {
+		t.Error("a job is left")
+	}
+}
+
+// TestSecondsTurn: the daemon, which does not know that one of two launches comes
+// first, gives the second the turn. The first takes it.
+func TestSecondsTurn(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	sim := r.byKernel()
+	r.page.SetMode(link.ModeFree)
+	g, c := r.two(kernels[1])
+	r.evictAll(math.MaxUint32)
+	r.x.Step(false)
+	r.page.Beat(sim.Now())
+	r.page.SetMode(link.ModeByKernel)
+	r.stepUntil("both have left", func() bool {
+		live := r.stubs()
+		return len(live) == 2 && live[0].State == stub.Ready && live[1].State == stub.Ready
+	})
+	r.say(func(s *link.StubSlot, v link.Stub) {
+		if v.Launch == 2 && !s.Run(2) {
+			t.Error("the second is not ready")
+		}
+	})
+	for i, com := range g.receive(2) {
+		if com.Status != abi.StatusOK {
+			t.Errorf("launch %d: %v", i, com.Status)
+		}
+	}
+	r.page.SetMode(link.ModeFree)
+	g.receive(1)
+	c.check()
+}
