@@ -52,8 +52,10 @@ const launchBytes = 1024
 // then on; l can be used again at once.
 func (ch *Channel) Enqueue(ctx context.Context, p *Pending, l *Launch) error {
 	if err := ch.launch(ctx, p, l); err != nil {
-		p.chosen.lost()
-		p.chosen = chosen{}
+		if p.Done() { // else it was sent, and whoever ends the channel sees to it
+			p.chosen.lost()
+			p.chosen = chosen{}
+		}
 		return fmt.Errorf("launch %s: %w", l.Function.name, err)
 	}
 	return nil

@@ -433,3 +433,26 @@ func TestPreemptibleEnqueueAllocatesNothing(t *testing.T) {
 		t.Errorf("a launch allocates %v times", n)
 	}
 }
+
+// BenchmarkEnqueuePreemptible is [BenchmarkEnqueue] of a kernel whose form is chosen for each launch, with its attribute
+// and a priority.
+func BenchmarkEnqueuePreemptible(b *testing.B) {
+	s := newScene(b, drivertest.Options{PollWindow: time.Millisecond}, driver.ContextOptions{Priority: 1, Preempt: &driver.PreemptOptions{}})
+	s.launch(100, nil)
+	ctx := b.Context()
+	ch := must[*driver.Channel](b)(s.gpu.NewChannel(ctx, driver.ChannelOptions{}))
+	l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks}, Block: driver.Dim{X: 64}, Params: make([]byte, 8)}
+	var p [256]driver.Pending
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if err := ch.Enqueue(ctx, &p[i%len(p)], &l); err != nil {
+			b.Fatal(err)
+		}
+		if i%len(p) == len(p)-1 {
+			if err := p[i%len(p)].Wait(ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	check(b, ch.Sync(ctx))
+}
