@@ -31,7 +31,7 @@ func (t *target) passed() bool { return t.Reached <= t.Limit }
 // in the papers' own forms if asked for.
 func overheads(all map[string]subject, length time.Duration, papers bool) (plot.Figure, error) {
 	f := plot.Figure{
-		Number: "1", Log: true, YLabel: "relative length",
+		Number: "0, corpus", Log: true, YLabel: "relative length",
 		Title:   fmt.Sprintf("What it costs the corpus' kernels to be evictable: grids of %v, relative to the original", length),
 		Paper:   "EffiSha §8.3: 4 % on average and 8 % at worst; FLEP §6.5: 2.5 % on average",
 		Columns: []string{"kernel", "chosen form", "slicing, equal latency", "FLEP's form, tuned L", "EffiSha, all optimisations", "chosen: µs to leave"},
