@@ -40,14 +40,34 @@ type builder struct {
 // add appends fragments.
 func (b *builder) add(texts ...string) {
 	for _, text := range texts {
-		for _, s := range fragment(text) {
-			if s = b.own(s); isVar(s) {
+		for _, s := range b.names.fragment(text) {
+			switch s := s.(type) {
+			case *ptx.Var:
+				switch s.Space {
+				case ptx.RegSpace:
+					b.regs++
+				case ptx.SharedSpace:
+					b.shared += int(s.Size())
+				}
 				b.decls = append(b.decls, s)
-			} else {
+			case *ptx.Instr:
+				b.stmts = append(b.stmts, b.fresh(s))
+			default:
 				b.stmts = append(b.stmts, s)
 			}
 		}
 	}
+}
+
+// fresh copies a fragment's instruction for this function.
+func (b *builder) fresh(in *ptx.Instr) *ptx.Instr {
+	in = b.instr(in)
+	for i := range in.Operands {
+		if o := &in.Operands[i]; o.Name == launchName {
+			o.Name = b.launch
+		}
+	}
+	return in
 }
 
 func isVar(s ptx.Stmt) bool {
@@ -84,47 +104,6 @@ func (b *builder) jump(name string) *ptx.Instr {
 	in := &b.instrs.take(1)[0]
 	*in = ptx.Instr{Opcode: "bra", Operands: ops}
 	return in
-}
-
-// own copies a statement of a fragment with the names it has in this function.
-func (b *builder) own(s ptx.Stmt) ptx.Stmt {
-	switch s := s.(type) {
-	case *ptx.Instr:
-		in := b.instr(s)
-		in.Pos = ptx.Pos{}
-		if in.Guarded() {
-			in.Pred.Name = b.names.own(in.Pred.Name)
-		}
-		b.rename(in.Operands)
-		return in
-	case *ptx.Label:
-		return &ptx.Label{Name: b.names.own(s.Name)}
-	case *ptx.Var:
-		v := *s
-		v.Pos = ptx.Pos{}
-		v.Name = b.names.own(v.Name)
-		switch v.Space {
-		case ptx.RegSpace:
-			b.regs++
-		case ptx.SharedSpace:
-			b.shared += int(v.Size())
-		}
-		return &v
-	}
-	return s
-}
-
-func (b *builder) rename(list []ptx.Operand) {
-	for i := range list {
-		o := &list[i]
-		switch {
-		case o.Name == "V_launch":
-			o.Name = b.launch
-		case o.Name != "":
-			o.Name = b.names.own(o.Name)
-		}
-		b.rename(o.Elems)
-	}
 }
 
 // kernel is an entry and what of it the forms need.

@@ -18,11 +18,13 @@ type names struct {
 	globals  map[string]bool // at module scope
 	specials bool            // the module declares a name that means a special register elsewhere
 	ours     map[string]string
+	frags    map[string][]ptx.Stmt // fragments with their names, by their text
+	copier   copier
 }
 
 // newNames looks at every name that m declares.
 func newNames(m *ptx.Module) *names {
-	n := &names{globals: map[string]bool{}, ours: map[string]string{}}
+	n := &names{globals: map[string]bool{}, ours: map[string]string{}, frags: map[string][]ptx.Stmt{}}
 	taken := map[int]bool{}
 	add := func(name string) {
 		n.note(name, taken)
@@ -117,5 +119,45 @@ func (n *names) own(name string) string {
 		out = n.prefix + name[len("V_"):]
 	}
 	n.ours[name] = out
+	return out
+}
+
+// launchName stands for the launch's appended parameter in fragments, which has another name in each kernel.
+const launchName = "V_launch"
+
+// fragment is a fragment with the names it has in this module, launchName aside.
+func (n *names) fragment(text string) []ptx.Stmt {
+	if f, ok := n.frags[text]; ok {
+		return f
+	}
+	parsed := fragment(text)
+	out := make([]ptx.Stmt, len(parsed))
+
+	for i, s := range parsed {
+		switch s := s.(type) {
+		case *ptx.Instr:
+			in := n.copier.instr(s)
+			in.Pos = ptx.Pos{}
+			if in.Guarded() {
+				in.Pred.Name = n.own(in.Pred.Name)
+			}
+			for j := range in.Operands {
+				if o := &in.Operands[j]; o.Name != "" && o.Name != launchName {
+					o.Name = n.own(o.Name)
+				}
+			}
+			out[i] = in
+		case *ptx.Label:
+			out[i] = &ptx.Label{Name: n.own(s.Name)}
+		case *ptx.Var:
+			v := *s
+			v.Pos = ptx.Pos{}
+			v.Name = n.own(v.Name)
+			out[i] = &v
+		default:
+			out[i] = s
+		}
+	}
+	n.frags[text] = out
 	return out
 }

@@ -77,8 +77,8 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 // meeting sends those who come to a barrier to the hub.
 func (r *rewriter) meeting(in *ptx.Instr, out *[]ptx.Stmt) {
 	r.ways = append(r.ways, r.names.prefix+"way"+strconv.Itoa(len(r.ways)+1))
-	for _, s := range fragment(fragState) {
-		c := r.own(s).(*ptx.Instr)
+	for _, s := range r.names.fragment(fragState) {
+		c := r.fresh(s.(*ptx.Instr))
 		c.Pos, c.Pred = in.Pos, ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not}
 		if c.Opcode == "mov" {
 			c.Operands[1] = ptx.Int(int64(len(r.ways)))
