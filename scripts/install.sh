@@ -70,7 +70,7 @@ case ${1:-} in
 '')
 	for p in vgpud vgpuctl vgpu-libvirt; do program "$p"; done
 	for u in vgpud.service vgpud-softgpu@.service; do unit "$u"; done
-	manual vgpuctl
+	for p in vgpud vgpuctl; do manual "$p"; done
 	setting deploy/vgpud.yaml
 	setting deploy/libvirt/hook.yaml
 	deploy/libvirt/install.sh --hook bin/vgpu-hook

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/guestagent/agent"
@@ -64,7 +61,7 @@ shares one among several programs. Without a command it serves.`,
 	f.StringVar(&o.access, "access", "any", "how to reach devices: "+strings.Join(wayNames(), ", "))
 	complete(root, "access", wayNames())
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, newList(&o), newStatus(&o), newCheck(&o), newMan(root))
+	root.AddCommand(serve, newList(&o), newStatus(&o), newCheck(&o), cli.NewMan(root, "8"))
 	return root
 }
 
@@ -91,27 +88,5 @@ func completeDevices(o *options) cobra.CompletionFunc {
 			names[i] = all[i].Address
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// newMan writes the manual pages, from the same tree as the help.
-func newMan(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:   "man DIRECTORY",
-		Short: "Write the manual pages into a directory",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usagef("want DIRECTORY, got %d words", len(args))
-			}
-			return nil
-		},
-		Hidden: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fmt.Errorf("write the manual: %w", err)
-			}
-			header := doc.GenManHeader{Section: "8", Source: "vgpud", Manual: "vgpud", Date: &time.Time{}}
-			return doc.GenManTree(root, &header, args[0])
-		},
 	}
 }

@@ -37,13 +37,29 @@ func (h *hotplug) flags(c *cobra.Command, wait string) {
 	c.Flags().DurationVar(&h.wait, "wait", 15*time.Second, wait)
 }
 
-// target wants the name of a domain, or --qmp in its place.
+// target wants the name of a domain, or --qmp in its place, and no flag that is
+// about the other: it would change nothing.
 func (h *hotplug) target(c *cobra.Command, args []string) error {
+	given := func(flags ...string) string {
+		i := slices.IndexFunc(flags, c.Flags().Changed)
+		if i < 0 {
+			return ""
+		}
+		return flags[i]
+	}
+	others, with := given("pid"), "--qmp"
+	if h.socket != "" {
+		others, with = given("libvirt-socket", "pid-dir", "run-dir"), "DOMAIN"
+	}
 	switch {
 	case h.socket == "" && len(args) != 1:
 		return cli.Usagef("want DOMAIN or --qmp SOCKET; `%s --help` says more", c.CommandPath())
 	case h.socket != "" && len(args) != 0:
 		return cli.Usagef("want DOMAIN or --qmp SOCKET, got both")
+	case others != "":
+		return cli.Usagef("--%s goes with %s alone", others, with)
+	case h.pid < 0 || h.pid == 0 && given("pid") != "":
+		return cli.Usagef("--pid %d: want the number of a process", h.pid)
 	case h.wait <= 0:
 		return cli.Usagef("--wait %v: want more than 0", h.wait)
 	}
@@ -66,6 +82,7 @@ func newAttach(o *options) *cobra.Command {
 	h := hotplug{options: o}
 	var gpu domain.GPU
 	var name, runDir string
+	var a answer
 	c := &cobra.Command{
 		Use:   "attach {DOMAIN | --qmp SOCKET}",
 		Short: "Plug a virtual GPU into a VM that runs",
@@ -79,8 +96,16 @@ both.`,
 		Example: "  vgpuctl attach web1 --weight 2\n  vgpuctl attach --qmp /run/web1.qmp --name web1",
 		Args:    h.target,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := a.check(); err != nil {
+				return err
+			}
 			if err := (domain.Devices{gpu}).Check(); err != nil {
 				return cli.UsageError{Err: err}
+			}
+			if h.pid != 0 {
+				if err := qmp.CheckProcess(h.pid); err != nil {
+					return fmt.Errorf("process %d (--pid) %w", h.pid, err)
+				}
 			}
 			dir, err := o.runDir(runDir)
 			if err != nil {
@@ -90,11 +115,20 @@ both.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "vm %s: attached to port %s, on GPU %s\n", v.Name, port.ID, v.GPU)
-			return err
+			if a.kind != "" { // what there is now, not what was made for QEMU to connect to
+				ctx, cancel := asking(c)
+				defer cancel()
+				client := o.client()
+				defer client.Close()
+				if v, err = client.VM(ctx, v.Name); err != nil {
+					return fmt.Errorf("attached to port %s; asked what it is now: %w", port.ID, err)
+				}
+			}
+			return a.vm(c.OutOrStdout(), fmt.Sprintf("vm %s: attached to port %s, on GPU %s", v.Name, port.ID, v.GPU), v)
 		},
 	}
 	gpuFlags(c, &gpu)
+	a.flags(c)
 	c.Flags().StringVar(&name, "name", "", "the guest's `name` (default: as the domain)")
 	runDirFlag(c, &runDir)
 	h.flags(c, "how long the guest may take")

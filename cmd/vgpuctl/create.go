@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -21,12 +20,16 @@ func newCreate(o *options) *cobra.Command {
 	var uid, gid int
 	var limit, share, guarantee, pidFile string
 	var pid int
+	var a answer
 	vm := &cobra.Command{
 		Use:     "vm NAME",
 		Short:   "Make a virtual GPU and print the socket that its VMM connects to",
 		Example: "  vgpuctl create vm web1 --weight 2",
 		Args:    exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := a.check(); err != nil {
+				return err
+			}
 			s.Name = args[0]
 			if limit != "" {
 				var err error
@@ -58,12 +61,13 @@ func newCreate(o *options) *cobra.Command {
 			}
 			ctx, cancel := asking(c)
 			defer cancel()
-			v, err := o.client().CreateVM(ctx, s)
+			client := o.client()
+			defer client.Close()
+			v, err := client.CreateVM(ctx, s)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), v.Socket)
-			return err
+			return a.vm(c.OutOrStdout(), v.Socket, v)
 		},
 	}
 	vm.Flags().StringVar(&s.GPU, "gpu", api.AnyGPU, "the physical GPU; any: the one with the least sum of weights that has room")
@@ -81,6 +85,7 @@ func newCreate(o *options) *cobra.Command {
 	vm.Flags().StringVar(&limit, "kernel-time-limit", "", "end a kernel after this much GPU `time`; none: never (default: as the daemon is configured, 10s)")
 	vm.Flags().IntVar(&uid, "uid", -1, "user that the socket belongs to, the VMM's (default: the daemon's)")
 	vm.Flags().IntVar(&gid, "gid", -1, "group that the socket belongs to")
+	a.flags(vm)
 	create.AddCommand(vm)
 	return create
 }
@@ -105,6 +110,7 @@ the middle of an access. "vgpuctl detach" unplugs one that was attached.`,
 			ctx, cancel := asking(c)
 			defer cancel()
 			client := o.client()
+			defer client.Close()
 			remove := client.DeleteVM
 			if force {
 				remove = client.ForceDeleteVM

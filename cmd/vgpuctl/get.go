@@ -162,9 +162,7 @@ func listing[T any](o *options, use string, aliases []string, short string, colu
 			return repeat(c.Context(), c.OutOrStdout(), every, show)
 		},
 	}
-	if use == "vms" {
-		c.ValidArgsFunction = completeVMs(o)
-	}
+	c.ValidArgsFunction = completeNames(o, all, name)
 	f.flags(c)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on printing, a list every --interval")
 	c.Flags().DurationVar(&every, "interval", 2*time.Second, "time between two lists of --watch")

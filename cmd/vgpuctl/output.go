@@ -8,10 +8,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"vgpud/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
+
+	"vgpud/cmd/internal/cli"
+	"vgpud/mediator/api"
 )
 
 // format is how a list is printed.
@@ -25,7 +26,12 @@ var formats = []string{"table", "wide", "json", "yaml", "name"}
 func (f *format) flags(c *cobra.Command) {
 	c.Flags().StringVarP(&f.kind, "output", "o", "table", "output: "+strings.Join(formats, ", "))
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "print no heads over the columns")
-	// The flag was just defined.
+	completeFormats(c)
+}
+
+// completeFormats offers the values of --output, which was just defined, to the
+// shell.
+func completeFormats(c *cobra.Command) {
 	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
@@ -38,6 +44,40 @@ func (f *format) check() error {
 		}
 	}
 	return cli.Usagef("output %q: want one of %s", f.kind, strings.Join(formats, ", "))
+}
+
+// answer is how a command that changes something says what came of it: by a line of
+// its own, or, where a format is asked for, as `get` shows what was changed.
+type answer struct{ format }
+
+func (a *answer) flags(c *cobra.Command) {
+	c.Flags().StringVarP(&a.kind, "output", "o", "", "show what came of it in a `format`: "+strings.Join(formats, ", "))
+	completeFormats(c)
+}
+
+func (a *answer) check() error {
+	if a.kind == "" {
+		return nil
+	}
+	return a.format.check()
+}
+
+// vm shows a guest.
+func (a *answer) vm(w io.Writer, line string, v api.VM) error {
+	if a.kind == "" {
+		_, err := fmt.Fprintln(w, line)
+		return err
+	}
+	return print(w, &a.format, vmColumns, func(v api.VM) string { return v.Name }, []api.VM{v})
+}
+
+// gpu shows a GPU.
+func (a *answer) gpu(w io.Writer, line string, g api.GPU) error {
+	if a.kind == "" {
+		_, err := fmt.Fprintln(w, line)
+		return err
+	}
+	return print(w, &a.format, gpuColumns, func(g api.GPU) string { return g.Name }, []api.GPU{g})
 }
 
 // column is one column of a table.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/mediator/api"
@@ -38,7 +37,7 @@ changes it: weights take effect at once.`,
 		socket = s
 	}
 	root.PersistentFlags().StringVar(&o.socket, "socket", socket, "the daemon's socket (environment VGPUD_SOCKET)")
-	root.AddCommand(newGet(&o), newSet(&o), newCreate(&o), newDelete(&o), newDefine(&o), newUndefine(), newAttach(&o), newDetach(&o), newTop(&o), newPTX(), newMan(root))
+	root.AddCommand(newGet(&o), newSet(&o), newCreate(&o), newDelete(&o), newDefine(&o), newUndefine(), newAttach(&o), newDetach(&o), newTop(&o), newPTX(), cli.NewMan(root, "1"))
 	return root
 }
 
@@ -69,37 +68,32 @@ func asking(c *cobra.Command) (context.Context, context.CancelFunc) {
 
 // completeVMs offers the names of guests to the shell.
 func completeVMs(o *options) cobra.CompletionFunc {
+	return completeNames(o, (*api.Client).VMs, func(v api.VM) string { return v.Name })
+}
+
+// completeGPUs offers the names of GPUs to the shell.
+func completeGPUs(o *options) cobra.CompletionFunc {
+	return completeNames(o, (*api.Client).GPUs, func(g api.GPU) string { return g.Name })
+}
+
+// completeNames offers the names of what the daemon knows, as the first word.
+func completeNames[T any](o *options, all func(*api.Client, context.Context) ([]T, error), name func(T) string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := asking(c)
 		defer cancel()
-		vms, err := o.client().VMs(ctx)
+		client := o.client()
+		defer client.Close()
+		items, err := all(client, ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names := make([]string, len(vms))
-		for i := range vms {
-			names[i] = vms[i].Name
+		names := make([]string, len(items))
+		for i := range items {
+			names[i] = name(items[i])
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// newMan writes the manual pages, from the same tree as the help.
-func newMan(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:    "man DIRECTORY",
-		Short:  "Write the manual pages into a directory",
-		Args:   exactly("DIRECTORY"),
-		Hidden: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return err
-			}
-			header := doc.GenManHeader{Section: "1", Source: "vgpud", Manual: "vgpud", Date: &time.Time{}}
-			return doc.GenManTree(root, &header, args[0])
-		},
 	}
 }

@@ -18,6 +18,7 @@ func newSet(o *options) *cobra.Command {
 		Args:  cli.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	var vmAnswer, gpuAnswer answer
 	vm := &cobra.Command{
 		Use:   "vm NAME KEY=VALUE...",
 		Short: "Change a guest, at once",
@@ -33,6 +34,9 @@ A PART is written 0.25 or 25%.`,
 		Args:              atLeast("NAME", "KEY=VALUE..."),
 		ValidArgsFunction: completeVMs(o),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := vmAnswer.check(); err != nil {
+				return err
+			}
 			u, err := parseVMUpdate(args[1:])
 			if err != nil {
 				return err
@@ -45,30 +49,36 @@ A PART is written 0.25 or 25%.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "vm %s: %s\n", v.Name, updated(v, &u))
-			return err
+			return vmAnswer.vm(c.OutOrStdout(), fmt.Sprintf("vm %s: %s", v.Name, updated(v, &u)), v)
 		},
 	}
 	gpu := &cobra.Command{
-		Use:     "gpu NAME policy=POLICY",
-		Short:   "Change the policy by which a GPU is shared, at once",
-		Example: "  vgpuctl set gpu gpu0 policy=dfq",
-		Args:    exactly("NAME", "policy=POLICY"),
+		Use:               "gpu NAME policy=POLICY",
+		Short:             "Change the policy by which a GPU is shared, at once",
+		Example:           "  vgpuctl set gpu gpu0 policy=dfq",
+		Args:              exactly("NAME", "policy=POLICY"),
+		ValidArgsFunction: completeGPUs(o),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := gpuAnswer.check(); err != nil {
+				return err
+			}
 			key, value, ok := strings.Cut(args[1], "=")
 			if !ok || key != "policy" {
 				return cli.Usagef("%q: want policy=NAME", args[1])
 			}
 			ctx, cancel := asking(c)
 			defer cancel()
-			g, err := o.client().UpdateGPU(ctx, args[0], api.GPUUpdate{Policy: &value})
+			client := o.client()
+			defer client.Close()
+			g, err := client.UpdateGPU(ctx, args[0], api.GPUUpdate{Policy: &value})
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "gpu %s: policy %s\n", g.Name, g.Policy)
-			return err
+			return gpuAnswer.gpu(c.OutOrStdout(), fmt.Sprintf("gpu %s: policy %s", g.Name, g.Policy), g)
 		},
 	}
+	vmAnswer.flags(vm)
+	gpuAnswer.flags(gpu)
 	set.AddCommand(vm, gpu)
 	return set
 }

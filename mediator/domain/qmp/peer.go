@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 
@@ -34,26 +35,34 @@ func Process(ctx context.Context, socket string) (pid int, err error) {
 	}), cerr); err != nil {
 		return 0, fmt.Errorf("find who listens on %s: %w", socket, err)
 	}
-	return int(cred.Pid), CheckProcess(int(cred.Pid))
+	pid = int(cred.Pid)
+	if err := CheckProcess(pid); err != nil {
+		return pid, fmt.Errorf("process %d made the monitor's socket, and %w", pid, err)
+	}
+	return pid, nil
 }
 
 // CheckProcess says whether a process can be a VM's QEMU: not this program, and
-// with a command line that names it.
+// with a command line that names it. Its error goes behind the process's name:
+// "is no QEMU".
 func CheckProcess(pid int) error {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	exe, err := os.Stat(dir + "exe")
-	if err != nil {
-		return fmt.Errorf("process %d, which listens on the monitor's socket: %w", pid, err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("is not there")
+	case err != nil:
+		return fmt.Errorf("is not to be looked at: %w", err)
 	}
 	if self, err := os.Stat("/proc/self/exe"); err == nil && os.SameFile(self, exe) {
-		return fmt.Errorf("process %d, which listens on the monitor's socket, is this program", pid)
+		return errors.New("is this program")
 	}
 	line, err := os.ReadFile(dir + "cmdline")
 	if err != nil {
-		return fmt.Errorf("process %d, which listens on the monitor's socket: %w", pid, err)
+		return fmt.Errorf("is not to be looked at: %w", err)
 	}
 	if !bytes.Contains(bytes.ToLower(line), []byte("qemu")) {
-		return fmt.Errorf("process %d made the monitor's socket, and is no QEMU", pid)
+		return errors.New("is no QEMU")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func TestProcessThatIsNoQEMU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Process(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is this program") {
+	if _, err := Process(t.Context(), path); err == nil || !strings.Contains(err.Error(), "made the monitor's socket, and is this program") {
 		t.Errorf("%v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -22,5 +22,8 @@ func TestProcessThatIsNoQEMU(t *testing.T) {
 	}
 	if err := CheckProcess(1); err == nil {
 		t.Error("the first process of the system is taken for a QEMU")
+	}
+	if err := CheckProcess(1<<31 - 1); err == nil || err.Error() != "is not there" {
+		t.Errorf("a process that is not there: %v", err)
 	}
 }
