@@ -33,7 +33,7 @@ type Options struct {
 	Priority int
 	// CodeBytes is how much of the host's memory compiled modules may take, 1 GiB; those of one label, a quarter.
 	CodeBytes uint64
-	// Contexts caps the contexts, 256; Channels those of one context, 64; Modules likewise, 256; Allocations, 4,096.
+	// Contexts caps the contexts, 256; Channels those of one context, 72: a guest's 64 and some of its executor's; Modules likewise, 256; Allocations, 4,096.
 	Contexts, Channels, Modules, Allocations int
 	// Log is where faults and refusals go; nil: nowhere.
 	Log *slog.Logger
@@ -51,7 +51,7 @@ func (o Options) WithDefaults() Options {
 	o.PollWindow = max(o.PollWindow, 0)
 	setDefault(&o.Priority, 20)
 	setDefault(&o.Contexts, 256)
-	setDefault(&o.Channels, 64)
+	setDefault(&o.Channels, 72)
 	setDefault(&o.Modules, 256)
 	setDefault(&o.Allocations, 1<<12)
 	setDefault(&o.CodeBytes, 1<<30)
