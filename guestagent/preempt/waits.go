@@ -37,7 +37,8 @@ import (
 //     compare-and-swap retried with the value that it found, until it succeeds (whoever fails has lost to one that
 //     succeeded); a lock, zero while it is free, taken by compare-and-swap or exchange (waiting is for its holder, who
 //     has started); a ticket drawn from a counter.
-//   - an end in sight: the loop also ends after a number of rounds that is fixed when it begins.
+//   - an end in sight: the loop also ends after a number of rounds that is fixed when it begins, and what it reads is
+//     compared with constants, like the flag by which a search is called off. (A barrier that loses patience is none.)
 //   - look-back: the read polls a word whose address differs from block to block by %ctaid or by a drawn ticket, and
 //     compares it with constants, as flags are. A barrier's counter or flag is at one address for all; one counted up
 //     per block would be compared with a count; and a word whose array the kernel also counts up by atomic additions
@@ -243,18 +244,16 @@ func (s *spins) loop(l int, v *waiting) {
 		return
 	}
 	v.any = true
-	if s.bounded(l, body, leaving) {
-		return
-	}
-	const most = 32 // sources to look at one by one
-	if len(sources) > most || exits {
+	bounded := s.bounded(l, body, leaving)
+	const most = 64 // sources to look at one by one
+	if len(sources) > most || exits && !bounded {
 		v.all = fmt.Sprintf("%s: a loop may wait for any of %d reads", s.f.code.Func.Name, len(sources))
 		return
 	}
 	for _, i := range sources {
 		s.trace.Run(body, []int{i}, always)
 		if depends() {
-			if why := s.judge(l, body, leaving, i); why != "" {
+			if why := s.judge(l, body, leaving, i, bounded); why != "" {
 				v.all = fmt.Sprintf("%v %s", s.f.code.Instrs[i], why)
 				return
 			}
@@ -263,8 +262,12 @@ func (s *spins) loop(l int, v *waiting) {
 }
 
 // judge says why a loop that waits for what instruction i reads may wait for all blocks; "" if it doesn't.
-func (s *spins) judge(l int, body, leaving []int, i int) string {
+// bounded says that it also ends after a fixed number of rounds.
+func (s *spins) judge(l int, body, leaving []int, i int, bounded bool) string {
 	in := s.f.code.Instrs[i]
+	if in.Opcode == "call" && bounded {
+		return ""
+	}
 	if in.Opcode == "call" {
 		return "may wait: what the function reads is not known here"
 	}
@@ -280,6 +283,8 @@ func (s *spins) judge(l int, body, leaving []int, i int) string {
 		return ""
 	case s.orders(c):
 		return "is compared as a count"
+	case bounded:
+		return ""
 	}
 	switch at := s.from().operand(address(in)); {
 	case at.from&(fromBlock|fromAtomic) == 0:
