@@ -33,7 +33,8 @@ type Options struct {
 	Priority int
 	// CodeBytes is how much of the host's memory compiled modules may take, 1 GiB; those of one label, a quarter.
 	CodeBytes uint64
-	// Contexts caps the contexts, 256; Channels those of one context, 72: a guest's 64 and some of its executor's; Modules likewise, 256; Allocations, 4,096.
+	// Contexts caps the contexts, 256; Channels those of one context, 72: a guest's 64 and some of its executor's; Modules
+	// likewise, 256; Allocations, 4,096.
 	Contexts, Channels, Modules, Allocations int
 	// Log is where faults and refusals go; nil: nowhere.
 	Log *slog.Logger
