@@ -6,20 +6,27 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/mediator/link"
 )
 
-// listenLimit bounds how long a listener sleeps, so that what a page was not
-// rung for is noticed at some time.
-const listenLimit = time.Second
+// lookEvery is how often a listener looks at launches that it was not rung for, so
+// that what nobody rang for is noticed at some time.
+const lookEvery = time.Second
 
 // listen waits for the guest's executors to say that a launch came or ended, as
 // long as the GPU's policy decides about launches, until the guest is deaf.
+//
+// It also shows the guest that the daemon is alive: launches wait no longer than
+// [link.SilenceLimit] for a daemon that is silent, and on a host with much else to
+// do a listener is the last to be late.
 func (s *share) listen(g *guest) {
 	if err := hurry(); err != nil {
 		s.log.Debug("launches wait a little longer", "guest", g.spec.Name, "err", err)
 	}
+	heard, looked := uint32(0), time.Duration(-1)
 	for {
 		if by, turned := s.turns(); !by {
+			looked = -1
 			select {
 			case <-turned:
 				continue
@@ -27,14 +34,18 @@ func (s *share) listen(g *guest) {
 				return
 			}
 		}
-		reading := g.page.Bell()
+		reading, now := g.page.Bell(), s.clock.Now()
 		select {
 		case <-g.deaf:
 			return
 		default:
 		}
-		s.rang()
-		if err := g.page.SleepBell(reading, listenLimit); err != nil {
+		if reading != heard || looked < 0 || now-looked >= lookEvery {
+			s.rang()
+			heard, looked = reading, now
+		}
+		g.page.Beat(s.clock.Now())
+		if err := g.page.SleepBell(reading, link.HeartbeatEvery); err != nil {
 			s.log.Error("can't wait for a guest's launches", "guest", g.spec.Name, "err", err)
 			return
 		}
