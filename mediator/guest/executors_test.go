@@ -12,6 +12,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -126,10 +127,17 @@ func TestResetWaitsForDestroyedContexts(t *testing.T) {
 	b := testExecutors(t)
 	ref := vgpu.ContextRef{Slot: 2, Generation: 1}
 	pid := create(t, b, ref, 0)
+	held, ok := b.page.Claim(2, &link.Stub{}) // as the executor would
+	if !ok || !held.Grant() {
+		t.Fatal("no stub")
+	}
 	b.DestroyContext(ref)
 	b.Reset()
 	if exists(pid) {
 		t.Fatalf("executor %d of a destroyed context outlives a reset", pid)
+	}
+	if s := held.State(); s != stub.Done {
+		t.Errorf("the launch that the executor had when it was ended is %v", s)
 	}
 	if s := b.page.Context(2).State(); s != link.ContextNone {
 		t.Errorf("slot is %v after a reset", s)
