@@ -385,7 +385,7 @@ func hasName(raw string) bool {
 
 // warpRisk finds out whether lanes of a warp may exchange values when others have left: there is a branch that may part
 // the threads of a block, by one of whose ways threads come to the end of the function without meeting the others at a
-// barrier of the whole block, and by which others come to the exchange.
+// barrier of the whole block, and by which others come to the exchange; or the exchange has a guard that may do so.
 func (w *studying) warpRisk(f *funcStudy) {
 	if f.graph == nil || !f.warpDeep {
 		return
@@ -397,7 +397,7 @@ func (w *studying) warpRisk(f *funcStudy) {
 		}
 	}
 	at = slices.DeleteFunc(at, func(i int) bool {
-		return f.uniform.Together(f.graph.BlockOf(i)) || !f.graph.Blocks[f.graph.BlockOf(i)].Reachable
+		return f.together(i)
 	})
 	if len(at) == 0 {
 		return
@@ -455,7 +455,17 @@ func (w *studying) warpRisk(f *funcStudy) {
 			come(s)
 		}
 	}
-	f.warpRisk = slices.ContainsFunc(at, func(i int) bool { return after[f.graph.BlockOf(i)] })
+	// skipped: lanes whose guard is false go on, maybe to the end, and the others wait for them.
+	skipped := func(i int) bool {
+		in, b := f.code.Instrs[i], f.graph.BlockOf(i)
+		if !in.Guarded() || f.uniform.Uniform(in.Pred.Sym) {
+			return false
+		}
+		return !slices.ContainsFunc(f.barriers, func(m barrier) bool {
+			return m.instr > i && f.graph.BlockOf(m.instr) == b && m.kind != "arrive" && !m.partial && f.together(m.instr)
+		}) && slices.ContainsFunc(blocks[b].Succs, func(s int) bool { return s == flow.Exit || leaves[s] })
+	}
+	f.warpRisk = slices.ContainsFunc(at, func(i int) bool { return after[f.graph.BlockOf(i)] || skipped(i) })
 }
 
 // parametersFit reports whether a kernel's parameters leave room for the launch's arguments. PTX bounds them to 4,352
