@@ -44,6 +44,8 @@ var tricks = []tricky{
 	{file: "returns", entry: "whole_blocks", grid: g(40), block: g(40), least: any3, most: any3},
 	{file: "returns", entry: "exit_in_function", grid: g(19), block: g(64), least: single, most: any3},
 	{file: "returns", entry: "warp_after_return", grid: g(31), block: g(64), least: single, most: any3},
+	{file: "returns", entry: "guarded_exchange", grid: g(31), block: g(64), least: single, most: single},
+	{file: "returns", entry: "guarded_call", grid: g(31), block: g(64), least: single, most: single},
 	{file: "returns", entry: "scopes", grid: g(21), block: g(64), least: single, most: any3},
 	{file: "barriers", entry: "named", grid: g(25), block: g(64), least: single, most: any3},
 	{file: "barriers", entry: "computed", grid: g(25), block: g(64), least: single, most: any3},
