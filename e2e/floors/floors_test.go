@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -165,6 +166,29 @@ func TestForbiddenImports(t *testing.T) {
 				}
 				t.Errorf("%s imports %s: %s", p.ImportPath, imp, f.reason)
 			}
+		}
+	}
+}
+
+// TestEveryPackageIsDescribed holds docs/architecture.md to what there is: each
+// package is named in it, in backquotes, and what it calls planned is not there.
+func TestEveryPackageIsDescribed(t *testing.T) {
+	text, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, planned, ok := strings.Cut(string(text), "\n- Not there yet:")
+	if !ok {
+		t.Fatal("docs/architecture.md does not say what is not there yet")
+	}
+	planned, _, _ = strings.Cut(planned, "\n- ")
+	for _, p := range list(t) {
+		name := "`" + strings.TrimPrefix(p.ImportPath, module+"/") + "`"
+		if !strings.Contains(built, name) {
+			t.Errorf("docs/architecture.md does not name %s", name)
+		}
+		if strings.Contains(planned, name) {
+			t.Errorf("docs/architecture.md says that %s is not there yet", name)
 		}
 	}
 }
