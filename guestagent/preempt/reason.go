@@ -6,8 +6,9 @@ import "fmt"
 // count kernels by it, and what to do about each stands in docs/preemption.md.
 type Reason uint8
 
-// The reasons. Those from ExitInFunction on only keep a kernel from running several tasks in one block: it still has
-// the early exit with one task a block, unless it also waits for other blocks, which needs the loop.
+// The reasons. Those from ExitInFunction on only keep a kernel from running several tasks in one block, as too many
+// barriers to rewrite do (TooBig): it still has the early exit with one task a block, unless it also waits for other
+// blocks, which needs the loop.
 const (
 	// None: every form is offered.
 	None Reason = iota
