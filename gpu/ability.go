@@ -38,7 +38,9 @@ type Slicer interface {
 }
 
 // Evictor asks a preemptible launch to leave: its blocks on SMs below belowSM,
-// or all with math.MaxUint32 (EffiSha §4, FLEP §4).
+// or all with math.MaxUint32 (EffiSha §4, FLEP §4). It is for a device that has a
+// quicker way than the executor's, which every device has: a copy into the
+// kernel's control block on a channel beside the kernel's.
 type Evictor interface {
 	Evict(c Channel, f Fence, belowSM uint32) error
 }
