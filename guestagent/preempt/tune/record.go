@@ -135,21 +135,3 @@ func (t *Tuner) Recall(r Record) {
 		t.classes = append(t.classes, c)
 	}
 }
-
-// Offline runs launches until the choice for a shape is settled, or most have run, and tells of it: tuning off line, as
-// FLEP does before a program is used (§4.1). run launches as it is told and returns what that cost.
-func (t *Tuner) Offline(s Shape, slots, most int, run func(abi.Preempt) (time.Duration, error)) (Report, error) {
-	slots = max(slots, 1)
-	for range most {
-		choice, k := t.Pick(s, slots)
-		took, err := run(choice)
-		if err != nil {
-			return Report{}, err
-		}
-		t.Observe(k, took)
-		if k.c == nil || !k.c.open {
-			break
-		}
-	}
-	return t.report(t.class(s.Class(), true)), nil
-}

@@ -88,6 +88,27 @@ func TestAsMeasuredOnAnH100(t *testing.T) {
 	}
 }
 
+// TestOfflineAmortizes is FLEP §4.1 again: off line, the smallest L within the bound is taken, although a larger one was
+// as cheap.
+func TestOfflineAmortizes(t *testing.T) {
+	w := table(1<<20, 1160*us, nil)
+	w.cost = func(c abi.Preempt) float64 {
+		if c.Form == 0 {
+			return 0
+		}
+		return 0.3 / float64(c.Group*c.Every)
+	}
+	tuner := New(Parameters{}, abi.PreemptPersistent)
+	run := func(c abi.Preempt) (time.Duration, error) { return w.run(c), nil }
+	r, err := tuner.Offline(w.shape, w.slots, 200, run)
+	if err != nil || r.Choice != persistent(16, 1) || r.Why != WhyCheapest {
+		t.Errorf("%v: %+v", err, r)
+	}
+	if c := settle(tuner, w, 10); c != r.Choice {
+		t.Errorf("then launched as %+v", c)
+	}
+}
+
 func TestOffered(t *testing.T) {
 	for _, c := range []struct {
 		p     abi.Preempt
