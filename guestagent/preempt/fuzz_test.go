@@ -15,6 +15,10 @@ func FuzzTransform(f *testing.F) {
 		}
 	})
 	f.Add(kernelOf("setp.eq.u32 %p1, %tid.x, 3; @%p1 ret; bar.sync 0; ret;"))
+	f.Add(waitingKernel("L: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"))
+	f.Add(waitingKernel("ld.global.u32 %r4, [%a]; L: atom.global.cas.b32 %r6, [%a], %r4, %r20; setp.eq.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @!%p1 bra L;"))
+	f.Add(waitingKernel("L: { .param .b64 x; .param .b32 y; st.param.b64 [x], %a; call (y), read, (x); ld.param.b32 %r1, [y]; } setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"))
+	f.Add(kernelOf("bar.sync 0; ld.shared.u32 %r3, [tile]; setp.ge.u32 %p2, %r3, 9; @%p2 bra L; shfl.sync.down.b32 %r4, %r5, 1, 31, -1; L: ret;"))
 	f.Fuzz(func(t *testing.T, src string) {
 		m, err := ptx.Options{MaxBytes: 1 << 20, MaxStatements: 1 << 16}.Parse(src)
 		if err != nil {

@@ -171,7 +171,7 @@ func (o *origins) birth(in *ptx.Instr) provenance {
 				p := o.named(in.Operands)
 				if m == "const" {
 					p.from |= fromModule
-				} else if in.Operands[len(in.Operands)-1].Base == ptx.KindReg {
+				} else if address(in).Base == ptx.KindReg {
 					p = p.with(provenance{fromParam | fromCaller, 1 << 63})
 				}
 				return p

@@ -98,6 +98,8 @@ func TestWaits(t *testing.T) {
 			"L: setp.ne.u32 %p2, %r23, 0; @%p2 bra M; ld.volatile.global.u32 %r1, [%b]; st.shared.u32 [tile], %r1; M: bar.sync 0; ld.shared.u32 %r2, [tile]; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;"},
 		{"through a reduction", all, "L: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, 0; bar.red.or.pred %p2, 0, %p1; @%p2 bra L;"},
 		{"a loop with two entries", all, "setp.eq.u32 %p1, %r23, 0; @%p1 bra M; L: add.u32 %r1, %r1, 1; M: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p2, %r1, 0; @%p2 bra L;"},
+		{"beside instructions without operands", all,
+			"L: ld.param.u32; atom.global.add.u32; setp.eq.u32; bar.red.or.pred %p2, 0, %p1; ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a switch", all, "ts: .branchtargets L, E; L: ld.volatile.global.u32 %r1, [%b]; brx.idx %r1, ts; E:"},
 	}
 	for _, tt := range tests {
