@@ -47,7 +47,7 @@ func BenchmarkTransformLarge(b *testing.B) {
 	var all strings.Builder
 	all.WriteString(head + "$L__BB0_2:" + middle)
 	for all.Len() < 4<<20 {
-		all.WriteString("\tbar.sync 0;\n\tmov.u32 %r12, %ctaid.x;\n\t@%p1 ld.shared.u32 %r16, [%r6];\n\tadd.s32 %r18, %r17, %r16;\n")
+		all.WriteString("\tmov.u32 %r12, %ctaid.x;\n\t@%p1 ld.shared.u32 %r16, [%r6];\n\tadd.s32 %r18, %r17, %r16;\n\t@%p2 bra $L__BB0_4;\n")
 	}
 	all.WriteString("\tbar.sync" + tail)
 	b.SetBytes(int64(all.Len()))
