@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"vgpud/e2e/plot"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // report is all that was found.
@@ -17,6 +20,34 @@ type report struct {
 	Model   string        `json:"model"`
 	Targets []target      `json:"targets"`
 	Figures []plot.Figure `json:"figures"`
+	// Partial are kernels for which not all forms are offered, with the reason.
+	Partial []partial `json:"partial"`
+}
+
+// partial is a kernel for which not all forms are offered.
+type partial struct {
+	Kernel string `json:"kernel"`
+	Forms  string `json:"forms"`
+	Reason string `json:"reason"`
+}
+
+// partly finds them in the corpus.
+func partly(all map[string]subject) (list []partial) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s := all[name]
+		var forms abi.PreemptForm
+		for f := range s.added {
+			forms |= f
+		}
+		if len(s.added) < 3 {
+			reason := s.reason
+			if reason == "" {
+				reason = "its blocks wait for others"
+			}
+			list = append(list, partial{name, forms.String(), reason})
+		}
+	}
+	return list
 }
 
 // scale is how much of the experiments is done: all, or what a test has time for.
@@ -37,6 +68,7 @@ func everything(s scale) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.Partial = partly(all)
 	r.Figures = notesFigures(s.notes)
 	r.Targets = notesTargets(s.notes)
 	r.Figures = append(r.Figures, h200Figure(all))
@@ -120,6 +152,17 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintln(w, targetText(r.Targets))
 }
 
+// partialText lists the kernels that don't have all forms.
+func (r *report) partialText() string {
+	var b strings.Builder
+	b.WriteString("## Kernels that don't have all forms\n\n| kernel | forms | reason |\n|---|---|---|\n")
+	for _, p := range r.Partial {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.Kernel, p.Forms, p.Reason)
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
 // write puts the report, the JSON and the page of drawings into dir.
 func (r *report) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -131,6 +174,7 @@ func (r *report) write(dir string) error {
 	}
 	var b strings.Builder
 	b.WriteString(reportHead)
+	b.WriteString(r.partialText())
 	b.WriteString("## Targets\n\n```\n" + targetText(r.Targets) + "```\n\n## Figures\n\n![all figures](preempt.svg)\n")
 	for i := range r.Figures {
 		fmt.Fprintf(&b, "\n```\n%s```\n", r.Figures[i].Text())

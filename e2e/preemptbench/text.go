@@ -28,35 +28,34 @@ model's**, except what stands under "H100" in the figures 0, which is measured (
 ## What agrees with the papers, what does not, and why
 
 - **The papers' own forms are much dearer here** (EffiSha figure 10, FLEP figure 17): the plain form hundreds to thousands of times
-  as long as the original, not up to 97 times; all of EffiSha's optimisations and FLEP's amortised form some per cent to a third,
-  not 4 and 2.5 %. The notes measured the same on an H100 (880 to 960 times; 24 to 66 %). An H100's tasks are some 1 µs to 100 µs
-  of a slot, and its bus serves one read a microsecond as ever: that every block looks once costs as many microseconds as there
-  are slots, 1,056 to 4,224.
+  as long as the original, not up to 97 times; all of EffiSha's optimisations cost 7 % and FLEP's amortised form 24 % on average, not
+  4 and 2.5 %. The notes measured as much on an H100 (880 to 960 times; 24 to 66 %). An H100's tasks are some 1 to 100 µs of a slot,
+  and its bus serves one read in a microsecond: that every block looks once costs as many microseconds as there are slots,
+  1,056 to 4,224.
 - **The chosen forms are cheaper than the papers'**, and than slices of the same latency, as the papers' are cheaper than slices on
-  their GPUs. Slicing is better than in the papers (6 % instead of 58 and 8 %): launches follow each other in 2 µs.
-- **EffiSha's figures 9, 12, 14 and 15** agree: fewer evictions of higher priorities and at longer waits; under 5 %; turnarounds
-  under piv with priorities by group within a tenth of the paper's for Reduction, Sort and Scan; less on average with SJF, more
-  throughput. At long waits fewer evictions of low priorities and more of middle ones, since launches hardly queue. The default's
-  turnarounds are larger than the paper's (10 on average, not 5): here a kernel waits for all that came before it, while a K40m
-  let new kernels in after some time (§2). piv's average in the group setting is not larger than the default's for the same
-  reason.
-- **EffiSha's figure 13**: as there, what a task takes decides; NeuralNet's are the longest here, MD's there.
-- **FLEP's figures 8 to 12** agree within a third: 24.2 times for SPMV beside NN and 26 here, 10.1 and 12 on average; almost linear
-  decay with the delay and a plateau at 1; reordering alone gains next to nothing. STP is lost by 0.3 % instead of 5.4 %, since the
-  forms cost nothing here. SPMV's large input can't be evicted (see below), which lowers the mean of figure 10.
-- **FLEP's figures 13 and 14** agree: shares within a point of 2/3, throughput lost near the bound of 10 %, where an eviction is
-  dear; less where the last epoch's rest is worth no eviction.
-- **FLEP's figure 15** differs in kind: spatial eviction costs less than nothing here, because what remains of the kernel fills the
-  SMs that a trivial kernel leaves idle, and losing them for 50 to 90 µs costs it nothing that shows; the paper found 31 % less.
-- **FLEP's figure 16**: at most 1.6 times as fast with more SMs, 2.2 there: a block alone on an SM here has the issue slots of that SM
-  and no more cache.
-- **FLEP's figure 7**: errors of 1.4 % on average, not 6.9: noise of a real machine's runs is not in it; the irregular kernels have
-  the larger errors in both.
-
-## Kernels that are left as they are
-
-` + "`spmv`" + ` and ` + "`warp`" + ` have only the early exit without a loop: lanes may have returned when others exchange values. For tasks of 1.4 µs
-that form costs more than 5 %, so the tuner leaves ` + "`spmv`" + ` alone. ` + "`lookback`" + ` waits for other blocks and has only the persistent form;
-its tasks, and those of ` + "`barriers`" + `, are too short for it.
+  their GPUs. By response time slicing costs what EffiSha found (figure 11: at 0.0625 ms 31 % on average and 149 % at most, there 45
+  and 98). At equal latency it costs 6 %, not 58 and 8 %: launches follow each other in 2 µs here, and latencies are not as short.
+- **EffiSha's figures 9, 12, 14 and 15** agree: fewer evictions of higher priorities and at longer waits; overhead under 5 %, dprr's
+  the larger; turnarounds under piv with priorities by group within a tenth of the paper's for Reduction, Sort and Scan; far less
+  on average with SJF, near 1 right of Sort; more throughput than the default. At long waits middle priorities have more evictions than
+  at short ones, where they hardly ever run. The default's turnarounds are twice the paper's (10 on average, not 5): here a kernel
+  waits for all that came before it, while a K40m lets a new kernel in after some time (§2). Therefore piv's average in the group
+  setting is not larger than the default's, as it is there.
+- **EffiSha's figure 13**: as there, what a task takes decides; NeuralNet's are the longest here, MD's there. Spmv has no form that
+  the tuner would choose, see below.
+- **FLEP's figures 8 to 11** agree: 10.1 times on average and 24.2 for SPMV beside NN, here 12 and 26; almost linear decay with the delay
+  and a plateau at 1; ANTT better by 8 times, here by 7: SPMV's large input can't be evicted. Throughput is lost by 0.3 %, not 5.4 %,
+  since the forms cost nothing.
+- **FLEP's figure 12** is larger (10 times on average, 6.6 there): the 28 triples are random there as here, and not the same. Reordering
+  without preemption gains 1 %, there 2.3 %.
+- **FLEP's figures 13 and 14** agree: shares within a point of 2/3; throughput lost below the bound of 10 %, near it where an eviction
+  is dear.
+- **FLEP's figure 15** differs in kind: spatial eviction costs less than nothing here, because what remains of the kernel goes on
+  beside the trivial one, and fills the SMs that this leaves idle; the paper found 31 % less overhead. What kernels side by side do to one
+  another's memory is not modelled.
+- **FLEP's figure 16**: at most 1.6 times as fast with more SMs, 2.2 there: a block alone on an SM has that SM's issue slots here, and no
+  more of the cache.
+- **FLEP's figure 7**: errors of 1.4 % on average, not 6.9: the noise of a real machine's runs is not in it. MD and SPMV, the
+  irregular ones, have the largest errors, as there.
 
 `
