@@ -58,6 +58,7 @@ var tricks = []tricky{
 	{file: "indices", entry: "three", grid: g(1, 11, 5), block: g(2, 3, 4), least: any3, most: any3},
 	{file: "indices", entry: "three", grid: g(13, 1, 2), block: g(1, 1, 9), least: any3, most: any3},
 	{file: "indices", entry: "shapes", grid: g(7, 5, 2), block: g(33), least: any3, most: any3},
+	{file: "operands", entry: "operands", grid: g(7, 5, 2), block: g(33), most: any3},
 	{file: "vectors", entry: "vectors", grid: g(7, 5, 2), block: g(33), most: none}, // nor can the soft GPU run it
 	{file: "indices", entry: "stride", grid: g(9), block: g(32), least: any3, most: any3},
 	{file: "indices", entry: "levels", grid: g(6, 5), block: g(32), least: any3, most: any3},
