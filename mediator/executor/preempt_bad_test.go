@@ -25,8 +25,8 @@ func TestHostileControlBlocks(t *testing.T) {
 			c := g.counting(100)
 			n := uint32(0)
 			for _, w := range abi.ControlWords {
-				for _, value := range []uint32{1, 101, math.MaxUint32} {
-					l := abi.Launch{Function: fiddler, Grid: [3]uint32{100, 1, 1}, Block: [3]uint32{1, 1, 1}, ParamBytes: 12}
+				for _, value := range []uint32{1, 21, math.MaxUint32} {
+					l := abi.Launch{Function: fiddler, Grid: [3]uint32{20, 1, 1}, Block: [3]uint32{1, 1, 1}, ParamBytes: 12}
 					params := binary.LittleEndian.AppendUint64(nil, uint64(value))
 					params = binary.LittleEndian.AppendUint32(params, uint32(w.Offset))
 					com := g.call(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, form.Attribute())...)
@@ -47,7 +47,7 @@ func TestHostileControlBlocks(t *testing.T) {
 			}
 			if form.Form == abi.PreemptPersistent {
 				// It ran to its end and says that it finished nothing.
-				l := abi.Launch{Function: fiddler, Grid: [3]uint32{100, 1, 1}, Block: [3]uint32{1, 1, 1}, ParamBytes: 12}
+				l := abi.Launch{Function: fiddler, Grid: [3]uint32{20, 1, 1}, Block: [3]uint32{1, 1, 1}, ParamBytes: 12}
 				params := binary.LittleEndian.AppendUint32(make([]byte, 8), abi.ControlInside)
 				if com := g.call(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, form.Attribute())...); com.Status != abi.StatusPreemptState {
 					t.Errorf("a kernel that leaves all undone unasked: %v", com.Status)
