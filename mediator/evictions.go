@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"vgpud/fairshare"
 	"vgpud/mediator/api"
 )
 
@@ -27,6 +28,24 @@ type evictions struct {
 
 	newest []time.Duration // a ring once it is full
 	at     int
+
+	asked api.Asked
+}
+
+// ask takes in a word to leave, with what the policy said of a part of the SMs.
+func (e *evictions) ask(use fairshare.SpatialUse) {
+	switch use {
+	case fairshare.SpatialUseful:
+		e.asked.SomeSMs++
+	case fairshare.SpatialTakesTurns:
+		e.asked.TakesTurns++
+	case fairshare.SpatialNeedsAll:
+		e.asked.NeedsAll++
+	case fairshare.SpatialUnknown:
+		e.asked.Unknown++
+	default:
+		e.asked.Whole++
+	}
 }
 
 // add takes in an eviction.
@@ -49,7 +68,7 @@ func (e *evictions) anew() { e.newest, e.at = e.newest[:0], 0 }
 
 // show is what the API shows of it.
 func (e *evictions) show() api.Evictions {
-	s := api.Evictions{Count: e.count, Seconds: e.sum.Seconds(), Buckets: make([]api.Bucket, len(evictionBounds))}
+	s := api.Evictions{Count: e.count, Seconds: e.sum.Seconds(), Asked: e.asked, Buckets: make([]api.Bucket, len(evictionBounds))}
 	n := uint64(0)
 	for i, bound := range evictionBounds {
 		n += e.buckets[i]

@@ -163,6 +163,7 @@ func (s *share) carryOut(verdicts []fairshare.Verdict, now time.Duration) {
 		case fairshare.Evict:
 			if r := s.launching.board.row(v.Launch); r != nil && r.evict(v.BelowSM, now, s.deadline(now)) {
 				s.launching.ledger.Asked(*v)
+				s.launching.evictions.ask(v.Spatial)
 				if r.asked {
 					s.launching.alarm.again(now + soon)
 				}

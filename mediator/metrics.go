@@ -108,6 +108,20 @@ var (
 	gpuPrediction = prometheus.NewDesc("vgpud_gpu_prediction_error_ratio", "The mean difference of launches' predicted and measured durations, each as a part of what it took.", gpuLabels, nil)
 )
 
+// askedFor are the values of the label spatial of evictions asked for.
+var askedFor = []struct {
+	name  string
+	count func(api.Asked) uint64
+}{
+	{"useful", func(a api.Asked) uint64 { return a.SomeSMs }},
+	{"takes-turns", func(a api.Asked) uint64 { return a.TakesTurns }},
+	{"needs-all", func(a api.Asked) uint64 { return a.NeedsAll }},
+	{"unknown", func(a api.Asked) uint64 { return a.Unknown }},
+	{"whole", func(a api.Asked) uint64 { return a.Whole }},
+}
+
+var gpuAsked = prometheus.NewDesc("vgpud_gpu_evictions_asked_total", "Words to leave the GPU, by whether leaving some SMs was enough, or why it was not.", []string{"gpu", "spatial"}, nil)
+
 var gpuInfo = prometheus.NewDesc("vgpud_gpu_info", "A GPU's names.", []string{"gpu", "kind", "model", "policy"}, nil)
 
 // Describe implements [prometheus.Collector].
@@ -115,6 +129,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- gpuInfo
 	ch <- vmLaunches
 	ch <- gpuEvictions
+	ch <- gpuAsked
 	ch <- gpuPrediction
 	for _, m := range vmMetrics {
 		ch <- m.desc
@@ -147,6 +162,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			buckets[b.UpTo] = b.Count
 		}
 		ch <- prometheus.MustNewConstHistogram(gpuEvictions, g.Evictions.Count, g.Evictions.Seconds, buckets, g.Name)
+		for _, a := range askedFor {
+			ch <- prometheus.MustNewConstMetric(gpuAsked, counter, float64(a.count(g.Evictions.Asked)), g.Name, a.name)
+		}
 		ch <- prometheus.MustNewConstMetric(gpuPrediction, gauge, g.Prediction.ErrorRatio, g.Name)
 	}
 }

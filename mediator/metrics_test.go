@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"vgpud/fairshare"
 	"vgpud/mediator/api"
 )
 
@@ -70,6 +71,13 @@ func evicted(took ...time.Duration) api.Evictions {
 	var e evictions
 	for _, d := range took {
 		e.add(d)
+	}
+	for i, use := range []fairshare.SpatialUse{
+		fairshare.SpatialNotConsidered, fairshare.SpatialUseful, fairshare.SpatialTakesTurns, fairshare.SpatialNeedsAll, fairshare.SpatialUnknown,
+	} {
+		for range i + 1 {
+			e.ask(use)
+		}
 	}
 	return e.show()
 }

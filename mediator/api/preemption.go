@@ -53,6 +53,21 @@ type Evictions struct {
 	P99 float64 `json:"p99_seconds"`
 	// Buckets are cumulative, as Prometheus has them.
 	Buckets []Bucket `json:"buckets,omitempty"`
+	// Asked counts the policy's words to leave, by whether taking a part of the SMs
+	// was enough.
+	Asked Asked `json:"asked"`
+}
+
+// Asked counts evictions as they are asked for: of some SMs, where that was
+// enough; else of all, by why it was not: the two kernels can't be on the GPU at
+// one time, the other needs all SMs, nobody knows how many it needs, or it was no
+// question.
+type Asked struct {
+	SomeSMs    uint64 `json:"some_sms"`
+	TakesTurns uint64 `json:"takes_turns"`
+	NeedsAll   uint64 `json:"needs_all"`
+	Unknown    uint64 `json:"unknown"`
+	Whole      uint64 `json:"whole"`
 }
 
 // Bucket counts the evictions that took at most UpTo seconds.
