@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,33 +28,66 @@ const GPUName = "gpu0"
 // startLimit is how long a process may take to answer.
 const startLimit = 30 * time.Second
 
-var build struct {
-	sync.Once
-	dir string
-	err error
+var built struct {
+	sync.Mutex
+	dir      string
+	programs []string
 }
 
-// Programs builds vgpud and vgpuctl, once a test binary, and returns the
-// directory that they are in.
-func Programs() (string, error) {
-	build.Do(func() {
-		if build.dir, build.err = os.MkdirTemp("", "vgpud-e2e-"); build.err != nil {
-			return
+// Programs builds vgpud and vgpuctl and, of this tree's other programs, those that
+// are named, each once a test binary and as `make build` does, and returns the
+// directory that they are in. A package's TestMain calls [Cleanup] last.
+func Programs(others ...string) (string, error) {
+	built.Lock()
+	defer built.Unlock()
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "vgpud-e2e-")
+		if err != nil {
+			return "", err
 		}
-		cmd := exec.Command("go", "build", "-o", build.dir, "vgpud/cmd/vgpud", "vgpud/cmd/vgpuctl")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			build.err = fmt.Errorf("build vgpud: %w\n%s", err, out)
+		built.dir = dir
+	}
+	var static, dynamic []string
+	for _, name := range append([]string{"vgpud", "vgpuctl"}, others...) {
+		switch {
+		case slices.Contains(built.programs, name):
+		case name == "vgpu-libvirt": // libvirt's library is C
+			dynamic = append(dynamic, name)
+		default:
+			static = append(static, name)
 		}
-	})
-	return build.dir, build.err
+	}
+	return built.dir, errors.Join(buildPrograms("0", static), buildPrograms("1", dynamic))
+}
+
+// buildPrograms builds programs with cgo or without.
+func buildPrograms(cgo string, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	args := []string{"build", "-tags", "libvirt_dlopen", "-o", built.dir + "/"}
+	for _, name := range names {
+		args = append(args, "vgpud/cmd/"+name)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", strings.Join(names, ", "), err, out)
+	}
+	built.programs = append(built.programs, names...)
+	return nil
 }
 
 // Cleanup removes what was built. A package's TestMain calls it last.
 func Cleanup() error {
-	if build.dir == "" {
+	built.Lock()
+	defer built.Unlock()
+	dir := built.dir
+	built.dir, built.programs = "", nil
+	if dir == "" {
 		return nil
 	}
-	return os.RemoveAll(build.dir)
+	return os.RemoveAll(dir)
 }
 
 // Host is a running vgpud.
@@ -193,7 +228,13 @@ func (h *Host) await(p *Process, ask func() error) {
 // Patience.
 func (h *Host) Until(what string, ask func() error) {
 	h.tb.Helper()
-	deadline := time.NewTimer(h.Patience)
+	Until(h.tb, h.Patience, what, ask)
+}
+
+// Until asks again and again until there is no error, or the test fails.
+func Until(tb testing.TB, patience time.Duration, what string, ask func() error) {
+	tb.Helper()
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -205,7 +246,7 @@ func (h *Host) Until(what string, ask func() error) {
 		select {
 		case <-again.C:
 		case <-deadline.C:
-			h.tb.Fatalf("waited %v for %s: %v", h.Patience, what, err)
+			tb.Fatalf("waited %v for %s: %v", patience, what, err)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -37,11 +36,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	if programs.dir != "" {
-		if err := os.RemoveAll(programs.dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
+	if err := host.Cleanup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
 	}
 	os.Exit(code)
 }
@@ -52,34 +49,6 @@ const (
 	ourDir   = "/opt/vgpud" // our programs, in a house
 	depsDir  = "/opt/deps"  // what VMs need, in a house
 )
-
-var programs struct {
-	sync.Once
-	dir string
-	err error
-}
-
-// build makes our programs, once a test binary.
-func build() (string, error) {
-	programs.Do(func() {
-		if programs.dir, programs.err = os.MkdirTemp("", "vgpud-programs-"); programs.err != nil {
-			return
-		}
-		for _, b := range []struct{ cgo, names string }{{"0", "vgpud vgpuctl vgpu-hook"}, {"1", "vgpu-libvirt"}} {
-			args := []string{"build", "-tags", "libvirt_dlopen", "-o", programs.dir + "/"}
-			for _, name := range strings.Fields(b.names) {
-				args = append(args, "vgpud/cmd/"+name)
-			}
-			cmd := exec.Command("go", args...)
-			cmd.Env = append(os.Environ(), "CGO_ENABLED="+b.cgo)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				programs.err = fmt.Errorf("build %s: %w\n%s", b.names, err, out)
-				return
-			}
-		}
-	})
-	return programs.dir, programs.err
-}
 
 // house is a machine of its own, as far as libvirt can tell.
 type house struct {
@@ -101,7 +70,7 @@ func newHouse(tb testing.TB) *house {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	bin, err := build()
+	bin, err := host.Programs("vgpu-hook", "vgpu-libvirt")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -308,24 +277,10 @@ func (h *house) startDaemon() {
 	h.until("the daemon's answer", func() error { _, err := h.Client.Health(h.tb.Context()); return err })
 }
 
-// until asks again and again until there is no error, or the test fails.
+// until waits for what takes its time.
 func (h *house) until(what string, ask func() error) {
 	h.tb.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline.C:
-			h.tb.Fatalf("waited %v for %s: %v", patience, what, err)
-		}
-	}
+	host.Until(h.tb, patience, what, ask)
 }
 
 // try runs a program to its end.

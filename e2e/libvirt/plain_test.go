@@ -22,11 +22,6 @@ func TestNoSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := host.Cleanup(); err != nil {
-			t.Error(err)
-		}
-	})
 	for _, c := range []struct {
 		name string
 		// cpu is the guest's. QEMU's own qemu64 is AMD's, with 40 address bits, and
