@@ -9,7 +9,7 @@
 // Everything about a run follows from one number. A run that fails prints the
 // command that repeats it:
 //
-//	go test ./e2e/preempt -run 'TestSound/lookback/sm_90' -seed 1234
+//	go test ./e2e/preempt -run 'TestSound/corpus/lookback/sm_90' -seed 1234
 //
 // More runs, other than the ones that every test does:
 //
