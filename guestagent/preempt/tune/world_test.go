@@ -160,3 +160,29 @@ func TestMeasuringIsRare(t *testing.T) {
 		t.Errorf("%d of %d launches measure", measured, launches)
 	}
 }
+
+// TestKeepsWhatIsAsGood holds that a choice is not given up for another that noise alone makes look better.
+func TestKeepsWhatIsAsGood(t *testing.T) {
+	w := table(1<<20, 1160*us, nil)
+	w.noise = 0.1
+	w.cost = func(c abi.Preempt) float64 {
+		if c.Form == abi.PreemptCoarse {
+			return -0.02
+		}
+		return 0
+	}
+	tuner := New(Parameters{}, abi.PreemptSingle|abi.PreemptCoarse)
+	var last abi.Preempt
+	changes := 0
+	for range 200_000 {
+		c, k := tuner.Pick(w.shape, w.slots)
+		if !k.Measures() && c != last {
+			last = c
+			changes++
+		}
+		tuner.Observe(k, w.run(c))
+	}
+	if changes > 5 || last.Form != abi.PreemptCoarse || tuner.Rounds() < 10 {
+		t.Errorf("%d changes in %d rounds, at last to %+v", changes, tuner.Rounds(), last)
+	}
+}
