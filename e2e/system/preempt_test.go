@@ -173,6 +173,23 @@ func TestUrgentKernelTakesTheGPU(t *testing.T) {
 	}
 }
 
+// TestSomeSMsAreEnough has kernels of two guests on the GPU at one time: the batch
+// guest's leave as many SMs as the urgent one's need, and take them back.
+func TestSomeSMsAreEnough(t *testing.T) {
+	h := host.Start(t, "hpf", "--mode", "co-run")
+	batch := newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptPersistent, work.Batch().Work[0], 0)
+	urgent := newUrgent(t, h)
+	h.Until("an eviction from some SMs", func() error {
+		gpus, err := h.Client.GPUs(t.Context())
+		if err == nil && gpus[0].Evictions.Asked.SomeSMs == 0 {
+			err = fmt.Errorf("%+v", gpus[0].Evictions)
+		}
+		return err
+	})
+	urgent.goesOn()
+	batch.goesOn()
+}
+
 // TestPreemptionOutlivesTheDaemon kills the daemon while launches wait, run and
 // leave. They go on without it, and the next finds them.
 func TestPreemptionOutlivesTheDaemon(t *testing.T) {
