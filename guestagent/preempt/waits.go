@@ -273,6 +273,8 @@ func (s *spins) judge(l int, body, leaving []int, i int, bounded bool) string {
 	}
 	c := s.compared(body, leaving, i)
 	switch {
+	case c.nothing:
+		return ""
 	case c.from&fromGrid != 0:
 		return "is compared with the grid's size"
 	case s.retries(l, body, i), s.draws(in):
@@ -309,8 +311,9 @@ func address(in *ptx.Instr) *ptx.Operand {
 
 // comparison is what becomes of a value on its way to the branches of a loop.
 type comparison struct {
-	from   origin // of all else that goes into the instructions between
-	instrs []int  // those
+	nothing bool   // it comes to none of them, unless by global memory that can't be the same
+	from    origin // of all else that goes into the instructions between
+	instrs  []int  // those
 }
 
 // compared finds what the value read by instruction i is compared with on its way to the branches that leave the loop.
@@ -318,7 +321,12 @@ func (s *spins) compared(body, leaving []int, i int) comparison {
 	g, code, o := s.f.graph, s.f.code, s.from()
 	// What comes of the value by computing, and by branches within a round.
 	within := func(b int) bool { return !slices.Contains(leaving, b) }
+	s.trace.Blind = s.effects.Space(ptx.GlobalSpace)
 	s.trace.Run(body, []int{i}, within)
+	s.trace.Blind = -1
+	if s.readBack(body, i) {
+		s.trace.Run(body, []int{i}, within)
+	}
 	writers, deciders := map[int32][]int{}, map[int][]int{}
 	for _, b := range body {
 		for k := g.Blocks[b].First; k < g.Blocks[b].End; k++ {
@@ -352,6 +360,7 @@ func (s *spins) compared(body, leaving []int, i int) comparison {
 			look(last)
 		}
 	}
+	c.nothing = len(c.instrs) == 0
 	for n := 0; n < len(c.instrs); n++ {
 		k := c.instrs[n]
 		s.work++
@@ -379,6 +388,34 @@ func (s *spins) compared(body, leaving []int, i int) comparison {
 		}
 	}
 	return c
+}
+
+// readBack reports whether what the newest trace has reached may be stored to global memory and read again in the loop:
+// by the same parameters and variables at module scope, or by addresses that come from elsewhere. What source does by
+// itself doesn't count.
+func (s *spins) readBack(body []int, source int) bool {
+	global := s.effects.Space(ptx.GlobalSpace)
+	var stored, loaded uint64
+	stores, loads, anywhere := false, false, false
+	for _, b := range body {
+		for k := s.f.graph.Blocks[b].First; k < s.f.graph.Blocks[b].End; k++ {
+			in := s.f.code.Instrs[k]
+			writes := slices.Contains(s.effects.Writes(k), global) && s.trace.Instr(k)
+			reads := slices.Contains(s.effects.Reads(k), global)
+			if !writes && !reads || k == source {
+				continue
+			}
+			roots := s.from().operand(address(in)).roots
+			anywhere = anywhere || roots == 0
+			if writes {
+				stores, stored = true, stored|roots
+			}
+			if reads {
+				loads, loaded = true, loaded|roots
+			}
+		}
+	}
+	return stores && loads && (anywhere || stored&loaded != 0)
 }
 
 // onlyAddress reports whether an instruction reads register r only to make an address of it.

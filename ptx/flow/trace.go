@@ -5,6 +5,9 @@ import "slices"
 // Trace follows what comes of the results of some instructions: what is computed from them and, if asked for, what is
 // executed or not because of them. It may be run many times, and a run costs no more than the blocks that it looks at.
 type Trace struct {
+	// Blind is a register or space through which nothing is followed; -1, as NewTrace sets it, is none.
+	Blind int32
+
 	g       *Graph
 	effects *Effects
 
@@ -30,7 +33,7 @@ type use struct{ instr, next int32 }
 func (g *Graph) NewTrace(e *Effects) *Trace {
 	n, k := e.Numbers(), len(g.Blocks)
 	return &Trace{
-		g: g, effects: e,
+		Blind: -1, g: g, effects: e,
 		in: make([]int32, k), skip: make([]int32, k), mine: make([]int32, k),
 		regs: make([]int32, n), head: make([]int32, n), used: make([]int32, n),
 		hit: make([]int32, len(g.Code.Instrs)),
@@ -95,7 +98,7 @@ func (t *Trace) reach(i int, control func(int) bool) {
 	}
 	t.hit[i] = t.run
 	for _, r := range t.effects.Writes(i) {
-		if t.regs[r] != t.run {
+		if t.regs[r] != t.run && r != t.Blind {
 			t.regs[r] = t.run
 			t.queue = append(t.queue, r)
 		}
