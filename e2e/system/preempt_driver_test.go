@@ -11,6 +11,7 @@ import (
 	"vgpud/e2e/kernels"
 	"vgpud/e2e/work"
 	"vgpud/guestagent/driver"
+	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -132,5 +133,43 @@ func TestUrgentTakesTheGPU(t *testing.T) {
 	}
 	if err := l.Run(t.Context(), long.Own()); err != nil {
 		t.Errorf("batch: %v", err)
+	}
+}
+
+// TestFormByCost lets what launches cost decide: a kernel of long tasks, to which a look for each is next to nothing,
+// ends up in the form that has just that, and computes the same.
+func TestFormByCost(t *testing.T) {
+	gpu := preemptible(t, host.Start(t, "dfq"), api.VMSpec{Name: "tuned"}, driver.PreemptOptions{
+		Wanted: tune.Parameters{Overhead: 0.25}, // a busy machine is late by some parts in a hundred
+	})
+	k, c, err := work.Work{
+		Kernel: "throttle", SharedBytes: 48 << 10, Throttle: &kernels.ThrottleConfig{Blocks: 48, Threads: 32, Iterations: 1500},
+	}.Case(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := work.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := l.Steps[0].Function
+	var p driver.Pending
+	for range 60 {
+		err := gpu.Own().Enqueue(t.Context(), &p, &l.Steps[0])
+		if err == nil {
+			err = p.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := f.Preemption(); len(r.Classes) > 0 && r.Classes[0].Choice.Form != 0 && p.Form() == r.Classes[0].Choice.Form {
+			break
+		}
+	}
+	if p.Form() != abi.PreemptSingle {
+		t.Errorf("the last launch went as %v: %+v", p.Form(), f.Preemption())
+	}
+	if err := l.Run(t.Context(), gpu.Own()); err != nil {
+		t.Error(err)
 	}
 }
