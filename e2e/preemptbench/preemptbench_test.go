@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,7 @@ func TestComparisons(t *testing.T) {
 // With the forms that the tuner chooses, the transformed kernels are hardly longer
 // than the originals, and slices of the same latency are.
 func TestChosenForms(t *testing.T) {
-	all, err := studies("bfs", "euler", "hotspot", "nearest", "triad", "vecadd")
+	all, err := studies("bfs", "euler", "triad", "vecadd")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestChosenForms(t *testing.T) {
 			t.Errorf("%s: %+v", name, s.added)
 		}
 	}
-	f, err := overheads(all, 3*time.Millisecond, false)
+	f, err := overheads(all, 2*time.Millisecond, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestChosenForms(t *testing.T) {
 		}
 	}
 	papers := all["vecadd"]
-	k := lasting(papers.model, 3e6)
+	k := lasting(papers.model, 2e6)
 	if _, length := papers.added.amortized(k); length < 1.1*blocks.Duration(blocks.H100, k, blocks.Form{}) {
 		t.Error("a word in host memory costs nothing")
 	}
@@ -187,10 +188,13 @@ func TestWrite(t *testing.T) {
 	r := &report{
 		Model:   "a model",
 		Targets: []target{{Name: "something small", Limit: 1, Reached: 0.5, Unit: "%"}},
-		Figures: append(notesFigures(1)[:1], plot.Figure{
+		Figures: []plot.Figure{{
+			Number: "0, vector add", Title: "bars", Log: true, Columns: []string{"form", "H100", "model"},
+			Rows: []plot.Row{{Name: "a form *", Values: []float64{math.NaN(), 880}}},
+		}, {
 			Number: "2", Title: "lines & more", Lines: true, Columns: []string{"x", "y"},
 			Rows: []plot.Row{{Name: "1", Values: []float64{2}}, {Name: "2", Values: []float64{3}}},
-		}),
+		}},
 	}
 	dir := t.TempDir()
 	if err := r.write(dir); err != nil {
