@@ -110,7 +110,7 @@ func (t *module) entry(e *entryStudy, forms Form) Report {
 			continue
 		}
 		r.Preemptible = true
-		if f == Coarse {
+		if f != Single {
 			r.Barriers.Rewritten = len(e.rewrite)
 		}
 		if forms&f == 0 {
