@@ -29,6 +29,16 @@
 // them reads for all. What nobody waits for is taken from the ring when somebody
 // waits or when the ring needs room.
 //
+// # Kernels that leave the GPU when asked
+//
+// Where a context says so ([ContextOptions].Preempt, or the agent for it), LoadModule
+// has package preempt make forms of a module's kernels (variants.go), and each launch
+// goes in the form that its kernel's earlier launches show to be the best (forms.go,
+// package tune). To the program it is the same kernel. What can't be made, or the host
+// does not take, stays as it is, with a reason ([Function.Preemption]). What is learned
+// is told to a [Memory] by a goroutine of the context's (learn.go); launches wait for
+// nothing of this.
+//
 // # A device that goes
 //
 // A virtual GPU can be unplugged, and the host's process behind it can end. Every
