@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"math"
 	"testing"
 
 	"vgpud/gpu"
@@ -19,9 +20,19 @@ func FuzzEntries(f *testing.F) {
 	abi.Header{Op: abi.OpLaunch, More: abi.MaxMore}.Encode(&e)
 	f.Add(e[:], uint32(1))
 	f.Add([]byte{}, uint32(1<<31))
+	var launches []byte // of a preemptible kernel, with its parameters
+	for _, k := range kernels {
+		data := attributed(make([]byte, 12), k.Attribute())
+		more := uint8(abi.MoreFor(len(data)))
+		abi.Launch{Function: 1, Grid: [3]uint32{9, 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 12}.Encode(&e)
+		abi.Header{Op: abi.OpLaunch, More: more, Aux: 1}.Encode(&e)
+		launches = append(append(launches, e[:]...), append(data, make([]byte, int(more)*abi.EntrySize-len(data))...)...)
+	}
+	f.Add(launches, uint32(len(launches)/abi.EntrySize))
 	f.Fuzz(func(t *testing.T, data []byte, put uint32) {
 		r := newRig(t, gpu.ContextOptions{MemoryLimit: 16 << 20})
 		g, other := r.open(), r.open()
+		other.load(testdata(t, "early"), "count_coarse")
 		n := 0
 		for ; len(data) > 0 && n < ringEntries; n++ {
 			slot := g.sub.Next()
@@ -30,8 +41,10 @@ func FuzzEntries(f *testing.F) {
 		}
 		page := r.shared[abi.ChannelPage(0) : abi.ChannelPage(0)+abi.PageSize]
 		abi.StoreWord(page, abi.SubmissionPutWord, put)
-		for range 50 {
-			r.x.Step(false)
+		for i := range 50 {
+			if r.x.Step(false); i == 10 {
+				r.evictAll(math.MaxUint32)
+			}
 		}
 		if put > ringEntries && len(r.failures) == 0 {
 			t.Errorf("put pointer %d in a ring of %d was not noticed", put, ringEntries)
