@@ -12,7 +12,8 @@ model's**, except what stands under "H100" in the figures 0, which is measured (
 - **The GPU** is an H100 SXM at the grain of thread blocks (gpu/soft/machine/blocks): dispatch to slots, issue slots that an SM's
   blocks share, memory that takes longer the more wait for it, lines that serve reads and atomics one after the other, the bus
   that serves reads of host memory one after the other, and how long a written word takes to be seen and an end to be known. Its
-  costs were set by single lines of the notes (marked * in the figures 0) and are held against all the others.
+  costs were set by single lines of the notes (marked * in the figures 0) and are held against all the others. One line, marked ?,
+  it has wrong without anybody knowing why; that is left out of the comparison of orders.
 - **Kernels** are the corpus'. What a task issues and moves is counted by the soft GPU's interpreter with its cost model; how many
   tasks there are is chosen so that the original lasts as long as the paper's benchmark (EffiSha table 3, FLEP table 1), or 10 ms.
 - **Forms**: the transformation is applied to the corpus' PTX and the result interpreted; what its code issues more for each unit
@@ -41,6 +42,10 @@ model's**, except what stands under "H100" in the figures 0, which is measured (
   at short ones, where they hardly ever run. The default's turnarounds are twice the paper's (10 on average, not 5): here a kernel
   waits for all that came before it, while a K40m lets a new kernel in after some time (§2). Therefore piv's average in the group
   setting is not larger than the default's, as it is there.
+- **On the H200** nothing was fitted: of the pairs of forms that are apart by more than 1.5 points nine in ten are in the same order,
+  and all latencies are within a factor of two. Loops over short tasks win more there than the model says (vecadd by 8 -6 %, here
+  -1 %), since the assembler hoists what tasks have in common; the n-body kernel is dearer here, since the cost model has a reciprocal
+  root at 12 instructions.
 - **EffiSha's figure 13**: as there, what a task takes decides; NeuralNet's are the longest here, MD's there. Spmv has no form that
   the tuner would choose, see below.
 - **FLEP's figures 8 to 11** agree: 10.1 times on average and 24.2 for SPMV beside NN, here 12 and 26; almost linear decay with the delay

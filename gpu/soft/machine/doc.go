@@ -18,6 +18,9 @@
 // [CoRun] fills what is left over: when all thread blocks of a launch are resident and the SMs have room, blocks of
 // the next launch take it (FLEP §2.1), whosever context that is, as under MPS.
 //
+// Where launches are kernels that leave when asked, a simulation says so with [Machine.Evict]; package blocks knows how
+// long that takes.
+//
 // # Accounts
 //
 // The machine keeps the truth that others measure: for each group the time it executed, and idle and switching time.
