@@ -206,11 +206,26 @@ func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, n
 	defer cancel()
 	if err := qmp.Plug(plugging, m, clock.Real{}, id, port, v.Socket); err != nil {
 		if errors.Is(err, qmp.ErrLeft) {
-			return v, port, fmt.Errorf("%w; its virtual GPU %s stays until then: run `vgpuctl detach` once the guest lets go of devices", err, v.Name)
+			return v, port, left(whole, client, v.Name, err)
 		}
 		return v, port, errors.Join(err, takeBack())
 	}
 	return v, port, nil
+}
+
+// left is about a virtual GPU whose device may still be in the VM. One that no VMM
+// is connected to is in none, as where QEMU has ended meanwhile, and goes.
+func left(ctx context.Context, client *api.Client, name string, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+	defer cancel()
+	switch err := client.DeleteVM(ctx, name); {
+	case err == nil || errors.Is(err, api.ErrNotFound):
+		return fmt.Errorf("%w; its virtual GPU %s was not connected, and is taken away", why, name)
+	case errors.Is(err, api.ErrInUse):
+		return fmt.Errorf("%w; its virtual GPU %s stays until then: run `vgpuctl detach` once the guest lets go of devices", why, name)
+	default:
+		return errors.Join(why, err)
+	}
 }
 
 // inspect asks the VM what it is. The name of libvirt's domain is the caller's

@@ -1,25 +1,62 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/domain/qmp"
 )
 
-// A virtual GPU that the daemon made, and whose answer was lost, is taken back.
-func TestAttachTakesBackWhatNobodyAnsweredFor(t *testing.T) {
-	h := &fixedHost{}
+// daemon serves a host's answers until the test ends.
+func daemon(t *testing.T, h http.Handler) *api.Client {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	server := &http.Server{Handler: h}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	client := api.NewClient(path)
+	t.Cleanup(func() {
+		client.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+	return client
+}
+
+// What may still be in the VM stays; what no VMM is connected to can't be, and goes.
+func TestAttachLeavesWhatIsConnected(t *testing.T) {
+	h := &fixedHost{vms: []api.VM{{Name: "there", Attached: true}, {Name: "gone"}}}
+	client := daemon(t, api.Handler(h, nil, slog.New(slog.DiscardHandler)))
+	for name, want := range map[string]string{
+		"there": "its virtual GPU there stays until then", "gone": "its virtual GPU gone was not connected, and is taken away", "nobody": "nobody was not connected",
+	} {
+		err := left(t.Context(), client, name, qmp.ErrLeft)
+		if !errors.Is(err, qmp.ErrLeft) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if vms := h.VMs(); len(vms) != 1 || vms[0].Name != "there" {
+		t.Errorf("left: %+v", vms)
+	}
+}
+
+// A virtual GPU that the daemon made, and whose answer was lost, is taken back.
+func TestAttachTakesBackWhatNobodyAnsweredFor(t *testing.T) {
+	h := &fixedHost{}
 	answers := api.Handler(h, nil, slog.New(slog.DiscardHandler))
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	client := daemon(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			if _, err := h.CreateVM(api.VMSpec{Name: "web1"}); err != nil {
 				t.Error(err)
@@ -27,19 +64,11 @@ func TestAttachTakesBackWhatNobodyAnsweredFor(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		answers.ServeHTTP(w, r)
-	})}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	client := api.NewClient(path)
+	}))
 	if _, err := create(t.Context(), client, api.VMSpec{Name: "web1"}); err == nil {
 		t.Error("made, without an answer")
 	}
 	if vms := h.VMs(); len(vms) != 0 {
 		t.Errorf("left: %+v", vms)
 	}
-	client.Close()
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
-	<-done
 }

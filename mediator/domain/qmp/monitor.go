@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"sync"
@@ -80,7 +81,7 @@ func (m *Monitor) within(ctx context.Context, f func() error) error {
 	go func() { done <- f() }()
 	select {
 	case err := <-done:
-		return err
+		return gone(err)
 	case <-ctx.Done():
 		err := fmt.Errorf("no answer: %w", context.Cause(ctx))
 		m.mu.Lock()
@@ -88,6 +89,17 @@ func (m *Monitor) within(ctx context.Context, f func() error) error {
 		m.mu.Unlock()
 		return errors.Join(err, ignoreClosed(m.hangUp()))
 	}
+}
+
+// gone says so where it is a connection's end that err is about. go-qemu decodes
+// the answer that did not come, and finds no JSON in it.
+func gone(err error) error {
+	syntax, ok := errors.AsType[*json.SyntaxError](err)
+	if ok && syntax.Offset == 0 || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("the connection was closed before the answer came; has the VM ended? (%w)", err)
+	}
+	return err
 }
 
 // Run implements [Runner]. When ctx ends first, the command may still be carried
