@@ -95,6 +95,7 @@ var tricks = []tricky{
 	{file: "lookback", entry: "by_recursion", grid: g(30), block: g(40), most: none}, // the original runs out of stack where it waits for long
 	{file: "lookback", entry: "within_block", grid: g(30), block: g(70), least: any3, most: any3},
 	{file: "settled", entry: "drawn_warps", grid: g(60), block: g(96), least: any3, most: any3},
+	{file: "settled", entry: "drawn_returns", grid: g(60), block: g(96), least: any3, most: any3},
 	{file: "settled", entry: "drawn_chain", grid: g(60), block: g(32), least: persistent, most: persistent},
 	{file: "names", entry: "plain", grid: g(30), block: g(40), least: any3, most: any3},
 	{file: "names", entry: "taken", grid: g(30), block: g(40), most: any3},
