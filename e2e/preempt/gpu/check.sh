@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Holds the preemptible forms to NVIDIA's assembler and to this machine's GPU:
+#
+#	check.sh VGPUCTL GPUCHECK [SEED]
+#
+# VGPUCTL is the built command line, GPUCHECK the built e2e/kernels/gpucheck. Every
+# kernel of the corpus is transformed and assembled; then every case is run in each
+# form, evicted at random, and compared with its reference; then the kernels of
+# parted.cu are compared with themselves. It needs CUDA's compiler and assembler and
+# a GPU of compute capability 9.0 or newer.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+vgpuctl=$(realpath "$1") gpucheck=$(realpath "$2") seed=${3:-1}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export work
+nvcc -std=c++17 -O2 -o "$work/runner" "$here/runner.cu" -lcuda
+for arch in sm_80 sm_90; do
+	mkdir -p "$work/ptx/$arch" "$work/$arch"
+	for file in "$here/../../kernels/ptx/$arch"/*.ptx; do
+		"$vgpuctl" ptx transform "$file" -o "$work/ptx/$arch/$(basename "$file")" >/dev/null
+	done
+done
+nvcc -arch=sm_90 -ptx -o "$work/parted.ptx" "$here/parted.cu"
+"$vgpuctl" ptx transform "$work/parted.ptx" -o "$work/ptx/parted.ptx" >/dev/null
+
+failed=0
+assemble() {
+	ptxas -arch="$(sed -n 's/^\.target \(sm_[0-9a-z]*\).*/\1/p' "$1" | head -1)" -o /dev/null "$1" || { echo "refused: $1"; exit 1; }
+}
+perform() {
+	arch=$(basename "$(dirname "$1")") name=$(basename "$1" .ptx)
+	set --
+	for case in "$work/$name".*.case; do
+		out=$work/$arch/$(basename "$case" .case)
+		set -- "$@" "$case" "$out.out" "$out.printed"
+	done
+	# A process each: after a fault nothing in the process works any more.
+	timeout 60 "$work/runner" "$form" "$group" "$every" "$seed" "$work/ptx/$arch/$name.ptx" "$@" 2>"$work/$arch/$name.log" ||
+		echo "form $form, $group tasks: $arch $name: $(tail -1 "$work/$arch/$name.log")"
+}
+export -f assemble perform
+find "$work/ptx" -name '*.ptx' -print0 | xargs -0 -P "$(nproc)" -I{} bash -c 'assemble {}' || failed=1
+echo "assembled: $(find "$work/ptx" -name '*.ptx' | wc -l) files"
+
+"$gpucheck" -seed "$seed" export "$work"
+while read -r form group every; do
+	export form group every seed
+	rm -f "$work"/sm_*/*
+	find "$work/ptx/sm_80" "$work/ptx/sm_90" -name '*.ptx' -print0 | xargs -0 -P 8 -I{} bash -c 'perform {}'
+	"$gpucheck" -seed "$seed" verify "$work" >"$work/verdict" || failed=1
+	echo "form $form, $group tasks, a look in $every: $(cat "$work"/sm_*/*.log | awk '/^sum/ {l += $2; e += $4; o += $6}
+		END {print l " launches, " e " evictions, " o " steps as they were"}'), $(tail -1 "$work/verdict")"
+	"$work/runner" "$form" "$group" "$every" "$seed" -compare "$work/ptx/parted.ptx" rounds returns stairs || failed=1
+done <<'END'
+1 1 1
+2 1 1
+2 3 1
+2 32 1
+4 1 2
+4 5 1
+END
+exit $failed

@@ -1,0 +1,339 @@
+// Performs case files on a real GPU through CUDA's driver interface, with their
+// kernels in a preemptible form and evicted at random:
+//
+//     runner FORM GROUP EVERY SEED PTX CASE OUT PRINTED [CASE OUT PRINTED]...
+//     runner FORM GROUP EVERY SEED -compare PTX ENTRY...
+//
+// FORM is abi.PreemptForm's number; 0 runs the original. PTX is transformed. The
+// first way runs the cases of e2e/kernels/gpucheck (format.go there describes the
+// files) and writes what gpucheck verifies. The second runs kernels of one
+// parameter, an array that every thread writes one word of, on a grid of 50 by 9
+// blocks of 128 threads, and compares the forms with the original. An entry that is
+// not offered in the form is run as it is, and counted. Whatever takes two seconds
+// hangs.
+#include <cuda.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#define CHECK(call)                                                            \
+    do {                                                                       \
+        CUresult result = (call);                                              \
+        if (result != CUDA_SUCCESS) {                                          \
+            const char *text = "";                                             \
+            cuGetErrorString(result, &text);                                   \
+            fprintf(stderr, "%s: %s: %s\n", current, #call, text);             \
+            exit(1);                                                           \
+        }                                                                      \
+    } while (0)
+
+static const char *current = "runner";  // the file being worked on, for messages
+
+template <typename... T> [[noreturn]] static void fail(const char *format, T... args) {
+    fprintf(stderr, "%s: ", current);
+    fprintf(stderr, format, args...);
+    fputc('\n', stderr);
+    _exit(1);
+}
+
+static std::string slurp(const char *path) {
+    std::ifstream f(path, std::ios::binary);
+    if (!f)
+        fail("cannot read %s", path);
+    return std::string(std::istreambuf_iterator<char>(f), {});
+}
+
+// Reads a case file's words and strings in turn.
+struct Reader {
+    std::string data;
+    size_t at = 0;
+
+    const char *take(size_t n) {
+        if (n > data.size() - at)
+            fail("ends early");
+        at += n;
+        return data.data() + at - n;
+    }
+    uint64_t word() {
+        uint64_t v;
+        memcpy(&v, take(8), 8);
+        return v;
+    }
+    std::string text() {
+        size_t n = word();
+        return std::string(take(n), n);
+    }
+};
+
+// The launch's appended parameter and the control block: abi.PreemptArgs, abi.ControlWords.
+struct Args {
+    uint64_t control, list, skipped;
+    uint32_t first, count, tasks, grid[3], group, every, capacity, flags;
+    uint8_t zero[32];
+};
+static_assert(sizeof(Args) == 96, "the layout of abi.PreemptArgs");
+enum { EVICT = 0, NEXT = 0x80 / 4, FINISHED = 0x100 / 4, SKIPPED = 0x180 / 4, INSIDE = 0x200 / 4, CONTROL = 0x280 / 4 };
+enum { SINGLE = 1, COARSE = 2, PERSISTENT = 4 };
+static const uint32_t LIST = 65536;          // entries
+static const size_t BITMAP = 1 << 20;        // bytes
+static const int EVICTIONS = 4;              // of one launch at most
+
+static int form;
+static unsigned group, every;
+static std::mt19937 rng;
+static unsigned long launches, evictions, originals;
+static CUdeviceptr control, list, skipped;
+static CUstream stream, side;
+static int processors;
+
+static unsigned random_below(unsigned n) { return rng() % n; }
+
+static void setup() {
+    CUdevice device;
+    CUcontext context;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+    CHECK(cuMemAlloc(&control, CONTROL * 4));
+    CHECK(cuMemAlloc(&list, LIST * 4));
+    CHECK(cuMemAlloc(&skipped, BITMAP));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
+}
+
+// Waits for the launch, at most two seconds.
+static void finish(const std::string &entry) {
+    for (int i = 0; cuStreamQuery(stream) == CUDA_ERROR_NOT_READY; i++) {
+        usleep(100);
+        if (i > 20000) {
+            uint32_t c[CONTROL] = {};
+            cuMemcpyDtoHAsync(c, control, sizeof c, side);
+            cuStreamSynchronize(side);
+            fail("%s hangs: evict %u, next %u, finished %u, skipped %u, inside %u", entry.c_str(), c[EVICT], c[NEXT],
+                 c[FINISHED], c[SKIPPED], c[INSIDE]);
+        }
+    }
+    CHECK(cuStreamSynchronize(stream));
+}
+
+// Reads which units were skipped, in order.
+static std::vector<uint32_t> read_skipped(const std::string &entry, bool bitmap, uint32_t n, uint32_t units) {
+    std::vector<uint32_t> out;
+    if (bitmap) {
+        std::vector<uint32_t> words((units + 31) / 32);
+        CHECK(cuMemcpyDtoH(words.data(), skipped, words.size() * 4));
+        for (uint32_t u = 0; u < units; u++)
+            if (words[u / 32] >> (u % 32) & 1)
+                out.push_back(u);
+    } else {
+        out.resize(std::min(n, LIST));
+        CHECK(cuMemcpyDtoH(out.data(), skipped, out.size() * 4));
+        std::sort(out.begin(), out.end());
+    }
+    bool twice = std::adjacent_find(out.begin(), out.end()) != out.end();
+    if (out.size() != n || twice || out.back() >= units)
+        fail("%s: of %u units %u say that they were skipped, not these", entry.c_str(), units, n);
+    return out;
+}
+
+// Runs one launch of the original kernel to its end.
+static void run(CUmodule module, const std::string &entry, const unsigned *dims, unsigned shared, std::vector<void *> params) {
+    static const char *suffixes[] = {"", "__vgpud_single", "__vgpud_coarse", "", "__vgpud_persist"};
+    CUfunction f;
+    if (form == 0 || cuModuleGetFunction(&f, module, (entry + suffixes[form]).c_str()) != CUDA_SUCCESS) {
+        originals++;
+        CHECK(cuModuleGetFunction(&f, module, entry.c_str()));
+        CHECK(cuLaunchKernel(f, dims[0], dims[1], dims[2], dims[3], dims[4], dims[5], shared, stream, params.data(), nullptr));
+        finish(entry);
+        return;
+    }
+    Args a{};
+    a.control = control, a.skipped = skipped;
+    std::copy(dims, dims + 3, a.grid);
+    a.tasks = dims[0] * dims[1] * dims[2];
+    a.group = form == SINGLE ? 1 : group, a.every = every;
+    uint32_t units = (a.tasks - 1) / a.group + 1;
+    bool bitmap = units > LIST || random_below(2);
+    a.capacity = bitmap ? 0 : LIST;
+    a.count = units, a.flags = form == SINGLE;
+    params.push_back(&a);
+    CHECK(cuMemsetD8(control, 0, CONTROL * 4));
+    for (int attempt = 0;; attempt++) {
+        uint32_t before = 0, during = 0, zero = 0;
+        if (attempt < EVICTIONS) {
+            uint32_t below = random_below(8) ? random_below(processors + 1) : ~0u;
+            (random_below(2) ? before : during) = below;
+        }
+        CHECK(cuMemcpyHtoD(control, &before, 4));
+        CHECK(cuMemcpyHtoD(control + SKIPPED * 4, &zero, 4));
+        if (bitmap)
+            CHECK(cuMemsetD8(skipped, 0, BITMAP));
+        unsigned grid[3] = {a.count, 1, 1};
+        if (a.flags)
+            std::copy(dims, dims + 3, grid);
+        if (form == PERSISTENT) {
+            int per = 0;
+            CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&per, f, dims[3] * dims[4] * dims[5], shared));
+            grid[0] = std::min<unsigned>(a.tasks, std::max(1, per * processors));
+            if (random_below(2))
+                grid[0] = 1 + random_below(grid[0]);
+        }
+        CHECK(cuCtxSynchronize());
+        CHECK(cuLaunchKernel(f, grid[0], grid[1], grid[2], dims[3], dims[4], dims[5], shared, stream, params.data(), nullptr));
+        launches++;
+        if (during) {
+            usleep(random_below(60));
+            CHECK(cuMemcpyHtoDAsync(control, &during, 4, side));
+            CHECK(cuStreamSynchronize(side));
+        }
+        finish(entry);
+        uint32_t c[CONTROL];
+        CHECK(cuMemcpyDtoH(c, control, sizeof c));
+        if (c[INSIDE] != 0 || c[FINISHED] > a.tasks)
+            fail("%s: %u inside, %u of %u finished", entry.c_str(), c[INSIDE], c[FINISHED], a.tasks);
+        if (form == PERSISTENT ? c[FINISHED] == a.tasks : c[SKIPPED] == 0)
+            return;
+        if (!before && !during)
+            fail("%s: %u finished, %u skipped, and nobody asked", entry.c_str(), c[FINISHED], c[SKIPPED]);
+        evictions++;
+        if (form == PERSISTENT)
+            continue;
+        std::vector<uint32_t> left = read_skipped(entry, bitmap, c[SKIPPED], units);
+        a.flags = 0, a.count = left.size();
+        a.list = 0, a.first = left.front();
+        if (left.back() - left.front() + 1 != left.size()) {
+            if (left.size() > LIST)
+                fail("%s: %zu units are more than the list holds", entry.c_str(), left.size());
+            a.list = list, a.first = 0;
+            CHECK(cuMemcpyHtoD(list, left.data(), left.size() * 4));
+        }
+    }
+}
+
+struct Memory {
+    CUdeviceptr address;
+    size_t size;
+    bool allocated;
+};
+
+static void perform(CUmodule module, const char *case_path, const char *out_path) {
+    Reader in{slurp(case_path)};
+    std::vector<Memory> buffers(in.word());
+    for (Memory &b : buffers) {
+        std::string global = in.text();
+        b.size = in.word();
+        std::string init = in.text();
+        b.allocated = global.empty();
+        if (b.allocated) {
+            CHECK(cuMemAlloc(&b.address, b.size));
+        } else {
+            size_t size;
+            CHECK(cuModuleGetGlobal(&b.address, &size, module, global.c_str()));
+            if (size != b.size)
+                fail("variable %s has %zu bytes, not %zu", global.c_str(), size, b.size);
+        }
+        // What a kernel is to fill begins as rubbish, so that gaps show.
+        if (!init.empty())
+            CHECK(cuMemcpyHtoD(b.address, init.data(), init.size()));
+        else if (b.allocated)
+            CHECK(cuMemsetD8(b.address, 0xa5, b.size));
+    }
+    for (uint64_t steps = in.word(); steps > 0; steps--) {
+        std::string entry = in.text();
+        unsigned dims[6];
+        for (unsigned &d : dims)
+            d = in.word();
+        unsigned shared = in.word();
+        std::vector<std::string> values(in.word());
+        std::vector<void *> params;
+        for (std::string &value : values) {
+            if (uint64_t buffer = in.word()) {
+                CUdeviceptr address = buffers.at(buffer - 1).address + in.word();
+                value.assign(reinterpret_cast<char *>(&address), sizeof address);
+            } else {
+                value = in.text();
+            }
+            params.push_back(value.data());
+        }
+        run(module, entry, dims, shared, params);
+    }
+    std::ofstream out(out_path, std::ios::binary);
+    for (const Memory &b : buffers) {
+        std::string contents(b.size, '\0');
+        CHECK(cuMemcpyDtoH(contents.data(), b.address, b.size));
+        out.write(contents.data(), contents.size());
+        if (b.allocated)
+            CHECK(cuMemFree(b.address));
+    }
+    out.close();
+    if (!out)
+        fail("cannot write %s", out_path);
+}
+
+// Compares the form with the original, ten times.
+static void compare(CUmodule module, const char *entry) {
+    const unsigned dims[6] = {50, 9, 1, 128, 1, 1};
+    std::vector<uint32_t> want(50 * 9 * 128), got(want.size());
+    CUdeviceptr out;
+    CHECK(cuMemAlloc(&out, want.size() * 4));
+    int wanted = form;
+    for (int i = 0; i <= 10; i++) {
+        form = i ? wanted : 0;
+        CHECK(cuMemsetD8(out, 0xa5, want.size() * 4));
+        run(module, entry, dims, 0, {&out});
+        CHECK(cuMemcpyDtoH(i ? got.data() : want.data(), out, want.size() * 4));
+        size_t wrong = 0;
+        for (size_t k = 0; i && k < got.size(); k++)
+            wrong += got[k] != want[k];
+        if (wrong)
+            fail("%s: %zu of %zu words differ from the original's", entry, wrong, got.size());
+    }
+    CHECK(cuMemFree(out));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 8) {
+        fprintf(stderr, "usage: runner FORM GROUP EVERY SEED PTX CASE OUT PRINTED...\n"
+                        "       runner FORM GROUP EVERY SEED -compare PTX ENTRY...\n");
+        return 2;
+    }
+    form = atoi(argv[1]), group = atoi(argv[2]), every = atoi(argv[3]);
+    rng.seed(atoi(argv[4]));
+    setup();
+    CUmodule module;
+    if (!strcmp(argv[5], "-compare")) {
+        current = argv[6];
+        CHECK(cuModuleLoadData(&module, slurp(argv[6]).c_str()));
+        for (int i = 7; i < argc; i++)
+            compare(module, argv[i]);
+    } else {
+        std::string ptx = slurp(argv[5]);
+        for (int i = 6; i + 2 < argc; i += 3) {
+            current = argv[i];
+            // A module for each case, so that its variables begin as the source says.
+            CHECK(cuModuleLoadData(&module, ptx.c_str()));
+            int printed = open(argv[i + 2], O_WRONLY | O_CREAT | O_TRUNC, 0644);
+            if (printed < 0 || dup2(printed, STDOUT_FILENO) < 0)
+                fail("cannot write %s", argv[i + 2]);
+            close(printed);
+            perform(module, argv[i], argv[i + 1]);
+            CHECK(cuCtxSynchronize());
+            fflush(stdout);
+            CHECK(cuModuleUnload(module));
+        }
+    }
+    fprintf(stderr, "sum: %lu launches, %lu evictions, %lu originals\n", launches, evictions, originals);
+    return 0;
+}
