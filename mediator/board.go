@@ -26,6 +26,9 @@ type board struct {
 	notices []notice // that the policy is yet to be told of
 	shown   []fairshare.Launch
 	looks   uint64
+	// dead are rows of launches that have ended, of which notices may still speak;
+	// spare are those to be used again.
+	dead, spare []*row
 }
 
 // desk is where a guest's stubs lie.
@@ -120,6 +123,9 @@ const (
 // told to report at once, and to the policy in time.
 func (b *board) look(guests []party, report func(happening)) {
 	b.looks++
+	if len(b.notices) == 0 {
+		b.spare, b.dead = append(b.spare, b.dead...), b.dead[:0]
+	}
 	for i := range guests {
 		b.read(&guests[i], report)
 	}
@@ -166,8 +172,9 @@ func (b *board) read(p *party, report func(happening)) {
 		}
 		if r == nil {
 			b.last++
+			r = b.newRow()
 			// What it went through before is no news.
-			r = &row{id: b.last, guest: p.guest, name: p.name, slot: slot, stub: s, evictions: s.Evictions}
+			*r = row{id: b.last, guest: p.guest, name: p.name, slot: slot, stub: s, evictions: s.Evictions}
 			d.rows[i] = r
 			b.rows = append(b.rows, r)
 			report(happening{kind: hasAppeared, row: r})
@@ -176,6 +183,17 @@ func (b *board) read(p *party, report func(happening)) {
 			d.rows[i], d.done[i] = nil, s.Launch
 		}
 	}
+}
+
+// newRow is a row to be filled in.
+func (b *board) newRow() *row {
+	n := len(b.spare)
+	if n == 0 {
+		return new(row)
+	}
+	r := b.spare[n-1]
+	b.spare = b.spare[:n-1]
+	return r
 }
 
 // update takes in a launch's stub as it is now.
@@ -211,6 +229,7 @@ func (b *board) end(r *row, how happened, report func(happening)) {
 		return
 	}
 	r.over = true
+	b.dead = append(b.dead, r)
 	report(happening{kind: how, row: r})
 	if r.announced {
 		b.notices = append(b.notices, notice{fairshare.Finished, r})

@@ -32,15 +32,6 @@ type launching struct {
 // was only on its way there.
 const soon = 200 * time.Microsecond
 
-// rang is called when a guest's executor says that a launch came or ended.
-func (s *share) rang() {
-	s.guests(func(guests []*guest) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.attendLaunches(guests)
-	})
-}
-
 // attendLaunches takes in what came of launches, and tells the policy of it, which
 // decides after each. The caller holds mu.
 func (s *share) attendLaunches(guests []*guest) {

@@ -23,6 +23,11 @@ func (s *share) listen(g *guest) {
 	if err := hurry(); err != nil {
 		s.log.Debug("launches wait a little longer", "guest", g.spec.Name, "err", err)
 	}
+	attend := func(guests []*guest) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.attendLaunches(guests)
+	}
 	heard, looked := uint32(0), time.Duration(-1)
 	for {
 		if by, turned := s.turns(); !by {
@@ -41,7 +46,7 @@ func (s *share) listen(g *guest) {
 		default:
 		}
 		if reading != heard || looked < 0 || now-looked >= lookEvery {
-			s.rang()
+			s.guests(attend)
 			heard, looked = reading, now
 		}
 		g.page.Beat(s.clock.Now())

@@ -91,6 +91,15 @@ type require interface {
 	Fatal(...any)
 }
 
+// rang is what a listener does when it is rung for.
+func (s *share) rang() {
+	s.guests(func(guests []*guest) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.attendLaunches(guests)
+	})
+}
+
 // leave takes the guest at index i away.
 func (s *scene) leave(i int) {
 	if err := s.guests[i].page.Close(); err != nil {
