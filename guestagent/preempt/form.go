@@ -17,6 +17,8 @@ const (
 	allForms = Single | Coarse | Persistent
 )
 
+var eachForm = []Form{Single, Coarse, Persistent}
+
 var suffixes = map[Form]string{
 	Single:     "__vgpud_single",
 	Coarse:     "__vgpud_coarse",

@@ -288,3 +288,27 @@ func TestManyCallsManyKernels(t *testing.T) {
 		t.Errorf("%d device functions of %d", copies, n)
 	}
 }
+
+// TestManyKernels keeps what comes of a module of tiny kernels bounded: those beyond are left as they are.
+func TestManyKernels(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(moduleOf(""))
+	for i := range 5 {
+		fmt.Fprintf(&b, ".entry k%d{}\n", i)
+	}
+	m := parse(t, b.String())
+	prog, err := ptx.Resolve(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod := &module{
+		m: m, copier: &copier{}, names: newNames(m), studies: study(m, prog), scans: map[*funcStudy]*scan{},
+		added: maxAdded - 9*formInstrs,
+	}
+	for i, e := range mod.studies.entries {
+		r := mod.entry(e, allForms)
+		if want := i < 3; r.Preemptible != want || !want && r.Reason != TooBig {
+			t.Errorf("kernel %d: %+v", i, r)
+		}
+	}
+}

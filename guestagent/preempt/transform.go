@@ -42,6 +42,11 @@ const (
 	// maxWays bounds the barriers that are rewritten: each is a way from the hub, for all of which the assembler keeps
 	// the registers that any of them needs.
 	maxWays = 256
+	// maxAdded bounds the instructions of all new kernels together: of a kernel of twelve characters become three of a
+	// hundred instructions each.
+	maxAdded = 1 << 22
+	// formInstrs is more than a form adds to a body.
+	formInstrs = 120
 )
 
 // Transform makes preemptible forms of m's kernels: a module with everything that m has, under its own name, and new
@@ -90,6 +95,7 @@ type module struct {
 	// settled holds loads behind which a barrier comes again in a loop, see settle.go, with that barrier.
 	settled map[*ptx.Instr]*ptx.Instr
 
+	added   int         // instructions, about
 	entries []*ptx.Func // made so far
 	copies  []*ptx.Func // of device functions
 }
@@ -100,12 +106,18 @@ func (t *module) entry(e *entryStudy, forms Form) Report {
 	r := Report{Kernel: e.fn.Name, WaitsForBlocks: e.waits}
 	r.Barriers.Total, r.Barriers.Uniform = e.barriers.total, e.barriers.uniform
 	k.plan()
+	if e.refused == None {
+		t.added += len(eachForm) * (len(e.self.code.Instrs) + formInstrs)
+		if t.added > maxAdded {
+			e.refuse(TooBig, "the module's kernels together")
+		}
+	}
 	r.Reason, r.Detail = e.loops, e.detail
 	if e.refused != None {
 		r.Reason = e.refused
 		return r
 	}
-	for _, f := range []Form{Single, Coarse, Persistent} {
+	for _, f := range eachForm {
 		if ok, _ := e.fits(f); !ok || k.crowded && f == Persistent {
 			continue
 		}
@@ -240,8 +252,8 @@ func (k *kernel) check() {
 	case !parametersFit(t.m, e.fn, launchBytes):
 		e.refuse(Parameters, "no room for %d bytes behind the kernel's parameters", launchBytes)
 	}
-	for f := range suffixes {
-		if n := name + suffixes[f]; t.names.globals[n] {
+	for _, f := range eachForm {
+		if n := EntryName(name, f); t.names.globals[n] {
 			e.refuse(NameInUse, "%s", n)
 		}
 	}
