@@ -1,0 +1,37 @@
+package executor
+
+import "testing"
+
+// The window is whole while waits are short, next to none when the last three were
+// long, is tried now and then all the same, and is whole again with short waits.
+func TestPollWindow(t *testing.T) {
+	const short, long = PollWindow, PollWindow + 1
+	var w pollWindow
+	for i := range missedLimit {
+		if got := w.length(); got != PollWindow {
+			t.Fatalf("after %d long waits: %v", i, got)
+		}
+		w.ended(long)
+	}
+	tried := 0
+	for range 10 * tryEvery {
+		switch got := w.length(); got {
+		case PollWindow:
+			tried++
+		case PollWindow / 20:
+		default:
+			t.Fatalf("while waits are long: %v", got)
+		}
+		w.ended(long)
+	}
+	if tried != 10 {
+		t.Errorf("the whole window was tried %d times in %d waits", tried, 10*tryEvery)
+	}
+	w.ended(short)
+	for range tryEvery {
+		if got := w.length(); got != PollWindow {
+			t.Fatalf("after a short wait: %v", got)
+		}
+		w.ended(short)
+	}
+}
