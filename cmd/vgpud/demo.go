@@ -22,7 +22,9 @@ func newDemo(o *options) *cobra.Command {
 		Long: `Start a GPU in software, the daemon and three guests of weights 1, 2 and 4 as
 processes of their own, each attached over vfio-user and working through kernels
 with checked results; share the GPU first by no policy and then by weight; and
-show who got what. Exit status 1 when any result is wrong.
+show who got what. Then an urgent guest works beside one with long kernels,
+without these being taken off the GPU for it, and with. Exit status 1 when any
+result is wrong.
 
 With --vms the guests are real VMs under QEMU, from what "make vm-deps" has
 put aside, and the GPU is slowed down with them: without KVM, QEMU translates
