@@ -39,6 +39,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	}
 	// What the last daemon decided no longer holds.
 	g.apply(link.Run, s.clock.Now())
+	sh.greet(g)
 	s.mu.Lock()
 	s.guests[g.spec.Name] = g
 	s.sortGuests(g.spec.GPU.Name)

@@ -185,6 +185,14 @@ func (s *share) decideAbout(launches bool) {
 	l.byKernel, l.turned = launches, make(chan struct{})
 }
 
+// greet tells a new guest's executors whether launches are to wait. It may be one of
+// an earlier daemon with another policy.
+func (s *share) greet(g *guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.page.SetMode(s.mode())
+}
+
 // govern tells the guests' executors whether launches are to wait. The caller
 // holds mu.
 func (s *share) govern(guests []*guest) {

@@ -218,6 +218,29 @@ func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
+// TestNextDaemonHasAnotherPolicy has daemons follow each other whose policies are
+// about launches and about guests.
+func TestNextDaemonHasAnotherPolicy(t *testing.T) {
+	h := host.Start(t, "hpf")
+	batch, urgent := newBatch(t, h), newUrgent(t, h)
+	evictedMore(h, "batch", 0)
+	if err := h.Daemon.Kill(); err != nil { // launches wait for it
+		t.Fatal(err)
+	}
+	h.Config.GPUs[0].Policy = "none"
+	h.StartDaemon()
+	urgent.goesOn()
+	batch.goesOn()
+	if err := h.Daemon.End(); err != nil { // no launch waits
+		t.Fatal(err)
+	}
+	h.Config.GPUs[0].Policy = "hpf"
+	h.StartDaemon()
+	evictedMore(h, "batch", h.VM("batch").Preemption.Evictions)
+	urgent.goesOn()
+	batch.goesOn()
+}
+
 // TestPoliciesChangeUnderLoad goes through policies of both kinds while kernels
 // wait and run.
 func TestPoliciesChangeUnderLoad(t *testing.T) {
