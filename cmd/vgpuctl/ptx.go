@@ -280,6 +280,7 @@ func (r ptxRow) MarshalJSON() ([]byte, error) {
 		Detail      string         `json:"detail,omitempty"`
 		Barriers    barriers       `json:"barriers"`
 		Waits       bool           `json:"waits_for_blocks"`
+		TakesTasks  bool           `json:"persistent_already,omitempty"`
 		Registers   int            `json:"virtual_registers_added"`
 		Shared      int            `json:"shared_bytes_added"`
 	}
@@ -288,7 +289,7 @@ func (r ptxRow) MarshalJSON() ([]byte, error) {
 	}
 	out := row{
 		File: r.File, Kernel: r.Kernel, Preemptible: r.Preemptible, Forms: r.kinds(), Detail: r.Detail,
-		Barriers: barriers(r.Barriers), Waits: r.WaitsForBlocks, Registers: r.VirtualRegistersAdded, Shared: r.SharedBytesAdded,
+		Barriers: barriers(r.Barriers), Waits: r.WaitsForBlocks, TakesTasks: r.TakesTasks, Registers: r.VirtualRegistersAdded, Shared: r.SharedBytesAdded,
 	}
 	if r.Preemptible {
 		out.LimitedBy = r.Reason.String()
@@ -317,6 +318,7 @@ var ptxColumns = []column[ptxRow]{
 	{head: "REWRITTEN", cell: func(r ptxRow) string { return count(r.Barriers.Rewritten) }},
 	{head: "REGISTERS", cell: func(r ptxRow) string { return count(r.VirtualRegistersAdded) }},
 	{head: "SHARED", cell: func(r ptxRow) string { return count(r.SharedBytesAdded) }},
+	{head: "ALREADY", wide: true, cell: func(r ptxRow) string { return yesNo(r.TakesTasks) }},
 	{head: "DETAIL", wide: true, cell: func(r ptxRow) string { return orNone(r.Detail) }},
 }
 

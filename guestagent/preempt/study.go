@@ -30,6 +30,8 @@ type entryStudy struct {
 	detail string // what refused or loops is about: an instruction, a name
 	// waits: its blocks may wait for other blocks, so only the persistent form is sound.
 	waits bool
+	// takesTasks: it is persistent already, see funcStudy.takesTasks.
+	takesTasks bool
 
 	needsIndex bool // it, or what it calls, reads %ctaid or %nctaid
 	shared     bool // it, or what it calls, may use shared memory
@@ -184,6 +186,7 @@ func (w *studying) entry(fn *ptx.Func) *entryStudy {
 	if e.refused == None {
 		w.waits(e)
 	}
+	e.takesTasks = e.self.takesTasks()
 	if e.refused == None && e.waits && e.loops != None {
 		e.refused = e.loops
 		e.detail = "blocks wait for blocks, and " + e.detail

@@ -28,6 +28,7 @@ type Report struct {
 		Rewritten int // so that threads which are done go on meeting the others, in the forms with a loop
 	}
 	WaitsForBlocks        bool // its blocks may wait for one another: only the persistent form
+	TakesTasks            bool // its blocks take task after task by themselves: it is persistent already
 	VirtualRegistersAdded int  // the most that a form added
 	SharedBytesAdded      int  // likewise
 }
@@ -103,7 +104,7 @@ type module struct {
 // entry makes the forms of one kernel.
 func (t *module) entry(e *entryStudy, forms Form) Report {
 	k := &kernel{study: e, module: t}
-	r := Report{Kernel: e.fn.Name, WaitsForBlocks: e.waits}
+	r := Report{Kernel: e.fn.Name, WaitsForBlocks: e.waits, TakesTasks: e.takesTasks}
 	r.Barriers.Total, r.Barriers.Uniform = e.barriers.total, e.barriers.uniform
 	k.plan()
 	if e.refused == None {
