@@ -44,7 +44,7 @@ model's**, except what stands under "H100" in the figures 0, which is measured (
   setting is not larger than the default's, as it is there.
 - **On the H200** nothing was fitted: of the pairs of forms that are apart by more than 1.5 points nine in ten are in the same order,
   and all latencies are within a factor of two. Loops over short tasks win more there than the model says (vecadd by 8 -6 %, here
-  -1 %), since the assembler hoists what tasks have in common; the n-body kernel is dearer here, since the cost model has a reciprocal
+  -1 %), presumably since the assembler hoists what tasks have in common; the n-body kernel is dearer here, since the cost model has a reciprocal
   root at 12 instructions.
 - **EffiSha's figure 13**: as there, what a task takes decides; NeuralNet's are the longest here, MD's there. Spmv has no form that
   the tuner would choose, see below.
