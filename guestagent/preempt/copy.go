@@ -10,7 +10,7 @@ type slab[T any] struct {
 
 const (
 	slabStart = 64
-	slabLimit = 2048
+	slabLimit = 256 // at most 32 KiB for what is handed out here, beyond which the runtime is slower
 )
 
 func (s *slab[T]) take(n int) []T {

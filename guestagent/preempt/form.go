@@ -138,6 +138,7 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 	if n := len(stmts); n > 0 && leaves(stmts[n-1]) {
 		stmts = stmts[:n-1] // what we put behind the body is where it would go
 	}
+	b.stmts = make([]ptx.Stmt, 0, len(stmts)+formInstrs)
 	b.add(fragFirst)
 	if body.meet {
 		b.add(fragNeed)

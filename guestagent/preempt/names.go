@@ -3,6 +3,7 @@ package preempt
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"vgpud/ptx"
 )
@@ -19,7 +20,6 @@ type names struct {
 	specials bool            // the module declares a name that means a special register elsewhere
 	ours     map[string]string
 	frags    map[string][]ptx.Stmt // fragments with their names, by their text
-	copier   copier
 }
 
 // newNames looks at every name that m declares.
@@ -75,7 +75,7 @@ func newNames(m *ptx.Module) *names {
 	for taken[number] {
 		number++
 	}
-	n.prefix = tag + "_"
+	n.prefix = usualPrefix
 	if number > 0 {
 		n.prefix = tag + strconv.Itoa(number) + "_"
 	}
@@ -125,18 +125,38 @@ func (n *names) own(name string) string {
 // launchName stands for the launch's appended parameter in fragments, which has another name in each kernel.
 const launchName = "V_launch"
 
-// fragment is a fragment with the names it has in this module, launchName aside.
+// usual keeps fragments with the names they have in nearly every module, by their text: those with usualPrefix.
+var usual sync.Map
+
+const usualPrefix = tag + "_"
+
+// fragment is a fragment with the names it has in this module, launchName aside. It is not to be written into.
 func (n *names) fragment(text string) []ptx.Stmt {
 	if f, ok := n.frags[text]; ok {
 		return f
 	}
-	parsed := fragment(text)
-	out := make([]ptx.Stmt, len(parsed))
+	if n.prefix == usualPrefix {
+		if f, ok := usual.Load(text); ok {
+			return f.([]ptx.Stmt)
+		}
+	}
+	f := n.renamed(fragment(text))
+	if n.prefix == usualPrefix {
+		usual.Store(text, f)
+	} else {
+		n.frags[text] = f
+	}
+	return f
+}
 
+// renamed copies a fragment with this module's names.
+func (n *names) renamed(parsed []ptx.Stmt) []ptx.Stmt {
+	out := make([]ptx.Stmt, len(parsed))
+	var c copier
 	for i, s := range parsed {
 		switch s := s.(type) {
 		case *ptx.Instr:
-			in := n.copier.instr(s)
+			in := c.instr(s)
 			in.Pos = ptx.Pos{}
 			if in.Guarded() {
 				in.Pred.Name = n.own(in.Pred.Name)
@@ -158,6 +178,5 @@ func (n *names) fragment(text string) []ptx.Stmt {
 			out[i] = s
 		}
 	}
-	n.frags[text] = out
 	return out
 }

@@ -21,7 +21,7 @@ type rewriter struct {
 // stmts copies a list of statements to out.
 func (r *rewriter) stmts(list []ptx.Stmt, out *[]ptx.Stmt) {
 	if n := len(list) + len(*out); cap(*out) < n {
-		*out = append(make([]ptx.Stmt, 0, n+n/4+16), *out...)
+		*out = append(make([]ptx.Stmt, 0, n+16), *out...)
 	}
 	for _, s := range list {
 		switch s := s.(type) {
