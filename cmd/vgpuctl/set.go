@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/fairshare"
 	"vgpud/mediator/api"
 )
 
@@ -57,7 +58,7 @@ A PART is written 0.25 or 25%.`,
 		Short:             "Change the policy by which a GPU is shared, at once",
 		Example:           "  vgpuctl set gpu gpu0 policy=dfq",
 		Args:              exactly("NAME", "policy=POLICY"),
-		ValidArgsFunction: completeGPUs(o),
+		ValidArgsFunction: completePolicy(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := gpuAnswer.check(); err != nil {
 				return err
@@ -81,6 +82,21 @@ A PART is written 0.25 or 25%.`,
 	gpuAnswer.flags(gpu)
 	set.AddCommand(vm, gpu)
 	return set
+}
+
+// completePolicy offers a GPU's name to the shell, and then the policies.
+func completePolicy(o *options) cobra.CompletionFunc {
+	gpus := completeGPUs(o)
+	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return gpus(c, args, word)
+		}
+		names := fairshare.Names()
+		for i, name := range names {
+			names[i] = "policy=" + name
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // parseVMUpdate reads assignments such as weight=4.
