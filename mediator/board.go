@@ -52,9 +52,10 @@ type row struct {
 	// predicted is how long it will run in all.
 	predicted time.Duration
 	// asked is whether it is to leave the SMs below belowSM as soon as it has come
-	// to the GPU.
+	// to the GPU, and within which time then; 0 is for ever.
 	asked   bool
 	belowSM uint32
+	within  time.Duration
 	// evictions is how often it was seen to have left, and lied whether it did not
 	// when told.
 	evictions uint32
@@ -302,6 +303,20 @@ func (b *board) row(id fairshare.LaunchID) *row {
 	return nil
 }
 
+// insist has a launch leave that was to, and was only on its way to the GPU then.
+// It reports whether it still is.
+func (r *row) insist(now time.Duration) (late bool) {
+	if !r.asked {
+		return false
+	}
+	deadline := time.Duration(0)
+	if r.within > 0 {
+		deadline = now + r.within
+	}
+	r.evict(r.belowSM, now, deadline)
+	return r.asked
+}
+
 // run lets a launch go to the GPU, or back to the SMs that it was to leave, and
 // reports whether that was news.
 func (r *row) run() bool {
@@ -330,7 +345,7 @@ func (r *row) evict(belowSM uint32, now, deadline time.Duration) bool {
 	}
 	switch r.stub.State {
 	case stub.ToRun:
-		r.asked, r.belowSM = true, belowSM
+		r.asked, r.belowSM, r.within = true, belowSM, max(deadline-now, 0)
 		return true
 	case stub.Running, stub.ToEvict: // of fewer SMs
 		if !r.slot.Evict(r.stub.Launch, belowSM, now, deadline) {

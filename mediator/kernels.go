@@ -25,7 +25,7 @@ type launching struct {
 	// deadline is for how long a kernel may take to leave, 0 for ever.
 	deadline time.Duration
 	parties  []party
-	present  []*guest // while the board looks
+	present  []*guest // while something is made of their launches
 }
 
 // soon is after how long to look again for a launch that is to leave the GPU and
@@ -60,8 +60,8 @@ func (s *share) look(guests []*guest) {
 	}
 	l.present = guests
 	l.board.look(l.parties, s.happened)
-	l.present = nil
 	s.insist()
+	l.present = nil
 }
 
 // insist has launches leave that were to, and were only on their way to the GPU
@@ -70,10 +70,7 @@ func (s *share) insist() {
 	now := s.clock.Now()
 	late := false
 	for _, r := range s.launching.board.rows {
-		if r.asked {
-			r.evict(r.belowSM, now, s.deadline(now))
-			late = late || r.asked
-		}
+		late = r.insist(now) || late
 	}
 	if late {
 		s.launching.alarm.again(now + soon)
@@ -88,12 +85,32 @@ func (s *share) setEvictionDeadline(d time.Duration) {
 	s.launching.deadline = d
 }
 
-// deadline is by when a kernel that is told now to leave must have left.
-func (s *share) deadline(now time.Duration) time.Duration {
-	if s.launching.deadline <= 0 {
+// deadline is by when a launch that is told now to leave must have left, an
+// instant; 0 is never. While others are on the GPU too it may have to wait until it
+// is on, and sees that it is to leave: for each of them as long as a kernel of
+// theirs may run. The caller holds mu.
+func (s *share) deadline(r *row, now time.Duration) time.Duration {
+	l := &s.launching
+	if l.deadline <= 0 {
 		return 0
 	}
-	return now + s.launching.deadline
+	in := l.deadline
+	for _, g := range l.present {
+		for i := range link.MaxContexts {
+			n := g.page.Context(i).Outstanding()
+			if g.id == r.guest && i == r.stub.Context && n > 0 {
+				n-- // itself
+			}
+			if n == 0 {
+				continue
+			}
+			if g.spec.KernelTimeLimit <= 0 {
+				return 0
+			}
+			in += time.Duration(n) * g.spec.KernelTimeLimit
+		}
+	}
+	return now + in
 }
 
 // happened keeps account of what came of a launch. The caller holds mu.
@@ -132,7 +149,7 @@ func (l *launching) left(r *row, cost time.Duration) {
 	}
 }
 
-// guest finds a guest, while the board looks; nil is none.
+// guest finds one of those who are present; nil is none.
 func (l *launching) guest(id fairshare.GuestID) *guest {
 	for _, g := range l.present {
 		if g.id == id {
@@ -143,7 +160,9 @@ func (l *launching) guest(id fairshare.GuestID) *guest {
 }
 
 // carryOut does what the policy says of launches. The caller holds mu.
-func (s *share) carryOut(verdicts []fairshare.Verdict, now time.Duration) {
+func (s *share) carryOut(guests []*guest, verdicts []fairshare.Verdict, now time.Duration) {
+	s.launching.present = guests
+	defer func() { s.launching.present = nil }()
 	for i := range verdicts {
 		v := &verdicts[i]
 		switch v.Action {
@@ -152,7 +171,7 @@ func (s *share) carryOut(verdicts []fairshare.Verdict, now time.Duration) {
 				r.run()
 			}
 		case fairshare.Evict:
-			if r := s.launching.board.row(v.Launch); r != nil && r.evict(v.BelowSM, now, s.deadline(now)) {
+			if r := s.launching.board.row(v.Launch); r != nil && r.evict(v.BelowSM, now, s.deadline(r, now)) {
 				s.launching.ledger.Asked(*v)
 				s.launching.evictions.ask(v.Spatial)
 				if r.asked {

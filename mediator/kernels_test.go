@@ -181,6 +181,44 @@ func TestLiarIsCharged(t *testing.T) {
 	}
 }
 
+// A kernel that is not on the GPU can't see that it is to leave: it has as much
+// longer as others that are there, too, may run.
+func TestDeadlineAllowsForOthers(t *testing.T) {
+	s := newScene(t)
+	g, other := s.join(1, 1, 1), s.join(2, 1, 2, 3)
+	g.spec.KernelTimeLimit, other.spec.KernelTimeLimit = time.Second, time.Minute
+	s.share.launching.deadline = 5 * ms
+	s.byKernel()
+	want := func(want time.Duration) {
+		t.Helper()
+		c := s.submit(g, link.Stub{Evictable: true, Form: 1})
+		s.share.rang()
+		id := s.share.launching.board.last
+		s.next(run(id))
+		s.share.changed(0)
+		c.Start(s.clock.Now())
+		g.page.Context(0).AddFetched()
+		s.share.rang()
+		s.next(evict(1, id, 2))
+		s.share.changed(0)
+		if _, asked, deadline := c.Word(); asked == 0 || want > 0 && deadline != asked+want || want == 0 && deadline != 0 {
+			t.Errorf("asked at %v to leave by %v, want %v later", asked, deadline, want)
+		}
+		c.Finish(ms)
+		g.page.Context(0).AddFinished(ms, 0, false)
+	}
+	want(5 * ms)
+	other.page.Context(1).AddFetched()
+	want(5*ms + time.Minute)
+	other.page.Context(0).AddFetched()
+	other.page.Context(0).AddFetched()
+	want(5*ms + 3*time.Minute)
+	g.page.Context(0).AddFetched() // of another channel
+	want(5*ms + 3*time.Minute + time.Second)
+	other.spec.KernelTimeLimit = 0
+	want(0)
+}
+
 // Under a policy about guests a launch does not wait, and one that runs can be
 // told to leave: dfq does so where a guest is ahead.
 func TestPolicyAboutGuestsCanEvict(t *testing.T) {

@@ -354,7 +354,7 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 			held = append(held, g)
 		}
 	}
-	s.carryOut(verdicts, now)
+	s.carryOut(guests, verdicts, now)
 	return changed, held
 }
 
