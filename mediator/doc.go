@@ -10,5 +10,8 @@
 //
 // [Service] is the whole of it. A [share] is one GPU's part: the rounds of
 // watching and deciding, with a pure [tally] between what was seen and what the
-// policy is told.
+// policy is told. Where the policy decides about single launches, the guests' bells
+// wake a listener each; a [board] makes events of the launches' stubs, a
+// [foresight] says how long they will run and what it costs to evict them, and the
+// verdicts are words in the stubs.
 package mediator
