@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"vgpud/fairshare"
 	"vgpud/mediator/link"
 	"vgpud/mediator/stub"
