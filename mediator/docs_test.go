@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"vgpud/fairshare"
 )
 
 // TestOperations holds docs/operations.md against the package: the keys of the
@@ -49,6 +51,26 @@ func TestOperations(t *testing.T) {
 func sorted(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// TestPoliciesAreDocumented: whoever chooses a policy finds all there are, in the
+// key's line and in what the installed configuration says of it.
+func TestPoliciesAreDocumented(t *testing.T) {
+	for file, line := range map[string]*regexp.Regexp{
+		"../docs/operations.md": regexp.MustCompile(`(?m)^\| .gpus\[\]\.policy. .*$`),
+		"../deploy/vgpud.yaml":  regexp.MustCompile(`(?m)^ *# about guests:.*\n.*$`),
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := line.Find(text)
+		for _, name := range fairshare.Names() {
+			if !regexp.MustCompile(`[ \x60]` + name + `([,;\x60 ]|$)`).Match(said) {
+				t.Errorf("%s: nothing of %s in %q", file, name, said)
+			}
+		}
+	}
 }
 
 // keys are the paths of a configuration's keys.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
+
+	"vgpud/fairshare"
 )
 
 // host is a Host of two guests.
@@ -252,6 +254,25 @@ func TestOpenAPISchemas(t *testing.T) {
 		if _, ok := page.Components.Schemas[string(ref[1])]; !ok {
 			t.Errorf("there is no schema %s", ref[1])
 		}
+	}
+}
+
+// TestOpenAPIPolicies holds the page against the policies that there are.
+func TestOpenAPIPolicies(t *testing.T) {
+	var page struct {
+		Components struct {
+			Schemas struct {
+				GPUUpdate struct {
+					Properties struct{ Policy struct{ Enum []string } }
+				} `yaml:"GPUUpdate"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal(openAPI, &page); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fairshare.Names(), slices.Sorted(slices.Values(page.Components.Schemas.GPUUpdate.Properties.Policy.Enum))); diff != "" {
+		t.Errorf("policies (-made +documented):\n%s", diff)
 	}
 }
 
