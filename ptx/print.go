@@ -1,7 +1,6 @@
 package ptx
 
 import (
-	"bufio"
 	"io"
 	"strconv"
 )
@@ -9,9 +8,9 @@ import (
 // Print writes m as PTX in one canonical layout: a statement a line, a variable a declaration, floating-point
 // constants by their bits. Comments are not part of the tree and are lost.
 func Print(w io.Writer, m *Module) error {
-	p := &printer{w: bufio.NewWriterSize(w, 64<<10)}
+	p := &printer{w: w, buf: make([]byte, 0, printAhead+printLine)}
 	p.module(m)
-	return p.w.Flush()
+	return p.err
 }
 
 // String returns m as PTX, in the layout of [Print].
@@ -35,14 +34,18 @@ func (o Operand) String() string {
 	return string(p.buf)
 }
 
-// printer gathers text in buf; with a writer it passes it on now and then, and the writer keeps the first error.
+// printer gathers text in buf; with a writer it passes it on now and then, and keeps its first error.
 type printer struct {
-	w     *bufio.Writer
+	w     io.Writer
+	err   error // of the first write that failed
 	buf   []byte
 	level int // of indentation
 }
 
-const printAhead = 32 << 10 // bytes gathered before they are passed on
+const (
+	printAhead = 32 << 10 // bytes gathered before they are passed on
+	printLine  = 4 << 10  // room for what a line adds, but for the longest
+)
 
 func (p *printer) str(s string) { p.buf = append(p.buf, s...) }
 
@@ -72,7 +75,9 @@ func (p *printer) line() {
 }
 
 func (p *printer) flush() {
-	p.w.Write(p.buf) // bufio keeps the error for Flush
+	if p.err == nil {
+		_, p.err = p.w.Write(p.buf)
+	}
 	p.buf = p.buf[:0]
 }
 
