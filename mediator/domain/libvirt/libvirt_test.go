@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
 )
@@ -34,10 +35,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "a line before\nsegmentation fault")
 		os.Exit(139)
 	case "hangs":
-		select {}
+		hang()
 	case "stuck": // connected, and then in the library for good
 		fmt.Println("{}")
-		select {}
+		hang()
 	}
 	err := Serve(context.Background(), os.Stdin, os.Stdout, func() (Hypervisor, error) {
 		if role == "missing" {
@@ -48,6 +49,14 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// hang stays in the kernel, as a library does that is stuck. Without any goroutine
+// that could go on, Go's runtime would end the program.
+func hang() {
+	for {
+		_ = unix.Pause() // until a signal, which changes nothing
 	}
 }
 
@@ -230,13 +239,18 @@ func TestAProgramThatTakesNothingIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := make(chan error)
+	done := make(chan error, 4)
 	for range 4 {
 		go func() { done <- c.Define(ctx, make([]byte, 1<<20)) }()
 	}
 	reason := errors.New("waited long enough")
-	for len(c.writing) == 0 {
-		runtime.Gosched() // until one has the pipe
+	for len(c.writing) == 0 { // until one has the pipe
+		select {
+		case err := <-done:
+			t.Fatalf("a call ends by itself: %v", err)
+		default:
+			runtime.Gosched()
+		}
 	}
 	cancel(reason)
 	for range 4 {
