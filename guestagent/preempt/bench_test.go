@@ -9,8 +9,9 @@ import (
 	"vgpud/ptx"
 )
 
-// BenchmarkTransform measures the way from PTX text to PTX text over the corpus: parsing, binding, the study, all three
-// forms, printing. The bytes are those that come in.
+// BenchmarkTransform measures the transformation over the corpus, all three forms: from tree to tree, which is binding
+// names, the study and the forms; and from text to text, with parsing and printing. The bytes are those of the text that
+// comes in.
 func BenchmarkTransform(b *testing.B) {
 	var sources []string
 	bytes := 0
@@ -19,23 +20,46 @@ func BenchmarkTransform(b *testing.B) {
 		sources = append(sources, src)
 		bytes += len(src)
 	}
-	b.SetBytes(int64(bytes))
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, src := range sources {
-			m, err := ptx.Parse(src)
-			if err != nil {
-				b.Fatal(err)
+	transform := func(b *testing.B, m *ptx.Module) *ptx.Module {
+		out, _, err := Transform(m, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return out
+	}
+	parse := func(b *testing.B, src string) *ptx.Module {
+		m, err := ptx.Parse(src)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return m
+	}
+	b.Run("tree", func(b *testing.B) {
+		b.SetBytes(int64(bytes))
+		b.ReportAllocs()
+		trees := make([]*ptx.Module, len(sources))
+		for b.Loop() {
+			b.StopTimer() // a tree is bound by what transforms it, so each is used once
+			for i, src := range sources {
+				trees[i] = parse(b, src)
 			}
-			out, _, err := Transform(m, Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := ptx.Print(io.Discard, out); err != nil {
-				b.Fatal(err)
+			b.StartTimer()
+			for _, m := range trees {
+				transform(b, m)
 			}
 		}
-	}
+	})
+	b.Run("text", func(b *testing.B) {
+		b.SetBytes(int64(bytes))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, src := range sources {
+				if err := ptx.Print(io.Discard, transform(b, parse(b, src))); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
 }
 
 // BenchmarkTransformLarge is the same for one large kernel, to see what grows faster than the text.
