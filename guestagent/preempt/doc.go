@@ -8,7 +8,7 @@
 //   - [Single], the early exit: a block looks once as it starts, and then runs its one task or notes itself as skipped.
 //     The body keeps its returns and its barriers, so it is sound for nearly every kernel.
 //   - [Coarse], the early exit with a look for several tasks, which run one after the other. On an H100 it costs least
-//     (preemption-on-h100.md).
+//     (docs/results/preemption-on-h100.md).
 //   - [Persistent], the form of EffiSha (§5) and FLEP (§4.1): as many blocks as the GPU holds take tasks from a counter,
 //     some at a time, until none is left. What leaves goes on later from the counter.
 //

@@ -14,8 +14,8 @@ import (
 // (capitals), as package abi lays them out.
 //
 // All of it is straight-line code and branches that a whole block takes one way, save for what only the first thread
-// does. The look itself is one reader and a barrier reduction, without shared memory: preemption-on-h100.md measured it
-// as the only form that costs a kernel with barriers nothing.
+// does. The look itself is one reader and a barrier reduction, without shared memory:
+// docs/results/preemption-on-h100.md measured it as the only form that costs a kernel with barriers nothing.
 
 // fragFirst finds the first thread of the block and the control block.
 const fragFirst = `

@@ -23,7 +23,7 @@ type service struct {
 // needs them: one for the words of control blocks, so that an evict word waits
 // behind nothing long, and one for lists and bitmaps. A copy on a channel beside
 // the kernel's is the one way to reach a running kernel that every GPU has; it is
-// seen in under 10 µs (preemption-on-h100.md).
+// seen in under 10 µs (docs/results/preemption-on-h100.md).
 func (x *Executor) ownChannels() error {
 	for _, s := range []*service{&x.words, &x.bulk} {
 		if s.gpu != nil {

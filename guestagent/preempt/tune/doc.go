@@ -2,8 +2,8 @@
 // GPU when asked ([abi.PreemptForm]), and how many tasks a block takes for each look at the evict word.
 //
 // No form is best everywhere: on an H100 the papers' persistent form cost between -11 % and +66 %, the coarsened early
-// exit between -11 % and +29 %, each the best for some kernel (docs: preemption on an H100). So the choice is made per
-// kernel and class of grids by what launches were measured to cost, within a latency wanted and a bound on overhead
+// exit between -11 % and +29 %, each the best for some kernel (docs/results/preemption-on-h100.md). So the choice
+// is made per kernel and class of grids by what launches were measured to cost, within a latency wanted and a bound on overhead
 // ([Parameters]). A kernel that ends within the latency wanted is left as it is.
 //
 // A [Tuner] is asked before each launch ([Tuner.Pick]) and told how long it took ([Tuner.Observe]). It first measures

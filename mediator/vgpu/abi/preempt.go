@@ -19,7 +19,7 @@ const AttributePreempt AttributeID = 0x1002
 // bit: where a set is meant they are joined by |.
 type PreemptForm uint32
 
-// The forms (preemption-on-h100.md; EffiSha §4 and §5 for the third).
+// The forms (docs/results/preemption-on-h100.md; EffiSha §4 and §5 for the third).
 const (
 	// PreemptSingle is the early exit without a loop: a block looks once as it
 	// starts, and runs its one task or notes it as skipped.
@@ -214,7 +214,7 @@ var PreemptArgsFields = []Field{
 // The control block of a preemptible launch: memory of the context on the GPU,
 // of u32 words each on a line of 128 bytes of its own, since a word that many
 // blocks read costs more than the kernel where it shares a line with one that is
-// written (preemption-on-h100.md).
+// written (docs/results/preemption-on-h100.md).
 const (
 	// ControlEvict: blocks on SMs whose number is below it leave. The host
 	// writes it.

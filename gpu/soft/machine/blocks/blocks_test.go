@@ -125,8 +125,8 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// Fewer blocks than an SM holds are slower, as preemption-on-h100.md has it for
-// blocks that stay: 7 of 8 by 4 %, 2 of 8 by 93 %.
+// Fewer blocks than an SM holds are slower, as docs/results/preemption-on-h100.md
+// has it for blocks that stay: 7 of 8 by 4 %, 2 of 8 by 93 %.
 func TestFewerBlocks(t *testing.T) {
 	k := Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 18, Latency: 300, Bytes: 3072} // vector addition
 	f := Form{Kind: Persistent, Group: 16, Every: 1}

@@ -42,8 +42,8 @@ type Costs struct {
 	Far float64
 }
 
-// H100 is an H100 SXM as preemption-on-h100.md found it. Which of its lines a number comes from is said beside it; the
-// test of this package holds the whole against all the others.
+// H100 is an H100 SXM as docs/results/preemption-on-h100.md found it. Which of its lines a number comes from is said
+// beside it; the test of this package holds the whole against all the others.
 var H100 = Costs{
 	SMs:   132,
 	Warps: 64,

@@ -22,6 +22,6 @@
 // # What is not modelled
 //
 // What the assembler makes of a body that stands in a loop, or behind one more barrier (it cost the tiled product of
-// preemption-on-h100.md 22 %); caches, and with them what a relaunched task no longer finds there; that a loop over
-// tasks hoists what they have in common, except by [Kernel.Setup]; clocks that vary with the load.
+// docs/results/preemption-on-h100.md 22 %); caches, and with them what a relaunched task no longer finds there; that
+// a loop over tasks hoists what they have in common, except by [Kernel.Setup]; clocks that vary with the load.
 package blocks
