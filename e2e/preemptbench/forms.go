@@ -96,14 +96,16 @@ func (a additions) adaptive(k blocks.Kernel, slice time.Duration) blocks.Form {
 func (a additions) amortized(k blocks.Kernel) (f blocks.Form, length float64) {
 	original := blocks.Duration(blocks.H100, k, blocks.Form{})
 	length = math.Inf(1)
-	for l := 1; l <= 1024; l *= 2 {
-		g := a.papers(1, l, blocks.HostMemory)
-		if d := blocks.Duration(blocks.H100, k, g); d < length {
+	_, err := tune.Amortize(original, 0.04, 1024, func(every uint32) (float64, error) {
+		g := a.papers(1, int(every), blocks.HostMemory)
+		d := blocks.Duration(blocks.H100, k, g)
+		if d < length {
 			f, length = g, d
 		}
-		if length <= 1.04*original {
-			break
-		}
+		return d, nil
+	})
+	if err != nil {
+		panic("preemptbench: " + err.Error()) // the model's runs don't fail
 	}
 	return f, length
 }

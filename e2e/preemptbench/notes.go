@@ -8,8 +8,8 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// measured is a form of one kernel as an H100 had it (preemption-on-h100.md): how
-// much longer the kernel took, in per cent, and how long leaving took, in µs. What
+// measured is a form of one kernel as an H100 had it (docs/results/preemption-on-h100.md):
+// how much longer the kernel took, in per cent, and how long leaving took, in µs. What
 // was not measured is NaN.
 type measured struct {
 	form     blocks.Form
@@ -58,7 +58,7 @@ func notes() []noted {
 		early(1, blocks.AllThreads), early(1, blocks.OwnLine), early(8, blocks.OwnLine), early(32, blocks.OwnLine),
 	}
 	names := []string{
-		"persistent, word in host memory, each task", "the same, each 64th task", "persistent, word beside the counter",
+		"persistent, word in host memory, each task", "persistent, word in host memory, each 64th", "persistent, word beside the counter",
 		"persistent, word on its own line", "persistent, chunks of 4", "persistent, chunks of 16",
 		"early exit, all threads read", "early exit", "early exit, by 8", "early exit, by 32",
 	}
