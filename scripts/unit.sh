@@ -13,16 +13,17 @@ fi
 # The whole-system tests start many processes and VMs: they come last, and each
 # package alone.
 alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt)$')
-# Thousands of random runs of a machine that has no goroutines: the race detector
-# would find nothing, and take twenty times as long.
-plain=$(go list ./e2e/preempt)
+# Models, policies and references without goroutines, and commands that start
+# themselves anew for each line of a script: the race detector would find nothing,
+# and take ten times as long.
+plain=$(go list ./fairshare/... ./gpu/soft/arith ./cmd/vgpuctl ./e2e/kernels ./e2e/preempt ./e2e/preemptbench)
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 go build -o "$report" ./scripts/testreport
 status=0
 {
 	go test -json "${flags[@]}" -timeout 14m $(go list ./... | grep -vxF "$alone" | grep -vxF "$plain") "$@" || status=1
-	go test -json -tags libvirt_dlopen -timeout 14m "$plain" "$@" || status=1
+	go test -json -tags libvirt_dlopen -timeout 14m $plain "$@" || status=1
 	for package in $alone; do
 		go test -json "${flags[@]}" -timeout 14m "$package" "$@" || status=1
 	done

@@ -165,7 +165,13 @@ var (
 // virtual GPU at a PCI address, or the only one, and waits until it is at it.
 func (m *machine) begin(name, address string, kinds []work.Work) *worker {
 	m.tb.Helper()
-	return m.run(work.Plan{Name: name, PCI: address, Work: kinds, Workers: 5, Channels: 5, Seed: 1})
+	p := work.Plan{Name: name, PCI: address, Work: kinds, Workers: 5, Channels: 5, Seed: 1}
+	if address == "" {
+		// With launches that can leave, a context takes GPU memory for them when the first comes, whenever that is: what
+		// another guest left behind could not be told from it. A plugged device's guest has them.
+		p.Preempt = "off"
+	}
+	return m.run(p)
 }
 
 // run starts a program that does what the plan says, by way of the agent.
