@@ -173,6 +173,21 @@ func TestUrgentKernelTakesTheGPU(t *testing.T) {
 	}
 }
 
+// TestFairQueueTakesTheGPU has two guests with long kernels share by weight: one that
+// is ahead loses the GPU at once, in the middle of a kernel, and comes to the same
+// results.
+func TestFairQueueTakesTheGPU(t *testing.T) {
+	h := host.Start(t, "dfq")
+	light := newBatch(t, h)
+	heavy := newToiler(t, h, api.VMSpec{Name: "heavy", Weight: 4}, abi.PreemptSingle, work.Batch().Work[0], 0)
+	v := evictedMore(h, "batch", 2)
+	light.goesOn()
+	heavy.goesOn()
+	if v.Suspensions == 0 || v.Preemption.EvictionSeconds <= 0 {
+		t.Errorf("the guest that was ahead: %+v", v)
+	}
+}
+
 // TestSomeSMsAreEnough has kernels of two guests on the GPU at one time: the batch
 // guest's leave as many SMs as the urgent one's need, and take them back.
 func TestSomeSMsAreEnough(t *testing.T) {
