@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"encoding/json"
+	"os"
 	"time"
 
 	"vgpud/accounting"
@@ -9,14 +11,20 @@ import (
 // The interfaces below are apart from Device because not all hardware has the
 // ability; a device that lacks it lacks the method.
 
-// Sampled is a device whose status can be read while it works.
+// Sampled is a device, or a [Monitor], whose status can be read while it works.
 type Sampled interface {
 	// Source reads the status of the compute engine. The caller uses it from
 	// one goroutine.
 	Source() (accounting.Source, error)
 }
 
-// Losable is a device that tells of its end, also those that ask it nothing
+// Recording is a device, or a [Monitor], that records its own context switches.
+type Recording interface {
+	// Events reads the record from now on. There may be one reader at a time.
+	Events() (accounting.EventSource, error)
+}
+
+// Losable is a device, or a [Monitor], that tells of its end, also those that ask it nothing
 // else.
 type Losable interface {
 	// Lost is closed when the device does not answer any more, after Close at the
@@ -35,6 +43,51 @@ type Suspender interface {
 // turn.
 type Slicer interface {
 	SetTimeslice(c Context, d time.Duration) error
+}
+
+// Handled is a context that the hardware knows under handles, by which another
+// process can be put in control of it.
+type Handled interface {
+	// Handles are the context's. The caller closes the files.
+	Handles() (Handles, error)
+}
+
+// Handles name a context's channels to the hardware's driver, for who holds the
+// files that they belong to. What they are is between the [Handled] and the
+// [Controller] of one kind of GPU.
+type Handles struct {
+	// Files are descriptors of the driver that belong to the context's process.
+	// Whoever keeps one keeps the memory of the process too, beyond its end.
+	Files []*os.File
+	// Names is the rest, as JSON.
+	Names json.RawMessage
+}
+
+// Controller is a [Monitor] that controls other processes' contexts.
+type Controller interface {
+	// Control takes the handles over, files included, also where it fails.
+	Control(h Handles) (Control, error)
+}
+
+// Control is power over one context of another process. Its methods may be called
+// from one goroutine at a time; they take up to a millisecond.
+type Control interface {
+	// Suspend takes the context's channels off the hardware, in mid-kernel, and
+	// Resume puts them back. The hardware may count suspensions, and keep them when
+	// their caller ends: the caller makes one at a time and undoes it. A Resume too
+	// many does no harm.
+	Suspend() error
+	Resume() error
+	// SetTimeslice is [Slicer]'s.
+	SetTimeslice(d time.Duration) error
+	Close() error
+}
+
+// HostRegistrar is a context whose copies to and from registered memory of the
+// host's need no step between.
+type HostRegistrar interface {
+	// RegisterHost registers mem, a mapping that stays until release was called.
+	RegisterHost(mem []byte) (release func() error, err error)
 }
 
 // Evictor asks a preemptible launch to leave: its blocks on SMs below belowSM,

@@ -54,11 +54,18 @@ type Properties struct {
 	CoRuns bool
 }
 
-// Device is one GPU, opened by one process. It is safe for concurrent use.
-type Device interface {
+// Monitor is one GPU as it is for who watches it and runs nothing on it. It is
+// safe for concurrent use.
+type Monitor interface {
 	Properties() Properties
 	// Now reads the GPU's clock.
 	Now() (time.Duration, error)
+	Close() error
+}
+
+// Device is one GPU, opened by one process. It is safe for concurrent use.
+type Device interface {
+	Monitor
 	// NewContext makes an address space with a channel group of its own. The
 	// caller closes it.
 	NewContext(ctx context.Context, o ContextOptions) (Context, error)

@@ -20,7 +20,7 @@ const reopenEvery = 500 * time.Millisecond
 // opened is a GPU as it was opened, and what watches it. A GPU that was gone is
 // opened anew.
 type opened struct {
-	device  gpu.Device
+	device  gpu.Monitor
 	props   gpu.Properties
 	source  accounting.Source
 	sampler *accounting.Sampler
@@ -140,7 +140,7 @@ func (s *share) open() opened {
 // renew puts a GPU that is back in the place of the one that is gone, and returns
 // what of the two is not used any more: once ctx has ended nothing changes, and
 // current is false.
-func (s *share) renew(ctx context.Context, again opened) (unused gpu.Device, current bool) {
+func (s *share) renew(ctx context.Context, again opened) (unused gpu.Monitor, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {

@@ -39,7 +39,7 @@ func TestGPUIsOpenedAgain(t *testing.T) {
 	}
 	now := &clock.Sim{}
 	s := &Service{clock: now, log: slog.New(slog.DiscardHandler), guests: make(map[string]*guest)}
-	s.o.Open = func(ctx context.Context, g link.GPU) (gpu.Device, error) { return remote.Dial(ctx, g.Socket) }
+	s.o.Open = func(ctx context.Context, g link.GPU) (gpu.Monitor, error) { return remote.Dial(ctx, g.Socket) }
 	config := GPUConfig{Name: "gpu0", Kind: "soft", Socket: socket, Policy: "none"}
 	if _, err := s.open(t.Context(), config); !errors.Is(err, gpu.ErrLost) {
 		t.Errorf("opened where nobody answers: %v", err)

@@ -24,17 +24,17 @@ import (
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/fairshare"
+	"vgpud/gpu"
 	"vgpud/mediator/api"
 	"vgpud/mediator/domain/libvirt"
-	"vgpud/mediator/executor"
 	"vgpud/mediator/link"
 )
 
 // Options are what a service works with. All fields but Libvirt must be set.
 type Options struct {
 	Config Config
-	// Open opens a physical GPU.
-	Open executor.Opener
+	// Open opens a physical GPU to be watched.
+	Open Opener
 	// Command makes the process of a guest's virtual GPU, which gets its
 	// [Birth] on standard input.
 	Command func() *exec.Cmd
@@ -44,6 +44,9 @@ type Options struct {
 	Log     *slog.Logger
 	Version string
 }
+
+// Opener opens the GPU that a configuration names, to be watched.
+type Opener func(ctx context.Context, g link.GPU) (gpu.Monitor, error)
 
 // Service is the daemon. It is made by New and run by Run.
 type Service struct {

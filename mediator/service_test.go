@@ -152,7 +152,7 @@ func startDaemon(t *testing.T, dir string) *daemon {
 func (d *daemon) options() Options {
 	return Options{
 		Config: d.config, Log: slog.New(slog.DiscardHandler), Version: "test",
-		Open:    func(context.Context, link.GPU) (gpu.Device, error) { return idleGPU{}, nil },
+		Open:    func(context.Context, link.GPU) (gpu.Monitor, error) { return idleGPU{}, nil },
 		Command: func() *exec.Cmd { return inRole("vm") },
 	}
 }

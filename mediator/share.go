@@ -403,7 +403,7 @@ func (s *share) counts() gpu.Counts {
 }
 
 // trouble says, once, that the GPU does not answer, as it was opened.
-func (s *share) trouble(device gpu.Device, err error) {
+func (s *share) trouble(device gpu.Monitor, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.problem != "" || s.opened.device != device {

@@ -28,6 +28,9 @@ func openGPU(ctx context.Context, g link.GPU) (gpu.Device, error) {
 	}
 }
 
+// watchGPU opens a physical GPU by its kind, to be watched.
+func watchGPU(ctx context.Context, g link.GPU) (gpu.Monitor, error) { return openGPU(ctx, g) }
+
 func newSoftGPU(o *options) *cobra.Command {
 	var s remote.ServerOptions
 	var mode string

@@ -46,7 +46,7 @@ restart.`,
 				return err
 			}
 			s, err := mediator.New(c.Context(), mediator.Options{
-				Config: config, Open: openGPU, Log: log, Version: version(),
+				Config: config, Open: watchGPU, Log: log, Version: version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "vm") },
 				Libvirt: connectLibvirt,
 			})

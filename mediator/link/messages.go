@@ -45,8 +45,10 @@ const (
 // GPU names a physical GPU and says how to reach it.
 type GPU struct {
 	Name string `json:"name"`
-	// Kind says which driver opens it: "soft".
+	// Kind says which driver opens it: "soft" or "nvidia".
 	Kind string `json:"kind"`
+	// Device says which of the host's NVIDIA GPUs it is: its UUID, "GPU-…".
+	Device string `json:"device,omitempty"`
 	// Socket is the soft GPU's.
 	Socket string `json:"socket,omitempty"`
 }
