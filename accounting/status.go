@@ -1,8 +1,7 @@
 package accounting
 
 import (
-	"context"
-	"iter"
+	"errors"
 	"time"
 )
 
@@ -85,17 +84,34 @@ type Steady interface {
 // Switch is one context switch as the hardware recorded it.
 type Switch struct {
 	Clock time.Duration // on the GPU's clock
+	// PID is the process that owns the group, as the host's kernel numbers it; 0:
+	// not known. Where it is known Group may be 0.
+	PID   int
 	Group GroupID
 	// On is true where the group was put on the engine, and false where its
 	// state had been saved.
 	On bool
 }
 
+// ErrDropped says that the hardware had no room left for its records: switches
+// after those that were read are not known. Those that come later are right again.
+var ErrDropped = errors.New("records of context switches were lost")
+
 // EventSource is hardware that records its own context switches. An idle
-// context that stays resident looks busy in it, so its spans are clipped to
-// the times when their guest had work outstanding.
+// context that stays resident looks busy in it, and one that is alone causes no
+// records at all, so what it shows is clipped to the times when the context had
+// work outstanding: see SpanMeter.
 //
-// The sequence ends with ctx, or after it yielded an error.
+// It is used by one goroutine at a time.
 type EventSource interface {
-	Switches(ctx context.Context) iter.Seq2[Switch, error]
+	// Read moves records into buf, oldest first, and returns how many; it does not
+	// wait. Fewer than len(buf) are all that there are: every switch before a Now
+	// that was asked before. With [ErrDropped] the n records are valid too, and
+	// lost are those that came after them. Any other error means that the record
+	// can't be read any more.
+	Read(buf []Switch) (n int, err error)
+	// Now reads the GPU's clock, which the records' stamps are on.
+	Now() (time.Duration, error)
+	// Close ends the recording.
+	Close() error
 }
