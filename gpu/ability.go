@@ -39,6 +39,16 @@ type Suspender interface {
 	Resume(c Context) error
 }
 
+// Pausing is a context whose kernels' time is limited by its own process, rather
+// than by the GPU. It is told when another process has its channels off the
+// hardware: that is no time that a kernel uses.
+type Pausing interface {
+	// Pause says that the channels are off the hardware from about now on, or that
+	// they are back. It may be called from any goroutine, does not block, and a call
+	// that says nothing new does nothing.
+	Pause(off bool)
+}
+
 // Slicer sets how long a context's channel group runs before the next one's
 // turn.
 type Slicer interface {

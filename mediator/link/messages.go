@@ -1,6 +1,10 @@
 package link
 
-import "time"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // Kind says what a message is about.
 type Kind string
@@ -28,6 +32,21 @@ const (
 // KindFailed (exec to vm): a channel is not fetched any more; body
 // [ChannelFailure].
 const KindFailed Kind = "channel-failed"
+
+// KindHandles says by which handles the GPU's driver knows a context: body
+// [Handles], files the driver's. exec sends it to vm once after [KindReady], where
+// its context has any and the [Setup] says that vm wants them. vm passes them on to
+// every daemon, when they come and when the daemon does; when the executor has
+// ended, a message without files says so, and that what was passed is to be closed.
+const KindHandles Kind = "handles"
+
+// Bounds of a context's handles.
+const (
+	// MaxHandleFiles is how many files come with them at most.
+	MaxHandleFiles = 4
+	// MaxHandleNames bounds the names, in bytes.
+	MaxHandleNames = 16 << 10
+)
 
 // Messages between vm and serve, over the guest's control socket.
 const (
@@ -68,6 +87,34 @@ type Setup struct {
 	MemoryLimit uint64 `json:"memory_limit,omitempty"`
 	// KernelTimeLimit in nanoseconds; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
+	// Handles is whether vm takes [KindHandles]; one of an older version does not.
+	Handles bool `json:"handles,omitempty"`
+}
+
+// Handles name a context to the GPU's driver; see gpu.Handles.
+type Handles struct {
+	// Slot is the context's.
+	Slot int `json:"slot"`
+	// Names is for the daemon's driver of the GPU alone to understand.
+	Names json.RawMessage `json:"names,omitempty"`
+}
+
+// ReadHandles reads a [KindHandles] message, and refuses one that is not as it
+// should be. The files stay the message's.
+func (m *Message) ReadHandles() (Handles, error) {
+	var h Handles
+	if err := m.Decode(&h); err != nil {
+		return Handles{}, err
+	}
+	switch {
+	case h.Slot < 0 || h.Slot >= MaxContexts:
+		return Handles{}, fmt.Errorf("handles of context slot %d of %d", h.Slot, MaxContexts)
+	case len(m.Files) > MaxHandleFiles:
+		return Handles{}, fmt.Errorf("handles with %d files, want at most %d", len(m.Files), MaxHandleFiles)
+	case len(h.Names) > MaxHandleNames:
+		return Handles{}, fmt.Errorf("handles whose names take %d bytes, want at most %d", len(h.Names), MaxHandleNames)
+	}
+	return h, nil
 }
 
 // Channel is a channel's place in BAR2, checked by vm.

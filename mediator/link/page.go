@@ -47,7 +47,7 @@ type pageLayout struct {
 	// Written by serve.
 	heartbeat   atomic.Int64
 	verdict     atomic.Uint32
-	_           uint32
+	disabled    atomic.Uint32 // a bit a context; zero in a page of an older version
 	weight      atomic.Uint64 // float64 bits
 	used        atomic.Int64
 	suspended   atomic.Int64

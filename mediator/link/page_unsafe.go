@@ -15,6 +15,8 @@ const (
 	_ = uint(unsafe.Sizeof(pageLayout{}) - oldPageBytes)
 	_ = uint(stubAreaBytes - unsafe.Sizeof(stubArea{}))
 	_ = uint(unsafe.Sizeof(stubArea{}) - stubAreaBytes)
+
+	_ = uint(32 - MaxContexts) // bits of pageLayout.disabled
 )
 
 // areaOf is where the stubs lie on a page of PageBytes.

@@ -1,0 +1,26 @@
+package link
+
+// A context is disabled while the daemon has its channels off the GPU, through the
+// GPU's driver, in mid-kernel where a kernel runs. It is said on the page for two
+// reasons: the time is none that the context's kernels had, and a context that was
+// left so by a daemon that is gone must be enabled by its own executor.
+
+// SetDisabled records whether a context's channels are off the GPU, before they are
+// taken off and after they were put back, and wakes its executor where that is new.
+// The daemon calls it, from one goroutine at a time for each page.
+func (p *Page) SetDisabled(slot int, yes bool) {
+	bit := uint32(1) << slot
+	if yes == p.Disabled(slot) {
+		return
+	}
+	if yes {
+		p.l.disabled.Or(bit)
+	} else {
+		p.l.disabled.And(^bit)
+	}
+	p.Context(slot).Ring()
+}
+
+// Disabled is whether the daemon says, or the last one said, that a context's
+// channels are off the GPU.
+func (p *Page) Disabled(slot int) bool { return p.l.disabled.Load()&(1<<slot) != 0 }
