@@ -18,6 +18,7 @@
 // The harness itself is held to account by mutants: transformed kernels with one
 // thing wrong, each of which it must find (mutant_test.go).
 //
-// The soft GPU is not what an assembler makes of PTX: gpu/check.sh holds the forms to
-// NVIDIA's assembler and to a real GPU, with evictions at random there too.
+// The soft GPU is not what an assembler makes of PTX: gpu/assemble.sh holds the forms
+// to NVIDIA's assembler, gpu/check.sh and gpu/hard.sh to a real GPU, with evictions at
+// random there too.
 package preempt

@@ -3,26 +3,16 @@ package preempt
 import (
 	"errors"
 	"hash/fnv"
-	"math/rand/v2"
 	"testing"
 
+	"vgpud/e2e/preempt/hard"
 	"vgpud/gpu"
 )
-
-// randomInput is the input of the generator for a seed.
-func randomInput(seed uint64) []byte {
-	rng := rand.New(rand.NewPCG(seed, 0x9e3779b9))
-	b := make([]byte, 20+rng.IntN(280))
-	for i := range b {
-		b[i] = byte(rng.Uint32())
-	}
-	return b
-}
 
 // soundGenerated transforms a generated kernel and runs it with evictions.
 func soundGenerated(t *testing.T, data []byte, times uint64, sum *tally) {
 	t.Helper()
-	src, c := generate(data)
+	src, c := hard.Generate(data)
 	m, _ := transform(t, src)
 	r, err := newRig(t.Context(), m, c)
 	if err != nil {
@@ -56,7 +46,7 @@ func TestGenerated(t *testing.T) {
 	refused := 0
 	for n := range uint64(kernels) {
 		before := sum.runs
-		soundGenerated(t, randomInput(*from+n), 3, &sum)
+		soundGenerated(t, hard.Input(*from+n), 3, &sum)
 		if t.Failed() {
 			t.Fatalf("input %d", *from+n)
 		}
@@ -78,7 +68,7 @@ func TestGenerated(t *testing.T) {
 // FuzzGenerated lets the fuzzer choose the kernel.
 func FuzzGenerated(f *testing.F) {
 	for n := range uint64(20) {
-		f.Add(randomInput(1_000_000 + n))
+		f.Add(hard.Input(1_000_000 + n))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1000 {

@@ -2,17 +2,17 @@ package preempt
 
 import (
 	"encoding/binary"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"vgpud/e2e/kernels"
+	"vgpud/e2e/preempt/hard"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 )
 
-// tileCase is a case of testdata/tile.ptx.
+// tileCase is a case of hard/ptx/tile.ptx.
 func tileCase(blocks int) *kernels.Case {
 	n := 64 * blocks
 	in, want := make([]byte, 4*n), make([]byte, 4*n)
@@ -37,11 +37,7 @@ func tileCase(blocks int) *kernels.Case {
 // tile reads the kernel written by hand, with the lines that bear a tag replaced.
 func tile(t testing.TB, tag, line string) *ptx.Module {
 	t.Helper()
-	src, err := os.ReadFile("testdata/tile.ptx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, found := strings.Split(string(src), "\n"), false
+	lines, found := strings.Split(hard.PTX("tile"), "\n"), false
 	for i, l := range lines {
 		if tag != "" && strings.HasSuffix(l, "// ["+tag+"]") {
 			lines[i], found = line, true
@@ -120,12 +116,12 @@ func TestMutants(t *testing.T) {
 
 // TestTransformedMutants breaks what the transformation makes, in one place each.
 func TestTransformedMutants(t *testing.T) {
-	many := tricky{file: "indices", entry: "three", grid: g(5, 3, 7), block: g(8, 4, 2)}
-	shared := tricky{file: "barriers", entry: "shared_again", grid: g(40), block: g(128)}
-	parted := tricky{file: "returns", entry: "divergent_loop", grid: g(17), block: g(70)}
+	many := hard.Trick{File: "indices", Entry: "three", Grid: [3]uint32{5, 3, 7}, Block: [3]uint32{8, 4, 2}}
+	shared := hard.Trick{File: "barriers", Entry: "shared_again", Grid: [3]uint32{40, 1, 1}, Block: [3]uint32{128, 1, 1}}
+	parted := hard.Trick{File: "returns", Entry: "divergent_loop", Grid: [3]uint32{17, 1, 1}, Block: [3]uint32{70, 1, 1}}
 	for _, m := range []struct {
 		name     string
-		k        tricky
+		k        hard.Trick
 		form     abi.PreemptForm
 		old, new string // a regular expression, and what to put in its place
 	}{
@@ -147,13 +143,9 @@ func TestTransformedMutants(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			src, err := os.ReadFile("testdata/" + m.k.file + ".ptx")
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, _ := transform(t, string(src))
+			out, _ := transform(t, hard.PTX(m.k.File))
 			text := out.String()
-			at := strings.Index(text, ".entry "+m.k.entry+suffix[m.form]+"(")
+			at := strings.Index(text, ".entry "+m.k.Entry+suffix[m.form]+"(")
 			if at < 0 {
 				t.Fatal("the form is not offered")
 			}
@@ -166,7 +158,7 @@ func TestTransformedMutants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := newRig(t.Context(), mutant, m.k.kase())
+			r, err := newRig(t.Context(), mutant, m.k.Case())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,8 @@
 //	gpucheck [-seed N] export DIR   writes DIR/NAME.case for every kernel and size
 //	gpucheck [-seed N] verify DIR   checks every DIR/ARCH/NAME.out against its reference
 //
-// The file formats are internal to this pair and described in format.go.
+// A case file is what [kernels.Case.File] says. An out file is the contents of all
+// buffers, one after another; a printed file is what the kernels printed.
 package main
 
 import (
@@ -53,7 +54,7 @@ func eachCase(seed uint64, f func(c *kernels.Case, name string) error) error {
 
 func export(seed uint64, dir string) error {
 	return eachCase(seed, func(c *kernels.Case, name string) error {
-		if err := os.WriteFile(filepath.Join(dir, name+".case"), encodeCase(c), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+".case"), c.File(), 0o644); err != nil {
 			return fmt.Errorf("exporting %v: %w", c, err)
 		}
 		return nil

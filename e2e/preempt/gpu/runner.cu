@@ -3,14 +3,15 @@
 //
 //     runner FORM GROUP EVERY SEED PTX CASE OUT PRINTED [CASE OUT PRINTED]...
 //     runner FORM GROUP EVERY SEED -compare PTX ENTRY...
+//     runner FORM GROUP EVERY SEED -same MODULE CASE [MODULE CASE]...
 //
 // FORM is abi.PreemptForm's number; 0 runs the original. PTX is transformed. The
-// first way runs the cases of e2e/kernels/gpucheck (format.go there describes the
-// files) and writes what gpucheck verifies. The second runs kernels of one
-// parameter, an array that every thread writes one word of, on a grid of 50 by 9
-// blocks of 128 threads, and compares the forms with the original. An entry that is
-// not offered in the form is run as it is, and counted. Whatever takes two seconds
-// hangs.
+// first way runs the cases of e2e/kernels/gpucheck (e2e/kernels/casefile.go
+// describes the files) and writes what gpucheck verifies. The second runs kernels of
+// one parameter, an array that every thread writes one word of, on a grid of 50 by 9
+// blocks of 128 threads, and compares the forms with the original. The third does
+// the same with cases of modules, assembled or not. An entry that is not offered in
+// the form is run as it is, and counted. Whatever takes two seconds hangs.
 #include <cuda.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -228,7 +229,8 @@ struct Memory {
     bool allocated;
 };
 
-static void perform(CUmodule module, const char *case_path, const char *out_path) {
+// Performs a case, and returns what its buffers hold then.
+static std::vector<std::string> perform(CUmodule module, const char *case_path) {
     Reader in{slurp(case_path)};
     std::vector<Memory> buffers(in.word());
     for (Memory &b : buffers) {
@@ -269,17 +271,53 @@ static void perform(CUmodule module, const char *case_path, const char *out_path
         }
         run(module, entry, dims, shared, params);
     }
-    std::ofstream out(out_path, std::ios::binary);
+    std::vector<std::string> contents;
     for (const Memory &b : buffers) {
-        std::string contents(b.size, '\0');
-        CHECK(cuMemcpyDtoH(contents.data(), b.address, b.size));
-        out.write(contents.data(), contents.size());
+        contents.emplace_back(b.size, '\0');
+        CHECK(cuMemcpyDtoH(&contents.back()[0], b.address, b.size));
         if (b.allocated)
             CHECK(cuMemFree(b.address));
     }
-    out.close();
-    if (!out)
-        fail("cannot write %s", out_path);
+    return contents;
+}
+
+// Sends what kernels print from now on to a file.
+static void print_to(const char *path) {
+    int printed = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (printed < 0 || dup2(printed, STDOUT_FILENO) < 0)
+        fail("cannot write %s", path);
+    close(printed);
+}
+
+// Performs a case in a form, with a module for itself, so that its variables begin
+// as the source says.
+static std::vector<std::string> perform_in(int wanted, const std::string &image, const char *case_path) {
+    CUmodule module;
+    CHECK(cuModuleLoadData(&module, image.c_str()));
+    std::swap(form, wanted);
+    std::vector<std::string> contents = perform(module, case_path);
+    std::swap(form, wanted);
+    CHECK(cuCtxSynchronize());
+    fflush(stdout);
+    CHECK(cuModuleUnload(module));
+    return contents;
+}
+
+// Compares what the form leaves of a case with what the original leaves, five times.
+static void same(const char *module, const char *case_path) {
+    current = case_path;
+    std::string image = slurp(module);
+    std::vector<std::string> want = perform_in(0, image, case_path);
+    for (int i = 0; i < 5; i++) {
+        std::vector<std::string> got = perform_in(form, image, case_path);
+        for (size_t b = 0; b < got.size(); b++)
+            if (got[b] != want[b]) {
+                size_t at = 0;
+                while (got[b][at] == want[b][at])
+                    at++;
+                fail("buffer %zu differs from the original's at byte %zu of %zu", b, at, got[b].size());
+            }
+    }
 }
 
 // Compares the form with the original, ten times.
@@ -306,32 +344,34 @@ static void compare(CUmodule module, const char *entry) {
 int main(int argc, char **argv) {
     if (argc < 8) {
         fprintf(stderr, "usage: runner FORM GROUP EVERY SEED PTX CASE OUT PRINTED...\n"
-                        "       runner FORM GROUP EVERY SEED -compare PTX ENTRY...\n");
+                        "       runner FORM GROUP EVERY SEED -compare PTX ENTRY...\n"
+                        "       runner FORM GROUP EVERY SEED -same MODULE CASE...\n");
         return 2;
     }
     form = atoi(argv[1]), group = atoi(argv[2]), every = atoi(argv[3]);
     rng.seed(atoi(argv[4]));
     setup();
-    CUmodule module;
     if (!strcmp(argv[5], "-compare")) {
+        CUmodule module;
         current = argv[6];
         CHECK(cuModuleLoadData(&module, slurp(argv[6]).c_str()));
         for (int i = 7; i < argc; i++)
             compare(module, argv[i]);
+    } else if (!strcmp(argv[5], "-same")) {
+        print_to("/dev/null");
+        for (int i = 6; i + 1 < argc; i += 2)
+            same(argv[i], argv[i + 1]);
     } else {
         std::string ptx = slurp(argv[5]);
         for (int i = 6; i + 2 < argc; i += 3) {
             current = argv[i];
-            // A module for each case, so that its variables begin as the source says.
-            CHECK(cuModuleLoadData(&module, ptx.c_str()));
-            int printed = open(argv[i + 2], O_WRONLY | O_CREAT | O_TRUNC, 0644);
-            if (printed < 0 || dup2(printed, STDOUT_FILENO) < 0)
-                fail("cannot write %s", argv[i + 2]);
-            close(printed);
-            perform(module, argv[i], argv[i + 1]);
-            CHECK(cuCtxSynchronize());
-            fflush(stdout);
-            CHECK(cuModuleUnload(module));
+            print_to(argv[i + 2]);
+            std::ofstream out(argv[i + 1], std::ios::binary);
+            for (const std::string &buffer : perform_in(form, ptx, argv[i]))
+                out.write(buffer.data(), buffer.size());
+            out.close();
+            if (!out)
+                fail("cannot write %s", argv[i + 1]);
         }
     }
     fprintf(stderr, "sum: %lu launches, %lu evictions, %lu originals\n", launches, evictions, originals);

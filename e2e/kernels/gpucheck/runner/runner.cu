@@ -4,7 +4,7 @@
 //
 // loads the PTX and for each case runs its steps, writes all buffers to OUT and
 // what the kernels printed to PRINTED, and reports how long the steps took.
-// ../format.go describes the files.
+// e2e/kernels/casefile.go describes the files.
 #include <cuda.h>
 #include <unistd.h>
 #include <fcntl.h>

@@ -1,22 +1,15 @@
-package main
+package kernels
 
-import (
-	"encoding/binary"
+import "encoding/binary"
 
-	"vgpud/e2e/kernels"
-)
-
-// A case file is a sequence of little-endian 64-bit words, strings and byte
-// strings; the latter two are a word with their length and then their bytes.
+// File is the case as a file, for programs that perform it on a real GPU: a sequence
+// of little-endian 64-bit words, strings and byte strings; the latter two are a word
+// with their length and then their bytes.
 //
 //	buffers   count, then for each: global's name, size, initial contents (empty: none)
 //	steps     count, then for each: entry, grid x y z, block x y z, shared bytes,
 //	          arguments: count, then for each: buffer's index + 1, offset; or 0, bytes
-//
-// An out file is the contents of all buffers, one after another; a printed file
-// is what the kernels printed.
-
-func encodeCase(c *kernels.Case) []byte {
+func (c *Case) File() []byte {
 	var b []byte
 	word := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	text := func(s []byte) {

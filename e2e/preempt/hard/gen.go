@@ -1,11 +1,22 @@
-package preempt
+package hard
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 
 	"vgpud/e2e/kernels"
 )
+
+// Input is an input of [Generate] that a seed chooses.
+func Input(seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 0x9e3779b9))
+	b := make([]byte, 20+rng.IntN(280))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
 
 // gen writes a kernel that the bytes of an input choose. Whatever they are, the
 // kernel is PTX, ends, and leaves memory that does not depend on the order in which
@@ -53,8 +64,9 @@ const (
 	genThreads = 96
 )
 
-// generate returns the module, whose kernel is called k, and its case.
-func generate(data []byte) (string, *kernels.Case) {
+// Generate writes the kernel that data chooses. It returns the module, whose kernel
+// is called k, and its case.
+func Generate(data []byte) (string, *kernels.Case) {
 	g := &gen{data: data}
 	g.grid = [3]uint32{uint32(1 + g.draw(9)), uint32(1 + g.draw(3)), uint32(1 + g.draw(2))}
 	g.block = [3]uint32{uint32(1 + g.draw(genThreads/2)), uint32(1 + g.draw(2)), 1}
@@ -69,8 +81,9 @@ func generate(data []byte) (string, *kernels.Case) {
 	c := &kernels.Case{
 		Kernel: "generated",
 		Buffers: []kernels.Buffer{
-			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: trickyBytes},
-			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: trickyBytes, Init: trickyInput()},
+			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: bufferBytes},
+			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: bufferBytes, Init: input()},
+			{Name: "totals", Mode: kernels.Scratch, Elem: kernels.U32, Size: 16, Global: "totals"},
 		},
 		Steps: []kernels.Launch{{Entry: "k", Grid: g.grid, Block: g.block, Args: []kernels.Arg{{Buffer: "out"}, {Buffer: "in"}}}},
 	}
