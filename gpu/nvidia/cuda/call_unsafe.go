@@ -1,0 +1,222 @@
+package cuda
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// call calls a function of the library whose arguments are plain numbers,
+// without allocating.
+func (l *Library) call(f function, args ...uintptr) error { return result(l.raw(f, args...)) }
+
+// raw is call with the driver's own result, success included.
+func (l *Library) raw(f function, args ...uintptr) Error {
+	if l.fn[f] == 0 {
+		return ErrNotInitialized // only Open itself, on a library that lacks it
+	}
+	// A slice of the caller's would be moved to the heap for SyscallN's sake.
+	a := blocks.Get().(*[maxArguments]uintptr)
+	n := copy(a[:], args)
+	r, _, _ := purego.SyscallN(l.fn[f], a[:n]...)
+	blocks.Put(a)
+	return Error(uint32(r))
+}
+
+// maxArguments is cuLaunchKernel's.
+const maxArguments = 11
+
+var blocks = sync.Pool{New: func() any { return new([maxArguments]uintptr) }}
+
+// scratch is where the library writes its answers to. It is on the heap, whose
+// objects stay where they are, and is used again.
+type scratch struct {
+	word [2]uint64
+	text [256]byte
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// at is the address of an answer.
+func (s *scratch) at(i int) uintptr { return uintptr(unsafe.Pointer(&s.word[i])) }
+
+// answers calls f with a place for up to two answers.
+func answers(f func(s *scratch) error) (a, b uint64, err error) {
+	s := scratches.Get().(*scratch)
+	s.word = [2]uint64{}
+	err = f(s)
+	a, b = s.word[0], s.word[1]
+	scratches.Put(s)
+	return a, b, err
+}
+
+// address is where a slice's memory lies, nil's and an empty one's included. The
+// memory is on the heap or no memory of Go's at all; the caller keeps it alive.
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// DeviceGetName is at most 255 bytes long.
+func (l *Library) DeviceGetName(d Device) (string, error) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	err := l.call(cuDeviceGetName, uintptr(unsafe.Pointer(&s.text[0])), uintptr(len(s.text)), uintptr(d))
+	return s.string(), err
+}
+
+// DeviceGetPCIBusID is such as "0000:00:05.0".
+func (l *Library) DeviceGetPCIBusID(d Device) (string, error) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	err := l.call(cuDeviceGetPCIBusID, uintptr(unsafe.Pointer(&s.text[0])), uintptr(len(s.text)), uintptr(d))
+	return s.string(), err
+}
+
+// string is the text up to its zero, which it leaves cleared.
+func (s *scratch) string() string {
+	n := 0
+	for n < len(s.text) && s.text[n] != 0 {
+		n++
+	}
+	t := string(s.text[:n])
+	clear(s.text[:])
+	return t
+}
+
+// DeviceGetUUID answers the 16 bytes of the device's UUID, its MIG instance's
+// where it is one.
+func (l *Library) DeviceGetUUID(d Device) (uuid [16]byte, err error) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	err = l.call(cuDeviceGetUuid, uintptr(unsafe.Pointer(&s.text[0])), uintptr(d))
+	copy(uuid[:], s.text[:])
+	clear(s.text[:])
+	return uuid, err
+}
+
+// EventElapsedTime is the milliseconds from one reached event to another, with
+// the precision of a float32: 61 ns within a second, less beyond.
+func (l *Library) EventElapsedTime(from, to Event) (float32, error) {
+	s := scratches.Get().(*scratch)
+	s.word[0] = 0
+	err := l.call(cuEventElapsedTime, s.at(0), uintptr(from), uintptr(to))
+	ms := *(*float32)(unsafe.Pointer(&s.word[0]))
+	scratches.Put(s)
+	return ms, err
+}
+
+// MemHostAlloc allocates n bytes of page-locked memory that the GPU reaches too.
+// The address is the same on both sides (unified addressing).
+func (l *Library) MemHostAlloc(n int, flags uint32) ([]byte, error) {
+	p, _, err := answers(func(s *scratch) error { return l.call(cuMemHostAlloc, s.at(0), uintptr(n), uintptr(flags)) })
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n), nil
+}
+
+// jit option numbers (CUjit_option).
+const (
+	jitInfoLogBuffer       = 3
+	jitInfoLogBufferBytes  = 4
+	jitErrorLogBuffer      = 5
+	jitErrorLogBufferBytes = 6
+)
+
+// logBytes is how much of the compiler's log is kept.
+const logBytes = 8 << 10
+
+// ModuleLoadData loads PTX, a cubin or a fatbin; log is what the compiler said
+// where that failed. image is ended by a zero here, as PTX has to be.
+func (l *Library) ModuleLoadData(image []byte) (m Module, log string, err error) {
+	type arguments struct {
+		module  uintptr
+		options [2]uint32
+		values  [2]uintptr
+		log     [logBytes]byte
+		image   []byte
+	}
+	a := &arguments{image: append(append(make([]byte, 0, len(image)+1), image...), 0)}
+	a.options = [2]uint32{jitErrorLogBuffer, jitErrorLogBufferBytes}
+	a.values = [2]uintptr{uintptr(unsafe.Pointer(&a.log[0])), logBytes}
+	var pin runtime.Pinner
+	pin.Pin(a)
+	defer pin.Unpin()
+	err = l.call(cuModuleLoadDataEx, uintptr(unsafe.Pointer(&a.module)), address(a.image),
+		uintptr(len(a.options)), uintptr(unsafe.Pointer(&a.options)), uintptr(unsafe.Pointer(&a.values)))
+	n := 0
+	for n < len(a.log) && a.log[n] != 0 {
+		n++
+	}
+	runtime.KeepAlive(a.image)
+	return Module(a.module), string(a.log[:n]), err
+}
+
+// ModuleEnumerateFunctions answers all of a module's kernels.
+func (l *Library) ModuleEnumerateFunctions(m Module) ([]Function, error) {
+	n, _, err := answers(func(s *scratch) error { return l.call(cuModuleGetFunctionCount, s.at(0), uintptr(m)) })
+	if err != nil || uint32(n) == 0 {
+		return nil, err
+	}
+	fs := make([]Function, uint32(n))
+	err = l.call(cuModuleEnumerateFunctions, uintptr(unsafe.Pointer(&fs[0])), uintptr(len(fs)), uintptr(m))
+	runtime.KeepAlive(fs)
+	return fs, err
+}
+
+// named calls f with the name as C has it.
+func named(name string, f func(name uintptr) error) error {
+	b := append([]byte(name), 0)
+	var pin runtime.Pinner
+	pin.Pin(&b[0])
+	defer pin.Unpin()
+	return f(address(b))
+}
+
+// Args is one launch's arguments as the library takes them, to be used for many
+// launches, one at a time. It must be on the heap: use [NewArgs].
+type Args struct {
+	extra [5]uintptr
+	size  uintptr
+	// Params is the parameter buffer.
+	Params [32 << 10]byte
+}
+
+// Kinds of entries in cuLaunchKernel's extra.
+const (
+	launchParamEnd           = 0
+	launchParamBufferPointer = 1
+	launchParamBufferSize    = 2
+)
+
+// NewArgs makes arguments.
+func NewArgs() *Args {
+	a := new(Args)
+	a.extra = [5]uintptr{
+		launchParamBufferPointer, uintptr(unsafe.Pointer(&a.Params[0])),
+		launchParamBufferSize, uintptr(unsafe.Pointer(&a.size)), launchParamEnd,
+	}
+	return a
+}
+
+// LaunchKernel launches f with the first n bytes of a.Params, which the driver
+// has copied when the call returns.
+func (l *Library) LaunchKernel(f Function, grid, block [3]uint32, shared uint32, s Stream, a *Args, n int) error {
+	a.size = uintptr(n)
+	extra := uintptr(unsafe.Pointer(&a.extra[0]))
+	if n == 0 {
+		extra = 0
+	}
+	err := l.call(cuLaunchKernel, uintptr(f), uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
+		uintptr(block[0]), uintptr(block[1]), uintptr(block[2]), uintptr(shared), uintptr(s), 0, extra)
+	runtime.KeepAlive(a)
+	return err
+}
+
+// Memcpy3DAsync copies a box as c says.
+func (l *Library) Memcpy3DAsync(c *Memcpy3D, s Stream) error {
+	var pin runtime.Pinner
+	pin.Pin(c)
+	defer pin.Unpin()
+	return l.call(cuMemcpy3DAsync, uintptr(unsafe.Pointer(c)), uintptr(s))
+}

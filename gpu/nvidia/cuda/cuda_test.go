@@ -1,0 +1,139 @@
+package cuda
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// zeroes is a library whose every function is C's labs, so that a call whose first
+// argument is 0 succeeds: the way of a call without a driver.
+func zeroes(t testing.TB) *Library {
+	t.Helper()
+	libc, err := purego.Dlopen("libc.so.6", purego.RTLD_NOW)
+	if err != nil {
+		t.Skip("no libc.so.6:", err)
+	}
+	labs, err := purego.Dlsym(libc, "labs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l Library
+	for i := range l.fn {
+		l.fn[i] = labs
+	}
+	return &l
+}
+
+// hotPath is what a launch and its end take.
+func hotPath(t testing.TB, l *Library, a *Args) {
+	notReady := Event(ErrNotReady)
+	for _, err := range []error{
+		l.CtxSetCurrent(0),
+		l.LaunchKernel(0, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, 1, a, 64),
+		l.EventRecord(0, 1),
+		l.StreamWriteValue64(0, 8, 9),
+		l.MemcpyHtoDAsync(0, a.Params[:4], 1),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ready, err := l.EventQuery(notReady); ready || err != nil {
+		t.Fatal(ready, err)
+	}
+}
+
+func TestHotPathAllocatesNothing(t *testing.T) {
+	l, a := zeroes(t), NewArgs()
+	if n := testing.AllocsPerRun(100, func() { hotPath(t, l, a) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	l := zeroes(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.EventRecord(0, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLaunchKernel(b *testing.B) {
+	l, a := zeroes(b), NewArgs()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.LaunchKernel(0, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, 1, a, 64); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func TestResultsAreErrors(t *testing.T) {
+	l := zeroes(t)
+	err := l.CtxDestroy(700) // labs answers its argument
+	if e, ok := errors.AsType[Error](err); !ok || e != ErrIllegalAddress || !e.Sticky() || e.Lost() {
+		t.Errorf("%v", err)
+	}
+	if want := "CUDA_ERROR_ILLEGAL_ADDRESS (700)"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	if got := Error(12345).Error(); got != "CUDA_ERROR_12345 (12345)" {
+		t.Error(got)
+	}
+	if ErrOutOfMemory.Sticky() || !ErrNoDevice.Sticky() || !ErrNoDevice.Lost() {
+		t.Error("what ends a context is told wrongly")
+	}
+}
+
+// Sizes are cuda.h's, of 64 bits.
+func TestLayouts(t *testing.T) {
+	if n := unsafe.Sizeof(Memcpy3D{}); n != 200 {
+		t.Errorf("CUDA_MEMCPY3D has %d bytes, want 200", n)
+	}
+	var c Memcpy3D
+	for name, o := range map[string][2]uintptr{
+		"srcMemoryType": {unsafe.Offsetof(c.SrcMemoryType), 32}, "srcPitch": {unsafe.Offsetof(c.SrcPitch), 72},
+		"dstXInBytes": {unsafe.Offsetof(c.DstXInBytes), 88}, "dstDevice": {unsafe.Offsetof(c.DstDevice), 136},
+		"WidthInBytes": {unsafe.Offsetof(c.WidthInBytes), 176},
+	} {
+		if o[0] != o[1] {
+			t.Errorf("%s at %d, want %d", name, o[0], o[1])
+		}
+	}
+}
+
+// A host without the driver is told what to install; one with it has everything.
+func TestOpen(t *testing.T) {
+	l, err := Open()
+	if err != nil {
+		if !errors.Is(err, ErrAbsent) || !strings.Contains(err.Error(), Name) {
+			t.Fatal(err)
+		}
+		return
+	}
+	if v, err := l.DriverGetVersion(); err != nil || v < MinVersion {
+		t.Errorf("version %d, %v", v, err)
+	}
+}
+
+func TestFormatVersion(t *testing.T) {
+	if got := FormatVersion(MinVersion); got != "12.4" {
+		t.Error(got)
+	}
+}
+
+func TestSymbolsAreNamed(t *testing.T) {
+	seen := map[string]bool{}
+	for i, name := range symbols {
+		if name == "" || seen[name] {
+			t.Errorf("function %d: name %q", i, name)
+		}
+		seen[name] = true
+	}
+}

@@ -1,0 +1,89 @@
+package cuda
+
+// Attribute is a CUdevice_attribute.
+type Attribute int32
+
+// Device attributes.
+const (
+	MaxThreadsPerBlock          Attribute = 1
+	MaxBlockDimX                Attribute = 2
+	MaxBlockDimY                Attribute = 3
+	MaxBlockDimZ                Attribute = 4
+	MaxGridDimX                 Attribute = 5
+	MaxGridDimY                 Attribute = 6
+	MaxGridDimZ                 Attribute = 7
+	MaxSharedMemoryPerBlock     Attribute = 8
+	ClockRate                   Attribute = 13 // kHz
+	MultiprocessorCount         Attribute = 16
+	L2CacheSize                 Attribute = 38
+	MaxThreadsPerMultiprocessor Attribute = 39
+	ComputeCapabilityMajor      Attribute = 75
+	ComputeCapabilityMinor      Attribute = 76
+	MaxSharedPerMultiprocessor  Attribute = 81
+	MaxRegsPerMultiprocessor    Attribute = 82
+	MaxSharedPerBlockOptin      Attribute = 97
+	MaxBlocksPerMultiprocessor  Attribute = 106
+	MemoryPoolsSupported        Attribute = 115
+)
+
+// Init must come before all others.
+func (l *Library) Init() error { return l.call(cuInit, 0) }
+
+// DriverGetVersion is 1000 times the major plus 10 times the minor version of the
+// CUDA that the driver supports.
+func (l *Library) DriverGetVersion() (int, error) {
+	v, _, err := answers(func(s *scratch) error { return l.call(cuDriverGetVersion, s.at(0)) })
+	return int(int32(v)), err
+}
+
+// DeviceGetCount is how many devices this process sees.
+func (l *Library) DeviceGetCount() (int, error) {
+	n, _, err := answers(func(s *scratch) error { return l.call(cuDeviceGetCount, s.at(0)) })
+	return int(int32(n)), err
+}
+
+// DeviceGet finds the i-th device.
+func (l *Library) DeviceGet(i int) (Device, error) {
+	d, _, err := answers(func(s *scratch) error { return l.call(cuDeviceGet, s.at(0), uintptr(i)) })
+	return Device(int32(d)), err
+}
+
+// DeviceTotalMem is in bytes.
+func (l *Library) DeviceTotalMem(d Device) (uint64, error) {
+	n, _, err := answers(func(s *scratch) error { return l.call(cuDeviceTotalMem, s.at(0), uintptr(d)) })
+	return n, err
+}
+
+// DeviceGetAttribute answers one of the attributes above.
+func (l *Library) DeviceGetAttribute(d Device, a Attribute) (int, error) {
+	v, _, err := answers(func(s *scratch) error { return l.call(cuDeviceGetAttribute, s.at(0), uintptr(a), uintptr(d)) })
+	return int(int32(v)), err
+}
+
+// Flags of CtxCreate.
+const CtxSchedBlockingSync = 4
+
+// Limits of CtxGetLimit.
+const (
+	LimitPrintfFIFOSize = 1
+	LimitMallocHeapSize = 2
+)
+
+// CtxCreate makes a context, and makes it current on the calling thread.
+func (l *Library) CtxCreate(flags uint32, d Device) (Context, error) {
+	c, _, err := answers(func(s *scratch) error { return l.call(cuCtxCreate, s.at(0), uintptr(flags), uintptr(d)) })
+	return Context(c), err
+}
+
+// CtxDestroy ends a context. It waits for what runs in it.
+func (l *Library) CtxDestroy(c Context) error { return l.call(cuCtxDestroy, uintptr(c)) }
+
+// CtxSetCurrent makes a context current on the calling thread. The caller locks
+// its goroutine to the thread for this call and those that need the context.
+func (l *Library) CtxSetCurrent(c Context) error { return l.call(cuCtxSetCurrent, uintptr(c)) }
+
+// CtxGetLimit answers a limit of the current context, in bytes.
+func (l *Library) CtxGetLimit(limit int) (uint64, error) {
+	v, _, err := answers(func(s *scratch) error { return l.call(cuCtxGetLimit, s.at(0), uintptr(limit)) })
+	return v, err
+}

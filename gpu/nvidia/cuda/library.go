@@ -1,0 +1,168 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ebitengine/purego"
+)
+
+// Name is the library's, as the driver installs it.
+const Name = "libcuda.so.1"
+
+// MinVersion is the oldest driver that has all functions used here, as
+// cuDriverGetVersion says it: CUDA 12.4, driver 550.
+const MinVersion = 12040
+
+// ErrAbsent is the error of [Open] on a host without the library.
+var ErrAbsent = errors.New("no NVIDIA driver's library")
+
+// Library is libcuda. Its methods may be called from any goroutine.
+type Library struct {
+	fn [functions]uintptr
+}
+
+// Open opens the library. The process has it until it ends: the driver can't be
+// unloaded. An error names what is missing.
+func Open() (*Library, error) {
+	handle, err := purego.Dlopen(Name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w: %w: install the NVIDIA driver's compute library", Name, ErrAbsent, err)
+	}
+	var l Library
+	var missing []string
+	for i, name := range symbols {
+		if l.fn[i], err = purego.Dlsym(handle, name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		version := "its version is not known"
+		if v, err := l.DriverGetVersion(); err == nil {
+			version = "it is for CUDA " + FormatVersion(v)
+		}
+		return nil, fmt.Errorf("%s lacks %s; %s, want %s or newer (driver 550)",
+			Name, strings.Join(missing, ", "), version, FormatVersion(MinVersion))
+	}
+	return &l, nil
+}
+
+// FormatVersion writes what [Library.DriverGetVersion] answers as people do.
+func FormatVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// function is an index of symbols.
+type function int
+
+const (
+	cuInit function = iota
+	cuDriverGetVersion
+	cuDeviceGetCount
+	cuDeviceGet
+	cuDeviceGetName
+	cuDeviceGetUuid
+	cuDeviceGetPCIBusID
+	cuDeviceTotalMem
+	cuDeviceGetAttribute
+	cuCtxCreate
+	cuCtxDestroy
+	cuCtxSetCurrent
+	cuCtxGetLimit
+	cuMemGetInfo
+	cuMemAllocAsync
+	cuMemFreeAsync
+	cuMemHostAlloc
+	cuMemFreeHost
+	cuMemHostRegister
+	cuMemHostUnregister
+	cuMemcpyHtoDAsync
+	cuMemcpyDtoHAsync
+	cuMemcpyDtoDAsync
+	cuMemcpy3DAsync
+	cuMemsetD8Async
+	cuMemsetD16Async
+	cuMemsetD32Async
+	cuMemsetD2D8Async
+	cuMemsetD2D16Async
+	cuMemsetD2D32Async
+	cuModuleLoadDataEx
+	cuModuleUnload
+	cuModuleGetFunction
+	cuModuleGetGlobal
+	cuModuleGetFunctionCount
+	cuModuleEnumerateFunctions
+	cuFuncGetAttribute
+	cuFuncSetAttribute
+	cuFuncGetParamInfo
+	cuOccupancyMaxActiveBlocksPerMultiprocessor
+	cuLaunchKernel
+	cuStreamCreateWithPriority
+	cuStreamDestroy
+	cuStreamSynchronize
+	cuStreamWaitEvent
+	cuStreamWriteValue64
+	cuEventCreate
+	cuEventDestroy
+	cuEventRecord
+	cuEventQuery
+	cuEventSynchronize
+	cuEventElapsedTime
+	functions
+)
+
+// symbols are the names in the library. The suffixes are those that cuda.h of
+// CUDA 12 defines the plain names to.
+var symbols = [functions]string{
+	cuInit:                     "cuInit",
+	cuDriverGetVersion:         "cuDriverGetVersion",
+	cuDeviceGetCount:           "cuDeviceGetCount",
+	cuDeviceGet:                "cuDeviceGet",
+	cuDeviceGetName:            "cuDeviceGetName",
+	cuDeviceGetUuid:            "cuDeviceGetUuid_v2",
+	cuDeviceGetPCIBusID:        "cuDeviceGetPCIBusId",
+	cuDeviceTotalMem:           "cuDeviceTotalMem_v2",
+	cuDeviceGetAttribute:       "cuDeviceGetAttribute",
+	cuCtxCreate:                "cuCtxCreate_v2",
+	cuCtxDestroy:               "cuCtxDestroy_v2",
+	cuCtxSetCurrent:            "cuCtxSetCurrent",
+	cuCtxGetLimit:              "cuCtxGetLimit",
+	cuMemGetInfo:               "cuMemGetInfo_v2",
+	cuMemAllocAsync:            "cuMemAllocAsync",
+	cuMemFreeAsync:             "cuMemFreeAsync",
+	cuMemHostAlloc:             "cuMemHostAlloc",
+	cuMemFreeHost:              "cuMemFreeHost",
+	cuMemHostRegister:          "cuMemHostRegister_v2",
+	cuMemHostUnregister:        "cuMemHostUnregister",
+	cuMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",
+	cuMemcpyDtoHAsync:          "cuMemcpyDtoHAsync_v2",
+	cuMemcpyDtoDAsync:          "cuMemcpyDtoDAsync_v2",
+	cuMemcpy3DAsync:            "cuMemcpy3DAsync_v2",
+	cuMemsetD8Async:            "cuMemsetD8Async",
+	cuMemsetD16Async:           "cuMemsetD16Async",
+	cuMemsetD32Async:           "cuMemsetD32Async",
+	cuMemsetD2D8Async:          "cuMemsetD2D8Async",
+	cuMemsetD2D16Async:         "cuMemsetD2D16Async",
+	cuMemsetD2D32Async:         "cuMemsetD2D32Async",
+	cuModuleLoadDataEx:         "cuModuleLoadDataEx",
+	cuModuleUnload:             "cuModuleUnload",
+	cuModuleGetFunction:        "cuModuleGetFunction",
+	cuModuleGetGlobal:          "cuModuleGetGlobal_v2",
+	cuModuleGetFunctionCount:   "cuModuleGetFunctionCount",
+	cuModuleEnumerateFunctions: "cuModuleEnumerateFunctions",
+	cuFuncGetAttribute:         "cuFuncGetAttribute",
+	cuFuncSetAttribute:         "cuFuncSetAttribute",
+	cuFuncGetParamInfo:         "cuFuncGetParamInfo",
+	cuOccupancyMaxActiveBlocksPerMultiprocessor: "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+	cuLaunchKernel:             "cuLaunchKernel",
+	cuStreamCreateWithPriority: "cuStreamCreateWithPriority",
+	cuStreamDestroy:            "cuStreamDestroy_v2",
+	cuStreamSynchronize:        "cuStreamSynchronize",
+	cuStreamWaitEvent:          "cuStreamWaitEvent",
+	cuStreamWriteValue64:       "cuStreamWriteValue64_v2",
+	cuEventCreate:              "cuEventCreate",
+	cuEventDestroy:             "cuEventDestroy_v2",
+	cuEventRecord:              "cuEventRecord",
+	cuEventQuery:               "cuEventQuery",
+	cuEventSynchronize:         "cuEventSynchronize",
+	cuEventElapsedTime:         "cuEventElapsedTime",
+}

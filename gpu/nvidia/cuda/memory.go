@@ -1,0 +1,107 @@
+package cuda
+
+// Flags of MemHostAlloc and MemHostRegister.
+const (
+	HostPortable  = 1
+	HostDeviceMap = 2
+)
+
+// MemGetInfo is the GPU's free memory and all of it, in bytes.
+func (l *Library) MemGetInfo() (free, total uint64, err error) {
+	return answers(func(s *scratch) error { return l.call(cuMemGetInfo, s.at(0), s.at(1)) })
+}
+
+// MemAllocAsync allocates in s's order. The address is known at once.
+func (l *Library) MemAllocAsync(n uint64, stream Stream) (DevicePtr, error) {
+	p, _, err := answers(func(s *scratch) error { return l.call(cuMemAllocAsync, s.at(0), uintptr(n), uintptr(stream)) })
+	return DevicePtr(p), err
+}
+
+// MemFreeAsync frees in s's order.
+func (l *Library) MemFreeAsync(p DevicePtr, s Stream) error {
+	return l.call(cuMemFreeAsync, uintptr(p), uintptr(s))
+}
+
+// MemFreeHost frees what MemHostAlloc returned.
+func (l *Library) MemFreeHost(mem []byte) error { return l.call(cuMemFreeHost, address(mem)) }
+
+// MemHostRegister locks the pages of mem, a mapping that stays until
+// MemHostUnregister, and lets the GPU reach them.
+func (l *Library) MemHostRegister(mem []byte, flags uint32) error {
+	return l.call(cuMemHostRegister, address(mem), uintptr(len(mem)), uintptr(flags))
+}
+
+// MemHostUnregister undoes MemHostRegister. It waits for copies under way.
+func (l *Library) MemHostUnregister(mem []byte) error {
+	return l.call(cuMemHostUnregister, address(mem))
+}
+
+// MemcpyHtoDAsync copies to the GPU. src must stay until that is done; where it is
+// not page-locked the call may wait for what is before it.
+func (l *Library) MemcpyHtoDAsync(dst DevicePtr, src []byte, s Stream) error {
+	return l.call(cuMemcpyHtoDAsync, uintptr(dst), address(src), uintptr(len(src)), uintptr(s))
+}
+
+// MemcpyDtoHAsync copies from the GPU; see MemcpyHtoDAsync.
+func (l *Library) MemcpyDtoHAsync(dst []byte, src DevicePtr, s Stream) error {
+	return l.call(cuMemcpyDtoHAsync, address(dst), uintptr(src), uintptr(len(dst)), uintptr(s))
+}
+
+// MemcpyDtoDAsync copies within the GPU's memory.
+func (l *Library) MemcpyDtoDAsync(dst, src DevicePtr, n uint64, s Stream) error {
+	return l.call(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(n), uintptr(s))
+}
+
+// MemsetAsync sets n elements of width 1, 2 or 4 bytes to the low bytes of value.
+func (l *Library) MemsetAsync(dst DevicePtr, value uint32, width int, n uint64, s Stream) error {
+	f := [...]function{1: cuMemsetD8Async, 2: cuMemsetD16Async, 4: cuMemsetD32Async}[width]
+	return l.call(f, uintptr(dst), uintptr(truncate(value, width)), uintptr(n), uintptr(s))
+}
+
+// Memset2DAsync sets rows of n elements, pitch bytes apart.
+func (l *Library) Memset2DAsync(dst DevicePtr, pitch uint64, value uint32, width int, n, rows uint64, s Stream) error {
+	f := [...]function{1: cuMemsetD2D8Async, 2: cuMemsetD2D16Async, 4: cuMemsetD2D32Async}[width]
+	return l.call(f, uintptr(dst), uintptr(pitch), uintptr(truncate(value, width)), uintptr(n), uintptr(rows), uintptr(s))
+}
+
+// truncate is the value in as many bytes as an element has.
+func truncate(value uint32, width int) uint32 {
+	return value & (1<<(8*width) - 1)
+}
+
+// Kinds of memory in a [Memcpy3D].
+const (
+	MemoryHost   = 1
+	MemoryDevice = 2
+)
+
+// Memcpy3D is CUDA_MEMCPY3D_v2.
+type Memcpy3D struct {
+	SrcXInBytes, SrcY, SrcZ uintptr
+	SrcLOD                  uintptr
+	SrcMemoryType           uint32
+	_                       uint32
+	SrcHost                 uintptr
+	SrcDevice               DevicePtr
+	SrcArray                uintptr
+	reserved0               uintptr
+	SrcPitch, SrcHeight     uintptr
+
+	DstXInBytes, DstY, DstZ uintptr
+	DstLOD                  uintptr
+	DstMemoryType           uint32
+	_                       uint32
+	DstHost                 uintptr
+	DstDevice               DevicePtr
+	DstArray                uintptr
+	reserved1               uintptr
+	DstPitch, DstHeight     uintptr
+
+	WidthInBytes, Height, Depth uintptr
+}
+
+// SetSrcHost makes memory of the program's the source.
+func (c *Memcpy3D) SetSrcHost(mem []byte) { c.SrcMemoryType, c.SrcHost = MemoryHost, address(mem) }
+
+// SetDstHost makes memory of the program's the destination.
+func (c *Memcpy3D) SetDstHost(mem []byte) { c.DstMemoryType, c.DstHost = MemoryHost, address(mem) }

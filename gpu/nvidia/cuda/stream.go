@@ -1,0 +1,60 @@
+package cuda
+
+// Flags of streams and events.
+const (
+	StreamNonBlocking = 1
+	EventBlockingSync = 1
+)
+
+// StreamCreate makes a stream; the lower the priority's number the sooner its
+// kernels' blocks go, within what the device allows.
+func (l *Library) StreamCreate(flags uint32, priority int) (Stream, error) {
+	v, _, err := answers(func(s *scratch) error {
+		return l.call(cuStreamCreateWithPriority, s.at(0), uintptr(flags), uintptr(priority))
+	})
+	return Stream(v), err
+}
+
+// StreamDestroy returns at once; what is queued goes on.
+func (l *Library) StreamDestroy(s Stream) error { return l.call(cuStreamDestroy, uintptr(s)) }
+
+// StreamSynchronize waits for all that is queued.
+func (l *Library) StreamSynchronize(s Stream) error { return l.call(cuStreamSynchronize, uintptr(s)) }
+
+// StreamWaitEvent has s wait for what was last recorded in e.
+func (l *Library) StreamWaitEvent(s Stream, e Event) error {
+	return l.call(cuStreamWaitEvent, uintptr(s), uintptr(e), 0)
+}
+
+// StreamWriteValue64 writes a word when what is before it in the stream is done,
+// and seen: it comes after all its writes.
+func (l *Library) StreamWriteValue64(s Stream, at DevicePtr, value uint64) error {
+	return l.call(cuStreamWriteValue64, uintptr(s), uintptr(at), uintptr(value), 0)
+}
+
+// EventCreate makes an event, which keeps the time when it was reached.
+func (l *Library) EventCreate(flags uint32) (Event, error) {
+	e, _, err := answers(func(s *scratch) error { return l.call(cuEventCreate, s.at(0), uintptr(flags)) })
+	return Event(e), err
+}
+
+// EventDestroy returns at once.
+func (l *Library) EventDestroy(e Event) error { return l.call(cuEventDestroy, uintptr(e)) }
+
+// EventRecord has e reached when what is before it in s is done.
+func (l *Library) EventRecord(e Event, s Stream) error {
+	return l.call(cuEventRecord, uintptr(e), uintptr(s))
+}
+
+// EventQuery is whether the event's last record was reached.
+func (l *Library) EventQuery(e Event) (bool, error) {
+	r := l.raw(cuEventQuery, uintptr(e))
+	if r == ErrNotReady {
+		return false, nil
+	}
+	return r == 0, result(r)
+}
+
+// EventSynchronize waits until the event's last record was reached, asleep where
+// the event was made with EventBlockingSync.
+func (l *Library) EventSynchronize(e Event) error { return l.call(cuEventSynchronize, uintptr(e)) }
