@@ -279,8 +279,9 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 	if p.fn != nil {
 		x.launches--
 		x.predicted -= p.predicted
-		p.fn.ran(out.End - out.Start)
-		x.slot.AddFinished(out.End-out.Start, x.held.overlap(out.Start, out.End), out.Err != nil)
+		t, late := x.ran(out.Start, out.End)
+		p.fn.ran(t)
+		x.slot.AddFinished(t, late, out.Err != nil)
 		p.fn = nil
 	} else if out.Err != nil {
 		x.slot.AddError()

@@ -96,8 +96,9 @@ func (j *job) attend() bool {
 		}
 		return true
 	}
+	// While the context is off the GPU its blocks can't look.
 	now := x.o.Clock.Now()
-	if now < j.due() {
+	if x.away.off || now < j.due(now) {
 		return false
 	}
 	return j.exposed(now)
@@ -186,8 +187,19 @@ func (j *job) besideDone() bool {
 }
 
 // due is when the launch must have left, by the daemon's word; once that is past,
-// when it is ended. One that is to leave some SMs only goes on, on the others.
-func (j *job) due() time.Duration {
+// when it is ended; as far as is known at now. One that is to leave some SMs only
+// goes on, on the others.
+func (j *job) due(now time.Duration) time.Duration {
+	_, asked, _ := j.claim.Word()
+	limit := j.limit()
+	if away := j.ch.x.awayHere.overlap(asked, now); limit < math.MaxInt64-away {
+		limit += away
+	}
+	return limit
+}
+
+// limit is due of a launch whose context was on the GPU all along.
+func (j *job) limit() time.Duration {
 	below, asked, deadline := j.claim.Word()
 	switch {
 	case deadline == 0 || below < uint32(j.ch.x.props.SMs):
@@ -234,7 +246,8 @@ func (j *job) exposed(now time.Duration) bool {
 	if s, ok := x.o.Device.(gpu.Suspender); ok && x.props.Preempts && j.park(s, now) {
 		return true
 	}
-	if _, asked, deadline := j.claim.Word(); now < max(deadline, asked+link.LiarLimit) {
+	_, asked, deadline := j.claim.Word()
+	if away := x.awayHere.overlap(asked, now); now < max(deadline, asked+link.LiarLimit)+away {
 		return false
 	}
 	x.fail(fmt.Errorf("kernel %s did not leave the GPU when asked: %w", j.fn.attrs.Name, gpu.ErrTimeLimit))

@@ -78,6 +78,8 @@ type Executor struct {
 
 	priority  *priority     // of the process; nil: left alone
 	held      suspension    // the newest
+	away      absences      // on the GPU's clock
+	awayHere  absences      // on the executor's
 	launches  int           // on the GPU, of all channels
 	predicted time.Duration // how long they will take
 
@@ -237,6 +239,7 @@ func (x *Executor) raise(vector int) {
 func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
 	x.hold(suspended)
+	x.notice()
 	x.drain()
 	backlog := false
 	for _, ch := range x.channels {

@@ -274,13 +274,14 @@ func (j *job) left() bool {
 	j.p.fence, j.words = 0, 0
 	x.launches--
 	x.predicted -= j.predicted
-	t := max(out.End-out.Start-j.parkedFor, 0)
+	t, late := x.ran(out.Start, out.End)
+	t = max(t-j.parkedFor, 0)
 	if j.start == 0 {
 		j.start = out.Start
 	}
 	j.end = out.End
 	j.used += t
-	x.slot.AddLeft(t, x.held.overlap(out.Start, out.End))
+	x.slot.AddLeft(t, late)
 	if out.Err != nil {
 		return j.fail(out.Err)
 	}

@@ -93,7 +93,7 @@ func TestLongBlocksAreNoLie(t *testing.T) {
 		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, link.LiarLimit},
 	} {
 		j.fn.mean = c.mean
-		if got := j.due() - sim.Now(); got != c.due {
+		if got := j.due(sim.Now()) - sim.Now(); got != c.due {
 			t.Errorf("a block takes %v: found to lie after %v, want %v", c.mean, got, c.due)
 		}
 	}

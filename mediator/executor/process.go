@@ -86,6 +86,7 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		ChannelFailed: func(f link.ChannelFailure) { report(conn, log, link.KindFailed, f) },
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
+	defer x.enableAtEnd()
 	if hurried == nil {
 		x.priority = &priority{page: page, slot: slot, log: log}
 	}
@@ -95,12 +96,18 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	if err := conn.Send(link.Message{Kind: link.KindReady}); err != nil {
 		return err
 	}
+	if s.Handles {
+		if err := handOver(conn, gctx, s.Slot); err != nil {
+			log.Debug("context can't be handed to the daemon", "err", err)
+		}
+	}
 	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var listening sync.WaitGroup
 	listening.Go(func() { cancel(x.listen(conn)) })
+	listening.Go(func() { x.keepEnabled(ctx) })
 	if l, ok := device.(gpu.Losable); ok {
 		listening.Go(func() { x.watch(ctx, l) })
 	}
@@ -174,6 +181,29 @@ func openContext(ctx context.Context, open Opener, s link.Setup, budget gpu.Budg
 		return nil, nil, errors.Join(fmt.Errorf("make a context on GPU %s: %w", s.GPU.Name, err), device.Close())
 	}
 	return device, c, nil
+}
+
+// handOver gives vm, and so the daemon, the handles that the context has, if it has
+// any.
+func handOver(conn *link.Conn, c gpu.Context, slot int) (err error) {
+	handled, ok := c.(gpu.Handled)
+	if !ok {
+		return nil
+	}
+	h, err := handled.Handles()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range h.Files {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	m, err := link.NewMessage(link.KindHandles, link.Handles{Slot: slot, Names: h.Names}, h.Files...)
+	if err != nil {
+		return err
+	}
+	return conn.Send(m)
 }
 
 // report tells vm of something that ended.

@@ -19,10 +19,11 @@ func (s *suspension) turn(on bool, now time.Duration) {
 	}
 }
 
-// overlap is how much of the time from start to end was in the suspension.
-func (s *suspension) overlap(start, end time.Duration) time.Duration {
+// within is the part of the time from start to end that was in the suspension.
+func (s *suspension) within(start, end time.Duration) (from, to time.Duration) {
 	if !s.on {
 		end = min(end, s.to)
 	}
-	return max(end-max(start, s.from), 0)
+	from = max(start, s.from)
+	return from, max(end, from)
 }

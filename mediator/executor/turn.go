@@ -133,7 +133,7 @@ func (j *job) sleepFor(now time.Duration) time.Duration {
 		}
 		return silenceSleep
 	case j.phase == running && j.told:
-		return max(j.due()-now, time.Millisecond)
+		return max(j.due(now)-now, time.Millisecond)
 	}
 	return sleepLimit
 }

@@ -1,0 +1,157 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+)
+
+// absences are the times in which the daemon had the context's channels off the
+// GPU, in mid-kernel where one ran. They are no time that a launch used.
+type absences struct {
+	off   bool
+	spans []span // ascending; the last has no end yet while off
+}
+
+type span struct{ from, to time.Duration }
+
+// absencesKept bounds how many are remembered while launches are on the GPU all
+// along: those of a kernel that runs for half a minute in the shortest duty cycle.
+const absencesKept = 4096
+
+// turn begins or ends an absence at now. Those of before are of interest as long as
+// launches are on the GPU that began before them.
+func (a *absences) turn(off bool, now time.Duration, launches int) {
+	switch a.off = off; {
+	case !off:
+		a.spans[len(a.spans)-1].to = now
+		return
+	case launches == 0:
+		a.spans = a.spans[:0]
+	case len(a.spans) == absencesKept:
+		a.spans = append(a.spans[:0], a.spans[absencesKept/2:]...)
+	}
+	a.spans = append(a.spans, span{from: now})
+}
+
+// overlap is how much of the time from start to end was in absences.
+func (a *absences) overlap(start, end time.Duration) (sum time.Duration) {
+	for i := len(a.spans) - 1; i >= 0; i-- {
+		s := a.spans[i]
+		if a.off && i == len(a.spans)-1 {
+			s.to = end
+		}
+		if s.to <= start {
+			break
+		}
+		sum += max(min(end, s.to)-max(start, s.from), 0)
+	}
+	return sum
+}
+
+// notice takes note of the beginning and end of absences.
+func (x *Executor) notice() {
+	off := x.o.Page.Disabled(x.o.Slot)
+	if off == x.away.off {
+		return
+	}
+	at, err := x.o.Device.Now()
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	x.away.turn(off, at, x.launches)
+	x.awayHere.turn(off, x.o.Clock.Now(), x.launches)
+	if p, ok := x.o.Context.(gpu.Pausing); ok {
+		p.Pause(off)
+	}
+}
+
+// ran is what of the time from start to end, on the GPU's clock, a launch was on the
+// GPU, and what of that was while the guest was suspended.
+func (x *Executor) ran(start, end time.Duration) (t, late time.Duration) {
+	from, to := x.held.within(start, end)
+	return max(end-start-x.away.overlap(start, end), 0), max(to-from-x.away.overlap(from, to), 0)
+}
+
+const (
+	// lookEvery is how often an executor looks whether it was left disabled.
+	lookEvery = link.SuspensionLimit / 8
+	// enableGrace is how long a daemon that is alive may take to enable the contexts
+	// of a guest that it lets run.
+	enableGrace = link.SuspensionLimit / 2
+)
+
+// keeper enables the executor's own context where the daemon has not: it is gone, or
+// its driver calls fail. The driver counts what is disabled, whoever did it, and
+// keeps it when they end; so the keeper undoes what the page says just once, and
+// nothing else.
+type keeper struct {
+	x      *Executor
+	driver gpu.Suspender
+	since  time.Duration // when the context was first seen disabled without a reason; 0: it was not
+	undone bool
+}
+
+// keepEnabled has a keeper look until ctx ends. It is apart from Run, which may be
+// waiting for the very GPU that the context is off.
+func (x *Executor) keepEnabled(ctx context.Context) {
+	k := keeper{x: x}
+	var ok bool
+	if k.driver, ok = x.o.Device.(gpu.Suspender); !ok {
+		return
+	}
+	for clock.Sleep(ctx, x.o.Clock, lookEvery) == nil {
+		k.look(x.o.Clock.Now())
+	}
+}
+
+// look enables the context if it is time for that.
+func (k *keeper) look(now time.Duration) {
+	page := k.x.o.Page
+	switch {
+	case !page.Disabled(k.x.o.Slot):
+		k.since, k.undone = 0, false
+		return
+	case k.undone:
+		return
+	case page.Verdict(now) == link.Suspend:
+		k.since = 0
+		return
+	case k.since == 0:
+		k.since = now
+	}
+	if !page.Silent(now) && now-k.since < enableGrace {
+		return
+	}
+	k.undone = k.x.enable(k.driver)
+}
+
+// enable undoes one disabling of the context, and reports whether that worked.
+func (x *Executor) enable(driver gpu.Suspender) bool {
+	if err := driver.Resume(x.o.Context); err != nil {
+		x.o.Log.Debug("enable a context that was left off the GPU", "err", err)
+		return false
+	}
+	x.o.Log.Debug("context was left off the GPU, and is enabled again")
+	return true
+}
+
+// enableAtEnd enables a context that is about to be closed: what waits for its
+// kernels would wait for ever.
+func (x *Executor) enableAtEnd() {
+	driver, ok := x.o.Device.(gpu.Suspender)
+	if !ok {
+		return
+	}
+	if x.o.Page.Disabled(x.o.Slot) {
+		x.enable(driver)
+	}
+	if x.parked != nil {
+		x.parked = nil
+		x.enable(driver)
+	}
+}

@@ -1,0 +1,288 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
+)
+
+func TestAbsences(t *testing.T) {
+	var a absences
+	check := func(when string, cases ...[3]time.Duration) {
+		t.Helper()
+		for _, c := range cases {
+			if got := a.overlap(c[0], c[1]); got != c[2] {
+				t.Errorf("%s: overlap(%d, %d) = %d, want %d", when, c[0], c[1], got, c[2])
+			}
+		}
+	}
+	check("never away", [3]time.Duration{0, 100, 0})
+	a.turn(true, 100, 1)
+	check("away since 100", [3]time.Duration{0, 90, 0}, [3]time.Duration{90, 130, 30}, [3]time.Duration{110, 120, 10})
+	a.turn(false, 140, 1)
+	a.turn(true, 200, 1)
+	a.turn(false, 210, 1)
+	check("away twice", [3]time.Duration{0, 90, 0}, [3]time.Duration{90, 300, 50}, [3]time.Duration{120, 205, 25}, [3]time.Duration{150, 190, 0}, [3]time.Duration{220, 300, 0})
+	a.turn(true, 300, 0)
+	check("with nothing on the GPU before", [3]time.Duration{90, 300, 0}, [3]time.Duration{300, 310, 10})
+	a.turn(false, 310, 0)
+	for i := range time.Duration(3 * absencesKept) {
+		a.turn(true, 1000+2*i, 1)
+		a.turn(false, 1001+2*i, 1)
+	}
+	if n := len(a.spans); n > absencesKept {
+		t.Errorf("%d kept", n)
+	}
+	end := time.Duration(1000 + 6*absencesKept)
+	check("many times", [3]time.Duration{end - 100, end, 50})
+}
+
+// TestTimeOffTheGPUIsNotALaunchs: what a launch counts as used, and as used late, is
+// without the time that the daemon had its context off the GPU for.
+func TestTimeOffTheGPUIsNotALaunchs(t *testing.T) {
+	x := &Executor{}
+	x.held.turn(true, 1000)
+	x.away.turn(true, 1200, 1)
+	x.away.turn(false, 1900, 1)
+	x.held.turn(false, 2000)
+	if used, late := x.ran(900, 2300); used != 700 || late != 300 {
+		t.Errorf("used %d, late %d; want 700 and 300", used, late)
+	}
+	if used, late := x.ran(1300, 1400); used != 0 || late != 0 {
+		t.Errorf("all of it away: used %d, late %d", used, late)
+	}
+}
+
+// nested is a driver that counts disables as hardware does: those of all callers
+// together, and never below none.
+type nested struct {
+	fakeGPU
+	count, calls int
+	err          error
+}
+
+func (n *nested) Suspend(gpu.Context) error { n.count++; return n.err }
+func (n *nested) Resume(gpu.Context) error {
+	n.calls++
+	if n.err == nil {
+		n.count = max(n.count-1, 0)
+	}
+	return n.err
+}
+
+// TestKeeper: an executor enables its context once when the daemon that disabled it
+// is silent for so long that its suspensions end, and never while it means it.
+func TestKeeper(t *testing.T) {
+	type at struct {
+		now, beat time.Duration
+		verdict   link.Verdict
+		disabled  bool
+		calls     int // so far
+	}
+	const s = time.Second
+	for name, steps := range map[string][]at{
+		"meant":                 {{1 * s, 1 * s, link.Suspend, true, 0}, {30 * s, 29 * s, link.Suspend, true, 0}},
+		"daemon gone":           {{1 * s, 1 * s, link.Suspend, true, 0}, {3 * s, 1 * s, link.Suspend, true, 0}, {3*s + 1, 1 * s, link.Suspend, true, 1}, {9 * s, 1 * s, link.Suspend, true, 1}},
+		"being enabled":         {{1 * s, 1 * s, link.Run, true, 0}, {1*s + enableGrace/2, 1 * s, link.Run, false, 0}, {9 * s, 9 * s, link.Run, false, 0}},
+		"daemon can't":          {{1 * s, 1 * s, link.Run, true, 0}, {1*s + enableGrace, 1*s + enableGrace, link.Run, true, 1}, {9 * s, 9 * s, link.Run, true, 1}},
+		"gone after the word":   {{1 * s, 1 * s, link.Run, true, 0}, {1*s + 2*link.SilenceLimit, 1 * s, link.Run, true, 1}},
+		"gone, and again later": {{9 * s, 1 * s, link.Suspend, true, 1}, {10 * s, 10 * s, link.Run, false, 1}, {20 * s, 20 * s, link.Suspend, true, 1}, {30 * s, 20 * s, link.Suspend, true, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFakeRig(t)
+			driver := &nested{count: 1}
+			k := keeper{x: r.x, driver: driver}
+			for i, step := range steps {
+				r.page.Beat(step.beat)
+				r.page.SetVerdict(step.verdict)
+				r.page.SetDisabled(0, step.disabled)
+				k.look(step.now)
+				if driver.calls != step.calls {
+					t.Fatalf("step %d: enabled %d times, want %d", i, driver.calls, step.calls)
+				}
+			}
+		})
+	}
+}
+
+func TestKeeperTriesAgain(t *testing.T) {
+	r := newFakeRig(t)
+	driver := &nested{count: 1, err: errors.New("busy")}
+	k := keeper{x: r.x, driver: driver}
+	r.page.SetDisabled(0, true)
+	for i := range 3 {
+		k.look(time.Hour + time.Duration(i))
+	}
+	driver.err = nil
+	for i := range 3 {
+		k.look(2*time.Hour + time.Duration(i))
+	}
+	if driver.calls != 4 || driver.count != 0 {
+		t.Errorf("%d calls, %d disables left", driver.calls, driver.count)
+	}
+}
+
+// TestEndOfADisabledContext: what it has on the GPU would never end. A context that
+// its own executor took off too is disabled twice.
+func TestEndOfADisabledContext(t *testing.T) {
+	r := newFakeRig(t)
+	driver := &nested{count: 2}
+	r.x.o.Device = driver
+	r.page.SetDisabled(0, true)
+	r.x.parked = &job{}
+	r.x.enableAtEnd()
+	if driver.count != 0 {
+		t.Errorf("%d disables left", driver.count)
+	}
+	r.page.SetDisabled(0, false)
+	r.x.enableAtEnd()
+	if driver.calls != 2 {
+		t.Error("enabled though nothing was disabled")
+	}
+}
+
+// TestLiarHasNoTimeWhileDisabled: a kernel that is to leave can't while its context
+// is off the GPU.
+func TestLiarHasNoTimeWhileDisabled(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	sim, _ := r.lie(g, 1<<31)
+	r.x.Step(false)
+	liars := func() uint64 { return r.page.Context(0).Counters().Liars }
+	sim.Advance(5 * time.Millisecond)
+	r.page.SetDisabled(0, true)
+	r.x.Step(false)
+	sim.Advance(time.Minute)
+	r.x.Step(false)
+	r.page.SetDisabled(0, false)
+	r.x.Step(false)
+	sim.Advance(5*time.Millisecond - 1)
+	r.x.Step(false)
+	if n := liars(); n != 0 {
+		t.Fatal("found to lie while it could not leave")
+	}
+	sim.Advance(1)
+	r.x.Step(false)
+	if n := liars(); n != 1 {
+		t.Errorf("%d liars at the deadline", n)
+	}
+}
+
+// pausing is a context that limits its kernels' time itself.
+type pausing struct {
+	fakeContext
+	paused []bool
+}
+
+func (p *pausing) Pause(off bool) { p.paused = append(p.paused, off) }
+
+func TestPausingContextIsTold(t *testing.T) {
+	r := newFakeRig(t)
+	p := &pausing{}
+	r.x.o.Context = p
+	for _, off := range []bool{false, true, true, false} {
+		r.page.SetDisabled(0, off)
+		r.x.Step(off)
+	}
+	if len(p.paused) != 2 || !p.paused[0] || p.paused[1] {
+		t.Errorf("told %v", p.paused)
+	}
+}
+
+// handled is a context with handles.
+type handled struct {
+	gpu.Context
+	files []*os.File
+	err   error
+}
+
+func (h *handled) Handles() (gpu.Handles, error) {
+	return gpu.Handles{Files: h.files, Names: json.RawMessage(`{"client":7}`)}, h.err
+}
+
+type handledGPU struct {
+	*soft.Device
+	files []*os.File
+	err   error
+}
+
+func (d *handledGPU) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.Context, error) {
+	c, err := d.Device.NewContext(ctx, o)
+	return &handled{c, d.files, d.err}, err
+}
+
+// TestHandlesAreHandedOver: after the context is ready, to a vm that takes them, and
+// the executor keeps no copy.
+func TestHandlesAreHandedOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes bool
+		err   error
+		sent  bool
+	}{
+		"to vm":                  {true, nil, true},
+		"not to an older vm":     {false, nil, false},
+		"not where there's none": {true, errors.New("no driver"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var files []*os.File
+			if c.sent {
+				files = append(files, theirs)
+			}
+			vm, ended := serve(t, link.Setup{Guest: "g", Slot: 2, Header: abi.HeaderBytes(testChannels), Handles: c.takes}, func(context.Context, link.GPU) (gpu.Device, error) {
+				d, err := soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
+				return &handledGPU{d, files, c.err}, err
+			})
+			if m, err := vm.Receive(); err != nil || m.Kind != link.KindReady {
+				t.Fatalf("%+v, %v", m, err)
+			}
+			if err := vm.Shut(10 * time.Second); err != nil {
+				t.Fatal(err)
+			}
+			m, err := vm.Receive()
+			if !c.sent {
+				if !errors.Is(err, io.EOF) {
+					t.Errorf("got %+v, %v, want nothing", m, err)
+				}
+				if err := errors.Join(theirs.Close(), ours.Close()); err != nil {
+					t.Error(err)
+				}
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err != nil || m.Kind != link.KindHandles || len(m.Files) != 1 {
+				t.Fatalf("got %+v, %v", m, err)
+			}
+			if h, err := m.ReadHandles(); err != nil || h.Slot != 2 || string(h.Names) != `{"client":7}` {
+				t.Errorf("got %+v, %v", h, err)
+			}
+			if err := m.CloseFiles(); err != nil {
+				t.Error(err)
+			}
+			// With that the last copy is closed.
+			if n, err := ours.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+				t.Errorf("a copy is left open: %d, %v", n, err)
+			}
+			if err := ours.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
