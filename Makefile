@@ -1,18 +1,24 @@
 # What the README names: demo and test. The rest is for who works on it.
 GO      ?= go
 BIN     := bin
-PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt vgpu-agent
-# libvirt's library is loaded at run time: building needs none of its headers.
+PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt vgpu-nvml vgpu-agent
+# Those that have a C library, and need a C compiler.
+WITH_C  := vgpu-libvirt vgpu-nvml
+# libvirt's library, and NVIDIA's, are loaded at run time: building needs none of
+# their headers.
 TAGS    := libvirt_dlopen
+# NVIDIA's binding has all of their library, also what they advise against.
+CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+export CGO_CFLAGS
 
 .PHONY: all build install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga bench-preempt clean
 
 all: build
 
-# Only what has libvirt's library has C in it: the rest runs wherever it is copied.
+# Only what has a C library has C in it: the rest runs wherever it is copied.
 build:
-	CGO_ENABLED=0 $(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(filter-out vgpu-libvirt,$(PROGRAMS)))
-	$(GO) build -tags $(TAGS) -o $(BIN)/ ./cmd/vgpu-libvirt
+	CGO_ENABLED=0 $(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
+	$(GO) build -tags $(TAGS) -o $(BIN)/ $(addprefix ./cmd/,$(WITH_C))
 
 # On a KVM host; in a VM: scripts/install.sh --guest. PREFIX and DESTDIR as usual.
 install: build

@@ -68,7 +68,7 @@ case ${1:-} in
 	manual vgpu-agent
 	;;
 '')
-	for p in vgpud vgpuctl vgpu-libvirt; do program "$p"; done
+	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml; do program "$p"; done
 	for u in vgpud.service vgpud-softgpu@.service; do unit "$u"; done
 	for p in vgpud vgpuctl; do manual "$p"; done
 	setting deploy/vgpud.yaml

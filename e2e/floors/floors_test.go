@@ -69,6 +69,8 @@ var forbidden = []struct {
 	{"cmd/vgpu-hook", "vgpud/mediator/domain/qmp", "libvirt waits for its hook, which would wait for libvirt"},
 	{"cmd/vgpud", "vgpud/mediator/domain/libvirt/binding", "what has C in it is a program of its own"},
 	{"cmd/vgpuctl", "vgpud/mediator/domain/libvirt/binding", "what has C in it is a program of its own"},
+	{"cmd/vgpud", "vgpud/gpu/nvidia/inventory/binding", "what has C in it is a program of its own"},
+	{"cmd/vgpuctl", "vgpud/gpu/nvidia/inventory/binding", "what has C in it is a program of its own"},
 	{"vfio", "vgpud/mediator", "the protocol knows no device"},
 	{"e2e/work", "vgpud/mediator", "a guest carries no host code"},
 	{"e2e/work", "vgpud/gpu", "a guest carries no host code"},

@@ -51,7 +51,7 @@ func Programs(others ...string) (string, error) {
 	for _, name := range append([]string{"vgpud", "vgpuctl"}, others...) {
 		switch {
 		case slices.Contains(built.programs, name):
-		case name == "vgpu-libvirt": // libvirt's library is C
+		case name == "vgpu-libvirt", name == "vgpu-nvml": // libraries in C
 			dynamic = append(dynamic, name)
 		default:
 			static = append(static, name)

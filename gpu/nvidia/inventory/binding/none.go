@@ -1,0 +1,14 @@
+//go:build !cgo
+
+package binding
+
+import (
+	"fmt"
+
+	"vgpud/gpu/nvidia/inventory"
+)
+
+// Open says that there is no library.
+func Open() (inventory.Library, error) {
+	return nil, fmt.Errorf("%s is built without cgo: build it where there is a C compiler: %w", inventory.ProgramName, inventory.ErrUnavailable)
+}

@@ -1,0 +1,197 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+)
+
+// roleVariable has this binary be vgpu-nvml, and says how it behaves.
+const roleVariable = "VGPUD_TEST_NVML"
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleVariable)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	open := func() (Library, error) {
+		switch role {
+		case "missing":
+			return nil, fmt.Errorf("no library: %w", ErrUnavailable)
+		case "hangs":
+			hang()
+		case "dies":
+			fmt.Fprintln(os.Stderr, "loading\nsymbol lookup error: nvmlInit")
+			os.Exit(127)
+		case "garbage":
+			fmt.Println("NVRM: 42")
+		}
+		return &fake{errors: []uint64{31, 79}}, nil
+	}
+	var err error
+	if os.Args[1] == "--once" {
+		err = Print(os.Stdout, open)
+	} else {
+		err = Serve(context.Background(), os.Stdin, os.Stdout, time.Millisecond, open)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// hang stays in the kernel, as a library does that is stuck. Without any goroutine
+// that could go on, Go's runtime would end the program.
+func hang() {
+	for {
+		_ = unix.Pause() // until a signal, which changes nothing
+	}
+}
+
+// fake is a library with one GPU, on which there are errors, and then the driver's
+// end.
+type fake struct {
+	errors []uint64
+	closed atomic.Bool
+}
+
+var theInventory = Inventory{Driver: "580.0", CUDA: 13000, GPUs: []GPU{{UUID: "GPU-1", Name: "fake"}}}
+
+func (f *fake) Inventory() (Inventory, error) { return theInventory, nil }
+
+func (f *fake) Samples() ([]Sample, error) {
+	return []Sample{{UUID: "GPU-1", PowerWatts: number(99.)}}, nil
+}
+
+func (f *fake) Next(context.Context) (XidEvent, error) {
+	if len(f.errors) == 0 {
+		return XidEvent{}, errors.New("the driver is gone")
+	}
+	x := f.errors[0]
+	f.errors = f.errors[1:]
+	return XidEvent{UUID: "GPU-1", Xid: x}, nil
+}
+
+func (f *fake) Close() error {
+	f.closed.Store(true)
+	return nil
+}
+
+func TestOnce(t *testing.T) {
+	t.Setenv(roleVariable, "fine")
+	v, s, err := Once(t.Context(), os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(theInventory, v); diff != "" {
+		t.Errorf("inventory, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]Sample{{UUID: "GPU-1", PowerWatts: number(99.)}}, s); diff != "" {
+		t.Errorf("samples, -want +got:\n%s", diff)
+	}
+}
+
+func TestProgramsThatSayNothing(t *testing.T) {
+	for role, want := range map[string]string{
+		"missing": "no library: the driver's management library is not to be had here",
+		"dies":    "vgpu-nvml ended: exit status 127: symbol lookup error: nvmlInit",
+		"garbage": "decode a line: invalid character 'N'",
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Setenv(roleVariable, role)
+			_, _, err := Once(t.Context(), os.Args[0])
+			if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrUnavailable) != (role == "missing") {
+				t.Errorf("%v; want %s", err, want)
+			}
+		})
+	}
+	t.Run("not there", func(t *testing.T) {
+		if _, _, err := Once(t.Context(), "/nowhere/vgpu-nvml"); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("hangs", func(t *testing.T) {
+		t.Setenv(roleVariable, "hangs")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		reason := errors.New("waited long enough")
+		cancel(reason)
+		if _, _, err := Once(ctx, os.Args[0]); !errors.Is(err, reason) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestWatchStartsAgain has the program end after two errors of a GPU, and holds
+// what it said in each of its lives.
+func TestWatchStartsAgain(t *testing.T) {
+	t.Setenv(roleVariable, "fine")
+	var sim clock.Sim
+	ctx, cancel := context.WithCancel(t.Context())
+	var said []string
+	lives := 0
+	done := make(chan error, 1)
+	go func() {
+		done <- Watch(ctx, Options{Clock: &sim, Log: slog.New(slog.DiscardHandler), Program: os.Args[0], Every: time.Minute}, func(m Message) {
+			switch {
+			case m.Inventory != nil:
+				said = append(said, "inventory "+m.Inventory.Driver)
+			case m.Xid != nil:
+				said = append(said, fmt.Sprint("xid ", m.Xid.Xid))
+			case m.Error != nil:
+				said = append(said, "error "+m.Error.Text)
+				if lives++; lives == 2 {
+					cancel()
+				}
+			}
+		})
+	}()
+	sim.AwaitWaiters(1)
+	sim.Advance(firstPause)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	life := []string{"inventory 580.0", "xid 31", "xid 79", "error wait for errors of the GPUs: the driver is gone"}
+	if diff := cmp.Diff(append(life, life...), said); diff != "" {
+		t.Errorf("what was said, -want +got:\n%s", diff)
+	}
+}
+
+func TestWatchGivesUpWhereThereIsNoLibrary(t *testing.T) {
+	t.Setenv(roleVariable, "missing")
+	err := Watch(t.Context(), Options{Clock: &clock.Sim{}, Log: slog.New(slog.DiscardHandler), Program: os.Args[0]}, func(Message) {})
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestServeEndsWithItsInput: nobody is left behind whose starter is gone.
+func TestServeEndsWithItsInput(t *testing.T) {
+	l := &quietLibrary{}
+	var out strings.Builder
+	err := Serve(t.Context(), strings.NewReader(""), &out, time.Hour, func() (Library, error) { return l, nil })
+	if err != nil || !l.closed.Load() {
+		t.Errorf("%v; the library is closed: %v", err, l.closed.Load())
+	}
+	if !strings.HasPrefix(out.String(), `{"inventory":{"driver":"580.0"`) {
+		t.Errorf("output: %s", out.String())
+	}
+}
+
+// quietLibrary is a fake without errors.
+type quietLibrary struct{ fake }
+
+func (q *quietLibrary) Next(ctx context.Context) (XidEvent, error) {
+	<-ctx.Done()
+	return XidEvent{}, context.Cause(ctx)
+}
