@@ -27,9 +27,10 @@ type control struct {
 	quit func() // ends the guest
 	log  *slog.Logger
 
-	mu    sync.Mutex
-	hello link.Hello
-	conns map[*link.Conn]bool
+	mu      sync.Mutex
+	hello   link.Hello
+	conns   map[*link.Conn]bool // whether the guest was introduced
+	handles map[int]handed      // by context
 }
 
 // listenControl makes the control socket, which only its owner may use.
@@ -75,7 +76,7 @@ func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 		if c.conns == nil {
 			c.conns = make(map[*link.Conn]bool)
 		}
-		c.conns[conn] = true
+		c.conns[conn] = false
 		c.mu.Unlock()
 		wg.Go(func() {
 			stop := context.AfterFunc(ctx, func() { logClose(c.log, conn.Expire()) })
@@ -92,12 +93,10 @@ func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 // expires.
 func (c *control) attend(conn *link.Conn) error {
 	c.mu.Lock()
-	m, err := link.NewMessage(link.KindHello, c.hello, c.page.File())
+	err := c.introduce(conn)
 	c.mu.Unlock()
-	if err == nil {
-		err = conn.Send(m)
-	}
 	for err == nil {
+		var m link.Message
 		if m, err = conn.Receive(); err != nil {
 			break
 		}
@@ -136,6 +135,9 @@ func (c *control) close() {
 		logClose(c.log, conn.Close())
 	}
 	clear(c.conns)
+	for slot := range c.handles {
+		c.forgetHandles(slot)
+	}
 }
 
 func logClose(log *slog.Logger, err error) {

@@ -24,6 +24,7 @@ type executors struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	dev     *vgpu.Device // set once, before the first call
+	daemons *control     // who are told of handles; nil: nobody
 
 	mu    sync.Mutex
 	lives [link.MaxContexts]*life

@@ -59,6 +59,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	defer b.wait()
+	b.daemons = daemons
 	b.dev, b.header = dev, abi.HeaderBytes(dev.Config().Channels)
 
 	l, err := vfiouser.Listen(o.Spec.Socket, o.Owner)

@@ -35,6 +35,8 @@ type life struct {
 	wanted context.Context // ends with stop
 	leave  context.CancelFunc
 
+	handed bool // its handles; attend's own
+
 	vectors sync.Mutex // so that the newest of a vector is sent last
 
 	mu       sync.Mutex
@@ -74,6 +76,7 @@ func (l *life) run() {
 	}
 	code, err := l.attend(conn)
 	l.hangUp(conn)
+	l.takeBack()
 	if werr := wait(cmd); werr != nil {
 		err = errors.Join(err, werr)
 	}
@@ -93,6 +96,7 @@ func (l *life) run() {
 func (l *life) free() {
 	l.b.page.FreeStubs(l.ref.Slot)
 	l.b.page.Context(l.ref.Slot).Free()
+	l.b.page.SetDisabled(l.ref.Slot, false)
 	l.b.page.AddChange()
 }
 
@@ -127,7 +131,7 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	spec := &l.b.spec
 	m, err := link.NewMessage(link.KindSetup, link.Setup{
 		Guest: spec.Name, Slot: l.ref.Slot, GPU: spec.GPU, Header: l.b.header, LastFault: l.b.lastFault(l.ref.Slot),
-		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit,
+		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
 	}, shared, l.b.page.File())
 	if err == nil {
 		err = conn.Send(m)
@@ -158,7 +162,7 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 			}
 			return abi.ErrorExecutorLost, err
 		}
-		if len(m.Files) > 0 {
+		if len(m.Files) > 0 && m.Kind != link.KindHandles {
 			return abi.ErrorInternal, errors.Join(fmt.Errorf("executor sent %d files", len(m.Files)), m.CloseFiles())
 		}
 		switch m.Kind {
@@ -173,6 +177,10 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 			l.mu.Unlock()
 			l.sendVectors(0, l.b.dev.Config().Vectors)
 			l.b.dev.ContextReady(l.ref)
+		case link.KindHandles:
+			if err := l.handOver(&m); err != nil {
+				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())
+			}
 		case link.KindOpen, link.KindShut:
 			l.answered(m)
 		case link.KindFault:

@@ -7,7 +7,8 @@ package link
 
 // SetDisabled records whether a context's channels are off the GPU, before they are
 // taken off and after they were put back, and wakes its executor where that is new.
-// The daemon calls it, from one goroutine at a time for each page.
+// The daemon calls it, and vm once the
+// context's executor is gone.
 func (p *Page) SetDisabled(slot int, yes bool) {
 	bit := uint32(1) << slot
 	if yes == p.Disabled(slot) {

@@ -14,7 +14,7 @@
 // different processes on lines of its own:
 //
 //	heartbeat, verdict, bill, terms, mode   serve
-//	which contexts are disabled             serve
+//	which contexts are disabled             serve; vm, once exec is gone
 //	doorbells, attached                     vm
 //	changes                                 vm and exec
 //	a context's state, counters, backlog    exec; vm, once exec is gone
