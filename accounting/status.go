@@ -100,7 +100,7 @@ var ErrDropped = errors.New("records of context switches were lost")
 // EventSource is hardware that records its own context switches. An idle
 // context that stays resident looks busy in it, and one that is alone causes no
 // records at all, so what it shows is clipped to the times when the context had
-// work outstanding: see SpanMeter.
+// work outstanding: see [SpanMeter].
 //
 // It is used by one goroutine at a time.
 type EventSource interface {
