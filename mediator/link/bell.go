@@ -53,7 +53,7 @@ func (c *ContextSlot) Bell() uint32 { return c.bell.rung.Load() }
 func (c *ContextSlot) Sleep(reading uint32, d time.Duration) error { return c.bell.sleep(reading, d) }
 
 // RingServe tells the daemon that a launch arrived, left the GPU or ended. On a
-// page of the old version there is nobody to tell.
+// page of version 1 there is nobody to tell.
 func (p *Page) RingServe() {
 	if p.area != nil {
 		p.area.bell.ring()
@@ -69,8 +69,8 @@ func (p *Page) Bell() uint32 {
 }
 
 // SleepBell blocks the calling thread until the daemon's bell is rung after the
-// reading, or for at most d; at once, with [ErrNoStubs], on a page of the old
-// version. One goroutine of the daemon calls it.
+// reading, or for at most d; at once, with [ErrNoStubs], on a page of
+// version 1. One goroutine of the daemon calls it.
 func (p *Page) SleepBell(reading uint32, d time.Duration) error {
 	if p.area == nil {
 		return ErrNoStubs

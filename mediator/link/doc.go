@@ -23,6 +23,8 @@
 //	a stub's turn                           see below
 //	a stub's asked, deadline, below SM      serve, before it asks; zeroed by exec
 //	all else of a stub                      exec
+//	whether work is wanted, what is taken   serve
+//	a context's work                        exec
 //
 // A stub is what serve and exec say to each other about one launch (EffiSha §6.1;
 // package stub has the states): under policies that decide about kernels, every
@@ -33,6 +35,9 @@
 // serve brings a launch from Ready to ToRun and from Running to ToEvict or back, vm gives
 // back what a dead executor held, and exec does the rest. What else a stub says is
 // written before the transition that it belongs to.
+//
+// Where the GPU records whose turn it is and not what for, serve has executors keep
+// account of when their contexts had work: see [Work].
 //
 // Without the daemon nothing stands still: its verdict ends [SuspensionLimit]
 // after its last heartbeat, and its executors give launches their turns themselves

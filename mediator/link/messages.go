@@ -89,6 +89,8 @@ type Setup struct {
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
 	// Handles is whether vm takes [KindHandles]; one of an older version does not.
 	Handles bool `json:"handles,omitempty"`
+	// Sealed has the executor confine itself once it has a context.
+	Sealed bool `json:"sealed,omitempty"`
 }
 
 // Handles name a context to the GPU's driver; see gpu.Handles.

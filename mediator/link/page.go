@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,18 +16,20 @@ const MaxContexts = 32
 
 const (
 	pageMagic   = 0x6770_7676 // "vvpg"
-	pageVersion = 2
-	// oldVersion is the version before, whose page has no stubs. A vm of that
-	// version goes on with its page when serve and its executors are newer.
-	oldVersion = 1
-	lineBytes  = 64 // what is written by different processes lies on lines of its own
+	pageVersion = 3
+	lineBytes   = 64 // what is written by different processes lies on lines of its own
 
 	// PageBytes is the size of a guest's page.
-	PageBytes = oldPageBytes + stubAreaBytes
+	PageBytes = contextsBytes + stubAreaBytes + workAreaBytes
 
-	oldPageBytes = 3*lineBytes + MaxContexts*contextBytes
-	contextBytes = 4 * lineBytes
+	contextsBytes = 3*lineBytes + MaxContexts*contextBytes
+	contextBytes  = 4 * lineBytes
 )
+
+// pageBytes is the size of a page by its version. Each version has what the one
+// before had, and more: 2 the stubs, 3 the accounts of work. A vm goes on with its
+// page when serve and its executors are newer.
+var pageBytes = [...]int64{1: contextsBytes, 2: contextsBytes + stubAreaBytes, pageVersion: PageBytes}
 
 // Page is a guest's shared page. All its methods may be called from any
 // goroutine of any process that maps it; each word has one writer, named at the
@@ -35,7 +38,8 @@ type Page struct {
 	fd    *os.File
 	mem   []byte
 	l     *pageLayout
-	area  *stubArea // nil on a page of the old version
+	area  *stubArea // nil on a page of version 1
+	work  *workArea // nil before version 3
 	stubs [MaxStubs]StubSlot
 }
 
@@ -93,7 +97,7 @@ type contextLayout struct {
 	commands atomic.Uint64
 	wakeups  atomic.Uint64
 
-	// Written by exec: counters of preemption, zero in a page of the old version.
+	// Written by exec: counters of preemption, zero in a page of version 1.
 	evictions    atomic.Uint64
 	relaunches   atomic.Uint64
 	evictionTime atomic.Int64
@@ -167,27 +171,24 @@ func NewPage() (*Page, error) {
 	return p, nil
 }
 
-// OpenPage maps the page that f, which it takes over, holds. A page of the
-// version before is taken too; it has no stubs (see [Page.HasStubs]).
+// OpenPage maps the page that f, which it takes over, holds. A page of an older
+// version is taken too; it lacks what came later (see [Page.HasStubs] and
+// [Page.HasWork]).
 func OpenPage(f *os.File) (*Page, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at a guest's page: %w", closing(f, err))
 	}
-	version := uint32(pageVersion)
-	switch st.Size() {
-	case PageBytes:
-	case oldPageBytes:
-		version = oldVersion
-	default:
-		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d, or %d as version %d had: another version of vgpud made it",
-			st.Size(), PageBytes, oldPageBytes, oldVersion))
+	version := slices.Index(pageBytes[:], st.Size())
+	if version <= 0 {
+		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d, or %v as older versions had: another version of vgpud made it",
+			st.Size(), PageBytes, pageBytes[1:pageVersion]))
 	}
 	p, err := mapPage(f, version)
 	if err != nil {
 		return nil, err
 	}
-	if p.l.magic != pageMagic || p.l.version != version {
+	if p.l.magic != pageMagic || p.l.version != uint32(version) {
 		err := fmt.Errorf("guest's page says magic %#x version %d, want %#x and %d for its size: another version of vgpud made it",
 			p.l.magic, p.l.version, uint32(pageMagic), version)
 		if cerr := p.Close(); cerr != nil {
@@ -198,21 +199,20 @@ func OpenPage(f *os.File) (*Page, error) {
 	return p, nil
 }
 
-func mapPage(f *os.File, version uint32) (*Page, error) {
-	size := PageBytes
-	if version == oldVersion {
-		size = oldPageBytes
-	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+func mapPage(f *os.File, version int) (*Page, error) {
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(pageBytes[version]), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map a guest's page: %w", closing(f, err))
 	}
 	p := &Page{fd: f, mem: mem, l: layoutOf(mem)}
-	if version != oldVersion {
+	if version >= 2 {
 		p.area = areaOf(mem)
 		for i := range p.stubs {
 			p.stubs[i] = StubSlot{page: p, l: &p.area.stubs[i]}
 		}
+	}
+	if version >= 3 {
+		p.work = workOf(mem)
 	}
 	return p, nil
 }
@@ -270,7 +270,7 @@ type Bill struct {
 	Used, Suspended time.Duration
 	Suspensions     uint64
 	// Caused is how many evictions there were for the guest's sake, and Charged
-	// what they cost. A page of the old version has no room for them.
+	// what they cost. A page of version 1 has no room for them.
 	Caused  uint64
 	Charged time.Duration
 }

@@ -154,7 +154,7 @@ func (p *Page) Stub(i int) *StubSlot { return &p.stubs[i] }
 // belong to one goroutine for each page.
 type StubSlot struct {
 	page *Page
-	l    *stubLayout // nil on a page of the old version
+	l    *stubLayout // nil on a page of version 1
 }
 
 // Stub is what a stub said at a moment.

@@ -364,20 +364,20 @@ func TestServeSleepsOnItsBell(t *testing.T) {
 	}
 }
 
-// oldPage is a page as the version before made it.
-func oldPage(t *testing.T, version uint32) *os.File {
+// oldPage is a page of a version's size that says it is of version says.
+func oldPage(t *testing.T, version int, says uint32) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "old")
-	if err := f.Truncate(oldPageBytes); err != nil {
+	if err := f.Truncate(pageBytes[version]); err != nil {
 		t.Fatal(err)
 	}
 	var head [8]byte
 	for i := range 4 {
-		head[i], head[4+i] = byte(uint32(pageMagic)>>(8*i)), byte(version>>(8*i))
+		head[i], head[4+i] = byte(uint32(pageMagic)>>(8*i)), byte(says>>(8*i))
 	}
 	if _, err := f.WriteAt(head[:], 0); err != nil {
 		t.Fatal(err)
@@ -385,10 +385,10 @@ func oldPage(t *testing.T, version uint32) *os.File {
 	return f
 }
 
-// TestOldPage: the page of an older vm serves as it did, and has no stubs; what
-// is older still is refused by name.
+// TestOldPage: the page of an older vm serves as it did, and has no stubs; one that
+// is not what its size says is refused.
 func TestOldPage(t *testing.T) {
-	p, err := OpenPage(oldPage(t, oldVersion))
+	p, err := OpenPage(oldPage(t, 1, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,9 +415,22 @@ func TestOldPage(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []uint32{0, pageVersion, pageVersion + 1} {
-		if p, err := OpenPage(oldPage(t, version)); err == nil {
-			t.Errorf("a short page that says it is of version %d was taken: %+v", version, p)
+	for version := 1; version <= pageVersion; version++ {
+		for says := range uint32(pageVersion + 2) {
+			p, err := OpenPage(oldPage(t, version, says))
+			if err == nil {
+				if p.HasStubs() != (says >= 2) || p.HasWork() != (says >= 3) {
+					t.Errorf("version %d: stubs %v, work %v", says, p.HasStubs(), p.HasWork())
+				}
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+				if says != uint32(version) {
+					t.Errorf("a page of version %d's size that says it is of version %d was taken", version, says)
+				}
+			} else if says == uint32(version) {
+				t.Errorf("version %d: %v", version, err)
+			}
 		}
 	}
 }
