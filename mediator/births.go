@@ -13,18 +13,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/confine"
+	guestproc "vgpud/mediator/guest"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
 )
 
 // Birth is what the process of a guest's virtual GPU reads, as JSON, from its
 // standard input. When it is ready it writes a line to file descriptor 3:
-// "ready", or what is wrong.
+// "ready", or what is wrong. 4 and 5 are its sockets: see package guest's Inherit.
 type Birth struct {
 	Spec link.Spec `json:"spec"`
-	Dir  string    `json:"dir"`
-	UID  *int      `json:"uid,omitempty"`
-	GID  *int      `json:"gid,omitempty"`
+	// UID and GID are the VMM's, whom its socket is for; where they are not set that
+	// is the daemon's user.
+	UID *int `json:"uid,omitempty"`
+	GID *int `json:"gid,omitempty"`
+}
+
+// Owner is whom the guest's socket belongs to. What is left open stays as it was
+// made: the daemon's.
+func (b *Birth) Owner() vfiouser.Owner {
+	o := vfiouser.Owner{UID: -1, GID: -1}
+	if b.UID != nil {
+		o.UID = *b.UID
+	}
+	if b.GID != nil {
+		o.GID = *b.GID
+	}
+	return o
 }
 
 // BirthReady is the line that a guest's process writes when it serves.
@@ -150,8 +167,8 @@ func checkBAR2(n uint64) error {
 	return nil
 }
 
-// bear starts a guest's process and meets it.
-func (s *Service) bear(b *unborn) (*guest, error) {
+// bear starts a guest's process, confined, and meets it.
+func (s *Service) bear(b *unborn) (g *guest, err error) {
 	spec, dir := b.spec, s.guestDir(b.spec.Name)
 	birth := Birth{
 		Spec: link.Spec{
@@ -160,7 +177,7 @@ func (s *Service) bear(b *unborn) (*guest, error) {
 			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
 			KernelTimeLimit: s.config.Load().kernelTimeLimit(spec.KernelTimeLimit),
 		},
-		Dir: dir, UID: spec.UID, GID: spec.GID,
+		UID: spec.UID, GID: spec.GID,
 	}
 	if spec.DomainUUID != "" {
 		granted := link.Terms(spec.Terms())
@@ -169,12 +186,20 @@ func (s *Service) bear(b *unborn) (*guest, error) {
 	if p := spec.Peer; p != nil {
 		birth.Spec.Peer = &link.Peer{PID: p.PID, PIDFile: p.PIDFile}
 	}
+	if birth.Spec.Cell, err = s.warden.Cell(spec.Name, birth.Spec.GPU); err != nil {
+		return nil, fmt.Errorf("confine its process: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.warden.Release(spec.Name, birth.Spec.Cell))
+		}
+	}()
 	cmd := s.o.Command()
-	if err := start(cmd, birth); err != nil {
+	if err := start(cmd, dir, &birth); err != nil {
 		return nil, err
 	}
 	terms := spec.Terms()
-	g, err := s.adopt(dir, &terms)
+	g, err = s.adopt(dir, &terms)
 	if err != nil {
 		return nil, errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()))
 	}
@@ -192,9 +217,29 @@ func (s *Service) bear(b *unborn) (*guest, error) {
 	return g, nil
 }
 
-// start runs a guest's process, in a session of its own so that it outlives the
-// daemon, and waits until it is ready.
-func start(cmd *exec.Cmd, birth Birth) (err error) {
+// start runs a guest's process, in its cell and in a session of its own so that it
+// outlives the daemon, and waits until it is ready.
+func start(cmd *exec.Cmd, dir string, birth *Birth) (err error) {
+	owner := birth.Owner()
+	sockets, err := guestproc.Listen(birth.Spec.Socket, &owner, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sockets.Close()) }()
+	files, err := sockets.Files()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if birth.UID == nil {
+		// Its own user is not the daemon's.
+		uid := os.Geteuid()
+		birth.UID = &uid
+	}
 	text, err := json.Marshal(birth)
 	if err != nil {
 		return fmt.Errorf("encode its description: %w", err)
@@ -205,9 +250,9 @@ func start(cmd *exec.Cmd, birth Birth) (err error) {
 	}
 	defer func() { err = errors.Join(err, ours.Close()) }()
 	cmd.Stdin = strings.NewReader(string(text))
-	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.ExtraFiles = append([]*os.File{theirs}, files...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	err = cmd.Start()
+	err = confine.Start(cmd, birth.Spec.Cell)
 	if cerr := theirs.Close(); err == nil {
 		err = cerr
 	}

@@ -17,6 +17,7 @@ import (
 	"vgpud/accounting"
 	"vgpud/fairshare"
 	"vgpud/mediator/api"
+	"vgpud/mediator/confine"
 )
 
 // Config is the daemon's configuration file, in YAML. What is left out has the
@@ -36,8 +37,67 @@ type Config struct {
 	KernelTimeLimit TimeLimit `yaml:"kernel_time_limit,omitempty"`
 	// EvictionDeadline is how long a kernel may take to leave the GPU that is said
 	// to do so when told: 500ms.
-	EvictionDeadline TimeLimit   `yaml:"eviction_deadline,omitempty"`
-	GPUs             []GPUConfig `yaml:"gpus"`
+	EvictionDeadline TimeLimit         `yaml:"eviction_deadline,omitempty"`
+	Confinement      ConfinementConfig `yaml:"confinement,omitempty"`
+	GPUs             []GPUConfig       `yaml:"gpus"`
+}
+
+// ConfinementConfig says how guests' processes are kept from all else; see
+// confine.Options.
+type ConfinementConfig struct {
+	// Mode is auto, required or off.
+	Mode string `yaml:"mode,omitempty"`
+	// UIDs is a range of users for guests that nobody else has:
+	// confine.DefaultUIDs.
+	UIDs string `yaml:"uids,omitempty"`
+	// Cgroup is a control group of version 2 to make the guests' in, or off: the
+	// one that systemd delegates.
+	Cgroup string `yaml:"cgroup,omitempty"`
+	// MemoryBytes is host memory for each guest: 16 GiB. Below 0 is no limit.
+	MemoryBytes int64 `yaml:"memory_bytes,omitempty"`
+	// Processes and threads of each guest: 4096. Below 0 is no limit.
+	Processes int `yaml:"processes,omitempty"`
+	// CPUWeight of each guest's processes beside other control groups: 100.
+	CPUWeight int `yaml:"cpu_weight,omitempty"`
+}
+
+// What a guest's processes may use together where nothing else is configured: a
+// context on a GPU takes a few hundred megabytes and some dozen threads, and a
+// guest has as many as 32 of them, beside its BAR2.
+const (
+	DefaultGuestMemoryBytes = 16 << 30
+	DefaultGuestProcesses   = 4096
+)
+
+// options are package confine's.
+func (c *ConfinementConfig) options() (o confine.Options, err error) {
+	switch o.Mode = confine.Mode(c.Mode); o.Mode {
+	case "":
+		o.Mode = confine.Auto
+	case confine.Auto, confine.Required, confine.Off:
+	default:
+		return o, fmt.Errorf("mode %q: want %s, %s or %s", c.Mode, confine.Auto, confine.Required, confine.Off)
+	}
+	if c.UIDs != "" {
+		if o.UIDs, err = confine.ParseUIDs(c.UIDs); err != nil {
+			return o, err
+		}
+	}
+	if c.Cgroup != "" && c.Cgroup != confine.NoCgroup && !filepath.IsAbs(c.Cgroup) {
+		return o, fmt.Errorf("cgroup %q: want the directory of a control group, or %s", c.Cgroup, confine.NoCgroup)
+	}
+	if c.CPUWeight < 0 || c.CPUWeight > 10000 {
+		return o, fmt.Errorf("cpu_weight %d: want 1 to 10000", c.CPUWeight)
+	}
+	o.Cgroup = c.Cgroup
+	o.Limits = confine.Limits{MemoryBytes: DefaultGuestMemoryBytes, Processes: DefaultGuestProcesses, CPUWeight: c.CPUWeight}
+	if c.MemoryBytes != 0 {
+		o.Limits.MemoryBytes = uint64(max(c.MemoryBytes, 0))
+	}
+	if c.Processes != 0 {
+		o.Limits.Processes = max(c.Processes, 0)
+	}
+	return o, nil
 }
 
 // DefaultKernelTimeLimit is the GPU time after which a kernel is ended where
@@ -190,6 +250,9 @@ func (c *Config) setDefaults() {
 func (c *Config) check() error {
 	if len(c.GPUs) == 0 {
 		return errors.New("gpus: want at least one, with a name and a socket")
+	}
+	if _, err := c.Confinement.options(); err != nil {
+		return fmt.Errorf("confinement: %w", err)
 	}
 	seen := make(map[string]bool)
 	for i := range c.GPUs {

@@ -44,6 +44,11 @@ func (s *Service) openGPU(ctx context.Context, sh *share) (o opened, err error) 
 	if o.source, err = sampled.Source(); err != nil {
 		return o, fmt.Errorf("read its status: %w", err)
 	}
+	if sh.config.Kind == "soft" {
+		if err := s.warden.Share(sh.config.Socket); err != nil {
+			return o, err
+		}
+	}
 	o.props = o.device.Properties()
 	sh.mu.Lock()
 	watch := sh.watch

@@ -25,12 +25,15 @@ import (
 	"vgpud/clock"
 	"vgpud/fairshare"
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
+	"vgpud/mediator/confine"
 	"vgpud/mediator/domain/libvirt"
 	"vgpud/mediator/link"
 )
 
-// Options are what a service works with. All fields but Libvirt must be set.
+// Options are what a service works with. All fields but Libvirt and
+// Inventory must be set.
 type Options struct {
 	Config Config
 	// Open opens a physical GPU to be watched.
@@ -41,8 +44,11 @@ type Options struct {
 	// Libvirt connects to libvirt, for the domains' sake that guests are; nil:
 	// none are followed.
 	Libvirt func(ctx context.Context, uri string) (libvirt.Source, error)
-	Log     *slog.Logger
-	Version string
+	// Inventory hands on what NVIDIA's driver says of the host's GPUs, from one
+	// goroutine, until ctx ends; nil: nothing is heard.
+	Inventory func(ctx context.Context, f func(inventory.Message)) error
+	Log       *slog.Logger
+	Version   string
 }
 
 // Opener opens the GPU that a configuration names, to be watched.
@@ -58,6 +64,7 @@ type Service struct {
 	// The polling threads keep to processor cpu where there is another.
 	cpu    int
 	pinned bool
+	warden *confine.Warden // of guests' processes
 
 	// config is the newest configuration, which holds for what can change.
 	config  atomic.Pointer[Config]
@@ -87,6 +94,12 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
 		return nil, err
 	}
+	if s.warden, err = newWarden(&o); err != nil {
+		return nil, err
+	}
+	for _, missing := range s.warden.Missing() {
+		s.log.Warn("guests' processes are less confined", "missing", missing)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.closeGPUs())
@@ -100,6 +113,21 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 		s.shares = append(s.shares, sh)
 	}
 	return s, nil
+}
+
+// newWarden finds out how guests' processes can be confined here.
+func newWarden(o *Options) (*confine.Warden, error) {
+	c, err := o.Config.Confinement.options()
+	if err != nil {
+		return nil, err
+	}
+	c.Program = o.Command().Path
+	for _, g := range o.Config.GPUs {
+		if g.Kind == "soft" {
+			c.Sockets = append(c.Sockets, g.Socket)
+		}
+	}
+	return confine.NewWarden(c)
 }
 
 // open opens one GPU and prepares to watch it.
@@ -165,6 +193,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	s.beaten.Store(int64(s.clock.Now()))
 	s.wg.Go(func() { s.beat(ctx) })
 	s.wg.Go(func() { s.followDomains(ctx) })
+	s.wg.Go(func() { s.followInventory(ctx) })
 	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.shares))
 	if ready != nil {
 		ready()

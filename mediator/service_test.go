@@ -72,8 +72,13 @@ func runVM() error {
 		_, err := fmt.Fprintln(report, "no room for it")
 		return err
 	}
+	sockets, err := guestproc.Inherit(4)
+	if err != nil {
+		return err
+	}
+	owner := b.Owner()
 	return guestproc.Run(context.Background(), guestproc.Options{
-		Spec: b.Spec, Dir: b.Dir, Log: slog.New(slog.DiscardHandler), Command: func() *exec.Cmd { return inRole("exec") },
+		Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: slog.New(slog.DiscardHandler), Command: func() *exec.Cmd { return inRole("exec") },
 		Ready: func() error {
 			_, err := fmt.Fprintln(report, BirthReady)
 			return errors.Join(err, report.Close())

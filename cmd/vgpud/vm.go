@@ -14,10 +14,10 @@ import (
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
 	"vgpud/mediator"
+	"vgpud/mediator/confine"
 	"vgpud/mediator/executor"
 	"vgpud/mediator/guest"
 	"vgpud/mediator/link"
-	"vgpud/vfio/vfiouser"
 )
 
 // The descriptors that a child gets beside the standard ones.
@@ -28,7 +28,8 @@ func newVM(o *options) *cobra.Command {
 		Use:   "vm",
 		Short: "Serve one guest's virtual GPU",
 		Long: `Serve one guest's virtual GPU. The daemon starts it: its description comes on
-standard input, and it reports on file descriptor 3 when it is ready.`,
+standard input, and it reports on file descriptor 3 when it is ready. 4 and 5 are
+its sockets.`,
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -36,8 +37,9 @@ standard input, and it reports on file descriptor 3 when it is ready.`,
 			if err != nil {
 				return err
 			}
-			// Sockets are their owner's alone from the moment they exist.
-			unix.Umask(0o077)
+			if err := confine.Limit(); err != nil {
+				log.Warn("guest's process is less confined", "err", err)
+			}
 			var b mediator.Birth
 			if err := json.NewDecoder(os.Stdin).Decode(&b); err != nil {
 				return fmt.Errorf("read the guest's description: %w", err)
@@ -46,8 +48,13 @@ standard input, and it reports on file descriptor 3 when it is ready.`,
 				return err
 			}
 			report := os.NewFile(firstExtraFile, "report")
+			sockets, err := guest.Inherit(firstExtraFile + 1)
+			if err != nil {
+				return fmt.Errorf("this command is started by `vgpud serve`: %w", err)
+			}
+			owner := b.Owner()
 			err = guest.Run(c.Context(), guest.Options{
-				Spec: b.Spec, Dir: b.Dir, Owner: owner(b), Log: log, Version: version(),
+				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Version: version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "exec") },
 				Ready:   func() error { return tell(report, mediator.BirthReady) },
 			})
@@ -66,21 +73,6 @@ func tell(f *os.File, line string) error {
 		return nil // told already
 	}
 	return errors.Join(err, f.Close())
-}
-
-// owner is whom the guest's socket is for, nil for this process's user.
-func owner(b mediator.Birth) *vfiouser.Owner {
-	if b.UID == nil && b.GID == nil {
-		return nil
-	}
-	o := vfiouser.Owner{UID: -1, GID: -1}
-	if b.UID != nil {
-		o.UID = *b.UID
-	}
-	if b.GID != nil {
-		o.GID = *b.GID
-	}
-	return &o
 }
 
 func newExec(o *options) *cobra.Command {

@@ -45,6 +45,10 @@ func Programs(others ...string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		// Guests' processes have users of their own, who execute what is in it.
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return "", err
+		}
 		built.dir = dir
 	}
 	var static, dynamic []string
@@ -122,6 +126,10 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	// Paths of sockets are short.
 	dir, err := os.MkdirTemp("", "vgpud-")
 	if err != nil {
+		tb.Fatal(err)
+	}
+	// As the service manager makes it: VMMs and guests' processes pass through.
+	if err := os.Chmod(dir, 0o711); err != nil {
 		tb.Fatal(err)
 	}
 	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir, Patience: startLimit}

@@ -131,9 +131,13 @@ func newSessions(t *testing.T) *sessions {
 		return remote.Run(ctx, remote.ServerOptions{Socket: physical, Log: log, Ready: ready})
 	})
 	s.serve("virtual GPU", func(ctx context.Context, ready func()) error {
+		sockets, err := guest.Listen(s.socket, nil, dir)
+		if err != nil {
+			return err
+		}
 		return guest.Run(ctx, guest.Options{
-			Spec: link.Spec{Name: "guest", Socket: s.socket, GPU: link.GPU{Name: "gpu0", Kind: "soft", Socket: physical}, BAR2Bytes: 64 << 20},
-			Dir:  dir, Log: log, Version: "test",
+			Spec:    link.Spec{Name: "guest", Socket: s.socket, GPU: link.GPU{Name: "gpu0", Kind: "soft", Socket: physical}, BAR2Bytes: 64 << 20},
+			Sockets: sockets, Log: log, Version: "test",
 			Command: func() *exec.Cmd { return exec.Command(filepath.Join(bin, "vgpud"), "exec") },
 			Ready: func() error {
 				ready()

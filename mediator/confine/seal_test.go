@@ -179,4 +179,4 @@ func TestFilterOf(t *testing.T) {
 }
 
 func waitForever() {}
-func look() any     { return nil }
+func look() any    { return nil }

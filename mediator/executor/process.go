@@ -13,6 +13,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/mediator/confine"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -79,6 +80,12 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		}
 	}
 
+	if s.Sealed {
+		if err := seal(s.GPU.Kind); err != nil {
+			log.Warn("executor is less confined", "err", err)
+		}
+	}
+
 	x := New(Options{
 		Device: device, Context: gctx, Shared: shared, Header: s.Header, Page: page, Slot: s.Slot,
 		Clock: clock.Real{}, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
@@ -123,6 +130,12 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	}
 	log.Debug("executor ends")
 	return nil
+}
+
+// seal confines this process to what it needs from now on, which is less than
+// what opening a GPU took.
+func seal(kind string) error {
+	return errors.Join(confine.Limit(), confine.Seal(confine.FilterOf(kind)))
 }
 
 func checkSetup(m *link.Message, s *link.Setup) error {

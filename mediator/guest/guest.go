@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 
 	"vgpud/clock"
@@ -21,8 +20,8 @@ import (
 // Options are what a guest's process works with.
 type Options struct {
 	Spec link.Spec
-	// Dir is the guest's own directory, for its control socket.
-	Dir string
+	// Sockets are what it listens on. Run closes them.
+	Sockets *Sockets
 	// Owner, if set, is whom the vfio-user socket belongs to: the VMM's user.
 	Owner *vfiouser.Owner
 	// Command makes an executor's process, whose end of the link is its file
@@ -30,7 +29,7 @@ type Options struct {
 	Command func() *exec.Cmd
 	Log     *slog.Logger
 	Version string
-	// Ready is called when both sockets listen.
+	// Ready is called when the sockets are answered.
 	Ready func() error
 }
 
@@ -38,6 +37,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer func() { err = errors.Join(err, o.Sockets.Close()) }()
 	log := slog.New(Quiet(o.Log.Handler(), clock.Real{})).With("guest", o.Spec.Name)
 	// The daemons' links are closed last: to a daemon their end is the guest's.
 	daemons := &control{log: log}
@@ -62,25 +62,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	b.daemons = daemons
 	b.dev, b.header = dev, abi.HeaderBytes(dev.Config().Channels)
 
-	l, err := vfiouser.Listen(o.Spec.Socket, o.Owner)
-	if err != nil {
-		return err
-	}
-	listener, err := listenControl(filepath.Join(o.Dir, ControlSocket))
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
 	if err := o.Ready(); err != nil {
-		return errors.Join(fmt.Errorf("report to be ready: %w", err), l.Close(), listener.Close())
+		return fmt.Errorf("report to be ready: %w", err)
 	}
 	log.Info("virtual GPU ready", "socket", o.Spec.Socket, "gpu", o.Spec.GPU.Name)
 
 	daemons.hello, daemons.page, daemons.quit = link.Hello{Version: o.Version, Spec: o.Spec, PID: os.Getpid()}, page, cancel
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { daemons.serve(ctx, listener) })
+	wg.Go(func() { daemons.serve(ctx, o.Sockets.Control) })
 	server := &vfiouser.Server{Device: attachment{dev, page}, Check: admit(&o.Spec, o.Owner).check, Log: log}
-	err = server.Serve(ctx, l)
+	err = server.Serve(ctx, o.Sockets.VMM)
 	cancel()
 	log.Info("virtual GPU ends")
 	return err

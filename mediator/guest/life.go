@@ -132,6 +132,7 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	m, err := link.NewMessage(link.KindSetup, link.Setup{
 		Guest: spec.Name, Slot: l.ref.Slot, GPU: spec.GPU, Header: l.b.header, LastFault: l.b.lastFault(l.ref.Slot),
 		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
+		Sealed: spec.Cell != nil,
 	}, shared, l.b.page.File())
 	if err == nil {
 		err = conn.Send(m)

@@ -1,0 +1,142 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupRoot is where the unified hierarchy is mounted.
+const cgroupRoot = "/sys/fs/cgroup"
+
+// delegated is the attribute by which systemd marks a control group whose inside
+// is its service's affair (since systemd 251).
+const delegated = "user.delegate"
+
+// guestsGroup is the group, in the daemon's, of all guests' groups. Dashes keep it
+// apart from units.
+const guestsGroup = "guests"
+
+// Limits are what the processes of one guest may use together.
+type Limits struct {
+	// MemoryBytes is memory.max, host memory; 0 is no limit.
+	MemoryBytes uint64
+	// Processes is pids.max, processes and threads; 0 is no limit.
+	Processes int
+	// CPUWeight is cpu.weight, 1 to 10000, where a group has 100 by default; 0
+	// leaves it.
+	CPUWeight int
+}
+
+// files are the interface files' contents by name, with the controller that each
+// needs.
+func (l Limits) files() map[string]string {
+	maximum := func(n uint64) string {
+		if n == 0 {
+			return "max"
+		}
+		return strconv.FormatUint(n, 10)
+	}
+	files := map[string]string{"memory.max": maximum(l.MemoryBytes), "pids.max": maximum(uint64(max(l.Processes, 0)))}
+	if l.CPUWeight > 0 {
+		files["cpu.weight"] = strconv.Itoa(l.CPUWeight)
+	}
+	return files
+}
+
+// groups are the guests' control groups.
+type groups struct {
+	dir    string
+	limits Limits
+}
+
+// controllers are what limits are of.
+var controllers = []string{"cpu", "memory", "pids"}
+
+// delegatedGroup finds the control group in which this process may make others.
+// The process itself has to be in one below, since a group that has limited ones
+// in it can hold no processes.
+func delegatedGroup(root, self string) (string, error) {
+	var path string
+	for line := range strings.Lines(self) {
+		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			path = p
+		}
+	}
+	if path == "" {
+		return "", errors.New("this process is in no control group of version 2")
+	}
+	dir := filepath.Join(root, path)
+	for at := dir; len(at) > len(root); at = filepath.Dir(at) {
+		mark := make([]byte, 8)
+		n, err := unix.Getxattr(at, delegated, mark)
+		if err != nil || strings.TrimRight(string(mark[:n]), "\x00") != "1" {
+			continue
+		}
+		if at == dir {
+			return "", fmt.Errorf("the daemon's control group %s has no other below for the daemon itself: the unit needs DelegateSubgroup= (systemd 254)", path)
+		}
+		return at, nil
+	}
+	return "", fmt.Errorf("control group %s is not delegated: the unit needs Delegate=yes", path)
+}
+
+// newGroups makes the group for guests in dir, which is delegated, and has it pass
+// on what limits need.
+func newGroups(dir string, l Limits) (*groups, error) {
+	g := &groups{dir: filepath.Join(dir, guestsGroup), limits: l}
+	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make the control group for guests: %w", err)
+	}
+	for _, d := range []string{dir, g.dir} {
+		have, err := os.ReadFile(filepath.Join(d, "cgroup.controllers"))
+		if err != nil {
+			return nil, fmt.Errorf("ask for a control group's controllers: %w", err)
+		}
+		for _, c := range controllers {
+			if !strings.Contains(" "+strings.TrimSpace(string(have))+" ", " "+c+" ") {
+				return nil, fmt.Errorf("control group %s has no controller %q (it has: %s)", d, c, strings.TrimSpace(string(have)))
+			}
+			if err := write(d, "cgroup.subtree_control", "+"+c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return g, nil
+}
+
+// create makes a guest's group, or finds it, and sets its limits.
+func (g *groups) create(guest string) (dir string, err error) {
+	dir = filepath.Join(g.dir, guest)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make the guest's control group: %w", err)
+	}
+	for name, value := range g.limits.files() {
+		if err := write(dir, name, value); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// remove removes a guest's group, whose processes are gone.
+func (g *groups) remove(guest string) error {
+	if err := unix.Rmdir(filepath.Join(g.dir, guest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the guest's control group %s: %w", guest, err)
+	}
+	return nil
+}
+
+// write sets an interface file.
+func write(dir, name, value string) error {
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o644); err != nil {
+		return fmt.Errorf("set %s of a control group to %q: %w", name, value, err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"vgpud/vfio/vfiouser"
+)
+
+// Sockets are what a guest's process listens on. The daemon makes them, so that
+// the process needs no right to.
+type Sockets struct {
+	VMM     *net.UnixListener // vfio-user
+	Control *net.UnixListener // for daemons
+}
+
+// Listen makes the socket at path for the VMM, who is owner, or the caller's user
+// where that is nil, and the control socket in the guest's directory, which is the
+// caller's. Nobody removes their files.
+func Listen(path string, owner *vfiouser.Owner, dir string) (*Sockets, error) {
+	vmm, err := vfiouser.Listen(path, owner)
+	if err != nil {
+		return nil, err
+	}
+	control, err := listenControl(filepath.Join(dir, ControlSocket))
+	if err != nil {
+		return nil, errors.Join(err, vmm.Close())
+	}
+	vmm.SetUnlinkOnClose(false)
+	control.SetUnlinkOnClose(false)
+	return &Sockets{VMM: vmm, Control: control}, nil
+}
+
+// Files are the sockets as a process can inherit them, the VMM's first.
+func (s *Sockets) Files() ([]*os.File, error) {
+	vmm, err := s.VMM.File()
+	if err != nil {
+		return nil, fmt.Errorf("hand over a guest's socket: %w", err)
+	}
+	control, err := s.Control.File()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("hand over a guest's socket: %w", err), vmm.Close())
+	}
+	return []*os.File{vmm, control}, nil
+}
+
+// Inherit takes over what [Sockets.Files] handed over: first is the number of the
+// first descriptor.
+func Inherit(first uintptr) (*Sockets, error) {
+	var s Sockets
+	for i, l := range []**net.UnixListener{&s.VMM, &s.Control} {
+		f := os.NewFile(first+uintptr(i), "socket")
+		inherited, err := net.FileListener(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, errors.Join(fmt.Errorf("take over a guest's socket: %w", err), s.Close())
+		}
+		var ok bool
+		if *l, ok = inherited.(*net.UnixListener); !ok {
+			return nil, errors.Join(fmt.Errorf("take over a guest's socket: it is a %T", inherited), inherited.Close(), s.Close())
+		}
+	}
+	return &s, nil
+}
+
+// Close closes those that are open.
+func (s *Sockets) Close() error {
+	var errs []error
+	for _, l := range []*net.UnixListener{s.VMM, s.Control} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
