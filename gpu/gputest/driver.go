@@ -1,0 +1,184 @@
+// Package gputest has GPUs for tests of what uses package gpu.
+package gputest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"vgpud/gpu"
+)
+
+// Driver is the part of a GPU's driver that controls contexts, with the habits of the
+// one that was measured: disables are counted for each context, over all callers,
+// and outlive them; an enable too many does nothing. It is a [gpu.Controller], and
+// safe for concurrent use.
+type Driver struct {
+	mu       sync.Mutex
+	contexts map[string]*context
+	open     int
+	fail     map[string]failure
+}
+
+type context struct {
+	disables int
+	slice    time.Duration
+	calls    []string
+}
+
+type failure struct {
+	times int
+	err   error
+}
+
+var _ gpu.Controller = (*Driver)(nil)
+
+// Handles are those of the context of a name, with a file of the test's own.
+func Handles(name string, f *os.File) gpu.Handles {
+	b, err := json.Marshal(name)
+	if err != nil {
+		panic(err) // a string is JSON
+	}
+	return gpu.Handles{Files: []*os.File{f}, Names: b}
+}
+
+// Control implements [gpu.Controller].
+func (d *Driver) Control(h gpu.Handles) (_ gpu.Control, err error) {
+	defer func() {
+		if err != nil {
+			for _, f := range h.Files {
+				err = errors.Join(err, f.Close())
+			}
+		}
+	}()
+	var name string
+	if err := json.Unmarshal(h.Names, &name); err != nil || name == "" {
+		return nil, fmt.Errorf("control a context named %.40q: not a name", h.Names)
+	}
+	if len(h.Files) == 0 {
+		return nil, fmt.Errorf("control context %s: no files", name)
+	}
+	if err := d.failing("control"); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open++
+	return &control{d: d, name: name, files: h.Files}, nil
+}
+
+// Fail has the next calls of an operation fail: control, suspend, resume or slice.
+func (d *Driver) Fail(op string, times int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fail == nil {
+		d.fail = make(map[string]failure)
+	}
+	d.fail[op] = failure{times, err}
+}
+
+func (d *Driver) failing(op string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.fail[op]
+	if f.times == 0 {
+		return nil
+	}
+	f.times--
+	d.fail[op] = f
+	return f.err
+}
+
+// Disables is how many disables of a context are outstanding.
+func (d *Driver) Disables(name string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.of(name).disables
+}
+
+// Slice is a context's time slice, 0 where none was set.
+func (d *Driver) Slice(name string) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.of(name).slice
+}
+
+// End is the end of a context's process, and of its channels.
+func (d *Driver) End(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.contexts, name)
+}
+
+// Calls are what was asked for a context, failures too.
+func (d *Driver) Calls(name string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.of(name).calls...)
+}
+
+// Open is how many controls are not closed.
+func (d *Driver) Open() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
+}
+
+// of finds a context. The caller holds mu.
+func (d *Driver) of(name string) *context {
+	if d.contexts == nil {
+		d.contexts = make(map[string]*context)
+	}
+	c := d.contexts[name]
+	if c == nil {
+		c = &context{}
+		d.contexts[name] = c
+	}
+	return c
+}
+
+// do makes a call, unless it is to fail.
+func (d *Driver) do(name, op string, f func(*context)) error {
+	err := d.failing(op)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.of(name)
+	c.calls = append(c.calls, op)
+	if err == nil {
+		f(c)
+	}
+	return err
+}
+
+// control is power over one context.
+type control struct {
+	d     *Driver
+	name  string
+	files []*os.File
+}
+
+func (c *control) Suspend() error {
+	return c.d.do(c.name, "suspend", func(x *context) { x.disables++ })
+}
+
+func (c *control) Resume() error {
+	return c.d.do(c.name, "resume", func(x *context) { x.disables = max(x.disables-1, 0) })
+}
+
+func (c *control) SetTimeslice(d time.Duration) error {
+	return c.d.do(c.name, "slice", func(x *context) { x.slice = d })
+}
+
+func (c *control) Close() error {
+	c.d.mu.Lock()
+	c.d.open--
+	c.d.mu.Unlock()
+	var errs []error
+	for _, f := range c.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
