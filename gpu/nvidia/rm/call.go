@@ -1,0 +1,133 @@
+package rm
+
+import (
+	"sync"
+
+	"vgpud/gpu/nvidia/rm/abi"
+)
+
+// caller makes calls on one control node for one client. It is safe for concurrent use;
+// its calls take turns, so that they need no memory of their own.
+type caller struct {
+	node   Node
+	client abi.Handle
+
+	mu     sync.Mutex
+	arg    [64]byte
+	params [1024]byte
+}
+
+// control tells object something: params, a pointer to one of abi's structs, or nil
+// where the command has none, is encoded, and decoded again when the driver has answered,
+// also where it refused.
+func (c *caller) control(what string, object abi.Handle, cmd abi.Command, params any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var buf []byte
+	if params != nil {
+		n, err := abi.Encode(c.params[:], params)
+		if err != nil {
+			return err
+		}
+		buf = c.params[:n]
+	}
+	call := abi.Control{Client: c.client, Object: object, Command: cmd, ParamsSize: uint32(len(buf))}
+	err := c.ioctl(abi.EscControl, &call, buf, &call.Status)
+	if params != nil {
+		if derr := abi.Decode(buf, params); derr != nil && err == nil {
+			err = derr
+		}
+	}
+	if err != nil {
+		return &Error{Call: what, Object: object, Err: err}
+	}
+	return nil
+}
+
+// alloc makes an object beneath parent and returns its handle.
+func (c *caller) alloc(what string, parent abi.Handle, class abi.Class, params any) (abi.Handle, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var buf []byte
+	if params != nil {
+		n, err := abi.Encode(c.params[:], params)
+		if err != nil {
+			return 0, err
+		}
+		buf = c.params[:n]
+	}
+	call := abi.Alloc{Client: c.client, Parent: parent, Class: class, ParamsSize: uint32(len(buf))}
+	if err := c.ioctl(abi.EscAlloc, &call, buf, &call.Status); err != nil {
+		return 0, &Error{Call: what, Object: parent, Err: err}
+	}
+	return call.Object, nil
+}
+
+// free ends an object.
+func (c *caller) free(what string, parent, object abi.Handle) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := abi.Free{Client: c.client, Parent: parent, Object: object}
+	if err := c.ioctl(abi.EscFree, &call, nil, &call.Status); err != nil {
+		return &Error{Call: what, Object: object, Err: err}
+	}
+	return nil
+}
+
+// mapMemory maps a memory object of the client's for reading.
+func (c *caller) mapMemory(k Kernel, memory abi.Handle, length int) (Mapping, error) {
+	window, err := k.Open(ControlNode) // one for each mapping
+	if err != nil {
+		return nil, err
+	}
+	defer window.Close() // the mapping stays
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := abi.MapMemory{Client: c.client, Device: c.client, Memory: memory, Length: uint64(length),
+		Flags: abi.MapReadOnly, FD: int32(window.FD())}
+	if err := c.ioctl(abi.EscMapMemory, &call, nil, &call.Status); err != nil {
+		return nil, &Error{Call: "map an event buffer", Object: memory, Err: err}
+	}
+	return window.Map(length)
+}
+
+// ioctl makes one call on the control node. The caller holds mu; status is call's.
+func (c *caller) ioctl(nr uint8, call any, params []byte, status *abi.Status) error {
+	return ioctl(c.node, c.arg[:], nr, call, params, status)
+}
+
+// ioctl makes one call on n, encoded to buf.
+func ioctl(n Node, buf []byte, nr uint8, call any, params []byte, status *abi.Status) error {
+	size, err := abi.Encode(buf, call)
+	if err != nil {
+		return err
+	}
+	if err := n.Ioctl(nr, buf[:size], params); err != nil {
+		return err
+	}
+	if err := abi.Decode(buf[:size], call); err != nil {
+		return err
+	}
+	if *status != abi.OK {
+		return *status
+	}
+	return nil
+}
+
+// parent and class ask what an object is.
+func (c *caller) parent(object abi.Handle) (abi.Handle, error) {
+	p := abi.HandleInfo{Object: object, Index: abi.InfoParent}
+	err := c.control("ask for an object's parent", c.client, abi.CmdGetHandleInfo, &p)
+	return abi.Handle(p.Result), err
+}
+
+func (c *caller) class(object abi.Handle) (abi.Class, error) {
+	p := abi.HandleInfo{Object: object, Index: abi.InfoClass}
+	err := c.control("ask for an object's class", c.client, abi.CmdGetHandleInfo, &p)
+	return abi.Class(p.Result), err
+}
+
+// known says whether the client is one of this node's.
+func (c *caller) known() error {
+	return c.control("look for a client", c.client, abi.CmdGetAttachedIDs, &abi.AttachedIDs{})
+}

@@ -1,0 +1,49 @@
+package rm
+
+import (
+	"io"
+	"os"
+)
+
+// Names of device nodes, under /dev.
+const (
+	ControlNode = "nvidiactl"
+	gpuNode     = "nvidia%d"
+)
+
+// Kernel is where the driver is reached: [Linux], or a fake of package rmtest.
+type Kernel interface {
+	// Open opens a device node by its name under /dev.
+	Open(name string) (Node, error)
+	// Own duplicates the descriptors of the control node that this process has, lowest
+	// first. The caller closes them.
+	Own() ([]Node, error)
+	// Adopt takes f over, also where it is not an open control node, which is an error.
+	Adopt(f *os.File) (Node, error)
+}
+
+// Node is an open device node. Ioctl may be called from several goroutines.
+type Node interface {
+	// Ioctl makes the call numbered nr with arg, which the driver also writes to. Where
+	// params is not nil, its address is put into arg at abi.PointerOffset for the
+	// time of the call.
+	Ioctl(nr uint8, arg, params []byte) error
+	// Map maps length bytes for reading, of what a call made this node stand for. The
+	// mapping stays when the node is closed.
+	Map(length int) (Mapping, error)
+	// FD is the descriptor's number.
+	FD() int
+	// File is the node as a file. The node still owns it.
+	File() *os.File
+	io.Closer
+}
+
+// Mapping is memory that the driver writes.
+type Mapping interface {
+	// Load32 reads a word at an offset that is a multiple of 4, in one access, and what
+	// is read after it was written at least as late.
+	Load32(off int) uint32
+	// Copy reads len(b) bytes from off.
+	Copy(b []byte, off int)
+	io.Closer
+}

@@ -1,0 +1,136 @@
+package rm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu/nvidia/rm/abi"
+)
+
+// The control node's number (NV_MAJOR_DEVICE_NUMBER, NV_MINOR_DEVICE_NUMBER_CONTROL_DEVICE
+// of the driver's nv-linux.h): a jail may show it under any name.
+const (
+	nvidiaMajor  = 195
+	controlMinor = 255
+)
+
+// Linux is the kernel that this process runs on.
+type Linux struct{}
+
+// Open implements [Kernel].
+func (Linux) Open(name string) (Node, error) {
+	path := filepath.Join("/dev", name)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s (is NVIDIA's driver loaded, and is the node there for this user?): %w", path, err)
+	}
+	return node{os.NewFile(uintptr(fd), path)}, nil
+}
+
+// Own implements [Kernel].
+func (Linux) Own() ([]Node, error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, fmt.Errorf("look for this process's descriptors of the driver: %w", err)
+	}
+	var fds []int
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && isControl(fd) == nil {
+			fds = append(fds, fd)
+		}
+	}
+	slices.Sort(fds)
+	var nodes []Node
+	for _, fd := range fds {
+		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		nodes = append(nodes, node{os.NewFile(uintptr(dup), ControlNode)})
+	}
+	return nodes, nil
+}
+
+// Adopt implements [Kernel].
+func (Linux) Adopt(f *os.File) (Node, error) {
+	if err := isControl(int(f.Fd())); err != nil {
+		return nil, closing(f, err)
+	}
+	return node{f}, nil
+}
+
+// isControl says why fd is not an open control node.
+func isControl(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at a descriptor of the driver: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR || unix.Major(st.Rdev) != nvidiaMajor || unix.Minor(st.Rdev) != controlMinor {
+		return fmt.Errorf("descriptor %d is not NVIDIA's control node", fd)
+	}
+	return nil
+}
+
+type node struct{ f *os.File }
+
+func (n node) Ioctl(nr uint8, arg, params []byte) error {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	if len(params) > 0 {
+		// The address is a number in arg, which nothing but the pin knows to be one.
+		pin.Pin(&params[0])
+		address := uint64(uintptr(unsafe.Pointer(&params[0])))
+		binary.LittleEndian.PutUint64(arg[abi.PointerOffset:], address)
+		defer binary.LittleEndian.PutUint64(arg[abi.PointerOffset:], 0)
+	}
+	const readWrite = 3
+	request := uintptr(readWrite<<30 | len(arg)<<16 | 'F'<<8 | int(nr))
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, n.f.Fd(), request, uintptr(unsafe.Pointer(&arg[0])))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+func (n node) Map(length int) (Mapping, error) {
+	mem, err := unix.Mmap(int(n.f.Fd()), 0, length, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes of the driver's: %w", length, err)
+	}
+	return mapping(mem), nil
+}
+
+func (n node) FD() int        { return int(n.f.Fd()) }
+func (n node) File() *os.File { return n.f }
+func (n node) Close() error   { return n.f.Close() }
+
+type mapping []byte
+
+func (m mapping) Load32(off int) uint32 {
+	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&m[off : off+4][0])))
+}
+
+func (m mapping) Copy(b []byte, off int) { copy(b, m[off:off+len(b)]) }
+func (m mapping) Close() error           { return unix.Munmap(m) }
+
+// closing closes f on the way out with err, which is what matters.
+func closing(f *os.File, err error) error {
+	if cerr := f.Close(); cerr != nil {
+		return fmt.Errorf("%w (and close it: %v)", err, cerr)
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package rm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"vgpud/gpu/nvidia/rm/abi"
+)
+
+// Objects are the handles of one CUDA context's objects in the driver. As JSON they are
+// what a process hands to who is to control it, with a descriptor of the file that
+// they belong to.
+type Objects struct {
+	Client    abi.Handle `json:"client"`
+	Subdevice abi.Handle `json:"subdevice"`
+	// Group is the compute engine's channel group, and Channels are its channels.
+	Group    abi.Handle   `json:"group"`
+	Channels []abi.Handle `json:"channels"`
+	// CopyGroups are the groups of copy engines, and Copies their channels.
+	CopyGroups []abi.Handle `json:"copy_groups,omitempty"`
+	Copies     []abi.Handle `json:"copies,omitempty"`
+}
+
+// Own is a CUDA context of this process. Node is a descriptor of the file that it
+// belongs to, which the caller closes.
+type Own struct {
+	Objects
+	Node Node
+}
+
+// ErrNoContext is FindOwn's where this process has no CUDA context that it could find.
+var ErrNoContext = errors.New("no CUDA context of this process found among the driver's objects")
+
+// How far FindOwn looks. A process that makes a context makes its client just before; of
+// others' clients in between there are a few. A client that doesn't exist costs a line in
+// the kernel's log for each look, so near ones come first.
+const (
+	nearClients = 16
+	farClients  = 512
+
+	// libcuda numbers a client's objects upwards from firstObject, with gaps.
+	firstObject abi.Handle = 0x5c000000
+	maxObjects             = 1 << 14
+	maxGap                 = 1024
+)
+
+// FindOwn finds the newest CUDA context of this process: call it right after
+// cuCtxCreate. It looks through this process's own descriptors of the control node for
+// libcuda's client, whose number is just below that of a client made now, and then
+// through the client's objects. It takes some ten milliseconds.
+func FindOwn(k Kernel) (*Own, error) {
+	next, err := nextClient(k)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := k.Own()
+	if err != nil {
+		return nil, err
+	}
+	var found *Own
+	for _, r := range [][2]int{{1, nearClients}, {nearClients + 1, farClients}} {
+		if found = findIn(nodes, next, r[0], r[1]); found != nil {
+			break
+		}
+	}
+	for _, n := range nodes {
+		if found == nil || n != found.Node {
+			n.Close() // a duplicate; what it is one of stays
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%w: %d descriptors of /dev/%s, clients %#x to %#x", ErrNoContext, len(nodes), ControlNode,
+			uint32(before(next, farClients)), uint32(before(next, 1)))
+	}
+	return found, nil
+}
+
+// nextClient is the number of a client made now. The client is gone when it returns.
+func nextClient(k Kernel) (abi.Handle, error) {
+	n, err := k.Open(ControlNode)
+	if err != nil {
+		return 0, err
+	}
+	defer n.Close() // and the client with it
+	c := &caller{node: n}
+	return c.alloc("make a client", 0, abi.ClassClient, nil)
+}
+
+// before is the client numbered d before h; numbers wrap.
+func before(h abi.Handle, d int) abi.Handle {
+	return abi.ClientBase + (h-abi.ClientBase-abi.Handle(d)+abi.ClientSpan)%abi.ClientSpan
+}
+
+// findIn looks for a context of the clients numbered from to to before next.
+func findIn(nodes []Node, next abi.Handle, from, to int) *Own {
+	for _, n := range nodes {
+		for d := from; d <= to; d++ {
+			c := &caller{node: n, client: before(next, d)}
+			if c.known() != nil {
+				continue
+			}
+			if o, ok := c.objects(); ok {
+				return &Own{Objects: o, Node: n}
+			}
+		}
+	}
+	return nil
+}
+
+// objects finds the newest context among the client's objects.
+func (c *caller) objects() (Objects, bool) {
+	channels := make(map[abi.Handle][]abi.Handle) // of a group
+	subdevices := make(map[abi.Handle]abi.Handle) // of a device
+	var groups, computes []abi.Handle
+	for h, last := firstObject, firstObject; h < firstObject+maxObjects && h-last < maxGap; h++ {
+		class, err := c.class(h)
+		if err != nil {
+			continue
+		}
+		last = h
+		switch {
+		case class == abi.ClassGroup:
+			groups = append(groups, h)
+		case class == abi.ClassSubdevice:
+			if p, err := c.parent(h); err == nil {
+				subdevices[p] = h
+			}
+		case class.Channel():
+			if p, err := c.parent(h); err == nil {
+				channels[p] = append(channels[p], h)
+			}
+		case class.Compute():
+			computes = append(computes, h)
+		}
+	}
+	// The newest compute object's channel is of the newest context's compute group.
+	for _, h := range slices.Backward(computes) {
+		channel, err := c.parent(h)
+		if err != nil {
+			continue
+		}
+		group, err := c.parent(channel)
+		if err != nil || len(channels[group]) == 0 {
+			continue
+		}
+		device, err := c.parent(group)
+		if err != nil || subdevices[device] == 0 {
+			continue
+		}
+		o := Objects{Client: c.client, Subdevice: subdevices[device], Group: group, Channels: channels[group]}
+		compute := c.computeGroups(computes)
+		for _, g := range groups {
+			if p, err := c.parent(g); err == nil && p == device && !compute[g] {
+				o.CopyGroups = append(o.CopyGroups, g)
+				o.Copies = append(o.Copies, channels[g]...)
+			}
+		}
+		return o, true
+	}
+	return Objects{}, false
+}
+
+// computeGroups are the groups with a channel that has a compute object.
+func (c *caller) computeGroups(computes []abi.Handle) map[abi.Handle]bool {
+	groups := make(map[abi.Handle]bool)
+	for _, h := range computes {
+		if channel, err := c.parent(h); err == nil {
+			if g, err := c.parent(channel); err == nil {
+				groups[g] = true
+			}
+		}
+	}
+	return groups
+}

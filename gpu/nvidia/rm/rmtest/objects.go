@@ -1,0 +1,191 @@
+package rmtest
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu/nvidia/rm/abi"
+)
+
+// client is a client with its objects.
+type client struct {
+	handle  abi.Handle
+	objects map[abi.Handle]*object
+	free    abi.Handle // next of the driver's choice
+}
+
+// object is any of a client's objects; which fields matter is the class's.
+type object struct {
+	parent    abi.Handle
+	class     abi.Class
+	disables  int // of a channel
+	timeslice uint64
+	id        uint16  // of a group
+	memory    *memory // of memory
+	buffer    *buffer // of an event buffer
+}
+
+// memory is memory that the driver shows.
+type memory struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (m *memory) Load32(off int) uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return binary.LittleEndian.Uint32(m.b[off:])
+}
+
+func (m *memory) Copy(b []byte, off int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	copy(b, m.b[off:off+len(b)])
+}
+
+func (m *memory) Close() error { return nil }
+
+// buffer is an event buffer.
+type buffer struct {
+	header, records *memory
+	n               uint32
+	bound, enabled  bool
+	get, put        uint32
+	dropped         uint64
+	pending         []abi.SwitchRecord // that the GPU has not written out
+	sequence        uint16
+}
+
+// flush writes out what is pending; a full buffer keeps the oldest.
+func (b *buffer) flush() {
+	for _, r := range b.pending {
+		r.Sequence = b.sequence
+		b.sequence++
+		if (b.put+1)%b.n == b.get {
+			b.dropped++
+			continue
+		}
+		var raw [abi.EventRecordBytes]byte
+		r.Encode(&raw)
+		b.records.mu.Lock()
+		copy(b.records.b[b.put*abi.EventRecordBytes:], raw[:])
+		b.records.mu.Unlock()
+		b.put = (b.put + 1) % b.n
+	}
+	b.pending = b.pending[:0]
+	b.header.mu.Lock()
+	abi.EventHeader{Get: b.get, Put: b.put, Dropped: b.dropped}.Encode(b.header.b)
+	b.header.mu.Unlock()
+}
+
+// Switch has the GPU record a context switch.
+func (d *Driver) Switch(at time.Duration, pid uint32, on bool) {
+	tag := abi.TagEnd
+	if on {
+		tag = abi.TagStart
+	}
+	d.Record(abi.SwitchRecord{Type: abi.EventTypeFECS, Tag: tag, PID: pid, Clock: uint64(at)})
+}
+
+// Record has the GPU record anything.
+func (d *Driver) Record(r abi.SwitchRecord) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.files {
+		for _, c := range f.clients {
+			for _, o := range c.objects {
+				if o.buffer != nil && o.buffer.bound && o.buffer.enabled {
+					o.buffer.pending = append(o.buffer.pending, r)
+				}
+			}
+		}
+	}
+}
+
+// Context is a CUDA context as libcuda makes its objects.
+type Context struct {
+	d      *Driver
+	client *client
+	node   *node
+	// Client, Group and the rest are its objects' handles.
+	Client, Subdevice, Group abi.Handle
+	Channels, Copies         []abi.Handle
+}
+
+// NewContext makes a context with so many channels for compute, and three groups of half
+// as many for copies. own is whether it is this process's.
+func (d *Driver) NewContext(channels int, own bool) (*Context, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, err := d.open(true)
+	if err != nil {
+		return nil, err
+	}
+	n, err := d.node(f)
+	if err != nil {
+		return nil, err
+	}
+	if own {
+		// libcuda has other descriptors too, those of its mappings.
+		window, err := d.open(true)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := d.node(window); err != nil {
+			return nil, err
+		}
+		d.own = append(d.own, window, f)
+	}
+	x := &Context{d: d, client: d.newClient(n.file), node: n}
+	x.Client = x.client.handle
+	h := abi.Handle(0x5c000000)
+	put := func(parent abi.Handle, class abi.Class) abi.Handle {
+		h += 1 + h%3 // gaps, as there are
+		x.client.objects[h] = &object{parent: parent, class: class}
+		return h
+	}
+	device := put(x.Client, abi.ClassDevice)
+	x.Subdevice = put(device, abi.ClassSubdevice)
+	group := func() abi.Handle {
+		g := put(device, abi.ClassGroup)
+		d.groups++
+		x.client.objects[g].id, x.client.objects[g].timeslice = d.groups, 2048
+		return g
+	}
+	x.Group = group()
+	for range channels {
+		ch := put(x.Group, abi.ClassHopperChannel)
+		put(ch, abi.ClassHopperCompute)
+		x.Channels = append(x.Channels, ch)
+	}
+	for range 3 {
+		g := group()
+		for range channels / 2 {
+			ch := put(g, abi.ClassHopperChannel)
+			put(ch, abi.ClassHopperCopy)
+			x.Copies = append(x.Copies, ch)
+		}
+	}
+	return x, nil
+}
+
+// Disabled is the least and the most that a channel of the context is disabled.
+func (x *Context) Disabled() (least, most int) {
+	x.d.mu.Lock()
+	defer x.d.mu.Unlock()
+	least = 1 << 30
+	for _, o := range x.client.objects {
+		if o.class.Channel() {
+			least, most = min(least, o.disables), max(most, o.disables)
+		}
+	}
+	return least, most
+}
+
+// FD is a descriptor of the context's file, the caller's own.
+func (x *Context) FD() (int, error) {
+	return unix.FcntlInt(x.node.f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+}
