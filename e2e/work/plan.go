@@ -43,6 +43,9 @@ type Plan struct {
 	// Measure asks for a [LatencyReport] about that many launches, in place of
 	// work.
 	Measure int `json:"measure,omitempty"`
+	// Solo asks for a [SoloReport] from that many launches of each of Work, in place
+	// of work. No other guest may use the GPU meanwhile.
+	Solo int `json:"solo,omitempty"`
 	// Idle makes a context and channels, says so, and then nothing more: what an
 	// idle guest costs.
 	Idle bool `json:"idle,omitempty"`

@@ -54,7 +54,12 @@ func runPlan(ctx context.Context, p Plan, out io.Writer) error {
 	if err != nil {
 		return errors.Join(err, bus.Close())
 	}
-	return withContext(ctx, bus, o, func(gpu *driver.Context) error { return p.work(ctx, gpu, out) })
+	return withContext(ctx, bus, o, func(gpu *driver.Context) error {
+		if p.Solo > 0 {
+			return p.measureSolo(ctx, gpu, out)
+		}
+		return p.work(ctx, gpu, out)
+	})
 }
 
 // withContext opens the device behind a bus for as long as do has a context on

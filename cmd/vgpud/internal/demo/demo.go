@@ -25,6 +25,11 @@ import (
 type Options struct {
 	// Program makes a process of this program.
 	Program func(args ...string) (*exec.Cmd, error)
+	// GPU is the kind of GPU: [Soft] or [NVIDIA].
+	GPU string
+	// Calibrate measures how fast the GPU is and makes the guests' kernels as long as
+	// they are to be, where that is not known: on the machine's own.
+	Calibrate bool
 	// VMs has the guests be real VMs, under QEMU.
 	VMs bool
 	// Duration is how long each phase is, and longer where a guest has had no result
@@ -58,6 +63,7 @@ type demo struct {
 	dir       string
 	client    *api.Client
 	members   []*member // at work now, or about to be
+	rivals    func() (batch, urgent *member)
 	retired   []*member // that were before
 	processes []*process
 	readers   sync.WaitGroup
@@ -72,7 +78,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
-	d := &demo{o: o, dir: dir, members: members()}
+	d := &demo{o: o, dir: dir, members: members(), rivals: rivals}
 	if o.VMs {
 		// Before anything is started: the likeliest to be missing.
 		if d.deps, err = qemu.Find(""); err != nil {
@@ -115,6 +121,11 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 	if err := d.startHost(ctx); err != nil {
 		return nil, err
 	}
+	if d.o.Calibrate {
+		if err := d.calibrate(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.startGuests(ctx); err != nil {
 		return nil, err
 	}
@@ -133,21 +144,16 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 	return &r, nil
 }
 
-const gpuName = "gpu0"
-
-// gpuLead is how far the GPU computes ahead of its time, a quarter of the usual. A
-// block looks whether to leave when it is computed, so that kernels take up to this
-// longer to leave than they would on hardware.
-const gpuLead = 500 * time.Microsecond
-
 // startHost starts the GPU and the daemon.
 func (d *demo) startHost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	gpuSocket, config := filepath.Join(d.dir, gpuName+".sock"), filepath.Join(d.dir, "vgpud.yaml")
-	c := mediator.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), GPUs: []mediator.GPUConfig{
-		{Name: gpuName, Kind: "soft", Socket: gpuSocket, Policy: "none"},
-	}}
+	gpu, err := d.startGPU(ctx)
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(d.dir, "vgpud.yaml")
+	c := mediator.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), GPUs: []mediator.GPUConfig{gpu}}
 	text, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)
@@ -155,31 +161,15 @@ func (d *demo) startHost(ctx context.Context) error {
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)
 	}
-	if err := d.say("starting a GPU in software"); err != nil {
-		return err
-	}
-	args := []string{"softgpu", "--socket", gpuSocket, "--lead", gpuLead.String()}
-	if d.o.VMs {
-		args = append(args, "--warp-time", vmWarpTime.String())
-	}
-	cmd, err := d.o.Program(args...)
-	if err != nil {
-		return err
-	}
-	p, err := d.start("softgpu", cmd)
-	if err != nil {
-		return err
-	}
-	if err := until(ctx, p, func() error { _, err := os.Stat(gpuSocket); return err }); err != nil {
-		return err
-	}
 	if err := d.say("starting the daemon"); err != nil {
 		return err
 	}
-	if cmd, err = d.o.Program("serve", "--config", config); err != nil {
+	cmd, err := d.o.Program("serve", "--config", config)
+	if err != nil {
 		return err
 	}
-	if p, err = d.start("serve", cmd); err != nil {
+	p, err := d.start("serve", cmd)
+	if err != nil {
 		return err
 	}
 	d.client = api.NewClient(c.Socket)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"vgpud/e2e/work"
 )
@@ -13,6 +14,9 @@ import (
 type member struct {
 	work.Plan
 	weight float64
+	// alone is what one of its kernels takes of the GPU, where all are alike and that
+	// was measured; else 0.
+	alone time.Duration
 	// ceiling is the highest priority that its launches may have.
 	ceiling int
 	socket  string // of its virtual GPU

@@ -81,7 +81,7 @@ func (d *demo) preemption(ctx context.Context) (*Preemption, error) {
 	if err := d.retire(ctx); err != nil {
 		return nil, err
 	}
-	batch, urgent := rivals()
+	batch, urgent := d.rivals()
 	d.members = []*member{batch, urgent}
 	if err := d.startGuests(ctx); err != nil {
 		return nil, err

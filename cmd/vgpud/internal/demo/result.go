@@ -46,9 +46,12 @@ type Guest struct {
 	Cases   uint64  `json:"cases_checked"`
 	// Verified: at least one case was checked in the phase and none was wrong.
 	Verified bool `json:"verified"`
-	// GPUSeconds is by accounting, GPUSecondsTruth by the GPU's own count.
+	// GPUSeconds is by accounting, GPUSecondsTruth by the GPU's own count; by
+	// hardware, which keeps none, it is the kernels times KernelSeconds, what one
+	// of them takes alone as measured before (0: they are not all alike).
 	GPUSeconds       float64 `json:"gpu_seconds"`
 	GPUSecondsTruth  float64 `json:"gpu_seconds_truth"`
+	KernelSeconds    float64 `json:"kernel_seconds_alone,omitempty"`
 	Share            float64 `json:"share"` // of all guests' GPUSecondsTruth
 	Entitled         float64 `json:"entitled"`
 	SuspendedSeconds float64 `json:"suspended_seconds"`
@@ -89,7 +92,11 @@ func phaseOf(policy string, members []*member, a, b look) Phase {
 			Verified:         rb.Cases > ra.Cases && rb.Wrong == 0 && rb.Error == "",
 			GPUSeconds:       after.GPUSeconds - before.GPUSeconds,
 			GPUSecondsTruth:  own(after) - own(before),
+			KernelSeconds:    m.alone.Seconds(),
 			SuspendedSeconds: after.SuspendedSeconds - before.SuspendedSeconds,
+		}
+		if m.alone > 0 {
+			g.GPUSecondsTruth = float64(g.Kernels) * g.KernelSeconds
 		}
 		if worked := rb.BusySeconds - ra.BusySeconds; worked > 0 {
 			g.BackloggedRatio = (rb.BackloggedSeconds - ra.BackloggedSeconds) / worked
@@ -113,6 +120,14 @@ func phaseOf(policy string, members []*member, a, b look) Phase {
 		p.Jain = sum * sum / (float64(len(p.Guests)) * squares)
 	}
 	return p
+}
+
+// truth is what the guests' GPU seconds are compared with.
+func (p *Phase) truth() string {
+	if slices.ContainsFunc(p.Guests, func(g Guest) bool { return g.KernelSeconds > 0 }) {
+		return "KERNELS x ALONE"
+	}
+	return "GPU-S (OWN COUNT)"
 }
 
 // checked tells whether each guest had results checked.
@@ -161,7 +176,7 @@ func (p *Phase) print(w io.Writer) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', tabwriter.AlignRight)
-	rows := [][]any{{"GUEST", "WEIGHT", "KERNELS", "CHECKED", "GPU-S", "GPU-S (OWN COUNT)", "SHARE", "ENTITLED", "SUSPENDED-S"}}
+	rows := [][]any{{"GUEST", "WEIGHT", "KERNELS", "CHECKED", "GPU-S", p.truth(), "SHARE", "ENTITLED", "SUSPENDED-S"}}
 	for _, g := range p.Guests {
 		checked := fmt.Sprintf("%d right", g.Cases)
 		if !g.Verified {

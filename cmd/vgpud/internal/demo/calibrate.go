@@ -1,0 +1,162 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"vgpud/e2e/kernels"
+	"vgpud/e2e/work"
+	"vgpud/mediator/api"
+)
+
+// lengths are how long the guests' kernels are to be on a GPU of whatever speed.
+// Each guest has kernels of one length, so that their number tells what it had of
+// the GPU: hardware keeps no account that accounting could be compared with.
+type lengths struct {
+	guests [3]time.Duration // of the demo's guests, in their order
+	batch  time.Duration
+	// batchBlocks are the batch kernel's: many more than the GPU holds, so that it can
+	// leave between two.
+	batchBlocks int
+	urgent      time.Duration
+	// few and many iterations of a kernel's loop are timed to find how long one takes.
+	few, many int
+}
+
+// lengths returns those for this run. A guest whose instructions QEMU translates
+// launches fewer kernels a second.
+func (o *Options) lengths() lengths {
+	const ms, µs = time.Millisecond, time.Microsecond
+	switch {
+	case o.GPU == Soft:
+		return lengths{[3]time.Duration{12 * ms, 6 * ms, 3 * ms}, 30 * ms, 192, 300 * µs, 20, 120}
+	case o.VMs:
+		return lengths{[3]time.Duration{10 * ms, 5 * ms, 2 * ms}, 20 * ms, 1 << 14, 200 * µs, 2000, 20000}
+	}
+	return lengths{[3]time.Duration{2 * ms, 500 * µs, 100 * µs}, 20 * ms, 1 << 16, 100 * µs, 2000, 20000}
+}
+
+// gpuTimePerCheck is about how much of the GPU's time a guest's worker launches
+// kernels for between two checks of their results.
+const gpuTimePerCheck = 8 * time.Millisecond
+
+// calibrate times the kernels of all guests, alone on the GPU, gives them the lengths
+// that they are to have, and notes what those of the first guests then take.
+func (d *demo) calibrate(ctx context.Context) error {
+	want := d.o.lengths()
+	guest := work.Work{Kernel: "throttle", Throttle: &kernels.ThrottleConfig{Blocks: 8, Threads: 32}}
+	batch := work.Batch().Work[0]
+	batch.Throttle.Blocks = want.batchBlocks
+	urgent := work.Urgent().Work[0]
+
+	shapes := []work.Work{guest, batch, urgent}
+	var timed []work.Work
+	for _, w := range shapes {
+		timed = append(timed, iterated(w, want.few), iterated(w, want.many))
+	}
+	found, err := d.solo(ctx, timed)
+	if err != nil {
+		return err
+	}
+	line := func(shape int) speed {
+		return speedOf(want.few, found[2*shape], want.many, found[2*shape+1])
+	}
+	var final []work.Work
+	for i, m := range d.members {
+		w := iterated(guest, line(0).iterations(want.guests[i]))
+		w.Repeat = max(int(gpuTimePerCheck/want.guests[i]), work.Backlog)
+		m.Work, m.Channels, m.Preempt = []work.Work{w}, 1, "off"
+		final = append(final, w)
+	}
+	batch = iterated(batch, line(1).iterations(want.batch))
+	urgent = iterated(urgent, line(2).iterations(want.urgent))
+	d.rivals = func() (*member, *member) {
+		b, u := rivals()
+		b.Work, u.Work = []work.Work{batch}, []work.Work{urgent}
+		return b, u
+	}
+	if found, err = d.solo(ctx, append(final, batch, urgent)); err != nil {
+		return err
+	}
+	for i, m := range d.members {
+		m.alone = time.Duration(found[i] * float64(time.Second))
+	}
+	n := len(d.members)
+	return d.say("alone, their kernels take %.0f, %.0f and %.0f µs, a batch kernel %.1f ms and an urgent one %.0f µs",
+		1e6*found[0], 1e6*found[1], 1e6*found[2], 1e3*found[n], 1e6*found[n+1])
+}
+
+// iterated is a throttle kernel of so many iterations.
+func iterated(w work.Work, n int) work.Work {
+	t := *w.Throttle
+	t.Iterations = n
+	w.Throttle = &t
+	return w
+}
+
+// speed is a kernel's time, which grows with its iterations along a line. In seconds.
+type speed struct{ fixed, each float64 }
+
+// speedOf is the line through two measurements, or one through zero where theirs says
+// that no iterations take less than no time, or more iterations less.
+func speedOf(n int, tn float64, m int, tm float64) speed {
+	s := speed{each: (tm - tn) / float64(m-n)}
+	s.fixed = tn - s.each*float64(n)
+	if s.each <= 0 || s.fixed < 0 {
+		s = speed{each: tm / float64(m)}
+	}
+	return s
+}
+
+// iterations are what takes about so long, at least one.
+func (s speed) iterations(d time.Duration) int {
+	return int(min(max(math.Round((d.Seconds()-s.fixed)/s.each), 1), 1<<30))
+}
+
+// soloLaunches is how many launches in a row are timed.
+const soloLaunches = 16
+
+// solo times kernels that have the GPU for themselves. It is a guest's process that
+// launches them, wherever the demo's guests are.
+func (d *demo) solo(ctx context.Context, w []work.Work) ([]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	const name = "alone"
+	v, err := d.client.CreateVM(ctx, api.VMSpec{Name: name, Weight: 1, BAR2Bytes: 64 << 20})
+	if err != nil {
+		return nil, err
+	}
+	plan, err := json.Marshal(work.Plan{Name: name, Socket: v.Socket, Work: w, Solo: soloLaunches, Preempt: "off"})
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := d.o.Program("demo-guest")
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(plan), &out
+	p, err := d.start("guest-"+name, cmd)
+	if err != nil {
+		return nil, err
+	}
+	var late error
+	select {
+	case <-p.ended():
+	case <-ctx.Done():
+		late = ctx.Err()
+	}
+	var report work.SoloReport
+	if err := errors.Join(late, p.end()); err != nil {
+		return nil, fmt.Errorf("time kernels alone: %w", err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil || len(report.Seconds) != len(w) {
+		return nil, fmt.Errorf("time kernels alone: %w, of %d kernels: %s", err, len(w), out.Bytes())
+	}
+	return report.Seconds, d.client.ForceDeleteVM(ctx, name)
+}
