@@ -60,6 +60,7 @@ type channel struct {
 	after  uint64
 
 	waiter waiter
+	on     ongoing
 
 	// job is the launch that what is behind it waits for; nil: none. second is one
 	// that was put on the GPU behind it all the same. jobs are both, or were, kept
@@ -277,14 +278,19 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 		x.slot.AddCopied(p.copied)
 	}
 	if p.fn != nil {
-		x.launches--
+		ch.gone(out)
 		x.predicted -= p.predicted
 		t, late := x.ran(out.Start, out.End)
 		p.fn.ran(t)
 		x.slot.AddFinished(t, late, out.Err != nil)
 		p.fn = nil
-	} else if out.Err != nil {
-		x.slot.AddError()
+	} else {
+		if p.com.Op == abi.OpSet && x.work.Wanted() {
+			x.work.Add(out.Start, out.End) // filling memory is a kernel, too
+		}
+		if out.Err != nil {
+			x.slot.AddError()
+		}
 	}
 }
 

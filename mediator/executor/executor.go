@@ -61,6 +61,7 @@ type Options struct {
 type Executor struct {
 	o    Options
 	slot *link.ContextSlot
+	work link.Work
 
 	// requests are channels to be opened and closed; the owner of Step takes
 	// them.
@@ -107,8 +108,11 @@ func New(o Options) *Executor {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	work := o.Page.Work(o.Slot)
+	work.SetSince(0) // of its predecessor
 	return &Executor{
 		o:         o,
+		work:      work,
 		slot:      o.Page.Context(o.Slot),
 		vectors:   make(map[int]Interrupt),
 		modules:   newHandles[*module](maxModules),

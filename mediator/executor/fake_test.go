@@ -167,13 +167,17 @@ func BenchmarkLaunch(b *testing.B) {
 	for _, c := range []struct {
 		name, kernel string
 		attributes   []abi.Attribute
+		told         bool // when it was on the GPU
 	}{
-		{"plain", "plain", nil},
-		{"single", "preemptible", []abi.Attribute{kernels[0].Attribute()}},
-		{"coarse", "preemptible", []abi.Attribute{kernels[1].Attribute()}},
+		{"plain", "plain", nil, false},
+		{"told", "plain", nil, true},
+		{"single", "preemptible", []abi.Attribute{kernels[0].Attribute()}, false},
+		{"coarse", "preemptible", []abi.Attribute{kernels[1].Attribute()}, false},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			launch := newFakeRig(b).launcher(c.kernel, c.attributes...)
+			r := newFakeRig(b)
+			r.page.WantWork(c.told)
+			launch := r.launcher(c.kernel, c.attributes...)
 			launch()
 			b.ReportAllocs()
 			for b.Loop() {

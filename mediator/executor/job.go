@@ -248,9 +248,8 @@ func (j *job) launch() bool {
 	j.hushed, j.refilling, j.besideFence = false, false, 0
 	j.began = x.o.Clock.Now()
 	j.phase = running
-	x.launches++
 	x.predicted += j.predicted
-	x.slot.AddFetched()
+	ch.placed()
 	if j.claim.State() == stub.ToRun {
 		j.claim.SetEvictable(j.form != 0 && !j.fn.liar && !j.plan.Stay)
 		j.claim.Start(j.began)
@@ -272,7 +271,7 @@ func (j *job) left() bool {
 		j.besideFence = 0
 	}
 	j.p.fence, j.words = 0, 0
-	x.launches--
+	ch.gone(out)
 	x.predicted -= j.predicted
 	t, late := x.ran(out.Start, out.End)
 	t = max(t-j.parkedFor, 0)
@@ -320,7 +319,7 @@ func (j *job) fail(err error) bool {
 func (j *job) finish(status abi.Status) {
 	x, p := j.ch.x, j.p
 	if p.fence != 0 { // ended with its context
-		x.launches--
+		j.ch.gone(gpu.Outcome{})
 		x.predicted -= j.predicted
 		x.slot.AddLeft(j.owed, 0)
 		p.fence = 0

@@ -93,9 +93,8 @@ func launch(c *command, p *pending) error {
 	}
 	p.fn = f
 	p.predicted, _ = f.expected()
-	x.launches++
 	x.predicted += p.predicted
-	x.slot.AddFetched()
+	c.ch.placed()
 	return nil
 }
 

@@ -1,0 +1,60 @@
+package executor
+
+import (
+	"time"
+
+	"vgpud/gpu"
+)
+
+// ongoing is what of a channel's launches is on the GPU.
+type ongoing struct {
+	launches int
+	// since is when the oldest of them can have begun at the earliest, on the GPU's
+	// clock; 0 where nobody wants to know.
+	since time.Duration
+}
+
+// placed takes note of a launch that was put on the GPU.
+func (ch *channel) placed() {
+	x := ch.x
+	x.launches++
+	ch.on.launches++
+	x.slot.AddFetched()
+	if ch.on.launches > 1 || !x.work.Wanted() {
+		return // it comes after the others
+	}
+	if now, err := x.o.Device.Now(); err == nil { // a GPU that is gone is found out by others
+		ch.on.since = now
+		x.tellSince()
+	}
+}
+
+// gone takes note of a launch that is not there any more, and of when it was.
+func (ch *channel) gone(out gpu.Outcome) {
+	x := ch.x
+	x.launches--
+	ch.on.launches--
+	switch {
+	case ch.on.launches == 0:
+		ch.on.since = 0
+	case out.End != 0 && ch.on.since != 0:
+		ch.on.since = out.End
+	}
+	if x.work.Wanted() {
+		x.work.Add(out.Start, out.End)
+		x.tellSince()
+	}
+}
+
+// tellSince says since when the context has had work on the GPU.
+func (x *Executor) tellSince() {
+	var since time.Duration
+	for _, chs := range [...][]*channel{x.channels, x.draining} {
+		for _, ch := range chs {
+			if t := ch.on.since; t != 0 && (since == 0 || t < since) {
+				since = t
+			}
+		}
+	}
+	x.work.SetSince(since)
+}

@@ -1,0 +1,73 @@
+package executor
+
+import (
+	"testing"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// TestWorkIsTold: the page says since when there is work on the GPU, and in the end
+// when there was, of launches of all kinds and of fills, as far as anybody wants to
+// know.
+func TestWorkIsTold(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		r := newRig(t, gpu.ContextOptions{})
+		r.page.WantWork(wanted)
+		work := r.page.Work(0)
+		a, b := r.open(), r.open()
+		fn := a.load(spinPTX, "spin")
+		mem := a.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 16}).Value[0]
+		before, err := r.x.o.Device.Now()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.spin(fn, 1, 3_000)
+		b.spin(fn, 1, 3_000)
+		r.x.Step(false)
+		since := work.Since()
+		if (since != 0) != wanted || wanted && since < before {
+			t.Errorf("wanted %v: work since %v, launched after %v", wanted, since, before)
+		}
+		var bounds [2]time.Duration // of all
+		done := []abi.Completion{a.receive(1)[0], b.receive(1)[0], a.must(abi.OpSet, abi.Set{Dst: mem, Width: 1, Count: 1 << 16, Rows: 1})}
+		bounds[0], bounds[1] = time.Duration(done[0].Start), time.Duration(done[2].End)
+		var told [2]time.Duration
+		work.Take(func(start, end time.Duration) {
+			if told[0] == 0 || start < told[0] {
+				told[0] = start
+			}
+			told[1] = max(told[1], end)
+		})
+		if wanted && told != bounds || !wanted && told[1] != 0 {
+			t.Errorf("wanted %v: told of work from %v to %v, want %v to %v", wanted, told[0], told[1], bounds[0], bounds[1])
+		}
+		if s := work.Since(); s != 0 {
+			t.Errorf("wanted %v: something is on the GPU since %v", wanted, s)
+		}
+	}
+}
+
+// TestWorkOfTwoChannels: while one channel goes on, what is on the GPU is not told
+// to have begun with the other's end.
+func TestWorkOfTwoChannels(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	r.page.WantWork(true)
+	work := r.page.Work(0)
+	a, b := r.open(), r.open()
+	fn := a.load(spinPTX, "spin")
+	a.spin(fn, 1, 20_000)
+	r.x.Step(false)
+	since := work.Since()
+	b.spin(fn, 1, 10)
+	r.x.Step(false)
+	end := time.Duration(b.receive(1)[0].End)
+	if got := work.Since(); r.x.launches == 1 && got != since {
+		t.Errorf("since %v, then %v, and the other channel's launch ended at %v", since, got, end)
+	}
+	a.receive(1)
+	if work.Since() != 0 {
+		t.Errorf("something is on the GPU since %v", work.Since())
+	}
+}
