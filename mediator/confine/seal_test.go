@@ -177,6 +177,3 @@ func TestFilterOf(t *testing.T) {
 		}
 	}
 }
-
-func waitForever() {}
-func look() any    { return nil }
