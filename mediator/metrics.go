@@ -131,6 +131,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- gpuEvictions
 	ch <- gpuAsked
 	ch <- gpuPrediction
+	describeHardware(ch)
 	for _, m := range vmMetrics {
 		ch <- m.desc
 	}
@@ -166,5 +167,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(gpuAsked, counter, float64(a.count(g.Evictions.Asked)), g.Name, a.name)
 		}
 		ch <- prometheus.MustNewConstMetric(gpuPrediction, gauge, g.Prediction.ErrorRatio, g.Name)
+		collectHardware(ch, g.Name, g.Hardware)
 	}
 }

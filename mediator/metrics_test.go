@@ -63,7 +63,17 @@ var twoGuests = exhibit{
 		Overruns: 3, OverrunSeconds: 0.125,
 		Evictions:  evicted(300*time.Microsecond, ms, 3*time.Second),
 		Prediction: api.Prediction{ErrorRatio: 0.25},
+	}, {
+		Name: "gpu1", Kind: "nvidia", Model: "NVIDIA H100 80GB HBM3", Policy: "none", Healthy: true, Hardware: theHardware,
 	}},
+}
+
+// theHardware has something to say of everything.
+var theHardware = &api.Hardware{
+	UUID: "GPU-1", PCI: "0000:05:00.0", Driver: "580.159.04", CUDA: "13.0", MIG: "off", ComputeMode: "default", Persistence: "on",
+	TemperatureCelsius: new(31.), PowerWatts: new(70.5), PowerLimitWatts: new(700.), SMClockHertz: new(1.98e9), MemoryClockHertz: new(2.619e9),
+	MemoryUsedBytes: new(uint64(1 << 30)), BusyRatio: new(0.5), MemoryBusyRatio: new(0.25), Throttled: []string{"power-cap"},
+	ECCCorrected: new(uint64(3)), ECCUncorrected: new(uint64(0)), Xids: []api.XidCount{{Xid: 31, Count: 2}},
 }
 
 // evicted are evictions that took so long.
@@ -114,7 +124,7 @@ func TestMetricsKeepTheirShape(t *testing.T) {
 	own := 1.0
 	others := exhibit{
 		vms:  []api.VM{{Name: "x", GPU: "gpu9", Active: true, GPUSecondsOwn: &own, Groups: []uint16{1}}},
-		gpus: []api.GPU{{Name: "gpu9", Problem: "gone", RealTimeProblem: "no right to it"}},
+		gpus: []api.GPU{{Name: "gpu9", Problem: "gone", RealTimeProblem: "no right to it", Hardware: theHardware}},
 	}
 	if diff := cmp.Diff(shape(twoGuests), shape(others)); diff != "" {
 		t.Errorf("series (-one +other):\n%s", diff)

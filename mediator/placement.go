@@ -88,7 +88,7 @@ func (s *Service) room(sh *share, without string) room {
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	r.healthy = sh.problem == ""
+	r.healthy = sh.wrong() == ""
 	return r
 }
 

@@ -42,6 +42,8 @@ type share struct {
 	load    accounting.Load
 	recent  map[fairshare.GuestID]*recent
 	problem string
+	// hardware is what NVIDIA's driver says of the GPU, nil until it said anything.
+	hardware *hardware
 	// over is whether nothing is decided any more, and nobody held.
 	over      bool
 	await     []accounting.GroupID
@@ -421,13 +423,16 @@ func (s *share) gpu(vms int) api.GPU {
 	t, props := &s.tally, &s.opened.props
 	g := api.GPU{
 		Name: s.config.Name, Kind: s.config.Kind, Model: props.Name, SMs: props.SMs, MemoryBytes: props.MemoryBytes,
-		Policy: s.policyName, VMs: vms, Healthy: s.problem == "", Problem: s.problem,
+		Policy: s.policyName, VMs: vms, Healthy: s.wrong() == "", Problem: s.wrong(),
 		BusyRatio: t.lately, BusySeconds: t.busy.Seconds(), IdleSeconds: t.idle.Seconds(), SwitchingSeconds: t.switching.Seconds(),
 		Switches: t.switches, Rounds: t.rounds,
 		Overruns: counts.Overruns, OverrunSeconds: counts.Overrun.Seconds(),
 		ByKernel: s.launching.byKernel, Launches: s.launching.board.count(), Evictions: s.launching.evictions.show(),
 		Prediction:     s.launching.foresight.all.show(),
 		WatchedSeconds: t.watched.Seconds(), Polls: t.polls, Gaps: t.gaps, GapSeconds: t.gapTime.Seconds(),
+	}
+	if s.hardware != nil {
+		g.Hardware = s.hardware.show()
 	}
 	if sampler := s.opened.sampler; sampler != nil {
 		g.AccountingCPUSeconds = (s.watchedCPU + sampler.CPU()).Seconds()

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,6 +92,61 @@ var gpuColumns = []column[api.GPU]{
 	{"EVICTION-P99", true, func(g api.GPU) string { return leaving(g, g.Evictions.P99) }},
 }
 
+// gpuColumnsOf are the columns for these GPUs: those about hardware are there where
+// one of them is.
+func gpuColumnsOf(gpus []api.GPU) []column[api.GPU] {
+	if !slices.ContainsFunc(gpus, func(g api.GPU) bool { return g.Hardware != nil }) {
+		return gpuColumns
+	}
+	return slices.Concat(gpuColumns, hardwareColumns)
+}
+
+var hardwareColumns = []column[api.GPU]{
+	{"TEMPERATURE", false, measured("°C", 1, func(h *api.Hardware) *float64 { return h.TemperatureCelsius })},
+	{"POWER", false, measured("W", 1, func(h *api.Hardware) *float64 { return h.PowerWatts })},
+	{"MEMORY-USED", false, func(g api.GPU) string {
+		if g.Hardware == nil || g.Hardware.MemoryUsedBytes == nil || g.MemoryBytes == 0 {
+			return "-"
+		}
+		return percent(float64(*g.Hardware.MemoryUsedBytes) / float64(g.MemoryBytes))
+	}},
+	{"XIDS", false, said(func(h *api.Hardware) string {
+		var all []string
+		for _, x := range h.Xids {
+			all = append(all, fmt.Sprintf("%d×%d", x.Xid, x.Count))
+		}
+		return strings.Join(all, ",")
+	})},
+	{"CLOCK", true, measured("MHz", 1e6, func(h *api.Hardware) *float64 { return h.SMClockHertz })},
+	{"THROTTLED", true, said(func(h *api.Hardware) string { return strings.Join(h.Throttled, ",") })},
+	{"DRIVER", true, said(func(h *api.Hardware) string { return h.Driver })},
+	{"CUDA", true, said(func(h *api.Hardware) string { return h.CUDA })},
+	{"MIG", true, said(func(h *api.Hardware) string { return h.MIG })},
+	{"PCI", true, said(func(h *api.Hardware) string { return h.PCI })},
+	{"UUID", true, said(func(h *api.Hardware) string { return h.UUID })},
+}
+
+// said is a text of the driver's, or "-".
+func said(text func(*api.Hardware) string) func(api.GPU) string {
+	return func(g api.GPU) string {
+		if g.Hardware == nil {
+			return "-"
+		}
+		return cmp.Or(text(g.Hardware), "-")
+	}
+}
+
+// measured is a value of the driver's in a unit of so many, or "-".
+func measured(unit string, of float64, value func(*api.Hardware) *float64) func(api.GPU) string {
+	return said(func(h *api.Hardware) string {
+		v := value(h)
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.0f %s", *v/of, unit)
+	})
+}
+
 // leaving is a time that kernels took to leave the GPU, to the microsecond.
 func leaving(g api.GPU, seconds float64) string {
 	if g.Evictions.Count == 0 {
@@ -105,7 +163,7 @@ func newGet(o *options) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var domain string
-	vms := listing(o, "vms", []string{"vm"}, "List the guests with their shares", vmColumns,
+	vms := listing(o, "vms", []string{"vm"}, "List the guests with their shares", func([]api.VM) []column[api.VM] { return vmColumns },
 		func(v api.VM) string { return v.Name }, func(c *api.Client, ctx context.Context) ([]api.VM, error) {
 			if domain != "" {
 				return c.DomainVMs(ctx, domain)
@@ -114,13 +172,13 @@ func newGet(o *options) *cobra.Command {
 		})
 	vms.Flags().StringVar(&domain, "domain", "", "only the guests of this libvirt domain, by name or UUID")
 	get.AddCommand(vms,
-		listing(o, "gpus", []string{"gpu"}, "List the physical GPUs", gpuColumns,
+		listing(o, "gpus", []string{"gpu"}, "List the physical GPUs", gpuColumnsOf,
 			func(g api.GPU) string { return g.Name }, (*api.Client).GPUs))
 	return get
 }
 
 // listing is a `get` command: all items, or the one that is named.
-func listing[T any](o *options, use string, aliases []string, short string, columns []column[T],
+func listing[T any](o *options, use string, aliases []string, short string, columns func([]T) []column[T],
 	name func(T) string, all func(*api.Client, context.Context) ([]T, error),
 ) *cobra.Command {
 	var f format
@@ -154,7 +212,7 @@ func listing[T any](o *options, use string, aliases []string, short string, colu
 						return err
 					}
 				}
-				return print(w, &f, columns, name, items)
+				return print(w, &f, columns(items), name, items)
 			}
 			if !watch {
 				return show(c.OutOrStdout())

@@ -77,7 +77,7 @@ func (a *answer) gpu(w io.Writer, line string, g api.GPU) error {
 		_, err := fmt.Fprintln(w, line)
 		return err
 	}
-	return print(w, &a.format, gpuColumns, func(g api.GPU) string { return g.Name }, []api.GPU{g})
+	return print(w, &a.format, gpuColumnsOf([]api.GPU{g}), func(g api.GPU) string { return g.Name }, []api.GPU{g})
 }
 
 // column is one column of a table.

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/systemd"
+	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator"
 	"vgpud/mediator/domain/libvirt"
 )
@@ -49,6 +51,9 @@ restart.`,
 				Config: config, Open: watchGPU, Log: log, Version: version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "vm") },
 				Libvirt: connectLibvirt,
+				Inventory: func(ctx context.Context, f func(inventory.Message)) error {
+					return inventory.Watch(ctx, inventory.Options{Clock: clock.Real{}, Log: log}, f)
+				},
 			})
 			if err != nil {
 				return err

@@ -239,7 +239,7 @@ func TestOpenAPISchemas(t *testing.T) {
 	if err := yaml.Unmarshal(openAPI, &page); err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range map[string]any{"VMSpec": VMSpec{}, "VMUpdate": VMUpdate{}, "GPUUpdate": GPUUpdate{}, "Peer": Peer{}} {
+	for name, v := range map[string]any{"VMSpec": VMSpec{}, "VMUpdate": VMUpdate{}, "GPUUpdate": GPUUpdate{}, "Peer": Peer{}, "Hardware": Hardware{}, "XidCount": XidCount{}} {
 		var fields []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -77,6 +77,23 @@ type VM struct {
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	Preemption      Preemption    `json:"preemption"`
+	// Confinement is what keeps the guest's processes from others and the host; nil
+	// where nothing does.
+	Confinement *Confinement `json:"confinement,omitempty"`
+}
+
+// Confinement is what a guest's processes are confined to. Its executors make no
+// system calls but those that they need, too, where the host's kernel has filters.
+type Confinement struct {
+	// UID is the user that they alone are; 0 is the daemon's.
+	UID int `json:"uid,omitempty"`
+	// PrivateDevices is whether they see no devices but plain ones and Devices, and
+	// can write to no file system.
+	PrivateDevices bool     `json:"private_devices,omitempty"`
+	Devices        []string `json:"devices,omitempty"`
+	// Cgroup is the directory of their control group, which has limits; empty is
+	// the daemon's.
+	Cgroup string `json:"cgroup,omitempty"`
 }
 
 // InDomain is whether the guest is a libvirt domain's, given by UUID or name.
@@ -99,6 +116,8 @@ type GPU struct {
 	// Healthy is false once the GPU does not answer any more; Problem says why.
 	Healthy bool   `json:"healthy"`
 	Problem string `json:"problem,omitempty"`
+	// Hardware is what NVIDIA's driver says of it; nil for one in software.
+	Hardware *Hardware `json:"hardware,omitempty"`
 
 	// BusyRatio is the part of the last watched time in which the GPU executed.
 	BusyRatio float64 `json:"busy_ratio"`
@@ -205,4 +224,7 @@ type Health struct {
 	Healthy       bool     `json:"healthy"`
 	Problems      []string `json:"problems,omitempty"`
 	UptimeSeconds float64  `json:"uptime_seconds"`
+	// Unconfined says what guests' processes are not confined by on this host, and
+	// why.
+	Unconfined []string `json:"unconfined,omitempty"`
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -187,5 +189,34 @@ func TestXids(t *testing.T) {
 	}
 	if got, want := LookUp(4711).String(), "Xid 4711: not known to this version (see NVIDIA's catalogue of Xid errors)"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestXidsAreDocumented: an operator finds in docs/operations.md what each error means
+// that there is something to do about.
+func TestXidsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[uint64]bool)
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+(?:, \d+)+) \|`).FindAllStringSubmatch(string(page), -1) {
+		for s := range strings.SplitSeq(row[1], ", ") {
+			n, err := strconv.ParseUint(s, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			documented[n] = true
+		}
+	}
+	for n, x := range xids {
+		if (x.Do != "") != documented[n] {
+			t.Errorf("Xid %d: to do: %q; documented: %v", n, x.Do, documented[n])
+		}
+	}
+	for n := range documented {
+		if _, ok := xids[n]; !ok {
+			t.Errorf("Xid %d is documented and not known", n)
+		}
 	}
 }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/mediator/api"
+)
+
+// TestHardwareColumns: a host with a GPU of NVIDIA's has columns about it, in which a
+// soft one has nothing.
+func TestHardwareColumns(t *testing.T) {
+	soft := api.GPU{Name: "gpu0", Kind: "soft", Model: "soft"}
+	gpus := []api.GPU{
+		{
+			Name: "gpu1", Kind: "nvidia", Model: "H100", MemoryBytes: 80 << 30, Healthy: true, Hardware: &api.Hardware{
+				UUID: "GPU-1", PCI: "0000:05:00.0", Driver: "580.159.04", CUDA: "13.0", MIG: "off", TemperatureCelsius: new(31.4), PowerWatts: new(70.5),
+				SMClockHertz: new(1.98e9), MemoryUsedBytes: new(uint64(20 << 30)), Throttled: []string{"power-cap", "thermal"},
+				Xids: []api.XidCount{{Xid: 31, Count: 2}, {Xid: 79, Count: 1}},
+			},
+		},
+		{Name: "gpu2", Kind: "nvidia", Model: "H100", Hardware: &api.Hardware{UUID: "GPU-2", Problem: "vgpu-nvml ended"}},
+		soft,
+	}
+	var columns []string
+	for _, c := range gpuColumnsOf([]api.GPU{soft}) {
+		columns = append(columns, c.head)
+	}
+	for _, c := range hardwareColumns {
+		for _, head := range columns {
+			if head == c.head {
+				t.Errorf("a host with a soft GPU alone shows %s", head)
+			}
+		}
+	}
+	var out bytes.Buffer
+	name := column[api.GPU]{"NAME", false, func(g api.GPU) string { return g.Name }}
+	if err := table(&out, &format{kind: "wide"}, append([]column[api.GPU]{name}, hardwareColumns...), gpus); err != nil {
+		t.Fatal(err)
+	}
+	want := `NAME   TEMPERATURE   POWER   MEMORY-USED   XIDS        CLOCK      THROTTLED           DRIVER       CUDA   MIG   PCI            UUID
+gpu1   31 °C         70 W    25.0%         31×2,79×1   1980 MHz   power-cap,thermal   580.159.04   13.0   off   0000:05:00.0   GPU-1
+gpu2   -             -       -             -           -          -                   -            -      -     -              GPU-2
+gpu0   -             -       -             -           -          -                   -            -      -     -              -
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
