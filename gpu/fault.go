@@ -65,7 +65,8 @@ func (k FaultKind) String() string {
 }
 
 // Fault is an error that a kernel caused. It poisons the kernel's context and
-// no other.
+// no other. What the GPU does not tell is left out: an NVIDIA GPU tells no place,
+// and the kernel only where no other ran beside it.
 type Fault struct {
 	Kind    FaultKind
 	Kernel  string
@@ -78,8 +79,14 @@ type Fault struct {
 	Write   bool
 }
 
-// Error names kernel, block, thread, line and address.
+// Error names kernel, block, thread, line and address, as far as they are known.
 func (f *Fault) Error() string {
+	if f.Kernel == "" {
+		return f.Kind.String()
+	}
+	if f.Line == 0 {
+		return fmt.Sprintf("%s in kernel %s", f.Kind, f.Kernel)
+	}
 	s := fmt.Sprintf("%s in kernel %s, block (%d,%d,%d), thread (%d,%d,%d), PTX line %d",
 		f.Kind, f.Kernel, f.Block.X, f.Block.Y, f.Block.Z, f.Thread.X, f.Thread.Y, f.Thread.Z, f.Line)
 	if f.Kind == FaultAddress || f.Kind == FaultMisaligned {

@@ -87,6 +87,10 @@ type ContextOptions struct {
 	// KernelTimeLimit ends a kernel after that much GPU time, with
 	// [ErrTimeLimit]; 0 is no limit.
 	KernelTimeLimit time.Duration
+	// Elapsed, if set, is the clock of KernelTimeLimit where the device itself can't
+	// tell a kernel's time from its neighbours': it must have gone on by as much as
+	// the context has used of the GPU, at least. It is called from any goroutine.
+	Elapsed func() time.Duration
 }
 
 // Budget is GPU memory that an owner's contexts share, whatever process each is

@@ -220,3 +220,7 @@ func (l *Library) Memcpy3DAsync(c *Memcpy3D, s Stream) error {
 	defer pin.Unpin()
 	return l.call(cuMemcpy3DAsync, uintptr(unsafe.Pointer(c)), uintptr(s))
 }
+
+// Address is where page-locked memory lies for the GPU, which is where it lies for
+// the program.
+func Address(mem []byte) DevicePtr { return DevicePtr(address(mem)) }

@@ -1,0 +1,385 @@
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+)
+
+const (
+	// slotCount is how many commands are remembered: those whose outcomes are kept,
+	// and one before each.
+	slotCount = 2 * gpu.OutcomesKept
+	// cellBytes is what a copy may have to or from memory that is not registered for
+	// it to go by way of page-locked memory of the channel's own, so that it waits
+	// for nothing but its own stream: control blocks and their words are shorter.
+	cellBytes = 512
+	// wordBytes keeps the word that the GPU writes on a line of its own.
+	wordBytes = 128
+)
+
+// lane is what a channel has of the driver's. It outlives the channel where
+// commands are under way.
+type lane struct {
+	stream cuda.Stream
+	mem    []byte // the word, and a cell for each slot
+	word   *atomic.Uint64
+	last   uint64 // what the word will come to
+	args   *cuda.Args
+	starts [slotCount]cuda.Event // made when they are needed
+	ends   [slotCount]cuda.Event
+}
+
+// Channel is a stream. It implements [gpu.Channel].
+type Channel struct {
+	c *Context
+	*lane
+	spin time.Duration
+
+	base uint64        // the lane's word before the channel's first command
+	seen atomic.Uint64 // fences that are reached, and whose copies have landed
+	sent atomic.Uint64 // newest fence queued
+	dead atomic.Bool
+	gone chan struct{} // closed when the context is poisoned, or the channel closed
+	once sync.Once
+
+	zeroed uint64 // how far of Context.zero was waited for
+
+	mu    sync.Mutex // slots; not held while the driver is called but for times
+	slots [slotCount]slot
+}
+
+// slot is what is remembered of a command.
+type slot struct {
+	fence    uint64
+	kernel   *Function
+	behind   bool   // it was queued behind a command that was not done: it began when that ended
+	dst      []byte // a copy out of its cell, to be made when it is done
+	sleepers int    // in the driver, waiting for its event
+}
+
+// NewChannel makes a channel.
+func (c *Context) NewChannel() (gpu.Channel, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	ch := &Channel{c: c, gone: make(chan struct{})}
+	if runtime.NumCPU() > 1 {
+		ch.spin = 50 * time.Microsecond
+	}
+	if ch.lane = c.idleLane(); ch.lane == nil {
+		if err := c.do("new channel", func() (err error) {
+			ch.lane, err = newLane(c.drv)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	ch.base = ch.word.Load()
+	c.mu.Lock()
+	c.channels = append(c.channels, ch)
+	c.mu.Unlock()
+	return ch, nil
+}
+
+func newLane(d Driver) (*lane, error) {
+	l := &lane{args: cuda.NewArgs()}
+	var err error
+	if l.mem, err = d.MemHostAlloc(wordBytes+slotCount*cellBytes, cuda.HostPortable|cuda.HostDeviceMap); err != nil {
+		return nil, err
+	}
+	l.word = word(l.mem, 0)
+	if l.stream, err = d.StreamCreate(cuda.StreamNonBlocking, 0); err != nil {
+		return nil, errors.Join(err, d.MemFreeHost(l.mem))
+	}
+	return l, nil
+}
+
+// idleLane is one that nothing is under way in any more.
+func (c *Context) idleLane() *lane {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, l := range c.idle {
+		if l.word.Load() == l.last {
+			c.idle = slices.Delete(c.idle, i, i+1)
+			return l
+		}
+	}
+	return nil
+}
+
+// cell is a slot's page-locked memory.
+func (l *lane) cell(i uint64, n int) []byte {
+	at := wordBytes + int(i)*cellBytes
+	return l.mem[at : at+n : at+n]
+}
+
+// usable is the reason why nothing can be queued, if there is one.
+func (ch *Channel) usable() error {
+	if err := ch.c.usable(); err != nil {
+		return err
+	}
+	if ch.dead.Load() {
+		return fmt.Errorf("channel is closed: %w", gpu.ErrLost)
+	}
+	return nil
+}
+
+// begin readies the driver and the next command's slot. zeroed is how far fresh
+// memory must have been zeroed before it. The caller ends it with end.
+func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
+	f := ch.sent.Load() + 1
+	if err := ch.room(f); err != nil {
+		return 0, err
+	}
+	i = f % slotCount
+	c := ch.c
+	if err := c.enter(); err != nil {
+		return i, err
+	}
+	if err := c.clock.tick(c.d.o.Clock.Now()); err != nil {
+		return i, err
+	}
+	if zeroed > ch.zeroed && c.zero.word.Load() < zeroed {
+		upTo := c.zero.issued.Load()
+		if err := c.drv.StreamWaitEvent(ch.stream, c.zero.event); err != nil {
+			return i, err
+		}
+		ch.zeroed = upTo
+	}
+	behind := ch.word.Load()-ch.base < f-1
+	if !behind {
+		if err := ch.record(&ch.starts[i]); err != nil {
+			return i, err
+		}
+	}
+	ch.mu.Lock()
+	ch.slots[i] = slot{fence: f, behind: behind}
+	ch.mu.Unlock()
+	return i, nil
+}
+
+// record records an event behind what is queued.
+func (ch *Channel) record(e *cuda.Event) (err error) {
+	if *e == 0 {
+		if *e, err = ch.c.drv.EventCreate(cuda.EventBlockingSync); err != nil {
+			return err
+		}
+	}
+	return ch.c.drv.EventRecord(*e, ch.stream)
+}
+
+// room waits until the command that had the slot of f is long done.
+func (ch *Channel) room(f uint64) error {
+	if f <= gpu.OutcomesKept {
+		return nil
+	}
+	if err := ch.Wait(context.Background(), gpu.Fence(f-gpu.OutcomesKept)); err != nil {
+		return err
+	}
+	for i := f % slotCount; ; runtime.Gosched() {
+		ch.mu.Lock()
+		n := ch.slots[i].sleepers
+		ch.mu.Unlock()
+		if n == 0 {
+			return ch.usable()
+		}
+	}
+}
+
+// end ends the command that begin began: err is what the driver said of it. What
+// can't be told of its end is queued all the same, and poisons the context.
+func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
+	defer ch.c.leave()
+	if err != nil {
+		return 0, ch.c.failed(what, err)
+	}
+	f := ch.sent.Load() + 1
+	if err = ch.record(&ch.ends[i]); err == nil {
+		err = ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
+	}
+	if err != nil {
+		if err := ch.c.failed(what, err); ch.c.fault.Load() != nil {
+			return 0, err
+		}
+		ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
+		return 0, ch.c.Fault()
+	}
+	ch.last = ch.base + f
+	ch.sent.Store(f)
+	return gpu.Fence(f), nil
+}
+
+// Launch queues a kernel.
+func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
+	if err := ch.usable(); err != nil {
+		return 0, err
+	}
+	f, ok := l.Function.(*Function)
+	if !ok {
+		return 0, fmt.Errorf("launch a function of another device: %w", gpu.ErrInvalidLaunch)
+	}
+	if err := f.check(ch.c, l); err != nil {
+		return 0, err
+	}
+	i, err := ch.begin(ch.c.zero.issued.Load())
+	if err == nil {
+		err = f.allow(l.SharedBytes)
+	}
+	if err == nil {
+		n := copy(ch.args.Params[:], l.Params[:f.attrs.ParamBytes])
+		err = ch.c.drv.LaunchKernel(f.f, [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
+			uint32(l.SharedBytes), ch.stream, ch.args, n)
+		if err == cuda.ErrInvalidValue {
+			err = fmt.Errorf("%w: %w", err, gpu.ErrInvalidLaunch)
+		}
+	}
+	if err == nil {
+		ch.mu.Lock()
+		ch.slots[i].kernel = f
+		ch.mu.Unlock()
+	}
+	return ch.end("launch", i, err)
+}
+
+// Done is the newest fence reached. In a context that a fault has ended all are.
+func (ch *Channel) Done() gpu.Fence {
+	n := ch.word.Load() - ch.base
+	if n > ch.seen.Load() {
+		ch.land(n)
+	}
+	if ch.c.fault.Load() != nil || ch.dead.Load() {
+		return gpu.Fence(ch.sent.Load())
+	}
+	return gpu.Fence(n)
+}
+
+// land makes the copies that have come as far as their cells.
+func (ch *Channel) land(n uint64) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.dead.Load() {
+		return
+	}
+	for f := ch.seen.Load() + 1; f <= n; f++ {
+		i := f % slotCount
+		if s := &ch.slots[i]; s.fence == f && s.dst != nil {
+			copy(s.dst, ch.cell(i, len(s.dst)))
+			s.dst = nil
+		}
+	}
+	ch.seen.Store(max(n, ch.seen.Load()))
+}
+
+// Wait blocks until f is reached or ctx ends.
+func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
+	if f <= ch.Done() {
+		return nil
+	}
+	if sent := ch.sent.Load(); uint64(f) > sent {
+		return fmt.Errorf("wait for fence %d of %d: %w", f, sent, gpu.ErrNotFound)
+	}
+	if ch.spin > 0 {
+		for until := time.Now().Add(ch.spin); time.Now().Before(until); runtime.Gosched() {
+			if f <= ch.Done() {
+				return nil
+			}
+		}
+	}
+	for f > ch.Done() {
+		woken := make(chan error, 1)
+		go func() { woken <- ch.sleep(uint64(f)) }()
+		select {
+		case err := <-woken:
+			if err != nil && f > ch.Done() {
+				return err
+			}
+		case <-ch.gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// sleep sleeps in the driver until f is reached, or it can't be.
+func (ch *Channel) sleep(f uint64) error {
+	i := f % slotCount
+	ch.mu.Lock()
+	if ch.slots[i].fence != f {
+		ch.mu.Unlock()
+		return nil // long reached
+	}
+	ch.slots[i].sleepers++
+	e := ch.ends[i]
+	ch.mu.Unlock()
+	defer func() {
+		ch.mu.Lock()
+		ch.slots[i].sleepers--
+		ch.mu.Unlock()
+	}()
+	if err := ch.c.do("wait for a command", func() error { return ch.c.drv.EventSynchronize(e) }); err != nil {
+		return err
+	}
+	// The word comes right behind the event.
+	for n := 0; ch.word.Load()-ch.base < f && ch.c.fault.Load() == nil && !ch.dead.Load(); n++ {
+		if n < 1000 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(50 * time.Microsecond) // its context is off the GPU
+		}
+	}
+	return nil
+}
+
+// executing names the kernel that is next to be done, "" for none.
+func (ch *Channel) executing() string {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	f := ch.word.Load() - ch.base + 1
+	if s := &ch.slots[f%slotCount]; f <= ch.sent.Load() && s.fence == f && s.kernel != nil {
+		return s.kernel.attrs.Name
+	}
+	return ""
+}
+
+// newest is the event behind all that is queued, if any of that is not done.
+func (ch *Channel) newest() (cuda.Event, bool) {
+	f := ch.sent.Load()
+	return ch.ends[f%slotCount], ch.word.Load()-ch.base < f
+}
+
+// wake ends all waits: what they wait for will not come.
+func (ch *Channel) wake() { ch.once.Do(func() { close(ch.gone) }) }
+
+// drop has the channel done with: nothing is written to the program's memory any
+// more but by the GPU itself.
+func (ch *Channel) drop() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if !ch.dead.CompareAndSwap(false, true) {
+		return false
+	}
+	ch.wake()
+	return true
+}
+
+// Close lets go of the channel. What is queued goes on, and nobody is told.
+func (ch *Channel) Close() error {
+	if !ch.drop() {
+		return nil
+	}
+	ch.c.mu.Lock()
+	defer ch.c.mu.Unlock()
+	ch.c.channels = slices.DeleteFunc(ch.c.channels, func(o *Channel) bool { return o == ch })
+	ch.c.idle = append(ch.c.idle, ch.lane)
+	return nil
+}

@@ -1,0 +1,268 @@
+package nvidia
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+)
+
+// Context is the process's CUDA context. It implements [gpu.Context].
+type Context struct {
+	d     *Device
+	drv   Driver
+	o     gpu.ContextOptions
+	ctx   cuda.Context
+	group gpu.GroupID
+
+	clock  *gpuClock
+	memory ledger
+	table  table  // of allocations and modules' variables
+	host   ranges // registered memory of the program's
+	zero   stream // fresh memory is zeroed in it
+	free   stream // memory is given back in it
+	print  stream // what kernels print is fetched by synchronising with it
+
+	fault atomic.Pointer[error]
+	hung  chan struct{}
+	hang  sync.Once
+	over  atomic.Bool
+
+	mu       sync.Mutex
+	channels []*Channel
+	idle     []*lane // of closed channels, to be used again
+	modules  map[*Module]struct{}
+	local    uint64 // taken for local memory of resident threads
+	stop     chan struct{}
+	watching sync.WaitGroup
+}
+
+// newContext makes a context on d.
+func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
+	c := &Context{
+		d: d, drv: d.drv, o: o, hung: make(chan struct{}), stop: make(chan struct{}), modules: map[*Module]struct{}{},
+		group: gpu.GroupID(os.Getpid() & 0xfff),
+	}
+	c.memory.limit, c.memory.budget = o.MemoryLimit, o.Budget
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var err error
+	if c.ctx, err = d.drv.CtxCreate(cuda.CtxSchedBlockingSync, d.dev); err != nil {
+		return nil, meaning(err)
+	}
+	if err := c.begin(); err != nil {
+		c.memory.close()
+		return nil, errors.Join(meaning(err), d.drv.CtxDestroy(c.ctx))
+	}
+	if o.KernelTimeLimit > 0 {
+		c.watching.Go(c.watch)
+	}
+	return c, nil
+}
+
+// begin makes what a context has from the start. It is current.
+func (c *Context) begin() error {
+	for _, limit := range []int{cuda.LimitPrintfFIFOSize, cuda.LimitMallocHeapSize} {
+		n, err := c.drv.CtxGetLimit(limit)
+		if err != nil {
+			return fmt.Errorf("ask for a limit: %w", err)
+		}
+		if err := c.memory.take(n, "what kernels print and their heap"); err != nil {
+			return err
+		}
+	}
+	for _, s := range []*stream{&c.zero, &c.free, &c.print} {
+		if err := s.begin(c.drv); err != nil {
+			return err
+		}
+	}
+	var err error
+	if c.clock, err = newGPUClock(c, c.d.o.Clock); err != nil {
+		return err
+	}
+	return c.handles()
+}
+
+// enter makes the context current for calls of the driver up to leave.
+func (c *Context) enter() error {
+	runtime.LockOSThread()
+	return c.drv.CtxSetCurrent(c.ctx)
+}
+
+func (c *Context) leave() { runtime.UnlockOSThread() }
+
+// do calls f with the context current, and has errors mean what package gpu's do.
+// One that ends the context poisons it.
+func (c *Context) do(what string, f func() error) error {
+	err := c.enter()
+	if err == nil {
+		err = f()
+	}
+	c.leave()
+	return c.failed(what, err)
+}
+
+// failed is an error of the driver's, told. One that ends the context poisons it.
+func (c *Context) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[cuda.Error](err); ok && e.Sticky() {
+		c.poison(poisonOf(e, c.suspect()))
+		return *c.fault.Load()
+	}
+	return fmt.Errorf("%s: %w", what, meaning(err))
+}
+
+// suspect names the kernel that must have caused a fault, where only one can have.
+func (c *Context) suspect() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := ""
+	for _, ch := range c.channels {
+		switch n := ch.executing(); {
+		case n == "" || n == name:
+		case name != "":
+			return ""
+		default:
+			name = n
+		}
+	}
+	return name
+}
+
+// poison ends the context for its user: what is queued will not be done, as far as
+// anybody is told.
+func (c *Context) poison(err error) {
+	if !c.fault.CompareAndSwap(nil, &err) {
+		return
+	}
+	c.d.o.Log.Warn("GPU context ended by a fault", "label", c.o.Label, "fault", err)
+	if errors.Is(err, gpu.ErrLost) {
+		c.d.lose()
+	}
+	if errors.Is(err, gpu.ErrTimeLimit) {
+		c.hang.Do(func() { close(c.hung) })
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ch := range c.channels {
+		ch.wake()
+	}
+}
+
+// usable is the reason why the context can't be used, if there is one.
+func (c *Context) usable() error {
+	if f := c.fault.Load(); f != nil {
+		return *f
+	}
+	if c.over.Load() {
+		return fmt.Errorf("context is closed: %w", gpu.ErrLost)
+	}
+	return nil
+}
+
+// Group is the channel group of the context's kernels.
+func (c *Context) Group() gpu.GroupID { return c.group }
+
+// Fault is what poisoned the context.
+func (c *Context) Fault() error {
+	if f := c.fault.Load(); f != nil {
+		return *f
+	}
+	return nil
+}
+
+// Hung is closed when a kernel runs that nothing but the end of the process will
+// stop. Close does not wait for it.
+func (c *Context) Hung() <-chan struct{} { return c.hung }
+
+// closingLimit is how long Close waits for what runs.
+const closingLimit = 2 * time.Second
+
+// Close frees all. It waits for what runs, up to two seconds; what runs on is
+// ended with the process, and Close then answers [gpu.ErrTimeLimit].
+func (c *Context) Close() error {
+	if !c.over.CompareAndSwap(false, true) {
+		return nil
+	}
+	close(c.stop)
+	c.watching.Wait()
+	c.mu.Lock()
+	channels := slices.Clone(c.channels)
+	c.mu.Unlock()
+	for _, ch := range channels {
+		ch.drop()
+	}
+	defer c.memory.close()
+	select {
+	case <-c.hung:
+		return nil
+	default:
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.end() }()
+	select {
+	case err := <-ended:
+		c.d.leave(c)
+		return err
+	case <-time.After(closingLimit):
+		c.hang.Do(func() { close(c.hung) })
+		return fmt.Errorf("close a context: a kernel runs on until the process ends: %w", gpu.ErrTimeLimit)
+	}
+}
+
+// end destroys the context, with all that is in it but page-locked memory.
+func (c *Context) end() error {
+	err := c.drv.CtxDestroy(c.ctx)
+	if e, ok := errors.AsType[cuda.Error](err); ok && e.Sticky() && c.fault.Load() != nil {
+		return nil // it says once more what poisoned the context
+	}
+	if err != nil {
+		return fmt.Errorf("close a context: %w", meaning(err))
+	}
+	return nil
+}
+
+// stream is a stream with an event that follows its newest command, and a word for
+// how far it has come.
+type stream struct {
+	mu     sync.Mutex
+	s      cuda.Stream
+	event  cuda.Event
+	mem    []byte
+	word   *atomic.Uint64
+	issued atomic.Uint64
+}
+
+func (s *stream) begin(d Driver) (err error) {
+	if s.mem, err = d.MemHostAlloc(8, cuda.HostPortable|cuda.HostDeviceMap); err != nil {
+		return err
+	}
+	s.word = word(s.mem, 0)
+	if s.event, err = d.EventCreate(cuda.EventBlockingSync); err != nil {
+		return err
+	}
+	s.s, err = d.StreamCreate(cuda.StreamNonBlocking, 0)
+	return err
+}
+
+// mark ends a command. The caller holds mu; the context is current.
+func (s *stream) mark(d Driver) (uint64, error) {
+	if err := d.EventRecord(s.event, s.s); err != nil {
+		return 0, err
+	}
+	n := s.issued.Load() + 1
+	if err := d.StreamWriteValue64(s.s, address(s.mem), n); err != nil {
+		return 0, err
+	}
+	s.issued.Store(n)
+	return n, nil
+}

@@ -1,0 +1,167 @@
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+)
+
+// Options say which GPU to open, and how.
+type Options struct {
+	// Device is which of the GPUs that this process sees: its UUID, its PCI address
+	// or its index, as [Find] takes it. Empty: the only one.
+	Device string
+	// Driver is libcuda unless set.
+	Driver Driver
+	// Clock is the host's; the real one unless set.
+	Clock clock.Clock
+	// GPUClock reads the GPU's clock without the GPU's help, so that it can be read
+	// while the context is off the GPU. Unless set it is extrapolated from when
+	// commands ran.
+	GPUClock func() (time.Duration, error)
+	// Preempts is whether contexts of this process can be taken off the GPU in
+	// mid-kernel. It is shown in the properties.
+	Preempts bool
+	// CaptureOutput takes over the process's standard output, where the driver
+	// writes what kernels print. Unless it is set nothing that they print is seen.
+	CaptureOutput bool
+	Log           *slog.Logger
+}
+
+// Device is one GPU as an executor's process has it. It implements [gpu.Device].
+type Device struct {
+	o     Options
+	drv   Driver
+	dev   cuda.Device
+	info  Info
+	out   output
+	lost  chan struct{}
+	loss  sync.Once
+	mu    sync.Mutex
+	over  bool
+	ctx   *Context
+	extra io.Closer // what handles.go keeps; nil: nothing
+}
+
+// Open opens a GPU. The caller closes it.
+func Open(o Options) (*Device, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	if o.Driver == nil {
+		l, err := cuda.Open()
+		if err != nil {
+			return nil, err
+		}
+		o.Driver = l
+	}
+	if err := o.Driver.Init(); err != nil {
+		return nil, fmt.Errorf("start the CUDA driver: %w", meaning(err))
+	}
+	all, err := List(o.Driver)
+	if err != nil {
+		return nil, err
+	}
+	info, err := Find(all, o.Device)
+	if err != nil {
+		return nil, err
+	}
+	info.Properties.Preempts = o.Preempts
+	d := &Device{o: o, drv: o.Driver, info: info, lost: make(chan struct{})}
+	if d.dev, err = d.drv.DeviceGet(info.Index); err != nil {
+		return nil, fmt.Errorf("open GPU %d: %w", info.Index, meaning(err))
+	}
+	if o.CaptureOutput {
+		if d.out, err = capture(); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// Properties describe the GPU.
+func (d *Device) Properties() gpu.Properties { return d.info.Properties }
+
+// Info is the GPU as [List] has it.
+func (d *Device) Info() Info { return d.info }
+
+// Now reads the GPU's clock. Where Options.GPUClock was not set it needs a context.
+func (d *Device) Now() (time.Duration, error) {
+	if d.o.GPUClock != nil {
+		return d.o.GPUClock()
+	}
+	d.mu.Lock()
+	c := d.ctx
+	d.mu.Unlock()
+	if c == nil {
+		return 0, errors.New("read the GPU's clock: no context has looked at it yet")
+	}
+	return c.clock.estimate(d.o.Clock.Now()), nil
+}
+
+// NewContext makes the process's context. There can be one at a time.
+func (d *Device) NewContext(_ context.Context, o gpu.ContextOptions) (gpu.Context, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.over:
+		return nil, fmt.Errorf("new context: the device is closed: %w", gpu.ErrLost)
+	case d.ctx != nil:
+		return nil, errors.New("new context: this process has one, and a fault in one ends all of a process")
+	}
+	c, err := newContext(d, o)
+	if err != nil {
+		return nil, fmt.Errorf("new context on %s: %w", d.info.Properties.Name, err)
+	}
+	d.ctx = c
+	return c, nil
+}
+
+// leave forgets a context that was closed.
+func (d *Device) leave(c *Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx == c {
+		d.ctx = nil
+	}
+}
+
+// Lost is closed when the driver said that the GPU is gone, or by Close.
+func (d *Device) Lost() <-chan struct{} { return d.lost }
+
+func (d *Device) lose() { d.loss.Do(func() { close(d.lost) }) }
+
+// Close closes the context, if there is one, and lets go of the GPU.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.over {
+		d.mu.Unlock()
+		return nil
+	}
+	d.over = true
+	c := d.ctx
+	d.mu.Unlock()
+	var errs []error
+	if c != nil {
+		errs = append(errs, c.Close())
+	}
+	if d.extra != nil {
+		errs = append(errs, d.extra.Close())
+	}
+	if d.out != nil {
+		errs = append(errs, d.out.Close())
+	}
+	d.lose()
+	return errors.Join(errs...)
+}

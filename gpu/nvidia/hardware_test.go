@@ -1,0 +1,506 @@
+package nvidia
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/kernels"
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+)
+
+// The tests in this file need a GPU and the driver. Each context that is made to
+// fault takes its process with it, so those run in processes of their own.
+
+// TestMain keeps the tests' own output apart from what kernels print.
+func TestMain(m *testing.M) {
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "keep standard output:", err)
+		os.Exit(1)
+	}
+	os.Stdout = os.NewFile(uintptr(fd), "stdout")
+	os.Exit(m.Run())
+}
+
+var library = sync.OnceValues(cuda.Open)
+
+// hardware opens the GPU, or skips where there is none.
+func hardware(t testing.TB) *Device {
+	t.Helper()
+	l, err := library()
+	if err != nil {
+		t.Skip(err)
+	}
+	d, err := Open(Options{Driver: l, Device: "0", CaptureOutput: true})
+	if errors.Is(err, gpu.ErrLost) || errors.Is(err, gpu.ErrNotFound) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func hardwareContext(t testing.TB, o gpu.ContextOptions) (*Device, *Context) {
+	t.Helper()
+	d := hardware(t)
+	before := time.Now()
+	c, err := d.NewContext(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("context in %v", time.Since(before))
+	return d, c.(*Context)
+}
+
+func channelOf(t testing.TB, c gpu.Context) *Channel {
+	t.Helper()
+	ch, err := c.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ch.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ch.(*Channel)
+}
+
+// ran waits for a command that was queued and answers its outcome.
+func ran(t testing.TB, ch gpu.Channel, f gpu.Fence, err error) gpu.Outcome {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := ch.Wait(ctx, f); err != nil {
+		t.Fatal(err)
+	}
+	return ch.Outcome(f)
+}
+
+func TestHardwareList(t *testing.T) {
+	d := hardware(t)
+	t.Logf("%+v", d.Info())
+	if p := d.Properties(); p.SMs == 0 || p.Major == 0 || p.MemoryBytes == 0 || p.MaxGrid.X == 0 || p.BlocksPerSM == 0 {
+		t.Errorf("properties: %+v", p)
+	}
+	if _, err := Find([]Info{d.Info()}, d.Info().PCI); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every kernel of the corpus has its reference's results.
+func TestHardwareCorpus(t *testing.T) {
+	_, c := hardwareContext(t, gpu.ContextOptions{})
+	for _, k := range kernels.All() {
+		for _, size := range kernels.Sizes() {
+			t.Run(k.Name+"/"+size.String(), func(t *testing.T) { corpusRun(t, c, k, k.Case(size, 1)) })
+		}
+	}
+}
+
+// corpusRun carries one case of the corpus out, with copies, launches and all, and
+// checks its results.
+func corpusRun(t testing.TB, ctx gpu.Context, k kernels.Kernel, c *kernels.Case) {
+	t.Helper()
+	m, err := ctx.LoadModule([]byte(k.PTX(kernels.SM80)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := channelOf(t, ctx)
+	at := map[string]gpu.Ptr{}
+	var owned []gpu.Ptr
+	for _, b := range c.Buffers {
+		var p gpu.Ptr
+		if b.Global != "" {
+			p, _, err = m.Global(b.Global)
+		} else if p, err = ctx.Alloc(uint64(b.Size)); err == nil {
+			owned = append(owned, p)
+		}
+		if err != nil {
+			t.Fatalf("buffer %s: %v", b.Name, err)
+		}
+		at[b.Name] = p
+		if len(b.Init) > 0 {
+			if _, err := ch.CopyIn(p, b.Init); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		f, err := m.Function(s.Entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := f.Attributes()
+		buf := make([]byte, a.ParamBytes)
+		for j, arg := range s.Args {
+			v := arg.Bytes
+			if arg.Buffer != "" {
+				v = binary.LittleEndian.AppendUint64(nil, uint64(at[arg.Buffer])+arg.Offset)
+			}
+			copy(buf[a.Params[j].Offset:][:a.Params[j].Size], v)
+		}
+		fence, err := ch.Launch(&gpu.Launch{Function: f, SharedBytes: uint64(s.SharedBytes), Params: buf,
+			Grid: gpu.Dim3{X: uint32(s.Grid[0]), Y: uint32(s.Grid[1]), Z: uint32(s.Grid[2])}, Block: gpu.Dim3{X: uint32(s.Block[0]), Y: uint32(s.Block[1]), Z: uint32(s.Block[2])}})
+		if o := ran(t, ch, fence, err); o.Err != nil || o.Start > o.End {
+			t.Fatalf("%s, launch %d: %+v", k.Name, i, o)
+		}
+	}
+	err = c.CheckAll(func(b *kernels.Buffer) ([]byte, error) {
+		got := make([]byte, b.Size)
+		f, err := ch.CopyOut(got, at[b.Name])
+		if err != nil {
+			return nil, err
+		}
+		return got, ch.Wait(t.Context(), f)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if len(c.Printed) > 0 {
+		text, err := ctx.Printf(1 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+		slices.Sort(got)
+		if !slices.Equal(got, c.Printed) {
+			t.Errorf("printed %q, want %q", got, c.Printed)
+		}
+	}
+	for _, p := range owned {
+		if err := ctx.Free(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Unload(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const emptyPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry empty() { ret; }
+.visible .entry spin(.param .u64 ns) {
+	.reg .b64 %rd<5>;
+	.reg .pred %p;
+	ld.param.u64 %rd1, [ns];
+	mov.u64 %rd2, %globaltimer;
+loop:
+	mov.u64 %rd3, %globaltimer;
+	sub.u64 %rd4, %rd3, %rd2;
+	setp.lt.u64 %p, %rd4, %rd1;
+	@%p bra loop;
+	ret;
+}
+.visible .entry clock(.param .u64 at) {
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [at];
+	mov.u64 %rd2, %globaltimer;
+	st.global.u64 [%rd1], %rd2;
+	ret;
+}
+.visible .entry bad() {
+	.reg .b64 %rd<2>;
+	mov.u64 %rd1, 64;
+	st.global.u64 [%rd1], %rd1;
+	ret;
+}
+.visible .entry trap() { trap; }
+`
+
+// load loads the kernels above.
+func load(t testing.TB, c gpu.Context) func(name string, params ...uint64) *gpu.Launch {
+	t.Helper()
+	m, err := c.LoadModule([]byte(emptyPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(name string, params ...uint64) *gpu.Launch {
+		f, err := m.Function(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b []byte
+		for _, p := range params {
+			b = binary.LittleEndian.AppendUint64(b, p)
+		}
+		one := gpu.Dim3{X: 1, Y: 1, Z: 1}
+		return &gpu.Launch{Function: f, Grid: one, Block: one, Params: b}
+	}
+}
+
+// A command's times are on the clock that kernels read.
+func TestHardwareClock(t *testing.T) {
+	d, c := hardwareContext(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	kernel := load(t, c)
+	p, err := c.Alloc(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var worstBefore, worstAfter, worstNow time.Duration
+	deadline := time.Now().Add(6 * time.Second)
+	for n := 0; time.Now().Before(deadline); n++ {
+		f, err := ch.Launch(kernel("clock", uint64(p)))
+		o := ran(t, ch, f, err)
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		var b [8]byte
+		f, err = ch.CopyOut(b[:], p)
+		ran(t, ch, f, err)
+		at := time.Duration(binary.LittleEndian.Uint64(b[:]))
+		if n > 0 {
+			worstBefore, worstAfter = max(worstBefore, o.Start-at), max(worstAfter, at-o.End)
+		}
+		now, err := d.Now()
+		if err != nil {
+			t.Fatal(err)
+		}
+		worstNow = max(worstNow, now-at)
+		if now < at-time.Millisecond {
+			t.Fatalf("the clock says %v after a kernel read %v", now, at)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("start behind the kernel's reading by %v, end before it by %v; now - reading up to %v; rate %g", worstBefore, worstAfter, worstNow, c.clock.rate)
+	if worstBefore > 5*time.Microsecond || worstAfter > 5*time.Microsecond {
+		t.Error("times are off by more than 5µs")
+	}
+	f, err := ch.Launch(kernel("spin", 2_000_000))
+	if o := ran(t, ch, f, err); o.End-o.Start < 2*time.Millisecond || o.End-o.Start > 3*time.Millisecond {
+		t.Errorf("a kernel of 2ms took %v", o.End-o.Start)
+	}
+}
+
+func percentiles(d []time.Duration) string {
+	slices.Sort(d)
+	return fmt.Sprintf("p50 %v p90 %v p99 %v", d[len(d)/2], d[len(d)*9/10], d[len(d)*99/100])
+}
+
+// TestHardwareLatency says how long a launch takes by us and by the bare driver.
+func TestHardwareLatency(t *testing.T) {
+	_, c := hardwareContext(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	empty := load(t, c)("empty")
+	const n = 5000
+	var call, done []time.Duration
+	for range n {
+		start := time.Now()
+		f, err := ch.Launch(empty)
+		called := time.Now()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ch.Done() < f {
+		}
+		end := time.Now()
+		call, done = append(call, called.Sub(start)), append(done, end.Sub(start))
+	}
+	t.Logf("launch call: %s", percentiles(call))
+	t.Logf("launch to completion: %s", percentiles(done))
+	allocs := testing.AllocsPerRun(1000, func() {
+		f, err := ch.Launch(empty)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ch.Done() < f {
+		}
+	})
+	t.Logf("%v allocations a launch", allocs)
+
+	// The bare driver: launch, then poll the stream's event.
+	if err := c.enter(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.drv.EventCreate(2 /* no timing */)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn := empty.Function.(*Function).f
+	one := [3]uint32{1, 1, 1}
+	raw := map[string]func() error{
+		"set current":  func() error { return c.drv.CtxSetCurrent(c.ctx) },
+		"launch":       func() error { return c.drv.LaunchKernel(fn, one, one, 0, ch.stream, ch.args, 0) },
+		"record":       func() error { return c.drv.EventRecord(ch.ends[1], ch.stream) },
+		"write value":  func() error { return c.drv.StreamWriteValue64(ch.stream, address(c.print.mem), 1) },
+		"event query":  func() error { _, err := c.drv.EventQuery(ch.ends[1]); return err },
+		"elapsed time": func() error { _, err := c.drv.EventElapsedTime(ch.ends[1], ch.ends[1]); return err },
+		"launch, record, poll": func() error {
+			if err := c.drv.LaunchKernel(fn, one, one, 0, ch.stream, ch.args, 0); err != nil {
+				return err
+			}
+			if err := c.drv.EventRecord(e, ch.stream); err != nil {
+				return err
+			}
+			for {
+				if ok, err := c.drv.EventQuery(e); ok || err != nil {
+					return err
+				}
+			}
+		},
+		"launch, write value, poll": func() error {
+			if err := c.drv.LaunchKernel(fn, one, one, 0, ch.stream, ch.args, 0); err != nil {
+				return err
+			}
+			c.print.word.Store(0)
+			if err := c.drv.StreamWriteValue64(ch.stream, address(c.print.mem), 1); err != nil {
+				return err
+			}
+			for c.print.word.Load() == 0 {
+			}
+			return nil
+		},
+		"launch, synchronize": func() error {
+			if err := c.drv.LaunchKernel(fn, one, one, 0, ch.stream, ch.args, 0); err != nil {
+				return err
+			}
+			return c.drv.StreamSynchronize(ch.stream)
+		},
+	}
+	for name, f := range raw {
+		var took []time.Duration
+		for i := range 2000 {
+			if i%200 == 0 {
+				if err := c.drv.StreamSynchronize(ch.stream); err != nil {
+					t.Fatal(err)
+				}
+			}
+			start := time.Now()
+			if err := f(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			took = append(took, time.Since(start))
+		}
+		t.Logf("bare %s: %s", name, percentiles(took))
+	}
+	c.leave()
+
+	// Evict words: small copies beside a kernel that runs.
+	words := channelOf(t, c)
+	p, err := c.Alloc(128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spin, err := ch.Launch(load(t, c)("spin", 400_000_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied []time.Duration
+	var w [4]byte
+	for range 2000 {
+		start := time.Now()
+		f, err := words.CopyIn(p, w[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for words.Done() < f {
+		}
+		copied = append(copied, time.Since(start))
+	}
+	t.Logf("word copied: %s, kernel still running: %v", percentiles(copied), ch.Done() < spin)
+	ran(t, ch, spin, nil)
+}
+
+// TestHardwareBandwidth copies from and to a registered mapping of a memfd, as BAR2
+// is, and memory that is not registered.
+func TestHardwareBandwidth(t *testing.T) {
+	_, c := hardwareContext(t, gpu.ContextOptions{})
+	const size, header = 256 << 20, 1 << 20
+	fd, err := unix.MemfdCreate("bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := channelOf(t, c)
+	const n = 128 << 20
+	p, err := c.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bandwidth := func(what string, host []byte) {
+		for _, dir := range []string{"in", "out"} {
+			best := time.Duration(1 << 62)
+			var wall time.Duration
+			for range 5 {
+				start := time.Now()
+				var f gpu.Fence
+				var err error
+				if dir == "in" {
+					f, err = ch.CopyIn(p, host)
+				} else {
+					f, err = ch.CopyOut(host, p)
+				}
+				o := ran(t, ch, f, err)
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				if o.End-o.Start < best {
+					best, wall = o.End-o.Start, time.Since(start)
+				}
+			}
+			t.Logf("%s, %s: %.2f GB/s on the GPU's clock, %.2f by the host's", what, dir, n/float64(best.Nanoseconds()), n/float64(wall.Nanoseconds()))
+		}
+	}
+	window := mem[header : header+n]
+	for i := range window {
+		window[i] = byte(i * 7)
+	}
+	bandwidth("not registered", window)
+	start := time.Now()
+	release, err := c.RegisterHost(mem[header:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("registered %d MiB in %v", (size-header)>>20, time.Since(start))
+	bandwidth("registered", window)
+	clear(window[:4096])
+	if f, err := ch.CopyOut(window[:4096], p); err != nil || ran(t, ch, f, err).Err != nil || window[4095] != byte((4095*7)&0xff) {
+		t.Errorf("copied wrongly: %v %d", err, window[4095])
+	}
+	start = time.Now()
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("released in %v", time.Since(start))
+	pinned, err := c.drv.MemHostAlloc(n, cuda.HostPortable)
+	if err == nil {
+		c.host.add(pinned)
+		bandwidth("cuMemHostAlloc", pinned)
+	}
+	if err := unix.Munmap(mem); err != nil {
+		t.Error(err)
+	}
+}

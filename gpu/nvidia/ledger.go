@@ -1,0 +1,76 @@
+package nvidia
+
+import (
+	"fmt"
+	"sync"
+
+	"vgpud/gpu"
+)
+
+// ledger is what a context has taken, within its own limit and the budget that it
+// shares with its owner's others. It is safe for concurrent use.
+type ledger struct {
+	limit  uint64     // 0: none
+	budget gpu.Budget // nil: none
+
+	mu     sync.Mutex
+	taken  uint64
+	closed bool
+}
+
+// take takes n bytes for what.
+func (l *ledger) take(n uint64, what string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return fmt.Errorf("%s: the context is closed: %w", what, gpu.ErrLost)
+	case l.limit > 0 && n > l.limit-l.taken:
+		return fmt.Errorf("%s takes %d bytes, %d of %d are left: %w", what, n, l.limit-l.taken, l.limit, gpu.ErrMemoryLimit)
+	case l.budget != nil && !l.budget.Take(n):
+		free, total := l.budget.Room()
+		return fmt.Errorf("%s takes %d bytes, %d of %d are left: %w", what, n, free, total, gpu.ErrMemoryLimit)
+	}
+	l.taken += n
+	return nil
+}
+
+// give gives n bytes back. After close that has been done.
+func (l *ledger) give(n uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.taken -= n
+	if l.budget != nil {
+		l.budget.Give(n)
+	}
+}
+
+// room narrows what the GPU has free, and has in all, to what may be taken.
+func (l *ledger) room(free, total uint64) (uint64, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.limit > 0 {
+		free, total = min(free, l.limit-l.taken), min(total, l.limit)
+	}
+	if l.budget != nil {
+		f, t := l.budget.Room()
+		free, total = min(free, f), min(total, t)
+	}
+	return free, total
+}
+
+// close gives everything back, once.
+func (l *ledger) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	if l.budget != nil {
+		l.budget.Give(l.taken)
+	}
+}

@@ -1,0 +1,256 @@
+package nvidia
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+)
+
+// allocation is memory that commands may name: an allocation, or a module's
+// variable.
+type allocation struct {
+	base, size uint64
+	charge     uint64
+	zeroed     uint64  // how far Context.zero must have come for it to be zero
+	module     *Module // whose variable it is; nil: an allocation
+}
+
+// table holds allocations in the order of their addresses. It is safe for
+// concurrent use.
+type table struct {
+	mu  sync.RWMutex
+	all []allocation
+}
+
+// search is the place of the allocation at base, or where it would be.
+func (t *table) search(base uint64) (int, bool) {
+	return slices.BinarySearchFunc(t.all, base, func(a allocation, base uint64) int {
+		switch {
+		case a.base < base:
+			return -1
+		case a.base > base:
+			return 1
+		}
+		return 0
+	})
+}
+
+// add adds an allocation; one with the same address is replaced.
+func (t *table) add(a allocation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i, found := t.search(a.base)
+	if found {
+		t.all[i] = a
+		return
+	}
+	t.all = slices.Insert(t.all, i, a)
+}
+
+// remove takes out the program's own allocation at base.
+func (t *table) remove(base uint64) (allocation, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i, found := t.search(base)
+	if !found || t.all[i].module != nil {
+		return allocation{}, false
+	}
+	a := t.all[i]
+	t.all = slices.Delete(t.all, i, i+1)
+	return a, true
+}
+
+// forget takes out a module's variables.
+func (t *table) forget(m *Module) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = slices.DeleteFunc(t.all, func(a allocation) bool { return a.module == m })
+}
+
+// find finds the allocation that n bytes at p lie in. No bytes lie anywhere.
+func (t *table) find(p gpu.Ptr, n uint64) (zeroed uint64, err error) {
+	if n == 0 {
+		return 0, nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	i, found := t.search(uint64(p))
+	if !found {
+		i--
+	}
+	if i >= 0 {
+		a := &t.all[i]
+		if at := uint64(p) - a.base; at < a.size && n <= a.size-at {
+			return a.zeroed, nil
+		}
+	}
+	return 0, fmt.Errorf("%d bytes at %#x: %w", n, uint64(p), gpu.ErrInvalidPtr)
+}
+
+// What the driver rounds allocations up to: small ones share pages.
+const (
+	smallGrain = 512
+	largeGrain = 2 << 20
+	largeFrom  = 1 << 20
+)
+
+// charged is what an allocation of n bytes takes.
+func charged(n uint64) uint64 {
+	grain := uint64(smallGrain)
+	if n >= largeFrom {
+		grain = largeGrain
+	}
+	return (n + grain - 1) / grain * grain
+}
+
+// Alloc returns zeroed memory. It does not wait for the zeroes: commands that can
+// come to see the memory are put behind them on the GPU.
+func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
+	if err := c.usable(); err != nil {
+		return 0, err
+	}
+	if size == 0 || size > c.d.info.Properties.MemoryBytes {
+		return 0, fmt.Errorf("allocate %d bytes: %w", size, gpu.ErrOutOfMemory)
+	}
+	charge := charged(size)
+	if err := c.memory.take(charge, "an allocation"); err != nil {
+		return 0, err
+	}
+	var p cuda.DevicePtr
+	var zeroed uint64
+	err := c.do(fmt.Sprintf("allocate %d bytes", size), func() (err error) {
+		c.zero.mu.Lock()
+		defer c.zero.mu.Unlock()
+		if p, err = c.drv.MemAllocAsync(size, c.zero.s); err != nil {
+			return err
+		}
+		if err = c.drv.MemsetAsync(p, 0, 1, size, c.zero.s); err != nil {
+			return err
+		}
+		zeroed, err = c.zero.mark(c.drv)
+		return err
+	})
+	if err != nil {
+		c.memory.give(charge)
+		return 0, err
+	}
+	c.table.add(allocation{base: uint64(p), size: size, charge: charge, zeroed: zeroed})
+	return gpu.Ptr(p), nil
+}
+
+// Free gives memory back, once all is done that was queued before.
+func (c *Context) Free(p gpu.Ptr) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	a, ok := c.table.remove(uint64(p))
+	if !ok {
+		return fmt.Errorf("free %#x: %w", uint64(p), gpu.ErrInvalidPtr)
+	}
+	err := c.do("free memory", func() error {
+		c.free.mu.Lock()
+		defer c.free.mu.Unlock()
+		if c.zero.word.Load() < a.zeroed {
+			if err := c.drv.StreamWaitEvent(c.free.s, c.zero.event); err != nil {
+				return err
+			}
+		}
+		if err := c.awaitAll(c.free.s); err != nil {
+			return err
+		}
+		if err := c.drv.MemFreeAsync(cuda.DevicePtr(p), c.free.s); err != nil {
+			return err
+		}
+		_, err := c.free.mark(c.drv)
+		return err
+	})
+	if err == nil {
+		c.memory.give(a.charge)
+	}
+	return err
+}
+
+// awaitAll has s wait for all that is queued in the channels.
+func (c *Context) awaitAll(s cuda.Stream) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ch := range c.channels {
+		if e, busy := ch.newest(); busy {
+			if err := c.drv.StreamWaitEvent(s, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Memory is what may still be allocated, and may be had in all.
+func (c *Context) Memory() (free, total uint64, err error) {
+	if err := c.usable(); err != nil {
+		return 0, 0, err
+	}
+	err = c.do("ask for free memory", func() (err error) {
+		free, total, err = c.drv.MemGetInfo()
+		return err
+	})
+	free, total = c.memory.room(free, total)
+	return free, total, err
+}
+
+// ranges are parts of the program's memory. They are safe for concurrent use.
+type ranges struct {
+	mu  sync.RWMutex
+	all [][]byte
+}
+
+func (r *ranges) add(mem []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, mem)
+}
+
+func (r *ranges) remove(mem []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, func(m []byte) bool { return &m[0] == &mem[0] })
+}
+
+// contains is whether mem lies in one of them.
+func (r *ranges) contains(mem []byte) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, m := range r.all {
+		if within(mem, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// RegisterHost locks mem's pages and has the GPU copy from and to them by itself.
+// release waits for copies under way.
+func (c *Context) RegisterHost(mem []byte) (release func() error, err error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if len(mem) == 0 {
+		return func() error { return nil }, nil
+	}
+	what := fmt.Sprintf("register %d bytes with the GPU", len(mem))
+	if err := c.do(what, func() error {
+		return c.drv.MemHostRegister(mem, cuda.HostPortable|cuda.HostDeviceMap)
+	}); err != nil {
+		return nil, err
+	}
+	c.host.add(mem)
+	return sync.OnceValue(func() error {
+		c.host.remove(mem)
+		if c.over.Load() || c.fault.Load() != nil {
+			return nil // gone with the context, or with the process
+		}
+		return c.do("unregister memory", func() error { return c.drv.MemHostUnregister(mem) })
+	}), nil
+}

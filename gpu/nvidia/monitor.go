@@ -1,0 +1,249 @@
+package nvidia
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/rm"
+)
+
+// MonitorOptions say which GPU is watched.
+type MonitorOptions struct {
+	// Info is the GPU as [List] has it: the monitor itself never loads CUDA.
+	Info Info
+	// AllowUnknownDriver goes on with a driver whose calls are not known: without
+	// Events and Control, and with the host's clock for the GPU's.
+	AllowUnknownDriver bool
+	// Kernel is this machine's unless set.
+	Kernel rm.Kernel
+	// Root is the root of the file system, "/" unless set.
+	Root fs.FS
+	// Clock is the host's; the real one unless set.
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// Monitor watches one GPU and controls other processes' contexts on it, by its
+// kernel driver's own calls. It implements [gpu.Monitor], [gpu.Recording],
+// [gpu.Controller] and [gpu.Losable].
+type Monitor struct {
+	o      MonitorOptions
+	client *rm.Client // nil with an unknown driver
+	why    error      // of that
+
+	lost   chan struct{}
+	loss   sync.Once
+	cancel context.CancelFunc
+	watch  sync.WaitGroup
+}
+
+// watchPeriod is how often the monitor asks whether the GPU is still there.
+const watchPeriod = time.Second
+
+// OpenMonitor begins to watch a GPU. The caller closes it.
+func OpenMonitor(o MonitorOptions) (*Monitor, error) {
+	if o.Kernel == nil {
+		o.Kernel = rm.Linux{}
+	}
+	if o.Root == nil {
+		o.Root = os.DirFS("/")
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m := &Monitor{o: o, lost: make(chan struct{})}
+	err := m.knowDriver()
+	if err == nil {
+		err = m.reach()
+	} else if o.AllowUnknownDriver {
+		m.why, err = err, nil
+		o.Log.Warn("this driver's calls are not known: no context switches, suspension or time slices by the hardware", "gpu", o.Info.UUID, "err", m.why)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch GPU %s: %w", o.Info.UUID, err)
+	}
+	m.o.Info.Properties.Preempts = m.client != nil
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	if m.client != nil {
+		m.watch.Go(func() { m.look(ctx) })
+	}
+	return m, nil
+}
+
+// knowDriver is an error unless the driver's calls are known.
+func (m *Monitor) knowDriver() error {
+	version, err := rm.DriverVersion(m.o.Root)
+	if err != nil {
+		return err
+	}
+	if nearest, known := rm.KnownDriver(version); !known {
+		return fmt.Errorf("NVIDIA driver %s is not known, the nearest that is is %s: install that, or set allow_unknown_driver and do without its abilities: %w",
+			version, nearest, gpu.ErrUnsupported)
+	}
+	return nil
+}
+
+// reach opens the driver.
+func (m *Monitor) reach() error {
+	g, err := rm.Lookup(m.o.Root, m.o.Info.PCI)
+	if err != nil {
+		return err
+	}
+	m.client, err = rm.Open(m.o.Kernel, g)
+	return err
+}
+
+// look asks the GPU for its time every now and then, so that its loss is noticed
+// also where nobody asks it anything.
+func (m *Monitor) look(ctx context.Context) {
+	for clock.Sleep(ctx, m.o.Clock, watchPeriod) == nil {
+		if _, err := m.Now(); errors.Is(err, gpu.ErrLost) {
+			m.o.Log.Error("GPU lost", "gpu", m.o.Info.UUID, "err", err)
+			return
+		}
+	}
+}
+
+// told is an error of the driver's, which may say that the GPU is gone.
+func (m *Monitor) told(err error) error {
+	if err != nil && rm.Lost(err) {
+		m.lose()
+		return fmt.Errorf("%w: %w", err, gpu.ErrLost)
+	}
+	return err
+}
+
+func (m *Monitor) lose() { m.loss.Do(func() { close(m.lost) }) }
+
+// Properties describe the GPU.
+func (m *Monitor) Properties() gpu.Properties { return m.o.Info.Properties }
+
+// Now reads the GPU's clock: PTIMER, or with an unknown driver CLOCK_REALTIME, which
+// it follows to about a millisecond.
+func (m *Monitor) Now() (time.Duration, error) {
+	if m.client == nil {
+		return time.Duration(time.Now().UnixNano()), nil
+	}
+	t, err := m.client.Now()
+	return t, m.told(err)
+}
+
+// Lost is closed when the driver said that the GPU is gone, or by Close.
+func (m *Monitor) Lost() <-chan struct{} { return m.lost }
+
+// Events reads the GPU's record of context switches, of all processes.
+func (m *Monitor) Events() (accounting.EventSource, error) {
+	if m.client == nil {
+		return nil, m.why
+	}
+	e, err := m.client.Events()
+	if rm.Forbidden(err) {
+		err = fmt.Errorf("%w: run the daemon with CAP_SYS_ADMIN to see all users' processes", err)
+	}
+	if err != nil {
+		return nil, m.told(err)
+	}
+	return &eventSource{m: m, e: e, buf: make([]rm.Switch, 1024)}, nil
+}
+
+// eventSource is rm's events as accounting reads them.
+type eventSource struct {
+	m   *Monitor
+	e   *rm.Events
+	buf []rm.Switch
+}
+
+// Read implements [accounting.EventSource].
+func (s *eventSource) Read(out []accounting.Switch) (n int, err error) {
+	for n < len(out) {
+		want := s.buf[:min(len(s.buf), len(out)-n)]
+		k, err := s.e.Read(want)
+		for _, e := range want[:k] {
+			out[n] = accounting.Switch{Clock: e.Clock, PID: e.PID, On: e.On}
+			n++
+		}
+		var dropped *rm.DroppedError
+		if errors.As(err, &dropped) {
+			return n, fmt.Errorf("%w: %w", accounting.ErrDropped, err)
+		}
+		if err != nil || k < len(want) {
+			return n, s.m.told(err)
+		}
+	}
+	return n, nil
+}
+
+// Now implements [accounting.EventSource].
+func (s *eventSource) Now() (time.Duration, error) { return s.m.Now() }
+
+// Close implements [accounting.EventSource].
+func (s *eventSource) Close() error { return s.e.Close() }
+
+// Control takes control of another process's context by the handles that its
+// Context.Handles gave.
+func (m *Monitor) Control(h gpu.Handles) (gpu.Control, error) {
+	c, err := m.control(h)
+	if err != nil {
+		return nil, m.told(fmt.Errorf("control a context of another process: %w", err))
+	}
+	return &control{m: m, c: c}, nil
+}
+
+func (m *Monitor) control(h gpu.Handles) (*rm.Control, error) {
+	var objects rm.Objects
+	err := m.why
+	switch {
+	case err != nil:
+	case len(h.Files) != 1:
+		err = fmt.Errorf("%d files: want the one of its driver", len(h.Files))
+	default:
+		err = json.Unmarshal(h.Names, &objects)
+	}
+	if err != nil {
+		for _, f := range h.Files {
+			err = errors.Join(err, f.Close())
+		}
+		return nil, err
+	}
+	n, err := m.o.Kernel.Adopt(h.Files[0])
+	if err != nil {
+		return nil, err
+	}
+	return rm.NewControl(n, objects, rm.ControlOptions{})
+}
+
+// control is power over one context.
+type control struct {
+	m *Monitor
+	c *rm.Control
+}
+
+func (c *control) Suspend() error                     { return c.m.told(c.c.Disable()) }
+func (c *control) Resume() error                      { return c.m.told(c.c.Enable()) }
+func (c *control) SetTimeslice(d time.Duration) error { return c.m.told(c.c.SetTimeslice(d)) }
+func (c *control) Close() error                       { return c.c.Close() }
+
+// Close ends the watch. Event sources are closed before; controls may stay.
+func (m *Monitor) Close() error {
+	m.cancel()
+	m.watch.Wait()
+	m.lose()
+	if m.client == nil {
+		return nil
+	}
+	return m.client.Close()
+}

@@ -1,0 +1,47 @@
+package nvidia
+
+import (
+	"fmt"
+
+	"vgpud/gpu"
+)
+
+// Outcome says what became of a command. Where a fault ended the context before it
+// was done, the first command that was not done in its channel has the fault if it
+// was a launch; the driver does not tell more.
+func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
+	f := uint64(fence)
+	ch.mu.Lock()
+	s := ch.slots[f%slotCount]
+	ch.mu.Unlock()
+	done := ch.word.Load() - ch.base
+	sent := ch.sent.Load()
+	fault := ch.c.Fault()
+	switch {
+	case f == 0 || f > sent || s.fence != f || sent-f >= gpu.OutcomesKept, f > done && fault == nil && !ch.dead.Load():
+		return gpu.Outcome{Err: fmt.Errorf("outcome of fence %d: %w", f, gpu.ErrNotFound)}
+	case f > done && fault == nil:
+		return gpu.Outcome{Err: fmt.Errorf("command dropped: %w", gpu.ErrLost)}
+	case f == done+1 && s.kernel != nil:
+		return gpu.Outcome{Err: fault}
+	case f > done:
+		return gpu.Outcome{Err: fmt.Errorf("command dropped: %w", gpu.ErrPoisoned)}
+	}
+	var o gpu.Outcome
+	err := ch.c.do("read a command's times", func() (err error) {
+		if o.End, err = ch.c.clock.at(ch.ends[f%slotCount]); err != nil {
+			return err
+		}
+		began := ch.starts[f%slotCount]
+		if s.behind {
+			began = ch.ends[(f-1)%slotCount]
+		}
+		o.Start, err = ch.c.clock.at(began)
+		o.Start = min(o.Start, o.End)
+		return err
+	})
+	if err != nil && fault == nil && ch.c.fault.Load() == nil {
+		o.Err = err
+	}
+	return o // of a context that a fault has ended since, times are lost
+}

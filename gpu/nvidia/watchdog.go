@@ -1,0 +1,67 @@
+package nvidia
+
+import (
+	"time"
+
+	"vgpud/gpu"
+)
+
+// turn is the command that is next to be done in a channel, with the bill when it
+// was first seen to be.
+type turn struct {
+	fence uint64
+	since time.Duration
+}
+
+// watch ends the context when a kernel has used more GPU time than its limit. It
+// looks often enough to be a sixteenth of the limit late.
+func (c *Context) watch() {
+	every := min(max(c.o.KernelTimeLimit/16, 2*time.Millisecond), 250*time.Millisecond)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	turns := map[*Channel]turn{}
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-t.C:
+		}
+		if f := c.overdue(turns, c.elapsed()); f != nil {
+			c.poison(f)
+			return
+		}
+	}
+}
+
+// elapsed is the clock of the time limit.
+func (c *Context) elapsed() time.Duration {
+	if c.o.Elapsed != nil {
+		return c.o.Elapsed()
+	}
+	return c.d.o.Clock.Now()
+}
+
+// overdue is the fault of a kernel that has had its time, nil where there is none.
+func (c *Context) overdue(turns map[*Channel]turn, now time.Duration) *gpu.Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ch := range turns {
+		if ch.dead.Load() {
+			delete(turns, ch)
+		}
+	}
+	for _, ch := range c.channels {
+		kernel := ch.executing()
+		f := ch.word.Load() - ch.base + 1
+		if kernel == "" {
+			delete(turns, ch)
+			continue
+		}
+		if was, ok := turns[ch]; !ok || was.fence != f {
+			turns[ch] = turn{fence: f, since: now}
+		} else if now-was.since >= c.o.KernelTimeLimit {
+			return &gpu.Fault{Kind: gpu.FaultTimeLimit, Kernel: kernel}
+		}
+	}
+	return nil
+}
