@@ -15,6 +15,12 @@
 // the polling phase after it by whoever sums up (LoGA §3.4), or measured by the
 // executors.
 //
+// Hardware that records its own context switches needs no polling: an
+// [EventSource] is read a hundred times a second by a [Recorder], the live shell
+// around a [SpanMeter], which is just as pure as Meter. Such a record shows whose
+// turn it was, and not whether anything executed; so what executors say of their
+// work belongs to it.
+//
 // [Neon] is the older way (LoGA §2.3), kept to measure against: it drains the
 // GPU and lets each guest run alone for a while.
 //

@@ -1,0 +1,181 @@
+package accounting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"vgpud/clock"
+)
+
+// Recorded is one GPU that a [Recorder] watches.
+type Recorded struct {
+	// Name is for errors.
+	Name   string
+	Source EventSource
+	// Work is asked at the end of each interval.
+	Work    Workload
+	Handler Handler
+	Config  RecorderConfig
+}
+
+// Workload is who knows what contexts had to do.
+type Workload interface {
+	// Work calls f with each context that there is, and what it did since the last
+	// call. What f is given is valid until f returns.
+	Work(f func(*Work))
+}
+
+// RecorderConfig says how often, and how, records are read. The zero value of each
+// field stands for the default named there.
+type RecorderConfig struct {
+	// Interval is how often: 10 ms.
+	Interval time.Duration
+	Spans    SpanConfig
+}
+
+// WithDefaults returns c with its zero fields replaced by the defaults.
+func (c RecorderConfig) WithDefaults() RecorderConfig {
+	setDefault(&c.Interval, 10*time.Millisecond)
+	c.Spans = c.Spans.WithDefaults()
+	c.Spans.Keep = max(c.Spans.Keep, 4*c.Interval)
+	return c
+}
+
+// The bounds of an interval. Records wait in a buffer of the hardware's driver,
+// which has room for those of about a second.
+const (
+	minInterval = time.Millisecond
+	maxInterval = 250 * time.Millisecond
+)
+
+// Validate says what is wrong with a configuration, defaults applied.
+func (c RecorderConfig) Validate() error {
+	if c = c.WithDefaults(); c.Interval < minInterval || c.Interval > maxInterval {
+		return fmt.Errorf("accounting: interval %v: want %v to %v", c.Interval, minInterval, maxInterval)
+	}
+	return nil
+}
+
+// Watch is the [Config] of a [Sampler] that decides as often: what policies are
+// told of the length of a round.
+func (c RecorderConfig) Watch() Config {
+	c = c.WithDefaults()
+	return Config{Full: true, Poll: c.Interval / 6, Quiet: c.Interval - c.Interval/6, Round: c.Interval}.WithDefaults()
+}
+
+// Recorder watches a GPU that records its own context switches: it reads them once
+// an interval, asks what the contexts had to do, and tells its handler of a phase in
+// which nothing went unwatched. It is the live shell around a [SpanMeter].
+type Recorder struct {
+	gpu    Recorded
+	clock  clock.Clock
+	meter  *SpanMeter
+	buf    [512]Switch
+	phase  Phase
+	polls  uint64
+	cpu    atomic.Int64
+	missed atomic.Uint64
+}
+
+// NewRecorder returns a recorder of a GPU, which waits on c.
+func NewRecorder(g Recorded, c clock.Clock) (*Recorder, error) {
+	if err := g.Config.Validate(); err != nil {
+		return nil, err
+	}
+	if g.Source == nil || g.Handler == nil || g.Work == nil {
+		return nil, fmt.Errorf("accounting: GPU %s lacks a source, a workload or a handler", g.Name)
+	}
+	g.Config = g.Config.WithDefaults()
+	return &Recorder{gpu: g, clock: c}, nil
+}
+
+// Run watches until ctx ends, when it returns nil, or the record can't be read any
+// more, when it returns the error that it told the handler of. It may be called
+// once.
+func (r *Recorder) Run(ctx context.Context) error {
+	err := r.begin()
+	for err == nil {
+		if clock.Sleep(ctx, r.clock, r.gpu.Config.Interval) != nil {
+			return nil
+		}
+		err = r.spend(r.step)
+	}
+	err = fmt.Errorf("accounting: GPU %s: read its record of context switches: %w", r.gpu.Name, err)
+	r.gpu.Handler.Failed(err)
+	return err
+}
+
+// Notify is for a channel that came or went. There is nothing to do: an interval is
+// soon over.
+func (r *Recorder) Notify(int) {}
+
+// CPU is the processor time that reading and reckoning have taken in all, and
+// what the handler decided.
+func (r *Recorder) CPU() time.Duration { return time.Duration(r.cpu.Load()) }
+
+// Missed is how often records were lost.
+func (r *Recorder) Missed() uint64 { return r.missed.Load() }
+
+// begin drops what was recorded before.
+func (r *Recorder) begin() error {
+	now, err := r.gpu.Source.Now()
+	if err != nil {
+		return err
+	}
+	r.meter = NewSpanMeter(r.gpu.Config.Spans, now)
+	return nil
+}
+
+// spend counts the processor time that f takes.
+func (r *Recorder) spend(f func() error) error {
+	// Which thread's time it is must not change in between.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadCPU()
+	err := f()
+	r.phase.CPU = threadCPU() - before
+	r.cpu.Add(int64(r.phase.CPU))
+	return err
+}
+
+// step is what is done once an interval.
+func (r *Recorder) step() error {
+	cpu := r.phase.CPU // of the step before
+	// In this order, so that all that is told of the time before now is known.
+	now, err := r.gpu.Source.Now()
+	if err != nil {
+		return err
+	}
+	if err := r.read(); err != nil {
+		return err
+	}
+	r.gpu.Work.Work(r.meter.Worked)
+	r.meter.Cut(now, &r.phase)
+	r.phase.Polls, r.phase.CPU, r.polls = r.polls, cpu, 0
+	r.gpu.Handler.PollEnded(&r.phase)
+	return nil
+}
+
+// read takes in the records that there are.
+func (r *Recorder) read() error {
+	for {
+		n, err := r.gpu.Source.Read(r.buf[:])
+		r.polls++
+		for _, sw := range r.buf[:n] {
+			r.meter.Switched(sw)
+		}
+		switch {
+		case errors.Is(err, ErrDropped):
+			r.meter.Lost()
+			r.missed.Add(1)
+		case err != nil:
+			return err
+		case n < len(r.buf):
+			return nil
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package accounting_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/accounting/accountingtest"
+	"vgpud/clock"
+)
+
+// listener is a handler that adds up what it is told.
+type listener struct {
+	used   map[accounting.GroupID]time.Duration
+	sum    time.Duration
+	phases int
+	failed error
+}
+
+func (l *listener) PollEnded(p *accounting.Phase) accounting.Plan {
+	l.phases++
+	l.sum += p.Length()
+	for _, g := range p.Groups {
+		l.used[g.Group] += g.Busy
+	}
+	return accounting.Plan{}
+}
+
+func (l *listener) QuietEnded(*accounting.Quiet) { panic("nothing goes unwatched") }
+func (l *listener) Failed(err error)             { l.failed = err }
+
+// recorded is a recorder of three contexts on a simulated GPU, and a function that
+// lets time go on by n intervals. end ends it, or waits for its end.
+func recorded(t *testing.T, room int) (rec *accountingtest.Record, l *listener, r *accounting.Recorder, pass func(n int), end func(wait bool) error) {
+	t.Helper()
+	now := &clock.Sim{}
+	gpu := h100()
+	now.Advance(gpu.Now())
+	rng := rand.New(rand.NewPCG(3, 4))
+	rec = &accountingtest.Record{GPU: gpu, Clock: now, Room: room}
+	for i := range 3 {
+		c := &accountingtest.RecordedContext{PID: 10 + i, Group: accounting.GroupID(i), Kernel: accountingtest.Random(rng, 300*us, 0.6)}
+		gpu.Add(c)
+		rec.Contexts = append(rec.Contexts, c)
+	}
+	l = &listener{used: make(map[accounting.GroupID]time.Duration)}
+	r, err := accounting.NewRecorder(accounting.Recorded{Name: "gpu0", Source: rec, Work: rec, Handler: l}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	pass = func(n int) {
+		for range n {
+			now.AwaitWaiters(1)
+			now.Advance(10 * ms)
+		}
+		now.AwaitWaiters(1)
+	}
+	return rec, l, r, pass, func(wait bool) error {
+		if !wait {
+			cancel()
+		}
+		defer cancel()
+		return <-ended
+	}
+}
+
+// TestRecorder: an interval after another is told of, and what is charged is what
+// was used.
+func TestRecorder(t *testing.T) {
+	rec, l, r, pass, end := recorded(t, 0)
+	pass(200)
+	for i, c := range rec.Contexts {
+		if off := l.used[c.Group] - c.Busy(); off > ms || off < -ms {
+			t.Errorf("context %d: charged %v of %v", i, l.used[c.Group], c.Busy())
+		}
+	}
+	if l.phases != 200 || l.sum != 2000*ms {
+		t.Errorf("%d phases of %v", l.phases, l.sum)
+	}
+	if r.CPU() <= 0 || r.CPU() > 2*time.Second || r.Missed() != 0 {
+		t.Errorf("took %v of a processor, %d losses", r.CPU(), r.Missed())
+	}
+	if err := end(false); err != nil || l.failed != nil {
+		t.Errorf("ended with %v, told of %v", err, l.failed)
+	}
+}
+
+// TestRecorderWithoutRoom: records that are lost again and again leave the sums
+// about right.
+func TestRecorderWithoutRoom(t *testing.T) {
+	rec, l, r, pass, end := recorded(t, 12)
+	pass(300)
+	var charged, used time.Duration
+	for _, c := range rec.Contexts {
+		charged, used = charged+l.used[c.Group], used+c.Busy()
+	}
+	if r.Missed() < 100 {
+		t.Fatalf("%d losses: the test has no point", r.Missed())
+	}
+	if charged > used*103/100 || charged < used*97/100 {
+		t.Errorf("charged %v in all, used %v", charged, used)
+	}
+	if err := end(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecorderFails: a record that can't be read any more is the end, and the
+// handler is told.
+func TestRecorderFails(t *testing.T) {
+	rec, l, _, pass, end := recorded(t, 0)
+	pass(2)
+	gone := errors.New("fell off the bus")
+	rec.Err = gone
+	rec.Clock.(*clock.Sim).Advance(10 * ms)
+	if err := end(true); !errors.Is(err, gone) || !errors.Is(l.failed, gone) {
+		t.Errorf("ended with %v, told of %v", err, l.failed)
+	}
+}
+
+// TestRecorderConfig says what intervals there can be.
+func TestRecorderConfig(t *testing.T) {
+	for d, ok := range map[time.Duration]bool{0: true, ms: true, 10 * ms: true, 250 * ms: true, ms - 1: false, -ms: false, time.Second: false} {
+		c := accounting.RecorderConfig{Interval: d}
+		if err := c.Validate(); (err == nil) != ok {
+			t.Errorf("interval %v: %v", d, err)
+		}
+		if poll, quiet := accounting.NewPlanner(c.Watch()).Mean(accounting.Load{Active: 5}); ok && (poll != c.WithDefaults().Interval || quiet != 0) {
+			t.Errorf("interval %v: rounds of %v and %v", d, poll, quiet)
+		}
+	}
+}
