@@ -47,3 +47,8 @@ func Lost(err error) bool {
 	return errors.Is(err, abi.GPULost) || errors.Is(err, abi.ResetRequired) ||
 		errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EIO)
 }
+
+// Forbidden says whether err means that the caller may not.
+func Forbidden(err error) bool {
+	return errors.Is(err, abi.InsufficientPermissions) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+}

@@ -399,3 +399,19 @@ func TestDriverVersion(t *testing.T) {
 		t.Error("no module has a version")
 	}
 }
+
+func TestLookup(t *testing.T) {
+	root := fstest.MapFS{
+		"proc/driver/nvidia/gpus/0000:3b:00.0/information": {Data: []byte("Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 90\nGPU UUID: \t GPU-5e\nDevice Minor: \t 3\nGPU Excluded:\t No\n")},
+		"proc/driver/nvidia/gpus/0000:af:00.0/information": {Data: []byte("Model: \t\t NVIDIA H100 80GB HBM3\n")},
+		"proc/driver/nvidia/gpus/0000:d8:00.0/information": {Data: []byte("Device Minor: many\n")},
+	}
+	if got, err := rm.Lookup(root, "0000:3B:00.0"); err != nil || got != (rm.GPU{PCI: "0000:3B:00.0", Minor: 3}) {
+		t.Errorf("Lookup = %+v, %v", got, err)
+	}
+	for _, pci := range []string{"0000:af:00.0", "0000:d8:00.0", "0000:00:00.0", "../../../x", ""} {
+		if got, err := rm.Lookup(root, pci); err == nil {
+			t.Errorf("Lookup(%q) = %+v", pci, got)
+		}
+	}
+}

@@ -2,8 +2,6 @@ package rm
 
 import (
 	"cmp"
-	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,13 +31,3 @@ func KnownDriver(version string) (nearest string, known bool) {
 }
 
 func abs(n int) int { return max(n, -n) }
-
-// DriverVersion reads the version of the loaded driver. root is the root of the file
-// system.
-func DriverVersion(root fs.FS) (string, error) {
-	b, err := fs.ReadFile(root, "sys/module/nvidia/version")
-	if err != nil {
-		return "", fmt.Errorf("ask for the NVIDIA driver's version (is its kernel module loaded?): %w", err)
-	}
-	return strings.TrimSpace(string(b)), nil
-}
