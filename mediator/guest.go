@@ -302,6 +302,9 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	if p := g.spec.Peer; p != nil {
 		v.Peer = &api.Peer{PID: p.PID, PIDFile: p.PIDFile}
 	}
+	if c := g.spec.Cell; c != nil {
+		v.Confinement = &api.Confinement{UID: c.UID, PrivateDevices: c.PrivateDevices, Devices: c.Devices, Cgroup: c.Cgroup}
+	}
 	g.groups(func(id accounting.GroupID) { v.Groups = append(v.Groups, uint16(id)) })
 	if counts.Busy != nil {
 		s := counts.Busy[g.spec.Name].Seconds()

@@ -45,7 +45,7 @@ type Options struct {
 const NoCgroup = "off"
 
 // Warden gives guests their cells. Its methods may be called from any goroutine.
-// A nil one shares nothing.
+// A nil one shares and misses nothing.
 type Warden struct {
 	mode    Mode
 	uids    UIDs
@@ -96,7 +96,12 @@ func NewWarden(o Options) (*Warden, error) {
 
 // Missing says what guests are not confined by, and why. It is empty where all is
 // there.
-func (w *Warden) Missing() []string { return slices.Clone(w.missing) }
+func (w *Warden) Missing() []string {
+	if w == nil {
+		return nil
+	}
+	return slices.Clone(w.missing)
+}
 
 // Cell is what a new guest gets, nil where mode is [Off]. It is the guest's until
 // [Warden.Release].
