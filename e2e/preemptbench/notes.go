@@ -20,9 +20,6 @@ type measured struct {
 	// it proves nothing. Of the latencies, those of vector addition's early exit
 	// and of the stencil's first persistent form set one each.
 	set bool
-	// unexplained says that the model is known to be wrong here, and that nobody
-	// knows why: the line is shown, and left out of the comparison of orders.
-	unexplained bool
 }
 
 // noted is a kernel of those notes.
@@ -72,7 +69,7 @@ func notes() []noted {
 		}
 		return all
 	}
-	all := []noted{
+	return []noted{
 		{
 			// 8 warps of some 14 instructions; 2 loads and a store of 1 KiB each.
 			name: "vector add", original: 1160, left: [2]float64{0.08, 0.20},
@@ -90,9 +87,9 @@ func notes() []noted {
 				[]float64{972, nan, nan, 8.1, 10.6, 18.9, 2117, 527, 52, 33}, 4, 8),
 		},
 		{
-			// That its 1,056 first looks over the bus, which take 1,033 µs one after the
-			// other, cost nearly all of that (+32 % each 64th task) is not explained:
-			// here SMs with some blocks that have looked go on meanwhile.
+			// No block looks twice where it does each 64th task, and yet that costs 32 %: the
+			// 1,056 first looks over the bus take 1,033 µs one after the other, and SMs
+			// don't get on until all of theirs are back.
 			name: "n-body", original: 2850, left: [2]float64{0.05, 0.90},
 			model: blocks.Kernel{Tasks: 8192, PerSM: 8, Warps: 8, Issue: 44_500},
 			lines: lines(
@@ -100,8 +97,6 @@ func notes() []noted {
 				[]float64{973, nan, nan, 293, 1104, 4794, 322, 333, 1757, nan}, 5, 8, 9),
 		},
 	}
-	all[2].lines[1].unexplained = true
-	return all
 }
 
 // held is a line of the notes beside what the model makes of it.
@@ -134,7 +129,7 @@ func misordered(all []held) (pairs []string) {
 	all = append([]held{{measured: measured{name: "original"}}}, all...)
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if math.IsNaN(a.overhead) || math.IsNaN(b.overhead) || a.unexplained || b.unexplained {
+			if math.IsNaN(a.overhead) || math.IsNaN(b.overhead) {
 				continue
 			}
 			d, m := a.overhead-b.overhead, a.overheadModel-b.overheadModel
@@ -176,9 +171,6 @@ func notesFigures(evictions int) (figures []plot.Figure) {
 			name := h.name
 			if h.set {
 				name += " *"
-			}
-			if h.unexplained {
-				name += " ?"
 			}
 			f.Rows = append(f.Rows, plot.Row{Name: name, Values: []float64{
 				1 + h.overhead/100, 1 + h.overheadModel/100, h.latency, h.latencyModel,

@@ -19,7 +19,8 @@ import (
 )
 
 // The model has the forms in the order that an H100 had them in, and their
-// eviction latencies within a factor of two.
+// eviction latencies within a factor of two. What looks over the bus cost, which is
+// most of all, it has nearly to the point.
 func TestNotes(t *testing.T) {
 	for _, k := range notes() {
 		t.Run(k.name, func(t *testing.T) {
@@ -29,6 +30,11 @@ func TestNotes(t *testing.T) {
 			}
 			for _, h := range all {
 				t.Logf("%-45s %+9.1f %% (H100 %+9.1f)   %8.1f µs (%8.1f)", h.name, h.overheadModel, h.overhead, h.latencyModel, h.latency)
+			}
+			for _, h := range all {
+				if r := (100 + h.overheadModel) / (100 + h.overhead); h.form.Word == blocks.HostMemory && math.Abs(r-1) > 0.08 {
+					t.Errorf("%s: %+.1f %%, and %+.1f %% on an H100", h.name, h.overheadModel, h.overhead)
+				}
 			}
 			for _, p := range misordered(all) {
 				t.Error(p)
@@ -46,7 +52,6 @@ func TestComparisons(t *testing.T) {
 		{measured{name: "a", overhead: 10, latency: 10}, 20, 19},
 		{measured{name: "b", overhead: 11, latency: 10}, 15, 21},
 		{measured{name: "c", overhead: 30, latency: 10}, 18, 4},
-		{measured{name: "d", overhead: -30, unexplained: true, latency: 10}, 50, 10},
 	}
 	if got := misordered(all); len(got) != 1 || !strings.Contains(got[0], "a +10.0 % and c +30.0 %") {
 		t.Errorf("%q", got)

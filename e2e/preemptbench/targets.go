@@ -185,31 +185,12 @@ func notesTargets(evictions int) []target {
 			order.Reached++
 			order.Where += k.name + ": " + p + ". "
 		}
-		order.Beside += leftOut(k.name, all)
 		for _, l := range slow(all) {
 			latency.Reached++
 			latency.Where += k.name + ": " + l + ". "
 		}
 	}
 	return []target{order, latency}
-}
-
-// leftOut names the unexplained lines, which the order does not count, and how many
-// pairs would be in another order with them.
-func leftOut(kernel string, all []held) string {
-	var names []string
-	counted := slices.Clone(all)
-	for i := range counted {
-		if counted[i].unexplained {
-			names = append(names, counted[i].name)
-			counted[i].unexplained = false
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("unexplained, and left out: %d of %s's %d lines (%s); pairs in another order with it: %d",
-		len(names), kernel, len(all), strings.Join(names, "; "), len(misordered(counted)))
 }
 
 // targetText is the table of targets.

@@ -27,7 +27,7 @@ func anyForm(t *rapid.T) Form {
 	f := Form{Kind: Kind(rapid.IntRange(0, 2).Draw(t, "kind"))}
 	switch f.Kind {
 	case EarlyExit:
-		f.Group, f.Word = rapid.IntRange(1, 64).Draw(t, "group"), Word(rapid.IntRange(0, 1).Draw(t, "word"))
+		f.Group, f.Word = rapid.IntRange(1, 64).Draw(t, "group"), rapid.SampledFrom([]Word{OwnLine, AllThreads, HostMemory, HostMemoryAll}).Draw(t, "word")
 	case Persistent:
 		f.Group, f.Every = rapid.IntRange(1, 64).Draw(t, "group"), rapid.IntRange(1, 16).Draw(t, "every")
 		f.Word = Word(rapid.IntRange(0, int(ProxyOne)).Draw(t, "word"))
@@ -70,8 +70,8 @@ func TestEveryTaskIsDoneOrLeft(t *testing.T) {
 		if (!evict || f.Kind == Original) && r.done != k.Tasks {
 			t.Fatalf("%d of %d tasks done, and nobody asked it to leave", r.done, k.Tasks)
 		}
-		if r.live != 0 || r.waits != 0 || r.inBelow != 0 {
-			t.Fatalf("%d blocks, of which %d wait, are still there", r.live, r.waits)
+		if r.live != 0 || r.waits != 0 || r.inBelow != 0 || r.asking != 0 {
+			t.Fatalf("%d blocks, of which %d wait and %d read host memory, are still there", r.live, r.waits, r.asking)
 		}
 	})
 }
@@ -122,6 +122,18 @@ func TestEvictions(t *testing.T) {
 	}
 	if again := Evictions(H100, k, f, 0.1, 0.9, 8); Quantile(again, 0.5) != Quantile(all, 0.5) {
 		t.Error("the same evictions differ")
+	}
+}
+
+// Where blocks look but once over the bus, and then compute for long, an SM still
+// loses the time until the last of its blocks has looked.
+func TestHostReadsHoldTheirSMs(t *testing.T) {
+	k := Kernel{Tasks: 1056 * 8, PerSM: 8, Warps: 8, Issue: 40_000}
+	looks := float64(H100.Slots(k)) * H100.HostEach
+	lost := Duration(H100, k, Form{Kind: Persistent, Group: 1, Every: 64, Word: HostMemory}) -
+		Duration(H100, k, Form{Kind: Persistent, Group: 1, Every: 64})
+	if lost < 0.8*looks || lost > 1.1*looks {
+		t.Errorf("looks of %.0f µs in all cost %.0f µs", looks/1000, lost/1000)
 	}
 }
 

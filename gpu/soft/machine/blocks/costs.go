@@ -22,7 +22,8 @@ type Costs struct {
 	// what either takes on a line that is read and written by all.
 	LineRead, LineAtomic, LineMixed float64
 	// HostRead is how long a read of a word in host memory takes, and HostEach how long it keeps the bus: reads of one
-	// line are done one after the other.
+	// line are done one after the other, the SMs' in turns. What an SM's blocks load is given to them in the order in
+	// which they asked for it, so while one block waits for the bus the SM's others soon wait too.
 	HostRead, HostEach float64
 	// Seen is from the host's write of a word in GPU memory until blocks read it, SeenHost the same of a word in host
 	// memory, and Gone from the last block's end until the host knows.
@@ -178,6 +179,9 @@ func (f *Form) units(tasks uint64) uint64 {
 }
 
 func (f *Form) group() int { return max(f.Group, 1) }
+
+// hosted is whether blocks read the word in host memory.
+func (f *Form) hosted() bool { return f.Word == HostMemory || f.Word == HostMemoryAll }
 
 // proxied is whether one block of the grid only copies the word.
 func (f *Form) proxied() bool { return f.Kind != Original && (f.Word == Proxy || f.Word == ProxyOne) }

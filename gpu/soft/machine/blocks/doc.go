@@ -14,7 +14,7 @@
 //     not equally fast ([Costs.Unequal]).
 //   - Looking at the evict word: a read of a line takes [Costs.Look]; reads of one line are served one after the other
 //     ([Costs.LineRead]), atomics too ([Costs.LineAtomic]), and reads of a word in host memory one at a time over the
-//     bus ([Costs.HostRead]).
+//     bus, during which nothing else goes on in their SM ([Costs.HostRead]).
 //   - What the transformed code executes more than the original: given by the [Form], in issue time.
 //   - Leaving: the word becomes visible after [Costs.Seen]; skipped units are noted with an atomic each; the host knows
 //     [Costs.Gone] after the last block left.

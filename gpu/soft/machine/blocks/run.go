@@ -11,6 +11,7 @@ type phase uint8
 const (
 	empty    phase = iota
 	starting       // its first instruction
+	reading        // the word in host memory, which keeps its SM's others from going on
 	looking        // the word
 	noting         // the atomic that notes its unit as skipped
 	fetching       // the counter, and the word where it looks too
@@ -33,8 +34,10 @@ type slot struct {
 }
 
 // sm is a streaming multiprocessor. Its blocks that issue share its turns by weight: a block of weight 1 issues as much
-// as the turn goes on.
+// as the turn goes on, and none does while a read of host memory is under way (see [Costs.HostRead]).
 type sm struct {
+	reads  int     // of host memory, under way or asked for
+	asks   []int32 // slots whose blocks ask for the bus
 	active []int32 // slots whose blocks issue
 	weight float64 // of those together
 	turn   float64
@@ -62,7 +65,10 @@ type run struct {
 	live    int
 	waits   int // blocks that wait for memory
 
-	wordFree, counterFree, notesFree, hostFree float64 // when each line, and the bus, is free again
+	wordFree, counterFree, notesFree float64 // when each line is free again
+
+	asking  int // blocks that read host memory, one of them now
+	granted int // the SM that has the bus next if it asks
 
 	evictAt float64 // when the word is written
 	below   int     // SMs with a lower number are asked to leave
@@ -202,11 +208,44 @@ func (r *run) askWord() float64 {
 		return r.serve(&r.wordFree, r.k.Warps, r.c.LineRead)
 	case BesideCounter:
 		return r.serve(&r.counterFree, 1, r.c.LineMixed)
-	case HostMemory:
-		return max(r.serve(&r.hostFree, 1, r.c.HostEach), r.now+r.c.HostRead)
-	default: // HostMemoryAll
-		return max(r.serve(&r.hostFree, r.k.Warps, r.c.HostEach), r.now+r.c.HostRead)
 	}
+	panic("blocks: a word in host memory is read by readHost")
+}
+
+// readHost has slot i's block ask for the word over the bus. Until that is back nothing else goes on in its SM.
+func (r *run) readHost(i int32) {
+	s := &r.slots[i]
+	s.phase = reading
+	m := &r.sms[s.sm]
+	m.asks = append(m.asks, i)
+	r.hold(s.sm, 1)
+	if r.asking++; r.asking == 1 {
+		r.grant()
+	}
+}
+
+// grant gives the bus to the next block that asks for it, of each SM in turn.
+func (r *run) grant() {
+	for len(r.sms[r.granted].asks) == 0 {
+		r.granted = (r.granted + 1) % len(r.sms)
+	}
+	m := &r.sms[r.granted]
+	i := m.asks[0]
+	m.asks = m.asks[1:]
+	r.granted = (r.granted + 1) % len(r.sms)
+	n := 1
+	if r.f.Word == HostMemoryAll {
+		n = r.k.Warps
+	}
+	r.wait(i, reading, r.now+max(float64(n)*r.c.HostEach, r.c.HostRead))
+}
+
+// hold tells an SM of n reads of host memory more, or fewer.
+func (r *run) hold(id int32, n int) {
+	m := &r.sms[id]
+	r.settle(m)
+	m.reads += n
+	r.foresee(id)
 }
 
 // visible is when blocks read the new word.
@@ -224,22 +263,36 @@ func (r *run) visible() float64 {
 func (r *run) evicted(s *slot) bool { return int(s.sm) < r.below && r.now >= r.visible() }
 
 // look has slot i's early-exit block read the word.
-func (r *run) look(i int32) { r.wait(i, looking, r.askWord()+r.c.Look) }
+func (r *run) look(i int32) {
+	if r.f.hosted() {
+		r.readHost(i)
+		return
+	}
+	r.wait(i, looking, r.askWord()+r.c.Look)
+}
 
 // fetch has slot i's persistent block fetch its next tasks, and look where it is time to.
 func (r *run) fetch(i int32) {
 	s := &r.slots[i]
-	at := r.now
 	s.looked = s.fetches%max(r.f.Every, 1) == 0
 	s.fetches++
-	if s.looked {
-		at = r.askWord() + r.c.LookBeside
+	switch {
+	case s.looked && r.f.hosted():
+		r.readHost(i)
+	case s.looked:
+		r.draw(i, r.askWord()+r.c.LookBeside)
+	default:
+		r.draw(i, r.now)
 	}
+}
+
+// draw has slot i's block take tasks from the counter, and go on with them when it knows the word too.
+func (r *run) draw(i int32, known float64) {
 	each := r.c.LineAtomic
 	if r.f.Word == BesideCounter {
 		each = r.c.LineMixed
 	}
-	r.wait(i, fetching, max(at, r.serve(&r.counterFree, 1, each))+r.c.Fetch)
+	r.wait(i, fetching, max(known, r.serve(&r.counterFree, 1, each))+r.c.Fetch)
 }
 
 // task begins slot i's next task.
@@ -276,7 +329,7 @@ func (r *run) issue(i int32) {
 
 // settle brings an SM's turn up to now.
 func (r *run) settle(m *sm) {
-	if dt := r.now - m.since; dt > 0 && len(m.active) > 0 {
+	if dt := r.now - m.since; dt > 0 && len(m.active) > 0 && m.reads == 0 {
 		m.turn += dt * r.fills[len(m.active)] / m.weight
 	}
 	m.since = r.now
@@ -285,7 +338,7 @@ func (r *run) settle(m *sm) {
 // foresee finds out when the first of an SM's blocks is done issuing.
 func (r *run) foresee(id int32) {
 	m := &r.sms[id]
-	if len(m.active) == 0 {
+	if len(m.active) == 0 || m.reads > 0 {
 		m.due = math.Inf(1)
 		return
 	}
@@ -362,6 +415,16 @@ func (r *run) step() bool {
 			r.look(i)
 		default:
 			r.wait(i, setting, r.now+r.k.Setup)
+		}
+	case reading:
+		r.hold(s.sm, -1)
+		if r.asking--; r.asking > 0 {
+			r.grant()
+		}
+		if r.f.Kind == EarlyExit {
+			r.wait(i, looking, r.now+r.c.Look)
+		} else {
+			r.draw(i, r.now+r.c.LookBeside)
 		}
 	case looking:
 		if r.evicted(s) {
