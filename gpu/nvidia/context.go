@@ -21,6 +21,7 @@ type Context struct {
 	o     gpu.ContextOptions
 	ctx   cuda.Context
 	group gpu.GroupID
+	grip  grip // on its channels; handles.go
 
 	clock  *gpuClock
 	memory ledger
@@ -202,6 +203,7 @@ func (c *Context) Close() error {
 		ch.drop()
 	}
 	defer c.memory.close()
+	defer c.grip.close()
 	select {
 	case <-c.hung:
 		return nil

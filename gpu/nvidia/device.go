@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
+	"vgpud/gpu/nvidia/rm"
 )
 
 // Options say which GPU to open, and how.
@@ -30,6 +30,10 @@ type Options struct {
 	// Preempts is whether contexts of this process can be taken off the GPU in
 	// mid-kernel. It is shown in the properties.
 	Preempts bool
+	// Kernel reaches the driver beneath CUDA ([Beneath]), which alone can take a
+	// context's channels off the GPU and name them to another process. Unless it is
+	// set contexts have no handles.
+	Kernel rm.Kernel
 	// CaptureOutput takes over the process's standard output, where the driver
 	// writes what kernels print. Unless it is set nothing that they print is seen.
 	CaptureOutput bool
@@ -38,17 +42,16 @@ type Options struct {
 
 // Device is one GPU as an executor's process has it. It implements [gpu.Device].
 type Device struct {
-	o     Options
-	drv   Driver
-	dev   cuda.Device
-	info  Info
-	out   output
-	lost  chan struct{}
-	loss  sync.Once
-	mu    sync.Mutex
-	over  bool
-	ctx   *Context
-	extra io.Closer // what handles.go keeps; nil: nothing
+	o    Options
+	drv  Driver
+	dev  cuda.Device
+	info Info
+	out  output
+	lost chan struct{}
+	loss sync.Once
+	mu   sync.Mutex
+	over bool
+	ctx  *Context
 }
 
 // Open opens a GPU. The caller closes it.
@@ -155,9 +158,6 @@ func (d *Device) Close() error {
 	var errs []error
 	if c != nil {
 		errs = append(errs, c.Close())
-	}
-	if d.extra != nil {
-		errs = append(errs, d.extra.Close())
 	}
 	if d.out != nil {
 		errs = append(errs, d.out.Close())

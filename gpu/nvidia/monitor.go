@@ -14,6 +14,7 @@ import (
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia/bar0"
 	"vgpud/gpu/nvidia/rm"
 )
 
@@ -34,12 +35,15 @@ type MonitorOptions struct {
 }
 
 // Monitor watches one GPU and controls other processes' contexts on it, by its
-// kernel driver's own calls. It implements [gpu.Monitor], [gpu.Recording],
-// [gpu.Controller] and [gpu.Losable].
+// kernel driver's own calls. It implements [gpu.Monitor], [gpu.Sampled],
+// [gpu.Recording], [gpu.Controller] and [gpu.Losable].
 type Monitor struct {
 	o      MonitorOptions
 	client *rm.Client // nil with an unknown driver
 	why    error      // of that
+
+	mu        sync.Mutex
+	registers []*bar0.Registers // until Close
 
 	lost   chan struct{}
 	loss   sync.Once
@@ -65,7 +69,7 @@ func OpenMonitor(o MonitorOptions) (*Monitor, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Monitor{o: o, lost: make(chan struct{})}
-	err := m.knowDriver()
+	err := knownDriver(o.Root)
 	if err == nil {
 		err = m.reach()
 	} else if o.AllowUnknownDriver {
@@ -82,19 +86,6 @@ func OpenMonitor(o MonitorOptions) (*Monitor, error) {
 		m.watch.Go(func() { m.look(ctx) })
 	}
 	return m, nil
-}
-
-// knowDriver is an error unless the driver's calls are known.
-func (m *Monitor) knowDriver() error {
-	version, err := rm.DriverVersion(m.o.Root)
-	if err != nil {
-		return err
-	}
-	if nearest, known := rm.KnownDriver(version); !known {
-		return fmt.Errorf("NVIDIA driver %s is not known, the nearest that is is %s: install that, or set allow_unknown_driver and do without its abilities: %w",
-			version, nearest, gpu.ErrUnsupported)
-	}
-	return nil
 }
 
 // reach opens the driver.
@@ -237,13 +228,15 @@ func (c *control) Resume() error                      { return c.m.told(c.c.Enab
 func (c *control) SetTimeslice(d time.Duration) error { return c.m.told(c.c.SetTimeslice(d)) }
 func (c *control) Close() error                       { return c.c.Close() }
 
-// Close ends the watch. Event sources are closed before; controls may stay.
+// Close ends the watch. Nobody uses a source of registers any more, and event
+// sources are closed before; controls may stay.
 func (m *Monitor) Close() error {
 	m.cancel()
 	m.watch.Wait()
 	m.lose()
-	if m.client == nil {
-		return nil
+	err := m.unmap()
+	if m.client != nil {
+		err = errors.Join(err, m.client.Close())
 	}
-	return m.client.Close()
+	return err
 }

@@ -3,8 +3,11 @@ package rm
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/gpu/nvidia/rm/abi"
 )
@@ -152,6 +155,17 @@ func (c *Control) HardwareID() (uint16, error) {
 		return 0, err
 	}
 	return uint16(p.ID), nil
+}
+
+// Share is what another process needs for a Control of its own: the names, and a
+// descriptor of the file that they belong to, which the caller closes. Whoever keeps one
+// keeps the memory of the context's process too, beyond its end.
+func (c *Control) Share() (Objects, *os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(c.call.node.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return Objects{}, nil, fmt.Errorf("duplicate a descriptor of the driver: %w", err)
+	}
+	return c.objects, os.NewFile(uintptr(fd), ControlNode), nil
 }
 
 // Close lets go of the process's file. What is disabled stays so.

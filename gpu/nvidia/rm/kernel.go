@@ -33,8 +33,6 @@ type Node interface {
 	Map(length int) (Mapping, error)
 	// FD is the descriptor's number.
 	FD() int
-	// File is the node as a file. The node still owns it.
-	File() *os.File
 	io.Closer
 }
 

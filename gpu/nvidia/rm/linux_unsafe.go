@@ -114,9 +114,8 @@ func (n node) Map(length int) (Mapping, error) {
 	return mapping(mem), nil
 }
 
-func (n node) FD() int        { return int(n.f.Fd()) }
-func (n node) File() *os.File { return n.f }
-func (n node) Close() error   { return n.f.Close() }
+func (n node) FD() int      { return int(n.f.Fd()) }
+func (n node) Close() error { return n.f.Close() }
 
 type mapping []byte
 

@@ -206,8 +206,7 @@ type node struct {
 	file *file
 }
 
-func (n *node) FD() int        { return int(n.f.Fd()) }
-func (n *node) File() *os.File { return n.f }
+func (n *node) FD() int { return int(n.f.Fd()) }
 
 func (n *node) Close() error {
 	n.d.mu.Lock()
