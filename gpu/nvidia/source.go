@@ -1,0 +1,37 @@
+package nvidia
+
+import (
+	"errors"
+
+	"vgpud/accounting"
+	"vgpud/gpu/nvidia/bar0"
+)
+
+// Source reads the status of the compute engine out of the GPU's registers, where
+// the host's kernel lets it. It is good until Close.
+func (m *Monitor) Source() (accounting.Source, error) {
+	registers, err := bar0.Open(m.o.Root, m.o.Info.PCI)
+	if err != nil {
+		return nil, err
+	}
+	source, err := accounting.OpenRegisters(registers.Space, m.o.Clock.Now, accounting.RegisterOptions{})
+	if err != nil {
+		return nil, errors.Join(err, registers.Close())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.registers = append(m.registers, registers)
+	return source, nil
+}
+
+// unmap gives the registers back.
+func (m *Monitor) unmap() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, r := range m.registers {
+		errs = append(errs, r.Close())
+	}
+	m.registers = nil
+	return errors.Join(errs...)
+}
