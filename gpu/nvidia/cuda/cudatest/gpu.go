@@ -1,0 +1,265 @@
+// Package cudatest is a CUDA driver in software, for tests of what uses package
+// cuda: memory, copies, streams and events are real, kernels are Go functions, and
+// every call can be told to fail. It is as strict as the driver is: a call without
+// a current context on its thread, a handle that is none, a copy outside an
+// allocation are errors, and a fault ends all contexts of the process.
+package cudatest
+
+import (
+	"encoding/binary"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu/nvidia/cuda"
+)
+
+// Launch is what a kernel is called with.
+type Launch struct {
+	GPU         *GPU
+	Grid, Block [3]uint32
+	Shared      uint32
+	Params      []byte
+}
+
+// Param is the i-th parameter, of 64 bits each.
+func (l *Launch) Param(i int) uint64 { return binary.LittleEndian.Uint64(l.Params[8*i:]) }
+
+// Kernel is code of the GPU. An error that it returns is a fault. It is called from
+// a goroutine of its stream's.
+type Kernel func(l *Launch) error
+
+// Attributes are what a kernel has of the GPU, and its parameters' sizes.
+type Attributes struct {
+	Local  int // bytes a thread
+	Params []int
+}
+
+// GPU is the driver with one GPU. Its fields but those of its own are to be set
+// before it is used.
+type GPU struct {
+	// Kernels are the entries that modules may have, by name. "stamp" is there: it
+	// stores the clock where its parameter says.
+	Kernels map[string]Kernel
+	// Attributes are those of kernels that have others than one parameter of 64
+	// bits and no local memory.
+	Attributes map[string]Attributes
+	// Memory is the GPU's, in bytes; 1 GiB unless set.
+	Memory uint64
+	// Output is where kernels print: Print writes to it.
+	Output func(text string)
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	fails   map[string]cuda.Error
+	calls   map[string]int
+	fault   cuda.Error
+	current map[int]cuda.Context
+	context cuda.Context
+	next    uint64
+	device  map[uint64][]byte
+	host    map[uint64][]byte // page-locked, registered too
+	used    uint64
+	streams map[cuda.Stream]*stream
+	events  map[cuda.Event]*event
+	modules map[cuda.Module]*module
+	kernels map[cuda.Function]string
+	began   time.Time
+	busy    sync.WaitGroup
+	ended   atomic.Bool
+}
+
+type module struct {
+	functions map[string]cuda.Function
+	globals   map[string]uint64
+	sizes     map[string]uint64
+}
+
+// event counts its records: it is reached when the newest was.
+type event struct {
+	recorded, reached int
+	at                time.Duration
+}
+
+// New makes a GPU.
+func New() *GPU {
+	g := &GPU{
+		Kernels: map[string]Kernel{}, Attributes: map[string]Attributes{}, Memory: 1 << 30, fails: map[string]cuda.Error{},
+		calls: map[string]int{}, current: map[int]cuda.Context{}, device: map[uint64][]byte{}, host: map[uint64][]byte{},
+		streams: map[cuda.Stream]*stream{}, events: map[cuda.Event]*event{}, modules: map[cuda.Module]*module{},
+		kernels: map[cuda.Function]string{}, began: time.Now().Add(-1000 * time.Hour), next: 1 << 40,
+	}
+	g.wake = sync.NewCond(&g.mu)
+	g.Kernels["stamp"] = func(l *Launch) error {
+		return g.Store(cuda.DevicePtr(l.Param(0)), uint64(g.Clock()))
+	}
+	return g
+}
+
+// Clock is the GPU's clock.
+func (g *GPU) Clock() time.Duration { return time.Since(g.began) }
+
+// Fail has all calls of a method fail from now on, or none with 0.
+func (g *GPU) Fail(method string, e cuda.Error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fails[method] = e
+}
+
+// Fault ends all contexts with an error, as a kernel's fault does.
+func (g *GPU) Fault(e cuda.Error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fault == 0 {
+		g.fault = e
+	}
+	g.wake.Broadcast()
+}
+
+// Calls is how often a method was called.
+func (g *GPU) Calls(method string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls[method]
+}
+
+// Allocated is how many bytes of GPU memory are allocated.
+func (g *GPU) Allocated() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.used
+}
+
+// call begins a method: it counts it, and says with which error it fails. The
+// caller holds mu from then on, and gives it back.
+func (g *GPU) call(method string) error {
+	g.mu.Lock()
+	g.calls[method]++
+	if e := g.fails[method]; e != 0 {
+		return e
+	}
+	return nil
+}
+
+// inContext is call for those that need a context.
+func (g *GPU) inContext(method string) error {
+	if err := g.call(method); err != nil {
+		return err
+	}
+	if c := g.current[unix.Gettid()]; c == 0 || c != g.context {
+		return cuda.ErrInvalidContext
+	}
+	if g.fault != 0 {
+		return g.fault
+	}
+	return nil
+}
+
+// handle is a number that nothing else has.
+func (g *GPU) handle() uint64 {
+	g.next += 1 << 12
+	return g.next
+}
+
+// Init implements the driver's method, and so do all below.
+func (g *GPU) Init() error {
+	defer g.mu.Unlock()
+	return g.call("Init")
+}
+
+func (g *GPU) DriverGetVersion() (int, error) { return 13000, nil }
+
+func (g *GPU) DeviceGetCount() (int, error) {
+	defer g.mu.Unlock()
+	return 1, g.call("DeviceGetCount")
+}
+
+func (g *GPU) DeviceGet(i int) (cuda.Device, error) {
+	if i != 0 {
+		return 0, cuda.ErrInvalidDevice
+	}
+	return 0, nil
+}
+
+func (g *GPU) DeviceGetName(cuda.Device) (string, error) { return "CUDA in software", nil }
+
+func (g *GPU) DeviceGetUUID(cuda.Device) ([16]byte, error) {
+	return [16]byte{0: 0xab, 15: 0xcd}, nil
+}
+
+func (g *GPU) DeviceGetPCIBusID(cuda.Device) (string, error) { return "0000:00:05.0", nil }
+
+func (g *GPU) DeviceTotalMem(cuda.Device) (uint64, error) { return g.Memory, nil }
+
+var attributes = map[cuda.Attribute]int{
+	cuda.MaxThreadsPerBlock: 1024, cuda.MaxBlockDimX: 1024, cuda.MaxBlockDimY: 1024, cuda.MaxBlockDimZ: 64,
+	cuda.MaxGridDimX: 1<<31 - 1, cuda.MaxGridDimY: 65535, cuda.MaxGridDimZ: 65535, cuda.MaxSharedMemoryPerBlock: 48 << 10,
+	cuda.ClockRate: 1_980_000, cuda.MultiprocessorCount: 4, cuda.L2CacheSize: 1 << 20, cuda.MaxThreadsPerMultiprocessor: 2048,
+	cuda.ComputeCapabilityMajor: 9, cuda.MaxSharedPerMultiprocessor: 228 << 10, cuda.MaxRegsPerMultiprocessor: 65536,
+	cuda.MaxSharedPerBlockOptin: 227 << 10, cuda.MaxBlocksPerMultiprocessor: 32,
+}
+
+func (g *GPU) DeviceGetAttribute(_ cuda.Device, a cuda.Attribute) (int, error) {
+	return attributes[a], nil
+}
+
+func (g *GPU) CtxCreate(uint32, cuda.Device) (cuda.Context, error) {
+	defer g.mu.Unlock()
+	if err := g.call("CtxCreate"); err != nil {
+		return 0, err
+	}
+	if g.fault != 0 {
+		return 0, g.fault
+	}
+	g.ended.Store(false)
+	g.context = cuda.Context(g.handle())
+	g.current[unix.Gettid()] = g.context
+	return g.context, nil
+}
+
+// CtxDestroy waits for what runs, unless a fault has ended it.
+func (g *GPU) CtxDestroy(c cuda.Context) error {
+	err := g.call("CtxDestroy")
+	fault := g.fault
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if fault != 0 {
+		return fault
+	}
+	g.ended.Store(true)
+	g.mu.Lock()
+	g.wake.Broadcast()
+	g.mu.Unlock()
+	g.busy.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.device)
+	clear(g.streams)
+	clear(g.events)
+	g.used, g.context = 0, 0
+	return nil
+}
+
+func (g *GPU) CtxSetCurrent(c cuda.Context) error {
+	defer g.mu.Unlock()
+	if err := g.call("CtxSetCurrent"); err != nil {
+		return err
+	}
+	g.current[unix.Gettid()] = c
+	return nil
+}
+
+func (g *GPU) CtxGetLimit(int) (uint64, error) {
+	defer g.mu.Unlock()
+	return 1 << 20, g.inContext("CtxGetLimit")
+}
+
+var (
+	entry  = regexp.MustCompile(`\.entry\s+(\w+)`)
+	global = regexp.MustCompile(`\.global\s+\.b8\s+(\w+)\[(\d+)\]`)
+)

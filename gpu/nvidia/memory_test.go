@@ -1,0 +1,226 @@
+package nvidia
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+)
+
+// budget is an owner's memory.
+type budget struct{ taken, limit uint64 }
+
+func (b *budget) Take(n uint64) bool {
+	if n > b.limit-b.taken {
+		return false
+	}
+	b.taken += n
+	return true
+}
+func (b *budget) Give(n uint64)              { b.taken -= n }
+func (b *budget) Room() (free, total uint64) { return b.limit - b.taken, b.limit }
+
+func TestMemoryIsCounted(t *testing.T) {
+	x := newFake(t, Options{})
+	b := &budget{limit: 32 << 20}
+	c := x.context(t, gpu.ContextOptions{MemoryLimit: 16 << 20, Budget: b})
+	start := b.taken
+	if start != 2<<20 {
+		t.Errorf("a context takes %d bytes for printing and heap, want 2 MiB", start)
+	}
+	p := alloc(t, c, 3<<20)
+	if b.taken != start+4<<20 {
+		t.Errorf("3 MiB take %d bytes, want the driver's 4 MiB", b.taken-start)
+	}
+	if free, total, err := c.Memory(); free != 10<<20 || total != 16<<20 || err != nil {
+		t.Errorf("%d free of %d, %v", free, total, err)
+	}
+	if _, err := c.Alloc(12 << 20); !errors.Is(err, gpu.ErrMemoryLimit) {
+		t.Errorf("over the limit: %v", err)
+	}
+	x.gpu.Fail("MemAllocAsync", cuda.ErrOutOfMemory)
+	if _, err := c.Alloc(1 << 20); !errors.Is(err, gpu.ErrOutOfMemory) || errors.Is(err, gpu.ErrMemoryLimit) {
+		t.Errorf("a GPU that is full: %v", err)
+	}
+	x.gpu.Fail("MemAllocAsync", 0)
+	if err := c.Free(p); err != nil {
+		t.Error(err)
+	}
+	if err := c.Free(p); !errors.Is(err, gpu.ErrInvalidPtr) {
+		t.Errorf("freed twice: %v", err)
+	}
+	if b.taken != start {
+		t.Errorf("%d bytes are not given back", b.taken-start)
+	}
+	if _, err := c.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .b8 big[20000000];\n")); !errors.Is(err, gpu.ErrMemoryLimit) {
+		t.Errorf("a module's variable over the limit: %v", err)
+	}
+	if _, err := c.LoadModule([]byte("nonsense")); !errors.Is(err, gpu.ErrInvalidModule) || !bytes.Contains([]byte(err.Error()), []byte("line 1")) {
+		t.Errorf("PTX that is none: %v", err)
+	}
+	if b.taken != start {
+		t.Errorf("modules that were not loaded keep %d bytes", b.taken-start)
+	}
+	if err := c.Close(); err != nil || b.taken != 0 {
+		t.Errorf("%d bytes are taken after the end, %v", b.taken, err)
+	}
+}
+
+// Local memory is counted for all threads that the GPU holds, once.
+func TestLocalMemoryIsCounted(t *testing.T) {
+	x := newFake(t, Options{})
+	b := &budget{limit: 1 << 30}
+	c := x.context(t, gpu.ContextOptions{Budget: b})
+	start := b.taken
+	a := x.gpu.Attributes["add"]
+	a.Local, a.Params = 100, []int{8}
+	x.gpu.Attributes["add"] = a
+	for range 2 {
+		m, err := c.LoadModule([]byte(kernelsPTX))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.taken-start, 100*4*2048+charged(imageBytes([]byte(kernelsPTX))); got != want {
+			t.Errorf("%d bytes, want %d", got, want)
+		}
+		if err := m.Unload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Memory that is freed stays until what was queued before is done.
+func TestFreeWaitsOnTheGPU(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p := alloc(t, c, 1<<20)
+	read(t, ch, p, 8)
+	f, err := ch.Launch(kernel(t, c, "hang", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := x.gpu.Allocated()
+	if err := c.Free(p); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	if got := x.gpu.Allocated(); got != before {
+		t.Errorf("%d bytes went while a kernel may use them", before-got)
+	}
+	if _, err := ch.CopyIn(p, []byte{1}); !errors.Is(err, gpu.ErrInvalidPtr) {
+		t.Errorf("a copy to memory that was freed: %v", err)
+	}
+	x.let()
+	ran(t, ch, f, nil)
+	for x.gpu.Allocated() != before-1<<20 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A pointer is looked up among random allocations as in a plain list.
+func TestTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tab table
+		model := map[uint64]uint64{}
+		for range rapid.IntRange(0, 30).Draw(t, "steps") {
+			base := 1 + 16*rapid.Uint64Range(0, 20).Draw(t, "base")
+			if rapid.Bool().Draw(t, "add") {
+				size := rapid.Uint64Range(1, 16).Draw(t, "size")
+				tab.add(allocation{base: base, size: size})
+				model[base] = size
+			} else {
+				_, ok := tab.remove(base)
+				if _, want := model[base]; ok != want {
+					t.Fatalf("removed %v, want %v", ok, want)
+				}
+				delete(model, base)
+			}
+			p, n := rapid.Uint64Range(0, 400).Draw(t, "p"), rapid.Uint64Range(0, 20).Draw(t, "n")
+			want := n == 0
+			for base, size := range model {
+				want = want || p >= base && p+n <= base+size
+			}
+			if _, err := tab.find(gpu.Ptr(p), n); (err == nil) != want {
+				t.Fatalf("%d bytes at %d: %v, want found %v", n, p, err, want)
+			}
+		}
+		if _, err := tab.find(^gpu.Ptr(0), ^uint64(0)); err == nil {
+			t.Fatal("found what can't be")
+		}
+	})
+}
+
+func TestGlobals(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	m, err := c.LoadModule([]byte(kernelsPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, n, err := m.Global("table")
+	if err != nil || n != 64 {
+		t.Fatal(n, err)
+	}
+	f, err := ch.Set(p, 7, 1, 64)
+	ran(t, ch, f, err)
+	if got := read(t, ch, p, 64); got[63] != 7 {
+		t.Errorf("%v", got)
+	}
+	if err := c.Free(p); !errors.Is(err, gpu.ErrInvalidPtr) {
+		t.Errorf("a variable was freed: %v", err)
+	}
+	if _, _, err := m.Global("none"); !errors.Is(err, gpu.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := m.Function("none"); !errors.Is(err, gpu.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := m.Unload(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.CopyIn(p, []byte{1}); !errors.Is(err, gpu.ErrInvalidPtr) {
+		t.Errorf("a copy to a variable of no module: %v", err)
+	}
+}
+
+func TestRegisteredMemory(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p := alloc(t, c, 4096)
+	mem := make([]byte, 8192)
+	x.gpu.Fail("MemHostRegister", cuda.ErrNotPermitted)
+	if _, err := c.RegisterHost(mem[4096:]); err == nil {
+		t.Error("registered against the driver's will")
+	}
+	x.gpu.Fail("MemHostRegister", 0)
+	release, err := c.RegisterHost(mem[4096:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.host.contains(mem[4096:]) || !c.host.contains(mem[8191:]) || c.host.contains(mem[4095:4097]) || c.host.contains(mem[:1]) {
+		t.Error("what is registered is told wrongly")
+	}
+	mem[5000] = 9
+	f, err := ch.CopyIn(p, mem[4096:])
+	ran(t, ch, f, err)
+	clear(mem)
+	f, err = ch.CopyOut(mem[4096:], p)
+	ran(t, ch, f, err)
+	if mem[5000] != 9 {
+		t.Error("copied wrongly")
+	}
+	if err := release(); err != nil || c.host.contains(mem[4096:]) {
+		t.Error("still registered", err)
+	}
+	if err := release(); err != nil {
+		t.Error(err)
+	}
+}
