@@ -20,8 +20,8 @@ func newHardwareMetric(name, help string, kind prometheus.ValueType, value func(
 	return hardwareMetric{prometheus.NewDesc("vgpud_gpu_"+name, help, gpuLabels, nil), kind, value}
 }
 
-// counted is a count as metrics have it.
-func counted(n *uint64) *float64 {
+// asFloat is a count as metrics have it.
+func asFloat(n *uint64) *float64 {
 	if n == nil {
 		return nil
 	}
@@ -35,11 +35,11 @@ var hardwareMetrics = []hardwareMetric{
 	newHardwareMetric("power_limit_watts", "What it may draw.", gauge, func(h *api.Hardware) *float64 { return h.PowerLimitWatts }),
 	newHardwareMetric("sm_clock_hertz", "The clock of its SMs.", gauge, func(h *api.Hardware) *float64 { return h.SMClockHertz }),
 	newHardwareMetric("memory_clock_hertz", "The clock of its memory.", gauge, func(h *api.Hardware) *float64 { return h.MemoryClockHertz }),
-	newHardwareMetric("memory_used_bytes", "Memory that is taken, by whomever.", gauge, func(h *api.Hardware) *float64 { return counted(h.MemoryUsedBytes) }),
+	newHardwareMetric("memory_used_bytes", "Memory that is taken, by whomever.", gauge, func(h *api.Hardware) *float64 { return asFloat(h.MemoryUsedBytes) }),
 	newHardwareMetric("driver_busy_ratio", "The part of time lately in which a kernel was on the GPU, by its driver.", gauge, func(h *api.Hardware) *float64 { return h.BusyRatio }),
 	newHardwareMetric("memory_busy_ratio", "The part of time lately in which its memory was used, likewise.", gauge, func(h *api.Hardware) *float64 { return h.MemoryBusyRatio }),
-	newHardwareMetric("ecc_corrected_errors_total", "Memory errors that were corrected, since the driver was loaded.", counter, func(h *api.Hardware) *float64 { return counted(h.ECCCorrected) }),
-	newHardwareMetric("ecc_uncorrected_errors_total", "Memory errors that were not, likewise.", counter, func(h *api.Hardware) *float64 { return counted(h.ECCUncorrected) }),
+	newHardwareMetric("ecc_corrected_errors_total", "Memory errors that were corrected, since the driver was loaded.", counter, func(h *api.Hardware) *float64 { return asFloat(h.ECCCorrected) }),
+	newHardwareMetric("ecc_uncorrected_errors_total", "Memory errors that were not, likewise.", counter, func(h *api.Hardware) *float64 { return asFloat(h.ECCUncorrected) }),
 }
 
 var (
