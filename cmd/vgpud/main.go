@@ -10,7 +10,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"vgpud/cmd/internal/cli"
 
@@ -26,25 +25,11 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "vgpud",
 		Short:   "Share the host's GPUs among its guests",
-		Version: version(),
+		Version: cli.Version(),
 		Args:    cli.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root)
 	root.AddCommand(newServe(&o), newSoftGPU(&o), newDemo(&o), newVM(&o), newExec(&o), newDemoGuest(&o), cli.NewMan(root, "8"))
 	return root
-}
-
-// version is the module's, or the revision it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return info.Main.Version
 }

@@ -54,7 +54,7 @@ its sockets.`,
 			}
 			owner := b.Owner()
 			err = guest.Run(c.Context(), guest.Options{
-				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Version: version(),
+				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Version: cli.Version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "exec") },
 				Ready:   func() error { return tell(report, mediator.BirthReady) },
 			})

@@ -1,0 +1,18 @@
+package cli
+
+import "runtime/debug"
+
+// Version is the module's, or the revision it was built from. Programs that are
+// built together have the same.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return info.Main.Version
+}
