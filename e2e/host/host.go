@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"vgpud/guestagent/driver"
 	"vgpud/mediator"
 	"vgpud/mediator/api"
+	"vgpud/mediator/confine"
 )
 
 // GPUName is the name of a host's first GPU; the next is "gpu1".
@@ -148,7 +150,7 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 		}
 	})
 	for _, g := range h.Config.GPUs {
-		p := h.Run(append([]string{"softgpu", "--socket", g.Socket}, gpuFlags...)...)
+		p := h.Run(softgpu(g.Socket, gpuFlags)...)
 		h.await(p, func() error { _, err := os.Stat(g.Socket); return err })
 		h.GPUs = append(h.GPUs, p)
 	}
@@ -161,11 +163,21 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	return h
 }
 
+// softgpu is the command line of a soft GPU, to which guests' processes may connect
+// though they have users of their own.
+func softgpu(socket string, flags []string) []string {
+	args := []string{"softgpu", "--socket", socket}
+	if os.Geteuid() == 0 {
+		args = append(args, "--group", strconv.Itoa(confine.DefaultUIDs.Group()))
+	}
+	return append(args, flags...)
+}
+
 // StartGPU starts the soft GPU, for the first time or again after its end.
 func (h *Host) StartGPU(flags ...string) {
 	h.tb.Helper()
 	socket := h.Config.GPUs[0].Socket
-	h.GPU = h.Run(append([]string{"softgpu", "--socket", socket}, flags...)...)
+	h.GPU = h.Run(softgpu(socket, flags)...)
 	h.await(h.GPU, func() error {
 		c, err := net.Dial("unixpacket", socket)
 		if err != nil {

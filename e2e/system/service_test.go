@@ -88,7 +88,7 @@ func TestUnits(t *testing.T) {
 	for unit, wants := range map[string][]string{
 		"vgpud.service": {
 			"Type=notify", "KillMode=process", "RuntimeDirectory=vgpud", "RuntimeDirectoryMode=0711", "RuntimeDirectoryPreserve=yes",
-			"WatchdogSec=", "OOMPolicy=continue", "ExecReload=/bin/kill -HUP $MAINPID", "CapabilityBoundingSet=CAP_CHOWN CAP_SYS_NICE",
+			"WatchdogSec=", "OOMPolicy=continue", "ExecReload=/bin/kill -HUP $MAINPID", "CapabilityBoundingSet=CAP_CHOWN CAP_SYS_NICE CAP_SETUID CAP_SETGID CAP_KILL CAP_SYS_ADMIN", "DelegateSubgroup=serve", "RestrictNamespaces=mnt", "SystemCallFilter=@system-service @mount seccomp", "LimitNICE=-15",
 		},
 		"vgpud-softgpu@.service": {"Type=notify", "RuntimeDirectoryPreserve=yes", "RuntimeDirectoryMode=0711"},
 	} {

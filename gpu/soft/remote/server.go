@@ -23,6 +23,8 @@ import (
 type ServerOptions struct {
 	// Socket is the path of the unix socket. It is made with mode 0600, and removed at the end.
 	Socket string
+	// Group, if it is not 0, may connect, too.
+	Group int
 	// GPU is the soft GPU.
 	GPU soft.Options
 	// Connections caps the programs connected at a time, 256; ContextsPerLabel the contexts of one label, 64, which is
@@ -55,6 +57,11 @@ func Run(ctx context.Context, o ServerOptions) error {
 	l, err := listen(o.Socket)
 	if err != nil {
 		return err
+	}
+	if o.Group != 0 {
+		if err := errors.Join(os.Lchown(o.Socket, -1, o.Group), os.Chmod(o.Socket, 0o660)); err != nil {
+			return errors.Join(fmt.Errorf("let group %d connect to %s: %w", o.Group, o.Socket, err), l.Close())
+		}
 	}
 	e, err := soft.Start(o.GPU)
 	if err != nil {
