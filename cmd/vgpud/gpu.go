@@ -56,6 +56,7 @@ takes as long as its cost model says.`,
 	}
 	f := c.Flags()
 	f.StringVar(&s.Socket, "socket", "/run/vgpud/gpu0.sock", "where programs connect")
+	f.IntVar(&s.Group, "group", 0, "number of a group that may connect, too: the first of the daemon's confinement.uids")
 	f.StringVar(&s.GPU.Name, "name", "", "the GPU's name (default \"vgpud soft GPU\")")
 	f.StringVar(&mode, "mode", machine.Exclusive.String(), fmt.Sprintf("how it takes turns: %v, %v, %v", machine.Exclusive, machine.Slices, machine.CoRun))
 	f.IntVar(&s.GPU.Machine.SMs, "sms", 0, "streaming multiprocessors (default: the model's)")
