@@ -30,10 +30,15 @@ import "time"
 // the guest that pays: what leaving and coming back takes is its own GPU time, as
 // measured. What evictions for its sake cost others is charged to it as well
 // ([Guest].Charged).
+//
+// Where the hardware has time slices that can be set, these hold the shares (see
+// [slicing]), and a guest is suspended only for a debt that they have not kept from
+// growing.
 type fairQueue struct {
 	accounts
 	reckoning
 	evictor
+	slices   slicing
 	options  Options
 	verdicts []Verdict
 }
@@ -63,23 +68,50 @@ func (q *fairQueue) Decide(now time.Duration, ev Event, st State) ([]Verdict, ti
 // charged charges a polling phase, and the quiet time before it.
 func (q *fairQueue) charged(ev *Event, st *State) {
 	q.scale(st)
+	if st.Slices.Max > 0 {
+		q.slices.sync(st, ev.Length)
+	}
 	factor := q.factor(ev, 0)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used, left := q.polled(ev, g, factor)
 		q.charge(g, used+float64(g.Charged))
+		q.slices.charge(g.ID, used)
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
 	q.classify(st)
 	q.advanceSystem(st, true)
+	if st.Slices.Max > 0 {
+		q.slices.settle(st, func(id GuestID) bool { return q.of[id].limited })
+	}
+}
+
+// sliceDebt is the lead at which a guest is suspended where slices hold the shares,
+// and slicePaid the one at which it is let run again. The first is what a guest may be
+// ahead while its slices are being corrected, and little beside some seconds; between
+// the two there is room for several rounds, so that slices and suspensions don't
+// answer each other.
+const (
+	sliceDebt = 100 * time.Millisecond
+	slicePaid = sliceDebt / 2
+)
+
+// thresholds are the leads above which a guest is suspended, and one that is stays so.
+func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
+	if st.Slices.Max > 0 && q.options.Threshold == 0 {
+		return float64(sliceDebt), float64(slicePaid)
+	}
+	t := q.options.threshold(st)
+	return t, t
 }
 
 // decide suspends whoever is ahead by more than the threshold.
 func (q *fairQueue) decide(now time.Duration, st *State) {
-	threshold := q.options.threshold(st)
+	hold, keep := q.thresholds(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		ahead := q.lead(g) > threshold
+		lead := q.lead(g)
+		ahead := lead > hold || g.Suspended && lead > keep
 		switch {
 		case ahead && !g.Suspended:
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Suspend})
@@ -89,6 +121,9 @@ func (q *fairQueue) decide(now time.Duration, st *State) {
 		if ahead {
 			q.verdicts = q.evictor.clear(now, st, g.ID, q.verdicts)
 		}
+	}
+	if st.Slices.Max > 0 {
+		q.verdicts = append(q.verdicts, q.slices.decide(now, st)...)
 	}
 }
 
@@ -101,6 +136,7 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 		g := &st.Guests[i]
 		used, left := q.reckoning.quieted(ev, g)
 		q.charge(g, used+float64(g.Charged))
+		q.slices.charge(g.ID, used)
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
 	if ev.Watched < ev.Length || ev.Spread {
@@ -108,10 +144,10 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 	}
 	q.classify(st)
 	q.advanceSystem(st, true)
-	threshold := q.options.threshold(st)
+	_, keep := q.thresholds(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		if g.Suspended && q.lead(g) <= threshold {
+		if g.Suspended && q.lead(g) <= keep {
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Resume})
 		}
 	}

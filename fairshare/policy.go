@@ -95,6 +95,8 @@ type State struct {
 	// time, each on some of the SMs. Where it is not set they take turns, and
 	// only launches of one context run side by side.
 	CoRuns bool
+	// Slices bounds the time slices that can be set; zero where none can.
+	Slices SliceLimits
 }
 
 // Guest is what is known of one guest at an event.
@@ -133,6 +135,11 @@ type Guest struct {
 	// Charged is what evictions for its sake cost others since the last phase's
 	// end, less what evictions for others' sake cost it; see [Ledger].
 	Charged time.Duration
+	// Groups is how many channel groups of it have work now, among which its time
+	// slices are divided.
+	Groups int
+	// Urgency is the highest priority that its launches may have.
+	Urgency int
 }
 
 // Launch is one kernel that waits or runs.
@@ -223,8 +230,8 @@ type Verdict struct {
 // Options choose among a policy's variants. The zero value is the default.
 type Options struct {
 	// Threshold is the lead over the system's virtual time at which a guest is
-	// suspended; zero: a quarter of the round as it is planned at the time in dfq, and a
-	// round as it was in the baselines, as LoGA has it.
+	// suspended; zero: a quarter of the round as it is planned at the time in dfq, 100 ms
+	// where it sets time slices, and a round as it was in the baselines, as LoGA has it.
 	Threshold time.Duration
 	// MaxOverhead is the part of the GPU's time that ffs may lose to evictions;
 	// zero: 0.1, as in FLEP's evaluation (§6.3.3).
@@ -260,7 +267,11 @@ func New(name string, o Options) (Policy, error) {
 	if !ok {
 		return nil, fmt.Errorf("fairshare: unknown policy %q: want one of %q", name, Names())
 	}
-	return build(o), nil
+	p := build(o)
+	if byKernel[name] {
+		p = &urgentSlices{policy: p}
+	}
+	return p, nil
 }
 
 // Names are the policies that New makes.

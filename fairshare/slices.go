@@ -1,0 +1,216 @@
+package fairshare
+
+import (
+	"math"
+	"time"
+)
+
+// SliceLimits bound the time slices of channel groups, where the hardware takes turns
+// by such and lets them be set. The zero value is for hardware that does not.
+type SliceLimits struct {
+	// Loss is the part of the GPU's time that switches between slices may take, and
+	// Switch what one takes: a mean slice is at least Switch/Loss.
+	Loss   float64
+	Switch time.Duration
+	// Min and Max bound each slice.
+	Min, Max time.Duration
+}
+
+// Limits of an H100's time slices, as measured: switches take 79 to 84 µs, a group
+// with slices below some 100 µs makes little progress, and the driver's own slice is
+// about 2 ms.
+const (
+	DefaultSliceLoss   = 0.02
+	DefaultSliceSwitch = 84 * time.Microsecond
+	DefaultMinSlice    = time.Millisecond
+	DefaultMaxSlice    = 65 * time.Millisecond
+	DefaultSlice       = 2048 * time.Microsecond
+)
+
+// mean is the least mean slice.
+func (l *SliceLimits) mean() time.Duration {
+	if l.Loss <= 0 {
+		return l.Min
+	}
+	return max(time.Duration(float64(l.Switch)/l.Loss), l.Min)
+}
+
+// slicing finds the time slices that share a GPU by weight. Each guest's groups have
+// slices that sum to its weight, so that guests that always have work share by weight
+// whatever happens elsewhere. That is nearly right, and what is not is corrected by
+// what the guests are seen to use: a slice ends early where what a group has on the
+// GPU ends, and begins late by the switch to it.
+//
+// The correction is a proportional and an integral part of how far a guest is ahead,
+// of the GPU time that the guests together used for which there is not enough. Those
+// that lack work, or that are suspended, say nothing about slices and are left out.
+type slicing struct {
+	of         map[GuestID]*sliced
+	generation uint64
+	decided    time.Duration // when
+	urgent     bool          // the guests are others, or have other weights or groups
+	scale      float64       // nanoseconds for a weight of 1
+	verdicts   []Verdict
+}
+
+// sliced is what is kept of a guest.
+type sliced struct {
+	weight float64
+	groups float64 // that have work, fading
+	used   float64 // GPU time since it was last settled
+	// ahead is by how much GPU time of all it is ahead of its part, and mean the mean
+	// of that since slices were last decided, from samples values.
+	ahead, mean float64
+	samples     int
+	trim        float64 // the integral part, a logarithm
+	competes    bool    // in the newest phase
+	pinned      int     // the side on which its slice is at a bound: -1, 0 or 1
+	seen        uint64
+}
+
+const (
+	// sliceEvery is how often slices are decided: in that time a GPU with eight groups
+	// has gone around about seven times, so that it does not matter where it stands.
+	sliceEvery = 250 * time.Millisecond
+	// slicePart and sliceWhole are the times in which the proportional part pays back
+	// what a guest is ahead, and the integral part takes over. Their ratio of four is
+	// critical damping.
+	slicePart  = 500 * time.Millisecond
+	sliceWhole = 4 * slicePart
+	// maxTrim bounds both parts together, a logarithm: a factor of four.
+	maxTrim = 2 * math.Ln2
+	// groupsFade is for how long a group that has no work any more counts.
+	groupsFade = 500 * time.Millisecond
+)
+
+// sync takes in the guests of st, and forgets those that left.
+func (s *slicing) sync(st *State, length time.Duration) {
+	if s.of == nil {
+		s.of = make(map[GuestID]*sliced)
+	}
+	s.generation++
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		e := s.of[g.ID]
+		if e == nil {
+			e = &sliced{weight: g.Weight, groups: 1}
+			s.of[g.ID] = e
+			s.urgent = true
+		}
+		if e.weight != g.Weight {
+			*e = sliced{weight: g.Weight, groups: e.groups}
+			s.urgent = true
+		}
+		before := e.count()
+		if n := float64(g.Groups); n > e.groups {
+			e.groups = n
+		} else {
+			e.groups += (n - e.groups) * (1 - math.Exp(-float64(length)/float64(groupsFade)))
+		}
+		s.urgent = s.urgent || e.count() != before
+		e.seen = s.generation
+	}
+	for id, e := range s.of {
+		if e.seen != s.generation {
+			delete(s.of, id)
+			s.urgent = true
+		}
+	}
+}
+
+// count is among how many groups a guest's slices are divided.
+func (e *sliced) count() float64 { return max(math.Round(e.groups), 1) }
+
+// charge takes in GPU time that a guest used.
+func (s *slicing) charge(id GuestID, used float64) {
+	if e := s.of[id]; e != nil {
+		e.used += used
+	}
+}
+
+// settle works out, at the end of a phase, how far those are ahead that compete:
+// limited says of a guest whether it could use more than it is entitled to.
+func (s *slicing) settle(st *State, limited func(GuestID) bool) {
+	var weights, used float64
+	changed := false
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		e := s.of[g.ID]
+		competes := g.Active && !g.Suspended && limited(g.ID)
+		changed = changed || competes != e.competes
+		if e.competes = competes; competes {
+			weights += e.weight
+			used += e.used
+		}
+	}
+	for i := range st.Guests {
+		e := s.of[st.Guests[i].ID]
+		if changed {
+			e.ahead, e.mean, e.samples = 0, 0, 0 // of other guests' time
+		}
+		if e.competes && e.weight > 0 {
+			e.ahead += e.used*weights/e.weight - used
+			limit := maxTrim * float64(sliceWhole)
+			e.ahead = min(max(e.ahead, -limit), limit)
+			e.samples++
+			e.mean += (e.ahead - e.mean) / float64(e.samples)
+		}
+		e.used = 0
+	}
+}
+
+// decide answers each guest's slice where it is time to think about them, else
+// nothing.
+func (s *slicing) decide(now time.Duration, st *State) []Verdict {
+	elapsed := now - s.decided
+	if !s.urgent && elapsed < sliceEvery {
+		return nil
+	}
+	s.decided, s.urgent = now, false
+	var effort, groups, least float64
+	least = math.Inf(1)
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		e := s.of[g.ID]
+		e.correct(min(elapsed, 2*sliceEvery))
+		if g.Active && e.weight > 0 {
+			effort += e.effort()
+			groups += e.count()
+			least = min(least, e.effort()/e.count())
+		}
+	}
+	if effort > 0 {
+		s.scale = max(float64(st.Slices.mean())*groups/effort, float64(st.Slices.Min)/least)
+	}
+	s.verdicts = s.verdicts[:0]
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		e := s.of[g.ID]
+		slice := time.Duration(s.scale * e.effort() / e.count())
+		switch e.pinned = 0; {
+		case slice <= 0:
+			continue // nobody has had work yet
+		case slice < st.Slices.Min:
+			slice, e.pinned = st.Slices.Min, -1
+		case slice > st.Slices.Max:
+			slice, e.pinned = st.Slices.Max, 1
+		}
+		s.verdicts = append(s.verdicts, Verdict{Guest: g.ID, Action: Slice, Slice: slice})
+	}
+	return s.verdicts
+}
+
+// correct brings the integral part up to date, after a time. It does not grow where
+// the slice is at a bound already.
+func (e *sliced) correct(elapsed time.Duration) {
+	step := -e.mean / float64(slicePart) * float64(elapsed) / float64(sliceWhole)
+	if e.competes && float64(e.pinned)*step <= 0 {
+		e.trim = min(max(e.trim+step, -maxTrim), maxTrim)
+	}
+	e.samples = 0 // the mean begins anew
+}
+
+// effort is the guest's weight, corrected.
+func (e *sliced) effort() float64 {
+	return e.weight * math.Exp(min(max(e.trim-e.mean/float64(slicePart), -maxTrim), maxTrim))
+}

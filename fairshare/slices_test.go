@@ -1,0 +1,470 @@
+package fairshare_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vgpud/fairshare"
+)
+
+// limits are an H100's.
+var limits = fairshare.SliceLimits{
+	Loss: fairshare.DefaultSliceLoss, Switch: fairshare.DefaultSliceSwitch, Min: fairshare.DefaultMinSlice, Max: fairshare.DefaultMaxSlice,
+}
+
+// slicedGuest is a guest of a GPU that takes turns by time slices.
+type slicedGuest struct {
+	id       fairshare.GuestID
+	weight   float64
+	quota    fairshare.Quota
+	contexts []*slicedContext
+	used     time.Duration
+	told     time.Duration // used, when the policy was last told
+	held     bool
+	holds    int
+	slice    time.Duration
+}
+
+// slicedContext is a channel group. Its executor keeps launches on the GPU: two at
+// least, and up to sixteen that take 8 ms together.
+type slicedContext struct {
+	g      *slicedGuest
+	length func() time.Duration // of the next kernel
+	think  time.Duration        // between a kernel's end and the next launch; 0: it always has more
+	queue  []time.Duration      // what is on the GPU
+	next   time.Duration        // when its executor puts more there
+	off    bool                 // disabled
+}
+
+// slicedGPU takes turns among contexts with work, as an H100 does: a slice ends when
+// it is over and another waits, or when what is on the GPU of the context has ended,
+// even where more is about to come. Each switch takes its time.
+type slicedGPU struct {
+	now      time.Duration
+	guests   []*slicedGuest
+	contexts []*slicedContext
+	turn     int
+	// current has the GPU, for left of its slice, once the switch to it is over.
+	current   *slicedContext
+	left      time.Duration
+	switching time.Duration
+	busy      time.Duration
+	idle      time.Duration
+	idled     time.Duration // idle, when the policy was last told
+	policy    fairshare.Policy
+	rand      *rand.Rand
+}
+
+const (
+	// refill is how long an executor takes to see a kernel's end and launch another.
+	refill     = 40 * us
+	switching  = 82 * us
+	sliceRound = 10 * ms
+)
+
+func newSlicedGPU(seed uint64, guests ...*slicedGuest) *slicedGPU {
+	p, err := fairshare.New("dfq", fairshare.Options{})
+	if err != nil {
+		panic(err)
+	}
+	s := &slicedGPU{policy: fairshare.Bound(p), rand: rand.New(rand.NewPCG(seed, 3))}
+	for i, g := range guests {
+		g.id, g.slice = fairshare.GuestID(i+1), fairshare.DefaultSlice
+		s.guests = append(s.guests, g)
+		for _, c := range g.contexts {
+			c.g = g
+			s.contexts = append(s.contexts, c)
+		}
+	}
+	return s
+}
+
+// feed has executors put launches on the GPU.
+func (s *slicedGPU) feed() {
+	for _, c := range s.contexts {
+		if c.g.held || c.next > s.now {
+			continue
+		}
+		if c.think > 0 {
+			if len(c.queue) == 0 {
+				c.queue = append(c.queue, c.length())
+			}
+			continue
+		}
+		var sum time.Duration
+		for _, k := range c.queue {
+			sum += k
+		}
+		for len(c.queue) < 2 || len(c.queue) < 16 && sum < 8*ms {
+			k := c.length()
+			c.queue = append(c.queue, k)
+			sum += k
+		}
+	}
+}
+
+func (c *slicedContext) runnable() bool { return len(c.queue) > 0 && !c.off }
+
+// run goes on until t.
+func (s *slicedGPU) run(t time.Duration) {
+	for s.now < t {
+		s.feed()
+		switch {
+		case s.switching > 0:
+			step := min(s.switching, t-s.now)
+			s.now, s.switching = s.now+step, s.switching-step
+		case s.current != nil && s.current.runnable() && s.left > 0:
+			s.execute(s.current, t)
+		default:
+			s.next()
+		}
+	}
+}
+
+// next gives the GPU to the next context with work, or is idle for a while.
+func (s *slicedGPU) next() {
+	for range s.contexts {
+		s.turn = (s.turn + 1) % len(s.contexts)
+		c := s.contexts[s.turn]
+		if !c.runnable() {
+			continue
+		}
+		if s.current != c {
+			s.switching = switching
+		}
+		s.current, s.left = c, c.g.slice
+		return
+	}
+	s.idle += 10 * us
+	s.now += 10 * us
+}
+
+// execute runs a context's oldest kernel until its end, the slice's, or t.
+func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
+	step := min(t-s.now, s.left, c.queue[0])
+	if c.next > s.now {
+		step = min(step, c.next-s.now)
+	}
+	s.now += step
+	s.left -= step
+	c.g.used += step
+	s.busy += step
+	if c.queue[0] -= step; c.queue[0] == 0 {
+		if c.queue = c.queue[1:]; c.next <= s.now {
+			c.next = s.now + refill + c.think
+		}
+	}
+}
+
+// round runs a round, and tells the policy of it as of a polling phase.
+func (s *slicedGPU) round() {
+	start := s.now
+	s.run(s.now + sliceRound)
+	length := s.now - start
+	st := fairshare.State{Round: sliceRound, Slices: limits}
+	for _, g := range s.guests {
+		used := g.used - g.told
+		g.told = g.used
+		work, groups := false, 0
+		for _, c := range g.contexts {
+			if len(c.queue) > 0 || c.think == 0 {
+				work = true
+				groups++
+			}
+		}
+		// What accounting is off by.
+		seen := time.Duration(float64(used) * (1 + 0.01*(2*s.rand.Float64()-1)))
+		st.Guests = append(st.Guests, fairshare.Guest{
+			ID: g.id, Weight: g.weight, Quota: g.quota, Used: seen, Active: work || used > 0, Backlogged: work, Suspended: g.held, Groups: groups,
+			Idle: s.idle - s.idled,
+		})
+	}
+	s.idled = s.idle
+	verdicts, _ := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length, Spread: true}, st)
+	for _, v := range verdicts {
+		g := s.guests[v.Guest-1]
+		switch v.Action {
+		case fairshare.Slice:
+			if math.Abs(float64(v.Slice-g.slice)) > 0.05*float64(g.slice) {
+				g.slice = v.Slice
+			}
+		case fairshare.Suspend:
+			g.holds++
+			g.held = true
+		case fairshare.Resume:
+			g.held = false
+		}
+	}
+	for _, g := range s.guests {
+		for _, c := range g.contexts {
+			c.off = g.held
+		}
+	}
+}
+
+// shares are the guests' parts of what was used over d, and the part of d in which the
+// GPU executed.
+func (s *slicedGPU) shares(d time.Duration) (parts []float64, busy float64) {
+	before := make([]time.Duration, len(s.guests))
+	var sum time.Duration
+	for i, g := range s.guests {
+		before[i] = g.used
+	}
+	start, was := s.now, s.busy
+	for s.now < start+d {
+		s.round()
+	}
+	for i, g := range s.guests {
+		sum += g.used - before[i]
+	}
+	for i, g := range s.guests {
+		parts = append(parts, float64(g.used-before[i])/float64(sum))
+	}
+	return parts, float64(s.busy-was) / float64(s.now-start)
+}
+
+// around is a kernel's length that varies by a tenth.
+func around(r *rand.Rand, d time.Duration) func() time.Duration {
+	return func() time.Duration { return time.Duration(float64(d) * (0.95 + 0.1*r.Float64())) }
+}
+
+// saturating is a guest that always has kernels of a length, in some contexts.
+func saturating(r *rand.Rand, weight float64, contexts int, length time.Duration) *slicedGuest {
+	g := &slicedGuest{weight: weight}
+	for range contexts {
+		g.contexts = append(g.contexts, &slicedContext{length: around(r, length)})
+	}
+	return g
+}
+
+// checkShares fails where a part is off by more than some points.
+func checkShares(t rapid.TB, parts []float64, guests []*slicedGuest, points float64) {
+	t.Helper()
+	var sum float64
+	for _, g := range guests {
+		sum += g.weight
+	}
+	for i, g := range guests {
+		if want := g.weight / sum; math.Abs(parts[i]-want) > points/100 {
+			t.Errorf("guest %d of weight %v got %.3f, is entitled to %.3f (of all: %.3f; slice %v, held %d times)", i, g.weight, parts[i], want, parts, g.slice, g.holds)
+		}
+	}
+}
+
+// TestSlicesHoldWeights: over five seconds each of two to eight guests of weights
+// 1:2:4 is within half a point of its entitlement, whatever the length of its
+// kernels; next to none of the GPU is lost, and nobody is suspended for it.
+func TestSlicesHoldWeights(t *testing.T) {
+	lengths := []time.Duration{50 * us, 200 * us, ms, 3 * ms, 7 * ms, 20 * ms}
+	for n := 2; n <= 8; n++ {
+		for seed := range uint64(6) {
+			t.Run(fmt.Sprintf("%d guests, %d", n, seed), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(seed, uint64(n)))
+				var guests []*slicedGuest
+				for i := range n {
+					guests = append(guests, saturating(r, float64(int(1)<<(i%3)), 1, lengths[r.IntN(len(lengths))]))
+				}
+				s := newSlicedGPU(seed, guests...)
+				s.shares(2 * time.Second)
+				parts, busy := s.shares(5 * time.Second)
+				checkShares(t, parts, guests, 0.5)
+				if busy < 1-limits.Loss {
+					t.Errorf("the GPU executed %.3f of the time", busy)
+				}
+				for i, g := range guests {
+					if g.holds > 0 {
+						t.Errorf("guest %d was suspended %d times", i, g.holds)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestSlicesHoldAnyWeights: the same for weights and numbers of contexts as they come.
+func TestSlicesHoldAnyWeights(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		seed := rapid.Uint64().Draw(r, "seed")
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var guests []*slicedGuest
+		for range rapid.IntRange(2, 6).Draw(r, "guests") {
+			length := time.Duration(rapid.IntRange(50, 20000).Draw(r, "length")) * us
+			guests = append(guests, saturating(rnd, float64(rapid.IntRange(1, 8).Draw(r, "weight")), rapid.IntRange(1, 3).Draw(r, "contexts"), length))
+		}
+		s := newSlicedGPU(seed, guests...)
+		s.shares(3 * time.Second)
+		parts, _ := s.shares(5 * time.Second)
+		checkShares(r, parts, guests, 1)
+	})
+}
+
+// TestSlicesFollowChanges: another weight, a guest that stops and one that begins.
+func TestSlicesFollowChanges(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	guests := []*slicedGuest{saturating(r, 1, 1, 200*us), saturating(r, 2, 1, 5*ms), saturating(r, 4, 1, 20*ms)}
+	s := newSlicedGPU(1, guests...)
+	s.shares(3 * time.Second)
+	guests[0].weight = 8
+	s.shares(time.Second)
+	parts, _ := s.shares(5 * time.Second)
+	checkShares(t, parts, guests, 2)
+
+	// The second has nothing to do for a while; the others share by their weights at
+	// once, and so they do when it is back.
+	c := guests[1].contexts[0]
+	length := c.length
+	c.think, c.queue = time.Hour, nil
+	c.next = s.now + time.Hour
+	s.shares(time.Second)
+	parts, _ = s.shares(3 * time.Second)
+	checkShares(t, []float64{parts[0], parts[2]}, []*slicedGuest{guests[0], guests[2]}, 2)
+	c.think, c.next, c.length = 0, 0, length
+	s.shares(time.Second)
+	parts, _ = s.shares(5 * time.Second)
+	checkShares(t, parts, guests, 2)
+}
+
+// TestSlicesBesideIdlers: one that needs little gets it, and the others share the rest
+// by weight.
+func TestSlicesBesideIdlers(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 2))
+	guests := []*slicedGuest{saturating(r, 1, 1, ms), saturating(r, 3, 1, 4*ms), saturating(r, 4, 1, 300*us)}
+	guests[2].contexts[0].think = 10 * ms
+	s := newSlicedGPU(1, guests...)
+	s.shares(3 * time.Second)
+	parts, busy := s.shares(5 * time.Second)
+	if rest := parts[0] + parts[1]; math.Abs(parts[0]/rest-0.25) > 0.02 || busy < 0.96 {
+		t.Errorf("shares %.3f, the GPU executed %.3f of the time", parts, busy)
+	}
+	if guests[0].holds+guests[1].holds > 0 {
+		t.Errorf("suspended %d and %d times", guests[0].holds, guests[1].holds)
+	}
+}
+
+// TestSlicesAndSuspensions: what slices can't do suspension does, without the two
+// working against each other: a cap, and weights further apart than slices can be.
+func TestSlicesAndSuspensions(t *testing.T) {
+	t.Run("cap", func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 2))
+		guests := []*slicedGuest{saturating(r, 1, 1, ms), saturating(r, 1, 1, 4*ms), saturating(r, 1, 1, 4*ms)}
+		guests[0].quota.Cap = 0.1
+		s := newSlicedGPU(1, guests...)
+		s.shares(3 * time.Second)
+		parts, _ := s.shares(5 * time.Second)
+		for i, want := range []float64{0.1, 0.45, 0.45} {
+			if math.Abs(parts[i]-want) > 0.02 {
+				t.Errorf("shares %.3f, want %v for guest %d", parts, want, i)
+			}
+		}
+		if guests[1].holds+guests[2].holds > 0 {
+			t.Errorf("suspended %d and %d times for another's cap", guests[1].holds, guests[2].holds)
+		}
+	})
+	t.Run("weights", func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 2))
+		guests := []*slicedGuest{saturating(r, 1, 1, 5*ms), saturating(r, 500, 1, 200*us)}
+		s := newSlicedGPU(1, guests...)
+		s.shares(3 * time.Second)
+		before := guests[0].holds
+		parts, _ := s.shares(10 * time.Second)
+		checkShares(t, parts, guests, 2)
+		// Each suspension pays back tens of milliseconds of debt.
+		if n := guests[0].holds - before; n > 40 {
+			t.Errorf("suspended %d times in 10 s", n)
+		}
+	})
+}
+
+// TestSlicesKeepToTheirLimits whatever is asked.
+func TestSlicesKeepToTheirLimits(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p, err := fairshare.New("dfq", fairshare.Options{})
+		if err != nil {
+			r.Fatal(err)
+		}
+		var now time.Duration
+		for range rapid.IntRange(1, 60).Draw(r, "rounds") {
+			length := time.Duration(rapid.IntRange(1, 300).Draw(r, "length")) * ms
+			now += length
+			st := fairshare.State{Round: 10 * ms, Slices: limits}
+			for id := range rapid.IntRange(0, 5).Draw(r, "guests") {
+				st.Guests = append(st.Guests, fairshare.Guest{
+					ID: fairshare.GuestID(id + 1), Weight: rapid.Float64Range(0.001, 1000).Draw(r, "weight"),
+					Used:   time.Duration(rapid.Int64Range(0, int64(length)).Draw(r, "used")),
+					Active: rapid.Bool().Draw(r, "active"), Backlogged: rapid.Bool().Draw(r, "backlogged"), Suspended: rapid.Bool().Draw(r, "suspended"),
+					Groups: rapid.IntRange(0, 32).Draw(r, "groups"),
+				})
+			}
+			verdicts, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length}, st)
+			for _, v := range verdicts {
+				if v.Action == fairshare.Slice && (v.Slice < limits.Min || v.Slice > limits.Max) {
+					r.Fatalf("slice of %v", v.Slice)
+				}
+			}
+		}
+	})
+}
+
+// TestNoSlicesWhereNoneCanBeSet.
+func TestNoSlicesWhereNoneCanBeSet(t *testing.T) {
+	for _, name := range fairshare.Names() {
+		p, err := fairshare.New(name, fairshare.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range time.Duration(5) {
+			verdicts, _ := p.Decide(i*time.Second, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: time.Second}, fairshare.State{Round: ms, Guests: []fairshare.Guest{
+				{ID: 1, Weight: 1, Active: true, Backlogged: true, Groups: 1, Urgency: 3}, {ID: 2, Weight: 3, Active: true, Backlogged: true, Groups: 1},
+			}})
+			for _, v := range verdicts {
+				if v.Action == fairshare.Slice {
+					t.Errorf("%s: %+v", name, v)
+				}
+			}
+		}
+	}
+}
+
+// TestUrgentSlices: the most urgent have the longest, who is beside them short ones,
+// and nobody has any where all are as urgent. It is said once.
+func TestUrgentSlices(t *testing.T) {
+	p, err := fairshare.New("hpf", fairshare.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(urgency ...int) map[fairshare.GuestID]time.Duration {
+		st := fairshare.State{Slices: limits}
+		for i, u := range urgency {
+			st.Guests = append(st.Guests, fairshare.Guest{ID: fairshare.GuestID(i + 1), Weight: 1, Urgency: u})
+		}
+		verdicts, _ := p.Decide(0, fairshare.Event{Kind: fairshare.Changed}, st)
+		said := make(map[fairshare.GuestID]time.Duration)
+		for _, v := range verdicts {
+			said[v.Guest] = v.Slice
+		}
+		return said
+	}
+	const short = 500 * us
+	for _, c := range []struct {
+		urgency []int
+		want    map[fairshare.GuestID]time.Duration
+	}{
+		{nil, nil},
+		{[]int{0, 0}, map[fairshare.GuestID]time.Duration{1: 0, 2: 0}},
+		{[]int{0, 3}, map[fairshare.GuestID]time.Duration{1: short, 2: limits.Max}},
+		{[]int{0, 3}, nil},
+		{[]int{0, 3, 3, 2}, map[fairshare.GuestID]time.Duration{3: limits.Max, 4: short}},
+		{[]int{5, 3, 3, 2}, map[fairshare.GuestID]time.Duration{1: limits.Max, 2: short, 3: short}},
+		{[]int{5}, map[fairshare.GuestID]time.Duration{1: 0}},
+	} {
+		got := ask(c.urgency...)
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("urgencies %v: said %v, want %v", c.urgency, got, c.want)
+		}
+	}
+}
