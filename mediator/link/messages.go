@@ -68,6 +68,9 @@ type GPU struct {
 	Kind string `json:"kind"`
 	// Device says which of the host's NVIDIA GPUs it is: its UUID, "GPU-…".
 	Device string `json:"device,omitempty"`
+	// AllowUnknownDriver goes on without the hardware's own abilities where the
+	// calls of NVIDIA's driver are not known.
+	AllowUnknownDriver bool `json:"allow_unknown_driver,omitempty"`
 	// Socket is the soft GPU's.
 	Socket string `json:"socket,omitempty"`
 }
