@@ -29,6 +29,7 @@ type Context struct {
 	host   ranges // registered memory of the program's
 	zero   stream // fresh memory is zeroed in it
 	free   stream // memory is given back in it
+	pauses pauses
 	print  stream // what kernels print is fetched by synchronising with it
 
 	fault atomic.Pointer[error]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -24,15 +25,13 @@ type Options struct {
 	// Clock is the host's; the real one unless set.
 	Clock clock.Clock
 	// GPUClock reads the GPU's clock without the GPU's help, so that it can be read
-	// while the context is off the GPU. Unless set it is extrapolated from when
-	// commands ran.
+	// while the context is off the GPU. Unless set it is Kernel's, or else
+	// extrapolated from when commands ran.
 	GPUClock func() (time.Duration, error)
-	// Preempts is whether contexts of this process can be taken off the GPU in
-	// mid-kernel. It is shown in the properties.
-	Preempts bool
 	// Kernel reaches the driver beneath CUDA ([Beneath]), which alone can take a
-	// context's channels off the GPU and name them to another process. Unless it is
-	// set contexts have no handles.
+	// context's channels off the GPU and name them to another process, and reads the
+	// GPU's clock in any case. Unless it is set contexts have no handles, and the
+	// properties say that kernels can't be preempted.
 	Kernel rm.Kernel
 	// CaptureOutput takes over the process's standard output, where the driver
 	// writes what kernels print. Unless it is set nothing that they print is seen.
@@ -42,17 +41,28 @@ type Options struct {
 
 // Device is one GPU as an executor's process has it. It implements [gpu.Device].
 type Device struct {
-	o    Options
-	drv  Driver
-	dev  cuda.Device
-	info Info
-	out  output
-	lost chan struct{}
-	loss sync.Once
-	mu   sync.Mutex
-	over bool
-	ctx  *Context
+	o       Options
+	drv     Driver
+	dev     cuda.Device
+	info    Info
+	out     output
+	lost    chan struct{}
+	loss    sync.Once
+	mu      sync.Mutex
+	over    bool
+	ctx     *Context
+	beneath *rm.Client // for the clock; nil: none
 }
+
+var (
+	_ gpu.Device        = (*Device)(nil)
+	_ gpu.Losable       = (*Device)(nil)
+	_ gpu.Suspender     = (*Device)(nil)
+	_ gpu.Slicer        = (*Device)(nil)
+	_ gpu.HostRegistrar = (*Context)(nil)
+	_ gpu.Handled       = (*Context)(nil)
+	_ gpu.Pausing       = (*Context)(nil)
+)
 
 // Open opens a GPU. The caller closes it.
 func Open(o Options) (*Device, error) {
@@ -80,17 +90,35 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	info.Properties.Preempts = o.Preempts
+	info.Properties.Preempts = o.Kernel != nil
 	d := &Device{o: o, drv: o.Driver, info: info, lost: make(chan struct{})}
 	if d.dev, err = d.drv.DeviceGet(info.Index); err != nil {
 		return nil, fmt.Errorf("open GPU %d: %w", info.Index, meaning(err))
 	}
 	if o.CaptureOutput {
-		if d.out, err = capture(); err != nil {
+		out, err := capture()
+		if err != nil {
 			return nil, err
 		}
+		d.out = out
+	}
+	if o.Kernel != nil && o.GPUClock == nil {
+		d.readClock()
 	}
 	return d, nil
+}
+
+// readClock has Now ask the driver beneath CUDA.
+func (d *Device) readClock() {
+	g, err := rm.Lookup(os.DirFS("/"), d.info.PCI)
+	if err == nil {
+		d.beneath, err = rm.Open(d.o.Kernel, g)
+	}
+	if err != nil {
+		d.o.Log.Warn("the GPU's clock is extrapolated while nothing runs", "err", err)
+		return
+	}
+	d.o.GPUClock = d.beneath.Now
 }
 
 // Properties describe the GPU.
@@ -158,6 +186,9 @@ func (d *Device) Close() error {
 	var errs []error
 	if c != nil {
 		errs = append(errs, c.Close())
+	}
+	if d.beneath != nil {
+		errs = append(errs, d.beneath.Close())
 	}
 	if d.out != nil {
 		errs = append(errs, d.out.Close())

@@ -414,3 +414,29 @@ func BenchmarkLaunch(b *testing.B) {
 		}
 	}
 }
+
+// Time off the GPU is no kernel's.
+func TestTimeLimitStandsStill(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{KernelTimeLimit: 50 * time.Millisecond})
+	ch := channelOf(t, c)
+	l := kernel(t, c, "hang", 0)
+	c.Pause(true)
+	c.Pause(true)
+	f, err := ch.Launch(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := ch.Wait(ctx, f); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a kernel that is off the GPU: %v, %v", err, ch.Outcome(f).Err)
+	}
+	c.Pause(false)
+	if err := ch.Wait(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if o := ch.Outcome(f); !errors.Is(o.Err, gpu.ErrTimeLimit) {
+		t.Errorf("%v", o.Err)
+	}
+}

@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"sync"
 	"time"
 
 	"vgpud/gpu"
@@ -12,6 +13,41 @@ type turn struct {
 	fence uint64
 	since time.Duration
 }
+
+// pauses keeps the time in which the context's channels were off the GPU. It is
+// safe for concurrent use; the zero value is on the GPU.
+type pauses struct {
+	mu    sync.Mutex
+	off   bool
+	since time.Duration
+	sum   time.Duration
+}
+
+func (p *pauses) turn(off bool, now time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if off == p.off {
+		return
+	}
+	if !off {
+		p.sum += now - p.since
+	}
+	p.off, p.since = off, now
+}
+
+// before is how much there was before now.
+func (p *pauses) before(now time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.off {
+		return p.sum + now - p.since
+	}
+	return p.sum
+}
+
+// Pause says that the context's channels are off the GPU, or back: its kernels'
+// time stands still. It implements [gpu.Pausing].
+func (c *Context) Pause(off bool) { c.pauses.turn(off, c.elapsed()) }
 
 // watch ends the context when a kernel has used more GPU time than its limit. It
 // looks often enough to be a sixteenth of the limit late.
@@ -26,7 +62,7 @@ func (c *Context) watch() {
 			return
 		case <-t.C:
 		}
-		if f := c.overdue(turns, c.elapsed()); f != nil {
+		if f := c.overdue(turns, c.used()); f != nil {
 			c.poison(f)
 			return
 		}
@@ -39,6 +75,12 @@ func (c *Context) elapsed() time.Duration {
 		return c.o.Elapsed()
 	}
 	return c.d.o.Clock.Now()
+}
+
+// used is elapsed less the time off the GPU.
+func (c *Context) used() time.Duration {
+	now := c.elapsed()
+	return now - c.pauses.before(now)
 }
 
 // overdue is the fault of a kernel that has had its time, nil where there is none.
