@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"time"
 
 	"vgpud/accounting"
@@ -43,13 +45,31 @@ func Watched(m gpu.Monitor) []ability.Ability {
 	}
 }
 
+// None is what a GPU is that can't be watched.
+func None(err error) []ability.Ability {
+	return append([]ability.Ability{failed(Events, withoutEvents, err), failed(Registers, withoutRegisters, err)}, Uncontrolled(err)...)
+}
+
+// Uncontrolled is what a GPU is whose contexts can't be taken control of.
+func Uncontrolled(err error) []ability.Ability {
+	return []ability.Ability{failed(Suspension, withoutSuspension, err), failed(TimeSlices, withoutTimeSlices, err)}
+}
+
+// failed is an ability that is not there, or not for this user.
+func failed(name, do string, err error) ability.Ability {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return ability.Hidden(name, err.Error(), "ask as root")
+	}
+	return ability.Missing(name, err.Error(), do)
+}
+
 // errLacking is of a GPU that has no such thing.
 var errLacking = errors.New("this kind of GPU does not have it")
 
 func tried(name, do string, try func() (string, error)) ability.Ability {
 	what, err := try()
 	if err != nil {
-		return ability.Missing(name, err.Error(), do)
+		return failed(name, do, err)
 	}
 	return ability.Here(name, "%s", what)
 }
@@ -93,9 +113,7 @@ func registers(m gpu.Monitor) (_ string, err error) {
 func Controlled(ctx context.Context, m gpu.Monitor, device gpu.Device) []ability.Ability {
 	control, end, err := hold(ctx, m, device)
 	if err != nil {
-		return []ability.Ability{
-			ability.Missing(Suspension, err.Error(), withoutSuspension), ability.Missing(TimeSlices, err.Error(), withoutTimeSlices),
-		}
+		return Uncontrolled(err)
 	}
 	all := []ability.Ability{
 		tried(Suspension, withoutSuspension, func() (string, error) { return suspend(control) }),
