@@ -40,6 +40,7 @@ const (
 	opFault        = "fault"
 	opEnable       = "enable"
 	opSlice        = "slice"
+	opControl      = "control"
 )
 
 // request is what a program asks. Each operation uses the fields it needs.

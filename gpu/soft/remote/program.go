@@ -21,6 +21,8 @@ type program struct {
 	life     *os.File // of a pipe; its end tells the program of ours
 	contexts map[uint32]served
 	last     uint32
+	// controlled are the contexts whose handles were handed out.
+	controlled map[uint32]bool
 }
 
 // run answers requests in order. It returns when the connection ends, or can't go on.
@@ -105,6 +107,8 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 		return &reply{ID: info.ID}, []*os.File{info.Ring}, err
 	case opLoad:
 		return p.load(c, files)
+	case opControl:
+		return p.newControl(req.Context, c)
 	}
 	r, err := simple(c, req)
 	if req.Op == opCloseContext {
