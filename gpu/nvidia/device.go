@@ -52,6 +52,7 @@ type Device struct {
 	over    bool
 	ctx     *Context
 	beneath *rm.Client // for the clock; nil: none
+	now     readings
 }
 
 var (
@@ -127,10 +128,11 @@ func (d *Device) Properties() gpu.Properties { return d.info.Properties }
 // Info is the GPU as [List] has it.
 func (d *Device) Info() Info { return d.info }
 
-// Now reads the GPU's clock. Where Options.GPUClock was not set it needs a context.
+// Now is the GPU's clock. Where nothing reads it but commands, it needs a context.
 func (d *Device) Now() (time.Duration, error) {
+	now := d.o.Clock.Now()
 	if d.o.GPUClock != nil {
-		return d.o.GPUClock()
+		return d.now.at(now, d.o.Clock, d.o.GPUClock)
 	}
 	d.mu.Lock()
 	c := d.ctx
@@ -138,7 +140,7 @@ func (d *Device) Now() (time.Duration, error) {
 	if c == nil {
 		return 0, errors.New("read the GPU's clock: no context has looked at it yet")
 	}
-	return c.clock.estimate(d.o.Clock.Now()), nil
+	return c.clock.estimate(now), nil
 }
 
 // NewContext makes the process's context. There can be one at a time.

@@ -73,9 +73,6 @@ type reference struct {
 	host  time.Duration // when it was asked for
 }
 
-// pair is one instant on both clocks.
-type pair struct{ host, gpu time.Duration }
-
 // newGPUClock makes the clock of the current context and waits for its first
 // reference.
 func newGPUClock(c *Context, host clock.Clock) (*gpuClock, error) {

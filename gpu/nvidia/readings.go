@@ -1,0 +1,41 @@
+package nvidia
+
+import (
+	"sync"
+	"time"
+
+	"vgpud/clock"
+)
+
+// readingEvery is how long a reading of the GPU's clock is gone on from by the
+// host's: they drift apart by about 20 µs a second.
+const readingEvery = 50 * time.Millisecond
+
+// readings makes a clock that is slow to read one that is quick. A reading takes
+// the driver 7 µs, and launches are stamped with it. It is safe for concurrent use.
+type readings struct {
+	mu     sync.Mutex
+	known  bool
+	last   pair
+	newest time.Duration
+}
+
+// pair is one instant on both clocks.
+type pair struct{ host, gpu time.Duration }
+
+// at is the GPU's time now on the host's clock. It never goes back.
+func (r *readings) at(now time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known || now-r.last.host > readingEvery {
+		before := host.Now()
+		t, err := read()
+		if err != nil {
+			return 0, err
+		}
+		now = host.Now()
+		r.last, r.known = pair{host: before + (now-before)/2, gpu: t}, true
+	}
+	r.newest = max(r.newest, r.last.gpu+now-r.last.host)
+	return r.newest, nil
+}

@@ -1,0 +1,43 @@
+package nvidia
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+)
+
+// The GPU's clock is read now and then, and gone on from; it does not go back where
+// the two drift.
+func TestReadings(t *testing.T) {
+	var host clock.Sim
+	gpu, reads := time.Hour, 0
+	var broken error
+	read := func() (time.Duration, error) {
+		reads++
+		return gpu, broken
+	}
+	var r readings
+	var last time.Duration
+	for range 1000 {
+		got, err := r.at(host.Now(), &host, read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got < last || got-gpu > 2*time.Microsecond || gpu-got > 2*time.Microsecond {
+			t.Fatalf("%v, then %v, where the clock says %v", last, got, gpu)
+		}
+		last = got
+		host.Advance(time.Millisecond)
+		gpu += time.Millisecond - 20*time.Nanosecond
+	}
+	if reads < 15 || reads > 25 {
+		t.Errorf("read %d times in a second", reads)
+	}
+	broken = errors.New("gone")
+	host.Advance(time.Second)
+	if _, err := r.at(host.Now(), &host, read); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
