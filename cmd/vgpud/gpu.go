@@ -18,18 +18,30 @@ import (
 	"vgpud/mediator/link"
 )
 
-// openGPU opens a physical GPU by its kind.
-func openGPU(ctx context.Context, g link.GPU) (gpu.Device, error) {
-	switch g.Kind {
-	case "soft":
-		return remote.Dial(ctx, g.Socket)
-	default:
-		return nil, fmt.Errorf("kind %q: this build has \"soft\"", g.Kind)
+// openGPU opens physical GPUs by their kind, to be used by this process.
+func openGPU(log *slog.Logger) func(context.Context, link.GPU) (gpu.Device, error) {
+	return func(ctx context.Context, g link.GPU) (gpu.Device, error) {
+		switch g.Kind {
+		case "soft":
+			return remote.Dial(ctx, g.Socket)
+		case "nvidia":
+			return openNVIDIA(log, g)
+		default:
+			return nil, fmt.Errorf("kind %q: this build has \"soft\" and \"nvidia\"", g.Kind)
+		}
 	}
 }
 
-// watchGPU opens a physical GPU by its kind, to be watched.
-func watchGPU(ctx context.Context, g link.GPU) (gpu.Monitor, error) { return openGPU(ctx, g) }
+// watchGPU opens physical GPUs by their kind, to be watched.
+func watchGPU(o *options, log *slog.Logger) func(context.Context, link.GPU) (gpu.Monitor, error) {
+	use := openGPU(log)
+	return func(ctx context.Context, g link.GPU) (gpu.Monitor, error) {
+		if g.Kind == "nvidia" {
+			return watchNVIDIA(ctx, o, log, g)
+		}
+		return use(ctx, g)
+	}
+}
 
 func newSoftGPU(o *options) *cobra.Command {
 	var s remote.ServerOptions

@@ -48,7 +48,7 @@ restart.`,
 				return err
 			}
 			s, err := mediator.New(c.Context(), mediator.Options{
-				Config: config, Open: watchGPU, Log: log, Version: cli.Version(),
+				Config: config, Open: watchGPU(o, log), Log: log, Version: cli.Version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "vm") },
 				Libvirt: connectLibvirt,
 				Inventory: func(ctx context.Context, f func(inventory.Message)) error {

@@ -93,7 +93,8 @@ end of their link as file descriptor 3.`,
 			if err != nil {
 				return fmt.Errorf("this command is started by `vgpud vm`: %w", err)
 			}
-			return executor.Serve(c.Context(), conn, openGPU, slog.New(guest.Quiet(log.Handler(), clock.Real{})))
+			log = slog.New(guest.Quiet(log.Handler(), clock.Real{}))
+			return executor.Serve(c.Context(), conn, openGPU(log), log)
 		},
 	}
 }
