@@ -32,8 +32,9 @@ func (a additions) form(p abi.Preempt) blocks.Form {
 	return f
 }
 
-// tuned is what the tuner that agents use makes of a kernel, when each launch takes
-// what the model says.
+// tuned is what the tuner that agents use makes of a kernel off line, when each launch
+// takes what the model says: of persistent blocks with the least L within the bound on
+// overhead (FLEP §4.1).
 type tuned struct {
 	choice abi.Preempt
 	form   blocks.Form
@@ -57,18 +58,17 @@ func chooseWithin(k blocks.Kernel, threads uint32, a additions, latency time.Dur
 	}
 	t := tune.New(tune.Parameters{Latency: latency, Overhead: overhead}, forms)
 	lengths := map[abi.Preempt]float64{}
-	for quiet := 0; quiet < 3; {
-		c, ticket := t.Pick(tune.Shape{Tasks: k.Tasks, Threads: threads}, blocks.H100.Slots(k))
+	const most = 1000 // launches; it is settled after some tens
+	r, err := t.Offline(tune.Shape{Tasks: k.Tasks, Threads: threads}, blocks.H100.Slots(k), most, func(c abi.Preempt) (time.Duration, error) {
 		if _, known := lengths[c]; !known {
 			lengths[c] = blocks.Duration(blocks.H100, k, a.form(c))
 		}
-		t.Observe(ticket, time.Duration(lengths[c]))
-		if quiet++; ticket.Measures() {
-			quiet = 0
-		}
+		return time.Duration(lengths[c]), nil
+	})
+	if err != nil {
+		panic("preemptbench: " + err.Error()) // the model's runs don't fail
 	}
-	c, _ := t.Pick(tune.Shape{Tasks: k.Tasks, Threads: threads}, blocks.H100.Slots(k))
-	return tuned{choice: c, form: a.form(c), length: lengths[c]}
+	return tuned{choice: r.Choice, form: a.form(r.Choice), length: lengths[r.Choice]}
 }
 
 // The papers' own forms. Their code issues as much as our persistent form's.
