@@ -76,6 +76,7 @@ code is 1. docs/preemption.md explains the reasons.`,
 func newPTXTransform() *cobra.Command {
 	var o struct {
 		outputs, forms []string
+		word, readers  string
 		noHeaders      bool
 	}
 	c := &cobra.Command{
@@ -108,14 +109,25 @@ written as ./json.`,
 			if err != nil {
 				return err
 			}
-			return transformTo(c, &f, args[0], out, reported, preempt.Options{Forms: forms})
+			look, err := parseLook(o.word, o.readers)
+			if err != nil {
+				return err
+			}
+			return transformTo(c, &f, args[0], out, reported, preempt.Options{Forms: forms, Look: look})
 		},
 	}
 	flags := c.Flags()
 	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "file to write, or how to print what was done: "+strings.Join(formats, ", "))
 	flags.StringSliceVar(&o.forms, "forms", nil, "forms to make: single, coarse, persistent (default all)")
+	flags.StringVar(&o.word, "word", preempt.DeviceWord.String(), "word that tells blocks to leave: device, and to measure against host, proxy")
+	flags.StringVar(&o.readers, "readers", "one", "who of a block reads it: one, and to measure against all")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no heads over the columns")
 	// The flag was just defined.
+	for flag, values := range map[string][]string{"word": {"device", "host", "proxy"}, "readers": {"one", "all"}} {
+		if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err)
+		}
+	}
 	if err := c.RegisterFlagCompletionFunc("forms", cobra.FixedCompletions([]string{"single", "coarse", "persistent"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
@@ -224,6 +236,18 @@ func parseForms(names []string) (preempt.Form, error) {
 		}
 	}
 	return forms, nil
+}
+
+// parseLook reads how blocks learn that they are to leave.
+func parseLook(word, readers string) (preempt.Look, error) {
+	w, err := preempt.ParseWord(word)
+	if err != nil {
+		return preempt.Look{}, cli.UsageError{Err: err}
+	}
+	if readers != "one" && readers != "all" {
+		return preempt.Look{}, cli.Usagef("readers %q: want one or all", readers)
+	}
+	return preempt.Look{Word: w, AllThreads: readers == "all"}, nil
 }
 
 // completePTX offers PTX files to the shell.

@@ -8,6 +8,7 @@ import (
 
 	"vgpud/e2e/kernels"
 	"vgpud/gpu/soft/simt"
+	"vgpud/guestagent/preempt"
 	"vgpud/mediator/executor/relaunch"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -219,7 +220,11 @@ func (d *drive) carryOut(l *relaunch.Launch, p *relaunch.Plan, m *memory, base s
 			word = d.rng.Uint32()
 		}
 		evicted = evicted || word != 0
-		m.setWord(abi.ControlEvict, word)
+		if m.word.data != nil {
+			binary.LittleEndian.PutUint32(m.word.data, word)
+		} else {
+			m.setWord(abi.ControlEvict, word)
+		}
 	}
 	if d.evictions > 0 && !stay && d.rng.IntN(8) == 0 {
 		evict() // before any block starts
@@ -246,10 +251,13 @@ func (d *drive) carryOut(l *relaunch.Launch, p *relaunch.Plan, m *memory, base s
 func (d *drive) start(p *relaunch.Plan, m *memory, base simt.Launch) (*simt.Grid, error) {
 	for _, at := range p.Zero {
 		m.setWord(at, 0)
+		if at == abi.ControlEvict {
+			clear(m.word.data)
+		}
 	}
 	clear(m.skipped.data[:p.BitmapBytes])
 	a := p.Args
-	a.Control, a.Skipped = m.control.at, m.skipped.at
+	a.Control, a.Skipped, a.Word = m.control.at, m.skipped.at, m.word.at
 	if p.List != nil {
 		a.List = m.list.at
 		for i, u := range p.List {
@@ -265,7 +273,10 @@ func (d *drive) start(p *relaunch.Plan, m *memory, base simt.Launch) (*simt.Grid
 
 // memory is what a preemptible launch needs beside its kernel's own: exactly as
 // much as it asked for, so that anything beyond faults.
-type memory struct{ control, list, skipped piece }
+type memory struct {
+	control, list, skipped piece
+	word                   piece // of the host's, where kernels read or copy that
+}
 
 type piece struct {
 	at   uint64
@@ -277,10 +288,14 @@ const garbage = 0xa5
 
 func (r *rig) newMemory(l *relaunch.Launch) (*memory, error) {
 	m := new(memory)
+	wordBytes := uint64(0)
+	if r.look.Word != preempt.DeviceWord {
+		wordBytes = 4
+	}
 	for _, x := range []struct {
 		p    *piece
 		size uint64
-	}{{&m.control, abi.ControlBytes}, {&m.list, l.ListBytes()}, {&m.skipped, l.SkippedBytes()}} {
+	}{{&m.control, abi.ControlBytes}, {&m.list, l.ListBytes()}, {&m.skipped, l.SkippedBytes()}, {&m.word, wordBytes}} {
 		if x.size == 0 {
 			continue
 		}
@@ -308,7 +323,7 @@ func (m *memory) intact() error {
 }
 
 func (m *memory) drop(mem *simt.Memory) error {
-	for _, p := range []piece{m.control, m.list, m.skipped} {
+	for _, p := range []piece{m.control, m.list, m.skipped, m.word} {
 		if p.data != nil {
 			if err := mem.Unmap(p.at); err != nil {
 				return err

@@ -57,10 +57,18 @@ func sound(t *testing.T, m *ptx.Module, times int, sum *tally, cases ...*kernels
 		if err != nil {
 			t.Fatal(err)
 		}
+		rigs = append(rigs, r)
+	}
+	soundRigs(t, times, sum, rigs...)
+}
+
+// soundRigs does the same with modules that are loaded.
+func soundRigs(t *testing.T, times int, sum *tally, rigs ...*rig) {
+	t.Helper()
+	for _, r := range rigs {
 		if err := r.settle(1, 4); err != nil {
 			t.Fatal(err)
 		}
-		rigs = append(rigs, r)
 	}
 	first, last := *from, *from+uint64(times)
 	if one() {

@@ -1,10 +1,12 @@
 package preempt
 
 import (
+	"fmt"
 	"testing"
 
 	"vgpud/e2e/kernels"
 	"vgpud/guestagent/preempt"
+	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 )
 
@@ -45,14 +47,60 @@ func TestSound(t *testing.T) {
 	}
 }
 
+// TestLooks does the same where kernels look for the evict word as the papers' do.
+func TestLooks(t *testing.T) {
+	for _, word := range []preempt.Word{preempt.DeviceWord, preempt.HostWord, preempt.ProxyWord} {
+		for _, all := range []bool{false, true} {
+			look := preempt.Look{Word: word, AllThreads: all}
+			if look == (preempt.Look{}) {
+				continue // what TestSound is about
+			}
+			t.Run(fmt.Sprintf("%v/all %v", word, all), func(t *testing.T) {
+				t.Parallel()
+				var sum tally
+				for _, name := range []string{"reduce", "transpose", "lookback", "indices", "earlyreturn", "calls"} {
+					k, ok := kernels.ByName(name)
+					if !ok {
+						t.Fatalf("the corpus has no kernel %s", name)
+					}
+					m, _ := transformTo(t, k.PTX(kernels.SM90), preempt.Options{Look: look})
+					r, err := newRig(t.Context(), m, k.Case(kernels.Trivial, 1))
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.look = look
+					soundRigs(t, max(*runs/100, 3), &sum, r)
+				}
+				t.Logf("%d runs, %d with evictions: forms %v", sum.runs, sum.evicted, sum.forms)
+				if one() {
+					return
+				}
+				if sum.evicted < sum.runs/4 {
+					t.Errorf("only %d of %d runs were evicted", sum.evicted, sum.runs)
+				}
+				for _, f := range allForms {
+					if offered := word != preempt.ProxyWord || f == abi.PreemptPersistent; offered != (sum.forms[f] > 0) {
+						t.Errorf("%d launches in form %v", sum.forms[f], f)
+					}
+				}
+			})
+		}
+	}
+}
+
 // transform parses and transforms a text.
 func transform(t testing.TB, src string) (*ptx.Module, []preempt.Report) {
+	t.Helper()
+	return transformTo(t, src, preempt.Options{})
+}
+
+func transformTo(t testing.TB, src string, o preempt.Options) (*ptx.Module, []preempt.Report) {
 	t.Helper()
 	m, err := ptx.Parse(src)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, reports, err := preempt.Transform(m, preempt.Options{})
+	out, reports, err := preempt.Transform(m, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,6 +140,7 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 	}
 	b.stmts = make([]ptx.Stmt, 0, len(stmts)+formInstrs)
 	b.add(fragFirst)
+	b.add(k.module.look.first()...)
 	if body.meet {
 		b.add(fragNeed)
 	}
@@ -174,7 +175,7 @@ func (k *kernel) launchParam(name string) *ptx.Var {
 func (k *kernel) single(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragWhole, fragUnit)
 	b.label("V_look")
-	b.add(fragLook)
+	b.add(k.module.look.exit())
 	b.upTo(k.sizes(), fragGrid[:])
 	if k.index > 0 {
 		b.upTo(k.index, fragIndex[:])
@@ -194,7 +195,7 @@ func (k *kernel) single(b *builder, body *rewriter, stmts []ptx.Stmt) {
 
 // coarse is the early exit with a loop over the tasks of a unit.
 func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
-	b.add(fragUnit, fragLook, fragTasks)
+	b.add(fragUnit, k.module.look.exit(), fragTasks)
 	k.begin(b)
 	k.task(b, body, stmts)
 	k.end(b, body)
@@ -209,7 +210,7 @@ func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
 func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragEnter)
 	k.declare(b)
-	b.add(fragFetch, k.together, fragGot)
+	b.add(k.module.look.fetch(k.together), k.together, fragGot)
 	k.place(b)
 	k.task(b, body, stmts)
 	k.end(b, body)

@@ -11,6 +11,7 @@ import (
 // Options say what Transform makes. The zero Options makes every form that is sound.
 type Options struct {
 	Forms Form // a set of forms; 0 for all
+	Look  Look // how blocks learn that they are to leave
 }
 
 // Report says what Transform made of one kernel.
@@ -66,7 +67,7 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 		o.Forms = allForms
 	}
 	t := &module{
-		m: m, copier: &copier{}, names: newNames(m), studies: study(m, prog),
+		m: m, look: o.Look, copier: &copier{}, names: newNames(m), studies: study(m, prog),
 		scans: map[*funcStudy]*scan{}, clones: map[*funcStudy]string{}, meets: map[*ptx.Instr]bool{}, settled: map[*ptx.Instr]*ptx.Instr{},
 	}
 	t.findLabels(prog)
@@ -81,6 +82,7 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 // module is a module in transformation.
 type module struct {
 	m       *ptx.Module
+	look    Look
 	copier  *copier
 	names   *names
 	studies *studies
@@ -126,7 +128,7 @@ func (t *module) entry(e *entryStudy, forms Form) Report {
 		if f != Single {
 			r.Barriers.Rewritten = len(e.rewrite)
 		}
-		if forms&f == 0 {
+		if forms&f == 0 || !t.look.offers(f) {
 			continue
 		}
 		fn, b := k.form(f)

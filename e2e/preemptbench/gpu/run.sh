@@ -1,13 +1,24 @@
 #!/usr/bin/env bash
-# Compares the forms on this machine's GPU: run.sh DIR [RUNS [EVICTIONS]], where DIR
-# has vecadd.ptx, stencil.ptx, matmul.ptx and nbody.ptx, transformed:
-#   for k in vecadd stencil matmul nbody; do
-#       vgpuctl ptx transform e2e/kernels/ptx/sm_90/$k.ptx -o DIR/$k.ptx
-#   done
-# It needs nvcc and a GPU of compute capability 9.0.
+# Compares the forms on this machine's GPU: run.sh VGPUCTL [RUNS [EVICTIONS]], where
+# VGPUCTL is the built command line. Behind our forms come the papers' ways to look for
+# the evict word, with fewer runs since they take long: all threads, host memory, and a
+# proxy. It needs nvcc and a GPU of compute capability 9.0.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-runner=$(mktemp)
-trap 'rm -f "$runner"' EXIT
-nvcc -O2 -std=c++17 -o "$runner" "$here/runner.cu" -lcuda
-"$runner" "$1" "${2:-15}" "${3:-40}"
+vgpuctl=$(realpath "$1") runs=${2:-15} evictions=${3:-40}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nvcc -O2 -std=c++17 -o "$work/runner" "$here/runner.cu" -lcuda
+measure() { # WORD READERS RUNS EVICTIONS [WORD]
+	for k in vecadd stencil matmul nbody; do
+		"$vgpuctl" ptx transform "$here/../../kernels/ptx/sm_90/$k.ptx" --word "$1" --readers "$2" -o "$work/$k.ptx" >/dev/null
+	done
+	echo "word: $1, readers: $2"
+	"$work/runner" "$work" "${@:3}"
+}
+measure device one "$runs" "$evictions"
+measure device all 3 5 device
+for readers in one all; do
+	measure proxy $readers 3 5 proxy
+	measure host $readers 1 3 host
+done

@@ -1,6 +1,6 @@
 // Measures transformed kernels on a real GPU, through CUDA's driver interface:
 //
-//     runner DIR RUNS EVICTIONS > table
+//     runner DIR RUNS EVICTIONS [WORD] > table
 //
 // reads DIR/{vecadd,stencil,matmul,nbody}.ptx, which `vgpuctl ptx transform` made,
 // and prints, for each kernel and form: the median time of RUNS runs, how much more
@@ -8,6 +8,10 @@
 // evictions at random moments (from writing the word, by a copy on a stream of its
 // own, until the host sees the kernel's end), in how many launches the evicted run
 // was done in all, and whether all results are the original's, bit for bit.
+//
+// WORD is where the kernels were made to look for the evict word: device (GPU memory,
+// the usual), host, or proxy. The latter two, and where all threads read the word, are
+// the papers' ways, and only the forms that the papers have are measured then.
 //
 // The layout of the appended argument and of the control block is package abi's
 // (mediator/vgpu/abi/preempt.go).
@@ -46,7 +50,8 @@ static double now() {
 struct Args {
     uint64_t control, list, skipped;
     uint32_t first, count, tasks, grid[3], group, every, capacity, flags;
-    uint32_t zero[8];
+    uint64_t word;
+    uint32_t zero[6];
 };
 static_assert(sizeof(Args) == 96, "the appended parameter");
 
@@ -56,15 +61,23 @@ struct Form {
     const char *name, *suffix;
     uint32_t group;
     bool persistent, single;
+    uint32_t every;
 };
 
 static const Form forms[] = {
-    {"single", "__vgpud_single", 1, false, true},
-    {"coarse 8", "__vgpud_coarse", 8, false, false},
-    {"coarse 32", "__vgpud_coarse", 32, false, false},
-    {"persistent 1", "__vgpud_persist", 1, true, false},
-    {"persistent 4", "__vgpud_persist", 4, true, false},
-    {"persistent 16", "__vgpud_persist", 16, true, false},
+    {"single", "__vgpud_single", 1, false, true, 1},
+    {"coarse 8", "__vgpud_coarse", 8, false, false, 1},
+    {"coarse 32", "__vgpud_coarse", 32, false, false, 1},
+    {"persistent 1", "__vgpud_persist", 1, true, false, 1},
+    {"persistent 4", "__vgpud_persist", 4, true, false, 1},
+    {"persistent 16", "__vgpud_persist", 16, true, false, 1},
+};
+
+// What the papers have, where the word is looked for as they do.
+static const Form papers[] = {
+    {"single", "__vgpud_single", 1, false, true, 1},
+    {"persistent 1", "__vgpud_persist", 1, true, false, 1},
+    {"each 64th", "__vgpud_persist", 1, true, false, 64},
 };
 
 struct Kernel {
@@ -76,7 +89,8 @@ struct Kernel {
 
 static CUstream work, side;
 static CUdeviceptr control, list, skipped;
-static uint32_t *word;  // pinned: what is copied to the control block
+static uint32_t *word;  // pinned: what is copied to the control block, or read by the kernels
+static bool hosted;     // whether they do, or a proxy
 static std::mt19937_64 random_bits(1);
 
 static std::string slurp(const std::string &path) {
@@ -166,7 +180,9 @@ struct Bench {
         a.tasks = (uint32_t)tasks();
         memcpy(a.grid, k.grid, sizeof a.grid);
         a.group = f.group;
-        a.every = 1;
+        a.every = f.every;
+        a.word = hosted ? (uint64_t)word : 0;
+        *(volatile uint32_t *)word = 0;
         a.count = units(f);
         CHECK(cuMemsetD8Async(control, 0, CONTROL, work));
         if (f.single) {
@@ -221,9 +237,9 @@ struct Bench {
         while (now() - begin < delay) {
         }
         bool before = cuStreamQuery(work) == CUDA_SUCCESS;
-        *word = 0xffffffff;
         double asked = now();
-        CHECK(cuMemcpyHtoDAsync(control + EVICT, word, 4, side));
+        *(volatile uint32_t *)word = 0xffffffff;
+        if (!hosted) CHECK(cuMemcpyHtoDAsync(control + EVICT, word, 4, side));
         while (cuStreamQuery(work) == CUDA_ERROR_NOT_READY) {
         }
         double took = now() - asked;
@@ -236,6 +252,7 @@ struct Bench {
             return v;
         };
         CHECK(cuMemsetD32(control + EVICT, 0, 1));
+        *(volatile uint32_t *)word = 0;
         left = f.persistent ? tasks() - at32(FINISHED) : at32(SKIPPED);
         if (left == 0) return before ? -1 : took;
         if (f.persistent) {
@@ -260,10 +277,12 @@ struct Bench {
 };
 
 int main(int argc, char **argv) {
-    if (argc != 4) {
-        fprintf(stderr, "usage: runner DIR RUNS EVICTIONS\n");
+    std::string where = argc == 5 ? argv[4] : "device";
+    if (argc < 4 || argc > 5 || (where != "device" && where != "host" && where != "proxy")) {
+        fprintf(stderr, "usage: runner DIR RUNS EVICTIONS [device|host|proxy]\n");
         return 2;
     }
+    hosted = where != "device";
     std::string dir = argv[1];
     int runs = atoi(argv[2]), evictions = atoi(argv[3]);
     CUdevice device;
@@ -277,7 +296,7 @@ int main(int argc, char **argv) {
     CHECK(cuMemAlloc(&control, CONTROL));
     CHECK(cuMemAlloc(&list, 8 << 20));
     CHECK(cuMemAlloc(&skipped, 8 << 20));
-    CHECK(cuMemHostAlloc((void **)&word, 4, 0));
+    CHECK(cuMemHostAlloc((void **)&word, 4, CU_MEMHOSTALLOC_DEVICEMAP));
     char name[128];
     CHECK(cuDeviceGetName(name, sizeof name, device));
     printf("%s, %d runs, %d evictions each\n", name, runs, evictions);
@@ -303,8 +322,12 @@ int main(int argc, char **argv) {
         b.learn();
         double original = b.timed([&] { b.original(); }, runs);
         printf("%-9s %-14s %10.1f us\n", k.entry, "original", original);
-        for (const Form &f : forms) {
-            CUfunction fn = b.function(f.suffix);
+        std::vector<Form> each(std::begin(forms), std::end(forms));
+        if (argc == 5) each.assign(std::begin(papers), std::end(papers));
+        for (const Form &f : each) {
+            CUfunction fn;
+            // A proxy is in the persistent form alone.
+            if (cuModuleGetFunction(&fn, b.module, (std::string(k.entry) + f.suffix).c_str()) != CUDA_SUCCESS) continue;
             uint32_t hardware = b.resident(fn);
             if (f.group > 1 && b.units(f) < 128) continue;
             Args a;

@@ -104,7 +104,7 @@ func DecodePreempt(a *Attribute) (Preempt, error) {
 // preemptible launch; it is aligned to 8.
 const PreemptArgsBytes = 96
 
-// Layout of the appended parameter. What follows flags is zero.
+// Layout of the appended parameter. What follows word is zero.
 const (
 	preemptControl  = 0  // u64
 	preemptList     = 8  // u64
@@ -119,7 +119,8 @@ const (
 	preemptEvery    = 52 // u32
 	preemptCapacity = 56 // u32
 	preemptFlags    = 60 // u32
-	preemptZero     = 64
+	preemptWord     = 64 // u64
+	preemptZero     = 72
 )
 
 // Flags of [PreemptArgs].
@@ -152,6 +153,9 @@ type PreemptArgs struct {
 	// a bitmap: bit u mod 32 of word u/32 is set for each unit u that was skipped.
 	Capacity uint32
 	Flags    uint32
+	// Word is the address of a word in host memory that says what ControlEvict does,
+	// for kernels that were made to read that, as the papers' do; 0 for all others.
+	Word uint64
 }
 
 // Encode writes the arguments to the first PreemptArgsBytes of b, which must be
@@ -172,6 +176,7 @@ func (a *PreemptArgs) Encode(b []byte) {
 	le.PutUint32(b[preemptEvery:], a.Every)
 	le.PutUint32(b[preemptCapacity:], a.Capacity)
 	le.PutUint32(b[preemptFlags:], a.Flags)
+	le.PutUint64(b[preemptWord:], a.Word)
 	clear(b[preemptZero:])
 }
 
@@ -194,6 +199,7 @@ func DecodePreemptArgs(b []byte) (PreemptArgs, error) {
 		Every:    le.Uint32(b[preemptEvery:]),
 		Capacity: le.Uint32(b[preemptCapacity:]),
 		Flags:    le.Uint32(b[preemptFlags:]),
+		Word:     le.Uint64(b[preemptWord:]),
 	}
 	for _, z := range b[preemptZero:] {
 		if z != 0 {
@@ -209,6 +215,7 @@ var PreemptArgsFields = []Field{
 	{"first", preemptFirst, 4}, {"count", preemptCount, 4}, {"tasks", preemptTasks, 4},
 	{"grid_x", preemptGridX, 4}, {"grid_y", preemptGridY, 4}, {"grid_z", preemptGridZ, 4},
 	{"group", preemptGroup, 4}, {"every", preemptEvery, 4}, {"capacity", preemptCapacity, 4}, {"flags", preemptFlags, 4},
+	{"word", preemptWord, 8},
 }
 
 // The control block of a preemptible launch: memory of the context on the GPU,
