@@ -26,7 +26,7 @@ type Recorded struct {
 type Workload interface {
 	// Work calls f with each context that there is, and what it did since the last
 	// call. What f is given is valid until f returns.
-	Work(f func(*Work))
+	Work(now time.Duration, f func(*Work))
 }
 
 // RecorderConfig says how often, and how, records are read. The zero value of each
@@ -153,7 +153,7 @@ func (r *Recorder) step() error {
 	if err := r.read(); err != nil {
 		return err
 	}
-	r.gpu.Work.Work(r.meter.Worked)
+	r.gpu.Work.Work(now, r.meter.Worked)
 	r.meter.Cut(now, &r.phase)
 	r.phase.Polls, r.phase.CPU, r.polls = r.polls, cpu, 0
 	r.gpu.Handler.PollEnded(&r.phase)

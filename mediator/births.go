@@ -173,7 +173,7 @@ func (s *Service) bear(b *unborn) (g *guest, err error) {
 	birth := Birth{
 		Spec: link.Spec{
 			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Socket: b.socket,
-			GPU:       link.GPU{Name: b.share.config.Name, Kind: b.share.config.Kind, Socket: b.share.config.Socket},
+			GPU:       b.share.link(),
 			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
 			KernelTimeLimit: s.config.Load().kernelTimeLimit(spec.KernelTimeLimit),
 		},

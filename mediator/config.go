@@ -18,6 +18,7 @@ import (
 	"vgpud/fairshare"
 	"vgpud/mediator/api"
 	"vgpud/mediator/confine"
+	"vgpud/mediator/link"
 )
 
 // Config is the daemon's configuration file, in YAML. What is left out has the
@@ -148,10 +149,16 @@ func (c *Config) evictionDeadline() time.Duration {
 // GPUConfig is one physical GPU.
 type GPUConfig struct {
 	Name string `yaml:"name"`
-	// Kind is the driver: soft.
+	// Kind is the driver: soft or nvidia.
 	Kind string `yaml:"kind"`
 	// Socket is the soft GPU's.
 	Socket string `yaml:"socket"`
+	// Device says which of NVIDIA's GPUs it is: by its UUID, PCI address or index.
+	// Empty is the only one.
+	Device string `yaml:"device,omitempty"`
+	// AllowUnknownDriver goes on without the hardware's own abilities where the
+	// calls of NVIDIA's driver are not known.
+	AllowUnknownDriver bool `yaml:"allow_unknown_driver,omitempty"`
 	// Policy is dfq unless said otherwise.
 	Policy     string           `yaml:"policy"`
 	Accounting AccountingConfig `yaml:"accounting"`
@@ -159,6 +166,12 @@ type GPUConfig struct {
 
 // AccountingConfig says how a GPU is watched; see accounting.Config.
 type AccountingConfig struct {
+	// Source is registers or events, or auto: see look.
+	Source string `yaml:"source"`
+	// Interval is how often a GPU's own record is read: 10ms. The rest is for
+	// registers.
+	Interval time.Duration `yaml:"interval"`
+
 	Poll  time.Duration `yaml:"poll"`  // 1ms, for each active guest
 	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest; with over 4 GPUs a quarter of that for each GPU
 	Round time.Duration `yaml:"round"` // at most 24ms
@@ -204,6 +217,23 @@ func (c AccountingConfig) config(gpus int) (accounting.Config, error) {
 	return a.WithDefaults(), a.Validate()
 }
 
+// recorder is the accounting package's, for a GPU's own record.
+func (c AccountingConfig) recorder() accounting.RecorderConfig {
+	return accounting.RecorderConfig{Interval: c.Interval}
+}
+
+// check says what is wrong with it.
+func (c AccountingConfig) check(gpus int) error {
+	if err := checkSource(c.Source); err != nil {
+		return err
+	}
+	if err := c.recorder().Validate(); err != nil {
+		return err
+	}
+	_, err := c.config(gpus)
+	return err
+}
+
 // ReadConfig reads a configuration file. Errors name the line.
 func ReadConfig(path string) (Config, error) {
 	b, err := os.ReadFile(path)
@@ -239,7 +269,7 @@ func (c *Config) setDefaults() {
 	for i := range c.GPUs {
 		g := &c.GPUs[i]
 		if g.Kind == "" {
-			g.Kind = "soft"
+			g.Kind = kindSoft
 		}
 		if g.Policy == "" {
 			g.Policy = "dfq"
@@ -267,20 +297,38 @@ func (c *Config) check() error {
 			return fmt.Errorf("gpus[%d]: a second GPU named %q", i, g.Name)
 		}
 		seen[g.Name] = true
-		if g.Kind != "soft" {
-			return fmt.Errorf("gpus[%d] (%s): kind %q: this build has \"soft\"", i, g.Name, g.Kind)
-		}
-		if g.Socket == "" {
-			return fmt.Errorf("gpus[%d] (%s): socket: want the path that `vgpud softgpu` listens on", i, g.Name)
+		if err := g.checkKind(); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
 		if err := checkPolicy(g.Policy); err != nil {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
-		if _, err := g.Accounting.config(len(c.GPUs)); err != nil {
+		if err := g.Accounting.check(len(c.GPUs)); err != nil {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
 	}
 	return nil
+}
+
+// checkKind is about what GPUs of a kind are opened by.
+func (g *GPUConfig) checkKind() error {
+	driven := g.Device != "" || g.AllowUnknownDriver
+	switch {
+	case g.Kind == kindSoft && g.Socket == "":
+		return errors.New("socket: want the path that `vgpud softgpu` listens on")
+	case g.Kind == kindSoft && driven:
+		return fmt.Errorf("device and allow_unknown_driver are for kind %q", kindNVIDIA)
+	case g.Kind == kindNVIDIA && g.Socket != "":
+		return fmt.Errorf("socket: a GPU of kind %q has none; device says which it is", g.Kind)
+	case g.Kind != kindSoft && g.Kind != kindNVIDIA:
+		return fmt.Errorf("kind %q: want %q or %q", g.Kind, kindSoft, kindNVIDIA)
+	}
+	return nil
+}
+
+// link is the GPU as other processes are told of it.
+func (g *GPUConfig) link() link.GPU {
+	return link.GPU{Name: g.Name, Kind: g.Kind, Socket: g.Socket, Device: g.Device, AllowUnknownDriver: g.AllowUnknownDriver}
 }
 
 // checkPolicy says which policies there are.

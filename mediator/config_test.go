@@ -67,6 +67,7 @@ gpus:
   policy: none
   accounting: {poll: 2ms, quiet: 8ms, round: 40ms, piece: 200µs, jitter: 0.25, full: true, idle: compared, by_channels: true}
 - {name: gpu1, socket: /tmp/v/gpu1.sock}
+- {name: gpu2, kind: nvidia, device: "0000:3b:00.0", allow_unknown_driver: true, accounting: {source: events, interval: 20ms}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +79,7 @@ gpus:
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
 			}},
 			{Name: "gpu1", Kind: "soft", Socket: "/tmp/v/gpu1.sock", Policy: "dfq"},
+			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -97,8 +99,12 @@ func TestConfigRefusals(t *testing.T) {
 		leastConfig + "run_dir: [":            "line 2",
 		leastConfig + "kernel_time_limit: 0s": `line 2: time limit "0s"`,
 		"gpus: 7":                             "cannot unmarshal",
-		gpu("kind: nvidia"):                   `gpus[0] (gpu0): kind "nvidia": this build has "soft"`,
+		gpu("kind: nvidia"):                   `gpus[0] (gpu0): socket: a GPU of kind "nvidia" has none; device says which it is`,
+		gpu("kind: voodoo"):                   `gpus[0] (gpu0): kind "voodoo": want "soft" or "nvidia"`,
+		gpu("device: GPU-1"):                  `gpus[0] (gpu0): device and allow_unknown_driver are for kind "nvidia"`,
 		gpu("policy: lottery"):                `gpus[0] (gpu0): policy "lottery": want one of ` + strings.Join(fairshare.Names(), ", "),
+		gpu("accounting: {source: tea}"):      `source "tea": want one of auto, registers, events`,
+		gpu("accounting: {interval: 1s}"):     "interval 1s: want 1ms to 250ms",
 		gpu("accounting: {idle: maybe}"):      `idle mode "maybe": want one of`,
 		gpu("accounting: {poll: -1ms}"):       "poll -1ms and quiet 5ms must not be negative",
 		gpu("accounting: {poll: soon}"):       "soon",

@@ -32,6 +32,8 @@ type guest struct {
 	deaf    chan struct{} // closed when its launches are not listened for any more
 	hearing sync.WaitGroup
 
+	accounts accounts
+
 	renames sync.Mutex    // one at a time
 	renamed chan struct{} // the guest's process has noted the newest name
 

@@ -9,10 +9,24 @@ import (
 	"vgpud/gpu/nvidia/rm"
 	"vgpud/mediator/api"
 	process "vgpud/mediator/guest"
+	"vgpud/mediator/link"
 )
 
-// kindNVIDIA is the kind of GPUs that NVIDIA's driver drives.
-const kindNVIDIA = "nvidia"
+// The kinds of GPUs: those in software, and those that NVIDIA's driver drives.
+const (
+	kindSoft   = "soft"
+	kindNVIDIA = "nvidia"
+)
+
+// link is the GPU as a guest's processes are told of it: one of NVIDIA's by its UUID,
+// whatever the configuration has it by, since an index is another GPU's when one is gone.
+func (s *share) link() link.GPU {
+	g := s.config.link()
+	if g.Kind == kindNVIDIA {
+		g.Device = uuidText(s.open().props.UUID)
+	}
+	return g
+}
 
 // hardware is what NVIDIA's driver says of one GPU that it drives. It is pure: the
 // share tells it what was heard.

@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -61,40 +62,64 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 
 // rewatch has a GPU watched in another way from now on.
 func (s *Service) rewatch(sh *share, c AccountingConfig) error {
-	watch, err := c.config(len(s.o.Config.GPUs))
-	if err != nil {
-		return err
-	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	next, err := s.sampler(sh, sh.opened.source, watch)
+	have := sh.opened.sight
+	if sh.next != nil {
+		have = have.with(sh.next.sight)
+	}
+	by, err := look(sh.opened.device, c.Source, have)
 	if err != nil {
 		return err
 	}
-	sh.watch, sh.planner, sh.next = watch, accounting.NewPlanner(watch), next
+	next, err := s.watching(sh, by, c)
+	if err != nil {
+		if by.events != have.events {
+			err = errors.Join(err, by.close())
+		}
+		return err
+	}
+	sh.accounting = c
+	err = sh.schedule(&next)
 	if sh.stopWatching != nil {
 		sh.stopWatching()
 	}
-	return nil
+	return err
 }
 
-// sampler makes one for a GPU.
-func (s *Service) sampler(sh *share, source accounting.Source, watch accounting.Config) (*accounting.Sampler, error) {
-	return accounting.NewSampler([]accounting.Watched{
-		{Name: sh.config.Name, Source: source, Handler: sh, Config: watch},
-	}, accounting.SamplerOptions{Pinned: s.pinned, CPU: s.cpu})
+// schedule has another watcher be the next, or none, in the place of the one that
+// was to be. The caller holds mu.
+func (s *share) schedule(next *watching) error {
+	dropped := s.next
+	s.next = next
+	if dropped == nil || dropped.sight.events == s.opened.sight.events || next != nil && dropped.sight.events == next.sight.events {
+		return nil
+	}
+	return dropped.sight.close()
 }
 
-// turnedOver puts the sampler that is to be next, if there is one, in the place
+// turnedOver puts the watcher that is to be next, if there is one, in the place
 // of the one that has ended.
 func (s *share) turnedOver() bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.next == nil {
+		s.mu.Unlock()
 		return false
 	}
-	s.watchedCPU += s.opened.sampler.CPU()
-	s.opened.sampler, s.next = s.next, nil
+	old, now := s.opened.watching, *s.next
+	s.opened.watching, s.next = now, nil
+	s.planner = accounting.NewPlanner(now.watch)
+	s.watchedCPU += old.watcher.CPU()
+	s.mu.Unlock()
+	if old.sight.events == now.sight.events {
+		return true
+	}
+	if now.sight.events == nil {
+		s.unwanted()
+	}
+	if err := old.sight.close(); err != nil {
+		s.log.Warn("stop watching a GPU", "gpu", s.config.Name, "err", err)
+	}
 	return true
 }
 

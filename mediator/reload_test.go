@@ -31,7 +31,7 @@ func TestReload(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	j := newJob(t, attach(t, d.create("a").Socket))
 	until(t, "the GPU is watched", func() bool { return d.gpu().Rounds > 0 })
-	first := d.service.shares[0].open().sampler
+	first := d.service.shares[0].open().watcher
 
 	c := d.change(func(c *Config) {
 		c.KernelTimeLimit, c.EvictionDeadline = TimeLimit(time.Minute), TimeLimit(time.Second)
@@ -52,7 +52,7 @@ func TestReload(t *testing.T) {
 	if deadline != time.Second {
 		t.Errorf("kernels may take %v to leave, want 1s", deadline)
 	}
-	until(t, "another sampler watches", func() bool { return d.service.shares[0].open().sampler != first })
+	until(t, "another one watches", func() bool { return d.service.shares[0].open().watcher != first })
 	rounds := d.gpu().Rounds
 	until(t, "rounds go on", func() bool { return d.gpu().Rounds > rounds+2 })
 	if g := d.gpu(); !g.Healthy {
@@ -68,11 +68,11 @@ func TestReload(t *testing.T) {
 	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &none}); err != nil {
 		t.Fatal(err)
 	}
-	second := d.service.shares[0].open().sampler
+	second := d.service.shares[0].open().watcher
 	if _, err := d.service.Reload(c); err != nil {
 		t.Fatal(err)
 	}
-	if p := d.gpu().Policy; p != none || d.service.shares[0].open().sampler != second {
+	if p := d.gpu().Policy; p != none || d.service.shares[0].open().watcher != second {
 		t.Errorf("policy %s after nothing was changed", p)
 	}
 

@@ -3,57 +3,53 @@ package mediator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
 )
 
 // reopenEvery is how often the daemon looks whether a GPU that is gone has come
 // back.
 const reopenEvery = 500 * time.Millisecond
 
-// opened is a GPU as it was opened, and what watches it. A GPU that was gone is
+// opened is a GPU as it was opened, and how it is watched. A GPU that was gone is
 // opened anew.
 type opened struct {
-	device  gpu.Monitor
-	props   gpu.Properties
-	source  accounting.Source
-	sampler *accounting.Sampler
+	device gpu.Monitor
+	props  gpu.Properties
+	watching
 }
+
+// close gives the GPU back.
+func (o *opened) close() error { return errors.Join(o.sight.close(), o.device.Close()) }
 
 // openGPU opens a GPU to be watched on behalf of its share.
 func (s *Service) openGPU(ctx context.Context, sh *share) (o opened, err error) {
-	o.device, err = s.o.Open(ctx, link.GPU{Name: sh.config.Name, Kind: sh.config.Kind, Socket: sh.config.Socket})
+	o.device, err = s.o.Open(ctx, sh.config.link())
 	if err != nil {
 		return o, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, o.device.Close())
+			err = errors.Join(err, o.close())
 		}
 	}()
-	sampled, ok := o.device.(gpu.Sampled)
-	if !ok {
-		return o, errors.New("its status can't be read, so its guests can't be accounted")
+	sh.mu.Lock()
+	config := sh.accounting
+	sh.mu.Unlock()
+	if o.sight, err = look(o.device, config.Source, sight{}); err != nil {
+		return o, err
 	}
-	if o.source, err = sampled.Source(); err != nil {
-		return o, fmt.Errorf("read its status: %w", err)
-	}
-	if sh.config.Kind == "soft" {
+	if sh.config.Kind == kindSoft {
 		if err := s.warden.Share(sh.config.Socket); err != nil {
 			return o, err
 		}
 	}
 	o.props = o.device.Properties()
-	sh.mu.Lock()
-	watch := sh.watch
-	sh.mu.Unlock()
-	o.sampler, err = s.sampler(sh, o.source, watch)
+	o.watching, err = s.watching(sh, o.sight, config)
 	return o, err
 }
 
@@ -73,7 +69,7 @@ func (s *Service) attend(ctx context.Context, sh *share) {
 			return // the daemon ends
 		}
 		old, current := sh.renew(ctx, again)
-		if err := old.Close(); err != nil {
+		if err := old.close(); err != nil {
 			s.log.Debug("close a GPU that was gone", "gpu", sh.config.Name, "err", err)
 		}
 		if !current {
@@ -98,8 +94,8 @@ func (s *Service) reopen(ctx context.Context, sh *share) (opened, error) {
 	}
 }
 
-// watched has the sampler watch the GPU until ctx ends, the GPU is gone, or
-// another sampler is to watch it.
+// watched has the watcher watch the GPU until ctx ends, the GPU is gone, or
+// another one is to watch it.
 func (s *share) watched(ctx context.Context) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -123,8 +119,8 @@ func (s *share) watched(ctx context.Context) {
 		})
 	}
 	// An error was told to the share already.
-	if err := o.sampler.Run(there); err != nil {
-		s.log.Error("sampler ended", "gpu", s.config.Name, "err", err)
+	if err := o.watcher.Run(there); err != nil {
+		s.log.Error("watcher ended", "gpu", s.config.Name, "err", err)
 		return
 	}
 	s.mu.Lock()
@@ -145,15 +141,18 @@ func (s *share) open() opened {
 // renew puts a GPU that is back in the place of the one that is gone, and returns
 // what of the two is not used any more: once ctx has ended nothing changes, and
 // current is false.
-func (s *share) renew(ctx context.Context, again opened) (unused gpu.Monitor, current bool) {
+func (s *share) renew(ctx context.Context, again opened) (unused opened, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
-		return again.device, false // leave has been here, or will be
+		return again, false // leave has been here, or will be
 	}
 	old := s.opened
-	s.opened, s.next = again, nil
-	s.watchedCPU += old.sampler.CPU()
+	if err := s.schedule(nil); err != nil {
+		s.log.Debug("close what was to watch a GPU that was gone", "gpu", s.config.Name, "err", err)
+	}
+	s.opened, s.planner = again, accounting.NewPlanner(again.watch)
+	s.watchedCPU += old.watcher.CPU()
 	s.problem, s.over = "", false
-	return old.device, true
+	return old, true
 }

@@ -95,8 +95,8 @@ func TestNothingIsRenewedAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	unused, current := s.share.renew(ctx, opened{device: d})
-	if unused != gpu.Device(d) || current || !s.share.over {
-		t.Errorf("unused %v, current %v, over %v", unused, current, s.share.over)
+	if unused.device != gpu.Monitor(d) || current || !s.share.over {
+		t.Errorf("unused %+v, current %v, over %v", unused, current, s.share.over)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)

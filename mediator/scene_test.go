@@ -48,7 +48,7 @@ func newScene(t testing.TB) *scene {
 	watch := accounting.Config{Piece: -1}.WithDefaults()
 	s := &scene{t: t, policy: &script{}}
 	s.share = &share{
-		config: GPUConfig{Name: "gpu0", Kind: "soft"}, watch: watch, planner: accounting.NewPlanner(watch), clock: &s.clock,
+		config: GPUConfig{Name: "gpu0", Kind: "soft"}, opened: opened{watching: watching{watch: watch}}, planner: accounting.NewPlanner(watch), clock: &s.clock,
 		log: slog.New(slog.DiscardHandler), recent: make(map[fairshare.GuestID]*recent), policy: s.policy,
 	}
 	s.share.guests = func(f func([]*guest)) { f(s.guests) }

@@ -123,7 +123,7 @@ func newWarden(o *Options) (*confine.Warden, error) {
 	}
 	c.Program = o.Command().Path
 	for _, g := range o.Config.GPUs {
-		if g.Kind == "soft" {
+		if g.Kind == kindSoft {
 			c.Sockets = append(c.Sockets, g.Socket)
 		}
 	}
@@ -132,12 +132,8 @@ func newWarden(o *Options) (*confine.Warden, error) {
 
 // open opens one GPU and prepares to watch it.
 func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
-	watch, err := c.Accounting.config(len(s.o.Config.GPUs))
-	if err != nil {
-		return nil, err
-	}
 	sh := &share{
-		config: c, watch: watch, planner: accounting.NewPlanner(watch),
+		config: c, accounting: c.Accounting,
 		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
 	}
 	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }
@@ -145,8 +141,12 @@ func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
 	if err := sh.setPolicy(c.Policy); err != nil {
 		return nil, err
 	}
-	sh.opened, err = s.openGPU(ctx, sh)
-	return sh, err
+	o, err := s.openGPU(ctx, sh)
+	if err != nil {
+		return nil, err
+	}
+	sh.opened, sh.planner = o, accounting.NewPlanner(o.watch)
+	return sh, nil
 }
 
 // ofGPU calls f with a GPU's guests by id, while none can go away.
@@ -311,7 +311,8 @@ func (s *Service) listen() ([]net.Listener, error) {
 func (s *Service) closeGPUs() error {
 	var errs []error
 	for _, sh := range s.shares {
-		errs = append(errs, sh.open().device.Close())
+		o := sh.open()
+		errs = append(errs, o.close())
 	}
 	return errors.Join(errs...)
 }

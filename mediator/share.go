@@ -24,15 +24,15 @@ type share struct {
 	// away.
 	guests func(f func([]*guest))
 
-	mu      sync.Mutex
-	opened  opened
-	watch   accounting.Config
-	planner *accounting.Planner
+	mu         sync.Mutex
+	opened     opened
+	accounting AccountingConfig
+	planner    *accounting.Planner
 	// next, where it is set, is to watch the GPU when stopWatching has ended the
-	// sampler that does.
-	next         *accounting.Sampler
+	// watcher that does.
+	next         *watching
 	stopWatching context.CancelFunc
-	watchedCPU   time.Duration // by the samplers of earlier openings
+	watchedCPU   time.Duration // by the watchers before
 	policy       fairshare.Policy
 	policyName   string
 	tally        tally
@@ -134,7 +134,7 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 		}
 		changed, held := s.decide(guests, ev)
 		plan = accounting.Plan{Load: s.load, Await: s.awaited(held)}
-		if changed && s.watch.Piece < 0 {
+		if changed && s.opened.watch.Piece < 0 {
 			// For a while the mix is neither the one that was polled nor the one
 			// that will be. Pieces that are spread over the round show it anyway.
 			plan.WatchOn, _ = s.planner.Mean(s.load)
@@ -203,8 +203,8 @@ func (s *share) changed(id fairshare.GuestID) {
 		s.show(guests)
 		s.decide(guests, fairshare.Event{Kind: fairshare.Changed, Guest: id})
 	})
-	if sampler := s.open().sampler; sampler != nil {
-		sampler.Notify(0)
+	if w := s.open().watcher; w != nil {
+		w.Notify(0)
 	}
 }
 
@@ -434,10 +434,6 @@ func (s *share) gpu(vms int) api.GPU {
 	if s.hardware != nil {
 		g.Hardware = s.hardware.show()
 	}
-	if sampler := s.opened.sampler; sampler != nil {
-		g.AccountingCPUSeconds = (s.watchedCPU + sampler.CPU()).Seconds()
-		p := sampler.Priority()
-		g.RealTime, g.RealTimeProblem = p.Realtime, p.Reason
-	}
+	s.opened.show(&g, s.watchedCPU)
 	return g
 }

@@ -195,7 +195,7 @@ func TestPlanAfterVerdicts(t *testing.T) {
 	if got.WatchOn != 0 || len(got.Await) != 0 {
 		t.Errorf("plan without new verdicts: %+v", got)
 	}
-	s.share.watch.Piece = 100 * time.Microsecond
+	s.share.opened.watch.Piece = 100 * time.Microsecond
 	s.next(resume(1))
 	if got := s.poll(1 * ms); got.WatchOn != 0 {
 		t.Errorf("polls on for %v although it polls all over the round", got.WatchOn)

@@ -62,7 +62,7 @@ func (r *Record) Close() error {
 }
 
 // Work implements [accounting.Workload].
-func (r *Record) Work(f func(*accounting.Work)) {
+func (r *Record) Work(_ time.Duration, f func(*accounting.Work)) {
 	for _, c := range r.Contexts {
 		w := c.Work()
 		f(&w)

@@ -131,12 +131,18 @@ type GPU struct {
 
 	// What accounting costs, and how far it can be trusted.
 	AccountingCPUSeconds float64 `json:"accounting_cpu_seconds"`
-	WatchedSeconds       float64 `json:"watched_seconds"`
-	Polls                uint64  `json:"polls"`
-	Gaps                 uint64  `json:"polling_gaps"`
-	GapSeconds           float64 `json:"polling_gap_seconds"`
-	RealTime             bool    `json:"real_time"`
-	RealTimeProblem      string  `json:"real_time_problem,omitempty"`
+	// AccountingSource is what the GPU is watched by, [SourceRegisters] or
+	// [SourceEvents], and AccountingSourceReason why not by what would come first.
+	// RecordsLost is how often records of context switches were.
+	AccountingSource       string  `json:"accounting_source"`
+	AccountingSourceReason string  `json:"accounting_source_reason,omitempty"`
+	RecordsLost            uint64  `json:"records_lost,omitempty"`
+	WatchedSeconds         float64 `json:"watched_seconds"`
+	Polls                  uint64  `json:"polls"`
+	Gaps                   uint64  `json:"polling_gaps"`
+	GapSeconds             float64 `json:"polling_gap_seconds"`
+	RealTime               bool    `json:"real_time"`
+	RealTimeProblem        string  `json:"real_time_problem,omitempty"`
 
 	// Overruns count kernels that the soft GPU computed later than they should
 	// have ended, and how much its time was stretched for them.

@@ -1,0 +1,95 @@
+package mediator
+
+import (
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/mediator/link"
+)
+
+// accounts is what is remembered of a guest's accounts of work. It is the watcher's.
+type accounts struct {
+	spans []accounting.Span // scratch
+	old   map[int]*counted  // by slot
+}
+
+// counted is what was last seen of a context whose page has no account of work.
+type counted struct {
+	gpuTime, since time.Duration
+}
+
+// Work implements [accounting.Workload]: what the guests' contexts had on the GPU,
+// as their executors say.
+func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
+	s.guests(func(guests []*guest) {
+		for _, g := range guests {
+			g.page.WantWork(true)
+			for i := range link.MaxContexts {
+				if w, ok := g.accounts.of(g.page, i, now); ok {
+					f(&w)
+				}
+			}
+		}
+	})
+}
+
+// of is what context i of a page had to do; ok is false where there is none.
+func (a *accounts) of(page *link.Page, i int, now time.Duration) (w accounting.Work, ok bool) {
+	slot := page.Context(i)
+	group, ok := slot.Group()
+	if !ok {
+		return w, false
+	}
+	w.Group, w.PID = accounting.GroupID(group), slot.PID()
+	if !page.HasWork() {
+		a.count(i, slot, now, &w)
+		return w, true
+	}
+	log := page.Work(i)
+	if slot.State() == link.ContextReady { // else what was there ended with the context
+		w.Since = log.Since()
+	}
+	a.spans = a.spans[:0]
+	log.Take(func(start, end time.Duration) {
+		a.spans = append(a.spans, accounting.Span{Start: start, End: end})
+	})
+	w.Spans = a.spans
+	return w, true
+}
+
+// count goes by an executor's counters, where it keeps no account: its GPU time is
+// taken to have been just now, and what is on the GPU to have come since the last
+// look. Where others had the GPU in between, that is not the context's time, but
+// what the GPU recorded bounds it.
+func (a *accounts) count(i int, slot *link.ContextSlot, now time.Duration, w *accounting.Work) {
+	c := a.old[i]
+	t := slot.Counters().GPUTime
+	if c == nil {
+		c = &counted{gpuTime: t}
+		if a.old == nil {
+			a.old = make(map[int]*counted)
+		}
+		a.old[i] = c
+	}
+	if d := t - c.gpuTime; d > 0 {
+		a.spans = append(a.spans[:0], accounting.Span{Start: now - d, End: now})
+		w.Spans = a.spans
+	}
+	c.gpuTime = t
+	switch {
+	case slot.Outstanding() == 0:
+		c.since = 0
+	case c.since == 0:
+		c.since = now
+	}
+	w.Since = c.since
+}
+
+// unwanted tells executors that nobody reads their accounts of work any more.
+func (s *share) unwanted() {
+	s.guests(func(guests []*guest) {
+		for _, g := range guests {
+			g.page.WantWork(false)
+		}
+	})
+}
