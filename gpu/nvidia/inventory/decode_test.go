@@ -71,6 +71,46 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// TestAnH100 reads what the program said of an H100 under driver 580.159.04, idle
+// again after other work, with another UUID than its own.
+func TestAnH100(t *testing.T) {
+	f, err := os.Open("testdata/h100-580.159.04.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var v Inventory
+	var clocks []float64
+	var h Health
+	if err := scan(f, func(m Message) error {
+		if m.Inventory != nil {
+			v = *m.Inventory
+		}
+		for _, s := range m.Samples {
+			h.Sample(s)
+			clocks = append(clocks, *s.SMClockHertz)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+	if diff := cmp.Diff(Inventory{Driver: "580.159.04", CUDA: 13000, GPUs: []GPU{{
+		UUID: uuid, PCI: "0000:00:06.0", Name: "NVIDIA H100 80GB HBM3", MemoryBytes: 85520809984, MIG: "off", ComputeMode: "default", Persistence: "on",
+	}}}, v); diff != "" {
+		t.Errorf("inventory, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]float64{1.98e9, 1.98e9, 1.98e9, 1.98e9, 345e6}, clocks); diff != "" {
+		t.Errorf("clocks, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(Sample{
+		UUID: uuid, TemperatureCelsius: number(36.), PowerWatts: number(87.663), PowerLimitWatts: number(700.), SMClockHertz: number(345e6), MemoryClockHertz: number(2619e6),
+		MemoryUsedBytes: number(uint64(480 << 20)), BusyRatio: number(0.), MemoryBusyRatio: number(0.), ECCCorrected: number(uint64(0)), ECCUncorrected: number(uint64(0)), Recovery: RecoveryNone,
+	}, h.Last()); diff != "" || h.Problem() != "" {
+		t.Errorf("problem %q; last sample, -want +got:\n%s", h.Problem(), diff)
+	}
+}
+
 // FuzzDecode: whatever comes, what is decoded is bounded, and encoded and decoded
 // again is the same.
 func FuzzDecode(f *testing.F) {

@@ -193,19 +193,19 @@ func sample(g gpu) inventory.Sample {
 		s.Lost = true // and every other question takes as long to fail
 		return s
 	}
-	s.TemperatureCelsius = scaled(celsius, ret, 1)
+	s.TemperatureCelsius = scaled(celsius, ret, 1, 1)
 	milliwatts, ret := d.GetPowerUsage()
-	s.PowerWatts = scaled(milliwatts, ret, 1e-3)
+	s.PowerWatts = scaled(milliwatts, ret, 1, 1e3)
 	milliwatts, ret = d.GetEnforcedPowerLimit()
-	s.PowerLimitWatts = scaled(milliwatts, ret, 1e-3)
+	s.PowerLimitWatts = scaled(milliwatts, ret, 1, 1e3)
 	megahertz, ret := d.GetClockInfo(nvml.CLOCK_SM)
-	s.SMClockHertz = scaled(megahertz, ret, 1e6)
+	s.SMClockHertz = scaled(megahertz, ret, 1e6, 1)
 	megahertz, ret = d.GetClockInfo(nvml.CLOCK_MEM)
-	s.MemoryClockHertz = scaled(megahertz, ret, 1e6)
+	s.MemoryClockHertz = scaled(megahertz, ret, 1e6, 1)
 	memory, ret := d.GetMemoryInfo()
 	s.MemoryUsedBytes = found(memory.Used, ret)
 	busy, ret := d.GetUtilizationRates()
-	s.BusyRatio, s.MemoryBusyRatio = scaled(busy.Gpu, ret, 1e-2), scaled(busy.Memory, ret, 1e-2)
+	s.BusyRatio, s.MemoryBusyRatio = scaled(busy.Gpu, ret, 1, 100), scaled(busy.Memory, ret, 1, 100)
 	// By its older name, which every driver's library has.
 	if reasons, ret := d.GetCurrentClocksThrottleReasons(); ret == nvml.SUCCESS {
 		s.Throttled = throttled(reasons)
@@ -223,12 +223,12 @@ func found[T any](v T, ret nvml.Return) *T {
 	return &v
 }
 
-// scaled is a value in the unit of which it counts so many.
-func scaled(v uint32, ret nvml.Return, unit float64) *float64 {
+// scaled is a value in another unit.
+func scaled(v uint32, ret nvml.Return, times, per float64) *float64 {
 	if ret != nvml.SUCCESS {
 		return nil
 	}
-	f := float64(v) * unit
+	f := float64(v) * times / per
 	return &f
 }
 
