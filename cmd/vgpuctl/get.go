@@ -83,6 +83,7 @@ var gpuColumns = []column[api.GPU]{
 	{"HEALTHY", false, func(g api.GPU) string { return yesNo(g.Healthy) }},
 	{"KIND", true, func(g api.GPU) string { return g.Kind }},
 	{"SMS", true, func(g api.GPU) string { return count(g.SMs) }},
+	{"ACCOUNTING", true, func(g api.GPU) string { return g.AccountingSource }},
 	{"ACCOUNTING-CPU", true, func(g api.GPU) string { return seconds(g.AccountingCPUSeconds) }},
 	{"GAPS", true, func(g api.GPU) string { return count(g.Gaps) }},
 	{"REAL-TIME", true, func(g api.GPU) string { return yesNo(g.RealTime) }},

@@ -85,7 +85,7 @@ func newFixedHost() *fixedHost {
 		gpu: api.GPU{
 			Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", SMs: 4, MemoryBytes: 1 << 30, Policy: "dfq", VMs: 2, Healthy: true,
 			BusyRatio: 0.75, BusySeconds: 20, IdleSeconds: 5, SwitchingSeconds: 0.25, Switches: 321, Rounds: 1234,
-			AccountingCPUSeconds: 3.5, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RealTime: true, Overruns: 3, OverrunSeconds: 0.125,
+			AccountingCPUSeconds: 3.5, AccountingSource: api.SourceRegisters, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RealTime: true, Overruns: 3, OverrunSeconds: 0.125,
 			Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Prediction: api.Prediction{Launches: 900, ErrorRatio: 0.1875},
 			Evictions: api.Evictions{Count: 30, Seconds: 0.25, P50: 0.0005, P99: 0.0125, Buckets: []api.Bucket{{UpTo: 0.001, Count: 29}}},
 		},

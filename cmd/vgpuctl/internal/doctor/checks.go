@@ -34,15 +34,23 @@ func daemon(ctx context.Context, h *Host) []ability.Ability {
 	if health.Version != h.Version {
 		a.Do = fmt.Sprintf("restart the daemon, or update vgpuctl: this is version %s; guests go on meanwhile", h.Version)
 	}
-	all := []ability.Ability{a}
+	all := []ability.Ability{a, confinement(&health)}
 	gpus, err := h.GPUs(ctx)
 	if err != nil {
 		return append(all, ability.Missing(GPU, err.Error(), "`journalctl -u vgpud` says why"))
 	}
 	for i := range gpus {
-		all = append(all, gpuOf(&gpus[i]))
+		all = append(all, gpuOf(&gpus[i]), accounting(&gpus[i]))
 	}
 	return all
+}
+
+// confinement is whether guests' processes are kept from each other and the host.
+func confinement(h *api.Health) ability.Ability {
+	if len(h.Unconfined) > 0 {
+		return ability.Missing(Confinement, strings.Join(h.Unconfined, "; "), "docs/security.md says what each takes")
+	}
+	return ability.Here(Confinement, "guests' processes have users, devices and limits of their own")
 }
 
 // gpuOf is one of the daemon's GPUs.
@@ -60,6 +68,19 @@ func gpuOf(g *api.GPU) ability.Ability {
 		advice = append(advice, g.Hardware.Warnings...)
 	}
 	a.Do = strings.Join(advice, "; ")
+	return a
+}
+
+// accounting is what one of the daemon's GPUs is watched by.
+func accounting(g *api.GPU) ability.Ability {
+	a := ability.Here(Accounting, "by %s", g.AccountingSource)
+	if g.AccountingSourceReason != "" {
+		a.What += ": " + g.AccountingSourceReason
+	}
+	if g.AccountingSource == "" {
+		a = ability.Missing(Accounting, cmp.Or(g.AccountingSourceReason, "nothing tells who uses the GPU"), "")
+	}
+	a.GPU = g.Name
 	return a
 }
 

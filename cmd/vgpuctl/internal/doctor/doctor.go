@@ -21,13 +21,17 @@ const (
 	Program = "vgpud"
 	Daemon  = "daemon"
 	GPU     = "gpu"
-	Libcuda = "libcuda"
-	NVML    = "nvml"
-	SoftGPU = "soft gpu"
-	KVM     = "kvm"
-	QEMU    = "qemu"
-	Libvirt = "libvirt"
-	Hook    = "hook"
+	// Accounting is what one of the daemon's GPUs is watched by.
+	Accounting = "accounting"
+	// Confinement is of guests' processes.
+	Confinement = "confinement"
+	Libcuda     = "libcuda"
+	NVML        = "nvml"
+	SoftGPU     = "soft gpu"
+	KVM         = "kvm"
+	QEMU        = "qemu"
+	Libvirt     = "libvirt"
+	Hook        = "hook"
 )
 
 // Host is what the doctor looks at.

@@ -53,7 +53,7 @@ func fullHost() (h *Host, outputs map[string]string) {
 		},
 		Health: func(context.Context) (api.Health, error) { return api.Health{Version: "1.0", Healthy: true}, nil },
 		GPUs: func(context.Context) ([]api.GPU, error) {
-			return []api.GPU{{Name: "gpu0", Kind: "nvidia", Model: "H100", Healthy: true}}, nil
+			return []api.GPU{{Name: "gpu0", Kind: "nvidia", Model: "H100", Healthy: true, AccountingSource: api.SourceEvents, AccountingSourceReason: "no registers"}}, nil
 		},
 		Inventory: func(context.Context) (inventory.Inventory, error) {
 			return inventory.Inventory{Driver: "580.159.04", GPUs: []inventory.GPU{{Name: "H100"}, {UUID: "GPU-2"}}}, nil
@@ -68,7 +68,9 @@ func TestAHostThatHasAll(t *testing.T) {
 	h, _ := fullHost()
 	want := Report{Ready: true, Abilities: []ability.Ability{
 		{Name: Daemon, State: ability.Present, What: "version 1.0 answers"},
+		{Name: Confinement, State: ability.Present, What: "guests' processes have users, devices and limits of their own"},
 		{Name: GPU, GPU: "gpu0", State: ability.Present, What: "H100, kind nvidia", Needed: true},
+		{Name: Accounting, GPU: "gpu0", State: ability.Present, What: "by events: no registers"},
 		{Name: Program, State: ability.Present, What: "vgpud: vgpud version 1.0", Needed: true},
 		{Name: SoftGPU, State: ability.Present, What: "`vgpud softgpu` runs one on any host; `vgpud demo` shows it"},
 		{Name: Libcuda, State: ability.Present, What: "CUDA 13.0"},
@@ -120,6 +122,14 @@ func TestWhatIsMissing(t *testing.T) {
 			name: "the daemon is another version", ability: Daemon, state: ability.Present, what: "version 0.9 answers", do: "this is version 1.0", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.Health = func(context.Context) (api.Health, error) { return api.Health{Version: "0.9"}, nil }
+			},
+		},
+		{
+			name: "guests are not confined", ability: Confinement, state: ability.Absent, what: "no users; no control groups", do: "docs/security.md", ready: true,
+			take: func(h *Host, _ map[string]string) {
+				h.Health = func(context.Context) (api.Health, error) {
+					return api.Health{Version: "1.0", Unconfined: []string{"no users", "no control groups"}}, nil
+				}
 			},
 		},
 		{
