@@ -25,18 +25,19 @@ nvcc -arch=sm_90 -ptx -o "$work/parted.ptx" "$here/parted.cu"
 "$vgpuctl" ptx transform "$work/parted.ptx" -o "$work/ptx/parted.ptx" >/dev/null
 
 failed=0
+# Assembled once, rather than by the driver in each process below.
 assemble() {
-	ptxas -arch="$(sed -n 's/^\.target \(sm_[0-9a-z]*\).*/\1/p' "$1" | head -1)" -o /dev/null "$1" || { echo "refused: $1"; exit 1; }
+	ptxas -arch=sm_90 -o "${1%.ptx}.cubin" "$1" || { echo "refused: $1"; exit 1; }
 }
 perform() {
-	arch=$(basename "$(dirname "$1")") name=$(basename "$1" .ptx)
-	set --
+	arch=$(basename "$(dirname "$1")") name=$(basename "$1" .cubin)
+	set -- "$1"
 	for case in "$work/$name".*.case; do
 		out=$work/$arch/$(basename "$case" .case)
 		set -- "$@" "$case" "$out.out" "$out.printed"
 	done
 	# A process each: after a fault nothing in the process works any more.
-	timeout 60 "$work/runner" "$form" "$group" "$every" "$seed" "$work/ptx/$arch/$name.ptx" "$@" 2>"$work/$arch/$name.log" ||
+	timeout 60 "$work/runner" "$form" "$group" "$every" "$seed" "$@" 2>"$work/$arch/$name.log" ||
 		echo "form $form, $group tasks: $arch $name: $(tail -1 "$work/$arch/$name.log")"
 }
 export -f assemble perform
@@ -47,11 +48,11 @@ echo "assembled: $(find "$work/ptx" -name '*.ptx' | wc -l) files"
 while read -r form group every; do
 	export form group every seed
 	rm -f "$work"/sm_*/*
-	find "$work/ptx/sm_80" "$work/ptx/sm_90" -name '*.ptx' -print0 | xargs -0 -P 8 -I{} bash -c 'perform {}'
+	find "$work/ptx/sm_80" "$work/ptx/sm_90" -name '*.cubin' -print0 | xargs -0 -P 16 -I{} bash -c 'perform {}'
 	"$gpucheck" -seed "$seed" verify "$work" >"$work/verdict" || failed=1
 	echo "form $form, $group tasks, a look in $every: $(cat "$work"/sm_*/*.log | awk '/^sum/ {l += $2; e += $4; o += $6}
 		END {print l " launches, " e " evictions, " o " steps as they were"}'), $(tail -1 "$work/verdict")"
-	"$work/runner" "$form" "$group" "$every" "$seed" -compare "$work/ptx/parted.ptx" rounds returns stairs || failed=1
+	"$work/runner" "$form" "$group" "$every" "$seed" -compare "$work/ptx/parted.cubin" rounds returns stairs || failed=1
 done <<'END'
 1 1 1
 2 1 1

@@ -23,8 +23,8 @@ assemble() {
 	ptxas -arch=sm_90 -o "${1%.ptx}.cubin" "$1.out" || { echo "refused transformed: $(basename "$1")"; exit 1; }
 }
 perform() {
-	timeout 120 "$work/runner" "$form" "$group" "$every" "$seed" -same "$@" 2>"$work/log.$BASHPID" ||
-		{ echo "form $form, $group tasks: $(tail -1 "$work/log.$BASHPID")"; exit 1; }
+	timeout 120 "$work/runner" "$form" "$group" "$every" "$seed" -same "$@" 2>"$work/log.$$" ||
+		{ sed "/^sum/d; s#^$work/#form $form, $group tasks: #" "$work/log.$$"; exit 1; }
 }
 export -f assemble perform
 failed=0
@@ -35,10 +35,10 @@ while read -r form group every; do
 	rm -f "$work"/log.*
 	# Some in a process: after a fault nothing in it works any more, and starting one takes long.
 	for cubin in "$work"/*.cubin; do
-		for case in "${cubin%.cubin}".*.case; do
+		for case in "${cubin%.cubin}".[0-9]*.case; do
 			printf '%s\0%s\0' "$cubin" "$case"
 		done
-	done | xargs -0 -P 8 -n 24 bash -c 'perform "$@"' perform || failed=1
+	done | xargs -0 -P 16 -n 16 bash -c 'perform "$@"' perform || failed=1
 	echo "form $form, $group tasks, a look in $every: $(cat "$work"/log.* | awk '/^sum/ {l += $2; e += $4; o += $6}
 		END {print l " launches, " e " evictions, " o " originals"}')"
 done <<'END'

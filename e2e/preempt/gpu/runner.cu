@@ -1,22 +1,24 @@
 // Performs case files on a real GPU through CUDA's driver interface, with their
 // kernels in a preemptible form and evicted at random:
 //
-//     runner FORM GROUP EVERY SEED PTX CASE OUT PRINTED [CASE OUT PRINTED]...
-//     runner FORM GROUP EVERY SEED -compare PTX ENTRY...
+//     runner FORM GROUP EVERY SEED MODULE CASE OUT PRINTED [CASE OUT PRINTED]...
+//     runner FORM GROUP EVERY SEED -compare MODULE ENTRY...
 //     runner FORM GROUP EVERY SEED -same MODULE CASE [MODULE CASE]...
 //
-// FORM is abi.PreemptForm's number; 0 runs the original. PTX is transformed. The
+// FORM is abi.PreemptForm's number; 0 runs the original. MODULE is transformed, and
+// PTX or assembled. The
 // first way runs the cases of e2e/kernels/gpucheck (e2e/kernels/casefile.go
 // describes the files) and writes what gpucheck verifies. The second runs kernels of
 // one parameter, an array that every thread writes one word of, on a grid of 50 by 9
 // blocks of 128 threads, and compares the forms with the original. The third does
-// the same with cases of modules, assembled or not. An entry that is not offered in
+// the same with cases. An entry that is not offered in
 // the form is run as it is, and counted. Whatever takes two seconds hangs.
 #include <cuda.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -40,11 +42,30 @@
 
 static const char *current = "runner";  // the file being worked on, for messages
 
-template <typename... T> [[noreturn]] static void fail(const char *format, T... args) {
+// Says what is wrong with it.
+__attribute__((format(printf, 1, 0))) static void complain(const char *format, va_list args) {
     fprintf(stderr, "%s: ", current);
-    fprintf(stderr, format, args...);
+    vfprintf(stderr, format, args);
     fputc('\n', stderr);
+}
+
+// The same, and ends: nothing can go on.
+__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    complain(format, args);
     _exit(1);
+}
+
+static bool wrong;  // some result was
+
+// The same, and goes on with what is next.
+__attribute__((format(printf, 1, 2))) static void differ(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    complain(format, args);
+    va_end(args);
+    wrong = true;
 }
 
 static std::string slurp(const char *path) {
@@ -315,7 +336,8 @@ static void same(const char *module, const char *case_path) {
                 size_t at = 0;
                 while (got[b][at] == want[b][at])
                     at++;
-                fail("buffer %zu differs from the original's at byte %zu of %zu", b, at, got[b].size());
+                differ("buffer %zu differs from the original's at byte %zu of %zu", b, at, got[b].size());
+                return;
             }
     }
 }
@@ -332,11 +354,11 @@ static void compare(CUmodule module, const char *entry) {
         CHECK(cuMemsetD8(out, 0xa5, want.size() * 4));
         run(module, entry, dims, 0, {&out});
         CHECK(cuMemcpyDtoH(i ? got.data() : want.data(), out, want.size() * 4));
-        size_t wrong = 0;
+        size_t others = 0;
         for (size_t k = 0; i && k < got.size(); k++)
-            wrong += got[k] != want[k];
-        if (wrong)
-            fail("%s: %zu of %zu words differ from the original's", entry, wrong, got.size());
+            others += got[k] != want[k];
+        if (others)
+            differ("%s: %zu of %zu words differ from the original's", entry, others, got.size());
     }
     CHECK(cuMemFree(out));
 }
@@ -375,5 +397,5 @@ int main(int argc, char **argv) {
         }
     }
     fprintf(stderr, "sum: %lu launches, %lu evictions, %lu originals\n", launches, evictions, originals);
-    return 0;
+    return wrong;
 }

@@ -9,16 +9,18 @@ vgpuctl=$(realpath "$1") runs=${2:-15} evictions=${3:-40}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 nvcc -O2 -std=c++17 -o "$work/runner" "$here/runner.cu" -lcuda
-measure() { # WORD READERS RUNS EVICTIONS [WORD]
-	for k in vecadd stencil matmul nbody; do
+measure() { # WORD READERS KERNELS RUNS EVICTIONS [WORD]
+	rm -f "$work"/*.ptx
+	for k in $3; do
 		"$vgpuctl" ptx transform "$here/../../kernels/ptx/sm_90/$k.ptx" --word "$1" --readers "$2" -o "$work/$k.ptx" >/dev/null
 	done
 	echo "word: $1, readers: $2"
-	"$work/runner" "$work" "${@:3}"
+	"$work/runner" "$work" "${@:4}"
 }
-measure device one "$runs" "$evictions"
-measure device all 3 5 device
-for readers in one all; do
-	measure proxy $readers 3 5 proxy
-	measure host $readers 1 3 host
-done
+all="vecadd stencil matmul nbody"
+measure device one "$all" "$runs" "$evictions"
+measure device all "$all" 3 5 device
+measure proxy one "$all" 3 5 proxy
+measure proxy all "$all" 3 5 proxy
+measure host one "$all" 1 3 host
+measure host all "matmul nbody" 1 3 host # each of the others would take minutes

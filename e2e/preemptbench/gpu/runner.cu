@@ -2,7 +2,7 @@
 //
 //     runner DIR RUNS EVICTIONS [WORD] > table
 //
-// reads DIR/{vecadd,stencil,matmul,nbody}.ptx, which `vgpuctl ptx transform` made,
+// reads those of DIR/{vecadd,stencil,matmul,nbody}.ptx that are there, which `vgpuctl ptx transform` made,
 // and prints, for each kernel and form: the median time of RUNS runs, how much more
 // than the original's that is, the median and the 90th percentile of EVICTIONS
 // evictions at random moments (from writing the word, by a copy on a stream of its
@@ -318,6 +318,7 @@ int main(int argc, char **argv) {
         {"nbody.ptx", "nbody", {8192, 1, 1}, {128, 1, 1}, {16 * MiB, 16 * MiB}, {bits(0.01f), 8192}},
     };
     for (const Kernel &k : kernels) {
+        if (!std::ifstream(dir + "/" + k.file)) continue;  // not wanted
         Bench b(k, dir);
         b.learn();
         double original = b.timed([&] { b.original(); }, runs);
