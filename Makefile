@@ -11,7 +11,7 @@ TAGS    := libvirt_dlopen
 CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export CGO_CFLAGS
 
-.PHONY: all build install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga bench-preempt clean
+.PHONY: all build install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga bench-preempt bundle-nvidia clean
 
 all: build
 
@@ -70,6 +70,11 @@ bench-loga:
 # docs/results.
 bench-preempt:
 	$(GO) run ./e2e/preemptbench -out docs/results
+
+# What measures the product on a machine with a real GPU, without Go or a network
+# there: copy bin/nvidia to it, and see bin/nvidia/run --help.
+bundle-nvidia:
+	e2e/nvidia/bundle.sh $(BIN)/nvidia
 
 clean:
 	rm -rf $(BIN)

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"vgpud/e2e/kernels"
+	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/tenant"
+)
+
+// app is a kernel of the corpus as a program that does not stop: iterations of some
+// rounds of its launches and its I/O (LoGA §5.1).
+type app struct {
+	name   string
+	job    int
+	rounds int
+	// executed is what an iteration is on the GPU for, alone.
+	executed time.Duration
+}
+
+// appIteration is about how long an iteration is alone, and appDepth how many
+// launches a program has under way.
+const (
+	appIteration = 3 * time.Millisecond
+	appDepth     = 16
+)
+
+// appNames are the programs. The quick ones are those that are most like the papers'.
+func (b *bench) appNames() []string {
+	if b.tiny {
+		return []string{"vecadd/trivial"}
+	}
+	if b.quick {
+		return []string{"bfs/large", "hotspot/large", "kmeans/large", "lennardjones/large", "matmul/large", "nnlayer/large", "particlefilter/large", "srad/large"}
+	}
+	var names []string
+	for _, k := range kernels.All() {
+		if k.Name != "say" { // it prints
+			names = append(names, k.Name+"/large")
+		}
+	}
+	return names
+}
+
+// crowd is a program's guest and guests with throttles beside it (LoGA §5.2), which
+// NEON can hold back.
+type crowd struct {
+	*bench
+	gates     *tenant.Gates
+	app       *member
+	throttles []*member
+	apps      []app
+}
+
+// newCrowd makes the guests, each throttle with kernels of so many iterations.
+func newCrowd(ctx context.Context, b *bench, throttles int, iterations ...int) (_ *crowd, err error) {
+	c := &crowd{bench: b}
+	path := filepath.Join(b.dir, "gates")
+	if c.gates, err = tenant.NewGates(path, 1+throttles); err != nil {
+		return nil, err
+	}
+	seats := []seat{{setup: tenant.Setup{Name: "app", Gate: path}}}
+	for i := range throttles {
+		seats = append(seats, seat{setup: tenant.Setup{Name: fmt.Sprintf("throttle%d", i), Gate: path, Slot: 1 + i}})
+	}
+	all, err := b.open(ctx, seats...)
+	if err != nil {
+		return nil, err
+	}
+	c.app, c.throttles = all[0], all[1:]
+	for _, m := range c.throttles {
+		for _, n := range iterations {
+			s := b.full(n)
+			j, err := m.load(ctx, tenant.Job{Spin: &s})
+			if err != nil {
+				return nil, err
+			}
+			if _, err := m.run(ctx, tenant.Run{Job: j, Count: 2}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, name := range b.appNames() {
+		a, err := c.load(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		c.apps = append(c.apps, a)
+	}
+	return c, nil
+}
+
+// load loads a program and finds how many rounds an iteration has.
+func (c *crowd) load(ctx context.Context, name string) (a app, err error) {
+	a.name = name
+	if a.job, err = c.app.load(ctx, tenant.Job{Case: name}); err != nil {
+		return a, err
+	}
+	first, err := c.app.run(ctx, tenant.Run{Job: a.job, Count: 5, Depth: appDepth, Check: true})
+	if err != nil {
+		return a, err
+	}
+	one := figure.Quantile(first.Turnarounds, 0.5)
+	a.rounds = int(min(max(appIteration/max(one, 1), 1), 256))
+	ran, err := c.app.run(ctx, tenant.Run{Job: a.job, Count: 3, Rounds: a.rounds, Depth: appDepth})
+	if err != nil {
+		return a, err
+	}
+	for _, d := range ran.Executed {
+		a.executed += d / 3
+	}
+	return a, nil
+}
+
+// run has the program at work for a while, and returns its mean turnaround.
+func (c *crowd) run(ctx context.Context, a *app, window time.Duration) (time.Duration, error) {
+	// It may be held back, or beside so much that an iteration takes longer.
+	for window := window; ; window *= 2 {
+		ran, err := c.app.run(ctx, tenant.Run{Job: a.job, For: window, Rounds: a.rounds, Depth: appDepth})
+		if err != nil {
+			return 0, err
+		}
+		if n := len(ran.Turnarounds); n > 0 {
+			var sum time.Duration
+			for _, t := range ran.Turnarounds {
+				sum += t
+			}
+			return sum / time.Duration(n), nil
+		}
+		const longest = 10 * time.Second
+		if window > longest {
+			return 0, fmt.Errorf("%s ends no iteration in %v", a.name, window)
+		}
+	}
+}
+
+// throttle has the throttles run kernels of their given job with pauses, as long as
+// do does something else. It returns how many launches there were in what time.
+func (c *crowd) throttle(ctx context.Context, job int, pause, length time.Duration, do func() error) ([]*tenant.Ran, error) {
+	var tasks []task
+	for _, m := range c.throttles {
+		tasks = append(tasks, task{m, tenant.Run{Job: job, For: length, Pause: pause, Jitter: pause / 50}})
+	}
+	var rans []*tenant.Ran
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		rans, err = together(ctx, tasks...)
+		ended <- err
+	}()
+	if err := rest(ctx, 2*lead); err != nil {
+		return nil, err
+	}
+	err := do()
+	if terr := <-ended; err == nil {
+		err = terr
+	}
+	return rans, err
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/report"
+	"vgpud/e2e/nvidia/tenant"
+)
+
+// part is some of the measurements, which share guests.
+type part struct {
+	name   string
+	ids    []string
+	faults bool // it tries faults
+	run    func(ctx context.Context, b *bench) error
+}
+
+// parts are all, in the order in which they run.
+var parts = []part{
+	{"launch", []string{"launch_added_us", "copy_up_ratio", "copy_down_ratio"}, false, launches},
+	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99"}, false, control},
+	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps"}, false, urgent},
+	{"accounting", []string{"accounting_error", "host_cpu"}, false, account},
+	{"shares", []string{"share_error", "throughput_kept"}, false, shares},
+	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, false, cost},
+	{"fair", []string{"fair_distance"}, false, fair},
+	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, false, transform},
+	{"faults", nil, true, faults},
+}
+
+func partNames() (names []string) {
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// choose finds parts by their names, all where there is none.
+func choose(names string) ([]part, error) {
+	if names == "" {
+		return parts, nil
+	}
+	var chosen []part
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no part %q: want some of %s", name, strings.Join(partNames(), ", "))
+		}
+		chosen = append(chosen, parts[i])
+	}
+	return chosen, nil
+}
+
+// bench is a part at work.
+type bench struct {
+	*options
+	*house
+	found   *report.File
+	command string
+}
+
+// pick is a value by how much there is time for.
+func pick[T any](b *bench, tiny, quick, full T) T {
+	switch {
+	case b.tiny:
+		return tiny
+	case b.quick:
+		return quick
+	}
+	return full
+}
+
+// runs is how often everything is measured.
+func (b *bench) runs() int { return pick(b, 1, 3, 5) }
+
+// row makes a row of the runs; it is in the file once it was added.
+func (b *bench) row(id string, runs []float64, how string) report.Row {
+	r := report.NewRow(id, runs)
+	r.Command, r.How = b.command, how
+	return r
+}
+
+// add adds rows. What could not be measured is left out.
+func (b *bench) add(rows ...report.Row) {
+	for _, r := range rows {
+		maps.DeleteFunc(r.Baseline, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
+		if math.IsNaN(r.Value) || math.IsInf(r.Value, 0) {
+			b.say("%s: not measured", r.ID)
+			continue
+		}
+		b.found.Rows = append(b.found.Rows, r)
+	}
+}
+
+func (b *bench) say(format string, args ...any) { say(b.options, "  "+format, args...) }
+
+// ask finds out what the GPU and its driver are.
+func ask(ctx context.Context, o *options) (report.File, error) {
+	f := report.File{Date: time.Now().UTC().Format(time.DateOnly)}
+	if o.kind == "soft" {
+		f.GPU, f.Driver = "a GPU in software: these results are of no use", "none"
+		return f, nil
+	}
+	g, err := probe(ctx, o)
+	if err != nil {
+		return f, err
+	}
+	f.GPU, f.Driver, o.sms = g.name, g.driver, g.sms
+	return f, nil
+}
+
+// full is a kernel that fills the GPU, two blocks an SM, for so many iterations.
+func (b *bench) full(iterations int) tenant.Spin {
+	if b.kind == "soft" {
+		return tenant.Spin{Blocks: 2, Threads: 32, Iterations: iterations}
+	}
+	return tenant.Spin{Blocks: 2 * b.sms, Threads: 1024, Iterations: iterations}
+}
+
+// scale finds how many iterations of a spin of this shape last for one of the
+// lengths each, and how long these then are, alone on the GPU, one after the other.
+func (b *bench) scale(ctx context.Context, lengths ...time.Duration) (iterations []int, solo []time.Duration, err error) {
+	err = b.solo(ctx, func(m *member) error {
+		// Twice: what a launch costs beside its iterations falls out.
+		few, many := 2_000, 22_000
+		if b.kind == "soft" {
+			few, many = few/100, many/100
+		}
+		var took [2]time.Duration
+		for i, n := range []int{few, many} {
+			if took[i], err = length(ctx, m, b.full(n)); err != nil {
+				return err
+			}
+		}
+		per := float64(took[1]-took[0]) / float64(many-few)
+		fixed := float64(took[0]) - float64(few)*per
+		for _, l := range lengths {
+			n := max(int((float64(l)-fixed)/max(per, 0.01)), 1)
+			iterations = append(iterations, n)
+			d, err := length(ctx, m, b.full(n))
+			if err != nil {
+				return err
+			}
+			solo = append(solo, d)
+		}
+		return nil
+	})
+	return iterations, solo, err
+}
+
+// lengthRuns is how often a kernel is run to measure its length, and lengthDepth how
+// many launches of it are under way then, so that the GPU never waits.
+const (
+	lengthRuns  = 5
+	lengthDepth = 8
+)
+
+// length is how long a spin is alone, back to back with others of its kind.
+func length(ctx context.Context, m *member, s tenant.Spin) (time.Duration, error) {
+	j, err := m.load(ctx, tenant.Job{Spin: &s})
+	if err != nil {
+		return 0, err
+	}
+	one, err := m.run(ctx, tenant.Run{Job: j, Count: 2}) // the first loads its code
+	if err != nil {
+		return 0, err
+	}
+	const enough = 20 * time.Millisecond
+	rounds := int(min(max(enough/max(one.Turnarounds[1], 1), 4), 512))
+	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: lengthDepth})
+	if err != nil {
+		return 0, err
+	}
+	// The host's part of each iteration, its first launch and the last one's end, is
+	// left out by a second length.
+	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: lengthDepth})
+	if err != nil {
+		return 0, err
+	}
+	long, short := figure.Quantile(ran.Turnarounds, 0.5), figure.Quantile(half.Turnarounds, 0.5)
+	return (long - short) / time.Duration(rounds-rounds/2), nil
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"vgpud/clock"
+	"vgpud/e2e/nvidia/tenant"
+	"vgpud/mediator/api"
+	"vgpud/mediator/link"
+)
+
+const gpuName = "gpu0"
+
+// startLimit is how long everything may take to start: CUDA takes up to a second for
+// a context, and modules are compiled.
+const startLimit = time.Minute
+
+// house is the daemon on one GPU, and tenants on it: guests of the daemon and
+// programs of the host.
+type house struct {
+	programs, self string
+	dir            string
+	gpu            link.GPU
+	client         *api.Client
+	daemon         *process
+	processes      []*process // all others but tenants, in the order of their start
+	members        []*member
+	policy         string
+	guests         []string
+}
+
+// newHouse starts the daemon, and before it the GPU where that is in software. The
+// caller closes it, also after an error.
+func newHouse(ctx context.Context, o *options) (*house, error) {
+	dir, err := os.MkdirTemp("", "vgpud-") // paths of sockets are short
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	// Executors have users of their own, and sockets in it.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	h := &house{programs: o.programs, self: o.self, dir: dir, gpu: link.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if o.kind == "soft" {
+		h.gpu.Socket = filepath.Join(dir, "gpu.sock")
+		p, err := h.start("softgpu", exec.Command(h.vgpud(), "softgpu", "--socket", h.gpu.Socket, "--mode", "slices"))
+		if err != nil {
+			return h, err
+		}
+		if err := until(ctx, p, func() error { _, err := os.Stat(h.gpu.Socket); return err }); err != nil {
+			return h, err
+		}
+	}
+	return h, h.startDaemon(ctx)
+}
+
+func (h *house) vgpud() string { return filepath.Join(h.programs, "vgpud") }
+
+func (h *house) start(name string, cmd *exec.Cmd) (*process, error) {
+	p, err := start(h.dir, name, cmd)
+	if err == nil {
+		h.processes = append(h.processes, p)
+	}
+	return p, err
+}
+
+// startDaemon starts the daemon under the policy, for the first time or again: it
+// finds the guests that there are.
+func (h *house) startDaemon(ctx context.Context) error {
+	g := map[string]any{"name": gpuName, "kind": h.gpu.Kind, "policy": h.policy}
+	if h.gpu.Socket != "" {
+		g["socket"] = h.gpu.Socket
+	}
+	if h.gpu.Device != "" {
+		g["device"] = h.gpu.Device
+	}
+	config := map[string]any{"run_dir": h.dir, "libvirt": "off", "kernel_time_limit": h.kernelTimeLimit().String(), "gpus": []any{g}}
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("write the daemon's configuration: %w", err)
+	}
+	path := filepath.Join(h.dir, "vgpud.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("write the daemon's configuration: %w", err)
+	}
+	if h.daemon, err = start(h.dir, "serve", exec.Command(h.vgpud(), "serve", "--config", path)); err != nil {
+		return err
+	}
+	if h.client == nil {
+		h.client = api.NewClient(filepath.Join(h.dir, "vgpud.sock"))
+	}
+	return until(ctx, h.daemon, func() error { _, err := h.client.Health(ctx); return err })
+}
+
+// kernelTimeLimit ends kernels that are longer.
+func (h *house) kernelTimeLimit() time.Duration {
+	if h.gpu.Kind == "soft" {
+		return time.Second
+	}
+	return 4 * time.Second
+}
+
+// stopDaemon has the daemon end; the guests go on.
+func (h *house) stopDaemon() error {
+	if h.daemon == nil {
+		return nil
+	}
+	err := h.daemon.end()
+	h.daemon = nil
+	return err
+}
+
+// setPolicy changes how the GPU is shared.
+func (h *house) setPolicy(ctx context.Context, policy string) error {
+	h.policy = policy
+	_, err := h.client.UpdateGPU(ctx, gpuName, api.GPUUpdate{Policy: &policy})
+	return err
+}
+
+// seat is a guest to be made.
+type seat struct {
+	spec  api.VMSpec
+	setup tenant.Setup
+}
+
+// open makes guests and starts a tenant in each, all at a time.
+func (h *house) open(ctx context.Context, seats ...seat) ([]*member, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	var all []*member
+	for _, s := range seats {
+		s.spec.Name = s.setup.Name
+		if s.spec.BAR2Bytes == 0 {
+			s.spec.BAR2Bytes = 64 << 20
+		}
+		v, err := h.client.CreateVM(ctx, s.spec)
+		if err != nil {
+			return nil, err
+		}
+		h.guests = append(h.guests, v.Name)
+		s.setup.Socket = v.Socket
+		m, err := h.tenant(s.setup)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, h.await(ctx, all)
+}
+
+// guest makes one guest of weight 1.
+func (h *house) guest(ctx context.Context, setup tenant.Setup) (*member, error) {
+	all, err := h.open(ctx, seat{setup: setup})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// native starts a program of the host, which has the GPU beside the daemon's guests.
+func (h *house) native(ctx context.Context, name string, env ...string) (*member, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	m, err := h.tenant(tenant.Setup{Name: name, GPU: h.gpu}, env...)
+	if err != nil {
+		return nil, err
+	}
+	return m, h.await(ctx, []*member{m})
+}
+
+func (h *house) tenant(s tenant.Setup, env ...string) (*member, error) {
+	cmd := exec.Command(h.self, "tenant")
+	cmd.Env = append(os.Environ(), env...)
+	m, err := newMember(h.dir, cmd, s)
+	if err == nil {
+		h.members = append(h.members, m)
+	}
+	return m, err
+}
+
+// await waits until the tenants are ready.
+func (h *house) await(ctx context.Context, all []*member) error {
+	for _, m := range all {
+		if _, err := m.answer(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave ends tenants, and takes the virtual GPUs of those that are guests away.
+func (h *house) leave(ctx context.Context, all ...*member) error {
+	var errs []error
+	for _, m := range all {
+		errs = append(errs, m.end())
+		h.members = slices.DeleteFunc(h.members, func(o *member) bool { return o == m })
+		if i := slices.Index(h.guests, m.name); i >= 0 {
+			h.guests = slices.Delete(h.guests, i, i+1)
+			if err := h.client.ForceDeleteVM(ctx, m.name); err != nil && !errors.Is(err, api.ErrNotFound) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// task is a run for a tenant.
+type task struct {
+	*member
+	run tenant.Run
+}
+
+// lead is how long before tenants begin together they are told.
+const lead = 30 * time.Millisecond
+
+// together has tenants run, all beginning at one instant.
+func together(ctx context.Context, tasks ...task) ([]*tenant.Ran, error) {
+	at := time.Now().Add(lead).UnixNano()
+	rans, errs := make([]*tenant.Ran, len(tasks)), make([]error, len(tasks))
+	var group sync.WaitGroup
+	for i, t := range tasks {
+		t.run.At += at // what it has is an offset
+		group.Go(func() { rans[i], errs[i] = t.member.run(ctx, t.run) })
+	}
+	group.Wait()
+	return rans, errors.Join(errs...)
+}
+
+// used is what accounting says that the guests have used of the GPU, in the order of
+// the members.
+func (h *house) used(ctx context.Context, all []*member) ([]time.Duration, error) {
+	vms, err := h.client.VMs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used := make([]time.Duration, len(all))
+	for i, m := range all {
+		for _, v := range vms {
+			if v.Name == m.name {
+				used[i] = time.Duration(v.GPUSeconds * float64(time.Second))
+			}
+		}
+	}
+	return used, nil
+}
+
+// accountingLag is how long after work its accounting may come: a round, and what
+// the hardware needs to hand its record over.
+const accountingLag = 100 * time.Millisecond
+
+// rest lets accounting catch up.
+func rest(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, clock.Real{}, d) }
+
+// solo starts a program of the host and has do use it, while nobody else uses the
+// GPU.
+func (h *house) solo(ctx context.Context, do func(*member) error) error {
+	m, err := h.native(ctx, "solo")
+	if err == nil {
+		err = do(m)
+	}
+	if m != nil {
+		err = errors.Join(err, h.leave(ctx, m))
+	}
+	return err
+}
+
+// close ends everything, tenants first and the GPU last, and removes the logs unless
+// keep is set.
+func (h *house) close(keep bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	var errs []error
+	for _, m := range h.members {
+		errs = append(errs, m.end())
+	}
+	if len(h.guests) > 0 && h.daemon == nil {
+		errs = append(errs, h.startDaemon(ctx))
+	}
+	for _, g := range h.guests {
+		if err := h.client.ForceDeleteVM(ctx, g); err != nil && !errors.Is(err, api.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, h.stopDaemon())
+	for _, p := range slices.Backward(h.processes) {
+		errs = append(errs, p.end())
+	}
+	if h.client != nil {
+		h.client.Close()
+	}
+	if !keep {
+		errs = append(errs, os.RemoveAll(h.dir))
+	}
+	return errors.Join(errs...)
+}

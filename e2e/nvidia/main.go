@@ -1,0 +1,169 @@
+// Command nvidia measures the product on a real GPU: guests as processes attached over
+// vfio-user, the daemon, and programs on the bare GPU beside them as baselines, in
+// parts of some minutes each. Each part adds its rows to one file of JSON, from which
+// the page of results is made.
+//
+//	run --part launch --out h100.json     one part
+//	run --out h100.json                   all parts that the file has no rows of yet
+//	run --table --out h100.json           the page, on standard output
+//
+// It needs no network and no compiler: bundle.sh puts what it runs into a directory.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/nvidia/report"
+	"vgpud/e2e/nvidia/tenant"
+)
+
+// options are the command line's.
+type options struct {
+	part     string
+	out      string
+	quick    bool
+	tiny     bool
+	table    bool
+	again    bool
+	keep     bool
+	kind     string
+	device   string
+	programs string
+	self     string // this program
+	sms      int    // of the GPU
+	progress io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "run:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "tenant" {
+		return tenant.Serve(ctx, os.Stdin, os.Stdout, openGPU)
+	}
+	o := options{progress: os.Stderr}
+	f := flag.NewFlagSet("run", flag.ExitOnError)
+	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all that are not in the file")
+	f.StringVar(&o.out, "out", "h100.json", "the file of results, which is added to")
+	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
+	f.BoolVar(&o.tiny, "tiny", false, "one run of next to nothing, to try the harness itself")
+	f.BoolVar(&o.table, "table", false, "print the page of what the file has, and measure nothing")
+	f.BoolVar(&o.again, "again", false, "also run parts that the file has rows of")
+	f.BoolVar(&o.keep, "keep-logs", false, "leave the processes' logs behind")
+	f.StringVar(&o.kind, "gpu", "nvidia", "kind of GPU: nvidia; soft tries the harness, and its results are of no use")
+	f.StringVar(&o.device, "device", "", "which GPU, as the daemon's configuration has it; empty: the only one")
+	f.StringVar(&o.programs, "programs", "", "the directory with vgpud; empty: beside this program")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if o.self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if o.programs == "" {
+		o.programs = filepath.Dir(o.self)
+	}
+	if o.table {
+		file, err := report.Read(o.out)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(os.Stdout, file.Page())
+		return err
+	}
+	return measure(ctx, &o)
+}
+
+// measure runs the parts that are asked for. One that fails does not keep the others
+// from running.
+func measure(ctx context.Context, o *options) error {
+	about, err := ask(ctx, o)
+	if err != nil {
+		return err
+	}
+	wanted, err := choose(o.part)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range wanted {
+		file, err := report.Read(o.out)
+		if err != nil {
+			return err
+		}
+		if o.part == "" && !o.again && file.Has(p.ids) && (!p.faults || len(file.Faults) > 0) {
+			say(o, "part %s: done before", p.name)
+			continue
+		}
+		begin := time.Now()
+		say(o, "part %s", p.name)
+		found, err := runPart(ctx, o, &p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("part %s: %w", p.name, err))
+			say(o, "part %s: %v", p.name, err)
+		}
+		found.GPU, found.Driver, found.Date = about.GPU, about.Driver, about.Date
+		if len(found.Rows)+len(found.Faults) > 0 { // also what a part had before it failed
+			if err := file.Merge(found); err != nil {
+				return err
+			}
+			if err := file.Write(o.out); err != nil {
+				return err
+			}
+		}
+		for _, r := range found.Rows {
+			say(o, "  %s: %.6g %s, goal %.6g, met %v", r.ID, r.Value, r.Unit, r.Goal, r.Met)
+		}
+		say(o, "part %s: %.0f s", p.name, time.Since(begin).Seconds())
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runPart runs one part in a house of its own.
+func runPart(ctx context.Context, o *options, p *part) (found report.File, err error) {
+	ctx, cancel := context.WithTimeout(ctx, partLimit)
+	defer cancel()
+	h, err := newHouse(ctx, o)
+	b := &bench{options: o, house: h, found: &found, command: "e2e/nvidia/run --part " + p.name}
+	if o.quick {
+		b.command += " --quick"
+	}
+	if err == nil {
+		err = p.run(ctx, b)
+	}
+	if h != nil {
+		if err != nil && !o.keep {
+			err = fmt.Errorf("%w\nthe daemon's log:%s", err, tail(filepath.Join(h.dir, "serve.log")))
+		}
+		err = errors.Join(err, h.close(o.keep))
+	}
+	return found, err
+}
+
+// partLimit is how long a part may take.
+const partLimit = 8 * time.Minute
+
+func say(o *options, format string, args ...any) {
+	fmt.Fprintf(o.progress, "%s "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/e2e/nvidia/report"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := host.Cleanup(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// harness builds this program beside the daemon's.
+func harness(t *testing.T) (programs, self string) {
+	t.Helper()
+	programs, err := host.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self = filepath.Join(programs, "nvidiabench")
+	cmd := exec.Command("go", "build", "-o", self, "vgpud/e2e/nvidia")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return programs, self
+}
+
+// TestEveryPartOnASoftGPU has each part do next to nothing on a GPU in software, as
+// it does on a real one: it must find a value for each of its rows but those that only
+// hardware has, in the format that there is to be.
+func TestEveryPartOnASoftGPU(t *testing.T) {
+	programs, self := harness(t)
+	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true}
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
+			var progress bytes.Buffer
+			out := filepath.Join(t.TempDir(), "soft.json")
+			o := &options{part: p.name, out: out, tiny: true, kind: "soft", programs: programs, self: self, progress: &progress}
+			if err := measure(t.Context(), o); err != nil {
+				t.Fatalf("%v\n%s", err, progress.String())
+			}
+			f, err := report.Read(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range p.ids {
+				r := f.Row(id)
+				if r == nil {
+					if !hardwareOnly[id] {
+						t.Errorf("no row %s", id)
+					}
+					continue
+				}
+				if r.Runs != 1 || r.Unit == "" || r.Command == "" || r.How == "" || len(r.Baseline) == 0 {
+					t.Errorf("row %s is not complete: %+v", id, r)
+				}
+			}
+			if p.faults {
+				if len(f.Faults) != len(trials) {
+					t.Errorf("%d faults, not %d", len(f.Faults), len(trials))
+				}
+				for _, x := range f.Faults {
+					if !x.Recovered {
+						t.Errorf("%s: %s", x.What, x.Saw)
+					}
+				}
+			}
+			if page := f.Page(); !strings.Contains(page, f.GPU) {
+				t.Error("a page without the GPU's name")
+			}
+		})
+	}
+}
+
+// TestPartsMakeEveryRow holds that the parts' rows are all that there are to be, each
+// in one part.
+func TestPartsMakeEveryRow(t *testing.T) {
+	made := make(map[string]int)
+	for _, p := range parts {
+		for _, id := range p.ids {
+			made[id]++
+		}
+	}
+	for _, target := range report.Targets() {
+		if made[target.ID] != 1 {
+			t.Errorf("row %s is made by %d parts", target.ID, made[target.ID])
+		}
+		delete(made, target.ID)
+	}
+	for id := range made {
+		t.Errorf("row %s has no target", id)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	all, err := choose("")
+	if err != nil || len(all) != len(parts) {
+		t.Errorf("%d parts, %v", len(all), err)
+	}
+	two, err := choose("fair,launch")
+	if err != nil || len(two) != 2 || two[0].name != "fair" {
+		t.Errorf("%v, %v", two, err)
+	}
+	if _, err := choose("speed"); err == nil || !strings.Contains(err.Error(), "launch") {
+		t.Errorf("an unknown part: %v", err)
+	}
+}
+
+// TestGridGoesThroughEverything holds what the grid of loads is to cover.
+func TestGridGoesThroughEverything(t *testing.T) {
+	points := grid()
+	if len(points) != 16 {
+		t.Fatalf("%d points", len(points))
+	}
+	loads := make(map[float64]int)
+	for _, p := range points {
+		loads[p.load]++
+		k := gridKernels[p.kernel]
+		if got := float64(k) / float64(k+p.pause()); got < p.load-0.001 || got > p.load+0.001 {
+			t.Errorf("%v: the pause %v makes a load of %v", p, p.pause(), got)
+		}
+	}
+	for _, l := range gridLoads {
+		if loads[l] != 4 {
+			t.Errorf("load %v at %d points", l, loads[l])
+		}
+	}
+}
+
+func TestUnknownPartIsNamed(t *testing.T) {
+	o := &options{part: "speed", kind: "soft", progress: &bytes.Buffer{}}
+	if err := measure(context.Background(), o); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia"
+	"vgpud/gpu/soft/remote"
+	"vgpud/mediator/link"
+)
+
+// openGPU opens the GPU for a program of the host.
+func openGPU(ctx context.Context, g link.GPU) (gpu.Device, error) {
+	switch g.Kind {
+	case "soft":
+		return remote.Dial(ctx, g.Socket)
+	case "nvidia":
+		// With the kernel's driver, that contexts can be taken off the GPU.
+		o := nvidia.Options{Device: g.Device, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+		var err error
+		if o.Kernel, err = nvidia.Beneath(os.DirFS("/")); err != nil {
+			return nil, err
+		}
+		d, err := nvidia.Open(o)
+		if err != nil {
+			return nil, err // without the type that is no nil any more
+		}
+		return d, nil
+	default:
+		return nil, fmt.Errorf("kind %q: want nvidia or soft", g.Kind)
+	}
+}
+
+// device is a GPU as the daemon's program finds it.
+type device struct {
+	name, driver string
+	sms          int
+}
+
+// probe asks the daemon's program about the GPU.
+func probe(ctx context.Context, o *options) (d device, err error) {
+	out, err := exec.CommandContext(ctx, filepath.Join(o.programs, "vgpud"), "probe").Output()
+	if err != nil {
+		return d, fmt.Errorf("vgpud probe: %w", err)
+	}
+	var p struct {
+		GPUs   []nvidia.Info `json:"gpus"`
+		Driver string        `json:"driver"`
+		Error  string        `json:"error"`
+	}
+	if err := json.Unmarshal(out, &p); err != nil {
+		return d, fmt.Errorf("vgpud probe: %w", err)
+	}
+	if len(p.GPUs) == 0 {
+		return d, fmt.Errorf("vgpud probe finds no GPU: %s", p.Error)
+	}
+	first := p.GPUs[0].Properties
+	return device{first.Name, p.Driver, first.SMs}, nil
+}

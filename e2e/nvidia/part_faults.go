@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+	"vgpud/e2e/nvidia/report"
+	"vgpud/e2e/nvidia/tenant"
+	"vgpud/mediator/api"
+)
+
+// trial is a fault to be tried on a guest that has another beside it. It says what was
+// seen; an error is that something did not recover.
+type trial struct {
+	what string
+	// capped guests may only use so little of the GPU that they are suspended most of
+	// the time.
+	capped bool
+	try    func(ctx context.Context, s *scene) (saw string, err error)
+}
+
+var trials = []trial{
+	{"a guest's kernel stores at a bad address", false, badAddress},
+	{"a guest's kernel never ends", false, neverEnds},
+	{"a guest's kernel never ends while the guest is suspended", true, neverEnds},
+	{"a guest exhausts memory while it is suspended", true, exhausts},
+	{"kill -9 of a guest's process while it is suspended", true, killGuest},
+	{"kill -9 of a guest's executor while it is suspended", true, killExecutor},
+	{"kill -9 of the daemon while a guest is suspended", true, killDaemon},
+	{"a driver call that fails: more threads than a block can have, and memory than there is", false, failingCall},
+}
+
+const (
+	faultCap   = 0.1
+	faultLimit = 2 << 30 // of the victim's memory
+	// faultKernel is long enough to be on the GPU when its guest is suspended.
+	faultKernel = 20 * time.Millisecond
+	// faultPatience is how long a trial may take.
+	faultPatience = 40 * time.Second
+)
+
+// faults tries each of them, with guests of its own.
+func faults(ctx context.Context, b *bench) error {
+	iterations, _, err := b.scale(ctx, faultKernel)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, t := range trials {
+		f := report.Fault{What: t.what}
+		saw, err := b.try(ctx, i, t, iterations[0])
+		f.Saw, f.Recovered = saw, err == nil
+		if err != nil {
+			f.Saw = strings.TrimSpace(saw + "; " + first(err))
+			errs = append(errs, fmt.Errorf("%s: %w", t.what, err))
+		}
+		b.say("%s: %s; recovered %v", f.What, f.Saw, f.Recovered)
+		b.found.Faults = append(b.found.Faults, f)
+	}
+	return errors.Join(errs...)
+}
+
+// first is an error's first line.
+func first(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// scene is a victim and a bystander.
+type scene struct {
+	*bench
+	victim, bystander *member
+	capped            bool
+	spin              tenant.Spin
+	spinJob           int
+}
+
+func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, faultPatience)
+	defer cancel()
+	if err := b.setPolicy(ctx, "dfq"); err != nil {
+		return "", err
+	}
+	spec := api.VMSpec{MemoryLimitBytes: faultLimit}
+	if b.kind == "soft" {
+		spec.MemoryLimitBytes = 64 << 20
+	}
+	if t.capped {
+		spec.Cap = faultCap
+	}
+	all, err := b.open(ctx, seat{spec, tenant.Setup{Name: fmt.Sprintf("victim%d", n)}}, seat{setup: tenant.Setup{Name: fmt.Sprintf("bystander%d", n)}})
+	if err != nil {
+		return "", err
+	}
+	s := &scene{bench: b, victim: all[0], bystander: all[1], capped: t.capped, spin: b.full(iterations)}
+	defer func() {
+		if err == nil {
+			err = b.leave(ctx, s.victim, s.bystander)
+		}
+	}()
+	if s.spinJob, err = s.victim.load(ctx, tenant.Job{Spin: &s.spin}); err != nil {
+		return "", err
+	}
+	j, err := s.bystander.load(ctx, tenant.Job{Case: "vecadd/small"})
+	if err != nil {
+		return "", err
+	}
+	ended := make(chan error, 1)
+	stop, cancelWork := context.WithCancel(ctx)
+	defer cancelWork()
+	go func() {
+		for stop.Err() == nil {
+			ran, err := s.bystander.run(ctx, tenant.Run{Job: j, For: 200 * time.Millisecond, Check: true})
+			if err == nil && ran.All == 0 {
+				err = errors.New("the guest beside it got nothing done")
+			}
+			if err != nil {
+				ended <- fmt.Errorf("the guest beside it: %w", err)
+				return
+			}
+		}
+		ended <- nil
+	}()
+	saw, err = t.try(ctx, s)
+	cancelWork()
+	return saw, errors.Join(err, <-ended)
+}
+
+// works holds that a guest computes what is right.
+func works(ctx context.Context, m *member) error {
+	j, err := m.load(ctx, tenant.Job{Case: "vecadd/small"})
+	if err == nil {
+		_, err = m.run(ctx, tenant.Run{Job: j, Count: 3, Check: true})
+	}
+	if err != nil {
+		return fmt.Errorf("afterwards: %w", err)
+	}
+	return nil
+}
+
+// anew resets the victim's context and holds that it works.
+func (s *scene) anew(ctx context.Context) error {
+	if _, err := s.victim.ask(ctx, tenant.Request{Reset: true}); err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	return works(ctx, s.victim)
+}
+
+// suspended waits until the daemon has the victim suspended.
+func (s *scene) suspended(ctx context.Context) (api.VM, error) {
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		v, err := s.client.VM(ctx, s.victim.name)
+		if err == nil && v.Suspended {
+			return v, nil
+		}
+		if cerr := clock.Sleep(ctx, clock.Real{}, time.Millisecond); cerr != nil {
+			return v, fmt.Errorf("the guest was never suspended: %w", errors.Join(cerr, err))
+		}
+	}
+}
+
+// busy has the victim work until something is done to it.
+func (s *scene) busy(ctx context.Context, run tenant.Run) <-chan error {
+	run.Job, run.Depth, run.Rounds = s.spinJob, 2, 100
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.victim.run(ctx, run)
+		ended <- err
+	}()
+	return ended
+}
+
+// launchFixed has the victim launch one of the fixed kernels, and returns what it is
+// told.
+func (s *scene) launchFixed(ctx context.Context, name string) error {
+	j, err := s.victim.load(ctx, tenant.Job{Fixed: name})
+	if err != nil {
+		return err
+	}
+	_, err = s.victim.run(ctx, tenant.Run{Job: j, Count: 1})
+	return err
+}
+
+func badAddress(ctx context.Context, s *scene) (string, error) {
+	err := s.launchFixed(ctx, "wild")
+	if err == nil {
+		return "", errors.New("nobody noticed")
+	}
+	return first(err), s.anew(ctx)
+}
+
+func neverEnds(ctx context.Context, s *scene) (string, error) {
+	if s.capped { // a debt, for which it is suspended in the endless kernel
+		if err := <-s.busy(ctx, tenant.Run{For: 500 * time.Millisecond}); err != nil {
+			return "", err
+		}
+	}
+	ended := make(chan error, 1)
+	begin := time.Now()
+	go func() { ended <- s.launchFixed(ctx, "endless") }()
+	saw := ""
+	if s.capped {
+		if _, err := s.suspended(ctx); err != nil {
+			return "", err
+		}
+		saw = "suspended in it; "
+	}
+	err := <-ended
+	if err == nil {
+		return saw, errors.New("it ended")
+	}
+	saw += fmt.Sprintf("ended after %.1f s: %s", time.Since(begin).Seconds(), first(err))
+	return saw, s.anew(ctx)
+}
+
+func exhausts(ctx context.Context, s *scene) (string, error) {
+	type result struct {
+		ran *tenant.Ran
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		ran, err := s.victim.run(ctx, tenant.Run{Job: s.spinJob, For: 2 * time.Second, Depth: 2, Rounds: 100, Allocate: 16 << 20})
+		ended <- result{ran, err}
+	}()
+	if _, err := s.suspended(ctx); err != nil {
+		return "", err
+	}
+	r := <-ended
+	if r.err != nil {
+		return "", r.err
+	}
+	if r.ran.Refused == "" {
+		return "", errors.New("nothing was refused")
+	}
+	return fmt.Sprintf("%d MiB, then: %s", r.ran.Allocated>>20, r.ran.Refused), s.anew(ctx)
+}
+
+func killGuest(ctx context.Context, s *scene) (string, error) {
+	ended := s.busy(ctx, tenant.Run{For: 20 * time.Second})
+	v, err := s.suspended(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Kill(v.PID, unix.SIGKILL); err != nil {
+		return "", err
+	}
+	told := <-ended
+	if told == nil {
+		return "", errors.New("nobody noticed")
+	}
+	return first(told), s.replace(ctx)
+}
+
+// replace takes the victim away and makes another guest, which must work.
+func (s *scene) replace(ctx context.Context) error {
+	if err := s.leave(ctx, s.victim); err != nil {
+		return err
+	}
+	m, err := s.guest(ctx, tenant.Setup{Name: s.victim.name + "-again"})
+	if err != nil {
+		return fmt.Errorf("a new guest: %w", err)
+	}
+	s.victim = m
+	return works(ctx, m)
+}
+
+func killExecutor(ctx context.Context, s *scene) (string, error) {
+	ended := s.busy(ctx, tenant.Run{For: 20 * time.Second})
+	v, err := s.suspended(ctx)
+	if err != nil {
+		return "", err
+	}
+	pids, err := children(v.PID)
+	if err != nil || len(pids) == 0 {
+		return "", fmt.Errorf("the guest's executor: %d found: %w", len(pids), err)
+	}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			return "", err
+		}
+	}
+	told := <-ended
+	if told == nil {
+		return "", errors.New("nobody noticed")
+	}
+	return first(told), s.anew(ctx)
+}
+
+func killDaemon(ctx context.Context, s *scene) (string, error) {
+	ended := s.busy(ctx, tenant.Run{For: 5 * time.Second})
+	if _, err := s.suspended(ctx); err != nil {
+		return "", err
+	}
+	if err := s.daemon.kill(); err != nil {
+		return "", err
+	}
+	// Longer than suspensions outlive the daemon.
+	const orphaned = 3 * time.Second
+	if err := rest(ctx, orphaned); err != nil {
+		return "", err
+	}
+	if err := s.startDaemon(ctx); err != nil {
+		return "", fmt.Errorf("start the daemon again: %w", err)
+	}
+	if err := <-ended; err != nil {
+		return "", err
+	}
+	v, err := s.client.VM(ctx, s.victim.name)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("the guests went on; the daemon found them again, %d kernels", v.Kernels), works(ctx, s.victim)
+}
+
+func failingCall(ctx context.Context, s *scene) (string, error) {
+	tooMany := s.spin
+	tooMany.Threads = 4096
+	j, err := s.victim.load(ctx, tenant.Job{Spin: &tooMany})
+	if err != nil {
+		return "", err
+	}
+	_, launch := s.victim.run(ctx, tenant.Run{Job: j, Count: 1})
+	if launch == nil {
+		return "", errors.New("a block of 4096 threads was launched")
+	}
+	ran, err := s.victim.run(ctx, tenant.Run{Job: s.spinJob, Count: 1, Allocate: 1 << 50})
+	if err != nil {
+		return first(launch), err
+	}
+	// Without a reset: a call that fails leaves the context as it was.
+	return first(launch) + "; " + ran.Refused, works(ctx, s.victim)
+}
+
+// children are the processes that a process has started.
+func children(pid int) (pids []int, err error) {
+	// One file a thread: a child is listed with the thread that started it.
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(b)) {
+			n, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f, err)
+			}
+			pids = append(pids, n)
+		}
+	}
+	return pids, nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/tenant"
+	"vgpud/mediator/api"
+)
+
+// shareWeights and shareKernels go round among the guests; their periods differ, so
+// that light guests have long kernels as well as short ones.
+var (
+	shareWeights = []float64{1, 2, 4}
+	shareKernels = []time.Duration{time.Millisecond, 100 * time.Microsecond, 5 * time.Millisecond, 400 * time.Microsecond}
+)
+
+// shareDepth is how much work a saturating guest has queued, and shareLaunches how
+// many launches of it at most.
+const (
+	shareDepth    = 10 * time.Millisecond
+	shareLaunches = 64
+)
+
+// shares measures what saturating guests of different weights get, and what all get
+// together, under weighted sharing and the driver's default time slicing.
+func shares(ctx context.Context, b *bench) error {
+	iterations, solo, err := b.scale(ctx, shareKernels...)
+	if err != nil {
+		return err
+	}
+	s := &sharing{bench: b, iterations: iterations, solo: solo}
+	var worst, byDefault, equal, kept []float64
+	counts := pick(b, []int{2}, []int{2, 3, 8}, []int{2, 3, 4, 6, 8})
+	table := detail("error, weighted", "error, default slicing", "error of equal shares from equal weights", "throughput kept")
+	perCount := make(map[int][5][]float64)
+	for _, n := range counts {
+		guests, err := s.guests(ctx, n)
+		if err != nil {
+			return err
+		}
+		for range b.runs() {
+			f, err := s.once(ctx, guests)
+			if err != nil {
+				return fmt.Errorf("%d guests: %w", n, err)
+			}
+			all := perCount[n]
+			for i, v := range []float64{f.weighted, f.byDefault, f.equal, f.kept, f.freely} {
+				all[i] = append(all[i], v)
+			}
+			perCount[n] = all
+		}
+		if err := b.leave(ctx, guests...); err != nil {
+			return err
+		}
+	}
+	var busy []float64
+	for run := range b.runs() {
+		var most [3]float64
+		least := 0.0
+		for i, n := range counts {
+			all := perCount[n]
+			for k := range most {
+				most[k] = max(most[k], all[k][run])
+			}
+			if i == 0 || all[3][run] < least {
+				least = all[3][run]
+			}
+		}
+		worst, byDefault, equal = append(worst, most[0]), append(byDefault, most[1]), append(equal, most[2])
+		kept = append(kept, least)
+	}
+	for _, n := range counts {
+		all := perCount[n]
+		busy = append(busy, figure.Median(all[4]))
+		table.Add(fmt.Sprintf("%d guests", n), figure.Median(all[0]), figure.Median(all[1]), figure.Median(all[2]), figure.Median(all[3]))
+	}
+	how := fmt.Sprintf("%v guests of weights 1:2:4 in turn, saturating with kernels of %v in turn; shares by kernels × length alone, in windows of %v", counts, shareKernels, s.window())
+	r := b.row("share_error", worst, how+"; worst guest of all")
+	r.Baseline["default_slicing_against_weights"], r.Baseline["equal_weights_against_equal_shares"] = figure.Median(byDefault), figure.Median(equal)
+	r.Detail = table
+	k := b.row("throughput_kept", kept, how+"; worst number of guests. Kernels × length alone per second, under dfq over that under no policy")
+	k.Baseline["default_slicing_kernel_seconds_per_second"] = figure.Quantile(busy, 0)
+	b.add(r, k)
+	return nil
+}
+
+// sharing is the guests' kernels.
+type sharing struct {
+	*bench
+	iterations []int
+	solo       []time.Duration
+}
+
+func (s *sharing) window() time.Duration {
+	return pick(s.bench, 200*time.Millisecond, 5*time.Second, 5*time.Second)
+}
+
+func (s *sharing) guests(ctx context.Context, n int) ([]*member, error) {
+	var seats []seat
+	for i := range n {
+		seats = append(seats, seat{setup: tenant.Setup{Name: fmt.Sprintf("of%d-%d", n, i)}})
+	}
+	guests, err := s.open(ctx, seats...)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range guests {
+		spin := s.full(s.iterations[i%len(shareKernels)])
+		if _, err := m.load(ctx, tenant.Job{Spin: &spin}); err != nil {
+			return nil, err
+		}
+	}
+	return guests, nil
+}
+
+// shareFound is what one run came to.
+type shareFound struct {
+	weighted, byDefault, equal float64 // errors
+	freely, kept               float64 // throughput under the default, and what is kept of it
+}
+
+func (s *sharing) once(ctx context.Context, guests []*member) (f shareFound, err error) {
+	n := len(guests)
+	weights, ones := make([]float64, n), make([]float64, n)
+	for i := range weights {
+		weights[i], ones[i] = shareWeights[i%len(shareWeights)], 1
+	}
+	short := pick(s.bench, s.window(), 1500*time.Millisecond, s.window())
+	free, err := s.measure(ctx, guests, "none", weights, short)
+	if err != nil {
+		return f, err
+	}
+	weighted, err := s.measure(ctx, guests, "dfq", weights, s.window())
+	if err != nil {
+		return f, err
+	}
+	equal, err := s.measure(ctx, guests, "dfq", ones, short)
+	if err != nil {
+		return f, err
+	}
+	f.weighted, f.byDefault = figure.ShareError(weighted, weights), figure.ShareError(free, weights)
+	f.equal = figure.ShareError(equal, ones)
+	rate := func(used []time.Duration, window time.Duration) (sum float64) {
+		for _, u := range used {
+			sum += float64(u) / float64(window)
+		}
+		return sum
+	}
+	f.freely = rate(free, short)
+	f.kept = rate(weighted, s.window()) / f.freely
+	return f, nil
+}
+
+// shareWarm is for how long guests work before a window: the policy finds the shares.
+const shareWarm = 1500 * time.Millisecond
+
+// measure is what each guest's kernels in a window come to.
+func (s *sharing) measure(ctx context.Context, guests []*member, policy string, weights []float64, window time.Duration) ([]time.Duration, error) {
+	for i, m := range guests {
+		if _, err := s.client.UpdateVM(ctx, m.name, api.VMUpdate{Weight: &weights[i]}); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.setPolicy(ctx, policy); err != nil {
+		return nil, err
+	}
+	warm := pick(s.bench, 50*time.Millisecond, shareWarm, shareWarm)
+	if policy == "none" {
+		warm = min(warm, 300*time.Millisecond)
+	}
+	var tasks []task
+	for i, m := range guests {
+		kernel := shareKernels[i%len(shareKernels)]
+		depth := int(min(max(shareDepth/kernel, 4), shareLaunches))
+		// Rounds without a pause between them: a guest whose last launch is waited for
+		// has work again before the others can tell.
+		tasks = append(tasks, task{m, tenant.Run{Warm: warm, For: window, Depth: depth, Rounds: 32 * depth}})
+	}
+	rans, err := together(ctx, tasks...)
+	if err != nil {
+		return nil, err
+	}
+	used := make([]time.Duration, len(rans))
+	for i, ran := range rans {
+		used[i] = time.Duration(ran.Launches) * s.solo[i%len(shareKernels)]
+	}
+	return used, nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/tenant"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// papersForm is EffiSha's and FLEP's: persistent blocks, a look before each task.
+var papersForm = tenant.Form{Form: uint8(abi.PreemptPersistent), Group: 1, Every: 1}
+
+// transform measures what kernels cost in their chosen forms, and in the papers' and
+// cut into slices beside it.
+func transform(ctx context.Context, b *bench) error {
+	m, err := b.guest(ctx, tenant.Setup{Name: "guest", Preempt: true, Forms: uint8(abi.PreemptSingle | abi.PreemptCoarse | abi.PreemptPersistent)})
+	if err != nil {
+		return err
+	}
+	jobs := b.longKernels()
+	if b.kind != "soft" && !b.tiny {
+		jobs = nil
+		for _, name := range tenant.Scaled() {
+			jobs = append(jobs, tenant.Job{Scaled: name})
+		}
+	}
+	var found []formCost
+	var untouched []string
+	for _, j := range jobs {
+		c, err := b.formCost(ctx, m, j)
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.Name(), err)
+		}
+		if c.form.Form == 0 {
+			untouched = append(untouched, c.name+" ("+c.form.Why+")")
+		}
+		found = append(found, c)
+		if _, err := m.ask(ctx, tenant.Request{Reset: true}); err != nil {
+			return err
+		}
+	}
+	return b.transformRows(found, untouched)
+}
+
+// formCost is a kernel's cost in several ways of launching it.
+type formCost struct {
+	name                   string
+	form                   tenant.Form
+	original               time.Duration
+	chosen, papers, sliced []float64 // overhead, of each run
+	slices                 int
+	same                   bool // the results are the original's
+}
+
+// formCost measures a kernel: each way by turns, in every run.
+func (b *bench) formCost(ctx context.Context, m *member, j tenant.Job) (c formCost, err error) {
+	c.name = j.Name()
+	id, form, err := b.tuned(ctx, m, j)
+	if err != nil {
+		return c, err
+	}
+	c.form = *form
+	original := tenant.Run{Job: id, As: &tenant.Form{}}
+	one, err := m.run(ctx, withCount(original, 3, 1))
+	if err != nil {
+		return c, err
+	}
+	c.original = figure.Quantile(one.Executed, 0.5)
+	before, err := m.ask(ctx, tenant.Request{Sum: &id})
+	if err != nil {
+		return c, err
+	}
+	// Enough launches that what one iteration costs the host does not count.
+	const enough = 12 * time.Millisecond
+	rounds := int(min(max(enough/max(c.original, 1), 2), 16))
+	times := pick(b, 1, 3, 7)
+	took := func(r tenant.Run) (float64, error) {
+		ran, err := m.run(ctx, withCount(r, times, rounds))
+		if err != nil {
+			return 0, err
+		}
+		return figure.Quantile(ran.Turnarounds, 0.5).Seconds(), nil
+	}
+	// A slice is as long as the chosen form needs to leave.
+	c.slices = int(min(c.original/max(c.form.Leaves, 50*time.Microsecond)+1, 512))
+	chosen, papers, sliced := original, original, original
+	chosen.As, papers.As, sliced.Slices = &c.form, &papersForm, c.slices
+	for range b.runs() {
+		base, err := took(original)
+		if err != nil {
+			return c, err
+		}
+		t := base
+		if c.form.Form != 0 {
+			if t, err = took(chosen); err != nil {
+				return c, err
+			}
+		}
+		c.chosen = append(c.chosen, t/base-1)
+		if t, err = took(papers); err == nil { // else it has no such form
+			c.papers = append(c.papers, t/base-1)
+		}
+		if t, err = took(sliced); err != nil {
+			return c, err
+		}
+		c.sliced = append(c.sliced, t/base-1)
+	}
+	if c.form.Form != 0 {
+		if _, err := m.run(ctx, withCount(chosen, 1, 1)); err != nil {
+			return c, err
+		}
+	}
+	after, err := m.ask(ctx, tenant.Request{Sum: &id})
+	c.same = before.Sum == after.Sum
+	b.say("%s: %v, form %d group %d (%s): %+.2f %%, papers' %+.2f %%, %d slices %+.2f %%", c.name, c.original, c.form.Form, c.form.Group, c.form.Why,
+		100*figure.Median(c.chosen), 100*figure.Median(c.papers), c.slices, 100*figure.Median(c.sliced))
+	return c, err
+}
+
+// withCount is a run of so many iterations of so many rounds.
+func withCount(r tenant.Run, count, rounds int) tenant.Run {
+	r.Count, r.Rounds, r.Depth = count, rounds, 4
+	return r
+}
+
+func (b *bench) transformRows(found []formCost, untouched []string) error {
+	if len(found) == 0 {
+		return errors.New("no kernel was measured")
+	}
+	var means, worsts []float64
+	for run := range b.runs() {
+		var overheads []float64
+		worst := found[0].chosen[run]
+		for _, c := range found {
+			overheads = append(overheads, c.chosen[run])
+			worst = max(worst, c.chosen[run])
+		}
+		means, worsts = append(means, figure.GeoMeanOverhead(overheads)), append(worsts, worst)
+	}
+	var papers, sliced []float64
+	table := detail("original, ms", "form", "group", "overhead", "papers' form", "slices", "sliced")
+	different := ""
+	for _, c := range found {
+		if len(c.papers) > 0 {
+			papers = append(papers, figure.Median(c.papers))
+		}
+		sliced = append(sliced, figure.Median(c.sliced))
+		if !c.same {
+			different += " " + c.name
+		}
+		table.Add(c.name, millis(c.original), float64(c.form.Form), float64(c.form.Group), figure.Median(c.chosen),
+			figure.Median(c.papers), float64(c.slices), figure.Median(c.sliced))
+	}
+	how := fmt.Sprintf("%d kernels of the corpus at the size of programs, launched by a guest four deep, in the form that the tuner chose over the original, by turns; sliced: into launches as long as the chosen form takes to leave. Left as originals by the tuner: %d", len(found), len(untouched))
+	g := b.row("transform_overhead_geomean", means, how)
+	w := b.row("transform_overhead_worst", worsts, how)
+	g.Baseline["papers_form"], g.Baseline["sliced"] = figure.GeoMeanOverhead(papers), figure.GeoMeanOverhead(sliced)
+	g.Baseline["effisha_published"], g.Baseline["flep_published"], w.Baseline["effisha_published"] = 0.04, 0.025, 0.08
+	if len(papers) > 0 {
+		w.Baseline["papers_form"] = figure.Quantile(papers, 1)
+	}
+	w.Baseline["sliced"] = figure.Quantile(sliced, 1)
+	g.Detail = table
+	b.add(g, w)
+	if different != "" {
+		return fmt.Errorf("results differ from the originals':%s", different)
+	}
+	return nil
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/tenant"
+	"vgpud/mediator/api"
+)
+
+// urgentLengths are those of the urgent kernel (FLEP figure 8); the second is the one
+// that goals are about.
+var urgentLengths = []time.Duration{10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}
+
+const goalLength = 1
+
+// batchLength is how long a batch kernel is, and batchTask how long each of its
+// blocks.
+const (
+	batchLength = 20 * time.Millisecond
+	batchTask   = 50 * time.Microsecond
+)
+
+// urgent measures what an urgent guest has of its priority beside a batch guest with
+// long kernels.
+func urgent(ctx context.Context, b *bench) error {
+	lengths := urgentLengths[:pick(b, 2, len(urgentLengths), len(urgentLengths))]
+	iterations, _, err := b.scale(ctx, append(lengths, batchTask)...)
+	if err != nil {
+		return err
+	}
+	u := &contest{bench: b, lengths: lengths, iterations: iterations[:len(lengths)], batch: b.manyBlocks(iterations[len(lengths)])}
+	u.medians = make(map[string][][]float64)
+	if err := u.guests(ctx); err != nil {
+		return err
+	}
+	if err := u.natives(ctx, "default"); err != nil {
+		return fmt.Errorf("native: %w", err)
+	}
+	if err := u.mps(ctx); err != nil {
+		b.say("MPS: %v", err)
+		u.without = err
+	}
+	u.report()
+	return nil
+}
+
+// manyBlocks is a kernel of batchLength with blocks that take the time of so many
+// iterations with all threads of an SM at it.
+func (b *bench) manyBlocks(iterations int) tenant.Spin {
+	s := b.full(iterations)
+	s.Blocks *= int(batchLength / batchTask)
+	return s
+}
+
+// contest is an urgent program beside a batch one, in several worlds.
+type contest struct {
+	*bench
+	lengths    []time.Duration
+	iterations []int
+	batch      tenant.Spin
+	medians    map[string][][]float64 // µs, by world, length and run
+	form       *tenant.Form           // of the batch guest's kernels
+	without    error                  // why there is no MPS
+}
+
+// guests runs it with guests: the urgent one alone, under no policy, and with
+// evictions.
+func (u *contest) guests(ctx context.Context) error {
+	all, err := u.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true}},
+		seat{api.VMSpec{PriorityCeiling: api.MaxPriority}, tenant.Setup{Name: "urgent", Priority: -10}})
+	if err != nil {
+		return err
+	}
+	batch, rush := all[0], all[1]
+	long, form, err := u.tuned(ctx, batch, tenant.Job{Spin: &u.batch})
+	if err != nil {
+		return err
+	}
+	u.form = form
+	jobs, err := u.jobs(ctx, rush)
+	if err != nil {
+		return err
+	}
+	for run := range u.runs() {
+		for _, w := range []struct{ world, policy string }{{"guest alone", "hpf"}, {"guest, no policy", "none"}, {"guest, hpf", "hpf"}} {
+			if err := u.setPolicy(ctx, w.policy); err != nil {
+				return err
+			}
+			beside := batch
+			if w.world == "guest alone" {
+				beside = nil
+			}
+			if err := u.bout(ctx, w.world, run, beside, long, rush, jobs); err != nil {
+				return fmt.Errorf("%s: %w", w.world, err)
+			}
+		}
+	}
+	return u.leave(ctx, all...)
+}
+
+func (u *contest) jobs(ctx context.Context, m *member) (jobs []int, err error) {
+	for _, n := range u.iterations {
+		s := u.full(n)
+		j, err := m.load(ctx, tenant.Job{Spin: &s})
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// bout has the urgent program work at each length, beside the batch one unless that
+// is nil. Lengths other than the goals' are measured in the first run only.
+func (u *contest) bout(ctx context.Context, world string, run int, batch *member, long int, rush *member, jobs []int) error {
+	if u.medians[world] == nil {
+		u.medians[world] = make([][]float64, len(jobs))
+	}
+	const warm = 200 * time.Millisecond
+	window := pick(u.bench, 100*time.Millisecond, 800*time.Millisecond, 2*time.Second)
+	for i, j := range jobs {
+		if run > 0 && i != goalLength && !(!u.quick && !u.tiny) {
+			continue
+		}
+		tasks := []task{{rush, tenant.Run{Job: j, At: int64(warm), For: window, Pause: 4 * time.Millisecond, Jitter: 4 * time.Millisecond}}}
+		if batch != nil {
+			tasks = append(tasks, task{batch, tenant.Run{Job: long, For: window + 2*warm, Depth: 2, Rounds: endless}})
+		}
+		rans, err := together(ctx, tasks...)
+		if err != nil {
+			return err
+		}
+		us := figure.Micros(rans[0].Turnarounds)
+		u.medians[world][i] = append(u.medians[world][i], figure.Median(us))
+	}
+	return nil
+}
+
+// natives runs it with programs of the host, under the driver's default time slicing
+// or what env says.
+func (u *contest) natives(ctx context.Context, world string, env ...string) error {
+	batch, err := u.native(ctx, "native-batch", env...)
+	if err != nil {
+		return err
+	}
+	rush, err := u.native(ctx, "native-urgent", env...)
+	if err != nil {
+		return err
+	}
+	long, err := batch.load(ctx, tenant.Job{Spin: &u.batch})
+	if err != nil {
+		return err
+	}
+	jobs, err := u.jobs(ctx, rush)
+	if err != nil {
+		return err
+	}
+	for run := range u.runs() {
+		if err := u.bout(ctx, world, run, batch, long, rush, jobs); err != nil {
+			return err
+		}
+		if err := u.bout(ctx, world+", alone", run, nil, long, rush, jobs); err != nil {
+			return err
+		}
+	}
+	return u.leave(ctx, batch, rush)
+}
+
+// mps runs it under NVIDIA's MPS, with a control daemon of its own, where there is
+// the program.
+func (u *contest) mps(ctx context.Context) (err error) {
+	if u.kind == "soft" {
+		return errors.New("a GPU in software has none")
+	}
+	control, err := exec.LookPath("nvidia-cuda-mps-control")
+	if err != nil {
+		return fmt.Errorf("not measured: %w", err)
+	}
+	pipes, logs := filepath.Join(u.dir, "mps"), filepath.Join(u.dir, "mps-log")
+	if err := errors.Join(os.Mkdir(pipes, 0o755), os.Mkdir(logs, 0o755)); err != nil {
+		return err
+	}
+	env := []string{"CUDA_MPS_PIPE_DIRECTORY=" + pipes, "CUDA_MPS_LOG_DIRECTORY=" + logs}
+	command := func(in string, args ...string) error {
+		cmd := exec.CommandContext(ctx, control, args...)
+		cmd.Env = append(os.Environ(), env...)
+		if in != "" {
+			r, w, err := os.Pipe()
+			if err != nil {
+				return err
+			}
+			defer r.Close() //nolint:errcheck // the command has its own
+			cmd.Stdin = r
+			if _, err := w.WriteString(in); err != nil {
+				return err
+			}
+			if err := w.Close(); err != nil {
+				return err
+			}
+		}
+		return cmd.Run()
+	}
+	if err := command("", "-d"); err != nil {
+		return fmt.Errorf("start MPS: %w", err)
+	}
+	defer func() { err = errors.Join(err, command("quit\n")) }()
+	return u.natives(ctx, "MPS", env...)
+}
+
+// report makes the rows.
+func (u *contest) report() {
+	of := func(world string, i int) []float64 {
+		if len(u.medians[world]) <= i {
+			return nil
+		}
+		return u.medians[world][i]
+	}
+	table := detail("alone", "guest alone", "hpf", "no policy", "default slicing", "MPS", "speed-up over default", "over MPS")
+	for i, l := range u.lengths {
+		hpf, slices, mps := figure.Median(of("guest, hpf", i)), figure.Median(of("default", i)), figure.Median(of("MPS", i))
+		table.Add(l.String(), figure.Median(of("default, alone", i)), figure.Median(of("guest alone", i)), hpf,
+			figure.Median(of("guest, no policy", i)), slices, mps, slices/hpf, mps/hpf)
+	}
+	ours := of("guest, hpf", goalLength)
+	by := func(f func(ours, other float64) float64, other []float64) (out []float64) {
+		for i := range min(len(ours), len(other)) {
+			out = append(out, f(ours[i], other[i]))
+		}
+		return out
+	}
+	less := func(a, b float64) float64 { return a - b }
+	over := func(a, b float64) float64 { return b / a }
+	how := fmt.Sprintf("an urgent guest's kernel of 100 µs every 4 to 8 ms, beside a guest's kernels of 20 ms in blocks of 50 µs, which go in form %d, group %d; medians. The page's table has other lengths, in µs", u.form.Form, u.form.Group)
+	added := u.row("urgent_added_us", by(less, of("guest alone", goalLength)), how)
+	added.Baseline["guest_alone_us"], added.Baseline["guest_hpf_us"] = figure.Median(of("guest alone", goalLength)), figure.Median(ours)
+	added.Detail = table
+	byDefault := u.row("urgent_speedup_default", by(over, of("default", goalLength)), how+". Baseline: two programs of the host")
+	byDefault.Baseline["default_us"], byDefault.Baseline["native_alone_us"] = figure.Median(of("default", goalLength)), figure.Median(of("default, alone", goalLength))
+	byDefault.Baseline["guest_no_policy_us"] = figure.Median(of("guest, no policy", goalLength))
+	u.add(added, byDefault)
+	if u.without == nil {
+		byMPS := u.row("urgent_speedup_mps", by(over, of("MPS", goalLength)), how+". Baseline: two programs of the host under MPS")
+		byMPS.Baseline["mps_us"] = figure.Median(of("MPS", goalLength))
+		u.add(byMPS)
+		return
+	}
+	var against []float64
+	for _, o := range ours {
+		against = append(against, notedMPS/o)
+	}
+	byMPS := u.row("urgent_speedup_mps", against, how+fmt.Sprintf(". Baseline: not this run's, since there was no MPS (%v), but the notes' of the same model of GPU", u.without))
+	byMPS.Baseline["mps_us_by_notes"] = notedMPS
+	u.add(byMPS)
+}
+
+// notedMPS is what a kernel of 100 µs beside 20 ms kernels took under MPS on an H100,
+// in µs (docs/results/preemption-on-h100.md).
+const notedMPS = 20_101

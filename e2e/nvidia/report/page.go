@@ -1,0 +1,137 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Page is the file as a page of Markdown.
+func (f *File) Page() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Measured on a real GPU\n\n%s, driver %s, %s. Made by `e2e/nvidia/run --table` from [h100.json](h100.json),\n"+
+		"which `e2e/nvidia/run` wrote. Every figure is the median of the runs given; spread is the largest less the smallest. Baselines\n"+
+		"were measured in the same run unless their name says where they are from. Ratios, shares and errors are fractions of 1.\n\n",
+		f.GPU, f.Driver, f.Date)
+	b.WriteString("| what | value | goal | met | baselines | runs | spread |\n|---|---|---|---|---|---|---|\n")
+	for i := range f.Rows {
+		r := &f.Rows[i]
+		fmt.Fprintf(&b, "| %s (`%s`) | **%s** %s | %s %s | %s | %s | %d | %s |\n", what(r.ID), r.ID, number(r.Value), r.Unit,
+			bound(r.ID), number(r.Goal), yes(r.Met), baselines(r.Baseline), r.Runs, number(r.Spread))
+	}
+	if missing := f.missing(); len(missing) > 0 {
+		fmt.Fprintf(&b, "\nNot measured: %s.\n", strings.Join(missing, ", "))
+	}
+	f.missed(&b)
+	b.WriteString("\n## What was measured, and how\n")
+	for i := range f.Rows {
+		r := &f.Rows[i]
+		fmt.Fprintf(&b, "\n**`%s`** — %s. `%s`\n", r.ID, strings.TrimSuffix(r.How, "."), r.Command)
+		if r.Detail != nil {
+			r.Detail.write(&b)
+		}
+	}
+	f.faults(&b)
+	return b.String()
+}
+
+// missing are the ids that there is no row of.
+func (f *File) missing() (ids []string) {
+	for _, t := range targets {
+		if f.Row(t.ID) == nil {
+			ids = append(ids, "`"+t.ID+"`")
+		}
+	}
+	return ids
+}
+
+// missed lists the goals that were missed, with reasons.
+func (f *File) missed(b *strings.Builder) {
+	head := "\n## Goals missed\n\n"
+	for i := range f.Rows {
+		r := &f.Rows[i]
+		if r.Met {
+			continue
+		}
+		why := r.Why
+		if why == "" {
+			why = "the reason is not known yet"
+		}
+		fmt.Fprintf(b, "%s- `%s`: %s, goal %s %s. %s.\n", head, r.ID, number(r.Value), bound(r.ID), number(r.Goal), strings.TrimSuffix(why, "."))
+		head = ""
+	}
+}
+
+func (f *File) faults(b *strings.Builder) {
+	if len(f.Faults) == 0 {
+		return
+	}
+	b.WriteString("\n## Faults that were tried\n\n| what | seen | recovered |\n|---|---|---|\n")
+	for _, x := range f.Faults {
+		fmt.Fprintf(b, "| %s | %s | %s |\n", cell(x.What), cell(x.Saw), yes(x.Recovered))
+	}
+}
+
+// write writes a table.
+func (t *Table) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\n| | %s |\n|---|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
+	for _, l := range t.Lines {
+		fmt.Fprintf(b, "| %s |", cell(l.Name))
+		for _, v := range l.Values {
+			fmt.Fprintf(b, " %s |", number(float64(v)))
+		}
+		b.WriteString("\n")
+	}
+}
+
+// what is an id's value in words.
+func what(id string) string {
+	if i := place(id); i < len(targets) {
+		return targets[i].What
+	}
+	return id
+}
+
+// bound is how a value is held to its goal.
+func bound(id string) string {
+	if i := place(id); i < len(targets) && targets[i].Least {
+		return "≥"
+	}
+	return "≤"
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "**no**"
+}
+
+func baselines(all map[string]float64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+number(all[name]))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// number is a value with as many digits as say something.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "–"
+	case a == 0:
+		return "0"
+	case a >= 1000:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 1:
+		return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 3-len(strconv.Itoa(int(a)))+1, 64), "0"), ".")
+	}
+	return strings.TrimRight(strconv.FormatFloat(v, 'f', 5, 64), "0")
+}
+
+// cell is text that does not end a table's cell.
+func cell(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }

@@ -1,0 +1,223 @@
+package tenant
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"strings"
+
+	"vgpud/e2e/kernels"
+)
+
+//go:embed fixed.ptx
+var fixedPTX string
+
+// Name says which job it is.
+func (j *Job) Name() string {
+	if j.Spin != nil {
+		return fmt.Sprintf("spin of %d", j.Spin.Iterations)
+	}
+	return j.Fixed + j.Case + j.Scaled
+}
+
+// job is launches in GPU memory, ready to be repeated.
+type job struct {
+	name     string
+	steps    []command
+	restores []restore     // before each round
+	stamps   uint64        // of a spin
+	program  *kernels.Case // whose results can be checked
+	buffers  map[string]uint64
+	results  []result // of a scaled kernel
+}
+
+// result is memory that a scaled kernel writes.
+type result struct{ at, bytes uint64 }
+
+// restore is a buffer's contents before the steps run again.
+type restore struct {
+	at    uint64
+	bytes []byte
+}
+
+// loadJob loads a job's module and fills its memory. fixed is the module of
+// fixed.ptx.
+func loadJob(ctx context.Context, m machine, fixed module, j *Job) (made *job, err error) {
+	switch {
+	case j.Spin != nil:
+		made, err = loadSpin(ctx, m, fixed, j.Spin)
+	case j.Fixed != "":
+		made, err = loadFixed(ctx, m, fixed, j.Fixed)
+	case j.Case != "":
+		made, err = loadCase(ctx, m, j.Case)
+	case j.Scaled != "":
+		made, err = loadScaled(ctx, m, j.Scaled)
+	default:
+		err = fmt.Errorf("a job of nothing")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	made.name = j.Name()
+	return made, nil
+}
+
+const stampBytes = 24
+
+func loadSpin(ctx context.Context, m machine, fixed module, s *Spin) (*job, error) {
+	f, err := fixed.function(ctx, "spin")
+	if err != nil {
+		return nil, err
+	}
+	j := &job{}
+	if j.stamps, err = m.alloc(ctx, stampBytes); err != nil {
+		return nil, err
+	}
+	params, err := f.params(u64(j.stamps), u32(uint32(s.Iterations)), u32(1))
+	if err != nil {
+		return nil, err
+	}
+	j.steps = []command{{function: f, grid: [3]uint32{uint32(s.Blocks), 1, 1}, block: [3]uint32{uint32(s.Threads), 1, 1}, params: params}}
+	return j, nil
+}
+
+func loadFixed(ctx context.Context, m machine, fixed module, name string) (*job, error) {
+	f, err := fixed.function(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var args [][]byte
+	if name == "endless" {
+		word, err := m.alloc(ctx, 4)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, u64(word))
+	}
+	params, err := f.params(args...)
+	if err != nil {
+		return nil, err
+	}
+	return &job{steps: []command{{function: f, grid: [3]uint32{1, 1, 1}, block: [3]uint32{32, 1, 1}, params: params}}}, nil
+}
+
+// loadCase loads a case of the corpus, "matmul/large".
+func loadCase(ctx context.Context, m machine, name string) (*job, error) {
+	kernel, size, _ := strings.Cut(name, "/")
+	k, ok := kernels.ByName(kernel)
+	if !ok {
+		return nil, fmt.Errorf("the corpus has no kernel %q", kernel)
+	}
+	sz, err := kernels.ParseSize(size)
+	if err != nil {
+		return nil, err
+	}
+	c := k.Case(sz, 1)
+	mod, err := m.load(ctx, k.PTX(kernels.SM80))
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", name, err)
+	}
+	j := &job{program: c, buffers: make(map[string]uint64)}
+	for i := range c.Buffers {
+		b := &c.Buffers[i]
+		var p uint64
+		if b.Global != "" {
+			p, err = mod.global(ctx, b.Global)
+		} else {
+			p, err = m.alloc(ctx, uint64(b.Size))
+		}
+		if err == nil && b.Init != nil {
+			err = m.copyIn(ctx, p, b.Init)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: buffer %s: %w", name, b.Name, err)
+		}
+		j.buffers[b.Name] = p
+	}
+	for _, b := range c.Restore() {
+		j.restores = append(j.restores, restore{j.buffers[b.Name], b.Init})
+	}
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		f, err := mod.function(ctx, s.Entry)
+		if err != nil {
+			return nil, err
+		}
+		var args [][]byte
+		for _, a := range s.Args {
+			if a.Buffer != "" {
+				args = append(args, u64(j.buffers[a.Buffer]+a.Offset))
+			} else {
+				args = append(args, a.Bytes)
+			}
+		}
+		params, err := f.params(args...)
+		if err != nil {
+			return nil, err
+		}
+		j.steps = append(j.steps, command{function: f, grid: s.Grid, block: s.Block, shared: s.SharedBytes, params: params})
+	}
+	return j, nil
+}
+
+// sliced is launches cut into n each. Only the number of blocks counts for what that
+// costs: each slice runs the grid's first.
+func sliced(launches []command, n int) (steps []command) {
+	for _, s := range launches {
+		// Rows of blocks, where there are such.
+		d := 0
+		if s.grid[1] > 1 {
+			d = 1
+		}
+		left := s.grid[d]
+		for i := range n {
+			part := s
+			part.grid[d] = left / uint32(n-i)
+			left -= part.grid[d]
+			if part.grid[d] > 0 {
+				steps = append(steps, part)
+			}
+		}
+	}
+	return steps
+}
+
+// check compares the results of the last round with what they must be.
+func (j *job) check(ctx context.Context, m machine) error {
+	if j.program == nil {
+		return nil
+	}
+	return j.program.CheckAll(func(b *kernels.Buffer) ([]byte, error) {
+		got := make([]byte, b.Size)
+		return got, m.copyOut(ctx, got, j.buffers[b.Name])
+	})
+}
+
+// sum reads the results of a scaled kernel.
+func (j *job) sum(ctx context.Context, m machine) (uint64, error) {
+	h := fnv.New64a()
+	for _, r := range j.results {
+		b := make([]byte, min(r.bytes, SumBytes))
+		if err := m.copyOut(ctx, b, r.at); err != nil {
+			return 0, err
+		}
+		h.Write(b) //nolint:errcheck // a hash takes everything
+	}
+	return h.Sum64(), nil
+}
+
+// clearStamps makes a spin's stamps ready for the next launches; stamped is from the
+// first block's start to the last one's end since.
+func (j *job) clearStamps(ctx context.Context, m machine) error {
+	return m.copyIn(ctx, j.stamps, make([]byte, stampBytes))
+}
+
+func (j *job) stamped(ctx context.Context, m machine) (start, end uint64, err error) {
+	b := make([]byte, stampBytes)
+	if err := m.copyOut(ctx, b, j.stamps); err != nil {
+		return 0, 0, err
+	}
+	return ^binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), nil
+}

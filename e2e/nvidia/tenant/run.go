@@ -1,0 +1,213 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// run works at a job as it is asked.
+func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
+	j, err := t.job(r.Job)
+	if err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// Pauses are to be as long as they are said to be: the kernel adds 50 µs else.
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("set the timers' slack: %w", err)
+	}
+	if j.stamps != 0 {
+		if err := j.clearStamps(ctx, t.machine); err != nil {
+			return nil, err
+		}
+	}
+	w := worker{tenant: t, job: j, steps: slices.Clone(j.steps), depth: max(r.Depth, 1)}
+	for i := range w.steps {
+		w.steps[i].as = r.As
+	}
+	if r.Slices > 1 {
+		w.steps = sliced(w.steps, r.Slices)
+	}
+	t.machine.lines(w.depth)
+	begin := time.Now()
+	if r.At != 0 {
+		begin = time.Unix(0, r.At)
+		nap(time.Until(begin))
+	}
+	from, to := begin.Add(r.Warm), begin.Add(r.Warm+r.For)
+	if r.For > 0 {
+		w.until = to
+	}
+	var ran Ran
+	if r.Allocate > 0 {
+		var beside sync.WaitGroup
+		beside.Go(func() { ran.Allocated, ran.Refused = exhaust(ctx, t.machine, r.Allocate) })
+		defer beside.Wait()
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		if r.For == 0 && i == max(r.Count, 1) || r.For > 0 && !time.Now().Before(to) {
+			break
+		}
+		start := time.Now()
+		w.ended = w.ended[:0]
+		if err := w.iterate(ctx, max(r.Rounds, 1)); err != nil {
+			return nil, fmt.Errorf("%s: %w", j.name, err)
+		}
+		end := time.Now()
+		ran.All += len(w.ended)
+		if r.For == 0 {
+			from, to = begin, end
+		}
+		ran.count(&w, start, end, from, to)
+		pause := r.Pause
+		if r.Jitter > 0 {
+			pause += rand.N(r.Jitter)
+		}
+		nap(pause)
+	}
+	ran.Window = to.Sub(from)
+	return &ran, t.finish(ctx, j, r, &ran)
+}
+
+// exhaust allocates until that is refused.
+func exhaust(ctx context.Context, m machine, bytes uint64) (allocated uint64, refused string) {
+	for {
+		if _, err := m.alloc(ctx, bytes); err != nil {
+			return allocated, err.Error()
+		}
+		allocated += bytes
+	}
+}
+
+// finish reads what is only known after a run.
+func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
+	if j.stamps != 0 && ran.All > 0 {
+		start, end, err := j.stamped(ctx, t.machine)
+		if err != nil {
+			return err
+		}
+		ran.Stamped = time.Duration(end - start)
+	}
+	if r.Check && ran.All > 0 {
+		return j.check(ctx, t.machine)
+	}
+	return nil
+}
+
+// count takes an iteration in.
+func (ran *Ran) count(w *worker, start, end, from, to time.Time) {
+	for _, l := range w.ended {
+		if l.at.Before(from) || l.at.After(to) {
+			continue
+		}
+		ran.Launches++
+		ran.Evictions += l.evictions
+		if len(ran.Executed) < Kept {
+			ran.Executed = append(ran.Executed, l.end-l.start)
+		}
+	}
+	if !start.Before(from) && !end.After(to) {
+		ran.Iterations++
+		if len(ran.Turnarounds) < Kept {
+			ran.Turnarounds = append(ran.Turnarounds, end.Sub(start))
+		}
+	}
+}
+
+// worker carries iterations of a job out.
+type worker struct {
+	*tenant
+	job   *job
+	steps []command
+	depth int
+	until time.Time // when nothing more is begun; zero: never
+	ended []ended
+}
+
+// ended is a launch that was found to have ended.
+type ended struct {
+	done
+	at time.Time
+}
+
+// late is whether nothing more is to be begun.
+func (w *worker) late() bool { return !w.until.IsZero() && !time.Now().Before(w.until) }
+
+// iterate enqueues the job's steps that many times, depth at a time, and waits for
+// all. At the run's end it leaves off where it is.
+func (w *worker) iterate(ctx context.Context, rounds int) error {
+	begun, waited := 0, 0
+rounds:
+	for range rounds {
+		if len(w.job.restores) > 0 {
+			for ; waited < begun; waited++ {
+				if err := w.await(ctx, waited); err != nil {
+					return err
+				}
+			}
+		}
+		for _, r := range w.job.restores {
+			if err := w.machine.copyIn(ctx, r.at, r.bytes); err != nil {
+				return err
+			}
+		}
+		for i := range w.steps {
+			if begun-waited == w.depth {
+				if err := w.await(ctx, waited); err != nil {
+					return err
+				}
+				waited++
+			}
+			if w.late() {
+				break rounds
+			}
+			if err := w.gate.submit(ctx); err != nil {
+				return err
+			}
+			if err := w.machine.launch(ctx, begun%w.depth, &w.steps[i]); err != nil {
+				return err
+			}
+			begun++
+		}
+	}
+	for ; waited < begun; waited++ {
+		if err := w.await(ctx, waited); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits for the n-th launch of an iteration.
+func (w *worker) await(ctx context.Context, n int) error {
+	d, err := w.machine.wait(ctx, n%w.depth)
+	w.gate.complete()
+	if err != nil {
+		return err
+	}
+	w.ended = append(w.ended, ended{d, time.Now()})
+	return nil
+}
+
+// nap sleeps as exactly as the kernel can.
+func nap(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := unix.NsecToTimespec(int64(d))
+	for {
+		err := unix.Nanosleep(&t, &t)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package tenant
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"vgpud/e2e/kernels"
+)
+
+// scaled is a kernel of the corpus at the size of a real program's: about a
+// millisecond or more on a large GPU. What it computes is not checked, only compared.
+type scaled struct {
+	name, kernel, entry string
+	grid, block         [3]uint32
+	shared              uint32
+	args                []any // buffer, uint32, int, float32, float64 or []byte
+}
+
+// buffer is GPU memory of so many bytes, filled by a pattern that is repeated.
+type buffer struct {
+	bytes uint64
+	fill  func(rng *rand.Rand) []byte // nil: zeros
+}
+
+// patternBytes is how long a pattern is before it is repeated.
+const patternBytes = 4 << 20
+
+// reals are float32 from 0.5 to 1.5.
+func reals(rng *rand.Rand) []byte {
+	b := make([]byte, 0, patternBytes)
+	for len(b) < patternBytes {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(0.5+rng.Float32()))
+	}
+	return b
+}
+
+// numbers are any uint32.
+func numbers(rng *rand.Rand) []byte {
+	b := make([]byte, 0, patternBytes)
+	for len(b) < patternBytes {
+		b = binary.LittleEndian.AppendUint32(b, rng.Uint32())
+	}
+	return b
+}
+
+// small are uint32 below 10.
+func small(rng *rand.Rand) []byte {
+	b := make([]byte, 0, patternBytes)
+	for len(b) < patternBytes {
+		b = binary.LittleEndian.AppendUint32(b, rng.Uint32N(10))
+	}
+	return b
+}
+
+// zeros are for what a kernel adds to, which differs from launch to launch.
+func zeros(*rand.Rand) []byte { return make([]byte, patternBytes) }
+
+const (
+	mega = 1 << 20
+	giga = 1 << 30
+)
+
+// square is a side of 16384 points of 4 bytes, in blocks of 16 by 16.
+var squareGrid, squareBlock = [3]uint32{1024, 1024, 1}, [3]uint32{16, 16, 1}
+
+func row(blocks, threads uint32) (grid, block [3]uint32) {
+	return [3]uint32{blocks, 1, 1}, [3]uint32{threads, 1, 1}
+}
+
+// catalog is every scaled kernel.
+var catalog = []scaled{
+	line("vecadd", "vecadd", "vecadd", 1<<20, 256, buffer{giga, reals}, buffer{giga, reals}, buffer{giga, nil}, 1<<28),
+	line("triad", "triad", "triad", 1<<18, 256, buffer{giga, nil}, buffer{giga, reals}, buffer{giga, reals}, float32(3), 1<<26),
+	line("triad_f64", "triad", "triad_f64", 1<<19, 256, buffer{giga, nil}, buffer{giga, nil}, buffer{giga, nil}, 3.0, 1<<27),
+	square("stencil", "stencil", "stencil9", buffer{giga, reals}, buffer{giga, nil}, 16384, 16384, float32(0.25), float32(0.125), float32(0.0625)),
+	{"matmul", "matmul", "matmul", [3]uint32{256, 256, 1}, squareBlock, 0,
+		[]any{buffer{64 * mega, reals}, buffer{64 * mega, reals}, buffer{64 * mega, nil}, 4096}},
+	line("nbody", "nbody", "nbody", 8192, 128, buffer{16 * mega, reals}, buffer{16 * mega, nil}, float32(0.01), 8192),
+	line("blackscholes", "blackscholes", "black_scholes", 1<<19, 256, buffer{giga / 2, reals}, buffer{giga / 2, reals}, buffer{giga / 2, reals},
+		buffer{giga / 2, nil}, buffer{giga / 2, nil}, float32(0.02), float32(0.3), 1<<27),
+	{"mandelbrot", "mandelbrot", "mandelbrot", [3]uint32{256, 256, 1}, squareBlock, 0,
+		[]any{buffer{32 * mega, nil}, -2.0, -1.25, 2.5 / 4096, 4096, 4096, 400}},
+	line("md5", "md5", "md5_search", 1<<19, 64, make([]byte, 16), uint32(1<<27), buffer{4, nil}),
+	line("kmeans", "kmeans", "kmeans_assign", 1<<16, 256, buffer{giga, reals}, buffer{16 * 16 * 4, reals}, buffer{64 * mega, nil}, 1<<24, 16, 16),
+	line("nearest", "nearest", "nearest", 1<<14, 256, buffer{32 * mega, reals}, buffer{16 * mega, nil}, buffer{8, numbers}, float32(0.1), float32(0.2), 1<<22),
+	{"transpose", "transpose", "transpose", [3]uint32{512, 512, 1}, [3]uint32{32, 8, 1}, 32 * 33 * 4,
+		[]any{buffer{giga, numbers}, buffer{giga, nil}, 16384, 16384, 33}},
+	{"nnlayer", "nnlayer", "dense", [3]uint32{16, 1024, 1}, [3]uint32{64, 1, 1}, 0,
+		[]any{buffer{4 * mega, reals}, buffer{4 * mega, reals}, buffer{4096, reals}, buffer{4 * mega, nil}, 1024, 1024, 0}},
+	square("hotspot", "hotspot", "hotspot", buffer{giga, reals}, buffer{giga, reals}, buffer{giga, nil}, 16384, 16384,
+		float32(0.1), float32(2), float32(2), float32(3), float32(80)),
+	square("srad_coefficients", "srad", "srad_coefficients", buffer{giga, reals}, buffer{4, reals}, buffer{giga, nil}, 16384, 16384),
+	square("srad_update", "srad", "srad_update", buffer{giga, reals}, buffer{giga, reals}, buffer{giga, nil}, 16384, 16384, float32(0.5)),
+	line("pathfinder", "pathfinder", "pathfinder", 1<<24/216+1, 256, buffer{20 * 64 * mega, small}, buffer{64 * mega, small}, buffer{64 * mega, nil}, 1<<24, 0, 20),
+	{"reduce", "reduce", "reduce", [3]uint32{1 << 16, 1, 1}, [3]uint32{256, 1, 1}, 1024,
+		[]any{buffer{2 * giga, reals}, buffer{mega, nil}, 1 << 29}},
+	line("histogram", "histogram", "histogram", 1<<14, 256, buffer{giga, numbers}, buffer{1024, zeros}, 1<<28),
+	line("throttle", "throttle", "throttle", 1<<16, 256, buffer{64 * mega, nil}, uint32(1000), uint32(1)),
+}
+
+func line(name, kernel, entry string, blocks, threads uint32, args ...any) scaled {
+	grid, block := row(blocks, threads)
+	return scaled{name, kernel, entry, grid, block, 0, args}
+}
+
+func square(name, kernel, entry string, args ...any) scaled {
+	return scaled{name, kernel, entry, squareGrid, squareBlock, 0, args}
+}
+
+// Scaled are the names of the kernels that [Job.Scaled] knows.
+func Scaled() (names []string) {
+	for _, s := range catalog {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func loadScaled(ctx context.Context, m machine, name string) (*job, error) {
+	i := slices.IndexFunc(catalog, func(s scaled) bool { return s.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no scaled kernel %q: want one of %q", name, Scaled())
+	}
+	s := &catalog[i]
+	k, ok := kernels.ByName(s.kernel)
+	if !ok {
+		return nil, fmt.Errorf("the corpus has no kernel %q", s.kernel)
+	}
+	mod, err := m.load(ctx, k.PTX(kernels.SM80))
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", s.kernel, err)
+	}
+	f, err := mod.function(ctx, s.entry)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{}
+	var args [][]byte
+	for _, a := range s.args {
+		arg, err := argument(ctx, m, a)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if b, ok := a.(buffer); ok && b.fill == nil {
+			j.results = append(j.results, result{binary.LittleEndian.Uint64(arg), b.bytes})
+		}
+		args = append(args, arg)
+	}
+	params, err := f.params(args...)
+	if err != nil {
+		return nil, err
+	}
+	j.steps = []command{{function: f, grid: s.grid, block: s.block, shared: s.shared, params: params}}
+	return j, nil
+}
+
+// argument is a parameter as the kernel takes it; buffers are made and filled.
+func argument(ctx context.Context, m machine, a any) ([]byte, error) {
+	switch a := a.(type) {
+	case int:
+		return u32(uint32(a)), nil
+	case uint32:
+		return u32(a), nil
+	case float32:
+		return u32(math.Float32bits(a)), nil
+	case float64:
+		return u64(math.Float64bits(a)), nil
+	case []byte:
+		return a, nil
+	}
+	b := a.(buffer)
+	at, err := m.alloc(ctx, b.bytes)
+	if err != nil {
+		return nil, err
+	}
+	if b.fill != nil {
+		pattern := b.fill(rand.New(rand.NewPCG(1, b.bytes)))
+		for done := uint64(0); done < b.bytes; {
+			n := min(uint64(len(pattern)), b.bytes-done)
+			if err := m.copyIn(ctx, at+done, pattern[:n]); err != nil {
+				return nil, err
+			}
+			done += n
+		}
+	}
+	return u64(at), nil
+}

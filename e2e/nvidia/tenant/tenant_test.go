@@ -1,0 +1,134 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeGPU runs every launch at once.
+type fakeGPU struct {
+	machine
+	most, under int // launches under way
+	log         []command
+}
+
+func (f *fakeGPU) lines(int) {}
+
+func (f *fakeGPU) launch(_ context.Context, _ int, c *command) error {
+	f.under++
+	f.most = max(f.most, f.under)
+	f.log = append(f.log, *c)
+	return nil
+}
+
+func (f *fakeGPU) wait(context.Context, int) (done, error) {
+	f.under--
+	return done{start: 1, end: 3}, nil
+}
+
+func newFake(steps int) (*tenant, *fakeGPU) {
+	f := &fakeGPU{}
+	j := &job{}
+	for i := range steps {
+		j.steps = append(j.steps, command{grid: [3]uint32{uint32(10 * (i + 1)), 1, 1}})
+	}
+	return &tenant{machine: f, jobs: []*job{j}}, f
+}
+
+func TestRunCountsIterations(t *testing.T) {
+	tn, f := newFake(3)
+	ran, err := tn.run(t.Context(), &Run{Count: 4, Rounds: 2, Depth: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ran.Iterations != 4 || ran.All != 24 || len(ran.Turnarounds) != 4 || f.most != 5 || f.under != 0 {
+		t.Errorf("%+v, at most %d under way, %d left", ran, f.most, f.under)
+	}
+	if ran.Executed[0] != 2 {
+		t.Errorf("a launch took %v on the GPU", ran.Executed[0])
+	}
+}
+
+func TestRunEndsInTheMiddleOfAnIteration(t *testing.T) {
+	tn, f := newFake(1)
+	begin := time.Now()
+	ran, err := tn.run(t.Context(), &Run{For: 20 * time.Millisecond, Rounds: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ran.Iterations != 0 || len(ran.Turnarounds) != 0 || ran.All != len(f.log) || ran.Launches > ran.All || f.under != 0 {
+		t.Errorf("%d of %d launches, %d iterations, %d left", ran.Launches, ran.All, ran.Iterations, f.under)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestSlicesHaveAllBlocks(t *testing.T) {
+	launches := []command{{grid: [3]uint32{10, 1, 1}}, {grid: [3]uint32{4, 7, 1}}, {grid: [3]uint32{2, 1, 1}}}
+	var got [][3]uint32
+	for _, s := range sliced(launches, 3) {
+		got = append(got, s.grid)
+	}
+	want := [][3]uint32{{3, 1, 1}, {3, 1, 1}, {4, 1, 1}, {4, 2, 1}, {4, 2, 1}, {4, 3, 1}, {1, 1, 1}, {1, 1, 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("grids (-want +got):\n%s", diff)
+	}
+}
+
+func TestArgumentsLieWhereParametersDo(t *testing.T) {
+	got, err := place("k", []int{0, 8, 16}, []int{4, 8, 4}, [][]byte{u32(1), u64(2), u32(3)})
+	want := []byte{1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := place("k", []int{0}, []int{8}, [][]byte{u32(1)}); err == nil {
+		t.Error("a parameter of the wrong size")
+	}
+	if _, err := place("k", []int{0}, []int{4}, nil); err == nil {
+		t.Error("a parameter too few")
+	}
+}
+
+func TestGateHoldsAndCounts(t *testing.T) {
+	gates, err := NewGates(filepath.Join(t.TempDir(), "gates"), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := gates.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	g := gates.At(2)
+	before := Monotonic()
+	if err := g.submit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	submitted, completed, last := g.Progress()
+	if submitted != 1 || completed != 0 || last < before {
+		t.Errorf("%d submitted, %d completed, the last at %v", submitted, completed, last)
+	}
+	g.complete()
+	g.Hold(true)
+	limited, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := g.submit(limited); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a held tenant submits: %v", err)
+	}
+	if submitted, completed, _ := g.Progress(); submitted != 1 || completed != 1 {
+		t.Errorf("%d submitted, %d completed", submitted, completed)
+	}
+	g.Hold(false)
+	if err := g.submit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s, _, _ := gates.At(1).Progress(); s != 0 {
+		t.Error("another's place changed")
+	}
+}
