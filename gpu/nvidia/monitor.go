@@ -143,7 +143,7 @@ func (m *Monitor) Events() (accounting.EventSource, error) {
 	}
 	e, err := m.client.Events()
 	if rm.Forbidden(err) {
-		err = fmt.Errorf("%w: run the daemon with CAP_SYS_ADMIN to see all users' processes", err)
+		err = fmt.Errorf("%w: give the daemon CAP_SYS_ADMIN", err)
 	}
 	if err != nil {
 		return nil, m.told(err)

@@ -46,18 +46,23 @@ func NewControl(n Node, o Objects, opt ControlOptions) (*Control, error) {
 	if err := c.check(); err != nil {
 		return nil, errors.Join(fmt.Errorf("control a CUDA context by its handles: %w", err), n.Close())
 	}
-	all := o.Channels
+	// Kernels first: together with the copies they would stop 0.2 ms later.
+	c.batch(o.Channels)
 	if !opt.ComputeOnly {
-		all = slices.Concat(all, o.Copies)
+		c.batch(o.Copies)
 	}
-	for chunk := range slices.Chunk(all, abi.MaxDisable) {
+	return c, nil
+}
+
+// batch makes channels into calls, each of as many as one takes.
+func (c *Control) batch(channels []abi.Handle) {
+	for chunk := range slices.Chunk(channels, abi.MaxDisable) {
 		b := abi.DisableChannels{Count: uint32(len(chunk))}
 		for i, ch := range chunk {
-			b.Clients[i], b.Channels[i] = o.Client, ch
+			b.Clients[i], b.Channels[i] = c.objects.Client, ch
 		}
 		c.batches = append(c.batches, b)
 	}
-	return c, nil
 }
 
 // check asks the driver about every object.

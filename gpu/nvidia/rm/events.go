@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
@@ -40,10 +42,11 @@ func (e *DroppedError) Error() string {
 type Events struct {
 	c               *Client
 	call            caller
-	event           Node
 	buffer          abi.Handle
 	header, records Mapping
-	n, get          uint32
+	n               uint32
+	// get is the next record to read, and told is how far the driver was told of it.
+	get, told uint32
 	// dropped is how many losses were told; gap is where in the records those are
 	// that were seen and not told yet.
 	dropped uint64
@@ -51,9 +54,12 @@ type Events struct {
 	gapped  bool
 }
 
-// Events starts reading. All users' processes are seen only with CAP_SYS_ADMIN. The
-// caller closes it, before the client.
+// Events starts reading. It takes CAP_SYS_ADMIN: without it the driver would answer, but
+// hide whose the contexts are. The caller closes it, before the client.
 func (c *Client) Events() (*Events, error) {
+	if !c.kernel.Admin() {
+		return nil, fmt.Errorf("read the GPU's record of context switches: this process lacks CAP_SYS_ADMIN, and would not be told whose they are: %w", unix.EPERM)
+	}
 	e := &Events{c: c, call: caller{node: c.call.node, client: c.call.client}, n: eventRecords}
 	if err := e.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the GPU's record of context switches: %w", err), e.Close())
@@ -70,18 +76,10 @@ func (e *Events) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if e.event, err = e.c.openGPU(); err != nil {
-		return err
-	}
-	// Nobody waits for the event, since Read asks; the driver wants one all the same.
-	event := abi.OSEvent{Client: e.call.client, Device: e.c.device, FD: int32(e.event.FD())}
-	var buf [16]byte
-	if err := ioctl(e.event, buf[:], abi.EscOSEvent, &event, nil, &event.Status); err != nil {
-		return &Error{Call: "make an event", Object: e.c.device, Err: err}
-	}
+	// Nobody is to be woken, since Read asks.
 	e.buffer, err = e.call.alloc("make an event buffer", e.call.client, abi.ClassEventBuffer, &abi.EventBufferAlloc{
 		RecordSize: abi.EventRecordBytes, RecordCount: e.n, RecordsFreeThreshold: e.n,
-		Notification: uint64(e.event.FD()), Subdevice: e.c.subdevice, HeaderMemory: header, RecordMemory: records,
+		Subdevice: e.c.subdevice, HeaderMemory: header, RecordMemory: records,
 	})
 	if err != nil {
 		return err
@@ -152,10 +150,12 @@ func (e *Events) take(buf []Switch, end uint32) (n int, err error) {
 		}
 		get = (get + 1) % e.n
 	}
-	if get == e.get {
+	e.get = get
+	// Where there is room enough left, the driver need not hear of every step.
+	if (get-e.told+e.n)%e.n < e.n/4 && !e.gapped {
 		return n, nil
 	}
-	e.get = get
+	e.told = get
 	return n, e.call.control("move in an event buffer", e.buffer, abi.CmdUpdateGet, &abi.UpdateGet{Record: get})
 }
 
@@ -186,9 +186,6 @@ func (e *Events) Close() error {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}
-	}
-	if e.event != nil {
-		errs = append(errs, e.event.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/gpu/nvidia/rm"
 )
 
@@ -45,6 +47,16 @@ func spread(d []time.Duration) []float64 {
 	slices.Sort(d)
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
 	return []float64{us(d[len(d)/2]), us(d[0]), us(d[len(d)-1])}
+}
+
+// processorTime is what this process has used.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func TestHardwareFindsOwnContext(t *testing.T) {
@@ -103,9 +115,15 @@ func TestHardwareClockIsTheKernels(t *testing.T) {
 }
 
 func TestHardwareDisablesInMidKernel(t *testing.T) {
+	for name, opt := range map[string]rm.ControlOptions{"all channels": {}, "compute only": {ComputeOnly: true}} {
+		t.Run(name, func(t *testing.T) { disablesInMidKernel(t, opt) })
+	}
+}
+
+func disablesInMidKernel(t *testing.T, opt rm.ControlOptions) {
 	c := hardware(t)
 	w := newWorker(t)
-	ctl := w.control() // through the passed descriptor, in a process that isn't the owner
+	ctl := w.control(opt) // through the passed descriptor, in a process that isn't the owner
 	w.do("run 1 %d", endless)
 	var disable, stopped, enable, restarted []time.Duration
 	for range 20 {
@@ -151,7 +169,7 @@ func TestHardwareDisablesInMidKernel(t *testing.T) {
 func TestHardwareDisableHoldsCopiesUnlessComputeOnly(t *testing.T) {
 	hardware(t)
 	w := newWorker(t)
-	ctl := w.control()
+	ctl := w.control(rm.ControlOptions{})
 	if err := ctl.Disable(); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +196,7 @@ func TestHardwareDisableHoldsCopiesUnlessComputeOnly(t *testing.T) {
 func TestHardwareTimeslices(t *testing.T) {
 	hardware(t)
 	a, b := newWorker(t), newWorker(t)
-	ca, cb := a.control(), b.control()
+	ca, cb := a.control(rm.ControlOptions{}), b.control(rm.ControlOptions{})
 	d, err := ca.Timeslice()
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +248,7 @@ func TestHardwareRecordsSwitches(t *testing.T) {
 	}
 	var switches []rm.Switch
 	var took, late []time.Duration
-	begin := now(t, c)
+	begin, cpu := now(t, c), processorTime(t)
 	for range 100 {
 		time.Sleep(10 * time.Millisecond)
 		start := time.Now()
@@ -244,6 +262,7 @@ func TestHardwareRecordsSwitches(t *testing.T) {
 		}
 		switches = append(switches, buf[:n]...)
 	}
+	cpu = processorTime(t) - cpu
 	window := now(t, c) - begin
 	on, held, spans := map[int]time.Duration{}, map[int]time.Duration{}, map[int]int{}
 	pa, pb := a.cmd.Process.Pid, b.cmd.Process.Pid
@@ -265,9 +284,10 @@ func TestHardwareRecordsSwitches(t *testing.T) {
 	for pid, d := range held {
 		t.Logf("process %d: %d spans of %v, %.1f %% of %v", pid, spans[pid], d/time.Duration(spans[pid]), 100*float64(d)/float64(window), window)
 	}
+	t.Logf("%v of a processor for all, %.2f %%", cpu, 100*float64(cpu)/float64(window))
 	t.Logf("%d records; a read takes us %v; the newest is us old %v", len(switches), spread(took), spread(late))
 	// A suspension is in the record too.
-	ctl := a.control()
+	ctl := a.control(rm.ControlOptions{})
 	if err := ctl.Disable(); err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +323,7 @@ func TestHardwareKilledWhileDisabled(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		w := newWorker(t)
 		w.do("take 4096")
-		ctl := w.control()
+		ctl := w.control(rm.ControlOptions{})
 		w.do("run 1 %d", endless)
 		w.moving()
 		other.do("run 200 100")

@@ -18,6 +18,8 @@ type Kernel interface {
 	// Own duplicates the descriptors of the control node that this process has, lowest
 	// first. The caller closes them.
 	Own() ([]Node, error)
+	// Admin says whether this process has CAP_SYS_ADMIN.
+	Admin() bool
 	// Adopt takes f over, also where it is not an open control node, which is an error.
 	Adopt(f *os.File) (Node, error)
 }

@@ -68,6 +68,14 @@ func (Linux) Adopt(f *os.File) (Node, error) {
 	return node{f}, nil
 }
 
+// Admin implements [Kernel].
+func (Linux) Admin() bool {
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var d [2]unix.CapUserData
+	err := unix.Capget(&h, &d[0])
+	return err == nil && d[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
 // isControl says why fd is not an open control node.
 func isControl(fd int) error {
 	var st unix.Stat_t

@@ -351,6 +351,11 @@ func TestEventsOfWhoMayNot(t *testing.T) {
 	if _, err := c.Events(); !errors.Is(err, abi.InsufficientPermissions) {
 		t.Errorf("Events = %v", err)
 	}
+	d.Refuse(abi.CmdBindEvents, abi.OK)
+	d.Drop()
+	if _, err := c.Events(); !rm.Forbidden(err) {
+		t.Errorf("Events without CAP_SYS_ADMIN = %v", err)
+	}
 	if n := d.Descriptors(); n != before {
 		t.Errorf("%d descriptors, want %d as before", n, before)
 	}

@@ -332,7 +332,7 @@ func (w *worker) do(format string, a ...any) string {
 }
 
 // control is power over the worker through its own file.
-func (w *worker) control() *rm.Control {
+func (w *worker) control(opt rm.ControlOptions) *rm.Control {
 	w.t.Helper()
 	fd, err := unix.FcntlInt(w.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -342,7 +342,7 @@ func (w *worker) control() *rm.Control {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c, err := rm.NewControl(n, w.Objects, rm.ControlOptions{})
+	c, err := rm.NewControl(n, w.Objects, opt)
 	if err != nil {
 		w.t.Fatal(err)
 	}

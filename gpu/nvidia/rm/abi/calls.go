@@ -7,7 +7,6 @@ const (
 	EscAlloc      = 0x2b // NV_ESC_RM_ALLOC
 	EscMapMemory  = 0x4e // NV_ESC_RM_MAP_MEMORY
 	EscRegisterFD = 201  // NV_ESC_REGISTER_FD, nv-ioctl-numbers.h
-	EscOSEvent    = 206  // NV_ESC_ALLOC_OS_EVENT
 )
 
 // PointerOffset is where [Alloc] and [Control] have the address of their parameters.
@@ -73,11 +72,3 @@ const MapReadOnly = 1
 // RegisterFD is nv_ioctl_register_fd_t (nv-ioctl.h): ties the GPU node on which it is
 // called to a control node.
 type RegisterFD struct{ FD int32 }
-
-// OSEvent is nv_ioctl_alloc_os_event_t (nv-ioctl.h): makes FD, the descriptor on which
-// it is called, one that an event wakes.
-type OSEvent struct {
-	Client, Device Handle
-	FD             int32
-	Status         Status
-}

@@ -29,6 +29,7 @@ type Driver struct {
 	missing int // looks for clients that don't exist
 	own     []*os.File
 	groups  uint16
+	user    bool // the caller is no administrator
 }
 
 // New makes a driver.
@@ -148,6 +149,20 @@ func (d *Driver) Refuse(c abi.Command, s abi.Status) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refuse[uint32(c)] = s
+}
+
+// Drop takes CAP_SYS_ADMIN from the caller.
+func (d *Driver) Drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.user = true
+}
+
+// Admin implements [rm.Kernel].
+func (d *Driver) Admin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.user
 }
 
 // Lose takes the GPU off its bus.

@@ -24,13 +24,6 @@ func (n *node) Ioctl(nr uint8, arg, params []byte) error {
 		return answer(arg, &abi.Free{}, n.free, func(c *abi.Free, s abi.Status) { c.Status = s })
 	case abi.EscMapMemory:
 		return answer(arg, &abi.MapMemory{}, n.mapMemory, func(c *abi.MapMemory, s abi.Status) { c.Status = s })
-	case abi.EscOSEvent:
-		return answer(arg, &abi.OSEvent{}, func(c *abi.OSEvent) abi.Status {
-			if n.file.control || c.FD != int32(n.f.Fd()) {
-				return abi.InvalidArgument
-			}
-			return abi.OK
-		}, func(c *abi.OSEvent, s abi.Status) { c.Status = s })
 	case abi.EscRegisterFD:
 		if n.file.control {
 			return unix.EINVAL
