@@ -32,10 +32,12 @@ type lane struct {
 	stream cuda.Stream
 	mem    []byte // the word, and a cell for each slot
 	word   *atomic.Uint64
-	last   uint64 // what the word will come to
-	args   *cuda.Args
-	starts [slotCount]cuda.Event // made when they are needed
-	ends   [slotCount]cuda.Event
+	last   atomic.Uint64 // what the word will come to
+	// fetched is the word when the output of kernels was fetched.
+	fetched uint64
+	args    *cuda.Args
+	starts  [slotCount]cuda.Event // made when they are needed
+	ends    [slotCount]cuda.Event
 }
 
 // Channel is a stream. It implements [gpu.Channel].
@@ -61,10 +63,19 @@ type Channel struct {
 type slot struct {
 	fence    uint64
 	kernel   *Function
-	behind   bool   // it was queued behind a command that was not done: it began when that ended
+	began    beginning
 	dst      []byte // a copy out of its cell, to be made when it is done
 	sleepers int    // in the driver, waiting for its event
 }
+
+// beginning is what is known of when a command began.
+type beginning uint8
+
+const (
+	recorded beginning = iota // it has an event of its own
+	behind                    // when the one before it ended: that was not done when it was queued
+	untold                    // no more than when it ended
+)
 
 // NewChannel makes a channel.
 func (c *Context) NewChannel() (gpu.Channel, error) {
@@ -108,7 +119,7 @@ func (c *Context) idleLane() *lane {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, l := range c.idle {
-		if l.word.Load() == l.last {
+		if l.word.Load() == l.last.Load() {
 			c.idle = slices.Delete(c.idle, i, i+1)
 			return l
 		}
@@ -136,13 +147,30 @@ func (ch *Channel) usable() error {
 // begin readies the driver and the next command's slot. zeroed is how far fresh
 // memory must have been zeroed before it. The caller ends it with end.
 func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
-	f := ch.sent.Load() + 1
-	if err := ch.room(f); err != nil {
-		return 0, err
+	if i, err = ch.beginUntimed(zeroed); err != nil {
+		return i, err
 	}
+	began := recorded
+	if ch.word.Load()-ch.base < ch.sent.Load() {
+		began = behind
+	} else if err := ch.record(&ch.starts[i]); err != nil {
+		return i, err
+	}
+	ch.mu.Lock()
+	ch.slots[i].began = began
+	ch.mu.Unlock()
+	return i, nil
+}
+
+// beginUntimed is begin for a command of whose time only the end is kept.
+func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
+	f := ch.sent.Load() + 1
 	i = f % slotCount
 	c := ch.c
 	if err := c.enter(); err != nil {
+		return i, err
+	}
+	if err := ch.room(f); err != nil {
 		return i, err
 	}
 	if err := c.clock.tick(c.d.o.Clock.Now()); err != nil {
@@ -155,14 +183,8 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 		}
 		ch.zeroed = upTo
 	}
-	behind := ch.word.Load()-ch.base < f-1
-	if !behind {
-		if err := ch.record(&ch.starts[i]); err != nil {
-			return i, err
-		}
-	}
 	ch.mu.Lock()
-	ch.slots[i] = slot{fence: f, behind: behind}
+	ch.slots[i] = slot{fence: f, began: untold}
 	ch.mu.Unlock()
 	return i, nil
 }
@@ -213,7 +235,7 @@ func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 		ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
 		return 0, ch.c.Fault()
 	}
-	ch.last = ch.base + f
+	ch.last.Store(ch.base + f)
 	ch.sent.Store(f)
 	return gpu.Fence(f), nil
 }

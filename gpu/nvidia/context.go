@@ -30,7 +30,6 @@ type Context struct {
 	zero   stream // fresh memory is zeroed in it
 	free   stream // memory is given back in it
 	pauses pauses
-	print  stream // what kernels print is fetched by synchronising with it
 
 	fault atomic.Pointer[error]
 	hung  chan struct{}
@@ -80,7 +79,7 @@ func (c *Context) begin() error {
 			return err
 		}
 	}
-	for _, s := range []*stream{&c.zero, &c.free, &c.print} {
+	for _, s := range []*stream{&c.zero, &c.free} {
 		if err := s.begin(c.drv); err != nil {
 			return err
 		}

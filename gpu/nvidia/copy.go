@@ -1,11 +1,16 @@
 package nvidia
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
 )
+
+// wordSize is that of the copies that tell running kernels to leave. The GPU's
+// front end writes such a word by itself, in a third of the time that a copy takes.
+const wordSize = 4
 
 // CopyIn copies from the program's memory to the GPU's. A short copy, or one from
 // registered memory, is queued at once; others wait for what is before them, as
@@ -18,6 +23,9 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	if err != nil {
 		return 0, fmt.Errorf("copy in: %w", err)
 	}
+	if len(src) == wordSize && dst%wordSize == 0 {
+		return ch.writeWord(dst, binary.LittleEndian.Uint32(src), zeroed)
+	}
 	i, err := ch.begin(zeroed)
 	if err == nil && len(src) > 0 {
 		if len(src) <= cellBytes && !ch.c.host.contains(src) {
@@ -26,6 +34,16 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 			src = cell
 		}
 		err = ch.c.drv.MemcpyHtoDAsync(cuda.DevicePtr(dst), src, ch.stream)
+	}
+	return ch.end("copy in", i, err)
+}
+
+// writeWord writes a word, and before anything else: of when it began nobody is
+// told.
+func (ch *Channel) writeWord(dst gpu.Ptr, value uint32, zeroed uint64) (gpu.Fence, error) {
+	i, err := ch.beginUntimed(zeroed)
+	if err == nil {
+		err = ch.c.drv.StreamWriteValue32(ch.stream, cuda.DevicePtr(dst), value)
 	}
 	return ch.end("copy in", i, err)
 }

@@ -383,7 +383,7 @@ func TestStreamsAreUsedAgain(t *testing.T) {
 		t.Error("a stream with a kernel in it is used again")
 	}
 	x.let()
-	for ch.(*Channel).word.Load() != ch.(*Channel).last {
+	for ch.(*Channel).word.Load() != ch.(*Channel).last.Load() {
 		time.Sleep(time.Millisecond)
 	}
 	third := channelOf(t, c)

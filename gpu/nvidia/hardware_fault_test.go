@@ -39,6 +39,7 @@ func faults(t *testing.T, kernel string, kind gpu.FaultKind) {
 	d, c := hardwareContext(t, gpu.ContextOptions{})
 	ch, beside := channelOf(t, c), channelOf(t, c)
 	k := load(t, c)
+	empty := k("empty")
 	f, err := ch.Launch(k(kernel))
 	o := ran(t, ch, f, err)
 	t.Logf("outcome: %v", o.Err)
@@ -49,7 +50,7 @@ func faults(t *testing.T, kernel string, kind gpu.FaultKind) {
 	if err := c.Fault(); !errors.As(err, &fault) {
 		t.Errorf("context's fault: %v", err)
 	}
-	if _, err := beside.Launch(k("empty")); !errors.As(err, &fault) {
+	if _, err := beside.Launch(empty); !errors.As(err, &fault) {
 		t.Errorf("a launch in another channel: %v", err)
 	}
 	if _, err := c.Alloc(1); !errors.As(err, &fault) {

@@ -22,6 +22,9 @@ import (
 // The tests in this file need a GPU and the driver. Each context that is made to
 // fault takes its process with it, so those run in processes of their own.
 
+// firstStdout is kept, since it closes its descriptor when nobody has it.
+var firstStdout = os.Stdout
+
 // TestMain keeps the tests' own output apart from what kernels print.
 func TestMain(m *testing.M) {
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 0)
@@ -341,12 +344,17 @@ func TestHardwareLatency(t *testing.T) {
 		t.Fatal(err)
 	}
 	fn := empty.Function.(*Function).f
+	mem, err := c.drv.MemHostAlloc(8, cuda.HostPortable|cuda.HostDeviceMap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flag := word(mem, 0)
 	one := [3]uint32{1, 1, 1}
 	raw := map[string]func() error{
 		"set current":  func() error { return c.drv.CtxSetCurrent(c.ctx) },
 		"launch":       func() error { return c.drv.LaunchKernel(fn, one, one, 0, ch.stream, ch.args, 0) },
 		"record":       func() error { return c.drv.EventRecord(ch.ends[1], ch.stream) },
-		"write value":  func() error { return c.drv.StreamWriteValue64(ch.stream, address(c.print.mem), 1) },
+		"write value":  func() error { return c.drv.StreamWriteValue64(ch.stream, address(mem), 1) },
 		"event query":  func() error { _, err := c.drv.EventQuery(ch.ends[1]); return err },
 		"elapsed time": func() error { _, err := c.drv.EventElapsedTime(ch.ends[1], ch.ends[1]); return err },
 		"launch, record, poll": func() error {
@@ -366,11 +374,11 @@ func TestHardwareLatency(t *testing.T) {
 			if err := c.drv.LaunchKernel(fn, one, one, 0, ch.stream, ch.args, 0); err != nil {
 				return err
 			}
-			c.print.word.Store(0)
-			if err := c.drv.StreamWriteValue64(ch.stream, address(c.print.mem), 1); err != nil {
+			flag.Store(0)
+			if err := c.drv.StreamWriteValue64(ch.stream, address(mem), 1); err != nil {
 				return err
 			}
-			for c.print.word.Load() == 0 {
+			for flag.Load() == 0 {
 			}
 			return nil
 		},

@@ -32,11 +32,12 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		if o.End, err = ch.c.clock.at(ch.ends[f%slotCount]); err != nil {
 			return err
 		}
-		began := ch.starts[f%slotCount]
-		if s.behind {
-			began = ch.ends[(f-1)%slotCount]
+		switch o.Start = o.End; s.began {
+		case recorded:
+			o.Start, err = ch.c.clock.at(ch.starts[f%slotCount])
+		case behind:
+			o.Start, err = ch.c.clock.at(ch.ends[(f-1)%slotCount])
 		}
-		o.Start, err = ch.c.clock.at(began)
 		o.Start = min(o.Start, o.End)
 		return err
 	})

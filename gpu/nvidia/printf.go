@@ -120,10 +120,31 @@ func (c *Context) Printf(max int) ([]byte, error) {
 	if c.d.out == nil {
 		return nil, nil
 	}
-	// Nothing is in this stream. The driver writes out what has been printed before
-	// it looks.
-	if err := c.do("fetch what kernels print", func() error { return c.drv.StreamSynchronize(c.print.s) }); err != nil {
+	if err := c.do("fetch what kernels print", c.fetchOutput); err != nil {
 		return nil, err
 	}
 	return c.d.out.take(max)
+}
+
+// fetchOutput has the driver write out what kernels have printed, which it does
+// when somebody synchronises with their stream. It waits for nothing: what runs
+// prints the next time.
+func (c *Context) fetchOutput() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lanes := slices.Clone(c.idle)
+	for _, ch := range c.channels {
+		lanes = append(lanes, ch.lane)
+	}
+	for _, l := range lanes {
+		n := l.word.Load()
+		if n == l.fetched || n != l.last.Load() {
+			continue
+		}
+		if err := c.drv.StreamSynchronize(l.stream); err != nil {
+			return err
+		}
+		l.fetched = n
+	}
+	return nil
 }

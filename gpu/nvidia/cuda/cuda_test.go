@@ -47,13 +47,6 @@ func hotPath(t testing.TB, l *Library, a *Args) {
 	}
 }
 
-func TestHotPathAllocatesNothing(t *testing.T) {
-	l, a := zeroes(t), NewArgs()
-	if n := testing.AllocsPerRun(100, func() { hotPath(t, l, a) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func BenchmarkCall(b *testing.B) {
 	l := zeroes(b)
 	b.ReportAllocs()

@@ -100,6 +100,7 @@ const (
 	cuStreamDestroy
 	cuStreamSynchronize
 	cuStreamWaitEvent
+	cuStreamWriteValue32
 	cuStreamWriteValue64
 	cuEventCreate
 	cuEventDestroy
@@ -158,6 +159,7 @@ var symbols = [functions]string{
 	cuStreamDestroy:            "cuStreamDestroy_v2",
 	cuStreamSynchronize:        "cuStreamSynchronize",
 	cuStreamWaitEvent:          "cuStreamWaitEvent",
+	cuStreamWriteValue32:       "cuStreamWriteValue32_v2",
 	cuStreamWriteValue64:       "cuStreamWriteValue64_v2",
 	cuEventCreate:              "cuEventCreate",
 	cuEventDestroy:             "cuEventDestroy_v2",

@@ -129,6 +129,15 @@ func (g *GPU) StreamWriteValue64(s cuda.Stream, at cuda.DevicePtr, value uint64)
 	return g.queue("StreamWriteValue64", s, nil, func() error { return g.Store(at, value) })
 }
 
+func (g *GPU) StreamWriteValue32(s cuda.Stream, at cuda.DevicePtr, value uint32) error {
+	return g.queue("StreamWriteValue32", s, func() error {
+		if g.find(at, 4) == nil || at%4 != 0 {
+			return cuda.ErrInvalidValue
+		}
+		return nil
+	}, func() error { return g.store32(at, value) })
+}
+
 func (g *GPU) EventCreate(uint32) (cuda.Event, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("EventCreate"); err != nil {
