@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,12 +83,14 @@ func Watch(ctx context.Context, o Options, f func(Message)) error {
 // once is Watch for one run of the program. said is whether it had an inventory.
 func (o *Options) once(ctx context.Context, program string, f func(Message)) (said bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	var heard atomic.Int64 // when, on the clock
+	heard.Store(int64(o.Clock.Now()))
+	var listening sync.WaitGroup
+	defer listening.Wait()
 	defer cancel(nil)
-	limit := silence + o.Every
-	mute := time.AfterFunc(limit, func() { cancel(fmt.Errorf("%s said nothing for %v", ProgramName, limit)) })
-	defer mute.Stop()
+	listening.Go(func() { o.listen(ctx, &heard, cancel) })
 	err = run(ctx, program, []string{"--every", o.Every.String()}, func(m Message) error {
-		mute.Reset(limit)
+		heard.Store(int64(o.Clock.Now()))
 		if m.Error != nil {
 			return m.Error
 		}
@@ -96,6 +99,21 @@ func (o *Options) once(ctx context.Context, program string, f func(Message)) (sa
 		return nil
 	})
 	return said, err
+}
+
+// listen gives a program up that has said nothing for too long, until ctx ends.
+func (o *Options) listen(ctx context.Context, heard *atomic.Int64, giveUp func(error)) {
+	limit := silence + o.Every
+	for {
+		until := time.Duration(heard.Load()) + limit
+		if o.Clock.WaitUntil(ctx, until) != nil {
+			return
+		}
+		if time.Duration(heard.Load())+limit <= until {
+			giveUp(fmt.Errorf("%s said nothing for %v", ProgramName, limit))
+			return
+		}
+	}
 }
 
 // Once has the program say which GPUs there are, and how they are now.

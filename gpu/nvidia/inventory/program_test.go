@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		case "dies":
 			fmt.Fprintln(os.Stderr, "loading\nsymbol lookup error: nvmlInit")
 			os.Exit(127)
+		case "falls silent":
+			fmt.Println(`{"inventory":{"driver":"580.0","gpus":[]}}`)
+			hang()
 		case "garbage":
 			fmt.Println("NVRM: 42")
 		}
@@ -139,7 +142,7 @@ func TestWatchStartsAgain(t *testing.T) {
 	var sim clock.Sim
 	ctx, cancel := context.WithCancel(t.Context())
 	var said []string
-	lives := 0
+	lives, over := 0, make(chan struct{}) // closed at the first one's end
 	done := make(chan error, 1)
 	go func() {
 		done <- Watch(ctx, Options{Clock: &sim, Log: slog.New(slog.DiscardHandler), Program: os.Args[0], Every: time.Minute}, func(m Message) {
@@ -152,11 +155,14 @@ func TestWatchStartsAgain(t *testing.T) {
 				said = append(said, "error "+m.Error.Text)
 				if lives++; lives == 2 {
 					cancel()
+				} else {
+					close(over)
 				}
 			}
 		})
 	}()
-	sim.AwaitWaiters(1)
+	<-over
+	sim.AwaitWaiters(1) // it pauses
 	sim.Advance(firstPause)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -164,6 +170,30 @@ func TestWatchStartsAgain(t *testing.T) {
 	life := []string{"inventory 580.0", "xid 31", "xid 79", "error wait for errors of the GPUs: the driver is gone"}
 	if diff := cmp.Diff(append(life, life...), said); diff != "" {
 		t.Errorf("what was said, -want +got:\n%s", diff)
+	}
+}
+
+// TestWatchGivesUpAProgramThatFallsSilent, in the library perhaps.
+func TestWatchGivesUpAProgramThatFallsSilent(t *testing.T) {
+	t.Setenv(roleVariable, "falls silent")
+	var sim clock.Sim
+	ctx, cancel := context.WithCancel(t.Context())
+	said := make(chan Message, 1)
+	done := make(chan error, 1)
+	go func() {
+		done <- Watch(ctx, Options{Clock: &sim, Log: slog.New(slog.DiscardHandler), Program: os.Args[0]}, func(m Message) { said <- m })
+	}()
+	if m := <-said; m.Inventory == nil {
+		t.Fatalf("%+v", m)
+	}
+	sim.AwaitWaiters(1)
+	sim.Advance(silence + DefaultEvery)
+	if m := <-said; m.Error == nil || m.Error.Text != "vgpu-nvml said nothing for 35s" {
+		t.Errorf("%+v", m.Error)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
