@@ -72,6 +72,12 @@ func Watch(ctx context.Context, o Options, f func(Message)) error {
 		}
 		quiet = true
 		f(Message{Error: newProblem(err)})
+		if s, ok := errors.AsType[*stuckError](err); ok {
+			select { // another would get stuck beside it
+			case <-s.over:
+			case <-ctx.Done():
+			}
+		}
 		if clock.Sleep(ctx, o.Clock, pause) != nil {
 			return nil
 		}
@@ -225,8 +231,18 @@ func end(cmd *exec.Cmd, in io.Closer, over <-chan error) error {
 	case <-over:
 		return err
 	case <-time.After(closeLimit):
-		return errors.Join(err, fmt.Errorf("%s (process %d) can't be ended: it is stuck in the driver", ProgramName, cmd.Process.Pid))
+		return errors.Join(err, &stuckError{pid: cmd.Process.Pid, over: over})
 	}
+}
+
+// stuckError is a program that can't be ended.
+type stuckError struct {
+	pid  int
+	over <-chan error // has a value when it did end
+}
+
+func (s *stuckError) Error() string {
+	return fmt.Sprintf("%s (process %d) can't be ended: it is stuck in the driver", ProgramName, s.pid)
 }
 
 func ignoreDone(err error) error {
