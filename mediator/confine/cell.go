@@ -32,9 +32,13 @@ func start(cmd *exec.Cmd, cell *link.Cell) (err error) {
 	}
 	attr := cmd.SysProcAttr
 	if cell.PrivateDevices {
-		if err := enterMounts(cell.Devices); err != nil {
+		if err := enterMounts(cell.Devices, cell.UID); err != nil {
 			return err
 		}
+		if cmd.Env == nil {
+			cmd.Env = os.Environ()
+		}
+		cmd.Env = append(cmd.Env, "HOME="+scratch, "TMPDIR="+scratch)
 	}
 	if cell.UID != 0 {
 		if err := prefer(); err != nil {

@@ -61,6 +61,13 @@ func look() seen {
 	try("look into another guest's", err)
 	try("signal another guest's", unix.Kill(victim, unix.SIGTERM))
 	try("write a file that all may write to", os.WriteFile(filepath.Join(os.Getenv("OPEN"), "x"), nil, 0o600))
+	home, err := os.UserHomeDir()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(home, "x"), nil, 0o600)
+	}
+	try("write at home", err)
+	try("name a thread", os.WriteFile("/proc/self/comm", []byte("renamed"), 0))
+	try("write to the kernel's settings", os.WriteFile("/proc/sys/kernel/core_pattern", nil, 0))
 	_, err = os.Open(os.Getenv("NODE"))
 	try("open a device node elsewhere", err)
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
@@ -170,10 +177,11 @@ func TestCells(t *testing.T) {
 	}
 	want := seen{
 		UID: cell.UID, GID: cell.UID, Groups: []int{DefaultUIDs.First}, Rights: "0000000000000000", NoNewPrivs: "1",
-		Devices: []string{"full", "null", "random", "urandom", "zero"},
+		Devices: []string{"full", "null", "random", "shm", "urandom", "zero"},
 		Tried: map[string]string{
 			"attach to another guest's": "EPERM", "look into another guest's": "EACCES", "signal another guest's": "EPERM",
-			"write a file that all may write to": "EROFS", "open a device node elsewhere": "EACCES",
+			"write a file that all may write to": "EROFS", "write at home": "done",
+			"name a thread": "done", "write to the kernel's settings": "EACCES", "open a device node elsewhere": "EACCES",
 			"write to /dev/null": "done", "become root": "EPERM", "mount": "EPERM",
 		},
 	}

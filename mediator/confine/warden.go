@@ -76,7 +76,7 @@ func NewWarden(o Options) (*Warden, error) {
 		return err == nil
 	}
 	w.users = lack("users of their own", usersAllowed(&o))
-	w.mounts = lack("a view of devices of their own", onThread(func() error { return enterMounts(nil) }))
+	w.mounts = lack("a view of devices of their own", onThread(func() error { return enterMounts(nil, 0) }))
 	if o.Cgroup != NoCgroup {
 		var err error
 		w.groups, err = findGroups(&o)
