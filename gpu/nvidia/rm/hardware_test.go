@@ -308,6 +308,55 @@ func TestHardwareRecordsSwitches(t *testing.T) {
 	}
 }
 
+// TestHardwareRecordsForSeveral has several readers of the record, of which one closes it
+// and one is killed. The others go on.
+func TestHardwareRecordsForSeveral(t *testing.T) {
+	c := hardware(t)
+	var readers [2]*rm.Events
+	for i := range readers {
+		var err error
+		if readers[i], err = c.Events(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer readers[0].Close()
+	a, b, third := newWorker(t), newWorker(t), newWorker(t)
+	third.do("watch")
+	a.do("run 1 %d", endless)
+	b.do("run 1 %d", endless)
+	buf := make([]rm.Switch, 4096)
+	count := func(e *rm.Events) int {
+		t.Helper()
+		a.moving()
+		b.moving()
+		if _, err := e.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		n, err := e.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	both := [2]int{count(readers[0]), count(readers[1])}
+	if err := readers[1].Close(); err != nil {
+		t.Error(err)
+	}
+	closed := count(readers[0])
+	if err := third.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-third.exit
+	killed := count(readers[0])
+	t.Logf("records in 100 ms: %v; after one reader closed %d, after another was killed %d", both, closed, killed)
+	for _, n := range []int{both[0], both[1], closed, killed} {
+		if n < 20 {
+			t.Error("a reader misses records")
+		}
+	}
+}
+
 // TestHardwareKilledWhileDisabled comes last: nobody promises what it finds.
 func TestHardwareKilledWhileDisabled(t *testing.T) {
 	hardware(t)

@@ -213,6 +213,13 @@ func command(l *cuda.Library, f cuda.Function, s cuda.Stream, c *rm.Control, arg
 	case "free":
 		free, _, err := l.MemGetInfo()
 		return fmt.Sprint(free >> 20), err
+	case "watch": // until the worker's end
+		client, err := rm.Open(rm.Linux{}, rm.GPU{})
+		if err != nil {
+			return "", err
+		}
+		_, err = client.Events()
+		return "ok", err
 	case "disable":
 		return "ok", c.Disable()
 	case "enable":
