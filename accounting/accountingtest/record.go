@@ -1,6 +1,7 @@
 package accountingtest
 
 import (
+	"sync/atomic"
 	"time"
 
 	"vgpud/accounting"
@@ -19,7 +20,7 @@ type Record struct {
 	// Err, where it is set, is what reading comes to.
 	Err error
 	// Closed is whether it was closed.
-	Closed bool
+	Closed atomic.Bool
 
 	records []accounting.Switch
 	dropped bool
@@ -57,7 +58,7 @@ func (r *Record) Read(buf []accounting.Switch) (int, error) {
 
 // Close implements [accounting.EventSource].
 func (r *Record) Close() error {
-	r.Closed = true
+	r.Closed.Store(true)
 	return nil
 }
 
