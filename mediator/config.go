@@ -162,6 +162,14 @@ type GPUConfig struct {
 	// Policy is dfq unless said otherwise.
 	Policy     string           `yaml:"policy"`
 	Accounting AccountingConfig `yaml:"accounting"`
+	// DeepAfter is how long what a suspended guest has on the GPU may stay there until
+	// its contexts are disabled, where the GPU's driver can do that: 2ms.
+	DeepAfter TimeLimit `yaml:"deep_after,omitempty"`
+	// TimeSlices is auto, or off to leave them to the driver.
+	TimeSlices string `yaml:"time_slices,omitempty"`
+	// SliceLoss is the part of the GPU's time that switches between slices may take:
+	// 0.02.
+	SliceLoss float64 `yaml:"slice_loss,omitempty"`
 }
 
 // AccountingConfig says how a GPU is watched; see accounting.Config.
@@ -301,6 +309,9 @@ func (c *Config) check() error {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
 		if err := checkPolicy(g.Policy); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+		}
+		if err := g.checkControl(); err != nil {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
 		if err := g.Accounting.check(len(c.GPUs)); err != nil {

@@ -14,6 +14,7 @@ import (
 	"vgpud/fairshare"
 	"vgpud/gpu"
 	"vgpud/mediator/api"
+	"vgpud/mediator/hold"
 	"vgpud/mediator/link"
 )
 
@@ -31,6 +32,7 @@ type guest struct {
 	gone    chan struct{} // closed when the guest is forgotten
 	deaf    chan struct{} // closed when its launches are not listened for any more
 	hearing sync.WaitGroup
+	grip    *hold.Grip // on its contexts; nil only in tests
 
 	accounts accounts
 
@@ -92,8 +94,9 @@ func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, erro
 }
 
 // attend waits for the end of the guest's process, of which the end of its link
-// is the last sign, or of the link alone. It reports which it was.
-func (g *guest) attend(log *slog.Logger) (ended bool) {
+// is the last sign, or of the link alone. It reports which it was. handed is given
+// the handles of contexts.
+func (g *guest) attend(log *slog.Logger, handed func(*link.Message)) (ended bool) {
 	for {
 		m, err := g.conn.Receive()
 		switch {
@@ -104,6 +107,10 @@ func (g *guest) attend(log *slog.Logger) (ended bool) {
 		case err != nil:
 			log.Warn("guest's link is broken", "guest", g.spec.Name, "err", err)
 			return false
+		}
+		if m.Kind == link.KindHandles {
+			handed(&m)
+			continue
 		}
 		if err := m.CloseFiles(); err != nil {
 			log.Debug("close a guest's files", "err", err)
@@ -134,6 +141,7 @@ func (g *guest) groups(f func(accounting.GroupID)) {
 // work is what of the guest's waits and runs now.
 type work struct {
 	contexts    int
+	working     int // contexts that have work
 	outstanding uint64
 	backlog     bool
 	counters    link.Counters
@@ -148,8 +156,12 @@ func (g *guest) work() work {
 			continue
 		}
 		w.contexts++
-		w.outstanding += c.Outstanding()
-		w.backlog = w.backlog || c.Backlog()
+		n, backlog := c.Outstanding(), c.Backlog()
+		w.outstanding += n
+		w.backlog = w.backlog || backlog
+		if n > 0 || backlog {
+			w.working++
+		}
 	}
 	return w
 }
@@ -300,6 +312,9 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 			Evictions: w.counters.Evictions, EvictionSeconds: w.counters.EvictionTime.Seconds(),
 			Caused: g.caused, ChargedSeconds: g.charged.Seconds(), Liars: w.counters.Liars, IgnoredPriorities: w.counters.IgnoredPriorities,
 		},
+	}
+	if g.grip != nil {
+		v.Control = showControl(g.grip.State())
 	}
 	if p := g.spec.Peer; p != nil {
 		v.Peer = &api.Peer{PID: p.PID, PIDFile: p.PIDFile}

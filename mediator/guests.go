@@ -12,6 +12,7 @@ import (
 
 	"vgpud/mediator/api"
 	guestproc "vgpud/mediator/guest"
+	"vgpud/mediator/hold"
 	"vgpud/mediator/link"
 )
 
@@ -43,6 +44,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	// What the last daemon decided no longer holds.
 	g.apply(link.Run, s.clock.Now())
 	sh.greet(g)
+	g.grip = s.gripOn(g)
 	s.mu.Lock()
 	s.guests[g.spec.Name] = g
 	s.sortGuests(g.spec.GPU.Name)
@@ -54,7 +56,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	}
 	s.wg.Go(func() {
 		defer close(g.gone)
-		ended := g.attend(s.log)
+		ended := g.attend(s.log, func(m *link.Message) { sh.handed(g, m) })
 		if ended {
 			s.clear(dir, g.spec.Socket)
 			if err := s.warden.Release(g.spec.Name, g.spec.Cell); err != nil {
@@ -62,7 +64,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 			}
 			s.log.Info("guest left", "guest", g.spec.Name)
 		}
-		s.forget(g)
+		s.forget(g, ended)
 	})
 	return g, nil
 }
@@ -78,10 +80,11 @@ func (s *Service) clear(dir, socket string) {
 
 // forget lets go of a guest whose process has ended, or whom a daemon that ends
 // leaves to itself. Nobody uses its page after that.
-func (s *Service) forget(g *guest) {
+func (s *Service) forget(g *guest, ended bool) {
 	close(g.deaf)
 	g.page.RingServe()
 	g.hearing.Wait()
+	s.letGo(g, ended)
 	s.mu.Lock()
 	delete(s.guests, g.spec.Name)
 	s.sortGuests(g.spec.GPU.Name)
@@ -105,6 +108,12 @@ func (s *Service) adoptAll() error {
 	if err != nil {
 		return fmt.Errorf("look for guests: %w", err)
 	}
+	if s.intents, err = hold.NewIntents(s.holdsDir()); err != nil {
+		return err
+	}
+	if s.left, err = s.intents.List(); err != nil {
+		return err
+	}
 	strays := false
 	for _, e := range entries {
 		dir := filepath.Join(vms, e.Name())
@@ -121,6 +130,7 @@ func (s *Service) adoptAll() error {
 			s.log.Warn("guest not adopted", "dir", dir, "err", err)
 		}
 	}
+	s.enableLeft()
 	return s.clearDomains(strays)
 }
 

@@ -147,5 +147,12 @@ func (s *Service) Health() api.Health {
 			h.Problems = append(h.Problems, "GPU "+g.Name+": "+g.Problem)
 		}
 	}
+	for name, state := range s.grips() {
+		if state.Problem != "" {
+			h.Healthy = false
+			h.Problems = append(h.Problems, "guest "+name+": "+state.Problem)
+		}
+	}
+	slices.Sort(h.Problems)
 	return h
 }

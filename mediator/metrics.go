@@ -71,6 +71,15 @@ var vmMetrics = []metric[api.VM]{
 	vmMetric("predicted_launches_total", "Launches that ended whose duration was predicted.", counter, func(v api.VM) float64 { return float64(v.Preemption.Prediction.Launches) }),
 	vmMetric("predicted_seconds_total", "What these were expected to take.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.PredictedSeconds }),
 	vmMetric("measured_seconds_total", "What these took.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.MeasuredSeconds }),
+	vmMetric("controlled_contexts", "Contexts of the guest that can be taken off the GPU in mid-kernel.", gauge, func(v api.VM) float64 { return float64(v.Control.Contexts) }),
+	vmMetric("disabled_contexts", "Those that are off the GPU now.", gauge, func(v api.VM) float64 { return float64(v.Control.Disabled) }),
+	vmMetric("disables_total", "Times a context was taken off the GPU.", counter, func(v api.VM) float64 { return float64(v.Control.Disables) }),
+	vmMetric("disable_seconds_total", "Time that the GPU's driver took for that.", counter, func(v api.VM) float64 { return v.Control.DisableSeconds }),
+	vmMetric("enable_seconds_total", "Time that it took to put contexts back.", counter, func(v api.VM) float64 { return v.Control.EnableSeconds }),
+	vmMetric("disabled_seconds_total", "Time that contexts were off the GPU, of those that are back.", counter, func(v api.VM) float64 { return v.Control.DisabledSeconds }),
+	vmMetric("time_slice_seconds", "How long a context of the guest runs before another's turn; 0 is the driver's own choice.", gauge, func(v api.VM) float64 { return v.Control.TimeSliceSeconds }),
+	vmMetric("time_slices_set_total", "Times that was set.", counter, func(v api.VM) float64 { return float64(v.Control.TimeSlices) }),
+	vmMetric("control_errors_total", "Calls of the GPU's driver for the guest's contexts that failed.", counter, func(v api.VM) float64 { return float64(v.Control.Errors) }),
 	vmMetric("prediction_error_ratio", "The mean difference of the two, each as a part of what it took.", gauge, func(v api.VM) float64 { return v.Preemption.Prediction.ErrorRatio }),
 }
 

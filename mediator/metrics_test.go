@@ -54,6 +54,10 @@ var twoGuests = exhibit{
 				Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,
 				Liars: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
 			},
+			Control: api.Control{
+				Contexts: 3, Disabled: 2, Disables: 40, DisableSeconds: 0.025, EnableSeconds: 0.0125, DisabledSeconds: 1.25,
+				TimeSliceSeconds: 0.0078125, TimeSlices: 9, Errors: 1, Problem: "context 2: busy",
+			},
 		},
 		{Name: "web2", GPU: "gpu0", Weight: 1},
 	},

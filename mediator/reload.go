@@ -46,6 +46,10 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 				sh.changed(0)
 			}
 		}
+		if err == nil {
+			g.DeepAfter, g.TimeSlices, g.SliceLoss = c.GPUs[j].DeepAfter, c.GPUs[j].TimeSlices, c.GPUs[j].SliceLoss
+			sh.setControl(g.control())
+		}
 		if err == nil && c.GPUs[j].Accounting != g.Accounting {
 			if err = s.rewatch(sh, c.GPUs[j].Accounting); err == nil {
 				g.Accounting = c.GPUs[j].Accounting

@@ -29,6 +29,7 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/confine"
 	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/hold"
 	"vgpud/mediator/link"
 )
 
@@ -80,8 +81,14 @@ type Service struct {
 	guests map[string]*guest
 	onGPU  map[string][]*guest // the same by GPU, in order of id; replaced, never changed
 	lastID fairshare.GuestID
-	wg     sync.WaitGroup
-	quit   chan struct{} // closed when the daemon ends
+
+	// intents are the contexts that the daemon disables, and left those that one before
+	// it did, while guests are adopted.
+	intents *hold.Intents
+	left    map[string][]int
+
+	wg   sync.WaitGroup
+	quit chan struct{} // closed when the daemon ends
 }
 
 var _ api.Host = (*Service)(nil)
@@ -133,7 +140,7 @@ func newWarden(o *Options) (*confine.Warden, error) {
 // open opens one GPU and prepares to watch it.
 func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
 	sh := &share{
-		config: c, accounting: c.Accounting,
+		config: c, accounting: c.Accounting, control: c.control(),
 		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
 	}
 	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }

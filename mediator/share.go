@@ -44,6 +44,7 @@ type share struct {
 	problem string
 	// hardware is what NVIDIA's driver says of the GPU, nil until it said anything.
 	hardware *hardware
+	control  control
 	// over is whether nothing is decided any more, and nobody held.
 	over      bool
 	await     []accounting.GroupID
@@ -57,6 +58,7 @@ type recent struct {
 	active  time.Duration // when last seen to have work
 	used    float64       // GPU nanoseconds, fading
 	tail    tail
+	slice   time.Duration // of its contexts, as decided; 0: the driver's own
 }
 
 // lingering is for how long a guest counts in the length of the phases after it
@@ -110,6 +112,7 @@ func (s *share) setPolicy(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.policy, s.policyName = fairshare.Bound(p), name
+	s.dropSlices()
 	s.decideAbout(fairshare.ByKernel(name))
 	s.launching.evictions.anew()
 	s.log.Info("policy", "gpu", s.config.Name, "policy", name)
@@ -189,6 +192,7 @@ func (s *share) letRun(guests []*guest) {
 	s.govern(guests)
 	for _, g := range guests {
 		g.apply(link.Run, s.clock.Now())
+		s.grasp(g)
 	}
 }
 
@@ -224,7 +228,7 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 		terms := g.termsNow()
 		st := fairshare.Guest{
 			ID: g.id, Suspended: g.heldNow(), Weight: terms.Weight, Idle: p.Idle,
-			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee},
+			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: w.working, Urgency: terms.PriorityCeiling,
 		}
 		g.groups(func(id accounting.GroupID) {
 			t := p.Of(id)
@@ -331,7 +335,7 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 	}
 	now := s.clock.Now()
 	poll, quiet := s.planner.Mean(s.load)
-	st := fairshare.State{Guests: s.state, Round: poll + quiet, Launches: s.launches(now), SMs: uint32(s.opened.props.SMs), CoRuns: s.opened.props.CoRuns}
+	st := fairshare.State{Guests: s.state, Round: poll + quiet, Launches: s.launches(now), SMs: uint32(s.opened.props.SMs), CoRuns: s.opened.props.CoRuns, Slices: s.controls().slices}
 	verdicts, next := s.policy.Decide(now, ev, st)
 	s.launching.alarm.wanted(now, next)
 	want := make(map[fairshare.GuestID]link.Verdict, len(verdicts))
@@ -341,6 +345,8 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 			want[v.Guest] = link.Suspend
 		case fairshare.Resume:
 			want[v.Guest] = link.Run
+		case fairshare.Slice:
+			s.recent[v.Guest].slice = v.Slice
 		}
 	}
 	for _, g := range guests {
@@ -348,7 +354,9 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 		if !ok {
 			v = g.page.Decided() // which also shows that the daemon is alive
 		}
-		if !g.apply(v, now) {
+		fresh := g.apply(v, now)
+		s.grasp(g)
+		if !fresh {
 			continue
 		}
 		changed = true

@@ -121,8 +121,8 @@ func TestWhatThePolicyIsTold(t *testing.T) {
 	s.share.PollEnded(&p)
 	want := []fairshare.Guest{
 		{ID: 1, Idle: 1 * ms, Weight: 1, Used: 1 * ms, Spans: 1, Active: true},
-		{ID: 2, Idle: 1 * ms, Weight: 2, Active: true, Backlogged: true},
-		{ID: 3, Idle: 1 * ms, Weight: 3, Active: true, Backlogged: true, Running: true},
+		{ID: 2, Idle: 1 * ms, Weight: 2, Active: true, Backlogged: true, Groups: 1},
+		{ID: 3, Idle: 1 * ms, Weight: 3, Active: true, Backlogged: true, Running: true, Groups: 1},
 		{ID: 4, Idle: 1 * ms, Weight: 4, Active: true},
 		{ID: 5, Idle: 1 * ms, Weight: 5},
 	}

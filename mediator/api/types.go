@@ -77,6 +77,7 @@ type VM struct {
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	Preemption      Preemption    `json:"preemption"`
+	Control         Control       `json:"control"`
 	// Confinement is what keeps the guest's processes from others and the host; nil
 	// where nothing does.
 	Confinement *Confinement `json:"confinement,omitempty"`

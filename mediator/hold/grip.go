@@ -32,8 +32,10 @@ type Options struct {
 // Grip is the daemon's grip on one guest's contexts. Its methods may be called from
 // any goroutine.
 type Grip struct {
-	o    Options
-	done chan struct{}
+	o       Options
+	done    chan struct{}
+	settled chan struct{}
+	settle  sync.Once
 
 	mu    sync.Mutex
 	wish  Wish
@@ -81,7 +83,7 @@ type State struct {
 
 // New begins to hold a guest. Close must be called.
 func New(o Options) *Grip {
-	g := &Grip{o: o, done: make(chan struct{}), hands: make(map[int]*hand), news: true}
+	g := &Grip{o: o, done: make(chan struct{}), settled: make(chan struct{}), hands: make(map[int]*hand), news: true}
 	now := o.Clock.Now()
 	for _, slot := range o.Left {
 		g.hands[slot] = &hand{g: g, slot: slot, off: true, stale: true, since: now}
@@ -90,6 +92,10 @@ func New(o Options) *Grip {
 	go g.run()
 	return g
 }
+
+// Settled is closed once all of [Options].Left are enabled, or their contexts are
+// gone, or the guest is.
+func (g *Grip) Settled() <-chan struct{} { return g.settled }
 
 // Set says what is wanted of the guest's contexts from now on.
 func (g *Grip) Set(w Wish) {
@@ -153,9 +159,13 @@ func (g *Grip) stir() {
 // run makes things so as they are wanted, until Close.
 func (g *Grip) run() {
 	defer close(g.done)
+	defer g.settle.Do(func() { close(g.settled) })
 	var at time.Duration
 	var wish Wish
 	for {
+		if g.State().Left == 0 {
+			g.settle.Do(func() { close(g.settled) })
+		}
 		wait, cancel := context.WithCancel(context.Background())
 		g.mu.Lock()
 		news := g.news
