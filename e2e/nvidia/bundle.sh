@@ -6,7 +6,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 programs() {
 	mkdir -p "$1"
-	(cd "$here/../.." && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$1/" ./cmd/vgpud ./cmd/vgpuctl &&
+	(cd "$here/../.." && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$1/" ./cmd/vgpud &&
 		CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$1/nvidiabench" ./e2e/nvidia)
 }
 case ${1:-} in

@@ -86,7 +86,7 @@ func (h *house) startDaemon(ctx context.Context) error {
 	if h.gpu.Device != "" {
 		g["device"] = h.gpu.Device
 	}
-	config := map[string]any{"run_dir": h.dir, "libvirt": "off", "kernel_time_limit": h.kernelTimeLimit().String(), "gpus": []any{g}}
+	config := map[string]any{"run_dir": h.dir, "libvirt": "off", "kernel_time_limit": kernelTimeLimit.String(), "gpus": []any{g}}
 	text, err := yaml.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)
@@ -105,12 +105,7 @@ func (h *house) startDaemon(ctx context.Context) error {
 }
 
 // kernelTimeLimit ends kernels that are longer.
-func (h *house) kernelTimeLimit() time.Duration {
-	if h.gpu.Kind == "soft" {
-		return time.Second
-	}
-	return 4 * time.Second
-}
+const kernelTimeLimit = time.Second
 
 // stopDaemon has the daemon end; the guests go on.
 func (h *house) stopDaemon() error {

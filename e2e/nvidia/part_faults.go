@@ -40,7 +40,7 @@ var trials = []trial{
 }
 
 const (
-	faultCap   = 0.1
+	faultCap   = 0.2
 	faultLimit = 2 << 30 // of the victim's memory
 	// faultKernel is long enough to be on the GPU when its guest is suspended.
 	faultKernel = 20 * time.Millisecond
@@ -147,8 +147,15 @@ func works(ctx context.Context, m *member) error {
 	return nil
 }
 
-// anew resets the victim's context and holds that it works.
+// anew resets the victim's context and holds that it works. What a capped one has
+// overdrawn it need not wait for any more.
 func (s *scene) anew(ctx context.Context) error {
+	if s.capped {
+		var none float64
+		if _, err := s.client.UpdateVM(ctx, s.victim.name, api.VMUpdate{Cap: &none}); err != nil {
+			return err
+		}
+	}
 	if _, err := s.victim.ask(ctx, tenant.Request{Reset: true}); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
@@ -264,8 +271,18 @@ func killGuest(ctx context.Context, s *scene) (string, error) {
 	return first(told), s.replace(ctx)
 }
 
-// replace takes the victim away and makes another guest, which must work.
+// replace waits until the daemon knows that the victim is gone, and makes another
+// guest, which must work.
 func (s *scene) replace(ctx context.Context) error {
+	for {
+		_, err := s.client.VM(ctx, s.victim.name)
+		if errors.Is(err, api.ErrNotFound) {
+			break
+		}
+		if cerr := clock.Sleep(ctx, clock.Real{}, time.Millisecond); cerr != nil {
+			return fmt.Errorf("the daemon keeps the guest: %w", errors.Join(cerr, err))
+		}
+	}
 	if err := s.leave(ctx, s.victim); err != nil {
 		return err
 	}
