@@ -77,13 +77,7 @@ func (h *hardware) warnings() (all []string) {
 			all = append(all, fmt.Sprintf("driver %s is not known to this version of vgpud, nearest is %s: what can't be probed is left out (`vgpuctl doctor` says what works)", h.driver, nearest))
 		}
 	}
-	if h.said.MIG == "on" {
-		all = append(all, "MIG is on: vgpud shares whole GPUs, and a part of one is accounted as if it were one")
-	}
-	if m := h.said.ComputeMode; m == "exclusive-process" || m == "prohibited" {
-		all = append(all, fmt.Sprintf("compute mode is %s: each guest context is a process of its own, and all but one are refused; `nvidia-smi -c DEFAULT` allows them", m))
-	}
-	return all
+	return append(all, h.said.Warnings()...)
 }
 
 // show is what the API shows.

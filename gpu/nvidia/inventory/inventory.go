@@ -36,6 +36,20 @@ type GPU struct {
 	Persistence string `json:"persistence,omitempty"`
 }
 
+// Warnings are what of the GPU's settings keeps guests from sharing it, and what to do.
+func (g *GPU) Warnings() (all []string) {
+	if g.MIG == "on" {
+		all = append(all, "MIG is on: vgpud shares whole GPUs, and a part of one is accounted as if it were one; `nvidia-smi -mig 0` turns it off")
+	}
+	switch g.ComputeMode {
+	case "exclusive-process":
+		all = append(all, "compute mode is exclusive-process: each guest context is a process of its own, and all but one are refused; `nvidia-smi -c DEFAULT` allows them")
+	case "prohibited":
+		all = append(all, "compute mode is prohibited: no guest context is allowed; `nvidia-smi -c DEFAULT` allows them")
+	}
+	return all
+}
+
 // Sample is how a GPU is at one time. What is nil or empty the driver does not
 // say of this GPU.
 type Sample struct {

@@ -128,11 +128,16 @@ func nvml(ctx context.Context, h *Host) []ability.Ability {
 	case err != nil:
 		return []ability.Ability{ability.Missing(NVML, err.Error(), "")}
 	}
-	names := make([]string, len(v.GPUs))
-	for i, g := range v.GPUs {
-		names[i] = cmp.Or(g.Name, g.UUID)
+	var names, warnings []string
+	for _, g := range v.GPUs {
+		names = append(names, cmp.Or(g.Name, g.UUID))
+		for _, w := range g.Warnings() {
+			warnings = append(warnings, g.PCI+": "+w)
+		}
 	}
-	return []ability.Ability{ability.Here(NVML, "driver %s, GPUs: %s", v.Driver, cmp.Or(strings.Join(names, ", "), "none"))}
+	a := ability.Here(NVML, "driver %s, GPUs: %s", v.Driver, cmp.Or(strings.Join(names, ", "), "none"))
+	a.Do = strings.Join(warnings, "; ")
+	return []ability.Ability{a}
 }
 
 // kvm looks whether VMs run at the processor's own speed.

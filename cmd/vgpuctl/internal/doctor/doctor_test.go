@@ -169,6 +169,14 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
+			name: "a GPU in parts", ability: NVML, state: ability.Present, what: "driver 580", do: "0000:05:00.0: MIG is on", ready: true,
+			take: func(h *Host, _ map[string]string) {
+				h.Inventory = func(context.Context) (inventory.Inventory, error) {
+					return inventory.Inventory{Driver: "580", GPUs: []inventory.GPU{{PCI: "0000:05:00.0", MIG: "on"}}}, nil
+				}
+			},
+		},
+		{
 			name: "no KVM", ability: KVM, state: ability.Absent, what: "under translation", do: "modprobe kvm_intel", ready: true,
 			take: func(h *Host, _ map[string]string) { h.Access = func(string) error { return syscall.ENOENT } },
 		},
