@@ -96,7 +96,8 @@ func (c *caller) ioctl(nr uint8, call any, params []byte, status *abi.Status) er
 	return ioctl(c.node, c.arg[:], nr, call, params, status)
 }
 
-// ioctl makes one call on n, encoded to buf.
+// ioctl makes one call on n, encoded to buf. A call that has no status of its own has nil
+// for it.
 func ioctl(n Node, buf []byte, nr uint8, call any, params []byte, status *abi.Status) error {
 	size, err := abi.Encode(buf, call)
 	if err != nil {
@@ -108,7 +109,7 @@ func ioctl(n Node, buf []byte, nr uint8, call any, params []byte, status *abi.St
 	if err := abi.Decode(buf[:size], call); err != nil {
 		return err
 	}
-	if *status != abi.OK {
+	if status != nil && *status != abi.OK {
 		return *status
 	}
 	return nil

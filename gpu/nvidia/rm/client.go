@@ -70,8 +70,7 @@ func (c *Client) openGPU() (Node, error) {
 		return nil, err
 	}
 	var buf [4]byte
-	var ok abi.Status // the call has none of its own
-	if err := ioctl(n, buf[:], abi.EscRegisterFD, &abi.RegisterFD{FD: int32(c.call.node.FD())}, nil, &ok); err != nil {
+	if err := ioctl(n, buf[:], abi.EscRegisterFD, &abi.RegisterFD{FD: int32(c.call.node.FD())}, nil, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("tie the GPU's node to the control node: %w", err), n.Close())
 	}
 	return n, nil

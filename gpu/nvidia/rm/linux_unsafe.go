@@ -100,8 +100,7 @@ func (n node) Ioctl(nr uint8, arg, params []byte) error {
 		binary.LittleEndian.PutUint64(arg[abi.PointerOffset:], address)
 		defer binary.LittleEndian.PutUint64(arg[abi.PointerOffset:], 0)
 	}
-	const readWrite = 3
-	request := uintptr(readWrite<<30 | len(arg)<<16 | 'F'<<8 | int(nr))
+	request := uintptr(abi.Request(nr, len(arg)))
 	for {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, n.f.Fd(), request, uintptr(unsafe.Pointer(&arg[0])))
 		switch errno {

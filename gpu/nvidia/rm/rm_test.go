@@ -383,6 +383,16 @@ func TestLinuxAdoptsOnlyTheControlNode(t *testing.T) {
 	}
 }
 
+func TestLinuxHasNoOwnNodesButTheControlNode(t *testing.T) {
+	nodes, err := rm.Linux{}.Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes) != 0 { // this process has opened none
+		t.Errorf("%d of this process's descriptors are taken for the control node", len(nodes))
+	}
+}
+
 func TestKnownDriver(t *testing.T) {
 	for version, known := range map[string]bool{
 		"580.159.04": true, "580.65.06": true, "580": true,

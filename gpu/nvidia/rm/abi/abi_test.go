@@ -88,6 +88,25 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestRequests has the numbers that strace shows of programs that use CUDA.
+func TestRequests(t *testing.T) {
+	for _, r := range []struct {
+		nr   uint8
+		call any
+		want uint32
+	}{
+		{abi.EscControl, abi.Control{}, 0xc020462a},
+		{abi.EscAlloc, abi.Alloc{}, 0xc030462b},
+		{abi.EscFree, abi.Free{}, 0xc0104629},
+		{abi.EscMapMemory, abi.MapMemory{}, 0xc038464e},
+		{abi.EscRegisterFD, abi.RegisterFD{}, 0xc00446c9},
+	} {
+		if got := abi.Request(r.nr, abi.Size(r.call)); got != r.want {
+			t.Errorf("%T is ioctl %#x, want %#x", r.call, got, r.want)
+		}
+	}
+}
+
 func TestEncodeWantsRoom(t *testing.T) {
 	if _, err := abi.Encode(make([]byte, 31), &abi.Control{}); err == nil {
 		t.Error("31 bytes were enough for 32")

@@ -9,6 +9,13 @@ const (
 	EscRegisterFD = 201  // NV_ESC_REGISTER_FD, nv-ioctl-numbers.h
 )
 
+// Request is the number of the ioctl for a call of so many bytes: _IOWR('F', nr, size),
+// with NV_IOCTL_MAGIC of nv-ioctl-numbers.h.
+func Request(nr uint8, size int) uint32 {
+	const readWrite = 3
+	return readWrite<<30 | uint32(size)<<16 | 'F'<<8 | uint32(nr)
+}
+
 // PointerOffset is where [Alloc] and [Control] have the address of their parameters.
 const PointerOffset = 16
 
