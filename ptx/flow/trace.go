@@ -18,12 +18,11 @@ type Trace struct {
 	head []int32 // of each register and space: the first of its uses, plus one
 	used []int32 // of each register and space: the run that head is of
 	uses []use
-	skip []int32 // of each block: see analysis.skip
-	mine []int32 // of each block: the run that skip is of
 
-	queue  []int32
-	blocks []int
-	steps  int
+	parting parting
+	queue   []int32
+	blocks  []int
+	steps   int
 }
 
 // use is an instruction that reads a register, in a list of those.
@@ -34,7 +33,7 @@ func (g *Graph) NewTrace(e *Effects) *Trace {
 	n, k := e.Numbers(), len(g.Blocks)
 	return &Trace{
 		Blind: -1, g: g, effects: e,
-		in: make([]int32, k), skip: make([]int32, k), mine: make([]int32, k),
+		in: make([]int32, k), parting: newParting(g),
 		regs: make([]int32, n), head: make([]int32, n), used: make([]int32, n),
 		hit: make([]int32, len(g.Code.Instrs)),
 	}
@@ -45,6 +44,7 @@ func (g *Graph) NewTrace(e *Effects) *Trace {
 // nil is never.
 func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 	t.run++
+	t.parting.begin()
 	t.uses, t.queue, t.blocks = t.uses[:0], t.queue[:0], t.blocks[:0]
 	for _, b := range within {
 		t.in[b] = t.run
@@ -76,7 +76,15 @@ func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 		n := len(t.blocks)
 		b := t.blocks[n-1]
 		t.blocks = t.blocks[:n-1]
-		t.part(b, control)
+		t.parting.branch(b, func(s int) {
+			t.steps++
+			if t.in[s] != t.run {
+				return
+			}
+			for i := t.g.Blocks[s].First; i < t.g.Blocks[s].End; i++ {
+				t.reach(i, control)
+			}
+		})
 	}
 	t.steps += len(t.uses)
 }
@@ -107,48 +115,6 @@ func (t *Trace) reach(i int, control func(int) bool) {
 	if blk := &t.g.Blocks[b]; control != nil && i == blk.End-1 && blk.Reachable && len(blk.Succs) > 1 && control(b) {
 		t.blocks = append(t.blocks, b)
 	}
-}
-
-// part reaches all blocks that are control dependent on the branch that ends b (compare analysis.part).
-func (t *Trace) part(b int, control func(int) bool) {
-	g := t.g
-	stop := int32(0)
-	if p := g.Blocks[b].Ipdom; p >= 0 {
-		stop = g.pdomDepth[p]
-	}
-	for _, s := range g.Blocks[b].Succs {
-		for s >= 0 {
-			s = t.unparted(s)
-			if s < 0 || g.pdomDepth[s] <= stop {
-				break
-			}
-			t.mine[s], t.skip[s] = t.run, int32(g.Blocks[s].Ipdom)
-			t.steps++
-			if t.in[s] != t.run {
-				continue
-			}
-			for i := g.Blocks[s].First; i < g.Blocks[s].End; i++ {
-				t.reach(i, control)
-			}
-		}
-	}
-}
-
-// unparted returns the nearest post-dominator of b, b included, that no branch has reached yet; Exit if there is none.
-func (t *Trace) unparted(b int) int {
-	next := func(b int) int {
-		if t.mine[b] != t.run {
-			return b
-		}
-		return int(t.skip[b])
-	}
-	for b >= 0 && next(b) != b {
-		if n := next(b); n >= 0 {
-			t.skip[b] = int32(next(n))
-		}
-		b = next(b)
-	}
-	return b
 }
 
 // Dependents returns the blocks that are control dependent on the branch that ends block b: whether they are executed,

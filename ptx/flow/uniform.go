@@ -58,11 +58,9 @@ func (g *Graph) UniformityWith(agreed func(instr int) bool) *Uniformity {
 			divergent: make([]bool, len(g.Code.Regs)+1),
 			parted:    make([]bool, len(g.Blocks)),
 		},
-		skip: make([]int, len(g.Blocks)),
+		parting: newParting(g),
 	}
-	for b := range a.skip {
-		a.skip[b] = b
-	}
+	a.parting.begin()
 	a.effects = g.classify(false)
 	a.index()
 	for i, e := range a.effects {
@@ -90,7 +88,7 @@ type analysis struct {
 	useAt   []int32
 	regs    []int // queue of registers that turned divergent
 	blocks  []int // queue of branches, by their blocks, whose dependents must turn
-	skip    []int // for each block: itself or a post-dominator below which all are parted; a union-find forest
+	parting parting
 }
 
 // run works off the queues.
@@ -107,7 +105,13 @@ func (a *analysis) run() {
 		n := len(a.blocks)
 		b := a.blocks[n-1]
 		a.blocks = a.blocks[:n-1]
-		a.part(b)
+		a.parting.branch(b, func(s int) {
+			a.parted[s] = true
+			// What only some threads execute gives only some of them its results, and decides for them alone.
+			for i := a.g.Blocks[s].First; i < a.g.Blocks[s].End; i++ {
+				a.diverge(i)
+			}
+		})
 	}
 }
 
@@ -135,41 +139,6 @@ func (a *analysis) diverge(i int) {
 	if blk := &a.g.Blocks[b]; i == blk.End-1 && blk.Reachable && len(blk.Succs) > 1 {
 		a.blocks = append(a.blocks, b)
 	}
-}
-
-// part turns the blocks that are control dependent on the branch ending b: from each successor up the tree of
-// post-dominators to that of b.
-func (a *analysis) part(b int) {
-	g := a.g
-	stop := int32(0)
-	if p := g.Blocks[b].Ipdom; p >= 0 {
-		stop = g.pdomDepth[p]
-	}
-	for _, s := range g.Blocks[b].Succs {
-		for s >= 0 {
-			s = a.unparted(s)
-			if s < 0 || g.pdomDepth[s] <= stop {
-				break
-			}
-			a.parted[s] = true
-			a.skip[s] = g.Blocks[s].Ipdom
-			// What only some threads execute gives only some of them its results, and decides for them alone.
-			for i := g.Blocks[s].First; i < g.Blocks[s].End; i++ {
-				a.diverge(i)
-			}
-		}
-	}
-}
-
-// unparted returns the nearest post-dominator of b, b included, that is not parted; Exit if there is none.
-func (a *analysis) unparted(b int) int {
-	for b >= 0 && a.skip[b] != b {
-		if next := a.skip[b]; next >= 0 {
-			a.skip[b] = a.skip[next]
-		}
-		b = a.skip[b]
-	}
-	return b
 }
 
 // index lists, for each register, the instructions that read it.
