@@ -49,6 +49,14 @@ type Pausing interface {
 	Pause(off bool)
 }
 
+// Hanging is a context in which a kernel can come to run that nothing but the end of
+// the process stops.
+type Hanging interface {
+	// Hung is closed when that is so. The context's Close does not wait for the
+	// kernel then: the process is to end soon.
+	Hung() <-chan struct{}
+}
+
 // Slicer sets how long a context's channel group runs before the next one's
 // turn.
 type Slicer interface {

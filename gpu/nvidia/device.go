@@ -63,6 +63,7 @@ var (
 	_ gpu.HostRegistrar = (*Context)(nil)
 	_ gpu.Handled       = (*Context)(nil)
 	_ gpu.Pausing       = (*Context)(nil)
+	_ gpu.Hanging       = (*Context)(nil)
 )
 
 // Open opens a GPU. The caller closes it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,9 +23,6 @@ import (
 // The tests in this file need a GPU and the driver. Each context that is made to
 // fault takes its process with it, so those run in processes of their own.
 
-// firstStdout is kept, since it closes its descriptor when nobody has it.
-var firstStdout = os.Stdout
-
 // TestMain keeps the tests' own output apart from what kernels print.
 func TestMain(m *testing.M) {
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 0)
@@ -32,8 +30,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "keep standard output:", err)
 		os.Exit(1)
 	}
+	first := os.Stdout
 	os.Stdout = os.NewFile(uintptr(fd), "stdout")
-	os.Exit(m.Run())
+	code := m.Run()
+	runtime.KeepAlive(first) // which closes its descriptor when nobody has it
+	os.Exit(code)
 }
 
 var library = sync.OnceValues(cuda.Open)

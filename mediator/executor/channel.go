@@ -30,6 +30,24 @@ const (
 	aheadMost = 16
 )
 
+// Ahead is how much of a context may be on the GPU beyond what runs, while launches
+// need no turn of their own. The zero value is [ShallowAhead].
+type Ahead struct {
+	// Launches may be there whatever they are; Most where they are expected to take
+	// no longer than Work in all.
+	Launches, Most int
+	Work           time.Duration
+}
+
+var (
+	// ShallowAhead is for GPUs where a suspension can't take back what is there.
+	ShallowAhead = Ahead{Launches: aheadLaunches, Most: aheadMost, Work: aheadWork}
+	// DeepAhead is for those where the daemon takes a suspended guest's channels off
+	// the hardware, whatever is in them: enough that the GPU need not wait for an
+	// executor that is late.
+	DeepAhead = Ahead{Launches: 16, Most: 32, Work: 8 * time.Millisecond}
+)
+
 // channel serves one channel of the context.
 type channel struct {
 	x          *Executor

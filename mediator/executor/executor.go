@@ -30,8 +30,8 @@ const (
 const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | abi.FeatureCopy3D | abi.FeatureGlobals |
 	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime | abi.FeaturePreempt
 
-// Options are what an executor works with. All fields but Log, Fault, LastFault
-// and KernelTimeLimit must be set.
+// Options are what an executor works with. All fields but Log, Fault, LastFault,
+// KernelTimeLimit, Elapsed and Ahead must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
@@ -54,6 +54,12 @@ type Options struct {
 	// KernelTimeLimit is how much GPU time a launch may use in all its runs; 0 is
 	// no limit. Within a run the GPU sees to it.
 	KernelTimeLimit time.Duration
+	// Elapsed, if set, is a clock that goes on by as much as the context used of the
+	// GPU, at least, for GPUs whose own stamps include others' time; see
+	// [gpu.ContextOptions].
+	Elapsed func() time.Duration
+	// Ahead is ShallowAhead unless set.
+	Ahead Ahead
 }
 
 // Executor serves one context. Step and Run belong to one goroutine; Open, Shut
@@ -107,6 +113,9 @@ type Interrupt interface {
 func New(o Options) *Executor {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Ahead == (Ahead{}) {
+		o.Ahead = ShallowAhead
 	}
 	work := o.Page.Work(o.Slot)
 	work.SetSince(0) // of its predecessor

@@ -61,6 +61,7 @@ type job struct {
 	parkedFor   time.Duration // of this run
 
 	launched   bool          // it was on the GPU
+	billed     time.Duration // Options.Elapsed when it first was
 	began      time.Duration // when this run was put there, on the executor's clock
 	start, end time.Duration // of its first and last run, on the GPU's clock
 	used       time.Duration // GPU time, of all its runs
@@ -243,6 +244,8 @@ func (j *job) launch() bool {
 	j.p.fence, j.p.timed = f, true
 	if j.launched {
 		x.slot.AddRelaunch()
+	} else if x.o.Elapsed != nil {
+		j.billed = x.o.Elapsed()
 	}
 	j.launched, j.told, j.evicted, j.parkedFor = true, false, false, 0
 	j.hushed, j.refilling, j.besideFence = false, false, 0
@@ -294,13 +297,19 @@ func (j *job) left() bool {
 		j.finish(abi.StatusCanceled) // nobody waits for what is left, if anything is
 	case ch.closing || ch.dead:
 		j.finish(abi.StatusOK)
-	case x.o.KernelTimeLimit > 0 && j.used > x.o.KernelTimeLimit:
+	case j.overLimit():
 		x.fail(gpu.ErrTimeLimit)
 		j.finish(x.status)
 	default:
 		return j.readBack()
 	}
 	return true
+}
+
+// overLimit is whether its runs took more GPU time than a launch may use.
+func (j *job) overLimit() bool {
+	o := &j.ch.x.o
+	return o.KernelTimeLimit > 0 && j.used > o.KernelTimeLimit && (o.Elapsed == nil || o.Elapsed()-j.billed > o.KernelTimeLimit)
 }
 
 // fail ends the job with an error of the GPU's.

@@ -20,7 +20,7 @@ func launchWaits(c *command) bool {
 	if x.launches < x.ahead() {
 		return false
 	}
-	if x.launches >= aheadMost || x.predicted >= aheadWork {
+	if x.launches >= x.o.Ahead.Most || x.predicted >= x.o.Ahead.Work {
 		return true
 	}
 	l, err := abi.DecodeLaunch(c.entry)
@@ -32,12 +32,16 @@ func launchWaits(c *command) bool {
 		return false
 	}
 	d, known := f.expected()
-	return !known || x.predicted+d > aheadWork
+	return !known || x.predicted+d > x.o.Ahead.Work
 }
 
 // ahead is how many launches may be on the GPU whatever they are: the guest's
-// limit is shared among its contexts, each of which may have one.
+// limit is shared among its contexts, each of which may have one. Where a
+// suspension takes them back there is nothing to share.
 func (x *Executor) ahead() int {
+	if x.o.Ahead == DeepAhead {
+		return DeepAhead.Launches
+	}
 	contexts := 0
 	for i := range link.MaxContexts {
 		if x.o.Page.Context(i).Outstanding() > 0 {
@@ -47,7 +51,7 @@ func (x *Executor) ahead() int {
 	if contexts > 1 {
 		return 1
 	}
-	return aheadLaunches
+	return x.o.Ahead.Launches
 }
 
 func launch(c *command, p *pending) error {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,13 +63,18 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		page.AddChange()
 	}()
 
-	device, gctx, err := openContext(ctx, open, s, page.Memory(s.Slot, s.MemoryLimit))
+	elapsed := newMeter(page, clock.Real{}).elapsed
+	device, gctx, err := openContext(ctx, open, s, page, elapsed)
 	if err != nil {
 		// vm is told, and says so as often as its log can bear.
 		log.Debug("executor has no context", "err", err)
 		return notReady(conn, err)
 	}
 	defer func() { err = errors.Join(err, gctx.Close(), device.Close()) }()
+
+	// The header's words are never copied from or to, so the GPU does not see them.
+	staging := register(gctx, shared[min(s.Header, len(shared)):], log)
+	defer func() { err = errors.Join(err, staging.close()) }()
 
 	hurried := hurry()
 	if hurried != nil {
@@ -89,6 +95,7 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	x := New(Options{
 		Device: device, Context: gctx, Shared: shared, Header: s.Header, Page: page, Slot: s.Slot,
 		Clock: clock.Real{}, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
+		Ahead: aheadOn(s.GPU, device), Elapsed: elapsedOn(s.GPU, elapsed),
 		Fault:         func(f link.Fault) { report(conn, log, link.KindFault, f) },
 		ChannelFailed: func(f link.ChannelFailure) { report(conn, log, link.KindFailed, f) },
 	})
@@ -115,6 +122,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	var listening sync.WaitGroup
 	listening.Go(func() { cancel(x.listen(conn)) })
 	listening.Go(func() { x.keepEnabled(ctx) })
+	if h, ok := gctx.(gpu.Hanging); ok {
+		listening.Go(func() { x.endWith(ctx, h, func() { cancel(nil) }) })
+	}
 	if l, ok := device.(gpu.Losable); ok {
 		listening.Go(func() { x.watch(ctx, l) })
 	}
@@ -182,13 +192,14 @@ func notReady(conn *link.Conn, reason error) error {
 	return conn.Send(m)
 }
 
-func openContext(ctx context.Context, open Opener, s link.Setup, budget gpu.Budget) (gpu.Device, gpu.Context, error) {
+func openContext(ctx context.Context, open Opener, s link.Setup, page *link.Page, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
 	device, err := open(ctx, s.GPU)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
-		Label: s.Guest, MemoryLimit: s.MemoryLimit, Budget: budget, KernelTimeLimit: s.KernelTimeLimit,
+		Label: s.Guest, MemoryLimit: s.MemoryLimit, Budget: page.Memory(s.Slot, s.MemoryLimit),
+		KernelTimeLimit: s.KernelTimeLimit, Elapsed: elapsed,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("make a context on GPU %s: %w", s.GPU.Name, err), device.Close())
@@ -238,6 +249,35 @@ func (x *Executor) watch(ctx context.Context, l gpu.Losable) {
 	case <-l.Lost():
 		x.do(func() { x.fail(gpu.ErrLost) })
 	}
+}
+
+// endWith ends the process, by end, when a kernel hangs that nothing else will stop.
+// The guest is told first.
+func (x *Executor) endWith(ctx context.Context, h gpu.Hanging, end func()) {
+	select {
+	case <-ctx.Done():
+	case <-h.Hung():
+		x.do(func() {
+			x.fail(gpu.ErrTimeLimit)
+			x.report(end)
+		})
+	}
+}
+
+// aheadOn is how much may be on a GPU ahead of time.
+func aheadOn(g link.GPU, d gpu.Device) Ahead {
+	if g.Kind == "nvidia" && d.Properties().Preempts {
+		return DeepAhead
+	}
+	return ShallowAhead
+}
+
+// elapsedOn is nil where the GPU's own stamps say how long a kernel ran.
+func elapsedOn(g link.GPU, elapsed func() time.Duration) func() time.Duration {
+	if g.Kind == "nvidia" {
+		return elapsed
+	}
+	return nil
 }
 
 // listen carries out what vm asks for, until the connection ends.

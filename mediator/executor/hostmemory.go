@@ -1,0 +1,46 @@
+package executor
+
+import (
+	"log/slog"
+	"sync"
+
+	"vgpud/gpu"
+)
+
+// hostMemory is what of BAR2 the GPU copies from and to by itself.
+type hostMemory struct {
+	registering sync.WaitGroup
+	release     func() error // nil: nothing is registered
+}
+
+// register registers mem with the GPU, if that is of any use there, beside what the
+// executor does. It is done as soon as there is a context, though it locks all pages
+// of mem, because a copy to pages that are not registered waits for the kernels
+// before it in the driver, and the executor with it; and beside the executor because
+// 256 MiB take 85 ms, which the guest spends loading its modules. What is copied
+// before, or where it fails, goes the driver's slower way.
+func register(c gpu.Context, mem []byte, log *slog.Logger) *hostMemory {
+	s := &hostMemory{}
+	r, ok := c.(gpu.HostRegistrar)
+	if !ok || len(mem) == 0 {
+		return s
+	}
+	s.registering.Go(func() {
+		release, err := r.RegisterHost(mem)
+		if err != nil {
+			log.Warn("copies of this context are slow", "err", err)
+			return
+		}
+		s.release = release
+	})
+	return s
+}
+
+// close lets mem go, so that it can be unmapped.
+func (s *hostMemory) close() error {
+	s.registering.Wait()
+	if s.release == nil {
+		return nil
+	}
+	return s.release()
+}
