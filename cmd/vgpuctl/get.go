@@ -44,6 +44,40 @@ var vmColumns = []column[api.VM]{
 	{"SOCKET", true, func(v api.VM) string { return v.Socket }},
 }
 
+// vmColumnsOf are the columns for these guests: those about control by the hardware
+// are there where one of them is under it.
+func vmColumnsOf(vms []api.VM) []column[api.VM] {
+	if !slices.ContainsFunc(vms, func(v api.VM) bool { return v.Control.Contexts > 0 || v.Control.Disables > 0 }) {
+		return vmColumns
+	}
+	return slices.Concat(vmColumns, controlColumns)
+}
+
+var controlColumns = []column[api.VM]{
+	{"DISABLES", true, func(v api.VM) string { return count(v.Control.Disables) }},
+	{"DISABLE-TIME", true, func(v api.VM) string { return mean(v.Control.DisableSeconds, v.Control.Disables) }},
+	{"TIME-SLICE", true, func(v api.VM) string {
+		if v.Control.TimeSliceSeconds == 0 {
+			return "-"
+		}
+		return brief(v.Control.TimeSliceSeconds)
+	}},
+	{"CONTROL-ERRORS", true, func(v api.VM) string { return count(v.Control.Errors) }},
+}
+
+// mean is how long one of n took, which took so many seconds together.
+func mean(seconds float64, n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return brief(seconds / float64(n))
+}
+
+// brief is a short time, to the microsecond.
+func brief(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond).String()
+}
+
 // state is a guest's state in one word.
 func state(v api.VM) string {
 	switch {
@@ -153,7 +187,7 @@ func leaving(g api.GPU, seconds float64) string {
 	if g.Evictions.Count == 0 {
 		return "-"
 	}
-	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond).String()
+	return brief(seconds)
 }
 
 func newGet(o *options) *cobra.Command {
@@ -164,7 +198,7 @@ func newGet(o *options) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var domain string
-	vms := listing(o, "vms", []string{"vm"}, "List the guests with their shares", func([]api.VM) []column[api.VM] { return vmColumns },
+	vms := listing(o, "vms", []string{"vm"}, "List the guests with their shares", vmColumnsOf,
 		func(v api.VM) string { return v.Name }, func(c *api.Client, ctx context.Context) ([]api.VM, error) {
 			if domain != "" {
 				return c.DomainVMs(ctx, domain)

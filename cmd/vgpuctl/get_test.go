@@ -49,3 +49,25 @@ gpu0   -             -       -             -           -          -             
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// TestControlColumns: guests whose contexts the hardware controls have columns about
+// that.
+func TestControlColumns(t *testing.T) {
+	idle := api.VM{Name: "a"}
+	if n := len(vmColumnsOf([]api.VM{idle})); n != len(vmColumns) {
+		t.Errorf("%d columns about guests on a soft GPU, want %d", n, len(vmColumns))
+	}
+	vms := []api.VM{idle, {Name: "b", Control: api.Control{Contexts: 1, Disables: 4, DisableSeconds: 0.003, TimeSliceSeconds: 0.002048, Errors: 1}}}
+	columns := vmColumnsOf(vms)
+	var out bytes.Buffer
+	if err := table(&out, &format{kind: "wide"}, append(columns[:1:1], controlColumns...), vms); err != nil {
+		t.Fatal(err)
+	}
+	want := `NAME   DISABLES   DISABLE-TIME   TIME-SLICE   CONTROL-ERRORS
+a      0          -              -            0
+b      4          750µs          2.048ms      1
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -68,7 +68,7 @@ func (a *answer) vm(w io.Writer, line string, v api.VM) error {
 		_, err := fmt.Fprintln(w, line)
 		return err
 	}
-	return print(w, &a.format, vmColumns, func(v api.VM) string { return v.Name }, []api.VM{v})
+	return print(w, &a.format, vmColumnsOf([]api.VM{v}), func(v api.VM) string { return v.Name }, []api.VM{v})
 }
 
 // gpu shows a GPU.
