@@ -4,9 +4,9 @@
 #	assemble.sh VGPUCTL FILE...
 #
 # VGPUCTL is the built command line. Each FILE is PTX, or CUDA C, which is compiled
-# for sm_80 and sm_90 first. The text is assembled for sm_90 as it is and transformed:
-# an input that the assembler refuses is its own matter, an output refused where the
-# input is not is ours, and makes the exit code 1. Without a FILE: the corpus, the
+# for sm_80 and sm_90 first, with $NVCCFLAGS (-O3). The text is assembled for sm_90 as
+# it is and transformed: an input that the assembler refuses is its own matter, an
+# output refused where the input is not is ours, and makes the exit code 1. Without a FILE: the corpus, the
 # kernels written to be hard, what the parser is tested with, and inputs/. It needs
 # CUDA's compiler and assembler, no GPU.
 set -euo pipefail
@@ -36,12 +36,15 @@ judge() {
 	else
 		say accepted "$1"
 		grep -c '\.entry' "$1" >"$work/$name.kernels" || true
-		grep -c '\.entry.*__vgpud_' "$work/$name.out" >"$work/$name.forms" || true
+		grep -o '\.entry.*__vgpud_[a-z]*' "$work/$name.out" >"$work/$name.list" || true
+		wc -l <"$work/$name.list" >"$work/$name.forms"
+		sed 's/__vgpud_[a-z]*$//' "$work/$name.list" | sort -u | wc -l >"$work/$name.preemptible"
 	fi
 }
 compile() {
 	file=${1%:*} arch=${1#*:}
-	nvcc -std=c++17 -O3 -arch="$arch" -ptx -o "$work/$(basename "$file" .cu).$arch.ptx" "$file" 2>"$work/nvcc.$(basename "$file").$arch" ||
+	# shellcheck disable=SC2086 # several flags
+	nvcc -std=c++17 ${NVCCFLAGS:--O3} -arch="$arch" -ptx -o "$work/$(basename "$file" .cu).$arch.ptx" "$file" 2>"$work/nvcc.$(basename "$file").$arch" ||
 		{ echo "does not compile: $file for $arch: $(head -3 "$work/nvcc.$(basename "$file").$arch")"; exit 1; }
 }
 export -f judge compile
@@ -66,5 +69,5 @@ done | sed "s#$work/##; s#$here/##; s/^untransformed refused/not transformed/; s
 count() { { grep -lx "$1" "$work"/*.verdict || true; } | wc -l; }
 sum() { cat "$work"/*."$1" 2>/dev/null | awk '{n += $1} END {print n + 0}'; }
 echo "$(ls "$work"/*.verdict | wc -l) files: $(count input) refused as they are, $(count untransformed) not transformed," \
-	"$(count output) refused transformed; $(count accepted) accepted, $(sum kernels) kernels and $(sum forms) forms of them"
+	"$(count output) refused transformed; $(count accepted) accepted: $(sum kernels) kernels, $(sum preemptible) of them preemptible, in $(sum forms) forms"
 [ "$failed" = 0 ] && [ "$(count output)" = 0 ] && [ "$(count untransformed)" = 0 ] && [ "$(count unsaid)" = 0 ]
