@@ -45,18 +45,24 @@ func watch(t *testing.T, d *rmtest.Driver, c clock.Clock) *Monitor {
 	return m
 }
 
-// handed is a context's handles as its process hands them.
-func handed(t *testing.T, x *rmtest.Context) gpu.Handles {
+// namesOf is a context's handles as its process writes them.
+func namesOf(t testing.TB, x *rmtest.Context) json.RawMessage {
 	t.Helper()
 	names, err := json.Marshal(rm.Objects{Client: x.Client, Subdevice: x.Subdevice, Group: x.Group, Channels: x.Channels, Copies: x.Copies})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return names
+}
+
+// handed is what a context's process hands over.
+func handed(t *testing.T, x *rmtest.Context) gpu.Handles {
+	t.Helper()
 	fd, err := x.FD()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gpu.Handles{Files: []*os.File{os.NewFile(uintptr(fd), "nvidiactl")}, Names: names}
+	return gpu.Handles{Files: []*os.File{os.NewFile(uintptr(fd), "nvidiactl")}, Names: namesOf(t, x)}
 }
 
 func TestMonitorControlsAnothersContext(t *testing.T) {
@@ -255,4 +261,44 @@ func TestMonitorCloseIsTheEnd(t *testing.T) {
 	if n := d.Descriptors(); n != 0 {
 		t.Errorf("%d descriptors are left", n)
 	}
+}
+
+// FuzzControlNames has an executor that a guest has taken over hand in whatever it
+// likes. It is refused, or names channels of its own; no other context's is touched.
+func FuzzControlNames(f *testing.F) {
+	// Handles are the same in every new driver.
+	first := rmtest.New()
+	for range 2 {
+		x, err := first.NewContext(4, false)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(namesOf(f, x)))
+	}
+	f.Add([]byte(`{"client":3251638836,"channels":[1,2,3]}`))
+	f.Add([]byte(`[`))
+	f.Fuzz(func(t *testing.T, names []byte) {
+		d := rmtest.New()
+		other, err := d.NewContext(4, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := d.NewContext(4, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := watch(t, d, nil)
+		h := handed(t, own)
+		h.Names = names
+		c, err := m.Control(h)
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_ = c.Suspend() // only what it does counts
+		_ = c.SetTimeslice(time.Millisecond)
+		if _, most := other.Disabled(); most != 0 {
+			t.Errorf("%q disables another process's channels", names)
+		}
+	})
 }
