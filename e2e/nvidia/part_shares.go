@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
@@ -32,57 +33,54 @@ func shares(ctx context.Context, b *bench) error {
 		return err
 	}
 	s := &sharing{bench: b, iterations: iterations, solo: solo}
-	var worst, byDefault, equal, kept []float64
-	counts := pick(b, []int{2}, []int{2, 3, 8}, []int{2, 3, 4, 6, 8})
+	var worst, byDefault, kept []float64
+	counts := pick(b, []int{2}, []int{3, 8}, []int{2, 3, 4, 6, 8})
 	table := detail("error, weighted", "error, default slicing", "error of equal shares from equal weights", "throughput kept")
-	perCount := make(map[int][5][]float64)
+	of := make(map[int][]shareFound)
 	for _, n := range counts {
 		guests, err := s.guests(ctx, n)
 		if err != nil {
 			return err
 		}
-		for range b.runs() {
-			f, err := s.once(ctx, guests)
+		for run := range b.runs() {
+			f, err := s.once(ctx, guests, run == 0)
 			if err != nil {
 				return fmt.Errorf("%d guests: %w", n, err)
 			}
-			all := perCount[n]
-			for i, v := range []float64{f.weighted, f.byDefault, f.equal, f.kept, f.freely} {
-				all[i] = append(all[i], v)
-			}
-			perCount[n] = all
+			of[n] = append(of[n], f)
 		}
 		if err := b.leave(ctx, guests...); err != nil {
 			return err
 		}
 	}
-	var busy []float64
 	for run := range b.runs() {
-		var most [3]float64
-		least := 0.0
-		for i, n := range counts {
-			all := perCount[n]
-			for k := range most {
-				most[k] = max(most[k], all[k][run])
-			}
-			if i == 0 || all[3][run] < least {
-				least = all[3][run]
-			}
+		most := shareFound{kept: math.Inf(1)}
+		for _, n := range counts {
+			f := of[n][run]
+			most.weighted, most.byDefault = max(most.weighted, f.weighted), max(most.byDefault, f.byDefault)
+			most.kept = min(most.kept, f.kept)
 		}
-		worst, byDefault, equal = append(worst, most[0]), append(byDefault, most[1]), append(equal, most[2])
-		kept = append(kept, least)
+		worst, byDefault, kept = append(worst, most.weighted), append(byDefault, most.byDefault), append(kept, most.kept)
 	}
+	least, equal := math.Inf(1), 0.0
 	for _, n := range counts {
-		all := perCount[n]
-		busy = append(busy, figure.Median(all[4]))
-		table.Add(fmt.Sprintf("%d guests", n), figure.Median(all[0]), figure.Median(all[1]), figure.Median(all[2]), figure.Median(all[3]))
+		median := func(v func(shareFound) float64) float64 {
+			var all []float64
+			for _, f := range of[n] {
+				all = append(all, v(f))
+			}
+			return figure.Median(all)
+		}
+		table.Add(fmt.Sprintf("%d guests", n), median(func(f shareFound) float64 { return f.weighted }),
+			median(func(f shareFound) float64 { return f.byDefault }), of[n][0].equal, median(func(f shareFound) float64 { return f.kept }))
+		least, equal = min(least, median(func(f shareFound) float64 { return f.freely })), max(equal, of[n][0].equal)
 	}
 	how := fmt.Sprintf("%v guests of weights 1:2:4 in turn, saturating with kernels of %v in turn; shares by kernels × length alone, in windows of %v", counts, shareKernels, s.window())
 	r := b.row("share_error", worst, how+"; worst guest of all")
-	r.Baseline["default_slicing_against_weights"], r.Baseline["equal_weights_against_equal_shares"] = figure.Median(byDefault), figure.Median(equal)
+	r.Baseline["default_slicing_against_weights"], r.Baseline["equal_weights_against_equal_shares"] = figure.Median(byDefault), equal
 	r.Detail = table
 	k := b.row("throughput_kept", kept, how+"; worst number of guests. Kernels × length alone per second, under dfq over that under no policy")
-	k.Baseline["default_slicing_kernel_seconds_per_second"] = figure.Quantile(busy, 0)
+	k.Baseline["default_slicing_kernel_seconds_per_second"] = least
 	b.add(r, k)
 	return nil
 }
@@ -122,7 +120,9 @@ type shareFound struct {
 	freely, kept               float64 // throughput under the default, and what is kept of it
 }
 
-func (s *sharing) once(ctx context.Context, guests []*member) (f shareFound, err error) {
+// once measures it under no policy, weighted and, where that is asked for, with equal
+// weights.
+func (s *sharing) once(ctx context.Context, guests []*member, equally bool) (f shareFound, err error) {
 	n := len(guests)
 	weights, ones := make([]float64, n), make([]float64, n)
 	for i := range weights {
@@ -137,12 +137,15 @@ func (s *sharing) once(ctx context.Context, guests []*member) (f shareFound, err
 	if err != nil {
 		return f, err
 	}
-	equal, err := s.measure(ctx, guests, "dfq", ones, short)
-	if err != nil {
-		return f, err
-	}
 	f.weighted, f.byDefault = figure.ShareError(weighted, weights), figure.ShareError(free, weights)
-	f.equal = figure.ShareError(equal, ones)
+	f.equal = math.NaN()
+	if equally {
+		equal, err := s.measure(ctx, guests, "dfq", ones, short)
+		if err != nil {
+			return f, err
+		}
+		f.equal = figure.ShareError(equal, ones)
+	}
 	rate := func(used []time.Duration, window time.Duration) (sum float64) {
 		for _, u := range used {
 			sum += float64(u) / float64(window)

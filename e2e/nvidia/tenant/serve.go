@@ -21,6 +21,8 @@ type tenant struct {
 	jobs     []*job
 	gate     *Gate
 	watchPer time.Duration // an iteration of the kernel that watches the clock
+	scratch  uint64        // memory for copies
+	copied   int           // its size
 }
 
 // Serve does what is asked on in until it ends. open opens the GPU for a tenant that
@@ -118,7 +120,7 @@ func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 		a.Sum, err = j.sum(ctx, t.machine)
 		return a, err
 	case r.Reset:
-		t.jobs = nil
+		t.jobs, t.copied = nil, 0
 		if err = t.machine.reset(ctx); err == nil {
 			err = t.prepare(ctx)
 		}
@@ -137,9 +139,12 @@ func (t *tenant) job(i int) (*job, error) {
 
 // copy copies up or down, and returns how long the quickest took, in seconds.
 func (t *tenant) copy(ctx context.Context, c *Copy) (float64, error) {
-	at, err := t.machine.alloc(ctx, uint64(c.Bytes))
-	if err != nil {
-		return 0, err
+	if t.copied < c.Bytes {
+		at, err := t.machine.alloc(ctx, uint64(c.Bytes))
+		if err != nil {
+			return 0, err
+		}
+		t.scratch, t.copied = at, c.Bytes
 	}
 	mem, err := unix.Mmap(-1, 0, c.Bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
 	if err != nil {
@@ -157,9 +162,9 @@ func (t *tenant) copy(ctx context.Context, c *Copy) (float64, error) {
 	for range max(c.Times, 1) + 1 { // the first is to warm up
 		begin := time.Now()
 		if c.Up {
-			err = t.machine.copyIn(ctx, at, mem)
+			err = t.machine.copyIn(ctx, t.scratch, mem)
 		} else {
-			err = t.machine.copyOut(ctx, mem, at)
+			err = t.machine.copyOut(ctx, mem, t.scratch)
 		}
 		if err != nil {
 			return 0, err
