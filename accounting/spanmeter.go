@@ -9,8 +9,8 @@ import (
 // value of each field stands for the default named there.
 type SpanConfig struct {
 	// Save is how much of a context's time on the engine is its being saved at the
-	// end of it, where it had run dry, and Preempted where it still had work: 64 µs
-	// and 85 µs, measured on an H100.
+	// end of it, where it had run dry, and Preempted where a launch was on the GPU:
+	// 64 µs and 85 µs, measured on an H100.
 	Save, Preempted time.Duration
 	// Load is the most that bringing the next context in is taken to last, 200 µs:
 	// a longer time without one is idle.
@@ -34,8 +34,8 @@ type Work struct {
 	// hardware's records may know it; 0: not known.
 	Group GroupID
 	PID   int
-	// Spans are times in which something was on the GPU, that were not told
-	// before. They may lie in the past, and overlap others.
+	// Spans are the launches that ended and were not told of before, each a time in
+	// which it was on the GPU. They may lie in the past, and overlap others.
 	Spans []Span
 	// Since, where it is not 0, says that something is there now, and has been at
 	// the earliest since then.
@@ -79,6 +79,7 @@ type contextMeter struct {
 	since time.Duration // what runs, 0 for nothing
 	work  spans         // what ran, from settled on
 	now   spans         // the same with what runs: scratch of a Cut
+	ends  []time.Duration
 	told  uint64        // cuts, when it was last told of
 	heard time.Duration // the end of that Cut
 	busy  bill
@@ -114,6 +115,9 @@ func (m *SpanMeter) Worked(w *Work) {
 	c.since, c.told = w.Since, m.cuts
 	for _, s := range w.Spans {
 		c.work.add(Span{max(s.Start, m.settled), s.End})
+		if n := len(c.ends); n == 0 || s.End > c.ends[n-1] {
+			c.ends = append(c.ends, s.End)
+		}
 	}
 }
 
@@ -168,6 +172,8 @@ func (m *SpanMeter) settle(t time.Duration) {
 		c.saves.settled += c.saves.recent
 		c.work.forget(t)
 		c.now.forget(t)
+		i, _ := slices.BinarySearch(c.ends, t)
+		c.ends = slices.Delete(c.ends, 0, i)
 	}
 	m.residency.forget(t)
 }
@@ -272,11 +278,7 @@ func (m *SpanMeter) of(o owner) *contextMeter {
 // stayed reckons what the part in of a context's stay s came to.
 func (m *SpanMeter) stayed(c *contextMeter, s *stay, in Span) {
 	if s.saved {
-		save := m.config.Save
-		if busy, _ := c.now.at(s.to - 1); busy {
-			save = m.config.Preempted
-		}
-		began := max(s.to-save, s.from)
+		began := max(s.to-m.save(c, s.to), s.from)
 		c.saves.recent += max(in.End-max(in.Start, began), 0)
 		in.End = min(in.End, began)
 	}
@@ -285,6 +287,22 @@ func (m *SpanMeter) stayed(c *contextMeter, s *stay, in Span) {
 	if busy > 0 && s.to > m.cut {
 		c.spans++
 	}
+}
+
+// save is how long it took to save a context that was gone at an instant. Where
+// there was work then, the newest launch to end before tells what of: a launch that
+// came behind it is told to have begun with its end, also where the hardware had not
+// fetched it yet and made room for another context instead. Then the launch ended
+// later than it could have, had the save been one of a launch in the middle.
+func (m *SpanMeter) save(c *contextMeter, gone time.Duration) time.Duration {
+	if busy, _ := c.now.at(gone - 1); !busy {
+		return m.config.Save
+	}
+	i, _ := slices.BinarySearch(c.ends, gone)
+	if i > 0 && gone-c.ends[i-1] < (m.config.Save+m.config.Preempted)/2 {
+		return gone - c.ends[i-1]
+	}
+	return m.config.Preempted
 }
 
 // share reckons a time in which nobody knows who was on the engine: those that had

@@ -53,6 +53,7 @@ type RecordedContext struct {
 	done    uint64
 	spans   []accounting.Span
 	since   time.Duration // of what runs
+	last    time.Duration // the newest kernel's end
 }
 
 type kernel struct {
@@ -60,6 +61,9 @@ type kernel struct {
 	left  time.Duration // to be executed
 	start time.Duration // of its first execution, where it began
 	began bool
+	// behind is whether it was put behind another. The stamp of its start is that
+	// one's end then, whoever had the GPU in between.
+	behind bool
 }
 
 // Random draws kernels of about a length, and thinking times that make them come
@@ -132,7 +136,7 @@ func (g *Recorded) Records() []accounting.Switch {
 }
 
 // Work is what the context's executor tells: the kernels that have ended since the
-// last call, each from its start to its end, and since when another is there.
+// last call, each from the stamp of its start to its end, and since when another is there.
 func (c *RecordedContext) Work() accounting.Work {
 	w := accounting.Work{Group: c.Group, PID: c.PID, Spans: c.spans}
 	c.spans = nil
@@ -160,7 +164,8 @@ func (c *RecordedContext) think(now time.Duration) {
 
 // put puts a kernel on the GPU.
 func (g *Recorded) put(c *RecordedContext, k kernel) {
-	if len(c.queue) == 0 {
+	k.behind = len(c.queue) > 0
+	if !k.behind {
 		c.since = g.now
 	}
 	c.queue = append(c.queue, k)
@@ -298,7 +303,11 @@ func (g *Recorded) finish() {
 	c := g.on
 	k := c.queue[0]
 	c.queue = c.queue[1:]
+	if k.behind {
+		k.start = c.last
+	}
 	c.spans = append(c.spans, accounting.Span{Start: k.start, End: g.now})
+	c.last = g.now
 	c.since = g.now
 	c.done++
 	c.through++

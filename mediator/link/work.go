@@ -15,9 +15,13 @@ const (
 	spanBytes = 16
 )
 
-// workTouches is how close two spans are that count as one: about what the GPU
-// takes from the end of a kernel to the start of the next one in its queue.
-const workTouches = 5 * time.Microsecond
+// From workMany waiting spans on, two that are workTouches apart or less count as
+// one: about what the GPU takes from the end of a kernel to the start of the next
+// one in its queue.
+const (
+	workMany    = workSpans / 2
+	workTouches = 5 * time.Microsecond
+)
 
 // workArea follows the stubs on the page. It is read where the GPU records whose
 // turn it is, and not what for.
@@ -32,8 +36,8 @@ type workArea struct {
 // workLayout is a ring of spans with one writer and one reader. A span from begun
 // down to taken waits to be read.
 //
-// The writer makes the newest span longer as long as it is not taken, and may do so
-// while it is being read. So a span only ever grows: its start gets less and its end
+// Where many wait, the writer makes the newest span longer as long as it is not
+// taken, and may do so while it is being read. So a span only ever grows: its start gets less and its end
 // more, each by one store, and whatever is read of it is a part of what it comes to.
 // The reader looks again at the last one that it took, since that may have grown
 // after it was read, and the writer leaves it alone until another one is taken.
@@ -84,9 +88,10 @@ func (p *Page) WantWork(yes bool) {
 // Wanted is whether the account is read, so that there is a point in writing it.
 func (w Work) Wanted() bool { return w.l != nil && w.area.wanted.Load() != 0 }
 
-// Add notes a time in which something was on the GPU; the context's executor calls
-// it. Spans may overlap, and need not be in order. Where the reader is late by
-// hundreds of them the newest one takes in what comes, with the time between.
+// Add notes a launch that was on the GPU; the context's executor calls it. Spans may
+// overlap, and need not be in order. Where the reader is late by hundreds of them
+// those that touch become one, and at last the newest takes in what comes, with the
+// time between.
 func (w Work) Add(start, end time.Duration) {
 	if w.l == nil || end <= start {
 		return
@@ -96,7 +101,7 @@ func (w Work) Add(start, end time.Duration) {
 	waiting := begun - l.taken.Load()
 	if newest := &l.spans[(begun-1)%workSpans]; waiting > 0 && waiting <= workSpans {
 		s, e := newest.span()
-		if waiting >= workSpans-1 || start <= e+workTouches && end >= s-workTouches {
+		if waiting >= workSpans-1 || waiting >= workMany && start <= e+workTouches && end >= s-workTouches {
 			newest.start.Store(int64(min(s, start)))
 			newest.end.Store(int64(max(e, end)))
 			return

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -31,30 +32,50 @@ func newWork(t testing.TB) Work {
 	return p.Work(MaxContexts - 1)
 }
 
-// TestWorkIsToldOnce: spans come in order, near ones as one, and the newest is told
-// again as long as there is no newer one.
-func TestWorkIsToldOnce(t *testing.T) {
+// TestWorkIsTold: launches are told of one by one and in order, and the newest once
+// more as long as there is no newer one.
+func TestWorkIsTold(t *testing.T) {
 	w := newWork(t)
-	const us = time.Microsecond
-	w.Add(100*us, 200*us)
-	w.Add(203*us, 300*us) // touches it
-	w.Add(50*us, 120*us)  // of another channel
-	w.Add(400*us, 500*us)
-	w.Add(600*us, 600*us) // nothing
-	first, last := span{50 * us, 300 * us}, span{400 * us, 500 * us}
-	if got := taken(w); !slices.Equal(got, []span{first, last}) {
+	a, b, c := span{100, 200}, span{200, 300}, span{50, 120}
+	w.Add(a.start, a.end)
+	w.Add(b.start, b.end)
+	w.Add(c.start, c.end) // of another channel
+	w.Add(400, 400)       // nothing
+	if got := taken(w); !slices.Equal(got, []span{a, b, c}) {
 		t.Errorf("told %v", got)
 	}
-	w.Add(501*us, 510*us) // touches one that was taken
-	if got := taken(w); !slices.Equal(got, []span{last, {501 * us, 510 * us}}) {
+	w.Add(300, 310)
+	if got := taken(w); !slices.Equal(got, []span{c, {300, 310}}) {
 		t.Errorf("then told %v", got)
 	}
 	if w.Since() != 0 {
 		t.Errorf("something runs since %v", w.Since())
 	}
-	w.SetSince(700 * us)
-	if w.Since() != 700*us {
+	w.SetSince(700)
+	if w.Since() != 700 {
 		t.Errorf("since %v", w.Since())
+	}
+}
+
+// TestWorkIsMerged: where many spans wait, those that touch become one, and one
+// that was taken is left alone.
+func TestWorkIsMerged(t *testing.T) {
+	w := newWork(t)
+	const us = time.Microsecond
+	for i := range time.Duration(workMany) {
+		w.Add(i*us, (i+1)*us)
+	}
+	w.Add(workMany*us, 300*us)
+	w.Add(303*us, 400*us) // touches it
+	w.Add(200*us, 310*us) // of another channel
+	w.Add(500*us, 600*us)
+	got := taken(w)
+	if want := []span{{200 * us, 400 * us}, {500 * us, 600 * us}}; len(got) != workMany+1 || !slices.Equal(got[workMany-1:], want) {
+		t.Errorf("%d spans, at last %v, want %v", len(got), got[max(0, len(got)-3):], want)
+	}
+	w.Add(601*us, 610*us)
+	if got := taken(w); !slices.Equal(got, []span{{500 * us, 600 * us}, {601 * us, 610 * us}}) {
+		t.Errorf("then %v", got)
 	}
 }
 
@@ -129,6 +150,7 @@ func TestWorkIsWhole(t *testing.T) {
 		gap  = 20 * time.Microsecond
 		long = 10 * time.Microsecond
 	)
+	waiting := func() uint64 { return w.l.begun.Load() - w.l.taken.Load() }
 	// Every third span touches the one before and makes it longer, and every fifth
 	// comes before it.
 	var writer sync.WaitGroup
@@ -144,8 +166,8 @@ func TestWorkIsWhole(t *testing.T) {
 			default:
 				w.Add(start, start+long)
 			}
-			for w.l.begun.Load()-w.l.taken.Load() > workSpans/2 {
-				// Or else it would begin to take in gaps.
+			for waiting() > workSpans-8 {
+				runtime.Gosched() // or else it would begin to take in gaps
 			}
 		}
 	})
@@ -176,7 +198,10 @@ func TestWorkIsWhole(t *testing.T) {
 			running = false
 		default:
 		}
-		w.Take(check)
+		if waiting() > workMany+8 { // so that spans grow while they are read
+			w.Take(check)
+		}
+		runtime.Gosched()
 	}
 	w.Take(check)
 	for i := range n {
