@@ -93,6 +93,7 @@ var gpuMetrics = []metric[api.GPU]{
 	gpuMetric("accounting_cpu_seconds_total", "Processor time that watching the GPU took.", counter, func(g api.GPU) float64 { return g.AccountingCPUSeconds }),
 	gpuMetric("watched_seconds_total", "Time in which the GPU was watched.", counter, func(g api.GPU) float64 { return g.WatchedSeconds }),
 	gpuMetric("polls_total", "Readings of the GPU's status.", counter, func(g api.GPU) float64 { return float64(g.Polls) }),
+	gpuMetric("records_lost_total", "Times that the GPU's records of context switches were lost.", counter, func(g api.GPU) float64 { return float64(g.RecordsLost) }),
 	gpuMetric("polling_gaps_total", "Pairs of readings over 20 µs apart.", counter, func(g api.GPU) float64 { return float64(g.Gaps) }),
 	gpuMetric("polling_gap_seconds_total", "Time in these gaps.", counter, func(g api.GPU) float64 { return g.GapSeconds }),
 	gpuMetric("overruns_total", "Kernels that a soft GPU computed late.", counter, func(g api.GPU) float64 { return float64(g.Overruns) }),

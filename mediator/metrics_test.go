@@ -63,7 +63,7 @@ var twoGuests = exhibit{
 	},
 	gpus: []api.GPU{{
 		Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", Policy: "dfq", VMs: 2, Healthy: true, BusyRatio: 0.75, BusySeconds: 20, IdleSeconds: 5,
-		SwitchingSeconds: 0.25, Switches: 321, Rounds: 1234, AccountingCPUSeconds: 3.5, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RealTime: true,
+		SwitchingSeconds: 0.25, Switches: 321, Rounds: 1234, AccountingCPUSeconds: 3.5, WatchedSeconds: 4, Polls: 1e9, Gaps: 2, GapSeconds: 1e-4, RecordsLost: 6, RealTime: true,
 		Overruns: 3, OverrunSeconds: 0.125,
 		Evictions:  evicted(300*time.Microsecond, ms, 3*time.Second),
 		Prediction: api.Prediction{ErrorRatio: 0.25},
