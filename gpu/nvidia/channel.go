@@ -21,7 +21,9 @@ const (
 	// cellBytes is what a copy may have to or from memory that is not registered for
 	// it to go by way of page-locked memory of the channel's own, so that it waits
 	// for nothing but its own stream: control blocks and their words are shorter.
-	cellBytes = 512
+	cellBytes = 1024
+	// bounceBytes is the same for copies out, one at a time.
+	bounceBytes = 1 << 20
 	// wordBytes keeps the word that the GPU writes on a line of its own.
 	wordBytes = 128
 )
@@ -38,6 +40,10 @@ type lane struct {
 	args    *cuda.Args
 	starts  [slotCount]cuda.Event // made when they are needed
 	ends    [slotCount]cuda.Event
+	// bounce is made when it is needed; it is free when the word has come to
+	// bounced and that has landed.
+	bounce  []byte
+	bounced uint64
 }
 
 // Channel is a stream. It implements [gpu.Channel].
@@ -64,7 +70,7 @@ type slot struct {
 	fence    uint64
 	kernel   *Function
 	began    beginning
-	dst      []byte // a copy out of its cell, to be made when it is done
+	dst, src []byte // a copy out of page-locked memory, to be made when it is done
 	sleepers int    // in the driver, waiting for its event
 }
 
@@ -131,6 +137,26 @@ func (c *Context) idleLane() *lane {
 func (l *lane) cell(i uint64, n int) []byte {
 	at := wordBytes + int(i)*cellBytes
 	return l.mem[at : at+n : at+n]
+}
+
+// landing is page-locked memory for a copy out of n bytes to memory that is not,
+// nil where there is none now. The context is current.
+func (ch *Channel) landing(i uint64, n int) []byte {
+	switch {
+	case n <= cellBytes:
+		return ch.cell(i, n)
+	case n > bounceBytes || ch.bounced > ch.base+ch.seen.Load():
+		return nil
+	}
+	if ch.bounce == nil {
+		mem, err := ch.c.drv.MemHostAlloc(bounceBytes, cuda.HostPortable|cuda.HostDeviceMap)
+		if err != nil {
+			return nil // it goes without
+		}
+		ch.bounce = mem
+	}
+	ch.bounced = ch.base + ch.sent.Load() + 1
+	return ch.bounce[:n]
 }
 
 // usable is the reason why nothing can be queued, if there is one.
@@ -294,8 +320,8 @@ func (ch *Channel) land(n uint64) {
 	for f := ch.seen.Load() + 1; f <= n; f++ {
 		i := f % slotCount
 		if s := &ch.slots[i]; s.fence == f && s.dst != nil {
-			copy(s.dst, ch.cell(i, len(s.dst)))
-			s.dst = nil
+			copy(s.dst, s.src)
+			s.dst, s.src = nil, nil
 		}
 	}
 	ch.seen.Store(max(n, ch.seen.Load()))

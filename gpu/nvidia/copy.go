@@ -13,8 +13,8 @@ import (
 const wordSize = 4
 
 // CopyIn copies from the program's memory to the GPU's. A short copy, or one from
-// registered memory, is queued at once; others wait for what is before them, as
-// the driver has no page-locked memory to take them into.
+// registered memory, is queued at once; one of over 64 KiB waits for what is before
+// it, as the driver has no page-locked memory to take it into.
 func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	if err := ch.usable(); err != nil {
 		return 0, err
@@ -48,7 +48,9 @@ func (ch *Channel) writeWord(dst gpu.Ptr, value uint32, zeroed uint64) (gpu.Fenc
 	return ch.end("copy in", i, err)
 }
 
-// CopyOut copies from the GPU's memory to the program's; see CopyIn.
+// CopyOut copies from the GPU's memory to the program's. One of up to 1 MiB, or to
+// registered memory, is queued at once; one that is longer, or comes before another
+// such has ended, waits for what is before it.
 func (ch *Channel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 	if err := ch.usable(); err != nil {
 		return 0, err
@@ -60,11 +62,13 @@ func (ch *Channel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 	i, err := ch.begin(zeroed)
 	if err == nil && len(dst) > 0 {
 		to := dst
-		if len(dst) <= cellBytes && !ch.c.host.contains(dst) {
-			to = ch.cell(i, len(dst))
-			ch.mu.Lock()
-			ch.slots[i].dst = dst
-			ch.mu.Unlock()
+		if !ch.c.host.contains(dst) {
+			if mem := ch.landing(i, len(dst)); mem != nil {
+				to = mem
+				ch.mu.Lock()
+				ch.slots[i].dst, ch.slots[i].src = dst, mem
+				ch.mu.Unlock()
+			}
 		}
 		err = ch.c.drv.MemcpyDtoHAsync(to, cuda.DevicePtr(src), ch.stream)
 	}

@@ -206,14 +206,35 @@ func TestWordsOvertakeKernels(t *testing.T) {
 	}
 	// A copy out behind the kernel doesn't hold its caller up, and lands when the
 	// kernel is done.
+	big := alloc(t, c, bounceBytes)
+	f, err = words.Set(big, 7, 1, bounceBytes)
+	ran(t, words, f, err)
 	var out [4]byte
+	long := make([]byte, bounceBytes)
 	g, err = work.CopyOut(out[:], p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := work.CopyOut(long, big)
 	if err != nil {
 		t.Fatal(err)
 	}
 	x.let()
 	if o := ran(t, work, g, err); o.Err != nil || out != [4]byte{1, 2, 3, 4} {
 		t.Errorf("copied %v, %v", out, o.Err)
+	}
+	if o := ran(t, work, h, err); o.Err != nil || long[0] != 7 || long[bounceBytes-1] != 7 {
+		t.Errorf("copied %v, %v", long[:4], o.Err)
+	}
+	// Of two such one after the other the second has to go another way.
+	first, second := make([]byte, bounceBytes), make([]byte, bounceBytes)
+	if _, err = work.CopyOut(first, big); err != nil {
+		t.Fatal(err)
+	}
+	h, err = work.CopyOut(second, big)
+	ran(t, work, h, err)
+	if !bytes.Equal(first, long) || !bytes.Equal(second, long) {
+		t.Error("copied wrongly")
 	}
 }
 
