@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,57 +161,99 @@ func create(ctx context.Context, client *api.Client, spec api.VMSpec) (api.VM, e
 	return v, err
 }
 
-// attach makes the virtual GPU and plugs it in.
+// attach makes the virtual GPU and plugs it in. Each question to the VM costs
+// milliseconds, and so does making a virtual GPU: that begins as soon as it is
+// known whose it is, while the VM says whether there is room for it.
 func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, name, runDir string) (v api.VM, port qmp.Port, err error) {
 	ctx, cancel := context.WithTimeout(whole, h.wait)
 	defer cancel()
+	client := h.client()
+	defer client.Close()
+	listed := begin(func() ([]api.VM, error) { return client.VMs(ctx) })
 	m, err := h.dial(ctx, args)
 	if err != nil {
 		return v, port, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	machine, err := h.inspect(ctx, m, args)
+	who, err := m.Identity(ctx)
 	if err != nil {
 		return v, port, err
 	}
-	if port, err = machine.Port(gpu.Bar2(), domain.SparePort); err != nil {
+	want := wanted{gpu: gpu, name: name, runDir: runDir, who: who}
+	if want.vms, err = listed(); err != nil {
 		return v, port, err
 	}
-	client := h.client()
-	defer client.Close()
-	spec, id, err := h.spec(ctx, client, machine, gpu, name, runDir)
-	if err != nil {
-		return v, port, err
-	}
-	fits := make(chan error, 1)
-	go func() { fits <- qmp.Fit(ctx, m) }()
-	v, err = create(ctx, client, spec)
-	ferr := <-fits
-	takeBack := func() error {
-		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
-		defer cancel()
-		if err := client.ForceDeleteVM(back, v.Name); err != nil && !errors.Is(err, api.ErrNotFound) {
-			return err
+	for {
+		spec, id, err := h.spec(ctx, &want)
+		if err != nil {
+			return v, port, err
 		}
-		return nil
+		seen := begin(func() (*qmp.Machine, error) { return inspect(ctx, m) })
+		v, err = create(ctx, client, spec)
+		machine, serr := seen()
+		if serr == nil {
+			port, serr = machine.Port(gpu.Bar2(), domain.SparePort)
+		}
+		if err != nil {
+			return v, port, cmp.Or(serr, err) // the VM's is to be mended first
+		}
+		if serr == nil && (h.socket != "" || !slices.Contains(machine.Devices, id)) {
+			return v, port, h.plug(whole, m, client, &v, id, port)
+		}
+		if err := errors.Join(serr, takeBack(ctx, client, v.Name)); err != nil {
+			return v, port, err
+		}
+		// A device of the domain's has that id, whose virtual GPU is gone: another id.
+		want.devices = machine.Devices
 	}
-	switch {
-	case err != nil && ferr != nil:
-		return v, port, ferr // which is to be mended first
-	case err != nil:
-		return v, port, err
-	case ferr != nil:
-		return v, port, errors.Join(ferr, takeBack())
+}
+
+// begin calls f at once; what it returns waits for the answer.
+func begin[T any](f func() (T, error)) (wait func() (T, error)) {
+	var answer T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		answer, err = f()
+	}()
+	return func() (T, error) {
+		<-done
+		return answer, err
 	}
-	plugging, cancel := context.WithTimeout(whole, h.wait)
+}
+
+// inspect asks what is in the VM, which must be able to have a virtual GPU.
+func inspect(ctx context.Context, m *qmp.Monitor) (*qmp.Machine, error) {
+	machine, err := qmp.Inspect(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return machine, qmp.Fit(ctx, m)
+}
+
+// plug plugs in a virtual GPU that was made, or takes it back.
+func (h *hotplug) plug(whole context.Context, m *qmp.Monitor, client *api.Client, v *api.VM, id string, port qmp.Port) error {
+	ctx, cancel := context.WithTimeout(whole, h.wait)
 	defer cancel()
-	if err := qmp.Plug(plugging, m, clock.Real{}, id, port, v.Socket); err != nil {
-		if errors.Is(err, qmp.ErrLeft) {
-			return v, port, left(whole, client, v.Name, err)
-		}
-		return v, port, errors.Join(err, takeBack())
+	err := qmp.Plug(ctx, m, clock.Real{}, id, port, v.Socket)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, qmp.ErrLeft):
+		return left(whole, client, v.Name, err)
 	}
-	return v, port, nil
+	return errors.Join(err, takeBack(ctx, client, v.Name))
+}
+
+// takeBack has the daemon end a virtual GPU that no VM has.
+func takeBack(ctx context.Context, client *api.Client, name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+	defer cancel()
+	if err := client.ForceDeleteVM(ctx, name); err != nil && !errors.Is(err, api.ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // left is about a virtual GPU whose device may still be in the VM. One that no VMM
@@ -228,34 +271,31 @@ func left(ctx context.Context, client *api.Client, name string, why error) error
 	}
 }
 
-// inspect asks the VM what it is. The name of libvirt's domain is the caller's
-// to say.
-func (h *hotplug) inspect(ctx context.Context, m *qmp.Monitor, args []string) (*qmp.Machine, error) {
-	name := ""
-	if h.socket == "" {
-		name = args[0]
-	}
-	return qmp.Inspect(ctx, m, name)
+// wanted is a virtual GPU that is to be attached.
+type wanted struct {
+	gpu    domain.GPU
+	name   string // empty: as the domain
+	runDir string
+	who    qmp.Identity // the VM
+	vms    []api.VM     // all that the daemon has
+	// devices are the ids of the VM's, as far as they are known yet.
+	devices []string
 }
 
 // spec is what to ask the daemon for, and QEMU's id for it.
-func (h *hotplug) spec(ctx context.Context, client *api.Client, m *qmp.Machine, gpu domain.GPU, name, runDir string) (api.VMSpec, string, error) {
-	vms, err := client.VMs(ctx)
-	if err != nil {
-		return api.VMSpec{}, "", err
-	}
-	v := domain.Domain{Name: m.Name, UUID: strings.ToLower(m.UUID), GPUs: domain.Devices{gpu}}
-	spec := v.Spec(0, name)
+func (h *hotplug) spec(ctx context.Context, w *wanted) (api.VMSpec, string, error) {
+	v := domain.Domain{Name: w.who.Name, UUID: strings.ToLower(w.who.UUID), GPUs: domain.Devices{w.gpu}}
+	spec := v.Spec(0, w.name)
 	if h.socket != "" {
 		// No domain of libvirt's, whatever QEMU calls itself.
 		spec.Domain, spec.DomainUUID = "", ""
 		if spec.Name == "" {
-			spec.Name = domain.GuestName(m.Name, "", 0, false)
+			spec.Name = domain.GuestName(w.who.Name, "", 0, false)
 		}
-		if m.Name == "" && name == "" {
+		if w.who.Name == "" && w.name == "" {
 			return spec, "", cli.Usagef("the VM has no name: want --name")
 		}
-		if slices.ContainsFunc(vms, func(v api.VM) bool { return v.Name == spec.Name }) {
+		if slices.ContainsFunc(w.vms, func(v api.VM) bool { return v.Name == spec.Name }) {
 			return spec, "", fmt.Errorf("guest %q: %w: want another --name", spec.Name, api.ErrExists)
 		}
 		pid, err := h.pid, error(nil)
@@ -268,14 +308,14 @@ func (h *hotplug) spec(ctx context.Context, client *api.Client, m *qmp.Machine, 
 		err = owner(&spec, h.socket)
 		return spec, plainID(spec.Name), err
 	}
-	n, err := free(m, vms, runDir, v.UUID)
+	n, err := w.free(v.UUID)
 	if err != nil {
 		return spec, "", err
 	}
-	spec.Socket = domain.SocketPath(runDir, v.UUID, n)
+	spec.Socket = domain.SocketPath(w.runDir, v.UUID, n)
 	if spec.Name == "" {
 		taken := func(name string) bool {
-			return slices.ContainsFunc(vms, func(v api.VM) bool { return v.Name == name })
+			return slices.ContainsFunc(w.vms, func(v api.VM) bool { return v.Name == name })
 		}
 		spec.Name = domain.GuestName(v.Name, v.UUID, n, false)
 		if taken(spec.Name) {
@@ -302,10 +342,10 @@ func plainID(guest string) string { return "vgpu-" + guest }
 const maxNumbers = 100
 
 // free finds a number for one more of a domain's.
-func free(m *qmp.Machine, vms []api.VM, runDir, uuid string) (int, error) {
+func (w *wanted) free(uuid string) (int, error) {
 	for n := range maxNumbers {
-		socket := domain.SocketPath(runDir, uuid, n)
-		if !slices.Contains(m.Devices, domainID(n)) && !slices.ContainsFunc(vms, func(v api.VM) bool { return v.Socket == socket }) {
+		socket := domain.SocketPath(w.runDir, uuid, n)
+		if !slices.Contains(w.devices, domainID(n)) && !slices.ContainsFunc(w.vms, func(v api.VM) bool { return v.Socket == socket }) {
 			return n, nil
 		}
 	}
@@ -360,7 +400,11 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 		return "", err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	machine, err := h.inspect(ctx, m, args)
+	who, err := m.Identity(ctx)
+	if err != nil {
+		return "", err
+	}
+	machine, err := qmp.Inspect(ctx, m)
 	if err != nil {
 		return "", err
 	}
@@ -372,7 +416,7 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 	}
 	var found []attached
 	for _, p := range machine.Ports {
-		if i := slices.IndexFunc(vms, func(v api.VM) bool { return h.is(machine, &v, p.Device) }); p.Device != "" && i >= 0 {
+		if i := slices.IndexFunc(vms, func(v api.VM) bool { return h.is(who, &v, p.Device) }); p.Device != "" && i >= 0 {
 			found = append(found, attached{p.Device, vms[i].Name})
 		}
 	}
@@ -396,12 +440,12 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 type attached struct{ id, guest string }
 
 // is whether QEMU's device of an id is that guest.
-func (h *hotplug) is(m *qmp.Machine, v *api.VM, id string) bool {
+func (h *hotplug) is(who qmp.Identity, v *api.VM, id string) bool {
 	if h.socket != "" {
 		return v.DomainUUID == "" && id == plainID(v.Name)
 	}
 	n, ok := strings.CutPrefix(id, "vgpu")
-	return ok && strings.EqualFold(v.DomainUUID, m.UUID) && filepath.Base(v.Socket) == "gpu"+n+".sock"
+	return ok && strings.EqualFold(v.DomainUUID, who.UUID) && filepath.Base(v.Socket) == "gpu"+n+".sock"
 }
 
 // choose finds the one that is meant.

@@ -18,10 +18,12 @@ const Driver = "vfio-user-pci"
 // classBridge is the PCI class of a bridge between PCI buses, such as a port.
 const classBridge = 0x0604
 
+// Identity is who a VM is. UUID is empty where it has none.
+type Identity struct{ Name, UUID string }
+
 // Machine is a VM as far as plugging matters.
 type Machine struct {
-	Name, UUID string // UUID is empty where it has none
-	Ports      []Port
+	Ports []Port
 	// Devices are the ids of all PCI devices that have one.
 	Devices []string
 }
@@ -95,29 +97,28 @@ func queryPCI(ctx context.Context, r Runner) ([]pciDevice, error) {
 	return devices, nil
 }
 
-// Inspect asks a VM what it is: its name too, unless the caller knows it. Each
-// question costs milliseconds, so that only those are asked that an answer is
-// needed to now; [Fit] has the others.
-func Inspect(ctx context.Context, r Runner, name string) (*Machine, error) {
-	m := Machine{Name: name}
+// Identify asks a VM who it is. Each question to one costs milliseconds: libvirt
+// says of its domains when it is first asked for them.
+func Identify(ctx context.Context, r Runner) (Identity, error) {
+	var name struct{ Name string }
 	var uuid struct{ UUID string }
-	if name == "" {
-		var n struct{ Name string }
-		if err := r.Run(ctx, "query-name", nil, &n); err != nil {
-			return nil, err
-		}
-		m.Name = n.Name
+	if err := errors.Join(r.Run(ctx, "query-name", nil, &name), r.Run(ctx, "query-uuid", nil, &uuid)); err != nil {
+		return Identity{}, err
 	}
-	if err := r.Run(ctx, "query-uuid", nil, &uuid); err != nil {
-		return nil, err
+	id := Identity{Name: name.Name, UUID: uuid.UUID}
+	if id.UUID == "00000000-0000-0000-0000-000000000000" {
+		id.UUID = ""
 	}
-	if uuid.UUID != "00000000-0000-0000-0000-000000000000" {
-		m.UUID = uuid.UUID
-	}
+	return id, nil
+}
+
+// Inspect asks a VM what is in it.
+func Inspect(ctx context.Context, r Runner) (*Machine, error) {
 	devices, err := queryPCI(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	var m Machine
 	m.list(devices)
 	return &m, nil
 }

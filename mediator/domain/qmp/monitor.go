@@ -22,8 +22,9 @@ type Runner interface {
 // Monitor is a connection to QEMU's monitor. Its methods may be called from any
 // goroutine. Close must be called in the end.
 type Monitor struct {
-	monitor qmp.Monitor
+	monitor monitor
 	hangUp  func() error // ends the connection, whatever waits for it
+	domain  *domain      // libvirt's, nil for a VM without
 
 	mu    sync.Mutex
 	ended error
@@ -46,7 +47,7 @@ func LibvirtSockets() []string {
 
 // DialDomain connects to the monitor of a domain's QEMU through libvirt's daemon,
 // at the first of the sockets that it listens on. The domain must run.
-func DialDomain(ctx context.Context, sockets []string, domain string) (*Monitor, error) {
+func DialDomain(ctx context.Context, sockets []string, name string) (*Monitor, error) {
 	d := net.Dialer{Timeout: dialLimit}
 	var errs []error
 	for _, s := range sockets {
@@ -55,13 +56,20 @@ func DialDomain(ctx context.Context, sockets []string, domain string) (*Monitor,
 			errs = append(errs, err)
 			continue
 		}
-		return connect(ctx, qmp.NewLibvirtRPCMonitor(domain, conn), conn.Close, "libvirt")
+		return connect(ctx, newDomain(name, conn), conn.Close, "libvirt")
 	}
 	return nil, fmt.Errorf("connect to libvirt: is its daemon running? %w", explain(errors.Join(errs...)))
 }
 
-func connect(ctx context.Context, monitor qmp.Monitor, hangUp func() error, what string) (*Monitor, error) {
+// monitor is what of go-qemu's monitors is used.
+type monitor interface {
+	Connect() error
+	Run(command []byte) ([]byte, error)
+}
+
+func connect(ctx context.Context, monitor monitor, hangUp func() error, what string) (*Monitor, error) {
 	m := &Monitor{monitor: monitor, hangUp: hangUp}
+	m.domain, _ = monitor.(*domain)
 	if err := m.within(ctx, monitor.Connect); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", what, err), ignoreClosed(hangUp()))
 	}
@@ -100,6 +108,14 @@ func gone(err error) error {
 		return fmt.Errorf("the connection was closed before the answer came; has the VM ended? (%w)", err)
 	}
 	return err
+}
+
+// Identity is who the VM is.
+func (m *Monitor) Identity(ctx context.Context) (Identity, error) {
+	if m.domain != nil {
+		return m.domain.identity(), nil
+	}
+	return Identify(ctx, m)
 }
 
 // Run implements [Runner]. When ctx ends first, the command may still be carried

@@ -1,0 +1,46 @@
+package qmp
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/digitalocean/go-libvirt"
+)
+
+// domain is the monitor of a libvirt domain's QEMU. It differs from go-qemu's in
+// that the domain is looked up once, and not before every command.
+type domain struct {
+	libvirt *libvirt.Libvirt
+	name    string
+	found   libvirt.Domain // once it is connected
+}
+
+func newDomain(name string, conn net.Conn) *domain {
+	return &domain{libvirt: libvirt.New(conn), name: name}
+}
+
+// Connect finds the domain, which must run.
+func (d *domain) Connect() (err error) {
+	if err := d.libvirt.Connect(); err != nil {
+		return err
+	}
+	if d.found, err = d.libvirt.DomainLookupByName(d.name); err != nil {
+		return err
+	}
+	if d.found.ID < 0 {
+		return fmt.Errorf("domain %q is not running", d.name)
+	}
+	return nil
+}
+
+// Run runs a command of QEMU's.
+func (d *domain) Run(command []byte) ([]byte, error) {
+	answer, err := d.libvirt.QEMUDomainMonitorCommand(d.found, string(command), 0)
+	return []byte(answer), err
+}
+
+// identity is what libvirt says of the domain.
+func (d *domain) identity() Identity {
+	u := d.found.UUID
+	return Identity{Name: d.found.Name, UUID: fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:])}
+}
