@@ -125,6 +125,14 @@ func (l *TimeLimit) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+// MarshalYAML implements [yaml.Marshaler].
+func (l TimeLimit) MarshalYAML() (any, error) {
+	if l < 0 {
+		return "none", nil
+	}
+	return time.Duration(l).String(), nil
+}
+
 // kernelTimeLimit is the limit of a guest that asks for one, in the way of
 // [api.VMSpec]. 0 is none.
 func (c *Config) kernelTimeLimit(asked time.Duration) time.Duration {

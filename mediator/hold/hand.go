@@ -113,7 +113,7 @@ func (h *hand) hold(now time.Duration, w Wish) (next time.Duration) {
 	if now < w.DisableAt {
 		return w.DisableAt
 	}
-	if h.g.o.Page.Context(h.slot).Outstanding() == 0 {
+	if c := h.g.o.Page.Context(h.slot); c.Outstanding() == 0 || c.State() != link.ContextReady {
 		// Its executor may have been late to hear that it is suspended.
 		return now + link.HeartbeatEvery
 	}
@@ -162,6 +162,12 @@ func (h *hand) enable() bool {
 	began := g.o.Clock.Now()
 	err := h.control.Resume()
 	now := g.o.Clock.Now()
+	if err != nil && g.o.Page.Context(h.slot).State() == link.ContextFaulted {
+		// It will never run again, and the driver knows it no more.
+		g.o.Log.Debug("enable a context that a fault has ended", "guest", g.o.Guest, "context", h.slot, "err", err)
+		h.forgetDisable()
+		return true
+	}
 	if err != nil {
 		g.failed(h.slot, fmt.Errorf("enable its channels: %w", err))
 		h.enabling.fail(now)

@@ -84,6 +84,7 @@ func name(slot int) string { return fmt.Sprint("context", slot) }
 func (s *scene) take(slots ...int) {
 	s.t.Helper()
 	for _, slot := range slots {
+		s.page.Context(slot).SetReady(1)
 		s.grip.take([]take{{slot, s.control(slot)}})
 	}
 }
@@ -373,6 +374,30 @@ func TestContextsComeAndGo(t *testing.T) {
 	}
 }
 
+// TestFaultedContext: it has nothing on the GPU that could be taken off it, and is no
+// longer disabled though the driver says it knows it no more.
+func TestFaultedContext(t *testing.T) {
+	s := newScene(t)
+	s.take(0)
+	s.busy(0)
+	s.want(s.hold())
+	s.clock.Advance(2 * ms)
+	s.want(s.wish)
+	s.check(0, 1)
+	s.page.Context(0).SetFaulted()
+	s.driver.Fail("resume", 1, errors.New("no such channel"))
+	s.driver.End(name(0))
+	s.want(Wish{})
+	s.check(0, 0)
+	w := s.hold()
+	s.clock.Advance(2 * ms)
+	s.want(w)
+	s.check(0, 0)
+	if st := s.grip.State(); st.Errors != 0 || st.Problem != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestSlices: they are set where they are others by more than it is worth, and given
 // back to the driver.
 func TestSlices(t *testing.T) {
@@ -406,6 +431,7 @@ func TestClose(t *testing.T) {
 	for who, ended := range map[string]bool{"daemon": false, "guest": true} {
 		t.Run(who, func(t *testing.T) {
 			s := newScene(t)
+			s.page.Context(0).SetReady(1)
 			g := New(s.o)
 			if err := g.Take(0, s.control(0)); err != nil {
 				t.Fatal(err)

@@ -29,6 +29,7 @@ func TestNeverTwoDisables(t *testing.T) {
 			if err != nil {
 				r.Fatal(err)
 			}
+			s.page.Context(i).SetReady(1)
 			s.grip.take([]take{{i, c}})
 			there[i] = true
 		}
