@@ -310,6 +310,7 @@ func TestHardwareLatency(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
 	ch := channelOf(t, c)
 	empty := load(t, c)("empty")
+	var err error
 	const n = 5000
 	var call, done []time.Duration
 	for range n {
@@ -335,6 +336,16 @@ func TestHardwareLatency(t *testing.T) {
 		}
 	})
 	t.Logf("%v allocations a launch", allocs)
+
+	start := time.Now()
+	var last gpu.Fence
+	for range n {
+		if last, err = ch.Launch(empty); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran(t, ch, last, nil)
+	t.Logf("launches one behind the other: %v each", time.Since(start)/n)
 
 	// The bare driver: launch, then poll the stream's event.
 	if err := c.enter(); err != nil {

@@ -1,0 +1,265 @@
+package nvidia
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/guestagent/preempt"
+	"vgpud/mediator/executor/relaunch"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/ptx"
+)
+
+// slowPTX has a kernel whose blocks take so many nanoseconds each, and count
+// themselves.
+const slowPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry slow(.param .u64 counts, .param .u64 ns) {
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<8>;
+	.reg .pred %p;
+	ld.param.u64 %rd1, [counts];
+	ld.param.u64 %rd2, [ns];
+	mov.u64 %rd3, %globaltimer;
+loop:
+	mov.u64 %rd4, %globaltimer;
+	sub.u64 %rd5, %rd4, %rd3;
+	setp.lt.u64 %p, %rd5, %rd2;
+	@%p bra loop;
+	mov.u32 %r1, %ctaid.x;
+	mul.wide.u32 %rd6, %r1, 4;
+	add.u64 %rd7, %rd1, %rd6;
+	atom.global.add.u32 %r2, [%rd7], 1;
+	ret;
+}
+`
+
+// preemptible is one launch of a preemptible kernel, carried out as the executor
+// does.
+type preemptible struct {
+	t           *testing.T
+	work, words *Channel
+	kernel      gpu.Function
+	params      []byte
+	run         *relaunch.Launch
+	control     gpu.Ptr // with the record of what was skipped and the list behind it
+	skipped     gpu.Ptr
+	list        gpu.Ptr
+}
+
+func (p *preemptible) copyIn(to gpu.Ptr, b []byte) {
+	f, err := p.words.CopyIn(to, b)
+	ran(p.t, p.words, f, err)
+}
+
+// put carries a plan out, up to the launch.
+func (p *preemptible) put(plan relaunch.Plan) gpu.Fence {
+	p.t.Helper()
+	for _, at := range plan.Zero {
+		p.copyIn(p.control+gpu.Ptr(at), make([]byte, 4))
+	}
+	if plan.BitmapBytes > 0 {
+		f, err := p.words.Set(p.skipped, 0, 1, plan.BitmapBytes)
+		ran(p.t, p.words, f, err)
+	}
+	if plan.List != nil {
+		var b []byte
+		for _, u := range plan.List {
+			b = binary.LittleEndian.AppendUint32(b, u)
+		}
+		p.copyIn(p.list, b)
+	}
+	args := plan.Args
+	args.Control = uint64(p.control)
+	if args.Skipped = 0; p.run.SkippedBytes() > 0 {
+		args.Skipped = uint64(p.skipped)
+	}
+	if plan.List != nil {
+		args.List = uint64(p.list)
+	}
+	params := p.kernel.Attributes().Params
+	b := make([]byte, p.kernel.Attributes().ParamBytes)
+	copy(b, p.params)
+	args.Encode(b[params[len(params)-1].Offset:])
+	f, err := p.work.Launch(&gpu.Launch{Function: p.kernel, Params: b, Block: gpu.Dim3{X: 1, Y: 1, Z: 1},
+		Grid: gpu.Dim3{X: plan.Grid[0], Y: plan.Grid[1], Z: plan.Grid[2]}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return f
+}
+
+// Kernels that are told to leave do, quickly, and what is left of them is done
+// later: every block once.
+func TestHardwarePreempt(t *testing.T) {
+	d, c := hardwareContext(t, gpu.ContextOptions{})
+	const tasks, each = 300_000, 10_000 // ns
+	parsed, err := ptx.Parse(slowPTX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transformed, reports, err := preempt.Transform(parsed, preempt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.LoadModule([]byte(transformed.String()))
+	if err != nil {
+		t.Fatalf("%v\n%+v", err, reports)
+	}
+	counts := allocOn(t, c, 4*tasks)
+	memory := allocOn(t, c, 4<<20)
+	for _, form := range []struct {
+		form  abi.PreemptForm
+		group uint32
+	}{{abi.PreemptSingle, 1}, {abi.PreemptCoarse, 4}, {abi.PreemptPersistent, 4}} {
+		t.Run(form.form.String(), func(t *testing.T) {
+			f, err := m.Function(preempt.EntryName("slow", form.form))
+			if err != nil {
+				t.Fatal(err)
+			}
+			perSM, err := f.Occupancy(1, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run, err := relaunch.New(relaunch.Config{Form: form.form, Grid: [3]uint32{tasks, 1, 1}, Group: form.group, Every: 1,
+				Resident: uint32(perSM * d.Properties().SMs)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &preemptible{t: t, work: channelOf(t, c), words: channelOf(t, c), kernel: f, run: run,
+				control: memory, skipped: memory + 4096, list: memory + 3<<20}
+			p.params = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(counts)), each)
+			fence, err := p.words.Set(counts, 0, 4, tasks)
+			ran(t, p.words, fence, err)
+
+			r := rand.New(rand.NewPCG(1, uint64(form.form)))
+			var leaving []time.Duration
+			start := time.Now()
+			for plan, done := run.First(), false; !done; {
+				fence := p.put(plan)
+				evicted := false
+				time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
+				if !plan.Stay && len(leaving) < 200 && p.work.Done() < fence {
+					evicted = true
+					asked := time.Now()
+					p.tell(abi.EvictAll)
+					for p.work.Done() < fence {
+					}
+					leaving = append(leaving, time.Since(asked))
+				}
+				if o := ran(t, p.work, fence, nil); o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				plan, done = p.next(evicted)
+			}
+			t.Logf("%d launches in %v, %d evicted: %s from the call that writes the word", run.Launches(), time.Since(start), len(leaving), percentiles(leaving))
+			got := make([]byte, 4*tasks)
+			fence, err = p.words.CopyOut(got, counts)
+			ran(t, p.words, fence, err)
+			for i := range tasks {
+				if n := binary.LittleEndian.Uint32(got[4*i:]); n != 1 {
+					t.Fatalf("block %d ran %d times", i, n)
+				}
+			}
+		})
+	}
+}
+
+// tell writes the evict word, and waits for nothing.
+func (p *preemptible) tell(word uint32) {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], word)
+	if _, err := p.words.CopyIn(p.control+abi.ControlEvict, b[:]); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// next reads back what a run left, and says what is to be done next.
+func (p *preemptible) next(evicted bool) (relaunch.Plan, bool) {
+	p.t.Helper()
+	var control [abi.ControlBytes]byte
+	f, err := p.words.CopyOut(control[:], p.control)
+	ran(p.t, p.words, f, err)
+	back := relaunch.Readback{Control: relaunch.DecodeControl(&control), Evicted: evicted}
+	back.Skipped = make([]byte, p.run.SkippedRead(back.Control))
+	if len(back.Skipped) > 0 {
+		f, err = p.words.CopyOut(back.Skipped, p.skipped)
+		ran(p.t, p.words, f, err)
+	}
+	plan, done, err := p.run.Next(back)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return plan, done
+}
+
+func allocOn(t *testing.T, c *Context, n uint64) gpu.Ptr {
+	t.Helper()
+	p, err := c.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What kernels print is there when their channel has come past them, whatever runs
+// beside them.
+func TestHardwarePrintf(t *testing.T) {
+	_, c := hardwareContext(t, gpu.ContextOptions{})
+	ch, beside := channelOf(t, c), channelOf(t, c)
+	k := load(t, c)
+	say, err := c.LoadModule([]byte(sayPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := say.Function("say")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spin, err := beside.Launch(k("spin", 300e6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
+	for range 3 {
+		fence, err := ch.Launch(&gpu.Launch{Function: f, Grid: gpu.Dim3{X: 2, Y: 1, Z: 1}, Block: one})
+		ran(t, ch, fence, err)
+		start := time.Now()
+		text, err := c.Printf(1000)
+		if err != nil || string(text) != "hello\nhello\n" {
+			t.Errorf("printed %q, %v", text, err)
+		}
+		t.Logf("fetched in %v; kernel beside it still running: %v", time.Since(start), beside.Done() < spin)
+	}
+	ran(t, beside, spin, nil)
+	text, err := c.Printf(1000)
+	t.Logf("afterwards: %q, %v", text, err)
+}
+
+const sayPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);
+.global .align 1 .b8 text[7] = {104, 101, 108, 108, 111, 10, 0};
+.visible .entry say() {
+	.reg .b64 %rd<3>;
+	.reg .b32 %r<2>;
+	mov.u64 %rd1, text;
+	cvta.global.u64 %rd2, %rd1;
+	{
+		.param .b64 a;
+		.param .b64 b;
+		.param .b32 r;
+		mov.u64 %rd1, 0;
+		st.param.b64 [a], %rd2;
+		st.param.b64 [b], %rd1;
+		call.uni (r), vprintf, (a, b);
+		ld.param.b32 %r1, [r];
+	}
+	ret;
+}
+`
