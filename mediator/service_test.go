@@ -32,6 +32,9 @@ import (
 // roleVariable has this binary be one of the daemon's processes.
 const roleVariable = "VGPUD_TEST_ROLE"
 
+// handlesVariable has executors' contexts have handles.
+const handlesVariable = "VGPUD_TEST_HANDLES"
+
 func TestMain(m *testing.M) {
 	var err error
 	switch role := os.Getenv(roleVariable); role {
@@ -93,7 +96,11 @@ func runExec() error {
 		return err
 	}
 	return executor.Serve(context.Background(), conn, func(context.Context, link.GPU) (gpu.Device, error) {
-		return soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
+		d, err := soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
+		if err != nil || os.Getenv(handlesVariable) == "" {
+			return d, err
+		}
+		return handledGPU{d}, nil
 	}, roleLog())
 }
 
@@ -120,6 +127,7 @@ func (s idleSource) Sample() (accounting.Status, error) {
 type daemon struct {
 	t       *testing.T
 	service *Service
+	device  gpu.Monitor
 	config  Config
 	client  *api.Client
 	stop    func() // once, and waits
@@ -127,7 +135,13 @@ type daemon struct {
 
 func startDaemon(t *testing.T, dir string) *daemon {
 	t.Helper()
-	d := &daemon{t: t, config: Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []GPUConfig{
+	return startDaemonOn(t, dir, idleGPU{})
+}
+
+// startDaemonOn starts one that watches a GPU of the test's.
+func startDaemonOn(t *testing.T, dir string, device gpu.Monitor) *daemon {
+	t.Helper()
+	d := &daemon{t: t, device: device, config: Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []GPUConfig{
 		{Name: "gpu0", Kind: "soft", Socket: "unused", Policy: "none", Accounting: AccountingConfig{Poll: 1, Quiet: 50 * ms, Round: 50 * ms}},
 	}}}
 	var err error
@@ -157,7 +171,7 @@ func startDaemon(t *testing.T, dir string) *daemon {
 func (d *daemon) options() Options {
 	return Options{
 		Config: d.config, Log: slog.New(slog.DiscardHandler), Version: "test",
-		Open:    func(context.Context, link.GPU) (gpu.Monitor, error) { return idleGPU{}, nil },
+		Open:    func(context.Context, link.GPU) (gpu.Monitor, error) { return d.device, nil },
 		Command: func() *exec.Cmd { return inRole("vm") },
 	}
 }
