@@ -295,6 +295,35 @@ func TestSourceIsChosen(t *testing.T) {
 	}
 }
 
+// TestRecordBreaksOff: a GPU whose record can't be read any more is unwell, its
+// guests go on, and it is opened anew, with one reader at a time.
+func TestRecordBreaksOff(t *testing.T) {
+	h := newHouse(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, GPUConfig{Name: "gpu0", Kind: kindNVIDIA, Policy: "dfq"})
+	g := h.join("a", 1, newPage(t), &accountingtest.RecordedContext{PID: 100, Group: 3, Kernel: func() (time.Duration, time.Duration) { return ms, ms }})
+	h.pass(50 * ms)
+	h.record.Err = gpu.ErrLost
+	h.clock.Advance(10 * ms)
+	h.clock.AwaitWaiters(1) // to open it again
+	if a := h.share.gpu(1); a.Healthy || !strings.Contains(a.Problem, gpu.ErrLost.Error()) {
+		t.Errorf("the record broke off: %+v", a)
+	}
+	if !h.record.Closed.Load() {
+		t.Error("the record is still open")
+	}
+	if err := h.service.rewatch(h.share, AccountingConfig{Source: api.SourceEvents, Interval: 5 * ms}); err != nil {
+		t.Errorf("another interval while the GPU is gone: %v", err)
+	}
+	h.record.Err = nil
+	h.record.Closed.Store(false)
+	h.clock.Advance(reopenEvery)
+	until(t, "the GPU is back", func() bool { return h.share.gpu(1).Healthy })
+	before := g.page.Bill().Used
+	h.pass(100 * ms)
+	if used := g.page.Bill().Used - before; used < 40*ms || used > 60*ms {
+		t.Errorf("billed %v of 100 ms, half of which it computed", used)
+	}
+}
+
 // TestNothingToSee: a GPU that can't be watched is refused with all the reasons.
 func TestNothingToSee(t *testing.T) {
 	_, err := look(blindGPU{}, api.SourceAuto, sight{})

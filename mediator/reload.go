@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vgpud/accounting"
+	"vgpud/mediator/api"
 )
 
 // Reload takes over what of a configuration can change while the daemon runs:
@@ -69,6 +70,10 @@ func (s *Service) rewatch(sh *share, c AccountingConfig) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	have := sh.opened.sight
+	if have.kind == api.SourceEvents && have.events == nil {
+		sh.accounting = c // it is gone, and will be opened anew by what that says
+		return nil
+	}
 	if sh.next != nil {
 		have = have.with(sh.next.sight)
 	}
@@ -112,7 +117,7 @@ func (s *share) turnedOver() bool {
 	}
 	old, now := s.opened.watching, *s.next
 	s.opened.watching, s.next = now, nil
-	s.planner = accounting.NewPlanner(now.watch)
+	s.planner, s.spread = accounting.NewPlanner(now.watch), false
 	s.watchedCPU += old.watcher.CPU()
 	s.mu.Unlock()
 	if old.sight.events == now.sight.events {

@@ -64,6 +64,9 @@ func (s *Service) attend(ctx context.Context, sh *share) {
 		if sh.turnedOver() {
 			continue
 		}
+		if err := sh.stopRecording(); err != nil {
+			s.log.Debug("stop watching a GPU that is gone", "gpu", sh.config.Name, "err", err)
+		}
 		again, err := s.reopen(ctx, sh)
 		if err != nil {
 			return // the daemon ends
@@ -78,6 +81,16 @@ func (s *Service) attend(ctx context.Context, sh *share) {
 		s.log.Info("GPU is back", "gpu", sh.config.Name)
 		sh.changed(0)
 	}
+}
+
+// stopRecording ends the recording, of which there may be one at a time. Nobody
+// watches the GPU.
+func (s *share) stopRecording() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.opened.sight
+	s.opened.sight.events = nil
+	return old.close()
 }
 
 // reopen tries until the GPU is back. The error is the end of ctx.
