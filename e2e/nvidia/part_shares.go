@@ -158,7 +158,7 @@ func (s *sharing) once(ctx context.Context, guests []*member, equally bool) (f s
 }
 
 // shareWarm is for how long guests work before a window: the policy finds the shares.
-const shareWarm = 1500 * time.Millisecond
+const shareWarm = 2 * time.Second
 
 // measure is what each guest's kernels in a window come to.
 func (s *sharing) measure(ctx context.Context, guests []*member, policy string, weights []float64, window time.Duration) ([]time.Duration, error) {
