@@ -420,22 +420,6 @@ func TestStreamsAreUsedAgain(t *testing.T) {
 	}
 }
 
-func BenchmarkLaunch(b *testing.B) {
-	x := newFake(b, Options{})
-	c := x.context(b, gpu.ContextOptions{})
-	ch := channelOf(b, c)
-	l := kernel(b, c, "add", uint64(alloc(b, c, 8)))
-	b.ReportAllocs()
-	for b.Loop() {
-		f, err := ch.Launch(l)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for ch.Done() < f {
-		}
-	}
-}
-
 // Time off the GPU is no kernel's.
 func TestTimeLimitStandsStill(t *testing.T) {
 	x := newFake(t, Options{})
