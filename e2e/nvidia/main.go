@@ -5,6 +5,7 @@
 //
 //	run --part launch --out h100.json     one part
 //	run --out h100.json                   all parts that the file has no rows of yet
+//	run --why ID=REASON --out h100.json   why a goal was missed, for the page
 //	run --table --out h100.json           the page, on standard output
 //
 // It needs no network and no compiler: bundle.sh puts what it runs into a directory.
@@ -35,6 +36,7 @@ type options struct {
 	quick    bool
 	tiny     bool
 	table    bool
+	why      map[string]string // by row
 	again    bool
 	keep     bool
 	kind     string
@@ -59,13 +61,21 @@ func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "tenant" {
 		return tenant.Serve(ctx, os.Stdin, os.Stdout, openGPU)
 	}
-	o := options{progress: os.Stderr}
+	o := options{progress: os.Stderr, why: make(map[string]string)}
 	f := flag.NewFlagSet("run", flag.ExitOnError)
 	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all that are not in the file")
 	f.StringVar(&o.out, "out", "h100.json", "the file of results, which is added to")
 	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
 	f.BoolVar(&o.tiny, "tiny", false, "one run of next to nothing, to try the harness itself")
 	f.BoolVar(&o.table, "table", false, "print the page of what the file has, and measure nothing")
+	f.Func("why", "`ID=REASON`: note in the file why a row's goal was missed, and measure nothing; may be repeated", func(s string) error {
+		id, reason, ok := strings.Cut(s, "=")
+		if !ok || reason == "" {
+			return errors.New("want ID=REASON")
+		}
+		o.why[id] = reason
+		return nil
+	})
 	f.BoolVar(&o.again, "again", false, "also run parts that the file has rows of")
 	f.BoolVar(&o.keep, "keep-logs", false, "leave the processes' logs behind")
 	f.StringVar(&o.kind, "gpu", "nvidia", "kind of GPU: nvidia; soft tries the harness, and its results are of no use")
@@ -89,7 +99,26 @@ func run(ctx context.Context, args []string) error {
 		_, err = io.WriteString(os.Stdout, file.Page())
 		return err
 	}
+	if len(o.why) > 0 {
+		return explain(&o)
+	}
 	return measure(ctx, &o)
+}
+
+// explain notes why goals were missed, which no program finds out.
+func explain(o *options) error {
+	file, err := report.Read(o.out)
+	if err != nil {
+		return err
+	}
+	for id, reason := range o.why {
+		r := file.Row(id)
+		if r == nil {
+			return fmt.Errorf("%s has no row %q", o.out, id)
+		}
+		r.Why = reason
+	}
+	return file.Write(o.out)
 }
 
 // measure runs the parts that are asked for. One that fails does not keep the others
