@@ -131,25 +131,23 @@ func (s *slicing) charge(id GuestID, used float64) {
 // settle works out, at the end of a phase, how far those are ahead that compete:
 // limited says of a guest whether it could use more than it is entitled to.
 func (s *slicing) settle(st *State, limited func(GuestID) bool) {
-	var weights, used float64
-	changed := false
+	var weights, used, ahead float64
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		e := s.of[g.ID]
-		competes := g.Active && !g.Suspended && limited(g.ID)
-		changed = changed || competes != e.competes
-		if e.competes = competes; competes {
-			weights += e.weight
-			used += e.used
+		if e.competes = g.Active && !g.Suspended && limited(g.ID); !e.competes {
+			e.ahead, e.mean, e.samples = 0, 0, 0 // nothing is saved up, or owed
+			continue
 		}
+		weights += e.weight
+		used += e.used
+		ahead += e.ahead * e.weight
 	}
 	for i := range st.Guests {
 		e := s.of[st.Guests[i].ID]
-		if changed {
-			e.ahead, e.mean, e.samples = 0, 0, 0 // of other guests' time
-		}
 		if e.competes && e.weight > 0 {
-			e.ahead += e.used*weights/e.weight - used
+			// Of those that compete now nobody is ahead in the mean, whoever left.
+			e.ahead += e.used*weights/e.weight - used - ahead/weights
 			limit := maxTrim * float64(sliceWhole)
 			e.ahead = min(max(e.ahead, -limit), limit)
 			e.samples++

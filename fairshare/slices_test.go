@@ -346,6 +346,30 @@ func TestSlicesBesideIdlers(t *testing.T) {
 	}
 }
 
+// TestSlicesBesideOneThatComesAndGoes: the others share by weight all the time.
+func TestSlicesBesideOneThatComesAndGoes(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 2))
+	guests := []*slicedGuest{saturating(r, 1, 1, 100*us), saturating(r, 3, 1, 15*ms), saturating(r, 4, 1, 2*ms)}
+	s := newSlicedGPU(1, guests...)
+	c := guests[2].contexts[0]
+	use := func(d time.Duration) (used [2]time.Duration) {
+		before := [2]time.Duration{guests[0].used, guests[1].used}
+		for end := s.now + d; s.now < end; {
+			c.think = 0
+			if s.now/(70*ms)%2 == 1 {
+				c.think, c.queue, c.next = ms, nil, s.now+70*ms
+			}
+			s.round()
+		}
+		return [2]time.Duration{guests[0].used - before[0], guests[1].used - before[1]}
+	}
+	use(3 * time.Second)
+	used := use(5 * time.Second)
+	if part := float64(used[0]) / float64(used[0]+used[1]); math.Abs(part-0.25) > 0.01 {
+		t.Errorf("of two guests by 1:3 the first got %.3f", part)
+	}
+}
+
 // TestSlicesAndSuspensions: what slices can't do suspension does, without the two
 // working against each other: a cap, and weights further apart than slices can be.
 func TestSlicesAndSuspensions(t *testing.T) {
