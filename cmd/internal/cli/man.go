@@ -3,10 +3,11 @@ package cli
 import (
 	"fmt"
 	"os"
-	"time"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // NewMan is the command that writes a program's manual pages into a directory, in
@@ -27,9 +28,115 @@ func NewMan(root *cobra.Command, section string) *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write the manual: %w", err)
 			}
-			// Without a date: the same program gives the same pages.
-			header := doc.GenManHeader{Section: section, Source: "vgpud", Manual: "vgpud", Date: &time.Time{}}
-			return doc.GenManTree(root, &header, args[0])
+			return writePages(root, section, args[0])
 		},
 	}
+}
+
+// writePages writes the page of a command and of those below it. It has no date,
+// so that the same program gives the same pages.
+func writePages(c *cobra.Command, section, dir string) error {
+	for _, below := range c.Commands() {
+		if !below.IsAvailableCommand() || below.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		if err := writePages(below, section, dir); err != nil {
+			return err
+		}
+	}
+	c.InitDefaultHelpFlag()
+	name := filepath.Join(dir, pageName(c)+"."+section)
+	if err := os.WriteFile(name, []byte(page(c, section)), 0o644); err != nil {
+		return fmt.Errorf("write the manual: %w", err)
+	}
+	return nil
+}
+
+// pageName is what a command's page is asked for by: its words with dashes.
+func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+
+// page is a command's manual page in man(7)'s macros. It is written here, rather
+// than by cobra's writer, which has every start of a program pay for a Markdown
+// parser.
+func page(c *cobra.Command, section string) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	program := c.Root().Name()
+	line(`.TH "%s" "%s" "" "%s" "%s"`, strings.ToUpper(pageName(c)), section, program, program)
+	line(".nh\n.SH NAME\n%s \\- %s", roff(pageName(c)), roff(c.Short))
+	line(".SH SYNOPSIS\n\\fB%s\\fR", roff(c.UseLine()))
+	about := c.Long
+	if about == "" {
+		about = c.Short
+	}
+	line(".SH DESCRIPTION")
+	for i, paragraph := range strings.Split(strings.TrimSpace(about), "\n\n") {
+		if i > 0 {
+			line(".PP")
+		}
+		// What is indented is shown as it is.
+		if strings.HasPrefix(paragraph, "  ") || strings.HasPrefix(paragraph, "\t") {
+			line(".EX\n%s\n.EE", roff(paragraph))
+		} else {
+			line("%s", roff(paragraph))
+		}
+	}
+	options := func(heading string, flags *pflag.FlagSet) {
+		if !flags.HasAvailableFlags() {
+			return
+		}
+		line(".SH %s", heading)
+		flags.VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Deprecated != "" {
+				return
+			}
+			value, usage := pflag.UnquoteUsage(f)
+			name := `\fB` + roff("--"+f.Name) + `\fR`
+			if f.Shorthand != "" {
+				name = `\fB` + roff("-"+f.Shorthand) + `\fR, ` + name
+			}
+			if value != "" {
+				name += ` \fI` + roff(value) + `\fR`
+			}
+			if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "0s" && d != "[]" {
+				usage += " (default " + d + ")"
+			}
+			line(".TP\n%s\n%s", name, roff(usage))
+		})
+	}
+	options("OPTIONS", c.NonInheritedFlags())
+	options("OPTIONS OF ALL COMMANDS", c.InheritedFlags())
+	if c.Example != "" {
+		line(".SH EXAMPLE\n.EX\n%s\n.EE", roff(c.Example))
+	}
+	if others := related(c, section); len(others) > 0 {
+		line(".SH SEE ALSO\n%s", strings.Join(others, ",\n"))
+	}
+	return b.String()
+}
+
+// related are the pages of the command above and of those below.
+func related(c *cobra.Command, section string) (pages []string) {
+	refer := func(c *cobra.Command) { pages = append(pages, `\fB`+roff(pageName(c))+`\fR(`+section+`)`) }
+	if c.HasParent() {
+		refer(c.Parent())
+	}
+	for _, below := range c.Commands() {
+		if below.IsAvailableCommand() && !below.IsAdditionalHelpTopicCommand() {
+			refer(below)
+		}
+	}
+	return pages
+}
+
+// roff is text as the formatter takes it: nothing in it is a request, and dashes
+// are those that can be copied to a command line.
+func roff(text string) string {
+	lines := strings.Split(strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(text), "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
+			lines[i] = `\&` + l
+		}
+	}
+	return strings.Join(lines, "\n")
 }
