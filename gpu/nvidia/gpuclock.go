@@ -43,8 +43,8 @@ const stampPTX = `.version 6.4
 
 // gpuClock tells when events were reached, on the GPU's clock: PTIMER, which
 // kernels read as %globaltimer and the context switches' record has too. Its
-// reference is renewed every second of use on a stream of its own, by a kernel of
-// one thread that stores the clock between two events. No command waits for it.
+// reference is renewed every second of use on a stream beside the commands', by a
+// kernel of one thread that stores the clock between two events.
 type gpuClock struct {
 	c      *Context
 	host   clock.Clock
@@ -97,9 +97,9 @@ func (k *gpuClock) begin() (err error) {
 	if k.kernel, err = d.ModuleGetFunction(k.module, "stamp"); err != nil {
 		return err
 	}
-	if k.stream, err = d.StreamCreate(cuda.StreamNonBlocking, 0); err != nil {
-		return err
-	}
+	// The hardware has channels for few streams; those that share one wait for one
+	// another. Zeroing does not mind.
+	k.stream = k.c.zero.s
 	for _, e := range []*cuda.Event{&k.ref.event, &k.next.event, &k.after} {
 		if *e, err = d.EventCreate(cuda.EventBlockingSync); err != nil {
 			return err
