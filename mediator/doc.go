@@ -13,5 +13,7 @@
 // policy is told. Where the policy decides about single launches, the guests' bells
 // wake a listener each; a [board] makes events of the launches' stubs, a
 // [foresight] says how long they will run and what it costs to evict them, and the
-// verdicts are words in the stubs.
+// verdicts are words in the stubs. Where the GPU's driver lets contexts be controlled,
+// each guest has a grip (package hold) that takes off the GPU what a suspended guest
+// leaves there, and sets the time slices that the policy wants.
 package mediator
