@@ -41,6 +41,7 @@ type RecorderConfig struct {
 func (c RecorderConfig) WithDefaults() RecorderConfig {
 	setDefault(&c.Interval, 10*time.Millisecond)
 	c.Spans = c.Spans.WithDefaults()
+	c.Spans.Late = max(c.Spans.Late, 2*c.Interval)
 	c.Spans.Keep = max(c.Spans.Keep, 4*c.Interval)
 	return c
 }

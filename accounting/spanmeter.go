@@ -15,8 +15,11 @@ type SpanConfig struct {
 	// Load is the most that bringing the next context in is taken to last, 200 µs:
 	// a longer time without one is idle.
 	Load time.Duration
-	// Keep is for how long what is told of the past is still taken in: 100 ms.
-	Keep time.Duration
+	// Keep is for how long what is told of the past is still taken in, 100 ms, and
+	// Late for how long where it says nothing of work that goes on: 20 ms. An
+	// executor that is late to say that a launch has ended says until then that it
+	// goes on.
+	Keep, Late time.Duration
 }
 
 // WithDefaults returns c with its zero fields replaced by the defaults.
@@ -25,6 +28,7 @@ func (c SpanConfig) WithDefaults() SpanConfig {
 	setDefault(&c.Preempted, 85*time.Microsecond)
 	setDefault(&c.Load, 200*time.Microsecond)
 	setDefault(&c.Keep, 100*time.Millisecond)
+	setDefault(&c.Late, 20*time.Millisecond)
 	return c
 }
 
@@ -137,6 +141,7 @@ func (m *SpanMeter) context(w *Work) *contextMeter {
 // and begins the next one. It reuses the memory of p.Groups.
 func (m *SpanMeter) Cut(now time.Duration, p *Phase) {
 	now = max(now, m.cut)
+	final := now
 	for _, c := range m.contexts {
 		if c.told != m.cuts {
 			c.since = 0
@@ -146,9 +151,10 @@ func (m *SpanMeter) Cut(now time.Duration, p *Phase) {
 		c.now = append(c.now[:0], c.work...)
 		if c.since != 0 {
 			c.now.add(Span{c.since, now})
+			final = min(final, c.since)
 		}
 	}
-	if old := now - m.config.Keep; old > m.settled {
+	if old := max(final-m.config.Late, now-m.config.Keep); old > m.settled {
 		m.reckon(m.settled, old)
 		m.settle(old)
 	}

@@ -307,10 +307,13 @@ func TestSpanMeterProperties(t *testing.T) {
 			}
 			return false
 		}
+		// One that was never on the engine and is suspended looks like one that is alone.
+		recorded := make(map[int]bool)
+		l.see = func(sw accounting.Switch) { recorded[sw.PID] = true }
 		var longest time.Duration
 		for i := range 120 {
-			if i%20 == 10 && rapid.Bool().Draw(t, "suspend") {
-				g.Suspend(contexts[r.IntN(n)], true)
+			if c := contexts[r.IntN(n)]; i%20 == 10 && recorded[c.PID] && rapid.Bool().Draw(t, "suspend") {
+				g.Suspend(c, true)
 			} else if i%20 == 18 {
 				for _, c := range contexts {
 					g.Suspend(c, false)
