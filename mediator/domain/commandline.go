@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // qemuNamespace is that of a domain's own arguments to QEMU.
@@ -148,14 +149,18 @@ func parseSlot(s string) int {
 	return int(n)
 }
 
+// Expressions are compiled when they are first needed: that takes a good part of a
+// millisecond, which every start of a program would pay.
 var (
-	ourID     = regexp.MustCompile(`^vgpu(0|[1-9][0-9]?)$`)
-	ourSocket = regexp.MustCompile(`^(.*)/domains/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/gpu(0|[1-9][0-9]?)\.sock$`)
+	ourID     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^vgpu(0|[1-9][0-9]?)$`) })
+	ourSocket = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(.*)/domains/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/gpu(0|[1-9][0-9]?)\.sock$`)
+	})
 )
 
 // gpu is the device as one of ours.
 func (q *qemuDevice) gpu() (Device, bool) {
-	id, socket := ourID.FindStringSubmatch(q.id), ourSocket.FindStringSubmatch(q.socket)
+	id, socket := ourID().FindStringSubmatch(q.id), ourSocket().FindStringSubmatch(q.socket)
 	if q.driver != gpuDriver || id == nil || socket == nil || id[1] != socket[3] {
 		return Device{}, false
 	}

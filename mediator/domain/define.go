@@ -100,7 +100,7 @@ const maxSocket = 107
 // newArguments are the QEMU arguments of the devices and the spare port.
 func (w *writer) newArguments(devices Devices, runDir, uuid string) ([]string, error) {
 	for _, o := range w.deviceOptions() {
-		if ourID.MatchString(o.device.id) || o.device.id == spareID {
+		if ourID().MatchString(o.device.id) || o.device.id == spareID {
 			return nil, w.errorf(o.value, "a device of another kind has the id %s already: give it another", plain(o.device.id))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"vgpud/mediator/api"
 )
@@ -124,7 +125,9 @@ func (d *document) machine() string {
 	return ""
 }
 
-var ownerPart = regexp.MustCompile(`^\+?[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?$`)
+var ownerPart = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\+?[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?$`)
+})
 
 // owner is the user of the domain's label of the kind "dac", which is that of
 // its QEMU.
@@ -135,7 +138,7 @@ func (d *document) owner() (*Owner, error) {
 			continue
 		}
 		user, group, ok := strings.Cut(label.value(), ":")
-		if !ok || !ownerPart.MatchString(user) || !ownerPart.MatchString(group) {
+		if !ok || !ownerPart().MatchString(user) || !ownerPart().MatchString(group) {
 			return nil, d.errorf(label, "%s: want USER:GROUP, names or numbers", show(label.value()))
 		}
 		return &Owner{user, group}, nil
