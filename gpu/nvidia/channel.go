@@ -34,7 +34,8 @@ type lane struct {
 	stream cuda.Stream
 	mem    []byte // the word, and a cell for each slot
 	word   *atomic.Uint64
-	last   atomic.Uint64 // what the word will come to
+	last   atomic.Uint64  // what the word will come to
+	tail   atomic.Uintptr // the event behind the newest command
 	// fetched is the word when the output of kernels was fetched.
 	fetched uint64
 	args    *cuda.Args
@@ -131,6 +132,15 @@ func (c *Context) idleLane() *lane {
 		}
 	}
 	return nil
+}
+
+// lanes are all that the context has. The caller holds mu.
+func (c *Context) lanes() []*lane {
+	all := slices.Clone(c.idle)
+	for _, ch := range c.channels {
+		all = append(all, ch.lane)
+	}
+	return all
 }
 
 // cell is a slot's page-locked memory.
@@ -261,6 +271,7 @@ func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 		ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
 		return 0, ch.c.Fault()
 	}
+	ch.tail.Store(uintptr(ch.ends[i]))
 	ch.last.Store(ch.base + f)
 	ch.sent.Store(f)
 	return gpu.Fence(f), nil
@@ -397,12 +408,6 @@ func (ch *Channel) executing() string {
 		return s.kernel.attrs.Name
 	}
 	return ""
-}
-
-// newest is the event behind all that is queued, if any of that is not done.
-func (ch *Channel) newest() (cuda.Event, bool) {
-	f := ch.sent.Load()
-	return ch.ends[f%slotCount], ch.word.Load()-ch.base < f
 }
 
 // wake ends all waits: what they wait for will not come.

@@ -25,10 +25,10 @@ type Context struct {
 
 	clock  *gpuClock
 	memory ledger
-	table  table  // of allocations and modules' variables
-	host   ranges // registered memory of the program's
-	zero   stream // fresh memory is zeroed in it
-	free   stream // memory is given back in it
+	table  table       // of allocations and modules' variables
+	host   ranges      // registered memory of the program's
+	zero   stream      // fresh memory is zeroed in it
+	free   cuda.Stream // memory is given back in it that several channels may use; 0: not needed yet
 	pauses pauses
 
 	fault atomic.Pointer[error]
@@ -79,12 +79,10 @@ func (c *Context) begin() error {
 			return err
 		}
 	}
-	for _, s := range []*stream{&c.zero, &c.free} {
-		if err := s.begin(c.drv); err != nil {
-			return err
-		}
+	err := c.zero.begin(c.drv)
+	if err != nil {
+		return err
 	}
-	var err error
 	if c.clock, err = newGPUClock(c, c.d.o.Clock); err != nil {
 		return err
 	}

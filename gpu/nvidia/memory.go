@@ -150,41 +150,50 @@ func (c *Context) Free(p gpu.Ptr) error {
 	if !ok {
 		return fmt.Errorf("free %#x: %w", uint64(p), gpu.ErrInvalidPtr)
 	}
-	err := c.do("free memory", func() error {
-		c.free.mu.Lock()
-		defer c.free.mu.Unlock()
-		if c.zero.word.Load() < a.zeroed {
-			if err := c.drv.StreamWaitEvent(c.free.s, c.zero.event); err != nil {
-				return err
-			}
-		}
-		if err := c.awaitAll(c.free.s); err != nil {
-			return err
-		}
-		if err := c.drv.MemFreeAsync(cuda.DevicePtr(p), c.free.s); err != nil {
-			return err
-		}
-		_, err := c.free.mark(c.drv)
-		return err
-	})
+	err := c.do("free memory", func() error { return c.freeBehindAll(cuda.DevicePtr(p)) })
 	if err == nil {
 		c.memory.give(a.charge)
 	}
 	return err
 }
 
-// awaitAll has s wait for all that is queued in the channels.
-func (c *Context) awaitAll(s cuda.Stream) error {
+// freeBehindAll frees memory on the GPU when all is done that is queued there now.
+// Where no channel or one has anything, that goes without a stream that waits: the
+// hardware has channels for few, and what shares one with it would wait too.
+func (c *Context) freeBehindAll(p cuda.DevicePtr) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, ch := range c.channels {
-		if e, busy := ch.newest(); busy {
-			if err := c.drv.StreamWaitEvent(s, e); err != nil {
-				return err
-			}
+	var busy []*lane
+	for _, l := range c.lanes() {
+		if l.word.Load() != l.last.Load() {
+			busy = append(busy, l)
 		}
 	}
-	return nil
+	switch len(busy) {
+	case 0:
+		return c.drv.MemFreeAsync(p, c.zero.s)
+	case 1:
+		if err := c.drv.StreamWaitEvent(busy[0].stream, c.zero.event); err != nil {
+			return err
+		}
+		return c.drv.MemFreeAsync(p, busy[0].stream)
+	}
+	if c.free == 0 {
+		s, err := c.drv.StreamCreate(cuda.StreamNonBlocking, 0)
+		if err != nil {
+			return err
+		}
+		c.free = s
+	}
+	for _, l := range busy {
+		if err := c.drv.StreamWaitEvent(c.free, cuda.Event(l.tail.Load())); err != nil {
+			return err
+		}
+	}
+	if err := c.drv.StreamWaitEvent(c.free, c.zero.event); err != nil {
+		return err
+	}
+	return c.drv.MemFreeAsync(p, c.free)
 }
 
 // Memory is what may still be allocated, and may be had in all.

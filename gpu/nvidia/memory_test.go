@@ -94,32 +94,41 @@ func TestLocalMemoryIsCounted(t *testing.T) {
 	}
 }
 
-// Memory that is freed stays until what was queued before is done.
+// Memory that is freed stays until what was queued before is done, in channels that
+// were closed since too.
 func TestFreeWaitsOnTheGPU(t *testing.T) {
-	x := newFake(t, Options{})
-	c := x.context(t, gpu.ContextOptions{})
-	ch := channelOf(t, c)
-	p := alloc(t, c, 1<<20)
-	read(t, ch, p, 8)
-	f, err := ch.Launch(kernel(t, c, "hang", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := x.gpu.Allocated()
-	if err := c.Free(p); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(10 * time.Millisecond)
-	if got := x.gpu.Allocated(); got != before {
-		t.Errorf("%d bytes went while a kernel may use them", before-got)
-	}
-	if _, err := ch.CopyIn(p, []byte{1}); !errors.Is(err, gpu.ErrInvalidPtr) {
-		t.Errorf("a copy to memory that was freed: %v", err)
-	}
-	x.let()
-	ran(t, ch, f, nil)
-	for x.gpu.Allocated() != before-1<<20 {
-		time.Sleep(time.Millisecond)
+	for busy := range 3 {
+		x := newFake(t, Options{})
+		c := x.context(t, gpu.ContextOptions{})
+		p := alloc(t, c, 1<<20)
+		read(t, channelOf(t, c), p, 8)
+		for range busy {
+			ch, err := c.NewChannel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ch.Launch(kernel(t, c, "hang", 0)); err != nil {
+				t.Fatal(err)
+			}
+			if err := ch.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := x.gpu.Allocated()
+		if err := c.Free(p); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if got := x.gpu.Allocated(); busy > 0 && got != before {
+			t.Errorf("%d bytes went while %d kernels may use them", before-got, busy)
+		}
+		if _, err := channelOf(t, c).CopyIn(p, []byte{1}); !errors.Is(err, gpu.ErrInvalidPtr) {
+			t.Errorf("a copy to memory that was freed: %v", err)
+		}
+		x.let()
+		for x.gpu.Allocated() != before-1<<20 {
+			time.Sleep(time.Millisecond)
+		}
 	}
 }
 

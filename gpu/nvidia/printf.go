@@ -132,11 +132,7 @@ func (c *Context) Printf(max int) ([]byte, error) {
 func (c *Context) fetchOutput() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lanes := slices.Clone(c.idle)
-	for _, ch := range c.channels {
-		lanes = append(lanes, ch.lane)
-	}
-	for _, l := range lanes {
+	for _, l := range c.lanes() {
 		n := l.word.Load()
 		if n == l.fetched || n != l.last.Load() {
 			continue
