@@ -104,7 +104,8 @@ type Control interface {
 // HostRegistrar is a context whose copies to and from registered memory of the
 // host's need no step between.
 type HostRegistrar interface {
-	// RegisterHost registers mem, a mapping that stays until release was called.
+	// RegisterHost registers mem, a mapping that stays until release was called. That
+	// waits for copies under way, unless the context was closed before.
 	RegisterHost(mem []byte) (release func() error, err error)
 }
 

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -36,11 +37,14 @@ func register(c gpu.Context, mem []byte, log *slog.Logger) *hostMemory {
 	return s
 }
 
-// close lets mem go, so that it can be unmapped.
-func (s *hostMemory) close() error {
+// close closes the context, which ends the copies that are under way, and then lets
+// mem go, so that it can be unmapped: the other way round, letting go would wait for
+// them, and for the kernels before them.
+func (s *hostMemory) close(c gpu.Context) error {
 	s.registering.Wait()
-	if s.release == nil {
-		return nil
+	err := c.Close()
+	if s.release != nil {
+		err = errors.Join(err, s.release())
 	}
-	return s.release()
+	return err
 }

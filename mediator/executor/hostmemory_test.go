@@ -18,7 +18,8 @@ type registrar struct {
 	gpu.Context
 	refuse     error
 	registered []byte
-	released   bool
+	closed     bool
+	released   bool // after it was closed
 }
 
 func (r *registrar) RegisterHost(mem []byte) (func() error, error) {
@@ -26,7 +27,12 @@ func (r *registrar) RegisterHost(mem []byte) (func() error, error) {
 		return nil, r.refuse
 	}
 	r.registered = mem
-	return func() error { r.released = true; return nil }, nil
+	return func() error { r.released = r.closed; return nil }, nil
+}
+
+func (r *registrar) Close() error {
+	r.closed = true
+	return nil
 }
 
 func TestStagingIsRegistered(t *testing.T) {
@@ -34,14 +40,15 @@ func TestStagingIsRegistered(t *testing.T) {
 	var log bytes.Buffer
 	r := &registrar{}
 	s := register(r, mem[4:], slog.New(slog.NewTextHandler(&log, nil)))
-	if err := s.close(); err != nil || len(r.registered) != 12 || &r.registered[0] != &mem[4] || !r.released {
+	if err := s.close(r); err != nil || len(r.registered) != 12 || &r.registered[0] != &mem[4] || !r.released {
 		t.Errorf("registered %d bytes, released %v, %v", len(r.registered), r.released, err)
 	}
 	r = &registrar{refuse: errors.New("no pages")}
-	if err := register(r, mem, slog.New(slog.NewTextHandler(&log, nil))).close(); err != nil || !strings.Contains(log.String(), "no pages") {
+	if err := register(r, mem, slog.New(slog.NewTextHandler(&log, nil))).close(r); err != nil || !strings.Contains(log.String(), "no pages") {
 		t.Errorf("%v, logged %q", err, log.String())
 	}
-	if err := register(nil, mem, slog.New(slog.DiscardHandler)).close(); err != nil {
+	plain := struct{ gpu.Context }{&registrar{}} // registers nothing
+	if err := register(plain, mem, slog.New(slog.DiscardHandler)).close(plain); err != nil {
 		t.Error(err)
 	}
 }

@@ -70,11 +70,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		log.Debug("executor has no context", "err", err)
 		return notReady(conn, err)
 	}
-	defer func() { err = errors.Join(err, gctx.Close(), device.Close()) }()
-
 	// The header's words are never copied from or to, so the GPU does not see them.
-	staging := register(gctx, shared[min(s.Header, len(shared)):], log)
-	defer func() { err = errors.Join(err, staging.close()) }()
+	registered := register(gctx, shared[min(s.Header, len(shared)):], log)
+	defer func() { err = errors.Join(err, registered.close(gctx), device.Close()) }()
 
 	hurried := hurry()
 	if hurried != nil {
