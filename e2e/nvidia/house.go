@@ -29,6 +29,7 @@ const startLimit = time.Minute
 // programs of the host.
 type house struct {
 	programs, self string
+	cells          string
 	dir            string
 	gpu            link.GPU
 	client         *api.Client
@@ -50,7 +51,7 @@ func newHouse(ctx context.Context, o *options) (*house, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	h := &house{programs: o.programs, self: o.self, dir: dir, gpu: link.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
+	h := &house{programs: o.programs, self: o.self, cells: o.cells, dir: dir, gpu: link.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if o.kind == "soft" {
@@ -87,6 +88,9 @@ func (h *house) startDaemon(ctx context.Context) error {
 		g["device"] = h.gpu.Device
 	}
 	config := map[string]any{"run_dir": h.dir, "libvirt": "off", "kernel_time_limit": kernelTimeLimit.String(), "gpus": []any{g}}
+	if h.cells != "" {
+		config["confinement"] = map[string]any{"mode": h.cells}
+	}
 	text, err := yaml.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)

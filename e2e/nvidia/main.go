@@ -41,6 +41,7 @@ type options struct {
 	keep     bool
 	kind     string
 	device   string
+	cells    string // how guests are confined
 	programs string
 	self     string // this program
 	sms      int    // of the GPU
@@ -80,6 +81,7 @@ func run(ctx context.Context, args []string) error {
 	f.BoolVar(&o.keep, "keep-logs", false, "leave the processes' logs behind")
 	f.StringVar(&o.kind, "gpu", "nvidia", "kind of GPU: nvidia; soft tries the harness, and its results are of no use")
 	f.StringVar(&o.device, "device", "", "which GPU, as the daemon's configuration has it; empty: the only one")
+	f.StringVar(&o.cells, "confinement", "", "the daemon's confinement.mode; empty: its default")
 	f.StringVar(&o.programs, "programs", "", "the directory with vgpud; empty: beside this program")
 	if err := f.Parse(args); err != nil {
 		return err
