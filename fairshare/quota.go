@@ -39,8 +39,9 @@ func (q Quota) bounds(demand float64) (floor, ceiling float64) {
 //
 // A guarantee is a debt that grows at its rate, of the time that the GPU gave to
 // anybody, while the guest has work, and shrinks by what the guest uses or leaves
-// unused. Where a guest is owed more than half a round, the guests that are not
-// owed anything are suspended until it is paid. What a guest could not use of its
+// unused. Where a guest is owed more than half a round (50 ms where time slices are
+// set, which the GPU may take to go around), the guests that are not owed anything
+// are suspended until it is paid. What a guest could not use of its
 // guarantee lapses, and for one that uses less than half of it the debt grows at
 // twice what it uses.
 //
@@ -245,11 +246,15 @@ func working(g *Guest, length time.Duration) float64 {
 // judge decides for whose quota somebody is suspended.
 func (b *bounded) judge(now time.Duration, st *State) {
 	urgent := false
+	most := float64(st.Round) / 2
+	if st.Slices.Max > 0 {
+		most = max(most, float64(slicePaid))
+	}
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		a := b.of[g.ID]
 		capped := g.Quota.Cap > 0 && a.credit < 0
-		behind := !capped && g.Active && (a.owed > float64(st.Round)/2 || a.behind && a.owed > 0)
+		behind := !capped && g.Active && (a.owed > most || a.behind && a.owed > 0)
 		if (capped != a.capped || behind != a.behind) && now-a.turned >= halfDuty {
 			a.capped, a.behind, a.turned = capped, behind, now
 		}

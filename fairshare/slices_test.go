@@ -17,231 +17,6 @@ var limits = fairshare.SliceLimits{
 	Loss: fairshare.DefaultSliceLoss, Switch: fairshare.DefaultSliceSwitch, Min: fairshare.DefaultMinSlice, Max: fairshare.DefaultMaxSlice,
 }
 
-// slicedGuest is a guest of a GPU that takes turns by time slices.
-type slicedGuest struct {
-	id       fairshare.GuestID
-	weight   float64
-	quota    fairshare.Quota
-	contexts []*slicedContext
-	used     time.Duration
-	told     time.Duration // used, when the policy was last told
-	held     bool
-	holds    int
-	slice    time.Duration
-}
-
-// slicedContext is a channel group. Its executor keeps launches on the GPU: two at
-// least, and up to sixteen that take 8 ms together.
-type slicedContext struct {
-	g      *slicedGuest
-	length func() time.Duration // of the next kernel
-	think  time.Duration        // between a kernel's end and the next launch; 0: it always has more
-	queue  []time.Duration      // what is on the GPU
-	next   time.Duration        // when its executor puts more there
-	off    bool                 // disabled
-}
-
-// slicedGPU takes turns among contexts with work, as an H100 does: a slice ends when
-// it is over and another waits, or when what is on the GPU of the context has ended,
-// even where more is about to come. Each switch takes its time.
-type slicedGPU struct {
-	now      time.Duration
-	guests   []*slicedGuest
-	contexts []*slicedContext
-	turn     int
-	// current has the GPU, for left of its slice, once the switch to it is over.
-	current   *slicedContext
-	left      time.Duration
-	switching time.Duration
-	busy      time.Duration
-	idle      time.Duration
-	idled     time.Duration // idle, when the policy was last told
-	policy    fairshare.Policy
-	rand      *rand.Rand
-}
-
-const (
-	// refill is how long an executor takes to see a kernel's end and launch another.
-	refill     = 40 * us
-	switching  = 82 * us
-	sliceRound = 10 * ms
-)
-
-func newSlicedGPU(seed uint64, guests ...*slicedGuest) *slicedGPU {
-	p, err := fairshare.New("dfq", fairshare.Options{})
-	if err != nil {
-		panic(err)
-	}
-	s := &slicedGPU{policy: fairshare.Bound(p), rand: rand.New(rand.NewPCG(seed, 3))}
-	for i, g := range guests {
-		g.id, g.slice = fairshare.GuestID(i+1), fairshare.DefaultSlice
-		s.guests = append(s.guests, g)
-		for _, c := range g.contexts {
-			c.g = g
-			s.contexts = append(s.contexts, c)
-		}
-	}
-	return s
-}
-
-// feed has executors put launches on the GPU.
-func (s *slicedGPU) feed() {
-	for _, c := range s.contexts {
-		if c.g.held || c.next > s.now {
-			continue
-		}
-		if c.think > 0 {
-			if len(c.queue) == 0 {
-				c.queue = append(c.queue, c.length())
-			}
-			continue
-		}
-		var sum time.Duration
-		for _, k := range c.queue {
-			sum += k
-		}
-		for len(c.queue) < 2 || len(c.queue) < 16 && sum < 8*ms {
-			k := c.length()
-			c.queue = append(c.queue, k)
-			sum += k
-		}
-	}
-}
-
-func (c *slicedContext) runnable() bool { return len(c.queue) > 0 && !c.off }
-
-// run goes on until t.
-func (s *slicedGPU) run(t time.Duration) {
-	for s.now < t {
-		s.feed()
-		switch {
-		case s.switching > 0:
-			step := min(s.switching, t-s.now)
-			s.now, s.switching = s.now+step, s.switching-step
-		case s.current != nil && s.current.runnable() && s.left > 0:
-			s.execute(s.current, t)
-		default:
-			s.next()
-		}
-	}
-}
-
-// next gives the GPU to the next context with work, or is idle for a while.
-func (s *slicedGPU) next() {
-	for range s.contexts {
-		s.turn = (s.turn + 1) % len(s.contexts)
-		c := s.contexts[s.turn]
-		if !c.runnable() {
-			continue
-		}
-		if s.current != c {
-			s.switching = switching
-		}
-		s.current, s.left = c, c.g.slice
-		return
-	}
-	s.idle += 10 * us
-	s.now += 10 * us
-}
-
-// execute runs a context's oldest kernel until its end, the slice's, or t.
-func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
-	step := min(t-s.now, s.left, c.queue[0])
-	if c.next > s.now {
-		step = min(step, c.next-s.now)
-	}
-	s.now += step
-	s.left -= step
-	c.g.used += step
-	s.busy += step
-	if c.queue[0] -= step; c.queue[0] == 0 {
-		if c.queue = c.queue[1:]; c.next <= s.now {
-			c.next = s.now + refill + c.think
-		}
-	}
-}
-
-// round runs a round, and tells the policy of it as of a polling phase.
-func (s *slicedGPU) round() {
-	start := s.now
-	s.run(s.now + sliceRound)
-	length := s.now - start
-	st := fairshare.State{Round: sliceRound, Slices: limits}
-	for _, g := range s.guests {
-		used := g.used - g.told
-		g.told = g.used
-		work, groups := false, 0
-		for _, c := range g.contexts {
-			if len(c.queue) > 0 || c.think == 0 {
-				work = true
-				groups++
-			}
-		}
-		// What accounting is off by.
-		seen := time.Duration(float64(used) * (1 + 0.01*(2*s.rand.Float64()-1)))
-		st.Guests = append(st.Guests, fairshare.Guest{
-			ID: g.id, Weight: g.weight, Quota: g.quota, Used: seen, Active: work || used > 0, Backlogged: work, Suspended: g.held, Groups: groups,
-			Idle: s.idle - s.idled,
-		})
-	}
-	s.idled = s.idle
-	verdicts, _ := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length, Spread: true}, st)
-	for _, v := range verdicts {
-		g := s.guests[v.Guest-1]
-		switch v.Action {
-		case fairshare.Slice:
-			if math.Abs(float64(v.Slice-g.slice)) > 0.05*float64(g.slice) {
-				g.slice = v.Slice
-			}
-		case fairshare.Suspend:
-			g.holds++
-			g.held = true
-		case fairshare.Resume:
-			g.held = false
-		}
-	}
-	for _, g := range s.guests {
-		for _, c := range g.contexts {
-			c.off = g.held
-		}
-	}
-}
-
-// shares are the guests' parts of what was used over d, and the part of d in which the
-// GPU executed.
-func (s *slicedGPU) shares(d time.Duration) (parts []float64, busy float64) {
-	before := make([]time.Duration, len(s.guests))
-	var sum time.Duration
-	for i, g := range s.guests {
-		before[i] = g.used
-	}
-	start, was := s.now, s.busy
-	for s.now < start+d {
-		s.round()
-	}
-	for i, g := range s.guests {
-		sum += g.used - before[i]
-	}
-	for i, g := range s.guests {
-		parts = append(parts, float64(g.used-before[i])/float64(sum))
-	}
-	return parts, float64(s.busy-was) / float64(s.now-start)
-}
-
-// around is a kernel's length that varies by a tenth.
-func around(r *rand.Rand, d time.Duration) func() time.Duration {
-	return func() time.Duration { return time.Duration(float64(d) * (0.95 + 0.1*r.Float64())) }
-}
-
-// saturating is a guest that always has kernels of a length, in some contexts.
-func saturating(r *rand.Rand, weight float64, contexts int, length time.Duration) *slicedGuest {
-	g := &slicedGuest{weight: weight}
-	for range contexts {
-		g.contexts = append(g.contexts, &slicedContext{length: around(r, length)})
-	}
-	return g
-}
-
 // checkShares fails where a part is off by more than some points.
 func checkShares(t rapid.TB, parts []float64, guests []*slicedGuest, points float64) {
 	t.Helper()
@@ -387,6 +162,22 @@ func TestSlicesAndSuspensions(t *testing.T) {
 		}
 		if guests[1].holds+guests[2].holds > 0 {
 			t.Errorf("suspended %d and %d times for another's cap", guests[1].holds, guests[2].holds)
+		}
+	})
+	t.Run("guarantee", func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 2))
+		var guests []*slicedGuest
+		for _, length := range []time.Duration{200 * us, 3 * ms, 20 * ms, ms, 200 * us, 3 * ms} {
+			guests = append(guests, saturating(r, 1, 1, length))
+		}
+		guests[0].quota.Guarantee = 0.5
+		s := newSlicedGPU(1, guests...)
+		s.shares(3 * time.Second)
+		parts, _ := s.shares(5 * time.Second)
+		for i, g := range guests {
+			if want := map[bool]float64{true: 0.5, false: 0.1}[i == 0]; math.Abs(parts[i]-want) > 0.01 || g.holds > 0 {
+				t.Errorf("guest %d got %.3f, want %v; suspended %d times", i, parts[i], want, g.holds)
+			}
 		}
 	})
 	t.Run("weights", func(t *testing.T) {
