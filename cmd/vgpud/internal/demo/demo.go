@@ -78,6 +78,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
+	// Guests' processes have users of their own, and pass through it.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return errors.Join(fmt.Errorf("open the directory to guests' processes: %w", err), os.Remove(dir))
+	}
 	d := &demo{o: o, dir: dir, members: members(), rivals: rivals}
 	if o.VMs {
 		// Before anything is started: the likeliest to be missing.
