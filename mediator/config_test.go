@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
 
 	"vgpud/fairshare"
 	"vgpud/mediator/api"
@@ -67,7 +68,7 @@ gpus:
   policy: none
   accounting: {poll: 2ms, quiet: 8ms, round: 40ms, piece: 200µs, jitter: 0.25, full: true, idle: compared, by_channels: true}
 - {name: gpu1, socket: /tmp/v/gpu1.sock}
-- {name: gpu2, kind: nvidia, device: "0000:3b:00.0", allow_unknown_driver: true, accounting: {source: events, interval: 20ms}}
+- {name: gpu2, kind: nvidia, device: "0000:3b:00.0", allow_unknown_driver: true, accounting: {source: events, interval: 20ms}, deep_after: 5ms, time_slices: off, slice_loss: 0.05}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,7 @@ gpus:
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
 			}},
 			{Name: "gpu1", Kind: "soft", Socket: "/tmp/v/gpu1.sock", Policy: "dfq"},
-			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}},
+			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}, DeepAfter: TimeLimit(5 * ms), TimeSlices: slicesOff, SliceLoss: 0.05},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -90,27 +91,31 @@ gpus:
 func TestConfigRefusals(t *testing.T) {
 	gpu := func(s string) string { return "gpus: [{name: gpu0, socket: /s, " + s + "}]" }
 	for text, want := range map[string]string{
-		"":                                    "gpus: want at least one",
-		"gpus: []":                            "gpus: want at least one",
-		"gpus: [{name: g}]":                   "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
-		"gpus: [{socket: /s}]":                `gpus[0]: name "": want 1 to 64 letters`,
-		"gpus: [{name: ../g, socket: /s}]":    `gpus[0]: name "../g": want`,
-		leastConfig + "gpu_s: 1":              "line 2: field gpu_s not found",
-		leastConfig + "run_dir: [":            "line 2",
-		leastConfig + "kernel_time_limit: 0s": `line 2: time limit "0s"`,
-		"gpus: 7":                             "cannot unmarshal",
-		gpu("kind: nvidia"):                   `gpus[0] (gpu0): socket: a GPU of kind "nvidia" has none; device says which it is`,
-		gpu("kind: voodoo"):                   `gpus[0] (gpu0): kind "voodoo": want "soft" or "nvidia"`,
-		gpu("device: GPU-1"):                  `gpus[0] (gpu0): device and allow_unknown_driver are for kind "nvidia"`,
-		gpu("policy: lottery"):                `gpus[0] (gpu0): policy "lottery": want one of ` + strings.Join(fairshare.Names(), ", "),
-		gpu("accounting: {source: tea}"):      `source "tea": want one of auto, registers, events`,
-		gpu("accounting: {interval: 1s}"):     "interval 1s: want 1ms to 250ms",
-		gpu("accounting: {idle: maybe}"):      `idle mode "maybe": want one of`,
-		gpu("accounting: {poll: -1ms}"):       "poll -1ms and quiet 5ms must not be negative",
-		gpu("accounting: {poll: soon}"):       "soon",
-		gpu("accounting: {jitter: 1.5}"):      "jitter 1.5: want at most 1",
-		gpu("accounting: {jitter: .nan}"):     "jitter: want a number",
-		gpu("accounting: {quite: 1ms}"):       "field quite not found",
+		"":                                                     "gpus: want at least one",
+		"gpus: []":                                             "gpus: want at least one",
+		"gpus: [{name: g}]":                                    "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
+		"gpus: [{socket: /s}]":                                 `gpus[0]: name "": want 1 to 64 letters`,
+		"gpus: [{name: ../g, socket: /s}]":                     `gpus[0]: name "../g": want`,
+		leastConfig + "gpu_s: 1":                               "line 2: field gpu_s not found",
+		leastConfig + "run_dir: [":                             "line 2",
+		leastConfig + "kernel_time_limit: 0s":                  `line 2: time limit "0s"`,
+		"gpus: 7":                                              "cannot unmarshal",
+		gpu("kind: nvidia"):                                    `gpus[0] (gpu0): socket: a GPU of kind "nvidia" has none; device says which it is`,
+		gpu("kind: voodoo"):                                    `gpus[0] (gpu0): kind "voodoo": want "soft" or "nvidia"`,
+		gpu("device: GPU-1"):                                   `gpus[0] (gpu0): device and allow_unknown_driver are for kind "nvidia"`,
+		gpu("policy: lottery"):                                 `gpus[0] (gpu0): policy "lottery": want one of ` + strings.Join(fairshare.Names(), ", "),
+		gpu("accounting: {source: tea}"):                       `source "tea": want one of auto, registers, events`,
+		gpu("accounting: {interval: 1s}"):                      "interval 1s: want 1ms to 250ms",
+		gpu("time_slices: 3ms"):                                `gpus[0] (gpu0): time_slices "3ms": want auto or off`,
+		gpu("slice_loss: 1.5"):                                 "slice_loss 1.5: want 0.002 to 0.2",
+		gpu("slice_loss: .nan"):                                "slice_loss NaN: want 0.002 to 0.2",
+		gpu("deep_after: soon"):                                `time limit "soon"`,
+		gpu("accounting: {idle: maybe}"):                       `idle mode "maybe": want one of`,
+		gpu("accounting: {poll: -1ms}"):                        "poll -1ms and quiet 5ms must not be negative",
+		gpu("accounting: {poll: soon}"):                        "soon",
+		gpu("accounting: {jitter: 1.5}"):                       "jitter 1.5: want at most 1",
+		gpu("accounting: {jitter: .nan}"):                      "jitter: want a number",
+		gpu("accounting: {quite: 1ms}"):                        "field quite not found",
 		"gpus: [{name: g, socket: /s}, {name: g, socket: /t}]": `gpus[1]: a second GPU named "g"`,
 	} {
 		_, err := ParseConfig([]byte(text))
@@ -190,5 +195,38 @@ func TestInstalledConfig(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("it says other than the defaults (-defaults +it):\n%s", diff)
+	}
+}
+
+// TestControlConfig: how contexts are controlled, by the words for it.
+func TestControlConfig(t *testing.T) {
+	limits := fairshare.SliceLimits{Loss: 0.02, Switch: 84 * time.Microsecond, Min: ms, Max: 65 * ms}
+	tenth := limits
+	tenth.Loss = 0.1
+	for text, want := range map[string]control{
+		"":                   {2 * ms, limits},
+		"deep_after: 7ms":    {7 * ms, limits},
+		"deep_after: none":   {0, limits},
+		"time_slices: auto":  {2 * ms, limits},
+		"time_slices: off":   {after: 2 * ms},
+		"time_slices: 'off'": {after: 2 * ms},
+		"slice_loss: 0.1":    {2 * ms, tenth},
+	} {
+		c, err := ParseConfig([]byte("gpus: [{name: gpu0, socket: /s, " + text + "}]"))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := c.GPUs[0].control(); got != want {
+			t.Errorf("%s: got %+v, want %+v", text, got, want)
+		}
+		// What is written is read as the same.
+		b, err := yaml.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ParseConfig(b); err != nil || cmp.Diff(c, again) != "" {
+			t.Errorf("%s: %v after writing and reading (-was +is):\n%s", text, err, cmp.Diff(c, again))
+		}
 	}
 }
