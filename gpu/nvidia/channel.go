@@ -2,7 +2,6 @@ package nvidia
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -111,12 +110,12 @@ func (c *Context) NewChannel() (gpu.Channel, error) {
 func newLane(d Driver) (*lane, error) {
 	l := &lane{args: cuda.NewArgs()}
 	var err error
-	if l.mem, err = d.MemHostAlloc(wordBytes+slotCount*cellBytes, cuda.HostPortable|cuda.HostDeviceMap); err != nil {
+	if l.mem, err = pinned(d, wordBytes+slotCount*cellBytes); err != nil {
 		return nil, err
 	}
 	l.word = word(l.mem, 0)
 	if l.stream, err = d.StreamCreate(cuda.StreamNonBlocking, 0); err != nil {
-		return nil, errors.Join(err, d.MemFreeHost(l.mem))
+		return nil, err
 	}
 	return l, nil
 }
@@ -159,7 +158,7 @@ func (ch *Channel) landing(i uint64, n int) []byte {
 		return nil
 	}
 	if ch.bounce == nil {
-		mem, err := ch.c.drv.MemHostAlloc(bounceBytes, cuda.HostPortable|cuda.HostDeviceMap)
+		mem, err := pinned(ch.c.drv, bounceBytes)
 		if err != nil {
 			return nil // it goes without
 		}

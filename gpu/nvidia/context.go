@@ -92,6 +92,9 @@ func (c *Context) begin() error {
 // enter makes the context current for calls of the driver up to leave.
 func (c *Context) enter() error {
 	runtime.LockOSThread()
+	if c.over.Load() {
+		return fmt.Errorf("context is closed: %w", gpu.ErrLost)
+	}
 	return c.drv.CtxSetCurrent(c.ctx)
 }
 
@@ -243,7 +246,7 @@ type stream struct {
 }
 
 func (s *stream) begin(d Driver) (err error) {
-	if s.mem, err = d.MemHostAlloc(8, cuda.HostPortable|cuda.HostDeviceMap); err != nil {
+	if s.mem, err = pinned(d, 8); err != nil {
 		return err
 	}
 	s.word = word(s.mem, 0)

@@ -31,8 +31,6 @@ type memoryDriver interface {
 	MemGetInfo() (free, total uint64, err error)
 	MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error)
 	MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error
-	MemHostAlloc(n int, flags uint32) ([]byte, error)
-	MemFreeHost(mem []byte) error
 	MemHostRegister(mem []byte, flags uint32) error
 	MemHostUnregister(mem []byte) error
 	MemcpyHtoDAsync(dst cuda.DevicePtr, src []byte, s cuda.Stream) error

@@ -445,3 +445,36 @@ func TestTimeLimitStandsStill(t *testing.T) {
 		t.Errorf("%v", o.Err)
 	}
 }
+
+// Whoever still has a channel of a closed context is told that it is gone.
+func TestAfterClose(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p := alloc(t, c, 8)
+	l := kernel(t, c, "add", uint64(p))
+	f, err := ch.Launch(l)
+	ran(t, ch, f, err)
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if ch.Done() != f || ch.Wait(t.Context(), f) != nil {
+		t.Error("a fence that was reached is not any more")
+	}
+	if o := ch.Outcome(f); !errors.Is(o.Err, gpu.ErrLost) {
+		t.Errorf("outcome: %v", o.Err)
+	}
+	for what, call := range map[string]func() error{
+		"launch":   func() error { _, err := ch.Launch(l); return err },
+		"alloc":    func() error { _, err := c.Alloc(1); return err },
+		"unload":   l.Function.(*Function).m.Unload,
+		"register": func() error { _, err := c.RegisterHost(make([]byte, 1)); return err },
+	} {
+		if err := call(); !errors.Is(err, gpu.ErrLost) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if next, err := x.NewContext(t.Context(), gpu.ContextOptions{}); err != nil || next.Close() != nil {
+		t.Errorf("a context after that: %v", err)
+	}
+}

@@ -85,7 +85,7 @@ func newGPUClock(c *Context, host clock.Clock) (*gpuClock, error) {
 
 func (k *gpuClock) begin() (err error) {
 	d := k.c.drv
-	if k.mem, err = d.MemHostAlloc(8, cuda.HostPortable|cuda.HostDeviceMap); err != nil {
+	if k.mem, err = pinned(d, 8); err != nil {
 		return err
 	}
 	k.stamp = word(k.mem, 0)

@@ -356,7 +356,7 @@ func TestHardwareLatency(t *testing.T) {
 		t.Fatal(err)
 	}
 	fn := empty.Function.(*Function).f
-	mem, err := c.drv.MemHostAlloc(8, cuda.HostPortable|cuda.HostDeviceMap)
+	mem, err := pinned(c.drv, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,11 +515,6 @@ func TestHardwareBandwidth(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("released in %v", time.Since(start))
-	pinned, err := c.drv.MemHostAlloc(n, cuda.HostPortable)
-	if err == nil {
-		c.host.add(pinned)
-		bandwidth("cuMemHostAlloc", pinned)
-	}
 	if err := unix.Munmap(mem); err != nil {
 		t.Error(err)
 	}

@@ -1,11 +1,29 @@
 package nvidia
 
 import (
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/gpu/nvidia/cuda"
 )
+
+// pinned makes page-locked memory that the GPU reaches too. It is not the driver's
+// own, which would go with the context while somebody may still look at it; it stays
+// until the process ends. The context is current.
+func pinned(d Driver, n int) ([]byte, error) {
+	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes for the GPU to write to: %w", n, err)
+	}
+	if err := d.MemHostRegister(mem, cuda.HostPortable|cuda.HostDeviceMap); err != nil {
+		return nil, errors.Join(err, unix.Munmap(mem))
+	}
+	return mem, nil
+}
 
 // word is the 64-bit word at an offset, a multiple of 8, of page-locked memory:
 // the GPU writes it.

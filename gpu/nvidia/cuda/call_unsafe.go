@@ -105,16 +105,6 @@ func (l *Library) EventElapsedTime(from, to Event) (float32, error) {
 	return ms, err
 }
 
-// MemHostAlloc allocates n bytes of page-locked memory that the GPU reaches too.
-// The address is the same on both sides (unified addressing).
-func (l *Library) MemHostAlloc(n int, flags uint32) ([]byte, error) {
-	p, _, err := answers(func(s *scratch) error { return l.call(cuMemHostAlloc, s.at(0), uintptr(n), uintptr(flags)) })
-	if err != nil {
-		return nil, err
-	}
-	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n), nil
-}
-
 // jit option numbers (CUjit_option).
 const (
 	jitInfoLogBuffer       = 3

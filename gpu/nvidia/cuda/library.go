@@ -71,8 +71,6 @@ const (
 	cuMemGetInfo
 	cuMemAllocAsync
 	cuMemFreeAsync
-	cuMemHostAlloc
-	cuMemFreeHost
 	cuMemHostRegister
 	cuMemHostUnregister
 	cuMemcpyHtoDAsync
@@ -130,8 +128,6 @@ var symbols = [functions]string{
 	cuMemGetInfo:               "cuMemGetInfo_v2",
 	cuMemAllocAsync:            "cuMemAllocAsync",
 	cuMemFreeAsync:             "cuMemFreeAsync",
-	cuMemHostAlloc:             "cuMemHostAlloc",
-	cuMemFreeHost:              "cuMemFreeHost",
 	cuMemHostRegister:          "cuMemHostRegister_v2",
 	cuMemHostUnregister:        "cuMemHostUnregister",
 	cuMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",

@@ -1,6 +1,6 @@
 package cuda
 
-// Flags of MemHostAlloc and MemHostRegister.
+// Flags of MemHostRegister.
 const (
 	HostPortable  = 1
 	HostDeviceMap = 2
@@ -21,9 +21,6 @@ func (l *Library) MemAllocAsync(n uint64, stream Stream) (DevicePtr, error) {
 func (l *Library) MemFreeAsync(p DevicePtr, s Stream) error {
 	return l.call(cuMemFreeAsync, uintptr(p), uintptr(s))
 }
-
-// MemFreeHost frees what MemHostAlloc returned.
-func (l *Library) MemFreeHost(mem []byte) error { return l.call(cuMemFreeHost, address(mem)) }
 
 // MemHostRegister locks the pages of mem, a mapping that stays until
 // MemHostUnregister, and lets the GPU reach them.

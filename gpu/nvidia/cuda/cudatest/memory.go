@@ -77,25 +77,6 @@ func (g *GPU) MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error {
 	})
 }
 
-func (g *GPU) MemHostAlloc(n int, _ uint32) ([]byte, error) {
-	defer g.mu.Unlock()
-	if err := g.inContext("MemHostAlloc"); err != nil {
-		return nil, err
-	}
-	mem := make([]byte, (n+7)&^7)[:n]
-	g.host[uint64(cuda.Address(mem))] = mem
-	return mem, nil
-}
-
-func (g *GPU) MemFreeHost(mem []byte) error {
-	defer g.mu.Unlock()
-	if err := g.inContext("MemFreeHost"); err != nil {
-		return err
-	}
-	delete(g.host, uint64(cuda.Address(mem)))
-	return nil
-}
-
 func (g *GPU) MemHostRegister(mem []byte, _ uint32) error {
 	defer g.mu.Unlock()
 	if err := g.inContext("MemHostRegister"); err != nil {
