@@ -262,6 +262,21 @@ func TestTimeSlices(t *testing.T) {
 		}
 		return nil
 	})
+	// By priority, who is urgent waits for no more than a short slice.
+	ceiling, hpf := 3, "hpf"
+	if _, err := h.Client.UpdateVM(t.Context(), "short", api.VMUpdate{PriorityCeiling: &ceiling}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Client.UpdateGPU(t.Context(), host.GPUName, api.GPUUpdate{Policy: &hpf}); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("time slices by priority", func() error {
+		long, short := h.VM("long").Control, h.VM("short").Control
+		if long.TimeSliceSeconds > 0.001 || short.TimeSliceSeconds < 0.01 {
+			return fmt.Errorf("%+v\n%+v", long, short)
+		}
+		return nil
+	})
 	none := "none"
 	if _, err := h.Client.UpdateGPU(t.Context(), host.GPUName, api.GPUUpdate{Policy: &none}); err != nil {
 		t.Fatal(err)
