@@ -108,12 +108,31 @@ func newGroups(dir string, l Limits) (*groups, error) {
 			}
 		}
 	}
-	return g, nil
+	return g, g.sweep()
+}
+
+// of is the directory of a guest's group, whose name is none of the kernel's own
+// files'.
+func (g *groups) of(guest string) string { return filepath.Join(g.dir, "vm-"+guest) }
+
+// sweep removes groups that nobody is in: guests that ended while there was no
+// daemon have left them.
+func (g *groups) sweep() error {
+	left, err := filepath.Glob(g.of("*"))
+	if err != nil {
+		return fmt.Errorf("look for control groups of guests: %w", err)
+	}
+	for _, dir := range left {
+		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove the control group %s, which nobody is in: %w", dir, err)
+		}
+	}
+	return nil
 }
 
 // create makes a guest's group, or finds it, and sets its limits.
 func (g *groups) create(guest string) (dir string, err error) {
-	dir = filepath.Join(g.dir, guest)
+	dir = g.of(guest)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("make the guest's control group: %w", err)
 	}
@@ -127,7 +146,7 @@ func (g *groups) create(guest string) (dir string, err error) {
 
 // remove removes a guest's group, whose processes are gone.
 func (g *groups) remove(guest string) error {
-	if err := unix.Rmdir(filepath.Join(g.dir, guest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := unix.Rmdir(g.of(guest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the guest's control group %s: %w", guest, err)
 	}
 	return nil

@@ -28,7 +28,8 @@ func enterMounts(devices []string, user int) (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	// What the host unmounts goes here, too: guests keep no file system in use.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("keep the mounts to the guest: %w", err)
 	}
 	// The nodes are taken hold of before they are covered, and before what is

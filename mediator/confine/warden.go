@@ -147,7 +147,7 @@ func (w *Warden) Adopt(guest string, c *link.Cell) error {
 		w.pool.claim(c.UID)
 		w.mu.Unlock()
 	}
-	if c.Cgroup == "" || w.groups == nil || c.Cgroup != filepath.Join(w.groups.dir, guest) {
+	if w.groups == nil || c.Cgroup != w.groups.of(guest) {
 		return nil
 	}
 	_, err := w.groups.create(guest)
@@ -161,7 +161,7 @@ func (w *Warden) Release(guest string, c *link.Cell) error {
 		return nil
 	}
 	var err error
-	if c.Cgroup != "" && w.groups != nil && c.Cgroup == filepath.Join(w.groups.dir, guest) {
+	if w.groups != nil && c.Cgroup == w.groups.of(guest) {
 		err = w.groups.clear(guest)
 	}
 	w.mu.Lock()
@@ -271,7 +271,7 @@ const clearLimit = 500 * time.Millisecond
 
 // clear ends what is left in a guest's group and removes it.
 func (g *groups) clear(guest string) error {
-	dir := filepath.Join(g.dir, guest)
+	dir := g.of(guest)
 	// Linux 5.14; before that they end by themselves, since their link has.
 	if err := write(dir, "cgroup.kill", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,7 +86,7 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if own != filepath.Join(dir, "guests", "a") {
+	if own != filepath.Join(dir, "guests", "vm-a") {
 		t.Errorf("group %s", own)
 	}
 	got := make(map[string]string)
@@ -102,6 +103,17 @@ func TestGroups(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"memory.max": "1073741824", "pids.max": "max", "cpu.weight": "200"}, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	// One that a guest has left, and one that is in use, as a directory with
+	// something in it is.
+	if err := os.Mkdir(g.of("gone"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.sweep(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(g.of("gone")); err == nil {
+		t.Error("an empty group is left")
 	}
 	if _, err := newGroups(hierarchy(t, "cpu memory"), Limits{}); err == nil || !strings.Contains(err.Error(), `"pids"`) {
 		t.Errorf("without a controller: %v", err)
@@ -140,8 +152,21 @@ func TestRealGroups(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %s", name, b, err, want)
 		}
 	}
+	// A process that is left is ended with its group, and a group in use stays.
+	sleeper := exec.Command("/bin/sleep", "600")
+	if err := Start(sleeper, &link.Cell{Cgroup: own}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.sweep(); err != nil {
+		t.Error(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- sleeper.Wait() }()
 	if err := g.clear("a"); err != nil {
 		t.Error(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("a process of a group that is cleared: %v", err)
 	}
 }
 
