@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
 	"vgpud/clock"
@@ -37,6 +38,7 @@ type house struct {
 	processes      []*process // all others but tenants, in the order of their start
 	members        []*member
 	policy         string
+	shallow        bool // suspended guests' kernels are left on the GPU
 	guests         []string
 }
 
@@ -77,9 +79,8 @@ func (h *house) start(name string, cmd *exec.Cmd) (*process, error) {
 	return p, err
 }
 
-// startDaemon starts the daemon under the policy, for the first time or again: it
-// finds the guests that there are.
-func (h *house) startDaemon(ctx context.Context) error {
+// configure writes the daemon's configuration.
+func (h *house) configure() (path string, err error) {
 	g := map[string]any{"name": gpuName, "kind": h.gpu.Kind, "policy": h.policy}
 	if h.gpu.Socket != "" {
 		g["socket"] = h.gpu.Socket
@@ -87,17 +88,30 @@ func (h *house) startDaemon(ctx context.Context) error {
 	if h.gpu.Device != "" {
 		g["device"] = h.gpu.Device
 	}
+	if h.shallow {
+		g["deep_after"] = "none"
+	}
 	config := map[string]any{"run_dir": h.dir, "libvirt": "off", "kernel_time_limit": kernelTimeLimit.String(), "gpus": []any{g}}
 	if h.cells != "" {
 		config["confinement"] = map[string]any{"mode": h.cells}
 	}
 	text, err := yaml.Marshal(config)
-	if err != nil {
-		return fmt.Errorf("write the daemon's configuration: %w", err)
+	path = filepath.Join(h.dir, "vgpud.yaml")
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
 	}
-	path := filepath.Join(h.dir, "vgpud.yaml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		return fmt.Errorf("write the daemon's configuration: %w", err)
+	if err != nil {
+		return "", fmt.Errorf("write the daemon's configuration: %w", err)
+	}
+	return path, nil
+}
+
+// startDaemon starts the daemon under the policy, for the first time or again: it
+// finds the guests that there are.
+func (h *house) startDaemon(ctx context.Context) error {
+	path, err := h.configure()
+	if err != nil {
+		return err
 	}
 	if h.daemon, err = start(h.dir, "serve", exec.Command(h.vgpud(), "serve", "--config", path)); err != nil {
 		return err
@@ -126,6 +140,23 @@ func (h *house) setPolicy(ctx context.Context, policy string) error {
 	h.policy = policy
 	_, err := h.client.UpdateGPU(ctx, gpuName, api.GPUUpdate{Policy: &policy})
 	return err
+}
+
+// setShallow has the kernels of guests that are suspended left on the GPU to their
+// end, as LoGA has to, or taken off it.
+func (h *house) setShallow(ctx context.Context, shallow bool) error {
+	if h.shallow == shallow {
+		return nil
+	}
+	h.shallow = shallow
+	if _, err := h.configure(); err != nil {
+		return err
+	}
+	if err := h.daemon.cmd.Process.Signal(unix.SIGHUP); err != nil {
+		return fmt.Errorf("have the daemon read its configuration: %w", err)
+	}
+	const reading = 100 * time.Millisecond
+	return rest(ctx, reading)
 }
 
 // seat is a guest to be made.

@@ -107,8 +107,12 @@ func (c *crowd) each(ctx context.Context, scheme string, window time.Duration, f
 		}
 		defer func() { err = errors.Join(err, c.startDaemon(ctx)) }()
 		defer startNeon(ctx, c.gates, 1+len(c.throttles), true)()
-	} else if err := c.setPolicy(ctx, scheme); err != nil {
-		return err
+	} else {
+		// The papers' schemes could not stop a kernel.
+		papers := scheme == "loga-cl" || scheme == "dfq-loga"
+		if err := errors.Join(c.setPolicy(ctx, scheme), c.setShallow(ctx, papers)); err != nil {
+			return err
+		}
 	}
 	for i := range c.apps {
 		mean, err := c.run(ctx, &c.apps[i], window)
