@@ -75,6 +75,9 @@ func Open(o Options) (*Device, error) {
 		o.Clock = clock.Real{}
 	}
 	if o.Driver == nil {
+		if err := settle(); err != nil {
+			return nil, err
+		}
 		l, err := cuda.Open()
 		if err != nil {
 			return nil, err
@@ -108,6 +111,27 @@ func Open(o Options) (*Device, error) {
 		d.readClock()
 	}
 	return d, nil
+}
+
+// environment is what the driver takes from there when it is opened, unless the
+// operator has said otherwise.
+var environment = map[string]string{
+	// A kernel that is loaded when it is first launched waits, in the launch, for
+	// those that run.
+	"CUDA_MODULE_LOADING": "EAGER",
+}
+
+// settle sets the environment.
+func settle() error {
+	for name, value := range environment {
+		if _, set := os.LookupEnv(name); set {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("set up the CUDA driver: %w", err)
+		}
+	}
+	return nil
 }
 
 // readClock has Now ask the driver beneath CUDA.

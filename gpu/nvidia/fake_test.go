@@ -25,7 +25,8 @@ const kernelsPTX = `.version 7.0
 `
 
 // fake is a device on the driver in software. Its kernel "add" adds 1 to the word
-// that it is given, and "hang" runs until the word's value in release is closed.
+// that it is given, and "hang" runs until let is called, as "bad" does, which faults
+// then.
 type fake struct {
 	*Device
 	gpu     *cudatest.GPU
@@ -48,7 +49,10 @@ func newFake(t testing.TB, o Options) *fake {
 		<-x.release
 		return nil
 	}
-	g.Kernels["bad"] = func(*cudatest.Launch) error { return cuda.ErrIllegalAddress }
+	g.Kernels["bad"] = func(*cudatest.Launch) error {
+		<-x.release // else it could fault before the launch call has returned
+		return cuda.ErrIllegalAddress
+	}
 	o.Driver = g
 	d, err := Open(o)
 	if err != nil {
@@ -271,6 +275,7 @@ func TestFaultPoisons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.let()
 	if err := ch.Wait(t.Context(), bad); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var library = sync.OnceValues(cuda.Open)
+var library = sync.OnceValues(func() (*cuda.Library, error) {
+	if err := settle(); err != nil {
+		return nil, err
+	}
+	return cuda.Open()
+})
 
 // hardware opens the GPU, or skips where there is none.
 func hardware(t testing.TB) *Device {

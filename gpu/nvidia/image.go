@@ -9,33 +9,37 @@ import (
 
 // imageBytes is about how much GPU memory a module takes: its code and its
 // variables. Of PTX the code's size is not known before it is compiled; it is
-// about as large as the text.
-func imageBytes(image []byte) uint64 {
-	size := uint64(len(image))
+// about as large as the text. sure is false where its variables are not known: a
+// fatbin's, which may be compressed, and those of PTX that only the driver reads.
+func imageBytes(image []byte) (size uint64, sure bool) {
+	size = uint64(len(image))
 	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
-		return max(size, elfBytes(image))
+		loaded, ok := elfBytes(image)
+		return max(size, loaded), ok
 	}
-	if m, err := ptx.Parse(string(bytes.TrimRight(image, "\x00"))); err == nil {
-		for _, item := range m.Items {
-			if v, ok := item.(*ptx.Var); ok && (v.Space == ptx.GlobalSpace || v.Space == ptx.ConstSpace) {
-				size += uint64(max(v.Size(), 0))
-			}
+	m, err := ptx.Parse(string(bytes.TrimRight(image, "\x00")))
+	if err != nil {
+		return size, false
+	}
+	for _, item := range m.Items {
+		if v, ok := item.(*ptx.Var); ok && (v.Space == ptx.GlobalSpace || v.Space == ptx.ConstSpace) {
+			size += uint64(max(v.Size(), 0))
 		}
 	}
-	return size
+	return size, true
 }
 
 // elfBytes sums what of a cubin is loaded, variables without initial value
 // included.
-func elfBytes(image []byte) (n uint64) {
+func elfBytes(image []byte) (n uint64, ok bool) {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	for _, s := range f.Sections {
 		if s.Flags&elf.SHF_ALLOC != 0 && n+s.Size >= n {
 			n += s.Size
 		}
 	}
-	return n
+	return n, true
 }

@@ -85,12 +85,37 @@ func TestLocalMemoryIsCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := b.taken-start, 100*4*2048+charged(imageBytes([]byte(kernelsPTX))); got != want {
+		size, _ := imageBytes([]byte(kernelsPTX))
+		if got, want := b.taken-start, 100*4*2048+charged(size); got != want {
 			t.Errorf("%d bytes, want %d", got, want)
 		}
 		if err := m.Unload(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What is no PTX that we read is counted by what the GPU has less of.
+func TestUnknownModuleIsCounted(t *testing.T) {
+	x := newFake(t, Options{})
+	b := &budget{limit: 16 << 20}
+	c := x.context(t, gpu.ContextOptions{Budget: b})
+	start := b.taken
+	m, err := c.LoadModule([]byte("a later PTX .global .b8 big[1000000]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.taken - start; got != 1_000_000 {
+		t.Errorf("%d bytes are taken", got)
+	}
+	if err := m.Unload(); err != nil || b.taken != start {
+		t.Errorf("%d bytes are not given back, %v", b.taken-start, err)
+	}
+	if _, err := c.LoadModule([]byte("a later PTX .global .b8 big[100000000]")); !errors.Is(err, gpu.ErrMemoryLimit) {
+		t.Errorf("over the limit: %v", err)
+	}
+	if got := x.gpu.Allocated(); b.taken != start || got != 0 {
+		t.Errorf("%d bytes are taken, %d of the GPU's", b.taken-start, got)
 	}
 }
 

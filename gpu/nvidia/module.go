@@ -29,13 +29,21 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 		return nil, err
 	}
 	m := &Module{c: c, functions: map[string]*Function{}}
-	m.charge = charged(imageBytes(image))
+	size, sure := imageBytes(image)
+	m.charge = charged(size)
 	if err := c.memory.take(m.charge, "a module"); err != nil {
 		return nil, err
 	}
 	var log string
+	var before, after uint64 // free
 	err := c.do("load a module", func() (err error) {
-		m.m, log, err = c.drv.ModuleLoadData(image)
+		if before, _, err = c.drv.MemGetInfo(); err != nil {
+			return err
+		}
+		if m.m, log, err = c.drv.ModuleLoadData(image); err != nil {
+			return err
+		}
+		after, _, err = c.drv.MemGetInfo()
 		return err
 	})
 	if log = strings.TrimSpace(log); err != nil && log != "" && c.fault.Load() == nil {
@@ -46,6 +54,12 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 		return nil, err
 	}
 	err = c.do("look at a module's kernels", m.measure)
+	if more := before - min(before, after); err == nil && !sure && more > m.charge {
+		// What others took meanwhile is in it: better than nothing.
+		if err = c.memory.take(more-m.charge, "a module's variables"); err == nil {
+			m.charge = more
+		}
+	}
 	if err == nil {
 		err = c.admit(m)
 	}
