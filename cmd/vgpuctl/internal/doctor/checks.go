@@ -61,7 +61,8 @@ func gpuOf(g *api.GPU) ability.Ability {
 	}
 	a.GPU = g.Name
 	var advice []string
-	if g.RealTimeProblem != "" {
+	// Who reads the GPU's own record is in no hurry.
+	if g.RealTimeProblem != "" && g.AccountingSource == api.SourceRegisters {
 		advice = append(advice, "real-time priority for the polling thread (CAP_SYS_NICE, or LimitRTPRIO= as the unit has it): "+g.RealTimeProblem)
 	}
 	if g.Hardware != nil {
@@ -71,11 +72,12 @@ func gpuOf(g *api.GPU) ability.Ability {
 	return a
 }
 
-// accounting is what one of the daemon's GPUs is watched by.
+// accounting is what one of the daemon's GPUs is watched by, and in short why. The
+// abilities of the GPU itself say it at length.
 func accounting(g *api.GPU) ability.Ability {
 	a := ability.Here(Accounting, "by %s", g.AccountingSource)
-	if g.AccountingSourceReason != "" {
-		a.What += ": " + g.AccountingSourceReason
+	if why, _, _ := strings.Cut(g.AccountingSourceReason, ": "); why != "" {
+		a.What += ": " + why
 	}
 	if g.AccountingSource == "" {
 		a = ability.Missing(Accounting, cmp.Or(g.AccountingSourceReason, "nothing tells who uses the GPU"), "")

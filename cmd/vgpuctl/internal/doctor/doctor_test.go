@@ -53,7 +53,7 @@ func fullHost() (h *Host, outputs map[string]string) {
 		},
 		Health: func(context.Context) (api.Health, error) { return api.Health{Version: "1.0", Healthy: true}, nil },
 		GPUs: func(context.Context) ([]api.GPU, error) {
-			return []api.GPU{{Name: "gpu0", Kind: "nvidia", Model: "H100", Healthy: true, AccountingSource: api.SourceEvents, AccountingSourceReason: "no registers"}}, nil
+			return []api.GPU{{Name: "gpu0", Kind: "nvidia", Model: "H100", Healthy: true, AccountingSource: api.SourceEvents, AccountingSourceReason: "its status can't be read: map it: refused"}}, nil
 		},
 		Inventory: func(context.Context) (inventory.Inventory, error) {
 			return inventory.Inventory{Driver: "580.159.04", GPUs: []inventory.GPU{{Name: "H100"}, {UUID: "GPU-2"}}}, nil
@@ -70,7 +70,7 @@ func TestAHostThatHasAll(t *testing.T) {
 		{Name: Daemon, State: ability.Present, What: "version 1.0 answers"},
 		{Name: Confinement, State: ability.Present, What: "guests' processes have users, devices and limits of their own"},
 		{Name: GPU, GPU: "gpu0", State: ability.Present, What: "H100, kind nvidia", Needed: true},
-		{Name: Accounting, GPU: "gpu0", State: ability.Present, What: "by events: no registers"},
+		{Name: Accounting, GPU: "gpu0", State: ability.Present, What: "by events: its status can't be read"},
 		{Name: Program, State: ability.Present, What: "vgpud: vgpud version 1.0", Needed: true},
 		{Name: SoftGPU, State: ability.Present, What: "`vgpud softgpu` runs one on any host; `vgpud demo` shows it"},
 		{Name: Libcuda, State: ability.Present, What: "CUDA 13.0"},
@@ -144,8 +144,22 @@ func TestWhatIsMissing(t *testing.T) {
 			name: "the GPU could be better", ability: GPU, state: ability.Present, what: "H100", do: "LimitRTPRIO= as the unit has it): no right; MIG is on", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.GPUs = func(context.Context) ([]api.GPU, error) {
-					return []api.GPU{{Name: "gpu0", Model: "H100", Healthy: true, RealTimeProblem: "no right", Hardware: &api.Hardware{Warnings: []string{"MIG is on"}}}}, nil
+					return []api.GPU{{Name: "gpu0", Model: "H100", Healthy: true, AccountingSource: api.SourceRegisters, RealTimeProblem: "no right", Hardware: &api.Hardware{Warnings: []string{"MIG is on"}}}}, nil
 				}
+			},
+		},
+		{
+			name: "no hurry, no real-time priority", ability: GPU, state: ability.Present, what: "H100", do: "", ready: true,
+			take: func(h *Host, _ map[string]string) {
+				h.GPUs = func(context.Context) ([]api.GPU, error) {
+					return []api.GPU{{Name: "gpu0", Model: "H100", Healthy: true, AccountingSource: api.SourceEvents, RealTimeProblem: "not asked for"}}, nil
+				}
+			},
+		},
+		{
+			name: "nobody tells who uses the GPU", ability: Accounting, state: ability.Absent, what: "nothing tells", do: "", ready: true,
+			take: func(h *Host, _ map[string]string) {
+				h.GPUs = func(context.Context) ([]api.GPU, error) { return []api.GPU{{Name: "gpu0", Healthy: true}}, nil }
 			},
 		},
 		{
@@ -253,7 +267,7 @@ func TestWhatIsMissing(t *testing.T) {
 				if a.Name != c.ability {
 					continue
 				}
-				if a.State != c.state || !strings.Contains(a.What, c.what) || !strings.Contains(a.Do, c.do) {
+				if a.State != c.state || !strings.Contains(a.What, c.what) || !strings.Contains(a.Do, c.do) || c.do == "" && a.Do != "" {
 					t.Errorf("%+v; want %s, %q, %q", a, c.state, c.what, c.do)
 				}
 				return

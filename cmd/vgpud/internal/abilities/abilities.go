@@ -115,16 +115,13 @@ func Controlled(ctx context.Context, m gpu.Monitor, device gpu.Device) []ability
 	if err != nil {
 		return Uncontrolled(err)
 	}
-	all := []ability.Ability{
+	defer end() // what goes wrong with it goes with this process
+	return []ability.Ability{
 		tried(Suspension, withoutSuspension, func() (string, error) { return suspend(control) }),
 		tried(TimeSlices, withoutTimeSlices, func() (string, error) {
 			return fmt.Sprintf("a context's is set to %v, what the driver gives", usualSlice), control.SetTimeslice(usualSlice)
 		}),
 	}
-	if err := end(); err != nil {
-		all[0].Do = fmt.Sprintf("giving the context back: %v", err)
-	}
-	return all
 }
 
 // usualSlice is what NVIDIA's driver gives a compute group.
