@@ -31,6 +31,8 @@ type Context struct {
 	free   cuda.Stream // memory is given back in it that several channels may use; 0: not needed yet
 	pauses pauses
 
+	wordsCopied atomic.Bool // the GPU's front end can't write to this context's memory
+
 	fault atomic.Pointer[error]
 	hung  chan struct{}
 	hang  sync.Once
@@ -195,6 +197,8 @@ func (c *Context) Close() error {
 	if !c.over.CompareAndSwap(false, true) {
 		return nil
 	}
+	defer c.memory.close()
+	defer c.grip.close()
 	close(c.stop)
 	c.watching.Wait()
 	c.mu.Lock()
@@ -203,30 +207,49 @@ func (c *Context) Close() error {
 	for _, ch := range channels {
 		ch.drop()
 	}
-	defer c.memory.close()
-	defer c.grip.close()
 	select {
 	case <-c.hung:
 		return nil
 	default:
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.end() }()
-	select {
-	case err := <-ended:
-		c.d.leave(c)
-		return err
-	case <-time.After(closingLimit):
-		c.hang.Do(func() { close(c.hung) })
-		return fmt.Errorf("close a context: a kernel runs on until the process ends: %w", gpu.ErrTimeLimit)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.drv.CtxSetCurrent(c.ctx); err != nil && c.fault.Load() == nil {
+		return fmt.Errorf("close a context: %w", meaning(err))
 	}
+	for until := time.Now().Add(closingLimit); c.busy(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			c.hang.Do(func() { close(c.hung) })
+			return fmt.Errorf("close a context: a kernel runs on until the process ends: %w", gpu.ErrTimeLimit)
+		}
+	}
+	err := c.end()
+	c.d.leave(c)
+	return err
+}
+
+// busy is whether anything is on the GPU. A fault has ended it all, also one that
+// nobody has noticed yet. The context is current.
+func (c *Context) busy() bool {
+	if c.fault.Load() != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lanes() {
+		if l.word.Load() != l.last.Load() {
+			_, err := c.drv.EventQuery(cuda.Event(l.tail.Load()))
+			return err == nil
+		}
+	}
+	return false
 }
 
 // end destroys the context, with all that is in it but page-locked memory.
 func (c *Context) end() error {
 	err := c.drv.CtxDestroy(c.ctx)
-	if e, ok := errors.AsType[cuda.Error](err); ok && e.Sticky() && c.fault.Load() != nil {
-		return nil // it says once more what poisoned the context
+	if e, ok := errors.AsType[cuda.Error](err); ok && e.Sticky() {
+		return nil // it says what ended the context anyway
 	}
 	if err != nil {
 		return fmt.Errorf("close a context: %w", meaning(err))

@@ -24,7 +24,7 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 		return 0, fmt.Errorf("copy in: %w", err)
 	}
 	if len(src) == wordSize && dst%wordSize == 0 {
-		return ch.writeWord(dst, binary.LittleEndian.Uint32(src), zeroed)
+		return ch.writeWord(dst, src, zeroed)
 	}
 	i, err := ch.begin(zeroed)
 	if err == nil && len(src) > 0 {
@@ -38,12 +38,18 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	return ch.end("copy in", i, err)
 }
 
-// writeWord writes a word, and before anything else: of when it began nobody is
-// told.
-func (ch *Channel) writeWord(dst gpu.Ptr, value uint32, zeroed uint64) (gpu.Fence, error) {
+// writeWord has the GPU's front end write a word, before anything else: of when it
+// began nobody is told. It can't write to all memory; the copy engine can.
+func (ch *Channel) writeWord(dst gpu.Ptr, src []byte, zeroed uint64) (gpu.Fence, error) {
 	i, err := ch.beginUntimed(zeroed)
-	if err == nil {
-		err = ch.c.drv.StreamWriteValue32(ch.stream, cuda.DevicePtr(dst), value)
+	if err == nil && !ch.c.wordsCopied.Load() {
+		err = ch.c.drv.StreamWriteValue32(ch.stream, cuda.DevicePtr(dst), binary.LittleEndian.Uint32(src))
+		ch.c.wordsCopied.Store(err == cuda.ErrInvalidValue)
+	}
+	if (err == nil || err == cuda.ErrInvalidValue) && ch.c.wordsCopied.Load() {
+		cell := ch.cell(i, len(src))
+		copy(cell, src)
+		err = ch.c.drv.MemcpyHtoDAsync(cuda.DevicePtr(dst), cell, ch.stream)
 	}
 	return ch.end("copy in", i, err)
 }

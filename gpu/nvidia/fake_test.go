@@ -451,6 +451,42 @@ func TestTimeLimitStandsStill(t *testing.T) {
 	}
 }
 
+// Close notices a fault that nobody has waited for, and waits no longer.
+func TestCloseWithFault(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	if _, err := ch.Launch(kernel(t, c, "bad", 0)); err != nil {
+		t.Fatal(err)
+	}
+	x.let()
+	start := time.Now()
+	if err := c.Close(); err != nil || time.Since(start) > closingLimit/2 {
+		t.Errorf("closed in %v, %v", time.Since(start), err)
+	}
+}
+
+// A GPU whose front end can't write to the context's memory gets words copied.
+func TestWordsAreCopiedWhereNeeded(t *testing.T) {
+	x := newFake(t, Options{})
+	x.gpu.Fail("StreamWriteValue32", cuda.ErrInvalidValue)
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p := alloc(t, c, 8)
+	for i := range byte(3) {
+		f, err := ch.CopyIn(p, []byte{i, 2, 3, 4})
+		if o := ran(t, ch, f, err); o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		if got := read(t, ch, p, 4); !bytes.Equal(got, []byte{i, 2, 3, 4}) {
+			t.Errorf("%v", got)
+		}
+	}
+	if n := x.gpu.Calls("StreamWriteValue32"); n != 1 {
+		t.Errorf("tried %d times", n)
+	}
+}
+
 // Whoever still has a channel of a closed context is told that it is gone.
 func TestAfterClose(t *testing.T) {
 	x := newFake(t, Options{})
