@@ -31,8 +31,6 @@ type Context struct {
 	free   cuda.Stream // memory is given back in it that several channels may use; 0: not needed yet
 	pauses pauses
 
-	wordsCopied atomic.Bool // the GPU's front end can't write to this context's memory
-
 	fault atomic.Pointer[error]
 	hung  chan struct{}
 	hang  sync.Once

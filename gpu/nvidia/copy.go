@@ -1,15 +1,13 @@
 package nvidia
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// wordSize is that of the copies that tell running kernels to leave. The GPU's
-// front end writes such a word by itself, in a third of the time that a copy takes.
+// wordSize is that of the copies that tell running kernels to leave.
 const wordSize = 4
 
 // CopyIn copies from the program's memory to the GPU's. A short copy, or one from
@@ -23,10 +21,11 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	if err != nil {
 		return 0, fmt.Errorf("copy in: %w", err)
 	}
-	if len(src) == wordSize && dst%wordSize == 0 {
-		return ch.writeWord(dst, src, zeroed)
+	begin := ch.begin
+	if len(src) <= wordSize {
+		begin = ch.beginUntimed // nobody asks, and it is in a hurry
 	}
-	i, err := ch.begin(zeroed)
+	i, err := begin(zeroed)
 	if err == nil && len(src) > 0 {
 		if len(src) <= cellBytes && !ch.c.host.contains(src) {
 			cell := ch.cell(i, len(src))
@@ -34,22 +33,6 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 			src = cell
 		}
 		err = ch.c.drv.MemcpyHtoDAsync(cuda.DevicePtr(dst), src, ch.stream)
-	}
-	return ch.end("copy in", i, err)
-}
-
-// writeWord has the GPU's front end write a word, before anything else: of when it
-// began nobody is told. It can't write to all memory; the copy engine can.
-func (ch *Channel) writeWord(dst gpu.Ptr, src []byte, zeroed uint64) (gpu.Fence, error) {
-	i, err := ch.beginUntimed(zeroed)
-	if err == nil && !ch.c.wordsCopied.Load() {
-		err = ch.c.drv.StreamWriteValue32(ch.stream, cuda.DevicePtr(dst), binary.LittleEndian.Uint32(src))
-		ch.c.wordsCopied.Store(err == cuda.ErrInvalidValue)
-	}
-	if (err == nil || err == cuda.ErrInvalidValue) && ch.c.wordsCopied.Load() {
-		cell := ch.cell(i, len(src))
-		copy(cell, src)
-		err = ch.c.drv.MemcpyHtoDAsync(cuda.DevicePtr(dst), cell, ch.stream)
 	}
 	return ch.end("copy in", i, err)
 }

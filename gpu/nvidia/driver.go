@@ -59,7 +59,6 @@ type streamDriver interface {
 	StreamDestroy(s cuda.Stream) error
 	StreamSynchronize(s cuda.Stream) error
 	StreamWaitEvent(s cuda.Stream, e cuda.Event) error
-	StreamWriteValue32(s cuda.Stream, at cuda.DevicePtr, value uint32) error
 	StreamWriteValue64(s cuda.Stream, at cuda.DevicePtr, value uint64) error
 	EventCreate(flags uint32) (cuda.Event, error)
 	EventDestroy(e cuda.Event) error

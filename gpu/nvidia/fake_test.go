@@ -466,27 +466,6 @@ func TestCloseWithFault(t *testing.T) {
 	}
 }
 
-// A GPU whose front end can't write to the context's memory gets words copied.
-func TestWordsAreCopiedWhereNeeded(t *testing.T) {
-	x := newFake(t, Options{})
-	x.gpu.Fail("StreamWriteValue32", cuda.ErrInvalidValue)
-	c := x.context(t, gpu.ContextOptions{})
-	ch := channelOf(t, c)
-	p := alloc(t, c, 8)
-	for i := range byte(3) {
-		f, err := ch.CopyIn(p, []byte{i, 2, 3, 4})
-		if o := ran(t, ch, f, err); o.Err != nil {
-			t.Fatal(o.Err)
-		}
-		if got := read(t, ch, p, 4); !bytes.Equal(got, []byte{i, 2, 3, 4}) {
-			t.Errorf("%v", got)
-		}
-	}
-	if n := x.gpu.Calls("StreamWriteValue32"); n != 1 {
-		t.Errorf("tried %d times", n)
-	}
-}
-
 // Whoever still has a channel of a closed context is told that it is gone.
 func TestAfterClose(t *testing.T) {
 	x := newFake(t, Options{})

@@ -24,8 +24,6 @@ func (instant) LaunchKernel(cuda.Function, [3]uint32, [3]uint32, uint32, cuda.St
 	return nil
 }
 
-func (instant) StreamWriteValue32(cuda.Stream, cuda.DevicePtr, uint32) error { return nil }
-
 func (d instant) StreamWriteValue64(_ cuda.Stream, at cuda.DevicePtr, value uint64) error {
 	return d.Store(at, value)
 }

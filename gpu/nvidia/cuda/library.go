@@ -98,7 +98,6 @@ const (
 	cuStreamDestroy
 	cuStreamSynchronize
 	cuStreamWaitEvent
-	cuStreamWriteValue32
 	cuStreamWriteValue64
 	cuEventCreate
 	cuEventDestroy
@@ -155,7 +154,6 @@ var symbols = [functions]string{
 	cuStreamDestroy:            "cuStreamDestroy_v2",
 	cuStreamSynchronize:        "cuStreamSynchronize",
 	cuStreamWaitEvent:          "cuStreamWaitEvent",
-	cuStreamWriteValue32:       "cuStreamWriteValue32_v2",
 	cuStreamWriteValue64:       "cuStreamWriteValue64_v2",
 	cuEventCreate:              "cuEventCreate",
 	cuEventDestroy:             "cuEventDestroy_v2",

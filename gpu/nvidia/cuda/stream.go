@@ -32,11 +32,6 @@ func (l *Library) StreamWriteValue64(s Stream, at DevicePtr, value uint64) error
 	return l.call(cuStreamWriteValue64, uintptr(s), uintptr(at), uintptr(value), 0)
 }
 
-// StreamWriteValue32 is StreamWriteValue64 for a word of half the size.
-func (l *Library) StreamWriteValue32(s Stream, at DevicePtr, value uint32) error {
-	return l.call(cuStreamWriteValue32, uintptr(s), uintptr(at), uintptr(value), 0)
-}
-
 // EventCreate makes an event, which keeps the time when it was reached.
 func (l *Library) EventCreate(flags uint32) (Event, error) {
 	e, _, err := answers(func(s *scratch) error { return l.call(cuEventCreate, s.at(0), uintptr(flags)) })

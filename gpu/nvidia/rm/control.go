@@ -46,23 +46,26 @@ func NewControl(n Node, o Objects, opt ControlOptions) (*Control, error) {
 	if err := c.check(); err != nil {
 		return nil, errors.Join(fmt.Errorf("control a CUDA context by its handles: %w", err), n.Close())
 	}
-	// Kernels first: together with the copies they would stop 0.2 ms later.
-	c.batch(o.Channels)
+	// Kernels before copies: on an H100 they stand still 0.32 ms after the call begins
+	// then, and 0.58 ms with all channels in one call.
+	c.batches = batches(o.Client, o.Channels)
 	if !opt.ComputeOnly {
-		c.batch(o.Copies)
+		c.batches = append(c.batches, batches(o.Client, o.Copies)...)
 	}
 	return c, nil
 }
 
-// batch makes channels into calls, each of as many as one takes.
-func (c *Control) batch(channels []abi.Handle) {
+// batches makes channels into calls, each of as many as one takes.
+func batches(client abi.Handle, channels []abi.Handle) []abi.DisableChannels {
+	var calls []abi.DisableChannels
 	for chunk := range slices.Chunk(channels, abi.MaxDisable) {
 		b := abi.DisableChannels{Count: uint32(len(chunk))}
 		for i, ch := range chunk {
-			b.Clients[i], b.Channels[i] = c.objects.Client, ch
+			b.Clients[i], b.Channels[i] = client, ch
 		}
-		c.batches = append(c.batches, b)
+		calls = append(calls, b)
 	}
+	return calls
 }
 
 // check asks the driver about every object.
@@ -100,10 +103,10 @@ func (c *Control) check() error {
 // them when their caller ends. Where the driver refuses some of the channels, those
 // before them are enabled again.
 func (c *Control) Disable() error {
-	for i := range c.batches {
-		if err := c.set(i, true); err != nil {
-			for j := range i {
-				err = errors.Join(err, c.set(j, false))
+	for i, b := range c.batches {
+		if err := c.set(b, true); err != nil {
+			for _, done := range c.batches[:i] {
+				err = errors.Join(err, c.set(done, false))
 			}
 			return err
 		}
@@ -114,20 +117,19 @@ func (c *Control) Disable() error {
 // Enable takes one Disable back. One too many does no harm. All channels are tried.
 func (c *Control) Enable() error {
 	var errs []error
-	for i := range c.batches {
-		errs = append(errs, c.set(i, false))
+	for _, b := range c.batches {
+		errs = append(errs, c.set(b, false))
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Control) set(batch int, disable bool) error {
-	p := c.batches[batch]
-	p.Disable = disable
+func (c *Control) set(b abi.DisableChannels, disable bool) error {
+	b.Disable = disable
 	what := "enable channels"
 	if disable {
 		what = "disable channels"
 	}
-	return c.call.control(what, c.objects.Subdevice, abi.CmdDisable, &p)
+	return c.call.control(what, c.objects.Subdevice, abi.CmdDisable, &b)
 }
 
 // SetTimeslice sets how long the compute group runs before the next one's turn. The

@@ -17,15 +17,6 @@ func (g *GPU) Store(at cuda.DevicePtr, value uint64) error {
 	return nil
 }
 
-func (g *GPU) store32(at cuda.DevicePtr, value uint32) error {
-	b, err := g.Bytes(at, 4)
-	if err != nil {
-		return err
-	}
-	(*atomic.Uint32)(unsafe.Pointer(&b[0])).Store(value)
-	return nil
-}
-
 // row is n bytes of one side of a box.
 func (g *GPU) row(kind uint32, host uintptr, device cuda.DevicePtr, offset, n uintptr) ([]byte, error) {
 	if kind == cuda.MemoryHost {

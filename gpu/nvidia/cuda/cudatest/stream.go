@@ -126,16 +126,12 @@ func (g *GPU) StreamWaitEvent(s cuda.Stream, e cuda.Event) error {
 }
 
 func (g *GPU) StreamWriteValue64(s cuda.Stream, at cuda.DevicePtr, value uint64) error {
-	return g.queue("StreamWriteValue64", s, nil, func() error { return g.Store(at, value) })
-}
-
-func (g *GPU) StreamWriteValue32(s cuda.Stream, at cuda.DevicePtr, value uint32) error {
-	return g.queue("StreamWriteValue32", s, func() error {
-		if g.find(at, 4) == nil || at%4 != 0 {
-			return cuda.ErrInvalidValue
+	return g.queue("StreamWriteValue64", s, func() error {
+		if g.device[uint64(at)] != nil {
+			return cuda.ErrInvalidValue // the driver does not take a pool's memory
 		}
 		return nil
-	}, func() error { return g.store32(at, value) })
+	}, func() error { return g.Store(at, value) })
 }
 
 func (g *GPU) EventCreate(uint32) (cuda.Event, error) {
