@@ -136,7 +136,8 @@ func disablesInMidKernel(t *testing.T, opt rm.ControlOptions) {
 	var disable, stopped, enable, restarted []time.Duration
 	for range 20 {
 		w.moving()
-		start, at := time.Now(), now(t, c)
+		at := now(t, c)
+		start := time.Now()
 		if err := ctl.Disable(); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +179,7 @@ func disablesInMidKernel(t *testing.T, opt rm.ControlOptions) {
 	t.Logf("preempt took %v", time.Since(start))
 }
 
-func TestHardwareDisableHoldsCopiesUnlessComputeOnly(t *testing.T) {
+func TestHardwareWorkWaitsWhileDisabled(t *testing.T) {
 	hardware(t)
 	w := newWorker(t)
 	ctl := w.control(rm.ControlOptions{})
