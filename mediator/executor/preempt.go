@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type controlMemory struct {
 	skipped uint64 // bytes that the launch's record of skipped units has
 	dirty   bool   // the record is not zero
 	used    bool   // the control block is not
+	// wiped is when the control block is zero, where that is under way: a fence of
+	// the channel for words.
+	wiped gpu.Fence
 }
 
 // list is where the list of units to run lies.
@@ -63,10 +67,16 @@ func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
 
 // release gives the memory back to the guest.
 func (x *Executor) release(m *controlMemory) error {
-	base := m.base
+	base, wiped := m.base, m.wiped
 	*m = controlMemory{skipped: m.skipped}
 	if base == 0 || x.poison != nil {
 		return nil // it goes with the context
+	}
+	if wiped > x.words.gpu.Done() {
+		// One small copy, behind nothing but others.
+		if err := x.words.gpu.Wait(context.Background(), wiped); err != nil {
+			return fmt.Errorf("wait for a preemptible launch's memory: %w", err)
+		}
 	}
 	if err := x.o.Context.Free(base); err != nil {
 		return fmt.Errorf("free a preemptible launch's memory: %w", err)
@@ -147,6 +157,8 @@ func (j *job) write() (err error) {
 		if err = j.zero(); err != nil {
 			return err
 		}
+	} else {
+		j.words = m.wiped
 	}
 	if j.plan.BitmapBytes > 0 && m.dirty {
 		if j.bulk, err = x.bulk.gpu.Set(m.base+skippedAt, 0, 4, j.plan.BitmapBytes/4); err != nil {
@@ -172,6 +184,7 @@ func (j *job) zero() (err error) {
 	if len(j.plan.Zero) == len(abi.ControlWords) {
 		m.used = false
 		j.words, err = x.words.gpu.CopyIn(m.base+controlAt, zeros[:])
+		m.wiped = j.words
 		return err
 	}
 	for _, at := range j.plan.Zero {
@@ -180,6 +193,14 @@ func (j *job) zero() (err error) {
 		}
 	}
 	return nil
+}
+
+// wipe zeroes the control block of a launch that is over, for the next one's sake.
+func (j *job) wipe() {
+	m := &j.memory
+	var err error
+	m.wiped, err = j.ch.x.words.gpu.CopyIn(m.base+controlAt, zeros[:])
+	m.used = err != nil // whoever wants it next tries again
 }
 
 // readBack asks for what the kernel left.

@@ -77,6 +77,21 @@ func (l *Launch) Next(r Readback) (p Plan, done bool, err error) {
 	return l.again(), false, nil
 }
 
+// Whole reports, in the place of [Launch.Next], that the launch is done: it was the
+// first, of the whole grid, and nobody has written to the evict word while it ran,
+// without which no block of a kernel that was made preemptible leaves. It reports
+// false where only a readback tells.
+//
+// A kernel that left all the same, which its guest must have made so, is its
+// guest's loss alone.
+func (l *Launch) Whole() bool {
+	if !l.under || l.err != nil || l.launches != 1 {
+		return false
+	}
+	l.under, l.finished = false, l.tasks
+	return true
+}
+
 // progress keeps count of launches that led to nothing.
 func (l *Launch) progress(before uint32, whole, evicted bool) error {
 	if l.finished > before {

@@ -402,3 +402,37 @@ func BenchmarkNext(b *testing.B) {
 		}
 	}
 }
+
+// TestWhole: a first launch of any form that nobody told to leave is over without a
+// readback, once, and a later one is not.
+func TestWhole(t *testing.T) {
+	for _, form := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
+		c := Config{Form: form, Grid: [3]uint32{10, 1, 1}, Group: 1, Every: 1, Resident: 4}
+		l, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Whole() {
+			t.Errorf("%v: done before it began", form)
+		}
+		l.First()
+		if !l.Whole() || l.Remaining() != 0 || l.Whole() {
+			t.Errorf("%v: not done, once, with %d tasks remaining", form, l.Remaining())
+		}
+
+		if err := l.Reset(c); err != nil {
+			t.Fatal(err)
+		}
+		l.First()
+		left := Readback{Evicted: true, Control: Control{Next: 4, Finished: 4}}
+		if form.EarlyExit() {
+			left = Readback{Evicted: true, Control: Control{Skipped: 2}, Skipped: []byte{1, 0, 0, 0, 5, 0, 0, 0}}
+		}
+		if _, done, err := l.Next(left); done || err != nil {
+			t.Fatalf("%v: done %v, %v", form, done, err)
+		}
+		if l.Whole() {
+			t.Errorf("%v: a launch of what was left is taken for the whole", form)
+		}
+	}
+}
