@@ -85,7 +85,7 @@ func TestErrorsOfGPUs(t *testing.T) {
 	}
 	heard(sh, xid(79))
 	g := sh.gpu(0)
-	if g.Healthy || !strings.HasPrefix(g.Problem, "Xid 79: the GPU has fallen off the bus (reboot") {
+	if g.Healthy || !strings.HasPrefix(g.Problem, "Xid 79: the GPU has fallen off the bus: reboot") {
 		t.Errorf("healthy: %v, problem %q", g.Healthy, g.Problem)
 	}
 	if s.room(sh, "").healthy {

@@ -47,7 +47,7 @@ const absolving = 2
 // Sample takes a sample in.
 func (h *Health) Sample(s Sample) {
 	h.last = s
-	if h.ended == nil {
+	if h.ended == nil || !h.ended.Told {
 		return
 	}
 	if s.Lost || s.Recovery != RecoveryNone {

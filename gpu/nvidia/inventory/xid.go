@@ -2,9 +2,9 @@ package inventory
 
 import "fmt"
 
-// Xid is what is known of an error that the driver reports: NVIDIA's "Analyzing
-// Xid Errors with the Xid Catalog", and the names in the open kernel modules'
-// nverror.h.
+// Xid is what is known of an error that the driver reports, by NVIDIA's "Analyzing
+// Xid Errors with the Xid Catalog" (for Ampere and newer): its immediate action, and
+// its linkage with Xid 154.
 type Xid struct {
 	Number uint64
 	// What happened.
@@ -12,49 +12,57 @@ type Xid struct {
 	// Ends is whether the GPU can't be used after it, whoever caused it. The others
 	// are one context's, or a warning.
 	Ends bool
+	// Told is whether the driver itself says what it wants done after it, since R575
+	// at the latest, as [Sample].Recovery: that counts more than Ends.
+	Told bool
 	// Do is what an operator does about it; empty: nothing.
 	Do string
 }
 
 // What can be done about a GPU.
 const (
-	doReset  = "stop vgpud and what else uses the GPU, `nvidia-smi --gpu-reset`, start vgpud"
+	doReset  = "stop vgpud and what else uses the GPU, `nvidia-smi --gpu-reset`, start vgpud; where it comes again, have the GPU checked"
 	doReboot = "reboot the host; where it comes again, have the GPU and its slot checked"
-	doWatch  = "reset the GPU at the next occasion; where it comes again, have it checked"
+	doWatch  = "where it comes again, have the GPU checked"
+	doPower  = "check the GPU's power connectors"
 )
 
 var xids = map[uint64]Xid{
 	8:   {What: "a channel made no progress"},
+	11:  {What: "a channel's commands are corrupt"},
 	13:  {What: "a kernel broke a rule of the compute engine: a bad address or instruction"},
 	31:  {What: "a kernel or copy used an address that is not mapped"},
 	32:  {What: "a channel's commands are corrupt"},
-	38:  {What: "the driver's firmware failed", Ends: true, Do: doReset},
+	38:  {What: "the compute engine's firmware waited in vain for a context"},
+	39:  {What: "a copy engine failed in a context"},
+	40:  {What: "a copy engine failed in a context"},
+	41:  {What: "a copy engine failed in a context"},
 	43:  {What: "a channel was reset after an error of its own"},
 	44:  {What: "the compute engine failed while it switched contexts"},
 	45:  {What: "a context was taken away, at its process's end or after an earlier error"},
 	46:  {What: "the GPU stopped processing", Ends: true, Do: doReset},
-	48:  {What: "a memory error of two bits, which can't be corrected", Do: doWatch},
-	61:  {What: "the power management's controller warns", Do: doWatch},
-	62:  {What: "the power management's controller halted", Ends: true, Do: doReset},
-	63:  {What: "a row of memory is to be replaced at the next reset", Do: doWatch},
-	64:  {What: "a row of memory can't be replaced", Ends: true, Do: doReset},
+	48:  {What: "a memory error of two bits, which can't be corrected", Ends: true, Told: true, Do: doReset},
+	54:  {What: "the GPU has too little power, and is slow", Do: doPower},
+	62:  {What: "the power management's controller halted", Ends: true, Told: true, Do: doReset},
+	63:  {What: "a row of memory is replaced at the next reset"},
+	64:  {What: "a row of memory can't be replaced", Ends: true, Told: true, Do: doReset},
 	69:  {What: "a context used a class of the compute engine wrongly"},
-	74:  {What: "an error on NVLink", Do: doWatch},
-	79:  {What: "the GPU has fallen off the bus", Ends: true, Do: doReboot},
+	74:  {What: "an error on NVLink", Told: true, Do: doWatch},
+	79:  {What: "the GPU has fallen off the bus", Ends: true, Told: true, Do: doReboot},
 	92:  {What: "many memory errors of one bit, which were corrected", Do: doWatch},
-	94:  {What: "a memory error that only the context met which used the memory", Do: doWatch},
-	95:  {What: "a memory error that may have spoiled any context's data", Ends: true, Do: doReset},
-	109: {What: "a context did not leave the compute engine in time", Ends: true, Do: doReset},
-	110: {What: "the GPU's security processor failed", Ends: true, Do: doReboot},
+	94:  {What: "a memory error that only the context met which used the memory", Told: true},
+	95:  {What: "a memory error that may have spoiled any context's data", Ends: true, Told: true, Do: doReset},
+	109: {What: "a context did not leave the compute engine in time", Ends: true, Told: true, Do: doReset},
+	110: {What: "the GPU's security processor failed", Ends: true, Told: true, Do: doReset},
 	119: {What: "the GPU's system processor (GSP) does not answer", Ends: true, Do: doReset},
-	120: {What: "the GPU's system processor (GSP) failed", Ends: true, Do: doReset},
-	122: {What: "the GPU's flash memory could not be used", Do: doWatch},
-	123: {What: "the power management's controller can't be reached", Ends: true, Do: doReset},
-	136: {What: "an NVLink could not be trained", Do: doWatch},
+	120: {What: "the GPU's system processor (GSP) failed", Ends: true, Told: true, Do: doReset},
+	136: {What: "an NVLink could not be trained", Ends: true, Told: true, Do: doReset},
+	137: {What: "a context used another GPU's memory wrongly over NVLink"},
 	140: {What: "a memory error that was not recovered from", Ends: true, Do: doReset},
-	143: {What: "the GPU could not be initialised", Ends: true, Do: doReset},
-	// What action that is, a sample says.
-	154: {What: "the driver wants something else done to the GPU than before"},
+	143: {What: "the GPU could not be initialised", Ends: true, Told: true, Do: doReset},
+	154: {What: "the driver wants something else done to the GPU than before", Told: true}, // a sample says what
+	156: {What: "a part of the GPU that failed is replaced at the next reset", Ends: true, Told: true, Do: doReset},
+	158: {What: "the GPU stopped answering", Ends: true, Do: doReset},
 }
 
 // LookUp is what is known of an Xid. One that is not known ends nothing.
@@ -71,7 +79,7 @@ func LookUp(number uint64) Xid {
 func (x Xid) String() string {
 	s := fmt.Sprintf("Xid %d: %s", x.Number, x.What)
 	if x.Do != "" {
-		s += " (" + x.Do + ")"
+		s += ": " + x.Do
 	}
 	return s
 }
