@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -35,7 +36,8 @@ type life struct {
 	wanted context.Context // ends with stop
 	leave  context.CancelFunc
 
-	handed bool // its handles; attend's own
+	handed  bool // its handles; attend's own
+	faulted bool // it told of a fault; attend's own
 
 	vectors sync.Mutex // so that the newest of a vector is sent last
 
@@ -77,9 +79,7 @@ func (l *life) run() {
 	code, err := l.attend(conn)
 	l.hangUp(conn)
 	l.takeBack()
-	if werr := wait(cmd); werr != nil {
-		err = errors.Join(err, werr)
-	}
+	werr := wait(cmd)
 	l.free()
 	l.mu.Lock()
 	stopped := l.stopping
@@ -88,7 +88,12 @@ func (l *life) run() {
 		log.Debug("executor ended")
 		return
 	}
-	log.Error("executor died", "err", err)
+	if l.faulted && errors.Is(err, io.EOF) && werr == nil {
+		// A kernel runs that nothing but its end stops. The guest was told.
+		log.Debug("executor ended with its kernel")
+		return
+	}
+	log.Error("executor died", "err", errors.Join(err, werr))
 	l.b.dev.ContextFaulted(l.ref, code)
 }
 
@@ -189,6 +194,7 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 			if err := m.Decode(&f); err != nil {
 				return abi.ErrorInternal, err
 			}
+			l.faulted = true
 			l.b.fault(l.ref.Slot, f.Text)
 			l.b.log.Warn("context ended by a fault", "context", l.ref.Slot, "fault", f.Text)
 			l.b.dev.ContextFaulted(l.ref, abi.ErrorCode(f.Code))
