@@ -206,6 +206,45 @@ func TestHardwareWorkWaitsWhileDisabled(t *testing.T) {
 	w.do("wait")
 }
 
+// TestHardwareEndsAfterControl ends contexts that were controlled, idle ones and such as
+// have worked, alone and beside a process that keeps the GPU busy.
+func TestHardwareEndsAfterControl(t *testing.T) {
+	hardware(t)
+	for _, beside := range []bool{false, true} {
+		if beside {
+			busy := newWorker(t)
+			busy.do("run 1 %d", endless)
+			busy.moving()
+		}
+		for _, work := range []bool{false, true} {
+			for _, controlled := range []bool{false, true} {
+				w := newWorker(t)
+				if work {
+					w.do("run 1 10")
+					w.do("wait")
+				}
+				if controlled {
+					c := w.control(rm.ControlOptions{})
+					for range 3 {
+						if err := errors.Join(c.Disable(), c.Enable()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := c.SetTimeslice(time.Millisecond); err != nil {
+						t.Fatal(err)
+					}
+				}
+				start := time.Now()
+				_, err := w.try(5*time.Second, "end")
+				t.Logf("beside another %v, has worked %v, was controlled %v: ends in %v", beside, work, controlled, time.Since(start))
+				if err != nil {
+					t.Errorf("it does not: %v", err)
+				}
+			}
+		}
+	}
+}
+
 func TestHardwareTimeslices(t *testing.T) {
 	hardware(t)
 	a, b := newWorker(t), newWorker(t)

@@ -124,7 +124,8 @@ func work() error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.CtxCreate(cuda.CtxSchedBlockingSync, dev); err != nil {
+	ctx, err := l.CtxCreate(cuda.CtxSchedBlockingSync, dev)
+	if err != nil {
 		return err
 	}
 	start := time.Now()
@@ -177,7 +178,7 @@ func work() error {
 		if err != nil || n == 0 {
 			return nil
 		}
-		answer, err := command(l, f, s, c, args, page, string(buf[:n]))
+		answer, err := command(l, ctx, f, s, c, args, page, string(buf[:n]))
 		if err != nil {
 			answer = "error: " + err.Error()
 		}
@@ -188,7 +189,7 @@ func work() error {
 }
 
 // command does what the test asks of a worker.
-func command(l *cuda.Library, f cuda.Function, s cuda.Stream, c *rm.Control, args *cuda.Args, page []byte, line string) (string, error) {
+func command(l *cuda.Library, ctx cuda.Context, f cuda.Function, s cuda.Stream, c *rm.Control, args *cuda.Args, page []byte, line string) (string, error) {
 	var name string
 	var a, b int
 	_, _ = fmt.Sscan(line, &name, &a, &b)
@@ -220,6 +221,8 @@ func command(l *cuda.Library, f cuda.Function, s cuda.Stream, c *rm.Control, arg
 		}
 		_, err = client.Events()
 		return "ok", err
+	case "end": // the context
+		return "ok", l.CtxDestroy(ctx)
 	case "disable":
 		return "ok", c.Disable()
 	case "enable":
