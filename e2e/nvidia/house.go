@@ -210,6 +210,17 @@ func (h *house) native(ctx context.Context, name string, env ...string) (*member
 	return m, h.await(ctx, []*member{m})
 }
 
+// controlled starts a program of the host that uses the GPU as executors do.
+func (h *house) controlled(ctx context.Context, name string) (*member, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	m, err := h.tenant(tenant.Setup{Name: name, GPU: h.gpu, Controlled: true})
+	if err != nil {
+		return nil, err
+	}
+	return m, h.await(ctx, []*member{m})
+}
+
 func (h *house) tenant(s tenant.Setup, env ...string) (*member, error) {
 	cmd := exec.Command(h.self, "tenant")
 	cmd.Env = append(os.Environ(), env...)

@@ -44,31 +44,32 @@ func (b *bench) suspensions(ctx context.Context) error {
 	blocks := 2 * b.sms
 	var off, on, offCalls, onCalls []float64
 	var stopped, all int
-	err := b.solo(ctx, func(m *member) error {
-		for range b.runs() {
-			a, err := m.ask(ctx, tenant.Request{Suspend: &tenant.Suspend{Times: pick(b, 1, 15, 50), Blocks: max(blocks, 2)}})
-			if err != nil {
-				return err
-			}
-			var o, n, oc, nc []float64
-			for _, s := range a.Standstills {
-				all++
-				if !s.Stopped {
-					continue
-				}
-				stopped++
-				o, n = append(o, millis(s.Suspend)), append(n, millis(s.Resume))
-				oc, nc = append(oc, millis(s.Off)), append(nc, millis(s.On))
-			}
-			if len(o) == 0 {
-				return fmt.Errorf("in none of %d suspensions did the kernel stand still", len(a.Standstills))
-			}
-			off, on = append(off, figure.Median(o)), append(on, figure.Median(n))
-			offCalls, onCalls = append(offCalls, figure.Median(oc)), append(onCalls, figure.Median(nc))
-		}
-		return nil
-	})
+	m, err := b.controlled(ctx, "controlled")
 	if err != nil {
+		return err
+	}
+	for range b.runs() {
+		a, err := m.ask(ctx, tenant.Request{Suspend: &tenant.Suspend{Times: pick(b, 3, 15, 50), Blocks: max(blocks, 2)}})
+		if err != nil {
+			return err
+		}
+		var o, n, oc, nc []float64
+		for _, s := range a.Standstills {
+			all++
+			if !s.Stopped {
+				continue
+			}
+			stopped++
+			o, n = append(o, millis(s.Suspend)), append(n, millis(s.Resume))
+			oc, nc = append(oc, millis(s.Off)), append(nc, millis(s.On))
+		}
+		if len(o) == 0 {
+			return fmt.Errorf("in none of %d suspensions did the kernel stand still", len(a.Standstills))
+		}
+		off, on = append(off, figure.Median(o)), append(on, figure.Median(n))
+		offCalls, onCalls = append(offCalls, figure.Median(oc)), append(onCalls, figure.Median(nc))
+	}
+	if err := b.leave(ctx, m); err != nil {
 		return err
 	}
 	how := fmt.Sprintf("a kernel on all SMs reads the GPU's clock; from before the call until the last block stands still, or goes on: %d of %d stood still", stopped, all)
@@ -195,7 +196,7 @@ func (b *bench) evict(ctx context.Context, batch, rush *member, j tenant.Job, sh
 			e.p50, e.p99 = append(e.p50, 1e6*after.P50), append(e.p99, 1e6*after.P99)
 		}
 	}
-	b.say("%s in form %d, group %d: %d evictions, median %.0f µs, bound %.0f µs", e.name, e.form.Form, e.form.Group, e.count, figure.Median(e.p50), e.bound())
+	b.say("%s in form %d, group %d, task %v: %d evictions, median %.0f µs, bound %.0f µs", e.name, e.form.Form, e.form.Group, e.form.Task, e.count, figure.Median(e.p50), e.bound())
 	_, err = batch.ask(ctx, tenant.Request{Reset: true}) // room for the next
 	return e, err
 }

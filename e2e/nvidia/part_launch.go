@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"vgpud/e2e/nvidia/figure"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/e2e/work"
+	"vgpud/mediator/api"
 )
 
 // launches measures what a guest's way to the GPU adds to a launch, and what it takes
@@ -34,11 +39,10 @@ func launches(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func (b *bench) launchAdded(ctx context.Context, native, guest *member) error {
+func (b *bench) launchAdded(ctx context.Context, native, guest *member) (err error) {
 	both := []*member{native, guest}
 	jobs := make([]int, len(both))
 	for i, m := range both {
-		var err error
 		if jobs[i], err = m.load(ctx, tenant.Job{Fixed: "empty"}); err != nil {
 			return err
 		}
@@ -62,8 +66,33 @@ func (b *bench) launchAdded(ctx context.Context, native, guest *member) error {
 	r := b.row("launch_added_us", added, fmt.Sprintf("%d launches of an empty kernel, each waited for, by a guest's process and by a native one; difference of the medians", n))
 	r.Baseline["native_us_p50"], r.Baseline["guest_us_p50"] = figure.Median(medians[0]), figure.Median(medians[1])
 	r.Baseline["native_us_p99"], r.Baseline["guest_us_p99"] = figure.Median(tails[0]), figure.Median(tails[1])
+	if r.Detail, err = b.takenApart(ctx, pick(b, 20, 300, 1000)); err != nil {
+		return fmt.Errorf("launches taken apart: %w", err)
+	}
 	b.add(r)
 	return nil
+}
+
+// takenApart is where the time of a guest's launch goes, by the clocks of both sides.
+func (b *bench) takenApart(ctx context.Context, launches int) (*report.Table, error) {
+	v, err := b.client.CreateVM(ctx, api.VMSpec{Name: "apart", BAR2Bytes: 64 << 20})
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = work.Run(ctx, work.Plan{Name: v.Name, Socket: v.Socket, Measure: launches}, &out)
+	if err = errors.Join(err, b.client.ForceDeleteVM(ctx, v.Name)); err != nil {
+		return nil, err
+	}
+	var found work.LatencyReport
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
+		return nil, err
+	}
+	t := detail("p50, µs", "p99", "store", "doorbell", "fetch", "execute", "interrupt", "return")
+	for _, w := range found.Ways {
+		t.Add(w.Way, 1e6*w.Total, 1e6*w.Total99, 1e6*w.Store, 1e6*w.Doorbell, 1e6*w.Fetch, 1e6*w.Execute, 1e6*w.Interrupt, 1e6*w.Return)
+	}
+	return t, nil
 }
 
 // copyRatio compares copies of ordinary memory, which is what a program's memory is,

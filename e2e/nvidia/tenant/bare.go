@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/link"
 )
 
-// bare is a context on the GPU itself, as a program of the host has it.
+// bare is a context on the GPU itself, by the package that executors use it by.
 type bare struct {
 	device  gpu.Device
 	context gpu.Context
@@ -109,6 +109,14 @@ func (b *bare) reset(ctx context.Context) error {
 }
 
 func (b *bare) close() error { return b.device.Close() }
+
+func (b *bare) pin(mem []byte) (release func() error, err error) {
+	r, ok := b.context.(gpu.HostRegistrar)
+	if !ok {
+		return nil, errors.New("the GPU's driver registers no memory")
+	}
+	return r.RegisterHost(mem)
+}
 
 func dim3(d [3]uint32) gpu.Dim3 { return gpu.Dim3{X: d[0], Y: d[1], Z: d[2]} }
 

@@ -12,6 +12,9 @@ type Setup struct {
 	// Socket is its virtual GPU's. Without one it uses GPU, as a program of the host.
 	Socket string   `json:"socket,omitempty"`
 	GPU    link.GPU `json:"gpu,omitzero"`
+	// Controlled has it use NVIDIA's GPU as the product does, not as CUDA's programs
+	// do: by package gpu/nvidia, which can take its context off the GPU.
+	Controlled bool `json:"controlled,omitempty"`
 	// Preempt has kernels of a guest made preemptible, and launched in the form that
 	// their measured cost chooses.
 	Preempt bool `json:"preempt,omitempty"`
@@ -39,8 +42,6 @@ type Request struct {
 type Answer struct {
 	Error       string       `json:"error,omitempty"`
 	Ready       bool         `json:"ready,omitempty"`
-	Name        string       `json:"name,omitempty"` // of the GPU, with Ready
-	SMs         int          `json:"sms,omitempty"`  // with Ready
 	Job         int          `json:"job,omitempty"`
 	Ran         *Ran         `json:"ran,omitempty"`
 	Seconds     float64      `json:"seconds,omitempty"`

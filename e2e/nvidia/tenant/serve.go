@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"vgpud/gpu"
 )
 
 // tenant is the process's state.
@@ -35,17 +33,21 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Open) (err err
 	}
 	var t tenant
 	ready := Answer{Ready: true}
-	if s.Socket != "" {
+	switch {
+	case s.Socket != "":
 		var g *guest
 		if g, err = openGuest(ctx, &s); err == nil {
 			t.machine = g
 		}
-	} else {
+	case s.GPU.Kind == "nvidia" && !s.Controlled:
+		var n *native
+		if n, err = openNative(); err == nil {
+			t.machine = n
+		}
+	default:
 		var b *bare
 		if b, err = openBare(ctx, &s, open); err == nil {
 			t.machine = b
-			p := b.device.Properties()
-			ready.Name, ready.SMs = p.Name, p.SMs
 		}
 	}
 	if err == nil && s.Gate != "" {
@@ -178,13 +180,11 @@ func (t *tenant) copy(ctx context.Context, c *Copy) (float64, error) {
 
 // pin registers memory with the GPU.
 func (t *tenant) pin(mem []byte) (release func() error, err error) {
-	b, ok := t.machine.(*bare)
+	p, ok := t.machine.(interface {
+		pin(mem []byte) (release func() error, err error)
+	})
 	if !ok {
-		return nil, errors.New("a guest registers no memory")
+		return nil, errors.New("it registers no memory")
 	}
-	r, ok := b.context.(gpu.HostRegistrar)
-	if !ok {
-		return nil, errors.New("the GPU's driver registers no memory")
-	}
-	return r.RegisterHost(mem)
+	return p.pin(mem)
 }
