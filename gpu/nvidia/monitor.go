@@ -153,10 +153,16 @@ func (m *Monitor) Events() (accounting.EventSource, error) {
 
 // eventSource is rm's events as accounting reads them.
 type eventSource struct {
-	m   *Monitor
-	e   *rm.Events
-	buf []rm.Switch
+	m     *Monitor
+	e     *rm.Events
+	buf   []rm.Switch
+	clock readings
 }
+
+// clockMargin is how far the source's clock is kept behind the GPU's, so that it is ahead
+// at no time of a switch that Read has yet to see: by what the clocks drift apart
+// between readings, and what a reading itself may be off.
+const clockMargin = 5 * time.Microsecond
 
 // Read implements [accounting.EventSource].
 func (s *eventSource) Read(out []accounting.Switch) (n int, err error) {
@@ -179,7 +185,10 @@ func (s *eventSource) Read(out []accounting.Switch) (n int, err error) {
 }
 
 // Now implements [accounting.EventSource].
-func (s *eventSource) Now() (time.Duration, error) { return s.m.Now() }
+func (s *eventSource) Now() (time.Duration, error) {
+	t, err := s.clock.at(s.m.o.Clock.Now(), s.m.o.Clock, s.m.Now)
+	return t - clockMargin, err
+}
 
 // Close implements [accounting.EventSource].
 func (s *eventSource) Close() error { return s.e.Close() }

@@ -143,13 +143,14 @@ func TestMonitorTakesFilesAlsoWhereItRefuses(t *testing.T) {
 
 func TestMonitorEvents(t *testing.T) {
 	d := rmtest.New()
-	m := watch(t, d, nil)
+	var c clock.Sim
+	m := watch(t, d, &c)
 	e, err := m.Events()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	d.SetNow(500)
+	d.SetNow(time.Second)
 	d.Switch(100, 7, true)
 	d.Switch(200, 7, false)
 	d.Switch(300, 8, true)
@@ -163,7 +164,17 @@ func TestMonitorEvents(t *testing.T) {
 	if n, err := e.Read(buf); n != 1 || err != nil || buf[0].PID != 8 {
 		t.Errorf("Read = %d, %v, %+v", n, err, buf[0])
 	}
-	if at, err := e.Now(); err != nil || at != 500 {
+	if at, err := e.Now(); err != nil || at != time.Second-clockMargin {
+		t.Errorf("Now = %v, %v", at, err)
+	}
+	// Between readings of the GPU's clock it goes on by the host's.
+	d.SetNow(time.Hour)
+	c.Advance(readingEvery / 2)
+	if at, err := e.Now(); err != nil || at != time.Second-clockMargin+readingEvery/2 {
+		t.Errorf("Now = %v, %v", at, err)
+	}
+	c.Advance(readingEvery)
+	if at, err := e.Now(); err != nil || at != time.Hour-clockMargin {
 		t.Errorf("Now = %v, %v", at, err)
 	}
 }
