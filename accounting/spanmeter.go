@@ -295,20 +295,21 @@ func (m *SpanMeter) stayed(c *contextMeter, s *stay, in Span) {
 	}
 }
 
-// save is how long it took to save a context that was gone at an instant. Where
-// there was work then, the newest launch to end before tells what of: a launch that
-// came behind it is told to have begun with its end, also where the hardware had not
-// fetched it yet and made room for another context instead. Then the launch ended
-// later than it could have, had the save been one of a launch in the middle.
+// save is how long it took to save a context that was gone at an instant. If a
+// launch ended right before, later than one could have that was in the middle when
+// the save began, the save was all that came after: the end is exact, and how long a
+// save takes varies by some microseconds. That goes for launches behind it, too: they
+// are told to have begun with its end, also where the hardware had not fetched them
+// yet and made room for another context instead.
 func (m *SpanMeter) save(c *contextMeter, gone time.Duration) time.Duration {
-	if busy, _ := c.now.at(gone - 1); !busy {
-		return m.config.Save
-	}
 	i, _ := slices.BinarySearch(c.ends, gone)
 	if i > 0 && gone-c.ends[i-1] < (m.config.Save+m.config.Preempted)/2 {
 		return gone - c.ends[i-1]
 	}
-	return m.config.Preempted
+	if busy, _ := c.now.at(gone - 1); busy {
+		return m.config.Preempted
+	}
+	return m.config.Save
 }
 
 // share reckons a time in which nobody knows who was on the engine: those that had

@@ -191,6 +191,7 @@ func TestSpanMeterGrid(t *testing.T) {
 		t.Run(fmt.Sprintf("%d guests, %v, %.0f %%", p.guests, p.length, 100*p.load), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			g := h100()
+			g.Save = 61 * us // it varies by some microseconds
 			var contexts []*accountingtest.RecordedContext
 			for i := range p.guests {
 				c := &accountingtest.RecordedContext{PID: 100 + i, Group: accounting.GroupID(i), Kernel: accountingtest.Random(r, p.length, p.load), Depth: 1 + i%2}
@@ -204,7 +205,7 @@ func TestSpanMeterGrid(t *testing.T) {
 				l.cut(t, 10*ms)
 			}
 			for i := range contexts {
-				if off := float64(l.off(i)) / float64(cuts*10*ms); off > 0.002 || off < -0.002 {
+				if off := float64(l.off(i)) / float64(cuts*10*ms); off > 0.001 || off < -0.001 {
 					t.Errorf("guest %d: %+.2f points beside a true %.1f %%", i, 100*off, 100*float64(l.truth(i))/float64(cuts*10*ms))
 				}
 			}

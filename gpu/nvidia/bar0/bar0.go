@@ -84,7 +84,7 @@ const otherwise = "or have the GPU accounted by its record of context switches (
 func explain(root fs.FS, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w: the kernel keeps devices' registers to itself (%s): boot without secure boot and without lockdown=, %s", err, lockdown(root), otherwise)
+		return fmt.Errorf("%w: the kernel keeps devices' registers to itself%s: boot without secure boot and without lockdown=, %s", err, lockdown(root), otherwise)
 	case errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w: run the daemon as root, %s", err, otherwise)
 	case errors.Is(err, unix.EINVAL):
@@ -96,16 +96,16 @@ func explain(root fs.FS, err error) error {
 	return err
 }
 
-// lockdown is what the kernel says of its lockdown.
+// lockdown is what the kernel says of its lockdown, if it says anything.
 func lockdown(root fs.FS) string {
 	b, err := fs.ReadFile(root, "sys/kernel/security/lockdown")
 	if err != nil {
-		return "lockdown not known"
+		return ""
 	}
 	for word := range strings.FieldsSeq(string(b)) {
 		if mode, ok := strings.CutPrefix(word, "["); ok {
-			return "lockdown " + strings.TrimSuffix(mode, "]")
+			return " (lockdown: " + strings.TrimSuffix(mode, "]") + ")"
 		}
 	}
-	return "lockdown none"
+	return ""
 }

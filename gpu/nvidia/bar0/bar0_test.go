@@ -168,8 +168,8 @@ func TestRefusalsAreExplained(t *testing.T) {
 		root fs.FS
 		want []string
 	}{
-		{refusing{locked, unix.EPERM}, []string{pci, "lockdown integrity", "source: events"}},
-		{refusing{fstest.MapFS{}, unix.EPERM}, []string{"lockdown not known"}},
+		{refusing{locked, unix.EPERM}, []string{pci, "(lockdown: integrity)", "source: events"}},
+		{refusing{fstest.MapFS{}, unix.EPERM}, []string{"to itself: boot without secure boot"}},
 		{refusing{locked, unix.EACCES}, []string{"as root", "source: events"}},
 		{refusing{locked, unix.EINVAL}, []string{"iomem=relaxed"}},
 		{locked, []string{pci, "no such device"}},
