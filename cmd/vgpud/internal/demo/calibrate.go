@@ -54,9 +54,9 @@ func (d *demo) calibrate(ctx context.Context) error {
 	batch.Throttle.Blocks = want.batchBlocks
 	urgent := work.Urgent().Work[0]
 
-	shapes := []work.Work{guest, batch, urgent}
+	// The batch kernel first: a GPU that was idle is slow for a while.
 	var timed []work.Work
-	for _, w := range shapes {
+	for _, w := range []work.Work{batch, guest, urgent} {
 		timed = append(timed, iterated(w, want.few), iterated(w, want.many))
 	}
 	found, err := d.solo(ctx, timed)
@@ -66,29 +66,29 @@ func (d *demo) calibrate(ctx context.Context) error {
 	line := func(shape int) speed {
 		return speedOf(want.few, found[2*shape], want.many, found[2*shape+1])
 	}
-	var final []work.Work
+	batch = iterated(batch, line(0).iterations(want.batch))
+	urgent = iterated(urgent, line(2).iterations(want.urgent))
+	final := []work.Work{batch, urgent}
 	for i, m := range d.members {
-		w := iterated(guest, line(0).iterations(want.guests[i]))
+		w := iterated(guest, line(1).iterations(want.guests[i]))
 		w.Repeat = max(int(gpuTimePerCheck/want.guests[i]), work.Backlog)
 		m.Work, m.Channels, m.Preempt = []work.Work{w}, 1, "off"
 		final = append(final, w)
 	}
-	batch = iterated(batch, line(1).iterations(want.batch))
-	urgent = iterated(urgent, line(2).iterations(want.urgent))
 	d.rivals = func() (*member, *member) {
 		b, u := rivals()
 		b.Work, u.Work = []work.Work{batch}, []work.Work{urgent}
 		return b, u
 	}
-	if found, err = d.solo(ctx, append(final, batch, urgent)); err != nil {
+	if found, err = d.solo(ctx, final); err != nil {
 		return err
 	}
+	others, guests := found[:2], found[2:]
 	for i, m := range d.members {
-		m.alone = time.Duration(found[i] * float64(time.Second))
+		m.alone = time.Duration(guests[i] * float64(time.Second))
 	}
-	n := len(d.members)
 	return d.say("alone, their kernels take %.0f, %.0f and %.0f µs, a batch kernel %.1f ms and an urgent one %.0f µs",
-		1e6*found[0], 1e6*found[1], 1e6*found[2], 1e3*found[n], 1e6*found[n+1])
+		1e6*guests[0], 1e6*guests[1], 1e6*guests[2], 1e3*others[0], 1e6*others[1])
 }
 
 // iterated is a throttle kernel of so many iterations.
