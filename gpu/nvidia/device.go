@@ -157,7 +157,12 @@ func (d *Device) Info() Info { return d.info }
 func (d *Device) Now() (time.Duration, error) {
 	now := d.o.Clock.Now()
 	if d.o.GPUClock != nil {
-		return d.now.at(now, d.o.Clock, d.o.GPUClock)
+		t, err := d.now.at(now, d.o.Clock, d.o.GPUClock)
+		if rm.Lost(err) {
+			d.lose()
+			err = fmt.Errorf("%w: %w", err, gpu.ErrLost)
+		}
+		return t, err
 	}
 	d.mu.Lock()
 	c := d.ctx

@@ -226,8 +226,11 @@ func TestHardwarePrintf(t *testing.T) {
 	}
 	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
 	for range 3 {
+		launched := time.Now()
 		fence, err := ch.Launch(&gpu.Launch{Function: f, Grid: gpu.Dim3{X: 2, Y: 1, Z: 1}, Block: one})
+		called := time.Since(launched)
 		ran(t, ch, fence, err)
+		t.Logf("launched in %v, done after %v", called, time.Since(launched))
 		start := time.Now()
 		text, err := c.Printf(1000)
 		if err != nil || string(text) != "hello\nhello\n" {
