@@ -225,11 +225,12 @@ func begin[T any](f func() (T, error)) (wait func() (T, error)) {
 
 // inspect asks what is in the VM, which must be able to have a virtual GPU.
 func inspect(ctx context.Context, m *qmp.Monitor) (*qmp.Machine, error) {
+	fits := begin(func() (struct{}, error) { return struct{}{}, qmp.Fit(ctx, m) })
 	machine, err := qmp.Inspect(ctx, m)
-	if err != nil {
-		return nil, err
+	if _, ferr := fits(); err == nil {
+		err = ferr
 	}
-	return machine, qmp.Fit(ctx, m)
+	return machine, err
 }
 
 // plug plugs in a virtual GPU that was made, or takes it back.

@@ -123,27 +123,29 @@ func Inspect(ctx context.Context, r Runner) (*Machine, error) {
 	return &m, nil
 }
 
+// memdev is a memory backend as QEMU answers to query-memdev.
+type memdev struct {
+	ID    string
+	Share bool
+}
+
 // Fit refuses a VM whose memory can't be shared with a device's process.
 func Fit(ctx context.Context, r Runner) error {
-	var backends []struct {
-		ID    string
-		Share bool
+	var backends []memdev
+	if err := r.Run(ctx, "query-memdev", nil, &backends); err != nil {
+		return err
 	}
+	if !slices.ContainsFunc(backends, func(b memdev) bool { return !b.Share }) {
+		return nil
+	}
+	// It may be that of something else, such as an NVDIMM.
 	var main string
-	if err := errors.Join(
-		r.Run(ctx, "query-memdev", nil, &backends),
-		r.Run(ctx, "qom-get", map[string]any{"path": "/machine", "property": "memory-backend"}, &main),
-	); err != nil {
+	if err := r.Run(ctx, "qom-get", map[string]any{"path": "/machine", "property": "memory-backend"}, &main); err != nil {
 		return err
 	}
 	id := path.Base(main)
 	// With NUMA nodes the machine has no memory of its own: then all counts.
-	only := slices.ContainsFunc(backends, func(b struct {
-		ID    string
-		Share bool
-	}) bool {
-		return b.ID == id
-	})
+	only := slices.ContainsFunc(backends, func(b memdev) bool { return b.ID == id })
 	for _, b := range backends {
 		if !b.Share && (!only || b.ID == id) {
 			return errors.New("the VM's memory is not shared, as a virtual GPU needs: `vgpuctl define` has it be so from the next start on (without libvirt: -object memory-backend-memfd,share=on)")
