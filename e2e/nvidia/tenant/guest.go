@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"vgpud/guestagent/driver"
+	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -29,7 +30,9 @@ func openGuest(ctx context.Context, s *Setup) (_ *guest, err error) {
 	if g.device, err = driver.Open(ctx, bus); err != nil {
 		return nil, err
 	}
-	o := driver.ContextOptions{Priority: s.Priority, Preempt: &driver.PreemptOptions{Off: !s.Preempt, Forms: abi.PreemptForm(s.Forms)}}
+	o := driver.ContextOptions{Priority: s.Priority, Preempt: &driver.PreemptOptions{
+		Off: !s.Preempt, Forms: abi.PreemptForm(s.Forms), Wanted: tune.Parameters{Latency: s.Leaves},
+	}}
 	if g.gpu, err = g.device.NewContext(ctx, o); err == nil {
 		g.channel, err = g.gpu.NewChannel(ctx, driver.ChannelOptions{Patience: looking})
 	}

@@ -20,6 +20,8 @@ type Setup struct {
 	Preempt bool `json:"preempt,omitempty"`
 	// Forms are those that are made, 0: those of use.
 	Forms uint8 `json:"forms,omitempty"`
+	// Leaves is within what time kernels are wanted to leave the GPU; 0: the usual.
+	Leaves time.Duration `json:"leaves,omitempty"`
 	// Priority is that of its launches, as CUDA's: lower is more urgent.
 	Priority int32 `json:"priority,omitempty"`
 	// Gate is a file that holds the tenant back, and its place in it; see [Gate].
