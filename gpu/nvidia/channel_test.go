@@ -1,0 +1,224 @@
+package nvidia
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"vgpud/gpu"
+)
+
+// Commands of a channel happen in order, and their times are the GPU's.
+func TestCommandsInOrder(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p := alloc(t, c, 8)
+	l := kernel(t, c, "add", uint64(p))
+	before := x.gpu.Clock()
+	const n = 3 * slotCount
+	var last gpu.Fence
+	for i := range n {
+		f, err := ch.Launch(l)
+		if err != nil || f != last+1 {
+			t.Fatalf("launch %d has fence %d, %v", i, f, err)
+		}
+		last = f
+	}
+	if err := ch.Wait(t.Context(), last); err != nil || ch.Done() != last {
+		t.Fatalf("done %d, %v", ch.Done(), err)
+	}
+	end := before
+	for f := last - gpu.OutcomesKept + 1; f <= last; f++ {
+		o := ch.Outcome(f)
+		if o.Err != nil || o.Start > o.End || o.Start < end-time.Microsecond || o.End > x.gpu.Clock()+time.Microsecond {
+			t.Fatalf("fence %d: %+v, after one that ended at %v", f, o, end)
+		}
+		end = o.End
+	}
+	if o := ch.Outcome(last - gpu.OutcomesKept); !errors.Is(o.Err, gpu.ErrNotFound) {
+		t.Errorf("an outcome that is not kept: %+v", o)
+	}
+	if o := ch.Outcome(last + 1); !errors.Is(o.Err, gpu.ErrNotFound) {
+		t.Errorf("an outcome to come: %+v", o)
+	}
+	if err := ch.Wait(t.Context(), last+1); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("wait for what was not queued: %v", err)
+	}
+	if got := binary.LittleEndian.Uint64(read(t, ch, p, 8)); got != n {
+		t.Errorf("%d launches did their work, of %d", got, n)
+	}
+}
+
+// Memory is zero, though what the driver hands out is not, also for a channel that
+// was idle since before.
+func TestFreshMemoryIsZero(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	a, b := channelOf(t, c), channelOf(t, c)
+	for _, ch := range []*Channel{a, b, a, b} {
+		p := alloc(t, c, 100_000)
+		if got := read(t, ch, p, 100_000); !bytes.Equal(got, make([]byte, len(got))) {
+			t.Fatal("fresh memory is not zero")
+		}
+		q := alloc(t, c, 8)
+		f, err := ch.Launch(kernel(t, c, "add", uint64(q)))
+		ran(t, ch, f, err)
+		if got := binary.LittleEndian.Uint64(read(t, ch, q, 8)); got != 1 {
+			t.Fatalf("a kernel found %d in fresh memory", got-1)
+		}
+	}
+}
+
+// A copy of a word waits for no kernel but its own stream's, wherever the word is.
+func TestWordsOvertakeKernels(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	work, words := channelOf(t, c), channelOf(t, c)
+	p := alloc(t, c, 128)
+	f, err := work.Launch(kernel(t, c, "hang", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := []byte{1, 2, 3, 4}
+	g, err := words.CopyIn(p, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(w) // it was taken
+	if o := ran(t, words, g, err); o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	if got := read(t, words, p, 4); !bytes.Equal(got, []byte{1, 2, 3, 4}) {
+		t.Errorf("the word is %v", got)
+	}
+	if work.Done() >= f {
+		t.Error("the kernel has ended")
+	}
+	// A copy out behind the kernel doesn't hold its caller up, and lands when the
+	// kernel is done.
+	big := alloc(t, c, bounceBytes)
+	f, err = words.Set(big, 7, 1, bounceBytes)
+	ran(t, words, f, err)
+	var out [4]byte
+	long := make([]byte, bounceBytes)
+	g, err = work.CopyOut(out[:], p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := work.CopyOut(long, big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.let()
+	if o := ran(t, work, g, err); o.Err != nil || out != [4]byte{1, 2, 3, 4} {
+		t.Errorf("copied %v, %v", out, o.Err)
+	}
+	if o := ran(t, work, h, err); o.Err != nil || long[0] != 7 || long[bounceBytes-1] != 7 {
+		t.Errorf("copied %v, %v", long[:4], o.Err)
+	}
+	// Of two such one after the other the second has to go another way.
+	first, second := make([]byte, bounceBytes), make([]byte, bounceBytes)
+	if _, err = work.CopyOut(first, big); err != nil {
+		t.Fatal(err)
+	}
+	h, err = work.CopyOut(second, big)
+	ran(t, work, h, err)
+	if !bytes.Equal(first, long) || !bytes.Equal(second, long) {
+		t.Error("copied wrongly")
+	}
+}
+
+// Wait ends with its context though the command does not.
+func TestWaitEndsWithContext(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	f, err := ch.Launch(kernel(t, c, "hang", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := ch.Wait(ctx, f); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	x.let()
+	if err := ch.Wait(t.Context(), f); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaultPoisons(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch, beside := channelOf(t, c), channelOf(t, c)
+	p := alloc(t, c, 8)
+	one, err := ch.Launch(kernel(t, c, "add", uint64(p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := ch.Launch(kernel(t, c, "bad", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.let()
+	if err := ch.Wait(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	var fault *gpu.Fault
+	if o := ch.Outcome(bad); !errors.As(o.Err, &fault) || fault.Kind != gpu.FaultAddress || fault.Kernel != "bad" {
+		t.Errorf("%+v", o)
+	}
+	if o := ch.Outcome(one); o.Err != nil {
+		t.Errorf("what came before: %v", o.Err)
+	}
+	for what, call := range map[string]func() error{
+		"launch": func() error { _, err := beside.Launch(&gpu.Launch{}); return err },
+		"alloc":  func() error { _, err := c.Alloc(1); return err },
+		"free":   func() error { return c.Free(p) },
+		"memory": func() error { _, _, err := c.Memory(); return err },
+		"load":   func() error { _, err := c.LoadModule(nil); return err },
+		"printf": func() error { _, err := c.Printf(1); return err },
+		"new":    func() error { _, err := c.NewChannel(); return err },
+		"set":    func() error { _, err := ch.Set(p, 0, 1, 1); return err },
+	} {
+		if err := call(); !errors.As(err, &fault) {
+			t.Errorf("%s in a poisoned context: %v", what, err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A fault is found out though nobody waits for the launch that caused it, by the
+// next call; those queued behind it are dropped.
+func TestFaultDropsWhatIsBehind(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	hang, bad, add := kernel(t, c, "hang", 0), kernel(t, c, "bad", 0), kernel(t, c, "add", uint64(alloc(t, c, 8)))
+	for _, l := range []*gpu.Launch{hang, bad, add} {
+		if _, err := ch.Launch(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.let()
+	if err := ch.Wait(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if ch.Done() != 3 {
+		t.Errorf("%d fences reached, of 3", ch.Done())
+	}
+	if o := ch.Outcome(3); !errors.Is(o.Err, gpu.ErrPoisoned) {
+		t.Errorf("what was behind: %v", o.Err)
+	}
+	var fault *gpu.Fault
+	if o := ch.Outcome(2); !errors.As(o.Err, &fault) {
+		t.Errorf("what faulted: %v", o.Err)
+	}
+}
