@@ -1,10 +1,12 @@
 package mediator
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
 )
 
@@ -44,7 +46,7 @@ var hardwareMetrics = []hardwareMetric{
 
 var (
 	gpuXids      = prometheus.NewDesc("vgpud_gpu_xid_errors_total", "Errors that the driver reported of the GPU since the daemon started, by number.", []string{"gpu", "xid"}, nil)
-	gpuThrottled = prometheus.NewDesc("vgpud_gpu_throttled", "1 for each reason for which the GPU's clocks are low, but for idleness.", []string{"gpu", "reason"}, nil)
+	gpuThrottled = prometheus.NewDesc("vgpud_gpu_throttled", "Whether the GPU's clocks are low for a reason other than idleness.", []string{"gpu", "reason"}, nil)
 	gpuHardware  = prometheus.NewDesc("vgpud_gpu_hardware_info", "What a GPU is to its driver.", []string{"gpu", "uuid", "pci", "driver", "cuda", "mig", "compute_mode", "persistence"}, nil)
 )
 
@@ -71,7 +73,10 @@ func collectHardware(ch chan<- prometheus.Metric, gpu string, h *api.Hardware) {
 	for _, x := range h.Xids {
 		ch <- prometheus.MustNewConstMetric(gpuXids, counter, float64(x.Count), gpu, strconv.FormatUint(x.Xid, 10))
 	}
-	for _, reason := range h.Throttled {
-		ch <- prometheus.MustNewConstMetric(gpuThrottled, gauge, 1, gpu, reason)
+	if h.TemperatureCelsius == nil && h.PowerWatts == nil {
+		return // there is no sample
+	}
+	for _, reason := range inventory.ThrottleReasons {
+		ch <- prometheus.MustNewConstMetric(gpuThrottled, gauge, truth(slices.Contains(h.Throttled, reason)), gpu, reason)
 	}
 }

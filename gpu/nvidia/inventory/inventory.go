@@ -79,6 +79,12 @@ type Sample struct {
 	Recovery Recovery `json:"recovery,omitempty"`
 }
 
+// ThrottleReasons are the values of [Sample].Throttled, in the order of the driver's
+// bits (nvmlClocksEventReason*).
+var ThrottleReasons = []string{
+	"application-clocks", "power-cap", "hardware-slowdown", "sync-boost", "thermal", "hardware-thermal", "power-brake", "display-clock",
+}
+
 // Recovery is what a driver wants done to a GPU (NVML_GPU_RECOVERY_ACTION).
 type Recovery string
 

@@ -232,25 +232,12 @@ func scaled(v uint32, ret nvml.Return, times, per float64) *float64 {
 	return &f
 }
 
-// reasons are nvmlClocksThrottleReason*, but for GpuIdle, which is none.
-var reasons = []struct {
-	bit  uint64
-	name string
-}{
-	{nvml.ClocksThrottleReasonApplicationsClocksSetting, "application-clocks"},
-	{nvml.ClocksThrottleReasonSwPowerCap, "power-cap"},
-	{nvml.ClocksThrottleReasonHwSlowdown, "hardware-slowdown"},
-	{nvml.ClocksThrottleReasonSyncBoost, "sync-boost"},
-	{nvml.ClocksThrottleReasonSwThermalSlowdown, "thermal"},
-	{nvml.ClocksThrottleReasonHwThermalSlowdown, "hardware-thermal"},
-	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power-brake"},
-	{nvml.ClocksThrottleReasonDisplayClockSetting, "display-clock"},
-}
-
+// throttled names the bits of nvmlClocksThrottleReason*. The first is GpuIdle, which is
+// no reason; the others are in the order of [inventory.ThrottleReasons].
 func throttled(bits uint64) (names []string) {
-	for _, r := range reasons {
-		if bits&r.bit != 0 {
-			names = append(names, r.name)
+	for i, name := range inventory.ThrottleReasons {
+		if bits&(nvml.ClocksThrottleReasonApplicationsClocksSetting<<i) != 0 {
+			names = append(names, name)
 		}
 	}
 	return names

@@ -199,3 +199,23 @@ func TestLibrariesThatDoNotStart(t *testing.T) {
 		}
 	})
 }
+
+func TestReasonsOfThrottling(t *testing.T) {
+	for bit, name := range map[uint64]string{
+		nvml.ClocksThrottleReasonApplicationsClocksSetting: "application-clocks",
+		nvml.ClocksThrottleReasonSwPowerCap:                "power-cap",
+		nvml.ClocksThrottleReasonHwSlowdown:                "hardware-slowdown",
+		nvml.ClocksThrottleReasonSyncBoost:                 "sync-boost",
+		nvml.ClocksThrottleReasonSwThermalSlowdown:         "thermal",
+		nvml.ClocksThrottleReasonHwThermalSlowdown:         "hardware-thermal",
+		nvml.ClocksThrottleReasonHwPowerBrakeSlowdown:      "power-brake",
+		nvml.ClocksThrottleReasonDisplayClockSetting:       "display-clock",
+	} {
+		if diff := cmp.Diff([]string{name}, throttled(bit|nvml.ClocksThrottleReasonGpuIdle)); diff != "" {
+			t.Errorf("bit %#x, -want +got:\n%s", bit, diff)
+		}
+	}
+	if all := throttled(nvml.ClocksThrottleReasonAll); len(all) != len(inventory.ThrottleReasons) {
+		t.Errorf("all reasons: %v", all)
+	}
+}
