@@ -39,7 +39,6 @@ type Context struct {
 	mu       sync.Mutex
 	channels []*Channel
 	idle     []*lane // of closed channels, to be used again
-	modules  map[*Module]struct{}
 	local    uint64 // taken for local memory of resident threads
 	stop     chan struct{}
 	watching sync.WaitGroup
@@ -48,7 +47,7 @@ type Context struct {
 // newContext makes a context on d.
 func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
 	c := &Context{
-		d: d, drv: d.drv, o: o, hung: make(chan struct{}), stop: make(chan struct{}), modules: map[*Module]struct{}{},
+		d: d, drv: d.drv, o: o, hung: make(chan struct{}), stop: make(chan struct{}),
 		group: gpu.GroupID(os.Getpid() & 0xfff),
 	}
 	c.memory.limit, c.memory.budget = o.MemoryLimit, o.Budget

@@ -99,15 +99,11 @@ func (c *Context) admit(m *Module) error {
 		}
 		c.local = need
 	}
-	c.modules[m] = struct{}{}
 	return nil
 }
 
 // unload frees the module.
 func (m *Module) unload() error {
-	m.c.mu.Lock()
-	delete(m.c.modules, m)
-	m.c.mu.Unlock()
 	m.c.table.forget(m)
 	err := m.c.do("unload a module", func() error { return m.c.drv.ModuleUnload(m.m) })
 	if err == nil {
