@@ -37,9 +37,9 @@ func (l *SliceLimits) mean() time.Duration {
 
 // slicing finds the time slices that share a GPU by weight. Each guest's groups have
 // slices that sum to its weight, so that guests that always have work share by weight
-// whatever happens elsewhere. That is nearly right, and what is not is corrected by
-// what the guests are seen to use: a slice ends early where what a group has on the
-// GPU ends, and begins late by the switch to it.
+// whatever happens elsewhere. That is not quite right, and is corrected by what the
+// guests are seen to use: a group's turn ends early when the work ends that it had on
+// the GPU as the turn began, which short kernels don't fill a long slice with.
 //
 // The correction is a proportional and an integral part of how far a guest is ahead,
 // of the GPU time that the guests together used for which there is not enough. Those
@@ -75,7 +75,7 @@ const (
 	// slicePart and sliceWhole are the times in which the proportional part pays back
 	// what a guest is ahead, and the integral part takes over. Their ratio of four is
 	// critical damping.
-	slicePart  = 500 * time.Millisecond
+	slicePart  = 250 * time.Millisecond
 	sliceWhole = 4 * slicePart
 	// maxTrim bounds both parts together, a logarithm: a factor of four.
 	maxTrim = 2 * math.Ln2

@@ -21,8 +21,8 @@ type slicedGuest struct {
 	slice    time.Duration
 }
 
-// slicedContext is a channel group. Its executor keeps launches on the GPU: two at
-// least, and up to sixteen that take 8 ms together.
+// slicedContext is a channel group. Its executor keeps launches on the GPU: sixteen at
+// least, and up to sixty that take 8 ms together.
 type slicedContext struct {
 	g      *slicedGuest
 	length func() time.Duration // of the next kernel
@@ -32,9 +32,9 @@ type slicedContext struct {
 	off    bool                 // disabled
 }
 
-// slicedGPU takes turns among contexts with work, as an H100 does: a slice ends when
-// it is over and another waits, or when what is on the GPU of the context has ended,
-// even where more is about to come. Each switch takes its time.
+// slicedGPU takes turns among contexts with work, as an H100 does: a turn ends with its
+// slice, or when the work ends that was there when it began, even where more has come
+// since. Each switch takes its time.
 type slicedGPU struct {
 	now      time.Duration
 	guests   []*slicedGuest
@@ -43,6 +43,7 @@ type slicedGPU struct {
 	// current has the GPU, for left of its slice, once the switch to it is over.
 	current   *slicedContext
 	left      time.Duration
+	fetched   int // launches that were there when its turn began
 	switching time.Duration
 	busy      time.Duration
 	idle      time.Duration
@@ -91,7 +92,7 @@ func (s *slicedGPU) feed() {
 		for _, k := range c.queue {
 			sum += k
 		}
-		for len(c.queue) < 2 || len(c.queue) < 16 && sum < 8*ms {
+		for len(c.queue) < 16 || len(c.queue) < 60 && sum < 8*ms {
 			k := c.length()
 			c.queue = append(c.queue, k)
 			sum += k
@@ -109,7 +110,7 @@ func (s *slicedGPU) run(t time.Duration) {
 		case s.switching > 0:
 			step := min(s.switching, t-s.now)
 			s.now, s.switching = s.now+step, s.switching-step
-		case s.current != nil && s.current.runnable() && s.left > 0:
+		case s.current != nil && s.current.runnable() && s.left > 0 && s.fetched > 0:
 			s.execute(s.current, t)
 		default:
 			s.next()
@@ -129,6 +130,7 @@ func (s *slicedGPU) next() {
 			s.switching = switching
 		}
 		s.current, s.left = c, c.g.slice
+		s.fetched = len(c.queue)
 		return
 	}
 	s.idle += 10 * us
@@ -146,6 +148,7 @@ func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
 	c.g.used += step
 	s.busy += step
 	if c.queue[0] -= step; c.queue[0] == 0 {
+		s.fetched--
 		if c.queue = c.queue[1:]; c.next <= s.now {
 			c.next = s.now + refill + c.think
 		}
