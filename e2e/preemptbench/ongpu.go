@@ -17,29 +17,42 @@ var h200 = func() blocks.Costs {
 	return c
 }()
 
-// onH200 is what the transformation's own forms cost on a real H200, by
-// e2e/preemptbench/gpu (docs/results/preempt-gpu.md): per cent more than the
-// original, and the median latency of 24 evictions in µs.
-type onH200 struct {
+// onGPU is what transformed kernels cost on a real GPU, by e2e/preemptbench/gpu
+// (docs/results/preempt-gpu.md): per cent more than the original, and the median
+// latency of some evictions in µs.
+type onGPU struct {
 	kernel   string // of the corpus
 	original float64
 	tasks    uint64
 	// times is how many times as much a task does as in the corpus' case that
 	// the model's kernel is made of: its loop's length.
 	times func(s subject) float64
-	lines []lineH200
+	lines []lineOnGPU
 }
 
-type lineH200 struct {
+type lineOnGPU struct {
 	choice            abi.Preempt
+	word              blocks.Word
 	overhead, latency float64
 }
 
-func h200Lines(single, coarse8, coarse32, persistent1, persistent4, persistent16 [2]float64) []lineH200 {
-	line := func(f abi.PreemptForm, group uint32, v [2]float64) lineH200 {
-		return lineH200{abi.Preempt{Form: f, Group: group, Every: 1}, v[0], v[1]}
+// String names the form, and the word where it is not the usual one.
+func (l lineOnGPU) String() string {
+	text := fmt.Sprintf("%v %d", l.choice.Form, l.choice.Group)
+	if l.choice.Every > 1 {
+		text += fmt.Sprintf(", each %dth", l.choice.Every)
 	}
-	return []lineH200{
+	return text + map[blocks.Word]string{
+		blocks.AllThreads: ", all threads", blocks.HostMemory: ", host memory", blocks.HostMemoryAll: ", host memory, all threads",
+		blocks.Proxy: ", proxy, all threads", blocks.ProxyOne: ", proxy",
+	}[l.word]
+}
+
+func h200Lines(single, coarse8, coarse32, persistent1, persistent4, persistent16 [2]float64) []lineOnGPU {
+	line := func(f abi.PreemptForm, group uint32, v [2]float64) lineOnGPU {
+		return lineOnGPU{abi.Preempt{Form: f, Group: group, Every: 1}, blocks.OwnLine, v[0], v[1]}
+	}
+	return []lineOnGPU{
 		line(abi.PreemptSingle, 1, single), line(abi.PreemptCoarse, 8, coarse8), line(abi.PreemptCoarse, 32, coarse32),
 		line(abi.PreemptPersistent, 1, persistent1), line(abi.PreemptPersistent, 4, persistent4), line(abi.PreemptPersistent, 16, persistent16),
 	}
@@ -47,7 +60,7 @@ func h200Lines(single, coarse8, coarse32, persistent1, persistent4, persistent16
 
 // h200Runs are the measurements. The latencies of kernels that were done before all
 // their blocks had looked again are those of their end, and say nothing.
-var h200Runs = []onH200{
+var h200Runs = []onGPU{
 	{"vecadd", 950.8, 1 << 20, func(subject) float64 { return 1 }, h200Lines(
 		[2]float64{19.10, 530.7}, [2]float64{-6.36, 72.5}, [2]float64{-6.21, 32.9},
 		[2]float64{45.10, 8.8}, [2]float64{-3.44, 11.2}, [2]float64{-4.66, 21.0})},
@@ -66,14 +79,18 @@ var h200Runs = []onH200{
 // and the transformation as it is, against those measurements. Nothing was fitted
 // to them.
 func h200Figure(all map[string]subject) plot.Figure {
-	f := plot.Figure{
-		Number: "0, H200", Log: true, YLabel: "relative length, or µs",
+	return besideModel(plot.Figure{
+		Number:  "0, H200",
 		Title:   "Our own forms on a real H200 and in the model, nothing fitted",
-		Paper:   "measured, docs/results/preempt-gpu.md",
 		Columns: []string{"kernel, form", "H200, relative", "model, relative", "H200, µs to leave", "model, µs to leave"},
-	}
+	}, h200, h200Runs, all)
+}
+
+// besideModel fills a figure with measurements of a GPU and what the model has for it.
+func besideModel(f plot.Figure, costs blocks.Costs, runs []onGPU, all map[string]subject) plot.Figure {
+	f.Log, f.YLabel, f.Paper = true, "relative length, or µs", "measured, docs/results/preempt-gpu.md"
 	right, off, pairs := 0, 0, 0
-	for _, run := range h200Runs {
+	for _, run := range runs {
 		s, ok := all[run.kernel]
 		if !ok {
 			continue
@@ -86,23 +103,24 @@ func h200Figure(all map[string]subject) plot.Figure {
 		if times > 1 {
 			k.Latency *= times
 		}
-		original := blocks.Duration(h200, k, blocks.Form{})
+		original := blocks.Duration(costs, k, blocks.Form{})
 		f.Rows = append(f.Rows, plot.Row{Name: fmt.Sprintf("%s, original, ms", run.kernel), Values: []float64{
 			run.original / 1000, original / 1e6, math.NaN(), math.NaN(),
 		}})
 		var model []float64
 		for _, l := range run.lines {
 			form := s.added.form(l.choice)
-			length := blocks.Duration(h200, k, form) / original
+			form.Word = l.word
+			length := blocks.Duration(costs, k, form) / original
 			latency := math.NaN()
 			if !math.IsNaN(l.latency) {
-				latency = blocks.Quantile(blocks.Evictions(h200, k, form, 0.05, 0.9, 9), 0.5) / 1000
+				latency = blocks.Quantile(blocks.Evictions(costs, k, form, 0.05, 0.9, 9), 0.5) / 1000
 				if r := latency / l.latency; r > 2 || r < 0.5 {
 					off++
 				}
 			}
 			model = append(model, length)
-			f.Rows = append(f.Rows, plot.Row{Name: fmt.Sprintf("%s, %v %d", run.kernel, l.choice.Form, l.choice.Group), Values: []float64{
+			f.Rows = append(f.Rows, plot.Row{Name: fmt.Sprintf("%s, %v", run.kernel, l), Values: []float64{
 				1 + l.overhead/100, length, l.latency, latency,
 			}})
 		}
