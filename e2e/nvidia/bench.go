@@ -135,7 +135,7 @@ func (b *bench) scale(ctx context.Context, lengths ...time.Duration) (iterations
 		}
 		var took [2]time.Duration
 		for i, n := range []int{few, many} {
-			if took[i], err = length(ctx, m, b.full(n)); err != nil {
+			if took[i], err = b.length(ctx, m, b.full(n)); err != nil {
 				return err
 			}
 		}
@@ -144,7 +144,7 @@ func (b *bench) scale(ctx context.Context, lengths ...time.Duration) (iterations
 		for _, l := range lengths {
 			n := max(int((float64(l)-fixed)/max(per, 0.01)), 1)
 			iterations = append(iterations, n)
-			d, err := length(ctx, m, b.full(n))
+			d, err := b.length(ctx, m, b.full(n))
 			if err != nil {
 				return err
 			}
@@ -155,15 +155,12 @@ func (b *bench) scale(ctx context.Context, lengths ...time.Duration) (iterations
 	return iterations, solo, err
 }
 
-// lengthRuns is how often a kernel is run to measure its length, and lengthDepth how
-// many launches of it are under way then, so that the GPU never waits.
-const (
-	lengthRuns  = 5
-	lengthDepth = 8
-)
+// lengthRuns is how often a kernel's length is measured.
+const lengthRuns = 5
 
-// length is how long a spin is alone, back to back with others of its kind.
-func length(ctx context.Context, m *member, s tenant.Spin) (time.Duration, error) {
+// length is how long a spin is alone, back to back with others of its kind, all of
+// which are launched before the first is waited for.
+func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (time.Duration, error) {
 	j, err := m.load(ctx, tenant.Job{Spin: &s})
 	if err != nil {
 		return 0, err
@@ -174,13 +171,17 @@ func length(ctx context.Context, m *member, s tenant.Spin) (time.Duration, error
 	}
 	const enough = 20 * time.Millisecond
 	rounds := int(min(max(enough/max(one.Turnarounds[1], 1), 4), 512))
-	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: lengthDepth})
+	depth := rounds
+	if b.kind == "soft" {
+		depth = 8 // it does not remember as many
+	}
+	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: depth})
 	if err != nil {
 		return 0, err
 	}
 	// The host's part of each iteration, its first launch and the last one's end, is
 	// left out by a second length.
-	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: lengthDepth})
+	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: min(depth, rounds/2)})
 	if err != nil {
 		return 0, err
 	}

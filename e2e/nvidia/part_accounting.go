@@ -74,6 +74,10 @@ func account(ctx context.Context, b *bench) error {
 			}
 		}
 	}
+	through, err := b.lengthsOf(ctx, guests[0])
+	if err != nil {
+		return err
+	}
 	var worst, relative, cpus, executors []float64
 	points := grid()
 	errorsOf := make([][]float64, len(points))
@@ -115,12 +119,27 @@ func account(ctx context.Context, b *bench) error {
 	for i, k := range gridKernels {
 		r.Baseline["solo_us_"+k.String()] = float64(solo[i]) / 1e3
 		r.Baseline["globaltimer_us_"+k.String()] = float64(stamped[i]) / 1e3
+		r.Baseline["through_a_guest_us_"+k.String()] = float64(through[i]) / 1e3
 	}
 	c := b.row("host_cpu", cpus, "processor time of the daemon over the same 16 points, of the time that they took")
 	c.Baseline["loga_published"] = 0.17
 	c.Baseline["guests_processes"] = figure.Median(executors)
 	b.add(r, c)
 	return nil
+}
+
+// lengthsOf is how long the kernels are alone, back to back, by way of a guest: what
+// its way to the GPU puts between them comes to that.
+func (b *bench) lengthsOf(ctx context.Context, guest *member) (lengths []time.Duration, err error) {
+	for j, k := range gridKernels {
+		rounds := int(max(20*time.Millisecond/k, 8))
+		ran, err := guest.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: 16})
+		if err != nil {
+			return nil, err
+		}
+		lengths = append(lengths, figure.Quantile(ran.Turnarounds, 0.5)/time.Duration(rounds))
+	}
+	return lengths, nil
 }
 
 // stamped is how long the kernels are alone by their own readings of the GPU's clock,

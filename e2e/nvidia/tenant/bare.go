@@ -73,7 +73,7 @@ func (b *bare) end(ctx context.Context, f gpu.Fence, err error) error {
 	return b.channel.Outcome(f).Err
 }
 
-func (b *bare) lines(n int) {
+func (b *bare) lines(n int, _ bool) {
 	if n > len(b.fences) {
 		b.fences = make([]gpu.Fence, n)
 	}

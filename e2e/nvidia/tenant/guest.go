@@ -63,7 +63,7 @@ func (g *guest) copyOut(ctx context.Context, dst []byte, src uint64) error {
 	return g.gpu.CopyOut(ctx, dst, driver.Ptr(src))
 }
 
-func (g *guest) lines(n int) {
+func (g *guest) lines(n int, _ bool) {
 	if n > len(g.pending) {
 		g.pending = make([]driver.Pending, n)
 	}

@@ -13,8 +13,10 @@ type machine interface {
 	alloc(ctx context.Context, bytes uint64) (uint64, error)
 	copyIn(ctx context.Context, dst uint64, src []byte) error
 	copyOut(ctx context.Context, dst []byte, src uint64) error
-	// lines makes so many places for launches that are under way.
-	lines(n int)
+	// lines makes so many places for launches that are under way. Where they are not
+	// used again before all launches are waited for, nothing need be on the GPU
+	// between two launches to tell of the first one's end.
+	lines(n int, again bool)
 	// launch puts a command into a place that is free; wait waits for it, and says
 	// when the GPU began and ended it.
 	launch(ctx context.Context, line int, c *command) error

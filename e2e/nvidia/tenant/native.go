@@ -17,7 +17,9 @@ type native struct {
 	device cuda.Device
 	stream cuda.Stream
 	args   *cuda.Args
-	events []cuda.Event // of launches of which others are under way; nil: of one at a time
+	events []cuda.Event
+	apart  bool // launches are waited for by their events
+	waited bool // all that was launched was waited for
 }
 
 // CUDA's flags for an event without a time.
@@ -74,13 +76,15 @@ func (n *native) copyOut(_ context.Context, dst []byte, src uint64) error {
 	return errors.Join(n.cuda.MemcpyDtoHAsync(dst, cuda.DevicePtr(src), n.stream), n.cuda.StreamSynchronize(n.stream))
 }
 
-// lines makes events to wait for, where more than one launch is under way: the stream
-// is waited for else, which is what is quickest.
-func (n *native) lines(count int) {
-	for count > 1 && len(n.events) < count {
+// lines makes events to wait for, where that has to be done for one launch while
+// others are under way. Else the stream is waited for, which is what is quickest.
+func (n *native) lines(count int, again bool) {
+	n.apart = again && count > 1
+	for n.apart && len(n.events) < count {
 		e, err := n.cuda.EventCreate(eventDisableTiming)
 		if err != nil {
-			return // the launch that needs it says so
+			n.apart = false
+			return
 		}
 		n.events = append(n.events, e)
 	}
@@ -91,22 +95,27 @@ func (n *native) launch(_ context.Context, line int, c *command) error {
 	if err := n.cuda.LaunchKernel(c.function.(nativeFunction).f, c.grid, c.block, c.shared, n.stream, n.args, len(c.params)); err != nil {
 		return fmt.Errorf("launch: %w", err)
 	}
-	if len(n.events) == 0 {
+	n.waited = false
+	if !n.apart {
 		return nil
 	}
 	return n.cuda.EventRecord(n.events[line], n.stream)
 }
 
-// wait tells no times: CUDA's events would be in the way of what is measured.
+// wait tells no times: CUDA's events for them would be in the way of what is measured.
 func (n *native) wait(_ context.Context, line int) (d done, err error) {
-	if len(n.events) == 0 {
-		return d, n.cuda.StreamSynchronize(n.stream)
+	if n.apart {
+		return d, n.cuda.EventSynchronize(n.events[line])
 	}
-	return d, n.cuda.EventSynchronize(n.events[line])
+	if n.waited {
+		return d, nil
+	}
+	n.waited = true
+	return d, n.cuda.StreamSynchronize(n.stream)
 }
 
 func (n *native) reset(context.Context) error {
-	n.events = nil
+	n.events, n.apart = nil, false
 	return errors.Join(n.cuda.CtxDestroy(n.ctx), n.renew())
 }
 

@@ -37,7 +37,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 	if r.Slices > 1 {
 		w.steps = sliced(w.steps, r.Slices)
 	}
-	t.machine.lines(w.depth)
+	t.machine.lines(w.depth, max(r.Rounds, 1)*len(w.steps) > w.depth)
 	begin := time.Now()
 	if r.At != 0 {
 		begin = time.Unix(0, r.At)

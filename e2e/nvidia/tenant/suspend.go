@@ -65,7 +65,7 @@ const watchThreads = 1024
 
 // calibrate finds how many iterations last for suspendWatch.
 func (t *tenant) calibrate(ctx context.Context, watch func(int) (command, error)) (int, error) {
-	t.machine.lines(1)
+	t.machine.lines(1, false)
 	const few = 2000
 	for range 2 { // the first has the code to load
 		c, err := watch(few)

@@ -17,7 +17,7 @@ type fakeGPU struct {
 	log         []command
 }
 
-func (f *fakeGPU) lines(int) {}
+func (f *fakeGPU) lines(int, bool) {}
 
 func (f *fakeGPU) launch(_ context.Context, _ int, c *command) error {
 	f.under++
