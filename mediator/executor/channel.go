@@ -44,8 +44,9 @@ var (
 	ShallowAhead = Ahead{Launches: aheadLaunches, Most: aheadMost, Work: aheadWork}
 	// DeepAhead is for those where the daemon takes a suspended guest's channels off
 	// the hardware, whatever is in them: enough that the GPU need not wait for an
-	// executor that is late.
-	DeepAhead = Ahead{Launches: 16, Most: 32, Work: 8 * time.Millisecond}
+	// executor that is late, and that short kernels fill a time slice. Of those that
+	// come while a context has its turn, NVIDIA's GPUs run none in that turn.
+	DeepAhead = Ahead{Launches: 16, Most: flightLimit - 4, Work: 8 * time.Millisecond}
 )
 
 // channel serves one channel of the context.
