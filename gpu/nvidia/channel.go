@@ -261,6 +261,10 @@ func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 	}
 	f := ch.sent.Load() + 1
 	if err = ch.record(&ch.ends[i]); err == nil {
+		// The word may come to f before the call returns.
+		ch.tail.Store(uintptr(ch.ends[i]))
+		ch.last.Store(ch.base + f)
+		ch.sent.Store(f)
 		err = ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
 	}
 	if err != nil {
@@ -270,9 +274,6 @@ func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 		ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
 		return 0, ch.c.Fault()
 	}
-	ch.tail.Store(uintptr(ch.ends[i]))
-	ch.last.Store(ch.base + f)
-	ch.sent.Store(f)
 	return gpu.Fence(f), nil
 }
 

@@ -39,7 +39,7 @@ type Context struct {
 	mu       sync.Mutex
 	channels []*Channel
 	idle     []*lane // of closed channels, to be used again
-	local    uint64 // taken for local memory of resident threads
+	local    uint64  // taken for local memory of resident threads
 	stop     chan struct{}
 	watching sync.WaitGroup
 }
