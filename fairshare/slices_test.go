@@ -277,7 +277,7 @@ func TestUrgentSlices(t *testing.T) {
 		}
 		return said
 	}
-	const short = 500 * us
+	const short = 250 * us
 	for _, c := range []struct {
 		urgency []int
 		want    map[fairshare.GuestID]time.Duration
