@@ -16,7 +16,7 @@
 // executors.
 //
 // Hardware that records its own context switches needs no polling: an
-// [EventSource] is read a hundred times a second by a [Recorder], the live shell
+// [EventSource] is read fifty times a second by a [Recorder], the live shell
 // around a [SpanMeter], which is just as pure as Meter. Such a record shows whose
 // turn it was, and not whether anything executed; so what executors say of their
 // work belongs to it.

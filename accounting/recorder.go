@@ -32,14 +32,14 @@ type Workload interface {
 // RecorderConfig says how often, and how, records are read. The zero value of each
 // field stands for the default named there.
 type RecorderConfig struct {
-	// Interval is how often: 10 ms.
+	// Interval is how often: 20 ms, about as often as a [Sampler] decides.
 	Interval time.Duration
 	Spans    SpanConfig
 }
 
 // WithDefaults returns c with its zero fields replaced by the defaults.
 func (c RecorderConfig) WithDefaults() RecorderConfig {
-	setDefault(&c.Interval, 10*time.Millisecond)
+	setDefault(&c.Interval, 20*time.Millisecond)
 	c.Spans = c.Spans.WithDefaults()
 	c.Spans.Late = max(c.Spans.Late, 2*c.Interval)
 	c.Spans.Keep = max(c.Spans.Keep, 4*c.Interval)

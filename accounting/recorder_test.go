@@ -47,7 +47,7 @@ func recorded(t *testing.T, room int) (rec *accountingtest.Record, l *listener, 
 		rec.Contexts = append(rec.Contexts, c)
 	}
 	l = &listener{used: make(map[accounting.GroupID]time.Duration)}
-	r, err := accounting.NewRecorder(accounting.Recorded{Name: "gpu0", Source: rec, Work: rec, Handler: l}, now)
+	r, err := accounting.NewRecorder(accounting.Recorded{Name: "gpu0", Source: rec, Work: rec, Handler: l, Config: accounting.RecorderConfig{Interval: 10 * ms}}, now)
 	if err != nil {
 		t.Fatal(err)
 	}

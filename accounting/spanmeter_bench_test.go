@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkSpanMeter is an interval of 10 ms of eight guests: what a Recorder reckons
-// a hundred times a second. In turns of 1 ms with kernels of 100 µs, and with as many
+// a hundred times a second, if asked to. In turns of 1 ms with kernels of 100 µs, and with as many
 // switches as there can be.
 func BenchmarkSpanMeter(b *testing.B) {
 	for _, c := range []struct {

@@ -184,7 +184,7 @@ type GPUConfig struct {
 type AccountingConfig struct {
 	// Source is registers or events, or auto: see look.
 	Source string `yaml:"source"`
-	// Interval is how often a GPU's own record is read: 10ms. The rest is for
+	// Interval is how often a GPU's own record is read: 20ms. The rest is for
 	// registers.
 	Interval time.Duration `yaml:"interval"`
 

@@ -204,12 +204,13 @@ func (s *share) decideAbout(launches bool) {
 	l.byKernel, l.turned = launches, make(chan struct{})
 }
 
-// greet tells a new guest's executors whether launches are to wait. It may be one of
-// an earlier daemon with another policy.
+// greet tells a new guest's executors whether launches are to wait, and whether to
+// keep account of their work. It may be one of an earlier daemon with another policy.
 func (s *share) greet(g *guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.page.SetMode(s.mode())
+	g.page.WantWork(s.opened.sight.kind == api.SourceEvents)
 }
 
 // govern tells the guests' executors whether launches are to wait. The caller

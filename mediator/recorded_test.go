@@ -98,6 +98,7 @@ func (h *house) join(name string, weight float64, page *link.Page, c *accounting
 	page.Context(0).SetReady(uint16(c.Group))
 	h.service.lastID++
 	g := &guest{id: h.service.lastID, spec: link.Spec{Name: name, GPU: link.GPU{Name: "gpu0"}}, page: page, terms: api.Terms{Weight: weight}}
+	h.share.greet(g)
 	h.service.mu.Lock()
 	h.service.guests[name] = g
 	h.service.sortGuests("gpu0")
@@ -210,7 +211,7 @@ func TestSharesByEvents(t *testing.T) {
 		if want := weights[i] / 7; share < want-0.02 || share > want+0.02 {
 			t.Errorf("guest %d has %.1f %% of what all used, want %.1f %%", i, 100*share, 100*want)
 		}
-		if off := float64(h.guests[i].page.Bill().Used-c.Busy()) / float64(c.Busy()); off > 0.005 || off < -0.005 {
+		if off := float64(h.guests[i].page.Bill().Used-c.Busy()) / float64(c.Busy()); off > 0.002 || off < -0.002 {
 			t.Errorf("guest %d is billed %v of %v, %+.2f %%", i, h.guests[i].page.Bill().Used, c.Busy(), 100*off)
 		}
 	}
@@ -244,6 +245,9 @@ func TestIdleGuestsAreNotBilled(t *testing.T) {
 		}
 		for i, c := range h.record.Contexts {
 			used, allowed := h.guests[i].page.Bill().Used, c.Busy()/100
+			if old {
+				allowed *= 2 // what was before the first look is nobody's
+			}
 			if off := used - c.Busy(); off > allowed || off < -allowed {
 				t.Errorf("old page %v: guest %d is billed %v of %v", old, i, used, c.Busy())
 			}
@@ -270,7 +274,7 @@ func TestSourceIsChosen(t *testing.T) {
 	if err := h.service.rewatch(h.share, AccountingConfig{Source: api.SourceRegisters}); err == nil || !strings.Contains(err.Error(), "locked down") {
 		t.Errorf("by registers: %v", err)
 	}
-	if err := h.service.rewatch(h.share, AccountingConfig{Interval: 20 * ms}); err != nil {
+	if err := h.service.rewatch(h.share, AccountingConfig{Interval: 30 * ms}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "another one watches", func() bool { return h.share.open().watcher != first })
@@ -302,7 +306,7 @@ func TestRecordBreaksOff(t *testing.T) {
 	g := h.join("a", 1, newPage(t), &accountingtest.RecordedContext{PID: 100, Group: 3, Kernel: func() (time.Duration, time.Duration) { return ms, ms }})
 	h.pass(50 * ms)
 	h.record.Err = gpu.ErrLost
-	h.clock.Advance(10 * ms)
+	h.clock.Advance(20 * ms)
 	h.clock.AwaitWaiters(1) // to open it again
 	if a := h.share.gpu(1); a.Healthy || !strings.Contains(a.Problem, gpu.ErrLost.Error()) {
 		t.Errorf("the record broke off: %+v", a)
@@ -310,7 +314,7 @@ func TestRecordBreaksOff(t *testing.T) {
 	if !h.record.Closed.Load() {
 		t.Error("the record is still open")
 	}
-	if err := h.service.rewatch(h.share, AccountingConfig{Source: api.SourceEvents, Interval: 5 * ms}); err != nil {
+	if err := h.service.rewatch(h.share, AccountingConfig{Source: api.SourceEvents, Interval: 10 * ms}); err != nil {
 		t.Errorf("another interval while the GPU is gone: %v", err)
 	}
 	h.record.Err = nil
