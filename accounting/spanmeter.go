@@ -71,7 +71,7 @@ type SpanMeter struct {
 	cut       time.Duration // the newest Cut's end
 	cuts      uint64
 	switches  uint64
-	load      bill // of bringing contexts in and saving them
+	load      bill // of bringing contexts in
 	working   []*contextMeter
 }
 
@@ -80,12 +80,12 @@ type contextMeter struct {
 	owner owner
 	group GroupID
 	pid   int
-	since time.Duration // what runs, 0 for nothing
-	work  spans         // what ran, from settled on
-	now   spans         // the same with what runs: scratch of a Cut
-	ends  []time.Duration
-	told  uint64        // cuts, when it was last told of
-	heard time.Duration // the end of that Cut
+	since time.Duration   // what runs, 0 for nothing
+	work  spans           // what ran, from settled on
+	now   spans           // the same with what runs: scratch of a Cut
+	ends  []time.Duration // of what ran, in order
+	told  uint64          // cuts, when it was last told of
+	heard time.Duration   // the end of that Cut
 	busy  bill
 	saves bill
 	spans uint64
