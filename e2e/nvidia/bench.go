@@ -173,7 +173,7 @@ func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (time.Dura
 	rounds := int(min(max(enough/max(one.Turnarounds[1], 1), 4), 512))
 	depth := rounds
 	if b.kind == "soft" {
-		depth = 8 // it does not remember as many
+		depth = min(8, rounds) // it does not remember as many
 	}
 	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: depth})
 	if err != nil {

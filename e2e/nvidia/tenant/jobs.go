@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strings"
+	"time"
 
 	"vgpud/e2e/kernels"
 )
@@ -64,7 +65,7 @@ func loadJob(ctx context.Context, m machine, fixed module, j *Job) (made *job, e
 	return made, nil
 }
 
-const stampBytes = 24
+const stampBytes = 40
 
 func loadSpin(ctx context.Context, m machine, fixed module, s *Spin) (*job, error) {
 	f, err := fixed.function(ctx, "spin")
@@ -208,16 +209,19 @@ func (j *job) sum(ctx context.Context, m machine) (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// clearStamps makes a spin's stamps ready for the next launches; stamped is from the
-// first block's start to the last one's end since.
+// clearStamps makes a spin's stamps ready for the next launches.
 func (j *job) clearStamps(ctx context.Context, m machine) error {
 	return m.copyIn(ctx, j.stamps, make([]byte, stampBytes))
 }
 
-func (j *job) stamped(ctx context.Context, m machine) (start, end uint64, err error) {
+// stamped is from the first block's start to the last one's end since, and how long a
+// block took in the mean.
+func (j *job) stamped(ctx context.Context, m machine) (all, block time.Duration, err error) {
 	b := make([]byte, stampBytes)
 	if err := m.copyOut(ctx, b, j.stamps); err != nil {
 		return 0, 0, err
 	}
-	return ^binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), nil
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	start, end, sum, blocks := ^word(0), word(1), word(3), word(4)
+	return time.Duration(end - start), time.Duration(sum / max(blocks, 1)), nil
 }

@@ -127,9 +127,10 @@ type Ran struct {
 	Turnarounds []time.Duration `json:"turnarounds,omitempty"`
 	Executed    []time.Duration `json:"executed,omitempty"`
 	Evictions   uint64          `json:"evictions,omitempty"`
-	// Stamped is from the start of the first block to the end of the last by
-	// %globaltimer, of the last launch of a spin.
+	// Stamped is from the start of the first block of all launches of a spin to the end
+	// of the last, by %globaltimer, and Block how long a block took in the mean.
 	Stamped time.Duration `json:"stamped,omitempty"`
+	Block   time.Duration `json:"block,omitempty"`
 	// Allocated is how much was, and Refused why not more.
 	Allocated uint64 `json:"allocated,omitempty"`
 	Refused   string `json:"refused,omitempty"`

@@ -91,11 +91,10 @@ func exhaust(ctx context.Context, m machine, bytes uint64) (allocated uint64, re
 // finish reads what is only known after a run.
 func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
 	if j.stamps != 0 && ran.All > 0 {
-		start, end, err := j.stamped(ctx, t.machine)
-		if err != nil {
+		var err error
+		if ran.Stamped, ran.Block, err = j.stamped(ctx, t.machine); err != nil {
 			return err
 		}
-		ran.Stamped = time.Duration(end - start)
 	}
 	if r.Check && ran.All > 0 {
 		return j.check(ctx, t.machine)
