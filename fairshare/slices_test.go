@@ -106,7 +106,7 @@ func TestSlicesFollowChanges(t *testing.T) {
 	// once, and so they do when it is back.
 	c := guests[1].contexts[0]
 	length := c.length
-	c.think, c.queue = time.Hour, nil
+	c.think, c.queue, c.full = time.Hour, nil, false
 	c.next = s.now + time.Hour
 	s.shares(time.Second)
 	parts, _ = s.shares(3 * time.Second)
@@ -145,7 +145,7 @@ func TestSlicesBesideOneThatComesAndGoes(t *testing.T) {
 		for end := s.now + d; s.now < end; {
 			c.think = 0
 			if s.now/(70*ms)%2 == 1 {
-				c.think, c.queue, c.next = ms, nil, s.now+70*ms
+				c.think, c.queue, c.full, c.next = ms, nil, false, s.now+70*ms
 			}
 			s.round()
 		}

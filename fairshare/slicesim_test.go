@@ -28,7 +28,8 @@ type slicedContext struct {
 	length func() time.Duration // of the next kernel
 	think  time.Duration        // between a kernel's end and the next launch; 0: it always has more
 	queue  []time.Duration      // what is on the GPU
-	next   time.Duration        // when its executor puts more there
+	full   bool                 // nothing has ended since its executor put some there
+	next   time.Duration        // when it puts more there, if something has
 	off    bool                 // disabled
 }
 
@@ -79,9 +80,10 @@ func newSlicedGPU(seed uint64, guests ...*slicedGuest) *slicedGPU {
 // feed has executors put launches on the GPU.
 func (s *slicedGPU) feed() {
 	for _, c := range s.contexts {
-		if c.g.held || c.next > s.now {
+		if c.g.held || c.full || c.next > s.now {
 			continue
 		}
+		c.full = true
 		if c.think > 0 {
 			if len(c.queue) == 0 {
 				c.queue = append(c.queue, c.length())
@@ -140,7 +142,7 @@ func (s *slicedGPU) next() {
 // execute runs a context's oldest kernel until its end, the slice's, or t.
 func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
 	step := min(t-s.now, s.left, c.queue[0])
-	if c.next > s.now {
+	if !c.full && c.next > s.now {
 		step = min(step, c.next-s.now)
 	}
 	s.now += step
@@ -149,8 +151,8 @@ func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
 	s.busy += step
 	if c.queue[0] -= step; c.queue[0] == 0 {
 		s.fetched--
-		if c.queue = c.queue[1:]; c.next <= s.now {
-			c.next = s.now + refill + c.think
+		if c.queue = c.queue[1:]; c.full {
+			c.full, c.next = false, s.now+refill+c.think
 		}
 	}
 }
