@@ -1,0 +1,73 @@
+package main
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/accounting"
+	"vgpud/e2e/nvidia/report"
+	"vgpud/e2e/nvidia/tenant"
+)
+
+func TestEvictionIsHeldToChunkOrSuspension(t *testing.T) {
+	for name, c := range map[string]struct {
+		form tenant.Form
+		want float64
+	}{
+		"no form":              {tenant.Form{Task: time.Microsecond}, hardwareSuspension},
+		"a short task":         {tenant.Form{Form: 1, Group: 1, Task: 10 * time.Microsecond}, 35},
+		"a chunk of them":      {tenant.Form{Form: 4, Group: 8, Task: 10 * time.Microsecond}, 105},
+		"tasks of half a life": {tenant.Form{Form: 2, Group: 8, Task: time.Millisecond}, hardwareSuspension},
+	} {
+		e := eviction{form: c.form}
+		if got := e.bound(); got != c.want {
+			t.Errorf("%s: %v µs, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestEvictionRowIsTheWorstKernels holds that one kernel above its bound is a goal
+// missed, however many are below theirs.
+func TestEvictionRowIsTheWorstKernels(t *testing.T) {
+	found := []eviction{
+		{name: "slow but allowed", form: tenant.Form{Form: 0}, p50: []float64{300, 310, 320}},
+		{name: "quick but not enough", form: tenant.Form{Form: 1, Group: 1, Task: 5 * time.Microsecond}, p50: []float64{40, 50, 45}},
+	}
+	b := &bench{options: &options{}, found: &report.File{}}
+	r := b.evictionRow("evict_us_p50", found, func(e *eviction) []float64 { return e.p50 })
+	if r.Value != 45 || r.Goal != 30 || r.Met || len(r.Detail.Lines) != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestNeonQueueHoldsWhoIsAhead has one guest with commands ten times as long as the
+// other's.
+func TestNeonQueueHoldsWhoIsAhead(t *testing.T) {
+	q := newNeonQueue(2)
+	sampled := []accounting.NeonOwner{{Owner: 0, Commands: 1, Charged: 50 * time.Millisecond}, {Owner: 1, Commands: 1, Charged: 5 * time.Millisecond}}
+	if diff := cmp.Diff([]accounting.Owner{1}, q.allow(sampled)); diff != "" {
+		t.Errorf("allowed (-want +got):\n%s", diff)
+	}
+	sampled[0].Charged = 0
+	for range 7 {
+		q.allow(sampled)
+	}
+	if diff := cmp.Diff([]accounting.Owner{0, 1}, q.allow(sampled)); diff != "" {
+		t.Errorf("allowed when it has caught up (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatWasNotMeasuredIsNoRow keeps what is no number out of the file, which could
+// not hold it.
+func TestWhatWasNotMeasuredIsNoRow(t *testing.T) {
+	b := &bench{options: &options{progress: t.Output()}, found: &report.File{}}
+	r := b.row("share_error", []float64{0.01}, "how")
+	r.Baseline["none"], r.Baseline["some"] = math.NaN(), 1
+	b.add(r, b.row("host_cpu", nil, "how"))
+	if len(b.found.Rows) != 1 || len(b.found.Rows[0].Baseline) != 1 {
+		t.Errorf("%+v", b.found.Rows)
+	}
+}
