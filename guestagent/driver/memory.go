@@ -89,7 +89,7 @@ func (ch *Channel) copyIn(ctx context.Context, dst Ptr, src []byte) (*Pending, e
 		if err != nil {
 			return nil, err
 		}
-		n, err := ch.dev.fill(w, src)
+		n, err := ch.dev.fillWide(w, src)
 		if err != nil {
 			ch.dev.staging.give(w)
 			return nil, err
@@ -148,7 +148,7 @@ func (ch *Channel) copyOut(ctx context.Context, dst []byte, src Ptr) error {
 		if err := f.p.Wait(ctx); err != nil {
 			return err
 		}
-		if err := ch.dev.drain(f.dst, f.w); err != nil {
+		if err := ch.dev.drainWide(f.dst, f.w); err != nil {
 			return err
 		}
 		ch.dev.staging.give(f.w)

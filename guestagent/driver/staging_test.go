@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"bytes"
 	"errors"
+	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -68,4 +70,19 @@ func TestStagingProperty(t *testing.T) {
 			t.Fatalf("free list at the end: %+v", s.free)
 		}
 	})
+}
+
+// What several processors copy is all there, whatever its length.
+func TestCopyWide(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	d := &Device{}
+	for _, n := range []int{0, 1, widePart, 2*widePart - 1, 2 * widePart, 3*widePart + 7, 9 * widePart} {
+		src, dst := make([]byte, n), make([]byte, n)
+		for i := range src {
+			src[i] = byte(i % 251)
+		}
+		if err := d.copyWide(dst, src); err != nil || !bytes.Equal(dst, src) {
+			t.Errorf("%d bytes: copied wrongly, %v", n, err)
+		}
+	}
 }

@@ -3,6 +3,8 @@ package driver
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 
 	"vgpud/mediator/vgpu/abi"
 )
@@ -13,9 +15,50 @@ func (d *Device) fill(w abi.Window, src []byte) (n int, err error) {
 	return n, err
 }
 
+// fillWide is fill for what may be long.
+func (d *Device) fillWide(w abi.Window, src []byte) (n int, err error) {
+	to := d.shared[w.Offset : w.Offset+w.Size]
+	n = min(len(to), len(src))
+	return n, d.copyWide(to[:n], src[:n])
+}
+
 // drain copies from a window's start to dst.
 func (d *Device) drain(dst []byte, w abi.Window) error {
 	return d.touch(func() { copy(dst, d.shared[w.Offset:w.Offset+w.Size]) })
+}
+
+// drainWide is drain for what may be long.
+func (d *Device) drainWide(dst []byte, w abi.Window) error {
+	from := d.shared[w.Offset : w.Offset+w.Size]
+	n := min(len(from), len(dst))
+	return d.copyWide(dst[:n], from[:n])
+}
+
+// A copy of at least two parts of widePart is made by up to wideMost processors at a
+// time: one alone copies slower than a GPU does.
+const (
+	widePart = 256 << 10
+	wideMost = 4
+)
+
+// copyWide copies as many bytes as both have, to or from shared memory.
+func (d *Device) copyWide(dst, src []byte) error {
+	parts := min(len(dst)/widePart, wideMost, runtime.GOMAXPROCS(0))
+	if parts < 2 {
+		return d.touch(func() { copy(dst, src) })
+	}
+	part := (len(dst) + parts - 1) / parts
+	errs := make([]error, parts)
+	var others sync.WaitGroup
+	for i := 1; i < parts; i++ {
+		others.Go(func() {
+			lo, hi := i*part, min((i+1)*part, len(dst))
+			errs[i] = d.touch(func() { copy(dst[lo:hi], src[lo:hi]) })
+		})
+	}
+	errs[0] = d.touch(func() { copy(dst[:part], src[:part]) })
+	others.Wait()
+	return errors.Join(errs...)
 }
 
 // window takes a window of at least n bytes. When there is no room it first waits
