@@ -1,20 +1,13 @@
 package mediator
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vgpud/mediator/api"
-	"vgpud/mediator/confine"
-	guestproc "vgpud/mediator/guest"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/vfio/vfiouser"
@@ -186,23 +179,22 @@ func (s *Service) bear(b *unborn) (g *guest, err error) {
 	if p := spec.Peer; p != nil {
 		birth.Spec.Peer = &link.Peer{PID: p.PID, PIDFile: p.PIDFile}
 	}
-	if birth.Spec.Cell, err = s.warden.Cell(spec.Name, birth.Spec.GPU); err != nil {
-		return nil, fmt.Errorf("confine its process: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.warden.Release(spec.Name, birth.Spec.Cell))
+	i := s.nursery.take(birth.Spec.GPU)
+	if i == nil {
+		if i, err = s.begin(birth.Spec.GPU); err != nil {
+			return nil, err
 		}
-	}()
-	cmd := s.o.Command()
-	if err := start(cmd, dir, &birth); err != nil {
-		return nil, err
+	}
+	birth.Spec.Cell = i.cell
+	if err := i.become(&birth, dir); err != nil {
+		return nil, errors.Join(err, s.discard(i))
 	}
 	terms := spec.Terms()
 	g, err = s.adopt(dir, &terms)
 	if err != nil {
-		return nil, errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()))
+		return nil, errors.Join(err, s.discard(i))
 	}
+	s.fill(birth.Spec.GPU)
 	s.wg.Go(func() {
 		<-g.gone
 		select {
@@ -210,71 +202,11 @@ func (s *Service) bear(b *unborn) (g *guest, err error) {
 			return
 		default:
 		}
-		if err := cmd.Wait(); err != nil {
-			s.log.Warn("guest's process", "guest", spec.Name, "err", err)
+		if <-i.ended; i.err != nil {
+			s.log.Warn("guest's process", "guest", spec.Name, "err", i.err)
 		}
 	})
 	return g, nil
-}
-
-// start runs a guest's process, in its cell and in a session of its own so that it
-// outlives the daemon, and waits until it is ready.
-func start(cmd *exec.Cmd, dir string, birth *Birth) (err error) {
-	owner := birth.Owner()
-	sockets, err := guestproc.Listen(birth.Spec.Socket, &owner, dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, sockets.Close()) }()
-	files, err := sockets.Files()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		for _, f := range files {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	if birth.UID == nil {
-		// Its own user is not the daemon's.
-		uid := os.Geteuid()
-		birth.UID = &uid
-	}
-	text, err := json.Marshal(birth)
-	if err != nil {
-		return fmt.Errorf("encode its description: %w", err)
-	}
-	ours, theirs, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
-	}
-	defer func() { err = errors.Join(err, ours.Close()) }()
-	cmd.Stdin = strings.NewReader(string(text))
-	cmd.ExtraFiles = append([]*os.File{theirs}, files...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	err = confine.Start(cmd, birth.Spec.Cell)
-	if cerr := theirs.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("start %s: %w", cmd.Path, err)
-	}
-	if err := ours.SetReadDeadline(time.Now().Add(birthLimit)); err != nil {
-		return errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()))
-	}
-	line, err := io.ReadAll(io.LimitReader(ours, 4<<10))
-	if got := strings.TrimSpace(string(line)); err != nil || got != BirthReady {
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = fmt.Errorf("its process is not ready after %v; its log says what it is doing", birthLimit)
-		case err == nil && got == "":
-			err = errors.New("its process ended before it was ready; its log says why")
-		case err == nil:
-			err = errors.New(got)
-		}
-		return errors.Join(err, kill(cmd.Process), ignoreKilled(cmd.Wait()))
-	}
-	return nil
 }
 
 // kill ends a process that may have ended by itself.
@@ -283,12 +215,4 @@ func kill(p *os.Process) error {
 		return err
 	}
 	return nil
-}
-
-// ignoreKilled drops the exit status of a process that has said what was wrong.
-func ignoreKilled(err error) error {
-	if _, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil
-	}
-	return err
 }

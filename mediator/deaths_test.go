@@ -59,10 +59,7 @@ func TestDaemonRestart(t *testing.T) {
 	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
-	// Its parent was the first daemon, and that is this process.
-	if _, err := unix.Wait4(v.PID, nil, 0, nil); err != nil {
-		t.Error(err)
-	}
+	processEnds(t, v.PID)
 }
 
 func TestGuestKilled(t *testing.T) {

@@ -38,7 +38,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	if s.pinned {
 		g.page.SetWatchCPU(s.cpu)
 	}
-	if err := s.warden.Adopt(g.spec.Name, g.spec.Cell); err != nil {
+	if err := s.warden.Adopt(g.spec.Cell); err != nil {
 		s.log.Warn("guest's limits stay as they were", "guest", g.spec.Name, "err", err)
 	}
 	// What the last daemon decided no longer holds.
@@ -59,7 +59,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 		ended := g.attend(s.log, func(m *link.Message) { sh.handed(g, m) })
 		if ended {
 			s.clear(dir, g.spec.Socket)
-			if err := s.warden.Release(g.spec.Name, g.spec.Cell); err != nil {
+			if err := s.warden.Release(g.spec.Cell); err != nil {
 				s.log.Warn("remove what a guest left", "guest", g.spec.Name, "err", err)
 			}
 			s.log.Info("guest left", "guest", g.spec.Name)

@@ -63,9 +63,10 @@ type Service struct {
 	since  time.Duration
 	shares []*share
 	// The polling threads keep to processor cpu where there is another.
-	cpu    int
-	pinned bool
-	warden *confine.Warden // of guests' processes
+	cpu     int
+	pinned  bool
+	warden  *confine.Warden // of guests' processes
+	nursery nursery
 
 	// config is the newest configuration, which holds for what can change.
 	config  atomic.Pointer[Config]
@@ -186,7 +187,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(err, s.closeGPUs())
 	}
-	if err := s.adoptAll(); err != nil {
+	if err := errors.Join(s.sweepNursery(), s.adoptAll()); err != nil {
 		for _, l := range listeners {
 			err = errors.Join(err, l.Close())
 		}
@@ -201,6 +202,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	s.wg.Go(func() { s.beat(ctx) })
 	s.wg.Go(func() { s.followDomains(ctx) })
 	s.wg.Go(func() { s.followInventory(ctx) })
+	s.fill(s.shares[0].link())
 	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.shares))
 	if ready != nil {
 		ready()
@@ -249,6 +251,7 @@ func (s *Service) leave(servers []*http.Server) error {
 		errs = append(errs, server.Close())
 	}
 	close(s.quit)
+	errs = append(errs, s.empty())
 	for _, sh := range s.shares {
 		sh.leave()
 	}

@@ -450,6 +450,9 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 
 func TestGuestThatIsNotBorn(t *testing.T) {
 	d := startDaemon(t, runDir(t))
+	if err := d.service.empty(); err != nil { // so that each begins with its command
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		spec api.VMSpec
 		want string

@@ -140,9 +140,7 @@ func TestTermsOutliveTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	absent(t, filepath.Dir(got.Socket))
-	if _, err := unix.Wait4(got.PID, nil, 0, nil); err != nil { // the first daemon's child is this process's
-		t.Error(err)
-	}
+	processEnds(t, got.PID)
 }
 
 // Guarantees are admitted as long as they sum to at most 1.
@@ -262,9 +260,7 @@ func TestStaleDomainSockets(t *testing.T) {
 	if err := unix.Kill(dead.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.Wait4(dead.PID, nil, 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	processEnds(t, dead.PID)
 	// Where there is somebody whom it can't adopt it leaves alone what is listened to.
 	odd, err := vfiouser.Listen(filepath.Join(mkdir(t, filepath.Join(dir, "domains"), "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c33"), "gpu7.sock"), nil)
 	if err != nil {
@@ -299,7 +295,5 @@ func TestStaleDomainSockets(t *testing.T) {
 	if err := d.client.ForceDeleteVM(t.Context(), "lives"); err != nil {
 		t.Error(err)
 	}
-	if _, err := unix.Wait4(lives.PID, nil, 0, nil); err != nil {
-		t.Error(err)
-	}
+	processEnds(t, lives.PID)
 }

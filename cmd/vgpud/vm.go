@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -41,7 +42,10 @@ its sockets.`,
 				log.Warn("guest's process is less confined", "err", err)
 			}
 			var b mediator.Birth
-			if err := json.NewDecoder(os.Stdin).Decode(&b); err != nil {
+			switch err := json.NewDecoder(os.Stdin).Decode(&b); {
+			case errors.Is(err, io.EOF):
+				return nil // no guest wanted it while there was its daemon
+			case err != nil:
 				return fmt.Errorf("read the guest's description: %w", err)
 			}
 			if _, err := o.again("exec"); err != nil {

@@ -117,9 +117,9 @@ func wholeWarden(t *testing.T) (w *Warden, program string) {
 }
 
 // inCell makes a process of this binary in a guest's new cell.
-func inCell(t *testing.T, w *Warden, program, guest, role string, env ...string) (*exec.Cmd, *link.Cell) {
+func inCell(t *testing.T, w *Warden, program, role string, env ...string) (*exec.Cmd, *link.Cell) {
 	t.Helper()
-	cell, err := w.Cell(guest, link.GPU{Name: "gpu0", Kind: "soft", Socket: "gpu0.sock"})
+	cell, err := w.Cell(link.GPU{Name: "gpu0", Kind: "soft", Socket: "gpu0.sock"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func inCell(t *testing.T, w *Warden, program, guest, role string, env ...string)
 // own, writes nowhere, and can do nothing to another guest's.
 func TestCells(t *testing.T) {
 	w, program := wholeWarden(t)
-	victim, theirs := inCell(t, w, program, "victim", "wait")
+	victim, theirs := inCell(t, w, program, "wait")
 	in, err := victim.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestCells(t *testing.T) {
 	if err := errors.Join(os.Chmod(filepath.Dir(open), 0o755), os.Chmod(open, 0o777), unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))), os.Chmod(node, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	cmd, cell := inCell(t, w, program, "attacker", "cell", "VICTIM="+strconv.Itoa(victim.Process.Pid), "OPEN="+open, "NODE="+node)
+	cmd, cell := inCell(t, w, program, "cell", "VICTIM="+strconv.Itoa(victim.Process.Pid), "OPEN="+open, "NODE="+node)
 	if cell.UID == theirs.UID {
 		t.Fatalf("two guests are user %d", cell.UID)
 	}
@@ -192,8 +192,8 @@ func TestCells(t *testing.T) {
 	if _, err := os.Stat("/dev/tty"); err != nil {
 		t.Errorf("this process's own devices: %v", err)
 	}
-	for guest, c := range map[string]*link.Cell{"victim": theirs, "attacker": cell} {
-		if err := w.Release(guest, c); err != nil {
+	for _, c := range []*link.Cell{theirs, cell} {
+		if err := w.Release(c); err != nil {
 			t.Error(err)
 		}
 	}
@@ -202,7 +202,7 @@ func TestCells(t *testing.T) {
 // TestUnprivileged: without rights there is an empty cell, and the reasons.
 func TestUnprivileged(t *testing.T) {
 	w := &Warden{mode: Auto, pool: newPool(DefaultUIDs)}
-	cell, err := w.Cell("a", link.GPU{Kind: "soft"})
+	cell, err := w.Cell(link.GPU{Kind: "soft"})
 	if diff := cmp.Diff(&link.Cell{}, cell); err != nil || diff != "" {
 		t.Errorf("cell: %v, (-want +got):\n%s", err, diff)
 	}
@@ -226,7 +226,7 @@ func TestUnprivileged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cell, err := off.Cell("a", link.GPU{Kind: "soft"}); cell != nil || err != nil {
+	if cell, err := off.Cell(link.GPU{Kind: "soft"}); cell != nil || err != nil {
 		t.Errorf("off: cell %v, %v", cell, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -111,14 +112,16 @@ func newGroups(dir string, l Limits) (*groups, error) {
 	return g, g.sweep()
 }
 
-// of is the directory of a guest's group, whose name is none of the kernel's own
-// files'.
-func (g *groups) of(guest string) string { return filepath.Join(g.dir, "vm-"+guest) }
+// groupNames are of guests' groups; none is one of the kernel's own files.
+const groupNames = "vm-*"
+
+// has is whether a control group is one that create has made.
+func (g *groups) has(dir string) bool { return g != nil && dir != "" && filepath.Dir(dir) == g.dir }
 
 // sweep removes groups that nobody is in: guests that ended while there was no
 // daemon have left them.
 func (g *groups) sweep() error {
-	left, err := filepath.Glob(g.of("*"))
+	left, err := filepath.Glob(filepath.Join(g.dir, groupNames))
 	if err != nil {
 		return fmt.Errorf("look for control groups of guests: %w", err)
 	}
@@ -130,26 +133,41 @@ func (g *groups) sweep() error {
 	return nil
 }
 
-// create makes a guest's group, or finds it, and sets its limits.
-func (g *groups) create(guest string) (dir string, err error) {
-	dir = g.of(guest)
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("make the guest's control group: %w", err)
+// create makes a group for a guest, with its limits.
+func (g *groups) create() (dir string, err error) {
+	if dir, err = os.MkdirTemp(g.dir, groupNames); err != nil {
+		return "", fmt.Errorf("make a control group for a guest: %w", err)
 	}
-	for name, value := range g.limits.files() {
-		if err := write(dir, name, value); err != nil {
-			return "", err
-		}
-	}
-	return dir, nil
+	return dir, g.limit(dir)
 }
 
-// remove removes a guest's group, whose processes are gone.
-func (g *groups) remove(guest string) error {
-	if err := unix.Rmdir(g.of(guest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the guest's control group %s: %w", guest, err)
+// limit sets a group's limits.
+func (g *groups) limit(dir string) error {
+	for name, value := range g.limits.files() {
+		if err := write(dir, name, value); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// clearLimit is how long a guest's last processes may take to be gone when killed.
+const clearLimit = 500 * time.Millisecond
+
+// clearGroup ends what is left in a guest's group and removes it.
+func clearGroup(dir string) error {
+	// Linux 5.14; before that they end by themselves, since their link has.
+	if err := write(dir, "cgroup.kill", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	for deadline := time.Now().Add(clearLimit); ; time.Sleep(time.Millisecond) {
+		switch err := unix.Rmdir(dir); {
+		case err == nil || errors.Is(err, fs.ErrNotExist):
+			return nil
+		case !errors.Is(err, unix.EBUSY) || time.Now().After(deadline):
+			return fmt.Errorf("remove a guest's control group %s: %w", dir, err)
+		}
+	}
 }
 
 // write sets an interface file.

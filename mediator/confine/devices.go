@@ -68,11 +68,9 @@ func enterMounts(devices []string, user int) (err error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("make a place for %s: %w", path, err)
 		}
-		f, err := os.Create(path)
-		if err == nil {
-			err = f.Close()
-		}
-		if err != nil {
+		// Opened, it could be in the hands of a process that another thread forks, and
+		// what is open for writing can't be made read-only.
+		if err := unix.Mknod(path, unix.S_IFREG|0o644, 0); err != nil {
 			return fmt.Errorf("make a place for %s: %w", path, err)
 		}
 		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {

@@ -45,7 +45,10 @@ func answer(said any) {
 // what a filter is about.
 func sealed(f Filter) map[string]string {
 	said := make(map[string]string)
+	var saying sync.Mutex
 	note := func(what string, err error) {
+		saying.Lock()
+		defer saying.Unlock()
 		said[what] = "allowed"
 		var errno unix.Errno
 		switch {

@@ -3,12 +3,10 @@ package confine
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -105,7 +103,7 @@ func (w *Warden) Missing() []string {
 
 // Cell is what a new guest gets, nil where mode is [Off]. It is the guest's until
 // [Warden.Release].
-func (w *Warden) Cell(guest string, g link.GPU) (_ *link.Cell, err error) {
+func (w *Warden) Cell(g link.GPU) (_ *link.Cell, err error) {
 	if w.mode == Off {
 		return nil, nil
 	}
@@ -129,8 +127,8 @@ func (w *Warden) Cell(guest string, g link.GPU) (_ *link.Cell, err error) {
 		c.GID = c.UID
 	}
 	if w.groups != nil {
-		if c.Cgroup, err = w.groups.create(guest); err != nil {
-			return nil, errors.Join(err, w.Release(guest, c))
+		if c.Cgroup, err = w.groups.create(); err != nil {
+			return nil, errors.Join(err, w.Release(c))
 		}
 	}
 	return c, nil
@@ -138,7 +136,7 @@ func (w *Warden) Cell(guest string, g link.GPU) (_ *link.Cell, err error) {
 
 // Adopt notes what a guest has that an earlier warden gave it. Limits that have
 // changed since are set.
-func (w *Warden) Adopt(guest string, c *link.Cell) error {
+func (w *Warden) Adopt(c *link.Cell) error {
 	if c == nil {
 		return nil
 	}
@@ -147,22 +145,21 @@ func (w *Warden) Adopt(guest string, c *link.Cell) error {
 		w.pool.claim(c.UID)
 		w.mu.Unlock()
 	}
-	if w.groups == nil || c.Cgroup != w.groups.of(guest) {
+	if !w.groups.has(c.Cgroup) {
 		return nil
 	}
-	_, err := w.groups.create(guest)
-	return err
+	return w.groups.limit(c.Cgroup)
 }
 
 // Release takes a guest's cell back, whose first process has ended; those that are
 // left are killed.
-func (w *Warden) Release(guest string, c *link.Cell) error {
+func (w *Warden) Release(c *link.Cell) error {
 	if c == nil {
 		return nil
 	}
 	var err error
-	if w.groups != nil && c.Cgroup == w.groups.of(guest) {
-		err = w.groups.clear(guest)
+	if w.groups.has(c.Cgroup) {
+		err = clearGroup(c.Cgroup)
 	}
 	w.mu.Lock()
 	w.pool.give(c.UID)
@@ -264,22 +261,4 @@ func findGroups(o *Options) (*groups, error) {
 		}
 	}
 	return newGroups(dir, o.Limits)
-}
-
-// clearLimit is how long a guest's last processes may take to be gone when killed.
-const clearLimit = 500 * time.Millisecond
-
-// clear ends what is left in a guest's group and removes it.
-func (g *groups) clear(guest string) error {
-	dir := g.of(guest)
-	// Linux 5.14; before that they end by themselves, since their link has.
-	if err := write(dir, "cgroup.kill", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	for deadline := time.Now().Add(clearLimit); ; time.Sleep(time.Millisecond) {
-		err := g.remove(guest)
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
-			return err
-		}
-	}
 }

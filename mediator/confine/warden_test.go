@@ -82,11 +82,11 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := g.create("a")
+	own, err := g.create()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if own != filepath.Join(dir, "guests", "vm-a") {
+	if filepath.Dir(own) != filepath.Join(dir, "guests") || !g.has(own) {
 		t.Errorf("group %s", own)
 	}
 	got := make(map[string]string)
@@ -106,13 +106,13 @@ func TestGroups(t *testing.T) {
 	}
 	// One that a guest has left, and one that is in use, as a directory with
 	// something in it is.
-	if err := os.Mkdir(g.of("gone"), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(g.dir, "vm-gone"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.sweep(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(g.of("gone")); err == nil {
+	if _, err := os.Stat(filepath.Join(g.dir, "vm-gone")); err == nil {
 		t.Error("an empty group is left")
 	}
 	if _, err := newGroups(hierarchy(t, "cpu memory"), Limits{}); err == nil || !strings.Contains(err.Error(), `"pids"`) {
@@ -143,7 +143,7 @@ func TestRealGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Rmdir(g.dir)
-	own, err := g.create("a")
+	own, err := g.create()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestRealGroups(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- sleeper.Wait() }()
-	if err := g.clear("a"); err != nil {
+	if err := clearGroup(own); err != nil {
 		t.Error(err)
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
