@@ -296,3 +296,23 @@ func TestHandlesComeToEveryDaemon(t *testing.T) {
 	}
 	until(t, "the guest is let go of", func() bool { return drivers[1].Open() == 0 })
 }
+
+// TestHealthTellsOfAFailingDriver, and of whose contexts it fails for.
+func TestHealthTellsOfAFailingDriver(t *testing.T) {
+	d := startDaemonOn(t, runDir(t), controlledGPU{Driver: &gputest.Driver{}})
+	d.create("a")
+	d.create("b")
+	if h := d.service.Health(); !h.Healthy {
+		t.Fatalf("%+v", h)
+	}
+	d.service.mu.RLock()
+	d.service.guests["b"].grip.Refused(3, errors.New("the driver is busy"))
+	d.service.mu.RUnlock()
+	h, err := d.client.Health(t.Context())
+	if err != nil || h.Healthy || len(h.Problems) != 1 || h.Problems[0] != "guest b: context 3: the driver is busy" {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if c := d.vm("b").Control; c.Errors != 1 || c.Problem != "context 3: the driver is busy" {
+		t.Errorf("%+v", c)
+	}
+}
