@@ -57,7 +57,7 @@ const (
 	// refill is how long an executor takes to see a kernel's end and launch another.
 	refill     = 40 * us
 	switching  = 82 * us
-	sliceRound = 10 * ms
+	sliceRound = 20 * ms
 )
 
 func newSlicedGPU(seed uint64, guests ...*slicedGuest) *slicedGPU {
