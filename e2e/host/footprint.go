@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -28,6 +31,7 @@ type Footprint struct {
 // another guest.
 func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 	h.tb.Helper()
+	h.Until("the process for the next guest, which the daemon holds, too", h.ahead)
 	v := h.VM(vm)
 	f := Footprint{Contexts: v.Contexts}
 	for _, p := range []struct {
@@ -54,6 +58,28 @@ func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 		h.tb.Fatal(err)
 	}
 	return f
+}
+
+// ahead is nil once the daemon has begun a process for the next guest.
+func (h *Host) ahead() error {
+	vms, err := h.Client.VMs(h.tb.Context())
+	if err != nil {
+		return err
+	}
+	children, err := Children(h.Daemon.PID())
+	if err != nil {
+		return err
+	}
+	for _, pid := range children {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			continue // it has ended
+		}
+		if bytes.HasSuffix(line, []byte("\x00vm\x00")) && !slices.ContainsFunc(vms, func(v api.VM) bool { return v.PID == pid }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("of the daemon's children %v none is one", children)
 }
 
 // gpu is the process of the GPU of that name.
