@@ -34,10 +34,13 @@ type infant struct {
 
 // The names of an infant's sockets are short, since their paths have to be.
 const (
-	infantDirs  = "n-*"
-	infantVMM   = "v"
-	nurseryWait = 500 * time.Millisecond
+	infantDirs = "n-*"
+	infantVMM  = "v"
 )
+
+// nurseryWait keeps the next process from beginning while QEMU connects to the
+// last one.
+const nurseryWait = 100 * time.Millisecond
 
 // begin starts a guest's process for a GPU, in a cell, and in a session of its own
 // so that it outlives the daemon.
