@@ -81,7 +81,7 @@ func Generate(data []byte) (string, *kernels.Case) {
 	c := &kernels.Case{
 		Kernel: "generated",
 		Buffers: []kernels.Buffer{
-			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: bufferBytes},
+			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)},
 			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: bufferBytes, Init: input()},
 			{Name: "totals", Mode: kernels.Scratch, Elem: kernels.U32, Size: 16, Global: "totals"},
 		},

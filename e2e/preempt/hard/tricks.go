@@ -134,7 +134,7 @@ func (k *Trick) Case() *kernels.Case {
 	c := &kernels.Case{
 		Kernel: k.Entry,
 		Buffers: []kernels.Buffer{
-			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: bufferBytes},
+			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)}, // some wait for what is not 0
 			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: bufferBytes, Init: input()},
 		},
 		Steps: []kernels.Launch{{Entry: k.Entry, Grid: k.Grid, Block: k.Block, SharedBytes: k.SharedBytes}},
