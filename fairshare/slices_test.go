@@ -258,41 +258,61 @@ func TestNoSlicesWhereNoneCanBeSet(t *testing.T) {
 	}
 }
 
-// TestUrgentSlices: the most urgent have the longest, who is beside them short ones,
-// and nobody has any where all are as urgent. It is said once.
+// TestUrgentSlices: the most urgent have the longest, who is beside them short ones
+// where its kernels stay, and nobody has any where all are as urgent. It is said once.
 func TestUrgentSlices(t *testing.T) {
 	p, err := fairshare.New("hpf", fairshare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(urgency ...int) map[fairshare.GuestID]time.Duration {
+	type launch struct {
+		guest     int
+		evictable bool
+		cost      time.Duration
+	}
+	type slices map[fairshare.GuestID]time.Duration
+	const short = 250 * us
+	for i, c := range []struct {
+		now      time.Duration
+		urgency  []int
+		launches []launch
+		want     slices
+	}{
+		{0, nil, nil, nil},
+		{0, []int{0, 0}, []launch{{1, false, 0}}, slices{1: 0, 2: 0}},
+		{1 * ms, []int{0, 3}, []launch{{1, false, 0}}, slices{1: short, 2: limits.Max}},
+		{2 * ms, []int{0, 3}, nil, nil},
+		{3 * ms, []int{0, 3, 3, 2}, []launch{{4, true, 0}}, slices{3: limits.Max, 4: 0}},
+		{4 * ms, []int{0, 3, 3, 2}, []launch{{4, true, 60 * us}, {3, false, 0}}, nil},
+		{5 * ms, []int{0, 3, 3, 2}, []launch{{4, true, 2 * ms}}, slices{4: short}},
+		{900 * ms, []int{0, 3, 3, 2}, []launch{{4, true, 60 * us}}, nil},
+		{1002 * ms, []int{0, 3, 3, 2}, []launch{{4, true, 60 * us}}, slices{1: 0}},
+		{1006 * ms, []int{0, 3, 3, 2}, []launch{{4, true, 60 * us}}, slices{4: 0}},
+		{1007 * ms, []int{5, 3, 3, 2}, nil, slices{1: limits.Max, 2: 0, 3: 0}},
+		{1008 * ms, []int{5}, nil, slices{1: 0}},
+	} {
 		st := fairshare.State{Slices: limits}
-		for i, u := range urgency {
+		for i, u := range c.urgency {
 			st.Guests = append(st.Guests, fairshare.Guest{ID: fairshare.GuestID(i + 1), Weight: 1, Urgency: u})
 		}
-		verdicts, _ := p.Decide(0, fairshare.Event{Kind: fairshare.Changed}, st)
-		said := make(map[fairshare.GuestID]time.Duration)
+		for i, l := range c.launches {
+			st.Launches = append(st.Launches, fairshare.Launch{
+				ID: fairshare.LaunchID(i + 1), Guest: fairshare.GuestID(l.guest), Running: true, Evictable: l.evictable, EvictionCost: l.cost,
+			})
+		}
+		verdicts, _ := p.Decide(c.now, fairshare.Event{Kind: fairshare.Changed}, st)
+		var said slices
 		for _, v := range verdicts {
+			if v.Action != fairshare.Slice {
+				continue
+			}
+			if said == nil {
+				said = make(slices)
+			}
 			said[v.Guest] = v.Slice
 		}
-		return said
-	}
-	const short = 250 * us
-	for _, c := range []struct {
-		urgency []int
-		want    map[fairshare.GuestID]time.Duration
-	}{
-		{nil, nil},
-		{[]int{0, 0}, map[fairshare.GuestID]time.Duration{1: 0, 2: 0}},
-		{[]int{0, 3}, map[fairshare.GuestID]time.Duration{1: short, 2: limits.Max}},
-		{[]int{0, 3}, nil},
-		{[]int{0, 3, 3, 2}, map[fairshare.GuestID]time.Duration{3: limits.Max, 4: short}},
-		{[]int{5, 3, 3, 2}, map[fairshare.GuestID]time.Duration{1: limits.Max, 2: short, 3: short}},
-		{[]int{5}, map[fairshare.GuestID]time.Duration{1: 0}},
-	} {
-		got := ask(c.urgency...)
-		if fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("urgencies %v: said %v, want %v", c.urgency, got, c.want)
+		if fmt.Sprint(said) != fmt.Sprint(c.want) {
+			t.Errorf("%d: at %v, urgencies %v, launches %v: said %v, want %v", i, c.now, c.urgency, c.launches, said, c.want)
 		}
 	}
 }
