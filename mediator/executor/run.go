@@ -13,6 +13,9 @@ const (
 	// PollWindow is for how long an executor without work polls its rings before
 	// it asks for a doorbell and sleeps: about as long as being woken takes.
 	PollWindow = 200 * time.Microsecond
+	// leavingWindow is the same where a kernel was told to leave, for another that is
+	// urgent: being woken by its end takes several times as long as it does.
+	leavingWindow = time.Millisecond
 	// spinsPerLook is how many times an idle executor looks at its rings between
 	// two readings of the clock.
 	spinsPerLook = 32
@@ -56,7 +59,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			x.priority.attend(now)
 			continue
 		}
-		if now-idleFrom < window.length() {
+		if d := now - idleFrom; d < window.length() || d < leavingWindow && x.leaving() {
 			yield()
 			continue
 		}
@@ -72,6 +75,16 @@ func (x *Executor) Run(ctx context.Context) error {
 		idleFrom, looks = now, 0
 	}
 	return nil
+}
+
+// leaving is whether a kernel on the GPU was told to leave all of it.
+func (x *Executor) leaving() bool {
+	for _, ch := range x.channels {
+		if j := ch.job; j != nil && j.phase == running && j.told && j.below >= uint32(x.props.SMs) {
+			return true
+		}
+	}
+	return false
 }
 
 // busy is whether commands are unfinished, so that the next thing to happen is
