@@ -53,7 +53,8 @@ for file; do
 	cp "$file" "$work/"
 done
 
-# The same bytes for the same contents.
+# The same bytes for the same contents; others may pass through the directory.
+chmod 755 "$work"
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -c . | xz -9 -T0 >"$out.new"
 mv "$out.new" "$out"
 say "$out: $(($(stat -c %s "$out") / 1000000)) MB, $(du -sm "$work" | cut -f1) MiB unpacked"
