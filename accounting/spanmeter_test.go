@@ -252,6 +252,21 @@ func TestSpanMeterSuspended(t *testing.T) {
 	}
 }
 
+// TestSpanMeterOfNobody: the time of contexts that are nobody's, such as the
+// driver's own, is nobody's, whatever the numbers of groups.
+func TestSpanMeterOfNobody(t *testing.T) {
+	m := accounting.NewSpanMeter(accounting.SpanConfig{}, ms)
+	m.Switched(accounting.Switch{Clock: 2 * ms, PID: 7, On: true})
+	m.Switched(accounting.Switch{Clock: 4 * ms, PID: 7})
+	m.Switched(accounting.Switch{Clock: 5 * ms, PID: accounting.NoProcess, On: true})
+	m.Worked(&accounting.Work{PID: 7, Group: 0, Since: ms})
+	var p accounting.Phase
+	m.Cut(10*ms, &p)
+	if got := p.Of(0).Busy; got != 2*ms-85*us || p.Running {
+		t.Errorf("charged %v, running %v", got, p.Running)
+	}
+}
+
 // TestSpanMeterTellsRunning says who was on the engine at the end of a phase.
 func TestSpanMeterTellsRunning(t *testing.T) {
 	g := h100()

@@ -85,13 +85,16 @@ type Steady interface {
 type Switch struct {
 	Clock time.Duration // on the GPU's clock
 	// PID is the process that owns the group, as the host's kernel numbers it; 0:
-	// not known. Where it is known Group may be 0.
+	// not known, and Group names it. Where it is known Group may be 0.
 	PID   int
 	Group GroupID
 	// On is true where the group was put on the engine, and false where its
 	// state had been saved.
 	On bool
 }
+
+// NoProcess is the PID of a [Switch] whose group is nobody's but the driver's.
+const NoProcess = -1
 
 // ErrDropped says that the hardware had no room left for its records: switches
 // after those that were read are not known. Those that come later are right again.

@@ -170,7 +170,11 @@ func (s *eventSource) Read(out []accounting.Switch) (n int, err error) {
 		want := s.buf[:min(len(s.buf), len(out)-n)]
 		k, err := s.e.Read(want)
 		for _, e := range want[:k] {
-			out[n] = accounting.Switch{Clock: e.Clock, PID: e.PID, On: e.On}
+			pid := e.PID
+			if pid == 0 {
+				pid = accounting.NoProcess // the kernel's own
+			}
+			out[n] = accounting.Switch{Clock: e.Clock, PID: pid, On: e.On}
 			n++
 		}
 		var dropped *rm.DroppedError
