@@ -62,7 +62,19 @@ func (c *Context) MemInfo(ctx context.Context) (free, total uint64, err error) {
 const (
 	copyChunk  = 1 << 20
 	copyChunks = 4
+	// longChunk is for long copies: of a piece that size several processors do a part
+	// each, and waking them is little beside that.
+	longChunk = 4 << 20
 )
+
+// chunk is how long the pieces are of a copy of n bytes: longer where there are many
+// of them and the windows are a small part of what there is.
+func (d *Device) chunk(n int) int {
+	if n >= copyChunks*longChunk && d.staging.size >= 4*copyChunks*longChunk {
+		return longChunk
+	}
+	return copyChunk
+}
 
 // CopyIn copies src to GPU memory, after the channel's earlier commands, and returns
 // when src can be used again; the GPU may still be copying. Wait for the Pending for
@@ -77,7 +89,7 @@ func (ch *Channel) CopyIn(ctx context.Context, dst Ptr, src []byte) (*Pending, e
 
 func (ch *Channel) copyIn(ctx context.Context, dst Ptr, src []byte) (*Pending, error) {
 	var flight [copyChunks]*Pending
-	p := new(Pending)
+	p, chunk := new(Pending), ch.dev.chunk(len(src))
 	for i := 0; len(src) > 0; i++ {
 		if p = flight[i%copyChunks]; p == nil {
 			p = new(Pending)
@@ -85,7 +97,7 @@ func (ch *Channel) copyIn(ctx context.Context, dst Ptr, src []byte) (*Pending, e
 		} else if err := p.Wait(ctx); err != nil {
 			return nil, err
 		}
-		w, err := ch.window(ctx, uint64(min(len(src), copyChunk)))
+		w, err := ch.window(ctx, uint64(min(len(src), chunk)))
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +145,8 @@ func (ch *Channel) copyOut(ctx context.Context, dst []byte, src Ptr) error {
 		w   abi.Window
 		dst []byte
 	}
-	flight := make([]piece, min(copyChunks, (len(dst)+copyChunk-1)/copyChunk))
+	chunk := ch.dev.chunk(len(dst))
+	flight := make([]piece, min(copyChunks, (len(dst)+chunk-1)/chunk))
 	// Windows stay ours until the bytes are taken out of them. Those whose command
 	// may still be carried out are left to the channel.
 	defer func() {
@@ -160,7 +173,7 @@ func (ch *Channel) copyOut(ctx context.Context, dst []byte, src Ptr) error {
 		if err := take(f); err != nil {
 			return err
 		}
-		n := min(len(dst), copyChunk)
+		n := min(len(dst), chunk)
 		var err error
 		if f.w, err = ch.window(ctx, uint64(n)); err != nil {
 			return err

@@ -86,3 +86,16 @@ func TestCopyWide(t *testing.T) {
 		}
 	}
 }
+
+// Long copies go in longer pieces, where the windows leave room for others.
+func TestChunk(t *testing.T) {
+	for _, c := range []struct{ shared, n, want int }{
+		{256 << 20, 256 << 20, longChunk}, {64 << 20, 16 << 20, longChunk},
+		{256 << 20, 16<<20 - 1, copyChunk}, {32 << 20, 256 << 20, copyChunk}, {2 << 20, 1, copyChunk},
+	} {
+		d := &Device{staging: newStaging(0, c.shared)}
+		if got := d.chunk(c.n); got != c.want {
+			t.Errorf("%d bytes by a device with %d of shared memory go in pieces of %d, want %d", c.n, c.shared, got, c.want)
+		}
+	}
+}
