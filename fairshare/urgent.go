@@ -31,9 +31,11 @@ const (
 	// slices of 100 µs two contexts had a tenth of the GPU each.
 	shortSlice = 250 * time.Microsecond
 	// leavesSoon is what an eviction may cost of a kernel that is told to leave rather
-	// than switched out, and lately for how long one that stays is remembered.
-	leavesSoon = 2 * shortSlice
-	lately     = time.Second
+	// than switched out: as long as the driver's slice lasts. It is no less since what
+	// was measured of one that was switched out on its way counts, too.
+	leavesSoon = DefaultSlice
+	// lately is for how long a kernel that stays is remembered.
+	lately = time.Second
 )
 
 // Decide implements [Policy].
