@@ -431,10 +431,31 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 	// The wait is the guest's; the daemon has time of its own.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
+	awaitHangUp(ctx, client, clock.Real{}, a.guest)
 	if err := client.ForceDeleteVM(ctx, a.guest); err != nil && !errors.Is(err, api.ErrNotFound) {
 		return "", err
 	}
 	return a.guest, nil
+}
+
+// A device has gone from the machine a little before QEMU is done with it, which is
+// when it hangs up. QEMU 11.1 aborts now and then (error_setv: Assertion `*errp ==
+// NULL') where the device's process has ended by then and another is plugged in.
+const (
+	hangUpLimit = time.Second
+	hangUpLook  = 2 * time.Millisecond
+)
+
+// awaitHangUp waits until QEMU has let go of a virtual GPU, as it mostly does.
+func awaitHangUp(ctx context.Context, client *api.Client, c clock.Clock, name string) {
+	ctx, cancel := context.WithTimeout(ctx, hangUpLimit)
+	defer cancel()
+	for {
+		v, err := client.VM(ctx, name)
+		if err != nil || !v.Attached || clock.Sleep(ctx, c, hangUpLook) != nil {
+			return
+		}
+	}
 }
 
 // attached is a virtual GPU in a port: QEMU's id and the daemon's name.
