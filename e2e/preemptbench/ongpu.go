@@ -58,19 +58,24 @@ func h200Lines(single, coarse8, coarse32, persistent1, persistent4, persistent16
 	}
 }
 
+// How many times as much a task does as the corpus' case's.
+func once(subject) float64        { return 1 }
+func ofProduct(s subject) float64 { return 4096 / (16 * math.Sqrt(float64(s.tasks))) }
+func ofBodies(s subject) float64  { return 8192 / (128 * float64(s.tasks)) }
+
 // h200Runs are the measurements. The latencies of kernels that were done before all
 // their blocks had looked again are those of their end, and say nothing.
 var h200Runs = []onGPU{
-	{"vecadd", 950.8, 1 << 20, func(subject) float64 { return 1 }, h200Lines(
+	{"vecadd", 950.8, 1 << 20, once, h200Lines(
 		[2]float64{19.10, 530.7}, [2]float64{-6.36, 72.5}, [2]float64{-6.21, 32.9},
 		[2]float64{45.10, 8.8}, [2]float64{-3.44, 11.2}, [2]float64{-4.66, 21.0})},
-	{"stencil", 1605.3, 1 << 20, func(subject) float64 { return 1 }, h200Lines(
+	{"stencil", 1605.3, 1 << 20, once, h200Lines(
 		[2]float64{14.88, 477.7}, [2]float64{-5.50, 64.1}, [2]float64{0.10, 53.8},
 		[2]float64{32.86, 9.3}, [2]float64{-6.28, 13.3}, [2]float64{-2.07, 29.7})},
-	{"matmul", 16865.6, 1 << 16, func(s subject) float64 { return 4096 / (16 * math.Sqrt(float64(s.tasks))) }, h200Lines(
+	{"matmul", 16865.6, 1 << 16, ofProduct, h200Lines(
 		[2]float64{-0.18, 237.4}, [2]float64{2.95, 1711.7}, [2]float64{10.49, 6314.8},
 		[2]float64{-1.46, 251.0}, [2]float64{1.38, 857.1}, [2]float64{10.13, 3594.2})},
-	{"nbody", 5228.9, 8192, func(s subject) float64 { return 8192 / (128 * float64(s.tasks)) }, h200Lines(
+	{"nbody", 5228.9, 8192, ofBodies, h200Lines(
 		[2]float64{0.44, 1204.7}, [2]float64{14.01, math.NaN()}, [2]float64{63.42, math.NaN()},
 		[2]float64{-0.88, 1130.5}, [2]float64{6.17, math.NaN()}, [2]float64{321.53, math.NaN()})},
 }
@@ -84,6 +89,16 @@ func h200Figure(all map[string]subject) plot.Figure {
 		Title:   "Our own forms on a real H200 and in the model, nothing fitted",
 		Columns: []string{"kernel, form", "H200, relative", "model, relative", "H200, µs to leave", "model, µs to leave"},
 	}, h200, h200Runs, all)
+}
+
+// h100Figure does the same with an H100's, and with the papers' ways to look for the
+// evict word.
+func h100Figure(all map[string]subject) plot.Figure {
+	return besideModel(plot.Figure{
+		Number:  "0, H100",
+		Title:   "Our own forms and the papers' words on a real H100 and in the model, nothing fitted",
+		Columns: []string{"kernel, form", "H100, relative", "model, relative", "H100, µs to leave", "model, µs to leave"},
+	}, blocks.H100, h100Runs, all)
 }
 
 // besideModel fills a figure with measurements of a GPU and what the model has for it.

@@ -71,7 +71,7 @@ func everything(s scale) (*report, error) {
 	r.Partial = partly(all)
 	r.Figures = notesFigures(s.notes)
 	r.Targets = notesTargets(s.notes)
-	r.Figures = append(r.Figures, h200Figure(all))
+	r.Figures = append(r.Figures, h200Figure(all), h100Figure(all))
 
 	f, err := overheads(all, s.grids, true)
 	if err != nil {
