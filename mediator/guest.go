@@ -151,6 +151,9 @@ func (g *guest) work() work {
 	var w work
 	for i := range link.MaxContexts {
 		c := g.page.Context(i)
+		if c.Unused() {
+			continue // as most are
+		}
 		w.counters = w.counters.Add(c.Counters())
 		if c.State() == link.ContextNone {
 			continue

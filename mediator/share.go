@@ -55,6 +55,7 @@ type share struct {
 // recent is what a guest did lately.
 type recent struct {
 	kernels uint64        // when last looked
+	late    time.Duration // the executors' count of what ran late
 	active  time.Duration // when last seen to have work
 	used    float64       // GPU nanoseconds, fading
 	tail    tail
@@ -225,6 +226,7 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			r = &recent{kernels: w.counters.Kernels, active: now - lingering, tail: tail{counted: w.counters.LateTime}}
 			s.recent[g.id] = r
 		}
+		r.late = w.counters.LateTime
 		terms := g.termsNow()
 		st := fairshare.Guest{
 			ID: g.id, Suspended: g.heldNow(), Weight: terms.Weight, Idle: p.Idle,
@@ -258,7 +260,8 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 func (s *share) settle(guests []*guest, unwatched time.Duration) (late time.Duration) {
 	for i, g := range guests {
 		st := &s.state[i]
-		ran := s.recent[g.id].tail.observe(st.Suspended, g.work().counters.LateTime, st.Used, unwatched)
+		r := s.recent[g.id]
+		ran := r.tail.observe(st.Suspended, r.late, st.Used, unwatched)
 		if s.spread {
 			continue // the pieces of the polling phase show it
 		}

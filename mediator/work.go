@@ -9,6 +9,7 @@ import (
 
 // accounts is what is remembered of a guest's accounts of work. It is the watcher's.
 type accounts struct {
+	work  accounting.Work   // scratch
 	spans []accounting.Span // scratch
 	old   map[int]*counted  // by slot
 }
@@ -25,25 +26,27 @@ func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
 		for _, g := range guests {
 			g.page.WantWork(true)
 			for i := range link.MaxContexts {
-				if w, ok := g.accounts.of(g.page, i, now); ok {
-					f(&w)
+				if w := g.accounts.of(g.page, i, now); w != nil {
+					f(w)
 				}
 			}
 		}
 	})
 }
 
-// of is what context i of a page had to do; ok is false where there is none.
-func (a *accounts) of(page *link.Page, i int, now time.Duration) (w accounting.Work, ok bool) {
+// of is what context i of a page had to do, nil where there is none. It is good until
+// the next call.
+func (a *accounts) of(page *link.Page, i int, now time.Duration) *accounting.Work {
 	slot := page.Context(i)
 	group, ok := slot.Group()
 	if !ok {
-		return w, false
+		return nil
 	}
-	w.Group, w.PID = accounting.GroupID(group), slot.PID()
+	w := &a.work
+	*w = accounting.Work{Group: accounting.GroupID(group), PID: slot.PID()}
 	if !page.HasWork() {
-		a.count(i, slot, now, &w)
-		return w, true
+		a.count(i, slot, now, w)
+		return w
 	}
 	log := page.Work(i)
 	if slot.State() == link.ContextReady { // else what was there ended with the context
@@ -54,7 +57,7 @@ func (a *accounts) of(page *link.Page, i int, now time.Duration) (w accounting.W
 		a.spans = append(a.spans, accounting.Span{Start: start, End: end})
 	})
 	w.Spans = a.spans
-	return w, true
+	return w
 }
 
 // count goes by an executor's counters, where it keeps no account: its GPU time is

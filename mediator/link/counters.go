@@ -33,6 +33,11 @@ func (a Counters) Add(b Counters) Counters {
 	}
 }
 
+// Unused is whether the slot has no executor, and none has counted anything in it.
+func (c *ContextSlot) Unused() bool {
+	return c.State() == ContextNone && c.fetched.Load() == 0 && c.errors.Load() == 0 && c.commands.Load() == 0 && c.wakeups.Load() == 0
+}
+
 // Counters reads the context's sums.
 func (c *ContextSlot) Counters() Counters {
 	return Counters{
