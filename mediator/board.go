@@ -49,6 +49,9 @@ type row struct {
 	// told is whether the policy knows of it, and announced whether it is about to;
 	// over, whether the launch has ended.
 	told, announced, over bool
+	// ahead is whether it went to the GPU by itself, and the policy is yet to be asked
+	// whether it runs: to the policy it waits.
+	ahead bool
 	// predicted is how long it will run in all.
 	predicted time.Duration
 	// asked is whether it is to leave the SMs below belowSM as soon as it has come
@@ -62,8 +65,8 @@ type row struct {
 	lied      bool
 }
 
-// waits is whether the launch waits for a verdict.
-func (r *row) waits() bool { return r.stub.State == stub.Ready }
+// waits is whether the launch waits for a verdict, or went ahead of one.
+func (r *row) waits() bool { return r.ahead || r.stub.State == stub.Ready }
 
 // leaves is whether it was told to leave, or will be, and which SMs.
 func (r *row) leaves() (belowSM uint32, yes bool) {
@@ -96,6 +99,12 @@ type party struct {
 	guest fairshare.GuestID
 	name  string // the guest's
 	page  *link.Page
+}
+
+// ahead is whether a launch of the guest's that has just come goes to the GPU by
+// itself.
+func (p *party) ahead(s *link.Stub) bool {
+	return p.page.Mode() == link.ModeAhead && s.Priority >= p.page.Terms().PriorityCeiling
 }
 
 // happening is what came of a launch.
@@ -175,7 +184,7 @@ func (b *board) read(p *party, report func(happening)) {
 			b.last++
 			r = b.newRow()
 			// What it went through before is no news.
-			*r = row{id: b.last, guest: p.guest, name: p.name, slot: slot, stub: s, evictions: s.Evictions}
+			*r = row{id: b.last, guest: p.guest, name: p.name, slot: slot, stub: s, evictions: s.Evictions, ahead: p.ahead(&s)}
 			d.rows[i] = r
 			b.rows = append(b.rows, r)
 			report(happening{kind: hasAppeared, row: r})
@@ -208,7 +217,7 @@ func (b *board) update(r *row, s link.Stub, report func(happening)) {
 	// The count may be ahead of the state.
 	there := s.State == stub.ToEvict || s.State == stub.Running && s.Started == before.Started
 	if s.Evictions != r.evictions && !there {
-		r.evictions, r.asked = s.Evictions, false
+		r.evictions, r.asked, r.ahead = s.Evictions, false, false
 		h := happening{kind: hasLeft, row: r}
 		// One that was to leave some of the SMs has gone on, on the others.
 		if before.State == stub.ToEvict && s.BelowSM == math.MaxUint32 {
@@ -323,8 +332,11 @@ func (r *row) run() bool {
 	switch {
 	case r.over:
 		return false
-	case r.waits() && r.slot.Run(r.stub.Launch):
-		r.stub.State = stub.ToRun
+	case r.stub.State == stub.Ready && r.slot.Run(r.stub.Launch):
+		r.stub.State, r.ahead = stub.ToRun, false
+		return true
+	case r.ahead:
+		r.ahead = false
 		return true
 	case r.asked:
 		r.asked = false
@@ -378,7 +390,7 @@ func (b *board) countOf(guest fairshare.GuestID) (n api.Launches) {
 }
 
 func (r *row) countIn(n *api.Launches) {
-	if _, leaves := r.leaves(); r.waits() {
+	if _, leaves := r.leaves(); r.stub.State == stub.Ready {
 		n.Waiting++
 	} else if leaves {
 		n.Leaving++

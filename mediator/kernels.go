@@ -182,12 +182,27 @@ func (s *share) carryOut(guests []*guest, verdicts []fairshare.Verdict, now time
 	}
 }
 
-// mode is how the guests' executors are to treat launches. The caller holds mu.
-func (s *share) mode() link.Mode {
-	if s.launching.byKernel && !s.over {
+// mode is how the executors of one of the guests are to treat launches. The caller
+// holds mu.
+//
+// A launch that would be told to run whatever else there is need not wait for that,
+// which is a way to the daemon and back: where the guest is alone, and where the
+// policy goes by priority, no other guest may be as urgent, and the hardware takes
+// turns by itself, so that the launch has its turn while others are still told to
+// leave.
+func (s *share) mode(g *guest, guests []*guest) link.Mode {
+	if !s.launching.byKernel || s.over {
+		return link.ModeFree
+	}
+	if len(guests) > 1 && !(fairshare.ByPriority(s.policyName) && s.opened.props.Preempts) {
 		return link.ModeByKernel
 	}
-	return link.ModeFree
+	for _, other := range guests {
+		if other != g && other.termsNow().PriorityCeiling >= g.termsNow().PriorityCeiling {
+			return link.ModeByKernel
+		}
+	}
+	return link.ModeAhead
 }
 
 // decideAbout has the new policy decide about launches, or about guests alone. The
@@ -209,16 +224,15 @@ func (s *share) decideAbout(launches bool) {
 func (s *share) greet(g *guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.page.SetMode(s.mode())
+	g.page.SetMode(min(s.mode(g, nil), link.ModeByKernel)) // who else there is, govern knows
 	g.page.WantWork(s.opened.sight.kind == api.SourceEvents)
 }
 
 // govern tells the guests' executors whether launches are to wait. The caller
 // holds mu.
 func (s *share) govern(guests []*guest) {
-	m := s.mode()
 	for _, g := range guests {
-		g.page.SetMode(m)
+		g.page.SetMode(s.mode(g, guests))
 	}
 }
 

@@ -37,10 +37,17 @@ func (j *job) granted() bool {
 	case stub.ToRun:
 		return true
 	case stub.Ready:
-		return free && !x.held.on && j.claim.Grant()
+		return (free || j.first()) && !x.held.on && j.claim.Grant()
 	default: // none
 		return free && !x.held.on
 	}
+}
+
+// first is whether nobody's launch goes before this one, so that it need not wait to
+// hear that.
+func (j *job) first() bool {
+	p := j.ch.x.o.Page
+	return p.Mode() == link.ModeAhead && j.stub.Priority >= p.Terms().PriorityCeiling
 }
 
 // describe says what the daemon is told of a launch: what is known before it runs,

@@ -398,3 +398,36 @@ func TestSecondsTurn(t *testing.T) {
 	g.receive(1)
 	c.check()
 }
+
+// TestAhead: where nobody's launch goes before a guest's most urgent, that one waits
+// for no word; a less urgent one does, and one of a guest that is suspended.
+func TestAhead(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	inc := g.load(incPTX, "inc")
+	mem := g.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
+	r.byKernel()
+	r.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 2})
+	l, params := launchOf(inc, 32, mem)
+	waits := func(why string, suspended bool) {
+		t.Helper()
+		for range 50 {
+			r.x.Step(suspended)
+		}
+		if live := r.stubs(); len(live) != 1 || live[0].State != stub.Ready {
+			t.Fatalf("%s: the daemon sees %+v", why, live)
+		}
+	}
+	g.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	waits("by kernel", false)
+	r.page.SetMode(link.ModeAhead)
+	waits("suspended", true)
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Fatalf("ahead: %v", com.Status)
+	}
+	r.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 3})
+	asks := abi.Attribute{ID: abi.AttributePriority}
+	asks.PutUint32(0, uint32(0xffff_fffe)) // -2
+	g.send(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, asks)...)
+	waits("less urgent than it might be", false)
+}

@@ -47,7 +47,7 @@ func (p *Page) Claim(context int, v *Stub) (Claim, bool) {
 		if slot.l.turn.CompareAndSwap(uint64(oldest), uint64(newTurn(launch, context, next))) {
 			slot.l.fill(v)
 			ready := slot.step(launch, stub.Initialised)
-			if p.Mode() == ModeByKernel {
+			if p.Mode() != ModeFree {
 				p.RingServe()
 			}
 			return Claim{slot, launch}, ready

@@ -34,6 +34,10 @@ const (
 	ModeFree Mode = iota
 	// ModeByKernel: launches. Each waits until it is told to run.
 	ModeByKernel
+	// ModeAhead: launches, and none of another guest's goes before this one's most
+	// urgent. These tell of themselves and don't wait. To an executor of the version
+	// before it is ModeByKernel.
+	ModeAhead
 )
 
 // Layout of the stubs' part of the page.
