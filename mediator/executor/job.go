@@ -63,6 +63,7 @@ type job struct {
 	launched   bool          // it was on the GPU
 	billed     time.Duration // Options.Elapsed when it first was
 	began      time.Duration // when this run was put there, on the executor's clock
+	leftAt     time.Duration // when it had left the GPU, likewise
 	start, end time.Duration // of its first and last run, on the GPU's clock
 	used       time.Duration // GPU time, of all its runs
 	evictions  uint64        // how often it left with work undone
@@ -274,6 +275,7 @@ func (j *job) left() bool {
 		j.besideFence = 0
 	}
 	j.p.fence, j.words = 0, 0
+	j.leftAt = x.o.Clock.Now()
 	ch.gone(out)
 	x.predicted -= j.predicted
 	t, late := x.ran(out.Start, out.End)

@@ -263,7 +263,7 @@ func (j *job) next(record []byte) bool {
 	now := x.o.Clock.Now()
 	if asked {
 		_, when, _ := j.claim.Word()
-		x.slot.AddEviction(now - when)
+		x.slot.AddEviction(j.leftAt - when)
 	}
 	j.claim.Leave(now, j.used)
 	j.evictions++

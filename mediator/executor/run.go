@@ -14,7 +14,7 @@ const (
 	// it asks for a doorbell and sleeps: about as long as being woken takes.
 	PollWindow = 200 * time.Microsecond
 	// leavingWindow is the same where a kernel was told to leave, for another that is
-	// urgent: being woken by its end takes several times as long as it does.
+	// urgent, and while what it left is read: to be woken takes several times as long.
 	leavingWindow = time.Millisecond
 	// spinsPerLook is how many times an idle executor looks at its rings between
 	// two readings of the clock.
@@ -77,12 +77,27 @@ func (x *Executor) Run(ctx context.Context) error {
 	return nil
 }
 
-// leaving is whether a kernel on the GPU was told to leave all of it.
+// leaving is whether a kernel on the GPU was told to leave all of it, or something is
+// under way that is short, as what it left behind being read.
 func (x *Executor) leaving() bool {
 	for _, ch := range x.channels {
-		if j := ch.job; j != nil && j.phase == running && j.told && j.below >= uint32(x.props.SMs) {
+		if ch.job.brief() || ch.second.brief() {
 			return true
 		}
+	}
+	return false
+}
+
+// brief is whether what the job waits for is soon over. A nil job waits for nothing.
+func (j *job) brief() bool {
+	if j == nil || j.p == nil {
+		return false
+	}
+	switch j.phase {
+	case preparing, reading, listing:
+		return true
+	case running:
+		return j.told && j.below >= uint32(j.ch.x.props.SMs)
 	}
 	return false
 }
