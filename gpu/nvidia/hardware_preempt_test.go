@@ -97,7 +97,7 @@ func (p *preemptible) put(plan relaunch.Plan) gpu.Fence {
 // later: every block once.
 func TestHardwarePreempt(t *testing.T) {
 	d, c := hardwareContext(t, gpu.ContextOptions{})
-	const tasks, each = 300_000, 10_000 // ns
+	const tasks, each = 500_000, 40_000 // ns: about 5 ms in all
 	parsed, err := ptx.Parse(slowPTX)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestHardwarePreempt(t *testing.T) {
 		t.Fatalf("%v\n%+v", err, reports)
 	}
 	counts := allocOn(t, c, 4*tasks)
-	memory := allocOn(t, c, 4<<20)
+	memory := allocOn(t, c, 8<<20)
 	for _, form := range []struct {
 		form  abi.PreemptForm
 		group uint32
@@ -131,7 +131,7 @@ func TestHardwarePreempt(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &preemptible{t: t, work: channelOf(t, c), words: channelOf(t, c), kernel: f, run: run,
-				control: memory, skipped: memory + 4096, list: memory + 3<<20}
+				control: memory, skipped: memory + 4096, list: memory + 4<<20}
 			p.params = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(counts)), each)
 			fence, err := p.words.Set(counts, 0, 4, tasks)
 			ran(t, p.words, fence, err)
@@ -155,6 +155,9 @@ func TestHardwarePreempt(t *testing.T) {
 					t.Fatal(o.Err)
 				}
 				plan, done = p.next(evicted)
+			}
+			if len(leaving) == 0 {
+				t.Fatal("nothing was evicted")
 			}
 			t.Logf("%d launches in %v, %d evicted: %s from the call that writes the word", run.Launches(), time.Since(start), len(leaving), percentiles(leaving))
 			got := make([]byte, 4*tasks)

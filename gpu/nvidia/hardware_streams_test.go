@@ -41,6 +41,13 @@ func TestHardwareStreams(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	var mem []byte
+	if err := c.do("memory", func() (err error) {
+		mem, err = pinned(c.drv, 4096)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	for _, busy := range []int{0, 5} {
 		spin, err := all[busy].Launch(k("spin", 60e6))
 		if err != nil {
@@ -67,7 +74,7 @@ func TestHardwareStreams(t *testing.T) {
 		try("copies", func(ch *Channel) (gpu.Fence, error) { return ch.CopyIn(p, make([]byte, 256)) })
 		if err := c.do("write", func() error {
 			for i, s := range urgent {
-				if err := c.drv.StreamWriteValue64(s, cuda.DevicePtr(p)+cuda.DevicePtr(8*i), 1); err != nil {
+				if err := c.drv.StreamWriteValue64(s, address(mem[8*i:]), 1); err != nil {
 					return err
 				}
 			}
