@@ -27,6 +27,8 @@ const (
 	batchTask   = 20 * time.Microsecond
 	// batchLeaves is within what time its guest wants it to leave.
 	batchLeaves = 60 * time.Microsecond
+	// batchDepth is how many of its kernels are queued.
+	batchDepth = 4
 )
 
 // urgent measures what an urgent guest has of its priority beside a batch guest with
@@ -133,7 +135,7 @@ func (u *contest) bout(ctx context.Context, world string, run int, batch *member
 		}
 		tasks := []task{{rush, tenant.Run{Job: j, At: int64(warm), For: window, Pause: 4 * time.Millisecond, Jitter: 4 * time.Millisecond}}}
 		if batch != nil {
-			tasks = append(tasks, task{batch, tenant.Run{Job: long, For: window + 2*warm, Depth: 2, Rounds: endless}})
+			tasks = append(tasks, task{batch, tenant.Run{Job: long, For: window + 2*warm, Depth: batchDepth, Rounds: endless}})
 		}
 		rans, err := together(ctx, tasks...)
 		if err != nil {

@@ -36,6 +36,7 @@ type Request struct {
 	Copy    *Copy    `json:"copy,omitempty"`    // -> Seconds
 	Suspend *Suspend `json:"suspend,omitempty"` // -> Standstills
 	Forms   *int     `json:"forms,omitempty"`   // of a job -> Form
+	Evict   *Evict   `json:"evict,omitempty"`   // -> Evicted
 	Sum     *int     `json:"sum,omitempty"`     // of a job -> Sum
 	Reset   bool     `json:"reset,omitempty"`   // everything is dropped
 }
@@ -49,6 +50,7 @@ type Answer struct {
 	Seconds     float64      `json:"seconds,omitempty"`
 	Standstills []Standstill `json:"standstills,omitempty"`
 	Form        *Form        `json:"form,omitempty"`
+	Evicted     *Evicted     `json:"evicted,omitempty"`
 	// Sum is of what a scaled job has computed, as far as [SumBytes] of each buffer:
 	// equal for equal results.
 	Sum uint64 `json:"sum,omitempty"`
@@ -167,4 +169,29 @@ type Standstill struct {
 	Resume  time.Duration `json:"resume"`
 	Off     time.Duration `json:"off_call"`
 	On      time.Duration `json:"on_call"`
+}
+
+// Evict has a scaled kernel, in the form that its measured cost chooses, evicted Times
+// times at random moments, by a program that uses the GPU as executors do.
+type Evict struct {
+	Scaled string `json:"scaled"`
+	Times  int    `json:"times"`
+	// As, if set, is in place of the choice.
+	As *Form `json:"as,omitempty"`
+}
+
+// Evicted is what came of that.
+type Evicted struct {
+	// Form is the choice. Suspend says that a task is longer than the hardware's own
+	// suspension, which is the better way then.
+	Form    Form `json:"form"`
+	Suspend bool `json:"suspend"`
+	// Original and Chosen are how long a launch takes.
+	Original time.Duration `json:"original"`
+	Chosen   time.Duration `json:"chosen"`
+	// Took are from writing the word until the GPU is free, of those launches that had
+	// work left then, each of which was gone on with to its end. Same tells whether all
+	// results were the original's.
+	Took []time.Duration `json:"took"`
+	Same bool            `json:"same"`
 }

@@ -99,6 +99,7 @@ var catalog = []scaled{
 	{"reduce", "reduce", "reduce", [3]uint32{1 << 16, 1, 1}, [3]uint32{256, 1, 1}, 1024,
 		[]any{buffer{2 * giga, reals}, buffer{mega, nil}, 1 << 29}},
 	line("histogram", "histogram", "histogram", 1<<14, 256, buffer{giga, numbers}, buffer{1024, zeros}, 1<<28),
+	line("spin", "throttle", "throttle", 512, 32, buffer{64 << 10, nil}, uint32(100), uint32(1)), // for a GPU in software
 	line("throttle", "throttle", "throttle", 1<<16, 256, buffer{64 * mega, nil}, uint32(1000), uint32(1)),
 }
 
@@ -114,47 +115,65 @@ func square(name, kernel, entry string, args ...any) scaled {
 // Scaled are the names of the kernels that [Job.Scaled] knows.
 func Scaled() (names []string) {
 	for _, s := range catalog {
-		names = append(names, s.name)
+		if s.name != "spin" {
+			names = append(names, s.name)
+		}
 	}
 	return names
 }
 
-func loadScaled(ctx context.Context, m machine, name string) (*job, error) {
+// scaledByName finds a kernel and its module's text.
+func scaledByName(name string) (*scaled, string, error) {
 	i := slices.IndexFunc(catalog, func(s scaled) bool { return s.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("no scaled kernel %q: want one of %q", name, Scaled())
+		return nil, "", fmt.Errorf("no scaled kernel %q: want one of %q", name, Scaled())
 	}
 	s := &catalog[i]
 	k, ok := kernels.ByName(s.kernel)
 	if !ok {
-		return nil, fmt.Errorf("the corpus has no kernel %q", s.kernel)
+		return nil, "", fmt.Errorf("the corpus has no kernel %q", s.kernel)
 	}
-	mod, err := m.load(ctx, k.PTX(kernels.SM80))
+	return s, k.PTX(kernels.SM80), nil
+}
+
+// place makes the kernel's arguments and the memory that they point to, and says which
+// of that it writes.
+func (s *scaled) place(ctx context.Context, m machine) (args [][]byte, results []result, err error) {
+	for _, a := range s.args {
+		arg, err := argument(ctx, m, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		if b, ok := a.(buffer); ok && b.fill == nil {
+			results = append(results, result{binary.LittleEndian.Uint64(arg), b.bytes})
+		}
+		args = append(args, arg)
+	}
+	return args, results, nil
+}
+
+func loadScaled(ctx context.Context, m machine, name string) (*job, error) {
+	s, text, err := scaledByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", s.kernel, err)
+		return nil, err
+	}
+	mod, err := m.load(ctx, text)
+	if err != nil {
+		return nil, err
 	}
 	f, err := mod.function(ctx, s.entry)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{}
-	var args [][]byte
-	for _, a := range s.args {
-		arg, err := argument(ctx, m, a)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if b, ok := a.(buffer); ok && b.fill == nil {
-			j.results = append(j.results, result{binary.LittleEndian.Uint64(arg), b.bytes})
-		}
-		args = append(args, arg)
+	args, results, err := s.place(ctx, m)
+	if err != nil {
+		return nil, err
 	}
 	params, err := f.params(args...)
 	if err != nil {
 		return nil, err
 	}
-	j.steps = []command{{function: f, grid: s.grid, block: s.block, shared: s.shared, params: params}}
-	return j, nil
+	return &job{results: results, steps: []command{{function: f, grid: s.grid, block: s.block, shared: s.shared, params: params}}}, nil
 }
 
 // argument is a parameter as the kernel takes it; buffers are made and filled.

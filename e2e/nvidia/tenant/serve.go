@@ -107,6 +107,12 @@ func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 		a.Seconds, err = t.copy(ctx, r.Copy)
 	case r.Suspend != nil:
 		a.Standstills, err = t.suspend(ctx, r.Suspend)
+	case r.Evict != nil:
+		b, ok := t.machine.(*bare)
+		if !ok {
+			return a, errors.New("only a program of the host that uses the GPU as executors do evicts by itself")
+		}
+		a.Evicted, err = b.evict(ctx, r.Evict)
 	case r.Forms != nil:
 		j, err := t.job(*r.Forms)
 		if err != nil {

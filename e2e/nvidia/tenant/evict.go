@@ -1,0 +1,310 @@
+package tenant
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/guestagent/preempt"
+	"vgpud/guestagent/preempt/tune"
+	"vgpud/mediator/executor/relaunch"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/ptx"
+)
+
+// tuneMost bounds the launches by which a form is chosen.
+const tuneMost = 200
+
+// victim is a kernel that is evicted: its forms, loaded, and their memory.
+type victim struct {
+	*bare
+	kernel *scaled
+	args   [][]byte
+	output []result
+	forms  abi.PreemptForm
+	entry  map[abi.PreemptForm]bareFunction // 0: the original
+	slots  map[abi.PreemptForm]int          // of each one's blocks that the GPU holds at a time
+	side   gpu.Channel                      // beside the kernel's
+	word   [4]byte
+	// control, skipped and list are GPU memory; the last two are of unitBytes.
+	control, skipped, list uint64
+}
+
+// unitBytes is room for a list or a bitmap of any launch's units.
+const unitBytes = 4 * relaunch.MaxUnits
+
+// evict chooses a kernel's form by its cost and evicts it again and again.
+func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
+	v, err := b.newVictim(ctx, e.Scaled)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Scaled, err)
+	}
+	tuner := tune.New(tune.Parameters{}, v.forms)
+	shape := tune.Shape{Tasks: v.tasks(), Threads: v.threads(), SharedBytes: v.kernel.shared}
+	var report tune.Report
+	for range tuneMost {
+		choice, ticket := tuner.Pick(shape, v.slots[0])
+		took, err := v.timed(ctx, choice)
+		if err != nil {
+			return nil, err
+		}
+		tuner.Observe(ticket, took)
+		if report = tuner.Reports()[0]; report.Why != tune.WhyMeasuring {
+			break
+		}
+	}
+	if e.As != nil {
+		report.Choice = abi.Preempt{Form: abi.PreemptForm(e.As.Form), Group: e.As.Group, Every: e.As.Every}
+	}
+	found := &Evicted{
+		Form: Form{Form: uint8(report.Choice.Form), Group: report.Choice.Group, Every: report.Choice.Every,
+			Why: report.Why.String(), Task: report.Task, Leaves: report.Leaves},
+		Suspend: report.Suspend, Original: report.Original, Chosen: report.Chosen, Same: true,
+	}
+	if report.Choice.Form == 0 {
+		return found, nil
+	}
+	want, err := v.computed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for range e.Times {
+		part := 0.05 + 0.85*rand.Float64()
+		took, left, err := v.once(ctx, report.Choice, time.Duration(part*float64(report.Original)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Scaled, err)
+		}
+		if left {
+			found.Took = append(found.Took, took)
+		}
+	}
+	got, err := v.sum(ctx)
+	found.Same = got == want
+	return found, err
+}
+
+// newVictim loads a kernel's module with all its forms.
+func (b *bare) newVictim(ctx context.Context, name string) (*victim, error) {
+	s, text, err := scaledByName(name)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := ptx.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	made, reports, err := preempt.Transform(parsed, preempt.Options{})
+	if err != nil {
+		return nil, err
+	}
+	v := &victim{bare: b, kernel: s, entry: make(map[abi.PreemptForm]bareFunction), slots: make(map[abi.PreemptForm]int)}
+	for _, r := range reports {
+		for _, f := range r.Forms {
+			if r.Kernel == s.entry {
+				v.forms |= f
+			}
+		}
+	}
+	mod, err := b.context.LoadModule([]byte(made.String()))
+	if err != nil {
+		return nil, err
+	}
+	for _, form := range []abi.PreemptForm{0, abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
+		entry := s.entry
+		if form != 0 {
+			if v.forms&form == 0 {
+				continue
+			}
+			entry = preempt.EntryName(s.entry, form)
+		}
+		f, err := mod.Function(entry)
+		if err != nil {
+			return nil, err
+		}
+		perSM, err := f.Occupancy(int(v.threads()), uint64(s.shared))
+		if err != nil {
+			return nil, err
+		}
+		v.entry[form], v.slots[form] = bareFunction{f}, perSM*b.device.Properties().SMs
+	}
+	if v.args, v.output, err = s.place(ctx, b); err != nil {
+		return nil, err
+	}
+	if v.side, err = b.context.NewChannel(); err != nil {
+		return nil, err
+	}
+	for _, p := range []struct {
+		at    *uint64
+		bytes uint64
+	}{{&v.control, abi.ControlBytes}, {&v.skipped, unitBytes}, {&v.list, unitBytes}} {
+		if *p.at, err = b.alloc(ctx, p.bytes); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+func (v *victim) tasks() uint64 {
+	g := v.kernel.grid
+	return uint64(g[0]) * uint64(g[1]) * uint64(g[2])
+}
+
+func (v *victim) threads() uint32 { return v.kernel.block[0] * v.kernel.block[1] * v.kernel.block[2] }
+
+// begin begins a launch in a form.
+func (v *victim) begin(p abi.Preempt) (*relaunch.Launch, error) {
+	return relaunch.New(relaunch.Config{Form: p.Form, Grid: v.kernel.grid, Group: p.Group, Every: p.Every, Resident: uint32(v.slots[p.Form])})
+}
+
+// put carries a plan out, but does not wait.
+func (v *victim) put(ctx context.Context, form abi.PreemptForm, l *relaunch.Launch, p *relaunch.Plan) (gpu.Fence, error) {
+	if n := max(l.SkippedBytes(), l.ListBytes()); n > unitBytes {
+		return 0, fmt.Errorf("%d bytes of units", n)
+	}
+	for _, at := range p.Zero {
+		if _, err := v.channel.Set(gpu.Ptr(v.control+uint64(at)), 0, 4, 1); err != nil {
+			return 0, err
+		}
+	}
+	if p.BitmapBytes > 0 {
+		if _, err := v.channel.Set(gpu.Ptr(v.skipped), 0, 4, p.BitmapBytes/4); err != nil {
+			return 0, err
+		}
+	}
+	a := p.Args
+	a.Control = v.control
+	if l.SkippedBytes() > 0 {
+		a.Skipped = v.skipped
+	}
+	if p.List != nil {
+		var b []byte
+		for _, u := range p.List {
+			b = binary.LittleEndian.AppendUint32(b, u)
+		}
+		if err := v.copyIn(ctx, v.list, b); err != nil {
+			return 0, err
+		}
+		a.List = v.list
+	}
+	last := make([]byte, abi.PreemptArgsBytes)
+	a.Encode(last)
+	return v.start(form, p.Grid, append(v.args[:len(v.args):len(v.args)], last))
+}
+
+// start launches an entry.
+func (v *victim) start(form abi.PreemptForm, grid [3]uint32, args [][]byte) (gpu.Fence, error) {
+	f := v.entry[form]
+	params, err := f.params(args...)
+	if err != nil {
+		return 0, err
+	}
+	return v.channel.Launch(&gpu.Launch{
+		Function: f.Function, Grid: dim3(grid), Block: dim3(v.kernel.block), SharedBytes: uint64(v.kernel.shared), Params: params,
+	})
+}
+
+// timed is how long a launch of the whole kernel takes in a form.
+func (v *victim) timed(ctx context.Context, p abi.Preempt) (time.Duration, error) {
+	var f gpu.Fence
+	var err error
+	if p.Form == 0 {
+		f, err = v.start(0, v.kernel.grid, v.args)
+	} else {
+		var l *relaunch.Launch
+		if l, err = v.begin(p); err == nil {
+			first := l.First()
+			f, err = v.put(ctx, p.Form, l, &first)
+		}
+	}
+	if err := v.end(ctx, f, err); err != nil {
+		return 0, err
+	}
+	o := v.channel.Outcome(f)
+	return o.End - o.Start, nil
+}
+
+// computed runs the original and sums its results.
+func (v *victim) computed(ctx context.Context) (uint64, error) {
+	if _, err := v.timed(ctx, abi.Preempt{}); err != nil {
+		return 0, err
+	}
+	return v.sum(ctx)
+}
+
+func (v *victim) sum(ctx context.Context) (uint64, error) {
+	j := job{results: v.output}
+	return j.sum(ctx, v.bare)
+}
+
+// once launches the kernel, evicts it after a while and goes on with it to its end. It
+// returns how long leaving took, and whether anything was left to do.
+func (v *victim) once(ctx context.Context, p abi.Preempt, after time.Duration) (took time.Duration, left bool, err error) {
+	l, err := v.begin(p)
+	if err != nil {
+		return 0, false, err
+	}
+	plan := l.First()
+	f, err := v.put(ctx, p.Form, l, &plan)
+	if err != nil {
+		return 0, false, err
+	}
+	for begin := time.Now(); time.Since(begin) < after; {
+	}
+	if took, err = v.tell(ctx, f); err != nil {
+		return 0, false, err
+	}
+	for evicted := true; ; evicted = false {
+		back, err := v.readBack(ctx, l, evicted)
+		if err != nil {
+			return 0, false, err
+		}
+		next, done, err := l.Next(back)
+		if err != nil || done {
+			return took, left, err
+		}
+		left = true
+		f, err := v.put(ctx, p.Form, l, &next)
+		if err := v.end(ctx, f, err); err != nil {
+			return 0, false, err
+		}
+	}
+}
+
+// tell writes the word by a copy on a channel beside the kernel's, and looks until the
+// kernel has left.
+func (v *victim) tell(ctx context.Context, kernel gpu.Fence) (took time.Duration, err error) {
+	binary.LittleEndian.PutUint32(v.word[:], abi.EvictAll)
+	begin := time.Now()
+	f, err := v.side.CopyIn(gpu.Ptr(v.control+abi.ControlEvict), v.word[:])
+	if err != nil {
+		return 0, err
+	}
+	for v.channel.Done() < kernel {
+		if ctx.Err() != nil || v.context.Fault() != nil {
+			return 0, errors.Join(ctx.Err(), v.context.Fault())
+		}
+	}
+	took = time.Since(begin)
+	if err := v.side.Wait(ctx, f); err != nil {
+		return 0, err
+	}
+	return took, v.channel.Outcome(kernel).Err
+}
+
+// readBack reads what the kernel left, when it has.
+func (v *victim) readBack(ctx context.Context, l *relaunch.Launch, evicted bool) (r relaunch.Readback, err error) {
+	var control [abi.ControlBytes]byte
+	if err := v.copyOut(ctx, control[:], v.control); err != nil {
+		return r, err
+	}
+	r = relaunch.Readback{Control: relaunch.DecodeControl(&control), Evicted: evicted}
+	if n := l.SkippedRead(r.Control); n > 0 {
+		r.Skipped = make([]byte, n)
+		err = v.copyOut(ctx, r.Skipped, v.skipped)
+	}
+	return r, err
+}
