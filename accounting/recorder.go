@@ -100,7 +100,7 @@ func NewRecorder(g Recorded, c clock.Clock) (*Recorder, error) {
 func (r *Recorder) Run(ctx context.Context) error {
 	err := r.begin()
 	for err == nil {
-		if clock.Sleep(ctx, r.clock, r.gpu.Config.Interval) != nil {
+		if clock.Tick(ctx, r.clock, r.gpu.Config.Interval) != nil {
 			return nil
 		}
 		err = r.spend(r.step)

@@ -26,3 +26,11 @@ type Clock interface {
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	return c.WaitUntil(ctx, c.Now()+d)
 }
+
+// Tick waits on c for the next multiple of period. All who wait so are woken together,
+// which on an idle host is most of what a wake costs: two periods of 20 ms took half as
+// much of a processor as one of 20 and one of 25.
+func Tick(ctx context.Context, c Clock, period time.Duration) error {
+	now := c.Now()
+	return c.WaitUntil(ctx, now-now%period+period)
+}

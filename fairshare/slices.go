@@ -77,6 +77,11 @@ const (
 	// critical damping.
 	slicePart  = 250 * time.Millisecond
 	sliceWhole = 4 * slicePart
+	// What is less than sliceNear is paid back in sliceSlow: since a slice is set only
+	// where it changes by some per cent, each guest is ahead a bit and then behind, and
+	// the sooner that is paid back the more often slices are set.
+	sliceNear = 40 * time.Millisecond
+	sliceSlow = 4 * slicePart
 	// maxTrim bounds both parts together, a logarithm: a factor of four.
 	maxTrim = 2 * math.Ln2
 	// groupsFade is for how long a group that has no work any more counts.
@@ -201,7 +206,7 @@ func (s *slicing) decide(now time.Duration, st *State) []Verdict {
 // correct brings the integral part up to date, after a time. It does not grow where
 // the slice is at a bound already.
 func (e *sliced) correct(elapsed time.Duration) {
-	step := -e.mean / float64(slicePart) * float64(elapsed) / float64(sliceWhole)
+	step := -proportion(e.mean) * float64(elapsed) / float64(sliceWhole)
 	if e.competes && float64(e.pinned)*step <= 0 {
 		e.trim = min(max(e.trim+step, -maxTrim), maxTrim)
 	}
@@ -210,5 +215,11 @@ func (e *sliced) correct(elapsed time.Duration) {
 
 // effort is the guest's weight, corrected.
 func (e *sliced) effort() float64 {
-	return e.weight * math.Exp(min(max(e.trim-e.mean/float64(slicePart), -maxTrim), maxTrim))
+	return e.weight * math.Exp(min(max(e.trim-proportion(e.mean), -maxTrim), maxTrim))
+}
+
+// proportion is the proportional part of what a guest is ahead.
+func proportion(ahead float64) float64 {
+	near := min(max(ahead, -float64(sliceNear)), float64(sliceNear))
+	return near/float64(sliceSlow) + (ahead-near)/float64(slicePart)
 }

@@ -49,6 +49,7 @@ type slicedGPU struct {
 	busy      time.Duration
 	idle      time.Duration
 	idled     time.Duration // idle, when the policy was last told
+	sets      int           // slices that were set
 	policy    fairshare.Policy
 	rand      *rand.Rand
 }
@@ -187,6 +188,7 @@ func (s *slicedGPU) round() {
 		switch v.Action {
 		case fairshare.Slice:
 			if math.Abs(float64(v.Slice-g.slice)) > 0.05*float64(g.slice) {
+				s.sets++
 				g.slice = v.Slice
 			}
 		case fairshare.Suspend:

@@ -269,7 +269,7 @@ func (s *Service) leave(servers []*http.Server) error {
 // came or went, which may call for a decision.
 func (s *Service) beat(ctx context.Context) {
 	changes, newer := make(map[fairshare.GuestID]uint64), make(map[fairshare.GuestID]uint64)
-	for clock.Sleep(ctx, s.clock, link.HeartbeatEvery) == nil {
+	for clock.Tick(ctx, s.clock, link.HeartbeatEvery) == nil {
 		s.beaten.Store(int64(s.clock.Now()))
 		for _, sh := range s.shares {
 			moved := fairshare.GuestID(0)

@@ -17,6 +17,8 @@ type Recorded struct {
 	// Save is how long a context takes to be saved that has run dry, Preempted one
 	// that has not, and Load how long it is until the next is on.
 	Save, Preempted, Load time.Duration
+	// Back is how much longer a kernel takes that was preempted, however often.
+	Back time.Duration
 
 	now      time.Duration
 	contexts []*RecordedContext
@@ -61,6 +63,7 @@ type kernel struct {
 	left  time.Duration // to be executed
 	start time.Duration // of its first execution, where it began
 	began bool
+	late  time.Duration // of left, what is only because it was preempted
 	// behind is whether it was put behind another. The stamp of its start is that
 	// one's end then, whoever had the GPU in between.
 	behind bool
@@ -272,6 +275,10 @@ func (g *Recorded) proceed() bool {
 			return true
 		}
 		if g.now >= g.came+g.on.Slice && g.wanted() != nil {
+			if k.late == 0 {
+				k.late = g.Back
+				k.left += g.Back
+			}
 			return g.save(g.Preempted)
 		}
 		return false
@@ -303,6 +310,7 @@ func (g *Recorded) finish() {
 	c := g.on
 	k := c.queue[0]
 	c.queue = c.queue[1:]
+	c.busy -= k.late
 	if k.behind {
 		k.start = c.last
 	}

@@ -124,50 +124,82 @@ func (b *bench) full(iterations int) tenant.Spin {
 	return tenant.Spin{Blocks: 2 * b.sms, Threads: 1024, Iterations: iterations}
 }
 
-// scale finds how many iterations of a spin of this shape last for one of the
-// lengths each, and how long these then are, alone on the GPU, one after the other.
-func (b *bench) scale(ctx context.Context, lengths ...time.Duration) (iterations []int, solo []time.Duration, err error) {
+// lengths are those of kernels of fixed work that were made to last for some times.
+type lengths struct {
+	iterations []int
+	// alone is how long each is alone on the GPU, back to back with others of its kind,
+	// and block how long its blocks then take by %globaltimer.
+	alone, block []time.Duration
+}
+
+// scale makes spins that fill the GPU and last for one of the times each.
+func (b *bench) scale(ctx context.Context, times ...time.Duration) (l lengths, err error) {
 	err = b.solo(ctx, func(m *member) error {
-		// Twice: what a launch costs beside its iterations falls out.
-		few, many := 2_000, 22_000
-		if b.kind == "soft" {
-			few, many = few/100, many/100
-		}
-		var took [2]time.Duration
-		for i, n := range []int{few, many} {
-			if took[i], err = b.length(ctx, m, b.full(n)); err != nil {
-				return err
-			}
-		}
-		per := float64(took[1]-took[0]) / float64(many-few)
-		fixed := float64(took[0]) - float64(few)*per
-		for _, l := range lengths {
-			n := max(int((float64(l)-fixed)/max(per, 0.01)), 1)
-			iterations = append(iterations, n)
-			d, err := b.length(ctx, m, b.full(n))
-			if err != nil {
-				return err
-			}
-			solo = append(solo, d)
-		}
-		return nil
+		l, err = b.scaleBy(ctx, m, times)
+		return err
 	})
-	return iterations, solo, err
+	return l, err
+}
+
+// scaleBy is scale by a program of the host, which then has the spins as its jobs,
+// behind those that it has, the last len(times).
+func (b *bench) scaleBy(ctx context.Context, m *member, times []time.Duration) (l lengths, err error) {
+	// Twice: what a launch costs beside its iterations falls out. And a GPU that was
+	// idle is slow for a while.
+	few, many := 2_000, 22_000
+	if b.kind == "soft" {
+		few, many = few/100, many/100
+	}
+	var took [2]time.Duration
+	for _, warm := range []bool{true, false} {
+		for i, n := range []int{few, many} {
+			if took[i], _, err = b.length(ctx, m, b.full(n)); err != nil {
+				return l, err
+			}
+		}
+		if warm {
+			if err := b.warm(ctx, m, b.full(many)); err != nil {
+				return l, err
+			}
+		}
+	}
+	per := float64(took[1]-took[0]) / float64(many-few)
+	fixed := float64(took[0]) - float64(few)*per
+	for _, t := range times {
+		n := max(int((float64(t)-fixed)/max(per, 0.01)), 1)
+		alone, block, err := b.length(ctx, m, b.full(n))
+		if err != nil {
+			return l, err
+		}
+		l.iterations, l.alone, l.block = append(l.iterations, n), append(l.alone, alone), append(l.block, block)
+	}
+	return l, nil
+}
+
+// warm keeps the GPU busy for a while.
+func (b *bench) warm(ctx context.Context, m *member, s tenant.Spin) error {
+	j, err := m.load(ctx, tenant.Job{Spin: &s})
+	if err != nil {
+		return err
+	}
+	_, err = m.run(ctx, tenant.Run{Job: j, For: pick(b, 10*time.Millisecond, 500*time.Millisecond, time.Second), Rounds: 16, Depth: 8})
+	return err
 }
 
 // lengthRuns is how often a kernel's length is measured.
 const lengthRuns = 5
 
 // length is how long a spin is alone, back to back with others of its kind, all of
-// which are launched before the first is waited for.
-func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (time.Duration, error) {
+// which are launched before the first is waited for; and how long its blocks take. It
+// leaves the member a job more.
+func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (alone, block time.Duration, err error) {
 	j, err := m.load(ctx, tenant.Job{Spin: &s})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	one, err := m.run(ctx, tenant.Run{Job: j, Count: 2}) // the first loads its code
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	const enough = 20 * time.Millisecond
 	rounds := int(min(max(enough/max(one.Turnarounds[1], 1), 4), 512))
@@ -177,14 +209,14 @@ func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (time.Dura
 	}
 	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: depth})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	// The host's part of each iteration, its first launch and the last one's end, is
 	// left out by a second length.
 	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: min(depth, rounds/2)})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	long, short := figure.Quantile(ran.Turnarounds, 0.5), figure.Quantile(half.Turnarounds, 0.5)
-	return (long - short) / time.Duration(rounds-rounds/2), nil
+	return (long - short) / time.Duration(rounds-rounds/2), ran.Block, nil
 }

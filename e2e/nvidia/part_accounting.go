@@ -46,15 +46,22 @@ func (p point) pause() time.Duration {
 // length alone, and what the daemon needs of the host meanwhile. Each window begins
 // and ends with idle guests, so that no kernel is counted in part.
 func account(ctx context.Context, b *bench) error {
-	iterations, solo, err := b.scale(ctx, gridKernels...)
+	solo, err := b.native(ctx, "solo")
+	if err != nil {
+		return err
+	}
+	g := &gridRun{bench: b, solo: solo}
+	if g.lengths, err = b.scaleBy(ctx, solo, gridKernels); err != nil {
+		return err
+	}
+	if err := g.loadSpins(ctx, solo); err != nil {
+		return err
+	}
+	stamped, err := g.stamped(ctx)
 	if err != nil {
 		return err
 	}
 	points := grid()
-	stamped, cold, err := b.stamped(ctx, iterations, points)
-	if err != nil {
-		return err
-	}
 	var seats []seat
 	for i := range pick(b, 2, 8, 8) {
 		seats = append(seats, seat{setup: tenant.Setup{Name: fmt.Sprintf("guest%d", i)}})
@@ -63,25 +70,19 @@ func account(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range guests { // job numbers are those of gridKernels
-		for _, n := range iterations {
-			s := b.full(n)
-			j, err := m.load(ctx, tenant.Job{Spin: &s})
-			if err != nil {
-				return err
-			}
-			if _, err := m.run(ctx, tenant.Run{Job: j, Count: 2}); err != nil {
-				return err
-			}
+	for _, m := range guests {
+		if err := g.loadSpins(ctx, m); err != nil {
+			return err
 		}
 	}
-	through, err := b.lengthsOf(ctx, guests[0])
+	through, err := g.throughGuest(ctx, guests[0])
 	if err != nil {
 		return err
 	}
 	var worst, relative, cpus, executors []float64
 	errorsOf := make([][]float64, len(points))
 	relativeOf := make([][]float64, len(points))
+	longer := make([][]float64, len(points))
 	for range b.runs() {
 		begin, err := b.cpu()
 		if err != nil {
@@ -92,13 +93,12 @@ func account(ctx context.Context, b *bench) error {
 			if p.guests > len(guests) {
 				continue
 			}
-			length := time.Duration(float64(solo[p.kernel]) * cold[i])
-			e, rel, err := b.account(ctx, p, guests[:p.guests], length)
+			f, err := g.account(ctx, p, guests[:p.guests])
 			if err != nil {
 				return fmt.Errorf("%v: %w", p, err)
 			}
-			errorsOf[i], relativeOf[i] = append(errorsOf[i], e), append(relativeOf[i], rel)
-			most, mostRelative = max(most, e), max(mostRelative, rel)
+			errorsOf[i], relativeOf[i], longer[i] = append(errorsOf[i], f.worst), append(relativeOf[i], f.relative), append(longer[i], f.longer)
+			most, mostRelative = max(most, f.worst), max(mostRelative, f.relative)
 		}
 		end, err := b.cpu()
 		if err != nil {
@@ -108,17 +108,17 @@ func account(ctx context.Context, b *bench) error {
 		cpus = append(cpus, float64(end.daemon-begin.daemon)/float64(end.at-begin.at))
 		executors = append(executors, float64(end.guests-begin.guests)/float64(end.at-begin.at))
 	}
-	r := b.row("accounting_error", worst, "|accounted − truth| / window of the worst guest, of 16 points of 1 to 8 guests, kernels of 50 µs to 5 ms and loads of 10 to 100 % a guest; truth: kernels × their length alone with the same pauses, calibrated in the same run. The page's table has each point's median")
-	r.Detail = detail("error", "relative, above 20 % load", "length with its pauses over that without")
+	r := b.row("accounting_error", worst, "|accounted − truth| / window of the worst guest, of 16 points of 1 to 8 guests, kernels of 50 µs to 5 ms and loads of 10 to 100 % a guest; truth: kernels × their length alone, calibrated in the same run, times by how much a program alone at the same load of the GPU has its blocks take longer right before the window. The page's table has each point's median")
+	r.Detail = detail("error", "relative, above 20 % load", "blocks' length under this load over that back to back")
 	for i, p := range points {
 		if len(errorsOf[i]) > 0 {
-			r.Detail.Add(p.String(), figure.Median(errorsOf[i]), figure.Median(relativeOf[i]), cold[i])
+			r.Detail.Add(p.String(), figure.Median(errorsOf[i]), figure.Median(relativeOf[i]), figure.Median(longer[i]))
 		}
 	}
 	r.Baseline["relative_above_20_percent_load"] = figure.Median(relative)
 	r.Baseline["loga_length_error_published"], r.Baseline["loga_load_error_published"] = 0.06, 0.025
 	for i, k := range gridKernels {
-		r.Baseline["solo_us_"+k.String()] = float64(solo[i]) / 1e3
+		r.Baseline["solo_us_"+k.String()] = float64(g.alone[i]) / 1e3
 		r.Baseline["globaltimer_us_"+k.String()] = float64(stamped[i]) / 1e3
 		r.Baseline["through_a_guest_us_"+k.String()] = float64(through[i]) / 1e3
 	}
@@ -129,79 +129,96 @@ func account(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// lengthsOf is how long the kernels are alone, back to back, by way of a guest: what
-// its way to the GPU puts between them comes to that.
-func (b *bench) lengthsOf(ctx context.Context, guest *member) (lengths []time.Duration, err error) {
-	for j, k := range gridKernels {
+// gridRun is a measurement of the grid.
+type gridRun struct {
+	*bench
+	lengths
+	solo *member // the only one that uses the GPU between windows
+}
+
+// loadSpins gives a tenant the grid's kernels, in order.
+func (g *gridRun) loadSpins(ctx context.Context, m *member) error {
+	for _, n := range g.iterations {
+		s := g.full(n)
+		j, err := m.load(ctx, tenant.Job{Spin: &s})
+		if err != nil {
+			return err
+		}
+		if _, err := m.run(ctx, tenant.Run{Job: j, Count: 2}); err != nil {
+			return err
+		}
+		m.spins = append(m.spins, j)
+	}
+	return nil
+}
+
+// throughGuest is how long the kernels are alone, back to back, by way of a guest:
+// what its way to the GPU puts between them comes to that.
+func (g *gridRun) throughGuest(ctx context.Context, guest *member) (all []time.Duration, err error) {
+	for i, k := range gridKernels {
 		rounds := int(max(20*time.Millisecond/k, 8))
-		ran, err := guest.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: 16})
+		ran, err := guest.run(ctx, tenant.Run{Job: guest.spins[i], Count: lengthRuns, Rounds: rounds, Depth: 16})
 		if err != nil {
 			return nil, err
 		}
-		lengths = append(lengths, figure.Quantile(ran.Turnarounds, 0.5)/time.Duration(rounds))
+		all = append(all, figure.Quantile(ran.Turnarounds, 0.5)/time.Duration(rounds))
 	}
-	return lengths, nil
+	return all, nil
 }
 
 // stamped is how long the kernels are alone by their own readings of the GPU's clock,
 // from the first block's start to the last one's end: a check of the lengths by the
-// host's clock. And it is by how much the kernels of each point are longer since the
-// GPU rests between them: up to a hundredth.
-func (b *bench) stamped(ctx context.Context, iterations []int, points []point) (lengths []time.Duration, cold []float64, err error) {
-	err = b.solo(ctx, func(m *member) error {
-		var busy []time.Duration
-		for j, n := range iterations {
-			s := b.full(n)
-			if _, err := m.load(ctx, tenant.Job{Spin: &s}); err != nil {
-				return err
-			}
-			var all []time.Duration
-			for range lengthRuns {
-				ran, err := m.run(ctx, tenant.Run{Job: j, Count: 1})
-				if err != nil {
-					return err
-				}
-				all = append(all, ran.Stamped)
-			}
-			lengths = append(lengths, figure.Quantile(all, 0.5))
-			ran, err := m.run(ctx, tenant.Run{Job: j, Count: 1, Rounds: 32, Depth: 32})
+// host's clock.
+func (g *gridRun) stamped(ctx context.Context) (all []time.Duration, err error) {
+	for i := range gridKernels {
+		var some []time.Duration
+		for range lengthRuns {
+			ran, err := g.solo.run(ctx, tenant.Run{Job: g.solo.spins[i], Count: 1})
 			if err != nil {
-				return err
+				return nil, err
 			}
-			busy = append(busy, ran.Block)
+			some = append(some, ran.Stamped)
 		}
-		for _, p := range points {
-			if p.load == 1 {
-				cold = append(cold, 1)
-				continue
-			}
-			const enough = 60 * time.Millisecond
-			count := int(max(enough/(gridKernels[p.kernel]+p.pause()), 3))
-			ran, err := m.run(ctx, tenant.Run{Job: p.kernel, Count: count, Pause: p.pause(), Jitter: p.pause() / 10})
-			if err != nil {
-				return err
-			}
-			cold = append(cold, float64(ran.Block)/float64(max(busy[p.kernel], 1)))
-		}
-		return nil
-	})
-	return lengths, cold, err
+		all = append(all, figure.Quantile(some, 0.5))
+	}
+	return all, nil
 }
 
-// account measures one point: the worst guest's error, and the relative error of the
-// worst of those with a load above 20 %.
-func (b *bench) account(ctx context.Context, p point, guests []*member, solo time.Duration) (worst, relative float64, err error) {
-	if err := rest(ctx, accountingLag); err != nil {
-		return 0, 0, err
+// pointFound is what one point came to: the worst guest's error, the relative error of
+// the worst of those with a load above 20 %, and by how much longer kernels take under
+// this load.
+type pointFound struct{ worst, relative, longer float64 }
+
+// slowdown is by how much the kernels' blocks take longer than back to back when the
+// GPU has the point's load, of a program alone: clocks and caches are colder.
+func (g *gridRun) slowdown(ctx context.Context, p point) (float64, error) {
+	load := min(p.load*float64(p.guests), 1)
+	k := gridKernels[p.kernel]
+	run := tenant.Run{Job: g.solo.spins[p.kernel], For: pick(g.bench, 10*time.Millisecond, 150*time.Millisecond, 300*time.Millisecond),
+		Pause: time.Duration(float64(k) * (1 - load) / load)}
+	if load == 1 {
+		run.Depth, run.Rounds = 4, max(int(10*time.Millisecond/k), 2)
 	}
-	before, err := b.used(ctx, guests)
+	ran, err := g.solo.run(ctx, run)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	window := pick(b, 50*time.Millisecond, time.Second, 4*time.Second)
+	return float64(ran.Block) / float64(max(g.block[p.kernel], 1)), nil
+}
+
+// account measures one point.
+func (g *gridRun) account(ctx context.Context, p point, guests []*member) (f pointFound, err error) {
+	if f.longer, err = g.slowdown(ctx, p); err != nil {
+		return f, err
+	}
+	before, err := g.used(ctx, guests)
+	if err != nil {
+		return f, err
+	}
+	window := pick(g.bench, 50*time.Millisecond, 800*time.Millisecond, 4*time.Second)
 	var tasks []task
 	for _, m := range guests {
-		run := tenant.Run{Job: p.kernel, For: window, Pause: p.pause(), Jitter: p.pause() / 10}
+		run := tenant.Run{Job: m.spins[p.kernel], For: window, Pause: p.pause(), Jitter: p.pause() / 10}
 		if p.load == 1 {
 			run.Depth, run.Rounds, run.Jitter = 4, max(int(10*time.Millisecond/gridKernels[p.kernel]), 2), 0
 		}
@@ -210,25 +227,26 @@ func (b *bench) account(ctx context.Context, p point, guests []*member, solo tim
 	begin := time.Now()
 	rans, err := together(ctx, tasks...)
 	if err != nil {
-		return 0, 0, err
+		return f, err
 	}
 	took := time.Since(begin) - lead
 	if err := rest(ctx, accountingLag); err != nil {
-		return 0, 0, err
+		return f, err
 	}
-	after, err := b.used(ctx, guests)
+	after, err := g.used(ctx, guests)
 	if err != nil {
-		return 0, 0, err
+		return f, err
 	}
+	length := time.Duration(float64(g.alone[p.kernel]) * f.longer)
 	for i, ran := range rans {
-		truth := time.Duration(ran.All) * solo
+		truth := time.Duration(ran.All) * length
 		accounted := after[i] - before[i]
-		worst = max(worst, figure.AccountingError(accounted, truth, took))
+		f.worst = max(f.worst, figure.AccountingError(accounted, truth, took))
 		if float64(truth) > 0.2*float64(took) {
-			relative = max(relative, figure.RelativeError(accounted, truth))
+			f.relative = max(f.relative, figure.RelativeError(accounted, truth))
 		}
 	}
-	return worst, relative, nil
+	return f, nil
 }
 
 // cpuTimes is processor time so far.

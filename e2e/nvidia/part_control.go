@@ -141,7 +141,7 @@ const endless = 1 << 20
 // evictions measures how soon kernels in their chosen forms leave. stops are the
 // hardware's suspensions, which stand in where they are the better way.
 func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
-	iterations, _, err := b.scale(ctx, 100*time.Microsecond)
+	scaled, err := b.scale(ctx, 100*time.Microsecond)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 		return err
 	}
 	batch, rush := all[0], all[1]
-	spin := b.full(iterations[0])
+	spin := b.full(scaled.iterations[0])
 	short, err := rush.load(ctx, tenant.Job{Spin: &spin})
 	if err != nil {
 		return err

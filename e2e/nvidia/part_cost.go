@@ -31,16 +31,16 @@ const (
 // cost measures what accounting costs the guests: turnarounds of programs beside ten
 // throttles, with nobody accounting, with the daemon, and with NEON.
 func cost(ctx context.Context, b *bench) error {
-	iterations, solo, err := b.scale(ctx, costKernels...)
+	scaled, err := b.scale(ctx, costKernels...)
 	if err != nil {
 		return err
 	}
-	c, err := newCrowd(ctx, b, pick(b, 2, costThrottles, costThrottles), iterations...)
+	c, err := newCrowd(ctx, b, pick(b, 2, costThrottles, costThrottles), scaled.iterations...)
 	if err != nil {
 		return err
 	}
 	for job, id := range []string{"accounting_cost_10us", "accounting_cost_100us"} {
-		if err := c.cost(ctx, id, job, solo[job]); err != nil {
+		if err := c.cost(ctx, id, job, scaled.alone[job]); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
 	}
@@ -48,7 +48,7 @@ func cost(ctx context.Context, b *bench) error {
 }
 
 func (c *crowd) cost(ctx context.Context, id string, job int, solo time.Duration) error {
-	window := pick(c.bench, 20*time.Millisecond, 350*time.Millisecond, 600*time.Millisecond)
+	window := pick(c.bench, 20*time.Millisecond, 300*time.Millisecond, 600*time.Millisecond)
 	times := make([][watches][]float64, len(c.apps)) // seconds
 	var loads [watches][]float64
 	var costs, neons []float64

@@ -23,11 +23,11 @@ var fairSchemes = []string{"none", "neon", "loga-cl", "dfq-loga", "dfq"}
 // fair measures how far programs beside four throttles are from a fair turnaround
 // (LoGA §5.5).
 func fair(ctx context.Context, b *bench) error {
-	iterations, solo, err := b.scale(ctx, fairKernel)
+	scaled, err := b.scale(ctx, fairKernel)
 	if err != nil {
 		return err
 	}
-	c, err := newCrowd(ctx, b, fairThrottles, iterations...)
+	c, err := newCrowd(ctx, b, fairThrottles, scaled.iterations...)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func fair(ctx context.Context, b *bench) error {
 	distances := make(map[string][]float64)
 	var normal [][]float64 // medians for the page come from these: by app, Fair first
 	for range b.runs() {
-		turns, fairTimes, err := c.compete(ctx, alone, solo[0])
+		turns, fairTimes, err := c.compete(ctx, alone, scaled.alone[0])
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func under(scheme string) string {
 }
 
 func (c *crowd) fairWindow() time.Duration {
-	return pick(c.bench, 20*time.Millisecond, 500*time.Millisecond, 800*time.Millisecond)
+	return pick(c.bench, 20*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond)
 }
 
 // alone is each program's turnaround alone, under the daemon's accounting and NEON's.

@@ -50,14 +50,14 @@ const (
 
 // faults tries each of them, with guests of its own.
 func faults(ctx context.Context, b *bench) error {
-	iterations, _, err := b.scale(ctx, faultKernel)
+	scaled, err := b.scale(ctx, faultKernel)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for i, t := range trials {
 		f := report.Fault{What: t.what}
-		saw, err := b.try(ctx, i, t, iterations[0])
+		saw, err := b.try(ctx, i, t, scaled.iterations[0])
 		f.Saw, f.Recovered = saw, err == nil
 		if err != nil {
 			f.Saw = strings.TrimSpace(saw + "; " + first(err))

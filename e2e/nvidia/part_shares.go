@@ -28,11 +28,11 @@ const (
 // shares measures what saturating guests of different weights get, and what all get
 // together, under weighted sharing and the driver's default time slicing.
 func shares(ctx context.Context, b *bench) error {
-	iterations, solo, err := b.scale(ctx, shareKernels...)
+	scaled, err := b.scale(ctx, shareKernels...)
 	if err != nil {
 		return err
 	}
-	s := &sharing{bench: b, iterations: iterations, solo: solo}
+	s := &sharing{bench: b, iterations: scaled.iterations, solo: scaled.alone}
 	var worst, byDefault, kept []float64
 	counts := pick(b, []int{2}, []int{3, 8}, []int{2, 3, 4, 6, 8})
 	table := detail("error, weighted", "error, default slicing", "error of equal shares from equal weights", "throughput kept")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
@@ -35,11 +36,11 @@ const (
 // long kernels.
 func urgent(ctx context.Context, b *bench) error {
 	lengths := urgentLengths[:pick(b, 2, len(urgentLengths), len(urgentLengths))]
-	iterations, _, err := b.scale(ctx, append(lengths, batchTask)...)
+	scaled, err := b.scale(ctx, append(slices.Clone(lengths), batchTask)...)
 	if err != nil {
 		return err
 	}
-	u := &contest{bench: b, lengths: lengths, iterations: iterations[:len(lengths)], batch: b.manyBlocks(iterations[len(lengths)])}
+	u := &contest{bench: b, lengths: lengths, iterations: scaled.iterations[:len(lengths)], batch: b.manyBlocks(scaled.iterations[len(lengths)])}
 	u.medians = make(map[string][][]float64)
 	if err := u.guests(ctx); err != nil {
 		return err
@@ -127,8 +128,8 @@ func (u *contest) bout(ctx context.Context, world string, run int, batch *member
 	if u.medians[world] == nil {
 		u.medians[world] = make([][]float64, len(jobs))
 	}
-	const warm = 200 * time.Millisecond
-	window := pick(u.bench, 100*time.Millisecond, 800*time.Millisecond, 2*time.Second)
+	const warm = 150 * time.Millisecond
+	window := pick(u.bench, 100*time.Millisecond, 600*time.Millisecond, 2*time.Second)
 	for i, j := range jobs {
 		if run > 0 && i != goalLength && !(!u.quick && !u.tiny) {
 			continue

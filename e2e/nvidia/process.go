@@ -117,6 +117,7 @@ type member struct {
 	process *process
 	in      io.WriteCloser
 	answers chan tenant.Answer // closed at its end
+	spins   []int              // numbers of jobs, where it has several of a kind
 }
 
 // newMember starts a tenant and hands it its setup. It is of use once it was

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
 )
 
 const (
@@ -94,6 +95,9 @@ func (j *job) brief() bool {
 		return false
 	}
 	switch j.phase {
+	case waiting:
+		// For one that is urgent others leave now.
+		return j.stub.Priority > 0 && j.claim.State() == stub.Ready
 	case preparing, reading, listing:
 		return true
 	case running:

@@ -44,10 +44,18 @@ func (j *job) granted() bool {
 }
 
 // first is whether nobody's launch goes before this one, so that it need not wait to
-// hear that.
+// hear that. Which of the guest's own does is the daemon's to say.
 func (j *job) first() bool {
 	p := j.ch.x.o.Page
-	return p.Mode() == link.ModeAhead && j.stub.Priority >= p.Terms().PriorityCeiling
+	if p.Mode() != link.ModeAhead || j.stub.Priority < p.Terms().PriorityCeiling {
+		return false
+	}
+	for i := range link.MaxContexts {
+		if p.Context(i).Outstanding() > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // describe says what the daemon is told of a launch: what is known before it runs,
