@@ -194,6 +194,9 @@ func (u *contest) mps(ctx context.Context) (err error) {
 	}
 	env := []string{"CUDA_MPS_PIPE_DIRECTORY=" + pipes, "CUDA_MPS_LOG_DIRECTORY=" + logs}
 	command := func(in string, args ...string) error {
+		const patience = 15 * time.Second
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
 		cmd := exec.CommandContext(ctx, control, args...)
 		cmd.Env = append(os.Environ(), env...)
 		if in != "" {
