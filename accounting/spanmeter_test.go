@@ -205,7 +205,7 @@ func TestSpanMeterGrid(t *testing.T) {
 				l.cut(t, 10*ms)
 			}
 			for i := range contexts {
-				if off := float64(l.off(i)) / float64(cuts*10*ms); off > 0.001 || off < -0.001 {
+				if off := float64(l.off(i)) / float64(cuts*10*ms); off > 0.002 || off < -0.002 {
 					t.Errorf("guest %d: %+.2f points beside a true %.1f %%", i, 100*off, 100*float64(l.truth(i))/float64(cuts*10*ms))
 				}
 			}

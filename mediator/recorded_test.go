@@ -56,7 +56,7 @@ type house struct {
 }
 
 func newHouse(t *testing.T, open func(*accountingtest.Record) gpu.Monitor, config GPUConfig) *house {
-	h := &house{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond}}
+	h := &house{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond, Back: 36 * time.Microsecond}}
 	h.gpu.AdvanceTo(ms)
 	h.clock.Advance(ms)
 	h.record = &accountingtest.Record{GPU: h.gpu, Clock: &h.clock}
