@@ -95,3 +95,41 @@ func BenchmarkRealNow(b *testing.B) {
 		_ = Real{}.Now()
 	}
 }
+
+func TestTickWakesAllTogether(t *testing.T) {
+	var s Sim
+	s.Advance(7)
+	woken := make(chan time.Duration, 2)
+	for range 2 {
+		go func() {
+			if err := Tick(t.Context(), &s, 10); err != nil {
+				t.Error(err)
+			}
+			woken <- s.Now()
+		}()
+		s.AwaitWaiters(1)
+	}
+	s.AwaitWaiters(2)
+	s.Advance(3)
+	if a, b := <-woken, <-woken; a != 10 || b != 10 {
+		t.Errorf("woken at %d and %d, want 10", a, b)
+	}
+	// At a multiple it waits for the next.
+	go func() {
+		if err := Tick(t.Context(), &s, 10); err != nil {
+			t.Error(err)
+		}
+		woken <- s.Now()
+	}()
+	s.AwaitWaiters(1)
+	s.Advance(9)
+	select {
+	case at := <-woken:
+		t.Errorf("woken at %d", at)
+	default:
+	}
+	s.Advance(1)
+	if at := <-woken; at != 20 {
+		t.Errorf("woken at %d, want 20", at)
+	}
+}
