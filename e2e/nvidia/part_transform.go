@@ -34,20 +34,23 @@ func transform(ctx context.Context, b *bench) error {
 	}
 	var found []formCost
 	var untouched []string
+	var errs []error
 	for _, j := range jobs {
 		c, err := b.formCost(ctx, m, j)
-		if err != nil {
-			return fmt.Errorf("%s: %w", j.Name(), err)
+		if err != nil { // the others are measured all the same
+			errs = append(errs, fmt.Errorf("%s: %w", j.Name(), err))
+		} else {
+			found = append(found, c)
+			if c.form.Form == 0 {
+				untouched = append(untouched, c.name+" ("+c.form.Why+")")
+			}
 		}
-		if c.form.Form == 0 {
-			untouched = append(untouched, c.name+" ("+c.form.Why+")")
-		}
-		found = append(found, c)
 		if _, err := m.ask(ctx, tenant.Request{Reset: true}); err != nil {
-			return err
+			errs = append(errs, err)
+			break
 		}
 	}
-	return b.transformRows(found, untouched)
+	return errors.Join(append(errs, b.transformRows(found, untouched))...)
 }
 
 // formCost is a kernel's cost in several ways of launching it.

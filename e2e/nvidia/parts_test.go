@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,5 +70,26 @@ func TestWhatWasNotMeasuredIsNoRow(t *testing.T) {
 	b.add(r, b.row("host_cpu", nil, "how"))
 	if len(b.found.Rows) != 1 || len(b.found.Rows[0].Baseline) != 1 {
 		t.Errorf("%+v", b.found.Rows)
+	}
+}
+
+// TestQuickKernelsExist holds that what is measured when time is short is of the whole.
+func TestQuickKernelsExist(t *testing.T) {
+	b := &bench{options: &options{quick: true}}
+	for _, name := range transformQuick {
+		if !slices.Contains(tenant.Scaled(), name) {
+			t.Errorf("no scaled kernel %q", name)
+		}
+	}
+	for _, j := range b.longKernels() {
+		if !slices.Contains(tenant.Scaled(), j.Scaled) {
+			t.Errorf("no scaled kernel %q", j.Scaled)
+		}
+	}
+	full := &bench{options: &options{}}
+	for _, name := range b.appNames() {
+		if !slices.Contains(full.appNames(), name) {
+			t.Errorf("no program %q", name)
+		}
 	}
 }
