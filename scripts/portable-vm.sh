@@ -11,7 +11,7 @@
 #	tar -xJf OUT.tar.xz        # or: python3 -m tarfile -e OUT.tar.xz
 #	VGPUD_VM_DEPS=$PWD/vm vgpud demo --vms
 #
-# Of that machine nothing is used but its kernel and /bin/sh.
+# Of that machine QEMU needs nothing but its kernel and /bin/sh; vgpud, its libc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
