@@ -154,7 +154,7 @@ func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 		}
 		found = append(found, e)
 	}
-	all, err := b.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true}},
+	all, err := b.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true, Leaves: batchLeaves}},
 		seat{api.VMSpec{PriorityCeiling: api.MaxPriority}, tenant.Setup{Name: "urgent", Priority: -10}})
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (b *bench) evictAlone(ctx context.Context, kernel string, stops [][]float64
 	if err != nil {
 		return e, err
 	}
-	asked := tenant.Evict{Scaled: kernel, Times: b.runs() * each}
+	asked := tenant.Evict{Scaled: kernel, Times: b.runs() * each, Wanted: batchLeaves}
 	if b.kind == "soft" { // where forms are too dear to be chosen
 		asked.As = softForm
 	}
@@ -315,7 +315,7 @@ func (b *bench) evictionRow(id string, found []eviction, of func(*eviction) []fl
 			figure.Median(e.whole.p50), figure.Median(e.whole.p99))
 	}
 	n := &found[nearest]
-	r := b.row(id, of(n), "from writing the word, by a program of the host into its own kernel in the form that its cost chooses, until the GPU is free; goal: 25 µs and the longest chunk, or the hardware's suspension, if that is less, which is also used (form 0) where it is. Shown is "+n.name+", the kernel nearest its bound. By the daemon: a guest's kernel for another guest's under hpf, until the daemon also knows what it has left to do")
+	r := b.row(id, of(n), "from writing the word, by a program of the host into its own kernel in the form that its cost chooses where it is wanted to leave within 60 µs, until the GPU is free; goal: 25 µs and the longest chunk, or the hardware's suspension, if that is less, which is also used (form 0) where it is. Shown is "+n.name+", the kernel nearest its bound. By the daemon: a guest's kernel for another guest's under hpf, until the daemon also knows what it has left to do")
 	r.Hold(n.bound())
 	r.Detail = table
 	r.Baseline["hardware_suspension_us_by_notes"] = hardwareSuspension

@@ -111,6 +111,9 @@ func (b *bench) formCost(ctx context.Context, m *member, j tenant.Job) (c formCo
 		if t, err = took(papers); err == nil { // else it has no such form
 			c.papers = append(c.papers, t/base-1)
 		}
+		if !tenant.Sliceable(j.Scaled) {
+			continue
+		}
 		if t, err = took(sliced); err != nil {
 			return c, err
 		}
@@ -155,14 +158,16 @@ func (b *bench) transformRows(found []formCost, untouched []string) error {
 		if len(c.papers) > 0 {
 			papers = append(papers, figure.Median(c.papers))
 		}
-		sliced = append(sliced, figure.Median(c.sliced))
+		if len(c.sliced) > 0 {
+			sliced = append(sliced, figure.Median(c.sliced))
+		}
 		if !c.same {
 			different += " " + c.name
 		}
 		table.Add(c.name, millis(c.original), float64(c.form.Form), float64(c.form.Group), figure.Median(c.chosen),
 			figure.Median(c.papers), float64(c.slices), figure.Median(c.sliced))
 	}
-	how := fmt.Sprintf("%d kernels of the corpus at the size of programs, launched by a guest four deep, in the form that the tuner chose over the original, by turns; sliced: into launches as long as the chosen form takes to leave. Left as originals by the tuner: %d", len(found), len(untouched))
+	how := fmt.Sprintf("%d kernels of the corpus at the size of programs, launched by a guest four deep, in the form that the tuner chose over the original, by turns; sliced, where all blocks do alike: into launches as long as the chosen form takes to leave. Left as originals by the tuner: %d", len(found), len(untouched))
 	g := b.row("transform_overhead_geomean", means, how)
 	w := b.row("transform_overhead_worst", worsts, how)
 	g.Baseline["papers_form"], g.Baseline["sliced"] = figure.GeoMeanOverhead(papers), figure.GeoMeanOverhead(sliced)
@@ -170,7 +175,9 @@ func (b *bench) transformRows(found []formCost, untouched []string) error {
 	if len(papers) > 0 {
 		w.Baseline["papers_form"] = figure.Quantile(papers, 1)
 	}
-	w.Baseline["sliced"] = figure.Quantile(sliced, 1)
+	if len(sliced) > 0 {
+		w.Baseline["sliced"] = figure.Quantile(sliced, 1)
+	}
 	g.Detail = table
 	b.add(g, w)
 	if different != "" {

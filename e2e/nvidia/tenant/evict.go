@@ -43,7 +43,7 @@ func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Scaled, err)
 	}
-	tuner := tune.New(tune.Parameters{}, v.forms)
+	tuner := tune.New(tune.Parameters{Latency: e.Wanted}, v.forms)
 	shape := tune.Shape{Tasks: v.tasks(), Threads: v.threads(), SharedBytes: v.kernel.shared}
 	var report tune.Report
 	for range tuneMost {

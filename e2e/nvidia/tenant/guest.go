@@ -15,18 +15,15 @@ type guest struct {
 	gpu     *driver.Context
 	channel *driver.Channel
 	pending []driver.Pending
+	options driver.ChannelOptions
 }
-
-// looking is for how long a tenant looks for its completions before it sleeps, as a
-// program does that waits by cuCtxSynchronize.
-const looking = 0 // as long as lately paid off
 
 func openGuest(ctx context.Context, s *Setup) (_ *guest, err error) {
 	bus, err := driver.DialVFIOUser(ctx, s.Socket)
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{}
+	g := &guest{options: driver.ChannelOptions{Patience: s.Looks}}
 	if g.device, err = driver.Open(ctx, bus); err != nil {
 		return nil, err
 	}
@@ -34,7 +31,7 @@ func openGuest(ctx context.Context, s *Setup) (_ *guest, err error) {
 		Off: !s.Preempt, Forms: abi.PreemptForm(s.Forms), Wanted: tune.Parameters{Latency: s.Leaves},
 	}}
 	if g.gpu, err = g.device.NewContext(ctx, o); err == nil {
-		g.channel, err = g.gpu.NewChannel(ctx, driver.ChannelOptions{Patience: looking})
+		g.channel, err = g.gpu.NewChannel(ctx, g.options)
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.device.Close())
@@ -95,7 +92,7 @@ func (g *guest) wait(ctx context.Context, line int) (d done, err error) {
 func (g *guest) reset(ctx context.Context) (err error) {
 	if err = g.gpu.Reset(ctx); err == nil {
 		g.pending = nil
-		g.channel, err = g.gpu.NewChannel(ctx, driver.ChannelOptions{Patience: looking})
+		g.channel, err = g.gpu.NewChannel(ctx, g.options)
 	}
 	return err
 }

@@ -22,6 +22,10 @@ type Setup struct {
 	Forms uint8 `json:"forms,omitempty"`
 	// Leaves is within what time kernels are wanted to leave the GPU; 0: the usual.
 	Leaves time.Duration `json:"leaves,omitempty"`
+	// Looks is for how long a guest looks for the end of what it waits for before it
+	// sleeps, as CUDA's programs do unless they ask to sleep; 0: as long as lately paid
+	// off.
+	Looks time.Duration `json:"looks,omitempty"`
 	// Priority is that of its launches, as CUDA's: lower is more urgent.
 	Priority int32 `json:"priority,omitempty"`
 	// Gate is a file that holds the tenant back, and its place in it; see [Gate].
@@ -176,6 +180,8 @@ type Standstill struct {
 type Evict struct {
 	Scaled string `json:"scaled"`
 	Times  int    `json:"times"`
+	// Wanted is within what time it is to leave; 0: the usual.
+	Wanted time.Duration `json:"wanted,omitempty"`
 	// As, if set, is in place of the choice.
 	As *Form `json:"as,omitempty"`
 }
