@@ -67,9 +67,12 @@ type Channel struct {
 
 // slot is what is remembered of a command.
 type slot struct {
-	fence    uint64
-	kernel   *Function
-	began    beginning
+	fence  uint64
+	kernel *Function
+	began  beginning
+	// called is when the driver's call was over that put a launch on the GPU, on the
+	// GPU's clock; 0 where that is not known. The doorbell is the last that it does.
+	called   time.Duration
 	dst, src []byte // a copy out of page-locked memory, to be made when it is done
 	sleepers int    // in the driver, waiting for its event
 }
@@ -302,8 +305,12 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 		}
 	}
 	if err == nil {
+		called, cerr := ch.c.d.Now()
+		if cerr != nil {
+			called = 0
+		}
 		ch.mu.Lock()
-		ch.slots[i].kernel = f
+		ch.slots[i].kernel, ch.slots[i].called = f, called
 		ch.mu.Unlock()
 	}
 	return ch.end("launch", i, err)

@@ -222,3 +222,31 @@ func TestFaultDropsWhatIsBehind(t *testing.T) {
 		t.Errorf("what faulted: %v", o.Err)
 	}
 }
+
+// A launch began after it was called for, also where the event before it was reached
+// earlier, and before it ended.
+func TestLaunchBeginsAfterItsCall(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	f, err := ch.Launch(kernel(t, c, "hang", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &ch.slots[uint64(f)%slotCount]
+	if s.called == 0 || s.began != recorded {
+		t.Fatalf("called at %v, began %v", s.called, s.began)
+	}
+	s.called = x.gpu.Clock() // as after a call that took long
+	x.let()
+	if err := ch.Wait(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if o := ch.Outcome(f); o.Err != nil || o.Start != s.called || o.End < o.Start {
+		t.Errorf("%+v, called at %v", o, s.called)
+	}
+	s.called = time.Hour // by a clock that is ahead
+	if o := ch.Outcome(f); o.Err != nil || o.Start != o.End {
+		t.Errorf("%+v", o)
+	}
+}

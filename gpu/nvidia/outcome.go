@@ -38,7 +38,9 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		case behind:
 			o.Start, err = ch.c.clock.at(ch.ends[(f-1)%slotCount])
 		}
-		o.Start = min(o.Start, o.End)
+		// On an idle GPU the event before a launch is reached while the launch is still
+		// being called for: for as long as two kernels of 5 µs where nothing is cached.
+		o.Start = min(max(o.Start, s.called), o.End)
 		return err
 	})
 	if err != nil && fault == nil && ch.c.fault.Load() == nil {

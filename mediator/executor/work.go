@@ -34,9 +34,6 @@ func (ch *channel) gone(out gpu.Outcome) {
 	x := ch.x
 	x.launches--
 	ch.on.launches--
-	// The stamp of its start may have been made on the GPU while the call that put it
-	// there was still on: some microseconds early, or many where nothing was in caches.
-	start := max(out.Start, ch.on.since)
 	switch {
 	case ch.on.launches == 0:
 		ch.on.since = 0
@@ -44,7 +41,7 @@ func (ch *channel) gone(out gpu.Outcome) {
 		ch.on.since = out.End
 	}
 	if x.work.Wanted() {
-		x.work.Add(start, out.End)
+		x.work.Add(out.Start, out.End)
 		x.tellSince()
 	}
 }
