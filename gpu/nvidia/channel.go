@@ -70,8 +70,8 @@ type slot struct {
 	fence  uint64
 	kernel *Function
 	began  beginning
-	// called is when the driver's call was over that put a launch on the GPU, on the
-	// GPU's clock; 0 where that is not known. The doorbell is the last that it does.
+	// called is when a launch can have begun at the earliest, on the GPU's clock, by
+	// when the driver's call was over; 0 where that is not known.
 	called   time.Duration
 	dst, src []byte // a copy out of page-locked memory, to be made when it is done
 	sleepers int    // in the driver, waiting for its event
@@ -305,15 +305,32 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 		}
 	}
 	if err == nil {
-		called, cerr := ch.c.d.Now()
-		if cerr != nil {
-			called = 0
-		}
+		called := ch.called(i)
 		ch.mu.Lock()
 		ch.slots[i].kernel, ch.slots[i].called = f, called
 		ch.mu.Unlock()
 	}
 	return ch.end("launch", i, err)
+}
+
+// called is when the launch in slot i, whose call has just ended, can have begun.
+func (ch *Channel) called(i uint64) time.Duration {
+	now, err := ch.c.now()
+	if err != nil {
+		return 0
+	}
+	if ch.slots[i].began == recorded {
+		before := ch.ends[(i+slotCount-1)%slotCount]
+		last, idle := time.Duration(0), before == 0
+		if !idle {
+			last, err = ch.c.clock.at(before)
+			idle = err != nil || now-last > lagAfter
+		}
+		if idle {
+			now += ch.c.lag
+		}
+	}
+	return now
 }
 
 // Done is the newest fence reached. In a context that a fault has ended all are.

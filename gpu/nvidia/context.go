@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -24,6 +25,7 @@ type Context struct {
 	grip  grip // on its channels; handles.go
 
 	clock  *gpuClock
+	lag    time.Duration // with which an idle GPU begins a kernel
 	memory ledger
 	table  table       // of allocations and modules' variables
 	host   ranges      // registered memory of the program's
@@ -83,6 +85,9 @@ func (c *Context) begin() error {
 		return err
 	}
 	if c.clock, err = newGPUClock(c, c.d.o.Clock); err != nil {
+		return err
+	}
+	if c.lag, err = c.measureLag(context.Background()); err != nil {
 		return err
 	}
 	return c.handles()
