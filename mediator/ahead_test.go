@@ -93,3 +93,33 @@ func TestGoneAhead(t *testing.T) {
 	short.Finish(ms)
 	s.share.rang()
 }
+
+// TestWhoSpins: where the configuration has those who wait for launches look, they do
+// beside a policy about launches, and not after the daemon has left.
+func TestWhoSpins(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 1, 1)
+	wants := func(why string, want bool) {
+		t.Helper()
+		s.share.changed(1)
+		if got := g.page.Spins(); got != want {
+			t.Errorf("%s: %v", why, got)
+		}
+	}
+	s.byKernel()
+	wants("not configured", false)
+	s.share.setSpin(true)
+	wants("configured", true)
+	if err := s.share.setPolicy("dfq"); err != nil {
+		t.Fatal(err)
+	}
+	wants("a policy about guests", false)
+	if err := s.share.setPolicy("hpf"); err != nil {
+		t.Fatal(err)
+	}
+	wants("a policy about launches", true)
+	s.share.leave()
+	if g.page.Spins() {
+		t.Error("after the daemon left")
+	}
+}

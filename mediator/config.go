@@ -178,6 +178,9 @@ type GPUConfig struct {
 	// SliceLoss is the part of the GPU's time that switches between slices may take:
 	// 0.02.
 	SliceLoss float64 `yaml:"slice_loss,omitempty"`
+	// Spin has executors and the daemon look, rather than sleep, while a kernel may
+	// be told to leave: false.
+	Spin bool `yaml:"spin,omitempty"`
 }
 
 // AccountingConfig says how a GPU is watched; see accounting.Config.

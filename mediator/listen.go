@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"vgpud/accounting"
@@ -50,10 +51,22 @@ func (s *share) listen(g *guest) {
 			heard, looked = reading, now
 		}
 		g.page.Beat(s.clock.Now())
+		if g.page.Spins() && g.page.Mode() == link.ModeAhead {
+			s.spin(g, reading)
+			continue
+		}
 		if err := g.page.SleepBell(reading, link.HeartbeatEvery); err != nil {
 			s.log.Error("can't wait for a guest's launches", "guest", g.spec.Name, "err", err)
 			return
 		}
+	}
+}
+
+// spin waits for a ring of the most urgent guest's bell without sleeping, for as long
+// as a sleep would last.
+func (s *share) spin(g *guest, reading uint32) {
+	for until := s.clock.Now() + link.HeartbeatEvery; g.page.Bell() == reading && s.clock.Now() < until; {
+		runtime.Gosched()
 	}
 }
 

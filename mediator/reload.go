@@ -51,6 +51,11 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 			g.DeepAfter, g.TimeSlices, g.SliceLoss = c.GPUs[j].DeepAfter, c.GPUs[j].TimeSlices, c.GPUs[j].SliceLoss
 			sh.setControl(g.control())
 		}
+		if err == nil && c.GPUs[j].Spin != g.Spin {
+			g.Spin = c.GPUs[j].Spin
+			sh.setSpin(g.Spin)
+			sh.changed(0)
+		}
 		if err == nil && c.GPUs[j].Accounting != g.Accounting {
 			if err = s.rewatch(sh, c.GPUs[j].Accounting); err == nil {
 				g.Accounting = c.GPUs[j].Accounting

@@ -60,7 +60,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			x.priority.attend(now)
 			continue
 		}
-		if d := now - idleFrom; d < window.length() || d < leavingWindow && x.leaving() {
+		if d := now - idleFrom; d < window.length() || d < leavingWindow && x.leaving() || x.watchful() {
 			yield()
 			continue
 		}
@@ -87,6 +87,26 @@ func (x *Executor) leaving() bool {
 		}
 	}
 	return false
+}
+
+// watchful is whether a kernel on the GPU may be told to leave at any time, where the
+// daemon wants no time lost then.
+func (x *Executor) watchful() bool {
+	if p := x.o.Page; !p.Spins() || p.Mode() != link.ModeByKernel {
+		return false
+	}
+	for _, ch := range x.channels {
+		if ch.job.mayLeave() || ch.second.mayLeave() {
+			return true
+		}
+	}
+	return false
+}
+
+// mayLeave is whether the job is on the GPU, and leaves it when told. A nil job does
+// not.
+func (j *job) mayLeave() bool {
+	return j != nil && j.p != nil && j.phase == running && j.form != 0 && !j.plan.Stay && !j.lied
 }
 
 // brief is whether what the job waits for is soon over. A nil job waits for nothing.

@@ -431,3 +431,35 @@ func TestAhead(t *testing.T) {
 	g.send(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, asks)...)
 	waits("less urgent than it might be", false)
 }
+
+// TestWatchful: an executor looks for the word to leave all the time only where the
+// daemon wants that, decides about its launches, and there is one that would leave.
+func TestWatchful(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	r.byKernel()
+	r.open()
+	j := &job{phase: running, form: abi.PreemptSingle, p: new(pending)}
+	r.x.channels[0].job = j
+	defer func() { r.x.channels[0].job = nil }()
+	check := func(why string, want bool) {
+		t.Helper()
+		if got := r.x.watchful(); got != want {
+			t.Errorf("%s: %v", why, got)
+		}
+	}
+	check("nobody asked", false)
+	r.page.SetSpins(true)
+	check("a kernel that leaves", true)
+	r.page.SetMode(link.ModeAhead)
+	check("nobody is more urgent", false)
+	r.page.SetMode(link.ModeByKernel)
+	j.lied = true
+	check("a liar", false)
+	j.lied, j.form = false, 0
+	check("a kernel that stays", false)
+	j.form, j.phase = abi.PreemptSingle, waiting
+	check("a kernel that is not on the GPU", false)
+	j.phase = running
+	r.page.SetSpins(false)
+	check("nobody asks any more", false)
+}

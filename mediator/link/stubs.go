@@ -50,7 +50,7 @@ const (
 type stubArea struct {
 	// Written by serve.
 	mode    atomic.Uint32
-	_       uint32
+	spins   atomic.Uint32
 	caused  atomic.Uint64
 	charged atomic.Int64
 	_       [lineBytes - 24]byte
@@ -140,6 +140,23 @@ func (p *Page) Mode() Mode {
 	}
 	return Mode(p.area.mode.Load())
 }
+
+// SetSpins says whether executors with a kernel that may be told to leave look for
+// that all the time. The daemon calls it.
+func (p *Page) SetSpins(yes bool) {
+	if p.area == nil {
+		return
+	}
+	if old := p.area.spins.Load() != 0; old != yes {
+		storeBool(&p.area.spins, yes)
+		for i := range p.l.contexts {
+			p.Context(i).Ring()
+		}
+	}
+}
+
+// Spins is what SetSpins said.
+func (p *Page) Spins() bool { return p.area != nil && p.area.spins.Load() != 0 }
 
 // Silent is whether the daemon has been so for [SilenceLimit] at now, an instant
 // of clock.Real.
