@@ -81,7 +81,7 @@ func account(ctx context.Context, b *bench) error {
 	}
 	var worst, relative, cpus, executors []float64
 	errorsOf := make([][]float64, len(points))
-	relativeOf := make([][]float64, len(points))
+	signedOf, relativeOf := make([][]float64, len(points)), make([][]float64, len(points))
 	longer := make([][]float64, len(points))
 	for range b.runs() {
 		begin, err := b.cpu()
@@ -97,7 +97,8 @@ func account(ctx context.Context, b *bench) error {
 			if err != nil {
 				return fmt.Errorf("%v: %w", p, err)
 			}
-			errorsOf[i], relativeOf[i], longer[i] = append(errorsOf[i], f.worst), append(relativeOf[i], f.relative), append(longer[i], f.longer)
+			errorsOf[i], signedOf[i] = append(errorsOf[i], f.worst), append(signedOf[i], f.signed)
+			relativeOf[i], longer[i] = append(relativeOf[i], f.relative), append(longer[i], f.longer)
 			most, mostRelative = max(most, f.worst), max(mostRelative, f.relative)
 		}
 		end, err := b.cpu()
@@ -109,10 +110,10 @@ func account(ctx context.Context, b *bench) error {
 		executors = append(executors, float64(end.guests-begin.guests)/float64(end.at-begin.at))
 	}
 	r := b.row("accounting_error", worst, "|accounted − truth| / window of the worst guest, of 16 points of 1 to 8 guests, kernels of 50 µs to 5 ms and loads of 10 to 100 % a guest; truth: kernels × their length alone, calibrated in the same run, times by how much a program alone at the same load of the GPU has its blocks take longer right before the window. The page's table has each point's median")
-	r.Detail = detail("error", "relative, above 20 % load", "blocks' length under this load over that back to back")
+	r.Detail = detail("error", "with its sign", "relative, above 20 % load", "blocks' length under this load over that back to back")
 	for i, p := range points {
 		if len(errorsOf[i]) > 0 {
-			r.Detail.Add(p.String(), figure.Median(errorsOf[i]), figure.Median(relativeOf[i]), figure.Median(longer[i]))
+			r.Detail.Add(p.String(), figure.Median(errorsOf[i]), figure.Median(signedOf[i]), figure.Median(relativeOf[i]), figure.Median(longer[i]))
 		}
 	}
 	r.Baseline["relative_above_20_percent_load"] = figure.Median(relative)
@@ -184,10 +185,11 @@ func (g *gridRun) stamped(ctx context.Context) (all []time.Duration, err error) 
 	return all, nil
 }
 
-// pointFound is what one point came to: the worst guest's error, the relative error of
+// pointFound is what one point came to: the worst guest's error, also with its sign
+// (above 0: charged too much), the relative error of
 // the worst of those with a load above 20 %, and by how much longer kernels take under
 // this load.
-type pointFound struct{ worst, relative, longer float64 }
+type pointFound struct{ worst, signed, relative, longer float64 }
 
 // slowdown is by how much the kernels' blocks take longer than back to back when the
 // GPU has the point's load, of a program alone: clocks and caches are colder.
@@ -241,7 +243,9 @@ func (g *gridRun) account(ctx context.Context, p point, guests []*member) (f poi
 	for i, ran := range rans {
 		truth := time.Duration(ran.All) * length
 		accounted := after[i] - before[i]
-		f.worst = max(f.worst, figure.AccountingError(accounted, truth, took))
+		if e := figure.AccountingError(accounted, truth, took); e > f.worst {
+			f.worst, f.signed = e, float64(accounted-truth)/float64(took)
+		}
 		if float64(truth) > 0.2*float64(took) {
 			f.relative = max(f.relative, figure.RelativeError(accounted, truth))
 		}

@@ -245,7 +245,7 @@ func (u *contest) report() {
 	}
 	less := func(a, b float64) float64 { return a - b }
 	over := func(a, b float64) float64 { return b / a }
-	how := fmt.Sprintf("an urgent guest's kernel of 100 µs, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d; medians. The page's table has other lengths, in µs", u.form.Form, u.form.Group)
+	how := fmt.Sprintf("an urgent guest's kernel of 100 µs, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d; nobody sleeps who waits for launches (spin: true); medians. The page's table has other lengths, in µs", u.form.Form, u.form.Group)
 	added := u.row("urgent_added_us", by(less, of("guest alone", goalLength)), how)
 	added.Baseline["guest_alone_us"], added.Baseline["guest_hpf_us"] = figure.Median(of("guest alone", goalLength)), figure.Median(ours)
 	added.Detail = table
