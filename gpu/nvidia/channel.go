@@ -319,6 +319,7 @@ func (ch *Channel) called(i uint64) time.Duration {
 	if err != nil {
 		return 0
 	}
+	lag := ch.c.lags.lately
 	if ch.slots[i].began == recorded {
 		before := ch.ends[(i+slotCount-1)%slotCount]
 		last, idle := time.Duration(0), before == 0
@@ -327,10 +328,10 @@ func (ch *Channel) called(i uint64) time.Duration {
 			idle = err != nil || now-last > lagAfter
 		}
 		if idle {
-			now += ch.c.lag
+			lag = ch.c.lags.idle
 		}
 	}
-	return now
+	return now + lag
 }
 
 // Done is the newest fence reached. In a context that a fault has ended all are.

@@ -9,16 +9,20 @@ import (
 	"vgpud/clock"
 )
 
-// A GPU that had nothing to do for some time begins a kernel later than one that
-// worked a moment ago: on an H100 some 10 µs after the driver's call is over.
+// Between the end of the driver's call that launches a kernel and the kernel's
+// beginning lies a lag, which depends on whether the GPU had something to do lately.
+// It is below 0 where the call has things to do after it rang the doorbell.
 const (
 	lagTries = 9
 	lagPause = 500 * time.Microsecond
-	// lagAfter is for how long the GPU must have been idle to begin late.
+	// lagAfter is for how long the GPU must have been idle not to count as busy lately.
 	lagAfter = 200 * time.Microsecond
-	// lagMost is no more than is believed of it.
+	// lagMost is no more than is believed of it, either way.
 	lagMost = 50 * time.Microsecond
 )
+
+// lags are the two cases of it.
+type lags struct{ lately, idle time.Duration }
 
 // now is the GPU's clock, for who may hold the device's lock.
 func (c *Context) now() (time.Duration, error) {
@@ -29,14 +33,21 @@ func (c *Context) now() (time.Duration, error) {
 	return c.clock.estimate(host.Now()), nil
 }
 
-// measureLag is how long after its call was over a kernel begins on an idle GPU, by
-// the kernel's own reading of the clock: the median of several. It is for a context
-// in which nothing runs.
-func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
+// measureLags finds out both, in a context in which nothing runs.
+func (c *Context) measureLags(ctx context.Context) (l lags, err error) {
+	if l.lately, err = c.measureLag(ctx, 0); err == nil {
+		l.idle, err = c.measureLag(ctx, lagPause)
+	}
+	return l, err
+}
+
+// measureLag is the lag of kernels with such a pause before each, by their own
+// readings of the clock: the median of several.
+func (c *Context) measureLag(ctx context.Context, pause time.Duration) (time.Duration, error) {
 	k := c.clock
-	lags := make([]time.Duration, 0, lagTries)
+	all := make([]time.Duration, 0, lagTries)
 	for range lagTries {
-		if err := clock.Sleep(ctx, k.host, lagPause); err != nil {
+		if err := clock.Sleep(ctx, k.host, pause); err != nil {
 			return 0, err
 		}
 		if err := c.drv.EventRecord(k.next.event, k.stream); err != nil {
@@ -55,8 +66,8 @@ func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
 		if err := c.drv.EventSynchronize(k.after); err != nil {
 			return 0, err
 		}
-		lags = append(lags, time.Duration(k.stamp.Load())-called)
+		all = append(all, time.Duration(k.stamp.Load())-called)
 	}
-	slices.Sort(lags)
-	return min(max(lags[lagTries/2], 0), lagMost), nil
+	slices.Sort(all)
+	return min(max(all[lagTries/2], -lagMost), lagMost), nil
 }
