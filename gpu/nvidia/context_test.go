@@ -3,6 +3,7 @@ package nvidia
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestStreamsAreUsedAgain(t *testing.T) {
 	}
 	x.let()
 	for ch.(*Channel).word.Load() != ch.(*Channel).last.Load() {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	third := channelOf(t, c)
 	if third.lane != ch.(*Channel).lane {

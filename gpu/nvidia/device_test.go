@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
 )
@@ -15,12 +16,13 @@ import (
 // A GPU that the driver calls gone is lost, by whatever call that is heard.
 func TestLost(t *testing.T) {
 	var answer error
-	x := newFake(t, Options{GPUClock: func() (time.Duration, error) { return time.Hour, answer }})
+	var sim clock.Sim
+	x := newFake(t, Options{Clock: &sim, GPUClock: func() (time.Duration, error) { return time.Hour, answer }})
 	if now, err := x.Now(); now < time.Hour || err != nil {
 		t.Errorf("%v, %v", now, err)
 	}
 	answer = unix.ENODEV
-	time.Sleep(readingEvery + time.Millisecond)
+	sim.Advance(readingEvery + time.Millisecond)
 	if _, err := x.Now(); !errors.Is(err, gpu.ErrLost) {
 		t.Error(err)
 	}
