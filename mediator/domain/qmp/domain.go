@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/digitalocean/go-libvirt"
+	"github.com/digitalocean/go-libvirt/socket/dialers"
 )
 
 // domain is the monitor of a libvirt domain's QEMU. It differs from go-qemu's in
@@ -16,7 +17,7 @@ type domain struct {
 }
 
 func newDomain(name string, conn net.Conn) *domain {
-	return &domain{libvirt: libvirt.New(conn), name: name}
+	return &domain{libvirt: libvirt.NewWithDialer(dialers.NewAlreadyConnected(conn)), name: name}
 }
 
 // Connect finds the domain, which must run.
