@@ -302,9 +302,10 @@ func (j *job) left() bool {
 	case j.overLimit():
 		x.fail(gpu.ErrTimeLimit)
 		j.finish(x.status)
-	case !j.evicted && j.run.Whole():
+	case !j.evicted && j.form.EarlyExit() && j.run.Whole():
 		// What most launches come to: nobody waits for copies that take as long as a
-		// short kernel.
+		// short kernel. Persistent kernels count what they have finished, which may be
+		// less than they say by ending.
 		j.wipe()
 		j.finish(abi.StatusOK)
 	default:

@@ -45,6 +45,14 @@ func TestHostileControlBlocks(t *testing.T) {
 			if len(r.faults) != 0 || len(r.stubs()) != 0 {
 				t.Errorf("faults %v, stubs %+v", r.faults, r.stubs())
 			}
+			if form.Form == abi.PreemptPersistent {
+				// It ran to its end and says that it finished nothing.
+				l := abi.Launch{Function: fiddler, Grid: [3]uint32{20, 1, 1}, Block: [3]uint32{1, 1, 1}, ParamBytes: 12}
+				params := binary.LittleEndian.AppendUint32(make([]byte, 8), abi.ControlInside)
+				if com := g.call(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, form.Attribute())...); com.Status != abi.StatusPreemptState {
+					t.Errorf("a kernel that leaves all undone unasked: %v", com.Status)
+				}
+			}
 		})
 	}
 }
