@@ -101,7 +101,7 @@ func (b *bench) takenApart(ctx context.Context, launches int) (*report.Table, er
 }
 
 // copyRatio compares copies of ordinary memory, which is what a program's memory is,
-// and has native copies of memory that is registered with the GPU beside them.
+// and has copies of memory that is registered with the GPU beside them, on both sides.
 func (b *bench) copyRatio(ctx context.Context, native, guest *member, id string, up bool) error {
 	c := tenant.Copy{Bytes: pick(b, 1<<20, 256<<20, 1<<30), Times: pick(b, 1, 4, 6), Up: up}
 	rate := func(m *member, c tenant.Copy) (float64, error) {
@@ -111,7 +111,7 @@ func (b *bench) copyRatio(ctx context.Context, native, guest *member, id string,
 		}
 		return float64(c.Bytes) / a.Seconds / 1e9, nil
 	}
-	var ratios, ofNative, ofGuest, ofPinned []float64
+	var ratios, ofNative, ofGuest, ofPinned, guestsPinned []float64
 	for range b.runs() {
 		n, err := rate(native, c)
 		if err != nil {
@@ -127,12 +127,16 @@ func (b *bench) copyRatio(ctx context.Context, native, guest *member, id string,
 		if p, err := rate(native, pinned); err == nil {
 			ofPinned = append(ofPinned, p)
 		}
+		if p, err := rate(guest, pinned); err == nil {
+			guestsPinned = append(guestsPinned, p)
+		}
 	}
 	r := b.row(id, ratios, fmt.Sprintf("copies of %d MiB of ordinary memory, a guest's bandwidth over a native program's", c.Bytes>>20))
 	r.Baseline["native_gb_per_s"], r.Baseline["guest_gb_per_s"] = figure.Median(ofNative), figure.Median(ofGuest)
 	if len(ofPinned) > 0 {
 		r.Baseline["native_pinned_gb_per_s"] = figure.Median(ofPinned)
-		r.Baseline["guest_over_native_pinned"] = figure.Median(ofGuest) / figure.Median(ofPinned)
+		r.Baseline["guest_pinned_gb_per_s"] = figure.Median(guestsPinned)
+		r.Baseline["guest_pinned_over_native_pinned"] = figure.Median(guestsPinned) / figure.Median(ofPinned)
 	}
 	b.add(r)
 	return nil

@@ -67,9 +67,10 @@ type Channel struct {
 	finished bool // nothing is under way any more, nor ever will be. Holders of lead see it
 	released bool // the host has let go; shared memory is not touched any more. Holders of lead see it
 
-	keep     sync.Mutex   // windows that outlive who took them
-	orphans  []abi.Window // of commands that the host may still carry out
-	returned bool         // orphans have been given back
+	keep     sync.Mutex    // windows that outlive who took them
+	orphans  []abi.Window  // of commands that the host may still carry out
+	lenders  []*HostMemory // of such
+	returned bool          // orphans have been given back
 }
 
 // NewChannel opens a channel. Commands may be enqueued at once, also before the
@@ -238,7 +239,10 @@ func (ch *Channel) release() {
 		for _, w := range append(ch.orphans, ch.rings) {
 			d.staging.give(w)
 		}
-		ch.orphans, ch.rings, ch.returned = nil, abi.Window{}, true
+		for _, m := range ch.lenders {
+			m.drop()
+		}
+		ch.orphans, ch.lenders, ch.rings, ch.returned = nil, nil, abi.Window{}, true
 		ch.keep.Unlock()
 	}
 	<-ch.lead

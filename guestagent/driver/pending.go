@@ -17,8 +17,9 @@ type Pending struct {
 	left uint64 // completions still to come; more than one for a batch
 	busy atomic.Bool
 
-	window abi.Window // given back when it is done
-	lent   bool       // a goroutine still reads a window of this command: see leave
+	window abi.Window                 // given back when it is done
+	host   atomic.Pointer[HostMemory] // kept until it is done
+	lent   bool                       // a goroutine still reads a window of this command: see leave
 	result abi.Completion
 	err    error  // instead of a result
 	chosen chosen // of a launch
@@ -58,7 +59,18 @@ func (p *Pending) complete(c *abi.Completion) {
 		p.ch.dev.staging.give(p.window)
 		p.window = abi.Window{}
 	}
+	p.letGo()
 	p.busy.Store(false)
+}
+
+// letGo lets go of the host memory that the command names, once.
+func (p *Pending) letGo() {
+	if p.host.Load() == nil {
+		return // as nearly always
+	}
+	if m := p.host.Swap(nil); m != nil {
+		m.drop()
+	}
 }
 
 // Done reports whether the command has completed, as far as completions were read

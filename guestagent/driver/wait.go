@@ -171,6 +171,9 @@ func (ch *Channel) abandon() error {
 				ch.orphans = append(ch.orphans, p.window)
 				p.window = abi.Window{}
 			}
+			if m := p.host.Swap(nil); m != nil {
+				ch.lenders = append(ch.lenders, m)
+			}
 			p.left, p.err = 0, ch.err
 			p.chosen.lost()
 			p.chosen = chosen{}

@@ -159,20 +159,30 @@ func (t *tenant) copy(ctx context.Context, c *Copy) (float64, error) {
 		return 0, fmt.Errorf("memory to copy from: %w", err)
 	}
 	defer unix.Munmap(mem) //nolint:errcheck // the process's own
+	up, down := t.machine.copyIn, t.machine.copyOut
 	if c.Pinned {
-		release, err := t.pin(mem)
-		if err != nil {
-			return 0, err
+		if h, ok := t.machine.(hostCopier); ok {
+			h, release, err := h.hostMemory(ctx)
+			if err != nil {
+				return 0, err
+			}
+			defer release()
+			up, down = h.copyIn, h.copyOut
+		} else {
+			release, err := t.pin(mem)
+			if err != nil {
+				return 0, err
+			}
+			defer release() //nolint:errcheck // it ends with the process at the latest
 		}
-		defer release() //nolint:errcheck // it ends with the process at the latest
 	}
 	best := 0.0
 	for range max(c.Times, 1) + 1 { // the first is to warm up
 		begin := time.Now()
 		if c.Up {
-			err = t.machine.copyIn(ctx, t.scratch, mem)
+			err = up(ctx, t.scratch, mem)
 		} else {
-			err = t.machine.copyOut(ctx, mem, t.scratch)
+			err = down(ctx, mem, t.scratch)
 		}
 		if err != nil {
 			return 0, err
