@@ -16,23 +16,36 @@ import (
 
 // part is some of the measurements, which share guests.
 type part struct {
-	name   string
-	ids    []string
-	faults bool // it tries faults
-	run    func(ctx context.Context, b *bench) error
+	name string
+	ids  []string
+	// takes is how long it may take, for which it measures less often than it would
+	// (see [bench.repeat]).
+	takes time.Duration
+	run   func(ctx context.Context, b *bench) error
 }
 
 // parts are all, in the order in which they run.
 var parts = []part{
-	{"launch", []string{"launch_added_us", "copy_up_ratio", "copy_down_ratio"}, false, launches},
-	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99"}, false, control},
-	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps"}, false, urgent},
-	{"accounting", []string{"accounting_error", "host_cpu"}, false, account},
-	{"shares", []string{"share_error", "throughput_kept"}, false, shares},
-	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, false, cost},
-	{"fair", []string{"fair_distance"}, false, fair},
-	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, false, transform},
-	{"faults", nil, true, faults},
+	{"launch", []string{"launch_added_us", "copy_up_ratio", "copy_down_ratio"}, 20 * time.Second, launches},
+	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99"}, 80 * time.Second, control},
+	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps"}, 100 * time.Second, urgent},
+	{"accounting", []string{"accounting_error", "host_cpu"}, 160 * time.Second, account},
+	{"shares", []string{"share_error", "throughput_kept"}, 170 * time.Second, shares},
+	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 150 * time.Second, cost},
+	{"fair", []string{"fair_distance"}, 180 * time.Second, fair},
+	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, transform},
+	{faultsPart, nil, 35 * time.Second, faults},
+}
+
+// faultsPart is the part that makes no rows but tries faults.
+const faultsPart = "faults"
+
+// done is whether a file has everything that the part makes.
+func (p *part) done(f *report.File) bool {
+	if p.name == faultsPart {
+		return len(f.Faults) >= len(trials)
+	}
+	return f.Has(p.ids)
 }
 
 func partNames() (names []string) {
@@ -64,6 +77,8 @@ type bench struct {
 	*house
 	found   *report.File
 	command string
+	begin   time.Time
+	takes   time.Duration // of the part, from then on
 }
 
 // pick is a value by how much there is time for.
@@ -77,8 +92,32 @@ func pick[T any](b *bench, tiny, quick, full T) T {
 	return full
 }
 
-// runs is how often everything is measured.
-func (b *bench) runs() int { return pick(b, 1, 3, 5) }
+// leastRuns is how often everything is measured at least, however long that takes.
+const leastRuns = 3
+
+// runs is how often everything is measured where there is time for it.
+func (b *bench) runs() int { return pick(b, 1, leastRuns, 5) }
+
+// repeat measures as often as everything is, but not once more than [leastRuns] if
+// that would outgrow the given part, from 0 to 1, of the time that there is in all.
+func (b *bench) repeat(part float64, run func(i int) error) error {
+	end := b.begin.Add(time.Duration(part * float64(b.takes)))
+	var longest time.Duration
+	for i := range b.runs() {
+		begin := time.Now()
+		if i >= leastRuns && begin.Add(longest).After(end) {
+			b.say("%d runs of %d: another would outgrow the part's time", i, b.runs())
+			break
+		}
+		if err := run(i); err != nil {
+			return err
+		}
+		took := time.Since(begin)
+		longest = max(longest, took)
+		b.say("run %d: %.1f s", i+1, took.Seconds())
+	}
+	return nil
+}
 
 // row makes a row of the runs; it is in the file once it was added.
 func (b *bench) row(id string, runs []float64, how string) report.Row {

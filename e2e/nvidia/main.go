@@ -37,6 +37,7 @@ type options struct {
 	tiny     bool
 	table    bool
 	why      map[string]string // by row
+	within   time.Duration     // 0: however long it takes
 	again    bool
 	keep     bool
 	kind     string
@@ -77,6 +78,7 @@ func run(ctx context.Context, args []string) error {
 		o.why[id] = reason
 		return nil
 	})
+	f.DurationVar(&o.within, "within", 0, "begin no part that may end later than so long from now; 0: all, however long they take")
 	f.BoolVar(&o.again, "again", false, "also run parts that the file has rows of")
 	f.BoolVar(&o.keep, "keep-logs", false, "leave the processes' logs behind")
 	f.StringVar(&o.kind, "gpu", "nvidia", "kind of GPU: nvidia; soft tries the harness, and its results are of no use")
@@ -107,18 +109,16 @@ func run(ctx context.Context, args []string) error {
 	return measure(ctx, &o)
 }
 
-// explain notes why goals were missed, which no program finds out.
+// explain notes why goals were missed: all of it or nothing.
 func explain(o *options) error {
 	file, err := report.Read(o.out)
 	if err != nil {
 		return err
 	}
 	for id, reason := range o.why {
-		r := file.Row(id)
-		if r == nil {
-			return fmt.Errorf("%s has no row %q", o.out, id)
+		if err := file.Explain(id, reason); err != nil {
+			return fmt.Errorf("%s: %w", o.out, err)
 		}
-		r.Why = reason
 	}
 	return file.Write(o.out)
 }
@@ -134,25 +134,33 @@ func measure(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	file, err := report.Read(o.out)
+	if err == nil {
+		err = file.Merge(about) // nothing yet, but it must be of this GPU
+	}
+	if err != nil {
+		return err
+	}
 	var errs []error
+	start := time.Now()
 	for _, p := range wanted {
-		file, err := report.Read(o.out)
-		if err != nil {
-			return err
-		}
-		if o.part == "" && !o.again && file.Has(p.ids) && (!p.faults || len(file.Faults) > 0) {
+		if o.part == "" && !o.again && p.done(&file) {
 			say(o, "part %s: done before", p.name)
 			continue
 		}
 		begin := time.Now()
+		if o.within > 0 && begin.Add(p.takes).After(start.Add(o.within)) {
+			say(o, "part %s: put off, it may take %v", p.name, p.takes)
+			continue
+		}
 		say(o, "part %s", p.name)
 		found, err := runPart(ctx, o, &p)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("part %s: %w", p.name, err))
 			say(o, "part %s: %v", p.name, err)
 		}
-		found.GPU, found.Driver, found.Date = about.GPU, about.Driver, about.Date
 		if len(found.Rows)+len(found.Faults) > 0 { // also what a part had before it failed
+			found.GPU, found.Driver, found.Date = about.GPU, about.Driver, about.Date
 			if err := file.Merge(found); err != nil {
 				return err
 			}
@@ -163,7 +171,7 @@ func measure(ctx context.Context, o *options) error {
 		for _, r := range found.Rows {
 			say(o, "  %s: %.6g %s, goal %.6g, met %v", r.ID, r.Value, r.Unit, r.Goal, r.Met)
 		}
-		say(o, "part %s: %.0f s", p.name, time.Since(begin).Seconds())
+		say(o, "part %s: %.0f s, %.0f s in all", p.name, time.Since(begin).Seconds(), time.Since(start).Seconds())
 		if ctx.Err() != nil {
 			break
 		}
@@ -175,12 +183,12 @@ func measure(ctx context.Context, o *options) error {
 func runPart(ctx context.Context, o *options, p *part) (found report.File, err error) {
 	ctx, cancel := context.WithTimeout(ctx, partLimit)
 	defer cancel()
-	h, err := newHouse(ctx, o)
-	b := &bench{options: o, house: h, found: &found, command: "e2e/nvidia/run --part " + p.name}
+	b := &bench{options: o, found: &found, command: "e2e/nvidia/run --part " + p.name, begin: time.Now(), takes: p.takes}
 	if o.quick {
 		b.command += " --quick"
 	}
-	if err == nil {
+	h, err := newHouse(ctx, o)
+	if b.house = h; err == nil {
 		err = p.run(ctx, b)
 	}
 	if h != nil {

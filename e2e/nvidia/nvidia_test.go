@@ -67,7 +67,7 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 					t.Errorf("row %s is not complete: %+v", id, r)
 				}
 			}
-			if p.faults {
+			if p.name == faultsPart {
 				if len(f.Faults) != len(trials) {
 					t.Errorf("%d faults, not %d", len(f.Faults), len(trials))
 				}

@@ -58,6 +58,9 @@ func faults(ctx context.Context, b *bench) error {
 	for i, t := range trials {
 		f := report.Fault{What: t.what}
 		saw, err := b.try(ctx, i, t, scaled.iterations[0])
+		if ctx.Err() != nil {
+			return ctx.Err() // what was not tried to its end is nothing that was found
+		}
 		f.Saw, f.Recovered = saw, err == nil
 		if err != nil {
 			f.Saw = strings.TrimSpace(saw + "; " + first(err))

@@ -38,7 +38,7 @@ type Row struct {
 	// Spread is the largest of the runs less the smallest.
 	Spread  float64 `json:"spread"`
 	Command string  `json:"command"`
-	// Why says why the goal was missed, as profiling found it.
+	// Why says why the goal was missed, as profiling found it; see [File.Explain].
 	Why string `json:"why,omitempty"`
 	// How says what was measured and how, and Detail what lies behind the value.
 	How    string `json:"how,omitempty"`
@@ -113,7 +113,8 @@ func Read(path string) (File, error) {
 }
 
 // Merge takes rows and faults of another run in, in place of older ones of the same
-// id or kind. Results of another GPU or driver can't be merged.
+// id or kind. The reason why an older one missed its goal stays as long as the goal is
+// missed and nothing else is said. Results of another GPU or driver can't be merged.
 func (f *File) Merge(from File) error {
 	if len(f.Rows)+len(f.Faults) > 0 && (f.GPU != from.GPU || f.Driver != from.Driver) {
 		return fmt.Errorf("the results there are of %s, driver %s, and these of %s, driver %s: give another file",
@@ -122,6 +123,9 @@ func (f *File) Merge(from File) error {
 	f.GPU, f.Driver, f.Date = from.GPU, from.Driver, from.Date
 	for _, r := range from.Rows {
 		if i := slices.IndexFunc(f.Rows, func(o Row) bool { return o.ID == r.ID }); i >= 0 {
+			if !r.Met && r.Why == "" {
+				r.Why = f.Rows[i].Why
+			}
 			f.Rows[i] = r
 		} else {
 			f.Rows = append(f.Rows, r)
@@ -136,6 +140,19 @@ func (f *File) Merge(from File) error {
 		}
 	}
 	return nil
+}
+
+// Explain notes why a row's goal was missed, which no program finds out.
+func (f *File) Explain(id, reason string) error {
+	switch r := f.Row(id); {
+	case r == nil:
+		return fmt.Errorf("there is no row %q", id)
+	case r.Met:
+		return fmt.Errorf("row %s met its goal: %g, goal %g", id, r.Value, r.Goal)
+	default:
+		r.Why = reason
+		return nil
+	}
 }
 
 // Has reports whether there is a row of each id.

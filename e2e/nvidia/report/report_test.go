@@ -88,6 +88,39 @@ func TestMergeReplacesAndOrders(t *testing.T) {
 	}
 }
 
+// TestReasonsStayAsLongAsTheGoalIsMissed has parts measured again after somebody found
+// out why they miss their goals.
+func TestReasonsStayAsLongAsTheGoalIsMissed(t *testing.T) {
+	const found = "the driver sleeps"
+	row := func(value float64) File {
+		return File{GPU: "g", Driver: "1", Rows: []Row{NewRow("share_error", []float64{value})}}
+	}
+	f := row(0.05)
+	if err := f.Explain("share_error", found); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		value float64
+		why   string
+	}{{0.04, found}, {0.01, ""}, {0.03, ""}} {
+		if err := f.Merge(row(step.value)); err != nil {
+			t.Fatal(err)
+		}
+		if why := f.Row("share_error").Why; why != step.why {
+			t.Errorf("measured again, %v: %q, want %q", step.value, why, step.why)
+		}
+	}
+	other := row(0.06)
+	other.Rows[0].Why = "something else"
+	if err := f.Merge(other); err != nil || f.Rows[0].Why != "something else" {
+		t.Errorf("what the measurement itself found: %v, %q", err, f.Rows[0].Why)
+	}
+	met := row(0.01)
+	if met.Explain("share_error", found) == nil || met.Explain("host_cpu", found) == nil {
+		t.Error("a goal that was met, or not measured, is explained")
+	}
+}
+
 func TestTablesKeepWhatIsNoNumber(t *testing.T) {
 	var table Table
 	table.Add("line", 1.5, math.NaN())
