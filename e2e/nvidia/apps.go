@@ -17,6 +17,8 @@ type app struct {
 	name   string
 	job    int
 	rounds int
+	// launches is how many an iteration has.
+	launches int
 	// executed is what an iteration is on the GPU for, alone.
 	executed time.Duration
 }
@@ -109,6 +111,7 @@ func (c *crowd) load(ctx context.Context, name string) (a app, err error) {
 	if err != nil {
 		return a, err
 	}
+	a.launches = ran.Launches / 3
 	for _, d := range ran.Executed {
 		a.executed += d / 3
 	}

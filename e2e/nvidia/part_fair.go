@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/tenant"
 )
 
 // The throttles of LoGA's figure 11.
@@ -18,7 +20,15 @@ const (
 
 // fairSchemes are how the GPU is shared; the last is ours, and NEON is in the daemon's
 // place.
-var fairSchemes = []string{"none", "neon", "loga-cl", "dfq-loga", "dfq"}
+var fairSchemes = []string{"neon", "loga-cl", "dfq-loga", "none", "dfq"}
+
+// fairMeasure is what a program's turnarounds came to: by scheme, one a run, in units
+// of that alone under the same accounting.
+type fairMeasure struct {
+	alone map[string]time.Duration // by accounting
+	turns map[string][]float64
+	fair  []float64 // as it should be
+}
 
 // fair measures how far programs beside four throttles are from a fair turnaround
 // (LoGA §5.5).
@@ -31,38 +41,42 @@ func fair(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	alone, err := c.alone(ctx)
-	if err != nil {
+	found := make([]fairMeasure, len(c.apps))
+	for i := range found {
+		found[i] = fairMeasure{alone: make(map[string]time.Duration), turns: make(map[string][]float64)}
+	}
+	if err := c.unscheduled(ctx, found); err != nil {
 		return fmt.Errorf("alone: %w", err)
 	}
 	distances := make(map[string][]float64)
-	var normal [][]float64 // medians for the page come from these: by app, Fair first
-	for range b.runs() {
-		turns, fairTimes, err := c.compete(ctx, alone, scaled.alone[0])
-		if err != nil {
+	err = b.repeat(1, func(run int) error {
+		if err := c.compete(ctx, found, run == 0); err != nil {
 			return err
 		}
-		normal = normal[:0]
-		for i := range c.apps {
-			line := []float64{float64(fairTimes[i]) / float64(alone["daemon"][i])}
-			for _, s := range fairSchemes {
-				line = append(line, float64(turns[s][i])/float64(alone[under(s)][i]))
-			}
-			normal = append(normal, line)
-		}
 		for _, s := range fairSchemes {
-			// Each is held against what it takes alone under the same accounting.
-			own := make([]time.Duration, len(c.apps))
-			for i := range own {
-				own[i] = time.Duration(float64(fairTimes[i]) * float64(alone[under(s)][i]) / float64(alone["daemon"][i]))
+			var turns, fair []float64
+			for _, m := range found {
+				if n := len(m.turns[s]); n > run {
+					turns, fair = append(turns, m.turns[s][run]), append(fair, m.fair[run])
+				}
 			}
-			distances[s] = append(distances[s], figure.Distance(turns[s], own))
+			if len(turns) > 0 {
+				distances[s] = append(distances[s], figure.Distance(turns, fair))
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	r := b.row("fair_distance", distances["dfq"], fmt.Sprintf("%d programs of the corpus, each beside %d throttles of %v + %v: geometric mean of how far the turnaround is from Fair (LoGA §5.5), as a factor, normalised by that alone under the same accounting; 1 is fair. Goal: the least of the others'", len(c.apps), fairThrottles, fairKernel, fairPause))
+	r := b.row("fair_distance", distances["dfq"], fmt.Sprintf("%d programs of the corpus, each beside %d throttles of %v + %v: geometric mean of how far the turnaround is from Fair (LoGA §5.5), as a factor, normalised by that alone under the same accounting; 1 is fair. What is fair follows from the GPU time that the program and the throttles used beside each other without scheduling. NEON in the first run. Goal: the least of the others'", len(c.apps), fairThrottles, fairKernel, fairPause))
 	r.Detail = detail(append([]string{"Fair"}, fairSchemes...)...)
 	for i, a := range c.apps {
-		r.Detail.Add(a.name, normal[i]...)
+		line := []float64{figure.Median(found[i].fair)}
+		for _, s := range fairSchemes {
+			line = append(line, figure.Median(found[i].turns[s]))
+		}
+		r.Detail.Add(a.name, line...)
 	}
 	best := 0.0
 	for _, s := range fairSchemes[:len(fairSchemes)-1] {
@@ -77,79 +91,145 @@ func fair(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// under is whose accounting a scheme has.
-func under(scheme string) string {
-	if scheme == "neon" {
-		return "neon"
-	}
-	return "daemon"
-}
-
+// fairWindow is for how long a program is measured under a scheme, after fairWarm in
+// which that finds out what the program is like.
 func (c *crowd) fairWindow() time.Duration {
-	return pick(c.bench, 20*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond)
+	return pick(c.bench, 20*time.Millisecond, 320*time.Millisecond, 250*time.Millisecond)
 }
 
-// alone is each program's turnaround alone, under the daemon's accounting and NEON's.
-func (c *crowd) alone(ctx context.Context) (map[string][]time.Duration, error) {
-	turns := make(map[string][]time.Duration)
-	err := c.each(ctx, "dfq", c.fairWindow()/2, func(mean time.Duration) { turns["daemon"] = append(turns["daemon"], mean) })
-	if err == nil {
-		err = c.each(ctx, "neon", c.fairWindow()/2, func(mean time.Duration) { turns["neon"] = append(turns["neon"], mean) })
-	}
-	return turns, err
+func (c *crowd) fairWarm() time.Duration {
+	return pick(c.bench, 0, 100*time.Millisecond, 80*time.Millisecond)
 }
 
-// each has each program work for a while under a scheme.
-func (c *crowd) each(ctx context.Context, scheme string, window time.Duration, found func(mean time.Duration)) (err error) {
-	if scheme == "neon" {
-		if err := c.stopDaemon(); err != nil {
-			return err
+// unscheduled finds each program's turnaround alone, under the daemon's accounting and
+// NEON's.
+func (c *crowd) unscheduled(ctx context.Context, found []fairMeasure) error {
+	alone := func(accounting string) error {
+		for i := range c.apps {
+			at, err := c.beside(ctx, &c.apps[i], c.fairWindow()/2, nil)
+			if err != nil {
+				return err
+			}
+			found[i].alone[accounting] = at.turn
 		}
-		defer func() { err = errors.Join(err, c.startDaemon(ctx)) }()
-		defer startNeon(ctx, c.gates, 1+len(c.throttles), true)()
-	} else {
-		// The papers' schemes could not stop a kernel.
-		papers := scheme == "loga-cl" || scheme == "dfq-loga"
-		if err := errors.Join(c.setPolicy(ctx, scheme), c.setShallow(ctx, papers)); err != nil {
-			return err
-		}
+		return nil
 	}
+	if err := errors.Join(c.setPolicy(ctx, "dfq"), alone("daemon")); err != nil {
+		return err
+	}
+	return c.underNeon(ctx, func() error { return alone("neon") })
+}
+
+// underNeon has NEON in the daemon's place while do runs.
+func (c *crowd) underNeon(ctx context.Context, do func() error) (err error) {
+	if err := c.stopDaemon(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.startDaemon(ctx)) }()
+	defer startNeon(ctx, c.gates, 1+len(c.throttles), true)()
+	return do()
+}
+
+// compete has each program work beside the throttles under each scheme, one right after
+// the other so that whatever else changes changes for all, and adds to what was found.
+// Only with all is NEON among them, for which the daemon has to end.
+func (c *crowd) compete(ctx context.Context, found []fairMeasure, all bool) error {
+	schemes := slices.DeleteFunc(slices.Clone(fairSchemes), func(s string) bool { return s == "neon" })
 	for i := range c.apps {
-		mean, err := c.run(ctx, &c.apps[i], window)
-		if err != nil {
-			return err
+		for _, scheme := range schemes {
+			if err := c.under(ctx, scheme, i, &found[i]); err != nil {
+				return fmt.Errorf("%s: %s: %w", c.apps[i].name, scheme, err)
+			}
 		}
-		found(mean)
+		slices.Reverse(schemes) // the papers' need another configuration
 	}
+	if !all {
+		return nil
+	}
+	return c.underNeon(ctx, func() error {
+		for i := range c.apps {
+			at, err := c.beside(ctx, &c.apps[i], c.fairWindow(), c.throttles)
+			if err != nil {
+				return fmt.Errorf("%s: neon: %w", c.apps[i].name, err)
+			}
+			found[i].turns["neon"] = append(found[i].turns["neon"], over(at.turn, found[i].alone["neon"]))
+		}
+		return nil
+	})
+}
+
+// under measures a program beside the throttles under one of the daemon's schemes.
+func (c *crowd) under(ctx context.Context, scheme string, i int, m *fairMeasure) error {
+	// The papers' schemes could not stop a kernel.
+	papers := scheme == "loga-cl" || scheme == "dfq-loga"
+	if err := errors.Join(c.setPolicy(ctx, scheme), c.setShallow(ctx, papers)); err != nil {
+		return err
+	}
+	all := append([]*member{c.app}, c.throttles...)
+	used := func() ([]time.Duration, error) {
+		if scheme != "none" {
+			return nil, nil
+		}
+		if err := rest(ctx, accountingLag); err != nil {
+			return nil, err
+		}
+		return c.used(ctx, all)
+	}
+	before, err := used()
+	if err != nil {
+		return err
+	}
+	at, err := c.beside(ctx, &c.apps[i], c.fairWindow(), c.throttles)
+	if err != nil {
+		return err
+	}
+	m.turns[scheme] = append(m.turns[scheme], over(at.turn, m.alone["daemon"]))
+	after, err := used()
+	if err != nil || after == nil {
+		return err
+	}
+	for i := range after {
+		after[i] -= before[i]
+	}
+	fair := figure.Fair(at.turn, after[0], after[1:])
+	m.fair = append(m.fair, over(fair, m.alone["daemon"]))
+	c.say("%s: %.2f ms alone, %d rounds of %d launches, executed %.2f ms; none: %.2f, throttles' launches %v in %v, used %v: fair %.2f", c.apps[i].name, 1e3*m.alone["daemon"].Seconds(), c.apps[i].rounds, c.apps[i].launches/c.apps[i].rounds, 1e3*c.apps[i].executed.Seconds(),
+		over(at.turn, m.alone["daemon"]), at.throttles, c.fairWindow(), after, over(fair, m.alone["daemon"]))
 	return nil
 }
 
-// compete has each program work beside the throttles under each scheme, and finds
-// from the scheme none what is fair.
-func (c *crowd) compete(ctx context.Context, alone map[string][]time.Duration, solo time.Duration) (turns map[string][]time.Duration, fair []time.Duration, err error) {
-	turns = make(map[string][]time.Duration)
-	window := c.fairWindow()
-	for _, scheme := range fairSchemes {
-		length := time.Duration(len(c.apps))*(window+20*time.Millisecond) + 4*lead
-		rans, err := c.throttle(ctx, 0, fairPause, length, func() error {
-			return c.each(ctx, scheme, window, func(mean time.Duration) { turns[scheme] = append(turns[scheme], mean) })
-		})
+func over(turn, alone time.Duration) float64 { return float64(turn) / float64(alone) }
+
+// beside is a program's turnaround beside throttles.
+type beside struct {
+	turn      time.Duration
+	throttles []int // launches
+}
+
+// beside has a program work for a window, and throttles just as long. Its turnaround
+// follows from how many launches it got done, whatever part of an iteration they were.
+func (c *crowd) beside(ctx context.Context, a *app, window time.Duration, throttles []*member) (at beside, err error) {
+	// It may be held back for all of a window.
+	for ; at.turn == 0; window *= 2 {
+		const longest = 10 * time.Second
+		if window > longest {
+			return at, fmt.Errorf("nothing is launched in %v", window)
+		}
+		tasks := []task{{c.app, tenant.Run{Job: a.job, Warm: c.fairWarm(), For: window, Rounds: a.rounds, Depth: appDepth}}}
+		for _, m := range throttles {
+			tasks = append(tasks, task{m, tenant.Run{Job: 0, Warm: c.fairWarm(), For: window, Pause: fairPause, Jitter: fairPause / 50}})
+		}
+		rans, err := together(ctx, tasks...)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", scheme, err)
+			return at, err
 		}
-		if scheme != "none" {
-			continue
+		at.throttles = nil
+		for _, ran := range rans[1:] {
+			at.throttles = append(at.throttles, ran.Launches)
 		}
-		// The throttles work alike all the time: each one's load is its part of the time
-		// of every program.
-		for i, turn := range turns[scheme] {
-			var each []time.Duration
-			for _, ran := range rans {
-				load := float64(ran.Launches) * float64(solo) / float64(ran.Window)
-				each = append(each, time.Duration(load*float64(turn)))
-			}
-			fair = append(fair, figure.Fair(turn, c.apps[i].executed, each))
+		if n := rans[0].Launches; n > 0 {
+			at.turn = rans[0].Window * time.Duration(a.launches) / time.Duration(n)
 		}
 	}
-	return turns, fair, nil
+	return at, nil
 }

@@ -117,7 +117,7 @@ func Fair(unscheduled, own time.Duration, others []time.Duration) time.Duration 
 
 // Distance is how far turnarounds are from the fair ones, as a factor: the geometric
 // mean over the programs of the larger of the two over the smaller. 1 is fair.
-func Distance(turnarounds, fair []time.Duration) float64 {
+func Distance[T time.Duration | float64](turnarounds, fair []T) float64 {
 	factors := make([]float64, len(turnarounds))
 	for i := range turnarounds {
 		r := float64(turnarounds[i]) / float64(fair[i])
