@@ -30,7 +30,7 @@ var parts = []part{
 	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99"}, 80 * time.Second, control},
 	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps"}, 100 * time.Second, urgent},
 	{"accounting", []string{"accounting_error", "host_cpu"}, 160 * time.Second, account},
-	{"shares", []string{"share_error", "throughput_kept"}, 170 * time.Second, shares},
+	{"shares", []string{"share_error", "throughput_kept"}, 195 * time.Second, shares},
 	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 150 * time.Second, cost},
 	{"fair", []string{"fair_distance"}, 180 * time.Second, fair},
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, transform},
@@ -98,23 +98,23 @@ const leastRuns = 3
 // runs is how often everything is measured where there is time for it.
 func (b *bench) runs() int { return pick(b, 1, leastRuns, 5) }
 
-// repeat measures as often as everything is, but not once more than [leastRuns] if
-// that would outgrow the given part, from 0 to 1, of the time that there is in all.
+// repeat measures as often as everything is, but not more often than [leastRuns] once
+// another run like the last would outgrow the given part, from 0 to 1, of the time that
+// there is in all.
 func (b *bench) repeat(part float64, run func(i int) error) error {
 	end := b.begin.Add(time.Duration(part * float64(b.takes)))
-	var longest time.Duration
+	var last time.Duration
 	for i := range b.runs() {
 		begin := time.Now()
-		if i >= leastRuns && begin.Add(longest).After(end) {
+		if i >= leastRuns && begin.Add(last).After(end) {
 			b.say("%d runs of %d: another would outgrow the part's time", i, b.runs())
 			break
 		}
 		if err := run(i); err != nil {
 			return err
 		}
-		took := time.Since(begin)
-		longest = max(longest, took)
-		b.say("run %d: %.1f s", i+1, took.Seconds())
+		last = time.Since(begin)
+		b.say("run %d: %.1f s", i+1, last.Seconds())
 	}
 	return nil
 }

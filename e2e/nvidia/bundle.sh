@@ -6,8 +6,16 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 programs() {
 	mkdir -p "$1"
-	(cd "$here/../.." && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$1/" ./cmd/vgpud &&
-		CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$1/nvidiabench" ./e2e/nvidia)
+	to=$(cd "$1" && pwd)
+	(
+		cd "$here/../.."
+		CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$to/" ./cmd/vgpud
+		CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$to/nvidiabench" ./e2e/nvidia
+		# It has C in it. Without it the daemon hears nothing of the GPU's health.
+		CGO_CFLAGS=${CGO_CFLAGS:-'-O2 -g -Wno-deprecated-declarations'} \
+			go build -trimpath -ldflags='-s -w' -o "$to/" ./cmd/vgpu-nvml ||
+			echo "bundle.sh: no vgpu-nvml, which takes a C compiler" >&2
+	)
 }
 case ${1:-} in
 --programs) programs "$2" ;;
@@ -16,8 +24,7 @@ case ${1:-} in
 	exit 2
 	;;
 *)
-	mkdir -p "$1"
-	programs "$(cd "$1" && pwd)/bin"
+	programs "$1/bin"
 	cp "$here/run" "$1/run"
 	du -sh "$1"
 	;;

@@ -69,7 +69,10 @@ func newHouse(ctx context.Context, o *options) (*house, error) {
 	return h, h.startDaemon(ctx)
 }
 
-func (h *house) vgpud() string { return filepath.Join(h.programs, "vgpud") }
+// program is where one of the product's programs is.
+func (h *house) program(name string) string { return filepath.Join(h.programs, name) }
+
+func (h *house) vgpud() string { return h.program("vgpud") }
 
 func (h *house) start(name string, cmd *exec.Cmd) (*process, error) {
 	p, err := start(h.dir, name, cmd)

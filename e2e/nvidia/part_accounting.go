@@ -7,6 +7,7 @@ import (
 
 	"vgpud/e2e/nvidia/figure"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/gpu/nvidia/inventory"
 )
 
 // The grid of loads on which accounting is measured: each number of guests with each
@@ -79,11 +80,11 @@ func account(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	var worst, relative, cpus, executors []float64
+	var worst, relative, daemons, executors, healths []float64
 	errorsOf := make([][]float64, len(points))
 	signedOf, relativeOf := make([][]float64, len(points)), make([][]float64, len(points))
 	longer := make([][]float64, len(points))
-	for range b.runs() {
+	err = b.repeat(1, func(int) error {
 		begin, err := b.cpu()
 		if err != nil {
 			return err
@@ -106,8 +107,14 @@ func account(ctx context.Context, b *bench) error {
 			return err
 		}
 		worst, relative = append(worst, most), append(relative, mostRelative)
-		cpus = append(cpus, float64(end.daemon-begin.daemon)/float64(end.at-begin.at))
-		executors = append(executors, float64(end.guests-begin.guests)/float64(end.at-begin.at))
+		took := float64(end.at - begin.at)
+		daemons = append(daemons, float64(end.daemon-begin.daemon)/took)
+		executors = append(executors, float64(end.guests-begin.guests)/took)
+		healths = append(healths, float64(end.health-begin.health)/took)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	r := b.row("accounting_error", worst, "|accounted − truth| / window of the worst guest, of 16 points of 1 to 8 guests, kernels of 50 µs to 5 ms and loads of 10 to 100 % a guest; truth: kernels × their length alone, calibrated in the same run, times by how much a program alone at the same load of the GPU has its blocks take longer right before the window. The page's table has each point's median")
 	r.Detail = detail("error", "with its sign", "relative, above 20 % load", "blocks' length under this load over that back to back")
@@ -123,9 +130,10 @@ func account(ctx context.Context, b *bench) error {
 		r.Baseline["globaltimer_us_"+k.String()] = float64(stamped[i]) / 1e3
 		r.Baseline["through_a_guest_us_"+k.String()] = float64(through[i]) / 1e3
 	}
-	c := b.row("host_cpu", cpus, "processor time of the daemon over the same 16 points, of the time that they took")
+	c := b.row("host_cpu", daemons, "processor time of the daemon over the same 16 points, of the time that they took; vgpu-nvml, the process that watches the GPU's health, by itself")
 	c.Baseline["loga_published"] = 0.17
 	c.Baseline["guests_processes"] = figure.Median(executors)
+	c.Baseline["vgpu_nvml_cpu"] = figure.Median(healths)
 	b.add(r, c)
 	return nil
 }
@@ -196,7 +204,7 @@ type pointFound struct{ worst, signed, relative, longer float64 }
 func (g *gridRun) slowdown(ctx context.Context, p point) (float64, error) {
 	load := min(p.load*float64(p.guests), 1)
 	k := gridKernels[p.kernel]
-	run := tenant.Run{Job: g.solo.spins[p.kernel], For: pick(g.bench, 10*time.Millisecond, 150*time.Millisecond, 300*time.Millisecond),
+	run := tenant.Run{Job: g.solo.spins[p.kernel], For: pick(g.bench, 10*time.Millisecond, 150*time.Millisecond, 200*time.Millisecond),
 		Pause: time.Duration(float64(k) * (1 - load) / load)}
 	if load == 1 {
 		run.Depth, run.Rounds = 4, max(int(10*time.Millisecond/k), 2)
@@ -217,7 +225,7 @@ func (g *gridRun) account(ctx context.Context, p point, guests []*member) (f poi
 	if err != nil {
 		return f, err
 	}
-	window := pick(g.bench, 50*time.Millisecond, 800*time.Millisecond, 4*time.Second)
+	window := pick(g.bench, 50*time.Millisecond, 800*time.Millisecond, 1400*time.Millisecond)
 	var tasks []task
 	for _, m := range guests {
 		run := tenant.Run{Job: m.spins[p.kernel], For: window, Pause: p.pause(), Jitter: p.pause() / 10}
@@ -255,17 +263,21 @@ func (g *gridRun) account(ctx context.Context, p point, guests []*member) (f poi
 
 // cpuTimes is processor time so far.
 type cpuTimes struct {
-	at             time.Duration
-	daemon, guests time.Duration
+	at                     time.Duration
+	daemon, guests, health time.Duration
 }
 
-// cpu asks what the daemon and the guests' processes have used.
+// cpu asks what the daemon, the guests' processes and the one that watches the GPU's
+// health have used.
 func (b *bench) cpu() (c cpuTimes, err error) {
 	c.at = tenant.Monotonic()
 	if c.daemon, err = cpuTime(b.daemon.cmd.Process.Pid); err != nil {
 		return c, err
 	}
-	c.guests, err = cpuOfProgram(b.vgpud())
+	if c.guests, err = cpuOfProgram(b.vgpud()); err != nil {
+		return c, err
+	}
 	c.guests -= c.daemon
+	c.health, err = cpuOfProgram(b.program(inventory.ProgramName))
 	return c, err
 }

@@ -103,7 +103,7 @@ func (b *bench) takenApart(ctx context.Context, launches int) (*report.Table, er
 // copyRatio compares copies of ordinary memory, which is what a program's memory is,
 // and has copies of memory that is registered with the GPU beside them, on both sides.
 func (b *bench) copyRatio(ctx context.Context, native, guest *member, id string, up bool) error {
-	c := tenant.Copy{Bytes: pick(b, 1<<20, 256<<20, 1<<30), Times: pick(b, 1, 4, 6), Up: up}
+	c := tenant.Copy{Bytes: pick(b, 1<<20, 256<<20, 256<<20), Times: pick(b, 1, 4, 5), Up: up}
 	rate := func(m *member, c tenant.Copy) (float64, error) {
 		a, err := m.ask(ctx, tenant.Request{Copy: &c})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
@@ -33,27 +34,33 @@ func shares(ctx context.Context, b *bench) error {
 		return err
 	}
 	s := &sharing{bench: b, iterations: scaled.iterations, solo: scaled.alone}
-	var worst, byDefault, kept []float64
-	counts := pick(b, []int{2}, []int{3, 8}, []int{2, 3, 4, 6, 8})
-	table := detail("error, weighted", "error, default slicing", "error of equal shares from equal weights", "throughput kept")
+	counts := pick(b, []int{2}, []int{3, 8}, []int{2, 3, 5, 8})
+	guests, err := s.guests(ctx, slices.Max(counts))
+	if err != nil {
+		return err
+	}
 	of := make(map[int][]shareFound)
-	for _, n := range counts {
-		guests, err := s.guests(ctx, n)
-		if err != nil {
-			return err
-		}
-		for run := range b.runs() {
-			f, err := s.once(ctx, guests, run == 0)
+	err = b.repeat(1, func(run int) error {
+		for _, n := range counts { // the others are there, but have nothing to do
+			f, err := s.once(ctx, guests[:n], run == 0)
 			if err != nil {
 				return fmt.Errorf("%d guests: %w", n, err)
 			}
 			of[n] = append(of[n], f)
 		}
-		if err := b.leave(ctx, guests...); err != nil {
-			return err
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for run := range b.runs() {
+	s.report(counts, of)
+	return nil
+}
+
+// report makes the rows: each run is what the worst number of guests came to in it.
+func (s *sharing) report(counts []int, of map[int][]shareFound) {
+	var worst, byDefault, bySlices, kept []float64
+	for run := range of[counts[0]] {
 		most := shareFound{kept: math.Inf(1)}
 		for _, n := range counts {
 			f := of[n][run]
@@ -62,6 +69,7 @@ func shares(ctx context.Context, b *bench) error {
 		}
 		worst, byDefault, kept = append(worst, most.weighted), append(byDefault, most.byDefault), append(kept, most.kept)
 	}
+	table := detail("error, weighted", "error, default slicing", "error of equal shares from equal weights", "throughput kept")
 	least, equal := math.Inf(1), 0.0
 	for _, n := range counts {
 		median := func(v func(shareFound) float64) float64 {
@@ -71,18 +79,20 @@ func shares(ctx context.Context, b *bench) error {
 			}
 			return figure.Median(all)
 		}
+		first := of[n][0]
 		table.Add(fmt.Sprintf("%d guests", n), median(func(f shareFound) float64 { return f.weighted }),
-			median(func(f shareFound) float64 { return f.byDefault }), of[n][0].equal, median(func(f shareFound) float64 { return f.kept }))
-		least, equal = min(least, median(func(f shareFound) float64 { return f.freely })), max(equal, of[n][0].equal)
+			median(func(f shareFound) float64 { return f.byDefault }), first.equal, median(func(f shareFound) float64 { return f.kept }))
+		least, equal = min(least, median(func(f shareFound) float64 { return f.freely })), max(equal, first.equal)
+		bySlices = append(bySlices, first.bySlices)
 	}
 	how := fmt.Sprintf("%v guests of weights 1:2:4 in turn, saturating with kernels of %v in turn; shares by kernels × length alone, in windows of %v", counts, shareKernels, s.window())
-	r := b.row("share_error", worst, how+"; worst guest of all")
-	r.Baseline["default_slicing_against_weights"], r.Baseline["equal_weights_against_equal_shares"] = figure.Median(byDefault), equal
+	r := s.row("share_error", worst, how+"; worst guest of all. Equal time slices: what the policy does where all weights are equal")
+	r.Baseline["default_slicing_against_weights"], r.Baseline["equal_slices_against_weights"] = figure.Median(byDefault), slices.Max(bySlices)
+	r.Baseline["equal_weights_against_equal_shares"] = equal
 	r.Detail = table
-	k := b.row("throughput_kept", kept, how+"; worst number of guests. Kernels × length alone per second, under dfq over that under no policy")
+	k := s.row("throughput_kept", kept, how+"; worst number of guests. Kernels × length alone per second, under dfq over that under no policy")
 	k.Baseline["default_slicing_kernel_seconds_per_second"] = least
-	b.add(r, k)
-	return nil
+	s.add(r, k)
 }
 
 // sharing is the guests' kernels.
@@ -99,7 +109,7 @@ func (s *sharing) window() time.Duration {
 func (s *sharing) guests(ctx context.Context, n int) ([]*member, error) {
 	var seats []seat
 	for i := range n {
-		seats = append(seats, seat{setup: tenant.Setup{Name: fmt.Sprintf("of%d-%d", n, i)}})
+		seats = append(seats, seat{setup: tenant.Setup{Name: fmt.Sprintf("guest%d", i)}})
 	}
 	guests, err := s.open(ctx, seats...)
 	if err != nil {
@@ -116,8 +126,10 @@ func (s *sharing) guests(ctx context.Context, n int) ([]*member, error) {
 
 // shareFound is what one run came to.
 type shareFound struct {
-	weighted, byDefault, equal float64 // errors
-	freely, kept               float64 // throughput under the default, and what is kept of it
+	// Errors: of what was asked for, and of the default, from the weights' shares; of
+	// equal weights, from equal shares and from the weights'.
+	weighted, byDefault, equal, bySlices float64
+	freely, kept                         float64 // throughput under the default, and what is kept of it
 }
 
 // once measures it under no policy, weighted and, where that is asked for, with equal
@@ -128,7 +140,7 @@ func (s *sharing) once(ctx context.Context, guests []*member, equally bool) (f s
 	for i := range weights {
 		weights[i], ones[i] = shareWeights[i%len(shareWeights)], 1
 	}
-	short := pick(s.bench, s.window(), 1500*time.Millisecond, s.window())
+	short := pick(s.bench, s.window(), 1500*time.Millisecond, 1200*time.Millisecond)
 	free, err := s.measure(ctx, guests, "none", weights, short)
 	if err != nil {
 		return f, err
@@ -138,13 +150,13 @@ func (s *sharing) once(ctx context.Context, guests []*member, equally bool) (f s
 		return f, err
 	}
 	f.weighted, f.byDefault = figure.ShareError(weighted, weights), figure.ShareError(free, weights)
-	f.equal = math.NaN()
+	f.equal, f.bySlices = math.NaN(), math.NaN()
 	if equally {
 		equal, err := s.measure(ctx, guests, "dfq", ones, short)
 		if err != nil {
 			return f, err
 		}
-		f.equal = figure.ShareError(equal, ones)
+		f.equal, f.bySlices = figure.ShareError(equal, ones), figure.ShareError(equal, weights)
 	}
 	rate := func(used []time.Duration, window time.Duration) (sum float64) {
 		for _, u := range used {
