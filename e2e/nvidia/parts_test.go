@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/accounting"
+	"vgpud/e2e/kernels"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
 )
@@ -84,6 +85,11 @@ func TestQuickKernelsExist(t *testing.T) {
 	for _, j := range b.longKernels() {
 		if !slices.Contains(tenant.Scaled(), j.Scaled) {
 			t.Errorf("no scaled kernel %q", j.Scaled)
+		}
+	}
+	for _, name := range featureTests {
+		if _, ok := kernels.ByName(name); !ok {
+			t.Errorf("no kernel %q", name)
 		}
 	}
 	full := &bench{options: &options{}}
