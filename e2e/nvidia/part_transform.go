@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
@@ -18,6 +20,33 @@ var papersForm = tenant.Form{Form: uint8(abi.PreemptPersistent), Group: 1, Every
 // body once.
 var transformQuick = []string{"vecadd", "stencil", "matmul", "nbody", "blackscholes", "mandelbrot", "md5", "kmeans", "nnlayer", "pathfinder", "reduce", "histogram"}
 
+// transformPrograms are the programs of the corpus that have no kernel at the size of
+// programs: they run at the corpus' own.
+func (b *bench) transformPrograms() (jobs []tenant.Job) {
+	for _, name := range b.appNames() {
+		if !slices.ContainsFunc(tenant.Scaled(), func(s string) bool {
+			return strings.HasPrefix(s, strings.TrimSuffix(name, "/large"))
+		}) {
+			jobs = append(jobs, tenant.Job{Case: name})
+		}
+	}
+	return jobs
+}
+
+// transformJobs are the kernels that are measured.
+func (b *bench) transformJobs() (jobs []tenant.Job) {
+	if b.kind == "soft" || b.tiny {
+		return append(b.longKernels(), tenant.Job{Case: "reduce/trivial"})
+	}
+	for _, name := range pick(b, nil, transformQuick, tenant.Scaled()) {
+		jobs = append(jobs, tenant.Job{Scaled: name})
+	}
+	if b.quick {
+		return jobs
+	}
+	return append(jobs, b.transformPrograms()...)
+}
+
 // transform measures what kernels cost in their chosen forms, and in the papers' and
 // cut into slices beside it.
 func transform(ctx context.Context, b *bench) error {
@@ -25,18 +54,16 @@ func transform(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	jobs := b.longKernels()
-	if b.kind != "soft" && !b.tiny {
-		jobs = nil
-		for _, name := range pick(b, nil, transformQuick, tenant.Scaled()) {
-			jobs = append(jobs, tenant.Job{Scaled: name})
-		}
-	}
+	jobs := b.transformJobs()
 	var found []formCost
 	var untouched []string
 	var errs []error
-	for _, j := range jobs {
-		c, err := b.formCost(ctx, m, j)
+	for i, j := range jobs {
+		runs := b.runs()
+		if part := time.Duration(i) * b.takes / time.Duration(len(jobs)); time.Since(b.begin) > part+b.takes/10 {
+			runs = min(runs, leastRuns)
+		}
+		c, err := b.formCost(ctx, m, j, runs)
 		if err != nil { // the others are measured all the same
 			errs = append(errs, fmt.Errorf("%s: %w", j.Name(), err))
 		} else {
@@ -56,15 +83,15 @@ func transform(ctx context.Context, b *bench) error {
 // formCost is a kernel's cost in several ways of launching it.
 type formCost struct {
 	name                   string
-	form                   tenant.Form
+	form                   tenant.Form // of a program: its first kernel's
 	original               time.Duration
 	chosen, papers, sliced []float64 // overhead, of each run
 	slices                 int
 	same                   bool // the results are the original's
 }
 
-// formCost measures a kernel: each way by turns, in every run.
-func (b *bench) formCost(ctx context.Context, m *member, j tenant.Job) (c formCost, err error) {
+// formCost measures a kernel, or a program's: each way by turns, in every run.
+func (b *bench) formCost(ctx context.Context, m *member, j tenant.Job, runs int) (c formCost, err error) {
 	c.name = j.Name()
 	id, form, err := b.tuned(ctx, m, j)
 	if err != nil {
@@ -83,7 +110,14 @@ func (b *bench) formCost(ctx context.Context, m *member, j tenant.Job) (c formCo
 	}
 	// Enough launches that what one iteration costs the host does not count.
 	const enough = 12 * time.Millisecond
-	rounds := int(min(max(enough/max(c.original, 1), 2), 16))
+	most := 16
+	chosen, papers, sliced := original, original, original
+	chosen.As, papers.As = &c.form, &papersForm
+	if j.Case != "" { // its kernels have a form each, as the tuner chooses
+		c.original, most = figure.Quantile(one.Turnarounds, 0.5), 256
+		chosen.As, chosen.Check = nil, true
+	}
+	rounds := int(min(max(enough/max(c.original, 1), 2), time.Duration(most)))
 	times := pick(b, 1, 3, 7)
 	took := func(r tenant.Run) (float64, error) {
 		ran, err := m.run(ctx, withCount(r, times, rounds))
@@ -94,20 +128,22 @@ func (b *bench) formCost(ctx context.Context, m *member, j tenant.Job) (c formCo
 	}
 	// A slice is as long as the chosen form needs to leave.
 	c.slices = int(min(c.original/max(c.form.Leaves, 50*time.Microsecond)+1, 512))
-	chosen, papers, sliced := original, original, original
-	chosen.As, papers.As, sliced.Slices = &c.form, &papersForm, c.slices
-	for range b.runs() {
+	sliced.Slices = c.slices
+	for range runs {
 		base, err := took(original)
 		if err != nil {
 			return c, err
 		}
 		t := base
-		if c.form.Form != 0 {
+		if c.form.Form != 0 || chosen.As == nil {
 			if t, err = took(chosen); err != nil {
 				return c, err
 			}
 		}
 		c.chosen = append(c.chosen, t/base-1)
+		if j.Case != "" {
+			continue
+		}
 		if t, err = took(papers); err == nil { // else it has no such form
 			c.papers = append(c.papers, t/base-1)
 		}
@@ -141,8 +177,12 @@ func (b *bench) transformRows(found []formCost, untouched []string) error {
 	if len(found) == 0 {
 		return errors.New("no kernel was measured")
 	}
+	runs := len(found[0].chosen)
+	for _, c := range found {
+		runs = min(runs, len(c.chosen))
+	}
 	var means, worsts []float64
-	for run := range b.runs() {
+	for run := range runs {
 		var overheads []float64
 		worst := found[0].chosen[run]
 		for _, c := range found {
@@ -167,7 +207,7 @@ func (b *bench) transformRows(found []formCost, untouched []string) error {
 		table.Add(c.name, millis(c.original), float64(c.form.Form), float64(c.form.Group), figure.Median(c.chosen),
 			figure.Median(c.papers), float64(c.slices), figure.Median(c.sliced))
 	}
-	how := fmt.Sprintf("%d kernels of the corpus at the size of programs, launched by a guest four deep, in the form that the tuner chose over the original, by turns; sliced, where all blocks do alike: into launches as long as the chosen form takes to leave. Left as originals by the tuner: %d", len(found), len(untouched))
+	how := fmt.Sprintf("%d kernels of the corpus at the size of programs, or programs of it at the corpus' own (with their size in the table), launched by a guest four deep, in the forms that the tuner chose over the originals, by turns; sliced, where all blocks do alike: into launches as long as the chosen form takes to leave. Left as originals by the tuner: %d", len(found), len(untouched))
 	g := b.row("transform_overhead_geomean", means, how)
 	w := b.row("transform_overhead_worst", worsts, how)
 	g.Baseline["papers_form"], g.Baseline["sliced"] = figure.GeoMeanOverhead(papers), figure.GeoMeanOverhead(sliced)
