@@ -25,5 +25,6 @@
 // To read: policy.go, what a policy is told and answers; account.go, usage.go and
 // dfq.go, sharing by rounds; entitlement.go and quota.go; book.go and ranked.go,
 // what policies about launches have in common, then piv.go, hpf.go, dprr.go and
-// ffs.go; evictions.go, ledger.go, spatial.go.
+// ffs.go; anticipate.go, for whom the GPU is kept free; evictions.go, ledger.go,
+// spatial.go.
 package fairshare

@@ -24,6 +24,7 @@ package fairshare
 // A launch of low priority, or a long one among its equals, may starve.
 func newHPF(o Options) *ranked {
 	p := newFIFO(o)
+	p.anticipates()
 	p.before = urgentThenShort
 	p.displaces = func(waiting, running entry) bool {
 		if waiting.Priority != running.Priority {

@@ -29,7 +29,9 @@ type kernel struct {
 
 // kernelSim runs launches as a policy says, and tells it what it does. One launch
 // has the GPU at a time; where the policy lets more run, they take turns, or share
-// the SMs where one of them has left some.
+// the SMs where one of them has left some. Where guests' contexts have to be loaded,
+// turn says how long that takes: one that is being loaded can't be told to leave before
+// it has been.
 type kernelSim struct {
 	now     time.Duration
 	policy  fairshare.Policy
@@ -42,6 +44,10 @@ type kernelSim struct {
 	had     map[fairshare.GuestID]time.Duration // GPU time, leaving included
 	lost    time.Duration                       // to leaving and launching again
 	idle    time.Duration
+	turn    time.Duration     // to load a guest's context in another's place
+	loaded  fairshare.GuestID // whose is
+	ready   time.Duration     // when it is loaded
+	turning time.Duration     // all that loading took
 	scratch []float64
 	errors  []string
 	watch   func(ev fairshare.Event, v []fairshare.Verdict) // after each decision, before it is carried out
@@ -90,7 +96,7 @@ func (s *kernelSim) rates() (rates []float64, busy bool) {
 	s.scratch = slices.Grow(s.scratch[:0], len(s.here))[:len(s.here)]
 	rates = s.scratch
 	clear(rates)
-	on, shared, blocked := 0, false, false
+	on, shared, blocked := 0, false, s.now < s.ready
 	for _, k := range s.here {
 		if !k.Running {
 			continue
@@ -124,8 +130,12 @@ func (s *kernelSim) run(t time.Duration) {
 		if s.now >= t {
 			return
 		}
+		s.load()
 		rates, busy := s.rates()
 		to := t
+		if s.ready > s.now {
+			to = min(to, s.ready)
+		}
 		if len(s.coming) > 0 {
 			to = min(to, s.coming[0].at)
 		}
@@ -142,6 +152,19 @@ func (s *kernelSim) run(t time.Duration) {
 		}
 		s.pass(to-s.now, rates, busy)
 	}
+}
+
+// load loads the context of whose kernel is next to run, once nobody is leaving.
+func (s *kernelSim) load() {
+	if s.turn == 0 || s.now < s.ready || slices.ContainsFunc(s.here, func(k *kernel) bool { return k.leftAt > s.now }) {
+		return
+	}
+	i := slices.IndexFunc(s.here, func(k *kernel) bool { return k.Running })
+	if i < 0 || s.here[i].Guest == s.loaded {
+		return
+	}
+	s.loaded, s.ready = s.here[i].Guest, s.now+s.turn
+	s.turning += s.turn
 }
 
 // pass lets time go by in which nothing happens.
@@ -269,7 +292,7 @@ func (s *kernelSim) carryOut(v fairshare.Verdict) {
 		}
 		s.evicted[v.For]++
 		k.evicted++
-		k.leftAt = s.now + max(k.leave, 1)
+		k.leftAt = max(s.now, s.ready) + max(k.leave, 1)
 		if v.BelowSM >= s.st.SMs {
 			k.Evicting = true
 		}

@@ -14,6 +14,7 @@ package fairshare
 // as the paper says.
 func newPIV(o Options) *ranked {
 	p := newFIFO(o)
+	p.anticipates()
 	p.before = func(a, b entry) bool { return a.Priority > b.Priority }
 	p.displaces = func(waiting, running entry) bool { return waiting.Priority > running.Priority }
 	return p

@@ -241,6 +241,9 @@ type Options struct {
 	Evictions Rate
 	// Temporal is whether evictions always take all SMs.
 	Temporal bool
+	// AtOnce is whether a launch that waits has the GPU as soon as that is free, as the
+	// papers have it, though a more urgent one is likely to come in a moment.
+	AtOnce bool
 	// Alone is whether a more urgent launch waits for one that runs and cannot be
 	// evicted. Else it is let to the GPU beside it, where the hardware has them
 	// take turns.

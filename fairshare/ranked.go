@@ -24,6 +24,8 @@ import (
 //     waits). One that is no more urgent waits.
 //   - Where a guest has caused so many evictions that it may not cause another
 //     yet, its launch waits until it may.
+//   - Where launches are evicted for more urgent ones (piv and hpf), and a more urgent
+//     one is likely to come in a moment, the GPU waits for it; see anticipation.
 //
 // Kernel slicing needs no policy of its own: it is these, with [Options].Alone, and
 // the slices as launches that can't be evicted.
@@ -33,7 +35,9 @@ type ranked struct {
 	options   Options
 	before    func(a, b entry) bool
 	displaces func(waiting, running entry) bool
-	broke     []GuestID // guests that may not cause the eviction they want now
+	// expects is who is waited for before somebody less urgent has the GPU; nil: nobody.
+	expects *anticipation
+	broke   []GuestID // guests that may not cause the eviction they want now
 }
 
 // entry is a launch with its times.
@@ -60,11 +64,21 @@ func newReorder(o Options) *ranked {
 
 func never(_, _ entry) bool { return false }
 
+// anticipates has the GPU wait for launches that are likely to come.
+func (p *ranked) anticipates() {
+	if !p.options.AtOnce {
+		p.expects = new(anticipation)
+	}
+}
+
 // Decide implements [Policy].
 func (p *ranked) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
 	p.begin(now, &st)
 	p.book.sync(st.Launches)
 	p.times(now, &ev, &st)
+	if p.expects != nil {
+		p.expects.observe(now, &st)
+	}
 	next := p.schedule(now, &st)
 	return p.verdicts, next
 }
@@ -88,9 +102,16 @@ func (p *ranked) schedule(now time.Duration, st *State) (next time.Duration) {
 	p.broke = p.broke[:0]
 	running := p.running(st)
 	if running.n == 0 {
-		if head := p.head(st); head >= 0 {
-			p.let(st, head)
+		head := p.head(st)
+		if head < 0 {
+			return 0
 		}
+		if p.expects != nil {
+			if wait := p.expects.wait(now, st, &st.Launches[head]); wait > 0 {
+				return wait
+			}
+		}
+		p.let(st, head)
 		return 0
 	}
 	for {

@@ -83,7 +83,7 @@ func newWorld(guests int, o options) (*world, error) {
 	w := &world{options: o, m: machine.New(cfg, 0, nil), rng: rand.New(rand.NewPCG(o.seed, 3)), tick: machine.Never}
 	var err error
 	// The papers bound no guest's evictions.
-	w.policyp, err = fairshare.New(o.policy, fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}, MaxOverhead: o.overhead})
+	w.policyp, err = fairshare.New(o.policy, fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}, MaxOverhead: o.overhead, AtOnce: true})
 	if err != nil {
 		return nil, err
 	}
