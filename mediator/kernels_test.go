@@ -155,6 +155,39 @@ func TestLaunchOnItsWayIsToldToLeave(t *testing.T) {
 	}
 }
 
+// A wait for an instant is ended for an earlier one only, and what was put off is not
+// done before.
+func TestAlarm(t *testing.T) {
+	s := newScene(t)
+	s.join(1, 1, 1)
+	s.byKernel()
+	a, waits := &s.share.launching.alarm, 0
+	a.rearm = func() {
+		a.armed = a.next() // as whoever waits does then
+		waits++
+	}
+	now := s.clock.Now()
+	for _, step := range []struct {
+		in   time.Duration // 0: never
+		want int
+	}{{5 * ms, 1}, {8 * ms, 1}, {0, 1}, {3 * ms, 2}, {3 * ms, 2}, {9 * ms, 2}} {
+		if a.wanted(now, step.in); waits != step.want {
+			t.Errorf("in %v: %d waits, want %d", step.in, waits, step.want)
+		}
+	}
+	s.clock.Advance(5 * ms)
+	told := len(s.policy.states)
+	s.share.rings()
+	if n := len(s.policy.states) - told; n != 0 || a.next() != now+9*ms {
+		t.Errorf("the policy was asked %d times, and next at %v", n, a.next())
+	}
+	s.clock.Advance(4 * ms)
+	s.share.rings()
+	if n := len(s.policy.states) - told; n != 1 || a.next() != 0 {
+		t.Errorf("the policy was asked %d times, and next at %v", n, a.next())
+	}
+}
+
 // A kernel that stays when told is charged to its own guest from then on.
 func TestLiarIsCharged(t *testing.T) {
 	s := newScene(t)

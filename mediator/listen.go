@@ -82,7 +82,8 @@ func (s *share) turns() (byKernel bool, turned <-chan struct{}) {
 // 0 is never. Its user holds the share's mu.
 type alarm struct {
 	ask, look time.Duration
-	// rearm ends a wait for what was the next of the two.
+	// armed is the instant that is waited for, 0 for ever, and rearm ends that wait.
+	armed time.Duration
 	rearm func()
 }
 
@@ -94,11 +95,11 @@ func (a *alarm) next() time.Duration {
 	return a.ask
 }
 
-// set sets one of the two.
+// set sets one of the two. Who waits for an earlier instant goes on doing so: a policy
+// that keeps the GPU for an urgent guest's next launch puts it off with each.
 func (a *alarm) set(which *time.Duration, at time.Duration) {
-	before := a.next()
 	*which = at
-	if a.next() != before && a.rearm != nil {
+	if next := a.next(); next != 0 && (a.armed == 0 || next < a.armed) && a.rearm != nil {
 		a.rearm()
 	}
 }
@@ -121,7 +122,7 @@ func (s *share) keepTime(ctx context.Context) {
 		wait, cancel := context.WithCancel(ctx)
 		s.mu.Lock()
 		at := s.launching.alarm.next()
-		s.launching.alarm.rearm = cancel
+		s.launching.alarm.armed, s.launching.alarm.rearm = at, cancel
 		s.mu.Unlock()
 		if at == 0 {
 			<-wait.Done()
@@ -138,6 +139,9 @@ func (s *share) rings() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		now, a := s.clock.Now(), &s.launching.alarm
+		if at := a.next(); at == 0 || at > now {
+			return // it was put off
+		}
 		if a.look != 0 && a.look <= now {
 			a.look = 0
 		}
