@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"vgpud/accounting"
 	"vgpud/clock"
+	"vgpud/e2e/disengaged"
 	"vgpud/e2e/nvidia/tenant"
 )
 
-// neonConfig is NEON as LoGA §5.1 configured it: 1 ms of sampling and 5 ms of free
-// run for each channel, of which our guests have two, their own and the context's.
-var neonConfig = accounting.NeonConfig{Alone: 2 * time.Millisecond, FreeRun: 10 * time.Millisecond}
+// neonConfig is for the two channels of each of our guests, its own and the context's.
+var neonConfig = disengaged.Config(2)
 
 // neonGate is the tenants' gates as NEON has them.
 type neonGate struct {
@@ -58,17 +57,17 @@ func startNeon(ctx context.Context, gates *tenant.Gates, n int, schedule bool) (
 	}
 	var allow func([]accounting.NeonOwner) []accounting.Owner
 	if schedule {
-		allow = newNeonQueue(n).allow
+		allow = disengaged.NewQueue(neonConfig, n).Allow
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer gate.Admit(gate.owners)
-		neon := accounting.NewNeon(neonConfig, gate, allow)
+		sampling := accounting.NewNeon(neonConfig, gate, allow)
 		for {
 			now := tenant.Monotonic()
-			next, _ := neon.Step(now)
+			next, _ := sampling.Step(now)
 			if clock.Sleep(ctx, clock.Real{}, next-now) != nil {
 				return
 			}
@@ -78,28 +77,4 @@ func startNeon(ctx context.Context, gates *tenant.Gates, n int, schedule bool) (
 		cancel()
 		<-done
 	}
-}
-
-// neonQueue is NEON's disengaged fair queueing: who is ahead of the one with the
-// least virtual time by more than a free run sits the next one out.
-type neonQueue struct{ virtual []time.Duration }
-
-func newNeonQueue(n int) *neonQueue { return &neonQueue{make([]time.Duration, n)} }
-
-func (q *neonQueue) allow(sampled []accounting.NeonOwner) (allowed []accounting.Owner) {
-	system, found := time.Duration(0), false
-	for _, o := range sampled {
-		q.virtual[o.Owner] += o.Charged
-		if o.Commands > 0 && (!found || q.virtual[o.Owner] < system) {
-			system, found = q.virtual[o.Owner], true
-		}
-	}
-	threshold := neonConfig.FreeRun * time.Duration(len(sampled))
-	for _, o := range sampled {
-		q.virtual[o.Owner] = max(q.virtual[o.Owner], system)
-		if q.virtual[o.Owner]-system <= threshold {
-			allowed = append(allowed, o.Owner)
-		}
-	}
-	return allowed
 }

@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"vgpud/accounting"
 	"vgpud/e2e/kernels"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
@@ -42,23 +39,6 @@ func TestEvictionRowIsTheWorstKernels(t *testing.T) {
 	r := b.evictionRow("evict_us_p50", found, func(e *eviction) []float64 { return e.p50 })
 	if r.Value != 45 || r.Goal != 30 || r.Met || len(r.Detail.Lines) != 2 {
 		t.Errorf("%+v", r)
-	}
-}
-
-// TestNeonQueueHoldsWhoIsAhead has one guest with commands ten times as long as the
-// other's.
-func TestNeonQueueHoldsWhoIsAhead(t *testing.T) {
-	q := newNeonQueue(2)
-	sampled := []accounting.NeonOwner{{Owner: 0, Commands: 1, Charged: 50 * time.Millisecond}, {Owner: 1, Commands: 1, Charged: 5 * time.Millisecond}}
-	if diff := cmp.Diff([]accounting.Owner{1}, q.allow(sampled)); diff != "" {
-		t.Errorf("allowed (-want +got):\n%s", diff)
-	}
-	sampled[0].Charged = 0
-	for range 7 {
-		q.allow(sampled)
-	}
-	if diff := cmp.Diff([]accounting.Owner{0, 1}, q.allow(sampled)); diff != "" {
-		t.Errorf("allowed when it has caught up (-want +got):\n%s", diff)
 	}
 }
 
