@@ -7,19 +7,45 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/mediator/api"
 )
 
-// urgentLengths are those of the urgent kernel (FLEP figure 8); the second is the one
-// that goals are about.
-var urgentLengths = []time.Duration{10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}
+// rush is how urgent kernels come.
+type rush struct {
+	length time.Duration
+	pauses bool // else each comes when the one before has ended
+}
 
-const goalLength = 1
+// rushes are those that are measured, by the urgent kernel's length (FLEP figure 8).
+var rushes = [...]rush{
+	{length: 10 * time.Microsecond},
+	goalRush:  {length: 100 * time.Microsecond},
+	pauseRush: {length: 100 * time.Microsecond, pauses: true},
+	{length: time.Millisecond},
+	{length: 10 * time.Millisecond},
+}
+
+const (
+	// goalRush is the one that goals are about: back to back, as the notes' baselines.
+	goalRush = 1
+	// pauseRush is the same but that the GPU has to be taken from the batch guest in
+	// mid-kernel.
+	pauseRush             = 2
+	leastPause, mostPause = time.Millisecond, 5 * time.Millisecond
+)
+
+// String names it in the table.
+func (r rush) String() string {
+	if r.pauses {
+		return fmt.Sprintf("%v, after pauses of %v to %v", r.length, leastPause, mostPause)
+	}
+	return r.length.String()
+}
 
 // batchLength is how long a batch kernel is, and batchTask how long each of its
 // blocks.
@@ -35,13 +61,16 @@ const (
 // urgent measures what an urgent guest has of its priority beside a batch guest with
 // long kernels.
 func urgent(ctx context.Context, b *bench) error {
-	lengths := urgentLengths[:pick(b, 2, len(urgentLengths), len(urgentLengths))]
-	scaled, err := b.scale(ctx, append(slices.Clone(lengths), batchTask)...)
+	u := &contest{bench: b, rushes: rushes[:pick(b, pauseRush+1, len(rushes), len(rushes))], medians: make(map[string][][]float64)}
+	times := []time.Duration{batchTask}
+	for _, r := range u.rushes {
+		times = append(times, r.length)
+	}
+	scaled, err := b.scale(ctx, times...)
 	if err != nil {
 		return err
 	}
-	u := &contest{bench: b, lengths: lengths, iterations: scaled.iterations[:len(lengths)], batch: b.manyBlocks(scaled.iterations[len(lengths)])}
-	u.medians = make(map[string][][]float64)
+	u.batch, u.iterations = b.manyBlocks(scaled.iterations[0]), scaled.iterations[1:]
 	if err := u.guests(ctx); err != nil {
 		return err
 	}
@@ -67,10 +96,10 @@ func (b *bench) manyBlocks(iterations int) tenant.Spin {
 // contest is an urgent program beside a batch one, in several worlds.
 type contest struct {
 	*bench
-	lengths    []time.Duration
-	iterations []int
+	rushes     []rush
+	iterations []int // of their kernels
 	batch      tenant.Spin
-	medians    map[string][][]float64 // µs, by world, length and run
+	medians    map[string][][]float64 // µs, by world, rush and run
 	form       *tenant.Form           // of the batch guest's kernels
 	without    error                  // why there is no MPS
 }
@@ -93,7 +122,7 @@ func (u *contest) guests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for run := range u.runs() {
+	err = u.repeat(guestsPart, func(run int) error {
 		for _, w := range []struct{ world, policy string }{{"guest alone", "hpf"}, {"guest, no policy", "none"}, {"guest, hpf", "hpf"}} {
 			if err := u.setPolicy(ctx, w.policy); err != nil {
 				return err
@@ -106,8 +135,9 @@ func (u *contest) guests(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", w.world, err)
 			}
 		}
-	}
-	return u.leave(ctx, all...)
+		return nil
+	})
+	return errors.Join(err, u.leave(ctx, all...))
 }
 
 func (u *contest) jobs(ctx context.Context, m *member) (jobs []int, err error) {
@@ -122,19 +152,26 @@ func (u *contest) jobs(ctx context.Context, m *member) (jobs []int, err error) {
 	return jobs, nil
 }
 
-// bout has the urgent program work at each length, beside the batch one unless that
-// is nil. Lengths other than the goals' are measured in the first run only.
+// guestsPart and nativesPart are by when, as a part of the time that there is in all,
+// guests are to be done, and natives under default time slicing.
+const guestsPart, nativesPart = 0.5, 0.8
+
+// bout has the urgent program work in each way, beside the batch one unless that is
+// nil. Other lengths than the goals' are measured in the first run only.
 func (u *contest) bout(ctx context.Context, world string, run int, batch *member, long int, rush *member, jobs []int) error {
 	if u.medians[world] == nil {
 		u.medians[world] = make([][]float64, len(jobs))
 	}
 	const warm = 150 * time.Millisecond
-	window := pick(u.bench, 100*time.Millisecond, 600*time.Millisecond, 2*time.Second)
+	window := pick(u.bench, 100*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond)
 	for i, j := range jobs {
-		if run > 0 && i != goalLength && !(!u.quick && !u.tiny) {
+		if run > 0 && i != goalRush && i != pauseRush {
 			continue
 		}
 		tasks := []task{{rush, tenant.Run{Job: j, At: int64(warm), For: window}}}
+		if u.rushes[i].pauses {
+			tasks[0].run.Pause, tasks[0].run.Jitter = leastPause, mostPause-leastPause
+		}
 		if batch != nil {
 			tasks = append(tasks, task{batch, tenant.Run{Job: long, For: window + 2*warm, Depth: batchDepth, Rounds: endless}})
 		}
@@ -167,15 +204,17 @@ func (u *contest) natives(ctx context.Context, world string, env ...string) erro
 	if err != nil {
 		return err
 	}
-	for run := range u.runs() {
-		if err := u.bout(ctx, world, run, batch, long, rush, jobs); err != nil {
-			return err
-		}
-		if err := u.bout(ctx, world+", alone", run, nil, long, rush, jobs); err != nil {
-			return err
-		}
+	part := nativesPart
+	if len(env) > 0 {
+		part = 1
 	}
-	return u.leave(ctx, batch, rush)
+	err = u.repeat(part, func(run int) error {
+		if err := u.bout(ctx, world, run, batch, long, rush, jobs); err != nil || len(env) > 0 {
+			return err
+		}
+		return u.bout(ctx, world+", alone", run, nil, long, rush, jobs)
+	})
+	return errors.Join(err, u.leave(ctx, batch, rush))
 }
 
 // mps runs it under NVIDIA's MPS, with a control daemon of its own, where there is
@@ -231,12 +270,12 @@ func (u *contest) report() {
 		return u.medians[world][i]
 	}
 	table := detail("alone", "guest alone", "hpf", "no policy", "default slicing", "MPS", "speed-up over default", "over MPS")
-	for i, l := range u.lengths {
+	for i, r := range u.rushes {
 		hpf, slices, mps := figure.Median(of("guest, hpf", i)), figure.Median(of("default", i)), figure.Median(of("MPS", i))
-		table.Add(l.String(), figure.Median(of("default, alone", i)), figure.Median(of("guest alone", i)), hpf,
+		table.Add(r.String(), figure.Median(of("default, alone", i)), figure.Median(of("guest alone", i)), hpf,
 			figure.Median(of("guest, no policy", i)), slices, mps, slices/hpf, mps/hpf)
 	}
-	ours := of("guest, hpf", goalLength)
+	ours := of("guest, hpf", goalRush)
 	by := func(f func(ours, other float64) float64, other []float64) (out []float64) {
 		for i := range min(len(ours), len(other)) {
 			out = append(out, f(ours[i], other[i]))
@@ -245,17 +284,24 @@ func (u *contest) report() {
 	}
 	less := func(a, b float64) float64 { return a - b }
 	over := func(a, b float64) float64 { return b / a }
-	how := fmt.Sprintf("an urgent guest's kernel of 100 µs, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d; nobody sleeps who waits for launches (spin: true); medians. The page's table has other lengths, in µs", u.form.Form, u.form.Group)
-	added := u.row("urgent_added_us", by(less, of("guest alone", goalLength)), how)
-	added.Baseline["guest_alone_us"], added.Baseline["guest_hpf_us"] = figure.Median(of("guest alone", goalLength)), figure.Median(ours)
+	// base notes a baseline, and what it is where kernels come after pauses.
+	base := func(r *report.Row, name, world string) {
+		r.Baseline[name], r.Baseline[name+"_after_pauses"] = figure.Median(of(world, goalRush)), figure.Median(of(world, pauseRush))
+	}
+	how := fmt.Sprintf("an urgent guest's kernel of 100 µs, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d; nobody sleeps who waits for launches (spin: true); medians. The GPU waits for who launches again and again; for kernels after pauses of %v to %v, also shown, it is taken from the other guest in mid-kernel. The page's table has other lengths, in µs",
+		u.form.Form, u.form.Group, leastPause, mostPause)
+	added := u.row("urgent_added_us", by(less, of("guest alone", goalRush)), how)
+	base(&added, "guest_alone_us", "guest alone")
+	base(&added, "guest_hpf_us", "guest, hpf")
 	added.Detail = table
-	byDefault := u.row("urgent_speedup_default", by(over, of("default", goalLength)), how+". Baseline: two programs of the host")
-	byDefault.Baseline["default_us"], byDefault.Baseline["native_alone_us"] = figure.Median(of("default", goalLength)), figure.Median(of("default, alone", goalLength))
-	byDefault.Baseline["guest_no_policy_us"] = figure.Median(of("guest, no policy", goalLength))
+	byDefault := u.row("urgent_speedup_default", by(over, of("default", goalRush)), how+". Baseline: two programs of the host")
+	base(&byDefault, "default_us", "default")
+	base(&byDefault, "native_alone_us", "default, alone")
+	base(&byDefault, "guest_no_policy_us", "guest, no policy")
 	u.add(added, byDefault)
 	if u.without == nil {
-		byMPS := u.row("urgent_speedup_mps", by(over, of("MPS", goalLength)), how+". Baseline: two programs of the host under MPS")
-		byMPS.Baseline["mps_us"] = figure.Median(of("MPS", goalLength))
+		byMPS := u.row("urgent_speedup_mps", by(over, of("MPS", goalRush)), how+". Baseline: two programs of the host under MPS")
+		base(&byMPS, "mps_us", "MPS")
 		u.add(byMPS)
 		return
 	}
