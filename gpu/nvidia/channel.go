@@ -61,8 +61,15 @@ type Channel struct {
 
 	zeroed uint64 // how far of Context.zero was waited for
 
-	mu    sync.Mutex // slots; not held while the driver is called but for times
-	slots [slotCount]slot
+	mu     sync.Mutex // slots and latest; not held while the driver is called
+	slots  [slotCount]slot
+	latest ended
+}
+
+// ended is when a command ended, on the GPU's clock.
+type ended struct {
+	fence uint64
+	at    time.Duration
 }
 
 // slot is what is remembered of a command.
@@ -304,34 +311,34 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 			err = fmt.Errorf("%w: %w", err, gpu.ErrInvalidLaunch)
 		}
 	}
+	then := ch.c.d.o.Clock.Now()
 	if err == nil {
-		called := ch.called(i)
 		ch.mu.Lock()
-		ch.slots[i].kernel, ch.slots[i].called = f, called
+		ch.slots[i].kernel = f
 		ch.mu.Unlock()
 	}
-	return ch.end("launch", i, err)
+	fence, err := ch.end("launch", i, err)
+	if err == nil {
+		// While the GPU is at it, which is waited for anyway.
+		ch.called(i, then)
+	}
+	return fence, err
 }
 
-// called is when the launch in slot i, whose call has just ended, can have begun.
-func (ch *Channel) called(i uint64) time.Duration {
-	now, err := ch.c.now()
+// called notes when the launch in slot i, whose call ended then on the host's clock,
+// can have begun.
+func (ch *Channel) called(i uint64, then time.Duration) {
+	now, err := ch.c.was(then)
 	if err != nil {
-		return 0
+		return // the stamps have to do
 	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
 	lag := ch.c.lags.lately
-	if ch.slots[i].began == recorded {
-		before := ch.ends[(i+slotCount-1)%slotCount]
-		last, idle := time.Duration(0), before == 0
-		if !idle {
-			last, err = ch.c.clock.at(before)
-			idle = err != nil || now-last > lagAfter
-		}
-		if idle {
-			lag = ch.c.lags.idle
-		}
+	if ch.slots[i].began == recorded && now-ch.latest.at > lagAfter {
+		lag = ch.c.lags.idle
 	}
-	return now + lag
+	ch.slots[i].called = now + lag
 }
 
 // Done is the newest fence reached. In a context that a fault has ended all are.

@@ -254,3 +254,37 @@ func TestLaunchBeginsAfterItsCall(t *testing.T) {
 		}
 	}
 }
+
+// How late a kernel begins depends on whether the channel had one lately; what it had
+// is known from the outcomes that were asked for.
+func TestLagOfIdleChannels(t *testing.T) {
+	x := newFake(t, Options{})
+	x.o.GPUClock = func() (time.Duration, error) { return x.gpu.Clock(), nil }
+	c := x.context(t, gpu.ContextOptions{})
+	c.lags = lags{lately: time.Hour, idle: 2 * time.Hour}
+	ch := channelOf(t, c)
+	add := kernel(t, c, "add", uint64(alloc(t, c, 8)))
+	launch := func(lag time.Duration) gpu.Fence {
+		t.Helper()
+		before := x.gpu.Clock()
+		f, err := ch.Launch(add)
+		after := x.gpu.Clock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const fuzz = 100 * time.Microsecond // of the readings
+		if got := ch.slots[uint64(f)%slotCount].called; got < before+lag-fuzz || got > after+lag+fuzz {
+			t.Errorf("called from %v to %v: taken to have begun %v later, not %v", before, after, got-before, lag)
+		}
+		if err := ch.Wait(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := launch(2 * time.Hour)
+	ch.Outcome(f)
+	ch.latest.at = x.gpu.Clock() // whatever it took to get here
+	ch.Outcome(launch(time.Hour))
+	ch.latest.at = x.gpu.Clock() - lagAfter - time.Microsecond
+	launch(2 * time.Hour)
+}

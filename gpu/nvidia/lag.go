@@ -24,13 +24,13 @@ const (
 // lags are the two cases of it.
 type lags struct{ lately, idle time.Duration }
 
-// now is the GPU's clock, for who may hold the device's lock.
-func (c *Context) now() (time.Duration, error) {
-	host := c.d.o.Clock
+// was is the GPU's time at an instant of the host's clock that has just passed, for
+// who may hold the device's lock.
+func (c *Context) was(then time.Duration) (time.Duration, error) {
 	if c.d.o.GPUClock != nil {
-		return c.d.now.at(host.Now(), host, c.d.o.GPUClock)
+		return c.d.now.was(then, c.d.o.Clock, c.d.o.GPUClock)
 	}
-	return c.clock.estimate(host.Now()), nil
+	return c.clock.estimate(then), nil
 }
 
 // measureLags finds out both, in a context in which nothing runs.
@@ -56,15 +56,16 @@ func (c *Context) measureLag(ctx context.Context, pause time.Duration) (time.Dur
 		if err := c.drv.LaunchKernel(k.kernel, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, k.stream, k.args, 8); err != nil {
 			return 0, err
 		}
-		called, err := c.now()
-		if err != nil {
-			return 0, fmt.Errorf("read the GPU's clock: %w", err)
-		}
+		then := k.host.Now()
 		if err := c.drv.EventRecord(k.after, k.stream); err != nil {
 			return 0, err
 		}
 		if err := c.drv.EventSynchronize(k.after); err != nil {
 			return 0, err
+		}
+		called, err := c.was(then)
+		if err != nil {
+			return 0, fmt.Errorf("read the GPU's clock: %w", err)
 		}
 		all = append(all, time.Duration(k.stamp.Load())-called)
 	}

@@ -12,7 +12,7 @@ import (
 func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
-	s := ch.slots[f%slotCount]
+	s, latest := ch.slots[f%slotCount], ch.latest
 	ch.mu.Unlock()
 	done := ch.word.Load() - ch.base
 	sent := ch.sent.Load()
@@ -32,10 +32,12 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		if o.End, err = ch.c.clock.at(ch.ends[f%slotCount]); err != nil {
 			return err
 		}
-		switch o.Start = o.End; s.began {
-		case recorded:
+		switch o.Start = o.End; {
+		case s.began == recorded:
 			o.Start, err = ch.c.clock.at(ch.starts[f%slotCount])
-		case behind:
+		case s.began == behind && latest.fence == f-1:
+			o.Start = latest.at
+		case s.began == behind:
 			o.Start, err = ch.c.clock.at(ch.ends[(f-1)%slotCount])
 		}
 		// On an idle GPU the event before a launch is reached while the launch is still
@@ -45,6 +47,13 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	})
 	if err != nil && fault == nil && ch.c.fault.Load() == nil {
 		o.Err = err
+	}
+	if err == nil {
+		ch.mu.Lock()
+		if f > ch.latest.fence {
+			ch.latest = ended{f, o.End}
+		}
+		ch.mu.Unlock()
 	}
 	return o // of a context that a fault has ended since, times are lost
 }

@@ -27,15 +27,31 @@ type pair struct{ host, gpu time.Duration }
 func (r *readings) at(now time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.known || now-r.last.host > readingEvery {
+	t, err := r.of(now, host, read)
+	if err != nil {
+		return 0, err
+	}
+	r.newest = max(r.newest, t)
+	return r.newest, nil
+}
+
+// was is the GPU's time at an instant of the host's clock that has just passed.
+func (r *readings) was(then time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.of(then, host, read)
+}
+
+// of goes on from the last reading, or back from one that it makes. The caller holds
+// mu.
+func (r *readings) of(instant time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
+	if !r.known || instant-r.last.host > readingEvery {
 		before := host.Now()
 		t, err := read()
 		if err != nil {
 			return 0, err
 		}
-		now = host.Now()
-		r.last, r.known = pair{host: before + (now-before)/2, gpu: t}, true
+		r.last, r.known = pair{host: before + (host.Now()-before)/2, gpu: t}, true
 	}
-	r.newest = max(r.newest, r.last.gpu+now-r.last.host)
-	return r.newest, nil
+	return r.last.gpu + instant - r.last.host, nil
 }

@@ -41,3 +41,23 @@ func TestReadings(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An instant that has passed is told from a reading after it as well as from one
+// before.
+func TestReadingsOfThePast(t *testing.T) {
+	var host clock.Sim
+	host.Advance(time.Minute)
+	read := func() (time.Duration, error) { return host.Now() + time.Hour, nil }
+	var r readings
+	for range 3 {
+		then := host.Now()
+		host.Advance(10 * time.Microsecond)
+		if got, err := r.was(then, &host, read); err != nil || got != then+time.Hour {
+			t.Errorf("%v, %v, want %v", got, err, then+time.Hour)
+		}
+		if got, err := r.at(host.Now(), &host, read); err != nil || got != host.Now()+time.Hour {
+			t.Errorf("now %v, %v", got, err)
+		}
+		host.Advance(readingEvery)
+	}
+}
