@@ -258,6 +258,8 @@ func (x *Executor) Step(suspended bool) bool {
 	for _, ch := range x.channels {
 		if ch.retire() {
 			did = true
+			// What comes next may take as long to put on the GPU as it runs there.
+			ch.publish()
 		}
 		if !suspended && ch.advance() {
 			did = true
