@@ -52,7 +52,7 @@ func (b *bench) suspensions(ctx context.Context) (stops [][]float64, err error) 
 		return nil, err
 	}
 	for range b.runs() {
-		a, err := m.ask(ctx, tenant.Request{Suspend: &tenant.Suspend{Times: pick(b, 3, 15, 50), Blocks: max(blocks, 2)}})
+		a, err := m.ask(ctx, tenant.Request{Suspend: &tenant.Suspend{Times: pick(b, 3, 15, 30), Blocks: max(blocks, 2)}})
 		if err != nil {
 			return nil, err
 		}
@@ -183,18 +183,24 @@ func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 	return errors.Join(errs...)
 }
 
+// For a 99th percentile to be one, a run has some hundreds of evictions, where they
+// don't take too long.
+const (
+	evictionsEach = 200
+	evictionsFor  = 2500 * time.Millisecond // of one kernel, in all runs
+)
+
 // softForm is for a GPU in software.
 var softForm = &tenant.Form{Form: uint8(abi.PreemptSingle), Group: 1, Every: 1}
 
 // evictAlone has a program evict its own kernel, in the form that its cost chooses.
 func (b *bench) evictAlone(ctx context.Context, kernel string, stops [][]float64) (eviction, error) {
 	e := eviction{name: kernel}
-	each := pick(b, 5, 30, 50)
 	m, err := b.controlled(ctx, "evicting")
 	if err != nil {
 		return e, err
 	}
-	asked := tenant.Evict{Scaled: kernel, Times: b.runs() * each, Wanted: batchLeaves}
+	asked := tenant.Evict{Scaled: kernel, Times: b.runs() * pick(b, 5, evictionsEach, evictionsEach), For: evictionsFor, Wanted: batchLeaves}
 	if b.kind == "soft" { // where forms are too dear to be chosen
 		asked.As = softForm
 	}
@@ -208,7 +214,8 @@ func (b *bench) evictAlone(ctx context.Context, kernel string, stops [][]float64
 	}
 	e.form = found.Form
 	e.overhead = float64(found.Chosen)/float64(found.Original) - 1
-	runs := slices.Collect(slices.Chunk(figure.Micros(found.Took), each))
+	took := figure.Micros(found.Took)
+	runs := slices.Collect(slices.Chunk(took, max((len(took)+b.runs()-1)/b.runs(), 1)))
 	if (found.Suspend || found.Form.Form == 0) && len(stops) > 0 {
 		e.form.Form, runs = 0, stops
 	}
@@ -242,7 +249,7 @@ func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.J
 			return e, err
 		}
 		const pause = 2 * time.Millisecond
-		window := pick(b, 300*time.Millisecond, 600*time.Millisecond, 3*time.Second)
+		window := pick(b, 300*time.Millisecond, 600*time.Millisecond, 700*time.Millisecond)
 		_, err = together(ctx, task{batch, tenant.Run{Job: long, For: window, Depth: 4, Rounds: endless, As: as}},
 			task{rush, tenant.Run{Job: short, For: window, Pause: pause, Jitter: 2 * pause}})
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"vgpud/gpu"
@@ -72,7 +74,14 @@ func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for range e.Times {
+	// What is looked for is what the driver and the GPU take, and not this program's
+	// collector and scheduler. Little is allocated here.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	begin := time.Now()
+	for n := 0; n < e.Times && (e.For == 0 || time.Since(begin) < e.For); n++ {
 		part := 0.05 + 0.85*rand.Float64()
 		took, left, err := v.once(ctx, report.Choice, time.Duration(part*float64(report.Original)))
 		if err != nil {

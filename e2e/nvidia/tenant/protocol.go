@@ -180,6 +180,8 @@ type Standstill struct {
 type Evict struct {
 	Scaled string `json:"scaled"`
 	Times  int    `json:"times"`
+	// For, if set, is after how long there are no more, however few there were.
+	For time.Duration `json:"for,omitempty"`
 	// Wanted is within what time it is to leave; 0: the usual.
 	Wanted time.Duration `json:"wanted,omitempty"`
 	// As, if set, is in place of the choice.
