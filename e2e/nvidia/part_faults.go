@@ -117,6 +117,10 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 	if err != nil {
 		return "", err
 	}
+	before, err := b.xids(ctx)
+	if err != nil {
+		return "", err
+	}
 	ended := make(chan error, 1)
 	stop, cancelWork := context.WithCancel(ctx)
 	defer cancelWork()
@@ -135,7 +139,31 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 	}()
 	saw, err = t.try(ctx, s)
 	cancelWork()
-	return saw, errors.Join(err, <-ended)
+	if err = errors.Join(err, <-ended); err != nil {
+		return saw, err
+	}
+	after, err := b.xids(ctx)
+	for _, x := range after {
+		// A daemon that was started again knows of none before.
+		if x.Count > before[x.Xid].Count {
+			saw += fmt.Sprintf("; the driver reported Xid %d", x.Xid)
+		}
+	}
+	return saw, err
+}
+
+// xids are the errors that the driver has reported of the GPU since the daemon's start,
+// by number.
+func (b *bench) xids(ctx context.Context) (map[uint64]api.XidCount, error) {
+	gpus, err := b.client.GPUs(ctx)
+	if err != nil || len(gpus) == 0 || gpus[0].Hardware == nil {
+		return nil, err
+	}
+	counts := make(map[uint64]api.XidCount)
+	for _, x := range gpus[0].Hardware.Xids {
+		counts[x.Xid] = x
+	}
+	return counts, nil
 }
 
 // works holds that a guest computes what is right.
