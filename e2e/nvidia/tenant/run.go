@@ -48,6 +48,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		w.until = to
 	}
 	var ran Ran
+	var first, last time.Duration // when the first launch began and the last ended
 	if r.Allocate > 0 {
 		var beside sync.WaitGroup
 		beside.Go(func() { ran.Allocated, ran.Refused = exhaust(ctx, t.machine, r.Allocate) })
@@ -63,7 +64,13 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 			return nil, fmt.Errorf("%s: %w", j.name, err)
 		}
 		end := time.Now()
-		ran.All += len(w.ended)
+		for _, l := range w.ended {
+			if ran.All == 0 {
+				first = l.start
+			}
+			last = l.end
+			ran.All++
+		}
 		if r.For == 0 {
 			from, to = begin, end
 		}
@@ -75,7 +82,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		nap(pause)
 	}
 	ran.Window = to.Sub(from)
-	return &ran, t.finish(ctx, j, r, &ran)
+	return &ran, t.finish(ctx, j, r, &ran, first, last)
 }
 
 // exhaust allocates until that is refused.
@@ -88,12 +95,17 @@ func exhaust(ctx context.Context, m machine, bytes uint64) (allocated uint64, re
 	}
 }
 
-// finish reads what is only known after a run.
-func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
+// finish reads what is only known after a run, whose first launch began and whose last
+// ended at the given times of the GPU's clock.
+func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran, first, last time.Duration) error {
 	if j.stamps != 0 && ran.All > 0 {
-		var err error
-		if ran.Stamped, ran.Block, err = j.stamped(ctx, t.machine); err != nil {
+		start, end, block, err := j.stamped(ctx, t.machine)
+		if err != nil {
 			return err
+		}
+		ran.Stamped, ran.Block = end-start, block
+		if last != 0 {
+			ran.Early, ran.Late = start-first, last-end
 		}
 	}
 	if r.Check && ran.All > 0 {
