@@ -21,6 +21,9 @@ type accounts struct {
 	system     float64
 	generation uint64
 	weightMean float64 // over the guests that were active in the newest round
+	// offered is GPU time that was used or could have been, of the time elapsed; in
+	// newer phases more than in older ones.
+	offered, elapsed float64
 
 	weights, demands, parts []float64 // scratch
 }
@@ -91,6 +94,21 @@ func (o *Options) threshold(st *State) float64 {
 	return float64(st.Round) / 4
 }
 
+// offer takes in how much GPU time there was in some time.
+func (a *accounts) offer(there, elapsed float64) {
+	keep := math.Exp(-elapsed / float64(memory))
+	a.offered, a.elapsed = keep*a.offered+there, keep*a.elapsed+elapsed
+}
+
+// capacity is the part of the time in which there is any GPU time to be had: what
+// switches between guests take is nobody's. With short turns that is half of it.
+func (a *accounts) capacity() float64 {
+	if a.elapsed == 0 {
+		return 1
+	}
+	return min(a.offered/a.elapsed, 1)
+}
+
 // classify finds out which guests could use more than they are entitled to.
 func (a *accounts) classify(st *State) {
 	a.weights, a.demands, a.parts = a.weights[:0], a.demands[:0], a.parts[:0]
@@ -101,7 +119,7 @@ func (a *accounts) classify(st *State) {
 		}
 		a.weights, a.demands, a.parts = append(a.weights, weight), append(a.demands, demand), append(a.parts, 0)
 	}
-	water(a.parts, a.weights, nil, a.demands, 1)
+	water(a.parts, a.weights, nil, a.demands, a.capacity())
 	for i, entitled := range a.parts {
 		a.of[st.Guests[i].ID].limited = entitled < a.demands[i]
 	}

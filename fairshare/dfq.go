@@ -39,6 +39,7 @@ type fairQueue struct {
 	reckoning
 	evictor
 	slices   slicing
+	rotation rotation
 	options  Options
 	verdicts []Verdict
 }
@@ -72,13 +73,17 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 		q.slices.sync(st, ev.Length)
 	}
 	factor := q.factor(ev, 0)
+	there := factor * idle(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used, left := q.polled(ev, g, factor)
+		there += used
 		q.charge(g, used+float64(g.Charged))
 		q.slices.charge(g.ID, used)
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
+	q.offer(there, factor*float64(ev.Length))
+	q.rotation.observe(st, ev.Length)
 	q.classify(st)
 	q.advanceSystem(st, true)
 	if st.Slices.Max > 0 {
@@ -86,12 +91,22 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 	}
 }
 
-// sliceDebt is the lead at which a guest is suspended where slices hold the shares,
-// and slicePaid the one at which it is let run again. The first is what a guest may be
-// ahead while its slices are being corrected, and little beside some seconds; between
-// the two there is room for several rounds, so that slices and suspensions don't
-// answer each other.
+// idle is how much of a phase, as far as it was watched, nobody used the GPU.
+func idle(st *State) float64 {
+	if len(st.Guests) == 0 {
+		return 0
+	}
+	return float64(st.Guests[0].Idle)
+}
+
+// Where slices hold the shares, a guest is suspended when it is ahead by what a GPU
+// gives out in rotations times around, and let run again at half of that: so far ahead
+// are also guests that had their turns just now, or whose slices are being corrected.
+// Where somebody waits for each of its launches turns are short, no slice is filled,
+// and the GPU goes around within two milliseconds; then the least, half a round, is
+// soon reached. The most, sliceDebt, is little beside some seconds.
 const (
+	rotations = 5
 	sliceDebt = 100 * time.Millisecond
 	slicePaid = sliceDebt / 2
 )
@@ -99,7 +114,8 @@ const (
 // thresholds are the leads above which a guest is suspended, and one that is stays so.
 func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 	if st.Slices.Max > 0 && q.options.Threshold == 0 {
-		return float64(sliceDebt), float64(slicePaid)
+		hold = min(max(rotations*q.rotation.mean(), float64(st.Round)/2), float64(sliceDebt))
+		return hold, hold / 2
 	}
 	t := q.options.threshold(st)
 	return t, t
@@ -132,13 +148,16 @@ func (q *fairQueue) decide(now time.Duration, st *State) {
 func (q *fairQueue) quieted(ev *Event, st *State) {
 	q.scale(st)
 	q.rest(ev)
+	there := idle(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used, left := q.reckoning.quieted(ev, g)
+		there += used
 		q.charge(g, used+float64(g.Charged))
 		q.slices.charge(g.ID, used)
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
+	q.offer(there, float64(ev.Watched))
 	if ev.Watched < ev.Length || ev.Spread {
 		return
 	}

@@ -80,6 +80,8 @@ type allowance struct {
 	// are for its guarantee, and aside whether it is one of these.
 	capped, behind, aside bool
 	turned                time.Duration // when capped or behind last changed
+	// barred is whether its cap kept it from the GPU in some of the newest phase.
+	barred bool
 	// away is whether it was suspended in the newest quiet phase.
 	away bool
 	// held is whether the policy wants it suspended.
@@ -237,7 +239,7 @@ func working(g *Guest, length time.Duration) float64 {
 	switch {
 	case !g.Active, g.Dry == 0 && !g.Backlogged:
 		return 0
-	case length <= 0:
+	case float64(g.Dry) <= saturating*float64(length):
 		return 1
 	}
 	return max(1-float64(g.Dry)/float64(length), 0)
@@ -255,9 +257,11 @@ func (b *bounded) judge(now time.Duration, st *State) {
 		a := b.of[g.ID]
 		capped := g.Quota.Cap > 0 && a.credit < 0
 		behind := !capped && g.Active && (a.owed > most || a.behind && a.owed > 0)
+		a.barred = a.capped
 		if (capped != a.capped || behind != a.behind) && now-a.turned >= halfDuty {
 			a.capped, a.behind, a.turned = capped, behind, now
 		}
+		a.barred = a.barred || a.capped
 		urgent = urgent || a.behind
 	}
 	for i := range st.Guests {
@@ -273,7 +277,7 @@ func (b *bounded) lift(st *State) {
 		g := &st.Guests[i]
 		a := b.of[g.ID]
 		if g.Quota.Cap == 0 {
-			a.credit, a.capped = 0, false
+			a.credit, a.capped, a.barred = 0, false, false
 		}
 		if g.Quota.Guarantee == 0 {
 			a.owed, a.behind = 0, false
@@ -342,7 +346,7 @@ func (b *bounded) tell(st *State) []Guest {
 		g := &b.guests[i]
 		a := b.of[g.ID]
 		g.Weight *= a.factor
-		if a.capped {
+		if a.barred {
 			g.Active, g.Backlogged, g.Dry = false, false, 0
 		}
 	}

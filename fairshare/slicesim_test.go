@@ -15,11 +15,16 @@ type slicedGuest struct {
 	quota    fairshare.Quota
 	contexts []*slicedContext
 	used     time.Duration
-	told     time.Duration // used, when the policy was last told
+	dry      time.Duration
+	told     slicedCounts // when the policy was last told
 	held     bool
+	heldAt   time.Duration
 	holds    int
 	slice    time.Duration
 }
+
+// slicedCounts are what a policy is told the change of.
+type slicedCounts struct{ used, dry time.Duration }
 
 // slicedContext is a channel group. Its executor keeps launches on the GPU: sixteen at
 // least, and up to sixty that take 8 ms together.
@@ -27,10 +32,13 @@ type slicedContext struct {
 	g      *slicedGuest
 	length func() time.Duration // of the next kernel
 	think  time.Duration        // between a kernel's end and the next launch; 0: it always has more
+	batch  int                  // how many it launches before it waits for them and thinks; 0: 1
+	depth  int                  // how many are on the GPU at most; 0: as many as its executor will
 	queue  []time.Duration      // what is on the GPU
 	full   bool                 // nothing has ended since its executor put some there
 	next   time.Duration        // when it puts more there, if something has
-	off    bool                 // disabled
+	ended  int                  // kernels
+	spans  uint64               // turns, since the policy was last told
 }
 
 // slicedGPU takes turns among contexts with work, as an H100 does: a turn ends with its
@@ -50,6 +58,8 @@ type slicedGPU struct {
 	idle      time.Duration
 	idled     time.Duration // idle, when the policy was last told
 	sets      int           // slices that were set
+	cost      time.Duration // of a switch
+	deep      time.Duration // after which what a suspended guest has on the GPU is taken off it; below 0: never
 	policy    fairshare.Policy
 	rand      *rand.Rand
 }
@@ -62,11 +72,15 @@ const (
 )
 
 func newSlicedGPU(seed uint64, guests ...*slicedGuest) *slicedGPU {
-	p, err := fairshare.New("dfq", fairshare.Options{})
+	return newSlicedGPUUnder("dfq", seed, guests...)
+}
+
+func newSlicedGPUUnder(policy string, seed uint64, guests ...*slicedGuest) *slicedGPU {
+	p, err := fairshare.New(policy, fairshare.Options{})
 	if err != nil {
 		panic(err)
 	}
-	s := &slicedGPU{policy: fairshare.Bound(p), rand: rand.New(rand.NewPCG(seed, 3))}
+	s := &slicedGPU{policy: fairshare.Bound(p), rand: rand.New(rand.NewPCG(seed, 3)), cost: switching}
 	for i, g := range guests {
 		g.id, g.slice = fairshare.GuestID(i+1), fairshare.DefaultSlice
 		s.guests = append(s.guests, g)
@@ -87,7 +101,9 @@ func (s *slicedGPU) feed() {
 		c.full = true
 		if c.think > 0 {
 			if len(c.queue) == 0 {
-				c.queue = append(c.queue, c.length())
+				for range max(c.batch, 1) {
+					c.queue = append(c.queue, c.length())
+				}
 			}
 			continue
 		}
@@ -95,7 +111,7 @@ func (s *slicedGPU) feed() {
 		for _, k := range c.queue {
 			sum += k
 		}
-		for len(c.queue) < 16 || len(c.queue) < 60 && sum < 8*ms {
+		for len(c.queue) < 16 || c.depth == 0 && len(c.queue) < 60 && sum < 8*ms {
 			k := c.length()
 			c.queue = append(c.queue, k)
 			sum += k
@@ -103,21 +119,41 @@ func (s *slicedGPU) feed() {
 	}
 }
 
-func (c *slicedContext) runnable() bool { return len(c.queue) > 0 && !c.off }
+// works is whether it has work, on the GPU or not.
+func (s *slicedGPU) works(c *slicedContext) bool {
+	return len(c.queue) > 0 || c.think == 0 || c.next <= s.now
+}
+
+// runnable is whether it could have the GPU.
+func (s *slicedGPU) runnable(c *slicedContext) bool {
+	off := c.g.held && s.deep >= 0 && s.now >= c.g.heldAt+s.deep
+	return len(c.queue) > 0 && !off
+}
 
 // run goes on until t.
 func (s *slicedGPU) run(t time.Duration) {
 	for s.now < t {
 		s.feed()
-		switch {
-		case s.switching > 0:
-			step := min(s.switching, t-s.now)
-			s.now, s.switching = s.now+step, s.switching-step
-		case s.current != nil && s.current.runnable() && s.left > 0 && s.fetched > 0:
-			s.execute(s.current, t)
-		default:
-			s.next()
+		before := s.now
+		s.step(t)
+		for _, g := range s.guests {
+			if len(g.contexts) == 1 && !s.works(g.contexts[0]) {
+				g.dry += s.now - before
+			}
 		}
+	}
+}
+
+// step goes on until something happens, or t.
+func (s *slicedGPU) step(t time.Duration) {
+	switch {
+	case s.switching > 0:
+		step := min(s.switching, t-s.now)
+		s.now, s.switching = s.now+step, s.switching-step
+	case s.current != nil && s.runnable(s.current) && s.left > 0 && s.fetched > 0:
+		s.execute(s.current, t)
+	default:
+		s.next()
 	}
 }
 
@@ -126,11 +162,12 @@ func (s *slicedGPU) next() {
 	for range s.contexts {
 		s.turn = (s.turn + 1) % len(s.contexts)
 		c := s.contexts[s.turn]
-		if !c.runnable() {
+		if !s.runnable(c) {
 			continue
 		}
 		if s.current != c {
-			s.switching = switching
+			s.switching = s.cost
+			c.spans++
 		}
 		s.current, s.left = c, c.g.slice
 		s.fetched = len(c.queue)
@@ -152,7 +189,8 @@ func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
 	s.busy += step
 	if c.queue[0] -= step; c.queue[0] == 0 {
 		s.fetched--
-		if c.queue = c.queue[1:]; c.full {
+		c.ended++
+		if c.queue = c.queue[1:]; c.full && (c.think == 0 || len(c.queue) == 0) {
 			c.full, c.next = false, s.now+refill+c.think
 		}
 	}
@@ -165,20 +203,28 @@ func (s *slicedGPU) round() {
 	length := s.now - start
 	st := fairshare.State{Round: sliceRound, Slices: limits}
 	for _, g := range s.guests {
-		used := g.used - g.told
-		g.told = g.used
-		work, groups := false, 0
+		used, dry := g.used-g.told.used, g.dry-g.told.dry
+		g.told = slicedCounts{g.used, g.dry}
+		work, groups, spans := false, 0, uint64(0)
 		for _, c := range g.contexts {
-			if len(c.queue) > 0 || c.think == 0 {
+			if s.works(c) {
 				work = true
 				groups++
 			}
+			if c == s.current {
+				c.spans++ // which goes on
+			}
+			spans += c.spans
+			c.spans = 0
+		}
+		if g.held {
+			dry = 0 // what of its work waits elsewhere is not known
 		}
 		// What accounting is off by.
 		seen := time.Duration(float64(used) * (1 + 0.01*(2*s.rand.Float64()-1)))
 		st.Guests = append(st.Guests, fairshare.Guest{
 			ID: g.id, Weight: g.weight, Quota: g.quota, Used: seen, Active: work || used > 0, Backlogged: work, Suspended: g.held, Groups: groups,
-			Idle: s.idle - s.idled,
+			Idle: s.idle - s.idled, Spans: spans, Dry: dry,
 		})
 	}
 	s.idled = s.idle
@@ -193,14 +239,9 @@ func (s *slicedGPU) round() {
 			}
 		case fairshare.Suspend:
 			g.holds++
-			g.held = true
+			g.held, g.heldAt = true, s.now
 		case fairshare.Resume:
 			g.held = false
-		}
-	}
-	for _, g := range s.guests {
-		for _, c := range g.contexts {
-			c.off = g.held
 		}
 	}
 }

@@ -49,10 +49,7 @@ func (u *usage) observe(g *Guest, used, left float64, length, round time.Duratio
 	keep := math.Exp(-float64(length) / float64(memory))
 	u.used = keep*u.used + used
 	u.dry = keep*u.dry + dry
-	if dry > 0 {
-		left = 0 // is in it
-	}
-	u.unused = keep*u.unused + left
+	u.unused = keep*u.unused + max(left-dry, 0) // some of it is in there
 }
 
 // demand is the part of the GPU that the guest would use if it had the GPU for

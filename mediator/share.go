@@ -232,13 +232,22 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			ID: g.id, Suspended: g.heldNow(), Weight: terms.Weight, Idle: p.Idle,
 			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: w.working, Urgency: terms.PriorityCeiling,
 		}
+		worked, working := time.Duration(0), 0
 		g.groups(func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy
 			st.Spans += t.Spans
+			if t.Outstanding > 0 {
+				worked = t.Outstanding
+				working++
+			}
 			st.Running = st.Running || p.Running && p.Last == id
 			s.load.Allocated++
 		})
+		if working == 1 && !st.Suspended {
+			// Else one group's work may be just where another's is not, or wait here.
+			st.Dry = p.Length() - worked
+		}
 		st.Backlogged = w.backlog || w.outstanding > 0
 		st.Active = st.Backlogged || st.Used > 0 || w.counters.Kernels != r.kernels
 		if p.Length() > 0 {
