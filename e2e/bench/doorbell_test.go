@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
@@ -32,14 +33,14 @@ func BenchmarkDoorbellFlood(b *testing.B) {
 			if c.cap > 0 {
 				staysBusy(b, gpu)
 			}
-			executors, err := host.Children(vm.PID)
+			executors, err := proc.Children(vm.PID)
 			if err != nil || len(executors) != 1 {
 				b.Fatalf("executors: %v, %v", executors, err)
 			}
 			spent := func() [2]time.Duration {
 				var d [2]time.Duration
 				for i, pid := range []int{vm.PID, executors[0]} {
-					if d[i], err = host.CPUTime(pid); err != nil {
+					if d[i], err = proc.CPUTime(pid); err != nil {
 						b.Fatal(err)
 					}
 				}

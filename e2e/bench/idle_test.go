@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 )
 
 // BenchmarkIdleGuest is the processor time that the processes of a guest take
@@ -15,7 +16,7 @@ func BenchmarkIdleGuest(b *testing.B) {
 	gpu := newContext(b, h, "guest")
 	newThrottle(b, gpu, time.Millisecond)
 	vm := h.VM("guest").PID
-	executors, err := host.Children(vm)
+	executors, err := proc.Children(vm)
 	if err != nil || len(executors) != 1 {
 		b.Fatalf("executors: %v, %v", executors, err)
 	}
@@ -26,7 +27,7 @@ func BenchmarkIdleGuest(b *testing.B) {
 		sums := make(map[string]time.Duration)
 		for name, pids := range processes {
 			for _, pid := range pids {
-				d, err := host.CPUTime(pid)
+				d, err := proc.CPUTime(pid)
 				if err != nil {
 					b.Fatal(err)
 				}

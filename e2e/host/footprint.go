@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"vgpud/e2e/proc"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
@@ -38,7 +39,7 @@ func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 		to  *int
 		pid int
 	}{{&f.GPU, h.gpu(v.GPU).PID()}, {&f.Daemon, h.Daemon.PID()}, {&f.VM, v.PID}} {
-		n, err := Descriptors(p.pid)
+		n, err := proc.Descriptors(p.pid)
 		if err != nil {
 			h.tb.Fatal(err)
 		}
@@ -49,7 +50,7 @@ func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 		h.tb.Fatal(err)
 	}
 	f.Channels = channels
-	executors, err := Children(v.PID)
+	executors, err := proc.Children(v.PID)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func (h *Host) ahead() error {
 	if err != nil {
 		return err
 	}
-	children, err := Children(h.Daemon.PID())
+	children, err := proc.Children(h.Daemon.PID())
 	if err != nil {
 		return err
 	}

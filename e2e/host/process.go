@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -101,56 +97,4 @@ func (p *Process) End() error {
 		return fmt.Errorf("%v: %w", p.Cmd.Args, p.err)
 	}
 	return nil
-}
-
-// Children returns the processes that a process has started, such as a guest's
-// executors.
-func Children(pid int) ([]int, error) {
-	// One file a thread: a child is listed with the thread that started it.
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return nil, err
-	}
-	var children []int
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, field := range strings.Fields(string(b)) {
-			n, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f, err)
-			}
-			children = append(children, n)
-		}
-	}
-	return children, nil
-}
-
-// Descriptors counts a process's open files.
-func Descriptors(pid int) (int, error) {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	return len(entries), err
-}
-
-// clockTick is the unit of times in /proc, 1/USER_HZ, the same on all machines
-// that Go runs on.
-const clockTick = 10 * time.Millisecond
-
-// CPUTime is the processor time that a process has used so far.
-func CPUTime(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The second field, the name, is in parentheses and may hold anything.
-	fields := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
-	const user, system = 14 - 3, 15 - 3 // counted from the third field
-	if len(fields) <= system {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
-	}
-	u, err1 := strconv.ParseInt(fields[user], 10, 64)
-	s, err2 := strconv.ParseInt(fields[system], 10, 64)
-	return time.Duration(u+s) * clockTick, errors.Join(err1, err2)
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 	"vgpud/mediator/api"
 	"vgpud/vfio/qemu"
 )
@@ -247,7 +248,7 @@ func (h *house) showQEMU() {
 // kill ends a program of the house, which is nsenter's child.
 func (h *house) kill(p *process) {
 	h.tb.Helper()
-	children, err := host.Children(p.cmd.Process.Pid)
+	children, err := proc.Children(p.cmd.Process.Pid)
 	if err != nil {
 		h.tb.Fatal(err)
 	}

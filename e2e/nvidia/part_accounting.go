@@ -7,6 +7,7 @@ import (
 
 	"vgpud/e2e/nvidia/figure"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/e2e/proc"
 	"vgpud/gpu/nvidia/inventory"
 )
 
@@ -298,13 +299,13 @@ type cpuTimes struct {
 // health have used.
 func (b *bench) cpu() (c cpuTimes, err error) {
 	c.at = tenant.Monotonic()
-	if c.daemon, err = cpuTime(b.daemon.cmd.Process.Pid); err != nil {
+	if c.daemon, err = proc.CPUTime(b.daemon.cmd.Process.Pid); err != nil {
 		return c, err
 	}
-	if c.guests, err = cpuOfProgram(b.vgpud()); err != nil {
+	if c.guests, err = proc.CPUTimeOfProgram(b.vgpud()); err != nil {
 		return c, err
 	}
 	c.guests -= c.daemon
-	c.health, err = cpuOfProgram(b.program(inventory.ProgramName))
+	c.health, err = proc.CPUTimeOfProgram(b.program(inventory.ProgramName))
 	return c, err
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 	"vgpud/clock"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/e2e/proc"
 	"vgpud/mediator/api"
 )
 
@@ -331,7 +329,7 @@ func killExecutor(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	pids, err := children(v.PID)
+	pids, err := proc.Children(v.PID)
 	if err != nil || len(pids) == 0 {
 		return "", fmt.Errorf("the guest's executor: %d found: %w", len(pids), err)
 	}
@@ -390,27 +388,4 @@ func failingCall(ctx context.Context, s *scene) (string, error) {
 	}
 	// Without a reset: a call that fails leaves the context as it was.
 	return first(launch) + "; " + ran.Refused, works(ctx, s.victim)
-}
-
-// children are the processes that a process has started.
-func children(pid int) (pids []int, err error) {
-	// One file a thread: a child is listed with the thread that started it.
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for field := range strings.FieldsSeq(string(b)) {
-			n, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f, err)
-			}
-			pids = append(pids, n)
-		}
-	}
-	return pids, nil
 }

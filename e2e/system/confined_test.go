@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 	"vgpud/mediator/api"
 )
 
@@ -70,7 +71,7 @@ func TestGuestsAreConfined(t *testing.T) {
 			t.Errorf("%s's process (-want +got):\n%s", name, diff)
 		}
 		want["Seccomp"] = "2" // SECCOMP_MODE_FILTER
-		executors, err := host.Children(v.PID)
+		executors, err := proc.Children(v.PID)
 		if err != nil || len(executors) != 1 {
 			t.Fatalf("%s has executors %v, %v", name, executors, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
@@ -78,7 +79,7 @@ func TestExecutorKilled(t *testing.T) {
 	by := newBystander(t, h)
 	dev := h.NewGuest(api.VMSpec{Name: "guest"})
 	gpu := contextOf(t, dev)
-	executors, err := host.Children(h.VM("guest").PID)
+	executors, err := proc.Children(h.VM("guest").PID)
 	if err != nil || len(executors) != 1 {
 		t.Fatalf("executors of a guest with one context: %v, %v", executors, err)
 	}
@@ -108,7 +109,7 @@ func TestMemoryLimit(t *testing.T) {
 	const limit = 8 << 20
 	dev := h.NewGuest(api.VMSpec{Name: "guest", MemoryLimitBytes: limit})
 	gpu := contextOf(t, dev)
-	first, err := host.Children(h.VM("guest").PID)
+	first, err := proc.Children(h.VM("guest").PID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 
 	// One whose executor dies leaves what it had to the other.
-	both, err := host.Children(h.VM("guest").PID)
+	both, err := proc.Children(h.VM("guest").PID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 	"vgpud/gpu"
 	"vgpud/gpu/soft/remote"
 	"vgpud/guestagent/driver"
@@ -63,7 +64,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 			}
 			if !c.gone {
 				// When the reset is answered its work is done.
-				if n, err := host.Children(os.Getpid()); len(n) > 0 || err != nil {
+				if n, err := proc.Children(os.Getpid()); len(n) > 0 || err != nil {
 					t.Errorf("after the reset: executors %v (%v)", n, err)
 				}
 				for _, reg := range []int{abi.ContextSlot(0, abi.ContextStatus), abi.ChannelSlot(0, abi.ChannelStatus), abi.RegSelectVersion} {
@@ -211,12 +212,12 @@ func (s *sessions) measure() holdings {
 	if h.Free, _, err = s.observer.Memory(); err != nil {
 		s.t.Fatal(err)
 	}
-	executors, err := host.Children(os.Getpid())
+	executors, err := proc.Children(os.Getpid())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	h.Executors = len(executors)
-	if h.Descriptors, err = host.Descriptors(os.Getpid()); err != nil {
+	if h.Descriptors, err = proc.Descriptors(os.Getpid()); err != nil {
 		s.t.Fatal(err)
 	}
 	maps, err := os.ReadFile("/proc/self/maps")

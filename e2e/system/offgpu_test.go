@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
@@ -193,7 +194,7 @@ func TestDaemonEndsWithContextsOff(t *testing.T) {
 // of it.
 func TestExecutorKilledOffTheGPU(t *testing.T) {
 	o := newOffGPU(t)
-	executors, err := host.Children(o.h.VM("off").PID)
+	executors, err := proc.Children(o.h.VM("off").PID)
 	if err != nil || len(executors) != 1 {
 		t.Fatalf("executors %v, %v", executors, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
 	"vgpud/e2e/work"
 	"vgpud/mediator/api"
 	"vgpud/vfio/qemu"
@@ -136,7 +137,7 @@ func idle(b *testing.B, t *tabwriter.Writer, h *host.Host, machines []*machine, 
 	of := func() (guests, qemus, daemon, gpu time.Duration) {
 		sum := func(pids ...int) (all time.Duration) {
 			for _, pid := range pids {
-				d, err := host.CPUTime(pid)
+				d, err := proc.CPUTime(pid)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -146,7 +147,7 @@ func idle(b *testing.B, t *tabwriter.Writer, h *host.Host, machines []*machine, 
 		}
 		for i, m := range machines {
 			pid := h.VM(names[i]).PID
-			executors, err := host.Children(pid)
+			executors, err := proc.Children(pid)
 			if err != nil {
 				b.Fatal(err)
 			}

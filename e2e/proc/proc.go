@@ -1,0 +1,96 @@
+// Package proc reads what the kernel tells of processes under /proc, for tests and
+// measurements of the whole.
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Children returns the processes that a process has started, such as a guest's
+// executors.
+func Children(pid int) ([]int, error) {
+	// One file a thread: a child is listed with the thread that started it.
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	var children []int
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(b)) {
+			n, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f, err)
+			}
+			children = append(children, n)
+		}
+	}
+	return children, nil
+}
+
+// Descriptors counts a process's open files.
+func Descriptors(pid int) (int, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return len(entries), err
+}
+
+// clockTick is the unit of times in /proc, 1/USER_HZ, the same on all machines that
+// Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// CPUTime is the processor time that a process has used so far, in steps of 10 ms. Of
+// one that has ended the error is [fs.ErrNotExist].
+func CPUTime(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("processor time: %w", err)
+	}
+	// The second field, the name, is in parentheses and may hold anything.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	const user, system = 14 - 3, 15 - 3 // counted from the third field
+	if len(fields) <= system {
+		return 0, fmt.Errorf("processor time: /proc/%d/stat has %d fields", pid, len(fields)+2)
+	}
+	u, err1 := strconv.ParseInt(fields[user], 10, 64)
+	s, err2 := strconv.ParseInt(fields[system], 10, 64)
+	return time.Duration(u+s) * clockTick, errors.Join(err1, err2)
+}
+
+// CPUTimeOfProgram is that of all processes of a program, by its absolute path, that
+// have not ended.
+func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range links {
+		exe, err := os.Readlink(l)
+		if err != nil || exe != path {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(l, "/")[2])
+		if err != nil {
+			continue
+		}
+		d, err := CPUTime(pid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
+}

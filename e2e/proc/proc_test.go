@@ -1,0 +1,82 @@
+package proc
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestWhatProcessesDo holds what is read of this process, and of a child that ends,
+// against what they do.
+func TestWhatProcessesDo(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := child.Process.Pid
+	children, err := Children(os.Getpid())
+	if err != nil || !slices.Contains(children, pid) {
+		t.Errorf("the children %v, %v, are without %d", children, err, pid)
+	}
+	if d, err := CPUTime(pid); err != nil || d > time.Second {
+		t.Errorf("a process that sleeps has used %v, %v", d, err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if child.Wait() == nil {
+		t.Error("it ended by itself")
+	}
+	if _, err := CPUTime(pid); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("processor time of a process that has ended: %v", err)
+	}
+	if children, err := Children(os.Getpid()); err != nil || slices.Contains(children, pid) {
+		t.Errorf("the children afterwards are %v, %v", children, err)
+	}
+}
+
+func TestCPUTimeGoesOn(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := CPUTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const enough = 5 * clockTick
+	for begin := time.Now(); ; {
+		used, err := CPUTime(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used >= before+enough {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("%v of processor time in a minute", used-before)
+		}
+	}
+	if all, err := CPUTimeOfProgram(self); err != nil || all < before+enough {
+		t.Errorf("all processes of this program have used %v, %v; this one had %v", all, err, before+enough)
+	}
+}
+
+func TestDescriptorsAreCounted(t *testing.T) {
+	before, err := Descriptors(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // it was only opened
+	if after, err := Descriptors(os.Getpid()); err != nil || after != before+1 {
+		t.Errorf("%d and one are %d, %v", before, after, err)
+	}
+}
