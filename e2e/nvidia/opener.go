@@ -45,9 +45,16 @@ type device struct {
 
 // probe asks the daemon's program about the GPU.
 func probe(ctx context.Context, o *options) (d device, err error) {
+	info, driver, err := found(ctx, o)
+	return device{info.Properties.Name, driver, info.Properties.SMs}, err
+}
+
+// found is the GPU that is meant, as the daemon's program finds it, and the driver's
+// version.
+func found(ctx context.Context, o *options) (info nvidia.Info, driver string, err error) {
 	out, err := exec.CommandContext(ctx, filepath.Join(o.programs, "vgpud"), "probe").Output()
 	if err != nil {
-		return d, fmt.Errorf("vgpud probe: %w", err)
+		return info, "", fmt.Errorf("vgpud probe: %w", err)
 	}
 	var p struct {
 		GPUs   []nvidia.Info `json:"gpus"`
@@ -55,11 +62,11 @@ func probe(ctx context.Context, o *options) (d device, err error) {
 		Error  string        `json:"error"`
 	}
 	if err := json.Unmarshal(out, &p); err != nil {
-		return d, fmt.Errorf("vgpud probe: %w", err)
+		return info, "", fmt.Errorf("vgpud probe: %w", err)
 	}
 	if len(p.GPUs) == 0 {
-		return d, fmt.Errorf("vgpud probe finds no GPU: %s", p.Error)
+		return info, "", fmt.Errorf("vgpud probe finds no GPU: %s", p.Error)
 	}
-	first := p.GPUs[0].Properties
-	return device{first.Name, p.Driver, first.SMs}, nil
+	info, err = nvidia.Find(p.GPUs, o.device)
+	return info, p.Driver, err
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/tenant"
+	"vgpud/gpu/nvidia"
 )
 
 // costThrottles is how many throttles there are (LoGA figure 7), costPause between
@@ -22,14 +25,19 @@ var costKernels = []time.Duration{10 * time.Microsecond, 100 * time.Microsecond}
 type watch int
 
 const (
-	nobody  watch = iota // the daemon has ended, and the guests go on
-	daemon               // under no policy
-	neon                 // in the daemon's place
-	watches              // how many
+	byNobody watch = iota // the daemon has ended, and the guests go on
+	byRecord              // the same, but the GPU records its context switches
+	byDaemon              // under no policy
+	byNeon                // in the daemon's place
+	watches               // how many
 )
 
+// neonRuns is how often NEON is measured, whose cost is many times as much.
+const neonRuns = 1
+
 // cost measures what accounting costs the guests: turnarounds of programs beside ten
-// throttles, with nobody accounting, with the daemon, and with NEON.
+// throttles, with nobody accounting, with the hardware's record alone, with the daemon,
+// and with NEON.
 func cost(ctx context.Context, b *bench) error {
 	scaled, err := b.scale(ctx, costKernels...)
 	if err != nil {
@@ -40,84 +48,143 @@ func cost(ctx context.Context, b *bench) error {
 		return err
 	}
 	for job, id := range []string{"accounting_cost_10us", "accounting_cost_100us"} {
-		if err := c.cost(ctx, id, job, scaled.alone[job]); err != nil {
+		m := &costMeasure{crowd: c, job: job, solo: scaled.alone[job], times: make([][watches][]float64, len(c.apps))}
+		if err := b.repeat(float64(1+job)/2, func(run int) error { return m.run(ctx, run) }); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
+		m.add(id)
 	}
 	return nil
 }
 
-func (c *crowd) cost(ctx context.Context, id string, job int, solo time.Duration) error {
-	window := pick(c.bench, 20*time.Millisecond, 300*time.Millisecond, 600*time.Millisecond)
-	times := make([][watches][]float64, len(c.apps)) // seconds
-	var loads [watches][]float64
-	var costs, neons []float64
-	for range c.runs() {
-		for w := range watches {
-			load, err := c.watched(ctx, w, job, solo, window, times)
-			if err != nil {
-				return err
-			}
-			loads[w] = append(loads[w], load)
-		}
-		var over [watches][]float64
-		for _, t := range times {
-			n := len(t[nobody]) - 1
-			for w := range watches {
-				over[w] = append(over[w], t[w][n]/t[nobody][n]-1)
-			}
-		}
-		costs, neons = append(costs, figure.GeoMeanOverhead(over[daemon])), append(neons, figure.GeoMeanOverhead(over[neon]))
+// costMeasure is what one length of the throttles' kernels came to.
+type costMeasure struct {
+	*crowd
+	job   int
+	solo  time.Duration          // the kernels' length alone
+	times [][watches][]float64   // seconds, by program
+	loads [watches][]float64     // of the throttles
+	over  map[[2]watch][]float64 // geometric means of one's times over another's, less 1
+}
+
+// run measures in all worlds once, every other time in the opposite order: the GPU and
+// its clocks don't stay the same.
+func (m *costMeasure) run(ctx context.Context, run int) error {
+	order := []watch{byNobody, byRecord, byDaemon}
+	if run%2 == 1 {
+		slices.Reverse(order)
 	}
-	how := fmt.Sprintf("turnaround of %d programs of the corpus beside %d throttles of %v + %v, with the daemon's accounting over without any; geometric mean. NEON: in its place", len(c.apps), len(c.throttles), costKernels[job], costPause)
-	r := c.row(id, costs, how)
-	r.Detail = detail("ms without", "daemon", "NEON")
-	for i, a := range c.apps {
-		base := figure.Median(times[i][nobody])
-		r.Detail.Add(a.name, 1e3*base, figure.Median(times[i][daemon])/base-1, figure.Median(times[i][neon])/base-1)
+	if run < neonRuns {
+		order = append(order, byNeon)
 	}
-	r.Baseline["neon"] = figure.Median(neons)
-	r.Baseline["throttles_load_without"], r.Baseline["throttles_load_with"] = figure.Median(loads[nobody]), figure.Median(loads[daemon])
-	r.Baseline["throttles_load_neon"] = figure.Median(loads[neon])
-	published := map[int][2]float64{0: {0, 0.114}, 1: {0.007, 0.076}}[job]
+	for _, w := range order {
+		load, err := m.watched(ctx, w)
+		if err != nil {
+			return err
+		}
+		m.loads[w] = append(m.loads[w], load)
+	}
+	if m.over == nil {
+		m.over = make(map[[2]watch][]float64)
+	}
+	for _, pair := range [][2]watch{{byRecord, byNobody}, {byDaemon, byRecord}, {byDaemon, byNobody}, {byNeon, byNobody}} {
+		var over []float64
+		for _, t := range m.times {
+			if a, b := t[pair[0]], t[pair[1]]; len(a) > run && len(b) > run {
+				over = append(over, a[run]/b[run]-1)
+			}
+		}
+		if len(over) > 0 {
+			m.over[pair] = append(m.over[pair], figure.GeoMeanOverhead(over))
+		}
+	}
+	return nil
+}
+
+// add makes the row.
+func (m *costMeasure) add(id string) {
+	how := fmt.Sprintf("turnaround of %d programs of the corpus beside %d throttles of %v + %v, with the daemon's accounting over without any; geometric mean. "+
+		"The record: nobody accounts, but the GPU records its context switches. NEON: in the daemon's place, %d run. The order alternates",
+		len(m.apps), len(m.throttles), costKernels[m.job], costPause, neonRuns)
+	r := m.row(id, m.over[[2]watch{byDaemon, byNobody}], how)
+	r.Detail = detail("ms without", "daemon", "the record alone", "daemon over the record", "NEON")
+	for i, a := range m.apps {
+		t := &m.times[i]
+		ratio := func(w, base watch) float64 { return figure.Median(t[w])/figure.Median(t[base]) - 1 }
+		r.Detail.Add(a.name, 1e3*figure.Median(t[byNobody]), ratio(byDaemon, byNobody), ratio(byRecord, byNobody), ratio(byDaemon, byRecord), ratio(byNeon, byNobody))
+	}
+	r.Baseline["the_record_alone"] = figure.Median(m.over[[2]watch{byRecord, byNobody}])
+	r.Baseline["the_daemon_over_the_record"] = figure.Median(m.over[[2]watch{byDaemon, byRecord}])
+	r.Baseline["neon"] = figure.Median(m.over[[2]watch{byNeon, byNobody}])
+	for w, name := range map[watch]string{byNobody: "without", byRecord: "record", byDaemon: "with", byNeon: "neon"} {
+		r.Baseline["throttles_load_"+name] = figure.Median(m.loads[w])
+	}
+	published := map[int][2]float64{0: {0, 0.114}, 1: {0.007, 0.076}}[m.job]
 	r.Baseline["loga_published"], r.Baseline["neon_published"] = published[0], published[1]
-	c.add(r)
-	return nil
+	m.crowd.add(r)
 }
 
-// watched measures all programs with one kind of accounting, and the load of the
+// watched measures all programs with one kind of accounting, and returns the load of the
 // throttles meanwhile.
-func (c *crowd) watched(ctx context.Context, w watch, job int, solo, window time.Duration, times [][watches][]float64) (load float64, err error) {
-	if w != daemon {
-		if err := c.stopDaemon(); err != nil {
-			return 0, err
+func (m *costMeasure) watched(ctx context.Context, w watch) (load float64, err error) {
+	switch {
+	case w == byDaemon && m.daemon == nil:
+		err = m.startDaemon(ctx)
+	case w != byDaemon:
+		err = m.stopDaemon()
+	}
+	if err != nil {
+		return 0, err
+	}
+	if w == byRecord {
+		stop, rerr := m.record(ctx)
+		if rerr != nil {
+			return 0, rerr
 		}
-		defer func() { err = errors.Join(err, c.startDaemon(ctx)) }()
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	// Executors notice that the daemon is gone, and accounting that it is back.
 	const settle = 300 * time.Millisecond
 	if err := rest(ctx, settle); err != nil {
 		return 0, err
 	}
-	if w == neon {
-		defer startNeon(ctx, c.gates, 1+len(c.throttles), false)()
+	if w == byNeon {
+		defer startNeon(ctx, m.gates, 1+len(m.throttles), false)()
 	}
-	length := time.Duration(len(c.apps))*(window+10*time.Millisecond) + 4*lead
-	rans, err := c.throttle(ctx, job, costPause, length, func() error {
-		for i := range c.apps {
-			mean, err := c.run(ctx, &c.apps[i], window)
-			if err != nil {
-				return err
-			}
-			times[i][w] = append(times[i][w], mean.Seconds())
+	throttle := tenant.Run{
+		Job: m.job, Pause: costPause, Jitter: costPause / 50,
+		Warm: pick(m.bench, 0, 50*time.Millisecond, 30*time.Millisecond), For: pick(m.bench, 20*time.Millisecond, 250*time.Millisecond, 100*time.Millisecond),
+	}
+	for i := range m.apps {
+		at, err := m.among(ctx, &m.apps[i], throttle, m.throttles)
+		if err != nil {
+			return 0, err
 		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	for _, ran := range rans {
-		load += float64(ran.Launches) * float64(solo) / float64(ran.Window)
+		m.times[i][w] = append(m.times[i][w], at.turn.Seconds())
+		for _, n := range at.throttles {
+			load += float64(n) * float64(m.solo) / float64(at.window) / float64(len(m.apps))
+		}
 	}
 	return load, nil
+}
+
+// record has the GPU record its context switches, for nobody: the driver's own timer
+// moves the records. A GPU in software has none.
+func (b *bench) record(ctx context.Context) (stop func() error, err error) {
+	if b.kind != "nvidia" {
+		return func() error { return nil }, nil
+	}
+	info, _, err := found(ctx, b.options)
+	if err != nil {
+		return nil, err
+	}
+	monitor, err := nvidia.OpenMonitor(nvidia.MonitorOptions{Info: info})
+	if err != nil {
+		return nil, err
+	}
+	events, err := monitor.Events()
+	if err != nil {
+		return nil, errors.Join(err, monitor.Close())
+	}
+	return func() error { return errors.Join(events.Close(), monitor.Close()) }, nil
 }

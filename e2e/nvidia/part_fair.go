@@ -203,27 +203,33 @@ func over(turn, alone time.Duration) float64 { return float64(turn) / float64(al
 // beside is a program's turnaround beside throttles.
 type beside struct {
 	turn      time.Duration
-	throttles []int // launches
+	window    time.Duration
+	throttles []int // launches in it
 }
 
-// beside has a program work for a window, and throttles just as long. Its turnaround
-// follows from how many launches it got done, whatever part of an iteration they were.
-func (c *crowd) beside(ctx context.Context, a *app, window time.Duration, throttles []*member) (at beside, err error) {
+// beside has a program work for a window beside figure 11's throttles.
+func (c *crowd) beside(ctx context.Context, a *app, window time.Duration, throttles []*member) (beside, error) {
+	return c.among(ctx, a, tenant.Run{Warm: c.fairWarm(), For: window, Pause: fairPause, Jitter: fairPause / 50}, throttles)
+}
+
+// among has a program work as long as throttles do. Its turnaround follows from how many
+// launches it got done, whatever part of an iteration they were.
+func (c *crowd) among(ctx context.Context, a *app, throttle tenant.Run, throttles []*member) (at beside, err error) {
 	// It may be held back for all of a window.
-	for ; at.turn == 0; window *= 2 {
+	for ; at.turn == 0; throttle.For *= 2 {
 		const longest = 10 * time.Second
-		if window > longest {
-			return at, fmt.Errorf("nothing is launched in %v", window)
+		if throttle.For > longest {
+			return at, fmt.Errorf("%s: nothing is launched in %v", a.name, throttle.For/2)
 		}
-		tasks := []task{{c.app, tenant.Run{Job: a.job, Warm: c.fairWarm(), For: window, Rounds: a.rounds, Depth: appDepth}}}
+		tasks := []task{{c.app, tenant.Run{Job: a.job, Warm: throttle.Warm, For: throttle.For, Rounds: a.rounds, Depth: appDepth}}}
 		for _, m := range throttles {
-			tasks = append(tasks, task{m, tenant.Run{Job: 0, Warm: c.fairWarm(), For: window, Pause: fairPause, Jitter: fairPause / 50}})
+			tasks = append(tasks, task{m, throttle})
 		}
 		rans, err := together(ctx, tasks...)
 		if err != nil {
 			return at, err
 		}
-		at.throttles = nil
+		at.window, at.throttles = rans[0].Window, nil
 		for _, ran := range rans[1:] {
 			at.throttles = append(at.throttles, ran.Launches)
 		}
