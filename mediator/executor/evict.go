@@ -94,6 +94,7 @@ func (j *job) attend() bool {
 			j.hushNext()
 			j.tell(below)
 		}
+		j.readAhead()
 		return true
 	}
 	// While the context is off the GPU its blocks can't look.

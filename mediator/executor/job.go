@@ -57,8 +57,12 @@ type job struct {
 	besideFence gpu.Fence
 	words       gpu.Fence // what it waits for on the executor's channels
 	bulk        gpu.Fence
-	parkedAt    time.Duration // on the GPU's clock
-	parkedFor   time.Duration // of this run
+	// read is when what the kernel leaves has been read, behind it on its own channel; 0:
+	// that was not asked for. Of the record, it is the first ahead bytes.
+	read      gpu.Fence
+	ahead     uint64
+	parkedAt  time.Duration // on the GPU's clock
+	parkedFor time.Duration // of this run
 
 	launched   bool          // it was on the GPU
 	billed     time.Duration // Options.Elapsed when it first was
@@ -153,6 +157,9 @@ func (j *job) ask() {
 	if j.besideFence != 0 {
 		j.ch.beside.waiter.ask(j.besideFence)
 	}
+	if j.read != 0 {
+		j.ch.waiter.ask(j.read)
+	}
 }
 
 // phase is what a job waits for.
@@ -198,12 +205,12 @@ func (j *job) step() bool {
 		}
 		return x.reached(j) && j.launch()
 	case running:
-		if j.ch.gpu.Done() < j.p.fence {
+		if j.ch.gpu.Done() < j.last() {
 			return j.attend()
 		}
 		return j.besideDone() && j.left()
 	case parked:
-		if j.ch.gpu.Done() >= j.p.fence {
+		if j.ch.gpu.Done() >= j.last() {
 			return j.left()
 		}
 		if j.ch.closing || j.ch.dead || j.granted() {
@@ -249,7 +256,7 @@ func (j *job) launch() bool {
 		j.billed = x.o.Elapsed()
 	}
 	j.launched, j.told, j.evicted, j.parkedFor = true, false, false, 0
-	j.hushed, j.refilling, j.besideFence = false, false, 0
+	j.hushed, j.refilling, j.besideFence, j.read = false, false, 0, 0
 	j.began = x.o.Clock.Now()
 	j.phase = running
 	x.predicted += j.predicted
@@ -260,6 +267,9 @@ func (j *job) launch() bool {
 	}
 	return true
 }
+
+// last is the fence of the last of a run that is on its channel.
+func (j *job) last() gpu.Fence { return max(j.p.fence, j.read) }
 
 // left is when the GPU has done with a run of it.
 func (j *job) left() bool {
@@ -272,7 +282,7 @@ func (j *job) left() bool {
 		beside := ch.beside.gpu.Outcome(j.besideFence)
 		out.End = max(out.End, beside.End)
 		out.Err = cmp.Or(out.Err, beside.Err)
-		j.besideFence = 0
+		j.besideFence, j.read = 0, 0 // the second may have gone on after that
 	}
 	j.p.fence, j.words = 0, 0
 	j.leftAt = x.o.Clock.Now()

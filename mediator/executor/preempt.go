@@ -35,6 +35,9 @@ type controlMemory struct {
 	skipped uint64 // bytes that the launch's record of skipped units has
 	dirty   bool   // the record is not zero
 	used    bool   // the control block is not
+	// ready is how much of the record is read as soon as a kernel has left: the device
+	// has been asked for as much before, when nothing ran that may not leave.
+	ready uint64
 	// wiped is when the control block is zero, where that is under way: a fence of
 	// the channel for words.
 	wiped gpu.Fence
@@ -62,6 +65,22 @@ func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
 		return fmt.Errorf("allocate %d bytes for a preemptible launch: %w", need, err)
 	}
 	*m = controlMemory{base: base, size: need, skipped: m.skipped}
+	return nil
+}
+
+// rehearse reads the record once before there is anything in it: what a device needs to
+// do so behind a kernel, it may have to make first, and wait for the kernel.
+func (j *job) rehearse() error {
+	m := &j.memory
+	n := min(m.skipped, keepRecord)
+	if n <= m.ready || j.ch.unreached() {
+		return nil
+	}
+	j.room(n)
+	if _, err := j.ch.gpu.CopyOut(j.record, m.base+skippedAt); err != nil {
+		return fmt.Errorf("read a preemptible launch's record: %w", err)
+	}
+	m.ready = n
 	return nil
 }
 
@@ -132,7 +151,7 @@ func (j *job) planFirst(what abi.Preempt, resident int) (err error) {
 		return err
 	}
 	j.plan = j.run.First()
-	return nil
+	return j.rehearse()
 }
 
 // prepare writes what the next run is to find in GPU memory. A first launch finds
@@ -203,9 +222,49 @@ func (j *job) wipe() {
 	m.used = err != nil // whoever wants it next tries again
 }
 
+// readAhead has what a kernel that was told to leave leaves read as soon as it has left,
+// behind it on its own channel. Asked for later, by a context that has run dry and that
+// somebody more urgent has the GPU in place of, it is read when that one is done; and
+// since the context has work then, the GPU changes back to it at the first chance.
+func (j *job) readAhead() {
+	ch := j.ch
+	switch n := ch.second; {
+	case j.read != 0, j.besideFence != 0, n != nil && n != j && n.phase == running:
+		return
+	case ch.gpu.Done()+1 < j.p.fence:
+		return // behind something else that is read, the device would wait for the kernel
+	}
+	f, err := ch.gpu.CopyOut(j.control[:], j.memory.base+controlAt)
+	if j.ahead = min(j.memory.skipped, j.memory.ready); err == nil && j.ahead > 0 {
+		j.room(j.ahead)
+		f, err = ch.gpu.CopyOut(j.record, j.memory.base+skippedAt)
+	}
+	if err != nil {
+		ch.x.o.Log.Debug("what a kernel leaves is read later", "kernel", j.fn.attrs.Name, "err", err)
+		return // its own end says more
+	}
+	j.read = f
+}
+
+// room makes room for n bytes of the record.
+func (j *job) room(n uint64) {
+	if uint64(cap(j.record)) < n {
+		j.record = make([]byte, n)
+	}
+	j.record = j.record[:n]
+}
+
 // readBack asks for what the kernel left.
 func (j *job) readBack() bool {
 	x := j.ch.x
+	if j.read != 0 {
+		err := j.ch.gpu.Outcome(j.read).Err
+		if j.read = 0; err != nil {
+			return j.fail(err)
+		}
+		return j.readControl()
+	}
+	j.ahead = 0
 	j.phase = reading
 	var err error
 	if j.words, err = x.words.gpu.CopyOut(j.control[:], j.memory.base+controlAt); err != nil {
@@ -226,10 +285,10 @@ func (j *job) readControl() bool {
 		return j.next(nil)
 	}
 	j.memory.dirty = true
-	if uint64(cap(j.record)) < n {
-		j.record = make([]byte, n)
+	if n <= j.ahead {
+		return j.next(j.record[:n])
 	}
-	j.record = j.record[:n]
+	j.room(n)
 	j.phase = listing
 	var err error
 	if j.bulk, err = x.bulk.gpu.CopyOut(j.record, j.memory.base+skippedAt); err != nil {
@@ -282,6 +341,6 @@ func (j *job) clean() {
 	j.words, j.bulk, j.gl = 0, 0, gpu.Launch{}
 	j.plan = relaunch.Plan{}
 	j.lied, j.launched, j.told, j.hushed, j.evicted, j.refilling = false, false, false, false, false, false
-	j.besideFence = 0
+	j.besideFence, j.read, j.ahead = 0, 0, 0
 	j.used, j.owed, j.start, j.end, j.evictions = 0, 0, 0, 0, 0
 }
