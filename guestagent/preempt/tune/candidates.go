@@ -49,8 +49,8 @@ func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks
 	return all
 }
 
-// coarse are the groups worth measuring: the least, the largest and one between of those that leave in time, in powers
-// of two. Without any, the one that leaves the soonest.
+// coarse are the groups worth measuring of those that leave in time, in powers of two. Without any, the one that leaves
+// the soonest.
 func (p *Parameters) coarse(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
 	if task > p.Suspension {
 		return nil // the hardware is quicker than two tasks
@@ -69,24 +69,32 @@ func (p *Parameters) coarse(forms abi.PreemptForm, task time.Duration, tasks uin
 			good = append(good, c)
 		}
 	}
-	switch n := len(good); {
-	case n > 3:
-		return []abi.Preempt{good[0], good[n/2], good[n-1]}
-	case n == 0 && best.Form != 0 && units(tasks, best.Group) >= leastWaves*uint64(slots):
+	if len(good) == 0 && best.Form != 0 && units(tasks, best.Group) >= leastWaves*uint64(slots) {
 		return []abi.Preempt{best}
 	}
-	return good
+	return three(good)
 }
 
-// persistent are the chunks worth measuring: of 1, 4 and 16 tasks a fetch those that leave in time and that there are
-// enough of, looking as often as EffiSha's adaptive checking says (§6.3).
+// three are the first, the last and one between.
+func three(all []abi.Preempt) []abi.Preempt {
+	if n := len(all); n > 3 {
+		return []abi.Preempt{all[0], all[n/2], all[n-1]}
+	}
+	return all
+}
+
+// mostChunk is the most tasks a fetch that are tried.
+const mostChunk = 16
+
+// persistent are the chunks worth measuring: of powers of two of tasks a fetch those that leave in time and that there
+// are enough of, looking as often as EffiSha's adaptive checking says (§6.3).
 func (p *Parameters) persistent(task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
 	var all []abi.Preempt
-	for _, chunk := range []uint32{1, 4, 16} {
+	for chunk := uint32(1); chunk <= mostChunk; chunk *= 2 {
 		c := abi.Preempt{Form: abi.PreemptPersistent, Group: chunk, Every: AdaptiveEvery(p.Latency, time.Duration(chunk)*task, p.Checks)}
 		if chunk == 1 || timely(c) && units(tasks, chunk) >= leastWaves*uint64(slots) {
 			all = append(all, c)
 		}
 	}
-	return all
+	return three(all)
 }

@@ -68,6 +68,10 @@ func TestAsMeasuredOnAnH100(t *testing.T) {
 			world: table(1<<20, 1160*us, map[abi.Preempt]float64{persistent(1, 1): 28, persistent(4, 1): 2, coarse(64): -2.8, single(): 7.8}), latency: 20 * us,
 			want: persistent(4, 1), why: WhyCheapest,
 		},
+		"tasks of 16 µs within 60 µs": { // too many blocks for an early exit, and too dear one by one
+			world: table(1_320_000, 20_000*us, map[abi.Preempt]float64{persistent(1, 1): 3, persistent(2, 1): 1.5, coarse(8): 0, single(): 0}), latency: 60 * us,
+			want: persistent(2, 1), why: WhyCheapest,
+		},
 		"n-body within 100 µs": { // nothing does; the one that leaves the soonest
 			world: table(8192, 2850*us, map[abi.Preempt]float64{single(): 0.03, persistent(1, 1): 0.4}), latency: 100 * us,
 			want: persistent(1, 1), why: WhySlow, suspend: true,
