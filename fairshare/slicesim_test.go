@@ -111,7 +111,11 @@ func (s *slicedGPU) feed() {
 		for _, k := range c.queue {
 			sum += k
 		}
-		for len(c.queue) < 16 || c.depth == 0 && len(c.queue) < 60 && sum < 8*ms {
+		least := c.depth
+		if least == 0 {
+			least = 16
+		}
+		for len(c.queue) < least || c.depth == 0 && len(c.queue) < 60 && sum < 8*ms {
 			k := c.length()
 			c.queue = append(c.queue, k)
 			sum += k
