@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 
 	"vgpud/e2e/kernels"
 	"vgpud/gpu"
+	"vgpud/gpu/gputest"
 	"vgpud/gpu/nvidia/cuda"
 )
 
@@ -122,89 +121,8 @@ func TestHardwareCorpus(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
 	for _, k := range kernels.All() {
 		for _, size := range kernels.Sizes() {
-			t.Run(k.Name+"/"+size.String(), func(t *testing.T) { corpusRun(t, c, k, k.Case(size, 1)) })
+			t.Run(k.Name+"/"+size.String(), func(t *testing.T) { gputest.RunCase(t, c, k, k.Case(size, 1)) })
 		}
-	}
-}
-
-// corpusRun carries one case of the corpus out, with copies, launches and all, and
-// checks its results.
-func corpusRun(t testing.TB, ctx gpu.Context, k kernels.Kernel, c *kernels.Case) {
-	t.Helper()
-	m, err := ctx.LoadModule([]byte(k.PTX(kernels.SM80)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ch := channelOf(t, ctx)
-	at := map[string]gpu.Ptr{}
-	var owned []gpu.Ptr
-	for _, b := range c.Buffers {
-		var p gpu.Ptr
-		if b.Global != "" {
-			p, _, err = m.Global(b.Global)
-		} else if p, err = ctx.Alloc(uint64(b.Size)); err == nil {
-			owned = append(owned, p)
-		}
-		if err != nil {
-			t.Fatalf("buffer %s: %v", b.Name, err)
-		}
-		at[b.Name] = p
-		if len(b.Init) > 0 {
-			if _, err := ch.CopyIn(p, b.Init); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for i := range c.Steps {
-		s := &c.Steps[i]
-		f, err := m.Function(s.Entry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := f.Attributes()
-		buf := make([]byte, a.ParamBytes)
-		for j, arg := range s.Args {
-			v := arg.Bytes
-			if arg.Buffer != "" {
-				v = binary.LittleEndian.AppendUint64(nil, uint64(at[arg.Buffer])+arg.Offset)
-			}
-			copy(buf[a.Params[j].Offset:][:a.Params[j].Size], v)
-		}
-		fence, err := ch.Launch(&gpu.Launch{Function: f, SharedBytes: uint64(s.SharedBytes), Params: buf,
-			Grid: gpu.Dim3{X: uint32(s.Grid[0]), Y: uint32(s.Grid[1]), Z: uint32(s.Grid[2])}, Block: gpu.Dim3{X: uint32(s.Block[0]), Y: uint32(s.Block[1]), Z: uint32(s.Block[2])}})
-		if o := ran(t, ch, fence, err); o.Err != nil || o.Start > o.End {
-			t.Fatalf("%s, launch %d: %+v", k.Name, i, o)
-		}
-	}
-	err = c.CheckAll(func(b *kernels.Buffer) ([]byte, error) {
-		got := make([]byte, b.Size)
-		f, err := ch.CopyOut(got, at[b.Name])
-		if err != nil {
-			return nil, err
-		}
-		return got, ch.Wait(t.Context(), f)
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if len(c.Printed) > 0 {
-		text, err := ctx.Printf(1 << 20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-		slices.Sort(got)
-		if !slices.Equal(got, c.Printed) {
-			t.Errorf("printed %q, want %q", got, c.Printed)
-		}
-	}
-	for _, p := range owned {
-		if err := ctx.Free(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := m.Unload(); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -1,111 +1,12 @@
 package soft
 
 import (
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"vgpud/e2e/kernels"
 	"vgpud/gpu"
+	"vgpud/gpu/gputest"
 )
-
-// corpusRun carries one case of the corpus out on a device, with copies, launches and all, and checks its results. It
-// returns the GPU time of its launches.
-func corpusRun(t testing.TB, ctx gpu.Context, k kernels.Kernel, c *kernels.Case) time.Duration {
-	t.Helper()
-	m, err := ctx.LoadModule([]byte(k.PTX(kernels.SM80)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ch, err := ctx.NewChannel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := map[string]gpu.Ptr{}
-	var owned []gpu.Ptr
-	for _, b := range c.Buffers {
-		var p gpu.Ptr
-		if b.Global != "" {
-			p, _, err = m.Global(b.Global)
-		} else if p, err = ctx.Alloc(uint64(b.Size)); err == nil {
-			owned = append(owned, p)
-		}
-		if err != nil {
-			t.Fatalf("buffer %s: %v", b.Name, err)
-		}
-		at[b.Name] = p
-		if len(b.Init) > 0 {
-			if _, err := ch.CopyIn(p, b.Init); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	var busy time.Duration
-	for i := range c.Steps {
-		s := &c.Steps[i]
-		f, err := m.Function(s.Entry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := f.Attributes()
-		buf := make([]byte, a.ParamBytes)
-		for j, arg := range s.Args {
-			v := arg.Bytes
-			if arg.Buffer != "" {
-				v = params(at[arg.Buffer] + gpu.Ptr(arg.Offset))
-			}
-			copy(buf[a.Params[j].Offset:][:a.Params[j].Size], v)
-		}
-		fence, err := ch.Launch(&gpu.Launch{Function: f, SharedBytes: uint64(s.SharedBytes), Params: buf,
-			Grid: gpu.Dim3{X: uint32(s.Grid[0]), Y: uint32(s.Grid[1]), Z: uint32(s.Grid[2])}, Block: gpu.Dim3{X: uint32(s.Block[0]), Y: uint32(s.Block[1]), Z: uint32(s.Block[2])}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ch.Wait(t.Context(), fence); err != nil {
-			t.Fatal(err)
-		}
-		o := ch.Outcome(fence)
-		if o.Err != nil {
-			t.Fatalf("%s, launch %d: %v", k.Name, i, o.Err)
-		}
-		busy += o.End - o.Start
-	}
-	err = c.CheckAll(func(b *kernels.Buffer) ([]byte, error) {
-		got := make([]byte, b.Size)
-		f, err := ch.CopyOut(got, at[b.Name])
-		if err != nil {
-			return nil, err
-		}
-		return got, ch.Wait(t.Context(), f)
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if len(c.Printed) > 0 {
-		text, err := ctx.Printf(1 << 20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-		slices.Sort(got)
-		if !slices.Equal(got, c.Printed) {
-			t.Errorf("printed %q, want %q", got, c.Printed)
-		}
-	}
-	if err := ch.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range owned {
-		if err := ctx.Free(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := m.Unload(); err != nil {
-		t.Fatal(err)
-	}
-	return busy
-}
 
 // Every kernel of the corpus runs on the live device with its reference's results.
 func TestCorpusLive(t *testing.T) {
@@ -115,7 +16,7 @@ func TestCorpusLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range kernels.All() {
-		t.Run(k.Name, func(t *testing.T) { corpusRun(t, ctx, k, k.Case(kernels.Trivial, 1)) })
+		t.Run(k.Name, func(t *testing.T) { gputest.RunCase(t, ctx, k, k.Case(kernels.Trivial, 1)) })
 	}
 }
 
@@ -135,7 +36,7 @@ func BenchmarkCorpus(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				corpusRun(b, ctx, k, c)
+				gputest.RunCase(b, ctx, k, c)
 			}
 			u, err := d.Usage()
 			if err != nil {
