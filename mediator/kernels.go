@@ -32,7 +32,7 @@ type launching struct {
 
 // soon is after how long to look again for a launch that is to leave the GPU and
 // was only on its way there.
-const soon = 200 * time.Microsecond
+const soon = 50 * time.Microsecond
 
 // attendLaunches takes in what came of launches, and tells the policy of it, which
 // decides after each. The caller holds mu.

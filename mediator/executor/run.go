@@ -17,6 +17,9 @@ const (
 	// leavingWindow is the same where a kernel was told to leave, for another that is
 	// urgent, and while what it left is read: to be woken takes several times as long.
 	leavingWindow = time.Millisecond
+	// urgentWindow is the same for the most urgent guest's next launch, where the daemon
+	// wants no time lost.
+	urgentWindow = 100 * time.Millisecond
 	// spinsPerLook is how many times an idle executor looks at its rings between
 	// two readings of the clock.
 	spinsPerLook = 32
@@ -60,7 +63,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			x.priority.attend(now)
 			continue
 		}
-		if d := now - idleFrom; d < window.length() || d < leavingWindow && x.leaving() || x.watchful() {
+		if d := now - idleFrom; d < window.length() || d < leavingWindow && x.leaving() || d < urgentWindow && x.urgent() || x.watchful() {
 			yield()
 			continue
 		}
@@ -87,6 +90,13 @@ func (x *Executor) leaving() bool {
 		}
 	}
 	return false
+}
+
+// urgent is whether nobody's launches come before this guest's, and its next one is not
+// to wait for an executor that is woken first.
+func (x *Executor) urgent() bool {
+	p := x.o.Page
+	return p.Spins() && p.Mode() == link.ModeAhead && len(x.channels) > 0
 }
 
 // watchful is whether a kernel on the GPU may be told to leave at any time, where the

@@ -463,3 +463,25 @@ func TestWatchful(t *testing.T) {
 	r.page.SetSpins(false)
 	check("nobody asks any more", false)
 }
+
+// TestUrgentLooks: an executor looks for its guest's next launch only where the daemon
+// wants that, nobody is more urgent, and there is a channel that one could come on.
+func TestUrgentLooks(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	check := func(why string, want bool) {
+		t.Helper()
+		if got := r.x.urgent(); got != want {
+			t.Errorf("%s: %v", why, got)
+		}
+	}
+	r.page.SetMode(link.ModeAhead)
+	r.page.SetSpins(true)
+	check("no channel", false)
+	r.open()
+	check("the most urgent guest", true)
+	r.page.SetMode(link.ModeByKernel)
+	check("others may be as urgent", false)
+	r.page.SetMode(link.ModeAhead)
+	r.page.SetSpins(false)
+	check("nobody asks", false)
+}
