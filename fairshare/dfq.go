@@ -31,9 +31,12 @@ import "time"
 // measured. What evictions for its sake cost others is charged to it as well
 // ([Guest].Charged).
 //
-// Where the hardware has time slices that can be set, these hold the shares (see
-// [slicing]), and a guest is suspended only for a debt that they have not kept from
-// growing.
+// Where the hardware has time slices that can be set, these hold the shares of guests
+// that fill them (see [slicing]). They can't give its part to one that waits for each
+// of its launches, or pauses as LoGA's throttles do (§5.5): beside four of these it
+// waits for four turns, with their switches, each time. So a guest is suspended for a
+// lead that slices have not kept from growing. How far that may grow goes by how long
+// the GPU takes to go around, see rotations.
 type fairQueue struct {
 	accounts
 	reckoning

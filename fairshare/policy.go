@@ -230,8 +230,9 @@ type Verdict struct {
 // Options choose among a policy's variants. The zero value is the default.
 type Options struct {
 	// Threshold is the lead over the system's virtual time at which a guest is
-	// suspended; zero: a quarter of the round as it is planned at the time in dfq, 100 ms
-	// where it sets time slices, and a round as it was in the baselines, as LoGA has it.
+	// suspended; zero: a quarter of the round as it is planned at the time in dfq, five
+	// times around the GPU where that sets time slices (half a round to 100 ms), and a
+	// round as it was in the baselines, as LoGA has it.
 	Threshold time.Duration
 	// MaxOverhead is the part of the GPU's time that ffs may lose to evictions;
 	// zero: 0.1, as in FLEP's evaluation (§6.3.3).

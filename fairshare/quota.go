@@ -34,8 +34,9 @@ func (q Quota) bounds(demand float64) (floor, ceiling float64) {
 // A cap is a bucket of GPU time that fills at its rate. It holds that of two
 // rounds, and of a quarter of a second while the guest has work that others'
 // keeps from the GPU. A guest that overdrew it is suspended until it is paid back.
-// Meanwhile the policy is told that the guest is idle: one that shares by what
-// guests have got would otherwise hold the others back to it.
+// Meanwhile, and of the phase in which that ends, the policy is told that the guest
+// was idle: one that shares by what guests have got would otherwise hold the others
+// back to it.
 //
 // A guarantee is a debt that grows at its rate, of the time that the GPU gave to
 // anybody, while the guest has work, and shrinks by what the guest uses or leaves
