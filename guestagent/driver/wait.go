@@ -267,6 +267,11 @@ const (
 	crowdedWaits = 256
 	// looks is how many looks are taken between two readings of the clock.
 	looks = 32
+	// fewProcessors is how many it takes for other goroutines to have one without
+	// being offered it. Who is locked to a thread, as callers from C are, and offers
+	// his, waits for two threads to be woken until he is back: 12 µs, as long as an
+	// empty kernel takes.
+	fewProcessors = 4
 )
 
 // spinner is the one for the wait that begins.
@@ -325,8 +330,8 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 		if last = now; s.crowded == 0 {
 			yield()
 		}
-		if round&15 == 15 {
-			runtime.Gosched() // the host may be a goroutine's neighbour on few cores
+		if round&15 == 15 && runtime.GOMAXPROCS(0) < fewProcessors {
+			runtime.Gosched() // the host may be a goroutine's neighbour
 		}
 	}
 }
