@@ -21,22 +21,34 @@ const (
 	// chainFor is how long a reference's time may be told from the one before; one
 	// that is older is of little use, and the kernel's reading stands alone.
 	chainFor = 4 * time.Second
-	// tightReading is how far apart the two events about the kernel that reads the
-	// clock may be for a context's first reference to be taken at once.
-	tightReading = 12 * time.Microsecond
+	// tightReading is how much longer than the kernel that reads the clock the time
+	// between the events about it may be for a context's first reference to be taken at
+	// once: most of it passes before the kernel, while its launch is called.
+	tightReading = 8 * time.Microsecond
 	firstTries   = 8
+	// stampAfter is about how long after a kernel's last reading of the clock the event
+	// behind it is reached, where that was queued by then.
+	stampAfter = time.Microsecond
 )
 
-// stampPTX stores the GPU's clock.
+// stampPTX stores the GPU's clock at its beginning, and again at its end 16 µs later,
+// by when whatever was to come behind it has been queued.
 const stampPTX = `.version 6.4
 .target sm_52
 .address_size 64
 .visible .entry stamp(.param .u64 at)
 {
-	.reg .b64 %rd<3>;
+	.reg .b64 %rd<5>;
+	.reg .pred %p;
 	ld.param.u64 %rd1, [at];
 	mov.u64 %rd2, %globaltimer;
 	st.volatile.global.u64 [%rd1], %rd2;
+again:
+	mov.u64 %rd3, %globaltimer;
+	sub.u64 %rd4, %rd3, %rd2;
+	setp.lt.u64 %p, %rd4, 16000;
+	@%p bra again;
+	st.volatile.global.u64 [%rd1+8], %rd3;
 	ret;
 }
 `
@@ -44,7 +56,7 @@ const stampPTX = `.version 6.4
 // gpuClock tells when events were reached, on the GPU's clock: PTIMER, which
 // kernels read as %globaltimer and the context switches' record has too. Its
 // reference is renewed every second of use on a stream beside the commands', by a
-// kernel of one thread that stores the clock between two events.
+// kernel of one thread that stores the clock, and the event behind it.
 type gpuClock struct {
 	c      *Context
 	host   clock.Clock
@@ -53,24 +65,26 @@ type gpuClock struct {
 	kernel cuda.Function
 	args   *cuda.Args
 	mem    []byte
-	stamp  *atomic.Uint64
+	stamp  [2]*atomic.Uint64 // the kernel's beginning and end
 
 	due atomic.Int64 // on the host's clock, when to renew
 
 	mu     sync.Mutex
 	ref    reference
-	next   reference // being made
-	after  cuda.Event
-	asked  bool // next is on the GPU
+	next   reference  // being made
+	before cuda.Event // the kernel that makes it
+	asked  bool       // next is on the GPU
 	anchor pair
 	rate   float64 // GPU nanoseconds per host nanosecond, less 1
 }
 
-// reference is an event whose time on the GPU's clock is known.
+// reference is an event whose time on the GPU's clock is known. pair is from the
+// beginning of the kernel before it: on the host's clock it may have begun a little
+// earlier than is said, or much later.
 type reference struct {
 	event cuda.Event
-	gpu   time.Duration
-	host  time.Duration // when it was asked for
+	at    time.Duration // on the GPU's clock
+	pair
 }
 
 // newGPUClock makes the clock of the current context and waits for its first
@@ -85,10 +99,10 @@ func newGPUClock(c *Context, host clock.Clock) (*gpuClock, error) {
 
 func (k *gpuClock) begin() (err error) {
 	d := k.c.drv
-	if k.mem, err = pinned(d, 8); err != nil {
+	if k.mem, err = pinned(d, 16); err != nil {
 		return err
 	}
-	k.stamp = word(k.mem, 0)
+	k.stamp = [2]*atomic.Uint64{word(k.mem, 0), word(k.mem, 8)}
 	binary.LittleEndian.PutUint64(k.args.Params[:], uint64(address(k.mem)))
 	var log string
 	if k.module, log, err = d.ModuleLoadData([]byte(stampPTX)); err != nil {
@@ -100,7 +114,7 @@ func (k *gpuClock) begin() (err error) {
 	// The hardware has channels for few streams; those that share one wait for one
 	// another. Zeroing does not mind.
 	k.stream = k.c.zero.s
-	for _, e := range []*cuda.Event{&k.ref.event, &k.next.event, &k.after} {
+	for _, e := range []*cuda.Event{&k.ref.event, &k.next.event, &k.before} {
 		if *e, err = d.EventCreate(cuda.EventBlockingSync); err != nil {
 			return err
 		}
@@ -108,27 +122,25 @@ func (k *gpuClock) begin() (err error) {
 	// The first kernel of a context comes late. Of several the quickest counts.
 	best := time.Duration(1<<63 - 1)
 	for range firstTries {
-		before := k.host.Now()
-		if err := k.ask(before); err != nil {
+		if err := k.ask(); err != nil {
 			return err
 		}
-		if err := d.EventSynchronize(k.after); err != nil {
+		if err := d.EventSynchronize(k.next.event); err != nil {
 			return err
 		}
-		now := k.host.Now()
-		gap, err := k.elapsed(k.next.event, k.after)
+		read, beside, err := k.read()
 		if err != nil {
 			return err
 		}
 		k.asked = false
-		if gap >= best {
+		if beside >= best {
 			continue
 		}
-		best = gap
-		k.next.gpu = time.Duration(k.stamp.Load()) - gap/2
-		k.anchor = pair{host: before + (now-before)/2, gpu: k.next.gpu}
+		best = beside
+		k.next.at = read + min(stampAfter, beside)
+		k.anchor = k.next.pair
 		k.ref, k.next = k.next, k.ref
-		if gap <= tightReading {
+		if beside <= tightReading {
 			break
 		}
 	}
@@ -147,38 +159,49 @@ func (k *gpuClock) tick(now time.Duration) error {
 	if k.asked {
 		return k.adopt()
 	}
-	return k.ask(now)
+	return k.ask()
 }
 
 // ask puts a reading on the GPU.
-func (k *gpuClock) ask(now time.Duration) error {
+func (k *gpuClock) ask() error {
 	d := k.c.drv
-	k.next.host = now
-	if err := d.EventRecord(k.next.event, k.stream); err != nil {
+	if err := d.EventRecord(k.before, k.stream); err != nil {
 		return err
 	}
 	if err := d.LaunchKernel(k.kernel, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, k.stream, k.args, 8); err != nil {
 		return err
 	}
-	if err := d.EventRecord(k.after, k.stream); err != nil {
+	k.next.host = k.host.Now()
+	if err := d.EventRecord(k.next.event, k.stream); err != nil {
 		return err
 	}
 	k.asked = true
 	return nil
 }
 
+// read is the kernel's last reading, and how much of the time between the events about
+// it lies beside the kernel.
+func (k *gpuClock) read() (last, beside time.Duration, err error) {
+	gap, err := k.elapsed(k.before, k.next.event)
+	if err != nil {
+		return 0, 0, err
+	}
+	k.next.gpu = time.Duration(k.stamp[0].Load())
+	last = time.Duration(k.stamp[1].Load())
+	return last, max(gap-(last-k.next.gpu), 0), nil
+}
+
 // adopt makes the reading that is on the GPU the reference, if it is done.
 func (k *gpuClock) adopt() error {
-	done, err := k.c.drv.EventQuery(k.after)
+	done, err := k.c.drv.EventQuery(k.next.event)
 	if err != nil || !done {
 		return err
 	}
-	gap, err := k.elapsed(k.next.event, k.after)
+	read, beside, err := k.read()
 	if err != nil {
 		return err
 	}
-	read := time.Duration(k.stamp.Load())
-	k.next.gpu = read - gap/2
+	k.next.at = read + min(stampAfter, beside)
 	if k.next.host-k.ref.host < chainFor {
 		// Told from the last one it is exact to the float; the reading keeps many such
 		// steps from adding up.
@@ -186,13 +209,13 @@ func (k *gpuClock) adopt() error {
 		if err != nil {
 			return err
 		}
-		k.next.gpu = min(max(k.ref.gpu+since, read-gap), read)
+		k.next.at = min(max(k.ref.at+since, read), read+beside)
 	}
 	k.asked = false
 	k.ref, k.next = k.next, k.ref
 	now := k.host.Now()
 	k.due.Store(int64(now + referenceEvery))
-	k.steer(pair{host: k.ref.host, gpu: k.ref.gpu})
+	k.steer(k.ref.pair)
 	return nil
 }
 
@@ -228,7 +251,7 @@ func (k *gpuClock) at(e cuda.Event) (time.Duration, error) {
 		}
 	}
 	d, err := k.elapsed(k.ref.event, e)
-	return k.ref.gpu + d, err
+	return k.ref.at + d, err
 }
 
 // elapsed is the time between two events that were reached.

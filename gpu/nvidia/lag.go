@@ -50,24 +50,24 @@ func (c *Context) measureLag(ctx context.Context, pause time.Duration) (time.Dur
 		if err := clock.Sleep(ctx, k.host, pause); err != nil {
 			return 0, err
 		}
-		if err := c.drv.EventRecord(k.next.event, k.stream); err != nil {
+		if err := c.drv.EventRecord(k.before, k.stream); err != nil {
 			return 0, err
 		}
 		if err := c.drv.LaunchKernel(k.kernel, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, k.stream, k.args, 8); err != nil {
 			return 0, err
 		}
 		then := k.host.Now()
-		if err := c.drv.EventRecord(k.after, k.stream); err != nil {
+		if err := c.drv.EventRecord(k.next.event, k.stream); err != nil {
 			return 0, err
 		}
-		if err := c.drv.EventSynchronize(k.after); err != nil {
+		if err := c.drv.EventSynchronize(k.next.event); err != nil {
 			return 0, err
 		}
 		called, err := c.was(then)
 		if err != nil {
 			return 0, fmt.Errorf("read the GPU's clock: %w", err)
 		}
-		all = append(all, time.Duration(k.stamp.Load())-called)
+		all = append(all, time.Duration(k.stamp[0].Load())-called)
 	}
 	slices.Sort(all)
 	return min(max(all[lagTries/2], -lagMost), lagMost), nil

@@ -42,7 +42,7 @@ type Attributes struct {
 // before it is used.
 type GPU struct {
 	// Kernels are the entries that modules may have, by name. "stamp" is there: it
-	// stores the clock where its parameter says.
+	// stores the clock where its parameter says, and again behind that.
 	Kernels map[string]Kernel
 	// Attributes are those of kernels that have others than one parameter of 64
 	// bits and no local memory.
@@ -94,7 +94,12 @@ func New() *GPU {
 	}
 	g.wake = sync.NewCond(&g.mu)
 	g.Kernels["stamp"] = func(l *Launch) error {
-		return g.Store(cuda.DevicePtr(l.Param(0)), uint64(g.Clock()))
+		for at := l.Param(0); at <= l.Param(0)+8; at += 8 {
+			if err := g.Store(cuda.DevicePtr(at), uint64(g.Clock())); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return g
 }

@@ -1,0 +1,78 @@
+package nvidia
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+	"time"
+
+	"vgpud/gpu"
+)
+
+// A launch's times are those that its kernel reads itself, also after pauses, by who
+// looks all the time and by who has slept.
+func TestHardwareStamps(t *testing.T) {
+	l, err := library()
+	if err != nil {
+		t.Skip(err)
+	}
+	o := Options{Driver: l, Device: "0"}
+	if o.Kernel, err = Beneath(os.DirFS("/")); err != nil {
+		t.Skip(err) // executors read the clock so
+	}
+	d, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // the process ends
+	made, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := made.(*Context)
+	t.Logf("a kernel begins %v after its call, %v where the GPU was idle", c.lags.lately, c.lags.idle)
+	ch := channelOf(t, c)
+	m, err := c.LoadModule([]byte(stampPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := m.Function("stamp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := allocOn(t, c, 16)
+	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
+	launch := &gpu.Launch{Function: f, Grid: one, Block: one, Params: binary.LittleEndian.AppendUint64(nil, uint64(p))}
+	for _, pause := range []struct {
+		name  string
+		spin  time.Duration
+		sleep time.Duration
+	}{{name: "one behind the other"}, {"looking for 450 µs", 450 * time.Microsecond, 0}, {"asleep for 1 ms", 0, time.Millisecond}} {
+		var early, late []time.Duration
+		for range 300 {
+			time.Sleep(pause.sleep)
+			for begin := time.Now(); time.Since(begin) < pause.spin; {
+				ch.Done()
+			}
+			fence, err := ch.Launch(launch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for ch.Done() < fence {
+			}
+			o := ch.Outcome(fence)
+			if o.Err != nil {
+				t.Fatal(o.Err)
+			}
+			var got [16]byte
+			g, err := ch.CopyOut(got[:], p)
+			ran(t, ch, g, err)
+			early = append(early, time.Duration(binary.LittleEndian.Uint64(got[:]))-o.Start)
+			late = append(late, o.End-time.Duration(binary.LittleEndian.Uint64(got[8:])))
+		}
+		t.Logf("%s: begins early by %s; ends late by %s", pause.name, percentiles(early), percentiles(late))
+		if e, l := early[len(early)/2], late[len(late)/2]; e.Abs() > 5*time.Microsecond || l.Abs() > 5*time.Microsecond {
+			t.Errorf("%s: stamps are off", pause.name)
+		}
+	}
+}
