@@ -253,7 +253,7 @@ func (g *gridRun) account(ctx context.Context, p point, guests []*member) (f poi
 	if err != nil {
 		return f, err
 	}
-	window := pick(g.bench, 50*time.Millisecond, 800*time.Millisecond, 1400*time.Millisecond)
+	window := pick(g.bench, 50*time.Millisecond, 800*time.Millisecond, 1300*time.Millisecond)
 	var tasks []task
 	for _, m := range guests {
 		run := tenant.Run{Job: m.spins[p.kernel], For: window, Pause: p.pause(), Jitter: p.pause() / 10}

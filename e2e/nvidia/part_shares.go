@@ -34,7 +34,7 @@ func shares(ctx context.Context, b *bench) error {
 		return err
 	}
 	s := &sharing{bench: b, iterations: scaled.iterations, solo: scaled.alone}
-	counts := pick(b, []int{2}, []int{3, 8}, []int{2, 3, 5, 8})
+	counts := pick(b, []int{2}, []int{3, 8}, []int{2, 3, 8})
 	guests, err := s.guests(ctx, slices.Max(counts))
 	if err != nil {
 		return err
