@@ -32,7 +32,8 @@ type Workload interface {
 // RecorderConfig says how often, and how, records are read. The zero value of each
 // field stands for the default named there.
 type RecorderConfig struct {
-	// Interval is how often: 20 ms, about as often as a [Sampler] decides.
+	// Interval is how often at most: 20 ms, about as often as a [Sampler] decides. See
+	// [Pace].
 	Interval time.Duration
 	Spans    SpanConfig
 }
@@ -41,8 +42,6 @@ type RecorderConfig struct {
 func (c RecorderConfig) WithDefaults() RecorderConfig {
 	setDefault(&c.Interval, 20*time.Millisecond)
 	c.Spans = c.Spans.WithDefaults()
-	c.Spans.Late = max(c.Spans.Late, 2*c.Interval)
-	c.Spans.Keep = max(c.Spans.Keep, 4*c.Interval)
 	return c
 }
 
@@ -68,8 +67,8 @@ func (c RecorderConfig) Watch() Config {
 	return Config{Full: true, Poll: c.Interval / 6, Quiet: c.Interval - c.Interval/6, Round: c.Interval}.WithDefaults()
 }
 
-// Recorder watches a GPU that records its own context switches: it reads them once
-// an interval, asks what the contexts had to do, and tells its handler of a phase in
+// Recorder watches a GPU that records its own context switches: it reads them at the
+// pace that its handler wants, asks what the contexts had to do, and tells its handler of a phase in
 // which nothing went unwatched. It is the live shell around a [SpanMeter].
 type Recorder struct {
 	gpu    Recorded
@@ -77,6 +76,7 @@ type Recorder struct {
 	meter  *SpanMeter
 	buf    [512]Switch
 	phase  Phase
+	pace   Pace
 	polls  uint64
 	cpu    atomic.Int64
 	missed atomic.Uint64
@@ -100,7 +100,7 @@ func NewRecorder(g Recorded, c clock.Clock) (*Recorder, error) {
 func (r *Recorder) Run(ctx context.Context) error {
 	err := r.begin()
 	for err == nil {
-		if clock.Tick(ctx, r.clock, r.gpu.Config.Interval) != nil {
+		if clock.Tick(ctx, r.clock, r.pace.phase(r.gpu.Config.Interval)) != nil {
 			return nil
 		}
 		err = r.spend(r.step)
@@ -143,7 +143,7 @@ func (r *Recorder) spend(f func() error) error {
 	return err
 }
 
-// step is what is done once an interval.
+// step is what is done at the end of a phase.
 func (r *Recorder) step() error {
 	cpu := r.phase.CPU // of the step before
 	// In this order, so that all that is told of the time before now is known.
@@ -157,7 +157,7 @@ func (r *Recorder) step() error {
 	r.gpu.Work.Work(now, r.meter.Worked)
 	r.meter.Cut(now, &r.phase)
 	r.phase.Polls, r.phase.CPU, r.polls = r.polls, cpu, 0
-	r.gpu.Handler.PollEnded(&r.phase)
+	r.pace = r.gpu.Handler.PollEnded(&r.phase).Pace
 	return nil
 }
 

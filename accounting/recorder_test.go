@@ -17,6 +17,7 @@ type listener struct {
 	used   map[accounting.GroupID]time.Duration
 	sum    time.Duration
 	phases int
+	pace   accounting.Pace
 	failed error
 }
 
@@ -26,7 +27,7 @@ func (l *listener) PollEnded(p *accounting.Phase) accounting.Plan {
 	for _, g := range p.Groups {
 		l.used[g.Group] += g.Busy
 	}
-	return accounting.Plan{}
+	return accounting.Plan{Pace: l.pace}
 }
 
 func (l *listener) QuietEnded(*accounting.Quiet) { panic("nothing goes unwatched") }
@@ -88,6 +89,32 @@ func TestRecorder(t *testing.T) {
 	}
 	if err := end(false); err != nil || l.failed != nil {
 		t.Errorf("ended with %v, told of %v", err, l.failed)
+	}
+}
+
+// TestRecorderAtItsPace: where its handler is in no hurry, phases are longer, by the
+// same grid, and what is charged is the same.
+func TestRecorderAtItsPace(t *testing.T) {
+	rec, l, _, pass, end := recorded(t, 0)
+	for _, c := range []struct {
+		pace   accounting.Pace
+		phases int
+	}{{accounting.Easy, 100}, {accounting.Idle, 50}, {accounting.Brisk, 200}} {
+		l.pace = c.pace
+		pass(8) // it is asked at the end of a phase
+		before := l.phases
+		pass(200)
+		if got := l.phases - before; got != c.phases {
+			t.Errorf("pace %d: %d phases in 200 intervals, want %d", c.pace, got, c.phases)
+		}
+		for i, r := range rec.Contexts {
+			if off := l.used[r.Group] - r.Busy(); off > ms || off < -ms {
+				t.Errorf("pace %d: context %d: charged %v of %v", c.pace, i, l.used[r.Group], r.Busy())
+			}
+		}
+	}
+	if err := end(false); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -22,7 +22,7 @@ type SpanConfig struct {
 	// Keep is for how long what is told of the past is still taken in, 100 ms, and
 	// Late for how long where it says nothing of work that goes on: 20 ms. An
 	// executor that is late to say that a launch has ended says until then that it
-	// goes on.
+	// goes on. Both are at least the length of two phases.
 	Keep, Late time.Duration
 }
 
@@ -163,7 +163,8 @@ func (m *SpanMeter) Cut(now time.Duration, p *Phase) {
 			final = min(final, c.since)
 		}
 	}
-	if old := max(final-m.config.Late, now-m.config.Keep); old > m.settled {
+	lately := 2 * (now - m.cut)
+	if old := max(final-max(m.config.Late, lately), now-max(m.config.Keep, lately)); old > m.settled {
 		m.reckon(m.settled, old)
 		m.settle(old)
 	}

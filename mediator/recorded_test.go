@@ -306,7 +306,7 @@ func TestRecordBreaksOff(t *testing.T) {
 	g := h.join("a", 1, newPage(t), &accountingtest.RecordedContext{PID: 100, Group: 3, Kernel: func() (time.Duration, time.Duration) { return ms, ms }})
 	h.pass(50 * ms)
 	h.record.Err = gpu.ErrLost
-	h.clock.Advance(20 * ms)
+	h.clock.Advance(40 * ms)
 	h.clock.AwaitWaiters(1) // to open it again
 	if a := h.share.gpu(1); a.Healthy || !strings.Contains(a.Problem, gpu.ErrLost.Error()) {
 		t.Errorf("the record broke off: %+v", a)

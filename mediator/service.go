@@ -265,11 +265,16 @@ func (s *Service) leave(servers []*http.Server) error {
 	return errors.Join(errs...)
 }
 
+// beatEvery is how often beat looks: as often as a GPU's record is read where nothing
+// happens, in the same wake. Rounds show that the daemon is alive more often, and so
+// do listeners where launches wait for it.
+const beatEvery = 4 * link.HeartbeatEvery
+
 // beat shows the guests that the daemon is alive, and looks for contexts that
 // came or went, which may call for a decision.
 func (s *Service) beat(ctx context.Context) {
 	changes, newer := make(map[fairshare.GuestID]uint64), make(map[fairshare.GuestID]uint64)
-	for clock.Tick(ctx, s.clock, link.HeartbeatEvery) == nil {
+	for clock.Tick(ctx, s.clock, beatEvery) == nil {
 		s.beaten.Store(int64(s.clock.Now()))
 		for _, sh := range s.shares {
 			moved := fairshare.GuestID(0)

@@ -137,7 +137,7 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 			Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length(), Spread: s.spread,
 		}
 		changed, held := s.decide(guests, ev)
-		plan = accounting.Plan{Load: s.load, Await: s.awaited(held)}
+		plan = accounting.Plan{Load: s.load, Await: s.awaited(held), Pace: s.pace(guests)}
 		if changed && s.opened.watch.Piece < 0 {
 			// For a while the mix is neither the one that was polled nor the one
 			// that will be. Pieces that are spread over the round show it anyway.

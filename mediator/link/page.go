@@ -122,8 +122,8 @@ const (
 	// SuspensionLimit is how long after the daemon's last heartbeat an
 	// executor goes on obeying a suspension.
 	SuspensionLimit = 2 * time.Second
-	// HeartbeatEvery is how often the daemon shows that it is alive: as often as it
-	// reads a GPU's record of context switches, which it then does in the same wake.
+	// HeartbeatEvery is how often the daemon shows that it is alive where launches wait
+	// for it, and else every fourth time.
 	HeartbeatEvery = 20 * time.Millisecond
 )
 
