@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,5 +87,45 @@ func TestPartsAreDoneWhenTheirRowsAreThere(t *testing.T) {
 		if !p.done(&f) {
 			t.Errorf("part %s is not done", p.name)
 		}
+	}
+}
+
+// TestPartsThatMayNotFitArePutOff has less time than any part may take, and more than
+// one that is there already does.
+func TestPartsThatMayNotFitArePutOff(t *testing.T) {
+	var progress strings.Builder
+	out := filepath.Join(t.TempDir(), "soft.json")
+	o := &options{out: out, kind: "soft", within: time.Second, progress: &progress}
+	about, err := ask(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := parts[0]
+	for _, id := range first.ids {
+		about.Rows = append(about.Rows, report.NewRow(id, []float64{1}))
+	}
+	if err := about.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	if err := measure(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	said := progress.String()
+	if n := strings.Count(said, "put off"); n != len(parts)-1 || !strings.Contains(said, "part "+first.name+": done before") {
+		t.Errorf("of %d parts %d are put off:\n%s", len(parts), n, said)
+	}
+}
+
+// TestResultsOfAnotherGPUAreNotAddedTo holds that this is found out before anything is
+// measured.
+func TestResultsOfAnotherGPUAreNotAddedTo(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "h100.json")
+	other := report.File{GPU: "NVIDIA H100", Driver: "580", Rows: []report.Row{report.NewRow("share_error", []float64{0.01})}}
+	if err := other.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	o := &options{part: "shares", out: out, kind: "soft", progress: t.Output()}
+	if err := measure(t.Context(), o); err == nil || !strings.Contains(err.Error(), "NVIDIA H100") {
+		t.Errorf("measured on another GPU: %v", err)
 	}
 }
