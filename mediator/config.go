@@ -179,7 +179,7 @@ type GPUConfig struct {
 	// 0.02.
 	SliceLoss float64 `yaml:"slice_loss,omitempty"`
 	// Spin has executors and the daemon look, rather than sleep, while a kernel may
-	// be told to leave: false.
+	// be told to leave, and for the most urgent guest's launches: false.
 	Spin bool `yaml:"spin,omitempty"`
 }
 
