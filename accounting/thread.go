@@ -95,15 +95,6 @@ func (t *thread) start() error {
 // now is the host's time since the thread's start.
 func (t *thread) now() time.Duration { return time.Since(t.epoch) }
 
-// threadCPU is the processor time that the calling thread has used.
-func threadCPU() time.Duration {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
-		return 0
-	}
-	return time.Duration(ts.Nano())
-}
-
 // spent is the processor time used since it was last asked.
 func (t *thread) spent() time.Duration {
 	now := threadCPU()

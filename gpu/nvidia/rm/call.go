@@ -21,6 +21,18 @@ type caller struct {
 // where the command has none, is encoded, and decoded again when the driver has answered,
 // also where it refused.
 func (c *caller) control(what string, object abi.Handle, cmd abi.Command, params any) error {
+	return c.command(c.node.Ioctl, what, object, cmd, params)
+}
+
+// brief is control for commands that are made often and take some microseconds.
+func (c *caller) brief(what string, object abi.Handle, cmd abi.Command, params any) error {
+	return c.command(c.node.IoctlBriefly, what, object, cmd, params)
+}
+
+// ioctlFunc is one of a Node's ways to make a call.
+type ioctlFunc func(nr uint8, arg, params []byte) error
+
+func (c *caller) command(by ioctlFunc, what string, object abi.Handle, cmd abi.Command, params any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var buf []byte
@@ -32,7 +44,7 @@ func (c *caller) control(what string, object abi.Handle, cmd abi.Command, params
 		buf = c.params[:n]
 	}
 	call := abi.Control{Client: c.client, Object: object, Command: cmd, ParamsSize: uint32(len(buf))}
-	err := c.ioctl(abi.EscControl, &call, buf, &call.Status)
+	err := ioctl(by, c.arg[:], abi.EscControl, &call, buf, &call.Status)
 	if params != nil {
 		if derr := abi.Decode(buf, params); derr != nil && err == nil {
 			err = derr
@@ -93,17 +105,17 @@ func (c *caller) mapMemory(k Kernel, memory abi.Handle, length int) (Mapping, er
 
 // ioctl makes one call on the control node. The caller holds mu; status is call's.
 func (c *caller) ioctl(nr uint8, call any, params []byte, status *abi.Status) error {
-	return ioctl(c.node, c.arg[:], nr, call, params, status)
+	return ioctl(c.node.Ioctl, c.arg[:], nr, call, params, status)
 }
 
-// ioctl makes one call on n, encoded to buf. A call that has no status of its own has nil
-// for it.
-func ioctl(n Node, buf []byte, nr uint8, call any, params []byte, status *abi.Status) error {
+// ioctl makes one call, encoded to buf. A call that has no status of its own has nil for
+// it.
+func ioctl(by ioctlFunc, buf []byte, nr uint8, call any, params []byte, status *abi.Status) error {
 	size, err := abi.Encode(buf, call)
 	if err != nil {
 		return err
 	}
-	if err := n.Ioctl(nr, buf[:size], params); err != nil {
+	if err := by(nr, buf[:size], params); err != nil {
 		return err
 	}
 	if err := abi.Decode(buf[:size], call); err != nil {

@@ -70,7 +70,7 @@ func (c *Client) openGPU() (Node, error) {
 		return nil, err
 	}
 	var buf [4]byte
-	if err := ioctl(n, buf[:], abi.EscRegisterFD, &abi.RegisterFD{FD: int32(c.call.node.FD())}, nil, nil); err != nil {
+	if err := ioctl(n.Ioctl, buf[:], abi.EscRegisterFD, &abi.RegisterFD{FD: int32(c.call.node.FD())}, nil, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("tie the GPU's node to the control node: %w", err), n.Close())
 	}
 	return n, nil
@@ -130,7 +130,7 @@ func parsePCI(s string) (domain uint32, bus, slot uint16, err error) {
 // switches show too. It takes some 7 µs.
 func (c *Client) Now() (time.Duration, error) {
 	var p abi.Time
-	err := c.call.control("read the GPU's clock", c.subdevice, abi.CmdGetTime, &p)
+	err := c.call.brief("read the GPU's clock", c.subdevice, abi.CmdGetTime, &p)
 	return time.Duration(p.Nanoseconds), err
 }
 

@@ -110,7 +110,7 @@ func (e *Events) memory(size int, m *Mapping) (abi.Handle, error) {
 // doesn't wait. With a [*DroppedError] the switches are good, and lost are records that
 // came after them.
 func (e *Events) Read(buf []Switch) (int, error) {
-	if err := e.call.control("flush an event buffer", e.buffer, abi.CmdFlush, nil); err != nil {
+	if err := e.call.brief("flush an event buffer", e.buffer, abi.CmdFlush, nil); err != nil {
 		return 0, err
 	}
 	var raw [abi.EventHeaderBytes]byte
@@ -156,7 +156,7 @@ func (e *Events) take(buf []Switch, end uint32) (n int, err error) {
 		return n, nil
 	}
 	e.told = get
-	return n, e.call.control("move in an event buffer", e.buffer, abi.CmdUpdateGet, &abi.UpdateGet{Record: get})
+	return n, e.call.brief("move in an event buffer", e.buffer, abi.CmdUpdateGet, &abi.UpdateGet{Record: get})
 }
 
 // decodeSwitch says what a record tells, if it is one that tells of a switch.

@@ -91,6 +91,21 @@ func isControl(fd int) error {
 type node struct{ f *os.File }
 
 func (n node) Ioctl(nr uint8, arg, params []byte) error {
+	return passing(arg, params, func() unix.Errno {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, n.f.Fd(), uintptr(abi.Request(nr, len(arg))), uintptr(unsafe.Pointer(&arg[0])))
+		return errno
+	})
+}
+
+func (n node) IoctlBriefly(nr uint8, arg, params []byte) error {
+	return passing(arg, params, func() unix.Errno {
+		_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, n.f.Fd(), uintptr(abi.Request(nr, len(arg))), uintptr(unsafe.Pointer(&arg[0])))
+		return errno
+	})
+}
+
+// passing makes a call with the address of params in arg.
+func passing(arg, params []byte, call func() unix.Errno) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	if len(params) > 0 {
@@ -100,10 +115,8 @@ func (n node) Ioctl(nr uint8, arg, params []byte) error {
 		binary.LittleEndian.PutUint64(arg[abi.PointerOffset:], address)
 		defer binary.LittleEndian.PutUint64(arg[abi.PointerOffset:], 0)
 	}
-	request := uintptr(abi.Request(nr, len(arg)))
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, n.f.Fd(), request, uintptr(unsafe.Pointer(&arg[0])))
-		switch errno {
+		switch errno := call(); errno {
 		case 0:
 			return nil
 		case unix.EINTR:

@@ -34,6 +34,9 @@ func (n *node) Ioctl(nr uint8, arg, params []byte) error {
 	return fmt.Errorf("call %#x: %w", nr, unix.ENOTTY)
 }
 
+// IoctlBriefly implements [rm.Node].
+func (n *node) IoctlBriefly(nr uint8, arg, params []byte) error { return n.Ioctl(nr, arg, params) }
+
 // answer decodes a call, carries it out, and writes it back with its status.
 func answer[T any](arg []byte, call *T, do func(*T) abi.Status, set func(*T, abi.Status)) error {
 	if len(arg) != abi.Size(call) {
