@@ -55,9 +55,13 @@ type Channel struct {
 	base uint64        // the lane's word before the channel's first command
 	seen atomic.Uint64 // fences that are reached, and whose copies have landed
 	sent atomic.Uint64 // newest fence queued
-	dead atomic.Bool
-	gone chan struct{} // closed when the context is poisoned, or the channel closed
-	once sync.Once
+	// told is the newest whose end will be told: less than sent behind a word, whose
+	// end is queued when somebody asks, or with the next command's.
+	told    atomic.Uint64
+	putting sync.Mutex // held while a command is put, or the end of one
+	dead    atomic.Bool
+	gone    chan struct{} // closed when the context is poisoned, or the channel closed
+	once    sync.Once
 
 	zeroed uint64 // how far of Context.zero was waited for
 
@@ -82,6 +86,7 @@ type slot struct {
 	called   time.Duration
 	dst, src []byte // a copy out of page-locked memory, to be made when it is done
 	sleepers int    // in the driver, waiting for its event
+	untold   bool   // it has no event: that of a later command tells
 }
 
 // beginning is what is known of when a command began.
@@ -90,7 +95,7 @@ type beginning uint8
 const (
 	recorded beginning = iota // it has an event of its own
 	behind                    // when the one before it ended: that was not done when it was queued
-	untold                    // no more than when it ended
+	unknown                   // no more than when it ended
 )
 
 // NewChannel makes a channel.
@@ -196,7 +201,7 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 		return i, err
 	}
 	began := recorded
-	if ch.word.Load()-ch.base < ch.sent.Load() {
+	if sent := ch.sent.Load(); ch.told.Load() == sent && ch.word.Load()-ch.base < sent {
 		began = behind
 	} else if err := ch.record(&ch.starts[i]); err != nil {
 		return i, err
@@ -212,11 +217,13 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 	f := ch.sent.Load() + 1
 	i = f % slotCount
 	c := ch.c
+	full := ch.room(f)
+	ch.putting.Lock()
 	if err := c.enter(); err != nil {
 		return i, err
 	}
-	if err := ch.room(f); err != nil {
-		return i, err
+	if full != nil {
+		return i, full
 	}
 	if err := c.clock.tick(c.d.o.Clock.Now()); err != nil {
 		return i, err
@@ -229,7 +236,7 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 		ch.zeroed = upTo
 	}
 	ch.mu.Lock()
-	ch.slots[i] = slot{fence: f, began: untold}
+	ch.slots[i] = slot{fence: f, began: unknown}
 	ch.mu.Unlock()
 	return i, nil
 }
@@ -249,8 +256,10 @@ func (ch *Channel) room(f uint64) error {
 	if f <= gpu.OutcomesKept {
 		return nil
 	}
-	if err := ch.Wait(context.Background(), gpu.Fence(f-gpu.OutcomesKept)); err != nil {
-		return err
+	if long := f - gpu.OutcomesKept; ch.reached() < long {
+		if err := ch.Wait(context.Background(), gpu.Fence(long)); err != nil {
+			return err
+		}
 	}
 	for i := f % slotCount; ; runtime.Gosched() {
 		ch.mu.Lock()
@@ -266,25 +275,82 @@ func (ch *Channel) room(f uint64) error {
 // can't be told of its end is queued all the same, and poisons the context.
 func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 	defer ch.c.leave()
+	defer ch.putting.Unlock()
 	if err != nil {
 		return 0, ch.c.failed(what, err)
 	}
 	f := ch.sent.Load() + 1
-	if err = ch.record(&ch.ends[i]); err == nil {
+	if err := ch.tell(what, i, f); err != nil {
+		return 0, err
+	}
+	return gpu.Fence(f), nil
+}
+
+// tell queues what tells of the end of command f, in slot i, which is the newest. The
+// context is current and the caller holds putting.
+func (ch *Channel) tell(what string, i, f uint64) error {
+	err := ch.record(&ch.ends[i])
+	if err == nil {
 		// The word may come to f before the call returns.
 		ch.tail.Store(uintptr(ch.ends[i]))
 		ch.last.Store(ch.base + f)
 		ch.sent.Store(f)
+		ch.told.Store(f)
 		err = ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
 	}
-	if err != nil {
-		if err := ch.c.failed(what, err); ch.c.fault.Load() != nil {
-			return 0, err
-		}
-		ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
-		return 0, ch.c.Fault()
+	if err == nil {
+		return nil
 	}
+	if err := ch.c.failed(what, err); ch.c.fault.Load() != nil {
+		return err
+	}
+	ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
+	return ch.c.Fault()
+}
+
+// endUntold is end for a word, which is in a hurry: the calls that tell of its end take
+// longer than its own, and hold up on the GPU what it is to stop.
+func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error) {
+	defer ch.c.leave()
+	defer ch.putting.Unlock()
+	if err != nil {
+		return 0, ch.c.failed(what, err)
+	}
+	f := ch.sent.Load() + 1
+	ch.mu.Lock()
+	ch.slots[i].untold = true
+	ch.mu.Unlock()
+	ch.sent.Store(f)
 	return gpu.Fence(f), nil
+}
+
+// settle queues what tells of the end of all that is queued, unless a command is being
+// put, whose end will. It does not block.
+func (ch *Channel) settle() {
+	if ch.told.Load() == ch.sent.Load() || !ch.putting.TryLock() {
+		return
+	}
+	defer ch.putting.Unlock()
+	f := ch.sent.Load()
+	if ch.told.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
+		return
+	}
+	if err := ch.c.enter(); err == nil {
+		i := f % slotCount
+		if ch.tell("tell of a word's end", i, f) == nil { // else the context is poisoned
+			ch.mu.Lock()
+			ch.slots[i].untold = false
+			ch.mu.Unlock()
+		}
+	}
+	ch.c.leave()
+}
+
+// teller is the first command from f on that has an event. The caller holds mu.
+func (ch *Channel) teller(f uint64) uint64 {
+	for told := ch.told.Load(); f < told && ch.slots[f%slotCount].untold; f++ {
+	}
+	return f
 }
 
 // Launch queues a kernel.
@@ -343,14 +409,21 @@ func (ch *Channel) called(i uint64, then time.Duration) {
 
 // Done is the newest fence reached. In a context that a fault has ended all are.
 func (ch *Channel) Done() gpu.Fence {
-	n := ch.word.Load() - ch.base
-	if n > ch.seen.Load() {
-		ch.land(n)
-	}
+	ch.settle()
+	n := ch.reached()
 	if ch.c.fault.Load() != nil || ch.dead.Load() {
 		return gpu.Fence(ch.sent.Load())
 	}
 	return gpu.Fence(n)
+}
+
+// reached is the newest fence whose end was told.
+func (ch *Channel) reached() uint64 {
+	n := ch.word.Load() - ch.base
+	if n > ch.seen.Load() {
+		ch.land(n)
+	}
+	return n
 }
 
 // land makes the copies that have come as far as their cells.
@@ -403,11 +476,15 @@ func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
 
 // sleep sleeps in the driver until f is reached, or it can't be.
 func (ch *Channel) sleep(f uint64) error {
-	i := f % slotCount
 	ch.mu.Lock()
-	if ch.slots[i].fence != f {
+	if ch.slots[f%slotCount].fence != f {
 		ch.mu.Unlock()
 		return nil // long reached
+	}
+	i := ch.teller(f) % slotCount
+	if ch.slots[i].untold {
+		ch.mu.Unlock()
+		return nil // its end is not queued yet: who asks again has it queued
 	}
 	ch.slots[i].sleepers++
 	e := ch.ends[i]
@@ -459,6 +536,7 @@ func (ch *Channel) drop() bool {
 
 // Close lets go of the channel. What is queued goes on, and nobody is told.
 func (ch *Channel) Close() error {
+	ch.settle() // who has the lane next is to know
 	if !ch.drop() {
 		return nil
 	}

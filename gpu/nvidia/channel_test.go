@@ -288,3 +288,70 @@ func TestLagOfIdleChannels(t *testing.T) {
 	ch.latest.at = x.gpu.Clock() - lagAfter - time.Microsecond
 	launch(2 * time.Hour)
 }
+
+// A word is one call of the driver's. That it was written is told to who asks, or with
+// what comes behind it.
+func TestWordsAreOneCall(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p := alloc(t, c, 8)
+	calls := func() (n int) {
+		for _, method := range []string{"MemcpyHtoDAsync", "EventRecord", "StreamWriteValue64"} {
+			n += x.gpu.Calls(method)
+		}
+		return n
+	}
+	write := func(b byte) gpu.Fence {
+		t.Helper()
+		before := calls()
+		f, err := ch.CopyIn(p, []byte{b, 0, 0, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := calls() - before; n != 1 {
+			t.Errorf("%d calls of the driver", n)
+		}
+		return f
+	}
+	first := write(1)
+	second := write(2)
+	if o := ran(t, ch, first, nil); o.Err != nil || o.End == 0 {
+		t.Errorf("told of by the one behind it: %+v", o)
+	}
+	if o := ran(t, ch, second, nil); o.Err != nil || o.End == 0 || ch.Done() != second {
+		t.Errorf("%+v, done %d", o, ch.Done())
+	}
+	third := write(3)
+	f, err := ch.Launch(kernel(t, c, "add", uint64(p)))
+	after := ran(t, ch, f, err)
+	if o := ch.Outcome(third); o.Err != nil || o.End != after.End || after.Start > after.End {
+		t.Errorf("%+v, before a launch %+v", o, after)
+	}
+	if got := read(t, ch, p, 8); got[0] != 4 {
+		t.Errorf("the word is %d", got[0])
+	}
+	// More of them than are remembered, and memory that is given back behind one.
+	for range 2 * slotCount {
+		if second, err = ch.CopyIn(p, []byte{5, 0, 0, 0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Free(p); err != nil {
+		t.Fatal(err)
+	}
+	if l := ch.lane; l.last.Load() != ch.base+uint64(second) {
+		t.Errorf("freed behind command %d of %d", l.last.Load()-ch.base, second)
+	}
+	q := alloc(t, c, 8)
+	f, err = ch.CopyIn(q, []byte{1, 2, 3, 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l := ch.lane; l.last.Load() != ch.base+uint64(f) {
+		t.Errorf("closed behind command %d of %d", l.last.Load()-ch.base, f)
+	}
+}

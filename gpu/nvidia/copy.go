@@ -21,9 +21,9 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	if err != nil {
 		return 0, fmt.Errorf("copy in: %w", err)
 	}
-	begin := ch.begin
+	begin, end := ch.begin, ch.end
 	if len(src) <= wordSize {
-		begin = ch.beginUntimed // nobody asks, and it is in a hurry
+		begin, end = ch.beginUntimed, ch.endUntold // nobody asks, and it is in a hurry
 	}
 	i, err := begin(zeroed)
 	if err == nil && len(src) > 0 {
@@ -34,7 +34,7 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 		}
 		err = ch.c.drv.MemcpyHtoDAsync(cuda.DevicePtr(dst), src, ch.stream)
 	}
-	return ch.end("copy in", i, err)
+	return end("copy in", i, err)
 }
 
 // CopyOut copies from the GPU's memory to the program's. One of up to 1 MiB, or to

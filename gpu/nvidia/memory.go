@@ -150,6 +150,12 @@ func (c *Context) Free(p gpu.Ptr) error {
 	if !ok {
 		return fmt.Errorf("free %#x: %w", uint64(p), gpu.ErrInvalidPtr)
 	}
+	c.mu.Lock()
+	channels := slices.Clone(c.channels)
+	c.mu.Unlock()
+	for _, ch := range channels {
+		ch.settle()
+	}
 	err := c.do("free memory", func() error { return c.freeBehindAll(cuda.DevicePtr(p)) })
 	if err == nil {
 		c.memory.give(a.charge)

@@ -12,7 +12,7 @@ import (
 func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
-	s, latest := ch.slots[f%slotCount], ch.latest
+	s, latest, teller := ch.slots[f%slotCount], ch.latest, ch.teller(f)
 	ch.mu.Unlock()
 	done := ch.word.Load() - ch.base
 	sent := ch.sent.Load()
@@ -29,7 +29,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	}
 	var o gpu.Outcome
 	err := ch.c.do("read a command's times", func() (err error) {
-		if o.End, err = ch.c.clock.at(ch.ends[f%slotCount]); err != nil {
+		if o.End, err = ch.c.clock.at(ch.ends[teller%slotCount]); err != nil {
 			return err
 		}
 		switch o.Start = o.End; {
