@@ -167,6 +167,9 @@ type GPUConfig struct {
 	// AllowUnknownDriver goes on without the hardware's own abilities where the
 	// calls of NVIDIA's driver are not known.
 	AllowUnknownDriver bool `yaml:"allow_unknown_driver,omitempty"`
+	// Connections is how many channels of the hardware a context's streams share: 0 is
+	// CUDA's own choice, 8.
+	Connections int `yaml:"connections,omitempty"`
 	// Policy is dfq unless said otherwise.
 	Policy     string           `yaml:"policy"`
 	Accounting AccountingConfig `yaml:"accounting"`
@@ -332,14 +335,19 @@ func (c *Config) check() error {
 	return nil
 }
 
+// maxConnections is CUDA's limit.
+const maxConnections = 32
+
 // checkKind is about what GPUs of a kind are opened by.
 func (g *GPUConfig) checkKind() error {
-	driven := g.Device != "" || g.AllowUnknownDriver
+	driven := g.Device != "" || g.AllowUnknownDriver || g.Connections != 0
 	switch {
 	case g.Kind == kindSoft && g.Socket == "":
 		return errors.New("socket: want the path that `vgpud softgpu` listens on")
 	case g.Kind == kindSoft && driven:
-		return fmt.Errorf("device and allow_unknown_driver are for kind %q", kindNVIDIA)
+		return fmt.Errorf("device, allow_unknown_driver and connections are for kind %q", kindNVIDIA)
+	case g.Connections < 0 || g.Connections > maxConnections:
+		return fmt.Errorf("connections %d: want 1 to %d, or 0 for CUDA's own choice", g.Connections, maxConnections)
 	case g.Kind == kindNVIDIA && g.Socket != "":
 		return fmt.Errorf("socket: a GPU of kind %q has none; device says which it is", g.Kind)
 	case g.Kind != kindSoft && g.Kind != kindNVIDIA:
@@ -350,7 +358,7 @@ func (g *GPUConfig) checkKind() error {
 
 // link is the GPU as other processes are told of it.
 func (g *GPUConfig) link() link.GPU {
-	return link.GPU{Name: g.Name, Kind: g.Kind, Socket: g.Socket, Device: g.Device, AllowUnknownDriver: g.AllowUnknownDriver}
+	return link.GPU{Name: g.Name, Kind: g.Kind, Socket: g.Socket, Device: g.Device, AllowUnknownDriver: g.AllowUnknownDriver, Connections: g.Connections}
 }
 
 // checkPolicy says which policies there are.

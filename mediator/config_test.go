@@ -68,7 +68,7 @@ gpus:
   policy: none
   accounting: {poll: 2ms, quiet: 8ms, round: 40ms, piece: 200µs, jitter: 0.25, full: true, idle: compared, by_channels: true}
 - {name: gpu1, socket: /tmp/v/gpu1.sock}
-- {name: gpu2, kind: nvidia, device: "0000:3b:00.0", allow_unknown_driver: true, accounting: {source: events, interval: 20ms}, deep_after: 5ms, time_slices: off, slice_loss: 0.05}
+- {name: gpu2, kind: nvidia, device: "0000:3b:00.0", allow_unknown_driver: true, connections: 2, accounting: {source: events, interval: 20ms}, deep_after: 5ms, time_slices: off, slice_loss: 0.05}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ gpus:
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
 			}},
 			{Name: "gpu1", Kind: "soft", Socket: "/tmp/v/gpu1.sock", Policy: "dfq"},
-			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}, DeepAfter: TimeLimit(5 * ms), TimeSlices: slicesOff, SliceLoss: 0.05},
+			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Connections: 2, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}, DeepAfter: TimeLimit(5 * ms), TimeSlices: slicesOff, SliceLoss: 0.05},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -91,18 +91,20 @@ gpus:
 func TestConfigRefusals(t *testing.T) {
 	gpu := func(s string) string { return "gpus: [{name: gpu0, socket: /s, " + s + "}]" }
 	for text, want := range map[string]string{
-		"":                                                     "gpus: want at least one",
-		"gpus: []":                                             "gpus: want at least one",
-		"gpus: [{name: g}]":                                    "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
-		"gpus: [{socket: /s}]":                                 `gpus[0]: name "": want 1 to 64 letters`,
-		"gpus: [{name: ../g, socket: /s}]":                     `gpus[0]: name "../g": want`,
-		leastConfig + "gpu_s: 1":                               "line 2: field gpu_s not found",
-		leastConfig + "run_dir: [":                             "line 2",
-		leastConfig + "kernel_time_limit: 0s":                  `line 2: time limit "0s"`,
-		"gpus: 7":                                              "cannot unmarshal",
-		gpu("kind: nvidia"):                                    `gpus[0] (gpu0): socket: a GPU of kind "nvidia" has none; device says which it is`,
-		gpu("kind: voodoo"):                                    `gpus[0] (gpu0): kind "voodoo": want "soft" or "nvidia"`,
-		gpu("device: GPU-1"):                                   `gpus[0] (gpu0): device and allow_unknown_driver are for kind "nvidia"`,
+		"":                                    "gpus: want at least one",
+		"gpus: []":                            "gpus: want at least one",
+		"gpus: [{name: g}]":                   "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
+		"gpus: [{socket: /s}]":                `gpus[0]: name "": want 1 to 64 letters`,
+		"gpus: [{name: ../g, socket: /s}]":    `gpus[0]: name "../g": want`,
+		leastConfig + "gpu_s: 1":              "line 2: field gpu_s not found",
+		leastConfig + "run_dir: [":            "line 2",
+		leastConfig + "kernel_time_limit: 0s": `line 2: time limit "0s"`,
+		"gpus: 7":                             "cannot unmarshal",
+		gpu("kind: nvidia"):                   `gpus[0] (gpu0): socket: a GPU of kind "nvidia" has none; device says which it is`,
+		gpu("kind: voodoo"):                   `gpus[0] (gpu0): kind "voodoo": want "soft" or "nvidia"`,
+		gpu("device: GPU-1"):                  `gpus[0] (gpu0): device, allow_unknown_driver and connections are for kind "nvidia"`,
+		gpu("connections: 4"):                 `gpus[0] (gpu0): device, allow_unknown_driver and connections are for kind "nvidia"`,
+		"gpus: [{name: gpu0, kind: nvidia, connections: 33}]":  "connections 33: want 1 to 32, or 0 for CUDA's own choice",
 		gpu("policy: lottery"):                                 `gpus[0] (gpu0): policy "lottery": want one of ` + strings.Join(fairshare.Names(), ", "),
 		gpu("accounting: {source: tea}"):                       `source "tea": want one of auto, registers, events`,
 		gpu("accounting: {interval: 1s}"):                      "interval 1s: want 1ms to 250ms",

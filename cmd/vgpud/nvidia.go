@@ -63,7 +63,7 @@ func probeAgain(ctx context.Context, o *options) ([]nvidia.Info, error) {
 
 // openNVIDIA opens one of NVIDIA's GPUs to be used by this process.
 func openNVIDIA(log *slog.Logger, g link.GPU) (gpu.Device, error) {
-	o := nvidia.Options{Device: g.Device, CaptureOutput: true, Log: log}
+	o := nvidia.Options{Device: g.Device, Connections: g.Connections, CaptureOutput: true, Log: log}
 	var err error
 	if o.Kernel, err = nvidia.Beneath(os.DirFS("/")); err != nil {
 		if !g.AllowUnknownDriver {

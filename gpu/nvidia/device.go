@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,6 +21,12 @@ type Options struct {
 	// Device is which of the GPUs that this process sees: its UUID, its PCI address
 	// or its index, as [Find] takes it. Empty: the only one.
 	Device string
+	// Connections is how many channels of the hardware a context's streams share, 1 to
+	// 32; 0 is CUDA's own choice, 8. Streams that share one wait for one another. With
+	// fewer a context is sooner disabled, and the driver finds whose a context switch was
+	// among fewer channels. It is for all of the process, and counts when the driver is
+	// opened.
+	Connections int
 	// Driver is libcuda unless set.
 	Driver Driver
 	// Clock is the host's; the real one unless set.
@@ -75,7 +82,7 @@ func Open(o Options) (*Device, error) {
 		o.Clock = clock.Real{}
 	}
 	if o.Driver == nil {
-		if err := settle(); err != nil {
+		if err := settle(o.Connections); err != nil {
 			return nil, err
 		}
 		l, err := cuda.Open()
@@ -121,8 +128,13 @@ var environment = map[string]string{
 	"CUDA_MODULE_LOADING": "EAGER",
 }
 
-// settle sets the environment.
-func settle() error {
+// settle sets the environment. connections are Options'.
+func settle(connections int) error {
+	if connections > 0 {
+		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", strconv.Itoa(connections)); err != nil {
+			return fmt.Errorf("set up the CUDA driver: %w", err)
+		}
+	}
 	for name, value := range environment {
 		if _, set := os.LookupEnv(name); set {
 			continue

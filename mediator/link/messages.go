@@ -71,6 +71,9 @@ type GPU struct {
 	// AllowUnknownDriver goes on without the hardware's own abilities where the
 	// calls of NVIDIA's driver are not known.
 	AllowUnknownDriver bool `json:"allow_unknown_driver,omitempty"`
+	// Connections is how many channels of the hardware a context's streams share; 0 is
+	// CUDA's own choice.
+	Connections int `json:"connections,omitempty"`
 	// Socket is the soft GPU's.
 	Socket string `json:"socket,omitempty"`
 }
