@@ -35,6 +35,7 @@ var rooms = []room{
 	{"mediator", 4},
 	{"guestagent", 4},
 	{"e2e/work", 5},
+	{"e2e/child", 5},
 	{"cmd", 6},
 	{"e2e", 7},
 }

@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"vgpud/clock"
+	"vgpud/e2e/child"
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
@@ -34,8 +35,8 @@ type house struct {
 	dir            string
 	gpu            link.GPU
 	client         *api.Client
-	daemon         *process
-	processes      []*process // all others but tenants, in the order of their start
+	daemon         *child.Process
+	processes      []*child.Process // all others but tenants, in the order of their start
 	members        []*member
 	policy         string
 	shallow        bool // suspended guests' kernels are left on the GPU
@@ -62,7 +63,7 @@ func newHouse(ctx context.Context, o *options) (*house, error) {
 		if err != nil {
 			return h, err
 		}
-		if err := until(ctx, p, func() error { _, err := os.Stat(h.gpu.Socket); return err }); err != nil {
+		if err := child.Until(ctx, p, func() error { _, err := os.Stat(h.gpu.Socket); return err }); err != nil {
 			return h, err
 		}
 	}
@@ -74,8 +75,8 @@ func (h *house) program(name string) string { return filepath.Join(h.programs, n
 
 func (h *house) vgpud() string { return h.program("vgpud") }
 
-func (h *house) start(name string, cmd *exec.Cmd) (*process, error) {
-	p, err := start(h.dir, name, cmd)
+func (h *house) start(name string, cmd *exec.Cmd) (*child.Process, error) {
+	p, err := child.Start(h.dir, name, cmd)
 	if err == nil {
 		h.processes = append(h.processes, p)
 	}
@@ -119,13 +120,13 @@ func (h *house) startDaemon(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.daemon, err = start(h.dir, "serve", exec.Command(h.vgpud(), "serve", "--config", path)); err != nil {
+	if h.daemon, err = child.Start(h.dir, "serve", exec.Command(h.vgpud(), "serve", "--config", path)); err != nil {
 		return err
 	}
 	if h.client == nil {
 		h.client = api.NewClient(filepath.Join(h.dir, "vgpud.sock"))
 	}
-	return until(ctx, h.daemon, func() error { _, err := h.client.Health(ctx); return err })
+	return child.Until(ctx, h.daemon, func() error { _, err := h.client.Health(ctx); return err })
 }
 
 // kernelTimeLimit ends kernels that are longer.
@@ -136,7 +137,7 @@ func (h *house) stopDaemon() error {
 	if h.daemon == nil {
 		return nil
 	}
-	err := h.daemon.end()
+	err := h.daemon.End()
 	h.daemon = nil
 	return err
 }
@@ -158,7 +159,7 @@ func (h *house) setShallow(ctx context.Context, shallow bool) error {
 	if _, err := h.configure(); err != nil {
 		return err
 	}
-	if err := h.daemon.cmd.Process.Signal(unix.SIGHUP); err != nil {
+	if err := h.daemon.Cmd.Process.Signal(unix.SIGHUP); err != nil {
 		return fmt.Errorf("have the daemon read its configuration: %w", err)
 	}
 	const reading = 100 * time.Millisecond
@@ -342,7 +343,7 @@ func (h *house) close(keep bool) error {
 	}
 	errs = append(errs, h.stopDaemon())
 	for _, p := range slices.Backward(h.processes) {
-		errs = append(errs, p.end())
+		errs = append(errs, p.End())
 	}
 	if h.client != nil {
 		h.client.Close()

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/e2e/child"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
 )
@@ -193,7 +194,7 @@ func runPart(ctx context.Context, o *options, p *part) (found report.File, err e
 	}
 	if h != nil {
 		if err != nil && !o.keep {
-			err = fmt.Errorf("%w\nthe daemon's log:%s", err, tail(filepath.Join(h.dir, "serve.log")))
+			err = fmt.Errorf("%w\nthe daemon's log:%s", err, child.Tail(filepath.Join(h.dir, "serve.log")))
 		}
 		err = errors.Join(err, h.close(o.keep))
 	}

@@ -350,7 +350,7 @@ func killDaemon(ctx context.Context, s *scene) (string, error) {
 	if _, err := s.suspended(ctx); err != nil {
 		return "", err
 	}
-	if err := s.daemon.kill(); err != nil {
+	if err := s.daemon.Kill(); err != nil {
 		return "", err
 	}
 	// Longer than suspensions outlive the daemon.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,112 +8,19 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"vgpud/clock"
+	"vgpud/e2e/child"
 	"vgpud/e2e/nvidia/tenant"
 )
 
-// endLimit is how long a process may take to end when told to.
-const endLimit = 5 * time.Second
-
-// process is a child, whose log goes to a file.
-type process struct {
-	name string
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{}
-	err  error // set when done is closed
-}
-
-// start starts a process with its log in dir.
-func start(dir, name string, cmd *exec.Cmd) (*process, error) {
-	p := &process{name: name, cmd: cmd, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
-	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stderr = f
-	// An interrupt at the terminal is passed on in order.
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
-	err = cmd.Start()
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	go func() {
-		p.err = cmd.Wait()
-		close(p.done)
-	}()
-	return p, nil
-}
-
-// why tells of an end that was not asked for.
-func (p *process) why() error { return fmt.Errorf("%s ended: %v%s", p.name, p.err, tail(p.log)) }
-
-// end tells the process to end, and kills it if it doesn't.
-func (p *process) end() error {
-	if err := p.cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	t := time.NewTimer(endLimit)
-	defer t.Stop()
-	select {
-	case <-p.done:
-		return nil
-	case <-t.C:
-		return p.kill()
-	}
-}
-
-// kill ends the process without warning.
-func (p *process) kill() error {
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-p.done
-	return nil
-}
-
-// tail is the end of a log, for an error.
-func tail(log string) string {
-	const most = 2000
-	b, err := os.ReadFile(log)
-	if err != nil {
-		return ""
-	}
-	b = bytes.TrimSpace(b)
-	if len(b) > most {
-		b = b[len(b)-most:]
-	}
-	return "\n" + string(b)
-}
-
-// until calls ask until it succeeds, or p ends.
-func until(ctx context.Context, p *process, ask func() error) error {
-	const pause = 5 * time.Millisecond
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.done:
-			return p.why()
-		default:
-		}
-		if cerr := clock.Sleep(ctx, clock.Real{}, pause); cerr != nil {
-			return fmt.Errorf("%s: %w, last: %w", p.name, cerr, err)
-		}
-	}
-}
+// tenantEnds is how long a tenant may take to end when it is asked nothing more.
+const tenantEnds = 5 * time.Second
 
 // member is a tenant's process. It is asked one thing at a time.
 type member struct {
 	name    string
-	process *process
+	process *child.Process
 	in      io.WriteCloser
 	answers chan tenant.Answer // closed at its end
 	spins   []int              // numbers of jobs, where it has several of a kind
@@ -133,7 +39,7 @@ func newMember(dir string, cmd *exec.Cmd, s tenant.Setup) (*member, error) {
 		return nil, err
 	}
 	cmd.Stdout = w
-	p, err := start(dir, s.Name, cmd)
+	p, err := child.Start(dir, s.Name, cmd)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -149,7 +55,7 @@ func newMember(dir string, cmd *exec.Cmd, s tenant.Setup) (*member, error) {
 			}
 			select {
 			case m.answers <- a:
-			case <-p.done:
+			case <-p.Ended():
 				return
 			}
 		}
@@ -159,7 +65,7 @@ func newMember(dir string, cmd *exec.Cmd, s tenant.Setup) (*member, error) {
 
 func (m *member) send(v any) error {
 	if err := json.NewEncoder(m.in).Encode(v); err != nil {
-		return fmt.Errorf("%s: %w%s", m.name, err, tail(m.process.log))
+		return fmt.Errorf("%s: %w%s", m.name, err, child.Tail(m.process.Log))
 	}
 	return nil
 }
@@ -170,14 +76,13 @@ func (m *member) answer(ctx context.Context) (tenant.Answer, error) {
 	case a, ok := <-m.answers:
 		switch {
 		case !ok:
-			<-m.process.done
-			return a, m.process.why()
+			return a, m.process.Why()
 		case a.Error != "":
 			return a, fmt.Errorf("%s: %s", m.name, a.Error)
 		}
 		return a, nil
 	case <-ctx.Done():
-		return tenant.Answer{}, fmt.Errorf("%s does not answer: %w%s", m.name, ctx.Err(), tail(m.process.log))
+		return tenant.Answer{}, fmt.Errorf("%s does not answer: %w%s", m.name, ctx.Err(), child.Tail(m.process.Log))
 	}
 }
 
@@ -206,12 +111,12 @@ func (m *member) end() error {
 	if err := m.in.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return err
 	}
-	t := time.NewTimer(endLimit)
+	t := time.NewTimer(tenantEnds)
 	defer t.Stop()
 	select {
-	case <-m.process.done:
+	case <-m.process.Ended():
 		return nil
 	case <-t.C:
-		return m.process.kill()
+		return m.process.Kill()
 	}
 }

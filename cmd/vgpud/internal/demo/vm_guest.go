@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/e2e/child"
 	"vgpud/vfio/qemu"
 )
 
@@ -100,7 +101,7 @@ func (g *vmGuest) work(ctx context.Context, m *member, plan []byte) error {
 func (g *vmGuest) ended() <-chan struct{} { return g.done }
 
 func (g *vmGuest) why() error {
-	return fmt.Errorf("guest %s ended: %v%s", g.name, g.err, tail(g.log.Name()))
+	return fmt.Errorf("guest %s ended: %v%s", g.name, g.err, child.Tail(g.log.Name()))
 }
 
 // end has the program end, and then the VM power itself off.
