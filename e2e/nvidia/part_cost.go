@@ -113,8 +113,8 @@ func (m *costMeasure) add(id string) {
 		ratio := func(w, base watch) float64 { return figure.Median(t[w])/figure.Median(t[base]) - 1 }
 		r.Detail.Add(a.name, 1e3*figure.Median(t[byNobody]), ratio(byDaemon, byNobody), ratio(byRecord, byNobody), ratio(byDaemon, byRecord), ratio(byNeon, byNobody))
 	}
-	r.Baseline["the_record_alone"] = figure.Median(m.over[[2]watch{byRecord, byNobody}])
-	r.Baseline["the_daemon_over_the_record"] = figure.Median(m.over[[2]watch{byDaemon, byRecord}])
+	r.Baseline["record_alone"] = figure.Median(m.over[[2]watch{byRecord, byNobody}])
+	r.Baseline["daemon_over_record"] = figure.Median(m.over[[2]watch{byDaemon, byRecord}])
 	r.Baseline["neon"] = figure.Median(m.over[[2]watch{byNeon, byNobody}])
 	for w, name := range map[watch]string{byNobody: "without", byRecord: "record", byDaemon: "with", byNeon: "neon"} {
 		r.Baseline["throttles_load_"+name] = figure.Median(m.loads[w])

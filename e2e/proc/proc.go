@@ -94,3 +94,34 @@ func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
 	}
 	return sum, nil
 }
+
+// CPUTimeOfKernel is that of the kernel's own threads of a name.
+func CPUTimeOfKernel(name string) (sum time.Duration, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range files {
+		dir := filepath.Dir(f)
+		if b, err := os.ReadFile(f); err != nil || strings.TrimSpace(string(b)) != name {
+			continue
+		}
+		// What is no program has no arguments.
+		if b, err := os.ReadFile(filepath.Join(dir, "cmdline")); err != nil || len(b) > 0 {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(dir, "schedstat"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("processor time: %w", err)
+		}
+		var d time.Duration
+		if _, err := fmt.Sscan(string(b), &d); err != nil {
+			return 0, fmt.Errorf("processor time: %s/schedstat: %w", dir, err)
+		}
+		sum += d
+	}
+	return sum, nil
+}

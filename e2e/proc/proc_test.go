@@ -80,3 +80,18 @@ func TestDescriptorsAreCounted(t *testing.T) {
 		t.Errorf("%d and one are %d, %v", before, after, err)
 	}
 }
+
+// TestKernelsThreads holds that the kernel's threads are found where they can be seen, and
+// nothing is where there are none.
+func TestKernelsThreads(t *testing.T) {
+	if d, err := CPUTimeOfKernel("no such thread"); d != 0 || err != nil {
+		t.Errorf("%v, %v", d, err)
+	}
+	name, err := os.ReadFile("/proc/2/comm")
+	if err != nil || string(name) != "kthreadd\n" {
+		t.Skip("this process's /proc has no threads of the kernel")
+	}
+	if d, err := CPUTimeOfKernel("kthreadd"); d <= 0 || err != nil {
+		t.Errorf("kthreadd has used %v, %v", d, err)
+	}
+}
