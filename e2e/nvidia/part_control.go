@@ -300,7 +300,7 @@ func (b *bench) tuned(ctx context.Context, m *member, j tenant.Job) (int, *tenan
 		if form = a.Form; form == nil {
 			return 0, nil, errors.New("it has no forms")
 		}
-		if form.Why != "measuring" && form.Why != "" {
+		if form.Settled() {
 			break
 		}
 	}

@@ -83,7 +83,7 @@ func transform(ctx context.Context, b *bench) error {
 // formCost is a kernel's cost in several ways of launching it.
 type formCost struct {
 	name                   string
-	form                   tenant.Form // of a program: its first kernel's
+	form                   tenant.Form // of a program: its first kernel's that has one
 	original               time.Duration
 	chosen, papers, sliced []float64 // overhead, of each run
 	slices                 int
@@ -135,7 +135,7 @@ func (b *bench) formCost(ctx context.Context, m *member, j tenant.Job, runs int)
 			return c, err
 		}
 		t := base
-		if c.form.Form != 0 || chosen.As == nil {
+		if c.form.Form != 0 { // else it is the original
 			if t, err = took(chosen); err != nil {
 				return c, err
 			}

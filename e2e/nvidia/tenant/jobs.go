@@ -163,6 +163,22 @@ func loadCase(ctx context.Context, m machine, name string) (*job, error) {
 	return j, nil
 }
 
+// form is what the tuner says of the job's kernels: of the first that it is not done
+// with, else of the first that has a form, else of the first.
+func (j *job) form() (chosen *Form) {
+	for i := range j.steps {
+		switch f := j.steps[i].function.form(); {
+		case f == nil:
+			return nil
+		case !f.Settled():
+			return f
+		case chosen == nil || chosen.Form == 0 && f.Form != 0:
+			chosen = f
+		}
+	}
+	return chosen
+}
+
 // sliced is launches cut into n each. Only the number of blocks counts for what that
 // costs: each slice runs the grid's first.
 func sliced(launches []command, n int) (steps []command) {

@@ -3,6 +3,7 @@ package tenant
 import (
 	"time"
 
+	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/link"
 )
 
@@ -39,7 +40,7 @@ type Request struct {
 	Run     *Run     `json:"run,omitempty"`     // -> Ran
 	Copy    *Copy    `json:"copy,omitempty"`    // -> Seconds
 	Suspend *Suspend `json:"suspend,omitempty"` // -> Standstills
-	Forms   *int     `json:"forms,omitempty"`   // of a job -> Form
+	Forms   *int     `json:"forms,omitempty"`   // of a job's kernels -> Form
 	Evict   *Evict   `json:"evict,omitempty"`   // -> Evicted
 	Sum     *int     `json:"sum,omitempty"`     // of a job -> Sum
 	Reset   bool     `json:"reset,omitempty"`   // everything is dropped
@@ -90,6 +91,9 @@ type Form struct {
 	Task   time.Duration `json:"task,omitempty"`
 	Leaves time.Duration `json:"leaves,omitempty"`
 }
+
+// Settled is whether the tuner has chosen, or never will.
+func (f *Form) Settled() bool { return f.Why != "" && f.Why != tune.WhyMeasuring.String() }
 
 // Run works at a job: iterations of Rounds times its launches, of which Depth are
 // under way at a time, each iteration waited for, and a pause after it.

@@ -118,7 +118,7 @@ func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 		if err != nil {
 			return a, err
 		}
-		a.Form = j.steps[0].function.form()
+		a.Form = j.form()
 		return a, nil
 	case r.Sum != nil:
 		j, err := t.job(*r.Sum)

@@ -132,3 +132,34 @@ func TestGateHoldsAndCounts(t *testing.T) {
 		t.Error("another's place changed")
 	}
 }
+
+// formed is a kernel of which the tuner says something.
+type formed struct {
+	function
+	says *Form
+}
+
+func (f formed) form() *Form { return f.says }
+
+// TestFormOfAJobIsWhatMattersMost has programs of several kernels.
+func TestFormOfAJobIsWhatMattersMost(t *testing.T) {
+	short, coarse, measuring, none := &Form{Why: "short"}, &Form{Form: 2, Why: "cheapest"}, &Form{Form: 1, Why: "measuring"}, &Form{}
+	for name, c := range map[string]struct {
+		says []*Form
+		want *Form
+	}{
+		"one":                       {[]*Form{short}, short},
+		"one with a form":           {[]*Form{short, coarse, short}, coarse},
+		"one not done with":         {[]*Form{coarse, short, measuring}, measuring},
+		"one of which nothing said": {[]*Form{coarse, none}, none},
+		"no guest's":                {[]*Form{nil}, nil},
+	} {
+		var j job
+		for _, f := range c.says {
+			j.steps = append(j.steps, command{function: formed{says: f}})
+		}
+		if got := j.form(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
