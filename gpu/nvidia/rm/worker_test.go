@@ -27,6 +27,10 @@ import (
 
 const workerEnv = "VGPUD_RM_WORKER"
 
+// spins is workerEnv's value for a worker that looks for its kernels' ends instead of
+// sleeping.
+const spins = "spins"
+
 // What a worker's kernels are: enough blocks to fill an H100, a line of the page each.
 const (
 	blocks     = 264
@@ -124,7 +128,12 @@ func work() error {
 	if err != nil {
 		return err
 	}
-	ctx, err := l.CtxCreate(cuda.CtxSchedBlockingSync, dev)
+	const schedSpin = 1 // CU_CTX_SCHED_SPIN
+	sched := uint32(cuda.CtxSchedBlockingSync)
+	if os.Getenv(workerEnv) == spins {
+		sched = schedSpin
+	}
+	ctx, err := l.CtxCreate(sched, dev)
 	if err != nil {
 		return err
 	}
@@ -206,6 +215,17 @@ func command(l *cuda.Library, ctx cuda.Context, f cuda.Function, s cuda.Stream, 
 		return "ok", nil
 	case "wait":
 		return "ok", l.StreamSynchronize(s)
+	case "again": // kernels of b rounds, each waited for, for a milliseconds
+		n := 0
+		for end := time.Now().Add(time.Duration(a) * time.Millisecond); time.Now().Before(end); n++ {
+			if _, err := command(l, ctx, f, s, c, args, page, fmt.Sprintf("run 1 %d", b)); err != nil {
+				return "", err
+			}
+			if err := l.StreamSynchronize(s); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprint(n), nil
 	case "take": // a MiB
 		if _, err := l.MemAllocAsync(uint64(a)<<20, s); err != nil {
 			return "", err
@@ -256,6 +276,14 @@ type worker struct {
 // newWorker starts a worker, which ends with the test at the latest.
 func newWorker(t *testing.T) *worker {
 	t.Helper()
+	w := startWorker(t)
+	w.greet()
+	return w
+}
+
+// startWorker starts a worker with more in its environment. It is to be greeted.
+func startWorker(t *testing.T, env ...string) *worker {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +304,7 @@ func newWorker(t *testing.T) *worker {
 	}
 	theirs, memory := os.NewFile(uintptr(fds[1]), "socket"), os.NewFile(uintptr(mem), "memfd")
 	w.cmd = exec.Command(os.Args[0])
-	w.cmd.Env = append(os.Environ(), workerEnv+"=1")
+	w.cmd.Env = append(append(os.Environ(), workerEnv+"=1"), env...)
 	w.cmd.ExtraFiles = []*os.File{theirs, memory}
 	w.cmd.Stderr = os.Stderr
 	if err := w.cmd.Start(); err != nil {
@@ -292,6 +320,13 @@ func newWorker(t *testing.T) *worker {
 			w.file.Close()
 		}
 	})
+	return w
+}
+
+// greet waits for the worker's first message.
+func (w *worker) greet() {
+	t := w.t
+	t.Helper()
 	buf, oob := make([]byte, 8192), make([]byte, 64)
 	w.sock.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, oobn, _, _, err := w.sock.ReadMsgUnix(buf, oob)
@@ -310,7 +345,6 @@ func newWorker(t *testing.T) *worker {
 		t.Fatalf("worker passed %d descriptors: %v", len(rights), err)
 	}
 	w.file = os.NewFile(uintptr(rights[0]), "nvidiactl")
-	return w
 }
 
 // try asks the worker, which answers within limit.
