@@ -32,7 +32,7 @@ var parts = []part{
 	{"accounting", []string{"accounting_error", "host_cpu"}, 150 * time.Second, account},
 	{"shares", []string{"share_error", "throughput_kept"}, 155 * time.Second, shares},
 	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 175 * time.Second, cost},
-	{"fair", []string{"fair_distance"}, 190 * time.Second, fair},
+	{"fair", []string{"fair_distance"}, 250 * time.Second, fair},
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, transform},
 	{faultsPart, nil, 35 * time.Second, faults},
 }
