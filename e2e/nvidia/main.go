@@ -5,6 +5,7 @@
 //
 //	run --part launch --out h100.json     one part
 //	run --out h100.json                   all parts that the file has no rows of yet
+//	run --within 9m --out h100.json       those of them that there is time for
 //	run --why ID=REASON --out h100.json   why a goal was missed, for the page
 //	run --table --out h100.json           the page, on standard output
 //
