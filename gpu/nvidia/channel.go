@@ -40,6 +40,7 @@ type lane struct {
 	args    *cuda.Args
 	starts  [slotCount]cuda.Event // made when they are needed
 	ends    [slotCount]cuda.Event
+	wakers  [slotCount]cuda.Event // which raise an interrupt
 	// bounce is made when it is needed; it is free when the word has come to
 	// bounced and that has landed.
 	bounce  []byte
@@ -59,9 +60,11 @@ type Channel struct {
 	// end is queued when somebody asks, or with the next command's.
 	told    atomic.Uint64
 	putting sync.Mutex // held while a command is put, or the end of one
-	dead    atomic.Bool
-	gone    chan struct{} // closed when the context is poisoned, or the channel closed
-	once    sync.Once
+	// drowsy is for how many commands yet somebody is expected to sleep.
+	drowsy atomic.Int32
+	dead   atomic.Bool
+	gone   chan struct{} // closed when the context is poisoned, or the channel closed
+	once   sync.Once
 
 	zeroed uint64 // how far of Context.zero was waited for
 
@@ -87,6 +90,8 @@ type slot struct {
 	dst, src []byte // a copy out of page-locked memory, to be made when it is done
 	sleepers int    // in the driver, waiting for its event
 	untold   bool   // it has no event: that of a later command tells
+	end      cuda.Event
+	waker    cuda.Event // that one can sleep for; 0: none
 }
 
 // beginning is what is known of when a command began.
@@ -203,7 +208,7 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 	began := recorded
 	if sent := ch.sent.Load(); ch.told.Load() == sent && ch.word.Load()-ch.base < sent {
 		began = behind
-	} else if err := ch.record(&ch.starts[i]); err != nil {
+	} else if err := ch.record(&ch.starts[i], 0); err != nil {
 		return i, err
 	}
 	ch.mu.Lock()
@@ -242,9 +247,9 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 }
 
 // record records an event behind what is queued.
-func (ch *Channel) record(e *cuda.Event) (err error) {
+func (ch *Channel) record(e *cuda.Event, flags uint32) (err error) {
 	if *e == 0 {
-		if *e, err = ch.c.drv.EventCreate(cuda.EventBlockingSync); err != nil {
+		if *e, err = ch.c.drv.EventCreate(flags); err != nil {
 			return err
 		}
 	}
@@ -284,73 +289,6 @@ func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 		return 0, err
 	}
 	return gpu.Fence(f), nil
-}
-
-// tell queues what tells of the end of command f, in slot i, which is the newest. The
-// context is current and the caller holds putting.
-func (ch *Channel) tell(what string, i, f uint64) error {
-	err := ch.record(&ch.ends[i])
-	if err == nil {
-		// The word may come to f before the call returns.
-		ch.tail.Store(uintptr(ch.ends[i]))
-		ch.last.Store(ch.base + f)
-		ch.sent.Store(f)
-		ch.told.Store(f)
-		err = ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
-	}
-	if err == nil {
-		return nil
-	}
-	if err := ch.c.failed(what, err); ch.c.fault.Load() != nil {
-		return err
-	}
-	ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
-	return ch.c.Fault()
-}
-
-// endUntold is end for a word, which is in a hurry: the calls that tell of its end take
-// longer than its own, and hold up on the GPU what it is to stop.
-func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error) {
-	defer ch.c.leave()
-	defer ch.putting.Unlock()
-	if err != nil {
-		return 0, ch.c.failed(what, err)
-	}
-	f := ch.sent.Load() + 1
-	ch.mu.Lock()
-	ch.slots[i].untold = true
-	ch.mu.Unlock()
-	ch.sent.Store(f)
-	return gpu.Fence(f), nil
-}
-
-// settle queues what tells of the end of all that is queued, unless a command is being
-// put, whose end will. It does not block.
-func (ch *Channel) settle() {
-	if ch.told.Load() == ch.sent.Load() || !ch.putting.TryLock() {
-		return
-	}
-	defer ch.putting.Unlock()
-	f := ch.sent.Load()
-	if ch.told.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
-		return
-	}
-	if err := ch.c.enter(); err == nil {
-		i := f % slotCount
-		if ch.tell("tell of a word's end", i, f) == nil { // else the context is poisoned
-			ch.mu.Lock()
-			ch.slots[i].untold = false
-			ch.mu.Unlock()
-		}
-	}
-	ch.c.leave()
-}
-
-// teller is the first command from f on that has an event. The caller holds mu.
-func (ch *Channel) teller(f uint64) uint64 {
-	for told := ch.told.Load(); f < told && ch.slots[f%slotCount].untold; f++ {
-	}
-	return f
 }
 
 // Launch queues a kernel.
@@ -441,71 +379,6 @@ func (ch *Channel) land(n uint64) {
 		}
 	}
 	ch.seen.Store(max(n, ch.seen.Load()))
-}
-
-// Wait blocks until f is reached or ctx ends.
-func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
-	if f <= ch.Done() {
-		return nil
-	}
-	if sent := ch.sent.Load(); uint64(f) > sent {
-		return fmt.Errorf("wait for fence %d of %d: %w", f, sent, gpu.ErrNotFound)
-	}
-	if ch.spin > 0 {
-		for until := time.Now().Add(ch.spin); time.Now().Before(until); runtime.Gosched() {
-			if f <= ch.Done() {
-				return nil
-			}
-		}
-	}
-	for f > ch.Done() {
-		woken := make(chan error, 1)
-		go func() { woken <- ch.sleep(uint64(f)) }()
-		select {
-		case err := <-woken:
-			if err != nil && f > ch.Done() {
-				return err
-			}
-		case <-ch.gone:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// sleep sleeps in the driver until f is reached, or it can't be.
-func (ch *Channel) sleep(f uint64) error {
-	ch.mu.Lock()
-	if ch.slots[f%slotCount].fence != f {
-		ch.mu.Unlock()
-		return nil // long reached
-	}
-	i := ch.teller(f) % slotCount
-	if ch.slots[i].untold {
-		ch.mu.Unlock()
-		return nil // its end is not queued yet: who asks again has it queued
-	}
-	ch.slots[i].sleepers++
-	e := ch.ends[i]
-	ch.mu.Unlock()
-	defer func() {
-		ch.mu.Lock()
-		ch.slots[i].sleepers--
-		ch.mu.Unlock()
-	}()
-	if err := ch.c.do("wait for a command", func() error { return ch.c.drv.EventSynchronize(e) }); err != nil {
-		return err
-	}
-	// The word comes right behind the event.
-	for n := 0; ch.word.Load()-ch.base < f && ch.c.fault.Load() == nil && !ch.dead.Load(); n++ {
-		if n < 1000 {
-			runtime.Gosched()
-		} else {
-			time.Sleep(50 * time.Microsecond) // its context is off the GPU
-		}
-	}
-	return nil
 }
 
 // executing names the kernel that is next to be done, "" for none.

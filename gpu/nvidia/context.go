@@ -275,7 +275,7 @@ func (s *stream) begin(d Driver) (err error) {
 		return err
 	}
 	s.word = word(s.mem, 0)
-	if s.event, err = d.EventCreate(cuda.EventBlockingSync); err != nil {
+	if s.event, err = d.EventCreate(cuda.EventDisableTiming); err != nil {
 		return err
 	}
 	s.s, err = d.StreamCreate(cuda.StreamNonBlocking, 0)

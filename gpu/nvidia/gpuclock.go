@@ -115,7 +115,7 @@ func (k *gpuClock) begin() (err error) {
 	// another. Zeroing does not mind.
 	k.stream = k.c.zero.s
 	for _, e := range []*cuda.Event{&k.ref.event, &k.next.event, &k.before} {
-		if *e, err = d.EventCreate(cuda.EventBlockingSync); err != nil {
+		if *e, err = d.EventCreate(0); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,8 @@ import (
 func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
-	s, latest, teller := ch.slots[f%slotCount], ch.latest, ch.teller(f)
+	s, latest, before := ch.slots[f%slotCount], ch.latest, ch.slots[(f-1)%slotCount].end
+	end := ch.slots[ch.teller(f)%slotCount].end
 	ch.mu.Unlock()
 	done := ch.word.Load() - ch.base
 	sent := ch.sent.Load()
@@ -29,7 +30,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	}
 	var o gpu.Outcome
 	err := ch.c.do("read a command's times", func() (err error) {
-		if o.End, err = ch.c.clock.at(ch.ends[teller%slotCount]); err != nil {
+		if o.End, err = ch.c.clock.at(end); err != nil {
 			return err
 		}
 		switch o.Start = o.End; {
@@ -38,7 +39,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		case s.began == behind && latest.fence == f-1:
 			o.Start = latest.at
 		case s.began == behind:
-			o.Start, err = ch.c.clock.at(ch.ends[(f-1)%slotCount])
+			o.Start, err = ch.c.clock.at(before)
 		}
 		// On an idle GPU the event before a launch is reached while the launch is still
 		// being called for: for as long as two kernels of 5 µs where nothing is cached.

@@ -1,9 +1,12 @@
 package cuda
 
-// Flags of streams and events.
+// Flags of streams and events. Who synchronizes with an event sleeps if it was made
+// with EventBlockingSync: each record of it ends in an interrupt. One without a time
+// costs the GPU next to nothing.
 const (
-	StreamNonBlocking = 1
-	EventBlockingSync = 1
+	StreamNonBlocking  = 1
+	EventBlockingSync  = 1
+	EventDisableTiming = 2
 )
 
 // StreamCreate makes a stream; the lower the priority's number the sooner its

@@ -52,24 +52,26 @@ type GPU struct {
 	// Output is where kernels print: Print writes to it.
 	Output func(text string)
 
-	mu      sync.Mutex
-	wake    *sync.Cond
-	fails   map[string]cuda.Error
-	calls   map[string]int
-	fault   cuda.Error
-	current map[int]cuda.Context
-	context cuda.Context
-	next    uint64
-	device  map[uint64][]byte
-	host    map[uint64][]byte // page-locked, registered too
-	used    uint64
-	streams map[cuda.Stream]*stream
-	events  map[cuda.Event]*event
-	modules map[cuda.Module]*module
-	kernels map[cuda.Function]string
-	began   time.Time
-	busy    sync.WaitGroup
-	ended   atomic.Bool
+	mu    sync.Mutex
+	wake  *sync.Cond
+	fails map[string]cuda.Error
+	calls map[string]int
+	// interrupts is how often an event was reached that raises one.
+	interrupts int
+	fault      cuda.Error
+	current    map[int]cuda.Context
+	context    cuda.Context
+	next       uint64
+	device     map[uint64][]byte
+	host       map[uint64][]byte // page-locked, registered too
+	used       uint64
+	streams    map[cuda.Stream]*stream
+	events     map[cuda.Event]*event
+	modules    map[cuda.Module]*module
+	kernels    map[cuda.Function]string
+	began      time.Time
+	busy       sync.WaitGroup
+	ended      atomic.Bool
 }
 
 type module struct {
@@ -82,6 +84,7 @@ type module struct {
 type event struct {
 	recorded, reached int
 	at                time.Duration
+	interrupts        bool // when it is reached
 }
 
 // New makes a GPU.
@@ -129,6 +132,14 @@ func (g *GPU) Calls(method string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.calls[method]
+}
+
+// Interrupts is how many the GPU has raised, which is one for each time that an event
+// was reached that threads sleep for.
+func (g *GPU) Interrupts() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.interrupts
 }
 
 // Allocated is how many bytes of GPU memory are allocated.

@@ -134,13 +134,13 @@ func (g *GPU) StreamWriteValue64(s cuda.Stream, at cuda.DevicePtr, value uint64)
 	}, func() error { return g.Store(at, value) })
 }
 
-func (g *GPU) EventCreate(uint32) (cuda.Event, error) {
+func (g *GPU) EventCreate(flags uint32) (cuda.Event, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("EventCreate"); err != nil {
 		return 0, err
 	}
 	e := cuda.Event(g.handle())
-	g.events[e] = &event{}
+	g.events[e] = &event{interrupts: flags&cuda.EventBlockingSync != 0}
 	return e, nil
 }
 
@@ -164,6 +164,9 @@ func (g *GPU) EventRecord(e cuda.Event, s cuda.Stream) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		ev.reached, ev.at = max(ev.reached, n), g.Clock()
+		if ev.interrupts {
+			g.interrupts++
+		}
 		return nil
 	})
 }

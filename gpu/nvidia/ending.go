@@ -1,0 +1,188 @@
+package nvidia
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+)
+
+// drowsyFor is for how many commands after a sleep their ends raise interrupts. One is
+// 30 µs of a processor's time on a virtual machine, and where that is the processor of
+// who looks for the end, or puts the next command, it is he who waits for it.
+const drowsyFor = 16
+
+// tell queues what tells of the end of command f, in slot i, which is the newest. The
+// context is current and the caller holds putting.
+func (ch *Channel) tell(what string, i, f uint64) error {
+	end, waker, err := cuda.Event(0), cuda.Event(0), error(nil)
+	if ch.drowsy.Load() > 0 {
+		ch.drowsy.Add(-1)
+		err = ch.record(&ch.wakers[i], cuda.EventBlockingSync)
+		end, waker = ch.wakers[i], ch.wakers[i]
+	} else {
+		err = ch.record(&ch.ends[i], 0)
+		end = ch.ends[i]
+	}
+	if err == nil {
+		ch.mu.Lock()
+		s := &ch.slots[i]
+		s.end, s.waker, s.untold = end, waker, false
+		ch.mu.Unlock()
+		// The word may come to f before the call returns.
+		ch.tail.Store(uintptr(end))
+		ch.last.Store(ch.base + f)
+		ch.sent.Store(f)
+		ch.told.Store(f)
+		err = ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
+	}
+	if err == nil {
+		return nil
+	}
+	if err := ch.c.failed(what, err); ch.c.fault.Load() != nil {
+		return err
+	}
+	ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
+	return ch.c.Fault()
+}
+
+// endUntold is end for a word, which is in a hurry: the calls that tell of its end take
+// longer than its own, and hold up on the GPU what it is to stop.
+func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error) {
+	defer ch.c.leave()
+	defer ch.putting.Unlock()
+	if err != nil {
+		return 0, ch.c.failed(what, err)
+	}
+	f := ch.sent.Load() + 1
+	ch.mu.Lock()
+	ch.slots[i].untold = true
+	ch.mu.Unlock()
+	ch.sent.Store(f)
+	return gpu.Fence(f), nil
+}
+
+// settle queues what tells of the end of all that is queued, unless a command is being
+// put, whose end will. It does not block.
+func (ch *Channel) settle() {
+	if ch.told.Load() == ch.sent.Load() || !ch.putting.TryLock() {
+		return
+	}
+	defer ch.putting.Unlock()
+	f := ch.sent.Load()
+	if ch.told.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
+		return
+	}
+	if err := ch.c.enter(); err == nil {
+		_ = ch.tell("tell of a word's end", f%slotCount, f) // an error has poisoned the context
+	}
+	ch.c.leave()
+}
+
+// teller is the first command from f on that has an event. The caller holds mu.
+func (ch *Channel) teller(f uint64) uint64 {
+	for told := ch.told.Load(); f < told && ch.slots[f%slotCount].untold; f++ {
+	}
+	return f
+}
+
+// Wait blocks until f is reached or ctx ends.
+func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
+	if f <= ch.Done() {
+		return nil
+	}
+	if sent := ch.sent.Load(); uint64(f) > sent {
+		return fmt.Errorf("wait for fence %d of %d: %w", f, sent, gpu.ErrNotFound)
+	}
+	if ch.spin > 0 {
+		for until := time.Now().Add(ch.spin); time.Now().Before(until); runtime.Gosched() {
+			if f <= ch.Done() {
+				return nil
+			}
+		}
+	}
+	for f > ch.Done() {
+		woken := make(chan error, 1)
+		go func() { woken <- ch.sleep(uint64(f)) }()
+		select {
+		case err := <-woken:
+			if err != nil && f > ch.Done() {
+				return err
+			}
+		case <-ch.gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// sleep sleeps until f is reached, or it can't be, or may be for less.
+func (ch *Channel) sleep(f uint64) error {
+	e, i, err := ch.alarm(f)
+	if err != nil {
+		return err
+	}
+	if e == 0 {
+		if ch.reached() < f && ch.c.fault.Load() == nil && !ch.dead.Load() {
+			time.Sleep(napping)
+		}
+		return nil
+	}
+	defer func() {
+		ch.mu.Lock()
+		ch.slots[i].sleepers--
+		ch.mu.Unlock()
+	}()
+	if err := ch.c.do("wait for a command", func() error { return ch.c.drv.EventSynchronize(e) }); err != nil {
+		return err
+	}
+	// The word comes right behind the event.
+	for n := 0; ch.word.Load()-ch.base < f && ch.c.fault.Load() == nil && !ch.dead.Load(); n++ {
+		if n < 1000 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(napping) // its context is off the GPU
+		}
+	}
+	return nil
+}
+
+// napping is how long those sleep at a time who have no event to sleep for.
+const napping = 50 * time.Microsecond
+
+// alarm finds an event to sleep for until f is reached, and in which slot the sleeper
+// is counted. Where there is none, since nobody was expected to sleep, it makes one if
+// nothing is behind f yet; else it answers 0.
+func (ch *Channel) alarm(f uint64) (e cuda.Event, i uint64, err error) {
+	ch.drowsy.Store(drowsyFor)
+	ch.mu.Lock()
+	long := ch.slots[f%slotCount].fence != f
+	f = ch.teller(f)
+	i = f % slotCount
+	s := &ch.slots[i]
+	there := !long && !s.untold && s.fence == f
+	if there && s.waker != 0 {
+		s.sleepers++
+		e = s.waker
+	}
+	ch.mu.Unlock()
+	if !there || e != 0 || !ch.putting.TryLock() {
+		return e, i, nil
+	}
+	defer ch.putting.Unlock()
+	if f != ch.sent.Load() {
+		return 0, 0, nil
+	}
+	if err := ch.c.do("wait for a command", func() error { return ch.record(&ch.wakers[i], cuda.EventBlockingSync) }); err != nil {
+		return 0, 0, err
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	s.waker = ch.wakers[i]
+	s.sleepers++
+	return s.waker, i, nil
+}
