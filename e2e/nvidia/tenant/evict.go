@@ -194,7 +194,8 @@ func (v *victim) put(ctx context.Context, form abi.PreemptForm, l *relaunch.Laun
 		for _, u := range p.List {
 			b = binary.LittleEndian.AppendUint32(b, u)
 		}
-		if err := v.copyIn(ctx, v.list, b); err != nil {
+		f, err := v.channel.CopyIn(gpu.Ptr(v.list), b)
+		if err := v.end(ctx, f, err); err != nil {
 			return 0, err
 		}
 		a.List = v.list
@@ -292,28 +293,50 @@ func (v *victim) tell(ctx context.Context, kernel gpu.Fence) (took time.Duration
 	if err != nil {
 		return 0, err
 	}
-	for v.channel.Done() < kernel {
-		if ctx.Err() != nil || v.context.Fault() != nil {
-			return 0, errors.Join(ctx.Err(), v.context.Fault())
-		}
+	if err := v.look(ctx, v.channel, kernel); err != nil {
+		return 0, err
 	}
 	took = time.Since(begin)
-	if err := v.side.Wait(ctx, f); err != nil {
+	if err := v.look(ctx, v.side, f); err != nil {
 		return 0, err
 	}
 	return took, v.channel.Outcome(kernel).Err
 }
 
+// look waits for a command without ever sleeping, as programs of CUDA do: one that
+// sleeps has the GPU raise interrupts, and those take time from who measures.
+func (v *victim) look(ctx context.Context, ch gpu.Channel, f gpu.Fence) error {
+	for ch.Done() < f {
+		if ctx.Err() != nil || v.context.Fault() != nil {
+			return errors.Join(ctx.Err(), v.context.Fault())
+		}
+	}
+	return nil
+}
+
+// end is look for a command that was queued unless err says that it was not.
+func (v *victim) end(ctx context.Context, f gpu.Fence, err error) error {
+	if err == nil {
+		err = v.look(ctx, v.channel, f)
+	}
+	if err != nil {
+		return err
+	}
+	return v.channel.Outcome(f).Err
+}
+
 // readBack reads what the kernel left, when it has.
 func (v *victim) readBack(ctx context.Context, l *relaunch.Launch, evicted bool) (r relaunch.Readback, err error) {
 	var control [abi.ControlBytes]byte
-	if err := v.copyOut(ctx, control[:], v.control); err != nil {
+	f, err := v.channel.CopyOut(control[:], gpu.Ptr(v.control))
+	if err := v.end(ctx, f, err); err != nil {
 		return r, err
 	}
 	r = relaunch.Readback{Control: relaunch.DecodeControl(&control), Evicted: evicted}
 	if n := l.SkippedRead(r.Control); n > 0 {
 		r.Skipped = make([]byte, n)
-		err = v.copyOut(ctx, r.Skipped, v.skipped)
+		f, err := v.channel.CopyOut(r.Skipped, gpu.Ptr(v.skipped))
+		return r, v.end(ctx, f, err)
 	}
-	return r, err
+	return r, nil
 }
