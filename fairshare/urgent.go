@@ -14,7 +14,9 @@ import "time"
 //
 // The rest keep the driver's slice. A kernel that leaves soon is better told to: the
 // hardware saves a context that has run dry in less time than one in mid-kernel, and
-// one that was switched out can't leave until it is back.
+// one that was switched out can't leave until it is back. Even of one that took 150 µs
+// to leave an H100 made no more than 27 µs of 450 by a short slice, at twice the time
+// until it had left.
 //
 // A short slice costs next to nothing: a group that nobody waits behind is not switched
 // out, and these policies let few guests at a time to the GPU.
