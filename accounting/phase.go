@@ -51,9 +51,6 @@ type GroupTime struct {
 	// Spans counts the times between two context switches that Busy is the sum
 	// of; Busy/Spans approximates a command's length (LoGA §5.5).
 	Spans uint64
-	// Outstanding is for how long the group had work, on the GPU or waiting for its
-	// turn there, as far as its executor says: a [Recorder]'s do.
-	Outstanding time.Duration
 }
 
 // Length is how long was really watched: the phase less its pauses.

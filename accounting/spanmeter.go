@@ -211,12 +211,12 @@ func (m *SpanMeter) charge(groups []GroupTime, p *Phase) []GroupTime {
 	switchPart := part(length-busy, switching)
 	var paid time.Duration
 	for _, c := range m.contexts {
-		t := GroupTime{Group: c.group, Busy: pay(c.busy.owed(), busyPart), Switching: pay(c.saves.owed(), switchPart), Spans: c.spans, Outstanding: c.now.overlap(Span{p.Start, p.End})}
+		t := GroupTime{Group: c.group, Busy: pay(c.busy.owed(), busyPart), Switching: pay(c.saves.owed(), switchPart), Spans: c.spans}
 		c.busy.charged += t.Busy
 		c.saves.charged += t.Switching
 		paid += t.Busy
 		p.Switching += t.Switching
-		if t.Busy == 0 && t.Switching == 0 && t.Outstanding == 0 {
+		if t.Busy == 0 && t.Switching == 0 {
 			continue
 		}
 		// Contexts of one group are one.
@@ -224,7 +224,6 @@ func (m *SpanMeter) charge(groups []GroupTime, p *Phase) []GroupTime {
 			groups[i].Busy += t.Busy
 			groups[i].Switching += t.Switching
 			groups[i].Spans += t.Spans
-			groups[i].Outstanding = max(groups[i].Outstanding, t.Outstanding)
 			continue
 		}
 		groups = append(groups, t)

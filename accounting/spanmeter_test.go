@@ -280,26 +280,6 @@ func TestSpanMeterTellsRunning(t *testing.T) {
 	}
 }
 
-// TestSpanMeterTellsWhatWaited: work is outstanding from when it was launched, whoever
-// has the engine, and also where its group never had it.
-func TestSpanMeterTellsWhatWaited(t *testing.T) {
-	m := accounting.NewSpanMeter(accounting.SpanConfig{}, ms)
-	m.Switched(accounting.Switch{Clock: 2 * ms, PID: 7, On: true})
-	for i, want := range []struct{ first, second time.Duration }{{2 * ms, 3 * ms}, {0, 10 * ms}} {
-		w := accounting.Work{PID: 7, Group: 1}
-		if i == 0 {
-			w.Spans = []accounting.Span{{Start: 3 * ms, End: 4 * ms}, {Start: 5 * ms, End: 6 * ms}}
-		}
-		m.Worked(&w)
-		m.Worked(&accounting.Work{PID: 8, Group: 2, Since: 7 * ms})
-		var p accounting.Phase
-		m.Cut(time.Duration(i+1)*10*ms, &p)
-		if first, second := p.Of(1).Outstanding, p.Of(2).Outstanding; first != want.first || second != want.second {
-			t.Errorf("phase %d: outstanding for %v and %v, want %v and %v", i, first, second, want.first, want.second)
-		}
-	}
-}
-
 // TestSpanMeterProperties has random loads, with tales that come late, records
 // that are lost, and contexts that come, go and are suspended: what is charged
 // never exceeds what passed, never goes back, and in the end is what was used.

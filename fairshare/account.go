@@ -10,7 +10,8 @@ type account struct {
 	// virtual is the guest's virtual time in nanoseconds: GPU time over weight,
 	// weights scaled to mean 1 over the active guests.
 	virtual float64
-	// limited is whether the guest could use more than it is entitled to.
+	// limited is whether others are to wait for the guest: it could use more than it is
+	// entitled to, or it lacks much of that.
 	limited bool
 	seen    uint64 // generation of the newest state that had the guest
 }
@@ -109,7 +110,16 @@ func (a *accounts) capacity() float64 {
 	return min(a.offered/a.elapsed, 1)
 }
 
-// classify finds out which guests could use more than they are entitled to.
+// A guest that could use less than its part by weight is entitled to what it could use.
+// It lacks much where it gets less than enough of that. Others wait for it only if that
+// is the part of its part that is worthwhile: else they would leave the GPU idle for the
+// sake of one that hardly uses it.
+const (
+	enough     = 2. / 3
+	worthwhile = 1. / 3
+)
+
+// classify finds out which guests others are to wait for.
 func (a *accounts) classify(st *State) {
 	a.weights, a.demands, a.parts = a.weights[:0], a.demands[:0], a.parts[:0]
 	for i := range st.Guests {
@@ -119,9 +129,13 @@ func (a *accounts) classify(st *State) {
 		}
 		a.weights, a.demands, a.parts = append(a.weights, weight), append(a.demands, demand), append(a.parts, 0)
 	}
-	water(a.parts, a.weights, nil, a.demands, a.capacity())
+	level := water(a.parts, a.weights, nil, a.demands, a.capacity())
 	for i, entitled := range a.parts {
-		a.of[st.Guests[i].ID].limited = entitled < a.demands[i]
+		acc := a.of[st.Guests[i].ID]
+		lacks := acc.used < enough*entitled*a.elapsed && entitled > worthwhile*level*a.weights[i]
+		// Where kernels run to their end, who waits does so for one of each other guest;
+		// time slices and switches may be many times as long as what it waits with.
+		acc.limited = entitled < a.demands[i] || lacks && st.Slices.Max > 0 && st.Guests[i].Active
 	}
 }
 

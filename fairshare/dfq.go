@@ -35,8 +35,9 @@ import "time"
 // that fill them (see [slicing]). They can't give its part to one that waits for each
 // of its launches, or pauses as LoGA's throttles do (§5.5): beside four of these it
 // waits for four turns, with their switches, each time. So a guest is suspended for a
-// lead that slices have not kept from growing. How far that may grow goes by how long
-// the GPU takes to go around, see rotations.
+// lead that slices have not kept from growing, also over one that could use less than
+// its part and lacks much of that. How far it may grow goes by how long the GPU takes to
+// go around, see rotations.
 type fairQueue struct {
 	accounts
 	reckoning
@@ -86,7 +87,7 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
 	q.offer(there, factor*float64(ev.Length))
-	q.rotation.observe(st, ev.Length)
+	q.rotation.observe(st, ev, factor)
 	q.classify(st)
 	q.advanceSystem(st, true)
 	if st.Slices.Max > 0 {

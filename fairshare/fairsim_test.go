@@ -20,14 +20,15 @@ type program struct {
 }
 
 var programs = []program{
-	{"bfs", 5 * us, 16, 70 * us},
-	{"hotspot", 8 * us, 4, 70 * us},
-	{"kmeans", 5 * us, 9, 35 * us},
-	{"lennardjones", 25 * us, 2, 140 * us},
-	{"matmul", 9 * us, 0, 0},
-	{"nnlayer", 90 * us, 0, 0},
-	{"particlefilter", 35 * us, 6, 110 * us},
-	{"srad", 8 * us, 6, 70 * us},
+	{"bfs", 10 * us, 4, 200 * us},
+	{"hotspot", 5500 * time.Nanosecond, 4, 160 * us},
+	{"kmeans", 24 * us, 2, 100 * us},
+	{"lennardjones", 28 * us, 2, 145 * us},
+	{"matmul", 11 * us, 0, 0},
+	{"nnlayer", 32 * us, 0, 0},
+	{"particlefilter", 32 * us, 6, 70 * us},
+	{"srad", 9 * us, 6, 100 * us},
+	{"nbody", 42 * us, 0, 0},
 	{"long", 700 * us, 0, 0},
 }
 

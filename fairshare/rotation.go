@@ -1,9 +1,6 @@
 package fairshare
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // rotation is in what time a GPU that takes turns goes around, lately: newer phases
 // count more than older ones.
@@ -12,14 +9,19 @@ type rotation struct {
 	time  float64 // in nanoseconds, of each group that had work
 }
 
-// observe takes in a phase.
-func (r *rotation) observe(st *State, length time.Duration) {
-	keep := math.Exp(-float64(length) / float64(memory))
+// observe takes in a phase that stands for factor of its kind, with the quiet time
+// before it. Where it was spread over that, no turn of any length was missed.
+func (r *rotation) observe(st *State, ev *Event, factor float64) {
+	elapsed := factor * float64(ev.Length)
+	if ev.Spread {
+		factor = 1
+	}
+	keep := math.Exp(-elapsed / float64(memory))
 	r.turns, r.time = keep*r.turns, keep*r.time
 	for i := range st.Guests {
 		if g := &st.Guests[i]; g.Active && !g.Suspended {
-			r.turns += float64(g.Spans)
-			r.time += float64(length) * float64(max(g.Groups, 1))
+			r.turns += factor * float64(g.Spans)
+			r.time += elapsed * float64(max(g.Groups, 1))
 		}
 	}
 }

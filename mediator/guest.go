@@ -169,6 +169,16 @@ func (g *guest) work() work {
 	return w
 }
 
+// worked is for how long its contexts had launches on the GPU, in all.
+func (g *guest) worked(now time.Duration) (sum time.Duration) {
+	for i := range link.MaxContexts {
+		if c := g.page.Context(i); c.State() != link.ContextNone {
+			sum += c.Worked(now)
+		}
+	}
+	return sum
+}
+
 // amend changes what the guest is granted from the next round on, and reports
 // whether that is a change.
 func (g *guest) amend(u *api.VMUpdate) (changed bool, err error) {

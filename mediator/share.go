@@ -60,6 +60,24 @@ type recent struct {
 	used    float64       // GPU nanoseconds, fading
 	tail    tail
 	slice   time.Duration // of its contexts, as decided; 0: the driver's own
+	// worked is for how long its context had launches on the GPU, as of looked.
+	worked, looked time.Duration
+}
+
+// unknown is in place of times that are not known.
+const unknown time.Duration = -1
+
+// without is the part of the time since the last look in which the guest's context had
+// no launches on the GPU. It is 0 where that is not known: with an executor of an older
+// version, and with several contexts, of which one may have some just when another has
+// none.
+func (r *recent) without(now, worked time.Duration) (part float64) {
+	elapsed, did := now-r.looked, worked-r.worked
+	if worked > 0 && r.worked != unknown && elapsed > 0 && did >= 0 {
+		part = max(float64(elapsed-did), 0) / float64(elapsed)
+	}
+	r.worked, r.looked = worked, now
+	return part
 }
 
 // lingering is for how long a guest counts in the length of the phases after it
@@ -223,7 +241,7 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 		w := g.work()
 		r := s.recent[g.id]
 		if r == nil {
-			r = &recent{kernels: w.counters.Kernels, active: now - lingering, tail: tail{counted: w.counters.LateTime}}
+			r = &recent{kernels: w.counters.Kernels, active: now - lingering, tail: tail{counted: w.counters.LateTime}, worked: unknown}
 			s.recent[g.id] = r
 		}
 		r.late = w.counters.LateTime
@@ -232,21 +250,21 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			ID: g.id, Suspended: g.heldNow(), Weight: terms.Weight, Idle: p.Idle,
 			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: w.working, Urgency: terms.PriorityCeiling,
 		}
-		worked, working := time.Duration(0), 0
 		g.groups(func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy
 			st.Spans += t.Spans
-			if t.Outstanding > 0 {
-				worked = t.Outstanding
-				working++
-			}
 			st.Running = st.Running || p.Running && p.Last == id
 			s.load.Allocated++
 		})
-		if working == 1 && !st.Suspended {
-			// Else one group's work may be just where another's is not, or wait here.
-			st.Dry = p.Length() - worked
+		if length := p.Length(); length > 0 {
+			worked := unknown
+			if w.contexts == 1 {
+				worked = g.worked(now)
+			}
+			if dry := r.without(now, worked); !st.Suspended { // else what of its work waits is not on the GPU
+				st.Dry = time.Duration(dry * float64(length))
+			}
 		}
 		st.Backlogged = w.backlog || w.outstanding > 0
 		st.Active = st.Backlogged || st.Used > 0 || w.counters.Kernels != r.kernels

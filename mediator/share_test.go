@@ -145,6 +145,32 @@ func TestWhatThePolicyIsTold(t *testing.T) {
 	}
 }
 
+// TestTimeWithoutWork is told to the policy where it is known: of guests with one
+// context, whose executor says when that had something on the GPU, while they are not held.
+func TestTimeWithoutWork(t *testing.T) {
+	s := newScene(t)
+	one, old, two := s.join(1, 1, 3), s.join(2, 1, 4), s.join(3, 1, 5, 6)
+	for _, g := range []*guest{one, two} {
+		g.page.Context(0).SetWorking(true, s.clock.Now())
+	}
+	s.poll(10 * ms)
+	s.clock.Advance(2 * ms)
+	one.page.Context(0).SetWorking(false, s.clock.Now())
+	old.page.Context(0).AddFetched()
+	s.poll(6 * ms)
+	s.next(suspend(1))
+	s.poll(10 * ms)
+	s.poll(10 * ms)
+	s.poll(10 * ms)
+	for i, want := range [][]time.Duration{{0, 0, 0}, {4500 * time.Microsecond, 0, 0}, {10 * ms, 0, 0}, {0, 0, 0}, {0, 0, 0}} {
+		for j, w := range want {
+			if got := s.policy.states[i][j].Dry; got != w {
+				t.Errorf("phase %d: guest %d is said to have had no work for %v, want %v", i, j+1, got, w)
+			}
+		}
+	}
+}
+
 func TestVerdictsReachThePageAndAreCounted(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
@@ -142,6 +143,7 @@ func (c *crowd) compete(ctx context.Context, found []fairMeasure, all bool) erro
 			}
 		}
 		slices.Reverse(schemes) // the papers' need another configuration
+		c.say("%s: %v alone, fair %.2f, %s", c.apps[i].name, found[i].alone["daemon"], last(found[i].fair), found[i].show(schemes))
 	}
 	if !all {
 		return nil
@@ -193,10 +195,19 @@ func (c *crowd) under(ctx context.Context, scheme string, i int, m *fairMeasure)
 	}
 	fair := figure.Fair(at.turn, after[0], after[1:])
 	m.fair = append(m.fair, over(fair, m.alone["daemon"]))
-	c.say("%s: %.2f ms alone, %d rounds of %d launches, executed %.2f ms; none: %.2f, throttles' launches %v in %v, used %v: fair %.2f", c.apps[i].name, 1e3*m.alone["daemon"].Seconds(), c.apps[i].rounds, c.apps[i].launches/c.apps[i].rounds, 1e3*c.apps[i].executed.Seconds(),
-		over(at.turn, m.alone["daemon"]), at.throttles, c.fairWindow(), after, over(fair, m.alone["daemon"]))
 	return nil
 }
+
+// show is what the newest run found under schemes.
+func (m *fairMeasure) show(schemes []string) string {
+	var all []string
+	for _, s := range slices.Sorted(slices.Values(schemes)) {
+		all = append(all, fmt.Sprintf("%s %.2f", s, last(m.turns[s])))
+	}
+	return strings.Join(all, ", ")
+}
+
+func last(all []float64) float64 { return all[len(all)-1] }
 
 func over(turn, alone time.Duration) float64 { return float64(turn) / float64(alone) }
 

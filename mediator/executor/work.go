@@ -17,7 +17,9 @@ type ongoing struct {
 // placed takes note of a launch that was put on the GPU.
 func (ch *channel) placed() {
 	x := ch.x
-	x.launches++
+	if x.launches++; x.launches == 1 {
+		x.slot.SetWorking(true, x.o.Clock.Now())
+	}
 	ch.on.launches++
 	x.slot.AddFetched()
 	if ch.on.launches > 1 || !x.work.Wanted() {
@@ -32,7 +34,9 @@ func (ch *channel) placed() {
 // gone takes note of a launch that is not there any more, and of when it was.
 func (ch *channel) gone(out gpu.Outcome) {
 	x := ch.x
-	x.launches--
+	if x.launches--; x.launches == 0 {
+		x.slot.SetWorking(false, x.o.Clock.Now())
+	}
 	ch.on.launches--
 	switch {
 	case ch.on.launches == 0:

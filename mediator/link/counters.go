@@ -49,6 +49,30 @@ func (c *ContextSlot) Counters() Counters {
 	}
 }
 
+// SetWorking says that the context has launches on the GPU from now on, by the host's
+// clock, or has none any more; its executor calls it.
+func (c *ContextSlot) SetWorking(yes bool, now time.Duration) {
+	worked := c.worked.Load()
+	switch {
+	case yes && worked >= 0:
+		// Below 0 it is when that would have begun had there been no time without.
+		c.worked.Store(^max(int64(now)-worked, 0))
+	case !yes && worked < 0:
+		c.worked.Store(max(int64(now)-^worked, 0))
+	}
+}
+
+// Worked is for how long the context had launches on the GPU, executing or waiting for
+// their turn, up to an instant of the host's clock, since its executor began. It is 0
+// with an executor of an older version.
+func (c *ContextSlot) Worked(now time.Duration) time.Duration {
+	worked := c.worked.Load()
+	if worked < 0 {
+		worked = max(int64(now)-^worked, 0)
+	}
+	return time.Duration(worked)
+}
+
 // AddEviction counts a launch that left when asked, and how long that took.
 func (c *ContextSlot) AddEviction(took time.Duration) {
 	c.evictions.Add(1)

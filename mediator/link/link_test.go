@@ -87,6 +87,31 @@ func TestPageIsShared(t *testing.T) {
 	}
 }
 
+// TestWorkedTime is the time with launches on the GPU, the newest of it up to when it is
+// asked for, and begins anew with an executor.
+func TestWorkedTime(t *testing.T) {
+	writer, reader := newPages(t)
+	c := writer.Context(2)
+	want := func(at, want time.Duration) {
+		t.Helper()
+		if got := reader.Context(2).Worked(at); got != want {
+			t.Errorf("at %v it had worked for %v, want %v", at, got, want)
+		}
+	}
+	want(5, 0)
+	c.SetWorking(true, 0)
+	want(5, 5)
+	c.SetWorking(true, 7) // already
+	c.SetWorking(false, 10)
+	want(50, 10)
+	c.SetWorking(false, 60) // already
+	c.SetWorking(true, 100)
+	want(100, 10)
+	want(130, 40)
+	c.Reset(1)
+	want(200, 0)
+}
+
 func TestSuspensionEndsWithoutHeartbeat(t *testing.T) {
 	serve, exec := newPages(t)
 	const now = 100 * time.Second

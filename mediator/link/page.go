@@ -103,7 +103,7 @@ type contextLayout struct {
 	evictionTime atomic.Int64
 	liars        atomic.Uint64
 	ignored      atomic.Uint64 // priorities above the ceiling
-	_            [lineBytes - 56]byte
+	worked       atomic.Int64  // see SetWorking; zero with executors of older versions
 }
 
 // Verdict is what the daemon has decided about a guest.
@@ -389,6 +389,7 @@ func (c *ContextSlot) Reset(pid int) {
 	c.pid.Store(int32(pid))
 	c.backlog.Store(0)
 	c.memory.Store(0)
+	c.worked.Store(0)
 	c.state.Store(uint32(ContextStarting))
 }
 
