@@ -57,6 +57,16 @@ type Hanging interface {
 	Hung() <-chan struct{}
 }
 
+// Prompt is a [Channel] that can say at once about when a launch ran, where what the
+// GPU stamped takes longer to read than many a kernel runs.
+type Prompt interface {
+	// Glimpse is about what Outcome says of a launch whose fence is reached: a
+	// successful one, with times that are good to some microseconds. ok is false where
+	// Outcome alone knows; what is charged for goes by that anyway. It may be called
+	// from any goroutine.
+	Glimpse(f Fence) (o Outcome, ok bool)
+}
+
 // Slicer sets how long a context's channel group runs before the next one's
 // turn.
 type Slicer interface {

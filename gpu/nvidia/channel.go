@@ -71,6 +71,15 @@ type Channel struct {
 	mu     sync.Mutex // slots and latest; not held while the driver is called
 	slots  [slotCount]slot
 	latest ended
+	sight  sight
+	looked atomic.Int64 // when somebody last looked, on the host's clock
+}
+
+// sight is a look, on the host's clock, that found commands up to fence reached, and
+// the look before it, which did not.
+type sight struct {
+	fence      uint64
+	before, at time.Duration
 }
 
 // ended is when a command ended, on the GPU's clock.
@@ -357,15 +366,20 @@ func (ch *Channel) Done() gpu.Fence {
 
 // reached is the newest fence whose end was told.
 func (ch *Channel) reached() uint64 {
-	n := ch.word.Load() - ch.base
-	if n > ch.seen.Load() {
-		ch.land(n)
+	n, seen := ch.word.Load()-ch.base, ch.seen.Load()
+	if seen == ch.told.Load() {
+		return n
+	}
+	now := ch.c.d.o.Clock.Now()
+	before := ch.looked.Swap(int64(now))
+	if n > seen {
+		ch.land(n, sight{n, time.Duration(before), now})
 	}
 	return n
 }
 
 // land makes the copies that have come as far as their cells.
-func (ch *Channel) land(n uint64) {
+func (ch *Channel) land(n uint64, s sight) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.dead.Load() {
@@ -378,7 +392,10 @@ func (ch *Channel) land(n uint64) {
 			s.dst, s.src = nil, nil
 		}
 	}
-	ch.seen.Store(max(n, ch.seen.Load()))
+	if n > ch.seen.Load() {
+		ch.seen.Store(n)
+		ch.sight = s
+	}
 }
 
 // executing names the kernel that is next to be done, "" for none.

@@ -71,6 +71,7 @@ var (
 	_ gpu.Handled       = (*Context)(nil)
 	_ gpu.Pausing       = (*Context)(nil)
 	_ gpu.Hanging       = (*Context)(nil)
+	_ gpu.Prompt        = (*Channel)(nil)
 )
 
 // Open opens a GPU. The caller closes it.

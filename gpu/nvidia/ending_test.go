@@ -74,3 +74,51 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 		t.Errorf("%d interrupts after that, want up to %d", n, drowsyFor)
 	}
 }
+
+// About when a launch ended is known at once to who looked for it all the time, and to
+// nobody else.
+func TestGlimpse(t *testing.T) {
+	x := newFake(t, Options{})
+	x.o.GPUClock = func() (time.Duration, error) { return x.gpu.Clock(), nil }
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	add := kernel(t, c, "add", uint64(alloc(t, c, 8)))
+	launch := func() gpu.Fence {
+		t.Helper()
+		f, err := ch.Launch(add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	known := 0
+	for range 1000 {
+		f := launch()
+		for ch.Done() < f {
+		}
+		seen := x.gpu.Clock()
+		o, ok := ch.Glimpse(f)
+		if !ok {
+			continue // this thread, or the stream's, had to wait for a processor
+		}
+		known++
+		exact := ch.Outcome(f)
+		if o.Err != nil || o.Start > o.End || o.End > seen || o.End < exact.End-wordAfter-glimpseWithin {
+			t.Fatalf("%+v, seen at %v, where it is %+v", o, seen, exact)
+		}
+	}
+	if known == 0 {
+		t.Error("nothing was ever known")
+	}
+	f := launch()
+	for ch.word.Load()-ch.base < uint64(f) {
+		time.Sleep(time.Millisecond)
+	}
+	ch.Done()
+	if o, ok := ch.Glimpse(f); ok {
+		t.Errorf("%+v, which nobody looked for", o)
+	}
+	if o, ok := ch.Glimpse(f + 1); ok {
+		t.Errorf("%+v, which was never launched", o)
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 func percentiles(d []time.Duration) string {
 	slices.Sort(d)
-	return fmt.Sprintf("p50 %v p90 %v p99 %v", d[len(d)/2], d[len(d)*9/10], d[len(d)*99/100])
+	return fmt.Sprintf("p10 %v p50 %v p90 %v p99 %v", d[len(d)/10], d[len(d)/2], d[len(d)*9/10], d[len(d)*99/100])
 }
 
 // TestHardwareLatency says how long a launch takes by us and by the bare driver.

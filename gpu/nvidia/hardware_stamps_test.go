@@ -48,7 +48,7 @@ func TestHardwareStamps(t *testing.T) {
 		spin  time.Duration
 		sleep time.Duration
 	}{{name: "one behind the other"}, {"looking for 450 µs", 450 * time.Microsecond, 0}, {"asleep for 1 ms", 0, time.Millisecond}} {
-		var early, late []time.Duration
+		var early, late, event, call []time.Duration
 		for range 300 {
 			time.Sleep(pause.sleep)
 			for begin := time.Now(); time.Since(begin) < pause.spin; {
@@ -64,13 +64,24 @@ func TestHardwareStamps(t *testing.T) {
 			if o.Err != nil {
 				t.Fatal(o.Err)
 			}
+			i := uint64(fence) % slotCount
+			var started time.Duration
+			if err := c.do("look", func() (err error) {
+				started, err = c.clock.at(ch.starts[i])
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			called := ch.slots[i].called
 			var got [16]byte
 			g, err := ch.CopyOut(got[:], p)
 			ran(t, ch, g, err)
-			early = append(early, time.Duration(binary.LittleEndian.Uint64(got[:]))-o.Start)
+			began := time.Duration(binary.LittleEndian.Uint64(got[:]))
+			early, event, call = append(early, began-o.Start), append(event, began-started), append(call, began-called)
 			late = append(late, o.End-time.Duration(binary.LittleEndian.Uint64(got[8:])))
 		}
-		t.Logf("%s: begins early by %s; ends late by %s", pause.name, percentiles(early), percentiles(late))
+		t.Logf("%s: begins early by %s; ends late by %s; after its event %s; after its call and lag %s", pause.name,
+			percentiles(early), percentiles(late), percentiles(event), percentiles(call))
 		if e, l := early[len(early)/2], late[len(late)/2]; e.Abs() > 5*time.Microsecond || l.Abs() > 5*time.Microsecond {
 			t.Errorf("%s: stamps are off", pause.name)
 		}

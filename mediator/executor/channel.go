@@ -56,6 +56,7 @@ type channel struct {
 	generation uint32
 	vector     int
 	gpu        gpu.Channel
+	prompt     gpu.Prompt // the same; nil: it isn't
 
 	sub  *abi.SubmissionReader
 	com  *abi.CompletionWriter
@@ -77,6 +78,9 @@ type channel struct {
 	flight [flightLimit]pending
 	first  uint64
 	after  uint64
+
+	// owed are launches that were answered and are still to be accounted.
+	owed []account
 
 	waiter waiter
 	on     ongoing
@@ -130,6 +134,7 @@ func newChannel(x *Executor, c link.Channel) (*channel, error) {
 	if ch.gpu, err = x.o.Context.NewChannel(); err != nil {
 		return nil, err
 	}
+	ch.prompt, _ = ch.gpu.(gpu.Prompt)
 	ch.waiter.start(ch.gpu, x.slot)
 	return ch, nil
 }
@@ -153,6 +158,7 @@ func (ch *channel) shut() {
 // drained is whether nothing of a channel that was shut is on the GPU any more.
 func (ch *channel) drained() bool {
 	ch.retire()
+	ch.settle()
 	return ch.first == ch.after
 }
 
@@ -245,79 +251,6 @@ func (ch *channel) finishReached() bool {
 		}
 	}
 	return did
-}
-
-// slot is where the next completion goes, or nil while the ring is full.
-func (ch *channel) slot() (*abi.Entry, error) {
-	if ch.dead {
-		return nil, nil
-	}
-	slot, err := ch.com.Next()
-	if err != nil {
-		ch.die(err)
-	}
-	return slot, err
-}
-
-// finish completes what is known of a command whose fence is reached.
-func (ch *channel) finish(p *pending, done gpu.Fence) {
-	x := ch.x
-	p.over = true
-	if p.fence == 0 {
-		if p.com.Status != abi.StatusOK {
-			x.slot.AddError()
-		}
-		return
-	}
-	var out gpu.Outcome
-	if p.fence <= done {
-		out = ch.gpu.Outcome(p.fence)
-	} else {
-		out.Err = x.poison
-	}
-	p.fence = 0
-	if p.timed {
-		p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
-	}
-	if out.Err != nil {
-		p.com.Status = statusOf(out.Err)
-		if p.com.Status.Poisons() || x.o.Context.Fault() != nil {
-			x.fail(out.Err)
-			p.com.Status = x.status
-		}
-	}
-	if out.Err == nil && x.poison != nil {
-		// It came behind the fault, or beside it: what it did is of no use.
-		p.com.Status = x.status
-	}
-	if p.event != nil {
-		p.reach(out.End)
-	}
-	if p.copied > 0 && out.Err == nil {
-		x.slot.AddCopied(p.copied)
-	}
-	if p.fn != nil {
-		ch.gone(out)
-		x.predicted -= p.predicted
-		t, late := x.ran(out.Start, out.End)
-		p.fn.ran(t)
-		x.slot.AddFinished(t, late, out.Err != nil)
-		p.fn = nil
-	} else {
-		if p.com.Op == abi.OpSet && x.work.Wanted() {
-			x.work.Add(out.Start, out.End) // filling memory is a kernel, too
-		}
-		if out.Err != nil {
-			x.slot.AddError()
-		}
-	}
-}
-
-// publish shows the guest what was answered.
-func (ch *channel) publish() {
-	if ch.com.Publish() {
-		ch.x.raise(ch.vector)
-	}
 }
 
 // advance carries out commands until one has to wait.

@@ -260,11 +260,13 @@ func (x *Executor) Step(suspended bool) bool {
 			did = true
 			// What comes next may take as long to put on the GPU as it runs there.
 			ch.publish()
+			ch.settle()
 		}
 		if !suspended && ch.advance() {
 			did = true
 		}
 		ch.publish()
+		ch.settle()
 		backlog = backlog || ch.backlog()
 	}
 	x.slot.SetBacklog(backlog)

@@ -1,0 +1,122 @@
+package executor
+
+import (
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// account is a launch on the GPU that has ended there.
+type account struct {
+	fence     gpu.Fence
+	fn        *function
+	predicted time.Duration
+}
+
+// slot is where the next completion goes, or nil while the ring is full.
+func (ch *channel) slot() (*abi.Entry, error) {
+	if ch.dead {
+		return nil, nil
+	}
+	slot, err := ch.com.Next()
+	if err != nil {
+		ch.die(err)
+	}
+	return slot, err
+}
+
+// finish completes what is known of a command whose fence is reached.
+func (ch *channel) finish(p *pending, done gpu.Fence) {
+	x := ch.x
+	p.over = true
+	if p.fence == 0 {
+		if p.com.Status != abi.StatusOK {
+			x.slot.AddError()
+		}
+		return
+	}
+	if ch.finishPromptly(p, done) {
+		return
+	}
+	var out gpu.Outcome
+	if p.fence <= done {
+		out = ch.gpu.Outcome(p.fence)
+	} else {
+		out.Err = x.poison
+	}
+	p.fence = 0
+	if p.timed {
+		p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
+	}
+	if out.Err != nil {
+		p.com.Status = statusOf(out.Err)
+		if p.com.Status.Poisons() || x.o.Context.Fault() != nil {
+			x.fail(out.Err)
+			p.com.Status = x.status
+		}
+	}
+	if out.Err == nil && x.poison != nil {
+		// It came behind the fault, or beside it: what it did is of no use.
+		p.com.Status = x.status
+	}
+	if p.event != nil {
+		p.reach(out.End)
+	}
+	if p.copied > 0 && out.Err == nil {
+		x.slot.AddCopied(p.copied)
+	}
+	if p.fn != nil {
+		ch.account(&account{p.fence, p.fn, p.predicted}, out)
+		p.fn = nil
+	} else {
+		if p.com.Op == abi.OpSet && x.work.Wanted() {
+			x.work.Add(out.Start, out.End) // filling memory is a kernel, too
+		}
+		if out.Err != nil {
+			x.slot.AddError()
+		}
+	}
+}
+
+// finishPromptly finishes a launch that succeeded, where about when it ran is known at
+// once. The guest waits for the answer, and nobody for the accounts: they are settled
+// when it has been shown.
+func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
+	if ch.prompt == nil || p.fn == nil || p.event != nil || p.fence > done || ch.x.poison != nil {
+		return false
+	}
+	out, ok := ch.prompt.Glimpse(p.fence)
+	if !ok {
+		return false
+	}
+	p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
+	ch.owed = append(ch.owed, account{p.fence, p.fn, p.predicted})
+	p.fence, p.fn = 0, nil
+	return true
+}
+
+// settle accounts for what was answered promptly.
+func (ch *channel) settle() {
+	for i := range ch.owed {
+		ch.account(&ch.owed[i], ch.gpu.Outcome(ch.owed[i].fence))
+	}
+	ch.owed = ch.owed[:0]
+}
+
+// account takes note of how a launch ended.
+func (ch *channel) account(a *account, out gpu.Outcome) {
+	x := ch.x
+	ch.gone(out)
+	x.predicted -= a.predicted
+	t, late := x.ran(out.Start, out.End)
+	a.fn.ran(t)
+	x.slot.AddFinished(t, late, out.Err != nil)
+}
+
+// publish shows the guest what was answered.
+func (ch *channel) publish() {
+	if ch.com.Publish() {
+		ch.x.raise(ch.vector)
+	}
+}
