@@ -116,7 +116,7 @@ func (a *accounts) capacity() float64 {
 // sake of one that hardly uses it.
 const (
 	enough     = 2. / 3
-	worthwhile = 1. / 3
+	worthwhile = 1. / 2
 )
 
 // classify finds out which guests others are to wait for.
