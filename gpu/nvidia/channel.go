@@ -93,9 +93,11 @@ type slot struct {
 	fence  uint64
 	kernel *Function
 	began  beginning
-	// called is when a launch can have begun at the earliest, on the GPU's clock, by
-	// when the driver's call was over; 0 where that is not known.
+	// called is when the driver's call for a launch was over, on the GPU's clock by the
+	// host's, which is good to some 10 µs; 0 where that is not known. took is how long
+	// it was since its event was recorded.
 	called   time.Duration
+	took     time.Duration
 	dst, src []byte // a copy out of page-locked memory, to be made when it is done
 	sleepers int    // in the driver, waiting for its event
 	untold   bool   // it has no event: that of a later command tells
@@ -313,6 +315,7 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 		return 0, err
 	}
 	i, err := ch.begin(ch.c.zero.issued.Load())
+	from := ch.c.d.o.Clock.Now()
 	if err == nil {
 		err = f.allow(l.SharedBytes)
 	}
@@ -327,7 +330,7 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 	then := ch.c.d.o.Clock.Now()
 	if err == nil {
 		ch.mu.Lock()
-		ch.slots[i].kernel = f
+		ch.slots[i].kernel, ch.slots[i].took = f, then-from
 		ch.mu.Unlock()
 	}
 	fence, err := ch.end("launch", i, err)
@@ -338,20 +341,15 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 	return fence, err
 }
 
-// called notes when the launch in slot i, whose call ended then on the host's clock,
-// can have begun.
+// called notes that the call for the launch in slot i ended then, on the host's clock.
 func (ch *Channel) called(i uint64, then time.Duration) {
 	now, err := ch.c.was(then)
 	if err != nil {
 		return // the stamps have to do
 	}
 	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	lag := ch.c.lags.lately
-	if ch.slots[i].began == recorded && now-ch.latest.at > lagAfter {
-		lag = ch.c.lags.idle
-	}
-	ch.slots[i].called = now + lag
+	ch.slots[i].called = now
+	ch.mu.Unlock()
 }
 
 // Done is the newest fence reached. In a context that a fault has ended all are.

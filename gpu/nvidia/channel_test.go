@@ -223,70 +223,46 @@ func TestFaultDropsWhatIsBehind(t *testing.T) {
 	}
 }
 
-// A launch began after it was called for, also where the event before it was reached
-// earlier, and before it ended.
+// A launch that finds the GPU idle began when it had been called for, and not already
+// when the event before it was reached; one that found it busy with another context
+// did, and none began after its end.
 func TestLaunchBeginsAfterItsCall(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
+	if c.lag.Abs() > lagMost {
+		t.Errorf("a lag of %v", c.lag)
+	}
 	ch := channelOf(t, c)
+	before := time.Now()
 	f, err := ch.Launch(kernel(t, c, "hang", 0))
+	called := time.Since(before)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &ch.slots[uint64(f)%slotCount]
-	if s.called == 0 || s.began != recorded {
-		t.Fatalf("called at %v, began %v", s.called, s.began)
+	if s.called == 0 || s.began != recorded || s.took <= 0 || s.took > called {
+		t.Fatalf("called at %v, for %v of %v, began %v", s.called, s.took, called, s.began)
 	}
 	x.let()
 	if err := ch.Wait(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	s.called = 0
+	s.took = 0
 	stamped := ch.Outcome(f)
-	for late, want := range map[time.Duration]time.Duration{
-		-time.Hour:                        stamped.Start, // the event was reached after the call
-		(stamped.End - stamped.Start) / 2: stamped.Start + (stamped.End-stamped.Start)/2,
-		time.Hour:                         stamped.End, // by a clock that is ahead
+	half := (stamped.End - stamped.Start) / 2
+	c.lag = half / 2
+	for _, l := range []struct{ called, took, want time.Duration }{
+		{stamped.Start + time.Microsecond, half, stamped.Start + half + half/2},
+		{stamped.Start - elsewhere/2, half, stamped.Start + half + half/2}, // the clocks differ a little
+		{stamped.Start - 2*elsewhere, half, stamped.Start},                 // the GPU was elsewhere
+		{stamped.Start, time.Hour, stamped.End},
+		{0, half, stamped.Start}, // not known
 	} {
-		s.called = stamped.Start + late
-		if o := ch.Outcome(f); o.Err != nil || o.Start != want || o.End != stamped.End {
-			t.Errorf("called %v after the event: %+v, want a start at %v", late, o, want)
+		s.called, s.took = l.called, l.took
+		if o := ch.Outcome(f); o.Err != nil || o.Start != l.want || o.End != stamped.End {
+			t.Errorf("called %v after the event, for %v: %+v, want a start at %v", l.called-stamped.Start, l.took, o, l.want)
 		}
 	}
-}
-
-// How late a kernel begins depends on whether the channel had one lately; what it had
-// is known from the outcomes that were asked for.
-func TestLagOfIdleChannels(t *testing.T) {
-	x := newFake(t, Options{})
-	x.o.GPUClock = func() (time.Duration, error) { return x.gpu.Clock(), nil }
-	c := x.context(t, gpu.ContextOptions{})
-	c.lags = lags{lately: time.Hour, idle: 2 * time.Hour}
-	ch := channelOf(t, c)
-	add := kernel(t, c, "add", uint64(alloc(t, c, 8)))
-	launch := func(lag time.Duration) gpu.Fence {
-		t.Helper()
-		before := x.gpu.Clock()
-		f, err := ch.Launch(add)
-		after := x.gpu.Clock()
-		if err != nil {
-			t.Fatal(err)
-		}
-		const fuzz = 100 * time.Microsecond // of the readings
-		if got := ch.slots[uint64(f)%slotCount].called; got < before+lag-fuzz || got > after+lag+fuzz {
-			t.Errorf("called from %v to %v: taken to have begun %v later, not %v", before, after, got-before, lag)
-		}
-		if err := ch.Wait(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-	f := launch(2 * time.Hour)
-	ch.Outcome(f)
-	ch.latest.at = x.gpu.Clock() // whatever it took to get here
-	ch.Outcome(launch(time.Hour))
-	ch.latest.at = x.gpu.Clock() - lagAfter - time.Microsecond
-	launch(2 * time.Hour)
 }
 
 // A word is one call of the driver's. That it was written is told to who asks, or with

@@ -25,7 +25,7 @@ type Context struct {
 	grip  grip // on its channels; handles.go
 
 	clock  *gpuClock
-	lags   lags
+	lag    time.Duration // of kernels on an idle GPU
 	memory ledger
 	table  table       // of allocations and modules' variables
 	host   ranges      // registered memory of the program's
@@ -87,7 +87,7 @@ func (c *Context) begin() error {
 	if c.clock, err = newGPUClock(c, c.d.o.Clock); err != nil {
 		return err
 	}
-	if c.lags, err = c.measureLags(context.Background()); err != nil {
+	if c.lag, err = c.measureLag(context.Background()); err != nil {
 		return err
 	}
 	return c.handles()

@@ -30,7 +30,7 @@ func TestHardwareStamps(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := made.(*Context)
-	t.Logf("a kernel begins %v after its call, %v where the GPU was idle", c.lags.lately, c.lags.idle)
+	t.Logf("a kernel begins %v after its event and call", c.lag)
 	ch := channelOf(t, c)
 	m, err := c.LoadModule([]byte(stampPTX))
 	if err != nil {

@@ -36,15 +36,16 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		}
 		switch o.Start = o.End; {
 		case s.began == recorded:
-			o.Start, err = ch.c.clock.at(ch.starts[f%slotCount])
+			if o.Start, err = ch.c.clock.at(ch.starts[f%slotCount]); s.took > 0 && o.Start < s.called+elsewhere {
+				// The GPU has come past the event while the launch was still being called for.
+				o.Start += s.took + ch.c.lag
+			}
 		case s.began == behind && latest.fence == f-1:
 			o.Start = latest.at
 		case s.began == behind:
 			o.Start, err = ch.c.clock.at(before)
 		}
-		// On an idle GPU the event before a launch is reached while the launch is still
-		// being called for: for as long as two kernels of 5 µs where nothing is cached.
-		o.Start = min(max(o.Start, s.called), o.End)
+		o.Start = min(o.Start, o.End)
 		return err
 	})
 	if err != nil && fault == nil && ch.c.fault.Load() == nil {
@@ -59,6 +60,11 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	}
 	return o // of a context that a fault has ended since, times are lost
 }
+
+// elsewhere is how long after a launch's call the event before it is reached where
+// the GPU was busy with another context, and then came past both without a pause. It
+// takes more than 100 µs to come from one to the other.
+const elsewhere = 60 * time.Microsecond
 
 const (
 	// glimpseWithin is how far apart the looks may be, one in vain and the next not,
@@ -84,12 +90,11 @@ func (ch *Channel) Glimpse(fence gpu.Fence) (o gpu.Outcome, ok bool) {
 		return o, false
 	}
 	o.End = seen - wordAfter
-	o.Start = s.called
-	if s.began == behind {
+	if o.Start = s.called; s.began == behind {
 		if latest.fence != f-1 {
 			return o, false
 		}
-		o.Start = max(o.Start, latest.at)
+		o.Start = latest.at
 	}
 	o.Start = min(o.Start, o.End)
 	return o, true
