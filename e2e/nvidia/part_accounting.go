@@ -81,11 +81,7 @@ func account(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	early, late, err := g.ends(ctx, guests[0])
-	if err != nil {
-		return err
-	}
-	var worst, relative, host, daemons, drivers, executors []float64
+	var worst, relative, daemons, drivers, executors []float64
 	var health, all time.Duration // of too little to be told in one run
 	errorsOf := make([][]float64, len(points))
 	signedOf, relativeOf := make([][]float64, len(points)), make([][]float64, len(points))
@@ -116,7 +112,6 @@ func account(ctx context.Context, b *bench) error {
 		took := float64(end.at - begin.at)
 		daemons = append(daemons, float64(end.daemon-begin.daemon)/took)
 		drivers = append(drivers, float64(end.driver-begin.driver)/took)
-		host = append(host, daemons[len(daemons)-1]+drivers[len(drivers)-1])
 		executors = append(executors, float64(end.guests-begin.guests)/took)
 		health, all = health+end.health-begin.health, all+end.at-begin.at
 		return nil
@@ -137,11 +132,10 @@ func account(ctx context.Context, b *bench) error {
 		r.Baseline["solo_us_"+k.String()] = float64(g.alone[i]) / 1e3
 		r.Baseline["globaltimer_us_"+k.String()] = float64(stamped[i]) / 1e3
 		r.Baseline["through_a_guest_us_"+k.String()] = float64(through[i]) / 1e3
-		r.Baseline["begins_early_us_"+k.String()], r.Baseline["ends_late_us_"+k.String()] = early[i], late[i]
 	}
-	c := b.row("host_cpu", host, "processor time of the daemon, and of the driver's threads in the kernel, which do a part of what the record of context switches takes, over the same 16 points, of the time that they took; vgpu-nvml, the process that watches the GPU's health, by itself")
+	c := b.row("host_cpu", daemons, "processor time of the daemon over the same 16 points, of the time that they took; by themselves: the driver's threads in the kernel, which move what of the record of context switches the daemon has not read within 33 ms and do other work besides, and vgpu-nvml, the process that watches the GPU's health")
 	c.Baseline["loga_published"] = 0.17
-	c.Baseline["daemon"], c.Baseline["driver_threads"] = figure.Median(daemons), figure.Median(drivers)
+	c.Baseline["driver_threads"] = figure.Median(drivers)
 	c.Baseline["guests_processes"] = figure.Median(executors)
 	c.Baseline["vgpu_nvml_cpu"] = float64(health) / float64(all)
 	b.add(r, c)
@@ -183,27 +177,6 @@ func (g *gridRun) throughGuest(ctx context.Context, guest *member) (all []time.D
 		all = append(all, figure.Quantile(ran.Turnarounds, 0.5)/time.Duration(rounds))
 	}
 	return all, nil
-}
-
-// ends is by how much a guest's kernels that come one by one begin before their first
-// block does by its own reading of the GPU's clock, and end after their last one does,
-// as their executor has it, which is what accounting goes by: medians, in µs.
-func (g *gridRun) ends(ctx context.Context, guest *member) (early, late []float64, err error) {
-	const times, pause = 15, 2 * time.Millisecond
-	for i := range gridKernels {
-		var earlies, lates []time.Duration
-		for range times {
-			// The pause is between the launch and what makes its stamps ready.
-			ran, err := guest.run(ctx, tenant.Run{Job: guest.spins[i], Count: 1, At: time.Now().Add(pause).UnixNano()})
-			if err != nil {
-				return nil, nil, err
-			}
-			earlies, lates = append(earlies, ran.Early), append(lates, ran.Late)
-		}
-		early, late = append(early, figure.Median(figure.Micros(earlies))), append(late, figure.Median(figure.Micros(lates)))
-		g.say("kernels of %v, one by one: from %.1f µs before their first block to %.1f µs after their last", gridKernels[i], early[i], late[i])
-	}
-	return early, late, nil
 }
 
 // stamped is how long the kernels are alone by their own readings of the GPU's clock,

@@ -230,14 +230,14 @@ func (j *job) clearStamps(ctx context.Context, m machine) error {
 	return m.copyIn(ctx, j.stamps, make([]byte, stampBytes))
 }
 
-// stamped is when the first block since began and the last one ended, on the GPU's
-// clock, and how long a block took in the mean.
-func (j *job) stamped(ctx context.Context, m machine) (first, last, block time.Duration, err error) {
+// stamped is from the first block's start to the last one's end since, and how long a
+// block took in the mean.
+func (j *job) stamped(ctx context.Context, m machine) (all, block time.Duration, err error) {
 	b := make([]byte, stampBytes)
 	if err := m.copyOut(ctx, b, j.stamps); err != nil {
-		return 0, 0, 0, err
+		return 0, 0, err
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	start, end, sum, blocks := ^word(0), word(1), word(3), word(4)
-	return time.Duration(start), time.Duration(end), time.Duration(sum / max(blocks, 1)), nil
+	return time.Duration(end - start), time.Duration(sum / max(blocks, 1)), nil
 }

@@ -141,11 +141,6 @@ type Ran struct {
 	// of the last, by %globaltimer, and Block how long a block took in the mean.
 	Stamped time.Duration `json:"stamped,omitempty"`
 	Block   time.Duration `json:"block,omitempty"`
-	// Early is by how much the first launch began before its first block did by
-	// %globaltimer, and Late by how much the last ended after its last block; 0 where
-	// nobody tells when launches began and ended.
-	Early time.Duration `json:"early,omitempty"`
-	Late  time.Duration `json:"late,omitempty"`
 	// Allocated is how much was, and Refused why not more.
 	Allocated uint64 `json:"allocated,omitempty"`
 	Refused   string `json:"refused,omitempty"`

@@ -48,7 +48,6 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		w.until = to
 	}
 	var ran Ran
-	var first, last time.Duration // when the first launch began and the last ended
 	if r.Allocate > 0 {
 		var beside sync.WaitGroup
 		beside.Go(func() { ran.Allocated, ran.Refused = exhaust(ctx, t.machine, r.Allocate) })
@@ -64,13 +63,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 			return nil, fmt.Errorf("%s: %w", j.name, err)
 		}
 		end := time.Now()
-		for _, l := range w.ended {
-			if ran.All == 0 {
-				first = l.start
-			}
-			last = l.end
-			ran.All++
-		}
+		ran.All += len(w.ended)
 		if r.For == 0 {
 			from, to = begin, end
 		}
@@ -82,7 +75,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		nap(pause)
 	}
 	ran.Window = to.Sub(from)
-	return &ran, t.finish(ctx, j, r, &ran, first, last)
+	return &ran, t.finish(ctx, j, r, &ran)
 }
 
 // exhaust allocates until that is refused.
@@ -95,17 +88,12 @@ func exhaust(ctx context.Context, m machine, bytes uint64) (allocated uint64, re
 	}
 }
 
-// finish reads what is only known after a run, whose first launch began and whose last
-// ended at the given times of the GPU's clock.
-func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran, first, last time.Duration) error {
+// finish reads what is only known after a run.
+func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
 	if j.stamps != 0 && ran.All > 0 {
-		start, end, block, err := j.stamped(ctx, t.machine)
-		if err != nil {
+		var err error
+		if ran.Stamped, ran.Block, err = j.stamped(ctx, t.machine); err != nil {
 			return err
-		}
-		ran.Stamped, ran.Block = end-start, block
-		if last != 0 {
-			ran.Early, ran.Late = start-first, last-end
 		}
 	}
 	if r.Check && ran.All > 0 {
