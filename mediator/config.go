@@ -335,8 +335,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// maxConnections is CUDA's limit.
-const maxConnections = 32
+// With fewer than minConnections a kernel would be told to leave by a stream that waits
+// for its end. maxConnections is CUDA's limit.
+const minConnections, maxConnections = 2, 32
 
 // checkKind is about what GPUs of a kind are opened by.
 func (g *GPUConfig) checkKind() error {
@@ -346,8 +347,8 @@ func (g *GPUConfig) checkKind() error {
 		return errors.New("socket: want the path that `vgpud softgpu` listens on")
 	case g.Kind == kindSoft && driven:
 		return fmt.Errorf("device, allow_unknown_driver and connections are for kind %q", kindNVIDIA)
-	case g.Connections < 0 || g.Connections > maxConnections:
-		return fmt.Errorf("connections %d: want 1 to %d, or 0 for CUDA's own choice", g.Connections, maxConnections)
+	case g.Connections != 0 && (g.Connections < minConnections || g.Connections > maxConnections):
+		return fmt.Errorf("connections %d: want %d to %d, or 0 for CUDA's own choice", g.Connections, minConnections, maxConnections)
 	case g.Kind == kindNVIDIA && g.Socket != "":
 		return fmt.Errorf("socket: a GPU of kind %q has none; device says which it is", g.Kind)
 	case g.Kind != kindSoft && g.Kind != kindNVIDIA:

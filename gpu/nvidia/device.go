@@ -21,7 +21,7 @@ type Options struct {
 	// Device is which of the GPUs that this process sees: its UUID, its PCI address
 	// or its index, as [Find] takes it. Empty: the only one.
 	Device string
-	// Connections is how many channels of the hardware a context's streams share, 1 to
+	// Connections is how many channels of the hardware a context's streams share, 2 to
 	// 32; 0 is CUDA's own choice, 8. Streams that share one wait for one another. With
 	// fewer a context is sooner disabled, and the driver finds whose a context switch was
 	// among fewer channels. It is for all of the process, and counts when the driver is
