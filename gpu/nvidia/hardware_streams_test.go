@@ -61,6 +61,7 @@ func TestHardwareStreams(t *testing.T) {
 					if fences[i], err = f(ch); err != nil {
 						t.Fatal(err)
 					}
+					ch.Done() // who asks is told of a word's end
 				}
 			}
 			time.Sleep(3 * time.Millisecond)
