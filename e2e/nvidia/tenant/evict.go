@@ -262,6 +262,9 @@ func (v *victim) once(ctx context.Context, p abi.Preempt, after time.Duration) (
 	if err != nil {
 		return 0, false, err
 	}
+	// Who never offers its processor has it taken away every 10 ms, and a goroutine that
+	// keeps its thread gets it back by way of another: not while leaving is timed.
+	runtime.Gosched()
 	for begin := time.Now(); time.Since(begin) < after; {
 	}
 	if took, err = v.tell(ctx, f); err != nil {
