@@ -95,8 +95,18 @@ func (o *Options) threshold(st *State) float64 {
 	return float64(st.Round) / 4
 }
 
-// offer takes in how much GPU time there was in some time.
-func (a *accounts) offer(there, elapsed float64) {
+// offer takes in how much GPU time there was in some time, if that says anything: nobody
+// is in another's way where no two have work.
+func (a *accounts) offer(st *State, there, elapsed float64) {
+	active := 0
+	for i := range st.Guests {
+		if st.Guests[i].Active {
+			active++
+		}
+	}
+	if active < 2 {
+		return
+	}
 	keep := math.Exp(-elapsed / float64(memory))
 	a.offered, a.elapsed = keep*a.offered+there, keep*a.elapsed+elapsed
 }
@@ -132,7 +142,7 @@ func (a *accounts) classify(st *State) {
 	level := water(a.parts, a.weights, nil, a.demands, a.capacity())
 	for i, entitled := range a.parts {
 		acc := a.of[st.Guests[i].ID]
-		lacks := acc.used < enough*entitled*a.elapsed && entitled > worthwhile*level*a.weights[i]
+		lacks := acc.used < enough*entitled*acc.time && entitled > worthwhile*level*a.weights[i]
 		// Where kernels run to their end, who waits does so for one of each other guest;
 		// time slices and switches may be many times as long as what it waits with.
 		acc.limited = entitled < a.demands[i] || lacks && st.Slices.Max > 0 && st.Guests[i].Active

@@ -86,7 +86,7 @@ func (q *fairQueue) charged(ev *Event, st *State) {
 		q.slices.charge(g.ID, used)
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
-	q.offer(there, factor*float64(ev.Length))
+	q.offer(st, there, factor*float64(ev.Length))
 	q.rotation.observe(st, ev, factor)
 	q.classify(st)
 	q.advanceSystem(st, true)
@@ -161,7 +161,7 @@ func (q *fairQueue) quieted(ev *Event, st *State) {
 		q.slices.charge(g.ID, used)
 		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
 	}
-	q.offer(there, float64(ev.Watched))
+	q.offer(st, there, float64(ev.Watched))
 	if ev.Watched < ev.Length || ev.Spread {
 		return
 	}

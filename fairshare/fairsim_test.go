@@ -51,7 +51,7 @@ type outcome struct {
 
 // beside is what comes of a program and some throttles under a policy.
 func (p *program) beside(policy string, throttles int, seed uint64) (o outcome) {
-	const warm, window = 100 * ms, 320 * ms // as it is measured
+	const idle, warm, window = 140 * ms, 100 * ms, 320 * ms // as it is measured
 	r := rand.New(rand.NewPCG(seed, 11))
 	guests := []*slicedGuest{p.guest(r)}
 	for range throttles {
@@ -64,7 +64,11 @@ func (p *program) beside(policy string, throttles int, seed uint64) (o outcome) 
 	if s.deep = 2 * ms; policy != "dfq" {
 		s.deep = -1
 	}
-	s.shares(warm)
+	// Before, nobody does anything.
+	for _, g := range guests {
+		g.contexts[0].next += idle
+	}
+	s.shares(idle + warm)
 	for _, g := range guests {
 		o.used = append(o.used, -g.used)
 	}

@@ -125,7 +125,7 @@ func (s *slicedGPU) feed() {
 
 // works is whether it has work, on the GPU or not.
 func (s *slicedGPU) works(c *slicedContext) bool {
-	return len(c.queue) > 0 || c.think == 0 || c.next <= s.now
+	return len(c.queue) > 0 || c.think == 0 && c.next <= s.now+refill || c.next <= s.now
 }
 
 // runnable is whether it could have the GPU.

@@ -11,11 +11,12 @@ type usage struct {
 	// used and dry are GPU time used and time without work, in newer phases more
 	// than in older ones. demand follows from them.
 	used, dry float64
-	// unused is likewise time in which the guest had work, was not suspended, and
-	// the GPU was idle all the same.
-	unused float64
-	// steady is for how long it has had work without a break.
-	steady time.Duration
+	// time is likewise all time, and unused that in which the guest had work, was not
+	// suspended, and the GPU was idle all the same.
+	time, unused float64
+	// steady is for how long it has had work without a break, and away for how long it
+	// has had none.
+	steady, away time.Duration
 }
 
 // memory is for how long what a guest did counts in its demand: what is older
@@ -26,6 +27,9 @@ const memory = 250 * time.Millisecond
 // before it, in which it had none, to be forgotten.
 const settled = 2
 
+// lull is for how long a guest must be away for what it was like before to be forgotten.
+const lull = memory / 5
+
 // observe takes in what the guest did in a phase, of which part was watched.
 // left is the time in which it had the GPU for itself and did not use it. round
 // is a round's mean length.
@@ -33,7 +37,18 @@ const settled = 2
 // What was left is not forgotten when the guest settles: it is as steady as can
 // be when it always has work that needs no GPU, and the others would be
 // suspended for it anew every few rounds. It fades while the GPU is never idle.
+//
+// Nor does it count what a guest was like before it was away for long: the pause says
+// nothing about what it is like now.
 func (u *usage) observe(g *Guest, used, left float64, length, round time.Duration) {
+	switch {
+	case !g.Active:
+		u.away += length
+	case u.away >= lull:
+		*u = usage{}
+	default:
+		u.away = 0
+	}
 	dry := float64(g.Dry)
 	switch {
 	case !g.Active, g.Dry == 0 && !g.Backlogged:
@@ -47,6 +62,7 @@ func (u *usage) observe(g *Guest, used, left float64, length, round time.Duratio
 		u.dry = 0
 	}
 	keep := math.Exp(-float64(length) / float64(memory))
+	u.time = keep*u.time + float64(length)
 	u.used = keep*u.used + used
 	u.dry = keep*u.dry + dry
 	u.unused = keep*u.unused + max(left-dry, 0) // some of it is in there

@@ -169,7 +169,7 @@ func (g *guest) work() work {
 	return w
 }
 
-// worked is for how long its contexts had launches on the GPU, in all.
+// worked is for how long its contexts had commands under way, in all.
 func (g *guest) worked(now time.Duration) (sum time.Duration) {
 	for i := range link.MaxContexts {
 		if c := g.page.Context(i); c.State() != link.ContextNone {

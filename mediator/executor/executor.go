@@ -88,6 +88,7 @@ type Executor struct {
 	away      absences      // on the GPU's clock
 	awayHere  absences      // on the executor's
 	launches  int           // on the GPU, of all channels
+	working   bool          // as told, see tellWorking
 	predicted time.Duration // how long they will take
 
 	words, bulk service // the executor's own channels, once they are needed
@@ -254,7 +255,7 @@ func (x *Executor) Step(suspended bool) bool {
 	x.hold(suspended)
 	x.notice()
 	x.drain()
-	backlog := false
+	backlog, busy := false, false
 	for _, ch := range x.channels {
 		if ch.retire() {
 			did = true
@@ -267,9 +268,10 @@ func (x *Executor) Step(suspended bool) bool {
 		}
 		ch.publish()
 		ch.settle()
-		backlog = backlog || ch.backlog()
+		backlog, busy = backlog || ch.backlog(), busy || ch.busy()
 	}
 	x.slot.SetBacklog(backlog)
+	x.tellWorking(busy)
 	for _, tell := range x.reports {
 		tell()
 	}

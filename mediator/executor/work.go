@@ -17,9 +17,7 @@ type ongoing struct {
 // placed takes note of a launch that was put on the GPU.
 func (ch *channel) placed() {
 	x := ch.x
-	if x.launches++; x.launches == 1 {
-		x.slot.SetWorking(true, x.o.Clock.Now())
-	}
+	x.launches++
 	ch.on.launches++
 	x.slot.AddFetched()
 	if ch.on.launches > 1 || !x.work.Wanted() {
@@ -34,9 +32,7 @@ func (ch *channel) placed() {
 // gone takes note of a launch that is not there any more, and of when it was.
 func (ch *channel) gone(out gpu.Outcome) {
 	x := ch.x
-	if x.launches--; x.launches == 0 {
-		x.slot.SetWorking(false, x.o.Clock.Now())
-	}
+	x.launches--
 	ch.on.launches--
 	switch {
 	case ch.on.launches == 0:
@@ -47,6 +43,15 @@ func (ch *channel) gone(out gpu.Outcome) {
 	if x.work.Wanted() {
 		x.work.Add(out.Start, out.End)
 		x.tellSince()
+	}
+}
+
+// tellWorking says whether the context has commands under way: launches, and copies,
+// which wait for its turn on the GPU just as long.
+func (x *Executor) tellWorking(yes bool) {
+	if yes != x.working {
+		x.working = yes
+		x.slot.SetWorking(yes, x.o.Clock.Now())
 	}
 }
 

@@ -46,6 +46,10 @@ func TestWorkIsTold(t *testing.T) {
 		if s := work.Since(); s != 0 {
 			t.Errorf("wanted %v: something is on the GPU since %v", wanted, s)
 		}
+		now, slot := r.x.o.Clock.Now(), r.page.Context(0)
+		if worked := slot.Worked(now); worked < (ended-begun)/2 || worked != slot.Worked(now+time.Hour) {
+			t.Errorf("commands were under way for %v, and by now for %v; launches alone from %v to %v", worked, slot.Worked(now+time.Hour), begun, ended)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *ContextSlot) Counters() Counters {
 	}
 }
 
-// SetWorking says that the context has launches on the GPU from now on, by the host's
+// SetWorking says that the context has commands under way from now on, by the host's
 // clock, or has none any more; its executor calls it.
 func (c *ContextSlot) SetWorking(yes bool, now time.Duration) {
 	worked := c.worked.Load()
@@ -62,8 +62,8 @@ func (c *ContextSlot) SetWorking(yes bool, now time.Duration) {
 	}
 }
 
-// Worked is for how long the context had launches on the GPU, executing or waiting for
-// their turn, up to an instant of the host's clock, since its executor began. It is 0
+// Worked is for how long the context had commands under way, executing or waiting for
+// its turn on the GPU, up to an instant of the host's clock, since its executor began. It is 0
 // with an executor of an older version.
 func (c *ContextSlot) Worked(now time.Duration) time.Duration {
 	worked := c.worked.Load()

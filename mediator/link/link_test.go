@@ -87,7 +87,7 @@ func TestPageIsShared(t *testing.T) {
 	}
 }
 
-// TestWorkedTime is the time with launches on the GPU, the newest of it up to when it is
+// TestWorkedTime is the time with commands under way, the newest of it up to when it is
 // asked for, and begins anew with an executor.
 func TestWorkedTime(t *testing.T) {
 	writer, reader := newPages(t)
