@@ -1,14 +1,21 @@
 package mediator
 
 import (
+	"time"
+
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/mediator/link"
 )
 
-// pace is how soon the next round is wanted, after one in which observe has seen the
-// guests and decide decided about them. The caller holds mu.
-func (s *share) pace(guests []*guest) accounting.Pace {
+// pace is how soon the next round is wanted, after one of a length in which observe has
+// seen the guests and decide decided about them. The caller, who is the watcher, holds mu.
+func (s *share) pace(guests []*guest, length time.Duration) accounting.Pace {
+	told := s.launchesTold
+	s.launchesTold = 0
 	switch {
+	case time.Duration(told)*easyRound > link.WorkRoom/2*length:
+		return accounting.Brisk // there may not be room to tell of all
 	case s.load.Active == 0:
 		return accounting.Idle
 	case s.launching.byKernel:
@@ -24,6 +31,9 @@ func (s *share) pace(guests []*guest) accounting.Pace {
 	}
 	return accounting.Brisk
 }
+
+// easyRound is how long a round is at an easy pace, by the defaults.
+const easyRound = 40 * time.Millisecond
 
 // noPolicy is the name of the policy that decides nothing.
 const noPolicy = "none"

@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"testing"
+	"time"
 
 	"vgpud/accounting"
 	"vgpud/mediator/api"
@@ -14,6 +15,7 @@ func TestPace(t *testing.T) {
 		active int // guests that work
 		quota  bool
 		held   bool
+		told   int // launches
 		want   accounting.Pace
 	}{
 		"nobody works":                        {policy: "dfq", want: accounting.Idle},
@@ -24,6 +26,8 @@ func TestPace(t *testing.T) {
 		"two work, and nothing is decided":    {policy: "none", active: 2, want: accounting.Easy},
 		"one is held":                         {policy: "none", active: 2, held: true, want: accounting.Brisk},
 		"a quota has to hold":                 {policy: "none", active: 1, quota: true, want: accounting.Brisk},
+		"one works, in short kernels":         {policy: "none", active: 1, told: 120, want: accounting.Easy},
+		"one works, in very short kernels":    {policy: "none", active: 1, told: 140, want: accounting.Brisk},
 		"a quota, and nobody works":           {policy: "none", quota: true, want: accounting.Idle},
 		"somebody is held who does not work":  {policy: "dfq", held: true, active: 1, want: accounting.Brisk},
 		"two work, one of them has a quota":   {policy: "dfq", active: 2, quota: true, want: accounting.Brisk},
@@ -51,6 +55,11 @@ func TestPace(t *testing.T) {
 			for i := range c.active {
 				groups = append(groups, busy(accounting.GroupID(3+i), 5*ms))
 			}
+			for i := range c.told {
+				at := time.Duration(i) * 140 * time.Microsecond
+				s.guests[0].page.Work(0).Add(at, at+50*time.Microsecond)
+			}
+			s.share.Work(20*ms, func(*accounting.Work) {})
 			if got := s.poll(20*ms, groups...).Pace; got != c.want {
 				t.Errorf("pace %d, want %d", got, c.want)
 			}

@@ -50,6 +50,9 @@ type share struct {
 	await     []accounting.GroupID
 	state     []fairshare.Guest
 	launching launching
+	// launchesTold is how many launches one context told of since the last round at
+	// most. It is the watcher's.
+	launchesTold int
 }
 
 // recent is what a guest did lately.
@@ -60,7 +63,7 @@ type recent struct {
 	used    float64       // GPU nanoseconds, fading
 	tail    tail
 	slice   time.Duration // of its contexts, as decided; 0: the driver's own
-	// worked is for how long its context had launches on the GPU, as of looked.
+	// worked is for how long its context had commands under way, as of looked.
 	worked, looked time.Duration
 }
 
@@ -68,7 +71,7 @@ type recent struct {
 const unknown time.Duration = -1
 
 // without is the part of the time since the last look in which the guest's context had
-// no launches on the GPU. It is 0 where that is not known: with an executor of an older
+// no commands under way. It is 0 where that is not known: with an executor of an older
 // version, and with several contexts, of which one may have some just when another has
 // none.
 func (r *recent) without(now, worked time.Duration) (part float64) {
@@ -155,7 +158,7 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 			Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length(), Spread: s.spread,
 		}
 		changed, held := s.decide(guests, ev)
-		plan = accounting.Plan{Load: s.load, Await: s.awaited(held), Pace: s.pace(guests)}
+		plan = accounting.Plan{Load: s.load, Await: s.awaited(held), Pace: s.pace(guests, p.Length())}
 		if changed && s.opened.watch.Piece < 0 {
 			// For a while the mix is neither the one that was polled nor the one
 			// that will be. Pieces that are spread over the round show it anyway.
@@ -262,7 +265,7 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			if w.contexts == 1 {
 				worked = g.worked(now)
 			}
-			if dry := r.without(now, worked); !st.Suspended { // else what of its work waits is not on the GPU
+			if dry := r.without(now, worked); !st.Suspended { // else what of its work waits is not under way
 				st.Dry = time.Duration(dry * float64(length))
 			}
 		}

@@ -27,6 +27,7 @@ func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
 			g.page.WantWork(true)
 			for i := range link.MaxContexts {
 				if w := g.accounts.of(g.page, i, now); w != nil {
+					s.launchesTold = max(s.launchesTold, len(w.Spans))
 					f(w)
 				}
 			}

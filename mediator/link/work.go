@@ -9,11 +9,13 @@ import (
 const (
 	workAreaBytes = lineBytes + MaxContexts*workBytes
 	workBytes     = 2*lineBytes + workSpans*spanBytes
-	// workSpans is how many spans of a context may wait to be taken: what kernels of
-	// 20 µs with gaps between them come to in 10 ms.
-	workSpans = 512
-	spanBytes = 16
+	workSpans     = WorkRoom
+	spanBytes     = 16
 )
+
+// WorkRoom is how many spans of a context may wait to be taken: what kernels of 20 µs
+// with gaps between them come to in 20 ms. Of more the gaps count too.
+const WorkRoom = 512
 
 // From workMany waiting spans on, two that are workTouches apart or less count as
 // one: about what the GPU takes from the end of a kernel to the start of the next
