@@ -51,7 +51,7 @@ type outcome struct {
 
 // beside is what comes of a program and some throttles under a policy.
 func (p *program) beside(policy string, throttles int, seed uint64) (o outcome) {
-	const idle, warm, window = 140 * ms, 100 * ms, 320 * ms // as it is measured
+	const idle, warm, window = 140 * ms, 160 * ms, 240 * ms // as it is measured
 	r := rand.New(rand.NewPCG(seed, 11))
 	guests := []*slicedGuest{p.guest(r)}
 	for range throttles {

@@ -93,13 +93,14 @@ func fair(ctx context.Context, b *bench) error {
 }
 
 // fairWindow is for how long a program is measured under a scheme, after fairWarm in
-// which that finds out what the program is like.
+// which that finds out what the program is like, and pays back what it let somebody take
+// meanwhile: LoGA's programs ran for seconds.
 func (c *crowd) fairWindow() time.Duration {
-	return pick(c.bench, 20*time.Millisecond, 320*time.Millisecond, 250*time.Millisecond)
+	return pick(c.bench, 20*time.Millisecond, 250*time.Millisecond, 240*time.Millisecond)
 }
 
 func (c *crowd) fairWarm() time.Duration {
-	return pick(c.bench, 0, 100*time.Millisecond, 80*time.Millisecond)
+	return pick(c.bench, 0, 200*time.Millisecond, 160*time.Millisecond)
 }
 
 // unscheduled finds each program's turnaround alone, under the daemon's accounting and
