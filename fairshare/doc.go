@@ -22,8 +22,8 @@
 // Quotas bound any policy's answer: see [Bound]. Evictions are bounded in number
 // for each guest that causes them ([Rate]), and charged to it ([Ledger]).
 //
-// To read: policy.go, what a policy is told and answers; account.go, usage.go and
-// dfq.go, sharing by rounds; entitlement.go and quota.go; book.go and ranked.go,
+// To read: policy.go, what a policy is told and answers; account.go, usage.go, dfq.go,
+// slices.go and rotation.go, sharing by rounds; entitlement.go, quota.go; book.go, ranked.go,
 // what policies about launches have in common, then piv.go, hpf.go, dprr.go and
 // ffs.go; anticipate.go, for whom the GPU is kept free; evictions.go, ledger.go,
 // spatial.go.
