@@ -87,7 +87,7 @@ func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Scaled, err)
 		}
-		if left && n > 0 { // the first finds nothing of the driver's code in any cache
+		if left {
 			found.Took = append(found.Took, took)
 		}
 	}
