@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -12,10 +13,15 @@ import (
 // for. From then until the kernel begins it takes as long as the host's call does, and
 // a lag, which is found out when a context is made.
 const (
-	lagTries = 9
-	lagPause = 500 * time.Microsecond
-	// lagMost is no more than is believed of it, either way.
-	lagMost = 10 * time.Microsecond
+	lagTries = 15
+	// lagCounted is how many of the tries count: those whose calls were the quickest.
+	// What holds up a call, an interrupt or others' contexts in the making, does so
+	// behind the doorbell as well as before it.
+	lagCounted = 5
+	lagPause   = 500 * time.Microsecond
+	// lagMost is no more than is believed of it. It is no less than 0: no kernel begins
+	// before its call has rung the doorbell, which is the last that it does.
+	lagMost = 5 * time.Microsecond
 )
 
 // was is the GPU's time at an instant of the host's clock that has just passed, for
@@ -27,11 +33,11 @@ func (c *Context) was(then time.Duration) (time.Duration, error) {
 	return c.clock.estimate(then), nil
 }
 
-// measureLag finds out the lag, by the readings of kernels that come after pauses: the
-// median of several. Nothing else runs in the context.
+// measureLag finds out the lag, by the readings of kernels that come after pauses.
+// Nothing else runs in the context.
 func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
 	k := c.clock
-	all := make([]time.Duration, 0, lagTries)
+	all := make([]lagTry, 0, lagTries)
 	for range lagTries {
 		if err := clock.Sleep(ctx, k.host, lagPause); err != nil {
 			return 0, err
@@ -54,8 +60,19 @@ func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		all = append(all, beside-min(stampAfter, beside)-took)
+		all = append(all, lagTry{took: took, lag: beside - min(stampAfter, beside) - took})
 	}
-	slices.Sort(all)
-	return min(max(all[lagTries/2], -lagMost), lagMost), nil
+	return lagOf(all), nil
+}
+
+// lagTry is one kernel: how long the host's call took, and how much longer it was from
+// the event before it to its beginning.
+type lagTry struct{ took, lag time.Duration }
+
+// lagOf is the median of the tries that count, as far as it is believed. It sorts them.
+func lagOf(tries []lagTry) time.Duration {
+	slices.SortFunc(tries, func(a, b lagTry) int { return cmp.Compare(a.took, b.took) })
+	counted := tries[:lagCounted]
+	slices.SortFunc(counted, func(a, b lagTry) int { return cmp.Compare(a.lag, b.lag) })
+	return min(max(counted[lagCounted/2].lag, 0), lagMost)
 }
