@@ -39,7 +39,9 @@ func (m *machine) check(args ...string) (r []agent.CheckResult) {
 	return r
 }
 
-// prepared waits until the agent has prepared so many devices, and returns them.
+// prepared waits until the agent has prepared so many devices, and returns them. A
+// device that is plugged while the guest's kernel still lets go of another may find no
+// room at first: the agent tries it again.
 func (m *machine) prepared(n int) (all []agent.Device) {
 	m.tb.Helper()
 	m.h.Until(fmt.Sprintf("%d prepared devices", n), func() error {
@@ -57,8 +59,8 @@ func (m *machine) prepared(n int) (all []agent.Device) {
 			return fmt.Errorf("%d devices", len(all))
 		}
 		for _, d := range all {
-			if d.State == agent.StatePreparing {
-				return fmt.Errorf("%s is being prepared", d.Address)
+			if d.State == agent.StatePreparing || d.State == agent.StateFailed {
+				return fmt.Errorf("%s: %s: %s", d.Address, d.State, d.Problem)
 			}
 		}
 		return nil
