@@ -21,12 +21,14 @@ import (
 // 1991): as long as giving the GPU away and taking it back costs. Whatever the guest
 // does then, the wait costs at most as much again. And it is made only for those who
 // lately came back within that time at least as often as not, so that a guest with
-// pauses stalls nobody.
+// pauses stalls nobody; and who had the GPU for as long as it has waited for them, so
+// that a guest which only ever comes back does not keep it idle.
 //
 // The zero value knows of nobody.
 type anticipation struct {
 	guests []thinker // of st.Guests[i]
 	spare  []thinker
+	at     time.Duration // the newest state
 }
 
 const (
@@ -37,6 +39,8 @@ const (
 	longestWait = 500 * time.Microsecond
 	// pausesKept is how many of a guest's pauses are remembered.
 	pausesKept = 8
+	// mostCredit bounds what a guest may save up.
+	mostCredit = pausesKept * longestWait
 )
 
 // thinker is what is kept of a guest: when it had no launch at all.
@@ -47,13 +51,27 @@ type thinker struct {
 	priority int           // then, of the most urgent of its launches
 	pauses   [pausesKept]time.Duration
 	ended    int // pauses
+	// credit is for how long it had the GPU, or others left it for it, less how long
+	// the GPU waited for it.
+	credit        time.Duration
+	runs, awaited bool // since the newest state
 }
 
 // observe takes in who has launches at now. It is told of each state.
 func (a *anticipation) observe(now time.Duration, st *State) {
 	a.sync(st.Guests)
+	elapsed := now - a.at
+	a.at = now
 	for i := range a.guests {
 		g := &a.guests[i]
+		if g.runs {
+			g.credit = min(g.credit+elapsed, mostCredit)
+		}
+		if g.awaited {
+			g.credit -= elapsed
+		}
+		g.awaited = false
+		g.runs = slices.ContainsFunc(st.Launches, func(l Launch) bool { return l.Guest == g.guest && l.Running })
 		urgency, busy := urgencyNow(st.Launches, g.guest)
 		switch {
 		case busy && !g.busy && g.since > 0:
@@ -94,6 +112,15 @@ func urgencyNow(launches []Launch, id GuestID) (urgency int, any bool) {
 	return urgency, any
 }
 
+// let takes note that a launch of the guest may run from now on.
+func (a *anticipation) let(id GuestID) {
+	for i := range a.guests {
+		if g := &a.guests[i]; g.guest == id {
+			g.runs = true
+		}
+	}
+}
+
 // wait is for how long from now on the GPU had better be left to nobody, though l could
 // have it; 0 or less: not at all.
 func (a *anticipation) wait(now time.Duration, st *State, l *Launch) (wait time.Duration) {
@@ -103,7 +130,10 @@ func (a *anticipation) wait(now time.Duration, st *State, l *Launch) (wait time.
 		if g.busy || g.priority <= l.Priority || st.Guests[i].Suspended || !g.returns(bound) {
 			continue
 		}
-		wait = max(wait, g.since+bound-now)
+		if left := g.since + bound - now; left > 0 && g.credit >= left {
+			g.awaited = true
+			wait = max(wait, left)
+		}
 	}
 	return wait
 }

@@ -90,6 +90,27 @@ func TestAnticipationStallsNobody(t *testing.T) {
 	})
 }
 
+// A guest whose kernels take next to nothing, and that always comes back while the GPU
+// still waits, gets no more of the others' time than an eviction takes for each.
+func TestAnticipationIsNoWeapon(t *testing.T) {
+	for _, policy := range []string{"hpf", "piv"} {
+		for _, work := range []time.Duration{us, 10 * us} {
+			for _, pause := range []time.Duration{40 * us, 200 * us, 300 * us} {
+				s := newKernelSim(policy, fairshare.Options{}, guests(1, 1)...)
+				s.turn = loading
+				s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Evictable: true}, work: 20 * ms, repeat: true, leave: 30 * us, again: 10 * us})
+				s.submit(&kernel{Launch: fairshare.Launch{Guest: 2, Priority: 10}, work: work, repeat: true, pause: pause})
+				s.run(time.Second)
+				if had := s.had[1].Seconds(); had < 0.25 {
+					t.Errorf("%s, kernels of %v each %v: the batch guest had %.3f of the GPU, the urgent one %.4f, nobody %.3f",
+						policy, work, pause, had, s.had[2].Seconds(), s.idle.Seconds())
+				}
+				t.Logf("%s, %v, %v: %.3f", policy, work, pause, s.had[1].Seconds())
+			}
+		}
+	}
+}
+
 // Whatever the pauses are, what is lost of the GPU to waiting, leaving and loading is at
 // most twice what is lost without anticipation; and urgent kernels are no later for it
 // on the whole, but for those few after which their guest changed its ways.
@@ -121,10 +142,12 @@ func TestAnticipationDecides(t *testing.T) {
 	urgent := fairshare.Launch{ID: 2, Guest: 2, Priority: 1, Running: true}
 	run := []fairshare.Verdict{verdictRun(1, 1)}
 	const keep = cost + 2*loading
+	const ran = 500 * us // for how long each of its launches did
 	for _, test := range []struct {
 		name   string
 		policy string
 		pauses []time.Duration // of the urgent guest
+		ran    time.Duration   // its launches; 0: ran
 		change func(st *fairshare.State)
 		after  time.Duration // since its launch's end
 		want   []fairshare.Verdict
@@ -133,6 +156,7 @@ func TestAnticipationDecides(t *testing.T) {
 		{name: "it comes back soon", pauses: []time.Duration{50 * us}, want: nil, next: keep},
 		{name: "it is still likely to", pauses: []time.Duration{50 * us}, after: 300 * us, want: nil, next: keep - 300*us},
 		{name: "it did not", pauses: []time.Duration{50 * us}, after: keep, want: run},
+		{name: "it had the GPU for less than it would be waited for", pauses: []time.Duration{50 * us}, ran: keep / 3, want: run},
 		{name: "nothing is known of it", want: run},
 		{name: "it takes its time", pauses: []time.Duration{keep + 1}, want: run},
 		{name: "it takes its time more often than not", pauses: []time.Duration{50 * us, ms, ms}, want: run},
@@ -153,6 +177,9 @@ func TestAnticipationDecides(t *testing.T) {
 			if test.policy == "" {
 				test.policy = "hpf"
 			}
+			if test.ran == 0 {
+				test.ran = ran
+			}
 			p, err := fairshare.New(test.policy, fairshare.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -162,14 +189,14 @@ func TestAnticipationDecides(t *testing.T) {
 			for _, pause := range test.pauses {
 				st.Launches = []fairshare.Launch{urgent}
 				p.Decide(now, fairshare.Event{Kind: fairshare.Arrived, Guest: 2, Launch: 2}, st)
-				now += 100 * us
+				now += test.ran
 				st.Launches = nil
 				p.Decide(now, fairshare.Event{Kind: fairshare.Finished, Guest: 2, Launch: 2}, st)
 				now += pause
 			}
 			st.Launches = []fairshare.Launch{urgent}
 			p.Decide(now, fairshare.Event{Kind: fairshare.Arrived, Guest: 2, Launch: 2}, st)
-			now += 100 * us
+			now += test.ran
 			st.Launches = []fairshare.Launch{waiting}
 			if test.change != nil {
 				test.change(&st)

@@ -178,6 +178,9 @@ func (p *ranked) ranks(st *State, i, than int) bool {
 // let lets the launch at an index run.
 func (p *ranked) let(st *State, i int) {
 	p.run(&st.Launches[i])
+	if p.expects != nil {
+		p.expects.let(st.Launches[i].Guest)
+	}
 	p.book.of[i].running = true
 }
 
