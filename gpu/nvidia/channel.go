@@ -315,10 +315,10 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 		return 0, err
 	}
 	i, err := ch.begin(ch.c.zero.issued.Load())
-	from := ch.c.d.o.Clock.Now()
 	if err == nil {
 		err = f.allow(l.SharedBytes)
 	}
+	from := ch.c.d.o.Clock.Now()
 	if err == nil {
 		n := copy(ch.args.Params[:], l.Params[:f.attrs.ParamBytes])
 		err = ch.c.drv.LaunchKernel(f.f, [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
@@ -396,15 +396,25 @@ func (ch *Channel) land(n uint64, s sight) {
 	}
 }
 
-// executing names the kernel that is next to be done, "" for none.
-func (ch *Channel) executing() string {
+// awaited is the command that is next to be done, as far as that is told: not a word,
+// whose end is told with what comes behind it. The caller holds mu.
+func (ch *Channel) awaited() uint64 {
+	f := ch.word.Load() - ch.base + 1
+	for sent := ch.sent.Load(); f < sent && ch.slots[f%slotCount].fence == f && ch.slots[f%slotCount].untold; f++ {
+	}
+	return f
+}
+
+// executing is the command that is next to be done, and the name of its kernel, "" for
+// none.
+func (ch *Channel) executing() (f uint64, kernel string) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	f := ch.word.Load() - ch.base + 1
+	f = ch.awaited()
 	if s := &ch.slots[f%slotCount]; f <= ch.sent.Load() && s.fence == f && s.kernel != nil {
-		return s.kernel.attrs.Name
+		kernel = s.kernel.attrs.Name
 	}
-	return ""
+	return f, kernel
 }
 
 // wake ends all waits: what they wait for will not come.

@@ -249,13 +249,13 @@ func TestLaunchBeginsAfterItsCall(t *testing.T) {
 	}
 	s.took = 0
 	stamped := ch.Outcome(f)
-	half := (stamped.End - stamped.Start) / 2
+	half := min((stamped.End-stamped.Start)/2, tookMost)
 	c.lag = half / 2
 	for _, l := range []struct{ called, took, want time.Duration }{
 		{stamped.Start + time.Microsecond, half, stamped.Start + half + half/2},
 		{stamped.Start - elsewhere/2, half, stamped.Start + half + half/2}, // the clocks differ a little
 		{stamped.Start - 2*elsewhere, half, stamped.Start},                 // the GPU was elsewhere
-		{stamped.Start, time.Hour, stamped.End},
+		{stamped.Start, time.Hour, min(stamped.Start+tookMost+half/2, stamped.End)},
 		{0, half, stamped.Start}, // not known
 	} {
 		s.called, s.took = l.called, l.took
@@ -365,5 +365,50 @@ func TestWordsAreOneCall(t *testing.T) {
 	}
 	if l := ch.lane; l.last.Load() != ch.base+uint64(f) {
 		t.Errorf("closed behind command %d of %d", l.last.Load()-ch.base, f)
+	}
+}
+
+// A kernel behind a word, whose end nobody has asked for, has its time limit, and its
+// fault, as any other.
+func TestKernelBehindWord(t *testing.T) {
+	x := newFake(t, Options{})
+	defer x.let()
+	c := x.context(t, gpu.ContextOptions{KernelTimeLimit: 50 * time.Millisecond})
+	ch := channelOf(t, c)
+	if _, err := ch.CopyIn(alloc(t, c, 64), make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := ch.Launch(kernel(t, c, "hang", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ch.gone
+	var fault *gpu.Fault
+	if o := ch.Outcome(f); !errors.As(o.Err, &fault) || fault.Kind != gpu.FaultTimeLimit || fault.Kernel != "hang" {
+		t.Errorf("the kernel's outcome: %v", o.Err)
+	}
+}
+
+// However long the host's call for a launch was held up, the kernel's time is its own.
+func TestHeldUpCallsAreNotTheKernels(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	f, err := ch.Launch(kernel(t, c, "hang", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := time.Now(); time.Since(at) < time.Millisecond; { // a kernel of at least so long
+	}
+	x.let()
+	if err := ch.Wait(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	s := &ch.slots[uint64(f)%slotCount]
+	s.took = 0
+	stamped := ch.Outcome(f)
+	s.called, s.took = stamped.Start, time.Hour
+	if o := ch.Outcome(f); o.Err != nil || o.Start > stamped.Start+tookMost+c.lag {
+		t.Errorf("the kernel began %v after its event: %v", o.Start-stamped.Start, o.Err)
 	}
 }

@@ -133,7 +133,7 @@ func (c *Context) suspect() string {
 	defer c.mu.Unlock()
 	name := ""
 	for _, ch := range c.channels {
-		switch n := ch.executing(); {
+		switch _, n := ch.executing(); {
 		case n == "" || n == name:
 		case name != "":
 			return ""

@@ -14,7 +14,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
 	s, latest, before := ch.slots[f%slotCount], ch.latest, ch.slots[(f-1)%slotCount].end
-	end := ch.slots[ch.teller(f)%slotCount].end
+	end, next := ch.slots[ch.teller(f)%slotCount].end, ch.awaited()
 	ch.mu.Unlock()
 	done := ch.word.Load() - ch.base
 	sent := ch.sent.Load()
@@ -24,7 +24,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		return gpu.Outcome{Err: fmt.Errorf("outcome of fence %d: %w", f, gpu.ErrNotFound)}
 	case f > done && fault == nil:
 		return gpu.Outcome{Err: fmt.Errorf("command dropped: %w", gpu.ErrLost)}
-	case f == done+1 && s.kernel != nil:
+	case f > done && f == next && s.kernel != nil:
 		return gpu.Outcome{Err: fault}
 	case f > done:
 		return gpu.Outcome{Err: fmt.Errorf("command dropped: %w", gpu.ErrPoisoned)}
@@ -38,7 +38,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		case s.began == recorded:
 			if o.Start, err = ch.c.clock.at(ch.starts[f%slotCount]); s.took > 0 && o.Start < s.called+elsewhere {
 				// The GPU has come past the event while the launch was still being called for.
-				o.Start += s.took + ch.c.lag
+				o.Start += min(s.took, tookMost) + ch.c.lag
 			}
 		case s.began == behind && latest.fence == f-1:
 			o.Start = latest.at
@@ -60,6 +60,10 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	}
 	return o // of a context that a fault has ended since, times are lost
 }
+
+// tookMost is no longer than a launch is called for until its doorbell rings; a caller
+// whose call took longer was held up, before that or after it.
+const tookMost = 20 * time.Microsecond
 
 // elsewhere is how long after a launch's call the event before it is reached where
 // the GPU was busy with another context, and then came past both without a pause. It

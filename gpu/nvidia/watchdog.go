@@ -93,8 +93,7 @@ func (c *Context) overdue(turns map[*Channel]turn, now time.Duration) *gpu.Fault
 		}
 	}
 	for _, ch := range c.channels {
-		kernel := ch.executing()
-		f := ch.word.Load() - ch.base + 1
+		f, kernel := ch.executing()
 		if kernel == "" {
 			delete(turns, ch)
 			continue
