@@ -271,7 +271,11 @@ func (ch *channel) advance() bool {
 		ch.next += abi.Span(&e[0])
 		did = true
 		if ch.after-ch.first == flightLimit {
-			ch.retire() // what ended at once makes room at once
+			// What ended at once makes room at once. The GPU forgets launches that were
+			// answered and not accounted for when as many commands again have been.
+			ch.retire()
+			ch.publish()
+			ch.settle()
 		}
 	}
 	if did {
