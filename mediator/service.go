@@ -265,10 +265,10 @@ func (s *Service) leave(servers []*http.Server) error {
 	return errors.Join(errs...)
 }
 
-// beatEvery is how often beat looks: as often as a GPU's record is read where nothing
-// happens, in the same wake. Rounds show that the daemon is alive more often, and so
-// do listeners where launches wait for it.
-const beatEvery = 4 * link.HeartbeatEvery
+// beatEvery is how often beat looks, in the wakes in which a GPU's record is read: a
+// beat that is late by as much again is still no silence. Rounds show that the daemon
+// is alive more often, and so do listeners where launches wait for it.
+const beatEvery = 2 * link.HeartbeatEvery
 
 // beat shows the guests that the daemon is alive, and looks for contexts that
 // came or went, which may call for a decision.

@@ -123,7 +123,7 @@ const (
 	// executor goes on obeying a suspension.
 	SuspensionLimit = 2 * time.Second
 	// HeartbeatEvery is how often the daemon shows that it is alive where launches wait
-	// for it, and else every fourth time.
+	// for it, and else every other time.
 	HeartbeatEvery = 20 * time.Millisecond
 )
 
