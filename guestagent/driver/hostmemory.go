@@ -131,7 +131,9 @@ func (ch *Channel) copyHost(ctx context.Context, op abi.Opcode, t abi.Transfer, 
 	var e abi.Entry
 	t.Encode(&e)
 	if err := ch.enqueue(ctx, p, &e, abi.Header{Op: op}, nil); err != nil {
-		p.letGo()
+		if !p.busy.Load() { // else it was sent, and the channel lets go with the host
+			p.letGo()
+		}
 		return nil, err
 	}
 	return p, nil

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"testing"
+	"time"
 
 	"vgpud/gpu"
 	"vgpud/mediator/vgpu/abi"
@@ -47,5 +48,26 @@ func TestAnsweredLaunchesAreAccounted(t *testing.T) {
 	g.receive(n)
 	if c := r.page.Context(0).Counters(); c.GPUTime != 10 || c.Kernels != 1 || c.Errors != 0 {
 		t.Errorf("accounted: %+v", c)
+	}
+}
+
+// A guest that takes no answers is not at work for that.
+func TestUnansweredIsNoWork(t *testing.T) {
+	r := newFakeRig(t)
+	g := r.open()
+	for range 2 { // until the completion ring is full, and then the channel's own record
+		for g.sub.Reserve(1) {
+			g.send(abi.Header{Op: abi.OpNop}, abi.Empty{})
+		}
+		for range 10 {
+			r.x.Step(false)
+		}
+	}
+	if !r.x.channels[0].busy() {
+		t.Fatal("all is answered")
+	}
+	slot, now := r.page.Context(0), r.x.o.Clock.Now()
+	if more := slot.Worked(now+time.Second) - slot.Worked(now); more != 0 {
+		t.Errorf("%v of work in a second without any", more)
 	}
 }

@@ -189,8 +189,12 @@ func (ch *channel) backlog() bool {
 	return err == nil && n > 0 && !ch.dead
 }
 
-// busy is whether commands are unfinished.
+// busy is whether commands are unfinished, or unanswered.
 func (ch *channel) busy() bool { return ch.first != ch.after }
+
+// working is whether any is unfinished. What is not answered since the guest makes no
+// room for answers is no work.
+func (ch *channel) working() bool { return ch.busy() && !ch.flight[(ch.after-1)%flightLimit].over }
 
 // retire takes note of commands that have ended, and answers them in order.
 func (ch *channel) retire() bool {

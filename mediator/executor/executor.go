@@ -255,7 +255,7 @@ func (x *Executor) Step(suspended bool) bool {
 	x.hold(suspended)
 	x.notice()
 	x.drain()
-	backlog, busy := false, false
+	backlog, working := false, false
 	for _, ch := range x.channels {
 		if ch.retire() {
 			did = true
@@ -268,10 +268,10 @@ func (x *Executor) Step(suspended bool) bool {
 		}
 		ch.publish()
 		ch.settle()
-		backlog, busy = backlog || ch.backlog(), busy || ch.busy()
+		backlog, working = backlog || ch.backlog(), working || ch.working()
 	}
 	x.slot.SetBacklog(backlog)
-	x.tellWorking(busy)
+	x.tellWorking(working)
 	for _, tell := range x.reports {
 		tell()
 	}
