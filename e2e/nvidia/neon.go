@@ -67,7 +67,7 @@ func startNeon(ctx context.Context, gates *tenant.Gates, n int, schedule bool) (
 		sampling := accounting.NewNeon(neonConfig, gate, allow)
 		for {
 			now := tenant.Monotonic()
-			next, _ := sampling.Step(now)
+			next, _ := sampling.Step(now) // what a round came to is not asked for: NEON only holds back
 			if clock.Sleep(ctx, clock.Real{}, next-now) != nil {
 				return
 			}

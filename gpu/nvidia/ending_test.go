@@ -52,7 +52,7 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 	asleep := x.gpu.Calls("EventSynchronize")
 	one, two := sleep(first), sleep(second)
 	for x.gpu.Calls("EventSynchronize") == asleep {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	x.let()
 	for _, done := range []chan error{one, two} {
@@ -112,7 +112,7 @@ func TestGlimpse(t *testing.T) {
 	}
 	f := launch()
 	for ch.word.Load()-ch.base < uint64(f) {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	ch.Done()
 	if o, ok := ch.Glimpse(f); ok {

@@ -134,7 +134,7 @@ func newChannel(x *Executor, c link.Channel) (*channel, error) {
 	if ch.gpu, err = x.o.Context.NewChannel(); err != nil {
 		return nil, err
 	}
-	ch.prompt, _ = ch.gpu.(gpu.Prompt)
+	ch.prompt, _ = ch.gpu.(gpu.Prompt) // nil where it is not
 	ch.waiter.start(ch.gpu, x.slot)
 	return ch, nil
 }
