@@ -10,13 +10,20 @@ TAGS    := libvirt_dlopen
 # NVIDIA's binding has all of their library, also what they advise against.
 CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export CGO_CFLAGS
+# Whoever runs make trusts this tree. git does not where another owns it, as in many
+# a container, and go build, which asks it for the revision, then fails.
+ifndef GIT_CONFIG_COUNT
+export GIT_CONFIG_COUNT := 1
+export GIT_CONFIG_KEY_0 := safe.directory
+export GIT_CONFIG_VALUE_0 := $(CURDIR)
+endif
 
-.PHONY: all build install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga bench-preempt bundle-nvidia clean
+.PHONY: all build build-deps install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga bench-preempt bundle-nvidia clean
 
 all: build
 
 # Only what has a C library has C in it: the rest runs wherever it is copied.
-build:
+build: build-deps
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
 	$(GO) build -tags $(TAGS) -o $(BIN)/ $(addprefix ./cmd/,$(WITH_C))
 
@@ -36,22 +43,27 @@ demo-vms: build vm-deps
 # each fuzz target for a short while.
 test: test-deps vm-deps lint unit fuzz
 
+# Go's modules come from a mirror; as root, get what to check it by if there is
+# nothing.
+build-deps:
+	@scripts/build-deps.sh
+
 # The race detector needs a C compiler; as root, get one if there is none.
-test-deps:
+test-deps: build-deps
 	@scripts/test-deps.sh
 
 # QEMU with vfio-user, libvirt, a kernel and an initramfs for guests, unpacked
 # into a cache directory; nothing is installed.
-vm-deps:
+vm-deps: build-deps
 	@scripts/vm-deps.sh
 
 unit: build vm-deps
 	@scripts/unit.sh
 
-fuzz:
+fuzz: build-deps
 	@scripts/fuzz.sh
 
-lint:
+lint: build-deps
 	@scripts/lint.sh
 
 # Go benchmarks of the hot paths, each over several runs.

@@ -2,8 +2,9 @@
 # Gets what the tests with real VMs and `make demo-vms` need: a QEMU that knows
 # vfio-user, libvirt, a kernel for the guests and an initramfs with our agent.
 # All of it comes from Debian's packages, through the mirror that this machine's
-# apt is configured with, and is unpacked under a directory of its own. Nothing
-# is installed: neither dpkg nor apt's own files are touched, root isn't needed.
+# apt is configured with or Debian's own, and is unpacked under a directory of its
+# own. Nothing is installed: neither dpkg nor apt's own files are touched, root
+# isn't needed.
 #
 # The directory is $VGPUD_VM_DEPS, or vgpud/vm in the user's cache:
 #
@@ -20,7 +21,7 @@
 # unpacked, and does again only what doesn't match: where all does, no network
 # is used. Each result appears by a rename, and a second run waits for the first.
 #
-#   VGPUD_DEBIAN_MIRROR   use this archive rather than the machine's own
+#   VGPUD_DEBIAN_MIRROR   use this archive, and no other
 set -eEuo pipefail
 cd "$(dirname "$0")/.."
 trap 'say "line $LINENO: $BASH_COMMAND: exit status $?"' ERR
@@ -63,17 +64,21 @@ die() { say "$*"; exit 1; }
 # wish names what was asked of apt; a manifest of another wish is of no use.
 wish="# ${suites[*]}: ${packages[*]} $kernel"
 
-# mirrors lists the Debian archives that this machine's apt is configured with,
-# in whichever format and place.
+# mirrors lists the archives that this machine's apt is configured with, in
+# whichever format and place, and last Debian's own, for derivatives, whose archives
+# lack these suites: by TLS, as their keyrings may lack Debian's keys.
 mirrors() {
 	if [ -n "${VGPUD_DEBIAN_MIRROR:-}" ]; then
 		echo "$VGPUD_DEBIAN_MIRROR"
 		return
 	fi
-	# What an update would ask for, whether or not there ever was one. Other
-	# publishers' archives mostly have other suites.
-	apt-get update --print-uris |
-		sed -nE "s|^'(.*)/dists/[a-z]+(-updates\|-backports)?/InRelease' .*|\1|p" | awk '!seen[$0]++'
+	{
+		# What an update would ask for, whether or not there ever was one. Other
+		# publishers' archives mostly have other suites.
+		apt-get update --print-uris |
+			sed -nE "s|^'(.*)/dists/[a-z]+(-updates\|-backports)?/InRelease' .*|\1|p"
+		echo https://deb.debian.org/debian
+	} | awk '!seen[$0]++'
 }
 
 # configure_apt writes a configuration for apt under $1 that shares only how to
@@ -141,11 +146,8 @@ fetch() {
 		fi
 		sed 's/^/vm-deps:   /' "$dir/log" >&2
 	done
-	if [ -z "$got" ]; then
-		[ -z "$found" ] ||
-			die "no package lists of ${suites[*]} from ${found//$'\n'/ }: is there a network, and is that a Debian archive? VGPUD_DEBIAN_MIRROR can name another"
-		die "this machine's apt names no Debian archive: set VGPUD_DEBIAN_MIRROR to the address of one"
-	fi
+	[ -n "$got" ] ||
+		die "no package lists of ${suites[*]} from ${found//$'\n'/ }: is there a network? VGPUD_DEBIAN_MIRROR can name another Debian archive"
 	# The kernel's own name, without what its installation would need.
 	image=$(apt-cache show -o APT::Default-Release="${suites[0]}" --no-all-versions "$kernel" | sed -n 's/^Depends: \([^ ,]*\).*/\1/p')
 	say "downloading $image and the closure of ${packages[*]}"
