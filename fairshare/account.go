@@ -10,10 +10,10 @@ type account struct {
 	// virtual is the guest's virtual time in nanoseconds: GPU time over weight,
 	// weights scaled to mean 1 over the active guests.
 	virtual float64
-	// limited is whether others are to wait for the guest: it could use more than it is
+	// waitedFor is whether others are to wait for the guest: it could use more than it is
 	// entitled to, or it lacks much of that.
-	limited bool
-	seen    uint64 // generation of the newest state that had the guest
+	waitedFor bool
+	seen      uint64 // generation of the newest state that had the guest
 }
 
 // accounts are all guests' virtual times and the system's.
@@ -58,17 +58,20 @@ func (a *accounts) sync(st *State) {
 // scale sets what weights are divided by: their mean over the guests that were
 // active. With nobody active it stays.
 func (a *accounts) scale(st *State) {
-	var sum float64
-	var n int
+	if sum, n := activeWeight(st); n > 0 && sum > 0 {
+		a.weightMean = sum / float64(n)
+	}
+}
+
+// activeWeight is the sum of the active guests' weights, and how many they are.
+func activeWeight(st *State) (sum float64, n int) {
 	for i := range st.Guests {
 		if st.Guests[i].Active {
 			sum += st.Guests[i].Weight
 			n++
 		}
 	}
-	if n > 0 && sum > 0 {
-		a.weightMean = sum / float64(n)
-	}
+	return sum, n
 }
 
 // charge advances a guest's virtual time by GPU time that it used.
@@ -98,13 +101,7 @@ func (o *Options) threshold(st *State) float64 {
 // offer takes in how much GPU time there was in some time, if that says anything: nobody
 // is in another's way where no two have work.
 func (a *accounts) offer(st *State, there, elapsed float64) {
-	active := 0
-	for i := range st.Guests {
-		if st.Guests[i].Active {
-			active++
-		}
-	}
-	if active < 2 {
+	if _, active := activeWeight(st); active < 2 {
 		return
 	}
 	keep := math.Exp(-elapsed / float64(memory))
@@ -140,23 +137,27 @@ func (a *accounts) classify(st *State) {
 		a.weights, a.demands, a.parts = append(a.weights, weight), append(a.demands, demand), append(a.parts, 0)
 	}
 	level := water(a.parts, a.weights, nil, a.demands, a.capacity())
+	if active, _ := activeWeight(st); active > 0 {
+		// Where there is enough for all, no part is at the level; each has its own still.
+		level = max(level, a.capacity()/active)
+	}
 	for i, entitled := range a.parts {
 		acc := a.of[st.Guests[i].ID]
 		lacks := acc.used < enough*entitled*acc.time && entitled > worthwhile*level*a.weights[i]
 		// Where kernels run to their end, who waits does so for one of each other guest;
 		// time slices and switches may be many times as long as what it waits with.
-		acc.limited = entitled < a.demands[i] || lacks && st.Slices.Max > 0 && st.Guests[i].Active
+		acc.waitedFor = acc.known() && (entitled < a.demands[i] || lacks && st.Slices.Max > 0 && st.Guests[i].Active)
 	}
 }
 
 // advanceSystem sets the system's time to the least virtual time of the active
-// guests, or of the limited ones alone, and brings the others up to it: time
-// that a guest had no work for is not saved up. The system's time never goes
+// guests, or of those alone that others are to wait for, and brings the others up to
+// it: time that a guest had no work for is not saved up. The system's time never goes
 // back.
 //
-// Where only limited guests count and there is none, the GPU has room for all
-// of them, and nobody is ahead.
-func (a *accounts) advanceSystem(st *State, limitedOnly bool) {
+// Where only these count and there is none, the GPU has room for all guests, and nobody
+// is ahead.
+func (a *accounts) advanceSystem(st *State, waitedForOnly bool) {
 	least, most := math.Inf(1), math.Inf(-1)
 	for i := range st.Guests {
 		if !st.Guests[i].Active {
@@ -164,7 +165,7 @@ func (a *accounts) advanceSystem(st *State, limitedOnly bool) {
 		}
 		acc := a.of[st.Guests[i].ID]
 		most = max(most, acc.virtual)
-		if acc.limited || !limitedOnly {
+		if acc.waitedFor || !waitedForOnly {
 			least = min(least, acc.virtual)
 		}
 	}

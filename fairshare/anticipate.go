@@ -1,6 +1,7 @@
 package fairshare
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -54,11 +55,14 @@ type thinker struct {
 	// credit is for how long it had the GPU, or others left it for it, less how long
 	// the GPU waited for it.
 	credit        time.Duration
-	runs, awaited bool // since the newest state
+	kept          time.Duration // for how long the GPU waited for it, as yet uncharged
+	runs, awaited bool          // since the newest state
+	until         time.Duration // when it no longer is awaited
 }
 
 // observe takes in who has launches at now. It is told of each state.
 func (a *anticipation) observe(now time.Duration, st *State) {
+	a.bill(now)
 	a.sync(st.Guests)
 	elapsed := now - a.at
 	a.at = now
@@ -66,9 +70,6 @@ func (a *anticipation) observe(now time.Duration, st *State) {
 		g := &a.guests[i]
 		if g.runs {
 			g.credit = min(g.credit+elapsed, mostCredit)
-		}
-		if g.awaited {
-			g.credit -= elapsed
 		}
 		g.awaited = false
 		g.runs = slices.ContainsFunc(st.Launches, func(l Launch) bool { return l.Guest == g.guest && l.Running })
@@ -83,6 +84,30 @@ func (a *anticipation) observe(now time.Duration, st *State) {
 		if g.busy = busy; busy {
 			g.priority = urgency
 		}
+	}
+}
+
+// bill charges those for whom the GPU waited since the newest state: all who were awaited
+// at a time share it.
+func (a *anticipation) bill(now time.Duration) {
+	for from := a.at; from < now; {
+		to, n := now, time.Duration(0)
+		for i := range a.guests {
+			if g := &a.guests[i]; g.awaited && g.until > from {
+				to = min(to, g.until)
+				n++
+			}
+		}
+		if n == 0 {
+			return
+		}
+		for i := range a.guests {
+			if g := &a.guests[i]; g.awaited && g.until > from {
+				g.credit -= (to - from) / n
+				g.kept += (to - from) / n
+			}
+		}
+		from = to
 	}
 }
 
@@ -122,20 +147,51 @@ func (a *anticipation) let(id GuestID) {
 }
 
 // wait is for how long from now on the GPU had better be left to nobody, though l could
-// have it; 0 or less: not at all.
+// have it; 0 or less: not at all. Nobody is charged for it while a launch that was told to
+// leave still has the GPU.
 func (a *anticipation) wait(now time.Duration, st *State, l *Launch) (wait time.Duration) {
 	bound := st.handOver(l)
+	free := !slices.ContainsFunc(st.Launches, func(l Launch) bool { return l.Evicting })
 	for i := range a.guests {
 		g := &a.guests[i]
 		if g.busy || g.priority <= l.Priority || st.Guests[i].Suspended || !g.returns(bound) {
 			continue
 		}
 		if left := g.since + bound - now; left > 0 && g.credit >= left {
-			g.awaited = true
+			g.awaited, g.until = free, now+left
 			wait = max(wait, left)
 		}
 	}
+	for i := range a.guests {
+		if g := &a.guests[i]; g.awaited && g.until == now+wait {
+			g.until = math.MaxInt64 // also where the policy is asked late
+		}
+	}
 	return wait
+}
+
+// waits is whether the GPU is left to nobody since the newest state.
+func (a *anticipation) waits() bool {
+	return slices.ContainsFunc(a.guests, func(t thinker) bool { return t.awaited })
+}
+
+// charge is for how long the GPU has waited for a guest, less what was charged before.
+func (a *anticipation) charge(id GuestID) (kept time.Duration) {
+	for i := range a.guests {
+		if g := &a.guests[i]; g.guest == id {
+			kept, g.kept = g.kept, 0
+		}
+	}
+	return kept
+}
+
+// keeper is a policy that may keep the GPU for a guest which has no work, for others to
+// know who had it then.
+type keeper interface {
+	// keeps is whether it does so from now on, though somebody's launch waits.
+	keeps() bool
+	// kept is for how long it did for a guest, since that was last asked.
+	kept(id GuestID) time.Duration
 }
 
 // returns is whether the guest's pauses of late were no longer than bound, at least as

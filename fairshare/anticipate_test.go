@@ -1,6 +1,7 @@
 package fairshare_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -108,6 +109,56 @@ func TestAnticipationIsNoWeapon(t *testing.T) {
 				t.Logf("%s, %v, %v: %.3f", policy, work, pause, s.had[1].Seconds())
 			}
 		}
+	}
+}
+
+// quotaSim has an urgent guest with kernels of 100 µs and pauses of the same length, for
+// which the GPU is kept, beside a batch guest, both within quotas.
+func quotaSim(urgent, batch fairshare.Quota) *kernelSim {
+	s := newKernelSim("hpf", fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}}, guests(1, 1)...)
+	s.policy = fairshare.Bound(s.policy)
+	s.st.Guests[0].Quota, s.st.Guests[1].Quota = batch, urgent
+	s.turn = loading
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Evictable: true}, work: 20 * ms, repeat: true, leave: 30 * us, again: 10 * us})
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 2, Priority: 10}, work: 100 * us, repeat: true, pause: 100 * us})
+	return s
+}
+
+// The time for which the GPU is kept for a guest counts against its cap.
+func TestAnticipationIsCapped(t *testing.T) {
+	for _, limit := range []float64{0.1, 0.3, 0.6} {
+		s := quotaSim(fairshare.Quota{Cap: limit}, fairshare.Quota{})
+		s.rounds(4 * time.Second)
+		kept := s.idle.Seconds() / s.now.Seconds()
+		urgent, batch := s.had[2].Seconds()/s.now.Seconds(), s.had[1].Seconds()/s.now.Seconds()
+		if off := math.Abs(urgent + kept - limit); off > 0.03 || batch < 0.9*(1-limit) {
+			t.Errorf("with a cap of %v the urgent guest has %.3f of the GPU, it is kept for it for %.3f, and the batch guest has %.3f", limit, urgent, kept, batch)
+		}
+	}
+}
+
+// Whose launch waits while the GPU is kept for another leaves nothing of its guarantee.
+func TestGuaranteeBesideAnticipation(t *testing.T) {
+	for _, guarantee := range []float64{0.2, 0.5, 0.8} {
+		s := quotaSim(fairshare.Quota{}, fairshare.Quota{Guarantee: guarantee})
+		s.rounds(4 * time.Second)
+		if batch := s.had[1].Seconds() / s.now.Seconds(); batch < guarantee-0.05 {
+			t.Errorf("with a guarantee of %v the batch guest has %.3f of the GPU, the urgent one %.3f, and it is kept for it for %.3f",
+				guarantee, batch, s.had[2].Seconds()/s.now.Seconds(), s.idle.Seconds()/s.now.Seconds())
+		}
+	}
+}
+
+// Time for which the GPU is kept for a guest counts once as given to it, and not as left to
+// it besides: it lacks the more of its guarantee while somebody more urgent has the GPU.
+func TestGuaranteeOfWhomTheGPUIsKeptFor(t *testing.T) {
+	s := quotaSim(fairshare.Quota{Guarantee: 0.7}, fairshare.Quota{})
+	s.st.Guests = append(s.st.Guests, guests(1, 1, 1)[2])
+	s.submit(&kernel{Launch: fairshare.Launch{Guest: 3, Priority: 20, Evictable: true}, work: 30 * ms, repeat: true, pause: 20 * ms, leave: 30 * us, again: 10 * us})
+	s.rounds(4 * time.Second)
+	// Without a guarantee it is 0.2, and as much is kept for it.
+	if urgent := s.had[2].Seconds() / s.now.Seconds(); urgent < 0.24 {
+		t.Errorf("beside one that is more urgent it has %.3f of the GPU, which is kept for it for %.3f", urgent, s.idle.Seconds()/s.now.Seconds())
 	}
 }
 

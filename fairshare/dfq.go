@@ -62,36 +62,61 @@ func (q *fairQueue) Decide(now time.Duration, ev Event, st State) ([]Verdict, ti
 	}
 	switch ev.Phase {
 	case PollPhase:
-		q.charged(&ev, &st)
+		q.pollEnded(&ev, &st)
 		q.decide(now, &st)
 	case QuietPhase:
-		q.quieted(&ev, &st)
+		q.quietEnded(&ev, &st)
 	}
 	return q.verdicts, 0
 }
 
-// charged charges a polling phase, and the quiet time before it.
-func (q *fairQueue) charged(ev *Event, st *State) {
+// pollEnded charges a polling phase, and the quiet time before it.
+func (q *fairQueue) pollEnded(ev *Event, st *State) {
 	q.scale(st)
 	if st.Slices.Max > 0 {
 		q.slices.sync(st, ev.Length)
 	}
 	factor := q.factor(ev, 0)
-	there := factor * idle(st)
-	for i := range st.Guests {
-		g := &st.Guests[i]
-		used, left := q.polled(ev, g, factor)
-		there += used
-		q.charge(g, used+float64(g.Charged))
-		q.slices.charge(g.ID, used)
-		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
-	}
-	q.offer(st, there, factor*float64(ev.Length))
+	q.chargeAll(ev, st, ev.Length, factor)
 	q.rotation.observe(st, ev, factor)
 	q.classify(st)
 	q.advanceSystem(st, true)
 	if st.Slices.Max > 0 {
-		q.slices.settle(st, func(id GuestID) bool { return q.of[id].limited })
+		q.slices.compare(st, func(id GuestID) bool { return q.of[id].waitedFor })
+	}
+}
+
+// chargeAll charges the guests for a phase that was watched for so long, and stands for
+// factor of its kind.
+//
+// What a guest leaves unused, though it has work and others are suspended, is charged to
+// it, too, where that is most of the time: they would wait the longer for it the less it
+// does with the GPU. One whose next kernel is always a delay of the host away leaves less.
+func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, factor float64) {
+	there := factor * idle(st)
+	n, held := contenders(st), heldBack(st)
+	for i := range st.Guests {
+		g := &st.Guests[i]
+		used, left := q.spent(ev, g, factor)
+		there += used
+		wasted := q.of[g.ID].observe(g, spell{used, left, othersContend(g, n), factor, ev.Length, st.Round})
+		if !held || wasted <= hardly*factor*float64(watched) {
+			wasted = 0
+		}
+		q.charge(g, used+float64(g.Charged)+wasted)
+		q.slices.charge(g.ID, used)
+	}
+	q.offer(st, there, factor*float64(watched))
+}
+
+// hardly is the part of the time that a guest which has the GPU for itself leaves unused
+// at least if it hardly uses it.
+const hardly = 2. / 3
+
+// forgive implements forgiver.
+func (q *fairQueue) forgive(id GuestID) {
+	if acc := q.of[id]; acc != nil {
+		acc.virtual = min(acc.virtual, q.system)
 	}
 }
 
@@ -125,13 +150,16 @@ func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 	return t, t
 }
 
-// decide suspends whoever is ahead by more than the threshold.
+// decide suspends whoever is ahead by more than the threshold. Nobody is where nobody has
+// work, though what they are ahead is not forgotten: who comes first would wait for a whole
+// phase else, which is a long one then.
 func (q *fairQueue) decide(now time.Duration, st *State) {
 	hold, keep := q.thresholds(st)
+	_, active := activeWeight(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		lead := q.lead(g)
-		ahead := lead > hold || g.Suspended && lead > keep
+		ahead := active > 0 && (lead > hold || g.Suspended && lead > keep)
 		switch {
 		case ahead && !g.Suspended:
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Suspend})
@@ -147,21 +175,12 @@ func (q *fairQueue) decide(now time.Duration, st *State) {
 	}
 }
 
-// quieted charges what was measured of a quiet phase and keeps the rest for the
+// quietEnded charges what was measured of a quiet phase and keeps the rest for the
 // polling phase to come.
-func (q *fairQueue) quieted(ev *Event, st *State) {
+func (q *fairQueue) quietEnded(ev *Event, st *State) {
 	q.scale(st)
 	q.rest(ev)
-	there := idle(st)
-	for i := range st.Guests {
-		g := &st.Guests[i]
-		used, left := q.reckoning.quieted(ev, g)
-		there += used
-		q.charge(g, used+float64(g.Charged))
-		q.slices.charge(g.ID, used)
-		q.of[g.ID].observe(g, used, left, ev.Length, st.Round)
-	}
-	q.offer(st, there, float64(ev.Watched))
+	q.chargeAll(ev, st, ev.Watched, 1)
 	if ev.Watched < ev.Length || ev.Spread {
 		return
 	}

@@ -2,6 +2,7 @@ package fairshare_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -116,7 +117,7 @@ func TestDFQIsNotFooledByABacklog(t *testing.T) {
 		guests := append(backlogged(t, 4), &simGuest{
 			weight:  float64(rapid.IntRange(1, 8).Draw(t, "its weight")),
 			length:  time.Duration(rapid.IntRange(20, 100).Draw(t, "its kernel µs")) * us,
-			think:   rapid.SampledFrom([]time.Duration{10 * ms, 40 * ms, time.Hour}).Draw(t, "its sleep"),
+			think:   rapid.SampledFrom([]time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 40 * ms, time.Hour}).Draw(t, "its sleep"),
 			pretend: true,
 		})
 		last := guests[len(guests)-1]
@@ -133,6 +134,111 @@ func TestDFQIsNotFooledByABacklog(t *testing.T) {
 		}
 		if last.ready == time.Hour && idle > 0 {
 			t.Errorf("idle for %v for the sake of a guest that never executes", idle)
+		}
+	})
+}
+
+// One whose next kernel is always a moment away, though it has work, is no such: it gets
+// most of its part, also where others are suspended for it and the GPU is idle then.
+func TestDFQWaitsOutGaps(t *testing.T) {
+	for gap, least := range map[time.Duration]float64{50 * us: 0.46, 100 * us: 0.43, 200 * us: 0.39, 400 * us: 0.31} {
+		g := &simGuest{weight: 4, length: 300 * us, think: gap, pretend: true}
+		s := newSim("dfq", true, 1, &simGuest{weight: 1, length: 700 * us}, &simGuest{weight: 1, length: ms}, &simGuest{weight: 2, length: 900 * us}, g)
+		s.rounds(500 * ms)()
+		if used, _ := s.use(s.rounds(3 * time.Second)); used[3] < least {
+			t.Errorf("with gaps of %v after each 300µs it gets %.3f of the half of the GPU that is its part, want %v", gap, used[3], least)
+		}
+	}
+}
+
+// pretender draws a guest that always shows work but makes the GPU do little, and others
+// that always have some.
+func pretender(seed uint64, sleep time.Duration) (g *simGuest, others []*simGuest) {
+	r := rand.New(rand.NewPCG(seed, 77))
+	g = &simGuest{weight: float64(1 + r.IntN(8)), length: time.Duration(20+r.IntN(80)) * us, think: sleep, pretend: true}
+	for range 2 + r.IntN(3) {
+		others = append(others, &simGuest{weight: float64(1 + r.IntN(8)), length: time.Duration(200+r.IntN(2800)) * us})
+	}
+	return g, others
+}
+
+// Nor does such a guest leave more of the GPU idle by pausing every now and then, for a
+// moment or for long, after which nobody knows what it is like.
+func TestDFQIsNotFooledByPauses(t *testing.T) {
+	idle := func(sleep, work, pause time.Duration) (mean float64) {
+		const seeds = 8
+		for seed := range uint64(seeds) {
+			g, others := pretender(seed, sleep)
+			s := newSim("dfq", true, seed, append(others, g)...)
+			s.rounds(500 * ms)()
+			start, before := s.now, s.idle
+			for s.now < start+2*time.Second {
+				s.rounds(work)()
+				if pause > 0 {
+					g.attend, g.pretend = false, false
+					s.rounds(pause)()
+					g.attend, g.pretend = true, true
+				}
+			}
+			mean += float64(s.idle-before) / float64(s.now-start) / seeds
+		}
+		return mean
+	}
+	for _, sleep := range []time.Duration{2 * ms, 5 * ms, 10 * ms, 40 * ms} {
+		without := idle(sleep, 100*ms, 0)
+		for _, work := range []time.Duration{20 * ms, 60 * ms, 100 * ms, 400 * ms} {
+			for _, pause := range []time.Duration{5 * ms, 30 * ms, 52 * ms, 80 * ms, 250 * ms} {
+				if got, most := idle(sleep, work, pause), 1.05*without+0.002; got > most {
+					t.Errorf("one that sleeps for %v and pauses for %v each %v leaves %.3f of the GPU idle, want at most %.3f", sleep, pause, work, got, most)
+				}
+			}
+		}
+	}
+}
+
+// What such a guest is like is not forgotten while the others rest, beside whom alone it
+// shows: it leaves no more of the GPU idle than it does where they never rest.
+func TestDFQIsNotFooledByOthersPauses(t *testing.T) {
+	for _, c := range []struct{ work, pause time.Duration }{{50 * ms, 30 * ms}, {50 * ms, 300 * ms}, {100 * ms, 100 * ms}, {500 * ms, 300 * ms}} {
+		var idle, worked time.Duration
+		for seed := range uint64(20) {
+			g, others := pretender(seed, time.Duration(5+seed*7%35)*ms)
+			s := newSim("dfq", seed%2 == 0, seed, append(others, g)...)
+			s.rounds(500 * ms)()
+			for end := worked + 2*time.Second; worked < end; {
+				start, before := s.now, s.idle
+				s.rounds(c.work)()
+				idle, worked = idle+s.idle-before, worked+s.now-start
+				for _, o := range others {
+					o.attend = false
+				}
+				s.rounds(c.pause)()
+				for _, o := range others {
+					o.attend = true
+				}
+			}
+		}
+		t.Logf("others work for %v, pause for %v: %.4f idle", c.work, c.pause, idle.Seconds()/worked.Seconds())
+		if most := worked / 20; idle > most {
+			t.Errorf("where others work for %v and pause for %v the GPU is idle for %v of the %v in which they work, want at most %v", c.work, c.pause, idle, worked, most)
+		}
+	}
+}
+
+// Nobody stays suspended where nobody has work: who then comes first has the GPU at once.
+func TestDFQHoldsNobodyWhereNobodyWorks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		guests := backlogged(t, 5)
+		s := newSim("dfq", rapid.Bool().Draw(t, "measured"), rapid.Uint64().Draw(t, "seed"), guests...)
+		s.rounds(time.Duration(rapid.IntRange(20, 500).Draw(t, "work ms")) * ms)()
+		for _, g := range guests {
+			g.attend = false
+		}
+		s.rounds(2 * (simPoll + simQuiet))()
+		for i, g := range guests {
+			if g.held {
+				t.Errorf("guest %d is suspended", i)
+			}
 		}
 	})
 }

@@ -3,6 +3,7 @@ package fairshare_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ var programs = []program{
 	{"nnlayer", 32 * us, 0, 0},
 	{"particlefilter", 32 * us, 6, 70 * us},
 	{"srad", 9 * us, 6, 100 * us},
+	{"md5", 14 * us, 1, 67 * us},
 	{"nbody", 42 * us, 0, 0},
 	{"long", 700 * us, 0, 0},
 }
@@ -51,7 +53,13 @@ type outcome struct {
 
 // beside is what comes of a program and some throttles under a policy.
 func (p *program) beside(policy string, throttles int, seed uint64) (o outcome) {
-	const idle, warm, window = 140 * ms, 160 * ms, 240 * ms // as it is measured
+	return p.loaded(policy, throttles, seed, 0, 0)
+}
+
+// loaded is what comes of them where they load what they compute with right before: the
+// program for one time, the throttles for another.
+func (p *program) loaded(policy string, throttles int, seed uint64, its, theirs time.Duration) (o outcome) {
+	const warm, window = 160 * ms, 240 * ms // as it is measured
 	r := rand.New(rand.NewPCG(seed, 11))
 	guests := []*slicedGuest{p.guest(r)}
 	for range throttles {
@@ -64,16 +72,22 @@ func (p *program) beside(policy string, throttles int, seed uint64) (o outcome) 
 	if s.deep = 2 * ms; policy != "dfq" {
 		s.deep = -1
 	}
-	// Before, nobody does anything.
-	for _, g := range guests {
-		g.contexts[0].next += idle
+	// Before, nobody does anything, and they begin in the midst of a round, which may be
+	// the first that the policy is told of.
+	s.resting = true
+	begin := time.Duration(r.Int64N(int64(2*restingRound))) + max(its, theirs)
+	for i, g := range guests {
+		g.contexts[0].next += begin
+		if g.contexts[0].loads = theirs; i == 0 {
+			g.contexts[0].loads = its
+		}
 	}
-	s.shares(idle + warm)
+	s.until(begin + warm)
 	for _, g := range guests {
 		o.used = append(o.used, -g.used)
 	}
 	ended := guests[0].contexts[0].ended
-	s.shares(window)
+	s.until(begin + warm + window)
 	for i, g := range guests {
 		o.used[i] += g.used
 		o.held += g.holds
@@ -92,7 +106,8 @@ func (o *outcome) fair() float64 {
 }
 
 // TestDFQIsNearestToFair: beside four throttles, programs' turnarounds are nearer to
-// what is fair than they are without scheduling and under what LoGA prints.
+// what is fair than they are without scheduling and under what LoGA prints, though they
+// all begin just before, somewhere in a long round.
 func TestDFQIsNearestToFair(t *testing.T) {
 	const seeds = 5
 	policies := []string{"none", "loga-cl", "dfq-loga", "dfq"}
@@ -121,6 +136,31 @@ func TestDFQIsNearestToFair(t *testing.T) {
 			t.Errorf("dfq's distance is %.3f, that of %s %.3f", distance["dfq"], policy, distance[policy])
 		}
 	}
+	if most := 1.3; distance["dfq"] > most {
+		t.Errorf("dfq's distance is %.3f, want %v at most", distance["dfq"], most)
+	}
+}
+
+// TestDFQIsNearAfterLoading: next to as near are those that loaded what they compute with
+// right before they began, which is work that leaves the GPU idle.
+func TestDFQIsNearAfterLoading(t *testing.T) {
+	const seeds = 5
+	for _, load := range []struct{ its, theirs time.Duration }{{60 * ms, 0}, {300 * ms, 0}, {300 * ms, 300 * ms}} {
+		var distance float64
+		for i := range programs {
+			p := &programs[i]
+			for seed := range uint64(seeds) {
+				fair := p.beside("none", 4, seed)
+				o := p.loaded("dfq", 4, seed, load.its, load.theirs)
+				distance += math.Abs(math.Log(o.turn/fair.fair())) / seeds / float64(len(programs))
+			}
+		}
+		distance = math.Exp(distance)
+		t.Logf("loading %v, the throttles %v: distance %.3f", load.its, load.theirs, distance)
+		if most := 1.4; !(distance <= most) {
+			t.Errorf("after loading for %v, the throttles for %v, dfq's distance is %.3f, want %v at most", load.its, load.theirs, distance, most)
+		}
+	}
 }
 
 // TestNobodyIsHeldWithoutNeed: where the GPU has room for all, nobody is suspended,
@@ -130,6 +170,108 @@ func TestNobodyIsHeldWithoutNeed(t *testing.T) {
 		p := program{kernel: 100 * us, batch: 1, think: 900 * us}
 		if o := p.beside("dfq", 3, seed); o.held > 0 {
 			t.Errorf("%d suspensions", o.held)
+		}
+	}
+}
+
+// TestDFQSoonKnowsWhoPauses: one that has more than its part beside some that pause is
+// suspended soon after they all began, whatever was in the long phase in which they did.
+func TestDFQSoonKnowsWhoPauses(t *testing.T) {
+	for _, started := range []time.Duration{10 * ms, 30 * ms, 60 * ms} { // before that phase ended
+		for _, before := range []int{0, 1} { // phases of which the policy was told
+			p, err := fairshare.New("dfq", fairshare.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var now time.Duration
+			tell := func(length, working time.Duration) (held []fairshare.GuestID) {
+				st := fairshare.State{Round: sliceRound, Slices: limits}
+				for id := range fairshare.GuestID(5) {
+					// Each goes around in 2.9 ms, and pauses 0.8 of that.
+					g := fairshare.Guest{ID: id + 1, Weight: 1, Used: working * 2 / 29, Dry: length - working + working*8/29, Idle: length - working}
+					if id == 0 {
+						g.Used, g.Dry = working*14/29, length-working
+					}
+					g.Spans, g.Groups, g.Active, g.Backlogged = uint64(working*10/(29*ms)), 1, working > 0, working > 0
+					st.Guests = append(st.Guests, g)
+				}
+				now += length
+				verdicts, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length, Spread: true}, st)
+				for _, v := range verdicts {
+					if v.Action == fairshare.Suspend {
+						held = append(held, v.Guest)
+					}
+				}
+				return held
+			}
+			for range before {
+				tell(restingRound, 0)
+			}
+			phases, held := 0, tell(restingRound, started)
+			for ; len(held) == 0 && phases < 20; phases++ {
+				held = tell(sliceRound, sliceRound)
+			}
+			if !slices.Equal(held, []fairshare.GuestID{1}) || phases > 2 {
+				t.Errorf("begun %v before the end of a phase, with %d before that: suspended %v after %d more", started, before, held, phases)
+			}
+		}
+	}
+}
+
+// TestDFQSoonWaitsForShortKernels: a program with short kernels beside four throttles, of
+// which each waits for its turn, is waited for some rounds after it has begun, whatever its
+// guest did just before: it has next to nothing of the GPU until then, and what little time
+// it was without work looks like much.
+func TestDFQSoonWaitsForShortKernels(t *testing.T) {
+	none := fairshare.Guest{ID: 1, Weight: 1, Dry: sliceRound, Idle: sliceRound}
+	loading, ending := none, none
+	loading.Active, loading.Backlogged, loading.Dry = true, true, 0
+	ending.Active, ending.Used, ending.Dry, ending.Idle = true, 3*ms, 12*ms, 10*ms
+	sparse := none
+	sparse.Active, sparse.Used, sparse.Dry = true, 50*us, sliceRound-50*us
+	for name, before := range map[string][]fairshare.Guest{
+		"it rested":                             {none, none, none, none, none},
+		"it loaded something":                   {loading, loading, loading, loading, loading, loading},
+		"it loaded something, and rested":       {loading, loading, loading, loading, loading, loading, none, none, none, none, none},
+		"another program had just ended":        {ending},
+		"another program had ended a round ago": {ending, none},
+		"or two rounds ago":                     {ending, none, none},
+		"it hardly had work":                    {sparse, sparse, sparse, sparse, sparse, sparse, sparse, sparse, sparse, sparse},
+	} {
+		p, err := fairshare.New("dfq", fairshare.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var now time.Duration
+		tell := func(first fairshare.Guest, used, dry time.Duration) (held int) {
+			now += sliceRound
+			st := fairshare.State{Round: sliceRound, Slices: limits, Guests: []fairshare.Guest{first}}
+			for id := range fairshare.GuestID(4) {
+				g := fairshare.Guest{ID: id + 2, Weight: 1, Used: used, Dry: dry, Idle: first.Idle}
+				if used > 0 {
+					g.Active, g.Backlogged, g.Spans, g.Groups = true, true, 6, 1
+				}
+				st.Guests = append(st.Guests, g)
+			}
+			verdicts, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: sliceRound, Watched: sliceRound, Spread: true}, st)
+			for _, v := range verdicts {
+				if v.Action == fairshare.Suspend && v.Guest != 1 {
+					held++
+				}
+			}
+			return held
+		}
+		for _, g := range before {
+			tell(g, 0, sliceRound)
+		}
+		began := fairshare.Guest{ID: 1, Weight: 1, Used: 65 * us, Dry: 10 * ms, Idle: 10 * ms, Spans: 3, Groups: 1, Active: true, Backlogged: true}
+		phases, held := 1, tell(began, 1500*us, 14*ms)
+		began.Used, began.Dry, began.Idle, began.Spans = 130*us, 50*us, ms, 6
+		for ; held == 0 && phases < 50; phases++ {
+			held = tell(began, 3*ms, 9*ms)
+		}
+		if most := 7; held != 4 || phases > most {
+			t.Errorf("%s: %d of 4 suspended after %d rounds, want all after %d at the most", name, held, phases, most)
 		}
 	}
 }

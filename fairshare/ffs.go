@@ -88,7 +88,7 @@ func (p *fairFirst) Decide(now time.Duration, _ Event, st State) ([]Verdict, tim
 	p.charge(now)
 	p.survey(now, &st)
 	next, holder := p.schedule(now, &st)
-	p.settle(holder)
+	p.findPayer(holder)
 	return p.verdicts, next
 }
 
@@ -389,9 +389,9 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 	return chosen
 }
 
-// settle notes whose time it is until the next call: the one's that is leaving,
+// findPayer finds out whose time it is until the next call: the one's that is leaving,
 // else the one's that has the GPU.
-func (p *fairFirst) settle(holder GuestID) {
+func (p *fairFirst) findPayer(holder GuestID) {
 	p.payer, p.alone = holder, true
 	for i := range p.accounts {
 		e := &p.accounts[i]

@@ -1,6 +1,7 @@
 package fairshare_test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -139,14 +140,15 @@ func TestQuotasHoldLaunches(t *testing.T) {
 // milliseconds.
 func (s *kernelSim) rounds(d time.Duration) {
 	const length = 5 * ms
-	before := map[fairshare.GuestID]time.Duration{}
+	had, dry, idle := maps.Clone(s.had), maps.Clone(s.dry), s.idle
 	for end := s.now + d; s.now < end; {
 		s.run(s.now + length)
 		for i := range s.st.Guests {
 			g := &s.st.Guests[i]
-			g.Used = s.had[g.ID] - before[g.ID]
-			before[g.ID] = s.had[g.ID]
+			g.Used, g.Dry, g.Idle = s.had[g.ID]-had[g.ID], s.dry[g.ID]-dry[g.ID], s.idle-idle
+			g.Active, g.Backlogged = g.Dry < length, s.has(g.ID)
 		}
+		had, dry, idle = maps.Clone(s.had), maps.Clone(s.dry), s.idle
 		s.decide(fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length})
 	}
 }

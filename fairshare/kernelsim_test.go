@@ -42,6 +42,7 @@ type kernelSim struct {
 	asked   time.Duration // when the policy wants to be asked; 0: not
 	next    fairshare.LaunchID
 	had     map[fairshare.GuestID]time.Duration // GPU time, leaving included
+	dry     map[fairshare.GuestID]time.Duration // time without a launch
 	lost    time.Duration                       // to leaving and launching again
 	idle    time.Duration
 	turn    time.Duration     // to load a guest's context in another's place
@@ -60,7 +61,7 @@ func newKernelSim(policy string, o fairshare.Options, guests ...fairshare.Guest)
 	if err != nil {
 		panic(err)
 	}
-	s := &kernelSim{policy: p, had: map[fairshare.GuestID]time.Duration{}, evicted: map[fairshare.GuestID]int{}}
+	s := &kernelSim{policy: p, had: map[fairshare.GuestID]time.Duration{}, dry: map[fairshare.GuestID]time.Duration{}, evicted: map[fairshare.GuestID]int{}}
 	s.st = fairshare.State{Guests: guests, SMs: 16, Round: 20 * ms}
 	return s
 }
@@ -126,7 +127,7 @@ func (s *kernelSim) rates() (rates []float64, busy bool) {
 // run goes on until t.
 func (s *kernelSim) run(t time.Duration) {
 	for {
-		s.settle()
+		s.catchUp()
 		if s.now >= t {
 			return
 		}
@@ -172,6 +173,11 @@ func (s *kernelSim) pass(d time.Duration, rates []float64, busy bool) {
 	if !busy {
 		s.idle += d
 	}
+	for i := range s.st.Guests {
+		if id := s.st.Guests[i].ID; !s.has(id) {
+			s.dry[id] += d
+		}
+	}
 	leaving := false
 	for i, k := range s.here {
 		k.left -= float64(d) * rates[i]
@@ -188,8 +194,13 @@ func (s *kernelSim) pass(d time.Duration, rates []float64, busy bool) {
 	s.now += d
 }
 
-// settle tells the policy what has happened up to now.
-func (s *kernelSim) settle() {
+// has is whether a guest has a launch.
+func (s *kernelSim) has(id fairshare.GuestID) bool {
+	return slices.ContainsFunc(s.here, func(k *kernel) bool { return k.Guest == id })
+}
+
+// catchUp tells the policy what has happened up to now.
+func (s *kernelSim) catchUp() {
 	for again := true; again; {
 		again = false
 		for i, k := range s.here {

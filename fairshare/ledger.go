@@ -70,6 +70,10 @@ func (l *Ledger) Left(launch LaunchID, cost time.Duration) GuestID {
 	return 0
 }
 
+// Idled is to be called for a guest that had the GPU, and left it idle for as long
+// while others waited.
+func (l *Ledger) Idled(id GuestID, cost time.Duration) { l.bill(id).net += max(cost, 0) }
+
 // Settle returns what is new since the last call for the guest's [Guest.Charged].
 func (l *Ledger) Settle(id GuestID) time.Duration {
 	b := l.bill(id)

@@ -46,14 +46,22 @@ func (q Quota) bounds(demand float64) (floor, ceiling float64) {
 // guarantee lapses, and for one that uses less than half of it the debt grows at
 // twice what it uses.
 //
+// The policy forgives such a guest what it is ahead, since it has less than it is to
+// have: one that is held at its cap at times, when the policy takes it for idle, would
+// get ahead in the others, and have all of that to make up for once the quota is gone.
+//
 // Quotas are judged at the end of a polling phase, as is everything that is not
 // about single launches.
+//
+// While the GPU is left to nobody since a guest is likely to be back in a moment, that one
+// is charged for it, and whose launch waits meanwhile leaves nothing unused.
 //
 // What a guest that is suspended for a quota has on the GPU is taken off it where
 // that leaves when told. What evictions for a guest's sake cost others counts as
 // used by it.
 func Bound(p Policy) Policy {
-	return &bounded{policy: p, of: make(map[GuestID]*allowance), evictor: evictor{evictions: newEvictions(Rate{})}}
+	k, _ := p.(keeper)
+	return &bounded{policy: p, keeper: k, of: make(map[GuestID]*allowance), evictor: evictor{evictions: newEvictions(Rate{})}}
 }
 
 // bounded is a policy within quotas.
@@ -64,6 +72,9 @@ type bounded struct {
 	of         map[GuestID]*allowance
 	generation uint64
 	quotas     bool // whether anybody has one
+	keeper     keeper
+	waiting    bool          // whether anybody waits since the newest state, see withheld
+	at         time.Duration // of that
 
 	guests   []Guest // as the policy is told
 	verdicts []Verdict
@@ -85,6 +96,10 @@ type allowance struct {
 	barred bool
 	// away is whether it was suspended in the newest quiet phase.
 	away bool
+	// withheld is for how long the GPU was kept for it, or for another while its launches
+	// waited, as yet unreckoned, and waits whether they do since the newest state.
+	withheld time.Duration
+	waits    bool
 	// held is whether the policy wants it suspended.
 	held bool
 	// factor is what its weight is told with.
@@ -102,6 +117,9 @@ const (
 	// GPU.
 	creditRounds = 2
 	maxCredit    = 250 * time.Millisecond
+	// maxOverdraft is for how long a guest is suspended for its cap at most, whatever it
+	// is said to have used.
+	maxOverdraft = 10 * time.Minute
 	// surplusRounds is how much above its guarantee counts for later, in rounds.
 	surplusRounds = 2
 	// capPressure is how much more than its cap the weight of a guest at its cap
@@ -111,9 +129,9 @@ const (
 	// and still grow at its full rate: some of the time that a guest has the GPU
 	// for itself passes unused, which counts as given to it.
 	eager = 2
-	// settling is in how long a policy is asked again when a quota has changed what
+	// soonAgain is in how long a policy is asked again when a quota has changed what
 	// may run.
-	settling = time.Millisecond
+	soonAgain = time.Millisecond
 	// maxOwed is how much of a guarantee can be caught up with.
 	maxOwed = 500 * time.Millisecond
 )
@@ -121,6 +139,7 @@ const (
 // Decide implements [Policy].
 func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
 	b.sync(&st)
+	b.pass(now, &st)
 	if ev.Kind == Tick {
 		b.reckon(&ev, &st)
 	}
@@ -134,8 +153,9 @@ func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time
 	inner, next := b.policy.Decide(now, ev, told)
 	b.evictions.sync(now, &st)
 	verdicts, again := b.answer(now, &st, inner)
-	if again && (next <= 0 || next > settling) {
-		next = settling
+	b.withhold(&st)
+	if again && (next <= 0 || next > soonAgain) {
+		next = soonAgain
 	}
 	return verdicts, next
 }
@@ -179,16 +199,19 @@ func (b *bounded) reckon(ev *Event, st *State) {
 		return
 	}
 	var given float64 // what the GPU gave to anybody, or had for them
+	n := contenders(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		a := b.of[g.ID]
-		used, left := b.spent(ev, g, factor)
-		a.observe(g, used, left, ev.Length, st.Round)
+		kept := b.kept(g.ID)
+		used, left := b.spent(ev, a.idled(ev, g, factor, kept), factor)
+		a.observe(g, spell{used, left, othersContend(g, n), factor, ev.Length, st.Round})
 		used = max(used+float64(g.Charged), 0)
 		given += used
 		if i == 0 {
 			given += factor * float64(g.Idle)
 		}
+		used += float64(kept) // which the GPU was idle
 		a.credit += g.Quota.Cap*float64(ev.Length) - used
 		a.owed -= used + left
 	}
@@ -200,7 +223,7 @@ func (b *bounded) reckon(ev *Event, st *State) {
 		if works == 1 {
 			saved = max(saved, float64(maxCredit))
 		}
-		a.credit = min(a.credit, g.Quota.Cap*saved)
+		a.credit = max(min(a.credit, g.Quota.Cap*saved), -g.Quota.Cap*float64(maxOverdraft))
 		if works > 0 {
 			a.owed += works * min(g.Quota.Guarantee, eager*a.demand()) * given
 		} else {
@@ -208,6 +231,64 @@ func (b *bounded) reckon(ev *Event, st *State) {
 		}
 		a.owed = min(max(a.owed, -surplusRounds*float64(st.Round)), float64(maxOwed))
 	}
+}
+
+// pass takes in the time since the newest state.
+func (b *bounded) pass(now time.Duration, st *State) {
+	elapsed := now - b.at
+	b.at = now
+	if !b.waiting {
+		return
+	}
+	b.waiting = false
+	for i := range st.Guests {
+		if a := b.of[st.Guests[i].ID]; a.waits {
+			a.waits = false
+			a.withheld += elapsed
+		}
+	}
+}
+
+// withhold finds out whose launches wait from now on while the GPU is kept for another.
+func (b *bounded) withhold(st *State) {
+	if !b.quotas || b.keeper == nil || !b.keeper.keeps() {
+		return
+	}
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		if a := b.of[l.Guest]; a != nil && !l.Running {
+			a.waits, b.waiting = true, true
+		}
+	}
+}
+
+// kept is for how long the GPU was kept for a guest since that was last asked.
+func (b *bounded) kept(id GuestID) time.Duration {
+	if b.keeper == nil {
+		return 0
+	}
+	return b.keeper.kept(id)
+}
+
+// idled is the guest as far as the GPU was idle and the guest's for the taking: what was
+// kept from it was not, and what was kept for it is charged to it. Of time that nobody
+// watched this is reckoned with the polling phase that stands for it.
+func (a *allowance) idled(ev *Event, g *Guest, factor float64, kept time.Duration) *Guest {
+	a.withheld += kept
+	if a.withheld == 0 {
+		return g
+	}
+	watched := 1 / factor // of the time that this stands for
+	if ev.Phase == QuietPhase {
+		watched = float64(ev.Watched) / float64(max(ev.Length, 1))
+	}
+	withheld := time.Duration(watched * float64(a.withheld))
+	if a.withheld -= withheld; ev.Phase == PollPhase {
+		a.withheld = 0
+	}
+	less := *g
+	less.Idle = max(g.Idle-withheld, 0)
+	return &less
 }
 
 // usedAway is how much of a polling phase was used by guests that had been
@@ -226,13 +307,10 @@ func (b *bounded) usedAway(ev *Event, st *State) (sum time.Duration) {
 
 // spent is what a guest used in a phase, and what was left to it.
 func (b *bounded) spent(ev *Event, g *Guest, factor float64) (used, unused float64) {
-	switch {
-	case ev.Phase == QuietPhase:
-		return b.quieted(ev, g)
-	case b.of[g.ID].away && !ev.Spread:
+	if b.of[g.ID].away && !ev.Spread {
 		factor = 1
 	}
-	return b.polled(ev, g, factor)
+	return b.reckoning.spent(ev, g, factor)
 }
 
 // working is the part of a phase in which the guest had work.
@@ -244,6 +322,12 @@ func working(g *Guest, length time.Duration) float64 {
 		return 1
 	}
 	return max(1-float64(g.Dry)/float64(length), 0)
+}
+
+// forgiver is a policy that holds guests back for what they are ahead of others.
+type forgiver interface {
+	// forgive has a guest be ahead no more.
+	forgive(id GuestID)
 }
 
 // judge decides for whose quota somebody is suspended.
@@ -264,6 +348,9 @@ func (b *bounded) judge(now time.Duration, st *State) {
 		}
 		a.barred = a.barred || a.capped
 		urgent = urgent || a.behind
+		if f, ok := b.policy.(forgiver); ok && a.behind {
+			f.forgive(g.ID)
+		}
 	}
 	for i := range st.Guests {
 		a := b.of[st.Guests[i].ID]

@@ -55,6 +55,32 @@ func TestCapAlone(t *testing.T) {
 	})
 }
 
+// What a guest is said to have used, be it years, keeps it from the GPU for as long as a
+// cap may, and no longer.
+func TestCapIsPaidBackInTheEnd(t *testing.T) {
+	inner, err := fairshare.New("none", fairshare.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := fairshare.Bound(inner)
+	st := fairshare.State{Round: 20 * ms, Guests: []fairshare.Guest{{ID: 1, Weight: 1, Quota: fairshare.Quota{Cap: 0.1}, Active: true, Backlogged: true, Charged: 10 * 365 * 24 * time.Hour}}}
+	now, held := time.Hour, time.Duration(0)
+	for range 100 {
+		now += 10 * time.Second
+		v, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 10 * time.Second, Watched: 10 * time.Second}, st)
+		for _, v := range v {
+			st.Guests[0].Suspended = v.Action == fairshare.Suspend
+		}
+		st.Guests[0].Charged = 0
+		if st.Guests[0].Suspended {
+			held += 10 * time.Second
+		}
+	}
+	if held < 9*time.Minute || held > 11*time.Minute {
+		t.Errorf("held for %v", held)
+	}
+}
+
 // A guest with a guarantee gets it beside guests of any weight, under any policy.
 func TestGuaranteeHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -134,6 +160,26 @@ func TestQuotasChange(t *testing.T) {
 	})
 }
 
+// A quota that goes leaves nothing to make up for, however long it was there.
+func TestQuotaLeavesNoDebt(t *testing.T) {
+	for _, quota := range []fairshare.Quota{{Cap: 0.5, Guarantee: 0.5}, {Cap: 0.6, Guarantee: 0.5}, {Guarantee: 0.6}, {Cap: 0.5}, {Cap: 0.1}} {
+		guests := []*simGuest{{weight: 1, length: 200 * us}, {weight: 1, length: 200 * us}, {weight: 1, length: 200 * us}}
+		s := newSim("dfq", true, 0, guests...)
+		guests[0].quota = quota
+		s.changed(guests[0])
+		s.rounds(time.Minute)()
+		guests[0].quota = fairshare.Quota{}
+		s.changed(guests[0])
+		s.rounds(300 * ms)()
+		used, _ := s.use(s.rounds(500 * ms))
+		for i, u := range used {
+			if math.Abs(u-1./3) > 0.03 {
+				t.Errorf("after %v: guest %d used %.3f of half a second", quota, i, u)
+			}
+		}
+	}
+}
+
 // A guarantee is not for idling: for a guest that can't use its own, or only
 // shows work, hardly anybody is suspended.
 func TestGuaranteeThatIsNotUsed(t *testing.T) {
@@ -155,6 +201,31 @@ func TestGuaranteeThatIsNotUsed(t *testing.T) {
 		s.rounds(2 * time.Second)()
 		if idle := s.idle - before; idle > 500*ms || idle > 0 && last.think == time.Hour {
 			t.Errorf("%s: idle for %v of 2s", policy, idle)
+		}
+	})
+}
+
+// A guest has its guarantee from when it begins, also right after it loaded what it
+// computes with and left the GPU to nobody meanwhile.
+func TestGuaranteeAfterLoading(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy := rapid.SampledFrom([]string{"none", "dfq"}).Draw(t, "policy")
+		guests := backlogged(t, 4)
+		g := guests[0]
+		g.weight, g.quota.Guarantee = 0.1, part(t, 30, 80, "guarantee")
+		s := newSim(policy, true, rapid.Uint64().Draw(t, "seed"), guests...)
+		for _, o := range guests {
+			o.attend = false
+		}
+		g.attend, g.pretend, g.ready = true, true, time.Hour
+		s.rounds(time.Duration(rapid.IntRange(100, 1000).Draw(t, "loads ms")) * ms)()
+		for _, o := range guests {
+			o.attend = true
+		}
+		g.pretend, g.ready = false, s.now
+		used, _ := s.use(s.rounds(500 * ms))
+		if used[0] < g.quota.Guarantee-0.16 {
+			t.Errorf("%s: used %.3f of the first half second with a guarantee of %v", policy, used[0], g.quota.Guarantee)
 		}
 	})
 }

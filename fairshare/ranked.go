@@ -83,6 +83,17 @@ func (p *ranked) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.
 	return p.verdicts, next
 }
 
+// keeps implements keeper.
+func (p *ranked) keeps() bool { return p.expects != nil && p.expects.waits() }
+
+// kept implements keeper.
+func (p *ranked) kept(id GuestID) time.Duration {
+	if p.expects == nil {
+		return 0
+	}
+	return p.expects.charge(id)
+}
+
 // times updates what is kept of launches' times, in the cases that FLEP §5.1
 // names, and for those that are new whatever the event.
 func (p *ranked) times(now time.Duration, ev *Event, st *State) {

@@ -6,13 +6,13 @@ import "math"
 // count more than older ones.
 type rotation struct {
 	turns float64 // that channel groups had
-	time  float64 // in nanoseconds, of each group that had work
+	time  float64 // in nanoseconds, that a group with work waited for its turns or had them
 }
 
 // observe takes in a phase that stands for factor of its kind, with the quiet time
 // before it. Where it was spread over that, no turn of any length was missed.
 func (r *rotation) observe(st *State, ev *Event, factor float64) {
-	elapsed := factor * float64(ev.Length)
+	elapsed, whole := factor*float64(ev.Length), factor
 	if ev.Spread {
 		factor = 1
 	}
@@ -21,7 +21,9 @@ func (r *rotation) observe(st *State, ev *Event, factor float64) {
 	for i := range st.Guests {
 		if g := &st.Guests[i]; g.Active && !g.Suspended {
 			r.turns += factor * float64(g.Spans)
-			r.time += elapsed * float64(max(g.Groups, 1))
+			// While the GPU is idle nobody waits for a turn: who has work then loads what
+			// it computes with, or only shows some.
+			r.time += max(elapsed-whole*float64(max(g.Dry, g.Idle)), 0) * float64(max(g.Groups, 1))
 		}
 	}
 }

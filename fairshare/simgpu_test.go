@@ -9,20 +9,20 @@ import (
 
 // simGuest is a guest of simGPU: it keeps kernels of about one length coming.
 type simGuest struct {
-	id      fairshare.GuestID
-	weight  float64
-	quota   fairshare.Quota
-	length  time.Duration // of its kernels
-	think   time.Duration // between a completion and the next launch; 0: always backlogged
-	ready   time.Duration // when its next kernel comes, where it thinks
-	pretend bool          // that there is work while it thinks
-	held    bool
-	attend  bool // whether it is attached and wants the GPU
-	used    time.Duration
-	dry     time.Duration
-	settled time.Duration // used, up to the newest event
-	dried   time.Duration // dry, up to the newest event
-	spans   uint64
+	id       fairshare.GuestID
+	weight   float64
+	quota    fairshare.Quota
+	length   time.Duration // of its kernels
+	think    time.Duration // between a completion and the next launch; 0: always backlogged
+	ready    time.Duration // when its next kernel comes, where it thinks
+	pretend  bool          // that there is work while it thinks
+	held     bool
+	attend   bool // whether it is attached and wants the GPU
+	used     time.Duration
+	dry      time.Duration
+	toldUsed time.Duration // used, up to the newest event
+	toldDry  time.Duration // dry, up to the newest event
+	spans    uint64
 }
 
 // simGPU runs guests' kernels round-robin without preemption, and tells a policy
@@ -117,8 +117,8 @@ func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, 
 	idle := s.idle - s.idled
 	s.idled = s.idle
 	for _, g := range s.guests {
-		used, dry := g.used-g.settled, g.dry-g.dried
-		g.settled, g.dried = g.used, g.dry
+		used, dry := g.used-g.toldUsed, g.dry-g.toldDry
+		g.toldUsed, g.toldDry = g.used, g.dry
 		st := fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Spans: g.spans, Dry: dry, Active: dry < length, Backlogged: s.wants(g),
 			Running: g == s.running, Suspended: g.held}
 		g.spans = 0

@@ -57,7 +57,7 @@ type slicing struct {
 type sliced struct {
 	weight float64
 	groups float64 // that have work, fading
-	used   float64 // GPU time since it was last settled
+	used   float64 // GPU time since it was last compared
 	// ahead is by how much GPU time of all it is ahead of its part, and mean the mean
 	// of that since slices were last decided, from samples values.
 	ahead, mean float64
@@ -133,14 +133,14 @@ func (s *slicing) charge(id GuestID, used float64) {
 	}
 }
 
-// settle works out, at the end of a phase, how far those are ahead that compete:
-// limited says of a guest whether it could use more than it is entitled to.
-func (s *slicing) settle(st *State, limited func(GuestID) bool) {
+// compare works out, at the end of a phase, how far those are ahead that compete:
+// waitedFor says of a guest whether others are to wait for it.
+func (s *slicing) compare(st *State, waitedFor func(GuestID) bool) {
 	var weights, used, ahead float64
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		e := s.of[g.ID]
-		if e.competes = g.Active && !g.Suspended && limited(g.ID); !e.competes {
+		if e.competes = g.Active && !g.Suspended && waitedFor(g.ID); !e.competes {
 			e.ahead, e.mean, e.samples = 0, 0, 0 // nothing is saved up, or owed
 			continue
 		}

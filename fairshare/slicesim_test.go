@@ -37,6 +37,7 @@ type slicedContext struct {
 	queue  []time.Duration      // what is on the GPU
 	full   bool                 // nothing has ended since its executor put some there
 	next   time.Duration        // when it puts more there, if something has
+	loads  time.Duration        // for how long before its first launch it has work that needs no GPU
 	ended  int                  // kernels
 	spans  uint64               // turns, since the policy was last told
 }
@@ -57,6 +58,8 @@ type slicedGPU struct {
 	busy      time.Duration
 	idle      time.Duration
 	idled     time.Duration // idle, when the policy was last told
+	toldAt    time.Duration // when the policy was last told
+	resting   bool          // nobody had work then
 	sets      int           // slices that were set
 	cost      time.Duration // of a switch
 	deep      time.Duration // after which what a suspended guest has on the GPU is taken off it; below 0: never
@@ -69,6 +72,8 @@ const (
 	refill     = 40 * us
 	switching  = 82 * us
 	sliceRound = 20 * ms
+	// restingRound is a round's length where nobody works.
+	restingRound = 80 * ms
 )
 
 func newSlicedGPU(seed uint64, guests ...*slicedGuest) *slicedGPU {
@@ -125,6 +130,9 @@ func (s *slicedGPU) feed() {
 
 // works is whether it has work, on the GPU or not.
 func (s *slicedGPU) works(c *slicedContext) bool {
+	if c.ended == 0 && s.now >= c.next-c.loads {
+		return true
+	}
 	return len(c.queue) > 0 || c.think == 0 && c.next <= s.now+refill || c.next <= s.now
 }
 
@@ -200,11 +208,30 @@ func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
 	}
 }
 
-// round runs a round, and tells the policy of it as of a polling phase.
+// round runs a round.
 func (s *slicedGPU) round() {
-	start := s.now
-	s.run(s.now + sliceRound)
-	length := s.now - start
+	s.run(s.toldAt + sliceRound)
+	s.tell()
+}
+
+// until goes on until t, which may be in the midst of a round. A round in which nobody
+// had work is followed by a longer one.
+func (s *slicedGPU) until(t time.Duration) {
+	for s.now < t {
+		due := s.toldAt + sliceRound
+		if s.resting {
+			due = s.toldAt + restingRound
+		}
+		if s.run(min(due, t)); s.now >= due {
+			s.tell()
+		}
+	}
+}
+
+// tell tells the policy of the round that ends, as of a polling phase.
+func (s *slicedGPU) tell() {
+	length := s.now - s.toldAt
+	s.toldAt, s.resting = s.now, true
 	st := fairshare.State{Round: sliceRound, Slices: limits}
 	for _, g := range s.guests {
 		used, dry := g.used-g.told.used, g.dry-g.told.dry
@@ -226,6 +253,7 @@ func (s *slicedGPU) round() {
 		}
 		// What accounting is off by.
 		seen := time.Duration(float64(used) * (1 + 0.01*(2*s.rand.Float64()-1)))
+		s.resting = s.resting && !work && used == 0
 		st.Guests = append(st.Guests, fairshare.Guest{
 			ID: g.id, Weight: g.weight, Quota: g.quota, Used: seen, Active: work || used > 0, Backlogged: work, Suspended: g.held, Groups: groups,
 			Idle: s.idle - s.idled, Spans: spans, Dry: dry,

@@ -72,6 +72,20 @@ func (u *urgentSlices) Decide(now time.Duration, ev Event, st State) ([]Verdict,
 	return u.all, next
 }
 
+// keeps implements keeper.
+func (u *urgentSlices) keeps() bool {
+	k, ok := u.policy.(keeper)
+	return ok && k.keeps()
+}
+
+// kept implements keeper.
+func (u *urgentSlices) kept(id GuestID) time.Duration {
+	if k, ok := u.policy.(keeper); ok {
+		return k.kept(id)
+	}
+	return 0
+}
+
 // topUrgency is the urgency of the most urgent guests, and whether others are less
 // urgent.
 func topUrgency(guests []Guest) (top int, differ bool) {

@@ -2,6 +2,7 @@ package fairshare
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -12,61 +13,113 @@ type usage struct {
 	// than in older ones. demand follows from them.
 	used, dry float64
 	// time is likewise all time, and unused that in which the guest had work, was not
-	// suspended, and the GPU was idle all the same.
+	// suspended, and the GPU was idle all the same, though others had a use for it.
 	time, unused float64
-	// steady is for how long it has had work without a break, and away for how long it
-	// has had none.
-	steady, away time.Duration
+	// steady is for how long it has had work with next to no break, since what that came
+	// to, and away is for how long it has had none.
+	steady time.Duration
+	since  struct{ used, dry, time float64 }
+	away   time.Duration
+	// worked is for how long it had work, lull at the most, less what its pauses since
+	// then count for.
+	worked time.Duration
+	// met is whether it has had work ever.
+	met bool
 }
 
 // memory is for how long what a guest did counts in its demand: what is older
 // weighs less than 1/e.
 const memory = 250 * time.Millisecond
 
-// settled is how many rounds a guest must have work without a break for the time
-// before it, in which it had none, to be forgotten.
-const settled = 2
+// steadyRounds is how many rounds a guest must have work with next to no break for what it
+// was like before to be forgotten.
+const steadyRounds = 2
 
 // lull is for how long a guest must be away for what it was like before to be forgotten.
 const lull = memory / 5
 
-// observe takes in what the guest did in a phase, of which part was watched.
-// left is the time in which it had the GPU for itself and did not use it. round
-// is a round's mean length.
+// spell is what is known of a guest's time in a phase.
+type spell struct {
+	// used is GPU time, and left that in which it had the GPU for itself and did not use
+	// it; contended is whether others had a use for that.
+	used, left float64
+	contended  bool
+	// left stands for factor times the phase. round is a round's mean length.
+	factor        float64
+	length, round time.Duration
+}
+
+// observe takes in what the guest did in a phase, of which part was watched. It returns
+// what of left the guest had work in, where others had a use for it.
 //
-// What was left is not forgotten when the guest settles: it is as steady as can
-// be when it always has work that needs no GPU, and the others would be
-// suspended for it anew every few rounds. It fades while the GPU is never idle.
+// What a guest was like before it was away for long is forgotten: the pause says nothing
+// about what it is like now. The same holds for the phase in which it is back, or has work
+// for the first time, of which nobody knows how much was still the pause: a program that
+// pauses 800 µs after each kernel looked like one that hardly needs the GPU for a quarter
+// of a second, and nobody waited for it.
 //
-// Nor does it count what a guest was like before it was away for long: the pause says
-// nothing about what it is like now.
-func (u *usage) observe(g *Guest, used, left float64, length, round time.Duration) {
+// A shorter pause counts as time without work for no longer than the guest had worked
+// before. What little a guest has of the GPU while it waits for its turns is next to nothing
+// beside a single pause, which then says what all of it is like: one that began with short
+// kernels 20 ms after another program of its had ended was waited for after fifteen rounds.
+//
+// What was left to it and not used is not forgotten, neither after some steady rounds nor
+// after a pause, and only fades: who always has work that needs no GPU is as steady as can
+// be, and the others would be suspended for it anew every few rounds, or after each pause.
+// Nor does it count, or fade, while nobody else has a use for the GPU: who loads what it
+// computes with has work all along, too, and was taken for one that hardly needs the GPU
+// for up to two thirds of a second after that. Who only pretends is found out as soon as
+// others are suspended.
+func (u *usage) observe(g *Guest, s spell) (wasted float64) {
+	length := s.length
 	switch {
 	case !g.Active:
 		u.away += length
-	case u.away >= lull:
-		*u = usage{}
+	case u.away >= lull, !u.met && g.Dry > 0:
+		*u = usage{met: true, unused: u.unused}
+		return 0
 	default:
-		u.away = 0
+		u.met, u.away = true, 0
 	}
 	dry := float64(g.Dry)
 	switch {
-	case !g.Active, g.Dry == 0 && !g.Backlogged:
+	case !g.Active:
+		pause := min(length, u.worked)
+		u.worked -= pause
+		dry, s.left = float64(pause), 0
+	case g.Dry == 0 && !g.Backlogged:
 		// Without work all along; or at the one instant that was looked at,
 		// which is right on average.
 		dry = float64(length)
 	}
-	if dry > 0 {
-		u.steady = 0
-	} else if u.steady += length; u.steady >= settled*round {
-		u.dry = 0
+	if g.Active {
+		u.worked = min(u.worked+length, lull)
+	}
+	before := u.steady
+	if dry > saturating*float64(length) || !g.Active {
+		u.steady, u.since = 0, struct{ used, dry, time float64 }{}
+	} else {
+		u.steady += length
+		u.since.used += s.used
+		u.since.dry += dry
+		u.since.time += float64(length)
 	}
 	keep := math.Exp(-float64(length) / float64(memory))
 	u.time = keep*u.time + float64(length)
-	u.used = keep*u.used + used
+	u.used = keep*u.used + s.used
 	u.dry = keep*u.dry + dry
-	u.unused = keep*u.unused + max(left-dry, 0) // some of it is in there
+	if s.contended || !g.Active {
+		wasted = max(s.left-s.factor*dry, 0) // some of it is in there
+		u.unused = keep*u.unused + wasted
+	}
+	if enough := steadyRounds * s.round; before < enough && u.steady >= enough {
+		u.used, u.dry, u.time = u.since.used, u.since.dry, u.since.time
+	}
+	return wasted
 }
+
+// known is whether there is anything to tell by what the guest is like.
+func (u *usage) known() bool { return u.time > 0 }
 
 // demand is the part of the GPU that the guest would use if it had the GPU for
 // itself: what it waits for its turn doesn't count. A guest that is never
@@ -89,6 +142,29 @@ func left(g *Guest, watched time.Duration) float64 {
 	return float64(g.Idle)
 }
 
+// contenders is how many guests used the GPU in a phase, or had work and were kept from it.
+func contenders(st *State) (n int) {
+	for i := range st.Guests {
+		if st.Guests[i].contends() {
+			n++
+		}
+	}
+	return n
+}
+
+// contends is whether the guest is among them.
+func (g *Guest) contends() bool { return g.Active && (g.Used > 0 || g.Late > 0 || g.Suspended) }
+
+// heldBack is whether any guest with work is suspended.
+func heldBack(st *State) bool {
+	return slices.ContainsFunc(st.Guests, func(g Guest) bool { return g.Active && g.Suspended })
+}
+
+// othersContend is whether guests other than g are among so many contenders.
+func othersContend(g *Guest, contenders int) bool {
+	return contenders > 1 || contenders == 1 && !g.contends()
+}
+
 // reckoning says what guests used in phases of which not all was watched: quiet
 // time that nobody measured is taken to have been like the polling phase after
 // it, for those guests that were not suspended.
@@ -106,6 +182,15 @@ func (r *reckoning) factor(ev *Event, held time.Duration) float64 {
 	}
 	r.quiet = 0
 	return f
+}
+
+// spent is what a guest used in a phase, which stands for factor of its kind where it is
+// a polling phase, and what was left to it.
+func (r *reckoning) spent(ev *Event, g *Guest, factor float64) (used, unused float64) {
+	if ev.Phase == QuietPhase {
+		return r.quieted(ev, g)
+	}
+	return r.polled(ev, g, factor)
 }
 
 // polled is what a guest used in a polling phase that stands for factor of its
