@@ -48,19 +48,25 @@ type Pace uint8
 const (
 	// Brisk is once an interval: what is done next hangs on it.
 	Brisk Pace = iota
-	// Easy is every second interval: guests work, and nothing is decided about them.
+	// Easy is every third interval: nobody works, or nothing is decided about those
+	// who do.
 	Easy
-	// Idle is every fourth: nobody has worked for a while.
-	Idle
 )
 
-// longestPhase bounds what phases are made longer to: executors have room for their
-// accounts of that time, where launches are not too many.
-const longestPhase = 80 * time.Millisecond
+// An easy pace is every so many intervals, but not longer than easyMost, if an interval
+// is not that long: executors have room for their accounts of that time, where launches
+// are not too many.
+const (
+	easyIntervals = 3
+	easyMost      = 60 * time.Millisecond
+)
 
-// phase is how long a phase is where it is interval at the least.
-func (p Pace) phase(interval time.Duration) time.Duration {
-	return max(min(interval<<min(p, Idle), longestPhase), interval)
+// Phase is how long a phase is where it is interval at the least.
+func (p Pace) Phase(interval time.Duration) time.Duration {
+	if p == Easy {
+		return max(min(easyIntervals*interval, easyMost), interval)
+	}
+	return interval
 }
 
 // Quiet is the time between two polling phases, and between the pieces of the

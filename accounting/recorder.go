@@ -29,6 +29,14 @@ type Workload interface {
 	Work(now time.Duration, f func(*Work))
 }
 
+// Kin is a [Workload] that knows whose processes are of which it told nothing. It is
+// apart since most do not ask.
+type Kin interface {
+	// Whose is the group that is charged for a process that was on the engine, at now;
+	// ok is false where none is.
+	Whose(now time.Duration, pid int) (g GroupID, ok bool)
+}
+
 // RecorderConfig says how often, and how, records are read. The zero value of each
 // field stands for the default named there.
 type RecorderConfig struct {
@@ -100,7 +108,7 @@ func NewRecorder(g Recorded, c clock.Clock) (*Recorder, error) {
 func (r *Recorder) Run(ctx context.Context) error {
 	err := r.begin()
 	for err == nil {
-		if clock.Tick(ctx, r.clock, r.pace.phase(r.gpu.Config.Interval)) != nil {
+		if clock.Tick(ctx, r.clock, r.pace.Phase(r.gpu.Config.Interval)) != nil {
 			return nil
 		}
 		err = r.spend(r.step)
@@ -155,6 +163,9 @@ func (r *Recorder) step() error {
 		return err
 	}
 	r.gpu.Work.Work(now, r.meter.Worked)
+	if k, ok := r.gpu.Work.(Kin); ok {
+		r.meter.Unclaimed(now, k.Whose)
+	}
 	r.meter.Cut(now, &r.phase)
 	r.phase.Polls, r.phase.CPU, r.polls = r.polls, cpu, 0
 	r.pace = r.gpu.Handler.PollEnded(&r.phase).Pace

@@ -37,6 +37,12 @@ func (l *listener) Failed(err error)             { l.failed = err }
 // lets time go on by n intervals. end ends it, or waits for its end.
 func recorded(t *testing.T, room int) (rec *accountingtest.Record, l *listener, r *accounting.Recorder, pass func(n int), end func(wait bool) error) {
 	t.Helper()
+	return recordedFrom(t, room, func(rec *accountingtest.Record) accounting.EventSource { return rec })
+}
+
+// recordedFrom is recorded with another source.
+func recordedFrom(t *testing.T, room int, source func(*accountingtest.Record) accounting.EventSource) (rec *accountingtest.Record, l *listener, r *accounting.Recorder, pass func(n int), end func(wait bool) error) {
+	t.Helper()
 	now := &clock.Sim{}
 	gpu := h100()
 	now.Advance(gpu.Now())
@@ -48,7 +54,7 @@ func recorded(t *testing.T, room int) (rec *accountingtest.Record, l *listener, 
 		rec.Contexts = append(rec.Contexts, c)
 	}
 	l = &listener{used: make(map[accounting.GroupID]time.Duration)}
-	r, err := accounting.NewRecorder(accounting.Recorded{Name: "gpu0", Source: rec, Work: rec, Handler: l, Config: accounting.RecorderConfig{Interval: 10 * ms}}, now)
+	r, err := accounting.NewRecorder(accounting.Recorded{Name: "gpu0", Source: source(rec), Work: rec, Handler: l, Config: accounting.RecorderConfig{Interval: 10 * ms}}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +98,33 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
+// TestUnrecorded: where nothing is recorded, contexts are charged by what is told of
+// their work, and whoever has slices as long as the others' is charged about what it used.
+func TestUnrecorded(t *testing.T) {
+	rec, l, r, pass, end := recordedFrom(t, 0, func(rec *accountingtest.Record) accounting.EventSource {
+		return accounting.Unrecorded{Clock: rec}
+	})
+	pass(300)
+	var used, charged time.Duration
+	for i, c := range rec.Contexts {
+		off := float64(l.used[c.Group]-c.Busy()) / float64(l.sum)
+		if off > 0.03 || off < -0.03 {
+			t.Errorf("context %d: charged %v of %v", i, l.used[c.Group], c.Busy())
+		}
+		used, charged = used+c.Busy(), charged+l.used[c.Group]
+	}
+	// What the hardware takes to switch is nobody's, and can't be told here.
+	if charged < used || charged > l.sum {
+		t.Errorf("charged %v of %v that were used, in %v", charged, used, l.sum)
+	}
+	if r.Missed() != 0 {
+		t.Errorf("%d losses", r.Missed())
+	}
+	if err := end(false); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRecorderAtItsPace: where its handler is in no hurry, phases are longer, by the
 // same grid, and what is charged is the same.
 func TestRecorderAtItsPace(t *testing.T) {
@@ -99,13 +132,13 @@ func TestRecorderAtItsPace(t *testing.T) {
 	for _, c := range []struct {
 		pace   accounting.Pace
 		phases int
-	}{{accounting.Easy, 100}, {accounting.Idle, 50}, {accounting.Brisk, 200}} {
+	}{{accounting.Easy, 66}, {accounting.Brisk, 198}} {
 		l.pace = c.pace
-		pass(8) // it is asked at the end of a phase
+		pass(3) // it is asked at the end of a phase
 		before := l.phases
-		pass(200)
+		pass(198)
 		if got := l.phases - before; got != c.phases {
-			t.Errorf("pace %d: %d phases in 200 intervals, want %d", c.pace, got, c.phases)
+			t.Errorf("pace %d: %d phases in 198 intervals, want %d", c.pace, got, c.phases)
 		}
 		for i, r := range rec.Contexts {
 			if off := l.used[r.Group] - r.Busy(); off > ms || off < -ms {

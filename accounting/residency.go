@@ -100,9 +100,12 @@ func (r *residency) turn(next stay, saved bool) {
 	r.stays = append(r.stays, next)
 }
 
-// forget drops what was over before t.
+// forget drops what was over before t. The newest stay is never.
 func (r *residency) forget(t time.Duration) {
-	i := slices.IndexFunc(r.stays, func(s stay) bool { return s.to > t })
+	i := 0
+	for i < len(r.stays)-1 && r.stays[i].to <= t {
+		i++
+	}
 	r.stays = slices.Delete(r.stays, 0, i)
 }
 
@@ -111,6 +114,10 @@ type Span struct{ Start, End time.Duration }
 
 // spans is a set of instants: spans in order that neither overlap nor touch.
 type spans []Span
+
+// maxSpans is how many spans a set takes in one by one. It is more than launches with
+// gaps between them come to in the time for which they are kept.
+const maxSpans = 4096
 
 // add puts a span into the set.
 func (w *spans) add(s Span) {
@@ -130,11 +137,54 @@ func (w *spans) add(s Span) {
 	*w = slices.Replace(*w, i, j, s)
 }
 
+// merge puts spans into the set that are in order of their starts, and none of them
+// empty. In a set that is full the last one takes in what comes after it, gaps
+// included. It goes once over what comes after the first of them, however they lie,
+// and was is memory for that; merge returns it.
+func (w *spans) merge(told, was []Span) []Span {
+	if len(told) == 0 {
+		return was
+	}
+	i := w.after(told[0].Start - 1) // also one that it touches
+	was = append(was[:0], (*w)[i:]...)
+	*w = (*w)[:i]
+	for rest := was; len(rest)+len(told) > 0; {
+		if len(told) == 0 || len(rest) > 0 && rest[0].Start <= told[0].Start {
+			w.push(rest[0])
+			rest = rest[1:]
+		} else {
+			w.push(told[0])
+			told = told[1:]
+		}
+	}
+	return was
+}
+
+// push puts a span into the set that starts no earlier than the last one there.
+func (w *spans) push(s Span) {
+	if n := len(*w); n > 0 && (s.Start <= (*w)[n-1].End || n >= maxSpans) {
+		(*w)[n-1].End = max((*w)[n-1].End, s.End)
+		return
+	}
+	*w = append(*w, s)
+}
+
 // forget drops what was before t.
 func (w *spans) forget(t time.Duration) {
 	*w = slices.Delete(*w, 0, w.after(t))
 	if len(*w) > 0 {
 		(*w)[0].Start = max((*w)[0].Start, t)
+	}
+}
+
+// until drops what is from t on.
+func (w *spans) until(t time.Duration) {
+	for n := len(*w); n > 0 && (*w)[n-1].End > t; n-- {
+		if (*w)[n-1].Start < t {
+			(*w)[n-1].End = t
+			return
+		}
+		*w = (*w)[:n-1]
 	}
 }
 
@@ -159,12 +209,17 @@ func (w spans) overlap(s Span) (sum time.Duration) {
 
 // at is whether t is in the set, and until when that stays so.
 func (w spans) at(t time.Duration) (in bool, until time.Duration) {
-	switch i := w.after(t); {
-	case i == len(w):
+	return w[w.after(t):].first(t)
+}
+
+// first is the same of a set of which no span ends by t.
+func (w spans) first(t time.Duration) (in bool, until time.Duration) {
+	switch {
+	case len(w) == 0:
 		return false, open
-	case t < w[i].Start:
-		return false, w[i].Start
+	case t < w[0].Start:
+		return false, w[0].Start
 	default:
-		return true, w[i].End
+		return true, w[0].End
 	}
 }

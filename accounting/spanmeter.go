@@ -1,6 +1,7 @@
 package accounting
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -22,7 +23,8 @@ type SpanConfig struct {
 	// Keep is for how long what is told of the past is still taken in, 100 ms, and
 	// Late for how long where it says nothing of work that goes on: 20 ms. An
 	// executor that is late to say that a launch has ended says until then that it
-	// goes on. Both are at least the length of two phases.
+	// goes on. Both are at least the length of two phases. What is told of a time more
+	// than Late after a phase's end is not believed.
 	Keep, Late time.Duration
 }
 
@@ -44,10 +46,12 @@ type Work struct {
 	Group GroupID
 	PID   int
 	// Spans are the launches that ended and were not told of before, each a time in
-	// which it was on the GPU. They may lie in the past, and overlap others.
+	// which it was on the GPU. They may lie in the past, and overlap others. What can't
+	// have been is left out.
 	Spans []Span
 	// Since, where it is not 0, says that something is there now, and has been at
-	// the earliest since then.
+	// the earliest since then. An instant that is yet to come is now, and one that
+	// was long ago no more than long ago.
 	Since time.Duration
 }
 
@@ -67,6 +71,10 @@ type Work struct {
 // until it has caught up: so no time is charged twice, sums never go back, and all
 // groups together are never charged more than passed.
 //
+// What a context is told to have done is not trusted: any instants are taken, change
+// nothing about what the others are charged for their time on the engine, and are kept
+// within bounds.
+//
 // It has no clock and waits for nothing. It is not safe for concurrent use.
 type SpanMeter struct {
 	config    SpanConfig
@@ -78,6 +86,7 @@ type SpanMeter struct {
 	switches  uint64
 	load      bill // of bringing contexts in
 	working   []*contextMeter
+	told, was []Span // scratch of Worked
 }
 
 // contextMeter is one context's part of the meter.
@@ -88,6 +97,7 @@ type contextMeter struct {
 	since time.Duration   // what runs, 0 for nothing
 	work  spans           // what ran, from settled on
 	now   spans           // the same with what runs: scratch of a Cut
+	next  int             // of now, that ends next: scratch of share
 	ends  []time.Duration // of what ran, in order
 	told  uint64          // cuts, when it was last told of
 	heard time.Duration   // the end of that Cut
@@ -126,12 +136,50 @@ func (m *SpanMeter) Lost() { m.residency.lost() }
 func (m *SpanMeter) Worked(w *Work) {
 	c := m.context(w)
 	c.since, c.told = w.Since, m.cuts
+	m.told = m.told[:0]
+	inOrder := true
 	for _, s := range w.Spans {
-		c.work.add(Span{max(s.Start, m.settled), s.End})
-		if n := len(c.ends); n == 0 || s.End > c.ends[n-1] {
+		s.Start = max(s.Start, m.settled)
+		if s.End <= s.Start {
+			continue
+		}
+		n := len(m.told)
+		inOrder = inOrder && (n == 0 || m.told[n-1].Start <= s.Start)
+		m.told = append(m.told, s)
+		if n := len(c.ends); n == 0 || s.End > c.ends[n-1] && n < maxSpans {
 			c.ends = append(c.ends, s.End)
 		}
 	}
+	if !inOrder { // they are of several channels, or of somebody who makes them up
+		slices.SortFunc(m.told, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
+	}
+	m.was = c.work.merge(m.told, m.was)
+}
+
+// Unclaimed asks whose each process is that was on the engine since the last Cut and
+// that nobody told of, after all contexts were told of and before the Cut. Whoever's it
+// is, is charged for all the time that it was there: nobody says when it ran dry.
+func (m *SpanMeter) Unclaimed(now time.Duration, whose func(now time.Duration, pid int) (GroupID, bool)) {
+	for i := range m.residency.stays {
+		s := &m.residency.stays[i]
+		if s.kind != held || s.owner.pid <= 0 || s.to <= m.cut || m.isTold(s.owner) {
+			continue
+		}
+		if g, ok := whose(now, s.owner.pid); ok {
+			c := m.of(s.owner)
+			if c == nil {
+				c = m.context(&Work{PID: s.owner.pid, Group: g})
+			}
+			m.told = append(m.told[:0], Span{max(m.cut, m.settled), now})
+			c.told, c.since = m.cuts, 0
+			m.was = c.work.merge(m.told, m.was)
+		}
+	}
+}
+
+// isTold is whether somebody told of a context since the last Cut that records name so.
+func (m *SpanMeter) isTold(o owner) bool {
+	return slices.ContainsFunc(m.contexts, func(c *contextMeter) bool { return c.owner == o && c.told == m.cuts })
 }
 
 // context finds the context's part.
@@ -157,8 +205,11 @@ func (m *SpanMeter) Cut(now time.Duration, p *Phase) {
 		} else {
 			c.heard = now
 		}
+		// It may have told of what came after now; what is later nobody can know.
+		c.until(now + m.config.Late)
 		c.now = append(c.now[:0], c.work...)
 		if c.since != 0 {
+			c.since = min(max(c.since, m.settled), now)
 			c.now.add(Span{c.since, now})
 			final = min(final, c.since)
 		}
@@ -177,6 +228,13 @@ func (m *SpanMeter) Cut(now time.Duration, p *Phase) {
 	m.cut, m.switches = now, 0
 	m.cuts++
 	m.contexts = slices.DeleteFunc(m.contexts, func(c *contextMeter) bool { return c.heard < m.settled })
+}
+
+// until forgets what it told of the time from t on.
+func (c *contextMeter) until(t time.Duration) {
+	c.work.until(t)
+	i, _ := slices.BinarySearch(c.ends, t)
+	c.ends = c.ends[:i]
 }
 
 // settle makes what was reckoned up to t final.
@@ -347,11 +405,17 @@ func (m *SpanMeter) back(c *contextMeter, s *stay, in Span) time.Duration {
 // share reckons a time in which nobody knows who was on the engine: those that had
 // work have equal parts of it.
 func (m *SpanMeter) share(in Span) {
+	for _, c := range m.contexts {
+		c.next = c.now.after(in.Start)
+	}
 	for t := in.Start; t < in.End; {
 		next := in.End
 		m.working = m.working[:0]
 		for _, c := range m.contexts {
-			busy, until := c.now.at(t)
+			if c.next < len(c.now) && c.now[c.next].End <= t {
+				c.next++
+			}
+			busy, until := c.now[c.next:].first(t)
 			if next = min(next, until); busy {
 				m.working = append(m.working, c)
 			}

@@ -35,6 +35,8 @@ type ledger struct {
 	tell     func(accounting.Work) (accounting.Work, bool) // what comes of a tale of work; nil: all
 	see      func(accounting.Switch)
 	lose     func() bool // whether records are lost
+	// unclaimed is asked about processes of which nobody tells, if it is set.
+	unclaimed func(now time.Duration, pid int) (accounting.GroupID, bool)
 }
 
 func newLedger(g *accountingtest.Recorded, contexts ...*accountingtest.RecordedContext) *ledger {
@@ -68,6 +70,9 @@ func (l *ledger) cut(t require, d time.Duration) accounting.Phase {
 			w, _ = l.tell(w)
 		}
 		l.meter.Worked(&w)
+	}
+	if l.unclaimed != nil {
+		l.meter.Unclaimed(l.gpu.Now(), l.unclaimed)
 	}
 	var p accounting.Phase
 	l.meter.Cut(l.gpu.Now(), &p)

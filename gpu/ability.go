@@ -67,6 +67,9 @@ type Prompt interface {
 	Glimpse(f Fence) (o Outcome, ok bool)
 }
 
+// DriverTimeslice is what the driver sets for a new channel group, on an H100.
+const DriverTimeslice = 2048 * time.Microsecond
+
 // Slicer sets how long a context's channel group runs before the next one's
 // turn.
 type Slicer interface {
@@ -119,12 +122,21 @@ type HostRegistrar interface {
 	RegisterHost(mem []byte) (release func() error, err error)
 }
 
-// Evictor asks a preemptible launch to leave: its blocks on SMs below belowSM,
-// or all with math.MaxUint32 (EffiSha §4, FLEP §4). It is for a device that has a
-// quicker way than the executor's, which every device has: a copy into the
-// kernel's control block on a channel beside the kernel's.
-type Evictor interface {
-	Evict(c Channel, f Fence, belowSM uint32) error
+// Windowed is a context with memory on the GPU that its process stores to by itself. A
+// kernel that runs sees that sooner than what any copy brings, which goes by way of the
+// driver and a queue.
+type Windowed interface {
+	// Window is the memory, of so many bytes, all zero at first, and the way to it; w
+	// is nil where there is none. It is the context's and ends with it.
+	Window() (p Ptr, bytes uint64, w Window)
+}
+
+// Window is memory on the GPU in the process's own address space.
+type Window interface {
+	// Store32 stores a word at an offset that is a multiple of 4. Kernels see stores in
+	// their order, and a launch that is made later sees them all. In a context that is
+	// over it does nothing. It may be called from any goroutine.
+	Store32(off uint64, v uint32)
 }
 
 // Counted is a device that keeps its own account of who used it, exactly, which

@@ -59,8 +59,8 @@ func TestGoneAhead(t *testing.T) {
 	s.share.rang()
 	long.Start(s.clock.Now())
 
-	urgent.page.SetMode(link.ModeAhead)
-	urgent.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 3})
+	urgent.treat(link.ModeAhead, false)
+	urgent.terms.PriorityCeiling = 3
 	below := s.submit(urgent, link.Stub{Priority: 2})
 	s.share.rang()
 	if l := s.policy.launches[len(s.policy.launches)-1]; len(l) != 2 || l[1].Running || below.State() != stub.Ready {

@@ -19,6 +19,10 @@ import (
 // A policy is told of one thing at a time, and shown of the launches beside it
 // what it has been told of before: as of the newest look, with what it has had
 // done to them since.
+//
+// Who writes the stubs is a guest's executors, of which the guest may have taken one
+// over. So what the daemon said itself it knows by itself, what can't be is made what
+// can, and nobody waits for a launch for longer than there is reason to: see patience.
 type board struct {
 	rows    []*row // in order of arrival
 	desks   map[fairshare.GuestID]*desk
@@ -26,6 +30,11 @@ type board struct {
 	notices []notice // that the policy is yet to be told of
 	shown   []fairshare.Launch
 	looks   uint64
+	looked  time.Duration // when last
+	// leaving is for how long a launch that is to leave the GPU counts as doing so, 0 for
+	// ever.
+	leaving time.Duration
+	census  census
 	// dead are rows of launches that have ended, of which notices may still speak;
 	// spare are those to be used again.
 	dead, spare []*row
@@ -37,6 +46,11 @@ type desk struct {
 	// done is which launch was last seen to have ended, by slot.
 	done [link.MaxStubs]uint64
 	look uint64 // the newest that had the guest
+	// turns is whether its launches wait for verdicts, and limit for how long one may run,
+	// 0 for ever.
+	turns bool
+	limit time.Duration
+	credit
 }
 
 // row is one launch.
@@ -44,8 +58,12 @@ type row struct {
 	id    fairshare.LaunchID
 	guest fairshare.GuestID
 	name  string // the guest's
+	desk  *desk
+	at    int // its place there
 	slot  *link.StubSlot
-	stub  link.Stub // as last seen
+	// stub is what was last seen, but for what the daemon said, which is as it was said.
+	stub    link.Stub
+	arrived time.Duration // as far as that can be
 	// told is whether the policy knows of it, and announced whether it is about to;
 	// over, whether the launch has ended.
 	told, announced, over bool
@@ -63,6 +81,7 @@ type row struct {
 	// when told.
 	evictions uint32
 	lied      bool
+	standing
 }
 
 // waits is whether the launch waits for a verdict, or went ahead of one.
@@ -99,19 +118,35 @@ type party struct {
 	guest fairshare.GuestID
 	name  string // the guest's
 	page  *link.Page
+	// mode is how its launches are treated, ceiling the highest priority that they may
+	// have, and limit for how long one may run, 0 for ever: by the daemon's word, and not
+	// the page's.
+	mode    link.Mode
+	ceiling int
+	limit   time.Duration
 }
 
 // ahead is whether a launch of the guest's that has just come goes to the GPU by
 // itself.
 func (p *party) ahead(s *link.Stub) bool {
-	return p.page.Mode() == link.ModeAhead && s.Priority >= p.page.Terms().PriorityCeiling
+	return p.mode == link.ModeAhead && s.Priority >= p.ceiling
+}
+
+// longest is what no duration on a page is more than.
+const longest = 24 * time.Hour
+
+// possible makes of what a stub says at now what can be.
+func (p *party) possible(s *link.Stub, now time.Duration) {
+	s.Priority = min(s.Priority, p.ceiling)
+	s.Started, s.Left = min(max(s.Started, 0), now), min(max(s.Left, 0), now)
+	s.Used, s.Predicted = min(max(s.Used, 0), longest), min(max(s.Predicted, 0), longest)
 }
 
 // happening is what came of a launch.
 type happening struct {
 	kind happened
 	row  *row
-	took time.Duration // to leave
+	took time.Duration // to leave, or what hasIdled cost
 }
 
 type happened uint8
@@ -127,17 +162,22 @@ const (
 	isGone
 	// hasLied: it did not leave when told, and is not expected to any more.
 	hasLied
+	// hasIdled: it had the turn and did not use it, for which others waited for took.
+	hasIdled
+	// isForsaken: nobody waits for it any more, though it says that it has the GPU.
+	isForsaken
 )
 
-// look reads the stubs of all guests there are. What came of their launches is
+// look reads the stubs of all guests there are, at now. What came of their launches is
 // told to report at once, and to the policy in time.
-func (b *board) look(guests []party, report func(happening)) {
+func (b *board) look(now time.Duration, guests []party, report func(happening)) {
 	b.looks++
+	b.keepClocks(now)
 	if len(b.notices) == 0 {
 		b.spare, b.dead = append(b.spare, b.dead...), b.dead[:0]
 	}
 	for i := range guests {
-		b.read(&guests[i], report)
+		b.read(now, &guests[i], report)
 	}
 	for id, d := range b.desks {
 		if d.look == b.looks {
@@ -149,27 +189,31 @@ func (b *board) look(guests []party, report func(happening)) {
 		}
 		delete(b.desks, id)
 	}
+	b.looked = now
+	b.lookHard(now, report)
 	b.rows = slices.DeleteFunc(b.rows, func(r *row) bool { return r.over })
-	slices.SortStableFunc(b.rows, func(x, y *row) int { return cmp.Compare(x.stub.Arrived, y.stub.Arrived) })
+	slices.SortStableFunc(b.rows, func(x, y *row) int { return cmp.Compare(x.arrived, y.arrived) })
 	b.announce()
 }
 
 // read reads a guest's stubs.
-func (b *board) read(p *party, report func(happening)) {
+func (b *board) read(now time.Duration, p *party, report func(happening)) {
 	d := b.desks[p.guest]
-	if d == nil {
+	found := d == nil // what is there now may have been let there by another daemon
+	if found {
 		d = new(desk)
 		if b.desks == nil {
 			b.desks = make(map[fairshare.GuestID]*desk)
 		}
 		b.desks[p.guest] = d
 	}
-	d.look = b.looks
+	b.fade(now, d)
+	d.look, d.turns, d.limit = b.looks, p.mode != link.ModeFree, p.limit
 	for i := range link.MaxStubs {
 		slot := p.page.Stub(i)
 		r := d.rows[i]
 		// Most stubs are nobody's, and cost next to nothing.
-		if launch, state := slot.State(); r == nil && (state <= stub.Prep || state == stub.Done && launch == d.done[i]) {
+		if launch, state := slot.State(); r == nil && (state <= stub.Prep || !state.Valid() || state == stub.Done && launch == d.done[i]) {
 			continue
 		}
 		s, ok := slot.Read()
@@ -180,17 +224,24 @@ func (b *board) read(p *party, report func(happening)) {
 		if !ok {
 			continue
 		}
+		p.possible(&s, now)
 		if r == nil {
 			b.last++
 			r = b.newRow()
-			// What it went through before is no news.
-			*r = row{id: b.last, guest: p.guest, name: p.name, slot: slot, stub: s, evictions: s.Evictions, ahead: p.ahead(&s)}
-			d.rows[i] = r
+			// What it went through before is no news. It was not here the last time.
+			*r = row{
+				id: b.last, guest: p.guest, name: p.name, desk: d, at: i, slot: slot, stub: s, arrived: min(max(s.Arrived, b.looked), now),
+				evictions: s.Evictions, ahead: p.ahead(&s), standing: standing{granted: found, since: now, ready: now, on: now},
+			}
+			if r.stub.Asked = min(max(s.Asked, 0), now); s.State != stub.ToEvict {
+				r.stub.BelowSM = 0
+			}
 			b.rows = append(b.rows, r)
+			d.rows[i] = r
 			report(happening{kind: hasAppeared, row: r})
 		}
-		if b.update(r, s, report); r.over {
-			d.rows[i], d.done[i] = nil, s.Launch
+		if b.update(now, r, s, report); r.over {
+			d.done[i] = s.Launch
 		}
 	}
 }
@@ -207,22 +258,28 @@ func (b *board) newRow() *row {
 }
 
 // update takes in a launch's stub as it is now.
-func (b *board) update(r *row, s link.Stub, report func(happening)) {
+func (b *board) update(now time.Duration, r *row, s link.Stub, report func(happening)) {
 	before := r.stub
+	s.Asked, s.Deadline, s.BelowSM = before.Asked, before.Deadline, before.BelowSM
+	// The count may be ahead of the state.
+	there := s.State == stub.ToEvict || s.State == stub.Running && s.Started == before.Started
+	left := s.Evictions != r.evictions && !there
+	if before.State == stub.ToEvict && s.State == stub.Running && !left {
+		s.State = stub.ToEvict // nobody has said that it may stay
+	}
 	r.stub = s
 	if before.State == stub.ToEvict && before.Evictable && !s.Evictable && s.Started == before.Started {
 		r.lied = true
 		report(happening{kind: hasLied, row: r})
 	}
-	// The count may be ahead of the state.
-	there := s.State == stub.ToEvict || s.State == stub.Running && s.Started == before.Started
-	if s.Evictions != r.evictions && !there {
-		r.evictions, r.asked, r.ahead = s.Evictions, false, false
+	if left {
+		r.evictions, r.asked, r.ahead, r.granted = s.Evictions, false, false, false
 		h := happening{kind: hasLeft, row: r}
 		// One that was to leave some of the SMs has gone on, on the others.
 		if before.State == stub.ToEvict && s.BelowSM == math.MaxUint32 {
-			h.took = max(s.Left-s.Asked, 1)
+			h.took = min(max(s.Left-s.Asked, 1), max(now-s.Asked, 1))
 		}
+		r.stub.BelowSM = 0
 		report(h)
 		if r.announced {
 			b.notices = append(b.notices, notice{fairshare.Evicted, r})
@@ -230,7 +287,9 @@ func (b *board) update(r *row, s link.Stub, report func(happening)) {
 	}
 	if s.State == stub.Done {
 		b.end(r, hasEnded, report)
+		return
 	}
+	b.stand(now, r, before.State)
 }
 
 // end takes a launch off the board.
@@ -239,12 +298,17 @@ func (b *board) end(r *row, how happened, report func(happening)) {
 		return
 	}
 	r.over = true
+	r.desk.rows[r.at] = nil
 	b.dead = append(b.dead, r)
 	report(happening{kind: how, row: r})
 	if r.announced {
 		b.notices = append(b.notices, notice{fairshare.Finished, r})
 	}
 }
+
+// lose takes a launch off the board that is not what it was when last seen. If there is
+// any, the next look finds it.
+func (b *board) lose(r *row, report func(happening)) { b.end(r, isGone, report) }
 
 // anew has everything announced again, to another policy.
 func (b *board) anew() {
@@ -258,7 +322,7 @@ func (b *board) anew() {
 // announce has the policy told of the launches that it does not know.
 func (b *board) announce() {
 	for _, r := range b.rows {
-		if !r.announced {
+		if !r.announced && r.aside == notAside {
 			r.announced = true
 			b.notices = append(b.notices, notice{fairshare.Arrived, r})
 		}
@@ -282,12 +346,12 @@ func (b *board) next() (ev fairshare.Event, ok bool) {
 func (b *board) launches(now time.Duration, sms uint32, cost func(*row) time.Duration) []fairshare.Launch {
 	b.shown = b.shown[:0]
 	for _, r := range b.rows {
-		if !r.told || r.over {
+		if !r.told || r.over || r.aside != notAside {
 			continue
 		}
 		s := &r.stub
 		l := fairshare.Launch{
-			ID: r.id, Guest: r.guest, Context: uint64(s.Context), Arrived: s.Arrived, Running: !r.waits(), Priority: s.Priority,
+			ID: r.id, Guest: r.guest, Context: uint64(s.Context), Arrived: r.arrived, Running: !r.waits(), Priority: s.Priority,
 			Blocks: uint64(s.Blocks), PerSM: s.PerSM, Used: r.used(now), Predicted: r.predicted, Evictable: s.Evictable,
 			EvictionCost: cost(r),
 		}
@@ -326,17 +390,19 @@ func (r *row) insist(now time.Duration) (late bool) {
 	return r.asked
 }
 
-// run lets a launch go to the GPU, or back to the SMs that it was to leave, and
+// run lets a launch go to the GPU at now, or back to the SMs that it was to leave, and
 // reports whether that was news.
-func (r *row) run() bool {
+func (r *row) run(now time.Duration) bool {
 	switch {
-	case r.over:
+	case r.over || r.aside != notAside:
 		return false
 	case r.stub.State == stub.Ready && r.slot.Run(r.stub.Launch):
 		r.stub.State, r.ahead = stub.ToRun, false
+		r.grant(now)
 		return true
 	case r.ahead:
 		r.ahead = false
+		r.grant(now)
 		return true
 	case r.asked:
 		r.asked = false
@@ -352,14 +418,20 @@ func (r *row) run() bool {
 // an instant; 0 is none. One that is on its way to the GPU leaves when it is
 // there. It reports false where there is nothing to leave.
 func (r *row) evict(belowSM uint32, now, deadline time.Duration) bool {
-	if r.over || !r.stub.Evictable {
+	if r.over || r.aside != notAside || !r.stub.Evictable {
 		return false
 	}
 	switch r.stub.State {
 	case stub.ToRun:
+		if !r.asked {
+			r.stub.Asked = now
+		}
 		r.asked, r.belowSM, r.within = true, belowSM, max(deadline-now, 0)
 		return true
 	case stub.Running, stub.ToEvict: // of fewer SMs
+		if r.stub.State == stub.ToEvict && belowSM <= r.stub.BelowSM {
+			return false
+		}
 		if !r.slot.Evict(r.stub.Launch, belowSM, now, deadline) {
 			return false // it leaves as many, or has ended, as the next look will show
 		}

@@ -90,7 +90,7 @@ func TestBoardNeverLosesLaunches(t *testing.T) {
 				for _, r := range b.board.rows {
 					switch rapid.IntRange(0, 2).Draw(rt, "verdict") {
 					case 0:
-						r.run()
+						r.run(b.now)
 					case 1:
 						r.evict(math.MaxUint32, b.now, 0)
 					}

@@ -36,7 +36,7 @@ func newTable(t testing.TB, guests int) *table {
 			}
 		})
 		page.Beat(b.now)
-		b.parties = append(b.parties, party{guest: fairshare.GuestID(i + 1), page: page})
+		b.parties = append(b.parties, party{guest: fairshare.GuestID(i + 1), page: page, ceiling: 15})
 	}
 	return b
 }
@@ -63,8 +63,8 @@ func (b *table) start(c link.Claim) {
 }
 
 func (b *table) look() {
-	b.board.look(b.parties, func(h happening) {
-		name := [...]string{hasAppeared: "appeared", hasLeft: "left", hasEnded: "ended", isGone: "gone", hasLied: "lied"}[h.kind]
+	b.board.look(b.now, b.parties, func(h happening) {
+		name := [...]string{hasAppeared: "appeared", hasLeft: "left", hasEnded: "ended", isGone: "gone", hasLied: "lied", hasIdled: "idled", isForsaken: "forsaken"}[h.kind]
 		if h.took > 0 {
 			name += fmt.Sprint(" in ", h.took)
 		}
@@ -126,7 +126,7 @@ func TestBoardTellsOneThingAtATime(t *testing.T) {
 	b.submit(1, link.Stub{})
 	b.wantTold("arrived 2: 2", "arrived 1: 2 1") // in order of arrival, whoever's
 	b.wantTold()
-	if !b.board.row(2).run() || b.board.row(2).run() {
+	if !b.board.row(2).run(b.now) || b.board.row(2).run(b.now) {
 		t.Error("a launch is let run once")
 	}
 	b.start(first)
@@ -153,7 +153,7 @@ func TestBoardShowsLaunches(t *testing.T) {
 		}
 	}
 	show("waiting")
-	b.board.row(1).run()
+	b.board.row(1).run(b.now)
 	want.Running = true
 	show("let to the GPU")
 	b.start(c)
@@ -171,7 +171,7 @@ func TestBoardShowsLaunches(t *testing.T) {
 	b.told()
 	want.Running, want.BelowSM, want.Used = false, 0, 3*ms
 	show("left")
-	b.board.row(1).run()
+	b.board.row(1).run(b.now)
 	b.start(c)
 	b.look()
 	b.board.row(1).evict(math.MaxUint32, b.now, 0)
@@ -188,7 +188,7 @@ func TestBoardSeesEvictions(t *testing.T) {
 	if r.evict(math.MaxUint32, b.now, 0) {
 		t.Error("a launch that waits was told to leave")
 	}
-	r.run()
+	r.run(b.now)
 	b.start(c)
 	b.wantTold()
 	if !r.evict(math.MaxUint32, b.now, b.now+ms) || r.evict(math.MaxUint32, b.now, b.now+ms) {
@@ -203,7 +203,7 @@ func TestBoardSeesEvictions(t *testing.T) {
 	b.wantNews("1 appeared", "1 left in 500µs")
 
 	// Again, but it ends before it leaves.
-	r.run()
+	r.run(b.now)
 	b.start(c)
 	b.look()
 	r.evict(math.MaxUint32, b.now, 0)
@@ -219,7 +219,7 @@ func TestBoardTellsOfSomeSMs(t *testing.T) {
 	c := b.submit(1, leaves)
 	b.look()
 	r := b.board.row(1)
-	r.run()
+	r.run(b.now)
 	b.start(c)
 	b.wantTold("arrived 1: 1+")
 	says := func(below uint32) {
@@ -237,7 +237,7 @@ func TestBoardTellsOfSomeSMs(t *testing.T) {
 		t.Error("it leaves more when told, and fewer never")
 	}
 	says(9)
-	if !r.run() || c.State() != stub.Running || r.run() {
+	if !r.run(b.now) || c.State() != stub.Running || r.run(b.now) {
 		t.Errorf("it has no SMs back: %v", c.State())
 	}
 	b.wantTold()
@@ -259,7 +259,7 @@ func TestBoardRemembersWhoIsToLeave(t *testing.T) {
 	c := b.submit(1, leaves)
 	b.look()
 	r := b.board.row(1)
-	r.run()
+	r.run(b.now)
 	if !r.evict(math.MaxUint32, b.now, 0) || !r.asked || c.State() != stub.ToRun {
 		t.Fatalf("asked %v, %v", r.asked, c.State())
 	}
@@ -278,7 +278,7 @@ func TestBoardSeesWhoLeavesUnasked(t *testing.T) {
 	b := newTable(t, 1)
 	c := b.submit(1, leaves)
 	b.look()
-	b.board.row(1).run()
+	b.board.row(1).run(b.now)
 	b.start(c)
 	b.look()
 	b.told()
@@ -292,7 +292,7 @@ func TestBoardSeesLies(t *testing.T) {
 	c := b.submit(1, leaves)
 	b.look()
 	r := b.board.row(1)
-	r.run()
+	r.run(b.now)
 	b.start(c)
 	b.look()
 	r.evict(math.MaxUint32, b.now, b.now+1)
@@ -378,7 +378,7 @@ func TestBoardTellsAnotherPolicyAnew(t *testing.T) {
 	b := newTable(t, 1)
 	first, second := b.submit(1, link.Stub{}), b.submit(1, link.Stub{})
 	b.wantTold("arrived 1: 1", "arrived 2: 1 2")
-	b.board.row(1).run()
+	b.board.row(1).run(b.now)
 	b.start(first)
 	b.look()
 	b.submit(1, link.Stub{})

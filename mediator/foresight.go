@@ -16,12 +16,13 @@ import (
 type foresight struct {
 	guests map[fairshare.GuestID]*foreseen
 	all    tries
-	cost   duration.Mean // of any eviction
+	cost   duration.Mean // of any eviction, as far as one guest's says anything of another's
 }
 
 // foreseen is a guest's part.
 type foreseen struct {
 	models *duration.Models
+	cost   duration.Mean // of any eviction of its launches
 	tries
 }
 
@@ -32,11 +33,15 @@ type tries struct {
 	off                 float64 // the sum of the differences, each as a part of what was measured
 }
 
+// mostOff is how far off a prediction counts as at most: one that is off by a thousand
+// times, as what a guest makes up may be, says nothing about the others.
+const mostOff = 10
+
 func (t *tries) add(predicted, measured time.Duration) {
 	t.launches++
 	t.predicted += predicted
 	t.measured += measured
-	t.off += math.Abs(float64(predicted-measured)) / float64(measured)
+	t.off += min(math.Abs(float64(predicted-measured))/float64(measured), mostOff)
 }
 
 func (t *tries) show() api.Prediction {
@@ -89,14 +94,24 @@ func (f *foresight) ended(id fairshare.GuestID, s *link.Stub, predicted time.Dur
 
 // evicted takes in how long a launch took to leave.
 func (f *foresight) evicted(id fairshare.GuestID, s *link.Stub, took time.Duration) {
-	f.of(id).models.ObserveEviction(duration.Kernel(s.Kernel), took)
-	f.cost.Add(took)
+	g := f.of(id)
+	g.models.ObserveEviction(duration.Kernel(s.Kernel), took)
+	g.cost.Add(took)
+	f.cost.Add(min(took, mostTold))
 }
 
+// mostTold is what an eviction says about other guests' at most. It is some times what
+// is assumed where nothing is known: how long a kernel takes to leave is up to its guest.
+const mostTold = 4 * fairshare.AssumedCost
+
 // evictionCost is what an eviction of a launch will cost: as its kernel's did, or
-// else as any did; 0 where none is known.
+// else as any of its guest's did, or anybody's; 0 where none is known.
 func (f *foresight) evictionCost(id fairshare.GuestID, s *link.Stub) time.Duration {
-	if d := f.of(id).models.EvictionCost(duration.Kernel(s.Kernel)); d > 0 {
+	g := f.of(id)
+	if d := g.models.EvictionCost(duration.Kernel(s.Kernel)); d > 0 {
+		return d
+	}
+	if d := g.cost.Mean(); d > 0 {
 		return d
 	}
 	return f.cost.Mean()

@@ -63,9 +63,20 @@ func TestEvictionCost(t *testing.T) {
 	if d := f.evictionCost(1, &a); d != 0 {
 		t.Errorf("of nothing, %v", d)
 	}
-	f.evicted(1, &a, 2*ms)
-	f.evicted(2, &b, 4*ms)
-	if x, y := f.evictionCost(1, &a), f.evictionCost(1, &b); x != 2*ms || y != 3*ms {
-		t.Errorf("costs %v and %v, want what the kernel's were and what any kernel's were", x, y)
+	f.evicted(1, &a, ms)
+	f.evicted(1, &b, 3*ms)
+	f.evicted(2, &b, ms)
+	if x, y := f.evictionCost(1, &a), f.evictionCost(1, &link.Stub{Kernel: 9}); x != ms || y != 2*ms {
+		t.Errorf("costs %v and %v, want what the kernel's were and what its guest's were", x, y)
+	}
+	// Of a guest that had none, as anybody's were; but no guest says that they take ages.
+	if d, want := f.evictionCost(3, &a), (2*ms+mostTold)/3; d != want {
+		t.Errorf("costs %v, want %v", d, want)
+	}
+	for range 100 {
+		f.evicted(1, &a, time.Hour)
+	}
+	if d := f.evictionCost(3, &a); d != mostTold {
+		t.Errorf("costs %v for one guest, since another's takes an hour", d)
 	}
 }

@@ -143,7 +143,16 @@ func (s *Service) holdsDir() string { return filepath.Join(s.o.Config.RunDir, "h
 // gripOn begins to hold a guest, of whose contexts an earlier daemon may have left
 // some disabled: those that it noted, and those of which the guest's page says so.
 func (s *Service) gripOn(g *guest) *hold.Grip {
-	left := slices.Clone(s.left[g.spec.Name])
+	var left []int
+	for _, slot := range s.left[g.spec.Name] {
+		if over(g.page, slot) {
+			if err := s.intents.Clear(g.spec.Name, slot); err != nil {
+				s.log.Warn("forget that a context was disabled which is over", "guest", g.spec.Name, "context", slot, "err", err)
+			}
+			continue
+		}
+		left = append(left, slot)
+	}
 	for slot := range link.MaxContexts {
 		if g.page.Disabled(slot) {
 			left = append(left, slot)
@@ -152,8 +161,18 @@ func (s *Service) gripOn(g *guest) *hold.Grip {
 	slices.Sort(left)
 	return hold.New(hold.Options{
 		Guest: g.spec.Name, Page: g.page, Intents: s.intents, Left: slices.Compact(left),
-		DefaultSlice: fairshare.DefaultSlice, Clock: s.clock, Log: s.log,
+		DefaultSlice: gpu.DriverTimeslice, Clock: s.clock, Log: s.log,
 	})
+}
+
+// over is whether the context of which it was noted that it is disabled has ended since:
+// the disable ended with it, and vm has said so.
+func over(page *link.Page, slot int) bool {
+	if slot >= link.MaxContexts {
+		return true // of a page of another version
+	}
+	state := page.Context(slot).State()
+	return (state == link.ContextNone || state == link.ContextStarting) && !page.Disabled(slot)
 }
 
 // grips are the states of all guests' contexts, by guest.

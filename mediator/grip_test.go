@@ -268,9 +268,11 @@ func TestHandlesComeToEveryDaemon(t *testing.T) {
 		t.Errorf("the daemon that has ended keeps %d contexts' files", n)
 	}
 
-	// The last one left something disabled, as far as the next one can know.
+	// The last one left something disabled, as far as the next one can know: a context
+	// that is there, one that has ended since, one that no page has, and a guest's that
+	// has ended.
 	holds := filepath.Join(dir, "holds")
-	for _, name := range []string{"a-0", "gone-3"} {
+	for _, name := range []string{"a-0", "a-5", "a-99", "gone-3"} {
 		if err := os.WriteFile(filepath.Join(holds, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -281,6 +283,9 @@ func TestHandlesComeToEveryDaemon(t *testing.T) {
 	}
 	if left, err := os.ReadDir(holds); err != nil || len(left) != 0 {
 		t.Errorf("noted %v, %v", left, err)
+	}
+	if s := next.vm("a").Control; s.Disabled != 0 {
+		t.Errorf("waits for what has ended: %+v", s)
 	}
 	if !controlled(next, 1)() {
 		t.Errorf("%+v", next.vm("a").Control)

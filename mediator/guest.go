@@ -21,9 +21,11 @@ import (
 // guest is one guest as the daemon knows it. Its page and link live as long as
 // the guest's process.
 type guest struct {
-	id   fairshare.GuestID
-	spec link.Spec // but for Domain and Granted, which are domain below
-	pid  int
+	id fairshare.GuestID
+	// number is among the guests of its GPU; 0: it has none yet. The service's mu guards it.
+	number int
+	spec   link.Spec // but for Domain and Granted, which are domain below
+	pid    int
 	// process is known by a descriptor, which a later process of that number is
 	// not taken for.
 	process *os.Process
@@ -35,6 +37,14 @@ type guest struct {
 	grip    *hold.Grip // on its contexts; nil only in tests
 
 	accounts accounts
+	// owned are the hardware's channel groups that are taken to be its, and greedy is
+	// whether it said to have another guest's. The share's mu guards both.
+	owned  []accounting.GroupID
+	greedy bool
+
+	dir     string     // where its account is kept for the next daemon
+	keeping sync.Mutex // one at a time
+	noted   kept       // what is there
 
 	renames sync.Mutex    // one at a time
 	renamed chan struct{} // the guest's process has noted the newest name
@@ -52,14 +62,18 @@ type guest struct {
 	active      bool
 	share       float64
 	entitled    float64
+	// mode and spins are how its executors are to treat launches: what the page says
+	// again, where they could write anything.
+	mode  link.Mode
+	spins bool
 }
 
 // meetLimit is how long a guest's process may take to introduce itself.
 const meetLimit = 5 * time.Second
 
-// meet receives a guest's introduction and takes its page over. terms are a new
-// guest's; nil is what the last daemon said.
-func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, error) {
+// meet receives a guest's introduction and takes its page over. What it is granted, and
+// was charged, it has from its caller.
+func meet(id fairshare.GuestID, conn *link.Conn) (*guest, error) {
 	m, err := conn.ReceiveWithin(meetLimit)
 	if err != nil {
 		return nil, fmt.Errorf("wait for the guest's introduction: %w", err)
@@ -80,23 +94,18 @@ func meet(id fairshare.GuestID, conn *link.Conn, terms *api.Terms) (*guest, erro
 		return nil, errors.Join(fmt.Errorf("find the guest's process %d: %w", h.PID, err), page.Close())
 	}
 	g := &guest{id: id, spec: h.Spec, domain: link.Domain{Name: h.Domain, Granted: h.Granted}, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), deaf: make(chan struct{}), renamed: make(chan struct{}, 1)}
-	bill := page.Bill()
-	g.used, g.suspended, g.suspensions = bill.Used, bill.Suspended, bill.Suspensions
-	g.caused, g.charged = bill.Caused, bill.Charged
-	g.terms = api.Terms(page.Terms())
-	if terms != nil {
-		g.terms = *terms
-	}
-	if g.terms.Check() != nil {
-		g.terms = api.Terms{Weight: 1} // a guest whom no daemon has met before
-	}
+	g.mode, g.spins = page.Mode(), page.Spins() // until this daemon says otherwise
 	return g, nil
 }
+
+// malformedMost is how often a guest's process may say what is no message.
+const malformedMost = 16
 
 // attend waits for the end of the guest's process, of which the end of its link
 // is the last sign, or of the link alone. It reports which it was. handed is given
 // the handles of contexts.
 func (g *guest) attend(log *slog.Logger, handed func(*link.Message)) (ended bool) {
+	malformed := 0
 	for {
 		m, err := g.conn.Receive()
 		switch {
@@ -104,9 +113,23 @@ func (g *guest) attend(log *slog.Logger, handed func(*link.Message)) (ended bool
 			return true
 		case errors.Is(err, net.ErrClosed):
 			return false // by this daemon, which goes
+		case err != nil && malformed > malformedMost && !errors.Is(err, link.ErrMalformed):
+			return true // it was killed
+		case errors.Is(err, link.ErrMalformed) && malformed < malformedMost:
+			log.Warn("guest's process says what can't be read", "guest", g.spec.Name, "err", err)
+			malformed++
+			continue
 		case err != nil:
-			log.Warn("guest's link is broken", "guest", g.spec.Name, "err", err)
-			return false
+			// Else it would go on, and nothing of it be governed. Its link's end tells that
+			// it has ended.
+			if malformed <= malformedMost {
+				log.Error("guest's link is broken, and it is ended", "guest", g.spec.Name, "err", err)
+			}
+			malformed = malformedMost + 1
+			if err := kill(g.process); err != nil {
+				log.Error("end a guest", "guest", g.spec.Name, "err", err)
+			}
+			continue
 		}
 		if m.Kind == link.KindHandles {
 			handed(&m)
@@ -129,7 +152,7 @@ func (g *guest) close() error {
 	return errors.Join(g.conn.Close(), g.page.Close(), g.process.Release())
 }
 
-// groups calls f with each channel group that is the guest's now.
+// groups calls f with each channel group that is the guest's now, by what its page says.
 func (g *guest) groups(f func(accounting.GroupID)) {
 	for i := range link.MaxContexts {
 		if id, ok := g.page.Context(i).Group(); ok {
@@ -141,6 +164,7 @@ func (g *guest) groups(f func(accounting.GroupID)) {
 // work is what of the guest's waits and runs now.
 type work struct {
 	contexts    int
+	groups      int // contexts that have a channel group
 	working     int // contexts that have work
 	outstanding uint64
 	backlog     bool
@@ -159,7 +183,13 @@ func (g *guest) work() work {
 			continue
 		}
 		w.contexts++
+		if _, ok := c.Group(); ok {
+			w.groups++
+		}
 		n, backlog := c.Outstanding(), c.Backlog()
+		if n == 0 && c.OnGPU() {
+			n = 1 // memory that is being filled
+		}
 		w.outstanding += n
 		w.backlog = w.backlog || backlog
 		if n > 0 || backlog {
@@ -271,13 +301,43 @@ func (g *guest) apply(v link.Verdict, now time.Duration) bool {
 	g.record()
 	g.page.Beat(now)
 	g.page.SetVerdict(v)
+	g.tell()
 	return fresh
+}
+
+// treat changes how its executors are to treat launches.
+func (g *guest) treat(mode link.Mode, spins bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mode, g.spins = mode, spins
+	g.tell()
+}
+
+// tell puts on the page how launches are to be treated, where it says something else.
+// The caller holds mu.
+func (g *guest) tell() {
+	if g.page.Mode() != g.mode {
+		g.page.SetMode(g.mode)
+	}
+	g.page.SetSpins(g.spins)
+}
+
+// treated is how its executors were told to treat launches.
+func (g *guest) treated() (mode link.Mode, spins bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mode, g.spins
 }
 
 // record puts the bill on the page; the caller holds mu.
 func (g *guest) record() {
-	g.page.SetBill(link.Bill{Used: g.used, Suspended: g.suspended, Suspensions: g.suspensions, Caused: g.caused, Charged: g.charged})
+	g.page.SetBill(g.bill())
 	g.page.SetTerms(link.Terms(g.terms))
+}
+
+// bill is what the guest was charged; the caller holds mu.
+func (g *guest) bill() link.Bill {
+	return link.Bill{Used: g.used, Suspended: g.suspended, Suspensions: g.suspensions, Caused: g.caused, Charged: g.charged}
 }
 
 // heldNow is whether the guest's channels are held.
@@ -285,6 +345,14 @@ func (g *guest) heldNow() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.held
+}
+
+// decided is the newest verdict on the guest.
+func (g *guest) decided() link.Verdict {
+	if g.heldNow() {
+		return link.Suspend
+	}
+	return link.Run
 }
 
 // termsNow is what the guest is granted.

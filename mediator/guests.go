@@ -17,7 +17,7 @@ import (
 )
 
 // adopt meets the guest behind a control socket. terms are a new guest's; nil is
-// what the last daemon said.
+// what the last daemon noted, or, where it was of a version that noted nothing, said.
 func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	conn, err := link.Dial(filepath.Join(dir, guestproc.ControlSocket))
 	if err != nil {
@@ -27,9 +27,22 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	s.lastID++
 	id := s.lastID
 	s.mu.Unlock()
-	g, err := meet(id, conn, terms)
+	var noted *kept
+	if terms == nil {
+		if noted, err = readKept(dir); err != nil {
+			s.log.Warn("guest goes on with what its page says that it is granted", "dir", dir, "err", err)
+		}
+	}
+	g, err := meet(id, conn)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
+	}
+	g.dir = dir
+	if err := g.resume(noted, s.clock.Now()); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	if terms != nil {
+		g.terms = *terms
 	}
 	sh, err := s.share(g.spec.GPU.Name)
 	if err != nil {
@@ -44,6 +57,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	// What the last daemon decided no longer holds.
 	g.apply(link.Run, s.clock.Now())
 	sh.greet(g)
+	s.note(g)
 	g.grip = s.gripOn(g)
 	s.mu.Lock()
 	s.guests[g.spec.Name] = g
@@ -57,6 +71,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	s.wg.Go(func() {
 		defer close(g.gone)
 		ended := g.attend(s.log, func(m *link.Message) { sh.handed(g, m) })
+		s.noteLast(g, ended)
 		if ended {
 			s.clear(dir, g.spec.Socket)
 			if err := s.warden.Release(g.spec.Cell); err != nil {

@@ -82,6 +82,7 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 	if !changed {
 		return err
 	}
+	s.note(g)
 	sh.changed(g.id)
 	t := g.termsNow()
 	s.log.Info("terms", "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling)

@@ -6,8 +6,11 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/gpu"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // launching is what a share does about single launches, beside the rounds that it
@@ -58,12 +61,37 @@ func (s *share) look(guests []*guest) {
 	l := &s.launching
 	l.parties = l.parties[:0]
 	for _, g := range guests {
-		l.parties = append(l.parties, party{guest: g.id, name: g.spec.Name, page: g.page})
+		mode, _ := g.treated()
+		l.parties = append(l.parties, party{
+			guest: g.id, name: g.spec.Name, page: g.page,
+			mode: mode, ceiling: g.termsNow().PriorityCeiling, limit: min(g.spec.KernelTimeLimit, longest),
+		})
 	}
 	l.present = guests
-	l.board.look(l.parties, s.happened)
+	l.board.leaving = l.deadline
+	l.board.look(s.clock.Now(), l.parties, s.happened)
 	s.insist()
+	s.watchTurns()
 	l.present = nil
+}
+
+// watchTurns sees to it that a launch that does not go on is looked at in time. The
+// caller holds mu.
+func (s *share) watchTurns() {
+	if at, ok := s.launching.board.nextDue(); ok {
+		s.launching.lookBy(max(at, s.clock.Now()+notSoSoon))
+	}
+}
+
+// notSoSoon is after how long to look again for something that should have been done
+// with by now.
+const notSoSoon = time.Millisecond
+
+// lookBy has the board looked at by an instant.
+func (l *launching) lookBy(at time.Duration) {
+	if a := &l.alarm; a.look == 0 || at < a.look {
+		a.again(at)
+	}
 }
 
 // insist has launches leave that were to, and were only on their way to the GPU
@@ -75,7 +103,7 @@ func (s *share) insist() {
 		late = r.insist(now) || late
 	}
 	if late {
-		s.launching.alarm.again(now + soon)
+		s.launching.lookBy(now + soon)
 	}
 }
 
@@ -107,7 +135,7 @@ func (s *share) deadline(r *row, now time.Duration) time.Duration {
 	in := l.deadline
 	for _, g := range l.present {
 		for i := range link.MaxContexts {
-			n := g.page.Context(i).Outstanding()
+			n := min(g.page.Context(i).Outstanding(), mostOutstanding)
 			if g.id == r.guest && i == r.stub.Context && n > 0 {
 				n-- // itself
 			}
@@ -117,11 +145,14 @@ func (s *share) deadline(r *row, now time.Duration) time.Duration {
 			if g.spec.KernelTimeLimit <= 0 {
 				return 0
 			}
-			in += time.Duration(n) * g.spec.KernelTimeLimit
+			in = min(in+time.Duration(n)*min(g.spec.KernelTimeLimit, longest), longest)
 		}
 	}
 	return now + in
 }
+
+// mostOutstanding is how many commands of a context can be under way.
+const mostOutstanding = abi.MaxChannels * gpu.OutcomesKept
 
 // happened keeps account of what came of a launch. The caller holds mu.
 func (s *share) happened(h happening) {
@@ -134,12 +165,24 @@ func (s *share) happened(h happening) {
 			l.evictions.add(h.took)
 			l.foresight.evicted(r.guest, &r.stub, h.took)
 		}
-		l.left(r, h.took)
+		l.left(r, min(h.took, mostCharged))
 	case hasLied:
 		// What it costs from here on is its own guest's, not of who asked.
 		l.left(r, 0)
 		l.ledger.Asked(fairshare.Verdict{Action: fairshare.Evict, Guest: r.guest, Launch: r.id, For: r.guest})
 		s.log.Warn("kernel does not leave the GPU when told", "gpu", s.config.Name, "guest", r.name, "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
+	case hasIdled:
+		l.left(r, 0)
+		if g := l.guest(r.guest); g != nil && h.took > 0 {
+			l.ledger.Idled(r.guest, h.took)
+			g.charge(h.took)
+		}
+		s.log.Debug("launch does not use its turn", "gpu", s.config.Name, "guest", r.name, "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
+	case isForsaken:
+		if !r.lied { // else its guest is charged when it ends
+			l.left(r, 0)
+		}
+		s.log.Debug("launch is not waited for any more", "gpu", s.config.Name, "guest", r.name, "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
 	case hasEnded, isGone:
 		if h.kind == hasEnded {
 			l.foresight.ended(r.guest, &r.stub, r.predicted)
@@ -151,6 +194,10 @@ func (s *share) happened(h happening) {
 		l.left(r, cost)
 	}
 }
+
+// mostCharged is what an eviction costs whoever it is for at most. For how long the
+// launch takes to leave is up to its guest, for which it computes all the while.
+const mostCharged = 10 * time.Millisecond
 
 // left charges whoever an eviction was for, now that it is over.
 func (l *launching) left(r *row, cost time.Duration) {
@@ -177,19 +224,24 @@ func (s *share) carryOut(guests []*guest, verdicts []fairshare.Verdict, now time
 		v := &verdicts[i]
 		switch v.Action {
 		case fairshare.Run:
-			if r := s.launching.board.row(v.Launch); r != nil {
-				r.run()
+			r := s.launching.board.row(v.Launch)
+			if r == nil || r.run(now) || r.stub.State != stub.Ready || r.aside != notAside {
+				continue
 			}
+			// It is not what it was: the policy is told so, and whose turn it is then.
+			s.launching.board.lose(r, s.happened)
+			s.launching.lookBy(now + soon)
 		case fairshare.Evict:
 			if r := s.launching.board.row(v.Launch); r != nil && r.evict(v.BelowSM, now, s.deadline(r, now)) {
 				s.launching.ledger.Asked(*v)
 				s.launching.evictions.ask(v.Spatial)
 				if r.asked {
-					s.launching.alarm.again(now + soon)
+					s.launching.lookBy(now + soon)
 				}
 			}
 		}
 	}
+	s.watchTurns()
 }
 
 // mode is how the executors of one of the guests are to treat launches. The caller
@@ -239,16 +291,15 @@ func (s *share) decideAbout(launches bool) {
 func (s *share) greet(g *guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.page.SetMode(min(s.mode(g, nil), link.ModeByKernel)) // who else there is, govern knows
-	g.page.WantWork(s.opened.sight.kind == api.SourceEvents)
+	g.treat(min(s.mode(g, nil), link.ModeByKernel), false) // who else there is, govern knows
+	g.page.WantWork(s.opened.sight.told())
 }
 
 // govern tells the guests' executors whether launches are to wait. The caller
 // holds mu.
 func (s *share) govern(guests []*guest) {
 	for _, g := range guests {
-		g.page.SetMode(s.mode(g, guests))
-		g.page.SetSpins(s.spins())
+		g.treat(s.mode(g, guests), s.spins())
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *share) listen(g *guest) {
 			heard, looked = reading, now
 		}
 		g.page.Beat(s.clock.Now())
-		if g.page.Spins() && g.page.Mode() == link.ModeAhead {
+		if mode, spins := g.treated(); spins && mode == link.ModeAhead {
 			s.spin(g, reading)
 			continue
 		}

@@ -13,27 +13,26 @@ import (
 func (s *share) pace(guests []*guest, length time.Duration) accounting.Pace {
 	told := s.launchesTold
 	s.launchesTold = 0
-	switch {
-	case time.Duration(told)*easyRound > link.WorkRoom/2*length:
-		return accounting.Brisk // there may not be room to tell of all
-	case s.load.Active == 0:
-		return accounting.Idle
-	case s.launching.byKernel:
-		return accounting.Brisk
-	}
+	easy := accounting.Easy.Phase(s.opened.watch.Round)
+	held, quota := false, false
 	for i, g := range guests {
-		if g.heldNow() || s.state[i].Quota != (fairshare.Quota{}) {
-			return accounting.Brisk // rounds end suspensions, and make quotas hold
-		}
+		held = held || g.heldNow()
+		quota = quota || s.state[i].Quota != (fairshare.Quota{})
 	}
-	if s.policyName == noPolicy || s.load.Active == 1 {
+	switch {
+	case time.Duration(told)*easy > link.WorkRoom/2*length:
+		return accounting.Brisk // there may not be room to tell of all
+	case held:
+		return accounting.Brisk // rounds end suspensions, also of who has nothing to do yet
+	case s.load.Active == 0:
+		return accounting.Easy
+	case s.launching.byKernel, quota:
+		return accounting.Brisk
+	case s.policyName == noPolicy, s.load.Active == 1:
 		return accounting.Easy
 	}
 	return accounting.Brisk
 }
-
-// easyRound is how long a round is at an easy pace, by the defaults.
-const easyRound = 40 * time.Millisecond
 
 // noPolicy is the name of the policy that decides nothing.
 const noPolicy = "none"

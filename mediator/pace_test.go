@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -15,20 +16,24 @@ func TestPace(t *testing.T) {
 		active int // guests that work
 		quota  bool
 		held   bool
-		told   int // launches
+		told   int           // launches
+		round  time.Duration // 0: 20 ms
 		want   accounting.Pace
 	}{
-		"nobody works":                        {policy: "dfq", want: accounting.Idle},
-		"nobody works, by kernel":             {policy: "hpf", want: accounting.Idle},
+		"nobody works":                        {policy: "dfq", want: accounting.Easy},
+		"nobody works, by kernel":             {policy: "hpf", want: accounting.Easy},
 		"one works":                           {policy: "dfq", active: 1, want: accounting.Easy},
 		"two work":                            {policy: "dfq", active: 2, want: accounting.Brisk},
 		"one works, by kernel":                {policy: "hpf", active: 1, want: accounting.Brisk},
 		"two work, and nothing is decided":    {policy: "none", active: 2, want: accounting.Easy},
 		"one is held":                         {policy: "none", active: 2, held: true, want: accounting.Brisk},
 		"a quota has to hold":                 {policy: "none", active: 1, quota: true, want: accounting.Brisk},
-		"one works, in short kernels":         {policy: "none", active: 1, told: 120, want: accounting.Easy},
-		"one works, in very short kernels":    {policy: "none", active: 1, told: 140, want: accounting.Brisk},
-		"a quota, and nobody works":           {policy: "none", quota: true, want: accounting.Idle},
+		"one works, in short kernels":         {policy: "none", active: 1, told: 80, want: accounting.Easy},
+		"one works, in very short kernels":    {policy: "none", active: 1, told: 90, want: accounting.Brisk},
+		"as short, where rounds are longer":   {policy: "none", active: 1, told: 80, round: 70 * ms, want: accounting.Brisk},
+		"very short, where rounds are short":  {policy: "none", active: 1, told: 90, round: 10 * ms, want: accounting.Easy},
+		"one is held, and nobody works":       {policy: "dfq", held: true, want: accounting.Brisk},
+		"a quota, and nobody works":           {policy: "none", quota: true, want: accounting.Easy},
 		"somebody is held who does not work":  {policy: "dfq", held: true, active: 1, want: accounting.Brisk},
 		"two work, one of them has a quota":   {policy: "dfq", active: 2, quota: true, want: accounting.Brisk},
 		"two work, by a policy of the papers": {policy: "loga-cl", active: 2, want: accounting.Brisk},
@@ -41,6 +46,7 @@ func TestPace(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.share.policy = s.policy
+			s.share.opened.watch.Round = cmp.Or(c.round, 20*ms)
 			if c.quota {
 				cap := 0.5
 				if _, err := s.guests[1].amend(&api.VMUpdate{Cap: &cap}); err != nil {

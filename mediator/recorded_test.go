@@ -238,7 +238,7 @@ func TestIdleGuestsAreNotBilled(t *testing.T) {
 			}
 			c := &accountingtest.RecordedContext{PID: 100 + i, Group: accounting.GroupID(3 + i), Kernel: accountingtest.Random(r, ms, 0.1)}
 			h.join(string(rune('a'+i)), 1, page, c)
-			h.pass(2 * time.Second)
+			h.pass(34 * accounting.Easy.Phase(20*ms)) // the bill is of the last round
 			if old {
 				break
 			}
@@ -297,6 +297,19 @@ func TestSourceIsChosen(t *testing.T) {
 	if page.Work(0).Wanted() {
 		t.Error("executors keep account that nobody reads")
 	}
+	// By launches, and back.
+	if err := h.service.rewatch(h.share, AccountingConfig{Source: api.SourceLaunches}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "executors are asked", func() bool { return h.share.open().sight.kind == api.SourceLaunches })
+	h.pass(100 * ms)
+	if !page.Work(0).Wanted() {
+		t.Error("nobody wants the executors' accounts")
+	}
+	if err := h.service.rewatch(h.share, AccountingConfig{Source: api.SourceRegisters, Poll: ms, Quiet: 5 * ms}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "they are not any more", func() bool { return h.share.open().sight.kind == api.SourceRegisters && !page.Work(0).Wanted() })
 }
 
 // TestRecordBreaksOff: a GPU whose record can't be read any more is unwell, its
@@ -328,18 +341,78 @@ func TestRecordBreaksOff(t *testing.T) {
 	}
 }
 
-// TestNothingToSee: a GPU that can't be watched is refused with all the reasons.
+// TestNothingToSee: a GPU that has nothing to watch it by is accounted by what the guests
+// say, unless something else is asked for, and one that refuses is refused.
 func TestNothingToSee(t *testing.T) {
-	_, err := look(blindGPU{}, api.SourceAuto, sight{})
+	s, err := look(blindGPU{}, api.SourceAuto, sight{})
+	if err != nil || s.kind != api.SourceLaunches || s.launches == nil {
+		t.Fatalf("%+v, %v", s, err)
+	}
 	for _, want := range []string{"shows none", "keeps none"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: want %q in it", err, want)
+		if !strings.Contains(s.why, want) {
+			t.Errorf("%q: want %q in it", s.why, want)
 		}
 	}
-	if _, err = look(blindGPU{}, api.SourceEvents, sight{}); !errors.Is(err, gpu.ErrUnsupported) {
-		t.Errorf("by events: %v", err)
+	for _, source := range []string{api.SourceEvents, api.SourceRegisters} {
+		if _, err = look(blindGPU{}, source, sight{}); !errors.Is(err, gpu.ErrUnsupported) {
+			t.Errorf("by %s: %v", source, err)
+		}
+	}
+	if _, err = look(lockedRecord{}, api.SourceAuto, sight{}); !errors.Is(err, errForbidden) || !strings.Contains(err.Error(), "shows none") {
+		t.Errorf("what may not be read: %v", err)
+	}
+	if s, err = look(lockedRecord{}, api.SourceLaunches, sight{}); err != nil || s.kind != api.SourceLaunches || s.why != "" {
+		t.Errorf("by what was asked for: %+v, %v", s, err)
 	}
 }
+
+var errForbidden = errors.New("give the daemon CAP_SYS_ADMIN")
+
+// lockedRecord keeps a record that may not be read.
+type lockedRecord struct{ gpu.Monitor }
+
+func (lockedRecord) Events() (accounting.EventSource, error) { return nil, errForbidden }
+
+// TestSharesByLaunches: guests are charged by what they say where nothing else is to be
+// had, each for itself, and policies go by that. Their contexts' numbers on the hardware
+// are not known then.
+func TestSharesByLaunches(t *testing.T) {
+	h := newHouse(t, func(r *accountingtest.Record) gpu.Monitor { return clockGPU{r} }, GPUConfig{Name: "gpu0", Kind: kindNVIDIA, Policy: "dfq"})
+	r := rand.New(rand.NewPCG(9, 10))
+	weights := []float64{1, 3}
+	for i := range weights {
+		h.join(string(rune('a'+i)), weights[i], newPage(t), &accountingtest.RecordedContext{
+			PID: 100 + i, Depth: 2, Kernel: accountingtest.Random(r, 500*time.Microsecond, 1),
+		})
+	}
+	h.pass(time.Second)
+	var before [2]time.Duration
+	for i, c := range h.record.Contexts {
+		before[i] = c.Busy()
+	}
+	h.pass(5 * time.Second)
+	var used [2]time.Duration
+	for i, c := range h.record.Contexts {
+		used[i] = c.Busy() - before[i]
+	}
+	if share := float64(used[1]) / float64(used[0]+used[1]); share < 0.7 || share > 0.8 {
+		t.Errorf("the guest of weight 3 of 4 has %.1f %%: %v", 100*share, used)
+	}
+	for i, c := range h.record.Contexts {
+		if off := float64(h.guests[i].page.Bill().Used)/float64(c.Busy()) - 1; off < -0.1 || off > 0.3 {
+			t.Errorf("guest %d is billed %v of %v", i, h.guests[i].page.Bill().Used, c.Busy())
+		}
+	}
+	if g := h.share.gpu(2); g.AccountingSource != api.SourceLaunches || g.AccountingSourceReason == "" {
+		t.Errorf("watched by %q: %q", g.AccountingSource, g.AccountingSourceReason)
+	}
+}
+
+// clockGPU has a clock, and nothing else.
+type clockGPU struct{ *accountingtest.Record }
+
+func (clockGPU) Properties() gpu.Properties { return gpu.Properties{Name: "unknown", SMs: 4} }
+func (clockGPU) Close() error               { return nil }
 
 // blindGPU shows nothing.
 type blindGPU struct{ gpu.Monitor }

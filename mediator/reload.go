@@ -125,11 +125,11 @@ func (s *share) turnedOver() bool {
 	s.planner, s.spread = accounting.NewPlanner(now.watch), false
 	s.watchedCPU += old.watcher.CPU()
 	s.mu.Unlock()
+	if old.sight.told() && !now.sight.told() {
+		s.unwanted()
+	}
 	if old.sight.events == now.sight.events {
 		return true
-	}
-	if now.sight.events == nil {
-		s.unwanted()
 	}
 	if err := old.sight.close(); err != nil {
 		s.log.Warn("stop watching a GPU", "gpu", s.config.Name, "err", err)

@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/mediator/api"
 )
 
 // reopenEvery is how often the daemon looks whether a GPU that is gone has come
@@ -47,6 +49,9 @@ func (s *Service) openGPU(ctx context.Context, sh *share) (o opened, err error) 
 		if err := s.warden.Share(sh.config.Socket); err != nil {
 			return o, err
 		}
+	}
+	if o.sight.kind == api.SourceLaunches {
+		s.log.Warn("guests are charged by what their own processes say", "gpu", sh.config.Name, "reason", cmp.Or(o.sight.why, "asked for"))
 	}
 	o.props = o.device.Properties()
 	o.watching, err = s.watching(sh, o.sight, config)

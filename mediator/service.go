@@ -174,6 +174,7 @@ func (s *Service) sortGuests(gpu string) {
 		}
 	}
 	slices.SortFunc(gs, func(a, b *guest) int { return int(a.id) - int(b.id) })
+	number(gs)
 	s.onGPU[gpu] = gs
 }
 
@@ -183,7 +184,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// First of all, since of two daemons one must not touch the other's guests.
-	listeners, err := s.listen()
+	listeners, err := s.listen(ctx)
 	if err != nil {
 		return errors.Join(err, s.closeGPUs())
 	}
@@ -200,6 +201,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	}
 	s.beaten.Store(int64(s.clock.Now()))
 	s.wg.Go(func() { s.beat(ctx) })
+	s.wg.Go(func() { s.keepAccounts(ctx) })
 	s.wg.Go(func() { s.followDomains(ctx) })
 	s.wg.Go(func() { s.followInventory(ctx) })
 	s.fill(s.shares[0].link())
@@ -265,10 +267,11 @@ func (s *Service) leave(servers []*http.Server) error {
 	return errors.Join(errs...)
 }
 
-// beatEvery is how often beat looks, in the wakes in which a GPU's record is read: a
-// beat that is late by as much again is still no silence. Rounds show that the daemon
-// is alive more often, and so do listeners where launches wait for it.
-const beatEvery = 2 * link.HeartbeatEvery
+// beatEvery is how often beat looks: with the rounds of a GPU whose record is read at an
+// easy pace, in the same wakes. Brisk rounds show more often that the daemon is alive,
+// and so do listeners where launches wait for it, who would take [link.SilenceLimit]
+// for its end.
+const beatEvery = 3 * link.HeartbeatEvery
 
 // beat shows the guests that the daemon is alive, and looks for contexts that
 // came or went, which may call for a decision.
@@ -297,12 +300,43 @@ func (s *Service) beat(ctx context.Context) {
 	}
 }
 
+// A daemon that was killed may have forked a process just before, which has its socket until
+// it executes its program. Who listens for longer is another daemon.
+const (
+	lastEvery = 20 * time.Millisecond
+	lastTries = 25
+)
+
+// alone waits until nobody listens on the socket at path.
+func alone(ctx context.Context, c clock.Clock, path string) error {
+	for try := 1; ; try++ {
+		conn, err := net.Dial("unix", path)
+		switch {
+		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err == nil:
+			err = conn.Close()
+		case errors.Is(err, unix.EAGAIN):
+			err = nil // somebody listens, and is busy
+		}
+		if err != nil {
+			return fmt.Errorf("look whether another daemon listens: %w", err)
+		}
+		if try == lastTries {
+			return fmt.Errorf("another daemon listens on %s", path)
+		}
+		if err := clock.Tick(ctx, c, lastEvery); err != nil {
+			return err
+		}
+	}
+}
+
 // listen makes the API's socket, which only its owner may use, and the one for
 // metrics where that is wanted.
-func (s *Service) listen() ([]net.Listener, error) {
+func (s *Service) listen(ctx context.Context) ([]net.Listener, error) {
 	path := s.o.Config.Socket
-	if c, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("another daemon listens on %s", path), c.Close())
+	if err := alone(ctx, s.clock, path); err != nil {
+		return nil, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove a stale socket: %w", err)

@@ -3,6 +3,7 @@ package mediator
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -50,6 +51,9 @@ type share struct {
 	await     []accounting.GroupID
 	state     []fairshare.Guest
 	launching launching
+	kin       kin // the watcher's
+	// owners are whose the hardware's channel groups are.
+	owners map[accounting.GroupID]fairshare.GuestID
 	// launchesTold is how many launches one context told of since the last round at
 	// most. It is the watcher's.
 	launchesTold int
@@ -151,7 +155,7 @@ func (s *share) PollEnded(p *accounting.Phase) accounting.Plan {
 		s.observe(guests, p)
 		s.chargeEvictions()
 		waiting := s.tally.unwatched
-		late := s.settle(guests, 0)
+		late := s.observeTails(guests, 0)
 		scale := s.tally.polled(p, late, s.usedHeld())
 		s.charge(guests, scale, p.Length()+waiting-s.tally.unwatched)
 		ev := fairshare.Event{
@@ -179,7 +183,7 @@ func (s *share) QuietEnded(q *accounting.Quiet) {
 		s.observe(guests, &q.Watched)
 		s.chargeEvictions()
 		waiting := s.tally.unwatched
-		s.tally.know(s.settle(guests, q.Unwatched))
+		s.tally.know(s.observeTails(guests, q.Unwatched))
 		s.charge(guests, 1, q.Watched.Length()+waiting-s.tally.unwatched)
 		s.decide(guests, fairshare.Event{
 			Kind: fairshare.Tick, Phase: fairshare.QuietPhase, Length: q.Length(), Watched: q.Watched.Length(), Spread: s.spread,
@@ -240,6 +244,7 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 	now := s.clock.Now()
 	s.state = s.state[:0]
 	s.load = accounting.Load{}
+	s.claim(guests)
 	for _, g := range guests {
 		w := g.work()
 		r := s.recent[g.id]
@@ -253,13 +258,13 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			ID: g.id, Suspended: g.heldNow(), Weight: terms.Weight, Idle: p.Idle,
 			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: w.working, Urgency: terms.PriorityCeiling,
 		}
-		g.groups(func(id accounting.GroupID) {
+		s.groups(g, func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy
 			st.Spans += t.Spans
 			st.Running = st.Running || p.Running && p.Last == id
-			s.load.Allocated++
 		})
+		s.load.Allocated += w.groups
 		if length := p.Length(); length > 0 {
 			worked := unknown
 			if w.contexts == 1 {
@@ -284,10 +289,10 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 	}
 }
 
-// settle finds out how long held guests' commands ran on while nobody watched,
+// observeTails finds out how long held guests' commands ran on while nobody watched,
 // which is known when they end, and returns the sum. unwatched is how long that
 // was since the last look. The caller holds mu.
-func (s *share) settle(guests []*guest, unwatched time.Duration) (late time.Duration) {
+func (s *share) observeTails(guests []*guest, unwatched time.Duration) (late time.Duration) {
 	for i, g := range guests {
 		st := &s.state[i]
 		r := s.recent[g.id]
@@ -315,7 +320,7 @@ func (s *share) usedHeld() (sum time.Duration) {
 	return sum
 }
 
-// charge bills the guests for what observe and settle saw: the watched time of
+// charge bills the guests for what observe and observeTails saw: the watched time of
 // one that was not held stands for scale times as much, and all of it for
 // elapsed. The caller holds mu.
 func (s *share) charge(guests []*guest, scale float64, elapsed time.Duration) {
@@ -385,7 +390,7 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 	for _, g := range guests {
 		v, ok := want[g.id]
 		if !ok {
-			v = g.page.Decided() // which also shows that the daemon is alive
+			v = g.decided() // to be said again, which also shows that the daemon is alive
 		}
 		fresh := g.apply(v, now)
 		s.grasp(g)
@@ -417,6 +422,7 @@ func (s *share) forget(guests []*guest) {
 			s.launching.foresight.forget(id)
 		}
 	}
+	maps.DeleteFunc(s.owners, func(_ accounting.GroupID, id fairshare.GuestID) bool { return !here[id] })
 }
 
 // awaited are the channel groups whose commands have to leave before those that
@@ -425,7 +431,7 @@ func (s *share) awaited(held []*guest) []accounting.GroupID {
 	s.await = s.await[:0]
 	for _, g := range held {
 		if g.work().outstanding > 0 {
-			g.groups(func(id accounting.GroupID) { s.await = append(s.await, id) })
+			s.groups(g, func(id accounting.GroupID) { s.await = append(s.await, id) })
 		}
 	}
 	return s.await

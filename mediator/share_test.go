@@ -145,6 +145,23 @@ func TestWhatThePolicyIsTold(t *testing.T) {
 	}
 }
 
+// TestFillsAreToldLikeKernels: a guest whose memory is being filled has work on the GPU.
+func TestFillsAreToldLikeKernels(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 1, 1)
+	g.page.Context(0).SetFilling(true)
+	s.poll(2 * ms)
+	last := s.policy.states[len(s.policy.states)-1][0]
+	if !last.Backlogged || !last.Active || last.Groups != 1 {
+		t.Errorf("the policy was told %+v", last)
+	}
+	s.share.mu.Lock()
+	defer s.share.mu.Unlock()
+	if got := s.share.awaited([]*guest{g}); len(got) != 1 {
+		t.Errorf("awaits %v, want the guest's context", got)
+	}
+}
+
 // TestTimeWithoutWork is told to the policy where it is known: of guests with one
 // context, whose executor says when that had something on the GPU, while they are not held.
 func TestTimeWithoutWork(t *testing.T) {

@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -21,10 +22,11 @@ type watcher interface {
 
 // sight is by what a GPU is watched.
 type sight struct {
-	// kind is registers or events, and why is why it is not what would be better.
+	// kind is registers, events or launches, and why is why it is not what would be better.
 	kind, why string
 	registers accounting.Source
 	events    accounting.EventSource
+	launches  accounting.EventSource // which has none
 }
 
 // with is the sight with what other sees besides.
@@ -41,8 +43,12 @@ func (s sight) with(other sight) sight {
 // look finds out by what a GPU can be watched, of which have is open. wanted is a
 // source's name, or auto: registers where they can be read, since they alone tell
 // busy from idle without asking the guests' executors; else the GPU's own record of
-// context switches.
+// context switches; else, where this GPU can't be asked for either, what the executors
+// say. Where it can and refuses, that is an error: the operator is to know.
 func look(device gpu.Monitor, wanted string, have sight) (s sight, err error) {
+	if wanted == api.SourceLaunches {
+		return byLaunches(device, ""), nil
+	}
 	s.kind = api.SourceRegisters
 	if wanted != api.SourceEvents {
 		if s.registers, err = registersOf(device, have.registers); err == nil || wanted == api.SourceRegisters {
@@ -52,10 +58,19 @@ func look(device gpu.Monitor, wanted string, have sight) (s sight, err error) {
 	}
 	s.kind = api.SourceEvents
 	s.events, err = eventsOf(device, have.events)
-	if err != nil && s.why != "" {
-		err = fmt.Errorf("its guests can't be accounted: %s; and %w", s.why, err)
+	if err == nil || s.why == "" {
+		return s, err
 	}
-	return s, err
+	why := fmt.Sprintf("%s; and %v", s.why, err)
+	if errors.Is(err, gpu.ErrUnsupported) {
+		return byLaunches(device, why), nil
+	}
+	return s, fmt.Errorf("its guests can't be accounted: %s; and %w", s.why, err)
+}
+
+// byLaunches is the sight of what the guests' executors say alone.
+func byLaunches(device gpu.Monitor, why string) sight {
+	return sight{kind: api.SourceLaunches, why: why, launches: accounting.Unrecorded{Clock: device}}
 }
 
 func registersOf(device gpu.Monitor, have accounting.Source) (source accounting.Source, err error) {
@@ -86,6 +101,9 @@ func eventsOf(device gpu.Monitor, have accounting.EventSource) (source accountin
 	return source, nil
 }
 
+// told is whether executors are asked when they had something on the GPU.
+func (s *sight) told() bool { return s.kind == api.SourceEvents || s.kind == api.SourceLaunches }
+
 // close ends the recording, if there is one.
 func (s *sight) close() error {
 	if s.events == nil {
@@ -100,10 +118,10 @@ func (s *sight) close() error {
 // checkSource says which sources of accounting there are.
 func checkSource(name string) error {
 	switch name {
-	case "", api.SourceAuto, api.SourceRegisters, api.SourceEvents:
+	case "", api.SourceAuto, api.SourceRegisters, api.SourceEvents, api.SourceLaunches:
 		return nil
 	}
-	return fmt.Errorf("source %q: want one of %s: %w", name, strings.Join([]string{api.SourceAuto, api.SourceRegisters, api.SourceEvents}, ", "), api.ErrInvalid)
+	return fmt.Errorf("source %q: want one of %s: %w", name, strings.Join([]string{api.SourceAuto, api.SourceRegisters, api.SourceEvents, api.SourceLaunches}, ", "), api.ErrInvalid)
 }
 
 // watching is how a GPU is watched.
@@ -117,11 +135,14 @@ type watching struct {
 // watching prepares to watch a GPU by what there is to see of it.
 func (s *Service) watching(sh *share, by sight, c AccountingConfig) (w watching, err error) {
 	w.sight = by
-	if by.kind == api.SourceEvents {
-		config := c.recorder()
+	if by.told() {
+		config, source := c.recorder(), by.events
+		if by.kind == api.SourceLaunches {
+			source = by.launches
+		}
 		w.watch = config.Watch()
 		w.watcher, err = accounting.NewRecorder(accounting.Recorded{
-			Name: sh.config.Name, Source: by.events, Work: sh, Handler: sh, Config: config,
+			Name: sh.config.Name, Source: source, Work: sh, Handler: sh, Config: config,
 		}, s.clock)
 		return w, err
 	}
@@ -147,7 +168,7 @@ func (w *watching) show(g *api.GPU, watched time.Duration) {
 		p := r.Priority()
 		g.RealTime, g.RealTimeProblem = p.Realtime, p.Reason
 	case *accounting.Recorder:
-		g.RealTimeProblem = "not asked for: the GPU records its own context switches"
+		g.RealTimeProblem = "not asked for: nothing is polled"
 		g.RecordsLost = r.Missed()
 	}
 }

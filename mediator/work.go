@@ -12,6 +12,9 @@ type accounts struct {
 	work  accounting.Work   // scratch
 	spans []accounting.Span // scratch
 	old   map[int]*counted  // by slot
+	pids  [link.MaxContexts]said
+	// strange is whether a process of the guest's was charged of which it said nothing.
+	strange bool
 }
 
 // counted is what was last seen of a context whose page has no account of work.
@@ -27,6 +30,7 @@ func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
 			g.page.WantWork(true)
 			for i := range link.MaxContexts {
 				if w := g.accounts.of(g.page, i, now); w != nil {
+					w.Group, w.PID = g.context(i), s.own(now, g, i, w.PID)
 					s.launchesTold = max(s.launchesTold, len(w.Spans))
 					f(w)
 				}
@@ -50,8 +54,9 @@ func (a *accounts) of(page *link.Page, i int, now time.Duration) *accounting.Wor
 		return w
 	}
 	log := page.Work(i)
-	if slot.State() == link.ContextReady { // else what was there ended with the context
-		w.Since = log.Since()
+	switch slot.State() {
+	case link.ContextReady, link.ContextEnding:
+		w.Since = log.Since() // else what was there ended with the context
 	}
 	a.spans = a.spans[:0]
 	log.Take(func(start, end time.Duration) {

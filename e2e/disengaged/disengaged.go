@@ -17,6 +17,12 @@ func Config(channels int) accounting.NeonConfig {
 	return accounting.NeonConfig{Alone: n * time.Millisecond, FreeRun: 5 * n * time.Millisecond}
 }
 
+// Round is how long a round of so many owners is, but for the draining in it: their free
+// run, and each one's time alone.
+func Round(c accounting.NeonConfig, owners int) time.Duration {
+	return time.Duration(owners) * (c.FreeRun + c.Alone)
+}
+
 // Queue is disengaged fair queueing: who is ahead of the one with the least virtual
 // time by more than a free run sits the next one out.
 type Queue struct {

@@ -17,6 +17,13 @@ func TestConfigIsLoGAs(t *testing.T) {
 	}
 }
 
+// TestRoundIsFreeRunAndEachAlone has LoGA's figure 7 with two channels a guest.
+func TestRoundIsFreeRunAndEachAlone(t *testing.T) {
+	if got, want := Round(Config(2), 11), 11*(10+2)*time.Millisecond; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestQueueHoldsWhoIsAhead has one owner with commands ten times as long as the
 // other's.
 func TestQueueHoldsWhoIsAhead(t *testing.T) {

@@ -24,6 +24,7 @@ type Driver struct {
 }
 
 type context struct {
+	ended    bool
 	disables int
 	slice    time.Duration
 	calls    []string
@@ -67,7 +68,7 @@ func (d *Driver) Control(h gpu.Handles) (_ gpu.Control, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open++
-	return &control{d: d, name: name, files: h.Files}, nil
+	return &control{d: d, name: name, of: d.of(name), files: h.Files}, nil
 }
 
 // Fail has the next calls of an operation fail: control, suspend, resume or slice.
@@ -106,10 +107,12 @@ func (d *Driver) Slice(name string) time.Duration {
 	return d.of(name).slice
 }
 
-// End is the end of a context's process, and of its channels.
+// End is the end of a context's process, and of its channels: what is asked of them
+// from now on fails. The next context of the name is another.
 func (d *Driver) End(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.of(name).ended = true
 	delete(d.contexts, name)
 }
 
@@ -140,36 +143,40 @@ func (d *Driver) of(name string) *context {
 	return c
 }
 
-// do makes a call, unless it is to fail.
-func (d *Driver) do(name, op string, f func(*context)) error {
-	err := d.failing(op)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := d.of(name)
-	c.calls = append(c.calls, op)
-	if err == nil {
-		f(c)
-	}
-	return err
-}
-
 // control is power over one context.
 type control struct {
 	d     *Driver
 	name  string
+	of    *context
 	files []*os.File
 }
 
 func (c *control) Suspend() error {
-	return c.d.do(c.name, "suspend", func(x *context) { x.disables++ })
+	return c.do("suspend", func(x *context) { x.disables++ })
 }
 
 func (c *control) Resume() error {
-	return c.d.do(c.name, "resume", func(x *context) { x.disables = max(x.disables-1, 0) })
+	return c.do("resume", func(x *context) { x.disables = max(x.disables-1, 0) })
 }
 
 func (c *control) SetTimeslice(d time.Duration) error {
-	return c.d.do(c.name, "slice", func(x *context) { x.slice = d })
+	return c.do("slice", func(x *context) { x.slice = d })
+}
+
+// do makes a call, unless it is to fail.
+func (c *control) do(op string, f func(*context)) error {
+	err := c.d.failing(op)
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	c.of.calls = append(c.of.calls, op)
+	switch {
+	case err != nil:
+		return err
+	case c.of.ended:
+		return fmt.Errorf("context %s: no such channel", c.name)
+	}
+	f(c.of)
+	return nil
 }
 
 func (c *control) Close() error {

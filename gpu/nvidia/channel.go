@@ -2,6 +2,7 @@ package nvidia
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -68,7 +69,7 @@ type Channel struct {
 
 	zeroed uint64 // how far of Context.zero was waited for
 
-	mu     sync.Mutex // slots and latest; not held while the driver is called
+	mu     sync.Mutex // slots, latest and sight; not held while the driver is called
 	slots  [slotCount]slot
 	latest ended
 	sight  sight
@@ -99,7 +100,7 @@ type slot struct {
 	called   time.Duration
 	took     time.Duration
 	dst, src []byte // a copy out of page-locked memory, to be made when it is done
-	sleepers int    // in the driver, waiting for its event
+	sleepers int    // wait for its waker, and for the word behind that
 	untold   bool   // it has no event: that of a later command tells
 	end      cuda.Event
 	waker    cuda.Event // that one can sleep for; 0: none
@@ -141,13 +142,14 @@ func (c *Context) NewChannel() (gpu.Channel, error) {
 func newLane(d Driver) (*lane, error) {
 	l := &lane{args: cuda.NewArgs()}
 	var err error
-	if l.mem, err = pinned(d, wordBytes+slotCount*cellBytes); err != nil {
-		return nil, err
-	}
-	l.word = word(l.mem, 0)
+	// First: the memory stays until the process ends, and who is refused may try again.
 	if l.stream, err = d.StreamCreate(cuda.StreamNonBlocking, 0); err != nil {
 		return nil, err
 	}
+	if l.mem, err = pinned(d, wordBytes+slotCount*cellBytes); err != nil {
+		return nil, errors.Join(err, d.StreamDestroy(l.stream))
+	}
+	l.word = word(l.mem, 0)
 	return l, nil
 }
 
@@ -245,8 +247,8 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 		return i, err
 	}
 	if zeroed > ch.zeroed && c.zero.word.Load() < zeroed {
-		upTo := c.zero.issued.Load()
-		if err := c.drv.StreamWaitEvent(ch.stream, c.zero.event); err != nil {
+		upTo := c.zero.last.Load()
+		if err := c.drv.StreamWaitEvent(ch.stream, cuda.Event(c.zero.tail.Load())); err != nil {
 			return i, err
 		}
 		ch.zeroed = upTo
@@ -267,7 +269,8 @@ func (ch *Channel) record(e *cuda.Event, flags uint32) (err error) {
 	return ch.c.drv.EventRecord(*e, ch.stream)
 }
 
-// room waits until the command that had the slot of f is long done.
+// room waits until the command that had the slot of f is long done, and nobody waits in
+// the driver any more for its event, which f will have.
 func (ch *Channel) room(f uint64) error {
 	if f <= gpu.OutcomesKept {
 		return nil
@@ -314,7 +317,7 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 	if err := f.check(ch.c, l); err != nil {
 		return 0, err
 	}
-	i, err := ch.begin(ch.c.zero.issued.Load())
+	i, err := ch.begin(ch.c.zero.last.Load())
 	if err == nil {
 		err = f.allow(l.SharedBytes)
 	}
@@ -354,7 +357,7 @@ func (ch *Channel) called(i uint64, then time.Duration) {
 
 // Done is the newest fence reached. In a context that a fault has ended all are.
 func (ch *Channel) Done() gpu.Fence {
-	ch.settle()
+	ch.nudge()
 	n := ch.reached()
 	if ch.c.fault.Load() != nil || ch.dead.Load() {
 		return gpu.Fence(ch.sent.Load())
@@ -372,6 +375,7 @@ func (ch *Channel) reached() uint64 {
 	before := ch.looked.Swap(int64(now))
 	if n > seen {
 		ch.land(n, sight{n, time.Duration(before), now})
+		ch.c.giveOwed()
 	}
 	return n
 }
@@ -434,7 +438,7 @@ func (ch *Channel) drop() bool {
 
 // Close lets go of the channel. What is queued goes on, and nobody is told.
 func (ch *Channel) Close() error {
-	ch.settle() // who has the lane next is to know
+	ch.tellAll() // who has the lane next is to know
 	if !ch.drop() {
 		return nil
 	}

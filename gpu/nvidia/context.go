@@ -17,19 +17,22 @@ import (
 
 // Context is the process's CUDA context. It implements [gpu.Context].
 type Context struct {
-	d     *Device
-	drv   Driver
-	o     gpu.ContextOptions
-	ctx   cuda.Context
-	group gpu.GroupID
-	grip  grip // on its channels; handles.go
+	d      *Device
+	drv    Driver
+	o      gpu.ContextOptions
+	ctx    cuda.Context
+	group  gpu.GroupID
+	grip   grip // on its channels; handles.go
+	window window
 
 	clock  *gpuClock
 	lag    time.Duration // of kernels on an idle GPU
 	memory ledger
 	table  table       // of allocations and modules' variables
 	host   ranges      // registered memory of the program's
-	zero   stream      // fresh memory is zeroed in it
+	zero   *Channel    // fresh memory is zeroed in it
+	zeroes sync.Mutex  // held while that is put there
+	owed   owed        // freed, and not given back yet
 	free   cuda.Stream // memory is given back in it that several channels may use; 0: not needed yet
 	pauses pauses
 
@@ -80,17 +83,22 @@ func (c *Context) begin() error {
 			return err
 		}
 	}
-	err := c.zero.begin(c.drv)
+	l, err := newLane(c.drv)
 	if err != nil {
 		return err
 	}
+	c.zero = &Channel{c: c, lane: l, gone: make(chan struct{})}
 	if c.clock, err = newGPUClock(c, c.d.o.Clock); err != nil {
 		return err
 	}
 	if c.lag, err = c.measureLag(context.Background()); err != nil {
 		return err
 	}
-	return c.handles()
+	if err := c.handles(); err != nil {
+		return err
+	}
+	c.openWindow()
+	return nil
 }
 
 // enter makes the context current for calls of the driver up to leave.
@@ -162,6 +170,9 @@ func (c *Context) poison(err error) {
 	for _, ch := range c.channels {
 		ch.wake()
 	}
+	if c.zero != nil {
+		c.zero.wake()
+	}
 }
 
 // usable is the reason why the context can't be used, if there is one.
@@ -202,11 +213,12 @@ func (c *Context) Close() error {
 	defer c.memory.close()
 	defer c.grip.close()
 	close(c.stop)
+	c.closeWindow() // while the memory is the context's
 	c.watching.Wait()
 	c.mu.Lock()
 	channels := slices.Clone(c.channels)
 	c.mu.Unlock()
-	for _, ch := range channels {
+	for _, ch := range append(channels, c.zero) {
 		ch.drop()
 	}
 	select {
@@ -257,40 +269,4 @@ func (c *Context) end() error {
 		return fmt.Errorf("close a context: %w", meaning(err))
 	}
 	return nil
-}
-
-// stream is a stream with an event that follows its newest command, and a word for
-// how far it has come.
-type stream struct {
-	mu     sync.Mutex
-	s      cuda.Stream
-	event  cuda.Event
-	mem    []byte
-	word   *atomic.Uint64
-	issued atomic.Uint64
-}
-
-func (s *stream) begin(d Driver) (err error) {
-	if s.mem, err = pinned(d, 8); err != nil {
-		return err
-	}
-	s.word = word(s.mem, 0)
-	if s.event, err = d.EventCreate(cuda.EventDisableTiming); err != nil {
-		return err
-	}
-	s.s, err = d.StreamCreate(cuda.StreamNonBlocking, 0)
-	return err
-}
-
-// mark ends a command. The caller holds mu; the context is current.
-func (s *stream) mark(d Driver) (uint64, error) {
-	if err := d.EventRecord(s.event, s.s); err != nil {
-		return 0, err
-	}
-	n := s.issued.Load() + 1
-	if err := d.StreamWriteValue64(s.s, address(s.mem), n); err != nil {
-		return 0, err
-	}
-	s.issued.Store(n)
-	return n, nil
 }

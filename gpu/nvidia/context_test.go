@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
 )
 
 func TestTimeLimit(t *testing.T) {
@@ -101,6 +102,32 @@ func TestStreamsAreUsedAgain(t *testing.T) {
 	if got := read(t, third, p, 8)[0]; got != 1 {
 		t.Errorf("%d launches did their work", got)
 	}
+}
+
+// A channel that can't be made keeps nothing, however often it is tried.
+func TestChannelsThatAreRefused(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	locked, ended := x.gpu.Calls("MemHostRegister"), x.gpu.Calls("StreamDestroy")
+	x.gpu.Fail("StreamCreate", cuda.ErrOutOfMemory)
+	for range 3 {
+		if _, err := c.NewChannel(); !errors.Is(err, gpu.ErrOutOfMemory) {
+			t.Errorf("a channel without a stream: %v", err)
+		}
+	}
+	if n := x.gpu.Calls("MemHostRegister") - locked; n != 0 {
+		t.Errorf("%d pieces of memory stay page-locked", n)
+	}
+	x.gpu.Fail("StreamCreate", 0)
+	x.gpu.Fail("MemHostRegister", cuda.ErrOutOfMemory)
+	if _, err := c.NewChannel(); !errors.Is(err, gpu.ErrOutOfMemory) {
+		t.Errorf("a channel without memory: %v", err)
+	}
+	if n := x.gpu.Calls("StreamDestroy") - ended; n != 1 {
+		t.Errorf("%d streams ended, want that of the channel", n)
+	}
+	x.gpu.Fail("MemHostRegister", 0)
+	channelOf(t, c)
 }
 
 // Time off the GPU is no kernel's.

@@ -69,6 +69,7 @@ var (
 	_ gpu.Slicer        = (*Device)(nil)
 	_ gpu.HostRegistrar = (*Context)(nil)
 	_ gpu.Handled       = (*Context)(nil)
+	_ gpu.Windowed      = (*Context)(nil)
 	_ gpu.Pausing       = (*Context)(nil)
 	_ gpu.Hanging       = (*Context)(nil)
 	_ gpu.Prompt        = (*Channel)(nil)
@@ -83,7 +84,7 @@ func Open(o Options) (*Device, error) {
 		o.Clock = clock.Real{}
 	}
 	if o.Driver == nil {
-		if err := settle(o.Connections); err != nil {
+		if err := setEnvironment(o.Connections); err != nil {
 			return nil, err
 		}
 		l, err := cuda.Open()
@@ -129,8 +130,9 @@ var environment = map[string]string{
 	"CUDA_MODULE_LOADING": "EAGER",
 }
 
-// settle sets the environment. connections are Options'.
-func settle(connections int) error {
+// setEnvironment sets the variables that the driver reads when it is opened. connections
+// are Options'.
+func setEnvironment(connections int) error {
 	if connections > 0 {
 		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", strconv.Itoa(connections)); err != nil {
 			return fmt.Errorf("set up the CUDA driver: %w", err)

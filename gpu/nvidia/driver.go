@@ -29,6 +29,8 @@ type deviceDriver interface {
 
 type memoryDriver interface {
 	MemGetInfo() (free, total uint64, err error)
+	MemAlloc(n uint64) (cuda.DevicePtr, error)
+	MemFree(p cuda.DevicePtr) error
 	MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error)
 	MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error
 	MemHostRegister(mem []byte, flags uint32) error

@@ -65,13 +65,30 @@ func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error
 	return gpu.Fence(f), nil
 }
 
-// settle queues what tells of the end of all that is queued, unless a command is being
-// put, whose end will. It does not block.
-func (ch *Channel) settle() {
+// tellAll queues what tells of the end of all that is queued. It may have to wait until
+// a command has been put.
+func (ch *Channel) tellAll() {
+	if ch.told.Load() == ch.sent.Load() {
+		return
+	}
+	ch.putting.Lock()
+	defer ch.putting.Unlock()
+	ch.tellRest()
+}
+
+// nudge is tellAll for who will ask again, and may not block: while a command is being put,
+// it does nothing.
+func (ch *Channel) nudge() {
 	if ch.told.Load() == ch.sent.Load() || !ch.putting.TryLock() {
 		return
 	}
 	defer ch.putting.Unlock()
+	ch.tellRest()
+}
+
+// tellRest queues what tells of the end of the newest command, if nothing does. The
+// caller holds putting.
+func (ch *Channel) tellRest() {
 	f := ch.sent.Load()
 	if ch.told.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
 		return
@@ -104,9 +121,9 @@ func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
 			}
 		}
 	}
-	for f > ch.Done() {
+	for since := time.Now(); f > ch.Done(); {
 		woken := make(chan error, 1)
-		go func() { woken <- ch.sleep(uint64(f)) }()
+		go func() { woken <- ch.sleep(uint64(f), since) }()
 		select {
 		case err := <-woken:
 			if err != nil && f > ch.Done() {
@@ -120,15 +137,16 @@ func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
 	return nil
 }
 
-// sleep sleeps until f is reached, or it can't be, or may be for less.
-func (ch *Channel) sleep(f uint64) error {
+// sleep sleeps until f is reached, or it can't be, or may be for less. It was waited for
+// since then.
+func (ch *Channel) sleep(f uint64, since time.Time) error {
 	e, i, err := ch.alarm(f)
 	if err != nil {
 		return err
 	}
 	if e == 0 {
 		if ch.reached() < f && ch.c.fault.Load() == nil && !ch.dead.Load() {
-			time.Sleep(napping)
+			time.Sleep(nap(time.Since(since)))
 		}
 		return nil
 	}
@@ -141,22 +159,27 @@ func (ch *Channel) sleep(f uint64) error {
 		return err
 	}
 	// The word comes right behind the event.
+	since = time.Now()
 	for n := 0; ch.word.Load()-ch.base < f && ch.c.fault.Load() == nil && !ch.dead.Load(); n++ {
 		if n < 1000 {
 			runtime.Gosched()
 		} else {
-			time.Sleep(napping) // its context is off the GPU
+			time.Sleep(nap(time.Since(since))) // its context is off the GPU
 		}
 	}
 	return nil
 }
 
-// napping is how long those sleep at a time who have no event to sleep for.
-const napping = 50 * time.Microsecond
+// nap is how long those sleep at a time who have no event to sleep for, after they have
+// waited for so long: for a kernel of a second, 20000 looks would be 2 % of a core.
+func nap(waited time.Duration) time.Duration {
+	return min(max(waited/16, 50*time.Microsecond), time.Millisecond)
+}
 
 // alarm finds an event to sleep for until f is reached, and in which slot the sleeper
 // is counted. Where there is none, since nobody was expected to sleep, it makes one if
-// nothing is behind f yet; else it answers 0.
+// nothing is behind f yet; else it answers 0, as where f is reached: nobody is counted in
+// a slot any more when room may have found it free for another command.
 func (ch *Channel) alarm(f uint64) (e cuda.Event, i uint64, err error) {
 	ch.drowsy.Store(drowsyFor)
 	ch.mu.Lock()
@@ -164,7 +187,7 @@ func (ch *Channel) alarm(f uint64) (e cuda.Event, i uint64, err error) {
 	f = ch.teller(f)
 	i = f % slotCount
 	s := &ch.slots[i]
-	there := !long && !s.untold && s.fence == f
+	there := !long && !s.untold && s.fence == f && ch.word.Load()-ch.base < f
 	if there && s.waker != 0 {
 		s.sleepers++
 		e = s.waker

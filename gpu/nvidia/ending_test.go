@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
 )
 
 // The GPU interrupts nobody for what is looked for; who sleeps is woken, also where he
@@ -120,5 +121,105 @@ func TestGlimpse(t *testing.T) {
 	}
 	if o, ok := ch.Glimpse(f + 1); ok {
 		t.Errorf("%+v, which was never launched", o)
+	}
+}
+
+// late is a driver on which somebody begins to sleep for a command while another takes
+// its slot.
+type late struct {
+	Driver
+	begin  func() // called once, when the next command is begun
+	asleep chan struct{}
+	wake   chan struct{}
+}
+
+func (d *late) CtxSetCurrent(c cuda.Context) error {
+	if begin := d.begin; begin != nil {
+		d.begin = nil
+		begin()
+	}
+	return d.Driver.CtxSetCurrent(c)
+}
+
+func (d *late) EventSynchronize(e cuda.Event) error {
+	close(d.asleep)
+	<-d.wake
+	return d.Driver.EventSynchronize(e)
+}
+
+// Who comes late to sleep for a command is not counted among those who sleep for the next
+// in its slot.
+func TestLateSleeperIsNotCounted(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	add := kernel(t, c, "add", uint64(alloc(t, c, 8)))
+	ch.drowsy.Store(slotCount)
+	var f gpu.Fence
+	for range slotCount {
+		var err error
+		f, err = ch.Launch(add)
+		ran(t, ch, f, err)
+	}
+	d := &late{Driver: c.drv, asleep: make(chan struct{}), wake: make(chan struct{})}
+	over := make(chan error, 1)
+	d.begin = func() {
+		go func() { over <- ch.sleep(uint64(f)-slotCount+1, time.Now()) }()
+		select {
+		case <-d.asleep:
+		case err := <-over:
+			over <- err
+		}
+	}
+	c.drv = d
+	if _, err := ch.Launch(add); err != nil {
+		t.Fatal(err)
+	}
+	close(d.wake)
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	c.drv = d.Driver
+	if n := ch.slots[(uint64(f)+1)%slotCount].sleepers; n != 0 {
+		t.Errorf("%d sleep", n) // and the slot would never be free again
+	}
+}
+
+// Where memory is given back, or the channel, while somebody else is about to be told of an
+// end, that of what was queued is told first.
+func TestTellAllWaitsForItsTurn(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p, q := alloc(t, c, 8), alloc(t, c, 8)
+	for _, let := range []func() error{func() error { return c.Free(p) }, ch.Close} {
+		f, err := ch.CopyIn(q, []byte{1, 2, 3, 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.putting.Lock()
+		over := make(chan error, 1)
+		go func() { over <- let() }()
+		for range 1000 { // time enough to be wrong in
+			runtime.Gosched()
+		}
+		ch.putting.Unlock()
+		if err := <-over; err != nil || ch.last.Load() != ch.base+uint64(f) {
+			t.Errorf("behind command %d of %d, %v", ch.last.Load()-ch.base, f, err)
+		}
+	}
+}
+
+// Who waits for long looks less often.
+func TestNap(t *testing.T) {
+	for waited, want := range map[time.Duration]time.Duration{
+		0:                      50 * time.Microsecond,
+		800 * time.Microsecond: 50 * time.Microsecond,
+		8 * time.Millisecond:   500 * time.Microsecond,
+		time.Second:            time.Millisecond,
+	} {
+		if got := nap(waited); got != want {
+			t.Errorf("%v after %v, want %v", got, waited, want)
+		}
 	}
 }

@@ -113,7 +113,7 @@ func (k *gpuClock) begin() (err error) {
 	}
 	// The hardware has channels for few streams; those that share one wait for one
 	// another. Zeroing does not mind.
-	k.stream = k.c.zero.s
+	k.stream = k.c.zero.stream
 	for _, e := range []*cuda.Event{&k.ref.event, &k.next.event, &k.before} {
 		if *e, err = d.EventCreate(0); err != nil {
 			return err

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 var library = sync.OnceValues(func() (*cuda.Library, error) {
-	if err := settle(0); err != nil {
+	if err := setEnvironment(0); err != nil {
 		return nil, err
 	}
 	return cuda.Open()

@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,8 +15,9 @@ import (
 type allocation struct {
 	base, size uint64
 	charge     uint64
-	zeroed     uint64  // how far Context.zero must have come for it to be zero
+	zeroed     uint64  // how far the word of Context.zero must have come for it to be zero
 	module     *Module // whose variable it is; nil: an allocation
+	kept       bool    // it is the context's own, and ends with it
 }
 
 // table holds allocations in the order of their addresses. It is safe for
@@ -55,7 +57,7 @@ func (t *table) remove(base uint64) (allocation, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i, found := t.search(base)
-	if !found || t.all[i].module != nil {
+	if !found || t.all[i].module != nil || t.all[i].kept {
 		return allocation{}, false
 	}
 	a := t.all[i]
@@ -116,28 +118,28 @@ func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
 		return 0, fmt.Errorf("allocate %d bytes: %w", size, gpu.ErrOutOfMemory)
 	}
 	charge := charged(size)
+	c.giveOwed()
 	if err := c.memory.take(charge, "an allocation"); err != nil {
 		return 0, err
 	}
+	c.zeroes.Lock()
+	defer c.zeroes.Unlock()
 	var p cuda.DevicePtr
-	var zeroed uint64
-	err := c.do(fmt.Sprintf("allocate %d bytes", size), func() (err error) {
-		c.zero.mu.Lock()
-		defer c.zero.mu.Unlock()
-		if p, err = c.drv.MemAllocAsync(size, c.zero.s); err != nil {
-			return err
+	i, err := c.zero.begin(0)
+	if err == nil {
+		p, err = c.drv.MemAllocAsync(size, c.zero.stream)
+	}
+	if err == nil {
+		if err = c.drv.MemsetAsync(p, 0, 1, size, c.zero.stream); err != nil { // nobody knows of it
+			err = errors.Join(err, c.drv.MemFreeAsync(p, c.zero.stream))
 		}
-		if err = c.drv.MemsetAsync(p, 0, 1, size, c.zero.s); err != nil {
-			return err
-		}
-		zeroed, err = c.zero.mark(c.drv)
-		return err
-	})
+	}
+	f, err := c.zero.end(fmt.Sprintf("allocate %d bytes", size), i, err)
 	if err != nil {
 		c.memory.give(charge)
 		return 0, err
 	}
-	c.table.add(allocation{base: uint64(p), size: size, charge: charge, zeroed: zeroed})
+	c.table.add(allocation{base: uint64(p), size: size, charge: charge, zeroed: uint64(f)})
 	return gpu.Ptr(p), nil
 }
 
@@ -154,19 +156,21 @@ func (c *Context) Free(p gpu.Ptr) error {
 	channels := slices.Clone(c.channels)
 	c.mu.Unlock()
 	for _, ch := range channels {
-		ch.settle()
+		ch.tellAll()
 	}
-	err := c.do("free memory", func() error { return c.freeBehindAll(cuda.DevicePtr(p)) })
-	if err == nil {
-		c.memory.give(a.charge)
+	d := debt{charge: a.charge}
+	if err := c.do("free memory", func() error { return c.freeBehindAll(cuda.DevicePtr(p), &d) }); err != nil {
+		return err
 	}
-	return err
+	c.owed.add(d)
+	c.giveOwed()
+	return nil
 }
 
-// freeBehindAll frees memory on the GPU when all is done that is queued there now.
-// Where no channel or one has anything, that goes without a stream that waits: the
+// freeBehindAll frees memory on the GPU when all is done that is queued there now, and
+// notes in d what that is. Where no channel or one has anything, that goes without a stream that waits: the
 // hardware has channels for few, and what shares one with it would wait too.
-func (c *Context) freeBehindAll(p cuda.DevicePtr) error {
+func (c *Context) freeBehindAll(p cuda.DevicePtr, d *debt) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var busy []*lane
@@ -175,11 +179,14 @@ func (c *Context) freeBehindAll(p cuda.DevicePtr) error {
 			busy = append(busy, l)
 		}
 	}
+	for _, l := range append(busy, c.zero.lane) {
+		d.behind = append(d.behind, mark{l, l.last.Load()})
+	}
 	switch len(busy) {
 	case 0:
-		return c.drv.MemFreeAsync(p, c.zero.s)
+		return c.drv.MemFreeAsync(p, c.zero.stream)
 	case 1:
-		if err := c.drv.StreamWaitEvent(busy[0].stream, c.zero.event); err != nil {
+		if err := c.drv.StreamWaitEvent(busy[0].stream, cuda.Event(c.zero.tail.Load())); err != nil {
 			return err
 		}
 		return c.drv.MemFreeAsync(p, busy[0].stream)
@@ -196,7 +203,7 @@ func (c *Context) freeBehindAll(p cuda.DevicePtr) error {
 			return err
 		}
 	}
-	if err := c.drv.StreamWaitEvent(c.free, c.zero.event); err != nil {
+	if err := c.drv.StreamWaitEvent(c.free, cuda.Event(c.zero.tail.Load())); err != nil {
 		return err
 	}
 	return c.drv.MemFreeAsync(p, c.free)
@@ -211,6 +218,7 @@ func (c *Context) Memory() (free, total uint64, err error) {
 		free, total, err = c.drv.MemGetInfo()
 		return err
 	})
+	c.giveOwed()
 	free, total = c.memory.room(free, total)
 	return free, total, err
 }

@@ -48,6 +48,18 @@ func TestMemoryIsCounted(t *testing.T) {
 		t.Errorf("a GPU that is full: %v", err)
 	}
 	x.gpu.Fail("MemAllocAsync", 0)
+	held := x.gpu.Allocated()
+	x.gpu.Fail("MemsetAsync", cuda.ErrOutOfMemory)
+	if _, err := c.Alloc(1 << 20); !errors.Is(err, gpu.ErrOutOfMemory) {
+		t.Errorf("memory that can't be zeroed: %v", err)
+	}
+	x.gpu.Fail("MemsetAsync", 0)
+	if err := c.do("wait", func() error { return c.drv.StreamSynchronize(c.zero.stream) }); err != nil {
+		t.Fatal(err)
+	}
+	if n := x.gpu.Allocated(); n != held {
+		t.Errorf("memory that can't be zeroed keeps %d bytes", n-held)
+	}
 	if err := c.Free(p); err != nil {
 		t.Error(err)
 	}
@@ -215,6 +227,16 @@ func TestGlobals(t *testing.T) {
 	}
 	if _, err := m.Function("none"); !errors.Is(err, gpu.ErrNotFound) {
 		t.Error(err)
+	}
+	k := kernel(t, c, "add", 0)
+	if err := k.Function.(*Function).m.Unload(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.Launch(k); !errors.Is(err, gpu.ErrInvalidLaunch) {
+		t.Errorf("launch of a kernel of no module: %v", err)
+	}
+	if _, err := k.Function.Occupancy(32, 0); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("occupancy of a kernel of no module: %v", err)
 	}
 	if err := m.Unload(); err != nil {
 		t.Fatal(err)

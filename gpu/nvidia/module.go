@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
@@ -19,7 +20,7 @@ type Module struct {
 
 	mu        sync.Mutex
 	functions map[string]*Function
-	over      bool
+	over      atomic.Bool // it was unloaded
 }
 
 // LoadModule loads PTX, a cubin or a fatbin. What the compiler says of PTX that it
@@ -31,6 +32,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	m := &Module{c: c, functions: map[string]*Function{}}
 	size, sure := imageBytes(image)
 	m.charge = charged(size)
+	c.giveOwed()
 	if err := c.memory.take(m.charge, "a module"); err != nil {
 		return nil, err
 	}
@@ -49,7 +51,10 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	if log = strings.TrimSpace(log); err != nil && log != "" && c.fault.Load() == nil {
 		err = fmt.Errorf("%w: %s", err, log)
 	}
-	if err != nil {
+	switch {
+	case err != nil && m.m != 0:
+		return nil, errors.Join(err, m.unload())
+	case err != nil:
 		c.memory.give(m.charge)
 		return nil, err
 	}
@@ -94,6 +99,7 @@ func (c *Context) admit(m *Module) error {
 	need := m.local * uint64(p.SMs) * uint64(p.ThreadsPerSM)
 	if need > c.local {
 		// It is not given back: the driver keeps it.
+		c.giveOwed()
 		if err := c.memory.take(need-c.local, fmt.Sprintf("local memory of %d bytes a thread", m.local)); err != nil {
 			return err
 		}
@@ -115,8 +121,7 @@ func (m *Module) unload() error {
 // Unload frees the module. Its kernels must have ended.
 func (m *Module) Unload() error {
 	m.mu.Lock()
-	over := m.over
-	m.over = true
+	over := m.over.Swap(true)
 	m.mu.Unlock()
 	if over {
 		return fmt.Errorf("unload a module: %w", gpu.ErrNotFound)
@@ -129,7 +134,7 @@ func (m *Module) Unload() error {
 
 // usable is the reason why the module can't be used, if there is one.
 func (m *Module) usable() error {
-	if m.over {
+	if m.over.Load() {
 		return fmt.Errorf("module was unloaded: %w", gpu.ErrNotFound)
 	}
 	return m.c.usable()
@@ -179,7 +184,9 @@ func (m *Module) Global(name string) (gpu.Ptr, uint64, error) {
 	}); err != nil {
 		return 0, 0, err
 	}
-	m.c.table.add(allocation{base: uint64(p), size: size, module: m})
+	if size > 0 { // else it is where something else is
+		m.c.table.add(allocation{base: uint64(p), size: size, module: m})
+	}
 	return gpu.Ptr(p), size, nil
 }
 
@@ -239,10 +246,10 @@ func (f *Function) Attributes() gpu.FunctionAttributes { return f.attrs }
 
 // Occupancy is how many blocks an SM holds.
 func (f *Function) Occupancy(blockThreads int, sharedBytes uint64) (int, error) {
-	if err := f.m.c.usable(); err != nil {
+	if err := f.m.usable(); err != nil {
 		return 0, err
 	}
-	if f.attrs.SharedBytes+sharedBytes > f.m.c.d.info.Properties.SharedPerBlockOptin {
+	if most := f.m.c.d.info.Properties.SharedPerBlockOptin; sharedBytes > most || f.attrs.SharedBytes+sharedBytes > most {
 		return 0, nil
 	}
 	var n int
@@ -281,6 +288,8 @@ func (f *Function) check(c *Context, l *gpu.Launch) error {
 	switch {
 	case f.m.c != c:
 		wrong = "the kernel is another context's"
+	case f.m.over.Load(): // the driver would use what is not there any more
+		wrong = "its module was unloaded"
 	case l.Grid.X == 0 || l.Grid.Y == 0 || l.Grid.Z == 0 || l.Block.X == 0 || l.Block.Y == 0 || l.Block.Z == 0:
 		wrong = "an empty grid or block"
 	case l.Grid.X > p.MaxGrid.X || l.Grid.Y > p.MaxGrid.Y || l.Grid.Z > p.MaxGrid.Z:

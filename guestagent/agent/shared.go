@@ -65,7 +65,7 @@ func share(address string, bus Lender, log *slog.Logger) (*shared, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &shared{
 		address: address, bus: bus, log: log, stop: stop, tenants: map[*tenant]struct{}{}, changed: make(chan struct{}),
-		table: allot.NewTable(info.Contexts, info.Channels, bus.Vectors(), whole.Shared),
+		table: allot.NewTable(info.Contexts, info.Channels, bus.Vectors(), whole.Rings, whole.Shared),
 	}
 	if bus.Vectors() > 0 {
 		s.done.Go(func() {

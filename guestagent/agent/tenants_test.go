@@ -16,6 +16,7 @@ import (
 	"vgpud/guestagent/agent"
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
+	"vgpud/guestagent/driver/drivertest"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -50,12 +51,29 @@ func compute(ctx context.Context, bus driver.Bus, dev *driver.Device) error {
 }
 
 func TestTenantsShare(t *testing.T) {
-	g := start(t, kernels(0), agent.Options{}, address)
+	t.Run("device", func(t *testing.T) { testTenantsShare(t, agent.Options{}, false) })
+	t.Run("old device", func(t *testing.T) {
+		testTenantsShare(t, agent.Options{Open: func(context.Context, string) (agent.Lender, error) {
+			h, err := drivertest.NewHost(drivertest.Options{Old: true, Features: abi.AllFeatures, Kernels: kernels(0)})
+			if err != nil {
+				return nil, err
+			}
+			return drivertest.Lend(h)
+		}}, true)
+	})
+}
+
+func testTenantsShare(t *testing.T, o agent.Options, old bool) {
+	g := start(t, kernels(0), o, address)
 	ask := allot.Ask{Channels: 3}
 	busA, devA := g.dial(t, ask)
 	busB, devB := g.dial(t, ask)
-	if a, b := busA.Allotment(), busB.Allotment(); a.Contexts[0] == b.Contexts[0] || a.Channels[0] == b.Channels[0] || a.Shared == b.Shared {
+	a, b := busA.Allotment(), busB.Allotment()
+	if a.Contexts[0] == b.Contexts[0] || a.Channels[0] == b.Channels[0] || a.Shared == b.Shared {
 		t.Errorf("the same for two: %+v, %+v", a, b)
+	}
+	if apart := a.Rings.Size > 0 && a.Rings.Offset+a.Rings.Size <= b.Rings.Offset; apart == old || old && (a.Rings != b.Rings) {
+		t.Errorf("rings of an old device %v: %+v, %+v", old, a.Rings, b.Rings)
 	}
 	if info := devA.Info(); info.Contexts != 1 || info.Channels != 3 || info.Vectors != 2 {
 		t.Errorf("Info = %+v", info)

@@ -59,7 +59,7 @@ func TestGrantWithDescriptors(t *testing.T) {
 	client, server := pair(t)
 	want := Grant{
 		Address: "0000:00:10.0", Access: "vfio", BARs: [2]Region{{0, 1 << 16}, {2 << 40, 1 << 26}},
-		Allotment: Whole(2, 3, 1, abi.Window{Offset: 4096, Size: 8192}),
+		Allotment: Whole(2, 3, 1, abi.Window{Offset: 4096, Size: 8192}, abi.Window{Offset: 12288, Size: 4096}),
 	}
 	fd, err := unix.MemfdCreate("bar", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -146,13 +146,17 @@ func FuzzRequest(f *testing.F) {
 		if json.Unmarshal(b, &r) != nil {
 			return
 		}
-		table := NewTable(4, 16, 4, abi.Window{Offset: uint64(abi.HeaderBytes(16)), Size: 4 << 20})
+		rings := abi.Window{Offset: uint64(abi.HeaderBytes(16)), Size: 1 << 20}
+		windows := abi.Window{Offset: rings.Offset + rings.Size, Size: 4 << 20}
+		table := NewTable(4, 16, 4, rings, windows)
 		a, err := table.Take(r.Ask)
 		if err != nil {
 			return
 		}
 		end, ok := a.Shared.End()
-		if len(a.Contexts) == 0 || len(a.Contexts) > 4 || len(a.Channels) > 16 || !ok || end > uint64(abi.HeaderBytes(16))+4<<20 {
+		ringsEnd, _ := a.Rings.End()
+		if len(a.Contexts) == 0 || len(a.Contexts) > 4 || len(a.Channels) > 16 || !ok || end > windows.Offset+windows.Size ||
+			a.Rings.Offset < rings.Offset || a.Rings.Size == 0 || ringsEnd > windows.Offset || a.Shared.Offset < windows.Offset {
 			t.Errorf("%s is given %+v", b, a)
 		}
 	})

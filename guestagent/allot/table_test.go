@@ -15,8 +15,12 @@ func TestNeverOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		contexts, channels := rapid.IntRange(1, abi.MaxContexts).Draw(t, "contexts"), rapid.IntRange(1, abi.MaxChannels).Draw(t, "channels")
 		vectors := rapid.IntRange(0, 32).Draw(t, "vectors")
-		shared := abi.Window{Offset: uint64(abi.HeaderBytes(channels)), Size: rapid.Uint64Range(leastBytes+abi.PageSize, 64<<20).Draw(t, "shared")}
-		table := NewTable(contexts, channels, vectors, shared)
+		rings := abi.Window{Offset: uint64(abi.HeaderBytes(channels)), Size: rapid.Uint64Range(0, 8<<10).Draw(t, "rings") * abi.PageSize}
+		if rings.Size < leastRings*uint64(channels) {
+			rings = abi.Window{Offset: rings.Offset} // none for rings alone
+		}
+		shared := abi.Window{Offset: rings.Offset + rings.Size, Size: rapid.Uint64Range(leastBytes+abi.PageSize, 64<<20).Draw(t, "shared")}
+		table := NewTable(contexts, channels, vectors, rings, shared)
 		var held []Allotment
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
@@ -36,7 +40,7 @@ func TestNeverOverlap(t *testing.T) {
 				table.Give(held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
-			"": func(t *rapid.T) { disjoint(t, held, contexts, channels, vectors, shared) },
+			"": func(t *rapid.T) { disjoint(t, held, contexts, channels, vectors, rings, shared) },
 		})
 		for _, a := range held {
 			table.Give(a)
@@ -44,16 +48,16 @@ func TestNeverOverlap(t *testing.T) {
 		end, _ := shared.End()
 		from := (shared.Offset + abi.PageSize - 1) &^ (abi.PageSize - 1)
 		if whole := (end - from) &^ (abi.PageSize - 1); whole >= leastBytes {
-			if _, err := table.Take(Ask{Contexts: contexts, Channels: channels, SharedBytes: whole}); err != nil {
-				t.Fatalf("something was lost: %v", err)
+			a, err := table.Take(Ask{Contexts: contexts, Channels: channels, SharedBytes: whole})
+			if err != nil || a.Rings.Size != rings.Size {
+				t.Fatalf("something was lost: %+v, %v", a, err)
 			}
 		}
 	})
 }
 
-func disjoint(t *rapid.T, held []Allotment, contexts, channels, vectors int, shared abi.Window) {
+func disjoint(t *rapid.T, held []Allotment, contexts, channels, vectors int, rings, shared abi.Window) {
 	contextOf, channelOf, vectorOf := map[int]int{}, map[int]int{}, map[int]int{}
-	end, _ := shared.End()
 	once := func(of map[int]int, what string, n, limit, who int) {
 		if other, taken := of[n]; taken || n < 0 || n >= limit {
 			t.Fatalf("%s %d of %d: %d and %d have it", what, n, limit, other, who)
@@ -75,20 +79,61 @@ func disjoint(t *rapid.T, held []Allotment, contexts, channels, vectors int, sha
 				once(vectorOf, "vector", n, vectors, i)
 			}
 		}
-		to, ok := a.Shared.End()
-		if !ok || a.Shared.Offset < shared.Offset || to > end || a.Shared.Offset%abi.PageSize != 0 {
-			t.Fatalf("%+v lies outside %+v", a.Shared, shared)
+		apart := func(what string, mine, all abi.Window, of func(Allotment) abi.Window) {
+			to, ok := mine.End()
+			if end, _ := all.End(); !ok || mine.Offset < all.Offset || to > end || mine.Offset%abi.PageSize != 0 {
+				t.Fatalf("%s: %+v lies outside %+v", what, mine, all)
+			}
+			for k, b := range held[:i] {
+				if other, _ := of(b).End(); mine.Offset < other && of(b).Offset < to {
+					t.Fatalf("%s: %d and %d overlap: %+v, %+v", what, k, i, of(b), mine)
+				}
+			}
 		}
-		for k, b := range held[:i] {
-			if bEnd, _ := b.Shared.End(); a.Shared.Offset < bEnd && b.Shared.Offset < to {
-				t.Fatalf("%d and %d overlap: %+v, %+v", k, i, b.Shared, a.Shared)
+		apart("windows", a.Shared, shared, func(a Allotment) abi.Window { return a.Shared })
+		switch {
+		case rings.Size == 0 && a.Rings != abi.Window{}:
+			t.Fatalf("rings are given where there is nothing for them: %+v", a.Rings)
+		case rings.Size > 0:
+			apart("rings", a.Rings, rings, func(a Allotment) abi.Window { return a.Rings })
+			if a.Rings.Size < leastRings*uint64(len(a.Channels)) {
+				t.Fatalf("%d bytes for the rings of %d channels", a.Rings.Size, len(a.Channels))
 			}
 		}
 	}
 }
 
+// TestRingsGoWithChannels: programs that ask for nothing special come to have all
+// channels, and as much for rings as goes with them; of what is left in pieces, somebody
+// who comes later gets less.
+func TestRingsGoWithChannels(t *testing.T) {
+	const each = 4 * abi.PageSize
+	rings := abi.Window{Offset: 17 * abi.PageSize, Size: 16 * each}
+	table := NewTable(16, 16, 1, rings, abi.Window{Offset: rings.Offset + rings.Size, Size: 64 << 20})
+	var held []Allotment
+	for i, channels := range []int{4, 8, 4} {
+		a, err := table.Take(Ask{Channels: channels})
+		if err != nil || a.Rings.Size != uint64(channels)*each {
+			t.Fatalf("program %d: %+v, %v", i, a, err)
+		}
+		held = append(held, a)
+	}
+	if _, err := table.Take(Ask{Channels: 1}); !errors.Is(err, ErrFull) {
+		t.Errorf("one channel more: %v", err)
+	}
+	table.Give(held[0])
+	table.Give(held[2])
+	if a, err := table.Take(Ask{Channels: 8}); !errors.Is(err, ErrFull) {
+		t.Errorf("rings of less than the least: %+v, %v", a, err)
+	}
+	if a, err := table.Take(Ask{Channels: 4}); err != nil || a.Rings != held[0].Rings {
+		t.Errorf("what was given back: %+v, %v", a, err)
+	}
+}
+
 func TestTakeErrors(t *testing.T) {
-	shared := abi.Window{Offset: 9 * abi.PageSize, Size: 4 << 20}
+	rings := abi.Window{Offset: 9 * abi.PageSize, Size: 128 << 10}
+	shared := abi.Window{Offset: rings.Offset + rings.Size, Size: 4 << 20}
 	for name, c := range map[string]struct {
 		ask  Ask
 		full bool
@@ -102,7 +147,7 @@ func TestTakeErrors(t *testing.T) {
 		"memory that others have":      {Ask{Channels: 1, SharedBytes: 4 << 20}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table := NewTable(2, 8, 1, shared)
+			table := NewTable(2, 8, 1, rings, shared)
 			if _, err := table.Take(Ask{Channels: 2}); err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,8 @@ import (
 // ChannelOptions are what a channel may be made with; the zero value will do.
 type ChannelOptions struct {
 	// Depth is how many commands can be under way at once, rounded up to a power of
-	// two; 0: 1024.
+	// two; 0: 1024, or less where so much shared memory is not there for every channel
+	// that the program may have.
 	Depth int
 	// Priority is as of CUDA's streams: lower is more urgent.
 	Priority int32
@@ -23,8 +24,6 @@ type ChannelOptions struct {
 	// device interrupts; negative: not at all; 0: for as long as lately paid off.
 	Patience time.Duration
 }
-
-const defaultDepth = 1024
 
 // Channel is an ordered queue of commands, as CUDA's stream. Close must be called
 // to free it.
@@ -78,7 +77,7 @@ type Channel struct {
 func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel, error) {
 	depth := opts.Depth
 	if depth == 0 {
-		depth = defaultDepth
+		depth = c.dev.usualDepth()
 	}
 	depth = 1 << bits.Len(uint(max(depth, abi.MinRingEntries)-1))
 	depth = min(depth, c.dev.info.MaxRingEntries)
@@ -97,14 +96,27 @@ func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel
 	}
 	var err error
 	size := uint64(abi.RingBytes(depth))
-	if ch.rings, err = c.dev.staging.take(2*size, abi.PageSize); err != nil {
+	if ch.rings, err = c.dev.rings.take(2*size, abi.PageSize); err != nil {
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}
 	if err := c.openChannel(ch, depth, opts); err != nil {
-		c.dev.staging.give(ch.rings)
+		c.dev.rings.give(ch.rings)
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}
 	return ch, nil
+}
+
+// usualDepth is the depth of channels that are not told theirs. Where rings have a part
+// of BAR2, all channels fit there with it, if the part is not smaller than their least.
+func (d *Device) usualDepth() int {
+	depth := abi.UsualRingEntries
+	if d.rings == d.staging {
+		return depth
+	}
+	for depth > abi.MinRingEntries && uint64(2*abi.RingBytes(depth)*d.info.Channels) > d.rings.size {
+		depth /= 2
+	}
+	return depth
 }
 
 // openChannel creates the channel in a free slot and makes its rings' ends.
@@ -236,9 +248,10 @@ func (ch *Channel) release() {
 		_ = ch.abandon()
 		ch.released = true
 		ch.keep.Lock()
-		for _, w := range append(ch.orphans, ch.rings) {
+		for _, w := range ch.orphans {
 			d.staging.give(w)
 		}
+		d.rings.give(ch.rings)
 		for _, m := range ch.lenders {
 			m.drop()
 		}

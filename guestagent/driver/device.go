@@ -33,7 +33,8 @@ type Device struct {
 	info    Info
 	mine    allot.Allotment // what of the device is ours
 	shared  []byte
-	staging *staging
+	staging *staging     // of windows
+	rings   *staging     // staging itself, where the device has no part for rings
 	learned *cache.Cache // of kernels, where nobody else keeps it
 	alone   bool         // with one processor that serves the device, too
 
@@ -64,7 +65,11 @@ func Open(ctx context.Context, bus Bus) (*Device, error) {
 		return nil, errors.Join(fmt.Errorf("open the virtual GPU: %w", err), d.Close())
 	}
 	d.slots = make([]*Channel, abi.MaxChannels)
-	d.staging = newStaging(int(d.mine.Shared.Offset), int(d.mine.Shared.Offset+d.mine.Shared.Size))
+	d.staging = newStaging(d.mine.Shared)
+	d.rings = d.staging
+	if d.mine.Rings.Size > 0 {
+		d.rings = newStaging(d.mine.Rings)
+	}
 	d.pumps = make([]sync.Once, bus.Vectors())
 	d.pump(0)
 	if gone := bus.Done(); gone != nil {

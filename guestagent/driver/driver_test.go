@@ -98,6 +98,7 @@ func TestLaunchAndCopy(t *testing.T) {
 		"no inline":  {Features: abi.FeatureFunctions},
 		"no layout":  {Features: abi.FeatureInline},
 		"poll first": {PollWindow: 200 * time.Microsecond},
+		"old device": {Old: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, gpu := open(t, opts)

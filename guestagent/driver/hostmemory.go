@@ -13,7 +13,7 @@ import (
 // GPU. Copies of other memory go through such parts, piece by piece, and cost a
 // processor's copy each.
 //
-// What is allocated is taken from what other copies and rings need, so it should be
+// What is allocated is taken from what other copies need, so it should be
 // little beside [Info].SharedBytes.
 type HostMemory struct {
 	dev *Device

@@ -175,8 +175,18 @@ func (ch *Channel) copyOut(ctx context.Context, dst []byte, src Ptr) error {
 		}
 		n := min(len(dst), chunk)
 		var err error
-		if f.w, err = ch.window(ctx, uint64(n)); err != nil {
-			return err
+		// Who holds windows does not wait for others', who may do the same.
+		f.w, err = ch.dev.staging.take(uint64(n), stagingAlign)
+		for k := 1; err != nil && k < len(flight); k++ {
+			if err = take(&flight[(i+k)%len(flight)]); err != nil {
+				return err
+			}
+			f.w, err = ch.dev.staging.take(uint64(n), stagingAlign)
+		}
+		if err != nil {
+			if f.w, err = ch.window(ctx, uint64(n)); err != nil {
+				return err
+			}
 		}
 		f.p.lent = true
 		var e abi.Entry

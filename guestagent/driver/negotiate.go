@@ -25,13 +25,12 @@ func (d *Device) negotiate() error {
 		d.info, d.mine, err = Negotiate(d.bus)
 		return err
 	}
-	header, err := d.identify(true)
+	rings, windows, err := d.identify(true)
 	if err != nil {
 		return err
 	}
 	d.mine = p.Allotment()
-	end, fits := d.mine.Shared.End()
-	if !fits || d.mine.Shared.Offset < uint64(header) || end > uint64(len(d.shared)) ||
+	if !partOf(d.mine.Shared, windows) || !partOf(d.mine.Rings, rings) ||
 		slices.ContainsFunc(d.mine.Contexts, func(i int) bool { return i < 0 || i >= d.info.Contexts }) ||
 		slices.ContainsFunc(d.mine.Channels, func(i int) bool { return i < 0 || i >= d.info.Channels }) ||
 		len(d.mine.Vectors) < d.bus.Vectors() {
@@ -41,11 +40,19 @@ func (d *Device) negotiate() error {
 	return nil
 }
 
+// partOf tells whether a program can have w of a part of BAR2: some of it, or nothing of
+// nothing.
+func partOf(w, all abi.Window) bool {
+	end, ok := w.End()
+	most, _ := all.End()
+	return w == abi.Window{} && all.Size == 0 || w.Size > 0 && ok && w.Offset >= all.Offset && end <= most
+}
+
 // Negotiate agrees with the device behind a bus on a version and features, and
 // returns what it is and the whole of it. There must be no context.
 func Negotiate(bus Bus) (Info, allot.Allotment, error) {
 	d := &Device{bus: bus, shared: bus.Shared()}
-	header, err := d.identify(false)
+	rings, windows, err := d.identify(false)
 	if err != nil {
 		return Info{}, allot.Allotment{}, err
 	}
@@ -58,20 +65,20 @@ func Negotiate(bus Bus) (Info, allot.Allotment, error) {
 			return Info{}, allot.Allotment{}, err
 		}
 	}
-	rest := abi.Window{Offset: uint64(header), Size: uint64(len(d.shared) - header)}
-	return d.info, allot.Whole(d.info.Contexts, d.info.Channels, bus.Vectors(), rest), nil
+	return d.info, allot.Whole(d.info.Contexts, d.info.Channels, bus.Vectors(), rings, windows), nil
 }
 
 // identify reads the identity page: what can be negotiated, or what was. It returns
-// how many bytes of BAR2 are the device's.
-func (d *Device) identify(negotiated bool) (header int, err error) {
+// what of BAR2 is for rings, which is nothing where they may lie among windows, and what
+// is for windows.
+func (d *Device) identify(negotiated bool) (rings, windows abi.Window, err error) {
 	read := func(reg uint32) uint32 {
 		v, e := d.bus.Read(reg)
 		err = errors.Join(err, e)
 		return v
 	}
 	if magic := read(abi.RegMagic); err == nil && magic != abi.Magic {
-		return 0, fmt.Errorf("not a virtual GPU: magic %#x, want %#x", magic, abi.Magic)
+		return rings, windows, fmt.Errorf("not a virtual GPU: magic %#x, want %#x", magic, abi.Magic)
 	}
 	newest, oldest := abi.Version(read(abi.RegVersion)), abi.Version(read(abi.RegOldestVersion))
 	if negotiated {
@@ -79,11 +86,11 @@ func (d *Device) identify(negotiated bool) (header int, err error) {
 		oldest = newest
 	}
 	if err != nil {
-		return 0, err
+		return rings, windows, err
 	}
 	version, err := abi.Negotiate(oldest, newest, abi.Oldest, abi.Newest)
 	if err != nil {
-		return 0, err
+		return rings, windows, err
 	}
 	lo, hi := uint32(abi.RegFeaturesLo), uint32(abi.RegFeaturesHi)
 	if negotiated {
@@ -102,19 +109,25 @@ func (d *Device) identify(negotiated bool) (header int, err error) {
 		Vectors:        d.bus.Vectors(),
 		PollWindow:     time.Duration(read(abi.RegPollWindowNanos)),
 	}
-	header = int(read(abi.RegHeaderBytes))
+	header, forRings := uint64(read(abi.RegHeaderBytes)), uint64(0)
+	if version >= abi.Version1_1 {
+		forRings = uint64(read(abi.RegRingsBytes))
+	}
 	size := uint64(read(abi.RegSharedBytesLo)) | uint64(read(abi.RegSharedBytesHi))<<32
 	if err != nil {
-		return 0, err
+		return rings, windows, err
 	}
 	switch {
 	case size != uint64(len(d.shared)):
-		return 0, fmt.Errorf("BAR2 has %d bytes, the device says %d", len(d.shared), size)
+		return rings, windows, fmt.Errorf("BAR2 has %d bytes, the device says %d", len(d.shared), size)
 	case d.info.Contexts < 1 || d.info.Contexts > abi.MaxContexts || d.info.Channels < 1 || d.info.Channels > abi.MaxChannels,
-		header < abi.HeaderBytes(d.info.Channels) || header > len(d.shared):
-		return 0, fmt.Errorf("impossible limits: %+v, header of %d bytes", d.info, header)
+		header < uint64(abi.HeaderBytes(d.info.Channels)) || header+forRings > size || forRings%abi.PageSize != 0:
+		return rings, windows, fmt.Errorf("impossible limits: %+v, header of %d bytes, rings of %d", d.info, header, forRings)
 	}
-	return header, nil
+	if forRings > 0 {
+		rings = abi.Window{Offset: header, Size: forRings}
+	}
+	return rings, abi.Window{Offset: header + forRings, Size: size - header - forRings}, nil
 }
 
 // set writes a register and asks whether that was refused.

@@ -17,7 +17,7 @@ const stagingAlign = 256
 // errStagingFull says that BAR2 has no room now.
 var errStagingFull = errors.New("no room in shared memory")
 
-// staging hands out parts of BAR2: rings and windows. First fit over a list of
+// staging hands out parts of BAR2: windows, or rings. First fit over a list of
 // free spans in order of their offsets, which stays short because what is handed
 // out is short-lived or large.
 type staging struct {
@@ -29,8 +29,8 @@ type staging struct {
 
 type span struct{ from, to uint64 }
 
-func newStaging(from, to int) *staging {
-	s := span{(uint64(from) + stagingAlign - 1) &^ (stagingAlign - 1), uint64(to) &^ (stagingAlign - 1)}
+func newStaging(of abi.Window) *staging {
+	s := span{(of.Offset + stagingAlign - 1) &^ (stagingAlign - 1), (of.Offset + of.Size) &^ (stagingAlign - 1)}
 	return &staging{free: []span{s}, size: s.to - s.from}
 }
 

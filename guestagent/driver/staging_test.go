@@ -16,7 +16,7 @@ import (
 func TestStagingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const from, to = 1000, 1 << 20
-		s := newStaging(from, to)
+		s := newStaging(abi.Window{Offset: from, Size: to - from})
 		var held []abi.Window
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
@@ -93,7 +93,7 @@ func TestChunk(t *testing.T) {
 		{256 << 20, 256 << 20, longChunk}, {64 << 20, 16 << 20, longChunk},
 		{256 << 20, 16<<20 - 1, copyChunk}, {32 << 20, 256 << 20, copyChunk}, {2 << 20, 1, copyChunk},
 	} {
-		d := &Device{staging: newStaging(0, c.shared)}
+		d := &Device{staging: newStaging(abi.Window{Size: uint64(c.shared)})}
 		if got := d.chunk(c.n); got != c.want {
 			t.Errorf("%d bytes by a device with %d of shared memory go in pieces of %d, want %d", c.n, c.shared, got, c.want)
 		}

@@ -274,6 +274,10 @@ const (
 	fewProcessors = 4
 )
 
+// neighbours is whether goroutines wait for each other's processors. It is asked once, since
+// it takes a lock of the scheduler's.
+var neighbours = runtime.GOMAXPROCS(0) < fewProcessors
+
 // spinner is the one for the wait that begins.
 func (ch *Channel) spinner() *spinner {
 	if n := ch.doorbells.Load(); n != ch.rung {
@@ -330,7 +334,7 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 		if last = now; s.crowded == 0 {
 			yield()
 		}
-		if round&15 == 15 && runtime.GOMAXPROCS(0) < fewProcessors {
+		if round&15 == 15 && neighbours {
 			runtime.Gosched() // the host may be a goroutine's neighbour
 		}
 	}

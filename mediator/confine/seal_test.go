@@ -74,7 +74,8 @@ func sealed(f Filter) map[string]string {
 		}
 		return nil
 	}
-	err := Limit()
+	zero, err := unix.Open("/dev/zero", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	err = errors.Join(err, Limit())
 	dumpable, derr := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	note(fmt.Sprintf("dumpable %d", dumpable), derr)
 	if err := errors.Join(err, Seal(f)); err != nil {
@@ -116,10 +117,29 @@ func sealed(f Filter) map[string]string {
 		_, err = unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	note("shared memory", err)
+	device(zero, note)
 	close(old)
 	done.Wait()
 	return said
 }
+
+// device tries what a GPU's library does with its device nodes, on one that every host
+// has: what the filter lets through ends as the device says. open is of before the
+// seal.
+func device(open int, note func(what string, err error)) {
+	fd, err := unix.Open("/dev/zero", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	note("open a device", err)
+	if err != nil {
+		fd = open
+	}
+	_, err = unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	note("map a device", err)
+	_, err = unix.IoctlGetInt(fd, rmControl)
+	note("command a device", err)
+}
+
+// rmControl is NV_ESC_RM_CONTROL, an ioctl of NVIDIA's driver.
+const rmControl = 3<<30 | 32<<16 | 'F'<<8 | 0x2a
 
 // confined has this binary be another process, and decodes what it says.
 func confined(t *testing.T, role string, start func(*exec.Cmd) error, into any) {
@@ -147,13 +167,16 @@ func TestSeal(t *testing.T) {
 		"clone3": "ENOSYS", "mount": "EPERM", "bpf": "EPERM", "userfaultfd": "EPERM", "io_uring_setup": "EPERM",
 		"keyctl": "EPERM", "setuid": "EPERM", "internet socket": "EPERM",
 		"list threads": "allowed", "shared memory": "allowed", "dumpable 0": "allowed",
+		"map a device": "allowed",
 	}
 	for _, c := range []struct {
 		filter Filter
 		own    map[string]string
 	}{
-		{Listed, map[string]string{"unix socket": "EPERM", "create a file": "EPERM"}},
-		{Unlisted, map[string]string{"unix socket": "allowed", "create a file": "allowed"}},
+		{Listed, map[string]string{"unix socket": "EPERM", "create a file": "EPERM",
+			"open a device": "EPERM", "command a device": "EPERM"}},
+		{Unlisted, map[string]string{"unix socket": "allowed", "create a file": "allowed",
+			"open a device": "allowed", "command a device": "ENOTTY"}}, // which the device itself says
 	} {
 		t.Run(string(c.filter), func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())

@@ -9,8 +9,9 @@ import (
 	"vgpud/mediator/link"
 )
 
-// absences are the times in which the daemon had the context's channels off the
-// GPU, in mid-kernel where one ran. They are no time that a launch used.
+// absences are the times in which the context's channels were off the GPU, in
+// mid-kernel where one ran: the daemon, or the executor itself, had them there. They
+// are no time that a launch used.
 type absences struct {
 	off   bool
 	spans []span // ascending; the last has no end yet while off
@@ -54,7 +55,11 @@ func (a *absences) overlap(start, end time.Duration) (sum time.Duration) {
 
 // notice takes note of the beginning and end of absences.
 func (x *Executor) notice() {
-	off := x.o.Page.Disabled(x.o.Slot)
+	disabled := x.o.Page.Disabled(x.o.Slot)
+	if !disabled {
+		x.undone.Store(false)
+	}
+	off := x.parked != nil || disabled && !x.undone.Load()
 	if off == x.away.off {
 		return
 	}
@@ -88,12 +93,13 @@ const (
 // keeper enables the executor's own context where the daemon has not: it is gone, or
 // its driver calls fail. The driver counts what is disabled, whoever did it, and
 // keeps it when they end; so the keeper undoes what the page says just once, and
-// nothing else.
+// nothing else. And it gives the driver's time slice back where the daemon is gone.
 type keeper struct {
-	x      *Executor
-	driver gpu.Suspender
-	since  time.Duration // when the context was first seen disabled without a reason; 0: it was not
-	undone bool
+	x        *Executor
+	driver   gpu.Suspender
+	slicer   gpu.Slicer    // nil: there is none
+	since    time.Duration // when the context was first seen disabled without a reason; 0: it was not
+	unsliced bool          // the time slice was given back since the daemon was there
 }
 
 // keepEnabled has a keeper look until ctx ends. It is apart from Run, which may be
@@ -104,8 +110,26 @@ func (x *Executor) keepEnabled(ctx context.Context) {
 	if k.driver, ok = x.o.Device.(gpu.Suspender); !ok {
 		return
 	}
+	k.slicer, _ = x.o.Device.(gpu.Slicer)
 	for clock.Sleep(ctx, x.o.Clock, lookEvery) == nil {
-		k.look(x.o.Clock.Now())
+		now := x.o.Clock.Now()
+		k.look(now)
+		k.unslice(now)
+	}
+}
+
+// unslice gives the driver's time slice back if the daemon is gone that set another.
+func (k *keeper) unslice(now time.Duration) {
+	switch page := k.x.o.Page; {
+	case !page.Abandoned(now):
+		k.unsliced = false
+		return
+	case k.unsliced, k.slicer == nil, !page.Sliced(k.x.o.Slot):
+		return
+	}
+	k.unsliced = true
+	if err := k.slicer.SetTimeslice(k.x.o.Context, gpu.DriverTimeslice); err != nil {
+		k.x.o.Log.Debug("give the driver's time slice back", "err", err)
 	}
 }
 
@@ -114,9 +138,10 @@ func (k *keeper) look(now time.Duration) {
 	page := k.x.o.Page
 	switch {
 	case !page.Disabled(k.x.o.Slot):
-		k.since, k.undone = 0, false
+		k.since = 0
+		k.x.undone.Store(false)
 		return
-	case k.undone:
+	case k.x.undone.Load():
 		return
 	case page.Verdict(now) == link.Suspend:
 		k.since = 0
@@ -127,7 +152,10 @@ func (k *keeper) look(now time.Duration) {
 	if !page.Silent(now) && now-k.since < enableGrace {
 		return
 	}
-	k.undone = k.x.enable(k.driver)
+	if k.x.enable(k.driver) {
+		k.x.undone.Store(true)
+		k.x.slot.Ring() // its kernels' time goes on
+	}
 }
 
 // enable undoes one disabling of the context, and reports whether that worked.

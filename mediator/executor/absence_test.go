@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -131,6 +132,53 @@ func TestKeeperTriesAgain(t *testing.T) {
 	}
 }
 
+// slicing is a device whose time slices are set.
+type slicing struct {
+	nested
+	set []time.Duration
+	err error
+}
+
+func (s *slicing) SetTimeslice(_ gpu.Context, d time.Duration) error {
+	s.set = append(s.set, d)
+	return s.err
+}
+
+// TestKeeperOfSlices: what a daemon that is gone had set is given back, once.
+func TestKeeperOfSlices(t *testing.T) {
+	const s = time.Second
+	for name, c := range map[string]struct {
+		sliced bool
+		steps  [][2]time.Duration // when, and when the daemon was there last
+		calls  int
+	}{
+		"none set":         {false, [][2]time.Duration{{9 * s, s}}, 0},
+		"daemon is there":  {true, [][2]time.Duration{{2 * s, s}, {3 * s, s}}, 0},
+		"gone":             {true, [][2]time.Duration{{3*s + 1, s}, {9 * s, s}}, 1},
+		"gone, back, gone": {true, [][2]time.Duration{{9 * s, s}, {10 * s, 10 * s}, {20 * s, 11 * s}, {21 * s, 11 * s}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFakeRig(t)
+			driver := &slicing{err: errors.New("not allowed")} // that is no reason to ask again and again
+			k := keeper{x: r.x, driver: driver, slicer: driver}
+			r.page.SetSliced(0, c.sliced)
+			r.page.SetSliced(1, true) // another's
+			for _, step := range c.steps {
+				r.page.Beat(step[1])
+				k.unslice(step[0])
+			}
+			if len(driver.set) != c.calls {
+				t.Fatalf("set %v, want %d calls", driver.set, c.calls)
+			}
+			for _, d := range driver.set {
+				if d != gpu.DriverTimeslice {
+					t.Errorf("set to %v", d)
+				}
+			}
+		})
+	}
+}
+
 // TestEndOfADisabledContext: what it has on the GPU would never end. A context that
 // its own executor took off too is disabled twice.
 func TestEndOfADisabledContext(t *testing.T) {
@@ -195,6 +243,37 @@ func TestPausingContextIsTold(t *testing.T) {
 	}
 	if len(p.paused) != 2 || !p.paused[0] || p.paused[1] {
 		t.Errorf("told %v", p.paused)
+	}
+}
+
+// TestTimeGoesOnAfterTheKeeper: a context that its own executor has enabled is on the
+// GPU, whatever the page says yet, and its kernels' time limits go on.
+func TestTimeGoesOnAfterTheKeeper(t *testing.T) {
+	r := newFakeRig(t)
+	p := &pausing{}
+	r.x.o.Context = p
+	k := keeper{x: r.x, driver: &nested{count: 1}}
+	disable := func(yes bool) {
+		r.page.SetDisabled(0, yes)
+		r.x.Step(yes)
+	}
+	disable(true)
+	bell := r.page.Context(0).Bell()
+	k.look(time.Hour) // nobody has been there for long
+	if r.page.Context(0).Bell() == bell {
+		t.Error("nobody is told")
+	}
+	r.x.Step(true)
+	if want := []bool{true, false}; !slices.Equal(p.paused, want) {
+		t.Fatalf("told %v, want %v", p.paused, want)
+	}
+	disable(false) // a daemon came, and enabled it once more
+	disable(true)
+	k.look(time.Hour)
+	r.x.Step(true)
+	disable(false)
+	if want := []bool{true, false, true, false}; !slices.Equal(p.paused, want) {
+		t.Errorf("told %v, want %v", p.paused, want)
 	}
 }
 

@@ -69,18 +69,18 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 	if p.fn != nil {
 		ch.account(&account{p.fence, p.fn, p.predicted}, out)
 		p.fn = nil
-	} else {
-		if p.com.Op == abi.OpSet && x.work.Wanted() {
-			x.work.Add(out.Start, out.End) // filling memory is a kernel, too
-		}
-		if out.Err != nil {
-			x.slot.AddError()
-		}
+		return
+	}
+	if p.fill > 0 {
+		x.accountFill(&ch.on, p.fill, p.brief, out)
+	}
+	if out.Err != nil {
+		x.slot.AddError()
 	}
 }
 
 // finishPromptly finishes a launch that succeeded, where about when it ran is known at
-// once. The guest waits for the answer, and nobody for the accounts: they are settled
+// once. The guest waits for the answer, and nobody for the accounts, which follow
 // when it has been shown.
 func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 	if ch.prompt == nil || p.fn == nil || p.event != nil || p.fence > done || ch.x.poison != nil {
@@ -96,8 +96,8 @@ func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 	return true
 }
 
-// settle accounts for what was answered promptly.
-func (ch *channel) settle() {
+// accountOwed accounts for what was answered promptly.
+func (ch *channel) accountOwed() {
 	for i := range ch.owed {
 		ch.account(&ch.owed[i], ch.gpu.Outcome(ch.owed[i].fence))
 	}

@@ -104,11 +104,15 @@ type pending struct {
 	job    *job      // a launch that answers by itself
 	// predicted is how long the launch was expected to take.
 	predicted time.Duration
-	quiet     bool
-	over      bool   // finish was called
-	timed     bool   // a command of the GPU's, with a start and an end
-	copied    uint64 // bytes
-	com       abi.Completion
+	// fill is how long a fill was expected to take, 0 of other commands, and brief
+	// whether it fitted by that.
+	fill   time.Duration
+	brief  bool
+	quiet  bool
+	over   bool   // finish was called
+	timed  bool   // a command of the GPU's, with a start and an end
+	copied uint64 // bytes
+	com    abi.Completion
 }
 
 func newChannel(x *Executor, c link.Channel) (*channel, error) {
@@ -158,7 +162,7 @@ func (ch *channel) shut() {
 // drained is whether nothing of a channel that was shut is on the GPU any more.
 func (ch *channel) drained() bool {
 	ch.retire()
-	ch.settle()
+	ch.accountOwed()
 	return ch.first == ch.after
 }
 
@@ -279,7 +283,7 @@ func (ch *channel) advance() bool {
 			// answered and not accounted for when as many commands again have been.
 			ch.retire()
 			ch.publish()
-			ch.settle()
+			ch.accountOwed()
 		}
 	}
 	if did {

@@ -81,7 +81,7 @@ func nop(c *command, _ *pending) error {
 
 // window is a part of BAR2 that a command names.
 func (c *command) window(offset, size uint64) ([]byte, error) {
-	return abi.Window{Offset: offset, Size: size}.Bytes(c.ch.x.o.Shared, c.ch.x.o.Header)
+	return abi.Window{Offset: offset, Size: size}.Bytes(c.ch.x.o.Shared, c.ch.x.o.Windows)
 }
 
 // data copies size bytes of a command's data, at most limit, out of its

@@ -23,7 +23,8 @@ type service struct {
 // needs them: one for the words of control blocks, so that an evict word waits
 // behind nothing long, and one for lists and bitmaps. A copy on a channel beside
 // the kernel's is the one way to reach a running kernel that every GPU has; it is
-// seen in under 10 µs (docs/results/preemption-on-h100.md).
+// seen in under 10 µs (docs/results/preemption-on-h100.md). Where the context has a
+// window words are stored there instead, and seen in 5 (see [gpu.Windowed]).
 func (x *Executor) ownChannels() error {
 	for _, s := range []*service{&x.words, &x.bulk} {
 		if s.gpu != nil {
@@ -117,18 +118,22 @@ func (j *job) hushNext() {
 	n.tell(abi.EvictAll)
 }
 
-// tell writes the evict word. The copy need not be waited for: what is written to
-// the control block later goes the same way, behind it. Where the word can't be
+// tell writes the evict word. A copy need not be waited for: what is written to the
+// control block later goes the same way, behind it. Where the word can't be
 // written the kernel runs on, and is found out like one that doesn't look; only the
 // end of the GPU or the context does that, and its fence tells soon.
 func (j *job) tell(below uint32) {
 	x := j.ch.x
+	j.evicted = j.evicted || below != abi.EvictNone
+	if b := &j.memory.block; b.window != nil {
+		b.store(evictWord, below)
+		return
+	}
 	w := &j.wordsOut[j.wordAt%len(j.wordsOut)]
 	j.wordAt++
 	binary.LittleEndian.PutUint32(w[:], below)
-	j.evicted = j.evicted || below != abi.EvictNone
 	var err error
-	if j.words, err = x.words.gpu.CopyIn(j.memory.base+controlAt+evictWord, w[:]); err != nil {
+	if j.words, err = x.words.gpu.CopyIn(j.memory.block.at+evictWord, w[:]); err != nil {
 		x.o.Log.Debug("evict word not written", "kernel", j.fn.attrs.Name, "err", err)
 	}
 }
@@ -244,7 +249,7 @@ func (j *job) exposed(now time.Duration) bool {
 		j.claim.SetEvictable(false)
 		x.o.Log.Debug("kernel did not leave when asked", "kernel", j.fn.attrs.Name)
 	}
-	if s, ok := x.o.Device.(gpu.Suspender); ok && x.props.Preempts && j.park(s, now) {
+	if j.park() {
 		return true
 	}
 	_, asked, deadline := j.claim.Word()
@@ -263,25 +268,28 @@ func (j *job) exposed(now time.Duration) bool {
 	return true
 }
 
-// park takes the context off the GPU in mid-kernel, with all its channels: the
-// hardware knows no less. The job waits for its turn like one that left. It
-// reports whether that worked.
-func (j *job) park(s gpu.Suspender, now time.Duration) bool {
+// park takes the context off the GPU in mid-kernel, with all its channels, where the
+// hardware can do that. The job waits for its turn like one that left. It reports whether
+// that worked.
+func (j *job) park() bool {
 	x := j.ch.x
-	at, err := x.o.Device.Now()
-	if err == nil {
-		err = s.Suspend(x.o.Context)
+	s, ok := x.o.Device.(gpu.Suspender)
+	if !ok || !x.props.Preempts || x.parked != nil {
+		return false
 	}
-	if err != nil {
+	if err := s.Suspend(x.o.Context); err != nil {
 		x.o.Log.Debug("take a context off the GPU", "err", err)
 		return false
 	}
 	x.parked = j
-	j.phase, j.parkedAt = parked, at
+	x.notice()
+	j.phase = parked
+	now := x.o.Clock.Now()
 	_, asked, _ := j.claim.Word()
 	x.slot.AddEviction(now - asked)
 	j.evictions++
-	j.claim.Leave(now, j.used)
+	ran := now - j.began - x.awayHere.overlap(j.began, now)
+	j.claim.Leave(now, j.used+max(ran, 0))
 	return true
 }
 
@@ -292,19 +300,23 @@ func (x *Executor) unpark() {
 	if j == nil {
 		return
 	}
-	x.parked = nil
-	if s, ok := x.o.Device.(gpu.Suspender); ok {
-		if err := s.Resume(x.o.Context); err != nil {
-			x.fail(err)
-			return
-		}
-	}
-	if at, err := x.o.Device.Now(); err == nil {
-		j.parkedFor += at - j.parkedAt
+	if err := x.putBack(); err != nil {
+		x.fail(err)
+		return
 	}
 	j.phase, j.told = running, false
 	j.tell(abi.EvictNone) // should it look after all, it finds that it may stay
 	if j.claim.Grant() {
 		j.claim.Start(x.o.Clock.Now())
 	}
+}
+
+// putBack undoes what park did to the context.
+func (x *Executor) putBack() (err error) {
+	x.parked = nil
+	if s, ok := x.o.Device.(gpu.Suspender); ok {
+		err = s.Resume(x.o.Context)
+	}
+	x.notice()
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vgpud/clock"
@@ -35,14 +36,14 @@ const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | a
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
-	// Shared is BAR2 whole, and Header how much of its start no command may
-	// name.
-	Shared []byte
-	Header int
-	Page   *link.Page
-	Slot   int
-	Clock  clock.Clock
-	Log    *slog.Logger
+	// Shared is BAR2 whole, and Windows where in it the windows begin that commands
+	// may name.
+	Shared  []byte
+	Windows int
+	Page    *link.Page
+	Slot    int
+	Clock   clock.Clock
+	Log     *slog.Logger
 	// Fault is called, once, when a kernel has poisoned the context, and
 	// ChannelFailed when a guest has broken the rules of a channel's rings; both
 	// after the completions that were due were published.
@@ -87,12 +88,20 @@ type Executor struct {
 	held      suspension    // the newest
 	away      absences      // on the GPU's clock
 	awayHere  absences      // on the executor's
-	launches  int           // on the GPU, of all channels
+	launches  int           // on the GPU, of all channels; fills count too
 	working   bool          // as told, see tellWorking
-	predicted time.Duration // how long they will take
+	predicted time.Duration // how long they will take, without fills
+	fills     int           // of them
+	brief     int           // of these, those that fit by the time that they take
+	filling   time.Duration // how long the brief ones will take
+	zeroes    zeroes
 
 	words, bulk service // the executor's own channels, once they are needed
+	blocks      blocks  // of launches on the GPU
 	parked      *job    // for whose sake the context is off the GPU
+	// undone is whether the context, which the page says is disabled, was enabled all the
+	// same: see keeper.
+	undone atomic.Bool
 
 	// Of the launch that is being read.
 	params []byte
@@ -125,6 +134,7 @@ func New(o Options) *Executor {
 		work:      work,
 		slot:      o.Page.Context(o.Slot),
 		vectors:   make(map[int]Interrupt),
+		blocks:    newBlocks(o.Context),
 		modules:   newHandles[*module](maxModules),
 		functions: newHandles[*function](maxFunctions),
 		events:    newHandles[*event](maxEvents),
@@ -255,19 +265,20 @@ func (x *Executor) Step(suspended bool) bool {
 	x.hold(suspended)
 	x.notice()
 	x.drain()
+	did = x.zeroes.retire(x) || did
 	backlog, working := false, false
 	for _, ch := range x.channels {
 		if ch.retire() {
 			did = true
 			// What comes next may take as long to put on the GPU as it runs there.
 			ch.publish()
-			ch.settle()
+			ch.accountOwed()
 		}
 		if !suspended && ch.advance() {
 			did = true
 		}
 		ch.publish()
-		ch.settle()
+		ch.accountOwed()
 		backlog, working = backlog || ch.backlog(), working || ch.working()
 	}
 	x.slot.SetBacklog(backlog)
@@ -341,6 +352,7 @@ func (x *Executor) Close() error {
 		errs = append(errs, ch.close())
 	}
 	x.channels, x.draining = nil, nil
+	x.zeroes.close()
 	errs = append(errs, x.words.close(), x.bulk.close())
 	for _, v := range x.vectors {
 		if v != nil {

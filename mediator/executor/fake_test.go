@@ -100,8 +100,8 @@ func newFakeRig(t testing.TB) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels)}
-	r.x = New(Options{Device: fakeGPU{}, Context: ctx, Shared: r.shared, Header: r.header, Page: page, Clock: clock.Real{}})
+	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels), rings: testRings}
+	r.x = New(Options{Device: fakeGPU{}, Context: ctx, Shared: r.shared, Windows: r.header + r.rings, Page: page, Clock: clock.Real{}})
 	t.Cleanup(func() {
 		if err := r.x.Close(); err != nil {
 			t.Error(err)

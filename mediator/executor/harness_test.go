@@ -19,7 +19,8 @@ import (
 const (
 	testChannels = 4
 	ringEntries  = abi.MinRingEntries
-	staging      = 1 << 20 // where staging begins in shared memory
+	testRings    = 512 << 10 // of shared memory behind the header
+	staging      = 1 << 20   // where staging begins in shared memory
 	sharedBytes  = 4 << 20
 )
 
@@ -32,6 +33,7 @@ type rig struct {
 	page     *link.Page
 	shared   []byte
 	header   int
+	rings    int
 	guests   []*guestEnd
 	faults   []link.Fault
 	failures []link.ChannelFailure
@@ -53,6 +55,12 @@ func newRig(t testing.TB, o gpu.ContextOptions) *rig {
 // newRigOn is newRig on a GPU of some kind.
 func newRigOn(t testing.TB, so soft.Options, o gpu.ContextOptions) *rig {
 	t.Helper()
+	return newRigIn(t, so, o, func(c gpu.Context) gpu.Context { return c })
+}
+
+// newRigIn is newRigOn in what wrap makes of a context.
+func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu.Context) gpu.Context) *rig {
+	t.Helper()
 	dev, err := soft.NewLocal(so)
 	if err != nil {
 		t.Fatal(err)
@@ -61,13 +69,14 @@ func newRigOn(t testing.TB, so soft.Options, o gpu.ContextOptions) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx = wrap(ctx)
 	page, err := link.NewPage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels)}
+	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels), rings: testRings}
 	r.x = New(Options{
-		Device: dev, Context: ctx, Shared: r.shared, Header: r.header, Page: page, Slot: 0, Clock: clock.Real{}, KernelTimeLimit: o.KernelTimeLimit,
+		Device: dev, Context: ctx, Shared: r.shared, Windows: r.header + r.rings, Page: page, Slot: 0, Clock: clock.Real{}, KernelTimeLimit: o.KernelTimeLimit,
 		Fault:         func(f link.Fault) { r.faults = append(r.faults, f) },
 		ChannelFailed: func(f link.ChannelFailure) { r.failures = append(r.failures, f) },
 	})

@@ -6,12 +6,25 @@ import (
 	"sync"
 
 	"vgpud/gpu"
+	"vgpud/mediator/link"
 )
 
 // hostMemory is what of BAR2 the GPU copies from and to by itself.
 type hostMemory struct {
 	registering sync.WaitGroup
 	release     func() error // nil: nothing is registered
+}
+
+// forGPU is what of BAR2 the GPU may be given to copy from and to: the windows. The
+// header and the rings never: what is registered a context's kernels can reach, and the
+// rings are those of all of the guest's programs. Where rings may lie among windows
+// that is nothing.
+func forGPU(s *link.Setup, shared []byte, log *slog.Logger) []byte {
+	if s.Rings == 0 {
+		log.Debug("copies of this context are slow", "err", "rings lie anywhere in the guest's shared memory")
+		return nil
+	}
+	return shared[min(s.Header+s.Rings, len(shared)):]
 }
 
 // register registers mem with the GPU, if that is of any use there, beside what the

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -10,7 +11,9 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/gpu/soft"
 	"vgpud/mediator/link"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // registrar is a context that registers memory, or does not.
@@ -50,6 +53,65 @@ func TestStagingIsRegistered(t *testing.T) {
 	plain := struct{ gpu.Context }{&registrar{}} // registers nothing
 	if err := register(plain, mem, slog.New(slog.DiscardHandler)).close(plain); err != nil {
 		t.Error(err)
+	}
+}
+
+// registering is a GPU whose contexts note what of the host's memory is registered.
+type registering struct {
+	gpu.Device
+	registered chan []byte
+}
+
+type noting struct {
+	gpu.Context
+	of *registering
+}
+
+func (r *registering) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.Context, error) {
+	c, err := r.Device.NewContext(ctx, o)
+	return &noting{c, r}, err
+}
+
+func (n *noting) RegisterHost(mem []byte) (func() error, error) {
+	n.of.registered <- mem
+	return func() error { return nil }, nil
+}
+
+// A process registers the windows, from their first byte to their last, and no ring:
+// nothing where rings may be among them, as with a vm or a guest's driver that is older.
+func TestRingsAreNotRegistered(t *testing.T) {
+	header := abi.HeaderBytes(testChannels)
+	for _, c := range []struct{ rings, want int }{
+		{testRings, sharedBytes - header - testRings},
+		{abi.PageSize, sharedBytes - header - abi.PageSize},
+		{0, 0},
+		{sharedBytes - header, 0},
+		{sharedBytes, 0},
+	} {
+		d, err := soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &registering{Device: d, registered: make(chan []byte, 1)}
+		vm, ended := serve(t, link.Setup{Guest: "g", Header: header, Rings: c.rings}, func(context.Context, link.GPU) (gpu.Device, error) { return g, nil })
+		if m, err := vm.Receive(); err != nil || m.Kind != link.KindReady || m.Error != "" {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		if err := vm.Shut(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		close(g.registered)
+		if mem := <-g.registered; len(mem) != c.want {
+			t.Errorf("with %d bytes of rings, %d bytes are registered, want the last %d", c.rings, len(mem), c.want)
+		}
+		shared := make([]byte, sharedBytes)
+		mem := forGPU(&link.Setup{Header: header, Rings: c.rings}, shared, slog.New(slog.DiscardHandler))
+		if len(mem) != c.want || c.want > 0 && &mem[len(mem)-1] != &shared[sharedBytes-1] {
+			t.Errorf("with %d bytes of rings, %d bytes are the GPU's, want the last %d", c.rings, len(mem), c.want)
+		}
 	}
 }
 

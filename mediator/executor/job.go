@@ -59,10 +59,8 @@ type job struct {
 	bulk        gpu.Fence
 	// read is when what the kernel leaves has been read, behind it on its own channel; 0:
 	// that was not asked for. Of the record, it is the first ahead bytes.
-	read      gpu.Fence
-	ahead     uint64
-	parkedAt  time.Duration // on the GPU's clock
-	parkedFor time.Duration // of this run
+	read  gpu.Fence
+	ahead uint64
 
 	launched   bool          // it was on the GPU
 	billed     time.Duration // Options.Elapsed when it first was
@@ -139,7 +137,12 @@ func (j *job) leads() bool {
 // mayGo is whether the order of the channel lets the job go to the GPU.
 func (j *job) mayGo() bool {
 	first := j.ch.job
-	return first == j || !j.launched && first.leads()
+	if first == j {
+		return true
+	}
+	// A word that is stored would overtake one that is copied: see hushNext.
+	inOrder := first.memory.block.window == nil || j.form == 0 || j.memory.block.window != nil
+	return inOrder && !j.launched && first.leads()
 }
 
 // ask has the bell rung when the copies are done that the job waits for. A nil job
@@ -199,7 +202,7 @@ func (j *job) step() bool {
 		}
 		return j.mayGo() && j.granted() && j.prepare()
 	case preparing:
-		if !j.mayGo() {
+		if !j.mayGo() || j.claim.State() == stub.Ready { // its turn was taken back
 			j.phase = waiting
 			return true
 		}
@@ -234,7 +237,7 @@ func (j *job) launch() bool {
 	x.unpark()
 	if j.form != 0 {
 		args := j.plan.Args
-		args.Control = uint64(j.memory.base) + controlAt
+		args.Control = uint64(j.memory.block.at)
 		if j.form.EarlyExit() {
 			args.Skipped = uint64(j.memory.base) + skippedAt
 		}
@@ -255,13 +258,14 @@ func (j *job) launch() bool {
 	} else if x.o.Elapsed != nil {
 		j.billed = x.o.Elapsed()
 	}
-	j.launched, j.told, j.evicted, j.parkedFor = true, false, false, 0
+	j.launched, j.told, j.evicted = true, false, false
 	j.hushed, j.refilling, j.besideFence, j.read = false, false, 0, 0
 	j.began = x.o.Clock.Now()
 	j.phase = running
 	x.predicted += j.predicted
 	ch.placed()
-	if j.claim.State() == stub.ToRun {
+	// Ready is one whose turn was taken back just now: it is on the GPU all the same.
+	if s := j.claim.State(); s == stub.ToRun || s == stub.Ready {
 		j.claim.SetEvictable(j.form != 0 && !j.fn.liar && !j.plan.Stay)
 		j.claim.Start(j.began)
 	}
@@ -289,7 +293,6 @@ func (j *job) left() bool {
 	ch.gone(out)
 	x.predicted -= j.predicted
 	t, late := x.ran(out.Start, out.End)
-	t = max(t-j.parkedFor, 0)
 	if j.start == 0 {
 		j.start = out.Start
 	}
@@ -352,7 +355,10 @@ func (j *job) finish(status abi.Status) {
 		p.fence = 0
 	}
 	if x.parked == j {
-		x.parked = nil
+		// What waits for the end of the context's kernels would wait for ever.
+		if err := x.putBack(); err != nil {
+			x.o.Log.Debug("put back a context that is over", "err", err)
+		}
 	}
 	p.com.Status = status
 	p.com.Start, p.com.End = uint64(j.start), uint64(j.end)

@@ -17,10 +17,11 @@ func launchWaits(c *command) bool {
 		// It says that it is ready when it could run.
 		return c.ch.unreached()
 	}
-	if x.launches < x.ahead() {
+	there := x.launches - x.fills
+	if there < x.ahead() {
 		return false
 	}
-	if x.launches >= x.o.Ahead.Most || x.predicted >= x.o.Ahead.Work {
+	if there >= x.o.Ahead.Most || x.predicted >= x.o.Ahead.Work {
 		return true
 	}
 	l, err := abi.DecodeLaunch(c.entry)
@@ -35,8 +36,8 @@ func launchWaits(c *command) bool {
 	return !known || x.predicted+d > x.o.Ahead.Work
 }
 
-// ahead is how many launches may be on the GPU whatever they are: the guest's
-// limit is shared among its contexts, each of which may have one. Where a
+// ahead is how many launches, and long fills, may be on the GPU whatever they are: the
+// guest's limit is shared among its contexts, each of which may have one. Where a
 // suspension takes them back there is nothing to share.
 func (x *Executor) ahead() int {
 	if x.o.Ahead == DeepAhead {
@@ -44,7 +45,7 @@ func (x *Executor) ahead() int {
 	}
 	contexts := 0
 	for i := range link.MaxContexts {
-		if x.o.Page.Context(i).Outstanding() > 0 {
+		if x.o.Page.Context(i).OnGPU() {
 			contexts++
 		}
 	}

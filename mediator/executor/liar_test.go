@@ -196,3 +196,70 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 		t.Error("still suspended")
 	}
 }
+
+// TestLiarsOfAContext: the second of two can't leave while the first has their context
+// off the GPU, and that is done once.
+func TestLiarsOfAContext(t *testing.T) {
+	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
+	a, b := r.open(), r.open()
+	fn := a.load(testdata(t, "liar"), "liar")
+	sim := r.byKernel()
+	r.page.SetMode(link.ModeFree)
+	counts := []*counting{a.counting(8), b.counting(8)}
+	for i, g := range []*guestEnd{a, b} {
+		counts[i].preemptible(g, fn, kernels[0], 10_000)
+	}
+	r.x.Step(false)
+	asked := 0
+	r.say(func(s *link.StubSlot, v link.Stub) {
+		if s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
+			asked++
+		}
+	})
+	if asked != 2 {
+		t.Fatalf("%d launches told to leave", asked)
+	}
+	r.page.SetMode(link.ModeByKernel)
+	r.x.Step(false)
+	for range 20 {
+		sim.Advance(link.LiarLimit / 4)
+		r.page.Beat(sim.Now())
+		r.x.Step(false)
+	}
+	if n := r.page.Context(0).Counters(); n.Evictions != 1 || n.Liars != 1 || len(r.faults) != 0 {
+		t.Fatalf("while one has both off the GPU: %+v, faults %v", n, r.faults)
+	}
+	r.page.SetMode(link.ModeFree)
+	for _, g := range []*guestEnd{a, b} {
+		if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+			t.Error(com.Status)
+		}
+	}
+	if r.x.parked != nil || r.x.away.off {
+		t.Error("still suspended")
+	}
+}
+
+// TestSuspendedLiarEndsWithItsContext: what waits for the context's kernels goes on.
+func TestSuspendedLiarEndsWithItsContext(t *testing.T) {
+	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
+	g := r.open()
+	sim, _ := r.lie(g, math.MaxUint32)
+	r.page.SetMode(link.ModeByKernel)
+	r.x.Step(false)
+	sim.Advance(10 * time.Millisecond)
+	r.page.Beat(sim.Now())
+	r.x.Step(false)
+	if r.x.parked == nil {
+		t.Fatal("not suspended")
+	}
+	driver := &nested{count: 1}
+	r.x.o.Device = &struct {
+		gpu.Device
+		gpu.Suspender
+	}{r.x.o.Device, driver}
+	r.x.parked.finish(abi.StatusTimeLimit)
+	if r.x.parked != nil || driver.count != 0 {
+		t.Errorf("parked %v, %d disables left", r.x.parked != nil, driver.count)
+	}
+}

@@ -22,7 +22,7 @@ func memAlloc(c *command, p *pending) error {
 	case a.Align > maxAlign:
 		return fmt.Errorf("allocate with alignment %d, at most %d: %w", a.Align, maxAlign, abi.StatusNotSupported)
 	}
-	ptr, err := c.ch.x.o.Context.Alloc(a.Size)
+	ptr, err := c.ch.x.allocate(a.Size)
 	p.com.Value[0] = uint64(ptr)
 	if err == nil {
 		c.ch.x.memory.add(allocation{ptr, a.Size})
@@ -105,7 +105,9 @@ func copyAcross(c *command, p *pending) error {
 		return err
 	}
 	p.copied = t.Size
-	return p.onGPU(c.ch.gpu.Copy(gpu.Ptr(t.Dst), gpu.Ptr(t.Src), t.Size))
+	return c.fill(p, fillTime(2*min(t.Size, fillMost), 1), func() (gpu.Fence, error) {
+		return c.ch.gpu.Copy(gpu.Ptr(t.Dst), gpu.Ptr(t.Src), t.Size)
+	})
 }
 
 func copyBox(c *command, p *pending) error {
@@ -126,7 +128,11 @@ func copyBox(c *command, p *pending) error {
 		return err
 	}
 	p.copied = box.Bytes()
-	return p.onGPU(c.ch.gpu.Copy3D(&box))
+	if b.DstPlace == abi.PlaceWindow || b.SrcPlace == abi.PlaceWindow {
+		return p.onGPU(c.ch.gpu.Copy3D(&box))
+	}
+	d := fillTime(2*box.Width, box.Height*box.Depth)
+	return c.fill(p, d, func() (gpu.Fence, error) { return c.ch.gpu.Copy3D(&box) })
 }
 
 // place finds where a side of a box lies.
@@ -151,7 +157,11 @@ func set(c *command, p *pending) error {
 	}
 	p.copied = s.Rows * s.Count * width
 	if s.Rows == 1 || s.Pitch == s.Count*width {
-		return p.onGPU(c.ch.gpu.Set(gpu.Ptr(s.Dst), s.Value, int(s.Width), s.Rows*s.Count))
+		return c.fill(p, fillTime(p.copied, 1), func() (gpu.Fence, error) {
+			return c.ch.gpu.Set(gpu.Ptr(s.Dst), s.Value, int(s.Width), s.Rows*s.Count)
+		})
 	}
-	return p.onGPU(c.ch.gpu.Set2D(gpu.Ptr(s.Dst), s.Pitch, s.Value, int(s.Width), s.Count, s.Rows))
+	return c.fill(p, fillTime(s.Count*width, s.Rows), func() (gpu.Fence, error) {
+		return c.ch.gpu.Set2D(gpu.Ptr(s.Dst), s.Pitch, s.Value, int(s.Width), s.Count, s.Rows)
+	})
 }

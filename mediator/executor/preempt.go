@@ -12,8 +12,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Where things lie in the memory of a preemptible launch: its control block, what
-// it skips, and the list of what it is to run. The alignments are those of lines.
+// Where things lie in the memory of a preemptible launch: its control block unless that
+// is in the context's window, what it skips, and the list of what it is to run. The
+// alignments are those of lines.
 const (
 	controlAt  = 0
 	evictWord  = abi.ControlEvict // in the control block
@@ -32,6 +33,7 @@ const (
 type controlMemory struct {
 	base    gpu.Ptr
 	size    uint64
+	block   controlBlock
 	skipped uint64 // bytes that the launch's record of skipped units has
 	dirty   bool   // the record is not zero
 	used    bool   // the control block is not
@@ -60,11 +62,15 @@ func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
 	if err := x.release(m); err != nil {
 		return err
 	}
-	base, err := x.o.Context.Alloc(need)
+	base, err := x.allocateNow(need)
 	if err != nil {
 		return fmt.Errorf("allocate %d bytes for a preemptible launch: %w", need, err)
 	}
 	*m = controlMemory{base: base, size: need, skipped: m.skipped}
+	var ok bool
+	if m.block, ok = x.blocks.take(); !ok {
+		m.block.at = base + controlAt
+	}
 	return nil
 }
 
@@ -86,10 +92,14 @@ func (j *job) rehearse() error {
 
 // release gives the memory back to the guest.
 func (x *Executor) release(m *controlMemory) error {
-	base, wiped := m.base, m.wiped
+	base, wiped, block := m.base, m.wiped, m.block
 	*m = controlMemory{skipped: m.skipped}
 	if base == 0 || x.poison != nil {
 		return nil // it goes with the context
+	}
+	if block.window != nil { // a launch that nobody read back has written to it
+		block.zero()
+		x.blocks.give(block)
 	}
 	if wiped > x.words.gpu.Done() {
 		// One small copy, behind nothing but others.
@@ -200,14 +210,22 @@ func (j *job) write() (err error) {
 // zero zeroes the words of the control block that the plan names.
 func (j *job) zero() (err error) {
 	x, m := j.ch.x, &j.memory
-	if len(j.plan.Zero) == len(abi.ControlWords) {
+	all := len(j.plan.Zero) == len(abi.ControlWords)
+	if m.block.window != nil {
+		for _, at := range j.plan.Zero {
+			m.block.store(int(at), 0)
+		}
+		m.used = !all
+		return nil
+	}
+	if all {
 		m.used = false
-		j.words, err = x.words.gpu.CopyIn(m.base+controlAt, zeros[:])
+		j.words, err = x.words.gpu.CopyIn(m.block.at, zeros[:])
 		m.wiped = j.words
 		return err
 	}
 	for _, at := range j.plan.Zero {
-		if j.words, err = x.words.gpu.CopyIn(m.base+controlAt+gpu.Ptr(at), zeros[:4]); err != nil {
+		if j.words, err = x.words.gpu.CopyIn(m.block.at+gpu.Ptr(at), zeros[:4]); err != nil {
 			return err
 		}
 	}
@@ -217,8 +235,13 @@ func (j *job) zero() (err error) {
 // wipe zeroes the control block of a launch that is over, for the next one's sake.
 func (j *job) wipe() {
 	m := &j.memory
+	if m.block.window != nil {
+		m.block.zero()
+		m.used = false
+		return
+	}
 	var err error
-	m.wiped, err = j.ch.x.words.gpu.CopyIn(m.base+controlAt, zeros[:])
+	m.wiped, err = j.ch.x.words.gpu.CopyIn(m.block.at, zeros[:])
 	m.used = err != nil // whoever wants it next tries again
 }
 
@@ -234,7 +257,7 @@ func (j *job) readAhead() {
 	case ch.gpu.Done()+1 < j.p.fence:
 		return // behind something else that is read, the device would wait for the kernel
 	}
-	f, err := ch.gpu.CopyOut(j.control[:], j.memory.base+controlAt)
+	f, err := ch.gpu.CopyOut(j.control[:], j.memory.block.at)
 	if j.ahead = min(j.memory.skipped, j.memory.ready); err == nil && j.ahead > 0 {
 		j.room(j.ahead)
 		f, err = ch.gpu.CopyOut(j.record, j.memory.base+skippedAt)
@@ -267,7 +290,7 @@ func (j *job) readBack() bool {
 	j.ahead = 0
 	j.phase = reading
 	var err error
-	if j.words, err = x.words.gpu.CopyOut(j.control[:], j.memory.base+controlAt); err != nil {
+	if j.words, err = x.words.gpu.CopyOut(j.control[:], j.memory.block.at); err != nil {
 		return j.fail(err)
 	}
 	return true
@@ -279,7 +302,7 @@ func (j *job) readControl() bool {
 		return j.fail(err)
 	}
 	c := relaunch.DecodeControl(&j.control)
-	j.memory.used = j.control != zeros
+	j.memory.used = j.evicted || j.control != zeros // a word may have come behind what was read
 	n := j.run.SkippedRead(c)
 	if n == 0 {
 		return j.next(nil)

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"vgpud/clock"
 	"vgpud/gpu"
@@ -120,29 +119,36 @@ func TestFaultBesideALaunch(t *testing.T) {
 // TestTimeLimitOfAllRuns: eviction is no way around the kernel time limit.
 func TestTimeLimitOfAllRuns(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
-	const limit = 600 * time.Millisecond // a first run that is slow to leave is within it
-	r.x.o.KernelTimeLimit = limit
 	g := r.open()
 	k := kernels[0]
 	fn := g.load(testdata(t, k.file), k.name)
-	g.counting(2000).preemptible(g, fn, k, 100)
-	var coms []abi.Completion
-	buf := make([]abi.Completion, 1)
-	for len(coms) == 0 {
+	g.counting(2000).preemptible(g, fn, k, 100) // more than three runs do
+	counters := r.page.Context(0).Counters
+	evict := func() {
 		r.evictAll(math.MaxUint32)
 		r.x.Step(false)
-		n, _, err := g.com.Fetch(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		coms = append(coms, buf[:n]...)
 		runtime.Gosched()
 	}
-	if coms[0].Status != abi.StatusTimeLimit {
-		t.Errorf("%v, after %v", coms[0].Status, r.page.Context(0).Counters())
+	for counters().Evictions < 2 && counters().Kernels == 0 {
+		evict()
 	}
-	if n := r.page.Context(0).Counters(); n.GPUTime < limit || n.Evictions == 0 {
-		t.Errorf("%+v", n)
+	// Two runs are within the limit, and none has to be as long as it: on a busy machine
+	// some are long, others short.
+	limit := counters().GPUTime
+	r.x.o.KernelTimeLimit = limit
+	buf := make([]abi.Completion, 1)
+	for n := 0; n == 0; {
+		evict()
+		var err error
+		if n, _, err = g.com.Fetch(buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if buf[0].Status != abi.StatusTimeLimit {
+		t.Errorf("%v, after %+v", buf[0].Status, counters())
+	}
+	if n := counters(); n.GPUTime <= limit || n.Evictions != 2 {
+		t.Errorf("%+v, with a limit of %v", n, limit)
 	}
 }
 

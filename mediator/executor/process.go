@@ -70,9 +70,11 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		log.Debug("executor has no context", "err", err)
 		return notReady(conn, err)
 	}
-	// The header's words are never copied from or to, so the GPU does not see them.
-	registered := register(gctx, shared[min(s.Header, len(shared)):], log)
-	defer func() { err = errors.Join(err, registered.close(gctx), device.Close()) }()
+	registered := register(gctx, forGPU(&s, shared, log), log)
+	defer func() {
+		slot.SetEnding()
+		err = errors.Join(err, registered.close(gctx), device.Close())
+	}()
 
 	hurried := hurry()
 	if hurried != nil {
@@ -91,7 +93,7 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	}
 
 	x := New(Options{
-		Device: device, Context: gctx, Shared: shared, Header: s.Header, Page: page, Slot: s.Slot,
+		Device: device, Context: gctx, Shared: shared, Windows: s.Header + s.Rings, Page: page, Slot: s.Slot,
 		Clock: clock.Real{}, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
 		Ahead: aheadOn(s.GPU, device), Elapsed: elapsedOn(s.GPU, elapsed),
 		Fault:         func(f link.Fault) { report(conn, log, link.KindFault, f) },
@@ -155,6 +157,9 @@ func checkSetup(m *link.Message, s *link.Setup) error {
 	}
 	if s.Slot < 0 || s.Slot >= link.MaxContexts {
 		return fmt.Errorf("context slot %d of %d", s.Slot, link.MaxContexts)
+	}
+	if s.Header < 0 || s.Rings < 0 {
+		return fmt.Errorf("header of %d bytes, rings of %d", s.Header, s.Rings)
 	}
 	return nil
 }

@@ -160,6 +160,7 @@ func (x *Executor) arm(held bool) bool {
 	for _, ch := range x.draining {
 		ch.ask()
 	}
+	x.zeroes.ask()
 	return idle
 }
 

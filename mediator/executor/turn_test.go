@@ -90,6 +90,68 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
+// TestTurnIsTakenBack: an executor that comes late for a turn waits for the next; one
+// that was as good as on the GPU is there, and says so.
+func TestTurnIsTakenBack(t *testing.T) {
+	for _, k := range kernels {
+		t.Run(k.Form.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g := r.open()
+			fn := g.load(testdata(t, k.file), k.name)
+			c := g.counting(800)
+			r.byKernel()
+			c.preemptible(g, fn, k, 40)
+			r.x.Step(false)
+			withdraw := func(s *link.StubSlot, v link.Stub) {
+				if !s.Run(v.Launch) || !s.Withdraw(v.Launch) {
+					t.Errorf("%v, want it let to the GPU, and its turn taken back", v.State)
+				}
+			}
+			r.say(withdraw)
+			for range 50 {
+				r.x.Step(false)
+			}
+			if v := r.newest(); v.State != stub.Ready || r.page.Context(0).Outstanding() != 0 {
+				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
+			}
+			// Again, when it has begun to prepare.
+			var j *job
+			for _, ch := range r.x.channels {
+				j = ch.job
+			}
+			r.say(func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
+			if !j.granted() || !j.prepare() {
+				t.Fatal("it does not prepare")
+			}
+			r.say(func(s *link.StubSlot, v link.Stub) { s.Withdraw(v.Launch) })
+			for range 50 {
+				r.x.Step(false)
+			}
+			if v := r.newest(); v.State != stub.Ready || r.page.Context(0).Outstanding() != 0 {
+				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
+			}
+			// And when it is launched.
+			r.say(func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
+			if !j.granted() || !j.prepare() {
+				t.Fatal("it does not prepare")
+			}
+			for !r.x.reached(j) {
+				runtime.Gosched()
+			}
+			r.say(func(s *link.StubSlot, v link.Stub) { s.Withdraw(v.Launch) })
+			if !j.launch() || r.newest().State != stub.Running {
+				t.Fatalf("%v, though it is on the GPU", r.newest().State)
+			}
+			r.stepUntil("it has ended", func() bool { return len(r.stubs()) == 0 })
+			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+				t.Error(com.Status)
+			}
+			r.page.SetMode(link.ModeFree)
+			c.check()
+		})
+	}
+}
+
 // TestEvictedWaitsForItsTurn: an evicted launch is ready again, and gone on with
 // when it is told.
 func TestEvictedWaitsForItsTurn(t *testing.T) {
@@ -372,10 +434,13 @@ func randomTurns(t *testing.T, seed uint64) {
 // TestSecondsTurn: the daemon, which does not know that one of two launches comes
 // first, gives the second the turn. The first takes it.
 func TestSecondsTurn(t *testing.T) {
-	r := newRig(t, gpu.ContextOptions{})
-	sim := r.byKernel()
-	r.page.SetMode(link.ModeFree)
-	g, c := r.two(kernels[1])
+	var sim *clock.Sim
+	r, g, c := two(t, func(t testing.TB) *rig {
+		r := newRig(t, gpu.ContextOptions{})
+		sim = r.byKernel()
+		r.page.SetMode(link.ModeFree)
+		return r
+	}, kernels[1])
 	r.evictAll(math.MaxUint32)
 	r.x.Step(false)
 	r.page.Beat(sim.Now())

@@ -6,9 +6,9 @@ import (
 	"vgpud/gpu"
 )
 
-// ongoing is what of a channel's launches is on the GPU.
+// ongoing is what of a channel's launches and fills is on the GPU.
 type ongoing struct {
-	launches int
+	commands int
 	// since is when the oldest of them can have begun at the earliest, on the GPU's
 	// clock; 0 where nobody wants to know.
 	since time.Duration
@@ -16,29 +16,36 @@ type ongoing struct {
 
 // placed takes note of a launch that was put on the GPU.
 func (ch *channel) placed() {
-	x := ch.x
+	ch.x.slot.AddFetched()
+	ch.x.began(&ch.on)
+}
+
+// began takes note of a launch or fill that was put behind those of on.
+func (x *Executor) began(on *ongoing) {
 	x.launches++
-	ch.on.launches++
-	x.slot.AddFetched()
-	if ch.on.launches > 1 || !x.work.Wanted() {
+	on.commands++
+	if on.commands > 1 || !x.work.Wanted() {
 		return // it comes after the others
 	}
 	if now, err := x.o.Device.Now(); err == nil { // a GPU that is gone is found out by others
-		ch.on.since = now
+		on.since = now
 		x.tellSince()
 	}
 }
 
 // gone takes note of a launch that is not there any more, and of when it was.
-func (ch *channel) gone(out gpu.Outcome) {
-	x := ch.x
+func (ch *channel) gone(out gpu.Outcome) { ch.x.ended(&ch.on, out) }
+
+// ended takes note of a launch or fill of on that is not there any more, and of when it
+// was.
+func (x *Executor) ended(on *ongoing, out gpu.Outcome) {
 	x.launches--
-	ch.on.launches--
+	on.commands--
 	switch {
-	case ch.on.launches == 0:
-		ch.on.since = 0
-	case out.End != 0 && ch.on.since != 0:
-		ch.on.since = out.End
+	case on.commands == 0:
+		on.since = 0
+	case out.End != 0 && on.since != 0:
+		on.since = out.End
 	}
 	if x.work.Wanted() {
 		x.work.Add(out.Start, out.End)
@@ -57,7 +64,7 @@ func (x *Executor) tellWorking(yes bool) {
 
 // tellSince says since when the context has had work on the GPU.
 func (x *Executor) tellSince() {
-	var since time.Duration
+	since := x.zeroes.on.since
 	for _, chs := range [...][]*channel{x.channels, x.draining} {
 		for _, ch := range chs {
 			if t := ch.on.since; t != 0 && (since == 0 || t < since) {

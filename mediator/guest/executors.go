@@ -18,7 +18,8 @@ import (
 // processes of a guest's contexts.
 type executors struct {
 	spec    link.Spec
-	header  int
+	header  int // of BAR2
+	rings   int // bytes behind it where rings lie
 	page    *link.Page
 	command func() *exec.Cmd
 	clock   clock.Clock
@@ -56,6 +57,12 @@ func newExecutors(spec link.Spec, page *link.Page, command func() *exec.Cmd, c c
 	return b
 }
 
+// use has the backend serve a device, once, before its first call.
+func (b *executors) use(dev *vgpu.Device) {
+	cfg := dev.Config()
+	b.dev, b.header, b.rings = dev, abi.HeaderBytes(cfg.Channels), cfg.RingsBytes()
+}
+
 // CreateContext implements [vgpu.Backend]. What ended the slot's last context is
 // nothing to the new one, which may be another tenant's.
 func (b *executors) CreateContext(c vgpu.Context) {
@@ -70,6 +77,12 @@ func (b *executors) ResetContext(c vgpu.Context) { b.begin(c) }
 // begin starts a context's executor once the slot's earlier one has ended.
 func (b *executors) begin(c vgpu.Context) {
 	l := newLife(b, c.ContextRef)
+	if c.Version >= abi.Version1_1 {
+		l.rings = b.rings
+	} else {
+		b.log.Warn("copies of this context are slow", "context", c.Slot,
+			"err", "the guest's driver is older, and has rings lie anywhere in shared memory", "version", c.Version)
+	}
 	b.mu.Lock()
 	old := b.lives[c.Slot]
 	b.lives[c.Slot] = l

@@ -84,9 +84,11 @@ func testExecutors(t *testing.T) *executors {
 		cmd.Env = append(os.Environ(), roleVariable+"=linger")
 		return cmd
 	}, clock.Real{}, slog.New(slog.DiscardHandler))
-	if b.dev, err = vgpu.New(vgpu.Config{SharedBytes: abi.MinSharedBytes}, b, b.log); err != nil {
+	dev, err := vgpu.New(vgpu.Config{SharedBytes: abi.MinSharedBytes}, b, b.log)
+	if err != nil {
 		t.Fatal(err)
 	}
+	b.use(dev)
 	b.dev.Describe()
 	t.Cleanup(func() {
 		b.Reset()
@@ -119,6 +121,22 @@ func create(t *testing.T, b *executors, ref vgpu.ContextRef, not int) (pid int) 
 func exists(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return err == nil
+}
+
+// TestExecutorsAreToldOfRings: what of BAR2 is for rings, where the guest's driver
+// keeps to that.
+func TestExecutorsAreToldOfRings(t *testing.T) {
+	b := testExecutors(t)
+	header, rings := abi.HeaderBytes(b.dev.Config().Channels), b.dev.Config().RingsBytes()
+	for slot, c := range []struct {
+		version abi.Version
+		rings   int
+	}{{abi.Version1_0, 0}, {abi.Version1_1, rings}} {
+		b.begin(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: slot, Generation: 1}, Version: c.version})
+		if s := b.life(slot).setup(); s.Slot != slot || s.Header != header || s.Rings != c.rings || rings == 0 {
+			t.Errorf("version %v: %+v, want a header of %d bytes and %d of rings", c.version, s, header, c.rings)
+		}
+	}
 }
 
 // TestResetWaitsForDestroyedContexts: no executor touches BAR2 after a reset, nor

@@ -13,7 +13,6 @@ import (
 	"vgpud/mediator/executor"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu"
-	"vgpud/mediator/vgpu/abi"
 	"vgpud/vfio/vfiouser"
 )
 
@@ -60,7 +59,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	defer b.wait()
 	b.daemons = daemons
-	b.dev, b.header = dev, abi.HeaderBytes(dev.Config().Channels)
+	b.use(dev)
 
 	if err := o.Ready(); err != nil {
 		return fmt.Errorf("report to be ready: %w", err)

@@ -32,6 +32,8 @@ type life struct {
 	b    *executors
 	ref  vgpu.ContextRef
 	done chan struct{} // closed when the process is gone and the slot is free
+	// rings is how much of BAR2 behind its header is for rings; 0: they lie anywhere.
+	rings int
 
 	wanted context.Context // ends with stop
 	leave  context.CancelFunc
@@ -102,6 +104,7 @@ func (l *life) free() {
 	l.b.page.FreeStubs(l.ref.Slot)
 	l.b.page.Context(l.ref.Slot).Free()
 	l.b.page.SetDisabled(l.ref.Slot, false)
+	l.b.page.SetSliced(l.ref.Slot, false)
 	l.b.page.AddChange()
 }
 
@@ -133,12 +136,7 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), conn.Close())
 	}
-	spec := &l.b.spec
-	m, err := link.NewMessage(link.KindSetup, link.Setup{
-		Guest: spec.Name, Slot: l.ref.Slot, GPU: spec.GPU, Header: l.b.header, LastFault: l.b.lastFault(l.ref.Slot),
-		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
-		Sealed: spec.Cell != nil,
-	}, shared, l.b.page.File())
+	m, err := link.NewMessage(link.KindSetup, l.setup(), shared, l.b.page.File())
 	if err == nil {
 		err = conn.Send(m)
 	}
@@ -152,6 +150,16 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	}
 	l.conn = conn
 	return cmd, conn, nil
+}
+
+// setup is what the executor is told to begin with.
+func (l *life) setup() link.Setup {
+	spec := &l.b.spec
+	return link.Setup{
+		Guest: spec.Name, Slot: l.ref.Slot, GPU: spec.GPU, Header: l.b.header, Rings: l.rings, LastFault: l.b.lastFault(l.ref.Slot),
+		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
+		Sealed: spec.Cell != nil,
+	}
 }
 
 // attend receives what the executor has to say until it says no more. The code

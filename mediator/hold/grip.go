@@ -217,7 +217,10 @@ func (g *Grip) take(taken []take) {
 			if err := h.control.Close(); err != nil {
 				g.o.Log.Debug("let go of a context's old handles", "guest", g.o.Guest, "context", t.slot, "err", err)
 			}
-			h.stale, h.slice = h.off, 0
+			h.stale = h.off
+		}
+		if h.slice = 0; g.o.Page.Sliced(t.slot) {
+			h.slice = unknownSlice
 		}
 		h.control = t.control
 		h.again()

@@ -22,6 +22,9 @@ type Wish struct {
 	Slice time.Duration
 }
 
+// unknownSlice is what an earlier daemon set, or half set.
+const unknownSlice = -1
+
 const (
 	// sliceSlack is by how much a slice must differ from the one that is set to be
 	// worth a call of half a millisecond.
@@ -45,7 +48,7 @@ type hand struct {
 	// undone whatever is wanted, since nobody knows how it came to be.
 	off, stale bool
 	since      time.Duration // off
-	slice      time.Duration // as it is set; 0: the driver's own
+	slice      time.Duration // as it is set; 0: the driver's own; unknownSlice
 	enabling   retry
 	disabling  retry
 	slicing    retry
@@ -113,7 +116,7 @@ func (h *hand) hold(now time.Duration, w Wish) (next time.Duration) {
 	if now < w.DisableAt {
 		return w.DisableAt
 	}
-	if c := h.g.o.Page.Context(h.slot); c.Outstanding() == 0 || c.State() != link.ContextReady {
+	if c := h.g.o.Page.Context(h.slot); !c.OnGPU() || c.State() != link.ContextReady {
 		// Its executor may have been late to hear that it is suspended.
 		return now + link.HeartbeatEvery
 	}
@@ -141,6 +144,10 @@ func (h *hand) disable() bool {
 	h.off, h.since = true, began
 	err := h.control.Suspend()
 	now := g.o.Clock.Now()
+	if err != nil && h.over("disable", err) {
+		h.forgetDisable()
+		return true
+	}
 	if err != nil {
 		g.failed(h.slot, fmt.Errorf("disable its channels: %w", err))
 		h.disabling.fail(now)
@@ -162,9 +169,7 @@ func (h *hand) enable() bool {
 	began := g.o.Clock.Now()
 	err := h.control.Resume()
 	now := g.o.Clock.Now()
-	if err != nil && g.o.Page.Context(h.slot).State() == link.ContextFaulted {
-		// It will never run again, and the driver knows it no more.
-		g.o.Log.Debug("enable a context that a fault has ended", "guest", g.o.Guest, "context", h.slot, "err", err)
+	if err != nil && h.over("enable", err) {
 		h.forgetDisable()
 		return true
 	}
@@ -183,6 +188,17 @@ func (h *hand) enable() bool {
 		}
 	})
 	h.forgetDisable()
+	return true
+}
+
+// over reports whether a call failed because the context is over: it will never run
+// again, and the driver knows it no more. That it has a slot yet is for a moment.
+func (h *hand) over(call string, err error) bool {
+	state := h.g.o.Page.Context(h.slot).State()
+	if state == link.ContextReady {
+		return false
+	}
+	h.g.o.Log.Debug("control a context that is over", "guest", h.g.o.Guest, "context", h.slot, "state", state, "call", call, "err", err)
 	return true
 }
 
@@ -205,7 +221,7 @@ func (h *hand) setSlice(want time.Duration) (next time.Duration) {
 			return 0
 		}
 	}
-	if want != 0 && h.slice != 0 && math.Abs(float64(want-h.slice)) <= sliceSlack*float64(h.slice) {
+	if want != 0 && h.slice > 0 && math.Abs(float64(want-h.slice)) <= sliceSlack*float64(h.slice) {
 		return 0
 	}
 	now := h.g.o.Clock.Now()
@@ -213,13 +229,25 @@ func (h *hand) setSlice(want time.Duration) (next time.Duration) {
 	if !yes {
 		return at
 	}
-	if err := h.control.SetTimeslice(set); err != nil {
+	if want != 0 {
+		h.g.o.Page.SetSliced(h.slot, true)
+	}
+	err := h.control.SetTimeslice(set)
+	if err != nil && h.over("set its time slice", err) {
+		h.slice = want // it needs none
+		return 0
+	}
+	if err != nil {
+		h.slice = unknownSlice
 		h.g.failed(h.slot, fmt.Errorf("set its time slice to %v: %w", set, err))
 		h.slicing.fail(now)
 		_, at = h.slicing.due(now, sliceTries)
 		return at
 	}
 	h.slicing, h.slice = retry{}, want
+	if want == 0 {
+		h.g.o.Page.SetSliced(h.slot, false)
+	}
 	h.g.note(func(s *State) { s.Slices++ })
 	return 0
 }

@@ -154,6 +154,21 @@ func TestDisableAndEnable(t *testing.T) {
 	}
 }
 
+// TestFillsAreDisabled: memory that is being filled is taken off like a launch.
+func TestFillsAreDisabled(t *testing.T) {
+	s := newScene(t)
+	s.take(0, 1)
+	s.page.Context(0).SetFilling(true)
+	w := s.hold()
+	s.want(w)
+	s.clock.Advance(2 * ms)
+	s.want(w)
+	s.check(0, 1)
+	s.check(1, 0)
+	s.want(Wish{})
+	s.check(0, 0)
+}
+
 // TestShortHoldDisablesNothing: a guest that may run again, or whose work is done, in
 // time.
 func TestShortHoldDisablesNothing(t *testing.T) {
@@ -374,28 +389,76 @@ func TestContextsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestFaultedContext: it has nothing on the GPU that could be taken off it, and is no
-// longer disabled though the driver says it knows it no more.
-func TestFaultedContext(t *testing.T) {
+// TestContextThatIsOver: it has nothing on the GPU that could be taken off it, and is
+// no longer disabled though the driver says it knows it no more. That is no failure of
+// the driver's.
+func TestContextThatIsOver(t *testing.T) {
+	for how, end := range map[string]func(*link.ContextSlot){
+		"fault": (*link.ContextSlot).SetFaulted,
+		"close": (*link.ContextSlot).SetEnding,
+		"exit":  (*link.ContextSlot).Free,
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := newScene(t)
+			s.take(0)
+			s.busy(0)
+			s.want(s.hold())
+			s.clock.Advance(2 * ms)
+			s.want(s.wish)
+			s.check(0, 1)
+			end(s.page.Context(0))
+			s.driver.End(name(0))
+			s.want(Wish{})
+			s.check(0, 0)
+			w := s.hold()
+			s.clock.Advance(2 * ms)
+			s.want(w)
+			s.check(0, 0)
+			s.want(Wish{Slice: ms})
+			if next := s.want(Wish{Slice: ms}); next != 0 {
+				t.Errorf("looks again at %v", next)
+			}
+			if st := s.grip.State(); st.Errors != 0 || st.Problem != "" {
+				t.Errorf("%+v", st)
+			}
+			s.page.Context(0).Reset(1) // the next one is told everything
+			s.take(0)
+			s.want(s.wish)
+			if got := s.driver.Slice(name(0)); got != ms {
+				t.Errorf("the next context's slice is %v", got)
+			}
+		})
+	}
+}
+
+// TestContextEndsInACall: a context closes while it is being disabled.
+func TestContextEndsInACall(t *testing.T) {
 	s := newScene(t)
 	s.take(0)
 	s.busy(0)
-	s.want(s.hold())
-	s.clock.Advance(2 * ms)
-	s.want(s.wish)
-	s.check(0, 1)
-	s.page.Context(0).SetFaulted()
-	s.driver.Fail("resume", 1, errors.New("no such channel"))
-	s.driver.End(name(0))
-	s.want(Wish{})
-	s.check(0, 0)
 	w := s.hold()
 	s.clock.Advance(2 * ms)
+	h := s.grip.hands[0]
+	h.control = ending{h.control, func() {
+		s.page.Context(0).SetEnding()
+		s.driver.End(name(0))
+	}}
 	s.want(w)
 	s.check(0, 0)
-	if st := s.grip.State(); st.Errors != 0 || st.Problem != "" {
+	if st := s.grip.State(); st.Errors != 0 || st.Disables != 0 || st.Disabled != 0 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// ending is a control of a context that is about to end when it is to be suspended.
+type ending struct {
+	gpu.Control
+	end func()
+}
+
+func (c ending) Suspend() error {
+	c.end()
+	return c.Control.Suspend()
 }
 
 // TestSlices: they are set where they are others by more than it is worth, and given
@@ -423,6 +486,36 @@ func TestSlices(t *testing.T) {
 	s.want(s.wish)
 	if got := s.driver.Slice(name(2)); got != 8*ms {
 		t.Errorf("a later context has %v", got)
+	}
+}
+
+// TestSlicesOfAnEarlierDaemon: what one that was killed had set is given back, or set
+// anew, and a context that has the driver's own slice is left alone.
+func TestSlicesOfAnEarlierDaemon(t *testing.T) {
+	for _, want := range []time.Duration{0, ms, 8 * ms} {
+		s := newScene(t)
+		s.take(0)
+		s.want(Wish{Slice: 8 * ms})
+		s.again()
+		s.take(0, 1)
+		s.want(Wish{Slice: want})
+		s.want(s.wish)
+		set := want
+		if want == 0 {
+			set = s.o.DefaultSlice
+		}
+		if got := s.driver.Slice(name(0)); got != set {
+			t.Errorf("wanted %v: the time slice is %v", want, got)
+		}
+		if calls := s.driver.Calls(name(0)); len(calls) != 2 {
+			t.Errorf("wanted %v: the driver was asked to %v", want, calls)
+		}
+		if calls := s.driver.Calls(name(1)); (len(calls) == 0) != (want == 0) {
+			t.Errorf("wanted %v: for a new context the driver was asked to %v", want, calls)
+		}
+		if s.page.Sliced(0) != (want != 0) {
+			t.Errorf("wanted %v: the page says %v", want, s.page.Sliced(0))
+		}
 	}
 }
 

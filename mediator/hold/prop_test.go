@@ -13,7 +13,8 @@ import (
 
 // TestNeverTwoDisables: whatever is wanted, fails, comes, goes and dies, a context is
 // disabled once at most, only while that is written down, and not at all once the
-// guest may run and the driver works.
+// guest may run and the driver works; and then no time slice of the daemon's is left
+// where none is wanted.
 func TestNeverTwoDisables(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newScene(t)
@@ -96,6 +97,9 @@ func TestNeverTwoDisables(t *testing.T) {
 		for i := range contexts {
 			if n := s.driver.Disables(name(i)); n != 0 {
 				r.Fatalf("context %d stays disabled %d times", i, n)
+			}
+			if d := s.driver.Slice(name(i)); there[i] && (d != 0 && d != s.o.DefaultSlice || s.page.Sliced(i)) {
+				r.Fatalf("context %d keeps a time slice of %v, on its page %v", i, d, s.page.Sliced(i))
 			}
 		}
 	})

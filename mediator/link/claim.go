@@ -92,14 +92,14 @@ func (c Claim) live() bool {
 // Launch is the launch's number.
 func (c Claim) Launch() uint64 { return c.launch }
 
-// State is where the launch stands. Another's stub says [stub.Done]: vm has taken
-// this one's back.
+// State is where the launch stands. Another's stub says [stub.Done], as does one in
+// no state at all: vm has taken this one's back.
 func (c Claim) State() stub.State {
 	if c.slot == nil {
 		return stub.None
 	}
 	launch, state := c.slot.State()
-	if launch != c.launch {
+	if launch != c.launch || !state.Valid() {
 		return stub.Done
 	}
 	return state
@@ -120,7 +120,8 @@ func (c Claim) Grant() bool {
 	return c.live() && (c.slot.step(c.launch, stub.Scheduled) || c.State() == stub.ToRun)
 }
 
-// Start says that the launch is on the GPU since now.
+// Start says that the launch is on the GPU since now, also of one whose turn the daemon
+// has just taken back.
 func (c Claim) Start(now time.Duration) {
 	if !c.live() {
 		return
@@ -173,17 +174,32 @@ func (c Claim) end(used time.Duration, why stub.Cause) {
 }
 
 // FreeStubs gives back the stubs of a context whose executor is gone, or has just
-// begun: whatever it had on the GPU ended with it. vm calls it, and exec.
+// begun: whatever it had on the GPU ended with it. So are stubs of contexts that there
+// can't be, whoever wrote that. vm calls it, and exec.
 func (p *Page) FreeStubs(context int) {
 	if p.area == nil {
 		return
 	}
+	freed := false
 	for i := range p.stubs {
-		s := &p.stubs[i]
+		freed = p.stubs[i].free(context) || freed
+	}
+	if freed {
+		p.RingServe()
+	}
+}
+
+// free ends the launch that has the stub, whatever state it is in, known or not, if it
+// is the context's or nobody's. It reports whether there was one.
+func (s *StubSlot) free(context int) bool {
+	for {
 		t := turn(s.l.turn.Load())
-		if t.context() != context || t.state() == stub.None || t.state() == stub.Done {
-			continue
+		if t.state() == stub.None || t.state() == stub.Done || t.context() != context && t.context() < MaxContexts {
+			return false
 		}
-		Claim{s, t.launch()}.Abandon(time.Duration(s.l.used.Load()))
+		s.l.failed.Store(1)
+		if s.l.turn.CompareAndSwap(uint64(t), uint64(t.with(stub.Done))) {
+			return true
+		}
 	}
 }

@@ -170,6 +170,11 @@ func (c *Conn) ReceiveWithin(d time.Duration) (Message, error) {
 	return m, nil
 }
 
+// ErrMalformed says that what came is no message, or was too large for one, or came
+// when this process had no room for its files. It is dropped, and the next one can be
+// read.
+var ErrMalformed = errors.New("not a message")
+
 // Receive reads one message. At the other end's close it returns io.EOF.
 func (c *Conn) Receive() (Message, error) {
 	n, on, flags, _, err := c.c.ReadMsgUnix(c.text, c.oob)
@@ -196,7 +201,7 @@ func (c *Conn) Receive() (Message, error) {
 		ferr = err
 	}
 	m.Files = files
-	return Message{}, errors.Join(ferr, m.CloseFiles())
+	return Message{}, fmt.Errorf("%w: %w", ErrMalformed, errors.Join(ferr, m.CloseFiles()))
 }
 
 func checkWhole(flags int) error {

@@ -5,9 +5,10 @@ import "time"
 // Counters are a context's sums since the guest was created.
 type Counters struct {
 	Kernels, Errors, CopiedBytes, Commands, Wakeups uint64
-	// GPUTime is from each launch's start to its end by the GPU's own stamps,
-	// LateTime what of it ran while the guest was suspended. Of a launch that was
-	// evicted, each run counts when it has ended, and not the time between.
+	// GPUTime is from each launch's start to its end by the GPU's own stamps, and of
+	// memory that is filled or copied within the GPU likewise; LateTime is what of it ran
+	// while the guest was suspended. Of a launch that was evicted, each run counts when it
+	// has ended, and not the time between.
 	GPUTime, LateTime time.Duration
 
 	// Evictions is how often a launch left the GPU with work undone because it was

@@ -89,6 +89,36 @@ func TestPageIsShared(t *testing.T) {
 
 // TestWorkedTime is the time with commands under way, the newest of it up to when it is
 // asked for, and begins anew with an executor.
+// What fills memory is on the GPU as launches are, and does not outlast its executor.
+func TestFilling(t *testing.T) {
+	writer, reader := newPages(t)
+	c, seen := writer.Context(2), reader.Context(2)
+	want := func(when string, want bool) {
+		t.Helper()
+		if got := seen.OnGPU(); got != want {
+			t.Errorf("%s: on the GPU is %v, want %v", when, got, want)
+		}
+	}
+	want("at first", false)
+	c.SetFilling(true)
+	want("while it fills", true)
+	c.AddFetched()
+	c.SetFilling(false)
+	want("with a launch", true)
+	c.AddFinished(3, 1, false)
+	want("when that has ended", false)
+	c.SetFilling(true)
+	c.Free()
+	want("when its executor has ended", false)
+	c.SetFilling(true)
+	c.Reset(1)
+	want("with a new executor", false)
+	c.AddFilled(5, 2)
+	if got, want := seen.Counters(), (Counters{Kernels: 1, GPUTime: 8, LateTime: 3}); got != want {
+		t.Errorf("counters %+v, want %+v", got, want)
+	}
+}
+
 func TestWorkedTime(t *testing.T) {
 	writer, reader := newPages(t)
 	c := writer.Context(2)

@@ -85,8 +85,12 @@ type Setup struct {
 	Slot int `json:"slot"`
 	// GPU is the physical GPU that the context is made on.
 	GPU GPU `json:"gpu"`
-	// Header is how much of BAR2's start no command may name, in bytes.
+	// Header is how much of BAR2's start is the device's, in bytes, and Rings how
+	// much behind it is for rings: no command may name either. With Rings 0, as a vm
+	// of an older version has it, and one whose guest's driver is older, rings may lie
+	// anywhere behind the header.
 	Header int `json:"header"`
+	Rings  int `json:"rings,omitempty"`
 	// LastFault is what ended this context's predecessor.
 	LastFault string `json:"last_fault,omitempty"`
 	// MemoryLimit in bytes; 0 is the GPU's.

@@ -64,7 +64,7 @@ type pageLayout struct {
 	// Written by vm.
 	doorbells atomic.Uint64
 	attached  atomic.Uint32
-	_         uint32
+	sliced    atomic.Uint32 // by serve, like disabled
 	generated atomic.Uint64
 	_         [lineBytes - 24]byte
 
@@ -81,7 +81,8 @@ type contextLayout struct {
 	group   atomic.Uint32 // channel group id + 1; 0 is none
 	pid     atomic.Int32
 	backlog atomic.Uint32
-	_       [lineBytes - 16]byte
+	filling atomic.Uint32 // see SetFilling; zero with executors of older versions
+	_       [lineBytes - 20]byte
 
 	// Written by exec: counters.
 	fetched  atomic.Uint64
@@ -122,8 +123,9 @@ const (
 	// SuspensionLimit is how long after the daemon's last heartbeat an
 	// executor goes on obeying a suspension.
 	SuspensionLimit = 2 * time.Second
-	// HeartbeatEvery is how often the daemon shows that it is alive where launches wait
-	// for it, and else every other time.
+	// HeartbeatEvery is how long the daemon takes at the most to show again that it is
+	// alive where launches wait for it; elsewhere it may take three times as long. Both
+	// must be well within [SilenceLimit], for a processor may be late to wake.
 	HeartbeatEvery = 20 * time.Millisecond
 )
 
@@ -139,9 +141,11 @@ const (
 	ContextReady
 	// ContextFaulted: a kernel's fault, or the GPU's end, ended the GPU context.
 	ContextFaulted
+	// ContextEnding: its executor closes the GPU context, or has.
+	ContextEnding
 )
 
-var contextStateNames = [...]string{"none", "starting", "ready", "faulted"}
+var contextStateNames = [...]string{"none", "starting", "ready", "faulted", "ending"}
 
 // String is the state's name in output.
 func (s ContextState) String() string {
@@ -255,7 +259,7 @@ func (p *Page) SetVerdict(v Verdict) {
 // has been silent for [SuspensionLimit].
 func (p *Page) Verdict(now time.Duration) Verdict {
 	v := Verdict(p.l.verdict.Load())
-	if v == Suspend && now-time.Duration(p.l.heartbeat.Load()) > SuspensionLimit {
+	if v == Suspend && p.Abandoned(now) {
 		return Run
 	}
 	return v
@@ -388,6 +392,7 @@ func (c *ContextSlot) Reset(pid int) {
 	c.group.Store(0)
 	c.pid.Store(int32(pid))
 	c.backlog.Store(0)
+	c.filling.Store(0)
 	c.memory.Store(0)
 	c.worked.Store(0)
 	c.state.Store(uint32(ContextStarting))
@@ -399,6 +404,7 @@ func (c *ContextSlot) Free() {
 	c.group.Store(0)
 	c.pid.Store(0)
 	c.backlog.Store(0)
+	c.filling.Store(0)
 	c.memory.Store(0)
 	c.finished.Store(c.fetched.Load())
 	c.state.Store(uint32(ContextNone))
@@ -412,6 +418,10 @@ func (c *ContextSlot) SetReady(group uint16) {
 
 // SetFaulted says that a kernel ended the GPU context.
 func (c *ContextSlot) SetFaulted() { c.state.Store(uint32(ContextFaulted)) }
+
+// SetEnding says that the executor is about to close the GPU context, of which the
+// GPU's driver then knows no more.
+func (c *ContextSlot) SetEnding() { c.state.Store(uint32(ContextEnding)) }
 
 // SetLost says that the GPU is gone, and the context's channel group with it: its
 // number will be another's when the GPU is back.
@@ -445,6 +455,26 @@ func (c *ContextSlot) SetBacklog(yes bool) {
 
 // Backlog is whether commands wait unfetched.
 func (c *ContextSlot) Backlog() bool { return c.backlog.Load() != 0 }
+
+// SetFilling says whether the context has memory filled, copied or zeroed on the GPU
+// now. That is the work of the GPU's own kernels, which a suspension finds there like a
+// guest's.
+func (c *ContextSlot) SetFilling(yes bool) {
+	var v uint32
+	if yes {
+		v = 1
+	}
+	if c.filling.Load() != v {
+		c.filling.Store(v)
+	}
+}
+
+// AddFilled takes note of a fill or copy that was on the GPU for t, of which the guest was
+// suspended for late.
+func (c *ContextSlot) AddFilled(t, late time.Duration) {
+	c.gpuTime.Add(int64(t))
+	c.lateTime.Add(int64(late))
+}
 
 // AddFetched counts a launch that the executor put on the GPU.
 func (c *ContextSlot) AddFetched() { c.fetched.Add(1) }
@@ -497,3 +527,7 @@ func (c *ContextSlot) Outstanding() uint64 {
 	finished := c.finished.Load() // first, so that the difference is never negative
 	return c.fetched.Load() - finished
 }
+
+// OnGPU is whether the context has anything on the GPU's compute engine now: launches, or
+// memory that is being filled.
+func (c *ContextSlot) OnGPU() bool { return c.filling.Load() != 0 || c.Outstanding() > 0 }

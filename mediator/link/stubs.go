@@ -71,7 +71,7 @@ type stubArea struct {
 type stubLayout struct {
 	// turn is the launch's number, its context and its state in one word, so that
 	// nobody changes the state of a launch that it does not mean: see [turn]. By
-	// compare and swap: serve makes the transitions Scheduled, Asked and Recalled,
+	// compare and swap: serve makes the transitions Scheduled, Withdrawn, Asked and Recalled,
 	// exec the others (and Scheduled where serve is silent or the mode is ModeFree), vm
 	// Abandoned after exec's death.
 	turn atomic.Uint64
@@ -171,7 +171,7 @@ func (p *Page) HasStubs() bool { return p.area != nil }
 // Stub is stub i of the page, 0 to MaxStubs-1. It is good while the page is open.
 func (p *Page) Stub(i int) *StubSlot { return &p.stubs[i] }
 
-// StubSlot is one stub of a page. Run, Evict and Refill are the daemon's; they
+// StubSlot is one stub of a page. Run, Withdraw, Evict and Refill are the daemon's; they
 // belong to one goroutine for each page.
 type StubSlot struct {
 	page *Page
@@ -227,7 +227,7 @@ type Stub struct {
 const readTries = 8
 
 // Read reads the stub. It reports false where that is nobody's, or not ready yet,
-// or kept changing. What is read belongs to one launch, though words of the state
+// or kept changing, or says what can't be. What is read belongs to one launch, though words of the state
 // that it is about to enter may be there already.
 func (s *StubSlot) Read() (Stub, bool) {
 	if s.l == nil {
@@ -235,7 +235,7 @@ func (s *StubSlot) Read() (Stub, bool) {
 	}
 	for range readTries {
 		t := turn(s.l.turn.Load())
-		if t.state() <= stub.Prep {
+		if t.state() <= stub.Prep || !t.state().Valid() || t.context() >= MaxContexts {
 			return Stub{}, false
 		}
 		v := Stub{
@@ -256,7 +256,8 @@ func (s *StubSlot) Read() (Stub, bool) {
 	return Stub{}, false
 }
 
-// State is where the launch that has the stub now stands, and which it is.
+// State is where the launch that has the stub now stands, and which it is, as that is
+// written.
 func (s *StubSlot) State() (launch uint64, state stub.State) {
 	if s.l == nil {
 		return 0, stub.None
@@ -295,6 +296,10 @@ func (s *StubSlot) Run(launch uint64) bool {
 	s.ringContext()
 	return true
 }
+
+// Withdraw takes its turn back from a launch that has not used it. It reports false
+// where it has, or is gone.
+func (s *StubSlot) Withdraw(launch uint64) bool { return s.step(launch, stub.Withdrawn) }
 
 // Evict tells a launch that is running to leave the SMs with numbers below
 // belowSM, all of them with math.MaxUint32, or one that was told to leave some to

@@ -154,6 +154,19 @@ func TestDeadExecutorsStubs(t *testing.T) {
 	// One died while it filled its stub in.
 	half, _ := vm.Claim(5, &Stub{})
 	half.slot.l.turn.Store(uint64(newTurn(half.launch, 5, stub.Prep)))
+	// One was taken over, and wrote states and contexts that there are not.
+	var mad []Claim
+	for _, to := range []struct {
+		context int
+		state   stub.State
+	}{{5, 99}, {5, stub.Done + 1}, {MaxContexts, stub.Running}, {255, 255}} {
+		c, _ := vm.Claim(5, &Stub{})
+		c.slot.l.turn.Store(uint64(newTurn(c.launch, to.context, to.state)))
+		if _, ok := c.slot.Read(); ok {
+			t.Errorf("state %v of context %d is believed", to.state, to.context)
+		}
+		mad = append(mad, c)
+	}
 	bell := serve.Bell()
 	vm.FreeStubs(5)
 	if serve.Bell() == bell {
@@ -162,6 +175,11 @@ func TestDeadExecutorsStubs(t *testing.T) {
 	for i, c := range append(dead, half) {
 		if _, v := find(t, serve, c.Launch()); v.State != stub.Done || !v.Failed {
 			t.Errorf("stub %d of the dead: %+v", i, v)
+		}
+	}
+	for i, c := range mad {
+		if _, state := c.slot.State(); state != stub.Done {
+			t.Errorf("stub %d of the mad is %v", i, state)
 		}
 	}
 	for i, want := range []stub.State{stub.Ready, stub.ToRun, stub.Running, stub.ToEvict} {
@@ -296,6 +314,11 @@ func TestStubsAreTheMachine(t *testing.T) {
 			"refill": func(t *rapid.T) {
 				if got, want := c.slot.Refill(c.Launch()), apply(stub.Recalled); got != want {
 					t.Fatalf("Refill: %v, want %v", got, want)
+				}
+			},
+			"withdraw": func(t *rapid.T) {
+				if got, want := c.slot.Withdraw(c.Launch()), apply(stub.Withdrawn); got != want {
+					t.Fatalf("Withdraw: %v, want %v", got, want)
 				}
 			},
 			"start":  func(*rapid.T) { c.Start(1); apply(stub.Launched) },

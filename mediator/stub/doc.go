@@ -9,7 +9,8 @@
 // here are those that its text implies or leaves to luck: a kernel that was told
 // to leave and had nothing left to do (§6.2: "when a GPU thread finds no more
 // block-task left, it changes the kState field of the stub to DONE"), one that
-// leaves unasked, one that is told that it may stay, since it was asked to leave
-// some SMs only (FLEP figure 4c) and these are free again, and launches that end in
-// any state because their context does.
+// leaves unasked, one that does not use its turn and has it taken back, one that is
+// told that it may stay, since it was asked to leave some SMs only (FLEP figure 4c)
+// and these are free again, and launches that end in any state because their context
+// does.
 package stub

@@ -28,6 +28,10 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
+// Valid is whether there is such a state: others are what somebody wrote who is no
+// executor any more.
+func (s State) Valid() bool { return s < states }
+
 // OnGPU is whether the launch is there, or on its way.
 func (s State) OnGPU() bool { return s == ToRun || s == Running || s == ToEvict }
 
@@ -43,7 +47,11 @@ const (
 	// Scheduled gives the launch its turn: Ready to ToRun. The daemon's, and the
 	// executor's own where the daemon is silent or decides about guests only.
 	Scheduled
-	// Launched puts it on the GPU: ToRun to Running.
+	// Withdrawn takes its turn back from one that has not used it: ToRun to Ready. The
+	// daemon's.
+	Withdrawn
+	// Launched puts it on the GPU: ToRun to Running, and Ready to Running where its turn
+	// was taken back when it was as good as there.
 	Launched
 	// Asked tells it to leave: Running to ToEvict. The daemon's.
 	Asked
@@ -61,7 +69,7 @@ const (
 	causes = iota
 )
 
-var causeNames = [...]string{"claimed", "initialised", "scheduled", "launched", "asked to leave", "recalled", "left", "finished", "abandoned"}
+var causeNames = [...]string{"claimed", "initialised", "scheduled", "withdrawn", "launched", "asked to leave", "recalled", "left", "finished", "abandoned"}
 
 // String is the cause's name in output.
 func (c Cause) String() string {
@@ -75,8 +83,8 @@ func (c Cause) String() string {
 var next = [states][causes]State{
 	None:    {Claimed: Prep},
 	Prep:    {Initialised: Ready, Abandoned: Done},
-	Ready:   {Scheduled: ToRun, Abandoned: Done},
-	ToRun:   {Launched: Running, Abandoned: Done},
+	Ready:   {Scheduled: ToRun, Launched: Running, Abandoned: Done},
+	ToRun:   {Withdrawn: Ready, Launched: Running, Abandoned: Done},
 	Running: {Asked: ToEvict, Left: Ready, Finished: Done, Abandoned: Done},
 	ToEvict: {Recalled: Running, Left: Ready, Finished: Done, Abandoned: Done},
 	Done:    {Claimed: Prep},

@@ -27,6 +27,8 @@ var transitions = []transition{
 	{ToEvict, Finished, Done, "§6.2: During the execution of a GPU kernel, when a GPU thread finds no more block-task left, it changes the kState field of the stub to \"DONE\". Otherwise, […] before grabing a new task, it checks whether the kState is now \"TOEVICT\"."},
 	{ToEvict, Recalled, Running, "ours, for FLEP §4.1: All the CTAs, which run on SMs of ID smaller than spa_P, should quit execution; All the other CTAs keep running"},
 	{Running, Left, Ready, "ours: a guest can write its kernel's evict word too; the kernel then waits for its turn like one that was asked"},
+	{ToRun, Withdrawn, Ready, "ours: its executor does something else, and the GPU would be idle for it"},
+	{Ready, Launched, Running, "ours: its turn was taken back when it was as good as on the GPU"},
 	{Prep, Abandoned, Done, "ours: its context ended"},
 	{Ready, Abandoned, Done, "ours"},
 	{ToRun, Abandoned, Done, "ours"},
@@ -106,6 +108,9 @@ func TestAlwaysAnEnd(t *testing.T) {
 		}
 	}
 	for s := range State(states) {
+		if n, err := Next(s, Withdrawn); err == nil && (s != ToRun || n != Ready) {
+			t.Errorf("%v is withdrawn to %v", s, n)
+		}
 		if n, err := Next(s, Scheduled); err == nil && (s != Ready || n != ToRun) {
 			t.Errorf("%v is scheduled to %v", s, n)
 		}
@@ -121,6 +126,11 @@ func TestAlwaysAnEnd(t *testing.T) {
 	for s := range State(states) {
 		if want := s == ToRun || s == Running || s == ToEvict; s.OnGPU() != want {
 			t.Errorf("%v on the GPU: %v", s, s.OnGPU())
+		}
+	}
+	for s := range 256 {
+		if got, want := State(s).Valid(), s <= int(Done); got != want {
+			t.Errorf("%v is a state: %v", State(s), got)
 		}
 	}
 	if Cause(99).String() != "Cause(99)" || Left.String() != "left" {

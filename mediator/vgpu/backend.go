@@ -61,8 +61,8 @@ type Context struct {
 	Features abi.Features
 }
 
-// Ring is a checked ring: it lies in BAR2, outside the header, apart from every
-// other open ring.
+// Ring is a checked ring: it lies behind BAR2's header, and since version 1.1 in the
+// part for rings, apart from every other open ring.
 type Ring struct {
 	Offset  uint64 // in BAR2
 	Entries int

@@ -118,11 +118,21 @@ func (r *registers) checkRing(offset uint64, entries uint32) (Ring, abi.ErrorCod
 		return ring, abi.ErrorRingEntries
 	case offset%abi.PageSize != 0:
 		return ring, abi.ErrorRingAlignment
-	case offset < uint64(abi.HeaderBytes(len(r.channels))) || offset > uint64(r.cfg.SharedBytes) ||
-		uint64(r.cfg.SharedBytes)-offset < uint64(abi.RingBytes(int(entries))):
+	}
+	from, to := r.ringRange()
+	if offset < from || offset > to || to-offset < uint64(abi.RingBytes(int(entries))) {
 		return ring, abi.ErrorRingOutside
 	}
 	return ring, abi.ErrorNone
+}
+
+// ringRange is the part of BAR2 where rings may lie.
+func (r *registers) ringRange() (from, to uint64) {
+	from = uint64(abi.HeaderBytes(len(r.channels)))
+	if r.version < abi.Version1_1 {
+		return from, uint64(r.cfg.SharedBytes)
+	}
+	return from, from + uint64(r.cfg.RingsBytes())
 }
 
 // overlaps reports whether two rings share a page.

@@ -39,6 +39,10 @@ const (
 	defaultMaxRingEntries = 1 << 14
 )
 
+// RingsBytes is how much of BAR2 behind its header is for rings, of a configuration
+// with all its defaults filled in, as [Device.Config] returns it.
+func (c Config) RingsBytes() int { return abi.RingsBytes(c.SharedBytes, c.Channels, c.MaxRingEntries) }
+
 // withDefaults returns the configuration with defaults filled in, or what is
 // wrong with it.
 func (c Config) withDefaults() (Config, error) {

@@ -33,6 +33,8 @@ func FuzzDevice(f *testing.F) {
 	f.Add(channel)
 	f.Add(append(channel, record(fuzzRegister, abi.Doorbell(0), 1, 2, 3)...))
 	f.Add(append(channel, record(fuzzReset, 0)...))
+	old := record(fuzzRegister, abi.RegSelectVersion, word(uint32(abi.Version1_0))...)
+	f.Add(append(old, channel[len(old):]...))
 	f.Add(record(fuzzConfig, pci.Command, 0xff, 0xff, 0xff, 0xff))
 	f.Add(record(fuzzConfig, 0x48, 0, 0x80))
 	f.Add(record(fuzzShared, 0, make([]byte, 64)...))

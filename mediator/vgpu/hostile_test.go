@@ -60,13 +60,13 @@ func TestHostileGuestProperty(t *testing.T) {
 				h.write(t, vfiouser.RegionBAR2, at, garbage.Draw(t, "data"))
 			},
 			"context": func(t *rapid.T) {
-				h.set(t, abi.RegSelectVersion, uint32(abi.Newest))
+				h.set(t, abi.RegSelectVersion, rapid.SampledFrom(versions).Draw(t, "version"))
 				h.set(t, abi.RegAcceptFeaturesLo, uint32(abi.FeatureContexts))
 				h.set(t, abi.ContextSlot(rapid.IntRange(0, 4).Draw(t, "slot"), abi.ContextControl), rapid.Uint32Range(0, 4).Draw(t, "control"))
 			},
 			"working context": func(t *rapid.T) {
 				slot := rapid.IntRange(0, 3).Draw(t, "slot")
-				h.set(t, abi.RegSelectVersion, uint32(abi.Newest))
+				h.set(t, abi.RegSelectVersion, rapid.SampledFrom(versions).Draw(t, "version"))
 				h.set(t, abi.RegAcceptFeaturesLo, uint32(abi.FeatureContexts))
 				h.set(t, abi.ContextSlot(slot, abi.ContextFlags), 0)
 				h.set(t, abi.ContextSlot(slot, abi.ContextControl), uint32(abi.ControlCreate))
@@ -124,10 +124,11 @@ func TestHostileGuestProperty(t *testing.T) {
 }
 
 var (
-	garbage = rapid.OneOf(
+	versions = []uint32{uint32(abi.Version1_1), uint32(abi.Version1_0)}
+	garbage  = rapid.OneOf(
 		rapid.SliceOfN(rapid.Byte(), 0, 16),
 		rapid.Map(rapid.Uint32Range(0, 8), func(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }),
-		rapid.Map(rapid.SampledFrom([]uint32{0xffffffff, uint32(abi.Newest), 1 << 15, 0x8000_0000, abi.ResetMagic}),
+		rapid.Map(rapid.SampledFrom([]uint32{0xffffffff, uint32(abi.Version1_1), uint32(abi.Version1_0), 1 << 15, 0x8000_0000, abi.ResetMagic}),
 			func(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }),
 	)
 	errorCode = rapid.Map(rapid.Uint32Range(1, 40), func(v uint32) abi.ErrorCode { return abi.ErrorCode(v) })
@@ -250,9 +251,11 @@ func (h *hostile) slot(t *rapid.T) int { return rapid.IntRange(0, 8).Draw(t, "sl
 // badChannel asks for a channel whose rings may lie over the header, over each
 // other, outside, or have any size.
 func (h *hostile) badChannel(t *rapid.T) {
+	rings := uint64(abi.HeaderBytes(8) + h.dev.Config().RingsBytes()) // their end
 	offset := rapid.OneOf(
 		rapid.Map(rapid.Uint64Range(0, 40), func(page uint64) uint64 { return page * abi.PageSize }),
 		rapid.Uint64Range(abi.MinSharedBytes-4*abi.PageSize, abi.MinSharedBytes+abi.PageSize),
+		rapid.Map(rapid.Uint64Range(0, 8), func(n uint64) uint64 { return rings + (n-4)*abi.PageSize }),
 		rapid.Map(rapid.Uint64Range(0, 4), func(n uint64) uint64 { return -n * abi.PageSize }),
 	)
 	entries := rapid.SampledFrom([]uint32{128, 256, 4096, 0, 64, 129, 8192, 1 << 31})

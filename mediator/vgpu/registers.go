@@ -202,6 +202,8 @@ func (r *registers) loadIdentity(off uint32) uint32 {
 		return uint32(r.cfg.MemoryBytes >> 32)
 	case abi.RegPollWindowNanos:
 		return uint32(r.cfg.PollWindow)
+	case abi.RegRingsBytes:
+		return uint32(r.cfg.RingsBytes())
 	}
 	return 0
 }

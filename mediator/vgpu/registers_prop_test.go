@@ -41,7 +41,11 @@ func checkTables(t interface{ Fatalf(string, ...any) }, r *registers) {
 		}
 		for _, ring := range []Ring{c.open.Submission, c.open.Completion} {
 			s := span{i, ring.Offset, ring.Offset + uint64(ring.Entries)*abi.EntrySize}
-			if s.from < uint64(abi.HeaderBytes(len(r.channels))) || s.to > uint64(r.cfg.SharedBytes) {
+			end := r.cfg.SharedBytes
+			if r.version != abi.Version1_0 {
+				end = int64(abi.HeaderBytes(len(r.channels)) + r.cfg.RingsBytes())
+			}
+			if s.from < uint64(abi.HeaderBytes(len(r.channels))) || s.to > uint64(end) {
 				t.Fatalf("channel %d: ring %+v outside", i, ring)
 			}
 			for _, o := range rings {
@@ -60,6 +64,9 @@ func checkTables(t interface{ Fatalf(string, ...any) }, r *registers) {
 	}
 }
 
+// anyVersion is one that the device speaks.
+var anyVersion = rapid.SampledFrom([]abi.Version{abi.Version1_0, abi.Version1_1})
+
 // TestTablesProperty drives the tables by a guest and a backend that do anything
 // that their interfaces let them, in any order.
 func TestTablesProperty(t *testing.T) {
@@ -70,7 +77,7 @@ func TestTablesProperty(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newRegisters(cfg)
-		r.set(abi.RegSelectVersion, uint32(abi.Newest))
+		r.set(abi.RegSelectVersion, uint32(anyVersion.Draw(t, "version")))
 		r.set(abi.RegAcceptFeaturesLo, uint32(abi.FeatureContexts))
 		slot := rapid.IntRange(0, 5)
 		contextRef := func(t *rapid.T) ContextRef {
@@ -95,7 +102,8 @@ func TestTablesProperty(t *testing.T) {
 				r.set(abi.ContextSlot(slot.Draw(t, "slot"), abi.ContextControl), rapid.Uint32Range(0, 4).Draw(t, "control"))
 			},
 			"channel create": func(t *rapid.T) {
-				page := rapid.Uint64Range(5, 40)
+				rings := uint64(cfg.RingsBytes() / abi.PageSize)
+				page := rapid.OneOf(rapid.Uint64Range(5, 40), rapid.Uint64Range(rings, rings+8))
 				channelSetup{
 					context: rapid.Uint32Range(0, 3).Draw(t, "context"),
 					sub:     page.Draw(t, "sub") * abi.PageSize, subN: 128 << rapid.IntRange(0, 3).Draw(t, "subN"),
@@ -109,6 +117,7 @@ func TestTablesProperty(t *testing.T) {
 			"write": func(t *rapid.T) {
 				r.set(rapid.IntRange(0, 0x2fff).Draw(t, "offset")&^3, rapid.Uint32().Draw(t, "value"))
 			},
+			"version":         func(t *rapid.T) { r.set(abi.RegSelectVersion, uint32(anyVersion.Draw(t, "version"))) },
 			"doorbell":        func(t *rapid.T) { r.set(abi.Doorbell(slot.Draw(t, "slot")), 0) },
 			"context ready":   func(t *rapid.T) { r.contextReady(contextRef(t)) },
 			"context faulted": func(t *rapid.T) { r.contextFaulted(contextRef(t), code.Draw(t, "code")) },

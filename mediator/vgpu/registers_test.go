@@ -105,6 +105,7 @@ func TestIdentity(t *testing.T) {
 		{"CHANNELS", abi.RegChannels, 5},
 		{"SHARED_BYTES_LO", abi.RegSharedBytesLo, abi.MinSharedBytes},
 		{"HEADER_BYTES", abi.RegHeaderBytes, 6 * abi.PageSize},
+		{"RINGS_BYTES", abi.RegRingsBytes, 5 * 2 * 1024 * abi.EntrySize},
 		{"MEMORY_BYTES_HI", abi.RegMemoryBytesHi, 5},
 		{"unlisted", 0xffc, 0},
 		{"slot 3 of 3", abi.ContextSlot(3, abi.ContextStatus), 0},
@@ -174,8 +175,11 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
+// ringsEnd is where the test devices' rings end.
+var ringsEnd = base + 5*2*1024*abi.EntrySize
+
 func TestChannelChecks(t *testing.T) {
-	end := uint64(abi.MinSharedBytes)
+	end := ringsEnd
 	for _, c := range []struct {
 		name   string
 		change func(*channelSetup)
@@ -196,6 +200,7 @@ func TestChannelChecks(t *testing.T) {
 		{"alignment", func(s *channelSetup) { s.sub += 64 }, abi.ErrorRingAlignment},
 		{"in the header", func(s *channelSetup) { s.sub = base - abi.PageSize }, abi.ErrorRingOutside},
 		{"at 0", func(s *channelSetup) { s.sub = 0 }, abi.ErrorRingOutside},
+		{"among windows", func(s *channelSetup) { s.sub = abi.MinSharedBytes - 2*abi.PageSize }, abi.ErrorRingOutside},
 		{"past the end", func(s *channelSetup) { s.comp = end - 3*abi.PageSize }, abi.ErrorRingOutside},
 		{"at the end", func(s *channelSetup) { s.comp = end }, abi.ErrorRingOutside},
 		{"far away", func(s *channelSetup) { s.comp = ^uint64(0) - abi.PageSize + 1 }, abi.ErrorRingOutside},
@@ -222,6 +227,41 @@ func TestChannelChecks(t *testing.T) {
 				t.Errorf("%d actions, want %d", got, wantTodo)
 			}
 		})
+	}
+}
+
+// TestOldDriversRings: a driver of version 1.0 may lay its rings anywhere behind the
+// header, whatever it has done as one of a newer version before.
+func TestOldDriversRings(t *testing.T) {
+	const end = abi.MinSharedBytes
+	r := ready(t)
+	r.set(abi.RegSelectVersion, uint32(abi.Version1_0))
+	if got := abi.ErrorCode(r.get(abi.RegError)); got != abi.ErrorBadState {
+		t.Errorf("another version with a context there: %v", got)
+	}
+	r.set(abi.RegReset, abi.ResetMagic)
+	r.set(abi.RegSelectVersion, uint32(abi.Version1_0))
+	r.set(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlCreate))
+	r.contextReady(ContextRef{0, 2})
+	if todo := r.take(); len(todo) == 0 || todo[len(todo)-1].context.Version != abi.Version1_0 {
+		t.Errorf("the backend was told: %+v", todo)
+	}
+	for i, c := range []struct {
+		comp uint64
+		want abi.ErrorCode
+	}{
+		{ringsEnd, abi.ErrorNone},
+		{end - 4*abi.PageSize, abi.ErrorNone},
+		{base - abi.PageSize, abi.ErrorRingOutside},
+		{end - 3*abi.PageSize, abi.ErrorRingOutside},
+		{end, abi.ErrorRingOutside},
+	} {
+		s := goodChannel()
+		s.sub += uint64(i) * 2 * abi.PageSize
+		s.comp = c.comp
+		if got := s.create(r, i); got != c.want {
+			t.Errorf("ring at %#x: %v, want %v", c.comp, got, c.want)
+		}
 	}
 }
 

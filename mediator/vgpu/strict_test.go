@@ -120,10 +120,14 @@ func (s *strict) OpenChannel(ch vgpu.Channel) {
 	case ch.Page != abi.ChannelPage(ch.Slot) || ch.Vector < -1 || ch.Vector >= s.cfg.Vectors:
 		s.complain("opened %+v", ch)
 	}
+	header, end := abi.HeaderBytes(s.cfg.Channels), int(s.cfg.SharedBytes)
+	if c == nil || c.Version != abi.Version1_0 {
+		end = header + s.cfg.RingsBytes()
+	}
 	rings := []vgpu.Ring{ch.Submission, ch.Completion}
 	for i, r := range rings {
-		if end := r.Offset + uint64(abi.RingBytes(r.Entries)); r.Offset < uint64(abi.HeaderBytes(s.cfg.Channels)) ||
-			end > uint64(s.cfg.SharedBytes) || end < r.Offset || r.Entries < abi.MinRingEntries || r.Entries&(r.Entries-1) != 0 {
+		if to := r.Offset + uint64(abi.RingBytes(r.Entries)); r.Offset < uint64(header) ||
+			to > uint64(end) || to < r.Offset || r.Entries < abi.MinRingEntries || r.Entries&(r.Entries-1) != 0 {
 			s.complain("opened %+v, whose ring is no ring", ch)
 		}
 		others := rings[:i:i]

@@ -112,8 +112,12 @@ func TestTraces(t *testing.T) {
 				t.Errorf("the clock is off by %v", off)
 			}
 			for g, want := range tr.busy {
-				if got := phase.Of(g).Busy; got < want-20*us || got > want+20*us {
-					t.Errorf("group %d was busy for %v, want %v", g, got, want)
+				within := 20 * us
+				if tr.timer {
+					within = want / 50 // of a recording, which has gaps
+				}
+				if got := phase.Of(g).Busy; got < want-within || got > want+within {
+					t.Errorf("group %d was busy for %v, want %v within %v", g, got, want, within)
 				}
 			}
 			if len(phase.Groups) != len(tr.busy) {

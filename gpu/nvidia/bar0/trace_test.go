@@ -16,10 +16,12 @@ import (
 
 // trace is what a GPU's registers held over some time: a file of lines, each a time
 // in nanoseconds, an offset and a value in hexadecimal; or "busy group nanoseconds",
-// "gone" or "refused words" for what is to be read out of it; or a comment.
+// "gone" or "refused words" for what is to be read out of it; or a comment. One that
+// has PTIMER's words is of a soft GPU, whose PTIMER stands still between two changes.
 type trace struct {
 	writes  []write
 	length  time.Duration
+	timer   bool
 	busy    map[accounting.GroupID]time.Duration
 	gone    bool
 	refused string
@@ -66,6 +68,7 @@ func readTrace(name string) (*trace, error) {
 		}
 		tr.writes = append(tr.writes, w)
 		tr.length = w.at
+		tr.timer = tr.timer || w.off == nvreg.PTimerTime0
 	}
 	return tr, lines.Err()
 }
@@ -91,14 +94,21 @@ func (p *player) now() time.Duration {
 	return p.clock
 }
 
-func (p *player) gpuTime() time.Duration { return p.clock + boot }
+func (p *player) gpuTime() time.Duration {
+	if p.trace.timer {
+		return p.clock
+	}
+	return p.clock + boot
+}
 
 func (p *player) until(t time.Duration) {
 	for ; p.next < len(p.trace.writes) && p.trace.writes[p.next].at <= t; p.next++ {
 		w := p.trace.writes[p.next]
 		p.file.Store(w.off, w.value)
 	}
-	p.file.StoreTime(p.gpuTime())
+	if !p.trace.timer {
+		p.file.StoreTime(p.gpuTime())
+	}
 }
 
 // The layout by the public register manuals, apart from package nvreg's: a mistake

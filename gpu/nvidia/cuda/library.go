@@ -69,6 +69,8 @@ const (
 	cuCtxSetCurrent
 	cuCtxGetLimit
 	cuMemGetInfo
+	cuMemAlloc
+	cuMemFree
 	cuMemAllocAsync
 	cuMemFreeAsync
 	cuMemHostRegister
@@ -125,6 +127,8 @@ var symbols = [functions]string{
 	cuCtxSetCurrent:            "cuCtxSetCurrent",
 	cuCtxGetLimit:              "cuCtxGetLimit",
 	cuMemGetInfo:               "cuMemGetInfo_v2",
+	cuMemAlloc:                 "cuMemAlloc_v2",
+	cuMemFree:                  "cuMemFree_v2",
 	cuMemAllocAsync:            "cuMemAllocAsync",
 	cuMemFreeAsync:             "cuMemFreeAsync",
 	cuMemHostRegister:          "cuMemHostRegister_v2",

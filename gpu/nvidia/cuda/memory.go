@@ -11,6 +11,15 @@ func (l *Library) MemGetInfo() (free, total uint64, err error) {
 	return answers(func(s *scratch) error { return l.call(cuMemGetInfo, s.at(0), s.at(1)) })
 }
 
+// MemAlloc allocates, in no stream's order.
+func (l *Library) MemAlloc(n uint64) (DevicePtr, error) {
+	p, _, err := answers(func(s *scratch) error { return l.call(cuMemAlloc, s.at(0), uintptr(n)) })
+	return DevicePtr(p), err
+}
+
+// MemFree frees what MemAlloc allocated. It waits for what runs in the context.
+func (l *Library) MemFree(p DevicePtr) error { return l.call(cuMemFree, uintptr(p)) }
+
 // MemAllocAsync allocates in s's order. The address is known at once.
 func (l *Library) MemAllocAsync(n uint64, stream Stream) (DevicePtr, error) {
 	p, _, err := answers(func(s *scratch) error { return l.call(cuMemAllocAsync, s.at(0), uintptr(n), uintptr(stream)) })

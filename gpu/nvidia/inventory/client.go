@@ -221,6 +221,9 @@ const closeLimit = time.Second
 // one that is stuck in the kernel is not waited for.
 func end(cmd *exec.Cmd, in io.Closer, over <-chan error) error {
 	err := in.Close()
+	if errors.Is(err, os.ErrClosed) { // it has ended by itself
+		err = nil
+	}
 	select {
 	case <-over:
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -170,6 +171,24 @@ func TestWatchStartsAgain(t *testing.T) {
 	life := []string{"inventory 580.0", "xid 31", "xid 79", "error wait for errors of the GPUs: the driver is gone"}
 	if diff := cmp.Diff(append(life, life...), said); diff != "" {
 		t.Errorf("what was said, -want +got:\n%s", diff)
+	}
+}
+
+// TestEndOfAProgramThatHasEnded is none's fault: its input is closed with it.
+func TestEndOfAProgramThatHasEnded(t *testing.T) {
+	t.Setenv(roleVariable, "dies")
+	cmd := exec.Command(os.Args[0], "--once")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Run(); err == nil {
+		t.Error("it did not die")
+	}
+	over := make(chan error, 1)
+	over <- nil
+	if err := end(cmd, in, over); err != nil {
+		t.Error(err)
 	}
 }
 

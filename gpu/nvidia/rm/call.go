@@ -77,13 +77,8 @@ func (c *caller) alloc(what string, parent abi.Handle, class abi.Class, params a
 
 // free ends an object.
 func (c *caller) free(what string, parent, object abi.Handle) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	call := abi.Free{Client: c.client, Parent: parent, Object: object}
-	if err := c.ioctl(abi.EscFree, &call, nil, &call.Status); err != nil {
-		return &Error{Call: what, Object: object, Err: err}
-	}
-	return nil
+	return c.plain(what, object, abi.EscFree, &call, &call.Status)
 }
 
 // mapMemory maps a memory object of the client's for reading.
@@ -93,14 +88,22 @@ func (c *caller) mapMemory(k Kernel, memory abi.Handle, length int) (Mapping, er
 		return nil, err
 	}
 	defer window.Close() // the mapping stays
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	call := abi.MapMemory{Client: c.client, Device: c.client, Memory: memory, Length: uint64(length),
 		Flags: abi.MapReadOnly, FD: int32(window.FD())}
-	if err := c.ioctl(abi.EscMapMemory, &call, nil, &call.Status); err != nil {
-		return nil, &Error{Call: "map an event buffer", Object: memory, Err: err}
+	if err := c.plain("map an event buffer", memory, abi.EscMapMemory, &call, &call.Status); err != nil {
+		return nil, err
 	}
-	return window.Map(length)
+	return window.Map(length, false)
+}
+
+// plain makes a call about object that has no parameters but its own; status is call's.
+func (c *caller) plain(what string, object abi.Handle, nr uint8, call any, status *abi.Status) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ioctl(nr, call, nil, status); err != nil {
+		return &Error{Call: what, Object: object, Err: err}
+	}
+	return nil
 }
 
 // ioctl makes one call on the control node. The caller holds mu; status is call's.

@@ -134,6 +134,9 @@ func (c *Client) Now() (time.Duration, error) {
 	return time.Duration(p.Nanoseconds), err
 }
 
+// GPU is which one the client is on.
+func (c *Client) GPU() GPU { return c.gpu }
+
 // Close ends the client and all that it made. Its Events are closed before.
 func (c *Client) Close() error {
 	var errs []error

@@ -32,22 +32,26 @@ type Node interface {
 	Ioctl(nr uint8, arg, params []byte) error
 	// IoctlBriefly is Ioctl for calls of some microseconds that are made often. Go's
 	// scheduler does not hear of it, which else wakes a thread to look after each: on an
-	// H100's host that was a quarter of what reading the record took.
+	// H100's host that was a tenth of what the daemon takes. Where such a call turns out
+	// not to be brief, the next ones are like any other.
 	IoctlBriefly(nr uint8, arg, params []byte) error
-	// Map maps length bytes for reading, of what a call made this node stand for. The
-	// mapping stays when the node is closed.
-	Map(length int) (Mapping, error)
+	// Map maps length bytes, of what a call made this node stand for, for reading, and
+	// for writing where write says so. The mapping stays when the node is closed.
+	Map(length int, write bool) (Mapping, error)
 	// FD is the descriptor's number.
 	FD() int
 	io.Closer
 }
 
-// Mapping is memory that the driver writes.
+// Mapping is memory that the driver or the GPU has too.
 type Mapping interface {
 	// Load32 reads a word at an offset that is a multiple of 4, in one access, and what
 	// is read after it was written at least as late.
 	Load32(off int) uint32
 	// Copy reads len(b) bytes from off.
 	Copy(b []byte, off int)
+	// Store32 writes a word at an offset that is a multiple of 4, of a mapping that is
+	// for writing. What is written after it is seen by nobody before it is.
+	Store32(off int, v uint32)
 	io.Closer
 }

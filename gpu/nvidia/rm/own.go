@@ -3,6 +3,7 @@ package rm
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"vgpud/gpu/nvidia/rm/abi"
@@ -108,17 +109,27 @@ func findIn(nodes []Node, next abi.Handle, from, to int) *Own {
 	return nil
 }
 
+// all goes through the objects that libcuda numbered, in the order of their numbers.
+func (c *caller) all() iter.Seq2[abi.Handle, abi.Class] {
+	return func(yield func(abi.Handle, abi.Class) bool) {
+		for h, last := firstObject, firstObject; h < firstObject+maxObjects && h-last < maxGap; h++ {
+			class, err := c.class(h)
+			if err != nil {
+				continue
+			}
+			if last = h; !yield(h, class) {
+				return
+			}
+		}
+	}
+}
+
 // objects finds the newest context among the client's objects.
 func (c *caller) objects() (Objects, bool) {
 	channels := make(map[abi.Handle][]abi.Handle) // of a group
 	subdevices := make(map[abi.Handle]abi.Handle) // of a device
 	var groups, computes []abi.Handle
-	for h, last := firstObject, firstObject; h < firstObject+maxObjects && h-last < maxGap; h++ {
-		class, err := c.class(h)
-		if err != nil {
-			continue
-		}
-		last = h
+	for h, class := range c.all() {
 		switch {
 		case class == abi.ClassGroup:
 			groups = append(groups, h)

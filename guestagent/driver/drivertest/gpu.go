@@ -50,6 +50,7 @@ type GPU struct {
 	asked   int    // for occupancies
 	scratch []byte // a command's data
 	plain   bool   // forms of kernels are refused
+	windows int    // where in BAR2 windows begin
 }
 
 // NewGPU returns a GPU whose modules all hold the same kernels.
@@ -161,7 +162,10 @@ func (g *GPU) data(shared []byte, cmd []abi.Entry, offset, n uint64) ([]byte, er
 		}
 		return g.scratch[:n], nil
 	}
-	return abi.Window{Offset: offset, Size: n}.Bytes(shared, 0)
+	if n == 0 {
+		return nil, nil
+	}
+	return abi.Window{Offset: offset, Size: n}.Bytes(shared, g.windows)
 }
 
 func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Completion) error {
@@ -212,7 +216,7 @@ func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comp
 		if err != nil {
 			return err
 		}
-		b, err := x.Window.Bytes(shared, 0)
+		b, err := x.Window.Bytes(shared, g.windows)
 		if err != nil {
 			return err
 		}
@@ -275,12 +279,12 @@ func (g *GPU) doMemory(shared []byte, op abi.Opcode, e *abi.Entry, c *abi.Comple
 	}
 	var src, dst []byte
 	if op == abi.OpCopyIn {
-		src, err = abi.Window{Offset: x.Src, Size: x.Size}.Bytes(shared, 0)
+		src, err = abi.Window{Offset: x.Src, Size: x.Size}.Bytes(shared, g.windows)
 	} else {
 		src = g.bytes(x.Src, x.Size)
 	}
 	if op == abi.OpCopyOut {
-		dst, err = abi.Window{Offset: x.Dst, Size: x.Size}.Bytes(shared, 0)
+		dst, err = abi.Window{Offset: x.Dst, Size: x.Size}.Bytes(shared, g.windows)
 	} else {
 		dst = g.bytes(x.Dst, x.Size)
 	}
@@ -299,12 +303,12 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 		if err != nil {
 			return err
 		}
-		image, err := x.Image.Bytes(shared, 0)
+		image, err := x.Image.Bytes(shared, g.windows)
 		if err != nil {
 			return err
 		}
 		if len(image) == 0 || image[0] != '.' {
-			log, err := abi.Window{Offset: x.Log, Size: uint64(x.LogBytes)}.Bytes(shared, 0)
+			log, err := abi.Window{Offset: x.Log, Size: uint64(x.LogBytes)}.Bytes(shared, g.windows)
 			if err != nil {
 				return err
 			}

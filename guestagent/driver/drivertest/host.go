@@ -22,11 +22,14 @@ type Options struct {
 	Polled      bool // no vectors at all
 	Deaf        bool // contexts never become ready
 	Plain       bool // modules with forms of kernels are refused
+	Old         bool // the device is of version 1.0
 }
 
 const (
 	hostContexts = 4
 	hostChannels = 8
+
+	maxRingEntries = 4096
 )
 
 // Host is a device in this process; it is a driver's Bus.
@@ -123,6 +126,9 @@ func (h *Host) Read(off uint32) (uint32, error) {
 	case abi.RegMagic:
 		return abi.Magic, nil
 	case abi.RegVersion:
+		if h.opts.Old {
+			return uint32(abi.Version1_0), nil
+		}
 		return uint32(abi.Newest), nil
 	case abi.RegOldestVersion:
 		return uint32(abi.Oldest), nil
@@ -133,11 +139,16 @@ func (h *Host) Read(off uint32) (uint32, error) {
 	case abi.RegChannels:
 		return hostChannels, nil
 	case abi.RegMaxRingEntries:
-		return 4096, nil
+		return maxRingEntries, nil
 	case abi.RegSharedBytesLo:
 		return uint32(len(h.shared)), nil
 	case abi.RegHeaderBytes:
 		return uint32(abi.HeaderBytes(hostChannels)), nil
+	case abi.RegRingsBytes:
+		if h.opts.Old {
+			return 0, nil
+		}
+		return uint32(h.windows() - abi.HeaderBytes(hostChannels)), nil
 	case abi.RegPollWindowNanos:
 		return uint32(h.opts.PollWindow), nil
 	}
@@ -176,6 +187,7 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 	}
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
 	h.gpus[slot].plain = h.opts.Plain
+	h.gpus[slot].windows = h.windows()
 	if h.opts.Deaf {
 		h.context(slot, abi.ContextCreating, abi.ErrorNone)
 		return
@@ -190,6 +202,13 @@ func (h *Host) controlChannel(slot int, c abi.Control) {
 		return
 	}
 	reg := func(r int) uint32 { return h.regs[uint32(abi.ChannelSlot(slot, r))] }
+	for _, at := range []int{abi.ChannelSubmissionLo, abi.ChannelCompletionLo} {
+		from, size := int(reg(at)), abi.RingBytes(int(reg(abi.ChannelSubmissionEntries)))
+		if from < abi.HeaderBytes(hostChannels) || !h.opts.Old && from+size > h.windows() {
+			h.regs[abi.RegError] = uint32(abi.ErrorRingOutside)
+			return
+		}
+	}
 	ring := func(lo, n int) []byte {
 		return h.shared[reg(lo):][:reg(n)*abi.EntrySize]
 	}
@@ -218,6 +237,15 @@ func (h *Host) controlChannel(slot int, c abi.Control) {
 		}
 	})
 	h.channel(slot, abi.ChannelReady, abi.ErrorNone)
+}
+
+// windows is where in BAR2 windows begin.
+func (h *Host) windows() int {
+	header := abi.HeaderBytes(hostChannels)
+	if h.opts.Old {
+		return header
+	}
+	return header + abi.RingsBytes(int64(len(h.shared)), hostChannels, maxRingEntries)
 }
 
 // halt tells a channel's executor to stop; stop waits until it has.

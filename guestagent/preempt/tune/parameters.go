@@ -7,6 +7,9 @@ type Parameters struct {
 	// Overhead bounds what a form may cost more than the original, as a ratio: 0.02. FLEP tunes to less than 4 %
 	// (§4.1).
 	Overhead float64
+	// InTime bounds what a form may cost more that leaves within Latency, where none that does so keeps to Overhead:
+	// 1.4 times that.
+	InTime float64
 	// Latency is within what time a kernel should leave the GPU when asked: 500 µs. Kernels that end by themselves in
 	// that time are left as they are.
 	Latency time.Duration
@@ -55,6 +58,7 @@ func (p Parameters) withDefaults() Parameters {
 		}
 	}
 	setFloat(&p.Overhead, DefaultOverhead)
+	setFloat(&p.InTime, 1.4*p.Overhead)
 	setFloat(&p.Tie, 0.005)
 	setTime(&p.Latency, DefaultLatency)
 	setTime(&p.Suspension, 360*time.Microsecond)

@@ -268,12 +268,35 @@ func (c *class) taskTime() time.Duration {
 	return time.Duration(c.ran.low() * float64(min(c.tasks, uint64(c.slots))))
 }
 
-// decide chooses by what was measured: of the arms that cost at most the bound more than the original, the cheapest
-// that leaves in time, or else the one that leaves the soonest.
+// standing is how good a choice is by what it keeps, better ones later.
+type standing int
+
+const (
+	dear    standing = iota // it costs too much
+	slow                    // it costs at most Overhead, and leaves too late
+	hurried                 // it leaves in time, and costs at most InTime
+	good                    // it leaves in time, and costs at most Overhead
+)
+
+// stands is what a choice keeps that costs that much more than the original, as a ratio.
+func (p *Parameters) stands(over float64, leaves time.Duration) standing {
+	switch timely := leaves <= p.Latency; {
+	case timely && over <= 1+p.Overhead:
+		return good
+	case timely && over <= 1+p.InTime:
+		return hurried
+	case over <= 1+p.Overhead:
+		return slow
+	}
+	return dear
+}
+
+// decide chooses by what was measured: of the arms that stand best the cheapest, or where none leaves in time the one
+// that leaves the soonest.
 func (t *Tuner) decide(c *class) {
 	p := &t.params
 	base := c.arms[0].cost.low()
-	best, bestTimely := -1, false
+	best, bestStands := 0, dear
 	var bestCost float64
 	var bestLeaves time.Duration
 	for i := 1; i < len(c.arms); i++ {
@@ -281,33 +304,27 @@ func (t *Tuner) decide(c *class) {
 		if a.cost.n == 0 {
 			continue
 		}
-		cost, bound := a.cost.low(), base*(1+p.Overhead)
+		cost := a.cost.low()
 		leaves := p.leaves(a.choice, c.taskTime(), c.tasks, c.slots)
+		over := cost / base
 		if i == c.chosen { // by less than measuring is uncertain it is not given up
-			cost, bound = cost*(1-p.Tie), bound*(1+p.Tie)
+			cost *= 1 - p.Tie
+			over *= (1 - p.Tie) / (1 + p.Tie)
 		}
-		if cost > bound {
-			continue
-		}
-		timely := leaves <= p.Latency
-		better := best < 0 || timely && !bestTimely
-		if !better && timely == bestTimely {
-			if timely {
+		stands := p.stands(over, leaves)
+		better := stands > bestStands
+		if !better && stands == bestStands {
+			switch stands {
+			case good, hurried:
 				better = cost < bestCost*(1-p.Tie) || cost < bestCost*(1+p.Tie) && leaves < bestLeaves
-			} else {
+			case slow:
 				better = leaves < bestLeaves
 			}
 		}
 		if better {
-			best, bestTimely, bestCost, bestLeaves = i, timely, cost, leaves
+			best, bestStands, bestCost, bestLeaves = i, stands, cost, leaves
 		}
 	}
-	switch {
-	case best < 0:
-		c.chosen, c.why = 0, WhyDear
-	case bestTimely:
-		c.chosen, c.why = best, WhyCheapest
-	default:
-		c.chosen, c.why = best, WhySlow
-	}
+	c.chosen = best
+	c.why = [...]Why{dear: WhyDear, slow: WhySlow, hurried: WhyHurried, good: WhyCheapest}[bestStands]
 }

@@ -76,6 +76,14 @@ func TestAsMeasuredOnAnH100(t *testing.T) {
 			world: table(8192, 2850*us, map[abi.Preempt]float64{single(): 0.03, persistent(1, 1): 0.4}), latency: 100 * us,
 			want: persistent(1, 1), why: WhySlow, suspend: true,
 		},
+		"transpose within 60 µs": { // what leaves in time may cost a little more
+			world: table(1<<18, 770*us, map[abi.Preempt]float64{single(): 1.9, coarse(8): 2.3, persistent(1, 1): 7, persistent(4, 1): 2.6, persistent(16, 1): 2.4}), latency: 60 * us,
+			want: persistent(4, 1), why: WhyHurried, // equal to 16, and sooner gone
+		},
+		"transpose within 60 µs, were it dearer": {
+			world: table(1<<18, 770*us, map[abi.Preempt]float64{single(): 1.9, coarse(8): 1.8, persistent(1, 1): 7, persistent(4, 1): 3.2, persistent(16, 1): 3}), latency: 60 * us,
+			want: coarse(8), why: WhySlow,
+		},
 		"a form that costs too much": {
 			world: table(8192, 2850*us, map[abi.Preempt]float64{single(): 3}),
 			why:   WhyDear, suspend: true,

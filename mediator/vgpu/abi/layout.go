@@ -3,9 +3,12 @@ package abi
 import "fmt"
 
 // Layout of BAR2: page 0 is the device's page, then comes one page for each
-// channel slot, and from the header's end on everything is the guest's to lay
-// out: rings (whole pages) and staging windows. One page a channel, so that a
-// guest can map into a tenant process no more than what is that tenant's.
+// channel slot, which end the header. Behind it lie the rings (whole pages), within
+// [RingsBytes], and behind those the staging windows, each for the guest to lay out.
+// One page a channel, so that a guest can map into a tenant process no more than
+// what is that tenant's. Rings are apart from windows, so that a GPU can be given
+// the windows' memory to copy from and to, which its kernels can reach then, and
+// never a ring. In version 1.0 rings and windows lie anywhere behind the header.
 const (
 	PageSize = 4096
 	// LineSize is the distance between words that are written by different
@@ -17,6 +20,10 @@ const (
 	DefaultSharedBytes = 256 << 20
 	MinSharedBytes     = 4 << 20
 	MaxSharedBytes     = 64 << 30
+
+	// Where BAR2 has hugeFrom bytes, windows begin on a page of hugePage.
+	hugePage = 2 << 20
+	hugeFrom = 64 << 20
 )
 
 // Words of the device's page (page 0 of BAR2), written by the host. They are
@@ -70,8 +77,22 @@ var ChannelWords = []Word{
 }
 
 // HeaderBytes returns how much of BAR2 the pages of the device and of that many
-// channels take: where rings and staging windows may begin.
+// channels take: where rings may begin.
 func HeaderBytes(channels int) int { return (1 + channels) * PageSize }
+
+// RingsBytes returns how much of BAR2, of so many bytes, is for rings behind the
+// header: an eighth of it with the header, or what two rings of [UsualRingEntries]
+// take of each channel, where that is more and no more than a quarter; but no more
+// than all rings at their longest.
+func RingsBytes(shared int64, channels, maxEntries int) int {
+	header := int64(HeaderBytes(channels))
+	usual, most := int64(2*channels*RingBytes(UsualRingEntries)), int64(2*channels*RingBytes(maxEntries))
+	end := min(max(shared/8, header+min(usual, shared/4)), header+most)
+	if shared >= hugeFrom {
+		end = (end + hugePage - 1) &^ (hugePage - 1)
+	}
+	return int(end - header)
+}
 
 // ChannelPage returns the offset in BAR2 of the page of channel i.
 func ChannelPage(i int) int { return (1 + i) * PageSize }
@@ -91,8 +112,9 @@ func UnpackState[S ContextState | ChannelState](w uint32) (S, ErrorCode) {
 
 // Ring sizes, in entries.
 const (
-	MinRingEntries = 128 // a command with all its continuation entries fits
-	MaxRingEntries = 1 << 16
+	MinRingEntries   = 128  // a command with all its continuation entries fits
+	UsualRingEntries = 1024 // as drivers make them that are not told otherwise
+	MaxRingEntries   = 1 << 16
 )
 
 // RingBytes returns the size of a ring of that many entries, rounded up to
@@ -115,13 +137,13 @@ func (w Window) End() (end uint64, ok bool) {
 }
 
 // Bytes returns the window's part of shared, which is BAR2 whole, whose first
-// header bytes are not the guest's to name. The error is a [StatusInvalidWindow].
+// from bytes are not for windows. The error is a [StatusInvalidWindow].
 // The guest can change the bytes at any time: whoever parses them copies first.
-func (w Window) Bytes(shared []byte, header int) ([]byte, error) {
+func (w Window) Bytes(shared []byte, from int) ([]byte, error) {
 	end, ok := w.End()
-	if !ok || w.Offset < uint64(header) || end > uint64(len(shared)) {
-		return nil, fmt.Errorf("window of %d bytes at %#x in %d bytes of shared memory with a header of %d: %w",
-			w.Size, w.Offset, len(shared), header, StatusInvalidWindow)
+	if !ok || w.Offset < uint64(from) || end > uint64(len(shared)) {
+		return nil, fmt.Errorf("window of %d bytes at %#x in %d bytes of shared memory whose windows begin at %#x: %w",
+			w.Size, w.Offset, len(shared), from, StatusInvalidWindow)
 	}
 	return shared[w.Offset:end:end], nil
 }

@@ -28,13 +28,14 @@ const (
 	RegEntryBytes       = 0x044 // size of a ring entry, EntrySize
 	RegSharedBytesLo    = 0x048 // size of BAR2, bits 31:0
 	RegSharedBytesHi    = 0x04c // size of BAR2, bits 63:32
-	RegHeaderBytes      = 0x050 // bytes at the start of BAR2 that rings and staging windows must keep off
+	RegHeaderBytes      = 0x050 // bytes at the start of BAR2 that are neither for rings nor for windows
 	RegVectors          = 0x054 // number of MSI vectors
 	RegStateVector      = 0x058 // vector raised on a change of state, NoVector for none
 	RegMemoryBytesLo    = 0x05c // GPU memory that this guest may use, bits 31:0
 	RegMemoryBytesHi    = 0x060 // GPU memory that this guest may use, bits 63:32
 	RegPollWindowNanos  = 0x064 // for how long the host polls a ring before it asks for a doorbell
 	RegEventDoorbells   = 0x068 // number of event kernel doorbells, 0 without FeatureEventDoorbells
+	RegRingsBytes       = 0x06c // bytes behind the header where rings lie, and windows don't; since version 1.1
 )
 
 // Regions of BAR0 that hold one slot a context or a channel.
@@ -140,6 +141,7 @@ var Registers = []Register{
 	{"MEMORY_BYTES_HI", RegMemoryBytesHi, "ro"},
 	{"POLL_WINDOW_NANOS", RegPollWindowNanos, "ro"},
 	{"EVENT_DOORBELLS", RegEventDoorbells, "ro"},
+	{"RINGS_BYTES", RegRingsBytes, "ro"},
 }
 
 // ContextRegisters lists the registers of a context's slot.

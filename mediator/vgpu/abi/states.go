@@ -73,7 +73,7 @@ const (
 	ErrorBadContext    ErrorCode = 7  // the channel names a context that is not ready
 	ErrorRingEntries   ErrorCode = 8  // entries are not a power of two within the limits
 	ErrorRingAlignment ErrorCode = 9  // a ring does not begin on a page
-	ErrorRingOutside   ErrorCode = 10 // a ring lies outside BAR2 or in its header
+	ErrorRingOutside   ErrorCode = 10 // a ring lies outside what of BAR2 is for rings
 	ErrorRingOverlap   ErrorCode = 11 // a ring overlaps another ring
 	ErrorBadVector     ErrorCode = 12 // a vector that the device does not have
 	ErrorBadFlags      ErrorCode = 13 // flags that this version does not know
@@ -103,7 +103,7 @@ var errorCodeTexts = [errorCodeEnd]string{
 	"the context is not ready",
 	"the ring's entries are not a power of two within the limits",
 	"the ring does not begin on a page",
-	"the ring lies outside BAR2 or in its header",
+	"the ring lies outside what of BAR2 is for rings",
 	"the ring overlaps another",
 	"no such vector",
 	"unknown flags",

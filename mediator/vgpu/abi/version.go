@@ -21,9 +21,11 @@ type Version uint32
 // The versions that this package speaks.
 const (
 	Version1_0 Version = 1 << 16
+	// Version1_1 has rings lie in a part of BAR2 of their own ([RegRingsBytes]).
+	Version1_1 = Version1_0 + 1
 
 	// Newest is the version that the device offers.
-	Newest = Version1_0
+	Newest = Version1_1
 	// Oldest is the oldest version that the device still accepts.
 	Oldest = Version1_0
 )

@@ -31,7 +31,7 @@ const (
 
 // what they are good for, shown where they are not there.
 const (
-	withoutEvents     = "guests are accounted by the status registers, or else not at all"
+	withoutEvents     = "guests are accounted by the status registers, or else by what their own processes say"
 	withoutRegisters  = "nothing to do where the GPU records its own context switches: accounting uses these"
 	withoutSuspension = "a guest that is held runs what is on the GPU to its end; preemptible kernels leave all the same"
 	withoutTimeSlices = "shares are held by suspensions alone"

@@ -51,6 +51,8 @@ type GPU struct {
 	Memory uint64
 	// Output is where kernels print: Print writes to it.
 	Output func(text string)
+	// OnAlloc, if there is one, is called with what MemAlloc allocates.
+	OnAlloc func(mem []byte)
 
 	mu    sync.Mutex
 	wake  *sync.Cond
@@ -180,19 +182,22 @@ func (g *GPU) handle() uint64 {
 	return g.next
 }
 
-// Init implements the driver's method, and so do all below.
+// Init is [cuda.Library.Init].
 func (g *GPU) Init() error {
 	defer g.mu.Unlock()
 	return g.call("Init")
 }
 
+// DriverGetVersion is [cuda.Library.DriverGetVersion].
 func (g *GPU) DriverGetVersion() (int, error) { return 13000, nil }
 
+// DeviceGetCount is [cuda.Library.DeviceGetCount].
 func (g *GPU) DeviceGetCount() (int, error) {
 	defer g.mu.Unlock()
 	return 1, g.call("DeviceGetCount")
 }
 
+// DeviceGet is [cuda.Library.DeviceGet].
 func (g *GPU) DeviceGet(i int) (cuda.Device, error) {
 	if i != 0 {
 		return 0, cuda.ErrInvalidDevice
@@ -200,14 +205,18 @@ func (g *GPU) DeviceGet(i int) (cuda.Device, error) {
 	return 0, nil
 }
 
+// DeviceGetName is [cuda.Library.DeviceGetName].
 func (g *GPU) DeviceGetName(cuda.Device) (string, error) { return "CUDA in software", nil }
 
+// DeviceGetUUID is [cuda.Library.DeviceGetUUID].
 func (g *GPU) DeviceGetUUID(cuda.Device) ([16]byte, error) {
 	return [16]byte{0: 0xab, 15: 0xcd}, nil
 }
 
+// DeviceGetPCIBusID is [cuda.Library.DeviceGetPCIBusID].
 func (g *GPU) DeviceGetPCIBusID(cuda.Device) (string, error) { return "0000:00:05.0", nil }
 
+// DeviceTotalMem is [cuda.Library.DeviceTotalMem].
 func (g *GPU) DeviceTotalMem(cuda.Device) (uint64, error) { return g.Memory, nil }
 
 var attributes = map[cuda.Attribute]int{
@@ -218,10 +227,12 @@ var attributes = map[cuda.Attribute]int{
 	cuda.MaxSharedPerBlockOptin: 227 << 10, cuda.MaxBlocksPerMultiprocessor: 32,
 }
 
+// DeviceGetAttribute is [cuda.Library.DeviceGetAttribute].
 func (g *GPU) DeviceGetAttribute(_ cuda.Device, a cuda.Attribute) (int, error) {
 	return attributes[a], nil
 }
 
+// CtxCreate is [cuda.Library.CtxCreate].
 func (g *GPU) CtxCreate(uint32, cuda.Device) (cuda.Context, error) {
 	defer g.mu.Unlock()
 	if err := g.call("CtxCreate"); err != nil {
@@ -261,6 +272,7 @@ func (g *GPU) CtxDestroy(c cuda.Context) error {
 	return nil
 }
 
+// CtxSetCurrent is [cuda.Library.CtxSetCurrent].
 func (g *GPU) CtxSetCurrent(c cuda.Context) error {
 	defer g.mu.Unlock()
 	if err := g.call("CtxSetCurrent"); err != nil {
@@ -270,6 +282,7 @@ func (g *GPU) CtxSetCurrent(c cuda.Context) error {
 	return nil
 }
 
+// CtxGetLimit is [cuda.Library.CtxGetLimit].
 func (g *GPU) CtxGetLimit(int) (uint64, error) {
 	defer g.mu.Unlock()
 	return 1 << 20, g.inContext("CtxGetLimit")

@@ -29,6 +29,7 @@ func (g *GPU) Bytes(p cuda.DevicePtr, n uint64) ([]byte, error) {
 	return nil, cuda.ErrIllegalAddress
 }
 
+// MemGetInfo is [cuda.Library.MemGetInfo].
 func (g *GPU) MemGetInfo() (free, total uint64, err error) {
 	defer g.mu.Unlock()
 	err = g.inContext("MemGetInfo")
@@ -54,6 +55,35 @@ func (g *GPU) allocate(n uint64) (cuda.DevicePtr, error) {
 	return cuda.DevicePtr(p), nil
 }
 
+// MemAlloc tells OnAlloc, if there is one, of the memory.
+func (g *GPU) MemAlloc(n uint64) (cuda.DevicePtr, error) {
+	defer g.mu.Unlock()
+	if err := g.inContext("MemAlloc"); err != nil {
+		return 0, err
+	}
+	p, err := g.allocate(n)
+	if err == nil && g.OnAlloc != nil {
+		g.OnAlloc(g.device[uint64(p)])
+	}
+	return p, err
+}
+
+// MemFree frees at once: nothing may use the memory any more.
+func (g *GPU) MemFree(p cuda.DevicePtr) error {
+	defer g.mu.Unlock()
+	if err := g.inContext("MemFree"); err != nil {
+		return err
+	}
+	mem, ok := g.device[uint64(p)]
+	if !ok {
+		return cuda.ErrInvalidValue
+	}
+	g.used -= uint64(len(mem))
+	delete(g.device, uint64(p))
+	return nil
+}
+
+// MemAllocAsync is [cuda.Library.MemAllocAsync].
 func (g *GPU) MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("MemAllocAsync"); err != nil {
@@ -62,6 +92,7 @@ func (g *GPU) MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error) {
 	return g.allocate(n)
 }
 
+// MemFreeAsync is [cuda.Library.MemFreeAsync].
 func (g *GPU) MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error {
 	return g.queue("MemFreeAsync", s, func() error {
 		if g.device[uint64(p)] == nil {
@@ -77,6 +108,7 @@ func (g *GPU) MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error {
 	})
 }
 
+// MemHostRegister is [cuda.Library.MemHostRegister].
 func (g *GPU) MemHostRegister(mem []byte, _ uint32) error {
 	defer g.mu.Unlock()
 	if err := g.inContext("MemHostRegister"); err != nil {
@@ -89,6 +121,7 @@ func (g *GPU) MemHostRegister(mem []byte, _ uint32) error {
 	return nil
 }
 
+// MemHostUnregister is [cuda.Library.MemHostUnregister].
 func (g *GPU) MemHostUnregister(mem []byte) error {
 	defer g.mu.Unlock()
 	if err := g.inContext("MemHostUnregister"); err != nil {
@@ -138,6 +171,7 @@ func (g *GPU) MemcpyDtoHAsync(dst []byte, src cuda.DevicePtr, s cuda.Stream) err
 	return g.StreamSynchronize(s)
 }
 
+// MemcpyDtoDAsync is [cuda.Library.MemcpyDtoDAsync].
 func (g *GPU) MemcpyDtoDAsync(dst, src cuda.DevicePtr, n uint64, s cuda.Stream) error {
 	return g.queue("MemcpyDtoDAsync", s, func() error {
 		if g.find(dst, n) == nil || g.find(src, n) == nil {
@@ -182,10 +216,12 @@ func (g *GPU) Memcpy3DAsync(c *cuda.Memcpy3D, s cuda.Stream) error {
 	})
 }
 
+// MemsetAsync is [cuda.Library.MemsetAsync].
 func (g *GPU) MemsetAsync(dst cuda.DevicePtr, value uint32, width int, n uint64, s cuda.Stream) error {
 	return g.Memset2DAsync(dst, 0, value, width, n, 1, s)
 }
 
+// Memset2DAsync is [cuda.Library.Memset2DAsync].
 func (g *GPU) Memset2DAsync(dst cuda.DevicePtr, pitch uint64, value uint32, width int, n, rows uint64, s cuda.Stream) error {
 	extent := (rows-1)*pitch + n*uint64(width)
 	return g.queue("MemsetAsync", s, func() error {
@@ -243,6 +279,7 @@ func (g *GPU) ModuleLoadData(image []byte) (cuda.Module, string, error) {
 	return h, "", nil
 }
 
+// ModuleUnload is [cuda.Library.ModuleUnload].
 func (g *GPU) ModuleUnload(m cuda.Module) error {
 	defer g.mu.Unlock()
 	if err := g.inContext("ModuleUnload"); err != nil {
@@ -259,6 +296,7 @@ func (g *GPU) ModuleUnload(m cuda.Module) error {
 	return nil
 }
 
+// ModuleGetFunction is [cuda.Library.ModuleGetFunction].
 func (g *GPU) ModuleGetFunction(m cuda.Module, name string) (cuda.Function, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("ModuleGetFunction"); err != nil {
@@ -270,6 +308,7 @@ func (g *GPU) ModuleGetFunction(m cuda.Module, name string) (cuda.Function, erro
 	return 0, cuda.ErrNotFound
 }
 
+// ModuleGetGlobal is [cuda.Library.ModuleGetGlobal].
 func (g *GPU) ModuleGetGlobal(m cuda.Module, name string) (cuda.DevicePtr, uint64, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("ModuleGetGlobal"); err != nil {
@@ -281,6 +320,7 @@ func (g *GPU) ModuleGetGlobal(m cuda.Module, name string) (cuda.DevicePtr, uint6
 	return 0, 0, cuda.ErrNotFound
 }
 
+// ModuleEnumerateFunctions is [cuda.Library.ModuleEnumerateFunctions].
 func (g *GPU) ModuleEnumerateFunctions(m cuda.Module) ([]cuda.Function, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("ModuleEnumerateFunctions"); err != nil {
@@ -293,6 +333,7 @@ func (g *GPU) ModuleEnumerateFunctions(m cuda.Module) ([]cuda.Function, error) {
 	return all, nil
 }
 
+// FuncGetAttribute is [cuda.Library.FuncGetAttribute].
 func (g *GPU) FuncGetAttribute(f cuda.Function, a cuda.FunctionAttribute) (int, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("FuncGetAttribute"); err != nil {
@@ -309,11 +350,13 @@ func (g *GPU) FuncGetAttribute(f cuda.Function, a cuda.FunctionAttribute) (int, 
 	return 0, nil
 }
 
+// FuncSetAttribute is [cuda.Library.FuncSetAttribute].
 func (g *GPU) FuncSetAttribute(cuda.Function, cuda.FunctionAttribute, int) error {
 	defer g.mu.Unlock()
 	return g.inContext("FuncSetAttribute")
 }
 
+// FuncGetParamInfo is [cuda.Library.FuncGetParamInfo].
 func (g *GPU) FuncGetParamInfo(f cuda.Function, i int) (offset, size uint64, err error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("FuncGetParamInfo"); err != nil {
@@ -332,6 +375,7 @@ func (g *GPU) FuncGetParamInfo(f cuda.Function, i int) (offset, size uint64, err
 	return offset, uint64(sizes[i]), nil
 }
 
+// OccupancyMaxActiveBlocksPerMultiprocessor is [cuda.Library.OccupancyMaxActiveBlocksPerMultiprocessor].
 func (g *GPU) OccupancyMaxActiveBlocksPerMultiprocessor(_ cuda.Function, threads int, shared uint64) (int, error) {
 	defer g.mu.Unlock()
 	return min(2048/max(threads, 1), 32), g.inContext("Occupancy")

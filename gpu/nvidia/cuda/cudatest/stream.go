@@ -64,6 +64,7 @@ func (g *GPU) carryOut(q *stream) {
 	}
 }
 
+// StreamCreate is [cuda.Library.StreamCreate].
 func (g *GPU) StreamCreate(uint32, int) (cuda.Stream, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("StreamCreate"); err != nil {
@@ -74,6 +75,7 @@ func (g *GPU) StreamCreate(uint32, int) (cuda.Stream, error) {
 	return s, nil
 }
 
+// StreamDestroy is [cuda.Library.StreamDestroy].
 func (g *GPU) StreamDestroy(s cuda.Stream) error {
 	defer g.mu.Unlock()
 	if err := g.inContext("StreamDestroy"); err != nil {
@@ -83,6 +85,7 @@ func (g *GPU) StreamDestroy(s cuda.Stream) error {
 	return nil
 }
 
+// StreamSynchronize is [cuda.Library.StreamSynchronize].
 func (g *GPU) StreamSynchronize(s cuda.Stream) error {
 	defer g.mu.Unlock()
 	if err := g.inContext("StreamSynchronize"); err != nil {
@@ -106,6 +109,7 @@ func (g *GPU) faulted() error {
 	return nil
 }
 
+// StreamWaitEvent is [cuda.Library.StreamWaitEvent].
 func (g *GPU) StreamWaitEvent(s cuda.Stream, e cuda.Event) error {
 	var ev *event
 	upTo := 0
@@ -125,6 +129,7 @@ func (g *GPU) StreamWaitEvent(s cuda.Stream, e cuda.Event) error {
 	})
 }
 
+// StreamWriteValue64 is [cuda.Library.StreamWriteValue64].
 func (g *GPU) StreamWriteValue64(s cuda.Stream, at cuda.DevicePtr, value uint64) error {
 	return g.queue("StreamWriteValue64", s, func() error {
 		if g.device[uint64(at)] != nil {
@@ -134,6 +139,7 @@ func (g *GPU) StreamWriteValue64(s cuda.Stream, at cuda.DevicePtr, value uint64)
 	}, func() error { return g.Store(at, value) })
 }
 
+// EventCreate is [cuda.Library.EventCreate].
 func (g *GPU) EventCreate(flags uint32) (cuda.Event, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("EventCreate"); err != nil {
@@ -144,12 +150,14 @@ func (g *GPU) EventCreate(flags uint32) (cuda.Event, error) {
 	return e, nil
 }
 
+// EventDestroy is [cuda.Library.EventDestroy].
 func (g *GPU) EventDestroy(e cuda.Event) error {
 	defer g.mu.Unlock()
 	delete(g.events, e)
 	return g.inContext("EventDestroy")
 }
 
+// EventRecord is [cuda.Library.EventRecord].
 func (g *GPU) EventRecord(e cuda.Event, s cuda.Stream) error {
 	var ev *event
 	n := 0
@@ -171,6 +179,7 @@ func (g *GPU) EventRecord(e cuda.Event, s cuda.Stream) error {
 	})
 }
 
+// EventQuery is [cuda.Library.EventQuery].
 func (g *GPU) EventQuery(e cuda.Event) (bool, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("EventQuery"); err != nil {
@@ -180,6 +189,7 @@ func (g *GPU) EventQuery(e cuda.Event) (bool, error) {
 	return ev.reached == ev.recorded, nil
 }
 
+// EventSynchronize is [cuda.Library.EventSynchronize].
 func (g *GPU) EventSynchronize(e cuda.Event) error {
 	defer g.mu.Unlock()
 	if err := g.inContext("EventSynchronize"); err != nil {
@@ -192,6 +202,7 @@ func (g *GPU) EventSynchronize(e cuda.Event) error {
 	return g.faulted()
 }
 
+// EventElapsedTime is [cuda.Library.EventElapsedTime].
 func (g *GPU) EventElapsedTime(from, to cuda.Event) (float32, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("EventElapsedTime"); err != nil {
@@ -207,6 +218,7 @@ func (g *GPU) EventElapsedTime(from, to cuda.Event) (float32, error) {
 	return float32(float64(b.at-a.at) / float64(time.Millisecond)), nil
 }
 
+// LaunchKernel is [cuda.Library.LaunchKernel].
 func (g *GPU) LaunchKernel(f cuda.Function, grid, block [3]uint32, shared uint32, s cuda.Stream, a *cuda.Args, n int) error {
 	l := &Launch{GPU: g, Grid: grid, Block: block, Shared: shared, Params: append([]byte(nil), a.Params[:n]...)}
 	var k Kernel

@@ -266,17 +266,28 @@ func recovery(d nvml.Device) inventory.Recovery {
 // it is to go on, in milliseconds: a call can't be given up.
 const patience = 500
 
+// uuidOf is which GPU an error is of: one may be lost to it, and answer nothing any more.
+func (l *library) uuidOf(d nvml.Device) (string, error) {
+	for _, g := range l.gpus {
+		if g.device == d {
+			return g.uuid, nil
+		}
+	}
+	uuid, ret := d.GetUUID()
+	if ret != nvml.SUCCESS {
+		return "", l.failed("ask which GPU an error is of", ret)
+	}
+	return uuid, nil
+}
+
 // Next implements [inventory.Library].
 func (l *library) Next(ctx context.Context) (inventory.XidEvent, error) {
 	for ctx.Err() == nil {
 		e, ret := l.events.Wait(patience)
 		switch ret {
 		case nvml.SUCCESS:
-			uuid, ret := e.Device.GetUUID()
-			if ret != nvml.SUCCESS {
-				return inventory.XidEvent{}, l.failed("ask which GPU an error is of", ret)
-			}
-			return inventory.XidEvent{UUID: uuid, Xid: e.EventData}, nil
+			uuid, err := l.uuidOf(e.Device)
+			return inventory.XidEvent{UUID: uuid, Xid: e.EventData}, err
 		case nvml.ERROR_TIMEOUT:
 		default:
 			return inventory.XidEvent{}, errors.New(l.nvml.ErrorString(ret))

@@ -162,6 +162,7 @@ func TestErrorsOfGPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.GetUUIDFunc = func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST } // to that very error
 	if x, err := l.Next(t.Context()); err != nil || x != (inventory.XidEvent{UUID: "GPU-1", Xid: 79}) {
 		t.Errorf("%v: %v", x, err)
 	}

@@ -2,11 +2,12 @@ package abi
 
 // Numbers of ioctls.
 const (
-	EscFree       = 0x29 // NV_ESC_RM_FREE, nv_escape.h
-	EscControl    = 0x2a // NV_ESC_RM_CONTROL
-	EscAlloc      = 0x2b // NV_ESC_RM_ALLOC
-	EscMapMemory  = 0x4e // NV_ESC_RM_MAP_MEMORY
-	EscRegisterFD = 201  // NV_ESC_REGISTER_FD, nv-ioctl-numbers.h
+	EscFree        = 0x29 // NV_ESC_RM_FREE, nv_escape.h
+	EscControl     = 0x2a // NV_ESC_RM_CONTROL
+	EscAlloc       = 0x2b // NV_ESC_RM_ALLOC
+	EscMapMemory   = 0x4e // NV_ESC_RM_MAP_MEMORY
+	EscUnmapMemory = 0x4f // NV_ESC_RM_UNMAP_MEMORY
+	EscRegisterFD  = 201  // NV_ESC_REGISTER_FD, nv-ioctl-numbers.h
 )
 
 // Request is the number of the ioctl for a call of so many bytes: _IOWR('F', nr, size),
@@ -61,7 +62,8 @@ type Free struct {
 }
 
 // MapMemory is nv_ioctl_nvos33_parameters_with_fd (nv-unix-nvos-params-wrappers.h):
-// makes FD, a fresh descriptor of the control node, what mmap then maps.
+// makes FD, what mmap then maps: a fresh descriptor of the control node, or of the
+// GPU's for memory on the GPU.
 type MapMemory struct {
 	Client, Device, Memory Handle
 	_                      [4]byte
@@ -75,6 +77,16 @@ type MapMemory struct {
 
 // MapReadOnly is NVOS33_FLAGS_ACCESS_READ_ONLY.
 const MapReadOnly = 1
+
+// UnmapMemory is NVOS34_PARAMETERS (nvos.h): ends what a [MapMemory] began, that
+// answered the address.
+type UnmapMemory struct {
+	Client, Device, Memory Handle
+	_                      [4]byte
+	Address                uint64
+	Status                 Status
+	Flags                  uint32
+}
 
 // RegisterFD is nv_ioctl_register_fd_t (nv-ioctl.h): ties the GPU node on which it is
 // called to a control node.

@@ -10,6 +10,7 @@ const (
 	ClassSubdevice   Class = 0x2080 // NV20_SUBDEVICE_0, cl2080.h
 	ClassGroup       Class = 0xa06c // KEPLER_CHANNEL_GROUP_A, cla06c.h: a TSG
 	ClassMemory      Class = 0x90ce // NV01_MEMORY_DEVICELESS, cl90ce.h
+	ClassGPUMemory   Class = 0x40   // NV01_MEMORY_LOCAL_USER, cl0040.h: memory on the GPU
 	ClassEventBuffer Class = 0x90cd // NV_EVENT_BUFFER, cl90cd.h
 
 	// Of an H100. Other generations' have other high bytes; see [Class.Channel] and

@@ -49,6 +49,7 @@ type file struct {
 	tied    bool // a GPU's node, to a control node
 	clients map[abi.Handle]*client
 	memory  *memory // that mmap shows
+	write   bool    // it may be written to
 	opened  int     // descriptors
 }
 
@@ -235,11 +236,11 @@ func (n *node) Close() error {
 	return nil
 }
 
-func (n *node) Map(length int) (rm.Mapping, error) {
+func (n *node) Map(length int, write bool) (rm.Mapping, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
 	m := n.file.memory
-	if m == nil || length > len(m.b) {
+	if m == nil || length > len(m.b) || write != n.file.write {
 		return nil, unix.EINVAL
 	}
 	return m, nil

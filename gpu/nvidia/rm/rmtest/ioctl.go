@@ -24,6 +24,8 @@ func (n *node) Ioctl(nr uint8, arg, params []byte) error {
 		return answer(arg, &abi.Free{}, n.free, func(c *abi.Free, s abi.Status) { c.Status = s })
 	case abi.EscMapMemory:
 		return answer(arg, &abi.MapMemory{}, n.mapMemory, func(c *abi.MapMemory, s abi.Status) { c.Status = s })
+	case abi.EscUnmapMemory:
+		return answer(arg, &abi.UnmapMemory{}, n.unmapMemory, func(c *abi.UnmapMemory, s abi.Status) { c.Status = s })
 	case abi.EscRegisterFD:
 		if n.file.control {
 			return unix.EINVAL
@@ -115,10 +117,32 @@ func (n *node) mapMemory(c *abi.MapMemory) abi.Status {
 	o := cl.objects[c.Memory]
 	ino, err := inode(int(c.FD))
 	window := n.d.files[ino]
-	if o == nil || o.memory == nil || err != nil || window == nil || !window.control || len(window.clients) > 0 {
+	if o == nil || o.memory == nil || err != nil || window == nil || window.memory != nil || len(window.clients) > 0 || c.Length > uint64(len(o.memory.b)) {
 		return abi.InvalidArgument
 	}
-	window.memory = o.memory
+	// The GPU's memory is mapped through its own node.
+	if onGPU := o.class == abi.ClassGPUMemory; onGPU == window.control || onGPU && cl.objects[c.Device].class != abi.ClassDevice {
+		return abi.InvalidArgument
+	}
+	window.memory, window.write = o.memory, c.Flags&abi.MapReadOnly == 0
+	o.mapped++
+	c.Address = addressOf(c.Memory)
+	return abi.OK
+}
+
+// addressOf is what a mapping's address is said to be.
+func addressOf(memory abi.Handle) uint64 { return 0x7f00_0000_0000 + uint64(memory)<<12 }
+
+func (n *node) unmapMemory(c *abi.UnmapMemory) abi.Status {
+	cl, st := n.d.client(n.file, c.Client)
+	if st != abi.OK {
+		return st
+	}
+	o := cl.objects[c.Memory]
+	if o == nil || o.mapped == 0 || c.Address != addressOf(c.Memory) {
+		return abi.InvalidArgument
+	}
+	o.mapped--
 	return abi.OK
 }
 

@@ -25,6 +25,7 @@ type object struct {
 	timeslice uint64
 	id        uint16  // of a group
 	memory    *memory // of memory
+	mapped    int     // of memory: how often
 	buffer    *buffer // of an event buffer
 }
 
@@ -44,6 +45,12 @@ func (m *memory) Copy(b []byte, off int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	copy(b, m.b[off:off+len(b)])
+}
+
+func (m *memory) Store32(off int, v uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	binary.LittleEndian.PutUint32(m.b[off:], v)
 }
 
 func (m *memory) Close() error { return nil }
@@ -170,6 +177,33 @@ func (d *Driver) NewContext(channels int, own bool) (*Context, error) {
 		}
 	}
 	return x, nil
+}
+
+// AddMemory gives the context memory on the GPU, as an allocation does.
+func (x *Context) AddMemory(b []byte) {
+	x.d.mu.Lock()
+	defer x.d.mu.Unlock()
+	var newest, device abi.Handle
+	for h, o := range x.client.objects {
+		switch o.class {
+		case abi.ClassClient:
+			continue // numbered otherwise
+		case abi.ClassDevice:
+			device = h
+		}
+		newest = max(newest, h)
+	}
+	x.client.objects[newest+2] = &object{parent: device, class: abi.ClassGPUMemory, memory: &memory{b: b}}
+}
+
+// Mapped is how often the context's memory on the GPU is mapped.
+func (x *Context) Mapped() (n int) {
+	x.d.mu.Lock()
+	defer x.d.mu.Unlock()
+	for _, o := range x.client.objects {
+		n += o.mapped
+	}
+	return n
 }
 
 // Disabled is the least and the most that a channel of the context is disabled.

@@ -1,0 +1,201 @@
+package accounting_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vgpud/accounting"
+	"vgpud/accounting/accountingtest"
+)
+
+// liar is the number of the context that tells lies, beside one that does not.
+const liar = 1
+
+// beside is a ledger of an honest context and of one of which lies are told.
+func beside(t require, seed uint64, lie func(w accounting.Work) accounting.Work) *ledger {
+	r := rand.New(rand.NewPCG(seed, 1))
+	g := h100()
+	var contexts []*accountingtest.RecordedContext
+	for i := range 2 {
+		c := &accountingtest.RecordedContext{PID: 100 + i, Group: accounting.GroupID(i), Slice: 2 * ms, Kernel: accountingtest.Random(r, 500*us, 0.4)}
+		g.Add(c)
+		contexts = append(contexts, c)
+	}
+	g.AdvanceTo(33 * ms)
+	l := newLedger(g, contexts...)
+	l.cut(t, 40*ms) // until the first record nobody knows who has the engine
+	l.tell = func(w accounting.Work) (accounting.Work, bool) {
+		if w.PID == 100+liar {
+			w = lie(w)
+		}
+		return w, true
+	}
+	return l
+}
+
+// honest holds that the other context is charged as if nobody had lied, once what lies
+// have put off is made up for.
+func (l *ledger) honest(t require) {
+	t.Helper()
+	l.tell = nil
+	for range 10 {
+		l.cut(t, 20*ms)
+	}
+	if off := l.off(1 - liar); off > ms || off < -ms {
+		t.Fatalf("the other context is charged %v of %v", l.charged[l.contexts[1-liar].Group], l.truth(1-liar))
+	}
+}
+
+// TestSpanMeterHostileInstants: no instant that a context claims to have worked since
+// does anything to what others are charged.
+func TestSpanMeterHostileInstants(t *testing.T) {
+	for _, since := range []time.Duration{
+		math.MinInt64, math.MinInt64 + 20*ms, math.MinInt64 + 40*ms - 1, math.MinInt64 + 40*ms, math.MinInt64 + 200*ms,
+		-time.Second, -1, 1, math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - 200*ms, 1 << 62, -1 << 62,
+	} {
+		said := false
+		l := beside(t, 1, func(w accounting.Work) accounting.Work {
+			if !said {
+				w.Since, said = since, true
+			}
+			return w
+		})
+		for range 50 {
+			l.cut(t, 20*ms)
+		}
+		l.honest(t)
+	}
+}
+
+// TestSpanMeterHostileWork: whatever a context claims to have done, the other one is
+// charged rightly, what both are charged is no more than passed, and what is kept
+// does not grow.
+func TestSpanMeterHostileWork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		r := rand.New(rand.NewPCG(seed, 2))
+		var l *ledger
+		// Some instants are of no use to anybody, and some nearly right.
+		instant := func() time.Duration {
+			now := l.gpu.Now()
+			switch r.IntN(5) {
+			case 0:
+				return time.Duration(r.Uint64())
+			case 1:
+				return []time.Duration{math.MinInt64, math.MaxInt64, 0, -1, math.MinInt64 + 40*ms, math.MaxInt64 - 40*ms}[r.IntN(6)]
+			case 2:
+				return now + time.Duration(r.Int64N(int64(time.Minute)))
+			default:
+				return now - 150*ms + time.Duration(r.Int64N(int64(200*ms)))
+			}
+		}
+		lies := rapid.SampledFrom([]int{0, 1, 20, 512}).Draw(t, "spans")
+		l = beside(t, seed, func(w accounting.Work) accounting.Work {
+			w.Since = instant()
+			for range r.IntN(lies + 1) {
+				start := instant()
+				end := instant()
+				if r.IntN(2) == 0 {
+					end = start + time.Duration(r.IntN(1000))
+				}
+				w.Spans = append(w.Spans, accounting.Span{Start: start, End: end})
+			}
+			return w
+		})
+		for range rapid.IntRange(1, 60).Draw(t, "cuts") {
+			l.cut(t, time.Duration(rapid.IntRange(1000, 40000).Draw(t, "interval"))*us)
+		}
+		l.honest(t)
+	})
+}
+
+// TestSpanMeterIsBounded: spans that are to come, or that are more than a GPU can have
+// had, are not kept without end.
+func TestSpanMeterIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		step time.Duration // from one span to the next
+		from time.Duration // of the first, seen from the cut before
+	}{
+		{"in the far future", 20 * us, time.Hour},
+		{"soon", 20 * us, ms},
+		{"in the past, backwards", -20, 0},
+		{"dense", 20, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var l *ledger
+			n := 0
+			l = beside(t, 3, func(w accounting.Work) accounting.Work {
+				w.Since = 1
+				for i := range 512 {
+					start := l.gpu.Now() + c.from + time.Duration(i+1)*c.step
+					if c.from > ms {
+						start += time.Duration(n) * ms // never the same again
+					}
+					w.Spans = append(w.Spans, accounting.Span{Start: start, End: start + 10})
+				}
+				n++
+				return w
+			})
+			for range 50 {
+				l.cut(t, 20*ms)
+			}
+			before := l.meter.Kept()
+			for range 500 {
+				l.cut(t, 20*ms)
+			}
+			if kept := l.meter.Kept(); kept > before+1000 || kept > 10000 {
+				t.Errorf("%d spans are kept after 11 s, %d after one", kept, before)
+			}
+			l.honest(t)
+		})
+	}
+}
+
+// TestSpanMeterUnclaimed: a process of which nobody tells is charged for all of its time on
+// the engine to whom it belongs, from when it does, and one that is nobody's to nobody.
+func TestSpanMeterUnclaimed(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	g := h100()
+	var contexts []*accountingtest.RecordedContext
+	for i := range 3 {
+		c := &accountingtest.RecordedContext{PID: 100 + i, Group: accounting.GroupID(i), Depth: 2, Kernel: accountingtest.Random(r, ms, 0.6)}
+		g.Add(c)
+		contexts = append(contexts, c)
+	}
+	g.AdvanceTo(33 * ms)
+	l := newLedger(g, contexts...)
+	l.contexts = contexts[:1] // of the others nobody tells
+	const owner accounting.GroupID = 9
+	belongs := false
+	l.unclaimed = func(_ time.Duration, pid int) (accounting.GroupID, bool) {
+		if pid == 100 {
+			t.Error("a process that was told of is asked about")
+		}
+		return owner, belongs && pid == 101
+	}
+	for range 50 {
+		l.cut(t, 20*ms)
+	}
+	if got := l.charged[owner]; got != 0 {
+		t.Errorf("charged %v before anybody knew whose it is", got)
+	}
+	belongs = true
+	before := contexts[1].Busy()
+	for range 50 {
+		l.cut(t, 20*ms)
+	}
+	if got, busy := l.charged[owner], contexts[1].Busy()-before; got < busy-2*ms || got > busy*11/10 {
+		t.Errorf("charged %v of %v", got, busy)
+	}
+	if off := l.off(0); off > ms || off < -ms {
+		t.Errorf("the context that was told of is charged %v of %v", l.charged[0], l.truth(0))
+	}
+	if len(l.charged) != 2 {
+		t.Errorf("charged: %v", l.charged)
+	}
+}

@@ -1,0 +1,79 @@
+package nvidia
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"vgpud/gpu"
+)
+
+var _ gpu.Lazy = (*Context)(nil)
+
+// What is freed counts as taken as long as something is queued that may use it, for the
+// GPU has no more room until then; and no longer, whoever notices.
+func TestFreedMemoryIsOwed(t *testing.T) {
+	for busy := range 3 {
+		x := newFake(t, Options{})
+		b := &budget{limit: 64 << 20}
+		c := x.context(t, gpu.ContextOptions{Budget: b})
+		p := alloc(t, c, 32<<20)
+		read(t, channelOf(t, c), p, 8)
+		var fences []gpu.Fence
+		var channels []*Channel
+		for range busy {
+			ch := channelOf(t, c)
+			f, err := ch.Launch(kernel(t, c, "hang", 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			channels, fences = append(channels, ch), append(fences, f)
+		}
+		before := b.taken
+		if err := c.Free(p); err != nil {
+			t.Fatal(err)
+		}
+		if want := min(busy, 1) * 32 << 20; c.Freed() != uint64(want) || b.taken != before-32<<20+uint64(want) {
+			t.Errorf("%d kernels may use it: %d bytes are owed, and %d of %d taken", busy, c.Freed(), b.taken, before)
+		}
+		if _, err := c.Alloc(48 << 20); busy > 0 != errors.Is(err, gpu.ErrMemoryLimit) {
+			t.Errorf("%d kernels: allocated more than there is: %v", busy, err)
+		} else if err == nil {
+			continue
+		}
+		x.let()
+		for i, ch := range channels {
+			for ch.Done() < fences[i] {
+				runtime.Gosched()
+			}
+		}
+		if b.taken != before-32<<20 {
+			t.Errorf("%d kernels have ended, and %d of %d bytes are taken", busy, b.taken, before)
+		}
+		alloc(t, c, 48<<20)
+	}
+}
+
+// The end of a zeroing is told like that of a command, with its times.
+func TestZeroingIsTold(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch, before := c.Zeroes()
+	for range 3 * gpu.OutcomesKept {
+		alloc(t, c, 1<<10)
+	}
+	_, f := c.Zeroes()
+	if f != before+3*gpu.OutcomesKept {
+		t.Errorf("%d zeroings, want one for each allocation", f-before)
+	}
+	if err := ch.Wait(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if o := ch.Outcome(f); o.Err != nil || o.End == 0 || o.End < o.Start {
+		t.Errorf("zeroed from %v to %v, %v", o.Start, o.End, o.Err)
+	}
+	c.poison(gpu.ErrTimeLimit)
+	if err := ch.Wait(t.Context(), f); err != nil {
+		t.Error(err)
+	}
+}

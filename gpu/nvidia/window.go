@@ -1,0 +1,110 @@
+package nvidia
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+	"vgpud/gpu/nvidia/rm"
+)
+
+// windowBytes is how much memory the process maps, room for some 800 control blocks, and
+// windowTakes what that takes on the GPU: the driver allocates in such pieces, and a piece
+// that is shared can't be found. Like all that CUDA itself has in a context it is not
+// charged to the guest. What is mapped takes as much of the GPU's aperture (BAR1).
+const (
+	windowBytes = 512 << 10
+	windowTakes = 2 << 20
+)
+
+// window is memory on the GPU that the process stores to.
+type window struct {
+	at cuda.DevicePtr
+	mu sync.Mutex
+	m  rm.Mapping // nil: none, or over
+}
+
+// openWindow makes the context's window. One without works all the same. Nothing of the
+// guest's runs yet, and the context is current.
+func (c *Context) openWindow() {
+	if c.d.beneath == nil || c.grip.control == nil {
+		return
+	}
+	at, err := c.drv.MemAlloc(windowTakes)
+	if err == nil {
+		if c.window.m, err = c.mapWindow(at); err == nil {
+			c.window.at = at
+			return
+		}
+		err = errors.Join(err, c.drv.MemFree(at))
+	}
+	c.d.o.Log.Warn("kernels are told to leave by copies, which takes longer", "label", c.o.Label, "err", meaning(err))
+}
+
+// mapWindow maps memory and zeroes it. What is put there says which of the driver's
+// objects it is.
+func (c *Context) mapWindow(p cuda.DevicePtr) (rm.Mapping, error) {
+	nonce := make([]byte, 16)
+	rand.Read(nonce)
+	if err := errors.Join(
+		c.drv.MemsetAsync(p, 0, 1, windowBytes, c.zero.stream),
+		c.drv.MemcpyHtoDAsync(p, nonce, c.zero.stream),
+		c.drv.StreamSynchronize(c.zero.stream),
+	); err != nil {
+		return nil, err
+	}
+	m, err := c.grip.control.Window(c.d.o.Kernel, c.d.beneath.GPU(), windowBytes, func(m rm.Mapping) bool {
+		there := make([]byte, len(nonce))
+		m.Copy(there, 0)
+		return bytes.Equal(there, nonce)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for off := 0; off < len(nonce); off += 4 {
+		m.Store32(off, 0)
+	}
+	c.table.add(allocation{base: uint64(p), size: windowBytes, kept: true})
+	return m, nil
+}
+
+// closeWindow ends the window: what its memory is used for next is somebody else's.
+func (c *Context) closeWindow() {
+	w := &c.window
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.m == nil {
+		return
+	}
+	if err := w.m.Close(); err != nil {
+		c.d.o.Log.Debug("unmap memory on the GPU", "label", c.o.Label, "err", err)
+	}
+	w.m = nil
+}
+
+// Window is memory that kernels see stores to within some microseconds.
+func (c *Context) Window() (p gpu.Ptr, size uint64, w gpu.Window) {
+	c.window.mu.Lock()
+	defer c.window.mu.Unlock()
+	if c.window.m == nil {
+		return 0, 0, nil
+	}
+	return gpu.Ptr(c.window.at), windowBytes, &c.window
+}
+
+// Store32 implements [gpu.Window]. Once the GPU is lost, stores go nowhere. Where the
+// kernel's driver has taken the mapping back, as it does before the host sleeps, a store
+// waits until it is there again; if the GPU can't be woken, it is SIGBUS, which ends the
+// process. That is an executor with the one guest context that it has, which is over
+// then anyway, and its guest is told as of any executor that was killed. Nobody else maps
+// any of this: the daemon's controls of contexts have no windows.
+func (w *window) Store32(off uint64, v uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.m != nil {
+		w.m.Store32(int(off), v)
+	}
+}

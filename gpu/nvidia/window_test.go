@@ -1,0 +1,108 @@
+package nvidia
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
+	"vgpud/gpu/nvidia/rm"
+	"vgpud/gpu/nvidia/rm/abi"
+	"vgpud/gpu/nvidia/rm/rmtest"
+)
+
+// windowed is a device whose allocations the driver beneath CUDA has too, and others.
+func windowed(t *testing.T) (*fake, *rmtest.Driver, *rmtest.Context) {
+	t.Helper()
+	k := rmtest.New()
+	own, err := k.NewContext(8, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newFake(t, Options{Kernel: k, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if x.beneath, err = rm.Open(k, rm.GPU{PCI: rmtest.PCI}); err != nil {
+		t.Fatal(err)
+	}
+	own.AddMemory(make([]byte, 16)) // too small
+	own.AddMemory(make([]byte, windowTakes))
+	x.gpu.OnAlloc = func(mem []byte) {
+		own.AddMemory(mem)
+		own.AddMemory(make([]byte, windowTakes)) // made meanwhile
+	}
+	return x, k, own
+}
+
+// What is stored to the window is in the GPU's memory at once, and nowhere once the
+// context is over.
+func TestWindow(t *testing.T) {
+	x, k, own := windowed(t)
+	before := k.Descriptors()
+	c := x.context(t, gpu.ContextOptions{})
+	p, size, w := c.Window()
+	if w == nil {
+		t.Fatal("there is none")
+	}
+	mem, err := x.gpu.Bytes(cuda.DevicePtr(p), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range mem {
+		if b != 0 {
+			t.Fatalf("byte %d is %#x at first", i, b)
+		}
+	}
+	ch := channelOf(t, c)
+	if got := read(t, ch, p, int(size)); !bytes.Equal(got, make([]byte, size)) {
+		t.Error("copied out, it is not zero at first")
+	}
+	w.Store32(size-4, 0xfeedf00d)
+	if got := binary.LittleEndian.Uint32(mem[size-4:]); got != 0xfeedf00d {
+		t.Errorf("stored, the GPU has %#x", got)
+	}
+	if err := c.Free(p); !errors.Is(err, gpu.ErrInvalidPtr) {
+		t.Errorf("somebody frees it: %v", err)
+	}
+	if n := own.Mapped(); n != 1 {
+		t.Errorf("%d of the driver's mappings, want the window's alone", n)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.Store32(size-4, 1)
+	if got := binary.LittleEndian.Uint32(mem[size-4:]); got != 0xfeedf00d {
+		t.Errorf("stored when the context is over: the GPU has %#x", got)
+	}
+	if _, _, w := c.Window(); w != nil || own.Mapped() != 0 || k.Descriptors() != before {
+		t.Errorf("closed: window %v, %d mappings, %d descriptors of %d", w, own.Mapped(), k.Descriptors(), before)
+	}
+}
+
+// A context whose window can't be had works all the same.
+func TestContextWithoutWindow(t *testing.T) {
+	for name, spoil := range map[string]func(*fake, *rmtest.Driver){
+		"its object is not found":       func(x *fake, _ *rmtest.Driver) { x.gpu.OnAlloc = nil },
+		"no memory":                     func(x *fake, _ *rmtest.Driver) { x.gpu.Fail("MemAlloc", cuda.ErrOutOfMemory) },
+		"its channels are out of reach": func(_ *fake, k *rmtest.Driver) { k.Refuse(abi.CmdGetHandleInfo, abi.NotSupported) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, k, own := windowed(t)
+			spoil(x, k)
+			c := x.context(t, gpu.ContextOptions{})
+			if _, _, w := c.Window(); w != nil {
+				t.Error("it has one")
+			}
+			if n := own.Mapped(); n != 0 {
+				t.Errorf("%d mappings are left", n)
+			}
+			if n := x.gpu.Allocated(); n != 0 {
+				t.Errorf("%d bytes are left of the GPU's memory", n)
+			}
+			if p := alloc(t, c, 64); p == 0 {
+				t.Error("nothing is allocated")
+			}
+		})
+	}
+}

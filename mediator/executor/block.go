@@ -1,0 +1,61 @@
+package executor
+
+import (
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// controlBlock is where a preemptible launch's control block lies: in the context's
+// window, where the executor stores to it by itself, or at the beginning of the launch's
+// own memory, which it reaches by copies.
+type controlBlock struct {
+	at     gpu.Ptr
+	window gpu.Window // nil: by copies
+	offset uint64     // in the window
+}
+
+// store stores one of the block's words. The block is in the window.
+func (b *controlBlock) store(word int, v uint32) { b.window.Store32(b.offset+uint64(word), v) }
+
+// zero zeroes all words that a launch uses. The block is in the window.
+func (b *controlBlock) zero() {
+	for _, w := range abi.ControlWords {
+		b.store(w.Offset, 0)
+	}
+}
+
+// blocks hands out the control blocks of the context's window, each zero.
+type blocks struct {
+	window gpu.Window // nil: none
+	base   gpu.Ptr
+	bytes  uint64
+	next   uint64   // offset of the first that was never handed out
+	free   []uint64 // offsets of those that came back
+}
+
+// newBlocks makes blocks of the context's window, if it has one.
+func newBlocks(c gpu.Context) (b blocks) {
+	if w, ok := c.(gpu.Windowed); ok {
+		b.base, b.bytes, b.window = w.Window()
+	}
+	return b
+}
+
+// take is a block, unless none is left.
+func (b *blocks) take() (c controlBlock, ok bool) {
+	offset := b.next
+	switch n := len(b.free); {
+	case b.window == nil:
+		return c, false
+	case n > 0:
+		offset, b.free = b.free[n-1], b.free[:n-1]
+	case b.bytes-b.next < abi.ControlBytes:
+		return c, false
+	default:
+		b.next += abi.ControlBytes
+	}
+	return controlBlock{at: b.base + gpu.Ptr(offset), window: b.window, offset: offset}, true
+}
+
+// give takes a block back, zero.
+func (b *blocks) give(c controlBlock) { b.free = append(b.free, c.offset) }

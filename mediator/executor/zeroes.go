@@ -1,0 +1,114 @@
+package executor
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"vgpud/gpu"
+)
+
+// zeroes are the fills that allocations cause, on GPUs that zero memory after the call for
+// it has returned: see [gpu.Lazy]. The guest's command is answered without them, and what
+// uses the memory comes behind them on the GPU.
+type zeroes struct {
+	gpu    gpu.Channel // nil: no memory was allocated yet
+	waiter waiter
+	flight []zeroing // oldest first
+	on     ongoing
+	// refused is the size of what there was no memory for, and freed what was freed then
+	// and still in use: as long as that stays there is no point in asking again.
+	refused, freed uint64
+}
+
+// zeroing is of one allocation.
+type zeroing struct {
+	fence    gpu.Fence
+	expected time.Duration
+	brief    bool
+}
+
+// zeroesMost bounds how many are on the GPU: Alloc would wait where it has
+// [gpu.OutcomesKept], some of which are of memory that a launch of the guest's needs.
+const zeroesMost = gpu.OutcomesKept / 2
+
+// allocate allocates a guest's memory, unless it has to wait: as fills do, or for what the
+// guest has freed and the GPU does not have back yet.
+func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
+	lazy, ok := x.o.Context.(gpu.Lazy)
+	if !ok {
+		return x.o.Context.Alloc(size)
+	}
+	z := &x.zeroes
+	if may, _ := x.fillFits(fillTime(size, 1)); !may || len(z.flight) >= zeroesMost {
+		return 0, errWaits
+	}
+	freed := lazy.Freed()
+	if freed > 0 && freed == z.freed && size >= z.refused {
+		return 0, errWaits
+	}
+	p, err := x.allocateNow(size)
+	if freed > 0 && (errors.Is(err, gpu.ErrMemoryLimit) || errors.Is(err, gpu.ErrOutOfMemory)) {
+		z.refused, z.freed = size, freed
+		return 0, errWaits
+	}
+	z.freed = 0
+	return p, err
+}
+
+// allocateNow allocates memory, and takes note of its zeroing.
+func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
+	p, err := x.o.Context.Alloc(size)
+	if lazy, ok := x.o.Context.(gpu.Lazy); ok && err == nil {
+		d := fillTime(size, 1)
+		_, brief := x.fillFits(d)
+		z := &x.zeroes
+		ch, f := lazy.Zeroes()
+		if z.gpu == nil {
+			z.gpu = ch
+			z.waiter.start(ch, x.slot)
+		}
+		z.flight = append(z.flight, zeroing{f, d, brief})
+		x.countFills(1, d, brief)
+		x.began(&z.on)
+	}
+	return p, err
+}
+
+// retire accounts for what is zero now. It reports whether that is anything.
+func (z *zeroes) retire(x *Executor) (did bool) {
+	if len(z.flight) == 0 {
+		return false
+	}
+	done, n := z.gpu.Done(), 0
+	gone := x.poison != nil && x.o.Context.Fault() != nil
+	for _, f := range z.flight {
+		var out gpu.Outcome
+		switch {
+		case f.fence <= done:
+			out = z.gpu.Outcome(f.fence)
+		case !gone:
+			z.flight = slices.Delete(z.flight, 0, n)
+			return n > 0
+		}
+		x.accountFill(&z.on, f.expected, f.brief, out)
+		n++
+	}
+	z.flight = z.flight[:0]
+	return true
+}
+
+// ask has the bell rung for the oldest.
+func (z *zeroes) ask() {
+	if len(z.flight) > 0 {
+		z.waiter.ask(z.flight[0].fence)
+	}
+}
+
+// close stops waiting. The channel is the context's.
+func (z *zeroes) close() {
+	if z.gpu != nil {
+		z.waiter.stop()
+		z.gpu = nil
+	}
+}

@@ -1,0 +1,158 @@
+package executor
+
+import (
+	"testing"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// lazyMemory is a context whose memory is zeroed when its GPU is let, and of which some
+// was freed and is still in use.
+type lazyMemory struct {
+	slowFills
+	zero  *slowChannel
+	owed  uint64
+	limit uint64 // of the next allocation
+	tries int
+}
+
+func (c *lazyMemory) Alloc(size uint64) (gpu.Ptr, error) {
+	c.tries++
+	if size > c.limit-c.owed {
+		return 0, gpu.ErrMemoryLimit
+	}
+	if _, err := c.zero.queued(); err != nil {
+		return 0, err
+	}
+	return c.slowFills.Alloc(size)
+}
+func (c *lazyMemory) Zeroes() (gpu.Channel, gpu.Fence) { return c.zero, c.zero.sent }
+func (c *lazyMemory) Freed() uint64                    { return c.owed }
+
+// newLazyRig is newSlowRig with such memory.
+func newLazyRig(t testing.TB) (r *rig, c *lazyMemory, let func(n int)) {
+	t.Helper()
+	r = newFakeRig(t)
+	c = &lazyMemory{slowFills: slowFills{Context: r.ctx}, limit: 1 << 62}
+	ch, err := c.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.zero = ch.(*slowChannel)
+	r.x.o.Context = c
+	return r, c, func(n int) {
+		for _, ch := range c.channels {
+			ch.done = min(ch.done+gpu.Fence(n), ch.sent)
+		}
+		for range 3 {
+			r.x.Step(false)
+		}
+	}
+}
+
+func (g *guestEnd) alloc(size uint64) { g.send(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: size}) }
+
+// TestZeroingIsWork: an allocation is answered at once, and the zeroing of its memory is
+// told as work on the GPU while it lasts, and when it was.
+func TestZeroingIsWork(t *testing.T) {
+	r, _, let := newLazyRig(t)
+	r.page.WantWork(true)
+	slot, work := r.page.Context(0), r.page.Work(0)
+	g := r.open()
+	for range 3 {
+		g.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 10})
+	}
+	if !slot.OnGPU() || work.Since() == 0 || slot.Outstanding() != 0 {
+		t.Errorf("while memory is zeroed the page says %v, since %v, and %d launches", slot.OnGPU(), work.Since(), slot.Outstanding())
+	}
+	let(2)
+	if !slot.OnGPU() || work.Since() == 0 {
+		t.Errorf("while the last is zeroed the page says %v, since %v", slot.OnGPU(), work.Since())
+	}
+	let(1)
+	var sum time.Duration
+	work.Take(func(start, end time.Duration) { sum += end - start })
+	if c := slot.Counters(); slot.OnGPU() || work.Since() != 0 || sum != 15 || c.GPUTime != 15 || c.Kernels != 0 {
+		t.Errorf("in the end the page says %v, since %v, %v of work, counters %+v", slot.OnGPU(), work.Since(), sum, c)
+	}
+}
+
+// TestAllocationsWait: a guest that allocates and frees in a loop has no more of that on
+// the GPU than launches or fills.
+func TestAllocationsWait(t *testing.T) {
+	r, c, let := newLazyRig(t)
+	a, b := r.open(), r.open()
+	loop := func(size uint64) {
+		for range 20 {
+			for _, g := range []*guestEnd{a, b} {
+				g.alloc(size)
+			}
+		}
+		r.x.Step(false)
+	}
+	loop(16 * giga)
+	for range 40 {
+		if n := c.zero.sent - c.zero.done; n > aheadLaunches {
+			t.Fatalf("%d that take long are zeroed at a time, want up to %d", n, aheadLaunches)
+		}
+		let(1)
+	}
+	for _, done := range append(a.receive(20), b.receive(20)...) {
+		if done.Status != abi.StatusOK {
+			t.Error(done.Status)
+		}
+	}
+	for range 2 {
+		loop(1)
+	}
+	if n := c.zero.sent - c.zero.done; n != zeroesMost {
+		t.Errorf("%d short ones are zeroed at a time, want %d", n, zeroesMost)
+	}
+}
+
+// TestZeroingEndsWithItsContext: nothing is on a GPU whose context is over.
+func TestZeroingEndsWithItsContext(t *testing.T) {
+	r, _, _ := newLazyRig(t)
+	g := r.open()
+	g.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 10})
+	g.must(abi.OpMemAlloc, abi.Alloc{Size: 16 * giga})
+	r.x.o.Context.(*lazyMemory).Context = faulted{r.ctx}
+	r.x.fail(gpu.ErrTimeLimit)
+	r.x.Step(false)
+	if slot := r.page.Context(0); slot.OnGPU() || r.x.launches != 0 || r.x.filling != 0 {
+		t.Errorf("page says %v, %d commands taking %v", slot.OnGPU(), r.x.launches, r.x.filling)
+	}
+}
+
+type faulted struct{ gpu.Context }
+
+func (faulted) Fault() error { return gpu.ErrTimeLimit }
+
+// TestAllocationWaitsForFreedMemory: what a guest has freed and is still in use is its
+// own, but not to be had yet; where it would not do, nobody waits for it.
+func TestAllocationWaitsForFreedMemory(t *testing.T) {
+	r, c, _ := newLazyRig(t)
+	c.limit, c.owed = giga, giga
+	g := r.open()
+	g.alloc(giga)
+	for range 10 {
+		r.x.Step(false)
+	}
+	if n, err := g.com.Pending(); n != 0 || err != nil || c.tries != 1 {
+		t.Errorf("answered while what was freed is in use: %d, %v; asked for %d times", n, err, c.tries)
+	}
+	c.owed = giga / 2
+	r.x.Step(false)
+	if n, err := g.com.Pending(); n != 0 || err != nil || c.tries != 2 {
+		t.Errorf("answered while half of it is in use: %d, %v; asked for %d times", n, err, c.tries)
+	}
+	c.owed = 0
+	if done := g.receive(1)[0]; done.Status != abi.StatusOK {
+		t.Error(done.Status)
+	}
+	if done := g.call(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 2 * giga}); done.Status != abi.StatusMemoryLimit {
+		t.Error("more than there is:", done.Status)
+	}
+}

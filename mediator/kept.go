@@ -1,0 +1,164 @@
+package mediator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/mediator/api"
+	"vgpud/mediator/link"
+)
+
+// kept is what a daemon notes of a guest for the next one, in the guest's directory,
+// where none of the guest's processes may write. The guest's page says the same and is
+// newer, but can be written by all of them.
+type kept struct {
+	// PID is the guest's process.
+	PID   int       `json:"pid"`
+	Terms api.Terms `json:"terms"`
+	// Bill is as of At, an instant of clock.Real.
+	Bill link.Bill     `json:"bill"`
+	At   time.Duration `json:"at"`
+}
+
+// keptName is the file's, in the guest's directory.
+const keptName = "account.json"
+
+// keepEvery is how often bills are noted that have changed. It bounds what can be made
+// of a bill on its page while no daemon runs.
+const keepEvery = 5 * time.Second
+
+// readKept is what the last daemon noted, nil where there is nothing: a guest that is
+// new, or a daemon of an older version.
+func readKept(dir string) (*kept, error) {
+	b, err := os.ReadFile(filepath.Join(dir, keptName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var k kept
+	if err == nil {
+		err = json.Unmarshal(b, &k)
+	}
+	if err == nil {
+		err = k.Terms.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was noted of a guest: %w", err)
+	}
+	return &k, nil
+}
+
+// write puts it in the place of what was noted before.
+func (k *kept) write(dir string) error {
+	b, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("note a guest's account: %w", err)
+	}
+	name := filepath.Join(dir, keptName)
+	if err = os.WriteFile(name+".new", b, 0o600); err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		return fmt.Errorf("note a guest's account: %w", err)
+	}
+	return nil
+}
+
+// bill is what a page's bill can have come to by now.
+func (k *kept) bill(b link.Bill, now time.Duration) link.Bill {
+	since, was := max(now-k.At, 0), &k.Bill
+	b.Used = within(b.Used, was.Used, since)
+	b.Suspended = within(b.Suspended, was.Suspended, since)
+	b.Charged = within(b.Charged, was.Charged, since)
+	often := uint64(since / time.Millisecond) // more than there can have been
+	b.Suspensions = within(b.Suspensions, was.Suspensions, often)
+	b.Caused = within(b.Caused, was.Caused, often)
+	return b
+}
+
+// within is v where that is least or up to more beyond it, else the nearer of the two.
+func within[T time.Duration | uint64](v, least, more T) T {
+	return min(max(v, least), least+more)
+}
+
+// resume goes on with a guest's account where the last daemon left it: by what that has
+// noted, and by the page as far as it may be right. now is an instant of clock.Real.
+func (g *guest) resume(k *kept, now time.Duration) error {
+	b, terms := g.page.Bill(), api.Terms(g.page.Terms())
+	if k != nil {
+		if k.PID != g.pid {
+			return fmt.Errorf("its process says to be %d, and %d was noted", g.pid, k.PID)
+		}
+		b, terms = k.bill(b, now), k.Terms
+	}
+	if terms.Check() != nil {
+		terms = api.Terms{Weight: 1} // a guest whom no daemon has met before
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used, g.suspended, g.suspensions = max(b.Used, 0), max(b.Suspended, 0), b.Suspensions
+	g.caused, g.charged = b.Caused, max(b.Charged, 0)
+	g.terms = terms
+	return nil
+}
+
+// keep notes a guest's account where it is not what was noted last, and not after it was
+// noted for good.
+func (g *guest) keep(now time.Duration) error {
+	g.keeping.Lock()
+	defer g.keeping.Unlock()
+	if g.dir == "" {
+		return nil
+	}
+	g.mu.Lock()
+	k := kept{PID: g.pid, Terms: g.terms, Bill: g.bill(), At: now}
+	g.mu.Unlock()
+	if k.Terms == g.noted.Terms && k.Bill == g.noted.Bill {
+		return nil
+	}
+	if err := k.write(g.dir); err != nil {
+		return err
+	}
+	g.noted = k
+	return nil
+}
+
+// note has a guest's account kept for the next daemon.
+func (s *Service) note(g *guest) {
+	if err := g.keep(s.clock.Now()); err != nil {
+		s.log.Warn("the next daemon may not know what a guest is granted, and was charged", "guest", g.spec.Name, "err", err)
+	}
+}
+
+// noteLast notes it once more, unless the guest's process has ended. The directory may be
+// another guest's after that.
+func (s *Service) noteLast(g *guest, ended bool) {
+	if !ended {
+		s.note(g)
+	}
+	g.keeping.Lock()
+	defer g.keeping.Unlock()
+	g.dir = ""
+}
+
+// keepAccounts notes what guests are charged, until ctx ends.
+func (s *Service) keepAccounts(ctx context.Context) {
+	var all []*guest
+	for clock.Tick(ctx, s.clock, keepEvery) == nil {
+		all = all[:0]
+		s.mu.RLock()
+		for _, g := range s.guests {
+			all = append(all, g)
+		}
+		s.mu.RUnlock()
+		for _, g := range all {
+			s.note(g)
+		}
+	}
+}
