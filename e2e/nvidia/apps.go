@@ -38,6 +38,9 @@ var featureTests = []string{
 	"localarray", "opcodes", "rounding", "say", "throttle", "warp",
 }
 
+// likePapers are the programs that are most like the papers'.
+var likePapers = []string{"bfs/large", "hotspot/large", "kmeans/large", "lennardjones/large", "matmul/large", "nnlayer/large", "particlefilter/large", "srad/large"}
+
 // appNames are the programs: all of the corpus. The quick ones are those that are most
 // like the papers'.
 func (b *bench) appNames() []string {
@@ -45,7 +48,7 @@ func (b *bench) appNames() []string {
 		return []string{"vecadd/trivial"}
 	}
 	if b.quick {
-		return []string{"bfs/large", "hotspot/large", "kmeans/large", "lennardjones/large", "matmul/large", "nnlayer/large", "particlefilter/large", "srad/large"}
+		return likePapers
 	}
 	var names []string
 	for _, k := range kernels.All() {

@@ -34,7 +34,7 @@ var parts = []part{
 	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 175 * time.Second, cost},
 	{"fair", []string{"fair_distance"}, 250 * time.Second, fair},
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, transform},
-	{faultsPart, nil, 35 * time.Second, faults},
+	{faultsPart, nil, 70 * time.Second, faults},
 }
 
 // faultsPart is the part that makes no rows but tries faults.
@@ -43,7 +43,9 @@ const faultsPart = "faults"
 // done is whether a file has everything that the part makes.
 func (p *part) done(f *report.File) bool {
 	if p.name == faultsPart {
-		return len(f.Faults) >= len(trials)
+		return !slices.ContainsFunc(trials, func(t trial) bool {
+			return !slices.ContainsFunc(f.Faults, func(x report.Fault) bool { return x.What == t.what })
+		})
 	}
 	return f.Has(p.ids)
 }
@@ -121,16 +123,23 @@ func (b *bench) repeat(part float64, run func(i int) error) error {
 
 // row makes a row of the runs; it is in the file once it was added.
 func (b *bench) row(id string, runs []float64, how string) report.Row {
-	r := report.NewRow(id, runs)
+	return b.rowOf(id, figure.Median(runs), runs, how)
+}
+
+// rowOf makes a row of a value that follows from all runs together.
+func (b *bench) rowOf(id string, value float64, runs []float64, how string) report.Row {
+	r := report.NewRowOf(id, value, runs)
 	r.Command, r.How = b.command, how
 	return r
 }
 
-// add adds rows. What could not be measured is left out.
+// add adds rows. What could not be measured is left out, and so is a row without a goal or
+// a spread: the file could not hold it.
 func (b *bench) add(rows ...report.Row) {
+	none := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	for _, r := range rows {
-		maps.DeleteFunc(r.Baseline, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
-		if math.IsNaN(r.Value) || math.IsInf(r.Value, 0) {
+		maps.DeleteFunc(r.Baseline, func(_ string, v float64) bool { return none(v) })
+		if slices.ContainsFunc([]float64{r.Value, r.Goal, r.Spread}, none) {
 			b.say("%s: not measured", r.ID)
 			continue
 		}
@@ -180,6 +189,14 @@ func (b *bench) scale(ctx context.Context, times ...time.Duration) (l lengths, e
 	return l, err
 }
 
+// scaleTries is how often lengths are measured that don't tell.
+const scaleTries = 5
+
+// tells is whether the lengths of few iterations and of eleven times as many tell what one
+// takes. Where others had the processors they may be the other way round, and a kernel made
+// by them would run for hours.
+func tells(took [2]time.Duration) bool { return took[0] > 0 && took[1] > took[0]+took[0]/4 }
+
 // scaleBy is scale by a program of the host, which then has the spins as its jobs,
 // behind those that it has, the last len(times).
 func (b *bench) scaleBy(ctx context.Context, m *member, times []time.Duration) (l lengths, err error) {
@@ -190,22 +207,35 @@ func (b *bench) scaleBy(ctx context.Context, m *member, times []time.Duration) (
 		few, many = few/100, many/100
 	}
 	var took [2]time.Duration
-	for _, warm := range []bool{true, false} {
+	measure := func() error {
 		for i, n := range []int{few, many} {
 			if took[i], _, err = b.length(ctx, m, b.full(n)); err != nil {
-				return l, err
+				return err
 			}
 		}
-		if warm {
-			if err := b.warm(ctx, m, b.full(many)); err != nil {
-				return l, err
-			}
+		return nil
+	}
+	if err := measure(); err != nil {
+		return l, err
+	}
+	if err := b.warm(ctx, m, b.full(many)); err != nil {
+		return l, err
+	}
+	for try := 1; ; try++ {
+		if err := measure(); err != nil {
+			return l, err
+		}
+		if tells(took) {
+			break
+		}
+		if try == scaleTries {
+			return l, fmt.Errorf("%d iterations took %v and %d %v: the host is too busy to tell what one takes", few, took[0], many, took[1])
 		}
 	}
 	per := float64(took[1]-took[0]) / float64(many-few)
 	fixed := float64(took[0]) - float64(few)*per
 	for _, t := range times {
-		n := max(int((float64(t)-fixed)/max(per, 0.01)), 1)
+		n := max(int((float64(t)-fixed)/per), 1)
 		alone, block, err := b.length(ctx, m, b.full(n))
 		if err != nil {
 			return l, err

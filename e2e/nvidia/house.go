@@ -232,7 +232,7 @@ func (h *house) tenant(s tenant.Setup, env ...string) (*member, error) {
 	cmd := exec.Command(h.self, "tenant")
 	cmd.Env = append(os.Environ(), env...)
 	m, err := newMember(h.dir, cmd, s)
-	if err == nil {
+	if m != nil { // to be ended, also where it could not be told its setup
 		h.members = append(h.members, m)
 	}
 	return m, err
@@ -293,13 +293,17 @@ func (h *house) used(ctx context.Context, all []*member) ([]time.Duration, error
 	if err != nil {
 		return nil, err
 	}
+	return usedBy(vms, all)
+}
+
+func usedBy(vms []api.VM, all []*member) ([]time.Duration, error) {
 	used := make([]time.Duration, len(all))
 	for i, m := range all {
-		for _, v := range vms {
-			if v.Name == m.name {
-				used[i] = time.Duration(v.GPUSeconds * float64(time.Second))
-			}
+		at := slices.IndexFunc(vms, func(v api.VM) bool { return v.Name == m.name })
+		if at < 0 {
+			return nil, fmt.Errorf("%s: the daemon has no such guest", m.name)
 		}
+		used[i] = time.Duration(vms[at].GPUSeconds * float64(time.Second))
 	}
 	return used, nil
 }

@@ -7,6 +7,7 @@
 //	run --out h100.json                   all parts that the file has no rows of yet
 //	run --within 9m --out h100.json       those of them that there is time for
 //	run --why ID=REASON --out h100.json   why a goal was missed, for the page
+//	run --hold --out h100.json            its rows held to goals as they are now
 //	run --table --out h100.json           the page, on standard output
 //
 // It needs no network and no compiler: bundle.sh puts what it runs into a directory.
@@ -39,7 +40,8 @@ type options struct {
 	tiny     bool
 	table    bool
 	why      map[string]string // by row
-	within   time.Duration     // 0: however long it takes
+	hold     bool
+	within   time.Duration // 0: however long it takes
 	again    bool
 	keep     bool
 	kind     string
@@ -72,6 +74,7 @@ func run(ctx context.Context, args []string) error {
 	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
 	f.BoolVar(&o.tiny, "tiny", false, "one run of next to nothing, to try the harness itself")
 	f.BoolVar(&o.table, "table", false, "print the page of what the file has, and measure nothing")
+	f.BoolVar(&o.hold, "hold", false, "hold the file's rows to their goals as these are now, and measure nothing")
 	f.Func("why", "`ID=REASON`: note in the file why a row's goal was missed, and measure nothing; may be repeated", func(s string) error {
 		id, reason, ok := strings.Cut(s, "=")
 		if !ok || reason == "" {
@@ -105,17 +108,21 @@ func run(ctx context.Context, args []string) error {
 		_, err = io.WriteString(os.Stdout, file.Page())
 		return err
 	}
-	if len(o.why) > 0 {
+	if len(o.why) > 0 || o.hold {
 		return explain(&o)
 	}
 	return measure(ctx, &o)
 }
 
-// explain notes why goals were missed: all of it or nothing.
+// explain notes why goals were missed, after it has held rows to these anew if it is to:
+// all of it or nothing.
 func explain(o *options) error {
 	file, err := report.Read(o.out)
 	if err != nil {
 		return err
+	}
+	if o.hold {
+		file.Hold()
 	}
 	for id, reason := range o.why {
 		if err := file.Explain(id, reason); err != nil {
@@ -163,6 +170,9 @@ func measure(ctx context.Context, o *options) error {
 		}
 		if len(found.Rows)+len(found.Faults) > 0 { // also what a part had before it failed
 			found.GPU, found.Driver, found.Date = about.GPU, about.Driver, about.Date
+			if p.done(&found) && p.name == faultsPart {
+				file.Faults = nil // some that are there may not be tried any more
+			}
 			if err := file.Merge(found); err != nil {
 				return err
 			}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"vgpud/accounting"
 	"vgpud/clock"
@@ -11,6 +13,20 @@ import (
 
 // neonConfig is for the two channels of each of our guests, its own and the context's.
 var neonConfig = disengaged.Config(2)
+
+// neonRounds is how many rounds of NEON, but for the draining in them, a program's window
+// has. In one of a round or two its turnaround says where in a round that began.
+const neonRounds = 6
+
+// withNeon is whether a program is measured under NEON, whose windows are long: only some
+// are.
+func (c *crowd) withNeon(a *app) bool { return c.tiny || slices.Contains(likePapers, a.name) }
+
+// neonWindow is a program's window under NEON beside others of these guests.
+func (b *bench) neonWindow(guests int) time.Duration {
+	all := neonRounds * disengaged.Round(neonConfig, guests)
+	return pick(b, 20*time.Millisecond, all, all)
+}
 
 // neonGate is the tenants' gates as NEON has them.
 type neonGate struct {

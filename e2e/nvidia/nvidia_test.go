@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,6 +102,27 @@ func TestPartsMakeEveryRow(t *testing.T) {
 	}
 	for id := range made {
 		t.Errorf("row %s has no target", id)
+	}
+}
+
+// TestFaultsAreDoneOnceEachWasTried has a file with faults that are not tried any more.
+func TestFaultsAreDoneOnceEachWasTried(t *testing.T) {
+	all, err := choose(faultsPart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f report.File
+	for i := range trials {
+		f.Faults = append(f.Faults, report.Fault{What: fmt.Sprintf("an old one, %d", i)})
+	}
+	for _, x := range trials {
+		if all[0].done(&f) {
+			t.Errorf("done without %q", x.what)
+		}
+		f.Faults = append(f.Faults, report.Fault{What: x.what})
+	}
+	if !all[0].done(&f) {
+		t.Error("not done with all")
 	}
 }
 

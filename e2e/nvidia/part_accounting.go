@@ -119,7 +119,7 @@ func account(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	r := b.row("accounting_error", worst, "|accounted − truth| / window of the worst guest, of 16 points of 1 to 8 guests, kernels of 50 µs to 5 ms and loads of 10 to 100 % a guest; truth: kernels × their length alone, calibrated in the same run, times by how much a program alone at the same load of the GPU has its blocks take longer right before the window. The page's table has each point's median")
+	r := b.row("accounting_error", worst, "|accounted − truth| / window of the worst guest, of 16 points of 1 to 8 guests, kernels of 50 µs to 5 ms and loads of 10 to 100 % a guest; truth: kernels × their length alone, calibrated in the same run, times by how much a program alone at the same load of the GPU has its blocks take longer right before the window. The page's table has each point's median. Lengths alone (solo) are what one more kernel adds to a row of kernels back to back, launched before the first is waited for, by the host's clock: with what the GPU needs between two of them, and without the host's part. By the kernels' own readings (globaltimer) they are from the first block's start to the last one's end of one kernel that is launched by itself: without what is between two, which is some 2 µs, and on a GPU that was idle before")
 	r.Detail = detail("error", "with its sign", "relative, above 20 % load", "blocks' length under this load over that back to back")
 	for i, p := range points {
 		if len(errorsOf[i]) > 0 {

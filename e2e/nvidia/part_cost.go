@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/gpu/nvidia"
 )
@@ -61,10 +64,9 @@ func cost(ctx context.Context, b *bench) error {
 type costMeasure struct {
 	*crowd
 	job   int
-	solo  time.Duration          // the kernels' length alone
-	times [][watches][]float64   // seconds, by program
-	loads [watches][]float64     // of the throttles
-	over  map[[2]watch][]float64 // geometric means of one's times over another's, less 1
+	solo  time.Duration        // the kernels' length alone
+	times [][watches][]float64 // seconds, by program
+	loads [watches][]float64   // of the throttles
 }
 
 // run measures in all worlds once, every other time in the opposite order: the GPU and
@@ -84,44 +86,70 @@ func (m *costMeasure) run(ctx context.Context, run int) error {
 		}
 		m.loads[w] = append(m.loads[w], load)
 	}
-	if m.over == nil {
-		m.over = make(map[[2]watch][]float64)
-	}
-	for _, pair := range [][2]watch{{byRecord, byNobody}, {byDaemon, byRecord}, {byDaemon, byNobody}, {byNeon, byNobody}} {
-		var over []float64
-		for _, t := range m.times {
-			if a, b := t[pair[0]], t[pair[1]]; len(a) > run && len(b) > run {
-				over = append(over, a[run]/b[run]-1)
-			}
-		}
-		if len(over) > 0 {
-			m.over[pair] = append(m.over[pair], figure.GeoMeanOverhead(over))
-		}
-	}
 	return nil
+}
+
+// overhead is what one kind of accounting costs over another, the geometric mean of the
+// programs': by the medians of all runs, and by each run alone.
+func (m *costMeasure) overhead(of, over watch) (all float64, runs []float64) {
+	var programs []figure.Pair
+	for _, t := range m.times {
+		programs = append(programs, figure.Pair{Took: t[of], With: t[over]})
+	}
+	return figure.Together(programs, func(of, over []float64) float64 { return figure.GeoMeanOverhead(figure.Overheads(of, over)) })
 }
 
 // add makes the row.
 func (m *costMeasure) add(id string) {
-	how := fmt.Sprintf("turnaround of %d programs of the corpus beside %d throttles of %v + %v, with the daemon's accounting over without any; geometric mean. "+
-		"The record: nobody accounts, but the GPU records its context switches. NEON: in the daemon's place, %d run. The order alternates",
-		len(m.apps), len(m.throttles), costKernels[m.job], costPause, neonRuns)
-	r := m.row(id, m.over[[2]watch{byDaemon, byNobody}], how)
+	neon := 0
+	for i := range m.apps {
+		if m.withNeon(&m.apps[i]) {
+			neon++
+		}
+	}
+	how := fmt.Sprintf("turnaround of %d programs of the corpus beside %d throttles of %v + %v, with the daemon's accounting over without any; geometric mean over the programs of the ratio of the medians of all runs. The spread is that of the runs' own means. "+
+		"The record: nobody accounts, but the GPU records its context switches. NEON: in the daemon's place, %d run, beside %d of the programs, each for %v, which is %d of its rounds but for the draining in them. The order alternates",
+		len(m.apps), len(m.throttles), costKernels[m.job], costPause, neonRuns, neon, m.neonWindow(1+len(m.throttles)), neonRounds)
+	value, runs := m.overhead(byDaemon, byNobody)
+	r := m.rowOf(id, value, runs, how)
 	r.Detail = detail("ms without", "daemon", "the record alone", "daemon over the record", "NEON")
 	for i, a := range m.apps {
 		t := &m.times[i]
 		ratio := func(w, base watch) float64 { return figure.Median(t[w])/figure.Median(t[base]) - 1 }
 		r.Detail.Add(a.name, 1e3*figure.Median(t[byNobody]), ratio(byDaemon, byNobody), ratio(byRecord, byNobody), ratio(byDaemon, byRecord), ratio(byNeon, byNobody))
 	}
-	r.Baseline["record_alone"] = figure.Median(m.over[[2]watch{byRecord, byNobody}])
-	r.Baseline["daemon_over_record"] = figure.Median(m.over[[2]watch{byDaemon, byRecord}])
-	r.Baseline["neon"] = figure.Median(m.over[[2]watch{byNeon, byNobody}])
+	r.Baseline["record_alone"], _ = m.overhead(byRecord, byNobody)
+	r.Baseline["daemon_over_record"], _ = m.overhead(byDaemon, byRecord)
+	r.Baseline["neon"], _ = m.overhead(byNeon, byNobody)
 	for w, name := range map[watch]string{byNobody: "without", byRecord: "record", byDaemon: "with", byNeon: "neon"} {
 		r.Baseline["throttles_load_"+name] = figure.Median(m.loads[w])
 	}
+	r.How += medians(&r)
 	published := map[int][2]float64{0: {0, 0.114}, 1: {0.007, 0.076}}[m.job]
 	r.Baseline["loga_published"], r.Baseline["neon_published"] = published[0], published[1]
 	m.crowd.add(r)
+}
+
+// medians says what is to be known of means over programs: what single ones come to makes
+// them.
+func medians(r *report.Row) string {
+	var all []string
+	for column, name := range r.Detail.Columns[1:] {
+		var some []float64
+		for _, l := range r.Detail.Lines {
+			if v := float64(l.Values[1+column]); !math.IsNaN(v) {
+				some = append(some, v)
+			}
+		}
+		if len(some) > 0 {
+			all = append(all, fmt.Sprintf("%s %.4f (%d)", name, figure.Median(some), len(some)))
+		}
+	}
+	text := ". Medians over the programs, of as many: " + strings.Join(all, ", ")
+	if r.Spread > math.Abs(r.Value) {
+		text += ". The spread is more than the value itself: this row says no more than of what order it is"
+	}
+	return text
 }
 
 // watched measures all programs with one kind of accounting, and returns the load of the
@@ -144,28 +172,44 @@ func (m *costMeasure) watched(ctx context.Context, w watch) (load float64, err e
 		defer func() { err = errors.Join(err, stop()) }()
 	}
 	// Executors notice that the daemon is gone, and accounting that it is back.
-	const settle = 300 * time.Millisecond
-	if err := rest(ctx, settle); err != nil {
+	const noticing = 300 * time.Millisecond
+	if err := rest(ctx, noticing); err != nil {
 		return 0, err
 	}
 	if w == byNeon {
 		defer startNeon(ctx, m.gates, 1+len(m.throttles), false)()
 	}
+	return m.programs(ctx, w)
+}
+
+// programs measures the programs one after the other beside the throttles, and returns
+// the load of these.
+func (m *costMeasure) programs(ctx context.Context, w watch) (float64, error) {
 	throttle := tenant.Run{
 		Job: m.job, Pause: costPause, Jitter: costPause / 50,
 		Warm: pick(m.bench, 0, 50*time.Millisecond, 30*time.Millisecond), For: pick(m.bench, 20*time.Millisecond, 250*time.Millisecond, 100*time.Millisecond),
 	}
+	if w == byNeon {
+		throttle.For = m.neonWindow(1 + len(m.throttles))
+		throttle.Warm = throttle.For / neonRounds
+	}
+	var loads []float64
 	for i := range m.apps {
+		if w == byNeon && !m.withNeon(&m.apps[i]) {
+			continue
+		}
 		at, err := m.among(ctx, &m.apps[i], throttle, m.throttles)
 		if err != nil {
 			return 0, err
 		}
 		m.times[i][w] = append(m.times[i][w], at.turn.Seconds())
+		load := 0.0
 		for _, n := range at.throttles {
-			load += float64(n) * float64(m.solo) / float64(at.window) / float64(len(m.apps))
+			load += float64(n) * float64(m.solo) / float64(at.window)
 		}
+		loads = append(loads, load)
 	}
-	return load, nil
+	return figure.Mean(loads), nil
 }
 
 // record has the GPU record its context switches, for nobody: the driver's own timer

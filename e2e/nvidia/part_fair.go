@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"vgpud/e2e/nvidia/figure"
+	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
 )
 
@@ -49,28 +51,21 @@ func fair(ctx context.Context, b *bench) error {
 	if err := c.unscheduled(ctx, found); err != nil {
 		return fmt.Errorf("alone: %w", err)
 	}
-	distances := make(map[string][]float64)
-	err = b.repeat(1, func(run int) error {
-		if err := c.compete(ctx, found, run == 0); err != nil {
-			return err
-		}
-		for _, s := range fairSchemes {
-			var turns, fair []float64
-			for _, m := range found {
-				if n := len(m.turns[s]); n > run {
-					turns, fair = append(turns, m.turns[s][run]), append(fair, m.fair[run])
-				}
-			}
-			if len(turns) > 0 {
-				distances[s] = append(distances[s], figure.Distance(turns, fair))
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := b.repeat(1, func(run int) error { return c.compete(ctx, found, run) }); err != nil {
 		return err
 	}
-	r := b.row("fair_distance", distances["dfq"], fmt.Sprintf("%d programs of the corpus, each beside %d throttles of %v + %v: geometric mean of how far the turnaround is from Fair (LoGA §5.5), as a factor, normalised by that alone under the same accounting; 1 is fair. What is fair follows from the GPU time that the program and the throttles used beside each other without scheduling. NEON in the first run. Goal: the least of the others'", len(c.apps), fairThrottles, fairKernel, fairPause))
+	b.add(c.fairRow(found))
+	return nil
+}
+
+// fairRow makes the row. A scheme's distance goes by what each program takes in the
+// median of its runs, as LoGA's figure has each program's mean: in a distance, noise to
+// either side is never made up for by noise to the other.
+func (c *crowd) fairRow(found []fairMeasure) report.Row {
+	value, runs := distances(found, "dfq")
+	neon := slices.DeleteFunc(slices.Clone(c.apps), func(a app) bool { return !c.withNeon(&a) })
+	r := c.rowOf("fair_distance", value, runs, fmt.Sprintf("%d programs of the corpus, each beside %d throttles of %v + %v: geometric mean of how far the turnaround is from Fair (LoGA §5.5), as a factor, normalised by that alone under the same accounting; 1 is fair. Each program's turnaround and its Fair are the medians of all runs, for every scheme alike; the spread is that of the runs' own distances, which have each run's noise in them and stand at the table's end. What is fair follows from the GPU time that the program and the throttles used beside each other without scheduling, and is never below what the program takes alone. The order of the schemes alternates from program to program and run to run. NEON in the first run, which is not evened out, with %d of the programs, each over %d of its rounds but for the draining in them. Goal: the least of the others' but NEON's",
+		len(c.apps), fairThrottles, fairKernel, fairPause, len(neon), neonRounds))
 	r.Detail = detail(append([]string{"Fair"}, fairSchemes...)...)
 	for i, a := range c.apps {
 		line := []float64{figure.Median(found[i].fair)}
@@ -79,23 +74,43 @@ func fair(ctx context.Context, b *bench) error {
 		}
 		r.Detail.Add(a.name, line...)
 	}
-	best := 0.0
-	for _, s := range fairSchemes[:len(fairSchemes)-1] {
-		d := figure.Median(distances[s])
+	all, alone, spread := []float64{1}, []float64{1}, []float64{0}
+	best := math.NaN()
+	for _, s := range fairSchemes {
+		d, runs := distances(found, s)
+		all, alone, spread = append(all, d), append(alone, figure.Median(runs)), append(spread, figure.Spread(runs))
+		if s == "dfq" {
+			continue
+		}
 		r.Baseline[s] = d
-		if best == 0 || d < best {
+		if s != "neon" && (math.IsNaN(best) || d < best) { // that is of other programs
 			best = d
 		}
 	}
+	r.Detail.Add("distance, of all runs together", all...)
+	r.Detail.Add("median of the runs' own distances", alone...)
+	r.Detail.Add("their spread", spread...)
 	r.Hold(best)
-	b.add(r)
-	return nil
+	return r
+}
+
+// distances are how far programs were from Fair under a scheme: by the medians of all
+// runs, and by each run alone. It is NaN where the scheme was not measured.
+func distances(found []fairMeasure, scheme string) (all float64, runs []float64) {
+	var programs []figure.Pair
+	for _, m := range found {
+		programs = append(programs, figure.Pair{Took: m.turns[scheme], With: m.fair})
+	}
+	return figure.Together(programs, figure.Distance[float64])
 }
 
 // fairWindow is for how long a program is measured under a scheme, after fairWarm in
 // which that finds out what the program is like, and pays back what it let somebody take
 // meanwhile: LoGA's programs ran for seconds.
-func (c *crowd) fairWindow() time.Duration {
+func (c *crowd) fairWindow(scheme string) time.Duration {
+	if scheme == "neon" {
+		return c.neonWindow(1 + fairThrottles)
+	}
 	return pick(c.bench, 20*time.Millisecond, 250*time.Millisecond, 240*time.Millisecond)
 }
 
@@ -103,12 +118,29 @@ func (c *crowd) fairWarm() time.Duration {
 	return pick(c.bench, 0, 200*time.Millisecond, 160*time.Millisecond)
 }
 
+// aloneWindow is for how long a program is measured alone. Half as long does, since
+// nothing interrupts it there; but NEON stops it in each round all the same.
+func (c *crowd) aloneWindow(accounting string) time.Duration {
+	if accounting == "neon" {
+		return c.fairWindow(accounting)
+	}
+	return c.fairWindow(accounting) / 2
+}
+
+// aloneWarm is before that: nobody has anything to pay back.
+func (c *crowd) aloneWarm() time.Duration {
+	return pick(c.bench, 0, 60*time.Millisecond, 60*time.Millisecond)
+}
+
 // unscheduled finds each program's turnaround alone, under the daemon's accounting and
 // NEON's.
 func (c *crowd) unscheduled(ctx context.Context, found []fairMeasure) error {
 	alone := func(accounting string) error {
 		for i := range c.apps {
-			at, err := c.beside(ctx, &c.apps[i], c.fairWindow()/2, nil)
+			if accounting == "neon" && !c.withNeon(&c.apps[i]) {
+				continue
+			}
+			at, err := c.among(ctx, &c.apps[i], tenant.Run{Warm: c.aloneWarm(), For: c.aloneWindow(accounting)}, nil)
 			if err != nil {
 				return err
 			}
@@ -132,26 +164,40 @@ func (c *crowd) underNeon(ctx context.Context, do func() error) (err error) {
 	return do()
 }
 
+// turnOf are the daemon's schemes in the order in which a program has them in a run. The
+// first for a program is the last for the next one, and for the same one in the next
+// run: none is always measured right after something else. Nor does the configuration
+// change from program to program, of which the papers' need another one.
+func turnOf(run, program int) []string {
+	schemes := slices.DeleteFunc(slices.Clone(fairSchemes), func(s string) bool { return s == "neon" })
+	if (run+program)%2 == 1 {
+		slices.Reverse(schemes)
+	}
+	return schemes
+}
+
 // compete has each program work beside the throttles under each scheme, one right after
 // the other so that whatever else changes changes for all, and adds to what was found.
-// Only with all is NEON among them, for which the daemon has to end.
-func (c *crowd) compete(ctx context.Context, found []fairMeasure, all bool) error {
-	schemes := slices.DeleteFunc(slices.Clone(fairSchemes), func(s string) bool { return s == "neon" })
+// Only in the first run is NEON among them, for which the daemon has to end.
+func (c *crowd) compete(ctx context.Context, found []fairMeasure, run int) error {
 	for i := range c.apps {
+		schemes := turnOf(run, i)
 		for _, scheme := range schemes {
 			if err := c.under(ctx, scheme, i, &found[i]); err != nil {
 				return fmt.Errorf("%s: %s: %w", c.apps[i].name, scheme, err)
 			}
 		}
-		slices.Reverse(schemes) // the papers' need another configuration
 		c.say("%s: %v alone, fair %.2f, %s", c.apps[i].name, found[i].alone["daemon"], last(found[i].fair), found[i].show(schemes))
 	}
-	if !all {
+	if run > 0 {
 		return nil
 	}
 	return c.underNeon(ctx, func() error {
 		for i := range c.apps {
-			at, err := c.beside(ctx, &c.apps[i], c.fairWindow(), c.throttles)
+			if !c.withNeon(&c.apps[i]) {
+				continue
+			}
+			at, err := c.beside(ctx, &c.apps[i], c.fairWindow("neon"))
 			if err != nil {
 				return fmt.Errorf("%s: neon: %w", c.apps[i].name, err)
 			}
@@ -182,7 +228,7 @@ func (c *crowd) under(ctx context.Context, scheme string, i int, m *fairMeasure)
 	if err != nil {
 		return err
 	}
-	at, err := c.beside(ctx, &c.apps[i], c.fairWindow(), c.throttles)
+	at, err := c.beside(ctx, &c.apps[i], c.fairWindow(scheme))
 	if err != nil {
 		return err
 	}
@@ -194,7 +240,7 @@ func (c *crowd) under(ctx context.Context, scheme string, i int, m *fairMeasure)
 	for i := range after {
 		after[i] -= before[i]
 	}
-	fair := figure.Fair(at.turn, after[0], after[1:])
+	fair := figure.Fair(m.alone["daemon"], at.turn, after[0], after[1:])
 	m.fair = append(m.fair, over(fair, m.alone["daemon"]))
 	return nil
 }
@@ -220,12 +266,28 @@ type beside struct {
 }
 
 // beside has a program work for a window beside figure 11's throttles.
-func (c *crowd) beside(ctx context.Context, a *app, window time.Duration, throttles []*member) (beside, error) {
-	return c.among(ctx, a, tenant.Run{Warm: c.fairWarm(), For: window, Pause: fairPause, Jitter: fairPause / 50}, throttles)
+func (c *crowd) beside(ctx context.Context, a *app, window time.Duration) (beside, error) {
+	return c.among(ctx, a, tenant.Run{Warm: c.fairWarm(), For: window, Pause: fairPause, Jitter: fairPause / 50}, c.throttles)
 }
 
-// among has a program work as long as throttles do. Its turnaround follows from how many
-// launches it got done, whatever part of an iteration they were.
+// turnaround is how long an iteration of so many launches takes, by those that ended in
+// a window, whatever part of an iteration they were; 0 where none did. It goes by the
+// time from end to end, beginning with the last before the window: the window itself can
+// have nearly a launch more or less, and of launches that end in bursts, as where
+// programs have the GPU by turns, nearly a burst, with the pause around it. Of a program
+// that was stopped for most of the window it goes by the window all the same.
+func turnaround(ran *tenant.Ran, launches int) time.Duration {
+	if ran.Launches == 0 {
+		return 0
+	}
+	took := ran.Span
+	if took == 0 { // no end before it, or none since for longer than all took
+		took = ran.Window
+	}
+	return took * time.Duration(launches) / time.Duration(ran.Launches)
+}
+
+// among has a program work as long as throttles do.
 func (c *crowd) among(ctx context.Context, a *app, throttle tenant.Run, throttles []*member) (at beside, err error) {
 	// It may be held back for all of a window.
 	for ; at.turn == 0; throttle.For *= 2 {
@@ -245,9 +307,7 @@ func (c *crowd) among(ctx context.Context, a *app, throttle tenant.Run, throttle
 		for _, ran := range rans[1:] {
 			at.throttles = append(at.throttles, ran.Launches)
 		}
-		if n := rans[0].Launches; n > 0 {
-			at.turn = rans[0].Window * time.Duration(a.launches) / time.Duration(n)
-		}
+		at.turn = turnaround(rans[0], a.launches)
 	}
 	return at, nil
 }

@@ -7,12 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vgpud/clock"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
-	"vgpud/e2e/proc"
 	"vgpud/mediator/api"
 )
 
@@ -23,18 +20,26 @@ type trial struct {
 	// capped guests may only use so little of the GPU that they are suspended most of
 	// the time.
 	capped bool
-	try    func(ctx context.Context, s *scene) (saw string, err error)
+	// unlimited guests may have all of the GPU's memory.
+	unlimited bool
+	try       func(ctx context.Context, s *scene) (saw string, err error)
 }
 
 var trials = []trial{
-	{"a guest's kernel stores at a bad address", false, badAddress},
-	{"a guest's kernel never ends", false, neverEnds},
-	{"a guest's kernel never ends while the guest is suspended", true, neverEnds},
-	{"a guest exhausts memory while it is suspended", true, exhausts},
-	{"kill -9 of a guest's process while it is suspended", true, killGuest},
-	{"kill -9 of a guest's executor while it is suspended", true, killExecutor},
-	{"kill -9 of the daemon while a guest is suspended", true, killDaemon},
-	{"a driver call that fails: more threads than a block can have, and memory than there is", false, failingCall},
+	{what: "a guest's kernel stores at a bad address", try: badAddress},
+	{what: "a guest's kernel stores at a bad address while the guest is suspended", capped: true, try: strays},
+	{what: "a guest's kernel never ends", try: neverEnds},
+	{what: "a guest's kernel never ends while the guest is suspended", capped: true, try: neverEnds},
+	{what: "a guest exhausts memory while it is suspended", capped: true, try: exhausts},
+	{what: "kill -9 of a guest's process while its context is off the GPU", capped: true, try: killGuest},
+	{what: "kill -9 of a guest's executor while its context is off the GPU, which the daemon's next calls are of", capped: true, try: killExecutor},
+	{what: "kill -9 of the daemon while a guest's context is off the GPU, for longer than it stays so", capped: true, try: killDaemon},
+	{what: "kill -9 of the daemon while a guest's context is off the GPU, and another at once", capped: true, try: replaceDaemon},
+	{what: "kill -9 of the daemon while guests have time slices of its making, for longer than they keep them", try: abandonSlices},
+	{what: "kill -9 of the daemon while guests have time slices of its making, and another at once that leaves them to the driver", try: inheritSlices},
+	{what: "what is refused before the driver is asked: more threads than a block can have, and more memory than the GPU has", try: refused},
+	{what: "driver calls that fail: to load half a cubin, and PTX that its compiler refuses", try: badImages},
+	{what: "driver calls that fail: to allocate more than is free, by a guest without a limit", unlimited: true, try: exhaustGPU},
 }
 
 const (
@@ -44,6 +49,8 @@ const (
 	faultKernel = 20 * time.Millisecond
 	// faultPatience is how long a trial may take.
 	faultPatience = 40 * time.Second
+	// leaveLimit is how long the daemon may take to let its guests go.
+	leaveLimit = 10 * time.Second
 )
 
 // faults tries each of them, with guests of its own.
@@ -95,6 +102,9 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 	if b.kind == "soft" {
 		spec.MemoryLimitBytes = 64 << 20
 	}
+	if t.unlimited {
+		spec.MemoryLimitBytes = 0
+	}
 	if t.capped {
 		spec.Cap = faultCap
 	}
@@ -103,10 +113,10 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 		return "", err
 	}
 	s := &scene{bench: b, victim: all[0], bystander: all[1], capped: t.capped, spin: b.full(iterations)}
-	defer func() {
-		if err == nil {
-			err = b.leave(ctx, s.victim, s.bystander)
-		}
+	defer func() { // also after an error, which is not to be the next trial's
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
+		defer cancel()
+		err = errors.Join(err, b.leave(ctx, s.victim, s.bystander))
 	}()
 	if s.spinJob, err = s.victim.load(ctx, tenant.Job{Spin: &s.spin}); err != nil {
 		return "", err
@@ -124,7 +134,11 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 	defer cancelWork()
 	go func() {
 		for stop.Err() == nil {
-			ran, err := s.bystander.run(ctx, tenant.Run{Job: j, For: 200 * time.Millisecond, Check: true})
+			var ran *tenant.Ran
+			_, err := s.bystander.ask(ctx, tenant.Request{Clear: &j})
+			if err == nil {
+				ran, err = s.bystander.run(ctx, tenant.Run{Job: j, For: 200 * time.Millisecond, Check: true})
+			}
 			if err == nil && ran.All == 0 {
 				err = errors.New("the guest beside it got nothing done")
 			}
@@ -136,6 +150,9 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 		ended <- nil
 	}()
 	saw, err = t.try(ctx, s)
+	if v, verr := b.client.VM(ctx, s.victim.name); verr == nil && v.Control.Errors > 0 {
+		saw += fmt.Sprintf("; %d of the daemon's calls failed", v.Control.Errors)
+	}
 	cancelWork()
 	if err = errors.Join(err, <-ended); err != nil {
 		return saw, err
@@ -179,11 +196,8 @@ func works(ctx context.Context, m *member) error {
 // anew resets the victim's context and holds that it works. What a capped one has
 // overdrawn it need not wait for any more.
 func (s *scene) anew(ctx context.Context) error {
-	if s.capped {
-		var none float64
-		if _, err := s.client.UpdateVM(ctx, s.victim.name, api.VMUpdate{Cap: &none}); err != nil {
-			return err
-		}
+	if err := s.uncap(ctx); err != nil {
+		return err
 	}
 	if _, err := s.victim.ask(ctx, tenant.Request{Reset: true}); err != nil {
 		return fmt.Errorf("reset: %w", err)
@@ -191,18 +205,33 @@ func (s *scene) anew(ctx context.Context) error {
 	return works(ctx, s.victim)
 }
 
+// uncap lets the victim use all of the GPU.
+func (s *scene) uncap(ctx context.Context) error {
+	if !s.capped {
+		return nil
+	}
+	var none float64
+	_, err := s.client.UpdateVM(ctx, s.victim.name, api.VMUpdate{Cap: &none})
+	return err
+}
+
 // suspended waits until the daemon has the victim suspended.
 func (s *scene) suspended(ctx context.Context) (api.VM, error) {
+	return s.until(ctx, "suspended", func(v *api.VM) bool { return v.Suspended })
+}
+
+// until waits until the daemon says of the victim that it is so.
+func (s *scene) until(ctx context.Context, what string, so func(v *api.VM) bool) (api.VM, error) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		v, err := s.client.VM(ctx, s.victim.name)
-		if err == nil && v.Suspended {
+		if err == nil && so(&v) {
 			return v, nil
 		}
 		if cerr := clock.Sleep(ctx, clock.Real{}, time.Millisecond); cerr != nil {
-			return v, fmt.Errorf("the guest was never suspended: %w", errors.Join(cerr, err))
+			return v, fmt.Errorf("%s was never %s: %w", s.victim.name, what, errors.Join(cerr, err))
 		}
 	}
 }
@@ -235,6 +264,30 @@ func badAddress(ctx context.Context, s *scene) (string, error) {
 		return "", errors.New("nobody noticed")
 	}
 	return first(err), s.anew(ctx)
+}
+
+// strays has the victim suspended in a kernel whose bad store is due meanwhile. Where its
+// channels are off the GPU, the store comes as soon as they are back.
+func strays(ctx context.Context, s *scene) (string, error) {
+	if err := <-s.busy(ctx, tenant.Run{For: 500 * time.Millisecond}); err != nil {
+		return "", err
+	}
+	ended := make(chan error, 1)
+	begin := time.Now()
+	go func() { ended <- s.launchFixed(ctx, "strays") }()
+	if _, err := s.suspended(ctx); err != nil {
+		return "", err
+	}
+	told := <-ended
+	if told == nil {
+		return "", errors.New("nobody noticed")
+	}
+	v, err := s.client.VM(ctx, s.victim.name)
+	if err != nil {
+		return "", err
+	}
+	saw := fmt.Sprintf("suspended in it; told after %.1f s, suspended then: %v: %s", time.Since(begin).Seconds(), v.Suspended, first(told))
+	return saw, s.anew(ctx)
 }
 
 func neverEnds(ctx context.Context, s *scene) (string, error) {
@@ -284,94 +337,8 @@ func exhausts(ctx context.Context, s *scene) (string, error) {
 	return fmt.Sprintf("%d MiB, then: %s", r.ran.Allocated>>20, r.ran.Refused), s.anew(ctx)
 }
 
-func killGuest(ctx context.Context, s *scene) (string, error) {
-	ended := s.busy(ctx, tenant.Run{For: 20 * time.Second})
-	v, err := s.suspended(ctx)
-	if err != nil {
-		return "", err
-	}
-	if err := unix.Kill(v.PID, unix.SIGKILL); err != nil {
-		return "", err
-	}
-	told := <-ended
-	if told == nil {
-		return "", errors.New("nobody noticed")
-	}
-	return first(told), s.replace(ctx)
-}
-
-// replace waits until the daemon knows that the victim is gone, and makes another
-// guest, which must work.
-func (s *scene) replace(ctx context.Context) error {
-	for {
-		_, err := s.client.VM(ctx, s.victim.name)
-		if errors.Is(err, api.ErrNotFound) {
-			break
-		}
-		if cerr := clock.Sleep(ctx, clock.Real{}, time.Millisecond); cerr != nil {
-			return fmt.Errorf("the daemon keeps the guest: %w", errors.Join(cerr, err))
-		}
-	}
-	if err := s.leave(ctx, s.victim); err != nil {
-		return err
-	}
-	m, err := s.guest(ctx, tenant.Setup{Name: s.victim.name + "-again"})
-	if err != nil {
-		return fmt.Errorf("a new guest: %w", err)
-	}
-	s.victim = m
-	return works(ctx, m)
-}
-
-func killExecutor(ctx context.Context, s *scene) (string, error) {
-	ended := s.busy(ctx, tenant.Run{For: 20 * time.Second})
-	v, err := s.suspended(ctx)
-	if err != nil {
-		return "", err
-	}
-	pids, err := proc.Children(v.PID)
-	if err != nil || len(pids) == 0 {
-		return "", fmt.Errorf("the guest's executor: %d found: %w", len(pids), err)
-	}
-	for _, pid := range pids {
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-			return "", err
-		}
-	}
-	told := <-ended
-	if told == nil {
-		return "", errors.New("nobody noticed")
-	}
-	return first(told), s.anew(ctx)
-}
-
-func killDaemon(ctx context.Context, s *scene) (string, error) {
-	ended := s.busy(ctx, tenant.Run{For: 5 * time.Second})
-	if _, err := s.suspended(ctx); err != nil {
-		return "", err
-	}
-	if err := s.daemon.Kill(); err != nil {
-		return "", err
-	}
-	// Longer than suspensions outlive the daemon.
-	const orphaned = 3 * time.Second
-	if err := rest(ctx, orphaned); err != nil {
-		return "", err
-	}
-	if err := s.startDaemon(ctx); err != nil {
-		return "", fmt.Errorf("start the daemon again: %w", err)
-	}
-	if err := <-ended; err != nil {
-		return "", err
-	}
-	v, err := s.client.VM(ctx, s.victim.name)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("the guests went on; the daemon found them again, %d kernels", v.Kernels), works(ctx, s.victim)
-}
-
-func failingCall(ctx context.Context, s *scene) (string, error) {
+// refused has the victim ask for what this program's own checks refuse.
+func refused(ctx context.Context, s *scene) (string, error) {
 	tooMany := s.spin
 	tooMany.Threads = 4096
 	j, err := s.victim.load(ctx, tenant.Job{Spin: &tooMany})
@@ -388,4 +355,45 @@ func failingCall(ctx context.Context, s *scene) (string, error) {
 	}
 	// Without a reset: a call that fails leaves the context as it was.
 	return first(launch) + "; " + ran.Refused, works(ctx, s.victim)
+}
+
+// badImages has the victim load what the driver, or the soft GPU in its own process, has to
+// look at to refuse it.
+func badImages(ctx context.Context, s *scene) (saw string, err error) {
+	for _, image := range []struct {
+		what  string
+		bytes []byte
+	}{{"half a cubin", tenant.HalfCubin()}, {"PTX with an instruction that there is not", tenant.BadPTX()}} {
+		_, told := s.victim.load(ctx, tenant.Job{Image: image.bytes})
+		if told == nil {
+			return saw, fmt.Errorf("%s was loaded", image.what)
+		}
+		saw += first(told) + "; "
+		// The loader is the driver's, and is not told where the image ends.
+		if err := works(ctx, s.victim); err != nil {
+			saw += "which ended the executor; "
+			if err := s.anew(ctx); err != nil {
+				return saw, err
+			}
+		}
+	}
+	return strings.TrimSuffix(saw, "; "), nil
+}
+
+// exhaustGPU has the victim take all memory that nobody has.
+func exhaustGPU(ctx context.Context, s *scene) (string, error) {
+	piece := uint64(1 << 30)
+	if s.kind == "soft" {
+		piece = 64 << 20
+	}
+	ran, err := s.victim.run(ctx, tenant.Run{Job: s.spinJob, Count: 1, Allocate: piece})
+	if err != nil {
+		return "", err
+	}
+	saw := fmt.Sprintf("%d MiB, then: %s", ran.Allocated>>20, ran.Refused)
+	// What it has loaded goes on beside that, and the rest once it has given it back.
+	if _, err := s.victim.run(ctx, tenant.Run{Job: s.spinJob, Count: 3}); err != nil {
+		return saw, fmt.Errorf("with all memory taken: %w", err)
+	}
+	return saw, s.anew(ctx)
 }

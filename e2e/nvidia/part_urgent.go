@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +38,7 @@ var rushes = [...]rush{
 }
 
 const (
-	// goalRush is the one that goals are about: back to back, as the notes' baselines.
+	// goalRush is the one that goals are about: back to back.
 	goalRush = 1
 	// pauseRush is the same but that the GPU has to be taken from the batch guest in
 	// mid-kernel.
@@ -76,7 +77,7 @@ const (
 // urgent measures what an urgent guest has of its priority beside a batch guest with
 // long kernels.
 func urgent(ctx context.Context, b *bench) error {
-	u := &contest{bench: b, rushes: rushes[:pick(b, leaveRush+1, len(rushes), len(rushes))], medians: make(map[string][][]float64)}
+	u := &contest{bench: b, rushes: rushes[:pick(b, leaveRush+1, len(rushes), len(rushes))], medians: make(map[string][][]float64), kept: make(map[string][][]float64)}
 	times := []time.Duration{batchTask}
 	for _, r := range u.rushes {
 		times = append(times, r.length)
@@ -118,8 +119,18 @@ type contest struct {
 	iterations []int // of their kernels
 	batch      tenant.Spin
 	medians    map[string][][]float64 // µs, by world, rush and run
+	kept       map[string][][]float64 // of the batch program's throughput alone, likewise
 	form       *tenant.Form           // of the batch guest's kernels
 	without    error                  // why there is no MPS
+}
+
+// pair is the two programs, with their jobs.
+type pair struct {
+	batch, rush *member
+	long        int   // the batch program's
+	short       []int // the urgent one's, by rush
+	// alone is how long one of the batch program's kernels takes alone.
+	alone time.Duration
 }
 
 // guests runs it with guests: the urgent one alone, under no policy, and with
@@ -130,14 +141,11 @@ func (u *contest) guests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	batch, rush := all[0], all[1]
-	long, form, err := u.tuned(ctx, batch, tenant.Job{Spin: &u.batch})
-	if err != nil {
+	p := &pair{batch: all[0], rush: all[1]}
+	if p.long, u.form, err = u.tuned(ctx, p.batch, tenant.Job{Spin: &u.batch}); err != nil {
 		return err
 	}
-	u.form = form
-	jobs, err := u.jobs(ctx, rush)
-	if err != nil {
+	if err := u.prepare(ctx, p); err != nil {
 		return err
 	}
 	err = u.repeat(guestsPart, func(run int) error {
@@ -145,11 +153,7 @@ func (u *contest) guests(ctx context.Context) error {
 			if err := u.setPolicy(ctx, w.policy); err != nil {
 				return err
 			}
-			beside := batch
-			if w.world == "guest alone" {
-				beside = nil
-			}
-			if err := u.bout(ctx, w.world, run, beside, long, rush, jobs); err != nil {
+			if err := u.bout(ctx, w.world, run, p, w.world == "guest alone"); err != nil {
 				return fmt.Errorf("%s: %w", w.world, err)
 			}
 		}
@@ -158,45 +162,69 @@ func (u *contest) guests(ctx context.Context) error {
 	return errors.Join(err, u.leave(ctx, all...))
 }
 
-func (u *contest) jobs(ctx context.Context, m *member) (jobs []int, err error) {
+// prepare loads the urgent program's jobs, and finds what the batch one makes alone.
+func (u *contest) prepare(ctx context.Context, p *pair) error {
 	for _, n := range u.iterations {
 		s := u.full(n)
-		j, err := m.load(ctx, tenant.Job{Spin: &s})
+		j, err := p.rush.load(ctx, tenant.Job{Spin: &s})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		jobs = append(jobs, j)
+		p.short = append(p.short, j)
 	}
-	return jobs, nil
+	ran, err := p.batch.run(ctx, tenant.Run{Job: p.long, Warm: urgentWarm, For: u.urgentWindow() / 2, Depth: batchDepth, Rounds: endless})
+	if err != nil {
+		return err
+	}
+	p.alone = turnaround(ran, 1)
+	return nil
+}
+
+// kept is what part of its throughput alone a program has where its launches take so long
+// alone, to a launch. It goes by the window, not from end to end: who is held back all the
+// time may have had a launch end at the beginning.
+func kept(ran *tenant.Ran, alone time.Duration) float64 {
+	if alone == 0 {
+		return math.NaN()
+	}
+	return float64(ran.Launches) * float64(alone) / float64(ran.Window)
 }
 
 // guestsPart and nativesPart are by when, as a part of the time that there is in all,
 // guests are to be done, and natives under default time slicing.
 const guestsPart, nativesPart = 0.5, 0.8
 
-// bout has the urgent program work in each way, beside the batch one unless that is
-// nil. Other lengths than the goals' are measured in the first run only.
-func (u *contest) bout(ctx context.Context, world string, run int, batch *member, long int, rush *member, jobs []int) error {
+// urgentWarm is for how long the batch program is at work before the urgent one begins,
+// and after it.
+const urgentWarm = 150 * time.Millisecond
+
+// urgentWindow is for how long the urgent program works.
+func (u *contest) urgentWindow() time.Duration {
+	return pick(u.bench, 100*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond)
+}
+
+// bout has the urgent program work in each way, beside the batch one unless it is to be
+// alone. Other lengths than the goals' are measured in the first run only.
+func (u *contest) bout(ctx context.Context, world string, run int, p *pair, alone bool) error {
 	if u.medians[world] == nil {
-		u.medians[world] = make([][]float64, len(jobs))
+		u.medians[world], u.kept[world] = make([][]float64, len(p.short)), make([][]float64, len(p.short))
 	}
-	const warm = 150 * time.Millisecond
-	window := pick(u.bench, 100*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond)
-	for i, j := range jobs {
+	window := u.urgentWindow()
+	for i, j := range p.short {
 		r := u.rushes[i]
 		if run > 0 && i != goalRush && !r.pauses || r.leaves && world != hpfWorld {
 			continue
 		}
-		tasks := []task{{rush, tenant.Run{Job: j, At: int64(warm), For: window}}}
+		tasks := []task{{p.rush, tenant.Run{Job: j, At: int64(urgentWarm), For: window}}}
 		if r.pauses {
 			tasks[0].run.Pause, tasks[0].run.Jitter = leastPause, mostPause-leastPause
 		}
-		if batch != nil {
-			beside := tenant.Run{Job: long, For: window + 2*warm, Depth: batchDepth, Rounds: endless}
+		if !alone {
+			beside := tenant.Run{Job: p.long, Warm: urgentWarm, For: window, After: urgentWarm, Depth: batchDepth, Rounds: endless}
 			if r.leaves {
 				beside.As = soonest
 			}
-			tasks = append(tasks, task{batch, beside})
+			tasks = append(tasks, task{p.batch, beside})
 		}
 		rans, err := together(ctx, tasks...)
 		if err != nil {
@@ -204,6 +232,9 @@ func (u *contest) bout(ctx context.Context, world string, run int, batch *member
 		}
 		us := figure.Micros(rans[0].Turnarounds)
 		u.medians[world][i] = append(u.medians[world][i], figure.Median(us))
+		if !alone {
+			u.kept[world][i] = append(u.kept[world][i], kept(rans[1], p.alone))
+		}
 	}
 	return nil
 }
@@ -219,12 +250,11 @@ func (u *contest) natives(ctx context.Context, world string, env ...string) erro
 	if err != nil {
 		return err
 	}
-	long, err := batch.load(ctx, tenant.Job{Spin: &u.batch})
-	if err != nil {
+	p := &pair{batch: batch, rush: rush}
+	if p.long, err = batch.load(ctx, tenant.Job{Spin: &u.batch}); err != nil {
 		return err
 	}
-	jobs, err := u.jobs(ctx, rush)
-	if err != nil {
+	if err := u.prepare(ctx, p); err != nil {
 		return err
 	}
 	part := nativesPart
@@ -232,10 +262,10 @@ func (u *contest) natives(ctx context.Context, world string, env ...string) erro
 		part = 1
 	}
 	err = u.repeat(part, func(run int) error {
-		if err := u.bout(ctx, world, run, batch, long, rush, jobs); err != nil || len(env) > 0 {
+		if err := u.bout(ctx, world, run, p, false); err != nil || len(env) > 0 {
 			return err
 		}
-		return u.bout(ctx, world+", alone", run, nil, long, rush, jobs)
+		return u.bout(ctx, world+", alone", run, p, true)
 	})
 	return errors.Join(err, u.leave(ctx, batch, rush))
 }
@@ -284,20 +314,31 @@ func (u *contest) mps(ctx context.Context) (err error) {
 	return u.natives(ctx, "MPS", env...)
 }
 
+// runsOf is what was measured in a world of a rush.
+func runsOf(measured map[string][][]float64, world string, rush int) []float64 {
+	if len(measured[world]) <= rush {
+		return nil
+	}
+	return measured[world][rush]
+}
+
+// table is of both programs, in each world and for each rush.
+func (u *contest) table() *report.Table {
+	table := detail("alone", "guest alone", "hpf", "no policy", "default slicing", "MPS", "speed-up over default", "over MPS",
+		"batch: hpf", "batch: no policy", "batch: default slicing", "batch: MPS")
+	for i, r := range u.rushes {
+		us := func(world string) float64 { return figure.Median(runsOf(u.medians, world, i)) }
+		kept := func(world string) float64 { return figure.Median(runsOf(u.kept, world, i)) }
+		table.Add(r.String(), us("default, alone"), us("guest alone"), us(hpfWorld), us("guest, no policy"), us("default"), us("MPS"),
+			us("default")/us(hpfWorld), us("MPS")/us(hpfWorld),
+			kept(hpfWorld), kept("guest, no policy"), kept("default"), kept("MPS"))
+	}
+	return table
+}
+
 // report makes the rows.
 func (u *contest) report() {
-	of := func(world string, i int) []float64 {
-		if len(u.medians[world]) <= i {
-			return nil
-		}
-		return u.medians[world][i]
-	}
-	table := detail("alone", "guest alone", "hpf", "no policy", "default slicing", "MPS", "speed-up over default", "over MPS")
-	for i, r := range u.rushes {
-		hpf, slices, mps := figure.Median(of(hpfWorld, i)), figure.Median(of("default", i)), figure.Median(of("MPS", i))
-		table.Add(r.String(), figure.Median(of("default, alone", i)), figure.Median(of("guest alone", i)), hpf,
-			figure.Median(of("guest, no policy", i)), slices, mps, slices/hpf, mps/hpf)
-	}
+	of := func(world string, i int) []float64 { return runsOf(u.medians, world, i) }
 	ours := of(hpfWorld, goalRush)
 	by := func(f func(ours, other float64) float64, other []float64) (out []float64) {
 		for i := range min(len(ours), len(other)) {
@@ -311,33 +352,52 @@ func (u *contest) report() {
 	base := func(r *report.Row, name, world string) {
 		r.Baseline[name], r.Baseline[name+"_after_pauses"] = figure.Median(of(world, goalRush)), figure.Median(of(world, pauseRush))
 	}
-	how := fmt.Sprintf("an urgent guest's kernel of 100 µs, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d; nobody sleeps who waits for launches (spin: true); medians. The GPU waits for who launches again and again; for kernels after pauses of %v to %v, also shown, it is taken from the other guest in mid-kernel; once more with that in persistent blocks, which leave sooner, and cost it 5 to 7 %%, more than the tuner accepts. The page's table has other lengths, in µs",
-		u.form.Form, u.form.Group, leastPause, mostPause)
+	how := fmt.Sprintf("an urgent guest's kernel of 100 µs, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d; nobody sleeps who waits for launches (spin: true); medians. The GPU waits for who launches again and again; for kernels after pauses of %v to %v, also shown, it is taken from the other guest in mid-kernel; once more with that in persistent blocks, which leave sooner, and cost it 5 to 7 %%, more than the tuner accepts. The page's table has other lengths, in µs, and what the batch guest or program has meanwhile: its kernels that ended while the urgent one worked, of as many as it ends alone, to a kernel of %d",
+		u.form.Form, u.form.Group, leastPause, mostPause, u.urgentWindow()/batchLength)
 	added := u.row("urgent_added_us", by(less, of("guest alone", goalRush)), how)
 	base(&added, "guest_alone_us", "guest alone")
 	base(&added, "guest_hpf_us", hpfWorld)
 	added.Baseline["guest_hpf_us_after_pauses_persistent"] = figure.Median(of(hpfWorld, leaveRush))
-	added.Detail = table
+	added.Detail = u.table()
+	added.Caveat = u.caveat()
 	byDefault := u.row("urgent_speedup_default", by(over, of("default", goalRush)), how+". Baseline: two programs of the host")
+	byDefault.Caveat = added.Caveat
 	base(&byDefault, "default_us", "default")
 	base(&byDefault, "native_alone_us", "default, alone")
 	base(&byDefault, "guest_no_policy_us", "guest, no policy")
 	u.add(added, byDefault)
 	if u.without == nil {
 		byMPS := u.row("urgent_speedup_mps", by(over, of("MPS", goalRush)), how+". Baseline: two programs of the host under MPS")
+		byMPS.Caveat = added.Caveat
 		base(&byMPS, "mps_us", "MPS")
 		u.add(byMPS)
 		return
 	}
 	var against []float64
 	for _, o := range ours {
-		against = append(against, notedMPS/o)
+		against = append(against, measuredMPS/o)
 	}
-	byMPS := u.row("urgent_speedup_mps", against, how+fmt.Sprintf(". Baseline: not this run's, since there was no MPS (%v), but the notes' of the same model of GPU", u.without))
-	byMPS.Baseline["mps_us_by_notes"] = notedMPS
+	byMPS := u.row("urgent_speedup_mps", against, how+fmt.Sprintf(". Baseline: not this run's, since there was no MPS (%v), but one measured before on the same model of GPU (docs/nvidia.md)", u.without))
+	byMPS.Caveat = added.Caveat
+	byMPS.Baseline["mps_us_measured_before"] = measuredMPS
 	u.add(byMPS)
 }
 
-// notedMPS is what a kernel of 100 µs beside 20 ms kernels took under MPS on an H100,
-// in µs (docs/results/preemption-on-h100.md).
-const notedMPS = 20_101
+// measuredMPS is what a kernel of 100 µs beside 20 ms kernels took under MPS when that was
+// measured before on an H100, in µs (docs/nvidia.md).
+const measuredMPS = 20_101
+
+// caveat says of the rows, which are about kernels back to back, what those come to that
+// the GPU has to be taken from the batch guest for.
+func (u *contest) caveat() string {
+	of := func(world string) float64 { return figure.Median(runsOf(u.medians, world, pauseRush)) }
+	kept := func(rush int) float64 { return figure.Median(runsOf(u.kept, hpfWorld, rush)) }
+	text := fmt.Sprintf("this is met by urgent kernels back to back, beside which the batch guest keeps %.2f of its throughput. Those that come after pauses of %v to %v, for which its kernel has to be taken off the GPU, take %.0f µs more than alone",
+		kept(goalRush), leastPause, mostPause, of(hpfWorld)-of("guest alone"))
+	for _, other := range []struct{ world, name string }{{"default", "default time slicing"}, {"MPS", "MPS"}} {
+		if speedup := of(other.world) / of(hpfWorld); !math.IsNaN(speedup) {
+			text += fmt.Sprintf(", are %.3g times as fast as under %s", speedup, other.name)
+		}
+	}
+	return fmt.Sprintf("%s, and leave the batch guest %.2f", text, kept(pauseRush))
+}

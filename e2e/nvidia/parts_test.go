@@ -1,44 +1,102 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"vgpud/e2e/disengaged"
 	"vgpud/e2e/kernels"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/mediator/api"
 )
 
 func TestEvictionIsHeldToChunkOrSuspension(t *testing.T) {
 	for name, c := range map[string]struct {
-		form tenant.Form
-		want float64
+		form    tenant.Form
+		longest float64
+		want    float64
 	}{
-		"no form":              {tenant.Form{Task: time.Microsecond}, hardwareSuspension},
-		"a short task":         {tenant.Form{Form: 1, Group: 1, Task: 10 * time.Microsecond}, 35},
-		"a chunk of them":      {tenant.Form{Form: 4, Group: 8, Task: 10 * time.Microsecond}, 105},
-		"tasks of half a life": {tenant.Form{Form: 2, Group: 8, Task: time.Millisecond}, hardwareSuspension},
+		"no form":              {tenant.Form{Task: time.Microsecond}, 1, hardwareSuspension},
+		"a short task":         {tenant.Form{Form: 1, Group: 1, Task: 10 * time.Microsecond}, 0, 35},
+		"a chunk of them":      {tenant.Form{Form: 4, Group: 8, Task: 10 * time.Microsecond}, 70, 105},
+		"a longer one":         {tenant.Form{Form: 4, Group: 1, Task: 100 * time.Microsecond}, 120, 145},
+		"tasks of half a life": {tenant.Form{Form: 2, Group: 8, Task: time.Millisecond}, 8500, hardwareSuspension},
 	} {
-		e := eviction{form: c.form}
-		if got := e.bound(); got != c.want {
+		e := eviction{form: c.form, longest: c.longest}
+		if got := e.bound(hardwareSuspension); got != c.want {
 			t.Errorf("%s: %v µs, want %v", name, got, c.want)
 		}
 	}
 }
 
 // TestEvictionRowIsTheWorstKernels holds that one kernel above its bound is a goal
-// missed, however many are below theirs.
+// missed, however many are below theirs, and that those that the hardware suspends are
+// none of these: their bound is what they take.
 func TestEvictionRowIsTheWorstKernels(t *testing.T) {
+	stops := [][]float64{{300, 310, 320}, {330, 340, 700}}
 	found := []eviction{
-		{name: "slow but allowed", form: tenant.Form{Form: 0}, p50: []float64{300, 310, 320}},
-		{name: "quick but not enough", form: tenant.Form{Form: 1, Group: 1, Task: 5 * time.Microsecond}, p50: []float64{40, 50, 45}},
+		{name: "suspended", form: tenant.Form{Form: 0}, took: stops},
+		{name: "slow but allowed", form: tenant.Form{Form: 1, Group: 1, Task: time.Millisecond}, took: [][]float64{{300, 340}, {310, 300}}},
+		{name: "quick but not enough", form: tenant.Form{Form: 1, Group: 1, Task: 5 * time.Microsecond}, took: [][]float64{{40, 50, 45}, {45, 45, 60}},
+			whole: daemonEvictions{p50: []float64{50}, p99: []float64{90}, count: leastForPercentile - 1}},
 	}
 	b := &bench{options: &options{}, found: &report.File{}}
-	r := b.evictionRow("evict_us_p50", found, func(e *eviction) []float64 { return e.p50 })
-	if r.Value != 45 || r.Goal != 30 || r.Met || len(r.Detail.Lines) != 2 {
+	r := b.evictionRow("evict_us_p50", found, stops)
+	if r.Value != 45 || r.Goal != 30 || r.Met || r.Runs != 2 || r.Spread != 0 || len(r.Detail.Lines) != 3 || !strings.Contains(r.Caveat, "exceeds the bound for 1 of the 1 kernels") || r.Baseline["hardware_suspension_us"] != 325 || r.Baseline["by_the_daemon_us"] != 50 {
 		t.Errorf("%+v", r)
+	}
+	r = b.evictionRow("evict_us_p99", found, stops)
+	if r.Value != 60 || r.Goal != 30 || r.Met || r.Spread != 10 || r.Baseline["hardware_suspension_us"] != 700 || !math.IsNaN(r.Baseline["by_the_daemon_us"]) {
+		t.Errorf("of a percentile: %+v", r)
+	}
+	r = b.evictionRow("evict_us_p99", found[:2], stops)
+	if r.Value != 340 || r.Goal != 700 || !r.Met {
+		t.Errorf("of a kernel with the hardware's suspension for a bound: %+v", r)
+	}
+	r = b.evictionRow("evict_us_p99", found[:1], stops)
+	if r.Value != 700 || r.Goal != 700 || !r.Met {
+		t.Errorf("of none that leaves by itself: %+v", r)
+	}
+}
+
+// TestSlowSuspensionIsMeasured holds that it is by all runs together, and never below
+// what was measured before.
+func TestSlowSuspensionIsMeasured(t *testing.T) {
+	run := func(slow ...float64) (us []float64) {
+		for range 60 - len(slow) {
+			us = append(us, 345)
+		}
+		return append(us, slow...)
+	}
+	for name, c := range map[string]struct {
+		stops [][]float64
+		want  float64
+	}{
+		"three slow ones of 300":        {[][]float64{run(900), run(700, 800), run(), run(), run()}, 345},
+		"four slow ones of 300":         {[][]float64{run(900), run(700, 800), run(600), run(), run()}, 600},
+		"all are quick":                 {[][]float64{run()}, hardwareSuspension},
+		"the hardware suspends nothing": {nil, hardwareSuspension},
+	} {
+		if got := slowSuspension(c.stops); got != max(c.want, hardwareSuspension) {
+			t.Errorf("%s: %v µs, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestFewEvictionsHaveNoPercentile has the daemon evict a kernel that is suspended by
+// the hardware as a rule.
+func TestFewEvictionsHaveNoPercentile(t *testing.T) {
+	few, enough := daemonEvictions{p99: []float64{499}, count: 6}, daemonEvictions{p99: []float64{370, 380, 400}, count: leastForPercentile}
+	if !math.IsNaN(few.slow()) || enough.slow() != 380 {
+		t.Errorf("%v of few, %v of enough", few.slow(), enough.slow())
 	}
 }
 
@@ -48,7 +106,9 @@ func TestWhatWasNotMeasuredIsNoRow(t *testing.T) {
 	b := &bench{options: &options{progress: t.Output()}, found: &report.File{}}
 	r := b.row("share_error", []float64{0.01}, "how")
 	r.Baseline["none"], r.Baseline["some"] = math.NaN(), 1
-	b.add(r, b.row("host_cpu", nil, "how"))
+	aimless := b.row("fair_distance", []float64{1}, "how")
+	aimless.Hold(math.NaN())
+	b.add(r, b.row("host_cpu", nil, "how"), b.rowOf("suspend_ms", 1, nil, "how"), aimless)
 	if len(b.found.Rows) != 1 || len(b.found.Rows[0].Baseline) != 1 {
 		t.Errorf("%+v", b.found.Rows)
 	}
@@ -77,5 +137,208 @@ func TestQuickKernelsExist(t *testing.T) {
 		if !slices.Contains(full.appNames(), name) {
 			t.Errorf("no program %q", name)
 		}
+	}
+}
+
+// TestFairDistanceGoesByMediansOverRuns has programs that are fair in the median, and in
+// no run of two alike.
+func TestFairDistanceGoesByMediansOverRuns(t *testing.T) {
+	found := []fairMeasure{
+		{turns: map[string][]float64{"dfq": {2, 4, 8}, "none": {8, 8, 8}, "neon": {12}}, fair: []float64{4, 4, 4}},
+		{turns: map[string][]float64{"dfq": {3, 6, 3}, "none": {6, 3, 12}, "neon": {9}}, fair: []float64{3, 2, 6}},
+	}
+	for scheme, want := range map[string]struct {
+		all  float64
+		runs []float64
+	}{
+		"dfq":     {1, []float64{math.Sqrt2, math.Sqrt(3), 2}},
+		"none":    {2, []float64{2, math.Sqrt(3), 2}},
+		"neon":    {3, []float64{3}},
+		"loga-cl": {math.NaN(), nil},
+	} {
+		all, runs := distances(found, scheme)
+		if diff := cmp.Diff(want.all, all, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", scheme, diff)
+		}
+		if diff := cmp.Diff(want.runs, runs, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			t.Errorf("%s, by run (-want +got):\n%s", scheme, diff)
+		}
+	}
+	c := &crowd{bench: &bench{options: &options{}}, apps: []app{{name: "one"}, {name: "two"}}}
+	r := c.fairRow(found)
+	if r.Value < 1-1e-9 || r.Value > 1+1e-9 || r.Runs != 3 || r.Goal < 2-1e-9 || r.Goal > 2+1e-9 || !r.Met || len(r.Detail.Lines) != 2+3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestNoSchemeIsAlwaysTheFirst holds that each scheme comes first and last for a
+// program, and for each other program in a run.
+func TestNoSchemeIsAlwaysTheFirst(t *testing.T) {
+	for _, c := range []struct{ run, program, otherRun, otherProgram int }{{0, 0, 0, 1}, {0, 0, 1, 0}, {2, 3, 2, 4}, {1, 28, 2, 28}} {
+		one, other := turnOf(c.run, c.program), turnOf(c.otherRun, c.otherProgram)
+		slices.Reverse(other)
+		if diff := cmp.Diff(one, other); diff != "" || len(one) != len(fairSchemes)-1 {
+			t.Errorf("%+v (-one +other, in reverse):\n%s", c, diff)
+		}
+	}
+}
+
+// TestTurnaroundGoesFromEndToEnd has iterations of three launches.
+func TestTurnaroundGoesFromEndToEnd(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		ran  tenant.Ran
+		want time.Duration
+	}{
+		"by ends":                  {tenant.Ran{Launches: 6, Window: 100 * ms, Span: 90 * ms}, 45 * ms},
+		"by one end after another": {tenant.Ran{Launches: 1, Window: 100 * ms, Span: 90 * ms}, 270 * ms},
+		"then it was stopped":      {tenant.Ran{Launches: 3, Window: 100 * ms}, 100 * ms},
+		"none ended before":        {tenant.Ran{Launches: 6, Window: 100 * ms}, 50 * ms},
+		"none ended":               {tenant.Ran{Window: 100 * ms}, 0},
+	} {
+		if got := turnaround(&c.ran, 3); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestCostGoesByMediansOverRuns has one program that costs half as much again in the
+// median, and one with NEON's cost in the only run that it has.
+func TestCostGoesByMediansOverRuns(t *testing.T) {
+	m := &costMeasure{times: make([][watches][]float64, 2)}
+	m.times[0][byNobody], m.times[0][byDaemon] = []float64{2, 2, 4}, []float64{3, 9, 3}
+	m.times[1][byNobody], m.times[1][byDaemon], m.times[1][byNeon] = []float64{1, 1, 1}, []float64{1.5, 1.5, 1.5}, []float64{7}
+	all, runs := m.overhead(byDaemon, byNobody)
+	want := []float64{0.5, math.Sqrt(4.5*1.5) - 1, math.Sqrt(0.75*1.5) - 1}
+	if diff := cmp.Diff(want, runs, cmpopts.EquateApprox(0, 1e-9)); math.Abs(all-0.5) > 1e-9 || diff != "" {
+		t.Errorf("%v, by run (-want +got):\n%s", all, diff)
+	}
+	if all, runs := m.overhead(byNeon, byNobody); math.Abs(all-6) > 1e-9 || len(runs) != 1 {
+		t.Errorf("NEON's: %v, by run %v", all, runs)
+	}
+}
+
+// TestCostSaysWhatProgramsMakeItsMeans has a mean that one of three programs makes, and a column that
+// nothing was measured of.
+func TestCostSaysWhatProgramsMakeItsMeans(t *testing.T) {
+	b := &bench{options: &options{}}
+	r := b.rowOf("accounting_cost_10us", 0.03, []float64{0.01, 0.1}, "how")
+	r.Detail = detail("ms without", "daemon", "NEON", "nobody")
+	r.Detail.Add("one", 5, 0.01, 147, math.NaN())
+	r.Detail.Add("two", 6, 0.02, math.NaN(), math.NaN())
+	r.Detail.Add("three", 7, 0.9, 0.5, math.NaN())
+	if got, want := medians(&r), ": daemon 0.0200 (3), NEON 73.7500 (2). The spread is more than the value itself"; !strings.Contains(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+	r.Value = 0.5
+	if got := medians(&r); strings.Contains(got, "spread") {
+		t.Errorf("of a spread below the value: %q", got)
+	}
+}
+
+// TestUrgentCaveat has what the goals are not about, with one of the two others measured.
+func TestUrgentCaveat(t *testing.T) {
+	u := &contest{
+		medians: map[string][][]float64{hpfWorld: {nil, {130}, {400}}, "guest alone": {nil, {120}, {150}}, "default": {nil, {2500}, {1300}}},
+		kept:    map[string][][]float64{hpfWorld: {nil, {0}, {0.8}}},
+	}
+	const want = "this is met by urgent kernels back to back, beside which the batch guest keeps 0.00 of its throughput. Those that come after pauses of 1ms to 5ms, for which its kernel has to be taken off the GPU, take 250 µs more than alone, are 3.25 times as fast as under default time slicing, and leave the batch guest 0.80"
+	if got := u.caveat(); got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+}
+
+// TestNeonHasWholeRounds holds that a program's windows under NEON are not shorter than
+// its rounds, beside figure 7's throttles and figure 11's.
+func TestNeonHasWholeRounds(t *testing.T) {
+	b := &bench{options: &options{}}
+	c := &crowd{bench: b}
+	for guests, got := range map[int]time.Duration{1 + costThrottles: b.neonWindow(1 + costThrottles), 1 + fairThrottles: c.fairWindow("neon")} {
+		if got < 5*disengaged.Round(neonConfig, guests) || c.aloneWindow("neon") < c.fairWindow("neon") {
+			t.Errorf("%d guests: %v", guests, got)
+		}
+	}
+	for _, name := range likePapers {
+		if !slices.Contains(b.appNames(), name) {
+			t.Errorf("no program %q", name)
+		}
+	}
+}
+
+// TestBatchKeepsWhatItLaunchedOfThatAlone has kernels of 20 ms in windows of 800.
+func TestBatchKeepsWhatItLaunchedOfThatAlone(t *testing.T) {
+	const window = 800 * time.Millisecond
+	for name, c := range map[string]struct {
+		launches int
+		alone    time.Duration
+		want     float64
+	}{
+		"as many as alone":     {40, batchLength, 1},
+		"some":                 {10, batchLength, 0.25},
+		"none":                 {0, batchLength, 0},
+		"nobody knows of what": {10, 0, math.NaN()},
+	} {
+		// The only end is at the beginning.
+		got := kept(&tenant.Ran{Launches: c.launches, Window: window, Span: batchLength}, c.alone)
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestFormsThatComputeAnotherThingMeetNoGoal has a form that costs nothing, and what it
+// computes is not the original's.
+func TestFormsThatComputeAnotherThingMeetNoGoal(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		b := &bench{options: &options{progress: t.Output()}, found: &report.File{}}
+		err := b.transformRows([]formCost{
+			{name: "one", chosen: []float64{0.001, 0.002}, same: true}, {name: "two", chosen: []float64{0, 0.001}, same: same},
+		}, nil)
+		if (err == nil) != same || len(b.found.Rows) != 2 {
+			t.Errorf("the same %v: %d rows, %v", same, len(b.found.Rows), err)
+		}
+		for _, r := range b.found.Rows {
+			if r.Met != same || (r.Why == "") != same {
+				t.Errorf("the same %v: %+v", same, r)
+			}
+		}
+	}
+}
+
+// TestUsedIsOfAllGuests holds that a guest that the daemon does not know has not used
+// nothing.
+func TestUsedIsOfAllGuests(t *testing.T) {
+	vms := []api.VM{{Name: "b", GPUSeconds: 2}, {Name: "a", GPUSeconds: 0.5}, {Name: "c"}}
+	used, err := usedBy(vms, []*member{{name: "a"}, {name: "b"}})
+	if diff := cmp.Diff([]time.Duration{500 * time.Millisecond, 2 * time.Second}, used); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if used, err := usedBy(vms, []*member{{name: "a"}, {name: "d"}}); err == nil {
+		t.Errorf("a guest that there is not has used %v", used)
+	}
+}
+
+// TestUrgentTableHasBothPrograms has one world that was measured, and one in which only
+// the first rush was.
+func TestUrgentTableHasBothPrograms(t *testing.T) {
+	u := &contest{
+		rushes:  rushes[:2],
+		medians: map[string][][]float64{hpfWorld: {{10}, {130, 140, 150}}, "default": {{100}, nil}},
+		kept:    map[string][][]float64{hpfWorld: {{0.1}, {0.25, 0.5, 0.75}}, "default": {{0.9}, nil}},
+	}
+	want := []string{
+		"{10µs [NaN NaN 10 NaN 100 NaN 10 NaN 0.1 NaN 0.9 NaN]}",
+		"{100µs [NaN NaN 140 NaN NaN NaN NaN NaN 0.5 NaN NaN NaN]}",
+	}
+	table := u.table()
+	var got []string
+	for _, l := range table.Lines {
+		got = append(got, fmt.Sprint(l))
+		if len(l.Values) != len(table.Columns) {
+			t.Errorf("%d values in %d columns", len(l.Values), len(table.Columns))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -27,7 +27,7 @@ type member struct {
 }
 
 // newMember starts a tenant and hands it its setup. It is of use once it was
-// awaited.
+// awaited. The caller ends it, also after an error where there is one.
 func newMember(dir string, cmd *exec.Cmd, s tenant.Setup) (*member, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {

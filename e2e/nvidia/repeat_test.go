@@ -78,11 +78,9 @@ func TestPartsAreDoneWhenTheirRowsAreThere(t *testing.T) {
 			f.Rows = append(f.Rows, report.NewRow(id, []float64{1}))
 		}
 		if p.name == faultsPart {
-			f.Faults = make([]report.Fault, len(trials)-1)
-			if p.done(&f) {
-				t.Error("all faults were tried but one")
+			for _, x := range trials {
+				f.Faults = append(f.Faults, report.Fault{What: x.what})
 			}
-			f.Faults = make([]report.Fault, len(trials))
 		}
 		if !p.done(&f) {
 			t.Errorf("part %s is not done", p.name)

@@ -13,14 +13,24 @@ import (
 	"time"
 )
 
-// Median is the middle of the values, or the mean of the two in the middle.
+// Median is the middle of the values, or the mean of the two in the middle. Where one of
+// them can't be said, neither can it: it is not less than the others.
 func Median(values []float64) float64 {
 	n := len(values)
-	if n == 0 {
+	if n == 0 || slices.ContainsFunc(values, math.IsNaN) {
 		return math.NaN()
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// Mean is the sum of the values by their number.
+func Mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
 }
 
 // Spread is how far the values are apart, the largest less the smallest; 0 for one.
@@ -106,13 +116,17 @@ func RelativeError(accounted, truth time.Duration) float64 {
 // distributed (LoGA §5.5): without scheduling it took unscheduled, in which it used
 // the GPU for own, and each of the others that it ran beside for the times given.
 // Fairly it would get as much as each of them, of what all got.
-func Fair(unscheduled, own time.Duration, others []time.Duration) time.Duration {
+//
+// It is never less than alone, what the program takes alone, which LoGA does not say: a
+// program that is not on the GPU for all of its time can be due more of the GPU than it
+// can use, and no scheduler makes it faster than alone.
+func Fair(alone, unscheduled, own time.Duration, others []time.Duration) time.Duration {
 	total := own
 	for _, o := range others {
 		total += o
 	}
 	equal := float64(total) / float64(1+len(others))
-	return time.Duration(float64(unscheduled) * float64(own) / equal)
+	return max(time.Duration(float64(unscheduled)*float64(own)/equal), alone)
 }
 
 // Distance is how far turnarounds are from the fair ones, as a factor: the geometric
@@ -145,17 +159,46 @@ func GeoMeanOverhead(overheads []float64) float64 {
 	return GeoMean(ratios) - 1
 }
 
+// Pair is what a program took, by run, and what that is compared with.
+type Pair struct{ Took, With []float64 }
+
+// Together is what a number of all programs comes to: with the median of each one's runs,
+// and with each run alone that all have, which has that run's noise in it. A program that
+// was not measured is left out.
+func Together(programs []Pair, number func(took, with []float64) float64) (all float64, runs []float64) {
+	programs = slices.DeleteFunc(slices.Clone(programs), func(p Pair) bool { return len(p.Took) == 0 || len(p.With) == 0 })
+	of := func(value func([]float64) float64) float64 {
+		took, with := make([]float64, len(programs)), make([]float64, len(programs))
+		for i, p := range programs {
+			took[i], with[i] = value(p.Took), value(p.With)
+		}
+		return number(took, with)
+	}
+	lacks := func(run int) bool {
+		return slices.ContainsFunc(programs, func(p Pair) bool { return run >= len(p.Took) || run >= len(p.With) })
+	}
+	for run := 0; len(programs) > 0 && !lacks(run); run++ {
+		runs = append(runs, of(func(v []float64) float64 { return v[run] }))
+	}
+	return of(Median), runs
+}
+
 // Gap is a time in which a kernel did not run, by its own readings of the GPU's
 // clock.
 type Gap struct{ Start, End time.Duration }
 
-// Standstill is when the last of a kernel's blocks stopped and the last went on, by
-// the longest gap of each. Blocks whose longest gap does not overlap the others',
-// by the majority's middle, were not stopped: ok is false.
-func Standstill(blocks []Gap) (g Gap, ok bool) {
+// Still is when a kernel stood still: no block ran from Stop, when the last of them
+// stopped, to First, when the first went on. The last did so at Last.
+type Still struct{ Stop, First, Last time.Duration }
+
+// Standstill is when a kernel stood still by the longest gap of each of its blocks.
+// Blocks whose longest gap does not overlap the others', by the majority's middle, were
+// not stopped: ok is false.
+func Standstill(blocks []Gap) (s Still, ok bool) {
 	if len(blocks) == 0 {
-		return g, false
+		return s, false
 	}
+	s = Still{Stop: blocks[0].Start, First: blocks[0].End, Last: blocks[0].End}
 	middles := make([]float64, len(blocks))
 	for i, b := range blocks {
 		middles[i] = float64(b.Start+b.End) / 2
@@ -163,9 +206,9 @@ func Standstill(blocks []Gap) (g Gap, ok bool) {
 	middle := time.Duration(Median(middles))
 	for _, b := range blocks {
 		if b.Start > middle || b.End < middle {
-			return g, false
+			return s, false
 		}
-		g.Start, g.End = max(g.Start, b.Start), max(g.End, b.End)
+		s.Stop, s.First, s.Last = max(s.Stop, b.Start), min(s.First, b.End), max(s.Last, b.End)
 	}
-	return g, true
+	return s, true
 }

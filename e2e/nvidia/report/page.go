@@ -13,8 +13,8 @@ import (
 func (f *File) Page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Measured on a real GPU\n\n%s, driver %s, %s. Made by `e2e/nvidia/run --table` from [h100.json](h100.json),\n"+
-		"which `e2e/nvidia/run` wrote. Every figure is the median of the runs given; spread is the largest less the smallest. Baselines\n"+
-		"were measured in the same run unless their name says where they are from. Ratios, shares and errors are fractions of 1.\n\n",
+		"which `e2e/nvidia/run` wrote. Every figure is the median of the runs given, or of all of them\n"+
+		"together where that is said; spread is the largest run less the smallest. Baselines were measured in the same run unless their name says where they are from. Ratios, shares and errors are fractions of 1.\n\n",
 		f.GPU, f.Driver, f.Date)
 	b.WriteString("| what | value | goal | met | baselines | runs | spread |\n|---|---|---|---|---|---|---|\n")
 	for i := range f.Rows {
@@ -26,10 +26,15 @@ func (f *File) Page() string {
 		fmt.Fprintf(&b, "\nNot measured: %s.\n", strings.Join(missing, ", "))
 	}
 	f.missed(&b)
+	f.caveats(&b)
 	b.WriteString("\n## What was measured, and how\n")
 	for i := range f.Rows {
 		r := &f.Rows[i]
-		fmt.Fprintf(&b, "\n**`%s`** — %s. `%s`\n", r.ID, strings.TrimSuffix(r.How, "."), r.Command)
+		how := strings.TrimSuffix(r.How, ".")
+		if r.Caveat != "" {
+			how += ". But " + strings.TrimSuffix(r.Caveat, ".")
+		}
+		fmt.Fprintf(&b, "\n**`%s`** — %s. `%s`\n", r.ID, how, r.Command)
 		if r.Detail != nil {
 			r.Detail.write(&b)
 		}
@@ -62,6 +67,17 @@ func (f *File) missed(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "%s- `%s`: %s, goal %s %s. %s.\n", head, r.ID, number(r.Value), bound(r.ID), number(r.Goal), strings.TrimSuffix(why, "."))
 		head = ""
+	}
+}
+
+// caveats lists what is to be known of goals that were met.
+func (f *File) caveats(b *strings.Builder) {
+	head := "\n## Goals met, but\n\n"
+	for i := range f.Rows {
+		if r := &f.Rows[i]; r.Met && r.Caveat != "" {
+			fmt.Fprintf(b, "%s- `%s`: %s.\n", head, r.ID, strings.TrimSuffix(r.Caveat, "."))
+			head = ""
+		}
 	}
 }
 
@@ -128,9 +144,23 @@ func number(v float64) string {
 	case a >= 1000:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 1:
-		return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 3-len(strconv.Itoa(int(a)))+1, 64), "0"), ".")
+		return trimmed(v, 3-len(strconv.Itoa(int(a)))+1)
+	case a < leastSaid:
+		return strconv.FormatFloat(v, 'g', 2, 64)
 	}
-	return strings.TrimRight(strconv.FormatFloat(v, 'f', 5, 64), "0")
+	return trimmed(v, decimals)
+}
+
+// decimals are those of values below 1, and leastSaid is the least that they say anything
+// of.
+const (
+	decimals  = 5
+	leastSaid = 1e-5
+)
+
+// trimmed is a value with so many decimals, but for zeros at the end.
+func trimmed(v float64, decimals int) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', decimals, 64), "0"), ".")
 }
 
 // cell is text that does not end a table's cell.

@@ -27,7 +27,7 @@ type File struct {
 // Row is one measurement. Ratios, shares and errors are fractions of 1.
 type Row struct {
 	ID    string  `json:"id"`
-	Value float64 `json:"value"` // the median of the runs
+	Value float64 `json:"value"` // the median of the runs, or of all together, as How says
 	Unit  string  `json:"unit"`
 	Goal  float64 `json:"goal"`
 	Met   bool    `json:"met"`
@@ -35,11 +35,13 @@ type Row struct {
 	// run unless the name says where it is from.
 	Baseline map[string]float64 `json:"baseline"`
 	Runs     int                `json:"runs"`
-	// Spread is the largest of the runs less the smallest.
+	// Spread is the largest of what the runs come to each less the smallest.
 	Spread  float64 `json:"spread"`
 	Command string  `json:"command"`
 	// Why says why the goal was missed, as profiling found it; see [File.Explain].
 	Why string `json:"why,omitempty"`
+	// Caveat is what is not met, or was not measured, though the goal is met.
+	Caveat string `json:"caveat,omitempty"`
 	// How says what was measured and how, and Detail what lies behind the value.
 	How    string `json:"how,omitempty"`
 	Detail *Table `json:"detail,omitempty"`

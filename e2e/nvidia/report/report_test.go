@@ -32,6 +32,33 @@ func TestRowsAreHeldToTheirGoals(t *testing.T) {
 	if r.Hold(60); !r.Met || r.Goal != 60 || r.Value != 50 || r.Spread != 30 {
 		t.Errorf("with a goal of its own: %+v", r)
 	}
+	r = NewRowOf("share_error", 0.019, []float64{0.25, 0.75, 0.75})
+	if !r.Met || r.Value != 0.019 || r.Runs != 3 || r.Spread != 0.5 {
+		t.Errorf("with a value of all runs together: %+v", r)
+	}
+}
+
+// TestRowsAreHeldToNewGoals has rows of when goals were others.
+func TestRowsAreHeldToNewGoals(t *testing.T) {
+	for name, c := range map[string]struct {
+		row  Row
+		goal float64
+		met  bool
+	}{
+		"met then, and now":                 {Row{ID: "share_error", Value: 0.01, Goal: 0.05, Met: true}, 0.02, true},
+		"met then only":                     {Row{ID: "share_error", Value: 0.03, Goal: 0.05, Met: true}, 0.02, false},
+		"met now only":                      {Row{ID: "share_error", Value: 0.015, Goal: 0.01}, 0.02, true},
+		"missed for another reason":         {Row{ID: "share_error", Value: 0.01, Goal: 0.05}, 0.02, false},
+		"the goal is of the measurement":    {Row{ID: "evict_us_p50", Value: 50, Goal: 60, Met: true}, 60, true},
+		"nobody knows of it any more":       {Row{ID: "what", Value: 50, Goal: 60, Met: true}, 60, true},
+		"it is the same, and was not met":   {Row{ID: "share_error", Value: 0.03, Goal: 0.02}, 0.02, false},
+		"at least: met then, and not today": {Row{ID: "throughput_kept", Value: 0.97, Goal: 0.9, Met: true}, 0.98, false},
+	} {
+		f := File{Rows: []Row{c.row}}
+		if f.Hold(); f.Rows[0].Goal != c.goal || f.Rows[0].Met != c.met {
+			t.Errorf("%s: %+v", name, f.Rows[0])
+		}
+	}
 }
 
 func TestFileIsAsItIsToBe(t *testing.T) {
@@ -141,6 +168,8 @@ func TestPage(t *testing.T) {
 	f := File{GPU: "NVIDIA H100", Driver: "580", Date: "2026-01-02"}
 	met, missed := NewRow("share_error", []float64{0.01}), NewRow("throughput_kept", []float64{0.9})
 	missed.Why = "switches cost more"
+	met.Caveat = "of three guests"
+	missed.Caveat = "of no interest"
 	met.Detail = &Table{Columns: []string{"error"}}
 	met.Detail.Add("3 guests", 0.0123)
 	f.Rows = []Row{met, missed}
@@ -148,7 +177,7 @@ func TestPage(t *testing.T) {
 	page := f.Page()
 	for _, want := range []string{
 		"NVIDIA H100, driver 580, 2026-01-02", "(`share_error`) | **0.01** fraction | ≤ 0.02 | yes", "| ≥ 0.98 | **no** |",
-		"`throughput_kept`: 0.9, goal ≥ 0.98. switches cost more.", "| 3 guests | 0.0123 |", `a \| b`, "Not measured:", "`host_cpu`",
+		"`throughput_kept`: 0.9, goal ≥ 0.98. switches cost more.", "| 3 guests | 0.0123 |", `a \| b`, "## Goals met, but\n\n- `share_error`: of three guests.\n", "Not measured:", "`host_cpu`",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
@@ -158,7 +187,7 @@ func TestPage(t *testing.T) {
 
 func TestNumbersHaveThreeDigits(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 12345.6: "12346", 123.456: "123.5", 12.3456: "12.35", 1.5: "1.5", 100: "100", 0.00123: "0.00123", 0.5: "0.5", -2.25: "-2.25", math.Inf(1): "–",
+		0: "0", 12345.6: "12346", 123.456: "123.5", 12.3456: "12.35", 1.5: "1.5", 100: "100", 0.00123: "0.00123", 0.5: "0.5", -2.25: "-2.25", 0.000004: "4e-06", 0.999999: "1", math.Inf(1): "–",
 	} {
 		if got := number(v); got != want {
 			t.Errorf("%v is written %q, want %q", v, got, want)

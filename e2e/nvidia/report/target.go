@@ -18,6 +18,13 @@ type Target struct {
 	What string
 }
 
+// What suspensions took on an H100 when that was measured before, in ms, medians of 50 each
+// (docs/nvidia.md): it is to be as good, or better.
+const (
+	MeasuredSuspend = 0.359
+	MeasuredResume  = 0.353
+)
+
 // targets are the rows, in the order of the page.
 var targets = []Target{
 	{"accounting_error", "fraction of the window", 0.01, false, "accounting: error of a guest, worst of 16 points"},
@@ -27,13 +34,13 @@ var targets = []Target{
 	{"share_error", "fraction", 0.02, false, "shares at weights 1:2:4: error of a guest, worst"},
 	{"fair_distance", "factor", 0, false, "distance from Fair beside four throttles of 200 µs + 800 µs (LoGA figure 11)"},
 	{"throughput_kept", "fraction", 0.98, true, "throughput under weighted sharing, of that under default time slicing"},
-	{"suspend_ms", "ms", 0.407, false, "suspension of a running kernel, until it stands still"},
-	{"resume_ms", "ms", 0.397, false, "its resumption, until it runs"},
-	{"evict_us_p50", "µs", 0, false, "eviction, word set to GPU free, median, of the kernel nearest its bound"},
+	{"suspend_ms", "ms", MeasuredSuspend, false, "suspension of a running kernel, until it stands still"},
+	{"resume_ms", "ms", MeasuredResume, false, "its resumption, until its first block runs"},
+	{"evict_us_p50", "µs", 0, false, "eviction by a program of its own kernel, word set to GPU free, median, of the kernel nearest its bound that leaves by itself"},
 	{"evict_us_p99", "µs", 0, false, "the same, 99th percentile"},
 	{"transform_overhead_geomean", "fraction", 0.005, false, "transformation's overhead, forms chosen, geometric mean"},
 	{"transform_overhead_worst", "fraction", 0.03, false, "the same, worst kernel"},
-	{"urgent_added_us", "µs", 200, false, "urgent 100 µs kernel beside 20 ms kernels: median over running alone"},
+	{"urgent_added_us", "µs", 200, false, "urgent 100 µs kernels, back to back, beside 20 ms kernels: median over running alone"},
 	{"urgent_speedup_default", "factor", 7, true, "the same, speed-up over default time slicing"},
 	{"urgent_speedup_mps", "factor", 50, true, "the same, speed-up over NVIDIA MPS"},
 	{"launch_added_us", "µs", 15, false, "launch to completion of an empty kernel, over native"},
@@ -55,14 +62,18 @@ func place(id string) int {
 
 // NewRow makes the row of an id: the median and the spread of the runs, held to the
 // target's goal. It panics on an id that there is no target for.
-func NewRow(id string, runs []float64) Row {
+func NewRow(id string, runs []float64) Row { return NewRowOf(id, figure.Median(runs), runs) }
+
+// NewRowOf is NewRow of a value that follows from all runs together, and is not the
+// median of what each comes to by itself; the spread is theirs.
+func NewRowOf(id string, value float64, runs []float64) Row {
 	i := place(id)
 	if i == len(targets) {
 		panic(fmt.Sprintf("report: no target %q", id))
 	}
 	t := targets[i]
 	r := Row{
-		ID: id, Value: figure.Median(runs), Unit: t.Unit, Runs: len(runs), Spread: figure.Spread(runs),
+		ID: id, Value: value, Unit: t.Unit, Runs: len(runs), Spread: figure.Spread(runs),
 		Baseline: make(map[string]float64),
 	}
 	r.Hold(t.Goal)
@@ -78,5 +89,24 @@ func (r *Row) Hold(goal float64) {
 	}
 	if math.IsNaN(r.Value) {
 		r.Met = false
+	}
+}
+
+// Hold holds rows to their targets' goals as these are now, where they have such: a row
+// may be from when its goal was another. One that missed a goal that its value meets missed
+// it for another reason, and still does.
+func (f *File) Hold() {
+	for i := range f.Rows {
+		r := &f.Rows[i]
+		at := place(r.ID)
+		if at == len(targets) || targets[at].Goal == 0 {
+			continue
+		}
+		met := r.Met
+		r.Hold(r.Goal)
+		other := r.Met && !met
+		if r.Hold(targets[at].Goal); other {
+			r.Met = false
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"vgpud/gpu"
@@ -32,8 +33,10 @@ type victim struct {
 	slots  map[abi.PreemptForm]int          // of each one's blocks that the GPU holds at a time
 	side   gpu.Channel                      // beside the kernel's
 	word   [4]byte
-	// control, skipped and list are GPU memory; the last two are of unitBytes.
+	// control, skipped and list are GPU memory; the last two are of unitBytes. window is
+	// the way to control, where the context has one.
 	control, skipped, list uint64
+	window                 gpu.Window
 }
 
 // unitBytes is room for a list or a bitmap of any launch's units.
@@ -70,10 +73,25 @@ func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 	if report.Choice.Form == 0 {
 		return found, nil
 	}
+	if found.Longest, err = v.longest(ctx, report.Choice); err != nil {
+		return nil, err
+	}
 	want, err := v.computed(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if found.Took, err = v.again(ctx, e, report.Choice, report.Original); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Scaled, err)
+	}
+	if found.Same, err = v.same(ctx, report.Choice, report.Original, want); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Scaled, err)
+	}
+	return found, nil
+}
+
+// again evicts the kernel again and again, and returns how long leaving took where there was
+// work left.
+func (v *victim) again(ctx context.Context, e *Evict, p abi.Preempt, length time.Duration) (all []time.Duration, err error) {
 	// What is looked for is what the driver and the GPU take, and not this program's
 	// collector and scheduler. Little is allocated here.
 	runtime.LockOSThread()
@@ -82,18 +100,44 @@ func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	begin := time.Now()
 	for n := 0; n < e.Times && (e.For == 0 || time.Since(begin) < e.For); n++ {
-		part := 0.05 + 0.85*rand.Float64()
-		took, left, err := v.once(ctx, report.Choice, time.Duration(part*float64(report.Original)))
+		took, left, err := v.once(ctx, p, sometime(length))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Scaled, err)
+			return nil, err
 		}
 		if left {
-			found.Took = append(found.Took, took)
+			all = append(all, took)
+		}
+	}
+	return all, nil
+}
+
+// sometime is a random moment of a kernel of that length.
+func sometime(length time.Duration) time.Duration {
+	part := 0.05 + 0.85*rand.Float64()
+	return time.Duration(part * float64(length))
+}
+
+// looked is after how many evictions the results are looked at, each of which has to make
+// them anew: what one loses would else be there from the launch before.
+const looked = 8
+
+// same is whether the results are what they should be, those of all evictions so far and
+// those of some more one by one.
+func (v *victim) same(ctx context.Context, p abi.Preempt, length time.Duration, want uint64) (bool, error) {
+	for range looked {
+		got, err := v.sum(ctx)
+		if err != nil || got != want {
+			return false, err
+		}
+		if err := v.clear(ctx); err != nil {
+			return false, err
+		}
+		if _, _, err := v.once(ctx, p, sometime(length)); err != nil {
+			return false, err
 		}
 	}
 	got, err := v.sum(ctx)
-	found.Same = got == want
-	return found, err
+	return got == want, err
 }
 
 // newVictim loads a kernel's module with all its forms.
@@ -154,6 +198,12 @@ func (b *bare) newVictim(ctx context.Context, name string) (*victim, error) {
 			return nil, err
 		}
 	}
+	if c, ok := b.context.(gpu.Windowed); ok {
+		var at gpu.Ptr
+		if at, _, v.window = c.Window(); v.window != nil {
+			v.control = uint64(at)
+		}
+	}
 	return v, nil
 }
 
@@ -175,6 +225,10 @@ func (v *victim) put(ctx context.Context, form abi.PreemptForm, l *relaunch.Laun
 		return 0, fmt.Errorf("%d bytes of units", n)
 	}
 	for _, at := range p.Zero {
+		if v.window != nil {
+			v.window.Store32(uint64(at), 0)
+			continue
+		}
 		if _, err := v.channel.Set(gpu.Ptr(v.control+uint64(at)), 0, 4, 1); err != nil {
 			return 0, err
 		}
@@ -237,18 +291,55 @@ func (v *victim) timed(ctx context.Context, p abi.Preempt) (time.Duration, error
 	return o.End - o.Start, nil
 }
 
+// A wave's length is the median of waves, less launchItself: what a launch takes from its
+// begin to its end beside what its blocks do, on an H100 at the most.
+const (
+	waves        = 9
+	launchItself = 3 * time.Microsecond
+)
+
+// longest is how long a launch takes of as many chunks as the GPU holds at once, all of
+// which begin together: as long as the longest of them. A chunk is what a block does
+// between two looks at the word.
+func (v *victim) longest(ctx context.Context, p abi.Preempt) (time.Duration, error) {
+	whole := v.kernel
+	defer func() { v.kernel = whole }()
+	wave := *whole
+	at := uint64(v.slots[p.Form]) * uint64(max(p.Group, 1)) * uint64(max(p.Every, 1))
+	for i := range wave.grid { // the first rows of the grid
+		wave.grid[i] = uint32(max(min(uint64(wave.grid[i]), at), 1))
+		at /= uint64(wave.grid[i])
+	}
+	v.kernel = &wave
+	var took []time.Duration
+	for range waves {
+		d, err := v.timed(ctx, p)
+		if err != nil {
+			return 0, err
+		}
+		took = append(took, d)
+	}
+	slices.Sort(took)
+	return max(took[len(took)/2]-launchItself, 0), nil
+}
+
 // computed runs the original and sums its results.
 func (v *victim) computed(ctx context.Context) (uint64, error) {
+	if err := v.clear(ctx); err != nil {
+		return 0, err
+	}
 	if _, err := v.timed(ctx, abi.Preempt{}); err != nil {
 		return 0, err
 	}
 	return v.sum(ctx)
 }
 
-func (v *victim) sum(ctx context.Context) (uint64, error) {
-	j := job{results: v.output}
-	return j.sum(ctx, v.bare)
-}
+func (v *victim) sum(ctx context.Context) (uint64, error) { return v.results().sum(ctx, v.bare) }
+
+func (v *victim) clear(ctx context.Context) error { return v.results().clear(ctx, v.bare) }
+
+// results is a job of the kernel's results alone.
+func (v *victim) results() *job { return &job{results: v.output} }
 
 // once launches the kernel, evicts it after a while and goes on with it to its end. It
 // returns how long leaving took, and whether anything was left to do.
@@ -287,13 +378,15 @@ func (v *victim) once(ctx context.Context, p abi.Preempt, after time.Duration) (
 	}
 }
 
-// tell writes the word by a copy on a channel beside the kernel's, and looks until the
-// kernel has left.
+// tell writes the word, by a store where it can and else by a copy on a channel beside the
+// kernel's, and looks until the kernel has left.
 func (v *victim) tell(ctx context.Context, kernel gpu.Fence) (took time.Duration, err error) {
 	binary.LittleEndian.PutUint32(v.word[:], abi.EvictAll)
 	begin := time.Now()
-	f, err := v.side.CopyIn(gpu.Ptr(v.control+abi.ControlEvict), v.word[:])
-	if err != nil {
+	var f gpu.Fence
+	if v.window != nil {
+		v.window.Store32(abi.ControlEvict, abi.EvictAll)
+	} else if f, err = v.side.CopyIn(gpu.Ptr(v.control+abi.ControlEvict), v.word[:]); err != nil {
 		return 0, err
 	}
 	if err := v.look(ctx, v.channel, kernel); err != nil {

@@ -20,6 +20,9 @@ func (j *Job) Name() string {
 	if j.Spin != nil {
 		return fmt.Sprintf("spin of %d", j.Spin.Iterations)
 	}
+	if j.Image != nil {
+		return fmt.Sprintf("an image of %d bytes", len(j.Image))
+	}
 	return j.Fixed + j.Case + j.Scaled
 }
 
@@ -32,9 +35,10 @@ type job struct {
 	program  *kernels.Case // whose results can be checked
 	buffers  map[string]uint64
 	results  []result // of a scaled kernel
+	outputs  []result // of a case, whose contents before its launches don't matter
 }
 
-// result is memory that a scaled kernel writes.
+// result is memory that a kernel writes.
 type result struct{ at, bytes uint64 }
 
 // restore is a buffer's contents before the steps run again.
@@ -55,6 +59,9 @@ func loadJob(ctx context.Context, m machine, fixed module, j *Job) (made *job, e
 		made, err = loadCase(ctx, m, j.Case)
 	case j.Scaled != "":
 		made, err = loadScaled(ctx, m, j.Scaled)
+	case j.Image != nil:
+		made = &job{}
+		_, err = m.load(ctx, string(j.Image))
 	default:
 		err = fmt.Errorf("a job of nothing")
 	}
@@ -136,6 +143,9 @@ func loadCase(ctx context.Context, m machine, name string) (*job, error) {
 			return nil, fmt.Errorf("%s: buffer %s: %w", name, b.Name, err)
 		}
 		j.buffers[b.Name] = p
+		if b.Mode == kernels.Out {
+			j.outputs = append(j.outputs, result{p, uint64(b.Size)})
+		}
 	}
 	for _, b := range c.Restore() {
 		j.restores = append(j.restores, restore{j.buffers[b.Name], b.Init})
@@ -210,6 +220,22 @@ func (j *job) check(ctx context.Context, m machine) error {
 		got := make([]byte, b.Size)
 		return got, m.copyOut(ctx, got, j.buffers[b.Name])
 	})
+}
+
+// clear zeroes what sum and check look at. What a launch leaves undone would else be there
+// from the one before, and nobody would notice.
+func (j *job) clear(ctx context.Context, m machine) error {
+	for _, r := range j.results { // which were zero at first
+		if err := m.copyIn(ctx, r.at, make([]byte, min(r.bytes, SumBytes))); err != nil {
+			return err
+		}
+	}
+	for _, r := range j.outputs {
+		if err := m.copyIn(ctx, r.at, make([]byte, r.bytes)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sum reads the results of a scaled kernel.

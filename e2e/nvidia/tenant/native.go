@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"vgpud/gpu/nvidia"
 	"vgpud/gpu/nvidia/cuda"
 )
 
@@ -25,9 +26,10 @@ type native struct {
 // CUDA's flags for an event without a time.
 const eventDisableTiming = 2
 
-// openNative makes a context on the host's first GPU. The goroutine keeps its thread,
-// since a thread has the context.
-func openNative() (_ *native, err error) {
+// openNative makes a context on the GPU that is named as the daemon's configuration names
+// it, and where none is on the first. The goroutine keeps its thread, since a thread has
+// the context.
+func openNative(gpu string) (_ *native, err error) {
 	runtime.LockOSThread()
 	n := &native{args: cuda.NewArgs()}
 	if n.cuda, err = cuda.Open(); err != nil {
@@ -36,10 +38,27 @@ func openNative() (_ *native, err error) {
 	if err = n.cuda.Init(); err != nil {
 		return nil, fmt.Errorf("start CUDA: %w", err)
 	}
-	if n.device, err = n.cuda.DeviceGet(0); err != nil {
-		return nil, fmt.Errorf("find a GPU: %w", err)
+	index, err := indexOf(n.cuda, gpu)
+	if err != nil {
+		return nil, fmt.Errorf("find the GPU: %w", err)
+	}
+	if n.device, err = n.cuda.DeviceGet(index); err != nil {
+		return nil, fmt.Errorf("find the GPU: %w", err)
 	}
 	return n, n.renew()
+}
+
+// indexOf is which of the GPUs that this process sees is named so.
+func indexOf(d nvidia.Driver, gpu string) (int, error) {
+	if gpu == "" {
+		return 0, nil
+	}
+	all, err := nvidia.List(d)
+	if err != nil {
+		return 0, err
+	}
+	found, err := nvidia.Find(all, gpu)
+	return found.Index, err
 }
 
 func (n *native) renew() (err error) {

@@ -43,6 +43,7 @@ type Request struct {
 	Forms   *int     `json:"forms,omitempty"`   // of a job's kernels -> Form
 	Evict   *Evict   `json:"evict,omitempty"`   // -> Evicted
 	Sum     *int     `json:"sum,omitempty"`     // of a job -> Sum
+	Clear   *int     `json:"clear,omitempty"`   // a job's results, for the next run to make anew
 	Reset   bool     `json:"reset,omitempty"`   // everything is dropped
 }
 
@@ -64,12 +65,14 @@ type Answer struct {
 // Job is launches to be repeated, by the field that is set.
 type Job struct {
 	Spin *Spin `json:"spin,omitempty"`
-	// Fixed is a kernel of fixed.ptx by its name: empty, wild, endless.
+	// Fixed is a kernel of fixed.ptx by its name: empty, wild, strays, endless.
 	Fixed string `json:"fixed,omitempty"`
 	// Case is a case of the corpus, "matmul/large", and Scaled one of its kernels at
 	// the size of a real program's.
 	Case   string `json:"case,omitempty"`
 	Scaled string `json:"scaled,omitempty"`
+	// Image is code to be loaded, and nothing more.
+	Image []byte `json:"image,omitempty"`
 }
 
 // Spin is a kernel of fixed work.
@@ -100,10 +103,12 @@ func (f *Form) Settled() bool { return f.Why != "" && f.Why != tune.WhyMeasuring
 type Run struct {
 	Job int `json:"job"`
 	// At is when to begin, in Unix nanoseconds; 0: now. What ends within For, after
-	// Warm, is counted; with For 0, Count iterations, from the first on.
+	// Warm, is counted, and the work goes on for After; with For 0, Count iterations,
+	// from the first on.
 	At    int64         `json:"at,omitempty"`
 	Warm  time.Duration `json:"warm,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
+	After time.Duration `json:"after,omitempty"`
 	Count int           `json:"count,omitempty"`
 
 	Rounds int           `json:"rounds,omitempty"` // 0: 1
@@ -132,6 +137,10 @@ type Ran struct {
 	// were from begin to end.
 	Window time.Duration `json:"window"`
 	All    int           `json:"all"`
+	// Span is from the last end of a launch before the window to the last in it, which
+	// is how long those counted took, wherever the window cut; 0 where there was none
+	// before it, or in it, or where no other came for longer than that.
+	Span time.Duration `json:"span,omitempty"`
 	// Turnarounds are of each iteration, and Executed of each launch by the GPU's
 	// clock, at most [Kept] of each.
 	Turnarounds []time.Duration `json:"turnarounds,omitempty"`
@@ -169,12 +178,13 @@ type Suspend struct {
 }
 
 // Standstill is one suspension: from before the call until the last block stood
-// still, from before the call back until the last went on, and how long the calls
-// took. Stopped tells whether all blocks did stand still.
+// still, from before the call back until the first went on, and until the last did, and
+// how long the calls took. Stopped tells whether all blocks did stand still.
 type Standstill struct {
 	Stopped bool          `json:"stopped"`
 	Suspend time.Duration `json:"suspend"`
 	Resume  time.Duration `json:"resume"`
+	Whole   time.Duration `json:"whole"`
 	Off     time.Duration `json:"off_call"`
 	On      time.Duration `json:"on_call"`
 }
@@ -201,9 +211,12 @@ type Evicted struct {
 	// Original and Chosen are how long a launch takes.
 	Original time.Duration `json:"original"`
 	Chosen   time.Duration `json:"chosen"`
+	// Longest is how long the longest of the chunks takes with which the choice fills the
+	// GPU.
+	Longest time.Duration `json:"longest"`
 	// Took are from writing the word until the GPU is free, of those launches that had
-	// work left then, each of which was gone on with to its end. Same tells whether all
-	// results were the original's.
+	// work left then, each of which was gone on with to its end. Same tells whether the
+	// results were the original's, after all of them and of some more each by itself.
 	Took []time.Duration `json:"took"`
 	Same bool            `json:"same"`
 }

@@ -45,7 +45,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 	}
 	from, to := begin.Add(r.Warm), begin.Add(r.Warm+r.For)
 	if r.For > 0 {
-		w.until = to
+		w.until = to.Add(r.After)
 	}
 	var ran Ran
 	if r.Allocate > 0 {
@@ -54,7 +54,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		defer beside.Wait()
 	}
 	for i := 0; ctx.Err() == nil; i++ {
-		if r.For == 0 && i == max(r.Count, 1) || r.For > 0 && !time.Now().Before(to) {
+		if r.For == 0 && i == max(r.Count, 1) || w.late() {
 			break
 		}
 		start := time.Now()
@@ -75,6 +75,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		nap(pause)
 	}
 	ran.Window = to.Sub(from)
+	ran.spanned(&w, to)
 	return &ran, t.finish(ctx, j, r, &ran)
 }
 
@@ -105,9 +106,14 @@ func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
 // count takes an iteration in.
 func (ran *Ran) count(w *worker, start, end, from, to time.Time) {
 	for _, l := range w.ended {
-		if l.at.Before(from) || l.at.After(to) {
+		if l.at.Before(from) {
+			w.before = l.at
 			continue
 		}
+		if l.at.After(to) {
+			continue
+		}
+		w.last = l.at
 		ran.Launches++
 		ran.Evictions += l.evictions
 		if len(ran.Executed) < Kept {
@@ -122,6 +128,17 @@ func (ran *Ran) count(w *worker, start, end, from, to time.Time) {
 	}
 }
 
+// spanned notes what those that were counted took. Where the rest of the window, up to to,
+// is longer than that, work has stopped, and from end to end says how fast it was before.
+func (ran *Ran) spanned(w *worker, to time.Time) {
+	if w.before.IsZero() || w.last.IsZero() {
+		return
+	}
+	if span := w.last.Sub(w.before); to.Sub(w.last) <= span {
+		ran.Span = span
+	}
+}
+
 // worker carries iterations of a job out.
 type worker struct {
 	*tenant
@@ -130,6 +147,8 @@ type worker struct {
 	depth int
 	until time.Time // when nothing more is begun; zero: never
 	ended []ended
+	// before and last are the last ends of launches before the window and in it.
+	before, last time.Time
 }
 
 // ended is a launch that was found to have ended.

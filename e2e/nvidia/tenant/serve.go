@@ -41,7 +41,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Open) (err err
 		}
 	case s.GPU.Kind == "nvidia" && !s.Controlled:
 		var n *native
-		if n, err = openNative(); err == nil {
+		if n, err = openNative(s.GPU.Device); err == nil {
 			t.machine = n
 		}
 	default:
@@ -127,6 +127,12 @@ func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 		}
 		a.Sum, err = j.sum(ctx, t.machine)
 		return a, err
+	case r.Clear != nil:
+		j, err := t.job(*r.Clear)
+		if err != nil {
+			return a, err
+		}
+		return a, j.clear(ctx, t.machine)
 	case r.Reset:
 		t.jobs, t.copied = nil, 0
 		if err = t.machine.reset(ctx); err == nil {

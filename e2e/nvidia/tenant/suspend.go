@@ -122,9 +122,9 @@ func (t *tenant) once(ctx context.Context, b *bare, hardware gpu.Suspender, c *c
 		gaps[i].Start = time.Duration(binary.LittleEndian.Uint64(raw[16*i:]))
 		gaps[i].End = time.Duration(binary.LittleEndian.Uint64(raw[16*i+8:]))
 	}
-	var still figure.Gap
+	var still figure.Still
 	if still, s.Stopped = figure.Standstill(gaps); s.Stopped {
-		s.Suspend, s.Resume = still.Start-off, still.End-on
+		s.Suspend, s.Resume, s.Whole = still.Stop-off, still.First-on, still.Last-on
 	}
 	return s, nil
 }

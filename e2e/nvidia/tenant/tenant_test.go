@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +15,7 @@ import (
 type fakeGPU struct {
 	machine
 	most, under int // launches under way
+	takes       time.Duration
 	log         []command
 }
 
@@ -28,6 +30,7 @@ func (f *fakeGPU) launch(_ context.Context, _ int, c *command) error {
 
 func (f *fakeGPU) wait(context.Context, int) (done, error) {
 	f.under--
+	time.Sleep(f.takes) // of simulated time
 	return done{start: 1, end: 3}, nil
 }
 
@@ -66,6 +69,58 @@ func TestRunEndsInTheMiddleOfAnIteration(t *testing.T) {
 	}
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// TestRunGoesOnAfterTheWindow has more launches than are counted, before the window and
+// after it.
+func TestRunGoesOnAfterTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn, f := newFake(1)
+		f.takes = time.Millisecond
+		ran, err := tn.run(t.Context(), &Run{Warm: 10 * time.Millisecond, For: 20 * time.Millisecond, After: 30 * time.Millisecond, Rounds: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Those that end at the window's first and last instant are in it.
+		if ran.Launches != 21 || ran.All != 60 || ran.Window != 20*time.Millisecond || ran.Span != 21*time.Millisecond {
+			t.Errorf("%d launches in %v of %v, %d in all", ran.Launches, ran.Span, ran.Window, ran.All)
+		}
+	})
+}
+
+// TestSpanIsFromEndToEnd has launches end in bursts of two in every eight milliseconds.
+func TestSpanIsFromEndToEnd(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	at := func(ms ...int) (all []ended) {
+		for _, m := range ms {
+			all = append(all, ended{at: begin.Add(time.Duration(m) * time.Millisecond)})
+		}
+		return all
+	}
+	from, to := begin.Add(10*time.Millisecond), begin.Add(30*time.Millisecond)
+	for name, c := range map[string]struct {
+		iterations [][]ended
+		launches   int
+		span       time.Duration
+	}{
+		"ends before, in and after it": {[][]ended{at(0, 1, 8), at(9, 16, 17), at(24, 25, 32)}, 4, 16 * time.Millisecond},
+		"one in it":                    {[][]ended{at(9), at(25)}, 1, 16 * time.Millisecond},
+		"none in it":                   {[][]ended{at(9, 32)}, 0, 0},
+		"none before it":               {[][]ended{at(16, 24)}, 2, 0},
+		"none in the second half":      {[][]ended{at(9, 11, 13, 15, 17), at(45)}, 4, 0},
+		"long ones, at its beginning":  {[][]ended{at(0), at(10, 50)}, 1, 0},
+		"long ones, some time in it":   {[][]ended{at(2), at(16), at(31)}, 1, 14 * time.Millisecond},
+	} {
+		var ran Ran
+		var w worker
+		for _, i := range c.iterations {
+			w.ended = i
+			ran.count(&w, begin, to, from, to)
+		}
+		if ran.spanned(&w, to); ran.Launches != c.launches || ran.Span != c.span {
+			t.Errorf("%s: %d launches in %v, want %d in %v", name, ran.Launches, ran.Span, c.launches, c.span)
+		}
 	}
 }
 
