@@ -2,7 +2,6 @@ package system
 
 import (
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -77,10 +76,13 @@ func checkDemo(ts *testscript.TestScript, neg bool, args []string) {
 				continue
 			}
 			// A kernel at either end of the phase may be in one of the two alone, and a
-			// busy machine stretches what a GPU in software takes.
+			// busy machine stretches what a GPU in software takes: to 2.5 times as much, on
+			// one whose host had other work. Nothing makes it less, but what stretched the
+			// kernels when they were alone.
 			alone, _ := g["kernel_seconds_alone"].(float64)
-			off := g["gpu_seconds"].(float64) - g["kernels"].(float64)*alone
-			if alone <= 0 || math.Abs(off) > 3*alone+0.5*g["gpu_seconds"].(float64) {
+			used := g["gpu_seconds"].(float64)
+			off := used - g["kernels"].(float64)*alone
+			if alone <= 0 || off < -3*alone-0.5*used || off > 3*alone+0.75*used {
 				ts.Fatalf("guest %v: %.4f s beside its kernels' %v × %v s", g["name"], g["gpu_seconds"], g["kernels"], alone)
 			}
 		}

@@ -49,12 +49,21 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 	"lays rings over each other": func(_ context.Context, f *foothold) error {
 		r := rand.New(rand.NewPCG(9, 10))
 		header, shared := abi.HeaderBytes(abi.MaxChannels), f.bus.Shared()
+		ends, err := f.bus.Read(abi.RegHeaderBytes)
+		if err != nil {
+			return err
+		}
+		rings, err := f.bus.Read(abi.RegRingsBytes)
+		if err != nil {
+			return err
+		}
+		ends += rings // the rings' part, and windows begin
 		for i := 0; ; i++ {
 			slot := r.IntN(8)
 			at := uint32(header + abi.PageSize*r.IntN(8))
 			for reg, v := range map[int]uint32{
 				abi.ChannelSubmissionLo: at, abi.ChannelSubmissionEntries: 128 << r.IntN(4),
-				abi.ChannelCompletionLo: []uint32{at, at + abi.PageSize, at + 2*abi.PageSize, 0, uint32(len(shared)) - abi.PageSize}[r.IntN(5)],
+				abi.ChannelCompletionLo: []uint32{at, at + abi.PageSize, at + 2*abi.PageSize, 0, ends - 2*abi.PageSize, ends - abi.PageSize, ends, uint32(len(shared)) - 2*abi.PageSize}[r.IntN(8)],
 				abi.ChannelContext:      0, abi.ChannelCompletionEntries: 128, abi.ChannelVector: uint32(r.IntN(32)), abi.ChannelFlags: 0,
 			} {
 				if err := f.bus.Write(uint32(abi.ChannelSlot(slot, reg)), v); err != nil {

@@ -247,8 +247,10 @@ func TestGuestKilledOffTheGPU(t *testing.T) {
 // that the hardware keeps, and nobody is suspended for it.
 func TestTimeSlices(t *testing.T) {
 	h := host.Start(t, "dfq", "--mode", "slices")
+	// What waits of the short ones outlasts a while in which their guest, which is to send
+	// more, has no processor.
 	busy(t, h, api.VMSpec{Name: "long", Weight: 1}, 3000)
-	busy(t, h, api.VMSpec{Name: "short", Weight: 4}, 300)
+	busy(t, h, api.VMSpec{Name: "short", Weight: 4}, 1000)
 	h.Until("time slices by weight", func() error {
 		long, short := h.VM("long").Control, h.VM("short").Control
 		if long.TimeSliceSeconds == 0 || short.TimeSliceSeconds < 2*long.TimeSliceSeconds {

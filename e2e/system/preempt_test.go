@@ -148,12 +148,18 @@ func TestUrgentKernelTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := newBatch(t, h)
 	batch.goesOn()
-	if v := h.VM("batch"); v.Preemption.Evictions != 0 {
-		t.Errorf("evicted for nobody: %+v", v.Preemption)
-	}
+	// Among its own launches too the one with the least left comes first, by predictions
+	// that a busy machine makes differ.
+	var alone api.Preemption
+	h.Until("no evictions but for its own launches", func() error {
+		if alone = h.VM("batch").Preemption; alone.Evictions > alone.Caused {
+			return fmt.Errorf("%+v", alone)
+		}
+		return nil
+	})
 	urgent := newUrgent(t, h)
 	urgent.goesOn()
-	v := evictedMore(h, "batch", 2)
+	v := evictedMore(h, "batch", alone.Evictions+2)
 	batch.goesOn()
 	if v.Preemption.EvictionSeconds <= 0 {
 		t.Errorf("the batch guest: %+v", v.Preemption)

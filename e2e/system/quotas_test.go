@@ -22,13 +22,14 @@ func TestCap(t *testing.T) {
 	var now api.VM
 	h.Until("some GPU time", func() error {
 		now = h.VM("capped")
-		if used := *now.GPUSecondsOwn - *before.GPUSecondsOwn; used < 0.25 {
+		if used := *now.GPUSecondsOwn - *before.GPUSecondsOwn; used < 0.75 {
 			return fmt.Errorf("%.3f s", used)
 		}
 		return nil
 	})
 	// The GPU's clock may be behind the host's, and what it executes runs on when
-	// the guest is held: on no machine is there more than a bit above the cap.
+	// the guest is held: on no machine is there more than a bit above the cap, once what
+	// was used while the daemon had no processor for a moment is paid back.
 	if got := (*now.GPUSecondsOwn - *before.GPUSecondsOwn) / time.Since(begin).Seconds(); got > 1.25*limit {
 		t.Errorf("used %.3f of the GPU's time with a cap of %v", got, limit)
 	}
