@@ -231,6 +231,7 @@ func (b *bench) scaleBy(ctx context.Context, m *member, times []time.Duration) (
 		if try == scaleTries {
 			return l, fmt.Errorf("%d iterations took %v and %d %v: the host is too busy to tell what one takes", few, took[0], many, took[1])
 		}
+		few, many = 2*few, 2*many // what others take of the processors then weighs less
 	}
 	per := float64(took[1]-took[0]) / float64(many-few)
 	fixed := float64(took[0]) - float64(few)*per
