@@ -4,7 +4,7 @@ package main
 const reportHead = `# Preemptible kernels: EffiSha's and FLEP's experiments, redone in a model
 
 Made by ` + "`make bench-preempt`" + `, the same each time; also as [JSON](preempt.json) and [drawings](preempt.svg). **All of it is a
-model's**, except what stands under "H100" in the figures 0, which is measured (the notes on preemption on an H100), and in those called
+model's**, except what stands under "H100" in the figures 0, which is measured ([the notes](preemption-on-h100.md)), and in those called
 "H100" and "H200", which are [our own measurements](preempt-gpu.md). Figures are numbered as in the papers: EffiSha's 9 to 15, FLEP's 7 to 17.
 
 ## The model
