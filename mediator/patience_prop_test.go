@@ -90,45 +90,42 @@ func (p *play) step(limit time.Duration) {
 // idle for little of the time.
 func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 	const span = 300 * ms
-	for _, policy := range kernelPolicies() {
-		t.Run(policy, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				s := newScene(t)
-				stalled := s.join(1, 1, 1)
-				s.join(2, 1, 2)
-				s.join(3, 1, 3)
-				if err := s.share.setPolicy(policy); err != nil {
-					rt.Fatal(err)
-				}
-				s.share.opened.props.Preempts = rapid.Bool().Draw(rt, "preempts")
-				s.share.launching.deadline = 500 * ms
-				s.share.changed(0)
-				p := newPlay(rt, s)
-				var claims []link.Claim
-				for range rapid.IntRange(1, link.MaxStubs).Draw(rt, "stalled") {
-					v := link.Stub{Evictable: rapid.Bool().Draw(rt, "evictable"), Form: 1, Predicted: time.Duration(rapid.IntRange(0, 5).Draw(rt, "predicted")) * ms}
-					claims = append(claims, s.submit(stalled, v))
-				}
-				begin := s.clock.Now()
-				for s.clock.Now() < begin+span {
-					p.step(10 * ms)
-					if rapid.IntRange(0, 30).Draw(rt, "again") == 0 {
-						i := rapid.IntRange(0, len(claims)-1).Draw(rt, "which")
-						claims[i].Abandon(0)
-						claims[i] = s.submit(stalled, link.Stub{Evictable: true, Form: 1, Predicted: ms / 100})
-					}
-				}
-				// As long as the others' kernels take, by turns of epochs or slices, and a turn
-				// that nobody uses. By dprr those that had a slice may starve behind new ones.
-				if limit := 150 * ms; p.waited > limit && policy != "dprr" {
-					rt.Errorf("somebody waited for %v, want %v at most", p.waited, limit)
-				}
-				if got := stalled.page.Bill().Used; got > span/5 {
-					rt.Errorf("it left the GPU idle for %v of %v", got, span)
-				}
-			})
-		})
-	}
+	rapid.Check(t, func(rt *rapid.T) {
+		policy := rapid.SampledFrom(kernelPolicies()).Draw(rt, "policy")
+		s := newScene(t)
+		stalled := s.join(1, 1, 1)
+		s.join(2, 1, 2)
+		s.join(3, 1, 3)
+		if err := s.share.setPolicy(policy); err != nil {
+			rt.Fatal(err)
+		}
+		s.share.opened.props.Preempts = rapid.Bool().Draw(rt, "preempts")
+		s.share.launching.deadline = 500 * ms
+		s.share.changed(0)
+		p := newPlay(rt, s)
+		var claims []link.Claim
+		for range rapid.IntRange(1, link.MaxStubs).Draw(rt, "stalled") {
+			v := link.Stub{Evictable: rapid.Bool().Draw(rt, "evictable"), Form: 1, Predicted: time.Duration(rapid.IntRange(0, 5).Draw(rt, "predicted")) * ms}
+			claims = append(claims, s.submit(stalled, v))
+		}
+		begin := s.clock.Now()
+		for s.clock.Now() < begin+span {
+			p.step(10 * ms)
+			if rapid.IntRange(0, 30).Draw(rt, "again") == 0 {
+				i := rapid.IntRange(0, len(claims)-1).Draw(rt, "which")
+				claims[i].Abandon(0)
+				claims[i] = s.submit(stalled, link.Stub{Evictable: true, Form: 1, Predicted: ms / 100})
+			}
+		}
+		// As long as the others' kernels take, by turns of epochs or slices, and a turn
+		// that nobody uses. By dprr those that had a slice may starve behind new ones.
+		if limit := 150 * ms; p.waited > limit && policy != "dprr" {
+			rt.Errorf("somebody waited for %v, want %v at most", p.waited, limit)
+		}
+		if got := stalled.page.Bill().Used; got > span/5 {
+			rt.Errorf("it left the GPU idle for %v of %v", got, span)
+		}
+	})
 }
 
 // stubsIn is where on a page the stubs are, by what one of them says.
