@@ -21,7 +21,8 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 	old := s.config.Load()
 	for name, same := range map[string]bool{
 		"run_dir": c.RunDir == old.RunDir, "socket": c.Socket == old.Socket, "metrics": c.Metrics == old.Metrics, "libvirt": c.Libvirt == old.Libvirt,
-		"gpus": slices.EqualFunc(c.GPUs, old.GPUs, func(a, b GPUConfig) bool { return a.Name == b.Name && a.Kind == b.Kind && a.Socket == b.Socket }),
+		"confinement": c.Confinement == old.Confinement,
+		"gpus":        slices.EqualFunc(c.GPUs, old.GPUs, func(a, b GPUConfig) bool { return a.link() == b.link() }),
 	} {
 		if !same {
 			fixed = append(fixed, name)

@@ -89,6 +89,15 @@ func TestReload(t *testing.T) {
 	if p := d.gpu().Policy; p != "loga-cl" {
 		t.Errorf("policy %s, want loga-cl", p)
 	}
+	for name, change := range map[string]func(*Config){
+		"confinement": func(c *Config) { c.Confinement.Processes = 7 },
+		"gpus":        func(c *Config) { c.GPUs[0].Connections = 8 },
+	} {
+		fixed, err := d.service.Reload(d.change(change))
+		if diff := cmp.Diff([]string{name}, fixed); err != nil || diff != "" {
+			t.Errorf("%v, fixed (-want +got):\n%s", err, diff)
+		}
+	}
 	if !d.service.Alive() {
 		t.Error("a daemon that serves is not alive")
 	}

@@ -31,8 +31,9 @@ func newServe(o *options) *cobra.Command {
 ones, and shares them by weight. Guests that an earlier daemon made are found
 again; those that are there when it ends go on.
 
-On SIGHUP it reads its configuration again: policies, accounting and the kernels'
-time limit change at once, what else is different is named in the log and takes a
+On SIGHUP it reads its configuration again: policies, accounting, how channels are
+suspended and evictions wait change at once, the kernels' time limit for guests
+that are made from then on. What else is different is named in the log and takes a
 restart.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
