@@ -2,6 +2,7 @@ package confine
 
 import (
 	"fmt"
+	"os"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -37,14 +38,14 @@ var allowed = []string{
 	"mmap", "munmap", "mprotect", "mremap", "madvise", "brk", "mincore", "mlock", "munlock",
 	"memfd_create", "ftruncate", "fallocate",
 	// threads, time, signals
-	"futex", "exit", "exit_group", "gettid", "getpid", "getuid", "geteuid", "getgid", "getegid", "tgkill",
+	"futex", "exit", "exit_group", "gettid", "getpid", "getuid", "geteuid", "getgid", "getegid",
 	"set_robust_list", "rseq", "restart_syscall", "sched_yield", "getcpu", "membarrier",
 	"sched_getaffinity", "sched_setaffinity", "sched_getattr", "sched_setattr", "getpriority", "setpriority",
 	"nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "getrusage",
 	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigtimedwait", "sigaltstack",
 	"timer_create", "timer_settime", "timer_delete", "setitimer", "getrandom", "uname", "sysinfo",
 	// open files
-	"read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "fcntl", "dup", "dup3",
+	"read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "dup", "dup3",
 	"fstat", "newfstatat", "statx", "readlinkat", "getdents64", "pipe2", "eventfd2",
 	"epoll_create1", "epoll_ctl", "epoll_pwait", "ppoll",
 	"sendmsg", "recvmsg", "sendto", "recvfrom", "shutdown",
@@ -77,8 +78,29 @@ var refused = []string{
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// policy is the filter as the library takes it.
-func (f Filter) policy(known map[string]int) (seccomp.Policy, error) {
+// owners are the commands of fcntl by which a process has the kernel signal another: one
+// gets what signal it is told to when the file is ready.
+var owners = []uint64{unix.F_SETOWN, fSetOwnEx}
+
+// fSetOwnEx is F_SETOWN_EX of Linux's asm-generic/fcntl.h, and the others are what they are
+// as commands of ioctl, for sockets: FIOSETOWN and SIOCSPGRP of asm-generic/sockios.h.
+const (
+	fSetOwnEx           = 15
+	fioSetOwn           = 0x8901
+	siocSetProcessGroup = 0x8902
+)
+
+// policy is the filter as the library takes it, of the process of this number: the
+// processes of a guest are of one user, and could signal one another.
+func (f Filter) policy(known map[string]int, self int) (seccomp.Policy, error) {
+	// when is a call with all of the conditions on one of its arguments.
+	when := func(name string, argument uint32, op seccomp.Operation, values ...uint64) (c seccomp.NameWithConditions) {
+		c.Name = name
+		for _, v := range values {
+			c.Conditions = append(c.Conditions, seccomp.Condition{Argument: argument, Operation: op, Value: v})
+		}
+		return c
+	}
 	// What a flag of clone3 is cannot be seen, since it is in memory. Libraries do
 	// without it where the kernel says that it has none.
 	none := seccomp.SyscallGroup{Names: there(known, "clone3"), Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}
@@ -87,16 +109,12 @@ func (f Filter) policy(known map[string]int) (seccomp.Policy, error) {
 		threads := seccomp.SyscallGroup{
 			NamesWithCondtions: []seccomp.NameWithConditions{
 				// Threads of this process, and nothing else.
-				{Name: "clone", Conditions: seccomp.ArgumentConditions{
-					{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_THREAD},
-				}},
-				{Name: "prctl", Conditions: seccomp.ArgumentConditions{
-					{Argument: 0, Operation: seccomp.Equal, Value: unix.PR_SET_VMA},
-				}},
+				when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD),
+				when("tgkill", 0, seccomp.Equal, uint64(self)),
+				when("prctl", 0, seccomp.Equal, unix.PR_SET_VMA),
+				when("fcntl", 1, seccomp.NotEqual, owners...),
 				// The threads of /proc/self/task, to set their priority.
-				{Name: "openat", Conditions: seccomp.ArgumentConditions{
-					{Argument: 2, Operation: seccomp.BitsNotSet, Value: unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC},
-				}},
+				when("openat", 2, seccomp.BitsNotSet, unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC),
 			},
 			Action: seccomp.ActionAllow,
 		}
@@ -105,24 +123,28 @@ func (f Filter) policy(known map[string]int) (seccomp.Policy, error) {
 			Syscalls:      []seccomp.SyscallGroup{none, {Names: there(known, allowed...), Action: seccomp.ActionAllow}, threads},
 		}, nil
 	case Unlisted:
-		var spaces []seccomp.NameWithConditions
+		some := []seccomp.NameWithConditions{
+			when("socket", 0, seccomp.NotEqual, unix.AF_UNIX),
+			when("socketpair", 0, seccomp.NotEqual, unix.AF_UNIX),
+			when("tgkill", 0, seccomp.NotEqual, uint64(self)),
+		}
+		for _, command := range owners {
+			some = append(some, when("fcntl", 1, seccomp.Equal, command))
+		}
+		for _, command := range []uint64{fioSetOwn, siocSetProcessGroup} {
+			some = append(some, when("ioctl", 1, seccomp.Equal, command))
+		}
 		for flag := uint64(1); flag <= namespaces; flag <<= 1 {
 			if flag&namespaces != 0 {
-				spaces = append(spaces, seccomp.NameWithConditions{Name: "clone", Conditions: seccomp.ArgumentConditions{
-					{Argument: 0, Operation: seccomp.BitsSet, Value: flag},
-				}})
+				some = append(some, when("clone", 0, seccomp.BitsSet, flag))
 			}
-		}
-		sockets := []seccomp.NameWithConditions{
-			{Name: "socket", Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.NotEqual, Value: unix.AF_UNIX}}},
-			{Name: "socketpair", Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.NotEqual, Value: unix.AF_UNIX}}},
 		}
 		return seccomp.Policy{
 			DefaultAction: seccomp.ActionAllow,
 			Syscalls: []seccomp.SyscallGroup{
 				none,
 				{Names: there(known, refused...), Action: seccomp.ActionErrno},
-				{NamesWithCondtions: append(sockets, spaces...), Action: seccomp.ActionErrno},
+				{NamesWithCondtions: some, Action: seccomp.ActionErrno},
 			},
 		}, nil
 	}
@@ -139,7 +161,7 @@ func there(known map[string]int, names ...string) (have []string) {
 	return have
 }
 
-// program is the filter for the kernel. A call of another architecture, such as of
+// program is the filter for the kernel, for this process alone. A call of another architecture, such as of
 // 32-bit x86 by a process of 64, ends the process: numbers mean other calls there,
 // and the library has them all pass where that is what happens to others.
 func (f Filter) program() ([]unix.SockFilter, error) {
@@ -147,7 +169,7 @@ func (f Filter) program() ([]unix.SockFilter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("system calls of this architecture: %w", err)
 	}
-	p, err := f.policy(native.SyscallNames)
+	p, err := f.policy(native.SyscallNames, os.Getpid())
 	if err != nil {
 		return nil, err
 	}

@@ -88,6 +88,11 @@ func sealed(f Filter) map[string]string {
 	note("process_vm_readv", call(unix.SYS_PROCESS_VM_READV, uintptr(os.Getppid())))
 	note("pidfd_open", call(unix.SYS_PIDFD_OPEN, uintptr(os.Getppid())))
 	note("kill", unix.Kill(os.Getppid(), 0))
+	note("tgkill of another", call(unix.SYS_TGKILL, uintptr(os.Getppid()), uintptr(os.Getppid())))
+	note("tgkill of its own", call(unix.SYS_TGKILL, uintptr(os.Getpid()), uintptr(os.Getpid())))
+	note("files' owner", call(unix.SYS_FCNTL, uintptr(zero), unix.F_SETOWN, uintptr(os.Getppid())))
+	note("files' owner, the other way", call(unix.SYS_FCNTL, uintptr(zero), fSetOwnEx)) // allowed, EFAULT
+	note("files' flags", call(unix.SYS_FCNTL, uintptr(zero), unix.F_GETFL))
 	note("unshare", unix.Unshare(unix.CLONE_NEWUSER))
 	note("clone with a user name space", call(unix.SYS_CLONE, unix.CLONE_NEWUSER|uintptr(unix.SIGCHLD)))
 	note("clone3", call(unix.SYS_CLONE3))
@@ -163,7 +168,8 @@ func confined(t *testing.T, role string, start func(*exec.Cmd) error, into any) 
 func TestSeal(t *testing.T) {
 	both := map[string]string{
 		"exec": "EPERM", "execve on an old thread": "EPERM", "ptrace": "EPERM", "process_vm_readv": "EPERM",
-		"pidfd_open": "EPERM", "kill": "EPERM", "unshare": "EPERM", "clone with a user name space": "EPERM",
+		"pidfd_open": "EPERM", "kill": "EPERM", "tgkill of another": "EPERM", "tgkill of its own": "allowed",
+		"files' owner": "EPERM", "files' owner, the other way": "EPERM", "files' flags": "allowed", "unshare": "EPERM", "clone with a user name space": "EPERM",
 		"clone3": "ENOSYS", "mount": "EPERM", "bpf": "EPERM", "userfaultfd": "EPERM", "io_uring_setup": "EPERM",
 		"keyctl": "EPERM", "setuid": "EPERM", "internet socket": "EPERM",
 		"list threads": "allowed", "shared memory": "allowed", "dumpable 0": "allowed",
