@@ -52,8 +52,9 @@ func Negotiate(oldest, newest, driverOldest, driverNewest Version) (Version, err
 }
 
 // Features is a set of optional abilities. The device offers a set, the driver
-// accepts a part of it; a command that needs a feature which was not accepted
-// completes with [StatusNotSupported].
+// accepts a part of it. A command that needs a feature which is not offered
+// completes with [StatusNotSupported]. Without [FeatureContexts] accepted a second
+// context is refused, with [ErrorLimit]; nothing else hangs on what was accepted.
 type Features uint64
 
 // The feature bits.
