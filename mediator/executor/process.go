@@ -30,7 +30,17 @@ type Opener func(ctx context.Context, g link.GPU) (gpu.Device, error)
 // A guest can have executors begin and end, and their contexts and channels fail,
 // as often as it likes. Of that the process says nothing above Debug: vm, which
 // is told of all of it, keeps a measure for the guest's processes together.
-func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) (err error) {
+func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) error {
+	return process{clock.Real{}, deadMan{clock.Real{}, os.Exit}}.serve(ctx, conn, open, log)
+}
+
+// process is what Serve has around it.
+type process struct {
+	clock clock.Clock
+	man   deadMan
+}
+
+func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) (err error) {
 	hangUp := sync.OnceValue(conn.Close)
 	defer func() { err = errors.Join(err, hangUp()) }()
 	m, err := conn.Receive()
@@ -63,15 +73,21 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 		page.AddChange()
 	}()
 
-	elapsed := newMeter(page, clock.Real{}).elapsed
+	elapsed := newMeter(page, p.clock).elapsed
 	device, gctx, err := openContext(ctx, open, s, page, elapsed)
 	if err != nil {
 		// vm is told, and says so as often as its log can bear.
 		log.Debug("executor has no context", "err", err)
 		return notReady(conn, err)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	fault := faultReport(conn, log)
+	defer p.man.guard(ctx.Done(), hungOf(gctx), func() {
+		fault(link.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
+	})()
 	registered := register(gctx, forGPU(&s, shared, log), log)
 	defer func() {
+		cancel(nil) // where it did not come to Run; from here it is to end
 		slot.SetEnding()
 		err = errors.Join(err, registered.close(gctx), device.Close())
 	}()
@@ -94,9 +110,9 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 
 	x := New(Options{
 		Device: device, Context: gctx, Shared: shared, Windows: s.Header + s.Rings, Page: page, Slot: s.Slot,
-		Clock: clock.Real{}, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
+		Clock: p.clock, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
 		Ahead: aheadOn(s.GPU, device), Elapsed: elapsedOn(s.GPU, elapsed),
-		Fault:         func(f link.Fault) { report(conn, log, link.KindFault, f) },
+		Fault:         fault,
 		ChannelFailed: func(f link.ChannelFailure) { report(conn, log, link.KindFailed, f) },
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
@@ -117,19 +133,21 @@ func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) 
 	}
 	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name)
 
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	// What may have ended is ctx, and Run still in a call of the driver.
+	running, ran := context.WithCancel(context.WithoutCancel(ctx))
+	defer ran()
 	var listening sync.WaitGroup
 	listening.Go(func() { cancel(x.listen(conn)) })
-	listening.Go(func() { x.keepEnabled(ctx) })
-	if h, ok := gctx.(gpu.Hanging); ok {
-		listening.Go(func() { x.endWith(ctx, h, func() { cancel(nil) }) })
+	listening.Go(func() { x.keepEnabled(running) })
+	if hung := hungOf(gctx); hung != nil {
+		listening.Go(func() { x.endWith(running, hung, func() { cancel(nil) }) })
 	}
 	if l, ok := device.(gpu.Losable); ok {
 		listening.Go(func() { x.watch(ctx, l) })
 	}
 	err = x.Run(ctx)
 	// What listens rings the bell on the page, which is unmapped next.
+	ran()
 	err = errors.Join(err, hangUp())
 	listening.Wait()
 	if err != nil {
@@ -244,6 +262,12 @@ func report(conn *link.Conn, log *slog.Logger, kind link.Kind, body any) {
 	}
 }
 
+// faultReport tells vm of what ended the context, once.
+func faultReport(conn *link.Conn, log *slog.Logger) func(link.Fault) {
+	var once sync.Once
+	return func(f link.Fault) { once.Do(func() { report(conn, log, link.KindFault, f) }) }
+}
+
 // watch ends the context when the GPU is gone, also one that has nothing to do: a
 // guest should learn of it before it has more.
 func (x *Executor) watch(ctx context.Context, l gpu.Losable) {
@@ -255,11 +279,11 @@ func (x *Executor) watch(ctx context.Context, l gpu.Losable) {
 }
 
 // endWith ends the process, by end, when a kernel hangs that nothing else will stop.
-// The guest is told first.
-func (x *Executor) endWith(ctx context.Context, h gpu.Hanging, end func()) {
+// The guest is told first. Where Run does not get to that, a [deadMan] does.
+func (x *Executor) endWith(ctx context.Context, hung <-chan struct{}, end func()) {
 	select {
 	case <-ctx.Done():
-	case <-h.Hung():
+	case <-hung:
 		x.do(func() {
 			x.fail(gpu.ErrTimeLimit)
 			x.report(end)

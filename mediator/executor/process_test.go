@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/mediator/link"
@@ -19,6 +20,14 @@ import (
 // serve runs an executor's process, as far as it has one, and returns vm's end of
 // its link, and how it ended.
 func serve(t *testing.T, s link.Setup, open Opener) (vm *link.Conn, ended <-chan error) {
+	t.Helper()
+	exit := func(code int) { t.Errorf("the process ends itself with %d", code) }
+	vm, _, ended = serveIn(t, process{clock.Real{}, deadMan{&clock.Sim{}, exit}}, s, open)
+	return vm, ended
+}
+
+// serveIn is serve in a process of some kind, with the guest's page.
+func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn, page *link.Page, ended <-chan error) {
 	t.Helper()
 	vm, end, err := link.Pair()
 	if err != nil {
@@ -33,8 +42,7 @@ func serve(t *testing.T, s link.Setup, open Opener) (vm *link.Conn, ended <-chan
 		t.Fatal(err)
 	}
 	shared := os.NewFile(uintptr(fd), "bar2")
-	page, err := link.NewPage()
-	if err != nil {
+	if page, err = link.NewPage(); err != nil {
 		t.Fatal(err)
 	}
 	if err := shared.Truncate(sharedBytes); err != nil {
@@ -52,14 +60,14 @@ func serve(t *testing.T, s link.Setup, open Opener) (vm *link.Conn, ended <-chan
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- Serve(t.Context(), theirs, open, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- p.serve(t.Context(), theirs, open, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		// The process is the test's.
 		if err := errors.Join(vm.Close(), page.Close(), schedule(usual, 0)); err != nil {
 			t.Error(err)
 		}
 	})
-	return vm, done
+	return vm, page, done
 }
 
 // TestNoContext: an executor that can't have a context says why, in terms that vm
