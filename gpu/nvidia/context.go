@@ -33,6 +33,8 @@ type Context struct {
 	zero   *Channel    // fresh memory is zeroed in it
 	zeroes sync.Mutex  // held while that is put there
 	owed   owed        // freed, and not given back yet
+	pool   pool        // the driver's, of memory
+	frees  sync.Mutex  // free is made, and used, by one at a time
 	free   cuda.Stream // memory is given back in it that several channels may use; 0: not needed yet
 	pauses pauses
 
@@ -40,6 +42,9 @@ type Context struct {
 	hung  chan struct{}
 	hang  sync.Once
 	over  atomic.Bool
+	// asleep is how many wait for an event, or ask for one, without having been waited for.
+	asleep  atomic.Int32
+	heeding atomic.Bool // watch has somebody ask
 
 	mu       sync.Mutex
 	channels []*Channel
@@ -66,9 +71,7 @@ func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
 		c.memory.close()
 		return nil, errors.Join(meaning(err), d.drv.CtxDestroy(c.ctx))
 	}
-	if o.KernelTimeLimit > 0 {
-		c.watching.Go(c.watch)
-	}
+	c.watching.Go(c.watch)
 	return c, nil
 }
 
@@ -83,6 +86,7 @@ func (c *Context) begin() error {
 			return err
 		}
 	}
+	c.openPool()
 	l, err := newLane(c.drv)
 	if err != nil {
 		return err
@@ -231,11 +235,15 @@ func (c *Context) Close() error {
 	if err := c.drv.CtxSetCurrent(c.ctx); err != nil && c.fault.Load() == nil {
 		return fmt.Errorf("close a context: %w", meaning(err))
 	}
-	for until := time.Now().Add(closingLimit); c.busy(); time.Sleep(time.Millisecond) {
+	until := time.Now().Add(closingLimit)
+	for ; c.busy(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			c.hang.Do(func() { close(c.hung) })
 			return fmt.Errorf("close a context: a kernel runs on until the process ends: %w", gpu.ErrTimeLimit)
 		}
+	}
+	// All events were reached, but who slept for one may not have come back from the driver.
+	for ; c.asleep.Load() > 0 && c.fault.Load() == nil && time.Now().Before(until); time.Sleep(50 * time.Microsecond) {
 	}
 	err := c.end()
 	c.d.leave(c)
@@ -259,10 +267,11 @@ func (c *Context) busy() bool {
 	return false
 }
 
-// end destroys the context, with all that is in it but page-locked memory.
+// end destroys the context, with all that is in it but page-locked memory, and memory that
+// is allocated: that is of the driver's pool, which goes with the process.
 func (c *Context) end() error {
 	err := c.drv.CtxDestroy(c.ctx)
-	if e, ok := errors.AsType[cuda.Error](err); ok && e.Sticky() {
+	if e, ok := errors.AsType[cuda.Error](err); ok && (e.Sticky() || c.fault.Load() != nil) {
 		return nil // it says what ended the context anyway
 	}
 	if err != nil {

@@ -33,6 +33,9 @@ type memoryDriver interface {
 	MemFree(p cuda.DevicePtr) error
 	MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error)
 	MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error
+	DeviceGetDefaultMemPool(d cuda.Device) (cuda.MemPool, error)
+	MemPoolSetAttribute(p cuda.MemPool, a cuda.PoolAttribute, value int) error
+	MemPoolTrimTo(p cuda.MemPool, keep uint64) error
 	MemHostRegister(mem []byte, flags uint32) error
 	MemHostUnregister(mem []byte) error
 	MemcpyHtoDAsync(dst cuda.DevicePtr, src []byte, s cuda.Stream) error

@@ -140,13 +140,17 @@ func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
 // sleep sleeps until f is reached, or it can't be, or may be for less. It was waited for
 // since then.
 func (ch *Channel) sleep(f uint64, since time.Time) error {
+	// Before the context is looked at: Close looks here once that is over.
+	ch.c.asleep.Add(1)
+	defer ch.c.asleep.Add(-1)
 	e, i, err := ch.alarm(f)
-	if err != nil {
+	if err != nil && ch.c.usable() != nil {
 		return err
 	}
-	if e == 0 {
+	if err != nil || e == 0 {
 		if ch.reached() < f && ch.c.fault.Load() == nil && !ch.dead.Load() {
 			time.Sleep(nap(time.Since(since)))
+			return ch.c.heed(cuda.Event(ch.tail.Load()))
 		}
 		return nil
 	}
@@ -155,7 +159,7 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 		ch.slots[i].sleepers--
 		ch.mu.Unlock()
 	}()
-	if err := ch.c.do("wait for a command", func() error { return ch.c.drv.EventSynchronize(e) }); err != nil {
+	if err := ch.c.await(func() error { return ch.c.drv.EventSynchronize(e) }); err != nil {
 		return err
 	}
 	// The word comes right behind the event.
@@ -168,6 +172,35 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 		}
 	}
 	return nil
+}
+
+// heed hears of a fault that has ended what is before the event: its word never comes then,
+// and the driver says why to nobody but who calls it. Event 0 is none.
+func (c *Context) heed(tail cuda.Event) error {
+	if tail == 0 {
+		return nil
+	}
+	return c.await(func() error {
+		_, err := c.drv.EventQuery(tail)
+		return err
+	})
+}
+
+// await calls f, which asks for an event or waits for it. Whatever error that answers is of
+// what was before the event, and not of the call; it need not be one that is known to end
+// contexts, for drivers come to have new ones.
+func (c *Context) await(f func() error) error {
+	err, asked := c.enter(), false
+	if err == nil {
+		asked, err = true, f()
+	}
+	c.leave()
+	const what = "wait for a command"
+	if err = c.failed(what, err); err == nil || !asked || c.over.Load() || c.fault.Load() != nil {
+		return err
+	}
+	c.poison(fmt.Errorf("%w: %w", err, gpu.ErrPoisoned))
+	return c.Fault()
 }
 
 // nap is how long those sleep at a time who have no event to sleep for, after they have

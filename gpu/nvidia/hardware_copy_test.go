@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"vgpud/gpu"
 )
@@ -130,6 +131,9 @@ func TestHardwareLimits(t *testing.T) {
 	}
 	if err := c.Free(p); err != nil {
 		t.Fatal(err)
+	}
+	for c.Freed() > 0 { // the zeroing is before the freeing
+		time.Sleep(10 * time.Microsecond)
 	}
 	if _, err = c.Alloc(32 << 20); err != nil {
 		t.Error("what was freed is not there:", err)

@@ -160,6 +160,7 @@ func (c *Context) Free(p gpu.Ptr) error {
 	}
 	d := debt{charge: a.charge}
 	if err := c.do("free memory", func() error { return c.freeBehindAll(cuda.DevicePtr(p), &d) }); err != nil {
+		c.table.add(a) // it is not freed
 		return err
 	}
 	c.owed.add(d)
@@ -168,20 +169,12 @@ func (c *Context) Free(p gpu.Ptr) error {
 }
 
 // freeBehindAll frees memory on the GPU when all is done that is queued there now, and
-// notes in d what that is. Where no channel or one has anything, that goes without a stream that waits: the
-// hardware has channels for few, and what shares one with it would wait too.
+// notes in d what that is. Where no channel or one has anything, that goes without a stream
+// that waits: the hardware has channels for few, and what shares one with it would wait too.
 func (c *Context) freeBehindAll(p cuda.DevicePtr, d *debt) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var busy []*lane
-	for _, l := range c.lanes() {
-		if l.word.Load() != l.last.Load() {
-			busy = append(busy, l)
-		}
-	}
-	for _, l := range append(busy, c.zero.lane) {
-		d.behind = append(d.behind, mark{l, l.last.Load()})
-	}
+	c.frees.Lock()
+	defer c.frees.Unlock()
+	busy := c.busyLanes(d)
 	switch len(busy) {
 	case 0:
 		return c.drv.MemFreeAsync(p, c.zero.stream)
@@ -207,6 +200,21 @@ func (c *Context) freeBehindAll(p cuda.DevicePtr, d *debt) error {
 		return err
 	}
 	return c.drv.MemFreeAsync(p, c.free)
+}
+
+// busyLanes are those that have something to do, which d is noted to be behind.
+func (c *Context) busyLanes(d *debt) (busy []*lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lanes() {
+		if l.word.Load() != l.last.Load() {
+			busy = append(busy, l)
+		}
+	}
+	for _, l := range append(busy, c.zero.lane) {
+		d.behind = append(d.behind, mark{l, l.last.Load()})
+	}
+	return busy
 }
 
 // Memory is what may still be allocated, and may be had in all.

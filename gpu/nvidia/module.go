@@ -93,13 +93,13 @@ func (m *Module) measure() error {
 // admit takes what the driver sets aside for local memory: for all threads that
 // the GPU holds, by the kernel that needs most.
 func (c *Context) admit(m *Module) error {
+	c.giveOwed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := &c.d.info.Properties
 	need := m.local * uint64(p.SMs) * uint64(p.ThreadsPerSM)
 	if need > c.local {
 		// It is not given back: the driver keeps it.
-		c.giveOwed()
 		if err := c.memory.take(need-c.local, fmt.Sprintf("local memory of %d bytes a thread", m.local)); err != nil {
 			return err
 		}

@@ -56,8 +56,12 @@ func (o *owed) take() (bytes uint64) {
 // giveOwed gives back what was freed and is not in use any more. Whoever finds that the
 // GPU has come further calls it; it costs next to nothing where nothing is owed.
 func (c *Context) giveOwed() {
-	if c.owed.bytes.Load() > 0 {
-		c.memory.give(c.owed.take())
+	if c.owed.bytes.Load() == 0 {
+		return
+	}
+	if n := c.owed.take(); n > 0 {
+		c.pooled(n)
+		c.memory.give(n)
 	}
 }
 

@@ -130,17 +130,32 @@ func (c *Context) Printf(max int) ([]byte, error) {
 // when somebody synchronises with their stream. It waits for nothing: what runs
 // prints the next time.
 func (c *Context) fetchOutput() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range c.lanes() {
-		n := l.word.Load()
-		if n == l.fetched || n != l.last.Load() {
-			continue
-		}
-		if err := c.drv.StreamSynchronize(l.stream); err != nil {
+	for _, m := range c.printed() {
+		if err := c.drv.StreamSynchronize(m.stream); err != nil {
 			return err
 		}
-		l.fetched = n
+		c.mu.Lock()
+		m.fetched = m.upTo
+		c.mu.Unlock()
 	}
 	return nil
+}
+
+// printed are the lanes that have nothing to do and may have printed, and how far they have
+// come. One with a word behind what it has told of has something to do.
+func (c *Context) printed() (all []mark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lanes := slices.Clone(c.idle)
+	for _, ch := range c.channels {
+		if ch.told.Load() == ch.sent.Load() {
+			lanes = append(lanes, ch.lane)
+		}
+	}
+	for _, l := range lanes {
+		if n := l.word.Load(); n != l.fetched && n == l.last.Load() {
+			all = append(all, mark{l, n})
+		}
+	}
+	return all
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
 )
 
 // turn is the command that is next to be done in a channel, with the bill when it
@@ -49,10 +50,17 @@ func (p *pauses) before(now time.Duration) time.Duration {
 // time stands still. It implements [gpu.Pausing].
 func (c *Context) Pause(off bool) { c.pauses.turn(off, c.elapsed()) }
 
+// watchEvery is how often watch looks where there is no need to look more often.
+const watchEvery = 250 * time.Millisecond
+
 // watch ends the context when a kernel has used more GPU time than its limit. It
-// looks often enough to be a sixteenth of the limit late.
+// looks often enough to be a sixteenth of the limit late. For those who only look at how
+// far the GPU has come it also hears of faults, and gives back what they freed.
 func (c *Context) watch() {
-	every := min(max(c.o.KernelTimeLimit/16, 2*time.Millisecond), 250*time.Millisecond)
+	every := watchEvery
+	if c.o.KernelTimeLimit > 0 {
+		every = min(max(c.o.KernelTimeLimit/16, 2*time.Millisecond), every)
+	}
 	t := time.NewTicker(every)
 	defer t.Stop()
 	turns := map[*Channel]turn{}
@@ -62,11 +70,45 @@ func (c *Context) watch() {
 			return
 		case <-t.C:
 		}
-		if f := c.overdue(turns, c.used()); f != nil {
-			c.poison(f)
+		if c.fault.Load() != nil {
 			return
 		}
+		if c.o.KernelTimeLimit > 0 {
+			if f := c.overdue(turns, c.used()); f != nil {
+				c.poison(f)
+				return
+			}
+		}
+		c.ask()
 	}
+}
+
+// ask has the driver asked what it says to nobody who does not: not by the caller, who is
+// to end what keeps the driver from answering.
+func (c *Context) ask() {
+	c.mu.Lock()
+	var tails []cuda.Event
+	for _, l := range append(c.lanes(), c.zero.lane) {
+		if l.word.Load() != l.last.Load() {
+			tails = append(tails, cuda.Event(l.tail.Load()))
+		}
+	}
+	c.mu.Unlock()
+	if len(tails) == 0 && c.owed.bytes.Load() == 0 && !c.pool.full() || !c.heeding.CompareAndSwap(false, true) {
+		return
+	}
+	c.asleep.Add(1)
+	go func() {
+		defer c.asleep.Add(-1)
+		defer c.heeding.Store(false)
+		for _, e := range tails {
+			if c.heed(e) != nil {
+				return // it is the context's end
+			}
+		}
+		c.giveOwed()
+		c.empty()
+	}()
 }
 
 // elapsed is the clock of the time limit.

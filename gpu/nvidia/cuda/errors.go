@@ -19,7 +19,9 @@ const (
 	ErrNoBinaryForGPU      Error = 209
 	ErrECCUncorrectable    Error = 214
 	ErrInvalidPTX          Error = 218
+	ErrNVLinkUncorrectable Error = 220
 	ErrUnsupportedPTX      Error = 222
+	ErrContained           Error = 226
 	ErrInvalidSource       Error = 300
 	ErrSharedObjectSymbol  Error = 302
 	ErrInvalidHandle       Error = 400
@@ -51,6 +53,7 @@ var errorNames = map[Error]string{
 	ErrDeinitialized: "DEINITIALIZED", ErrDeviceUnavailable: "DEVICE_UNAVAILABLE", ErrNoDevice: "NO_DEVICE",
 	ErrInvalidDevice: "INVALID_DEVICE", ErrInvalidImage: "INVALID_IMAGE", ErrInvalidContext: "INVALID_CONTEXT",
 	ErrNoBinaryForGPU: "NO_BINARY_FOR_GPU", ErrECCUncorrectable: "ECC_UNCORRECTABLE", ErrInvalidPTX: "INVALID_PTX",
+	ErrNVLinkUncorrectable: "NVLINK_UNCORRECTABLE", ErrContained: "CONTAINED",
 	ErrUnsupportedPTX: "UNSUPPORTED_PTX_VERSION", ErrInvalidSource: "INVALID_SOURCE",
 	ErrSharedObjectSymbol: "SHARED_OBJECT_SYMBOL_NOT_FOUND", ErrInvalidHandle: "INVALID_HANDLE", ErrNotFound: "NOT_FOUND",
 	ErrNotReady: "NOT_READY", ErrIllegalAddress: "ILLEGAL_ADDRESS", ErrLaunchResources: "LAUNCH_OUT_OF_RESOURCES",
@@ -78,7 +81,7 @@ func (e Error) Error() string { return fmt.Sprintf("%s (%d)", e.Name(), uint32(e
 // call in it, and in others of the process, answers the same.
 func (e Error) Sticky() bool {
 	switch e {
-	case ErrECCUncorrectable, ErrIllegalAddress, ErrLaunchTimeout, ErrAssert, ErrHardwareStack, ErrIllegalInstruction,
+	case ErrECCUncorrectable, ErrNVLinkUncorrectable, ErrContained, ErrIllegalAddress, ErrLaunchTimeout, ErrAssert, ErrHardwareStack, ErrIllegalInstruction,
 		ErrMisalignedAddress, ErrInvalidAddressSpace, ErrInvalidPC, ErrLaunchFailed, ErrContextDestroyed, ErrUnknown:
 		return true
 	}

@@ -73,6 +73,9 @@ const (
 	cuMemFree
 	cuMemAllocAsync
 	cuMemFreeAsync
+	cuDeviceGetDefaultMemPool
+	cuMemPoolSetAttribute
+	cuMemPoolTrimTo
 	cuMemHostRegister
 	cuMemHostUnregister
 	cuMemcpyHtoDAsync
@@ -131,6 +134,9 @@ var symbols = [functions]string{
 	cuMemFree:                  "cuMemFree_v2",
 	cuMemAllocAsync:            "cuMemAllocAsync",
 	cuMemFreeAsync:             "cuMemFreeAsync",
+	cuDeviceGetDefaultMemPool:  "cuDeviceGetDefaultMemPool",
+	cuMemPoolSetAttribute:      "cuMemPoolSetAttribute",
+	cuMemPoolTrimTo:            "cuMemPoolTrimTo",
 	cuMemHostRegister:          "cuMemHostRegister_v2",
 	cuMemHostUnregister:        "cuMemHostUnregister",
 	cuMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",

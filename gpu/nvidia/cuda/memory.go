@@ -31,6 +31,38 @@ func (l *Library) MemFreeAsync(p DevicePtr, s Stream) error {
 	return l.call(cuMemFreeAsync, uintptr(p), uintptr(s))
 }
 
+// MemPool is where MemAllocAsync has a device's memory from, and MemFreeAsync brings it
+// back to. It is of the process, not of a context.
+type MemPool uintptr
+
+// PoolAttribute is a CUmemPool_attribute.
+type PoolAttribute int
+
+// PoolReuseAllowInternalDependencies is whether MemAllocAsync may have its stream wait for
+// another in which memory will be freed, where there is none now. It is at first.
+const PoolReuseAllowInternalDependencies PoolAttribute = 3
+
+// DeviceGetDefaultMemPool is the pool of MemAllocAsync.
+func (l *Library) DeviceGetDefaultMemPool(d Device) (MemPool, error) {
+	p, _, err := answers(func(s *scratch) error { return l.call(cuDeviceGetDefaultMemPool, s.at(0), uintptr(d)) })
+	return MemPool(p), err
+}
+
+// MemPoolSetAttribute sets an attribute that is an int.
+func (l *Library) MemPoolSetAttribute(p MemPool, a PoolAttribute, value int) error {
+	_, _, err := answers(func(s *scratch) error {
+		s.word[0] = uint64(value)
+		return l.call(cuMemPoolSetAttribute, uintptr(p), uintptr(a), s.at(0))
+	})
+	return err
+}
+
+// MemPoolTrimTo gives the GPU back what the pool has beyond keep bytes and nobody uses. By
+// itself the pool does so when somebody synchronises with a stream, an event or a context.
+func (l *Library) MemPoolTrimTo(p MemPool, keep uint64) error {
+	return l.call(cuMemPoolTrimTo, uintptr(p), uintptr(keep))
+}
+
 // MemHostRegister locks the pages of mem, a mapping that stays until
 // MemHostUnregister, and lets the GPU reach them.
 func (l *Library) MemHostRegister(mem []byte, flags uint32) error {

@@ -67,6 +67,7 @@ type GPU struct {
 	device     map[uint64][]byte
 	host       map[uint64][]byte // page-locked, registered too
 	used       uint64
+	pooled     uint64 // was freed in a stream's order, and is the process's still
 	streams    map[cuda.Stream]*stream
 	events     map[cuda.Event]*event
 	modules    map[cuda.Module]*module
@@ -247,7 +248,8 @@ func (g *GPU) CtxCreate(uint32, cuda.Device) (cuda.Context, error) {
 	return g.context, nil
 }
 
-// CtxDestroy waits for what runs, unless a fault has ended it.
+// CtxDestroy waits for what runs, unless a fault has ended it. It frees the pool's memory too,
+// which the driver does when the process ends.
 func (g *GPU) CtxDestroy(c cuda.Context) error {
 	err := g.call("CtxDestroy")
 	fault := g.fault
@@ -268,7 +270,7 @@ func (g *GPU) CtxDestroy(c cuda.Context) error {
 	clear(g.device)
 	clear(g.streams)
 	clear(g.events)
-	g.used, g.context = 0, 0
+	g.used, g.pooled, g.context = 0, 0, 0
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (g *GPU) Bytes(p cuda.DevicePtr, n uint64) ([]byte, error) {
 func (g *GPU) MemGetInfo() (free, total uint64, err error) {
 	defer g.mu.Unlock()
 	err = g.inContext("MemGetInfo")
-	return g.Memory - g.used, g.Memory, err
+	return g.Memory - g.used - g.pooled, g.Memory, err
 }
 
 // allocate makes memory that is full of what was there before.
@@ -41,7 +41,7 @@ func (g *GPU) allocate(n uint64) (cuda.DevicePtr, error) {
 	if n == 0 {
 		return 0, cuda.ErrInvalidValue
 	}
-	if n > g.Memory-g.used {
+	if n > g.Memory-g.used-g.pooled {
 		return 0, cuda.ErrOutOfMemory
 	}
 	p := g.handle()
@@ -83,16 +83,58 @@ func (g *GPU) MemFree(p cuda.DevicePtr) error {
 	return nil
 }
 
-// MemAllocAsync is [cuda.Library.MemAllocAsync].
+// MemAllocAsync is [cuda.Library.MemAllocAsync]. What the pool has serves first.
 func (g *GPU) MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("MemAllocAsync"); err != nil {
 		return 0, err
 	}
-	return g.allocate(n)
+	had := g.pooled
+	g.pooled -= min(had, n)
+	p, err := g.allocate(n)
+	if err != nil {
+		g.pooled = had
+	}
+	return p, err
 }
 
-// MemFreeAsync is [cuda.Library.MemFreeAsync].
+// The pool's handle, as good as any.
+const pool cuda.MemPool = 0x9001
+
+// DeviceGetDefaultMemPool is [cuda.Library.DeviceGetDefaultMemPool].
+func (g *GPU) DeviceGetDefaultMemPool(cuda.Device) (cuda.MemPool, error) {
+	defer g.mu.Unlock()
+	return pool, g.call("DeviceGetDefaultMemPool")
+}
+
+// MemPoolSetAttribute takes the one attribute that there is here, and only to be off: this
+// driver never has a stream wait for memory.
+func (g *GPU) MemPoolSetAttribute(p cuda.MemPool, a cuda.PoolAttribute, value int) error {
+	defer g.mu.Unlock()
+	if err := g.call("MemPoolSetAttribute"); err != nil {
+		return err
+	}
+	if p != pool || a != cuda.PoolReuseAllowInternalDependencies || value != 0 {
+		return cuda.ErrInvalidValue
+	}
+	return nil
+}
+
+// MemPoolTrimTo is [cuda.Library.MemPoolTrimTo].
+func (g *GPU) MemPoolTrimTo(p cuda.MemPool, keep uint64) error {
+	defer g.mu.Unlock()
+	if err := g.inContext("MemPoolTrimTo"); err != nil {
+		return err
+	}
+	if p != pool {
+		return cuda.ErrInvalidValue
+	}
+	g.pooled = min(g.pooled, keep)
+	return nil
+}
+
+// MemFreeAsync is [cuda.Library.MemFreeAsync]. The memory stays in the pool until somebody
+// synchronises, or trims it.
 func (g *GPU) MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error {
 	return g.queue("MemFreeAsync", s, func() error {
 		if g.device[uint64(p)] == nil {
@@ -102,7 +144,9 @@ func (g *GPU) MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error {
 	}, func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.used -= uint64(len(g.device[uint64(p)]))
+		n := uint64(len(g.device[uint64(p)]))
+		g.used -= n
+		g.pooled += n
 		delete(g.device, uint64(p))
 		return nil
 	})

@@ -98,6 +98,7 @@ func (g *GPU) StreamSynchronize(s cuda.Stream) error {
 	for len(q.todo) > 0 && g.fault == 0 {
 		g.wake.Wait()
 	}
+	g.pooled = 0
 	return g.faulted()
 }
 
@@ -199,6 +200,7 @@ func (g *GPU) EventSynchronize(e cuda.Event) error {
 	for ev.reached < ev.recorded && g.fault == 0 {
 		g.wake.Wait()
 	}
+	g.pooled = 0
 	return g.faulted()
 }
 
