@@ -366,7 +366,7 @@ func (ch *channel) begin(e []abi.Entry) bool {
 			err = abi.StatusNotSupported
 		case ch.x.poison != nil && !how.poisoned:
 			err = ch.x.status
-		case ch.job != nil && how.ordered && ch.job.keeps(h.Op):
+		case ch.job != nil && how.ordered && ch.job.keeps(h.Op), how.blocks && ch.x.parked != nil:
 			return false
 		case how.drain && ch.unreached(), how.wait != nil && how.wait(c):
 			return false

@@ -27,6 +27,10 @@ type how struct {
 	ordered bool
 	// wait, if set, says whether it has to wait for something else.
 	wait func(c *command) bool
+	// blocks is of commands whose call of the driver can wait for the GPU. While the
+	// executor has its context off the GPU, that would be for ever: such a command waits
+	// until it is back.
+	blocks bool
 	// poisoned commands are carried out in a poisoned context too.
 	poisoned bool
 }
@@ -43,14 +47,14 @@ var commands = [256]how{
 	abi.OpMemFree:  {run: memFree, drain: true},
 	abi.OpMemInfo:  {run: memInfo},
 	abi.OpMemRange: {run: memRange},
-	abi.OpCopyIn:   {run: copyIn, ordered: true},
-	abi.OpCopyOut:  {run: copyOut, ordered: true},
+	abi.OpCopyIn:   {run: copyIn, ordered: true, blocks: true},
+	abi.OpCopyOut:  {run: copyOut, ordered: true, blocks: true},
 	abi.OpCopy:     {run: copyAcross, ordered: true},
-	abi.OpCopy3D:   {run: copyBox, ordered: true},
+	abi.OpCopy3D:   {run: copyBox, ordered: true, blocks: true},
 	abi.OpSet:      {run: set, ordered: true},
 
-	abi.OpModuleLoad:        {run: moduleLoad},
-	abi.OpModuleUnload:      {run: moduleUnload, drain: true},
+	abi.OpModuleLoad:        {run: moduleLoad, blocks: true},
+	abi.OpModuleUnload:      {run: moduleUnload, drain: true, blocks: true},
 	abi.OpGlobal:            {run: global},
 	abi.OpFunction:          {run: lookupFunction},
 	abi.OpFunctionAttribute: {run: functionAttribute},
@@ -66,7 +70,7 @@ var commands = [256]how{
 	abi.OpEventQuery:   {run: eventQuery},
 	abi.OpEventElapsed: {run: eventElapsed},
 
-	abi.OpPrintfDrain:     {run: printfDrain, drain: true},
+	abi.OpPrintfDrain:     {run: printfDrain, drain: true, blocks: true},
 	abi.OpLastFault:       {run: lastFault, poisoned: true},
 	abi.OpDeviceAttribute: {run: deviceAttribute},
 	abi.OpDeviceName:      {run: deviceName},

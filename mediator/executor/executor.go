@@ -212,7 +212,11 @@ func (x *Executor) drain() {
 		if !ch.drained() {
 			return false
 		}
-		if err := errors.Join(ch.giveBack(), ch.close()); err != nil {
+		back := ch.giveBack()
+		if errors.Is(back, errWaits) {
+			return false
+		}
+		if err := errors.Join(back, ch.close()); err != nil {
 			x.o.Log.Warn("close a channel", "channel", ch.index, "err", err)
 		}
 		return true

@@ -206,7 +206,7 @@ func (j *job) step() bool {
 			j.phase = waiting
 			return true
 		}
-		return x.reached(j) && j.launch()
+		return j.copiesDone() && j.launch()
 	case running:
 		if j.ch.gpu.Done() < j.last() {
 			return j.attend()
@@ -222,10 +222,20 @@ func (j *job) step() bool {
 		}
 		return false
 	case reading:
-		return x.reached(j) && j.readControl()
+		return j.copiesDone() && j.readControl()
 	default:
-		return x.reached(j) && j.next(j.record)
+		return j.copiesDone() && j.next(j.record)
 	}
+}
+
+// copiesDone is whether the copies are done that the job waits for. They are not while
+// the context is off the GPU for another job's sake.
+func (j *job) copiesDone() bool {
+	if j.ch.x.reached(j) {
+		return true
+	}
+	j.ch.x.unpark()
+	return false
 }
 
 // launch puts it on the GPU.
@@ -234,7 +244,7 @@ func (j *job) launch() bool {
 	if err := x.copied(j); err != nil {
 		return j.fail(err)
 	}
-	x.unpark()
+	x.unpark() // another may have been parked since it prepared
 	if j.form != 0 {
 		args := j.plan.Args
 		args.Control = uint64(j.memory.block.at)

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -79,7 +78,7 @@ func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
 func (j *job) rehearse() error {
 	m := &j.memory
 	n := min(m.skipped, keepRecord)
-	if n <= m.ready || j.ch.unreached() {
+	if n <= m.ready || j.ch.unreached() || j.ch.x.parked != nil {
 		return nil
 	}
 	j.room(n)
@@ -90,22 +89,23 @@ func (j *job) rehearse() error {
 	return nil
 }
 
-// release gives the memory back to the guest.
+// release gives the memory back to the guest. The error is errWaits where it is still
+// being zeroed: by one small copy, behind nothing but others, but while the context is
+// off the GPU that is not done.
 func (x *Executor) release(m *controlMemory) error {
-	base, wiped, block := m.base, m.wiped, m.block
+	base, block := m.base, m.block
+	over := base == 0 || x.poison != nil || x.o.Context.Fault() != nil // it goes with the context
+	if !over && m.wiped > x.words.gpu.Done() {
+		x.words.waiter.ask(m.wiped)
+		return errWaits
+	}
 	*m = controlMemory{skipped: m.skipped}
-	if base == 0 || x.poison != nil {
-		return nil // it goes with the context
+	if over {
+		return nil
 	}
 	if block.window != nil { // a launch that nobody read back has written to it
 		block.zero()
 		x.blocks.give(block)
-	}
-	if wiped > x.words.gpu.Done() {
-		// One small copy, behind nothing but others.
-		if err := x.words.gpu.Wait(context.Background(), wiped); err != nil {
-			return fmt.Errorf("wait for a preemptible launch's memory: %w", err)
-		}
 	}
 	if err := x.o.Context.Free(base); err != nil {
 		return fmt.Errorf("free a preemptible launch's memory: %w", err)
@@ -167,6 +167,7 @@ func (j *job) planFirst(what abi.Preempt, resident int) (err error) {
 // prepare writes what the next run is to find in GPU memory. A first launch finds
 // all its words zero, and there is nothing to write.
 func (j *job) prepare() bool {
+	j.ch.x.unpark() // what is long, the driver may write before it returns
 	j.phase = preparing
 	if j.form == 0 {
 		return true
@@ -312,6 +313,7 @@ func (j *job) readControl() bool {
 		return j.next(j.record[:n])
 	}
 	j.room(n)
+	x.unpark() // as before what prepare writes
 	j.phase = listing
 	var err error
 	if j.bulk, err = x.bulk.gpu.CopyOut(j.record, j.memory.base+skippedAt); err != nil {

@@ -1,0 +1,292 @@
+package executor
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/soft"
+	"vgpud/gpu/soft/machine"
+	"vgpud/mediator/link"
+	"vgpud/mediator/stub"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// standing is a context all of whose channels stand still while its executor has it off
+// the GPU, those for copies too, and which notes what it is asked to do meanwhile that a
+// driver would wait with.
+type standing struct {
+	gpu.Context
+	x     *Executor
+	calls []string
+}
+
+func (c *standing) parked() bool { return c.x != nil && c.x.parked != nil }
+
+func (c *standing) note(what string) {
+	if c.parked() {
+		c.calls = append(c.calls, what)
+	}
+}
+
+func (c *standing) NewChannel() (gpu.Channel, error) {
+	ch, err := c.Context.NewChannel()
+	return &standingChannel{Channel: ch, c: c}, err
+}
+
+func (c *standing) LoadModule(image []byte) (gpu.Module, error) {
+	c.note("load a module")
+	m, err := c.Context.LoadModule(image)
+	return standingModule{m, c}, err
+}
+
+type standingModule struct {
+	gpu.Module
+	c *standing
+}
+
+func (m standingModule) Unload() error {
+	m.c.note("unload a module")
+	return m.Module.Unload()
+}
+
+func (c *standing) Printf(most int) ([]byte, error) {
+	c.note("read what was printed")
+	return c.Context.Printf(most)
+}
+
+type standingChannel struct {
+	gpu.Channel
+	c    *standing
+	done gpu.Fence
+}
+
+func (ch *standingChannel) Done() gpu.Fence {
+	if !ch.c.parked() {
+		ch.done = ch.Channel.Done()
+	}
+	return ch.done
+}
+
+func (ch *standingChannel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
+	if len(src) > abi.ControlBytes {
+		ch.c.note("copy in")
+	}
+	return ch.Channel.CopyIn(dst, src)
+}
+
+func (ch *standingChannel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
+	if len(dst) > abi.ControlBytes {
+		ch.c.note("copy out")
+	}
+	return ch.Channel.CopyOut(dst, src)
+}
+
+func (ch *standingChannel) Copy3D(b *gpu.Copy3D) (gpu.Fence, error) {
+	ch.c.note("copy a box")
+	return ch.Channel.Copy3D(b)
+}
+
+// standingDevice suspends what is in a standing context.
+type standingDevice struct {
+	gpu.Device
+	c *standing
+}
+
+func (d standingDevice) Suspend(gpu.Context) error {
+	return d.Device.(gpu.Suspender).Suspend(d.c.Context)
+}
+
+func (d standingDevice) Resume(gpu.Context) error {
+	return d.Device.(gpu.Suspender).Resume(d.c.Context)
+}
+
+// newStandingRig is newRig on a GPU that takes kernels off, with such a context.
+func newStandingRig(t testing.TB) (*rig, *standing) {
+	t.Helper()
+	c := &standing{}
+	r := newRigIn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{}, func(inner gpu.Context) gpu.Context {
+		c.Context = inner
+		return c
+	})
+	r.x.o.Device = standingDevice{r.x.o.Device, c}
+	c.x = r.x
+	return r, c
+}
+
+// only calls f with a launch's stub.
+func (r *rig) only(launch uint64, f func(s *link.StubSlot, v link.Stub)) {
+	r.t.Helper()
+	r.say(func(s *link.StubSlot, v link.Stub) {
+		if v.Launch == launch {
+			f(s, v)
+		}
+	})
+}
+
+// state is what a launch's stub says.
+func (r *rig) state(launch uint64) (state stub.State) {
+	r.t.Helper()
+	r.only(launch, func(_ *link.StubSlot, v link.Stub) { state = v.State })
+	return state
+}
+
+// park has a kernel of g's that never looks run, and taken off the GPU with its context,
+// under a policy about launches.
+func (r *rig) park(g *guestEnd, sim *clock.Sim) {
+	r.t.Helper()
+	fn := g.load(testdata(r.t, "liar"), "liar")
+	g.counting(8).preemptible(g, fn, kernels[0], 100_000) // some 500 ms
+	r.x.Step(false)
+	launch := r.newest().Launch
+	r.only(launch, func(s *link.StubSlot, _ link.Stub) { s.Run(launch) })
+	r.x.Step(false)
+	r.only(launch, func(s *link.StubSlot, _ link.Stub) {
+		if !s.Evict(launch, math.MaxUint32, sim.Now(), sim.Now()+time.Millisecond) {
+			r.t.Fatal("not told to leave")
+		}
+	})
+	r.x.Step(false)
+	sim.Advance(10 * time.Millisecond)
+	r.page.Beat(sim.Now())
+	r.x.Step(false)
+	if r.x.parked == nil {
+		r.t.Fatal("not parked")
+	}
+}
+
+// TestTurnBesideAParkedJob: a launch whose turn has come, and which has a list to be
+// written first, finds its context on the GPU.
+func TestTurnBesideAParkedJob(t *testing.T) {
+	r, c := newStandingRig(t)
+	a, b := r.open(), r.open()
+	k := kernels[1]
+	fn := b.load(testdata(t, k.file), k.name)
+	counted := b.counting(800)
+	sim := r.byKernel()
+	counted.preemptible(b, fn, k, 40)
+	r.x.Step(false)
+	r.runAll()
+	r.x.Step(false)
+	left := r.newest().Launch
+	r.evictAll(math.MaxUint32)
+	r.stepUntil("it has left", func() bool { return r.state(left) == stub.Ready })
+	r.park(a, sim)
+	r.only(left, func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
+	r.stepUntil("it uses its turn", func() bool { return r.state(left) != stub.ToRun })
+	if s := r.state(left); s == stub.Ready {
+		t.Errorf("%v", s)
+	}
+	r.page.SetMode(link.ModeFree)
+	if com := b.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Error(com.Status)
+	}
+	if len(c.calls) > 0 {
+		t.Errorf("while the context was off the GPU: %q", c.calls)
+	}
+	counted.check()
+}
+
+// TestParkedContextIsReadFrom: what a job waits for, or is about to, is not waited for while
+// its context is off the GPU for another's sake.
+func TestParkedContextIsReadFrom(t *testing.T) {
+	for phase, want := range map[phase]bool{waiting: false, preparing: true, reading: true, listing: true} {
+		r := newFakeRig(t)
+		driver := &nested{count: 1}
+		r.x.o.Device = driver
+		r.open()
+		if err := r.x.ownChannels(); err != nil {
+			t.Fatal(err)
+		}
+		j := &job{ch: r.x.channels[0], p: &pending{}, phase: phase, words: 1}
+		other := &job{ch: j.ch, phase: parked}
+		other.memory.block.at = fakeBase
+		r.x.parked = other
+		r.byKernel()
+		j.ch.job = j
+		if j.step(); (driver.count == 0) != want {
+			t.Errorf("in phase %d the context is back: %v, want %v", phase, driver.count == 0, want)
+		}
+		r.x.parked = nil
+	}
+}
+
+// TestCommandsWhileParked: what a driver may wait with for the GPU waits until the context
+// is back there.
+func TestCommandsWhileParked(t *testing.T) {
+	const out = staging + 1<<20
+	image := abi.Module{Image: abi.Window{Offset: staging, Size: uint64(len(incPTX))}}
+	for op, command := range map[abi.Opcode]func(mem, module uint64) payload{
+		abi.OpModuleLoad:   func(_, _ uint64) payload { return image },
+		abi.OpModuleUnload: func(_, module uint64) payload { return abi.Handle{Handle: module} },
+		abi.OpPrintfDrain:  func(_, _ uint64) payload { return abi.WindowArg{Window: abi.Window{Offset: out, Size: 64}} },
+		abi.OpCopyIn:       func(mem, _ uint64) payload { return abi.Transfer{Dst: mem, Src: staging, Size: 1 << 10} },
+		abi.OpCopyOut:      func(mem, _ uint64) payload { return abi.Transfer{Dst: out, Src: mem, Size: 1 << 10} },
+		abi.OpCopy3D: func(mem, _ uint64) payload {
+			return abi.Copy3D{
+				Width: 8, Height: 1, Depth: 1, Src: mem, SrcPlace: abi.PlaceMemory, SrcPitch: 8, SrcRows: 1,
+				Dst: out, DstPlace: abi.PlaceWindow, DstPitch: 8, DstRows: 1,
+			}
+		},
+	} {
+		t.Run(op.String(), func(t *testing.T) {
+			r, c := newStandingRig(t)
+			a, b := r.open(), r.open()
+			mem := b.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 10}).Value[0]
+			copy(r.shared[staging:], incPTX)
+			module := b.must(abi.OpModuleLoad, image).Value[0]
+			r.park(a, r.byKernel())
+			copy(r.shared[staging:], incPTX)
+			b.send(abi.Header{Op: op}, command(mem, module))
+			for range 50 {
+				r.x.Step(false)
+			}
+			if n, err := b.com.Pending(); n != 0 || err != nil {
+				t.Errorf("answered while the context is off the GPU: %d, %v", n, err)
+			}
+			r.page.SetMode(link.ModeFree)
+			if com := b.receive(1)[0]; com.Status != abi.StatusOK {
+				t.Error(com.Status)
+			}
+			if len(c.calls) > 0 {
+				t.Errorf("while the context was off the GPU: %q", c.calls)
+			}
+		})
+	}
+}
+
+// TestMemoryIsGivenBackLater: nobody waits in the driver for memory of a launch to be zero,
+// which it never is while its context is off the GPU.
+func TestMemoryIsGivenBackLater(t *testing.T) {
+	r, let := newSlowRig(t)
+	r.open()
+	if err := r.x.ownChannels(); err != nil {
+		t.Fatal(err)
+	}
+	base, err := r.ctx.Alloc(memoryUnit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wiped, err := r.x.words.gpu.CopyOut(nil, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := r.x.channels[0]
+	ch.jobs[0] = &job{ch: ch, memory: controlMemory{base: base, size: memoryUnit, wiped: wiped}}
+	r.x.Shut(ch.index, func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for range 10 {
+		r.x.Step(false)
+	}
+	if len(r.x.draining) != 1 {
+		t.Error("given back before it is zero")
+	}
+	if let(1); len(r.x.draining) != 0 {
+		t.Error("not given back")
+	}
+}
