@@ -18,7 +18,7 @@ import (
 )
 
 // endLimit is how long a process may take to end when told to.
-const endLimit = 5 * time.Second
+const endLimit = 30 * time.Second
 
 // Process is a child. Its methods are safe for concurrent use.
 type Process struct {
@@ -73,7 +73,7 @@ func (p *Process) Why() error {
 	return fmt.Errorf("%s ended: %v%s", p.Name, p.err, Tail(p.Log))
 }
 
-// End tells the process to end by SIGTERM, kills it if it doesn't within 5 s, and waits
+// End tells the process to end by SIGTERM, kills it if it doesn't within 30 s, and waits
 // until it has. How it did says [Process.Err].
 func (p *Process) End() error {
 	if err := p.Cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

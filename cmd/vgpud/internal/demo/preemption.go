@@ -141,7 +141,9 @@ func (d *demo) contest(ctx context.Context, policy string, batch, urgent *member
 			}
 		}
 		b := boutOf(batch, urgent, begin, now)
-		if b.verified || now.at.Sub(begin.at) > length+contestLimit {
+		// Where the host left none of them a processor, nothing was evicted yet.
+		enough := b.verified && (policy != preemptive || b.evictions > 0)
+		if enough || now.at.Sub(begin.at) > length+contestLimit {
 			return b, nil
 		}
 	}
