@@ -12,7 +12,7 @@ else
 fi
 # The whole-system tests start many processes and VMs: they come last, and each
 # package alone.
-alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt)$')
+alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt|nvidia)$')
 # Models, policies and references without goroutines, and commands that start
 # themselves anew for each line of a script: the race detector would find nothing,
 # and take ten times as long.
@@ -22,10 +22,10 @@ trap 'rm -f "$report"' EXIT
 go build -o "$report" ./scripts/testreport
 status=0
 {
-	go test -json "${flags[@]}" -timeout 14m $(go list ./... | grep -vxF "$alone" | grep -vxF "$plain") "$@" || status=1
-	go test -json -tags libvirt_dlopen -timeout 14m $plain "$@" || status=1
+	go test -json "${flags[@]}" -timeout 30m $(go list ./... | grep -vxF "$alone" | grep -vxF "$plain") "$@" || status=1
+	go test -json -tags libvirt_dlopen -timeout 30m $plain "$@" || status=1
 	for package in $alone; do
-		go test -json "${flags[@]}" -timeout 14m "$package" "$@" || status=1
+		go test -json "${flags[@]}" -timeout 30m "$package" "$@" || status=1
 	done
 	exit "$status"
 } | "$report"

@@ -30,6 +30,10 @@ const GPUName = "gpu0"
 // startLimit is how long a process may take to answer.
 const startLimit = 30 * time.Second
 
+// patience is for what takes a GPU in software, which has half a busy processor or less,
+// seconds of its time.
+const patience = 2 * time.Minute
+
 var built struct {
 	sync.Mutex
 	dir      string
@@ -106,7 +110,7 @@ type Host struct {
 	Daemon  *Process
 	Client  *api.Client
 	Config  mediator.Config
-	// Patience is how long [Host.Until] waits, 30 s unless it is set.
+	// Patience is how long [Host.Until] waits, two minutes unless it is set.
 	Patience time.Duration
 	made     []int // the guests' processes
 }
@@ -134,7 +138,7 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		tb.Fatal(err)
 	}
-	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir, Patience: startLimit}
+	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir, Patience: patience}
 	h.Config = mediator.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
 	for i := range n {
 		name := fmt.Sprintf("gpu%d", i)

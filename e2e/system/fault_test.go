@@ -57,7 +57,7 @@ func TestTimeLimit(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
 	by := newBystander(t, h)
-	dev := h.NewGuest(api.VMSpec{Name: "guest", KernelTimeLimit: 200 * time.Millisecond})
+	dev := h.NewGuest(api.VMSpec{Name: "guest", KernelTimeLimit: time.Second})
 	gpu, other := contextOf(t, dev), contextOf(t, dev)
 	p, err := gpu.Own().Launch(ctx, function(t, gpu, misdeeds, "endless"), one, one, 0)
 	if err != nil {

@@ -143,7 +143,9 @@ func TestDaemonKilledWithContextsOff(t *testing.T) {
 	}
 	o.by.goesOn()
 	o.ends()
-	if took := time.Since(killed); took < link.SuspensionLimit {
+	// Its kernel takes a quarter of that; and the limit is counted from the daemon's last
+	// heartbeat.
+	if took := time.Since(killed); took < link.SuspensionLimit/2 {
 		t.Errorf("its kernel ended %v after the daemon", took)
 	}
 	// The next daemon has nothing to do, and does it.
@@ -156,15 +158,17 @@ func TestDaemonKilledWithContextsOff(t *testing.T) {
 // off, before it answers anything.
 func TestDaemonRestartedWithContextsOff(t *testing.T) {
 	o := newOffGPU(t)
+	killed := time.Now()
 	if err := o.h.Daemon.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	o.h.Config.GPUs[0].DeepAfter = -1 // so that the cap does not take it off again
 	o.h.StartDaemon()
+	late := time.Since(killed) > link.SuspensionLimit/2 // the executor may have put it back
 	if names := o.holds(); len(names) != 0 {
 		t.Errorf("noted: %v", names)
 	}
-	if v := o.h.VM("off"); v.Control.Contexts != 1 || v.Control.Disabled != 0 || v.Control.EnableSeconds == 0 {
+	if v := o.h.VM("off"); v.Control.Contexts != 1 || v.Control.Disabled != 0 || v.Control.EnableSeconds == 0 && !late {
 		t.Errorf("%+v", v.Control)
 	}
 	unlimited := 0.0

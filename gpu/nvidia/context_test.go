@@ -165,9 +165,8 @@ func TestCloseWithFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.let()
-	start := time.Now()
-	if err := c.Close(); err != nil || time.Since(start) > closingLimit/2 {
-		t.Errorf("closed in %v, %v", time.Since(start), err)
+	if err := c.Close(); err != nil { // gpu.ErrTimeLimit, where it waits
+		t.Error(err)
 	}
 }
 

@@ -208,7 +208,7 @@ func TestClosedChannelRunsOn(t *testing.T) {
 		}
 		return u.Groups[0].Launches
 	}
-	spin := &gpu.Launch{Function: r.function("spin"), Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, Params: params(uint64(200_000_000))}
+	spin := &gpu.Launch{Function: r.function("spin"), Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, Params: params(uint64(1_000_000_000))}
 	for range 3 {
 		if _, err := ch.Launch(spin); err != nil {
 			t.Fatal(err)

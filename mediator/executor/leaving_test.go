@@ -23,7 +23,7 @@ func TestClosedChannelIsAccountedToItsEnd(t *testing.T) {
 	a, b := r.open(), r.open()
 	fn := a.load(spinPTX, "spin")
 	ev := a.must(abi.OpEventCreate, abi.Empty{}).Value[0]
-	a.spin(fn, 2, 3_000)
+	a.spin(fn, 2, 30_000)
 	a.send(abi.Header{Op: abi.OpEventRecord}, abi.Handle{Handle: ev})
 	r.x.Step(false)
 	slot := r.page.Context(0)
@@ -57,7 +57,7 @@ func TestDeadChannelLetsGoOfItsLaunches(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
 	fn := a.load(spinPTX, "spin")
-	a.spin(fn, 2, 3_000)
+	a.spin(fn, 2, 30_000)
 	r.x.Step(false)
 	page := r.shared[abi.ChannelPage(0) : abi.ChannelPage(0)+abi.PageSize]
 	abi.StoreWord(page, abi.SubmissionPutWord, 1<<20)

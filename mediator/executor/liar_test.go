@@ -123,7 +123,7 @@ func TestLongBlocksAreNoLie(t *testing.T) {
 func TestLiarIsSuspended(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	g := r.open()
-	const turns = 10_000 // some 50 ms
+	const turns = 100_000 // some 500 ms: not over before it is told to leave
 	sim, s := r.lie(g, turns)
 	r.page.SetMode(link.ModeByKernel)
 	r.x.Step(false)
@@ -175,7 +175,7 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 	fn := a.load(testdata(t, "liar"), "liar")
 	sim := r.byKernel()
 	r.page.SetMode(link.ModeFree)
-	a.counting(8).preemptible(a, fn, kernels[0], 10_000)
+	a.counting(8).preemptible(a, fn, kernels[0], 100_000)
 	r.x.Step(false)
 	r.say(func(s *link.StubSlot, v link.Stub) { s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+1) })
 	r.x.Step(true)
@@ -207,7 +207,7 @@ func TestLiarsOfAContext(t *testing.T) {
 	r.page.SetMode(link.ModeFree)
 	counts := []*counting{a.counting(8), b.counting(8)}
 	for i, g := range []*guestEnd{a, b} {
-		counts[i].preemptible(g, fn, kernels[0], 10_000)
+		counts[i].preemptible(g, fn, kernels[0], 100_000)
 	}
 	r.x.Step(false)
 	asked := 0
