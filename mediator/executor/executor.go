@@ -95,6 +95,8 @@ type Executor struct {
 	brief     int           // of these, those that fit by the time that they take
 	filling   time.Duration // how long the brief ones will take
 	zeroes    zeroes
+	// refusedLoad is the newest module that there was no memory for.
+	refusedLoad refusal
 
 	words, bulk service // the executor's own channels, once they are needed
 	blocks      blocks  // of launches on the GPU

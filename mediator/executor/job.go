@@ -72,7 +72,8 @@ type job struct {
 	owed       time.Duration // of that, what is not accounted
 }
 
-// newJob takes up the launch that x.gl says, as p.
+// newJob takes up the launch that x.gl says, as p. The error is errWaits where there is no
+// memory for it yet; then nothing has happened.
 func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) error {
 	x := ch.x
 	i := 0

@@ -88,10 +88,21 @@ func launch(c *command, p *pending) error {
 	if asks.preempt.Form == 0 && c.ch.job != nil {
 		return errWaits // it could not be held back once it is on the GPU
 	}
-	urgency := x.urgency(asks.prioritised, asks.priority)
+	urgency, ignored := x.urgency(asks.prioritised, asks.priority)
 	if asks.preempt.Form != 0 || x.o.Page.Mode() != link.ModeFree {
-		return c.ch.newJob(p, f, &asks, urgency)
+		err = c.ch.newJob(p, f, &asks, urgency)
+	} else {
+		err = c.launchNow(p, f)
 	}
+	if ignored && err != errWaits {
+		x.slot.AddIgnoredPriority()
+	}
+	return err
+}
+
+// launchNow puts the launch that x.gl says on the GPU, where it needs nobody's word.
+func (c *command) launchNow(p *pending, f *function) error {
+	x := c.ch.x
 	x.unpark()
 	if err := p.onGPU(c.ch.gpu.Launch(&x.gl)); err != nil {
 		return err

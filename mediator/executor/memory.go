@@ -42,6 +42,7 @@ func memFree(c *command, _ *pending) error {
 		return err
 	}
 	c.ch.x.memory.remove(gpu.Ptr(h.Handle))
+	c.ch.x.forgive()
 	return nil
 }
 

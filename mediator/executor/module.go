@@ -74,11 +74,18 @@ func moduleLoad(c *command, p *pending) error {
 			return err
 		}
 	}
+	asking, err := x.ask(&x.refusedLoad, m.Image.Size)
+	if err != nil {
+		return err
+	}
 	image, err := c.data(m.Image.Offset, m.Image.Size, maxImage)
 	if err != nil {
 		return err
 	}
 	loaded, err := x.o.Context.LoadModule(image)
+	if err = x.answered(asking, err); err == errWaits {
+		return err
+	}
 	if err != nil {
 		p.com.Value[1] = uint64(copy(log, guestText(err)))
 		if errors.Is(err, gpu.ErrUnsupported) {
@@ -110,6 +117,7 @@ func moduleUnload(c *command, _ *pending) error {
 		delete(x.functions.byID, id)
 	}
 	delete(x.modules.byID, h.Handle)
+	x.forgive()
 	return nil
 }
 

@@ -51,7 +51,8 @@ func (m *controlMemory) list() gpu.Ptr {
 
 func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 
-// fit makes sure that the memory is enough for a launch.
+// fit makes sure that the memory is enough for a launch. The error is errWaits where it is to
+// be had later.
 func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
 	m.skipped = run.SkippedBytes()
 	need := roundUp(skippedAt+roundUp(m.skipped, memoryAlign)+run.ListBytes(), memoryUnit)
@@ -62,6 +63,9 @@ func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
 		return err
 	}
 	base, err := x.allocateNow(need)
+	if err == errWaits {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("allocate %d bytes for a preemptible launch: %w", need, err)
 	}
@@ -110,6 +114,7 @@ func (x *Executor) release(m *controlMemory) error {
 	if err := x.o.Context.Free(base); err != nil {
 		return fmt.Errorf("free a preemptible launch's memory: %w", err)
 	}
+	x.forgive()
 	return nil
 }
 

@@ -100,18 +100,16 @@ func (x *Executor) inputBytes(f *function, params []byte) (sum uint64) {
 // urgency is how urgent a launch is that asks for a priority, CUDA's, or for none
 // (EffiSha §6.4: "If a normal user sets the priority higher than the host thread,
 // the EffiSha runtime ignores the value and uses the priority of the host thread
-// instead").
-func (x *Executor) urgency(asks bool, priority int32) int {
+// instead"); and whether it asked for more than it may.
+func (x *Executor) urgency(asks bool, priority int32) (urgency int, ignored bool) {
 	ceiling := x.o.Page.Terms().PriorityCeiling
 	if !asks {
-		return ceiling
+		return ceiling, false
 	}
-	urgency := max(-int64(priority), 0)
-	if urgency > int64(ceiling) {
-		x.slot.AddIgnoredPriority()
-		return ceiling
+	if u := max(-int64(priority), 0); u <= int64(ceiling) {
+		return int(u), false
 	}
-	return int(urgency)
+	return ceiling, true
 }
 
 // sleepLimit bounds a sleep, so that the end of a suspension without a daemon is
@@ -124,7 +122,7 @@ const (
 
 // sleepFor is for how long to sleep at most, at now.
 func (x *Executor) sleepFor(now time.Duration) time.Duration {
-	d := sleepLimit
+	d := x.refusedLoad.asksIn(now, x.zeroes.refused.asksIn(now, sleepLimit))
 	for _, ch := range x.channels {
 		d = min(d, ch.sleepFor(now))
 	}

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -16,9 +15,8 @@ type zeroes struct {
 	waiter waiter
 	flight []zeroing // oldest first
 	on     ongoing
-	// refused is the size of what there was no memory for, and freed what was freed then
-	// and still in use: as long as that stays there is no point in asking again.
-	refused, freed uint64
+	// refused is the newest allocation that there was no memory for.
+	refused refusal
 }
 
 // zeroing is of one allocation.
@@ -35,31 +33,26 @@ const zeroesMost = gpu.OutcomesKept / 2
 // allocate allocates a guest's memory, unless it has to wait: as fills do, or for what the
 // guest has freed and the GPU does not have back yet.
 func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
-	lazy, ok := x.o.Context.(gpu.Lazy)
-	if !ok {
-		return x.o.Context.Alloc(size)
+	if _, ok := x.o.Context.(gpu.Lazy); ok {
+		if may, _ := x.fillFits(fillTime(size, 1)); !may || len(x.zeroes.flight) >= zeroesMost {
+			return 0, errWaits
+		}
 	}
-	z := &x.zeroes
-	if may, _ := x.fillFits(fillTime(size, 1)); !may || len(z.flight) >= zeroesMost {
-		return 0, errWaits
-	}
-	freed := lazy.Freed()
-	if freed > 0 && freed == z.freed && size >= z.refused {
-		return 0, errWaits
-	}
-	p, err := x.allocateNow(size)
-	if freed > 0 && (errors.Is(err, gpu.ErrMemoryLimit) || errors.Is(err, gpu.ErrOutOfMemory)) {
-		z.refused, z.freed = size, freed
-		return 0, errWaits
-	}
-	z.freed = 0
-	return p, err
+	return x.allocateNow(size)
 }
 
-// allocateNow allocates memory, and takes note of its zeroing.
+// allocateNow allocates memory, and takes note of its zeroing. It waits for nothing but what
+// was freed.
 func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
+	a, err := x.ask(&x.zeroes.refused, size)
+	if err != nil {
+		return 0, err
+	}
 	p, err := x.o.Context.Alloc(size)
-	if lazy, ok := x.o.Context.(gpu.Lazy); ok && err == nil {
+	if err = x.answered(a, err); err != nil {
+		return 0, err
+	}
+	if lazy, ok := x.o.Context.(gpu.Lazy); ok {
 		d := fillTime(size, 1)
 		_, brief := x.fillFits(d)
 		z := &x.zeroes
@@ -72,7 +65,7 @@ func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
 		x.countFills(1, d, brief)
 		x.began(&z.on)
 	}
-	return p, err
+	return p, nil
 }
 
 // retire accounts for what is zero now. It reports whether that is anything.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -14,8 +15,9 @@ type lazyMemory struct {
 	slowFills
 	zero  *slowChannel
 	owed  uint64
-	limit uint64 // of the next allocation
+	limit uint64 // of the next allocation, and module
 	tries int
+	loads int
 }
 
 func (c *lazyMemory) Alloc(size uint64) (gpu.Ptr, error) {
@@ -28,10 +30,16 @@ func (c *lazyMemory) Alloc(size uint64) (gpu.Ptr, error) {
 	}
 	return c.slowFills.Alloc(size)
 }
+func (c *lazyMemory) LoadModule(image []byte) (gpu.Module, error) {
+	if c.loads++; uint64(len(image)) > c.limit-c.owed {
+		return nil, gpu.ErrMemoryLimit
+	}
+	return c.slowFills.LoadModule(image)
+}
 func (c *lazyMemory) Zeroes() (gpu.Channel, gpu.Fence) { return c.zero, c.zero.sent }
 func (c *lazyMemory) Freed() uint64                    { return c.owed }
 
-// newLazyRig is newSlowRig with such memory.
+// newLazyRig is newSlowRig with such memory, at an instant of simulated time.
 func newLazyRig(t testing.TB) (r *rig, c *lazyMemory, let func(n int)) {
 	t.Helper()
 	r = newFakeRig(t)
@@ -42,6 +50,9 @@ func newLazyRig(t testing.TB) (r *rig, c *lazyMemory, let func(n int)) {
 	}
 	c.zero = ch.(*slowChannel)
 	r.x.o.Context = c
+	sim := &clock.Sim{}
+	sim.Advance(time.Hour)
+	r.x.o.Clock = sim
 	return r, c, func(n int) {
 		for _, ch := range c.channels {
 			ch.done = min(ch.done+gpu.Fence(n), ch.sent)
@@ -129,30 +140,3 @@ func TestZeroingEndsWithItsContext(t *testing.T) {
 type faulted struct{ gpu.Context }
 
 func (faulted) Fault() error { return gpu.ErrTimeLimit }
-
-// TestAllocationWaitsForFreedMemory: what a guest has freed and is still in use is its
-// own, but not to be had yet; where it would not do, nobody waits for it.
-func TestAllocationWaitsForFreedMemory(t *testing.T) {
-	r, c, _ := newLazyRig(t)
-	c.limit, c.owed = giga, giga
-	g := r.open()
-	g.alloc(giga)
-	for range 10 {
-		r.x.Step(false)
-	}
-	if n, err := g.com.Pending(); n != 0 || err != nil || c.tries != 1 {
-		t.Errorf("answered while what was freed is in use: %d, %v; asked for %d times", n, err, c.tries)
-	}
-	c.owed = giga / 2
-	r.x.Step(false)
-	if n, err := g.com.Pending(); n != 0 || err != nil || c.tries != 2 {
-		t.Errorf("answered while half of it is in use: %d, %v; asked for %d times", n, err, c.tries)
-	}
-	c.owed = 0
-	if done := g.receive(1)[0]; done.Status != abi.StatusOK {
-		t.Error(done.Status)
-	}
-	if done := g.call(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 2 * giga}); done.Status != abi.StatusMemoryLimit {
-		t.Error("more than there is:", done.Status)
-	}
-}
