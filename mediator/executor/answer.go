@@ -31,6 +31,9 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 	x := ch.x
 	p.over = true
 	if p.fence == 0 {
+		if p.zeroed != 0 && x.poison != nil {
+			p.com.Status = x.status // nobody knows whether it is zero
+		}
 		if p.com.Status != abi.StatusOK {
 			x.slot.AddError()
 		}

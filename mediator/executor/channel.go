@@ -98,6 +98,7 @@ type channel struct {
 // pending is a command that is carried out or being so, and not yet answered.
 type pending struct {
 	fence  gpu.Fence // 0: nothing to wait for
+	zeroed gpu.Fence // of an allocation's zeroes; 0: they are not waited for
 	event  *event    // reached with this command
 	record int       // which recording of the event this is
 	fn     *function // a launch
@@ -247,6 +248,9 @@ func (ch *channel) finishReached() bool {
 				break
 			}
 			continue
+		}
+		if !ch.x.zeroes.reached(p.zeroed) && !gone {
+			continue // its answer alone waits
 		}
 		// A context that is gone reaches no more fences but those of copies, which
 		// must have stopped before the guest uses their windows again.

@@ -26,6 +26,7 @@ func memAlloc(c *command, p *pending) error {
 	p.com.Value[0] = uint64(ptr)
 	if err == nil {
 		c.ch.x.memory.add(allocation{ptr, a.Size})
+		p.zeroed = c.ch.x.zeroes.awaited(c.ch.x)
 	}
 	return err
 }

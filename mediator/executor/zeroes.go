@@ -8,8 +8,10 @@ import (
 )
 
 // zeroes are the fills that allocations cause, on GPUs that zero memory after the call for
-// it has returned: see [gpu.Lazy]. The guest's command is answered without them, and what
-// uses the memory comes behind them on the GPU.
+// it has returned: see [gpu.Lazy]. While no launch of the context is on the GPU the guest's
+// command is answered without them: what is put there later comes behind them. A kernel that
+// is there already could use the address as soon as the guest has it, so then the answer
+// waits for them; nothing else does.
 type zeroes struct {
 	gpu    gpu.Channel // nil: no memory was allocated yet
 	waiter waiter
@@ -67,6 +69,18 @@ func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
 	}
 	return p, nil
 }
+
+// awaited is the newest fence, where a kernel that is on the GPU now could come to see the
+// memory before that is reached; else 0.
+func (z *zeroes) awaited(x *Executor) gpu.Fence {
+	if n := len(z.flight); n > 0 && x.launches > x.fills {
+		return z.flight[n-1].fence
+	}
+	return 0
+}
+
+// reached is whether memory is zero; f is of zeroes of before, 0 none.
+func (z *zeroes) reached(f gpu.Fence) bool { return f == 0 || f <= z.gpu.Done() }
 
 // retire accounts for what is zero now. It reports whether that is anything.
 func (z *zeroes) retire(x *Executor) (did bool) {

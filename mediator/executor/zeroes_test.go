@@ -90,6 +90,49 @@ func TestZeroingIsWork(t *testing.T) {
 	}
 }
 
+// TestAllocationBesideAKernel: a kernel that runs already, and that could be given the
+// address, never sees memory that is not zero. Only the answer waits for that.
+func TestAllocationBesideAKernel(t *testing.T) {
+	for _, k := range []struct {
+		name       string
+		attributes []abi.Attribute
+	}{{"plain", nil}, {"preemptible", []abi.Attribute{kernels[0].Attribute()}}} {
+		t.Run(k.name, func(t *testing.T) {
+			r, c, let := newLazyRig(t)
+			a, b, other := r.open(), r.open(), r.open()
+			l := abi.Launch{Function: a.load("fake", k.name), Grid: [3]uint32{100, 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 8}
+			launch := func(g *guestEnd) {
+				g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(k.attributes))}, l, attributed(make([]byte, 8), k.attributes...)...)
+			}
+			slot := r.page.Context(0)
+			launch(a)
+			r.stepUntil("it is on the GPU", func() bool { return slot.Outstanding() == 1 })
+			b.alloc(1 << 10)
+			if !b.waits() || c.zero.sent == c.zero.done {
+				t.Fatal("answered before it is zero")
+			}
+			other.must(abi.OpNop, abi.Empty{})
+			launch(b)
+			if b.waits(); slot.Outstanding() != 2 {
+				t.Errorf("%d launches on the GPU, want the one behind the allocation too", slot.Outstanding())
+			}
+			c.zero.done = c.zero.sent
+			r.x.Step(false)
+			if done := b.receive(1)[0]; done.Op != abi.OpMemAlloc || done.Status != abi.StatusOK || done.Value[0] == 0 {
+				t.Errorf("%v: %v, at %#x", done.Op, done.Status, done.Value[0])
+			}
+			for slot.Outstanding() > 0 {
+				let(1)
+			}
+			a.receive(1)
+			b.receive(1)
+			if b.alloc(1 << 10); b.waits() {
+				t.Error("with nothing on the GPU it waits")
+			}
+		})
+	}
+}
+
 // TestAllocationsWait: a guest that allocates and frees in a loop has no more of that on
 // the GPU than launches or fills.
 func TestAllocationsWait(t *testing.T) {
@@ -127,11 +170,22 @@ func TestAllocationsWait(t *testing.T) {
 func TestZeroingEndsWithItsContext(t *testing.T) {
 	r, _, _ := newLazyRig(t)
 	g := r.open()
+	fn := g.load("fake", "plain")
 	g.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 10})
 	g.must(abi.OpMemAlloc, abi.Alloc{Size: 16 * giga})
+	l := abi.Launch{Function: fn, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 8}
+	r.open().send(abi.Header{Op: abi.OpLaunch}, l, make([]byte, 8)...)
+	r.x.Step(false)
+	g.alloc(1 << 10)
+	if !g.waits() {
+		t.Error("answered before it is zero")
+	}
 	r.x.o.Context.(*lazyMemory).Context = faulted{r.ctx}
 	r.x.fail(gpu.ErrTimeLimit)
 	r.x.Step(false)
+	if done := g.receive(1)[0]; done.Status != abi.StatusTimeLimit {
+		t.Errorf("what is not zero is answered with %v", done.Status)
+	}
 	if slot := r.page.Context(0); slot.OnGPU() || r.x.launches != 0 || r.x.filling != 0 {
 		t.Errorf("page says %v, %d commands taking %v", slot.OnGPU(), r.x.launches, r.x.filling)
 	}
