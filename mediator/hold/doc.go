@@ -12,5 +12,6 @@
 // context, and that it may be is written down first, in a file ([Intents]) and on the
 // guest's page. A daemon that starts anew enables what the last one had written down
 // before it does anything else; to enable once too often does no harm. Without a
-// daemon the context's own executor does it (package executor).
+// daemon the context's own executor does it (package executor), and so it does where
+// the daemon stands still or its calls fail: see [Grip.Doubt].
 package hold

@@ -40,6 +40,7 @@ type Grip struct {
 	mu    sync.Mutex
 	wish  Wish
 	taken []take
+	doubt bool // Doubt was called
 	state State
 	// news is whether there is something that the goroutine has not looked at, rearm
 	// ends its wait for that.
@@ -64,7 +65,8 @@ type State struct {
 	// the GPU or may be.
 	Controlled, Disabled int
 	// Left is how many of these are to be enabled whatever is wanted: those of
-	// [Options].Left, and what a failed call may have disabled.
+	// [Options].Left, what a failed call may have disabled, and what executors may have
+	// enabled.
 	Left int
 	// Disables and Enables count calls that worked, DisableTime and EnableTime are how
 	// long these took, and DisabledTime is how long contexts were off, of those that
@@ -86,7 +88,7 @@ func New(o Options) *Grip {
 	g := &Grip{o: o, done: make(chan struct{}), settled: make(chan struct{}), hands: make(map[int]*hand), news: true}
 	now := o.Clock.Now()
 	for _, slot := range o.Left {
-		g.hands[slot] = &hand{g: g, slot: slot, off: true, stale: true, since: now}
+		g.hands[slot] = &hand{g: g, slot: slot, off: true, stale: true, undone: true, since: now}
 	}
 	g.count(&g.state)
 	go g.run()
@@ -123,6 +125,19 @@ func (g *Grip) Take(slot int, control gpu.Control) error {
 	g.taken = append(g.taken, take{slot, control})
 	g.stir()
 	return nil
+}
+
+// Doubt says that the daemon was silent for so long that executors may have enabled
+// what is disabled, and given time slices back. Nothing that was done is relied on any
+// more: it is undone once too often, and done again.
+func (g *Grip) Doubt() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return
+	}
+	g.doubt = true
+	g.stir()
 }
 
 // Refused notes that a context can't be controlled, and why.
@@ -182,12 +197,15 @@ func (g *Grip) run() {
 		}
 		cancel()
 		g.mu.Lock()
-		taken, over := g.taken, g.over
+		taken, doubt, over := g.taken, g.doubt, g.over
 		changed := wish != g.wish
 		wish = g.wish
-		g.taken, g.news, g.rearm = nil, false, nil
+		g.taken, g.doubt, g.news, g.rearm = nil, false, false, nil
 		g.mu.Unlock()
 		g.take(taken)
+		if doubt {
+			g.doubtAll()
+		}
 		if over {
 			g.closed = g.release()
 			return
@@ -228,6 +246,14 @@ func (g *Grip) take(taken []take) {
 	if len(taken) > 0 {
 		g.note(g.count)
 	}
+}
+
+// doubtAll relies on nothing any more that was done.
+func (g *Grip) doubtAll() {
+	for _, h := range g.hands {
+		h.doubt()
+	}
+	g.note(g.count)
 }
 
 // step looks at all contexts, and returns when to look again, 0 for never.

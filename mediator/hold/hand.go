@@ -22,7 +22,7 @@ type Wish struct {
 	Slice time.Duration
 }
 
-// unknownSlice is what an earlier daemon set, or half set.
+// unknownSlice is what an earlier daemon set, or half set, or an executor gave back.
 const unknownSlice = -1
 
 const (
@@ -36,6 +36,11 @@ const (
 	sliceTries   = 3
 	retryFirst   = 5 * time.Millisecond
 	retryMost    = time.Second
+	// settleTime is for how long a context that its executor may have enabled itself is
+	// left alone once it is enabled for certain: the executor, which looks twice in that
+	// time, may still be about to enable it or to give its time slice back, and must not
+	// take the next disable for the one that it undid.
+	settleTime = link.SuspensionLimit / 4
 )
 
 // hand is the grip on one context. Its goroutine is the grip's.
@@ -45,13 +50,16 @@ type hand struct {
 	// control is nil as long as the context's handles have not come.
 	control gpu.Control
 	// off is whether a disable is outstanding, or may be; stale is whether it must be
-	// undone whatever is wanted, since nobody knows how it came to be.
-	off, stale bool
-	since      time.Duration // off
-	slice      time.Duration // as it is set; 0: the driver's own; unknownSlice
-	enabling   retry
-	disabling  retry
-	slicing    retry
+	// undone whatever is wanted, since nobody knows how it came to be, or undone, whether
+	// the context's executor has done that already.
+	off, stale, undone bool
+	since              time.Duration // off
+	slice              time.Duration // as it is set; 0: the driver's own; unknownSlice
+	// settled is until when the context is neither disabled nor sliced: see settleTime.
+	settled   time.Duration
+	enabling  retry
+	disabling retry
+	slicing   retry
 }
 
 // retry is how often something failed, and when to try again.
@@ -79,6 +87,21 @@ func (r *retry) due(now time.Duration, tries int) (yes bool, at time.Duration) {
 // again has everything tried anew that was given up.
 func (h *hand) again() { h.enabling, h.disabling, h.slicing = retry{}, retry{}, retry{} }
 
+// doubt is for a time in which the context's executor may have undone what was done.
+func (h *hand) doubt() {
+	if !h.off && h.slice == 0 {
+		return
+	}
+	h.settled = h.g.o.Clock.Now() + settleTime
+	if h.off {
+		h.stale, h.undone = true, true
+	}
+	if h.slice != 0 {
+		h.slice = unknownSlice
+	}
+	h.again()
+}
+
 // step does what is wanted, as far as it is time for it, and returns when to look
 // again; 0 is when something else is wanted.
 func (h *hand) step(w Wish) (next time.Duration) {
@@ -90,18 +113,31 @@ func (h *hand) step(w Wish) (next time.Duration) {
 	case h.off && (h.stale || !w.Hold):
 		yes, at := h.enabling.due(now, enableTries)
 		if yes && !h.enable() {
+			if !w.Hold {
+				// The executor does it, if this fails for long.
+				h.stale, h.undone = true, true
+			}
 			_, at = h.enabling.due(now, enableTries)
 		}
 		if h.off {
 			return at // not to be sliced, or disabled anew, before that
 		}
-		if h.stale = false; w.Hold {
+		if h.undone {
+			h.settled = h.g.o.Clock.Now() + settleTime
+		}
+		if h.stale, h.undone = false, false; w.Hold {
 			return h.step(w)
 		}
 	case !h.off && w.Hold && w.DisableAt > 0:
 		next = h.hold(now, w)
 	}
 	if h.off {
+		return next
+	}
+	if now < h.settled {
+		if next == 0 || h.settled < next {
+			next = h.settled
+		}
 		return next
 	}
 	if at := h.setSlice(w.Slice); at != 0 && (next == 0 || at < next) {
@@ -113,8 +149,8 @@ func (h *hand) step(w Wish) (next time.Duration) {
 // hold disables the context of a guest that is suspended, where that takes anything
 // off the GPU.
 func (h *hand) hold(now time.Duration, w Wish) (next time.Duration) {
-	if now < w.DisableAt {
-		return w.DisableAt
+	if at := max(w.DisableAt, h.settled); now < at {
+		return at
 	}
 	if c := h.g.o.Page.Context(h.slot); !c.OnGPU() || c.State() != link.ContextReady {
 		// Its executor may have been late to hear that it is suspended.

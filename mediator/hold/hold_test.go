@@ -59,7 +59,7 @@ func newScene(t *testing.T, left ...int) *scene {
 func (s *scene) again(left ...int) {
 	s.grip = &Grip{o: s.o, hands: make(map[int]*hand)}
 	for _, slot := range left {
-		s.grip.hands[slot] = &hand{g: s.grip, slot: slot, off: true, stale: true, since: s.clock.Now()}
+		s.grip.hands[slot] = &hand{g: s.grip, slot: slot, off: true, stale: true, undone: true, since: s.clock.Now()}
 	}
 	s.wish = Wish{}
 }
@@ -242,9 +242,11 @@ func TestFailingDriver(t *testing.T) {
 		if st := s.grip.State(); st.Disabled != 1 || st.Problem == "" {
 			t.Errorf("%+v", st)
 		}
-		s.driver.Fail("resume", 0, nil)
-		s.want(s.hold())
+		w := s.hold()
+		s.clock.Advance(2 * ms)
+		s.want(w)
 		s.check(0, 1) // never a second one
+		s.driver.Fail("resume", 0, nil)
 		s.want(Wish{})
 		s.check(0, 0)
 		if st := s.grip.State(); st.Disabled != 0 || st.Problem != "" {
@@ -450,7 +452,8 @@ func TestContextEndsInACall(t *testing.T) {
 	}
 }
 
-// ending is a control of a context that is about to end when it is to be suspended.
+// ending is a control of a context to which something happens, such as its end, when it
+// is to be suspended.
 type ending struct {
 	gpu.Control
 	end func()

@@ -14,7 +14,8 @@ import (
 // TestNeverTwoDisables: whatever is wanted, fails, comes, goes and dies, a context is
 // disabled once at most, only while that is written down, and not at all once the
 // guest may run and the driver works; and then no time slice of the daemon's is left
-// where none is wanted.
+// where none is wanted. So it is where executors undo what a daemon did that stands
+// still; and what is wanted afterwards is done.
 func TestNeverTwoDisables(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newScene(t)
@@ -88,11 +89,44 @@ func TestNeverTwoDisables(t *testing.T) {
 				}
 				look()
 			},
+			"daemon stands still": func(*rapid.T) {
+				for i := range contexts {
+					if there[i] {
+						s.keep(i)
+					}
+				}
+				s.grip.doubtAll()
+				look()
+			},
 		})
 		for _, op := range []string{"suspend", "resume", "slice"} {
 			s.driver.Fail(op, 0, nil)
 		}
+		for i := range contexts {
+			s.busy(i)
+		}
+		s.want(Wish{})
+		w := s.hold()
+		w.Slice = 3 * ms
+		for range 2 {
+			s.want(w)
+			s.clock.Advance(settleTime)
+		}
+		s.want(w)
+		for i := range contexts {
+			if !there[i] {
+				continue
+			}
+			if n := s.driver.Disables(name(i)); n != 1 {
+				r.Fatalf("context %d of a guest that is held is disabled %d times", i, n)
+			}
+		}
 		s.want(Wish{Slice: 3 * ms})
+		for i := range contexts {
+			if d := s.driver.Slice(name(i)); there[i] && d != 3*ms {
+				r.Fatalf("context %d has a time slice of %v, not the one that is wanted", i, d)
+			}
+		}
 		s.want(Wish{})
 		for i := range contexts {
 			if n := s.driver.Disables(name(i)); n != 0 {
