@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,6 +110,72 @@ func TestSuspensionIsDeepAfterAWhile(t *testing.T) {
 	}
 	s.share.leave()
 	until(t, "everything is undone", func() bool { return d.Disables("a") == 0 })
+}
+
+// TestDaemonThatStoodStillDoubts: what it had done before, whoever of its goroutines is
+// the first to show that it is there again. Who is late by less relies on it.
+func TestDaemonThatStoodStillDoubts(t *testing.T) {
+	for name, first := range map[string]func(*scene){
+		"the heartbeat": func(s *scene) {
+			ctx, cancel := context.WithCancel(context.Background())
+			var beats sync.WaitGroup
+			svc := &Service{clock: &s.clock, shares: []*share{s.share}}
+			beats.Go(func() { svc.beat(ctx) })
+			s.t.Cleanup(func() { cancel(); beats.Wait() })
+			s.clock.AwaitWaiters(2) // with the grip
+			s.clock.Advance(beatEvery)
+		},
+		"a verdict":  func(s *scene) { s.next(); s.poll(ms) },
+		"a listener": func(s *scene) { s.guests[0].beat(s.clock.Now()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			a := s.join(1, 1, 1, 2)
+			d := s.controlled(control{after: 2 * ms})
+			m := s.handles(1, "idle")
+			s.share.handed(a, &m)
+			a.page.Context(0).AddFetched()
+			s.next(suspend(1))
+			s.poll(ms, busy(1, ms))
+			s.clock.Advance(2 * ms)
+			until(t, "the context is disabled", func() bool { return d.Disables("a") == 1 })
+			a.beat(s.clock.Now())
+			for range 10 { // late, each time
+				s.clock.Advance(standstill)
+				s.clock.AwaitWaiters(1) // for context 1's work
+				a.beat(s.clock.Now())
+			}
+			// The executor enables it, since it has seen nobody for too long.
+			s.clock.Advance(link.SuspensionLimit + ms)
+			m = s.handles(0, "a")
+			keeper, err := d.Control(gputest.Handles("a", m.Files[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !a.page.Abandoned(s.clock.Now()) {
+				t.Error("the executor takes the daemon to be there")
+			}
+			if err := errors.Join(keeper.Resume(), keeper.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if calls := d.Calls("a"); len(calls) != 2 {
+				t.Fatalf("the driver was asked to %v", calls)
+			}
+			first(s)
+			until(t, "the context is enabled for certain", func() bool { return len(d.Calls("a")) == 3 })
+			until(t, "the context is disabled again", func() bool {
+				s.clock.Advance(link.HeartbeatEvery)
+				a.beat(s.clock.Now())
+				return d.Disables("a") == 1
+			})
+			if calls := fmt.Sprint(d.Calls("a")); calls != "[suspend resume resume suspend]" {
+				t.Errorf("the driver was asked to %v", calls)
+			}
+			if calls := d.Calls("idle"); len(calls) != 0 {
+				t.Errorf("for a context without work the driver was asked to %v", calls)
+			}
+		})
+	}
 }
 
 // TestNothingIsDeepWithoutTheAbility: on a GPU that takes nothing off in mid-kernel,

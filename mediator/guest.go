@@ -50,6 +50,7 @@ type guest struct {
 	renamed chan struct{} // the guest's process has noted the newest name
 
 	mu          sync.Mutex
+	beaten      time.Duration // when it was last shown that the daemon is alive; 0: never
 	terms       api.Terms
 	domain      link.Domain
 	used        time.Duration
@@ -299,10 +300,37 @@ func (g *guest) apply(v link.Verdict, now time.Duration) bool {
 	}
 	g.held = hold
 	g.record()
-	g.page.Beat(now)
+	g.alive(now)
 	g.page.SetVerdict(v)
 	g.tell()
 	return fresh
+}
+
+// standstill is how long the daemon may have been silent without a doubt that the
+// guest's executors have gone by its word all the while: they don't after
+// [link.SuspensionLimit], and both they and the daemon may be late to look at the time
+// that they go by.
+const standstill = link.SuspensionLimit / 2
+
+// beat shows the guest that the daemon is alive at now, an instant of clock.Real.
+func (g *guest) beat(now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alive(now)
+}
+
+// alive is beat for one who holds mu. Where the daemon stood still, it no longer relies
+// on what it did to the guest's contexts.
+func (g *guest) alive(now time.Duration) {
+	if now <= g.beaten {
+		return // another was faster
+	}
+	still := g.beaten != 0 && now-g.beaten > standstill
+	g.beaten = now
+	g.page.Beat(now)
+	if still && g.grip != nil {
+		g.grip.Doubt()
+	}
 }
 
 // treat changes how its executors are to treat launches.

@@ -50,7 +50,7 @@ func (s *share) listen(g *guest) {
 			s.guests(attend)
 			heard, looked = reading, now
 		}
-		g.page.Beat(s.clock.Now())
+		g.beat(s.clock.Now())
 		if mode, spins := g.treated(); spins && mode == link.ModeAhead {
 			s.spin(g, reading)
 			continue

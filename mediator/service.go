@@ -284,7 +284,7 @@ func (s *Service) beat(ctx context.Context) {
 			sh.guests(func(gs []*guest) {
 				now := s.clock.Now()
 				for _, g := range gs {
-					g.page.Beat(now)
+					g.beat(now)
 					newer[g.id] = g.page.Changed()
 					if newer[g.id] != changes[g.id] {
 						moved = g.id
