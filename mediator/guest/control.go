@@ -10,9 +10,11 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/mediator/link"
 )
 
@@ -56,6 +58,9 @@ func listenControl(path string) (*net.UnixListener, error) {
 	return ul, nil
 }
 
+// acceptAgain is how long to wait where a daemon could not be accepted.
+const acceptAgain = 250 * time.Millisecond
+
 // serve introduces the guest to every daemon that comes, until ctx ends. The
 // links stay open after that.
 func (c *control) serve(ctx context.Context, l *net.UnixListener) {
@@ -65,11 +70,20 @@ func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 	defer stop()
 	for {
 		u, err := l.AcceptUnix()
-		if err != nil {
-			if ctx.Err() == nil {
-				c.log.Error("accept the daemon", "err", err)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			if err == nil {
+				logClose(c.log, u.Close())
 			}
 			return
+		case err != nil:
+			// Descriptors or memory are short, and a daemon that comes later is not to
+			// find a guest that nobody can do anything with.
+			c.log.Error("accept the daemon", "err", err)
+			if clock.Sleep(ctx, clock.Real{}, acceptAgain) != nil {
+				return
+			}
+			continue
 		}
 		conn := link.NewConn(u)
 		c.mu.Lock()

@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "linger":
 		err = linger()
+	case "hang":
+		err = hang()
 	case "knock":
 		err = knock()
 	default:

@@ -91,8 +91,10 @@ func (l *life) run() {
 		return
 	}
 	if l.faulted && errors.Is(err, io.EOF) && werr == nil {
-		// A kernel runs that nothing but its end stops. The guest was told.
+		// A kernel runs that nothing but its end stops. The guest was told of that, and
+		// is of the context's channels now, to which nobody attends.
 		log.Debug("executor ended with its kernel")
+		l.b.dev.ContextFaulted(l.ref, code)
 		return
 	}
 	log.Error("executor died", "err", errors.Join(err, werr))
