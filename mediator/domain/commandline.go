@@ -16,6 +16,9 @@ const (
 	rootBus   = "pcie.0"
 	spareID   = "vgpu-spare"
 	gpuDriver = "vfio-user-pci"
+	// gpuPatience is how long QEMU waits for the device's replies, in milliseconds: see
+	// qmp.Patience.
+	gpuPatience = 60_000
 	// portDriver is a port into which a device can be plugged.
 	portDriver = "pcie-root-port"
 )
@@ -201,12 +204,13 @@ func gpuArgument(n, slot int, socket string) string {
 	}
 	// Only JSON can say the socket's two fields.
 	b, err := json.Marshal(struct {
-		Driver string  `json:"driver"`
-		ID     string  `json:"id"`
-		Bus    string  `json:"bus"`
-		Addr   string  `json:"addr"`
-		Socket address `json:"socket"`
-	}{gpuDriver, "vgpu" + strconv.Itoa(n), rootBus, slotText(slot), address{socket, "unix"}})
+		Driver   string  `json:"driver"`
+		ID       string  `json:"id"`
+		Bus      string  `json:"bus"`
+		Addr     string  `json:"addr"`
+		Socket   address `json:"socket"`
+		Patience int     `json:"x-msg-timeout"`
+	}{gpuDriver, "vgpu" + strconv.Itoa(n), rootBus, slotText(slot), address{socket, "unix"}, gpuPatience})
 	if err != nil {
 		panic(err) // strings can be written
 	}

@@ -39,10 +39,17 @@ type deviceJSON struct {
 	Bus    string        `json:"bus,omitempty"`
 	Addr   string        `json:"addr,omitempty"`
 	Socket socketAddress `json:"socket"`
+	// Patience is how long QEMU waits for a reply, in milliseconds. It forgets the request
+	// then, and the connection breaks when the reply comes.
+	Patience int `json:"x-msg-timeout"`
 }
 
+// patience is long beside the end of a guest's executors, which a reset waits for. It is
+// what package domain gives devices.
+const patience = 60_000
+
 func (d Device) json(bus, addr string) deviceJSON {
-	return deviceJSON{Driver: "vfio-user-pci", ID: d.ID, Bus: bus, Addr: addr, Socket: socketAddress{Path: d.Socket, Type: "unix"}}
+	return deviceJSON{Driver: "vfio-user-pci", ID: d.ID, Bus: bus, Addr: addr, Socket: socketAddress{Path: d.Socket, Type: "unix"}, Patience: patience}
 }
 
 // files are the descriptors that QEMU inherits, by their numbers in QEMU.

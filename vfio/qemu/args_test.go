@@ -39,9 +39,9 @@ func TestCommandLine(t *testing.T) {
 				` -device intel-iommu,intremap=on,caching-mode=on` +
 				` -device pcie-root-port,id=spare0,bus=pcie.0,addr=0x18,chassis=1,slot=1,pref64-reserve=512M` +
 				` -device pcie-root-port,id=spare1,bus=pcie.0,addr=0x19,chassis=2,slot=2,pref64-reserve=512M` +
-				` -device {"driver":"vfio-user-pci","id":"a","bus":"pcie.0","addr":"0x10","socket":{"path":"/s,1","type":"unix"}}` +
-				` -device {"driver":"vfio-user-pci","id":"b","bus":"spare1","socket":{"path":"/\"2","type":"unix"}}` +
-				` -device {"driver":"vfio-user-pci","id":"c","bus":"pcie.0","addr":"0x12","socket":{"path":"/3","type":"unix"}}`},
+				` -device {"driver":"vfio-user-pci","id":"a","bus":"pcie.0","addr":"0x10","socket":{"path":"/s,1","type":"unix"},"x-msg-timeout":60000}` +
+				` -device {"driver":"vfio-user-pci","id":"b","bus":"spare1","socket":{"path":"/\"2","type":"unix"},"x-msg-timeout":60000}` +
+				` -device {"driver":"vfio-user-pci","id":"c","bus":"pcie.0","addr":"0x12","socket":{"path":"/3","type":"unix"},"x-msg-timeout":60000}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Deps = someDeps

@@ -284,6 +284,32 @@ func TestTriggerMaskAndUnmaskByMessage(t *testing.T) {
 	wantRaised(t, ev, 1, 0, 0) // neither masked still nor pending from before
 }
 
+// listening is a device that looks which vectors the client has taken back.
+type listening struct {
+	*vfiousertest.Device
+	changes [][3]uint32
+}
+
+func (d *listening) IRQsChanged(index, start, count uint32) {
+	d.changes = append(d.changes, [3]uint32{index, start, count})
+}
+
+// A device is told of the vectors that the client changed, and of all when it disables them.
+func TestDeviceHearsOfDisabledVectors(t *testing.T) {
+	dev := &listening{Device: gpuLike(t)}
+	c := vfiousertest.Client(t, dev)
+	if err := c.EnableIRQs(vfiouser.IRQMSI, 4, eventfds(t, 2)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DisableIRQ(vfiouser.IRQMSI); err != nil {
+		t.Fatal(err)
+	}
+	want := [][3]uint32{{vfiouser.IRQMSI, 4, 2}, {vfiouser.IRQMSI, 0, 32}}
+	if diff := cmp.Diff(want, dev.changes); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
 // INTx: each trigger masks it, and the client unmasks by an eventfd, as KVM does when the guest acknowledges.
 func TestAutomaskedInterruptIsUnmaskedByEventfd(t *testing.T) {
 	vfiousertest.CheckLeaks(t)

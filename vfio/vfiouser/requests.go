@@ -243,6 +243,13 @@ func (s *Session) setIRQs(m *message) error {
 			set.Index, set.Start, set.Count, set.Flags, len(m.fds), err)
 	}
 	if d, ok := s.dev.(IRQStater); ok {
+		if set.Count == 0 { // all of them are disabled
+			info, err := s.irqs.info(set.Index)
+			if err != nil {
+				return err
+			}
+			set.Start, set.Count = 0, info.Count
+		}
 		d.IRQsChanged(set.Index, set.Start, set.Count)
 	}
 	return nil

@@ -25,6 +25,10 @@ type Server struct {
 	// does not take in a reply within it; it also bounds the negotiation. 0 means 5 s.
 	Timeout time.Duration
 
+	// Handover is how long a client that finds the device taken waits for it: a VMM that is started anew may come before
+	// the end of the old one's connection has been seen, and before Detach has returned. 0 means 3 s.
+	Handover time.Duration
+
 	// Log gets one line when a client comes and one when it goes; nil means slog.Default.
 	Log *slog.Logger
 
@@ -33,9 +37,10 @@ type Server struct {
 
 const (
 	defaultTimeout = 5 * time.Second
-	// handover is how long a client that finds the device taken waits for it: a VMM that is started anew may come before
-	// the end of the old one's connection has been seen.
-	handover = 250 * time.Millisecond
+	// defaultHandover is less than QEMU waits for the answer to its VERSION.
+	defaultHandover = 3 * time.Second
+	// acceptAgain is how long to wait where no client could be accepted, and for the first message of one that is refused.
+	acceptAgain = 250 * time.Millisecond
 	// maxWaiting bounds the clients that are told to go away at the same time, those that Check refuses apart from those
 	// that find the device taken; more are closed unheard.
 	maxWaiting = 8
@@ -64,7 +69,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 			if !temporary(err) {
 				return fmt.Errorf("accept vfio-user client: %w", err)
 			}
-			if !pause(ctx, handover) {
+			if !pause(ctx, acceptAgain) {
 				return nil
 			}
 			continue
@@ -121,7 +126,7 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no err
 	log := s.log().With("pid", peer.PID, "uid", peer.UID)
 	_ = c.SetReadDeadline(time.Now().Add(s.timeout()))
 	session := newSession(cn, s, peer, log)
-	if no == nil && !take(ctx, seat) {
+	if no == nil && !s.take(ctx, seat) {
 		no = fmt.Errorf("device has a client already: %w", syscall.EBUSY)
 	}
 	if no != nil {
@@ -131,6 +136,7 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no err
 		return no
 	}
 	defer func() { <-seat }()
+	_ = c.SetReadDeadline(time.Now().Add(s.timeout())) // of which the wait took some
 	seated()
 	return session.serve()
 }
@@ -173,20 +179,24 @@ func (s *Session) refuse(errno syscall.Errno) {
 		return
 	}
 	// QEMU hangs up by itself; where the server does so first it complains of that, before it says what the reply was.
-	_ = s.conn.sock.SetReadDeadline(time.Now().Add(handover))
+	_ = s.conn.sock.SetReadDeadline(time.Now().Add(acceptAgain))
 	if _, err := s.next(&m); err == nil {
 		m.closeFDs()
 	}
 }
 
 // take gets the seat, waiting a little for a client that is just leaving.
-func take(ctx context.Context, seat chan struct{}) bool {
+func (s *Server) take(ctx context.Context, seat chan struct{}) bool {
 	select {
 	case seat <- struct{}{}:
 		return true
 	default:
 	}
-	t := time.NewTimer(handover)
+	d := s.Handover
+	if d <= 0 {
+		d = defaultHandover
+	}
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case seat <- struct{}{}:

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"vgpud/vfio/vfiouser"
 	"vgpud/vfio/vfiouser/vfiousertest"
@@ -53,10 +54,41 @@ func dial(t *testing.T, path string) *vfiouser.Client {
 	return c
 }
 
+// A client that comes while the last one is being detached waits for that.
+func TestNextClientWaitsForTheLast(t *testing.T) {
+	vfiousertest.CheckLeaks(t)
+	dev := gpuLike(t)
+	leaving, gone := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	dev.OnDetach = func(*vfiouser.Session) { once.Do(func() { close(leaving); <-gone }) }
+	path, _ := serveAt(t, &vfiouser.Server{Device: dev, Handover: time.Minute})
+	if err := dial(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-leaving
+	next := make(chan error, 1)
+	go func() {
+		c, err := vfiouser.Dial(context.Background(), path)
+		if err == nil {
+			err = c.Close()
+		}
+		next <- err
+	}()
+	select {
+	case err := <-next:
+		t.Errorf("it did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond): // time enough to be wrong in
+	}
+	close(gone)
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOneClientAtATime(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
-	srv := &vfiouser.Server{Device: dev}
+	srv := &vfiouser.Server{Device: dev, Handover: 100 * time.Millisecond}
 	path, _ := serveAt(t, srv)
 	first := dial(t, path)
 	if _, err := vfiouser.Dial(context.Background(), path); !errors.Is(err, syscall.EBUSY) {

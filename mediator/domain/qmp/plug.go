@@ -15,6 +15,12 @@ import (
 // nothing tells of.
 const again = 10 * time.Millisecond
 
+// Patience is how long QEMU waits for a device's reply before it forgets the request; where
+// the reply comes after that, it breaks the connection for good, and ends at the guest's next
+// reboot. Its own 5 s are too few for a reset that waits for executors whose GPU is stuck, or
+// gives many gigabytes back.
+const Patience = time.Minute
+
 // ErrLeft is wrapped where the device may still be in the VM: QEMU 11.1 may end
 // when the device's process does.
 var ErrLeft = errors.New("the device may still be in the VM")
@@ -27,7 +33,8 @@ func Plug(ctx context.Context, r Runner, c clock.Clock, id string, p Port, socke
 	r = whole{r}
 	err := r.Run(ctx, "device_add", map[string]any{
 		"driver": Driver, "id": id, "bus": p.ID,
-		"socket": map[string]any{"path": socket, "type": "unix"},
+		"socket":        map[string]any{"path": socket, "type": "unix"},
+		"x-msg-timeout": Patience.Milliseconds(),
 	}, nil)
 	added := err == nil
 	if added {
