@@ -62,11 +62,13 @@ func (s *Service) openGPU(ctx context.Context, sh *share) (o opened, err error) 
 // gone.
 func (s *Service) attend(ctx context.Context, sh *share) {
 	for {
-		sh.watched(ctx)
+		failed := sh.watched(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if sh.turnedOver() {
+		// After a failure nothing is shared until the GPU is opened anew, which also has
+		// the source that another watcher was to go by.
+		if !failed && sh.turnedOver() {
 			continue
 		}
 		if err := sh.stopRecording(); err != nil {
@@ -113,8 +115,8 @@ func (s *Service) reopen(ctx context.Context, sh *share) (opened, error) {
 }
 
 // watched has the watcher watch the GPU until ctx ends, the GPU is gone, or
-// another one is to watch it.
-func (s *share) watched(ctx context.Context) {
+// another one is to watch it. failed is whether the share was told of a failure.
+func (s *share) watched(ctx context.Context) (failed bool) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	there, cancel := context.WithCancel(ctx)
@@ -124,7 +126,7 @@ func (s *share) watched(ctx context.Context) {
 	s.stopWatching = cancel
 	s.mu.Unlock()
 	if turn {
-		return
+		return false
 	}
 	if l, ok := o.device.(gpu.Losable); ok {
 		// What its registers show last stays there when its process is killed.
@@ -139,14 +141,16 @@ func (s *share) watched(ctx context.Context) {
 	// An error was told to the share already.
 	if err := o.watcher.Run(there); err != nil {
 		s.log.Error("watcher ended", "gpu", s.config.Name, "err", err)
-		return
+		return true
 	}
 	s.mu.Lock()
 	turn = s.next != nil
 	s.mu.Unlock()
-	if ctx.Err() == nil && !turn {
-		s.Failed(gpu.ErrLost)
+	if ctx.Err() != nil || turn {
+		return false
 	}
+	s.Failed(gpu.ErrLost)
+	return true
 }
 
 // open is the GPU as it is open now.
