@@ -57,6 +57,7 @@ type guest struct {
 	suspended   time.Duration // over all finished suspensions
 	held        bool
 	heldSince   time.Duration
+	shown       time.Duration // of the suspensions' time, the last that anybody was told
 	suspensions uint64
 	caused      uint64        // evictions for its sake
 	charged     time.Duration // what they cost
@@ -407,6 +408,9 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	if g.held {
 		suspended += now - g.heldSince
 	}
+	// Both instants are of before somebody had to wait, and what is counted only grows.
+	suspended = max(suspended, g.shown)
+	g.shown = suspended
 	v := api.VM{
 		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, GPU: g.spec.GPU.Name,
 		Weight: g.terms.Weight, Cap: g.terms.Cap, Guarantee: g.terms.Guarantee, PriorityCeiling: g.terms.PriorityCeiling,

@@ -126,7 +126,8 @@ func (t *tail) observe(held bool, count, watched, unwatched time.Duration) (late
 	return late
 }
 
-// setPolicy changes the policy. Who is held stays so until the next round.
+// setPolicy changes the policy. Who is held stays so until the next round. Where it is the
+// present one nothing changes: what guests owe and are owed stays.
 func (s *share) setPolicy(name string) error {
 	if err := checkPolicy(name); err != nil {
 		return err
@@ -137,6 +138,9 @@ func (s *share) setPolicy(name string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.policy != nil && name == s.policyName {
+		return nil
+	}
 	s.policy, s.policyName = fairshare.Bound(p), name
 	s.dropSlices()
 	s.decideAbout(fairshare.ByKernel(name))
