@@ -89,6 +89,14 @@ func (s *share) own(now time.Duration, g *guest, slot, pid int) int {
 	return pid
 }
 
+// was is own of a process that has ended: what was found out when it had not.
+func (s *share) was(g *guest, slot, pid int) int {
+	if p := &g.accounts.pids[slot]; g.pid == 0 || p.pid == pid && p.own {
+		return pid
+	}
+	return 0
+}
+
 // Whose implements [accounting.Kin]: a guest is charged for all that a process of its has
 // of the GPU where none of its contexts is said to be of that process.
 func (s *share) Whose(now time.Duration, pid int) (id accounting.GroupID, ok bool) {

@@ -13,6 +13,7 @@ type accounts struct {
 	spans []accounting.Span // scratch
 	old   map[int]*counted  // by slot
 	pids  [link.MaxContexts]said
+	lives [link.MaxContexts]int // the process whose account is in a slot; 0: none's
 	// strange is whether a process of the guest's was charged of which it said nothing.
 	strange bool
 }
@@ -29,6 +30,9 @@ func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
 		for _, g := range guests {
 			g.page.WantWork(true)
 			for i := range link.MaxContexts {
+				if w := s.ended(now, g, i); w != nil {
+					f(w)
+				}
 				if w := g.accounts.of(g.page, i, now); w != nil {
 					w.Group, w.PID = g.context(i), s.own(now, g, i, w.PID)
 					s.launchesTold = max(s.launchesTold, len(w.Spans))
@@ -37,6 +41,29 @@ func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
 			}
 		}
 	})
+}
+
+// ended is what a guest's context had to do since the last look, where its process has ended
+// since: the hardware's records of that name it, and its slot does not any more. nil is none.
+// It is to be asked before anything else is of the slot.
+func (s *share) ended(now time.Duration, g *guest, slot int) *accounting.Work {
+	a, c := &g.accounts, g.page.Context(slot)
+	last, pid := a.lives[slot], c.PID()
+	a.lives[slot] = pid
+	_, ready := c.Group()
+	var w *accounting.Work
+	// Where the next one is ready already, which takes longer than from look to look where
+	// contexts are of hardware, nobody knows whose launches are whose.
+	if last != 0 && last != pid && !ready && g.page.HasWork() {
+		if a.take(g.page.Work(slot)); len(a.spans) > 0 {
+			w = &a.work
+			*w = accounting.Work{Group: g.context(slot), PID: s.was(g, slot, last), Spans: a.spans}
+		}
+	}
+	if pid != 0 && !ready {
+		s.own(now, g, slot, pid) // which can't be found out once it has ended
+	}
+	return w
 }
 
 // of is what context i of a page had to do, nil where there is none. It is good until
@@ -58,12 +85,17 @@ func (a *accounts) of(page *link.Page, i int, now time.Duration) *accounting.Wor
 	case link.ContextReady, link.ContextEnding:
 		w.Since = log.Since() // else what was there ended with the context
 	}
+	a.take(log)
+	w.Spans = a.spans
+	return w
+}
+
+// take takes what is in an account of work to spans.
+func (a *accounts) take(log link.Work) {
 	a.spans = a.spans[:0]
 	log.Take(func(start, end time.Duration) {
 		a.spans = append(a.spans, accounting.Span{Start: start, End: end})
 	})
-	w.Spans = a.spans
-	return w
 }
 
 // count goes by an executor's counters, where it keeps no account: its GPU time is
