@@ -10,6 +10,7 @@ type account struct {
 	// virtual is the guest's virtual time in nanoseconds: GPU time over weight,
 	// weights scaled to mean 1 over the active guests.
 	virtual float64
+	weight  float64 // that what it is ahead is in units of, 0 before it has had any
 	// waitedFor is whether others are to wait for the guest: it could use more than it is
 	// entitled to, or it lacks much of that.
 	waitedFor bool
@@ -31,7 +32,7 @@ type accounts struct {
 
 // sync takes in the guests of st: one that is new starts at the system's time,
 // so that it neither owes nor has saved anything, and one that left is
-// forgotten.
+// forgotten. One that has another weight is ahead by as much GPU time as before.
 func (a *accounts) sync(st *State) {
 	if a.of == nil {
 		a.of = make(map[GuestID]*account)
@@ -44,6 +45,12 @@ func (a *accounts) sync(st *State) {
 			a.of[st.Guests[i].ID] = acc
 		}
 		acc.seen = a.generation
+		if w := st.Guests[i].Weight; w > 0 && w != acc.weight {
+			if acc.weight > 0 {
+				a.stretch(acc, acc.weight/w)
+			}
+			acc.weight = w
+		}
 	}
 	if len(a.of) == len(st.Guests) {
 		return
@@ -56,11 +63,28 @@ func (a *accounts) sync(st *State) {
 }
 
 // scale sets what weights are divided by: their mean over the guests that were
-// active. With nobody active it stays.
+// active. With nobody active it stays. What each guest is ahead, active or not, is
+// converted, so that it stays the same GPU time over the same weight: half a
+// millisecond beside a weight of a million would be minutes else when that is gone.
 func (a *accounts) scale(st *State) {
-	if sum, n := activeWeight(st); n > 0 && sum > 0 {
-		a.weightMean = sum / float64(n)
+	sum, n := activeWeight(st)
+	if n == 0 || sum <= 0 {
+		return
 	}
+	mean := sum / float64(n)
+	if a.weightMean > 0 && mean != a.weightMean {
+		for _, acc := range a.of {
+			a.stretch(acc, mean/a.weightMean)
+		}
+	}
+	a.weightMean = mean
+}
+
+// stretch has a guest be ahead by so many times as much as it is. Nobody is ever
+// behind the system's time, so that the guests' order can only change where their own
+// weights do.
+func (a *accounts) stretch(acc *account, times float64) {
+	acc.virtual = a.system + times*(acc.virtual-a.system)
 }
 
 // activeWeight is the sum of the active guests' weights, and how many they are.
@@ -79,11 +103,10 @@ func (a *accounts) charge(g *Guest, used float64) {
 	if used <= 0 || g.Weight <= 0 {
 		return
 	}
-	mean := a.weightMean
-	if mean == 0 {
-		mean = g.Weight
+	if a.weightMean == 0 {
+		a.weightMean = g.Weight // it counts from here on, so that scale converts it
 	}
-	a.of[g.ID].virtual += used / (g.Weight / mean)
+	a.of[g.ID].virtual += used / (g.Weight / a.weightMean)
 }
 
 // threshold is the lead above which a guest is suspended. LoGA's is a round. A
@@ -156,16 +179,20 @@ func (a *accounts) classify(st *State) {
 // back.
 //
 // Where only these count and there is none, the GPU has room for all guests, and nobody
-// is ahead.
+// is ahead. Where nobody is active, those are not that used the GPU all the same, being
+// taken for idle since they are at their caps: one that was alone for an hour would be
+// ahead of who comes then by all that it used.
 func (a *accounts) advanceSystem(st *State, waitedForOnly bool) {
 	least, most := math.Inf(1), math.Inf(-1)
+	_, active := activeWeight(st)
 	for i := range st.Guests {
-		if !st.Guests[i].Active {
+		g := &st.Guests[i]
+		if !g.Active && (active > 0 || g.Used == 0 && g.Late == 0) {
 			continue
 		}
-		acc := a.of[st.Guests[i].ID]
+		acc := a.of[g.ID]
 		most = max(most, acc.virtual)
-		if acc.waitedFor || !waitedForOnly {
+		if g.Active && (acc.waitedFor || !waitedForOnly) {
 			least = min(least, acc.virtual)
 		}
 	}

@@ -132,6 +132,9 @@ const (
 	// soonAgain is in how long a policy is asked again when a quota has changed what
 	// may run.
 	soonAgain = time.Millisecond
+	// leastRest is what weights are told as if guarantees left it at least. They may add
+	// up to 1 but for a rounding error, for which weights were some 1e16 times others'.
+	leastRest = 0.001
 	// maxOwed is how much of a guarantee can be caught up with.
 	maxOwed = 500 * time.Millisecond
 )
@@ -399,9 +402,13 @@ func (b *bounded) weigh(st *State) {
 		b.parts = append(b.parts, 0)
 	}
 	level := water(b.parts, b.weights, b.floors, b.ceilings, 1)
-	sum := 0.0
-	for _, p := range b.parts {
+	sum, open := 0.0, level > 0 // whether somebody is not at a bound
+	for i, p := range b.parts {
 		sum += p
+		open = open || p == 0 && b.weights[i] > 0 && b.ceilings[i] > 0
+	}
+	if weight, _ := activeWeight(st); open && weight > 0 {
+		level = max(level, leastRest/weight)
 	}
 	for i := range st.Guests {
 		g := &st.Guests[i]
@@ -411,8 +418,8 @@ func (b *bounded) weigh(st *State) {
 		switch {
 		case part <= 0 || g.Weight <= 0:
 		case level == 0:
-			// Everybody is at a bound. Where that leaves nothing over, the bounds are
-			// the weights; else nobody is in another's way.
+			// Where that leaves nothing over, the bounds are the weights; else nobody is
+			// in another's way.
 			if sum >= 1-saturating {
 				a.factor = part / g.Weight
 			}

@@ -189,7 +189,8 @@ func (s *slicing) decide(now time.Duration, st *State) []Verdict {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		e := s.of[g.ID]
-		slice := time.Duration(s.scale * e.effort() / e.count())
+		// No weights may be so far apart that a slice is more than a duration holds.
+		slice := time.Duration(min(s.scale*e.effort()/e.count(), 2*float64(st.Slices.Max)))
 		switch e.pinned = 0; {
 		case slice <= 0:
 			continue // nobody has had work yet

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -261,6 +262,46 @@ func TestSlicesKeepToTheirLimits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSlicesWithinGuarantees: guarantees that leave next to nothing, or nothing, leave their
+// guests with slices, and the shares.
+func TestSlicesWithinGuarantees(t *testing.T) {
+	for _, c := range [][2]float64{{0.7, 0.3}, {0.3, 0.7}, {0.7, 0.29}} { // 1-0.7-0.3 is not 0, but 6e-17
+		r := rand.New(rand.NewPCG(1, 2))
+		var guests []*slicedGuest
+		for _, g := range []float64{c[0], c[1], 0} {
+			guests = append(guests, saturating(r, 1, 1, ms))
+			guests[len(guests)-1].quota.Guarantee = g
+		}
+		s := newSlicedGPU(1, guests...)
+		s.shares(time.Second)
+		parts, _ := s.shares(5 * time.Second)
+		for i := range c {
+			if g := guests[i]; parts[i] < c[i]-0.03 || g.slice < 10*ms {
+				t.Errorf("guarantees %v: guest %d got %.3f, with slices of %v", c, i, parts[i], g.slice)
+			}
+		}
+	}
+}
+
+// TestSlicesOfWeightsFarApart: however far weights are apart, each slice is within its
+// limits, and the heavier guest's is not the shorter.
+func TestSlicesOfWeightsFarApart(t *testing.T) {
+	for _, weight := range []float64{1e3, 1e6, 1e9, 1e16, 1e300} {
+		p, err := fairshare.New("dfq", fairshare.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := fairshare.State{Round: 10 * ms, Slices: limits, Guests: []fairshare.Guest{
+			{ID: 1, Weight: 1, Active: true, Backlogged: true, Groups: 1}, {ID: 2, Weight: weight, Active: true, Backlogged: true, Groups: 1},
+		}}
+		verdicts, _ := p.Decide(0, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 10 * ms, Watched: 10 * ms}, st)
+		want := []fairshare.Verdict{{Guest: 1, Action: fairshare.Slice, Slice: limits.Min}, {Guest: 2, Action: fairshare.Slice, Slice: limits.Max}}
+		if !slices.Equal(verdicts, want) {
+			t.Errorf("weights 1 and %v: %+v, want %+v", weight, verdicts, want)
+		}
+	}
 }
 
 // TestNoSlicesWhereNoneCanBeSet.
