@@ -67,24 +67,32 @@ type recent struct {
 	used    float64       // GPU nanoseconds, fading
 	tail    tail
 	slice   time.Duration // of its contexts, as decided; 0: the driver's own
-	// worked is for how long its context had commands under way, as of looked.
+	// worked is for how long its context had commands under way, as of looked, and dry
+	// the part of the time before that in which it had none.
 	worked, looked time.Duration
+	dry            float64
 }
 
 // unknown is in place of times that are not known.
 const unknown time.Duration = -1
 
-// without is the part of the time since the last look in which the guest's context had
-// no commands under way. It is 0 where that is not known: with an executor of an older
-// version, and with several contexts, of which one may have some just when another has
-// none.
-func (r *recent) without(now, worked time.Duration) (part float64) {
+// look finds out dry: the part of the time since the last look in which the guest's
+// context had no commands under way. It is 0 where that is not known: with an executor of
+// an older version, and with several contexts, of which one may have some just when
+// another has none.
+//
+// A phase of some length that is told of right after the last look is in that already:
+// where polling is in pieces over the quiet time, both are told of at once.
+func (r *recent) look(now, worked, length time.Duration) {
 	elapsed, did := now-r.looked, worked-r.worked
+	if elapsed < length/2 && r.worked != unknown && worked != unknown {
+		return
+	}
+	r.dry = 0
 	if worked > 0 && r.worked != unknown && elapsed > 0 && did >= 0 {
-		part = max(float64(elapsed-did), 0) / float64(elapsed)
+		r.dry = max(float64(elapsed-did), 0) / float64(elapsed)
 	}
 	r.worked, r.looked = worked, now
-	return part
 }
 
 // lingering is for how long a guest counts in the length of the phases after it
@@ -184,7 +192,7 @@ func (s *share) QuietEnded(q *accounting.Quiet) {
 		s.spread = q.Spread
 		s.tally.quieted(q)
 		s.attendLaunches(guests)
-		s.observe(guests, &q.Watched)
+		s.observeOf(guests, &q.Watched, q.Length(), !q.Spread)
 		s.chargeEvictions()
 		waiting := s.tally.unwatched
 		s.tally.know(s.observeTails(guests, q.Unwatched))
@@ -245,6 +253,12 @@ func (s *share) changed(id fairshare.GuestID) {
 // observe fills s.state with what was seen of the guests in a phase. The caller
 // holds mu.
 func (s *share) observe(guests []*guest, p *accounting.Phase) {
+	s.observeOf(guests, p, p.Length(), true)
+}
+
+// observeOf is observe of a phase of some length, of which p was watched. last is whether
+// kernels that ended since are no news to another phase, being of the same time.
+func (s *share) observeOf(guests []*guest, p *accounting.Phase, length time.Duration, last bool) {
 	now := s.clock.Now()
 	s.state = s.state[:0]
 	s.load = accounting.Load{}
@@ -269,18 +283,19 @@ func (s *share) observe(guests []*guest, p *accounting.Phase) {
 			st.Running = st.Running || p.Running && p.Last == id
 		})
 		s.load.Allocated += w.groups
-		if length := p.Length(); length > 0 {
+		if length > 0 {
 			worked := unknown
 			if w.contexts == 1 {
 				worked = g.worked(now)
 			}
-			if dry := r.without(now, worked); !st.Suspended { // else what of its work waits is not under way
-				st.Dry = time.Duration(dry * float64(length))
+			r.look(now, worked, length)
+			if !st.Suspended { // else what of its work waits is not under way
+				st.Dry = time.Duration(r.dry * float64(length))
 			}
 		}
 		st.Backlogged = w.backlog || w.outstanding > 0
 		st.Active = st.Backlogged || st.Used > 0 || w.counters.Kernels != r.kernels
-		if p.Length() > 0 {
+		if p.Length() > 0 && last {
 			r.kernels = w.counters.Kernels
 		}
 		if st.Active {

@@ -188,6 +188,62 @@ func TestTimeWithoutWork(t *testing.T) {
 	}
 }
 
+// Where polling is in pieces, both phases of a round are told of at its end. Each has its
+// part of the time without work, and kernels that no piece has seen.
+func TestRoundInPieces(t *testing.T) {
+	s := newScene(t)
+	g, idle := s.join(1, 1, 3), s.join(2, 1, 4)
+	c := g.page.Context(0)
+	c.SetWorking(true, s.clock.Now())
+	s.poll(4 * ms)
+	s.policy.states, s.policy.events = nil, nil
+	const rounds = 4
+	for i := range rounds {
+		c.SetWorking(true, s.clock.Now())
+		s.clock.Advance(6 * ms)
+		c.AddFetched()
+		c.AddFinished(10*time.Microsecond, 0, false)
+		c.SetWorking(false, s.clock.Now())
+		s.clock.Advance(18 * ms)
+		if i%2 == 1 {
+			c.SetWorking(true, s.clock.Now()) // whatever it does as the round ends
+		}
+		s.share.QuietEnded(&accounting.Quiet{Watched: phase(ms / 10), Unwatched: 20*ms - ms/10, Spread: true})
+		s.clock.Advance(20 * time.Microsecond)
+		p := phase(4 * ms)
+		s.share.PollEnded(&p)
+		if !g.active || g.entitled != 1 || idle.active {
+			t.Errorf("round %d: shown as active %v, entitled to %v; the idle one as active %v", i, g.active, g.entitled, idle.active)
+		}
+	}
+	for i, st := range s.policy.states {
+		length := s.policy.events[i].Length
+		want := length * 3 / 4
+		if got := st[0].Dry; got < want-length/100 || got > want+length/100 || !st[0].Active || st[1].Active {
+			t.Errorf("phase %d of %v: said to have had no work for %v, want %v; active %v, %v", i, length, got, want, st[0].Active, st[1].Active)
+		}
+	}
+}
+
+// TestTimeWithoutWorkUnwatched: of a quiet phase of which nothing was watched it is known
+// as well.
+func TestTimeWithoutWorkUnwatched(t *testing.T) {
+	s := newScene(t)
+	c := s.join(1, 1, 3).page.Context(0)
+	c.SetWorking(true, s.clock.Now())
+	s.poll(4 * ms)
+	s.clock.Advance(5 * ms)
+	c.SetWorking(false, s.clock.Now())
+	s.quiet(15*ms, 0)
+	c.SetWorking(true, s.clock.Now())
+	s.poll(4 * ms)
+	for i, want := range []time.Duration{0, 11250 * time.Microsecond, 0} {
+		if got := s.policy.states[i][0].Dry; got != want {
+			t.Errorf("phase %d: said to have had no work for %v, want %v", i, got, want)
+		}
+	}
+}
+
 func TestVerdictsReachThePageAndAreCounted(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
