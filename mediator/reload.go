@@ -63,6 +63,7 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 			}
 		}
 		if err != nil {
+			s.config.Store(&now) // what was carried out, for the next file to be compared with
 			return fixed, fmt.Errorf("GPU %s: %w", g.Name, err)
 		}
 	}

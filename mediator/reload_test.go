@@ -123,3 +123,29 @@ func TestReloadUnderLoad(t *testing.T) {
 		t.Errorf("health: %+v", g)
 	}
 }
+
+// What a file has changed before it failed is taken back by the one before it.
+func TestReloadAfterOneThatFailed(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	until(t, "the GPU is watched", func() bool { return d.gpu().Rounds > 0 })
+	before := d.change(func(*Config) {})
+	_, err := d.service.Reload(d.change(func(c *Config) {
+		c.EvictionDeadline = TimeLimit(time.Second)
+		c.GPUs[0].Policy = "dfq"
+		c.GPUs[0].Accounting.Source = api.SourceEvents // which this GPU has none of
+	}))
+	if err == nil || d.gpu().Policy != "dfq" {
+		t.Fatalf("error %v, policy %s, want one and dfq", err, d.gpu().Policy)
+	}
+	for range 2 {
+		if fixed, err := d.service.Reload(before); err != nil || len(fixed) > 0 {
+			t.Fatalf("Reload = %v, %v", fixed, err)
+		}
+		if p, want := d.gpu().Policy, before.GPUs[0].Policy; p != want {
+			t.Errorf("policy %s after the file before was read again, want %s", p, want)
+		}
+	}
+	if got, want := d.service.config.Load(), before.evictionDeadline(); got.evictionDeadline() != want {
+		t.Errorf("kernels may take %v to leave, want %v", got.evictionDeadline(), want)
+	}
+}
