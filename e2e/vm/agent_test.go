@@ -137,9 +137,16 @@ func (m *machine) unplugged(ways ...string) {
 func (m *machine) killed() {
 	m.tb.Helper()
 	first, second := m.busy("--shared", "0000:00:10.0"), m.busy("--shared", "0000:00:10.0")
-	if d := m.prepared(1)[0]; len(d.Tenants) != 2 {
-		m.tb.Errorf("tenants: %+v", d.Tenants)
+	tenants := func(n int) {
+		m.tb.Helper()
+		m.h.Until(fmt.Sprintf("the agent to have %d tenants", n), func() error {
+			if d := m.prepared(1)[0]; len(d.Tenants) != n {
+				return fmt.Errorf("tenants: %+v", d.Tenants)
+			}
+			return nil
+		})
 	}
+	tenants(2) // of which it tells after they have their parts
 	contexts := func(n int) {
 		m.tb.Helper()
 		m.h.Until(fmt.Sprintf("the host to have %d contexts", n), func() error {
@@ -161,12 +168,7 @@ func (m *machine) killed() {
 		m.tb.Fatal(err)
 	}
 	contexts(0)
-	m.h.Until("the agent to have no tenants", func() error {
-		if d := m.prepared(1)[0]; len(d.Tenants) != 0 {
-			return fmt.Errorf("tenants: %+v", d.Tenants)
-		}
-		return nil
-	})
+	tenants(0)
 }
 
 // busy starts a check that doesn't end by itself, and waits until it launches.
