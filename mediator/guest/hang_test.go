@@ -65,8 +65,13 @@ func TestChannelsEndWithAHungExecutor(t *testing.T) {
 	}
 	await := func(at int, v uint32) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); read(at) != v; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
+		limit, again := time.NewTimer(time.Minute), time.NewTicker(time.Millisecond)
+		defer limit.Stop()
+		defer again.Stop()
+		for read(at) != v {
+			select {
+			case <-again.C:
+			case <-limit.C:
 				t.Fatalf("register %#x is %d, want %d", at, read(at), v)
 			}
 		}
