@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,42 +12,55 @@ import (
 	"vgpud/mediator/link"
 )
 
-// TestDaemonComesAfterAFailedAccept: where a daemon could not be accepted, the next one can.
-func TestDaemonComesAfterAFailedAccept(t *testing.T) {
+// newControl makes a guest's side of its links to daemons, and the socket for it.
+func newControl(t *testing.T) (*control, *net.UnixListener) {
+	t.Helper()
 	page, err := link.NewPage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), ControlSocket)
-	l, err := listenControl(path)
+	t.Cleanup(func() {
+		if err := page.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := listenControl(filepath.Join(t.TempDir(), ControlSocket))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &control{page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{PID: os.Getpid()}}
-	// An error that passes, as one for want of descriptors does.
-	if err := l.SetDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	failed, done := make(chan struct{}), make(chan struct{})
-	c.log = slog.New(&told{slog.DiscardHandler, failed})
+	return &control{page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{PID: os.Getpid()}}, l
+}
+
+// serveControl has it serve until the test's end.
+func serveControl(t *testing.T, c *control, l *net.UnixListener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		c.serve(ctx, l)
 	}()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		<-done
 		c.close()
-		if err := page.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	})
+}
+
+// TestDaemonComesAfterAFailedAccept: where a daemon could not be accepted, the next one can.
+func TestDaemonComesAfterAFailedAccept(t *testing.T) {
+	c, l := newControl(t)
+	// An error that passes, as one for want of descriptors does.
+	if err := l.SetDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan struct{})
+	c.log = slog.New(&told{slog.DiscardHandler, failed})
+	serveControl(t, c, l)
 	<-failed
 	if err := l.SetDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := link.Dial(path)
+	conn, err := link.Dial(l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,10 @@
 package guest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -103,30 +100,9 @@ func TestExecutorsHandles(t *testing.T) {
 // TestHandlesReachEveryDaemon: one that was there, one that comes later, and none
 // before it knows the guest; and in the end there is no copy left.
 func TestHandlesReachEveryDaemon(t *testing.T) {
-	page, err := link.NewPage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), ControlSocket)
-	l, err := listenControl(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &control{page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{PID: os.Getpid()}}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.serve(ctx, l)
-	}()
-	defer func() {
-		cancel()
-		<-done
-		c.close()
-		if err := page.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c, l := newControl(t)
+	path := l.Addr().String()
+	serveControl(t, c, l)
 	daemon := func() *link.Conn {
 		t.Helper()
 		conn, err := link.Dial(path)
