@@ -122,9 +122,9 @@ type HostRegistrar interface {
 	RegisterHost(mem []byte) (release func() error, err error)
 }
 
-// Windowed is a context with memory on the GPU that its process stores to by itself. A
-// kernel that runs sees that sooner than what any copy brings, which goes by way of the
-// driver and a queue.
+// Windowed is a context with memory on the GPU that its process stores to and loads from
+// by itself. A kernel that runs sees a store sooner than what any copy brings, which goes by
+// way of the driver and a queue.
 type Windowed interface {
 	// Window is the memory, of so many bytes, all zero at first, and the way to it; w
 	// is nil where there is none. It is the context's and ends with it.
@@ -137,6 +137,9 @@ type Window interface {
 	// their order, and a launch that is made later sees them all. In a context that is
 	// over it does nothing. It may be called from any goroutine.
 	Store32(off uint64, v uint32)
+	// Load32 reads the word at an offset that is a multiple of 4. What a launch wrote is
+	// read once its fence is done. In a context that is over it is 0.
+	Load32(off uint64) uint32
 }
 
 // Counted is a device that keeps its own account of who used it, exactly, which

@@ -108,3 +108,14 @@ func (w *window) Store32(off uint64, v uint32) {
 		w.m.Store32(int(off), v)
 	}
 }
+
+// Load32 implements [gpu.Window]. It takes a trip across the bus and back. Where the mapping
+// was taken back, what Store32 says of stores holds for loads.
+func (w *window) Load32(off uint64) uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.m == nil {
+		return 0
+	}
+	return w.m.Load32(int(off))
+}

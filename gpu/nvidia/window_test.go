@@ -62,6 +62,10 @@ func TestWindow(t *testing.T) {
 	if got := binary.LittleEndian.Uint32(mem[size-4:]); got != 0xfeedf00d {
 		t.Errorf("stored, the GPU has %#x", got)
 	}
+	binary.LittleEndian.PutUint32(mem[8:], 0xc0ffee)
+	if got := w.Load32(8); got != 0xc0ffee {
+		t.Errorf("loaded %#x of what the GPU has", got)
+	}
 	if err := c.Free(p); !errors.Is(err, gpu.ErrInvalidPtr) {
 		t.Errorf("somebody frees it: %v", err)
 	}
@@ -74,6 +78,9 @@ func TestWindow(t *testing.T) {
 	w.Store32(size-4, 1)
 	if got := binary.LittleEndian.Uint32(mem[size-4:]); got != 0xfeedf00d {
 		t.Errorf("stored when the context is over: the GPU has %#x", got)
+	}
+	if got := w.Load32(8); got != 0 {
+		t.Errorf("loaded %#x when the context is over", got)
 	}
 	if _, _, w := c.Window(); w != nil || own.Mapped() != 0 || k.Descriptors() != before {
 		t.Errorf("closed: window %v, %d mappings, %d descriptors of %d", w, own.Mapped(), k.Descriptors(), before)

@@ -1,12 +1,14 @@
 package executor
 
 import (
+	"encoding/binary"
+
 	"vgpud/gpu"
 	"vgpud/mediator/vgpu/abi"
 )
 
 // controlBlock is where a preemptible launch's control block lies: in the context's
-// window, where the executor stores to it by itself, or at the beginning of the launch's
+// window, where the executor stores to it and loads from it by itself, or at the beginning of the launch's
 // own memory, which it reaches by copies.
 type controlBlock struct {
 	at     gpu.Ptr
@@ -16,6 +18,26 @@ type controlBlock struct {
 
 // store stores one of the block's words. The block is in the window.
 func (b *controlBlock) store(word int, v uint32) { b.window.Store32(b.offset+uint64(word), v) }
+
+// Each word is loaded by a trip across the bus, so only those are that tell what a kernel
+// in a form left undone.
+var (
+	persistentWords = []uint64{abi.ControlNext, abi.ControlFinished, abi.ControlInside}
+	earlyExitWords  = []uint64{abi.ControlSkipped}
+)
+
+// read reads into an image of the block what a kernel in the form left there; other words
+// are zero. The block is in the window, and the kernel has left.
+func (b *controlBlock) read(image *[abi.ControlBytes]byte, form abi.PreemptForm) {
+	words := persistentWords
+	if form.EarlyExit() {
+		words = earlyExitWords
+	}
+	*image = zeros
+	for _, at := range words {
+		binary.LittleEndian.PutUint32(image[at:], b.window.Load32(b.offset+at))
+	}
+}
 
 // zero zeroes all words that a launch uses. The block is in the window.
 func (b *controlBlock) zero() {

@@ -20,6 +20,7 @@ type windowedContext struct {
 	base    gpu.Ptr
 	blocks  int
 	stores  int
+	loads   int
 }
 
 func (c *windowedContext) Window() (gpu.Ptr, uint64, gpu.Window) {
@@ -35,6 +36,11 @@ func (c *windowedContext) Store32(off uint64, v uint32) {
 	if err != nil {
 		c.t.Error(err)
 	}
+}
+
+func (c *windowedContext) Load32(off uint64) uint32 {
+	c.loads++
+	return c.load(off)
 }
 
 func (c *windowedContext) load(off uint64) uint32 {

@@ -100,7 +100,7 @@ func (j *job) attend() bool {
 	}
 	// While the context is off the GPU its blocks can't look.
 	now := x.o.Clock.Now()
-	if x.away.off || now < j.due(now) {
+	if j.leftAt != 0 || x.away.off || now < j.due(now) {
 		return false
 	}
 	return j.exposed(now)

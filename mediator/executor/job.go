@@ -65,7 +65,7 @@ type job struct {
 	launched   bool          // it was on the GPU
 	billed     time.Duration // Options.Elapsed when it first was
 	began      time.Duration // when this run was put there, on the executor's clock
-	leftAt     time.Duration // when it had left the GPU, likewise
+	leftAt     time.Duration // when it was seen to have left the GPU, likewise; 0: not yet
 	start, end time.Duration // of its first and last run, on the GPU's clock
 	used       time.Duration // GPU time, of all its runs
 	evictions  uint64        // how often it left with work undone
@@ -209,7 +209,11 @@ func (j *job) step() bool {
 		}
 		return j.copiesDone() && j.launch()
 	case running:
-		if j.ch.gpu.Done() < j.last() {
+		done := j.ch.gpu.Done()
+		if j.leftAt == 0 && done >= j.p.fence && j.besideDone() {
+			j.leftAt = x.o.Clock.Now() // what is read behind it is read while others run
+		}
+		if done < j.last() {
 			return j.attend()
 		}
 		return j.besideDone() && j.left()
@@ -271,7 +275,7 @@ func (j *job) launch() bool {
 	}
 	j.launched, j.told, j.evicted = true, false, false
 	j.hushed, j.refilling, j.besideFence, j.read = false, false, 0, 0
-	j.began = x.o.Clock.Now()
+	j.began, j.leftAt = x.o.Clock.Now(), 0
 	j.phase = running
 	x.predicted += j.predicted
 	ch.placed()
@@ -300,7 +304,9 @@ func (j *job) left() bool {
 		j.besideFence, j.read = 0, 0 // the second may have gone on after that
 	}
 	j.p.fence, j.words = 0, 0
-	j.leftAt = x.o.Clock.Now()
+	if j.leftAt == 0 {
+		j.leftAt = x.o.Clock.Now()
+	}
 	ch.gone(out)
 	x.predicted -= j.predicted
 	t, late := x.ran(out.Start, out.End)

@@ -252,7 +252,7 @@ func (j *job) wipe() {
 }
 
 // readAhead has what a kernel that was told to leave leaves read as soon as it has left,
-// behind it on its own channel. Asked for later, by a context that has run dry and that
+// behind it on its own channel; but for a control block in the window, which takes no copy. Asked for later, by a context that has run dry and that
 // somebody more urgent has the GPU in place of, it is read when that one is done; and
 // since the context has work then, the GPU changes back to it at the first chance.
 func (j *job) readAhead() {
@@ -263,7 +263,11 @@ func (j *job) readAhead() {
 	case ch.gpu.Done()+1 < j.p.fence:
 		return // behind something else that is read, the device would wait for the kernel
 	}
-	f, err := ch.gpu.CopyOut(j.control[:], j.memory.block.at)
+	var f gpu.Fence
+	var err error
+	if j.memory.block.window == nil {
+		f, err = ch.gpu.CopyOut(j.control[:], j.memory.block.at)
+	}
 	if j.ahead = min(j.memory.skipped, j.memory.ready); err == nil && j.ahead > 0 {
 		j.room(j.ahead)
 		f, err = ch.gpu.CopyOut(j.record, j.memory.base+skippedAt)
@@ -286,14 +290,22 @@ func (j *job) room(n uint64) {
 // readBack asks for what the kernel left.
 func (j *job) readBack() bool {
 	x := j.ch.x
-	if j.read != 0 {
+	read := j.read != 0
+	if read {
 		err := j.ch.gpu.Outcome(j.read).Err
 		if j.read = 0; err != nil {
 			return j.fail(err)
 		}
+	} else {
+		j.ahead = 0
+	}
+	if j.memory.block.window != nil {
+		j.memory.block.read(&j.control, j.form)
 		return j.readControl()
 	}
-	j.ahead = 0
+	if read {
+		return j.readControl()
+	}
 	j.phase = reading
 	var err error
 	if j.words, err = x.words.gpu.CopyOut(j.control[:], j.memory.block.at); err != nil {
@@ -308,7 +320,8 @@ func (j *job) readControl() bool {
 		return j.fail(err)
 	}
 	c := relaunch.DecodeControl(&j.control)
-	j.memory.used = j.evicted || j.control != zeros // a word may have come behind what was read
+	// A word may have come behind what was read, or not be among what is loaded.
+	j.memory.used = j.evicted || j.memory.block.window != nil || j.control != zeros
 	n := j.run.SkippedRead(c)
 	if n == 0 {
 		return j.next(nil)
@@ -349,12 +362,11 @@ func (j *job) next(record []byte) bool {
 	if !asked && j.ch.job == j && (!x.held.on || !x.free()) {
 		return j.prepare() // a piece of many, or it left unasked: it goes on
 	}
-	now := x.o.Clock.Now()
 	if asked {
 		_, when, _ := j.claim.Word()
 		x.slot.AddEviction(j.leftAt - when)
 	}
-	j.claim.Leave(now, j.used)
+	j.claim.Leave(j.leftAt, j.used)
 	j.evictions++
 	j.phase = waiting
 	return true

@@ -130,14 +130,14 @@ func (c Claim) Start(now time.Duration) {
 	c.slot.step(c.launch, stub.Launched)
 }
 
-// Leave says that it has left with work undone, at now, after using the GPU for
-// used in all.
-func (c Claim) Leave(now, used time.Duration) {
+// Leave says that it had left the GPU at an instant, with work undone, after using the GPU
+// for used in all.
+func (c Claim) Leave(at, used time.Duration) {
 	if !c.live() {
 		return
 	}
 	l := c.slot.l
-	l.left.Store(int64(now))
+	l.left.Store(int64(at))
 	l.used.Store(int64(used))
 	l.evictions.Add(1)
 	c.slot.step(c.launch, stub.Left)

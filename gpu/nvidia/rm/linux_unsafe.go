@@ -154,13 +154,17 @@ func (n node) Close() error { return n.f.Close() }
 
 type mapping []byte
 
+// Load32 implements [Mapping]. The processor may read ahead what is mapped
+// write-combining, as a GPU's memory is, but not past a locked instruction (Intel's manual,
+// volume 3, 8.2.2 and 11.3.1).
 func (m mapping) Load32(off int) uint32 {
+	written.Swap(0)
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&m[off : off+4][0])))
 }
 
 func (m mapping) Copy(b []byte, off int) { copy(b, m[off:off+len(b)]) }
 
-// written is where Store32 has its locked instruction.
+// written is where Load32 and Store32 have their locked instructions.
 var written atomic.Uint32
 
 // Store32 implements [Mapping]. A GPU's memory is mapped write-combining: the processor
