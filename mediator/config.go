@@ -182,8 +182,10 @@ type GPUConfig struct {
 	// 0.02.
 	SliceLoss float64 `yaml:"slice_loss,omitempty"`
 	// Spin has executors and the daemon look, rather than sleep, while a kernel may
-	// be told to leave, and for the most urgent guest's launches: false.
-	Spin bool `yaml:"spin,omitempty"`
+	// be told to leave, and for the most urgent guest's launches: true, false, or auto,
+	// which does so for a second after a kernel was told to leave, on a host with at least
+	// four processors.
+	Spin string `yaml:"spin,omitempty"`
 }
 
 // AccountingConfig says how a GPU is watched; see accounting.Config.

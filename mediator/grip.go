@@ -31,6 +31,9 @@ func (c *GPUConfig) checkControl() error {
 	if c.TimeSlices != "" && c.TimeSlices != slicesAuto && c.TimeSlices != slicesOff {
 		return fmt.Errorf("time_slices %q: want %s or %s", c.TimeSlices, slicesAuto, slicesOff)
 	}
+	if err := checkSpin(c.Spin); err != nil {
+		return err
+	}
 	if c.SliceLoss != 0 && !(c.SliceLoss >= 0.002 && c.SliceLoss <= 0.2) {
 		return fmt.Errorf("slice_loss %v: want 0.002 to 0.2", c.SliceLoss)
 	}

@@ -27,10 +27,9 @@ type launching struct {
 	alarm    alarm
 	// deadline is for how long a kernel may take to leave, 0 for ever.
 	deadline time.Duration
-	// spin is whether nobody who waits for launches sleeps.
-	spin    bool
-	parties []party
-	present []*guest // while something is made of their launches
+	spin     spinner
+	parties  []party
+	present  []*guest // while something is made of their launches
 }
 
 // soon is after how long to look again for a launch that is to leave the GPU and
@@ -60,8 +59,12 @@ func (s *share) attendLaunches(guests []*guest) {
 func (s *share) look(guests []*guest) {
 	l := &s.launching
 	l.parties = l.parties[:0]
+	spins := s.spins()
 	for _, g := range guests {
-		mode, _ := g.treated()
+		mode, does := g.treated()
+		if does != spins {
+			g.treat(mode, spins)
+		}
 		l.parties = append(l.parties, party{
 			guest: g.id, name: g.spec.Name, page: g.page,
 			mode: mode, ceiling: g.termsNow().PriorityCeiling, limit: min(g.spec.KernelTimeLimit, longest),
@@ -107,12 +110,12 @@ func (s *share) insist() {
 	}
 }
 
-// setSpin changes whether nobody sleeps who waits for launches; what follows from it
-// does with the next change of guests.
-func (s *share) setSpin(yes bool) {
+// setSpin changes how launches are waited for; guests are told with the next look at
+// launches.
+func (s *share) setSpin(how string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.launching.spin = yes
+	s.launching.spin.how = how
 }
 
 // setEvictionDeadline changes for how long a kernel may take to leave; 0 is for
@@ -234,6 +237,7 @@ func (s *share) carryOut(guests []*guest, verdicts []fairshare.Verdict, now time
 		case fairshare.Evict:
 			if r := s.launching.board.row(v.Launch); r != nil && r.evict(v.BelowSM, now, s.deadline(r, now)) {
 				s.launching.ledger.Asked(*v)
+				s.launching.spin.leaves(now)
 				s.launching.evictions.ask(v.Spatial)
 				if r.asked {
 					s.launching.lookBy(now + soon)
@@ -270,7 +274,9 @@ func (s *share) mode(g *guest, guests []*guest) link.Mode {
 // spins is whether who waits for launches to come or to leave does so with open eyes:
 // to be woken takes some 60 to 90 µs on a host that has nothing else to do, twice on
 // the way of an eviction. The caller holds mu.
-func (s *share) spins() bool { return s.launching.spin && s.launching.byKernel && !s.over }
+func (s *share) spins() bool {
+	return s.launching.byKernel && !s.over && s.launching.spin.spins(s.clock.Now())
+}
 
 // decideAbout has the new policy decide about launches, or about guests alone. The
 // caller holds mu.
