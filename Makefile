@@ -18,7 +18,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all build build-deps install demo demo-vms test test-deps vm-deps unit fuzz lint bench bench-vm bench-loga bench-preempt bundle-nvidia clean
+.PHONY: all build build-deps install demo demo-vms test test-deps vm-deps unit fuzz lint mutants bench bench-vm bench-loga bench-preempt bundle-nvidia clean
 
 all: build
 
@@ -65,6 +65,11 @@ fuzz: build-deps
 
 lint: build-deps
 	@scripts/lint.sh
+
+# Each committed patch takes a mechanism out of a copy of the tree, and the test that
+# it names must fail there. MUTANTSFLAGS="-run '^13 C'" chooses.
+mutants: build test-deps vm-deps
+	$(GO) run ./e2e/mutants -tags $(TAGS) $(MUTANTSFLAGS)
 
 # Go benchmarks of the hot paths, each over several runs.
 bench:

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
-	"gopkg.in/yaml.v3"
 
 	"vgpud/guestagent/driver"
 	"vgpud/mediator"

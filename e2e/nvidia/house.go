@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
-	"gopkg.in/yaml.v3"
 
 	"vgpud/clock"
 	"vgpud/e2e/child"

@@ -20,5 +20,5 @@
 //
 // The soft GPU is not what an assembler makes of PTX: gpu/assemble.sh holds the forms
 // to NVIDIA's assembler, gpu/check.sh and gpu/hard.sh to a real GPU, with evictions at
-// random there too.
+// random there too, and hardware_test.go has gpu/nvidia carry one out.
 package preempt

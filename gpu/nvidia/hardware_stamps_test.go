@@ -87,3 +87,12 @@ func TestHardwareStamps(t *testing.T) {
 		}
 	}
 }
+
+func allocOn(t *testing.T, c *Context, n uint64) gpu.Ptr {
+	t.Helper()
+	p, err := c.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -3,6 +3,7 @@ package vgpu_test
 import (
 	"encoding/binary"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -27,11 +28,11 @@ func TestConfigIsChecked(t *testing.T) {
 		"ring":                             {MaxRingEntries: 100},
 		"window":                           {PollWindow: time.Hour},
 	} {
-		if _, err := vgpu.New(cfg, &backend{}, nil); err == nil {
+		if _, err := vgpu.New(cfg, newStrict(cfg), nil); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	dev, err := vgpu.New(vgpu.Config{}, &backend{}, nil)
+	dev, err := vgpu.New(vgpu.Config{}, newStrict(vgpu.Config{}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestConfigIsChecked(t *testing.T) {
 // TestSharedMemoryIsSealed holds that nobody who has the descriptor can change the
 // file's size: that would end whoever touches the pages.
 func TestSharedMemoryIsSealed(t *testing.T) {
-	dev, err := vgpu.New(vgpu.Config{SharedBytes: abi.MinSharedBytes}, &backend{}, nil)
+	dev, err := vgpu.New(vgpu.Config{SharedBytes: abi.MinSharedBytes}, newStrict(vgpu.Config{}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +64,9 @@ func TestSharedMemoryIsSealed(t *testing.T) {
 
 // TestAsAVMMSeesIt reads what QEMU reads at attach.
 func TestAsAVMMSeesIt(t *testing.T) {
-	g := serve(t, 0)
-	client, err := vfiouser.Dial(t.Context(), g.path)
+	h := newHostile(t, filepath.Join(t.TempDir(), "vgpu.sock"))
+	defer h.close(t)
+	client, err := vfiouser.Dial(t.Context(), h.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +96,8 @@ func TestAsAVMMSeesIt(t *testing.T) {
 		}
 		sizes[i] = read(reg)
 	}
-	if want := [3]uint32{^uint32(abi.BAR0Size - 1), ^uint32(16<<20-1) | 0xc, 0xffffffff}; sizes != want {
-		t.Errorf("BARs after sizing %#x, want %#x: 64 KiB, and 16 MiB 64-bit prefetchable", sizes, want)
+	if want := [3]uint32{^uint32(abi.BAR0Size - 1), ^uint32(abi.MinSharedBytes-1) | 0xc, 0xffffffff}; sizes != want {
+		t.Errorf("BARs after sizing %#x, want %#x: 64 KiB, and the shared memory 64-bit prefetchable", sizes, want)
 	}
 	for index, want := range map[uint32]uint32{vfiouser.IRQINTx: 0, vfiouser.IRQMSI: 8, vfiouser.IRQMSIX: 0, vfiouser.IRQErr: 1} {
 		info, err := client.IRQInfo(index)
@@ -114,10 +116,10 @@ func TestAsAVMMSeesIt(t *testing.T) {
 	}
 	defer m.Unmap()
 	b := []byte("through the socket")
-	if err := client.RegionWrite(vfiouser.RegionBAR2, 8<<20, b); err != nil {
+	if err := client.RegionWrite(vfiouser.RegionBAR2, abi.MinSharedBytes/2, b); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.Bytes(8<<20, uint64(len(b))); string(got) != string(b) {
+	if got := m.Bytes(abi.MinSharedBytes/2, uint64(len(b))); string(got) != string(b) {
 		t.Errorf("the mapping shows %q", got)
 	}
 	if magic := binary.LittleEndian.Uint32(m.Bytes(abi.DeviceMagicWord, 4)); magic != abi.Magic {

@@ -1,12 +1,17 @@
-package nvidia
+package preempt
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia"
+	"vgpud/gpu/nvidia/cuda"
 	"vgpud/guestagent/preempt"
 	"vgpud/mediator/executor/relaunch"
 	"vgpud/mediator/vgpu/abi"
@@ -42,7 +47,7 @@ loop:
 // does.
 type preemptible struct {
 	t           *testing.T
-	work, words *Channel
+	work, words gpu.Channel
 	kernel      gpu.Function
 	params      []byte
 	run         *relaunch.Launch
@@ -93,10 +98,75 @@ func (p *preemptible) put(plan relaunch.Plan) gpu.Fence {
 	return f
 }
 
-// Kernels that are told to leave do, quickly, and what is left of them is done
-// later: every block once.
+// realGPU opens the first GPU and a context on it, or skips where there is none.
+func realGPU(t *testing.T) (gpu.Device, gpu.Context) {
+	t.Helper()
+	d, err := nvidia.Open(nvidia.Options{Device: "0"})
+	if errors.Is(err, cuda.ErrAbsent) || errors.Is(err, gpu.ErrLost) || errors.Is(err, gpu.ErrNotFound) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, d)
+	c, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, c
+}
+
+// closed closes what the test opened when it ends.
+func closed(t *testing.T, c interface{ Close() error }) {
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func channelOf(t *testing.T, c gpu.Context) gpu.Channel {
+	t.Helper()
+	ch, err := c.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, ch)
+	return ch
+}
+
+func allocOn(t *testing.T, c gpu.Context, n uint64) gpu.Ptr {
+	t.Helper()
+	p, err := c.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ran waits for a command that was queued and returns its outcome.
+func ran(t *testing.T, ch gpu.Channel, f gpu.Fence, err error) gpu.Outcome {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := ch.Wait(ctx, f); err != nil {
+		t.Fatal(err)
+	}
+	return ch.Outcome(f)
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// TestHardwarePreempt holds that kernels that are told to leave a real GPU do, quickly, and
+// that what is left of them is done later: every block once.
 func TestHardwarePreempt(t *testing.T) {
-	d, c := hardwareContext(t, gpu.ContextOptions{})
+	d, c := realGPU(t)
 	const tasks, each = 500_000, 40_000 // ns: about 5 ms in all
 	parsed, err := ptx.Parse(slowPTX)
 	if err != nil {
@@ -159,7 +229,7 @@ func TestHardwarePreempt(t *testing.T) {
 			if len(leaving) == 0 {
 				t.Fatal("nothing was evicted")
 			}
-			t.Logf("%d launches in %v, %d evicted: %s from the call that writes the word", run.Launches(), time.Since(start), len(leaving), percentiles(leaving))
+			t.Logf("%d launches in %v, %d evicted: median %v from the call that writes the word", run.Launches(), time.Since(start), len(leaving), median(leaving))
 			got := make([]byte, 4*tasks)
 			fence, err = p.words.CopyOut(got, counts)
 			ran(t, p.words, fence, err)
@@ -199,73 +269,3 @@ func (p *preemptible) next(evicted bool) (relaunch.Plan, bool) {
 	}
 	return plan, done
 }
-
-func allocOn(t *testing.T, c *Context, n uint64) gpu.Ptr {
-	t.Helper()
-	p, err := c.Alloc(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// What kernels print is there when their channel has come past them, whatever runs
-// beside them.
-func TestHardwarePrintf(t *testing.T) {
-	_, c := hardwareContext(t, gpu.ContextOptions{})
-	ch, beside := channelOf(t, c), channelOf(t, c)
-	k := load(t, c)
-	say, err := c.LoadModule([]byte(sayPTX))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := say.Function("say")
-	if err != nil {
-		t.Fatal(err)
-	}
-	spin, err := beside.Launch(k("spin", 300e6))
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
-	for range 3 {
-		launched := time.Now()
-		fence, err := ch.Launch(&gpu.Launch{Function: f, Grid: gpu.Dim3{X: 2, Y: 1, Z: 1}, Block: one})
-		called := time.Since(launched)
-		ran(t, ch, fence, err)
-		t.Logf("launched in %v, done after %v", called, time.Since(launched))
-		start := time.Now()
-		text, err := c.Printf(1000)
-		if err != nil || string(text) != "hello\nhello\n" {
-			t.Errorf("printed %q, %v", text, err)
-		}
-		t.Logf("fetched in %v; kernel beside it still running: %v", time.Since(start), beside.Done() < spin)
-	}
-	ran(t, beside, spin, nil)
-	text, err := c.Printf(1000)
-	t.Logf("afterwards: %q, %v", text, err)
-}
-
-const sayPTX = `.version 7.0
-.target sm_70
-.address_size 64
-.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);
-.global .align 1 .b8 text[7] = {104, 101, 108, 108, 111, 10, 0};
-.visible .entry say() {
-	.reg .b64 %rd<3>;
-	.reg .b32 %r<2>;
-	mov.u64 %rd1, text;
-	cvta.global.u64 %rd2, %rd1;
-	{
-		.param .b64 a;
-		.param .b64 b;
-		.param .b32 r;
-		mov.u64 %rd1, 0;
-		st.param.b64 [a], %rd2;
-		st.param.b64 [b], %rd1;
-		call.uni (r), vprintf, (a, b);
-		ld.param.b32 %r1, [r];
-	}
-	ret;
-}
-`

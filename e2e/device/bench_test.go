@@ -1,4 +1,4 @@
-package vgpu_test
+package device
 
 import (
 	"context"

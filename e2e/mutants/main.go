@@ -1,0 +1,108 @@
+// Command mutants shows that tests notice what they are there for. Each file of patches/
+// takes one mechanism out of the tree again and names the test that must then fail:
+//
+//	Item: 13 A1
+//	Removes: the groups of lanes of a warp exchange
+//	Fails: go test ./gpu/soft/simt -run '^TestExchangeGroups$'
+//
+// Then come an empty line and what git diff says. It works on a copy of the tree, with
+// what is not committed yet, and removes the copy in the end. There each named test must
+// pass; then, for each patch, it applies the patch, compiles everything, has the test
+// fail, and takes the patch back. A tree that does not compile and a test that did not
+// run show nothing, and are failures of their own.
+//
+//	mutants                 all patches
+//	mutants -run '^13 C'    those whose item, a space and name match
+//	mutants -o json         for programs
+//
+// In order: patch.go reads patches, tree.go copies the tree and changes the copy,
+// gotest.go runs a test and says how it ended, campaign.go does one after the other,
+// table.go prints. What is fetched or built outside the tree, such as the initramfs of
+// the tests' VMs, is not the copy's: a patch names a test that builds what it runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+// run carries out the command line args. It returns an error if any of the chosen
+// patches was not killed.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	root := f.String("tree", ".", "the tree's directory, in a git checkout")
+	patches := f.String("patches", filepath.Join("e2e", "mutants", "patches"), "where in the tree the patches are")
+	choose := f.String("run", "", "only patches whose `item and name`, with a space between, match this regular expression")
+	format := f.String("o", "table", "how the results are printed: table or json")
+	tags := f.String("tags", "", "build tags, separated by commas, for what has none of its own")
+	limit := f.Duration("limit", 5*time.Minute, "how long a test may take that names no -timeout")
+	if err := f.Parse(args); err != nil {
+		return flag.ErrHelp
+	}
+	print := printTable
+	switch *format {
+	case "table":
+	case "json":
+		print = printJSON
+	default:
+		return fmt.Errorf("unknown format %q: want table or json", *format)
+	}
+	which, err := regexp.Compile(*choose)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	chosen, err := readPatches(filepath.Join(*root, *patches), which)
+	if err != nil {
+		return err
+	}
+	tree, err := copyTree(ctx, *root)
+	if err != nil {
+		return err
+	}
+	defer tree.remove()
+	c := campaign{tree: tree, tags: *tags, limit: *limit, progress: stderr}
+	results, err := c.run(ctx, chosen)
+	if err != nil {
+		return err
+	}
+	if err := print(stdout, results); err != nil {
+		return fmt.Errorf("print the results: %w", err)
+	}
+	var bad int
+	for _, r := range results {
+		if r.Verdict != killed {
+			bad++
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d patches were not killed", bad, len(results))
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// patch is a file of patches/.
+type patch struct {
+	name    string // the file's, without .patch
+	item    string // what asks for the mechanism
+	removes string // the mechanism
+	fails   command
+	diff    string
+}
+
+// command is the test that a patch names.
+type command struct {
+	pkg   string   // "./gpu/soft/simt"
+	run   string   // the regular expression
+	flags []string // those of go test, each "-name" or "-name=value"
+	args  []string // those of the test's own
+}
+
+// String returns the command as a shell takes it.
+func (c command) String() string {
+	s := []string{"go test", c.pkg, "-run '" + c.run + "'"}
+	s = append(s, c.flags...)
+	if len(c.args) > 0 {
+		s = append(s, "-args")
+		s = append(s, c.args...)
+	}
+	return strings.Join(s, " ")
+}
+
+// has reports whether the command has go test's flag name, as "-timeout".
+func (c command) has(name string) bool {
+	return slices.ContainsFunc(c.flags, func(f string) bool {
+		n, _, _ := strings.Cut(f, "=")
+		return n == name
+	})
+}
+
+// readPatches reads the patches of dir whose item and name match which.
+func readPatches(dir string, which *regexp.Regexp) ([]patch, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.patch"))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	var patches []patch
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read a patch: %w", err)
+		}
+		p, err := parsePatch(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		p.name = strings.TrimSuffix(filepath.Base(file), ".patch")
+		if which.MatchString(p.item + " " + p.name) {
+			patches = append(patches, p)
+		}
+	}
+	if len(patches) == 0 {
+		return nil, fmt.Errorf("no patch of %s matches %q", dir, which)
+	}
+	slices.SortStableFunc(patches, func(a, b patch) int { return strings.Compare(a.item, b.item) })
+	return patches, nil
+}
+
+// parsePatch parses a patch file: three header lines in this order, an empty line and a
+// diff. The name is left empty.
+func parsePatch(text string) (patch, error) {
+	var p patch
+	var fails string
+	for _, h := range []struct {
+		key string
+		to  *string
+	}{{"Item", &p.item}, {"Removes", &p.removes}, {"Fails", &fails}} {
+		line, rest, _ := strings.Cut(text, "\n")
+		value, ok := strings.CutPrefix(line, h.key+": ")
+		value = strings.TrimSpace(value)
+		if !ok || value == "" {
+			return patch{}, fmt.Errorf("want a line \"%s: …\", got %q", h.key, line)
+		}
+		*h.to, text = value, rest
+	}
+	diff, ok := strings.CutPrefix(text, "\n")
+	if !ok {
+		line, _, _ := strings.Cut(text, "\n")
+		return patch{}, fmt.Errorf("want an empty line after the header, got %q", line)
+	}
+	if !strings.HasPrefix(diff, "diff --git ") {
+		return patch{}, errors.New("want git's diff after the empty line")
+	}
+	p.diff = diff
+	var err error
+	if p.fails, err = parseCommand(fails); err != nil {
+		return patch{}, fmt.Errorf("Fails: %w", err)
+	}
+	return p, nil
+}
+
+// flags are go test's that a command may have, and whether they have a value.
+var flags = map[string]bool{
+	"-count": true, "-cpu": true, "-parallel": true, "-tags": true, "-timeout": true,
+	"-race": false, "-short": false, "-v": false,
+}
+
+// parseCommand parses "go test PKG -run 'RE' [flags] [-args …]", in any order that go
+// test takes. No shell ever sees it.
+func parseCommand(line string) (command, error) {
+	words, err := split(line)
+	if err != nil {
+		return command{}, err
+	}
+	if len(words) < 2 || words[0] != "go" || words[1] != "test" {
+		return command{}, fmt.Errorf("want go test, got %q", line)
+	}
+	var c command
+	for words = words[2:]; len(words) > 0; {
+		word := words[0]
+		words = words[1:]
+		if word == "-args" {
+			c.args = words
+			break
+		}
+		if !strings.HasPrefix(word, "-") {
+			if c.pkg != "" {
+				return command{}, fmt.Errorf("want one package, got %s and %s", c.pkg, word)
+			}
+			if c.pkg = word; path.Clean(word) != strings.TrimPrefix(word, "./") || !strings.HasPrefix(word, "./") || strings.Contains(word, "..") {
+				return command{}, fmt.Errorf("want a package of this tree, as ./accounting, got %q", word)
+			}
+			continue
+		}
+		name, value, given := strings.Cut(word, "=")
+		takes, known := flags[name]
+		switch {
+		case name != "-run" && !known:
+			return command{}, fmt.Errorf("flag %s is not one that may be given here; flags of the test's own come after -args", name)
+		case name != "-run" && !takes:
+			if given {
+				return command{}, fmt.Errorf("flag %s has no value", name)
+			}
+			c.flags = append(c.flags, name)
+			continue
+		case !given && len(words) == 0:
+			return command{}, fmt.Errorf("flag %s lacks its value", name)
+		case !given:
+			value, words = words[0], words[1:]
+		}
+		if name != "-run" {
+			c.flags = append(c.flags, name+"="+value)
+			continue
+		}
+		if c.run != "" {
+			return command{}, errors.New("-run is given twice")
+		}
+		c.run = value
+	}
+	if c.pkg == "" {
+		return command{}, errors.New("no package is named")
+	}
+	if c.run == "" {
+		return command{}, errors.New("no test is named: want -run")
+	}
+	for _, element := range elements(c.run) {
+		if _, err := regexp.Compile(element); err != nil {
+			return command{}, fmt.Errorf("-run: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// bare matches a word that means the same to every shell without quotes. A dollar sign
+// does at its end only.
+var bare = regexp.MustCompile(`^[A-Za-z0-9_./=:,+^@%-]+\$?$`)
+
+// split splits a line into words, at blanks outside of single or double quotes. Whatever
+// else a shell might understand is refused.
+func split(line string) ([]string, error) {
+	var words []string
+	for {
+		line = strings.TrimLeft(line, " \t")
+		if line == "" {
+			return words, nil
+		}
+		var word strings.Builder
+		for line != "" && line[0] != ' ' && line[0] != '\t' {
+			if q := line[0]; q == '\'' || q == '"' {
+				quoted, rest, ok := strings.Cut(line[1:], line[:1])
+				if !ok {
+					return nil, fmt.Errorf("the quote of %q does not end", line)
+				}
+				if q == '"' && strings.ContainsAny(quoted, "$`\\!") {
+					return nil, fmt.Errorf("%q wants single quotes", quoted)
+				}
+				word.WriteString(quoted)
+				line = rest
+				continue
+			}
+			end := strings.IndexAny(line, " \t'\"")
+			if end < 0 {
+				end = len(line)
+			}
+			if !bare.MatchString(line[:end]) || strings.HasSuffix(line[:end], "$") && end < len(line) && !strings.Contains(" \t", line[end:end+1]) {
+				return nil, fmt.Errorf("%q wants single quotes", line[:end])
+			}
+			word.WriteString(line[:end])
+			line = line[end:]
+		}
+		words = append(words, word.String())
+	}
+}
+
+// elements splits the argument of -run at the slashes that are neither in brackets nor in
+// parentheses, as package testing does: each element is matched against one level of
+// a test's name.
+func elements(run string) []string {
+	var parts []string
+	brackets, parens, from := 0, 0, 0
+	for i := 0; i < len(run); i++ {
+		switch run[i] {
+		case '[':
+			brackets++
+		case ']':
+			brackets = max(brackets-1, 0)
+		case '(':
+			if brackets == 0 {
+				parens++
+			}
+		case ')':
+			if brackets == 0 {
+				parens--
+			}
+		case '\\':
+			i++
+		case '/':
+			if brackets == 0 && parens == 0 {
+				parts = append(parts, run[from:i])
+				from = i + 1
+			}
+		}
+	}
+	return append(parts, run[from:])
+}
