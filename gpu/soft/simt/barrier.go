@@ -79,20 +79,14 @@ func (b *Block) open(id int) {
 			total += popcount(bar.arrived[i])
 		}
 	}
-	rest := barrier{expect: bar.expect}
 	for i := range b.warps {
-		w := &b.warps[i]
-		switch m := bar.arrived[i]; {
-		case m == 0:
-		case bar.here(w):
+		if w := &b.warps[i]; bar.here(w) {
+			bar.arrived[i], bar.votes[i] = 0, 0
 			w.pass(id, count, total, true)
-		default:
-			rest.arrived[i], rest.votes[i] = m, bar.votes[i]
-			rest.lanes += popcount(m)
-			rest.waiting = true
 		}
 	}
-	*bar = rest
+	bar.lanes -= total
+	bar.waiting = bar.lanes > 0
 }
 
 // pass lets the paths of w go that wait at barrier id: all, with what it computed,
@@ -170,7 +164,7 @@ func barOp(w *warp, in *inst, wait waitKind) {
 		votes = w.mask & (w.pred[in.x.votes] ^ in.x.votesNot)
 	}
 	b.arrive(w, int(id), int(expect), votes)
-	here := b.bars[id].here(w)
+	here, parted := b.bars[id].here(w), len(w.paths) > 0
 	w.pc++
 	if wait == waitBarrier || !here {
 		p := w.park(wait)
@@ -179,7 +173,7 @@ func barOp(w *warp, in *inst, wait waitKind) {
 			p.res = in
 		}
 	}
-	if here && len(w.paths) > 0 {
+	if here && parted {
 		w.pass(int(id), 0, 0, false)
 	}
 	if b.complete(int(id)) {
