@@ -162,6 +162,9 @@ func (f *funcStudy) barrier(i int, in *ptx.Instr) {
 		b.number = int(o.Bits)
 	}
 	f.barriers = append(f.barriers, b)
+	if b.partial && b.kind != "arrive" {
+		f.warp = append(f.warp, i) // it waits for all lanes of the warp that have not exited
+	}
 }
 
 // findNumbers finds the numbers of barriers that are given in a register: compilers write mov.u32 %r1, 0;

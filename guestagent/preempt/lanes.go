@@ -9,7 +9,8 @@ import (
 // exchanges holds the opcodes by which lanes of a warp exchange values, or which a warp executes as one.
 var exchanges = words("elect ldmatrix match mma movmatrix redux shfl stmatrix vote wgmma wmma")
 
-// warpRisk finds out whether lanes of a warp may exchange values when others have left: there is a branch that may part
+// warpRisk finds out whether lanes of a warp may exchange values, or wait for one another at a barrier with a thread
+// count, when others have left: there is a branch that may part
 // the threads of a block, by one of whose ways threads come to the end of the function without meeting the others at a
 // barrier of the whole block, and by which others come to the exchange; or the exchange has a guard that may do so.
 func (w *studying) warpRisk(f *funcStudy) {

@@ -43,8 +43,8 @@ const (
 	DivergentNamedBarrier
 	// DivergentFunctionBarrier: the same in a device function.
 	DivergentFunctionBarrier
-	// WarpAfterReturn: some lanes of a warp may have returned when the others exchange values. Lanes that ended don't
-	// take part, but in a loop they have not ended.
+	// WarpAfterReturn: some lanes of a warp may have returned when the others exchange values or wait at a barrier with
+	// a thread count. Lanes that ended don't take part and are not waited for, but in a loop they have not ended.
 	WarpAfterReturn
 	// LastingState: what the kernel leaves behind in a block at its end must not be there when it starts: memory
 	// barriers (mbarrier), bulk copies, tensor memory, changed register counts, arrivals that nobody waited for.

@@ -48,7 +48,7 @@ type entryStudy struct {
 // barrierCount counts the barriers of a kernel and what it calls, each once.
 type barrierCount struct {
 	total   int
-	uniform int // passed by all threads of a block or by none; or over a stated number of threads, which is the same in a loop
+	uniform int // passed by all threads of a block or by none; or over a stated number of threads, by whole warps
 	others  int
 }
 
@@ -79,7 +79,7 @@ type funcStudy struct {
 	calls      []callSite
 	edges      int // how many functions its calls may reach in all
 	barriers   []barrier
-	warp       []int // its warp exchanges: instructions in code.Instrs
+	warp       []int // its warp exchanges, and its barriers that wait for a stated number of threads: instructions in code.Instrs
 	exits      []int // its exit instructions
 	reads      []int // its volatile, relaxed, acquire or atomic reads of what may be global memory
 
@@ -89,11 +89,11 @@ type funcStudy struct {
 	detail         string
 
 	exitsDeep bool     // it, or what it calls, has an exit
-	warpDeep  bool     // it, or what it calls, exchanges values within warps
+	warpDeep  bool     // it, or what it calls, has instructions as in warp
 	readsDeep bool     // it, or what it calls, has such reads
 	fenceDeep bool     // it, or what it calls, orders memory between blocks
 	waiting   *waiting // nil until somebody asks
-	warpRisk  bool     // some lanes may have left it when others exchange values; a device function's end counts as leaving
+	warpRisk  bool     // some lanes may have left it when others come to such an instruction; a device function's end counts as leaving
 }
 
 // callSite is a call.
@@ -271,7 +271,7 @@ func (e *entryStudy) walk(w *studying) {
 			e.refuseLoops(f.loops, "%s", f.detail)
 		}
 		if f.warpRisk {
-			e.refuseLoops(WarpAfterReturn, "%s: lanes exchange values that others of their warp may have left", f.code.Func.Name)
+			e.refuseLoops(WarpAfterReturn, "%s: lanes exchange values, or wait at a barrier with a thread count, when others of their warp may have returned", f.code.Func.Name)
 		}
 		for _, b := range f.barriers {
 			e.barrier(f, b, seen[f] == 1 && !ends)
@@ -291,9 +291,12 @@ func (e *entryStudy) barrier(f *funcStudy, b barrier, together bool) {
 	case b.partial && b.number <= 0:
 		e.barriers.others++
 		e.refuseLoops(DivergentNamedBarrier, "%v: over part of the block, and maybe at barrier 0", b.in)
-	case b.partial, whole:
-		// Over a stated number of threads, threads that have returned are not waited for, in a loop or not.
+	case whole, b.partial && !f.warpRisk:
 		e.barriers.uniform++
+	case b.partial:
+		// It counts warps, each once all of its lanes that have not exited are there. In a loop, lanes that returned have
+		// not exited, and wait elsewhere: so it is a warp exchange, and the walk has refused the loop.
+		e.barriers.others++
 	case f != e.self:
 		e.barriers.others++
 		e.refuseLoops(DivergentFunctionBarrier, "%v in %s: some threads may have returned", b.in, f.code.Func.Name)

@@ -32,6 +32,7 @@ func TestStudyReasons(t *testing.T) {
 .func leaves(.param .b32 a) { exit; }
 .func meets(.param .b32 a) { bar.sync 0; ret; }
 .func meets_apart(.param .b32 a) { .reg .pred %p<2>; setp.eq.u32 %p1, %tid.x, 0; @%p1 bra L; bar.sync 0; L: ret; }
+.func counts(.param .b32 a) { bar.sync 1, 64; ret; }
 .func exchanges(.param .b32 a) { .reg .b32 %r<3>; shfl.sync.down.b32 %r1, %r2, 1, 31, -1; ret; }
 .func again(.param .b32 a) { .reg .b32 %r<2>; mov.u32 %r1, %ctaid.x; { .param .b32 x; call again, (x); } ret; }
 `
@@ -63,9 +64,21 @@ func TestStudyReasons(t *testing.T) {
 		{"a barrier in a function", "{ .param .b32 x; call meets, (x); }", None, None},
 		{"a barrier in a function that some threads call", apart + "{ .param .b32 x; call meets, (x); } L:", None, DivergentFunctionBarrier},
 		{"a barrier that some threads of a function come to", "{ .param .b32 x; call meets_apart, (x); }", None, DivergentFunctionBarrier},
-		{"a named barrier over part of the block", apart + "bar.sync 1, 64; L:", None, None},
-		{"barrier 0 over part of the block", apart + "bar.sync 0, 64; L:", None, DivergentNamedBarrier},
-		{"a barrier over part of the block by a number computed", apart + "bar.sync %r1, 64; L:", None, DivergentNamedBarrier},
+		{"a barrier with a thread count", "bar.sync 1, 64;", None, None},
+		{"after some threads have returned", apart + "bar.sync 1, 64; L:", None, WarpAfterReturn},
+		{"the same with a computed count", apart + "bar.sync 1, %r1; L:", None, WarpAfterReturn},
+		{"the same, not aligned", apart + "barrier.cta.sync 1, 64; L:", None, WarpAfterReturn},
+		{"the same, a reduction", apart + "bar.red.popc.u32 %r1, 1, 64, %p1; L:", None, WarpAfterReturn},
+		{"the same, a reduction that is not aligned", apart + "barrier.red.or.pred %p2, 1, 64, %p1; L:", None, WarpAfterReturn},
+		{"the same, behind returns", "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 3; @%p1 ret; bar.sync 1, 64;", None, WarpAfterReturn},
+		{"the same, by a guard", "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 3; @%p1 barrier.sync 1, 64;", None, WarpAfterReturn},
+		{"the same, in a function", apart + "{ .param .b32 x; call counts, (x); } L:", None, WarpAfterReturn},
+		{"a barrier with a thread count in a function", "{ .param .b32 x; call counts, (x); }", None, None},
+		{"one after whole blocks have returned", "mov.u32 %r5, %ctaid.x; setp.eq.u32 %p1, %r5, 3; @%p1 bra L; bar.sync 1, 64; L:", None, None},
+		{"one behind which all meet", apart + "bar.sync 1, 64; L: bar.sync 0;", None, None},
+		{"one before which all meet", apart + "mov.u32 %r2, 1; L: bar.sync 0; bar.sync 1, 64;", None, None},
+		{"barrier 0 over part of the block", "bar.sync 0, 64;", None, DivergentNamedBarrier},
+		{"a barrier over part of the block by a number computed", "bar.sync %r1, 64;", None, DivergentNamedBarrier},
 		{"a barrier by a constant number", apart + "mov.u32 %r5, 0; barrier.sync %r5; L:", None, None},
 		{"a barrier by one of two numbers", apart + "mov.u32 %r5, 0; mov.u32 %r5, 1; barrier.sync %r5; L:", None, DivergentNamedBarrier},
 		{"arrivals", "bar.arrive 1, 64;", None, LastingState},

@@ -33,7 +33,7 @@ type gen struct {
 	funcs  int
 	loops  int // how many loops this is inside of
 	// What keeps tasks out of a loop is not in every kernel, or nothing else would be tried.
-	votes, named bool
+	votes, named, counted bool
 
 	grid, block [3]uint32
 	threads     uint32
@@ -72,7 +72,7 @@ func Generate(data []byte) (string, *kernels.Case) {
 	g.block = [3]uint32{uint32(1 + g.draw(genThreads/2)), uint32(1 + g.draw(2)), 1}
 	g.threads = g.block[0] * g.block[1]
 	g.funcs = g.draw(genFuncs + 1)
-	g.votes, g.named = g.draw(4) == 1, g.draw(4) == 1
+	g.votes, g.named, g.counted = g.draw(4) == 1, g.draw(4) == 1, g.draw(3) == 1
 	g.text.WriteString(".version 8.0\n.target sm_90\n.address_size 64\n.global .align 4 .u32 totals[4];\n")
 	for f := g.funcs - 1; f >= 0; f-- { // a function calls those after it, which stand before it
 		g.function(f)
@@ -143,6 +143,9 @@ func (g *gen) kernel() {
 		g.say("st.local.u32 [own+%d], %%t2;", 4*i)
 	}
 	g.say("bar.sync 0;")
+	if g.counted {
+		g.say(".reg .b32 %%c<3>; mov.u32 %%c1, %d;", (g.threads+31)/32*32)
+	}
 	g.body(3, true)
 	g.result()
 	g.say("ret;")
@@ -202,7 +205,7 @@ func (g *gen) agreed(together bool) {
 }
 
 func (g *gen) stmt(depth int, together bool) {
-	kind := g.draw(17)
+	kind := g.draw(18)
 	if depth == 0 && kind >= 2 && kind <= 5 {
 		kind = 0
 	}
@@ -239,7 +242,7 @@ func (g *gen) stmt(depth int, together bool) {
 		g.loop(depth, together && kind == 4)
 	case 6: // some return
 		g.varied()
-		g.leave()
+		g.leave(false)
 	case 7:
 		g.say("mov.u64 %%a4, totals; red.global.add.u32 [%%a4+%d], %s;", 4*g.draw(4), g.value())
 	case 8:
@@ -269,12 +272,12 @@ func (g *gen) stmt(depth int, together bool) {
 	case 14:
 		number := 0
 		if g.named {
-			number = g.draw(16)
+			number = g.draw(wholeNumbers)
 		}
 		g.say("%s %d;", []string{"bar.sync", "barrier.sync", "barrier.cta.sync"}[g.draw(3)], number)
 	case 15: // the whole block returns
 		g.agreed(together)
-		g.leave()
+		g.leave(true)
 	case 16:
 		if !g.votes {
 			g.exchange()
@@ -283,11 +286,21 @@ func (g *gen) stmt(depth int, together bool) {
 		g.varied()
 		v := g.value()
 		g.say("vote.sync.ballot.b32 %%t4, %%p1, -1; xor.b32 %s, %s, %%t4;", v, v)
+	case 17:
+		if !g.counted {
+			g.exchange()
+			return
+		}
+		g.count()
 	}
 }
 
-// leave returns the threads with %p1.
-func (g *gen) leave() {
+// leave returns the threads with %p1, the whole block or some. Where barriers have a thread count, which is of warps
+// that have lanes left, the first lane of each warp stays.
+func (g *gen) leave(whole bool) {
+	if g.counted && !whole {
+		g.say("and.b32 %%t4, %%t1, 31; setp.ne.and.u32 %%p1, %%t4, 0, %%p1;")
+	}
 	switch g.draw(3) {
 	case 0:
 		g.say("@%%p1 %s;", []string{"ret", "exit"}[g.draw(2)])
@@ -320,25 +333,65 @@ func (g *gen) loop(depth int, together bool) {
 	g.body(depth-1, together)
 	if together && g.draw(3) == 1 { // threads go home from within
 		g.varied()
-		g.leave()
+		g.leave(false)
 	}
 	g.say("setp.gt.s32 %%more, %s, 0; sub.u32 %s, %s, 1; @%%more bra %s; }", counter, counter, counter, head)
 }
 
 // exchange passes a value to another thread through shared memory. In a loop the
 // array is used again, so there is a second barrier.
-func (g *gen) exchange() {
+func (g *gen) exchange() { g.exchangeBy("bar.sync 0;", g.threads) }
+
+// exchangeBy does so among the first threads of the block, which meet by a barrier.
+func (g *gen) exchangeBy(barrier string, threads uint32) {
 	site := g.sites % genSites
 	again := g.loops > 0 || g.sites >= genSites
 	g.sites++
 	if again {
-		g.say("bar.sync 0;")
+		g.say("%s", barrier)
 	}
 	g.say("mov.u32 %%t4, slots%d; add.u32 %%t5, %%t4, %%t3; st.shared.u32 [%%t5], %s;", site, g.value())
-	g.say("bar.sync 0;")
+	g.say("%s", barrier)
 	g.say("mad.lo.u32 %%t6, %%t1, %d, %d; rem.u32 %%t6, %%t6, %d; shl.b32 %%t6, %%t6, 2; add.u32 %%t6, %%t6, %%t4; ld.shared.u32 %s, [%%t6];",
-		1+g.draw(9), g.draw(100), g.threads, g.value())
+		1+g.draw(9), g.draw(100), threads, g.value())
 	if again {
+		g.say("%s", barrier)
+	}
+}
+
+// Numbers of barriers: those of the whole block, and behind them those of some of its warps.
+const (
+	wholeNumbers = 8
+	allNumbers   = 16
+)
+
+// count writes what has barriers with a thread count. %c1 is that of the warps that have lanes left.
+func (g *gen) count() {
+	number := 1 + g.draw(wholeNumbers-1)
+	switch g.draw(4) {
+	case 0: // threads beyond a number of the block's own return, as where an array ends
+		source := []string{"%ctaid.x", "%ctaid.y", "%nctaid.x"}[g.draw(3)]
+		g.say("mov.u32 %%t4, %s; and.b32 %%t4, %%t4, %d; mad.lo.u32 %%t4, %%t4, %d, %d;", source, 1+g.draw(3), 1+g.draw(20), 1+g.draw(int(g.threads)))
+		g.say("setp.ge.u32 %%p1, %%t1, %%t4; add.u32 %%t4, %%t4, 31; and.b32 %%t4, %%t4, -32; min.u32 %%c1, %%c1, %%t4; @%%p1 ret;")
+		g.exchangeBy(fmt.Sprintf("bar.sync %d, %%c1;", number), g.threads)
+	case 1:
+		g.exchangeBy(fmt.Sprintf("%s %d, %%c1;", []string{"bar.sync", "barrier.sync", "barrier.cta.sync.aligned"}[g.draw(3)], number), g.threads)
+	case 2:
+		g.varied()
+		v := g.value()
+		if g.draw(2) == 0 {
+			g.say("bar.red.popc.u32 %s, %d, %%c1, %%p1;", v, number)
+		} else {
+			g.say("barrier.red.or.pred %%p2, %d, %%c1, %%p1; selp.u32 %s, %d, %s, %%p2;", number, v, g.draw(9), v)
+		}
+	case 3: // the first warps alone; the others may be far ahead, up to where all meet
 		g.say("bar.sync 0;")
+		past, threads := g.label(), min(32*uint32(1+g.draw(2)), g.threads)
+		g.say("min.u32 %%c2, %%c1, %d; setp.ge.u32 %%p1, %%t1, %%c2; @%%p1 bra %s;", (threads+31)/32*32, past)
+		g.exchangeBy(fmt.Sprintf("bar.sync %d, %%c2;", wholeNumbers+g.draw(allNumbers-wholeNumbers)), threads)
+		g.text.WriteString(past + ":\n")
+		if g.draw(2) == 1 {
+			g.say("bar.sync 0;")
+		}
 	}
 }

@@ -5,12 +5,14 @@ import "vgpud/gpu"
 // barriers is the number of barriers a block has.
 const barriers = 16
 
-// barrier is one of a block's barriers.
+// barrier is one of a block's barriers. Threads arrive at it as warps: each waits
+// for those of its warp that have not exited, and with the last the warp arrives,
+// counted as a whole one (PTX ISA, bar).
 type barrier struct {
 	arrived [maxWarps]uint32 // lanes, by warp
-	lanes   int              // how many
-	expect  int              // how many complete it; 0: all threads that live
-	count   int              // lanes that arrived with a true predicate
+	votes   [maxWarps]uint32 // those of them that came with a true predicate
+	lanes   int              // how many arrived
+	expect  int              // how many threads complete it; 0: all that live
 	waiting bool
 }
 
@@ -37,11 +39,15 @@ func (b *Block) arrive(w *warp, id, expect int, votes uint32) {
 		bar.expect = expect
 		bar.waiting = true
 	}
-	if bar.arrived[w.index]&w.mask == 0 {
-		bar.lanes += popcount(w.mask)
-	}
+	bar.lanes += popcount(w.mask &^ bar.arrived[w.index])
 	bar.arrived[w.index] |= w.mask
-	bar.count += popcount(votes)
+	bar.votes[w.index] |= votes
+}
+
+// here reports whether w has arrived: all of its lanes that live have.
+func (bar *barrier) here(w *warp) bool {
+	m := bar.arrived[w.index]
+	return m != 0 && w.live&^m == 0
 }
 
 // complete reports whether barrier id has all it waits for.
@@ -53,51 +59,60 @@ func (b *Block) complete(id int) bool {
 	if bar.expect == 0 {
 		return bar.lanes >= b.live
 	}
-	if bar.lanes >= bar.expect {
-		return true
-	}
-	// A count is of whole warps: a warp all of whose live lanes are here counts
-	// for 32, however many it has.
 	n := 0
-	for i, m := range bar.arrived[:len(b.warps)] {
-		if w := &b.warps[i]; m != 0 && w.live&^m == 0 {
-			n += lanes
-		} else {
-			n += popcount(m)
+	for i := range b.warps {
+		if bar.here(&b.warps[i]) {
+			n += lanes // however many live
 		}
 	}
 	return n >= bar.expect
 }
 
-// open lets go all that wait at barrier id.
+// open lets the warps go that have arrived at barrier id. What there is of others
+// stays.
 func (b *Block) open(id int) {
 	bar := &b.bars[id]
-	count, total := bar.count, bar.lanes
-	*bar = barrier{}
+	count, total := 0, 0
 	for i := range b.warps {
-		w := &b.warps[i]
-		var set uint32
-		for k := range w.paths {
-			p := &w.paths[k]
-			if p.wait != waitBarrier || int(p.bar) != id {
-				continue
-			}
-			p.wait = ready
-			set |= p.mask
-			if p.res != nil {
-				w.answer(p, count, total)
-				p.res = nil
-			}
+		if bar.here(&b.warps[i]) {
+			count += popcount(bar.votes[i])
+			total += popcount(bar.arrived[i])
 		}
-		if set == 0 {
+	}
+	for i := range b.warps {
+		if w := &b.warps[i]; bar.here(w) {
+			bar.arrived[i], bar.votes[i] = 0, 0
+			w.pass(id, count, total, true)
+		}
+	}
+	bar.lanes -= total
+	bar.waiting = bar.lanes > 0
+}
+
+// pass lets the paths of w go that wait at barrier id: all, with what it computed,
+// or only those that don't wait for other warps.
+func (w *warp) pass(id, count, total int, all bool) {
+	var set uint32
+	for k := range w.paths {
+		p := &w.paths[k]
+		if p.wait != waitArrived && !(all && p.wait == waitBarrier) || int(p.bar) != id {
 			continue
 		}
-		if len(w.paths) > 1 {
-			w.gather(set)
+		p.wait = ready
+		set |= p.mask
+		if p.res != nil {
+			w.answer(p, count, total)
+			p.res = nil
 		}
-		if w.state == warpWaiting {
-			w.next()
-		}
+	}
+	if set == 0 {
+		return
+	}
+	if len(w.paths) > 1 {
+		w.gather(set)
+	}
+	if w.state == warpWaiting {
+		w.next()
 	}
 }
 
@@ -119,6 +134,10 @@ func (w *warp) answer(p *path, count, total int) {
 func (b *Block) left(w *warp, n int) {
 	b.live -= n
 	for id := range b.bars {
+		bar := &b.bars[id]
+		if bar.waiting && bar.here(w) {
+			w.pass(id, 0, 0, false)
+		}
 		if b.complete(id) {
 			b.open(id)
 		}
@@ -127,15 +146,15 @@ func (b *Block) left(w *warp, n int) {
 
 // barSync is bar and barrier in all forms: a is the barrier, b the number of
 // threads (0: all), imm what to compute of a predicate.
-func barSync(w *warp, in *inst) { barOp(w, in, true) }
+func barSync(w *warp, in *inst) { barOp(w, in, waitBarrier) }
 
-// barArrive is bar.arrive, which does not wait.
-func barArrive(w *warp, in *inst) { barOp(w, in, false) }
+// barArrive is bar.arrive, which waits for the lanes of its warp only.
+func barArrive(w *warp, in *inst) { barOp(w, in, waitArrived) }
 
-func barOp(w *warp, in *inst, wait bool) {
+func barOp(w *warp, in *inst, wait waitKind) {
 	lane := first(w.mask)
 	id, expect := vec[uint32](w, in.a)[lane], vec[uint32](w, in.b)[lane]
-	if id >= barriers || expect%lanes != 0 || expect > maxThreads {
+	if id >= barriers || expect%lanes != 0 || expect > maxThreads || expect == 0 && wait == waitArrived {
 		w.raise(gpu.FaultInstruction, in, lane)
 		return
 	}
@@ -145,18 +164,22 @@ func barOp(w *warp, in *inst, wait bool) {
 		votes = w.mask & (w.pred[in.x.votes] ^ in.x.votesNot)
 	}
 	b.arrive(w, int(id), int(expect), votes)
+	here, parted := b.bars[id].here(w), len(w.paths) > 0
 	w.pc++
-	if wait {
-		p := w.park(waitBarrier)
+	if wait == waitBarrier || !here {
+		p := w.park(wait)
 		p.bar = id
 		if in.imm != 0 {
 			p.res = in
 		}
 	}
+	if here && parted {
+		w.pass(int(id), 0, 0, false)
+	}
 	if b.complete(int(id)) {
 		b.open(int(id))
 	}
-	if wait && w.mask == 0 {
+	if w.mask == 0 {
 		w.next()
 	}
 }

@@ -19,7 +19,7 @@ type path struct {
 	frame *frame
 	join  *join
 	wait  waitKind
-	bar   uint32 // waitBarrier: which
+	bar   uint32 // waitBarrier, waitArrived: which
 	arg   uint32 // waitWarp: the lanes to meet
 	wake  uint64 // waitTime: %globaltimer
 	res   *inst  // waitBarrier: the reduction to answer
@@ -31,6 +31,7 @@ type waitKind uint8
 const (
 	ready waitKind = iota
 	waitBarrier
+	waitArrived // at a barrier, for the warp's other lanes only
 	waitWarp
 	waitTime
 )
