@@ -85,10 +85,16 @@ var shuffleModes = map[string]shuffleMode{"idx": shuffleIdx, "up": shuffleUp, "d
 // shuffle makes the exchange of shfl: PTX ISA, shfl, in its own terms.
 func shuffle(mode shuffleMode, p operand) exchangeFunc {
 	return func(w *warp, in *inst, takers, _ uint32, v offer) {
-		d, a, b, c := &w.r32[in.d], *v.word, &w.r32[in.b], &w.r32[in.c] // a copy: d may be a
+		d, a, b, c := &w.r32[in.d], v.word, &w.r32[in.b], &w.r32[in.c]
+		if d == a {
+			keep := *a
+			a = &keep
+		}
 		var valid uint32
-		for m := takers; m != 0; m &= m - 1 {
-			lane := first(m)
+		for lane := range lanes {
+			if takers>>lane&1 == 0 {
+				continue
+			}
 			bval, cval, seg := int(b[lane]&31), int(c[lane]&31), int(c[lane]>>8&31)
 			maxLane := lane&seg | cval&^seg
 			minLane := lane & seg
@@ -271,8 +277,14 @@ func redux(c *compiler, in *ptx.Instr, m *mods) error {
 		if pick.Abs {
 			sum &^= 1 << 31
 		}
-		for m := who & (who - 1); m != 0; m &= m - 1 {
-			sum = f(sum, x[first(m)], 0)
+		if who == full && op == "add" { // by far the most frequent
+			for _, v := range x[1:] {
+				sum += v
+			}
+		} else {
+			for m := who & (who - 1); m != 0; m &= m - 1 {
+				sum = f(sum, x[first(m)], 0)
+			}
 		}
 		fill(&w.r32[in.d], takers, sum)
 	}}, member, d)

@@ -1,5 +1,7 @@
 package simt
 
+import "bytes"
+
 // An exchange is an instruction by which lanes of a warp meet: shfl, vote, match, redux, elect and bar.warp. With .sync
 // each lane names the lanes that it exchanges with, itself among them, and waits for them. Lanes that run together need
 // not name the same ones: those that do are a group, and each group is an exchange of its own. Nor need the lanes of a
@@ -93,14 +95,10 @@ func exchangeSync(w *warp, in *inst) {
 
 // common returns which bits every lane of mask has in r, and which some lane has.
 func common(r *[lanes]uint32, mask uint32) (every, some uint32) {
-	every = full
-	if mask == full {
-		for _, v := range r {
-			every &= v
-			some |= v
-		}
-		return every, some
+	if b := bytes32(r); bytes.Equal(b[:len(b)-4], b[4:]) { // all lanes have the same, which is usual
+		return r[0], r[0]
 	}
+	every = full
 	for m := mask; m != 0; m &= m - 1 {
 		v := r[first(m)]
 		every &= v
