@@ -216,3 +216,24 @@ MEET:
 	out, _ := m.alloc(4096)
 	measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
 }
+
+// BenchmarkExchange is a loop of exchanges between lanes, whose masks come from data where there are several groups.
+func BenchmarkExchange(b *testing.B) {
+	const shfl = "	shfl.sync.bfly.b32 %r20, %r10, 1, 31, MASK;\n	add.u32 %r10, %r10, %r20;\n"
+	const redux = "	redux.sync.add.u32 %r20, %r10, MASK;\n	xor.b32 %r10, %r10, %r20;\n"
+	for name, body := range map[string]string{
+		"shfl":             strings.ReplaceAll(shfl, "MASK", "-1"),
+		"shfl/register":    "	mov.u32 %r21, -1;\n" + strings.ReplaceAll(shfl, "MASK", "%r21"),
+		"redux":            strings.ReplaceAll(redux, "MASK", "-1"),
+		"redux/register":   "	mov.u32 %r21, -1;\n" + strings.ReplaceAll(redux, "MASK", "%r21"),
+		"redux/2 groups":   "	and.b32 %r21, %r2, 1;\n	shl.b32 %r21, 0x55555555, %r21;\n" + strings.ReplaceAll(redux, "MASK", "%r21"),
+		"redux/32 groups":  "	mov.u32 %r21, %lanemask_eq;\n" + strings.ReplaceAll(redux, "MASK", "%r21"),
+		"redux/two places": "	and.b32 %r21, %r2, 1;\n	setp.eq.u32 %p3, %r21, 0;\n" + strings.ReplaceAll("	@%p3 bra A;\n"+redux+"	bra B;\nA:\n"+redux+"B:\n", "MASK", "-1"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			m := newMachine(b, loopKernel(body, 1023))
+			out, _ := m.alloc(4096)
+			measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
+		})
+	}
+}

@@ -19,6 +19,7 @@ type Block struct {
 	fault  *gpu.Fault
 	text   []byte // what vprintf is composing
 	size   int    // bytes of its memory
+	given  given  // what lanes of one warp exchange from different places
 }
 
 // State is what became of a block in a step.

@@ -15,7 +15,7 @@ func bar(c *compiler, in *ptx.Instr, m *mods) error {
 		if err != nil {
 			return err
 		}
-		c.exchange(func(*warp, *inst) {}, member, operand{})
+		c.exchange(in, exchange{run: func(*warp, *inst, uint32, uint32, offer) {}}, member, operand{})
 		return nil
 	}
 	if m.has("cluster") {

@@ -7,87 +7,22 @@ import (
 	"vgpud/ptx"
 )
 
-// The instructions in which a warp's lanes exchange values name the lanes that
-// take part. Where those have parted they meet first.
-
-// assemble reports whether the lanes that in wants together, those of the mask
-// in register reg, are all in the running path. If not, the path waits for the
-// others, and the instruction is executed again when they are here.
-func (w *warp) assemble(reg uint32) bool {
-	members := w.r32[reg][first(w.mask)] & w.live
-	met := w.resync&w.mask == w.mask // perhaps at different places
-	w.resync &^= w.mask
-	if met || members&^w.mask == 0 {
-		return true
-	}
-	w.park(waitWarp).arg = members
-	w.meet()
-	w.next()
-	return false
-}
-
-// meet lets those paths go on whose lanes all wait for one another.
-func (w *warp) meet() {
-	for {
-		var here uint32
-		for i := range w.paths {
-			if w.paths[i].wait == waitWarp {
-				here |= w.paths[i].mask
-			}
-		}
-		if here == 0 {
-			return
-		}
-		var met uint32
-		for i := range w.paths {
-			if p := &w.paths[i]; p.wait == waitWarp && p.arg&w.live&^here == 0 {
-				met = p.arg & w.live
-				break
-			}
-		}
-		if met == 0 {
-			return
-		}
-		for i := range w.paths {
-			if p := &w.paths[i]; p.wait == waitWarp && p.mask&met != 0 {
-				p.wait = ready
-				w.resync |= p.mask
-			}
-		}
-		w.gather(met)
-	}
-}
-
-// member compiles the mask of lanes that take part.
+// member compiles operand i, the mask of the lanes that take part.
 func (c *compiler) member(in *ptx.Instr, i int) (operand, error) {
 	return c.src(&in.Operands[i], ptx.B32)
 }
 
-// exchange adds an instruction between lanes: f runs once those of the member
-// mask are together. Without one it is between those that are there.
-func (c *compiler) exchange(f opFunc, member operand, d operand, src ...operand) {
-	in := inst{d: d.index}
-	for i, s := range src {
-		switch i {
-		case 0:
-			in.a = s.index
-		case 1:
-			in.b = s.index
-		case 2:
-			in.c = s.index
-		}
+// exchange adds an instruction by which lanes exchange what they have in register from. Without a member operand the
+// lanes of the path exchange. It returns the instruction, whose further operands the caller fills in.
+func (c *compiler) exchange(in *ptx.Instr, x exchange, member, d operand) *inst {
+	i := inst{op: exchangeHere, d: d.index, run: 1}
+	if member.class != noReg {
+		i.op, i.run = exchangeSync, 0
 	}
-	if member.class == noReg {
-		in.op, in.run = f, 1
-	} else {
-		in.op = func(w *warp, in *inst) {
-			if w.assemble(member.index) {
-				f(w, in)
-				w.pc++
-			}
-		}
-	}
-	c.emit(in, c.costs().Shuffle)
+	x.form, x.member = in.Form(), member.index
+	x.same = len(in.Operands) > 0 && in.Operands[len(in.Operands)-1].Kind == ptx.KindImm // the mask is the last
+	i.x = &extra{exchange: &x}
+	return c.emit(i, c.costs().Shuffle)
 }
 
 // shfl compiles shfl and shfl.sync.
@@ -97,8 +32,9 @@ func shfl(c *compiler, in *ptx.Instr, m *mods) error {
 	if sync {
 		n = 5
 	}
-	mode := m.any("up", "down", "bfly", "idx")
-	if t := m.typ(); t != ptx.B32 || mode == "" {
+	name := m.any("up", "down", "bfly", "idx")
+	mode, ok := shuffleModes[name]
+	if t := m.typ(); t != ptx.B32 || !ok {
 		return c.unsupported("this form of shfl")
 	}
 	if err := c.arity(in, n, n); err != nil {
@@ -129,30 +65,49 @@ func shfl(c *compiler, in *ptx.Instr, m *mods) error {
 			return err
 		}
 	}
-	c.exchange(shuffle(mode, p), member, d, src[:]...)
+	i := c.exchange(in, exchange{run: shuffle(mode, p), from: src[0]}, member, d)
+	i.b, i.c = src[1].index, src[2].index
 	return nil
 }
 
+// shuffleMode is the way in which shfl finds the lane to read from.
+type shuffleMode uint8
+
+const (
+	shuffleIdx shuffleMode = iota
+	shuffleUp
+	shuffleDown
+	shuffleBfly
+)
+
+var shuffleModes = map[string]shuffleMode{"idx": shuffleIdx, "up": shuffleUp, "down": shuffleDown, "bfly": shuffleBfly}
+
 // shuffle makes the exchange of shfl: PTX ISA, shfl, in its own terms.
-func shuffle(mode string, p operand) opFunc {
-	return func(w *warp, in *inst) {
-		d, a, b, c := &w.r32[in.d], w.r32[in.a], &w.r32[in.b], &w.r32[in.c] // a copy: d may be a
+func shuffle(mode shuffleMode, p operand) exchangeFunc {
+	return func(w *warp, in *inst, takers, _ uint32, v offer) {
+		d, a, b, c := &w.r32[in.d], v.word, &w.r32[in.b], &w.r32[in.c]
+		if d == a {
+			keep := *a
+			a = &keep
+		}
 		var valid uint32
-		for m := w.mask; m != 0; m &= m - 1 {
-			lane := first(m)
+		for lane := range lanes {
+			if takers>>lane&1 == 0 {
+				continue
+			}
 			bval, cval, seg := int(b[lane]&31), int(c[lane]&31), int(c[lane]>>8&31)
 			maxLane := lane&seg | cval&^seg
 			minLane := lane & seg
 			var j int
 			var ok bool
 			switch mode {
-			case "up":
+			case shuffleUp:
 				j = lane - bval
 				ok = j >= maxLane
-			case "down":
+			case shuffleDown:
 				j = lane + bval
 				ok = j <= maxLane
-			case "bfly":
+			case shuffleBfly:
 				j = lane ^ bval
 				ok = j <= maxLane
 			default:
@@ -166,7 +121,7 @@ func shuffle(mode string, p operand) opFunc {
 			valid |= bit(ok) << lane
 		}
 		if p.class != noReg {
-			w.setPred(p.index, w.mask, valid)
+			w.setPred(p.index, takers, valid)
 		}
 	}
 }
@@ -205,24 +160,19 @@ func vote(c *compiler, in *ptx.Instr, m *mods) error {
 			return err
 		}
 	}
-	not := -bit(a.not)
-	c.exchange(func(w *warp, in *inst) {
-		who := w.mask
-		if sync {
-			who &= w.r32[member.index][first(w.mask)]
-		}
-		v := (w.pred[in.a] ^ not) & who
+	c.exchange(in, exchange{apart: true, from: a, run: func(w *warp, in *inst, takers, who uint32, v offer) {
+		yes := v.votes & who
 		switch mode {
 		case "ballot":
-			fill(&w.r32[in.d], w.mask, v)
+			fill(&w.r32[in.d], takers, yes)
 		case "all":
-			w.setPred(in.d, w.mask, -bit(v == who))
+			w.setPred(in.d, takers, -bit(yes == who))
 		case "any":
-			w.setPred(in.d, w.mask, -bit(v != 0))
+			w.setPred(in.d, takers, -bit(yes != 0))
 		case "uni":
-			w.setPred(in.d, w.mask, -bit(v == who || v == 0))
+			w.setPred(in.d, takers, -bit(yes == who || yes == 0))
 		}
-	}, member, d, a)
+	}}, member, d)
 	return nil
 }
 
@@ -260,30 +210,29 @@ func match(c *compiler, in *ptx.Instr, m *mods) error {
 	if err != nil {
 		return err
 	}
-	c.exchange(func(w *warp, in *inst) {
-		who := w.mask & w.r32[member.index][first(w.mask)]
+	c.exchange(in, exchange{apart: true, from: a, run: func(w *warp, in *inst, takers, who uint32, v offer) {
 		var out [lanes]uint32
 		same := true
 		for m := who; m != 0; m &= m - 1 {
 			i := first(m)
 			for k := who; k != 0; k &= k - 1 {
 				j := first(k)
-				out[i] |= bit(w.lane(a, i) == w.lane(a, j)) << j
+				out[i] |= bit(v.at(i) == v.at(j)) << j
 			}
 			same = same && out[i] == who
 		}
-		for m := w.mask; m != 0; m &= m - 1 {
-			i := first(m)
-			v := out[i]
-			if mode == "all" {
-				v = who & -bit(same)
+		if mode == "all" {
+			fill(&w.r32[in.d], takers, who&-bit(same))
+		} else {
+			for m := takers; m != 0; m &= m - 1 {
+				i := first(m)
+				w.r32[in.d][i] = out[i]
 			}
-			w.r32[in.d][i] = v
 		}
 		if p.class != noReg {
-			w.setPred(p.index, w.mask, -bit(same))
+			w.setPred(p.index, takers, -bit(same))
 		}
-	}, member, d, a)
+	}}, member, d)
 	return nil
 }
 
@@ -319,21 +268,26 @@ func redux(c *compiler, in *ptx.Instr, m *mods) error {
 	if err != nil {
 		return err
 	}
-	c.exchange(func(w *warp, in *inst) {
-		who := w.mask & w.r32[member.index][first(w.mask)]
+	c.exchange(in, exchange{apart: true, from: a, run: func(w *warp, in *inst, takers, who uint32, v offer) {
 		if who == 0 {
 			return
 		}
-		x := &w.r32[in.a]
-		v := x[first(who)]
+		x := v.word
+		sum := x[first(who)]
 		if pick.Abs {
-			v &^= 1 << 31
+			sum &^= 1 << 31
 		}
-		for m := who & (who - 1); m != 0; m &= m - 1 {
-			v = f(v, x[first(m)], 0)
+		if who == full && op == "add" { // by far the most frequent
+			for _, v := range x[1:] {
+				sum += v
+			}
+		} else {
+			for m := who & (who - 1); m != 0; m &= m - 1 {
+				sum = f(sum, x[first(m)], 0)
+			}
 		}
-		fill(&w.r32[in.d], w.mask, v)
-	}, member, d, a)
+		fill(&w.r32[in.d], takers, sum)
+	}}, member, d)
 	return nil
 }
 
@@ -354,11 +308,11 @@ func elect(c *compiler, in *ptx.Instr, m *mods) error {
 	if err != nil {
 		return err
 	}
-	c.exchange(func(w *warp, in *inst) {
-		leader := first(w.mask & w.r32[member.index][first(w.mask)])
-		fill(&w.r32[in.d], w.mask, uint32(leader))
-		w.setPred(p.index, w.mask, 1<<leader)
-	}, member, d)
+	c.exchange(in, exchange{apart: true, run: func(w *warp, in *inst, takers, who uint32, _ offer) {
+		leader := first(who)
+		fill(&w.r32[in.d], takers, uint32(leader))
+		w.setPred(p.index, takers, 1<<leader)
+	}}, member, d)
 	return nil
 }
 

@@ -36,6 +36,7 @@ type extra struct {
 	targets     []int32 // of brx.idx
 	call        *callSite
 	fn          *function // ret: of which
+	exchange    *exchange // between lanes
 }
 
 // program is a kernel compiled together with all that it can call.

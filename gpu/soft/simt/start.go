@@ -203,7 +203,7 @@ func (b *Block) start(sm int, n uint64) {
 	for i := range b.warps {
 		w := &b.warps[i]
 		w.live, w.mask = w.present, w.present
-		w.pc, w.spins, w.sp, w.resync, w.carry = w.prog.entry, 0, 0, 0, 0
+		w.pc, w.spins, w.sp, w.carry = w.prog.entry, 0, 0, 0
 		w.frame, w.join = nil, nil
 		w.paths = w.paths[:0]
 		w.state = warpReady

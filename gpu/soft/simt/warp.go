@@ -22,7 +22,6 @@ type warp struct {
 	live      uint32 // lanes that have not exited
 	present   uint32 // lanes that exist: all but in a block's last warp
 	state     warpState
-	resync    uint32 // lanes whose pending warp-wide instruction may go ahead
 	freeJoin  *join
 	freeFrame *frame
 	calls     *frame // activations that a kernel's own code began
