@@ -18,6 +18,8 @@ var (
 	ErrInvalid  = errors.New("invalid")
 	ErrNoRoom   = errors.New("no room")
 	ErrInUse    = errors.New("in use")
+	// ErrNotKept is of what was not done since the next daemon would not have known it.
+	ErrNotKept = errors.New("the daemon can't write what it keeps")
 )
 
 // Limits of what may be asked for.

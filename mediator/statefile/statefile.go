@@ -93,14 +93,13 @@ func (f Files) Write(path string, b []byte) (err error) {
 // Remove removes the file or the tree at path. When it returns nil, none is there after a
 // crash of the host.
 func (f Files) Remove(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil // a disk that is read-only would refuse to
+	}
 	if err := f.do(Remove, path, func() error { return os.RemoveAll(path) }); err != nil {
 		return &Error{path, err}
 	}
-	err := f.SyncDir(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there is no directory to be in
-	}
-	return err
+	return f.SyncDir(filepath.Dir(path))
 }
 
 // SyncDir has the names in a directory written to the disk.
@@ -145,6 +144,16 @@ func Read(path string, max int64) (b []byte, err error) {
 		return nil, fmt.Errorf("%s has %d bytes: want at most %d; remove it", path, st.Size(), max)
 	}
 	return b, nil
+}
+
+// Faulty reports whether err is of a disk that is full, read-only or broken.
+func Faulty(err error) bool {
+	for _, e := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // Error is that a file could not be kept. Its text says what to do.
