@@ -126,7 +126,13 @@ func (s *Service) makeGuestDir(dir, uuid string) error {
 // checkSpec says what is wrong with what is asked for, as far as that doesn't
 // depend on what else there is.
 func checkSpec(spec *api.VMSpec) error {
-	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain))
+	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain),
+		api.CheckTimeLimit(spec.KernelTimeLimit), api.CheckMemoryLimit(spec.MemoryLimitBytes))
+	for what, id := range map[string]*int{"uid": spec.UID, "gid": spec.GID} {
+		if id != nil {
+			err = errors.Join(err, api.CheckID(what, *id))
+		}
+	}
 	if spec.DomainUUID != "" {
 		err = errors.Join(err, api.CheckUUID(spec.DomainUUID))
 	}
