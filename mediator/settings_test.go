@@ -45,9 +45,9 @@ func (d *daemon) settings() settings {
 	return settings{d.vm("a").Weight, d.gpu().Policy, len(d.service.VMs())}
 }
 
-// notCreated tries to make a guest, and returns why there is none.
-func (d *daemon) notCreated(name string) error {
-	v, err := d.client.CreateVM(d.t.Context(), api.VMSpec{Name: name, BAR2Bytes: 16 << 20})
+// tryCreate tries to make a guest, which should fail, and returns why it does.
+func (d *daemon) tryCreate(spec api.VMSpec) error {
+	v, err := d.client.CreateVM(d.t.Context(), spec)
 	if err == nil {
 		d.t.Cleanup(func() {
 			if err := unix.Kill(v.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -73,7 +73,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 		disk.fault.Store(&fault{step, unix.ENOSPC})
 		_, uerr := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight})
 		_, perr := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy})
-		cerr := d.notCreated("b")
+		cerr := d.tryCreate(api.VMSpec{Name: "b", BAR2Bytes: 16 << 20})
 		for _, err := range []error{uerr, perr, cerr} {
 			if !errors.Is(err, api.ErrNotKept) || errors.Is(err, api.ErrNoRoom) || !strings.Contains(err.Error(), "make room there, and ask again") {
 				t.Errorf("%s fails: %v", step, err)
@@ -205,7 +205,7 @@ func TestRealDisks(t *testing.T) {
 		t.Helper()
 		_, uerr := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight})
 		_, perr := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy})
-		cerr := d.notCreated("b")
+		cerr := d.tryCreate(api.VMSpec{Name: "b", BAR2Bytes: 16 << 20})
 		for _, err := range []error{uerr, perr, cerr} {
 			if !errors.Is(err, api.ErrNotKept) || !strings.Contains(err.Error(), what) {
 				t.Errorf("want %q: %v", what, err)
