@@ -9,7 +9,8 @@ import (
 // the default named there.
 type Config struct {
 	// Poll and Quiet are the mean lengths of a polling phase and of the quiet
-	// phase after it, for each active guest: 1 ms and 5 ms (LoGA §5.1).
+	// phase after it, for each active guest: 1 ms and 5 ms (LoGA §5.1). They, Round and
+	// Piece are a second at most.
 	Poll, Quiet time.Duration
 	// Round caps the mean of polling and quiet phase together, 24 ms; with more
 	// guests both phases shrink by the same factor, so that their ratio, and
@@ -111,9 +112,21 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
+// maxPhase bounds each phase: decisions come once a round, and who is ahead by then was
+// for all of it. With phases of a second shares hold over a minute at best.
+const maxPhase = time.Second
+
 // Validate says what is wrong with a configuration, defaults applied.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
+	for _, p := range []struct {
+		name   string
+		length time.Duration
+	}{{"poll", c.Poll}, {"quiet", c.Quiet}, {"round", c.Round}, {"piece", c.Piece}} {
+		if p.length > maxPhase {
+			return fmt.Errorf("accounting: %s %v: want at most %v, since decisions come once a round", p.name, p.length, maxPhase)
+		}
+	}
 	switch {
 	case c.Poll < 0 || c.Quiet < 0:
 		return fmt.Errorf("accounting: poll %v and quiet %v must not be negative", c.Poll, c.Quiet)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
 	s.admission.Lock()
 	delete(s.unborn, spec.Name)
 	if err != nil {
-		err = errors.Join(err, os.RemoveAll(s.guestDir(spec.Name)), s.clearDomainSocket(socket))
+		err = errors.Join(s.notKept(err), s.o.Files.Remove(s.guestDir(spec.Name)), s.clearDomainSocket(socket))
 	}
 	s.admission.Unlock()
 	if err != nil {
@@ -96,27 +97,42 @@ func (s *Service) conceive(spec api.VMSpec, socket, uuid string) (*unborn, error
 		return nil, fmt.Errorf("guest %q: %w", spec.Name, err)
 	}
 	dir := s.guestDir(spec.Name)
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, fmt.Errorf("guest %q: clear its directory: %w", spec.Name, err)
-	}
-	// Others may pass through to the VMM's socket, if they know its name.
-	if err := os.Mkdir(dir, 0o711); err != nil {
-		return nil, fmt.Errorf("guest %q: make its directory: %w", spec.Name, err)
-	}
-	if uuid != "" {
-		if err := s.makeDomainDir(uuid); err != nil {
-			return nil, errors.Join(fmt.Errorf("guest %q: %w", spec.Name, err), os.RemoveAll(dir))
-		}
+	if err := s.makeGuestDir(dir, uuid); err != nil {
+		return nil, errors.Join(fmt.Errorf("guest %q: %w", spec.Name, s.notKept(err)), os.RemoveAll(dir))
 	}
 	b := &unborn{spec: spec, share: sh, socket: socket, uuid: uuid}
 	s.unborn[spec.Name] = b
 	return b, nil
 }
 
+// makeGuestDir makes a guest's directory, and its domain's.
+func (s *Service) makeGuestDir(dir, uuid string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("clear its directory: %w", err)
+	}
+	// Others may pass through to the VMM's socket, if they know its name.
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return fmt.Errorf("make its directory: %w", err)
+	}
+	if err := s.o.Files.SyncDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if uuid == "" {
+		return nil
+	}
+	return s.makeDomainDir(uuid)
+}
+
 // checkSpec says what is wrong with what is asked for, as far as that doesn't
 // depend on what else there is.
 func checkSpec(spec *api.VMSpec) error {
-	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain))
+	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain),
+		api.CheckTimeLimit(spec.KernelTimeLimit), api.CheckMemoryLimit(spec.MemoryLimitBytes))
+	for what, id := range map[string]*int{"uid": spec.UID, "gid": spec.GID} {
+		if id != nil {
+			err = errors.Join(err, api.CheckID(what, *id))
+		}
+	}
 	if spec.DomainUUID != "" {
 		err = errors.Join(err, api.CheckUUID(spec.DomainUUID))
 	}

@@ -70,6 +70,16 @@ const (
 	DefaultGuestProcesses   = 4096
 )
 
+// What of that can be configured. Below the least no context comes to be, which a guest
+// would see as a GPU that does not work; beyond the most is no limit of anything: a host's
+// memory, and the kernel's own limit of process numbers.
+const (
+	minGuestMemoryBytes = 256 << 20
+	maxGuestMemoryBytes = 1 << 50
+	minGuestProcesses   = 64
+	maxGuestProcesses   = 4 << 20
+)
+
 // options are package confine's.
 func (c *ConfinementConfig) options() (o confine.Options, err error) {
 	switch o.Mode = confine.Mode(c.Mode); o.Mode {
@@ -87,8 +97,13 @@ func (c *ConfinementConfig) options() (o confine.Options, err error) {
 	if c.Cgroup != "" && c.Cgroup != confine.NoCgroup && !filepath.IsAbs(c.Cgroup) {
 		return o, fmt.Errorf("cgroup %q: want the directory of a control group, or %s", c.Cgroup, confine.NoCgroup)
 	}
-	if c.CPUWeight < 0 || c.CPUWeight > 10000 {
+	switch {
+	case c.CPUWeight < 0 || c.CPUWeight > 10000:
 		return o, fmt.Errorf("cpu_weight %d: want 1 to 10000", c.CPUWeight)
+	case c.MemoryBytes > 0 && c.MemoryBytes < minGuestMemoryBytes || c.MemoryBytes > maxGuestMemoryBytes:
+		return o, fmt.Errorf("memory_bytes %d: want %d to %d, or below 0 for no limit", c.MemoryBytes, int64(minGuestMemoryBytes), int64(maxGuestMemoryBytes))
+	case c.Processes > 0 && c.Processes < minGuestProcesses || c.Processes > maxGuestProcesses:
+		return o, fmt.Errorf("processes %d: want %d to %d, or below 0 for no limit", c.Processes, minGuestProcesses, maxGuestProcesses)
 	}
 	o.Cgroup = c.Cgroup
 	o.Limits = confine.Limits{MemoryBytes: DefaultGuestMemoryBytes, Processes: DefaultGuestProcesses, CPUWeight: c.CPUWeight}
@@ -110,6 +125,18 @@ const DefaultKernelTimeLimit = 10 * time.Second
 // nothing else is configured. An honest one leaves between two of its tasks, which
 // takes a small part of that.
 const DefaultEvictionDeadline = 500 * time.Millisecond
+
+// maxWait bounds what is configured of waiting for a kernel to leave the GPU. Others wait as
+// long, and who means to have them wait for the kernel's end says none.
+const maxWait = time.Minute
+
+// checkWait says what is wrong with a time that others wait.
+func checkWait(name string, l TimeLimit) error {
+	if time.Duration(l) > maxWait {
+		return fmt.Errorf("%s %v: want at most %v, or none", name, time.Duration(l), maxWait)
+	}
+	return nil
+}
 
 // TimeLimit is a duration as api.ParseTimeLimit reads it; 0 is the default, and
 // below 0 is none.
@@ -260,7 +287,7 @@ func (c AccountingConfig) check(gpus int) error {
 
 // ReadConfig reads a configuration file. Errors name the line.
 func ReadConfig(path string) (Config, error) {
-	b, err := os.ReadFile(path)
+	b, err := readBounded(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("read the configuration: %w", err)
 	}
@@ -269,6 +296,22 @@ func ReadConfig(path string) (Config, error) {
 		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
+}
+
+// maxConfig is some hundred times what a configuration of many GPUs has, in bytes.
+const maxConfig = 1 << 20
+
+// readBounded is os.ReadFile for what is no larger than a configuration. It may be a pipe.
+func readBounded(path string) (b []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if b, err = io.ReadAll(io.LimitReader(f, maxConfig+1)); err == nil && len(b) > maxConfig {
+		err = fmt.Errorf("%s has more than %d bytes: is it the configuration?", path, maxConfig)
+	}
+	return b, err
 }
 
 // ParseConfig parses and checks a configuration.
@@ -307,6 +350,9 @@ func (c *Config) check() error {
 	}
 	if _, err := c.Confinement.options(); err != nil {
 		return fmt.Errorf("confinement: %w", err)
+	}
+	if err := checkWait("eviction_deadline", c.EvictionDeadline); err != nil {
+		return err
 	}
 	seen := make(map[string]bool)
 	for i := range c.GPUs {

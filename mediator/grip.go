@@ -37,7 +37,7 @@ func (c *GPUConfig) checkControl() error {
 	if c.SliceLoss != 0 && !(c.SliceLoss >= 0.002 && c.SliceLoss <= 0.2) {
 		return fmt.Errorf("slice_loss %v: want 0.002 to 0.2", c.SliceLoss)
 	}
-	return nil
+	return checkWait("deep_after", c.DeepAfter)
 }
 
 // control is how a share controls its guests' contexts, where it can.

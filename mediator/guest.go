@@ -16,6 +16,7 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/hold"
 	"vgpud/mediator/link"
+	"vgpud/mediator/statefile"
 )
 
 // guest is one guest as the daemon knows it. Its page and link live as long as
@@ -32,6 +33,8 @@ type guest struct {
 	page    *link.Page
 	conn    *link.Conn
 	gone    chan struct{} // closed when the guest is forgotten
+	// remains is why what it has left could not be removed, set before gone is closed.
+	remains error
 	deaf    chan struct{} // closed when its launches are not listened for any more
 	hearing sync.WaitGroup
 	grip    *hold.Grip // on its contexts; nil only in tests
@@ -42,7 +45,8 @@ type guest struct {
 	owned  []accounting.GroupID
 	greedy bool
 
-	dir     string     // where its account is kept for the next daemon
+	dir     string // where its account is kept for the next daemon
+	files   statefile.Files
 	keeping sync.Mutex // one at a time
 	noted   kept       // what is there
 
@@ -254,13 +258,13 @@ func (g *guest) setDomain(change func(*link.Domain)) error {
 	if err != nil {
 		return fmt.Errorf("tell its process of its domain: %w", err)
 	}
-	g.mu.Lock()
-	g.domain = d
-	g.mu.Unlock()
 	limit := time.NewTimer(renameLimit)
 	defer limit.Stop()
 	select {
 	case <-g.renamed:
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.domain = d
 		return nil
 	case <-g.gone:
 		return fmt.Errorf("tell its process of its domain: %w", api.ErrNotFound)

@@ -37,12 +37,15 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	g.dir = dir
+	g.dir, g.files = dir, s.o.Files
 	if err := g.resume(noted, s.clock.Now()); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
 	if terms != nil {
 		g.terms = *terms
+		if err := g.keep(s.clock.Now()); err != nil {
+			return nil, errors.Join(err, g.close())
+		}
 	}
 	sh, err := s.share(g.spec.GPU.Name)
 	if err != nil {
@@ -73,7 +76,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 		ended := g.attend(s.log, func(m *link.Message) { sh.handed(g, m) })
 		s.noteLast(g, ended)
 		if ended {
-			s.clear(dir, g.spec.Socket)
+			g.remains = s.clear(dir, g.spec.Socket)
 			if err := s.warden.Release(g.spec.Cell); err != nil {
 				s.log.Warn("remove what a guest left", "guest", g.spec.Name, "err", err)
 			}
@@ -85,12 +88,14 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 }
 
 // clear removes what a guest that is gone has left.
-func (s *Service) clear(dir, socket string) {
+func (s *Service) clear(dir, socket string) error {
 	s.admission.Lock() // of guests that may use the same directory
 	defer s.admission.Unlock()
-	if err := errors.Join(os.RemoveAll(dir), s.clearDomainSocket(socket)); err != nil {
+	err := errors.Join(s.o.Files.Remove(dir), s.clearDomainSocket(socket))
+	if err != nil {
 		s.log.Warn("remove what a guest left", "dir", dir, "socket", socket, "err", err)
 	}
+	return err
 }
 
 // forget lets go of a guest whose process has ended, or whom a daemon that ends
@@ -183,7 +188,7 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 		return true, fmt.Errorf("tell guest %q to end: %w", name, err)
 	}
 	if g.left(endLimit) {
-		return true, nil
+		return true, g.remained()
 	}
 	// A VMM can keep its guest's process from ending, such as by a descriptor whose
 	// closing blocks. Killed, it leaves what it has to the kernel.
@@ -194,7 +199,16 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	if !g.left(endLimit) {
 		return true, fmt.Errorf("guest %q, process %d, does not end even though it was killed", name, g.pid)
 	}
-	return true, nil
+	return true, g.remained()
+}
+
+// remained is why what a guest that is gone has left is still there; nil: it is not.
+func (g *guest) remained() error {
+	if g.remains == nil {
+		return nil
+	}
+	return fmt.Errorf("guest %q has ended, but what it left is still there, and goes when a guest of its name is made or the daemon starts anew: %w: %w",
+		g.spec.Name, api.ErrNotKept, g.remains)
 }
 
 // endLimit is how long a guest's process may take to end when told to, and when

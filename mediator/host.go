@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,18 +76,24 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 			return err
 		}
 	}
-	changed, err := s.amend(g, u)
-	if err == nil && u.Domain != nil {
-		err = g.setDomain(func(d *link.Domain) { d.Name = *u.Domain })
+	was := g.domainNow().Name
+	rename := func(name string) error { return g.setDomain(func(d *link.Domain) { d.Name = name }) }
+	if u.Domain != nil {
+		if err := rename(*u.Domain); err != nil {
+			return err
+		}
 	}
-	if !changed {
+	changed, err := s.grant(g, u)
+	if err != nil && u.Domain != nil {
+		err = errors.Join(err, rename(was))
+	}
+	if err != nil || !changed {
 		return err
 	}
-	s.note(g)
 	sh.changed(g.id)
 	t := g.termsNow()
 	s.log.Info("terms", "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling)
-	return err
+	return nil
 }
 
 // amend changes the terms, and reports whether they are others now.
@@ -131,10 +138,9 @@ func (s *Service) UpdateGPU(name string, u api.GPUUpdate) (api.GPU, error) {
 		return api.GPU{}, err
 	}
 	if u.Policy != nil {
-		if err := sh.setPolicy(*u.Policy); err != nil {
-			return api.GPU{}, err
+		if err := s.updatePolicy(sh, *u.Policy); err != nil {
+			return api.GPU{}, fmt.Errorf("GPU %s: %w", name, err)
 		}
-		sh.changed(0)
 	}
 	return s.gpu(sh), nil
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
 	"vgpud/clock"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
+	"vgpud/mediator/statefile"
 )
 
 // kept is what a daemon notes of a guest for the next one, in the guest's directory,
@@ -30,6 +30,9 @@ type kept struct {
 // keptName is the file's, in the guest's directory.
 const keptName = "account.json"
 
+// maxKept is more than an account has, in bytes.
+const maxKept = 64 << 10
+
 // keepEvery is how often bills are noted that have changed. It bounds what can be made
 // of a bill on its page while no daemon runs.
 const keepEvery = 5 * time.Second
@@ -37,7 +40,7 @@ const keepEvery = 5 * time.Second
 // readKept is what the last daemon noted, nil where there is nothing: a guest that is
 // new, or a daemon of an older version.
 func readKept(dir string) (*kept, error) {
-	b, err := os.ReadFile(filepath.Join(dir, keptName))
+	b, err := statefile.Read(filepath.Join(dir, keptName), maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -54,15 +57,11 @@ func readKept(dir string) (*kept, error) {
 	return &k, nil
 }
 
-// write puts it in the place of what was noted before.
-func (k *kept) write(dir string) error {
+// write puts it in the place of what was noted before. It is safe when write returns nil.
+func (k *kept) write(f statefile.Files, dir string) error {
 	b, err := json.Marshal(k)
-	if err != nil {
-		return fmt.Errorf("note a guest's account: %w", err)
-	}
-	name := filepath.Join(dir, keptName)
-	if err = os.WriteFile(name+".new", b, 0o600); err == nil {
-		err = os.Rename(name+".new", name)
+	if err == nil {
+		err = f.Write(filepath.Join(dir, keptName), b)
 	}
 	if err != nil {
 		return fmt.Errorf("note a guest's account: %w", err)
@@ -116,17 +115,57 @@ func (g *guest) keep(now time.Duration) error {
 	if g.dir == "" {
 		return nil
 	}
+	return g.keepWith(g.termsNow(), now)
+}
+
+// keepWith is keep with the terms that the guest is about to have. The caller holds
+// keeping, and dir is set.
+func (g *guest) keepWith(t api.Terms, now time.Duration) error {
 	g.mu.Lock()
-	k := kept{PID: g.pid, Terms: g.terms, Bill: g.bill(), At: now}
+	k := kept{PID: g.pid, Terms: t, Bill: g.bill(), At: now}
 	g.mu.Unlock()
 	if k.Terms == g.noted.Terms && k.Bill == g.noted.Bill {
 		return nil
 	}
-	if err := k.write(g.dir); err != nil {
+	if err := k.write(g.files, g.dir); err != nil {
+		g.noted = kept{} // it is not known which of the two is there
 		return err
 	}
 	g.noted = k
 	return nil
+}
+
+// grant changes what a guest is granted, once the next daemon will know it, and reports
+// whether that is a change. After an error the guest has what it had.
+func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
+	g.keeping.Lock()
+	defer g.keeping.Unlock()
+	if g.dir == "" {
+		return false, api.ErrNotFound // it has left
+	}
+	had := g.termsNow()
+	t := u.Apply(had)
+	if err := t.Check(); err != nil {
+		return false, err
+	}
+	if err := g.keepWith(t, s.clock.Now()); err != nil {
+		if berr := g.keepWith(had, s.clock.Now()); berr != nil {
+			s.log.Debug("note again what a guest is granted", "guest", g.spec.Name, "err", berr)
+		}
+		return false, s.notKept(err)
+	}
+	return s.amend(g, u)
+}
+
+// notKept is err, by which nothing was changed, as the API has it where a disk is why.
+func (s *Service) notKept(err error) error {
+	if _, ok := errors.AsType[*statefile.Error](err); !ok {
+		if !statefile.Faulty(err) {
+			return err
+		}
+		err = &statefile.Error{Path: s.runDir(), Err: err}
+	}
+	return fmt.Errorf("nothing was changed: %w: %w", api.ErrNotKept, err)
 }
 
 // note has a guest's account kept for the next daemon.

@@ -43,9 +43,8 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 		}
 		sh, err := s.share(g.Name)
 		if err == nil && c.GPUs[j].Policy != g.Policy {
-			if err = sh.setPolicy(c.GPUs[j].Policy); err == nil {
+			if err = s.configurePolicy(sh, c.GPUs[j].Policy); err == nil {
 				g.Policy = c.GPUs[j].Policy
-				sh.changed(0)
 			}
 		}
 		if err == nil {

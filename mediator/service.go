@@ -31,10 +31,11 @@ import (
 	"vgpud/mediator/domain/libvirt"
 	"vgpud/mediator/hold"
 	"vgpud/mediator/link"
+	"vgpud/mediator/statefile"
 )
 
-// Options are what a service works with. All fields but Libvirt and
-// Inventory must be set.
+// Options are what a service works with. All fields but Libvirt,
+// Inventory and Files must be set.
 type Options struct {
 	Config Config
 	// Open opens a physical GPU to be watched.
@@ -48,8 +49,10 @@ type Options struct {
 	// Inventory hands on what NVIDIA's driver says of the host's GPUs, from one
 	// goroutine, until ctx ends; nil: nothing is heard.
 	Inventory func(ctx context.Context, f func(inventory.Message)) error
-	Log       *slog.Logger
-	Version   string
+	// Files is where what the next daemon goes by is kept; the zero value: on the host.
+	Files   statefile.Files
+	Log     *slog.Logger
+	Version string
 }
 
 // Opener opens the GPU that a configuration names, to be watched.
@@ -188,6 +191,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(err, s.closeGPUs())
 	}
+	s.recallPolicies()
 	if err := errors.Join(s.sweepNursery(), s.adoptAll()); err != nil {
 		for _, l := range listeners {
 			err = errors.Join(err, l.Close())

@@ -27,6 +27,7 @@ import (
 	"vgpud/mediator/executor"
 	guestproc "vgpud/mediator/guest"
 	"vgpud/mediator/link"
+	"vgpud/mediator/statefile"
 )
 
 // roleVariable has this binary be one of the daemon's processes.
@@ -128,6 +129,7 @@ type daemon struct {
 	t       *testing.T
 	service *Service
 	device  gpu.Monitor
+	files   statefile.Files
 	config  Config
 	client  *api.Client
 	stop    func() // once, and waits
@@ -141,7 +143,13 @@ func startDaemon(t *testing.T, dir string) *daemon {
 // startDaemonOn starts one that watches a GPU of the test's.
 func startDaemonOn(t *testing.T, dir string, device gpu.Monitor) *daemon {
 	t.Helper()
-	d := &daemon{t: t, device: device, config: Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []GPUConfig{
+	return startDaemonWith(t, dir, device, statefile.Files{})
+}
+
+// startDaemonWith starts one whose disk is the test's, too.
+func startDaemonWith(t *testing.T, dir string, device gpu.Monitor, files statefile.Files) *daemon {
+	t.Helper()
+	d := &daemon{t: t, device: device, files: files, config: Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []GPUConfig{
 		{Name: "gpu0", Kind: "soft", Socket: "unused", Policy: "none", Accounting: AccountingConfig{Poll: 1, Quiet: 50 * ms, Round: 50 * ms}},
 	}}}
 	var err error
@@ -173,6 +181,7 @@ func (d *daemon) options() Options {
 		Config: d.config, Log: slog.New(slog.DiscardHandler), Version: "test",
 		Open:    func(context.Context, link.GPU) (gpu.Monitor, error) { return d.device, nil },
 		Command: func() *exec.Cmd { return inRole("vm") },
+		Files:   d.files,
 	}
 }
 

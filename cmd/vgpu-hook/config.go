@@ -35,7 +35,7 @@ type config struct {
 	Group string `yaml:"group"`
 	// RunDir is the daemon's, the directory of its socket by default.
 	RunDir string `yaml:"run_dir"`
-	// Timeout is how long the daemon may take; for limit.
+	// Timeout is how long the daemon may take, 10 minutes at most; for limit.
 	Timeout time.Duration `yaml:"timeout"`
 	// PIDDir is where libvirt writes the numbers of its QEMU processes.
 	PIDDir string `yaml:"pid_dir"`
@@ -50,6 +50,9 @@ const (
 	// defaultTimeout is more than the daemon itself gives a virtual GPU to be
 	// ready, 10 s: what went wrong is then the daemon's to say.
 	defaultTimeout = 15 * time.Second
+	// maxTimeout is less than anybody waits for a VM to start: libvirt waits behind the hook,
+	// and answers nothing else about the domain meanwhile.
+	maxTimeout = 10 * time.Minute
 )
 
 // limit is how long the daemon may take for so many virtual GPUs, which it makes
@@ -77,8 +80,8 @@ func readConfig() (config, error) {
 	c.PIDDir = cmp.Or(c.PIDDir, "/run/libvirt/qemu")
 	c.SaveDir = cmp.Or(c.SaveDir, "/var/lib/libvirt/qemu/save")
 	c.QEMUConf = cmp.Or(c.QEMUConf, "/etc/libvirt/qemu.conf")
-	if c.Timeout < 0 || !filepath.IsAbs(c.RunDir) || !filepath.IsAbs(c.PIDDir) || !filepath.IsAbs(c.SaveDir) {
-		return config{}, fmt.Errorf("configuration %s: timeout %v, run_dir %s, pid_dir %s, save_dir %s: want a time above 0 and absolute paths", path, c.Timeout, c.RunDir, c.PIDDir, c.SaveDir)
+	if c.Timeout < 0 || c.Timeout > maxTimeout || !filepath.IsAbs(c.RunDir) || !filepath.IsAbs(c.PIDDir) || !filepath.IsAbs(c.SaveDir) {
+		return config{}, fmt.Errorf("configuration %s: timeout %v, run_dir %s, pid_dir %s, save_dir %s: want a time above 0, at most 10m, and absolute paths", path, c.Timeout, c.RunDir, c.PIDDir, c.SaveDir)
 	}
 	return c, nil
 }

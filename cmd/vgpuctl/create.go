@@ -53,11 +53,18 @@ func newCreate(o *options) *cobra.Command {
 			if pid != 0 || pidFile != "" {
 				s.Peer = &api.Peer{PID: pid, PIDFile: pidFile}
 			}
-			if uid >= 0 {
-				s.UID = &uid
-			}
-			if gid >= 0 {
-				s.GID = &gid
+			for _, id := range []struct {
+				flag  string
+				value *int
+				spec  **int
+			}{{"uid", &uid, &s.UID}, {"gid", &gid, &s.GID}} {
+				if !c.Flags().Changed(id.flag) {
+					continue
+				}
+				if err := api.CheckID("--"+id.flag, *id.value); err != nil {
+					return cli.UsageError{Err: err}
+				}
+				*id.spec = id.value
 			}
 			ctx, cancel := asking(c)
 			defer cancel()
@@ -83,8 +90,8 @@ func newCreate(o *options) *cobra.Command {
 	vm.Flags().Uint64Var(&s.BAR2Bytes, "shared-bytes", 0, "memory shared with the guest, a power of two (default 256 MiB)")
 	vm.Flags().Uint64Var(&s.MemoryLimitBytes, "memory-bytes", 0, "GPU memory the guest may use (default: the GPU's)")
 	vm.Flags().StringVar(&limit, "kernel-time-limit", "", "end a kernel after this much GPU `time`; none: never (default: as the daemon is configured, 10s)")
-	vm.Flags().IntVar(&uid, "uid", -1, "user that the socket belongs to, the VMM's (default: the daemon's)")
-	vm.Flags().IntVar(&gid, "gid", -1, "group that the socket belongs to")
+	vm.Flags().IntVar(&uid, "uid", 0, "user that the socket belongs to, the VMM's (default: the daemon's)")
+	vm.Flags().IntVar(&gid, "gid", 0, "group that the socket belongs to (default: the daemon's)")
 	a.flags(vm)
 	create.AddCommand(vm)
 	return create

@@ -79,7 +79,10 @@ func (h *host) GPUs() []GPU { return []GPU{{Name: "gpu0"}} }
 
 func (h *host) GPU(string) (GPU, error) { return GPU{Name: "gpu0"}, nil }
 
-func (h *host) UpdateGPU(_ string, u GPUUpdate) (GPU, error) {
+func (h *host) UpdateGPU(name string, u GPUUpdate) (GPU, error) {
+	if name == "forgetful" {
+		return GPU{}, fmt.Errorf("GPU %q: %w", name, ErrNotKept)
+	}
 	return GPU{Name: "gpu0", Policy: *u.Policy}, nil
 }
 
@@ -157,6 +160,10 @@ func TestRefusals(t *testing.T) {
 			_, err := ask[struct{}](ctx, c, "DELETE", "/v1/vms/busy?force=yes", nil)
 			return err
 		}, ErrInvalid},
+		"what can't be kept": {func() error {
+			_, err := c.UpdateGPU(ctx, "forgetful", GPUUpdate{Policy: new(string)})
+			return err
+		}, ErrNotKept},
 		"taken name":    {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "a"}); return err }, ErrExists},
 		"path as name":  {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "../a"}); return err }, ErrInvalid},
 		"no weight":     {func() error { _, err := c.UpdateVM(ctx, "a", VMUpdate{Weight: &zero}); return err }, ErrInvalid},
@@ -172,7 +179,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := try.do()
-			for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrNoRoom, ErrInUse} {
+			for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrNoRoom, ErrInUse, ErrNotKept} {
 				if errors.Is(err, e) != (e == try.want) {
 					t.Errorf("got %v, want %v", err, try.want)
 				}

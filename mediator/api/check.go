@@ -18,6 +18,8 @@ var (
 	ErrInvalid  = errors.New("invalid")
 	ErrNoRoom   = errors.New("no room")
 	ErrInUse    = errors.New("in use")
+	// ErrNotKept is of what was not done since the next daemon would not have known it.
+	ErrNotKept = errors.New("the daemon can't write what it keeps")
 )
 
 // Limits of what may be asked for.
@@ -33,19 +35,58 @@ const (
 // AnyGPU is the name of no GPU: it leaves the choice to the daemon.
 const AnyGPU = "any"
 
+// Limits of what may be asked for, with their reasons.
+const (
+	// MaxTimeLimit is the longest time limit of kernels: one that is to run for longer is
+	// meant to have none, and a slip of the pen is not to come to that.
+	MaxTimeLimit = 24 * time.Hour
+	// MaxMemoryLimit is a pebibyte, some thousand times what a GPU has: what is limited on
+	// a GPU is summed, and no sum of limits up to this one overflows.
+	MaxMemoryLimit = 1 << 50
+	// MaxID is the largest number of a user or a group. The one after it stands for none
+	// in chown(2), and numbers are taken modulo 2³² there.
+	MaxID = 1<<32 - 2
+)
+
+// CheckID says what is wrong with the number of a user or a group, which what names.
+func CheckID(what string, id int) error {
+	if id < 0 || id > MaxID {
+		return fmt.Errorf("%s %d: want a number from 0 to %d: %w", what, id, MaxID, ErrInvalid)
+	}
+	return nil
+}
+
+// CheckTimeLimit says what is wrong with a limit of kernels' GPU time, of which 0 is the
+// daemon's and anything below is none.
+func CheckTimeLimit(d time.Duration) error {
+	if d > MaxTimeLimit {
+		return fmt.Errorf("time limit %v: want at most %v, or below 0 for none: %w", d, MaxTimeLimit, ErrInvalid)
+	}
+	return nil
+}
+
+// CheckMemoryLimit says what is wrong with a limit of GPU memory in bytes, of which 0 is
+// none.
+func CheckMemoryLimit(n uint64) error {
+	if n > MaxMemoryLimit {
+		return fmt.Errorf("memory limit of %d bytes: want at most %d, or 0 for none: %w", n, uint64(MaxMemoryLimit), ErrInvalid)
+	}
+	return nil
+}
+
 // NoTimeLimit lets kernels run for as long as they like: one that never ends
 // keeps the GPU from all other guests.
 const NoTimeLimit time.Duration = -1
 
 // ParseTimeLimit reads a limit of kernels' GPU time: "none", which is
-// NoTimeLimit, or a positive duration such as "10s".
+// NoTimeLimit, or a positive duration up to [MaxTimeLimit] such as "10s".
 func ParseTimeLimit(s string) (time.Duration, error) {
 	if s == "none" {
 		return NoTimeLimit, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("time limit %q: want \"none\" or a positive duration such as 10s: %w", s, ErrInvalid)
+	if err != nil || d <= 0 || d > MaxTimeLimit {
+		return 0, fmt.Errorf("time limit %q: want \"none\" or a positive duration up to %v such as 10s: %w", s, MaxTimeLimit, ErrInvalid)
 	}
 	return d, nil
 }

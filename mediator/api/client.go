@@ -114,7 +114,9 @@ func (e *Error) Is(target error) bool {
 	case ErrInvalid:
 		return e.Status == http.StatusBadRequest
 	case ErrNoRoom:
-		return e.Status == http.StatusInsufficientStorage
+		return e.Status == http.StatusInsufficientStorage && e.code == ""
+	case ErrNotKept:
+		return e.Status == http.StatusInsufficientStorage && e.code == codeNotKept
 	}
 	return false
 }

@@ -93,8 +93,11 @@ func Handler(h Host, metrics http.Handler, log *slog.Logger) http.Handler {
 			v, err := rt.serve(h, r)
 			if err != nil {
 				p := problem{Error: err.Error()}
-				if errors.Is(err, ErrInUse) {
+				switch {
+				case errors.Is(err, ErrInUse):
 					p.Code = codeInUse
+				case errors.Is(err, ErrNotKept):
+					p.Code = codeNotKept
 				}
 				write(w, log, statusOf(err), p)
 				return
@@ -121,7 +124,10 @@ type problem struct {
 	Code string `json:"code,omitempty"`
 }
 
-const codeInUse = "in_use"
+const (
+	codeInUse   = "in_use"
+	codeNotKept = "not_kept"
+)
 
 func statusOf(err error) int {
 	switch {
@@ -131,7 +137,7 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, ErrNoRoom):
+	case errors.Is(err, ErrNoRoom), errors.Is(err, ErrNotKept):
 		return http.StatusInsufficientStorage
 	default:
 		return http.StatusInternalServerError

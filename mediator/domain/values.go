@@ -93,7 +93,7 @@ func parseTimeLimit(s string) (time.Duration, error) {
 			return d, nil
 		}
 	}
-	return 0, fmt.Errorf("%s: want \"none\", or a time above 0 such as 10s or 500ms", show(s))
+	return 0, fmt.Errorf("%s: want \"none\", or a time above 0, at most 24h, such as 10s or 500ms", show(s))
 }
 
 func formatTimeLimit(d time.Duration) string {
