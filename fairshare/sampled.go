@@ -19,8 +19,9 @@ import "time"
 // is followed by another one before its completion is noticed ends with that, and one
 // that is not takes until it is noticed.
 //
-// A command that does not end keeps the GPU from everybody until its time limit, as it
-// does there.
+// Where nobody has work it goes on all the same; the published one waits for some before
+// it samples again. A command that does not end keeps the GPU from everybody until its
+// time limit, as it does there.
 type sampled struct {
 	accounts
 	options  Options
@@ -32,7 +33,6 @@ type sampled struct {
 	samples  map[GuestID]*sample  // of this round
 	sampling time.Duration        // of this round, with that of guests that were skipped
 	free     time.Duration        // that the free run lasts
-	active   bool                 // whether anybody was sampled with requests, or held back
 	over     time.Duration        // since when the current guest's time is over, but not its requests; 0: it is not
 	counts   map[GuestID]Requests // as of the newest look
 	verdicts []Verdict
@@ -42,8 +42,7 @@ type sampled struct {
 type season uint8
 
 const (
-	barrier  season = iota // nobody runs, until there is work
-	draining               // nobody is let run, until nothing runs
+	draining season = iota // nobody is let run, until nothing runs
 	alone
 	freeRun
 )
@@ -130,11 +129,6 @@ func (p *sampled) step(now time.Duration, st *State) bool {
 	switch p.season {
 	case freeRun:
 		if now < p.begun+p.free {
-			return false
-		}
-		p.season = barrier
-	case barrier:
-		if !p.active && !anyWork(st) {
 			return false
 		}
 		p.season = draining
@@ -235,11 +229,11 @@ func (s *sample) call() float64 {
 func (p *sampled) settle(st *State) {
 	p.scale(st)
 	var total float64
-	p.active = false
+	active := false // whether anybody was sampled with requests, or held back
 	for i := range st.Guests {
 		id := st.Guests[i].ID
 		total += p.samples[id].call()
-		p.active = p.active || p.counted(id)
+		active = active || p.counted(id)
 	}
 	for i := range st.Guests {
 		if g := &st.Guests[i]; total > 0 {
@@ -247,7 +241,7 @@ func (p *sampled) settle(st *State) {
 		}
 	}
 	threshold := 0.0
-	if p.active {
+	if active {
 		p.advance(st, func(g *Guest) bool { return p.counted(g.ID) })
 		if threshold = float64(p.free); p.options.Threshold > 0 {
 			threshold = float64(p.options.Threshold)
@@ -264,16 +258,6 @@ func (p *sampled) settle(st *State) {
 func (p *sampled) counted(id GuestID) bool {
 	s := p.samples[id]
 	return p.back[id] || s != nil && s.requests > 0
-}
-
-// anyWork reports whether any guest has work.
-func anyWork(st *State) bool {
-	for i := range st.Guests {
-		if g := &st.Guests[i]; g.Backlogged || g.Requests.UnderWay {
-			return true
-		}
-	}
-	return false
 }
 
 // inFlight reports whether the GPU has any guest's requests.

@@ -190,8 +190,7 @@ func TestNeonEndsASampleWithEnoughRequests(t *testing.T) {
 	}
 }
 
-// TestNeonDrains: nobody is sampled before all have ended what they have on the GPU, and
-// without work there is nothing to sample.
+// TestNeonDrains: nobody is sampled before all have ended what they have on the GPU.
 func TestNeonDrains(t *testing.T) {
 	s := newSampling(t, asker{1, 1}, asker{1, 1})
 	s.freeRun()
@@ -204,20 +203,6 @@ func TestNeonDrains(t *testing.T) {
 	s.guests[1].Requests.UnderWay = false
 	if _, running := s.step(); !cmp.Equal([]fairshare.GuestID{1}, running) {
 		t.Errorf("%v run when all have ended, want the first guest", running)
-	}
-}
-
-// TestNeonRestsWithoutWork: nobody is sampled until there is work again.
-func TestNeonRestsWithoutWork(t *testing.T) {
-	s := newSampling(t, asker{0, 0}, asker{0, 0})
-	for range 10 {
-		if _, running := s.step(); running != nil {
-			t.Fatalf("%v are sampled, and nobody has work", running)
-		}
-	}
-	s.askers[0], s.guests[0].Backlogged = asker{1, 1}, true
-	if _, running := s.step(); !cmp.Equal([]fairshare.GuestID{1}, running) {
-		t.Errorf("%v run when there is work again, want the first guest", running)
 	}
 }
 
