@@ -12,6 +12,14 @@ type Simulation interface {
 	AdvanceTo(t time.Duration)
 }
 
+// Polled is a [Simulation] that wants to know when it is polled: where reading registers
+// costs the GPU something, ticks that a [Poller] skips would cost nothing else.
+type Polled interface {
+	Simulation
+	// Polling says that from now on it is polled every tick, or no longer.
+	Polling(on bool)
+}
+
 // Poller is the sampler of a [Simulation]. It has the result of polling every
 // Config.Tick, and skips the ticks at which the status can't have changed.
 type Poller struct {
@@ -91,6 +99,10 @@ func (p *Poller) Round(planner *Planner, l Load, phase *Phase) (quiet time.Durat
 // watch polls for a length from the status st on, or until none of the groups in
 // gone executes, and returns the status at the end, which is not observed yet.
 func (p *Poller) watch(st Status, length time.Duration, gone []GroupID) (Status, error) {
+	if polled, ok := p.sim.(Polled); ok {
+		polled.Polling(true)
+		defer polled.Polling(false)
+	}
 	start, end := st.Clock, st.Clock+length
 	for now := start; now < end; {
 		if gone != nil && !executes(p.meter, gone) {

@@ -9,6 +9,9 @@
 //	dfq        weighted disengaged fair queueing
 //	dfq-loga   disengaged fair queueing as LoGA §3.4 prints it, a baseline
 //	loga-cl    the same by mean command length (LoGA §5.5), a baseline
+//	loga       disengaged fair queueing as LoGA's authors published it, a baseline
+//	loga-spans the same by mean command length, a baseline
+//	neon       disengaged fair queueing by NEON's sampling, as published, a baseline
 //
 // and, about single launches, which wait until they are let run ([ByKernel]):
 //
@@ -23,8 +26,8 @@
 // for each guest that causes them ([Rate]), and charged to it ([Ledger]).
 //
 // To read: policy.go, what a policy is told and answers; account.go, usage.go, dfq.go,
-// slices.go and rotation.go, sharing by rounds; entitlement.go, quota.go; book.go, ranked.go,
-// what policies about launches have in common, then piv.go, hpf.go, dprr.go and
-// ffs.go; anticipate.go, for whom the GPU is kept free; evictions.go, ledger.go,
-// spatial.go.
+// slices.go and rotation.go, sharing by rounds; printed.go, released.go and sampled.go,
+// the papers' rules; entitlement.go, quota.go; book.go, ranked.go, what policies about
+// launches have in common, then piv.go, hpf.go, dprr.go and ffs.go; anticipate.go, for
+// whom the GPU is kept free; evictions.go, ledger.go, spatial.go.
 package fairshare

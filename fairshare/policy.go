@@ -140,6 +140,20 @@ type Guest struct {
 	Groups int
 	// Urgency is the highest priority that its launches may have.
 	Urgency int
+	// Requests is what it has asked of the GPU. Only neon looks at it.
+	Requests Requests
+}
+
+// Requests is what a guest has asked of the GPU since it came.
+type Requests struct {
+	// Completed is how many requests have ended, and Calls how many of these launched
+	// a kernel.
+	Completed, Calls uint64
+	// UnderWay is whether the GPU has any that have not ended.
+	UnderWay bool
+	// First is when the GPU was given the first of those that it was given since the
+	// policy was last asked, on the clock of Decide's now.
+	First time.Duration
 }
 
 // Launch is one kernel that waits or runs.
@@ -234,6 +248,9 @@ type Options struct {
 	// times around the GPU where that sets time slices (half a round to 100 ms), and a
 	// round as it was in the baselines, as LoGA has it.
 	Threshold time.Duration
+	// Sample is for how long neon has each guest run alone in a round; zero: 1 ms, as
+	// NEON has it. LoGA's evaluation has 1 ms for each of its channels (§5.1).
+	Sample time.Duration
 	// MaxOverhead is the part of the GPU's time that ffs may lose to evictions;
 	// zero: 0.1, as in FLEP's evaluation (§6.3.3).
 	MaxOverhead float64
@@ -253,16 +270,19 @@ type Options struct {
 
 // makers are the policies by name.
 var makers = map[string]func(Options) Policy{
-	"none":     func(Options) Policy { return &none{} },
-	"dfq":      func(o Options) Policy { return newFairQueue(o) },
-	"dfq-loga": func(o Options) Policy { return newPrinted(o, func(g *Guest) float64 { return float64(g.Used) }) },
-	"loga-cl":  func(o Options) Policy { return newPrinted(o, meanSpan) },
-	"fifo":     func(o Options) Policy { return newFIFO(o) },
-	"reorder":  func(o Options) Policy { return newReorder(o) },
-	"piv":      func(o Options) Policy { return newPIV(o) },
-	"hpf":      func(o Options) Policy { return newHPF(o) },
-	"dprr":     func(o Options) Policy { return newAging(o) },
-	"ffs":      func(o Options) Policy { return newFairFirst(o) },
+	"none":       func(Options) Policy { return &none{} },
+	"dfq":        func(o Options) Policy { return newFairQueue(o) },
+	"dfq-loga":   func(o Options) Policy { return newPrinted(o, gpuTime) },
+	"loga-cl":    func(o Options) Policy { return newPrinted(o, meanSpan) },
+	"loga":       func(o Options) Policy { return newReleased(o, gpuTime) },
+	"loga-spans": func(o Options) Policy { return newReleased(o, meanSpan) },
+	"neon":       func(o Options) Policy { return newSampled(o) },
+	"fifo":       func(o Options) Policy { return newFIFO(o) },
+	"reorder":    func(o Options) Policy { return newReorder(o) },
+	"piv":        func(o Options) Policy { return newPIV(o) },
+	"hpf":        func(o Options) Policy { return newHPF(o) },
+	"dprr":       func(o Options) Policy { return newAging(o) },
+	"ffs":        func(o Options) Policy { return newFairFirst(o) },
 }
 
 // New makes a policy by its name.

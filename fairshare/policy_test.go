@@ -18,7 +18,7 @@ import (
 )
 
 func TestNew(t *testing.T) {
-	if diff := cmp.Diff([]string{"dfq", "dfq-loga", "dprr", "ffs", "fifo", "hpf", "loga-cl", "none", "piv", "reorder"}, fairshare.Names()); diff != "" {
+	if diff := cmp.Diff([]string{"dfq", "dfq-loga", "dprr", "ffs", "fifo", "hpf", "loga", "loga-cl", "loga-spans", "neon", "none", "piv", "reorder"}, fairshare.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	if _, err := fairshare.New("fair", fairshare.Options{}); err == nil || !strings.Contains(err.Error(), `"fair"`) {

@@ -76,11 +76,5 @@ func (p *printed) polled(ev *Event, st *State) {
 	if p.options.Threshold > 0 {
 		threshold = float64(p.options.Threshold)
 	}
-	for i := range st.Guests {
-		if g := &st.Guests[i]; p.lead(g) > threshold {
-			p.verdicts = append(p.verdicts, Verdict{Guest: g.ID, Action: Suspend})
-		} else if g.Suspended {
-			p.verdicts = append(p.verdicts, Verdict{Guest: g.ID, Action: Resume})
-		}
-	}
+	p.verdicts = p.holdAhead(st, threshold, p.verdicts)
 }

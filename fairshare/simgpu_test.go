@@ -23,6 +23,8 @@ type simGuest struct {
 	toldUsed time.Duration // used, up to the newest event
 	toldDry  time.Duration // dry, up to the newest event
 	spans    uint64
+	requests fairshare.Requests
+	asked    bool // since the policy was last asked, of the GPU
 }
 
 // simGPU runs guests' kernels round-robin without preemption, and tells a policy
@@ -39,6 +41,7 @@ type simGPU struct {
 	policy   fairshare.Policy
 	measured bool
 	rand     *rand.Rand
+	ask      time.Duration // when the policy wants to be asked again, 0: at the next event
 
 	suspensions int
 	state       fairshare.State
@@ -65,8 +68,36 @@ func newSim(policy string, measured bool, seed uint64, guests ...*simGuest) *sim
 // wants is whether g has work at the present instant.
 func (s *simGPU) wants(g *simGuest) bool { return g == s.running || g.attend && g.ready <= s.now }
 
-// run executes until t.
+// run executes until t, and asks the policy whenever it wants to be.
 func (s *simGPU) run(t time.Duration) {
+	for s.ask > 0 && s.ask <= t {
+		s.execute(s.ask)
+		s.ask = 0
+		s.state.Guests = s.state.Guests[:0]
+		for _, g := range s.guests {
+			s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Backlogged: s.wants(g), Active: s.wants(g), Running: g == s.running, Suspended: g.held})
+		}
+		s.tell(fairshare.Event{Kind: fairshare.Tick})
+	}
+	s.execute(t)
+}
+
+// tell has the policy decide about s.state and carries out what it says.
+func (s *simGPU) tell(ev fairshare.Event) {
+	for i, g := range s.guests {
+		g.requests.UnderWay, g.requests.Calls = g == s.running, g.requests.Completed
+		s.state.Guests[i].Requests = g.requests
+		g.asked = false
+	}
+	verdicts, next := s.policy.Decide(s.now, ev, s.state)
+	if s.ask = 0; next > 0 {
+		s.ask = s.now + next
+	}
+	s.carryOut(verdicts)
+}
+
+// execute executes until t.
+func (s *simGPU) execute(t time.Duration) {
 	for s.now < t {
 		if s.running == nil {
 			s.dispatch()
@@ -93,6 +124,7 @@ func (s *simGPU) run(t time.Duration) {
 		s.running.used += step
 		if s.left -= step; s.left == 0 {
 			s.running.ready = s.now + s.running.think
+			s.running.requests.Completed++
 			s.running = nil
 		}
 	}
@@ -105,6 +137,9 @@ func (s *simGPU) dispatch() {
 			s.running = g
 			s.left = time.Duration(float64(g.length) * (0.95 + 0.1*s.rand.Float64()))
 			g.spans++
+			if !g.asked {
+				g.asked, g.requests.First = true, s.now
+			}
 			return
 		}
 	}
@@ -133,8 +168,7 @@ func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, 
 		}
 		s.state.Guests = append(s.state.Guests, st)
 	}
-	verdicts, _ := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Tick, Phase: kind, Length: length, Watched: watched}, s.state)
-	s.carryOut(verdicts)
+	s.tell(fairshare.Event{Kind: fairshare.Tick, Phase: kind, Length: length, Watched: watched})
 }
 
 func (s *simGPU) carryOut(verdicts []fairshare.Verdict) {
@@ -158,8 +192,7 @@ func (s *simGPU) changed(g *simGuest) {
 	for _, g := range s.guests {
 		s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Backlogged: s.wants(g), Active: s.wants(g), Suspended: g.held})
 	}
-	verdicts, _ := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Changed, Guest: g.id}, s.state)
-	s.carryOut(verdicts)
+	s.tell(fairshare.Event{Kind: fairshare.Changed, Guest: g.id})
 }
 
 // round runs one polling and one quiet phase.

@@ -71,6 +71,18 @@ type recent struct {
 	// the part of the time before that in which it had none.
 	worked, looked time.Duration
 	dry            float64
+	// asked is for how long its contexts had commands under way when the policy was last
+	// asked.
+	asked time.Duration
+}
+
+// requests is what the guest has asked of the GPU: its kernels. For how long it has had
+// any on the GPU since the policy was last asked is known, and not when; they are taken to
+// have been the last thing that happened.
+func (r *recent) requests(now, worked time.Duration, w *work) fairshare.Requests {
+	began := now - min(max(worked-r.asked, 0), now)
+	r.asked = worked
+	return fairshare.Requests{Completed: w.counters.Kernels, Calls: w.counters.Kernels, UnderWay: w.outstanding > 0, First: began}
 }
 
 // unknown is in place of times that are not known.
@@ -293,6 +305,7 @@ func (s *share) observeOf(guests []*guest, p *accounting.Phase, length time.Dura
 				st.Dry = time.Duration(r.dry * float64(length))
 			}
 		}
+		st.Requests = r.requests(now, g.worked(now), &w)
 		st.Backlogged = w.backlog || w.outstanding > 0
 		st.Active = st.Backlogged || st.Used > 0 || w.counters.Kernels != r.kernels
 		if p.Length() > 0 && last {

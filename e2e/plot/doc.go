@@ -26,18 +26,34 @@ type Figure struct {
 type Row struct {
 	Name   string    `json:"name"`
 	Values []float64 `json:"values"`
+	// Spread, where there is any, is each value's standard deviation.
+	Spread []float64 `json:"spread,omitempty"`
+}
+
+// spread is a value's standard deviation, and whether that is known.
+func (r *Row) spread(column int) (d float64, ok bool) {
+	if column >= len(r.Spread) || math.IsNaN(r.Values[column]) || math.IsNaN(r.Spread[column]) {
+		return 0, false
+	}
+	return r.Spread[column], true
 }
 
 // MarshalJSON writes what is not a number as null.
 func (r Row) MarshalJSON() ([]byte, error) {
-	values := make([]any, len(r.Values))
-	for i, v := range r.Values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			values[i] = v
-		}
-	}
 	return json.Marshal(struct {
 		Name   string `json:"name"`
 		Values []any  `json:"values"`
-	}{r.Name, values})
+		Spread []any  `json:"spread,omitempty"`
+	}{r.Name, numbers(r.Values), numbers(r.Spread)})
+}
+
+// numbers are values, null in the place of what is not a number.
+func numbers(values []float64) []any {
+	all := make([]any, len(values))
+	for i, v := range values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			all[i] = v
+		}
+	}
+	return all
 }

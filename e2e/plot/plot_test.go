@@ -11,11 +11,26 @@ import (
 	"testing"
 )
 
+// A value's standard deviation stands beside it, and is drawn.
+func TestSpread(t *testing.T) {
+	f := Figure{Number: "3", Columns: []string{"what", "a", "b"}, Rows: []Row{{Name: "first", Values: []float64{1, 2}, Spread: []float64{0.25, 0}}}}
+	if text := f.Text(); !strings.Contains(text, "1.000 ±0.250   2.000 ±0.000") {
+		t.Error(text)
+	}
+	if lines := strings.Count(f.SVG(), `stroke="#444"`); lines != 1 {
+		t.Errorf("%d spreads are drawn, want 1", lines)
+	}
+	data, err := json.Marshal(f.Rows[0])
+	if err != nil || string(data) != `{"name":"first","values":[1,2],"spread":[0.25,0]}` {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
 var figures = []Figure{
 	{Number: "1", Title: "bars & so on", Columns: []string{"what", "a", "b"}, Rows: []Row{
-		{"first", []float64{1, math.NaN()}}, {"a name that is a good deal longer than the others", []float64{-2, 3}},
+		{Name: "first", Values: []float64{1, math.NaN()}}, {Name: "a name that is a good deal longer than the others", Values: []float64{-2, 3}},
 	}},
-	{Number: "2", Title: "lines", Lines: true, Columns: []string{"x", "y"}, Rows: []Row{{"1", []float64{2}}, {"10", []float64{1000}}}, Log: true},
+	{Number: "2", Title: "lines", Lines: true, Columns: []string{"x", "y"}, Rows: []Row{{Name: "1", Values: []float64{2}}, {Name: "10", Values: []float64{1000}}}, Log: true},
 }
 
 // A page is one drawing of well-formed XML, in which each figure has its room.

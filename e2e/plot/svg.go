@@ -40,7 +40,7 @@ func (f *Figure) legend() int {
 }
 
 // colours are distinguishable without colour vision (Okabe and Ito).
-var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000", "#999999"}
 
 // SVG draws the figure.
 func (f *Figure) SVG() string {
@@ -176,6 +176,7 @@ func (f *Figure) drawLines(b *strings.Builder, y func(float64) float64) {
 				continue
 			}
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(at[i]), y(r.Values[c])))
+			r.drawSpread(b, y, c, x(at[i]))
 		}
 		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), colours[c%len(colours)])
 	}
@@ -193,8 +194,17 @@ func (f *Figure) drawBars(b *strings.Builder, y func(float64) float64, base floa
 			}
 			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
 				x+bar*float64(c), min(y(v), y(base)), bar, math.Abs(y(base)-y(v)), colours[c%len(colours)])
+			r.drawSpread(b, y, c, x+bar*(float64(c)+0.5))
 		}
 		fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(-60)" text-anchor="end">%s</text>`+"\n",
 			x+group/2, top+plotHeight+12, html.EscapeString(r.Name))
+	}
+}
+
+// drawSpread draws a value's standard deviation to both sides of it, at x.
+func (r *Row) drawSpread(b *strings.Builder, y func(float64) float64, column int, x float64) {
+	if d, ok := r.spread(column); ok && d > 0 {
+		v := r.Values[column]
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#444"/>`+"\n", x, y(v-d), x, y(v+d))
 	}
 }

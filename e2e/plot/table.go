@@ -22,12 +22,16 @@ func (f *Figure) Text() string {
 	fmt.Fprintln(w)
 	for _, r := range f.Rows {
 		fmt.Fprintf(w, "%s\t", r.Name)
-		for _, v := range r.Values {
+		for column, v := range r.Values {
 			if math.IsNaN(v) {
 				fmt.Fprint(w, "-\t")
 				continue
 			}
-			fmt.Fprintf(w, "%.3f\t", math.Round(v*1000)/1000+0) // no negative zero
+			fmt.Fprintf(w, "%.3f", math.Round(v*1000)/1000+0) // no negative zero
+			if d, ok := r.spread(column); ok {
+				fmt.Fprintf(w, " ±%.3f", d)
+			}
+			fmt.Fprint(w, "\t")
 		}
 		fmt.Fprintln(w)
 	}

@@ -18,10 +18,16 @@ type Sim struct {
 	coming submissions
 	seq    uint64
 	seed   uint64
+
+	read        time.Duration // of a register
+	torn        bool          // whether something changed as the newest Sample was read
+	polled      bool          // whether somebody polls
+	polledSince time.Duration
 }
 
 var (
 	_ accounting.Simulation = (*Sim)(nil)
+	_ accounting.Polled     = (*Sim)(nil)
 	_ accounting.Gate       = (*gate)(nil)
 )
 
@@ -62,6 +68,9 @@ type Guest struct {
 	submitted uint64
 	completed uint64
 	latest    time.Duration
+	issued    uint64        // to the GPU
+	first     time.Duration // when the first of those was, since TakeIssued
+	took      uint64        // issued, as of that
 	waitSince time.Duration // since when it has had no work at all
 	dry       time.Duration
 }
@@ -111,6 +120,11 @@ func (s *Sim) arrive() {
 		if g.gone {
 			continue
 		}
+		if wait := s.busBusy(); wait > 0 && !c.waited {
+			c.at, c.waited = c.at+wait, true
+			heap.Push(&s.coming, c)
+			continue
+		}
 		if len(g.ring)+g.fetched == 0 {
 			g.dry += s.m.Now() - g.waitSince
 		}
@@ -128,6 +142,9 @@ func (g *Guest) feed() {
 		// The channel is open and the launch not queued, so it is taken.
 		if err := g.ch.Submit(g.ring[n]); err != nil {
 			panic("sim: " + err.Error())
+		}
+		if g.issued++; g.issued == g.took+1 {
+			g.first = g.s.m.Now()
 		}
 		n++
 		g.fetched++
@@ -181,26 +198,6 @@ func (s *Sim) AdvanceTo(t time.Duration) {
 	}
 }
 
-// SteadyUntil is before when nothing happens that could change the status.
-func (s *Sim) SteadyUntil() time.Duration {
-	t := s.m.Next()
-	if len(s.coming) > 0 {
-		t = min(t, s.coming[0].at)
-	}
-	return t
-}
-
-// Sample is what the registers show: the engine's status, and the entry of the channel that is on it (LoGA §4.1).
-func (s *Sim) Sample() (accounting.Status, error) {
-	st := accounting.StatusOf(s.shown.State)
-	st.Clock = s.m.Now()
-	st.Entry = accounting.EntryIdle
-	if s.shown.OnChan && int(s.shown.Channel) < len(s.shown.Entries) && s.shown.Entries[s.shown.Channel].Working() {
-		st.Entry = accounting.EntryPending
-	}
-	return st, nil
-}
-
 // Hold stops feeding the guest's commands to the GPU, or goes on with it. What was fetched runs.
 func (g *Guest) Hold(held bool) {
 	g.held = held || g.gone
@@ -236,6 +233,16 @@ func (g *Guest) Dry() time.Duration {
 // Progress is how far the guest's commands are.
 func (g *Guest) Progress() accounting.Progress {
 	return accounting.Progress{Submitted: g.submitted, Completed: g.completed, LastSubmit: g.latest}
+}
+
+// TakeIssued returns when the GPU was given the first of the guest's commands that it was given since the last call;
+// zero where it was given none.
+func (g *Guest) TakeIssued() (first time.Duration) {
+	if g.issued > g.took {
+		first = g.first
+	}
+	g.took = g.issued
+	return first
 }
 
 // Gate lets guests through and holds them, for NEON's sampling. An owner is a guest's index in Guests.
@@ -288,10 +295,11 @@ func (g *gate) Progress(o accounting.Owner) accounting.Progress {
 
 // submission is a command that a guest thinks about.
 type submission struct {
-	at  time.Duration
-	seq uint64
-	l   *machine.Launch
-	g   *Guest
+	at     time.Duration
+	seq    uint64
+	l      *machine.Launch
+	g      *Guest
+	waited bool // for the bus
 }
 
 // submissions is a heap by time, those of one instant in the order in which they were thought of.

@@ -212,3 +212,46 @@ func BenchmarkTenSeconds(b *testing.B) {
 		})
 	}
 }
+
+// everyTick hides that the simulation is steady.
+type everyTick struct{ *Sim }
+
+func (everyTick) SteadyUntil() time.Duration { return 0 }
+
+// TestReadsCostTime: with reads that take time and engines that show changes at different times, skipping ahead gives
+// what polling every tick gives, and what polling costs a program that waits for each of its kernels grows with a read's
+// length.
+func TestReadsCostTime(t *testing.T) {
+	const kernels, gap = 20 * us, 10 * us
+	done := func(read time.Duration, poll, naive bool) (uint64, accounting.Phase) {
+		s := newSim(t, machine.Config{HostLag: 3 * us}, Throttle("program", kernels, gap), Throttle("other", 30*us, 50*us))
+		s.ReadCost(read)
+		var phase accounting.Phase
+		const length = 200 * ms
+		if poll {
+			var watched accounting.Simulation = s
+			if naive {
+				watched = everyTick{s}
+			}
+			p := accounting.NewPoller(accounting.Config{Full: true, Tick: max(2*read, us), Idle: accounting.IdleByEntry}, watched)
+			if err := p.Poll(length, &phase); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.AdvanceTo(length)
+		return s.Guests()[0].Progress().Completed, phase
+	}
+	unwatched, _ := done(0, false, false)
+	for _, test := range []struct {
+		read        time.Duration
+		least, most float64 // of what it does less
+	}{{0, 0, 0}, {us / 2, 0.002, 0.02}, {10 * us, 0.02, 0.2}} {
+		watched, phase := done(test.read, true, false)
+		if less := 1 - float64(watched)/float64(unwatched); less < test.least || less > test.most {
+			t.Errorf("reads of %v: %.4f less is done while somebody polls, want %v to %v", test.read, less, test.least, test.most)
+		}
+		if _, naive := done(test.read, true, true); !cmp.Equal(naive, phase) {
+			t.Errorf("reads of %v: polling every tick gives another phase (-every +skipping):\n%s", test.read, cmp.Diff(naive, phase))
+		}
+	}
+}
