@@ -76,7 +76,7 @@ func newCrowd(ctx context.Context, b *bench, throttles int, iterations ...int) (
 	if c.gates, err = tenant.NewGates(path, 1+throttles); err != nil {
 		return nil, err
 	}
-	seats := []seat{{setup: tenant.Setup{Name: "app", Gate: path, Looks: looks}}}
+	seats := []seat{{setup: tenant.Setup{Name: "app", Gate: path}}}
 	for i := range throttles {
 		seats = append(seats, seat{setup: tenant.Setup{Name: fmt.Sprintf("throttle%d", i), Gate: path, Slot: 1 + i}})
 	}

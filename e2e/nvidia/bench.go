@@ -27,8 +27,8 @@ type part struct {
 // parts are all, in the order in which they run.
 var parts = []part{
 	{"launch", []string{"launch_added_us", "copy_up_ratio", "copy_down_ratio"}, 20 * time.Second, launches},
-	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99"}, 95 * time.Second, control},
-	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps"}, 100 * time.Second, urgent},
+	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99", "evict_own_us_p50", "evict_own_us_p99"}, 95 * time.Second, control},
+	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps", "urgent_batch_kept", "urgent_back_to_back_added_us", "urgent_back_to_back_speedup_default", "urgent_back_to_back_speedup_mps", "urgent_back_to_back_batch_kept"}, 100 * time.Second, urgent},
 	{"accounting", []string{"accounting_error", "host_cpu"}, 150 * time.Second, account},
 	{"shares", []string{"share_error", "throughput_kept"}, 155 * time.Second, shares},
 	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 175 * time.Second, cost},

@@ -92,9 +92,6 @@ func (h *house) configure() (path string, err error) {
 	if h.gpu.Device != "" {
 		g["device"] = h.gpu.Device
 	}
-	if g["kind"] != "soft" {
-		g["spin"] = true // of account where a policy decides about launches
-	}
 	if h.shallow {
 		g["deep_after"] = "none"
 	}

@@ -15,6 +15,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -105,7 +107,7 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(os.Stdout, file.Page())
+		_, err = io.WriteString(os.Stdout, file.Page(filepath.Base(o.out)))
 		return err
 	}
 	if len(o.why) > 0 || o.hold {
@@ -195,6 +197,15 @@ func measure(ctx context.Context, o *options) error {
 func runPart(ctx context.Context, o *options, p *part) (found report.File, err error) {
 	ctx, cancel := context.WithTimeout(ctx, partLimit)
 	defer cancel()
+	build, err := buildOf(filepath.Join(o.programs, "vgpud"))
+	if err != nil {
+		return found, err
+	}
+	defer func() {
+		for i := range found.Rows {
+			found.Rows[i].Build = build
+		}
+	}()
 	b := &bench{options: o, found: &found, command: "e2e/nvidia/run --part " + p.name, begin: time.Now(), takes: p.takes}
 	if o.quick {
 		b.command += " --quick"
@@ -211,6 +222,23 @@ func runPart(ctx context.Context, o *options, p *part) (found report.File, err e
 	}
 	return found, err
 }
+
+// buildOf tells builds of a program apart.
+func buildOf(program string) (string, error) {
+	f, err := os.Open(program)
+	if err != nil {
+		return "", fmt.Errorf("tell which build is measured: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was read only
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", fmt.Errorf("tell which build is measured: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:buildDigits], nil
+}
+
+// buildDigits are enough to tell builds apart.
+const buildDigits = 12
 
 // partLimit is how long a part may take.
 const partLimit = 8 * time.Minute

@@ -111,83 +111,55 @@ func (b *bench) longKernels() []tenant.Job {
 	return jobs
 }
 
-// eviction is what was measured of one kernel: by a program that evicts its own
-// kernel, and by the daemon, which has a guest's leave for another's.
+// eviction is what was measured of one kernel in the form that a guest's tuner chose: as
+// the daemon evicts it for another guest's, and as a program evicts its own.
 type eviction struct {
 	name     string
 	form     tenant.Form
+	p50, p99 []float64   // µs, of the daemon's evictions of each run
+	count    uint64      // of the daemon's evictions
+	own      [][]float64 // µs, by run
 	longest  float64     // µs, of the chunks with which the form fills the GPU
-	took     [][]float64 // µs, by run
 	overhead float64     // of the form
-	whole    daemonEvictions
 }
 
-// leaves is whether the kernel leaves by itself, and is not suspended by the hardware.
+// leaves reports whether the kernel leaves by itself: the tuner left it no original.
 func (e *eviction) leaves() bool { return e.form.Form != 0 }
 
-// bound is what an eviction may take, in µs, where the hardware's own suspension takes
-// so long.
-func (e *eviction) bound(suspension float64) float64 {
-	if !e.leaves() {
-		return suspension
-	}
-	chunk := float64(e.form.Task) / float64(time.Microsecond) * float64(max(e.form.Group, 1))
-	return min(evictOverhead+max(chunk, e.longest), suspension)
+// chunk is the longest time between two looks at the word, in µs.
+func (e *eviction) chunk() float64 {
+	return max(float64(e.form.Task)/float64(time.Microsecond)*float64(max(e.form.Group, 1)), e.longest)
 }
 
-// all are the evictions of all runs.
-func (e *eviction) all() []float64 { return slices.Concat(e.took...) }
-
-// daemonEvictions are the daemon's: from its word until it knows that the kernel has
-// left and what it has left to do.
-type daemonEvictions struct {
-	form     tenant.Form // which the guest's tuner chose
-	p50, p99 []float64   // µs, of each run
-	count    uint64
-}
+// all are the program's evictions of all runs.
+func (e *eviction) all() []float64 { return slices.Concat(e.own...) }
 
 // leastForPercentile is of how many evictions there is a 99th percentile that is not
 // just the slowest.
 const leastForPercentile = 100
 
-// slow is the 99th percentile, NaN where there is none.
-func (d *daemonEvictions) slow() float64 {
-	if d.count < leastForPercentile {
+// slow is the 99th percentile of the daemon's, NaN where there are fewer than least.
+func (e *eviction) slow(least uint64) float64 {
+	if e.count < least {
 		return math.NaN()
 	}
-	return figure.Median(d.p99)
+	return figure.Median(e.p99)
 }
 
 // percentile99 is the 99th percentile.
 func percentile99(us []float64) float64 { return figure.Quantile(us, 0.99) }
 
-// slowSuspension is what the hardware's suspension takes at the 99th percentile, in µs:
-// by the same part's suspensions, of all runs together, where that is more than the
-// median of before.
-func slowSuspension(stops [][]float64) float64 {
-	return max(hardwareSuspension, percentile99(slices.Concat(stops...)))
-}
-
 // endless is rounds of a batch program that always has its next kernel queued.
 const endless = 1 << 20
 
-// evictions measures how soon kernels in their chosen forms leave. stops are the
-// hardware's suspensions, which stand in where they are the better way.
+// evictions measures how soon kernels leave in the forms that a guest's tuner chooses.
+// stops are the hardware's suspensions, to compare with.
 func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 	scaled, err := b.scale(ctx, 100*time.Microsecond)
 	if err != nil {
 		return err
 	}
-	var found []eviction
-	var errs []error
-	for _, j := range b.longKernels() {
-		e, err := b.evictAlone(ctx, j.Scaled, stops)
-		if err != nil { // the others are measured all the same
-			errs = append(errs, fmt.Errorf("eviction of %s: %w", e.name, err))
-		}
-		found = append(found, e)
-	}
-	all, err := b.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true, Leaves: batchLeaves}},
+	all, err := b.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true}},
 		seat{api.VMSpec{PriorityCeiling: api.MaxPriority}, tenant.Setup{Name: "urgent", Priority: -10}})
 	if err != nil {
 		return err
@@ -198,20 +170,35 @@ func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 	if err != nil {
 		return err
 	}
-	for i, j := range b.longKernels() {
-		e := &found[i]
-		if e.whole, err = b.evictGuests(ctx, batch, rush, j, short); err != nil {
+	var found []eviction
+	var errs []error
+	for _, j := range b.longKernels() {
+		e, err := b.evictGuests(ctx, batch, rush, j, short)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("eviction of a guest's %s: %w", e.name, err))
 			break
 		}
-		b.say("%s in form %d, group %d, task %v: median %.0f µs, bound %.0f µs; the daemon's: form %d, group %d, %d, median %.0f µs", e.name, e.form.Form, e.form.Group, e.form.Task,
-			figure.Median(e.all()), e.bound(hardwareSuspension), e.whole.form.Form, e.whole.form.Group, e.whole.count, figure.Median(e.whole.p50))
+		found = append(found, e)
 	}
-	found = slices.DeleteFunc(found, func(e eviction) bool { return len(e.all()) == 0 })
-	if len(found) == 0 {
+	if err := b.leave(ctx, batch, rush); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for i := range found {
+		e := &found[i]
+		if e.leaves() {
+			if err := b.evictOwn(ctx, e); err != nil { // the others are measured all the same
+				errs = append(errs, fmt.Errorf("eviction of %s: %w", e.name, err))
+			}
+		}
+		b.say("%s in form %d, group %d, task %v (%s): %d evictions by the daemon, median %.0f µs, 99 in 100 %.0f µs, chunk %.0f µs; of its own, median %.0f µs; overhead %.2f %%", e.name, e.form.Form, e.form.Group, e.form.Task, e.form.Why,
+			e.count, figure.Median(e.p50), e.slow(1), e.chunk(), figure.Median(e.all()), 100*e.overhead)
+	}
+	if !slices.ContainsFunc(found, func(e eviction) bool { return e.leaves() && e.count > 0 }) {
 		return errors.Join(append(errs, errors.New("nothing was evicted"))...)
 	}
-	b.add(b.evictionRow("evict_us_p50", found, stops), b.evictionRow("evict_us_p99", found, stops))
+	for _, r := range evictionRows {
+		b.add(b.evictionRow(&r, found, stops))
+	}
 	return errors.Join(errs...)
 }
 
@@ -225,38 +212,31 @@ const (
 // softForm is for a GPU in software.
 var softForm = &tenant.Form{Form: uint8(abi.PreemptSingle), Group: 1, Every: 1}
 
-// evictAlone has a program evict its own kernel, in the form that its cost chooses.
-func (b *bench) evictAlone(ctx context.Context, kernel string, stops [][]float64) (eviction, error) {
-	e := eviction{name: kernel}
+// evictOwn has a program evict its own kernel, in the form that the guest's went in.
+func (b *bench) evictOwn(ctx context.Context, e *eviction) error {
 	m, err := b.controlled(ctx, "evicting")
 	if err != nil {
-		return e, err
+		return err
 	}
-	asked := tenant.Evict{Scaled: kernel, Times: b.runs() * pick(b, 5, evictionsEach, evictionsEach), For: evictionsFor, Wanted: batchLeaves}
-	if b.kind == "soft" { // where forms are too dear to be chosen
-		asked.As = softForm
-	}
+	asked := tenant.Evict{Scaled: e.name, Times: b.runs() * pick(b, 5, evictionsEach, evictionsEach), For: evictionsFor, As: e.form}
 	a, err := m.ask(ctx, tenant.Request{Evict: &asked})
 	if err = errors.Join(err, b.leave(ctx, m)); err != nil {
-		return e, err
+		return err
 	}
 	found := a.Evicted
 	if !found.Same {
-		return e, errors.New("its results are not the original's")
+		return errors.New("its results are not the original's")
 	}
-	e.form = found.Form
 	e.overhead = float64(found.Chosen)/float64(found.Original) - 1
 	e.longest = float64(found.Longest) / float64(time.Microsecond)
 	took := figure.Micros(found.Took)
-	e.took = slices.Collect(slices.Chunk(took, max((len(took)+b.runs()-1)/b.runs(), 1)))
-	if (found.Suspend || found.Form.Form == 0) && len(stops) > 0 {
-		e.form.Form, e.took = 0, stops
-	}
-	return e, nil
+	e.own = slices.Collect(slices.Chunk(took, max((len(took)+b.runs()-1)/b.runs(), 1)))
+	return nil
 }
 
 // evictGuests has a batch guest's kernel leave for an urgent guest's.
-func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.Job, short int) (e daemonEvictions, err error) {
+func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.Job, short int) (e eviction, err error) {
+	e.name = j.Scaled
 	if err := b.setPolicy(ctx, "none"); err != nil {
 		return e, err
 	}
@@ -267,7 +247,7 @@ func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.J
 	e.form = *form
 	var as *tenant.Form
 	if b.kind == "soft" { // where forms are too dear to be chosen
-		as, e.form.Form = softForm, softForm.Form
+		as, e.form = softForm, *softForm
 	}
 	for range b.runs() {
 		// Quantiles are of the time since the policy was set.
@@ -337,61 +317,82 @@ func (b *bench) tuned(ctx context.Context, m *member, j tenant.Job) (int, *tenan
 	return id, form, nil
 }
 
-// evictionRow is of the kernel that is nearest its bound, or the farthest above it, of
-// those that leave by themselves: one that the hardware suspends is at its bound, which
-// is that. The bound goes by the suspension's median for the median, and by its
-// percentile for the percentile.
-func (b *bench) evictionRow(id string, found []eviction, stops [][]float64) report.Row {
-	name, of, suspension := "p50", figure.Median, hardwareSuspension
-	ofDaemon := func(e *eviction) float64 { return figure.Median(e.whole.p50) }
-	if id == "evict_us_p99" {
-		name, of, suspension = "p99", percentile99, slowSuspension(stops)
-		ofDaemon = func(e *eviction) float64 { return e.whole.slow() }
-	}
-	var nearest *eviction
-	over := func(e *eviction) float64 { return of(e.all()) / e.bound(suspension) }
-	table := detail("form", "group", "task, µs", "longest chunk, µs", "the form's overhead", "evictions", "p50, µs", "p99, µs", "bound of "+name+", µs",
-		"by the daemon: form", "its evictions", "its p50, µs", "its p99, µs")
-	for i := range found {
-		e := &found[i]
-		if nearest == nil || e.leaves() && !nearest.leaves() || e.leaves() == nearest.leaves() && over(e) > over(nearest) {
-			nearest = e
-		}
-		table.Add(e.name, float64(e.form.Form), float64(e.form.Group), float64(e.form.Task)/1e3, e.longest, e.overhead,
-			float64(len(e.all())), figure.Median(e.all()), percentile99(e.all()), e.bound(suspension),
-			float64(e.whole.form.Form), float64(e.whole.count), figure.Median(e.whole.p50), e.whole.slow())
-	}
-	var runs []float64
-	for _, took := range nearest.took {
-		runs = append(runs, of(took))
-	}
-	r := b.rowOf(id, of(nearest.all()), runs, fmt.Sprintf("from writing the word, by a program of the host into its own kernel in the form that its cost chooses where it is wanted to leave within 60 µs, until the GPU is free; of the evictions of all runs together, and the spread of what each run's come to; goal: 25 µs and the longest chunk, or the hardware's suspension, if that is less. A chunk is group times as long as a task is on the average, or if that is more as a launch of just as many chunks as the GPU holds at once. "+
-		"For the median that is what was measured before on the same kind of GPU, a median of 360 µs (docs/nvidia.md), and for the 99th percentile that of the suspensions measured in the same part, %d, if that is more: %.0f µs. Kernels that are better suspended by the hardware (form 0) have its suspensions for evictions, and its suspension for a bound. Shown is %s, the kernel nearest its bound of those that leave by themselves. "+
-		"By the daemon: a guest's kernel for another guest's under hpf, until the daemon also knows what it has left to do; of fewer than %d there is no 99th percentile",
-		len(slices.Concat(stops...)), slowSuspension(stops), nearest.name, leastForPercentile))
-	r.Hold(nearest.bound(suspension))
-	r.Detail = table
-	r.Caveat = daemonCaveat(name, found, suspension, ofDaemon)
-	r.Baseline["hardware_suspension_us_measured_before"] = hardwareSuspension
-	if len(stops) > 0 {
-		r.Baseline["hardware_suspension_us"] = of(slices.Concat(stops...))
-	}
-	r.Baseline["by_the_daemon_us"] = ofDaemon(nearest)
-	r.Baseline["effisha_mean_us_published"], r.Baseline["xsched_v100_us_published"] = 80, 32
-	return r
+// kindOfEviction is a row: of which evictions, which quantile, and how it is held.
+type kindOfEviction struct {
+	id, quantile string
+	own          bool // a program's of its own kernel, not the daemon's
+	of           func(e *eviction, least uint64) (value float64, runs []float64)
+	bound        func(e *eviction) float64
 }
 
-// daemonCaveat says what a row of evictions is not about.
-func daemonCaveat(name string, found []eviction, suspension float64, ofDaemon func(e *eviction) float64) string {
-	above, of := 0, 0
+// The bounds: a chunk and evictOverhead for medians, the hardware's suspension for 99th
+// percentiles.
+var (
+	chunkBound      = func(e *eviction) float64 { return evictOverhead + e.chunk() }
+	suspensionBound = func(*eviction) float64 { return hardwareSuspension }
+)
+
+var evictionRows = []kindOfEviction{
+	{"evict_us_p50", "median", false, func(e *eviction, _ uint64) (float64, []float64) { return figure.Median(e.p50), e.p50 }, chunkBound},
+	{"evict_us_p99", "99th percentile", false, func(e *eviction, least uint64) (float64, []float64) { return e.slow(least), e.p99 }, suspensionBound},
+	{"evict_own_us_p50", "median", true, func(e *eviction, _ uint64) (float64, []float64) { return ofRuns(e, figure.Median) }, chunkBound},
+	{"evict_own_us_p99", "99th percentile", true, func(e *eviction, _ uint64) (float64, []float64) { return ofRuns(e, percentile99) }, suspensionBound},
+}
+
+// ofRuns is a quantile of a program's evictions of all runs, and of each run's.
+func ofRuns(e *eviction, of func([]float64) float64) (value float64, runs []float64) {
+	if len(e.all()) == 0 {
+		return math.NaN(), nil
+	}
+	for _, us := range e.own {
+		runs = append(runs, of(us))
+	}
+	return of(e.all()), runs
+}
+
+// evictionRow is of the kernel that is nearest its bound, or the farthest above it, of
+// those that leave by themselves.
+func (b *bench) evictionRow(k *kindOfEviction, found []eviction, stops [][]float64) report.Row {
+	var nearest *eviction
+	least := pick[uint64](b, 1, leastForPercentile, leastForPercentile)
+	over := func(e *eviction) float64 {
+		value, _ := k.of(e, least)
+		return value / k.bound(e)
+	}
+	table := detail("form", "group", "task, µs", "chunk, µs", "the form's overhead", "evictions by the daemon", "p50, µs", "p99, µs", "a program's of its own", "p50, µs", "p99, µs")
+	above, known := 0, 0
 	for i := range found {
-		if took := ofDaemon(&found[i]); !math.IsNaN(took) {
-			of++
-			if took > found[i].bound(suspension) {
-				above++
-			}
+		e := &found[i]
+		table.Add(e.name, float64(e.form.Form), float64(e.form.Group), float64(e.form.Task)/1e3, e.chunk(), e.overhead,
+			float64(e.count), figure.Median(e.p50), e.slow(least), float64(len(e.all())), figure.Median(e.all()), percentile99(e.all()))
+		if !e.leaves() || math.IsNaN(over(e)) {
+			continue
+		}
+		if known++; over(e) > 1 {
+			above++
+		}
+		if nearest == nil || over(e) > over(nearest) {
+			nearest = e
 		}
 	}
-	return fmt.Sprintf("it is what a program of the host takes to evict its own kernel. What the daemon takes to evict a guest's, with its way there and the reading of what is left to do in it, is only a baseline of the row: "+
-		"its %s exceeds the bound for %d of the %d kernels that it is known of", name, above, of)
+	if nearest == nil {
+		return report.NewRow(k.id, nil) // which is not a number, and left out
+	}
+	value, runs := k.of(nearest, least)
+	who := "by the daemon, a guest's kernel for another guest's under hpf, from the daemon's word until the executor sees that its last block has left"
+	if k.own {
+		who = "by a program of the host, of its own kernel, from writing the word until it sees that the last block has left"
+	}
+	r := b.rowOf(k.id, value, runs, fmt.Sprintf("%s, in the form that the guest's tuner chooses where nothing is configured; %s, of the kernel that is nearest its bound or the farthest above it, of those that leave by themselves: %s. Above the bound: %d of %d kernels. Goal of a median: %g µs and the longest chunk, which is group times as long as a task is on the average, or if that is more as a launch of just as many chunks as the GPU holds at once; of a 99th percentile: the hardware's suspension, a median of %g µs when it was measured before on the same kind of GPU (docs/nvidia.md). Of fewer than %d evictions there is no 99th percentile. Form 0 is the original, which the tuner leaves as it is and nothing takes off the GPU but time slices",
+		who, k.quantile, nearest.name, above, known, evictOverhead, hardwareSuspension, leastForPercentile))
+	r.Hold(k.bound(nearest))
+	r.Detail = table
+	r.Baseline["hardware_suspension_us_measured_before"] = hardwareSuspension
+	if len(stops) > 0 {
+		us := slices.Concat(stops...)
+		r.Baseline["hardware_suspension_us_p50"], r.Baseline["hardware_suspension_us_p99"] = figure.Median(us), percentile99(us)
+	}
+	r.Baseline["chunk_us"] = nearest.chunk()
+	r.Baseline["effisha_mean_us_published"], r.Baseline["xsched_v100_us_published"] = 80, 32
+	return r
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"vgpud/e2e/nvidia/figure"
 	"vgpud/e2e/nvidia/report"
@@ -15,10 +14,6 @@ import (
 	"vgpud/mediator/api"
 )
 
-// looks is for how long guests look for the end of what they wait for where they are
-// compared with programs of CUDA, which do so without end.
-const looks = 2 * time.Millisecond
-
 // launches measures what a guest's way to the GPU adds to a launch, and what it takes
 // of the bandwidth of copies: guest and native program by turns, in one run.
 func launches(ctx context.Context, b *bench) error {
@@ -26,7 +21,7 @@ func launches(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	guest, err := b.guest(ctx, tenant.Setup{Name: "guest", Looks: looks})
+	guest, err := b.guest(ctx, tenant.Setup{Name: "guest"})
 	if err != nil {
 		return err
 	}

@@ -14,51 +14,37 @@ import (
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/mediator/api"
-	"vgpud/mediator/vgpu/abi"
 )
 
 // rush is how urgent kernels come.
 type rush struct {
 	length time.Duration
 	pauses bool // else each comes when the one before has ended
-	// leaves is whether the batch guest's kernel goes in persistent blocks, which leave
-	// the soonest, also where the tuner finds that they cost too much. It is measured
-	// under hpf only.
-	leaves bool
 }
 
 // rushes are those that are measured, by the urgent kernel's length (FLEP figure 8).
 var rushes = [...]rush{
 	{length: 10 * time.Microsecond},
-	goalRush:  {length: 100 * time.Microsecond},
-	pauseRush: {length: 100 * time.Microsecond, pauses: true},
-	leaveRush: {length: 100 * time.Microsecond, pauses: true, leaves: true},
+	backToBack: {length: 100 * time.Microsecond},
+	pauseRush:  {length: 100 * time.Microsecond, pauses: true},
 	{length: time.Millisecond},
 	{length: 10 * time.Millisecond},
 }
 
 const (
-	// goalRush is the one that goals are about: back to back.
-	goalRush = 1
-	// pauseRush is the same but that the GPU has to be taken from the batch guest in
-	// mid-kernel.
+	// pauseRush is the one that goals are about: the GPU has to be taken from the batch
+	// guest in mid-kernel.
 	pauseRush             = 2
 	leastPause, mostPause = time.Millisecond, 5 * time.Millisecond
-	// leaveRush is that where the batch guest's kernel leaves as soon as it can.
-	leaveRush = 3
+	// backToBack is the same without pauses, for which the daemon keeps the GPU free.
+	backToBack = 1
 )
-
-// soonest is the form whose blocks leave the soonest.
-var soonest = &tenant.Form{Form: uint8(abi.PreemptPersistent), Group: 1, Every: 1}
 
 // String names it in the table.
 func (r rush) String() string {
 	name := r.length.String()
 	if r.pauses {
 		name = fmt.Sprintf("%s, after pauses of %v to %v", name, leastPause, mostPause)
-	}
-	if r.leaves {
-		name += ", beside persistent blocks"
 	}
 	return name
 }
@@ -68,8 +54,6 @@ func (r rush) String() string {
 const (
 	batchLength = 20 * time.Millisecond
 	batchTask   = 20 * time.Microsecond
-	// batchLeaves is within what time its guest wants it to leave.
-	batchLeaves = 60 * time.Microsecond
 	// batchDepth is how many of its kernels are queued.
 	batchDepth = 4
 )
@@ -77,7 +61,7 @@ const (
 // urgent measures what an urgent guest has of its priority beside a batch guest with
 // long kernels.
 func urgent(ctx context.Context, b *bench) error {
-	u := &contest{bench: b, rushes: rushes[:pick(b, leaveRush+1, len(rushes), len(rushes))], medians: make(map[string][][]float64), kept: make(map[string][][]float64)}
+	u := &contest{bench: b, rushes: rushes[:pick(b, pauseRush+1, len(rushes), len(rushes))], medians: make(map[string][][]float64), kept: make(map[string][][]float64)}
 	times := []time.Duration{batchTask}
 	for _, r := range u.rushes {
 		times = append(times, r.length)
@@ -136,8 +120,8 @@ type pair struct {
 // guests runs it with guests: the urgent one alone, under no policy, and with
 // evictions.
 func (u *contest) guests(ctx context.Context) error {
-	all, err := u.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true, Leaves: batchLeaves}},
-		seat{api.VMSpec{PriorityCeiling: api.MaxPriority}, tenant.Setup{Name: "urgent", Priority: -10, Looks: looks}})
+	all, err := u.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true}},
+		seat{api.VMSpec{PriorityCeiling: api.MaxPriority}, tenant.Setup{Name: "urgent", Priority: -10}})
 	if err != nil {
 		return err
 	}
@@ -212,7 +196,7 @@ func (u *contest) bout(ctx context.Context, world string, run int, p *pair, alon
 	window := u.urgentWindow()
 	for i, j := range p.short {
 		r := u.rushes[i]
-		if run > 0 && i != goalRush && !r.pauses || r.leaves && world != hpfWorld {
+		if run > 0 && i != backToBack && i != pauseRush {
 			continue
 		}
 		tasks := []task{{p.rush, tenant.Run{Job: j, At: int64(urgentWarm), For: window}}}
@@ -220,11 +204,7 @@ func (u *contest) bout(ctx context.Context, world string, run int, p *pair, alon
 			tasks[0].run.Pause, tasks[0].run.Jitter = leastPause, mostPause-leastPause
 		}
 		if !alone {
-			beside := tenant.Run{Job: p.long, Warm: urgentWarm, For: window, After: urgentWarm, Depth: batchDepth, Rounds: endless}
-			if r.leaves {
-				beside.As = soonest
-			}
-			tasks = append(tasks, task{p.batch, beside})
+			tasks = append(tasks, task{p.batch, tenant.Run{Job: p.long, Warm: urgentWarm, For: window, After: urgentWarm, Depth: batchDepth, Rounds: endless}})
 		}
 		rans, err := together(ctx, tasks...)
 		if err != nil {
@@ -336,10 +316,16 @@ func (u *contest) table() *report.Table {
 	return table
 }
 
-// report makes the rows.
+// report makes the rows: of kernels after pauses, and the same of kernels back to back.
 func (u *contest) report() {
-	of := func(world string, i int) []float64 { return runsOf(u.medians, world, i) }
-	ours := of(hpfWorld, goalRush)
+	u.reportOf(pauseRush, "")
+	u.reportOf(backToBack, "back_to_back_")
+}
+
+// reportOf makes the rows of a rush, with so much between urgent_ and the rest of their names.
+func (u *contest) reportOf(i int, infix string) {
+	of := func(world string) []float64 { return runsOf(u.medians, world, i) }
+	ours := of(hpfWorld)
 	by := func(f func(ours, other float64) float64, other []float64) (out []float64) {
 		for i := range min(len(ours), len(other)) {
 			out = append(out, f(ours[i], other[i]))
@@ -348,28 +334,22 @@ func (u *contest) report() {
 	}
 	less := func(a, b float64) float64 { return a - b }
 	over := func(a, b float64) float64 { return b / a }
-	// base notes a baseline, and what it is where kernels come after pauses.
-	base := func(r *report.Row, name, world string) {
-		r.Baseline[name], r.Baseline[name+"_after_pauses"] = figure.Median(of(world, goalRush)), figure.Median(of(world, pauseRush))
+	how := fmt.Sprintf("an urgent guest's kernel of %v, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d, as its tuner chooses; nothing is configured but the policy and the priorities; medians", u.rushes[i], u.form.Form, u.form.Group)
+	added := u.row("urgent_"+infix+"added_us", by(less, of("guest alone")), how+fmt.Sprintf(". The page's table has other lengths, in µs, and what the batch guest or program has meanwhile: its kernels that ended while the urgent one worked, of as many as it ends alone, to a kernel of %d", u.urgentWindow()/batchLength))
+	for name, world := range map[string]string{"guest_alone_us": "guest alone", "guest_hpf_us": hpfWorld, "guest_no_policy_us": "guest, no policy", "native_alone_us": "default, alone"} {
+		added.Baseline[name] = figure.Median(of(world))
 	}
-	how := fmt.Sprintf("an urgent guest's kernel of 100 µs, again and again, each waited for, beside a guest's kernels of 20 ms in blocks of 20 µs, which go in form %d, group %d; nobody sleeps who waits for launches (spin: true); medians. The GPU waits for who launches again and again; for kernels after pauses of %v to %v, also shown, it is taken from the other guest in mid-kernel; once more with that in persistent blocks, which leave sooner, and cost it 5 to 7 %%, more than the tuner accepts. The page's table has other lengths, in µs, and what the batch guest or program has meanwhile: its kernels that ended while the urgent one worked, of as many as it ends alone, to a kernel of %d",
-		u.form.Form, u.form.Group, leastPause, mostPause, u.urgentWindow()/batchLength)
-	added := u.row("urgent_added_us", by(less, of("guest alone", goalRush)), how)
-	base(&added, "guest_alone_us", "guest alone")
-	base(&added, "guest_hpf_us", hpfWorld)
-	added.Baseline["guest_hpf_us_after_pauses_persistent"] = figure.Median(of(hpfWorld, leaveRush))
-	added.Detail = u.table()
-	added.Caveat = u.caveat()
-	byDefault := u.row("urgent_speedup_default", by(over, of("default", goalRush)), how+". Baseline: two programs of the host")
-	byDefault.Caveat = added.Caveat
-	base(&byDefault, "default_us", "default")
-	base(&byDefault, "native_alone_us", "default, alone")
-	base(&byDefault, "guest_no_policy_us", "guest, no policy")
-	u.add(added, byDefault)
+	if infix == "" {
+		added.Detail = u.table()
+	}
+	byDefault := u.row("urgent_"+infix+"speedup_default", by(over, of("default")), how+". Baseline: two programs of the host")
+	byDefault.Baseline["default_us"] = figure.Median(of("default"))
+	kept := u.row("urgent_"+infix+"batch_kept", runsOf(u.kept, hpfWorld, i), how+". What the batch guest keeps of its throughput alone")
+	kept.Baseline["no_policy"], kept.Baseline["default_slicing"] = figure.Median(runsOf(u.kept, "guest, no policy", i)), figure.Median(runsOf(u.kept, "default", i))
+	u.add(added, byDefault, kept)
 	if u.without == nil {
-		byMPS := u.row("urgent_speedup_mps", by(over, of("MPS", goalRush)), how+". Baseline: two programs of the host under MPS")
-		byMPS.Caveat = added.Caveat
-		base(&byMPS, "mps_us", "MPS")
+		byMPS := u.row("urgent_"+infix+"speedup_mps", by(over, of("MPS")), how+". Baseline: two programs of the host under MPS")
+		byMPS.Baseline["mps_us"] = figure.Median(of("MPS"))
 		u.add(byMPS)
 		return
 	}
@@ -377,8 +357,7 @@ func (u *contest) report() {
 	for _, o := range ours {
 		against = append(against, measuredMPS/o)
 	}
-	byMPS := u.row("urgent_speedup_mps", against, how+fmt.Sprintf(". Baseline: not this run's, since there was no MPS (%v), but one measured before on the same model of GPU (docs/nvidia.md)", u.without))
-	byMPS.Caveat = added.Caveat
+	byMPS := u.row("urgent_"+infix+"speedup_mps", against, how+fmt.Sprintf(". Baseline: not this run's, since there was no MPS (%v), but one measured before on the same model of GPU (docs/nvidia.md)", u.without))
 	byMPS.Baseline["mps_us_measured_before"] = measuredMPS
 	u.add(byMPS)
 }
@@ -386,18 +365,3 @@ func (u *contest) report() {
 // measuredMPS is what a kernel of 100 µs beside 20 ms kernels took under MPS when that was
 // measured before on an H100, in µs (docs/nvidia.md).
 const measuredMPS = 20_101
-
-// caveat says of the rows, which are about kernels back to back, what those come to that
-// the GPU has to be taken from the batch guest for.
-func (u *contest) caveat() string {
-	of := func(world string) float64 { return figure.Median(runsOf(u.medians, world, pauseRush)) }
-	kept := func(rush int) float64 { return figure.Median(runsOf(u.kept, hpfWorld, rush)) }
-	text := fmt.Sprintf("this is met by urgent kernels back to back, beside which the batch guest keeps %.2f of its throughput. Those that come after pauses of %v to %v, for which its kernel has to be taken off the GPU, take %.0f µs more than alone",
-		kept(goalRush), leastPause, mostPause, of(hpfWorld)-of("guest alone"))
-	for _, other := range []struct{ world, name string }{{"default", "default time slicing"}, {"MPS", "MPS"}} {
-		if speedup := of(other.world) / of(hpfWorld); !math.IsNaN(speedup) {
-			text += fmt.Sprintf(", are %.3g times as fast as under %s", speedup, other.name)
-		}
-	}
-	return fmt.Sprintf("%s, and leave the batch guest %.2f", text, kept(pauseRush))
-}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -18,85 +19,61 @@ import (
 	"vgpud/mediator/api"
 )
 
-func TestEvictionIsHeldToChunkOrSuspension(t *testing.T) {
+func TestEvictionIsHeldToItsChunk(t *testing.T) {
 	for name, c := range map[string]struct {
 		form    tenant.Form
 		longest float64
 		want    float64
 	}{
-		"no form":              {tenant.Form{Task: time.Microsecond}, 1, hardwareSuspension},
-		"a short task":         {tenant.Form{Form: 1, Group: 1, Task: 10 * time.Microsecond}, 0, 35},
-		"a chunk of them":      {tenant.Form{Form: 4, Group: 8, Task: 10 * time.Microsecond}, 70, 105},
-		"a longer one":         {tenant.Form{Form: 4, Group: 1, Task: 100 * time.Microsecond}, 120, 145},
-		"tasks of half a life": {tenant.Form{Form: 2, Group: 8, Task: time.Millisecond}, 8500, hardwareSuspension},
+		"a short task":    {tenant.Form{Form: 1, Group: 1, Task: 10 * time.Microsecond}, 0, 35},
+		"a chunk of them": {tenant.Form{Form: 4, Group: 8, Task: 10 * time.Microsecond}, 70, 105},
+		"a longer one":    {tenant.Form{Form: 4, Group: 1, Task: 100 * time.Microsecond}, 120, 145},
 	} {
 		e := eviction{form: c.form, longest: c.longest}
-		if got := e.bound(hardwareSuspension); got != c.want {
+		if got := chunkBound(&e); got != c.want {
 			t.Errorf("%s: %v µs, want %v", name, got, c.want)
 		}
 	}
 }
 
 // TestEvictionRowIsTheWorstKernels holds that one kernel above its bound is a goal
-// missed, however many are below theirs, and that those that the hardware suspends are
-// none of these: their bound is what they take.
+// missed, however many are below theirs, that the daemon's evictions are told from a
+// program's, and that those that stay as they are are none of these.
 func TestEvictionRowIsTheWorstKernels(t *testing.T) {
 	stops := [][]float64{{300, 310, 320}, {330, 340, 700}}
+	short := tenant.Form{Form: 1, Group: 1, Task: 5 * time.Microsecond}
 	found := []eviction{
-		{name: "suspended", form: tenant.Form{Form: 0}, took: stops},
-		{name: "slow but allowed", form: tenant.Form{Form: 1, Group: 1, Task: time.Millisecond}, took: [][]float64{{300, 340}, {310, 300}}},
-		{name: "quick but not enough", form: tenant.Form{Form: 1, Group: 1, Task: 5 * time.Microsecond}, took: [][]float64{{40, 50, 45}, {45, 45, 60}},
-			whole: daemonEvictions{p50: []float64{50}, p99: []float64{90}, count: leastForPercentile - 1}},
+		{name: "left as it is", form: tenant.Form{Form: 0}, p50: []float64{4000}, p99: []float64{5000}, count: 1000},
+		{name: "slow but allowed", form: tenant.Form{Form: 1, Group: 1, Task: time.Millisecond}, p50: []float64{900}, p99: []float64{200}, count: leastForPercentile,
+			own: [][]float64{{300, 340}, {310, 300}}},
+		{name: "quick but not enough", form: short, p50: []float64{50, 40, 45}, p99: []float64{390, 500, 370}, count: leastForPercentile,
+			own: [][]float64{{20, 25, 20}, {20, 30, 20}}},
+		{name: "too few for a percentile", form: short, p50: []float64{44}, p99: []float64{9000}, count: leastForPercentile - 1},
 	}
-	b := &bench{options: &options{}, found: &report.File{}}
-	r := b.evictionRow("evict_us_p50", found, stops)
-	if r.Value != 45 || r.Goal != 30 || r.Met || r.Runs != 2 || r.Spread != 0 || len(r.Detail.Lines) != 3 || !strings.Contains(r.Caveat, "exceeds the bound for 1 of the 1 kernels") || r.Baseline["hardware_suspension_us"] != 325 || r.Baseline["by_the_daemon_us"] != 50 {
-		t.Errorf("%+v", r)
+	b := &bench{options: &options{progress: t.Output()}, found: &report.File{}}
+	row := map[string]report.Row{}
+	for _, k := range evictionRows {
+		row[k.id] = b.evictionRow(&k, found, stops)
 	}
-	r = b.evictionRow("evict_us_p99", found, stops)
-	if r.Value != 60 || r.Goal != 30 || r.Met || r.Spread != 10 || r.Baseline["hardware_suspension_us"] != 700 || !math.IsNaN(r.Baseline["by_the_daemon_us"]) {
-		t.Errorf("of a percentile: %+v", r)
+	r := row["evict_us_p50"]
+	if r.Value != 45 || r.Goal != 30 || r.Met || r.Runs != 3 || r.Spread != 10 || len(r.Detail.Lines) != len(found) || r.Baseline["hardware_suspension_us_p50"] != 325 || !strings.Contains(r.How, "Above the bound: 2 of 3 kernels") {
+		t.Errorf("the daemon's median: %+v", r)
 	}
-	r = b.evictionRow("evict_us_p99", found[:2], stops)
-	if r.Value != 340 || r.Goal != 700 || !r.Met {
-		t.Errorf("of a kernel with the hardware's suspension for a bound: %+v", r)
+	r = row["evict_us_p99"]
+	if r.Value != 390 || r.Goal != hardwareSuspension || r.Met || r.Baseline["hardware_suspension_us_p99"] != 700 {
+		t.Errorf("the daemon's percentile: %+v", r)
 	}
-	r = b.evictionRow("evict_us_p99", found[:1], stops)
-	if r.Value != 700 || r.Goal != 700 || !r.Met {
-		t.Errorf("of none that leaves by itself: %+v", r)
+	r = row["evict_own_us_p50"]
+	if r.Value != 20 || r.Goal != 30 || !r.Met || r.Runs != 2 {
+		t.Errorf("a program's median: %+v", r)
 	}
-}
-
-// TestSlowSuspensionIsMeasured holds that it is by all runs together, and never below
-// what was measured before.
-func TestSlowSuspensionIsMeasured(t *testing.T) {
-	run := func(slow ...float64) (us []float64) {
-		for range 60 - len(slow) {
-			us = append(us, 345)
-		}
-		return append(us, slow...)
+	r = row["evict_own_us_p99"]
+	if r.Value != 340 || r.Goal != hardwareSuspension || !r.Met {
+		t.Errorf("a program's percentile: %+v", r)
 	}
-	for name, c := range map[string]struct {
-		stops [][]float64
-		want  float64
-	}{
-		"three slow ones of 300":        {[][]float64{run(900), run(700, 800), run(), run(), run()}, 345},
-		"four slow ones of 300":         {[][]float64{run(900), run(700, 800), run(600), run(), run()}, 600},
-		"all are quick":                 {[][]float64{run()}, hardwareSuspension},
-		"the hardware suspends nothing": {nil, hardwareSuspension},
-	} {
-		if got := slowSuspension(c.stops); got != max(c.want, hardwareSuspension) {
-			t.Errorf("%s: %v µs, want %v", name, got, c.want)
-		}
-	}
-}
-
-// TestFewEvictionsHaveNoPercentile has the daemon evict a kernel that is suspended by
-// the hardware as a rule.
-func TestFewEvictionsHaveNoPercentile(t *testing.T) {
-	few, enough := daemonEvictions{p99: []float64{499}, count: 6}, daemonEvictions{p99: []float64{370, 380, 400}, count: leastForPercentile}
-	if !math.IsNaN(few.slow()) || enough.slow() != 380 {
-		t.Errorf("%v of few, %v of enough", few.slow(), enough.slow())
+	b.add(b.evictionRow(&evictionRows[0], found[:1], stops))
+	if len(b.found.Rows) != 0 {
+		t.Errorf("nothing leaves by itself: %+v", b.found.Rows)
 	}
 }
 
@@ -236,15 +213,28 @@ func TestCostSaysWhatProgramsMakeItsMeans(t *testing.T) {
 	}
 }
 
-// TestUrgentCaveat has what the goals are not about, with one of the two others measured.
-func TestUrgentCaveat(t *testing.T) {
+// TestUrgentRowsAreOfPauses holds that the goals are about kernels after pauses, with those
+// back to back as further rows, and that what the batch guest keeps is a goal, too.
+func TestUrgentRowsAreOfPauses(t *testing.T) {
 	u := &contest{
-		medians: map[string][][]float64{hpfWorld: {nil, {130}, {400}}, "guest alone": {nil, {120}, {150}}, "default": {nil, {2500}, {1300}}},
-		kept:    map[string][][]float64{hpfWorld: {nil, {0}, {0.8}}},
+		bench: &bench{options: &options{}, found: &report.File{}}, form: &tenant.Form{Form: 4, Group: 2}, without: errors.New("there is none"), rushes: rushes[:3],
+		medians: map[string][][]float64{hpfWorld: {nil, {130}, {400}}, "guest alone": {nil, {120}, {150}}, "default": {nil, {2600}, {1300}}},
+		kept:    map[string][][]float64{hpfWorld: {nil, {0}, {0.7}}},
 	}
-	const want = "this is met by urgent kernels back to back, beside which the batch guest keeps 0.00 of its throughput. Those that come after pauses of 1ms to 5ms, for which its kernel has to be taken off the GPU, take 250 µs more than alone, are 3.25 times as fast as under default time slicing, and leave the batch guest 0.80"
-	if got := u.caveat(); got != want {
-		t.Errorf("%q, not %q", got, want)
+	u.report()
+	got := map[string]float64{}
+	for _, r := range u.found.Rows {
+		got[r.ID] = r.Value
+	}
+	want := map[string]float64{
+		"urgent_added_us": 250, "urgent_speedup_default": 3.25, "urgent_batch_kept": 0.7, "urgent_speedup_mps": measuredMPS / 400.0,
+		"urgent_back_to_back_added_us": 10, "urgent_back_to_back_speedup_default": 20, "urgent_back_to_back_batch_kept": 0, "urgent_back_to_back_speedup_mps": measuredMPS / 130.0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	if r := u.found.Row("urgent_batch_kept"); r.Met {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -150,6 +150,16 @@ func Overheads(times, bases []float64) []float64 {
 	return over
 }
 
+// GeoMeanLoss is GeoMeanOverhead with speed-ups, which are below 0, counted as 0: that one
+// kernel gains does not make up for what another loses.
+func GeoMeanLoss(overheads []float64) float64 {
+	losses := make([]float64, len(overheads))
+	for i, o := range overheads {
+		losses[i] = max(o, 0)
+	}
+	return GeoMeanOverhead(losses)
+}
+
 // GeoMeanOverhead is the geometric mean of 1 + overhead, less 1.
 func GeoMeanOverhead(overheads []float64) float64 {
 	ratios := make([]float64, len(overheads))

@@ -32,6 +32,7 @@ func TestNumbers(t *testing.T) {
 		"geometric mean":                {GeoMean([]float64{2, 8}), 4},
 		"geometric mean of opposites":   {GeoMean([]float64{0.5, 2}), 1},
 		"geometric mean of overheads":   {GeoMeanOverhead([]float64{1, -0.5}), 0},
+		"geometric mean of losses":      {GeoMeanLoss([]float64{3, -0.5}), 1},
 		"overhead below 0":              {Overheads([]float64{90}, []float64{100})[0], -0.1},
 		"share error: as entitled":      {ShareError([]time.Duration{1 * ms, 2 * ms, 4 * ms}, []float64{1, 2, 4}), 0},
 		"share error: equal for 1:3":    {ShareError([]time.Duration{ms, ms}, []float64{1, 3}), 0.25},

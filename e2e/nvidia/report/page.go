@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Page is the file as a page of Markdown.
-func (f *File) Page() string {
+// Page is the file, which is called name, as a page of Markdown.
+func (f *File) Page(name string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Measured on a real GPU\n\n%s, driver %s, %s. Made by `e2e/nvidia/run --table` from [h100.json](h100.json),\n"+
-		"which `e2e/nvidia/run` wrote. Every figure is the median of the runs given, or of all of them\n"+
+	fmt.Fprintf(&b, "# Measured on a real GPU\n\n%s, driver %s, %s. Made by `e2e/nvidia/run --table` from [%[4]s](%[4]s),\n"+
+		"which `e2e/nvidia/run` wrote. %[5]s. Nothing is configured but what a row names. Every figure is the median of the runs given, or of all of them\n"+
 		"together where that is said; spread is the largest run less the smallest. Baselines were measured in the same run unless their name says where they are from. Ratios, shares and errors are fractions of 1.\n\n",
-		f.GPU, f.Driver, f.Date)
+		f.GPU, f.Driver, f.Date, name, f.builds())
 	b.WriteString("| what | value | goal | met | baselines | runs | spread |\n|---|---|---|---|---|---|---|\n")
 	for i := range f.Rows {
 		r := &f.Rows[i]
@@ -41,6 +41,22 @@ func (f *File) Page() string {
 	}
 	f.faults(&b)
 	return b.String()
+}
+
+// builds says by how many builds of the daemon the rows are.
+func (f *File) builds() string {
+	rows := make(map[string]int)
+	for i := range f.Rows {
+		rows[f.Rows[i].Build]++
+	}
+	switch names := slices.Sorted(maps.Keys(rows)); {
+	case len(names) == 1 && names[0] != "":
+		return "All rows are by one build of the daemon (" + names[0] + ")"
+	case rows[""] > 0:
+		return "By which builds of the daemon the rows are is not known of all"
+	default:
+		return fmt.Sprintf("The rows are by %d builds of the daemon", len(names))
+	}
 }
 
 // missing are the ids that there is no row of.

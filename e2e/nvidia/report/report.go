@@ -38,6 +38,8 @@ type Row struct {
 	// Spread is the largest of what the runs come to each less the smallest.
 	Spread  float64 `json:"spread"`
 	Command string  `json:"command"`
+	// Build tells builds of the daemon apart: the beginning of its file's SHA-256.
+	Build string `json:"build,omitempty"`
 	// Why says why the goal was missed, as profiling found it; see [File.Explain].
 	Why string `json:"why,omitempty"`
 	// Caveat is what is not met, or was not measured, though the goal is met.

@@ -174,7 +174,7 @@ func TestPage(t *testing.T) {
 	met.Detail.Add("3 guests", 0.0123)
 	f.Rows = []Row{met, missed}
 	f.Faults = []Fault{{What: "kill -9", Saw: "a | b", Recovered: true}}
-	page := f.Page()
+	page := f.Page("h100.json")
 	for _, want := range []string{
 		"NVIDIA H100, driver 580, 2026-01-02", "(`share_error`) | **0.01** fraction | ≤ 0.02 | yes", "| ≥ 0.98 | **no** |",
 		"`throughput_kept`: 0.9, goal ≥ 0.98. switches cost more.", "| 3 guests | 0.0123 |", `a \| b`, "## Goals met, but\n\n- `share_error`: of three guests.\n", "Not measured:", "`host_cpu`",
@@ -191,6 +191,23 @@ func TestNumbersHaveThreeDigits(t *testing.T) {
 	} {
 		if got := number(v); got != want {
 			t.Errorf("%v is written %q, want %q", v, got, want)
+		}
+	}
+}
+
+// TestPageSaysByHowManyBuilds holds that figures of several builds don't pass for those of one.
+func TestPageSaysByHowManyBuilds(t *testing.T) {
+	for want, builds := range map[string][]string{
+		"All rows are by one build of the daemon (0123456789ab)": {"0123456789ab", "0123456789ab"},
+		"The rows are by 2 builds of the daemon":                 {"0123456789ab", "cdef01234567"},
+		"is not known of all":                                    {"0123456789ab", ""},
+	} {
+		var f File
+		for i, build := range builds {
+			f.Rows = append(f.Rows, Row{ID: targets[i].ID, Build: build})
+		}
+		if page := f.Page("h200.json"); !strings.Contains(page, want) || !strings.Contains(page, "[h200.json](h200.json)") {
+			t.Errorf("%v: the page does not say %q", builds, want)
 		}
 	}
 }

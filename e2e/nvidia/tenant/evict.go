@@ -13,14 +13,10 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/guestagent/preempt"
-	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/executor/relaunch"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 )
-
-// tuneMost bounds the launches by which a form is chosen.
-const tuneMost = 200
 
 // victim is a kernel that is evicted: its forms, loaded, and their memory.
 type victim struct {
@@ -42,51 +38,55 @@ type victim struct {
 // unitBytes is room for a list or a bitmap of any launch's units.
 const unitBytes = 4 * relaunch.MaxUnits
 
-// evict chooses a kernel's form by its cost and evicts it again and again.
+// evict launches a kernel in a form and evicts it again and again.
 func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 	v, err := b.newVictim(ctx, e.Scaled)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Scaled, err)
 	}
-	tuner := tune.New(tune.Parameters{Latency: e.Wanted}, v.forms)
-	shape := tune.Shape{Tasks: v.tasks(), Threads: v.threads(), SharedBytes: v.kernel.shared}
-	var report tune.Report
-	for range tuneMost {
-		choice, ticket := tuner.Pick(shape, v.slots[0])
-		took, err := v.timed(ctx, choice)
-		if err != nil {
-			return nil, err
-		}
-		tuner.Observe(ticket, took)
-		if report = tuner.Reports()[0]; report.Why != tune.WhyMeasuring {
-			break
-		}
+	form := abi.Preempt{Form: abi.PreemptForm(e.As.Form), Group: e.As.Group, Every: e.As.Every}
+	if form.Form == 0 || v.forms&form.Form == 0 {
+		return nil, fmt.Errorf("%s has no form %v", e.Scaled, form.Form)
 	}
-	if e.As != nil {
-		report.Choice = abi.Preempt{Form: abi.PreemptForm(e.As.Form), Group: e.As.Group, Every: e.As.Every}
+	found := new(Evicted)
+	if found.Original, found.Chosen, err = v.compared(ctx, form); err != nil {
+		return nil, err
 	}
-	found := &Evicted{
-		Form: Form{Form: uint8(report.Choice.Form), Group: report.Choice.Group, Every: report.Choice.Every,
-			Why: report.Why.String(), Task: report.Task, Leaves: report.Leaves},
-		Suspend: report.Suspend, Original: report.Original, Chosen: report.Chosen, Same: true,
-	}
-	if report.Choice.Form == 0 {
-		return found, nil
-	}
-	if found.Longest, err = v.longest(ctx, report.Choice); err != nil {
+	if found.Longest, err = v.longest(ctx, form); err != nil {
 		return nil, err
 	}
 	want, err := v.computed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if found.Took, err = v.again(ctx, e, report.Choice, report.Original); err != nil {
+	if found.Took, err = v.again(ctx, e, form, found.Original); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Scaled, err)
 	}
-	if found.Same, err = v.same(ctx, report.Choice, report.Original, want); err != nil {
+	if found.Same, err = v.same(ctx, form, found.Original, want); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Scaled, err)
 	}
 	return found, nil
+}
+
+// comparisons is how many launches of each of two ways of launching are compared.
+const comparisons = 15
+
+// compared is how long launches take as the original and in the form, by turns; medians.
+func (v *victim) compared(ctx context.Context, form abi.Preempt) (original, chosen time.Duration, err error) {
+	var took [2][]time.Duration
+	for range comparisons {
+		for i, p := range []abi.Preempt{{}, form} {
+			d, err := v.timed(ctx, p)
+			if err != nil {
+				return 0, 0, err
+			}
+			took[i] = append(took[i], d)
+		}
+	}
+	for i := range took {
+		slices.Sort(took[i])
+	}
+	return took[0][comparisons/2], took[1][comparisons/2], nil
 }
 
 // again evicts the kernel again and again, and returns how long leaving took where there was

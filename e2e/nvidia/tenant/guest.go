@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"vgpud/guestagent/driver"
-	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -15,7 +14,6 @@ type guest struct {
 	gpu     *driver.Context
 	channel *driver.Channel
 	pending []driver.Pending
-	options driver.ChannelOptions
 }
 
 func openGuest(ctx context.Context, s *Setup) (_ *guest, err error) {
@@ -23,15 +21,15 @@ func openGuest(ctx context.Context, s *Setup) (_ *guest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{options: driver.ChannelOptions{Patience: s.Looks}}
+	g := &guest{}
 	if g.device, err = driver.Open(ctx, bus); err != nil {
 		return nil, err
 	}
 	o := driver.ContextOptions{Priority: s.Priority, Preempt: &driver.PreemptOptions{
-		Off: !s.Preempt, Forms: abi.PreemptForm(s.Forms), Wanted: tune.Parameters{Latency: s.Leaves},
+		Off: !s.Preempt, Forms: abi.PreemptForm(s.Forms),
 	}}
 	if g.gpu, err = g.device.NewContext(ctx, o); err == nil {
-		g.channel, err = g.gpu.NewChannel(ctx, g.options)
+		g.channel, err = g.gpu.NewChannel(ctx, driver.ChannelOptions{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.device.Close())
@@ -92,7 +90,7 @@ func (g *guest) wait(ctx context.Context, line int) (d done, err error) {
 func (g *guest) reset(ctx context.Context) (err error) {
 	if err = g.gpu.Reset(ctx); err == nil {
 		g.pending = nil
-		g.channel, err = g.gpu.NewChannel(ctx, g.options)
+		g.channel, err = g.gpu.NewChannel(ctx, driver.ChannelOptions{})
 	}
 	return err
 }

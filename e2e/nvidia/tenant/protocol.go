@@ -21,12 +21,6 @@ type Setup struct {
 	Preempt bool `json:"preempt,omitempty"`
 	// Forms are those that are made, 0: those of use.
 	Forms uint8 `json:"forms,omitempty"`
-	// Leaves is within what time kernels are wanted to leave the GPU; 0: the usual.
-	Leaves time.Duration `json:"leaves,omitempty"`
-	// Looks is for how long a guest looks for the end of what it waits for before it
-	// sleeps, as CUDA's programs do unless they ask to sleep; 0: as long as lately paid
-	// off.
-	Looks time.Duration `json:"looks,omitempty"`
 	// Priority is that of its launches, as CUDA's: lower is more urgent.
 	Priority int32 `json:"priority,omitempty"`
 	// Gate is a file that holds the tenant back, and its place in it; see [Gate].
@@ -196,22 +190,17 @@ type Evict struct {
 	Times  int    `json:"times"`
 	// For, if set, is after how long there are no more, however few there were.
 	For time.Duration `json:"for,omitempty"`
-	// Wanted is within what time it is to leave; 0: the usual.
-	Wanted time.Duration `json:"wanted,omitempty"`
-	// As, if set, is in place of the choice.
-	As *Form `json:"as,omitempty"`
+	// As is the form in which it is launched; not the original.
+	As Form `json:"as"`
 }
 
 // Evicted is what came of that.
 type Evicted struct {
-	// Form is the choice. Suspend says that a task is longer than the hardware's own
-	// suspension, which is the better way then.
-	Form    Form `json:"form"`
-	Suspend bool `json:"suspend"`
-	// Original and Chosen are how long a launch takes.
+	// Original and Chosen are how long a launch takes, as the original and in the form:
+	// medians of as many launches by turns.
 	Original time.Duration `json:"original"`
 	Chosen   time.Duration `json:"chosen"`
-	// Longest is how long the longest of the chunks takes with which the choice fills the
+	// Longest is how long the longest of the chunks takes with which the form fills the
 	// GPU.
 	Longest time.Duration `json:"longest"`
 	// Took are from writing the word until the GPU is free, of those launches that had
