@@ -13,11 +13,12 @@ import (
 
 // forms are a kernel's forms, and what chooses among them.
 type forms struct {
-	ctx     *Context
-	key     cache.Key
-	handles [3]uint64 // of the entries, by the form's bit; 0: none
-	offered abi.PreemptForm
-	before  tune.Record // as it was recalled
+	ctx      *Context
+	key      cache.Key
+	original uint64    // the original's handle
+	handles  [3]uint64 // of the entries, by the form's bit; 0: none
+	offered  abi.PreemptForm
+	before   tune.Record // as it was recalled
 
 	mu    sync.Mutex
 	tuner *tune.Tuner // nil where no form was made because the kernel is known to be short
@@ -88,7 +89,7 @@ func (l *Launch) force() (abi.Preempt, chosen, error) {
 	tasks := l.shape().Tasks
 	bounded := choice
 	bounded.Form &= abi.PreemptSingle | abi.PreemptCoarse
-	if a := choice.Attribute(); bounded.Form != 0 && !tune.Offered(bounded, bounded.Form, tasks, 1) {
+	if a := choice.Attribute(); bounded.Form != 0 && !tune.Possible(bounded, bounded.Form, tasks) {
 		return choice, chosen{}, fmt.Errorf("%w: %+v of %d blocks", errForm, choice, tasks)
 	} else if _, err := abi.DecodePreempt(&a); err != nil {
 		return choice, chosen{}, fmt.Errorf("%w: %w", errForm, err)
@@ -217,9 +218,10 @@ type occupancy struct {
 	answer Pending
 }
 
-// slots returns how many of the kernel's blocks the GPU holds at once, 0 where it is not known yet. It asks the host
+// slots returns how many of the original's blocks the GPU holds at once, 0 where it is not known yet: a grid that fits so
+// must not be launched in a form, of which the GPU may hold fewer (see tune.Offered). It asks the host
 // once for each size of blocks, and does not wait for the answer: a launch must not wait for what is under way on the
-// context's own channel. Where the host does not say, it goes by the threads alone.
+// context's own channel. Where the host does not say, it goes by the threads alone, which is never less.
 func (k *forms) slots(s tune.Shape) int {
 	s.Tasks = 0
 	k.asking.Lock()
@@ -257,20 +259,10 @@ func (k *forms) occupancy(s tune.Shape) *occupancy {
 	k.next++
 	o.shape, o.used, o.slots = s, true, 0
 	var e abi.Entry
-	abi.Occupancy{Function: k.handle(), BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
+	abi.Occupancy{Function: k.original, BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
 	o.wanted = k.ctx.Own().offer(&o.answer, &e, abi.Header{Op: abi.OpOccupancy})
 	o.used = o.wanted // else it is asked again
 	return o
-}
-
-// handle is one of the forms': what bounds its blocks bounds the original's, within a block or so.
-func (k *forms) handle() uint64 {
-	for _, h := range k.handles {
-		if h != 0 {
-			return h
-		}
-	}
-	return 0
 }
 
 // guess is how many blocks the GPU holds by their threads alone.

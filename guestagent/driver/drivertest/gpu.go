@@ -21,6 +21,8 @@ type Kernel struct {
 	// Evicted is how often it says that it was taken off the GPU meanwhile.
 	Took    func(Call) time.Duration
 	Evicted func(Call) uint64
+	// FormsPerSM is how many blocks of its forms an SM holds, where that is not PerSM.
+	FormsPerSM uint64
 }
 
 // Call is a launch that was carried out.
@@ -445,11 +447,15 @@ func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
 		return err
 	}
 	x, err := abi.DecodeOccupancy(e)
-	if _, ok := g.handles[x.Function]; err == nil && !ok {
+	name, ok := g.handles[x.Function]
+	if err == nil && !ok {
 		err = abi.StatusInvalidHandle
 	}
 	g.asked++
 	c.Value[0] = PerSM
+	if k, _ := g.kernel(name); k.FormsPerSM > 0 && strings.Contains(name, formOf) {
+		c.Value[0] = k.FormsPerSM
+	}
 	return err
 }
 

@@ -38,15 +38,21 @@ func units(tasks uint64, group uint32) uint64 {
 	return (tasks + uint64(group) - 1) / uint64(group)
 }
 
-// Offered reports whether a grid of that many tasks can be launched as p says: a kernel that has these forms, on a GPU
-// that holds slots of its blocks at once. The original always can.
+// Offered reports whether a grid of that many tasks is launched as p says: a kernel that has these forms, on a GPU that
+// holds slots of the original's blocks at once. The original always is.
 //
-// Over the bounds of what is kept of skipped units, early exit is not offered. A grid that fits the GPU at once has
-// nothing to loop over, so persistent blocks are not.
+// A grid that fits the GPU at once stays the original: its blocks have all started before anybody can ask them to leave,
+// and they may rely on running side by side, which blocks of a form that takes more room would not.
 func Offered(p abi.Preempt, forms abi.PreemptForm, tasks uint64, slots int) bool {
 	if p.Form == 0 {
 		return p == abi.Preempt{}
 	}
+	return slots > 0 && tasks > uint64(slots) && Possible(p, forms, tasks)
+}
+
+// Possible reports whether a grid of that many tasks can be launched in p's form at all, wherever it fits. Over the bounds
+// of what is kept of skipped units, early exit cannot.
+func Possible(p abi.Preempt, forms abi.PreemptForm, tasks uint64) bool {
 	if p.Form&forms == 0 || tasks == 0 || tasks > abi.MaxPreemptTasks ||
 		p.Group < 1 || p.Group > abi.MaxPreemptGroup || p.Every < 1 || p.Every > abi.MaxPreemptEvery {
 		return false
@@ -57,7 +63,7 @@ func Offered(p abi.Preempt, forms abi.PreemptForm, tasks uint64, slots int) bool
 	case abi.PreemptCoarse:
 		return p.Every == 1 && units(tasks, p.Group) <= MaxBitmapUnits
 	case abi.PreemptPersistent:
-		return slots > 0 && tasks > uint64(slots)
+		return true
 	}
 	return false
 }

@@ -94,7 +94,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		"nothing":         {nil, "not a file of kernels"},
 		"something else":  {[]byte("{}\n"), "not a file of kernels"},
-		"a later version": {bytes.Replace(good, []byte("kernels 1 "), []byte("kernels 2 "), 1), "another version"},
+		"a later version": {bytes.Replace(good, []byte("kernels 2 "), []byte("kernels 3 "), 1), "another version"},
 		"cut off":         {good[:len(good)-3], "checksum"},
 		"a bit is wrong":  {append(bytes.Clone(good[:len(good)-3]), 'x', '}', '\n'), "checksum"},
 		"too long":        {append(bytes.Clone(good), make([]byte, MaxBytes)...), "more than"},
@@ -140,7 +140,7 @@ func TestBrokenFile(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&text, nil))
 	running := must[*File](t)(Open(path, log))
 	running.Put(entry(1, 1000))
-	if err := os.WriteFile(path, []byte("vgpu-agent kernels 1 00\ngarbage"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("vgpu-agent kernels 2 00\ngarbage"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	fresh := must[*File](t)(Open(path, log))

@@ -12,8 +12,8 @@ import (
 // magic begins a file; the version of the format, and the SHA-256 of what follows the line, follow it.
 const magic = "vgpu-agent kernels"
 
-// Version is that of the format. A file of another is not read.
-const Version = 1
+// Version is that of the format. A file of another is not read. In version 1 slots were those of a form.
+const Version = 2
 
 // MaxBytes bounds a file.
 const MaxBytes = 16 << 20
