@@ -263,30 +263,28 @@ func TestCooperativeStaysOriginal(t *testing.T) {
 // TestGridsThatFitStayOriginal keeps a grid as it is that the GPU holds at once, of whose forms it holds fewer blocks: its
 // blocks may need one another. A larger grid of the same class of shapes is launched in a form.
 func TestGridsThatFitStayOriginal(t *testing.T) {
-	k := workKernels(long)
+	k := workKernels(func(drivertest.Call) time.Duration { return 10 * time.Millisecond })
 	w := k["work"]
 	w.FormsPerSM = drivertest.PerSM - 1
-	w.Took = func(drivertest.Call) time.Duration { return 10 * time.Millisecond }
 	k["work"] = w
-	s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: every}})
 	const slots = drivertest.SMs * drivertest.PerSM
 	grid := func(n uint32) func(*driver.Launch) { return func(l *driver.Launch) { l.Grid = driver.Dim{X: n} } }
-	if got := s.launch(100, grid(2*slots-1)); got.Preempt.Form == 0 {
-		t.Fatalf("a grid that does not fit: launched %+v", got)
-	}
-	for range 100 {
-		if got := s.launch(1, grid(slots)); got.Preempt.Form != 0 {
-			t.Fatalf("a grid of %d blocks, of which the GPU holds %d at once: launched %+v", slots, slots, got)
-		}
-	}
-	if p := s.work.Preemption(); len(p.Classes) != 1 {
-		t.Errorf("not of one class: %+v", p)
-	}
-	// Nor is one where the tuner only knows that size: the GPU holds fewer blocks of any form.
-	s = newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: every}})
-	for range 100 {
-		if got := s.launch(1, grid(slots)); got.Preempt.Form != 0 {
-			t.Fatalf("a grid of %d blocks, of which the GPU holds %d at once: launched %+v", slots, slots, got)
+	for _, forms := range []abi.PreemptForm{early, every} {
+		for _, larger := range []bool{true, false} { // the tuner knows larger grids of the class, or this size alone
+			s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: forms}})
+			if larger {
+				if got := s.launch(100, grid(2*slots-1)); got.Preempt.Form == 0 {
+					t.Fatalf("%v: a grid that does not fit: launched %+v", forms, got)
+				}
+			}
+			for range 100 {
+				if got := s.launch(1, grid(slots)); got.Preempt.Form != 0 {
+					t.Fatalf("%v: a grid of %d blocks, of which the GPU holds %d at once: launched %+v", forms, slots, slots, got)
+				}
+			}
+			if p := s.work.Preemption(); len(p.Classes) != 1 {
+				t.Errorf("not of one class: %+v", p)
+			}
 		}
 	}
 }
