@@ -27,7 +27,7 @@ type forms struct {
 	long  int         // launches in a row that took longer than the latency wanted, of a kernel that is known to be short
 
 	asking sync.Mutex
-	asked  [8]occupancy
+	asked  [16]occupancy
 	next   int
 }
 
@@ -58,20 +58,37 @@ func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, chosen) {
 	shape := l.shape()
 	var choice abi.Preempt
 	tuned := k.tuner != nil && plain(l.Attributes)
-	slots := 0
 	if tuned {
-		slots = k.slots(shape)
+		choice, c.ticket = k.tuned(shape)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.info.Launches++
-	if tuned {
-		choice, c.ticket = k.tuner.Pick(shape, slots)
-	}
 	if c.form = choice.Form; c.form != 0 {
 		k.info.Preemptible++
 	}
 	return choice, c
+}
+
+// tuned returns the tuner's choice; the original in place of a form of which the GPU holds no block, since what a form
+// takes more may leave room for none. Until the host has said, only a form that was measured before is launched.
+func (k *forms) tuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
+	slots := max(k.held(k.original, s), 0)
+	k.mu.Lock()
+	choice, ticket := k.tuner.Pick(s, slots)
+	measured := ticket.Measured()
+	k.mu.Unlock()
+	if choice.Form == 0 {
+		return choice, ticket
+	}
+	// Asking may end launches, which takes mu.
+	if n := k.held(k.handles[bit(choice.Form)], s); n > 0 || n == 0 && measured {
+		return choice, ticket
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tuner.Lost(ticket)
+	return abi.Preempt{}, tune.Ticket{}
 }
 
 // force is pick for a launch that says its form.
@@ -211,22 +228,24 @@ func (k *forms) entry() cache.Entry {
 
 // occupancy is how many of a kernel's blocks the GPU holds at once.
 type occupancy struct {
+	handle uint64     // of the original or a form
 	shape  tune.Shape // but for Tasks
-	slots  int        // 0 until the host has answered
+	slots  int        // 0 until the host has answered, -1 for not one
 	used   bool
 	wanted bool // the answer is under way
 	answer Pending
 }
 
-// slots returns how many of the original's blocks the GPU holds at once, 0 where it is not known yet: a grid that fits so
-// must not be launched in a form, of which the GPU may hold fewer (see tune.Offered). It asks the host
-// once for each size of blocks, and does not wait for the answer: a launch must not wait for what is under way on the
-// context's own channel. Where the host does not say, it goes by the threads alone, which is never less.
-func (k *forms) slots(s tune.Shape) int {
+// held returns how many blocks of the original or a form, by its handle, the GPU holds at once: 0 where it is not known
+// yet, -1 for not one. A grid that fits as the original must not be launched in a form, of which the GPU may hold fewer
+// (see tune.Offered). It asks the host once for each size of blocks, and does not wait for the answer: a launch must not
+// wait for what is under way on the context's own channel. Where the host does not say, it goes by the threads alone,
+// which is never less.
+func (k *forms) held(handle uint64, s tune.Shape) int {
 	s.Tasks = 0
 	k.asking.Lock()
 	defer k.asking.Unlock()
-	o := k.occupancy(s)
+	o := k.occupancy(handle, s)
 	if o == nil {
 		return 0
 	}
@@ -238,7 +257,11 @@ func (k *forms) slots(s tune.Shape) int {
 	}
 	if o.answer.Done() {
 		o.wanted, o.slots = false, k.guess(s)
-		if perSM := o.answer.value()[0]; o.answer.err == nil && o.answer.result.Status == abi.StatusOK && perSM > 0 && perSM < 1<<16 {
+		switch perSM := o.answer.value()[0]; {
+		case o.answer.err != nil || o.answer.result.Status != abi.StatusOK || perSM >= 1<<16:
+		case perSM == 0:
+			o.slots = -1
+		default:
 			o.slots = int(perSM) * k.ctx.preempt.sms
 		}
 	}
@@ -246,9 +269,9 @@ func (k *forms) slots(s tune.Shape) int {
 }
 
 // occupancy finds the place of a shape, or makes one and asks; nil where all are being asked for. asking is held.
-func (k *forms) occupancy(s tune.Shape) *occupancy {
+func (k *forms) occupancy(handle uint64, s tune.Shape) *occupancy {
 	for i := range k.asked {
-		if o := &k.asked[i]; o.used && o.shape == s {
+		if o := &k.asked[i]; o.used && o.handle == handle && o.shape == s {
 			return o
 		}
 	}
@@ -257,9 +280,9 @@ func (k *forms) occupancy(s tune.Shape) *occupancy {
 		return nil
 	}
 	k.next++
-	o.shape, o.used, o.slots = s, true, 0
+	o.handle, o.shape, o.used, o.slots = handle, s, true, 0
 	var e abi.Entry
-	abi.Occupancy{Function: k.original, BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
+	abi.Occupancy{Function: handle, BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
 	o.wanted = k.ctx.Own().offer(&o.answer, &e, abi.Header{Op: abi.OpOccupancy})
 	o.used = o.wanted // else it is asked again
 	return o

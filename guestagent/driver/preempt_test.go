@@ -120,7 +120,7 @@ func TestPreemptibleByCost(t *testing.T) {
 	if len(p.Classes) != 1 || p.Classes[0].Why != tune.WhyCheapest || p.Launches != 101 || p.Preemptible == 0 || p.Preemptible >= p.Launches {
 		t.Errorf("%+v", p)
 	}
-	if n := s.host.GPU(0).Asked(); n != 1 {
+	if n := s.host.GPU(0).Asked(); n != 3 { // of the original and both forms
 		t.Errorf("asked %d times for the occupancy", n)
 	}
 	// Task time tells by how many slots the tuner reckons: those that the host says.
@@ -257,6 +257,25 @@ func TestCooperativeStaysOriginal(t *testing.T) {
 	a.PutUint32(0, 1)
 	if got := s.launch(100, func(l *driver.Launch) { l.Attributes = []abi.Attribute{a} }); got.Preempt.Form != 0 {
 		t.Errorf("launched %+v", got)
+	}
+}
+
+// TestFormsTooLargeStayOriginal launches no form of which an SM holds no block, whatever the tuner makes of the others.
+func TestFormsTooLargeStayOriginal(t *testing.T) {
+	for _, large := range []abi.PreemptForm{abi.PreemptPersistent, abi.PreemptCoarse | abi.PreemptPersistent, every} {
+		t.Run(large.String(), func(t *testing.T) {
+			k := workKernels(long)
+			w := k["work"]
+			w.TooLarge = large
+			k["work"] = w
+			for _, asked := range []abi.PreemptForm{every, abi.PreemptPersistent} {
+				s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: asked}})
+				s.launch(200, nil) // each waits for its end, which would be an error
+				if p := s.work.Preemption(); (p.Preemptible > 0) != (asked&^large != 0) || p.Launches != 200 {
+					t.Errorf("%v of the forms %v: %+v", large, asked, p)
+				}
+			}
+		})
 	}
 }
 

@@ -72,9 +72,14 @@ func (b *builder) fresh(in *ptx.Instr) *ptx.Instr {
 	return in
 }
 
-func isVar(s ptx.Stmt) bool {
-	_, ok := s.(*ptx.Var)
-	return ok
+// head returns how many declarations a body begins with.
+func head(body *ptx.Block) int {
+	for i, s := range body.Stmts {
+		if _, ok := s.(*ptx.Var); !ok {
+			return i
+		}
+	}
+	return len(body.Stmts)
 }
 
 // body is what has been gathered, as a function's body in the place of another.
@@ -119,6 +124,8 @@ type kernel struct {
 	// apart is the fragment that keeps a task apart from the next one.
 	apart   string
 	crowded bool // there is no static shared memory left to add some, or it would show
+	// moves: what the persistent form adds to static shared memory may stand before what the kernel has there.
+	moves bool
 }
 
 // form makes the kernel's form f.
@@ -130,11 +137,9 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 	if f != Single {
 		body.end = b.names.own("V_end")
 	}
-	stmts := fn.Body.Stmts
-	for len(stmts) > 0 && isVar(stmts[0]) { // the declarations that the body begins with, first here as well
-		b.decls = append(b.decls, stmts[0])
-		stmts = stmts[1:]
-	}
+	n := head(fn.Body)
+	stmts := fn.Body.Stmts[n:]
+	b.decls = append(b.decls, fn.Body.Stmts[:n]...) // first here as well
 	if n := len(stmts); n > 0 && leaves(stmts[n-1]) {
 		stmts = stmts[:n-1] // what we put behind the body is where it would go
 	}
@@ -208,6 +213,11 @@ func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
 
 // persistent is the papers' form (EffiSha §5, FLEP §4.1), with tasks fetched in chunks and one reader.
 func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
+	if k.moves {
+		b.add(fragSlotApart)
+	} else {
+		b.add(fragSlot)
+	}
 	b.add(fragEnter)
 	k.declare(b)
 	b.add(k.module.look.fetch(k.together), k.together, fragGot)

@@ -225,16 +225,34 @@ var fragStep = [...]string{
 `,
 }
 
-// fragEnter is the start of a persistent block. %V_slot holds two places for the task fetched, used in turn, so that
+// fragSlot declares two places for the task that a persistent block fetched, of slotBytes. They are used in turn, so that
 // one barrier a fetch is enough: the first thread can't write a place again before all have read it and come to the
 // barrier in between.
-const fragEnter = `
+//
+// They stand behind the shared variables that the kernel's body begins with, and before all others: the assembler puts
+// a function's own variables first, then the module's, then dynamic shared memory.
+const fragSlot = `
 	.shared .align 8 .b32 V_slot[2];
+	.reg .b32 %V_place;
+	mov.u32 %V_place, V_slot;
+`
+
+// fragSlotApart is fragSlot where there may be others. Programs rely on how those happen to be aligned, beyond what they
+// declare (dynamic shared memory that begins where a block's does is a multiple of 1 KiB), so it moves them all by
+// slotApartBytes, whatever it stands behind.
+const fragSlotApart = `
+	.shared .align 1 .b8 V_slot[1024];
+	.reg .b32 %V_place;
+	mov.u32 %V_place, V_slot;
+	add.u32 %V_place, %V_place, 7;
+	and.b32 %V_place, %V_place, -8;
+`
+
+// fragEnter is the start of a persistent block.
+const fragEnter = `
 	.reg .b32 %V_left;
 	.reg .b32 %V_until;
 	.reg .b32 %V_finished;
-	.reg .b32 %V_place;
-	mov.u32 %V_place, V_slot;
 	mov.u32 %V_until, 0;
 	mov.u32 %V_finished, 0;
 	@%V_first red.global.add.u32 [%V_control+$INSIDE], 1;

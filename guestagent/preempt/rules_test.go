@@ -175,7 +175,10 @@ func TestRefusals(t *testing.T) {
 		{"barrier that some pass by, in a nested block", kernelOf(apart + "{ bar.sync 0; } L: ret;"), DivergentNamedBarrier, Single},
 		{"more barriers than ways", kernelOf(apart + strings.Repeat("bar.sync 0; ", maxWays+1) + "L: ret;"), TooBig, Single},
 		{"shared memory full", moduleOf(".shared .b32 big[12288];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, Single | Coarse},
-		{"shared memory all but full", moduleOf(".shared .b32 big[12286];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, allForms},
+		{"shared memory all but full", moduleOf(".entry k() { .reg .b32 %r<2>; .shared .b32 big[12286]; mov.u32 %r1, big; ret; }"), None, allForms},
+		{"shared memory full but for 1 KiB", moduleOf(".shared .b32 big[12032];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, allForms},
+		{"shared memory full but for less, which would move", moduleOf(".shared .b32 big[12033];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, Single | Coarse},
+		{"shared memory at an address that nothing names", moduleOf(".entry k() { .reg .b32 %r<2>; ld.shared.u32 %r1, [1024]; ret; }"), None, Single | Coarse},
 		{"shared memory beyond counting", moduleOf(".shared .b32 big[1073741823];\n.shared .b32 more[1073741823];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; mov.u32 %r1, more; ret; }"), None, Single | Coarse},
 	}
 	for _, tt := range tests {
@@ -210,6 +213,39 @@ func TestReport(t *testing.T) {
 	}
 	if want := most - 4; r.VirtualRegistersAdded != want { // less the kernel's own declarations
 		t.Errorf("%d registers added, want %d", r.VirtualRegistersAdded, want)
+	}
+}
+
+// TestSlotMovesNothing checks where the persistent form's own shared memory goes: behind what the body declares first, or
+// as a whole KiB where what the kernel has may come behind it.
+func TestSlotMovesNothing(t *testing.T) {
+	const small, apart = ".shared .align 8 .b32 vgpud_slot[2];", ".shared .align 1 .b8 vgpud_slot[1024];"
+	for name, tt := range map[string]struct{ src, slot, behind string }{
+		"none":                    {moduleOf(".entry k() { ret; }"), small, ""},
+		"declared first":          {moduleOf(".entry k() { .reg .b32 %r<2>; .shared .b8 own[3]; mov.u32 %r1, own; ret; }"), small, "own[3];"},
+		"declared later":          {moduleOf(".entry k() { .reg .b32 %r<2>; mov.u32 %r1, 0; .shared .b8 own[3]; mov.u32 %r1, own; ret; }"), apart, ""},
+		"declared within":         {moduleOf(".entry k() { .reg .b32 %r<2>; { .shared .b8 own[3]; mov.u32 %r1, own; } ret; }"), apart, ""},
+		"the module's":            {moduleOf(".shared .b8 all[3];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, all; ret; }"), apart, ""},
+		"the module's, not used":  {moduleOf(".shared .b8 all[3];\n.entry k() { ret; }"), small, ""},
+		"dynamic":                 {moduleOf(".extern .shared .align 1 .b8 dyn[];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, dyn; ret; }"), apart, ""},
+		"dynamic, declared first": {moduleOf(".entry k() { .reg .b32 %r<2>; .extern .shared .align 1 .b8 dyn[]; mov.u32 %r1, dyn; ret; }"), apart, ""},
+		"a function's":            {moduleOf(".func f() { .reg .b32 %r<2>; .shared .b8 own[3]; mov.u32 %r1, own; ret; }\n.entry k() { call f; ret; }"), apart, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, reports := transform(t, tt.src, Options{Forms: Persistent})
+			text := entryText(t, out, EntryName("k", Persistent))
+			at := strings.Index(text, tt.slot)
+			if at < 0 || strings.Index(text, tt.behind) > at {
+				t.Errorf("no %q behind %q in\n%s", tt.slot, tt.behind, text)
+			}
+			want := slotBytes
+			if tt.slot == apart {
+				want = slotApartBytes
+			}
+			if r := reports["k"]; r.SharedBytesAdded != want {
+				t.Errorf("%d bytes of shared memory added, want %d", r.SharedBytesAdded, want)
+			}
+		})
 	}
 }
 

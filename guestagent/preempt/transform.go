@@ -37,10 +37,11 @@ type Report struct {
 const (
 	launchBytes = abi.PreemptArgsBytes
 	launchAlign = 8
-	// staticShared is how much static shared memory a kernel may have on any GPU, and slotBytes what the persistent form
-	// adds to it.
-	staticShared = 48 << 10
-	slotBytes    = 8
+	// staticShared is how much static shared memory a kernel may have on any GPU, and slotBytes or slotApartBytes what
+	// the persistent form adds to it.
+	staticShared   = 48 << 10
+	slotBytes      = 8
+	slotApartBytes = 1 << 10
 	// maxWays bounds the barriers that are rewritten: each is a way from the hub, for all of which the assembler keeps
 	// the registers that any of them needs.
 	maxWays = 256
@@ -260,8 +261,11 @@ func (k *kernel) check() {
 			e.refuse(NameInUse, "%s", n)
 		}
 	}
-	static := int64(0)
-	seen := map[*ptx.Var]bool{}
+	static, named := int64(0), false
+	first, seen := map[ptx.Stmt]bool{}, map[*ptx.Var]bool{}
+	for _, s := range e.fn.Body.Stmts[:head(e.fn.Body)] {
+		first[s] = true
+	}
 	for _, f := range e.reach {
 		found := t.scan(f)
 		if found.refused != "" {
@@ -276,14 +280,20 @@ func (k *kernel) check() {
 				e.refuse(UnsupportedInstruction, "%s reads how much shared memory there is", f.code.Func.Name)
 			}
 		}
+		named = named || found.names
 		for _, v := range found.shared {
 			if !seen[v] {
 				seen[v] = true
+				k.moves = k.moves || !first[v] || v.Linking == ptx.Extern
 				static = min(static+min(v.Size(), staticShared+1), staticShared+1)
 			}
 		}
 	}
-	if static+slotBytes > staticShared {
+	slot := int64(slotBytes)
+	if k.moves {
+		slot = slotApartBytes
+	}
+	if static+slot > staticShared || e.shared && !named { // what is found without a name must not move
 		k.crowded = true
 		if e.waits {
 			e.refuse(TooBig, "no static shared memory left for the task's number")
@@ -303,7 +313,8 @@ func (k *kernel) check() {
 type scan struct {
 	refused     string     // an instruction or variable that can't be copied
 	initialised string     // a variable that would have to be set up for each task
-	shared      []*ptx.Var // static shared memory that it uses
+	shared      []*ptx.Var // shared variables that it uses
+	names       bool       // it uses or declares some
 	sizes       bool       // it reads how much shared memory the block has, to which the persistent form adds
 }
 
@@ -317,6 +328,7 @@ func (t *module) scan(f *funcStudy) *scan {
 	for _, sym := range f.code.Vars {
 		switch v := sym.Var; v.Space {
 		case ptx.SharedSpace, ptx.LocalSpace:
+			s.names = s.names || v.Space == ptx.SharedSpace
 			if v.Init != nil {
 				s.initialised = v.Name
 			}
@@ -331,7 +343,7 @@ func (t *module) scan(f *funcStudy) *scan {
 			if y := list[i].Sym; y != nil && y.Kind == ptx.SymSpecial && (y.Name == "%total_smem_size" || y.Name == "%aggr_smem_size") {
 				s.sizes = true
 			} else if y != nil && y.Kind == ptx.SymVar && y.Var.Space == ptx.SharedSpace && !seen[y.Var] {
-				seen[y.Var] = true
+				seen[y.Var], s.names = true, true
 				s.shared = append(s.shared, y.Var)
 			}
 			if len(list[i].Elems) > 0 {

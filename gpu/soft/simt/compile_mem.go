@@ -146,10 +146,15 @@ func (c *compiler) sharedAt(v *ptx.Var) (uint64, bool) {
 	if at, ok := c.shared.at[v]; ok {
 		return at, true
 	}
-	if v.Linking == ptx.Extern {
-		return uint64(c.prog.dynamicShared), true
+	if v.Linking != ptx.Extern {
+		return 0, false
 	}
-	return 0, false
+	at := alignUp(c.shared.size, uint64(max(v.Alignment(), dynamicAlign)))
+	if at > c.loader.opts.MaxShared {
+		return 0, false
+	}
+	c.prog.dynamicShared = max(c.prog.dynamicShared, uint32(at))
+	return at, true
 }
 
 // addressOf returns a register with the address of a variable or function, for

@@ -11,11 +11,6 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 	if err := c.spend(len(c.loader.shared)); err != nil {
 		return err
 	}
-	for _, v := range c.loader.shared {
-		if err := c.placeShared(v); err != nil {
-			return err
-		}
-	}
 	if _, err := c.add(kernel); err != nil {
 		return err
 	}
@@ -53,10 +48,21 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 			}
 		}
 	}
-	c.prog.dynamicShared = uint32(alignUp(c.shared.size, 16))
+	// ptxas for sm_90 (CUDA 13.0) places the functions' own variables first, and each
+	// part of dynamic shared memory behind all, as it is aligned, but to 16 bytes at
+	// least.
+	for _, v := range c.loader.shared {
+		if err := c.placeShared(v); err != nil {
+			return err
+		}
+	}
+	c.prog.dynamicShared = uint32(alignUp(c.shared.size, dynamicAlign))
 	c.findRecursion()
 	return nil
 }
+
+// dynamicAlign is the least alignment of dynamic shared memory, in bytes.
+const dynamicAlign = 16
 
 // edgesPerInst is how many edges of the graph of calls take as much memory as one instruction.
 const edgesPerInst = 32

@@ -53,7 +53,7 @@ type program struct {
 	localBytes    uint32               // a thread's local memory
 	sites         int                  // memory operations
 	entries       map[uint64]*function // by address
-	dynamicShared uint32               // where dynamic shared memory begins
+	dynamicShared uint32               // where dynamic shared memory begins, the last part of it
 }
 
 // uniform is a register that holds the same value in all lanes for a whole

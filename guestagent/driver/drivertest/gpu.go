@@ -23,6 +23,8 @@ type Kernel struct {
 	Evicted func(Call) uint64
 	// FormsPerSM is how many blocks of its forms an SM holds, where that is not PerSM.
 	FormsPerSM uint64
+	// TooLarge are the forms of which an SM holds no block, so that none can be launched.
+	TooLarge abi.PreemptForm
 }
 
 // Call is a launch that was carried out.
@@ -398,6 +400,9 @@ func (g *GPU) launch(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comple
 		g.calls = g.calls[:copy(g.calls, g.calls[maxCalls/2:])]
 	}
 	g.calls = append(g.calls, call)
+	if k.TooLarge&call.Preempt.Form != 0 {
+		return abi.StatusLaunchResources
+	}
 	c.Start = now()
 	if k.Run != nil {
 		params := slices.Clone(b[attributes:])
@@ -453,8 +458,14 @@ func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
 	}
 	g.asked++
 	c.Value[0] = PerSM
-	if k, _ := g.kernel(name); k.FormsPerSM > 0 && strings.Contains(name, formOf) {
+	k, _ := g.kernel(name)
+	if k.FormsPerSM > 0 && strings.Contains(name, formOf) {
 		c.Value[0] = k.FormsPerSM
+	}
+	for form, suffix := range formNames {
+		if k.TooLarge&form != 0 && strings.HasSuffix(name, formOf+suffix) {
+			c.Value[0] = 0
+		}
 	}
 	return err
 }

@@ -43,6 +43,10 @@ type Ticket struct {
 // Measures reports whether how long the launch takes is of use; also of other launches Observe may be told.
 func (k Ticket) Measures() bool { return k.measure }
 
+// Measured reports whether launches of the same choice have been measured before, be it by an earlier tuner. Like the
+// tuner's methods, it must not be called beside them.
+func (k Ticket) Measured() bool { return k.c != nil && k.c.arms[k.arm].cost.n > 0 }
+
 // class is what is known of a class of grids.
 type class struct {
 	Class
