@@ -234,8 +234,8 @@ type Options struct {
 	// times around the GPU where that sets time slices (half a round to 100 ms), and a
 	// round as it was in the baselines, as LoGA has it.
 	Threshold time.Duration
-	// MaxOverhead is the part of the GPU's time that ffs may lose to evictions;
-	// zero: 0.1, as in FLEP's evaluation (§6.3.3).
+	// MaxOverhead is the part of the GPU's time that ffs may lose, to evictions and to
+	// waits for the host between launches; zero: 0.1, as in FLEP's evaluation (§6.3.3).
 	MaxOverhead float64
 	// Evictions bounds how many evictions a guest may cause. The zero value is
 	// [DefaultRate].
