@@ -41,9 +41,13 @@ const (
 //   - What is left of an epoch that is not worth an eviction is kept for the next.
 //     Else nothing is saved up.
 //   - A guest that nobody waits with has one epoch after the other without leaving.
+//   - The GPU also waits for the host between launches, and evictions may cost more
+//     than was expected of them. Where it is known how long launches take, what is
+//     lost so is measured, and leaves less of max_overhead for evictions: see losses.
 type fairFirst struct {
 	desk
 	overhead float64
+	losses   losses
 	accounts []epoch // of st.Guests[i]
 	spare    []epoch
 	turn     GuestID // whose it is, or was last; 0: nobody's
@@ -82,13 +86,15 @@ func newFairFirst(o Options) *fairFirst {
 }
 
 // Decide implements [Policy].
-func (p *fairFirst) Decide(now time.Duration, _ Event, st State) ([]Verdict, time.Duration) {
+func (p *fairFirst) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
 	p.begin(now, &st)
 	p.sync(&st)
 	p.charge(now)
+	p.losses.sync(ev, &st)
 	p.survey(now, &st)
 	next, holder := p.schedule(now, &st)
 	p.findPayer(holder)
+	p.losses.served = p.serves(&st)
 	return p.verdicts, next
 }
 
@@ -186,7 +192,7 @@ func (p *fairFirst) length(begins bool) {
 	if weights <= 0 || !begins && weights <= p.weights {
 		return
 	}
-	p.weights, p.perUnit = weights, costs/(p.overhead*weights)
+	p.weights, p.perUnit = weights, costs/(p.losses.leave(p.overhead)*weights)
 	if rate := p.rate.PerSecond; rate > 0 {
 		p.perUnit = max(p.perUnit, float64(time.Second)/(rate*weights))
 	}
@@ -205,6 +211,7 @@ func (p *fairFirst) charge(now time.Duration) {
 	if e == nil || passed <= 0 {
 		return
 	}
+	p.losses.pass(passed)
 	e.stretched += passed
 	e.credit = max(e.credit-passed, -maxDebt)
 	if p.alone && e.credit <= 0 {
@@ -278,6 +285,7 @@ func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Dura
 		return p.until(t), t.guest // the others are in debt
 	}
 	p.take(now, l.Guest, 1)
+	p.losses.evict(t.running, l)
 	p.evict(l, everywhere, l.Guest, SpatialNotConsidered)
 	t.running, t.leaving = -1, true
 	return p.let(st, chosen)
@@ -292,6 +300,7 @@ func (p *fairFirst) clear(now time.Duration, st *State) {
 			continue
 		}
 		if _, ok := p.take(now, l.Guest, 1); ok {
+			p.losses.evict(i, l)
 			p.evict(l, everywhere, l.Guest, SpatialNotConsidered)
 			if e := p.account(l.Guest); e != nil {
 				e.running, e.leaving = -1, true
@@ -387,6 +396,25 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 		}
 	}
 	return chosen
+}
+
+// serves is the launch whose time it is until the next call: of the payer's the one that is leaving, else the one that
+// runs; 0 where the GPU waits for one.
+func (p *fairFirst) serves(st *State) LaunchID {
+	e := p.account(p.payer)
+	switch {
+	case e == nil:
+		return 0
+	case e.leaving:
+		for i := range st.Launches {
+			if l := &st.Launches[i]; l.Guest == e.guest && (l.Evicting || p.losses.leaving(i)) {
+				return l.ID
+			}
+		}
+	case e.running >= 0:
+		return st.Launches[e.running].ID
+	}
+	return 0
 }
 
 // findPayer finds out whose time it is until the next call: the one's that is leaving,

@@ -91,6 +91,32 @@ func TestFFSShares(t *testing.T) {
 	})
 }
 
+// What ffs loses, evictions and the GPU's waits for the host together, is within its bound, whichever that is: where
+// launches follow each other after a while, evictions have less of it.
+func TestFFSHoldsItsBound(t *testing.T) {
+	for _, bound := range []float64{0, 0.05, 0.03} {
+		s := newKernelSim("ffs", fairshare.Options{MaxOverhead: bound, Evictions: fairshare.Rate{PerSecond: -1}}, guests(2, 1)...)
+		for g, work := range []time.Duration{700 * us, 5 * ms} {
+			s.submit(&kernel{Launch: fairshare.Launch{Guest: fairshare.GuestID(g + 1), Evictable: true}, work: work, leave: 80 * us,
+				again: 10 * us, pause: 12 * us, repeat: true})
+		}
+		s.run(4 * time.Second)
+		for _, e := range s.errors {
+			t.Error(e)
+		}
+		if bound == 0 {
+			bound = 0.1 // as in FLEP's evaluation
+		}
+		lost := float64(s.lost+s.idle) / float64(s.now)
+		if lost > bound {
+			t.Errorf("bound of %.0f %%: %.2f %% lost, %.2f %% of it to evictions", 100*bound, 100*lost, 100*float64(s.lost)/float64(s.now))
+		}
+		if lost < bound/2 {
+			t.Errorf("bound of %.0f %%: %.2f %% lost: turns are longer than they need be", 100*bound, 100*lost)
+		}
+	}
+}
+
 // Weights hold for any number of guests, however many launches each has at a
 // time, and where some of them can't be evicted.
 func TestFFSHoldsWeights(t *testing.T) {

@@ -57,6 +57,15 @@ type Hanging interface {
 	Hung() <-chan struct{}
 }
 
+// Partial is a [Module] that may have been loaded with kernels that the device can't
+// execute. They have all else that kernels have; a launch of one is an error.
+type Partial interface {
+	// Refused says of each such kernel why, in the order of the source: its name
+	// first, then line, instruction and what of it the device does not have, as the
+	// error of a launch does. They wrap [ErrUnsupported].
+	Refused() []error
+}
+
 // Prompt is a [Channel] that can say at once about when a launch ran, where what the
 // GPU stamped takes longer to read than many a kernel runs.
 type Prompt interface {

@@ -116,9 +116,10 @@ type Context interface {
 	Free(p Ptr) error
 	// Memory is what the context may still allocate and may have in all.
 	Memory() (free, total uint64, err error)
-	// LoadModule compiles PTX for this device. What the device can't execute
-	// is refused here, named with kernel, line and instruction. The context
-	// keeps no reference to image.
+	// LoadModule compiles PTX for this device. What is wrong with it is named
+	// with kernel, line and instruction. A kernel that the device can't execute
+	// need not keep the others from being loaded: see [Partial]. The context keeps
+	// no reference to image.
 	LoadModule(image []byte) (Module, error)
 	// NewChannel makes a queue of commands that run in order, and beside the
 	// context's other channels.

@@ -16,6 +16,9 @@ type share struct {
 	parts []float64
 	whole float64
 	lost  float64 // of the throughput
+	// Parts of what is lost, of the whole time: what evictions cost, what the forms cost in the time that they do work,
+	// and what the GPU waits for the host.
+	evictions, forms, host float64
 	turns int     // evictions
 }
 
@@ -30,7 +33,7 @@ func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (
 	if err != nil {
 		return s, err
 	}
-	var useful float64 // seconds of the originals
+	var useful, worked float64 // seconds of the originals, and of the forms
 	programs := []*program{f.large[low], f.small[high]}
 	current := make([]*job, 2)
 	for i, p := range programs {
@@ -38,6 +41,7 @@ func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (
 		again = func(before *job) {
 			if before != nil {
 				useful += p.alone.Seconds()
+				worked += p.length.Seconds()
 			}
 			current[i] = &job{guest: i, program: p, priority: i, done: again}
 			w.arrive(w.m.Now(), current[i])
@@ -57,8 +61,12 @@ func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (
 	}
 	s.whole = last[1] / (last[0] + last[1])
 	for i, p := range programs {
-		useful += (1 - current[i].left) * p.alone.Seconds()
+		done := 1 - current[i].remaining()
+		useful += done * p.alone.Seconds()
+		worked += done * p.length.Seconds()
 	}
+	now, used := w.m.Now().Seconds(), last[0]+last[1]
+	s.evictions, s.forms, s.host = (used-worked)/now, (worked-useful)/now, 1-used/now
 	s.lost = 1 - useful/w.m.Now().Seconds()
 	s.turns = w.total
 	return s, nil

@@ -264,6 +264,14 @@ func (w *world) submit(j *job) {
 	}
 }
 
+// remaining is which part of the kernel is left to do, with what the present run has done.
+func (j *job) remaining() float64 {
+	if !j.begun {
+		return j.left
+	}
+	return (1 - min(float64(j.launch.Elapsed())/float64(max(j.launch.Duration, 1)), 1)) * j.left
+}
+
 // evict carries an eviction out.
 func (w *world) evict(j *job) {
 	switch {
@@ -273,8 +281,7 @@ func (w *world) evict(j *job) {
 		w.m.Kill(&j.launch)
 		w.left(j)
 	default:
-		run := float64(j.launch.Elapsed()) / float64(max(j.launch.Duration, 1))
-		done := min(run, 1) * j.left
+		done := j.left - j.remaining()
 		l := j.program.leave(1-j.left+done, w.rng)
 		w.m.Evict(&j.launch, l.latency)
 		j.left = max(j.left-done-l.gain, 0)

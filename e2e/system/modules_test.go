@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"vgpud/e2e/host"
+	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -33,11 +34,6 @@ func TestBadModules(t *testing.T) {
 			"an unknown register", head + ".visible .entry k()\n{\n\tmov.u32 %nowhere, 1;\n\tret;\n}\n",
 			abi.StatusInvalidPTX, `6:\d+: .*%nowhere`,
 		},
-		{
-			"a texture", head + ".visible .entry sample()\n{\n\t.reg .f32 %f<5>; .reg .b64 %rd<2>;\n\t" +
-				"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2}];\n\tret;\n}\n",
-			abi.StatusUnsupportedPTX, `kernel sample, PTX line 7: tex\.`,
-		},
 		{"deeply nested", head + ".visible .entry k()\n" + strings.Repeat("{", 1<<20), abi.StatusInvalidPTX, `\d+:\d+: `},
 		{"a million lines", head + strings.Repeat(".global .b8 x;\n", 1_000_000), abi.StatusInvalidPTX, `\d+:\d+: `},
 		{"one long word", head + strings.Repeat("a", 8<<20), abi.StatusInvalidPTX, `4:1: `},
@@ -53,6 +49,39 @@ func TestBadModules(t *testing.T) {
 				t.Errorf("the error has %d bytes", len(text))
 			}
 		})
+	}
+	works(t, gpu)
+}
+
+// TestTexturedKernel loads a module of which one kernel uses a texture. That kernel is refused when it is launched, by an
+// error that names it and what it uses; the other works.
+func TestTexturedKernel(t *testing.T) {
+	h := host.Start(t, "dfq")
+	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
+	m, err := gpu.LoadModule(t.Context(), []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry sample()\n{\n"+
+		"\t.reg .f32 %f<5>; .reg .b64 %rd<2>;\n\ttex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2}];\n\tret;\n}\n"+
+		".visible .entry beside() { ret; }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string) error {
+		f, err := m.Function(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := gpu.Own().Launch(t.Context(), f, driver.Dim{X: 1}, driver.Dim{X: 1}, 0)
+		if err != nil {
+			return err
+		}
+		return p.Wait(t.Context())
+	}
+	err = run("sample")
+	wants(t, "launch", err, abi.StatusNotSupported)
+	if !regexp.MustCompile(`launch sample: .*kernel sample, PTX line 7: tex\.2d\.v4\.f32\.f32: textures`).MatchString(fmt.Sprint(err)) {
+		t.Errorf("the error does not name the kernel and what it uses: %v", err)
+	}
+	if err := run("beside"); err != nil {
+		t.Error(err)
 	}
 	works(t, gpu)
 }

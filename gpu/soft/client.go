@@ -12,6 +12,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/simt"
 	"vgpud/gpu/soft/vram"
 )
 
@@ -149,7 +150,7 @@ func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 	c.locals = append(c.locals, info.LocalBytes)
 	m := &module{c: c, info: info, byName: map[string]*function{}}
 	for _, k := range info.Kernels {
-		m.byName[k.Attributes.Name] = &function{m: m, id: k.ID, attr: k.Attributes}
+		m.byName[k.Attributes.Name] = &function{m: m, id: k.ID, attr: k.Attributes, refused: k.Refused}
 	}
 	if info.ImageBytes > 0 {
 		c.track(info.Image, info.ImageBytes)
@@ -249,6 +250,17 @@ func (m *module) Global(name string) (gpu.Ptr, uint64, error) {
 	return m.c.cd.Global(m.info.ID, name)
 }
 
+// Refused says which kernels this GPU can't execute, as [gpu.Partial] says.
+func (m *module) Refused() []error {
+	var list []error
+	for i := range m.info.Kernels {
+		if k := &m.info.Kernels[i]; k.Refused != "" {
+			list = append(list, simt.RefusedError(k.Attributes.Name, k.Refused))
+		}
+	}
+	return list
+}
+
 // Unload frees the module.
 func (m *module) Unload() error {
 	if err := m.c.check(); err != nil {
@@ -275,6 +287,8 @@ type function struct {
 	m    *module
 	id   uint32
 	attr gpu.FunctionAttributes
+	// refused is why it can't be launched.
+	refused string
 }
 
 // Attributes are what CUDA's cuFuncGetAttribute answers.
@@ -300,6 +314,9 @@ func (d *Device) shape() machine.Config {
 func (f *function) checkLaunch(l *gpu.Launch) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("launch %s: %s: %w", f.attr.Name, fmt.Sprintf(format, args...), gpu.ErrInvalidLaunch)
+	}
+	if f.refused != "" {
+		return fmt.Errorf("launch: %w", simt.RefusedError(f.attr.Name, f.refused))
 	}
 	if !gridFits(l.Grid) {
 		return bad("grid %v", l.Grid)

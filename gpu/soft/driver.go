@@ -73,6 +73,7 @@ type ModuleInfo struct {
 type KernelInfo struct {
 	ID         uint32
 	Attributes gpu.FunctionAttributes
+	Refused    string `json:",omitempty"` // why it can't be launched on this GPU
 }
 
 // ChannelInfo is a channel and its ring.

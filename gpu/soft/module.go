@@ -185,7 +185,7 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 			kid := id<<12 | uint32(i)
 			c.kernels[kid] = k
 			m.kernels = append(m.kernels, kid)
-			info.Kernels = append(info.Kernels, KernelInfo{ID: kid, Attributes: k.Attributes()})
+			info.Kernels = append(info.Kernels, KernelInfo{ID: kid, Attributes: k.Attributes(), Refused: k.Refused()})
 		}
 	})
 	if err = errors.Join(err, merr); err != nil {

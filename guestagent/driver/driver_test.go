@@ -204,6 +204,26 @@ func TestModuleErrorHasLog(t *testing.T) {
 	}
 }
 
+// A kernel that the GPU can't execute is refused when it is launched, by name and with the reason; its module is loaded,
+// and the other kernels work.
+func TestRefusedKernel(t *testing.T) {
+	const why = "kernel sample, PTX line 7: tex.2d.v4.f32.f32: textures: not supported by this device"
+	_, _, gpu := open(t, drivertest.Options{
+		Kernels: map[string]drivertest.Kernel{"sample": {}, "empty": {}},
+		Log:     why + "\nkernel other, PTX line 9: suld.b.1d: surfaces: not supported by this device\n",
+	})
+	ctx := t.Context()
+	mod := must[*driver.Module](t)(gpu.LoadModule(ctx, []byte(".")))
+	ch := must[*driver.Channel](t)(gpu.NewChannel(ctx, driver.ChannelOptions{}))
+	sample := must[*driver.Function](t)(mod.Function(ctx, "sample"))
+	_, err := ch.Launch(ctx, sample, driver.Dim{}, driver.Dim{}, 0)
+	if !errors.Is(err, abi.StatusNotSupported) || !strings.Contains(fmt.Sprint(err), why) {
+		t.Errorf("launch: %v, want it to say %q", err, why)
+	}
+	p := must[*driver.Pending](t)(ch.Launch(ctx, must[*driver.Function](t)(mod.Function(ctx, "empty")), driver.Dim{}, driver.Dim{}, 0))
+	check(t, p.Wait(ctx))
+}
+
 func TestContextLost(t *testing.T) {
 	host, _, gpu := open(t, drivertest.Options{Kernels: map[string]drivertest.Kernel{"empty": {}}})
 	ctx := t.Context()

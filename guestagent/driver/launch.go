@@ -69,6 +69,10 @@ func (ch *Channel) launch(ctx context.Context, p *Pending, l *Launch) error {
 		SharedBytes: l.SharedBytes,
 		ParamBytes:  uint32(len(l.Params)),
 	}
+	if why := l.Function.refused; why != "" {
+		p.chosen = chosen{}
+		return &Error{Op: abi.OpLaunch, Status: abi.StatusNotSupported, Detail: why}
+	}
 	var added [2]abi.Attribute // to those that the launch has
 	n := 0
 	choice, err := ch.choose(p, l)

@@ -18,6 +18,8 @@ type Module struct {
 	ctx    *Context
 	handle uint64
 	forms  *variants
+	// refused is why kernels can't be launched that the GPU can't execute, by name.
+	refused map[string]string
 
 	mu        sync.Mutex
 	functions map[string]*Function
@@ -32,14 +34,17 @@ const logBytes = 16 << 10
 // Where the context makes kernels preemptible ([ContextOptions]), forms of them that
 // leave the GPU when asked are loaded along; [Function.Preemption] tells which. What
 // can't be made, or the host does not take, is left out.
+//
+// A kernel that the GPU can't execute, since it uses textures for example, does not
+// keep the others from being loaded: launching it is an error.
 func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error) {
 	v := c.forms(ctx, image)
 	m := &Module{ctx: c, forms: v, functions: map[string]*Function{}}
 	if v.image != nil {
-		handle, err := c.load(ctx, v.image)
+		handle, refused, err := c.load(ctx, v.image)
 		v.image = nil
 		if err == nil {
-			m.handle = handle
+			m.handle, m.refused = handle, refused
 			return m, nil
 		}
 		failed, ok := errors.AsType[*Error](err)
@@ -49,7 +54,7 @@ func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error)
 		m.forms = &variants{why: Preemption{Reason: reasonRefused, Detail: failed.Error()}}
 	}
 	var err error
-	if m.handle, err = c.load(ctx, image); err != nil {
+	if m.handle, m.refused, err = c.load(ctx, image); err != nil {
 		return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
 	}
 	return m, nil
@@ -67,17 +72,17 @@ func (c *Context) forms(ctx context.Context, image []byte) *variants {
 	return p.variants(ctx, image, int(c.dev.staging.size/2)-logBytes)
 }
 
-// load loads an image as it is.
-func (c *Context) load(ctx context.Context, image []byte) (handle uint64, err error) {
+// load loads an image as it is. It returns why kernels can't be launched, by name.
+func (c *Context) load(ctx context.Context, image []byte) (handle uint64, refused map[string]string, err error) {
 	ch := c.Own()
 	w, err := ch.window(ctx, uint64(len(image))+logBytes)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	p := Pending{lent: true}
 	defer func() { ch.leave(&p, w) }()
 	if _, err := ch.dev.fill(w, image); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	log := w.Offset + uint64(len(image))
 	var e abi.Entry
@@ -89,18 +94,39 @@ func (c *Context) load(ctx context.Context, image []byte) (handle uint64, err er
 	if err == nil {
 		err = p.Wait(ctx)
 	}
-	if failed := (*Error)(nil); errors.As(err, &failed) && p.Done() {
-		if n := p.value()[1]; n <= logBytes && failed.Detail == "" {
+	said := ""
+	if p.Done() {
+		if n := p.value()[1]; n > 0 && n <= logBytes {
 			text := make([]byte, n)
 			if ch.dev.drain(text, abi.Window{Offset: log, Size: n}) == nil {
-				failed.Detail = strings.TrimRight(string(text), "\x00\n")
+				said = strings.TrimRight(string(text), "\x00\n")
 			}
 		}
 	}
-	if err != nil {
-		return 0, err
+	if failed := (*Error)(nil); errors.As(err, &failed) && failed.Detail == "" {
+		failed.Detail = said
 	}
-	return p.value()[0], nil
+	if err != nil {
+		return 0, nil, err
+	}
+	return p.value()[0], refusals(said), nil
+}
+
+// refusals reads what is said of a module that was loaded: a line for each kernel that
+// can't be launched, which begins with "kernel NAME, ".
+func refusals(said string) map[string]string {
+	var why map[string]string
+	for line := range strings.Lines(said) {
+		line = strings.TrimSuffix(line, "\n")
+		rest, ok := strings.CutPrefix(line, "kernel ")
+		if name, _, named := strings.Cut(rest, ", "); ok && named {
+			if why == nil {
+				why = map[string]string{}
+			}
+			why[name] = line
+		}
+	}
+	return why
 }
 
 // Unload unloads the module; its functions must not be used after.
@@ -169,6 +195,8 @@ type Function struct {
 	count      int
 	params     []Param // nil where the device does not tell
 
+	refused string // why it can't be launched, where the GPU can't execute it
+
 	forms *forms     // nil where there is only the original
 	why   Preemption // why, then
 }
@@ -188,7 +216,7 @@ func (m *Module) Function(ctx context.Context, name string) (*Function, error) {
 	if err != nil {
 		return nil, fmt.Errorf("function %q: %w", name, err)
 	}
-	f = &Function{module: m, name: name, handle: v[0], count: int(v[1]), paramBytes: int(v[2])}
+	f = &Function{module: m, name: name, handle: v[0], count: int(v[1]), paramBytes: int(v[2]), refused: m.refused[name]}
 	if f.count < 0 || f.count > maxParams || f.paramBytes < 0 || f.paramBytes > 1<<16 {
 		return nil, fmt.Errorf("function %q: %d parameters of %d bytes make no sense", name, v[1], v[2])
 	}

@@ -55,7 +55,8 @@ func (f *function) expected() (d time.Duration, known bool) {
 	return max(f.mean, f.hint), f.mean > 0
 }
 
-// moduleLoad's log is a line for the guest about what is wrong with the image.
+// moduleLoad's log is a line for the guest about what is wrong with the image, or, where it is loaded, about each kernel
+// that can't be launched.
 func moduleLoad(c *command, p *pending) error {
 	x := c.ch.x
 	m, err := abi.DecodeModule(c.entry)
@@ -97,7 +98,20 @@ func moduleLoad(c *command, p *pending) error {
 	if err != nil {
 		return errors.Join(err, loaded.Unload())
 	}
+	if m, ok := loaded.(gpu.Partial); ok {
+		p.com.Value[1] = uint64(copyLines(log, m.Refused()))
+	}
 	return nil
+}
+
+// copyLines writes a line for each error to b, as far as there is room for whole ones, and returns how much that is.
+func copyLines(b []byte, all []error) (n int) {
+	for _, err := range all {
+		if line := guestText(err) + "\n"; len(line) <= len(b)-n {
+			n += copy(b[n:], line)
+		}
+	}
+	return n
 }
 
 func moduleUnload(c *command, _ *pending) error {

@@ -91,6 +91,18 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 	if _, err := r.ctx.LoadModule([]byte(".version 7.0 .target sm_80 nonsense")); !errors.Is(err, gpu.ErrInvalidModule) {
 		t.Errorf("load: %v", err)
 	}
+	m, err := r.ctx.LoadModule([]byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .b32 %r<5>; txq.width.b32 %r1, [%r2]; ret; }"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := m.Function("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
+	if _, err := r.ch.Launch(&gpu.Launch{Function: k, Grid: one, Block: one}); !errors.Is(err, gpu.ErrUnsupported) || !strings.Contains(err.Error(), "kernel k, PTX line 4: txq.width.b32: textures") {
+		t.Errorf("launch of a kernel with a texture: %v", err)
+	}
 	f := r.launch("double", 1, 32, doubleParams(0xdead0000, 32))
 	o := r.wait(f)
 	var fault *gpu.Fault

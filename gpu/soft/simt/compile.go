@@ -93,7 +93,8 @@ func (c *compiler) errf(kind error, format string, args ...any) error {
 	if c.at == nil {
 		return fmt.Errorf("kernel %s: %s: %w", c.kernel.Name, msg, kind)
 	}
-	return fmt.Errorf("kernel %s, PTX line %d: %s: %s: %w", c.kernel.Name, c.at.Pos.Line, c.at.Form(), msg, kind)
+	what := fmt.Sprintf("PTX line %d: %s: %s", c.at.Pos.Line, shortened(c.at.Form()), shortened(msg))
+	return &instructionError{kernel: c.kernel.Name, what: what, kind: kind}
 }
 
 func (c *compiler) unsupported(format string, args ...any) error {
@@ -224,7 +225,7 @@ func (c *compiler) spend(n int) error {
 	l := c.loader
 	l.compiled += n
 	if l.compiled > l.opts.MaxInstructions {
-		return c.unsupported("the module has more than %d instructions", l.opts.MaxInstructions)
+		return fmt.Errorf("kernel %s: the module has more than %d instructions: %w", c.kernel.Name, l.opts.MaxInstructions, gpu.ErrUnsupported)
 	}
 	if l.compiled-l.looked >= lookEvery {
 		return l.wanted()

@@ -116,6 +116,9 @@ func (c *compiler) variable(s *ptx.Symbol, offset uint64, space ptx.Space) (plac
 		return place{param: s.Var, offset: offset, space: ptx.ParamSpace}, nil
 	}
 	v := s.Var
+	if v.Type.Class() == ptx.Opaque {
+		return place{}, c.unsupported("variable %s of type .%s", v.Name, v.Type)
+	}
 	if at, ok := c.cur.frame.at[v]; ok {
 		return place{resolve: frameLocal, offset: at + offset, space: v.Space}, nil
 	}

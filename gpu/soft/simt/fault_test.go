@@ -164,8 +164,9 @@ func TestMemoryRanges(t *testing.T) {
 	}
 }
 
-// What can't be executed is refused when the module is loaded, with kernel, line
-// and instruction.
+// What can't be executed is refused, with kernel, line and instruction: when the
+// module is loaded where no GPU could, and when the kernel is launched where this
+// one can't.
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		body string
@@ -186,7 +187,12 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := testHeader + ".extern .func missing\n;\n" + strings.TrimPrefix(entry("\n"+test.body), "\n")
-			_, err := Load(t.Context(), parse(t, src), Options{})
+			m, err := Load(t.Context(), parse(t, src), Options{})
+			if err == nil {
+				_, err = NewGrid(Launch{Kernel: m.Kernel("k"), Grid: d3(1), Block: d3(1), Params: params(uint64(0), uint64(0), 0), Memory: new(Memory), SMs: 1})
+			} else if test.kind == gpu.ErrUnsupported {
+				t.Fatalf("the module is refused: %v", err)
+			}
 			if !errors.Is(err, test.kind) {
 				t.Fatalf("got %v", err)
 			}

@@ -46,9 +46,12 @@ type cachedSpan struct {
 const MaxSharedBytes = 227 << 10
 
 // NewGrid checks a launch and prepares it. No block is started. The error wraps
-// gpu.ErrInvalidLaunch.
+// gpu.ErrInvalidLaunch, or gpu.ErrUnsupported where the kernel is refused.
 func NewGrid(l Launch) (*Grid, error) {
 	k := l.Kernel
+	if k.refused != "" {
+		return nil, fmt.Errorf("launch: %w", RefusedError(k.Name(), k.refused))
+	}
 	refuse := func(format string, args ...any) (*Grid, error) {
 		return nil, fmt.Errorf("launch %s: %s: %w", k.Name(), fmt.Sprintf(format, args...), gpu.ErrInvalidLaunch)
 	}

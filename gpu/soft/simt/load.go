@@ -27,9 +27,10 @@ type loader struct {
 	compiled int                  // instructions so far
 }
 
-// Load compiles a parsed module. It refuses, wrapping gpu.ErrUnsupported and
-// naming kernel, line and instruction, what this GPU can't execute, and with
-// gpu.ErrInvalidModule what no GPU could. It binds the names in m's tree and
+// Load compiles a parsed module. A kernel with an instruction that this GPU
+// can't execute is loaded, and [Kernel.Refused]. Load refuses, naming kernel,
+// line and instruction, with gpu.ErrInvalidModule what no GPU could execute, and
+// with gpu.ErrUnsupported what is too large. It binds the names in m's tree and
 // keeps parts of it. Once ctx has ended it gives up soon, with ctx's error.
 func Load(ctx context.Context, m *ptx.Module, o Options) (*Module, error) {
 	prog, err := ptx.Resolve(m)
@@ -165,7 +166,10 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 		return nil, err
 	}
 	for i := 0; i < len(c.queue); i++ {
-		if err := c.function(c.queue[i]); err != nil {
+		if err := c.function(c.queue[i]); l.refuse(k, err) {
+			k.attr.SharedBytes, k.attr.Registers = c.shared.size, minRegisters
+			return k, nil
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -184,10 +188,13 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	c.prog.localBytes = uint32(local)
 	k.attr.LocalBytes = local
 	k.attr.SharedBytes = c.shared.size
-	k.attr.Registers = min(max(c.pressure(), 16), 255)
+	k.attr.Registers = min(max(c.pressure(), minRegisters), 255)
 	c.forget()
 	return k, nil
 }
+
+// minRegisters is how many registers a kernel is said to have at least.
+const minRegisters = 16
 
 // attributes fills in what a kernel's declaration says, and notes where its
 // parameters are.

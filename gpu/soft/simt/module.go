@@ -62,6 +62,8 @@ type Kernel struct {
 	attr   gpu.FunctionAttributes
 	module *Module
 	prog   *program
+	// refused is why it can't be launched.
+	refused string
 }
 
 // Name is the kernel's name.

@@ -54,6 +54,7 @@ type GPU struct {
 	asked   int    // for occupancies
 	scratch []byte // a command's data
 	plain   bool   // forms of kernels are refused
+	said    string // of modules that are loaded
 	windows int    // where in BAR2 windows begin
 }
 
@@ -325,6 +326,13 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 		g.handle++
 		g.images[g.handle] = string(image)
 		c.Value[0] = g.handle
+		if x.LogBytes > 0 {
+			log, err := abi.Window{Offset: x.Log, Size: uint64(x.LogBytes)}.Bytes(shared, g.windows)
+			if err != nil {
+				return err
+			}
+			c.Value[1] = uint64(copy(log, g.said))
+		}
 		return nil
 	case abi.OpModuleUnload:
 		_, err := abi.DecodeHandle(e)

@@ -18,11 +18,12 @@ type Options struct {
 	Features    abi.Features
 	Kernels     map[string]Kernel
 	PollWindow  time.Duration
-	Vectors     int  // default 4
-	Polled      bool // no vectors at all
-	Deaf        bool // contexts never become ready
-	Plain       bool // modules with forms of kernels are refused
-	Old         bool // the device is of version 1.0
+	Vectors     int    // default 4
+	Polled      bool   // no vectors at all
+	Deaf        bool   // contexts never become ready
+	Plain       bool   // modules with forms of kernels are refused
+	Log         string // what is said of modules that are loaded
+	Old         bool   // the device is of version 1.0
 }
 
 const (
@@ -186,7 +187,7 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 		return
 	}
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
-	h.gpus[slot].plain = h.opts.Plain
+	h.gpus[slot].plain, h.gpus[slot].said = h.opts.Plain, h.opts.Log
 	h.gpus[slot].windows = h.windows()
 	if h.opts.Deaf {
 		h.context(slot, abi.ContextCreating, abi.ErrorNone)
