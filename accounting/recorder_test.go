@@ -178,6 +178,13 @@ func TestRecorderNotify(t *testing.T) {
 			r.Notify(0)
 			r.Notify(0) // several channels at a time
 		}
+		if c.before > 0 && c.after > 0 {
+			select {
+			case got := <-l.told:
+				t.Fatalf("notified %s, a phase of %v", c.name, got)
+			case <-time.After(100 * time.Millisecond): // as good as never
+			}
+		}
 		now.Advance(c.after)
 		select {
 		case got := <-l.told:
