@@ -69,8 +69,8 @@ func TestMeter(t *testing.T) {
 			name: "idle by entry, as LoGA told it",
 			idle: IdleByEntry,
 			script: []Status{at(0, runs(1), entry(EntryPending)), at(6, runs(1), entry(EntryIdle)),
-				at(8, rests(1), entry(EntryPending)), at(10, runs(1), entry(EntryUnknown)), at(20, rests(1), entry(EntryIdle))},
-			want: Phase{End: 20, Idle: 2, Polls: 5, Groups: []GroupTime{{Group: 1, Busy: 18, Spans: 2}}},
+				at(9, rests(1), entry(EntryPending)), at(10, runs(1), entry(EntryUnknown)), at(20, rests(1), entry(EntryIdle))},
+			want: Phase{End: 20, Idle: 3, Polls: 5, Groups: []GroupTime{{Group: 1, Busy: 17, Spans: 2}}},
 		},
 		{
 			name: "idle compared goes by the busy bit and reports the difference",

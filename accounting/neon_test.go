@@ -14,6 +14,7 @@ type simGate struct {
 	gpu    *accountingtest.GPU
 	groups []*accountingtest.Group
 	admits [][]accounting.Owner
+	busy   [][]bool // of each admission: who had a command on the GPU just before
 }
 
 func (s *simGate) Owners() (owners []accounting.Owner) {
@@ -25,6 +26,11 @@ func (s *simGate) Owners() (owners []accounting.Owner) {
 
 func (s *simGate) Admit(owners []accounting.Owner) {
 	s.admits = append(s.admits, append([]accounting.Owner(nil), owners...))
+	var busy []bool
+	for _, g := range s.groups {
+		busy = append(busy, g.InFlight())
+	}
+	s.busy = append(s.busy, busy)
 	for i, g := range s.groups {
 		held := true
 		for _, o := range owners {
@@ -134,6 +140,40 @@ func TestNeonGate(t *testing.T) {
 	}
 	if len(s.admits) < 20 {
 		t.Errorf("%d changes of the gate in a second", len(s.admits))
+	}
+}
+
+// Nobody is let run alone before what the others have on the GPU has ended: neither the
+// first, after the free run, nor those after it.
+func TestNeonDrains(t *testing.T) {
+	s := newGate(
+		accountingtest.Throttle(1, 7*time.Millisecond, 1, 1),
+		accountingtest.Throttle(2, 4*time.Millisecond, 1, 2),
+		accountingtest.Throttle(3, 11*time.Millisecond, 1, 3),
+	)
+	n := accounting.NewNeon(accounting.NeonConfig{}, s, nil)
+	alone, drains := 0, 0
+	s.run(n, 2*time.Second, func(r *accounting.NeonRound) {
+		if r.Drain > 0 {
+			drains++
+		}
+		if r.Alone < 15*time.Millisecond {
+			t.Errorf("three were alone for %v in all, want 5 ms each at least", r.Alone)
+		}
+	})
+	for i, admitted := range s.admits {
+		if len(admitted) != 1 {
+			continue
+		}
+		alone++
+		for j, busy := range s.busy[i] {
+			if busy && accounting.Owner(j) != admitted[0] {
+				t.Errorf("guest %d was let run alone while guest %d had a command on the GPU", admitted[0], j)
+			}
+		}
+	}
+	if alone < 30 || drains < 10 {
+		t.Errorf("let %d run alone after %d drains in 2 s", alone, drains)
 	}
 }
 

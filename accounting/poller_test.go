@@ -103,6 +103,64 @@ func TestPollerRound(t *testing.T) {
 	}
 }
 
+// Work whose period is that of the polling is seen as it is, since pieces and phases move
+// about: at fixed intervals the same part of each period would be seen all along.
+func TestJitterSeesPeriodicWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		config accounting.Config
+		half   time.Duration // the work's period: so long busy, so long idle
+	}{
+		"in pieces": {half: 300 * us},
+		"in one":    {config: accounting.Config{Piece: -1}, half: 3 * ms / 2},
+	} {
+		seen := func(config accounting.Config) float64 {
+			gpu := &accountingtest.GPU{}
+			gpu.Add(&accountingtest.Group{ID: 1, Kernel: func() (time.Duration, time.Duration) { return c.half, c.half }})
+			p, planner := accounting.NewPoller(config, gpu), accounting.NewPlanner(config)
+			var busy, polled time.Duration
+			for range 400 {
+				var phase accounting.Phase
+				if _, err := p.Round(planner, accounting.Load{Active: 1}, &phase); err != nil {
+					t.Fatal(err)
+				}
+				busy, polled = busy+phase.Of(1).Busy, polled+phase.Length()
+			}
+			return busy.Seconds() / polled.Seconds()
+		}
+		still := c.config
+		still.Jitter = -1
+		if got := seen(still); got > 0.3 && got < 0.7 {
+			t.Errorf("%s, without jitter: busy for %.2f of the time: this work tells nothing", name, got)
+		}
+		if got := seen(c.config); got < 0.48 || got > 0.52 {
+			t.Errorf("%s: busy for %.2f of the time, want 0.5", name, got)
+		}
+	}
+}
+
+// A suspended guest's kernel is watched until it has left, and no longer.
+func TestPollerUntilGone(t *testing.T) {
+	gpu := &accountingtest.GPU{}
+	for i := range 2 {
+		gpu.Add(&accountingtest.Group{ID: accounting.GroupID(i + 1), Depth: 2, Kernel: func() (time.Duration, time.Duration) { return 3 * ms, 0 }})
+	}
+	p := accounting.NewPoller(accounting.Config{}, gpu)
+	gpu.AdvanceTo(ms)
+	var phase accounting.Phase
+	if err := p.PollUntilGone([]accounting.GroupID{1}, 20*ms, &phase); err != nil {
+		t.Fatal(err)
+	}
+	if phase.Of(1).Busy != 2*ms || phase.Length() < 2*ms || phase.Length() > 2*ms+2*us {
+		t.Errorf("watched for %v, of which it executed %v; want the 2 ms that it had left", phase.Length(), phase.Of(1).Busy)
+	}
+	if err := p.PollUntilGone([]accounting.GroupID{2}, ms, &phase); err != nil {
+		t.Fatal(err)
+	}
+	if phase.Length() != ms || !phase.Running {
+		t.Errorf("watched for %v, want 1 ms at the most", phase.Length())
+	}
+}
+
 // At 100 % polling the sums are the GPU's own within 0.1 point.
 func TestFullPollingIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

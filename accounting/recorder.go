@@ -79,8 +79,11 @@ func (c RecorderConfig) Watch() Config {
 // pace that its handler wants, asks what the contexts had to do, and tells its handler of a phase in
 // which nothing went unwatched. It is the live shell around a [SpanMeter].
 type Recorder struct {
-	gpu    Recorded
-	clock  clock.Clock
+	gpu      Recorded
+	clock    clock.Clock
+	notified atomic.Bool                        // a channel came or went
+	rouse    atomic.Pointer[context.CancelFunc] // ends the wait for a phase's end
+
 	meter  *SpanMeter
 	buf    [512]Switch
 	phase  Phase
@@ -108,9 +111,10 @@ func NewRecorder(g Recorded, c clock.Clock) (*Recorder, error) {
 func (r *Recorder) Run(ctx context.Context) error {
 	err := r.begin()
 	for err == nil {
-		if clock.Tick(ctx, r.clock, r.pace.Phase(r.gpu.Config.Interval)) != nil {
+		if r.await(ctx) != nil {
 			return nil
 		}
+		r.notified.Store(false)
 		err = r.spend(r.step)
 	}
 	err = fmt.Errorf("accounting: GPU %s: read its record of context switches: %w", r.gpu.Name, err)
@@ -118,9 +122,38 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return err
 }
 
-// Notify is for a channel that came or went. There is nothing to do: an interval is
-// soon over.
-func (r *Recorder) Notify(int) {}
+// await waits for the present phase's end: an instant of the grid that all phases of its
+// length end on or, once somebody has called Notify, a quarter of its length from now.
+// It returns an error only if ctx ends.
+func (r *Recorder) await(ctx context.Context) error {
+	begun, length := r.clock.Now(), r.pace.Phase(r.gpu.Config.Interval)
+	wait, rouse := context.WithCancel(ctx)
+	defer rouse()
+	r.rouse.Store(&rouse)
+	if r.notified.Load() {
+		rouse() // in between
+	}
+	err := clock.Tick(wait, r.clock, length)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return r.clock.WaitUntil(ctx, begun+length/hurry)
+}
+
+// hurry is the divisor of a phase's length that it has at least: a guest could otherwise
+// have the GPU looked at all the time by making and closing channels.
+const hurry = 4
+
+// Notify says that a channel of the GPU came or went, which may call for a decision: the
+// present phase ends early (LoGA §4.2), though not before a quarter of its length.
+func (r *Recorder) Notify(int) {
+	if r.notified.Swap(true) {
+		return
+	}
+	if rouse := r.rouse.Load(); rouse != nil {
+		(*rouse)()
+	}
+}
 
 // CPU is the processor time that reading and reckoning have taken in all, and
 // what the handler decided.

@@ -19,6 +19,8 @@ type listener struct {
 	phases int
 	pace   accounting.Pace
 	failed error
+	// told, unless nil, is given the length of each phase.
+	told chan time.Duration
 }
 
 func (l *listener) PollEnded(p *accounting.Phase) accounting.Plan {
@@ -26,6 +28,9 @@ func (l *listener) PollEnded(p *accounting.Phase) accounting.Plan {
 	l.sum += p.Length()
 	for _, g := range p.Groups {
 		l.used[g.Group] += g.Busy
+	}
+	if l.told != nil {
+		l.told <- p.Length()
 	}
 	return accounting.Plan{Pace: l.pace}
 }
@@ -145,6 +150,51 @@ func TestRecorderAtItsPace(t *testing.T) {
 				t.Errorf("pace %d: context %d: charged %v of %v", c.pace, i, l.used[r.Group], r.Busy())
 			}
 		}
+	}
+	if err := end(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecorderNotify: a channel that comes or goes ends a phase, after a quarter of its
+// length at the earliest; the next is of the usual length.
+func TestRecorderNotify(t *testing.T) {
+	rec, l, r, pass, end := recorded(t, 0)
+	pass(2)
+	l.told = make(chan time.Duration)
+	now := rec.Clock.(*clock.Sim)
+	for _, c := range []struct {
+		name          string
+		before, after time.Duration // Notify
+		want          time.Duration
+	}{
+		{name: "in the first quarter", before: ms, after: 3 * ms / 2, want: 5 * ms / 2},
+		{name: "in the second", before: 4 * ms, want: 4 * ms},
+		{name: "not at all", after: 7 * ms / 2, want: 7 * ms / 2}, // what is left of the interval
+		{name: "not at all, again", after: 10 * ms, want: 10 * ms},
+	} {
+		now.Advance(c.before)
+		if c.before > 0 {
+			r.Notify(0)
+			r.Notify(0) // several channels at a time
+		}
+		if c.before > 0 && c.after > 0 {
+			select {
+			case got := <-l.told:
+				t.Fatalf("notified %s, a phase of %v", c.name, got)
+			case <-time.After(100 * time.Millisecond): // as good as never
+			}
+		}
+		now.Advance(c.after)
+		select {
+		case got := <-l.told:
+			if got != c.want {
+				t.Errorf("notified %s, a phase of %v, want %v", c.name, got, c.want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("notified %s: the phase goes on", c.name)
+		}
+		now.AwaitWaiters(1)
 	}
 	if err := end(false); err != nil {
 		t.Error(err)

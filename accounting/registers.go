@@ -15,7 +15,7 @@ var ErrGone = errors.New("the GPU no longer answers")
 // Registers is the [Source] of NVIDIA's GPUs, Ampere and later, and of the soft
 // GPU, whose page has the same registers at the same offsets: the engine status
 // of the graphics runlist and, where asked for, the entries of the channels. It
-// is a [Watcher].
+// is a [Watcher] and an [EntryReader].
 type Registers struct {
 	space   nvreg.Space
 	runlist nvreg.Runlist
@@ -30,9 +30,6 @@ type Registers struct {
 
 // RegisterOptions say how a [Registers] reads. The zero value is usable.
 type RegisterOptions struct {
-	// Entries makes it read the channel's entry too, three registers instead of
-	// one: for IdleByEntry and IdleCompared.
-	Entries bool
 	// Settle is how long PTIMER must stand still, on the host's clock, to count
 	// as the soft GPU's: 200 µs by default.
 	Settle time.Duration
@@ -52,7 +49,7 @@ func OpenRegisters(space nvreg.Space, host func() time.Duration, o RegisterOptio
 	// How good the offset is and whether the timer ticks by itself changes nothing
 	// here: all stamps are the host's, and their differences are what counts.
 	offset, _, _ := nvreg.Calibrate(space, host, o.Settle)
-	return &Registers{space: space, runlist: runlist, host: host, offset: offset, entries: o.Entries}, nil
+	return &Registers{space: space, runlist: runlist, host: host, offset: offset}, nil
 }
 
 // Sample implements [Source]. Its clock is the host's, moved onto the GPU's: a
@@ -74,6 +71,9 @@ func (r *Registers) Sample() (Status, error) {
 	}
 	return st, nil
 }
+
+// ReadEntries implements [EntryReader]: three registers instead of one.
+func (r *Registers) ReadEntries(yes bool) { r.entries = yes }
 
 // Changed implements [Watcher].
 func (r *Registers) Changed() bool {

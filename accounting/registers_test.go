@@ -34,10 +34,11 @@ func page(t testing.TB) nvreg.File {
 
 func open(t testing.TB, file nvreg.File, host func() time.Duration, entries bool) *accounting.Registers {
 	t.Helper()
-	r, err := accounting.OpenRegisters(file.Space, host, accounting.RegisterOptions{Entries: entries, Settle: 1})
+	r, err := accounting.OpenRegisters(file.Space, host, accounting.RegisterOptions{Settle: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.ReadEntries(entries)
 	return r
 }
 

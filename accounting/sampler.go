@@ -105,10 +105,12 @@ func (s *Sampler) Run(ctx context.Context) error {
 // Notify says that a channel of a GPU came or went, which may call for a
 // decision: the present phase ends early (LoGA §4.2), though not before a
 // quarter of its length, since a guest could otherwise have the GPU polled all
-// the time by making and closing channels.
+// the time by making and closing channels. Once notified, the thread is not woken
+// again before the phase has ended.
 func (s *Sampler) Notify(gpu int) {
-	s.gpus[gpu].notified.Store(true)
-	s.rouse()
+	if !s.gpus[gpu].notified.Swap(true) {
+		s.rouse()
+	}
 }
 
 // Priority is what scheduling the polling thread was granted, once Run is on.

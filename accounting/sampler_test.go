@@ -3,6 +3,7 @@ package accounting
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -154,28 +155,41 @@ func TestSamplerAlternates(t *testing.T) {
 	}
 }
 
-// What is awaited is polled on in the quiet phase until it has left.
+// leaver is a live source whose group executes until it is to leave.
+type leaver struct {
+	epoch time.Time
+	until atomic.Int64 // since epoch
+}
+
+func (l *leaver) Sample() (Status, error) {
+	now := time.Since(l.epoch)
+	return Status{Clock: now, Valid: true, Group: 1, Busy: int64(now) < l.until.Load()}, nil
+}
+
+// A group that is awaited is polled on in the quiet phase until it has left, however
+// long that takes it.
 func TestSamplerAwaits(t *testing.T) {
-	src, rec := &square{epoch: time.Now()}, newRecorder()
+	const leaving = 20 * time.Millisecond
+	src, rec := &leaver{epoch: time.Now()}, newRecorder()
 	rec.plan = func(p *Phase) Plan {
-		return Plan{Load: Load{Active: 2}, Await: []GroupID{p.Last}, AwaitAtMost: time.Minute}
+		src.until.Store(int64(time.Since(src.epoch) + leaving))
+		return Plan{Load: Load{Active: 2}, Await: []GroupID{1}, AwaitAtMost: time.Minute}
 	}
-	config := Config{Poll: 100 * time.Microsecond, Quiet: time.Millisecond}
+	// Polling all the time, so that also an answer which comes late is waited for.
+	config := Config{Poll: 100 * time.Microsecond, Quiet: time.Millisecond, Full: true}
 	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	watchFor(t, s, rec, 20)
+	watchFor(t, s, rec, 5)
 	contiguous(t, rec)
-	var left int
-	for i := range rec.quiets {
-		if q := &rec.quiets[i].Watched; q.Switches > 0 || !q.Running {
-			left++
-		}
+	if len(rec.quiets) < 4 {
+		t.Errorf("told of %d quiet phases, want 4 or 5", len(rec.quiets))
 	}
-	// An answer that comes late, on a busy machine, is not waited for.
-	if left < len(rec.quiets)/4 {
-		t.Errorf("of %d groups that were awaited, %d were seen to leave", len(rec.quiets), left)
+	for i := range rec.quiets {
+		if q := &rec.quiets[i].Watched; q.Running || q.Of(1).Busy < leaving/2 {
+			t.Errorf("quiet phase %d: what was awaited was watched for %v of the %v that it stayed, and went on %v", i, q.Of(1).Busy, leaving, q.Running)
+		}
 	}
 }
 
@@ -193,6 +207,83 @@ func TestSamplerNotify(t *testing.T) {
 	for i := range rec.quiets {
 		if q := &rec.quiets[i]; q.Length() < 4*time.Millisecond {
 			t.Errorf("quiet phase %d was cut to %v: notifications may not take it below a quarter", i, q.Length())
+		}
+	}
+}
+
+// A channel that comes wakes the polling thread, whether or not anything was used lately,
+// and ends the round of its GPU before that of another which is as long.
+func TestSamplerNotifyWakes(t *testing.T) {
+	for _, active := range []int{0, 1} {
+		t.Run(fmt.Sprint(active), func(t *testing.T) {
+			t.Parallel()
+			var gpus []Watched
+			told := make(chan int, 1000)
+			for i := range 2 {
+				rec := newRecorder()
+				rec.plan = func(*Phase) Plan {
+					told <- i
+					return Plan{Load: Load{Active: active}}
+				}
+				// The second GPU's first round begins in the middle of the first one's.
+				gpus = append(gpus, Watched{Name: "x", Source: &square{epoch: time.Now()}, Handler: rec,
+					Config: Config{Poll: time.Microsecond, Quiet: 4 * time.Second, Round: -1, Jitter: -1, Piece: -1}})
+			}
+			s, err := NewSampler(gpus, SamplerOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			first := <-told
+			asleep := time.AfterFunc(100*time.Millisecond, func() { s.Notify(0) })
+			second := <-told
+			asleep.Stop()
+			if first != 0 || second != 0 {
+				t.Errorf("polled GPU %d and then GPU %d, want GPU 0 twice: it had a channel come", first, second)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// entries is a live source whose engine is busy by its busy bit, and not by the entry of
+// the channel on it, which it reads only when told to.
+type entries struct {
+	epoch time.Time
+	read  bool
+}
+
+func (e *entries) ReadEntries(yes bool) { e.read = yes }
+
+func (e *entries) Sample() (Status, error) {
+	st := Status{Clock: time.Since(e.epoch), Valid: true, Group: 1, Busy: true}
+	if e.read {
+		st.Entry = EntryIdle
+	}
+	return st, nil
+}
+
+// Where idle is told by the channel's entry, the source is told to read it.
+func TestSamplerReadsEntries(t *testing.T) {
+	for _, c := range []struct {
+		mode           IdleMode
+		busy, compared bool
+	}{{IdleByBusy, true, false}, {IdleByEntry, false, false}, {IdleCompared, true, true}} {
+		rec := newRecorder()
+		s, err := NewSampler([]Watched{{Name: "0", Source: &entries{epoch: time.Now()}, Handler: rec,
+			Config: Config{Poll: 300 * time.Microsecond, Quiet: time.Millisecond, Idle: c.mode}}}, SamplerOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		watchFor(t, s, rec, 1)
+		p := &rec.polled[0]
+		if busy := p.Busy() > 0; busy != c.busy || busy == (p.Idle > 0) || (p.BusyOnly > 0) != c.compared {
+			t.Errorf("idle by %v: %v busy, %v idle, %v by the busy bit only", c.mode, p.Busy(), p.Idle, p.BusyOnly)
 		}
 	}
 }

@@ -73,6 +73,15 @@ type Watcher interface {
 	Changed() bool
 }
 
+// EntryReader is a Source that reads the channel's entry only where it is told to,
+// since that takes longer: a [Sampler] tells it before its first Sample, as
+// Config.Idle needs it.
+type EntryReader interface {
+	Source
+	// ReadEntries says whether Sample is to read the entry from now on.
+	ReadEntries(yes bool)
+}
+
 // Steady is a Source in simulated time. SteadyUntil is an instant on the GPU's
 // clock before which Sample's answer can't change, so that a [Poller] may skip
 // ahead with the result of polling every tick.

@@ -86,6 +86,11 @@ func (t *thread) start() error {
 	}
 	t.base = time.Duration(ts.Nano())
 	t.cpuAt = threadCPU()
+	for _, g := range t.gpus {
+		if e, ok := g.Source.(EntryReader); ok {
+			e.ReadEntries(g.Config.Idle != IdleByBusy)
+		}
+	}
 	poll, quiet := t.gpus[0].planner.Mean(Load{})
 	t.turns = stagger(len(t.gpus), t.now(), poll+quiet)
 	t.yield.slept(t.now(), 0)
@@ -109,6 +114,9 @@ func (t *thread) spent() time.Duration {
 func (t *thread) sleepUntilDue(i int) bool {
 	seen := t.wake.Load()
 	t.bringForward()
+	if first, _ := t.turns.next(); first != i {
+		return false // another's round ends early
+	}
 	now := t.now()
 	due := t.turns[i].due
 	if now >= due || t.stop.Load() {
@@ -155,7 +163,7 @@ func (t *thread) bringForward() {
 		if g.hurried(now) {
 			t.turns[i].due = min(t.turns[i].due, now)
 		} else if g.notified.Load() {
-			t.turns[i].due = min(t.turns[i].due, g.began+g.round/4)
+			t.turns[i].due = min(t.turns[i].due, g.began+g.round/hurry)
 		}
 	}
 }

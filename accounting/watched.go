@@ -120,5 +120,5 @@ func (w *watched) newRound(now time.Duration) {
 
 // hurried is whether the present round is to end early.
 func (w *watched) hurried(now time.Duration) bool {
-	return w.notified.Load() && now-w.began >= w.round/4
+	return w.notified.Load() && now-w.began >= w.round/hurry
 }

@@ -108,6 +108,18 @@ func (s *share) grasp(g *guest) {
 	g.grip.Set(w)
 }
 
+// told takes up what a guest's process says.
+func (s *share) told(g *guest, m *link.Message) {
+	if m.Kind == link.KindHandles {
+		s.handed(g, m)
+		return
+	}
+	if err := m.CloseFiles(); err != nil {
+		s.log.Debug("close a guest's files", "err", err)
+	}
+	s.wake()
+}
+
 // handed takes up a context's handles that the guest's process has passed on, or that
 // it is gone. The message's files are taken over.
 func (s *share) handed(g *guest, m *link.Message) {

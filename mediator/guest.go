@@ -108,9 +108,9 @@ func meet(id fairshare.GuestID, conn *link.Conn) (*guest, error) {
 const malformedMost = 16
 
 // attend waits for the end of the guest's process, of which the end of its link
-// is the last sign, or of the link alone. It reports which it was. handed is given
-// the handles of contexts.
-func (g *guest) attend(log *slog.Logger, handed func(*link.Message)) (ended bool) {
+// is the last sign, or of the link alone. It reports which it was. told is given
+// the handles of contexts, and what says that contexts or channels came or went.
+func (g *guest) attend(log *slog.Logger, told func(*link.Message)) (ended bool) {
 	malformed := 0
 	for {
 		m, err := g.conn.Receive()
@@ -137,8 +137,8 @@ func (g *guest) attend(log *slog.Logger, handed func(*link.Message)) (ended bool
 			}
 			continue
 		}
-		if m.Kind == link.KindHandles {
-			handed(&m)
+		if m.Kind == link.KindHandles || m.Kind == link.KindChanged {
+			told(&m)
 			continue
 		}
 		if err := m.CloseFiles(); err != nil {

@@ -73,7 +73,7 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	}
 	s.wg.Go(func() {
 		defer close(g.gone)
-		ended := g.attend(s.log, func(m *link.Message) { sh.handed(g, m) })
+		ended := g.attend(s.log, func(m *link.Message) { sh.told(g, m) })
 		s.noteLast(g, ended)
 		if ended {
 			g.remains = s.clear(dir, g.spec.Socket)

@@ -257,6 +257,12 @@ func (s *share) changed(id fairshare.GuestID) {
 		s.show(guests)
 		s.decide(guests, fairshare.Event{Kind: fairshare.Changed, Guest: id})
 	})
+	s.wake()
+}
+
+// wake ends the present round early: a guest, or one of its channels, came or went, which
+// may call for a decision (LoGA §4.2).
+func (s *share) wake() {
 	if w := s.open().watcher; w != nil {
 		w.Notify(0)
 	}

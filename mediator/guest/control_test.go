@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"vgpud/clock"
 	"vgpud/mediator/link"
 )
 
@@ -28,7 +29,9 @@ func newControl(t *testing.T) (*control, *net.UnixListener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &control{page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{PID: os.Getpid()}}, l
+	c := newLinks(&clock.Sim{}, slog.New(slog.DiscardHandler))
+	c.page, c.hello = page, link.Hello{PID: os.Getpid()}
+	return c, l
 }
 
 // serveControl has it serve until the test's end.

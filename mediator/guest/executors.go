@@ -25,7 +25,7 @@ type executors struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	dev     *vgpu.Device // set once, before the first call
-	daemons *control     // who are told of handles; nil: nobody
+	daemons *control     // who are told of handles and changes; nil: nobody
 
 	mu    sync.Mutex
 	lives [link.MaxContexts]*life
@@ -125,6 +125,7 @@ func (b *executors) OpenChannel(ch vgpu.Channel) {
 			return
 		}
 		b.dev.ChannelReady(ch.ChannelRef)
+		b.daemons.changed()
 	})
 	if err != nil {
 		b.dev.ChannelFailed(ch.ChannelRef, abi.ErrorExecutorLost)
@@ -136,7 +137,10 @@ func (b *executors) CloseChannel(ch vgpu.ChannelRef) {
 	l := b.life(int(b.contextOf[ch.Slot].Load()))
 	// An error means that the executor has no such channel, or is gone itself:
 	// either way it does not touch the rings.
-	closed := func(error) { b.dev.ChannelClosed(ch) }
+	closed := func(error) {
+		b.dev.ChannelClosed(ch)
+		b.daemons.changed()
+	}
 	if err := l.ask(link.KindShut, link.Channel{Index: ch.Slot, Generation: ch.Generation}, closed); err != nil {
 		closed(err)
 	}

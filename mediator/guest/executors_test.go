@@ -17,8 +17,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// roleVariable has this binary be another process: an executor that serves
-// nothing and lingers when its link ends, or a client that connects all the time.
+// roleVariable has this binary be another process: an executor that does whatever is
+// asked by saying so and lingers when its link ends, or a client that connects all the time.
 const roleVariable = "VGPUD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -64,7 +64,9 @@ func linger() error {
 		return err
 	}
 	for err == nil {
-		_, err = conn.Receive()
+		if m, err = conn.Receive(); err == nil && m.ID != 0 {
+			err = conn.Send(link.Message{Kind: m.Kind, ID: m.ID})
+		}
 	}
 	if err := conn.Close(); err != nil {
 		return err

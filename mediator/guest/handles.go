@@ -47,15 +47,22 @@ func (c *control) forgetHandles(slot int) bool {
 	return ok
 }
 
-// passOn tells all daemons that the guest was introduced to. The caller holds mu.
+// passOn passes handles on to all daemons that the guest was introduced to. The caller
+// holds mu.
 func (c *control) passOn(h handed) {
+	c.tellAll(func(conn *link.Conn) error { return send(conn, h) })
+}
+
+// tellAll tells something to all daemons that the guest was introduced to. The caller
+// holds mu.
+func (c *control) tellAll(tell func(*link.Conn) error) {
 	for conn, introduced := range c.conns {
 		if !introduced {
 			continue // it is told when it is
 		}
-		if err := send(conn, h); err != nil {
+		if err := tell(conn); err != nil {
 			// It reads nothing any more, and should not be waited for again.
-			c.log.Debug("pass handles on", "err", errors.Join(err, conn.Expire()))
+			c.log.Debug("tell a daemon", "err", errors.Join(err, conn.Expire()))
 		}
 	}
 }

@@ -83,6 +83,7 @@ func (l *life) run() {
 	l.takeBack()
 	werr := wait(cmd)
 	l.free()
+	l.b.daemons.changed()
 	l.mu.Lock()
 	stopped := l.stopping
 	l.mu.Unlock()
@@ -193,6 +194,7 @@ func (l *life) attend(conn *link.Conn) (abi.ErrorCode, error) {
 			l.mu.Unlock()
 			l.sendVectors(0, l.b.dev.Config().Vectors)
 			l.b.dev.ContextReady(l.ref)
+			l.b.daemons.changed()
 		case link.KindHandles:
 			if err := l.handOver(&m); err != nil {
 				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())

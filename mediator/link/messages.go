@@ -59,6 +59,9 @@ const (
 	// [Domain]. It is what the next daemon is told. The answer, once it is noted,
 	// is an empty message of the kind.
 	KindDomain Kind = "domain"
+	// KindChanged (vm to serve): a channel or a context came or went, which may call
+	// for a decision. Several may come to one message.
+	KindChanged Kind = "changed"
 )
 
 // GPU names a physical GPU and says how to reach it.
