@@ -250,6 +250,7 @@ type Options struct {
 	Threshold time.Duration
 	// Sample is for how long neon has each guest run alone in a round; zero: 1 ms, as
 	// NEON has it. LoGA's evaluation has 1 ms for each of its channels (§5.1).
+	Sample time.Duration
 	// MaxOverhead is the part of the GPU's time that ffs may lose, to evictions and to
 	// waits for the host between launches; zero: 0.1, as in FLEP's evaluation (§6.3.3).
 	MaxOverhead float64

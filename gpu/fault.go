@@ -12,6 +12,9 @@ var (
 	// ErrMemoryLimit: the budget that a context shares with its owner's others is
 	// spent. It is an ErrOutOfMemory too.
 	ErrMemoryLimit = fmt.Errorf("memory limit reached: %w", ErrOutOfMemory)
+	// ErrFull: the device has as many programs or contexts as it takes, in all or of one
+	// owner. Later it may have room. It is an ErrOutOfMemory too.
+	ErrFull error = fullError{}
 	// ErrInvalidPtr: an address or range outside the context's allocations.
 	ErrInvalidPtr = errors.New("not an allocation of this context")
 	// ErrInvalidModule: malformed PTX; the text has line and column.
@@ -31,6 +34,15 @@ var (
 	// ErrLost: the device does not answer any more.
 	ErrLost = errors.New("GPU lost")
 )
+
+// fullError is ErrFull.
+type fullError struct{}
+
+// Error says that there is a device.
+func (fullError) Error() string { return "GPU is full" }
+
+// Unwrap is what programs test for that know of no other lack.
+func (fullError) Unwrap() error { return ErrOutOfMemory }
 
 // FaultKind says what a kernel did wrong.
 type FaultKind uint8

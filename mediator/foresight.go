@@ -39,9 +39,15 @@ const mostOff = 10
 
 func (t *tries) add(predicted, measured time.Duration) {
 	t.launches++
-	t.predicted += predicted
-	t.measured += measured
+	t.predicted = grown(t.predicted, predicted)
+	t.measured = grown(t.measured, measured)
 	t.off += min(math.Abs(float64(predicted-measured))/float64(measured), mostOff)
+}
+
+// grown is a sum of durations with one more, as far as there is room: executors say what
+// their launches took.
+func grown(sum, d time.Duration) time.Duration {
+	return sum + min(d, math.MaxInt64-sum)
 }
 
 func (t *tries) show() api.Prediction {

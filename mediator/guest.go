@@ -62,6 +62,8 @@ type guest struct {
 	held        bool
 	heldSince   time.Duration
 	shown       time.Duration // of the suspensions' time, the last that anybody was told
+	shownWork   link.Counters // the largest that anybody was told
+	shownBells  uint64
 	suspensions uint64
 	caused      uint64        // evictions for its sake
 	charged     time.Duration // what they cost
@@ -415,6 +417,9 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	// Both instants are of before somebody had to wait, and what is counted only grows.
 	suspended = max(suspended, g.shown)
 	g.shown = suspended
+	g.shownWork = g.shownWork.Max(w.counters)
+	w.counters = g.shownWork
+	g.shownBells = max(g.shownBells, g.page.Doorbells())
 	v := api.VM{
 		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, GPU: g.spec.GPU.Name,
 		Weight: g.terms.Weight, Cap: g.terms.Cap, Guarantee: g.terms.Guarantee, PriorityCeiling: g.terms.PriorityCeiling,
@@ -423,7 +428,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		GPUSeconds: g.used.Seconds(), Share: g.share, Entitled: g.entitled,
 		SuspendedSeconds: suspended.Seconds(), Suspensions: g.suspensions,
 		Kernels: w.counters.Kernels, Errors: w.counters.Errors, CopiedBytes: w.counters.CopiedBytes,
-		Commands: w.counters.Commands, Doorbells: g.page.Doorbells(), MemoryLimitBytes: g.spec.MemoryLimit,
+		Commands: w.counters.Commands, Doorbells: g.shownBells, MemoryLimitBytes: g.spec.MemoryLimit,
 		KernelTimeLimit: g.spec.KernelTimeLimit,
 		Preemption: api.Preemption{
 			Evictions: w.counters.Evictions, EvictionSeconds: w.counters.EvictionTime.Seconds(),

@@ -89,12 +89,13 @@ func within[T time.Duration | uint64](v, least, more T) T {
 // resume goes on with a guest's account where the last daemon left it: by what that has
 // noted, and by the page as far as it may be right. now is an instant of clock.Real.
 func (g *guest) resume(k *kept, now time.Duration) error {
-	b, terms := g.page.Bill(), api.Terms(g.page.Terms())
+	// Nobody was charged for more than has passed since the host began.
+	b, terms := (&kept{}).bill(g.page.Bill(), now), api.Terms(g.page.Terms())
 	if k != nil {
 		if k.PID != g.pid {
 			return fmt.Errorf("its process says to be %d, and %d was noted", g.pid, k.PID)
 		}
-		b, terms = k.bill(b, now), k.Terms
+		b, terms = k.bill(g.page.Bill(), now), k.Terms
 	}
 	if terms.Check() != nil {
 		terms = api.Terms{Weight: 1} // a guest whom no daemon has met before

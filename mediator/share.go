@@ -134,7 +134,7 @@ func (t *tail) observe(held bool, count, watched, unwatched time.Duration) (late
 		t.ran, t.charged, t.room = 0, 0, 0
 	}
 	t.held = held
-	t.ran += count - t.counted
+	t.ran = grown(t.ran, max(count-t.counted, 0))
 	t.counted = count
 	if held {
 		t.charged += watched

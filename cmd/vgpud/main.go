@@ -9,16 +9,24 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/mediator/confine"
 
 	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(run()) }
 
-func run() int { return cli.Run(newRoot()) }
+func run() int {
+	if err := confine.CloseOnExec(); err != nil {
+		fmt.Fprintln(os.Stderr, "vgpud:", err)
+		return 1
+	}
+	return cli.Run(newRoot())
+}
 
 func newRoot() *cobra.Command {
 	var o options

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -92,7 +93,9 @@ end of their link as file descriptor 3.`,
 			if err != nil {
 				return err
 			}
-			unix.CloseOnExec(firstExtraFile)
+			// vm, which reads what this process says, may end first; then so does the link, and
+			// what is on the GPU is to be closed in order.
+			signal.Ignore(unix.SIGPIPE)
 			conn, err := link.FromFile(os.NewFile(firstExtraFile, "link"))
 			if err != nil {
 				return fmt.Errorf("this command is started by `vgpud vm`: %w", err)

@@ -19,7 +19,7 @@ type share struct {
 	// Parts of what is lost, of the whole time: what evictions cost, what the forms cost in the time that they do work,
 	// and what the GPU waits for the host.
 	evictions, forms, host float64
-	turns int     // evictions
+	turns                  int // evictions
 }
 
 // window is what shares are measured over.

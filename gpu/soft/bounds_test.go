@@ -338,3 +338,47 @@ func BenchmarkEmptyKernel(b *testing.B) {
 	b.ReportMetric(float64(u.Machine.Overrun.Nanoseconds())/float64(max(u.Machine.Launches, 1)), "overrun-ns/launch")
 	b.ReportMetric(float64(u.Machine.Busy.Nanoseconds())/float64(max(u.Machine.Launches, 1)), "gpu-ns/launch")
 }
+
+// One owner takes no more than its part of the channels, whatever its contexts are called, and gets back what it closes.
+func TestChannelsPerOwner(t *testing.T) {
+	e := startEngine(t, Options{Machine: machine.Config{Channels: 8}})
+	contexts := func(owner string) (made int, last ContextDriver, id uint32) {
+		for i := range 3 {
+			c, info, err := e.NewContextOf(owner, gpu.ContextOptions{Label: string(rune('a' + i)), MemoryLimit: 1 << 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := info.Memory.Close(); err != nil {
+				t.Fatal(err)
+			}
+			ch, err := c.NewChannel()
+			switch {
+			case err == nil:
+				made, last, id = made+1, c, ch.ID
+				if err := ch.Ring.Close(); err != nil {
+					t.Fatal(err)
+				}
+			case !errors.Is(err, gpu.ErrFull):
+				t.Errorf("%s: %v", owner, err)
+			}
+		}
+		return made, last, id
+	}
+	made, c, id := contexts("user 1")
+	if made != 2 {
+		t.Errorf("one owner has %d of 8 channels, want a quarter", made)
+	}
+	if made, _, _ := contexts("user 2"); made != 2 {
+		t.Errorf("another has %d", made)
+	}
+	if err := c.CloseChannel(id); err != nil {
+		t.Fatal(err)
+	}
+	ch, err := c.NewChannel()
+	if err != nil {
+		t.Fatalf("in place of one that was closed: %v", err)
+	}
+	if err := ch.Ring.Close(); err != nil {
+		t.Error(err)
+	}
+}

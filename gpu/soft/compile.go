@@ -19,7 +19,7 @@ const (
 	maxInstructions = 256 << 10 // compiled, all kernels together, each with all that it calls
 	maxKernels      = 1<<12 - 1 // whose numbers have twelve bits
 	maxParams       = 128 << 10 // of all kernels: a program is told of each
-	codeShares      = 4         // the part of Options.CodeBytes that one label may have
+	codeShares      = 4         // the part of Options.CodeBytes that one owner may have
 )
 
 // shielded runs the compiler on a module. That it panics is our fault; the module is refused and the GPU goes on.

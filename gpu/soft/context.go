@@ -47,16 +47,22 @@ type engineContext struct {
 	queues  map[uint32]*queue
 }
 
-// NewContext makes a context, as [Driver] says.
+// NewContext makes a context, as [Driver] says, whose owner is its label.
 func (e *Engine) NewContext(_ context.Context, o gpu.ContextOptions) (ContextDriver, ContextInfo, error) {
-	c, info, err := e.newContext(o)
+	return e.NewContextOf(o.Label, o)
+}
+
+// NewContextOf is NewContext for an owner that is not known by the label, which anybody may
+// give: the label is in the GPU's records, and the owner has its part of the host's memory.
+func (e *Engine) NewContextOf(owner string, o gpu.ContextOptions) (ContextDriver, ContextInfo, error) {
+	c, info, err := e.newContext(owner, o)
 	if err != nil {
 		return nil, info, err
 	}
 	return c, info, nil
 }
 
-func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, error) {
+func (e *Engine) newContext(owner string, o gpu.ContextOptions) (*engineContext, ContextInfo, error) {
 	size := o.MemoryLimit
 	if size == 0 || size > e.o.MemoryBytes {
 		size = e.o.MemoryBytes
@@ -72,21 +78,23 @@ func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, 
 	if err := c.mapMemory(size); err != nil {
 		return nil, ContextInfo{}, err
 	}
-	c.owner = e.enter(o.Label)
+	c.owner = e.enter(owner)
 	var err error
 	if derr := e.do(func() {
 		if len(e.contexts) >= e.o.Contexts {
-			err = fmt.Errorf("new context beside %d: %w", len(e.contexts), gpu.ErrOutOfMemory)
+			err = fmt.Errorf("new context beside %d: %w", len(e.contexts), gpu.ErrFull)
 			return
 		}
 		if c.group, err = e.m.NewGroup(); err == nil {
 			e.contexts = append(e.contexts, c)
+		} else if errors.Is(err, machine.ErrFull) {
+			err = fmt.Errorf("%w: %w", gpu.ErrFull, err)
 		}
 	}); derr != nil {
 		err = derr
 	}
 	if err != nil {
-		e.leave(o.Label, c.owner)
+		e.leave(c.owner)
 		return nil, ContextInfo{}, errors.Join(err, c.unmapMemory())
 	}
 	c.base = contextBase + uint64(c.group.ID())*contextSpan
@@ -99,21 +107,29 @@ func (e *Engine) newContext(o gpu.ContextOptions) (*engineContext, ContextInfo, 
 	return c, info, nil
 }
 
-// owner is what contexts of one label share of the host.
+// owner is what the contexts of one owner share of the host.
 type owner struct {
+	name     string
 	contexts int
 	code     budget
+	channels budget // not of memory: one each
 }
 
-// enter finds the owner of a new context. One without a label is its own.
-func (e *Engine) enter(label string) *owner {
+// channelShares is the part of all channels that one owner may have: a guest has 64, and its executors some.
+const channelShares = 4
+
+// enter finds the owner of a new context. One without a name is its own.
+func (e *Engine) enter(name string) *owner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	o := e.owners[label]
+	o := e.owners[name]
 	if o == nil {
-		o = &owner{code: budget{limit: e.o.CodeBytes / codeShares}}
-		if label != "" {
-			e.owners[label] = o
+		o = &owner{
+			name: name, code: budget{limit: e.o.CodeBytes / codeShares},
+			channels: budget{limit: max(uint64(e.o.Machine.Channels/channelShares), 1)},
+		}
+		if name != "" {
+			e.owners[name] = o
 		}
 	}
 	o.contexts++
@@ -121,11 +137,11 @@ func (e *Engine) enter(label string) *owner {
 }
 
 // leave undoes enter.
-func (e *Engine) leave(label string, o *owner) {
+func (e *Engine) leave(o *owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if o.contexts--; o.contexts == 0 && label != "" {
-		delete(e.owners, label)
+	if o.contexts--; o.contexts == 0 && o.name != "" {
+		delete(e.owners, o.name)
 	}
 }
 
@@ -230,17 +246,30 @@ func (c *engineContext) NewChannel() (ChannelInfo, error) {
 		c.mu.Unlock()
 		return ChannelInfo{}, fmt.Errorf("new channel beside %d: %w", c.channels, gpu.ErrOutOfMemory)
 	}
+	if !c.owner.channels.reserve(1) {
+		c.mu.Unlock()
+		return ChannelInfo{}, fmt.Errorf("new channel beside %d of the same owner: %w", c.owner.channels.taken(), gpu.ErrFull)
+	}
 	c.channels++
 	c.lastID++
 	id := c.lastID
 	c.mu.Unlock()
 	info, err := c.newQueue(id)
+	if errors.Is(err, machine.ErrFull) {
+		err = fmt.Errorf("%w: %w", gpu.ErrFull, err)
+	}
 	if err != nil {
-		c.mu.Lock()
-		c.channels--
-		c.mu.Unlock()
+		c.lessChannels()
 	}
 	return info, err
+}
+
+// lessChannels counts a channel that is gone.
+func (c *engineContext) lessChannels() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.channels--
+	c.owner.channels.release(1)
 }
 
 func (c *engineContext) newQueue(id uint32) (ChannelInfo, error) {
@@ -336,7 +365,7 @@ func (c *engineContext) free() {
 	}
 	c.e.used.release(c.table.Used() + c.local)
 	c.releaseCode(c.code)
-	c.e.leave(c.o.Label, c.owner)
+	c.e.leave(c.owner)
 	c.table, c.local, c.code = vram.New(0, 0), 0, 0
 	clear(c.modules)
 }

@@ -38,7 +38,7 @@ type Engine struct {
 	mu      sync.Mutex
 	calls   []*call
 	closed  bool
-	owners  map[string]*owner // by label
+	owners  map[string]*owner // by name
 	pending atomic.Int32      // calls waiting, in calls and in batch
 	door    *doorbell
 	own     bell // rung by do

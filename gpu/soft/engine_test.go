@@ -38,7 +38,7 @@ func TestCallsGiveWay(t *testing.T) {
 // Giving a context's memory back is not the pacing thread's work, and nothing of it is free before it is given back.
 func TestMemoryOutlivesTheEnd(t *testing.T) {
 	e := startEngine(t, Options{})
-	c, info, err := e.newContext(gpu.ContextOptions{})
+	c, info, err := e.newContext("", gpu.ContextOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func TestSharedFilesAreSealed(t *testing.T) {
 // The host gets back every page in which nothing is allocated, and none is touched only to clear it.
 func TestFreedPagesGoBack(t *testing.T) {
 	e := startEngine(t, Options{})
-	c, info, err := e.newContext(gpu.ContextOptions{})
+	c, info, err := e.newContext("", gpu.ContextOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

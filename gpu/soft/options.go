@@ -31,7 +31,7 @@ type Options struct {
 	PollWindow time.Duration
 	// Priority is the level of SCHED_FIFO to ask for, 20; it should be above the sampler's. Negative: don't.
 	Priority int
-	// CodeBytes is how much of the host's memory compiled modules may take, 1 GiB; those of one label, a quarter.
+	// CodeBytes is how much of the host's memory compiled modules may take, 1 GiB; those of one owner, a quarter.
 	CodeBytes uint64
 	// Contexts caps the contexts, 256; Channels those of one context, 72: a guest's 64 and some of its executor's; Modules
 	// likewise, 256; Allocations, 4,096.

@@ -216,8 +216,6 @@ func (q *queue) free() error {
 	c := q.c
 	delete(c.queues, q.id)
 	q.e.queues = slices.DeleteFunc(q.e.queues, func(o *queue) bool { return o == q })
-	c.mu.Lock()
-	c.channels--
-	c.mu.Unlock()
+	c.lessChannels()
 	return q.ring.Close()
 }

@@ -84,10 +84,12 @@ func TestNoContext(t *testing.T) {
 		open  Opener
 		limit uint64
 		want  abi.ErrorCode
+		text  string // empty: any
 	}{
-		{"GPU gone", broken(fmt.Errorf("connect: %w: %w", gpu.ErrLost, unix.ECONNREFUSED)), 0, abi.ErrorDeviceLost},
-		{"limit too low for a context", small, soft.ContextBytes - 1, abi.ErrorLimit},
-		{"no such kind of GPU", broken(errors.New("kind")), 0, abi.ErrorExecutorStart},
+		{"GPU gone", broken(fmt.Errorf("connect: %w: %w", gpu.ErrLost, unix.ECONNREFUSED)), 0, abi.ErrorDeviceLost, "the GPU is gone"},
+		{"GPU full", broken(fmt.Errorf("connect to /run/gpu: beside 64 of user 7: %w", gpu.ErrFull)), 0, abi.ErrorLimit, "GPU is full"},
+		{"limit too low for a context", small, soft.ContextBytes - 1, abi.ErrorLimit, ""},
+		{"no such kind of GPU", broken(errors.New("kind")), 0, abi.ErrorExecutorStart, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			vm, ended := serve(t, link.Setup{Guest: "g", Slot: 1, Header: abi.HeaderBytes(testChannels), MemoryLimit: c.limit}, c.open)
@@ -101,6 +103,9 @@ func TestNoContext(t *testing.T) {
 			}
 			if m.Kind != link.KindReady || m.Error == "" || abi.ErrorCode(f.Code) != c.want {
 				t.Errorf("%s %q with code %v, want %v", m.Kind, m.Error, abi.ErrorCode(f.Code), c.want)
+			}
+			if c.text != "" && f.Text != c.text {
+				t.Errorf("the guest reads %q, want %q", f.Text, c.text)
 			}
 			if err := <-ended; err != nil {
 				t.Errorf("it was told, and the process fails as well: %v", err)

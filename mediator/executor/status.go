@@ -79,6 +79,9 @@ func guestText(err error) string {
 	if f, ok := errors.AsType[*gpu.Fault](err); ok {
 		return f.Error()
 	}
+	if errors.Is(err, gpu.ErrFull) {
+		return gpu.ErrFull.Error() // and not who else is there
+	}
 	for _, own := range []error{gpu.ErrInvalidModule, gpu.ErrUnsupported, gpu.ErrOutOfMemory, gpu.ErrNotFound, gpu.ErrInvalidLaunch} {
 		if errors.Is(err, own) {
 			return err.Error()

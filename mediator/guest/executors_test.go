@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		err = hang()
 	case "knock":
 		err = knock()
+	case "talk":
+		err = talk()
 	default:
 		err = fmt.Errorf("unknown role %q", role)
 	}

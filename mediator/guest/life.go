@@ -38,8 +38,9 @@ type life struct {
 	wanted context.Context // ends with stop
 	leave  context.CancelFunc
 
-	handed  bool // its handles; attend's own
-	faulted bool // it told of a fault; attend's own
+	said    *said // from start to end; run's own
+	handed  bool  // its handles; attend's own
+	faulted bool  // it told of a fault; attend's own
 
 	vectors sync.Mutex // so that the newest of a vector is sent last
 
@@ -84,6 +85,7 @@ func (l *life) run() {
 	werr := wait(cmd)
 	l.free()
 	l.b.daemons.changed()
+	last := l.quiet()
 	l.mu.Lock()
 	stopped := l.stopping
 	l.mu.Unlock()
@@ -98,7 +100,7 @@ func (l *life) run() {
 		l.b.dev.ContextFaulted(l.ref, code)
 		return
 	}
-	log.Error("executor died", "err", errors.Join(err, werr))
+	log.Error("executor died", "err", errors.Join(err, werr), "last", last)
 	l.b.dev.ContextFaulted(l.ref, code)
 }
 
@@ -128,12 +130,23 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	s, stderr, err := hear(l.b.log.With("context", l.ref.Slot))
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close(), end.Close())
+	}
+	l.said = s
+	defer func() {
+		if err != nil {
+			l.quiet()
+		}
+	}()
 	cmd := l.b.command()
+	cmd.Stdout, cmd.Stderr = stderr, stderr
 	cmd.ExtraFiles = []*os.File{end}
 	// A signal to the terminal's group is vm's to pass on.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
-	if cerr := end.Close(); err == nil {
+	if cerr := errors.Join(end.Close(), stderr.Close()); err == nil {
 		err = cerr
 	}
 	if err != nil {
@@ -153,6 +166,15 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	}
 	l.conn = conn
 	return cmd, conn, nil
+}
+
+// quiet ends the hearing of an executor that has ended, and returns what it said last.
+func (l *life) quiet() string {
+	last, err := l.said.end()
+	if err != nil {
+		l.b.log.Debug("close an executor's standard error", "err", err)
+	}
+	return last
 }
 
 // setup is what the executor is told to begin with.

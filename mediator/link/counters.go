@@ -1,6 +1,9 @@
 package link
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Counters are a context's sums since the guest was created.
 type Counters struct {
@@ -34,19 +37,46 @@ func (a Counters) Add(b Counters) Counters {
 	}
 }
 
+// Bounds of what a page's words can say, whoever wrote them: the guest's processes can put
+// there anything. A million events a second come to less than maxCount in eight years, and so
+// do sums of maxTime and maxBytes; those of all contexts overflow nothing, and their counts
+// are whole numbers as float64 too.
+const (
+	maxCount       = 1 << 48
+	maxBytes       = 1 << 57
+	maxTime        = time.Duration(1 << 57)
+	maxOutstanding = 1 << 20
+)
+
+func count(w *atomic.Uint64) uint64 { return min(w.Load(), maxCount) }
+
+func timeIn(w *atomic.Int64) time.Duration { return min(max(time.Duration(w.Load()), 0), maxTime) }
+
+// Max is the larger of the two in each sum. What is counted only grows, whatever the words
+// that it is read from do.
+func (a Counters) Max(b Counters) Counters {
+	return Counters{
+		Kernels: max(a.Kernels, b.Kernels), Errors: max(a.Errors, b.Errors), CopiedBytes: max(a.CopiedBytes, b.CopiedBytes),
+		Commands: max(a.Commands, b.Commands), Wakeups: max(a.Wakeups, b.Wakeups),
+		GPUTime: max(a.GPUTime, b.GPUTime), LateTime: max(a.LateTime, b.LateTime),
+		Evictions: max(a.Evictions, b.Evictions), Relaunches: max(a.Relaunches, b.Relaunches), EvictionTime: max(a.EvictionTime, b.EvictionTime),
+		Liars: max(a.Liars, b.Liars), IgnoredPriorities: max(a.IgnoredPriorities, b.IgnoredPriorities),
+	}
+}
+
 // Unused is whether the slot has no executor, and none has counted anything in it.
 func (c *ContextSlot) Unused() bool {
 	return c.State() == ContextNone && c.fetched.Load() == 0 && c.errors.Load() == 0 && c.commands.Load() == 0 && c.wakeups.Load() == 0
 }
 
-// Counters reads the context's sums.
+// Counters reads the context's sums, each of which is within bounds.
 func (c *ContextSlot) Counters() Counters {
 	return Counters{
-		Kernels: c.kernels.Load(), Errors: c.errors.Load(), CopiedBytes: c.copied.Load(),
-		Commands: c.commands.Load(), Wakeups: c.wakeups.Load(),
-		GPUTime: time.Duration(c.gpuTime.Load()), LateTime: time.Duration(c.lateTime.Load()),
-		Evictions: c.evictions.Load(), Relaunches: c.relaunches.Load(), EvictionTime: time.Duration(c.evictionTime.Load()),
-		Liars: c.liars.Load(), IgnoredPriorities: c.ignored.Load(),
+		Kernels: count(&c.kernels), Errors: count(&c.errors), CopiedBytes: min(c.copied.Load(), maxBytes),
+		Commands: count(&c.commands), Wakeups: count(&c.wakeups),
+		GPUTime: timeIn(&c.gpuTime), LateTime: timeIn(&c.lateTime),
+		Evictions: count(&c.evictions), Relaunches: count(&c.relaunches), EvictionTime: timeIn(&c.evictionTime),
+		Liars: count(&c.liars), IgnoredPriorities: count(&c.ignored),
 	}
 }
 
@@ -69,9 +99,9 @@ func (c *ContextSlot) SetWorking(yes bool, now time.Duration) {
 func (c *ContextSlot) Worked(now time.Duration) time.Duration {
 	worked := c.worked.Load()
 	if worked < 0 {
-		worked = max(int64(now)-^worked, 0)
+		worked = int64(now) - ^worked
 	}
-	return time.Duration(worked)
+	return min(max(time.Duration(worked), 0), max(now, 0))
 }
 
 // AddEviction counts a launch that left when asked, and how long that took.

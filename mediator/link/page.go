@@ -365,7 +365,7 @@ func (p *Page) AddChange() { p.l.generated.Add(1) }
 func (p *Page) AddDoorbell() { p.l.doorbells.Add(1) }
 
 // Doorbells is how many doorbells the guest rang.
-func (p *Page) Doorbells() uint64 { return p.l.doorbells.Load() }
+func (p *Page) Doorbells() uint64 { return count(&p.l.doorbells) }
 
 // Context is slot i of the page, 0 to MaxContexts-1.
 func (p *Page) Context(i int) *ContextSlot { return (*ContextSlot)(&p.l.contexts[i]) }
@@ -430,17 +430,24 @@ func (c *ContextSlot) SetLost() {
 	c.SetFaulted()
 }
 
-// State is where the executor stands.
-func (c *ContextSlot) State() ContextState { return ContextState(c.state.Load()) }
+// State is where the executor stands. Of one that says what there is not nothing is known,
+// and nothing is to be waited for.
+func (c *ContextSlot) State() ContextState {
+	s := ContextState(c.state.Load())
+	if int(s) >= len(contextStateNames) {
+		return ContextFaulted
+	}
+	return s
+}
 
 // Group is the context's channel group while it has one.
 func (c *ContextSlot) Group() (id uint16, ok bool) {
 	g := c.group.Load()
-	return uint16(g - 1), g != 0
+	return uint16(g - 1), g != 0 && g <= math.MaxUint16+1
 }
 
 // PID is the executor's process, 0 for none.
-func (c *ContextSlot) PID() int { return int(c.pid.Load()) }
+func (c *ContextSlot) PID() int { return int(max(c.pid.Load(), 0)) }
 
 // SetBacklog says whether commands wait in the context's rings unfetched.
 func (c *ContextSlot) SetBacklog(yes bool) {
@@ -525,7 +532,10 @@ func (c *ContextSlot) AddWakeup() { c.wakeups.Add(1) }
 // Outstanding is how many launches are on the GPU now.
 func (c *ContextSlot) Outstanding() uint64 {
 	finished := c.finished.Load() // first, so that the difference is never negative
-	return c.fetched.Load() - finished
+	if n := c.fetched.Load() - finished; n <= maxOutstanding {
+		return n
+	}
+	return maxOutstanding // the words are nonsense
 }
 
 // OnGPU is whether the context has anything on the GPU's compute engine now: launches, or

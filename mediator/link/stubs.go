@@ -138,7 +138,10 @@ func (p *Page) Mode() Mode {
 	if p.area == nil {
 		return ModeFree
 	}
-	return Mode(p.area.mode.Load())
+	if m := Mode(p.area.mode.Load()); m <= ModeAhead {
+		return m
+	}
+	return ModeByKernel // as versions before took what they did not know
 }
 
 // SetSpins says whether executors with a kernel that may be told to leave look for

@@ -11,15 +11,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 )
 
+// Where more programs connect than the server takes up, one tries again so often and so many times.
+const (
+	dialAgain = 20 * time.Millisecond
+	dialTries = 50
+)
+
 // Dial connects to the soft GPU at the path of its socket. Closing the device closes the connection. Where nobody
-// answers there the error is [gpu.ErrLost].
+// answers there the error is [gpu.ErrLost], and where there is no room [gpu.ErrFull].
 func Dial(ctx context.Context, path string) (*soft.Device, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unixpacket", path)
+	for try := 1; errors.Is(err, unix.EAGAIN) && try < dialTries && clock.Sleep(ctx, clock.Real{}, dialAgain) == nil; try++ {
+		c, err = dialer.DialContext(ctx, "unixpacket", path)
+	}
+	if errors.Is(err, unix.EAGAIN) {
+		return nil, fmt.Errorf("connect to the soft GPU at %s: %w: %w", path, gpu.ErrFull, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the soft GPU (is `vgpud softgpu` running?): %w: %w", gpu.ErrLost, err)
 	}
@@ -49,7 +62,7 @@ func newDriver(c *net.UnixConn) (*driver, error) {
 	d := &driver{c: c, lost: make(chan struct{}), buf: make([]byte, maxPacket)}
 	r, files, err := d.call(&request{Op: opHello, Version: protocol})
 	if err != nil {
-		return nil, err
+		return nil, d.refusal(err)
 	}
 	if len(files) != 2 || r.Properties == nil {
 		return nil, errors.Join(errors.New("hello was answered without properties, bell and life line"), closeAll(files))
@@ -57,6 +70,23 @@ func newDriver(c *net.UnixConn) (*driver, error) {
 	d.bell, d.life, d.props = files[0], files[1], *r.Properties
 	d.watch.Go(d.watchLife)
 	return d, nil
+}
+
+// refusal is what the server said to a connection that it did not take up, which may have come before it was asked
+// anything; else it is err.
+func (d *driver) refusal(err error) error {
+	if !errors.Is(err, gpu.ErrLost) {
+		return err
+	}
+	b, files, rerr := receive(d.c, d.buf)
+	if rerr = errors.Join(rerr, closeAll(files)); rerr != nil {
+		return err
+	}
+	var r reply
+	if decode(b, &r) != nil || r.Error == nil {
+		return err
+	}
+	return r.Error.result()
 }
 
 // watchLife finds out when the server goes while nobody asks it anything: a program that waits for a launch must be

@@ -88,7 +88,11 @@ func (s *Server) serveControl(c *net.UnixConn, of soft.ContextDriver) bool {
 	}
 	s.conns[c] = struct{}{}
 	s.all.Go(func() {
-		defer s.remove(c)
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.conns, c)
+		}()
 		if err := obey(c, of); !errors.Is(err, io.EOF) {
 			s.o.Log.Warn("soft GPU: control of a context cut off", "error", err)
 		}

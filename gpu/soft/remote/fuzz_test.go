@@ -33,7 +33,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packet []byte, files int) {
 		a, b := pair(t)
 		done := make(chan struct{})
-		go func() { defer close(done); s.serve(b) }()
+		go func() { defer close(done); s.serve(b, &unix.Ucred{}) }()
 		if len(packet) > maxPacket || len(packet) == 0 {
 			packet = []byte("{}")
 		}

@@ -89,6 +89,7 @@ var kinds = []struct {
 	name string
 	err  error
 }{
+	{"full", gpu.ErrFull}, // before what it is too
 	{"out-of-memory", gpu.ErrOutOfMemory},
 	{"invalid-pointer", gpu.ErrInvalidPtr},
 	{"invalid-module", gpu.ErrInvalidModule},

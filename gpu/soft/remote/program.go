@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +16,7 @@ import (
 type program struct {
 	s        *Server
 	c        *net.UnixConn
+	uid      uint32 // the program's user
 	bell     *soft.Bell
 	life     *os.File // of a pipe; its end tells the program of ours
 	contexts map[uint32]served
@@ -177,11 +177,11 @@ func (p *program) hello(req *request) (*reply, []*os.File, error) {
 }
 
 func (p *program) newContext(req *request) (*reply, []*os.File, error) {
-	t, err := p.s.enter(req.Label)
+	t, err := p.s.enter(p.uid, req.Label)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, info, err := p.s.e.NewContext(context.Background(), gpu.ContextOptions{
+	c, info, err := p.s.e.NewContextOf(t.owner.String(), gpu.ContextOptions{
 		Label: req.Label, MemoryLimit: req.MemoryLimit, KernelTimeLimit: max(req.TimeLimit, 0),
 	})
 	if err != nil {

@@ -13,9 +13,12 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
+	"vgpud/gpu"
 	"vgpud/gpu/soft"
 )
 
@@ -27,9 +30,11 @@ type ServerOptions struct {
 	Group int
 	// GPU is the soft GPU.
 	GPU soft.Options
-	// Connections caps the programs connected at a time, 256; ContextsPerLabel the contexts of one label, 64, which is
-	// as many as a virtual GPU can have.
-	Connections, ContextsPerLabel int
+	// Connections caps the programs connected at a time, 256, of which the server's own user and root may have three
+	// quarters. PerUser caps those of each other user, and its contexts, 64: twice what a virtual GPU can have, since
+	// one that ends may still be there. All other users together leave a sixteenth to those two, or nobody could look
+	// after the GPU. ContextsPerLabel caps the contexts of one label of theirs, 64.
+	Connections, PerUser, ContextsPerLabel int
 	// Log is where connections, refusals and faults go; nil: nowhere.
 	Log *slog.Logger
 	// Ready is called once programs can connect.
@@ -120,9 +125,12 @@ type Server struct {
 
 	mu      sync.Mutex
 	conns   map[*net.UnixConn]struct{}
-	tenants map[string]*tenant // by label
+	users   map[uint32]int // connected programs by user
+	tenants map[owner]*tenant
 	over    bool
 	all     sync.WaitGroup
+
+	peer func(*net.UnixConn) (*unix.Ucred, error) // who is at the other end
 }
 
 // NewServer makes a server. The engine stays the caller's.
@@ -130,13 +138,19 @@ func NewServer(e *soft.Engine, o ServerOptions) *Server {
 	if o.Connections <= 0 {
 		o.Connections = 256
 	}
+	if o.PerUser <= 0 {
+		o.PerUser = 64
+	}
 	if o.ContextsPerLabel <= 0 {
 		o.ContextsPerLabel = 64
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}, tenants: map[string]*tenant{}}
+	return &Server{
+		e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}, users: map[uint32]int{}, tenants: map[owner]*tenant{},
+		peer: peer,
+	}
 }
 
 // Serve accepts programs until ctx ends, and then cuts off those that are connected. It closes l.
@@ -147,16 +161,25 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	for {
 		var c *net.UnixConn
 		if c, err = l.AcceptUnix(); err != nil {
-			break
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				break
+			}
+			// Descriptors or memory are short, which is no reason to take the GPU from all that have it.
+			s.o.Log.Error("soft GPU: accept", "error", err)
+			if clock.Sleep(ctx, clock.Real{}, acceptAgain) != nil {
+				break
+			}
+			continue
 		}
-		if !s.add(c) {
-			s.o.Log.Warn("soft GPU: connection refused", "connections", s.o.Connections)
-			_ = c.Close()
+		cred, err := s.add(c)
+		if err != nil {
+			s.o.Log.Warn("soft GPU: connection refused", "error", err)
+			refuse(c, err)
 			continue
 		}
 		s.all.Go(func() {
-			defer s.remove(c)
-			s.serve(c)
+			defer s.remove(c, cred.Uid)
+			s.serve(c, cred)
 		})
 	}
 	s.mu.Lock()
@@ -172,30 +195,65 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	return errors.Join(fmt.Errorf("soft GPU: accept: %w", err), l.Close())
 }
 
-func (s *Server) add(c *net.UnixConn) bool {
+// acceptAgain is how long to wait where a program could not be accepted.
+const acceptAgain = 100 * time.Millisecond
+
+// trusted is whether a user's programs are the host's, or where guests have no users of their own, all that there are.
+func (s *Server) trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+
+// add takes up a program, unless there is no room for it. The error wraps [gpu.ErrFull] then.
+func (s *Server) add(c *net.UnixConn) (*unix.Ucred, error) {
+	cred, err := s.peer(c)
+	if err != nil {
+		return nil, fmt.Errorf("who connects is not known: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || len(s.conns) >= s.o.Connections {
-		return false
+	all, here := 0, s.users[cred.Uid]
+	for _, n := range s.users {
+		all += n
 	}
+	total, most := s.o.Connections-s.o.Connections/16, s.o.PerUser
+	if s.trusted(cred.Uid) {
+		total, most = s.o.Connections, s.o.Connections-s.o.Connections/4
+	}
+	switch {
+	case s.over:
+		return nil, fmt.Errorf("the soft GPU ends: %w", gpu.ErrLost)
+	case here >= most:
+		return nil, fmt.Errorf("connection beside %d of user %d: %w", here, cred.Uid, gpu.ErrFull)
+	case all >= total:
+		return nil, fmt.Errorf("connection beside %d: %w", all, gpu.ErrFull)
+	}
+	s.users[cred.Uid]++
 	s.conns[c] = struct{}{}
-	return true
+	return cred, nil
 }
 
-func (s *Server) remove(c *net.UnixConn) {
+// remove undoes add.
+func (s *Server) remove(c *net.UnixConn, uid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	if s.users[uid]--; s.users[uid] == 0 {
+		delete(s.users, uid)
+	}
+}
+
+// refuse tells a program why it is not served, before it has said anything, and closes the connection. A new socket has
+// room for that much.
+func refuse(c *net.UnixConn, why error) {
+	if b, err := encode(&reply{Error: toRemote(why)}); err == nil {
+		_ = send(c, b) // it may be gone
+	}
+	_ = c.Close()
 }
 
 // serve answers one program until it goes.
-func (s *Server) serve(c *net.UnixConn) {
-	log := s.o.Log
-	if cred, err := peer(c); err == nil {
-		log = log.With("pid", cred.Pid, "uid", cred.Uid)
-	}
+func (s *Server) serve(c *net.UnixConn, cred *unix.Ucred) {
+	log := s.o.Log.With("pid", cred.Pid, "uid", cred.Uid)
 	log.Debug("soft GPU: connected")
-	p := &program{s: s, c: c, contexts: map[uint32]served{}}
+	p := &program{s: s, c: c, uid: cred.Uid, contexts: map[uint32]served{}}
 	err := p.run()
 	if cerr := errors.Join(p.end(), c.Close()); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
 		log.Warn("soft GPU: clean up after a program", "error", cerr)

@@ -14,9 +14,26 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// tenant is what contexts of one label share, so that no guest has all there is, however many programs it runs.
+// owner is whom contexts belong to, so that no guest has all there is, however many programs it runs. A guest's
+// programs are a user of their own, and the kernel says which: what they call themselves is nothing to go by. Where
+// guests have no users of their own, they are the server's or root's, and known by their contexts' labels.
+type owner struct {
+	uid   uint32
+	label string // of a trusted user's
+}
+
+// String names the owner to the engine. No label has a blank.
+func (o owner) String() string {
+	if o.label != "" || o.uid == 0 {
+		return o.label
+	}
+	return fmt.Sprintf("user %d", o.uid)
+}
+
+// tenant is what contexts of one owner share.
 type tenant struct {
-	label    string
+	owner    owner
+	limit    int // of contexts; 0: none
 	contexts int
 	load     chan struct{} // held while a module of its contexts is compiled
 }
@@ -27,17 +44,24 @@ type served struct {
 	tenant *tenant
 }
 
-// enter counts a context towards its label's. Contexts without a label are nobody's, and not limited.
-func (s *Server) enter(label string) (*tenant, error) {
+// enter counts a user's context towards its owner's. A trusted user's without a label are nobody's, and limited by
+// what there is alone.
+func (s *Server) enter(uid uint32, label string) (*tenant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.tenants[label]
-	if t == nil {
-		t = &tenant{label: label, load: make(chan struct{}, 1)}
-		s.tenants[label] = t
+	o, limit := owner{uid: uid}, s.o.PerUser
+	if s.trusted(uid) {
+		if o, limit = (owner{label: label}), s.o.ContextsPerLabel; label == "" {
+			limit = 0
+		}
 	}
-	if label != "" && t.contexts >= s.o.ContextsPerLabel {
-		return nil, fmt.Errorf("new context beside %d of the same label: %w", t.contexts, gpu.ErrOutOfMemory)
+	t := s.tenants[o]
+	if t == nil {
+		t = &tenant{owner: o, limit: limit, load: make(chan struct{}, 1)}
+		s.tenants[o] = t
+	}
+	if t.limit > 0 && t.contexts >= t.limit {
+		return nil, fmt.Errorf("new context beside %d of the same owner: %w", t.contexts, gpu.ErrFull)
 	}
 	t.contexts++
 	return t, nil
@@ -48,11 +72,11 @@ func (s *Server) leave(t *tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.contexts--; t.contexts == 0 {
-		delete(s.tenants, t.label)
+		delete(s.tenants, t.owner)
 	}
 }
 
-// turn waits until a module may be compiled: one of each label at a time, and a few in all. The caller calls done.
+// turn waits until a module may be compiled: one of each owner at a time, and a few in all. The caller calls done.
 func (s *Server) turn(ctx context.Context, t *tenant) (done func(), err error) {
 	var held []chan struct{}
 	done = func() {
@@ -61,7 +85,7 @@ func (s *Server) turn(ctx context.Context, t *tenant) (done func(), err error) {
 		}
 	}
 	wait := []chan struct{}{t.load, s.loads}
-	if t.label == "" {
+	if t.limit == 0 {
 		wait = wait[1:]
 	}
 	for _, c := range wait {

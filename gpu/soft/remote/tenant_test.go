@@ -9,12 +9,20 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 )
 
 // serving is a server that the test can look into.
 func serving(t *testing.T, o ServerOptions) (*Server, string) {
+	t.Helper()
+	return servingWith(t, o, peer)
+}
+
+// servingWith is serving where the test says who is at the other end.
+func servingWith(t *testing.T, o ServerOptions, peer func(*net.UnixConn) (*unix.Ucred, error)) (*Server, string) {
 	t.Helper()
 	e, err := soft.Start(soft.Options{MemoryBytes: 16 << 20})
 	if err != nil {
@@ -26,6 +34,7 @@ func serving(t *testing.T, o ServerOptions) (*Server, string) {
 		t.Fatal(err)
 	}
 	s := NewServer(e, o)
+	s.peer = peer
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -94,7 +103,7 @@ func TestContextsPerLabel(t *testing.T) {
 // other, not for another guest's.
 func TestDeadLoadsDoNotWait(t *testing.T) {
 	s, path := serving(t, ServerOptions{})
-	busy, err := s.enter("busy")
+	busy, err := s.enter(0, "busy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +163,7 @@ func (e endless) Close() error { return nil }
 func TestDyingProgramEndsItsLoad(t *testing.T) {
 	s, _ := serving(t, ServerOptions{})
 	here, there := pair(t)
-	who, err := s.enter("guest")
+	who, err := s.enter(0, "guest")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,83 @@
+package system
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
+	"vgpud/mediator/api"
+)
+
+// openFiles are what a process's descriptors are of, by number.
+func openFiles(t *testing.T, pid int) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("descriptors of process %d: %v, %v", pid, paths, err)
+	}
+	files := make(map[string]string)
+	for _, path := range paths {
+		if name, err := os.Readlink(path); err == nil { // else it is closed meanwhile
+			files[filepath.Base(path)] = name
+		}
+	}
+	return files
+}
+
+// TestDescriptors: of what the daemon's starter left open guests' processes have nothing,
+// and executors have no file but memory and devices: not the daemon's log either.
+func TestDescriptors(t *testing.T) {
+	left, err := os.CreateTemp(t.TempDir(), "left-open-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer left.Close()
+	fd, err := unix.Dup(int(left.Fd())) // which stays open in what is executed
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	h := host.Start(t, "none")
+	mem, err := newContext(t, h, api.VMSpec{Name: "a"}).Alloc(t.Context(), 1<<10)
+	if err != nil || mem == 0 {
+		t.Fatal(mem, err)
+	}
+	has := func(pid int, file string) bool {
+		for _, name := range openFiles(t, pid) {
+			if name == file {
+				return true
+			}
+		}
+		return false
+	}
+	if !has(h.Daemon.PID(), left.Name()) {
+		t.Fatal("the daemon has not what its starter left open")
+	}
+	vms, err := proc.Children(h.Daemon.PID())
+	if err != nil || len(vms) == 0 {
+		t.Fatal(vms, err)
+	}
+	for _, vm := range vms {
+		if has(vm, left.Name()) {
+			t.Errorf("guest's process %d has what the daemon's starter left open: %v", vm, openFiles(t, vm))
+		}
+	}
+	executors, err := proc.Children(h.VM("a").PID)
+	if err != nil || len(executors) != 1 {
+		t.Fatal(executors, err)
+	}
+	for number, name := range openFiles(t, executors[0]) {
+		if strings.HasPrefix(name, "/sys/fs/cgroup/") {
+			continue // Go's runtime reads how many processors its group has
+		}
+		if strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/memfd:") {
+			t.Errorf("executor's descriptor %s is %s", number, name)
+		}
+	}
+}
