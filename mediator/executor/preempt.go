@@ -356,6 +356,7 @@ func (j *job) next(record []byte) bool {
 	}
 	j.claim.Leave(now, j.used)
 	j.evictions++
+	j.giveRoom()
 	j.phase = waiting
 	return true
 }
