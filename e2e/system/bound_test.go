@@ -34,7 +34,14 @@ func TestEndlessContexts(t *testing.T) {
 				return nil
 			})
 			var w watch
-			h.Until("a while in which the neighbour has its part", func() error { return w.look(h) })
+			begun := time.Now()
+			h.Until("a while in which the neighbour has its part", func() error {
+				err := w.look(h)
+				if len(w.seen) == 0 {
+					t.Log(time.Since(begun), err)
+				}
+				return err
+			})
 			if v := h.VM("neighbour"); v.Errors > 0 {
 				t.Errorf("%d errors of the neighbour's", v.Errors)
 			}
