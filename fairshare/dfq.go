@@ -150,6 +150,29 @@ func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 	return t, t
 }
 
+// debtRounds is how far ahead, in rounds, a guest gets by nothing but a kernel that could
+// not be taken off the GPU. Then it is let run again when it is ahead no more, rather
+// than by less than the threshold: so the others have all of their part between two such
+// kernels.
+const debtRounds = 4
+
+// thresholdOf is the lead above which a guest is to be suspended, or stay so.
+func (q *fairQueue) thresholdOf(st *State, g *Guest, hold, keep float64) float64 {
+	acc, lead := q.of[g.ID], q.lead(g)
+	if st.Slices.Max == 0 {
+		acc.indebted = lead > debtRounds*float64(st.Round) || acc.indebted && g.Suspended && lead > 0
+	} else {
+		acc.indebted = false
+	}
+	switch {
+	case acc.indebted:
+		return 0
+	case g.Suspended:
+		return keep
+	}
+	return hold
+}
+
 // decide suspends whoever is ahead by more than the threshold. Nobody is where nobody has
 // work, though what they are ahead is not forgotten: who comes first would wait for a whole
 // phase else, which is a long one then.
@@ -159,7 +182,7 @@ func (q *fairQueue) decide(now time.Duration, st *State) {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		lead := q.lead(g)
-		ahead := active > 0 && (lead > hold || g.Suspended && lead > keep)
+		ahead := active > 0 && lead > q.thresholdOf(st, g, hold, keep)
 		switch {
 		case ahead && !g.Suspended:
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Suspend})
@@ -186,10 +209,10 @@ func (q *fairQueue) quietEnded(ev *Event, st *State) {
 	}
 	q.classify(st)
 	q.advanceSystem(st, true)
-	_, keep := q.thresholds(st)
+	hold, keep := q.thresholds(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		if g.Suspended && q.lead(g) <= keep {
+		if g.Suspended && q.lead(g) <= q.thresholdOf(st, g, hold, keep) {
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Resume})
 		}
 	}

@@ -29,7 +29,7 @@ type world struct {
 	actors []*actor
 	offAt  map[*guest]time.Duration
 	marks  []mark
-	used   map[fairshare.GuestID]time.Duration // of contexts that are closed
+	used   [2]time.Duration // by the first guest's contexts that are closed, and the others'
 }
 
 // mark is what the two guests had used at an instant.
@@ -58,7 +58,7 @@ const (
 )
 
 func newWorld(t testing.TB, mode machine.Mode, limit time.Duration) *world {
-	w := &world{t: t, limit: limit, scene: newScene(t), offAt: make(map[*guest]time.Duration), used: make(map[fairshare.GuestID]time.Duration)}
+	w := &world{t: t, limit: limit, scene: newScene(t), offAt: make(map[*guest]time.Duration)}
 	w.m = machine.New(machine.Config{Mode: mode}, 0, &w.shown)
 	s := w.scene.share
 	watch := accounting.Config{}.WithDefaults()
@@ -141,7 +141,7 @@ func (a *actor) end() {
 	if err := a.x.Close(); err != nil {
 		a.w.t.Error(err)
 	}
-	a.w.used[a.g.id] += a.ctx.group.Usage().Busy
+	a.w.used[min(a.g.id-1, 1)] += a.ctx.group.Usage().Busy
 	a.ctx.group.Close()
 	a.g.page.Context(a.slot).Free()
 	a.g.page.AddChange()
@@ -248,6 +248,7 @@ func (w *world) AdvanceTo(t time.Duration) {
 		}
 		w.deepen()
 		w.settle()
+		w.mark()
 		if evs == nil && w.m.Now() >= t {
 			return
 		}
@@ -322,35 +323,38 @@ func (w *world) run(until time.Duration) {
 		plan = s.PollEnded(&p)
 		w.deepen()
 		w.settle()
-		w.mark()
 	}
 }
 
+// mark notes how far the guests are.
 func (w *world) mark() {
-	used := make(map[fairshare.GuestID]time.Duration)
-	for id, d := range w.used {
-		used[id] = d
-	}
+	m := mark{at: w.m.Now(), mine: w.used[0], others: w.used[1]}
 	for _, a := range w.actors {
-		used[a.g.id] += a.ctx.group.Usage().Busy
+		if busy := a.ctx.group.Usage().Busy; a.g.id == 1 {
+			m.mine += busy
+		} else {
+			m.others += busy
+		}
 	}
-	w.marks = append(w.marks, mark{w.m.Now(), used[1], used[2]})
+	w.marks = append(w.marks, m)
 }
 
 // least is the least part that the first guest had of any time of that length, and
-// longest the longest time that the second had the GPU and the first did not, as far as
-// can be told from one round to the next.
+// longest the longest time for which the others had the GPU and it had not.
 func (w *world) least(window time.Duration) (part float64, longest time.Duration) {
 	part = 1
-	for i, from := range w.marks {
-		for _, to := range w.marks[i:] {
-			if to.mine == from.mine {
-				longest = max(longest, to.others-from.others)
-			}
-			if d := to.at - from.at; d >= window {
-				part = min(part, float64(to.mine-from.mine)/float64(d))
-				break
-			}
+	marks, end, waits := w.marks, 0, 0
+	for i, from := range marks {
+		if from.mine != marks[waits].mine {
+			waits = i
+		}
+		longest = max(longest, from.others-marks[waits].others)
+		for end < len(marks) && marks[end].at < from.at+window {
+			end++
+		}
+		if end < len(marks) {
+			// What is beyond the window counts for it: it is less than a millisecond.
+			part = min(part, float64(marks[end].mine-from.mine)/float64(window))
 		}
 	}
 	return part, longest

@@ -3,6 +3,7 @@ package executor
 import (
 	"time"
 
+	"vgpud/gpu"
 	"vgpud/mediator/link"
 )
 
@@ -21,6 +22,8 @@ type admission struct {
 	waits bool
 	since time.Duration
 	late  time.Duration
+	// billed is what the guest was charged when it was suspended last.
+	billed time.Duration
 }
 
 // foreseen is what a launch was expected to be when it was put on the GPU.
@@ -132,6 +135,40 @@ func (x *Executor) note(s foreseen, n int) {
 	}
 }
 
+// What a suspended guest has on the GPU that went there as brief has one kernel time limit
+// together, and as much more as leaves a brief one that comes last time to end.
+const (
+	overstayPart  = 64 // of the limit
+	overstayLeast = 50 * time.Millisecond
+	// overstayLook is how often that is looked at.
+	overstayLook = 20 * time.Millisecond
+)
+
+// overstays reports whether what the context has on the GPU, all of it taken to be brief
+// and some of it another context's perhaps, has kept the GPU for longer than one launch
+// may since the guest was suspended. Launches that turn out to be endless would do so one
+// after the other.
+func (x *Executor) overstays() bool {
+	limit := x.o.KernelTimeLimit
+	if !x.mayOverstay() || limit <= 0 {
+		return false
+	}
+	return x.o.Page.Bill().Used-x.admission.billed > limit+max(limit/overstayPart, overstayLeast)
+}
+
+func (x *Executor) mayOverstay() bool {
+	return x.held.on && x.there > 0 && x.admission.long == 0 && x.bounded() && x.poison == nil
+}
+
+// evictAll ends the context as a launch's time limit does: nothing less gets what is
+// queued off the GPU.
+func (x *Executor) evictAll() {
+	x.fail(gpu.ErrTimeLimit)
+	if err := x.o.Context.Close(); err != nil {
+		x.o.Log.Warn("end a context", "err", err)
+	}
+}
+
 // settle is the end of a step that was not one of a suspended guest: a context in which
 // nothing waits any more for the others is not waited for either.
 func (a *admission) settle(x *Executor) {
@@ -143,10 +180,13 @@ func (a *admission) settle(x *Executor) {
 	a.waits = false
 }
 
-// sleepFor is for how long to wait at most for a context that goes first.
-func (a *admission) sleepFor(d time.Duration) time.Duration {
-	if a.late != 0 {
+// waitFor is for how long to sleep at most, d or less, for what nobody rings for.
+func (x *Executor) waitFor(d time.Duration) time.Duration {
+	switch {
+	case x.admission.late != 0:
 		return min(d, patience)
+	case x.mayOverstay():
+		return min(d, overstayLook)
 	}
 	return d
 }

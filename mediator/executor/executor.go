@@ -272,6 +272,9 @@ func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
 	x.hold(suspended)
 	x.notice()
+	if x.overstays() {
+		x.evictAll()
+	}
 	x.drain()
 	did = x.zeroes.retire(x) || did
 	backlog, working := false, false
@@ -312,6 +315,9 @@ func (x *Executor) hold(suspended bool) {
 		return
 	}
 	x.held.turn(suspended, now)
+	if suspended {
+		x.admission.billed = x.o.Page.Bill().Used
+	}
 }
 
 // fail poisons the context: err is what a kernel did, or the GPU's end.
