@@ -103,7 +103,7 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 		if !held || wasted <= hardly*factor*float64(watched) {
 			wasted = 0
 		}
-		q.charge(g, used+float64(g.Charged)+wasted)
+		q.charge(g, used*q.interest(g)+float64(g.Charged)+wasted)
 		q.slices.charge(g.ID, used)
 	}
 	q.offer(st, there, factor*float64(watched))
@@ -154,7 +154,12 @@ func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 // not be taken off the GPU. Then it is let run again when it is ahead no more, rather
 // than by less than the threshold: so the others have all of their part between two such
 // kernels.
-const debtRounds = 4
+// What it uses meanwhile counts for debtInterest more: the error in measuring it is not to
+// fall to those who had to wait.
+const (
+	debtRounds   = 4
+	debtInterest = 0.01
+)
 
 // thresholdOf is the lead above which a guest is to be suspended, or stay so.
 func (q *fairQueue) thresholdOf(st *State, g *Guest, hold, keep float64) float64 {
@@ -171,6 +176,14 @@ func (q *fairQueue) thresholdOf(st *State, g *Guest, hold, keep float64) float64
 		return keep
 	}
 	return hold
+}
+
+// interest is how many times as much as it used a guest is charged.
+func (q *fairQueue) interest(g *Guest) float64 {
+	if q.of[g.ID].indebted {
+		return 1 + debtInterest
+	}
+	return 1
 }
 
 // decide suspends whoever is ahead by more than the threshold. Nobody is where nobody has

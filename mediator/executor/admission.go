@@ -136,10 +136,9 @@ func (x *Executor) note(s foreseen, n int) {
 }
 
 // What a suspended guest has on the GPU that went there as brief has one kernel time limit
-// together, and as much more as leaves a brief one that comes last time to end.
+// together, and overstayGrace more, so that a brief one that comes last may end.
 const (
-	overstayPart  = 64 // of the limit
-	overstayLeast = 50 * time.Millisecond
+	overstayGrace = 50 * time.Millisecond
 	// overstayLook is how often that is looked at.
 	overstayLook = 20 * time.Millisecond
 )
@@ -153,7 +152,7 @@ func (x *Executor) overstays() bool {
 	if !x.mayOverstay() || limit <= 0 {
 		return false
 	}
-	return x.o.Page.Bill().Used-x.admission.billed > limit+max(limit/overstayPart, overstayLeast)
+	return x.o.Page.Bill().Used-x.admission.billed > limit+overstayGrace
 }
 
 func (x *Executor) mayOverstay() bool {
