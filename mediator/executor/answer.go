@@ -1,17 +1,15 @@
 package executor
 
 import (
-	"time"
-
 	"vgpud/gpu"
 	"vgpud/mediator/vgpu/abi"
 )
 
 // account is a launch on the GPU that has ended there.
 type account struct {
-	fence     gpu.Fence
-	fn        *function
-	predicted time.Duration
+	fence gpu.Fence
+	fn    *function
+	seen  foreseen
 }
 
 // slot is where the next completion goes, or nil while the ring is full.
@@ -70,7 +68,7 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 		x.slot.AddCopied(p.copied)
 	}
 	if p.fn != nil {
-		ch.account(&account{p.fence, p.fn, p.predicted}, out)
+		ch.account(&account{p.fence, p.fn, p.seen}, out)
 		p.fn = nil
 		return
 	}
@@ -94,7 +92,7 @@ func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 		return false
 	}
 	p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
-	ch.owed = append(ch.owed, account{p.fence, p.fn, p.predicted})
+	ch.owed = append(ch.owed, account{p.fence, p.fn, p.seen})
 	p.fence, p.fn = 0, nil
 	return true
 }
@@ -111,7 +109,7 @@ func (ch *channel) accountOwed() {
 func (ch *channel) account(a *account, out gpu.Outcome) {
 	x := ch.x
 	ch.gone(out)
-	x.predicted -= a.predicted
+	x.leave(a.seen)
 	t, late := x.ran(out.Start, out.End)
 	a.fn.ran(t)
 	x.slot.AddFinished(t, late, out.Err != nil)

@@ -21,17 +21,20 @@ const (
 	// context's other channels have their turn.
 	turnCommands = 4096
 
-	// aheadLaunches is how many launches of a context may be on the GPU, and
-	// aheadWork how much predicted work where that is more launches: enough to
-	// keep the GPU fed, and little enough that a suspension is soon felt.
-	aheadLaunches = 2
+	// aheadLaunches is how many launches of a guest may be on the GPU whatever they
+	// are, and aheadWork how much predicted work where that is more launches: enough
+	// to keep the GPU fed, and little enough that a suspension is soon felt.
+	aheadLaunches = 1
 	aheadWork     = time.Millisecond
+	// behindLaunches is how many preemptible ones of a channel may be: they leave
+	// when they are told to.
+	behindLaunches = 2
 	// aheadMost bounds the number of short launches.
 	aheadMost = 16
 )
 
-// Ahead is how much of a context may be on the GPU beyond what runs, while launches
-// need no turn of their own. The zero value is [ShallowAhead].
+// Ahead is how much of a context may be on the GPU, while launches need no turn of
+// their own. The zero value is [ShallowAhead].
 type Ahead struct {
 	// Launches may be there whatever they are; Most where they are expected to take
 	// no longer than Work in all.
@@ -40,7 +43,8 @@ type Ahead struct {
 }
 
 var (
-	// ShallowAhead is for GPUs where a suspension can't take back what is there.
+	// ShallowAhead is for GPUs where a suspension can't take back what is there. It is
+	// for all of a guest's contexts together: see admission.
 	ShallowAhead = Ahead{Launches: aheadLaunches, Most: aheadMost, Work: aheadWork}
 	// DeepAhead is for those where the daemon takes a suspended guest's channels off
 	// the hardware, whatever is in them: enough that the GPU need not wait for an
@@ -103,8 +107,7 @@ type pending struct {
 	record int       // which recording of the event this is
 	fn     *function // a launch
 	job    *job      // a launch that answers by itself
-	// predicted is how long the launch was expected to take.
-	predicted time.Duration
+	seen   foreseen  // of a launch
 	// fill is how long a fill was expected to take, 0 of other commands, and brief
 	// whether it fitted by that.
 	fill   time.Duration

@@ -89,8 +89,10 @@ type Executor struct {
 	away      absences      // on the GPU's clock
 	awayHere  absences      // on the executor's
 	launches  int           // on the GPU, of all channels; fills count too
+	there     int           // of them, or about to be: see admission
 	working   bool          // as told, see tellWorking
-	predicted time.Duration // how long they will take, without fills
+	predicted time.Duration // how long these will take
+	admission admission
 	fills     int           // of them
 	brief     int           // of these, those that fit by the time that they take
 	filling   time.Duration // how long the brief ones will take
@@ -270,6 +272,9 @@ func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
 	x.hold(suspended)
 	x.notice()
+	if x.overstays() {
+		x.evictAll()
+	}
 	x.drain()
 	did = x.zeroes.retire(x) || did
 	backlog, working := false, false
@@ -286,6 +291,9 @@ func (x *Executor) Step(suspended bool) bool {
 		ch.publish()
 		ch.accountOwed()
 		backlog, working = backlog || ch.backlog(), working || ch.working()
+	}
+	if !suspended {
+		x.admission.settle(x)
 	}
 	x.slot.SetBacklog(backlog)
 	x.tellWorking(working)
@@ -307,6 +315,9 @@ func (x *Executor) hold(suspended bool) {
 		return
 	}
 	x.held.turn(suspended, now)
+	if suspended {
+		x.admission.billed = x.o.Page.Bill().Used
+	}
 }
 
 // fail poisons the context: err is what a kernel did, or the GPU's end.

@@ -12,6 +12,8 @@ import (
 // can't be taken back by a suspension either, and is charged alike; so no more of it may
 // be on the GPU ahead of time. How long it takes goes by its bytes.
 const (
+	// aheadFills is how many that take long a context may have on the GPU.
+	aheadFills = 2
 	// fillRate is what the slowest GPUs that anybody shares write, in bytes a nanosecond;
 	// an H100 is ten times as fast.
 	fillRate = 256
@@ -43,8 +45,27 @@ func (x *Executor) fillFits(d time.Duration) (may, brief bool) {
 	case x.o.Page.Mode() != link.ModeFree:
 		return long == 0, false
 	default:
-		return long < x.ahead(), false
+		return long < x.aheadFills(), false
 	}
+}
+
+// aheadFills is how many fills that take long may be on the GPU: the guest's limit is shared
+// among its contexts, each of which may have one. Where a suspension takes them back there is
+// nothing to share.
+func (x *Executor) aheadFills() int {
+	if !x.bounded() {
+		return x.o.Ahead.Launches
+	}
+	contexts := 0
+	for i := range link.MaxContexts {
+		if x.o.Page.Context(i).OnGPU() {
+			contexts++
+		}
+	}
+	if contexts > 1 {
+		return 1
+	}
+	return aheadFills
 }
 
 // fill has put put a fill of expected time d on the GPU, unless it has to wait.

@@ -143,12 +143,12 @@ func TestFillsWait(t *testing.T) {
 				}
 			}
 			r.x.Step(false)
-			if n := r.onGPU(); n == 0 || n > aheadLaunches {
-				t.Errorf("%d that take long are on the GPU, want up to %d", n, aheadLaunches)
+			if n := r.onGPU(); n == 0 || n > aheadFills {
+				t.Errorf("%d that take long are on the GPU, want up to %d", n, aheadFills)
 			}
 			for range testChannels * 20 {
 				let(1)
-				if n := r.onGPU(); n > aheadLaunches {
+				if n := r.onGPU(); n > aheadFills {
 					t.Fatalf("%d that take long are on the GPU", n)
 				}
 			}
@@ -164,7 +164,7 @@ func TestFillsWait(t *testing.T) {
 				r.x.Step(false)
 			}
 			// What goes although it does not fit is one more of those that take long.
-			if n, most := r.onGPU(), gpu.Fence(aheadWork/fillTime(64<<20, 1)+aheadLaunches); n == 0 || n > most {
+			if n, most := r.onGPU(), gpu.Fence(aheadWork/fillTime(64<<20, 1)+aheadFills); n == 0 || n > most {
 				t.Errorf("%d of 64 MiB are on the GPU, want up to %d", n, most)
 			}
 		})
@@ -179,7 +179,7 @@ func TestFillsOfManyRows(t *testing.T) {
 		g.send(abi.Header{Op: abi.OpSet}, abi.Set{Dst: fakeBase, Width: 1, Count: 1, Rows: 1 << 30, Pitch: 32})
 	}
 	r.x.Step(false)
-	if n := r.onGPU(); n > aheadLaunches {
+	if n := r.onGPU(); n > aheadFills {
 		t.Errorf("%d fills of a billion rows are on the GPU", n)
 	}
 }

@@ -32,9 +32,10 @@ type job struct {
 	stub  link.Stub // what the daemon is told of it
 	phase phase
 
-	gl        gpu.Launch
-	params    []byte // with the arguments that are appended
-	predicted time.Duration
+	gl     gpu.Launch
+	params []byte   // with the arguments that are appended
+	seen   foreseen // what it is expected to be
+	roomed bool     // it has room on the GPU, see admission
 
 	// Of a preemptible launch.
 	form      abi.PreemptForm // 0: a plain one
@@ -106,7 +107,7 @@ func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) erro
 		}
 	}
 	j.describe(resident, urgency)
-	j.predicted, _ = f.expected()
+	j.seen = x.foresee(f)
 	j.p, p.job = p, j
 	if ch.job == nil {
 		ch.job = j
@@ -201,10 +202,11 @@ func (j *job) step() bool {
 			j.finish(abi.StatusCanceled)
 			return true
 		}
-		return j.mayGo() && j.granted() && j.prepare()
+		return j.mayGo() && j.granted() && j.makeRoom() && j.prepare()
 	case preparing:
 		if !j.mayGo() || j.claim.State() == stub.Ready { // its turn was taken back
 			j.phase = waiting
+			j.giveRoom()
 			return true
 		}
 		return j.copiesDone() && j.launch()
@@ -230,6 +232,27 @@ func (j *job) step() bool {
 		return j.copiesDone() && j.readControl()
 	default:
 		return j.copiesDone() && j.next(j.record)
+	}
+}
+
+// makeRoom takes room on the GPU for the job until it is over, or waits for its turn
+// anew, and reports whether there is any. What the daemon has let run finds some.
+func (j *job) makeRoom() bool {
+	x := j.ch.x
+	if !j.roomed && x.free() {
+		j.roomed = x.admit(j.seen, j.ch.second == j)
+	} else if !j.roomed {
+		x.take(j.seen)
+		j.roomed = true
+	}
+	return j.roomed
+}
+
+// giveRoom gives it back.
+func (j *job) giveRoom() {
+	if j.roomed {
+		j.roomed = false
+		j.ch.x.leave(j.seen)
 	}
 }
 
@@ -277,7 +300,6 @@ func (j *job) launch() bool {
 	j.hushed, j.refilling, j.besideFence, j.read = false, false, 0, 0
 	j.began, j.leftAt = x.o.Clock.Now(), 0
 	j.phase = running
-	x.predicted += j.predicted
 	ch.placed()
 	// Ready is one whose turn was taken back just now: it is on the GPU all the same.
 	if s := j.claim.State(); s == stub.ToRun || s == stub.Ready {
@@ -308,7 +330,6 @@ func (j *job) left() bool {
 		j.leftAt = x.o.Clock.Now()
 	}
 	ch.gone(out)
-	x.predicted -= j.predicted
 	t, late := x.ran(out.Start, out.End)
 	if j.start == 0 {
 		j.start = out.Start
@@ -367,7 +388,6 @@ func (j *job) finish(status abi.Status) {
 	x, p := j.ch.x, j.p
 	if p.fence != 0 { // ended with its context
 		j.ch.gone(gpu.Outcome{})
-		x.predicted -= j.predicted
 		x.slot.AddLeft(j.owed, 0)
 		p.fence = 0
 	}
@@ -377,6 +397,7 @@ func (j *job) finish(status abi.Status) {
 			x.o.Log.Debug("put back a context that is over", "err", err)
 		}
 	}
+	j.giveRoom()
 	p.com.Status = status
 	p.com.Start, p.com.End = uint64(j.start), uint64(j.end)
 	if j.form != 0 {

@@ -10,19 +10,16 @@ import (
 )
 
 // launchWaits holds a launch back while enough of the context's work is on the
-// GPU: what is there can't be taken back by a suspension.
+// GPU: what is there can't be taken back by a suspension. That of the guest's other
+// contexts is looked at when the launch is about to go.
 func launchWaits(c *command) bool {
 	x := c.ch.x
 	if x.o.Page.Mode() != link.ModeFree {
 		// It says that it is ready when it could run.
 		return c.ch.unreached()
 	}
-	there := x.launches - x.fills
-	if there < x.ahead() {
+	if x.there < x.o.Ahead.Launches {
 		return false
-	}
-	if there >= x.o.Ahead.Most || x.predicted >= x.o.Ahead.Work {
-		return true
 	}
 	l, err := abi.DecodeLaunch(c.entry)
 	if err != nil {
@@ -32,27 +29,7 @@ func launchWaits(c *command) bool {
 	if err != nil {
 		return false
 	}
-	d, known := f.expected()
-	return !known || x.predicted+d > x.o.Ahead.Work
-}
-
-// ahead is how many launches, and long fills, may be on the GPU whatever they are: the
-// guest's limit is shared among its contexts, each of which may have one. Where a
-// suspension takes them back there is nothing to share.
-func (x *Executor) ahead() int {
-	if x.o.Ahead == DeepAhead {
-		return DeepAhead.Launches
-	}
-	contexts := 0
-	for i := range link.MaxContexts {
-		if x.o.Page.Context(i).OnGPU() {
-			contexts++
-		}
-	}
-	if contexts > 1 {
-		return 1
-	}
-	return x.o.Ahead.Launches
+	return !x.roomHere(x.foresee(f), c.ch.job != nil)
 }
 
 func launch(c *command, p *pending) error {
@@ -103,13 +80,16 @@ func launch(c *command, p *pending) error {
 // launchNow puts the launch that x.gl says on the GPU, where it needs nobody's word.
 func (c *command) launchNow(p *pending, f *function) error {
 	x := c.ch.x
+	p.seen = x.foresee(f)
+	if !x.admit(p.seen, false) {
+		return errWaits
+	}
 	x.unpark()
 	if err := p.onGPU(c.ch.gpu.Launch(&x.gl)); err != nil {
+		x.leave(p.seen)
 		return err
 	}
 	p.fn = f
-	p.predicted, _ = f.expected()
-	x.predicted += p.predicted
 	c.ch.placed()
 	return nil
 }

@@ -204,11 +204,12 @@ func TestLiarsOfAContext(t *testing.T) {
 	a, b := r.open(), r.open()
 	fn := a.load(testdata(t, "liar"), "liar")
 	sim := r.byKernel()
-	r.page.SetMode(link.ModeFree)
 	counts := []*counting{a.counting(8), b.counting(8)}
 	for i, g := range []*guestEnd{a, b} {
 		counts[i].preemptible(g, fn, kernels[0], 100_000)
 	}
+	r.x.Step(false)
+	r.runAll()
 	r.x.Step(false)
 	asked := 0
 	r.say(func(s *link.StubSlot, v link.Stub) {
@@ -219,7 +220,6 @@ func TestLiarsOfAContext(t *testing.T) {
 	if asked != 2 {
 		t.Fatalf("%d launches told to leave", asked)
 	}
-	r.page.SetMode(link.ModeByKernel)
 	r.x.Step(false)
 	for range 20 {
 		sim.Advance(link.LiarLimit / 4)

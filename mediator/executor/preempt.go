@@ -368,6 +368,7 @@ func (j *job) next(record []byte) bool {
 	}
 	j.claim.Leave(j.leftAt, j.used)
 	j.evictions++
+	j.giveRoom()
 	j.phase = waiting
 	return true
 }

@@ -122,7 +122,7 @@ const (
 
 // sleepFor is for how long to sleep at most, at now.
 func (x *Executor) sleepFor(now time.Duration) time.Duration {
-	d := x.refusedLoad.asksIn(now, x.zeroes.refused.asksIn(now, sleepLimit))
+	d := x.waitFor(x.refusedLoad.asksIn(now, x.zeroes.refused.asksIn(now, sleepLimit)))
 	for _, ch := range x.channels {
 		d = min(d, ch.sleepFor(now))
 	}

@@ -104,6 +104,11 @@ func TestAllocationBesideAKernel(t *testing.T) {
 			launch := func(g *guestEnd) {
 				g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(k.attributes))}, l, attributed(make([]byte, 8), k.attributes...)...)
 			}
+			f, err := r.x.functions.get(l.Function)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.ran(time.Microsecond) // it is known to be brief
 			slot := r.page.Context(0)
 			launch(a)
 			r.stepUntil("it is on the GPU", func() bool { return slot.Outstanding() == 1 })
@@ -148,8 +153,8 @@ func TestAllocationsWait(t *testing.T) {
 	}
 	loop(16 * giga)
 	for range 40 {
-		if n := c.zero.sent - c.zero.done; n > aheadLaunches {
-			t.Fatalf("%d that take long are zeroed at a time, want up to %d", n, aheadLaunches)
+		if n := c.zero.sent - c.zero.done; n > aheadFills {
+			t.Fatalf("%d that take long are zeroed at a time, want up to %d", n, aheadFills)
 		}
 		let(1)
 	}

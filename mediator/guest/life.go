@@ -110,6 +110,7 @@ func (l *life) free() {
 	l.b.page.Context(l.ref.Slot).Free()
 	l.b.page.SetDisabled(l.ref.Slot, false)
 	l.b.page.SetSliced(l.ref.Slot, false)
+	l.b.page.RingWaiter(l.ref.Slot)
 	l.b.page.AddChange()
 }
 

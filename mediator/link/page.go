@@ -82,7 +82,10 @@ type contextLayout struct {
 	pid     atomic.Int32
 	backlog atomic.Uint32
 	filling atomic.Uint32 // see SetFilling; zero with executors of older versions
-	_       [lineBytes - 20]byte
+	_       [4]byte
+	ahead   atomic.Uint64 // see Ahead; zero with executors of older versions
+	waiting atomic.Int64  // see SetWaiting; likewise
+	_       [lineBytes - 40]byte
 
 	// Written by exec: counters.
 	fetched  atomic.Uint64
@@ -393,6 +396,8 @@ func (c *ContextSlot) Reset(pid int) {
 	c.pid.Store(int32(pid))
 	c.backlog.Store(0)
 	c.filling.Store(0)
+	c.waiting.Store(0)
+	c.ahead.Store(0)
 	c.memory.Store(0)
 	c.worked.Store(0)
 	c.state.Store(uint32(ContextStarting))
@@ -405,6 +410,8 @@ func (c *ContextSlot) Free() {
 	c.pid.Store(0)
 	c.backlog.Store(0)
 	c.filling.Store(0)
+	c.waiting.Store(0)
+	c.ahead.Store(0)
 	c.memory.Store(0)
 	c.finished.Store(c.fetched.Load())
 	c.state.Store(uint32(ContextNone))

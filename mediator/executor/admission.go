@@ -1,0 +1,191 @@
+package executor
+
+import (
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/link"
+)
+
+// admission is how a context keeps to its guest's bound on GPUs where a suspension can't
+// take back what is there: one launch that may run for long, or some that are expected to
+// be over in a millisecond together, whatever context and channel they come from. So an
+// endless kernel in each of many contexts keeps the GPU no longer than one does: when it
+// is ended the guest has used its time, and is suspended before the next one goes.
+//
+// What a context has there, and since when it waits for room, is on the guest's page: see
+// [link.Page.Admit].
+type admission struct {
+	long int // launches on the GPU, or about to be put there, that are not known to be brief
+	// waits is whether one waits for other contexts' launches to end, and since when; late
+	// is since when only for a context that goes before, 0: it does not.
+	waits bool
+	since time.Duration
+	late  time.Duration
+	// billed is what the guest was charged when it was suspended last.
+	billed time.Duration
+}
+
+// foreseen is what a launch was expected to be when it was put on the GPU.
+type foreseen struct {
+	work time.Duration
+	long bool
+}
+
+// patience is for how long a context that may go first is waited for. Its executor may
+// be busy with something else, or gone.
+const patience = 5 * time.Millisecond
+
+// foresee is what a launch of f is expected to be.
+func (x *Executor) foresee(f *function) foreseen {
+	d, known := f.expected()
+	return foreseen{d, !known || d > x.o.Ahead.Work}
+}
+
+// bounded is whether the guest's contexts share a bound. On other GPUs the daemon takes
+// contexts off.
+func (x *Executor) bounded() bool { return x.o.Ahead != DeepAhead }
+
+// roomHere is whether a launch may go beside the context's own. behind is of a launch that
+// goes behind a preemptible one, and like that one leaves when told to.
+func (x *Executor) roomHere(s foreseen, behind bool) bool {
+	switch there := x.there; {
+	case there < x.o.Ahead.Launches:
+		return true
+	case behind && there < behindLaunches:
+		return true
+	case there >= x.o.Ahead.Most, s.long, x.bounded() && x.admission.long > 0:
+		return false
+	}
+	return x.predicted+s.work <= x.o.Ahead.Work
+}
+
+// admit takes room on the GPU for a launch, which is given back by leave, and reports
+// whether there was any. Where other contexts are in the way it is asked again.
+func (x *Executor) admit(s foreseen, behind bool) bool {
+	if !x.roomHere(s, behind) {
+		return false
+	}
+	if !x.bounded() {
+		x.count(s, 1)
+		return true
+	}
+	a := &x.admission
+	p, next, room := x.o.Page, x.thereWith(s), link.Ahead{Launches: x.o.Ahead.Most, Work: x.o.Ahead.Work}
+	answer := p.Admit(x.o.Slot, next, room, false)
+	if answer != link.Admitted {
+		now := x.o.Clock.Now()
+		if a.waits = true; a.since == 0 {
+			a.since = now
+			x.slot.SetWaiting(now)
+			// Whoever made room meanwhile did not see that somebody waits.
+			answer = p.Admit(x.o.Slot, next, room, false)
+		}
+		switch {
+		case answer != link.Behind:
+			a.late = 0
+		case a.late == 0:
+			a.late = now
+		case now-a.late >= patience:
+			answer = p.Admit(x.o.Slot, next, room, true)
+		}
+		if answer != link.Admitted {
+			return false
+		}
+	}
+	a.late = 0
+	if a.since != 0 {
+		a.since = 0
+		x.slot.SetWaiting(0)
+		p.RingWaiter(x.o.Slot) // who comes next may fit beside it
+	}
+	x.note(s, 1)
+	return true
+}
+
+// thereWith is what the context has on the GPU, with s.
+func (x *Executor) thereWith(s foreseen) link.Ahead {
+	return link.Ahead{Launches: x.there + 1, Work: x.predicted + s.work, Long: s.long || x.admission.long > 0}
+}
+
+// take takes room for a launch that the daemon has let run.
+func (x *Executor) take(s foreseen) { x.count(s, 1) }
+
+// leave gives back the room of a launch that is gone.
+func (x *Executor) leave(s foreseen) {
+	x.count(s, -1)
+	if x.bounded() {
+		x.o.Page.RingWaiter(x.o.Slot)
+	}
+}
+
+// count counts n more launches, and says so on the page; n is 1 or -1.
+func (x *Executor) count(s foreseen, n int) {
+	x.note(s, n)
+	if x.bounded() {
+		x.slot.SetAhead(link.Ahead{Launches: x.there, Work: x.predicted, Long: x.admission.long > 0})
+	}
+}
+
+func (x *Executor) note(s foreseen, n int) {
+	x.there += n
+	x.predicted += time.Duration(n) * s.work
+	if s.long {
+		x.admission.long += n
+	}
+}
+
+// What a suspended guest has on the GPU that went there as brief has one kernel time limit
+// together, and overstayGrace more, so that a brief one that comes last may end.
+const (
+	overstayGrace = 50 * time.Millisecond
+	// overstayLook is how often that is looked at.
+	overstayLook = 20 * time.Millisecond
+)
+
+// overstays reports whether what the context has on the GPU, all of it taken to be brief
+// and some of it another context's perhaps, has kept the GPU for longer than one launch
+// may since the guest was suspended. Launches that turn out to be endless would do so one
+// after the other.
+func (x *Executor) overstays() bool {
+	limit := x.o.KernelTimeLimit
+	if !x.mayOverstay() || limit <= 0 {
+		return false
+	}
+	return x.o.Page.Bill().Used-x.admission.billed > limit+overstayGrace
+}
+
+func (x *Executor) mayOverstay() bool {
+	return x.held.on && x.there > 0 && x.admission.long == 0 && x.bounded() && x.poison == nil
+}
+
+// evictAll ends the context as a launch's time limit does: nothing less gets what is
+// queued off the GPU.
+func (x *Executor) evictAll() {
+	x.fail(gpu.ErrTimeLimit)
+	if err := x.o.Context.Close(); err != nil {
+		x.o.Log.Warn("end a context", "err", err)
+	}
+}
+
+// settle is the end of a step that was not one of a suspended guest: a context in which
+// nothing waits any more for the others is not waited for either.
+func (a *admission) settle(x *Executor) {
+	if a.since != 0 && !a.waits {
+		a.since, a.late = 0, 0
+		x.slot.SetWaiting(0)
+		x.o.Page.RingWaiter(x.o.Slot)
+	}
+	a.waits = false
+}
+
+// waitFor is for how long to sleep at most, d or less, for what nobody rings for.
+func (x *Executor) waitFor(d time.Duration) time.Duration {
+	switch {
+	case x.admission.late != 0:
+		return min(d, patience)
+	case x.mayOverstay():
+		return min(d, overstayLook)
+	}
+	return d
+}
