@@ -227,7 +227,7 @@ func TestSamplerNotifyWakes(t *testing.T) {
 				}
 				// The second GPU's first round begins in the middle of the first one's.
 				gpus = append(gpus, Watched{Name: "x", Source: &square{epoch: time.Now()}, Handler: rec,
-					Config: Config{Poll: time.Microsecond, Quiet: 4 * time.Second, Round: -1, Jitter: -1, Piece: -1}})
+					Config: Config{Poll: time.Microsecond, Quiet: time.Second, Round: -1, Jitter: -1, Piece: -1}})
 			}
 			s, err := NewSampler(gpus, SamplerOptions{})
 			if err != nil {
@@ -237,7 +237,7 @@ func TestSamplerNotifyWakes(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- s.Run(ctx) }()
 			first := <-told
-			asleep := time.AfterFunc(100*time.Millisecond, func() { s.Notify(0) })
+			asleep := time.AfterFunc(10*time.Millisecond, func() { s.Notify(0) })
 			second := <-told
 			asleep.Stop()
 			if first != 0 || second != 0 {

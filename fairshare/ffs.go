@@ -211,7 +211,7 @@ func (p *fairFirst) charge(now time.Duration) {
 	if e == nil || passed <= 0 {
 		return
 	}
-	p.losses.pass(passed)
+	p.losses.pass(passed, p.alone)
 	e.stretched += passed
 	e.credit = max(e.credit-passed, -maxDebt)
 	if p.alone && e.credit <= 0 {

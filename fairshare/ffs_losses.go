@@ -11,9 +11,9 @@ type losses struct {
 	launches book[charged]
 	served   LaunchID      // whose time it has been since the last call; 0: none's
 	waited   time.Duration // for launches, since one ended
-	// Of launches that have ended, the late ones above all: the time they had, what
-	// they were to take, and what their evictions were expected to cost.
-	had, took, cost float64
+	// Of launches that have ended, the late ones above all: the time they had, and what
+	// of that was lost beside the expected cost of their evictions.
+	had, lost float64
 }
 
 // charged is what is kept of a launch.
@@ -23,8 +23,9 @@ type charged struct {
 }
 
 const (
-	// lossWindow is how much of the time of launches that have ended is remembered.
-	lossWindow = float64(time.Second)
+	// lossWindow is how much of the time of launches that have ended is remembered, and
+	// lossPrior for how long it is taken that nothing is lost where none has.
+	lossWindow, lossPrior = float64(time.Second), float64(100 * time.Millisecond)
 	// leastLeft is the part of max_overhead that is left for evictions whatever is
 	// lost besides: a prediction that is wrong must not end taking turns.
 	leastLeft = 0.2
@@ -33,13 +34,14 @@ const (
 	aimed = 0.95
 )
 
-// pass takes in that time has passed in which the GPU was somebody's.
-func (l *losses) pass(d time.Duration) {
+// pass takes in that time has passed in which the GPU was somebody's. What nobody else
+// waited for is not lost.
+func (l *losses) pass(d time.Duration, alone bool) {
 	if at := l.launches.find(l.served, 0); l.served != 0 && at >= 0 {
 		l.launches.of[at].had += d
-		return
+	} else if !alone {
+		l.waited += d
 	}
-	l.waited += d
 }
 
 // sync takes in the launches of the newest state, and one that has ended.
@@ -62,13 +64,14 @@ func (l *losses) finished(id LaunchID) {
 	}
 	c := &l.launches.of[at]
 	if c.predicted > 0 && c.had > 0 {
+		// One that had the GPU for more than twice as long as it was to stood still, or
+		// the prediction was wrong.
 		l.had += float64(c.had + l.waited)
-		l.took += float64(c.predicted)
-		l.cost += float64(c.cost)
+		l.lost += float64(min(c.had+l.waited-c.predicted-c.cost, c.predicted))
 	}
 	l.waited = 0
 	if l.had > lossWindow {
-		l.had, l.took, l.cost = l.had/2, l.took/2, l.cost/2
+		l.had, l.lost = l.had/2, l.lost/2
 	}
 }
 
@@ -87,5 +90,5 @@ func (l *losses) leave(bound float64) float64 {
 	if l.had <= 0 {
 		return bound
 	}
-	return max(aimed*bound-max(l.had-l.took-l.cost, 0)/l.had, leastLeft*bound)
+	return max(aimed*bound-max(l.lost, 0)/(l.had+lossPrior), leastLeft*bound)
 }

@@ -198,8 +198,11 @@ type GPUConfig struct {
 	// CUDA's own choice, 8.
 	Connections int `yaml:"connections,omitempty"`
 	// Policy is dfq unless said otherwise.
-	Policy     string           `yaml:"policy"`
-	Accounting AccountingConfig `yaml:"accounting"`
+	Policy string `yaml:"policy"`
+	// MaxOverhead is the part of the GPU's time that policy ffs may lose, to evictions
+	// and to waits for the host: 0.1.
+	MaxOverhead float64          `yaml:"max_overhead,omitempty"`
+	Accounting  AccountingConfig `yaml:"accounting"`
 	// DeepAfter is how long what a suspended guest has on the GPU may stay there until
 	// its contexts are disabled, where the GPU's driver can do that: 2ms.
 	DeepAfter TimeLimit `yaml:"deep_after,omitempty"`
@@ -373,6 +376,9 @@ func (c *Config) check() error {
 		if err := checkPolicy(g.Policy); err != nil {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
+		if o := g.MaxOverhead; o != 0 && !(o >= minOverhead && o <= maxOverhead) {
+			return fmt.Errorf("gpus[%d] (%s): max_overhead %v: want %v to %v", i, g.Name, o, minOverhead, maxOverhead)
+		}
 		if err := g.checkControl(); err != nil {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
@@ -382,6 +388,9 @@ func (c *Config) check() error {
 	}
 	return nil
 }
+
+// The bounds of max_overhead: with less, turns would last for seconds.
+const minOverhead, maxOverhead = 0.005, 0.5
 
 // With fewer than minConnections a kernel would be told to leave by a stream that waits
 // for its end. maxConnections is CUDA's limit.

@@ -68,7 +68,7 @@ gpus:
   policy: none
   accounting: {poll: 2ms, quiet: 8ms, round: 40ms, piece: 200µs, jitter: 0.25, full: true, idle: compared, by_channels: true}
 - {name: gpu1, socket: /tmp/v/gpu1.sock}
-- {name: gpu2, kind: nvidia, device: "0000:3b:00.0", allow_unknown_driver: true, connections: 2, accounting: {source: events, interval: 20ms}, deep_after: 5ms, time_slices: off, slice_loss: 0.05}
+- {name: gpu2, kind: nvidia, device: "0000:3b:00.0", allow_unknown_driver: true, connections: 2, accounting: {source: events, interval: 20ms}, deep_after: 5ms, time_slices: off, slice_loss: 0.05, max_overhead: 0.02}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ gpus:
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
 			}},
 			{Name: "gpu1", Kind: "soft", Socket: "/tmp/v/gpu1.sock", Policy: "dfq"},
-			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Connections: 2, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}, DeepAfter: TimeLimit(5 * ms), TimeSlices: slicesOff, SliceLoss: 0.05},
+			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Connections: 2, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}, DeepAfter: TimeLimit(5 * ms), TimeSlices: slicesOff, SliceLoss: 0.05, MaxOverhead: 0.02},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -132,6 +132,8 @@ func TestConfigRefusals(t *testing.T) {
 		gpu("accounting: {jitter: .nan}"):                                "jitter: want a number",
 		gpu("accounting: {quite: 1ms}"):                                  "field quite not found",
 		"gpus: [{name: g, socket: /s}, {name: g, socket: /t}]":           `gpus[1]: a second GPU named "g"`,
+		gpu("max_overhead: 0.9"):                                         "max_overhead 0.9: want 0.005 to 0.5",
+		gpu("max_overhead: .nan"):                                        "max_overhead NaN: want 0.005 to 0.5",
 	} {
 		_, err := ParseConfig([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -47,6 +47,12 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 				g.Policy = c.GPUs[j].Policy
 			}
 		}
+		if o := c.GPUs[j].MaxOverhead; err == nil && o != g.MaxOverhead {
+			if err = sh.setMaxOverhead(o); err == nil {
+				g.MaxOverhead = o
+				sh.changed(0)
+			}
+		}
 		if err == nil {
 			g.DeepAfter, g.TimeSlices, g.SliceLoss = c.GPUs[j].DeepAfter, c.GPUs[j].TimeSlices, c.GPUs[j].SliceLoss
 			sh.setControl(g.control())

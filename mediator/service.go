@@ -144,7 +144,7 @@ func newWarden(o *Options) (*confine.Warden, error) {
 // open opens one GPU and prepares to watch it.
 func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
 	sh := &share{
-		config: c, accounting: c.Accounting, control: c.control(),
+		config: c, accounting: c.Accounting, control: c.control(), maxOverhead: c.MaxOverhead,
 		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
 	}
 	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }

@@ -36,6 +36,7 @@ type share struct {
 	watchedCPU   time.Duration // by the watchers before
 	policy       fairshare.Policy
 	policyName   string
+	maxOverhead  float64 // of ffs; 0: its default
 	tally        tally
 	// spread is whether polling phases are in pieces over the quiet time, so that
 	// they show it as it was, held guests' last commands too.
@@ -152,14 +153,19 @@ func (s *share) setPolicy(name string) error {
 	if err := checkPolicy(name); err != nil {
 		return err
 	}
-	p, err := fairshare.New(name, fairshare.Options{})
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.policy != nil && name == s.policyName {
 		return nil
+	}
+	return s.startPolicy(name)
+}
+
+// startPolicy begins a policy. The caller holds mu.
+func (s *share) startPolicy(name string) error {
+	p, err := fairshare.New(name, fairshare.Options{MaxOverhead: s.maxOverhead})
+	if err != nil {
+		return err
 	}
 	s.policy, s.policyName = fairshare.Bound(p), name
 	s.dropSlices()
@@ -167,6 +173,17 @@ func (s *share) setPolicy(name string) error {
 	s.launching.evictions.anew()
 	s.log.Info("policy", "gpu", s.config.Name, "policy", name)
 	return nil
+}
+
+// setMaxOverhead changes what ffs may lose of the GPU's time. If that is the policy it begins anew.
+func (s *share) setMaxOverhead(v float64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maxOverhead = v
+	if s.policyName != "ffs" {
+		return nil
+	}
+	return s.startPolicy(s.policyName)
 }
 
 // PollEnded implements [accounting.Handler].
