@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vgpud/mediator/stub"
+	"vgpud/sealed"
 )
 
 // find is the stub of a launch as serve finds it.
@@ -390,12 +392,8 @@ func TestServeSleepsOnItsBell(t *testing.T) {
 // oldPage is a page of a version's size that says it is of version says.
 func oldPage(t *testing.T, version int, says uint32) *os.File {
 	t.Helper()
-	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
+	f, err := sealed.New("old", pageBytes[version])
 	if err != nil {
-		t.Fatal(err)
-	}
-	f := os.NewFile(uintptr(fd), "old")
-	if err := f.Truncate(pageBytes[version]); err != nil {
 		t.Fatal(err)
 	}
 	var head [8]byte
@@ -477,5 +475,28 @@ func BenchmarkClaim(b *testing.B) {
 		c.Grant()
 		c.Start(1)
 		c.Finish(2)
+	}
+}
+
+// TestPageThatCanBeTruncated: a page whose size its other owner can change is not mapped.
+func TestPageThatCanBeTruncated(t *testing.T) {
+	whole, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := slices.Clone(whole.mem)
+	if err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.MemfdCreate("page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "page")
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := OpenPage(f); err == nil {
+		t.Errorf("it is taken over: %v", p.Close())
 	}
 }
