@@ -83,10 +83,10 @@ func (l *life) run() {
 	l.takeBack()
 	werr := wait(cmd)
 	l.free()
-	l.b.daemons.changed()
 	l.mu.Lock()
 	stopped := l.stopping
 	l.mu.Unlock()
+	l.b.daemons.changed()
 	if stopped {
 		log.Debug("executor ended")
 		return
