@@ -271,6 +271,20 @@ func TestSamplerNotifyWakes(t *testing.T) {
 	}
 }
 
+// However many channels come, the thread is woken once a round.
+func TestSamplerNotifyWakesOnce(t *testing.T) {
+	s, err := NewSampler([]Watched{{Name: "0", Source: &square{epoch: time.Now()}, Handler: newRecorder()}}, SamplerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		s.Notify(0)
+	}
+	if got := s.wake.Load(); got != 1 {
+		t.Errorf("woken %d times, want once", got)
+	}
+}
+
 // entries is a live source whose engine is busy by its busy bit, and not by the entry of
 // the channel on it, which it reads only when told to.
 type entries struct {
