@@ -193,6 +193,26 @@ func TestSamplerAwaits(t *testing.T) {
 	}
 }
 
+// After a verdict that changed who runs the sampler polls on for as long as its handler
+// wants.
+func TestSamplerWatchesOn(t *testing.T) {
+	const on = 5 * time.Millisecond
+	src, rec := &square{epoch: time.Now(), still: true}, newRecorder()
+	rec.plan = func(*Phase) Plan { return Plan{Load: Load{Active: 1}, WatchOn: on} }
+	config := Config{Poll: 100 * time.Microsecond, Quiet: time.Millisecond, Full: true} // so that it waits for the answer
+	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watchFor(t, s, rec, 5)
+	contiguous(t, rec)
+	for i := range rec.quiets {
+		if q := &rec.quiets[i].Watched; q.Length() < on {
+			t.Errorf("quiet phase %d: watched for %v, want %v at least", i, q.Length(), on)
+		}
+	}
+}
+
 // A channel that comes ends the quiet phase, however long it would be.
 func TestSamplerNotify(t *testing.T) {
 	src, rec := &square{epoch: time.Now()}, newRecorder()
@@ -248,6 +268,20 @@ func TestSamplerNotifyWakes(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// However many channels come, the thread is woken once a round.
+func TestSamplerNotifyWakesOnce(t *testing.T) {
+	s, err := NewSampler([]Watched{{Name: "0", Source: &square{epoch: time.Now()}, Handler: newRecorder()}}, SamplerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		s.Notify(0)
+	}
+	if got := s.wake.Load(); got != 1 {
+		t.Errorf("woken %d times, want once", got)
 	}
 }
 

@@ -103,7 +103,7 @@ func parsePatch(text string) (patch, error) {
 	p.diff = diff
 	var err error
 	if p.fails, err = parseCommand(fails); err != nil {
-		return patch{}, fmt.Errorf("Fails: %w", err)
+		return patch{}, fmt.Errorf("parse the command that fails: %w", err)
 	}
 	return p, nil
 }

@@ -99,7 +99,7 @@ func TestParsePatch(t *testing.T) {
 		{"Item: 13 A1\nRemoves: a thing\n\n", `"Fails: …"`},
 		{head + "diff --git a/x b/x\n", "empty line"},
 		{head + "\n--- a/x\n", "git's diff"},
-		{strings.Replace(head, "-run 'X'", "", 1) + "\ndiff --git a/x b/x\n", "Fails: no test"},
+		{strings.Replace(head, "-run 'X'", "", 1) + "\ndiff --git a/x b/x\n", "that fails: no test"},
 	} {
 		got, err := parsePatch(c.text)
 		if c.err == "" {

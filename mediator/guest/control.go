@@ -23,23 +23,19 @@ import (
 const ControlSocket = "control.sock"
 
 // control is the guest's side of its links to daemons: a restarted one comes
-// anew. It is made by [newLinks].
+// anew.
 type control struct {
-	page    *link.Page
-	quit    func() // ends the guest
-	clock   clock.Clock
-	log     *slog.Logger
-	changes chan struct{} // has room for one: daemons are to be told of changes
+	page *link.Page
+	quit func() // ends the guest
+	log  *slog.Logger
 
 	mu      sync.Mutex
 	hello   link.Hello
 	conns   map[*link.Conn]bool // whether the guest was introduced
 	handles map[int]handed      // by context
-}
 
-// newLinks returns the guest's side of links to daemons, of which there are none yet.
-func newLinks(c clock.Clock, log *slog.Logger) *control {
-	return &control{clock: c, log: log, changes: make(chan struct{}, 1)}
+	clock   clock.Clock
+	changes chan struct{} // has room for one: daemons are to be told of changes
 }
 
 // listenControl makes the control socket, which only its owner may use.

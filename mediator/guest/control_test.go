@@ -29,9 +29,10 @@ func newControl(t *testing.T) (*control, *net.UnixListener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newLinks(&clock.Sim{}, slog.New(slog.DiscardHandler))
-	c.page, c.hello = page, link.Hello{PID: os.Getpid()}
-	return c, l
+	return &control{
+		page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{PID: os.Getpid()},
+		clock: &clock.Sim{}, changes: make(chan struct{}, 1),
+	}, l
 }
 
 // serveControl has it serve until the test's end.

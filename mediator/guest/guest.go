@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, o.Sockets.Close()) }()
 	log := slog.New(Quiet(o.Log.Handler(), clock.Real{})).With("guest", o.Spec.Name)
 	// The daemons' links are closed last: to a daemon their end is the guest's.
-	daemons := newLinks(clock.Real{}, log)
+	daemons := &control{log: log}
 	defer daemons.close()
 
 	page, err := link.NewPage()
@@ -58,6 +58,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	defer b.wait()
+	daemons.clock, daemons.changes = clock.Real{}, make(chan struct{}, 1)
 	b.daemons = daemons
 	b.use(dev)
 

@@ -73,7 +73,7 @@ func TestExecutorsHandles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := testExecutors(t)
-			b.daemons = newLinks(b.clock, b.log)
+			b.daemons = &control{log: b.log}
 			l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 			ours, theirs := pair(t)
 			r, w := pipe(t)

@@ -84,11 +84,11 @@ func (l *life) run() {
 	l.takeBack()
 	werr := wait(cmd)
 	l.free()
-	l.b.daemons.changed()
 	last := l.quiet()
 	l.mu.Lock()
 	stopped := l.stopping
 	l.mu.Unlock()
+	l.b.daemons.changed()
 	if stopped {
 		log.Debug("executor ended")
 		return
