@@ -33,6 +33,7 @@ files: whether they can leave the GPU when asked, and what they become.`,
 
 func newPTXCheck() *cobra.Command {
 	var f format
+	var count bool
 	c := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Say which kernels can leave the GPU when asked",
@@ -40,6 +41,8 @@ func newPTXCheck() *cobra.Command {
 whether it is preemptible, in which forms, and why not in others; its barriers, and
 how many of them are passed by whole blocks or must be rewritten; and what its forms
 add in registers, before the assembler allots them, and bytes of shared memory.
+Below the table it says how many kernels have forms, and of those whose blocks wait
+for no others how many have a form with a loop; --count prints nothing but that.
 
 A file that can't be read or does not parse is said, the others go on, and the exit
 code is 1. docs/preemption.md explains the reasons.`,
@@ -60,7 +63,7 @@ code is 1. docs/preemption.md explains the reasons.`,
 				}
 				rows = append(rows, found...)
 			}
-			if err := print(c.OutOrStdout(), &f, ptxColumns, ptxRow.name, rows); err != nil {
+			if err := printChecked(c.OutOrStdout(), &f, rows, count); err != nil {
 				return err
 			}
 			if failed > 0 {
@@ -70,7 +73,23 @@ code is 1. docs/preemption.md explains the reasons.`,
 		},
 	}
 	f.flags(c)
+	c.Flags().BoolVar(&count, "count", false, "print only how many kernels have forms")
 	return c
+}
+
+// printChecked writes what was found of kernels, and for people how many have forms.
+func printChecked(w io.Writer, f *format, rows []ptxRow, count bool) error {
+	if count {
+		return countPTX(rows).print(w, f)
+	}
+	if err := print(w, f, ptxColumns, ptxRow.name, rows); err != nil {
+		return err
+	}
+	if f.noHeaders || f.kind != "table" && f.kind != "wide" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\n%v\n", countPTX(rows))
+	return err
 }
 
 func newPTXTransform() *cobra.Command {
@@ -304,6 +323,7 @@ func (r ptxRow) MarshalJSON() ([]byte, error) {
 		Detail      string         `json:"detail,omitempty"`
 		Barriers    barriers       `json:"barriers"`
 		Waits       bool           `json:"waits_for_blocks"`
+		Loops       bool           `json:"loop_forms"`
 		TakesTasks  bool           `json:"persistent_already,omitempty"`
 		Registers   int            `json:"virtual_registers_added"`
 		Shared      int            `json:"shared_bytes_added"`
@@ -313,7 +333,7 @@ func (r ptxRow) MarshalJSON() ([]byte, error) {
 	}
 	out := row{
 		File: r.File, Kernel: r.Kernel, Preemptible: r.Preemptible, Forms: r.kinds(), Detail: r.Detail,
-		Barriers: barriers(r.Barriers), Waits: r.WaitsForBlocks, TakesTasks: r.TakesTasks, Registers: r.VirtualRegistersAdded, Shared: r.SharedBytesAdded,
+		Barriers: barriers(r.Barriers), Waits: r.WaitsForBlocks, Loops: r.loops(), TakesTasks: r.TakesTasks, Registers: r.VirtualRegistersAdded, Shared: r.SharedBytesAdded,
 	}
 	if r.Preemptible {
 		out.LimitedBy = r.Reason.String()

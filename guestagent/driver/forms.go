@@ -16,6 +16,7 @@ type forms struct {
 	ctx      *Context
 	key      cache.Key
 	original uint64    // the original's handle
+	waits    bool      // its blocks wait for earlier ones, see ordered
 	handles  [3]uint64 // of the entries, by the form's bit; 0: none
 	offered  abi.PreemptForm
 	before   tune.Record // as it was recalled
@@ -57,7 +58,7 @@ func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, chosen) {
 	c := chosen{forms: k}
 	shape := l.shape()
 	var choice abi.Preempt
-	tuned := k.tuner != nil && plain(l.Attributes)
+	tuned := k.tuner != nil && plain(l.Attributes) && k.ordered(l)
 	if tuned {
 		choice, c.ticket = k.tuned(shape)
 	}
@@ -102,6 +103,9 @@ func (l *Launch) force() (abi.Preempt, chosen, error) {
 		p := f.Preemption()
 		return choice, chosen{}, fmt.Errorf("%w: %v, it has %v (%s)", errForm, choice.Form, p.Forms, p.Reason)
 	}
+	if !k.ordered(l) {
+		return choice, chosen{}, fmt.Errorf("%w: its blocks wait for one another, in a grid of several dimensions", errForm)
+	}
 	// Persistent blocks of a small grid are a waste, and no mistake.
 	tasks := l.shape().Tasks
 	bounded := choice
@@ -128,6 +132,13 @@ func plain(attributes []abi.Attribute) bool {
 		}
 	}
 	return true
+}
+
+// ordered reports whether the kernel's forms run the launch's blocks in the order that they may wait for one another in.
+// That is of %ctaid.x (package preempt, lookback.go), which is the order of tasks where the grid has one dimension.
+func (k *forms) ordered(l *Launch) bool {
+	g := l.Grid.array()
+	return !k.waits || g[1] == 1 && g[2] == 1
 }
 
 // shape is what the tuner knows a launch by.

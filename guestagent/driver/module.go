@@ -245,7 +245,7 @@ func (m *Module) findForms(ctx context.Context, f *Function) error {
 		return nil
 	}
 	p := m.ctx.preempt
-	k := &forms{ctx: m.ctx, original: f.handle, key: r.key, offered: r.offered, before: r.record, info: Preemption{Kernel: f.name, Forms: r.made, Reason: r.reason, Detail: r.detail}}
+	k := &forms{ctx: m.ctx, original: f.handle, waits: r.waits, key: r.key, offered: r.offered, before: r.record, info: Preemption{Kernel: f.name, Forms: r.made, Reason: r.reason, Detail: r.detail}}
 	for _, form := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
 		if r.made&form == 0 {
 			continue

@@ -308,6 +308,51 @@ func TestGridsThatFitStayOriginal(t *testing.T) {
 	}
 }
 
+// TestLookBackInOneDimension keeps grids of several dimensions as they are where blocks wait for earlier ones.
+func TestLookBackInOneDimension(t *testing.T) {
+	const text = `.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry work(.param .u64 out)
+{
+	.reg .pred %p<3>; .reg .b32 %r<3>; .reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [out];
+	mov.u32 %r1, %ctaid.x;
+	mul.wide.u32 %rd2, %r1, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	setp.eq.u32 %p1, %r1, 0;
+	@%p1 bra FIRST;
+AGAIN:
+	ld.volatile.global.u32 %r2, [%rd3+-4];
+	setp.eq.u32 %p2, %r2, 0;
+	@%p2 bra AGAIN;
+FIRST:
+	st.volatile.global.u32 [%rd3], 1;
+	ret;
+}
+`
+	k := workKernels(func(drivertest.Call) time.Duration { return 10 * time.Millisecond })
+	s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: every}})
+	mod := must[*driver.Module](t)(s.gpu.LoadModule(t.Context(), []byte(text)))
+	s.work = must[*driver.Function](t)(mod.Function(t.Context(), "work"))
+	if p := s.work.Preemption(); p.Forms != abi.PreemptPersistent {
+		t.Fatalf("%+v", p)
+	}
+	grid := func(x, y uint32) func(*driver.Launch) {
+		return func(l *driver.Launch) { l.Grid = driver.Dim{X: x, Y: y} }
+	}
+	if got := s.launch(100, grid(blocks, 1)); got.Preempt.Form != abi.PreemptPersistent {
+		t.Errorf("one dimension: launched %+v", got)
+	}
+	if got := s.launch(100, grid(blocks/2, 2)); got.Preempt.Form != 0 {
+		t.Errorf("two dimensions: launched %+v", got)
+	}
+	l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks, Y: 2}, Preempt: &driver.Preempt{Form: abi.PreemptPersistent}, Params: make([]byte, 8)}
+	if err := s.gpu.Own().Enqueue(t.Context(), new(driver.Pending), &l); err == nil {
+		t.Error("forced in two dimensions")
+	}
+}
+
 // TestEvictedAreNotMeasured leaves out what was taken off the GPU meanwhile.
 func TestEvictedAreNotMeasured(t *testing.T) {
 	k := workKernels(long)

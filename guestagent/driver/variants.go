@@ -42,6 +42,7 @@ type recipe struct {
 	reason, detail string
 	record         tune.Record
 	short          bool // it is known to be short, and nothing made for that reason
+	waits          bool // its blocks wait for earlier ones, in the order of a grid of one dimension
 }
 
 // variants makes the forms of a module's kernels. room is what the text may take.
@@ -82,6 +83,7 @@ func (p *preempting) variants(ctx context.Context, image []byte, room int) *vari
 		for _, f := range r.Forms {
 			k.offered |= f
 		}
+		k.waits = r.WaitsForBlocks
 		if !k.short {
 			k.reason, k.detail = r.Reason.String(), r.Detail
 			k.made = p.useful(k.offered)

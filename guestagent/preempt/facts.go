@@ -94,7 +94,10 @@ func (w *studying) instruction(f *funcStudy, i int, in *ptx.Instr) {
 	if mayWait(in) {
 		f.reads = append(f.reads, i)
 	}
-	f.fences = f.fences || fences(in)
+	if mayPoll(in) {
+		f.polls = append(f.polls, i)
+	}
+	f.writes = f.writes || mayWrite(in)
 }
 
 // operands looks for special registers and shared variables.

@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"slices"
 	"strings"
 
 	"vgpud/ptx"
@@ -17,8 +18,7 @@ const (
 	fromBlock                     // %ctaid
 	fromGrid                      // %nctaid
 	fromThread                    // %tid, lanes, the block's size, clocks, other special registers
-	fromMemory                    // an ordinary load
-	fromPoll                      // a load that may wait, see mayWait
+	fromMemory                    // a load
 	fromAtomic                    // what an atomic operation returns
 	fromCaller                    // a function's parameter, or what a called function returns
 	fromNear                      // the address of a variable in shared or local memory
@@ -70,13 +70,15 @@ func newOrigins(f *funcStudy, e *flow.Effects) *origins {
 		queue = queue[:len(queue)-1]
 		queued[i] = false
 		// What a load returns comes of what was stored, not of the address.
-		loads := births[i].from&(fromMemory|fromPoll|fromAtomic) != 0 || isLoad(f.code.Instrs[i])
+		loads := births[i].from&(fromMemory|fromAtomic) != 0 || isLoad(f.code.Instrs[i])
 		result, stored := births[i], births[i]
 		for _, r := range e.Reads(i) {
 			if r == global {
 				continue
 			}
-			stored = stored.with(o.of[r])
+			if !onlyAddress(f.code.Instrs[i], int(r)) {
+				stored = stored.with(o.of[r])
+			}
 			if r >= memory || !loads {
 				result = result.with(o.of[r])
 			}
@@ -163,9 +165,6 @@ func (o *origins) birth(in *ptx.Instr) provenance {
 	case "atom", "multimem":
 		return provenance{from: fromAtomic}
 	case "ld", "ldu":
-		if mayWait(in) {
-			return provenance{from: fromPoll}
-		}
 		for _, m := range in.Modifiers {
 			if strings.HasPrefix(m, "param") || m == "const" {
 				p := o.named(in.Operands)
@@ -204,4 +203,17 @@ func (o *origins) named(list []ptx.Operand) provenance {
 		p = p.with(o.named(list[i].Elems))
 	}
 	return p
+}
+
+// onlyAddress reports whether an instruction reads register r only to make an address of it.
+func onlyAddress(in *ptx.Instr, r int) bool {
+	is := func(s *ptx.Symbol) bool { return s != nil && s.Kind == ptx.SymReg && s.Index == r }
+	var within func([]ptx.Operand) bool
+	within = func(list []ptx.Operand) bool {
+		return slices.ContainsFunc(list, func(o ptx.Operand) bool {
+			return o.Kind != ptx.KindAddr && (is(o.Sym) || within(o.Elems))
+		})
+	}
+	return slices.ContainsFunc(in.Operands, func(o ptx.Operand) bool { return o.Kind == ptx.KindAddr }) &&
+		!(in.Guarded() && is(in.Pred.Sym)) && !within(in.Operands)
 }

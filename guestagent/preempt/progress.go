@@ -7,100 +7,152 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// retries reports whether instruction i is a compare-and-swap that its loop repeats with the value it found until it
-// succeeds, whatever else ends the loop: in each round it swaps the value that the round before found there, and the
-// loop is left where it found what it expected.
-func (s *spins) retries(l int, body []int, i int) bool {
-	in := s.f.code.Instrs[i]
-	if in.Opcode != "atom" || !in.Has("cas") || len(in.Operands) < 4 || in.Guarded() {
+// retries reports whether instruction i is a compare-and-swap that the loop repeats with the value it found until it
+// succeeds, whatever else ends the loop: each round swaps the value that the round before found, at the same address, and
+// the loop is left where it found what it expected. If nobody else writes, the second round finds what the first one did.
+func (r *round) retries(i int) bool {
+	in := r.f.code.Instrs[i]
+	if in.Opcode != "atom" || !in.Has("cas") || len(in.Operands) != 4 || in.Guarded() || !r.still(address(in)) {
 		return false
 	}
-	found, expected, put := register(&in.Operands[0]), register(&in.Operands[2]), register(&in.Operands[3])
-	if found < 0 || expected < 0 || put == expected {
+	found, expected := register(&in.Operands[0]), register(&in.Operands[2])
+	if found < 0 || expected < 0 || len(r.defs[found]) != 1 || !r.copies(expected, found) {
 		return false
 	}
-	defs := s.definitions(body)
-	if d := defs[found]; len(d) != 1 || !s.copies(defs, expected, found) {
-		return false
-	}
-	// The loop is left when found equals expected.
-	return slices.ContainsFunc(body, func(b int) bool {
-		blk := &s.f.graph.Blocks[b]
-		last := s.f.code.Instrs[blk.End-1]
-		if !last.Guarded() || flow.KindOf(last) == flow.Switch || !s.always(l, b) {
-			return false
-		}
-		test := s.definition(defs, int32(last.Pred.Sym.Index))
-		if test == nil || last.Pred.Sym.Kind != ptx.SymReg || test.Opcode != "setp" || len(test.Operands) != 3 || test.Guarded() || !(test.Has("eq") || test.Has("ne")) {
+	return slices.ContainsFunc(r.leaving, func(b int) bool {
+		test := r.test(b)
+		if test == nil || !(test.Has("eq") || test.Has("ne")) {
 			return false
 		}
 		x, y := register(&test.Operands[1]), register(&test.Operands[2])
 		if !(x == found && y == expected || x == expected && y == found) {
 			return false
 		}
-		taken := test.Has("eq") != last.Pred.Not // the branch is taken when they are equal
-		return !slices.Contains(body, s.way(b, taken))
+		last := r.f.code.Instrs[r.f.graph.Blocks[b].End-1]
+		return !slices.Contains(r.body, r.way(b, test.Has("eq") != last.Pred.Not)) // left when they are equal
 	})
 }
 
-// way returns the block to which the branch that ends block b leads if it is taken, or not taken; flow.Exit at the end.
-func (s *spins) way(b int, taken bool) int {
-	g := s.f.graph
-	blk := &g.Blocks[b]
-	last := s.f.code.Instrs[blk.End-1]
-	to := blk.End
-	if taken {
-		if flow.KindOf(last) == flow.Leave {
-			return flow.Exit
+// bounds reports whether what ordinary load i reads is the loop's bound and nothing else: it comes to no branch but as what
+// a counter is compared with, in a comparison that every round makes and that ends the loop.
+func (r *round) bounds(i int) bool {
+	between, ok := r.between(i)
+	if !ok {
+		return false
+	}
+	for _, k := range between {
+		in := r.f.code.Instrs[k]
+		b := r.f.graph.BlockOf(k)
+		switch test, counter := r.counts(b); {
+		case test != nil && k == r.f.graph.Blocks[b].End-1:
+			// What is compared with the counter must come of the load alone.
+			if other := register(&test.Operands[3-counter]); other < 0 || !r.trace.Register(other) || r.trace.Register(register(&test.Operands[counter])) {
+				return false
+			}
+		case in.Opcode == "setp": // of the branch above
+		case !flow.Pure(in.Opcode) || in.Guarded() || in.Opcode == "selp":
+			return false
+		default:
+			for k := 1; k < len(in.Operands); k++ {
+				if from := register(&in.Operands[k]); from >= 0 && !r.trace.Register(from) && len(r.defs[from]) > 0 {
+					return false // it may move on with the counter
+				}
+			}
 		}
-		to = last.Operands[0].Sym.Index
 	}
-	if to >= len(s.f.code.Instrs) {
-		return flow.Exit
-	}
-	return g.BlockOf(to)
+	return true
 }
 
-// draws reports whether an atomic operation counts, so that each round finds another value: a ticket.
-func (s *spins) draws(in *ptx.Instr) bool {
-	if in.Opcode != "atom" || !in.Has("add") && !in.Has("inc") && !in.Has("dec") || len(in.Operands) < 3 {
+// draws reports whether instruction i draws numbers from a counter until they reach a bound: it adds a positive constant,
+// what it gives is used as an index in the loop, and comes to no branch but those that leave the loop when it is not less
+// than what the loop does not change, having become larger on the way or stayed what it is. By itself a thread gets there.
+func (r *round) draws(i int) bool {
+	in := r.f.code.Instrs[i]
+	if in.Opcode != "atom" || !in.Has("add") || len(in.Operands) != 3 || !r.still(address(in)) {
 		return false
 	}
-	a := &in.Operands[2]
-	if v, ok := s.value(a); ok {
-		return v != 0
+	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	if by := r.linear().operand(&in.Operands[2], bits, i); bits == 0 || !by.number() || by.lo < 1 || by.hi > farAway {
+		return false
 	}
-	from := s.from().operand(a).from
-	return from != 0 && from&^fromThread == 0
+	between, ok := r.between(i)
+	if !ok {
+		return false
+	}
+	drawn := func(o *ptx.Operand) bool { x := register(o); return x >= 0 && r.trace.Register(x) }
+	for _, k := range between {
+		in := r.f.code.Instrs[k]
+		b := r.f.graph.BlockOf(k)
+		fixed := func(o *ptx.Operand) bool { return !drawn(o) && r.finite(o) }
+		switch ops := in.Operands; in.Opcode {
+		case "setp":
+			continue // looked at where it decides
+		case "bra", "ret", "exit":
+			test, inside := r.decides(b)
+			if test == nil {
+				return false
+			}
+			left := drawn(&test.Operands[1])
+			if left && !fixed(&test.Operands[2]) || !left && !(drawn(&test.Operands[2]) && fixed(&test.Operands[1])) {
+				return false
+			}
+			on := []string{"gt", "ge", "hi", "hs"}
+			if left == inside { // the loop goes on where the number is less
+				on = []string{"lt", "le", "lo", "ls"}
+			}
+			if !slices.Contains(on, test.Modifiers[0]) {
+				return false
+			}
+		case "mov", "ld", "st", "shfl":
+		case "cvt":
+			if !widens(in) {
+				return false
+			}
+		case "add":
+			if len(ops) != 3 || !(r.still(&ops[1]) || r.still(&ops[2])) {
+				return false
+			}
+		case "mul", "mad", "shl":
+			if len(ops) < 3 || len(ops) > 3 && !r.still(&ops[3]) {
+				return false
+			}
+			least := int64(1)
+			if in.Opcode == "shl" {
+				least = 0
+			}
+			if by, ok := r.linear().operand(&ops[2], 32, k).fixed(); !ok || by < least || by > mostFactor(in.Opcode) || in.Has("hi") {
+				return false
+			}
+		default:
+			return false
+		}
+		if in.Opcode == "ld" && mayPoll(in) {
+			return false
+		}
+	}
+	return r.indexes(i)
 }
 
-// locks reports whether an atomic operation takes a lock, which is zero while it is free: it replaces zero by another
-// constant, or whatever there is by a constant, and is compared with these two alone.
-func (s *spins) locks(in *ptx.Instr, c comparison) bool {
-	if in.Opcode != "atom" || len(in.Operands) < 3 {
-		return false
+// decides returns the comparison by which block b leaves the loop or stays, every round, and whether the loop goes on
+// where the comparison holds.
+func (r *round) decides(b int) (test *ptx.Instr, inside bool) {
+	if !slices.Contains(r.leaving, b) {
+		return nil, false
 	}
-	put := &in.Operands[2]
-	switch {
-	case in.Has("cas") && len(in.Operands) > 3:
-		if v, ok := s.value(&in.Operands[2]); !ok || v != 0 {
-			return false
-		}
-		put = &in.Operands[3]
-	case !in.Has("exch"):
-		return false
+	if test = r.test(b); test == nil {
+		return nil, false
 	}
-	taken, ok := s.value(put)
-	if !ok || taken == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(c.instrs, func(k int) bool {
-		test := s.f.code.Instrs[k]
-		if test.Opcode != "setp" && test.Opcode != "set" && test.Opcode != "selp" && test.Opcode != "slct" {
-			return false
-		}
-		for k := 1; k < len(test.Operands); k++ {
-			if o := &test.Operands[k]; o.Kind == ptx.KindImm && o.Int() != 0 && o.Int() != taken {
+	last := r.f.code.Instrs[r.f.graph.Blocks[b].End-1]
+	return test, slices.Contains(r.body, r.way(b, !last.Pred.Not))
+}
+
+// indexes reports whether what instruction i gives is part of the address of another access in the loop.
+func (r *round) indexes(i int) bool {
+	r.trace.Run(r.body, []int{i}, nil)
+	return slices.ContainsFunc(r.body, func(b int) bool {
+		for k := r.f.graph.Blocks[b].First; k < r.f.graph.Blocks[b].End; k++ {
+			at := address(r.f.code.Instrs[k])
+			if k != i && at.Kind == ptx.KindAddr && at.Sym != nil && at.Sym.Kind == ptx.SymReg && r.trace.Register(int32(at.Sym.Index)) {
 				return true
 			}
 		}
@@ -108,121 +160,43 @@ func (s *spins) locks(in *ptx.Instr, c comparison) bool {
 	})
 }
 
-// bounded reports whether the loop ends after a number of rounds that is fixed when it begins: in every round a
-// register is moved on by a constant, and compared with something that the loop doesn't change.
-func (s *spins) bounded(l int, body, leaving []int) bool {
-	defs := s.definitions(body)
-	for _, b := range leaving {
-		last := s.f.code.Instrs[s.f.graph.Blocks[b].End-1]
-		if !last.Guarded() || last.Pred.Sym.Kind != ptx.SymReg || !s.always(l, b) {
-			continue
-		}
-		test := s.definition(defs, int32(last.Pred.Sym.Index))
-		if test == nil || test.Opcode != "setp" || test.Guarded() || len(test.Operands) != 3 || len(test.Modifiers) != 2 {
-			continue
-		}
-		for k := 1; k <= 2; k++ {
-			other := register(&test.Operands[3-k])
-			if other >= 0 && len(defs[other]) > 0 || other < 0 && test.Operands[3-k].Kind != ptx.KindImm {
+// between lists the instructions through which what instruction i reads comes to the branches that leave the loop, these
+// included and i not. It reports false if it decides branches within a round, or nobody knows. The newest trace is one of
+// what is computed from i.
+func (r *round) between(i int) ([]int, bool) {
+	r.trace.Run(r.body, []int{i}, nil)
+	writers := map[int32][]int{}
+	var list []int
+	for _, b := range r.body {
+		for k := r.f.graph.Blocks[b].First; k < r.f.graph.Blocks[b].End; k++ {
+			if r.work++; !r.trace.Instr(k) {
 				continue
 			}
-			step := s.step(l, defs, register(&test.Operands[k]))
-			switch test.Modifiers[0] {
-			case "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs":
-				if step != 0 {
-					return true
+			for _, w := range r.effects.Writes(k) {
+				writers[w] = append(writers[w], k)
+			}
+		}
+		last := r.f.graph.Blocks[b].End - 1
+		switch leaves := slices.Contains(r.leaving, b); {
+		case r.trace.Instr(last) && leaves:
+			list = append(list, last)
+		case r.trace.Instr(last) && len(r.f.graph.Blocks[b].Succs) > 1:
+			return nil, false
+		}
+	}
+	seen := map[int]bool{i: true}
+	for n := 0; n < len(list); n++ {
+		for _, x := range r.effects.Reads(list[n]) {
+			if !r.trace.Register(x) {
+				continue
+			}
+			for _, k := range writers[x] {
+				if r.work++; !seen[k] {
+					seen[k] = true
+					list = append(list, k)
 				}
-			case "eq", "ne":
-				if step == 1 || step == -1 {
-					return true
-				}
 			}
 		}
 	}
-	return false
-}
-
-// step returns the constant by which each round of the loop moves register r on; 0 if there is none.
-func (s *spins) step(l int, defs map[int32][]int, r int32) int64 {
-	const most = 8 // moves between registers
-	var step int64
-	for at, n := r, 0; at >= 0 && n < most; n++ {
-		if len(defs[at]) != 1 {
-			return 0
-		}
-		k := defs[at][0]
-		in := s.f.code.Instrs[k]
-		if in.Guarded() || !s.always(l, s.f.graph.BlockOf(k)) {
-			return 0
-		}
-		switch {
-		case in.Opcode == "mov" && len(in.Operands) == 2:
-			at = register(&in.Operands[1])
-		case (in.Opcode == "add" || in.Opcode == "sub") && len(in.Operands) == 3 && in.Operands[2].Kind == ptx.KindImm && in.Operands[2].Imm == ptx.ImmInt && step == 0:
-			step = in.Operands[2].Int()
-			if in.Opcode == "sub" {
-				step = -step
-			}
-			at = register(&in.Operands[1])
-		default:
-			return 0
-		}
-		if at == r {
-			return step
-		}
-	}
-	return 0
-}
-
-// always reports whether every round of the loop passes through block b.
-func (s *spins) always(l int, b int) bool {
-	return !slices.ContainsFunc(s.f.graph.Loops[l].Latches, func(latch int) bool { return !s.f.graph.Dominates(b, latch) })
-}
-
-// definitions lists the instructions within body that write each register.
-func (s *spins) definitions(body []int) map[int32][]int {
-	defs := map[int32][]int{}
-	for _, b := range body {
-		for k := s.f.graph.Blocks[b].First; k < s.f.graph.Blocks[b].End; k++ {
-			s.work++
-			for _, r := range s.effects.Writes(k) {
-				defs[r] = append(defs[r], k)
-			}
-		}
-	}
-	return defs
-}
-
-// definition returns the one instruction that writes register r; nil if there are none or several.
-func (s *spins) definition(defs map[int32][]int, r int32) *ptx.Instr {
-	if d := defs[r]; len(d) == 1 {
-		return s.f.code.Instrs[d[0]]
-	}
-	return nil
-}
-
-// copies reports whether register r only ever gets, in the loop, what register from holds, by moves.
-func (s *spins) copies(defs map[int32][]int, r, from int32) bool {
-	const most = 8
-	for range most {
-		if r == from {
-			return true
-		}
-		in := s.definition(defs, r)
-		if in == nil || in.Opcode != "mov" || len(in.Operands) != 2 {
-			return false
-		}
-		if r = register(&in.Operands[1]); r < 0 {
-			return false
-		}
-	}
-	return false
-}
-
-// register returns the number of the register that an operand is, as a whole; -1 for anything else.
-func register(o *ptx.Operand) int32 {
-	if o.Kind == ptx.KindReg && o.Sym != nil && o.Sym.Kind == ptx.SymReg && o.Sel == ptx.SelNone && !o.Not && !o.Neg {
-		return int32(o.Sym.Index)
-	}
-	return -1
+	return list, len(list) > 0
 }

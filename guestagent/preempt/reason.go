@@ -14,8 +14,8 @@ const (
 	None Reason = iota
 	// NoBody: the kernel is declared here and defined elsewhere.
 	NoBody
-	// GridSync: it waits for all blocks of its grid, by cooperative groups or by hand, or it can't be told that it
-	// does not.
+	// GridSync: its blocks wait for others, by cooperative groups or by hand, and are not proven to wait for earlier ones
+	// alone.
 	GridSync
 	// Cluster: its blocks work together in clusters.
 	Cluster

@@ -82,18 +82,19 @@ type funcStudy struct {
 	warp       []int // its warp exchanges, and its barriers that wait for a stated number of threads: instructions in code.Instrs
 	exits      []int // its exit instructions
 	reads      []int // its volatile, relaxed, acquire or atomic reads of what may be global memory
-
-	fences bool // it orders memory between blocks itself
+	polls      []int // all its reads of what may be global memory or a surface
+	writes     bool  // it may write global memory itself
 
 	refused, loops Reason // by itself
 	detail         string
 
-	exitsDeep bool     // it, or what it calls, has an exit
-	warpDeep  bool     // it, or what it calls, has instructions as in warp
-	readsDeep bool     // it, or what it calls, has such reads
-	fenceDeep bool     // it, or what it calls, orders memory between blocks
-	waiting   *waiting // nil until somebody asks
-	warpRisk  bool     // some lanes may have left it when others come to such an instruction; a device function's end counts as leaving
+	exitsDeep  bool     // it, or what it calls, has an exit
+	warpDeep   bool     // it, or what it calls, has instructions as in warp
+	readsDeep  bool     // it, or what it calls, has such reads
+	pollsDeep  bool     // it, or what it calls, reads what may be global memory
+	writesDeep bool     // it, or what it calls, may write global memory
+	waiting    *waiting // nil until somebody asks
+	warpRisk   bool     // some lanes may have left it when others come to such an instruction; a device function's end counts as leaving
 }
 
 // callSite is a call.
@@ -350,13 +351,14 @@ func (w *studying) spread(list []*funcStudy) {
 	}
 	for _, f := range list {
 		f.needsIndex, f.exitsDeep, f.warpDeep = f.readsIndex, len(f.exits) > 0, len(f.warp) > 0
-		f.readsDeep, f.fenceDeep = len(f.reads) > 0, f.fences
+		f.readsDeep, f.pollsDeep, f.writesDeep = len(f.reads) > 0, len(f.polls) > 0, f.writes
 	}
 	up(func(f *funcStudy) *bool { return &f.needsIndex })
 	up(func(f *funcStudy) *bool { return &f.exitsDeep })
 	up(func(f *funcStudy) *bool { return &f.warpDeep })
 	up(func(f *funcStudy) *bool { return &f.readsDeep })
-	up(func(f *funcStudy) *bool { return &f.fenceDeep })
+	up(func(f *funcStudy) *bool { return &f.pollsDeep })
+	up(func(f *funcStudy) *bool { return &f.writesDeep })
 	for _, c := range w.indirect {
 		for _, g := range c.callees {
 			if g.needsIndex {

@@ -28,7 +28,7 @@ type Report struct {
 		Uniform   int // passed by all threads of a block or by none, so sound as they are
 		Rewritten int // so that threads which are done go on meeting the others, in the forms with a loop
 	}
-	WaitsForBlocks        bool // its blocks may wait for one another: only the persistent form
+	WaitsForBlocks        bool // its blocks may wait for one another: only the persistent form, in grids of one dimension
 	TakesTasks            bool // its blocks take task after task by themselves: it is persistent already
 	VirtualRegistersAdded int  // the most that a form added
 	SharedBytesAdded      int  // likewise
