@@ -14,9 +14,10 @@ import (
 // is ended the guest has used its time, and is suspended before the next one goes.
 //
 // What a context has there, and since when it waits for room, is on the guest's page: see
-// [link.Page.Admit].
+// [link.Ranks].
 type admission struct {
-	long int // launches on the GPU, or about to be put there, that are not known to be brief
+	ranks *link.Ranks
+	long  int // launches on the GPU, or about to be put there, that are not known to be brief
 	// waits is whether one waits for other contexts' launches to end, and since when; late
 	// is since when only for a context that goes before, 0: it does not.
 	waits bool
@@ -71,15 +72,15 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 		return true
 	}
 	a := &x.admission
-	p, next, room := x.o.Page, x.thereWith(s), link.Ahead{Launches: x.o.Ahead.Most, Work: x.o.Ahead.Work}
-	answer := p.Admit(x.o.Slot, next, room, false)
+	next, room := x.thereWith(s), link.Ahead{Launches: x.o.Ahead.Most, Work: x.o.Ahead.Work}
+	answer := a.ranks.Admit(next, room, false)
 	if answer != link.Admitted {
 		now := x.o.Clock.Now()
 		if a.waits = true; a.since == 0 {
 			a.since = now
 			x.slot.SetWaiting(now)
 			// Whoever made room meanwhile did not see that somebody waits.
-			answer = p.Admit(x.o.Slot, next, room, false)
+			answer = a.ranks.Admit(next, room, false)
 		}
 		switch {
 		case answer != link.Behind:
@@ -87,7 +88,7 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 		case a.late == 0:
 			a.late = now
 		case now-a.late >= patience:
-			answer = p.Admit(x.o.Slot, next, room, true)
+			answer = a.ranks.Admit(next, room, true)
 		}
 		if answer != link.Admitted {
 			return false
@@ -97,7 +98,7 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 	if a.since != 0 {
 		a.since = 0
 		x.slot.SetWaiting(0)
-		p.RingWaiter(x.o.Slot) // who comes next may fit beside it
+		a.ranks.Ring() // who comes next may fit beside it
 	}
 	x.note(s, 1)
 	return true
@@ -115,7 +116,7 @@ func (x *Executor) take(s foreseen) { x.count(s, 1) }
 func (x *Executor) leave(s foreseen) {
 	x.count(s, -1)
 	if x.bounded() {
-		x.o.Page.RingWaiter(x.o.Slot)
+		x.admission.ranks.Ring()
 	}
 }
 
@@ -174,7 +175,7 @@ func (a *admission) settle(x *Executor) {
 	if a.since != 0 && !a.waits {
 		a.since, a.late = 0, 0
 		x.slot.SetWaiting(0)
-		x.o.Page.RingWaiter(x.o.Slot)
+		a.ranks.Ring()
 	}
 	a.waits = false
 }
