@@ -72,7 +72,7 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 		return true
 	}
 	a := &x.admission
-	next, room := x.thereWith(s), link.Ahead{Launches: x.o.Ahead.Most, Work: x.o.Ahead.Work}
+	next, room := x.thereWith(s), x.o.Ahead.Work
 	answer := a.ranks.Admit(next, room, false)
 	if answer != link.Admitted {
 		now := x.o.Clock.Now()

@@ -74,11 +74,11 @@ func (r *Ranks) look() {
 }
 
 // Admit records that the context has a on the GPU, if that fits beside what the guest's
-// other contexts have there: all of it together within room, and nothing beside a launch
+// other contexts have there: no more than room of work in all, and nothing beside a launch
 // that is long. The context waits for its turn among those that have said so by
 // SetWaiting, unless jumps is set. Its executor calls it before it puts there what makes
 // the difference to what was recorded before.
-func (r *Ranks) Admit(a, room Ahead, jumps bool) Admission {
+func (r *Ranks) Admit(a Ahead, room time.Duration, jumps bool) Admission {
 	c := r.page.Context(r.i)
 	if _, behind := r.waiter(); behind && !jumps {
 		return Behind
@@ -96,7 +96,7 @@ func (r *Ranks) Admit(a, room Ahead, jumps bool) Admission {
 }
 
 // fits reports whether a fits beside what the other contexts have on the GPU.
-func (r *Ranks) fits(a, room Ahead) bool {
+func (r *Ranks) fits(a Ahead, room time.Duration) bool {
 	r.look()
 	for _, k := range r.other {
 		w := r.page.l.contexts[k].ahead.Load()
@@ -107,9 +107,7 @@ func (r *Ranks) fits(a, room Ahead) bool {
 		if a.Long || o.Long {
 			return false
 		}
-		a.Launches += o.Launches
-		a.Work += o.Work
-		if a.Launches > room.Launches || a.Work > room.Work {
+		if a.Work += o.Work; a.Work > room {
 			return false
 		}
 	}
