@@ -23,6 +23,10 @@ type admission struct {
 	waits bool
 	since time.Duration
 	late  time.Duration
+	// drains is the channel whose launch the context's own others make room for, since it
+	// goes beside none of them, and drained the one that asks for that in this step; nil:
+	// there is none.
+	drains, drained *channel
 	// billed is what the guest was charged when it was suspended last.
 	billed time.Duration
 }
@@ -47,9 +51,28 @@ func (x *Executor) foresee(f *function) foreseen {
 // contexts off.
 func (x *Executor) bounded() bool { return x.o.Ahead != DeepAhead }
 
-// roomHere is whether a launch may go beside the context's own. behind is of a launch that
-// goes behind a preemptible one, and like that one leaves when told to.
-func (x *Executor) roomHere(s foreseen, behind bool) bool {
+// roomHere is whether a launch of ch may go beside the context's own. behind is of a launch
+// that goes behind a preemptible one, and like that one leaves when told to.
+func (x *Executor) roomHere(ch *channel, s foreseen, behind bool) bool {
+	if d := x.admission.drains; d != nil && d != ch && !behind {
+		return false
+	}
+	fits := x.fitsHere(s, behind)
+	if !fits {
+		x.drainFor(ch, s)
+	}
+	return fits
+}
+
+// drainFor has the context's other channels wait until a launch of ch that goes beside
+// nothing has gone: launches that are brief could keep it away for ever.
+func (x *Executor) drainFor(ch *channel, s foreseen) {
+	if a := &x.admission; s.long && x.bounded() && a.drained == nil {
+		a.drained = ch
+	}
+}
+
+func (x *Executor) fitsHere(s foreseen, behind bool) bool {
 	switch there := x.there; {
 	case there < x.o.Ahead.Launches:
 		return true
@@ -63,8 +86,8 @@ func (x *Executor) roomHere(s foreseen, behind bool) bool {
 
 // admit takes room on the GPU for a launch, which is given back by leave, and reports
 // whether there was any. Where other contexts are in the way it is asked again.
-func (x *Executor) admit(s foreseen, behind bool) bool {
-	if !x.roomHere(s, behind) {
+func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
+	if !x.roomHere(ch, s, behind) {
 		return false
 	}
 	if !x.bounded() {
@@ -91,6 +114,7 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 			answer = a.ranks.Admit(next, room, true)
 		}
 		if answer != link.Admitted {
+			x.drainFor(ch, s)
 			return false
 		}
 	}
@@ -178,6 +202,7 @@ func (a *admission) settle(x *Executor) {
 		a.ranks.Ring()
 	}
 	a.waits = false
+	a.drains, a.drained = a.drained, nil
 }
 
 // waitFor is for how long to sleep at most, d or less, for what nobody rings for.

@@ -145,6 +145,73 @@ func TestBriefKernelsOfAGuest(t *testing.T) {
 	}
 }
 
+// TestLongAmongBrief: brief launches of the same context, or of another, do not keep a long
+// one away, however many there are.
+func TestLongAmongBrief(t *testing.T) {
+	for _, contexts := range []int{1, 2} {
+		c := newCrowd(t, contexts, 2)
+		other := c.all[contexts-1]
+		first := c.all[0]
+		for _, m := range c.all {
+			f, err := m.x.functions.get(m.fn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.ran(10 * time.Microsecond)
+		}
+		send := func(m *member, g *guestEnd, fn uint64) {
+			l, params := launchOf(fn, 32, 1)
+			g.send(abi.Header{Op: abi.OpLaunch, Flags: abi.FlagQuiet}, l, params...)
+		}
+		long := first.ends[1].load("fake", "long")
+		sent := 0
+		for n := 0; first.ctx.channels[1].sent == 0; n++ {
+			if n > 100 {
+				t.Fatalf("%d contexts: a long launch never goes beside %d brief ones", contexts, sent)
+			}
+			for ; sent < n+8; sent++ {
+				send(other, other.ends[0], other.fn)
+			}
+			if n == 3 {
+				send(first, first.ends[1], long)
+			}
+			c.step(false)
+			// Something is always left there while it may be.
+			if ch := other.ctx.channels[0]; ch.done < ch.sent {
+				ch.done++
+			}
+		}
+		if other.ctx.channels[0].sent != other.ctx.channels[0].done {
+			t.Errorf("%d contexts: it went beside others", contexts)
+		}
+	}
+}
+
+// TestPreemptibleKernelsOfAGuest: of preemptible ones, which leave when they are told to,
+// there are two of one channel.
+func TestPreemptibleKernelsOfAGuest(t *testing.T) {
+	c := newCrowd(t, 3, 2)
+	for _, m := range c.all {
+		fn := m.ends[0].load("fake", "preemptible")
+		for _, g := range m.ends {
+			for range 3 {
+				l := abi.Launch{Function: fn, Grid: [3]uint32{100, 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 8}
+				g.send(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(make([]byte, 8), kernels[0].Attribute())...)
+			}
+		}
+	}
+	c.step(false)
+	var there []int
+	for i := range c.all {
+		if n := c.page.Context(i).Outstanding(); n > 0 {
+			there = append(there, int(n))
+		}
+	}
+	if len(there) != 1 || there[0] > behindLaunches {
+		t.Errorf("%v launches of contexts are on the GPU, want up to %d of one", there, behindLaunches)
+	}
+}
+
 // TestWhoDoesNotComeIsPassedOver: a context that may go first, and does nothing, holds the
 // others back for a moment only.
 func TestWhoDoesNotComeIsPassedOver(t *testing.T) {
