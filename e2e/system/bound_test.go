@@ -24,6 +24,7 @@ func TestHostileContexts(t *testing.T) {
 	for _, mode := range []string{"exclusive", "slices", "co-run"} {
 		t.Run(mode, func(t *testing.T) {
 			h := host.Start(t, "dfq", "--mode", mode)
+			h.Patience = 5 * time.Minute // six seconds of a busy GPU
 			busy(t, h, api.VMSpec{Name: "neighbour", Weight: 1}, 1000)
 			offend(t, h.NewGuest(api.VMSpec{Name: "offender", Weight: 2, KernelTimeLimit: boundLimit}))
 			var w watch
