@@ -14,9 +14,7 @@ type account struct {
 	// waitedFor is whether others are to wait for the guest: it could use more than it is
 	// entitled to, or it lacks much of that.
 	waitedFor bool
-	// indebted is whether it is to be ahead no more before it is let run again.
-	indebted bool
-	seen     uint64 // generation of the newest state that had the guest
+	seen      uint64 // generation of the newest state that had the guest
 }
 
 // accounts are all guests' virtual times and the system's.

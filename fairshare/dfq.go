@@ -103,10 +103,26 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 		if !held || wasted <= hardly*factor*float64(watched) {
 			wasted = 0
 		}
-		q.charge(g, used*q.interest(g)+float64(g.Charged)+wasted)
+		q.charge(g, used*q.interest(st, g)+float64(g.Charged)+wasted)
 		q.slices.charge(g.ID, used)
 	}
 	q.offer(st, there, factor*float64(watched))
+}
+
+// debtRounds is how far ahead, in rounds, a guest gets by nothing but a kernel that can't
+// be taken off the GPU. What it uses then is charged debtInterest more: the error in
+// measuring it is not to fall to those who wait for it.
+const (
+	debtRounds   = 4
+	debtInterest = 0.01
+)
+
+// interest is how many times what it used a guest is charged.
+func (q *fairQueue) interest(st *State, g *Guest) float64 {
+	if st.Slices.Max == 0 && q.lead(g) > debtRounds*float64(st.Round) {
+		return 1 + debtInterest
+	}
+	return 1
 }
 
 // hardly is the part of the time that a guest which has the GPU for itself leaves unused
@@ -150,42 +166,6 @@ func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 	return t, t
 }
 
-// debtRounds is how far ahead, in rounds, a guest gets by nothing but a kernel that could
-// not be taken off the GPU. Then it is let run again when it is ahead no more, rather
-// than by less than the threshold: so the others have all of their part between two such
-// kernels.
-// What it uses meanwhile counts for debtInterest more: the error in measuring it is not to
-// fall to those who had to wait.
-const (
-	debtRounds   = 4
-	debtInterest = 0.01
-)
-
-// thresholdOf is the lead above which a guest is to be suspended, or stay so.
-func (q *fairQueue) thresholdOf(st *State, g *Guest, hold, keep float64) float64 {
-	acc, lead := q.of[g.ID], q.lead(g)
-	if st.Slices.Max == 0 {
-		acc.indebted = lead > debtRounds*float64(st.Round) || acc.indebted && g.Suspended && lead > 0
-	} else {
-		acc.indebted = false
-	}
-	switch {
-	case acc.indebted:
-		return 0
-	case g.Suspended:
-		return keep
-	}
-	return hold
-}
-
-// interest is how many times as much as it used a guest is charged.
-func (q *fairQueue) interest(g *Guest) float64 {
-	if q.of[g.ID].indebted {
-		return 1 + debtInterest
-	}
-	return 1
-}
-
 // decide suspends whoever is ahead by more than the threshold. Nobody is where nobody has
 // work, though what they are ahead is not forgotten: who comes first would wait for a whole
 // phase else, which is a long one then.
@@ -195,7 +175,7 @@ func (q *fairQueue) decide(now time.Duration, st *State) {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		lead := q.lead(g)
-		ahead := active > 0 && lead > q.thresholdOf(st, g, hold, keep)
+		ahead := active > 0 && (lead > hold || g.Suspended && lead > keep)
 		switch {
 		case ahead && !g.Suspended:
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Suspend})
@@ -222,10 +202,10 @@ func (q *fairQueue) quietEnded(ev *Event, st *State) {
 	}
 	q.classify(st)
 	q.advanceSystem(st, true)
-	hold, keep := q.thresholds(st)
+	_, keep := q.thresholds(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		if g.Suspended && q.lead(g) <= q.thresholdOf(st, g, hold, keep) {
+		if g.Suspended && q.lead(g) <= keep {
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Resume})
 		}
 	}

@@ -14,14 +14,19 @@ import (
 // is ended the guest has used its time, and is suspended before the next one goes.
 //
 // What a context has there, and since when it waits for room, is on the guest's page: see
-// [link.Page.Admit].
+// [link.Ranks].
 type admission struct {
-	long int // launches on the GPU, or about to be put there, that are not known to be brief
+	ranks *link.Ranks
+	long  int // launches on the GPU, or about to be put there, that are not known to be brief
 	// waits is whether one waits for other contexts' launches to end, and since when; late
 	// is since when only for a context that goes before, 0: it does not.
 	waits bool
 	since time.Duration
 	late  time.Duration
+	// drains is the channel whose launch the context's own others make room for, since it
+	// goes beside none of them, and drained the one that asks for that in this step; nil:
+	// there is none.
+	drains, drained *channel
 	// billed is what the guest was charged when it was suspended last.
 	billed time.Duration
 }
@@ -46,9 +51,28 @@ func (x *Executor) foresee(f *function) foreseen {
 // contexts off.
 func (x *Executor) bounded() bool { return x.o.Ahead != DeepAhead }
 
-// roomHere is whether a launch may go beside the context's own. behind is of a launch that
-// goes behind a preemptible one, and like that one leaves when told to.
-func (x *Executor) roomHere(s foreseen, behind bool) bool {
+// roomHere is whether a launch of ch may go beside the context's own. behind is of a launch
+// that goes behind a preemptible one, and like that one leaves when told to.
+func (x *Executor) roomHere(ch *channel, s foreseen, behind bool) bool {
+	if d := x.admission.drains; d != nil && d != ch && !behind {
+		return false
+	}
+	fits := x.fitsHere(s, behind)
+	if !fits {
+		x.drainFor(ch, s)
+	}
+	return fits
+}
+
+// drainFor has the context's other channels wait until a launch of ch that goes beside
+// nothing has gone: launches that are brief could keep it away for ever.
+func (x *Executor) drainFor(ch *channel, s foreseen) {
+	if a := &x.admission; s.long && x.bounded() && a.drained == nil {
+		a.drained = ch
+	}
+}
+
+func (x *Executor) fitsHere(s foreseen, behind bool) bool {
 	switch there := x.there; {
 	case there < x.o.Ahead.Launches:
 		return true
@@ -62,8 +86,8 @@ func (x *Executor) roomHere(s foreseen, behind bool) bool {
 
 // admit takes room on the GPU for a launch, which is given back by leave, and reports
 // whether there was any. Where other contexts are in the way it is asked again.
-func (x *Executor) admit(s foreseen, behind bool) bool {
-	if !x.roomHere(s, behind) {
+func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
+	if !x.roomHere(ch, s, behind) {
 		return false
 	}
 	if !x.bounded() {
@@ -71,15 +95,15 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 		return true
 	}
 	a := &x.admission
-	p, next, room := x.o.Page, x.thereWith(s), link.Ahead{Launches: x.o.Ahead.Most, Work: x.o.Ahead.Work}
-	answer := p.Admit(x.o.Slot, next, room, false)
+	next, room := x.thereWith(s), x.o.Ahead.Work
+	answer := a.ranks.Admit(next, room, false)
 	if answer != link.Admitted {
 		now := x.o.Clock.Now()
 		if a.waits = true; a.since == 0 {
 			a.since = now
 			x.slot.SetWaiting(now)
 			// Whoever made room meanwhile did not see that somebody waits.
-			answer = p.Admit(x.o.Slot, next, room, false)
+			answer = a.ranks.Admit(next, room, false)
 		}
 		switch {
 		case answer != link.Behind:
@@ -87,9 +111,10 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 		case a.late == 0:
 			a.late = now
 		case now-a.late >= patience:
-			answer = p.Admit(x.o.Slot, next, room, true)
+			answer = a.ranks.Admit(next, room, true)
 		}
 		if answer != link.Admitted {
+			x.drainFor(ch, s)
 			return false
 		}
 	}
@@ -97,7 +122,7 @@ func (x *Executor) admit(s foreseen, behind bool) bool {
 	if a.since != 0 {
 		a.since = 0
 		x.slot.SetWaiting(0)
-		p.RingWaiter(x.o.Slot) // who comes next may fit beside it
+		a.ranks.Ring() // who comes next may fit beside it
 	}
 	x.note(s, 1)
 	return true
@@ -115,7 +140,7 @@ func (x *Executor) take(s foreseen) { x.count(s, 1) }
 func (x *Executor) leave(s foreseen) {
 	x.count(s, -1)
 	if x.bounded() {
-		x.o.Page.RingWaiter(x.o.Slot)
+		x.admission.ranks.Ring()
 	}
 }
 
@@ -174,9 +199,10 @@ func (a *admission) settle(x *Executor) {
 	if a.since != 0 && !a.waits {
 		a.since, a.late = 0, 0
 		x.slot.SetWaiting(0)
-		x.o.Page.RingWaiter(x.o.Slot)
+		a.ranks.Ring()
 	}
 	a.waits = false
+	a.drains, a.drained = a.drained, nil
 }
 
 // waitFor is for how long to sleep at most, d or less, for what nobody rings for.

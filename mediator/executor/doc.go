@@ -10,8 +10,8 @@
 //
 // Where the daemon decides about guests a launch never waits for it. Suspended, a
 // context stops being fetched; what it has put on the GPU runs on and is charged
-// (LoGA §4.3). So little is put there ahead of time: see aheadLaunches and
-// aheadWork.
+// (LoGA §4.3). So little is put there ahead of time, by all contexts of the guest
+// together: see admission.
 //
 // Where the daemon decides about launches, each of them is a job (job.go) that
 // waits for its turn in a stub on the guest's page (turn.go). So is, under any

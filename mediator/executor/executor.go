@@ -144,6 +144,7 @@ func New(o Options) *Executor {
 		events:    newHandles[*event](maxEvents),
 		props:     o.Device.Properties(),
 		lastFault: o.LastFault,
+		admission: admission{ranks: o.Page.Ranks(o.Slot)},
 	}
 }
 

@@ -168,14 +168,20 @@ func BenchmarkLaunch(b *testing.B) {
 		name, kernel string
 		attributes   []abi.Attribute
 		told         bool // when it was on the GPU
+		beside       int  // contexts of the guest
 	}{
-		{"plain", "plain", nil, false},
-		{"told", "plain", nil, true},
-		{"single", "preemptible", []abi.Attribute{kernels[0].Attribute()}, false},
-		{"coarse", "preemptible", []abi.Attribute{kernels[1].Attribute()}, false},
+		{"plain", "plain", nil, false, 0},
+		{"beside", "plain", nil, false, 15},
+		{"told", "plain", nil, true, 0},
+		{"single", "preemptible", []abi.Attribute{kernels[0].Attribute()}, false, 0},
+		{"coarse", "preemptible", []abi.Attribute{kernels[1].Attribute()}, false, 0},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			r := newFakeRig(b)
+			for i := range c.beside {
+				r.page.Context(1 + i).Reset(1)
+				r.page.AddChange()
+			}
 			r.page.WantWork(c.told)
 			launch := r.launcher(c.kernel, c.attributes...)
 			launch()

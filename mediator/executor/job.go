@@ -240,7 +240,7 @@ func (j *job) step() bool {
 func (j *job) makeRoom() bool {
 	x := j.ch.x
 	if !j.roomed && x.free() {
-		j.roomed = x.admit(j.seen, j.ch.second == j)
+		j.roomed = x.admit(j.ch, j.seen, j.ch.second == j)
 	} else if !j.roomed {
 		x.take(j.seen)
 		j.roomed = true

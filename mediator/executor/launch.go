@@ -18,7 +18,7 @@ func launchWaits(c *command) bool {
 		// It says that it is ready when it could run.
 		return c.ch.unreached()
 	}
-	if x.there < x.o.Ahead.Launches {
+	if x.there < x.o.Ahead.Launches && x.admission.drains == nil {
 		return false
 	}
 	l, err := abi.DecodeLaunch(c.entry)
@@ -29,7 +29,7 @@ func launchWaits(c *command) bool {
 	if err != nil {
 		return false
 	}
-	return !x.roomHere(x.foresee(f), c.ch.job != nil)
+	return !x.roomHere(c.ch, x.foresee(f), c.ch.job != nil)
 }
 
 func launch(c *command, p *pending) error {
@@ -81,7 +81,7 @@ func launch(c *command, p *pending) error {
 func (c *command) launchNow(p *pending, f *function) error {
 	x := c.ch.x
 	p.seen = x.foresee(f)
-	if !x.admit(p.seen, false) {
+	if !x.admit(c.ch, p.seen, false) {
 		return errWaits
 	}
 	x.unpark()

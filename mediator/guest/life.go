@@ -110,8 +110,8 @@ func (l *life) free() {
 	l.b.page.Context(l.ref.Slot).Free()
 	l.b.page.SetDisabled(l.ref.Slot, false)
 	l.b.page.SetSliced(l.ref.Slot, false)
-	l.b.page.RingWaiter(l.ref.Slot)
 	l.b.page.AddChange()
+	l.b.page.Ranks(l.ref.Slot).Ring() // it may have had room on the GPU that others wait for
 }
 
 // start makes the process and gives it its setup. The error is errNoExecutor

@@ -46,49 +46,98 @@ const (
 	Behind
 )
 
-// Admit records that context i has a on the GPU, if that fits beside what the guest's
-// other contexts have there: all of it together within room, and nothing beside a launch
+// Ranks are a context's view of its guest's contexts: what they have on the GPU, and which
+// of them goes next. They belong to the goroutine of the context's executor.
+type Ranks struct {
+	page  *Page
+	i     int
+	seen  uint64 // the page's changes at the newest look, + 1
+	other []int  // the other contexts that were in use then
+}
+
+// Ranks returns context i's view.
+func (p *Page) Ranks(i int) *Ranks { return &Ranks{page: p, i: i, other: make([]int, 0, MaxContexts)} }
+
+// look finds out which contexts there are. One that comes says so before it puts anything
+// on the GPU, so whoever looks after having written is seen by those that it does not see.
+func (r *Ranks) look() {
+	changed := r.page.Changed() + 1
+	if changed == r.seen {
+		return
+	}
+	r.seen, r.other = changed, r.other[:0]
+	for k := range MaxContexts {
+		if k != r.i && r.page.Context(k).State() != ContextNone {
+			r.other = append(r.other, k)
+		}
+	}
+}
+
+// Admit records that the context has a on the GPU, if that fits beside what the guest's
+// other contexts have there: no more than room of work in all, and nothing beside a launch
 // that is long. The context waits for its turn among those that have said so by
-// SetWaiting, unless jumps is set. Its executor calls it, before it puts there what makes
+// SetWaiting, unless jumps is set. Its executor calls it before it puts there what makes
 // the difference to what was recorded before.
-func (p *Page) Admit(i int, a, room Ahead, jumps bool) Admission {
-	c := p.Context(i)
-	if _, behind := p.waiter(i); behind && !jumps {
+func (r *Ranks) Admit(a Ahead, room time.Duration, jumps bool) Admission {
+	c := r.page.Context(r.i)
+	if _, behind := r.waiter(); behind && !jumps {
 		return Behind
 	}
 	before := c.ahead.Load()
 	c.ahead.Store(a.word())
 	// Every context writes first and looks then, so that of two at once one at least sees
 	// the other. Both may withdraw; then both wait, and the first of them goes.
-	if p.fits(i, a, room) {
+	if r.fits(a, room) {
 		return Admitted
 	}
 	c.ahead.Store(before)
-	p.RingWaiter(i) // it may have seen what is withdrawn
+	r.Ring() // the next one may have seen what is withdrawn
 	return Full
 }
 
-// fits reports whether a of context i fits beside what the others have on the GPU.
-func (p *Page) fits(i int, a, room Ahead) bool {
-	for k := range p.l.contexts {
-		w := p.l.contexts[k].ahead.Load()
-		if w == 0 || k == i {
+// fits reports whether a fits beside what the other contexts have on the GPU.
+func (r *Ranks) fits(a Ahead, room time.Duration) bool {
+	r.look()
+	for _, k := range r.other {
+		w := r.page.l.contexts[k].ahead.Load()
+		if w == 0 {
 			continue
 		}
 		o := aheadOf(w)
 		if a.Long || o.Long {
 			return false
 		}
-		a.Launches += o.Launches
-		a.Work += o.Work
-		if a.Launches > room.Launches || a.Work > room.Work {
+		if a.Work += o.Work; a.Work > room {
 			return false
 		}
 	}
 	return true
 }
 
-// SetAhead records what context i has on the GPU without asking; its executor calls it.
+// waiter is the other context that has waited longest, -1 for none, and whether that is
+// longer than this one has.
+func (r *Ranks) waiter() (k int, before bool) {
+	r.look()
+	k = -1
+	var first int64
+	for _, o := range r.other {
+		if t := r.page.l.contexts[o].waiting.Load(); t > 0 && (k < 0 || t < first) {
+			k, first = o, t
+		}
+	}
+	own := r.page.l.contexts[r.i].waiting.Load()
+	return k, k >= 0 && (own <= 0 || first < own || first == own && k < r.i)
+}
+
+// Ring wakes the other context that has waited longest for room on the GPU. Whoever makes
+// some calls it.
+func (r *Ranks) Ring() {
+	if k, _ := r.waiter(); k >= 0 {
+		r.page.Context(k).Ring()
+	}
+}
+
+// SetAhead records what the context has on the GPU without asking; its executor calls it.
 func (c *ContextSlot) SetAhead(a Ahead) { c.ahead.Store(a.word()) }
 
 // Ahead is what the context was last said to have on the GPU.
@@ -100,25 +149,3 @@ func (c *ContextSlot) SetWaiting(since time.Duration) { c.waiting.Store(int64(si
 
 // Waiting is since when the context has waited for room on the GPU; 0: it does not.
 func (c *ContextSlot) Waiting() time.Duration { return time.Duration(c.waiting.Load()) }
-
-// waiter is the context other than i that has waited longest, and whether that is longer
-// than i has.
-func (p *Page) waiter(i int) (k int, before bool) {
-	k = -1
-	var first int64
-	for o := range p.l.contexts {
-		if t := p.l.contexts[o].waiting.Load(); t > 0 && o != i && (k < 0 || t < first) {
-			k, first = o, t
-		}
-	}
-	own := p.l.contexts[i].waiting.Load()
-	return k, k >= 0 && (own <= 0 || first < own || first == own && k < i)
-}
-
-// RingWaiter wakes the context other than i that has waited longest for room on the GPU.
-// Whoever makes some calls it.
-func (p *Page) RingWaiter(i int) {
-	if k, _ := p.waiter(i); k >= 0 {
-		p.Context(k).Ring()
-	}
-}
