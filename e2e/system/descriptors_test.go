@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,5 +107,6 @@ func TestLogOfAGuestsProcess(t *testing.T) {
 	if err := h.Client.DeleteVM(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
+	h.Patience = 20 * time.Second
 	h.Until("the next daemon hears it", says("told to end"))
 }
