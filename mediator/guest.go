@@ -14,6 +14,7 @@ import (
 	"vgpud/fairshare"
 	"vgpud/gpu"
 	"vgpud/mediator/api"
+	guestproc "vgpud/mediator/guest"
 	"vgpud/mediator/hold"
 	"vgpud/mediator/link"
 	"vgpud/mediator/statefile"
@@ -38,6 +39,8 @@ type guest struct {
 	deaf    chan struct{} // closed when its launches are not listened for any more
 	hearing sync.WaitGroup
 	grip    *hold.Grip // on its contexts; nil only in tests
+	// said is what its process writes, where another daemon started that.
+	said *guestproc.Said
 
 	accounts accounts
 	// owned are the hardware's channel groups that are taken to be its, and greedy is
@@ -157,7 +160,11 @@ func (g *guest) attend(log *slog.Logger, told func(*link.Message)) (ended bool) 
 
 // close lets go of the guest without ending it.
 func (g *guest) close() error {
-	return errors.Join(g.conn.Close(), g.page.Close(), g.process.Release())
+	err := errors.Join(g.conn.Close(), g.page.Close(), g.process.Release())
+	if g.said != nil {
+		err = errors.Join(err, g.said.Close())
+	}
+	return err
 }
 
 // groups calls f with each channel group that is the guest's now, by what its page says.

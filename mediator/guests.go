@@ -41,7 +41,9 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	if err := g.resume(noted, s.clock.Now()); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
-	if terms != nil {
+	if terms == nil {
+		s.hearFrom(g)
+	} else {
 		g.terms = *terms
 		if err := g.keep(s.clock.Now()); err != nil {
 			return nil, errors.Join(err, g.close())
@@ -105,6 +107,12 @@ func (s *Service) forget(g *guest, ended bool) {
 	g.page.RingServe()
 	g.hearing.Wait()
 	s.letGo(g, ended)
+	if ended && g.said != nil {
+		if _, err := g.said.End(); err != nil {
+			s.log.Debug("close a process's standard error", "err", err)
+		}
+		g.said = nil
+	}
 	s.mu.Lock()
 	delete(s.guests, g.spec.Name)
 	s.sortGuests(g.spec.GPU.Name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,11 +80,21 @@ func (s *Service) begin(g link.GPU) (_ *infant, err error) {
 	if i.stdin, err = i.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
+	said, stderr, err := guestproc.Hear(s.guestLog(), processSays)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err = errors.Join(err, stderr.Close()); err != nil {
+			err = errors.Join(err, said.Close())
+		}
+	}()
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
 	i.report = ours
+	i.cmd.Stdout, i.cmd.Stderr = stderr, stderr
 	i.cmd.ExtraFiles = append([]*os.File{theirs}, files...)
 	i.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	err = confine.Start(i.cmd, i.cell)
@@ -93,11 +104,41 @@ func (s *Service) begin(g link.GPU) (_ *infant, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", i.cmd.Path, err), ours.Close())
 	}
+	said.Is("pid", i.cmd.Process.Pid)
 	go func() {
 		i.err = i.cmd.Wait()
+		if _, err := said.End(); err != nil {
+			s.log.Debug("close a process's standard error", "err", err)
+		}
 		close(i.ended)
 	}()
 	return i, nil
+}
+
+// processSays is the message of what guests' processes write.
+const processSays = "guest's process says"
+
+// guestLog is where the words of one guest's process go, at a pace of their own.
+func (s *Service) guestLog() *slog.Logger {
+	return slog.New(guestproc.Quiet(s.log.Handler(), s.clock))
+}
+
+// hearFrom has a guest's process that an earlier daemon started write its log to this one,
+// until the guest is forgotten. Where that is not to be had, its log is not, and nothing else.
+func (s *Service) hearFrom(g *guest) {
+	said, stderr, err := guestproc.Hear(s.guestLog().With("pid", g.pid), processSays)
+	if err != nil {
+		s.log.Warn("a guest's process is not heard", "guest", g.spec.Name, "err", err)
+		return
+	}
+	m, err := link.NewMessage(link.KindLog, struct{}{}, stderr)
+	if err == nil {
+		err = g.conn.Send(m)
+	}
+	if err := errors.Join(err, stderr.Close()); err != nil {
+		s.log.Warn("a guest's process is not heard", "guest", g.spec.Name, "err", err)
+	}
+	g.said = said
 }
 
 // become gives the process its guest, and the sockets their places, and waits

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -23,7 +24,10 @@ func (o *options) flags(c *cobra.Command) {
 }
 
 // log makes the logger that the flags ask for.
-func (o *options) log() (*slog.Logger, error) {
+func (o *options) log() (*slog.Logger, error) { return o.logTo(os.Stderr) }
+
+// logTo makes one that writes to w.
+func (o *options) logTo(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
 		return nil, cli.Usagef("log level %q: want debug, info, warn or error", o.level)
@@ -31,9 +35,9 @@ func (o *options) log() (*slog.Logger, error) {
 	h := &slog.HandlerOptions{Level: level}
 	switch o.format {
 	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, h)), nil
+		return slog.New(slog.NewTextHandler(w, h)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, h)), nil
+		return slog.New(slog.NewJSONHandler(w, h)), nil
 	}
 	return nil, cli.Usagef("log format %q: want text or json", o.format)
 }

@@ -35,7 +35,11 @@ its sockets.`,
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := o.log()
+			stderr, err := guest.NewStderr()
+			if err != nil {
+				return err
+			}
+			log, err := o.logTo(stderr)
 			if err != nil {
 				return err
 			}
@@ -59,7 +63,7 @@ its sockets.`,
 			}
 			owner := b.Owner()
 			err = guest.Run(c.Context(), guest.Options{
-				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Version: cli.Version(),
+				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Stderr: stderr, Version: cli.Version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "exec") },
 				Ready:   func() error { return tell(report, mediator.BirthReady) },
 			})

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +32,7 @@ func openFiles(t *testing.T, pid int) map[string]string {
 }
 
 // TestDescriptors: of what the daemon's starter left open guests' processes have nothing,
-// and executors have no file but memory and devices: not the daemon's log either.
+// nor the daemon's log, and executors have no file but memory and devices.
 func TestDescriptors(t *testing.T) {
 	left, err := os.CreateTemp(t.TempDir(), "left-open-")
 	if err != nil {
@@ -59,13 +60,14 @@ func TestDescriptors(t *testing.T) {
 	if !has(h.Daemon.PID(), left.Name()) {
 		t.Fatal("the daemon has not what its starter left open")
 	}
+	log := openFiles(t, h.Daemon.PID())["2"]
 	vms, err := proc.Children(h.Daemon.PID())
 	if err != nil || len(vms) == 0 {
 		t.Fatal(vms, err)
 	}
 	for _, vm := range vms {
-		if has(vm, left.Name()) {
-			t.Errorf("guest's process %d has what the daemon's starter left open: %v", vm, openFiles(t, vm))
+		if has(vm, left.Name()) || has(vm, log) {
+			t.Errorf("guest's process %d has what the daemon's starter left open, or its log: %v", vm, openFiles(t, vm))
 		}
 	}
 	executors, err := proc.Children(h.VM("a").PID)
@@ -80,4 +82,31 @@ func TestDescriptors(t *testing.T) {
 			t.Errorf("executor's descriptor %s is %s", number, name)
 		}
 	}
+}
+
+// TestLogOfAGuestsProcess: what a guest's process has to say is in the log of the daemon
+// that there is, as its words, also after another daemon has made it.
+func TestLogOfAGuestsProcess(t *testing.T) {
+	h := host.Start(t, "none")
+	v := h.NewVM(api.VMSpec{Name: "a"})
+	says := func(what string) func() error {
+		return func() error {
+			for line := range strings.Lines(h.Daemon.Log()) {
+				if strings.Contains(line, "guest's process says") && strings.Contains(line, fmt.Sprintf("pid=%d", v.PID)) && strings.Contains(line, what) {
+					return nil
+				}
+			}
+			return fmt.Errorf("no %q in the log", what)
+		}
+	}
+	h.Until("the process is heard", says("virtual GPU ready"))
+	if err := h.Daemon.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	h.StartDaemon()
+	if err := h.Client.DeleteVM(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	h.Patience = 20 * time.Second
+	h.Until("the next daemon hears it", says("told to end"))
 }

@@ -25,9 +25,10 @@ const ControlSocket = "control.sock"
 // control is the guest's side of its links to daemons: a restarted one comes
 // anew.
 type control struct {
-	page *link.Page
-	quit func() // ends the guest
-	log  *slog.Logger
+	page   *link.Page
+	quit   func() // ends the guest
+	log    *slog.Logger
+	stderr *Stderr // nil: it stays what it is
 
 	mu      sync.Mutex
 	hello   link.Hello
@@ -117,6 +118,11 @@ func (c *control) attend(conn *link.Conn) error {
 		var m link.Message
 		if m, err = conn.Receive(); err != nil {
 			break
+		}
+		if m.Kind == link.KindLog && len(m.Files) == 1 && c.stderr != nil {
+			if err := c.stderr.replace(m.Files[0]); err != nil {
+				c.log.Warn("write the log to another daemon", "err", err)
+			}
 		}
 		logClose(c.log, m.CloseFiles())
 		switch m.Kind {

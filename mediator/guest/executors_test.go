@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		err = hang()
 	case "knock":
 		err = knock()
+	case "loud":
+		err = loud()
 	case "talk":
 		err = talk()
 	default:

@@ -27,6 +27,8 @@ type Options struct {
 	// descriptor 3.
 	Command func() *exec.Cmd
 	Log     *slog.Logger
+	// Stderr, if set, is what Log writes to, and another daemon may replace.
+	Stderr  *Stderr
 	Version string
 	// Ready is called when the sockets are answered.
 	Ready func() error
@@ -39,7 +41,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, o.Sockets.Close()) }()
 	log := slog.New(Quiet(o.Log.Handler(), clock.Real{})).With("guest", o.Spec.Name)
 	// The daemons' links are closed last: to a daemon their end is the guest's.
-	daemons := &control{log: log}
+	daemons := &control{log: log, stderr: o.Stderr}
 	defer daemons.close()
 
 	page, err := link.NewPage()

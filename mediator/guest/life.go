@@ -38,7 +38,7 @@ type life struct {
 	wanted context.Context // ends with stop
 	leave  context.CancelFunc
 
-	said    *said // from start to end; run's own
+	said    *Said // from start to end; run's own
 	handed  bool  // its handles; attend's own
 	faulted bool  // it told of a fault; attend's own
 
@@ -131,7 +131,7 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, stderr, err := hear(l.b.log.With("context", l.ref.Slot))
+	s, stderr, err := Hear(l.b.log.With("context", l.ref.Slot), "executor says")
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close(), end.Close())
 	}
@@ -171,7 +171,7 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 
 // quiet ends the hearing of an executor that has ended, and returns what it said last.
 func (l *life) quiet() string {
-	last, err := l.said.end()
+	last, err := l.said.End()
 	if err != nil {
 		l.b.log.Debug("close an executor's standard error", "err", err)
 	}

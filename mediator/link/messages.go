@@ -53,6 +53,9 @@ const (
 	// KindHello (vm to serve) is the first message: body [Hello], file the
 	// guest's page.
 	KindHello Kind = "hello"
+	// KindLog (serve to vm) says where the process's standard error goes from now on: file
+	// the daemon's pipe. One of an older version does without.
+	KindLog Kind = "log"
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
 	// KindDomain (serve to vm) says what the guest's domain has come to be: body
