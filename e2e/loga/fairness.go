@@ -50,7 +50,7 @@ type fairness struct {
 	// turn is its turnaround, by that alone under the same accounting, and fair what
 	// that should be.
 	turn, fair float64
-	// gpu is the program's GPU time over the mean of all five's.
+	// gpu is the program's GPU time over the mean of the throttles'.
 	gpu float64
 	// idle is the part of the time in which the GPU executed nothing.
 	idle float64
@@ -106,7 +106,7 @@ func schedule(a application, seconds time.Duration, seed uint64) ([]fairness, er
 		}
 		return fairness{
 			turn: turnaround(out, alone), fair: fair(alone),
-			gpu:  float64(out.truth[0]) / (float64(total) / float64(len(together))),
+			gpu:  float64(out.truth[0]) / (float64(total-out.truth[0]) / float64(len(together)-1)),
 			idle: float64(out.idle) / float64(out.length),
 		}
 	}

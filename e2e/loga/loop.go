@@ -226,7 +226,7 @@ func (l *loop) quietEnded(coda *accounting.Phase, unwatched time.Duration) {
 	l.observe(length, length+l.phase.Length())
 	for i, g := range l.sim.Guests() {
 		st := &l.state.Guests[i]
-		st.Used = coda.Of(g.Group()).Busy
+		st.Used, st.Idle = coda.Of(g.Group()).Busy, coda.Idle
 		rest := g.Usage().Busy - l.start[i] - st.Used - l.phase.Of(g.Group()).Busy
 		switch {
 		case l.measured:
@@ -248,7 +248,7 @@ func (l *loop) pollEnded() {
 	l.observe(length, length+l.phase.Pauses)
 	for i, g := range l.sim.Guests() {
 		st, t := &l.state.Guests[i], l.phase.Of(g.Group())
-		st.Used, st.Spans = t.Busy, t.Spans
+		st.Used, st.Spans, st.Idle = t.Busy, t.Spans, l.phase.Idle
 		st.Running = l.phase.Running && l.phase.Last == g.Group()
 		used := float64(t.Busy)
 		if !l.held[i] || l.spread() {
