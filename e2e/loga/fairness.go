@@ -68,19 +68,19 @@ type competition struct {
 }
 
 // compete has programs work beside four throttles of 200 µs + 800 µs, under each scheme.
-func compete(apps []application, seconds time.Duration, seeds int) (*competition, error) {
+func compete(apps []application, seconds time.Duration, channels, seeds int) (*competition, error) {
 	c := &competition{apps: apps, seeds: seeds}
 	var err error
 	c.results, err = parallel.Map(len(apps)*seeds, func(i int) ([]fairness, error) {
-		return schedule(apps[i/seeds], seconds, seedOf(i/seeds, i%seeds))
+		return schedule(apps[i/seeds], seconds, channels, seedOf(i/seeds, i%seeds))
 	})
 	return c, err
 }
 
 // schedule has one program work beside the throttles.
-func schedule(a application, seconds time.Duration, seed uint64) ([]fairness, error) {
+func schedule(a application, seconds time.Duration, channels int, seed uint64) ([]fairness, error) {
 	together := beside(a, throttles(4, 200*time.Microsecond, 800*time.Microsecond))
-	all := experiment{tenants: together, policy: "none", length: seconds, seed: seed}
+	all := experiment{tenants: together, policy: "none", length: seconds, channels: channels, seed: seed}
 	only := all
 	only.tenants = together[:1]
 

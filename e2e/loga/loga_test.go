@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/e2e/kernels"
+	"vgpud/fairshare"
 )
 
 // interpreted is the corpus, once for all tests.
@@ -47,12 +48,16 @@ func TestTargets(t *testing.T) {
 	if testing.Short() {
 		counts, seeds = []int{3}, 1
 	}
-	reached, shares, err := targets(scenarios(corpus(t), counts, seeds), 10*time.Second)
+	loads := scenarios(corpus(t), counts, seeds)
+	reached, err := targets(loads, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shares, err := shareErrors(loads, 10*time.Second, cudaChannels)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range append(reached, shares...) {
-		t.Log(r.name, r.worst, r.mean, r.verdict())
 		if printed := i >= len(reached) && !schemes[i-len(reached)].published; r.baseline && printed && r.passed() || !r.baseline && !r.passed() {
 			t.Errorf("%s, limit %s: worst %.3f %s, over the limit in %d of %d runs (%s)", r.name, r.limit, r.worst, r.unit, r.over, r.runs, r.where)
 		}
@@ -113,7 +118,7 @@ func TestFigures(t *testing.T) {
 		}
 	})
 	t.Run("11", func(t *testing.T) {
-		c, err := compete(few, 5*time.Second, 1)
+		c, err := compete(few, 5*time.Second, cudaChannels, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,12 +131,60 @@ func TestFigures(t *testing.T) {
 	})
 }
 
+// TestPhasesGrowWithChannels: LoGA polls for 1 ms for each channel, and then does not for 5
+// ms for each, as published without any variation.
+func TestPhasesGrowWithChannels(t *testing.T) {
+	for each, want := range map[int]time.Duration{0: 5 * 12 * 6 * time.Millisecond, 1: 5 * 6 * time.Millisecond} {
+		e := experiment{tenants: throttles(5, time.Millisecond, 0), policy: "loga", watch: publishedLoga, channels: each}
+		l, err := e.loop(fairshare.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			before := l.sim.Now()
+			if err := l.round(); err != nil {
+				t.Fatal(err)
+			}
+			if took := l.sim.Now() - before; l.state.Round != want || took < want || took > want+want/100 {
+				t.Errorf("%d channels each (0: CUDA's): a round is planned as %v and took %v, want %v", each, l.state.Round, took, want)
+			}
+		}
+	}
+}
+
+// TestWatchingCanCost: where reading a register takes long, figure 7 shows it.
+func TestWatchingCanCost(t *testing.T) {
+	a := corpus(t)[0]
+	for _, test := range []struct {
+		read        time.Duration
+		least, most float64
+	}{{0, -0.007, 0.007}, {200 * time.Microsecond, 0.007, 0.5}} {
+		e := experiment{tenants: beside(a, throttles(10, 10*time.Microsecond, time.Millisecond)), policy: "none", length: 5 * time.Second, read: test.read, watch: full(ours)}
+		e.watch.Tick = 2 * test.read
+		alone, err := e.unwatched()
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if over := turnaround(watched, alone) - 1; over < test.least || over > test.most {
+			t.Errorf("reads of %v (0: as they are): the turnaround is %.4f longer, want %v to %v", test.read, over, test.least, test.most)
+		}
+	}
+}
+
 // A run is the same each time: loads, jitter and order of computing.
 func TestDeterministic(t *testing.T) {
 	s := scenarios(corpus(t), []int{4}, 1)
 	var texts []string
 	for range 2 {
-		reached, shares, err := targets(s, 2*time.Second)
+		reached, err := targets(s, 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shares, err := shareErrors(s, 2*time.Second, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +204,7 @@ func TestWrite(t *testing.T) {
 	bars := f
 	bars.Lines, bars.Number = false, "11"
 	dir := t.TempDir()
-	r := report{figures: []figure{f, bars}, reached: []target{{name: "a target", runs: 1}}, contests: []contest{{name: "a contest", values: make([]float64, len(schemes)), spread: make([]float64, len(schemes))}}}
+	r := report{figures: []figure{f, bars}, reached: []target{{name: "a target", runs: 1}}, contests: []group{{1, []contest{{name: "a contest", values: make([]float64, len(schemes)), spread: make([]float64, len(schemes))}}}}}
 	if err := r.write(dir); err != nil {
 		t.Fatal(err)
 	}

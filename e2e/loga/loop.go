@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"vgpud/accounting"
@@ -26,16 +27,20 @@ type experiment struct {
 	watch    accounting.Config
 	// ideal is whether reading registers takes no time, and engines show a change at
 	// the same time.
-	ideal  bool
-	seed   uint64
-	length time.Duration
+	ideal bool
+	// read is what reading a register takes, channels how many each guest has; zero:
+	// readTime and cudaChannels.
+	read     time.Duration
+	channels int
+	seed     uint64
+	length   time.Duration
 }
 
 // How the registers are read, but where that is ideal.
 const (
-	// channels is how many channels each guest has: CUDA's for an application (LoGA
+	// cudaChannels is how many channels each guest has, as CUDA's applications do (LoGA
 	// §5.1).
-	channels = 12
+	cudaChannels = 12
 	// readTime is what reading a register takes. A poll reads two: the engine's status
 	// and the channel's entry; LoGA's loop took about 1 µs (§3.3).
 	readTime = 500 * time.Nanosecond
@@ -44,6 +49,9 @@ const (
 	// idle is told by the entry, which loses as much: 6 % of figure 9's shortest.
 	skew = 6 * time.Microsecond
 )
+
+// eachHas is how many channels each guest has.
+func (e *experiment) eachHas() int { return cmp.Or(e.channels, cudaChannels) }
 
 // machine is the experiment's GPU with its guests.
 func (e experiment) machine() (*sim.Sim, error) {
@@ -56,7 +64,7 @@ func (e experiment) machine() (*sim.Sim, error) {
 		return nil, err
 	}
 	if !e.ideal {
-		s.ReadCost(readTime)
+		s.ReadCost(cmp.Or(e.read, readTime))
 	}
 	for _, t := range e.tenants {
 		if _, err := s.Add(t.load()); err != nil {
@@ -156,7 +164,7 @@ const activeFor = time.Second
 // round runs one round: what is still watched after the newest verdict, quiet
 // time, polling, and the next verdict.
 func (l *loop) round() error {
-	load := accounting.Load{Allocated: channels * len(l.tenants)}
+	load := accounting.Load{Allocated: l.eachHas() * len(l.tenants)}
 	for i := range l.tenants {
 		if l.sim.Now()-l.lastWork[i] < activeFor {
 			load.Active++

@@ -9,9 +9,6 @@ import (
 	"vgpud/fairshare"
 )
 
-// neonConfig is NEON's sampling, by the guests' channels.
-var neonConfig = disengaged.Config(channels)
-
 // runNeon carries the experiment out under NEON's accounting as the papers describe it
 // instead of LoGA's, and with its scheduler where schedule is set.
 func (e experiment) runNeon(schedule bool) (*outcome, error) {
@@ -20,11 +17,12 @@ func (e experiment) runNeon(schedule bool) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	config := disengaged.Config(e.eachHas())
 	var allow func([]accounting.NeonOwner) []accounting.Owner
 	if schedule {
-		allow = disengaged.NewQueue(neonConfig, len(e.tenants)).Allow
+		allow = disengaged.NewQueue(config, len(e.tenants)).Allow
 	}
-	sampling := accounting.NewNeon(neonConfig, l.sim.Gate(), allow)
+	sampling := accounting.NewNeon(config, l.sim.Gate(), allow)
 	for l.sim.Now() < e.length {
 		next, round := sampling.Step(l.sim.Now())
 		if round != nil {
@@ -41,7 +39,7 @@ func (e experiment) runNeon(schedule bool) (*outcome, error) {
 // for its own time; nobody is held back unless schedule is set. What it charges is not
 // told, so that nothing is accounted.
 func (e experiment) runPublishedNeon(schedule bool) (*outcome, error) {
-	o := fairshare.Options{Sample: neonConfig.Alone}
+	o := fairshare.Options{Sample: disengaged.Config(e.eachHas()).Alone}
 	if !schedule {
 		o.Threshold = math.MaxInt64
 	}
