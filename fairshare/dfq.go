@@ -31,6 +31,9 @@ import "time"
 // measured. What evictions for its sake cost others is charged to it as well
 // ([Guest].Charged).
 //
+// Where kernels run to their end, guests that pause are waited for as well, if they could
+// use nearly their part: see classify, chargeAll and leeway.
+//
 // Where the hardware has time slices that can be set, these hold the shares of guests
 // that fill them (see [slicing]). They can't give its part to one that waits for each
 // of its launches, or pauses as LoGA's throttles do (§5.5): beside four of these it
