@@ -186,34 +186,40 @@ type contest struct {
 }
 
 // contests are those of figure 11, and of the loads that targets are checked on.
-func (c *competition) contests(shares []target) []contest {
+func (c *competition) contests(found []sharing) []contest {
 	all := []contest{
-		{name: "share over any second, points from its part, in the mean of the loads"},
-		{name: "the same, in the worst load"},
+		{name: "loads: share over any second, points off, mean"},
+		{name: "loads: the same, in the worst"},
+		{name: "loads: GPU idle, per cent, mean"},
 		{name: "figure 11: GPU time's distance from Fair, |log2|"},
 		{name: "figure 11: turnaround's distance from Fair, |log2|"},
 		{name: "figure 11: GPU idle, per cent"},
 		{name: "figure 11: programs above Fair", level: true},
+		{name: "figure 11: programs above Fair by more than 5 %", level: true},
 	}
 	add := func(i int, mean, deviation float64) {
 		all[i].values, all[i].spread = append(all[i].values, mean), append(all[i].spread, deviation)
 	}
+	above := func(by float64) func(fairness) float64 {
+		return func(r fairness) float64 {
+			if r.turn > by*r.fair {
+				return float64(len(c.apps)) // of which each mean has one in so many
+			}
+			return 0
+		}
+	}
 	for i := range schemes {
-		add(0, shares[i].mean, math.NaN())
-		add(1, shares[i].worst, math.NaN())
+		add(0, found[i].second.mean, math.NaN())
+		add(1, found[i].second.worst, math.NaN())
+		add(2, 100*found[i].idle, math.NaN())
 		for j, value := range []func(fairness) float64{
 			func(r fairness) float64 { return distance(r.gpu) },
 			func(r fairness) float64 { return distance(r.turn / r.fair) },
 			func(r fairness) float64 { return 100 * r.idle },
-			func(r fairness) float64 {
-				if r.turn > r.fair {
-					return float64(len(c.apps)) // of which each mean has one in so many
-				}
-				return 0
-			},
+			above(1), above(1.05),
 		} {
 			mean, deviation := c.each(1+i, value)
-			add(2+j, mean, deviation)
+			add(3+j, mean, deviation)
 		}
 	}
 	return all
