@@ -79,11 +79,11 @@ func makeReport(apps []application, seeds int) (*report, error) {
 		return nil, err
 	}
 	for _, channels := range []int{cudaChannels, 1} {
-		found, err := shareAll(loads, length, channels)
+		found, err := shareAll(loads, length/2, channels)
 		if err != nil {
 			return nil, err
 		}
-		c, err := compete(apps, length, channels, seeds)
+		c, err := compete(apps, length/2, channels, seeds)
 		if err != nil {
 			return nil, fmt.Errorf("figure 11: %w", err)
 		}
@@ -107,7 +107,7 @@ func (g *group) text() string {
 
 // allFigures are figures 7 to 10.
 func allFigures(apps []application, seeds int) ([]figure, error) {
-	const seconds = 5 * time.Second
+	const seconds = 3 * time.Second
 	makers := []func() (figure, error){
 		func() (figure, error) {
 			return overhead(apps, "7a", 10*time.Microsecond, seconds, seeds, "NEON +11.4 % in the mean, at worst +23.4 %; LoGA not above 0")
@@ -116,8 +116,8 @@ func allFigures(apps []application, seeds int) ([]figure, error) {
 			return overhead(apps, "7b", 100*time.Microsecond, seconds, seeds, "NEON +7.6 % in the mean; LoGA +0.7 %")
 		},
 		func() (figure, error) { return byThrottles(apps, []int{1, 2, 4, 8, 12, 16, 20}, 2*seconds, seeds) },
-		func() (figure, error) { return kernelLength(2*seconds, seeds) },
-		func() (figure, error) { return load(2*seconds, seeds) },
+		func() (figure, error) { return kernelLength(seconds, seeds) },
+		func() (figure, error) { return load(seconds, seeds) },
 	}
 	var figures []figure
 	for _, make := range makers {
