@@ -12,9 +12,10 @@ type account struct {
 	virtual float64
 	weight  float64 // that what it is ahead is in units of, 0 before it has had any
 	// waitedFor is whether others are to wait for the guest: it could use more than it is
-	// entitled to, or it lacks much of that.
-	waitedFor bool
-	seen      uint64 // generation of the newest state that had the guest
+	// entitled to, or it lacks much of that. modest is whether it could hardly use more,
+	// so that it takes nothing of the others' parts.
+	waitedFor, modest bool
+	seen              uint64 // generation of the newest state that had the guest
 }
 
 // accounts are all guests' virtual times and the system's.
@@ -144,7 +145,13 @@ func (a *accounts) capacity() float64 {
 // It lacks much where it gets less than enough of that. Others wait for it only if that
 // is the part of its part that is worthwhile: else they would leave the GPU idle for the
 // sake of one that hardly uses it.
+//
+// Where kernels run to their end, others wait also for a guest that could use nearly what
+// one with work all the time is entitled to, and leaves next to nothing unused of what it
+// has: LoGA's four throttles beside a program (§5.5) could use just a fifth each, and would
+// have an eighth if nobody waited for them.
 const (
+	nearly     = 0.75
 	enough     = 2. / 3
 	worthwhile = 1. / 2
 )
@@ -169,7 +176,9 @@ func (a *accounts) classify(st *State) {
 		lacks := acc.used < enough*entitled*acc.time && entitled > worthwhile*level*a.weights[i]
 		// Where kernels run to their end, who waits does so for one of each other guest;
 		// time slices and switches may be many times as long as what it waits with.
-		acc.waitedFor = acc.known() && (entitled < a.demands[i] || lacks && st.Slices.Max > 0 && st.Guests[i].Active)
+		acc.modest = acc.known() && entitled >= (1-saturating)*a.demands[i]
+		near := st.Slices.Max == 0 && acc.unused <= saturating*acc.dry && entitled > nearly*level*a.weights[i]
+		acc.waitedFor = acc.known() && (entitled < a.demands[i] || near || lacks && st.Slices.Max > 0 && st.Guests[i].Active)
 	}
 }
 

@@ -31,6 +31,9 @@ import "time"
 // measured. What evictions for its sake cost others is charged to it as well
 // ([Guest].Charged).
 //
+// Where kernels run to their end, guests that pause are waited for as well, if they could
+// use nearly their part: see classify, chargeAll and leeway.
+//
 // Where the hardware has time slices that can be set, these hold the shares of guests
 // that fill them (see [slicing]). They can't give its part to one that waits for each
 // of its launches, or pauses as LoGA's throttles do (§5.5): beside four of these it
@@ -92,9 +95,15 @@ func (q *fairQueue) pollEnded(ev *Event, st *State) {
 // What a guest leaves unused, though it has work and others are suspended, is charged to
 // it, too, where that is most of the time: they would wait the longer for it the less it
 // does with the GPU. One whose next kernel is always a delay of the host away leaves less.
+//
+// Where kernels run to their end, the time in which the GPU is idle while others are
+// suspended is shared out among those that they are suspended for, and charged to them as
+// far as they had no work: they could have had it. So a program beside guests that pause
+// has as much of the GPU as if these had always worked, which is what LoGA calls fair (§5.5).
 func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, factor float64) {
 	there := factor * idle(st)
 	n, held := contenders(st), heldBack(st)
+	spare := spareFor(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used, left := q.spent(ev, g, factor)
@@ -102,6 +111,9 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 		wasted := q.of[g.ID].observe(g, spell{used, left, othersContend(g, n), factor, ev.Length, st.Round})
 		if !held || wasted <= hardly*factor*float64(watched) {
 			wasted = 0
+		}
+		if g.Active && !g.Suspended {
+			wasted = max(wasted, factor*min(spare*g.Weight, float64(g.Dry)))
 		}
 		q.charge(g, used*q.interest(st, g)+float64(g.Charged)+wasted)
 		q.slices.charge(g.ID, used)
@@ -128,6 +140,22 @@ func (q *fairQueue) interest(st *State, g *Guest) float64 {
 // hardly is the part of the time that a guest which has the GPU for itself leaves unused
 // at least if it hardly uses it.
 const hardly = 2. / 3
+
+// spareFor is how much of a phase, as far as it was watched, the GPU was idle for each unit
+// of weight of the guests that were let run while others with work were suspended. It is 0
+// where time slices hold the shares.
+func spareFor(st *State) float64 {
+	var weight float64
+	for i := range st.Guests {
+		if g := &st.Guests[i]; g.Active && !g.Suspended {
+			weight += g.Weight
+		}
+	}
+	if weight == 0 || st.Slices.Max > 0 || !heldBack(st) {
+		return 0
+	}
+	return idle(st) / weight
+}
 
 // forgive implements forgiver.
 func (q *fairQueue) forgive(id GuestID) {
@@ -166,6 +194,11 @@ func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 	return t, t
 }
 
+// leeway is how many times as far ahead a modest guest may be, where kernels run to their
+// end. It takes nothing of the others' parts, and is ahead since some was measured wrongly,
+// or since it is no longer what it was: then it is suspended in the end.
+const leeway = 4
+
 // decide suspends whoever is ahead by more than the threshold. Nobody is where nobody has
 // work, though what they are ahead is not forgotten: who comes first would wait for a whole
 // phase else, which is a long one then.
@@ -175,7 +208,11 @@ func (q *fairQueue) decide(now time.Duration, st *State) {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		lead := q.lead(g)
-		ahead := active > 0 && (lead > hold || g.Suspended && lead > keep)
+		times := 1.0
+		if st.Slices.Max == 0 && q.of[g.ID].modest {
+			times = leeway
+		}
+		ahead := active > 0 && (lead > times*hold || g.Suspended && lead > times*keep)
 		switch {
 		case ahead && !g.Suspended:
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Suspend})

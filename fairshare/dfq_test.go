@@ -330,3 +330,48 @@ func TestDFQUnderChange(t *testing.T) {
 		})
 	})
 }
+
+// TestDFQBesideThrottles has LoGA's figure 11 where kernels run to their end: a program
+// that always has work, beside four guests that pause 800 µs after each 200 µs and so could
+// use just their parts if they never waited. They are waited for all the same; what of the
+// GPU they leave idle meanwhile is counted as theirs, so that the program has somewhat more
+// than each of them, which is what is fair by turnaround (§5.5); and none of them is
+// suspended, since it takes nothing of the others' parts.
+func TestDFQBesideThrottles(t *testing.T) {
+	for _, kernel := range []time.Duration{200 * us, ms, 4 * ms} {
+		beside := func(policy string) (s *simGPU, used []float64) {
+			guests := []*simGuest{{weight: 1, length: kernel}}
+			for i := range 4 {
+				guests = append(guests, &simGuest{weight: 1, length: 200 * us, think: 800 * us, ready: time.Duration(i) * 300 * us})
+			}
+			s = newSim(policy, false, 1, guests...)
+			s.rounds(time.Second)()
+			used, _ = s.use(s.rounds(10 * time.Second))
+			return s, used
+		}
+		_, free := beside("none")
+		fair := 0.0
+		for _, u := range free {
+			fair += u / float64(len(free))
+		}
+		s, used := beside("dfq")
+		var throttles float64
+		for _, u := range used[1:] {
+			throttles += u / 4
+		}
+		if turn := fair / used[0]; math.Abs(turn-1) > 0.05 {
+			t.Errorf("kernels of %v have %.3f beside %.3f for each throttle: its turnaround is %.3f of what is fair", kernel, used[0], throttles, turn)
+		}
+		if n := s.held(1); n > 5 {
+			t.Errorf("kernels of %v: the throttles are suspended %d times", kernel, n)
+		}
+	}
+}
+
+// held is how often guests from the first on were suspended.
+func (s *simGPU) held(first int) (n int) {
+	for _, g := range s.guests[first:] {
+		n += g.holds
+	}
+	return n
+}

@@ -17,6 +17,7 @@ type simGuest struct {
 	ready    time.Duration // when its next kernel comes, where it thinks
 	pretend  bool          // that there is work while it thinks
 	held     bool
+	holds    int  // times that it was suspended
 	attend   bool // whether it is attached and wants the GPU
 	used     time.Duration
 	dry      time.Duration
@@ -180,6 +181,7 @@ func (s *simGPU) carryOut(verdicts []fairshare.Verdict) {
 			held := v.Action == fairshare.Suspend
 			if held && !g.held {
 				s.suspensions++
+				g.holds++
 			}
 			g.held = held
 		}

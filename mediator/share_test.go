@@ -514,3 +514,18 @@ func TestNobodyIsHeldAfterTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestRequests: kernels are what a guest asks of the GPU, and its first since the policy was
+// last asked began as long ago as it has had any since then.
+func TestRequests(t *testing.T) {
+	var r recent
+	w := work{}
+	w.counters.Kernels = 3
+	if diff := cmp.Diff(fairshare.Requests{Completed: 3, Calls: 3, First: 8 * ms}, r.requests(10*ms, 2*ms, &w)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	w.counters.Kernels, w.outstanding = 4, 1
+	if diff := cmp.Diff(fairshare.Requests{Completed: 4, Calls: 4, UnderWay: true, First: 19 * ms}, r.requests(20*ms, 3*ms, &w)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"vgpud/accounting"
@@ -24,9 +25,53 @@ type experiment struct {
 	// otherwise it is estimated from polling alone.
 	measured bool
 	watch    accounting.Config
-	gpu      machine.Config
+	// ideal is whether reading registers takes no time, and engines show a change at
+	// the same time.
+	ideal bool
+	// read is what reading a register takes, channels how many each guest has; zero:
+	// readTime and cudaChannels.
+	read     time.Duration
+	channels int
 	seed     uint64
 	length   time.Duration
+}
+
+// How the registers are read, but where that is ideal.
+const (
+	// cudaChannels is how many channels each guest has, as CUDA's applications do (LoGA
+	// §5.1).
+	cudaChannels = 12
+	// readTime is what reading a register takes. A poll reads two: the engine's status
+	// and the channel's entry; LoGA's loop took about 1 µs (§3.3).
+	readTime = 500 * time.Nanosecond
+	// skew is how much later channels' entries follow the truth than the engine's
+	// status (§5.4). The gap between two kernels is then seen inside the second where
+	// idle is told by the entry, which loses as much: 6 % of figure 9's shortest.
+	skew = 6 * time.Microsecond
+)
+
+// eachHas is how many channels each guest has.
+func (e *experiment) eachHas() int { return cmp.Or(e.channels, cudaChannels) }
+
+// machine is the experiment's GPU with its guests.
+func (e experiment) machine() (*sim.Sim, error) {
+	var gpu machine.Config
+	if !e.ideal {
+		gpu.HostLag = skew
+	}
+	s, err := sim.New(gpu, e.seed)
+	if err != nil {
+		return nil, err
+	}
+	if !e.ideal {
+		s.ReadCost(cmp.Or(e.read, readTime))
+	}
+	for _, t := range e.tenants {
+		if _, err := s.Add(t.load()); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // outcome is what a run came to. Times of a tenant are in the tenants' order.
@@ -78,12 +123,26 @@ type mark struct {
 
 // run carries the experiment out.
 func (e experiment) run() (*outcome, error) {
-	s, err := sim.New(e.gpu, e.seed)
+	l, err := e.loop(fairshare.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for l.sim.Now() < e.length {
+		if err := l.round(); err != nil {
+			return nil, err
+		}
+	}
+	return l.result(), nil
+}
+
+// loop begins the run.
+func (e experiment) loop(o fairshare.Options) (*loop, error) {
+	s, err := e.machine()
 	if err != nil {
 		return nil, err
 	}
 	e.watch.Seed = e.seed
-	policy, err := fairshare.New(e.policy, fairshare.Options{})
+	policy, err := fairshare.New(e.policy, o)
 	if err != nil {
 		return nil, err
 	}
@@ -95,19 +154,8 @@ func (e experiment) run() (*outcome, error) {
 		held:  make([]bool, n), lastWork: make([]time.Duration, n), dry: make([]time.Duration, n), start: make([]time.Duration, n),
 	}
 	l.out.accounted = make([]time.Duration, n)
-	for _, t := range e.tenants {
-		if _, err := s.Add(t.load()); err != nil {
-			return nil, err
-		}
-	}
 	l.mark()
-	for s.Now() < e.length {
-		if err := l.round(); err != nil {
-			return nil, err
-		}
-	}
-	l.mark()
-	return l.result(), nil
+	return l, nil
 }
 
 // activeFor is for how long a guest counts as active after it last had work.
@@ -116,7 +164,7 @@ const activeFor = time.Second
 // round runs one round: what is still watched after the newest verdict, quiet
 // time, polling, and the next verdict.
 func (l *loop) round() error {
-	load := accounting.Load{Allocated: len(l.tenants)}
+	load := accounting.Load{Allocated: l.eachHas() * len(l.tenants)}
 	for i := range l.tenants {
 		if l.sim.Now()-l.lastWork[i] < activeFor {
 			load.Active++
@@ -186,7 +234,7 @@ func (l *loop) quietEnded(coda *accounting.Phase, unwatched time.Duration) {
 	l.observe(length, length+l.phase.Length())
 	for i, g := range l.sim.Guests() {
 		st := &l.state.Guests[i]
-		st.Used = coda.Of(g.Group()).Busy
+		st.Used, st.Idle = coda.Of(g.Group()).Busy, coda.Idle
 		rest := g.Usage().Busy - l.start[i] - st.Used - l.phase.Of(g.Group()).Busy
 		switch {
 		case l.measured:
@@ -208,7 +256,7 @@ func (l *loop) pollEnded() {
 	l.observe(length, length+l.phase.Pauses)
 	for i, g := range l.sim.Guests() {
 		st, t := &l.state.Guests[i], l.phase.Of(g.Group())
-		st.Used, st.Spans = t.Busy, t.Spans
+		st.Used, st.Spans, st.Idle = t.Busy, t.Spans, l.phase.Idle
 		st.Running = l.phase.Running && l.phase.Last == g.Group()
 		used := float64(t.Busy)
 		if !l.held[i] || l.spread() {
@@ -217,6 +265,11 @@ func (l *loop) pollEnded() {
 		l.out.accounted[i] += time.Duration(used)
 	}
 	l.decide(fairshare.Event{Phase: fairshare.PollPhase, Length: length, Watched: length, Spread: l.spread()})
+	l.markInTime()
+}
+
+// markInTime marks where the tenants stand, a few times a second.
+func (l *loop) markInTime() {
 	if now := l.sim.Now(); now-l.marks[len(l.marks)-1].at >= time.Second/steps {
 		l.mark()
 	}
@@ -270,9 +323,10 @@ func (l *loop) observe(length, since time.Duration) {
 	}
 }
 
-// decide asks the policy and carries out what it says.
-func (l *loop) decide(ev fairshare.Event) {
-	verdicts, _ := l.policyp.Decide(l.sim.Now(), ev, l.state)
+// decide asks the policy and carries out what it says. It returns in how long the policy
+// wants to be asked again.
+func (l *loop) decide(ev fairshare.Event) (next time.Duration) {
+	verdicts, next := l.policyp.Decide(l.sim.Now(), ev, l.state)
 	for _, v := range verdicts {
 		i, held := int(v.Guest), v.Action == fairshare.Suspend
 		if l.held[i] == held {
@@ -290,9 +344,11 @@ func (l *loop) decide(ev fairshare.Event) {
 			l.await = append(l.await, g.Group())
 		}
 	}
+	return next
 }
 
 func (l *loop) result() *outcome {
+	l.mark()
 	out := &l.out
 	out.length = l.sim.Now()
 	out.truth = l.busyNow()

@@ -1,47 +1,69 @@
 package main
 
 import (
+	"math"
 	"time"
 
 	"vgpud/accounting"
 	"vgpud/e2e/disengaged"
-	"vgpud/gpu/soft/sim"
+	"vgpud/fairshare"
 )
 
-// neonConfig is for CUDA's applications: it allocates 12 channels for each.
-var neonConfig = disengaged.Config(12)
-
-// runNeon carries the experiment out under NEON's accounting instead of LoGA's,
-// and with its scheduler where schedule is set.
+// runNeon carries the experiment out under NEON's accounting as the papers describe it
+// instead of LoGA's, and with its scheduler where schedule is set.
 func (e experiment) runNeon(schedule bool) (*outcome, error) {
-	s, err := sim.New(e.gpu, e.seed)
+	e.policy = "none"
+	l, err := e.loop(fairshare.Options{})
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range e.tenants {
-		if _, err := s.Add(t.load()); err != nil {
-			return nil, err
-		}
-	}
-	out := &outcome{accounted: make([]time.Duration, len(e.tenants))}
+	config := disengaged.Config(e.eachHas())
 	var allow func([]accounting.NeonOwner) []accounting.Owner
 	if schedule {
-		allow = disengaged.NewQueue(neonConfig, len(e.tenants)).Allow
+		allow = disengaged.NewQueue(config, len(e.tenants)).Allow
 	}
-	sampling := accounting.NewNeon(neonConfig, s.Gate(), allow)
-	for s.Now() < e.length {
-		next, round := sampling.Step(s.Now())
+	sampling := accounting.NewNeon(config, l.sim.Gate(), allow)
+	for l.sim.Now() < e.length {
+		next, round := sampling.Step(l.sim.Now())
 		if round != nil {
 			for _, o := range round.Owners {
-				out.accounted[o.Owner] += o.Charged
+				l.out.accounted[o.Owner] += o.Charged
 			}
 		}
-		s.AdvanceTo(min(next, e.length))
+		l.advance(min(next, e.length))
 	}
-	out.length, out.idle = s.Now(), s.Totals().Idle
-	for _, g := range s.Guests() {
-		out.truth = append(out.truth, g.Usage().Busy)
-		out.kernels = append(out.kernels, g.Progress().Completed)
+	return l.result(), nil
+}
+
+// runPublishedNeon carries the experiment out under NEON as it is published, which asks
+// for its own time; nobody is held back unless schedule is set. What it charges is not
+// told, so that nothing is accounted.
+func (e experiment) runPublishedNeon(schedule bool) (*outcome, error) {
+	o := fairshare.Options{Sample: disengaged.Config(e.eachHas()).Alone}
+	if !schedule {
+		o.Threshold = math.MaxInt64
 	}
-	return out, nil
+	e.policy = "neon"
+	l, err := e.loop(o)
+	if err != nil {
+		return nil, err
+	}
+	for l.sim.Now() < e.length {
+		l.observe(0, 0)
+		for i, g := range l.sim.Guests() {
+			done := g.Progress().Completed
+			l.state.Guests[i].Requests = fairshare.Requests{Completed: done, Calls: done, UnderWay: g.InFlight(), First: g.TakeIssued()}
+		}
+		next := l.decide(fairshare.Event{Kind: fairshare.Tick})
+		l.advance(min(l.sim.Now()+next, e.length))
+	}
+	return l.result(), nil
+}
+
+// advance carries the clock on to t, and marks where the tenants stand on the way.
+func (l *loop) advance(t time.Duration) {
+	for l.sim.Now() < t {
+		l.sim.AdvanceTo(min(t, l.sim.Now()+time.Second/steps))
+		l.markInTime()
+	}
 }
