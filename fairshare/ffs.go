@@ -78,7 +78,7 @@ type epoch struct {
 }
 
 func newFairFirst(o Options) *fairFirst {
-	p := &fairFirst{desk: desk{evictions: newEvictions(o.Evictions)}, overhead: o.MaxOverhead}
+	p := &fairFirst{desk: desk{evictions: newEvictions(o.Evictions)}, overhead: o.MaxOverhead, losses: losses{had: lossPrior}}
 	if p.overhead <= 0 {
 		p.overhead = maxOverhead
 	}

@@ -23,15 +23,15 @@ type charged struct {
 }
 
 const (
-	// lossWindow is how much of the time of launches that have ended is remembered, and
-	// lossPrior for how long it is taken that nothing is lost where none has.
+	// lossWindow is how much of the time of launches that have ended is remembered. It
+	// begins with lossPrior, in which nothing was lost.
 	lossWindow, lossPrior = float64(time.Second), float64(100 * time.Millisecond)
 	// leastLeft is the part of max_overhead that is left for evictions whatever is
 	// lost besides: a prediction that is wrong must not end taking turns.
 	leastLeft = 0.2
 	// aimed is the part of max_overhead that is aimed at where losses are measured:
 	// they vary, and the bound is to hold.
-	aimed = 0.95
+	aimed = 0.9
 )
 
 // pass takes in that time has passed in which the GPU was somebody's. What nobody else
@@ -87,8 +87,8 @@ func (l *losses) leaving(i int) bool { return l.launches.of[i].leaving }
 
 // leave is what is left of a bound for evictions.
 func (l *losses) leave(bound float64) float64 {
-	if l.had <= 0 {
+	if l.had <= lossPrior {
 		return bound
 	}
-	return max(aimed*bound-max(l.lost, 0)/(l.had+lossPrior), leastLeft*bound)
+	return max(aimed*bound-max(l.lost, 0)/l.had, leastLeft*bound)
 }

@@ -49,6 +49,11 @@ func newRig(ctx context.Context, m *ptx.Module, c *kernels.Case) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, k := range module.Kernels() {
+		if why := k.Refused(); why != "" {
+			return nil, simt.RefusedError(k.Name(), why)
+		}
+	}
 	r := &rig{module: module, c: c, mem: new(simt.Memory), brk: 0x1000_0000, byName: map[string]*region{}}
 	if n := module.ImageBytes(); n > 0 {
 		image := &region{name: "the module's variables", at: r.reserve(n), data: make([]byte, n)}

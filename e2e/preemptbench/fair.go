@@ -19,7 +19,8 @@ type share struct {
 	// Parts of what is lost, of the whole time: what evictions cost, what the forms cost in the time that they do work,
 	// and what the GPU waits for the host.
 	evictions, forms, host float64
-	turns                  int // evictions
+	turns                  int     // evictions
+	bound                  float64 // max_overhead
 }
 
 // window is what shares are measured over.
@@ -28,7 +29,7 @@ const window = 100 * time.Millisecond
 // weighted runs two kernels in endless loops, with weights 2 and 1: the large one
 // has the low weight, as in the experiments with hpf.
 func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (share, error) {
-	s := share{pair: table1[high].name + "_" + table1[low].name}
+	s := share{pair: table1[high].name + "_" + table1[low].name, bound: overhead}
 	w, err := newWorld(2, options{policy: "ffs", weights: []float64{1, 2}, overhead: overhead, seed: 1})
 	if err != nil {
 		return s, err
@@ -84,7 +85,7 @@ func (f *flep) figures13and14(length time.Duration) ([]plot.Figure, []share, err
 		Number: "FLEP 14", YLabel: "%",
 		Title:   "Throughput lost under ffs by max_overhead, per cent",
 		Paper:   "§6.3.3: close to the threshold of 10 %, with small variation",
-		Columns: []string{"pair", "max_overhead 10 %", "max_overhead 2 %"},
+		Columns: []string{"pair", "max_overhead 10 %", "evictions and host", "max_overhead 2 %", "evictions and host"},
 	}
 	pairs := highPairs()
 	type both struct{ ten, two share }
@@ -111,14 +112,18 @@ func (f *flep) figures13and14(length time.Duration) ([]plot.Figure, []share, err
 	}
 	off, lost := 0.0, [2]float64{}
 	for _, r := range runs {
-		all = append(all, r.ten)
+		all = append(all, r.ten, r.two)
 		off = max(off, 100*math.Abs(r.ten.whole-2.0/3))
-		cost.Rows = append(cost.Rows, plot.Row{Name: r.ten.pair, Values: []float64{100 * r.ten.lost, 100 * r.two.lost}})
+		cost.Rows = append(cost.Rows, plot.Row{Name: r.ten.pair, Values: []float64{
+			100 * r.ten.lost, 100 * (r.ten.evictions + r.ten.host), 100 * r.two.lost, 100 * (r.two.evictions + r.two.host),
+		}})
 		lost[0] += 100 * r.ten.lost / float64(len(runs))
 		lost[1] += 100 * r.two.lost / float64(len(runs))
 	}
 	shares.Ours = fmt.Sprintf("over %v at most %.2f points from 2/3", length, off)
 	v, of := worst(cost.Rows, 0)
-	cost.Ours = fmt.Sprintf("%.1f %% on average, at most %.1f %% (%s); with a bound of 2 %% %.1f %%", lost[0], v, of, lost[1])
+	w, at := worst(cost.Rows, 2)
+	cost.Ours = fmt.Sprintf("%.1f %% on average, at most %.1f %% (%s); with a bound of 2 %% %.1f %%, at most %.1f %% (%s): what the forms cost anyway is no part of the bound",
+		lost[0], v, of, lost[1], w, at)
 	return []plot.Figure{shares, cost}, all, nil
 }

@@ -38,7 +38,19 @@ func (a additions) form(p abi.Preempt) blocks.Form {
 type tuned struct {
 	choice abi.Preempt
 	form   blocks.Form
-	length float64 // ns
+	length float64 // ns, with the host's part
+}
+
+// hostTime is what the host takes of each launch in a form that may leave: it has to find it done before the channel
+// goes on, where an original is followed by the next launch at once. It is what guestagent/driver takes it to be.
+const hostTime = 50e3 // ns
+
+// withHost is how long a launch of a form takes that runs for so many ns.
+func withHost(f blocks.Form, length float64) float64 {
+	if f.Kind == blocks.Original {
+		return length
+	}
+	return length + hostTime
 }
 
 // choose launches the kernel until the tuner has found its choice: within its own
@@ -61,7 +73,7 @@ func chooseWithin(k blocks.Kernel, threads uint32, a additions, latency time.Dur
 	const most = 1000 // launches; it is settled after some tens
 	r, err := t.Offline(tune.Shape{Tasks: k.Tasks, Threads: threads}, blocks.H100.Slots(k), most, func(c abi.Preempt) (time.Duration, error) {
 		if _, known := lengths[c]; !known {
-			lengths[c] = blocks.Duration(blocks.H100, k, a.form(c))
+			lengths[c] = withHost(a.form(c), blocks.Duration(blocks.H100, k, a.form(c)))
 		}
 		return time.Duration(lengths[c]), nil
 	})

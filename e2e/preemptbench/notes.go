@@ -99,6 +99,25 @@ func notes() []noted {
 	}
 }
 
+// product is the notes' fourth kernel, the tiled matrix product, of which nothing was
+// fitted: what a task issues is set by the original's length, as for all kernels, and
+// the costs by the others. That a loop around the body costs 22 to 25 % there, whatever
+// the loop does, is what the assembler makes of it, and not in the model.
+func product() noted {
+	nan := math.NaN()
+	k := noted{
+		name: "matrix product", original: 16_816, left: [2]float64{0.05, 0.90},
+		model: blocks.Kernel{Tasks: 1 << 16, PerSM: 8, Warps: 8, Issue: 33_790},
+	}
+	for i, l := range notes()[0].lines {
+		l.overhead = []float64{290, 30, nan, 24, 28, 36, 0.05, 0.01, 3.0, 11}[i]
+		l.latency = []float64{1036, nan, nan, 304, 1088, 3924, 238, 233, 1609, nan}[i]
+		l.set = false
+		k.lines = append(k.lines, l)
+	}
+	return k
+}
+
 // held is a line of the notes beside what the model makes of it.
 type held struct {
 	measured
@@ -155,18 +174,60 @@ func slow(all []held) (lines []string) {
 	return lines
 }
 
-// notesFigures are the notes' tables with the model's beside them.
-func notesFigures(evictions int) (figures []plot.Figure) {
-	for _, k := range notes() {
+// agreement is how far the model is like a real GPU.
+type agreement struct {
+	pairs, misordered int // of one kernel's forms that are apart by more than a tie
+	latencies, off    int // of evictions, and those off by more than a factor of two
+}
+
+func (a *agreement) add(b agreement) {
+	a.pairs += b.pairs
+	a.misordered += b.misordered
+	a.latencies += b.latencies
+	a.off += b.off
+}
+
+// agree counts how far the lines of one kernel are like the model.
+func agree(all []held) agreement {
+	a := agreement{misordered: len(misordered(all)), off: len(slow(all))}
+	overheads := []float64{0} // the original's
+	for _, h := range all {
+		if !math.IsNaN(h.overhead) {
+			overheads = append(overheads, h.overhead)
+		}
+		if !math.IsNaN(h.latency) {
+			a.latencies++
+		}
+	}
+	for i, d := range overheads {
+		for _, e := range overheads[i+1:] {
+			if math.Abs(d-e) > tie {
+				a.pairs++
+			}
+		}
+	}
+	return a
+}
+
+// String says it in a line.
+func (a agreement) String() string {
+	return fmt.Sprintf("of %d pairs of one kernel's forms that are more than %.1f points apart, %d are in the same order; %d of %d latencies are off by more than a factor of two",
+		a.pairs, tie, a.pairs-a.misordered, a.off, a.latencies)
+}
+
+// notesFigures are the notes' tables with the model's beside them, those to which it
+// was fitted first, and how far it is like the last.
+func notesFigures(evictions int) (figures []plot.Figure, unfitted agreement) {
+	for _, k := range append(notes(), product()) {
 		original, all := k.hold(evictions)
+		unfitted = agree(all)
 		f := plot.Figure{
 			Number: "0, " + k.name, Title: "What forms cost on an H100 and in the model; eviction latency", Log: true,
 			Paper:   fmt.Sprintf("preemption-on-h100.md, both tables: original %.0f µs", k.original),
 			YLabel:  "length relative to the original",
 			Columns: []string{"form", "H100, relative", "model, relative", "H100, µs to leave", "model, µs to leave"},
 		}
-		f.Ours = fmt.Sprintf("original %.0f µs; forms in another order (apart by more than %.1f points): %d; latencies off by more than a factor of two: %d",
-			original, tie, len(misordered(all)), len(slow(all)))
+		f.Ours = fmt.Sprintf("original %.0f µs; %v", original, agree(all))
 		for _, h := range all {
 			name := h.name
 			if h.set {
@@ -178,5 +239,5 @@ func notesFigures(evictions int) (figures []plot.Figure) {
 		}
 		figures = append(figures, f)
 	}
-	return figures
+	return figures, unfitted
 }

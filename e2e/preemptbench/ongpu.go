@@ -83,7 +83,7 @@ var h200Runs = []onGPU{
 // h200Figure holds the model, with the corpus' kernels by the soft GPU's cost model
 // and the transformation as it is, against those measurements. Nothing was fitted
 // to them.
-func h200Figure(all map[string]subject) plot.Figure {
+func h200Figure(all map[string]subject) (plot.Figure, agreement) {
 	return besideModel(plot.Figure{
 		Number:  "0, H200",
 		Title:   "Our own forms on a real H200 and in the model, nothing fitted",
@@ -93,7 +93,7 @@ func h200Figure(all map[string]subject) plot.Figure {
 
 // h100Figure does the same with an H100's, and with the papers' ways to look for the
 // evict word.
-func h100Figure(all map[string]subject) plot.Figure {
+func h100Figure(all map[string]subject) (plot.Figure, agreement) {
 	return besideModel(plot.Figure{
 		Number:  "0, H100",
 		Title:   "Our own forms and the papers' words on a real H100 and in the model, nothing fitted",
@@ -102,9 +102,9 @@ func h100Figure(all map[string]subject) plot.Figure {
 }
 
 // besideModel fills a figure with measurements of a GPU and what the model has for it.
-func besideModel(f plot.Figure, costs blocks.Costs, runs []onGPU, all map[string]subject) plot.Figure {
+func besideModel(f plot.Figure, costs blocks.Costs, runs []onGPU, all map[string]subject) (plot.Figure, agreement) {
 	f.Log, f.YLabel, f.Paper = true, "relative length, or µs", "measured, docs/results/preempt-gpu.md"
-	right, off, pairs := 0, 0, 0
+	var sum agreement
 	for _, run := range runs {
 		s, ok := all[run.kernel]
 		if !ok {
@@ -130,8 +130,9 @@ func besideModel(f plot.Figure, costs blocks.Costs, runs []onGPU, all map[string
 			latency := math.NaN()
 			if !math.IsNaN(l.latency) {
 				latency = blocks.Quantile(blocks.Evictions(costs, k, form, 0.05, 0.9, 9), 0.5) / 1000
+				sum.latencies++
 				if r := latency / l.latency; r > 2 || r < 0.5 {
-					off++
+					sum.off++
 				}
 			}
 			model = append(model, length)
@@ -145,13 +146,12 @@ func besideModel(f plot.Figure, costs blocks.Costs, runs []onGPU, all map[string
 				if math.Abs(d) <= tie {
 					continue
 				}
-				if pairs++; d*m > 0 {
-					right++
+				if sum.pairs++; d*m <= 0 {
+					sum.misordered++
 				}
 			}
 		}
 	}
-	f.Ours = fmt.Sprintf("of %d pairs of one kernel's forms that are more than %.1f points apart, %d are in the same order; %d latencies are off by more than a factor of two",
-		pairs, tie, right, off)
-	return f
+	f.Ours = sum.String()
+	return f, sum
 }

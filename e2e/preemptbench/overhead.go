@@ -50,14 +50,15 @@ func (e *effisha) figure10() (plot.Figure, error) {
 		original := blocks.Duration(blocks.H100, k, blocks.Form{})
 		r := plot.Row{Name: table3[i].name}
 		relative := func(length float64) { r.Values = append(r.Values, length/original) }
-		relative(blocks.Duration(blocks.H100, k, s.added.basic()))
-		relative(blocks.Duration(blocks.H100, k, s.added.proxied()))
+		form := func(f blocks.Form) { relative(withHost(f, blocks.Duration(blocks.H100, k, f))) }
+		form(s.added.basic())
+		form(s.added.proxied())
 		adaptive := s.added.adaptive(k, time.Millisecond)
-		relative(blocks.Duration(blocks.H100, k, adaptive))
+		form(adaptive)
 		sliced, _ := slicing(k, p50(k, adaptive))
 		relative(sliced)
 		chosen := e.chosen[i]
-		relative(float64(chosen.length))
+		relative(withHost(chosen.form, float64(chosen.length)))
 		sliced, _ = slicing(k, p50(k, chosen.form))
 		relative(sliced)
 		return r, nil

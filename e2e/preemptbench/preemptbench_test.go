@@ -79,7 +79,7 @@ func TestChosenForms(t *testing.T) {
 			t.Errorf("%s: %+v", name, s.added)
 		}
 	}
-	f, err := overheads(all, 2*time.Millisecond, false)
+	f, err := overheads(all, 10*time.Millisecond, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestUrgentAndFair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []target{urgent, fairTarget([]share{s})} {
+	for _, target := range append(fairTargets([]share{s}), urgent) {
 		if !target.passed() {
 			t.Errorf("%s: %.2f %s, at most %g (%s)", target.Name, target.Reached, target.Unit, target.Limit, target.Where)
 		}

@@ -69,9 +69,14 @@ func everything(s scale) (*report, error) {
 		return nil, err
 	}
 	r.Partial = partly(all)
-	r.Figures = notesFigures(s.notes)
+	figures, product := notesFigures(s.notes)
+	onH200, alikeH200 := h200Figure(all)
+	onH100, alikeH100 := h100Figure(all)
+	r.Figures = append(figures, onH200, onH100)
 	r.Targets = notesTargets(s.notes)
-	r.Figures = append(r.Figures, h200Figure(all), h100Figure(all))
+	r.Targets = append(r.Targets, unfittedTargets("the notes' matrix product", product)...)
+	r.Targets = append(r.Targets, unfittedTargets("our forms on an H200", alikeH200)...)
+	r.Targets = append(r.Targets, unfittedTargets("our forms and the papers' words on an H100", alikeH100)...)
 
 	f, err := overheads(all, s.grids, true)
 	if err != nil {
@@ -118,7 +123,7 @@ func (r *report) flep(all map[string]subject, s scale) error {
 		func() ([]plot.Figure, error) {
 			g, shares, err := f.figures13and14(s.ffs)
 			if err == nil {
-				r.Targets = append(r.Targets, fairTarget(shares))
+				r.Targets = append(r.Targets, fairTargets(shares)...)
 			}
 			return g, err
 		},
@@ -173,7 +178,9 @@ func (r *report) write(dir string) error {
 		return fmt.Errorf("encode the results: %w", err)
 	}
 	var b strings.Builder
-	b.WriteString(reportHead)
+	b.WriteString(reportHead())
+	b.WriteString(r.conclusionText())
+	b.WriteString(reasons)
 	b.WriteString(r.partialText())
 	b.WriteString("## Targets\n\n```\n" + targetText(r.Targets) + "```\n\n## Figures\n\n![all figures](preempt.svg)\n")
 	for i := range r.Figures {

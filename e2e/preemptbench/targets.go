@@ -41,7 +41,7 @@ func evictable(rows []plot.Row) []plot.Row {
 func overheads(all map[string]subject, length time.Duration, papers bool) (plot.Figure, error) {
 	f := plot.Figure{
 		Number: "0, corpus", Log: true, YLabel: "relative length",
-		Title:   fmt.Sprintf("What it costs the corpus' kernels to be evictable: grids of %v, relative to the original", length),
+		Title:   fmt.Sprintf("What it costs the corpus' kernels to be evictable: grids of %v, relative to the original, with what the host takes of a launch", length),
 		Paper:   "EffiSha §8.3: 4 % on average and 8 % at worst; FLEP §6.5: 2.5 % on average",
 		Columns: []string{"kernel", "chosen form", "slicing, equal latency", "FLEP's form, tuned L", "EffiSha, all optimisations", "chosen: µs to leave"},
 	}
@@ -61,9 +61,10 @@ func overheads(all map[string]subject, length time.Duration, papers bool) (plot.
 		sliced, _ := slicing(k, latency)
 		flep, adaptive := math.NaN(), math.NaN()
 		if _, ok := s.added[abi.PreemptPersistent]; ok && papers {
-			_, l := s.added.amortized(k)
-			flep = l / original
-			adaptive = blocks.Duration(blocks.H100, k, s.added.adaptive(k, time.Millisecond)) / original
+			form, l := s.added.amortized(k)
+			flep = withHost(form, l) / original
+			form = s.added.adaptive(k, time.Millisecond)
+			adaptive = withHost(form, blocks.Duration(blocks.H100, k, form)) / original
 		}
 		name := fmt.Sprintf("%s, %v %d", s.name, t.choice.Form, t.choice.Group)
 		if t.choice.Form == 0 {
@@ -110,13 +111,13 @@ func overheadTargets(f *plot.Figure) []target {
 	}
 }
 
-// urgentTarget is FLEP's pairs, but of two contexts: the urgent kernel's latency is
-// at most what it takes alone, one context switch and the eviction. Alone is without
-// a switch, but with the verdict that lets it run. The same verdict has the other
-// evicted, so the eviction counts from when that was carried out.
+// urgentTarget is FLEP's pairs, but of two contexts: how much longer an urgent kernel
+// takes beside another than alone. It waits until the verdict has come to the GPU, the
+// other has left and the context is another; leaving is to take what forms are chosen
+// for. Alone is without a switch, but with the verdict that lets it run. What is held
+// against the limit is the time that 19 of 20 have.
 func (f *flep) urgentTarget(pairs [][2]int, seeds int) (target, error) {
-	t := target{Name: "urgent latency beyond alone + context switch + eviction, worst", Limit: 1, Unit: "µs"}
-	t.Reached = math.Inf(-1)
+	t := target{Name: "an urgent kernel's wait for the GPU, beyond a verdict and a context switch, 95 of 100", Limit: float64(wanted.Microseconds()), Unit: "µs"}
 	type result struct {
 		beyond time.Duration
 		where  string
@@ -146,39 +147,51 @@ func (f *flep) urgentTarget(pairs [][2]int, seeds int) (target, error) {
 		if err != nil {
 			return result{}, err
 		}
-		eviction := time.Duration(0)
-		for _, e := range batch.gone {
-			eviction = max(eviction, e-react)
-		}
-		return result{with.turnaround() - (alone.turnaround() + contextSwitch + eviction),
+		return result{with.turnaround() - (alone.turnaround() + contextSwitch),
 			fmt.Sprintf("%s beside %s after %v", with.program.name, batch.program.name, delay)}, nil
 	})
 	if err != nil {
 		return t, err
 	}
-	for _, r := range runs {
-		if us := float64(r.beyond) / 1000; us > t.Reached {
-			t.Reached, t.Where = us, r.where
-		}
-	}
+	slices.SortFunc(runs, func(a, b result) int { return int(a.beyond - b.beyond) })
+	micros := func(r result) float64 { return float64(r.beyond) / 1000 }
+	at, worst := runs[max((len(runs)*95+99)/100-1, 0)], runs[len(runs)-1]
+	t.Reached, t.Where = micros(at), at.where
+	t.Beside = fmt.Sprintf("half %.0f, the longest %.0f (%s)", micros(runs[len(runs)/2]), micros(worst), worst.where)
 	return t, nil
 }
 
-// fairTarget is how far from 2:1 ffs was in any pair.
-func fairTarget(shares []share) target {
-	t := target{Name: "ffs with weights 2:1, share from 2/3, worst", Limit: 2, Unit: "points"}
-	for _, s := range shares {
-		if off := 100 * math.Abs(s.whole-2.0/3); off > t.Reached {
-			t.Reached, t.Where = off, s.pair
+// fairTargets are how far from 2:1 ffs was in any pair, and how much of the GPU it
+// lost where it was let lose so much.
+func fairTargets(runs []share) []target {
+	share := target{Name: "ffs with weights 2:1, share from 2/3, worst", Limit: 2, Unit: "points"}
+	bounds := []float64{}
+	for _, s := range runs {
+		if off := 100 * math.Abs(s.whole-2.0/3); off > share.Reached {
+			share.Reached, share.Where = off, fmt.Sprintf("%s, max_overhead %g %%", s.pair, 100*s.bound)
+		}
+		if !slices.Contains(bounds, s.bound) {
+			bounds = append(bounds, s.bound)
 		}
 	}
-	return t
+	all := []target{share}
+	for _, bound := range bounds {
+		t := target{Name: fmt.Sprintf("ffs, lost to evictions and to waits for the host with max_overhead %g %%, worst", 100*bound), Limit: 100 * bound, Unit: "%"}
+		for _, s := range runs {
+			if v := 100 * (s.evictions + s.host); s.bound == bound && v > t.Reached {
+				t.Reached, t.Where = v, s.pair
+				t.Beside = fmt.Sprintf("with what its forms cost %.2f", 100*s.lost)
+			}
+		}
+		all = append(all, t)
+	}
+	return all
 }
 
 // notesTargets hold the model against the notes.
 func notesTargets(evictions int) []target {
-	order := target{Name: "pairs of forms in another order than on an H100", Unit: "pairs"}
-	latency := target{Name: "eviction latencies off by more than a factor of two", Unit: "forms"}
+	order := target{Name: "fitted: pairs of forms in another order than on an H100", Unit: "pairs"}
+	latency := target{Name: "fitted: eviction latencies off by more than a factor of two", Unit: "forms"}
 	for _, k := range notes() {
 		_, all := k.hold(evictions)
 		for _, p := range misordered(all) {
@@ -191,6 +204,15 @@ func notesTargets(evictions int) []target {
 		}
 	}
 	return []target{order, latency}
+}
+
+// unfittedTargets hold the model against measurements to which nothing was fitted.
+func unfittedTargets(what string, a agreement) []target {
+	part := func(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)) }
+	return []target{
+		{"not fitted, " + what + ": pairs of forms in another order", 20, part(a.misordered, a.pairs), "%", fmt.Sprintf("%d of %d", a.misordered, a.pairs), ""},
+		{"not fitted, " + what + ": eviction latencies off by more than a factor of two", 5, part(a.off, a.latencies), "%", fmt.Sprintf("%d of %d", a.off, a.latencies), ""},
+	}
 }
 
 // targetText is the table of targets.

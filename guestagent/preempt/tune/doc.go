@@ -11,7 +11,8 @@
 // launch in [Parameters.Again] is spent on looking. What it learned can be taken out and put back ([Tuner.Record],
 // [Tuner.Recall]); package tune/cache keeps it on disk.
 //
-// [AdaptiveEvery] is EffiSha's way to choose how often to look, [Amortize] FLEP's.
+// [AdaptiveEvery] is EffiSha's way to choose how often to look, [Amortize] FLEP's, by runs off line: it is there to
+// measure against (e2e/preemptbench), and drivers don't use it.
 //
 // The package is pure: no clock, no goroutine, no I/O. Its values are used by one goroutine at a time.
 package tune
