@@ -32,6 +32,7 @@ import (
 // looksBack says why a kernel that polls by instructions polls is not proven to look back; "" if it is.
 func (s *spins) looksBack(polls []int) string {
 	l := s.linear()
+	var index quantity // the same for all polls
 	for _, i := range polls {
 		in := s.f.code.Instrs[i]
 		if in.Opcode != "ld" {
@@ -45,8 +46,11 @@ func (s *spins) looksBack(polls []int) string {
 		if draw, ok := l.draws[at.terms[order].of]; ok && l.address(draw).base.sym == nil {
 			return fmt.Sprintf("%v draws from a counter that is not known", s.f.code.Instrs[draw])
 		}
-		if slices.ContainsFunc(at.terms[order+1:], func(t term) bool { return t.of == blockIndex || t.of < noQuantity }) {
-			return fmt.Sprintf("%v polls at an address by two indices", in)
+		if index == noQuantity {
+			index = at.terms[order].of
+		}
+		if slices.ContainsFunc(at.terms[:], func(t term) bool { return t.of != index && (t.of == blockIndex || t.of < noQuantity) }) {
+			return fmt.Sprintf("%v polls by another index", in)
 		}
 		at.hi += s.bytes(in)
 		written := false

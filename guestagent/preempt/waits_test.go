@@ -177,6 +177,8 @@ func TestWaits(t *testing.T) {
 			"atom.global.add.u32 %r3, [%b], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1; st.global.u32 [%b], 0;"},
 		{"tickets counted down", all,
 			"atom.global.add.u32 %r3, [%b], -1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
+		{"look-backs in two orders", all,
+			"atom.global.add.u32 %r3, [lock], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %b, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; M: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra M; st.global.u32 [%rd1], 1; st.global.u32 [%rd5], 1;"},
 		{"a look-back and a barrier", all,
 			"L: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd1], 1; M: ld.volatile.global.u32 %r1, [%a+4096]; setp.eq.u32 %p1, %r1, 0; @%p1 bra M;"},
 	}
