@@ -41,18 +41,18 @@ type foreseen struct {
 // be busy with something else, or gone.
 const patience = 5 * time.Millisecond
 
-// foresee is what a launch of f is expected to be.
+// foresee returns what a launch of f is expected to be.
 func (x *Executor) foresee(f *function) foreseen {
 	d, known := f.expected()
 	return foreseen{d, !known || d > x.o.Ahead.Work}
 }
 
-// bounded is whether the guest's contexts share a bound. On other GPUs the daemon takes
-// contexts off.
+// bounded reports whether the guest's contexts share a bound. On other GPUs the daemon
+// takes contexts off.
 func (x *Executor) bounded() bool { return x.o.Ahead != DeepAhead }
 
-// roomHere is whether a launch of ch may go beside the context's own. behind is of a launch
-// that goes behind a preemptible one, and like that one leaves when told to.
+// roomHere reports whether a launch of ch may go beside the context's own. behind is of a
+// launch that goes behind a preemptible one, and like that one leaves when told to.
 func (x *Executor) roomHere(ch *channel, s foreseen, behind bool) bool {
 	if d := x.admission.drains; d != nil && d != ch && !behind {
 		return false
@@ -72,6 +72,7 @@ func (x *Executor) drainFor(ch *channel, s foreseen) {
 	}
 }
 
+// fitsHere reports whether a launch may go beside what the context has on the GPU.
 func (x *Executor) fitsHere(s foreseen, behind bool) bool {
 	switch there := x.there; {
 	case there < x.o.Ahead.Launches:
@@ -128,7 +129,7 @@ func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
 	return true
 }
 
-// thereWith is what the context has on the GPU, with s.
+// thereWith returns what the context has on the GPU with s.
 func (x *Executor) thereWith(s foreseen) link.Ahead {
 	return link.Ahead{Launches: x.there + 1, Work: x.predicted + s.work, Long: s.long || x.admission.long > 0}
 }
@@ -152,6 +153,7 @@ func (x *Executor) count(s foreseen, n int) {
 	}
 }
 
+// note counts n more launches.
 func (x *Executor) note(s foreseen, n int) {
 	x.there += n
 	x.predicted += time.Duration(n) * s.work
@@ -180,13 +182,15 @@ func (x *Executor) overstays() bool {
 	return x.o.Page.Bill().Used-x.admission.billed > limit+overstayGrace
 }
 
+// mayOverstay reports whether the guest is suspended and the context has nothing on the GPU
+// but launches that were taken to be brief.
 func (x *Executor) mayOverstay() bool {
 	return x.held.on && x.there > 0 && x.admission.long == 0 && x.bounded() && x.poison == nil
 }
 
-// evictAll ends the context as a launch's time limit does: nothing less gets what is
+// endContext ends the context as a launch's time limit does: nothing less gets what is
 // queued off the GPU.
-func (x *Executor) evictAll() {
+func (x *Executor) endContext() {
 	x.fail(gpu.ErrTimeLimit)
 	if err := x.o.Context.Close(); err != nil {
 		x.o.Log.Warn("end a context", "err", err)
@@ -205,7 +209,7 @@ func (a *admission) settle(x *Executor) {
 	a.drains, a.drained = a.drained, nil
 }
 
-// waitFor is for how long to sleep at most, d or less, for what nobody rings for.
+// waitFor returns for how long to sleep at most, d or less, for what nobody rings for.
 func (x *Executor) waitFor(d time.Duration) time.Duration {
 	switch {
 	case x.admission.late != 0:

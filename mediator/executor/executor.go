@@ -274,7 +274,7 @@ func (x *Executor) Step(suspended bool) bool {
 	x.hold(suspended)
 	x.notice()
 	if x.overstays() {
-		x.evictAll()
+		x.endContext()
 	}
 	x.drain()
 	did = x.zeroes.retire(x) || did
