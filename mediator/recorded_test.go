@@ -5,9 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/accounting"
 	"vgpud/accounting/accountingtest"
@@ -15,7 +18,6 @@ import (
 	"vgpud/gpu"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
-	"vgpud/sealed"
 )
 
 // recordedGPU is a GPU whose status can't be read, and that records its own context
@@ -151,8 +153,12 @@ func oldPage(t *testing.T, page *link.Page) *link.Page {
 	}
 	// A header of 64 bytes, and for each context two lines and 512 spans.
 	const work = 64 + link.MaxContexts*(2*64+512*16)
-	f, err := sealed.New("old", link.PageBytes-work)
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
 	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "old")
+	if err := f.Truncate(link.PageBytes - work); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte{0x76, 0x76, 0x70, 0x67, 2, 0, 0, 0}, 0); err != nil {

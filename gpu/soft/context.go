@@ -17,7 +17,6 @@ import (
 	"vgpud/gpu/soft/ring"
 	"vgpud/gpu/soft/simt"
 	"vgpud/gpu/soft/vram"
-	"vgpud/sealed"
 )
 
 // engineContext is the engine's side of a context. It implements [ContextDriver].
@@ -154,12 +153,18 @@ func (c *engineContext) releaseCode(n uint64) {
 
 // mapMemory makes the context's memory: a file without pages until they are touched.
 func (c *engineContext) mapMemory(size uint64) error {
-	f, err := sealed.New("vgpud-soft-memory", int64(size))
+	fd, err := unix.MemfdCreate("vgpud-soft-memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return fmt.Errorf("make a context's memory: %w", err)
+		return fmt.Errorf("create a context's memory: %w", err)
 	}
-	c.file = f
-	c.data, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	c.file = os.NewFile(uintptr(fd), "vgpud-soft-memory")
+	if err := c.file.Truncate(int64(size)); err != nil {
+		return closing(c.file, fmt.Errorf("size a context's memory: %w", err))
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return closing(c.file, fmt.Errorf("seal a context's memory: %w", err))
+	}
+	c.data, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return closing(c.file, fmt.Errorf("map a context's memory: %w", err))
 	}

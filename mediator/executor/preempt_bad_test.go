@@ -3,12 +3,14 @@ package executor
 import (
 	"encoding/binary"
 	"math"
+	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/gpu"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
-	"vgpud/sealed"
 )
 
 // TestHostileControlBlocks: whatever a kernel writes to its control block is an
@@ -165,8 +167,12 @@ func TestOldPagesLaunches(t *testing.T) {
 // oldPage is a page of the version before: shorter, and of version 1.
 func oldPage(t *testing.T) *link.Page {
 	t.Helper()
-	f, err := sealed.New("old", 3*64+link.MaxContexts*256)
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
 	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "old")
+	if err := f.Truncate(3*64 + link.MaxContexts*256); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte{0x76, 0x76, 0x70, 0x67, 1, 0, 0, 0}, 0); err != nil {

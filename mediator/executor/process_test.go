@@ -15,7 +15,6 @@ import (
 	"vgpud/gpu/soft"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
-	"vgpud/sealed"
 )
 
 // serve runs an executor's process, as far as it has one, and returns vm's end of
@@ -38,11 +37,15 @@ func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn,
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared, err := sealed.New("bar2", sharedBytes)
+	fd, err := unix.MemfdCreate("bar2", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
+	shared := os.NewFile(uintptr(fd), "bar2")
 	if page, err = link.NewPage(); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Truncate(sharedBytes); err != nil {
 		t.Fatal(err)
 	}
 	m, err := link.NewMessage(link.KindSetup, s, shared, page.File())

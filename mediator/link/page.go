@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"vgpud/sealed"
 )
 
 // MaxContexts is how many contexts of a guest a page has room for.
@@ -160,14 +158,18 @@ func (s ContextState) String() string {
 	return fmt.Sprintf("ContextState(%d)", uint32(s))
 }
 
-// PageName is what a page's memory is called, in /proc.
-const PageName = "vgpud-page"
-
 // NewPage makes a page in memory of its own. The caller closes it.
 func NewPage() (*Page, error) {
-	f, err := sealed.New(PageName, PageBytes)
+	fd, err := unix.MemfdCreate("vgpud-page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("make a guest's page: %w", err)
+		return nil, fmt.Errorf("create a guest's page: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "vgpud-page")
+	if err := f.Truncate(PageBytes); err != nil {
+		return nil, fmt.Errorf("size a guest's page: %w", closing(f, err))
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return nil, fmt.Errorf("seal a guest's page: %w", closing(f, err))
 	}
 	p, err := mapPage(f, pageVersion)
 	if err != nil {
@@ -189,10 +191,6 @@ func OpenPage(f *os.File) (*Page, error) {
 	if version <= 0 {
 		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d, or %v as older versions had: another version of vgpud made it",
 			st.Size(), PageBytes, pageBytes[1:pageVersion]))
-	}
-	// Another process has it, too, and may be the guest's by now.
-	if err := sealed.Check(f, pageBytes[version]); err != nil {
-		return nil, fmt.Errorf("take a guest's page: %w", closing(f, err))
 	}
 	p, err := mapPage(f, version)
 	if err != nil {

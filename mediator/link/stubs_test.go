@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"vgpud/mediator/stub"
-	"vgpud/sealed"
 )
 
 // find is the stub of a launch as serve finds it.
@@ -392,8 +390,12 @@ func TestServeSleepsOnItsBell(t *testing.T) {
 // oldPage is a page of a version's size that says it is of version says.
 func oldPage(t *testing.T, version int, says uint32) *os.File {
 	t.Helper()
-	f, err := sealed.New("old", pageBytes[version])
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
 	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "old")
+	if err := f.Truncate(pageBytes[version]); err != nil {
 		t.Fatal(err)
 	}
 	var head [8]byte
@@ -475,28 +477,5 @@ func BenchmarkClaim(b *testing.B) {
 		c.Grant()
 		c.Start(1)
 		c.Finish(2)
-	}
-}
-
-// TestPageThatCanBeTruncated: a page whose size its other owner can change is not mapped.
-func TestPageThatCanBeTruncated(t *testing.T) {
-	whole, err := NewPage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := slices.Clone(whole.mem)
-	if err := whole.Close(); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.MemfdCreate("page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := os.NewFile(uintptr(fd), "page")
-	if _, err := f.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if p, err := OpenPage(f); err == nil {
-		t.Errorf("it is taken over: %v", p.Close())
 	}
 }

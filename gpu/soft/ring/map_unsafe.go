@@ -6,16 +6,21 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"vgpud/sealed"
 )
 
 // NewFile makes a channel's file, sealed so that neither side can take it away from under the other. The caller closes
 // it; maps of it stay.
 func NewFile() (*os.File, error) {
-	f, err := sealed.New("vgpud-soft-channel", Bytes)
+	fd, err := unix.MemfdCreate("vgpud-soft-channel", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("make a channel's ring: %w", err)
+		return nil, fmt.Errorf("create a channel's ring: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "vgpud-soft-channel")
+	if err := f.Truncate(Bytes); err != nil {
+		return nil, fmt.Errorf("size a channel's ring: %w", closing(f, err))
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return nil, fmt.Errorf("seal a channel's ring: %w", closing(f, err))
 	}
 	mem, l, err := mapFile(f)
 	if err != nil {
@@ -37,8 +42,12 @@ func closing(f *os.File, err error) error {
 }
 
 func mapFile(f *os.File) ([]byte, *layout, error) {
-	if err := sealed.Check(f, Bytes); err != nil {
-		return nil, nil, fmt.Errorf("take a channel's ring: %w", err)
+	st, err := f.Stat()
+	if err != nil {
+		return nil, nil, fmt.Errorf("look at a channel's ring: %w", err)
+	}
+	if st.Size() != Bytes {
+		return nil, nil, fmt.Errorf("channel's ring has %d bytes, want %d", st.Size(), Bytes)
 	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, Bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
