@@ -14,6 +14,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/internal/memfd"
 	"vgpud/mediator/confine"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
@@ -188,6 +189,9 @@ func mapShared(f *os.File) (mem []byte, err error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at BAR2: %w", err)
+	}
+	if err := memfd.Check(f, st.Size()); err != nil {
+		return nil, fmt.Errorf("BAR2: %w", err)
 	}
 	mem, err = unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

@@ -210,6 +210,32 @@ func TestOpenPageRefuses(t *testing.T) {
 	}
 }
 
+// TestOpenPageAsksForSeals: a page that its maker could cut short is not mapped, since
+// whoever reads it then is ended.
+func TestOpenPageAsksForSeals(t *testing.T) {
+	fd, err := unix.MemfdCreate("unsealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker := os.NewFile(uintptr(fd), "unsealed")
+	defer maker.Close()
+	page, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close()
+	if _, err := maker.Write(page.mem); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := OpenPage(os.NewFile(uintptr(copied), "unsealed")); err == nil {
+		t.Errorf("OpenPage took it: %v", p.Close())
+	}
+}
+
 func TestConnCarriesFiles(t *testing.T) {
 	a, end, err := Pair()
 	if err != nil {

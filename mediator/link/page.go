@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/memfd"
 )
 
 // MaxContexts is how many contexts of a guest a page has room for.
@@ -165,7 +167,7 @@ func NewPage() (*Page, error) {
 	if err := f.Truncate(PageBytes); err != nil {
 		return nil, fmt.Errorf("size a guest's page: %w", closing(f, err))
 	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		return nil, fmt.Errorf("seal a guest's page: %w", closing(f, err))
 	}
 	p, err := mapPage(f, pageVersion)
@@ -176,7 +178,8 @@ func NewPage() (*Page, error) {
 	return p, nil
 }
 
-// OpenPage maps the page that f, which it takes over, holds. A page of an older
+// OpenPage maps the page that f, which it takes over, holds, and refuses one whose size
+// could change under whoever maps it. A page of an older
 // version is taken too; it lacks what came later (see [Page.HasStubs] and
 // [Page.HasWork]).
 func OpenPage(f *os.File) (*Page, error) {
@@ -188,6 +191,9 @@ func OpenPage(f *os.File) (*Page, error) {
 	if version <= 0 {
 		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d, or %v as older versions had: another version of vgpud made it",
 			st.Size(), PageBytes, pageBytes[1:pageVersion]))
+	}
+	if err := memfd.Check(f, pageBytes[version]); err != nil {
+		return nil, closing(f, fmt.Errorf("guest's page: %w", err))
 	}
 	p, err := mapPage(f, version)
 	if err != nil {
