@@ -26,6 +26,11 @@ func (s *Service) VMs() []api.VM {
 		}
 		vms = append(vms, v)
 	}
+	for _, t := range s.silent {
+		if v, is := s.showSilent(t); is {
+			vms = append(vms, v)
+		}
+	}
 	slices.SortFunc(vms, func(a, b api.VM) int { return strings.Compare(a.Name, b.Name) })
 	return vms
 }
@@ -49,6 +54,9 @@ func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	s.mu.RLock()
 	g, ok := s.guests[name]
 	s.mu.RUnlock()
+	if t, silent := s.silentOne(name); silent {
+		return api.VM{}, s.errSilent(t)
+	}
 	if !ok {
 		return api.VM{}, noGuest(name)
 	}
@@ -76,13 +84,16 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 		}
 	}
 	changed, err := s.amend(g, u)
-	if err == nil && u.Domain != nil {
-		err = g.setDomain(func(d *link.Domain) { d.Name = *u.Domain })
-	}
-	if !changed {
+	if err != nil {
 		return err
 	}
+	if u.Domain != nil {
+		g.setDomain(func(d *link.Domain) { d.Name = *u.Domain })
+	}
 	s.note(g)
+	if !changed {
+		return nil
+	}
 	sh.changed(g.id)
 	t := g.termsNow()
 	s.log.Info("terms", "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling)
@@ -146,6 +157,12 @@ func (s *Service) Health() api.Health {
 		if !g.Healthy {
 			h.Healthy = false
 			h.Problems = append(h.Problems, "GPU "+g.Name+": "+g.Problem)
+		}
+	}
+	for _, t := range s.silents() {
+		if v, is := s.showSilent(t); is {
+			h.Healthy = false
+			h.Problems = append(h.Problems, "guest "+t.name+" is not governed: "+v.Silent)
 		}
 	}
 	for name, state := range s.grips() {

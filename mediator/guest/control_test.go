@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ func newControl(t *testing.T) (*control, *net.UnixListener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &control{page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{PID: os.Getpid()}}, l
+	return &control{page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{Version: "test"}}, l
 }
 
 // serveControl has it serve until the test's end.

@@ -43,6 +43,7 @@ type Page struct {
 	area  *stubArea // nil on a page of version 1
 	work  *workArea // nil before version 3
 	stubs [MaxStubs]StubSlot
+	until until
 }
 
 // pageLayout is the page as it lies in memory, up to its stubs.
@@ -262,9 +263,13 @@ func (p *Page) SetVerdict(v Verdict) {
 }
 
 // Verdict is what holds at now: a suspension ends by itself when the daemon
-// has been silent for [SuspensionLimit].
+// has been silent for [SuspensionLimit]. One that has not met the guest's process yet
+// may say otherwise: see [SuspendUntil].
 func (p *Page) Verdict(now time.Duration) Verdict {
 	v := Verdict(p.l.verdict.Load())
+	if p.Silent(now) && p.until.holds(now) {
+		return Suspend
+	}
 	if v == Suspend && p.Abandoned(now) {
 		return Run
 	}
