@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 
 // Birth is what the process of a guest's virtual GPU reads, as JSON, from its
 // standard input. When it is ready it writes a line to file descriptor 3:
-// "ready", or what is wrong. 4 and 5 are its sockets: see package guest's Inherit.
+// "ready", or what is wrong. From 4 on are its sockets: see package guest's Inherit.
 type Birth struct {
 	Spec link.Spec `json:"spec"`
 	// UID and GID are the VMM's, whom its socket is for; where they are not set that
@@ -153,10 +154,18 @@ func (s *Service) vacant(name, socket string) error {
 	if s.unborn[name] != nil {
 		return fmt.Errorf("guest %q: %w, or nearly so", name, api.ErrExists)
 	}
+	if t := s.silent[name]; t != nil {
+		return errors.Join(s.errSilent(t), api.ErrExists)
+	}
 	taken := func(by string) error { return fmt.Errorf("socket %s: guest %q has it: %w", socket, by, api.ErrExists) }
 	for _, g := range s.guests {
 		if g.spec.Socket == socket {
 			return taken(g.spec.Name)
+		}
+	}
+	for _, t := range s.silent {
+		if t.noted != nil && t.noted.Spec.Socket == socket {
+			return taken(t.name)
 		}
 	}
 	for _, b := range s.unborn {
@@ -202,11 +211,20 @@ func (s *Service) bear(b *unborn) (g *guest, err error) {
 		}
 	}
 	birth.Spec.Cell = i.cell
-	if err := i.become(&birth, dir); err != nil {
+	// Before it is a guest's: a daemon that comes next knows whose it is by this alone.
+	noted := &kept{PID: i.cmd.Process.Pid, Spec: birth.Spec, Terms: spec.Terms(), At: s.clock.Now()}
+	if noted.Began, err = startOf(noted.PID); err == nil {
+		err = noted.write(s.o.Files, dir)
+	}
+	if err == nil {
+		err = i.become(&birth, dir)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.discard(i))
 	}
-	terms := spec.Terms()
-	g, err = s.adopt(dir, &terms)
+	ctx, cancel := context.WithTimeout(context.Background(), meetLimit)
+	defer cancel()
+	g, err = s.adopt(ctx, dir, noted, nil)
 	if err != nil {
 		return nil, errors.Join(err, s.discard(i))
 	}

@@ -85,11 +85,17 @@ func (f *follower) Happened(ctx context.Context, src libvirt.Source, e libvirt.E
 // carryOut does what a domain's change means for one guest.
 func (f *follower) carryOut(c consequence) error {
 	if c.end {
+		if t, ok := f.service.silentOne(c.guest); ok {
+			return f.service.endSilent(t)
+		}
 		ended, err := f.service.end(c.guest, func(g *guest) bool { return g.pid == c.pid })
 		if ended {
 			f.service.log.Warn("guest released: its domain is not running, and libvirt's hook had not said so", "guest", c.guest)
 		}
 		return err
+	}
+	if _, ok := f.service.silentOne(c.guest); ok {
+		return nil // it is followed once it is met, by the next change
 	}
 	var err error
 	if c.update != (api.VMUpdate{}) {
@@ -145,7 +151,9 @@ func (s *Service) noteGranted(name string, pid int, t api.Terms) error {
 		return noGuest(name)
 	}
 	granted := link.Terms(t)
-	return g.setDomain(func(d *link.Domain) { d.Granted = &granted })
+	g.setDomain(func(d *link.Domain) { d.Granted = &granted })
+	s.note(g)
+	return nil
 }
 
 // domainSeen is a domain as libvirt shows it.

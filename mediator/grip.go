@@ -159,7 +159,11 @@ func (s *Service) holdsDir() string { return filepath.Join(s.o.Config.RunDir, "h
 // some disabled: those that it noted, and those of which the guest's page says so.
 func (s *Service) gripOn(g *guest) *hold.Grip {
 	var left []int
-	for _, slot := range s.left[g.spec.Name] {
+	s.mu.Lock()
+	noted := s.left[g.spec.Name]
+	delete(s.left, g.spec.Name)
+	s.mu.Unlock()
+	for _, slot := range noted {
 		if over(g.page, slot) {
 			if err := s.intents.Clear(g.spec.Name, slot); err != nil {
 				s.log.Warn("forget that a context was disabled which is over", "guest", g.spec.Name, "context", slot, "err", err)
@@ -234,17 +238,22 @@ func (s *Service) enableLeft() {
 		}
 		s.log.Warn("guest's contexts are left disabled by an earlier daemon, and not handed over: they enable themselves", "guest", name)
 	}
+	s.mu.Lock()
+	left := make(map[string][]int)
 	for name, slots := range s.left {
-		if grips[name] != nil {
-			continue
+		if s.silent[name] == nil {
+			left[name] = slots
+			delete(s.left, name)
 		}
+	}
+	s.mu.Unlock()
+	for name, slots := range left {
 		for _, slot := range slots {
 			if err := s.intents.Clear(name, slot); err != nil {
 				s.log.Warn("forget a guest that is gone", "guest", name, "err", err)
 			}
 		}
 	}
-	s.left = nil
 }
 
 // letGo ends what is done to a guest's contexts; ended is whether its process has.

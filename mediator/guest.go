@@ -28,6 +28,7 @@ type guest struct {
 	number int
 	spec   link.Spec // but for Domain and Granted, which are domain below
 	pid    int
+	began  uint64 // when its process did
 	// process is known by a descriptor, which a later process of that number is
 	// not taken for.
 	process *os.Process
@@ -53,9 +54,6 @@ type guest struct {
 	keeping sync.Mutex // one at a time
 	noted   kept       // what is there
 
-	renames sync.Mutex    // one at a time
-	renamed chan struct{} // the guest's process has noted the newest name
-
 	mu          sync.Mutex
 	beaten      time.Duration // when it was last shown that the daemon is alive; 0: never
 	terms       api.Terms
@@ -79,32 +77,44 @@ type guest struct {
 	spins bool
 }
 
-// meetLimit is how long a guest's process may take to introduce itself.
-const meetLimit = 5 * time.Second
-
-// meet receives a guest's introduction and takes its page over. What it is granted, and
-// was charged, it has from its caller.
-func meet(id fairshare.GuestID, conn *link.Conn) (*guest, error) {
-	m, err := conn.ReceiveWithin(meetLimit)
+// meet receives a guest's introduction and takes its page over. Who the guest is, it has
+// from what was noted: its process may be anybody's by now.
+func meet(id fairshare.GuestID, conn *link.Conn, noted *kept) (_ *guest, err error) {
+	m, err := conn.Receive()
 	if err != nil {
 		return nil, fmt.Errorf("wait for the guest's introduction: %w", err)
 	}
-	var h link.Hello
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.CloseFiles())
+		}
+	}()
+	if m.Sender != noted.PID {
+		return nil, fmt.Errorf("process %d introduced itself, and %d was noted", m.Sender, noted.PID)
+	}
 	if m.Kind != link.KindHello || len(m.Files) != 1 {
-		return nil, errors.Join(fmt.Errorf("first message is %q with %d files, want %q with 1", m.Kind, len(m.Files), link.KindHello), m.CloseFiles())
+		return nil, fmt.Errorf("first message is %q with %d files, want %q with 1", m.Kind, len(m.Files), link.KindHello)
 	}
-	if err := m.Decode(&h); err != nil {
-		return nil, errors.Join(err, m.CloseFiles())
-	}
-	page, err := link.OpenPage(m.Files[0])
+	process, err := noted.find()
 	if err != nil {
 		return nil, err
 	}
-	process, err := os.FindProcess(h.PID)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("find the guest's process %d: %w", h.PID, err), page.Close())
+	if noted.older {
+		name := noted.Spec.Name
+		if err := m.Decode(&noted.Spec); err != nil || noted.Spec.Name != name {
+			return nil, errors.Join(fmt.Errorf("it says to be guest %q, and is %q: %w", noted.Spec.Name, name, api.ErrInvalid), err, process.Release())
+		}
 	}
-	g := &guest{id: id, spec: h.Spec, domain: link.Domain{Name: h.Domain, Granted: h.Granted}, pid: h.PID, process: process, page: page, conn: conn, gone: make(chan struct{}), deaf: make(chan struct{}), renamed: make(chan struct{}, 1)}
+	page, err := link.OpenPage(m.Files[0])
+	m.Files = nil
+	if err != nil {
+		return nil, errors.Join(err, process.Release())
+	}
+	g := &guest{
+		id: id, spec: noted.Spec, domain: link.Domain{Name: noted.Spec.Domain, Granted: noted.Spec.Granted},
+		pid: noted.PID, began: noted.Began, process: process, page: page, conn: conn,
+		gone: make(chan struct{}), deaf: make(chan struct{}),
+	}
 	g.mode, g.spins = page.Mode(), page.Spins() // until this daemon says otherwise
 	return g, nil
 }
@@ -148,12 +158,6 @@ func (g *guest) attend(log *slog.Logger, told func(*link.Message)) (ended bool) 
 		}
 		if err := m.CloseFiles(); err != nil {
 			log.Debug("close a guest's files", "err", err)
-		}
-		if m.Kind == link.KindDomain {
-			select {
-			case g.renamed <- struct{}{}:
-			default: // nobody waits for it any more
-			}
 		}
 	}
 }
@@ -239,9 +243,6 @@ func (g *guest) amend(u *api.VMUpdate) (changed bool, err error) {
 	return changed, nil
 }
 
-// renameLimit is how long a guest's process may take to note a domain.
-const renameLimit = 2 * time.Second
-
 // domainNow is what is known of the guest's domain.
 func (g *guest) domainNow() link.Domain {
 	g.mu.Lock()
@@ -249,37 +250,11 @@ func (g *guest) domainNow() link.Domain {
 	return g.domain
 }
 
-// setDomain changes what is known of the guest's domain. Its process notes it, for
-// the next daemon's sake, before setDomain returns.
-func (g *guest) setDomain(change func(*link.Domain)) error {
-	g.renames.Lock()
-	defer g.renames.Unlock()
-	select {
-	case <-g.renamed: // an answer that came too late for the last one
-	default:
-	}
-	d := g.domainNow()
-	change(&d)
-	m, err := link.NewMessage(link.KindDomain, d)
-	if err == nil {
-		err = g.conn.Send(m)
-	}
-	if err != nil {
-		return fmt.Errorf("tell its process of its domain: %w", err)
-	}
-	limit := time.NewTimer(renameLimit)
-	defer limit.Stop()
-	select {
-	case <-g.renamed:
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.domain = d
-		return nil
-	case <-g.gone:
-		return fmt.Errorf("tell its process of its domain: %w", api.ErrNotFound)
-	case <-limit.C:
-		return fmt.Errorf("tell its process of its domain: no answer in %v", renameLimit)
-	}
+// setDomain changes what is known of the guest's domain.
+func (g *guest) setDomain(change func(*link.Domain)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change(&g.domain)
 }
 
 // charge bills GPU time.
@@ -445,16 +420,27 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	if g.grip != nil {
 		v.Control = showControl(g.grip.State())
 	}
-	if p := g.spec.Peer; p != nil {
-		v.Peer = &api.Peer{PID: p.PID, PIDFile: p.PIDFile}
-	}
-	if c := g.spec.Cell; c != nil {
-		v.Confinement = &api.Confinement{UID: c.UID, PrivateDevices: c.PrivateDevices, Devices: c.Devices, Cgroup: c.Cgroup}
-	}
+	v.Peer, v.Confinement = showPeer(g.spec.Peer), showCell(g.spec.Cell)
 	g.groups(func(id accounting.GroupID) { v.Groups = append(v.Groups, uint16(id)) })
 	if counts.Busy != nil {
 		s := counts.Busy[g.spec.Name].Seconds()
 		v.GPUSecondsOwn = &s
 	}
 	return v
+}
+
+// showPeer is who may connect as the API shows it.
+func showPeer(p *link.Peer) *api.Peer {
+	if p == nil {
+		return nil
+	}
+	return &api.Peer{PID: p.PID, PIDFile: p.PIDFile}
+}
+
+// showCell is how a guest is confined as the API shows it.
+func showCell(c *link.Cell) *api.Confinement {
+	if c == nil {
+		return nil
+	}
+	return &api.Confinement{UID: c.UID, PrivateDevices: c.PrivateDevices, Devices: c.Devices, Cgroup: c.Cgroup}
 }

@@ -1,53 +1,55 @@
 package mediator
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"vgpud/mediator/api"
 	guestproc "vgpud/mediator/guest"
-	"vgpud/mediator/hold"
 	"vgpud/mediator/link"
 )
 
-// adopt meets the guest behind a control socket. terms are a new guest's; nil is
-// what the last daemon noted, or, where it was of a version that noted nothing, said.
-func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
+// adopt meets the guest behind a control socket, of which it goes by what was noted. t is
+// the guest as it was not met yet, nil where it is a new one. Its process may take as long
+// as it likes to introduce itself, until ctx ends.
+func (s *Service) adopt(ctx context.Context, dir string, noted *kept, t *silent) (*guest, error) {
 	conn, err := link.Dial(filepath.Join(dir, guestproc.ControlSocket))
 	if err != nil {
 		return nil, err
+	}
+	if noted == nil {
+		return nil, errors.Join(t.why, conn.Close())
 	}
 	s.mu.Lock()
 	s.lastID++
 	id := s.lastID
 	s.mu.Unlock()
-	var noted *kept
-	if terms == nil {
-		if noted, err = readKept(dir); err != nil {
-			s.log.Warn("guest goes on with what its page says that it is granted", "dir", dir, "err", err)
+	stop := context.AfterFunc(ctx, func() {
+		if err := conn.Expire(); err != nil {
+			s.log.Debug("expire a guest's link", "guest", noted.Spec.Name, "err", err)
 		}
+	})
+	g, err := meet(id, conn, noted)
+	if !stop() && err == nil {
+		err = errors.Join(ctx.Err(), g.page.Close(), g.process.Release())
 	}
-	g, err := meet(id, conn)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	g.dir, g.files = dir, s.o.Files
-	if err := g.resume(noted, s.clock.Now()); err != nil {
-		return nil, errors.Join(err, g.close())
-	}
-	if terms == nil {
-		s.hearFrom(g)
-	} else {
-		g.terms = *terms
-		if err := g.keep(s.clock.Now()); err != nil {
-			return nil, errors.Join(err, g.close())
+	g.resume(noted, s.clock.Now())
+	if noted.older {
+		s.log.Warn("guest of an older daemon: what it was made with is what its process says", "guest", g.spec.Name)
+		if err := s.warden.Adopt(g.spec.Cell); err != nil {
+			s.log.Warn("guest's limits stay as they were", "guest", g.spec.Name, "err", err)
 		}
+	}
+	if t != nil {
+		s.hearFrom(g)
 	}
 	sh, err := s.share(g.spec.GPU.Name)
 	if err != nil {
@@ -56,18 +58,25 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 	if s.pinned {
 		g.page.SetWatchCPU(s.cpu)
 	}
-	if err := s.warden.Adopt(g.spec.Cell); err != nil {
-		s.log.Warn("guest's limits stay as they were", "guest", g.spec.Name, "err", err)
-	}
 	// What the last daemon decided no longer holds.
 	g.apply(link.Run, s.clock.Now())
 	sh.greet(g)
 	s.note(g)
 	g.grip = s.gripOn(g)
 	s.mu.Lock()
-	s.guests[g.spec.Name] = g
-	s.sortGuests(g.spec.GPU.Name)
+	leaves := s.leaves
+	if !leaves {
+		s.guests[g.spec.Name] = g
+		delete(s.silent, g.spec.Name)
+		s.sortGuests(g.spec.GPU.Name)
+	}
 	s.mu.Unlock()
+	if leaves {
+		return nil, errors.Join(errors.New("the daemon ends"), g.grip.Close(false), g.close())
+	}
+	if t != nil {
+		t.settle()
+	}
 	if !g.page.HasStubs() {
 		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
 	} else {
@@ -78,6 +87,10 @@ func (s *Service) adopt(dir string, terms *api.Terms) (*guest, error) {
 		ended := g.attend(s.log, func(m *link.Message) { sh.told(g, m) })
 		s.noteLast(g, ended)
 		if ended {
+			// One that has but closed its link could not be governed.
+			if err := kill(g.process); err != nil {
+				s.log.Error("end a guest", "guest", g.spec.Name, "err", err)
+			}
 			g.remains = s.clear(dir, g.spec.Socket)
 			if err := s.warden.Release(g.spec.Cell); err != nil {
 				s.log.Warn("remove what a guest left", "guest", g.spec.Name, "err", err)
@@ -126,44 +139,14 @@ func (s *Service) forget(g *guest, ended bool) {
 	}
 }
 
-// adoptAll finds the guests that an earlier daemon made.
-func (s *Service) adoptAll() error {
-	vms := s.guestDir("")
-	if err := os.MkdirAll(vms, 0o711); err != nil {
-		return fmt.Errorf("make the directory of guests: %w", err)
-	}
-	entries, err := os.ReadDir(vms)
-	if err != nil {
-		return fmt.Errorf("look for guests: %w", err)
-	}
-	if s.intents, err = hold.NewIntents(s.holdsDir()); err != nil {
-		return err
-	}
-	if s.left, err = s.intents.List(); err != nil {
-		return err
-	}
-	strays := false
-	for _, e := range entries {
-		dir := filepath.Join(vms, e.Name())
-		switch g, err := s.adopt(dir, nil); {
-		case err == nil:
-			s.log.Info("guest adopted", "guest", g.spec.Name, "pid", g.pid)
-		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-			// Its process is gone, and left this behind.
-			if err := os.RemoveAll(dir); err != nil {
-				s.log.Warn("remove what a guest left", "dir", dir, "err", err)
-			}
-		default:
-			strays = true
-			s.log.Warn("guest not adopted", "dir", dir, "err", err)
-		}
-	}
-	s.enableLeft()
-	return s.clearDomains(strays)
-}
-
 // DeleteVM implements [api.Host].
 func (s *Service) DeleteVM(name string, force bool) error {
+	if t, ok := s.silentOne(name); ok {
+		if !force {
+			return s.errSilent(t)
+		}
+		return s.endSilent(t)
+	}
 	inUse := false
 	ended, err := s.end(name, func(g *guest) bool {
 		inUse = g.page.Attached() && !force

@@ -1,7 +1,6 @@
 package mediator
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +26,11 @@ func (s *Service) VMs() []api.VM {
 		}
 		vms = append(vms, v)
 	}
+	for _, t := range s.silent {
+		if v, is := s.showSilent(t); is {
+			vms = append(vms, v)
+		}
+	}
 	slices.SortFunc(vms, func(a, b api.VM) int { return strings.Compare(a.Name, b.Name) })
 	return vms
 }
@@ -50,6 +54,9 @@ func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	s.mu.RLock()
 	g, ok := s.guests[name]
 	s.mu.RUnlock()
+	if t, silent := s.silentOne(name); silent {
+		return api.VM{}, s.errSilent(t)
+	}
 	if !ok {
 		return api.VM{}, noGuest(name)
 	}
@@ -77,15 +84,13 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 		}
 	}
 	was := g.domainNow().Name
-	rename := func(name string) error { return g.setDomain(func(d *link.Domain) { d.Name = name }) }
+	rename := func(name string) { g.setDomain(func(d *link.Domain) { d.Name = name }) }
 	if u.Domain != nil {
-		if err := rename(*u.Domain); err != nil {
-			return err
-		}
+		rename(*u.Domain)
 	}
 	changed, err := s.grant(g, u)
 	if err != nil && u.Domain != nil {
-		err = errors.Join(err, rename(was))
+		rename(was)
 	}
 	if err != nil || !changed {
 		return err
@@ -152,6 +157,12 @@ func (s *Service) Health() api.Health {
 		if !g.Healthy {
 			h.Healthy = false
 			h.Problems = append(h.Problems, "GPU "+g.Name+": "+g.Problem)
+		}
+	}
+	for _, t := range s.silents() {
+		if v, is := s.showSilent(t); is {
+			h.Healthy = false
+			h.Problems = append(h.Problems, "guest "+t.name+" is not governed: "+v.Silent)
 		}
 	}
 	for name, state := range s.grips() {

@@ -19,12 +19,19 @@ import (
 // where none of the guest's processes may write. The guest's page says the same and is
 // newer, but can be written by all of them.
 type kept struct {
-	// PID is the guest's process.
-	PID   int       `json:"pid"`
+	// PID is the guest's process, and Began when that did: see startOf.
+	PID   int    `json:"pid"`
+	Began uint64 `json:"began"`
+	// Spec is what the guest was made with, with the domain that it is now.
+	Spec  link.Spec `json:"spec"`
 	Terms api.Terms `json:"terms"`
 	// Bill is as of At, an instant of clock.Real.
 	Bill link.Bill     `json:"bill"`
 	At   time.Duration `json:"at"`
+
+	// older says that the daemon that noted it was of a version that noted no Spec. Once,
+	// the guest's process is believed what it was made with.
+	older bool
 }
 
 // keptName is the file's, in the guest's directory.
@@ -88,24 +95,13 @@ func within[T time.Duration | uint64](v, least, more T) T {
 
 // resume goes on with a guest's account where the last daemon left it: by what that has
 // noted, and by the page as far as it may be right. now is an instant of clock.Real.
-func (g *guest) resume(k *kept, now time.Duration) error {
-	// Nobody was charged for more than has passed since the host began.
-	b, terms := (&kept{}).bill(g.page.Bill(), now), api.Terms(g.page.Terms())
-	if k != nil {
-		if k.PID != g.pid {
-			return fmt.Errorf("its process says to be %d, and %d was noted", g.pid, k.PID)
-		}
-		b, terms = k.bill(g.page.Bill(), now), k.Terms
-	}
-	if terms.Check() != nil {
-		terms = api.Terms{Weight: 1} // a guest whom no daemon has met before
-	}
+func (g *guest) resume(k *kept, now time.Duration) {
+	b := k.bill(g.page.Bill(), now)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.used, g.suspended, g.suspensions = max(b.Used, 0), max(b.Suspended, 0), b.Suspensions
 	g.caused, g.charged = b.Caused, max(b.Charged, 0)
-	g.terms = terms
-	return nil
+	g.terms = k.Terms
 }
 
 // keep notes a guest's account where it is not what was noted last, and not after it was
@@ -123,9 +119,10 @@ func (g *guest) keep(now time.Duration) error {
 // keeping, and dir is set.
 func (g *guest) keepWith(t api.Terms, now time.Duration) error {
 	g.mu.Lock()
-	k := kept{PID: g.pid, Terms: t, Bill: g.bill(), At: now}
+	k := kept{PID: g.pid, Began: g.began, Spec: g.spec, Terms: t, Bill: g.bill(), At: now}
+	k.Spec.Domain, k.Spec.Granted = g.domain.Name, g.domain.Granted
 	g.mu.Unlock()
-	if k.Terms == g.noted.Terms && k.Bill == g.noted.Bill {
+	if k.Terms == g.noted.Terms && k.Bill == g.noted.Bill && k.Spec.Domain == g.noted.Spec.Domain && k.Spec.Granted == g.noted.Spec.Granted {
 		return nil
 	}
 	if err := k.write(g.files, g.dir); err != nil {

@@ -113,6 +113,7 @@ var launchStates = []struct {
 }
 
 var (
+	vmSilent      = prometheus.NewDesc("vgpud_vm_silent", "Whether the guest, which an earlier daemon made, does not answer, and is not governed.", vmLabels, nil)
 	vmLaunches    = prometheus.NewDesc("vgpud_vm_launches", "Launches that wait for their turn, run, and are to leave the GPU.", append(vmLabels[:len(vmLabels):len(vmLabels)], "state"), nil)
 	gpuEvictions  = prometheus.NewDesc("vgpud_gpu_eviction_seconds", "Time from the word that a kernel is to leave the GPU until its last block had left.", gpuLabels, nil)
 	gpuPrediction = prometheus.NewDesc("vgpud_gpu_prediction_error_ratio", "The mean difference of launches' predicted and measured durations, each as a part of what it took.", gpuLabels, nil)
@@ -137,6 +138,7 @@ var gpuInfo = prometheus.NewDesc("vgpud_gpu_info", "A GPU's names.", []string{"g
 // Describe implements [prometheus.Collector].
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- gpuInfo
+	ch <- vmSilent
 	ch <- vmLaunches
 	ch <- gpuEvictions
 	ch <- gpuAsked
@@ -153,6 +155,10 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, v := range c.host.VMs() {
+		ch <- prometheus.MustNewConstMetric(vmSilent, gauge, truth(v.Silent != ""), v.GPU, v.Name, cmp.Or(v.Domain, v.Name))
+		if v.Silent != "" {
+			continue // its counters would go back
+		}
 		for _, m := range vmMetrics {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(v), v.GPU, v.Name, cmp.Or(v.Domain, v.Name))
 		}

@@ -151,6 +151,9 @@ func (i *infant) become(birth *Birth, dir string) (err error) {
 	if err := i.move(guestproc.ControlSocket, filepath.Join(dir, guestproc.ControlSocket), vfiouser.Owner{UID: -1, GID: -1}); err != nil {
 		return err
 	}
+	if err := os.Rename(filepath.Join(i.dir, guestproc.UntilFile), filepath.Join(dir, guestproc.UntilFile)); err != nil {
+		return fmt.Errorf("put a guest's suspension in its place: %w", err)
+	}
 	if birth.UID == nil {
 		// Its own user is not the daemon's.
 		uid := os.Geteuid()

@@ -86,6 +86,11 @@ func (s *Service) room(sh *share, without string) room {
 			r.add(b.spec.Terms(), b.spec.MemoryLimitBytes)
 		}
 	}
+	for _, t := range s.silents() {
+		if t.noted != nil && t.noted.Spec.GPU.Name == r.name && t.name != without && !there[t.name] {
+			r.add(t.noted.Terms, t.noted.Spec.MemoryLimit)
+		}
+	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r.healthy = sh.wrong() == ""

@@ -16,6 +16,7 @@ import (
 	"vgpud/accounting/accountingtest"
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/internal/memfd"
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
 )
@@ -153,7 +154,7 @@ func oldPage(t *testing.T, page *link.Page) *link.Page {
 	}
 	// A header of 64 bytes, and for each context two lines and 512 spans.
 	const work = 64 + link.MaxContexts*(2*64+512*16)
-	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +163,9 @@ func oldPage(t *testing.T, page *link.Page) *link.Page {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte{0x76, 0x76, 0x70, 0x67, 2, 0, 0, 0}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
 	if page, err = link.OpenPage(f); err != nil {

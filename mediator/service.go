@@ -85,6 +85,10 @@ type Service struct {
 	guests map[string]*guest
 	onGPU  map[string][]*guest // the same by GPU, in order of id; replaced, never changed
 	lastID fairshare.GuestID
+	// silent are the guests of an earlier daemon that this one has not met. leaves is set
+	// when nobody is to be met any more.
+	silent map[string]*silent
+	leaves bool
 
 	// intents are the contexts that the daemon disables, and left those that one before
 	// it did, while guests are adopted.
@@ -99,7 +103,7 @@ var _ api.Host = (*Service)(nil)
 
 // New opens the GPUs.
 func New(ctx context.Context, o Options) (_ *Service, err error) {
-	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), onGPU: make(map[string][]*guest), unborn: make(map[string]*unborn), quit: make(chan struct{})}
+	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), silent: make(map[string]*silent), onGPU: make(map[string][]*guest), unborn: make(map[string]*unborn), quit: make(chan struct{})}
 	s.since = s.clock.Now()
 	s.config.Store(&o.Config)
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
@@ -192,7 +196,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		return errors.Join(err, s.closeGPUs())
 	}
 	s.recallPolicies()
-	if err := errors.Join(s.sweepNursery(), s.adoptAll()); err != nil {
+	if err := errors.Join(s.sweepNursery(), s.adoptAll(ctx)); err != nil {
 		for _, l := range listeners {
 			err = errors.Join(err, l.Close())
 		}
@@ -261,11 +265,12 @@ func (s *Service) leave(servers []*http.Server) error {
 	for _, sh := range s.shares {
 		sh.leave()
 	}
-	s.mu.RLock()
+	s.mu.Lock()
+	s.leaves = true
 	for _, g := range s.guests {
 		errs = append(errs, g.conn.Close())
 	}
-	s.mu.RUnlock()
+	s.mu.Unlock()
 	s.wg.Wait()
 	errs = append(errs, s.closeGPUs())
 	return errors.Join(errs...)

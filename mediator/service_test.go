@@ -45,6 +45,8 @@ func TestMain(m *testing.M) {
 		err = runVM()
 	case "exec":
 		err = runExec()
+	case "liar":
+		err = runLiar()
 	default:
 		err = fmt.Errorf("unknown role %q", role)
 	}

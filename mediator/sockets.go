@@ -134,13 +134,20 @@ func removeEmpty(root *os.Root, dir string) error {
 }
 
 // clearDomains removes what guests of an earlier daemon, which are gone, have
-// left in the domains' directories. strays is whether there are guests' processes
-// that this daemon could not adopt: their sockets are left.
-func (s *Service) clearDomains(strays bool) (err error) {
-	used := make(map[string]bool)
+// left in the domains' directories. Where there are guests of which nothing is known,
+// sockets that somebody listens on are left.
+func (s *Service) clearDomains() (err error) {
+	used, strays := make(map[string]bool), false
 	s.mu.RLock()
 	for _, g := range s.guests {
 		used[g.spec.Socket] = true
+	}
+	for _, t := range s.silent {
+		if t.noted == nil {
+			strays = true
+			continue
+		}
+		used[t.noted.Spec.Socket] = true
 	}
 	s.mu.RUnlock()
 	paths, err := filepath.Glob(filepath.Join(s.runDir(), domainsDir, "*", "*"))

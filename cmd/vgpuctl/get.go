@@ -47,10 +47,14 @@ var vmColumns = []column[api.VM]{
 // vmColumnsOf are the columns for these guests: those about control by the hardware
 // are there where one of them is under it.
 func vmColumnsOf(vms []api.VM) []column[api.VM] {
-	if !slices.ContainsFunc(vms, func(v api.VM) bool { return v.Control.Contexts > 0 || v.Control.Disables > 0 }) {
-		return vmColumns
+	columns := vmColumns
+	if slices.ContainsFunc(vms, func(v api.VM) bool { return v.Silent != "" }) {
+		columns = append(slices.Clone(vmColumns), column[api.VM]{"PROBLEM", false, func(v api.VM) string { return cmp.Or(v.Silent, "-") }})
 	}
-	return slices.Concat(vmColumns, controlColumns)
+	if !slices.ContainsFunc(vms, func(v api.VM) bool { return v.Control.Contexts > 0 || v.Control.Disables > 0 }) {
+		return columns
+	}
+	return slices.Concat(columns, controlColumns)
 }
 
 var controlColumns = []column[api.VM]{
@@ -81,6 +85,8 @@ func brief(seconds float64) string {
 // state is a guest's state in one word.
 func state(v api.VM) string {
 	switch {
+	case v.Silent != "":
+		return "silent"
 	case !v.Attached:
 		return "detached"
 	case v.Suspended:

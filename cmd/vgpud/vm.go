@@ -31,7 +31,7 @@ func newVM(o *options) *cobra.Command {
 		Short: "Serve one guest's virtual GPU",
 		Long: `Serve one guest's virtual GPU. The daemon starts it: its description comes on
 standard input, and it reports on file descriptor 3 when it is ready. 4 and 5 are
-its sockets.`,
+its sockets, 6 says until when it is suspended by a daemon that it has not met.`,
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {

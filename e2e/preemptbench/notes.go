@@ -180,13 +180,6 @@ type agreement struct {
 	latencies, off    int // of evictions, and those off by more than a factor of two
 }
 
-func (a *agreement) add(b agreement) {
-	a.pairs += b.pairs
-	a.misordered += b.misordered
-	a.latencies += b.latencies
-	a.off += b.off
-}
-
 // agree counts how far the lines of one kernel are like the model.
 func agree(all []held) agreement {
 	a := agreement{misordered: len(misordered(all)), off: len(slow(all))}

@@ -17,6 +17,7 @@ import (
 	"vgpud/gpu/soft/ring"
 	"vgpud/gpu/soft/simt"
 	"vgpud/gpu/soft/vram"
+	"vgpud/internal/memfd"
 )
 
 // engineContext is the engine's side of a context. It implements [ContextDriver].
@@ -161,7 +162,7 @@ func (c *engineContext) mapMemory(size uint64) error {
 	if err := c.file.Truncate(int64(size)); err != nil {
 		return closing(c.file, fmt.Errorf("size a context's memory: %w", err))
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		return closing(c.file, fmt.Errorf("seal a context's memory: %w", err))
 	}
 	c.data, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)

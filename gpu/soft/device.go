@@ -14,6 +14,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/nvreg"
+	"vgpud/internal/memfd"
 )
 
 // Device is a soft GPU as a gpu.Device, over whichever Driver. Beside that interface it can suspend contexts, set
@@ -94,8 +95,11 @@ func (d *Device) NewContext(ctx context.Context, o gpu.ContextOptions) (_ gpu.Co
 	if err != nil {
 		return nil, err
 	}
-	mem, err := unix.Mmap(int(info.Memory.Fd()), 0, int(info.Size), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED|unix.MAP_NORESERVE)
+	var mem []byte
+	if err = memfd.Check(info.Memory, int64(info.Size)); err == nil {
+		mem, err = unix.Mmap(int(info.Memory.Fd()), 0, int(info.Size), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED|unix.MAP_NORESERVE)
+	}
 	if cerr := info.Memory.Close(); err == nil {
 		err = cerr
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/gpu/nvreg"
+	"vgpud/internal/memfd"
 )
 
 // Where the soft GPU's registers are. A reader finds them through the device table, as on hardware, and depends on
@@ -42,8 +43,7 @@ func newRegFile(now time.Duration) (*regFile, error) {
 		return nil, closing(f, fmt.Errorf("map the register file: %w", err))
 	}
 	// The mapping above stays writable; whoever else gets the file can only read it.
-	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, memfd.Seals|unix.F_SEAL_FUTURE_WRITE); err != nil {
 		_ = unix.Munmap(mem)
 		return nil, closing(f, fmt.Errorf("seal the register file: %w", err))
 	}
@@ -107,6 +107,9 @@ func closing(f *os.File, err error) error {
 // MapRegisters maps a register file for reading: what [Driver.Registers] returned, which stays the caller's. Give the
 // mapping back with unix.Munmap.
 func MapRegisters(f *os.File) ([]byte, nvreg.Space, error) {
+	if err := memfd.Check(f, nvreg.Size); err != nil {
+		return nil, nvreg.Space{}, fmt.Errorf("the soft GPU's registers: %w", err)
+	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, nvreg.Size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, nvreg.Space{}, fmt.Errorf("map the soft GPU's registers: %w", err)

@@ -56,6 +56,10 @@ type VM struct {
 	// whether its channels are held now.
 	Active    bool `json:"active"`
 	Suspended bool `json:"suspended"`
+	// Silent says why the daemon does not govern the guest, which an earlier one made, and
+	// what to do; empty: it does. Until it is met it is suspended, if it can be, and of what
+	// follows only what was noted is shown.
+	Silent string `json:"silent,omitempty"`
 
 	// GPUSeconds is compute time by accounting, and GPUSecondsOwn by the GPU's
 	// own count where the GPU has one.

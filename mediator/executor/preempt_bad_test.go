@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/gpu"
+	"vgpud/internal/memfd"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -167,7 +168,7 @@ func TestOldPagesLaunches(t *testing.T) {
 // oldPage is a page of the version before: shorter, and of version 1.
 func oldPage(t *testing.T) *link.Page {
 	t.Helper()
-	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +177,9 @@ func oldPage(t *testing.T) *link.Page {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte{0x76, 0x76, 0x70, 0x67, 1, 0, 0, 0}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
 	p, err := link.OpenPage(f)

@@ -179,7 +179,8 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 				g := r.open()
 				fn := g.load(testdata(t, k.file), k.name)
 				c := g.counting(600)
-				c.preemptible(g, fn, k, 30)
+				// Long enough for this process not to have a processor for a while.
+				c.preemptible(g, fn, k, 300)
 				const out = staging + 1<<20
 				g.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: out, Src: c.mem, Size: 2400})
 				slot := r.page.Context(0)

@@ -14,6 +14,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/internal/memfd"
 	"vgpud/mediator/confine"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
@@ -53,6 +54,11 @@ func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *s
 	}
 	log = log.With("guest", s.Guest, "context", s.Slot)
 
+	var until *os.File
+	if len(m.Files) == 3 {
+		until = m.Files[2]
+		defer func() { err = errors.Join(err, until.Close()) }()
+	}
 	shared, err := mapShared(m.Files[0])
 	if err != nil {
 		return errors.Join(err, m.Files[1].Close())
@@ -63,6 +69,7 @@ func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *s
 		return err
 	}
 	defer func() { err = errors.Join(err, page.Close()) }()
+	page.SetUntil(until)
 
 	slot := page.Context(s.Slot)
 	slot.Reset(os.Getpid())
@@ -167,8 +174,8 @@ func seal(kind string) error {
 }
 
 func checkSetup(m *link.Message, s *link.Setup) error {
-	if m.Kind != link.KindSetup || len(m.Files) != 2 {
-		return fmt.Errorf("first message is %q with %d files, want %q with 2", m.Kind, len(m.Files), link.KindSetup)
+	if n := len(m.Files); m.Kind != link.KindSetup || n != 2 && n != 3 {
+		return fmt.Errorf("first message is %q with %d files, want %q with 2 or 3", m.Kind, n, link.KindSetup)
 	}
 	if err := m.Decode(s); err != nil {
 		return err
@@ -188,6 +195,9 @@ func mapShared(f *os.File) (mem []byte, err error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at BAR2: %w", err)
+	}
+	if err := memfd.Check(f, st.Size()); err != nil {
+		return nil, fmt.Errorf("BAR2: %w", err)
 	}
 	mem, err = unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/memfd"
 	"vgpud/mediator/link"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -37,7 +38,7 @@ func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn,
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.MemfdCreate("bar2", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +47,9 @@ func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn,
 		t.Fatal(err)
 	}
 	if err := shared.Truncate(sharedBytes); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(shared.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
 	m, err := link.NewMessage(link.KindSetup, s, shared, page.File())

@@ -125,21 +125,9 @@ func (c *control) attend(conn *link.Conn) error {
 			}
 		}
 		logClose(c.log, m.CloseFiles())
-		switch m.Kind {
-		case link.KindQuit:
+		if m.Kind == link.KindQuit {
 			c.log.Info("told to end")
 			c.quit()
-		case link.KindDomain:
-			var d link.Domain
-			if err := m.Decode(&d); err != nil {
-				return err
-			}
-			c.mu.Lock()
-			c.hello.Domain, c.hello.Granted = d.Name, d.Granted
-			c.mu.Unlock()
-			if err := conn.Send(link.Message{Kind: link.KindDomain}); err != nil {
-				return err
-			}
 		}
 	}
 	return err

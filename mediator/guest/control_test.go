@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -30,7 +29,7 @@ func newControl(t *testing.T) (*control, *net.UnixListener) {
 		t.Fatal(err)
 	}
 	return &control{
-		page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{PID: os.Getpid()},
+		page: page, log: slog.New(slog.DiscardHandler), hello: link.Hello{Version: "test"},
 		clock: &clock.Sim{}, changes: make(chan struct{}, 1),
 	}, l
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"log/slog"
+	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type executors struct {
 	log     *slog.Logger
 	dev     *vgpu.Device // set once, before the first call
 	daemons *control     // who are told of handles and changes; nil: nobody
+	until   *os.File     // see [link.Page.SetUntil]; nil: there is none
 
 	mu    sync.Mutex
 	lives [link.MaxContexts]*life

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"sync"
 
@@ -61,7 +60,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	defer b.wait()
 	daemons.clock, daemons.changes = clock.Real{}, make(chan struct{}, 1)
-	b.daemons = daemons
+	b.daemons, b.until = daemons, o.Sockets.Until
 	b.use(dev)
 
 	if err := o.Ready(); err != nil {
@@ -69,7 +68,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	log.Info("virtual GPU ready", "socket", o.Spec.Socket, "gpu", o.Spec.GPU.Name)
 
-	daemons.hello, daemons.page, daemons.quit = link.Hello{Version: o.Version, Spec: o.Spec, PID: os.Getpid()}, page, cancel
+	daemons.hello, daemons.page, daemons.quit = link.Hello{Version: o.Version}, page, cancel
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { daemons.serve(ctx, o.Sockets.Control) })

@@ -153,7 +153,11 @@ func (l *life) start() (_ *exec.Cmd, _ *link.Conn, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), conn.Close())
 	}
-	m, err := link.NewMessage(link.KindSetup, l.setup(), shared, l.b.page.File())
+	files := []*os.File{shared, l.b.page.File()}
+	if l.b.until != nil {
+		files = append(files, l.b.until)
+	}
+	m, err := link.NewMessage(link.KindSetup, l.setup(), files...)
 	if err == nil {
 		err = conn.Send(m)
 	}

@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/link"
 	"vgpud/vfio/vfiouser"
 )
 
@@ -15,11 +18,18 @@ import (
 type Sockets struct {
 	VMM     *net.UnixListener // vfio-user
 	Control *net.UnixListener // for daemons
+	// Until is the file of [link.Page.SetUntil]; nil: a daemon of an older version made
+	// the others.
+	Until *os.File
 }
 
+// UntilFile is the name, in a guest's directory, of the file by which a daemon suspends
+// a guest whose process it has not met.
+const UntilFile = "suspended"
+
 // Listen makes the socket at path for the VMM, who is owner, or the caller's user
-// where that is nil, and the control socket in the guest's directory, which is the
-// caller's. Nobody removes their files.
+// where that is nil, and in the guest's directory, which is the caller's, the control
+// socket and the [UntilFile]. Nobody removes their files.
 func Listen(path string, owner *vfiouser.Owner, dir string) (*Sockets, error) {
 	vmm, err := vfiouser.Listen(path, owner)
 	if err != nil {
@@ -31,7 +41,11 @@ func Listen(path string, owner *vfiouser.Owner, dir string) (*Sockets, error) {
 	}
 	vmm.SetUnlinkOnClose(false)
 	control.SetUnlinkOnClose(false)
-	return &Sockets{VMM: vmm, Control: control}, nil
+	until, err := link.NewUntil(filepath.Join(dir, UntilFile))
+	if err != nil {
+		return nil, errors.Join(err, vmm.Close(), control.Close())
+	}
+	return &Sockets{VMM: vmm, Control: control, Until: until}, nil
 }
 
 // Files are the sockets as a process can inherit them, the VMM's first.
@@ -44,7 +58,11 @@ func (s *Sockets) Files() ([]*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("hand over a guest's socket: %w", err), vmm.Close())
 	}
-	return []*os.File{vmm, control}, nil
+	until, err := unix.FcntlInt(s.Until.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("hand over a guest's suspension: %w", err), vmm.Close(), control.Close())
+	}
+	return []*os.File{vmm, control, os.NewFile(uintptr(until), UntilFile)}, nil
 }
 
 // Inherit takes over what [Sockets.Files] handed over: first is the number of the
@@ -62,6 +80,13 @@ func Inherit(first uintptr) (*Sockets, error) {
 			return nil, errors.Join(fmt.Errorf("take over a guest's socket: it is a %T", inherited), inherited.Close(), s.Close())
 		}
 	}
+	// A daemon of an older version hands over none, and the number is whatever else's.
+	const third = 2
+	var st unix.Stat_t
+	if err := unix.Fstat(int(first+third), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		unix.CloseOnExec(int(first + third))
+		s.Until = os.NewFile(first+third, UntilFile)
+	}
 	return &s, nil
 }
 
@@ -73,6 +98,11 @@ func (s *Sockets) Close() error {
 			continue
 		}
 		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.Until != nil {
+		if err := s.Until.Close(); !errors.Is(err, os.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,9 @@ type Message struct {
 	// Files travel beside the text. Send borrows them; Receive's are the
 	// caller's to close.
 	Files []*os.File `json:"-"`
+	// Sender is the process that sent it, by the kernel's word; 0 where that is not known,
+	// as on every Conn that is not [Dial]'s.
+	Sender int `json:"-"`
 }
 
 // NewMessage makes a message with body encoded.
@@ -83,7 +87,7 @@ type Conn struct {
 
 // NewConn makes a Conn of a SOCK_SEQPACKET socket, which it takes over.
 func NewConn(c *net.UnixConn) *Conn {
-	return &Conn{c: c, text: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*MaxFiles))}
+	return &Conn{c: c, text: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*MaxFiles)+unix.CmsgSpace(unix.SizeofUcred))}
 }
 
 // Pair makes two connected ends: one to keep, and one to hand to a child.
@@ -116,13 +120,20 @@ func FromFile(f *os.File) (*Conn, error) {
 	return NewConn(uc), nil
 }
 
-// Dial connects to a listening link.
+// Dial connects to a listening link. Of what is received on it the sender is known: the
+// socket itself tells only who made it listen, which for a guest's is a daemon.
 func Dial(path string) (*Conn, error) {
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: path})
+	// Before it is connected, so that no message comes without its sender.
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var e error
+		err := c.Control(func(fd uintptr) { e = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
+		return errors.Join(err, e)
+	}}
+	c, err := d.Dial("unixpacket", path)
 	if err != nil {
 		return nil, err
 	}
-	return NewConn(c), nil
+	return NewConn(c.(*net.UnixConn)), nil
 }
 
 // Send writes one message. The files stay the caller's. Where the other end
@@ -185,15 +196,15 @@ func (c *Conn) Receive() (Message, error) {
 	if err != nil {
 		return Message{}, fmt.Errorf("receive a message: %w", err)
 	}
-	files, ferr := filesOf(c.oob[:on])
-	if n == 0 && on == 0 {
-		return Message{}, io.EOF
+	files, sender, ferr := controlOf(c.oob[:on])
+	if n == 0 && len(files) == 0 {
+		return Message{}, io.EOF // which has a sender, too: none
 	}
 	m := Message{}
 	if err := errors.Join(ferr, checkWhole(flags)); err == nil {
 		err = json.Unmarshal(c.text[:n], &m)
 		if err == nil {
-			m.Files = files
+			m.Files, m.Sender = files, sender
 			return m, nil
 		}
 		ferr = fmt.Errorf("decode a message: %w", err)
@@ -211,27 +222,30 @@ func checkWhole(flags int) error {
 	return nil
 }
 
-// filesOf takes the descriptors out of control data.
-func filesOf(oob []byte) ([]*os.File, error) {
+// controlOf takes the descriptors and the sending process out of control data.
+func controlOf(oob []byte) (files []*os.File, sender int, err error) {
 	if len(oob) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil, fmt.Errorf("parse control data: %w", err)
+		return nil, 0, fmt.Errorf("parse control data: %w", err)
 	}
-	var files []*os.File
 	for i := range msgs {
+		if c, err := unix.ParseUnixCredentials(&msgs[i]); err == nil {
+			sender = int(c.Pid)
+			continue
+		}
 		fds, err := unix.ParseUnixRights(&msgs[i])
 		if err != nil {
-			continue // credentials and the like carry no descriptors
+			continue
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
 			files = append(files, os.NewFile(uintptr(fd), "link"))
 		}
 	}
-	return files, nil
+	return files, sender, nil
 }
 
 // Shut has the other end's Receive return io.EOF after what was sent before. The

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +208,79 @@ func TestOpenPageRefuses(t *testing.T) {
 				t.Errorf("the file was left open: %v", err)
 			}
 		})
+	}
+}
+
+// TestSuspendUntil: where the page is silent the guest is suspended for as long as its file
+// says, and is not where a daemon writes to the page.
+func TestSuspendUntil(t *testing.T) {
+	page, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close()
+	path := filepath.Join(t.TempDir(), "until")
+	f, err := NewUntil(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write([]byte{1}); err == nil {
+		t.Error("the guest's processes can write to it")
+	}
+	page.SetUntil(f)
+	now := time.Hour
+	want := func(what string, want Verdict) {
+		t.Helper()
+		if got := page.Verdict(now); got != want {
+			t.Errorf("%s: verdict %v, want %v", what, got, want)
+		}
+	}
+	want("without a daemon", Run)
+	if err := SuspendUntil(path, now+time.Second); err != nil {
+		t.Fatal(err)
+	}
+	now += lookUntilEvery
+	want("suspended", Suspend)
+	page.Beat(now)
+	want("with a daemon that has the page", Run)
+	now += time.Second
+	want("after its end", Run)
+	if err := SuspendUntil(path, now+time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	now += lookUntilEvery
+	want("suspended again", Suspend)
+	if err := SuspendUntil(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	now += lookUntilEvery
+	want("taken back", Run)
+}
+
+// TestOpenPageAsksForSeals: a page that its maker could cut short is not mapped, since
+// whoever reads it then is ended.
+func TestOpenPageAsksForSeals(t *testing.T) {
+	fd, err := unix.MemfdCreate("unsealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker := os.NewFile(uintptr(fd), "unsealed")
+	defer maker.Close()
+	page, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close()
+	if _, err := maker.Write(page.mem); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := OpenPage(os.NewFile(uintptr(copied), "unsealed")); err == nil {
+		t.Errorf("OpenPage took it: %v", p.Close())
 	}
 }
 

@@ -11,8 +11,8 @@ type Kind string
 
 // Messages between vm and exec.
 const (
-	// KindSetup (vm to exec) is the first message: body [Setup], files BAR2 and
-	// the guest's page.
+	// KindSetup (vm to exec) is the first message: body [Setup], files BAR2, the
+	// guest's page, and, where vm has it, the file of [Page.SetUntil].
 	KindSetup Kind = "setup"
 	// KindReady (exec to vm): the context carries out commands, or, with Error
 	// set, never will. Its body may then be a [Fault] whose code says why.
@@ -58,10 +58,6 @@ const (
 	KindLog Kind = "log"
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
-	// KindDomain (serve to vm) says what the guest's domain has come to be: body
-	// [Domain]. It is what the next daemon is told. The answer, once it is noted,
-	// is an empty message of the kind.
-	KindDomain Kind = "domain"
 	// KindChanged (vm to serve): a channel or a context came or went, which may call
 	// for a decision. Several may come to one message.
 	KindChanged Kind = "changed"
@@ -166,11 +162,10 @@ type ChannelFailure struct {
 	Code       uint32 `json:"code"`
 }
 
-// Hello is a guest's virtual GPU introducing itself to the daemon.
+// Hello is a guest's virtual GPU introducing itself to the daemon, which knows by its own
+// notes who the guest is, and by the kernel which process says it.
 type Hello struct {
 	Version string `json:"version"`
-	Spec
-	PID int `json:"pid"`
 }
 
 // Spec is what a guest's virtual GPU was made with.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/memfd"
 )
 
 // MaxContexts is how many contexts of a guest a page has room for.
@@ -41,6 +43,7 @@ type Page struct {
 	area  *stubArea // nil on a page of version 1
 	work  *workArea // nil before version 3
 	stubs [MaxStubs]StubSlot
+	until until
 }
 
 // pageLayout is the page as it lies in memory, up to its stubs.
@@ -168,7 +171,7 @@ func NewPage() (*Page, error) {
 	if err := f.Truncate(PageBytes); err != nil {
 		return nil, fmt.Errorf("size a guest's page: %w", closing(f, err))
 	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		return nil, fmt.Errorf("seal a guest's page: %w", closing(f, err))
 	}
 	p, err := mapPage(f, pageVersion)
@@ -179,7 +182,8 @@ func NewPage() (*Page, error) {
 	return p, nil
 }
 
-// OpenPage maps the page that f, which it takes over, holds. A page of an older
+// OpenPage maps the page that f, which it takes over, holds, and refuses one whose size
+// could change under whoever maps it. A page of an older
 // version is taken too; it lacks what came later (see [Page.HasStubs] and
 // [Page.HasWork]).
 func OpenPage(f *os.File) (*Page, error) {
@@ -191,6 +195,9 @@ func OpenPage(f *os.File) (*Page, error) {
 	if version <= 0 {
 		return nil, closing(f, fmt.Errorf("guest's page has %d bytes, want %d, or %v as older versions had: another version of vgpud made it",
 			st.Size(), PageBytes, pageBytes[1:pageVersion]))
+	}
+	if err := memfd.Check(f, pageBytes[version]); err != nil {
+		return nil, closing(f, fmt.Errorf("guest's page: %w", err))
 	}
 	p, err := mapPage(f, version)
 	if err != nil {
@@ -259,9 +266,13 @@ func (p *Page) SetVerdict(v Verdict) {
 }
 
 // Verdict is what holds at now: a suspension ends by itself when the daemon
-// has been silent for [SuspensionLimit].
+// has been silent for [SuspensionLimit]. One that has not met the guest's process yet
+// may say otherwise: see [SuspendUntil].
 func (p *Page) Verdict(now time.Duration) Verdict {
 	v := Verdict(p.l.verdict.Load())
+	if p.Silent(now) && p.until.holds(now) {
+		return Suspend
+	}
 	if v == Suspend && p.Abandoned(now) {
 		return Run
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"vgpud/internal/memfd"
 	"vgpud/mediator/stub"
 )
 
@@ -390,7 +391,7 @@ func TestServeSleepsOnItsBell(t *testing.T) {
 // oldPage is a page of a version's size that says it is of version says.
 func oldPage(t *testing.T, version int, says uint32) *os.File {
 	t.Helper()
-	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,6 +404,9 @@ func oldPage(t *testing.T, version int, says uint32) *os.File {
 		head[i], head[4+i] = byte(uint32(pageMagic)>>(8*i)), byte(says>>(8*i))
 	}
 	if _, err := f.WriteAt(head[:], 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
 	return f

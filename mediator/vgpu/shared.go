@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/internal/memfd"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -41,7 +42,7 @@ func (s *shared) prepare(header int, generation uint32) error {
 		return fmt.Errorf("size shared memory to %d bytes: %w", s.bytes, err)
 	}
 	fd := int(s.file.Fd())
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		return fmt.Errorf("seal shared memory: %w", err)
 	}
 	m, err := unix.Mmap(fd, 0, header, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

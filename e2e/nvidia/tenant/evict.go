@@ -207,11 +207,6 @@ func (b *bare) newVictim(ctx context.Context, name string) (*victim, error) {
 	return v, nil
 }
 
-func (v *victim) tasks() uint64 {
-	g := v.kernel.grid
-	return uint64(g[0]) * uint64(g[1]) * uint64(g[2])
-}
-
 func (v *victim) threads() uint32 { return v.kernel.block[0] * v.kernel.block[1] * v.kernel.block[2] }
 
 // begin begins a launch in a form.

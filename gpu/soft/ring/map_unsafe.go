@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/memfd"
 )
 
 // NewFile makes a channel's file, sealed so that neither side can take it away from under the other. The caller closes
@@ -19,7 +21,7 @@ func NewFile() (*os.File, error) {
 	if err := f.Truncate(Bytes); err != nil {
 		return nil, fmt.Errorf("size a channel's ring: %w", closing(f, err))
 	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		return nil, fmt.Errorf("seal a channel's ring: %w", closing(f, err))
 	}
 	mem, l, err := mapFile(f)
@@ -42,12 +44,8 @@ func closing(f *os.File, err error) error {
 }
 
 func mapFile(f *os.File) ([]byte, *layout, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, nil, fmt.Errorf("look at a channel's ring: %w", err)
-	}
-	if st.Size() != Bytes {
-		return nil, nil, fmt.Errorf("channel's ring has %d bytes, want %d", st.Size(), Bytes)
+	if err := memfd.Check(f, Bytes); err != nil {
+		return nil, nil, fmt.Errorf("channel's ring: %w", err)
 	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, Bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
