@@ -23,7 +23,7 @@ model's**, except what stands under "H100" in the figures 0, which is measured (
 - **Forms**: the transformation is applied to the corpus' PTX and the result interpreted; what its code issues more for each unit
   and task is added. Which form is launched is what the agents' tuner chooses when each launch takes as long as the model says
   (at most 2 %% more than the original, or else at most 5 %%; %[1]v to leave are wanted). A kernel for which it finds none is left
-  as it is, and can't be evicted. To each launch in a form the host's part is added, %[2].0f µs: the channel goes on when the host has
+  as it is, and can't be evicted. To each launch in a form the host's part is added, %.0[2]f µs: the channel goes on when the host has
   found it done.
 - **L**, how many tasks FLEP's form does between two looks, is found off line for the papers' form here, as in FLEP §4.1. No product code
   does so: the product chooses form, group and L on line, from what launches take (guestagent/preempt/tune).
