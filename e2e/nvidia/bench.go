@@ -31,8 +31,8 @@ var parts = []part{
 	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps", "urgent_batch_kept", "urgent_back_to_back_added_us", "urgent_back_to_back_speedup_default", "urgent_back_to_back_speedup_mps", "urgent_back_to_back_batch_kept"}, 100 * time.Second, urgent},
 	{"accounting", []string{"accounting_error", "host_cpu"}, 150 * time.Second, account},
 	{"shares", []string{"share_error", "throughput_kept"}, 155 * time.Second, shares},
-	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 175 * time.Second, cost},
-	{"fair", []string{"fair_distance"}, 250 * time.Second, fair},
+	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 150 * time.Second, cost},
+	{"fair", []string{"fair_distance"}, 215 * time.Second, fair},
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, transform},
 	{faultsPart, nil, 70 * time.Second, faults},
 }
