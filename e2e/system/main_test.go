@@ -1,6 +1,7 @@
 package system
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -9,13 +10,25 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if mode := os.Getenv(modeVariable); mode != "" {
+	switch mode := os.Getenv(modeVariable); mode {
+	case "":
+	case spinMode:
+		spin()
+	default:
 		os.Exit(misbehave(mode, os.Getenv(socketVariable)))
 	}
-	code := m.Run()
-	if err := host.Cleanup(); err != nil {
+	flag.Parse()
+	end, err := startBusy(*busyProcesses)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
+		os.Exit(1)
+	}
+	code := m.Run()
+	for _, err := range []error{end(), host.Cleanup()} {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	os.Exit(code)
 }
