@@ -111,6 +111,9 @@ type Executor struct {
 	params []byte
 	gl     gpu.Launch
 
+	// yield gives the processor to whoever waits for it.
+	yield func()
+
 	poison    error      // what poisoned the context
 	status    abi.Status // as completions say it
 	lastFault string
@@ -144,6 +147,7 @@ func New(o Options) *Executor {
 		events:    newHandles[*event](maxEvents),
 		props:     o.Device.Properties(),
 		lastFault: o.LastFault,
+		yield:     yield,
 	}
 }
 
