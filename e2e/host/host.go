@@ -28,7 +28,7 @@ import (
 const GPUName = "gpu0"
 
 // startLimit is how long a process may take to answer.
-const startLimit = 30 * time.Second
+const startLimit = 10 * time.Minute
 
 // patience is for what takes a GPU in software, which has half a busy processor or less,
 // seconds of its time, and is much longer than that takes beside twenty busy processes:
