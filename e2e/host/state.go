@@ -47,7 +47,10 @@ func (h *Host) state() string {
 		b.WriteString(describe(pid, first))
 	}
 	for _, pid := range pids {
-		b.WriteString(pageOf(pid))
+		// Executors and the daemon have the same pages.
+		if strings.HasSuffix(text(fmt.Sprintf("/proc/%d/cmdline", pid)), "\x00vm\x00") {
+			b.WriteString(pageOf(pid))
+		}
 	}
 	// Those that others hear end first.
 	slices.Reverse(pids)
