@@ -17,8 +17,9 @@ import (
 	"vgpud/clock"
 )
 
-// endLimit is how long a process may take to end when told to.
-const endLimit = 30 * time.Second
+// endLimit is how long a process may take to end when told to, on a machine that does much
+// else.
+const endLimit = 5 * time.Minute
 
 // Process is a child. Its methods are safe for concurrent use.
 type Process struct {
@@ -73,7 +74,7 @@ func (p *Process) Why() error {
 	return fmt.Errorf("%s ended: %v%s", p.Name, p.err, Tail(p.Log))
 }
 
-// End tells the process to end by SIGTERM, kills it if it doesn't within 30 s, and waits
+// End tells the process to end by SIGTERM, kills it if it doesn't within minutes, and waits
 // until it has. How it did says [Process.Err].
 func (p *Process) End() error {
 	if err := p.Cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

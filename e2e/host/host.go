@@ -28,11 +28,12 @@ import (
 const GPUName = "gpu0"
 
 // startLimit is how long a process may take to answer.
-const startLimit = 30 * time.Second
+const startLimit = 10 * time.Minute
 
 // patience is for what takes a GPU in software, which has half a busy processor or less,
-// seconds of its time.
-const patience = 2 * time.Minute
+// seconds of its time, and is much longer than that takes beside twenty busy processes:
+// what comes late is no fault.
+const patience = 10 * time.Minute
 
 var built struct {
 	sync.Mutex
@@ -110,7 +111,7 @@ type Host struct {
 	Daemon  *Process
 	Client  *api.Client
 	Config  mediator.Config
-	// Patience is how long [Host.Until] waits, two minutes unless it is set.
+	// Patience is how long [Host.Until] waits, ten minutes unless it is set.
 	Patience time.Duration
 	made     []int // the guests' processes
 }
@@ -249,15 +250,24 @@ func (h *Host) await(p *Process, ask func() error) {
 }
 
 // Until asks again and again until there is no error, or the test fails for want of
-// Patience.
+// Patience. Then it says what all that takes part is doing, and ends the host's processes.
 func (h *Host) Until(what string, ask func() error) {
 	h.tb.Helper()
-	Until(h.tb, h.Patience, what, ask)
+	if err := until(h.Patience, ask); err != nil {
+		h.tb.Fatalf("waited %v for %s: %v\n%s", h.Patience, what, err, h.state())
+	}
 }
 
 // Until asks again and again until there is no error, or the test fails.
 func Until(tb testing.TB, patience time.Duration, what string, ask func() error) {
 	tb.Helper()
+	if err := until(patience, ask); err != nil {
+		tb.Fatalf("waited %v for %s: %v", patience, what, err)
+	}
+}
+
+// until asks again and again until there is no error, and returns the last after patience.
+func until(patience time.Duration, ask func() error) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -265,12 +275,12 @@ func Until(tb testing.TB, patience time.Duration, what string, ask func() error)
 	for {
 		err := ask()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-again.C:
 		case <-deadline.C:
-			tb.Fatalf("waited %v for %s: %v", patience, what, err)
+			return err
 		}
 	}
 }

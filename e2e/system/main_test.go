@@ -1,6 +1,8 @@
 package system
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -9,13 +11,27 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if mode := os.Getenv(modeVariable); mode != "" {
+	switch mode := os.Getenv(modeVariable); mode {
+	case "":
+	case spinMode:
+		spin()
+	default:
 		os.Exit(misbehave(mode, os.Getenv(socketVariable)))
 	}
-	code := m.Run()
-	if err := host.Cleanup(); err != nil {
+	flag.Parse()
+	// What is to be slow are the tests, and not the compiler.
+	_, err := host.Programs()
+	end, berr := startBusy(*busyProcesses)
+	if err := errors.Join(err, berr); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
+		os.Exit(1)
+	}
+	code := m.Run()
+	for _, err := range []error{end(), host.Cleanup()} {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	os.Exit(code)
 }

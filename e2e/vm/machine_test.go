@@ -18,11 +18,11 @@ import (
 
 // bootLimit is how long a VM may take to boot, or to do what it is asked for, on a
 // machine that does much else.
-const bootLimit = 2 * time.Minute
+const bootLimit = 15 * time.Minute
 
 // patience is how long a condition may take to come about that depends on what VMs
 // do, one after the other.
-const patience = 3 * time.Minute
+const patience = 15 * time.Minute
 
 // patient has a host's tests wait as VMs without KVM need it on a busy machine.
 func patient(h *host.Host) *host.Host {

@@ -155,7 +155,7 @@ func (p *Plan) bus(ctx context.Context) (driver.Bus, error) {
 
 // agentPatience is for how long the agent may be preparing: it begins when its
 // guest does, and tries each virtual GPU that comes.
-const agentPatience = time.Minute
+const agentPatience = 15 * time.Minute
 
 // dialAgent opens a part of a virtual GPU by way of the agent, as soon as that has
 // it.

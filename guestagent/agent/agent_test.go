@@ -287,6 +287,20 @@ func TestDevicesThatFail(t *testing.T) {
 	}
 }
 
+// TestCheckOfASlowDevice holds that a device is given minutes for its check: on a busy host
+// it takes more than half of one, and is whole.
+func TestCheckOfASlowDevice(t *testing.T) {
+	left := make(chan time.Duration, 1)
+	start(t, nil, agent.Options{Open: func(ctx context.Context, _ string) (agent.Lender, error) {
+		late, _ := ctx.Deadline()
+		left <- time.Until(late)
+		return nil, driver.ErrBusy
+	}}, address)
+	if d := <-left; d < 5*time.Minute {
+		t.Errorf("a check has %v", d)
+	}
+}
+
 // TestFailedDeviceIsTriedAgain has a device whose host is in trouble at first.
 func TestFailedDeviceIsTriedAgain(t *testing.T) {
 	var well atomic.Bool

@@ -25,9 +25,10 @@ type AgentOptions struct {
 	Ask allot.Ask
 }
 
-// agentPatience bounds how long the agent may take to answer: it may have to reset
-// the device.
-const agentPatience = 20 * time.Second
+// agentPatience bounds how long the agent may take to answer: it may have to check or
+// reset the device, on a host that has much else to do. An agent that has ended is
+// noticed at once.
+const agentPatience = 15 * time.Minute
 
 // AgentBus is a part of a virtual GPU that vgpu-agent shares. It implements [Bus].
 // Registers and memory are the device's own; only what decides over slots goes by

@@ -111,6 +111,9 @@ type Executor struct {
 	params []byte
 	gl     gpu.Launch
 
+	// yield gives the processor to whoever waits for it.
+	yield func()
+
 	poison    error      // what poisoned the context
 	status    abi.Status // as completions say it
 	lastFault string
@@ -145,6 +148,7 @@ func New(o Options) *Executor {
 		props:     o.Device.Properties(),
 		lastFault: o.LastFault,
 		admission: admission{ranks: o.Page.Ranks(o.Slot)},
+		yield:     yield,
 	}
 }
 

@@ -20,9 +20,9 @@ const (
 	// urgentWindow is the same for the most urgent guest's next launch, where the daemon
 	// wants no time lost.
 	urgentWindow = 100 * time.Millisecond
-	// spinsPerLook is how many times an idle executor looks at its rings between
-	// two readings of the clock.
-	spinsPerLook = 32
+	// fewLooks is how many looks at its rings an executor takes so soon that the wait is
+	// none.
+	fewLooks = 32
 )
 
 // Run serves until ctx ends. It returns nil then, or the error that made it
@@ -43,16 +43,15 @@ func (x *Executor) Run(ctx context.Context) error {
 	// with its next launch where the GPU is quick with each.
 	var forGuest, forGPU pollWindow
 	window := &forGuest
+	var crowd crowd
 	now := x.o.Clock.Now()
 	idleFrom, looks := now, 0
 	for ctx.Err() == nil {
 		bell := x.slot.Bell()
-		if looks++; looks%spinsPerLook == 0 {
-			now = x.o.Clock.Now()
-		}
+		looks++
 		held := x.o.Page.Verdict(now) == link.Suspend
 		if x.Step(held) {
-			if looks > spinsPerLook {
+			if looks > fewLooks {
 				window.ended(now - idleFrom)
 			}
 			if window = &forGuest; x.busy() {
@@ -63,8 +62,12 @@ func (x *Executor) Run(ctx context.Context) error {
 			x.priority.attend(now)
 			continue
 		}
-		if d := now - idleFrom; d < window.length() || d < leavingWindow && x.leaving() || d < urgentWindow && x.urgent() || x.watchful() {
-			yield()
+		d := now - idleFrom
+		if !crowd.there(now) && (d < window.length() || d < leavingWindow && x.leaving() || d < urgentWindow && x.urgent() || x.watchful()) {
+			x.yield()
+			looked := x.o.Clock.Now()
+			crowd.yielded(now, looked)
+			now = looked
 			continue
 		}
 		if !x.arm(held) {
@@ -179,6 +182,33 @@ func yield() {
 	// one has, which is nothing.
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
+
+// crowd is who else wants the processor. Linux takes a yield for the end of the thread's
+// claim, whatever its priority: until it is back all others there have had their turns,
+// which on a busy host takes from tens of milliseconds to seconds. A thread that sleeps
+// instead has its precedence when it is woken. So where a yield took long there is no
+// polling for a while.
+type crowd struct {
+	until time.Duration // on the executor's clock
+}
+
+const (
+	// hogged is how long a yield takes at least if who had the processor meanwhile was none
+	// of those that the executor polls for: these have little to do.
+	hogged = 300 * time.Microsecond
+	// crowdTimes is for how many times as long as it took there is no other yield.
+	crowdTimes = 50
+)
+
+// yielded takes in from when to when it took to yield once.
+func (c *crowd) yielded(from, to time.Duration) {
+	if took := to - from; took > hogged {
+		c.until = to + crowdTimes*took
+	}
+}
+
+// there reports whether others are, at now.
+func (c *crowd) there(now time.Duration) bool { return now < c.until }
 
 // pollWindow is how long polling is worth while: the whole window where recent
 // waits mostly ended within it, and next to none where they did not, as while

@@ -51,11 +51,11 @@ const settle = 2 * time.Second
 
 // checkLimit is how much longer than it should be a phase may get: VMs can be slow to
 // check results, most of all where the policy is none and others have the GPU.
-const checkLimit = 2 * time.Minute
+const checkLimit = 15 * time.Minute
 
 // startLimit is how long everything may take to start; VMs without KVM boot in 4
-// to 9 seconds each, and more where the processors have other work.
-const startLimit = 2 * time.Minute
+// to 9 seconds each, and in minutes where the processors have other work.
+const startLimit = 20 * time.Minute
 
 // demo is one run.
 type demo struct {

@@ -24,7 +24,7 @@ const (
 	// contestSettle is how long they work under a policy before that.
 	contestSettle = time.Second
 	// contestLimit is how much longer it may get, until a result of both was checked.
-	contestLimit = time.Minute
+	contestLimit = 15 * time.Minute
 )
 
 // urgentPause is between an urgent launch's end and the next: some forty times a

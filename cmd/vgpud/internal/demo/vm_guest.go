@@ -25,7 +25,7 @@ const vmWarpTime = time.Microsecond
 // vmEndLimit is how long a VM's program may take to end when told to, and the VM
 // then to power itself off: minutes, where QEMU translates its instructions on a
 // machine that does much else.
-const vmEndLimit = 2 * time.Minute
+const vmEndLimit = 15 * time.Minute
 
 // vmGuest is a guest in a VM. Its console goes to a file of its own.
 type vmGuest struct {

@@ -1,0 +1,61 @@
+package executor
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+)
+
+// TestNoYieldOnABusyProcessor: an executor whose yield let others run for long does not
+// yield again for many times as long, however often it waits.
+func TestNoYieldOnABusyProcessor(t *testing.T) {
+	const took = 50 * time.Millisecond
+	r := newRig(t, gpu.ContextOptions{})
+	var sim clock.Sim
+	r.x.o.Clock = &sim
+	var yields atomic.Uint64
+	r.x.yield = func() {
+		yields.Add(1)
+		sim.Advance(took)
+	}
+	r.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.x.Run(ctx) }()
+	// waits has it begin so many waits more.
+	waits := func(n uint64) {
+		slot := r.page.Context(0)
+		for before := slot.Counters().Wakeups; slot.Counters().Wakeups < before+n; {
+			slot.Ring()
+		}
+	}
+	waits(20)
+	if n := yields.Load(); n != 1 {
+		t.Errorf("it yielded %d times, want once", n)
+	}
+	sim.Advance((crowdTimes + 1) * took)
+	waits(20)
+	if n := yields.Load(); n != 2 {
+		t.Errorf("it yielded %d times, want twice: later it tries again", n)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestYieldsWhereTheyAreShort: a yield that is soon back is no sign that others are there.
+func TestYieldsWhereTheyAreShort(t *testing.T) {
+	var c crowd
+	if c.yielded(0, hogged); c.there(hogged) {
+		t.Error("after a short one")
+	}
+	c.yielded(0, hogged+1)
+	if until := hogged + 1 + crowdTimes*(hogged+1); !c.there(until-1) || c.there(until) {
+		t.Errorf("after a long one: until %v, want %v", c.until, until)
+	}
+}
