@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// crowd is a guest with some contexts on a GPU that finishes nothing before it is let.
-type crowd struct {
+// manyContexts is a guest with some contexts on a GPU that finishes nothing before it is let.
+type manyContexts struct {
 	t    *testing.T
 	sim  clock.Sim
 	page *link.Page
@@ -25,9 +25,9 @@ type member struct {
 	fn   uint64
 }
 
-func newCrowd(t *testing.T, contexts, channels int) *crowd {
+func newManyContexts(t *testing.T, contexts, channels int) *manyContexts {
 	t.Helper()
-	c := &crowd{t: t}
+	c := &manyContexts{t: t}
 	c.sim.Advance(time.Hour)
 	for i := range contexts {
 		r := newFakeRig(t)
@@ -52,7 +52,7 @@ func newCrowd(t *testing.T, contexts, channels int) *crowd {
 }
 
 // launch has every channel of every context launch n kernels.
-func (c *crowd) launch(n int) {
+func (c *manyContexts) launch(n int) {
 	for _, m := range c.all {
 		for _, g := range m.ends {
 			for range n {
@@ -64,7 +64,7 @@ func (c *crowd) launch(n int) {
 }
 
 // step has every executor do what it can.
-func (c *crowd) step(suspended bool) {
+func (c *manyContexts) step(suspended bool) {
 	for range 4 {
 		for _, m := range c.all {
 			m.x.Step(suspended)
@@ -73,7 +73,7 @@ func (c *crowd) step(suspended bool) {
 }
 
 // onGPU is how many launches the GPU has.
-func (c *crowd) onGPU() (n int) {
+func (c *manyContexts) onGPU() (n int) {
 	for _, m := range c.all {
 		for _, ch := range m.ctx.channels {
 			n += int(ch.sent - ch.done)
@@ -83,7 +83,7 @@ func (c *crowd) onGPU() (n int) {
 }
 
 // let has the GPU finish all that it has.
-func (c *crowd) let() {
+func (c *manyContexts) let() {
 	for _, m := range c.all {
 		for _, ch := range m.ctx.channels {
 			ch.done = ch.sent
@@ -95,7 +95,7 @@ func (c *crowd) let() {
 // GPU, from whatever contexts and channels they come, so that one is left there when it is
 // suspended; and all of them have their turn.
 func TestOneKernelOfAGuest(t *testing.T) {
-	c := newCrowd(t, 16, 2)
+	c := newManyContexts(t, 16, 2)
 	for _, m := range c.all {
 		f, err := m.x.functions.get(m.fn)
 		if err != nil {
@@ -131,7 +131,7 @@ func TestOneKernelOfAGuest(t *testing.T) {
 
 // TestBriefKernelsOfAGuest: what is known to be brief goes from all contexts at once.
 func TestBriefKernelsOfAGuest(t *testing.T) {
-	c := newCrowd(t, 4, 1)
+	c := newManyContexts(t, 4, 1)
 	for _, m := range c.all {
 		f, err := m.x.functions.get(m.fn)
 		if err != nil {
@@ -149,7 +149,7 @@ func TestBriefKernelsOfAGuest(t *testing.T) {
 // one away, however many there are.
 func TestLongAmongBrief(t *testing.T) {
 	for _, contexts := range []int{1, 2} {
-		c := newCrowd(t, contexts, 2)
+		c := newManyContexts(t, contexts, 2)
 		other := c.all[contexts-1]
 		first := c.all[0]
 		for _, m := range c.all {
@@ -190,7 +190,7 @@ func TestLongAmongBrief(t *testing.T) {
 // TestPreemptibleKernelsOfAGuest: of preemptible ones, which leave when they are told to,
 // there are two of one channel.
 func TestPreemptibleKernelsOfAGuest(t *testing.T) {
-	c := newCrowd(t, 3, 2)
+	c := newManyContexts(t, 3, 2)
 	for _, m := range c.all {
 		fn := m.ends[0].load("fake", "preemptible")
 		for _, g := range m.ends {
@@ -215,7 +215,7 @@ func TestPreemptibleKernelsOfAGuest(t *testing.T) {
 // TestWhoDoesNotComeIsPassedOver: a context that may go first, and does nothing, holds the
 // others back for a moment only.
 func TestWhoDoesNotComeIsPassedOver(t *testing.T) {
-	c := newCrowd(t, 3, 1)
+	c := newManyContexts(t, 3, 1)
 	c.page.Context(2).SetWaiting(1)
 	c.all = c.all[:2]
 	c.launch(1)
@@ -235,7 +235,7 @@ func TestWhoDoesNotComeIsPassedOver(t *testing.T) {
 // brief has one time limit together; the context of a launch that was not is left alone.
 func TestBriefThatAreNot(t *testing.T) {
 	for _, known := range []bool{true, false} {
-		c := newCrowd(t, 2, 1)
+		c := newManyContexts(t, 2, 1)
 		if known {
 			for _, m := range c.all {
 				f, err := m.x.functions.get(m.fn)
