@@ -143,7 +143,7 @@ func standing(task string) string {
 	stat := text(task + "/stat")
 	// The second field, the name, is in parentheses and may hold anything.
 	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const state, nice, policy = 3 - 3, 19 - 3, 41 - 3 // counted from the third field
+	const state, nice, policy = 0, 16, 38 // counted from the third field (proc(5))
 	if len(f) <= policy {
 		return "?"
 	}
