@@ -149,7 +149,7 @@ type Requests struct {
 	// Completed is how many requests have ended, and Calls how many of these launched
 	// a kernel.
 	Completed, Calls uint64
-	// UnderWay is whether the GPU has any that have not ended.
+	// UnderWay reports whether the GPU has any that have not ended.
 	UnderWay bool
 	// First is when the GPU was given the first of those that it was given since the
 	// policy was last asked, on the clock of Decide's now.
@@ -248,7 +248,7 @@ type Options struct {
 	// times around the GPU where that sets time slices (half a round to 100 ms), and a
 	// round as it was in the baselines, as LoGA has it.
 	Threshold time.Duration
-	// Sample is for how long neon has each guest run alone in a round; zero: 1 ms, as
+	// Sample is how long neon has each guest run alone in a round; zero: 1 ms, as
 	// NEON has it. LoGA's evaluation has 1 ms for each of its channels (§5.1).
 	Sample time.Duration
 	// MaxOverhead is the part of the GPU's time that ffs may lose, to evictions and to

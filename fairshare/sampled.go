@@ -56,7 +56,7 @@ type sample struct {
 }
 
 const (
-	// neonSample is for how long a guest is sampled, and neonFreeRuns how many times
+	// neonSample is how long a guest is sampled, and neonFreeRuns how many times
 	// as long as all samples together the free run is.
 	neonSample   = time.Millisecond
 	neonFreeRuns = 5

@@ -226,11 +226,15 @@ func (s *Service) bury(t *silent) {
 
 // endSilent ends a guest that does not answer.
 func (s *Service) endSilent(t *silent) error {
-	if t.noted == nil {
-		v, _ := s.showSilent(t)
-		return fmt.Errorf("guest %q: which process it is is not known: end that yourself, and remove %s: %s", t.name, t.dir, v.Silent)
+	noted := t.noted
+	if noted == nil {
+		var err error
+		if noted, err = answers(t.dir); err != nil {
+			v, _ := s.showSilent(t)
+			return fmt.Errorf("guest %q: which process it is is not known: end that yourself, and remove %s: %s (%w)", t.name, t.dir, v.Silent, err)
+		}
 	}
-	if err := t.noted.kill(); err != nil {
+	if err := noted.kill(); err != nil {
 		return fmt.Errorf("kill guest %q: %w", t.name, err)
 	}
 	t.mu.Lock()
@@ -246,8 +250,25 @@ func (s *Service) endSilent(t *silent) error {
 	case <-t.gone:
 		return nil
 	case <-limit.C:
-		return fmt.Errorf("guest %q, process %d, does not end even though it was killed", t.name, t.noted.PID)
+		return fmt.Errorf("guest %q, process %d, does not end even though it was killed", t.name, noted.PID)
 	}
+}
+
+// answers notes which process introduces itself at the control socket in a guest's
+// directory, as the kernel says; none of a guest's processes can put another socket there.
+func answers(dir string) (_ *kept, err error) {
+	conn, err := link.Dial(filepath.Join(dir, guestproc.ControlSocket))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	m, err := conn.ReceiveWithin(endLimit)
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{PID: m.Sender}
+	k.Began, err = startOf(k.PID)
+	return k, errors.Join(err, m.CloseFiles())
 }
 
 // showSilent is the guest as the API shows it, unless it is silent no more.

@@ -25,7 +25,7 @@ type experiment struct {
 	// otherwise it is estimated from polling alone.
 	measured bool
 	watch    accounting.Config
-	// ideal is whether reading registers takes no time, and engines show a change at
+	// ideal says that reading registers takes no time, and engines show a change at
 	// the same time.
 	ideal bool
 	// read is what reading a register takes, channels how many each guest has; zero:

@@ -61,7 +61,7 @@ type target struct {
 	over  int // runs beyond the limit
 	runs  int
 	where string // the worst run
-	// baseline is whether it is another's, of which nothing is asked.
+	// baseline says that it is another's, of which nothing is asked.
 	baseline bool
 	unit     string
 }
