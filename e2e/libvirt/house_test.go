@@ -228,7 +228,7 @@ func (p *process) said() string {
 	if err != nil {
 		return err.Error()
 	}
-	return string(b[max(0, len(b)-8<<10):])
+	return string(b[max(0, len(b)-256<<10):])
 }
 
 // showQEMU shows what the QEMUs have said, where the test fails.

@@ -363,7 +363,7 @@ func badImages(ctx context.Context, s *scene) (saw string, err error) {
 	for _, image := range []struct {
 		what  string
 		bytes []byte
-	}{{"half a cubin", tenant.HalfCubin()}, {"PTX with an instruction that there is not", tenant.BadPTX()}} {
+	}{{"half a cubin", tenant.HalfCubin()}, {"PTX with an instruction that does not end", tenant.BadPTX()}} {
 		_, told := s.victim.load(ctx, tenant.Job{Image: image.bytes})
 		if told == nil {
 			return saw, fmt.Errorf("%s was loaded", image.what)

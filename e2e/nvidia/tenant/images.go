@@ -28,5 +28,5 @@ func HalfCubin() []byte {
 	return append(b.Bytes(), make([]byte, there-b.Len())...)
 }
 
-// BadPTX is the kernels of fixed work with an instruction that there is not.
-func BadPTX() []byte { return []byte(strings.Replace(fixedPTX, "ret;", "levitate.u32;\n\tret;", 1)) }
+// BadPTX is the kernels of fixed work with an instruction that does not end.
+func BadPTX() []byte { return []byte(strings.Replace(fixedPTX, "ret;", "ret", 1)) }
