@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"vgpud/ptx"
 )
 
-// TestImagesThatAreRefused holds that one has a header and no more, so that whoever reads it
-// has to look, and that the other is code but for an instruction.
+// TestImagesThatAreRefused checks that the cubin has a header and nothing after it, and that the
+// PTX has one fault: with the end of its first "ret" put back, it parses.
 func TestImagesThatAreRefused(t *testing.T) {
 	image := HalfCubin()
 	var h elf.Header64
@@ -23,7 +24,11 @@ func TestImagesThatAreRefused(t *testing.T) {
 	if _, err := elf.NewFile(bytes.NewReader(image)); err == nil {
 		t.Error("the cubin is whole")
 	}
-	if _, err := ptx.Parse(string(BadPTX())); err != nil {
-		t.Errorf("the instruction is not the compiler's to refuse: %v", err)
+	if _, err := ptx.Parse(string(BadPTX())); err == nil {
+		t.Error("the PTX has no fault")
+	}
+	mended := strings.Replace(string(BadPTX()), "ret\n", "ret;\n", 1)
+	if _, err := ptx.Parse(mended); err != nil {
+		t.Errorf("the PTX has another fault: %v", err)
 	}
 }
