@@ -15,7 +15,7 @@ var offenders = []struct {
 	channels int
 	program  func(a *actor)
 	// least is the part that its neighbour has to have, where that is not a quarter: of
-	// kernels that end shortly before they are ended there may be more in some 20 s.
+	// kernels that end, or are ended, shortly before the limit there may be more in some 20 s.
 	least float64
 }{
 	{name: "endless", channels: 1, program: func(a *actor) { a.keep(0, 2, 0) }},
@@ -34,7 +34,7 @@ var offenders = []struct {
 			a.keep(ch, 4, time.Second)
 		}
 	}},
-	{name: "brief until all are known to be", channels: 1, program: func(a *actor) {
+	{name: "brief until all are known to be", channels: 1, least: 0.245, program: func(a *actor) {
 		known := true
 		for _, o := range a.w.actors {
 			known = known && (o.g != a.g || o.done >= 3)
@@ -52,9 +52,6 @@ var offenders = []struct {
 // contexts whose kernels run as long as they may, has at least a quarter of it in any 20
 // seconds, and waits for no more than one kernel time limit.
 func TestEndlessContexts(t *testing.T) {
-	// waited is how much later than it is due a launch may be ended that was taken to be
-	// brief: the daemon's account is a round behind, and then it has a grace.
-	const waited = DefaultKernelTimeLimit/100 + 200*ms
 	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices, machine.CoRun} {
 		for _, o := range offenders {
 			t.Run(mode.String()+"/"+o.name, func(t *testing.T) {
@@ -74,7 +71,7 @@ func TestEndlessContexts(t *testing.T) {
 				if want := cmp.Or(o.least, 0.25); part < want {
 					t.Errorf("it had %.4f of the GPU in 20 s, want %v", part, want)
 				}
-				if longest > DefaultKernelTimeLimit+waited {
+				if longest > DefaultKernelTimeLimit {
 					t.Errorf("it waited for %v, want up to %v", longest, DefaultKernelTimeLimit)
 				}
 			})

@@ -163,9 +163,11 @@ func (x *Executor) note(s foreseen, n int) {
 }
 
 // What a suspended guest has on the GPU that went there as brief has one kernel time limit
-// together, and overstayGrace more, so that a brief one that comes last may end.
+// together. Its neighbours have waited for longer than it was charged since: the suspension
+// came a round after the first of those launches, and the charge is a round behind. So they
+// are ended earlier, by a part of the limit that covers both where the limit is not short.
 const (
-	overstayGrace = 50 * time.Millisecond
+	overstayMargin = 40
 	// overstayLook is how often that is looked at.
 	overstayLook = 20 * time.Millisecond
 )
@@ -179,7 +181,7 @@ func (x *Executor) overstays() bool {
 	if !x.mayOverstay() || limit <= 0 {
 		return false
 	}
-	return x.o.Page.Bill().Used-x.admission.billed > limit+overstayGrace
+	return x.o.Page.Bill().Used-x.admission.billed > limit-limit/overstayMargin
 }
 
 // mayOverstay reports whether the guest is suspended and the context has nothing on the GPU
