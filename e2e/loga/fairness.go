@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,6 +18,8 @@ type scheme struct {
 	policy    string
 	watch     accounting.Config
 	published bool // by its authors, rather than as printed
+	// weight is the program's beside throttles of 1; zero: 1.
+	weight float64
 }
 
 // schemes are figure 11's; the last is ours.
@@ -39,6 +42,10 @@ func (s *scheme) run(e experiment, schedule bool) (*outcome, error) {
 		return e.runNeon(schedule)
 	}
 	e.policy, e.watch = s.policy, s.watch
+	if s.weight > 0 {
+		e.tenants = slices.Clone(e.tenants)
+		e.tenants[0].weight = s.weight
+	}
 	if !schedule {
 		e.policy = "none"
 	}
@@ -64,21 +71,22 @@ func distance(ratio float64) float64 { return math.Abs(math.Log2(ratio)) }
 type competition struct {
 	apps    []application
 	seeds   int
+	schemes []scheme
 	results [][]fairness // of program i/seeds, repetition i%seeds
 }
 
 // compete has programs work beside four throttles of 200 µs + 800 µs, under each scheme.
-func compete(apps []application, seconds time.Duration, channels, seeds int) (*competition, error) {
-	c := &competition{apps: apps, seeds: seeds}
+func compete(apps []application, schemes []scheme, seconds time.Duration, channels, seeds int) (*competition, error) {
+	c := &competition{apps: apps, seeds: seeds, schemes: schemes}
 	var err error
 	c.results, err = parallel.Map(len(apps)*seeds, func(i int) ([]fairness, error) {
-		return schedule(apps[i/seeds], seconds, channels, seedOf(i/seeds, i%seeds))
+		return schedule(apps[i/seeds], schemes, seconds, channels, seedOf(i/seeds, i%seeds))
 	})
 	return c, err
 }
 
 // schedule has one program work beside the throttles.
-func schedule(a application, seconds time.Duration, channels int, seed uint64) ([]fairness, error) {
+func schedule(a application, schemes []scheme, seconds time.Duration, channels int, seed uint64) ([]fairness, error) {
 	together := beside(a, throttles(4, 200*time.Microsecond, 800*time.Microsecond))
 	all := experiment{tenants: together, policy: "none", length: seconds, channels: channels, seed: seed}
 	only := all
@@ -138,8 +146,8 @@ func (c *competition) figure() figure {
 		YLabel:  "normalised turnaround",
 		Columns: []string{"program", "fair", "no scheduling"},
 	}
-	for i := range schemes {
-		f.Columns = append(f.Columns, schemes[i].name)
+	for i := range c.schemes {
+		f.Columns = append(f.Columns, c.schemes[i].name)
 	}
 	for i := range c.apps {
 		var rows []row
@@ -200,6 +208,20 @@ func (c *competition) contests(found []sharing) []contest {
 	add := func(i int, mean, deviation float64) {
 		all[i].values, all[i].spread = append(all[i].values, mean), append(all[i].spread, deviation)
 	}
+	for i := range c.schemes {
+		add(0, found[i].second.mean, math.NaN())
+		add(1, found[i].second.worst, math.NaN())
+		add(2, 100*found[i].idle, math.NaN())
+		for j, value := range c.measures() {
+			mean, deviation := c.each(1+i, value)
+			add(3+j, mean, deviation)
+		}
+	}
+	return all
+}
+
+// measures are what schemes are compared by in figure 11, in the order of its contests.
+func (c *competition) measures() []func(fairness) float64 {
 	above := func(by float64) func(fairness) float64 {
 		return func(r fairness) float64 {
 			if r.turn > by*r.fair {
@@ -208,21 +230,12 @@ func (c *competition) contests(found []sharing) []contest {
 			return 0
 		}
 	}
-	for i := range schemes {
-		add(0, found[i].second.mean, math.NaN())
-		add(1, found[i].second.worst, math.NaN())
-		add(2, 100*found[i].idle, math.NaN())
-		for j, value := range []func(fairness) float64{
-			func(r fairness) float64 { return distance(r.gpu) },
-			func(r fairness) float64 { return distance(r.turn / r.fair) },
-			func(r fairness) float64 { return 100 * r.idle },
-			above(1), above(1.05),
-		} {
-			mean, deviation := c.each(1+i, value)
-			add(3+j, mean, deviation)
-		}
+	return []func(fairness) float64{
+		func(r fairness) float64 { return distance(r.gpu) },
+		func(r fairness) float64 { return distance(r.turn / r.fair) },
+		func(r fairness) float64 { return 100 * r.idle },
+		above(1), above(1.05),
 	}
-	return all
 }
 
 // behind are the published schemes that dfq is not ahead of.
@@ -263,6 +276,32 @@ func contestText(all []contest) string {
 			}
 		}
 		fmt.Fprintln(w, all[i].verdict())
+	}
+	w.Flush()
+	return b.String()
+}
+
+// weighings are dfq with other weights of the program: how what it leaves idle goes with what
+// it leaves the program.
+func weighings() (all []scheme) {
+	for _, w := range []float64{0.75, 1, 1.25, 1.5, 2} {
+		all = append(all, scheme{name: fmt.Sprint(w), policy: "dfq", watch: ours, weight: w})
+	}
+	return all
+}
+
+// weighed is the table of weighings.
+func (c *competition) weighed() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "WEIGHT\tGPU TIME'S DISTANCE\tTURNAROUND'S DISTANCE\tGPU IDLE, PER CENT\tPROGRAMS ABOVE FAIR\tBY MORE THAN 5 %")
+	for i := range c.schemes {
+		fmt.Fprint(w, c.schemes[i].name)
+		for _, value := range c.measures() {
+			mean, deviation := c.each(1+i, value)
+			fmt.Fprintf(w, "\t%.3f ±%.3f", mean, deviation)
+		}
+		fmt.Fprintln(w)
 	}
 	w.Flush()
 	return b.String()

@@ -122,7 +122,7 @@ func TestFigures(t *testing.T) {
 		}
 	})
 	t.Run("11", func(t *testing.T) {
-		c, err := compete(few, 5*time.Second, cudaChannels, 1)
+		c, err := compete(few, schemes, 5*time.Second, cudaChannels, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,6 +47,7 @@ func run(w io.Writer, dir string) error {
 	for i := range r.contests {
 		fmt.Fprintln(w, r.contests[i].text())
 	}
+	fmt.Fprintln(w, r.weighed)
 	if dir == "" {
 		return nil
 	}
@@ -58,6 +59,7 @@ type report struct {
 	figures  []figure
 	reached  []target
 	contests []group
+	weighed  string // figure 11 under dfq, by the program's weight
 }
 
 // group is contests where each guest has so many channels.
@@ -83,7 +85,7 @@ func makeReport(apps []application, seeds int) (*report, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := compete(apps, length/2, channels, seeds)
+		c, err := compete(apps, schemes, length/2, channels, seeds)
 		if err != nil {
 			return nil, fmt.Errorf("figure 11: %w", err)
 		}
@@ -95,6 +97,11 @@ func makeReport(apps []application, seeds int) (*report, error) {
 		}
 		r.contests = append(r.contests, group{channels, c.contests(found)})
 	}
+	byWeight, err := compete(apps, weighings(), length/2, cudaChannels, seeds)
+	if err != nil {
+		return nil, fmt.Errorf("figure 11 by weight: %w", err)
+	}
+	r.weighed = byWeight.weighed()
 	r.figures = figures
 	r.reached = append(r.reached, figureTargets(figures)...)
 	return r, nil
@@ -142,6 +149,7 @@ func (r *report) write(dir string) error {
 	for i := range r.contests {
 		b.WriteString("\n```\n" + r.contests[i].text() + "```\n")
 	}
+	b.WriteString("\n" + weighedHead + "\n```\n" + r.weighed + "```\n")
 	for i := range r.figures {
 		f := &r.figures[i]
 		name := "loga-figure" + f.Number + ".svg"
@@ -155,7 +163,11 @@ func (r *report) write(dir string) error {
 
 const contestHead = `Fair is what LoGA §5.5 calls so. A program's GPU time is compared with the throttles' mean. That its turnaround is fair and its GPU
 time is the throttles' cannot both be: these use less than their parts while it waits, and Fair takes it for granted that
-somebody always uses the GPU. The more of it a scheme leaves to the program, the less is idle.
+somebody always uses the GPU.
+`
+
+// weighedHead says what the table of weighings is for.
+const weighedHead = `Figure 11 once more under dfq, with other weights of the program: what a smaller idle time costs.
 `
 
 var reportHead = fmt.Sprintf(`# LoGA's experiments, redone in simulated time
