@@ -222,16 +222,25 @@ func (n *nursery) take(g link.GPU) *infant {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i := n.spare
-	if i == nil || i.gpu != g {
-		return nil
-	}
-	select {
-	case <-i.ended:
+	if !i.serves(g) {
 		return nil // which fill sees to
-	default:
 	}
 	n.spare = nil
 	return i
+}
+
+// serves reports whether the process, if there is one, can serve a guest of that GPU: it was
+// begun for it and has not ended.
+func (i *infant) serves(g link.GPU) bool {
+	if i == nil || i.gpu != g {
+		return false
+	}
+	select {
+	case <-i.ended:
+		return false
+	default:
+		return true
+	}
 }
 
 // fill begins a process for the next guest of a GPU, a little later: the last one
@@ -253,10 +262,14 @@ func (s *Service) fill(g link.GPU) {
 		case <-s.quit:
 		}
 		n.mu.Lock()
-		old := n.spare
-		n.spare = nil
 		n.filler = false
 		over := n.over
+		if !over && n.spare.serves(g) {
+			n.mu.Unlock()
+			return // it was not there yet when the last guest came
+		}
+		old := n.spare
+		n.spare = nil
 		n.mu.Unlock()
 		if old != nil {
 			s.log.Debug("a guest's process that was not needed ends", "err", s.discard(old))

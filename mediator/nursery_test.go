@@ -64,3 +64,20 @@ func TestNextGuestIsBegunAhead(t *testing.T) {
 		t.Errorf("a guest has gone with the daemon: %v", err)
 	}
 }
+
+// TestSpareProcessIsKept: a guest that has come while the process for the next one was
+// beginning leaves that to the guest after it.
+func TestSpareProcessIsKept(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	spare := d.ahead()
+	n := &d.service.nursery
+	d.service.fill(n.spare.gpu)
+	until(t, "nobody is to begin another", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if !n.filler && (n.spare == nil || n.spare.cmd.Process.Pid != spare) {
+			t.Errorf("process %d is there no more", spare)
+		}
+		return !n.filler
+	})
+}

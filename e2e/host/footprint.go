@@ -21,7 +21,8 @@ import (
 // Footprint is what the host's processes hold while a guest is in some state: to
 // be compared with what they hold when it has left that state.
 type Footprint struct {
-	GPU, Daemon, VM int // open files of the guest's GPU, the daemon, and its virtual GPU
+	GPU, Daemon, VM int                  // open files of the guest's GPU, the daemon, and its virtual GPU
+	files           [3]map[string]string // the same by descriptor, to be shown
 	Executors       int
 	Contexts        int
 	Channels        int
@@ -35,15 +36,15 @@ func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 	h.Until("the process for the next guest, which the daemon holds, too", h.ahead)
 	v := h.VM(vm)
 	f := Footprint{Contexts: v.Contexts}
-	for _, p := range []struct {
+	for i, p := range []struct {
 		to  *int
 		pid int
 	}{{&f.GPU, h.gpu(v.GPU).PID()}, {&f.Daemon, h.Daemon.PID()}, {&f.VM, v.PID}} {
-		n, err := proc.Descriptors(p.pid)
+		open, err := proc.Open(p.pid)
 		if err != nil {
 			h.tb.Fatal(err)
 		}
-		*p.to = n
+		*p.to, f.files[i] = len(open), open
 	}
 	channels, err := Channels(v.PID)
 	if err != nil {
@@ -99,7 +100,7 @@ func (h *Host) gpu(name string) *Process {
 func (f Footprint) LeftBehind(now Footprint) error {
 	if now.GPU > f.GPU || now.Daemon > f.Daemon || now.VM > f.VM ||
 		now.Executors > f.Executors || now.Contexts > f.Contexts || now.Channels > f.Channels || now.Free < f.Free {
-		return fmt.Errorf("before: %+v, now: %+v", f, now)
+		return fmt.Errorf("before:\n%+v\nnow:\n%+v", f, now)
 	}
 	return nil
 }

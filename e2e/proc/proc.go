@@ -45,6 +45,22 @@ func Descriptors(pid int) (int, error) {
 	return len(entries), err
 }
 
+// Open lists what a process's descriptors are of, as /proc shows it, by descriptor.
+func Open(pid int) (map[string]string, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	open := make(map[string]string, len(entries))
+	for _, e := range entries {
+		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+			open[e.Name()] = to
+		}
+	}
+	return open, nil
+}
+
 // clockTick is the unit of times in /proc, 1/USER_HZ, the same on all machines that
 // Go runs on.
 const clockTick = 10 * time.Millisecond
