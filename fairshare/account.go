@@ -146,8 +146,8 @@ func (a *accounts) capacity() float64 {
 // is the part of its part that is worthwhile: else they would leave the GPU idle for the
 // sake of one that hardly uses it.
 //
-// Where kernels run to their end, others wait also for a guest that could use nearly what
-// one with work all the time is entitled to, and leaves next to nothing unused of what it
+// Where kernels run to their end, others wait also for a guest that could use nearly its part
+// by weight of a GPU that all fill, and leaves next to nothing unused of what it
 // has: LoGA's four throttles beside a program (§5.5) could use just a fifth each, and would
 // have an eighth if nobody waited for them.
 const (
@@ -167,7 +167,9 @@ func (a *accounts) classify(st *State) {
 		a.weights, a.demands, a.parts = append(a.weights, weight), append(a.demands, demand), append(a.parts, 0)
 	}
 	level := water(a.parts, a.weights, nil, a.demands, a.capacity())
+	equal := level // were all to fill the GPU
 	if active, _ := activeWeight(st); active > 0 {
+		equal = a.capacity() / active
 		// Where there is enough for all, no part is at the level; each has its own still.
 		level = max(level, a.capacity()/active)
 	}
@@ -177,7 +179,7 @@ func (a *accounts) classify(st *State) {
 		// Where kernels run to their end, who waits does so for one of each other guest;
 		// time slices and switches may be many times as long as what it waits with.
 		acc.modest = acc.known() && entitled >= (1-saturating)*a.demands[i]
-		near := st.Slices.Max == 0 && acc.unused <= saturating*acc.dry && entitled > nearly*level*a.weights[i]
+		near := st.Slices.Max == 0 && acc.unused <= saturating*acc.dry && entitled > nearly*equal*a.weights[i]
 		acc.waitedFor = acc.known() && (entitled < a.demands[i] || near || lacks && st.Slices.Max > 0 && st.Guests[i].Active)
 	}
 }

@@ -126,7 +126,7 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 // spareMargin is how many times the idle time that guests are suspended for is charged.
 // Without it a fifth of the programs beside LoGA's throttles were slower than fair, by up to
 // 5 %; with it one in fifty.
-const spareMargin = 1.25
+const spareMargin = 4. / 3
 
 // debtRounds is how far ahead, in rounds, a guest gets by nothing but a kernel that can't
 // be taken off the GPU. What it uses then is charged debtInterest more: the error in

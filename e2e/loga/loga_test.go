@@ -135,6 +135,24 @@ func TestFigures(t *testing.T) {
 	})
 }
 
+// TestMoreWeightIsMoreTime: beside guests that pause, a program has the more of the GPU the
+// more weight it has.
+func TestMoreWeightIsMoreTime(t *testing.T) {
+	few := corpus(t)[:2]
+	c, err := compete(few, weighings(), 5*time.Second, cudaChannels, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := 0.0
+	for i, s := range c.schemes {
+		times, _ := c.each(1+i, func(r fairness) float64 { return r.gpu })
+		if times <= before || times > 2*s.weight {
+			t.Errorf("of weight %v: %.2f times as much as a throttle, after %.2f", s.weight, times, before)
+		}
+		before = times
+	}
+}
+
 // TestPhasesGrowWithChannels: LoGA polls for 1 ms for each channel, and then does not for 5
 // ms for each, as published without any variation.
 func TestPhasesGrowWithChannels(t *testing.T) {
