@@ -146,7 +146,7 @@ func TestWaits(t *testing.T) {
 		{"a search along an array", no, "st.global.u32 [%rd1], 1; L: add.s64 %rd1, %rd1, 4; ld.global.u32 %r1, [%rd1]; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;"},
 		{"the same by the grid's stride", no,
 			"st.global.u32 [%rd1], 1; mov.u32 %r5, %ntid.x; mul.lo.u32 %r6, %r5, %r22; L: add.u32 %r23, %r23, %r6; mul.wide.u32 %rd4, %r23, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;"},
-		{"a bound that is read in each round", no, "st.global.u32 [%rd1], 1; L: add.u32 %r5, %r5, 1; ld.global.u32 %r1, [%a]; setp.lt.u32 %p1, %r5, %r1; @%p1 bra L;"},
+		{"a bound that is read in each round", all, "st.global.u32 [%rd1], 1; L: add.u32 %r5, %r5, 1; ld.global.u32 %r1, [%a]; setp.lt.u32 %p1, %r5, %r1; @%p1 bra L;"},
 		{"what a list names", no,
 			"L: ld.global.u32 %r1, [%b]; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %a, %rd4; ld.global.u32 %r2, [%rd5]; setp.eq.u32 %p1, %r2, 0; @%p1 bra E; st.global.u32 [%rd5], 0; add.s64 %b, %b, 4; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r20; @%p2 bra L; E:"},
 
