@@ -48,9 +48,10 @@ func (t term) orders() bool { return t.of == blockIndex || t.of < noQuantity }
 
 const (
 	maxTerms = 5
-	endless  = int64(1) << 61
-	// farAway is more than anything that is counted or addressed by: a bound beyond it counts as none.
+	// farAway is more than anything that is counted or addressed by. A bound beyond it counts as none, and is endless, which
+	// stays beyond it whatever is added or it is multiplied with.
 	farAway = int64(1) << 40
+	endless = farAway << 2
 	// mostTimes bounds the factors of terms, so that an index of 32 bits overflows in no grid that has room for its words.
 	mostTimes = int64(1) << 20
 	// maxThreads bounds the threads of a block in each dimension.
@@ -79,11 +80,10 @@ func (v linear) plus(w linear, by int64) linear {
 		all[maxTerms+i].times *= by
 	}
 	slices.SortFunc(all, func(a, b term) int { return int(a.of) - int(b.of) })
-	sum := linear{known: exactly, lo: bounded(v.lo + scaled(w.lo, by)), hi: bounded(v.hi + scaled(w.hi, by))}
 	if by < 0 {
-		sum.lo, sum.hi = bounded(v.lo+scaled(w.hi, by)), bounded(v.hi+scaled(w.lo, by))
+		w.lo, w.hi = w.hi, w.lo
 	}
-	n := 0
+	sum, n := between(bounded(v.lo+by*w.lo), bounded(v.hi+by*w.hi)), 0
 	for i, t := range all {
 		if i+1 < len(all) && all[i+1].of == t.of {
 			all[i+1].times += t.times
@@ -110,14 +110,6 @@ func bounded(v int64) int64 {
 		return -endless
 	}
 	return v
-}
-
-// scaled returns bound v times by.
-func scaled(v, by int64) int64 {
-	if v == endless || v == -endless {
-		return v * min(max(by, -1), 1)
-	}
-	return bounded(v * by)
 }
 
 // or returns what is known of a value that is v or w.
@@ -212,23 +204,22 @@ func (s *spins) operand(o *ptx.Operand, bits, at int) linear {
 
 // special returns what is known of a special register.
 func special(name string, sel ptx.Selector) linear {
+	x := sel == ptx.SelX
 	switch {
-	case name == "%ctaid" && sel == ptx.SelX:
+	case name == "%ctaid" && x:
 		return multiple(blockIndex)
+	case name == "%tid" && x:
+		return multiple(threadIndex)
 	case name == "%ctaid":
 		return constant(0)
-	case name == "%nctaid" && sel == ptx.SelX:
-		return between(1, 1<<31-1)
-	case name == "%nctaid":
+	case name == "%nctaid" && !x:
 		return constant(1)
-	case name == "%tid" && sel == ptx.SelX:
-		return multiple(threadIndex)
+	case name == "%nctaid":
+		return between(1, 1<<31-1)
 	case name == "%tid":
 		return between(0, maxThreads-1)
 	case name == "%ntid":
 		return between(1, maxThreads)
-	case name == "%laneid":
-		return between(0, 31)
 	}
 	return unknown
 }
@@ -307,10 +298,8 @@ func product(v, w linear, unsigned bool) linear {
 		return constant(0).plus(v, by)
 	case !v.number() || !w.number() || v.lo < 0 || w.lo < 0 || v.lo > mostTimes || w.lo > mostTimes:
 		return unknown
-	case v.hi > most || w.hi > most:
-		return between(v.lo*w.lo, endless)
 	}
-	return between(v.lo*w.lo, bounded(v.hi*w.hi))
+	return between(v.lo*w.lo, bounded(min(v.hi, most)*min(w.hi, most)))
 }
 
 // integer returns how many bits an integer type has, and whether it has a sign; 0 for other types.

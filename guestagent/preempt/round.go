@@ -98,6 +98,9 @@ func (r *round) everyRound(b int) bool {
 
 // writers lists the instructions in the loop that write register or space x.
 func (r *round) writers(x int32) []int {
+	if x < 0 {
+		return nil
+	}
 	var list []int
 	r.work += len(r.defs[x])
 	for _, d := range r.defs[x] {
@@ -110,9 +113,6 @@ func (r *round) writers(x int32) []int {
 
 // only returns the one instruction in the loop that writes register x, if every round executes it.
 func (r *round) only(x int32) *ptx.Instr {
-	if x < 0 {
-		return nil
-	}
 	d := r.writers(x)
 	if len(d) != 1 || !r.everyRound(r.f.graph.BlockOf(d[0])) || r.f.code.Instrs[d[0]].Guarded() {
 		return nil
@@ -345,49 +345,40 @@ func (r *round) draws(i int) bool {
 	}
 	r.trace.Run(r.body, []int{i}, nil)
 	return slices.ContainsFunc(r.exits, func(x exit) bool {
-		up := x.op == "ge" || x.op == "gt"
-		number, bound := x.a, x.b
-		if !up {
-			number, bound = x.b, x.a
+		switch x.op {
+		case "ge", "gt":
+			return r.finite(x.b) && r.growsWith(register(x.a), i)
+		case "le", "lt":
+			return r.finite(x.a) && r.growsWith(register(x.b), i)
 		}
-		return x.op != "eq" && x.op != "ne" && r.traced(number) && !r.traced(bound) && r.finite(bound) && r.growsWith(register(number), i)
+		return false
 	}) && slices.ContainsFunc(r.instrs(), func(k int) bool {
-		at := address(r.f.code.Instrs[k])
-		return k != i && at.Sym != nil && at.Sym.Kind == ptx.SymReg && r.trace.Register(int32(at.Sym.Index))
+		x := register(address(r.f.code.Instrs[k]))
+		return k != i && x >= 0 && r.trace.Register(x)
 	})
 }
 
-// traced reports whether the newest trace has reached the register that an operand is.
-func (r *round) traced(o *ptx.Operand) bool {
-	x := register(o)
-	return x >= 0 && r.trace.Register(x)
-}
-
-// growsWith reports whether all that comes from instruction i to register x, by what the newest trace has reached, grows
-// with what i gives.
+// growsWith reports whether register x grows with what instruction i gives, of which the newest trace is: all that comes
+// from there comes by one way, perhaps through shared memory or from another lane.
 func (r *round) growsWith(x int32, i int) bool {
-	seen := map[int]bool{i: true}
-	for work := []int32{x}; len(work) > 0; {
-		at := work[len(work)-1]
-		work = work[:len(work)-1]
-		for _, d := range r.writers(at) {
-			in := r.f.code.Instrs[d]
-			if seen[d] || !r.trace.Instr(d) {
-				continue
-			}
-			seen[d] = true
-			k := r.grows(in)
-			if k == 0 && in.Opcode != "st" && in.Opcode != "shfl" && (in.Opcode != "ld" || mayPoll(in) && r.far(d)) || k > 0 && !r.traced(&in.Operands[k]) {
-				return false
-			}
-			for _, from := range r.effects.Reads(d) {
-				if r.trace.Register(from) {
-					work = append(work, from)
-				}
-			}
+	for range mostMoves {
+		ways := slices.DeleteFunc(r.writers(x), func(k int) bool { return !r.trace.Instr(k) })
+		if len(ways) != 1 {
+			return false
+		}
+		in := r.f.code.Instrs[ways[0]]
+		switch k := r.grows(in); {
+		case ways[0] == i:
+			return true
+		case loadsShared(in):
+			x = r.effects.Space(ptx.SharedSpace)
+		case k > 0 || in.Opcode == "shfl" || in.Opcode == "st":
+			x = register(&in.Operands[max(k, 1)])
+		default:
+			return false
 		}
 	}
-	return true
+	return false
 }
 
 // register returns the number of the register that an operand is, as a whole, or with an offset the base of an address; -1

@@ -9,12 +9,11 @@ import (
 // block's threads load where one of them has handed such a number to them.
 func (s *spins) tickets() {
 	barriers := s.f.broadcasts()
-	for i := range s.f.code.Instrs {
+	for i, in := range s.f.code.Instrs {
 		draw := i
-		if barrier, behind := barriers[i]; behind {
-			draw = s.handed(i, barrier)
-		} else if loadsShared(s.f.code.Instrs[i]) {
-			draw = s.handed(i, flow.None)
+		if loadsShared(in) {
+			barrier, behind := barriers[i]
+			draw = s.handed(i, barrier, behind)
 		}
 		if draw >= 0 && s.once(i) && s.once(draw) && drawn(s.f.code.Instrs[draw]) {
 			s.draws[quantity(-1-i)] = draw
@@ -36,30 +35,26 @@ func drawn(in *ptx.Instr) bool {
 }
 
 // handed returns the instruction whose result load gets from shared memory, since no other can have written there: none
-// else does so in the function or, where load stands right behind a barrier of the whole block, none else may come before
-// that. (Where no thread has come by that one, what is loaded means nothing.) It returns flow.None if that is not known.
-func (s *spins) handed(load, barrier int) int {
+// else does so in the function or, where load stands right behind a barrier of the whole block, all others come later.
+// (Where no thread has come by that one, what is loaded means nothing.) It returns flow.None if that is not known.
+func (s *spins) handed(load, barrier int, behind bool) int {
 	code, g := s.f.code, s.f.graph
-	from := address(code.Instrs[load])
+	from, write := address(code.Instrs[load]), flow.None
 	if from.Base != ptx.KindSymbol || from.Sym.Kind != ptx.SymVar {
 		return flow.None
 	}
-	own, before, write := s.bit(root{from.Sym, 0}), map[int]bool{}, flow.None
-	if barrier != flow.None {
-		before = s.before(g.BlockOf(barrier))
-	}
+	own, at := s.bit(root{from.Sym, 0}), g.BlockOf(load)
 	for _, d := range s.defs[s.effects.Space(ptx.SharedSpace)] {
-		b := g.BlockOf(int(d))
-		if s.work++; barrier != flow.None && (!before[b] || b == g.BlockOf(barrier) && int(d) > barrier) {
+		i := int(d)
+		to, b := s.addressed(i)>>firstRoot<<firstRoot, g.BlockOf(i)
+		later := behind && s.once(load) && g.Dominates(at, b) && (b != at || i > barrier)
+		if s.work++; later || to != 0 && to&own == 0 { // or to another variable
 			continue
-		}
-		if to := s.addressed(int(d)) >> firstRoot << firstRoot; to != 0 && to&own == 0 {
-			continue // to another variable
 		}
 		if write != flow.None || s.exhausted() {
 			return flow.None
 		}
-		write = int(d)
+		write = i
 	}
 	if write == flow.None {
 		return flow.None
@@ -82,19 +77,4 @@ func word(in *ptx.Instr) bool {
 	}
 	bits, _ := integer(in.Modifiers[1])
 	return bits == 32
-}
-
-// before returns the blocks from which control may come to block b, b included.
-func (s *spins) before(b int) map[int]bool {
-	seen, list := map[int]bool{b: true}, []int{b}
-	for n := 0; n < len(list); n++ {
-		s.work++
-		for _, p := range s.f.graph.Blocks[list[n]].Preds {
-			if !seen[p] && s.f.graph.Blocks[p].Reachable {
-				seen[p] = true
-				list = append(list, p)
-			}
-		}
-	}
-	return seen
 }
