@@ -25,5 +25,5 @@
 //
 // To read: transform.go, form.go with fragments.go, rewrite.go; then study.go, facts.go, lanes.go and settle.go for what
 // is sound and why; and for blocks that wait for blocks waits.go, with sources.go and round.go, and lookback.go, with
-// linear.go, reaching.go and tickets.go.
+// linear.go and tickets.go.
 package preempt

@@ -202,6 +202,44 @@ func (s *spins) operand(o *ptx.Operand, bits, at int) linear {
 	return unknown
 }
 
+// use is a register at an instruction.
+type use struct {
+	reg int32
+	at  int
+}
+
+// reaching lists the instructions that may have given register x what it holds before instruction at.
+func (s *spins) reaching(x int32, at int) []int32 {
+	defs, blocks := s.defs[x], s.f.graph.Blocks
+	list, known := s.reach[use{x, at}]
+	switch {
+	case len(defs) == 1:
+		return defs
+	case known:
+		return list
+	}
+	type piece struct{ block, end int } // of a block, from its beginning
+	seen := map[int]bool{}
+	for work := []piece{{s.f.graph.BlockOf(at), at}}; len(work) > 0 && !s.exhausted(); s.work++ {
+		p := work[len(work)-1]
+		work = work[:len(work)-1]
+		n, _ := slices.BinarySearch(defs, int32(p.end))
+		done := false
+		for n--; n >= 0 && int(defs[n]) >= blocks[p.block].First && !done; n-- {
+			list, done = append(list, defs[n]), !s.f.code.Instrs[defs[n]].Guarded()
+		}
+		for _, q := range blocks[p.block].Preds {
+			if !done && !seen[q] && blocks[q].Reachable {
+				seen[q] = true
+				work = append(work, piece{q, blocks[q].End})
+			}
+		}
+	}
+	s.work += len(list)
+	s.reach[use{x, at}] = list
+	return list
+}
+
 // special returns what is known of a special register.
 func special(name string, sel ptx.Selector) linear {
 	x := sel == ptx.SelX

@@ -116,13 +116,10 @@ func bytes(in *ptx.Instr) int64 {
 	if bits, _ := integer(in.Modifiers[len(in.Modifiers)-1]); bits > 0 {
 		n = int64(bits / 8)
 	}
-	switch {
-	case in.Has("v2"):
-		n *= 2
-	case in.Has("v4"):
-		n *= 4
-	case in.Has("v8"):
-		n *= 8
+	for m, times := range map[string]int64{"v2": 2, "v4": 4, "v8": 8} {
+		if in.Has(m) {
+			n *= times
+		}
 	}
 	return n
 }

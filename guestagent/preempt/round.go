@@ -192,17 +192,13 @@ func (r *round) finite(o *ptx.Operand) bool {
 	})
 }
 
-// Trends of registers: steadily up or down from round to round; or listed, what is computed from a list's next word.
-const (
-	down   = -1
-	up     = 1
-	listed = 2
-)
+// listed is the trend of what is computed from a list's next word. Other trends are 1 and -1: the value is larger, or
+// smaller, in every round than in the one before.
+const listed = 2
 
 // moves reports whether the address that instruction i accesses is larger in every round, or smaller in every round.
 func (r *round) moves(i int) bool {
-	t := r.trend(register(address(r.f.code.Instrs[i])))
-	return t == up || t == down
+	return r.trend(register(address(r.f.code.Instrs[i])))&1 != 0
 }
 
 // gathers reports whether instruction i is an ordinary load at an address that each round takes from the next word of a
@@ -223,17 +219,15 @@ func (r *round) trend(x int32) int {
 	if t = r.steps(x); t == 0 {
 		if k := r.grows(in); k > 0 {
 			t = r.trend(register(&in.Operands[k]))
-		} else if k = slices.IndexFunc(in.Operands, func(o ptx.Operand) bool { return o.Kind == ptx.KindAddr }); in.Opcode == "ld" && !mayWait(in) && k > 0 {
-			if on := r.trend(register(&in.Operands[k])); on == up || on == down {
-				t = listed
-			}
+		} else if in.Opcode == "ld" && !mayWait(in) && r.trend(register(address(in)))&1 != 0 {
+			t = listed
 		}
 	}
 	r.trends[x] = t
 	return t
 }
 
-// steps returns up or down if each round adds at least 1 to register x or takes as much away, else 0.
+// steps returns 1 or -1 if each round adds at least 1 to register x or takes as much away, else 0.
 func (r *round) steps(x int32) int {
 	step := 0
 	for at, n := x, 0; n < mostMoves; n++ {
@@ -244,11 +238,8 @@ func (r *round) steps(x int32) int {
 		case in.Opcode == "mov" && len(in.Operands) == 2:
 			at = register(&in.Operands[1])
 		case (in.Opcode == "add" || in.Opcode == "sub") && len(in.Operands) == 3 && step == 0:
-			step, at = r.sign(&in.Operands[2]), register(&in.Operands[1])
-			if in.Opcode == "sub" {
+			if step, at = r.sign(&in.Operands[2]), register(&in.Operands[1]); in.Opcode == "sub" {
 				step = -step
-			} else if step == 0 { // a constant may stand first
-				step, at = r.sign(&in.Operands[1]), register(&in.Operands[2])
 			}
 			if step == 0 {
 				return 0
@@ -285,9 +276,9 @@ func (r *round) grows(in *ptx.Instr) int {
 		return 0
 	}
 	still := func(k int) bool { return r.still(&ops[k]) }
-	factor := func(k int) bool { // small, so that what is multiplied doesn't overflow
-		by, ok := r.operand(&ops[k], 32, r.first).fixed()
-		return ok && still(k) && (in.Opcode == "shl" && by >= 0 && by <= 16 || in.Opcode != "shl" && by >= 1 && by <= 1<<16)
+	factor := func(k int) bool { // a constant, and small, so that what is multiplied doesn't overflow
+		by := ops[k].Int()
+		return ops[k].Kind == ptx.KindImm && (in.Opcode == "shl" && by >= 0 && by <= 16 || in.Opcode != "shl" && by >= 1 && by <= 1<<16)
 	}
 	switch op := in.Opcode; {
 	case (op == "mov" || op == "cvt" && widens(in) || op == "cvta") && len(ops) == 2,
@@ -297,8 +288,6 @@ func (r *round) grows(in *ptx.Instr) int {
 		return 1
 	case op == "add" && len(ops) == 3 && still(1):
 		return 2
-	case op == "mad" && len(ops) == 4 && still(1) && still(2):
-		return 3
 	}
 	return 0
 }

@@ -155,7 +155,6 @@ type spins struct {
 	f          *funcStudy
 	effects    *flow.Effects
 	defs, uses [][]int32 // the instructions that write and read each register and space, as flow.Effects numbers them
-	reach      map[place][]int32
 	trace      *flow.Trace
 	calls      map[int][]callSite // by instruction
 	work       int                // instructions looked at
@@ -166,6 +165,7 @@ type spins struct {
 	written sources      // the arrays in global memory that the function, or what it calls, may write to
 
 	results []linear            // what each instruction gives, if it gives one register something; nil until somebody asks
+	reach   map[use][]int32     // the instructions that may have given a register what it holds
 	draws   map[quantity]int    // the atomic operation that draws a ticket
 	holds   map[int][]condition // by block
 }
@@ -177,7 +177,7 @@ func (f *funcStudy) analysis() *spins {
 	}
 	e := f.graph.Effects()
 	s := &spins{
-		f: f, effects: e, defs: make([][]int32, e.Numbers()), uses: make([][]int32, e.Numbers()), reach: map[place][]int32{}, trace: f.graph.NewTrace(e),
+		f: f, effects: e, defs: make([][]int32, e.Numbers()), uses: make([][]int32, e.Numbers()), reach: map[use][]int32{}, trace: f.graph.NewTrace(e),
 		calls: map[int][]callSite{}, roots: map[root]int{}, from: make([]sources, e.Numbers()), holds: map[int][]condition{},
 	}
 	f.spins = s
