@@ -27,10 +27,13 @@ type exit struct {
 
 // round returns loop l. Loops that begin with the same block are one loop of the graph, and one of them may spin within the
 // others: a branch that leaves one of them counts as leaving the loop.
-func (s *spins) round(l int) *round {
+func (s *spins) round(l int, body []int) *round {
 	g := s.f.graph
-	r := &round{spins: s, loop: l, first: g.Blocks[g.Loops[l].Header].First, body: g.Body(l), stayed: map[int32]bool{}, trends: map[int32]int{}}
+	r := &round{spins: s, loop: l, first: g.Blocks[g.Loops[l].Header].First, body: body, stayed: map[int32]bool{}, trends: map[int32]int{}}
 	for _, latch := range g.Loops[l].Latches {
+		if s.exhausted() {
+			return r
+		}
 		part := g.Body(l, latch)
 		s.work += len(part)
 		r.leaving = append(r.leaving, g.Leaving(part)...)
@@ -78,15 +81,15 @@ func (r *round) within(b int) bool {
 	return ok
 }
 
-// instrs lists the loop's instructions.
-func (r *round) instrs() []int {
+// instrs lists the instructions of a loop's body.
+func (s *spins) instrs(body []int) []int {
 	var list []int
-	for _, b := range r.body {
-		for i := r.f.graph.Blocks[b].First; i < r.f.graph.Blocks[b].End; i++ {
+	for _, b := range body {
+		for i := s.f.graph.Blocks[b].First; i < s.f.graph.Blocks[b].End; i++ {
 			list = append(list, i)
 		}
 	}
-	r.work += len(list)
+	s.work += len(list)
 	return list
 }
 
@@ -171,7 +174,7 @@ const mostMoves = 8
 
 // alone reports whether no other instruction in the loop may write the array that instruction i accesses.
 func (r *round) alone(i int) bool {
-	return !slices.ContainsFunc(r.instrs(), func(k int) bool { return k != i && r.writes(k) && r.array(k)&r.array(i) != 0 })
+	return !slices.ContainsFunc(r.instrs(r.body), func(k int) bool { return k != i && r.writes(k) && r.array(k)&r.array(i) != 0 })
 }
 
 // counted reports whether the loop is over after a number of rounds: a counter that every round moves on is compared with
@@ -341,7 +344,7 @@ func (r *round) draws(i int) bool {
 			return r.finite(x.a) && r.growsWith(register(x.b), i)
 		}
 		return false
-	}) && slices.ContainsFunc(r.instrs(), func(k int) bool {
+	}) && slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
 		x := register(address(r.f.code.Instrs[k]))
 		return k != i && x >= 0 && r.trace.Register(x)
 	})

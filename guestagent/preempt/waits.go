@@ -236,20 +236,24 @@ func (s *spins) source(i int) bool {
 // loop notes what loop l may wait for.
 func (s *spins) loop(l int, v *waiting) {
 	code, g := s.f.code, s.f.graph
-	r := s.round(l)
 	var sources []int
 	exits := false // a call in it may end the thread
-	for _, i := range r.instrs() {
+	body := g.Body(l)
+	for _, i := range s.instrs(body) {
 		exits = exits || s.reaches(i, func(g *funcStudy) bool { return g.exitsDeep })
 		if s.source(i) {
 			sources = append(sources, i)
 		}
 	}
+	if len(sources) == 0 {
+		return
+	}
+	r := s.round(l, body)
 	depends := func(of ...int) bool {
 		s.trace.Run(r.body, of, func(int) bool { return true })
 		return exits || slices.ContainsFunc(r.leaving, func(b int) bool { return s.trace.Instr(g.Blocks[b].End - 1) })
 	}
-	if len(sources) == 0 || !depends(sources...) {
+	if !s.exhausted() && !depends(sources...) {
 		return
 	}
 	for _, i := range sources {
