@@ -24,6 +24,6 @@
 // The launch's extra arguments and the control block are laid out in package abi ([abi.PreemptArgs], [abi.ControlWords]).
 //
 // To read: transform.go, form.go with fragments.go, rewrite.go; then study.go, facts.go, lanes.go and settle.go for what
-// is sound and why; and for blocks that wait for blocks waits.go, with round.go and progress.go, and lookback.go, with
-// linear.go, linears.go and tickets.go.
+// is sound and why; and for blocks that wait for blocks waits.go, with sources.go and round.go, and lookback.go, with
+// linear.go and tickets.go.
 package preempt

@@ -29,39 +29,36 @@ import (
 // ordinary writes (flags are not written that way, and atomic, volatile, relaxed or releasing writes to another array
 // refuse the kernel); and that an index of 32 bits doesn't overflow.
 
-// looksBack says why a kernel that polls by instructions polls is not proven to look back; "" if it is.
+// looksBack says why a kernel that polls by loads polls is not proven to look back; "" if it is.
 func (s *spins) looksBack(polls []int) string {
-	l := s.linear()
 	var index quantity // the same for all polls
 	for _, i := range polls {
-		in := s.f.code.Instrs[i]
-		if in.Opcode != "ld" {
-			return fmt.Sprintf("%v polls", in)
-		}
-		at := s.within(l.address(i), i)
-		order := slices.IndexFunc(at.terms[:], func(t term) bool { return t.of == blockIndex || t.of < noQuantity })
-		if at.known != exactly || at.base.sym == nil || order < 0 || at.terms[order].times <= 0 || at.hi >= endless {
+		in, array := s.f.code.Instrs[i], s.array(i)
+		at := within(s.operand(address(in), 64, i), s.conditions(i))
+		n := slices.IndexFunc(at.terms[:], term.orders)
+		if at.known != exactly || n < 0 || at.terms[n].times <= 0 || at.hi >= endless || array == everywhere {
 			return fmt.Sprintf("%v polls at an address that is not known to be of an earlier block", in)
 		}
-		if draw, ok := l.draws[at.terms[order].of]; ok && l.address(draw).base.sym == nil {
-			return fmt.Sprintf("%v draws from a counter that is not known", s.f.code.Instrs[draw])
-		}
+		order := at.terms[n]
 		if index == noQuantity {
-			index = at.terms[order].of
+			index = order.of
 		}
-		if slices.ContainsFunc(at.terms[:], func(t term) bool { return t.of != index && (t.of == blockIndex || t.of < noQuantity) }) {
+		if slices.ContainsFunc(at.terms[:], func(t term) bool { return t.orders() && t.of != index }) {
 			return fmt.Sprintf("%v polls by another index", in)
 		}
-		at.hi += s.bytes(in)
+		at.hi += bytes(in)
 		written := false
 		for k := range s.f.code.Instrs {
 			if s.work++; s.exhausted() {
 				return s.f.code.Func.Name + " polls in too many places"
 			}
-			if why := s.spares(k, at, at.terms[order]); why != "" {
+			if !s.writes(k) {
+				continue
+			}
+			if why := s.spares(k, array, at, order); why != "" {
 				return fmt.Sprintf("%v, polled by %v, %s", s.f.code.Instrs[k], in, why)
 			}
-			written = written || s.writes(k) && l.address(k).base == at.base
+			written = written || s.array(k)&array != 0
 		}
 		if !written { // but by another name, it seems
 			return fmt.Sprintf("%v polls what the kernel does not write", in)
@@ -70,58 +67,36 @@ func (s *spins) looksBack(polls []int) string {
 	return ""
 }
 
-// spares says why instruction k may write what a block with the index of order, or a larger one, polls below at.hi.
-func (s *spins) spares(k int, at linear, order term) string {
-	in, l := s.f.code.Instrs[k], s.linear()
-	if !s.writes(k) {
+// spares says why write k may be to what a block with the index of order, or a larger one, polls in array below at.hi.
+func (s *spins) spares(k int, array sources, at linear, order term) string {
+	in, to := s.f.code.Instrs[k], s.array(k)
+	draw, ticket := s.draws[order.of]
+	switch {
+	case to == everywhere:
+		return "may write anywhere"
+	case ticket && k == draw && to&array == 0: // each ticket is drawn once
+		return ""
+	case ticket && to&s.array(draw) != 0:
+		return "may write to the counter from which tickets are drawn"
+	case to&array == 0 && (in.Opcode != "st" || ordered(in)):
+		return "may be a flag in another array"
+	case to&array == 0:
 		return ""
 	}
-	if in.Opcode == "call" {
-		return "may write anywhere"
+	// What is known depends on the way by which control has come to the write: it holds where the address was computed.
+	o := address(in)
+	x := register(o)
+	if x < 0 {
+		return "may be what a later block writes"
 	}
-	draw, ticket := l.draws[order.of]
-	for _, to := range s.targets(k, at, order) {
-		array := to.known == exactly && to.base.sym != nil
-		switch {
-		case !array && !s.elsewhere(in, at.base):
-			return "may write anywhere"
-		case ticket && k == draw && array && to.base != at.base: // each ticket is drawn once
-		case ticket && array && to.base == l.address(draw).base:
-			return "writes to the counter from which tickets are drawn"
-		case !array || to.base != at.base:
-			if in.Opcode != "st" || ordered(in) {
-				return "may be a flag in another array"
-			}
-		case to.plus(linear{known: exactly, terms: at.terms}.scaled(-1)).least() < at.hi:
+	for _, d := range s.reaching(x, k) {
+		list := slices.Concat(s.conditions(k), s.conditions(int(d)))
+		v := within(s.results[d].plus(constant(o.Offset()), 1), list)
+		if equal(v, at, order, list).plus(linear{known: exactly, terms: at.terms}, -1).least() < at.hi {
 			return "may be what a later block writes"
 		}
 	}
 	return ""
-}
-
-// targets lists the addresses that instruction k may write to, by the ways that control may have come: of each is known
-// what holds where its address was computed.
-func (s *spins) targets(k int, at linear, order term) []linear {
-	in, l := s.f.code.Instrs[k], s.linear()
-	o := address(in)
-	if o.Kind != ptx.KindAddr || o.Sym == nil || o.Sym.Kind != ptx.SymReg || len(o.Elems) > 0 {
-		return []linear{s.within(l.address(k), k)}
-	}
-	var list []linear
-	for _, d := range l.reaching(k, int32(o.Sym.Index)) {
-		to := s.within(l.of[d].plus(constant(o.Offset())), k)
-		list = append(list, s.equal(to, at, order, slices.Concat(s.conditions(k), s.conditions(d))))
-	}
-	if len(list) == 0 || l.exhausted() {
-		return []linear{unknown}
-	}
-	return list
-}
-
-// elsewhere reports whether an instruction's address is found from parameters and variables other than base.
-func (s *spins) elsewhere(in *ptx.Instr, base root) bool {
-	roots := s.from().operand(address(in)).roots
-	return roots != 0 && roots&s.from().bit(base) == 0
 }
 
 // ordered reports whether an instruction is more than an ordinary access to memory.
@@ -136,21 +111,14 @@ func ordered(in *ptx.Instr) bool {
 }
 
 // bytes returns a bound of what a load reads.
-func (s *spins) bytes(in *ptx.Instr) int64 {
-	n := int64(8)
-	for _, m := range in.Modifiers {
-		switch m {
-		case "v2", "v4", "v8", "b128":
-			n = 32
-		}
+func bytes(in *ptx.Instr) int64 {
+	n := int64(16)
+	if bits, _ := integer(in.Modifiers[len(in.Modifiers)-1]); bits > 0 {
+		n = int64(bits / 8)
 	}
-	if bits, _ := integer(in.Modifiers[len(in.Modifiers)-1]); bits == 32 && n == 8 {
-		n = 4
-	}
-	if in.Has("v2") && n == 32 {
-		n = 16
-		if bits, _ := integer(in.Modifiers[len(in.Modifiers)-1]); bits == 32 {
-			n = 8
+	for m, times := range map[string]int64{"v2": 2, "v4": 4, "v8": 8} {
+		if in.Has(m) {
+			n *= times
 		}
 	}
 	return n
@@ -165,52 +133,46 @@ type condition struct {
 
 // conditions lists what holds at instruction i, by the branches that lead to it alone.
 func (s *spins) conditions(i int) []condition {
-	g, code := s.f.graph, s.f.code
-	at := g.BlockOf(i)
-	list, ok := s.holds[at]
-	if ok {
-		s.work += len(list)
-		return list
-	}
-	defer func() { s.holds[at] = list }()
-	for b := at; g.Blocks[b].Idom >= 0; b = g.Blocks[b].Idom {
+	blocks, code := s.f.graph.Blocks, s.f.code
+	at := s.f.graph.BlockOf(i)
+	list, known := s.holds[at]
+	for b := at; !known && blocks[b].Idom >= 0 && !s.exhausted(); b = blocks[b].Idom {
 		s.work++
-		d := g.Blocks[b].Idom
-		last := code.Instrs[g.Blocks[d].End-1]
-		if len(g.Blocks[b].Preds) != 1 || g.Blocks[b].Preds[0] != d || len(g.Blocks[d].Succs) != 2 ||
+		d := &blocks[blocks[b].Idom]
+		last := code.Instrs[d.End-1]
+		if len(blocks[b].Preds) != 1 || blocks[b].Preds[0] != blocks[b].Idom || len(d.Succs) != 2 ||
 			!last.Guarded() || last.Pred.Sym.Kind != ptx.SymReg || flow.KindOf(last) == flow.Switch {
 			continue
 		}
-		def := s.linear().reaching(g.Blocks[d].End-1, int32(last.Pred.Sym.Index))
-		if len(def) != 1 || s.linear().exhausted() {
+		def := s.reaching(int32(last.Pred.Sym.Index), d.End-1)
+		if len(def) != 1 {
 			continue
 		}
 		test := code.Instrs[def[0]]
-		if test.Opcode != "setp" || test.Guarded() || len(test.Operands) != 3 || len(test.Modifiers) != 2 {
+		op := comparison(test)
+		if op == "" {
 			continue
 		}
-		bits, _ := integer(test.Modifiers[1])
-		value := s.linear().operand(&test.Operands[1], bits, def[0])
-		with, ok := s.linear().operand(&test.Operands[2], bits, def[0]).fixed()
-		op := test.Modifiers[0]
-		if name := map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}[op]; name != "" {
-			op = name
+		bits, signed := integer(test.Modifiers[1])
+		value := s.operand(&test.Operands[1], bits, int(def[0]))
+		with, ok := s.operand(&test.Operands[2], bits, int(def[0])).fixed()
+		if taken := d.Succs[0] == b; taken == last.Pred.Not {
+			op = negated[op]
 		}
-		if taken := s.way(d, true) == b; taken == last.Pred.Not {
-			op = map[string]string{"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}[op]
-		}
-		if bits > 0 && ok && value.known == exactly && value.lo == value.hi {
+		if bits > 0 && ok && value.known == exactly && value.lo == value.hi && (signed || op == "eq" || value.least() >= 0 && with >= 0) {
 			list = append(list, condition{value, with, op})
 		}
 	}
+	s.holds[at] = list
+	s.work += len(list)
 	return list
 }
 
-// within puts bounds of the thread's index, as far as they are known at instruction i, in its place.
-func (s *spins) within(v linear, i int) linear {
+// within puts bounds of the thread's index, as far as conditions give some, in its place.
+func within(v linear, list []condition) linear {
 	lo, hi := int64(0), int64(maxThreads-1)
-	for _, c := range s.conditions(i) {
-		if c.value.terms != multiple(threadIndex).terms || c.value.base.sym != nil {
+	for _, c := range list {
+		if c.value.terms != multiple(threadIndex).terms {
 			continue
 		}
 		with := c.with - c.value.lo
@@ -235,20 +197,13 @@ func (s *spins) within(v linear, i int) linear {
 
 // equal returns address to as one by the index of order, where by list control comes there for one value of that index
 // alone: the first block of a scan writes to the array's first word.
-func (s *spins) equal(to, at linear, order term, list []condition) linear {
-	if to.terms == at.terms {
-		return to
-	}
+func equal(to, at linear, order term, list []condition) linear {
 	for _, c := range list {
-		if c.op != "eq" || c.value.base.sym != nil {
+		n := slices.IndexFunc(c.value.terms[:], func(t term) bool { return t == term{order.of, 1} })
+		if c.op != "eq" || n < 0 {
 			continue
 		}
-		n := slices.IndexFunc(c.value.terms[:], func(t term) bool { return t.of == order.of })
-		if n < 0 || c.value.terms[n].times != 1 {
-			continue
-		}
-		zero := c.value.plus(constant(-c.with)).scaled(order.times)
-		if with := to.plus(zero); with.terms == at.terms {
+		if with := to.plus(c.value.plus(constant(c.with), -1), order.times); with.terms == at.terms {
 			return with
 		}
 	}

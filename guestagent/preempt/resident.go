@@ -24,7 +24,6 @@ func (f *funcStudy) takesTasks() bool {
 	if f.graph == nil || !f.graph.Reducible || len(f.graph.Loops) == 0 || len(f.reads) == 0 && !f.readsGrid() {
 		return false
 	}
-	var o *origins
 	for l := range f.graph.Loops {
 		if f.graph.Loops[l].Parent != flow.None {
 			continue
@@ -34,15 +33,12 @@ func (f *funcStudy) takesTasks() bool {
 			in := f.code.Instrs[i]
 			return in.Opcode == "atom" && (in.Has("add") || in.Has("inc")) && slices.Contains(body, f.graph.BlockOf(i))
 		})
-		if o == nil {
-			o = newOrigins(f, f.graph.Effects())
-		}
 		for _, b := range f.graph.Leaving(body) {
 			in := f.code.Instrs[f.graph.Blocks[b].End-1]
 			if !in.Guarded() || in.Pred.Sym == nil {
 				continue
 			}
-			from := o.of[in.Pred.Sym.Index].from
+			from := f.analysis().from[in.Pred.Sym.Index]
 			if from&fromGrid != 0 && from&fromBlock != 0 || draws && from&fromAtomic != 0 {
 				return true
 			}

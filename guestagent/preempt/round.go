@@ -7,153 +7,242 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// round is a loop in which something is read, and what is known of each round of it.
+// round is a loop, and what is known of each round of it.
 type round struct {
 	*spins
-	loop    int             // of the graph
-	latches []int           // those of its blocks that lead back to the first one, of which it is the loop here
-	body    []int           // its blocks
-	leaving []int           // those of them whose branches may leave it
-	defs    map[int32][]int // the instructions in it that write each register
-	stayed  map[int32]bool  // whether each register is the same in every round, as far as was asked
-	trends  map[int32]int   // and whether it becomes larger or smaller
+	loop    int            // of the graph
+	first   int            // its first instruction
+	body    []int          // its blocks
+	leaving []int          // those of them whose branches may leave it
+	exits   []exit         // the comparisons by which it is left
+	stayed  map[int32]bool // whether each register is the same in every round, as far as was asked
+	trends  map[int32]int  // see trend
 }
 
-// round returns loop l, as far as some of its latches make it.
-func (s *spins) round(l int, latches []int) *round {
+// exit is a comparison that every round makes. If it holds, the loop is over.
+type exit struct {
+	op   string // eq, ne, lt, le, gt or ge
+	a, b *ptx.Operand
+}
+
+// round returns loop l. Loops that begin with the same block are one loop of the graph, and one of them may spin within the
+// others: a branch that leaves one of them counts as leaving the loop.
+func (s *spins) round(l int, body []int) *round {
 	g := s.f.graph
-	header := g.Loops[l].Header
-	body, seen := []int{header}, map[int]bool{header: true}
-	for work := slices.Clone(latches); len(work) > 0; {
-		b := work[len(work)-1]
-		work = work[:len(work)-1]
-		if seen[b] || !g.Blocks[b].Reachable {
+	r := &round{spins: s, loop: l, first: g.Blocks[g.Loops[l].Header].First, body: body, stayed: map[int32]bool{}, trends: map[int32]int{}}
+	for _, latch := range g.Loops[l].Latches {
+		if s.exhausted() {
+			return r
+		}
+		part := g.Body(l, latch)
+		s.work += len(part)
+		r.leaving = append(r.leaving, g.Leaving(part)...)
+	}
+	for _, b := range r.leaving {
+		last := s.f.code.Instrs[g.Blocks[b].End-1]
+		if !r.everyRound(b) || !last.Guarded() || last.Pred.Sym.Kind != ptx.SymReg || flow.KindOf(last) == flow.Switch || len(g.Blocks[b].Succs) != 2 {
 			continue
 		}
-		seen[b] = true
-		body = append(body, b)
-		work = append(work, g.Blocks[b].Preds...)
-	}
-	slices.Sort(body)
-	s.work += len(body)
-	return &round{spins: s, loop: l, latches: latches, body: body, leaving: g.Leaving(body), defs: s.definitions(body), stayed: map[int32]bool{}, trends: map[int32]int{}}
-}
-
-// test returns the comparison by which the branch that ends block b goes, if every round makes it; else nil.
-func (r *round) test(b int) *ptx.Instr {
-	last := r.f.code.Instrs[r.f.graph.Blocks[b].End-1]
-	if !last.Guarded() || last.Pred.Sym.Kind != ptx.SymReg || flow.KindOf(last) == flow.Switch || !r.everyRound(b) {
-		return nil
-	}
-	def := r.defs[int32(last.Pred.Sym.Index)]
-	if len(def) != 1 || !r.everyRound(r.f.graph.BlockOf(def[0])) {
-		return nil
-	}
-	test := r.f.code.Instrs[def[0]]
-	if test.Opcode != "setp" || test.Guarded() || len(test.Operands) != 3 || len(test.Modifiers) != 2 {
-		return nil
-	}
-	return test
-}
-
-// gathers reports whether ordinary load i reads at an address that each round takes from the next word of a list, in a loop
-// that is over after a number of rounds.
-func (r *round) gathers(i int) bool {
-	if !slices.ContainsFunc(r.leaving, func(b int) bool {
-		test, counter := r.counts(b)
-		return test != nil && r.finite(&test.Operands[3-counter])
-	}) {
-		return false
-	}
-	at := address(r.f.code.Instrs[i])
-	if at.Kind != ptx.KindAddr || at.Sym == nil || at.Sym.Kind != ptx.SymReg || len(at.Elems) > 0 {
-		return false
-	}
-	const deep = 12
-	x := int32(at.Sym.Index)
-	for range deep {
-		in := r.only(x)
-		switch {
-		case in == nil || len(in.Operands) < 2:
-			return false
-		case in.Opcode == "ld":
-			return !mayWait(in) && r.moves(address(in))
-		case !slices.Contains([]string{"mov", "cvt", "cvta", "add", "mul", "mad", "shl"}, in.Opcode):
-			return false
-		}
-		x = -1
-		for k := 1; k < len(in.Operands); k++ {
-			switch o := &in.Operands[k]; {
-			case r.still(o):
-			case x >= 0:
-				return false
-			default:
-				x = register(o)
+		def := r.only(int32(last.Pred.Sym.Index))
+		taken, not := r.within(g.Blocks[b].Succs[0]), r.within(g.Blocks[b].Succs[1])
+		if op := comparison(def); op != "" && taken != not {
+			if taken != last.Pred.Not {
+				op = negated[op]
 			}
+			r.exits = append(r.exits, exit{op, &def.Operands[1], &def.Operands[2]})
 		}
-		if x < 0 {
+	}
+	return r
+}
+
+var (
+	negated = map[string]string{"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+	signed  = map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+)
+
+// comparison returns how an instruction compares two values, eq, ne, lt, le, gt or ge; "" if it does anything else.
+func comparison(in *ptx.Instr) string {
+	if in == nil || in.Opcode != "setp" || in.Guarded() || len(in.Operands) != 3 || len(in.Modifiers) != 2 {
+		return ""
+	}
+	op := in.Modifiers[0]
+	if name := signed[op]; name != "" {
+		op = name
+	}
+	if negated[op] == "" {
+		return ""
+	}
+	return op
+}
+
+// within reports whether block b is in the loop.
+func (r *round) within(b int) bool {
+	_, ok := slices.BinarySearch(r.body, b)
+	return ok
+}
+
+// instrs lists the instructions of a loop's body.
+func (s *spins) instrs(body []int) []int {
+	var list []int
+	for _, b := range body {
+		for i := s.f.graph.Blocks[b].First; i < s.f.graph.Blocks[b].End; i++ {
+			list = append(list, i)
+		}
+	}
+	s.work += len(list)
+	return list
+}
+
+// everyRound reports whether every round of the loop passes through block b once.
+func (r *round) everyRound(b int) bool {
+	g := r.f.graph
+	return g.Blocks[b].Loop == r.loop && !slices.ContainsFunc(g.Loops[r.loop].Latches, func(latch int) bool { return !g.Dominates(b, latch) })
+}
+
+// writers lists the instructions in the loop that write register or space x.
+func (r *round) writers(x int32) []int {
+	if x < 0 {
+		return nil
+	}
+	var list []int
+	r.work += len(r.defs[x])
+	for _, d := range r.defs[x] {
+		if r.within(r.f.graph.BlockOf(int(d))) {
+			list = append(list, int(d))
+		}
+	}
+	return list
+}
+
+// only returns the one instruction in the loop that writes register x, if every round executes it.
+func (r *round) only(x int32) *ptx.Instr {
+	d := r.writers(x)
+	if len(d) != 1 || !r.everyRound(r.f.graph.BlockOf(d[0])) || r.f.code.Instrs[d[0]].Guarded() {
+		return nil
+	}
+	return r.f.code.Instrs[d[0]]
+}
+
+// still reports whether an operand is the same in every round.
+func (r *round) still(o *ptx.Operand) bool {
+	switch {
+	case slices.ContainsFunc(o.Elems, func(e ptx.Operand) bool { return !r.still(&e) }):
+		return false
+	case o.Sym == nil:
+		return o.Kind == ptx.KindImm || len(o.Elems) > 0
+	case o.Sym.Kind == ptx.SymReg:
+		return r.stays(int32(o.Sym.Index))
+	case o.Sym.Kind == ptx.SymSpecial:
+		return slices.Contains([]string{"%tid", "%ntid", "%ctaid", "%nctaid", "%laneid"}, o.Sym.Name)
+	}
+	return true
+}
+
+// stays reports whether register x is the same in every round: it is not written, or computed anew from what is the same.
+func (r *round) stays(x int32) bool {
+	stays, known := r.stayed[x]
+	if known {
+		return stays
+	}
+	r.stayed[x] = false // what comes of itself
+	if len(r.writers(x)) == 0 {
+		r.stayed[x] = true
+	} else if in := r.only(x); in != nil && len(in.Operands) > 0 {
+		_, loaded := r.parameter(in)
+		r.stayed[x] = loaded || flow.Pure(in.Opcode) && !slices.ContainsFunc(in.Operands[1:], func(o ptx.Operand) bool { return !r.still(&o) })
+	}
+	return r.stayed[x]
+}
+
+// copies reports whether register x gets in every round what register from holds, by moves, and nothing else.
+func (r *round) copies(x, from int32) bool {
+	for range mostMoves {
+		if x == from {
+			return x >= 0
+		}
+		in := r.only(x)
+		if in == nil || in.Opcode != "mov" || len(in.Operands) != 2 {
 			return false
 		}
+		x = register(&in.Operands[1])
 	}
 	return false
+}
+
+// mostMoves bounds the moves from register to register that are followed.
+const mostMoves = 8
+
+// alone reports whether no other instruction in the loop may write the array that instruction i accesses.
+func (r *round) alone(i int) bool {
+	return !slices.ContainsFunc(r.instrs(r.body), func(k int) bool { return k != i && r.writes(k) && r.array(k)&r.array(i) != 0 })
+}
+
+// counted reports whether the loop is over after a number of rounds: a counter that every round moves on is compared with
+// what does not grow for ever.
+func (r *round) counted() bool {
+	return slices.ContainsFunc(r.exits, func(x exit) bool {
+		return x.op != "eq" && x.op != "ne" && (r.steps(register(x.a)) != 0 && r.finite(x.b) || r.steps(register(x.b)) != 0 && r.finite(x.a))
+	})
 }
 
 // finite reports whether an operand is the same in every round, or what ordinary loads give at one address: were all other
 // blocks to stand still, it would not grow for ever.
 func (r *round) finite(o *ptx.Operand) bool {
-	if r.still(o) {
-		return true
-	}
 	x := register(o)
-	return x >= 0 && !slices.ContainsFunc(r.defs[x], func(d int) bool {
+	return r.still(o) || x >= 0 && !slices.ContainsFunc(r.writers(x), func(d int) bool {
 		in := r.f.code.Instrs[d]
-		return in.Opcode != "ld" || mayWait(in) || !r.still(address(in))
+		return in.Opcode != "ld" || mayWait(in) || !r.still(address(in)) || !r.alone(d)
 	})
 }
 
-// first is the loop's first instruction.
-func (r *round) first() int { return r.f.graph.Blocks[r.f.graph.Loops[r.loop].Header].First }
+// listed is the trend of what is computed from a list's next word. Other trends are 1 and -1: the value is larger, or
+// smaller, in every round than in the one before.
+const listed = 2
 
-// counts returns the comparison by which block b leaves the loop after a number of rounds that is fixed if the other
-// operand is, and which operand it is that every round moves on; nil if it doesn't.
-func (r *round) counts(b int) (test *ptx.Instr, operand int) {
-	if !slices.Contains(r.leaving, b) {
-		return nil, 0
-	}
-	if test = r.test(b); test == nil {
-		return nil, 0
-	}
-	for k := 1; k <= 2; k++ {
-		switch test.Modifiers[0] {
-		case "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs":
-			if r.steps(register(&test.Operands[k])) != 0 {
-				return test, k
-			}
-		}
-	}
-	return nil, 0
+// moves reports whether the address that instruction i accesses is larger in every round, or smaller in every round.
+func (r *round) moves(i int) bool {
+	return r.trend(register(address(r.f.code.Instrs[i])))&1 != 0
 }
 
-// steps returns 1 or -1 if each round of the loop adds at least 1 to register x or takes as much away, 0 if that is not
-// known.
-func (r *round) steps(x int32) int {
-	const most = 8 // moves between registers
-	step := 0
-	for at, n := x, 0; at >= 0 && n < most; n++ {
-		in := r.only(at)
-		if in == nil {
-			return 0
+// gathers reports whether instruction i is an ordinary load at an address that each round takes from the next word of a
+// list, in a loop that is over after a number of rounds.
+func (r *round) gathers(i int) bool {
+	in := r.f.code.Instrs[i]
+	return in.Opcode == "ld" && !mayWait(in) && r.trend(register(address(in))) == listed && r.counted()
+}
+
+// trend returns the trend of register x, 0 if none is known.
+func (r *round) trend(x int32) int {
+	t, known := r.trends[x]
+	in := r.only(x)
+	if known || in == nil {
+		return t
+	}
+	r.trends[x] = 0 // what comes of itself, but by steps
+	if t = r.steps(x); t == 0 {
+		if k := r.grows(in); k > 0 {
+			t = r.trend(register(&in.Operands[k]))
+		} else if in.Opcode == "ld" && !mayWait(in) && r.trend(register(address(in)))&1 != 0 {
+			t = listed
 		}
+	}
+	r.trends[x] = t
+	return t
+}
+
+// steps returns 1 or -1 if each round adds at least 1 to register x or takes as much away, else 0.
+func (r *round) steps(x int32) int {
+	step := 0
+	for at, n := x, 0; n < mostMoves; n++ {
+		in := r.only(at)
 		switch {
+		case in == nil:
+			return 0
 		case in.Opcode == "mov" && len(in.Operands) == 2:
 			at = register(&in.Operands[1])
 		case (in.Opcode == "add" || in.Opcode == "sub") && len(in.Operands) == 3 && step == 0:
-			if step = r.sign(&in.Operands[2]); in.Opcode == "sub" {
+			if step, at = r.sign(&in.Operands[2]), register(&in.Operands[1]); in.Opcode == "sub" {
 				step = -step
-			}
-			at = register(&in.Operands[1])
-			if in.Opcode == "add" && step == 0 { // a constant may stand first
-				step, at = r.sign(&in.Operands[1]), register(&in.Operands[2])
 			}
 			if step == 0 {
 				return 0
@@ -170,94 +259,40 @@ func (r *round) steps(x int32) int {
 
 // sign returns 1 or -1 if an operand is the same in every round and surely positive or negative, else 0.
 func (r *round) sign(o *ptx.Operand) int {
-	if !r.still(o) {
-		return 0
-	}
 	const most = 1 << 28 // or else what it is added to may come back to where it was
-	switch v := r.linear().operand(o, 32, r.first()); {
-	case v.number() && v.lo >= 1 && v.lo < most:
+	switch v := r.operand(o, 32, r.first); {
+	case !v.number() || !r.still(o):
+		return 0
+	case v.lo >= 1 && v.lo < most:
 		return 1
-	case v.number() && v.hi <= -1 && v.hi > -most:
+	case v.hi <= -1 && v.hi > -most:
 		return -1
 	}
 	return 0
 }
 
-// moves reports whether an address is another one in every round, larger each time or smaller each time.
-func (r *round) moves(at *ptx.Operand) bool {
-	if at.Kind != ptx.KindAddr || at.Sym == nil || at.Sym.Kind != ptx.SymReg || len(at.Elems) > 0 {
-		return false
-	}
-	return r.trend(int32(at.Sym.Index)) != 0
-}
-
-// trend returns 1 or -1 if register x is larger or smaller in every round than in the one before, 0 if that is not known.
-func (r *round) trend(x int32) int {
-	if x < 0 {
-		return 0
-	}
-	t, known := r.trends[x]
-	if !known {
-		r.trends[x] = 0 // what comes of itself, but by steps
-		r.work++
-		if t = r.steps(x); t == 0 {
-			t = r.computed(x)
-		}
-		r.trends[x] = t
-	}
-	return t
-}
-
-// computed is trend of a register that is computed from another.
-func (r *round) computed(x int32) int {
-	in := r.only(x)
-	if in == nil || in.Has("sat") || in.Has("hi") {
-		return 0
-	}
+// grows returns the operand by which an instruction's result becomes larger as that does, in the same steps or longer ones,
+// since the others are the same in every round; 0 if there is none.
+func (r *round) grows(in *ptx.Instr) int {
 	ops := in.Operands
-	of := func(k int) int { return r.trend(register(&ops[k])) }
-	// sum is the trend of the sum of two operands.
-	sum := func(a, b int) int {
-		switch {
-		case r.still(&ops[a]):
-			return of(b)
-		case r.still(&ops[b]):
-			return of(a)
-		}
-		if t := of(a); t == of(b) {
-			return t
-		}
+	if in.Has("sat") || in.Has("hi") {
 		return 0
 	}
-	factor := func(k int) bool {
-		by, ok := r.linear().operand(&ops[k], 32, r.first()).fixed()
-		return ok && r.still(&ops[k]) && by >= 1 && by <= mostFactor(in.Opcode)
+	still := func(k int) bool { return r.still(&ops[k]) }
+	factor := func(k int) bool { // a constant, and small, so that what is multiplied doesn't overflow
+		by := ops[k].Int()
+		return ops[k].Kind == ptx.KindImm && (in.Opcode == "shl" && by >= 0 && by <= 16 || in.Opcode != "shl" && by >= 1 && by <= 1<<16)
 	}
 	switch op := in.Opcode; {
-	case (op == "mov" || op == "cvt" && widens(in) || op == "cvta") && len(ops) == 2:
-		return of(1)
-	case op == "add" && len(ops) == 3:
-		return sum(1, 2)
-	case op == "sub" && len(ops) == 3 && r.still(&ops[2]):
-		return of(1)
-	case op == "shl" && len(ops) == 3 && ops[2].Kind == ptx.KindImm && ops[2].Int() >= 0 && ops[2].Int() <= mostFactor(op):
-		return of(1)
-	case op == "mul" && len(ops) == 3 && factor(2):
-		return of(1)
-	case op == "mad" && len(ops) == 4 && r.still(&ops[1]) && r.still(&ops[2]):
-		return of(3)
-	case op == "mad" && len(ops) == 4 && factor(2) && r.still(&ops[3]):
-		return of(1)
+	case (op == "mov" || op == "cvt" && widens(in) || op == "cvta") && len(ops) == 2,
+		(op == "add" || op == "sub") && len(ops) == 3 && still(2),
+		(op == "shl" || op == "mul") && len(ops) == 3 && factor(2),
+		op == "mad" && len(ops) == 4 && factor(2) && still(3):
+		return 1
+	case op == "add" && len(ops) == 3 && still(1):
+		return 2
 	}
 	return 0
-}
-
-// mostFactor is by how much an index is multiplied, or shifted, at most: it doesn't overflow then.
-func mostFactor(opcode string) int64 {
-	if opcode == "shl" {
-		return 16
-	}
-	return 1 << 16
 }
 
 // widens reports whether a conversion is one of integers of 32 or 64 bits to others that are not shorter.
@@ -270,113 +305,79 @@ func widens(in *ptx.Instr) bool {
 	return from > 0 && to >= from
 }
 
-// only returns the one instruction in the loop that writes register x, if every round executes it.
-func (r *round) only(x int32) *ptx.Instr {
-	d := r.defs[x]
-	if len(d) != 1 || !r.everyRound(r.f.graph.BlockOf(d[0])) || r.f.code.Instrs[d[0]].Guarded() {
-		return nil
+// retries reports whether instruction i is a compare-and-swap that the loop repeats with the value it found until it
+// succeeds, whatever else ends the loop: each round swaps the value that the round before found, at the same address, and
+// the loop is left where it found what it expected. If nobody else writes, the second round finds what the first one did.
+func (r *round) retries(i int) bool {
+	in := r.f.code.Instrs[i]
+	if in.Opcode != "atom" || !in.Has("cas") || len(in.Operands) != 4 || in.Guarded() || !r.still(address(in)) || !r.alone(i) {
+		return false
 	}
-	return r.f.code.Instrs[d[0]]
+	found, expected := register(&in.Operands[0]), register(&in.Operands[2])
+	if found < 0 || len(r.writers(found)) != 1 || !r.copies(expected, found) {
+		return false
+	}
+	return slices.ContainsFunc(r.exits, func(x exit) bool {
+		a, b := register(x.a), register(x.b)
+		return x.op == "eq" && (a == found && b == expected || a == expected && b == found)
+	})
 }
 
-// still reports whether an operand is the same in every round.
-func (r *round) still(o *ptx.Operand) bool {
-	if o.Kind == ptx.KindImm {
-		return true
+// draws reports whether instruction i draws numbers from a counter until they reach a bound: it adds a positive constant,
+// the results are used as indices in the loop, and the loop is left where what grows with them is not less than what does
+// not grow for ever.
+func (r *round) draws(i int) bool {
+	in := r.f.code.Instrs[i]
+	if in.Opcode != "atom" || !in.Has("add") || len(in.Operands) != 3 || !r.still(address(in)) || !r.alone(i) {
+		return false
 	}
-	for i := range o.Elems {
-		if !r.still(&o.Elems[i]) {
+	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	if by := r.operand(&in.Operands[2], bits, i); bits == 0 || !by.number() || by.lo < 1 || by.hi > farAway {
+		return false
+	}
+	r.trace.Run(r.body, []int{i}, nil)
+	return slices.ContainsFunc(r.exits, func(x exit) bool {
+		switch x.op {
+		case "ge", "gt":
+			return r.finite(x.b) && r.growsWith(register(x.a), i)
+		case "le", "lt":
+			return r.finite(x.a) && r.growsWith(register(x.b), i)
+		}
+		return false
+	}) && slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
+		x := register(address(r.f.code.Instrs[k]))
+		return k != i && x >= 0 && r.trace.Register(x)
+	})
+}
+
+// growsWith reports whether register x grows with what instruction i gives, of which the newest trace is: all that comes
+// from there comes by one way, perhaps through shared memory or from another lane.
+func (r *round) growsWith(x int32, i int) bool {
+	for range mostMoves {
+		ways := slices.DeleteFunc(r.writers(x), func(k int) bool { return !r.trace.Instr(k) })
+		if len(ways) != 1 {
 			return false
 		}
-	}
-	switch {
-	case o.Sym == nil:
-		return len(o.Elems) > 0
-	case o.Sym.Kind == ptx.SymReg:
-		return r.stays(int32(o.Sym.Index))
-	case o.Sym.Kind == ptx.SymSpecial:
-		return slices.Contains([]string{"%tid", "%ntid", "%ctaid", "%nctaid", "%laneid"}, o.Sym.Name)
-	}
-	return true
-}
-
-// stays reports whether register x is the same in every round: it is not written, or computed anew from what is the same.
-func (r *round) stays(x int32) bool {
-	if len(r.defs[x]) == 0 {
-		return true
-	}
-	stays, known := r.stayed[x]
-	if known {
-		return stays
-	}
-	r.stayed[x] = false // what comes of itself
-	if in := r.only(x); in != nil && len(in.Operands) > 0 {
-		parameter := in.Opcode == "ld" && len(in.Operands) == 2 && in.Operands[1].Sym != nil && in.Operands[1].Sym.Kind == ptx.SymParam && r.f.code.Func.Entry
-		r.work += len(in.Operands)
-		r.stayed[x] = parameter || flow.Pure(in.Opcode) && !slices.ContainsFunc(in.Operands[1:], func(o ptx.Operand) bool { return !r.still(&o) })
-	}
-	return r.stayed[x]
-}
-
-// everyRound reports whether every round of the loop passes through block b once: it is in no loop within.
-func (r *round) everyRound(b int) bool {
-	g := r.f.graph
-	return g.Blocks[b].Loop == r.loop && !slices.ContainsFunc(r.latches, func(latch int) bool { return !g.Dominates(b, latch) })
-}
-
-// copies reports whether register x gets in every round what register from holds, by moves, and nothing else.
-func (r *round) copies(x, from int32) bool {
-	const most = 8
-	for range most {
-		if x == from {
+		in := r.f.code.Instrs[ways[0]]
+		switch k := r.grows(in); {
+		case ways[0] == i:
 			return true
-		}
-		in := r.only(x)
-		if in == nil || in.Opcode != "mov" || len(in.Operands) != 2 {
-			return false
-		}
-		if x = register(&in.Operands[1]); x < 0 {
+		case loadsShared(in):
+			x = r.effects.Space(ptx.SharedSpace)
+		case k > 0 || in.Opcode == "shfl" || in.Opcode == "st":
+			x = register(&in.Operands[max(k, 1)])
+		default:
 			return false
 		}
 	}
 	return false
 }
 
-// way returns the block to which the branch that ends block b leads if it is taken, or not taken; flow.Exit at the end.
-func (s *spins) way(b int, taken bool) int {
-	g := s.f.graph
-	blk := &g.Blocks[b]
-	last := s.f.code.Instrs[blk.End-1]
-	to := blk.End
-	if taken {
-		if flow.KindOf(last) == flow.Leave {
-			return flow.Exit
-		}
-		to = last.Operands[0].Sym.Index
-	}
-	if to >= len(s.f.code.Instrs) {
-		return flow.Exit
-	}
-	return g.BlockOf(to)
-}
-
-// definitions lists the instructions within body that write each register.
-func (s *spins) definitions(body []int) map[int32][]int {
-	defs := map[int32][]int{}
-	for _, b := range body {
-		for k := s.f.graph.Blocks[b].First; k < s.f.graph.Blocks[b].End; k++ {
-			s.work++
-			for _, r := range s.effects.Writes(k) {
-				defs[r] = append(defs[r], k)
-			}
-		}
-	}
-	return defs
-}
-
-// register returns the number of the register that an operand is, as a whole; -1 for anything else.
+// register returns the number of the register that an operand is, as a whole, or with an offset the base of an address; -1
+// for anything else.
 func register(o *ptx.Operand) int32 {
-	if o.Kind == ptx.KindReg && o.Sym != nil && o.Sym.Kind == ptx.SymReg && o.Sel == ptx.SelNone && !o.Not && !o.Neg && o.Offset() == 0 {
+	if (o.Kind == ptx.KindReg && o.Offset() == 0 || o.Kind == ptx.KindAddr) && o.Sym != nil && o.Sym.Kind == ptx.SymReg &&
+		o.Sel == ptx.SelNone && !o.Not && !o.Neg && len(o.Elems) == 0 {
 		return int32(o.Sym.Index)
 	}
 	return -1

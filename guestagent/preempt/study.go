@@ -94,6 +94,7 @@ type funcStudy struct {
 	pollsDeep  bool     // it, or what it calls, reads what may be global memory
 	writesDeep bool     // it, or what it calls, may write global memory
 	waiting    *waiting // nil until somebody asks
+	spins      *spins   // likewise
 	warpRisk   bool     // some lanes may have left it when others come to such an instruction; a device function's end counts as leaving
 }
 

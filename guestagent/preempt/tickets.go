@@ -1,88 +1,80 @@
 package preempt
 
 import (
-	"slices"
-
 	"vgpud/ptx"
 	"vgpud/ptx/flow"
 )
 
-// tickets finds the loads by which all threads of a block get what one of them has written to shared memory, a ticket say:
-// each stands right behind a barrier of the whole block, and of all writes to shared memory that may come before that
-// barrier there is just one, to the place that is loaded. (Where no thread has come by that one, what is loaded means
-// nothing.)
-func (l *linears) tickets() {
-	f := l.f
-	for load, barrier := range f.broadcasts() {
-		at := f.graph.BlockOf(barrier)
-		if f.graph.Blocks[at].Loop != flow.None || l.exhausted() {
+// tickets finds the tickets: what an atomic operation gives that adds a positive constant to a counter, once, and what a
+// block's threads load where one of them has handed such a number to them.
+func (s *spins) tickets() {
+	barriers := s.f.broadcasts()
+	for i, in := range s.f.code.Instrs {
+		draw := i
+		if loadsShared(in) {
+			barrier, behind := barriers[i]
+			draw = s.handed(i, barrier, behind)
+		}
+		if draw >= 0 && s.once(i) && s.once(draw) && drawn(s.f.code.Instrs[draw]) {
+			s.draws[quantity(-1-i)] = draw
+		}
+	}
+}
+
+// once reports whether instruction i is in no loop.
+func (s *spins) once(i int) bool { return s.f.graph.Blocks[s.f.graph.BlockOf(i)].Loop == flow.None }
+
+// drawn reports whether an instruction draws a number from a counter.
+func drawn(in *ptx.Instr) bool {
+	if in.Opcode != "atom" || !in.Has("add") || !mayBeGlobal(in) || len(in.Operands) != 3 {
+		return false
+	}
+	by := &in.Operands[2]
+	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	return bits > 0 && by.Kind == ptx.KindImm && by.Imm == ptx.ImmInt && by.Int() > 0 && by.Int() < 1<<(bits-1)
+}
+
+// handed returns the instruction whose result load gets from shared memory, since no other can have written there: none
+// else does so in the function or, where load stands right behind a barrier of the whole block, all others come later.
+// (Where no thread has come by that one, what is loaded means nothing.) It returns flow.None if that is not known.
+func (s *spins) handed(load, barrier int, behind bool) int {
+	code, g := s.f.code, s.f.graph
+	from, write := address(code.Instrs[load]), flow.None
+	if from.Base != ptx.KindSymbol || from.Sym.Kind != ptx.SymVar {
+		return flow.None
+	}
+	own, at := s.bit(root{from.Sym, 0}), g.BlockOf(load)
+	for _, d := range s.defs[s.effects.Space(ptx.SharedSpace)] {
+		i := int(d)
+		to, b := s.addressed(i)>>firstRoot<<firstRoot, g.BlockOf(i)
+		later := behind && s.once(load) && g.Dominates(at, b) && (b != at || i > barrier)
+		if s.work++; later || to != 0 && to&own == 0 { // or to another variable
 			continue
 		}
-		write, several := -1, false
-		for _, b := range f.before(at) {
-			for i := f.graph.Blocks[b].First; i < f.graph.Blocks[b].End && (b != at || i < barrier); i++ {
-				l.work++
-				if slices.Contains(l.effects.Writes(i), l.effects.Space(ptx.SharedSpace)) {
-					several = several || write >= 0
-					write = i
-				}
-			}
+		if write != flow.None || s.exhausted() {
+			return flow.None
 		}
-		if write >= 0 && !several {
-			l.hand(write, load)
-		}
+		write = i
 	}
+	if write == flow.None {
+		return flow.None
+	}
+	st, ld := code.Instrs[write], code.Instrs[load]
+	to := address(st)
+	if st.Opcode != "st" || !word(st) || !word(ld) || to.Base != ptx.KindSymbol || to.Sym != from.Sym || to.Offset() != from.Offset() {
+		return flow.None
+	}
+	if x := register(&st.Operands[1]); x >= 0 && len(s.defs[x]) == 1 {
+		return int(s.defs[x][0])
+	}
+	return flow.None
 }
 
-// soleWrites does the same for variables in shared memory that one instruction alone writes to, and reports whether there
-// are some. Whatever is loaded from there is what that one wrote.
-func (l *linears) soleWrites() bool {
-	shared := l.effects.Space(ptx.SharedSpace)
-	writes := map[*ptx.Symbol][]int{}
-	for i := range l.f.code.Instrs {
-		if !slices.Contains(l.effects.Writes(i), shared) {
-			continue
-		}
-		at := l.address(i)
-		if at.known != exactly || at.base.sym == nil {
-			return false
-		}
-		writes[at.base.sym] = append(writes[at.base.sym], i)
+// word reports whether an instruction is an ordinary access to 32 bits.
+func word(in *ptx.Instr) bool {
+	if len(in.Operands) != 2 || len(in.Modifiers) != 2 {
+		return false
 	}
-	n := len(l.handed)
-	for i, in := range l.f.code.Instrs {
-		if from := address(in); loadsShared(in) && from.Base == ptx.KindSymbol && len(writes[from.Sym]) == 1 {
-			l.hand(writes[from.Sym][0], i)
-		}
-	}
-	return len(l.handed) > n
-}
-
-// hand notes that a load of shared memory gets what a write has put there, if both are of the same 32 bits.
-func (l *linears) hand(write, load int) {
-	st, ld := l.f.code.Instrs[write], l.f.code.Instrs[load]
-	if st.Opcode != "st" || ld.Opcode != "ld" || len(st.Operands) != 2 || len(ld.Operands) != 2 ||
-		len(st.Modifiers) != 2 || len(ld.Modifiers) != 2 || register(&st.Operands[1]) < 0 {
-		return
-	}
-	to, from := address(st), address(ld)
-	wrote, _ := integer(st.Modifiers[1])
-	read, _ := integer(ld.Modifiers[1])
-	if to.Base == ptx.KindSymbol && from.Base == ptx.KindSymbol && to.Sym == from.Sym && to.Offset() == from.Offset() && wrote == 32 && read == 32 {
-		l.handed[load], l.writes[load] = &st.Operands[1], write
-	}
-}
-
-// before lists the blocks from which control may come to block b, b included.
-func (f *funcStudy) before(b int) []int {
-	seen, list := map[int]bool{b: true}, []int{b}
-	for n := 0; n < len(list); n++ {
-		for _, p := range f.graph.Blocks[list[n]].Preds {
-			if !seen[p] && f.graph.Blocks[p].Reachable {
-				seen[p] = true
-				list = append(list, p)
-			}
-		}
-	}
-	return list
+	bits, _ := integer(in.Modifiers[1])
+	return bits == 32
 }

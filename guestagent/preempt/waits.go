@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,19 +24,17 @@ import (
 // So a kernel whose blocks wait for earlier blocks alone, a look-back, may have the persistent form, and a kernel whose
 // blocks wait for others none. Neither what a loop waits for nor whether it waits can be told in general, so whatever polls
 // counts as a wait: a loop whose end depends, by data or by control, on what an instruction in it reads from global memory
-// or from a surface, by whatever load, asynchronous copy or atomic operation. Of these, only the following do not count.
-// Each ends the loop, or at least does not keep it going, though all other blocks stand still:
+// or from a surface, by whatever load, asynchronous copy or atomic operation. Only the following do not count, since they
+// don't keep a loop going where all other blocks stand still:
 //
-//   - What is never read twice: an access whose address moves on by at least one in every round (see moves).
 //   - What nobody writes: an ordinary load from an array that the kernel writes nothing to. Another kernel may, but then
 //     the original waits for that as well.
-//   - A bound: an ordinary load with which a counter is compared that every round moves on, as the loop's end.
+//   - What is never read twice: an access whose address moves on in every round.
 //   - A list: an ordinary load at an address that each round takes from the next word of a list, in a loop that is over
 //     after a number of rounds.
-//   - A retry: a compare-and-swap repeated with the value that it found (see retries). When nobody else writes, the second
-//     succeeds.
-//   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound
-//     (see draws). A thread that is alone gets there by itself.
+//   - A retry: a compare-and-swap repeated with the value that it found. When nobody else writes, the second succeeds.
+//   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound.
+//     A thread that is alone gets there by itself.
 //
 // Locks do count: that one is given back by whoever has it can't be seen where it is awaited. What counts is either proven
 // to look back (lookback.go), or the kernel is refused. The list is short on purpose; what is not on it may be sound too.
@@ -122,7 +121,7 @@ func (w *studying) waits(e *entryStudy) {
 	if len(polls) == 0 || e.refused != None {
 		return
 	}
-	if why := e.self.waiting.spins.looksBack(polls); why != "" {
+	if why := e.self.spins.looksBack(polls); why != "" {
 		e.refuse(GridSync, "%s", why)
 	}
 }
@@ -131,7 +130,6 @@ func (w *studying) waits(e *entryStudy) {
 type waiting struct {
 	polls []int  // the loads by which it waits
 	why   string // not empty: it may wait in other ways, or nobody knows
-	spins *spins
 }
 
 // findWaits looks at all loops of the function.
@@ -139,98 +137,86 @@ func (f *funcStudy) findWaits() waiting {
 	if !f.pollsDeep || len(f.graph.Loops) == 0 && f.graph.Reducible && !f.recursive {
 		return waiting{}
 	}
-	s := newSpins(f)
-	v := waiting{spins: s}
-	within := s.loopsWithReads()
+	s, v := f.analysis(), waiting{}
 	switch {
 	case f.recursive:
-		v.why = fmt.Sprintf("%s calls itself and reads what other blocks may write", f.code.Func.Name)
-		return v
-	case !f.graph.Reducible && (slices.ContainsFunc(f.polls, s.source) || slices.ContainsFunc(f.calls, func(c callSite) bool { return s.source(c.instr) })):
-		v.why = fmt.Sprintf("%s has a loop with several entries and reads what other blocks may write", f.code.Func.Name)
-		return v
+		v.why = f.code.Func.Name + " calls itself and reads what other blocks may write"
+	case !f.graph.Reducible && slices.ContainsFunc(slices.Concat(f.polls, slices.Sorted(maps.Keys(s.calls))), s.source):
+		v.why = f.code.Func.Name + " has a loop with several entries and reads what other blocks may write"
 	}
-	for l := range f.graph.Loops {
-		if !within[l] {
-			continue
-		}
-		latches := f.graph.Loops[l].Latches
-		s.loop(l, latches, &v)
-		// Loops that begin with the same block count as one, and one of them may wait within the others.
-		for k := range latches {
-			if len(latches) > 1 {
-				s.loop(l, latches[k:k+1], &v)
-			}
-		}
+	for l := 0; l < len(f.graph.Loops) && v.why == ""; l++ {
+		s.loop(l, &v)
 	}
 	return v
 }
 
 // spins looks at the loops of one function.
 type spins struct {
-	f       *funcStudy
-	effects *flow.Effects
-	trace   *flow.Trace
-	origins *origins            // made when it is first needed
-	linears *linears            // likewise
-	calls   map[int][]callSite  // by instruction
-	holds   map[int][]condition // by block
-	work    int                 // instructions looked at
+	f          *funcStudy
+	effects    *flow.Effects
+	defs, uses [][]int32 // the instructions that write and read each register and space, as flow.Effects numbers them
+	trace      *flow.Trace
+	calls      map[int][]callSite // by instruction
+	work       int                // instructions looked at
 
-	written  uint64 // the parameters and variables that the function's writes to global memory are found by
-	anywhere bool   // it, or what it calls, may write to memory that is found otherwise
+	roots   map[root]int // numbered
+	near    sources      // the variables in shared and local memory
+	from    []sources    // of each register and space
+	written sources      // the arrays in global memory that the function, or what it calls, may write to
+
+	results []linear            // what each instruction gives, if it gives one register something; nil until somebody asks
+	reach   map[use][]int32     // the instructions that may have given a register what it holds
+	draws   map[quantity]int    // the atomic operation that draws a ticket
+	holds   map[int][]condition // by block
 }
 
-func newSpins(f *funcStudy) *spins {
-	s := &spins{f: f, effects: f.graph.Effects(), calls: map[int][]callSite{}, holds: map[int][]condition{}, anywhere: !f.code.Func.Entry}
+// analysis returns what is known of the function's registers.
+func (f *funcStudy) analysis() *spins {
+	if f.spins != nil {
+		return f.spins
+	}
+	e := f.graph.Effects()
+	s := &spins{
+		f: f, effects: e, defs: make([][]int32, e.Numbers()), uses: make([][]int32, e.Numbers()), reach: map[use][]int32{}, trace: f.graph.NewTrace(e),
+		calls: map[int][]callSite{}, roots: map[root]int{}, from: make([]sources, e.Numbers()), holds: map[int][]condition{},
+	}
+	f.spins = s
+	s.trace.Blind = e.Space(ptx.GlobalSpace) // what is read back from there is a source itself
 	for _, c := range f.calls {
 		s.calls[c.instr] = append(s.calls[c.instr], c)
 	}
-	s.trace = f.graph.NewTrace(s.effects)
-	s.trace.Blind = s.effects.Space(ptx.GlobalSpace) // what is read back from there is a source itself
-	for i, in := range f.code.Instrs {
-		if !s.writes(i) {
-			continue
+	for i := range f.code.Instrs {
+		for _, r := range e.Writes(i) {
+			s.defs[r] = append(s.defs[r], int32(i))
 		}
-		roots := s.from().operand(address(in)).roots
-		s.written |= roots
-		s.anywhere = s.anywhere || roots == 0
+		for _, r := range e.Reads(i) {
+			s.uses[r] = append(s.uses[r], int32(i))
+		}
+	}
+	s.findSources()
+	if !f.code.Func.Entry { // whoever calls it may write anything
+		s.written = everywhere
+	}
+	for i := range f.code.Instrs {
+		if s.writes(i) {
+			s.written |= s.array(i)
+		}
 	}
 	return s
 }
 
-// from returns the origins of the function's registers.
-func (s *spins) from() *origins {
-	if s.origins == nil {
-		s.origins = newOrigins(s.f, s.effects)
-	}
-	return s.origins
-}
-
-// linear returns what is known of the values of the function's registers.
-func (s *spins) linear() *linears {
-	if s.linears == nil {
-		s.linears = newLinears(s.f, s.effects)
-	}
-	return s.linears
-}
-
-// far reports whether an instruction's address may be one of global memory.
-func (s *spins) far(in *ptx.Instr) bool {
-	const far = fromParam | fromModule | fromMemory | fromAtomic | fromCaller
-	from := s.from().operand(address(in)).from
-	return in.Has("global") || from&fromNear == 0 || from&far != 0
+// reaches reports whether instruction i calls a function of which is says so.
+func (s *spins) reaches(i int, is func(*funcStudy) bool) bool {
+	return slices.ContainsFunc(s.calls[i], func(c callSite) bool { return slices.ContainsFunc(c.callees, is) })
 }
 
 // writes reports whether an instruction may write global memory.
 func (s *spins) writes(i int) bool {
 	in := s.f.code.Instrs[i]
-	if in.Opcode != "call" {
-		return mayWrite(in) && (in.Opcode == "multimem" || !flow.Known(in.Opcode) || s.far(in))
+	if in.Opcode == "call" {
+		return s.reaches(i, func(g *funcStudy) bool { return g.writesDeep })
 	}
-	return slices.ContainsFunc(s.calls[i], func(c callSite) bool {
-		return slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.writesDeep })
-	})
+	return mayWrite(in) && (in.Opcode == "multimem" || !flow.Known(in.Opcode) || s.far(i))
 }
 
 // source reports whether an instruction reads what other blocks may write.
@@ -238,85 +224,49 @@ func (s *spins) source(i int) bool {
 	in := s.f.code.Instrs[i]
 	switch {
 	case in.Opcode == "call":
-		return slices.ContainsFunc(s.calls[i], func(c callSite) bool {
-			return slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.readsDeep || g.pollsDeep && s.anywhere })
-		})
-	case !mayPoll(in) || !s.far(in):
+		return s.reaches(i, func(g *funcStudy) bool { return g.readsDeep || g.pollsDeep && s.written == everywhere })
+	case !mayPoll(in) || !s.far(i):
 		return false
 	case mayWait(in) || in.Opcode == "cp":
 		return true
 	}
-	roots := s.from().operand(address(in)).roots
-	return s.anywhere || s.written&roots != 0 || roots == 0 && s.written != 0
+	return s.array(i)&s.written != 0
 }
 
-// loopsWithReads reports which loops have, in them or in loops within, something that may be a source.
-func (s *spins) loopsWithReads() []bool {
-	g := s.f.graph
-	within := make([]bool, len(g.Loops))
-	mark := func(i int) {
-		for l := g.Blocks[g.BlockOf(i)].Loop; l != flow.None && !within[l]; l = g.Loops[l].Parent {
-			within[l] = true
-		}
-	}
-	for _, i := range s.f.polls {
-		mark(i)
-	}
-	for _, c := range s.f.calls {
-		if slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.pollsDeep }) {
-			mark(c.instr)
-		}
-	}
-	return within
-}
-
-// loop judges loop l, as far as some of its latches make it, unless something was found already.
-func (s *spins) loop(l int, latches []int, v *waiting) {
-	g := s.f.graph
-	switch {
-	case v.why != "":
-		return
-	case s.exhausted():
-		v.why = s.f.code.Func.Name + " has too many loops within loops to look through"
-		return
-	}
-	r := s.round(l, latches)
+// loop notes what loop l may wait for.
+func (s *spins) loop(l int, v *waiting) {
+	code, g := s.f.code, s.f.graph
 	var sources []int
-	exits := false
-	for _, b := range r.body {
-		for i := g.Blocks[b].First; i < g.Blocks[b].End; i++ {
-			s.work++
-			for _, c := range s.calls[i] {
-				exits = exits || slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.exitsDeep })
-			}
-			if s.source(i) && !r.moves(address(s.f.code.Instrs[i])) {
-				sources = append(sources, i)
-			}
+	exits := false // a call in it may end the thread
+	body := g.Body(l)
+	for _, i := range s.instrs(body) {
+		exits = exits || s.reaches(i, func(g *funcStudy) bool { return g.exitsDeep })
+		if s.source(i) {
+			sources = append(sources, i)
 		}
 	}
-	depends := func(of []int) bool {
-		s.trace.Run(r.body, of, always)
+	if len(sources) == 0 {
+		return
+	}
+	r := s.round(l, body)
+	depends := func(of ...int) bool {
+		s.trace.Run(r.body, of, func(int) bool { return true })
 		return exits || slices.ContainsFunc(r.leaving, func(b int) bool { return s.trace.Instr(g.Blocks[b].End - 1) })
 	}
-	if len(sources) == 0 || !depends(sources) {
+	if !s.exhausted() && !depends(sources...) {
 		return
 	}
 	for _, i := range sources {
-		if s.exhausted() {
-			v.why = s.f.code.Func.Name + " has too many loops within loops to look through"
+		switch in := code.Instrs[i]; {
+		case s.exhausted():
+			v.why = code.Func.Name + " has too many loops within loops to look through"
 			return
-		}
-		in := s.f.code.Instrs[i]
-		switch {
-		case !depends([]int{i}):
-		case !exits && !mayWait(in) && in.Opcode == "ld" && (r.bounds(i) || r.gathers(i)), !exits && (r.retries(i) || r.draws(i)):
-		case in.Opcode == "ld":
-			if !slices.Contains(v.polls, i) {
-				v.polls = append(v.polls, i)
-			}
-		default:
+		case !depends(i), r.moves(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i)):
+		case in.Opcode != "ld":
 			v.why = fmt.Sprintf("%v polls", in)
 			return
+		case !slices.Contains(v.polls, i):
+			v.polls = append(v.polls, i)
 		}
 	}
 }
@@ -338,6 +288,3 @@ func address(in *ptx.Instr) *ptx.Operand {
 func (s *spins) exhausted() bool {
 	return s.work+s.trace.Steps() > maxTraceSteps*(len(s.f.code.Instrs)+64)
 }
-
-// always lets every branch count.
-func always(int) bool { return true }

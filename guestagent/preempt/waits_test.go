@@ -75,6 +75,10 @@ func TestWaits(t *testing.T) {
 		{"a lock by exchange", all, "mov.u32 %r2, 1; L: atom.global.exch.b32 %r1, [lock], %r2; setp.eq.s32 %p1, %r1, 1; @%p1 bra L;"},
 		{"work from a queue", no,
 			"L: atom.global.add.u32 %r1, [%a], 1; setp.ge.u32 %p1, %r1, %r20; @%p1 bra E; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; bra L; E:"},
+		{"work from a queue that one thread asks for its block", no,
+			"setp.ne.u32 %p2, %r23, 0; L: @%p2 bra M; atom.global.add.u32 %r1, [%a], 1; st.shared.u32 [tile], %r1; M: bar.sync 0; ld.shared.u32 %r2, [tile]; bar.sync 0; setp.ge.u32 %p1, %r2, %r20; @%p1 bra E; mul.wide.u32 %rd4, %r2, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r2; bra L; E:"},
+		{"work from a queue that one lane asks for its warp", no,
+			"setp.ne.u32 %p2, %r23, 0; L: mov.u32 %r1, 0; @%p2 bra M; atom.global.add.u32 %r1, [%a], 32; M: shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; add.u32 %r3, %r2, %r23; setp.ge.u32 %p1, %r3, %r20; @%p1 bra E; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r3; bra L; E:"},
 		{"a thread decides by control alone", earlier,
 			"mov.u32 %r2, 0; L: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra N; mov.u32 %r2, 1; N: setp.eq.u32 %p2, %r2, 0; @%p2 bra L; st.volatile.global.u32 [%rd1], 1;"},
 
@@ -141,12 +145,19 @@ func TestWaits(t *testing.T) {
 		{"a grid barrier without locks", all,
 			"st.volatile.global.u32 [%rd1], 1; setp.ne.u32 %p2, %r21, 0; @%p2 bra M; L: ld.volatile.global.u32 %r1, [%rd2]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; M: ld.volatile.global.u32 %r1, [%rd1+1024]; setp.eq.u32 %p1, %r1, 0; @%p1 bra M;"},
 
+		{"numbers that are drawn and given back", all,
+			"L: atom.global.add.u32 %r1, [%a], 1; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; red.global.add.u32 [%a], -1; setp.lt.u32 %p1, %r1, %r20; @%p1 bra L;"},
+		{"a compare-and-swap of what the loop writes", all,
+			"ld.global.u32 %r4, [%a]; L: st.global.u32 [%a], 0; atom.global.cas.b32 %r6, [%a], %r4, %r20; setp.eq.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @!%p1 bra L;"},
+		{"back and forth by two of three ways round", all,
+			"st.global.u32 [%rd1], 1; L: ld.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @!%p1 bra M; add.s64 %rd1, %rd1, 4; bra L; M: setp.eq.u32 %p2, %r1, 1; @!%p2 bra N; add.s64 %rd1, %rd1, -4; bra L; N: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 64; @%p3 bra L;"},
+
 		// What does not.
 		{"an ordinary read of what is not written", no, "st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a search along an array", no, "st.global.u32 [%rd1], 1; L: add.s64 %rd1, %rd1, 4; ld.global.u32 %r1, [%rd1]; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;"},
 		{"the same by the grid's stride", no,
 			"st.global.u32 [%rd1], 1; mov.u32 %r5, %ntid.x; mul.lo.u32 %r6, %r5, %r22; L: add.u32 %r23, %r23, %r6; mul.wide.u32 %rd4, %r23, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;"},
-		{"a bound that is read in each round", no, "st.global.u32 [%rd1], 1; L: add.u32 %r5, %r5, 1; ld.global.u32 %r1, [%a]; setp.lt.u32 %p1, %r5, %r1; @%p1 bra L;"},
+		{"a bound that is read in each round", all, "st.global.u32 [%rd1], 1; L: add.u32 %r5, %r5, 1; ld.global.u32 %r1, [%a]; setp.lt.u32 %p1, %r5, %r1; @%p1 bra L;"},
 		{"what a list names", no,
 			"L: ld.global.u32 %r1, [%b]; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %a, %rd4; ld.global.u32 %r2, [%rd5]; setp.eq.u32 %p1, %r2, 0; @%p1 bra E; st.global.u32 [%rd5], 0; add.s64 %b, %b, 4; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r20; @%p2 bra L; E:"},
 

@@ -132,11 +132,15 @@ func (g *Graph) Dependents(b int) []int {
 	return out
 }
 
-// Body returns the blocks of loop l, those of the loops within it included, in ascending order.
-func (g *Graph) Body(l int) []int {
+// Body returns the blocks of loop l, those of the loops within it included, in ascending order. With latches, some of the
+// loop's, it returns the part of the loop that these make.
+func (g *Graph) Body(l int, latches ...int) []int {
 	loop := &g.Loops[l]
 	seen := map[int]bool{loop.Header: true}
-	work := slices.Clone(loop.Latches)
+	work := slices.Clone(latches)
+	if len(latches) == 0 {
+		work = slices.Clone(loop.Latches)
+	}
 	body := []int{loop.Header}
 	for len(work) > 0 {
 		b := work[len(work)-1]
