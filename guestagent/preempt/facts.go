@@ -88,8 +88,11 @@ func (w *studying) instruction(f *funcStudy, i int, in *ptx.Instr) {
 	case !flow.Known(op) && !more[op]:
 		f.refuse(UnsupportedInstruction, "%v", in)
 	}
-	if exchanges[in.Opcode] && in.Has("sync") || in.Opcode == "bar" && in.Has("warp") {
+	switch {
+	case exchanges[in.Opcode] && in.Has("sync") || in.Opcode == "bar" && in.Has("warp"):
 		f.warp = append(f.warp, i)
+	case exchanges[in.Opcode] || in.Opcode == "activemask":
+		f.active = true
 	}
 	if mayWait(in) {
 		f.reads = append(f.reads, i)

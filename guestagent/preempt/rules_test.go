@@ -68,6 +68,18 @@ func TestRules(t *testing.T) {
 			has:  []string{"bar.warp.sync -1;"},
 		},
 		{
+			name: "lanes that ask which run with them are of one task",
+			src:  strings.Replace(kernelOf("activemask.b32 %r1;"), ".shared .b32 tile[64];", "", 1),
+			form: Coarse,
+			has:  []string{"bar.warp.sync -1;"},
+		},
+		{
+			name: "so are lanes that exchange what they do not name, where warps have no barrier",
+			src:  strings.NewReplacer(".shared .b32 tile[64];", "", "sm_80", "sm_20").Replace(kernelOf("vote.ballot.b32 %r1, %p1;")),
+			form: Coarse,
+			has:  []string{"bar.sync 0;"},
+		},
+		{
 			name: "copies into shared memory are over",
 			src:  kernelOf("cp.async.ca.shared.global [tile], [%rd1], 4;"),
 			form: Persistent,

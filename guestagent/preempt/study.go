@@ -80,6 +80,7 @@ type funcStudy struct {
 	edges      int // how many functions its calls may reach in all
 	barriers   []barrier
 	warp       []int // its warp exchanges, and its barriers that wait for a stated number of threads: instructions in code.Instrs
+	active     bool  // it finds out, or exchanges between, the lanes of a warp that run together, without naming them
 	exits      []int // its exit instructions
 	reads      []int // its volatile, relaxed, acquire or atomic reads of what may be global memory
 	polls      []int // all its reads of what may be global memory or a surface

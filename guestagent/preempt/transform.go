@@ -169,7 +169,7 @@ func (k *kernel) plan() {
 	}
 	warp := false
 	for _, f := range e.reach {
-		warp = warp || len(f.warp) > 0
+		warp = warp || len(f.warp) > 0 || f.active
 		for _, b := range f.barriers {
 			if !b.aligned {
 				k.together = fragThreadsMeet
@@ -193,7 +193,7 @@ func (k *kernel) plan() {
 	}
 	switch {
 	case k.meet: // the hub has kept them apart
-	case e.shared || e.barriers.total > 0:
+	case e.shared || e.barriers.total > 0, warp && !k.module.warpsMeet():
 		k.apart = k.together
 	case warp:
 		k.apart = fragWarpMeets
@@ -240,6 +240,11 @@ func (k *kernel) wants(list []ptx.Operand) {
 			k.wants(list[i].Elems)
 		}
 	}
+}
+
+// warpsMeet reports whether the module may have barriers of a warp.
+func (t *module) warpsMeet() bool {
+	return !t.m.Version.Less(ptx.Version{Major: 6}) && architecture(t.m) >= 30
 }
 
 // check refuses what the module around a kernel does not allow.

@@ -71,6 +71,8 @@ var tricks = []Trick{
 	{File: "barriers", Entry: "counted_after_return", Grid: g(60), Block: g(64), Least: single, Most: single},
 	{File: "barriers", Entry: "counted_after_warps", Grid: g(40), Block: g(128), Least: single, Most: any3},
 	{File: "barriers", Entry: "object", Grid: g(30), Block: g(64), Least: single, Most: any3},
+	{File: "lanes", Entry: "counts_lanes", Grid: g(30), Block: g(32), Least: any3, Most: any3},
+	{File: "lanes", Entry: "votes_of_lanes", Grid: g(30), Block: g(32), Least: any3, Most: any3},
 	{File: "indices", Entry: "three", Grid: g(5, 3, 7), Block: g(4, 2, 3), Least: any3, Most: any3},
 	{File: "indices", Entry: "three", Grid: g(1, 11, 5), Block: g(2, 3, 4), Least: any3, Most: any3},
 	{File: "indices", Entry: "three", Grid: g(13, 1, 2), Block: g(1, 1, 9), Least: any3, Most: any3},
