@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/gputest"
@@ -578,5 +580,26 @@ func TestIntentsKeepToThemselves(t *testing.T) {
 	noted, err := n.List()
 	if err != nil || len(noted) != 2 || !slices.Equal(noted["a-1"], []int{2}) || !slices.Equal(noted["a"], []int{12}) {
 		t.Errorf("noted %v, %v", noted, err)
+	}
+}
+
+// TestIntentOverAPipe: a pipe where a context is to be noted is refused, and not waited for.
+func TestIntentOverAPipe(t *testing.T) {
+	n, err := NewIntents(t.TempDir())
+	if err == nil {
+		err = unix.Mkfifo(n.path("a", 0), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- n.Note("a", 0) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("it is taken for a note")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it is waited for")
 	}
 }
