@@ -268,6 +268,9 @@ func TestAdoptOlder(t *testing.T) {
 				}
 				return
 			}
+			if c := v.Confinement; c == nil || c.UID != 0 || c.Cgroup != "" {
+				t.Errorf("it has what the kernel says that it has not: %+v", c)
+			}
 			if v.Silent != "" || v.PID != noted.PID || v.Domain != "theirs" {
 				t.Errorf("it is %+v", v)
 			}
