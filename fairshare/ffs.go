@@ -10,8 +10,9 @@ const (
 	// empirically selected as 10%".
 	maxOverhead = 0.1
 	// maxDebt is how much of what a guest had more than its epoch is held against
-	// it.
-	maxDebt = time.Second
+	// it: some kernels that run for as long as they may by default and can't be evicted.
+	// With less, such kernels would be worth their guest's while.
+	maxDebt = time.Minute
 )
 
 // fairFirst is FLEP's fairness first scheduling under an overhead constraint, ffs

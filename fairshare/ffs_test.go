@@ -149,6 +149,30 @@ func TestFFSHoldsWeights(t *testing.T) {
 	})
 }
 
+// A guest whose kernels run for as long as they may, and can't be evicted, owes all of that: its neighbour, who is
+// entitled to a third, has nearly a quarter in any 20 seconds, as soon as there is a kernel on the GPU.
+func TestFFSOwesWholeKernels(t *testing.T) {
+	s := newKernelSim("ffs", fairshare.Options{}, guests(1, 2)...)
+	for range 16 {
+		s.submit(&kernel{Launch: fairshare.Launch{Guest: 1}, work: 700 * us, repeat: true})
+		s.submit(&kernel{Launch: fairshare.Launch{Guest: 2}, work: 10 * time.Second, repeat: true, unknown: true})
+	}
+	const step, window = 100 * ms, 200
+	var had []time.Duration
+	for range 650 {
+		had = append(had, s.had[1])
+		s.run(s.now + step)
+	}
+	for _, e := range s.errors {
+		t.Error(e)
+	}
+	for i := range len(had) - window {
+		if part := float64(had[i+window]-had[i]) / float64(window*step); part < 0.245 {
+			t.Fatalf("it has %.3f of the 20 s from %v on", part, time.Duration(i)*step)
+		}
+	}
+}
+
 // A guest that has no more work saves nothing up, and one that is slow to come
 // back is not waited for for long.
 func TestFFSSavesNothing(t *testing.T) {

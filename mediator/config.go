@@ -325,6 +325,9 @@ func ParseConfig(b []byte) (Config, error) {
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, err
 	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return Config{}, errors.Join(errors.New("there is a second document (after a line \"---\"): want one, since nothing of it would hold"), err)
+	}
 	c.setDefaults()
 	return c, c.check()
 }

@@ -100,10 +100,23 @@ func meet(id fairshare.GuestID, conn *link.Conn, noted *kept) (_ *guest, err err
 		return nil, err
 	}
 	if noted.older {
-		name := noted.Spec.Name
-		if err := m.Decode(&noted.Spec); err != nil || noted.Spec.Name != name {
-			return nil, errors.Join(fmt.Errorf("it says to be guest %q, and is %q: %w", noted.Spec.Name, name, api.ErrInvalid), err, process.Release())
+		// What it says is not noted while it may be refused, or it would be what is
+		// expected of it the next time.
+		said := *noted
+		said.Spec = link.Spec{}
+		if err := m.Decode(&said.Spec); err != nil || said.Spec.Name != noted.Spec.Name {
+			return nil, errors.Join(fmt.Errorf("it says to be guest %q, and is %q: %w", said.Spec.Name, noted.Spec.Name, api.ErrInvalid), err, process.Release())
 		}
+		if c := said.Spec.Cell; c != nil {
+			// Another guest's would be given away, or ended, with this one.
+			if c.UID = m.SenderUID; c.UID == os.Geteuid() {
+				c.UID = 0
+			}
+			if !inGroup(m.Sender, c.Cgroup) {
+				c.Cgroup = ""
+			}
+		}
+		noted = &said
 	}
 	page, err := link.OpenPage(m.Files[0])
 	m.Files = nil

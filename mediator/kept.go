@@ -67,6 +67,9 @@ func readKept(dir string) (*kept, error) {
 // write puts it in the place of what was noted before. It is safe when write returns nil.
 func (k *kept) write(f statefile.Files, dir string) error {
 	b, err := json.Marshal(k)
+	if err == nil && len(b) > maxKept {
+		err = fmt.Errorf("it has %d bytes, and the next daemon reads at most %d: %w", len(b), maxKept, api.ErrInvalid)
+	}
 	if err == nil {
 		err = f.Write(filepath.Join(dir, keptName), b)
 	}

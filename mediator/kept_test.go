@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"vgpud/mediator/api"
 	"vgpud/mediator/link"
+	"vgpud/mediator/statefile"
 )
 
 // scribble writes on the page of a guest of a daemon that is gone, as its executors may.
@@ -145,5 +147,21 @@ func TestUnreadableNote(t *testing.T) {
 	processEnds(t, v.PID)
 	if _, err := os.Stat(note); !os.IsNotExist(err) {
 		t.Errorf("the note of a guest that is gone: %v", err)
+	}
+}
+
+// TestNoteTheNextDaemonReads: what the next daemon would refuse to read is not said to be kept.
+func TestNoteTheNextDaemonReads(t *testing.T) {
+	dir := t.TempDir()
+	k := kept{PID: 1, Spec: link.Spec{Name: "a", Peer: &link.Peer{PIDFile: strings.Repeat("<", maxKept/6)}}, Terms: api.Terms{Weight: 1}}
+	if err := k.write(statefile.Files{}, dir); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("it is kept: %v", err)
+	}
+	k.Spec.Peer.PIDFile = k.Spec.Peer.PIDFile[:4095]
+	if err := k.write(statefile.Files{}, dir); err != nil {
+		t.Error(err)
+	}
+	if got, err := readKept(dir); err != nil || got.Spec.Peer.PIDFile != k.Spec.Peer.PIDFile {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

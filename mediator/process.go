@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -50,6 +51,20 @@ func (k *kept) find() (*os.Process, error) {
 		return nil, errors.Join(err, p.Release())
 	}
 	return p, nil
+}
+
+// inGroup reports whether a process is in the control group of version 2 at a directory.
+func inGroup(pid int, dir string) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return path != "/" && strings.HasSuffix(dir, path)
+		}
+	}
+	return false
 }
 
 // kill ends the process that was noted, if it is there.

@@ -239,10 +239,37 @@ func TestAdoptOlder(t *testing.T) {
 			d = startDaemon(t, dir)
 			v := d.vm("liar")
 			if refuse != "" {
+				// What it has said once is not what is expected of it the next time.
+				s, ok := d.service.silentOne("liar")
+				for range 2 {
+					if !ok {
+						break
+					}
+					select {
+					case s.again <- struct{}{}: // taken once the attempt before is over
+						until(t, "it is tried again", func() bool {
+							select {
+							case <-s.gone:
+								ok = false
+							default:
+							}
+							return !ok || len(s.again) == 0
+						})
+					case <-s.gone:
+						ok = false
+					}
+				}
+				if !ok {
+					t.Fatalf("it is believed: %+v", d.service.VMs())
+				}
+				v := d.vm("liar")
 				if !strings.Contains(v.Silent, refuse) {
 					t.Errorf("it is refused for %q, want %q", v.Silent, refuse)
 				}
 				return
+			}
+			if c := v.Confinement; c == nil || c.UID != 0 || c.Cgroup != "" {
+				t.Errorf("it has what the kernel says that it has not: %+v", c)
 			}
 			if v.Silent != "" || v.PID != noted.PID || v.Domain != "theirs" {
 				t.Errorf("it is %+v", v)

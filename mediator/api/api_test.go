@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -191,6 +192,26 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestNothingBehindTheBody: a request with more behind its body is refused, since of that
+// nothing would be carried out.
+func TestNothingBehindTheBody(t *testing.T) {
+	h := &host{vms: map[string]VM{"a": {Name: "a", Weight: 1}}}
+	handler := Handler(h, nil, slog.New(slog.DiscardHandler))
+	for body, want := range map[string]int{
+		`{"weight": 2}{"weight": 3}`: http.StatusBadRequest, `{"weight": 2}, "cap": 0.5}`: http.StatusBadRequest, `{"weight": 2}}`: http.StatusBadRequest,
+		"{\"weight\": 4}\r\n \n": http.StatusOK,
+	} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("PATCH", "/v1/vms/a", strings.NewReader(body)))
+		if w.Code != want {
+			t.Errorf("%s: %d %s, want %d", body, w.Code, w.Body, want)
+		}
+		if v := h.vms["a"].Weight; want != http.StatusOK && v != 1 && v != 4 {
+			t.Errorf("%s: weight %v", body, v)
+		}
+	}
+}
+
 func TestNobodyListens(t *testing.T) {
 	c := NewClient(filepath.Join(t.TempDir(), "none.sock"))
 	_, err := c.VMs(t.Context())
@@ -314,7 +335,7 @@ func TestCheckPeerAndDomain(t *testing.T) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	for _, p := range []Peer{{}, {PID: -1}, {PID: math.MaxInt32 + 1}, {PID: 7, PIDFile: "/x"}, {PIDFile: "vm.pid"}, {PIDFile: "/run/../etc/x"}, {PIDFile: "/run//x"}} {
+	for _, p := range []Peer{{}, {PID: -1}, {PID: math.MaxInt32 + 1}, {PID: 7, PIDFile: "/x"}, {PIDFile: "vm.pid"}, {PIDFile: "/run/../etc/x"}, {PIDFile: "/run//x"}, {PIDFile: "/" + strings.Repeat("x", maxPath)}} {
 		if err := p.Check(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", p, err)
 		}

@@ -46,6 +46,8 @@ const (
 	// MaxID is the largest number of a user or a group. The one after it stands for none
 	// in chown(2), and numbers are taken modulo 2³² there.
 	MaxID = 1<<32 - 2
+	// maxPath is the longest path that Linux opens, in bytes.
+	maxPath = 4095
 )
 
 // CheckID says what is wrong with the number of a user or a group, which what names.
@@ -145,6 +147,8 @@ func (p Peer) Check() error {
 		return fmt.Errorf("peer: pid %d: want a process's number: %w", p.PID, ErrInvalid)
 	case p.PIDFile != "" && (!filepath.IsAbs(p.PIDFile) || filepath.Clean(p.PIDFile) != p.PIDFile):
 		return fmt.Errorf("peer: pid_file %q: want an absolute path without \"..\": %w", p.PIDFile, ErrInvalid)
+	case len(p.PIDFile) > maxPath:
+		return fmt.Errorf("peer: pid_file of %d bytes: want at most %d: %w", len(p.PIDFile), maxPath, ErrInvalid)
 	}
 	return nil
 }

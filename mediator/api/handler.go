@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -151,6 +152,9 @@ func decode[T any](r *http.Request) (T, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&v); err != nil {
 		return v, fmt.Errorf("request body: %w: %w", err, ErrInvalid)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return v, fmt.Errorf("request body: there is more behind its end, and none of it is carried out: %w", ErrInvalid)
 	}
 	return v, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // DefaultUIDs are the users of guests where none are configured. The range is free
@@ -58,6 +60,15 @@ type pool struct {
 	of   UIDs
 	used map[int]bool
 	next int
+	// runs reports whether a user has processes, such as those of a guest of which no record
+	// is left, or that have outlived their guest; nil: nobody has.
+	runs func(uid int) bool
+}
+
+// hasProcesses reports whether a user has processes, as the kernel says.
+func hasProcesses(uid int) bool {
+	_, err := unix.Getpriority(unix.PRIO_USER, uid)
+	return err == nil
 }
 
 func newPool(u UIDs) *pool { return &pool{of: u, used: make(map[int]bool), next: u.First + 1} }
@@ -69,12 +80,12 @@ func (p *pool) take() (int, error) {
 		if p.next++; p.next > p.of.Last {
 			p.next = p.of.First + 1
 		}
-		if !p.used[uid] {
+		if !p.used[uid] && (p.runs == nil || !p.runs(uid)) {
 			p.used[uid] = true
 			return uid, nil
 		}
 	}
-	return 0, fmt.Errorf("all %d users of confinement.uids (%v) are guests': configure more", p.of.Last-p.of.First, p.of)
+	return 0, fmt.Errorf("all %d users of confinement.uids (%v) are guests', or have processes: configure more", p.of.Last-p.of.First, p.of)
 }
 
 // claim notes a user that a guest has already.

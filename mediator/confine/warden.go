@@ -63,6 +63,7 @@ func NewWarden(o Options) (*Warden, error) {
 		o.UIDs = DefaultUIDs
 	}
 	w := &Warden{mode: o.Mode, uids: o.UIDs, pool: newPool(o.UIDs)}
+	w.pool.runs = hasProcesses
 	if w.mode == Off {
 		w.missing = []string{"everything: confinement.mode is off"}
 		return w, nil

@@ -63,6 +63,28 @@ func TestUsersAreUnique(t *testing.T) {
 	})
 }
 
+// TestUsersWithProcesses: a user who has processes is not given to a guest, whatever is
+// known of whose they are.
+func TestUsersWithProcesses(t *testing.T) {
+	if !hasProcesses(os.Getuid()) || hasProcesses(maxUID) {
+		t.Error("the kernel is not asked who has processes")
+	}
+	w, err := NewWarden(Options{Mode: Off, UIDs: UIDs{First: 5000, Last: 5003}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.pool.runs == nil {
+		t.Fatal("nobody is asked who has processes")
+	}
+	w.pool.runs = func(uid int) bool { return uid != 5002 }
+	if uid, err := w.pool.take(); uid != 5002 || err != nil {
+		t.Errorf("user %d, %v", uid, err)
+	}
+	if uid, err := w.pool.take(); err == nil {
+		t.Errorf("user %d has processes", uid)
+	}
+}
+
 // hierarchy is a delegated control group as the kernel shows one, but that its
 // files are files.
 func hierarchy(t *testing.T, controllers string) string {

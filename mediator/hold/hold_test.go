@@ -559,24 +559,3 @@ func TestClose(t *testing.T) {
 		})
 	}
 }
-
-func TestIntentsKeepToThemselves(t *testing.T) {
-	dir := t.TempDir()
-	n, err := NewIntents(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range []string{"README", "-3", "a-b", "x-", "a-999"} {
-		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err = errors.Join(n.Note("a-1", 2), n.Note("a-1", 2), n.Note("a", 12), n.Clear("a", 11), n.Clear("b", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	noted, err := n.List()
-	if err != nil || len(noted) != 2 || !slices.Equal(noted["a-1"], []int{2}) || !slices.Equal(noted["a"], []int{12}) {
-		t.Errorf("noted %v, %v", noted, err)
-	}
-}

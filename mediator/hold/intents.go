@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Intents are the contexts that the daemon has disabled or is about to: a file each,
@@ -29,7 +31,8 @@ func (n *Intents) path(guest string, slot int) string {
 
 // Note writes down that a context is about to be disabled.
 func (n *Intents) Note(guest string, slot int) error {
-	f, err := os.OpenFile(n.path(guest, slot), os.O_CREATE|os.O_WRONLY, 0o600)
+	// A pipe that lies there must not be waited for.
+	f, err := os.OpenFile(n.path(guest, slot), os.O_CREATE|os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err == nil {
 		err = f.Close()
 	}

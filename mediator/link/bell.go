@@ -23,16 +23,17 @@ func (b *bell) ring() {
 }
 
 // sleep blocks the calling thread until the bell is rung after the reading, or
-// for at most d.
+// for at most d. Whoever has the page can wake it without a ring, as often as they
+// like: it returns then, and its caller sees that there is nothing new.
 func (b *bell) sleep(reading uint32, d time.Duration) error {
 	b.sleeping.Store(1)
 	defer b.sleeping.Store(0)
 	for b.rung.Load() == reading {
 		err := futexWait(&b.rung, reading, d)
 		switch {
-		case errors.Is(err, unix.ETIMEDOUT):
+		case err == nil, errors.Is(err, unix.ETIMEDOUT), errors.Is(err, unix.EAGAIN):
 			return nil
-		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), err == nil:
+		case errors.Is(err, unix.EINTR):
 		default:
 			return err
 		}

@@ -37,9 +37,10 @@ type Message struct {
 	// Files travel beside the text. Send borrows them; Receive's are the
 	// caller's to close.
 	Files []*os.File `json:"-"`
-	// Sender is the process that sent it, by the kernel's word; 0 where that is not known,
-	// as on every Conn that is not [Dial]'s.
-	Sender int `json:"-"`
+	// Sender is the process that sent it, and SenderUID its user, by the kernel's word; 0
+	// where that is not known, as on every Conn that is not [Dial]'s.
+	Sender    int `json:"-"`
+	SenderUID int `json:"-"`
 }
 
 // NewMessage makes a message with body encoded.
@@ -204,7 +205,7 @@ func (c *Conn) Receive() (Message, error) {
 	if err := errors.Join(ferr, checkWhole(flags)); err == nil {
 		err = json.Unmarshal(c.text[:n], &m)
 		if err == nil {
-			m.Files, m.Sender = files, sender
+			m.Files, m.Sender, m.SenderUID = files, int(sender.Pid), int(sender.Uid)
 			return m, nil
 		}
 		ferr = fmt.Errorf("decode a message: %w", err)
@@ -223,17 +224,17 @@ func checkWhole(flags int) error {
 }
 
 // controlOf takes the descriptors and the sending process out of control data.
-func controlOf(oob []byte) (files []*os.File, sender int, err error) {
+func controlOf(oob []byte) (files []*os.File, sender unix.Ucred, err error) {
 	if len(oob) == 0 {
-		return nil, 0, nil
+		return nil, sender, nil
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil, 0, fmt.Errorf("parse control data: %w", err)
+		return nil, sender, fmt.Errorf("parse control data: %w", err)
 	}
 	for i := range msgs {
 		if c, err := unix.ParseUnixCredentials(&msgs[i]); err == nil {
-			sender = int(c.Pid)
+			sender = *c
 			continue
 		}
 		fds, err := unix.ParseUnixRights(&msgs[i])

@@ -258,6 +258,63 @@ func TestSuspendUntil(t *testing.T) {
 	want("taken back", Run)
 }
 
+// TestSuspendUntilWaitsForNobody: a pipe in the file's place is refused, and what is behind
+// a link is left alone.
+func TestSuspendUntilWaitsForNobody(t *testing.T) {
+	dir := t.TempDir()
+	pipe, target, linked := filepath.Join(dir, "pipe"), filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(target, nil, 0o600), os.Symlink(target, linked)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, linked} {
+		done := make(chan error, 1)
+		go func() { done <- SuspendUntil(path, time.Hour) }()
+		select {
+		case err := <-done:
+			if err == nil {
+				t.Error(path, "was written to")
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal(path, "is waited for")
+		}
+	}
+}
+
+// TestBellOfAnotherMind: who has the page can't keep the daemon asleep by waking it all the
+// time without a ring.
+func TestBellOfAnotherMind(t *testing.T) {
+	page, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, woken := make(chan error, 1), make(chan struct{})
+	go func() { done <- page.SleepBell(page.Bell(), time.Minute) }()
+	go func() {
+		defer close(woken)
+		for {
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			case <-time.After(time.Millisecond):
+				futexWake(&page.area.bell.rung)
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	select {
+	case <-woken:
+		if err := page.Close(); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it is asleep")
+	}
+}
+
 // TestOpenPageAsksForSeals: a page that its maker could cut short is not mapped, since
 // whoever reads it then is ended.
 func TestOpenPageAsksForSeals(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A guest's page comes from the guest's process, so a daemon that was started anew can't
@@ -38,7 +40,8 @@ func NewUntil(path string) (_ *os.File, err error) {
 // SuspendUntil has the guest whose file is at path suspended until an instant of
 // clock.Real, as long as its page is silent; 0 ends that. It fails where there is no file.
 func SuspendUntil(path string, until time.Duration) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	// What lies there instead must not be waited for: a pipe would be.
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("suspend a guest without its page: %w", err)
 	}

@@ -40,8 +40,8 @@ func (p *program) newControl(id uint32, c served) (*reply, []*os.File, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, theirs.Close())
 	}
-	if !p.s.serveControl(ours, c) {
-		return nil, nil, errors.Join(errors.New("the soft GPU ends"), ours.Close(), theirs.Close())
+	if err := p.s.serveControl(ours, c); err != nil {
+		return nil, nil, errors.Join(err, ours.Close(), theirs.Close())
 	}
 	if p.controlled == nil {
 		p.controlled = make(map[uint32]bool)
@@ -78,27 +78,35 @@ func packetConn(f *os.File) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// serveControl carries out orders about a context until nobody has the other end. It
-// reports false where the server ends.
-func (s *Server) serveControl(c *net.UnixConn, of soft.ContextDriver) bool {
+// serveControl carries out orders about a context until nobody has the other end, which
+// may be long after the context's end. So an owner has twice as many as contexts at most.
+func (s *Server) serveControl(c *net.UnixConn, of served) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
-		return false
+	o, limit := of.tenant.owner, 2*of.tenant.limit
+	switch n := s.controls[o]; {
+	case s.over:
+		return errors.New("the soft GPU ends")
+	case limit > 0 && n >= limit:
+		return fmt.Errorf("control beside %d of the same owner: %w", n, gpu.ErrFull)
 	}
 	s.conns[c] = struct{}{}
+	s.controls[o]++
 	s.all.Go(func() {
 		defer func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.conns, c)
+			if s.controls[o]--; s.controls[o] == 0 {
+				delete(s.controls, o)
+			}
 		}()
 		if err := obey(c, of); !errors.Is(err, io.EOF) {
 			s.o.Log.Warn("soft GPU: control of a context cut off", "error", err)
 		}
 		_ = c.Close()
 	})
-	return true
+	return nil
 }
 
 // obey carries out orders until the connection ends.

@@ -127,8 +127,10 @@ type Server struct {
 	conns   map[*net.UnixConn]struct{}
 	users   map[uint32]int // connected programs by user
 	tenants map[owner]*tenant
-	over    bool
-	all     sync.WaitGroup
+	// controls counts contexts' controls that somebody has, by whose the contexts are or were.
+	controls map[owner]int
+	over     bool
+	all      sync.WaitGroup
 
 	peer func(*net.UnixConn) (*unix.Ucred, error) // who is at the other end
 }
@@ -148,7 +150,7 @@ func NewServer(e *soft.Engine, o ServerOptions) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}, users: map[uint32]int{}, tenants: map[owner]*tenant{},
+		e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}, users: map[uint32]int{}, tenants: map[owner]*tenant{}, controls: map[owner]int{},
 		peer: peer,
 	}
 }

@@ -24,7 +24,13 @@ func serving(t *testing.T, o ServerOptions) (*Server, string) {
 // servingWith is serving where the test says who is at the other end.
 func servingWith(t *testing.T, o ServerOptions, peer func(*net.UnixConn) (*unix.Ucred, error)) (*Server, string) {
 	t.Helper()
-	e, err := soft.Start(soft.Options{MemoryBytes: 16 << 20})
+	return servingOn(t, soft.Options{MemoryBytes: 16 << 20}, o, peer)
+}
+
+// servingOn is servingWith on a soft GPU of the test's.
+func servingOn(t *testing.T, g soft.Options, o ServerOptions, peer func(*net.UnixConn) (*unix.Ucred, error)) (*Server, string) {
+	t.Helper()
+	e, err := soft.Start(g)
 	if err != nil {
 		t.Fatal(err)
 	}

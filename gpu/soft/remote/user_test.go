@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -206,5 +207,66 @@ func TestRealUsers(t *testing.T) {
 	defer s.mu.Unlock()
 	if s.users[5001] != 2 || s.users[5002] != 2 {
 		t.Errorf("connected: %v", s.users)
+	}
+}
+
+// What controls a context may outlive it in anybody's hands, so that a user could have any number of them.
+func TestControlsPerUser(t *testing.T) {
+	u := &users{t: t}
+	s, path := servingOn(t, sliced, ServerOptions{PerUser: 2}, func(*net.UnixConn) (*unix.Ucred, error) { return &unix.Ucred{Pid: 1, Uid: u.uid.Load()}, nil })
+	u.path = path
+	hoard := func(uid uint32) (kept []gpu.Handles, err error) {
+		d, err := u.dial(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			c, err := d.NewContext(t.Context(), gpu.ContextOptions{MemoryLimit: 1 << 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, herr := c.(gpu.Handled).Handles()
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if herr != nil {
+				return kept, herr
+			}
+			kept = append(kept, h)
+		}
+		return kept, nil
+	}
+	kept, err := hoard(5001)
+	if want := 4; len(kept) != want || !full(err) {
+		t.Errorf("it has %d controls, want %d: %v", len(kept), want, err)
+	}
+	others, err := hoard(5002)
+	if len(others) == 0 {
+		t.Errorf("another user has none: %v", err)
+	}
+	for _, h := range append(kept, others...) {
+		if err := h.Files[0].Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for limit := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		s.mu.Lock()
+		n := len(s.controls)
+		s.mu.Unlock()
+		if n == 0 {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("controls of %d users are left", n)
+		}
+	}
+	if again, err := hoard(5001); len(again) == 0 {
+		t.Errorf("none after all were closed: %v", err)
+	} else {
+		for _, h := range again {
+			if err := h.Files[0].Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
