@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -22,6 +23,28 @@ func signal(t *testing.T, pid int, s unix.Signal) {
 	if err := unix.Kill(pid, s); err != nil {
 		t.Fatal(err)
 	}
+	if s == unix.SIGSTOP {
+		until(t, "a process has stopped", func() bool { return stopped(t, pid) })
+	}
+}
+
+// stopped reports whether all threads of a process are: a signal only asks them to stop.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, rest, ok := bytes.Cut(stat, []byte(") ")); !ok || rest[0] != 'T' {
+			return false
+		}
+	}
+	return true
 }
 
 // TestAdoptSilent: a guest whose process is stopped when the daemon starts is shown,
