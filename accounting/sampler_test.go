@@ -195,6 +195,24 @@ func TestSamplerAwaits(t *testing.T) {
 	}
 }
 
+// A handler that is always late decides how long rounds are all the same: they would be for
+// ever those of a GPU that nobody uses.
+func TestSamplerHearsLateAnswers(t *testing.T) {
+	src, rec := &square{epoch: time.Now()}, newRecorder()
+	rec.plan = func(*Phase) Plan {
+		<-time.After(5 * Patience)
+		return Plan{Load: Load{Active: 3}}
+	}
+	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec}}, SamplerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watchFor(t, s, rec, 4)
+	if got := s.gpus[0].load.Active; got != 3 {
+		t.Errorf("rounds are for %d guests, want 3", got)
+	}
+}
+
 // After a verdict that changed who runs the sampler polls on for as long as its handler
 // wants.
 func TestSamplerWatchesOn(t *testing.T) {
