@@ -107,7 +107,7 @@ func TestSpanMeterLosesTheFirst(t *testing.T) {
 	x := newTales()
 	x.meter.Lost()
 	x.switched(accounting.Switch{Clock: 6 * ms, PID: 1})
-	x.cut(6*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: ms})
+	x.cut(16*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: ms})
 	if a, b := x.phase.Of(1).Busy, x.phase.Of(2).Busy; a != 2500*us || b != a {
 		t.Errorf("charged %v and %v, want 2.5ms each", a, b)
 	}
@@ -124,5 +124,26 @@ func TestSpanMeterRecordsThatSayNothing(t *testing.T) {
 	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms})
 	if got != 9*ms || x.phase.Switches != 1 {
 		t.Errorf("charged %v after %d switches, want 9ms after 1", got, x.phase.Switches)
+	}
+}
+
+// TestSpanMeterLongVacancy: a context that is brought in long after another was saved took
+// no longer than contexts take; nobody wanted the engine before.
+func TestSpanMeterLongVacancy(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 1}, accounting.Switch{Clock: 13 * ms, PID: 2, On: true})
+	x.cut(20*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: 13 * ms})
+	if want := 85*us + 200*us; x.phase.Switching != want {
+		t.Errorf("%v of switching, want %v", x.phase.Switching, want)
+	}
+}
+
+// TestSpanMeterSpansOfSeveralChannels: spans come in any order.
+func TestSpanMeterSpansOfSeveralChannels(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Spans: []accounting.Span{{Start: 6 * ms, End: 8 * ms}, {Start: 2 * ms, End: 3 * ms}, {Start: 4 * ms, End: 5 * ms}}})
+	if got != 4*ms {
+		t.Errorf("charged %v, want 4ms", got)
 	}
 }
