@@ -202,6 +202,7 @@ func (p *sampled) next(now time.Duration, st *State) {
 		}
 		p.begun = now
 		p.samples[g.ID] = &sample{}
+		p.counts[g.ID] = g.Requests // what it did in the free run is no part of its sample
 		return
 	}
 	if p.sampling == 0 {
