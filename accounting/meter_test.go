@@ -145,6 +145,19 @@ func TestMeterCountsGaps(t *testing.T) {
 	}
 }
 
+// Polling goes on across a cut: a gap right after it is one.
+func TestMeterCountsGapsAcrossCuts(t *testing.T) {
+	m := NewMeter(Config{})
+	m.Begin(at(0, runs(1)))
+	m.Host(1_000)
+	var p Phase
+	m.Cut(at(10, runs(1)), &p)
+	m.Host(101_000)
+	if m.Cut(at(20, runs(1)), &p); p.Gaps != 1 || p.GapTime != 100_000 {
+		t.Errorf("%d gaps of %v, want 1 of 100µs", p.Gaps, p.GapTime)
+	}
+}
+
 // A phase in pieces is the sum of its pieces.
 func TestMeterPieces(t *testing.T) {
 	m := NewMeter(Config{})

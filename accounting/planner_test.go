@@ -109,3 +109,51 @@ func TestPlannerJitter(t *testing.T) {
 		}
 	})
 }
+
+// TestPlannerPlaces: the places of the pieces in their parts of the round are about as many
+// everywhere, and don't follow from each other.
+func TestPlannerPlaces(t *testing.T) {
+	const n, bins = 1000, 10
+	// With half the jitter no pause is too short to be drawn.
+	p := NewPlanner(Config{Jitter: 0.5, Seed: 7})
+	whole := 600 * time.Microsecond
+	var counts [bins]int
+	var place, least, most float64
+	for i := range n {
+		piece := p.Next(Load{Active: 1})
+		step := float64(piece.Pause+piece.Poll-whole) / (0.5 * float64(whole))
+		place += step
+		counts[int(bins*(place-math.Floor(place)))%bins]++
+		// What a step is beside that of the recurrence, from -1/2 to 1/2.
+		rest := math.Remainder(step-plastic, 1)
+		if i == 0 {
+			least, most = rest, rest
+		}
+		least, most = min(least, rest), max(most, rest)
+	}
+	for i, c := range counts {
+		if c < n/bins*9/10 || c > n/bins*11/10 {
+			t.Errorf("%d of %d pieces are in part %d of %d", c, n, i, bins)
+		}
+	}
+	if spread := most - least; spread < noise || spread > 2*noise+0.001 {
+		t.Errorf("steps vary by %.3f, want %.2f to %.2f", spread, noise, 2*noise)
+	}
+}
+
+// TestPlannerRestart: a round that is broken off is followed by a whole one.
+func TestPlannerRestart(t *testing.T) {
+	p := NewPlanner(Config{})
+	pieces := func(active int) (n int) {
+		for n = 1; !p.Next(Load{Active: active}).Last; n++ {
+		}
+		return n
+	}
+	for range 3 {
+		p.Next(Load{Active: 1})
+	}
+	p.Restart()
+	if n := pieces(2); n != 20 {
+		t.Errorf("a round for two guests after one that was broken off has %d pieces, want 20", n)
+	}
+}

@@ -187,3 +187,34 @@ func TestFullPollingIsExact(t *testing.T) {
 		}
 	})
 }
+
+// told is a simulation that adds up for how long it is polled, as it is told.
+type told struct {
+	*accountingtest.GPU
+	now, polled time.Duration
+	on          bool
+}
+
+func (s *told) Polling(on bool) { s.on = on }
+
+func (s *told) AdvanceTo(t time.Duration) {
+	if s.on {
+		s.polled += t - s.now
+	}
+	s.now = t
+	s.GPU.AdvanceTo(t)
+}
+
+// A simulation knows when it is polled, and when it is not.
+func TestPollerTellsThatItPolls(t *testing.T) {
+	sim := &told{GPU: load(1, 2, 0)}
+	p := accounting.NewPoller(accounting.Config{}, sim)
+	var phase accounting.Phase
+	quiet, err := p.Round(accounting.NewPlanner(accounting.Config{}), accounting.Load{Active: 1}, &phase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sim.on || sim.polled != phase.Length() || quiet != sim.now-sim.polled {
+		t.Errorf("polled for %v of %v as it was told, want %v", sim.polled, sim.now, phase.Length())
+	}
+}

@@ -21,6 +21,8 @@ type listener struct {
 	failed error
 	// told, unless nil, is given the length of each phase.
 	told chan time.Duration
+	// then, unless nil, is called before it answers.
+	then func()
 }
 
 func (l *listener) PollEnded(p *accounting.Phase) accounting.Plan {
@@ -31,6 +33,9 @@ func (l *listener) PollEnded(p *accounting.Phase) accounting.Plan {
 	}
 	if l.told != nil {
 		l.told <- p.Length()
+	}
+	if l.then != nil {
+		l.then()
 	}
 	return accounting.Plan{Pace: l.pace}
 }
@@ -195,6 +200,60 @@ func TestRecorderNotify(t *testing.T) {
 			t.Fatalf("notified %s: the phase goes on", c.name)
 		}
 		now.AwaitWaiters(1)
+	}
+	if err := end(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecorderNotifyMeanwhile: a channel that comes while a phase is being reckoned ends the
+// next one early.
+func TestRecorderNotifyMeanwhile(t *testing.T) {
+	rec, l, r, pass, end := recorded(t, 0)
+	pass(1)
+	l.then = func() { r.Notify(0); l.then = nil }
+	pass(1)
+	l.told = make(chan time.Duration)
+	rec.Clock.(*clock.Sim).Advance(10 * ms / 4)
+	select {
+	case got := <-l.told:
+		if got != 10*ms/4 {
+			t.Errorf("a phase of %v", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the phase goes on")
+	}
+	if err := end(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// flood is a record of more switches than are read at once.
+type flood struct {
+	*accountingtest.Record
+	left int
+}
+
+func (f *flood) Read(buf []accounting.Switch) (n int, err error) {
+	now, err := f.Now()
+	for ; n < len(buf) && f.left > 0; n++ {
+		buf[n] = accounting.Switch{Clock: now, PID: 10, On: f.left%2 == 0}
+		f.left--
+	}
+	return n, err
+}
+
+// TestRecorderReadsAll: however many switches there were in an interval, all are known at its
+// end.
+func TestRecorderReadsAll(t *testing.T) {
+	f := &flood{left: 5000}
+	_, _, _, pass, end := recordedFrom(t, 0, func(rec *accountingtest.Record) accounting.EventSource {
+		f.Record = rec
+		return f
+	})
+	pass(1)
+	if f.left > 0 {
+		t.Errorf("%d switches of 5000 were left", f.left)
 	}
 	if err := end(false); err != nil {
 		t.Error(err)

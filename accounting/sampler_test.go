@@ -155,24 +155,26 @@ func TestSamplerAlternates(t *testing.T) {
 	}
 }
 
-// leaver is a live source whose group executes until it is to leave.
+// leaver is a live source whose group executes, but for two looks after so many more: the
+// one that finds that it has left, and the one that ends what is watched of the quiet phase.
 type leaver struct {
 	epoch time.Time
-	until atomic.Int64 // since epoch
+	looks atomic.Int64
 }
 
 func (l *leaver) Sample() (Status, error) {
-	now := time.Since(l.epoch)
-	return Status{Clock: now, Valid: true, Group: 1, Busy: int64(now) < l.until.Load()}, nil
+	left := l.looks.Add(-1)
+	return Status{Clock: time.Since(l.epoch), Valid: true, Group: 1, Busy: left >= 0 || left < -2}, nil
 }
 
 // A group that is awaited is polled on in the quiet phase until it has left, however
 // long that takes it.
 func TestSamplerAwaits(t *testing.T) {
-	const leaving = 20 * time.Millisecond
+	const leaving = 100_000 // looks: counted, since the thread may be kept from looking for long
 	src, rec := &leaver{epoch: time.Now()}, newRecorder()
+	src.looks.Store(-2)
 	rec.plan = func(p *Phase) Plan {
-		src.until.Store(int64(time.Since(src.epoch) + leaving))
+		src.looks.Store(leaving)
 		return Plan{Load: Load{Active: 2}, Await: []GroupID{1}, AwaitAtMost: time.Minute}
 	}
 	// Polling all the time, so that also an answer which comes late is waited for.
@@ -187,9 +189,27 @@ func TestSamplerAwaits(t *testing.T) {
 		t.Errorf("told of %d quiet phases, want 4 or 5", len(rec.quiets))
 	}
 	for i := range rec.quiets {
-		if q := &rec.quiets[i].Watched; q.Running || q.Of(1).Busy < leaving/2 {
-			t.Errorf("quiet phase %d: what was awaited was watched for %v of the %v that it stayed, and went on %v", i, q.Of(1).Busy, leaving, q.Running)
+		if q := &rec.quiets[i].Watched; q.Running || q.Polls < leaving {
+			t.Errorf("quiet phase %d: what was awaited was looked at %d times of the %d that it stayed, and went on: %v", i, q.Polls, leaving, q.Running)
 		}
+	}
+}
+
+// A handler that is always late decides how long rounds are all the same: they would be for
+// ever those of a GPU that nobody uses.
+func TestSamplerHearsLateAnswers(t *testing.T) {
+	src, rec := &square{epoch: time.Now()}, newRecorder()
+	rec.plan = func(*Phase) Plan {
+		<-time.After(5 * Patience)
+		return Plan{Load: Load{Active: 3}}
+	}
+	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec}}, SamplerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watchFor(t, s, rec, 4)
+	if got := s.gpus[0].load.Active; got != 3 {
+		t.Errorf("rounds are for %d guests, want 3", got)
 	}
 }
 

@@ -3,9 +3,11 @@ package fairshare_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"vgpud/fairshare"
@@ -374,4 +376,34 @@ func (s *simGPU) held(first int) (n int) {
 		n += g.holds
 	}
 	return n
+}
+
+// TestDFQLooksAgainAfterQuiet: where all of the quiet time is measured, a guest that the
+// others have caught up with meanwhile is let run at its end.
+func TestDFQLooksAgainAfterQuiet(t *testing.T) {
+	p, err := fairshare.New("dfq", fairshare.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	suspended := false
+	decide := func(kind fairshare.PhaseKind, length time.Duration, used ...time.Duration) []fairshare.Verdict {
+		st := fairshare.State{Round: 6 * ms}
+		for i, u := range used {
+			st.Guests = append(st.Guests, fairshare.Guest{
+				ID: fairshare.GuestID(i + 1), Weight: 1, Active: true, Backlogged: true, Used: u, Spans: 1, Suspended: i == 0 && suspended,
+			})
+		}
+		verdicts, _ := p.Decide(0, fairshare.Event{Phase: kind, Length: length, Watched: length}, st)
+		return slices.Clone(verdicts)
+	}
+	decide(fairshare.QuietPhase, 5*ms, 5*ms, 0)
+	got := decide(fairshare.PollPhase, ms, ms, 0)
+	if diff := cmp.Diff([]fairshare.Verdict{{Guest: 1, Action: fairshare.Suspend}}, got); diff != "" {
+		t.Fatalf("verdicts (-want +got):\n%s", diff)
+	}
+	suspended = true
+	got = decide(fairshare.QuietPhase, 5*ms, 0, 5*ms)
+	if diff := cmp.Diff([]fairshare.Verdict{{Guest: 1, Action: fairshare.Resume}}, got); diff != "" {
+		t.Errorf("verdicts (-want +got):\n%s", diff)
+	}
 }

@@ -177,3 +177,37 @@ func TestReleasedMeasures(t *testing.T) {
 		}
 	}
 }
+
+// TestReleasedForgivesNothingToWhoWasAway: a guest that had no work for long begins where the
+// others are: they are not held until it has caught up.
+func TestReleasedForgivesNothingToWhoWasAway(t *testing.T) {
+	for _, policy := range released {
+		x := newTold(t, policy)
+		for range 20 {
+			x.round(600*us, 0)
+		}
+		for range 5 {
+			if held := x.round(300*us, 300*us); held != nil {
+				t.Fatalf("%s: %v held beside one that comes back", policy, held)
+			}
+		}
+	}
+}
+
+// TestReleasedChargesTheWholeRound: what a polling phase shows stands for the quiet phase
+// before it, too.
+func TestReleasedChargesTheWholeRound(t *testing.T) {
+	x := newTold(t, "loga")
+	var err error
+	if x.policy, err = fairshare.New("loga", fairshare.Options{Threshold: 9 * ms}); err != nil {
+		t.Fatal(err)
+	}
+	var got [][]fairshare.GuestID
+	for range 5 {
+		got = append(got, x.round(600*us, 300*us))
+	}
+	// It is ahead by 2 ms of the 6 ms more each time.
+	if diff := cmp.Diff([][]fairshare.GuestID{nil, nil, nil, nil, {1}}, got); diff != "" {
+		t.Errorf("held after each round (-want +got):\n%s", diff)
+	}
+}

@@ -17,7 +17,9 @@ import "time"
 //
 // Completions are noticed at a rate of 1 kHz, requests as they come. So a request that
 // is followed by another one before its completion is noticed ends with that, and one
-// that is not takes until it is noticed.
+// that is not takes until it is noticed. Requests that a guest has on several channels at a
+// time take as long as they take together; the published one adds up the channels, which
+// makes them seem longer.
 //
 // Where nobody has work it goes on all the same; the published one waits for some before
 // it samples again. A command that does not end keeps the GPU from everybody until its
@@ -202,6 +204,7 @@ func (p *sampled) next(now time.Duration, st *State) {
 		}
 		p.begun = now
 		p.samples[g.ID] = &sample{}
+		p.counts[g.ID] = g.Requests // what it did in the free run is no part of its sample
 		return
 	}
 	if p.sampling == 0 {

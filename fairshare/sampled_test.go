@@ -239,3 +239,51 @@ func TestNeonForgets(t *testing.T) {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
 }
+
+// heldBack is a sampling in whose last free run the first guest was held back.
+func heldBack(t *testing.T) *sampling {
+	s := newSampling(t, asker{2, 2}, asker{4, 4})
+	for range 10 {
+		if _, running, _ := s.freeRun(); cmp.Equal([]fairshare.GuestID{2}, running) {
+			return s
+		}
+	}
+	t.Fatal("nobody is held back")
+	return nil
+}
+
+// TestNeonCountsWhoIsHeldBack: a guest that is held back is let run when the others ask for
+// nothing any more.
+func TestNeonCountsWhoIsHeldBack(t *testing.T) {
+	s := heldBack(t)
+	s.askers[1] = asker{}
+	if _, running, _ := s.freeRun(); !cmp.Equal([]fairshare.GuestID{1, 2}, running) {
+		t.Errorf("%v run, want both", running)
+	}
+}
+
+// TestNeonForgetsWhoWasHeldBack: nothing is held against a guest that comes by the number of
+// one that has left.
+func TestNeonForgetsWhoWasHeldBack(t *testing.T) {
+	s := heldBack(t)
+	s.guests[0].Suspended = false
+	for _, guests := range [][]fairshare.Guest{s.guests[1:], s.guests} {
+		verdicts, _ := s.policy.Decide(s.now-5*ms, fairshare.Event{Kind: fairshare.Changed, Guest: 1}, fairshare.State{Guests: guests})
+		if len(verdicts) > 0 {
+			t.Errorf("verdicts %v for %d guests", verdicts, len(guests))
+		}
+	}
+}
+
+// TestNeonSamplesNothingOfTheFreeRun: where nobody has anything on the GPU at the end of a free
+// run, those that are sampled first are sampled as long as the others are, and what they did in
+// the free run is no part of that.
+func TestNeonSamplesNothingOfTheFreeRun(t *testing.T) {
+	s := newSampling(t, asker{20, 20}, asker{20, 20})
+	for range 30 {
+		_, running, alone := s.freeRun()
+		if diff := cmp.Diff([]fairshare.GuestID{1, 2}, alone); diff != "" || len(running) != 2 {
+			t.Fatalf("%v run; milliseconds alone before (-want +got):\n%s", running, diff)
+		}
+	}
+}

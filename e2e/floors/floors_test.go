@@ -3,10 +3,15 @@ package floors
 import (
 	"encoding/json"
 	"errors"
+	"go/parser"
+	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -96,22 +101,25 @@ var pairs = []struct {
 	{"mediator", "vgpud/guestagent/driver", "the device and the daemon are held to what a guest's driver sees of them: a second driver would only agree with itself"},
 }
 
-// pkg is what the go command says of a package.
+// pkg is what the go command says of a package, and what the files import that it leaves
+// out.
 type pkg struct {
-	ImportPath   string
-	Imports      []string
-	TestImports  []string // of tests inside the package
-	XTestImports []string // of tests outside of it
-	Deps         []string // of Imports, with those of theirs
+	ImportPath     string
+	Dir            string
+	Imports        []string
+	TestImports    []string // of tests inside the package
+	XTestImports   []string // of tests outside of it
+	IgnoredGoFiles []string // whose tags or system are others than those at hand
 }
 
 // tests returns what the package's tests import.
 func (p pkg) tests() []string { return slices.Concat(p.TestImports, p.XTestImports) }
 
-// list asks the go command for all packages of the module.
+// list asks the go command for all packages of the module, and adds what the files import
+// that are left out here: those of the race detector, of C's libraries, of other systems.
 func list(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", module+"/...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,IgnoredGoFiles", module+"/...")
 	out, err := cmd.Output()
 	if err != nil {
 		var ee *exec.ExitError
@@ -129,8 +137,61 @@ func list(t *testing.T) []pkg {
 		} else if err != nil {
 			t.Fatalf("decode the package list: %v", err)
 		}
+		for _, name := range p.IgnoredGoFiles {
+			if strings.HasSuffix(name, "_test.go") {
+				p.TestImports = append(p.TestImports, importsOf(t, filepath.Join(p.Dir, name))...)
+			} else {
+				p.Imports = append(p.Imports, importsOf(t, filepath.Join(p.Dir, name))...)
+			}
+		}
 		pkgs = append(pkgs, p)
 	}
+}
+
+// importsOf returns what a file imports.
+func importsOf(t *testing.T, path string) (paths []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, imp := range file.Imports {
+		p, err := strconv.Unquote(imp.Path.Value)
+		if err != nil {
+			t.Fatalf("%s: import %s: %v", path, imp.Path.Value, err)
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+// closure returns what is imported by those of paths that are packages of the module, even
+// indirectly, and paths.
+func closure(paths []string, of map[string][]string) []string {
+	seen := make(map[string]bool)
+	var add func(paths []string)
+	add = func(paths []string) {
+		for _, p := range paths {
+			if !seen[p] {
+				seen[p] = true
+				add(of[p])
+			}
+		}
+	}
+	add(paths)
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// TestFilesOfOtherBuildsAreRead: what is built only with libvirt's library is held to the plan
+// without it, too.
+func TestFilesOfOtherBuildsAreRead(t *testing.T) {
+	const binding, library = module + "/mediator/domain/libvirt/binding", "libvirt.org/go/libvirt"
+	for _, p := range list(t) {
+		if p.ImportPath == binding && slices.Contains(p.Imports, library) {
+			return
+		}
+	}
+	t.Errorf("%s is not seen to import %s", binding, library)
 }
 
 // under says whether path is prefix or beneath it.
@@ -189,9 +250,9 @@ func TestNoImportClimbs(t *testing.T) {
 
 func TestForbiddenImports(t *testing.T) {
 	pkgs := list(t)
-	deps := make(map[string][]string)
+	of := make(map[string][]string)
 	for _, p := range pkgs {
-		deps[p.ImportPath] = p.Deps
+		of[p.ImportPath] = p.Imports
 	}
 	for _, f := range forbidden {
 		for _, p := range pkgs {
@@ -202,12 +263,7 @@ func TestForbiddenImports(t *testing.T) {
 			// files.
 			imports := p.Imports
 			if strings.HasPrefix(f.to, module) {
-				imports = p.Deps
-				for _, imp := range p.tests() {
-					imports = slices.Concat(imports, []string{imp}, deps[imp])
-				}
-				slices.Sort(imports)
-				imports = slices.Compact(imports)
+				imports = closure(slices.Concat(p.Imports, p.tests()), of)
 			}
 			for _, imp := range imports {
 				if imp != f.to && !(strings.HasPrefix(f.to, module) && under(imp, f.to)) {

@@ -1,0 +1,149 @@
+package accounting_test
+
+import (
+	"testing"
+	"time"
+
+	"vgpud/accounting"
+)
+
+// tales is a meter that is told by hand, from 1 ms on.
+type tales struct {
+	meter *accounting.SpanMeter
+	now   time.Duration
+	phase accounting.Phase
+}
+
+func newTales() *tales {
+	return &tales{meter: accounting.NewSpanMeter(accounting.SpanConfig{}, ms), now: ms}
+}
+
+// switched tells of records.
+func (x *tales) switched(records ...accounting.Switch) {
+	for _, r := range records {
+		x.meter.Switched(r)
+	}
+}
+
+// cut ends a phase at now, in which the contexts did so, and returns what group 1 is charged.
+func (x *tales) cut(now time.Duration, did ...accounting.Work) time.Duration {
+	x.now = now
+	for i := range did {
+		x.meter.Worked(&did[i])
+	}
+	x.meter.Cut(now, &x.phase)
+	return x.phase.Of(1).Busy
+}
+
+// TestSpanMeterBelievesNothingOfLater: what is told of a time long after the phase that ends
+// is left out, and what is about to come is taken in.
+func TestSpanMeterBelievesNothingOfLater(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Spans: []accounting.Span{{Start: 12 * ms, End: 14 * ms}, {Start: 40 * ms, End: 50 * ms}}})
+	for now := 20 * ms; now <= 60*ms; now += 10 * ms {
+		got += x.cut(now, accounting.Work{PID: 1, Group: 1})
+	}
+	if got != 2*ms {
+		t.Errorf("charged %v, want 2ms", got)
+	}
+}
+
+// TestSpanMeterAddsUpAGroup: two processes of one group are charged as one.
+func TestSpanMeterAddsUpAGroup(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 4 * ms, PID: 1}, accounting.Switch{Clock: 5 * ms, PID: 2, On: true})
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 1, Since: ms})
+	if want := 8*ms - 85*us; got != want || len(x.phase.Groups) != 1 {
+		t.Errorf("charged %v, want %v: %v", got, want, x.phase.Groups)
+	}
+}
+
+// TestSpanMeterForgetsContexts: contexts that come and go are not kept.
+func TestSpanMeterForgetsContexts(t *testing.T) {
+	x := newTales()
+	for i := range 1000 {
+		x.cut(x.now+10*ms, accounting.Work{PID: 100 + i, Group: 1, Spans: []accounting.Span{{Start: x.now, End: x.now + ms}}})
+	}
+	if kept := x.meter.Kept(); kept > 100 {
+		t.Errorf("%d instants and contexts are kept of 1000 contexts", kept)
+	}
+}
+
+// TestSpanMeterTakesBackWhatRan: a launch that is said to run until its executor notices, long
+// after, that it had ended costs its context no more than it took.
+func TestSpanMeterTakesBackWhatRan(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
+	var got time.Duration
+	for now := 10 * ms; now <= 60*ms; now += 10 * ms {
+		got += x.cut(now, accounting.Work{PID: 1, Group: 1, Since: 2 * ms})
+	}
+	got += x.cut(70*ms, accounting.Work{PID: 1, Group: 1, Spans: []accounting.Span{{Start: 2 * ms, End: 12 * ms}}})
+	for now := 80 * ms; now <= 160*ms; now += 10 * ms {
+		got += x.cut(now, accounting.Work{PID: 1, Group: 1, Since: 80 * ms})
+	}
+	if got != 90*ms {
+		t.Errorf("charged %v, want 90ms", got)
+	}
+}
+
+// TestSpanMeterSilence: a context of which nobody tells any more has ended.
+func TestSpanMeterSilence(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms})
+	for now := 20 * ms; now <= 200*ms; now += 10 * ms {
+		got += x.cut(now)
+	}
+	if got != 9*ms {
+		t.Errorf("charged %v, want 9ms", got)
+	}
+}
+
+// TestSpanMeterLosesTheFirst: where records were lost before any came, the first that comes
+// tells nothing of what was before it.
+func TestSpanMeterLosesTheFirst(t *testing.T) {
+	x := newTales()
+	x.meter.Lost()
+	x.switched(accounting.Switch{Clock: 6 * ms, PID: 1})
+	x.cut(16*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: ms})
+	if a, b := x.phase.Of(1).Busy, x.phase.Of(2).Busy; a != 2500*us || b != a {
+		t.Errorf("charged %v and %v, want 2.5ms each", a, b)
+	}
+}
+
+// TestSpanMeterRecordsThatSayNothing: a context that comes where it is, or goes where another
+// one is, changes nothing.
+func TestSpanMeterRecordsThatSayNothing(t *testing.T) {
+	x := newTales()
+	x.switched(
+		accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 2},
+		accounting.Switch{Clock: 4 * ms, PID: 1, On: true},
+	)
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms})
+	if got != 9*ms || x.phase.Switches != 1 {
+		t.Errorf("charged %v after %d switches, want 9ms after 1", got, x.phase.Switches)
+	}
+}
+
+// TestSpanMeterLongVacancy: a context that is brought in long after another was saved took
+// no longer than contexts take; nobody wanted the engine before.
+func TestSpanMeterLongVacancy(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 1}, accounting.Switch{Clock: 13 * ms, PID: 2, On: true})
+	x.cut(20*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: 13 * ms})
+	if want := 85*us + 200*us; x.phase.Switching != want {
+		t.Errorf("%v of switching, want %v", x.phase.Switching, want)
+	}
+}
+
+// TestSpanMeterSpansOfSeveralChannels: spans come in any order.
+func TestSpanMeterSpansOfSeveralChannels(t *testing.T) {
+	x := newTales()
+	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Spans: []accounting.Span{{Start: 6 * ms, End: 8 * ms}, {Start: 2 * ms, End: 3 * ms}, {Start: 4 * ms, End: 5 * ms}}})
+	if got != 4*ms {
+		t.Errorf("charged %v, want 4ms", got)
+	}
+}
