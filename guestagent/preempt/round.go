@@ -285,7 +285,7 @@ func (r *round) step(o *ptx.Operand) int64 {
 	// What the grid's size is part of counts as that of a large grid: with it, factors come to 2¹⁴ at most, and with all
 	// threads that a GPU holds at once not to 2³².
 	const large = 1 << 14
-	if !v.number() || !r.still(o) || v.lo < 1 || v.lo > longest {
+	if !v.number() || !r.still(o) || v.lo < 1 || v.lo >= longest {
 		return 0
 	}
 	return sign * min(v.hi, v.lo*large, longest)
