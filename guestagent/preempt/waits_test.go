@@ -228,9 +228,9 @@ func TestWaits(t *testing.T) {
 		{"a pointer that a function returns", all,
 			"{ .param .b64 x; .param .b64 y; st.param.b64 [x], %rd1; call (y), same, (x); ld.param.b64 %rd5, [y]; } st.global.u32 [%rd5], 1; L: ld.global.u32 %r1, [%rd1+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"tickets from one of two counters", all,
-			"and.b32 %r4, %r21, 1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd4, %b, %rd4; atom.global.add.u32 %r3, [%rd4], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
+			"and.b32 %r4, %r21, 1; mul.wide.u32 %rd6, %r4, 4; add.s64 %rd7, %b, %rd6; atom.global.add.u32 %r3, [%rd7], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
 		{"tickets from a counter for each block", all,
-			"mul.wide.u32 %rd4, %r21, 4; add.s64 %rd4, %b, %rd4; atom.global.add.u32 %r3, [%rd4], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
+			"mul.wide.u32 %rd6, %r21, 4; add.s64 %rd7, %b, %rd6; atom.global.add.u32 %r3, [%rd7], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
