@@ -46,6 +46,9 @@ func (s *spins) looksBack(polls []int) string {
 		if slices.ContainsFunc(at.terms[:], func(t term) bool { return t.orders() && t.of != index }) {
 			return fmt.Sprintf("%v polls by another index", in)
 		}
+		if draw, ticket := s.draws[index]; ticket && !s.common(draw) {
+			return fmt.Sprintf("%v draws from one of several counters", s.f.code.Instrs[draw])
+		}
 		at.hi += bytes(in)
 		written := false
 		for k := range s.f.code.Instrs {

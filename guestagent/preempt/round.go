@@ -10,13 +10,13 @@ import (
 // round is a loop, and what is known of each round of it.
 type round struct {
 	*spins
-	loop    int            // of the graph
-	first   int            // its first instruction
-	body    []int          // its blocks
-	leaving []int          // those of them whose branches may leave it
-	exits   []exit         // the comparisons by which it is left
-	stayed  map[int32]bool // whether each register is the same in every round, as far as was asked
-	trends  map[int32]int  // see trend
+	loop    int             // of the graph
+	first   int             // its first instruction
+	body    []int           // its blocks
+	leaving []int           // those of them whose branches may leave it
+	exits   []exit          // the comparisons by which it is left
+	stayed  map[int32]bool  // whether each register is the same in every round, as far as was asked
+	trends  map[int32]int64 // see trend
 }
 
 // exit is a comparison that every round makes. If it holds, the loop is over.
@@ -29,7 +29,7 @@ type exit struct {
 // others: a branch that leaves one of them counts as leaving the loop.
 func (s *spins) round(l int, body []int) *round {
 	g := s.f.graph
-	r := &round{spins: s, loop: l, first: g.Blocks[g.Loops[l].Header].First, body: body, stayed: map[int32]bool{}, trends: map[int32]int{}}
+	r := &round{spins: s, loop: l, first: g.Blocks[g.Loops[l].Header].First, body: body, stayed: map[int32]bool{}, trends: map[int32]int64{}}
 	for _, latch := range g.Loops[l].Latches {
 		if s.exhausted() {
 			return r
@@ -195,13 +195,18 @@ func (r *round) finite(o *ptx.Operand) bool {
 	})
 }
 
-// listed is the trend of what is computed from a list's next word. Other trends are 1 and -1: the value is larger, or
-// smaller, in every round than in the one before.
-const listed = 2
+// listed is the trend of what is computed from a list's next word. Other trends are by how much the value is larger in
+// every round than in the one before, or smaller if they are negative, as far as that is known; 0 if it may be neither.
+const listed = endless
+
+// longest bounds trends in 32 bits, or else the value may come back to where it was: factors and steps may each be small,
+// and 2³² together.
+const longest = 1 << 28
 
 // moves reports whether the address that instruction i accesses is larger in every round, or smaller in every round.
 func (r *round) moves(i int) bool {
-	return r.trend(register(address(r.f.code.Instrs[i])))&1 != 0
+	t := r.trend(register(address(r.f.code.Instrs[i])))
+	return t != 0 && t != listed
 }
 
 // gathers reports whether instruction i is an ordinary load at an address that each round takes from the next word of a
@@ -212,7 +217,7 @@ func (r *round) gathers(i int) bool {
 }
 
 // trend returns the trend of register x, 0 if none is known.
-func (r *round) trend(x int32) int {
+func (r *round) trend(x int32) int64 {
 	t, known := r.trends[x]
 	in := r.only(x)
 	if known || in == nil {
@@ -220,9 +225,9 @@ func (r *round) trend(x int32) int {
 	}
 	r.trends[x] = 0 // what comes of itself, but by steps
 	if t = r.steps(x); t == 0 {
-		if k := r.grows(in); k > 0 {
-			t = r.trend(register(&in.Operands[k]))
-		} else if in.Opcode == "ld" && !mayWait(in) && r.trend(register(address(in)))&1 != 0 {
+		if k, by := r.grows(in); k > 0 {
+			t = times(in, r.trend(register(&in.Operands[k])), by)
+		} else if in.Opcode == "ld" && !mayWait(in) && !slices.Contains([]int64{0, listed}, r.trend(register(address(in)))) {
 			t = listed
 		}
 	}
@@ -230,18 +235,32 @@ func (r *round) trend(x int32) int {
 	return t
 }
 
-// steps returns 1 or -1 if each round adds at least 1 to register x or takes as much away, else 0.
-func (r *round) steps(x int32) int {
-	step := 0
+// times returns trend t times a factor, as instruction in gives it: 0 if that is too long.
+func times(in *ptx.Instr, t, by int64) int64 {
+	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	switch wide := bits == 64 || in.Has("wide"); {
+	case t == listed:
+		return t
+	case wide: // which has room for it
+		return max(-longest, min(t*by, longest))
+	case t*by > longest || t*by < -longest:
+		return 0
+	}
+	return t * by
+}
+
+// steps returns what each round adds to register x, or takes away, as a trend.
+func (r *round) steps(x int32) int64 {
+	step := int64(0)
 	for at, n := x, 0; n < mostMoves; n++ {
 		in := r.only(at)
 		switch {
-		case in == nil:
+		case in == nil || !integral(in):
 			return 0
 		case in.Opcode == "mov" && len(in.Operands) == 2:
 			at = register(&in.Operands[1])
 		case (in.Opcode == "add" || in.Opcode == "sub") && len(in.Operands) == 3 && step == 0:
-			if step, at = r.sign(&in.Operands[2]), register(&in.Operands[1]); in.Opcode == "sub" {
+			if step, at = r.step(&in.Operands[2]), register(&in.Operands[1]); in.Opcode == "sub" {
 				step = -step
 			}
 			if step == 0 {
@@ -257,42 +276,58 @@ func (r *round) steps(x int32) int {
 	return 0
 }
 
-// sign returns 1 or -1 if an operand is the same in every round and surely positive or negative, else 0.
-func (r *round) sign(o *ptx.Operand) int {
-	const most = 1 << 28 // or else what it is added to may come back to where it was
-	switch v := r.operand(o, 32, r.first); {
-	case !v.number() || !r.still(o):
-		return 0
-	case v.lo >= 1 && v.lo < most:
-		return 1
-	case v.hi <= -1 && v.hi > -most:
-		return -1
+// step returns what an operand is as a trend, if it is the same in every round and surely positive or negative, else 0.
+func (r *round) step(o *ptx.Operand) int64 {
+	v, sign := r.operand(o, 32, r.first), int64(1)
+	if v.hi < 0 {
+		v, sign = constant(0).plus(v, -1), -1
 	}
-	return 0
+	// What the grid's size is part of counts as that of a large grid: with it, factors come to 2¹⁴ at most, and with all
+	// threads that a GPU holds at once not to 2³².
+	const large = 1 << 14
+	if !v.number() || !r.still(o) || v.lo < 1 || v.lo >= longest {
+		return 0
+	}
+	return sign * min(v.hi, v.lo*large, longest)
 }
 
-// grows returns the operand by which an instruction's result becomes larger as that does, in the same steps or longer ones,
-// since the others are the same in every round; 0 if there is none.
-func (r *round) grows(in *ptx.Instr) int {
+// grows returns the operand by which an instruction's result becomes larger as that does, so many times as much, since the
+// others are the same in every round; 0 if there is none.
+func (r *round) grows(in *ptx.Instr) (operand int, by int64) {
 	ops := in.Operands
-	if in.Has("sat") || in.Has("hi") {
-		return 0
+	if !integral(in) {
+		return 0, 0
 	}
 	still := func(k int) bool { return r.still(&ops[k]) }
-	factor := func(k int) bool { // a constant, and small, so that what is multiplied doesn't overflow
-		by := ops[k].Int()
-		return ops[k].Kind == ptx.KindImm && (in.Opcode == "shl" && by >= 0 && by <= 16 || in.Opcode != "shl" && by >= 1 && by <= 1<<16)
+	factor := func(k int) bool { // a constant
+		if by = ops[k].Int(); in.Opcode == "shl" && by >= 0 && by <= 16 {
+			by = 1 << by
+		} else if in.Opcode == "shl" {
+			by = 0
+		}
+		return ops[k].Kind == ptx.KindImm && by >= 1 && by <= 1<<16
 	}
 	switch op := in.Opcode; {
 	case (op == "mov" || op == "cvt" && widens(in) || op == "cvta") && len(ops) == 2,
-		(op == "add" || op == "sub") && len(ops) == 3 && still(2),
-		(op == "shl" || op == "mul") && len(ops) == 3 && factor(2),
+		(op == "add" || op == "sub") && len(ops) == 3 && still(2):
+		return 1, 1
+	case (op == "shl" || op == "mul") && len(ops) == 3 && factor(2),
 		op == "mad" && len(ops) == 4 && factor(2) && still(3):
-		return 1
+		return 1, by
 	case op == "add" && len(ops) == 3 && still(1):
-		return 2
+		return 2, 1
 	}
-	return 0
+	return 0, 0
+}
+
+// integral reports whether an instruction is one of integers of 32 or 64 bits and gives all of its result that has room:
+// shorter ones come round soon, and what saturates stays as it is.
+func integral(in *ptx.Instr) bool {
+	if len(in.Modifiers) == 0 || in.Has("sat") || in.Has("hi") {
+		return false
+	}
+	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	return bits > 0
 }
 
 // widens reports whether a conversion is one of integers of 32 or 64 bits to others that are not shorter.
@@ -332,16 +367,17 @@ func (r *round) draws(i int) bool {
 		return false
 	}
 	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
-	if by := r.operand(&in.Operands[2], bits, i); bits == 0 || !by.number() || by.lo < 1 || by.hi > farAway {
+	by := r.operand(&in.Operands[2], bits, i)
+	if bits == 0 || !by.number() || by.lo < 1 || by.hi > farAway {
 		return false
 	}
 	r.trace.Run(r.body, []int{i}, nil)
 	return slices.ContainsFunc(r.exits, func(x exit) bool {
 		switch x.op {
 		case "ge", "gt":
-			return r.finite(x.b) && r.growsWith(register(x.a), i)
+			return r.finite(x.b) && r.growsWith(register(x.a), i, by.lo)
 		case "le", "lt":
-			return r.finite(x.a) && r.growsWith(register(x.b), i)
+			return r.finite(x.a) && r.growsWith(register(x.b), i, by.lo)
 		}
 		return false
 	}) && slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
@@ -350,18 +386,22 @@ func (r *round) draws(i int) bool {
 	})
 }
 
-// growsWith reports whether register x grows with what instruction i gives, of which the newest trace is: all that comes
-// from there comes by one way, perhaps through shared memory or from another lane.
-func (r *round) growsWith(x int32, i int) bool {
+// growsWith reports whether register x grows with what instruction i gives, of which the newest trace is, and whose trend
+// is t: all that comes from there comes by one way, perhaps through shared memory or from another lane.
+func (r *round) growsWith(x int32, i int, t int64) bool {
 	for range mostMoves {
 		ways := slices.DeleteFunc(r.writers(x), func(k int) bool { return !r.trace.Instr(k) })
 		if len(ways) != 1 {
 			return false
 		}
 		in := r.f.code.Instrs[ways[0]]
-		switch k := r.grows(in); {
+		k, by := r.grows(in)
+		if k > 0 {
+			t = times(in, t, by)
+		}
+		switch {
 		case ways[0] == i:
-			return true
+			return t != 0
 		case loadsShared(in):
 			x = r.effects.Space(ptx.SharedSpace)
 		case k > 0 || in.Opcode == "shfl" || in.Opcode == "st":

@@ -111,9 +111,11 @@ func (s *spins) given(in *ptx.Instr, from sources) sources {
 		bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
 		switch {
 		case own && bits == 64:
-			return s.bit(at)
+			return s.loaded(in, at)
 		case own:
 			return 0
+		case bits == 64 && ofParameters(in) && register(address(in)) >= 0:
+			return s.byPointer(in, address(in))
 		case bits == 64 && (in.Has("const") || in.Has("param")): // pointers, perhaps
 			return fromElsewhere | s.sourcesOf(address(in))
 		}
@@ -129,8 +131,7 @@ func (s *spins) given(in *ptx.Instr, from sources) sources {
 
 // parameter returns the kernel's own parameter that an instruction loads, if it does.
 func (s *spins) parameter(in *ptx.Instr) (root, bool) {
-	if in.Opcode != "ld" || len(in.Operands) != 2 || !s.f.code.Func.Entry ||
-		!slices.ContainsFunc(in.Modifiers, func(m string) bool { return strings.HasPrefix(m, "param") }) {
+	if in.Opcode != "ld" || len(in.Operands) != 2 || !s.f.code.Func.Entry || !ofParameters(in) {
 		return root{}, false
 	}
 	o := &in.Operands[1]
@@ -138,6 +139,31 @@ func (s *spins) parameter(in *ptx.Instr) (root, bool) {
 		return root{}, false
 	}
 	return root{o.Sym, o.Offset()}, true
+}
+
+// loaded returns the sources of what an instruction loads of the parameter at, of each element of a vector.
+func (s *spins) loaded(in *ptx.Instr, at root) sources {
+	var from sources
+	for end := at.offset + bytes(in); at.offset < end; at.offset += 8 {
+		from |= s.bit(at)
+	}
+	return from
+}
+
+// byPointer returns the sources of what an instruction loads of a parameter by a register that points to it.
+func (s *spins) byPointer(in *ptx.Instr, at *ptx.Operand) sources {
+	if defs := s.defs[register(at)]; len(defs) == 1 {
+		mov := s.f.code.Instrs[defs[0]]
+		if o := &mov.Operands[len(mov.Operands)-1]; mov.Opcode == "mov" && o.Kind == ptx.KindSymbol && o.Sym.Kind == ptx.SymParam {
+			return s.sourcesOf(o) | s.loaded(in, root{o.Sym, o.Offset() + at.Offset()})
+		}
+	}
+	return everywhere // nobody knows which
+}
+
+// ofParameters reports whether an instruction accesses parameters.
+func ofParameters(in *ptx.Instr) bool {
+	return slices.ContainsFunc(in.Modifiers, func(m string) bool { return strings.HasPrefix(m, "param") })
 }
 
 // operands returns what operands that are no addresses may be computed from.

@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"slices"
+
 	"vgpud/ptx"
 	"vgpud/ptx/flow"
 )
@@ -32,6 +34,12 @@ func drawn(in *ptx.Instr) bool {
 	by := &in.Operands[2]
 	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
 	return bits > 0 && by.Kind == ptx.KindImm && by.Imm == ptx.ImmInt && by.Int() > 0 && by.Int() < 1<<(bits-1)
+}
+
+// common reports whether all threads of the grid find the same at the address that instruction i accesses.
+func (s *spins) common(i int) bool {
+	at := s.operand(address(s.f.code.Instrs[i]), 64, i)
+	return at.known == exactly && at.lo == at.hi && !slices.ContainsFunc(at.terms[:], func(t term) bool { return t.of != noQuantity && t.of < firstQuantity })
 }
 
 // handed returns the instruction whose result load gets from shared memory, since no other can have written there: none

@@ -59,8 +59,9 @@ func mayWait(in *ptx.Instr) bool {
 	return mayBeGlobal(in)
 }
 
-// mayPoll reports whether an instruction reads what may be global memory or a surface in any way. Textures and constant
-// memory are read only, and so not coherent with what other blocks write.
+// mayPoll reports whether an instruction reads what may be global memory or a surface in any way. Constant memory is not
+// written, and a texture fetch from what the same grid writes is undefined: the texture cache is not kept coherent within a
+// launch. So neither can be relied on to see what another block writes.
 func mayPoll(in *ptx.Instr) bool {
 	switch in.Opcode {
 	case "ld", "ldu":
@@ -224,7 +225,7 @@ func (s *spins) source(i int) bool {
 	in := s.f.code.Instrs[i]
 	switch {
 	case in.Opcode == "call":
-		return s.reaches(i, func(g *funcStudy) bool { return g.readsDeep || g.pollsDeep && s.written == everywhere })
+		return s.reaches(i, func(g *funcStudy) bool { return g.readsDeep || g.pollsDeep && s.written != 0 })
 	case !mayPoll(in) || !s.far(i):
 		return false
 	case mayWait(in) || in.Opcode == "cp":

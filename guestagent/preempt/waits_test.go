@@ -14,7 +14,12 @@ func waitingKernel(body string) string {
 	.reg .b64 %rd<2>; .reg .b32 %r<2>;
 	ld.param.u64 %rd1, [at]; ld.volatile.global.u32 %r1, [%rd1]; st.param.b32 [v], %r1; ret;
 }
-.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
+.func (.param .b32 v) peek(.param .b64 at) {
+	.reg .b64 %rd<2>; .reg .b32 %r<2>;
+	ld.param.u64 %rd1, [at]; ld.global.u32 %r1, [%rd1]; st.param.b32 [v], %r1; ret;
+}
+.func (.param .b64 v) same(.param .b64 at) { .reg .b64 %rd<2>; ld.param.u64 %rd1, [at]; st.param.b64 [v], %rd1; ret; }
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n, .param .align 8 .b8 s[64])
 {
 	.reg .pred %p<9>;
 	.reg .b32 %r<29>;
@@ -192,6 +197,40 @@ func TestWaits(t *testing.T) {
 			"atom.global.add.u32 %r3, [lock], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %b, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; M: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra M; st.global.u32 [%rd1], 1; st.global.u32 [%rd5], 1;"},
 		{"a look-back and a barrier", all,
 			"L: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd1], 1; M: ld.volatile.global.u32 %r1, [%a+4096]; setp.eq.u32 %p1, %r1, 0; @%p1 bra M;"},
+
+		// What resembles the harmless.
+		{"an ordinary read in a function, of what the kernel writes", all,
+			"st.global.u32 [%rd1], 1; L: { .param .b64 x; .param .b32 y; st.param.b64 [x], %rd2; call (y), peek, (x); ld.param.b32 %r1, [y]; } setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same of what it does not write", no,
+			"L: { .param .b64 x; .param .b32 y; st.param.b64 [x], %rd2; call (y), peek, (x); ld.param.b32 %r1, [y]; } setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"an index whose shift leaves nothing", all,
+			"L: add.u32 %r4, %r4, 0x10000; shl.b32 %r5, %r4, 16; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"an index whose factors leave nothing", all,
+			"L: add.u32 %r4, %r4, 1; mul.lo.u32 %r6, %r4, 65536; mul.lo.u32 %r5, %r6, 65536; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"long steps whose shift leaves nothing", all,
+			"L: add.u32 %r4, %r4, 0x8000000; shl.b32 %r5, %r4, 5; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"steps of the grid whose shift leaves nothing", all,
+			"L: add.u32 %r4, %r4, %r22; shl.b32 %r5, %r4, 15; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"an index of 16 bits", all,
+			".reg .b16 %h; L: add.u16 %h, %h, 0x1000; mul.wide.u16 %r5, %h, 4; cvt.u64.u32 %rd4, %r5; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"an index that stays at the largest", all,
+			"L: add.sat.s32 %r5, %r5, 0x8000000; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"drawn numbers whose factors leave nothing", all,
+			"L: atom.global.add.u32 %r1, [%rd1+4], 1; mul.lo.u32 %r2, %r1, 65536; mul.lo.u32 %r3, %r2, 65536; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.ge.u32 %p1, %r3, %r20; @%p1 bra E; setp.ge.s32 %p2, %r1, 0; @%p2 bra L; E: atom.global.or.b32 %r2, [%rd1], 0x80000000;"},
+		{"steps and factors of 64 bits", no,
+			"st.global.u32 [%rd1], 1; L: add.s64 %rd4, %rd4, 0x8000000; shl.b64 %rd5, %rd4, 5; add.s64 %rd6, %a, %rd5; ld.global.u32 %r1, [%rd6]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a parameter loaded with another", all,
+			"ld.param.v2.u64 {%rd4, %rd5}, [s]; ld.param.u64 %rd6, [s+8]; st.global.u32 [%rd5], 1; L: ld.global.u32 %r1, [%rd6+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a parameter loaded by a pointer and by its name", all,
+			"mov.b64 %rd4, s; ld.param.u64 %rd5, [%rd4+8]; ld.param.u64 %rd6, [s+8]; st.global.u32 [%rd5], 1; L: ld.global.u32 %r1, [%rd6+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same by a pointer that moves", all,
+			"mov.b64 %rd4, s; add.s64 %rd4, %rd4, %rd2; ld.param.u64 %rd5, [%rd4+8]; ld.param.u64 %rd6, [s+8]; st.global.u32 [%rd5], 1; L: ld.global.u32 %r1, [%rd6+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a pointer that a function returns", all,
+			"{ .param .b64 x; .param .b64 y; st.param.b64 [x], %rd1; call (y), same, (x); ld.param.b64 %rd5, [y]; } st.global.u32 [%rd5], 1; L: ld.global.u32 %r1, [%rd1+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"tickets from one of two counters", all,
+			"and.b32 %r4, %r21, 1; mul.wide.u32 %rd6, %r4, 4; add.s64 %rd7, %b, %rd6; atom.global.add.u32 %r3, [%rd7], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
+		{"tickets from a counter for each block", all,
+			"mul.wide.u32 %rd6, %r21, 4; add.s64 %rd7, %b, %rd6; atom.global.add.u32 %r3, [%rd7], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,6 +22,15 @@ const LaterBlocks = 8
 const headOfLater = `.version 8.0
 .target sm_90
 .address_size 64
+.func (.param .b32 v) peek(.param .b64 at)
+{
+	.reg .b64 %%rd<2>;
+	.reg .b32 %%r<2>;
+	ld.param.u64 %%rd1, [at];
+	ld.global.u32 %%r1, [%%rd1];
+	st.param.b32 [v], %%r1;
+	ret;
+}
 .visible .entry %s(.param .u64 out, .param .u64 in, .param .u32 n)
 {
 	.reg .b32 %%me, %%block, %%blocks, %%v, %%w, %%box, %%r<9>;
@@ -160,6 +169,25 @@ MEET:
 	ld.global.u32 %v, [%slot+4];
 	setp.eq.u32 %p3, %v, 0;
 	bar.red.or.pred %p1, 0, %p3;`, set),
+	chain("by_function", 32, `
+	bar.sync 0;
+	add.s64 %at, %slot, 4;
+	{
+	.param .b64 x;
+	.param .b32 y;
+	st.param.b64 [x], %at;
+	call (y), peek, (x);
+	ld.param.b32 %v, [y];
+	}
+	setp.eq.u32 %p1, %v, 0;`, set),
+	// What the index is shifted by leaves nothing of it.
+	chain("by_index_that_overflows", 1, `
+	add.u32 %r4, %r4, 0x10000;
+	shl.b32 %r5, %r4, 16;
+	mul.wide.u32 %rd4, %r5, 4;
+	add.s64 %rd5, %slot, %rd4;
+	ld.volatile.global.u32 %v, [%rd5+4];
+	setp.eq.u32 %p1, %v, 0;`, set),
 	// A later block's flag at an address that grows with the block's index all the same.
 	chain("as_look_back", 1, `
 	ld.acquire.gpu.global.u32 %v, [%slot+60];
