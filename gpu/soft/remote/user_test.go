@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -138,23 +137,25 @@ func TestContextsPerUser(t *testing.T) {
 	}
 }
 
-// One that is refused is always told why, be it in the middle of asking.
+// TestRefusalsAreHeard: a program that is refused before it has asked anything hears why.
 func TestRefusalsAreHeard(t *testing.T) {
-	u, _ := asUsers(t, ServerOptions{Connections: 16, PerUser: 1})
-	if _, err := u.dial(5001); err != nil {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 100 {
-				if _, err := Dial(t.Context(), u.path); !full(err) {
-					t.Errorf("refused by %v", err)
-				}
-			}
-		})
+	ends := [2]*net.UnixConn{}
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "")
+		c, err := net.FileConn(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = c.(*net.UnixConn)
 	}
-	all.Wait()
+	refuse(ends[0], fmt.Errorf("%w: it has as many connections as it may have", gpu.ErrFull))
+	if _, err := newDriver(ends[1]); !full(err) {
+		t.Errorf("refused by %v", err)
+	}
 }
 
 // Users are told apart by what the kernel says.
