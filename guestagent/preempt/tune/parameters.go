@@ -4,12 +4,12 @@ import "time"
 
 // Parameters say what is wanted of a form. Zero values stand for the defaults named beside them.
 type Parameters struct {
-	// Overhead bounds what a form may cost more than the original, as a ratio: 0.02. FLEP tunes to less than 4 %
-	// (§4.1).
+	// Overhead bounds what a form may cost more than the original, as a ratio: 0.02. No form that was measured to cost
+	// more is chosen. FLEP tunes to less than 4 % (§4.1).
 	Overhead float64
-	// InTime bounds what a form may cost more that leaves within Latency, where none that does so keeps to Overhead:
-	// 1.4 times that.
-	InTime float64
+	// Free is what a form may cost more than the original and count as free, as a ratio: 0.005, and never more than
+	// Overhead. Of the forms that are free the one that leaves the soonest is chosen; a speed-up counts as 0.
+	Free float64
 	// Latency is within what time a kernel should leave the GPU when asked: 500 µs. Kernels that end by themselves in
 	// that time are left as they are.
 	Latency time.Duration
@@ -23,14 +23,13 @@ type Parameters struct {
 	// Reaction is the time from the word's being set until running blocks see it, and the last is gone, without the
 	// tasks themselves: 8 µs, as measured on an H100 for tasks of 1 µs.
 	Reaction time.Duration
-	// Checks is how often EffiSha's adaptive checking looks within a slice: 10, as in the paper (§6.3).
-	Checks int
 	// Measure is how many launches a candidate is measured by at first: 4.
 	Measure int
 	// Again is after how many launches, for each that was spent on measuring, all is measured again: 64.
 	Again int
 	// Tie is by which ratio costs must differ to count as different: 0.005. Of equals, the one that leaves sooner is
-	// chosen, and a choice once made is kept.
+	// chosen, and a choice once made is kept. A form that was given up because it broke a bound on its cost must keep
+	// it by as much, or more after each further time, to be chosen again.
 	Tie float64
 }
 
@@ -58,13 +57,13 @@ func (p Parameters) withDefaults() Parameters {
 		}
 	}
 	setFloat(&p.Overhead, DefaultOverhead)
-	setFloat(&p.InTime, 1.4*p.Overhead)
+	setFloat(&p.Free, 0.005)
+	p.Free = min(p.Free, p.Overhead)
 	setFloat(&p.Tie, 0.005)
 	setTime(&p.Latency, DefaultLatency)
 	setTime(&p.Suspension, 360*time.Microsecond)
 	setTime(&p.Drain, time.Nanosecond)
 	setTime(&p.Reaction, 8*time.Microsecond)
-	setInt(&p.Checks, 10)
 	setInt(&p.Measure, 4)
 	setInt(&p.Again, 64)
 	return p

@@ -70,12 +70,20 @@ type class struct {
 // arm is a choice and what it was measured to cost, beside its time on the GPU also what its launches need before and
 // after.
 type arm struct {
-	choice abi.Preempt
-	cost   samples // nanoseconds a task
-	left   int     // measurements still wanted in this round
-	out    int     // launches under way that will be one
-	tries  int     // launches in this round
+	choice  abi.Preempt
+	cost    samples       // nanoseconds a task
+	left    int           // measurements still wanted in this round
+	out     int           // launches under way that will be one
+	chances int           // launches still allowed in this round to get the measurements
+	proving uint32        // the latest round in which it was measured more often, to be sure of its cost
+	fell    [bounds]uint8 // how often it was given up for breaking a bound
 }
+
+// chances is how many launches there may be for each measurement that is wanted: some are lost.
+const chances = 3
+
+// want has the arm measured that many times more in this round.
+func (a *arm) want(times int) { a.left, a.chances = times, chances*times }
 
 // Pick chooses for a launch. slots is how many of the kernel's blocks the GPU holds at once, as the driver says; 0 where
 // it has not said yet, and the launch is an original that is not measured unless it was known before. The
@@ -104,7 +112,7 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 			c.begin(t.params.Measure)
 		}
 	}
-	i := c.next(t.params.Measure)
+	i := c.next()
 	if !Offered(c.arms[i].choice, t.forms, s.Tasks, c.slots) {
 		i = 0
 	}
@@ -112,7 +120,7 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	k := Ticket{c: c, arm: int8(i), round: c.round, tasks: s.Tasks, measure: c.open && a.left > a.out}
 	if k.measure {
 		a.out++
-		a.tries++
+		a.chances--
 		c.spent++
 	}
 	return a.choice, k
@@ -147,20 +155,21 @@ func (c *class) begin(times int) {
 	c.open, c.since = true, 0
 	c.round++
 	for i := range c.arms {
-		c.arms[i].left, c.arms[i].out, c.arms[i].tries = times, 0, 0
+		c.arms[i].out = 0
+		c.arms[i].want(times)
 	}
 }
 
 // next is the arm to launch: in a round, the one that was launched least of those that are to be measured, so that all
 // are measured under the same conditions; else the chosen.
-func (c *class) next(most int) int {
+func (c *class) next() int {
 	if !c.open {
 		return c.chosen
 	}
 	best := -1
 	for i := range c.arms {
 		a := &c.arms[i]
-		if a.left > a.out && a.tries < 3*most && (best < 0 || a.tries < c.arms[best].tries) {
+		if a.left > a.out && a.chances > 0 && (best < 0 || a.chances > c.arms[best].chances) {
 			best = i
 		}
 	}
@@ -232,7 +241,16 @@ func (t *Tuner) abandon(c *class, a *arm) {
 func (t *Tuner) advance(c *class) {
 	for i := range c.arms {
 		a := &c.arms[i]
-		if a.left > 0 && (a.out > 0 || a.tries < 3*t.params.Measure) {
+		if a.left > 0 && (a.out > 0 || a.chances > 0) {
+			return
+		}
+	}
+	var all ratings
+	var best int
+	if c.arms[0].cost.n > 0 && len(c.arms) > 1 {
+		var doubted int
+		if all, best, doubted = t.decide(c); doubted > 0 {
+			t.prove(c, doubted)
 			return
 		}
 	}
@@ -242,7 +260,7 @@ func (t *Tuner) advance(c *class) {
 	case base.n == 0:
 		c.chosen, c.why = 0, WhyUnmeasured
 	case len(c.arms) > 1:
-		t.decide(c)
+		c.choose(best, &all)
 	case c.long < max(t.params.Measure/2, 1):
 		c.chosen, c.why = 0, WhyShort
 	default:
@@ -270,65 +288,4 @@ func (t *Tuner) explore(c *class) {
 // taskTime is how long a task of the original is in its slot.
 func (c *class) taskTime() time.Duration {
 	return time.Duration(c.ran.low() * float64(min(c.tasks, uint64(c.slots))))
-}
-
-// standing is how good a choice is by what it keeps, better ones later.
-type standing int
-
-const (
-	dear    standing = iota // it costs too much
-	slow                    // it costs at most Overhead, and leaves too late
-	hurried                 // it leaves in time, and costs at most InTime
-	good                    // it leaves in time, and costs at most Overhead
-)
-
-// stands is what a choice keeps that costs that much more than the original, as a ratio.
-func (p *Parameters) stands(over float64, leaves time.Duration) standing {
-	switch timely := leaves <= p.Latency; {
-	case timely && over <= 1+p.Overhead:
-		return good
-	case timely && over <= 1+p.InTime:
-		return hurried
-	case over <= 1+p.Overhead:
-		return slow
-	}
-	return dear
-}
-
-// decide chooses by what was measured: of the arms that stand best the cheapest, or where none leaves in time the one
-// that leaves the soonest.
-func (t *Tuner) decide(c *class) {
-	p := &t.params
-	base := c.arms[0].cost.low()
-	best, bestStands := 0, dear
-	var bestCost float64
-	var bestLeaves time.Duration
-	for i := 1; i < len(c.arms); i++ {
-		a := &c.arms[i]
-		if a.cost.n == 0 {
-			continue
-		}
-		cost := a.cost.low()
-		leaves := p.leaves(a.choice, c.taskTime(), c.tasks, c.slots)
-		over := cost / base
-		if i == c.chosen { // by less than measuring is uncertain it is not given up
-			cost *= 1 - p.Tie
-			over *= (1 - p.Tie) / (1 + p.Tie)
-		}
-		stands := p.stands(over, leaves)
-		better := stands > bestStands
-		if !better && stands == bestStands {
-			switch stands {
-			case good, hurried:
-				better = cost < bestCost*(1-p.Tie) || cost < bestCost*(1+p.Tie) && leaves < bestLeaves
-			case slow:
-				better = leaves < bestLeaves
-			}
-		}
-		if better {
-			best, bestStands, bestCost, bestLeaves = i, stands, cost, leaves
-		}
-	}
-	c.chosen = best
-	c.why = [...]Why{dear: WhyDear, slow: WhySlow, hurried: WhyHurried, good: WhyCheapest}[bestStands]
 }

@@ -9,14 +9,14 @@ const (
 	WhyMeasuring Why = iota
 	// WhyShort: the original, which ends by itself within the latency wanted.
 	WhyShort
-	// WhyCheapest: the cheapest that leaves within the latency wanted, and costs less than the bound.
+	// WhyCheapest: the cheapest that leaves within the latency wanted, and costs less than the bound. None that leaves
+	// sooner is free.
 	WhyCheapest
 	// WhySlow: nothing leaves within the latency wanted; of what costs less than the bound, the one that leaves the
 	// soonest.
 	WhySlow
-	// WhyHurried: the cheapest that leaves within the latency wanted; it costs more than the bound, and less than the
-	// bound for what leaves in time.
-	WhyHurried
+	// WhySoonest: of the free ones that leave within the latency wanted, the one that leaves the soonest.
+	WhySoonest
 	// WhyDear: the original, since every form costs more than the bound.
 	WhyDear
 	// WhyNoForm: the original, since no form is offered for this grid, or would be of use: the GPU holds all of its
@@ -28,7 +28,7 @@ const (
 	whyEnd
 )
 
-var whyNames = [whyEnd]string{"measuring", "short", "cheapest", "slow", "hurried", "dear", "no-form", "unmeasured"}
+var whyNames = [whyEnd]string{"measuring", "short", "cheapest", "slow", "soonest", "dear", "no-form", "unmeasured"}
 
 // String is a word for the reason.
 func (w Why) String() string {
