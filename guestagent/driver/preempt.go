@@ -18,8 +18,7 @@ type PreemptOptions struct {
 	Off bool
 	// Wanted is what is wanted of a form: latency and overhead.
 	Wanted tune.Parameters
-	// Forms are those that are made; 0: those that are of use for what is wanted. Kernels that are known to be
-	// short get them too where it is set.
+	// Forms are those that are made; 0: all, but none of kernels that are known to be short.
 	Forms abi.PreemptForm
 	// Memory keeps what was learned about kernels for the next module or program; nil: for as long as the device is
 	// open. A [cache.File] is one, and an [AgentBus] another.

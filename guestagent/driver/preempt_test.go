@@ -83,6 +83,29 @@ func newScene(t testing.TB, opts drivertest.Options, o driver.ContextOptions) *s
 
 const blocks = 4096
 
+// TestSoonestOfBothForms has the early exit and persistent blocks, by what is made and measured where nothing is asked for:
+// where both are free, the launches go in the one that leaves sooner, though the other is cheaper, and else in the cheaper.
+func TestSoonestOfBothForms(t *testing.T) {
+	for percent, want := range map[time.Duration]abi.PreemptForm{99: abi.PreemptPersistent, 101: abi.PreemptCoarse, 103: abi.PreemptCoarse} {
+		took := func(c drivertest.Call) time.Duration {
+			switch c.Preempt.Form {
+			case abi.PreemptCoarse:
+				return 9800 * time.Microsecond
+			case abi.PreemptPersistent:
+				return percent * 100 * time.Microsecond
+			}
+			return long(c)
+		}
+		s := newScene(t, drivertest.Options{Kernels: workKernels(took)}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+		if p := s.work.Preemption(); p.Forms != every {
+			t.Errorf("forms: %+v", p)
+		}
+		if got := s.launch(100, nil); got.Preempt.Form != want {
+			t.Errorf("where persistent blocks take %d %%: launched %+v, %+v", percent, got, s.work.Preemption().Classes)
+		}
+	}
+}
+
 // launch launches the kernel n times, one after the other, and returns the last call.
 func (s *scene) launch(n int, change func(*driver.Launch)) drivertest.Call {
 	s.t.Helper()
@@ -102,10 +125,10 @@ func (s *scene) launch(n int, change func(*driver.Launch)) drivertest.Call {
 
 func TestPreemptibleByCost(t *testing.T) {
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
-	if p := s.work.Preemption(); p.Forms != early || p.Reason != "" {
+	if p := s.work.Preemption(); p.Forms != every || p.Reason != "" {
 		t.Errorf("forms: %+v", p)
 	}
-	if text := s.host.GPU(0).Image(); !strings.HasPrefix(text, workPTX) || strings.Contains(text, "__vgpud_persist") {
+	if text := s.host.GPU(0).Image(); !strings.HasPrefix(text, workPTX) {
 		t.Errorf("loaded:\n%s", text)
 	}
 	first := s.launch(1, nil)
@@ -120,7 +143,7 @@ func TestPreemptibleByCost(t *testing.T) {
 	if len(p.Classes) != 1 || p.Classes[0].Why != tune.WhyCheapest || p.Launches != 101 || p.Preemptible == 0 || p.Preemptible >= p.Launches {
 		t.Errorf("%+v", p)
 	}
-	if n := s.host.GPU(0).Asked(); n != 3 { // of the original and both forms
+	if n := s.host.GPU(0).Asked(); n != 4 { // of the original and its forms
 		t.Errorf("asked %d times for the occupancy", n)
 	}
 	// Task time tells by how many slots the tuner reckons: those that the host says.
@@ -471,7 +494,7 @@ func TestLinesStay(t *testing.T) {
 			entries = append(entries, name[:strings.IndexAny(name, "( \n")])
 		}
 	}
-	if diff := cmp.Diff([]string{"work__vgpud_single", "work__vgpud_coarse"}, entries); diff != "" {
+	if diff := cmp.Diff([]string{"work__vgpud_single", "work__vgpud_coarse", "work__vgpud_persist"}, entries); diff != "" {
 		t.Errorf("entries behind it (-want +got):\n%s", diff)
 	}
 }

@@ -14,19 +14,16 @@ import (
 )
 
 // The forms of a module's kernels are made when it is loaded, into the same module: in one of their own they would
-// have their own copies of the module's variables. What that costs, up to four times the text, is kept down by making
-// no form that would not be chosen: none of kernels that are known to be short, and the persistent one only where it is
-// the only one, or what is wanted asks for it.
+// have their own copies of the module's variables. What that costs, four to five times the text, is kept down by making
+// none of kernels that are known to be short, and fewer where the text would be too long. Which form is the best can be told
+// only by launching them: persistent blocks leave in a fraction of the time of an early exit, and cost as little for some
+// kernels and much more for others.
 
 // maxSource bounds the modules that forms are made of: it takes a second for each 5 MB. maxImage is what a host takes.
 const (
 	maxSource = 4 << 20
 	maxImage  = 16 << 20
 )
-
-// persistentBelow is the latency wanted below which persistent forms are made beside the early exit: on an H100 an
-// early exit of short tasks takes 33 µs and more to leave, persistent blocks from 8 µs.
-const persistentBelow = 4 * 25_000 // ns
 
 // variants are a module's kernels in the forms that are made of them.
 type variants struct {
@@ -86,7 +83,7 @@ func (p *preempting) variants(ctx context.Context, image []byte, room int) *vari
 		k.waits = r.WaitsForBlocks
 		if !k.short {
 			k.reason, k.detail = r.Reason.String(), r.Detail
-			k.made = p.useful(k.offered)
+			k.made = k.offered
 		}
 	}
 	v.print(m, out, source, min(room, maxImage))
@@ -145,19 +142,6 @@ func (v *variants) allShort() bool {
 		}
 	}
 	return true
-}
-
-// useful are the forms worth making of those that there are.
-func (p *preempting) useful(offered abi.PreemptForm) abi.PreemptForm {
-	const early = abi.PreemptSingle | abi.PreemptCoarse
-	latency := p.opts.Wanted.Latency
-	if latency <= 0 {
-		latency = tune.DefaultLatency
-	}
-	if p.opts.Forms == 0 && offered&early != 0 && latency >= persistentBelow {
-		offered &= early
-	}
-	return offered
 }
 
 // print makes the text to load: the module as it was written, so that the host's messages name its lines, and behind

@@ -17,6 +17,8 @@ func wanted(forms abi.PreemptForm) *preempting {
 	return &preempting{opts: PreemptOptions{Forms: forms, Memory: cache.New()}, gpu: "a GPU"}
 }
 
+const every = abi.PreemptSingle | abi.PreemptCoarse | abi.PreemptPersistent
+
 // entries are the names of a module's kernels.
 func entries(t *testing.T, text string) map[string]bool {
 	t.Helper()
@@ -36,8 +38,8 @@ func entries(t *testing.T, text string) map[string]bool {
 	return names
 }
 
-// TestVariantsOfTheCorpus holds that what is loaded in place of each module parses, begins with the module, and has just
-// the forms that are said to be made.
+// TestVariantsOfTheCorpus holds that what is loaded in place of each module parses, begins with the module, and has all
+// forms that there are of its kernels.
 func TestVariantsOfTheCorpus(t *testing.T) {
 	for _, k := range kernels.All() {
 		source := k.PTX(kernels.SM80)
@@ -49,7 +51,7 @@ func TestVariantsOfTheCorpus(t *testing.T) {
 		any := abi.PreemptForm(0)
 		for _, r := range v.kernels {
 			any |= r.made
-			if r.made&^r.offered != 0 || r.made&abi.PreemptPersistent != 0 && r.offered != abi.PreemptPersistent {
+			if r.made != r.offered {
 				t.Errorf("%s: %v made of %v", k.Name, r.made, r.offered)
 			}
 		}
@@ -77,7 +79,6 @@ func TestVariantsOfTheCorpus(t *testing.T) {
 func TestLessWhereItIsTooLong(t *testing.T) {
 	k, _ := kernels.ByName("matmul")
 	source := []byte(k.PTX(kernels.SM80))
-	const every = abi.PreemptSingle | abi.PreemptCoarse | abi.PreemptPersistent
 	whole := len(wanted(every).variants(t.Context(), source, maxImage).image)
 	seen := map[abi.PreemptForm]bool{}
 	for room := whole; room > len(source); room -= 64 {
@@ -131,9 +132,9 @@ func TestKnownKernels(t *testing.T) {
 		classes []tune.ClassRecord
 		made    abi.PreemptForm
 	}{
-		"nothing":                {nil, abi.PreemptSingle | abi.PreemptCoarse},
+		"nothing":                {nil, every},
 		"short":                  {[]tune.ClassRecord{class(10, tune.WhyShort), class(100, tune.WhyShort)}, 0},
-		"short where it's small": {[]tune.ClassRecord{class(10, tune.WhyShort), class(1000, tune.WhyDear)}, abi.PreemptSingle | abi.PreemptCoarse},
+		"short where it's small": {[]tune.ClassRecord{class(10, tune.WhyShort), class(1000, tune.WhyDear)}, every},
 	} {
 		f, err := cache.Open(t.TempDir()+"/kernels", nil)
 		if err != nil {
