@@ -46,8 +46,8 @@ line on standard error. Under systemd it says when it is ready and feeds the
 watchdog.
 
 Programs that share a device have their kernels made preemptible, where the host
-takes such launches, each in the form that costs least of those that leave the GPU
-within --preempt-latency. What they learn about kernels is kept in the file --kernels.`,
+takes such launches, each in the form that leaves the soonest of those that cost next
+to nothing, or else in the cheapest that leaves the GPU within --preempt-latency. What they learn about kernels is kept in the file --kernels.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, &s) },
 	}
@@ -57,7 +57,7 @@ within --preempt-latency. What they learn about kernels is kept in the file --ke
 	f.StringVar(&s.kernels, "kernels", cache.DefaultPath, "the file in which what is learned of kernels is kept; empty: nowhere")
 	f.StringVar(&s.preempt, "preempt", preemptOn, "make kernels of programs that share a device preemptible: on, off")
 	f.DurationVar(&s.wanted.Latency, "preempt-latency", tune.DefaultLatency, "within what time a kernel should leave the GPU when asked")
-	f.Float64Var(&s.wanted.Overhead, "preempt-overhead", tune.DefaultOverhead, "what that may cost, as a part of the kernel's time")
+	f.Float64Var(&s.wanted.Overhead, "preempt-overhead", tune.DefaultOverhead, "what that may cost at most, as a part of the kernel's time")
 	complete(c, "preempt", []string{preemptOn, preemptOff})
 	f.BoolVar(&s.verbose, "verbose", false, "log more")
 	return c

@@ -50,7 +50,7 @@ func (b *bench) transformJobs() (jobs []tenant.Job) {
 // transform measures what kernels cost in their chosen forms, and in the papers' and
 // cut into slices beside it.
 func transform(ctx context.Context, b *bench) error {
-	// The papers' form is not among those that a guest makes where nothing is configured.
+	// Of kernels that are known to be short a guest makes the papers' form only where it is configured.
 	all, err := b.open(ctx, seat{setup: tenant.Setup{Name: "guest", Preempt: true}},
 		seat{setup: tenant.Setup{Name: "papers", Preempt: true, Forms: papersForm.Form}})
 	if err != nil {

@@ -33,8 +33,7 @@ func (a additions) form(p abi.Preempt) blocks.Form {
 }
 
 // tuned is what the tuner that agents use makes of a kernel off line, when each launch
-// takes what the model says: of persistent blocks with the least L within the bound on
-// overhead (FLEP §4.1).
+// takes what the model says.
 type tuned struct {
 	choice abi.Preempt
 	form   blocks.Form

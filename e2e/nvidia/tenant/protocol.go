@@ -19,7 +19,7 @@ type Setup struct {
 	// Preempt has kernels of a guest made preemptible, and launched in the form that
 	// their measured cost chooses.
 	Preempt bool `json:"preempt,omitempty"`
-	// Forms are those that are made, 0: those of use.
+	// Forms are those that are made, 0: all.
 	Forms uint8 `json:"forms,omitempty"`
 	// Priority is that of its launches, as CUDA's: lower is more urgent.
 	Priority int32 `json:"priority,omitempty"`
