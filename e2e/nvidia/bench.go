@@ -267,7 +267,12 @@ func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (alone, bl
 	if err != nil {
 		return 0, 0, err
 	}
-	one, err := m.run(ctx, tenant.Run{Job: j, Count: 2}) // the first loads its code
+	return b.lengthOf(ctx, m, j, nil)
+}
+
+// lengthOf is length of a job that is loaded, in a form of its kernel.
+func (b *bench) lengthOf(ctx context.Context, m *member, j int, as *tenant.Form) (alone, block time.Duration, err error) {
+	one, err := m.run(ctx, tenant.Run{Job: j, Count: 2, As: as}) // the first loads its code
 	if err != nil {
 		return 0, 0, err
 	}
@@ -277,13 +282,13 @@ func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (alone, bl
 	if b.kind == "soft" {
 		depth = min(8, rounds) // it does not remember as many
 	}
-	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: depth})
+	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: depth, As: as})
 	if err != nil {
 		return 0, 0, err
 	}
 	// The host's part of each iteration, its first launch and the last one's end, is
 	// left out by a second length.
-	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: min(depth, rounds/2)})
+	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: min(depth, rounds/2), As: as})
 	if err != nil {
 		return 0, 0, err
 	}
