@@ -70,11 +70,11 @@ type seatAt struct {
 	job   tenant.Job
 	as    *tenant.Form
 	alone time.Duration // a kernel's length, before the soak; then of before and after
-	sum   tally
+	sum   counted
 }
 
-// tally is of a seat's guests, while nothing was done to them that ends their kernels.
-type tally struct {
+// counted is of a seat's guests, while nothing was done to them that ends their kernels.
+type counted struct {
 	kernels   int
 	accounted time.Duration
 	bouts     int
@@ -122,6 +122,12 @@ func soak(ctx context.Context, b *bench) error {
 	if err != nil {
 		return fmt.Errorf("before the soak: %w", err)
 	}
+	if before.goroutines, err = s.goroutines(ctx); err != nil {
+		return err
+	}
+	if err := s.startDaemon(ctx); err != nil {
+		return fmt.Errorf("start the daemon again: %w", err)
+	}
 	s.say("before: %v", &before)
 	took, err := s.run(ctx, long)
 	if err != nil {
@@ -138,6 +144,9 @@ func soak(ctx context.Context, b *bench) error {
 	again, err := s.calibrateAgain(ctx)
 	if err != nil {
 		return fmt.Errorf("calibrate again: %w", err)
+	}
+	if after.goroutines, err = s.goroutines(ctx); err != nil {
+		return err
 	}
 	s.report(took, again, &fresh, &before, &after)
 	return nil
@@ -376,8 +385,9 @@ func (s *soaked) report(took time.Duration, differ float64, fresh, before, after
 	if before.used > 0 {
 		memory.Baseline["nvml_used_more_mib"] = (float64(after.used) - float64(before.used)) / (1 << 20)
 	}
-	kept := s.rowOf("soak_kept", float64(things), []float64{float64(things)}, "descriptors and processes of the daemon, guests, and contexts that it holds to be off the GPU: those that are there after the soak, and were not before")
-	kept.Baseline["descriptors_before"], kept.Baseline["descriptors_after"] = float64(before.descriptors), float64(after.descriptors)
+	kept := s.rowOf("soak_kept", float64(things), []float64{float64(things)}, fmt.Sprintf("descriptors, processes and goroutines of the daemon, guests, and contexts that it holds to be off the GPU: those that are there after the soak, and were not before it. More descriptors: %q", before.opened(after)))
+	kept.Baseline["descriptors_before"], kept.Baseline["descriptors_after"] = float64(before.descriptors()), float64(after.descriptors())
+	kept.Baseline["goroutines_before"], kept.Baseline["goroutines_after"] = float64(before.goroutines), float64(after.goroutines)
 	kept.Baseline["threads_before"], kept.Baseline["threads_after"] = float64(before.threads), float64(after.threads)
 	kept.Baseline["resident_mib_before"], kept.Baseline["resident_mib_after"] = float64(before.resident)/(1<<20), float64(after.resident)/(1<<20)
 	events := detail("times", "not recovered")
@@ -395,6 +405,13 @@ func (s *soaked) report(took time.Duration, differ float64, fresh, before, after
 	s.add(lost, a, memory, kept, recovered, still)
 	for _, what := range append(f.lost, f.why...) {
 		s.say("%s", what)
+	}
+	for _, l := range events.Lines {
+		s.say("%s: %v times, %v not recovered", l.Name, l.Values[0], l.Values[1])
+	}
+	s.say("%d suspensions, %d evictions; more descriptors: %q; goroutines: %d, %d", f.suspensions, f.evictions, before.opened(after), before.goroutines, after.goroutines)
+	for _, l := range seats.Lines {
+		s.say("%s: %v", l.Name, l.Values)
 	}
 	s.say("accounted %.3f s, of the window %+.5f; worst seat %.5f; %s", accounted.Seconds(), float64(off)/float64(took), worst, f.standing)
 }

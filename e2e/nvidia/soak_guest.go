@@ -17,6 +17,8 @@ import (
 const (
 	// boutFor is how long a guest works before its results are looked at.
 	boutFor = 400 * time.Millisecond
+	// leastBouts is how often it does so between two events.
+	leastBouts = 2
 	// soakPatience is how long an event may take until the guest works again.
 	soakPatience = 45 * time.Second
 	// soakCap is the cap of a guest that is to be suspended.
@@ -83,7 +85,8 @@ func (o *occupant) live(ctx context.Context) error {
 		next = &o.events[0]
 		until = o.begin.Add(next.at)
 	}
-	for ctx.Err() == nil && time.Now().Before(until) && !o.over() {
+	least := leastBouts
+	for ctx.Err() == nil && (time.Now().Before(until) || least > 0) && !o.over() {
 		if o.inHurry() && !o.blocks && !o.urgent {
 			// hpf is about the two that go by it.
 			if err := rest(ctx, accountingLag); err != nil {
@@ -94,6 +97,7 @@ func (o *occupant) live(ctx context.Context) error {
 		if err := o.bout(ctx, boutFor, true); err != nil {
 			return err
 		}
+		least--
 	}
 	if err := o.enter(ctx); err != nil || next == nil || o.over() || ctx.Err() != nil {
 		return err
