@@ -126,15 +126,21 @@ func (h *house) goroutines(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("count the daemon's goroutines: %w", err)
 	}
-	for line := range strings.Lines(string(b[len(from):])) {
-		if strings.HasPrefix(line, "goroutine ") {
-			n++
-		}
-	}
-	if n == 0 {
+	if n = goroutinesIn(string(b[len(from):])); n == 0 {
 		return 0, errors.New("count the daemon's goroutines: it did not say")
 	}
 	return n, nil
+}
+
+// goroutinesIn counts those of a dump, without the collector's workers, which the runtime
+// makes by and by.
+func goroutinesIn(dump string) (n int) {
+	for line := range strings.Lines(dump) {
+		if strings.HasPrefix(line, "goroutine ") && !strings.Contains(line, "[GC worker") {
+			n++
+		}
+	}
+	return n
 }
 
 // kept is how much memory of the GPU, in bytes, and how many other things are there now and

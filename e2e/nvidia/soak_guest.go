@@ -168,6 +168,7 @@ func (o *occupant) depart(ctx context.Context) error {
 		o.note(func() {
 			o.saw.suspensions += v.Suspensions
 			o.saw.evictions += v.Preemption.Evictions
+			o.saw.evicting += v.Preemption.EvictionSeconds
 		})
 	}
 	o.doors.Lock()

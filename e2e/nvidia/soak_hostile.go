@@ -118,6 +118,23 @@ func (s *soaked) next(ctx context.Context, v *api.VM, name string) error {
 			return fmt.Errorf("what it had stays: %w", errors.Join(cerr, err))
 		}
 	}
+	// Connections that it left may be in the way until the daemon has seen them all.
+	for {
+		err := s.takesOver(ctx, v, name)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, errNotWorking) || rest(ctx, accountingLag) != nil {
+			return fmt.Errorf("the next guest: %w", err)
+		}
+	}
+}
+
+// errNotWorking is that a guest has come, and does not work.
+var errNotWorking = errors.New("it came, and does not work")
+
+// takesOver has a guest take a virtual GPU over, and go again.
+func (s *soaked) takesOver(ctx context.Context, v *api.VM, name string) error {
 	s.doors.Lock()
 	m, err := s.tenant(tenant.Setup{Name: name, Socket: v.Socket})
 	s.doors.Unlock()
@@ -128,7 +145,9 @@ func (s *soaked) next(ctx context.Context, v *api.VM, name string) error {
 		_, err = m.answer(ctx)
 	}
 	if err == nil {
-		err = works(ctx, m)
+		if err = works(ctx, m); err != nil {
+			err = fmt.Errorf("%w: %w", errNotWorking, err)
+		}
 	}
 	s.doors.Lock()
 	defer s.doors.Unlock()

@@ -96,6 +96,13 @@ func TestFootprintTellsWhatIsKept(t *testing.T) {
 	}
 }
 
+func TestGoroutinesAreCounted(t *testing.T) {
+	dump := "SIGQUIT: quit\n\ngoroutine 0 gp=0x1 [idle]:\nmain\n\ngoroutine 7 gp=0x2 m=nil [GC worker (idle)]:\nx\n\ngoroutine 9 [select, 2 minutes]:\ncreated by x in goroutine 7\n"
+	if n := goroutinesIn(dump); n != 2 {
+		t.Errorf("%d goroutines", n)
+	}
+}
+
 // TestSoakRowsSayWhatWentWrong has two seats whose errors are opposite in part, something
 // lost and something not recovered.
 func TestSoakRowsSayWhatWentWrong(t *testing.T) {
