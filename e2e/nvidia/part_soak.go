@@ -97,7 +97,8 @@ type soakFound struct {
 	standing    string // whose, and when
 	suspensions uint64
 	evictions   uint64
-	evicting    float64 // seconds that these took
+	evicting    float64  // seconds that these took
+	xids        []string // that the driver reported
 }
 
 // soak has guests come and go, fault and misbehave for as long as it is asked to.
@@ -150,6 +151,13 @@ func soak(ctx context.Context, b *bench) error {
 	again, err := s.calibrateAgain(ctx)
 	if err != nil {
 		return fmt.Errorf("calibrate again: %w", err)
+	}
+	xids, err := s.xids(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range slices.Sorted(maps.Keys(xids)) {
+		s.saw.xids = append(s.saw.xids, fmt.Sprintf("%d × Xid %d", xids[x].Count, x))
 	}
 	if after.goroutines, err = s.goroutines(ctx); err != nil {
 		return err
@@ -402,7 +410,7 @@ func (s *soaked) report(took time.Duration, differ float64, fresh, before, after
 		did, failed = did+f.done[what], failed+f.failed[what]
 		events.Add(what, float64(f.done[what]), float64(f.failed[what]))
 	}
-	recovered := s.rowOf("soak_not_recovered", float64(failed), []float64{float64(failed)}, fmt.Sprintf("of %d events, those after which the guest did not work as it should, or that did not come to pass. %s", did, listed(f.why)))
+	recovered := s.rowOf("soak_not_recovered", float64(failed), []float64{float64(failed)}, fmt.Sprintf("of %d events, those after which the guest did not work as it should, or that did not come to pass. %s. The driver reported %q", did, listed(f.why), f.xids))
 	recovered.Baseline["events"], recovered.Baseline["suspensions"], recovered.Baseline["evictions"] = float64(did), float64(f.suspensions), float64(f.evictions)
 	recovered.Baseline["eviction_seconds"] = f.evicting
 	recovered.Detail = events
@@ -417,6 +425,7 @@ func (s *soaked) report(took time.Duration, differ float64, fresh, before, after
 		s.say("%s: %v times, %v not recovered", l.Name, l.Values[0], l.Values[1])
 	}
 	s.say("%d suspensions, %d evictions in %.3f s; more descriptors: %q; goroutines: %d, %d", f.suspensions, f.evictions, f.evicting, before.opened(after), before.goroutines, after.goroutines)
+	s.say("the driver reported %q", f.xids)
 	for _, l := range seats.Lines {
 		s.say("%s: %v", l.Name, l.Values)
 	}
