@@ -202,7 +202,10 @@ func (o *occupant) bout(ctx context.Context, d time.Duration, watched bool) erro
 	}
 	o.kernels += ran.All
 	o.bouts++
-	if watched && (o.longest || !hurried && !o.inHurry()) {
+	if hurried = hurried || o.inHurry(); watched && hurried && o.urgent {
+		o.note(func() { o.saw.urgent = max(o.saw.urgent, ran.Standstill) })
+	}
+	if watched && !hurried {
 		o.note(func() {
 			if ran.Standstill > o.saw.standstill {
 				o.saw.standstill = ran.Standstill
