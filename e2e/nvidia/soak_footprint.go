@@ -132,11 +132,11 @@ func (h *house) goroutines(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// goroutinesIn counts those of a dump, without the collector's workers, which the runtime
-// makes by and by.
+// goroutinesIn counts those of a dump, without the runtime's own, such as the collector's
+// workers, which come by and by.
 func goroutinesIn(dump string) (n int) {
-	for line := range strings.Lines(dump) {
-		if strings.HasPrefix(line, "goroutine ") && !strings.Contains(line, "[GC worker") {
+	for one := range strings.SplitSeq(dump, "\n\n") {
+		if strings.HasPrefix(one, "goroutine ") && !strings.Contains(one, "created by runtime.") {
 			n++
 		}
 	}

@@ -97,7 +97,7 @@ func TestFootprintTellsWhatIsKept(t *testing.T) {
 }
 
 func TestGoroutinesAreCounted(t *testing.T) {
-	dump := "SIGQUIT: quit\n\ngoroutine 0 gp=0x1 [idle]:\nmain\n\ngoroutine 7 gp=0x2 m=nil [GC worker (idle)]:\nx\n\ngoroutine 9 [select, 2 minutes]:\ncreated by x in goroutine 7\n"
+	dump := "SIGQUIT: quit\n\ngoroutine 0 gp=0x1 [idle]:\nmain\n\ngoroutine 7 gp=0x2 m=nil [GC worker (idle)]:\nx\ncreated by runtime.gcBgMarkStartWorkers in goroutine 1\n\ngoroutine 9 [select, 2 minutes]:\ncreated by x in goroutine 7\n"
 	if n := goroutinesIn(dump); n != 2 {
 		t.Errorf("%d goroutines", n)
 	}
