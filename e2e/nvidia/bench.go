@@ -21,20 +21,23 @@ type part struct {
 	// takes is how long it may take, for which it measures less often than it would
 	// (see [bench.repeat]).
 	takes time.Duration
+	// apart says that it runs only where it is asked for by name, for as long as is said.
+	apart bool
 	run   func(ctx context.Context, b *bench) error
 }
 
 // parts are all, in the order in which they run.
 var parts = []part{
-	{"launch", []string{"launch_added_us", "copy_up_ratio", "copy_down_ratio"}, 20 * time.Second, launches},
-	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99", "evict_own_us_p50", "evict_own_us_p99"}, 95 * time.Second, control},
-	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps", "urgent_batch_kept", "urgent_back_to_back_added_us", "urgent_back_to_back_speedup_default", "urgent_back_to_back_speedup_mps", "urgent_back_to_back_batch_kept"}, 100 * time.Second, urgent},
-	{"accounting", []string{"accounting_error", "host_cpu"}, 150 * time.Second, account},
-	{"shares", []string{"share_error", "throughput_kept"}, 155 * time.Second, shares},
-	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 150 * time.Second, cost},
-	{"fair", []string{"fair_distance"}, 215 * time.Second, fair},
-	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, transform},
-	{faultsPart, nil, 70 * time.Second, faults},
+	{"launch", []string{"launch_added_us", "copy_up_ratio", "copy_down_ratio"}, 20 * time.Second, false, launches},
+	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99", "evict_own_us_p50", "evict_own_us_p99"}, 95 * time.Second, false, control},
+	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps", "urgent_batch_kept", "urgent_back_to_back_added_us", "urgent_back_to_back_speedup_default", "urgent_back_to_back_speedup_mps", "urgent_back_to_back_batch_kept"}, 100 * time.Second, false, urgent},
+	{"accounting", []string{"accounting_error", "host_cpu"}, 150 * time.Second, false, account},
+	{"shares", []string{"share_error", "throughput_kept"}, 155 * time.Second, false, shares},
+	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 150 * time.Second, false, cost},
+	{"fair", []string{"fair_distance"}, 215 * time.Second, false, fair},
+	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, false, transform},
+	{faultsPart, nil, 70 * time.Second, false, faults},
+	{"soak", []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
 }
 
 // faultsPart is the part that makes no rows but tries faults.
@@ -57,10 +60,10 @@ func partNames() (names []string) {
 	return names
 }
 
-// choose finds parts by their names, all where there is none.
+// choose finds parts by their names, where there is none all that are not apart.
 func choose(names string) ([]part, error) {
 	if names == "" {
-		return parts, nil
+		return slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.apart }), nil
 	}
 	var chosen []part
 	for name := range strings.SplitSeq(names, ",") {
@@ -267,7 +270,12 @@ func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (alone, bl
 	if err != nil {
 		return 0, 0, err
 	}
-	one, err := m.run(ctx, tenant.Run{Job: j, Count: 2}) // the first loads its code
+	return b.lengthOf(ctx, m, j, nil)
+}
+
+// lengthOf is length of a job that is loaded, in a form of its kernel.
+func (b *bench) lengthOf(ctx context.Context, m *member, j int, as *tenant.Form) (alone, block time.Duration, err error) {
+	one, err := m.run(ctx, tenant.Run{Job: j, Count: 2, As: as}) // the first loads its code
 	if err != nil {
 		return 0, 0, err
 	}
@@ -277,13 +285,13 @@ func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (alone, bl
 	if b.kind == "soft" {
 		depth = min(8, rounds) // it does not remember as many
 	}
-	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: depth})
+	ran, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds, Depth: depth, As: as})
 	if err != nil {
 		return 0, 0, err
 	}
 	// The host's part of each iteration, its first launch and the last one's end, is
 	// left out by a second length.
-	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: min(depth, rounds/2)})
+	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: min(depth, rounds/2), As: as})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -5,6 +5,7 @@
 //
 //	run --part launch --out h100.json     one part
 //	run --out h100.json                   all parts that the file has no rows of yet
+//	run --part soak --soak 8m --out h100.json   guests that come, go, fault and misbehave for that long
 //	run --within 9m --out h100.json       those of them that there is time for
 //	run --why ID=REASON --out h100.json   why a goal was missed, for the page
 //	run --hold --out h100.json            its rows held to goals as they are now
@@ -40,6 +41,8 @@ type options struct {
 	out      string
 	quick    bool
 	tiny     bool
+	soak     time.Duration // how long part soak has guests at work
+	seed     uint64        // of what happens to them
 	table    bool
 	why      map[string]string // by row
 	hold     bool
@@ -69,9 +72,12 @@ func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "tenant" {
 		return tenant.Serve(ctx, os.Stdin, os.Stdout, openGPU)
 	}
+	if len(args) == 3 && args[0] == "mischief" {
+		return misbehave(ctx, os.Stdout, args[1], args[2])
+	}
 	o := options{progress: os.Stderr, why: make(map[string]string)}
 	f := flag.NewFlagSet("run", flag.ExitOnError)
-	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all that are not in the file")
+	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak that are not in the file")
 	f.StringVar(&o.out, "out", "h100.json", "the file of results, which is added to")
 	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
 	f.BoolVar(&o.tiny, "tiny", false, "one run of next to nothing, to try the harness itself")
@@ -86,6 +92,8 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	})
 	f.DurationVar(&o.within, "within", 0, "begin no part that may end later than so long from now; 0: all, however long they take")
+	f.DurationVar(&o.soak, "soak", usualSoak, "how long part soak has guests at work; it takes 40 s more")
+	f.Uint64Var(&o.seed, "seed", 1, "what happens to the guests of part soak")
 	f.BoolVar(&o.again, "again", false, "also run parts that the file has rows of")
 	f.BoolVar(&o.keep, "keep-logs", false, "leave the processes' logs behind")
 	f.StringVar(&o.kind, "gpu", "nvidia", "kind of GPU: nvidia; soft tries the harness, and its results are of no use")
@@ -195,7 +203,11 @@ func measure(ctx context.Context, o *options) error {
 
 // runPart runs one part in a house of its own.
 func runPart(ctx context.Context, o *options, p *part) (found report.File, err error) {
-	ctx, cancel := context.WithTimeout(ctx, partLimit)
+	limit := partLimit
+	if p.apart {
+		limit = 2*soakCalibrates + o.soak
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	build, err := buildOf(filepath.Join(o.programs, "vgpud"))
 	if err != nil {
@@ -209,6 +221,9 @@ func runPart(ctx context.Context, o *options, p *part) (found report.File, err e
 	b := &bench{options: o, found: &found, command: "e2e/nvidia/run --part " + p.name, begin: time.Now(), takes: p.takes}
 	if o.quick {
 		b.command += " --quick"
+	}
+	if p.apart {
+		b.command += fmt.Sprintf(" --soak %v --seed %d", o.soak, o.seed)
 	}
 	h, err := newHouse(ctx, o)
 	if b.house = h; err == nil {
@@ -240,7 +255,7 @@ func buildOf(program string) (string, error) {
 // buildDigits are enough to tell builds apart.
 const buildDigits = 12
 
-// partLimit is how long a part may take.
+// partLimit is how long a part may take that takes as long as it needs.
 const partLimit = 8 * time.Minute
 
 func say(o *options, format string, args ...any) {

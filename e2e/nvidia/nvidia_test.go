@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			var progress bytes.Buffer
 			out := filepath.Join(t.TempDir(), "soft.json")
-			o := &options{part: p.name, out: out, tiny: true, kind: "soft", programs: programs, self: self, progress: &progress}
+			o := &options{part: p.name, out: out, tiny: true, soak: usualSoak, kind: "soft", programs: programs, self: self, progress: &progress}
 			if err := measure(t.Context(), o); err != nil {
 				t.Fatalf("%v\n%s", err, progress.String())
 			}
@@ -128,8 +129,11 @@ func TestFaultsAreDoneOnceEachWasTried(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	all, err := choose("")
-	if err != nil || len(all) != len(parts) {
+	if err != nil || len(all) != len(parts)-1 || slices.ContainsFunc(all, func(p part) bool { return p.apart }) {
 		t.Errorf("%d parts, %v", len(all), err)
+	}
+	if long, err := choose("soak"); err != nil || len(long) != 1 || !long[0].apart {
+		t.Errorf("the soak by its name: %v, %v", long, err)
 	}
 	two, err := choose("fair,launch")
 	if err != nil || len(two) != 2 || two[0].name != "fair" {

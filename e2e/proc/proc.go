@@ -141,3 +141,25 @@ func CPUTimeOfKernel(name string) (sum time.Duration, err error) {
 	}
 	return sum, nil
 }
+
+// Size is how many threads a process has, and how many bytes of memory.
+func Size(pid int) (threads int, resident uint64, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("size of a process: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch name {
+		case "Threads":
+			_, err = fmt.Sscan(value, &threads)
+		case "VmRSS":
+			_, err = fmt.Sscan(value, &resident)
+			resident <<= 10 // from kB
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("size of a process: %q: %w", line, err)
+		}
+	}
+	return threads, resident, nil
+}

@@ -95,3 +95,13 @@ func TestKernelsThreads(t *testing.T) {
 		t.Errorf("kthreadd has used %v, %v", d, err)
 	}
 }
+
+func TestSizeIsThisProcesss(t *testing.T) {
+	threads, resident, err := Size(os.Getpid())
+	if err != nil || threads < 2 || resident < 1<<20 {
+		t.Errorf("%d threads, %d bytes, %v", threads, resident, err)
+	}
+	if _, _, err := Size(-1); err == nil {
+		t.Error("of no process")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/mischief"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -53,7 +54,7 @@ func offend(t *testing.T, dev *driver.Device) {
 		gpu := contextOf(t, dev)
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				p, err := launchEndless(ctx, gpu)
+				p, err := mischief.LaunchEndless(ctx, gpu)
 				if err == nil {
 					err = p.Wait(ctx)
 				}

@@ -1,11 +1,10 @@
 package system
 
 import (
-	"maps"
-	"slices"
 	"testing"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/mischief"
 	"vgpud/mediator/api"
 )
 
@@ -20,8 +19,7 @@ func TestHostileGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := h.Footprint(v.Name, by.gpu)
-	modes := slices.Concat(slices.Sorted(maps.Keys(mischief)), slices.Sorted(maps.Keys(deviceMischief)), slices.Sorted(maps.Keys(vmmMischief)))
-	for _, mode := range modes {
+	for _, mode := range mischief.Modes() {
 		t.Run(mode, func(t *testing.T) {
 			c := newCulprit(t, mode, v.Socket)
 			// A guest that never lets go of the GPU can't be suspended: on a GPU without

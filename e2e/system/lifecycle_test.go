@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vgpud/e2e/host"
+	"vgpud/e2e/mischief"
 	"vgpud/e2e/proc"
 	"vgpud/gpu"
 	"vgpud/gpu/soft/remote"
@@ -33,30 +34,30 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	s.useOnce() // what is made at first use stays
 	for _, c := range []struct {
 		name string
-		end  func(f *foothold) error
+		end  func(f *mischief.Foothold) error
 		gone bool
 	}{
-		{"connection closed", func(f *foothold) error { return f.client.Close() }, true},
-		{"device reset", func(f *foothold) error { return f.client.Reset() }, false},
+		{"connection closed", func(f *mischief.Foothold) error { return f.Client.Close() }, true},
+		{"device reset", func(f *mischief.Foothold) error { return f.Client.Reset() }, false},
 		{"function reset", functionReset, false},
-		{"register reset", func(f *foothold) error { return f.bus.Write(abi.RegReset, abi.ResetMagic) }, false},
-		{"bus reset, as a VMM's guest is started anew", func(f *foothold) error {
-			if err := f.client.WriteUint32(vfiouser.RegionConfig, pci.Command, 0); err != nil {
+		{"register reset", func(f *mischief.Foothold) error { return f.Bus.Write(abi.RegReset, abi.ResetMagic) }, false},
+		{"bus reset, as a VMM's guest is started anew", func(f *mischief.Foothold) error {
+			if err := f.Client.WriteUint32(vfiouser.RegionConfig, pci.Command, 0); err != nil {
 				return err
 			}
-			return f.client.Reset()
+			return f.Client.Reset()
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := s.measure()
-			f, err := attachGuest(t.Context(), s.socket)
+			f, err := mischief.Attach(t.Context(), s.socket)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.gpu.Alloc(t.Context(), 8<<20); err != nil {
+			if _, err := f.GPU.Alloc(t.Context(), 8<<20); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := launchEndless(t.Context(), f.gpu); err != nil {
+			if _, err := mischief.LaunchEndless(t.Context(), f.GPU); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.end(f); err != nil {
@@ -68,15 +69,15 @@ func TestSessionsLeaveNothing(t *testing.T) {
 					t.Errorf("after the reset: executors %v (%v)", n, err)
 				}
 				for _, reg := range []int{abi.ContextSlot(0, abi.ContextStatus), abi.ChannelSlot(0, abi.ChannelStatus), abi.RegSelectVersion} {
-					if v, err := f.bus.Read(uint32(reg)); v != 0 || err != nil {
+					if v, err := f.Bus.Read(uint32(reg)); v != 0 || err != nil {
 						t.Errorf("after the reset: register %#x is %#x (%v)", reg, v, err)
 					}
 				}
-				if p := f.bus.Shared(); strings.Trim(string(p[len(p)/2:]), "\x00") != "" {
+				if p := f.Bus.Shared(); strings.Trim(string(p[len(p)/2:]), "\x00") != "" {
 					t.Error("after the reset: shared memory holds what was written before")
 				}
 			}
-			_ = f.gpu.Device().Close() // it finds its context gone
+			_ = f.GPU.Device().Close() // it finds its context gone
 			s.useOnce()
 			s.settle(before)
 		})
@@ -91,9 +92,9 @@ func TestSessionsLeaveNothing(t *testing.T) {
 }
 
 // functionReset resets the function by its configuration, as a guest's kernel does.
-func functionReset(f *foothold) error {
+func functionReset(f *mischief.Foothold) error {
 	var config [pci.SpaceBytes]byte
-	if err := f.client.RegionRead(vfiouser.RegionConfig, 0, config[:]); err != nil {
+	if err := f.Client.RegionRead(vfiouser.RegionConfig, 0, config[:]); err != nil {
 		return err
 	}
 	at := config[pci.CapabilityList]
@@ -104,7 +105,7 @@ func functionReset(f *foothold) error {
 		return fmt.Errorf("the function has no PCI Express capability: % x", config)
 	}
 	const control, initiate = 8, 0x80 // Device Control's upper byte
-	return f.client.RegionWrite(vfiouser.RegionConfig, uint64(at)+control+1, []byte{initiate})
+	return f.Client.RegionWrite(vfiouser.RegionConfig, uint64(at)+control+1, []byte{initiate})
 }
 
 // sessions is a virtual GPU in this process, on a soft GPU in this process.

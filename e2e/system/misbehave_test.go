@@ -5,16 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/guestagent/driver"
-	"vgpud/mediator/vgpu/abi"
-	"vgpud/vfio/vfiouser"
+	"vgpud/e2e/mischief"
 )
 
 // A guest, or a VMM, that misbehaves is a process of its own, this test's binary
@@ -26,150 +23,10 @@ const (
 	atIt = "at it"
 )
 
-// A foothold is what a guest that misbehaves has to do it with.
-type foothold struct {
-	client *vfiouser.Client
-	bus    driver.Bus
-	gpu    *driver.Context
-	// begun is called when it has done its worst at least once.
-	begun func()
-}
-
-// mischief are the ways in which a guest misbehaves. Each ends when it is killed.
-var mischief = map[string]func(ctx context.Context, f *foothold) error{
-	"endless kernel": func(ctx context.Context, f *foothold) error {
-		p, err := launchEndless(ctx, f.gpu)
-		if err != nil {
-			return err
-		}
-		f.begun()
-		return p.Wait(ctx)
-	},
-	"allocates without end": func(ctx context.Context, f *foothold) error {
-		refused := 0
-		for size := uint64(64 << 20); ; {
-			if _, err := f.gpu.Alloc(ctx, size); err == nil {
-				continue
-			}
-			refused++
-			if size > 4096 {
-				size /= 2
-			}
-			if refused == 100 {
-				f.begun()
-			}
-		}
-	},
-	"floods doorbells": func(_ context.Context, f *foothold) error {
-		for i := 0; ; i++ {
-			if err := f.bus.Doorbell(uint32(abi.Doorbell(i % abi.MaxChannels))); err != nil {
-				return err
-			}
-			if i == 100_000 {
-				f.begun()
-			}
-		}
-	},
-	"makes contexts without end": func(ctx context.Context, f *foothold) error {
-		var err error
-		for err == nil {
-			_, err = f.gpu.Device().NewContext(ctx, driver.ContextOptions{})
-		}
-		f.begun()
-		<-ctx.Done()
-		return err
-	},
-	"writes garbage to registers": func(_ context.Context, f *foothold) error {
-		r := rand.New(rand.NewPCG(1, 2))
-		for i := 0; ; i++ {
-			if err := f.bus.Write(4*uint32(r.IntN(abi.BAR0Size/4)), garbage(r)); err != nil {
-				return err
-			}
-			if i == 20_000 {
-				f.begun()
-			}
-		}
-	},
-	"writes garbage to rings": func(_ context.Context, f *foothold) error {
-		r := rand.New(rand.NewPCG(3, 4))
-		shared := f.bus.Shared()
-		for i := 0; ; i++ {
-			// The rings are near the start of what both sides share.
-			at := 4 * r.IntN(min(len(shared), 1<<20)/4)
-			abi.StoreWord(shared, at, garbage(r))
-			if err := f.bus.Doorbell(uint32(abi.Doorbell(r.IntN(4)))); err != nil {
-				return err
-			}
-			if i == 100_000 {
-				f.begun()
-			}
-		}
-	},
-}
-
-// garbage is a number as likely to be small or nearly right as to be anything.
-func garbage(r *rand.Rand) uint32 {
-	switch r.IntN(3) {
-	case 0:
-		return uint32(r.IntN(8))
-	case 1:
-		return 1 << r.IntN(32)
-	}
-	return r.Uint32()
-}
-
-// launchEndless launches a kernel that never ends.
-func launchEndless(ctx context.Context, gpu *driver.Context) (*driver.Pending, error) {
-	m, err := gpu.LoadModule(ctx, []byte(misdeeds))
-	if err != nil {
-		return nil, err
-	}
-	f, err := m.Function(ctx, "endless")
-	if err != nil {
-		return nil, err
-	}
-	return gpu.Own().Launch(ctx, f, one, one, 0)
-}
-
-// attachGuest attaches as a guest does.
-func attachGuest(ctx context.Context, socket string) (*foothold, error) {
-	client, err := vfiouser.Dial(ctx, socket)
-	if err != nil {
-		return nil, err
-	}
-	f := &foothold{client: client}
-	if f.bus, err = driver.NewVFIOUserBus(client); err != nil {
-		return nil, err
-	}
-	dev, err := driver.Open(ctx, f.bus)
-	if err != nil {
-		return nil, err
-	}
-	if f.gpu, err = dev.NewContext(ctx, driver.ContextOptions{}); err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
 // misbehave is the guest's process: it does what it is told.
 func misbehave(mode, socket string) int {
-	do := func() error {
-		ctx := context.Background()
-		begun := func() { fmt.Println(atIt) }
-		if vmm := vmmMischief[mode]; vmm != nil {
-			return vmm(ctx, socket, begun)
-		}
-		f, err := attachGuest(ctx, socket)
-		if err != nil {
-			return err
-		}
-		f.begun = begun
-		if do := deviceMischief[mode]; do != nil {
-			return do(ctx, f)
-		}
-		return mischief[mode](ctx, f)
-	}
-	fmt.Println("ended:", do())
+	err := mischief.Do(context.Background(), mode, socket, func() { fmt.Println(atIt) })
+	fmt.Println("ended:", err)
 	return 1
 }
 

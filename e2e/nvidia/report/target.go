@@ -53,6 +53,12 @@ var targets = []Target{
 	{"launch_added_us", "µs", 15, false, "launch to completion of an empty kernel, over native"},
 	{"copy_up_ratio", "fraction", 0.90, true, "copies to the GPU, of native bandwidth"},
 	{"copy_down_ratio", "fraction", 0.90, true, "copies from the GPU, of native bandwidth"},
+	{"soak_lost", "results", 0, false, "a soak of 6 guests that come, go, fault and are evicted and suspended, one of them hostile: kernels lost or results wrong"},
+	{"soak_accounting_error", "fraction of the window", 0.01, false, "the same, accounting: error of the sum over the guests"},
+	{"soak_memory_kept", "MiB", 0, false, "the same, the GPU's memory that is not free any more once all have gone"},
+	{"soak_kept", "things", 0, false, "the same, the daemon's descriptors and processes, guests, and contexts off the GPU that are there then, and were not before"},
+	{"soak_not_recovered", "events", 0, false, "the same, events after which a guest did not work as it should"},
+	{"soak_standstill_ms", "ms", 1000, false, "the same, the longest time in which a guest with work had none done"},
 }
 
 // Targets are the rows that there are to be, in the order of the page.

@@ -110,6 +110,11 @@ func (b *bare) reset(ctx context.Context) error {
 
 func (b *bare) close() error { return b.device.Close() }
 
+func (b *bare) free() (bytes uint64, err error) {
+	bytes, _, err = b.context.Memory()
+	return bytes, err
+}
+
 func (b *bare) pin(mem []byte) (release func() error, err error) {
 	r, ok := b.context.(gpu.HostRegistrar)
 	if !ok {

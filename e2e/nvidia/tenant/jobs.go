@@ -20,6 +20,9 @@ func (j *Job) Name() string {
 	if j.Spin != nil {
 		return fmt.Sprintf("spin of %d", j.Spin.Iterations)
 	}
+	if j.Tally != nil {
+		return fmt.Sprintf("tally of %d", j.Tally.Iterations)
+	}
 	if j.Image != nil {
 		return fmt.Sprintf("an image of %d bytes", len(j.Image))
 	}
@@ -30,8 +33,9 @@ func (j *Job) Name() string {
 type job struct {
 	name     string
 	steps    []command
-	restores []restore     // before each round
-	stamps   uint64        // of a spin
+	restores []restore // before each round
+	stamps   uint64    // of a spin
+	tally    *tally
 	program  *kernels.Case // whose results can be checked
 	buffers  map[string]uint64
 	results  []result // of a scaled kernel
@@ -53,6 +57,8 @@ func loadJob(ctx context.Context, m machine, fixed module, j *Job) (made *job, e
 	switch {
 	case j.Spin != nil:
 		made, err = loadSpin(ctx, m, fixed, j.Spin)
+	case j.Tally != nil:
+		made, err = loadTally(ctx, m, fixed, j.Tally)
 	case j.Fixed != "":
 		made, err = loadFixed(ctx, m, fixed, j.Fixed)
 	case j.Case != "":

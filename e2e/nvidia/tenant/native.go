@@ -140,6 +140,11 @@ func (n *native) reset(context.Context) error {
 
 func (n *native) close() error { return n.cuda.CtxDestroy(n.ctx) }
 
+func (n *native) free() (bytes uint64, err error) {
+	bytes, _, err = n.cuda.MemGetInfo()
+	return bytes, err
+}
+
 func (n *native) pin(mem []byte) (release func() error, err error) {
 	if err := n.cuda.MemHostRegister(mem, cuda.HostPortable); err != nil {
 		return nil, err

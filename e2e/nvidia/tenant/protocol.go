@@ -37,6 +37,7 @@ type Request struct {
 	Forms   *int     `json:"forms,omitempty"`   // of a job's kernels -> Form
 	Evict   *Evict   `json:"evict,omitempty"`   // -> Evicted
 	Sum     *int     `json:"sum,omitempty"`     // of a job -> Sum
+	Free    bool     `json:"free,omitempty"`    // -> Free, of a program of the host
 	Clear   *int     `json:"clear,omitempty"`   // a job's results, for the next run to make anew
 	Reset   bool     `json:"reset,omitempty"`   // everything is dropped
 }
@@ -54,11 +55,15 @@ type Answer struct {
 	// Sum is of what a scaled job has computed, as far as [SumBytes] of each buffer:
 	// equal for equal results.
 	Sum uint64 `json:"sum,omitempty"`
+	// Free is how much of the GPU's memory nobody has, in bytes.
+	Free uint64 `json:"free,omitempty"`
 }
 
 // Job is launches to be repeated, by the field that is set.
 type Job struct {
 	Spin *Spin `json:"spin,omitempty"`
+	// Tally is the same work, but of a kernel whose results tell what ran; see [Run.Check].
+	Tally *Spin `json:"tally,omitempty"`
 	// Fixed is a kernel of fixed.ptx by its name: empty, wild, strays, endless.
 	Fixed string `json:"fixed,omitempty"`
 	// Case is a case of the corpus, "matmul/large", and Scaled one of its kernels at
@@ -110,7 +115,8 @@ type Run struct {
 	Pause  time.Duration `json:"pause,omitempty"`
 	// Jitter is how much longer pauses may be, at random.
 	Jitter time.Duration `json:"jitter,omitempty"`
-	// Check has the results checked afterwards, where they can be.
+	// Check has the results checked afterwards, where they can be: of a case those of its
+	// last round, of a tally those of all launches.
 	Check bool `json:"check,omitempty"`
 	// As, if set, is the form in which a guest's kernels are launched, not the one
 	// that the tuner chooses.
@@ -135,6 +141,9 @@ type Ran struct {
 	// is how long those counted took, wherever the window cut; 0 where there was none
 	// before it, or in it, or where no other came for longer than that.
 	Span time.Duration `json:"span,omitempty"`
+	// Standstill is the longest time from the begin, or an end of a launch, to the next end,
+	// without the pauses.
+	Standstill time.Duration `json:"standstill,omitempty"`
 	// Turnarounds are of each iteration, and Executed of each launch by the GPU's
 	// clock, at most [Kept] of each.
 	Turnarounds []time.Duration `json:"turnarounds,omitempty"`

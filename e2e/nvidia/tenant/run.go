@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrResults is that launches have not computed what they should.
+var ErrResults = errors.New("wrong results")
+
 // run works at a job as it is asked.
 func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 	j, err := t.job(r.Job)
@@ -27,6 +30,11 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 	}
 	if j.stamps != 0 {
 		if err := j.clearStamps(ctx, t.machine); err != nil {
+			return nil, err
+		}
+	}
+	if j.tally != nil {
+		if err := j.tally.clear(ctx, t.machine); err != nil {
 			return nil, err
 		}
 	}
@@ -64,6 +72,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		}
 		end := time.Now()
 		ran.All += len(w.ended)
+		ran.stood(&w, start)
 		if r.For == 0 {
 			from, to = begin, end
 		}
@@ -97,6 +106,11 @@ func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
 			return err
 		}
 	}
+	if r.Check && j.tally != nil {
+		if err := j.tally.check(ctx, t.machine, ran.All); err != nil {
+			return fmt.Errorf("%s: %w: %w", j.name, ErrResults, err)
+		}
+	}
 	if r.Check && ran.All > 0 {
 		return j.check(ctx, t.machine)
 	}
@@ -125,6 +139,14 @@ func (ran *Ran) count(w *worker, start, end, from, to time.Time) {
 		if len(ran.Turnarounds) < Kept {
 			ran.Turnarounds = append(ran.Turnarounds, end.Sub(start))
 		}
+	}
+}
+
+// stood notes the longest standstill of an iteration, which began then.
+func (ran *Ran) stood(w *worker, start time.Time) {
+	for _, l := range w.ended {
+		ran.Standstill = max(ran.Standstill, l.at.Sub(start))
+		start = l.at
 	}
 }
 

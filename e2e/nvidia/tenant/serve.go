@@ -127,6 +127,12 @@ func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 		}
 		a.Sum, err = j.sum(ctx, t.machine)
 		return a, err
+	case r.Free:
+		h, ok := t.machine.(interface{ free() (uint64, error) })
+		if !ok {
+			return a, errors.New("a guest does not know what others have")
+		}
+		a.Free, err = h.free()
 	case r.Clear != nil:
 		j, err := t.job(*r.Clear)
 		if err != nil {

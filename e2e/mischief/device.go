@@ -1,4 +1,4 @@
-package system
+package mischief
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 // deviceMischief are the ways that go by the device's configuration, its tables
 // and its interrupts.
-var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
-	"rewrites its configuration": func(_ context.Context, f *foothold) error {
+var deviceMischief = map[string]func(ctx context.Context, f *Foothold) error{
+	"rewrites its configuration": func(_ context.Context, f *Foothold) error {
 		r := rand.New(rand.NewPCG(5, 6))
 		var data [8]byte
 		for i := 0; ; i++ {
@@ -24,7 +24,7 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 				at = []uint64{pci.Command, pci.BaseAddress0, pci.BaseAddress0 + 8, pci.BaseAddress0 + 12}[r.IntN(4)]
 			}
 			binary.LittleEndian.PutUint64(data[:], r.Uint64())
-			if err := f.client.RegionWrite(vfiouser.RegionConfig, at, data[:n]); err != nil {
+			if err := f.Client.RegionWrite(vfiouser.RegionConfig, at, data[:n]); err != nil {
 				return err
 			}
 			if i == 10_000 {
@@ -32,13 +32,13 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 			}
 		}
 	},
-	"accesses registers in every width": func(_ context.Context, f *foothold) error {
+	"accesses registers in every width": func(_ context.Context, f *Foothold) error {
 		r := rand.New(rand.NewPCG(7, 8))
 		var data [32]byte
 		for i := 0; ; i++ {
 			at, p := uint64(r.IntN(abi.BAR0Size-len(data))), data[:r.IntN(len(data)+1)]
 			binary.LittleEndian.PutUint64(data[:], uint64(garbage(r)))
-			if err := errors.Join(f.client.RegionWrite(vfiouser.RegionBAR0, at, p), f.client.RegionRead(vfiouser.RegionBAR0, at, p)); err != nil {
+			if err := errors.Join(f.Client.RegionWrite(vfiouser.RegionBAR0, at, p), f.Client.RegionRead(vfiouser.RegionBAR0, at, p)); err != nil {
 				return err
 			}
 			if i == 10_000 {
@@ -46,14 +46,14 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 			}
 		}
 	},
-	"lays rings over each other": func(_ context.Context, f *foothold) error {
+	"lays rings over each other": func(_ context.Context, f *Foothold) error {
 		r := rand.New(rand.NewPCG(9, 10))
-		header, shared := abi.HeaderBytes(abi.MaxChannels), f.bus.Shared()
-		ends, err := f.bus.Read(abi.RegHeaderBytes)
+		header, shared := abi.HeaderBytes(abi.MaxChannels), f.Bus.Shared()
+		ends, err := f.Bus.Read(abi.RegHeaderBytes)
 		if err != nil {
 			return err
 		}
-		rings, err := f.bus.Read(abi.RegRingsBytes)
+		rings, err := f.Bus.Read(abi.RegRingsBytes)
 		if err != nil {
 			return err
 		}
@@ -66,11 +66,11 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 				abi.ChannelCompletionLo: []uint32{at, at + abi.PageSize, at + 2*abi.PageSize, 0, ends - 2*abi.PageSize, ends - abi.PageSize, ends, uint32(len(shared)) - 2*abi.PageSize}[r.IntN(8)],
 				abi.ChannelContext:      0, abi.ChannelCompletionEntries: 128, abi.ChannelVector: uint32(r.IntN(32)), abi.ChannelFlags: 0,
 			} {
-				if err := f.bus.Write(uint32(abi.ChannelSlot(slot, reg)), v); err != nil {
+				if err := f.Bus.Write(uint32(abi.ChannelSlot(slot, reg)), v); err != nil {
 					return err
 				}
 			}
-			if err := f.bus.Write(uint32(abi.ChannelSlot(slot, abi.ChannelControl)), uint32(abi.ControlCreate)); err != nil {
+			if err := f.Bus.Write(uint32(abi.ChannelSlot(slot, abi.ChannelControl)), uint32(abi.ControlCreate)); err != nil {
 				return err
 			}
 			// Whatever was created is given words of entries, and pointers that say so.
@@ -78,11 +78,11 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 				abi.StoreWord(shared, int(at)+4*r.IntN(4096), garbage(r))
 			}
 			abi.StoreWord(shared, abi.ChannelPage(slot)+abi.SubmissionPutWord, uint32(r.IntN(256)))
-			if err := f.bus.Doorbell(uint32(abi.Doorbell(slot))); err != nil {
+			if err := f.Bus.Doorbell(uint32(abi.Doorbell(slot))); err != nil {
 				return err
 			}
 			if i%16 == 0 {
-				if err := f.bus.Write(uint32(abi.ChannelSlot(r.IntN(8), abi.ChannelControl)), uint32(abi.ControlDestroy)); err != nil {
+				if err := f.Bus.Write(uint32(abi.ChannelSlot(r.IntN(8), abi.ChannelControl)), uint32(abi.ControlDestroy)); err != nil {
 					return err
 				}
 			}
@@ -91,13 +91,13 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 			}
 		}
 	},
-	"changes its vectors while interrupts fly": func(ctx context.Context, f *foothold) error {
+	"changes its vectors while interrupts fly": func(ctx context.Context, f *Foothold) error {
 		// Its own waits for completions miss their interrupts; they are not for long.
 		go func() {
 			for {
 				short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-				if p, err := f.gpu.Alloc(short, 4096); err == nil {
-					_ = f.gpu.Free(short, p)
+				if p, err := f.GPU.Alloc(short, 4096); err == nil {
+					_ = f.GPU.Free(short, p)
 				}
 				cancel()
 			}
@@ -112,11 +112,11 @@ var deviceMischief = map[string]func(ctx context.Context, f *foothold) error{
 		}
 		for i := 0; ; i++ {
 			err := errors.Join(
-				f.client.EnableIRQs(vfiouser.IRQMSI, 0, events[:16]...),
-				f.client.EnableIRQs(vfiouser.IRQMSI, uint32(i%32), events[i*7%32]),
-				f.client.MaskIRQs(vfiouser.IRQMSI, 0, 32),
-				f.client.UnmaskIRQs(vfiouser.IRQMSI, 0, 32),
-				f.client.DisableIRQ(vfiouser.IRQMSI))
+				f.Client.EnableIRQs(vfiouser.IRQMSI, 0, events[:16]...),
+				f.Client.EnableIRQs(vfiouser.IRQMSI, uint32(i%32), events[i*7%32]),
+				f.Client.MaskIRQs(vfiouser.IRQMSI, 0, 32),
+				f.Client.UnmaskIRQs(vfiouser.IRQMSI, 0, 32),
+				f.Client.DisableIRQ(vfiouser.IRQMSI))
 			if err != nil {
 				return err
 			}

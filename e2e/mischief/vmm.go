@@ -1,4 +1,4 @@
-package system
+package mischief
 
 import (
 	"context"
@@ -85,20 +85,20 @@ var vmmMischief = map[string]func(ctx context.Context, socket string, begun func
 	},
 	"resets while kernels run": func(ctx context.Context, socket string, begun func()) error {
 		for i := 0; ; i++ {
-			f, err := attachGuest(ctx, socket)
+			f, err := Attach(ctx, socket)
 			if errors.Is(err, syscall.EBUSY) {
 				continue // the last one's end takes a while
 			}
 			if err != nil {
 				return err
 			}
-			if _, err := launchEndless(ctx, f.gpu); err != nil {
+			if _, err := LaunchEndless(ctx, f.GPU); err != nil {
 				return err
 			}
 			if i%2 == 0 {
-				err = f.client.Reset()
+				err = f.Client.Reset()
 			}
-			if err = errors.Join(err, f.client.Close()); err != nil {
+			if err = errors.Join(err, f.Client.Close()); err != nil {
 				return err
 			}
 			if i == 4 {

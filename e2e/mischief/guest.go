@@ -1,0 +1,146 @@
+package mischief
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
+)
+
+// Foothold is what a guest that misbehaves has to do it with.
+type Foothold struct {
+	Client *vfiouser.Client
+	Bus    driver.Bus
+	GPU    *driver.Context
+	// begun is called when it has done its worst at least once.
+	begun func()
+}
+
+// guestMischief are the ways in which a guest misbehaves. Each ends when it is killed.
+var guestMischief = map[string]func(ctx context.Context, f *Foothold) error{
+	"endless kernel": func(ctx context.Context, f *Foothold) error {
+		p, err := LaunchEndless(ctx, f.GPU)
+		if err != nil {
+			return err
+		}
+		f.begun()
+		return p.Wait(ctx)
+	},
+	"allocates without end": func(ctx context.Context, f *Foothold) error {
+		refused := 0
+		for size := uint64(64 << 20); ; {
+			if _, err := f.GPU.Alloc(ctx, size); err == nil {
+				continue
+			}
+			refused++
+			if size > 4096 {
+				size /= 2
+			}
+			if refused == 100 {
+				f.begun()
+			}
+		}
+	},
+	"floods doorbells": func(_ context.Context, f *Foothold) error {
+		for i := 0; ; i++ {
+			if err := f.Bus.Doorbell(uint32(abi.Doorbell(i % abi.MaxChannels))); err != nil {
+				return err
+			}
+			if i == 100_000 {
+				f.begun()
+			}
+		}
+	},
+	"makes contexts without end": func(ctx context.Context, f *Foothold) error {
+		var err error
+		for err == nil {
+			_, err = f.GPU.Device().NewContext(ctx, driver.ContextOptions{})
+		}
+		f.begun()
+		<-ctx.Done()
+		return err
+	},
+	"writes garbage to registers": func(_ context.Context, f *Foothold) error {
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := 0; ; i++ {
+			if err := f.Bus.Write(4*uint32(r.IntN(abi.BAR0Size/4)), garbage(r)); err != nil {
+				return err
+			}
+			if i == 20_000 {
+				f.begun()
+			}
+		}
+	},
+	"writes garbage to rings": func(_ context.Context, f *Foothold) error {
+		r := rand.New(rand.NewPCG(3, 4))
+		shared := f.Bus.Shared()
+		for i := 0; ; i++ {
+			// The rings are near the start of what both sides share.
+			at := 4 * r.IntN(min(len(shared), 1<<20)/4)
+			abi.StoreWord(shared, at, garbage(r))
+			if err := f.Bus.Doorbell(uint32(abi.Doorbell(r.IntN(4)))); err != nil {
+				return err
+			}
+			if i == 100_000 {
+				f.begun()
+			}
+		}
+	},
+}
+
+// garbage is a number as likely to be small or nearly right as to be anything.
+func garbage(r *rand.Rand) uint32 {
+	switch r.IntN(3) {
+	case 0:
+		return uint32(r.IntN(8))
+	case 1:
+		return 1 << r.IntN(32)
+	}
+	return r.Uint32()
+}
+
+// LaunchEndless launches a kernel that never ends.
+func LaunchEndless(ctx context.Context, gpu *driver.Context) (*driver.Pending, error) {
+	m, err := gpu.LoadModule(ctx, []byte(endlessPTX))
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Function(ctx, "endless")
+	if err != nil {
+		return nil, err
+	}
+	return gpu.Own().Launch(ctx, f, driver.Dim{X: 1}, driver.Dim{X: 1}, 0)
+}
+
+// Attach attaches as a guest does.
+func Attach(ctx context.Context, socket string) (*Foothold, error) {
+	client, err := vfiouser.Dial(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	f := &Foothold{Client: client}
+	if f.Bus, err = driver.NewVFIOUserBus(client); err != nil {
+		return nil, err
+	}
+	dev, err := driver.Open(ctx, f.Bus)
+	if err != nil {
+		return nil, err
+	}
+	if f.GPU, err = dev.NewContext(ctx, driver.ContextOptions{}); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// endlessPTX is a kernel that never ends.
+const endlessPTX = `.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry endless()
+{
+L:
+	bra L;
+}
+`

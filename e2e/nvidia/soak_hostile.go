@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/e2e/child"
+	"vgpud/e2e/mischief"
+	"vgpud/e2e/nvidia/tenant"
+	"vgpud/mediator/api"
+)
+
+// atIt is the line that says that the mischief is under way.
+const atIt = "at it"
+
+// misbehave is the process of a hostile guest: it does what it is told until it is killed.
+func misbehave(ctx context.Context, out io.Writer, mode, socket string) error {
+	told := false
+	return mischief.Do(ctx, mode, socket, func() {
+		if !told { // there is nobody to read it again and again
+			fmt.Fprintln(out, atIt) //nolint:errcheck // it is waited for
+			told = true
+		}
+	})
+}
+
+// misbehaves has the hostile guest misbehave in one way after the other. Between two, a
+// guest that means well has its virtual GPU, and must work.
+func (s *soaked) misbehaves(ctx context.Context) error {
+	const name = "hostile"
+	spec := api.VMSpec{Name: name, BAR2Bytes: 64 << 20, MemoryLimitBytes: faultLimit}
+	if s.kind == "soft" {
+		spec.MemoryLimitBytes = 64 << 20
+	}
+	v, err := s.client.CreateVM(ctx, spec)
+	if err != nil {
+		return fmt.Errorf("the hostile guest: %w", err)
+	}
+	for i := 0; ctx.Err() == nil && !s.over(); i++ {
+		at := i % len(s.plan.modes)
+		mode := s.plan.modes[at]
+		patient, cancel := context.WithTimeout(ctx, soakPatience)
+		err := s.mischief(patient, &v, mode, s.plan.spells[at], i)
+		cancel()
+		if ctx.Err() != nil {
+			break
+		}
+		s.did(name, "hostile: "+mode, err)
+		if _, err := s.client.VM(ctx, name); errors.Is(err, api.ErrNotFound) {
+			if v, err = s.client.CreateVM(ctx, spec); err != nil {
+				return fmt.Errorf("the hostile guest anew: %w", err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
+	defer cancel()
+	if err := s.client.ForceDeleteVM(ctx, name); err != nil && !errors.Is(err, api.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// mischief misbehaves in one way for so long, and holds that the next guest works.
+func (s *soaked) mischief(ctx context.Context, v *api.VM, mode string, spell time.Duration, n int) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close() //nolint:errcheck // it was only read
+	cmd := exec.Command(s.options.self, "mischief", mode, v.Socket)
+	cmd.Stdout = w
+	p, err := child.Start(s.dir, "hostile", cmd)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	begun := make(chan error, 1)
+	go func() {
+		line, err := bufio.NewReader(r).ReadString('\n')
+		if line == atIt+"\n" {
+			err = nil
+		}
+		begun <- err
+	}()
+	select {
+	case err = <-begun:
+		if err == nil {
+			err = rest(ctx, spell)
+		} else {
+			err = fmt.Errorf("it did not come to it: %w", p.Why())
+		}
+	case <-ctx.Done():
+		err = fmt.Errorf("it did not come to it: %w%s", ctx.Err(), child.Tail(p.Log))
+	}
+	if err = errors.Join(err, p.Kill()); err != nil {
+		return err
+	}
+	return s.next(ctx, v, fmt.Sprintf("hostile-%d", n))
+}
+
+// next has a guest that means well take the virtual GPU over.
+func (s *soaked) next(ctx context.Context, v *api.VM, name string) error {
+	for {
+		now, err := s.client.VM(ctx, v.Name)
+		if err == nil && !now.Attached && now.Contexts == 0 {
+			break
+		}
+		if errors.Is(err, api.ErrNotFound) {
+			return fmt.Errorf("its virtual GPU is gone: %w", err)
+		}
+		if cerr := clock.Sleep(ctx, clock.Real{}, time.Millisecond); cerr != nil {
+			return fmt.Errorf("what it had stays: %w", errors.Join(cerr, err))
+		}
+	}
+	// Connections that it left may be in the way until the daemon has seen them all.
+	for {
+		err := s.takesOver(ctx, v, name)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, errNotWorking) || rest(ctx, accountingLag) != nil {
+			return fmt.Errorf("the next guest: %w", err)
+		}
+	}
+}
+
+// errNotWorking is that a guest has come, and does not work.
+var errNotWorking = errors.New("it came, and does not work")
+
+// takesOver has a guest take a virtual GPU over, and go again.
+func (s *soaked) takesOver(ctx context.Context, v *api.VM, name string) error {
+	s.doors.Lock()
+	m, err := s.tenant(tenant.Setup{Name: name, Socket: v.Socket})
+	s.doors.Unlock()
+	if m == nil {
+		return err
+	}
+	if err == nil {
+		_, err = m.answer(ctx)
+	}
+	if err == nil {
+		if err = works(ctx, m); err != nil {
+			err = fmt.Errorf("%w: %w", errNotWorking, err)
+		}
+	}
+	s.doors.Lock()
+	defer s.doors.Unlock()
+	return errors.Join(err, s.leave(ctx, m))
+}
