@@ -255,6 +255,10 @@ const (
 	// the other: the virtual GPU's, the executor's, and perhaps the GPU's. Who slept
 	// meanwhile would have to be woken as the last.
 	wokenPatience = 400 * time.Microsecond
+	// urgentPatience is that of channels whose launches are urgent. Their kernels are short,
+	// but wait for others' to leave the GPU first, and whoever asked for urgency gives the
+	// processor for it. A wait that is longer is made little longer by a sleep.
+	urgentPatience = 2 * time.Millisecond
 	// wakeup is what being woken adds to a wait: one that is longer than patience
 	// by more would not have been shortened by looking.
 	wakeup      = 100 * time.Microsecond
@@ -287,6 +291,14 @@ func (ch *Channel) spinner() *spinner {
 	return &ch.awake
 }
 
+// newSpinner returns one with the usual patience, or that of urgent launches.
+func newSpinner(usual time.Duration, urgent bool) spinner {
+	if urgent {
+		return spinner{most: urgentPatience}
+	}
+	return spinner{most: usual}
+}
+
 // patience is for how long to look now.
 func (s *spinner) patience() time.Duration {
 	if s.fixed != 0 {
@@ -299,8 +311,11 @@ func (s *spinner) patience() time.Duration {
 }
 
 // ended tells that what was waited for has come.
-func (s *spinner) ended() {
-	if time.Since(s.begin) > s.most+wakeup {
+func (s *spinner) ended() { s.took(time.Since(s.begin)) }
+
+// took takes in how long a wait took.
+func (s *spinner) took(wait time.Duration) {
+	if wait > s.most+wakeup {
 		s.missed = min(s.missed+1, missedLimit)
 	} else {
 		s.missed = max(s.missed-1, 0)
