@@ -238,6 +238,7 @@ func (ch *Channel) sleep(ctx context.Context, g goal, spin *spinner) error {
 // impatience, once learned, might never be unlearned.
 type spinner struct {
 	most   time.Duration // its patience
+	usual  time.Duration // that of launches that are not urgent
 	alone  bool          // nothing can happen while we look
 	begin  time.Time     // of the wait under way
 	missed int           // of the last waits, those that were long: a score
@@ -245,7 +246,10 @@ type spinner struct {
 	// crowded is for how many waits yet the processor isn't offered to others: one
 	// that took it kept it, so it was nobody that we wait for.
 	crowded int
-	fixed   time.Duration // as of ChannelOptions.Patience
+	// busy is for how many waits yet it has the usual patience alone, since the processor
+	// was somebody else's while it looked: those that we wait for may want it, too.
+	busy  int
+	fixed time.Duration // as of ChannelOptions.Patience
 }
 
 const (
@@ -269,6 +273,7 @@ const (
 	// processor for longer than carrying on a command takes.
 	hogged       = 300 * time.Microsecond
 	crowdedWaits = 256
+	busyWaits    = 16
 	// looks is how many looks are taken between two readings of the clock.
 	looks = 32
 	// fewProcessors is how many it takes for other goroutines to have one without
@@ -293,10 +298,19 @@ func (ch *Channel) spinner() *spinner {
 
 // newSpinner returns one with the usual patience, or that of urgent launches.
 func newSpinner(usual time.Duration, urgent bool) spinner {
+	s := spinner{most: usual, usual: usual}
 	if urgent {
-		return spinner{most: urgentPatience}
+		s.most = urgentPatience
 	}
-	return spinner{most: usual}
+	return s
+}
+
+// limit is its whole patience now.
+func (s *spinner) limit() time.Duration {
+	if s.busy > 0 {
+		return s.usual
+	}
+	return s.most
 }
 
 // patience is for how long to look now.
@@ -307,7 +321,7 @@ func (s *spinner) patience() time.Duration {
 	if s.missed >= missedLimit && s.waits%tryEvery != 0 {
 		return minPatience
 	}
-	return s.most
+	return s.limit()
 }
 
 // ended tells that what was waited for has come.
@@ -315,7 +329,7 @@ func (s *spinner) ended() { s.took(time.Since(s.begin)) }
 
 // took takes in how long a wait took.
 func (s *spinner) took(wait time.Duration) {
-	if wait > s.most+wakeup {
+	if wait > s.limit()+wakeup {
 		s.missed = min(s.missed+1, missedLimit)
 	} else {
 		s.missed = max(s.missed-1, 0)
@@ -330,7 +344,7 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 	if patience < 0 || s.alone && s.fixed == 0 {
 		return false
 	}
-	s.crowded = max(s.crowded-1, 0)
+	s.crowded, s.busy = max(s.crowded-1, 0), max(s.busy-1, 0)
 	var last time.Duration
 	for round := 0; ; round++ {
 		for range looks {
@@ -340,13 +354,17 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 			}
 		}
 		now := time.Since(s.begin)
-		if now > patience {
+		longer := s.fixed == 0 && now > s.usual
+		if now-last > hogged {
+			s.busy = busyWaits
+		}
+		if now > patience || longer && s.busy > 0 {
 			return false
 		}
 		if now-last > hogged {
 			s.crowded = crowdedWaits
 		}
-		if last = now; s.crowded == 0 {
+		if last = now; s.crowded == 0 || longer {
 			yield()
 		}
 		if round&15 == 15 && neighbours {

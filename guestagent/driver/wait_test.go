@@ -31,5 +31,8 @@ func TestPatience(t *testing.T) {
 		if got := s.patience(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+		if s.busy = 1; s.patience() > awakePatience {
+			t.Errorf("%s, on a busy processor: %v", name, s.patience())
+		}
 	}
 }
