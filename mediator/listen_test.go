@@ -62,3 +62,17 @@ func TestOfferKeepsItsThread(t *testing.T) {
 		t.Errorf("its thread slept %d times in %d offers", n, offers)
 	}
 }
+
+// BenchmarkOffer is what one look at the bell costs a listener that polls.
+func BenchmarkOffer(b *testing.B) {
+	for name, processors := range map[string]int{"to-goroutines": 1, "to-threads": fewProcessors} {
+		b.Run(name, func(b *testing.B) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			offer := offerOn(processors)
+			for b.Loop() {
+				offer()
+			}
+		})
+	}
+}
