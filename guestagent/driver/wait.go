@@ -246,10 +246,12 @@ type spinner struct {
 	// crowded is for how many waits yet the processor isn't offered to others: one
 	// that took it kept it, so it was nobody that we wait for.
 	crowded int
-	// busy is for how many waits yet it has the usual patience alone, since the processor
-	// was somebody else's while it looked: those that we wait for may want it, too.
-	busy  int
-	fixed time.Duration // as of ChannelOptions.Patience
+	// busy is for how many waits yet it has the usual patience alone: the processor was
+	// somebody else's while it looked, or what it looked for came soon after it slept. Those
+	// that we wait for may want the processor, too.
+	busy   int
+	inVain bool          // it looked for longer than usual in this wait, and slept
+	fixed  time.Duration // as of ChannelOptions.Patience
 }
 
 const (
@@ -273,7 +275,7 @@ const (
 	// processor for longer than carrying on a command takes.
 	hogged       = 300 * time.Microsecond
 	crowdedWaits = 256
-	busyWaits    = 16
+	busyWaits    = 8
 	// looks is how many looks are taken between two readings of the clock.
 	looks = 32
 	// fewProcessors is how many it takes for other goroutines to have one without
@@ -329,6 +331,9 @@ func (s *spinner) ended() { s.took(time.Since(s.begin)) }
 
 // took takes in how long a wait took.
 func (s *spinner) took(wait time.Duration) {
+	if s.inVain && wait < 2*s.most {
+		s.busy = busyWaits
+	}
 	if wait > s.limit()+wakeup {
 		s.missed = min(s.missed+1, missedLimit)
 	} else {
@@ -339,6 +344,7 @@ func (s *spinner) took(wait time.Duration) {
 // until looks at the ring until something is there or patience ends.
 func (s *spinner) until(r *abi.CompletionReader) bool {
 	s.begin = time.Now()
+	s.inVain = false
 	s.waits++
 	patience := s.patience()
 	if patience < 0 || s.alone && s.fixed == 0 {
@@ -359,6 +365,7 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 			s.busy = busyWaits
 		}
 		if now > patience || longer && s.busy > 0 {
+			s.inVain = longer
 			return false
 		}
 		if now-last > hogged {

@@ -36,3 +36,24 @@ func TestPatience(t *testing.T) {
 		}
 	}
 }
+
+// TestLongLooksInVain: where what a long look waited for came soon after it gave up, looking
+// may have been what kept it from coming, so the next waits look for as long as usual.
+func TestLongLooksInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		inVain bool
+		wait   time.Duration
+		want   time.Duration
+	}{
+		"found":                      {false, time.Millisecond, urgentPatience},
+		"soon after":                 {true, urgentPatience + wakeup, awakePatience},
+		"long after, so a long wait": {true, 2 * urgentPatience, urgentPatience},
+	} {
+		s := newSpinner(awakePatience, true)
+		s.inVain = c.inVain
+		s.took(c.wait)
+		if got := s.patience(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
