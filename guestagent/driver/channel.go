@@ -22,7 +22,7 @@ type ChannelOptions struct {
 	Priority int32
 	// Patience is for how long who waits looks at the ring before sleeping until the
 	// device interrupts; negative: not at all; 0: for as long as lately paid off, up to 0.1
-	// or 0.4 ms, or up to 2 ms where the priority, the channel's or else the context's, is
+	// or 0.4 ms, or, on more than a few processors, up to 2 ms where the priority, the channel's or else the context's, is
 	// an urgent one.
 	Patience time.Duration
 }
@@ -94,7 +94,7 @@ func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel
 		slots:  make([]atomic.Pointer[Pending], depth),
 		mask:   uint64(depth - 1),
 	}
-	urgent := c.urgent(opts)
+	urgent := c.urgent(opts) && !c.dev.few
 	for s, usual := range map[*spinner]time.Duration{&ch.awake: awakePatience, &ch.woken: wokenPatience} {
 		*s = newSpinner(usual, urgent)
 		s.fixed, s.alone = opts.Patience, c.dev.alone
