@@ -108,7 +108,7 @@ func TestWhoSpins(t *testing.T) {
 	}
 	s.byKernel()
 	wants("not configured", false)
-	s.share.setSpin(spinAlways)
+	s.share.setSpin(spinAlways, 0)
 	wants("configured", true)
 	if err := s.share.setPolicy("dfq"); err != nil {
 		t.Fatal(err)

@@ -216,6 +216,10 @@ type GPUConfig struct {
 	// which does so for a second after a kernel was told to leave, on a host with at least
 	// four processors.
 	Spin string `yaml:"spin,omitempty"`
+	// UrgentPoll is for how long in a wait an executor of a guest whose priority is above
+	// another's may poll before it sleeps, under a policy by priority and unless Spin is
+	// false: 5ms, or none. Executors poll for as long as lately saved them from sleeping.
+	UrgentPoll TimeLimit `yaml:"urgent_poll,omitempty"`
 }
 
 // AccountingConfig says how a GPU is watched; see accounting.Config.

@@ -37,6 +37,9 @@ func (c *GPUConfig) checkControl() error {
 	if c.SliceLoss != 0 && !(c.SliceLoss >= 0.002 && c.SliceLoss <= 0.2) {
 		return fmt.Errorf("slice_loss %v: want 0.002 to 0.2", c.SliceLoss)
 	}
+	if d := time.Duration(c.UrgentPoll); d > link.MaxPollLimit {
+		return fmt.Errorf("urgent_poll %v: want at most %v, or none", d, link.MaxPollLimit)
+	}
 	return checkWait("deep_after", c.DeepAfter)
 }
 

@@ -75,6 +75,7 @@ type guest struct {
 	// again, where they could write anything.
 	mode  link.Mode
 	spins bool
+	polls time.Duration // the most that they may poll in a wait
 }
 
 // meet receives a guest's introduction and takes its page over. Who the guest is, it has
@@ -343,6 +344,14 @@ func (g *guest) treat(mode link.Mode, spins bool) {
 	g.tell()
 }
 
+// letPoll changes for how long its executors may poll in a wait.
+func (g *guest) letPoll(limit time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.polls = limit
+	g.tell()
+}
+
 // tell puts on the page how launches are to be treated, where it says something else.
 // The caller holds mu.
 func (g *guest) tell() {
@@ -350,6 +359,7 @@ func (g *guest) tell() {
 		g.page.SetMode(g.mode)
 	}
 	g.page.SetSpins(g.spins)
+	g.page.SetPollLimit(g.polls)
 }
 
 // treated is how its executors were told to treat launches.

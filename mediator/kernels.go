@@ -111,11 +111,11 @@ func (s *share) insist() {
 }
 
 // setSpin changes how launches are waited for; guests are told with the next look at
-// launches.
-func (s *share) setSpin(how string) {
+// launches, and with the next decision.
+func (s *share) setSpin(how string, polls time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.launching.spin.how = how
+	s.launching.spin.how, s.launching.spin.polls = how, polls
 }
 
 // setEvictionDeadline changes for how long a kernel may take to leave; 0 is for
@@ -306,7 +306,24 @@ func (s *share) greet(g *guest) {
 func (s *share) govern(guests []*guest) {
 	for _, g := range guests {
 		g.treat(s.mode(g, guests), s.spins())
+		g.letPoll(s.polls(g, guests))
 	}
+}
+
+// polls returns for how long in a wait the executors of one of the guests may poll for its
+// next launch, or for the end of one, where that saves them from sleeping: a guest whose
+// launches go before another guest's has its priority for the sake of their latency. The
+// caller holds mu.
+func (s *share) polls(g *guest, guests []*guest) time.Duration {
+	if !s.launching.byKernel || s.over || !fairshare.ByPriority(s.policyName) {
+		return 0
+	}
+	for _, other := range guests {
+		if other.termsNow().PriorityCeiling < g.termsNow().PriorityCeiling {
+			return s.launching.spin.pollLimit()
+		}
+	}
+	return 0
 }
 
 // launches are those that the policy knows of. The caller holds mu.

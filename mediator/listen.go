@@ -5,7 +5,10 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/accounting"
+	"vgpud/clock"
 	"vgpud/fairshare"
 	"vgpud/mediator/link"
 )
@@ -51,8 +54,7 @@ func (s *share) listen(g *guest) {
 			heard, looked = reading, now
 		}
 		g.beat(s.clock.Now())
-		if mode, spins := g.treated(); spins && mode == link.ModeAhead {
-			s.spin(g, reading)
+		if mode, spins := g.treated(); spins && mode == link.ModeAhead && pollBell(g.page.Bell, reading, s.clock, offer) {
 			continue
 		}
 		if err := g.page.SleepBell(reading, link.HeartbeatEvery); err != nil {
@@ -62,11 +64,43 @@ func (s *share) listen(g *guest) {
 	}
 }
 
-// spin waits for a ring of the most urgent guest's bell without sleeping, for as long
-// as a sleep would last.
-func (s *share) spin(g *guest, reading uint32) {
-	for until := s.clock.Now() + link.HeartbeatEvery; g.page.Bell() == reading && s.clock.Now() < until; {
-		runtime.Gosched()
+// pollBell waits for a ring of the most urgent guest's bell after the reading without
+// sleeping, for as long as a sleep would last. It reports false at once if others kept the
+// processor when it was offered to them: a listener that sleeps comes before them when it
+// is woken, and one that offers its processor after them.
+func pollBell(bell func() uint32, reading uint32, c clock.Clock, offer func()) bool {
+	now := c.Now()
+	for until := now + link.HeartbeatEvery; bell() == reading && now < until; {
+		offer()
+		before := now
+		if now = c.Now(); now-before > hogged {
+			return false
+		}
+	}
+	return true
+}
+
+// hogged is how long an offer takes at least if somebody with more to do than the daemon's
+// own threads had the processor meanwhile.
+const hogged = 300 * time.Microsecond
+
+// fewProcessors is how many it takes for other goroutines to have one without being offered
+// it.
+const fewProcessors = 4
+
+// offer gives the processor to whoever waits for it.
+var offer = offerOn(runtime.GOMAXPROCS(0))
+
+// offerOn returns the offer on a host of so many processors. To other goroutines they are
+// offered only where there are few: a listener is locked to its thread, so two threads have
+// to be woken, one after the other, before it is back.
+func offerOn(processors int) func() {
+	if processors < fewProcessors {
+		return runtime.Gosched
+	}
+	return func() {
+		// sched_yield always succeeds. Raw, since Go's runtime need not know.
+		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 }
 

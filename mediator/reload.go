@@ -57,9 +57,9 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 			g.DeepAfter, g.TimeSlices, g.SliceLoss = c.GPUs[j].DeepAfter, c.GPUs[j].TimeSlices, c.GPUs[j].SliceLoss
 			sh.setControl(g.control())
 		}
-		if err == nil && c.GPUs[j].Spin != g.Spin {
-			g.Spin = c.GPUs[j].Spin
-			sh.setSpin(g.Spin)
+		if n := &c.GPUs[j]; err == nil && (n.Spin != g.Spin || n.UrgentPoll != g.UrgentPoll) {
+			g.Spin, g.UrgentPoll = n.Spin, n.UrgentPoll
+			sh.setSpin(g.Spin, g.urgentPoll())
 			sh.changed(0)
 		}
 		if err == nil && c.GPUs[j].Accounting != g.Accounting {

@@ -152,7 +152,7 @@ func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
 		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
 	}
 	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }
-	sh.launching.deadline, sh.launching.spin = s.o.Config.evictionDeadline(), newSpinner(c.Spin)
+	sh.launching.deadline, sh.launching.spin = s.o.Config.evictionDeadline(), newSpinner(&c)
 	if err := sh.setPolicy(c.Policy); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,18 @@ const (
 	spinFor        = time.Second
 )
 
+// DefaultUrgentPoll is for how long in a wait an urgent guest's executor may poll unless
+// the configuration says otherwise.
+const DefaultUrgentPoll = 5 * time.Millisecond
+
+// urgentPoll returns the configured limit, 0 for none.
+func (c *GPUConfig) urgentPoll() time.Duration {
+	if c.UrgentPoll == 0 {
+		return DefaultUrgentPoll
+	}
+	return max(time.Duration(c.UrgentPoll), 0)
+}
+
 // checkSpin says what is wrong with a configured value.
 func checkSpin(how string) error {
 	switch how {
@@ -34,11 +46,14 @@ func checkSpin(how string) error {
 type spinner struct {
 	how        string        // as configured; empty is auto
 	processors int           // of the host
+	polls      time.Duration // as of [GPUConfig.UrgentPoll], 0 for none
 	told       bool          // a kernel was told to leave,
 	last       time.Duration // and when the last one was
 }
 
-func newSpinner(how string) spinner { return spinner{how: how, processors: runtime.NumCPU()} }
+func newSpinner(c *GPUConfig) spinner {
+	return spinner{how: c.Spin, processors: runtime.NumCPU(), polls: c.urgentPoll()}
+}
 
 // leaves takes in that a kernel is told to leave the GPU now.
 func (s *spinner) leaves(now time.Duration) { s.told, s.last = true, now }
@@ -52,4 +67,14 @@ func (s *spinner) spins(now time.Duration) bool {
 		return false
 	}
 	return s.processors >= spinProcessors && s.told && now-s.last < spinFor
+}
+
+// pollLimit returns for how long in a wait an urgent guest's executors may poll. It needs
+// no eviction to have been asked for: an urgent launch comes after a pause, and executors
+// poll only while their pauses are short.
+func (s *spinner) pollLimit() time.Duration {
+	if s.how == spinNever || s.how != spinAlways && s.processors < spinProcessors {
+		return 0
+	}
+	return s.polls
 }

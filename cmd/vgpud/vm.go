@@ -43,6 +43,9 @@ its sockets, 6 says until when it is suspended by a daemon that it has not met.`
 			if err != nil {
 				return err
 			}
+			if err := executor.ShortSlices(); err != nil {
+				log.Debug("doorbells wait a little longer", "err", err)
+			}
 			if err := confine.Limit(); err != nil {
 				log.Warn("guest's process is less confined", "err", err)
 			}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -83,16 +84,20 @@ func newThrottle(b *testing.B, gpu *driver.Context, length time.Duration) *drive
 		if err != nil {
 			b.Fatal(err)
 		}
-		var p driver.Pending
-		err = gpu.Own().Enqueue(b.Context(), &p, &l.Steps[0])
-		if err == nil {
-			err = p.Wait(b.Context())
+		shortest := time.Duration(math.MaxInt64) // others want the processors, too
+		for range 5 {
+			var p driver.Pending
+			err = gpu.Own().Enqueue(b.Context(), &p, &l.Steps[0])
+			if err == nil {
+				err = p.Wait(b.Context())
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			start, end := p.Times()
+			shortest = min(shortest, end-start)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		start, end := p.Times()
-		return &l.Steps[0], end - start
+		return &l.Steps[0], shortest
 	}
 	const few, many = 100, 1100
 	_, short := of(few)

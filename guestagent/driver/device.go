@@ -37,6 +37,7 @@ type Device struct {
 	rings   *staging     // staging itself, where the device has no part for rings
 	learned *cache.Cache // of kernels, where nobody else keeps it
 	alone   bool         // with one processor that serves the device, too
+	few     bool         // with so few that a long look is in the way of who serves the device
 
 	regs     sync.Mutex // creating and destroying contexts and channels: sequences of register accesses
 	contexts map[*Context]struct{}
@@ -61,6 +62,7 @@ func Open(ctx context.Context, bus Bus) (*Device, error) {
 	d.life, d.stop = context.WithCancel(context.Background())
 	_, outside := bus.(outsider)
 	d.alone = runtime.NumCPU() == 1 && !outside
+	d.few = runtime.NumCPU() < fewProcessors && !outside
 	if err := d.negotiate(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the virtual GPU: %w", err), d.Close())
 	}

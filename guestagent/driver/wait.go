@@ -238,6 +238,7 @@ func (ch *Channel) sleep(ctx context.Context, g goal, spin *spinner) error {
 // impatience, once learned, might never be unlearned.
 type spinner struct {
 	most   time.Duration // its patience
+	usual  time.Duration // that of launches that are not urgent
 	alone  bool          // nothing can happen while we look
 	begin  time.Time     // of the wait under way
 	missed int           // of the last waits, those that were long: a score
@@ -245,7 +246,12 @@ type spinner struct {
 	// crowded is for how many waits yet the processor isn't offered to others: one
 	// that took it kept it, so it was nobody that we wait for.
 	crowded int
-	fixed   time.Duration // as of ChannelOptions.Patience
+	// busy is for how many waits yet it has the usual patience alone: the processor was
+	// somebody else's while it looked, or what it looked for came soon after it slept. Those
+	// that we wait for may want the processor, too.
+	busy   int
+	inVain bool          // it looked for longer than usual in this wait, and slept
+	fixed  time.Duration // as of ChannelOptions.Patience
 }
 
 const (
@@ -255,6 +261,10 @@ const (
 	// the other: the virtual GPU's, the executor's, and perhaps the GPU's. Who slept
 	// meanwhile would have to be woken as the last.
 	wokenPatience = 400 * time.Microsecond
+	// urgentPatience is that of channels whose launches are urgent. Their kernels are short,
+	// but wait for others' to leave the GPU first, and whoever asked for urgency gives the
+	// processor for it. A wait that is longer is made little longer by a sleep.
+	urgentPatience = 2 * time.Millisecond
 	// wakeup is what being woken adds to a wait: one that is longer than patience
 	// by more would not have been shortened by looking.
 	wakeup      = 100 * time.Microsecond
@@ -265,6 +275,7 @@ const (
 	// processor for longer than carrying on a command takes.
 	hogged       = 300 * time.Microsecond
 	crowdedWaits = 256
+	busyWaits    = 8
 	// looks is how many looks are taken between two readings of the clock.
 	looks = 32
 	// fewProcessors is how many it takes for other goroutines to have one without
@@ -287,6 +298,23 @@ func (ch *Channel) spinner() *spinner {
 	return &ch.awake
 }
 
+// newSpinner returns one with the usual patience, or that of urgent launches.
+func newSpinner(usual time.Duration, urgent bool) spinner {
+	s := spinner{most: usual, usual: usual}
+	if urgent {
+		s.most = urgentPatience
+	}
+	return s
+}
+
+// limit is its whole patience now.
+func (s *spinner) limit() time.Duration {
+	if s.busy > 0 {
+		return s.usual
+	}
+	return s.most
+}
+
 // patience is for how long to look now.
 func (s *spinner) patience() time.Duration {
 	if s.fixed != 0 {
@@ -295,12 +323,18 @@ func (s *spinner) patience() time.Duration {
 	if s.missed >= missedLimit && s.waits%tryEvery != 0 {
 		return minPatience
 	}
-	return s.most
+	return s.limit()
 }
 
 // ended tells that what was waited for has come.
-func (s *spinner) ended() {
-	if time.Since(s.begin) > s.most+wakeup {
+func (s *spinner) ended() { s.took(time.Since(s.begin)) }
+
+// took takes in how long a wait took.
+func (s *spinner) took(wait time.Duration) {
+	if s.inVain && wait < 2*s.most {
+		s.busy = busyWaits
+	}
+	if wait > s.limit()+wakeup {
 		s.missed = min(s.missed+1, missedLimit)
 	} else {
 		s.missed = max(s.missed-1, 0)
@@ -310,12 +344,13 @@ func (s *spinner) ended() {
 // until looks at the ring until something is there or patience ends.
 func (s *spinner) until(r *abi.CompletionReader) bool {
 	s.begin = time.Now()
+	s.inVain = false
 	s.waits++
 	patience := s.patience()
 	if patience < 0 || s.alone && s.fixed == 0 {
 		return false
 	}
-	s.crowded = max(s.crowded-1, 0)
+	s.crowded, s.busy = max(s.crowded-1, 0), max(s.busy-1, 0)
 	var last time.Duration
 	for round := 0; ; round++ {
 		for range looks {
@@ -325,13 +360,18 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 			}
 		}
 		now := time.Since(s.begin)
-		if now > patience {
+		longer := s.fixed == 0 && now > s.usual
+		if now-last > hogged {
+			s.busy = busyWaits
+		}
+		if now > patience || longer && s.busy > 0 {
+			s.inVain = longer
 			return false
 		}
 		if now-last > hogged {
 			s.crowded = crowdedWaits
 		}
-		if last = now; s.crowded == 0 {
+		if last = now; s.crowded == 0 || longer {
 			yield()
 		}
 		if round&15 == 15 && neighbours {

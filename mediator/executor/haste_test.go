@@ -123,3 +123,53 @@ func TestPriorityOfThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestShortSlices: all threads have the short slice at their own niceness, on kernels that
+// have slices, and a relaxed executor keeps its.
+func TestShortSlices(t *testing.T) {
+	slice := func(tid int) time.Duration {
+		attr, err := unix.SchedGetAttr(tid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(attr.Runtime)
+	}
+	usual := slice(0)
+	if usual == 0 {
+		t.Skip("this kernel has no slices (before Linux 6.12)")
+	}
+	before, err := niceOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := schedule(before, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	all := func(why string) {
+		t.Helper()
+		if err := eachThread(func(tid int) error {
+			if nice, err := niceOf(tid); err != nil || nice != before {
+				t.Errorf("%s: niceness %d, want %d (%v)", why, nice, before, err)
+			}
+			if got := slice(tid); got != cpuSlice {
+				t.Errorf("%s: a slice of %v, want %v", why, got, cpuSlice)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ShortSlices(); err != nil {
+		t.Fatal(err)
+	}
+	all("short slices")
+	if before != 0 {
+		t.Skip("relax gives a niceness of 0, which this process does not have")
+	}
+	if err := relax(); err != nil {
+		t.Fatal(err)
+	}
+	all("relaxed")
+}

@@ -8,30 +8,30 @@ func TestPollWindow(t *testing.T) {
 	const short, long = PollWindow, PollWindow + 1
 	var w pollWindow
 	for i := range missedLimit {
-		if got := w.length(); got != PollWindow {
+		if got := w.length(0); got != PollWindow {
 			t.Fatalf("after %d long waits: %v", i, got)
 		}
-		w.ended(long)
+		w.ended(long, 0)
 	}
 	tried := 0
 	for range 10 * tryEvery {
-		switch got := w.length(); got {
+		switch got := w.length(0); got {
 		case PollWindow:
 			tried++
 		case PollWindow / 20:
 		default:
 			t.Fatalf("while waits are long: %v", got)
 		}
-		w.ended(long)
+		w.ended(long, 0)
 	}
 	if tried != 10 {
 		t.Errorf("the whole window was tried %d times in %d waits", tried, 10*tryEvery)
 	}
-	w.ended(short)
+	w.ended(short, 0)
 	for range tryEvery {
-		if got := w.length(); got != PollWindow {
+		if got := w.length(0); got != PollWindow {
 			t.Fatalf("after a short wait: %v", got)
 		}
-		w.ended(short)
+		w.ended(short, 0)
 	}
 }

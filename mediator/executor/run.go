@@ -45,25 +45,25 @@ func (x *Executor) Run(ctx context.Context) error {
 	window := &forGuest
 	var crowd crowd
 	now := x.o.Clock.Now()
-	idleFrom, looks := now, 0
+	idleFrom, looks, limit := now, 0, x.pollLimit(now)
 	for ctx.Err() == nil {
 		bell := x.slot.Bell()
 		looks++
 		held := x.o.Page.Verdict(now) == link.Suspend
 		if x.Step(held) {
 			if looks > fewLooks {
-				window.ended(now - idleFrom)
+				window.ended(now-idleFrom, limit)
 			}
 			if window = &forGuest; x.busy() {
 				window = &forGPU
 			}
 			now = x.o.Clock.Now()
-			idleFrom, looks = now, 0
+			idleFrom, looks, limit = now, 0, x.pollLimit(now)
 			x.priority.attend(now)
 			continue
 		}
 		d := now - idleFrom
-		if !crowd.there(now) && (d < window.length() || d < leavingWindow && x.leaving() || d < urgentWindow && x.urgent() || x.watchful()) {
+		if !crowd.there(now) && (d < window.length(limit) || d < leavingWindow && x.leaving() || d < urgentWindow && x.urgent() || x.watchful()) {
 			x.yield()
 			looked := x.o.Clock.Now()
 			crowd.yielded(now, looked)
@@ -78,8 +78,8 @@ func (x *Executor) Run(ctx context.Context) error {
 			return err
 		}
 		now = x.o.Clock.Now()
-		window.ended(now - idleFrom)
-		idleFrom, looks = now, 0
+		window.ended(now-idleFrom, limit)
+		idleFrom, looks, limit = now, 0, x.pollLimit(now)
 	}
 	return nil
 }
@@ -213,10 +213,12 @@ func (c *crowd) there(now time.Duration) bool { return now < c.until }
 // pollWindow is how long polling is worth while: the whole window where recent
 // waits mostly ended within it, and next to none where they did not, as while
 // a long kernel runs. Even then it is tried now and then: since sleeping makes
-// waits longer, they might be short without.
+// waits longer, they might be short without. Where the daemon allows more, longer
+// waits are polled too: see [longPoll].
 type pollWindow struct {
 	missed int // of the last waits, those that outlasted the window: a score
 	waits  uint
+	long   longPoll
 }
 
 const (
@@ -224,9 +226,10 @@ const (
 	tryEvery    = 16 // waits
 )
 
-// ended tells how long a wait took.
-func (w *pollWindow) ended(d time.Duration) {
+// ended tells how long a wait took that might have been polled for up to limit.
+func (w *pollWindow) ended(d, limit time.Duration) {
 	w.waits++
+	w.long.ended(d, limit)
 	if d > PollWindow {
 		w.missed = min(w.missed+1, missedLimit)
 	} else {
@@ -234,10 +237,11 @@ func (w *pollWindow) ended(d time.Duration) {
 	}
 }
 
-// length is how long to poll now.
-func (w *pollWindow) length() time.Duration {
+// length is how long to poll now, where limit is the most that the daemon allows.
+func (w *pollWindow) length(limit time.Duration) time.Duration {
+	length := PollWindow
 	if w.missed >= missedLimit && w.waits%tryEvery != 0 {
-		return PollWindow / 20
+		length = PollWindow / 20
 	}
-	return PollWindow
+	return max(length, w.long.length(limit))
 }

@@ -53,7 +53,8 @@ type stubArea struct {
 	spins   atomic.Uint32
 	caused  atomic.Uint64
 	charged atomic.Int64
-	_       [lineBytes - 24]byte
+	polls   atomic.Uint32 // microseconds; zero with a daemon of an older version
+	_       [lineBytes - 28]byte
 
 	// Rung by exec; serve sleeps on it.
 	bell bell
@@ -160,6 +161,29 @@ func (p *Page) SetSpins(yes bool) {
 
 // Spins is what SetSpins said.
 func (p *Page) Spins() bool { return p.area != nil && p.area.spins.Load() != 0 }
+
+// MaxPollLimit bounds what SetPollLimit says, whoever wrote the page.
+const MaxPollLimit = 20 * time.Millisecond
+
+// SetPollLimit says for how long an executor of the guest may poll in one wait, where that
+// saves it from sleeping; 0 leaves it to the executor. The daemon calls it.
+func (p *Page) SetPollLimit(d time.Duration) {
+	if p.area == nil {
+		return
+	}
+	v := uint32(min(max(d, 0), MaxPollLimit) / time.Microsecond)
+	if p.area.polls.Load() != v {
+		p.area.polls.Store(v)
+	}
+}
+
+// PollLimit returns what SetPollLimit said, at most [MaxPollLimit].
+func (p *Page) PollLimit() time.Duration {
+	if p.area == nil {
+		return 0
+	}
+	return min(time.Duration(p.area.polls.Load())*time.Microsecond, MaxPollLimit)
+}
 
 // Silent is whether the daemon has been so for [SilenceLimit] at now, an instant
 // of clock.Real.
