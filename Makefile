@@ -81,12 +81,12 @@ bench-vm: vm-deps
 
 # LoGA's figures 7 to 11 in simulated time, to docs/results.
 bench-loga:
-	$(GO) run ./e2e/loga -out docs/results
+	$(GO) run ./e2e/papers/loga -out docs/results
 
 # EffiSha's figures 9 to 15 and FLEP's 7 to 17 on a model of an H100, to
 # docs/results.
 bench-preempt:
-	$(GO) run ./e2e/preemptbench -out docs/results
+	$(GO) run ./e2e/papers/preempt -out docs/results
 
 # What measures the product on a machine with a real GPU, without Go or a network
 # there: copy bin/nvidia to it, and see bin/nvidia/run --help.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 )
 
 // ErrGone means that the GPU's registers no longer answer: it fell off the bus,

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/accounting"
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 )
 
 const runlistBase = 0x400000

@@ -1,19 +1,14 @@
-// Package mediator is the host service, `vgpud serve`: it knows the guests and
-// the physical GPUs, watches who uses each GPU (package accounting), decides by
-// policy who may (package fairshare), and tells the guests' executors through
-// their pages (package link).
+// Package mediator holds only this overview of the host service. Its packages are:
 //
-// The data path does not pass through it. A guest's processes outlive it: they go
-// on with the verdicts they have, a suspension ends by itself once the daemon
-// has been silent for two seconds, and a daemon that starts anew finds the guests
-// by their control sockets and their sums on their pages.
-//
-// [Service] is the whole of it. A [share] is one GPU's part: the rounds of
-// watching and deciding, with a pure [tally] between what was seen and what the
-// policy is told. Where the policy decides about single launches, the guests' bells
-// wake a listener each; a [board] makes events of the launches' stubs, a
-// [foresight] says how long they will run and what it costs to evict them, and the
-// verdicts are words in the stubs. Where the GPU's driver lets contexts be controlled,
-// each guest has a grip (package hold) that takes off the GPU what a suspended guest
-// leaves there, and sets the time slices that the policy wants.
+//   - daemon: the life of guests: configuration, creation, adoption, saved state, metrics and
+//     the implementation of the API.
+//   - vm: `vgpud vm`, one guest's process, which serves the guest's virtual GPU.
+//   - vgpu and vgpu/abi: the virtual GPU itself, and what host and guest agree on.
+//   - executor: `vgpud exec`, which carries out the commands of one guest context.
+//   - suspend: the desired and the actual state of guest contexts on the hardware.
+//   - ipc: what the host's processes share and say to each other.
+//   - sandbox: user, mounts, control group and system calls of a guest's processes.
+//   - libvirt: domains, their XML and their QEMU monitors.
+//   - statefile: small files that survive a crash, read with bounds.
+//   - api: HTTP and JSON over a unix socket, with its client.
 package mediator

@@ -16,7 +16,7 @@ alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt|nvidia)$')
 # Models, policies and references without goroutines, and commands that start
 # themselves anew for each line of a script: the race detector would find nothing,
 # and take ten times as long.
-plain=$(go list ./fairshare/... ./gpu/soft/arith ./cmd/vgpuctl ./e2e/kernels ./e2e/preempt ./e2e/preemptbench)
+plain=$(go list ./fairshare/... ./gpu/soft/arith ./cmd/vgpuctl ./gpu/corpus ./e2e/preempt ./e2e/papers/preempt)
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 go build -o "$report" ./scripts/testreport

@@ -5,7 +5,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"vgpud/mediator/domain"
+	"vgpud/mediator/libvirt/domain"
 )
 
 // BenchmarkHook is a whole call, from the process's start to its end: what the

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain"
+	"vgpud/mediator/libvirt/domain"
 )
 
 // daemon is what the hook asks the daemon.

@@ -24,7 +24,7 @@ import (
 	"strings"
 
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain"
+	"vgpud/mediator/libvirt/domain"
 )
 
 // The exit codes.

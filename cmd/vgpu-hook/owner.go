@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"vgpud/mediator/domain"
+	"vgpud/mediator/libvirt/domain"
 )
 
 // owner is the user and group that a domain's QEMU runs as: what the domain says

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"vgpud/mediator/domain"
+	"vgpud/mediator/libvirt/domain"
 )
 
 func TestResolve(t *testing.T) {

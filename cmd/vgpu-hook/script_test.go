@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain"
+	"vgpud/mediator/libvirt/domain"
 )
 
 var update = flag.Bool("update", false, "write what the scripts in testdata expect anew")

@@ -13,8 +13,8 @@ import (
 	"fmt"
 	"os"
 
-	"vgpud/mediator/domain/libvirt"
-	"vgpud/mediator/domain/libvirt/binding"
+	"vgpud/mediator/libvirt"
+	"vgpud/mediator/libvirt/binding"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }

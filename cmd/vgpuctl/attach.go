@@ -18,8 +18,8 @@ import (
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain"
-	"vgpud/mediator/domain/qmp"
+	"vgpud/mediator/libvirt/domain"
+	"vgpud/mediator/libvirt/qmp"
 )
 
 // hotplug is what attach and detach have in common: which running VM it is about.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain/qmp"
+	"vgpud/mediator/libvirt/qmp"
 )
 
 // daemon serves a host's answers until the test ends.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
-	"vgpud/mediator/domain"
-	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/libvirt"
+	"vgpud/mediator/libvirt/domain"
 )
 
 // libvirtLimit bounds how long libvirt may take, to connect and answer.

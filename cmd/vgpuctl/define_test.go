@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"vgpud/mediator/domain"
-	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/libvirt"
+	"vgpud/mediator/libvirt/domain"
 )
 
 // fakeLibvirt is vgpu-libvirt with a libvirt whose domains are files, NAME.xml,

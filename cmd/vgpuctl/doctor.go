@@ -21,7 +21,7 @@ import (
 	"vgpud/cmd/vgpuctl/internal/doctor"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/libvirt"
 )
 
 // errNotReady is what `doctor` ends with where it found what is needed missing. The

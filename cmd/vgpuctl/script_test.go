@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/libvirt"
 )
 
 var update = flag.Bool("update", false, "write what the scripts in testdata expect anew")

@@ -10,7 +10,7 @@ import (
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/vgpud/internal/demo"
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
 )
 
 func newDemo(o *options) *cobra.Command {
@@ -84,11 +84,11 @@ func newDemoGuest(*options) *cobra.Command {
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			p, err := work.ReadPlan(os.Stdin)
+			p, err := workload.ReadPlan(os.Stdin)
 			if err != nil {
 				return err
 			}
-			return work.Run(c.Context(), p, os.Stdout)
+			return workload.Run(c.Context(), p, os.Stdout)
 		},
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/remote"
-	"vgpud/mediator/guest"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/vm"
 )
 
 // openGPU opens physical GPUs by their kind, to be used by this process.
-func openGPU(log *slog.Logger) func(context.Context, link.GPU) (gpu.Device, error) {
-	return func(ctx context.Context, g link.GPU) (gpu.Device, error) {
+func openGPU(log *slog.Logger) func(context.Context, ipc.GPU) (gpu.Device, error) {
+	return func(ctx context.Context, g ipc.GPU) (gpu.Device, error) {
 		switch g.Kind {
 		case "soft":
 			return remote.Dial(ctx, g.Socket)
@@ -33,9 +33,9 @@ func openGPU(log *slog.Logger) func(context.Context, link.GPU) (gpu.Device, erro
 }
 
 // watchGPU opens physical GPUs by their kind, to be watched.
-func watchGPU(o *options, log *slog.Logger) func(context.Context, link.GPU) (gpu.Monitor, error) {
+func watchGPU(o *options, log *slog.Logger) func(context.Context, ipc.GPU) (gpu.Monitor, error) {
 	use := openGPU(log)
-	return func(ctx context.Context, g link.GPU) (gpu.Monitor, error) {
+	return func(ctx context.Context, g ipc.GPU) (gpu.Monitor, error) {
 		if g.Kind == "nvidia" {
 			return watchNVIDIA(ctx, o, log, g)
 		}
@@ -61,7 +61,7 @@ takes as long as its cost model says.`,
 				return cli.UsageError{Err: err}
 			}
 			// What guests' kernels do wrong is written here too.
-			s.Log = slog.New(guest.Quiet(log.Handler(), clock.Real{}))
+			s.Log = slog.New(vm.Quiet(log.Handler(), clock.Real{}))
 			s.Ready = func() { systemd.Tell(log, "READY=1") }
 			return remote.Run(c.Context(), s)
 		},

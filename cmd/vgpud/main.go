@@ -13,7 +13,7 @@ import (
 	"os"
 
 	"vgpud/cmd/internal/cli"
-	"vgpud/mediator/confine"
+	"vgpud/mediator/sandbox"
 
 	"github.com/spf13/cobra"
 )
@@ -21,7 +21,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	if err := confine.CloseOnExec(); err != nil {
+	if err := sandbox.CloseOnExec(); err != nil {
 		fmt.Fprintln(os.Stderr, "vgpud:", err)
 		return 1
 	}

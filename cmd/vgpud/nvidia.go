@@ -12,7 +12,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // probeLimit is how long libcuda may take to list the GPUs. It takes a second or two
@@ -21,7 +21,7 @@ const probeLimit = 30 * time.Second
 
 // watchNVIDIA opens one of NVIDIA's GPUs to be watched. What it is it learns from a
 // process of its own, so that this one never has libcuda in it.
-func watchNVIDIA(ctx context.Context, o *options, log *slog.Logger, g link.GPU) (gpu.Monitor, error) {
+func watchNVIDIA(ctx context.Context, o *options, log *slog.Logger, g ipc.GPU) (gpu.Monitor, error) {
 	all, err := probeAgain(ctx, o)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func probeAgain(ctx context.Context, o *options) ([]nvidia.Info, error) {
 }
 
 // openNVIDIA opens one of NVIDIA's GPUs to be used by this process.
-func openNVIDIA(log *slog.Logger, g link.GPU) (gpu.Device, error) {
+func openNVIDIA(log *slog.Logger, g ipc.GPU) (gpu.Device, error) {
 	o := nvidia.Options{Device: g.Device, Connections: g.Connections, CaptureOutput: true, Log: log}
 	var err error
 	if o.Kernel, err = nvidia.Beneath(os.DirFS("/")); err != nil {

@@ -16,8 +16,8 @@ import (
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/systemd"
 	"vgpud/gpu/nvidia/inventory"
-	"vgpud/mediator"
-	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/daemon"
+	"vgpud/mediator/libvirt"
 )
 
 const defaultConfig = "/etc/vgpud/vgpud.yaml"
@@ -41,7 +41,7 @@ restart.`,
 			if err != nil {
 				return err
 			}
-			config, err := mediator.ReadConfig(path)
+			config, err := daemon.ReadConfig(path)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ restart.`,
 			if _, err := o.again("vm"); err != nil {
 				return err
 			}
-			s, err := mediator.New(c.Context(), mediator.Options{
+			s, err := daemon.New(c.Context(), daemon.Options{
 				Config: config, Open: watchGPU(o, log), Log: log, Version: cli.Version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "vm") },
 				Libvirt: connectLibvirt,
@@ -80,7 +80,7 @@ func fewProcessors() {
 
 // serve runs the daemon as a service: it reads its configuration again on SIGHUP,
 // and tells the service manager how it is.
-func serve(ctx context.Context, s *mediator.Service, config string, log *slog.Logger) error {
+func serve(ctx context.Context, s *daemon.Service, config string, log *slog.Logger) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
 	defer signal.Stop(hangups)
@@ -110,8 +110,8 @@ func serve(ctx context.Context, s *mediator.Service, config string, log *slog.Lo
 
 // reload reads the configuration again. Where it is wrong, everything stays as it
 // was.
-func reload(s *mediator.Service, path string, log *slog.Logger) {
-	config, err := mediator.ReadConfig(path)
+func reload(s *daemon.Service, path string, log *slog.Logger) {
+	config, err := daemon.ReadConfig(path)
 	if err != nil {
 		log.Error("configuration not taken over", "err", err)
 		return

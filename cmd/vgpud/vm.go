@@ -15,11 +15,11 @@ import (
 
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
-	"vgpud/mediator"
-	"vgpud/mediator/confine"
+	"vgpud/mediator/daemon"
 	"vgpud/mediator/executor"
-	"vgpud/mediator/guest"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/sandbox"
+	"vgpud/mediator/vm"
 )
 
 // The descriptors that a child gets beside the standard ones.
@@ -35,7 +35,7 @@ its sockets, 6 says until when it is suspended by a daemon that it has not met.`
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			stderr, err := guest.NewStderr()
+			stderr, err := vm.NewStderr()
 			if err != nil {
 				return err
 			}
@@ -46,10 +46,10 @@ its sockets, 6 says until when it is suspended by a daemon that it has not met.`
 			if err := executor.ShortSlices(); err != nil {
 				log.Debug("doorbells wait a little longer", "err", err)
 			}
-			if err := confine.Limit(); err != nil {
+			if err := sandbox.Limit(); err != nil {
 				log.Warn("guest's process is less confined", "err", err)
 			}
-			var b mediator.Birth
+			var b daemon.Birth
 			switch err := json.NewDecoder(os.Stdin).Decode(&b); {
 			case errors.Is(err, io.EOF):
 				return nil // no guest wanted it while there was its daemon
@@ -60,15 +60,15 @@ its sockets, 6 says until when it is suspended by a daemon that it has not met.`
 				return err
 			}
 			report := os.NewFile(firstExtraFile, "report")
-			sockets, err := guest.Inherit(firstExtraFile + 1)
+			sockets, err := vm.Inherit(firstExtraFile + 1)
 			if err != nil {
 				return fmt.Errorf("this command is started by `vgpud serve`: %w", err)
 			}
 			owner := b.Owner()
-			err = guest.Run(c.Context(), guest.Options{
+			err = vm.Run(c.Context(), vm.Options{
 				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Stderr: stderr, Version: cli.Version(),
 				Command: func() *exec.Cmd { return mustAgain(o, "exec") },
-				Ready:   func() error { return tell(report, mediator.BirthReady) },
+				Ready:   func() error { return tell(report, daemon.BirthReady) },
 			})
 			if err != nil {
 				return errors.Join(err, tell(report, err.Error()))
@@ -103,11 +103,11 @@ end of their link as file descriptor 3.`,
 			// vm, which reads what this process says, may end first; then so does the link, and
 			// what is on the GPU is to be closed in order.
 			signal.Ignore(unix.SIGPIPE)
-			conn, err := link.FromFile(os.NewFile(firstExtraFile, "link"))
+			conn, err := ipc.FromFile(os.NewFile(firstExtraFile, "link"))
 			if err != nil {
 				return fmt.Errorf("this command is started by `vgpud vm`: %w", err)
 			}
-			log = slog.New(guest.Quiet(log.Handler(), clock.Real{}))
+			log = slog.New(vm.Quiet(log.Handler(), clock.Real{}))
 			return executor.Serve(c.Context(), conn, openGPU(log), log)
 		},
 	}

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -72,13 +72,13 @@ func newContext(b *testing.B, h *host.Host, name string) *driver.Context {
 // newThrottle puts a kernel into a context that takes about that much GPU time.
 func newThrottle(b *testing.B, gpu *driver.Context, length time.Duration) *driver.Launch {
 	b.Helper()
-	k, ok := kernels.ByName("throttle")
+	k, ok := corpus.ByName("throttle")
 	if !ok {
 		b.Fatal("the corpus has no throttle")
 	}
 	// of makes it of some iterations, and measures it.
 	of := func(iterations int) (*driver.Launch, time.Duration) {
-		l, err := work.NewLoad(b.Context(), gpu, k.PTX(kernels.SM80), kernels.Throttle(kernels.ThrottleConfig{
+		l, err := workload.NewLoad(b.Context(), gpu, k.PTX(corpus.SM80), corpus.Throttle(corpus.ThrottleConfig{
 			Blocks: 1, Threads: 128, Iterations: iterations,
 		}))
 		if err != nil {

@@ -31,17 +31,16 @@ var rooms = []room{
 	{"internal", 1},
 	{"scripts", 1},
 	{"ptx", 1},
-	{"gpu/nvreg", 1},
 	{"vfio", 1},
 	{"mediator/vgpu/abi", 1},
 	{"fairshare", 1},
-	{"e2e/kernels", 1},
+	{"gpu/corpus", 1},
 	{"accounting", 2},
 	{"gpu", 3},
 	{"mediator", 4},
 	{"guestagent", 4},
-	{"e2e/work", 5},
-	{"e2e/child", 5},
+	{"cmd/vgpud/workload", 5},
+	{"cmd/vgpud/child", 5},
 	{"cmd", 6},
 	{"e2e", 7},
 }
@@ -67,20 +66,20 @@ var forbidden = []struct {
 	{"guestagent", "vgpud/accounting", "a guest carries no host code"},
 	{"mediator/vgpu", "vgpud/ptx", "the process that serves the device parses no guest code"},
 	{"mediator/vgpu", "vgpud/gpu", "the process that serves the device touches no GPU"},
-	{"mediator/guest", "vgpud/ptx", "the process that serves the device parses no guest code"},
-	{"mediator/executor/relaunch", "os", "what is left of a launch is a pure function of what was read back"},
-	{"mediator/executor/relaunch", "vgpud/clock", "what is left of a launch is a pure function of what was read back"},
-	{"mediator/stub", "vgpud/clock", "a launch's states are told the time"},
+	{"mediator/vm", "vgpud/ptx", "the process that serves the device parses no guest code"},
+	{"mediator/executor/preemption", "os", "what is left of a launch is a pure function of what was read back"},
+	{"mediator/executor/preemption", "vgpud/clock", "what is left of a launch is a pure function of what was read back"},
+	{"mediator/ipc/slotstate", "vgpud/clock", "a launch's states are told the time"},
 	{"guestagent/preempt", "net", "PTX in, PTX out"},
-	{"cmd/vgpu-hook", "vgpud/mediator/domain/libvirt", "libvirt waits for its hook, which would wait for libvirt"},
-	{"cmd/vgpu-hook", "vgpud/mediator/domain/qmp", "libvirt waits for its hook, which would wait for libvirt"},
-	{"cmd/vgpud", "vgpud/mediator/domain/libvirt/binding", "what has C in it is a program of its own"},
-	{"cmd/vgpuctl", "vgpud/mediator/domain/libvirt/binding", "what has C in it is a program of its own"},
+	{"cmd/vgpu-hook", "vgpud/mediator/libvirt", "libvirt waits for its hook, which would wait for libvirt"},
+	{"cmd/vgpu-hook", "vgpud/mediator/libvirt/qmp", "libvirt waits for its hook, which would wait for libvirt"},
+	{"cmd/vgpud", "vgpud/mediator/libvirt/binding", "what has C in it is a program of its own"},
+	{"cmd/vgpuctl", "vgpud/mediator/libvirt/binding", "what has C in it is a program of its own"},
 	{"cmd/vgpud", "vgpud/gpu/nvidia/inventory/binding", "what has C in it is a program of its own"},
 	{"cmd/vgpuctl", "vgpud/gpu/nvidia/inventory/binding", "what has C in it is a program of its own"},
 	{"vfio", "vgpud/mediator", "the protocol knows no device"},
-	{"e2e/work", "vgpud/mediator", "a guest carries no host code"},
-	{"e2e/work", "vgpud/gpu", "a guest carries no host code"},
+	{"cmd/vgpud/workload", "vgpud/mediator", "a guest carries no host code"},
+	{"cmd/vgpud/workload", "vgpud/gpu", "a guest carries no host code"},
 	{"cmd/vgpud/demoguest", "vgpud/mediator", "a guest carries no host code"},
 	{"cmd/vgpud/demoguest", "vgpud/gpu", "a guest carries no host code"},
 }
@@ -89,8 +88,12 @@ var forbidden = []struct {
 var allowed = []string{
 	"vgpud/guestagent -> vgpud/mediator/vgpu/abi",
 	"vgpud/cmd/vgpu-agent -> vgpud/mediator/vgpu/abi",
-	"vgpud/e2e/work -> vgpud/mediator/vgpu/abi",
+	"vgpud/cmd/vgpud/workload -> vgpud/mediator/vgpu/abi",
 	"vgpud/cmd/vgpud/demoguest -> vgpud/mediator/vgpu/abi",
+	"vgpud/guestagent -> vgpud/gpu/corpus",
+	"vgpud/cmd/vgpud/workload -> vgpud/gpu/corpus",
+	"vgpud/cmd/vgpud/demoguest -> vgpud/gpu/corpus",
+	"vgpud/cmd/vgpu-hook -> vgpud/mediator/libvirt/domain",
 }
 
 // pairs lists imports by tests from another room of the same floor or of a higher one,
@@ -185,7 +188,7 @@ func closure(paths []string, of map[string][]string) []string {
 // TestFilesOfOtherBuildsAreRead: what is built only with libvirt's library is held to the plan
 // without it, too.
 func TestFilesOfOtherBuildsAreRead(t *testing.T) {
-	const binding, library = module + "/mediator/domain/libvirt/binding", "libvirt.org/go/libvirt"
+	const binding, library = module + "/mediator/libvirt/binding", "libvirt.org/go/libvirt"
 	for _, p := range list(t) {
 		if p.ImportPath == binding && slices.Contains(p.Imports, library) {
 			return

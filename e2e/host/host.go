@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/driver"
-	"vgpud/mediator"
 	"vgpud/mediator/api"
-	"vgpud/mediator/confine"
+	"vgpud/mediator/daemon"
+	"vgpud/mediator/sandbox"
 )
 
 // GPUName is the name of a host's first GPU; the next is "gpu1".
@@ -110,7 +110,7 @@ type Host struct {
 	GPUs    []*Process // all, in the order of Config.GPUs
 	Daemon  *Process
 	Client  *api.Client
-	Config  mediator.Config
+	Config  daemon.Config
 	// Patience is how long [Host.Until] waits, ten minutes unless it is set.
 	Patience time.Duration
 	made     []int // the guests' processes
@@ -140,10 +140,10 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 		tb.Fatal(err)
 	}
 	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir, Patience: patience}
-	h.Config = mediator.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
+	h.Config = daemon.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
 	for i := range n {
 		name := fmt.Sprintf("gpu%d", i)
-		h.Config.GPUs = append(h.Config.GPUs, mediator.GPUConfig{
+		h.Config.GPUs = append(h.Config.GPUs, daemon.GPUConfig{
 			Name: name, Kind: "soft", Socket: filepath.Join(dir, name+".sock"), Policy: policy,
 		})
 	}
@@ -173,7 +173,7 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 func softgpu(socket string, flags []string) []string {
 	args := []string{"softgpu", "--socket", socket}
 	if os.Geteuid() == 0 {
-		args = append(args, "--group", strconv.Itoa(confine.DefaultUIDs.Group()))
+		args = append(args, "--group", strconv.Itoa(sandbox.DefaultUIDs.Group()))
 	}
 	return append(args, flags...)
 }

@@ -19,7 +19,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/e2e/proc"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 const (
@@ -161,7 +161,7 @@ func pageOf(pid int) string {
 		if err != nil {
 			return fmt.Sprintf("page of process %d: %v\n", pid, err)
 		}
-		p, err := link.OpenPage(f)
+		p, err := ipc.OpenPage(f)
 		if err != nil {
 			return fmt.Sprintf("page of process %d: %v\n", pid, err)
 		}
@@ -172,13 +172,13 @@ func pageOf(pid int) string {
 }
 
 // words is what stands on a guest's page.
-func words(p *link.Page, now time.Duration) string {
+func words(p *ipc.Page, now time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  verdict %d, as executors take it %d; mode %d; the daemon is silent: %v, has abandoned it: %v; doorbells %d; bill %+v; terms %+v\n",
 		p.Decided(), p.Verdict(now), p.Mode(), p.Silent(now), p.Abandoned(now), p.Doorbells(), p.Bill(), p.Terms())
-	for i := range link.MaxContexts {
+	for i := range ipc.MaxContexts {
 		c := p.Context(i)
-		if c.State() == link.ContextNone {
+		if c.State() == ipc.ContextNone {
 			continue
 		}
 		var waits time.Duration
@@ -188,7 +188,7 @@ func words(p *link.Page, now time.Duration) string {
 		fmt.Fprintf(&b, "  context %d, process %d: %v, disabled %v, bell %d, backlog %v, on the GPU %v (%d launches, ahead %+v), waits for room for %v; %+v\n",
 			i, c.PID(), c.State(), p.Disabled(i), c.Bell(), c.Backlog(), c.OnGPU(), c.Outstanding(), c.Ahead(), waits, c.Counters())
 	}
-	for i := range link.MaxStubs {
+	for i := range ipc.MaxStubs {
 		if !p.HasStubs() {
 			break
 		}

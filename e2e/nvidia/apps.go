@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"vgpud/e2e/kernels"
 	"vgpud/e2e/nvidia/figure"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/gpu/corpus"
 )
 
 // app is a kernel of the corpus as a program that does not stop: iterations of some
@@ -51,7 +51,7 @@ func (b *bench) appNames() []string {
 		return likePapers
 	}
 	var names []string
-	for _, k := range kernels.All() {
+	for _, k := range corpus.All() {
 		if !slices.Contains(featureTests, k.Name) {
 			names = append(names, k.Name+"/large")
 		}

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
-	"vgpud/e2e/child"
+	"vgpud/cmd/vgpud/child"
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/mediator/api"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 const gpuName = "gpu0"
@@ -33,7 +33,7 @@ type house struct {
 	programs, self string
 	cells          string
 	dir            string
-	gpu            link.GPU
+	gpu            ipc.GPU
 	client         *api.Client
 	daemon         *child.Process
 	processes      []*child.Process // all others but tenants, in the order of their start
@@ -54,7 +54,7 @@ func newHouse(ctx context.Context, o *options) (*house, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	h := &house{programs: o.programs, self: o.self, cells: o.cells, dir: dir, gpu: link.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
+	h := &house{programs: o.programs, self: o.self, cells: o.cells, dir: dir, gpu: ipc.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if o.kind == "soft" {

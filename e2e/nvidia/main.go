@@ -30,7 +30,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/e2e/child"
+	"vgpud/cmd/vgpud/child"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
 )

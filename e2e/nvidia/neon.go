@@ -7,12 +7,12 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/clock"
-	"vgpud/e2e/disengaged"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/e2e/papers/neon"
 )
 
 // neonConfig is for the two channels of each of our guests, its own and the context's.
-var neonConfig = disengaged.Config(2)
+var neonConfig = neon.Config(2)
 
 // neonRounds is how many rounds of NEON, but for the draining in them, a program's window
 // has. In one of a round or two its turnaround says where in a round that began.
@@ -24,7 +24,7 @@ func (c *crowd) withNeon(a *app) bool { return c.tiny || slices.Contains(likePap
 
 // neonWindow is a program's window under NEON beside others of these guests.
 func (b *bench) neonWindow(guests int) time.Duration {
-	all := neonRounds * disengaged.Round(neonConfig, guests)
+	all := neonRounds * neon.Round(neonConfig, guests)
 	return pick(b, 20*time.Millisecond, all, all)
 }
 
@@ -73,7 +73,7 @@ func startNeon(ctx context.Context, gates *tenant.Gates, n int, schedule bool) (
 	}
 	var allow func([]accounting.NeonOwner) []accounting.Owner
 	if schedule {
-		allow = disengaged.NewQueue(neonConfig, n).Allow
+		allow = neon.NewQueue(neonConfig, n).Allow
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

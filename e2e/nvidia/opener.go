@@ -12,11 +12,11 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia"
 	"vgpud/gpu/soft/remote"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // openGPU opens the GPU for a program of the host.
-func openGPU(ctx context.Context, g link.GPU) (gpu.Device, error) {
+func openGPU(ctx context.Context, g ipc.GPU) (gpu.Device, error) {
 	switch g.Kind {
 	case "soft":
 		return remote.Dial(ctx, g.Socket)

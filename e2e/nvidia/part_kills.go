@@ -14,13 +14,13 @@ import (
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/e2e/proc"
 	"vgpud/mediator/api"
-	"vgpud/mediator/hold"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/suspend"
 )
 
 // orphaned is longer than what the daemon did to contexts outlives it: these undo it
 // themselves then.
-const orphaned = link.SuspensionLimit + time.Second
+const orphaned = ipc.SuspensionLimit + time.Second
 
 // frozen stops the daemon, does something, and has it go on if it is still there. When do
 // runs, none of the daemon's threads does anything any more.
@@ -42,7 +42,7 @@ func (s *scene) frozen(do func() error) error {
 // noted are the contexts of a guest of which the daemon has noted that they may be off the
 // GPU.
 func (s *scene) noted(guest string) ([]int, error) {
-	intents, err := hold.NewIntents(filepath.Join(s.dir, "holds"))
+	intents, err := suspend.NewIntents(filepath.Join(s.dir, "holds"))
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func replaceDaemon(ctx context.Context, s *scene) (saw string, err error) {
 	switch can := v.Control.Contexts > 0; {
 	case err != nil:
 		return saw, err
-	case back >= link.SuspensionLimit:
+	case back >= ipc.SuspensionLimit:
 		return saw, errors.New("so late that the context may have come back by itself")
 	case can && (v.Control.EnableSeconds == 0 || v.Control.Disables > 0):
 		return saw, errors.New("it was not the daemon that put it back")

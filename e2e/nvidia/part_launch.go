@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/nvidia/figure"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
-	"vgpud/e2e/work"
 	"vgpud/mediator/api"
 )
 
@@ -80,11 +80,11 @@ func (b *bench) takenApart(ctx context.Context, launches int) (*report.Table, er
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = work.Run(ctx, work.Plan{Name: v.Name, Socket: v.Socket, Measure: launches}, &out)
+	err = workload.Run(ctx, workload.Plan{Name: v.Name, Socket: v.Socket, Measure: launches}, &out)
 	if err = errors.Join(err, b.client.ForceDeleteVM(ctx, v.Name)); err != nil {
 		return nil, err
 	}
-	var found work.LatencyReport
+	var found workload.LatencyReport
 	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
 		return nil, err
 	}

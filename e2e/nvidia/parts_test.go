@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"vgpud/e2e/disengaged"
-	"vgpud/e2e/kernels"
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
+	"vgpud/e2e/papers/neon"
+	"vgpud/gpu/corpus"
 	"vgpud/mediator/api"
 )
 
@@ -105,7 +105,7 @@ func TestQuickKernelsExist(t *testing.T) {
 		}
 	}
 	for _, name := range featureTests {
-		if _, ok := kernels.ByName(name); !ok {
+		if _, ok := corpus.ByName(name); !ok {
 			t.Errorf("no kernel %q", name)
 		}
 	}
@@ -244,7 +244,7 @@ func TestNeonHasWholeRounds(t *testing.T) {
 	b := &bench{options: &options{}}
 	c := &crowd{bench: b}
 	for guests, got := range map[int]time.Duration{1 + costThrottles: b.neonWindow(1 + costThrottles), 1 + fairThrottles: c.fairWindow("neon")} {
-		if got < 5*disengaged.Round(neonConfig, guests) || c.aloneWindow("neon") < c.fairWindow("neon") {
+		if got < 5*neon.Round(neonConfig, guests) || c.aloneWindow("neon") < c.fairWindow("neon") {
 			t.Errorf("%d guests: %v", guests, got)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"time"
 
-	"vgpud/e2e/child"
+	"vgpud/cmd/vgpud/child"
 	"vgpud/e2e/nvidia/tenant"
 )
 

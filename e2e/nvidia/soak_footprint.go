@@ -15,7 +15,7 @@ import (
 
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/e2e/proc"
-	"vgpud/mediator/hold"
+	"vgpud/mediator/suspend"
 )
 
 // footprint is what the daemon and its GPU have while there are no guests.
@@ -59,7 +59,7 @@ func (h *house) footprint(ctx context.Context) (f footprint, err error) {
 	if f.threads, f.resident, err = proc.Size(pid); err != nil {
 		return f, err
 	}
-	intents, err := hold.NewIntents(filepath.Join(h.dir, "holds"))
+	intents, err := suspend.NewIntents(filepath.Join(h.dir, "holds"))
 	if err != nil {
 		return f, err
 	}

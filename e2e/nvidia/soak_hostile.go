@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"vgpud/clock"
-	"vgpud/e2e/child"
+	"vgpud/cmd/vgpud/child"
 	"vgpud/e2e/mischief"
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/mediator/api"

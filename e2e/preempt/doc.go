@@ -5,7 +5,7 @@
 // A run (drive_test.go) takes one case of one kernel, replaces each of its launches
 // by a transformed form with random parameters, executes that on the soft GPU's
 // interpreter with blocks interleaved at random (schedule_test.go), sets the evict
-// word at random moments, and launches again as mediator/executor/relaunch says.
+// word at random moments, and launches again as mediator/executor/preemption says.
 // Everything about a run follows from one number. A run that fails prints the
 // command that repeats it:
 //

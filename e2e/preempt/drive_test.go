@@ -6,10 +6,10 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/gpu/soft/simt"
 	"vgpud/guestagent/preempt"
-	"vgpud/mediator/executor/relaunch"
+	"vgpud/mediator/executor/preemption"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -65,7 +65,7 @@ func (r *rig) original(s *schedule) error {
 
 // asItIs executes one step's own kernel, and returns how many warp instructions
 // that took.
-func (r *rig) asItIs(s *schedule, step *kernels.Launch) (uint64, error) {
+func (r *rig) asItIs(s *schedule, step *corpus.Launch) (uint64, error) {
 	l, err := r.launch(step.Entry, step)
 	if err != nil {
 		return 0, err
@@ -141,8 +141,8 @@ func (d *drive) run() error {
 
 // preemptible performs one launch in a form, to its end; the original takes so
 // many warp instructions.
-func (d *drive) preemptible(s *kernels.Launch, form abi.PreemptForm, work uint64) error {
-	c := relaunch.Config{Form: form, Grid: s.Grid, Group: 1, Every: 1}
+func (d *drive) preemptible(s *corpus.Launch, form abi.PreemptForm, work uint64) error {
+	c := preemption.Config{Form: form, Grid: s.Grid, Group: 1, Every: 1}
 	if form != abi.PreemptSingle {
 		c.Group = logUniform(d.rng, 256)
 		if tasks := s.Grid[0] * s.Grid[1] * s.Grid[2]; d.rng.IntN(4) > 0 { // so that there are several units
@@ -163,7 +163,7 @@ func (d *drive) preemptible(s *kernels.Launch, form abi.PreemptForm, work uint64
 	d.most = 1_000_000 + 20*work // what the forms add is little; what is more is a deadlock
 	d.used[form]++
 	d.said = append(d.said, fmt.Sprintf("%s %v group %d every %d resident %d", s.Entry, form, c.Group, c.Every, c.Resident))
-	l, err := relaunch.New(c)
+	l, err := preemption.New(c)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (d *drive) preemptible(s *kernels.Launch, form abi.PreemptForm, work uint64
 		if err := m.intact(); err != nil {
 			return err
 		}
-		rb := relaunch.Readback{Control: relaunch.DecodeControl((*[abi.ControlBytes]byte)(m.control.data)), Evicted: evicted}
+		rb := preemption.Readback{Control: preemption.DecodeControl((*[abi.ControlBytes]byte)(m.control.data)), Evicted: evicted}
 		rb.Skipped = m.skipped.data[:l.SkippedRead(rb.Control)]
 		if p, done, err = l.Next(rb); err != nil {
 			return err
@@ -204,7 +204,7 @@ func (d *drive) preemptible(s *kernels.Launch, form abi.PreemptForm, work uint64
 }
 
 // carryOut executes one plan, with evictions, and reports whether there were any.
-func (d *drive) carryOut(l *relaunch.Launch, p *relaunch.Plan, m *memory, base simt.Launch) (evicted bool, err error) {
+func (d *drive) carryOut(l *preemption.Launch, p *preemption.Plan, m *memory, base simt.Launch) (evicted bool, err error) {
 	stay := p.Stay
 	g, err := d.start(p, m, base)
 	if err != nil {
@@ -248,7 +248,7 @@ func (d *drive) carryOut(l *relaunch.Launch, p *relaunch.Plan, m *memory, base s
 }
 
 // start does as a plan says, up to the launch.
-func (d *drive) start(p *relaunch.Plan, m *memory, base simt.Launch) (*simt.Grid, error) {
+func (d *drive) start(p *preemption.Plan, m *memory, base simt.Launch) (*simt.Grid, error) {
 	for _, at := range p.Zero {
 		m.setWord(at, 0)
 		if at == abi.ControlEvict {
@@ -286,7 +286,7 @@ type piece struct {
 // garbage is what memory holds before anyone wrote there.
 const garbage = 0xa5
 
-func (r *rig) newMemory(l *relaunch.Launch) (*memory, error) {
+func (r *rig) newMemory(l *preemption.Launch) (*memory, error) {
 	m := new(memory)
 	wordBytes := uint64(0)
 	if r.look.Word != preempt.DeviceWord {

@@ -13,7 +13,7 @@ import (
 	"vgpud/gpu/nvidia"
 	"vgpud/gpu/nvidia/cuda"
 	"vgpud/guestagent/preempt"
-	"vgpud/mediator/executor/relaunch"
+	"vgpud/mediator/executor/preemption"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 )
@@ -50,7 +50,7 @@ type preemptible struct {
 	work, words gpu.Channel
 	kernel      gpu.Function
 	params      []byte
-	run         *relaunch.Launch
+	run         *preemption.Launch
 	control     gpu.Ptr // with the record of what was skipped and the list behind it
 	skipped     gpu.Ptr
 	list        gpu.Ptr
@@ -62,7 +62,7 @@ func (p *preemptible) copyIn(to gpu.Ptr, b []byte) {
 }
 
 // put carries a plan out, up to the launch.
-func (p *preemptible) put(plan relaunch.Plan) gpu.Fence {
+func (p *preemptible) put(plan preemption.Plan) gpu.Fence {
 	p.t.Helper()
 	for _, at := range plan.Zero {
 		p.copyIn(p.control+gpu.Ptr(at), make([]byte, 4))
@@ -195,7 +195,7 @@ func TestHardwarePreempt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			run, err := relaunch.New(relaunch.Config{Form: form.form, Grid: [3]uint32{tasks, 1, 1}, Group: form.group, Every: 1,
+			run, err := preemption.New(preemption.Config{Form: form.form, Grid: [3]uint32{tasks, 1, 1}, Group: form.group, Every: 1,
 				Resident: uint32(perSM * d.Properties().SMs)})
 			if err != nil {
 				t.Fatal(err)
@@ -252,12 +252,12 @@ func (p *preemptible) tell(word uint32) {
 }
 
 // next reads back what a run left, and says what is to be done next.
-func (p *preemptible) next(evicted bool) (relaunch.Plan, bool) {
+func (p *preemptible) next(evicted bool) (preemption.Plan, bool) {
 	p.t.Helper()
 	var control [abi.ControlBytes]byte
 	f, err := p.words.CopyOut(control[:], p.control)
 	ran(p.t, p.words, f, err)
-	back := relaunch.Readback{Control: relaunch.DecodeControl(&control), Evicted: evicted}
+	back := preemption.Readback{Control: preemption.DecodeControl(&control), Evicted: evicted}
 	back.Skipped = make([]byte, p.run.SkippedRead(back.Control))
 	if len(back.Skipped) > 0 {
 		f, err = p.words.CopyOut(back.Skipped, p.skipped)

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"vgpud/e2e/kernels"
 	"vgpud/e2e/preempt/hard"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/preempt"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 )
 
 // tileCase is a case of hard/ptx/tile.ptx.
-func tileCase(blocks int) *kernels.Case {
+func tileCase(blocks int) *corpus.Case {
 	n := 64 * blocks
 	in, want := make([]byte, 4*n), make([]byte, 4*n)
 	value := func(i int) uint32 { return uint32(i)*2654435761 + 1 }
@@ -22,15 +22,15 @@ func tileCase(blocks int) *kernels.Case {
 		binary.LittleEndian.PutUint32(in[4*i:], value(i))
 		binary.LittleEndian.PutUint32(want[4*i:], value(i/64*64+63-i%64)+uint32(i/64))
 	}
-	return &kernels.Case{
+	return &corpus.Case{
 		Kernel: "tile",
-		Buffers: []kernels.Buffer{
-			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: 4 * n, Init: in},
-			{Name: "out", Mode: kernels.Out, Elem: kernels.U32, Size: 4 * n, Want: want},
+		Buffers: []corpus.Buffer{
+			{Name: "in", Mode: corpus.In, Elem: corpus.U32, Size: 4 * n, Init: in},
+			{Name: "out", Mode: corpus.Out, Elem: corpus.U32, Size: 4 * n, Want: want},
 		},
-		Steps: []kernels.Launch{{
+		Steps: []corpus.Launch{{
 			Entry: "tile", Grid: [3]uint32{uint32(blocks), 1, 1}, Block: [3]uint32{64, 1, 1},
-			Args: []kernels.Arg{{Buffer: "in"}, {Buffer: "out"}},
+			Args: []corpus.Arg{{Buffer: "in"}, {Buffer: "out"}},
 		}},
 	}
 }

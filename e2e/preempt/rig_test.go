@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"vgpud/e2e/kernels"
 	"vgpud/gpu"
+	"vgpud/gpu/corpus"
 	"vgpud/gpu/soft/simt"
 	"vgpud/guestagent/preempt"
 	"vgpud/mediator/vgpu/abi"
@@ -17,7 +17,7 @@ import (
 // rig is a context of the soft GPU with a module and one case's buffers.
 type rig struct {
 	module *simt.Module
-	c      *kernels.Case
+	c      *corpus.Case
 	mem    *simt.Memory
 	brk    uint64
 
@@ -44,7 +44,7 @@ type region struct {
 	loose bool   // its contents depend on the order in which blocks run
 }
 
-func newRig(ctx context.Context, m *ptx.Module, c *kernels.Case) (*rig, error) {
+func newRig(ctx context.Context, m *ptx.Module, c *corpus.Case) (*rig, error) {
 	module, err := simt.Load(ctx, m, simt.Options{})
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (r *rig) reset() {
 }
 
 // launch makes a step's launch of a kernel, which may have one parameter more.
-func (r *rig) launch(entry string, s *kernels.Launch) (simt.Launch, error) {
+func (r *rig) launch(entry string, s *corpus.Launch) (simt.Launch, error) {
 	k := r.module.Kernel(entry)
 	if k == nil {
 		return simt.Launch{}, fmt.Errorf("no kernel %s", entry)
@@ -152,7 +152,7 @@ func (r *rig) snapshot() [][]byte {
 // check compares memory and print with the case's reference, and with what the
 // original left.
 func (r *rig) check() error {
-	err := r.c.CheckAll(func(b *kernels.Buffer) ([]byte, error) { return r.byName[b.Name].data, nil })
+	err := r.c.CheckAll(func(b *corpus.Buffer) ([]byte, error) { return r.byName[b.Name].data, nil })
 	if err != nil {
 		return err
 	}

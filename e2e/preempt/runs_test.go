@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 )
@@ -49,7 +49,7 @@ func (y *tally) add(d *drive) {
 }
 
 // sound performs so many runs of a transformed module, the cases in turns.
-func sound(t *testing.T, m *ptx.Module, times int, sum *tally, cases ...*kernels.Case) {
+func sound(t *testing.T, m *ptx.Module, times int, sum *tally, cases ...*corpus.Case) {
 	t.Helper()
 	var rigs []*rig
 	for _, c := range cases {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/preempt"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
@@ -15,10 +15,10 @@ import (
 func TestSound(t *testing.T) {
 	var sum tally
 	t.Run("corpus", func(t *testing.T) {
-		all := kernels.All()
+		all := corpus.All()
 		each := (*runs + 2*len(all) - 1) / (2 * len(all))
 		for _, k := range all {
-			for _, arch := range kernels.Arches() {
+			for _, arch := range corpus.Arches() {
 				t.Run(k.Name+"/"+string(arch), func(t *testing.T) {
 					t.Parallel()
 					m, reports := transform(t, k.PTX(arch))
@@ -28,7 +28,7 @@ func TestSound(t *testing.T) {
 						}
 						t.Logf("%s is left as it is: %v %s", r.Kernel, r.Reason, r.Detail)
 					}
-					sound(t, m, each, &sum, k.Case(kernels.Trivial, 1), k.Case(kernels.Trivial, 2))
+					sound(t, m, each, &sum, k.Case(corpus.Trivial, 1), k.Case(corpus.Trivial, 2))
 				})
 			}
 		}
@@ -59,12 +59,12 @@ func TestLooks(t *testing.T) {
 				t.Parallel()
 				var sum tally
 				for _, name := range []string{"reduce", "transpose", "lookback", "indices", "earlyreturn", "calls"} {
-					k, ok := kernels.ByName(name)
+					k, ok := corpus.ByName(name)
 					if !ok {
 						t.Fatalf("the corpus has no kernel %s", name)
 					}
-					m, _ := transformTo(t, k.PTX(kernels.SM90), preempt.Options{Look: look})
-					r, err := newRig(t.Context(), m, k.Case(kernels.Trivial, 1))
+					m, _ := transformTo(t, k.PTX(corpus.SM90), preempt.Options{Look: look})
+					r, err := newRig(t.Context(), m, k.Case(corpus.Trivial, 1))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/mediator/api"
 )
 
@@ -23,7 +23,7 @@ func TestAdoptSilentGuest(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
 	silent := newContext(t, h, api.VMSpec{Name: "silent"})
-	load := newLoad(t, silent, "scan", kernels.Trivial)
+	load := newLoad(t, silent, "scan", corpus.Trivial)
 	by := newBystander(t, h)
 	before := h.VM("silent")
 	if err := h.Daemon.Kill(); err != nil {

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"testing"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -17,10 +17,10 @@ import (
 func TestCorpus(t *testing.T) {
 	h := host.Start(t, "dfq")
 	var wg sync.WaitGroup
-	for _, arch := range kernels.Arches() {
+	for _, arch := range corpus.Arches() {
 		gpu := newContext(t, h, api.VMSpec{Name: string(arch)})
 		wg.Go(func() {
-			for _, k := range kernels.All() {
+			for _, k := range corpus.All() {
 				if err := runCase(t, gpu, k, arch); err != nil {
 					t.Errorf("%s: %v", arch, err)
 				}
@@ -28,17 +28,17 @@ func TestCorpus(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for _, arch := range kernels.Arches() {
-		if v := h.VM(string(arch)); v.Errors != 0 || v.Kernels < uint64(len(kernels.All())) {
+	for _, arch := range corpus.Arches() {
+		if v := h.VM(string(arch)); v.Errors != 0 || v.Kernels < uint64(len(corpus.All())) {
 			t.Errorf("%s: %d kernels and %d errors by the API", arch, v.Kernels, v.Errors)
 		}
 	}
 }
 
 // runCase runs one kernel and checks what it computed and printed.
-func runCase(t *testing.T, gpu *driver.Context, k kernels.Kernel, arch kernels.Arch) error {
+func runCase(t *testing.T, gpu *driver.Context, k corpus.Kernel, arch corpus.Arch) error {
 	ctx := t.Context()
-	l, err := work.NewLoad(ctx, gpu, k.PTX(arch), k.Case(kernels.Trivial, 42))
+	l, err := workload.NewLoad(ctx, gpu, k.PTX(arch), k.Case(corpus.Trivial, 42))
 	if err != nil {
 		return err
 	}

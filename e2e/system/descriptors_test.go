@@ -14,7 +14,7 @@ import (
 	"vgpud/e2e/host"
 	"vgpud/e2e/proc"
 	"vgpud/mediator/api"
-	guestproc "vgpud/mediator/guest"
+	guestproc "vgpud/mediator/vm"
 )
 
 // openFiles are what a process's descriptors are of, by number.

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -31,13 +31,13 @@ func contextOf(t *testing.T, dev *driver.Device) *driver.Context {
 }
 
 // newLoad puts a case of the corpus into a context.
-func newLoad(t *testing.T, gpu *driver.Context, kernel string, size kernels.Size) *work.Load {
+func newLoad(t *testing.T, gpu *driver.Context, kernel string, size corpus.Size) *workload.Load {
 	t.Helper()
-	k, ok := kernels.ByName(kernel)
+	k, ok := corpus.ByName(kernel)
 	if !ok {
 		t.Fatalf("the corpus has no kernel %q", kernel)
 	}
-	l, err := work.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80), k.Case(size, 1))
+	l, err := workload.NewLoad(t.Context(), gpu, k.PTX(corpus.SM80), k.Case(size, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func newLoad(t *testing.T, gpu *driver.Context, kernel string, size kernels.Size
 // works runs a kernel in a context and checks its result.
 func works(t *testing.T, gpu *driver.Context) {
 	t.Helper()
-	l := newLoad(t, gpu, "scan", kernels.Trivial)
+	l := newLoad(t, gpu, "scan", corpus.Trivial)
 	if err := l.Run(t.Context(), gpu.Own()); err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +72,9 @@ type bystander struct {
 func newBystander(t *testing.T, h *host.Host) *bystander {
 	t.Helper()
 	b := &bystander{t: t, h: h, gpu: newContext(t, h, api.VMSpec{Name: "bystander"}), done: make(chan struct{})}
-	var loads []*work.Load
+	var loads []*workload.Load
 	for _, name := range []string{"scan", "matmul", "reduce"} {
-		loads = append(loads, newLoad(t, b.gpu, name, kernels.Trivial))
+		loads = append(loads, newLoad(t, b.gpu, name, corpus.Trivial))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {

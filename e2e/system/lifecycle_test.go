@@ -18,9 +18,9 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft/remote"
 	"vgpud/guestagent/driver"
-	"vgpud/mediator/guest"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
+	"vgpud/mediator/vm"
 	"vgpud/vfio/pci"
 	"vgpud/vfio/vfiouser"
 )
@@ -133,12 +133,12 @@ func newSessions(t *testing.T) *sessions {
 		return remote.Run(ctx, remote.ServerOptions{Socket: physical, Log: log, Ready: ready})
 	})
 	s.serve("virtual GPU", func(ctx context.Context, ready func()) error {
-		sockets, err := guest.Listen(s.socket, nil, dir)
+		sockets, err := vm.Listen(s.socket, nil, dir)
 		if err != nil {
 			return err
 		}
-		return guest.Run(ctx, guest.Options{
-			Spec:    link.Spec{Name: "guest", Socket: s.socket, GPU: link.GPU{Name: "gpu0", Kind: "soft", Socket: physical}, BAR2Bytes: 64 << 20},
+		return vm.Run(ctx, vm.Options{
+			Spec:    ipc.Spec{Name: "guest", Socket: s.socket, GPU: ipc.GPU{Name: "gpu0", Kind: "soft", Socket: physical}, BAR2Bytes: 64 << 20},
 			Sockets: sockets, Log: log, Version: "test",
 			Command: func() *exec.Cmd { return exec.Command(filepath.Join(bin, "vgpud"), "exec") },
 			Ready: func() error {

@@ -13,7 +13,7 @@ import (
 	"vgpud/e2e/proc"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -145,7 +145,7 @@ func TestDaemonKilledWithContextsOff(t *testing.T) {
 	o.ends()
 	// Its kernel takes a quarter of that; and the limit is counted from the daemon's last
 	// heartbeat.
-	if took := time.Since(killed); took < link.SuspensionLimit/2 {
+	if took := time.Since(killed); took < ipc.SuspensionLimit/2 {
 		t.Errorf("its kernel ended %v after the daemon", took)
 	}
 	// The next daemon has nothing to do, and does it.
@@ -164,7 +164,7 @@ func TestDaemonRestartedWithContextsOff(t *testing.T) {
 	}
 	o.h.Config.GPUs[0].DeepAfter = -1 // so that the cap does not take it off again
 	o.h.StartDaemon()
-	late := time.Since(killed) > link.SuspensionLimit/2 // the executor may have put it back
+	late := time.Since(killed) > ipc.SuspensionLimit/2 // the executor may have put it back
 	if names := o.holds(); len(names) != 0 {
 		t.Errorf("noted: %v", names)
 	}

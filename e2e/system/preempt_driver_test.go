@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/api"
@@ -36,7 +36,7 @@ func TestCorpusPreemptible(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := preemptible(t, h, api.VMSpec{Name: "preemptible"}, driver.PreemptOptions{Forms: preemptForms[0] | preemptForms[1] | preemptForms[2]})
 	ran := map[abi.PreemptForm]int{}
-	for i, k := range kernels.All() {
+	for i, k := range corpus.All() {
 		for j, form := range preemptForms {
 			if !*everyForm && i%len(preemptForms) != j {
 				continue
@@ -49,7 +49,7 @@ func TestCorpusPreemptible(t *testing.T) {
 		}
 	}
 	for _, form := range preemptForms {
-		if least := len(kernels.All()) / 5; ran[form] < least {
+		if least := len(corpus.All()) / 5; ran[form] < least {
 			t.Errorf("%d kernels have run as %v, want at least %d", ran[form], form, least)
 		}
 	}
@@ -57,8 +57,8 @@ func TestCorpusPreemptible(t *testing.T) {
 }
 
 // runForm runs a kernel's case in a form and returns how many of its kernels have that.
-func runForm(ctx context.Context, gpu *driver.Context, k kernels.Kernel, form abi.PreemptForm) (n int, err error) {
-	l, err := work.NewLoad(ctx, gpu, k.PTX(kernels.SM80), k.Case(kernels.Trivial, 42))
+func runForm(ctx context.Context, gpu *driver.Context, k corpus.Kernel, form abi.PreemptForm) (n int, err error) {
+	l, err := workload.NewLoad(ctx, gpu, k.PTX(corpus.SM80), k.Case(corpus.Trivial, 42))
 	if err != nil {
 		return 0, err
 	}
@@ -88,19 +88,19 @@ func runForm(ctx context.Context, gpu *driver.Context, k kernels.Kernel, form ab
 // what both compute is right.
 func TestUrgentTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
-	batch := work.Batch()
+	batch := workload.Batch()
 	long := preemptible(t, h, api.VMSpec{Name: "batch"}, driver.PreemptOptions{Forms: abi.PreemptSingle})
 	k, c, err := batch.Work[0].Case(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := work.NewLoad(t.Context(), long, k.PTX(kernels.SM80), c)
+	l, err := workload.NewLoad(t.Context(), long, k.PTX(corpus.SM80), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Force(abi.PreemptSingle)
 	urgent := preemptible(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: api.MaxPriority}, driver.PreemptOptions{Off: true})
-	short := newLoad(t, urgent, "scan", kernels.Trivial)
+	short := newLoad(t, urgent, "scan", corpus.Trivial)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -142,13 +142,13 @@ func TestFormByCost(t *testing.T) {
 	gpu := preemptible(t, host.Start(t, "dfq"), api.VMSpec{Name: "tuned"}, driver.PreemptOptions{
 		Wanted: tune.Parameters{Overhead: 0.25}, // a busy machine is late by some parts in a hundred
 	})
-	k, c, err := work.Work{
-		Kernel: "throttle", SharedBytes: 48 << 10, Throttle: &kernels.ThrottleConfig{Blocks: 48, Threads: 32, Iterations: 1500},
+	k, c, err := workload.Work{
+		Kernel: "throttle", SharedBytes: 48 << 10, Throttle: &corpus.ThrottleConfig{Blocks: 48, Threads: 32, Iterations: 1500},
 	}.Case(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := work.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80), c)
+	l, err := workload.NewLoad(t.Context(), gpu, k.PTX(corpus.SM80), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"vgpud/clock"
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
@@ -34,7 +34,7 @@ type toiler struct {
 
 // newToiler makes a guest with kernels that leave the GPU when told, in that form,
 // and has it work to the end of the test, with a pause after each case.
-func newToiler(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w work.Work, pause time.Duration) *toiler {
+func newToiler(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w workload.Work, pause time.Duration) *toiler {
 	t.Helper()
 	k := &toiler{t: t, h: h, name: s.Name, done: make(chan struct{})}
 	var err error
@@ -51,7 +51,7 @@ func newToiler(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := work.NewLoad(t.Context(), k.gpu, kernel.PTX(kernels.SM80), c)
+		l, err := workload.NewLoad(t.Context(), k.gpu, kernel.PTX(corpus.SM80), c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,14 +121,14 @@ func (k *toiler) goesOn() {
 // newBatch makes a guest with long kernels.
 func newBatch(t *testing.T, h *host.Host) *toiler {
 	t.Helper()
-	return newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptSingle, work.Batch().Work[0], 0)
+	return newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptSingle, workload.Batch().Work[0], 0)
 }
 
 // newUrgent makes a guest that has something short and urgent to compute now and
 // then.
 func newUrgent(t *testing.T, h *host.Host) *toiler {
 	t.Helper()
-	return newToiler(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: urgency, Weight: 2}, abi.PreemptSingle, work.Urgent().Work[0], 10*time.Millisecond)
+	return newToiler(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: urgency, Weight: 2}, abi.PreemptSingle, workload.Urgent().Work[0], 10*time.Millisecond)
 }
 
 // evictedMore waits until kernels of a guest were taken off the GPU once more.
@@ -185,7 +185,7 @@ func TestUrgentKernelTakesTheGPU(t *testing.T) {
 func TestFairQueueTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "dfq")
 	light := newBatch(t, h)
-	heavy := newToiler(t, h, api.VMSpec{Name: "heavy", Weight: 4}, abi.PreemptSingle, work.Batch().Work[0], 0)
+	heavy := newToiler(t, h, api.VMSpec{Name: "heavy", Weight: 4}, abi.PreemptSingle, workload.Batch().Work[0], 0)
 	v := evictedMore(h, "batch", 2)
 	light.goesOn()
 	heavy.goesOn()
@@ -198,7 +198,7 @@ func TestFairQueueTakesTheGPU(t *testing.T) {
 // guest's leave as many SMs as the urgent one's need, and take them back.
 func TestSomeSMsAreEnough(t *testing.T) {
 	h := host.Start(t, "hpf", "--mode", "co-run")
-	batch := newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptPersistent, work.Batch().Work[0], 0)
+	batch := newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptPersistent, workload.Batch().Work[0], 0)
 	urgent := newUrgent(t, h)
 	h.Until("an eviction from some SMs", func() error {
 		gpus, err := h.Client.GPUs(t.Context())

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
@@ -70,12 +70,12 @@ func used(h *host.Host) (long, short float64) {
 func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) {
 	t.Helper()
 	gpu := newContext(t, h, s)
-	k, ok := kernels.ByName("throttle")
+	k, ok := corpus.ByName("throttle")
 	if !ok {
 		t.Fatal("the corpus has no throttle")
 	}
-	l, err := work.NewLoad(t.Context(), gpu, k.PTX(kernels.SM80),
-		kernels.Throttle(kernels.ThrottleConfig{Blocks: 1, Threads: 128, Iterations: iterations}))
+	l, err := workload.NewLoad(t.Context(), gpu, k.PTX(corpus.SM80),
+		corpus.Throttle(corpus.ThrottleConfig{Blocks: 1, Threads: 128, Iterations: iterations}))
 	if err != nil {
 		t.Fatal(err)
 	}

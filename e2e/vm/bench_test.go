@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"vgpud/clock"
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
 	"vgpud/e2e/proc"
-	"vgpud/e2e/work"
 	"vgpud/mediator/api"
 	"vgpud/vfio/qemu"
 )
@@ -30,10 +30,10 @@ func BenchmarkLaunch(b *testing.B) {
 	m.ready()
 	for b.Loop() {
 		var out bytes.Buffer
-		if err := work.Run(b.Context(), work.Plan{Name: "client", Socket: client.Socket, Measure: launches}, &out); err != nil {
+		if err := workload.Run(b.Context(), workload.Plan{Name: "client", Socket: client.Socket, Measure: launches}, &out); err != nil {
 			b.Fatal(err)
 		}
-		reports := []work.LatencyReport{latencies(b, out.Bytes()), m.latencies()}
+		reports := []workload.LatencyReport{latencies(b, out.Bytes()), m.latencies()}
 		printLatencies(b, []string{"client", "VM"}, reports)
 		for i, name := range []string{"client", "vm"} {
 			for j, way := range []string{"polled", "interrupt", "kick", "asleep"} {
@@ -45,9 +45,9 @@ func BenchmarkLaunch(b *testing.B) {
 }
 
 // latencies measures launches in the VM.
-func (m *machine) latencies() work.LatencyReport {
+func (m *machine) latencies() workload.LatencyReport {
 	m.tb.Helper()
-	plan, err := json.Marshal(work.Plan{Name: "vm", Agent: true, Measure: launches})
+	plan, err := json.Marshal(workload.Plan{Name: "vm", Agent: true, Measure: launches})
 	if err != nil {
 		m.tb.Fatal(err)
 	}
@@ -67,16 +67,16 @@ func (m *machine) latencies() work.LatencyReport {
 	return latencies(m.tb, text)
 }
 
-func latencies(tb testing.TB, text []byte) work.LatencyReport {
+func latencies(tb testing.TB, text []byte) workload.LatencyReport {
 	tb.Helper()
-	var r work.LatencyReport
+	var r workload.LatencyReport
 	if err := json.Unmarshal(text, &r); err != nil {
 		tb.Fatalf("report %q: %v", text, err)
 	}
 	return r
 }
 
-func printLatencies(tb testing.TB, names []string, reports []work.LatencyReport) {
+func printLatencies(tb testing.TB, names []string, reports []workload.LatencyReport) {
 	tb.Helper()
 	t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\nµs\tp50\tp99\tstore\tdoorbell\tfetch\texecute\tinterrupt\treturn\tclocks ±\tdoorbells\tinterrupts\t")
@@ -117,7 +117,7 @@ func BenchmarkIdle(b *testing.B) {
 		idle(b, t, h, machines, names, "their agents alone")
 		var workers []*worker
 		for i, m := range machines {
-			workers = append(workers, m.run(work.Plan{Name: names[i], Idle: true}))
+			workers = append(workers, m.run(workload.Plan{Name: names[i], Idle: true}))
 		}
 		idle(b, t, h, machines, names, "a context that nobody uses")
 		for _, w := range workers {

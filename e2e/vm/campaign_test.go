@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"vgpud/clock"
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/work"
 	"vgpud/mediator/api"
 	"vgpud/vfio/qemu"
 )
@@ -32,7 +32,7 @@ func TestCampaign(t *testing.T) {
 	// Four VMs on few processors have less to give: a slower GPU.
 	h := patient(host.Start(t, "dfq", "--warp-time", "1us"))
 	weights := map[string]float64{"a": 1, "b": 1, "c": 2, "d": 4}
-	kinds := map[string][]work.Work{"a": long, "b": medium, "c": medium, "d": medium}
+	kinds := map[string][]workload.Work{"a": long, "b": medium, "c": medium, "d": medium}
 	const unlucky = "b"
 	machines, workers := make(map[string]*machine), make(map[string]*worker)
 	names := slices.Sorted(maps.Keys(weights))
@@ -50,7 +50,7 @@ func TestCampaign(t *testing.T) {
 	watching.Go(func() { s.watch(ctx) })
 
 	resets := 0
-	past := make(map[string]work.Report) // of the workers that have ended
+	past := make(map[string]workload.Report) // of the workers that have ended
 	note := func(name string) {
 		r, sum := workers[name].last(), past[name]
 		sum.Cases += r.Cases

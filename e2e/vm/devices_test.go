@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/gpu/corpus"
 	"vgpud/mediator/api"
 	"vgpud/vfio/qemu"
 )
@@ -23,7 +23,7 @@ func TestSeveralDevices(t *testing.T) {
 	}
 	m := boot(t, h, qemu.Options{Name: "several"}, gpus...)
 	m.ready()
-	workers := []*worker{m.run(corpus(m.address(id(0))))}
+	workers := []*worker{m.run(corpusPlan(m.address(id(0))))}
 	for i, g := range gpus[1:] {
 		workers = append(workers, m.begin(g.Name, m.address(id(1+i)), short))
 	}
@@ -36,7 +36,7 @@ func TestSeveralDevices(t *testing.T) {
 	}
 	h.Until("every kernel of the corpus", func() error {
 		workers[0].right()
-		if done, all := workers[0].last().Cases, len(kernels.All()); done < uint64(all) {
+		if done, all := workers[0].last().Cases, len(corpus.All()); done < uint64(all) {
 			return fmt.Errorf("%d of %d", done, all)
 		}
 		return nil
@@ -51,10 +51,10 @@ func TestSeveralDevices(t *testing.T) {
 }
 
 // corpus is to run every kernel of the corpus, one after the other.
-func corpus(address string) work.Plan {
-	p := work.Plan{Name: "corpus", PCI: address, Workers: 1, Channels: 1, Seed: 1}
-	for _, k := range kernels.All() {
-		p.Work = append(p.Work, work.Work{Kernel: k.Name, Size: kernels.Trivial.String(), Repeat: 1})
+func corpusPlan(address string) workload.Plan {
+	p := workload.Plan{Name: "corpus", PCI: address, Workers: 1, Channels: 1, Seed: 1}
+	for _, k := range corpus.All() {
+		p.Work = append(p.Work, workload.Work{Kernel: k.Name, Size: corpus.Trivial.String(), Repeat: 1})
 	}
 	return p
 }

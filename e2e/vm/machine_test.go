@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/work"
 	"vgpud/mediator/api"
 	"vgpud/vfio/qemu"
 )
@@ -146,7 +146,7 @@ type worker struct {
 	p    *qemu.Process
 
 	mu     sync.Mutex
-	report work.Report
+	report workload.Report
 	begun  chan struct{}
 	done   chan struct{}
 	err    error // once done is closed
@@ -155,17 +155,17 @@ type worker struct {
 // Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs. Often is
 // medium, with more of it between checks, which take a VM more time than the launches.
 var (
-	long   = []work.Work{{Kernel: "matmul", Size: "small", Repeat: 2}, {Kernel: "scan", Size: "small", Repeat: 1}}
-	medium = []work.Work{{Kernel: "warp", Size: "small", Repeat: 2}, {Kernel: "reduce", Size: "small", Repeat: 2}}
-	often  = []work.Work{{Kernel: "warp", Size: "small", Repeat: 8}, {Kernel: "reduce", Size: "small", Repeat: 8}}
-	short  = []work.Work{{Kernel: "vecadd", Size: "trivial", Repeat: 8}, {Kernel: "nnlayer", Size: "trivial", Repeat: 4}}
+	long   = []workload.Work{{Kernel: "matmul", Size: "small", Repeat: 2}, {Kernel: "scan", Size: "small", Repeat: 1}}
+	medium = []workload.Work{{Kernel: "warp", Size: "small", Repeat: 2}, {Kernel: "reduce", Size: "small", Repeat: 2}}
+	often  = []workload.Work{{Kernel: "warp", Size: "small", Repeat: 8}, {Kernel: "reduce", Size: "small", Repeat: 8}}
+	short  = []workload.Work{{Kernel: "vecadd", Size: "trivial", Repeat: 8}, {Kernel: "nnlayer", Size: "trivial", Repeat: 4}}
 )
 
 // begin starts a program that works at kinds, always with more waiting, on the
 // virtual GPU at a PCI address, or the only one, and waits until it is at it.
-func (m *machine) begin(name, address string, kinds []work.Work) *worker {
+func (m *machine) begin(name, address string, kinds []workload.Work) *worker {
 	m.tb.Helper()
-	p := work.Plan{Name: name, PCI: address, Work: kinds, Workers: 5, Channels: 5, Seed: 1}
+	p := workload.Plan{Name: name, PCI: address, Work: kinds, Workers: 5, Channels: 5, Seed: 1}
 	if address == "" {
 		// With launches that can leave, a context takes GPU memory for them when the first comes, whenever that is: what
 		// another guest left behind could not be told from it. A plugged device's guest has them.
@@ -175,7 +175,7 @@ func (m *machine) begin(name, address string, kinds []work.Work) *worker {
 }
 
 // run starts a program that does what the plan says, by way of the agent.
-func (m *machine) run(p work.Plan) *worker {
+func (m *machine) run(p workload.Plan) *worker {
 	m.tb.Helper()
 	p.Agent = true
 	plan, err := json.Marshal(p)
@@ -204,7 +204,7 @@ func (m *machine) run(p work.Plan) *worker {
 }
 
 func (w *worker) take(line string) {
-	var r work.Report
+	var r workload.Report
 	err := json.Unmarshal([]byte(line), &r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +218,7 @@ func (w *worker) take(line string) {
 	}
 }
 
-func (w *worker) last() work.Report {
+func (w *worker) last() workload.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.report

@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"vgpud/e2e/kernels"
 	"vgpud/gpu"
+	"vgpud/gpu/corpus"
 )
 
 // RunCase carries a case of the corpus out in a context, with copies, launches and all,
 // and checks its results. It returns the GPU time of its launches, and leaves nothing
 // in the context.
-func RunCase(tb testing.TB, ctx gpu.Context, k kernels.Kernel, c *kernels.Case) (busy time.Duration) {
+func RunCase(tb testing.TB, ctx gpu.Context, k corpus.Kernel, c *corpus.Case) (busy time.Duration) {
 	tb.Helper()
-	m, err := ctx.LoadModule([]byte(k.PTX(kernels.SM80)))
+	m, err := ctx.LoadModule([]byte(k.PTX(corpus.SM80)))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func RunCase(tb testing.TB, ctx gpu.Context, k kernels.Kernel, c *kernels.Case) 
 		}
 		busy += o.End - o.Start
 	}
-	err = c.CheckAll(func(b *kernels.Buffer) ([]byte, error) {
+	err = c.CheckAll(func(b *corpus.Buffer) ([]byte, error) {
 		got := make([]byte, b.Size)
 		f, err := ch.CopyOut(got, at[b.Name])
 		if err != nil {
@@ -67,7 +67,7 @@ func RunCase(tb testing.TB, ctx gpu.Context, k kernels.Kernel, c *kernels.Case) 
 
 // place makes and fills the case's buffers. owned are those that are no variables of
 // the module.
-func place(tb testing.TB, ctx gpu.Context, ch gpu.Channel, m gpu.Module, c *kernels.Case) (at map[string]gpu.Ptr, owned []gpu.Ptr) {
+func place(tb testing.TB, ctx gpu.Context, ch gpu.Channel, m gpu.Module, c *corpus.Case) (at map[string]gpu.Ptr, owned []gpu.Ptr) {
 	tb.Helper()
 	at = make(map[string]gpu.Ptr)
 	for _, b := range c.Buffers {
@@ -90,7 +90,7 @@ func place(tb testing.TB, ctx gpu.Context, ch gpu.Channel, m gpu.Module, c *kern
 }
 
 // launch is a step of a case whose buffers are at the given places.
-func launch(tb testing.TB, m gpu.Module, s *kernels.Launch, at map[string]gpu.Ptr) *gpu.Launch {
+func launch(tb testing.TB, m gpu.Module, s *corpus.Launch, at map[string]gpu.Ptr) *gpu.Launch {
 	tb.Helper()
 	f, err := m.Function(s.Entry)
 	if err != nil {
@@ -112,7 +112,7 @@ func launch(tb testing.TB, m gpu.Module, s *kernels.Launch, at map[string]gpu.Pt
 }
 
 // checkPrinted checks the lines that a case prints, which come in any order.
-func checkPrinted(tb testing.TB, ctx gpu.Context, c *kernels.Case) {
+func checkPrinted(tb testing.TB, ctx gpu.Context, c *corpus.Case) {
 	tb.Helper()
 	if len(c.Printed) == 0 {
 		return

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/e2e/kernels"
 	"vgpud/gpu"
+	"vgpud/gpu/corpus"
 	"vgpud/gpu/gputest"
 	"vgpud/gpu/nvidia/cuda"
 )
@@ -119,8 +119,8 @@ func TestHardwareList(t *testing.T) {
 // Every kernel of the corpus has its reference's results.
 func TestHardwareCorpus(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
-	for _, k := range kernels.All() {
-		for _, size := range kernels.Sizes() {
+	for _, k := range corpus.All() {
+		for _, size := range corpus.Sizes() {
 			t.Run(k.Name+"/"+size.String(), func(t *testing.T) { gputest.RunCase(t, c, k, k.Case(size, 1)) })
 		}
 	}

@@ -3,8 +3,8 @@ package soft
 import (
 	"testing"
 
-	"vgpud/e2e/kernels"
 	"vgpud/gpu"
+	"vgpud/gpu/corpus"
 	"vgpud/gpu/gputest"
 )
 
@@ -15,22 +15,22 @@ func TestCorpusLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range kernels.All() {
-		t.Run(k.Name, func(t *testing.T) { gputest.RunCase(t, ctx, k, k.Case(kernels.Trivial, 1)) })
+	for _, k := range corpus.All() {
+		t.Run(k.Name, func(t *testing.T) { gputest.RunCase(t, ctx, k, k.Case(corpus.Trivial, 1)) })
 	}
 }
 
 // BenchmarkCorpus says for each kernel how much CPU a second of its GPU time costs: at most a half is what the cost
 // model is set for.
 func BenchmarkCorpus(b *testing.B) {
-	for _, k := range kernels.All() {
+	for _, k := range corpus.All() {
 		b.Run(k.Name, func(b *testing.B) {
 			d := newDevice(b, Options{MemoryBytes: 256 << 20})
 			ctx, err := d.NewContext(b.Context(), gpu.ContextOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			c := k.Case(kernels.Small, 1)
+			c := k.Case(corpus.Small, 1)
 			before, err := d.Usage()
 			if err != nil {
 				b.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/accounting"
+	"vgpud/accounting/nvreg"
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/gpu/nvreg"
 	"vgpud/internal/memfd"
 )
 

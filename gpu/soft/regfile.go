@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 	"vgpud/internal/memfd"
 )
 

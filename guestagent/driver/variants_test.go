@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/preempt"
 	"vgpud/guestagent/preempt/tune"
 	"vgpud/guestagent/preempt/tune/cache"
@@ -41,8 +41,8 @@ func entries(t *testing.T, text string) map[string]bool {
 // TestVariantsOfTheCorpus holds that what is loaded in place of each module parses, begins with the module, and has all
 // forms that there are of its kernels.
 func TestVariantsOfTheCorpus(t *testing.T) {
-	for _, k := range kernels.All() {
-		source := k.PTX(kernels.SM80)
+	for _, k := range corpus.All() {
+		source := k.PTX(corpus.SM80)
 		v := wanted(0).variants(context.Background(), []byte(source), maxImage)
 		if v.why.Reason != "" {
 			t.Errorf("%s: %+v", k.Name, v.why)
@@ -77,8 +77,8 @@ func TestVariantsOfTheCorpus(t *testing.T) {
 
 // TestLessWhereItIsTooLong makes fewer forms where the text would not fit.
 func TestLessWhereItIsTooLong(t *testing.T) {
-	k, _ := kernels.ByName("matmul")
-	source := []byte(k.PTX(kernels.SM80))
+	k, _ := corpus.ByName("matmul")
+	source := []byte(k.PTX(corpus.SM80))
 	whole := len(wanted(every).variants(t.Context(), source, maxImage).image)
 	seen := map[abi.PreemptForm]bool{}
 	for room := whole; room > len(source); room -= 64 {
@@ -122,8 +122,8 @@ func TestHashes(t *testing.T) {
 
 // TestKnownKernels makes forms by what is known.
 func TestKnownKernels(t *testing.T) {
-	k, _ := kernels.ByName("matmul")
-	source := []byte(k.PTX(kernels.SM80))
+	k, _ := corpus.ByName("matmul")
+	source := []byte(k.PTX(corpus.SM80))
 	key := wanted(0).variants(t.Context(), source, maxImage).kernels["matmul"].key
 	class := func(tasks uint64, why tune.Why) tune.ClassRecord {
 		return tune.ClassRecord{Class: tune.Shape{Tasks: tasks}.Class(), Tasks: tasks, Slots: 8, Why: why, Original: 1, Chosen: 1, Ran: 1}
@@ -153,11 +153,11 @@ func TestKnownKernels(t *testing.T) {
 func BenchmarkVariants(b *testing.B) {
 	for _, name := range []string{"matmul", "fft", "particlefilter"} {
 		b.Run(name, func(b *testing.B) {
-			k, ok := kernels.ByName(name)
+			k, ok := corpus.ByName(name)
 			if !ok {
 				b.Fatal("the corpus has no such kernel")
 			}
-			source := []byte(k.PTX(kernels.SM80))
+			source := []byte(k.PTX(corpus.SM80))
 			p := wanted(0)
 			b.SetBytes(int64(len(source)))
 			for b.Loop() {

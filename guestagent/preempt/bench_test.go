@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/ptx"
 )
 
@@ -15,8 +15,8 @@ import (
 func BenchmarkTransform(b *testing.B) {
 	var sources []string
 	bytes := 0
-	for _, k := range kernels.All() {
-		src := k.PTX(kernels.SM90)
+	for _, k := range corpus.All() {
+		src := k.PTX(corpus.SM90)
 		sources = append(sources, src)
 		bytes += len(src)
 	}
@@ -64,8 +64,8 @@ func BenchmarkTransform(b *testing.B) {
 
 // BenchmarkTransformLarge is the same for one large kernel, to see what grows faster than the text.
 func BenchmarkTransformLarge(b *testing.B) {
-	k, _ := kernels.ByName("earlyreturn")
-	src := k.PTX(kernels.SM90)
+	k, _ := corpus.ByName("earlyreturn")
+	src := k.PTX(corpus.SM90)
 	head, body, _ := strings.Cut(src, "$L__BB0_2:")
 	middle, tail, _ := strings.Cut(body, "\tbar.sync")
 	var all strings.Builder

@@ -9,7 +9,7 @@ import (
 // FuzzTransform holds Transform to what it promises of any module: no panic, and an output that parses, binds and has
 // every form that the report names. (That it computes the same is tested with a GPU in software, in e2e/preempt.)
 func FuzzTransform(f *testing.F) {
-	corpus(f, func(_, src string) {
+	corpusFiles(f, func(_, src string) {
 		if len(src) < 8<<10 {
 			f.Add(src)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/ptx"
 )
 
@@ -84,9 +84,9 @@ func transform(t testing.TB, src string, o Options) (*ptx.Module, map[string]Rep
 }
 
 // corpus calls f with each PTX file that the house has.
-func corpus(t testing.TB, f func(name, src string)) {
-	for _, arch := range kernels.Arches() {
-		for _, k := range kernels.All() {
+func corpusFiles(t testing.TB, f func(name, src string)) {
+	for _, arch := range corpus.Arches() {
+		for _, k := range corpus.All() {
 			f(string(arch)+"/"+k.Name, k.PTX(arch))
 		}
 	}
@@ -107,7 +107,7 @@ func corpus(t testing.TB, f func(name, src string)) {
 
 func TestCorpus(t *testing.T) {
 	total, preemptible, looped := 0, 0, 0
-	corpus(t, func(name, src string) {
+	corpusFiles(t, func(name, src string) {
 		_, reports := transform(t, src, Options{})
 		for k, r := range reports {
 			total++
@@ -134,11 +134,11 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			src, err := os.ReadFile(filepath.Join("testdata", name+".in.ptx"))
 			if err != nil {
-				k, ok := kernels.ByName(name)
+				k, ok := corpus.ByName(name)
 				if !ok {
 					t.Fatal(err)
 				}
-				src = []byte(k.PTX(kernels.SM90))
+				src = []byte(k.PTX(corpus.SM90))
 			}
 			out, _ := transform(t, string(src), Options{})
 			golden := filepath.Join("testdata", name+".golden.ptx")

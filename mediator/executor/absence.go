@@ -6,7 +6,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // absences are the times in which the context's channels were off the GPU, in
@@ -84,10 +84,10 @@ func (x *Executor) ran(start, end time.Duration) (t, late time.Duration) {
 
 const (
 	// lookEvery is how often an executor looks whether it was left disabled.
-	lookEvery = link.SuspensionLimit / 8
+	lookEvery = ipc.SuspensionLimit / 8
 	// enableGrace is how long a daemon that is alive may take to enable the contexts
 	// of a guest that it lets run.
-	enableGrace = link.SuspensionLimit / 2
+	enableGrace = ipc.SuspensionLimit / 2
 )
 
 // keeper enables the executor's own context where the daemon has not: it is gone, or
@@ -143,7 +143,7 @@ func (k *keeper) look(now time.Duration) {
 		return
 	case k.x.undone.Load():
 		return
-	case page.Verdict(now) == link.Suspend:
+	case page.Verdict(now) == ipc.Suspend:
 		k.since = 0
 		return
 	case k.since == 0:

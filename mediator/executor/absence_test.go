@@ -12,7 +12,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -85,18 +85,18 @@ func (n *nested) Resume(gpu.Context) error {
 func TestKeeper(t *testing.T) {
 	type at struct {
 		now, beat time.Duration
-		verdict   link.Verdict
+		verdict   ipc.Verdict
 		disabled  bool
 		calls     int // so far
 	}
 	const s = time.Second
 	for name, steps := range map[string][]at{
-		"meant":                 {{1 * s, 1 * s, link.Suspend, true, 0}, {30 * s, 29 * s, link.Suspend, true, 0}},
-		"daemon gone":           {{1 * s, 1 * s, link.Suspend, true, 0}, {3 * s, 1 * s, link.Suspend, true, 0}, {3*s + 1, 1 * s, link.Suspend, true, 1}, {9 * s, 1 * s, link.Suspend, true, 1}},
-		"being enabled":         {{1 * s, 1 * s, link.Run, true, 0}, {1*s + enableGrace/2, 1 * s, link.Run, false, 0}, {9 * s, 9 * s, link.Run, false, 0}},
-		"daemon can't":          {{1 * s, 1 * s, link.Run, true, 0}, {1*s + enableGrace, 1*s + enableGrace, link.Run, true, 1}, {9 * s, 9 * s, link.Run, true, 1}},
-		"gone after the word":   {{1 * s, 1 * s, link.Run, true, 0}, {1*s + 2*link.SilenceLimit, 1 * s, link.Run, true, 1}},
-		"gone, and again later": {{9 * s, 1 * s, link.Suspend, true, 1}, {10 * s, 10 * s, link.Run, false, 1}, {20 * s, 20 * s, link.Suspend, true, 1}, {30 * s, 20 * s, link.Suspend, true, 2}},
+		"meant":                 {{1 * s, 1 * s, ipc.Suspend, true, 0}, {30 * s, 29 * s, ipc.Suspend, true, 0}},
+		"daemon gone":           {{1 * s, 1 * s, ipc.Suspend, true, 0}, {3 * s, 1 * s, ipc.Suspend, true, 0}, {3*s + 1, 1 * s, ipc.Suspend, true, 1}, {9 * s, 1 * s, ipc.Suspend, true, 1}},
+		"being enabled":         {{1 * s, 1 * s, ipc.Run, true, 0}, {1*s + enableGrace/2, 1 * s, ipc.Run, false, 0}, {9 * s, 9 * s, ipc.Run, false, 0}},
+		"daemon can't":          {{1 * s, 1 * s, ipc.Run, true, 0}, {1*s + enableGrace, 1*s + enableGrace, ipc.Run, true, 1}, {9 * s, 9 * s, ipc.Run, true, 1}},
+		"gone after the word":   {{1 * s, 1 * s, ipc.Run, true, 0}, {1*s + 2*ipc.SilenceLimit, 1 * s, ipc.Run, true, 1}},
+		"gone, and again later": {{9 * s, 1 * s, ipc.Suspend, true, 1}, {10 * s, 10 * s, ipc.Run, false, 1}, {20 * s, 20 * s, ipc.Suspend, true, 1}, {30 * s, 20 * s, ipc.Suspend, true, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFakeRig(t)
@@ -320,11 +320,11 @@ func TestHandlesAreHandedOver(t *testing.T) {
 			if c.sent {
 				files = append(files, theirs)
 			}
-			vm, ended := serve(t, link.Setup{Guest: "g", Slot: 2, Header: abi.HeaderBytes(testChannels), Handles: c.takes}, func(context.Context, link.GPU) (gpu.Device, error) {
+			vm, ended := serve(t, ipc.Setup{Guest: "g", Slot: 2, Header: abi.HeaderBytes(testChannels), Handles: c.takes}, func(context.Context, ipc.GPU) (gpu.Device, error) {
 				d, err := soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
 				return &handledGPU{d, files, c.err}, err
 			})
-			if m, err := vm.Receive(); err != nil || m.Kind != link.KindReady {
+			if m, err := vm.Receive(); err != nil || m.Kind != ipc.KindReady {
 				t.Fatalf("%+v, %v", m, err)
 			}
 			if err := vm.Shut(10 * time.Second); err != nil {
@@ -343,7 +343,7 @@ func TestHandlesAreHandedOver(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || m.Kind != link.KindHandles || len(m.Files) != 1 {
+			if err != nil || m.Kind != ipc.KindHandles || len(m.Files) != 1 {
 				t.Fatalf("got %+v, %v", m, err)
 			}
 			if h, err := m.ReadHandles(); err != nil || h.Slot != 2 || string(h.Names) != `{"client":7}` {

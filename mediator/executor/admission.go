@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // admission is how a context keeps to its guest's bound on GPUs where a suspension can't
@@ -14,9 +14,9 @@ import (
 // is ended the guest has used its time, and is suspended before the next one goes.
 //
 // What a context has there, and since when it waits for room, is on the guest's page: see
-// [link.Ranks].
+// [ipc.Ranks].
 type admission struct {
-	ranks *link.Ranks
+	ranks *ipc.Ranks
 	long  int // launches on the GPU, or about to be put there, that are not known to be brief
 	// waits is whether one waits for other contexts' launches to end, and since when; late
 	// is since when only for a context that goes before, 0: it does not.
@@ -98,7 +98,7 @@ func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
 	a := &x.admission
 	next, room := x.thereWith(s), x.o.Ahead.Work
 	answer := a.ranks.Admit(next, room, false)
-	if answer != link.Admitted {
+	if answer != ipc.Admitted {
 		now := x.o.Clock.Now()
 		if a.waits = true; a.since == 0 {
 			a.since = now
@@ -107,14 +107,14 @@ func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
 			answer = a.ranks.Admit(next, room, false)
 		}
 		switch {
-		case answer != link.Behind:
+		case answer != ipc.Behind:
 			a.late = 0
 		case a.late == 0:
 			a.late = now
 		case now-a.late >= patience:
 			answer = a.ranks.Admit(next, room, true)
 		}
-		if answer != link.Admitted {
+		if answer != ipc.Admitted {
 			x.drainFor(ch, s)
 			return false
 		}
@@ -130,8 +130,8 @@ func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
 }
 
 // thereWith returns what the context has on the GPU with s.
-func (x *Executor) thereWith(s foreseen) link.Ahead {
-	return link.Ahead{Launches: x.there + 1, Work: x.predicted + s.work, Long: s.long || x.admission.long > 0}
+func (x *Executor) thereWith(s foreseen) ipc.Ahead {
+	return ipc.Ahead{Launches: x.there + 1, Work: x.predicted + s.work, Long: s.long || x.admission.long > 0}
 }
 
 // take takes room for a launch that the daemon has let run.
@@ -149,7 +149,7 @@ func (x *Executor) leave(s foreseen) {
 func (x *Executor) count(s foreseen, n int) {
 	x.note(s, n)
 	if x.bounded() {
-		x.slot.SetAhead(link.Ahead{Launches: x.there, Work: x.predicted, Long: x.admission.long > 0})
+		x.slot.SetAhead(ipc.Ahead{Launches: x.there, Work: x.predicted, Long: x.admission.long > 0})
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -14,7 +14,7 @@ import (
 type manyContexts struct {
 	t    *testing.T
 	sim  clock.Sim
-	page *link.Page
+	page *ipc.Page
 	all  []*member
 }
 
@@ -123,7 +123,7 @@ func TestOneKernelOfAGuest(t *testing.T) {
 		if n := slot.Counters().Kernels; n != 4 || m.x.there != 0 || m.x.predicted != 0 {
 			t.Errorf("context %d: %d kernels, %d of %v counted on the GPU", i, n, m.x.there, m.x.predicted)
 		}
-		if a, w := slot.Ahead(), slot.Waiting(); a != (link.Ahead{}) || w != 0 {
+		if a, w := slot.Ahead(), slot.Waiting(); a != (ipc.Ahead{}) || w != 0 {
 			t.Errorf("context %d: in the end the page says %+v, waiting since %v", i, a, w)
 		}
 	}
@@ -249,11 +249,11 @@ func TestBriefThatAreNot(t *testing.T) {
 		c.step(false)
 		c.step(true)
 		const most = time.Second - time.Second/overstayMargin
-		c.page.SetBill(link.Bill{Used: most})
+		c.page.SetBill(ipc.Bill{Used: most})
 		if c.step(true); c.all[0].x.poison != nil || c.all[1].x.poison != nil {
 			t.Error("ended too early")
 		}
-		c.page.SetBill(link.Bill{Used: most + time.Millisecond})
+		c.page.SetBill(ipc.Bill{Used: most + time.Millisecond})
 		c.step(true)
 		for i, m := range c.all {
 			if ended := m.x.poison != nil; ended != known {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"vgpud/gpu"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -54,9 +54,9 @@ func TestLeftIsReadBehindTheKernel(t *testing.T) {
 			c.preemptible(g, fn, k, 30)
 			slot := r.page.Context(0)
 			for n := range uint64(3) {
-				r.stepUntil("it runs", func() bool { return r.newest().State == stub.Running })
+				r.stepUntil("it runs", func() bool { return r.newest().State == slotstate.Running })
 				r.evictAll(math.MaxUint32)
-				r.stepUntil("it leaves", func() bool { return slot.Counters().Evictions == n+1 || r.newest().State == stub.Done })
+				r.stepUntil("it leaves", func() bool { return slot.Counters().Evictions == n+1 || r.newest().State == slotstate.Done })
 			}
 			if cs := g.receive(1); cs[0].Status != abi.StatusOK {
 				t.Errorf("launch %+v", cs[0])

@@ -7,7 +7,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -140,7 +140,7 @@ func TestBlockOfALaunchThatNobodyReadBack(t *testing.T) {
 	k := kernels[2]
 	fn := closed.load(testdata(t, k.file), k.name)
 	closed.counting(800).preemptible(closed, fn, k, 30)
-	r.stepUntil("it runs", func() bool { return r.newest().State == stub.Running })
+	r.stepUntil("it runs", func() bool { return r.newest().State == slotstate.Running })
 	r.x.Shut(0, func(err error) {
 		if err != nil {
 			t.Error(err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -119,7 +119,7 @@ type pending struct {
 	com    abi.Completion
 }
 
-func newChannel(x *Executor, c link.Channel) (*channel, error) {
+func newChannel(x *Executor, c ipc.Channel) (*channel, error) {
 	page, err := slice(x.o.Shared, c.Words, abi.PageSize)
 	if err != nil {
 		return nil, err
@@ -328,7 +328,7 @@ func (ch *channel) die(err error) {
 	ch.x.o.Log.Debug("channel ended", "channel", ch.index, "err", err)
 	ch.x.report(func() {
 		if f := ch.x.o.ChannelFailed; f != nil {
-			f(link.ChannelFailure{Index: ch.index, Generation: ch.generation, Code: uint32(code)})
+			f(ipc.ChannelFailure{Index: ch.index, Generation: ch.generation, Code: uint32(code)})
 		}
 	})
 }

@@ -6,12 +6,12 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // endLimit is how long a process that is to end may take to. By then what a keeper
 // undoes where the daemon is gone was undone, and Run may have come back.
-const endLimit = 2 * link.SuspensionLimit
+const endLimit = 2 * ipc.SuspensionLimit
 
 // deadMan is a dead man's handle. The goroutine of Run can wait in the driver for the
 // very kernel that only the end of the process stops, or for a GPU that nobody gives

@@ -10,7 +10,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -44,7 +44,7 @@ func (d *stuckGPU) Resume(gpu.Context) error  { d.letGo(); return nil }
 // stuck is a process whose Run waits in the driver.
 type stuck struct {
 	gpu      *stuckGPU
-	vm       *link.Conn
+	vm       *ipc.Conn
 	clock    *clock.Sim // the executor's
 	patience *clock.Sim // the dead man's handle's
 	exited   chan int
@@ -61,16 +61,16 @@ func serveStuck(t *testing.T, disabled bool) *stuck {
 		s.exited <- code
 		s.gpu.letGo() // as the end of a process does
 	}}}
-	var page *link.Page
-	s.vm, page, s.ended = serveIn(t, p, link.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, link.GPU) (gpu.Device, error) {
+	var page *ipc.Page
+	s.vm, page, s.ended = serveIn(t, p, ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, ipc.GPU) (gpu.Device, error) {
 		return s.gpu, nil
 	})
-	if m, err := s.vm.Receive(); err != nil || m.Kind != link.KindReady || m.Error != "" {
+	if m, err := s.vm.Receive(); err != nil || m.Kind != ipc.KindReady || m.Error != "" {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	page.SetDisabled(0, disabled)
 	page.Beat(s.clock.Now())
-	page.SetVerdict(link.Suspend)
+	page.SetVerdict(ipc.Suspend)
 	<-s.gpu.in
 	return s
 }
@@ -103,11 +103,11 @@ func TestHangHoldsUpRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f link.Fault
+	var f ipc.Fault
 	if err := m.Decode(&f); err != nil {
 		t.Fatal(err)
 	}
-	if m.Kind != link.KindFault || abi.ErrorCode(f.Code) != abi.ErrorTimeLimit {
+	if m.Kind != ipc.KindFault || abi.ErrorCode(f.Code) != abi.ErrorTimeLimit {
 		t.Errorf("%s with code %v", m.Kind, abi.ErrorCode(f.Code))
 	}
 	if m, err := s.vm.Receive(); !errors.Is(err, io.EOF) {
@@ -132,7 +132,7 @@ func TestOrphanIsEnabled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.patience.AwaitWaiters(1) // it knows that vm is gone
-	for range link.SuspensionLimit/lookEvery + 1 {
+	for range ipc.SuspensionLimit/lookEvery + 1 {
 		s.clock.AwaitWaiters(1)
 		s.clock.Advance(lookEvery)
 	}

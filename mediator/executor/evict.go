@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -83,8 +83,8 @@ func (j *job) attend() bool {
 	}
 	x := j.ch.x
 	state := j.claim.State()
-	if state != stub.ToEvict {
-		if j.told && state == stub.Running {
+	if state != slotstate.ToEvict {
+		if j.told && state == slotstate.Running {
 			return j.recalled()
 		}
 		return j.refilling && x.reached(j) && j.refill()
@@ -212,9 +212,9 @@ func (j *job) limit() time.Duration {
 		return math.MaxInt64 // never
 	case !j.lied || j.ch.x.props.Preempts:
 		// An honest kernel leaves when the blocks that run are done.
-		return max(deadline, asked+min(blocksGrace*j.blockTime(), link.LiarLimit))
+		return max(deadline, asked+min(blocksGrace*j.blockTime(), ipc.LiarLimit))
 	default:
-		return max(deadline, asked+link.LiarLimit)
+		return max(deadline, asked+ipc.LiarLimit)
 	}
 }
 
@@ -240,7 +240,7 @@ func (j *job) blockTime() time.Duration {
 // there. The first time it is counted, and its kernel is never taken at its word
 // again. If the GPU can take kernels off by itself, then this one is, with its
 // context; else it is ended like one past its time limit, and has the rest of
-// [link.LiarLimit] until then.
+// [ipc.LiarLimit] until then.
 func (j *job) exposed(now time.Duration) bool {
 	x := j.ch.x
 	if !j.lied {
@@ -253,7 +253,7 @@ func (j *job) exposed(now time.Duration) bool {
 		return true
 	}
 	_, asked, deadline := j.claim.Word()
-	if away := x.awayHere.overlap(asked, now); now < max(deadline, asked+link.LiarLimit)+away {
+	if away := x.awayHere.overlap(asked, now); now < max(deadline, asked+ipc.LiarLimit)+away {
 		return false
 	}
 	x.fail(fmt.Errorf("kernel %s did not leave the GPU when asked: %w", j.fn.attrs.Name, gpu.ErrTimeLimit))

@@ -11,7 +11,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -40,15 +40,15 @@ type Options struct {
 	// may name.
 	Shared  []byte
 	Windows int
-	Page    *link.Page
+	Page    *ipc.Page
 	Slot    int
 	Clock   clock.Clock
 	Log     *slog.Logger
 	// Fault is called, once, when a kernel has poisoned the context, and
 	// ChannelFailed when a guest has broken the rules of a channel's rings; both
 	// after the completions that were due were published.
-	Fault         func(link.Fault)
-	ChannelFailed func(link.ChannelFailure)
+	Fault         func(ipc.Fault)
+	ChannelFailed func(ipc.ChannelFailure)
 	// LastFault is the text of the fault that ended this context's
 	// predecessor, to be told to the guest.
 	LastFault string
@@ -67,8 +67,8 @@ type Options struct {
 // and SetVector may be called from any.
 type Executor struct {
 	o    Options
-	slot *link.ContextSlot
-	work link.Work
+	slot *ipc.ContextSlot
+	work ipc.Work
 
 	// requests are channels to be opened and closed; the owner of Step takes
 	// them.
@@ -174,11 +174,11 @@ func (x *Executor) takeRequests() bool {
 
 // Open begins to serve a channel; done is called, by the owner of Step, with
 // the error that kept it from that.
-func (x *Executor) Open(c link.Channel, done func(error)) {
+func (x *Executor) Open(c ipc.Channel, done func(error)) {
 	x.do(func() { done(x.open(c)) })
 }
 
-func (x *Executor) open(c link.Channel) error {
+func (x *Executor) open(c ipc.Channel) error {
 	if x.find(c.Index) != nil {
 		return fmt.Errorf("open channel %d: open already", c.Index)
 	}
@@ -349,7 +349,7 @@ func (x *Executor) fail(err error) {
 	x.o.Log.Debug("context ended by a fault", "fault", err)
 	x.report(func() {
 		if x.o.Fault != nil {
-			x.o.Fault(link.Fault{Code: uint32(errorCodeOf(x.status)), Text: x.lastFault})
+			x.o.Fault(ipc.Fault{Code: uint32(errorCodeOf(x.status)), Text: x.lastFault})
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -217,7 +217,7 @@ func TestFaultPoisonsTheContext(t *testing.T) {
 	if len(r.faults) != 1 || r.faults[0].Code != uint32(abi.ErrorGPUFault) || r.faults[0].Text != text {
 		t.Errorf("reported faults: %+v", r.faults)
 	}
-	if s := r.page.Context(0).State(); s != link.ContextFaulted {
+	if s := r.page.Context(0).State(); s != ipc.ContextFaulted {
 		t.Errorf("state on the page: %v", s)
 	}
 }
@@ -342,7 +342,7 @@ func TestBrokenRingsEndTheChannelAlone(t *testing.T) {
 	page := r.shared[abi.ChannelPage(0) : abi.ChannelPage(0)+abi.PageSize]
 	abi.StoreWord(page, abi.SubmissionPutWord, 1<<20)
 	r.x.Step(false)
-	want := []link.ChannelFailure{{Index: 0, Code: uint32(abi.ErrorPutRange)}}
+	want := []ipc.ChannelFailure{{Index: 0, Code: uint32(abi.ErrorPutRange)}}
 	if diff := cmp.Diff(want, r.failures); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -92,7 +92,7 @@ type (
 
 func newFakeRig(t testing.TB) *rig {
 	t.Helper()
-	page, err := link.NewPage()
+	page, err := ipc.NewPage()
 	if err != nil {
 		t.Fatal(err)
 	}

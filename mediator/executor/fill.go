@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // A fill is a command that the GPU carries out by kernels of its driver's: memory is set,
@@ -42,7 +42,7 @@ func (x *Executor) fillFits(d time.Duration) (may, brief bool) {
 	switch {
 	case x.filling+d <= x.o.Ahead.Work:
 		return true, true
-	case x.o.Page.Mode() != link.ModeFree:
+	case x.o.Page.Mode() != ipc.ModeFree:
 		return long == 0, false
 	default:
 		return long < x.aheadFills(), false
@@ -57,7 +57,7 @@ func (x *Executor) aheadFills() int {
 		return x.o.Ahead.Launches
 	}
 	contexts := 0
-	for i := range link.MaxContexts {
+	for i := range ipc.MaxContexts {
 		if x.o.Page.Context(i).OnGPU() {
 			contexts++
 		}

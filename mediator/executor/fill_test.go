@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -230,7 +230,7 @@ func TestFillsOfOtherModes(t *testing.T) {
 		b.send(abi.Header{Op: abi.OpSet}, fillOf(1<<10))
 	}
 	r.x.Step(false)
-	if n := r.onGPU(); n != 6 || r.page.Mode() != link.ModeByKernel {
+	if n := r.onGPU(); n != 6 || r.page.Mode() != ipc.ModeByKernel {
 		t.Errorf("%d commands on the GPU, want one that takes long and five that don't", n)
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -32,11 +32,11 @@ func (c hangingContext) Hung() <-chan struct{} { return c.hung }
 // ends, and the kernel with it.
 func TestKernelThatNothingStops(t *testing.T) {
 	hung := make(chan struct{})
-	vm, ended := serve(t, link.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, link.GPU) (gpu.Device, error) {
+	vm, ended := serve(t, ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, ipc.GPU) (gpu.Device, error) {
 		d, err := soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
 		return hangingDevice{d, hung}, err
 	})
-	if m, err := vm.Receive(); err != nil || m.Kind != link.KindReady || m.Error != "" {
+	if m, err := vm.Receive(); err != nil || m.Kind != ipc.KindReady || m.Error != "" {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	close(hung)
@@ -44,11 +44,11 @@ func TestKernelThatNothingStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f link.Fault
+	var f ipc.Fault
 	if err := m.Decode(&f); err != nil {
 		t.Fatal(err)
 	}
-	if m.Kind != link.KindFault || abi.ErrorCode(f.Code) != abi.ErrorTimeLimit {
+	if m.Kind != ipc.KindFault || abi.ErrorCode(f.Code) != abi.ErrorTimeLimit {
 		t.Errorf("%s with code %v", m.Kind, abi.ErrorCode(f.Code))
 	}
 	if err := <-ended; err != nil {

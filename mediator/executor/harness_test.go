@@ -12,7 +12,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -30,13 +30,13 @@ type rig struct {
 	t        testing.TB
 	x        *Executor
 	ctx      gpu.Context
-	page     *link.Page
+	page     *ipc.Page
 	shared   []byte
 	header   int
 	rings    int
 	guests   []*guestEnd
-	faults   []link.Fault
-	failures []link.ChannelFailure
+	faults   []ipc.Fault
+	failures []ipc.ChannelFailure
 }
 
 // guestEnd is the guest's end of a channel.
@@ -70,15 +70,15 @@ func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu
 		t.Fatal(err)
 	}
 	ctx = wrap(ctx)
-	page, err := link.NewPage()
+	page, err := ipc.NewPage()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels), rings: testRings}
 	r.x = New(Options{
 		Device: dev, Context: ctx, Shared: r.shared, Windows: r.header + r.rings, Page: page, Slot: 0, Clock: clock.Real{}, KernelTimeLimit: o.KernelTimeLimit,
-		Fault:         func(f link.Fault) { r.faults = append(r.faults, f) },
-		ChannelFailed: func(f link.ChannelFailure) { r.failures = append(r.failures, f) },
+		Fault:         func(f ipc.Fault) { r.faults = append(r.faults, f) },
+		ChannelFailed: func(f ipc.ChannelFailure) { r.failures = append(r.failures, f) },
 	})
 	t.Cleanup(func() {
 		if err := errors.Join(r.x.Close(), ctx.Close(), dev.Close(), page.Close()); err != nil {
@@ -98,7 +98,7 @@ func (r *rig) open() *guestEnd {
 	words := abi.ChannelPage(i)
 	abi.ResetChannelPage(r.shared[words : words+abi.PageSize])
 	var err error
-	r.x.Open(link.Channel{
+	r.x.Open(ipc.Channel{
 		Index: i, Words: uint64(words), Vector: -1,
 		SubmissionOffset: sub, SubmissionCount: ringEntries, CompletionOffset: com, CompletionCount: ringEntries,
 	}, func(e error) { err = e })

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // An executor comes before what else the host computes because the GPU waits for
@@ -62,8 +62,8 @@ func (h *haste) observe(now, cpu, gpu time.Duration, executors int) (changed boo
 type priority struct {
 	haste haste
 	next  time.Duration // when to look again
-	page  *link.Page
-	slot  *link.ContextSlot
+	page  *ipc.Page
+	slot  *ipc.ContextSlot
 	log   *slog.Logger
 }
 

@@ -12,7 +12,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -93,8 +93,8 @@ func TestRingsAreNotRegistered(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &registering{Device: d, registered: make(chan []byte, 1)}
-		vm, ended := serve(t, link.Setup{Guest: "g", Header: header, Rings: c.rings}, func(context.Context, link.GPU) (gpu.Device, error) { return g, nil })
-		if m, err := vm.Receive(); err != nil || m.Kind != link.KindReady || m.Error != "" {
+		vm, ended := serve(t, ipc.Setup{Guest: "g", Header: header, Rings: c.rings}, func(context.Context, ipc.GPU) (gpu.Device, error) { return g, nil })
+		if m, err := vm.Receive(); err != nil || m.Kind != ipc.KindReady || m.Error != "" {
 			t.Fatalf("%+v, %v", m, err)
 		}
 		if err := vm.Shut(0); err != nil {
@@ -108,7 +108,7 @@ func TestRingsAreNotRegistered(t *testing.T) {
 			t.Errorf("with %d bytes of rings, %d bytes are registered, want the last %d", c.rings, len(mem), c.want)
 		}
 		shared := make([]byte, sharedBytes)
-		mem := forGPU(&link.Setup{Header: header, Rings: c.rings}, shared, slog.New(slog.DiscardHandler))
+		mem := forGPU(&ipc.Setup{Header: header, Rings: c.rings}, shared, slog.New(slog.DiscardHandler))
 		if len(mem) != c.want || c.want > 0 && &mem[len(mem)-1] != &shared[sharedBytes-1] {
 			t.Errorf("with %d bytes of rings, %d bytes are the GPU's, want the last %d", c.rings, len(mem), c.want)
 		}
@@ -118,19 +118,19 @@ func TestRingsAreNotRegistered(t *testing.T) {
 // A kernel's time is the guest's bill while the daemon is there, and the host's
 // time while it is not.
 func TestMeter(t *testing.T) {
-	page, err := link.NewPage()
+	page, err := ipc.NewPage()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer page.Close()
 	var c clock.Sim
 	c.Advance(time.Hour)
-	page.SetBill(link.Bill{Used: time.Minute})
+	page.SetBill(ipc.Bill{Used: time.Minute})
 	m := newMeter(page, &c)
 	step := func(beats bool, used, d, want time.Duration) {
 		t.Helper()
 		before := m.elapsed()
-		page.SetBill(link.Bill{Used: used})
+		page.SetBill(ipc.Bill{Used: used})
 		c.Advance(d)
 		if beats {
 			page.Beat(c.Now())

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/executor/relaunch"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/executor/preemption"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -28,8 +28,8 @@ type job struct {
 	ch    *channel
 	p     *pending // its place among the commands, while it is not over
 	fn    *function
-	claim link.Claim
-	stub  link.Stub // what the daemon is told of it
+	claim ipc.Claim
+	stub  ipc.Stub // what the daemon is told of it
 	phase phase
 
 	gl     gpu.Launch
@@ -40,8 +40,8 @@ type job struct {
 	// Of a preemptible launch.
 	form      abi.PreemptForm // 0: a plain one
 	argsAt    uint64          // where in params they go
-	run       *relaunch.Launch
-	plan      relaunch.Plan
+	run       *preemption.Launch
+	plan      preemption.Plan
 	memory    controlMemory
 	control   [abi.ControlBytes]byte // as read back
 	record    []byte                 // what was skipped, as read back
@@ -133,7 +133,7 @@ func (j *job) keeps(op abi.Opcode) bool {
 // as one launch, and does all of its work unless it is told to leave.
 func (j *job) leads() bool {
 	return j.form != 0 && j.phase == running && !j.told && !j.evicted && j.run.Launches() == 1 && j.besideFence == 0 && !j.refilling &&
-		j.ch.x.o.Page.Mode() == link.ModeFree
+		j.ch.x.o.Page.Mode() == ipc.ModeFree
 }
 
 // mayGo is whether the order of the channel lets the job go to the GPU.
@@ -204,7 +204,7 @@ func (j *job) step() bool {
 		}
 		return j.mayGo() && j.granted() && j.makeRoom() && j.prepare()
 	case preparing:
-		if !j.mayGo() || j.claim.State() == stub.Ready { // its turn was taken back
+		if !j.mayGo() || j.claim.State() == slotstate.Ready { // its turn was taken back
 			j.phase = waiting
 			j.giveRoom()
 			return true
@@ -302,7 +302,7 @@ func (j *job) launch() bool {
 	j.phase = running
 	ch.placed()
 	// Ready is one whose turn was taken back just now: it is on the GPU all the same.
-	if s := j.claim.State(); s == stub.ToRun || s == stub.Ready {
+	if s := j.claim.State(); s == slotstate.ToRun || s == slotstate.Ready {
 		j.claim.SetEvictable(j.form != 0 && !j.fn.liar && !j.plan.Stay)
 		j.claim.Start(j.began)
 	}
@@ -417,7 +417,7 @@ func (j *job) finish(status abi.Status) {
 		j.memory.used, j.memory.dirty = true, true // as far as anybody knows
 	}
 	j.clean()
-	j.claim, j.p = link.Claim{}, nil
+	j.claim, j.p = ipc.Claim{}, nil
 	if ch := j.ch; ch.second == j {
 		ch.second = nil
 	} else {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -14,7 +14,7 @@ import (
 // contexts is looked at when the launch is about to go.
 func launchWaits(c *command) bool {
 	x := c.ch.x
-	if x.o.Page.Mode() != link.ModeFree {
+	if x.o.Page.Mode() != ipc.ModeFree {
 		// It says that it is ready when it could run.
 		return c.ch.unreached()
 	}
@@ -66,7 +66,7 @@ func launch(c *command, p *pending) error {
 		return errWaits // it could not be held back once it is on the GPU
 	}
 	urgency, ignored := x.urgency(asks.prioritised, asks.priority)
-	if asks.preempt.Form != 0 || x.o.Page.Mode() != link.ModeFree {
+	if asks.preempt.Form != 0 || x.o.Page.Mode() != ipc.ModeFree {
 		err = c.ch.newJob(p, f, &asks, urgency)
 	} else {
 		err = c.launchNow(p, f)

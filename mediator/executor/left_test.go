@@ -7,8 +7,8 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -61,9 +61,9 @@ func TestLeftBeforeItWasRead(t *testing.T) {
 	fn := g.load(testdata(t, k.file), k.name)
 	slow.letGo.Store(true)
 	c := g.counting(800)
-	r.page.SetMode(link.ModeByKernel)
+	r.page.SetMode(ipc.ModeByKernel)
 	c.preemptible(g, fn, k, 3000)
-	r.stepUntil("it runs", func() bool { r.runAll(); return r.newest().State == stub.Running })
+	r.stepUntil("it runs", func() bool { r.runAll(); return r.newest().State == slotstate.Running })
 	slow.letGo.Store(false)
 	r.evictAll(abi.EvictAll)
 	j := r.x.channels[0].job
@@ -78,7 +78,7 @@ func TestLeftBeforeItWasRead(t *testing.T) {
 	if n := r.x.slot.Counters(); n.Evictions != 1 {
 		t.Errorf("%d evictions", n.Evictions)
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Errorf("completion %+v", com)
 	}

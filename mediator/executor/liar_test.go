@@ -10,25 +10,25 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/gpu/soft/machine"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
 // lie launches a kernel that never looks, and tells it to leave within 10 ms.
-func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *link.StubSlot) {
+func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.StubSlot) {
 	r.t.Helper()
 	fn := g.load(testdata(r.t, "liar"), "liar")
 	c := g.counting(8)
 	sim = r.byKernel()
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	c.preemptible(g, fn, kernels[0], turns)
 	r.x.Step(false)
 	v := r.newest()
-	if v.State != stub.Running || !v.Evictable {
+	if v.State != slotstate.Running || !v.Evictable {
 		r.t.Fatalf("launched: %+v", v)
 	}
-	r.say(func(s *link.StubSlot, v link.Stub) {
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 		if slot = s; !s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
 			r.t.Fatal("not told to leave")
 		}
@@ -58,10 +58,10 @@ func TestLiarIsEnded(t *testing.T) {
 		r.x.Step(false)
 	}
 	v, _ := s.Read()
-	if n := slot.Counters().Liars; n != 1 || v.Evictable || v.State != stub.ToEvict || len(r.faults) != 0 {
+	if n := slot.Counters().Liars; n != 1 || v.Evictable || v.State != slotstate.ToEvict || len(r.faults) != 0 {
 		t.Fatalf("at the deadline: %d liars, %+v, faults %v", n, v, r.faults)
 	}
-	sim.Advance(link.LiarLimit - 10*time.Millisecond - 1)
+	sim.Advance(ipc.LiarLimit - 10*time.Millisecond - 1)
 	r.x.Step(false)
 	if len(r.faults) != 0 {
 		t.Fatal("ended too early")
@@ -74,7 +74,7 @@ func TestLiarIsEnded(t *testing.T) {
 		t.Errorf("reported: %+v", r.faults)
 	}
 	n := slot.Counters()
-	if v, _ = s.Read(); v.State != stub.Done || !v.Failed || n.Liars != 1 || n.GPUTime < link.LiarLimit || v.Used != n.GPUTime || slot.Outstanding() != 0 {
+	if v, _ = s.Read(); v.State != slotstate.Done || !v.Failed || n.Liars != 1 || n.GPUTime < ipc.LiarLimit || v.Used != n.GPUTime || slot.Outstanding() != 0 {
 		t.Errorf("at its end: %+v, %+v, %d outstanding", v, n, slot.Outstanding())
 	}
 	if c := g.call(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 8}); c.Status != abi.StatusTimeLimit {
@@ -90,7 +90,7 @@ func TestLongBlocksAreNoLie(t *testing.T) {
 	sim, s := r.lie(g, math.MaxUint32)
 	j := r.x.channels[0].job
 	for _, c := range []struct{ mean, due time.Duration }{
-		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, link.LiarLimit},
+		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, ipc.LiarLimit},
 	} {
 		j.fn.mean = c.mean
 		if got := j.due(sim.Now()) - sim.Now(); got != c.due {
@@ -125,14 +125,14 @@ func TestLiarIsSuspended(t *testing.T) {
 	g := r.open()
 	const turns = 100_000 // some 500 ms: not over before it is told to leave
 	sim, s := r.lie(g, turns)
-	r.page.SetMode(link.ModeByKernel)
+	r.page.SetMode(ipc.ModeByKernel)
 	r.x.Step(false)
 	sim.Advance(10 * time.Millisecond)
 	r.page.Beat(sim.Now())
 	r.x.Step(false)
 	slot := r.page.Context(0)
 	v, _ := s.Read()
-	if n := slot.Counters(); n.Liars != 1 || n.Evictions != 1 || v.State != stub.Ready || v.Evictable || len(r.faults) != 0 {
+	if n := slot.Counters(); n.Liars != 1 || n.Evictions != 1 || v.State != slotstate.Ready || v.Evictable || len(r.faults) != 0 {
 		t.Fatalf("at the deadline: %+v, %+v, faults %v", n, v, r.faults)
 	}
 	for range 100 {
@@ -150,7 +150,7 @@ func TestLiarIsSuspended(t *testing.T) {
 	if n := slot.Counters(); n.GPUTime > time.Duration(com.End-com.Start) || n.GPUTime == 0 || n.Kernels != 1 || n.Liars != 1 || slot.Outstanding() != 0 {
 		t.Errorf("%+v, from start to end %v", n, time.Duration(com.End-com.Start))
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	g.counting(8).preemptible(g, g.functionOf(1, "liar"), kernels[0], 1)
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Fatal(com.Status)
@@ -174,15 +174,15 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 	mem := a.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
 	fn := a.load(testdata(t, "liar"), "liar")
 	sim := r.byKernel()
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	a.counting(8).preemptible(a, fn, kernels[0], 100_000)
 	r.x.Step(false)
-	r.say(func(s *link.StubSlot, v link.Stub) { s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+1) })
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+1) })
 	r.x.Step(true)
 	sim.Advance(time.Millisecond)
 	r.page.Beat(sim.Now())
 	r.x.Step(true)
-	if v := r.newest(); v.State != stub.Ready || r.x.parked == nil {
+	if v := r.newest(); v.State != slotstate.Ready || r.x.parked == nil {
 		t.Fatalf("suspended: %+v", v)
 	}
 	l, params := launchOf(inc, 32, mem)
@@ -212,7 +212,7 @@ func TestLiarsOfAContext(t *testing.T) {
 	r.runAll()
 	r.x.Step(false)
 	asked := 0
-	r.say(func(s *link.StubSlot, v link.Stub) {
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 		if s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
 			asked++
 		}
@@ -222,14 +222,14 @@ func TestLiarsOfAContext(t *testing.T) {
 	}
 	r.x.Step(false)
 	for range 20 {
-		sim.Advance(link.LiarLimit / 4)
+		sim.Advance(ipc.LiarLimit / 4)
 		r.page.Beat(sim.Now())
 		r.x.Step(false)
 	}
 	if n := r.page.Context(0).Counters(); n.Evictions != 1 || n.Liars != 1 || len(r.faults) != 0 {
 		t.Fatalf("while one has both off the GPU: %+v, faults %v", n, r.faults)
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	for _, g := range []*guestEnd{a, b} {
 		if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 			t.Error(com.Status)
@@ -245,7 +245,7 @@ func TestSuspendedLiarEndsWithItsContext(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	g := r.open()
 	sim, _ := r.lie(g, math.MaxUint32)
-	r.page.SetMode(link.ModeByKernel)
+	r.page.SetMode(ipc.ModeByKernel)
 	r.x.Step(false)
 	sim.Advance(10 * time.Millisecond)
 	r.page.Beat(sim.Now())

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"vgpud/clock"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // leastShare is the least part of the time, as a divisor, that a kernel is taken to
@@ -18,7 +18,7 @@ const leastShare = 32
 // kernel's own time is contained. While there is no daemon, who would hold the
 // guest back, it is the host's time. It is safe for concurrent use.
 type meter struct {
-	page  *link.Page
+	page  *ipc.Page
 	clock clock.Clock
 
 	mu   sync.Mutex
@@ -27,7 +27,7 @@ type meter struct {
 	sum  time.Duration
 }
 
-func newMeter(p *link.Page, c clock.Clock) *meter {
+func newMeter(p *ipc.Page, c clock.Clock) *meter {
 	return &meter{page: p, clock: c, at: c.Now(), used: p.Bill().Used}
 }
 

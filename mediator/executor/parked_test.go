@@ -9,8 +9,8 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/gpu/soft/machine"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -117,9 +117,9 @@ func newStandingRig(t testing.TB) (*rig, *standing) {
 }
 
 // only calls f with a launch's stub.
-func (r *rig) only(launch uint64, f func(s *link.StubSlot, v link.Stub)) {
+func (r *rig) only(launch uint64, f func(s *ipc.StubSlot, v ipc.Stub)) {
 	r.t.Helper()
-	r.say(func(s *link.StubSlot, v link.Stub) {
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 		if v.Launch == launch {
 			f(s, v)
 		}
@@ -127,9 +127,9 @@ func (r *rig) only(launch uint64, f func(s *link.StubSlot, v link.Stub)) {
 }
 
 // state is what a launch's stub says.
-func (r *rig) state(launch uint64) (state stub.State) {
+func (r *rig) state(launch uint64) (state slotstate.State) {
 	r.t.Helper()
-	r.only(launch, func(_ *link.StubSlot, v link.Stub) { state = v.State })
+	r.only(launch, func(_ *ipc.StubSlot, v ipc.Stub) { state = v.State })
 	return state
 }
 
@@ -141,9 +141,9 @@ func (r *rig) park(g *guestEnd, sim *clock.Sim) {
 	g.counting(8).preemptible(g, fn, kernels[0], 100_000) // some 500 ms
 	r.x.Step(false)
 	launch := r.newest().Launch
-	r.only(launch, func(s *link.StubSlot, _ link.Stub) { s.Run(launch) })
+	r.only(launch, func(s *ipc.StubSlot, _ ipc.Stub) { s.Run(launch) })
 	r.x.Step(false)
-	r.only(launch, func(s *link.StubSlot, _ link.Stub) {
+	r.only(launch, func(s *ipc.StubSlot, _ ipc.Stub) {
 		if !s.Evict(launch, math.MaxUint32, sim.Now(), sim.Now()+time.Millisecond) {
 			r.t.Fatal("not told to leave")
 		}
@@ -172,14 +172,14 @@ func TestTurnBesideAParkedJob(t *testing.T) {
 	r.x.Step(false)
 	left := r.newest().Launch
 	r.evictAll(math.MaxUint32)
-	r.stepUntil("it has left", func() bool { return r.state(left) == stub.Ready })
+	r.stepUntil("it has left", func() bool { return r.state(left) == slotstate.Ready })
 	r.park(a, sim)
-	r.only(left, func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
-	r.stepUntil("it uses its turn", func() bool { return r.state(left) != stub.ToRun })
-	if s := r.state(left); s == stub.Ready {
+	r.only(left, func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
+	r.stepUntil("it uses its turn", func() bool { return r.state(left) != slotstate.ToRun })
+	if s := r.state(left); s == slotstate.Ready {
 		t.Errorf("%v", s)
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	if com := b.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Error(com.Status)
 	}
@@ -246,7 +246,7 @@ func TestCommandsWhileParked(t *testing.T) {
 			if n, err := b.com.Pending(); n != 0 || err != nil {
 				t.Errorf("answered while the context is off the GPU: %d, %v", n, err)
 			}
-			r.page.SetMode(link.ModeFree)
+			r.page.SetMode(ipc.ModeFree)
 			if com := b.receive(1)[0]; com.Status != abi.StatusOK {
 				t.Error(com.Status)
 			}

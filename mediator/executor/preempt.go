@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"vgpud/gpu"
-	"vgpud/mediator/executor/relaunch"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/executor/preemption"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -53,7 +53,7 @@ func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 
 // fit makes sure that the memory is enough for a launch. The error is errWaits where it is to
 // be had later.
-func (x *Executor) fit(m *controlMemory, run *relaunch.Launch) error {
+func (x *Executor) fit(m *controlMemory, run *preemption.Launch) error {
 	m.skipped = run.SkippedBytes()
 	need := roundUp(skippedAt+roundUp(m.skipped, memoryAlign)+run.ListBytes(), memoryUnit)
 	if need <= m.size {
@@ -150,14 +150,14 @@ func (j *job) planFirst(what abi.Preempt, resident int) (err error) {
 		return err
 	}
 	if j.run == nil {
-		j.run = new(relaunch.Launch)
+		j.run = new(preemption.Launch)
 	}
-	err = j.run.Reset(relaunch.Config{
+	err = j.run.Reset(preemption.Config{
 		Form: what.Form, Grid: [3]uint32{g.X, g.Y, g.Z}, Group: what.Group, Every: what.Every,
 		Resident: uint32(max(resident, 0)) * uint32(x.props.SMs),
 	})
 	switch {
-	case errors.Is(err, relaunch.ErrTooManyUnits), errors.Is(err, relaunch.ErrInvalid):
+	case errors.Is(err, preemption.ErrTooManyUnits), errors.Is(err, preemption.ErrInvalid):
 		return fmt.Errorf("%w: %w", err, abi.StatusInvalidValue)
 	case err != nil:
 		return err
@@ -319,7 +319,7 @@ func (j *job) readControl() bool {
 	if err := x.copied(j); err != nil {
 		return j.fail(err)
 	}
-	c := relaunch.DecodeControl(&j.control)
+	c := preemption.DecodeControl(&j.control)
 	// A word may have come behind what was read, or not be among what is loaded.
 	j.memory.used = j.evicted || j.memory.block.window != nil || j.control != zeros
 	n := j.run.SkippedRead(c)
@@ -347,7 +347,7 @@ func (j *job) next(record []byte) bool {
 	if err := x.copied(j); err != nil {
 		return j.fail(err)
 	}
-	plan, done, err := j.run.Next(relaunch.Readback{Control: relaunch.DecodeControl(&j.control), Skipped: record, Evicted: j.evicted})
+	plan, done, err := j.run.Next(preemption.Readback{Control: preemption.DecodeControl(&j.control), Skipped: record, Evicted: j.evicted})
 	switch {
 	case err != nil:
 		x.o.Log.Debug("preemptible launch ended", "kernel", j.fn.attrs.Name, "err", err)
@@ -358,7 +358,7 @@ func (j *job) next(record []byte) bool {
 		return true
 	}
 	j.plan = plan
-	asked := j.claim.State() == stub.ToEvict
+	asked := j.claim.State() == slotstate.ToEvict
 	if !asked && j.ch.job == j && (!x.held.on || !x.free()) {
 		return j.prepare() // a piece of many, or it left unasked: it goes on
 	}
@@ -382,7 +382,7 @@ func (j *job) clean() {
 		j.list = nil
 	}
 	j.words, j.bulk, j.gl = 0, 0, gpu.Launch{}
-	j.plan = relaunch.Plan{}
+	j.plan = preemption.Plan{}
 	j.lied, j.launched, j.told, j.hushed, j.evicted, j.refilling = false, false, false, false, false, false
 	j.besideFence, j.read, j.ahead = 0, 0, 0
 	j.used, j.owed, j.start, j.end, j.evictions = 0, 0, 0, 0, 0

@@ -10,7 +10,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/internal/memfd"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -83,7 +83,7 @@ func TestExecutorsMemoryIsNotTheGuests(t *testing.T) {
 // limit, kept from launch to launch, and given back with the channel; a launch for
 // which there is none fails alone.
 func TestMemoryIsTheGuestsAccount(t *testing.T) {
-	page, err := link.NewPage()
+	page, err := ipc.NewPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,14 +166,14 @@ func TestOldPagesLaunches(t *testing.T) {
 }
 
 // oldPage is a page of the version before: shorter, and of version 1.
-func oldPage(t *testing.T) *link.Page {
+func oldPage(t *testing.T) *ipc.Page {
 	t.Helper()
 	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "old")
-	if err := f.Truncate(3*64 + link.MaxContexts*256); err != nil {
+	if err := f.Truncate(3*64 + ipc.MaxContexts*256); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte{0x76, 0x76, 0x70, 0x67, 1, 0, 0, 0}, 0); err != nil {
@@ -182,7 +182,7 @@ func oldPage(t *testing.T) *link.Page {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	p, err := link.OpenPage(f)
+	p, err := ipc.OpenPage(f)
 	if err != nil {
 		t.Fatal(err)
 	}

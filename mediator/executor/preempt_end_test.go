@@ -11,14 +11,14 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
 // bring takes a preemptible launch of g to a state, with a daemon that decides
 // about launches.
-func (r *rig) bring(g *guestEnd, state stub.State) *counting {
+func (r *rig) bring(g *guestEnd, state slotstate.State) *counting {
 	r.t.Helper()
 	k := kernels[1]
 	fn := g.load(testdata(r.t, k.file), k.name)
@@ -26,11 +26,11 @@ func (r *rig) bring(g *guestEnd, state stub.State) *counting {
 	r.byKernel()
 	c.preemptible(g, fn, k, 40)
 	r.x.Step(false)
-	if state >= stub.Running {
+	if state >= slotstate.Running {
 		r.runAll()
 		r.x.Step(false)
 	}
-	if state == stub.ToEvict {
+	if state == slotstate.ToEvict {
 		r.evictAll(math.MaxUint32)
 	}
 	if v := r.newest(); v.State != state {
@@ -42,7 +42,7 @@ func (r *rig) bring(g *guestEnd, state stub.State) *counting {
 // TestClosedChannelsLaunch: a channel that is closed with a launch in whatever
 // state goes, with its stub and its memory.
 func TestClosedChannelsLaunch(t *testing.T) {
-	for _, state := range []stub.State{stub.Ready, stub.Running, stub.ToEvict} {
+	for _, state := range []slotstate.State{slotstate.Ready, slotstate.Running, slotstate.ToEvict} {
 		t.Run(state.String(), func(t *testing.T) {
 			r := newRig(t, gpu.ContextOptions{})
 			g, other := r.open(), r.open()
@@ -57,7 +57,7 @@ func TestClosedChannelsLaunch(t *testing.T) {
 			if len(r.stubs()) != 0 || slot.Outstanding() != 0 || r.x.launches != 0 {
 				t.Errorf("stubs %+v, %d outstanding, %d launches", r.stubs(), slot.Outstanding(), r.x.launches)
 			}
-			if v := r.newest(); v.State != stub.Done || v.Used != slot.Counters().GPUTime {
+			if v := r.newest(); v.State != slotstate.Done || v.Used != slot.Counters().GPUTime {
 				t.Errorf("%+v, of %+v", v, slot.Counters())
 			}
 			other.must(abi.OpNop, abi.Empty{})
@@ -67,7 +67,7 @@ func TestClosedChannelsLaunch(t *testing.T) {
 
 // TestDeadChannelsLaunch: the same for one whose rings its guest broke.
 func TestDeadChannelsLaunch(t *testing.T) {
-	for _, state := range []stub.State{stub.Ready, stub.Running, stub.ToEvict} {
+	for _, state := range []slotstate.State{slotstate.Ready, slotstate.Running, slotstate.ToEvict} {
 		t.Run(state.String(), func(t *testing.T) {
 			r := newRig(t, gpu.ContextOptions{})
 			r.bring(r.open(), state)
@@ -83,21 +83,21 @@ func TestDeadChannelsLaunch(t *testing.T) {
 
 // TestFaultBesideALaunch: a fault ends launches of the context in whatever state.
 func TestFaultBesideALaunch(t *testing.T) {
-	for _, state := range []stub.State{stub.Ready, stub.Running, stub.ToEvict} {
+	for _, state := range []slotstate.State{slotstate.Ready, slotstate.Running, slotstate.ToEvict} {
 		t.Run(state.String(), func(t *testing.T) {
 			r := newRig(t, gpu.ContextOptions{})
 			g, other := r.open(), r.open()
 			inc := g.load(incPTX, "inc")
 			r.bring(g, state)
-			r.page.SetMode(link.ModeFree)
-			held := state == stub.Ready
+			r.page.SetMode(ipc.ModeFree)
+			held := state == slotstate.Ready
 			bad, params := launchOf(inc, 1, 0xdead0000)
 			other.send(abi.Header{Op: abi.OpLaunch}, bad, params...)
 			if held {
 				// The other's launch alone: this one's turn has not come.
-				r.page.SetMode(link.ModeByKernel)
+				r.page.SetMode(ipc.ModeByKernel)
 				r.x.Step(false)
-				r.say(func(s *link.StubSlot, v link.Stub) {
+				r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 					if v.Form == 0 {
 						s.Run(v.Launch)
 					}
@@ -180,12 +180,12 @@ func TestSleepersHearTheDaemon(t *testing.T) {
 		n := slot.Counters().Wakeups
 		until("it sleeps", func() bool { sim.Advance(PollWindow); r.page.Beat(sim.Now()); return slot.Counters().Wakeups > n })
 	}
-	until("ready", func() bool { return r.newest().State == stub.Ready })
+	until("ready", func() bool { return r.newest().State == slotstate.Ready })
 	asleep()
 	r.runAll()
-	until("running", func() bool { return r.newest().State == stub.Running })
+	until("running", func() bool { return r.newest().State == slotstate.Running })
 	r.evictAll(math.MaxUint32)
-	until("left", func() bool { return r.newest().State == stub.Ready })
+	until("left", func() bool { return r.newest().State == slotstate.Ready })
 	asleep()
 	r.runAll()
 	buf := make([]abi.Completion, 1)
@@ -197,7 +197,7 @@ func TestSleepersHearTheDaemon(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	c.check()
 }
 
@@ -208,12 +208,12 @@ func TestEventBehindAPreemptibleLaunch(t *testing.T) {
 	a, b := r.open(), r.open()
 	ev := a.must(abi.OpEventCreate, abi.Empty{}).Value[0]
 	inc := a.load(incPTX, "inc")
-	c := r.bring(a, stub.ToEvict)
+	c := r.bring(a, slotstate.ToEvict)
 	a.send(abi.Header{Op: abi.OpEventRecord}, abi.Handle{Handle: ev})
 	b.send(abi.Header{Op: abi.OpTimestamp}, abi.Empty{})
-	r.stepUntil("it has left", func() bool { return r.newest().State == stub.Ready })
+	r.stepUntil("it has left", func() bool { return r.newest().State == slotstate.Ready })
 	b.receive(1)
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	cs := a.receive(2)
 	if cs[0].Status != abi.StatusOK || cs[1].Value[0] < cs[0].End {
 		t.Errorf("launch ended at %d (%v), the event behind it was at %d", cs[0].End, cs[0].Status, cs[1].Value[0])

@@ -13,8 +13,8 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/gpu/soft/machine"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -100,9 +100,9 @@ func (c *counting) preemptible(g *guestEnd, fn uint64, k kernel, turns uint32, m
 }
 
 // stubs are the guest's launches as the daemon sees them, those that are not done.
-func (r *rig) stubs() (live []link.Stub) {
-	for i := range link.MaxStubs {
-		if s, ok := r.page.Stub(i).Read(); ok && s.State != stub.Done {
+func (r *rig) stubs() (live []ipc.Stub) {
+	for i := range ipc.MaxStubs {
+		if s, ok := r.page.Stub(i).Read(); ok && s.State != slotstate.Done {
 			live = append(live, s)
 		}
 	}
@@ -110,8 +110,8 @@ func (r *rig) stubs() (live []link.Stub) {
 }
 
 // say does to all launches what the daemon can do, where it can.
-func (r *rig) say(f func(s *link.StubSlot, v link.Stub)) {
-	for i := range link.MaxStubs {
+func (r *rig) say(f func(s *ipc.StubSlot, v ipc.Stub)) {
+	for i := range ipc.MaxStubs {
 		if v, ok := r.page.Stub(i).Read(); ok {
 			f(r.page.Stub(i), v)
 		}
@@ -119,16 +119,16 @@ func (r *rig) say(f func(s *link.StubSlot, v link.Stub)) {
 }
 
 func (r *rig) evictAll(below uint32) {
-	r.say(func(s *link.StubSlot, v link.Stub) { s.Evict(v.Launch, below, r.x.o.Clock.Now(), 0) })
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Evict(v.Launch, below, r.x.o.Clock.Now(), 0) })
 }
 
 func (r *rig) runAll() {
-	r.say(func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
 }
 
 // newest is the newest launch's stub.
-func (r *rig) newest() (v link.Stub) {
-	for i := range link.MaxStubs {
+func (r *rig) newest() (v ipc.Stub) {
+	for i := range ipc.MaxStubs {
 		if s, ok := r.page.Stub(i).Read(); ok && s.Launch > v.Launch {
 			v = s
 		}
@@ -158,7 +158,7 @@ func testPreemptibleLaunch(t *testing.T, newRig func(testing.TB) *rig) {
 				t.Errorf("counters %+v", n)
 			}
 			v := r.newest()
-			if v.State != stub.Done || v.Form != uint32(k.Form) || !v.Evictable || v.Tasks != 64 || v.Threads != 32 || v.InputBytes != 256 ||
+			if v.State != slotstate.Done || v.Form != uint32(k.Form) || !v.Evictable || v.Tasks != 64 || v.Threads != 32 || v.InputBytes != 256 ||
 				v.Used == 0 || v.Predicted == 0 || v.Kernel == 0 || v.PerSM == 0 || v.Blocks == 0 || v.Failed {
 				t.Errorf("the daemon was told %+v", v)
 			}
@@ -187,13 +187,13 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 				for n := range uint64(3) {
 					r.stepUntil("it runs", func() bool {
 						v := r.newest()
-						return v.State == stub.Done || v.State == stub.Running && v.Evictions == uint32(n)
+						return v.State == slotstate.Done || v.State == slotstate.Running && v.Evictions == uint32(n)
 					})
 					for range 20 {
 						r.x.Step(false)
 					}
 					r.evictAll(below)
-					r.stepUntil("it leaves", func() bool { return slot.Counters().Evictions == n+1 || r.newest().State == stub.Done })
+					r.stepUntil("it leaves", func() bool { return slot.Counters().Evictions == n+1 || r.newest().State == slotstate.Done })
 				}
 				cs := g.receive(2)
 				if cs[0].Status != abi.StatusOK || cs[1].Status != abi.StatusOK || cs[1].Start < cs[0].End {
@@ -247,10 +247,10 @@ func TestSpatialEviction(t *testing.T) {
 			}
 			r.evictAll(2)
 			step(50)
-			if v := r.newest(); v.State != stub.ToEvict || slot.Counters().Evictions != 0 {
+			if v := r.newest(); v.State != slotstate.ToEvict || slot.Counters().Evictions != 0 {
 				t.Fatalf("told to leave two SMs: %+v, %+v", v, slot.Counters())
 			}
-			r.say(func(s *link.StubSlot, v link.Stub) {
+			r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 				if !s.Refill(v.Launch) || s.Refill(v.Launch) {
 					t.Error("not told that it may stay, or twice")
 				}
@@ -260,17 +260,17 @@ func TestSpatialEviction(t *testing.T) {
 			if mode == machine.CoRun {
 				want = 1
 			}
-			if n := slot.Counters(); n.Relaunches != want || r.newest().State != stub.Running {
+			if n := slot.Counters(); n.Relaunches != want || r.newest().State != slotstate.Running {
 				t.Errorf("refilled: %+v, %v, want %d more launches", n, r.newest().State, want)
 			}
 			r.evictAll(1)
 			step(20)
 			r.evictAll(math.MaxUint32) // more than it was told
-			r.stepUntil("it has left", func() bool { return r.newest().State == stub.Ready || r.newest().State == stub.Done })
+			r.stepUntil("it has left", func() bool { return r.newest().State == slotstate.Ready || r.newest().State == slotstate.Done })
 			if n := slot.Counters(); n.Evictions != 1 || slot.Outstanding() != 0 {
 				t.Errorf("told to leave all: %+v, %d outstanding", n, slot.Outstanding())
 			}
-			r.page.SetMode(link.ModeFree)
+			r.page.SetMode(ipc.ModeFree)
 			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 				t.Error(com.Status)
 			}
@@ -299,7 +299,7 @@ func TestSuspendedGuestsLaunchLeaves(t *testing.T) {
 	for range 100 {
 		r.x.Step(true)
 	}
-	if v := r.newest(); v.State != stub.Ready || v.Used != used || !slot.Backlog() || slot.Outstanding() != 0 || slot.Counters().Kernels != 0 {
+	if v := r.newest(); v.State != slotstate.Ready || v.Used != used || !slot.Backlog() || slot.Outstanding() != 0 || slot.Counters().Kernels != 0 {
 		t.Fatalf("held: %+v, backlog %v, %d outstanding, %+v", v, slot.Backlog(), slot.Outstanding(), slot.Counters())
 	}
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
@@ -392,7 +392,7 @@ func testTwoOnTheGPU(t *testing.T, newRig func(testing.TB) *rig) {
 			t.Run(fmt.Sprintf("%v %b", k.Form, which), func(t *testing.T) {
 				r, g, c := two(t, newRig, k)
 				for range 3 {
-					r.say(func(s *link.StubSlot, v link.Stub) {
+					r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 						if v.Launch&which != 0 {
 							s.Evict(v.Launch, math.MaxUint32, 0, 0)
 						}

@@ -15,13 +15,13 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/internal/memfd"
-	"vgpud/mediator/confine"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/sandbox"
 	"vgpud/mediator/vgpu/abi"
 )
 
 // Opener opens the GPU that a setup names.
-type Opener func(ctx context.Context, g link.GPU) (gpu.Device, error)
+type Opener func(ctx context.Context, g ipc.GPU) (gpu.Device, error)
 
 // Serve is the process of one guest context: it receives its setup over conn,
 // makes the context, and carries out commands until the other end of conn
@@ -31,7 +31,7 @@ type Opener func(ctx context.Context, g link.GPU) (gpu.Device, error)
 // A guest can have executors begin and end, and their contexts and channels fail,
 // as often as it likes. Of that the process says nothing above Debug: vm, which
 // is told of all of it, keeps a measure for the guest's processes together.
-func Serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) error {
+func Serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) error {
 	return process{clock.Real{}, deadMan{clock.Real{}, os.Exit}}.serve(ctx, conn, open, log)
 }
 
@@ -41,14 +41,14 @@ type process struct {
 	man   deadMan
 }
 
-func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *slog.Logger) (err error) {
+func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) (err error) {
 	hangUp := sync.OnceValue(conn.Close)
 	defer func() { err = errors.Join(err, hangUp()) }()
 	m, err := conn.Receive()
 	if err != nil {
 		return err
 	}
-	var s link.Setup
+	var s ipc.Setup
 	if err := checkSetup(&m, &s); err != nil {
 		return errors.Join(err, m.CloseFiles())
 	}
@@ -64,7 +64,7 @@ func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *s
 		return errors.Join(err, m.Files[1].Close())
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(shared)) }()
-	page, err := link.OpenPage(m.Files[1])
+	page, err := ipc.OpenPage(m.Files[1])
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *s
 	ctx, cancel := context.WithCancelCause(ctx)
 	fault := faultReport(conn, log)
 	defer p.man.guard(ctx.Done(), hungOf(gctx), func() {
-		fault(link.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
+		fault(ipc.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
 	})()
 	registered := register(gctx, forGPU(&s, shared, log), log)
 	defer func() {
@@ -120,7 +120,7 @@ func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *s
 		Clock: p.clock, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
 		Ahead: aheadOn(s.GPU, device), Elapsed: elapsedOn(s.GPU, elapsed),
 		Fault:         fault,
-		ChannelFailed: func(f link.ChannelFailure) { report(conn, log, link.KindFailed, f) },
+		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
@@ -130,7 +130,7 @@ func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *s
 
 	slot.SetReady(uint16(gctx.Group()))
 	page.AddChange()
-	if err := conn.Send(link.Message{Kind: link.KindReady}); err != nil {
+	if err := conn.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
 		return err
 	}
 	if s.Handles {
@@ -170,18 +170,18 @@ func (p process) serve(ctx context.Context, conn *link.Conn, open Opener, log *s
 // seal confines this process to what it needs from now on, which is less than
 // what opening a GPU took.
 func seal(kind string) error {
-	return errors.Join(confine.Limit(), confine.Seal(confine.FilterOf(kind)))
+	return errors.Join(sandbox.Limit(), sandbox.Seal(sandbox.FilterOf(kind)))
 }
 
-func checkSetup(m *link.Message, s *link.Setup) error {
-	if n := len(m.Files); m.Kind != link.KindSetup || n != 2 && n != 3 {
-		return fmt.Errorf("first message is %q with %d files, want %q with 2 or 3", m.Kind, n, link.KindSetup)
+func checkSetup(m *ipc.Message, s *ipc.Setup) error {
+	if n := len(m.Files); m.Kind != ipc.KindSetup || n != 2 && n != 3 {
+		return fmt.Errorf("first message is %q with %d files, want %q with 2 or 3", m.Kind, n, ipc.KindSetup)
 	}
 	if err := m.Decode(s); err != nil {
 		return err
 	}
-	if s.Slot < 0 || s.Slot >= link.MaxContexts {
-		return fmt.Errorf("context slot %d of %d", s.Slot, link.MaxContexts)
+	if s.Slot < 0 || s.Slot >= ipc.MaxContexts {
+		return fmt.Errorf("context slot %d of %d", s.Slot, ipc.MaxContexts)
 	}
 	if s.Header < 0 || s.Rings < 0 {
 		return fmt.Errorf("header of %d bytes, rings of %d", s.Header, s.Rings)
@@ -207,7 +207,7 @@ func mapShared(f *os.File) (mem []byte, err error) {
 }
 
 // notReady tells vm that there will be no context, and of what kind the reason is.
-func notReady(conn *link.Conn, reason error) error {
+func notReady(conn *ipc.Conn, reason error) error {
 	code := abi.ErrorExecutorStart
 	switch {
 	case errors.Is(reason, gpu.ErrLost):
@@ -215,7 +215,7 @@ func notReady(conn *link.Conn, reason error) error {
 	case errors.Is(reason, gpu.ErrOutOfMemory):
 		code = abi.ErrorLimit
 	}
-	m, err := link.NewMessage(link.KindReady, link.Fault{Code: uint32(code), Text: guestText(reason)})
+	m, err := ipc.NewMessage(ipc.KindReady, ipc.Fault{Code: uint32(code), Text: guestText(reason)})
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func notReady(conn *link.Conn, reason error) error {
 	return conn.Send(m)
 }
 
-func openContext(ctx context.Context, open Opener, s link.Setup, page *link.Page, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
+func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Page, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
 	device, err := open(ctx, s.GPU)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
@@ -240,7 +240,7 @@ func openContext(ctx context.Context, open Opener, s link.Setup, page *link.Page
 
 // handOver gives vm, and so the daemon, the handles that the context has, if it has
 // any.
-func handOver(conn *link.Conn, c gpu.Context, slot int) (err error) {
+func handOver(conn *ipc.Conn, c gpu.Context, slot int) (err error) {
 	handled, ok := c.(gpu.Handled)
 	if !ok {
 		return nil
@@ -254,7 +254,7 @@ func handOver(conn *link.Conn, c gpu.Context, slot int) (err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	m, err := link.NewMessage(link.KindHandles, link.Handles{Slot: slot, Names: h.Names}, h.Files...)
+	m, err := ipc.NewMessage(ipc.KindHandles, ipc.Handles{Slot: slot, Names: h.Names}, h.Files...)
 	if err != nil {
 		return err
 	}
@@ -262,8 +262,8 @@ func handOver(conn *link.Conn, c gpu.Context, slot int) (err error) {
 }
 
 // report tells vm of something that ended.
-func report(conn *link.Conn, log *slog.Logger, kind link.Kind, body any) {
-	m, err := link.NewMessage(kind, body)
+func report(conn *ipc.Conn, log *slog.Logger, kind ipc.Kind, body any) {
+	m, err := ipc.NewMessage(kind, body)
 	if err == nil {
 		err = conn.Send(m)
 	}
@@ -273,9 +273,9 @@ func report(conn *link.Conn, log *slog.Logger, kind link.Kind, body any) {
 }
 
 // faultReport tells vm of what ended the context, once.
-func faultReport(conn *link.Conn, log *slog.Logger) func(link.Fault) {
+func faultReport(conn *ipc.Conn, log *slog.Logger) func(ipc.Fault) {
 	var once sync.Once
-	return func(f link.Fault) { once.Do(func() { report(conn, log, link.KindFault, f) }) }
+	return func(f ipc.Fault) { once.Do(func() { report(conn, log, ipc.KindFault, f) }) }
 }
 
 // watch ends the context when the GPU is gone, also one that has nothing to do: a
@@ -302,7 +302,7 @@ func (x *Executor) endWith(ctx context.Context, hung <-chan struct{}, end func()
 }
 
 // aheadOn is how much may be on a GPU ahead of time.
-func aheadOn(g link.GPU, d gpu.Device) Ahead {
+func aheadOn(g ipc.GPU, d gpu.Device) Ahead {
 	if g.Kind == "nvidia" && d.Properties().Preempts {
 		return DeepAhead
 	}
@@ -310,7 +310,7 @@ func aheadOn(g link.GPU, d gpu.Device) Ahead {
 }
 
 // elapsedOn is nil where the GPU's own stamps say how long a kernel ran.
-func elapsedOn(g link.GPU, elapsed func() time.Duration) func() time.Duration {
+func elapsedOn(g ipc.GPU, elapsed func() time.Duration) func() time.Duration {
 	if g.Kind == "nvidia" {
 		return elapsed
 	}
@@ -318,7 +318,7 @@ func elapsedOn(g link.GPU, elapsed func() time.Duration) func() time.Duration {
 }
 
 // listen carries out what vm asks for, until the connection ends.
-func (x *Executor) listen(conn *link.Conn) error {
+func (x *Executor) listen(conn *ipc.Conn) error {
 	for {
 		m, err := conn.Receive()
 		if err != nil {
@@ -331,9 +331,9 @@ func (x *Executor) listen(conn *link.Conn) error {
 }
 
 // obey carries out one message. An error is one of the protocol.
-func (x *Executor) obey(conn *link.Conn, m link.Message) error {
+func (x *Executor) obey(conn *ipc.Conn, m ipc.Message) error {
 	answer := func(err error) {
-		reply := link.Message{Kind: m.Kind, ID: m.ID}
+		reply := ipc.Message{Kind: m.Kind, ID: m.ID}
 		if err != nil {
 			reply.Error = err.Error()
 		}
@@ -342,19 +342,19 @@ func (x *Executor) obey(conn *link.Conn, m link.Message) error {
 		}
 	}
 	switch m.Kind {
-	case link.KindOpen, link.KindShut:
-		var c link.Channel
+	case ipc.KindOpen, ipc.KindShut:
+		var c ipc.Channel
 		if err := m.Decode(&c); err != nil {
 			return err
 		}
-		if m.Kind == link.KindOpen {
+		if m.Kind == ipc.KindOpen {
 			x.Open(c, answer)
 		} else {
 			x.Shut(c.Index, answer)
 		}
 		return nil
-	case link.KindVector:
-		var v link.Vector
+	case ipc.KindVector:
+		var v ipc.Vector
 		if err := m.Decode(&v); err != nil {
 			return err
 		}

@@ -14,13 +14,13 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/internal/memfd"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
 // serve runs an executor's process, as far as it has one, and returns vm's end of
 // its link, and how it ended.
-func serve(t *testing.T, s link.Setup, open Opener) (vm *link.Conn, ended <-chan error) {
+func serve(t *testing.T, s ipc.Setup, open Opener) (vm *ipc.Conn, ended <-chan error) {
 	t.Helper()
 	exit := func(code int) { t.Errorf("the process ends itself with %d", code) }
 	vm, _, ended = serveIn(t, process{clock.Real{}, deadMan{&clock.Sim{}, exit}}, s, open)
@@ -28,13 +28,13 @@ func serve(t *testing.T, s link.Setup, open Opener) (vm *link.Conn, ended <-chan
 }
 
 // serveIn is serve in a process of some kind, with the guest's page.
-func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn, page *link.Page, ended <-chan error) {
+func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, page *ipc.Page, ended <-chan error) {
 	t.Helper()
-	vm, end, err := link.Pair()
+	vm, end, err := ipc.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := link.FromFile(end)
+	theirs, err := ipc.FromFile(end)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn,
 		t.Fatal(err)
 	}
 	shared := os.NewFile(uintptr(fd), "bar2")
-	if page, err = link.NewPage(); err != nil {
+	if page, err = ipc.NewPage(); err != nil {
 		t.Fatal(err)
 	}
 	if err := shared.Truncate(sharedBytes); err != nil {
@@ -52,7 +52,7 @@ func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn,
 	if _, err := unix.FcntlInt(shared.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	m, err := link.NewMessage(link.KindSetup, s, shared, page.File())
+	m, err := ipc.NewMessage(ipc.KindSetup, s, shared, page.File())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func serveIn(t *testing.T, p process, s link.Setup, open Opener) (vm *link.Conn,
 // TestNoContext: an executor that can't have a context says why, in terms that vm
 // can act on.
 func TestNoContext(t *testing.T) {
-	small := func(context.Context, link.GPU) (gpu.Device, error) {
+	small := func(context.Context, ipc.GPU) (gpu.Device, error) {
 		return soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
 	}
 	broken := func(err error) Opener {
-		return func(context.Context, link.GPU) (gpu.Device, error) { return nil, err }
+		return func(context.Context, ipc.GPU) (gpu.Device, error) { return nil, err }
 	}
 	for _, c := range []struct {
 		name  string
@@ -96,16 +96,16 @@ func TestNoContext(t *testing.T) {
 		{"no such kind of GPU", broken(errors.New("kind")), 0, abi.ErrorExecutorStart, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			vm, ended := serve(t, link.Setup{Guest: "g", Slot: 1, Header: abi.HeaderBytes(testChannels), MemoryLimit: c.limit}, c.open)
+			vm, ended := serve(t, ipc.Setup{Guest: "g", Slot: 1, Header: abi.HeaderBytes(testChannels), MemoryLimit: c.limit}, c.open)
 			m, err := vm.Receive()
 			if err != nil {
 				t.Fatal(err)
 			}
-			var f link.Fault
+			var f ipc.Fault
 			if err := m.Decode(&f); err != nil {
 				t.Fatal(err)
 			}
-			if m.Kind != link.KindReady || m.Error == "" || abi.ErrorCode(f.Code) != c.want {
+			if m.Kind != ipc.KindReady || m.Error == "" || abi.ErrorCode(f.Code) != c.want {
 				t.Errorf("%s %q with code %v, want %v", m.Kind, m.Error, abi.ErrorCode(f.Code), c.want)
 			}
 			if c.text != "" && f.Text != c.text {
@@ -121,12 +121,12 @@ func TestNoContext(t *testing.T) {
 // TestGPUGoesWhileNothingRuns: vm hears of it from an executor that sleeps.
 func TestGPUGoesWhileNothingRuns(t *testing.T) {
 	opened := make(chan gpu.Device, 1)
-	vm, ended := serve(t, link.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, link.GPU) (gpu.Device, error) {
+	vm, ended := serve(t, ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, ipc.GPU) (gpu.Device, error) {
 		d, err := soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
 		opened <- d
 		return d, err
 	})
-	if m, err := vm.Receive(); err != nil || m.Kind != link.KindReady || m.Error != "" {
+	if m, err := vm.Receive(); err != nil || m.Kind != ipc.KindReady || m.Error != "" {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	if err := (<-opened).Close(); err != nil {
@@ -136,11 +136,11 @@ func TestGPUGoesWhileNothingRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f link.Fault
+	var f ipc.Fault
 	if err := m.Decode(&f); err != nil {
 		t.Fatal(err)
 	}
-	if m.Kind != link.KindFault || abi.ErrorCode(f.Code) != abi.ErrorDeviceLost {
+	if m.Kind != ipc.KindFault || abi.ErrorCode(f.Code) != abi.ErrorDeviceLost {
 		t.Errorf("%s with code %v", m.Kind, abi.ErrorCode(f.Code))
 	}
 	if err := vm.Shut(0); err != nil {

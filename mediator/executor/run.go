@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 )
 
 const (
@@ -49,7 +49,7 @@ func (x *Executor) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		bell := x.slot.Bell()
 		looks++
-		held := x.o.Page.Verdict(now) == link.Suspend
+		held := x.o.Page.Verdict(now) == ipc.Suspend
 		if x.Step(held) {
 			if looks > fewLooks {
 				window.ended(now-idleFrom, limit)
@@ -99,13 +99,13 @@ func (x *Executor) leaving() bool {
 // to wait for an executor that is woken first.
 func (x *Executor) urgent() bool {
 	p := x.o.Page
-	return p.Spins() && p.Mode() == link.ModeAhead && len(x.channels) > 0
+	return p.Spins() && p.Mode() == ipc.ModeAhead && len(x.channels) > 0
 }
 
 // watchful is whether a kernel on the GPU may be told to leave at any time, where the
 // daemon wants no time lost then.
 func (x *Executor) watchful() bool {
-	if p := x.o.Page; !p.Spins() || p.Mode() != link.ModeByKernel {
+	if p := x.o.Page; !p.Spins() || p.Mode() != ipc.ModeByKernel {
 		return false
 	}
 	for _, ch := range x.channels {
@@ -130,7 +130,7 @@ func (j *job) brief() bool {
 	switch j.phase {
 	case waiting:
 		// For one that is urgent others leave now.
-		return j.stub.Priority > 0 && j.claim.State() == stub.Ready
+		return j.stub.Priority > 0 && j.claim.State() == slotstate.Ready
 	case preparing, reading, listing:
 		return true
 	case running:

@@ -7,7 +7,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -19,7 +19,7 @@ func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	r.x.o.Clock = &sim
 	g := r.open()
 	r.page.Beat(0)
-	r.page.SetVerdict(link.Suspend)
+	r.page.SetVerdict(ipc.Suspend)
 	g.send(abi.Header{Op: abi.OpNop}, abi.Empty{})
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -41,7 +41,7 @@ func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	wakeups := func() uint64 { return r.page.Context(0).Counters().Wakeups }
 
 	// It polls for a while on the clock, and sleeps.
-	for wakeups() == 0 && sim.Now() < link.SuspensionLimit/2 {
+	for wakeups() == 0 && sim.Now() < ipc.SuspensionLimit/2 {
 		sim.Advance(PollWindow / 4)
 		runtime.Gosched()
 	}
@@ -52,7 +52,7 @@ func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 		t.Fatal("a command of a held guest was carried out")
 	}
 	// It sleeps. When it looks again, for whatever reason, nobody holds it.
-	sim.Advance(link.SuspensionLimit)
+	sim.Advance(ipc.SuspensionLimit)
 	r.page.Context(0).Ring()
 	for completed() == 0 {
 		runtime.Gosched()

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
 // free is whether launches need nobody's word: the daemon decides about guests
 // only, or is not there.
 func (x *Executor) free() bool {
-	return x.o.Page.Mode() == link.ModeFree || x.o.Page.Silent(x.o.Clock.Now())
+	return x.o.Page.Mode() == ipc.ModeFree || x.o.Page.Silent(x.o.Clock.Now())
 }
 
 // granted is whether it is the job's turn. The daemon's word holds whatever else
@@ -24,7 +24,7 @@ func (j *job) granted() bool {
 	x := j.ch.x
 	// Where the channel's second launch has the turn, the first takes it.
 	second := j.ch.second
-	free := x.free() || second != nil && second != j && second.claim.State() == stub.ToRun
+	free := x.free() || second != nil && second != j && second.claim.State() == slotstate.ToRun
 	if !j.claim.Held() && (!free || j.form != 0) {
 		// In a mode that decides about launches one without a stub waits for one;
 		// in another it just can't be told to leave.
@@ -34,9 +34,9 @@ func (j *job) granted() bool {
 		}
 	}
 	switch j.claim.State() {
-	case stub.ToRun:
+	case slotstate.ToRun:
 		return true
-	case stub.Ready:
+	case slotstate.Ready:
 		return (free || j.first()) && !x.held.on && j.claim.Grant()
 	default: // none
 		return free && !x.held.on
@@ -47,10 +47,10 @@ func (j *job) granted() bool {
 // hear that. Which of the guest's own does is the daemon's to say.
 func (j *job) first() bool {
 	p := j.ch.x.o.Page
-	if p.Mode() != link.ModeAhead || j.stub.Priority < p.Terms().PriorityCeiling {
+	if p.Mode() != ipc.ModeAhead || j.stub.Priority < p.Terms().PriorityCeiling {
 		return false
 	}
-	for i := range link.MaxContexts {
+	for i := range ipc.MaxContexts {
 		if p.Context(i).Outstanding() > 0 {
 			return false
 		}
@@ -62,7 +62,7 @@ func (j *job) first() bool {
 // and nothing that is the guest's word.
 func (j *job) describe(resident, urgency int) {
 	x, l := j.ch.x, &j.gl
-	j.stub = link.Stub{
+	j.stub = ipc.Stub{
 		Form: uint32(j.form), Evictable: j.form != 0 && !j.fn.liar, Priority: urgency,
 		Blocks: uint32(min(l.Grid.Count(), math.MaxUint32)), PerSM: uint32(max(resident, 0)), Tasks: uint32(min(l.Grid.Count(), abi.MaxPreemptTasks)),
 		Threads: uint32(l.Block.Count()), SharedBytes: uint32(j.fn.attrs.SharedBytes + l.SharedBytes),
@@ -116,8 +116,8 @@ func (x *Executor) urgency(asks bool, priority int32) (urgency int, ignored bool
 // noticed; and these, so that the end of other waits is that nobody rings for.
 const (
 	sleepLimit   = 250 * time.Millisecond
-	silenceSleep = link.SilenceLimit / 4 // a launch waits for a daemon that may be gone
-	stubSleep    = time.Millisecond      // a launch waits for a stub
+	silenceSleep = ipc.SilenceLimit / 4 // a launch waits for a daemon that may be gone
+	stubSleep    = time.Millisecond     // a launch waits for a stub
 )
 
 // sleepFor is for how long to sleep at most, at now.
@@ -140,7 +140,7 @@ func (j *job) sleepFor(now time.Duration) time.Duration {
 	switch {
 	case j == nil:
 		return sleepLimit
-	case (j.phase == waiting || j.phase == parked) && j.ch.x.o.Page.Mode() != link.ModeFree:
+	case (j.phase == waiting || j.phase == parked) && j.ch.x.o.Page.Mode() != ipc.ModeFree:
 		if !j.claim.Held() {
 			return stubSleep
 		}

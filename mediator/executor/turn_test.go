@@ -12,8 +12,8 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/mediator/link"
-	"vgpud/mediator/stub"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -24,7 +24,7 @@ func (r *rig) byKernel() *clock.Sim {
 	r.x.o.Clock = sim
 	sim.Advance(time.Hour)
 	r.page.Beat(sim.Now())
-	r.page.SetMode(link.ModeByKernel)
+	r.page.SetMode(ipc.ModeByKernel)
 	return sim
 }
 
@@ -51,7 +51,7 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 		t.Fatalf("%d completions (%v), %d outstanding, backlog %v, before anybody said run", n, err, slot.Outstanding(), slot.Backlog())
 	}
 	live := r.stubs()
-	if len(live) != 2 || live[0].State != stub.Ready || live[1].State != stub.Ready || live[0].Form != 0 || live[0].Evictable {
+	if len(live) != 2 || live[0].State != slotstate.Ready || live[1].State != slotstate.Ready || live[0].Form != 0 || live[0].Evictable {
 		t.Fatalf("the daemon sees %+v, want one launch of each channel", live)
 	}
 	// The other channel's goes first, though it came last; a suspended guest's too,
@@ -60,7 +60,7 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	if live[1].Launch > other.Launch {
 		other = live[1]
 	}
-	r.say(func(s *link.StubSlot, v link.Stub) {
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 		if v.Launch == other.Launch && !s.Run(v.Launch) {
 			t.Error("not ready")
 		}
@@ -74,7 +74,7 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 		t.Errorf("%d completions of the channel that waits, %v", n, err)
 	}
 	for n := range 2 {
-		r.stepUntil("the next is ready", func() bool { return len(r.stubs()) == 1 && r.stubs()[0].State == stub.Ready })
+		r.stepUntil("the next is ready", func() bool { return len(r.stubs()) == 1 && r.stubs()[0].State == slotstate.Ready })
 		if slot.Counters().Kernels != uint64(1+n) {
 			t.Errorf("%d kernels have run", slot.Counters().Kernels)
 		}
@@ -102,7 +102,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 			r.byKernel()
 			c.preemptible(g, fn, k, 40)
 			r.x.Step(false)
-			withdraw := func(s *link.StubSlot, v link.Stub) {
+			withdraw := func(s *ipc.StubSlot, v ipc.Stub) {
 				if !s.Run(v.Launch) || !s.Withdraw(v.Launch) {
 					t.Errorf("%v, want it let to the GPU, and its turn taken back", v.State)
 				}
@@ -111,7 +111,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 			for range 50 {
 				r.x.Step(false)
 			}
-			if v := r.newest(); v.State != stub.Ready || r.page.Context(0).Outstanding() != 0 {
+			if v := r.newest(); v.State != slotstate.Ready || r.page.Context(0).Outstanding() != 0 {
 				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
 			}
 			// Again, when it has begun to prepare.
@@ -119,34 +119,34 @@ func TestTurnIsTakenBack(t *testing.T) {
 			for _, ch := range r.x.channels {
 				j = ch.job
 			}
-			r.say(func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
+			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
 			if !j.granted() || !j.prepare() {
 				t.Fatal("it does not prepare")
 			}
-			r.say(func(s *link.StubSlot, v link.Stub) { s.Withdraw(v.Launch) })
+			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Withdraw(v.Launch) })
 			for range 50 {
 				r.x.Step(false)
 			}
-			if v := r.newest(); v.State != stub.Ready || r.page.Context(0).Outstanding() != 0 {
+			if v := r.newest(); v.State != slotstate.Ready || r.page.Context(0).Outstanding() != 0 {
 				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
 			}
 			// And when it is launched.
-			r.say(func(s *link.StubSlot, v link.Stub) { s.Run(v.Launch) })
+			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
 			if !j.granted() || !j.prepare() {
 				t.Fatal("it does not prepare")
 			}
 			for !r.x.reached(j) {
 				runtime.Gosched()
 			}
-			r.say(func(s *link.StubSlot, v link.Stub) { s.Withdraw(v.Launch) })
-			if !j.launch() || r.newest().State != stub.Running {
+			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Withdraw(v.Launch) })
+			if !j.launch() || r.newest().State != slotstate.Running {
 				t.Fatalf("%v, though it is on the GPU", r.newest().State)
 			}
 			r.stepUntil("it has ended", func() bool { return len(r.stubs()) == 0 })
 			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 				t.Error(com.Status)
 			}
-			r.page.SetMode(link.ModeFree)
+			r.page.SetMode(ipc.ModeFree)
 			c.check()
 		})
 	}
@@ -167,15 +167,15 @@ func TestEvictedWaitsForItsTurn(t *testing.T) {
 			for range 2 {
 				r.runAll()
 				r.x.Step(false)
-				if v := r.newest(); v.State != stub.Running {
+				if v := r.newest(); v.State != slotstate.Running {
 					t.Fatalf("%v, want it running", v.State)
 				}
 				r.evictAll(math.MaxUint32)
-				r.stepUntil("it has left", func() bool { return r.newest().State == stub.Ready })
+				r.stepUntil("it has left", func() bool { return r.newest().State == slotstate.Ready })
 				for range 50 {
 					r.x.Step(false)
 				}
-				if v := r.newest(); v.State != stub.Ready || r.page.Context(0).Outstanding() != 0 {
+				if v := r.newest(); v.State != slotstate.Ready || r.page.Context(0).Outstanding() != 0 {
 					t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
 				}
 			}
@@ -183,7 +183,7 @@ func TestEvictedWaitsForItsTurn(t *testing.T) {
 			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 				t.Error(com.Status)
 			}
-			r.page.SetMode(link.ModeFree)
+			r.page.SetMode(ipc.ModeFree)
 			c.check()
 			if n := r.page.Context(0).Counters(); n.Kernels != 1 || n.Evictions != 2 || n.Relaunches != 2 {
 				t.Errorf("%+v", n)
@@ -195,7 +195,7 @@ func TestEvictedWaitsForItsTurn(t *testing.T) {
 // TestDaemonsDeath: in whatever state the daemon leaves a launch, it runs to its
 // end without it.
 func TestDaemonsDeath(t *testing.T) {
-	for _, state := range []stub.State{stub.Ready, stub.ToRun, stub.Running, stub.ToEvict} {
+	for _, state := range []slotstate.State{slotstate.Ready, slotstate.ToRun, slotstate.Running, slotstate.ToEvict} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v, suspended %v", state, suspended), func(t *testing.T) {
 				r := newRig(t, gpu.ContextOptions{})
@@ -206,27 +206,27 @@ func TestDaemonsDeath(t *testing.T) {
 				sim := r.byKernel()
 				c.preemptible(g, fn, k, 40)
 				r.x.Step(false)
-				if state >= stub.ToRun {
+				if state >= slotstate.ToRun {
 					r.runAll()
 				}
-				if state >= stub.Running {
+				if state >= slotstate.Running {
 					r.x.Step(false)
 				}
-				if state == stub.ToEvict {
+				if state == slotstate.ToEvict {
 					r.evictAll(math.MaxUint32)
 				}
 				if v := r.newest(); v.State != state {
 					t.Fatalf("%v, want %v", v.State, state)
 				}
 				if suspended {
-					r.page.SetVerdict(link.Suspend)
+					r.page.SetVerdict(ipc.Suspend)
 				}
 				// As Run does, with the daemon's word growing old.
-				wait := link.SilenceLimit
+				wait := ipc.SilenceLimit
 				if suspended {
-					wait = link.SuspensionLimit
+					wait = ipc.SuspensionLimit
 				}
-				step := func() { r.x.Step(r.page.Verdict(sim.Now()) == link.Suspend); runtime.Gosched() }
+				step := func() { r.x.Step(r.page.Verdict(sim.Now()) == ipc.Suspend); runtime.Gosched() }
 				for range 20 {
 					step()
 				}
@@ -254,7 +254,7 @@ func TestModeEnds(t *testing.T) {
 	if len(r.stubs()) != 1 {
 		t.Fatal("nobody waits")
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	for _, com := range g.receive(2) {
 		if com.Status != abi.StatusOK {
 			t.Error(com.Status)
@@ -271,7 +271,7 @@ func TestPriorities(t *testing.T) {
 	g := r.open()
 	fn := g.load(spinPTX, "spin")
 	r.byKernel()
-	r.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 7})
+	r.page.SetTerms(ipc.Terms{Weight: 1, PriorityCeiling: 7})
 	slot := r.page.Context(0)
 	for i, want := range []struct {
 		asks    []int32
@@ -307,9 +307,9 @@ func TestStubsRunOut(t *testing.T) {
 	k := kernels[0]
 	fn := g.load(testdata(t, k.file), k.name)
 	c := g.counting(8)
-	var others []link.Claim
-	for range link.MaxStubs {
-		claim, ok := r.page.Claim(5, &link.Stub{})
+	var others []ipc.Claim
+	for range ipc.MaxStubs {
+		claim, ok := r.page.Claim(5, &ipc.Stub{})
 		if !ok {
 			t.Fatal("no stub")
 		}
@@ -334,7 +334,7 @@ func TestStubsRunOut(t *testing.T) {
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Error(com.Status)
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	c.check()
 }
 
@@ -365,7 +365,7 @@ func randomTurns(t *testing.T, seed uint64) {
 		counts = append(counts, g.counting(40+rnd.IntN(60)))
 	}
 	sim := r.byKernel()
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	for range launches {
 		for i, g := range ends {
 			k := rnd.IntN(len(kernels))
@@ -386,7 +386,7 @@ func randomTurns(t *testing.T, seed uint64) {
 		}
 		switch rnd.IntN(200) {
 		case 0:
-			r.page.SetMode(link.Mode(rnd.IntN(2)))
+			r.page.SetMode(ipc.Mode(rnd.IntN(2)))
 		case 1:
 			suspended = rnd.IntN(3) == 0
 		case 2:
@@ -394,11 +394,11 @@ func randomTurns(t *testing.T, seed uint64) {
 		case 3, 4, 5:
 			r.runAll()
 		case 6:
-			sim.Advance(link.SilenceLimit / 2)
+			sim.Advance(ipc.SilenceLimit / 2)
 		case 7:
 			r.page.Beat(sim.Now())
 		case 8:
-			r.say(func(s *link.StubSlot, v link.Stub) { s.Refill(v.Launch) })
+			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Refill(v.Launch) })
 		}
 		r.x.Step(suspended)
 		for i, g := range ends {
@@ -415,7 +415,7 @@ func randomTurns(t *testing.T, seed uint64) {
 		}
 		runtime.Gosched()
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	for i := range counts {
 		counts[i].check()
 	}
@@ -438,18 +438,18 @@ func TestSecondsTurn(t *testing.T) {
 	r, g, c := two(t, func(t testing.TB) *rig {
 		r := newRig(t, gpu.ContextOptions{})
 		sim = r.byKernel()
-		r.page.SetMode(link.ModeFree)
+		r.page.SetMode(ipc.ModeFree)
 		return r
 	}, kernels[1])
 	r.evictAll(math.MaxUint32)
 	r.x.Step(false)
 	r.page.Beat(sim.Now())
-	r.page.SetMode(link.ModeByKernel)
+	r.page.SetMode(ipc.ModeByKernel)
 	r.stepUntil("both have left", func() bool {
 		live := r.stubs()
-		return len(live) == 2 && live[0].State == stub.Ready && live[1].State == stub.Ready
+		return len(live) == 2 && live[0].State == slotstate.Ready && live[1].State == slotstate.Ready
 	})
-	r.say(func(s *link.StubSlot, v link.Stub) {
+	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
 		if v.Launch == 2 && !s.Run(2) {
 			t.Error("the second is not ready")
 		}
@@ -459,7 +459,7 @@ func TestSecondsTurn(t *testing.T) {
 			t.Errorf("launch %d: %v", i, com.Status)
 		}
 	}
-	r.page.SetMode(link.ModeFree)
+	r.page.SetMode(ipc.ModeFree)
 	g.receive(1)
 	c.check()
 }
@@ -472,25 +472,25 @@ func TestAhead(t *testing.T) {
 	inc := g.load(incPTX, "inc")
 	mem := g.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
 	r.byKernel()
-	r.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 2})
+	r.page.SetTerms(ipc.Terms{Weight: 1, PriorityCeiling: 2})
 	l, params := launchOf(inc, 32, mem)
 	waits := func(why string, suspended bool) {
 		t.Helper()
 		for range 50 {
 			r.x.Step(suspended)
 		}
-		if live := r.stubs(); len(live) != 1 || live[0].State != stub.Ready {
+		if live := r.stubs(); len(live) != 1 || live[0].State != slotstate.Ready {
 			t.Fatalf("%s: the daemon sees %+v", why, live)
 		}
 	}
 	g.send(abi.Header{Op: abi.OpLaunch}, l, params...)
 	waits("by kernel", false)
-	r.page.SetMode(link.ModeAhead)
+	r.page.SetMode(ipc.ModeAhead)
 	waits("suspended", true)
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Fatalf("ahead: %v", com.Status)
 	}
-	r.page.SetTerms(link.Terms{Weight: 1, PriorityCeiling: 3})
+	r.page.SetTerms(ipc.Terms{Weight: 1, PriorityCeiling: 3})
 	asks := abi.Attribute{ID: abi.AttributePriority}
 	asks.PutUint32(0, uint32(0xffff_fffe)) // -2
 	g.send(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, asks)...)
@@ -515,9 +515,9 @@ func TestWatchful(t *testing.T) {
 	check("nobody asked", false)
 	r.page.SetSpins(true)
 	check("a kernel that leaves", true)
-	r.page.SetMode(link.ModeAhead)
+	r.page.SetMode(ipc.ModeAhead)
 	check("nobody is more urgent", false)
-	r.page.SetMode(link.ModeByKernel)
+	r.page.SetMode(ipc.ModeByKernel)
 	j.lied = true
 	check("a liar", false)
 	j.lied, j.form = false, 0
@@ -539,14 +539,14 @@ func TestUrgentLooks(t *testing.T) {
 			t.Errorf("%s: %v", why, got)
 		}
 	}
-	r.page.SetMode(link.ModeAhead)
+	r.page.SetMode(ipc.ModeAhead)
 	r.page.SetSpins(true)
 	check("no channel", false)
 	r.open()
 	check("the most urgent guest", true)
-	r.page.SetMode(link.ModeByKernel)
+	r.page.SetMode(ipc.ModeByKernel)
 	check("others may be as urgent", false)
-	r.page.SetMode(link.ModeAhead)
+	r.page.SetMode(ipc.ModeAhead)
 	r.page.SetSpins(false)
 	check("nobody asks", false)
 }

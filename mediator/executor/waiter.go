@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // waiter sleeps for a channel: a goroutine that waits for a fence and then
@@ -18,7 +18,7 @@ type waiter struct {
 }
 
 // start begins to wait for fences of c. stop ends it.
-func (w *waiter) start(c gpu.Channel, slot *link.ContextSlot) {
+func (w *waiter) start(c gpu.Channel, slot *ipc.ContextSlot) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.want, w.cancel = make(chan gpu.Fence, 1), cancel
 	w.ended.Go(func() {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
 )
 
 func main() {
@@ -27,9 +27,9 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	p, err := work.ReadPlan(os.Stdin)
+	p, err := workload.ReadPlan(os.Stdin)
 	if err != nil {
 		return err
 	}
-	return work.Run(ctx, p, os.Stdout)
+	return workload.Run(ctx, p, os.Stdout)
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"vgpud/gpu"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // bare is a context on the GPU itself, by the package that executors use it by.
@@ -18,7 +18,7 @@ type bare struct {
 }
 
 // Open opens the GPU itself.
-type Open func(ctx context.Context, g link.GPU) (gpu.Device, error)
+type Open func(ctx context.Context, g ipc.GPU) (gpu.Device, error)
 
 func openBare(ctx context.Context, s *Setup, open Open) (_ *bare, err error) {
 	b := &bare{}

@@ -13,7 +13,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/guestagent/preempt"
-	"vgpud/mediator/executor/relaunch"
+	"vgpud/mediator/executor/preemption"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 )
@@ -36,7 +36,7 @@ type victim struct {
 }
 
 // unitBytes is room for a list or a bitmap of any launch's units.
-const unitBytes = 4 * relaunch.MaxUnits
+const unitBytes = 4 * preemption.MaxUnits
 
 // evict launches a kernel in a form and evicts it again and again.
 func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
@@ -210,12 +210,12 @@ func (b *bare) newVictim(ctx context.Context, name string) (*victim, error) {
 func (v *victim) threads() uint32 { return v.kernel.block[0] * v.kernel.block[1] * v.kernel.block[2] }
 
 // begin begins a launch in a form.
-func (v *victim) begin(p abi.Preempt) (*relaunch.Launch, error) {
-	return relaunch.New(relaunch.Config{Form: p.Form, Grid: v.kernel.grid, Group: p.Group, Every: p.Every, Resident: uint32(v.slots[p.Form])})
+func (v *victim) begin(p abi.Preempt) (*preemption.Launch, error) {
+	return preemption.New(preemption.Config{Form: p.Form, Grid: v.kernel.grid, Group: p.Group, Every: p.Every, Resident: uint32(v.slots[p.Form])})
 }
 
 // put carries a plan out, but does not wait.
-func (v *victim) put(ctx context.Context, form abi.PreemptForm, l *relaunch.Launch, p *relaunch.Plan) (gpu.Fence, error) {
+func (v *victim) put(ctx context.Context, form abi.PreemptForm, l *preemption.Launch, p *preemption.Plan) (gpu.Fence, error) {
 	if n := max(l.SkippedBytes(), l.ListBytes()); n > unitBytes {
 		return 0, fmt.Errorf("%d bytes of units", n)
 	}
@@ -273,7 +273,7 @@ func (v *victim) timed(ctx context.Context, p abi.Preempt) (time.Duration, error
 	if p.Form == 0 {
 		f, err = v.start(0, v.kernel.grid, v.args)
 	} else {
-		var l *relaunch.Launch
+		var l *preemption.Launch
 		if l, err = v.begin(p); err == nil {
 			first := l.First()
 			f, err = v.put(ctx, p.Form, l, &first)
@@ -417,13 +417,13 @@ func (v *victim) end(ctx context.Context, f gpu.Fence, err error) error {
 }
 
 // readBack reads what the kernel left, when it has.
-func (v *victim) readBack(ctx context.Context, l *relaunch.Launch, evicted bool) (r relaunch.Readback, err error) {
+func (v *victim) readBack(ctx context.Context, l *preemption.Launch, evicted bool) (r preemption.Readback, err error) {
 	var control [abi.ControlBytes]byte
 	f, err := v.channel.CopyOut(control[:], gpu.Ptr(v.control))
 	if err := v.end(ctx, f, err); err != nil {
 		return r, err
 	}
-	r = relaunch.Readback{Control: relaunch.DecodeControl(&control), Evicted: evicted}
+	r = preemption.Readback{Control: preemption.DecodeControl(&control), Evicted: evicted}
 	if n := l.SkippedRead(r.Control); n > 0 {
 		r.Skipped = make([]byte, n)
 		f, err := v.channel.CopyOut(r.Skipped, gpu.Ptr(v.skipped))

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 )
 
 //go:embed fixed.ptx
@@ -36,7 +36,7 @@ type job struct {
 	restores []restore // before each round
 	stamps   uint64    // of a spin
 	tally    *tally
-	program  *kernels.Case // whose results can be checked
+	program  *corpus.Case // whose results can be checked
 	buffers  map[string]uint64
 	results  []result // of a scaled kernel
 	outputs  []result // of a case, whose contents before its launches don't matter
@@ -120,16 +120,16 @@ func loadFixed(ctx context.Context, m machine, fixed module, name string) (*job,
 // loadCase loads a case of the corpus, "matmul/large".
 func loadCase(ctx context.Context, m machine, name string) (*job, error) {
 	kernel, size, _ := strings.Cut(name, "/")
-	k, ok := kernels.ByName(kernel)
+	k, ok := corpus.ByName(kernel)
 	if !ok {
 		return nil, fmt.Errorf("the corpus has no kernel %q", kernel)
 	}
-	sz, err := kernels.ParseSize(size)
+	sz, err := corpus.ParseSize(size)
 	if err != nil {
 		return nil, err
 	}
 	c := k.Case(sz, 1)
-	mod, err := m.load(ctx, k.PTX(kernels.SM80))
+	mod, err := m.load(ctx, k.PTX(corpus.SM80))
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", name, err)
 	}
@@ -149,7 +149,7 @@ func loadCase(ctx context.Context, m machine, name string) (*job, error) {
 			return nil, fmt.Errorf("%s: buffer %s: %w", name, b.Name, err)
 		}
 		j.buffers[b.Name] = p
-		if b.Mode == kernels.Out {
+		if b.Mode == corpus.Out {
 			j.outputs = append(j.outputs, result{p, uint64(b.Size)})
 		}
 	}
@@ -222,7 +222,7 @@ func (j *job) check(ctx context.Context, m machine) error {
 	if j.program == nil {
 		return nil
 	}
-	return j.program.CheckAll(func(b *kernels.Buffer) ([]byte, error) {
+	return j.program.CheckAll(func(b *corpus.Buffer) ([]byte, error) {
 		got := make([]byte, b.Size)
 		return got, m.copyOut(ctx, got, j.buffers[b.Name])
 	})

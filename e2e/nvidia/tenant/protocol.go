@@ -4,15 +4,15 @@ import (
 	"time"
 
 	"vgpud/guestagent/preempt/tune"
-	"vgpud/mediator/link"
+	"vgpud/mediator/ipc"
 )
 
 // Setup is the first line that a tenant reads.
 type Setup struct {
 	Name string `json:"name"`
 	// Socket is its virtual GPU's. Without one it uses GPU, as a program of the host.
-	Socket string   `json:"socket,omitempty"`
-	GPU    link.GPU `json:"gpu,omitzero"`
+	Socket string  `json:"socket,omitempty"`
+	GPU    ipc.GPU `json:"gpu,omitzero"`
 	// Controlled has it use NVIDIA's GPU as the product does, not as CUDA's programs
 	// do: by package gpu/nvidia, which can take its context off the GPU.
 	Controlled bool `json:"controlled,omitempty"`

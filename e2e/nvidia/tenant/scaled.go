@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 )
 
 // scaled is a kernel of the corpus at the size of a real program's: about a
@@ -136,11 +136,11 @@ func scaledByName(name string) (*scaled, string, error) {
 		return nil, "", fmt.Errorf("no scaled kernel %q: want one of %q", name, Scaled())
 	}
 	s := &catalog[i]
-	k, ok := kernels.ByName(s.kernel)
+	k, ok := corpus.ByName(s.kernel)
 	if !ok {
 		return nil, "", fmt.Errorf("the corpus has no kernel %q", s.kernel)
 	}
-	return s, k.PTX(kernels.SM80), nil
+	return s, k.PTX(corpus.SM80), nil
 }
 
 // place makes the kernel's arguments and the memory that they point to, and says which

@@ -13,7 +13,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 vgpuctl=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- "$here"/../../kernels/ptx/*/*.ptx "$here"/../hard/ptx/*.ptx \
+[ $# -gt 0 ] || set -- "$here"/../../../gpu/corpus/ptx/*/*.ptx "$here"/../hard/ptx/*.ptx \
 	"$here"/../../../ptx/testdata/*.ptx "$here"/../../../ptx/testdata/real/*.ptx "$here"/inputs/*.cu "$here"/parted.cu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

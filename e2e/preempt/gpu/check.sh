@@ -3,7 +3,7 @@
 #
 #	check.sh VGPUCTL GPUCHECK [SEED]
 #
-# VGPUCTL is the built command line, GPUCHECK the built e2e/kernels/gpucheck. Every
+# VGPUCTL is the built command line, GPUCHECK the built gpu/corpus/gpucheck. Every
 # kernel of the corpus is transformed and assembled; then every case is run in each
 # form, evicted at random, and compared with its reference; then the kernels of
 # parted.cu are compared with themselves. It needs CUDA's compiler and assembler and
@@ -17,7 +17,7 @@ export work
 nvcc -std=c++17 -O2 -o "$work/runner" "$here/runner.cu" -lcuda
 for arch in sm_80 sm_90; do
 	mkdir -p "$work/ptx/$arch" "$work/$arch"
-	for file in "$here/../../kernels/ptx/$arch"/*.ptx; do
+	for file in "$here/../../../gpu/corpus/ptx/$arch"/*.ptx; do
 		"$vgpuctl" ptx transform "$file" -o "$work/ptx/$arch/$(basename "$file")" >/dev/null
 	done
 done

@@ -7,7 +7,7 @@
 //
 // FORMS is a list of FORM:GROUP:EVERY, joined by commas; FORM is abi.PreemptForm's
 // number. MODULE is transformed, and PTX or assembled. The first way runs the cases
-// of e2e/kernels/gpucheck (e2e/kernels/casefile.go describes the files) in each of
+// of gpu/corpus/gpucheck (gpu/corpus/casefile.go describes the files) in each of
 // the forms and writes what gpucheck verifies; @ in OUT and PRINTED becomes the
 // form's place in the list. The second runs kernels of one parameter, an array that
 // every thread writes one word of, on a grid of 50 by 9 blocks of 128 threads, and

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 )
 
 // Input is an input of [Generate] that a seed chooses.
@@ -66,7 +66,7 @@ const (
 
 // Generate writes the kernel that data chooses. It returns the module, whose kernel
 // is called k, and its case.
-func Generate(data []byte) (string, *kernels.Case) {
+func Generate(data []byte) (string, *corpus.Case) {
 	g := &gen{data: data}
 	g.grid = [3]uint32{uint32(1 + g.draw(9)), uint32(1 + g.draw(3)), uint32(1 + g.draw(2))}
 	g.block = [3]uint32{uint32(1 + g.draw(genThreads/2)), uint32(1 + g.draw(2)), 1}
@@ -78,14 +78,14 @@ func Generate(data []byte) (string, *kernels.Case) {
 		g.function(f)
 	}
 	g.kernel()
-	c := &kernels.Case{
+	c := &corpus.Case{
 		Kernel: "generated",
-		Buffers: []kernels.Buffer{
-			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)},
-			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: bufferBytes, Init: input()},
-			{Name: "totals", Mode: kernels.Scratch, Elem: kernels.U32, Size: 16, Global: "totals"},
+		Buffers: []corpus.Buffer{
+			{Name: "out", Mode: corpus.Scratch, Elem: corpus.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)},
+			{Name: "in", Mode: corpus.In, Elem: corpus.U32, Size: bufferBytes, Init: input()},
+			{Name: "totals", Mode: corpus.Scratch, Elem: corpus.U32, Size: 16, Global: "totals"},
 		},
-		Steps: []kernels.Launch{{Entry: "k", Grid: g.grid, Block: g.block, Args: []kernels.Arg{{Buffer: "out"}, {Buffer: "in"}}}},
+		Steps: []corpus.Launch{{Entry: "k", Grid: g.grid, Block: g.block, Args: []corpus.Arg{{Buffer: "out"}, {Buffer: "in"}}}},
 	}
 	return g.text.String(), c
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 )
 
 // Later is a kernel whose blocks wait for later blocks, or for all: it ends where the GPU holds the whole grid at once,
@@ -216,7 +216,7 @@ func Laters() []Later { return laters }
 func (k *Later) PTX() string { return k.text }
 
 // Case is the kernel's launch, with what it leaves in out.
-func (k *Later) Case() *kernels.Case {
+func (k *Later) Case() *corpus.Case {
 	t := Trick{Entry: k.Name, Grid: g(LaterBlocks), Block: g(k.Block)}
 	return t.Case()
 }

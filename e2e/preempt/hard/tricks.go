@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -29,8 +29,8 @@ type Trick struct {
 	File, Entry string // the module, as [PTX] knows it, and the kernel in it
 	Grid, Block [3]uint32
 	SharedBytes uint32
-	Args        []kernels.Arg // beyond out, in and n
-	Bare        bool          // it has no parameters
+	Args        []corpus.Arg // beyond out, in and n
+	Bare        bool         // it has no parameters
 	// Least are forms that it must have, Most those that it may have: what is beyond
 	// them cannot be sound.
 	Least, Most abi.PreemptForm
@@ -95,7 +95,7 @@ var tricks = []Trick{
 	{File: "memory", Entry: "last_block", Grid: g(30), Block: g(40), Least: any3, Most: any3},
 	{
 		File: "memory", Entry: "odd_parameters", Grid: g(30), Block: g(40), Least: any3, Most: any3,
-		Args: []kernels.Arg{{Bytes: []byte{200}}, {Bytes: []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}}, {Bytes: []byte{0xff, 0xee}}},
+		Args: []corpus.Arg{{Bytes: []byte{200}}, {Bytes: []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}}, {Bytes: []byte{0xff, 0xee}}},
 	},
 	{File: "memory", Entry: "no_parameters", Grid: g(30), Block: g(40), Bare: true, Least: any3, Most: any3},
 	{File: "waits", Entry: "chain_volatile", Grid: g(30), Block: g(40), Least: persistent, Most: persistent},
@@ -138,18 +138,18 @@ func input() []byte {
 }
 
 // Case is the kernel's launch: what the original leaves is the reference.
-func (k *Trick) Case() *kernels.Case {
-	c := &kernels.Case{
+func (k *Trick) Case() *corpus.Case {
+	c := &corpus.Case{
 		Kernel: k.Entry,
-		Buffers: []kernels.Buffer{
-			{Name: "out", Mode: kernels.Scratch, Elem: kernels.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)}, // some wait for what is not 0
-			{Name: "in", Mode: kernels.In, Elem: kernels.U32, Size: bufferBytes, Init: input()},
+		Buffers: []corpus.Buffer{
+			{Name: "out", Mode: corpus.Scratch, Elem: corpus.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)}, // some wait for what is not 0
+			{Name: "in", Mode: corpus.In, Elem: corpus.U32, Size: bufferBytes, Init: input()},
 		},
-		Steps: []kernels.Launch{{Entry: k.Entry, Grid: k.Grid, Block: k.Block, SharedBytes: k.SharedBytes}},
+		Steps: []corpus.Launch{{Entry: k.Entry, Grid: k.Grid, Block: k.Block, SharedBytes: k.SharedBytes}},
 	}
 	if !k.Bare {
 		n := binary.LittleEndian.AppendUint32(nil, 1501)
-		c.Steps[0].Args = append([]kernels.Arg{{Buffer: "out"}, {Buffer: "in"}, {Bytes: n}}, k.Args...)
+		c.Steps[0].Args = append([]corpus.Arg{{Buffer: "out"}, {Buffer: "in"}, {Bytes: n}}, k.Args...)
 	}
 	if k.Entry == "prints" {
 		for b := range k.Grid[0] {

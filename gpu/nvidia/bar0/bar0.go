@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 )
 
 // Registers are the registers of one GPU.

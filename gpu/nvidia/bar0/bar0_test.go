@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/accounting"
+	"vgpud/accounting/nvreg"
 	"vgpud/gpu/nvidia/bar0"
-	"vgpud/gpu/nvreg"
 )
 
 var update = flag.Bool("update", false, "write the traces in testdata anew")

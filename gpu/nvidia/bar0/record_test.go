@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/accounting/nvreg"
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/gpu/nvreg"
 	"vgpud/gpu/soft"
 	"vgpud/gpu/soft/machine"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"vgpud/accounting"
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 )
 
 // trace is what a GPU's registers held over some time: a file of lines, each a time

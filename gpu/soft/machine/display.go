@@ -3,7 +3,7 @@ package machine
 import (
 	"time"
 
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 )
 
 // Registers are where the machine shows its state. The machine writes what changed, in order of time.

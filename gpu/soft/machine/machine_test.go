@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vgpud/gpu/nvreg"
+	"vgpud/accounting/nvreg"
 )
 
 // world is a machine under random use, with what must always be true of it.

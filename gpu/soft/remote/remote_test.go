@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/accounting/nvreg"
 	"vgpud/gpu"
-	"vgpud/gpu/nvreg"
 	"vgpud/gpu/soft"
 	"vgpud/gpu/soft/machine"
 )

@@ -8,30 +8,30 @@ import (
 	"testing"
 	"time"
 
-	"vgpud/e2e/kernels"
+	"vgpud/gpu/corpus"
 )
 
 // TestCorpus runs every kernel of the corpus and compares with its reference.
 func TestCorpus(t *testing.T) {
-	for _, k := range kernels.All() {
-		for _, arch := range kernels.Arches() {
+	for _, k := range corpus.All() {
+		for _, arch := range corpus.Arches() {
 			t.Run(k.Name+"/"+string(arch), func(t *testing.T) {
 				t.Parallel()
 				module, err := Load(t.Context(), parse(t, k.PTX(arch)), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				runCase(t, module, k.Case(kernels.Trivial, 1))
+				runCase(t, module, k.Case(corpus.Trivial, 1))
 				// Again with warps that give way at every turn of a loop.
 				for _, k := range module.kernels {
 					k.prog.patience = 3
 				}
-				runCase(t, module, k.Case(kernels.Trivial, 2))
+				runCase(t, module, k.Case(corpus.Trivial, 2))
 				for _, k := range module.kernels {
 					k.prog.patience = spinLimit
 				}
-				if !testing.Short() && arch == kernels.SM90 {
-					runCase(t, module, k.Case(kernels.Small, 2))
+				if !testing.Short() && arch == corpus.SM90 {
+					runCase(t, module, k.Case(corpus.Small, 2))
 				}
 			})
 		}
@@ -39,7 +39,7 @@ func TestCorpus(t *testing.T) {
 }
 
 // prepare makes a machine with a case's buffers, and its launches.
-func prepare(t testing.TB, module *Module, c *kernels.Case) (*machine, []Launch) {
+func prepare(t testing.TB, module *Module, c *corpus.Case) (*machine, []Launch) {
 	t.Helper()
 	m := machineFor(t, module)
 	m.sms = 4
@@ -83,7 +83,7 @@ func prepare(t testing.TB, module *Module, c *kernels.Case) (*machine, []Launch)
 	return m, launches
 }
 
-func runCase(t *testing.T, module *Module, c *kernels.Case) {
+func runCase(t *testing.T, module *Module, c *corpus.Case) {
 	t.Helper()
 	m, launches := prepare(t, module, c)
 	for i, l := range launches {
@@ -91,7 +91,7 @@ func runCase(t *testing.T, module *Module, c *kernels.Case) {
 			t.Fatalf("%v, launch %d: %v", c, i, f)
 		}
 	}
-	err := c.CheckAll(func(b *kernels.Buffer) ([]byte, error) { return m.buffers[b.Name], nil })
+	err := c.CheckAll(func(b *corpus.Buffer) ([]byte, error) { return m.buffers[b.Name], nil })
 	if err != nil {
 		t.Error(err)
 	}
@@ -124,13 +124,13 @@ func TestRealFilesLoad(t *testing.T) {
 // second, and how long a cycle of the cost model takes here, which bounds the
 // clock at which a soft GPU can run in real time.
 func BenchmarkCorpus(b *testing.B) {
-	for _, k := range kernels.All() {
+	for _, k := range corpus.All() {
 		b.Run(k.Name, func(b *testing.B) {
-			module, err := Load(b.Context(), parse(b, k.PTX(kernels.SM90)), Options{})
+			module, err := Load(b.Context(), parse(b, k.PTX(corpus.SM90)), Options{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			c := k.Case(kernels.Small, 1)
+			c := k.Case(corpus.Small, 1)
 			var sum Counts
 			var spent time.Duration
 			for b.Loop() {

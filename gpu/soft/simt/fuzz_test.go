@@ -4,16 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"vgpud/e2e/kernels"
 	"vgpud/gpu"
+	"vgpud/gpu/corpus"
 	"vgpud/ptx"
 )
 
 // FuzzLoad loads whatever parses and lets what loads run for a moment: nothing
 // that a guest writes may do more than fail.
 func FuzzLoad(f *testing.F) {
-	for _, k := range kernels.All() {
-		f.Add(k.PTX(kernels.SM90))
+	for _, k := range corpus.All() {
+		f.Add(k.PTX(corpus.SM90))
 	}
 	f.Add(testHeader + vecAdd)
 	f.Add(testHeader + loopKernel(arith32, 3))

@@ -13,7 +13,7 @@
 // [Tuner.Recall]); package tune/cache keeps it on disk.
 //
 // [AdaptiveEvery] is EffiSha's way to choose how often to look, [Amortize] FLEP's, by runs off line: they are there to
-// measure against (e2e/preemptbench), and the tuner doesn't use them: what it has fetched at a time saves looks too.
+// measure against (e2e/papers/preempt), and the tuner doesn't use them: what it has fetched at a time saves looks too.
 //
 // The package is pure: no clock, no goroutine, no I/O. Its values are used by one goroutine at a time.
 package tune

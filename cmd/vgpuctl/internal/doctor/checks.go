@@ -14,7 +14,7 @@ import (
 	"vgpud/cmd/internal/ability"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/libvirt"
 )
 
 const asRoot = "run `vgpuctl doctor` as root"

@@ -16,7 +16,7 @@ import (
 	"vgpud/cmd/internal/ability"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
-	"vgpud/mediator/domain/libvirt"
+	"vgpud/mediator/libvirt"
 )
 
 // fullHost is a host that has all there is. Programs answer what outputs has for their

@@ -9,8 +9,8 @@ import (
 	"math"
 	"time"
 
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
+	"vgpud/gpu/corpus"
 	"vgpud/mediator/api"
 )
 
@@ -49,14 +49,14 @@ const gpuTimePerCheck = 8 * time.Millisecond
 // that they are to have, and notes what those of the first guests then take.
 func (d *demo) calibrate(ctx context.Context) error {
 	want := d.o.lengths()
-	guest := work.Work{Kernel: "throttle", Throttle: &kernels.ThrottleConfig{Blocks: 8, Threads: 32}}
-	batch := work.Batch().Work[0]
+	guest := workload.Work{Kernel: "throttle", Throttle: &corpus.ThrottleConfig{Blocks: 8, Threads: 32}}
+	batch := workload.Batch().Work[0]
 	batch.Throttle.Blocks = want.batchBlocks
-	urgent := work.Urgent().Work[0]
+	urgent := workload.Urgent().Work[0]
 
 	// The batch kernel first: a GPU that was idle is slow for a while.
-	var timed []work.Work
-	for _, w := range []work.Work{batch, guest, urgent} {
+	var timed []workload.Work
+	for _, w := range []workload.Work{batch, guest, urgent} {
 		timed = append(timed, iterated(w, want.few), iterated(w, want.many))
 	}
 	found, err := d.solo(ctx, timed)
@@ -68,16 +68,16 @@ func (d *demo) calibrate(ctx context.Context) error {
 	}
 	batch = iterated(batch, line(0).iterations(want.batch))
 	urgent = iterated(urgent, line(2).iterations(want.urgent))
-	final := []work.Work{batch, urgent}
+	final := []workload.Work{batch, urgent}
 	for i, m := range d.members {
 		w := iterated(guest, line(1).iterations(want.guests[i]))
-		w.Repeat = max(int(gpuTimePerCheck/want.guests[i]), work.Backlog)
-		m.Work, m.Channels, m.Preempt = []work.Work{w}, 1, "off"
+		w.Repeat = max(int(gpuTimePerCheck/want.guests[i]), workload.Backlog)
+		m.Work, m.Channels, m.Preempt = []workload.Work{w}, 1, "off"
 		final = append(final, w)
 	}
 	d.rivals = func() (*member, *member) {
 		b, u := rivals()
-		b.Work, u.Work = []work.Work{batch}, []work.Work{urgent}
+		b.Work, u.Work = []workload.Work{batch}, []workload.Work{urgent}
 		return b, u
 	}
 	if found, err = d.solo(ctx, final); err != nil {
@@ -92,7 +92,7 @@ func (d *demo) calibrate(ctx context.Context) error {
 }
 
 // iterated is a throttle kernel of so many iterations.
-func iterated(w work.Work, n int) work.Work {
+func iterated(w workload.Work, n int) workload.Work {
 	t := *w.Throttle
 	t.Iterations = n
 	w.Throttle = &t
@@ -123,7 +123,7 @@ const soloLaunches = 16
 
 // solo times kernels that have the GPU for themselves. It is a guest's process that
 // launches them, wherever the demo's guests are.
-func (d *demo) solo(ctx context.Context, w []work.Work) ([]float64, error) {
+func (d *demo) solo(ctx context.Context, w []workload.Work) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	const name = "alone"
@@ -131,7 +131,7 @@ func (d *demo) solo(ctx context.Context, w []work.Work) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := json.Marshal(work.Plan{Name: name, Socket: v.Socket, Work: w, Solo: soloLaunches, Preempt: "off"})
+	plan, err := json.Marshal(workload.Plan{Name: name, Socket: v.Socket, Work: w, Solo: soloLaunches, Preempt: "off"})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (d *demo) solo(ctx context.Context, w []work.Work) ([]float64, error) {
 	case <-ctx.Done():
 		late = ctx.Err()
 	}
-	var report work.SoloReport
+	var report workload.SoloReport
 	if err := errors.Join(late, p.end()); err != nil {
 		return nil, fmt.Errorf("time kernels alone: %w", err)
 	}

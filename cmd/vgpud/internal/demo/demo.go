@@ -15,9 +15,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vgpud/clock"
-	"vgpud/e2e/work"
-	"vgpud/mediator"
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/mediator/api"
+	"vgpud/mediator/daemon"
 	"vgpud/vfio/qemu"
 )
 
@@ -157,7 +157,7 @@ func (d *demo) startHost(ctx context.Context) error {
 		return err
 	}
 	config := filepath.Join(d.dir, "vgpud.yaml")
-	c := mediator.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), GPUs: []mediator.GPUConfig{gpu}}
+	c := daemon.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), GPUs: []daemon.GPUConfig{gpu}}
 	text, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)
@@ -261,7 +261,7 @@ func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
 
 // look asks for everything at one instant.
 func (d *demo) look(ctx context.Context) (look, error) {
-	l := look{vms: make(map[string]api.VM), reports: make(map[string]work.Report)}
+	l := look{vms: make(map[string]api.VM), reports: make(map[string]workload.Report)}
 	vms, err := d.client.VMs(ctx)
 	if err != nil {
 		return l, err

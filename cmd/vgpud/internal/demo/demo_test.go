@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"vgpud/e2e/kernels"
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
+	"vgpud/gpu/corpus"
 	"vgpud/mediator/api"
 )
 
@@ -20,8 +20,8 @@ func looks() (members []*member, a, b look) {
 	one, eight := 1.0, 8.0
 	two, three := 2.0, 3.0
 	members = []*member{
-		{weight: 1, Plan: work.Plan{Name: "x"}},
-		{weight: 3, Plan: work.Plan{Name: "y"}},
+		{weight: 1, Plan: workload.Plan{Name: "x"}},
+		{weight: 3, Plan: workload.Plan{Name: "y"}},
 	}
 	at := time.Unix(1000, 0)
 	a = look{
@@ -30,7 +30,7 @@ func looks() (members []*member, a, b look) {
 			"x": {Name: "x", GPUSeconds: 2.5, GPUSecondsOwn: &two, Kernels: 10, SuspendedSeconds: 1},
 			"y": {Name: "y", GPUSeconds: 1.5, GPUSecondsOwn: &one, Kernels: 20},
 		},
-		reports: map[string]work.Report{"x": {Cases: 1, BusySeconds: 1, BackloggedSeconds: 1}, "y": {Cases: 5}},
+		reports: map[string]workload.Report{"x": {Cases: 1, BusySeconds: 1, BackloggedSeconds: 1}, "y": {Cases: 5}},
 	}
 	b = look{
 		at: at.Add(10 * time.Second), gpu: api.GPU{AccountingCPUSeconds: 3, BusySeconds: 13, Gaps: 8, Overruns: 2, RealTime: true},
@@ -38,7 +38,7 @@ func looks() (members []*member, a, b look) {
 			"x": {Name: "x", GPUSeconds: 3.5, GPUSecondsOwn: &three, Kernels: 15, SuspendedSeconds: 4},
 			"y": {Name: "y", GPUSeconds: 8.25, GPUSecondsOwn: &eight, Kernels: 60},
 		},
-		reports: map[string]work.Report{"x": {Cases: 3, BusySeconds: 11, BackloggedSeconds: 10}, "y": {Cases: 5}},
+		reports: map[string]workload.Report{"x": {Cases: 3, BusySeconds: 11, BackloggedSeconds: 10}, "y": {Cases: 5}},
 	}
 	return members, a, b
 }
@@ -136,12 +136,12 @@ func TestMembers(t *testing.T) {
 			t.Errorf("%s: %d workers keep fewer than four launches in its rings", m.Name, m.Workers)
 		}
 		for _, w := range m.Work {
-			k, ok := kernels.ByName(w.Kernel)
+			k, ok := corpus.ByName(w.Kernel)
 			if !ok {
 				t.Errorf("%s: the corpus has no kernel %q", m.Name, w.Kernel)
 				continue
 			}
-			size, err := kernels.ParseSize(w.Size)
+			size, err := corpus.ParseSize(w.Size)
 			if err != nil {
 				t.Error(err)
 				continue

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"vgpud/mediator"
+	"vgpud/mediator/daemon"
 )
 
 // The kinds of GPU that the demo works on.
@@ -30,8 +30,8 @@ const gpuLead = 500 * time.Microsecond
 
 // startGPU sees to it that there is a GPU, and returns the daemon's configuration for
 // it.
-func (d *demo) startGPU(ctx context.Context) (mediator.GPUConfig, error) {
-	c := mediator.GPUConfig{Name: gpuName, Kind: d.o.GPU, Policy: "none"}
+func (d *demo) startGPU(ctx context.Context) (daemon.GPUConfig, error) {
+	c := daemon.GPUConfig{Name: gpuName, Kind: d.o.GPU, Policy: "none"}
 	if d.o.GPU == NVIDIA {
 		name, err := probe(d.o.Program)
 		if err != nil {

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
 )
 
 // member is a guest of the demo.
 type member struct {
-	work.Plan
+	workload.Plan
 	weight float64
 	// alone is what one of its kernels takes of the GPU, where all are alike and that
 	// was measured; else 0.
@@ -24,7 +24,7 @@ type member struct {
 	ready   chan struct{} // closed when it works
 
 	mu     sync.Mutex
-	report work.Report
+	report workload.Report
 	// latencies are what it measured of its launches, in milliseconds, since they
 	// were last forgotten.
 	latencies []float64
@@ -46,13 +46,13 @@ type guest interface {
 // figure 2).
 func members() []*member {
 	all := []*member{
-		{weight: 1, Plan: work.Plan{Name: "long", Workers: 6, Channels: 6, Work: []work.Work{
+		{weight: 1, Plan: workload.Plan{Name: "long", Workers: 6, Channels: 6, Work: []workload.Work{
 			cases("matmul", "small", 2), cases("spmv", "small", 1), cases("triad", "small", 2),
 		}}},
-		{weight: 2, Plan: work.Plan{Name: "medium", Workers: 6, Channels: 6, Work: []work.Work{
+		{weight: 2, Plan: workload.Plan{Name: "medium", Workers: 6, Channels: 6, Work: []workload.Work{
 			cases("reduce", "small", 2), cases("warp", "small", 2), cases("scan", "small", 1),
 		}}},
-		{weight: 4, Plan: work.Plan{Name: "short", Workers: 6, Channels: 6, Work: []work.Work{
+		{weight: 4, Plan: workload.Plan{Name: "short", Workers: 6, Channels: 6, Work: []workload.Work{
 			cases("vecadd", "trivial", 8), cases("nnlayer", "trivial", 4), cases("blackscholes", "trivial", 8),
 		}}},
 	}
@@ -63,8 +63,8 @@ func members() []*member {
 }
 
 // cases are cases of a kernel, launched that often between two checks.
-func cases(kernel, size string, repeat int) work.Work {
-	return work.Work{Kernel: kernel, Size: size, Repeat: repeat}
+func cases(kernel, size string, repeat int) workload.Work {
+	return workload.Work{Kernel: kernel, Size: size, Repeat: repeat}
 }
 
 // describe names what a guest works at.
@@ -78,7 +78,7 @@ func (m *member) describe() string {
 
 // take takes in a line of a guest's.
 func (m *member) take(line []byte) {
-	var r work.Report
+	var r workload.Report
 	if err := json.Unmarshal(line, &r); err != nil {
 		m.fail(fmt.Errorf("unreadable report %q", line))
 		return
@@ -99,7 +99,7 @@ func (m *member) fail(err error) {
 	m.report.Error = err.Error()
 }
 
-func (m *member) last() work.Report {
+func (m *member) last() workload.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.report

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vgpud/clock"
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/mediator/api"
 )
 
@@ -70,8 +70,8 @@ type Quantiles struct {
 
 // rivals are the guests of the third phase.
 func rivals() (batch, urgent *member) {
-	batch = &member{weight: 1, Plan: work.Batch(), ready: make(chan struct{})}
-	urgent = &member{weight: 1, ceiling: api.MaxPriority, Plan: work.Urgent(), ready: make(chan struct{})}
+	batch = &member{weight: 1, Plan: workload.Batch(), ready: make(chan struct{})}
+	urgent = &member{weight: 1, ceiling: api.MaxPriority, Plan: workload.Urgent(), ready: make(chan struct{})}
 	urgent.PauseMicros = int(urgentPause.Microseconds())
 	return batch, urgent
 }

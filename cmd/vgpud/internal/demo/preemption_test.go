@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/mediator/api"
 )
 
@@ -22,12 +22,12 @@ func boutFor(t *testing.T, kernels uint64, latencies ...float64) bout {
 	begin := look{
 		at: at, gpu: api.GPU{Evictions: api.Evictions{Count: 5}},
 		vms:     map[string]api.VM{"batch": {Kernels: 100}},
-		reports: map[string]work.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}},
+		reports: map[string]workload.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}},
 	}
 	urgent.take([]byte(`{"latencies_ms":[1000,2000]}`)) // before
 	urgent.forgetLatencies()
 	for _, l := range latencies {
-		text, err := json.Marshal(work.Report{LatenciesMillis: []float64{l}})
+		text, err := json.Marshal(workload.Report{LatenciesMillis: []float64{l}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func boutFor(t *testing.T, kernels uint64, latencies ...float64) bout {
 	return boutOf(batch, urgent, begin, look{
 		at: at.Add(10 * time.Second), gpu: api.GPU{Evictions: api.Evictions{Count: 45, P50: 0.001, P99: 0.004}},
 		vms:     map[string]api.VM{"batch": {Kernels: 100 + kernels}},
-		reports: map[string]work.Report{"batch": {Cases: 3}, "urgent": {Cases: 9}},
+		reports: map[string]workload.Report{"batch": {Cases: 3}, "urgent": {Cases: 9}},
 	})
 }
 
@@ -73,23 +73,23 @@ func TestContrast(t *testing.T) {
 func TestWhatIsVerified(t *testing.T) {
 	batch, urgent := rivals()
 	urgent.take([]byte(`{"latencies_ms":[1]}`))
-	begin := look{reports: map[string]work.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}}}
+	begin := look{reports: map[string]workload.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}}}
 	for name, c := range map[string]struct {
-		batch work.Report
+		batch workload.Report
 		want  bool
 	}{
-		"checked": {work.Report{Cases: 2}, true},
-		"nothing": {work.Report{Cases: 1}, false},
-		"wrong":   {work.Report{Cases: 2, Wrong: 1}, false},
-		"failed":  {work.Report{Cases: 2, Error: "lost"}, false},
+		"checked": {workload.Report{Cases: 2}, true},
+		"nothing": {workload.Report{Cases: 1}, false},
+		"wrong":   {workload.Report{Cases: 2, Wrong: 1}, false},
+		"failed":  {workload.Report{Cases: 2, Error: "lost"}, false},
 	} {
-		now := look{reports: map[string]work.Report{"batch": c.batch, "urgent": {Cases: 2}}}
+		now := look{reports: map[string]workload.Report{"batch": c.batch, "urgent": {Cases: 2}}}
 		if got := boutOf(batch, urgent, begin, now).verified; got != c.want {
 			t.Errorf("%s: verified %v", name, got)
 		}
 	}
 	urgent.forgetLatencies()
-	now := look{reports: map[string]work.Report{"batch": {Cases: 2}, "urgent": {Cases: 2}}}
+	now := look{reports: map[string]workload.Report{"batch": {Cases: 2}, "urgent": {Cases: 2}}}
 	if boutOf(batch, urgent, begin, now).verified {
 		t.Error("verified without a measured launch")
 	}

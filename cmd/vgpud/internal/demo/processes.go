@@ -4,7 +4,7 @@ import (
 	"context"
 	"os/exec"
 
-	"vgpud/e2e/child"
+	"vgpud/cmd/vgpud/child"
 )
 
 // process is a child of the demo's, which is to end well.

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"vgpud/e2e/work"
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/mediator/api"
 )
 
@@ -56,7 +56,7 @@ type Guest struct {
 	Entitled         float64 `json:"entitled"`
 	SuspendedSeconds float64 `json:"suspended_seconds"`
 	// BackloggedRatio is the part of the phase in which the guest had
-	// [work.Backlog] launches or more waiting, as it saw that itself: one that
+	// [workload.Backlog] launches or more waiting, as it saw that itself: one that
 	// has less to do may use less than it is entitled to.
 	BackloggedRatio float64 `json:"backlogged_ratio"`
 }
@@ -69,7 +69,7 @@ type look struct {
 	at      time.Time
 	vms     map[string]api.VM
 	gpu     api.GPU
-	reports map[string]work.Report
+	reports map[string]workload.Report
 }
 
 // phaseOf is the difference between two looks.
@@ -203,7 +203,7 @@ func (p *Phase) print(w io.Writer) error {
 	for _, g := range p.Guests {
 		if g.BackloggedRatio < enoughWork {
 			if _, err := fmt.Fprintf(w, "%s had fewer than %d launches waiting for %.1f%% of the time\n",
-				g.Name, work.Backlog, 100*(1-g.BackloggedRatio)); err != nil {
+				g.Name, workload.Backlog, 100*(1-g.BackloggedRatio)); err != nil {
 				return err
 			}
 		}

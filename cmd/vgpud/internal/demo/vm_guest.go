@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vgpud/e2e/child"
+	"vgpud/cmd/vgpud/child"
 	"vgpud/vfio/qemu"
 )
 

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"math"
+
+	"vgpud/e2e/papers/parallel"
+)
+
+// repeats is how often each experiment is done, with another seed each time: as often as
+// LoGA's (§5.1).
+const repeats = 10
+
+// repeated makes n rows, each value the mean of those that so many seeds give, with its
+// standard deviation. Row i's name is the same for each seed.
+func repeated(n, seeds int, one func(i int, seed uint64) (row, error)) ([]row, error) {
+	all, err := parallel.Map(n*seeds, func(i int) (row, error) { return one(i/seeds, seedOf(i/seeds, i%seeds)) })
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]row, n)
+	for i := range rows {
+		rows[i] = together(all[i*seeds : (i+1)*seeds])
+	}
+	return rows, nil
+}
+
+// seedOf is the seed of an experiment's repetition, another one for each.
+func seedOf(experiment, repetition int) uint64 { return uint64(experiment*repeats + repetition) }
+
+// together is the mean of rows, and their standard deviation.
+func together(rows []row) row {
+	r := row{Name: rows[0].Name}
+	for column := range rows[0].Values {
+		var values []float64
+		for _, other := range rows {
+			values = append(values, other.Values[column])
+		}
+		mean, deviation := statistics(values)
+		r.Values, r.Spread = append(r.Values, mean), append(r.Spread, deviation)
+	}
+	return r
+}
+
+// statistics are the mean of values and their standard deviation, that of a sample.
+func statistics(values []float64) (mean, deviation float64) {
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for _, v := range values {
+		deviation += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(max(len(values)-1, 1)))
+}

@@ -1,0 +1,435 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"vgpud/accounting"
+	"vgpud/fairshare"
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/sandbox"
+)
+
+// Config is the daemon's configuration file, in YAML. What is left out has the
+// default that is named at the field.
+type Config struct {
+	// RunDir holds the sockets: /run/vgpud.
+	RunDir string `yaml:"run_dir"`
+	// Socket is the API's: vgpud.sock in RunDir.
+	Socket string `yaml:"socket"`
+	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on
+	// beside the API's socket; empty: none.
+	Metrics string `yaml:"metrics"`
+	// Libvirt is libvirt's URI, whose domains the daemon follows, or "off":
+	// qemu:///system, where there is libvirt.
+	Libvirt string `yaml:"libvirt,omitempty"`
+	// KernelTimeLimit is for guests that are made without one: 10s.
+	KernelTimeLimit TimeLimit `yaml:"kernel_time_limit,omitempty"`
+	// EvictionDeadline is how long a kernel may take to leave the GPU that is said
+	// to do so when told: 500ms.
+	EvictionDeadline TimeLimit         `yaml:"eviction_deadline,omitempty"`
+	Confinement      ConfinementConfig `yaml:"confinement,omitempty"`
+	GPUs             []GPUConfig       `yaml:"gpus"`
+}
+
+// ConfinementConfig says how guests' processes are kept from all else; see
+// confine.Options.
+type ConfinementConfig struct {
+	// Mode is auto, required or off.
+	Mode string `yaml:"mode,omitempty"`
+	// UIDs is a range of users for guests that nobody else has:
+	// confine.DefaultUIDs.
+	UIDs string `yaml:"uids,omitempty"`
+	// Cgroup is a control group of version 2 to make the guests' in, or off: the
+	// one that systemd delegates.
+	Cgroup string `yaml:"cgroup,omitempty"`
+	// MemoryBytes is host memory for each guest: 16 GiB. Below 0 is no limit.
+	MemoryBytes int64 `yaml:"memory_bytes,omitempty"`
+	// Processes and threads of each guest: 4096. Below 0 is no limit.
+	Processes int `yaml:"processes,omitempty"`
+	// CPUWeight of each guest's processes beside other control groups: 100.
+	CPUWeight int `yaml:"cpu_weight,omitempty"`
+}
+
+// What a guest's processes may use together where nothing else is configured: a
+// context on a GPU takes a few hundred megabytes and some dozen threads, and a
+// guest has as many as 32 of them, beside its BAR2.
+const (
+	DefaultGuestMemoryBytes = 16 << 30
+	DefaultGuestProcesses   = 4096
+)
+
+// What of that can be configured. Below the least no context comes to be, which a guest
+// would see as a GPU that does not work; beyond the most is no limit of anything: a host's
+// memory, and the kernel's own limit of process numbers.
+const (
+	minGuestMemoryBytes = 256 << 20
+	maxGuestMemoryBytes = 1 << 50
+	minGuestProcesses   = 64
+	maxGuestProcesses   = 4 << 20
+)
+
+// options are package confine's.
+func (c *ConfinementConfig) options() (o sandbox.Options, err error) {
+	switch o.Mode = sandbox.Mode(c.Mode); o.Mode {
+	case "":
+		o.Mode = sandbox.Auto
+	case sandbox.Auto, sandbox.Required, sandbox.Off:
+	default:
+		return o, fmt.Errorf("mode %q: want %s, %s or %s", c.Mode, sandbox.Auto, sandbox.Required, sandbox.Off)
+	}
+	if c.UIDs != "" {
+		if o.UIDs, err = sandbox.ParseUIDs(c.UIDs); err != nil {
+			return o, err
+		}
+	}
+	if c.Cgroup != "" && c.Cgroup != sandbox.NoCgroup && !filepath.IsAbs(c.Cgroup) {
+		return o, fmt.Errorf("cgroup %q: want the directory of a control group, or %s", c.Cgroup, sandbox.NoCgroup)
+	}
+	switch {
+	case c.CPUWeight < 0 || c.CPUWeight > 10000:
+		return o, fmt.Errorf("cpu_weight %d: want 1 to 10000", c.CPUWeight)
+	case c.MemoryBytes > 0 && c.MemoryBytes < minGuestMemoryBytes || c.MemoryBytes > maxGuestMemoryBytes:
+		return o, fmt.Errorf("memory_bytes %d: want %d to %d, or below 0 for no limit", c.MemoryBytes, int64(minGuestMemoryBytes), int64(maxGuestMemoryBytes))
+	case c.Processes > 0 && c.Processes < minGuestProcesses || c.Processes > maxGuestProcesses:
+		return o, fmt.Errorf("processes %d: want %d to %d, or below 0 for no limit", c.Processes, minGuestProcesses, maxGuestProcesses)
+	}
+	o.Cgroup = c.Cgroup
+	o.Limits = sandbox.Limits{MemoryBytes: DefaultGuestMemoryBytes, Processes: DefaultGuestProcesses, CPUWeight: c.CPUWeight}
+	if c.MemoryBytes != 0 {
+		o.Limits.MemoryBytes = uint64(max(c.MemoryBytes, 0))
+	}
+	if c.Processes != 0 {
+		o.Limits.Processes = max(c.Processes, 0)
+	}
+	return o, nil
+}
+
+// DefaultKernelTimeLimit is the GPU time after which a kernel is ended where
+// nothing else is configured. Without any one endless kernel would keep the GPU
+// for good, since a kernel is not taken off it for another's sake.
+const DefaultKernelTimeLimit = 10 * time.Second
+
+// DefaultEvictionDeadline is how long a kernel may take to leave when told where
+// nothing else is configured. An honest one leaves between two of its tasks, which
+// takes a small part of that.
+const DefaultEvictionDeadline = 500 * time.Millisecond
+
+// maxWait bounds what is configured of waiting for a kernel to leave the GPU. Others wait as
+// long, and who means to have them wait for the kernel's end says none.
+const maxWait = time.Minute
+
+// checkWait says what is wrong with a time that others wait.
+func checkWait(name string, l TimeLimit) error {
+	if time.Duration(l) > maxWait {
+		return fmt.Errorf("%s %v: want at most %v, or none", name, time.Duration(l), maxWait)
+	}
+	return nil
+}
+
+// TimeLimit is a duration as api.ParseTimeLimit reads it; 0 is the default, and
+// below 0 is none.
+type TimeLimit time.Duration
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (l *TimeLimit) UnmarshalYAML(n *yaml.Node) error {
+	d, err := api.ParseTimeLimit(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*l = TimeLimit(d)
+	return nil
+}
+
+// MarshalYAML implements [yaml.Marshaler].
+func (l TimeLimit) MarshalYAML() (any, error) {
+	if l < 0 {
+		return "none", nil
+	}
+	return time.Duration(l).String(), nil
+}
+
+// kernelTimeLimit is the limit of a guest that asks for one, in the way of
+// [api.VMSpec]. 0 is none.
+func (c *Config) kernelTimeLimit(asked time.Duration) time.Duration {
+	limit := DefaultKernelTimeLimit
+	switch {
+	case asked != 0:
+		limit = asked
+	case c.KernelTimeLimit != 0:
+		limit = time.Duration(c.KernelTimeLimit)
+	}
+	return max(limit, 0)
+}
+
+// evictionDeadline is how long a kernel may take to leave; 0 is for ever.
+func (c *Config) evictionDeadline() time.Duration {
+	if c.EvictionDeadline == 0 {
+		return DefaultEvictionDeadline
+	}
+	return max(time.Duration(c.EvictionDeadline), 0)
+}
+
+// GPUConfig is one physical GPU.
+type GPUConfig struct {
+	Name string `yaml:"name"`
+	// Kind is the driver: soft or nvidia.
+	Kind string `yaml:"kind"`
+	// Socket is the soft GPU's.
+	Socket string `yaml:"socket"`
+	// Device says which of NVIDIA's GPUs it is: by its UUID, PCI address or index.
+	// Empty is the only one.
+	Device string `yaml:"device,omitempty"`
+	// AllowUnknownDriver goes on without the hardware's own abilities where the
+	// calls of NVIDIA's driver are not known.
+	AllowUnknownDriver bool `yaml:"allow_unknown_driver,omitempty"`
+	// Connections is how many channels of the hardware a context's streams share: 0 is
+	// CUDA's own choice, 8.
+	Connections int `yaml:"connections,omitempty"`
+	// Policy is dfq unless said otherwise.
+	Policy string `yaml:"policy"`
+	// MaxOverhead is the part of the GPU's time that policy ffs may lose, to evictions
+	// and to waits for the host: 0.1.
+	MaxOverhead float64          `yaml:"max_overhead,omitempty"`
+	Accounting  AccountingConfig `yaml:"accounting"`
+	// DeepAfter is how long what a suspended guest has on the GPU may stay there until
+	// its contexts are disabled, where the GPU's driver can do that: 2ms.
+	DeepAfter TimeLimit `yaml:"deep_after,omitempty"`
+	// TimeSlices is auto, or off to leave them to the driver.
+	TimeSlices string `yaml:"time_slices,omitempty"`
+	// SliceLoss is the part of the GPU's time that switches between slices may take:
+	// 0.02.
+	SliceLoss float64 `yaml:"slice_loss,omitempty"`
+	// Spin has executors and the daemon look, rather than sleep, while a kernel may
+	// be told to leave, and for the most urgent guest's launches: true, false, or auto,
+	// which does so for a second after a kernel was told to leave, on a host with at least
+	// four processors.
+	Spin string `yaml:"spin,omitempty"`
+	// UrgentPoll is for how long in a wait an executor of a guest whose priority is above
+	// another's may poll before it sleeps, under a policy by priority and unless Spin is
+	// false: 5ms, or none. Executors poll for as long as lately saved them from sleeping.
+	UrgentPoll TimeLimit `yaml:"urgent_poll,omitempty"`
+}
+
+// AccountingConfig says how a GPU is watched; see accounting.Config.
+type AccountingConfig struct {
+	// Source is registers or events, or auto: see look.
+	Source string `yaml:"source"`
+	// Interval is how often a GPU's own record is read: 20ms. The rest is for
+	// registers.
+	Interval time.Duration `yaml:"interval"`
+
+	Poll  time.Duration `yaml:"poll"`  // 1ms, for each active guest
+	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest; with over 4 GPUs a quarter of that for each GPU
+	Round time.Duration `yaml:"round"` // at most 24ms
+	// Piece is 100µs: polling phases are cut into such pieces, spread over the
+	// round; negative: in one.
+	Piece time.Duration `yaml:"piece"`
+	// Jitter is the fraction of its part of the round that a piece moves about
+	// in: 1, and 0.5 where polling phases are in one.
+	Jitter float64 `yaml:"jitter"`
+	// Full polls all the time.
+	Full bool `yaml:"full"`
+	// Idle is busy, entry or compared.
+	Idle string `yaml:"idle"`
+	// ByChannels scales the phases by allocated channels, as LoGA did.
+	ByChannels bool `yaml:"by_channels"`
+}
+
+// manyGPUs is how many GPUs' polling threads have room on the one processor that
+// they keep to: they poll a sixth of the time each.
+const manyGPUs = 4
+
+// config is the accounting package's, where there are so many GPUs. Their polling
+// threads take turns on one processor (LoGA §5.6), which would have no time left
+// for anything else: with many of them, all have longer quiet phases.
+func (c AccountingConfig) config(gpus int) (accounting.Config, error) {
+	if c.Quiet == 0 && gpus > manyGPUs {
+		c.Quiet = (accounting.Config{}).WithDefaults().Quiet * time.Duration(gpus) / manyGPUs
+	}
+	idle, err := accounting.ParseIdleMode(c.Idle)
+	if err != nil {
+		return accounting.Config{}, err
+	}
+	if math.IsNaN(c.Jitter) {
+		return accounting.Config{}, errors.New("jitter: want a number up to 1")
+	}
+	a := accounting.Config{
+		Poll: c.Poll, Quiet: c.Quiet, Round: c.Round, Piece: c.Piece, Jitter: c.Jitter, Full: c.Full, Idle: idle,
+		Seed: uint64(time.Now().UnixNano()),
+	}
+	if c.ByChannels {
+		a.Scale = accounting.ByAllocated
+	}
+	return a.WithDefaults(), a.Validate()
+}
+
+// recorder is the accounting package's, for a GPU's own record.
+func (c AccountingConfig) recorder() accounting.RecorderConfig {
+	return accounting.RecorderConfig{Interval: c.Interval}
+}
+
+// check says what is wrong with it.
+func (c AccountingConfig) check(gpus int) error {
+	if err := checkSource(c.Source); err != nil {
+		return err
+	}
+	if err := c.recorder().Validate(); err != nil {
+		return err
+	}
+	_, err := c.config(gpus)
+	return err
+}
+
+// ReadConfig reads a configuration file. Errors name the line.
+func ReadConfig(path string) (Config, error) {
+	b, err := readBounded(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read the configuration: %w", err)
+	}
+	c, err := ParseConfig(b)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// maxConfig is some hundred times what a configuration of many GPUs has, in bytes.
+const maxConfig = 1 << 20
+
+// readBounded is os.ReadFile for what is no larger than a configuration. It may be a pipe.
+func readBounded(path string) (b []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if b, err = io.ReadAll(io.LimitReader(f, maxConfig+1)); err == nil && len(b) > maxConfig {
+		err = fmt.Errorf("%s has more than %d bytes: is it the configuration?", path, maxConfig)
+	}
+	return b, err
+}
+
+// ParseConfig parses and checks a configuration.
+func ParseConfig(b []byte) (Config, error) {
+	var c Config
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, err
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return Config{}, errors.Join(errors.New("there is a second document (after a line \"---\"): want one, since nothing of it would hold"), err)
+	}
+	c.setDefaults()
+	return c, c.check()
+}
+
+func (c *Config) setDefaults() {
+	if c.RunDir == "" {
+		c.RunDir = filepath.Dir(api.DefaultSocket)
+	}
+	if c.Socket == "" {
+		c.Socket = filepath.Join(c.RunDir, filepath.Base(api.DefaultSocket))
+	}
+	for i := range c.GPUs {
+		g := &c.GPUs[i]
+		if g.Kind == "" {
+			g.Kind = kindSoft
+		}
+		if g.Policy == "" {
+			g.Policy = "dfq"
+		}
+	}
+}
+
+func (c *Config) check() error {
+	if len(c.GPUs) == 0 {
+		return errors.New("gpus: want at least one, with a name and a socket")
+	}
+	if _, err := c.Confinement.options(); err != nil {
+		return fmt.Errorf("confinement: %w", err)
+	}
+	if err := checkWait("eviction_deadline", c.EvictionDeadline); err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for i := range c.GPUs {
+		g := &c.GPUs[i]
+		if err := api.CheckName(g.Name); err != nil {
+			return fmt.Errorf("gpus[%d]: %w", i, err)
+		}
+		if g.Name == api.AnyGPU {
+			return fmt.Errorf("gpus[%d]: name %q: it leaves the choice of a GPU to the daemon, so none can have it", i, g.Name)
+		}
+		if seen[g.Name] {
+			return fmt.Errorf("gpus[%d]: a second GPU named %q", i, g.Name)
+		}
+		seen[g.Name] = true
+		if err := g.checkKind(); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+		}
+		if err := checkPolicy(g.Policy); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+		}
+		if o := g.MaxOverhead; o != 0 && !(o >= minOverhead && o <= maxOverhead) {
+			return fmt.Errorf("gpus[%d] (%s): max_overhead %v: want %v to %v", i, g.Name, o, minOverhead, maxOverhead)
+		}
+		if err := g.checkControl(); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+		}
+		if err := g.Accounting.check(len(c.GPUs)); err != nil {
+			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+		}
+	}
+	return nil
+}
+
+// The bounds of max_overhead: with less, turns would last for seconds.
+const minOverhead, maxOverhead = 0.005, 0.5
+
+// With fewer than minConnections a kernel would be told to leave by a stream that waits
+// for its end. maxConnections is CUDA's limit.
+const minConnections, maxConnections = 2, 32
+
+// checkKind is about what GPUs of a kind are opened by.
+func (g *GPUConfig) checkKind() error {
+	driven := g.Device != "" || g.AllowUnknownDriver || g.Connections != 0
+	switch {
+	case g.Kind == kindSoft && g.Socket == "":
+		return errors.New("socket: want the path that `vgpud softgpu` listens on")
+	case g.Kind == kindSoft && driven:
+		return fmt.Errorf("device, allow_unknown_driver and connections are for kind %q", kindNVIDIA)
+	case g.Connections != 0 && (g.Connections < minConnections || g.Connections > maxConnections):
+		return fmt.Errorf("connections %d: want %d to %d, or 0 for CUDA's own choice", g.Connections, minConnections, maxConnections)
+	case g.Kind == kindNVIDIA && g.Socket != "":
+		return fmt.Errorf("socket: a GPU of kind %q has none; device says which it is", g.Kind)
+	case g.Kind != kindSoft && g.Kind != kindNVIDIA:
+		return fmt.Errorf("kind %q: want %q or %q", g.Kind, kindSoft, kindNVIDIA)
+	}
+	return nil
+}
+
+// link is the GPU as other processes are told of it.
+func (g *GPUConfig) link() ipc.GPU {
+	return ipc.GPU{Name: g.Name, Kind: g.Kind, Socket: g.Socket, Device: g.Device, AllowUnknownDriver: g.AllowUnknownDriver, Connections: g.Connections}
+}
+
+// checkPolicy says which policies there are.
+func checkPolicy(name string) error {
+	if slices.Contains(fairshare.Names(), name) {
+		return nil
+	}
+	return fmt.Errorf("policy %q: want one of %s: %w", name, strings.Join(fairshare.Names(), ", "), api.ErrInvalid)
+}

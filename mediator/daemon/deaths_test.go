@@ -1,0 +1,176 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+)
+
+func TestDaemonRestart(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	v := d.create("a")
+	j := newJob(t, attach(t, v.Socket))
+	weight := 3.0
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight}); err != nil {
+		t.Fatal(err)
+	}
+	sh := d.service.shares[0]
+	sh.mu.Lock()
+	sh.policy = &script{} // which lets everybody be as they are
+	sh.mu.Unlock()
+	d.service.ofGPU("gpu0", func(gs []*guest) {
+		gs[0].charge(time.Second)
+		gs[0].apply(ipc.Suspend, d.service.clock.Now())
+	})
+	before := d.vm("a")
+
+	// A second daemon is told so, and lets the first one's guests alone.
+	second, err := New(t.Context(), d.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "another daemon listens") {
+		t.Errorf("a second daemon: %v", err)
+	}
+	if !d.vm("a").Suspended {
+		t.Error("a second daemon has resumed the guest")
+	}
+
+	d.stop()
+	j.works() // nobody is held without a daemon
+	d = startDaemon(t, dir)
+	after := d.vm("a")
+	if after.Weight != 3 || after.GPUSeconds < 1 || after.PID != v.PID || after.Suspended ||
+		after.Suspensions != before.Suspensions || after.SuspendedSeconds < before.SuspendedSeconds || after.Kernels != 1 {
+		t.Errorf("before: %+v\nafter:  %+v", before, after)
+	}
+	j.works()
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	processEnds(t, v.PID)
+}
+
+func TestGuestKilled(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v, other := d.create("a"), d.create("b")
+	newJob(t, attach(t, v.Socket)).works()
+	j := newJob(t, attach(t, other.Socket))
+	executors := d.executors("a")
+	if err := unix.Kill(v.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the guest leaves the list", func() bool {
+		_, err := d.client.VM(t.Context(), "a")
+		return errors.Is(err, api.ErrNotFound)
+	})
+	for _, pid := range executors {
+		until(t, "its executors end", func() bool { return ended(pid) })
+	}
+	if _, err := os.Stat(filepath.Dir(v.Socket)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
+	}
+	j.works()
+}
+
+func TestExecutorKilled(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	dev := attach(t, d.create("a").Socket)
+	lost := newJob(t, dev)
+	pids := d.executors("a")
+	other := newJob(t, dev)
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "its context fails", func() bool {
+		p, err := lost.launch(1)
+		if err == nil {
+			err = p.Wait(t.Context())
+		}
+		return err != nil
+	})
+	other.works()
+	if err := lost.gpu.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost.load()
+	lost.works()
+	other.works()
+	if v := d.vm("a"); v.Contexts != 2 {
+		t.Errorf("%d contexts, want 2", v.Contexts)
+	}
+}
+
+func TestClientGoneInMidKernel(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v := d.create("a")
+	bus, err := driver.DialVFIOUser(t.Context(), v.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := driver.Open(t.Context(), bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newJob(t, dev).launch(0); err != nil { // 2^32 turns
+		t.Fatal(err)
+	}
+	executors := d.executors("a")
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range executors {
+		until(t, "the executors end", func() bool { return ended(pid) })
+	}
+	until(t, "the guest is detached", func() bool { v := d.vm("a"); return !v.Attached && v.Contexts == 0 })
+	newJob(t, attach(t, v.Socket)).works()
+}
+
+// TestStuckExecutor: a process that does not react does not keep its guest from
+// ending.
+func TestStuckExecutor(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v := d.create("a")
+	newJob(t, attach(t, v.Socket)).works()
+	executors := d.executors("a")
+	for _, pid := range executors {
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range executors {
+		if !ended(pid) {
+			t.Errorf("executor %d is left", pid)
+		}
+	}
+}
+
+func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v := d.create("a")
+	if err := unix.Kill(v.PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.client.VM(t.Context(), "a"); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("the guest is still there: %v", err)
+	}
+}

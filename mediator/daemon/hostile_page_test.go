@@ -1,0 +1,197 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vgpud/gpu"
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+)
+
+// TestVerdictIsNotReadBack: a guest is held until the daemon lets it run, whatever is
+// written on its page meanwhile.
+func TestVerdictIsNotReadBack(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 1, 1)
+	s.next(suspending(1))
+	s.poll(ms, busy(1, ms))
+	for _, round := range []func(){
+		func() { s.poll(ms, busy(1, ms)) },
+		func() { s.quiet(5*ms, 0) },
+		func() { s.share.changed(1) },
+	} {
+		g.page.SetVerdict(ipc.Run)
+		round()
+		if !g.heldNow() || g.page.Decided() != ipc.Suspend {
+			t.Errorf("held %v, the page says %v", g.heldNow(), g.page.Decided())
+		}
+	}
+	if g.suspensions != 1 {
+		t.Errorf("%d suspensions", g.suspensions)
+	}
+}
+
+// TestModeIsNotReadBack: what is written on a page about how to wait for launches has no
+// listener spin, and is gone with the next decision.
+func TestModeIsNotReadBack(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 1, 1)
+	s.join(2, 1, 2)
+	s.byKernel()
+	g.page.SetMode(ipc.ModeAhead)
+	g.page.SetSpins(true)
+	if mode, spins := g.treated(); mode != ipc.ModeByKernel || spins {
+		t.Errorf("treated as %v, %v", mode, spins)
+	}
+	s.share.rang()
+	s.poll(ms)
+	if mode, spins := g.page.Mode(), g.page.Spins(); mode != ipc.ModeByKernel || spins {
+		t.Errorf("the page says %v, %v", mode, spins)
+	}
+}
+
+// TestBillIsNotReadBack: nor does a bill change, or what is granted.
+func TestBillIsNotReadBack(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 2, 1)
+	s.poll(ms, busy(1, ms))
+	g.page.SetBill(ipc.Bill{})
+	g.page.SetTerms(ipc.Terms{Weight: 1000, PriorityCeiling: 9})
+	s.poll(ms, busy(1, ms))
+	if got, want := g.page.Bill().Used, 2*ms; got != want {
+		t.Errorf("billed %v, want %v", got, want)
+	}
+	if got, want := g.page.Terms(), ipc.Terms(api.Terms{Weight: 2}); got != want {
+		t.Errorf("granted %+v, want %+v", got, want)
+	}
+}
+
+// pageOwn is what of a page comes before all words that a guest's process may spoil: it
+// says which version the page is of, and is looked at once.
+const pageOwn = 64
+
+// scrawl writes over all of a page.
+func scrawl(t *testing.T, p *ipc.Page, next func() byte) {
+	t.Helper()
+	b := make([]byte, ipc.PageBytes-pageOwn)
+	for i := range b {
+		b[i] = next()
+	}
+	if _, err := p.File().WriteAt(b, pageOwn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outOfRange are the numbers in v that no guest can come to.
+func outOfRange(path string, v reflect.Value) (bad []string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return outOfRange(path, v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			bad = append(bad, outOfRange(path+"."+v.Type().Field(i).Name, v.Field(i))...)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			bad = append(bad, outOfRange(fmt.Sprintf("%s[%d]", path, i), v.Index(i))...)
+		}
+	case reflect.Int, reflect.Int64:
+		if v.Int() < 0 || v.Int() > 1<<53 {
+			bad = append(bad, fmt.Sprintf("%s = %d", path, v.Int()))
+		}
+	case reflect.Uint64:
+		most := uint64(1 << 53)
+		if strings.HasSuffix(path, "CopiedBytes") {
+			most = 1 << 62
+		}
+		if v.Uint() > most {
+			bad = append(bad, fmt.Sprintf("%s = %d", path, v.Uint()))
+		}
+	case reflect.Float64:
+		// In seconds: some hundred years.
+		if x := v.Float(); !(x >= 0 && x <= 1<<33) {
+			bad = append(bad, fmt.Sprintf("%s = %v", path, x))
+		}
+	}
+	return bad
+}
+
+// oneVM is a host with one guest.
+type oneVM struct {
+	api.Host
+	v api.VM
+}
+
+func (h oneVM) VMs() []api.VM   { return []api.VM{h.v} }
+func (h oneVM) GPUs() []api.GPU { return nil }
+
+// TestPageWordsAreBounded: whatever a guest's processes write on its page, the API and the
+// metrics show what can be, and what is counted does not go back.
+func TestPageWordsAreBounded(t *testing.T) {
+	random := rand.New(rand.NewPCG(13, 9))
+	constant := func(b byte) func() byte { return func() byte { return b } }
+	s := newScene(t)
+	g := s.join(1, 1, 1, 2, 3)
+	s.byKernel()
+	var last api.VM
+	for round, next := range []func() byte{
+		constant(0xff), constant(0x80), constant(0x7f), constant(0), constant(1),
+		func() byte { return byte(random.Uint32()) }, func() byte { return byte(random.Uint32()) }, func() byte { return byte(random.Uint32()) & 1 }, constant(0),
+	} {
+		scrawl(t, g.page, next)
+		s.poll(ms, busy(1, ms))
+		s.quiet(5*ms, 0)
+		s.share.rang()
+		v := g.vm(s.clock.Now(), gpu.Counts{})
+		s.share.showLaunches(g.id, &v.Preemption)
+		if bad := outOfRange("", reflect.ValueOf(v)); len(bad) > 0 {
+			t.Errorf("round %d: the API shows %v", round, bad)
+		}
+		if bad := outOfRange("GPU", reflect.ValueOf(s.share.gpu(1))); len(bad) > 0 {
+			t.Errorf("round %d: the API shows %v", round, bad)
+		}
+		if _, err := json.Marshal(v); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		for what, grew := range map[string]bool{
+			"kernels": v.Kernels >= last.Kernels, "errors": v.Errors >= last.Errors, "bytes": v.CopiedBytes >= last.CopiedBytes,
+			"commands": v.Commands >= last.Commands, "doorbells": v.Doorbells >= last.Doorbells,
+			"evictions": v.Preemption.Evictions >= last.Preemption.Evictions, "GPU time": v.GPUSeconds >= last.GPUSeconds,
+		} {
+			if !grew {
+				t.Errorf("round %d: fewer %s: %+v after %+v", round, what, v, last)
+			}
+		}
+		last = v
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(collector{oneVM{v: v}})
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if x := m.GetCounter().GetValue() + m.GetGauge().GetValue(); !(x >= 0 && x <= 1<<62) {
+					t.Errorf("round %d: %s is %v", round, f.GetName(), x)
+				}
+			}
+		}
+	}
+	// A guest that no daemon has noted is not believed to have had more than there was.
+	g.page.SetBill(ipc.Bill{Used: math.MaxInt64, Suspended: math.MaxInt64, Suspensions: math.MaxUint64, Caused: math.MaxUint64, Charged: math.MaxInt64})
+	g.resume(new(kept), time.Hour)
+	if got, most := g.bill(), (ipc.Bill{Used: time.Hour, Suspended: time.Hour, Suspensions: 3_600_000, Caused: 3_600_000, Charged: time.Hour}); got != most {
+		t.Errorf("%+v, want at most %+v", got, most)
+	}
+}

@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/mediator/api"
+)
+
+// change is the daemon's configuration with something of it changed.
+func (d *daemon) change(f func(*Config)) Config {
+	c := d.config
+	c.GPUs = slices.Clone(c.GPUs)
+	f(&c)
+	return c
+}
+
+func (d *daemon) gpu() api.GPU {
+	d.t.Helper()
+	gs, err := d.client.GPUs(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return gs[0]
+}
+
+func TestReload(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	j := newJob(t, attach(t, d.create("a").Socket))
+	until(t, "the GPU is watched", func() bool { return d.gpu().Rounds > 0 })
+	first := d.service.shares[0].open().watcher
+
+	c := d.change(func(c *Config) {
+		c.KernelTimeLimit, c.EvictionDeadline = TimeLimit(time.Minute), TimeLimit(time.Second)
+		c.GPUs[0].Policy = "dfq"
+		c.GPUs[0].Accounting = AccountingConfig{Poll: ms, Quiet: 20 * ms, Round: 30 * ms}
+	})
+	fixed, err := d.service.Reload(c)
+	if err != nil || len(fixed) > 0 {
+		t.Fatalf("Reload = %v, %v", fixed, err)
+	}
+	if p := d.gpu().Policy; p != "dfq" {
+		t.Errorf("policy %s, want dfq", p)
+	}
+	sh := d.service.shares[0]
+	sh.mu.Lock()
+	deadline := sh.launching.deadline
+	sh.mu.Unlock()
+	if deadline != time.Second {
+		t.Errorf("kernels may take %v to leave, want 1s", deadline)
+	}
+	until(t, "another one watches", func() bool { return d.service.shares[0].open().watcher != first })
+	rounds := d.gpu().Rounds
+	until(t, "rounds go on", func() bool { return d.gpu().Rounds > rounds+2 })
+	if g := d.gpu(); !g.Healthy {
+		t.Errorf("health: %+v", g)
+	}
+	j.works()
+	if v := d.create("b"); v.KernelTimeLimit != time.Minute {
+		t.Errorf("kernels of a guest made later may take %v", v.KernelTimeLimit)
+	}
+
+	// What was set meanwhile stays where the file says what it said.
+	none := "none"
+	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &none}); err != nil {
+		t.Fatal(err)
+	}
+	second := d.service.shares[0].open().watcher
+	if _, err := d.service.Reload(c); err != nil {
+		t.Fatal(err)
+	}
+	if p := d.gpu().Policy; p != none || d.service.shares[0].open().watcher != second {
+		t.Errorf("policy %s after nothing was changed", p)
+	}
+
+	// What can't change is named, and the rest does.
+	c = d.change(func(c *Config) {
+		c.RunDir, c.Socket, c.Metrics = "/elsewhere", "/elsewhere/s", "127.0.0.1:1"
+		c.GPUs = append(c.GPUs, GPUConfig{Name: "gpu1", Kind: "soft", Socket: "unused", Policy: "none"})
+		c.GPUs[0].Policy = "loga-cl"
+	})
+	fixed, err = d.service.Reload(c)
+	if diff := cmp.Diff([]string{"gpus", "metrics", "run_dir", "socket"}, fixed); err != nil || diff != "" {
+		t.Errorf("%v, fixed (-want +got):\n%s", err, diff)
+	}
+	if p := d.gpu().Policy; p != "loga-cl" {
+		t.Errorf("policy %s, want loga-cl", p)
+	}
+	for name, change := range map[string]func(*Config){
+		"confinement": func(c *Config) { c.Confinement.Processes = 7 },
+		"gpus":        func(c *Config) { c.GPUs[0].Connections = 8 },
+	} {
+		fixed, err := d.service.Reload(d.change(change))
+		if diff := cmp.Diff([]string{name}, fixed); err != nil || diff != "" {
+			t.Errorf("%v, fixed (-want +got):\n%s", err, diff)
+		}
+	}
+	if !d.service.Alive() {
+		t.Error("a daemon that serves is not alive")
+	}
+}
+
+// The configuration may be read again and again while guests work.
+func TestReloadUnderLoad(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	j := newJob(t, attach(t, d.create("a").Socket))
+	for i := range 20 {
+		c := d.change(func(c *Config) {
+			c.GPUs[0].Policy = []string{"none", "dfq"}[i%2]
+			c.GPUs[0].Accounting = AccountingConfig{Poll: ms, Quiet: time.Duration(4+i) * ms, Full: i%5 == 4}
+		})
+		if _, err := d.service.Reload(c); err != nil {
+			t.Fatal(err)
+		}
+		j.works()
+	}
+	rounds := d.gpu().Rounds
+	until(t, "rounds go on", func() bool { return d.gpu().Rounds > rounds })
+	if g := d.gpu(); !g.Healthy {
+		t.Errorf("health: %+v", g)
+	}
+}
+
+// What a file has changed before it failed is taken back by the one before it.
+func TestReloadAfterOneThatFailed(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	until(t, "the GPU is watched", func() bool { return d.gpu().Rounds > 0 })
+	before := d.change(func(*Config) {})
+	_, err := d.service.Reload(d.change(func(c *Config) {
+		c.EvictionDeadline = TimeLimit(time.Second)
+		c.GPUs[0].Policy = "dfq"
+		c.GPUs[0].Accounting.Source = api.SourceEvents // which this GPU has none of
+	}))
+	if err == nil || d.gpu().Policy != "dfq" {
+		t.Fatalf("error %v, policy %s, want one and dfq", err, d.gpu().Policy)
+	}
+	for range 2 {
+		if fixed, err := d.service.Reload(before); err != nil || len(fixed) > 0 {
+			t.Fatalf("Reload = %v, %v", fixed, err)
+		}
+		if p, want := d.gpu().Policy, before.GPUs[0].Policy; p != want {
+			t.Errorf("policy %s after the file before was read again, want %s", p, want)
+		}
+	}
+	if got, want := d.service.config.Load(), before.evictionDeadline(); got.evictionDeadline() != want {
+		t.Errorf("kernels may take %v to leave, want %v", got.evictionDeadline(), want)
+	}
+}

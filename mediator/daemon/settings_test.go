@@ -1,0 +1,291 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/api"
+	"vgpud/mediator/statefile"
+)
+
+// disk is one whose steps fail from when on the test says so.
+type disk struct{ fault atomic.Pointer[fault] }
+
+// fault is what fails, and how.
+type fault struct {
+	step statefile.Step
+	err  error
+}
+
+func (d *disk) files() statefile.Files {
+	return statefile.Files{Fault: func(s statefile.Step, _ string) error {
+		if f := d.fault.Load(); f != nil && f.step == s {
+			return f.err
+		}
+		return nil
+	}}
+}
+
+// settings are what a daemon goes by that its API can change.
+type settings struct {
+	weight float64
+	policy string
+	vms    int
+}
+
+func (d *daemon) settings() settings {
+	d.t.Helper()
+	return settings{d.vm("a").Weight, d.gpu().Policy, len(d.service.VMs())}
+}
+
+// tryCreate tries to make a guest, which should fail, and returns why it does.
+func (d *daemon) tryCreate(spec api.VMSpec) error {
+	v, err := d.client.CreateVM(d.t.Context(), spec)
+	if err == nil {
+		d.t.Cleanup(func() {
+			if err := unix.Kill(v.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				d.t.Error(err)
+			}
+		})
+	}
+	return err
+}
+
+// TestSettingsAreKeptOrRefused: whatever step fails of writing down a change, the change is
+// refused with what to do, and this daemon and the next go by what was; without a fault, by
+// what was asked for.
+func TestSettingsAreKeptOrRefused(t *testing.T) {
+	dir := runDir(t)
+	var disk disk
+	start := func() *daemon { return startDaemonWith(t, dir, idleGPU{}, disk.files()) }
+	d := start()
+	first := d.create("a")
+	before := d.settings()
+	weight, policy := 7.0, "dfq"
+	for _, step := range []statefile.Step{statefile.Create, statefile.Write, statefile.Sync, statefile.Rename, statefile.SyncDir} {
+		disk.fault.Store(&fault{step, unix.ENOSPC})
+		_, uerr := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight})
+		_, perr := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy})
+		cerr := d.tryCreate(api.VMSpec{Name: "b", BAR2Bytes: 16 << 20})
+		for _, err := range []error{uerr, perr, cerr} {
+			if !errors.Is(err, api.ErrNotKept) || errors.Is(err, api.ErrNoRoom) || !strings.Contains(err.Error(), "make room there, and ask again") {
+				t.Errorf("%s fails: %v", step, err)
+			}
+		}
+		if got := d.settings(); got != before {
+			t.Errorf("%s fails: %+v, want %+v", step, got, before)
+		}
+		disk.fault.Store(nil)
+		d.stop()
+		d = start()
+		if got := d.settings(); got != before {
+			t.Errorf("%s fails: the next daemon has %+v, want %+v", step, got, before)
+		}
+		if d.vm("a").PID != first.PID {
+			t.Fatal("the guest is another")
+		}
+	}
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight}); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy}); err != nil {
+		t.Error(err)
+	}
+	d.stop()
+	d = start()
+	if got, want := d.settings(), (settings{weight, policy, 1}); got != want {
+		t.Errorf("the next daemon has %+v, want %+v", got, want)
+	}
+
+	// A guest that is gone is gone, and who asked for it is told what is left.
+	disk.fault.Store(&fault{statefile.Remove, unix.EROFS})
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrNotKept) || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("files can't be removed: %v", err)
+	}
+	processEnds(t, first.PID)
+	disk.fault.Store(nil)
+	d.create("a")
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPolicyOutlivesTheDaemon: as long as the configuration says what it said.
+func TestPolicyOutlivesTheDaemon(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	policy := "hpf"
+	set := func() {
+		t.Helper()
+		if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := func() {
+		d.stop()
+		d = startDaemon(t, dir)
+	}
+	set()
+	again()
+	if got := d.gpu().Policy; got != policy {
+		t.Errorf("policy %s, want %s", got, policy)
+	}
+	// A configuration that says something else holds, and goes on to.
+	if _, err := d.service.Reload(d.change(func(c *Config) { c.GPUs[0].Policy = "dfq" })); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	if got, want := d.gpu().Policy, d.config.GPUs[0].Policy; got != want {
+		t.Errorf("policy %s, want %s", got, want)
+	}
+	// So does one that was changed while there was no daemon.
+	file := d.service.policyFile("gpu0")
+	for text, want := range map[string]string{
+		`{"policy": "hpf", "configured": "ffs"}`:      "none",
+		`{"policy": "lottery", "configured": "none"}`: "none",
+		`{"policy`: "none",
+		`{"policy": "hpf", "configured": "none"}`: "hpf",
+	} {
+		d.stop()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d = startDaemon(t, dir)
+		if got := d.gpu().Policy; got != want {
+			t.Errorf("policy %s with the note %s", got, text)
+		}
+	}
+}
+
+// TestReloadIsKeptOrRefused: a policy that was set and can't be taken back stays.
+func TestReloadIsKeptOrRefused(t *testing.T) {
+	var disk disk
+	d := startDaemonWith(t, runDir(t), idleGPU{}, disk.files())
+	policy := "hpf"
+	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy}); err != nil {
+		t.Fatal(err)
+	}
+	next := d.change(func(c *Config) { c.GPUs[0].Policy = "dfq" })
+	disk.fault.Store(&fault{statefile.Remove, unix.EROFS})
+	if _, err := d.service.Reload(next); !errors.Is(err, api.ErrNotKept) {
+		t.Errorf("on a read-only disk: %v", err)
+	}
+	if got := d.gpu().Policy; got != policy {
+		t.Errorf("policy %s, want %s", got, policy)
+	}
+	disk.fault.Store(nil)
+	if _, err := d.service.Reload(next); err != nil || d.gpu().Policy != "dfq" {
+		t.Errorf("policy %s, %v", d.gpu().Policy, err)
+	}
+}
+
+// TestRealDisks: a disk that is full, and one that is read-only, are told from others.
+func TestRealDisks(t *testing.T) {
+	dir := runDir(t)
+	if err := unix.Mount("vgpud-test", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=256k"); err != nil {
+		t.Skipf("no file system of a test's own, which takes CAP_SYS_ADMIN: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	d := startDaemon(t, dir)
+	d.create("a")
+	before := d.settings()
+	weight, policy := 7.0, "dfq"
+	refused := func(what string) {
+		t.Helper()
+		_, uerr := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight})
+		_, perr := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy})
+		cerr := d.tryCreate(api.VMSpec{Name: "b", BAR2Bytes: 16 << 20})
+		for _, err := range []error{uerr, perr, cerr} {
+			if !errors.Is(err, api.ErrNotKept) || !strings.Contains(err.Error(), what) {
+				t.Errorf("want %q: %v", what, err)
+			}
+		}
+		if got := d.settings(); got != before {
+			t.Errorf("%+v, want %+v", got, before)
+		}
+	}
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("a file too large: %v", err)
+	}
+	refused("make room there")
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	remount := func(flags uintptr) {
+		t.Helper()
+		if err := unix.Mount("vgpud-test", dir, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount(unix.MS_RDONLY)
+	refused("make its file system writable")
+	remount(0)
+	d.stop()
+	d = startDaemon(t, dir)
+	if got := d.settings(); got != before {
+		t.Errorf("the next daemon has %+v, want %+v", got, before)
+	}
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight}); err != nil {
+		t.Error(err)
+	}
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	d.stop()
+}
+
+// TestStrangeState: a pipe or a large file in the place of what was noted keeps no daemon
+// from starting.
+func TestStrangeState(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	v := d.create("a")
+	notes := []string{filepath.Join(dir, "vms", "a", keptName), filepath.Join(dir, "gpus", "gpu0.json")}
+	for _, put := range []func(string) error{
+		func(path string) error { return unix.Mkfifo(path, 0o600) },
+		func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 200<<20))
+		},
+		func(path string) error { return os.Symlink("/dev/zero", path) },
+	} {
+		d.stop()
+		for _, note := range notes {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(note), 0o700), os.RemoveAll(note), put(note)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := make(chan error, 1)
+		go func() {
+			_, err := readKept(filepath.Dir(notes[0]))
+			read <- err
+		}()
+		select {
+		case err := <-read:
+			if err == nil || !strings.Contains(err.Error(), "remove it") {
+				t.Errorf("read: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("what is there is read for ever")
+		}
+		d = startDaemon(t, dir)
+		if got := d.gpu().Policy; got != "none" {
+			t.Errorf("policy %s", got)
+		}
+	}
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil && !errors.Is(err, api.ErrNotFound) {
+		t.Error(err)
+	}
+	processEnds(t, v.PID)
+}

@@ -1,0 +1,306 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/statefile"
+	guestproc "vgpud/mediator/vm"
+)
+
+// signal sends a guest's process a signal.
+func signal(t *testing.T, pid int, s unix.Signal) {
+	t.Helper()
+	if err := unix.Kill(pid, s); err != nil {
+		t.Fatal(err)
+	}
+	if s == unix.SIGSTOP {
+		until(t, "a process has stopped", func() bool { return stopped(t, pid) })
+	}
+}
+
+// stopped reports whether all threads of a process are: a signal only asks them to stop.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, rest, ok := bytes.Cut(stat, []byte(") ")); !ok || rest[0] != 'T' {
+			return false
+		}
+	}
+	return true
+}
+
+// TestAdoptSilent: a guest whose process is stopped when the daemon starts is shown,
+// suspended, and stays its own; when it goes on it is met.
+func TestAdoptSilent(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	silent, other := d.create("silent"), d.create("other")
+	d.stop()
+	signal(t, silent.PID, unix.SIGSTOP)
+	d = startDaemon(t, dir)
+	if v := d.vm("other"); v.Silent != "" || v.PID != other.PID {
+		t.Errorf("the other guest is %+v", v)
+	}
+	until(t, "the guest is shown, and suspended", func() bool {
+		v := d.vm("silent")
+		return v.Silent != "" && v.Suspended && v.PID == silent.PID && v.Socket == silent.Socket
+	})
+	_, err := d.client.CreateVM(t.Context(), api.VMSpec{Name: "silent", BAR2Bytes: 16 << 20})
+	if err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("another of its name: %v", err)
+	}
+	if h, err := d.client.Health(t.Context()); err != nil || h.Healthy {
+		t.Errorf("health is %+v, %v", h, err)
+	}
+	weight := 7.0
+	if _, err := d.client.UpdateVM(t.Context(), "silent", api.VMUpdate{Weight: &weight}); err == nil {
+		t.Error("it was changed")
+	}
+	signal(t, silent.PID, unix.SIGCONT)
+	until(t, "the guest is met", func() bool { return d.vm("silent").Silent == "" })
+	if _, err := d.client.UpdateVM(t.Context(), "silent", api.VMUpdate{Weight: &weight}); err != nil || d.vm("silent").Weight != weight {
+		t.Errorf("it is %+v, %v", d.vm("silent"), err)
+	}
+}
+
+// TestAdoptSilentDeleted: a guest that does not answer can be ended, and its name is free.
+func TestAdoptSilentDeleted(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	v := d.create("silent")
+	d.stop()
+	signal(t, v.PID, unix.SIGSTOP)
+	d = startDaemon(t, dir)
+	if err := d.client.DeleteVM(t.Context(), "silent"); err == nil {
+		t.Error("it was ended without force")
+	}
+	if err := d.client.ForceDeleteVM(t.Context(), "silent"); err != nil {
+		t.Error(err)
+	}
+	processEnds(t, v.PID)
+	d.create("silent")
+}
+
+// liarVariable says what a process in the role of a guest's that was taken over does.
+const liarVariable = "VGPUD_TEST_LIAR"
+
+// runLiar says a Hello that is full of lies to every daemon. Its arguments are the
+// directory of its sockets, whether its page is cut short, and the Hello.
+func runLiar() error {
+	var o struct {
+		Dir   string
+		Short bool
+		Hello json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(os.Getenv(liarVariable)), &o); err != nil {
+		return err
+	}
+	sockets, err := guestproc.Listen(filepath.Join(o.Dir, "liar"), nil, o.Dir)
+	if err != nil {
+		return err
+	}
+	page, err := ipc.NewPage()
+	if err != nil {
+		return err
+	}
+	file := page.File()
+	if o.Short {
+		fd, err := unix.MemfdCreate("short", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err != nil {
+			return err
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+		if err != nil {
+			return err
+		}
+		file = os.NewFile(uintptr(fd), "short")
+		if _, err := file.Write(b); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	for {
+		u, err := sockets.Control.AcceptUnix()
+		if err != nil {
+			return err
+		}
+		conn := ipc.NewConn(u)
+		if err := conn.Send(ipc.Message{Kind: ipc.KindHello, Body: o.Hello, Files: []*os.File{file}}); err != nil {
+			return err
+		}
+		go func() {
+			for err := error(nil); err == nil; {
+				_, err = conn.Receive()
+			}
+		}()
+	}
+}
+
+// startLiar has a liar be guest "liar" of a daemon that is not running, and changes what is
+// noted of it. It says that its name is name.
+func startLiar(t *testing.T, dir, name string, short bool, change func(*kept)) (noted *kept) {
+	t.Helper()
+	guest := filepath.Join(dir, "vms", "liar")
+	noted, err := readKept(guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal(t, noted.PID, unix.SIGKILL)
+	processEnds(t, noted.PID)
+	hello, err := json.Marshal(map[string]any{
+		"version": "x", "name": name, "pid": os.Getpid(), "domain": "theirs", "domain_uuid": "11111111-2222-3333-4444-555555555555",
+		"socket": "/etc/passwd", "cell": ipc.Cell{UID: 4711, Cgroup: "/sys/fs/cgroup"}, "gpu": ipc.GPU{Name: "gpu0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := json.Marshal(map[string]any{"Dir": guest, "Short": short, "Hello": json.RawMessage(hello)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := inRole("liar")
+	cmd.Env = append(cmd.Env, liarVariable+"="+string(o))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := kill(cmd.Process); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // it was killed
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	noted.PID = cmd.Process.Pid
+	if noted.Began, err = startOf(noted.PID); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(noted)
+	}
+	if err := noted.write(statefile.Files{}, guest); err != nil {
+		t.Fatal(err)
+	}
+	return noted
+}
+
+// TestAdoptLiar: of a guest's process that was taken over nothing is believed that the
+// daemon knows by itself, and its page does not end the daemon.
+func TestAdoptLiar(t *testing.T) {
+	for name, c := range map[string]struct {
+		short  bool
+		change func(honest api.VM) func(*kept)
+		refuse string
+	}{
+		"other name, user, cgroup, domain and socket": {},
+		"page without seals":                          {short: true, refuse: "cut short"},
+		"another process than was noted": {change: func(honest api.VM) func(*kept) {
+			return func(k *kept) { k.PID = honest.PID }
+		}, refuse: "introduced itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := runDir(t)
+			d := startDaemon(t, dir)
+			honest, liar := d.create("honest"), d.create("liar")
+			d.stop()
+			var change func(*kept)
+			if c.change != nil {
+				change = c.change(honest)
+			}
+			noted := startLiar(t, dir, "honest", c.short, change)
+			d = startDaemon(t, dir)
+			v := d.vm("liar")
+			if c.refuse != "" && !strings.Contains(v.Silent, c.refuse) || c.refuse == "" && v.Silent != "" {
+				t.Errorf("it is refused for %q, want %q", v.Silent, c.refuse)
+			}
+			if v.PID != noted.PID || v.Socket != liar.Socket || v.Domain != "" || v.DomainUUID != "" || v.Confinement != nil && v.Confinement.UID == 4711 {
+				t.Errorf("it is believed: %+v", v)
+			}
+			if h := d.vm("honest"); h.PID != honest.PID || h.Silent != "" {
+				t.Errorf("the honest one is %+v", h)
+			}
+			if n := len(d.service.VMs()); n != 2 {
+				t.Errorf("there are %d guests", n)
+			}
+		})
+	}
+}
+
+// TestAdoptOlder: a guest of a daemon that noted less is believed once what it was made
+// with, if it is the process that was noted and of that name; from then on it is noted.
+func TestAdoptOlder(t *testing.T) {
+	for name, refuse := range map[string]string{"liar": "", "honest": "it says to be guest"} {
+		t.Run(name, func(t *testing.T) {
+			dir := runDir(t)
+			d := startDaemon(t, dir)
+			d.create("liar")
+			d.stop()
+			noted := startLiar(t, dir, name, false, func(k *kept) { k.Spec, k.Began = ipc.Spec{}, 0 })
+			d = startDaemon(t, dir)
+			v := d.vm("liar")
+			if refuse != "" {
+				// What it has said once is not what is expected of it the next time.
+				s, ok := d.service.silentOne("liar")
+				for range 2 {
+					if !ok {
+						break
+					}
+					select {
+					case s.again <- struct{}{}: // taken once the attempt before is over
+						until(t, "it is tried again", func() bool {
+							select {
+							case <-s.gone:
+								ok = false
+							default:
+							}
+							return !ok || len(s.again) == 0
+						})
+					case <-s.gone:
+						ok = false
+					}
+				}
+				if !ok {
+					t.Fatalf("it is believed: %+v", d.service.VMs())
+				}
+				v := d.vm("liar")
+				if !strings.Contains(v.Silent, refuse) {
+					t.Errorf("it is refused for %q, want %q", v.Silent, refuse)
+				}
+				return
+			}
+			if c := v.Confinement; c == nil || c.UID != 0 || c.Cgroup != "" {
+				t.Errorf("it has what the kernel says that it has not: %+v", c)
+			}
+			if v.Silent != "" || v.PID != noted.PID || v.Domain != "theirs" {
+				t.Errorf("it is %+v", v)
+			}
+			k, err := readKept(filepath.Join(dir, "vms", "liar"))
+			if err != nil || k.Spec.Name != "liar" || k.Began != noted.Began && k.Began == 0 {
+				t.Errorf("noted: %+v, %v", k, err)
+			}
+		})
+	}
+}

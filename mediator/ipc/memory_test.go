@@ -1,0 +1,134 @@
+package ipc
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestMemoryIsTheGuests: whatever a guest's contexts take, give back and have
+// when they end, it is what a plain sum says, and never more than the limit.
+func TestMemoryIsTheGuests(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		page, err := NewPage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := page.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		limit := rapid.Uint64Range(1, 1<<40).Draw(t, "limit")
+		var shares [MaxContexts]*Memory
+		for i := range shares {
+			shares[i] = page.Memory(i, limit)
+		}
+		var taken [MaxContexts]uint64
+		var sum uint64
+		slot := rapid.IntRange(0, MaxContexts-1)
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				i := slot.Draw(t, "slot")
+				n := rapid.OneOf(rapid.Uint64Range(0, limit), rapid.Just(limit-sum), rapid.Uint64()).Draw(t, "bytes")
+				want := n <= limit-sum
+				if got := shares[i].Take(n); got != want {
+					t.Fatalf("Take(%d) with %d of %d taken: %v", n, sum, limit, got)
+				}
+				if want {
+					taken[i] += n
+					sum += n
+				}
+			},
+			"give": func(t *rapid.T) {
+				i := slot.Draw(t, "slot")
+				n := rapid.Uint64Range(0, taken[i]).Draw(t, "bytes")
+				shares[i].Give(n)
+				taken[i] -= n
+				sum -= n
+			},
+			"end": func(t *rapid.T) {
+				i := slot.Draw(t, "slot")
+				page.Context(i).Free()
+				sum -= taken[i]
+				taken[i] = 0
+			},
+			"begin": func(t *rapid.T) {
+				i := slot.Draw(t, "slot")
+				page.Context(i).Reset(1)
+				sum -= taken[i]
+				taken[i] = 0
+			},
+			"": func(t *rapid.T) {
+				free, total := shares[0].Room()
+				if free != limit-sum || total != limit || page.MemoryTaken() != sum {
+					t.Fatalf("room for %d of %d with %d taken, want %d of %d with %d", free, total, page.MemoryTaken(), limit-sum, limit, sum)
+				}
+			},
+		})
+	})
+}
+
+func TestMemoryWithoutALimit(t *testing.T) {
+	page, _ := newPages(t)
+	a, b := page.Memory(0, 0), page.Memory(1, 0)
+	if !a.Take(1<<50) || !b.Take(1<<50) || page.MemoryTaken() != 1<<51 {
+		t.Errorf("two times 1<<50: %d", page.MemoryTaken())
+	}
+	for range 64 { // not enough for words to overflow
+		a.Take(1 << 62)
+		a.Take(^uint64(0))
+	}
+	if page.MemoryTaken() != 1<<51 {
+		t.Errorf("what no GPU has was taken: %d", page.MemoryTaken())
+	}
+}
+
+// TestMemoryTakenAtOnce: of contexts that ask at the same moment for what one can
+// have, one has it, and there is never more taken than there is.
+func TestMemoryTakenAtOnce(t *testing.T) {
+	page, other := newPages(t)
+	const rounds, contexts = 500, 8
+	for range rounds {
+		var won atomic.Int32
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for i := range contexts {
+			m := []*Page{page, other}[i%2].Memory(i, 100)
+			all.Go(func() {
+				<-start
+				if m.Take(51 + uint64(i)) {
+					won.Add(1)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		if won.Load() != 1 || page.MemoryTaken() > 100 {
+			t.Fatalf("%d contexts have more than half each, %d of 100 bytes", won.Load(), page.MemoryTaken())
+		}
+		for i := range contexts {
+			page.Context(i).Free()
+		}
+	}
+}
+
+func BenchmarkMemory(b *testing.B) {
+	page, err := NewPage()
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := page.Memory(3, 1<<30)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !m.Take(4096) {
+			b.Fatal("no room")
+		}
+		m.Give(4096)
+	}
+	if err := page.Close(); err != nil {
+		b.Error(err)
+	}
+}

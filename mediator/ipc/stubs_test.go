@@ -1,0 +1,485 @@
+package ipc
+
+import (
+	"errors"
+	"math"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"vgpud/internal/memfd"
+	"vgpud/mediator/ipc/slotstate"
+)
+
+// find is the stub of a launch as serve finds it.
+func find(t testing.TB, p *Page, launch uint64) (*StubSlot, Stub) {
+	t.Helper()
+	for i := range MaxStubs {
+		if v, ok := p.Stub(i).Read(); ok && v.Launch == launch {
+			return p.Stub(i), v
+		}
+	}
+	t.Fatalf("serve finds no launch %d", launch)
+	return nil, Stub{}
+}
+
+// TestStubOfALaunch takes a launch through an eviction, each side seeing what the
+// other wrote.
+func TestStubOfALaunch(t *testing.T) {
+	serve, exec := newPages(t)
+	serve.SetMode(ModeByKernel)
+	if exec.Mode() != ModeByKernel || !exec.HasStubs() {
+		t.Fatalf("mode %d, stubs %v", exec.Mode(), exec.HasStubs())
+	}
+	want := Stub{
+		Form: 2, Evictable: true, Priority: 7, Blocks: 128, PerSM: 8, Tasks: 1024, Threads: 256, SharedBytes: 4096,
+		InputBytes: 1 << 30, Kernel: 0xfeedfacecafebeef, Arrived: 5 * time.Second, Predicted: 3 * time.Millisecond,
+	}
+	bell, context := serve.Bell(), exec.Context(9).Bell()
+	c, ok := exec.Claim(9, &want)
+	if !ok || !c.Held() || c.State() != slotstate.Ready || serve.Bell() == bell {
+		t.Fatalf("claimed %v, %v, bell rung %v", ok, c.State(), serve.Bell() != bell)
+	}
+	slot, got := find(t, serve, c.Launch())
+	want.Launch, want.Context, want.State = c.Launch(), 9, slotstate.Ready
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ready (-exec +serve):\n%s", diff)
+	}
+	if slot.Evict(c.Launch(), 1, 1, 1) {
+		t.Error("one that waits was told to leave")
+	}
+	if !slot.Run(c.Launch()) || slot.Run(c.Launch()) || c.State() != slotstate.ToRun || exec.Context(9).Bell() == context {
+		t.Errorf("after Run: %v", c.State())
+	}
+	c.Start(6 * time.Second)
+	context = exec.Context(9).Bell()
+	if slot.Evict(c.Launch()+1, 1, 1, 1) || slot.Run(c.Launch()) {
+		t.Error("another launch's number, or state, was taken")
+	}
+	if !slot.Evict(c.Launch(), math.MaxUint32, 7*time.Second, 8*time.Second) || exec.Context(9).Bell() == context {
+		t.Fatal("not told to leave, or not woken")
+	}
+	if below, asked, deadline := c.Word(); below != math.MaxUint32 || asked != 7*time.Second || deadline != 8*time.Second || c.State() != slotstate.ToEvict {
+		t.Errorf("exec reads: below %d, asked %v, deadline %v, %v", below, asked, deadline, c.State())
+	}
+	bell = serve.Bell()
+	c.Leave(9*time.Second, time.Second)
+	if serve.Bell() == bell {
+		t.Error("serve's bell was not rung when the launch left")
+	}
+	want.State, want.Started, want.Left, want.Used, want.Evictions = slotstate.Ready, 6*time.Second, 9*time.Second, time.Second, 1
+	want.Asked, want.Deadline, want.BelowSM = 7*time.Second, 8*time.Second, math.MaxUint32
+	if _, got = find(t, serve, c.Launch()); cmp.Diff(want, got) != "" {
+		t.Errorf("left (-want +serve):\n%s", cmp.Diff(want, got))
+	}
+	c.SetEvictable(false)
+	for range 2 { // once more is no harm
+		if !c.Grant() || c.State() != slotstate.ToRun {
+			t.Errorf("granted by itself: %v", c.State())
+		}
+	}
+	c.Start(10 * time.Second)
+	bell = serve.Bell()
+	c.Finish(3 * time.Second)
+	want.State, want.Started, want.Used, want.Evictable = slotstate.Done, 10*time.Second, 3*time.Second, false
+	if _, got = find(t, serve, c.Launch()); cmp.Diff(want, got) != "" || serve.Bell() == bell {
+		t.Errorf("done, bell rung %v (-want +serve):\n%s", serve.Bell() != bell, cmp.Diff(want, got))
+	}
+	if c.Abandon(0); c.State() != slotstate.Done || c.Grant() {
+		t.Error("one that is done went on")
+	}
+}
+
+// TestStubsAreReusedOldestFirst fills all stubs, and sees the one that was freed
+// first taken first.
+func TestStubsAreReusedOldestFirst(t *testing.T) {
+	serve, exec := newPages(t)
+	var claims []Claim
+	for i := range MaxStubs {
+		c, ok := exec.Claim(i%MaxContexts, &Stub{})
+		if !ok || c.Launch() != uint64(i+1) {
+			t.Fatalf("stub %d: launch %d, %v", i, c.Launch(), ok)
+		}
+		claims = append(claims, c)
+	}
+	if c, ok := exec.Claim(0, &Stub{}); ok || c.Held() {
+		t.Fatal("there was one stub more than there is")
+	}
+	claims[7].Abandon(0)
+	claims[3].Abandon(0)
+	next, ok := exec.Claim(0, &Stub{})
+	if !ok || next.slot != claims[3].slot {
+		t.Error("not the one that has been there for longest")
+	}
+	if _, v := find(t, serve, claims[7].Launch()); v.State != slotstate.Done || !v.Failed {
+		t.Errorf("the other can't be read any more: %+v", v)
+	}
+	// What is said of a launch that is gone reaches nobody.
+	claims[3].Leave(1, 1)
+	claims[3].Finish(1)
+	claims[3].Start(1)
+	if next.State() != slotstate.Ready || claims[3].State() != slotstate.Done || claims[3].slot.Run(claims[3].Launch()) {
+		t.Errorf("the stub's new launch is %v", next.State())
+	}
+}
+
+// TestDeadExecutorsStubs: what an executor held when it died is given back, in
+// whatever state, and nothing of the guest's other contexts.
+func TestDeadExecutorsStubs(t *testing.T) {
+	serve, vm := newPages(t)
+	to := []func(c Claim){
+		func(Claim) {},
+		func(c Claim) { c.Grant() },
+		func(c Claim) { c.Grant(); c.Start(1) },
+		func(c Claim) { c.Grant(); c.Start(1); c.slot.Evict(c.Launch(), 1, 1, 1) },
+	}
+	var dead, others []Claim
+	for _, bring := range to {
+		for _, context := range []int{5, 6} {
+			c, ok := vm.Claim(context, &Stub{})
+			if !ok {
+				t.Fatal("no stub")
+			}
+			if bring(c); context == 5 {
+				dead = append(dead, c)
+			} else {
+				others = append(others, c)
+			}
+		}
+	}
+	// One died while it filled its stub in.
+	half, _ := vm.Claim(5, &Stub{})
+	half.slot.l.turn.Store(uint64(newTurn(half.launch, 5, slotstate.Prep)))
+	// One was taken over, and wrote states and contexts that there are not.
+	var mad []Claim
+	for _, to := range []struct {
+		context int
+		state   slotstate.State
+	}{{5, 99}, {5, slotstate.Done + 1}, {MaxContexts, slotstate.Running}, {255, 255}} {
+		c, _ := vm.Claim(5, &Stub{})
+		c.slot.l.turn.Store(uint64(newTurn(c.launch, to.context, to.state)))
+		if _, ok := c.slot.Read(); ok {
+			t.Errorf("state %v of context %d is believed", to.state, to.context)
+		}
+		mad = append(mad, c)
+	}
+	bell := serve.Bell()
+	vm.FreeStubs(5)
+	if serve.Bell() == bell {
+		t.Error("serve was not told")
+	}
+	for i, c := range append(dead, half) {
+		if _, v := find(t, serve, c.Launch()); v.State != slotstate.Done || !v.Failed {
+			t.Errorf("stub %d of the dead: %+v", i, v)
+		}
+	}
+	for i, c := range mad {
+		if _, state := c.slot.State(); state != slotstate.Done {
+			t.Errorf("stub %d of the mad is %v", i, state)
+		}
+	}
+	for i, want := range []slotstate.State{slotstate.Ready, slotstate.ToRun, slotstate.Running, slotstate.ToEvict} {
+		if got := others[i].State(); got != want {
+			t.Errorf("another's is %v, want %v", got, want)
+		}
+	}
+}
+
+// TestManyClaim has executors claim, run and end launches beside a daemon that
+// schedules and evicts them: no stub is had twice, none is lost, and numbers are
+// never the same.
+func TestManyClaim(t *testing.T) {
+	serve, exec := newPages(t)
+	serve.SetMode(ModeByKernel)
+	const executors, launches = 4, 300
+	var mu sync.Mutex
+	seen := map[uint64]bool{}
+	var all sync.WaitGroup
+	for context := range executors {
+		all.Go(func() {
+			for range launches {
+				c, ok := exec.Claim(context, &Stub{Tasks: uint32(context), Evictable: true})
+				if !ok {
+					t.Error("no stub, though few are taken")
+					return
+				}
+				mu.Lock()
+				if seen[c.Launch()] {
+					t.Errorf("launch %d again", c.Launch())
+				}
+				seen[c.Launch()] = true
+				mu.Unlock()
+				bell := exec.Context(context).Bell()
+				for c.State() != slotstate.ToRun {
+					if err := exec.Context(context).Sleep(bell, time.Second); err != nil {
+						t.Error(err)
+						return
+					}
+					bell = exec.Context(context).Bell()
+				}
+				if c.Start(1); c.State() == slotstate.ToEvict {
+					c.Leave(2, 1)
+					c.Grant()
+					c.Start(3)
+				}
+				c.Finish(2)
+				if c.State() != slotstate.Done {
+					t.Errorf("launch %d is %v at its end", c.Launch(), c.State())
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	var daemon sync.WaitGroup
+	daemon.Go(func() {
+		for {
+			bell := serve.Bell()
+			for i := range MaxStubs {
+				v, ok := serve.Stub(i).Read()
+				switch {
+				case !ok:
+				case v.Tasks != uint32(v.Context):
+					t.Errorf("stub %d is of two launches: %+v", i, v)
+				case v.State == slotstate.Ready:
+					serve.Stub(i).Run(v.Launch)
+				case v.State == slotstate.Running:
+					serve.Stub(i).Evict(v.Launch, 1, 1, 1)
+				}
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := serve.SleepBell(bell, 10*time.Millisecond); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	all.Wait()
+	close(done)
+	daemon.Wait()
+	for i := range MaxStubs {
+		if v, ok := serve.Stub(i).Read(); ok && v.State != slotstate.Done {
+			t.Errorf("stub %d was left %v", i, v.State)
+		}
+	}
+}
+
+// TestStubsAreTheMachine holds any order of calls, of both sides, to package stub.
+func TestStubsAreTheMachine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		page, err := NewPage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := page.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		c, ok := page.Claim(0, &Stub{})
+		if !ok {
+			t.Fatal("no stub")
+		}
+		model, below := slotstate.Ready, uint32(0)
+		apply := func(cause slotstate.Cause) bool {
+			next, err := slotstate.Next(model, cause)
+			model = next
+			return err == nil
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"run": func(t *rapid.T) {
+				if got, want := c.slot.Run(c.Launch()), apply(slotstate.Scheduled); got != want {
+					t.Fatalf("Run: %v, want %v", got, want)
+				}
+			},
+			"evict": func(t *rapid.T) {
+				b := rapid.Uint32Range(1, 4).Draw(t, "below")
+				more := model == slotstate.ToEvict && b > below
+				if got, want := c.slot.Evict(c.Launch(), b, 2, 3), apply(slotstate.Asked) || more; got != want {
+					t.Fatalf("Evict: %v, want %v", got, want)
+				} else if got {
+					below = b
+				}
+				if b, _, _ := c.Word(); model == slotstate.ToEvict && b != below {
+					t.Fatalf("exec reads %d, want %d", b, below)
+				}
+			},
+			"refill": func(t *rapid.T) {
+				if got, want := c.slot.Refill(c.Launch()), apply(slotstate.Recalled); got != want {
+					t.Fatalf("Refill: %v, want %v", got, want)
+				}
+			},
+			"withdraw": func(t *rapid.T) {
+				if got, want := c.slot.Withdraw(c.Launch()), apply(slotstate.Withdrawn); got != want {
+					t.Fatalf("Withdraw: %v, want %v", got, want)
+				}
+			},
+			"start":  func(*rapid.T) { c.Start(1); apply(slotstate.Launched) },
+			"leave":  func(*rapid.T) { c.Leave(1, 1); apply(slotstate.Left) },
+			"finish": func(*rapid.T) { c.Finish(1); apply(slotstate.Finished) },
+			"free":   func(*rapid.T) { page.FreeStubs(0); apply(slotstate.Abandoned) },
+			"claim": func(t *rapid.T) {
+				if model != slotstate.Done {
+					return
+				}
+				if c, ok = page.Claim(0, &Stub{}); !ok {
+					t.Fatal("no stub")
+				}
+				model = slotstate.Ready
+			},
+			"": func(t *rapid.T) {
+				if got := c.State(); got != model {
+					t.Fatalf("%v, want %v", got, model)
+				}
+			},
+		})
+	})
+}
+
+// TestSilence: the daemon is silent SilenceLimit after its heartbeat.
+func TestSilence(t *testing.T) {
+	serve, exec := newPages(t)
+	const now = 100 * time.Second
+	serve.Beat(now)
+	if exec.Silent(now+SilenceLimit) || !exec.Silent(now+SilenceLimit+1) {
+		t.Error("silent at the wrong time")
+	}
+}
+
+// TestModeWakesSleepers: an executor whose launches waited learns at once that
+// they need not.
+func TestModeWakesSleepers(t *testing.T) {
+	serve, exec := newPages(t)
+	bell := exec.Context(4).Bell()
+	serve.SetMode(ModeFree) // as it was
+	if exec.Context(4).Bell() != bell {
+		t.Error("rung for nothing")
+	}
+	serve.SetMode(ModeByKernel)
+	if exec.Context(4).Bell() == bell {
+		t.Error("not rung")
+	}
+}
+
+// TestServeSleepsOnItsBell: the daemon sleeps until a launch says something.
+func TestServeSleepsOnItsBell(t *testing.T) {
+	serve, exec := newPages(t)
+	c, _ := exec.Claim(0, &Stub{})
+	bell := serve.Bell()
+	done := make(chan error)
+	go func() { done <- serve.SleepBell(bell, time.Hour) }()
+	c.Abandon(0)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := serve.SleepBell(bell, time.Hour); err != nil { // rung meanwhile
+		t.Fatal(err)
+	}
+	if err := serve.SleepBell(serve.Bell(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// oldPage is a page of a version's size that says it is of version says.
+func oldPage(t *testing.T, version int, says uint32) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "old")
+	if err := f.Truncate(pageBytes[version]); err != nil {
+		t.Fatal(err)
+	}
+	var head [8]byte
+	for i := range 4 {
+		head[i], head[4+i] = byte(uint32(pageMagic)>>(8*i)), byte(says>>(8*i))
+	}
+	if _, err := f.WriteAt(head[:], 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestOldPage: the page of an older vm serves as it did, and has no stubs; one that
+// is not what its size says is refused.
+func TestOldPage(t *testing.T) {
+	p, err := OpenPage(oldPage(t, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.SetVerdict(Suspend)
+	p.SetMode(ModeByKernel)
+	p.RingServe()
+	p.FreeStubs(0)
+	p.Context(MaxContexts - 1).AddLiar()
+	if p.HasStubs() || p.Mode() != ModeFree || p.Decided() != Suspend || p.Bell() != 0 || p.Context(MaxContexts-1).Counters().Liars != 1 {
+		t.Errorf("stubs %v, mode %d, verdict %d", p.HasStubs(), p.Mode(), p.Decided())
+	}
+	if err := p.SleepBell(0, time.Hour); !errors.Is(err, ErrNoStubs) {
+		t.Errorf("SleepBell: %v", err)
+	}
+	c, ok := p.Claim(0, &Stub{})
+	c.Start(1)
+	c.Leave(1, 1)
+	c.SetEvictable(false)
+	c.Finish(1)
+	c.Abandon(1)
+	if _, read := p.Stub(5).Read(); ok || read || c.Held() || c.Grant() || c.State() != slotstate.None || p.Stub(5).Run(0) || p.Stub(5).Evict(0, 1, 1, 1) {
+		t.Error("there was a stub")
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for version := 1; version <= pageVersion; version++ {
+		for says := range uint32(pageVersion + 2) {
+			p, err := OpenPage(oldPage(t, version, says))
+			if err == nil {
+				if p.HasStubs() != (says >= 2) || p.HasWork() != (says >= 3) {
+					t.Errorf("version %d: stubs %v, work %v", says, p.HasStubs(), p.HasWork())
+				}
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+				if says != uint32(version) {
+					t.Errorf("a page of version %d's size that says it is of version %d was taken", version, says)
+				}
+			} else if says == uint32(version) {
+				t.Errorf("version %d: %v", version, err)
+			}
+		}
+	}
+}
+
+// BenchmarkClaim is a launch's way through its stub where nobody waits for the
+// daemon.
+func BenchmarkClaim(b *testing.B) {
+	p, err := NewPage()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	v := Stub{Form: 2, Evictable: true}
+	b.ReportAllocs()
+	for b.Loop() {
+		c, _ := p.Claim(0, &v)
+		c.Grant()
+		c.Start(1)
+		c.Finish(2)
+	}
+}

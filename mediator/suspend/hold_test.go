@@ -1,0 +1,561 @@
+package suspend
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/gpu"
+	"vgpud/gpu/gputest"
+	"vgpud/mediator/ipc"
+)
+
+const ms = time.Millisecond
+
+// scene is a guest whose contexts a driver of the test's controls.
+type scene struct {
+	t      *testing.T
+	clock  clock.Sim
+	driver gputest.Driver
+	page   *ipc.Page
+	o      Options
+	// grip's goroutine does not run: the test takes and steps.
+	grip *Grip
+	wish Wish
+}
+
+func newScene(t *testing.T, left ...int) *scene {
+	t.Helper()
+	s := &scene{t: t}
+	var err error
+	if s.page, err = ipc.NewPage(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.page.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	intents, err := NewIntents(filepath.Join(t.TempDir(), "holds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.o = Options{
+		Guest: "a", Page: s.page, Intents: intents, Left: left, DefaultSlice: 2 * ms, Clock: &s.clock, Log: slog.New(slog.DiscardHandler),
+	}
+	s.clock.Advance(time.Second)
+	s.again()
+	return s
+}
+
+// again is a daemon that starts anew.
+func (s *scene) again(left ...int) {
+	s.grip = &Grip{o: s.o, hands: make(map[int]*hand)}
+	for _, slot := range left {
+		s.grip.hands[slot] = &hand{g: s.grip, slot: slot, off: true, stale: true, undone: true, since: s.clock.Now()}
+	}
+	s.wish = Wish{}
+}
+
+// control makes a control of the context in a slot.
+func (s *scene) control(slot int) gpu.Control {
+	s.t.Helper()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := s.driver.Control(gputest.Handles(name(slot), f))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+func name(slot int) string { return fmt.Sprint("context", slot) }
+
+// take has the handles of contexts come.
+func (s *scene) take(slots ...int) {
+	s.t.Helper()
+	for _, slot := range slots {
+		s.page.Context(slot).SetReady(1)
+		s.grip.take([]take{{slot, s.control(slot)}})
+	}
+}
+
+// busy puts a launch of a context on the GPU.
+func (s *scene) busy(slot int) { s.page.Context(slot).AddFetched() }
+
+// want steps with a wish.
+func (s *scene) want(w Wish) (next time.Duration) {
+	changed := w != s.wish
+	s.wish = w
+	return s.grip.step(w, changed)
+}
+
+// hold is the wish to suspend the guest now, and disable it in 2 ms.
+func (s *scene) hold() Wish { return Wish{Hold: true, DisableAt: s.clock.Now() + 2*ms} }
+
+// check compares how many disables of a context the hardware counts with what the
+// page and the directory say.
+func (s *scene) check(slot, disables int) {
+	s.t.Helper()
+	if got := s.driver.Disables(name(slot)); got != disables {
+		s.t.Errorf("context %d: %d disables outstanding, want %d", slot, got, disables)
+	}
+	noted, err := s.o.Intents.List()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if page, file := s.page.Disabled(slot), slices.Contains(noted["a"], slot); page != (disables > 0) || file != page {
+		s.t.Errorf("context %d has %d disables, and its page says %v, a file %v", slot, disables, page, file)
+	}
+}
+
+// TestDisableAndEnable: only what still is on the GPU after the time is taken off, and
+// is put back at once when the guest may run.
+func TestDisableAndEnable(t *testing.T) {
+	s := newScene(t)
+	s.take(0, 1)
+	s.busy(0)
+	w := s.hold()
+	if next := s.want(w); next != w.DisableAt {
+		t.Errorf("looks again at %v, want %v", next, w.DisableAt)
+	}
+	s.check(0, 0)
+	s.clock.Advance(2 * ms)
+	if next := s.want(w); next != s.clock.Now()+ipc.HeartbeatEvery {
+		t.Errorf("looks again at %v for what has nothing on the GPU", next)
+	}
+	s.check(0, 1)
+	s.check(1, 0)
+	for range 5 {
+		s.clock.Advance(ms)
+		s.want(w)
+	}
+	s.check(0, 1)
+	s.busy(1) // its executor was late
+	s.clock.Advance(ms)
+	s.want(w)
+	s.check(1, 1)
+	s.want(Wish{})
+	s.check(0, 0)
+	s.check(1, 0)
+	got := s.grip.State()
+	want := State{Controlled: 2, Disables: 2, Enables: 2, DisabledTime: 6 * ms}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestFillsAreDisabled: memory that is being filled is taken off like a launch.
+func TestFillsAreDisabled(t *testing.T) {
+	s := newScene(t)
+	s.take(0, 1)
+	s.page.Context(0).SetFilling(true)
+	w := s.hold()
+	s.want(w)
+	s.clock.Advance(2 * ms)
+	s.want(w)
+	s.check(0, 1)
+	s.check(1, 0)
+	s.want(Wish{})
+	s.check(0, 0)
+}
+
+// TestShortHoldDisablesNothing: a guest that may run again, or whose work is done, in
+// time.
+func TestShortHoldDisablesNothing(t *testing.T) {
+	s := newScene(t)
+	s.take(0)
+	s.busy(0)
+	s.want(s.hold())
+	s.clock.Advance(ms)
+	s.want(Wish{})
+	s.clock.Advance(ms)
+	s.want(Wish{Hold: true}) // where nothing is to be disabled
+	s.clock.Advance(time.Second)
+	s.want(Wish{Hold: true})
+	s.want(s.hold())
+	s.page.Context(0).AddFinished(0, 0, false)
+	s.clock.Advance(2 * ms)
+	s.want(s.wish)
+	if calls := s.driver.Calls(name(0)); len(calls) != 0 {
+		t.Errorf("the driver was asked to %v", calls)
+	}
+}
+
+// TestFailingDriver: what fails is tried again, a bounded number of times; what it may
+// have disabled is enabled; and the state says so until it works.
+func TestFailingDriver(t *testing.T) {
+	broken := errors.New("GPU is busy")
+	t.Run("disable", func(t *testing.T) {
+		s := newScene(t)
+		s.take(0)
+		s.busy(0)
+		s.driver.Fail("suspend", 100, broken)
+		w := s.hold()
+		for range 100 {
+			s.clock.Advance(ms)
+			s.want(w)
+		}
+		s.check(0, 0)
+		if n := count(s.driver.Calls(name(0)), "suspend"); n != disableTries {
+			t.Errorf("tried %d times, want %d", n, disableTries)
+		}
+		if st := s.grip.State(); st.Errors != disableTries || !strings.Contains(st.Problem, "context 0: disable its channels: GPU is busy") {
+			t.Errorf("%+v", st)
+		}
+		// At the next suspension it is tried again.
+		s.want(Wish{})
+		s.driver.Fail("suspend", 0, nil)
+		w = s.hold()
+		s.clock.Advance(2 * ms)
+		s.want(w)
+		s.check(0, 1)
+		if st := s.grip.State(); st.Problem != "" {
+			t.Errorf("works, and %+v", st)
+		}
+	})
+	t.Run("enable", func(t *testing.T) {
+		s := newScene(t)
+		s.take(0)
+		s.busy(0)
+		s.want(s.hold())
+		s.clock.Advance(2 * ms)
+		s.want(s.wish)
+		s.driver.Fail("resume", 1000, broken)
+		for range 20000 {
+			s.clock.Advance(ms)
+			s.want(Wish{})
+		}
+		s.check(0, 1) // which its executor sees
+		if n := count(s.driver.Calls(name(0)), "resume"); n != enableTries {
+			t.Errorf("tried %d times, want %d", n, enableTries)
+		}
+		if st := s.grip.State(); st.Disabled != 1 || st.Problem == "" {
+			t.Errorf("%+v", st)
+		}
+		w := s.hold()
+		s.clock.Advance(2 * ms)
+		s.want(w)
+		s.check(0, 1) // never a second one
+		s.driver.Fail("resume", 0, nil)
+		s.want(Wish{})
+		s.check(0, 0)
+		if st := s.grip.State(); st.Disabled != 0 || st.Problem != "" {
+			t.Errorf("%+v", st)
+		}
+	})
+	t.Run("both", func(t *testing.T) {
+		s := newScene(t)
+		s.take(0)
+		s.busy(0)
+		s.driver.Fail("suspend", 1, broken)
+		s.driver.Fail("resume", 2, broken)
+		s.want(s.hold())
+		s.clock.Advance(2 * ms)
+		s.want(s.wish)
+		if st := s.grip.State(); st.Left != 1 || !s.page.Disabled(0) {
+			t.Errorf("it may be disabled, and %+v", st)
+		}
+		for range 100 {
+			s.clock.Advance(ms)
+			s.want(s.wish)
+		}
+		s.check(0, 1) // enabled, and disabled in the end
+		if st := s.grip.State(); st.Left != 0 || st.Errors != 3 || st.Problem != "" {
+			t.Errorf("%+v", st)
+		}
+	})
+	t.Run("slice", func(t *testing.T) {
+		s := newScene(t)
+		s.take(0)
+		s.driver.Fail("slice", 100, broken)
+		for range 100 {
+			s.clock.Advance(ms)
+			s.want(Wish{Slice: 5 * ms})
+		}
+		if n := count(s.driver.Calls(name(0)), "slice"); n != sliceTries {
+			t.Errorf("tried %d times, want %d", n, sliceTries)
+		}
+	})
+	t.Run("directory", func(t *testing.T) {
+		s := newScene(t)
+		s.take(0)
+		s.busy(0)
+		if err := os.Remove(s.o.Intents.dir); err != nil {
+			t.Fatal(err)
+		}
+		w := s.hold()
+		for range 100 {
+			s.clock.Advance(ms)
+			s.want(w)
+		}
+		// What isn't written down is not done.
+		if calls := s.driver.Calls(name(0)); len(calls) != 0 {
+			t.Errorf("the driver was asked to %v", calls)
+		}
+		if st := s.grip.State(); st.Errors != disableTries {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func count(calls []string, op string) (n int) {
+	for _, c := range calls {
+		if c == op {
+			n++
+		}
+	}
+	return n
+}
+
+// TestDaemonThatStartsAnew: what the last one left disabled is enabled when its
+// handles come, also if the guest is to be suspended, and nothing more is taken back.
+func TestDaemonThatStartsAnew(t *testing.T) {
+	s := newScene(t)
+	s.take(0, 1)
+	s.busy(0)
+	s.want(s.hold())
+	s.clock.Advance(2 * ms)
+	s.want(s.wish)
+	s.check(0, 1)
+
+	noted, err := s.o.Intents.List()
+	if err != nil || len(noted) != 1 || !slices.Equal(noted["a"], []int{0}) {
+		t.Fatalf("noted %v, %v", noted, err)
+	}
+	s.again(noted["a"]...)
+	w := Wish{Hold: true}
+	s.want(w)
+	s.check(0, 1) // the handles are not there yet
+	s.take(0, 1)
+	s.want(w)
+	s.check(0, 0)
+	if calls := s.driver.Calls(name(1)); len(calls) != 0 {
+		t.Errorf("a context that was not disabled: %v", calls)
+	}
+	if st := s.grip.State(); st.Left != 0 || st.Controlled != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestContextsComeAndGo: handles that come twice, a context that is reset while it is
+// disabled, and one that goes.
+func TestContextsComeAndGo(t *testing.T) {
+	s := newScene(t)
+	s.take(0)
+	s.busy(0)
+	s.want(s.hold())
+	s.clock.Advance(2 * ms)
+	s.want(s.wish)
+	s.check(0, 1)
+
+	s.take(0) // twice
+	if n := s.driver.Open(); n != 1 {
+		t.Errorf("%d controls are open", n)
+	}
+	s.clock.Advance(10 * ms)
+	s.want(s.wish)
+	s.check(0, 1) // enabled by the new ones, and disabled anew
+	if calls := s.driver.Calls(name(0)); !slices.Equal(calls, []string{"suspend", "resume", "suspend"}) {
+		t.Errorf("the driver was asked to %v", calls)
+	}
+
+	s.grip.take([]take{{0, nil}})
+	s.check(0, 0)
+	if n := s.driver.Open(); n != 0 {
+		t.Errorf("%d controls of a context that is gone are open", n)
+	}
+	s.want(s.wish)
+	s.take(0)
+	s.clock.Advance(10 * ms)
+	s.want(s.wish)
+	s.check(0, 1) // the next life's
+
+	// The process ends, and the driver has forgotten it.
+	s.driver.Fail("resume", 1, errors.New("no such client"))
+	s.grip.take([]take{{0, nil}, {0, nil}, {7, nil}})
+	if noted, err := s.o.Intents.List(); err != nil || len(noted) != 0 || s.page.Disabled(0) {
+		t.Errorf("noted %v, %v; on the page %v", noted, err, s.page.Disabled(0))
+	}
+	if st := s.grip.State(); st.Controlled != 0 || st.Disabled != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestContextThatIsOver: it has nothing on the GPU that could be taken off it, and is
+// no longer disabled though the driver says it knows it no more. That is no failure of
+// the driver's.
+func TestContextThatIsOver(t *testing.T) {
+	for how, end := range map[string]func(*ipc.ContextSlot){
+		"fault": (*ipc.ContextSlot).SetFaulted,
+		"close": (*ipc.ContextSlot).SetEnding,
+		"exit":  (*ipc.ContextSlot).Free,
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := newScene(t)
+			s.take(0)
+			s.busy(0)
+			s.want(s.hold())
+			s.clock.Advance(2 * ms)
+			s.want(s.wish)
+			s.check(0, 1)
+			end(s.page.Context(0))
+			s.driver.End(name(0))
+			s.want(Wish{})
+			s.check(0, 0)
+			w := s.hold()
+			s.clock.Advance(2 * ms)
+			s.want(w)
+			s.check(0, 0)
+			s.want(Wish{Slice: ms})
+			if next := s.want(Wish{Slice: ms}); next != 0 {
+				t.Errorf("looks again at %v", next)
+			}
+			if st := s.grip.State(); st.Errors != 0 || st.Problem != "" {
+				t.Errorf("%+v", st)
+			}
+			s.page.Context(0).Reset(1) // the next one is told everything
+			s.take(0)
+			s.want(s.wish)
+			if got := s.driver.Slice(name(0)); got != ms {
+				t.Errorf("the next context's slice is %v", got)
+			}
+		})
+	}
+}
+
+// TestContextEndsInACall: a context closes while it is being disabled.
+func TestContextEndsInACall(t *testing.T) {
+	s := newScene(t)
+	s.take(0)
+	s.busy(0)
+	w := s.hold()
+	s.clock.Advance(2 * ms)
+	h := s.grip.hands[0]
+	h.control = ending{h.control, func() {
+		s.page.Context(0).SetEnding()
+		s.driver.End(name(0))
+	}}
+	s.want(w)
+	s.check(0, 0)
+	if st := s.grip.State(); st.Errors != 0 || st.Disables != 0 || st.Disabled != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// ending is a control of a context to which something happens, such as its end, when it
+// is to be suspended.
+type ending struct {
+	gpu.Control
+	end func()
+}
+
+func (c ending) Suspend() error {
+	c.end()
+	return c.Control.Suspend()
+}
+
+// TestSlices: they are set where they are others by more than it is worth, and given
+// back to the driver.
+func TestSlices(t *testing.T) {
+	s := newScene(t)
+	s.take(0, 1)
+	for _, c := range []struct {
+		want, set time.Duration
+		calls     int
+	}{
+		{0, 0, 0}, {4 * ms, 4 * ms, 1}, {4 * ms, 4 * ms, 1}, {4*ms + 190*time.Microsecond, 4 * ms, 1},
+		{4*ms + 210*time.Microsecond, 4*ms + 210*time.Microsecond, 2}, {ms, ms, 3}, {0, 2 * ms, 4}, {0, 2 * ms, 4}, {2 * ms, 2 * ms, 5},
+	} {
+		s.want(Wish{Slice: c.want})
+		for slot := range 2 {
+			if got := s.driver.Slice(name(slot)); got != c.set || len(s.driver.Calls(name(slot))) != c.calls {
+				t.Errorf("wanted %v: context %d has %v after %d calls, want %v after %d", c.want, slot, got, len(s.driver.Calls(name(slot))), c.set, c.calls)
+			}
+		}
+	}
+	// One that comes later gets it too.
+	s.want(Wish{Slice: 8 * ms})
+	s.take(2)
+	s.want(s.wish)
+	if got := s.driver.Slice(name(2)); got != 8*ms {
+		t.Errorf("a later context has %v", got)
+	}
+}
+
+// TestSlicesOfAnEarlierDaemon: what one that was killed had set is given back, or set
+// anew, and a context that has the driver's own slice is left alone.
+func TestSlicesOfAnEarlierDaemon(t *testing.T) {
+	for _, want := range []time.Duration{0, ms, 8 * ms} {
+		s := newScene(t)
+		s.take(0)
+		s.want(Wish{Slice: 8 * ms})
+		s.again()
+		s.take(0, 1)
+		s.want(Wish{Slice: want})
+		s.want(s.wish)
+		set := want
+		if want == 0 {
+			set = s.o.DefaultSlice
+		}
+		if got := s.driver.Slice(name(0)); got != set {
+			t.Errorf("wanted %v: the time slice is %v", want, got)
+		}
+		if calls := s.driver.Calls(name(0)); len(calls) != 2 {
+			t.Errorf("wanted %v: the driver was asked to %v", want, calls)
+		}
+		if calls := s.driver.Calls(name(1)); (len(calls) == 0) != (want == 0) {
+			t.Errorf("wanted %v: for a new context the driver was asked to %v", want, calls)
+		}
+		if s.page.Sliced(0) != (want != 0) {
+			t.Errorf("wanted %v: the page says %v", want, s.page.Sliced(0))
+		}
+	}
+}
+
+// TestClose: a daemon that leaves undoes everything.
+func TestClose(t *testing.T) {
+	for who, ended := range map[string]bool{"daemon": false, "guest": true} {
+		t.Run(who, func(t *testing.T) {
+			s := newScene(t)
+			s.page.Context(0).SetReady(1)
+			g := New(s.o)
+			if err := g.Take(0, s.control(0)); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Take(1, s.control(1)); err != nil {
+				t.Fatal(err)
+			}
+			s.busy(0)
+			g.Set(Wish{Hold: true, DisableAt: s.clock.Now() + 2*ms, Slice: 5 * ms})
+			s.clock.AwaitWaiters(1) // for the time to disable
+			s.clock.Advance(2 * ms)
+			s.clock.AwaitWaiters(1) // for context 1, which has nothing on the GPU
+			s.check(0, 1)
+			if err := g.Close(ended); err != nil {
+				t.Error(err)
+			}
+			s.check(0, 0)
+			if !ended && s.driver.Slice(name(1)) != s.o.DefaultSlice {
+				t.Errorf("its time slice stays %v", s.driver.Slice(name(1)))
+			}
+			// Later is too late for anything.
+			g.Set(Wish{Slice: ms})
+			if err := errors.Join(g.Take(2, s.control(2)), g.Take(3, nil), g.Close(false)); err != nil {
+				t.Error(err)
+			}
+			if n := s.driver.Open(); n != 0 {
+				t.Errorf("%d controls are open", n)
+			}
+		})
+	}
+}

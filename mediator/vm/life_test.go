@@ -1,0 +1,182 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// pair makes the two ends of an executor's link.
+func pair(t *testing.T) (ours, theirs *ipc.Conn) {
+	t.Helper()
+	ours, end, err := ipc.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if theirs, err = ipc.FromFile(end); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return ours, theirs
+}
+
+// begun is whether a start was let through already.
+func begun(done <-chan error) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestExecutorsAreStartedAtAPace(t *testing.T) {
+	b := testExecutors(t)
+	var now clock.Sim
+	now.Advance(time.Hour)
+	b.clock = &now
+	start := func(slot int) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- b.awaitStart(t.Context(), slot) }()
+		return done
+	}
+	// One for each slot at once.
+	for slot := range ipc.MaxContexts {
+		if err := <-start(slot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Then a slot waits for its own last, and for the guest's others.
+	third := start(3)
+	now.AwaitWaiters(1)
+	now.Advance(startEvery)
+	now.AwaitWaiters(1)
+	if begun(third) {
+		t.Error("one more before the guest may have any")
+	}
+	now.Advance(allStartsEvery - startEvery)
+	if err := <-third; err != nil {
+		t.Fatal(err)
+	}
+	now.Advance(time.Minute)
+	if err := <-start(3); err != nil {
+		t.Fatal(err)
+	}
+	fourth := start(3)
+	now.AwaitWaiters(1)
+	now.Advance(startEvery - 1)
+	if begun(fourth) {
+		t.Error("two in a slot without a pause")
+	}
+	now.Advance(1)
+	if err := <-fourth; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStartThatWaitsIsNotWantedAnyMore(t *testing.T) {
+	b := testExecutors(t)
+	var now clock.Sim
+	b.clock = &now
+	b.command = func() *exec.Cmd { t.Error("started"); return exec.Command("/nonexistent") }
+	if err := b.awaitStart(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 5, Generation: 1}})
+	now.AwaitWaiters(1)
+	b.Reset() // returns, though the clock stands
+}
+
+func TestFaultTextIsTheNextOfTheSameContexts(t *testing.T) {
+	b := testExecutors(t)
+	b.fault(4, "illegal address 0x1000")
+	b.ResetContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 4, Generation: 2}})
+	if got := b.lastFault(4); got != "illegal address 0x1000" {
+		t.Errorf("after a reset: %q", got)
+	}
+	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 4, Generation: 3}})
+	if got := b.lastFault(4); got != "" {
+		t.Errorf("a new context is told of the last one's %q", got)
+	}
+}
+
+func TestExecutorThatIsNotReadyInTime(t *testing.T) {
+	b := testExecutors(t)
+	var now clock.Sim
+	b.clock = &now
+	l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
+	ours, _ := pair(t)
+	type end struct {
+		code abi.ErrorCode
+		err  error
+	}
+	done := make(chan end)
+	go func() {
+		code, err := l.attend(ours)
+		done <- end{code, err}
+	}()
+	now.AwaitWaiters(1)
+	now.Advance(readyLimit)
+	if e := <-done; e.code != abi.ErrorExecutorStart || !errors.Is(e.err, os.ErrDeadlineExceeded) {
+		t.Errorf("code %v, error %v", e.code, e.err)
+	}
+}
+
+func TestVectorsGoToWhoReadsThem(t *testing.T) {
+	b := testExecutors(t)
+	l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
+	ours, theirs := pair(t)
+	l.conn = ours
+	l.sendVectors(0, b.dev.Config().Vectors)
+	if err := theirs.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		if code, err := l.attend(ours); code != abi.ErrorExecutorLost {
+			t.Errorf("code %v, error %v", code, err)
+		}
+	}()
+	// Each once: those of before it was ready were not sent.
+	for v := range b.dev.Config().Vectors {
+		m, err := theirs.Receive()
+		var got ipc.Vector
+		if err = errors.Join(err, m.Decode(&got)); err != nil || m.Kind != ipc.KindVector || got.Index != v {
+			t.Fatalf("got %s %+v, %v; want vector %d", m.Kind, got, err, v)
+		}
+	}
+	if err := ours.Expire(); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+}
+
+// TestSlotIsFreeAfterAStopInTheStart: the executor had begun to use it.
+func TestSlotIsFreeAfterAStopInTheStart(t *testing.T) {
+	b := testExecutors(t)
+	l := newLife(b, vgpu.ContextRef{Slot: 6, Generation: 1})
+	make := b.command
+	b.command = func() *exec.Cmd {
+		l.stop()
+		b.page.Context(6).Reset(os.Getpid()) // as the process does, at any time after its setup
+		return make()
+	}
+	before := b.page.Changed()
+	l.run()
+	if s := b.page.Context(6).State(); s != ipc.ContextNone || b.page.Changed() == before {
+		t.Errorf("slot is %v, changes from %d to %d", s, before, b.page.Changed())
+	}
+}
