@@ -11,7 +11,7 @@ import (
 // code returns about a megabyte of compilers' code without array initialisers: the kernels among the samples, again
 // and again.
 func code(b *testing.B) string {
-	names, _ := filepath.Glob("../gpu/corpus/ptx/sm_90/*.ptx")
+	names, _ := filepath.Glob("../gpu/corpus/ptx/*.ptx")
 	names = append(names, "testdata/nvcc_release.ptx", "testdata/triton.ptx")
 	var bodies []string
 	for _, name := range names {

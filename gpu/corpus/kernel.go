@@ -6,22 +6,22 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
-//go:embed src/*.cu ptx/sm_80/*.ptx ptx/sm_90/*.ptx
+//go:embed src/*.cu ptx/*.ptx
 var files embed.FS
 
-// Arch is a GPU architecture that the corpus is compiled for, as nvcc and
-// PTX's .target directive spell it.
+// Arch is a GPU architecture that PTX is written for, as the .target directive spells it.
 type Arch string
 
-// The architectures in the corpus.
+// The architectures that the corpus serves.
 const (
 	SM80 Arch = "sm_80" // Ampere
 	SM90 Arch = "sm_90" // Hopper
 )
 
-// Arches returns the architectures in the corpus, oldest first.
+// Arches returns the architectures that the corpus serves, oldest first.
 func Arches() []Arch { return []Arch{SM80, SM90} }
 
 // Size is how much work a case holds. The figures are thread-instructions:
@@ -79,9 +79,12 @@ func (k Kernel) Source() string {
 	return mustRead("src/" + k.Name + ".cu")
 }
 
-// PTX returns the kernel compiled for arch.
+// PTX returns the kernel compiled for arch. nvcc makes the same PTX for every architecture in
+// the corpus, except for the .target directive (compile.sh fails if it does not). So one file
+// for sm_80 is kept and its directive is rewritten here.
 func (k Kernel) PTX(arch Arch) string {
-	return mustRead("ptx/" + string(arch) + "/" + k.Name + ".ptx")
+	text := mustRead("ptx/" + k.Name + ".ptx")
+	return strings.Replace(text, ".target "+string(SM80)+"\n", ".target "+string(arch)+"\n", 1)
 }
 
 // Case makes the case of the given size whose inputs follow from seed: equal
@@ -89,7 +92,7 @@ func (k Kernel) PTX(arch Arch) string {
 // tens of milliseconds. It panics on a size that [Sizes] does not list.
 func (k Kernel) Case(size Size, seed uint64) *Case {
 	if !slices.Contains(Sizes(), size) {
-		panic(fmt.Sprintf("kernels: case of %s: no such size: %v", k.Name, size))
+		panic(fmt.Sprintf("corpus: case of %s: no such size: %v", k.Name, size))
 	}
 	// Kernels of equal seed still get unrelated inputs.
 	stream := fnv.New64a()
@@ -116,7 +119,7 @@ func ByName(name string) (Kernel, bool) {
 func mustRead(path string) string {
 	b, err := files.ReadFile(path)
 	if err != nil {
-		panic(fmt.Sprintf("kernels: corpus is incomplete: %v", err))
+		panic(fmt.Sprintf("corpus: a file is missing: %v", err))
 	}
 	return string(b)
 }

@@ -13,7 +13,7 @@ import (
 func samples(t *testing.T, do func(file string, c *ptx.Code)) {
 	t.Helper()
 	n := 0
-	for _, pattern := range []string{"../testdata/nvcc_*.ptx", "../testdata/triton.ptx", "../../gpu/corpus/*/*.ptx", "../../gpu/corpus/*/*/*.ptx"} {
+	for _, pattern := range []string{"../testdata/nvcc_*.ptx", "../testdata/triton.ptx", "../../gpu/corpus/ptx/*.ptx"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

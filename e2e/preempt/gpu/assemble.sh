@@ -13,10 +13,15 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 vgpuctl=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- "$here"/../../../gpu/corpus/ptx/*/*.ptx "$here"/../hard/ptx/*.ptx \
-	"$here"/../../../ptx/testdata/*.ptx "$here"/../../../ptx/testdata/real/*.ptx "$here"/inputs/*.cu "$here"/parted.cu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+if [ $# = 0 ]; then
+	set -- "$here"/../../../gpu/corpus/ptx/*.ptx "$here"/../hard/ptx/*.ptx \
+		"$here"/../../../ptx/testdata/*.ptx "$here"/../../../ptx/testdata/real/*.ptx "$here"/inputs/*.cu "$here"/parted.cu
+	for file in "$here"/../../../gpu/corpus/ptx/*.ptx; do # written for sm_80; its code for sm_90 is the same
+		sed 's/^\.target sm_80$/.target sm_90/' "$file" >"$work/$(basename "$file" .ptx).sm_90.ptx"
+	done
+fi
 export vgpuctl work
 
 # A word for each file, in $work/NAME.verdict.

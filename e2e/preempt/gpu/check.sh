@@ -15,9 +15,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export work
 nvcc -std=c++17 -O2 -o "$work/runner" "$here/runner.cu" -lcuda
+"$gpucheck" -seed "$seed" export "$work" # the cases, and the PTX for each architecture
 for arch in sm_80 sm_90; do
-	mkdir -p "$work/ptx/$arch" "$work/$arch"
-	for file in "$here/../../../gpu/corpus/ptx/$arch"/*.ptx; do
+	mkdir -p "$work/ptx/$arch"
+	for file in "$work/$arch"/*.ptx; do
 		"$vgpuctl" ptx transform "$file" -o "$work/ptx/$arch/$(basename "$file")" >/dev/null
 	done
 done
@@ -46,7 +47,6 @@ echo "assembled: $(find "$work/ptx" -name '*.ptx' | wc -l) files"
 # FORM:GROUP:EVERY, as runner.cu has them.
 forms=1:1:1,2:1:1,2:3:1,2:32:1,4:1:2,4:5:1
 export forms seed
-"$gpucheck" -seed "$seed" export "$work"
 mkdir -p "$work"/{0..5}/sm_{80,90}
 find "$work/ptx/sm_80" "$work/ptx/sm_90" -name '*.cubin' -print0 | xargs -0 -P 8 -I{} bash -c 'perform {}'
 "$work/runner" "$forms" "$seed" -compare "$work/ptx/parted.cubin" rounds returns stairs 2>"$work/sm_90/parted.log" || failed=1

@@ -1,12 +1,11 @@
-// Command gpucheck compares the corpus's references with a real GPU: it writes
-// every case to a file that the runner beside it performs through CUDA's driver,
-// and checks what the runner wrote back.
+// Command gpucheck compares the corpus's references with a real GPU. It writes every case to a
+// file that the runner beside it performs through CUDA's driver, and checks the runner's results.
 //
-//	gpucheck [-seed N] export DIR   writes DIR/NAME.case for every kernel and size
-//	gpucheck [-seed N] verify DIR   checks every DIR/ARCH/NAME.out against its reference
+//	gpucheck [-seed N] export DIR   writes DIR/KERNEL.SIZE.case and DIR/ARCH/KERNEL.ptx
+//	gpucheck [-seed N] verify DIR   checks every DIR/ARCH/KERNEL.SIZE.out against its reference
 //
-// A case file is what [corpus.Case.File] says. An out file is the contents of all
-// buffers, one after another; a printed file is what the kernels printed.
+// [corpus.Case.File] describes a case file. An out file holds the contents of all buffers, one
+// after another; a printed file holds the kernels' output.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 )
 
 func main() {
-	seed := flag.Uint64("seed", 1, "what the cases are made from; export and verify must agree on it")
+	seed := flag.Uint64("seed", 1, "`seed` of the cases' inputs; export and verify must use the same")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: gpucheck [-seed N] export|verify DIR")
 		flag.PrintDefaults()
@@ -39,8 +38,7 @@ func main() {
 	}
 }
 
-// eachCase calls f with every kernel's case of every size and the name of its
-// files.
+// eachCase calls f for every kernel and size, with the case and the base name of its files.
 func eachCase(seed uint64, f func(c *corpus.Case, name string) error) error {
 	for _, k := range corpus.All() {
 		for _, size := range corpus.Sizes() {
@@ -53,12 +51,29 @@ func eachCase(seed uint64, f func(c *corpus.Case, name string) error) error {
 }
 
 func export(seed uint64, dir string) error {
+	for _, arch := range corpus.Arches() {
+		if err := exportPTX(filepath.Join(dir, string(arch)), arch); err != nil {
+			return fmt.Errorf("exporting PTX for %s: %w", arch, err)
+		}
+	}
 	return eachCase(seed, func(c *corpus.Case, name string) error {
 		if err := os.WriteFile(filepath.Join(dir, name+".case"), c.File(), 0o644); err != nil {
 			return fmt.Errorf("exporting %v: %w", c, err)
 		}
 		return nil
 	})
+}
+
+func exportPTX(dir string, arch corpus.Arch) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, k := range corpus.All() {
+		if err := os.WriteFile(filepath.Join(dir, k.Name+".ptx"), []byte(k.PTX(arch)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // verify prints one line for every case that fails and a sum at the end.

@@ -12,7 +12,8 @@ nvcc -O2 -std=c++17 -o "$work/runner" "$here/runner.cu" -lcuda
 measure() { # WORD READERS KERNELS RUNS EVICTIONS [WORD]
 	rm -f "$work"/*.ptx
 	for k in $3; do
-		"$vgpuctl" ptx transform "$here/../../../../gpu/corpus/ptx/sm_90/$k.ptx" --word "$1" --readers "$2" -o "$work/$k.ptx" >/dev/null
+		sed 's/^\.target sm_80$/.target sm_90/' "$here/../../../../gpu/corpus/ptx/$k.ptx" >"$work/$k.original"
+		"$vgpuctl" ptx transform "$work/$k.original" --word "$1" --readers "$2" -o "$work/$k.ptx" >/dev/null
 	done
 	echo "word: $1, readers: $2"
 	"$work/runner" "$work" "${@:4}"
