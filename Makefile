@@ -18,7 +18,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all build build-deps install demo demo-vms test test-deps vm-deps unit fuzz lint mutants bench bench-vm bench-loga bench-preempt bundle-nvidia clean
+.PHONY: all build build-deps install demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants bench bench-vm bench-loga bench-preempt bundle-nvidia clean
 
 all: build
 
@@ -34,6 +34,11 @@ install: build
 # The main job on this machine: three guests share one GPU in software.
 demo: build
 	$(BIN)/vgpud demo $(DEMOFLAGS)
+
+# The README's picture: what the demo prints.
+demo-picture: build
+	$(BIN)/vgpud demo > $(BIN)/demo.txt
+	$(GO) run ./scripts/terminalsvg -title 'make demo' -o docs/demo.svg < $(BIN)/demo.txt
 
 # The same with three real VMs, under QEMU.
 demo-vms: build vm-deps
