@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -319,6 +320,72 @@ func TestEveryPackageIsDescribed(t *testing.T) {
 		}
 		if strings.Contains(planned, name) {
 			t.Errorf("docs/architecture.md says that %s is not there yet", name)
+		}
+	}
+}
+
+// TestGlossaryNamesPackages checks that each row of docs/glossary.md ends with a package of the
+// module, in backquotes, and that no term has two rows.
+func TestGlossaryNamesPackages(t *testing.T) {
+	text, err := os.ReadFile("../../docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkgs := list(t)
+	terms := make(map[string]bool)
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 5 || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| term |") {
+			continue
+		}
+		term, name := strings.TrimSpace(cells[1]), strings.TrimSpace(cells[3])
+		if terms[term] {
+			t.Errorf("%q has two rows", term)
+		}
+		terms[term] = true
+		path, ok := strings.CutPrefix(strings.TrimSuffix(name, "`"), "`")
+		if !ok || !slices.ContainsFunc(pkgs, func(p pkg) bool { return p.ImportPath == module+"/"+path }) {
+			t.Errorf("%q: no package %s", term, name)
+		}
+	}
+	if len(terms) < 20 {
+		t.Errorf("%d terms, want the twenty or so of the project", len(terms))
+	}
+}
+
+// TestDocsNameTests checks that every test that a page of docs/ names as evidence exists.
+func TestDocsNameTests(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("pages of docs: %v, %v", pages, err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`")
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
+	exists := make(map[string]bool)
+	for _, p := range list(t) {
+		files, err := filepath.Glob(filepath.Join(p.Dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range declared.FindAllSubmatch(text, -1) {
+				exists[string(m[1])] = true
+			}
+		}
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllSubmatch(text, -1) {
+			if !exists[string(m[1])] {
+				t.Errorf("%s names %s, which no package has", filepath.Base(page), m[1])
+			}
 		}
 	}
 }
