@@ -260,7 +260,7 @@ func (w *studying) call(f *funcStudy, i int, in *ptx.Instr) {
 			f.calls = append(f.calls, callSite{instr: i, callees: []*funcStudy{g}, direct: true})
 			return
 		}
-		f.extern(in, s.Func.Name)
+		f.extern(i, in, s.Func.Name)
 		return
 	}
 	c := indirectCall{from: f, site: len(f.calls), in: in}
@@ -272,8 +272,10 @@ func (w *studying) call(f *funcStudy, i int, in *ptx.Instr) {
 }
 
 // extern notes that a function is called which this module does not define.
-func (f *funcStudy) extern(in *ptx.Instr, name string) {
+func (f *funcStudy) extern(i int, in *ptx.Instr, name string) {
 	switch {
+	case name == "malloc": // there may be room only when another block has given some back
+		f.reads, f.polls = append(f.reads, i), append(f.polls, i)
 	case builtins[name]:
 	case strings.HasPrefix(name, "cuda") || strings.HasPrefix(name, "__cudaCDP") || strings.HasPrefix(name, "cnp"):
 		f.refuse(DeviceLaunch, "calls %s", name)

@@ -241,8 +241,10 @@ func times(in *ptx.Instr, t, by int64) int64 {
 	switch wide := bits == 64 || in.Has("wide"); {
 	case t == listed:
 		return t
-	case wide: // which has room for it
-		return max(-longest, min(t*by, longest))
+	case wide && (t > farAway/by || t < -farAway/by): // it may come back even in 64 bits
+		return 0
+	case wide:
+		return t * by
 	case t*by > longest || t*by < -longest:
 		return 0
 	}
@@ -375,15 +377,23 @@ func (r *round) draws(i int) bool {
 	return slices.ContainsFunc(r.exits, func(x exit) bool {
 		switch x.op {
 		case "ge", "gt":
-			return r.finite(x.b) && r.growsWith(register(x.a), i, by.lo)
+			return r.near(x.b) && r.growsWith(register(x.a), i, by.lo)
 		case "le", "lt":
-			return r.finite(x.a) && r.growsWith(register(x.b), i, by.lo)
+			return r.near(x.a) && r.growsWith(register(x.b), i, by.lo)
 		}
 		return false
 	}) && slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
 		x := register(address(r.f.code.Instrs[k]))
 		return k != i && x >= 0 && r.trace.Register(x)
 	})
+}
+
+// near reports whether an operand is finite and no constant that a loop is not to reach by drawing alone: who draws until
+// a number has its highest bit waits for another to set it.
+func (r *round) near(o *ptx.Operand) bool {
+	const mostDrawn = 1 << 24
+	v := r.operand(o, 64, r.first)
+	return r.finite(o) && !(v.number() && (v.lo > mostDrawn || v.hi < 0))
 }
 
 // growsWith reports whether register x grows with what instruction i gives, of which the newest trace is, and whose trend

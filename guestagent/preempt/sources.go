@@ -187,6 +187,8 @@ func (s *spins) sourcesOf(o *ptx.Operand) sources {
 	case o.Sym == nil:
 	case o.Sym.Kind == ptx.SymReg:
 		from |= s.from[o.Sym.Index]
+	case o.Sym.Kind == ptx.SymVar && o.Sym.Var.Space == ptx.ConstSpace && o.Sym.Var.Init != nil && hasName(o.Sym.Var.Init.Raw):
+		from |= everywhere // it holds the address of another variable
 	case o.Sym.Kind == ptx.SymVar:
 		from |= s.bit(root{o.Sym, 0})
 	case o.Sym.Kind == ptx.SymParam && s.f.code.Func.Entry:

@@ -225,7 +225,7 @@ func (s *spins) source(i int) bool {
 	in := s.f.code.Instrs[i]
 	switch {
 	case in.Opcode == "call":
-		return s.reaches(i, func(g *funcStudy) bool { return g.readsDeep || g.pollsDeep && s.written != 0 })
+		return slices.Contains(s.f.reads, i) || s.reaches(i, func(g *funcStudy) bool { return g.readsDeep || g.pollsDeep && s.written != 0 })
 	case !mayPoll(in) || !s.far(i):
 		return false
 	case mayWait(in) || in.Opcode == "cp":

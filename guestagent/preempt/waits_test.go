@@ -10,6 +10,9 @@ import (
 // waitingKernel wraps a body as a kernel with pointers, a count and a number of blocks, all loaded.
 func waitingKernel(body string) string {
 	return moduleOf(`.global .align 4 .u32 lock;
+.global .align 4 .u32 flags[64];
+.const .align 8 .u64 pointer = generic(flags);
+.extern .func (.param .b64 p) malloc (.param .b64 bytes);
 .func (.param .b32 v) read(.param .b64 at) {
 	.reg .b64 %rd<2>; .reg .b32 %r<2>;
 	ld.param.u64 %rd1, [at]; ld.volatile.global.u32 %r1, [%rd1]; st.param.b32 [v], %r1; ret;
@@ -217,6 +220,19 @@ func TestWaits(t *testing.T) {
 			"L: add.sat.s32 %r5, %r5, 0x8000000; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"drawn numbers whose factors leave nothing", all,
 			"L: atom.global.add.u32 %r1, [%rd1+4], 1; mul.lo.u32 %r2, %r1, 65536; mul.lo.u32 %r3, %r2, 65536; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.ge.u32 %p1, %r3, %r20; @%p1 bra E; setp.ge.s32 %p2, %r1, 0; @%p2 bra L; E: atom.global.or.b32 %r2, [%rd1], 0x80000000;"},
+		{"long factors that leave nothing", all,
+			"L: add.u64 %rd4, %rd4, 1; shl.b64 %rd5, %rd4, 16; shl.b64 %rd6, %rd5, 16; shl.b64 %rd7, %rd6, 16; shl.b64 %rd8, %rd7, 16; add.s64 %rd9, %rd1, %rd8; ld.volatile.global.u32 %r1, [%rd9+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"drawn numbers until the highest bit is set", all,
+			"L: atom.global.add.u32 %r1, [%rd1+4], 1; and.b32 %r2, %r1, 0; mul.wide.u32 %rd4, %r2, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.lt.u32 %p1, %r1, 0x80000000; @%p1 bra L; atom.global.or.b32 %r2, [%rd1], 0x80000000;"},
+		{"the same by a register", all,
+			"mov.u32 %r3, 0x80000000; L: atom.global.add.u32 %r1, [%rd1+4], 1; and.b32 %r2, %r1, 0; mul.wide.u32 %rd4, %r2, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.lt.u32 %p1, %r1, %r3; @%p1 bra L; atom.global.or.b32 %r2, [%rd1], 0x80000000;"},
+		{"a constant number of numbers", no,
+			"L: atom.global.add.u32 %r1, [%a], 1; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.lt.u32 %p1, %r1, 0x100000; @%p1 bra L;"},
+		{"memory that others give back", all,
+			"L: { .param .b64 x; .param .b64 y; st.param.b64 [x], 64; call (y), malloc, (x); ld.param.b64 %rd5, [y]; } setp.eq.u64 %p1, %rd5, 0; @%p1 bra L; st.global.u64 [%rd1], %rd5;"},
+		{"memory, once", no, "{ .param .b64 x; .param .b64 y; st.param.b64 [x], 64; call (y), malloc, (x); ld.param.b64 %rd5, [y]; } st.global.u64 [%rd1], %rd5;"},
+		{"a constant pointer to what is polled", all,
+			"ld.const.u64 %rd5, [pointer]; st.u32 [%rd5], 1; L: bar.sync 0; ld.global.u32 %r1, [flags+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"steps and factors of 64 bits", no,
 			"st.global.u32 [%rd1], 1; L: add.s64 %rd4, %rd4, 0x8000000; shl.b64 %rd5, %rd4, 5; add.s64 %rd6, %a, %rd5; ld.global.u32 %r1, [%rd6]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a parameter loaded with another", all,
