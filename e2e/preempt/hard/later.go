@@ -188,6 +188,15 @@ MEET:
 	add.s64 %rd5, %slot, %rd4;
 	ld.volatile.global.u32 %v, [%rd5+4];
 	setp.eq.u32 %p1, %v, 0;`, set),
+	chain("by_long_index_that_overflows", 1, `
+	add.u64 %rd4, %rd4, 1;
+	shl.b64 %rd5, %rd4, 16;
+	shl.b64 %rd6, %rd5, 16;
+	shl.b64 %rd7, %rd6, 16;
+	shl.b64 %rd8, %rd7, 16;
+	add.s64 %rd8, %slot, %rd8;
+	ld.volatile.global.u32 %v, [%rd8+4];
+	setp.eq.u32 %p1, %v, 0;`, set),
 	// A later block's flag at an address that grows with the block's index all the same.
 	chain("as_look_back", 1, `
 	ld.acquire.gpu.global.u32 %v, [%slot+60];
