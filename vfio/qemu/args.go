@@ -73,13 +73,12 @@ func (o Options) args(f files) ([]string, error) {
 		"-initrd", o.Deps.Initramfs,
 		"-append", strings.TrimSpace(kernelArgs + " " + o.Append),
 	}
-	// Sockets that are inherited, rather than named, are there from the start
-	// and end with either side.
+	// Inherited sockets, unlike named ones, exist before QEMU starts and end with either side.
 	for _, c := range []struct {
 		id, how, use string
 		fd           int
 	}{
-		{"monitor", "", "-qmp", f.monitor},
+		{"monitor", ",server=on,wait=off", "-qmp", f.monitor},
 		{"qmp", ",server=on,wait=off", "-qmp", f.qmp},
 		{"console", "", "-serial", f.console},
 		{"guest", "", "-serial", f.guest},

@@ -19,7 +19,7 @@ var someDeps = Deps{QEMU: "/d/qemu", Kernel: "/d/vmlinux", Initramfs: "/d/initra
 const always = `-machine q35,sata=off,i8042=off,smbus=off,vmport=off,hpet=off,memory-backend=mem -nodefaults -no-user-config -display none ` +
 	`-kernel /d/vmlinux -initrd /d/initramfs.cpio -append `
 
-const serials = `-chardev socket,id=monitor,fd=3 -qmp chardev:monitor ` +
+const serials = `-chardev socket,id=monitor,fd=3,server=on,wait=off -qmp chardev:monitor ` +
 	`-chardev socket,id=qmp,fd=4,server=on,wait=off -qmp chardev:qmp ` +
 	`-chardev socket,id=console,fd=5 -serial chardev:console -chardev socket,id=guest,fd=6 -serial chardev:guest`
 

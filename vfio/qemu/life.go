@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/digitalocean/go-qemu/qmp"
+
 	"vgpud/vfio/qemu/console"
 )
 
@@ -62,15 +64,15 @@ func (v *VM) Plug(ctx context.Context, d Device) error {
 // Unplug asks the guest to give a device up, and returns when it did and the
 // device is gone. A guest takes its time: Linux waits for 5 s first.
 func (v *VM) Unplug(ctx context.Context, id string) error {
-	about := func(name string, ev Event) bool { return ev.Name == name && ev.Data["device"] == id }
+	about := func(name string, ev qmp.Event) bool { return ev.Event == name && ev.Data["device"] == id }
 	const refused = "DEVICE_UNPLUG_GUEST_ERROR"
-	gone := v.Expect(func(ev Event) bool { return about("DEVICE_DELETED", ev) || about(refused, ev) })
+	gone := v.Expect(func(ev qmp.Event) bool { return about("DEVICE_DELETED", ev) || about(refused, ev) })
 	defer gone.Forget()
 	if err := v.Execute(ctx, "device_del", map[string]string{"id": id}, nil); err != nil {
 		return err
 	}
 	ev, err := gone.Wait(ctx)
-	if err == nil && ev.Name == refused {
+	if err == nil && ev.Event == refused {
 		err = fmt.Errorf("VM %s: unplug %s: the guest refuses", v.opts.Name, id)
 	}
 	return err

@@ -3,10 +3,12 @@ package qemu
 import (
 	"context"
 	"path/filepath"
+
+	"github.com/digitalocean/go-qemu/qmp"
 )
 
-// QMPSocket is the path of a second monitor, for another program's use: QEMU
-// serves one client of it at a time.
+// QMPSocket returns the path of a second monitor, for another program. QEMU serves one client of
+// it at a time.
 func (v *VM) QMPSocket() string { return filepath.Join(v.dir, qmpSocket) }
 
 // Execute runs a command of QEMU's monitor. args and result may be nil; else
@@ -19,18 +21,18 @@ func (v *VM) Execute(ctx context.Context, name string, args, result any) error {
 	return nil
 }
 
-// Expectation is an event of QEMU's monitor that somebody waits for.
+// Expectation is a pending wait for one event of QEMU's monitor.
 type Expectation struct {
 	v     *VM
-	match func(Event) bool
-	hit   chan Event // gets the event
+	match func(qmp.Event) bool
+	hit   chan qmp.Event // receives the event
 }
 
-// Expect begins to wait for the first event that match accepts; what makes the
-// event happen comes after it, and then Wait. match is called by the one
-// goroutine that reads events, and must not wait.
-func (v *VM) Expect(match func(Event) bool) *Expectation {
-	e := &Expectation{v: v, match: match, hit: make(chan Event, 1)}
+// Expect starts a wait for the first event that match accepts. The caller calls it before the
+// action that causes the event, and Wait after it. match is called by the one goroutine that
+// reads events, and must not block.
+func (v *VM) Expect(match func(qmp.Event) bool) *Expectation {
+	e := &Expectation{v: v, match: match, hit: make(chan qmp.Event, 1)}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiters[e] = true
@@ -38,39 +40,39 @@ func (v *VM) Expect(match func(Event) bool) *Expectation {
 }
 
 // Named matches events by name.
-func Named(name string) func(Event) bool {
-	return func(e Event) bool { return e.Name == name }
+func Named(name string) func(qmp.Event) bool {
+	return func(e qmp.Event) bool { return e.Event == name }
 }
 
 // Wait waits for the event.
-func (e *Expectation) Wait(ctx context.Context) (Event, error) {
+func (e *Expectation) Wait(ctx context.Context) (qmp.Event, error) {
 	defer e.Forget()
 	select {
 	case ev := <-e.hit:
 		return ev, nil
 	case <-e.v.monitor.done:
 	case <-ctx.Done():
-		return Event{}, e.v.fail("wait for an event", context.Cause(ctx))
+		return qmp.Event{}, e.v.fail("wait for an event", context.Cause(ctx))
 	}
-	// It may have been the monitor's last.
+	// The event may have been the monitor's last.
 	select {
 	case ev := <-e.hit:
 		return ev, nil
 	default:
-		return Event{}, e.v.fail("wait for an event", e.v.monitor.err)
+		return qmp.Event{}, e.v.fail("wait for an event", errMonitorEnded)
 	}
 }
 
-// Forget ends the waiting of an Expectation that Wait isn't called for.
+// Forget ends a wait without calling Wait.
 func (e *Expectation) Forget() {
 	e.v.mu.Lock()
 	defer e.v.mu.Unlock()
 	delete(e.v.waiters, e)
 }
 
-// follow hands out an event.
-func (v *VM) follow(ev Event) {
-	if ev.Name == "RESET" {
+// dispatch passes an event to the expectations that match it.
+func (v *VM) dispatch(ev qmp.Event) {
+	if ev.Event == "RESET" {
 		v.guest.EndBoot(errReset)
 	}
 	v.mu.Lock()

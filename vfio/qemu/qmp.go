@@ -5,190 +5,91 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"time"
+
+	"github.com/digitalocean/go-qemu/qmp"
 )
 
-// Event is one of QEMU's monitor (QAPI, "events").
-type Event struct {
-	Name string         `json:"event"`
-	Data map[string]any `json:"data"`
-}
+// dialLimit bounds a connection to the monitor, whose socket listens before QEMU starts.
+const dialLimit = 5 * time.Second
 
-// monitor speaks QMP to a QEMU. Commands have numbers, so that several may be on
-// their way at once, and one that nobody waits for any more is no trouble.
+var errMonitorEnded = errors.New("QEMU's monitor has ended")
+
+// monitor runs commands on QEMU's monitor and passes on its events.
 type monitor struct {
-	conn   net.Conn
-	event  func(Event)   // called for each, in order, by the one reader
-	opened chan struct{} // closed when QEMU takes commands
-	done   chan struct{} // closed when the connection has ended
-	err    error         // why it ended; valid after done
-
-	writing chan struct{} // holds one while a command is written
-
-	mu      sync.Mutex
-	last    uint64
-	pending map[uint64]chan reply
+	client *qmp.SocketMonitor
+	done   chan struct{} // closed after the last event
 }
 
-// reply is a command's.
-type reply struct {
-	result json.RawMessage
-	err    error
-}
-
-// qmpMessage is any that QEMU sends.
-type qmpMessage struct {
-	Greeting json.RawMessage `json:"QMP"`
-	Event
-	ID     uint64          `json:"id"`
-	Return json.RawMessage `json:"return"`
-	Error  *struct {
-		Class string `json:"class"`
-		Desc  string `json:"desc"`
-	} `json:"error"`
-}
-
-// newMonitor speaks on conn, whose other end is a QEMU that starts. event must
-// not wait.
-func newMonitor(conn net.Conn, event func(Event)) *monitor {
-	m := &monitor{
-		conn: conn, event: event, opened: make(chan struct{}), done: make(chan struct{}),
-		writing: make(chan struct{}, 1), pending: map[uint64]chan reply{},
+// newMonitor connects to the monitor that listens at path. It returns when QEMU, which greets
+// after it has made its devices, takes commands, or when the connection ends. event is called for
+// each event, in order, by one goroutine, and must not block.
+func newMonitor(path string, event func(qmp.Event)) (*monitor, error) {
+	client, err := qmp.NewSocketMonitor("unix", path, dialLimit)
+	if err != nil {
+		return nil, err
 	}
-	go m.read()
-	return m
+	if err := client.Connect(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", errMonitorEnded, err), client.Disconnect())
+	}
+	events, err := client.Events(context.Background())
+	if err != nil {
+		return nil, errors.Join(err, client.Disconnect())
+	}
+	m := &monitor{client: client, done: make(chan struct{})}
+	go func() {
+		defer close(m.done)
+		for ev := range events {
+			event(ev)
+		}
+	}()
+	return m, nil
 }
 
-// close ends the connection.
+// close ends the connection. Closing a nil monitor does nothing.
 func (m *monitor) close() error {
-	err := m.conn.Close()
+	if m == nil {
+		return nil
+	}
+	err := m.client.Disconnect()
 	<-m.done
 	return err
 }
 
-// open waits for QEMU to greet, which it does when it has made its devices, and
-// begins.
-func (m *monitor) open(ctx context.Context) error {
-	select {
-	case <-m.opened:
-	case <-m.done:
-		return m.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return m.execute(ctx, "qmp_capabilities", nil, nil)
-}
-
-// execute runs a command; args and result may be nil.
+// execute runs a command; args and result may be nil. When ctx ends first, the command may still
+// be carried out, and the commands after it wait for that.
 func (m *monitor) execute(ctx context.Context, name string, args, result any) error {
-	answer := make(chan reply, 1)
-	m.mu.Lock()
-	m.last++
-	id := m.last
-	m.pending[id] = answer
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.pending, id)
+	request, err := json.Marshal(qmp.Command{Execute: name, Args: args})
+	if err != nil {
+		return err
+	}
+	type reply struct {
+		out []byte
+		err error
+	}
+	replies := make(chan reply, 1)
+	go func() {
+		out, err := m.client.Run(request)
+		replies <- reply{out, err}
 	}()
-	request, err := json.Marshal(struct {
-		Execute   string `json:"execute"`
-		Arguments any    `json:"arguments,omitempty"`
-		ID        uint64 `json:"id"`
-	}{name, args, id})
-	if err == nil {
-		err = m.send(ctx, request)
-	}
-	if err != nil {
-		return err
-	}
+	var r reply
 	select {
-	case r := <-answer:
-		if r.err != nil || result == nil {
-			return r.err
-		}
-		if err := json.Unmarshal(r.result, result); err != nil {
-			return fmt.Errorf("decode the answer: %w", err)
-		}
-		return nil
-	case <-m.done:
-		return m.err
+	case r = <-replies:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// writeLimit is how long QEMU may take to take a command, which it does at once
-// unless it is stuck.
-const writeLimit = 10 * time.Second
-
-// send writes a command. mu is free meanwhile: what QEMU says is read, or it might
-// wait for that.
-func (m *monitor) send(ctx context.Context, request []byte) error {
-	select {
-	case m.writing <- struct{}{}:
-	case <-m.done:
-		return m.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	// The client decodes the empty answer of a connection that ended, and finds no JSON.
+	if _, ended := errors.AsType[*json.SyntaxError](r.err); ended {
+		return errMonitorEnded
 	}
-	defer func() { <-m.writing }()
-	limit := time.Now().Add(writeLimit)
-	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
-		limit = d
+	if r.err != nil || result == nil {
+		return r.err
 	}
-	err := m.conn.SetWriteDeadline(limit)
-	if err != nil {
-		return err
+	answer := struct {
+		Return any `json:"return"`
+	}{result}
+	if err := json.Unmarshal(r.out, &answer); err != nil {
+		return fmt.Errorf("decode the answer: %w", err)
 	}
-	n, err := m.conn.Write(request)
-	switch {
-	case err == nil:
-		return nil
-	case n > 0:
-		// Nothing that came after half a command would be understood.
-		err = errors.Join(err, m.conn.Close())
-	}
-	return fmt.Errorf("QEMU does not take the command: %w", err)
-}
-
-// read takes what QEMU sends until the connection ends.
-func (m *monitor) read() {
-	defer close(m.done)
-	in := json.NewDecoder(m.conn)
-	for {
-		var msg qmpMessage
-		if err := in.Decode(&msg); err != nil {
-			m.err = fmt.Errorf("QEMU's monitor has ended: %w", err)
-			return
-		}
-		switch {
-		case msg.Greeting != nil:
-			select {
-			case <-m.opened:
-			default:
-				close(m.opened)
-			}
-		case msg.Name != "":
-			m.event(msg.Event)
-		default:
-			m.answer(msg)
-		}
-	}
-}
-
-func (m *monitor) answer(msg qmpMessage) {
-	r := reply{result: msg.Return}
-	if msg.Error != nil {
-		r.err = errors.New(msg.Error.Desc)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if answer := m.pending[msg.ID]; answer != nil {
-		answer <- r
-		delete(m.pending, msg.ID)
-	}
+	return nil
 }

@@ -1,79 +1,98 @@
 package qemu
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/digitalocean/go-qemu/qmp"
 	"github.com/google/go-cmp/cmp"
 )
 
-// qmpPeer is a QEMU's end of a monitor, played by a test.
+// qmpPeer is QEMU's end of a monitor.
 type qmpPeer struct {
 	t    *testing.T
 	conn net.Conn
-	in   *bufio.Reader
+	in   *json.Decoder
 }
 
-func newPeer(t *testing.T, event func(Event)) (*monitor, *qmpPeer) {
+// connectPeer connects a monitor to a peer that has taken its handshake.
+func connectPeer(t *testing.T, event func(qmp.Event)) (*monitor, *qmpPeer) {
 	t.Helper()
-	ours, theirs := net.Pipe()
-	m := newMonitor(ours, event)
+	path := filepath.Join(t.TempDir(), "monitor.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	peers := make(chan *qmpPeer, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+			close(peers)
+			return
+		}
+		p := &qmpPeer{t, conn, json.NewDecoder(conn)}
+		p.send(`{"QMP": {"version": {"qemu": {"major": 11}}, "capabilities": ["oob"]}}`)
+		p.receive("qmp_capabilities")
+		p.send(`{"return": {}}`)
+		peers <- p
+	}()
+	m, err := newMonitor(path, event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := <-peers
 	t.Cleanup(func() {
-		theirs.Close()
+		p.conn.Close()
 		m.close()
 	})
-	return m, &qmpPeer{t, theirs, bufio.NewReader(theirs)}
+	return m, p
 }
 
-func (p *qmpPeer) say(format string, args ...any) {
+func (p *qmpPeer) send(format string, args ...any) {
 	if _, err := fmt.Fprintf(p.conn, format+"\r\n", args...); err != nil {
 		p.t.Error(err)
 	}
 }
 
-// hear reads a command and returns its number.
-func (p *qmpPeer) hear(want string) (id uint64) {
+// receive reads a command and compares it with want.
+func (p *qmpPeer) receive(want string) {
 	var c struct {
 		Execute   string
 		Arguments json.RawMessage
-		ID        uint64
 	}
-	if err := json.NewDecoder(p.in).Decode(&c); err != nil {
+	if err := p.in.Decode(&c); err != nil {
 		p.t.Error(err)
 	}
 	if got := c.Execute + string(c.Arguments); got != want {
 		p.t.Errorf("the command %q, want %q", got, want)
 	}
-	return c.ID
 }
 
 func TestMonitor(t *testing.T) {
-	var events []Event
-	m, p := newPeer(t, func(e Event) { events = append(events, e) })
+	var events []qmp.Event
+	m, p := connectPeer(t, func(e qmp.Event) { events = append(events, e) })
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		p.say(`{"QMP": {"version": {"qemu": {"major": 11}}, "capabilities": ["oob"]}}`)
-		p.say(`{"return": {}, "id": %d}`, p.hear("qmp_capabilities"))
-		p.say(`{"event": "RESET", "data": {"guest": true, "reason": "x"}, "timestamp": {"seconds": 1}}`)
-		id := p.hear(`query-x{"a":[1,2]}`)
-		p.say(`{"event": "STOP"}`)
-		p.say(`{"return": ["b", 3], "id": %d}`, id)
-		p.say(`{"error": {"class": "GenericError", "desc": "no such device"}, "id": %d}`, p.hear("device_del"))
-		p.say(`{"return": "text", "id": %d}`, p.hear("query-y"))
+		p.receive(`query-x{"a":[1,2]}`)
+		p.send(`{"event": "RESET", "data": {"guest": true, "reason": "x"}}`)
+		p.send(`{"return": ["b", 3]}`)
+		p.receive("device_del")
+		p.send(`{"event": "STOP"}`)
+		p.send(`{"error": {"class": "GenericError", "desc": "no such device"}}`)
+		p.receive("query-y")
+		p.send(`{"return": "text"}`)
+		p.conn.Close()
 	})
 	ctx := t.Context()
-	if err := m.open(ctx); err != nil {
-		t.Fatal(err)
-	}
 	var result []any
 	if err := m.execute(ctx, "query-x", map[string]any{"a": []int{1, 2}}, &result); err != nil {
 		t.Fatal(err)
@@ -88,81 +107,73 @@ func TestMonitor(t *testing.T) {
 		t.Errorf("an answer of another kind: %v", err)
 	}
 	wg.Wait()
-	want := []Event{{"RESET", map[string]any{"guest": true, "reason": "x"}}, {"STOP", nil}}
+	<-m.done
+	want := []qmp.Event{{Event: "RESET", Data: map[string]any{"guest": true, "reason": "x"}}, {Event: "STOP"}}
 	if d := cmp.Diff(want, events); d != "" {
 		t.Error("-want +got", d)
 	}
 }
 
-// Answers find their commands in any order, and one that is given up on does no
-// harm.
-func TestCommandsOverlap(t *testing.T) {
-	m, p := newPeer(t, func(Event) {})
+// A command that was given up on leaves its answer to itself: the next command gets its own.
+func TestACommandIsGivenUpOn(t *testing.T) {
+	m, p := connectPeer(t, func(qmp.Event) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	givenUp, waited := make(chan error, 1), make(chan error, 1)
 	go func() { givenUp <- m.execute(ctx, "slow", nil, nil) }()
-	slow := p.hear("slow")
-	var got string
-	go func() { waited <- m.execute(t.Context(), "quick", nil, &got) }()
-	quick := p.hear("quick")
+	p.receive("slow")
 	cancel()
 	if err := <-givenUp; !errors.Is(err, context.Canceled) {
 		t.Errorf("the one given up on: %v", err)
 	}
-	p.say(`{"return": "a", "id": %d}`, slow)
-	p.say(`{"return": "b", "id": %d}`, quick)
+	var got string
+	go func() { waited <- m.execute(t.Context(), "quick", nil, &got) }()
+	p.send(`{"return": "a"}`)
+	p.receive("quick")
+	p.send(`{"return": "b"}`)
 	if err := <-waited; err != nil || got != "b" {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-// A QEMU that reads nothing is given up on in time, be it at the write or behind
-// another that waits there, and after half a command for good.
-func TestAMonitorThatTakesNothing(t *testing.T) {
-	m, p := newPeer(t, func(Event) {})
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	for range 2 {
-		wg.Go(func() {
-			if err := m.execute(ctx, "cont", nil, nil); !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a command that is not taken: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	wg.Go(func() {
-		if _, err := p.conn.Read(make([]byte, 1)); err != nil {
-			t.Error(err)
+func TestAMonitorsEndEndsCommands(t *testing.T) {
+	for _, last := range []string{"", `{"return": {}`, "]"} {
+		m, p := connectPeer(t, func(qmp.Event) {})
+		waited := make(chan error, 1)
+		go func() { waited <- m.execute(t.Context(), "cont", nil, nil) }()
+		p.receive("cont")
+		if last != "" {
+			p.send("%s", last)
 		}
-	})
-	if err := m.execute(ctx, "cont", nil, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a command that is taken in part: %v", err)
-	}
-	wg.Wait()
-	<-m.done
-	if err := m.execute(t.Context(), "cont", nil, nil); err == nil {
-		t.Error("a command after half of one")
+		p.conn.Close()
+		if err := <-waited; !errors.Is(err, errMonitorEnded) {
+			t.Errorf("%q: %v", last, err)
+		}
+		<-m.done
+		if err := m.execute(t.Context(), "cont", nil, nil); err == nil {
+			t.Errorf("%q: a command after the monitor's end succeeds", last)
+		}
 	}
 }
 
-func TestAMonitorsEndEndsCommands(t *testing.T) {
-	for _, last := range []string{"", `{"return": {}`, "]"} {
-		m, p := newPeer(t, func(Event) {})
-		waited := make(chan error, 1)
-		go func() { waited <- m.execute(t.Context(), "cont", nil, nil) }()
-		p.hear("cont")
-		if last != "" {
-			p.say("%s", last)
-		}
-		p.conn.Close()
-		if err := <-waited; err == nil || !strings.Contains(err.Error(), "monitor has ended") {
-			t.Errorf("%q: %v", last, err)
-		}
-		if err := m.open(t.Context()); err == nil {
-			t.Error("a monitor that has ended opens")
-		}
+// A QEMU that ends before it greets ends the wait for it.
+func TestAQEMUThatDoesNotGreet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "monitor.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make(chan error, 1)
+	go func() {
+		_, err := newMonitor(path, nil)
+		errs <- err
+	}()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	l.Close()
+	if err := <-errs; !errors.Is(err, errMonitorEnded) {
+		t.Errorf("%v", err)
 	}
 }

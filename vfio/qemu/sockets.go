@@ -10,18 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// qmpSocket is the name of the socket in a VM's directory on which QEMU listens
-// for another program.
-const qmpSocket = "qmp.sock"
+// Names in a VM's directory of the sockets on which QEMU's monitors listen.
+const (
+	monitorSocket = "monitor.sock" // for this package
+	qmpSocket     = "qmp.sock"     // for another program
+)
 
 // firstFD is the number that the first inherited file has in QEMU.
 const firstFD = 3
 
-// sockets are what QEMU inherits, and our ends of it. The one to be connected to
-// listens already, so that nobody need wait for QEMU to make it.
+// sockets holds the sockets that QEMU inherits and our ends of the connected ones. The monitors'
+// sockets listen before QEMU starts, so that a client need not wait until QEMU has made them.
 type sockets struct {
-	theirs                  [4]*os.File // monitor, qmp, console, guest
-	monitor, console, guest net.Conn
+	theirs         [4]*os.File // monitor, qmp, console, guest
+	console, guest net.Conn
 }
 
 // numbers are the descriptors that theirs have in QEMU.
@@ -37,7 +39,7 @@ func newSockets(dir string) (_ *sockets, err error) {
 			s.closeTheirs()
 		}
 	}()
-	if s.monitor, s.theirs[0], err = pair("monitor"); err != nil {
+	if s.theirs[0], err = listen(filepath.Join(dir, monitorSocket)); err != nil {
 		return nil, err
 	}
 	if s.theirs[1], err = listen(filepath.Join(dir, qmpSocket)); err != nil {
@@ -62,7 +64,7 @@ func (s *sockets) closeTheirs() {
 }
 
 func (s *sockets) closeOurs() {
-	for _, c := range []net.Conn{s.monitor, s.console, s.guest} {
+	for _, c := range []net.Conn{s.console, s.guest} {
 		if c != nil {
 			c.Close()
 		}

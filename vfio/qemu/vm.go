@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -89,17 +90,31 @@ func (v *VM) launch(ctx context.Context) error {
 	v.tty = s.console
 	v.wg.Go(func() { _, _ = io.Copy(v.printed, v.tty) })
 	v.guest = console.NewClient(s.guest, func(p []byte) { _, _ = v.printed.Write(p) })
-	v.monitor = newMonitor(s.monitor, v.follow)
-	if err := v.monitor.open(ctx); err != nil {
-		// QEMU's own words say why, unless it is we who have had enough.
-		select {
-		case <-v.monitor.done:
-			err = nil
-		default:
+	if err := v.openMonitor(ctx); err != nil {
+		if errors.Is(err, errMonitorEnded) {
+			err = nil // QEMU's own output says why
 		}
 		return errors.Join(err, v.Kill(), v.closeLines(), v.ended())
 	}
 	return nil
+}
+
+// openMonitor connects to QEMU's monitor. If ctx ends first, it kills QEMU.
+func (v *VM) openMonitor(ctx context.Context) error {
+	opened := make(chan error, 1)
+	go func() {
+		var err error
+		v.monitor, err = newMonitor(filepath.Join(v.dir, monitorSocket), v.dispatch)
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		return err
+	case <-ctx.Done():
+		err := v.Kill() // which ends the connection
+		<-opened
+		return errors.Join(context.Cause(ctx), err)
+	}
 }
 
 // Close kills QEMU where it still runs, waits for its end, and frees all that
