@@ -210,7 +210,7 @@ func (s *Service) bear(b *unborn) (g *guest, err error) {
 			return nil, err
 		}
 	}
-	birth.Spec.Cell = i.cell
+	birth.Spec.Sandbox = i.sandbox
 	// Before it is a guest's: a daemon that comes next knows whose it is by this alone.
 	noted := &kept{PID: i.cmd.Process.Pid, Spec: birth.Spec, Terms: spec.Terms(), At: s.clock.Now()}
 	if noted.Began, err = startOf(noted.PID); err == nil {

@@ -108,7 +108,7 @@ func meet(id fairshare.GuestID, conn *ipc.Conn, noted *kept) (_ *guest, err erro
 		if err := m.Decode(&said.Spec); err != nil || said.Spec.Name != noted.Spec.Name {
 			return nil, errors.Join(fmt.Errorf("it says to be guest %q, and is %q: %w", said.Spec.Name, noted.Spec.Name, api.ErrInvalid), err, process.Release())
 		}
-		if c := said.Spec.Cell; c != nil {
+		if c := said.Spec.Sandbox; c != nil {
 			// Another guest's would be given away, or ended, with this one.
 			if c.UID = m.SenderUID; c.UID == os.Geteuid() {
 				c.UID = 0
@@ -443,7 +443,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	if g.grip != nil {
 		v.Control = showControl(g.grip.State())
 	}
-	v.Peer, v.Confinement = showPeer(g.spec.Peer), showCell(g.spec.Cell)
+	v.Peer, v.Confinement = showPeer(g.spec.Peer), showSandbox(g.spec.Sandbox)
 	g.groups(func(id accounting.GroupID) { v.Groups = append(v.Groups, uint16(id)) })
 	if counts.Busy != nil {
 		s := counts.Busy[g.spec.Name].Seconds()
@@ -460,8 +460,8 @@ func showPeer(p *ipc.Peer) *api.Peer {
 	return &api.Peer{PID: p.PID, PIDFile: p.PIDFile}
 }
 
-// showCell is how a guest is confined as the API shows it.
-func showCell(c *ipc.Cell) *api.Confinement {
+// showSandbox is how a guest is confined as the API shows it.
+func showSandbox(c *ipc.Sandbox) *api.Confinement {
 	if c == nil {
 		return nil
 	}

@@ -44,7 +44,7 @@ func (s *Service) adopt(ctx context.Context, dir string, noted *kept, t *silent)
 	g.resume(noted, s.clock.Now())
 	if noted.older {
 		s.log.Warn("guest of an older daemon: what it was made with is what its process says", "guest", g.spec.Name)
-		if err := s.warden.Adopt(g.spec.Cell); err != nil {
+		if err := s.sandboxes.Adopt(g.spec.Sandbox); err != nil {
 			s.log.Warn("guest's limits stay as they were", "guest", g.spec.Name, "err", err)
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Service) adopt(ctx context.Context, dir string, noted *kept, t *silent)
 				s.log.Error("end a guest", "guest", g.spec.Name, "err", err)
 			}
 			g.remains = s.clear(dir, g.spec.Socket)
-			if err := s.warden.Release(g.spec.Cell); err != nil {
+			if err := s.sandboxes.Release(g.spec.Sandbox); err != nil {
 				s.log.Warn("remove what a guest left", "guest", g.spec.Name, "err", err)
 			}
 			s.log.Info("guest left", "guest", g.spec.Name)

@@ -152,7 +152,7 @@ func (s *Service) UpdateGPU(name string, u api.GPUUpdate) (api.GPU, error) {
 
 // Health implements [api.Host].
 func (s *Service) Health() api.Health {
-	h := api.Health{Version: s.o.Version, Healthy: true, UptimeSeconds: (s.clock.Now() - s.since).Seconds(), Unconfined: s.warden.Missing()}
+	h := api.Health{Version: s.o.Version, Healthy: true, UptimeSeconds: (s.clock.Now() - s.since).Seconds(), Unconfined: s.sandboxes.Missing()}
 	for _, g := range s.GPUs() {
 		if !g.Healthy {
 			h.Healthy = false

@@ -23,14 +23,14 @@ import (
 
 // infant is a guest's process that has begun and waits to be told whose it is.
 type infant struct {
-	gpu    ipc.GPU
-	cell   *ipc.Cell
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	report *os.File
-	dir    string // where its sockets are until they have their places
-	ended  chan struct{}
-	err    error // once it has ended
+	gpu     ipc.GPU
+	sandbox *ipc.Sandbox
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	report  *os.File
+	dir     string // where its sockets are until they have their places
+	ended   chan struct{}
+	err     error // once it has ended
 }
 
 // The names of an infant's sockets are short, since their paths have to be.
@@ -43,16 +43,16 @@ const (
 // last one.
 const nurseryWait = 100 * time.Millisecond
 
-// begin starts a guest's process for a GPU, in a cell, and in a session of its own
+// begin starts a guest's process for a GPU, in a sandbox, and in a session of its own
 // so that it outlives the daemon.
 func (s *Service) begin(g ipc.GPU) (_ *infant, err error) {
 	i := &infant{gpu: g, cmd: s.o.Command(), ended: make(chan struct{})}
-	if i.cell, err = s.warden.Cell(g); err != nil {
+	if i.sandbox, err = s.sandboxes.Create(g); err != nil {
 		return nil, fmt.Errorf("confine its process: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.warden.Release(i.cell))
+			err = errors.Join(err, s.sandboxes.Release(i.sandbox))
 		}
 	}()
 	if i.dir, err = os.MkdirTemp(s.runDir(), infantDirs); err != nil {
@@ -97,7 +97,7 @@ func (s *Service) begin(g ipc.GPU) (_ *infant, err error) {
 	i.cmd.Stdout, i.cmd.Stderr = stderr, stderr
 	i.cmd.ExtraFiles = append([]*os.File{theirs}, files...)
 	i.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	err = sandbox.Start(i.cmd, i.cell)
+	err = sandbox.Start(i.cmd, i.sandbox)
 	if cerr := theirs.Close(); err == nil {
 		err = cerr
 	}
@@ -204,7 +204,7 @@ func (s *Service) discard(i *infant) error {
 	if errors.Is(err, os.ErrClosed) {
 		err = nil // the report was read
 	}
-	return errors.Join(err, s.warden.Release(i.cell))
+	return errors.Join(err, s.sandboxes.Release(i.sandbox))
 }
 
 // nursery keeps one process begun for the next guest: a process takes longer to

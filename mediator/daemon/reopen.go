@@ -46,7 +46,7 @@ func (s *Service) openGPU(ctx context.Context, sh *share) (o opened, err error) 
 		return o, err
 	}
 	if sh.config.Kind == kindSoft {
-		if err := s.warden.Share(sh.config.Socket); err != nil {
+		if err := s.sandboxes.Share(sh.config.Socket); err != nil {
 			return o, err
 		}
 	}

@@ -66,10 +66,10 @@ type Service struct {
 	since  time.Duration
 	shares []*share
 	// The polling threads keep to processor cpu where there is another.
-	cpu     int
-	pinned  bool
-	warden  *sandbox.Warden // of guests' processes
-	nursery nursery
+	cpu       int
+	pinned    bool
+	sandboxes *sandbox.Manager // of guests' processes
+	nursery   nursery
 
 	// config is the newest configuration, which holds for what can change.
 	config  atomic.Pointer[Config]
@@ -109,10 +109,10 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
 		return nil, err
 	}
-	if s.warden, err = newWarden(&o); err != nil {
+	if s.sandboxes, err = newSandboxManager(&o); err != nil {
 		return nil, err
 	}
-	for _, missing := range s.warden.Missing() {
+	for _, missing := range s.sandboxes.Missing() {
 		s.log.Warn("guests' processes are less confined", "missing", missing)
 	}
 	defer func() {
@@ -130,8 +130,8 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 	return s, nil
 }
 
-// newWarden finds out how guests' processes can be confined here.
-func newWarden(o *Options) (*sandbox.Warden, error) {
+// newSandboxManager finds out how guests' processes can be confined here.
+func newSandboxManager(o *Options) (*sandbox.Manager, error) {
 	c, err := o.Config.Confinement.options()
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func newWarden(o *Options) (*sandbox.Warden, error) {
 			c.Sockets = append(c.Sockets, g.Socket)
 		}
 	}
-	return sandbox.NewWarden(c)
+	return sandbox.NewManager(c)
 }
 
 // open opens one GPU and prepares to watch it.

@@ -73,7 +73,7 @@ func (s *Service) claim(dir string) *silent {
 		t.why = fmt.Errorf("what is noted there is guest %q's", noted.Spec.Name)
 	default:
 		t.noted = noted
-		if err := s.warden.Adopt(noted.Spec.Cell); err != nil {
+		if err := s.sandboxes.Adopt(noted.Spec.Sandbox); err != nil {
 			s.log.Warn("guest's limits stay as they were", "guest", t.name, "err", err)
 		}
 	}
@@ -210,7 +210,7 @@ func (s *Service) bury(t *silent) {
 		if err != nil {
 			s.log.Error("end a guest that can't be met", "guest", t.name, "err", err)
 		}
-		if err := s.warden.Release(t.noted.Spec.Cell); err != nil {
+		if err := s.sandboxes.Release(t.noted.Spec.Sandbox); err != nil {
 			s.log.Warn("remove what a guest left", "guest", t.name, "err", err)
 		}
 		s.clear(t.dir, t.noted.Spec.Socket)
@@ -289,7 +289,7 @@ func (s *Service) showSilent(t *silent) (v api.VM, is bool) {
 		v.GPUSeconds, v.SuspendedSeconds, v.Suspensions = k.Bill.Used.Seconds(), k.Bill.Suspended.Seconds(), k.Bill.Suspensions
 		v.Preemption.Caused, v.Preemption.ChargedSeconds = k.Bill.Caused, k.Bill.Charged.Seconds()
 		v.MemoryLimitBytes, v.KernelTimeLimit = k.Spec.MemoryLimit, k.Spec.KernelTimeLimit
-		v.Peer, v.Confinement = showPeer(k.Spec.Peer), showCell(k.Spec.Cell)
+		v.Peer, v.Confinement = showPeer(k.Spec.Peer), showSandbox(k.Spec.Sandbox)
 		v.Silent += fmt.Sprintf("; it is met as soon as process %d answers (is it stopped, or short of memory?), or end it: vgpuctl delete vm %s --force", k.PID, t.name)
 	}
 	return v, true

@@ -167,7 +167,7 @@ func startLiar(t *testing.T, dir, name string, short bool, change func(*kept)) (
 	processEnds(t, noted.PID)
 	hello, err := json.Marshal(map[string]any{
 		"version": "x", "name": name, "pid": os.Getpid(), "domain": "theirs", "domain_uuid": "11111111-2222-3333-4444-555555555555",
-		"socket": "/etc/passwd", "cell": ipc.Cell{UID: 4711, Cgroup: "/sys/fs/cgroup"}, "gpu": ipc.GPU{Name: "gpu0"},
+		"socket": "/etc/passwd", "cell": ipc.Sandbox{UID: 4711, Cgroup: "/sys/fs/cgroup"}, "gpu": ipc.GPU{Name: "gpu0"},
 	})
 	if err != nil {
 		t.Fatal(err)

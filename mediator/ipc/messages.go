@@ -186,23 +186,22 @@ type Spec struct {
 	BAR2Bytes       uint64        `json:"bar2_bytes"`
 	MemoryLimit     uint64        `json:"memory_limit,omitempty"`
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
-	// Cell is how its processes are confined; nil: not at all.
-	Cell *Cell `json:"cell,omitempty"`
+	// Sandbox confines the guest's processes; nil confines nothing.
+	Sandbox *Sandbox `json:"cell,omitempty"`
 }
 
-// Cell is what the daemon confines a guest's processes to. Package confine makes
-// it.
-type Cell struct {
-	// UID and GID are nobody else's; 0 is the daemon's. Groups are what opens the
+// Sandbox is the confinement of a guest's processes. Package sandbox creates it.
+type Sandbox struct {
+	// UID and GID belong to no other process; 0 means the daemon's own. Groups give access to the
 	// GPU.
 	UID    int      `json:"uid,omitempty"`
 	GID    int      `json:"gid,omitempty"`
 	Groups []uint32 `json:"groups,omitempty"`
-	// PrivateDevices is whether they have a mount namespace, whose /dev has Devices
-	// beside what every program needs.
+	// PrivateDevices reports whether the processes have a mount namespace of their own, whose /dev
+	// holds Devices beside the nodes that every program needs.
 	PrivateDevices bool     `json:"private_devices,omitempty"`
 	Devices        []string `json:"devices,omitempty"`
-	// Cgroup is the directory of their control group, empty for the daemon's.
+	// Cgroup is the directory of the control group, or "" for the daemon's.
 	Cgroup string `json:"cgroup,omitempty"`
 }
 

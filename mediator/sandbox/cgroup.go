@@ -13,30 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot is where the unified hierarchy is mounted.
+// cgroupRoot is the mount point of the unified hierarchy.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// delegated is the attribute by which systemd marks a control group whose inside
-// is its service's affair (since systemd 251).
+// delegated is the attribute by which systemd (since 251) marks a control group that a service
+// manages itself.
 const delegated = "user.delegate"
 
-// guestsGroup is the group, in the daemon's, of all guests' groups. Dashes keep it
-// apart from units.
+// guestsGroup is the parent of all guests' groups, inside the daemon's.
 const guestsGroup = "guests"
 
-// Limits are what the processes of one guest may use together.
+// Limits bound the processes of one guest together.
 type Limits struct {
 	// MemoryBytes is memory.max, host memory; 0 is no limit.
 	MemoryBytes uint64
 	// Processes is pids.max, processes and threads; 0 is no limit.
 	Processes int
-	// CPUWeight is cpu.weight, 1 to 10000, where a group has 100 by default; 0
-	// leaves it.
+	// CPUWeight is cpu.weight, 1 to 10000; 0 keeps the default of 100.
 	CPUWeight int
 }
 
-// files are the interface files' contents by name, with the controller that each
-// needs.
+// files returns the contents of the interface files by name.
 func (l Limits) files() map[string]string {
 	maximum := func(n uint64) string {
 		if n == 0 {
@@ -51,18 +48,18 @@ func (l Limits) files() map[string]string {
 	return files
 }
 
-// groups are the guests' control groups.
+// groups creates and removes the guests' control groups.
 type groups struct {
 	dir    string
 	limits Limits
 }
 
-// controllers are what limits are of.
+// controllers lists the controllers that the limits need.
 var controllers = []string{"cpu", "memory", "pids"}
 
-// delegatedGroup finds the control group in which this process may make others.
-// The process itself has to be in one below, since a group that has limited ones
-// in it can hold no processes.
+// delegatedGroup returns the control group in which this process may create others. The process
+// itself must be in a child of it, because a group whose children have limits can hold no
+// processes.
 func delegatedGroup(root, self string) (string, error) {
 	var path string
 	for line := range strings.Lines(self) {
@@ -88,17 +85,17 @@ func delegatedGroup(root, self string) (string, error) {
 	return "", fmt.Errorf("control group %s is not delegated: the unit needs Delegate=yes", path)
 }
 
-// newGroups makes the group for guests in dir, which is delegated, and has it pass
-// on what limits need.
+// newGroups creates the guests' parent group in dir, which is delegated, and enables the
+// controllers in both.
 func newGroups(dir string, l Limits) (*groups, error) {
 	g := &groups{dir: filepath.Join(dir, guestsGroup), limits: l}
 	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("make the control group for guests: %w", err)
+		return nil, fmt.Errorf("create the control group for guests: %w", err)
 	}
 	for _, d := range []string{dir, g.dir} {
 		have, err := os.ReadFile(filepath.Join(d, "cgroup.controllers"))
 		if err != nil {
-			return nil, fmt.Errorf("ask for a control group's controllers: %w", err)
+			return nil, fmt.Errorf("read a control group's controllers: %w", err)
 		}
 		for _, c := range controllers {
 			if !strings.Contains(" "+strings.TrimSpace(string(have))+" ", " "+c+" ") {
@@ -112,36 +109,34 @@ func newGroups(dir string, l Limits) (*groups, error) {
 	return g, g.sweep()
 }
 
-// groupNames are of guests' groups; none is one of the kernel's own files.
+// groupNames is the pattern of guests' groups; it matches none of the kernel's own files.
 const groupNames = "vm-*"
 
-// has is whether a control group is one that create has made.
+// has reports whether dir is a group that create made.
 func (g *groups) has(dir string) bool { return g != nil && dir != "" && filepath.Dir(dir) == g.dir }
 
-// sweep removes groups that nobody is in: guests that ended while there was no
-// daemon have left them.
+// sweep removes empty groups: those of guests that ended while no daemon ran.
 func (g *groups) sweep() error {
-	left, err := filepath.Glob(filepath.Join(g.dir, groupNames))
+	dirs, err := filepath.Glob(filepath.Join(g.dir, groupNames))
 	if err != nil {
-		return fmt.Errorf("look for control groups of guests: %w", err)
+		return fmt.Errorf("list control groups of guests: %w", err)
 	}
-	for _, dir := range left {
+	for _, dir := range dirs {
 		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("remove the control group %s, which nobody is in: %w", dir, err)
+			return fmt.Errorf("remove the empty control group %s: %w", dir, err)
 		}
 	}
 	return nil
 }
 
-// create makes a group for a guest, with its limits.
+// create creates a group for a guest and sets its limits.
 func (g *groups) create() (dir string, err error) {
 	if dir, err = os.MkdirTemp(g.dir, groupNames); err != nil {
-		return "", fmt.Errorf("make a control group for a guest: %w", err)
+		return "", fmt.Errorf("create a control group for a guest: %w", err)
 	}
 	return dir, g.limit(dir)
 }
 
-// limit sets a group's limits.
 func (g *groups) limit(dir string) error {
 	for name, value := range g.limits.files() {
 		if err := write(dir, name, value); err != nil {
@@ -151,12 +146,13 @@ func (g *groups) limit(dir string) error {
 	return nil
 }
 
-// clearLimit is how long a guest's last processes may take to be gone when killed.
+// clearLimit bounds the wait for a guest's killed processes to disappear.
 const clearLimit = 500 * time.Millisecond
 
-// clearGroup ends what is left in a guest's group and removes it.
+// clearGroup kills the processes in a guest's group and removes it.
 func clearGroup(dir string) error {
-	// Linux 5.14; before that they end by themselves, since their link has.
+	// Before Linux 5.14 there is no cgroup.kill; processes end by themselves there, because their
+	// connection has ended.
 	if err := write(dir, "cgroup.kill", "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
@@ -170,7 +166,7 @@ func clearGroup(dir string) error {
 	}
 }
 
-// write sets an interface file.
+// write sets an interface file of a control group.
 func write(dir, name, value string) error {
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o644); err != nil {
 		return fmt.Errorf("set %s of a control group to %q: %w", name, value, err)

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstOther is the first descriptor that is not standard input, output or error.
+// firstOther is the first descriptor after standard input, output and error.
 const firstOther = 3
 
-// CloseOnExec has no process that this one starts have its descriptors, but the standard
-// ones and those that it passes on purpose: whoever started it may have left some of its own
-// open, and a guest's process must not have them. Programs call it first; what is opened
-// later is closed on execution anyway.
+// CloseOnExec marks all open descriptors but the standard ones as close-on-exec. The process that
+// started this one may have left descriptors of its own open, and a guest's process must not
+// inherit them. Programs call it first; Go opens later files with that mark.
 func CloseOnExec() error {
 	err := unix.CloseRange(firstOther, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		err = closeOnExecEach() // before Linux 5.11
+		err = closeOnExecEach() // Linux before 5.11
 	}
 	if err != nil {
 		return fmt.Errorf("keep descriptors to this process: %w", err)
@@ -28,7 +27,7 @@ func CloseOnExec() error {
 	return nil
 }
 
-// closeOnExecEach is CloseOnExec one by one.
+// closeOnExecEach does the same one descriptor at a time.
 func closeOnExecEach() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

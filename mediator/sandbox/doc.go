@@ -1,16 +1,14 @@
-// Package sandbox keeps a guest's processes, `vgpud vm` and its executors, from
-// everything that they have no business with, so that a hole in what reads a
-// guest's rings is a hole into that guest alone.
+// Package sandbox confines a guest's processes, `vgpud vm` and its executors, so that a
+// vulnerability in the code that reads a guest's rings affects that guest alone.
 //
-// Most of it is the daemon's work, before the process begins, so that the process
-// never has a privilege to drop. A [Warden] gives each guest a [Cell]: a user of
-// its own, which no other process of the host has; a mount namespace in which
-// everything can only be read and /dev holds the guest's GPU alone; a control
-// group with limits. The guest's executors are children of its process and so in
-// the same cell. What remains is the process's own to do: [Limit] as it starts,
-// and [Seal], which an executor calls once its context is on the GPU: from then on
-// it makes the system calls that it needs for its work, and no others.
+// The daemon does most of this before a process starts, so the process never has a privilege to
+// drop. A [Manager] gives each guest a sandbox ([ipc.Sandbox]): a user that no other process of the
+// host has; a mount namespace that is read-only and whose /dev holds the guest's GPU alone; a
+// control group with limits. [Start] starts a process in it. The guest's executors are children of
+// its process and so share its sandbox. The process itself calls [Limit] when it starts, and an
+// executor calls [Seal] after it has created its GPU context: from then on it can make only the
+// system calls that its work needs.
 //
-// What the host cannot do, such as all of the Warden's work where the daemon is not
-// root, is left out and said: see [Warden.Missing].
+// The manager leaves out what the host can't do, such as all of the above when the daemon is not
+// root, and reports it: see [Manager.Missing].
 package sandbox

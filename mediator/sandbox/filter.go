@@ -14,16 +14,16 @@ import (
 type Filter string
 
 const (
-	// Listed is for executors of which all code is known, a soft GPU's: what is not
-	// on the list is refused.
+	// Listed is for executors whose code is all known, a soft GPU's: it allows only the calls on a
+	// list.
 	Listed Filter = "listed"
-	// Unlisted is for executors that load a vendor's library, whose needs change
-	// with its version and with what it is asked to compile: all is allowed but
-	// what leads out of the process.
+	// Unlisted is for executors that load a vendor's library, whose needs change with its version
+	// and with the programs that it compiles: it refuses only the calls that reach outside the
+	// process.
 	Unlisted Filter = "unlisted"
 )
 
-// FilterOf is the filter for executors of a kind of GPU.
+// FilterOf returns the filter for executors of a kind of GPU.
 func FilterOf(kind string) Filter {
 	if kind == "soft" {
 		return Listed
@@ -31,8 +31,8 @@ func FilterOf(kind string) Filter {
 	return Unlisted
 }
 
-// allowed is what Go's runtime needs, messages and files that are open or come
-// with messages, shared memory, and the thread's own priority.
+// allowed lists what Go's runtime needs, messages, files that are open or arrive in messages,
+// shared memory, and the thread's own priority.
 var allowed = []string{
 	// memory
 	"mmap", "munmap", "mprotect", "mremap", "madvise", "brk", "mincore", "mlock", "munlock",
@@ -52,8 +52,8 @@ var allowed = []string{
 	"getsockname", "getpeername", "getsockopt", "setsockopt",
 }
 
-// refused is what leads out of an executor: other programs and processes, the
-// kernel's own interfaces, name spaces, files of whoever else, other users.
+// refused lists the calls that reach outside an executor: other programs and processes, the
+// kernel's own interfaces, namespaces, other users and their files.
 var refused = []string{
 	// other programs and processes
 	"execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp",
@@ -74,26 +74,25 @@ var refused = []string{
 	"chmod", "fchmod", "fchmodat", "setxattr", "lsetxattr", "fsetxattr", "memfd_secret",
 }
 
-// namespaces are the flags by which clone makes name spaces.
+// namespaces holds the flags with which clone creates namespaces.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// owners are the commands of fcntl by which a process has the kernel signal another: one
-// gets what signal it is told to when the file is ready.
+// owners lists the fcntl commands that make the kernel signal another process when a file is ready.
 var owners = []uint64{unix.F_SETOWN, fSetOwnEx}
 
-// fSetOwnEx is F_SETOWN_EX of Linux's asm-generic/fcntl.h, and the others are what they are
-// as commands of ioctl, for sockets: FIOSETOWN and SIOCSPGRP of asm-generic/sockios.h.
+// These constants are not in package unix: F_SETOWN_EX of asm-generic/fcntl.h, and its equivalents
+// as ioctls on sockets, FIOSETOWN and SIOCSPGRP of asm-generic/sockios.h.
 const (
 	fSetOwnEx           = 15
 	fioSetOwn           = 0x8901
 	siocSetProcessGroup = 0x8902
 )
 
-// policy is the filter as the library takes it, of the process of this number: the
-// processes of a guest are of one user, and could signal one another.
+// policy returns the filter in the library's form for the process self. The processes of a guest
+// have one user, so the filter must keep them from signalling each other.
 func (f Filter) policy(known map[string]int, self int) (seccomp.Policy, error) {
-	// when is a call with all of the conditions on one of its arguments.
+	// when matches a call whose argument fulfils all the conditions.
 	when := func(name string, argument uint32, op seccomp.Operation, values ...uint64) (c seccomp.NameWithConditions) {
 		c.Name = name
 		for _, v := range values {
@@ -101,14 +100,14 @@ func (f Filter) policy(known map[string]int, self int) (seccomp.Policy, error) {
 		}
 		return c
 	}
-	// What a flag of clone3 is cannot be seen, since it is in memory. Libraries do
-	// without it where the kernel says that it has none.
+	// A filter can't see clone3's flags, which are in memory. Libraries fall back to clone where
+	// the kernel reports that it has no clone3.
 	none := seccomp.SyscallGroup{Names: there(known, "clone3"), Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}
 	switch f {
 	case Listed:
 		threads := seccomp.SyscallGroup{
 			NamesWithCondtions: []seccomp.NameWithConditions{
-				// Threads of this process, and nothing else.
+				// Only threads of this process.
 				when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD),
 				when("tgkill", 0, seccomp.Equal, uint64(self)),
 				when("prctl", 0, seccomp.Equal, unix.PR_SET_VMA),
@@ -151,7 +150,7 @@ func (f Filter) policy(known map[string]int, self int) (seccomp.Policy, error) {
 	return seccomp.Policy{}, fmt.Errorf("no filter %q", f)
 }
 
-// there are the names that an architecture has system calls of.
+// there returns those names that are system calls of the architecture.
 func there(known map[string]int, names ...string) (have []string) {
 	for _, name := range names {
 		if _, ok := known[name]; ok {
@@ -161,9 +160,9 @@ func there(known map[string]int, names ...string) (have []string) {
 	return have
 }
 
-// program is the filter for the kernel, for this process alone. A call of another architecture, such as of
-// 32-bit x86 by a process of 64, ends the process: numbers mean other calls there,
-// and the library has them all pass where that is what happens to others.
+// program returns the filter as a BPF program for this process alone. A call of another
+// architecture, such as one of 32-bit x86 in a 64-bit process, ends the process: the numbers mean
+// other calls there, and the library lets such calls pass.
 func (f Filter) program() ([]unix.SockFilter, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {

@@ -12,23 +12,22 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// devicesOf are the device nodes that an executor on a GPU needs. root is the
-// host's file system.
+// devicesOf returns the device nodes that an executor on g needs. root is the host's file system.
 func devicesOf(root fs.FS, g ipc.GPU) ([]string, error) {
 	if g.Kind != "nvidia" {
 		return nil, nil
 	}
-	// Each GPU has a directory here, named by its PCI address.
+	// The driver has a directory here for each GPU, named by its PCI address.
 	const gpus = "proc/driver/nvidia/gpus"
 	entries, err := fs.ReadDir(root, gpus)
 	if err != nil {
-		return nil, fmt.Errorf("look for NVIDIA GPUs (is the driver loaded?): %w", err)
+		return nil, fmt.Errorf("list NVIDIA GPUs (is the driver loaded?): %w", err)
 	}
 	nodes := []string{"/dev/nvidiactl", "/dev/nvidia-uvm"}
 	for _, e := range entries {
 		text, err := fs.ReadFile(root, path.Join(gpus, e.Name(), "information"))
 		if err != nil {
-			return nil, fmt.Errorf("look at NVIDIA GPU %s: %w", e.Name(), err)
+			return nil, fmt.Errorf("read about NVIDIA GPU %s: %w", e.Name(), err)
 		}
 		about := fields(string(text))
 		if g.Device != "" && about["GPU UUID"] != g.Device {
@@ -36,14 +35,14 @@ func devicesOf(root fs.FS, g ipc.GPU) ([]string, error) {
 		}
 		minor := about["Device Minor"]
 		if minor == "" {
-			return nil, fmt.Errorf("NVIDIA GPU %s says no device minor", e.Name())
+			return nil, fmt.Errorf("NVIDIA GPU %s has no device minor in its information file", e.Name())
 		}
 		return append(nodes, "/dev/nvidia"+minor), nil
 	}
 	return nil, fmt.Errorf("the driver shows no NVIDIA GPU %s under /%s", g.Device, gpus)
 }
 
-// fields takes lines of "name: value" apart.
+// fields parses lines of "name: value".
 func fields(text string) map[string]string {
 	m := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -54,13 +53,14 @@ func fields(text string) map[string]string {
 	return m
 }
 
-// groupsOf are the groups that device nodes belong to which not everybody may use.
+// groupsOf returns the groups that own those nodes which are accessible to their group but not to
+// all users.
 func groupsOf(nodes []string) ([]uint32, error) {
 	var groups []uint32
 	for _, node := range nodes {
 		st, err := os.Stat(node)
 		if err != nil {
-			return nil, fmt.Errorf("look at a device: %w", err)
+			return nil, fmt.Errorf("stat a device: %w", err)
 		}
 		sys, ok := st.Sys().(*syscall.Stat_t)
 		const groupOnly, all = 0o060, 0o006

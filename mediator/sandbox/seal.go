@@ -8,26 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFiles bounds an executor's descriptors: its own are a few dozen, a GPU's
-// library's a few hundred.
+// maxFiles bounds an executor's descriptors. The executor itself has a few dozen, a GPU's library a
+// few hundred.
 const maxFiles = 4096
 
-// Limit is what each of a guest's processes does to itself first: it leaves no
-// core file, which would hold what the guest computes, and no other process of its
-// user can look into it.
+// Limit is called by each of a guest's processes as it starts. It prevents core files, which would
+// hold the guest's data, and other processes of the same user from tracing this one.
 func Limit() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core files: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("forbid other processes to look into this one: %w", err)
+		return fmt.Errorf("forbid other processes to trace this one: %w", err)
 	}
 	return nil
 }
 
-// Seal has all threads of this process, those of libraries too, make the filter's
-// system calls only, for good. Nothing that is executed gains rights after it, and
-// descriptors are bounded.
+// Seal installs the system call filter in all threads of this process, those of libraries too, for
+// good. It also forbids programs executed later to gain privileges, and bounds the number of
+// descriptors.
 func Seal(f Filter) error {
 	program, err := f.program()
 	if err != nil {
@@ -36,15 +35,15 @@ func Seal(f Filter) error {
 	files := unix.Rlimit{Cur: maxFiles, Max: maxFiles}
 	var now unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
-		return fmt.Errorf("ask for the limit of open files: %w", err)
+		return fmt.Errorf("read the limit of open files: %w", err)
 	}
 	if now.Max > maxFiles {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 			return fmt.Errorf("limit open files to %d: %w", maxFiles, err)
 		}
 	}
-	// The thread that gains nothing must be the one that sets the filter; the
-	// others follow it in both.
+	// The thread that sets no_new_privs must be the one that installs the filter; the other threads
+	// take both from it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -53,5 +52,5 @@ func Seal(f Filter) error {
 	return load(program)
 }
 
-// errOutOfStep is what has never been seen: a thread with a filter of its own.
+// errOutOfStep has never been observed: a thread with a filter of its own.
 var errOutOfStep = errors.New("a thread has a system call filter of its own")

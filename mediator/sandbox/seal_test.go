@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVariable has this binary be the process that is confined.
+// roleVariable makes this binary the confined process of a test.
 const roleVariable = "VGPUD_TEST_CONFINED"
 
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(roleVariable); role {
 	case "":
 		os.Exit(m.Run())
-	case "cell":
-		answer(look())
+	case "sandbox":
+		answer(observe())
 	case "wait":
 		waitForever()
 	default:
@@ -32,30 +32,29 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// answer tells the test.
-func answer(said any) {
-	if err := json.NewEncoder(os.Stdout).Encode(said); err != nil {
+// answer prints a result for the test and exits.
+func answer(results any) {
+	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// sealed tries, from a thread that was there before the seal and from new ones,
-// what a filter is about.
+// sealed tries, on a thread older than the seal and on new ones, the calls that a filter is about.
 func sealed(f Filter) map[string]string {
-	said := make(map[string]string)
-	var saying sync.Mutex
+	results := make(map[string]string)
+	var mu sync.Mutex
 	note := func(what string, err error) {
-		saying.Lock()
-		defer saying.Unlock()
-		said[what] = "allowed"
+		mu.Lock()
+		defer mu.Unlock()
+		results[what] = "allowed"
 		var errno unix.Errno
 		switch {
 		case errors.As(err, &errno):
-			said[what] = unix.ErrnoName(errno)
+			results[what] = unix.ErrnoName(errno)
 		case err != nil:
-			said[what] = err.Error()
+			results[what] = err.Error()
 		}
 	}
 	old := make(chan func())
@@ -80,7 +79,7 @@ func sealed(f Filter) map[string]string {
 	note(fmt.Sprintf("dumpable %d", dumpable), derr)
 	if err := errors.Join(err, Seal(f)); err != nil {
 		note("seal", err)
-		return said
+		return results
 	}
 	note("exec", exec.Command("/bin/true").Run())
 	old <- func() { note("execve on an old thread", unix.Exec("/bin/true", []string{"true"}, nil)) }
@@ -110,7 +109,7 @@ func sealed(f Filter) map[string]string {
 	note("create a file", errors.Unwrap(err))
 	_, err = os.ReadDir("/proc/self/task")
 	note("list threads", err)
-	done.Go(func() { // more threads
+	done.Go(func() {
 		runtime.LockOSThread()
 		time.Sleep(time.Millisecond)
 	})
@@ -125,12 +124,11 @@ func sealed(f Filter) map[string]string {
 	device(zero, note)
 	close(old)
 	done.Wait()
-	return said
+	return results
 }
 
-// device tries what a GPU's library does with its device nodes, on one that every host
-// has: what the filter lets through ends as the device says. open is of before the
-// seal.
+// device makes the calls of a GPU's library on a device node that every host has. The result of a
+// call that the filter lets through is the device's own. open was opened before the seal.
 func device(open int, note func(what string, err error)) {
 	fd, err := unix.Open("/dev/zero", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	note("open a device", err)
@@ -146,7 +144,7 @@ func device(open int, note func(what string, err error)) {
 // rmControl is NV_ESC_RM_CONTROL, an ioctl of NVIDIA's driver.
 const rmControl = 3<<30 | 32<<16 | 'F'<<8 | 0x2a
 
-// confined has this binary be another process, and decodes what it says.
+// confined runs this binary as the confined process and decodes its output.
 func confined(t *testing.T, role string, start func(*exec.Cmd) error, into any) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -201,7 +199,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestFilterOf: only code that is all known has a list.
+// TestFilterOf checks that only code that is all known gets the list.
 func TestFilterOf(t *testing.T) {
 	for kind, want := range map[string]Filter{"soft": Listed, "nvidia": Unlisted, "": Unlisted} {
 		if got := FilterOf(kind); got != want {

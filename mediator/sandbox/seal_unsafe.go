@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// load gives all threads a system call filter. The library's own loader takes a
-// thread that could not follow for a success.
+// load installs a system call filter in all threads. The library's own loader takes a thread that
+// could not follow for a success.
 func load(program []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))

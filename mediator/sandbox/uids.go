@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultUIDs are the users of guests where none are configured. The range is free
-// in systemd's table of users and groups, and in Debian's policy nobody's.
+// DefaultUIDs is the range used when none is configured. systemd's table of users and groups and
+// Debian's policy both leave it free.
 var DefaultUIDs = UIDs{First: 1_879_048_192, Last: 1_879_048_192 + 4095}
 
-// minUID keeps the system's and people's users out of a range.
+// minUID excludes system users and people.
 const minUID = 1000
 
-// maxUID leaves out what programs take for a negative number.
+// maxUID excludes numbers that programs take for negative ones.
 const maxUID = 1<<31 - 2
 
-// UIDs is a range of user ids, and of group ids of the same numbers. The first is
-// the group that all guests' processes have in common, by which they reach a soft
-// GPU's socket; the others are guests', one each. Nobody else may have them.
+// UIDs is a range of user ids, and of group ids with the same numbers. The first is the group that
+// all guests' processes share, by which they reach a soft GPU's socket; each of the others is one
+// guest's. No other account of the host may use the range.
 type UIDs struct{ First, Last int }
 
-// ParseUIDs reads FIRST-LAST.
+// ParseUIDs parses FIRST-LAST.
 func ParseUIDs(text string) (UIDs, error) {
 	first, last, ok := strings.Cut(text, "-")
 	var u UIDs
@@ -39,7 +39,7 @@ func ParseUIDs(text string) (UIDs, error) {
 	return u, nil
 }
 
-// String is FIRST-LAST.
+// String formats the range as FIRST-LAST.
 func (u UIDs) String() string { return fmt.Sprintf("%d-%d", u.First, u.Last) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -51,21 +51,21 @@ func (u *UIDs) UnmarshalText(text []byte) (err error) {
 // MarshalText implements [encoding.TextMarshaler].
 func (u UIDs) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Group is the group that all guests' processes have.
+// Group returns the group that all guests' processes have.
 func (u UIDs) Group() int { return u.First }
 
-// pool is which of the users are guests' now. A number is given out as late as
-// possible after it was given back: what its last owner left behind should be gone.
+// pool hands out users. A number is reused as late as possible, when what its last owner left
+// behind should be gone.
 type pool struct {
 	of   UIDs
 	used map[int]bool
 	next int
-	// runs reports whether a user has processes, such as those of a guest of which no record
-	// is left, or that have outlived their guest; nil: nobody has.
+	// runs reports whether a user has processes, such as those of a guest without a record, or
+	// processes that outlived their guest. If nil, no user has.
 	runs func(uid int) bool
 }
 
-// hasProcesses reports whether a user has processes, as the kernel says.
+// hasProcesses asks the kernel whether a user has processes.
 func hasProcesses(uid int) bool {
 	_, err := unix.Getpriority(unix.PRIO_USER, uid)
 	return err == nil
@@ -73,7 +73,7 @@ func hasProcesses(uid int) bool {
 
 func newPool(u UIDs) *pool { return &pool{of: u, used: make(map[int]bool), next: u.First + 1} }
 
-// take gives out a user that is nobody's.
+// take returns a free user and marks it used.
 func (p *pool) take() (int, error) {
 	for range p.of.Last - p.of.First {
 		uid := p.next
@@ -85,11 +85,11 @@ func (p *pool) take() (int, error) {
 			return uid, nil
 		}
 	}
-	return 0, fmt.Errorf("all %d users of confinement.uids (%v) are guests', or have processes: configure more", p.of.Last-p.of.First, p.of)
+	return 0, fmt.Errorf("all %d users of confinement.uids (%v) are in use: configure a larger range", p.of.Last-p.of.First, p.of)
 }
 
-// claim notes a user that a guest has already.
+// claim marks a user as used by an existing guest.
 func (p *pool) claim(uid int) { p.used[uid] = true }
 
-// give takes a user back.
-func (p *pool) give(uid int) { delete(p.used, uid) }
+// release marks a user as free.
+func (p *pool) release(uid int) { delete(p.used, uid) }

@@ -188,7 +188,7 @@ func (l *life) setup() ipc.Setup {
 	return ipc.Setup{
 		Guest: spec.Name, Slot: l.ref.Slot, GPU: spec.GPU, Header: l.b.header, Rings: l.rings, LastFault: l.b.lastFault(l.ref.Slot),
 		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
-		Sealed: spec.Cell != nil,
+		Sealed: spec.Sandbox != nil,
 	}
 }
 

@@ -29,8 +29,8 @@ func TestParseUIDs(t *testing.T) {
 	}
 }
 
-// TestUsersAreUnique: whatever guests come and go, and whatever an earlier daemon
-// gave out, no two have one user, and none has the group's number.
+// TestUsersAreUnique checks that, whatever guests come and go and whatever users an earlier daemon
+// gave out, no two guests share a user and none has the group's number.
 func TestUsersAreUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPool(UIDs{First: 5000, Last: 5000 + rapid.IntRange(1, 6).Draw(t, "users")})
@@ -54,27 +54,26 @@ func TestUsersAreUnique(t *testing.T) {
 				p.claim(uid)
 				live[uid] = true
 			},
-			"give": func(t *rapid.T) {
+			"release": func(t *rapid.T) {
 				uid := rapid.IntRange(p.of.First+1, p.of.Last).Draw(t, "uid")
-				p.give(uid)
+				p.release(uid)
 				delete(live, uid)
 			},
 		})
 	})
 }
 
-// TestUsersWithProcesses: a user who has processes is not given to a guest, whatever is
-// known of whose they are.
+// TestUsersWithProcesses checks that a user with processes, known or not, is not given to a guest.
 func TestUsersWithProcesses(t *testing.T) {
 	if !hasProcesses(os.Getuid()) || hasProcesses(maxUID) {
-		t.Error("the kernel is not asked who has processes")
+		t.Error("hasProcesses does not ask the kernel")
 	}
-	w, err := NewWarden(Options{Mode: Off, UIDs: UIDs{First: 5000, Last: 5003}})
+	w, err := NewManager(Options{Mode: Off, UIDs: UIDs{First: 5000, Last: 5003}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if w.pool.runs == nil {
-		t.Fatal("nobody is asked who has processes")
+		t.Fatal("the pool does not check for processes")
 	}
 	w.pool.runs = func(uid int) bool { return uid != 5002 }
 	if uid, err := w.pool.take(); uid != 5002 || err != nil {
@@ -85,8 +84,7 @@ func TestUsersWithProcesses(t *testing.T) {
 	}
 }
 
-// hierarchy is a delegated control group as the kernel shows one, but that its
-// files are files.
+// hierarchy makes a directory that resembles a delegated control group.
 func hierarchy(t *testing.T, controllers string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -126,8 +124,8 @@ func TestGroups(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"memory.max": "1073741824", "pids.max": "max", "cpu.weight": "200"}, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
-	// One that a guest has left, and one that is in use, as a directory with
-	// something in it is.
+	// One group is empty, as an ended guest leaves it; the other is in use, as a directory with
+	// files is.
 	if err := os.Mkdir(filepath.Join(g.dir, "vm-gone"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +140,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestRealGroups: the kernel takes what is written, where a control group of
-// version 2 with these controllers is this process's to make.
+// TestRealGroups checks that the kernel accepts what is written, if this process may make a control
+// group of version 2 with these controllers.
 func TestRealGroups(t *testing.T) {
 	const root = "/sys/fs/cgroup"
 	have, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
@@ -174,9 +172,9 @@ func TestRealGroups(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %s", name, b, err, want)
 		}
 	}
-	// A process that is left is ended with its group, and a group in use stays.
+	// Sweeping keeps a group with a process in it; clearing it kills the process.
 	sleeper := exec.Command("/bin/sleep", "600")
-	if err := Start(sleeper, &ipc.Cell{Cgroup: own}); err != nil {
+	if err := Start(sleeper, &ipc.Sandbox{Cgroup: own}); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.sweep(); err != nil {
@@ -192,7 +190,8 @@ func TestRealGroups(t *testing.T) {
 	}
 }
 
-// TestDelegatedGroup: only what systemd has marked is taken, and only from inside.
+// TestDelegatedGroup checks that only a group that systemd has marked is used, and only from a
+// child of it.
 func TestDelegatedGroup(t *testing.T) {
 	root := t.TempDir()
 	unit := filepath.Join(root, "system.slice", "vgpud.service")
@@ -213,7 +212,7 @@ func TestDelegatedGroup(t *testing.T) {
 		t.Errorf("the daemon in the delegated group itself: %v", err)
 	}
 	if _, err := delegatedGroup(root, "4:memory:/x\n"); err == nil {
-		t.Error("a process of version 1 alone has a group")
+		t.Error("a process in groups of version 1 alone has a delegated group")
 	}
 }
 

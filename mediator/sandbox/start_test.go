@@ -20,22 +20,20 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// seen is what a process in a cell finds around itself.
-type seen struct {
+// observed is what a process finds in its sandbox.
+type observed struct {
 	UID, GID int
 	Groups   []int
-	// Rights is the permitted capabilities, Seccomp and NoNewPrivs as the kernel
-	// prints them.
+	// Rights is the permitted capabilities. Both strings are as the kernel prints them.
 	Rights, NoNewPrivs string
 	Devices            []string
-	// Tried is what came of what it tried.
+	// Tried holds the outcome of each attempt.
 	Tried map[string]string
 }
 
-// look is what the process does. It tries to get at process victim, and writes to
-// the directory that it is told.
-func look() seen {
-	s := seen{UID: os.Getuid(), GID: os.Getgid(), Tried: make(map[string]string)}
+// observe attacks process $VICTIM and tries what a sandbox forbids.
+func observe() observed {
+	s := observed{UID: os.Getuid(), GID: os.Getgid(), Tried: make(map[string]string)}
 	s.Groups, _ = os.Getgroups()
 	status, _ := os.ReadFile("/proc/self/status")
 	about := fields(string(status))
@@ -80,8 +78,7 @@ func look() seen {
 	return s
 }
 
-// waitForever is a process for others to attack. It has done what a guest's
-// processes do first.
+// waitForever is the victim. It starts as a guest's process does.
 func waitForever() {
 	if err := Limit(); err != nil {
 		fmt.Println(err)
@@ -90,8 +87,9 @@ func waitForever() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// wholeWarden is one for tests as root, in a place that other users can reach.
-func wholeWarden(t *testing.T) (w *Warden, program string) {
+// newTestManager returns a manager that confines in every way, and a program that all users can
+// reach. It needs root.
+func newTestManager(t *testing.T) (w *Manager, program string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can have processes of other users")
@@ -109,31 +107,31 @@ func wholeWarden(t *testing.T) (w *Warden, program string) {
 	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(program, self, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	w, err = NewWarden(Options{Mode: Required, Cgroup: NoCgroup, Program: program})
+	w, err = NewManager(Options{Mode: Required, Cgroup: NoCgroup, Program: program})
 	if err != nil {
 		t.Skip(err)
 	}
 	return w, program
 }
 
-// inCell makes a process of this binary in a guest's new cell.
-func inCell(t *testing.T, w *Warden, program, role string, env ...string) (*exec.Cmd, *ipc.Cell) {
+// inSandbox prepares a process of this binary and a new guest's sandbox for it.
+func inSandbox(t *testing.T, w *Manager, program, role string, env ...string) (*exec.Cmd, *ipc.Sandbox) {
 	t.Helper()
-	cell, err := w.Cell(ipc.GPU{Name: "gpu0", Kind: "soft", Socket: "gpu0.sock"})
+	box, err := w.Create(ipc.GPU{Name: "gpu0", Kind: "soft", Socket: "gpu0.sock"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
 	cmd.Stderr = os.Stderr
-	return cmd, cell
+	return cmd, box
 }
 
-// TestCells: a guest's process is a user without rights, sees no device but its
-// own, writes nowhere, and can do nothing to another guest's.
-func TestCells(t *testing.T) {
-	w, program := wholeWarden(t)
-	victim, theirs := inCell(t, w, program, "wait")
+// TestSandboxesIsolateGuests checks that a guest's process has no rights and no devices but its
+// own, can write nowhere, and can do nothing to another guest's.
+func TestSandboxesIsolateGuests(t *testing.T) {
+	w, program := newTestManager(t)
+	victim, theirs := inSandbox(t, w, program, "wait")
 	in, err := victim.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -159,24 +157,24 @@ func TestCells(t *testing.T) {
 	if err := errors.Join(os.Chmod(filepath.Dir(open), 0o755), os.Chmod(open, 0o777), unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))), os.Chmod(node, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	cmd, cell := inCell(t, w, program, "cell", "VICTIM="+strconv.Itoa(victim.Process.Pid), "OPEN="+open, "NODE="+node)
-	if cell.UID == theirs.UID {
-		t.Fatalf("two guests are user %d", cell.UID)
+	cmd, box := inSandbox(t, w, program, "sandbox", "VICTIM="+strconv.Itoa(victim.Process.Pid), "OPEN="+open, "NODE="+node)
+	if box.UID == theirs.UID {
+		t.Fatalf("two guests are user %d", box.UID)
 	}
-	said, err := cmd.StdoutPipe()
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Start(cmd, cell); err != nil {
+	if err := Start(cmd, box); err != nil {
 		t.Fatal(err)
 	}
-	var got seen
-	err = json.NewDecoder(said).Decode(&got)
+	var got observed
+	err = json.NewDecoder(stdout).Decode(&got)
 	if err := errors.Join(err, cmd.Wait()); err != nil {
 		t.Fatal(err)
 	}
-	want := seen{
-		UID: cell.UID, GID: cell.UID, Groups: []int{DefaultUIDs.First}, Rights: "0000000000000000", NoNewPrivs: "1",
+	want := observed{
+		UID: box.UID, GID: box.UID, Groups: []int{DefaultUIDs.First}, Rights: "0000000000000000", NoNewPrivs: "1",
 		Devices: []string{"full", "null", "random", "shm", "urandom", "zero"},
 		Tried: map[string]string{
 			"attach to another guest's": "EPERM", "look into another guest's": "EACCES", "signal another guest's": "EPERM",
@@ -186,34 +184,34 @@ func TestCells(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what a process in a cell finds (-want +got):\n%s", diff)
+		t.Errorf("what a process in a sandbox finds (-want +got):\n%s", diff)
 	}
-	// What was done on a thread of its own is not this process's.
+	// The mounts of the child's thread are not this process's.
 	if _, err := os.Stat("/dev/tty"); err != nil {
 		t.Errorf("this process's own devices: %v", err)
 	}
-	for _, c := range []*ipc.Cell{theirs, cell} {
+	for _, c := range []*ipc.Sandbox{theirs, box} {
 		if err := w.Release(c); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestUnprivileged: without rights there is an empty cell, and the reasons.
+// TestUnprivileged checks that a manager without rights returns an empty sandbox and the reasons.
 func TestUnprivileged(t *testing.T) {
-	w := &Warden{mode: Auto, pool: newPool(DefaultUIDs)}
-	cell, err := w.Cell(ipc.GPU{Kind: "soft"})
-	if diff := cmp.Diff(&ipc.Cell{}, cell); err != nil || diff != "" {
-		t.Errorf("cell: %v, (-want +got):\n%s", err, diff)
+	w := &Manager{mode: Auto, pool: newPool(DefaultUIDs)}
+	box, err := w.Create(ipc.GPU{Kind: "soft"})
+	if diff := cmp.Diff(&ipc.Sandbox{}, box); err != nil || diff != "" {
+		t.Errorf("sandbox: %v, (-want +got):\n%s", err, diff)
 	}
-	if err := Start(exec.Command("/bin/true"), cell); err != nil {
+	if err := Start(exec.Command("/bin/true"), box); err != nil {
 		t.Error(err)
 	}
-	dir := t.TempDir() // whose parents are closed
-	if _, err := NewWarden(Options{Mode: Required, Cgroup: NoCgroup, Program: filepath.Join(dir, "vgpud")}); err == nil {
-		t.Error("a warden that can't do what is required")
+	dir := t.TempDir() // other users can't reach it
+	if _, err := NewManager(Options{Mode: Required, Cgroup: NoCgroup, Program: filepath.Join(dir, "vgpud")}); err == nil {
+		t.Error("a manager that can't do what is required was created")
 	}
-	auto, err := NewWarden(Options{Mode: Auto, Cgroup: filepath.Join(dir, "cgroup"), Program: filepath.Join(dir, "vgpud")})
+	auto, err := NewManager(Options{Mode: Auto, Cgroup: filepath.Join(dir, "cgroup"), Program: filepath.Join(dir, "vgpud")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,11 +220,11 @@ func TestUnprivileged(t *testing.T) {
 			t.Errorf("nothing missing of %q in %q", what, auto.Missing())
 		}
 	}
-	off, err := NewWarden(Options{Mode: Off})
+	off, err := NewManager(Options{Mode: Off})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cell, err := off.Cell(ipc.GPU{Kind: "soft"}); cell != nil || err != nil {
-		t.Errorf("off: cell %v, %v", cell, err)
+	if box, err := off.Create(ipc.GPU{Kind: "soft"}); box != nil || err != nil {
+		t.Errorf("off: sandbox %v, %v", box, err)
 	}
 }
