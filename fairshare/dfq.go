@@ -110,7 +110,7 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 		g := &st.Guests[i]
 		used, left := q.spent(ev, g, factor)
 		there += used
-		wasted := q.of[g.ID].observe(g, spell{used, left, othersContend(g, n), factor, ev.Length, st.Round})
+		wasted := q.of[g.ID].observe(g, spell{used, left, othersContend(g, n), factor, ev.Length, st.Round, st.Slices.Max > 0})
 		if !held || wasted <= hardly*factor*float64(watched) {
 			wasted = 0
 		}

@@ -141,6 +141,57 @@ func TestDFQIsNearestToFair(t *testing.T) {
 	}
 }
 
+// TestDFQCountsWakingAsNoPause has programs with one short kernel at a time, each of which waits for the four throttles'
+// turns. The program and its executor sleep meanwhile, so that waking them takes most of the time that they seem to have no
+// work. Others wait for them all the same, and their turnarounds are nearer to what is fair than under what LoGA prints.
+func TestDFQCountsWakingAsNoPause(t *testing.T) {
+	for _, p := range []program{{"md5", 6 * us, 1, us}, {"histogram", 12 * us, 1, 20 * us}, {"fft", 17 * us, 1, 100 * us}} {
+		turns := make(map[string]float64)
+		const seeds = 5
+		for seed := range uint64(seeds) {
+			for _, policy := range []string{"none", "loga-cl", "dfq-loga", "dfq"} {
+				turns[policy] += p.beside(policy, 4, seed).turn / p.beside("none", 0, seed).turn / seeds
+			}
+		}
+		t.Logf("%-10s none %5.2f, loga-cl %5.2f, dfq-loga %5.2f, dfq %5.2f", p.name, turns["none"], turns["loga-cl"], turns["dfq-loga"], turns["dfq"])
+		if most := min(turns["loga-cl"], turns["dfq-loga"]); turns["dfq"] > most {
+			t.Errorf("%s takes %.2f times as long as alone, and %.2f under LoGA's policies", p.name, turns["dfq"], most)
+		}
+	}
+}
+
+// TestDFQWaitsForOneThatIsWoken has what an H100 was seen to do, phase after phase: a program with kernels of 6 µs beside the
+// four throttles, which wait for their turns half of the time.
+func TestDFQWaitsForOneThatIsWoken(t *testing.T) {
+	p, err := fairshare.New("dfq", fairshare.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	suspended := 0
+	for i := range 15 {
+		st := fairshare.State{Round: sliceRound, Slices: limits}
+		for id := range fairshare.GuestID(5) {
+			g := fairshare.Guest{ID: id + 1, Weight: 1, Used: 2600 * us, Dry: 12200 * us, Spans: 13}
+			if id == 4 {
+				g.Used, g.Dry, g.Spans = 40*us, ms, 7
+			}
+			g.Idle, g.Active, g.Backlogged, g.Groups = 100*us, true, true, 1
+			st.Guests = append(st.Guests, g)
+		}
+		ev := fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 19700 * us, Watched: 19700 * us}
+		verdicts, _ := p.Decide(time.Duration(1+i)*ev.Length, ev, st)
+		for _, v := range verdicts {
+			if v.Action == fairshare.Suspend && v.Guest != 5 {
+				suspended++
+			}
+		}
+		if suspended == 4 {
+			return
+		}
+	}
+	t.Errorf("%d of the 4 throttles suspended", suspended)
+}
+
 // TestDFQIsNearAfterLoading: next to as near are those that loaded what they compute with
 // right before they began, which is work that leaves the GPU idle.
 func TestDFQIsNearAfterLoading(t *testing.T) {

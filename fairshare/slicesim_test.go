@@ -39,6 +39,8 @@ type slicedContext struct {
 	next   time.Duration        // when it puts more there, if something has
 	loads  time.Duration        // for how long before its first launch it has work that needs no GPU
 	ended  int                  // kernels
+	since  time.Duration        // when it began to wait for its turn
+	slept  bool                 // it waited for so long that its executor and its program slept
 	spans  uint64               // turns, since the policy was last told
 }
 
@@ -69,7 +71,10 @@ type slicedGPU struct {
 
 const (
 	// refill is how long an executor takes to see a kernel's end and launch another.
-	refill     = 40 * us
+	refill = 40 * us
+	// wakeup is how much longer that takes where both slept, as they do after pollFor.
+	wakeup     = 140 * us
+	pollFor    = 200 * us
 	switching  = 82 * us
 	sliceRound = 20 * ms
 	// restingRound is a round's length where nobody works.
@@ -104,6 +109,9 @@ func (s *slicedGPU) feed() {
 			continue
 		}
 		c.full = true
+		if len(c.queue) == 0 {
+			c.since = s.now
+		}
 		if c.think > 0 {
 			if len(c.queue) == 0 {
 				for range max(c.batch, 1) {
@@ -178,8 +186,12 @@ func (s *slicedGPU) next() {
 			continue
 		}
 		if s.current != c {
+			if s.current != nil && len(s.current.queue) > 0 {
+				s.current.since = s.now
+			}
 			s.switching = s.cost
 			c.spans++
+			c.slept = s.now+s.cost-c.since > pollFor
 		}
 		s.current, s.left = c, c.g.slice
 		s.fetched = len(c.queue)
@@ -204,6 +216,10 @@ func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
 		c.ended++
 		if c.queue = c.queue[1:]; c.full && (c.think == 0 || len(c.queue) == 0) {
 			c.full, c.next = false, s.now+refill+c.think
+			if c.slept && len(c.queue) == 0 {
+				c.next += wakeup
+			}
+			c.slept = false
 		}
 	}
 }

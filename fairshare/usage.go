@@ -47,6 +47,8 @@ type spell struct {
 	// left stands for factor times the phase. round is a round's mean length.
 	factor        float64
 	length, round time.Duration
+	// turns reports whether the hardware takes turns by time slices.
+	turns bool
 }
 
 // observe takes in what the guest did in a phase, of which part was watched. It returns
@@ -91,6 +93,8 @@ func (u *usage) observe(g *Guest, s spell) (wasted float64) {
 		// Without work all along; or at the one instant that was looked at,
 		// which is right on average.
 		dry = float64(length)
+	case s.turns:
+		dry = awake(g, length, dry)
 	}
 	if g.Active {
 		u.worked = min(u.worked+length, lull)
@@ -116,6 +120,24 @@ func (u *usage) observe(g *Guest, s spell) (wasted float64) {
 		u.used, u.dry, u.time = u.since.used, u.since.dry, u.since.time
 	}
 	return wasted
+}
+
+// A guest that waits for its turn for longer than sleepsAfter sleeps, and so does its executor. Waking both delays its next
+// launch by wakeup: on an H100 a program with kernels of 6 µs took 145 µs from the end of one to the next launch where it
+// waited for four other guests' turns in between, and 7 µs where it was alone.
+const (
+	sleepsAfter = 200 * time.Microsecond
+	wakeup      = 140 * time.Microsecond
+)
+
+// awake returns the time without work in a phase, less what waking took after each turn. Without that, a guest with short
+// kernels that waits for its turns seems to need next to nothing of the GPU.
+func awake(g *Guest, length time.Duration, dry float64) float64 {
+	turns := float64(g.Spans)
+	if waited := float64(length-g.Used) - dry; waited <= turns*float64(sleepsAfter) {
+		return dry
+	}
+	return max(dry-turns*float64(wakeup), 0)
 }
 
 // known is whether there is anything to tell by what the guest is like.
