@@ -185,7 +185,9 @@ func (h *hand) disable() bool {
 		return true
 	}
 	if err != nil {
-		g.failed(h.slot, fmt.Errorf("disable its channels: %w", err))
+		if !ended(err) {
+			g.failed(h.slot, fmt.Errorf("disable its channels: %w", err))
+		}
 		h.disabling.fail(now)
 		// How much of it was done is not known.
 		h.stale = true
@@ -210,8 +212,10 @@ func (h *hand) enable() bool {
 		return true
 	}
 	if err != nil {
-		g.failed(h.slot, fmt.Errorf("enable its channels: %w", err))
 		h.enabling.fail(now)
+		if !ended(err) || h.enabling.failed == enableTries {
+			g.failed(h.slot, fmt.Errorf("enable its channels: %w", err))
+		}
 		return false
 	}
 	h.enabling = retry{}
@@ -237,6 +241,11 @@ func (h *hand) over(call string, err error) bool {
 	h.g.o.Log.Debug("control a context that is over", "guest", h.g.o.Guest, "context", h.slot, "state", state, "call", call, "err", err)
 	return true
 }
+
+// ended reports whether a call failed because the driver no longer knows the context. Its process
+// has ended, which its page may say only later: the call is tried again, and is a failure of the
+// driver only if that does not help.
+func ended(err error) bool { return errors.Is(err, gpu.ErrLost) }
 
 // forgetDisable takes back that a disable is outstanding.
 func (h *hand) forgetDisable() {
@@ -275,7 +284,9 @@ func (h *hand) setSlice(want time.Duration) (next time.Duration) {
 	}
 	if err != nil {
 		h.slice = unknownSlice
-		h.g.failed(h.slot, fmt.Errorf("set its time slice to %v: %w", set, err))
+		if !ended(err) {
+			h.g.failed(h.slot, fmt.Errorf("set its time slice to %v: %w", set, err))
+		}
 		h.slicing.fail(now)
 		_, at = h.slicing.due(now, sliceTries)
 		return at

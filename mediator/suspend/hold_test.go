@@ -433,6 +433,61 @@ func TestContextThatIsOver(t *testing.T) {
 	}
 }
 
+// TestContextThatThePageStillHas: a context's process has ended, and its page does not say so
+// yet. That is no failure of the driver unless it lasts.
+func TestContextThatThePageStillHas(t *testing.T) {
+	gone := fmt.Errorf("context is closed: %w", gpu.ErrLost)
+	off := func(s *scene) {
+		s.take(0)
+		s.busy(0)
+		s.want(s.hold())
+		s.clock.Advance(2 * ms)
+		s.want(s.wish)
+	}
+	for op, want := range map[string]func(*scene) Wish{
+		"suspend": func(s *scene) Wish { off(s); return s.wish },
+		"resume":  func(s *scene) Wish { off(s); s.check(0, 1); return Wish{} },
+		"slice":   func(s *scene) Wish { s.take(0); return Wish{Slice: ms} },
+	} {
+		t.Run(op, func(t *testing.T) {
+			s := newScene(t)
+			s.driver.Fail(op, 1000, gone)
+			if op == "suspend" {
+				s.driver.Fail("resume", 1000, gone)
+			}
+			w := want(s)
+			for range 20 {
+				s.want(w)
+				s.clock.Advance(ms)
+			}
+			s.page.Context(0).SetEnding()
+			s.driver.End(name(0))
+			for range 2000 {
+				s.clock.Advance(ms)
+				s.want(w)
+			}
+			if st := s.grip.State(); st.Errors != 0 || st.Problem != "" || st.Disabled != 0 {
+				t.Errorf("%+v", st)
+			}
+			if s.page.Disabled(0) {
+				t.Error("the page has it disabled")
+			}
+		})
+	}
+	t.Run("for good", func(t *testing.T) {
+		s := newScene(t)
+		off(s)
+		s.driver.Fail("resume", 1000, gone)
+		for range 20000 {
+			s.clock.Advance(ms)
+			s.want(Wish{})
+		}
+		if st := s.grip.State(); st.Errors != 1 || !strings.Contains(st.Problem, "context is closed") {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
 // TestContextEndsInACall: a context closes while it is being disabled.
 func TestContextEndsInACall(t *testing.T) {
 	s := newScene(t)
