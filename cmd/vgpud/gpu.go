@@ -61,7 +61,7 @@ takes as long as its cost model says.`,
 				return cli.UsageError{Err: err}
 			}
 			// What guests' kernels do wrong is written here too.
-			s.Log = slog.New(vm.Quiet(log.Handler(), clock.Real{}))
+			s.Log = slog.New(vm.LimitLog(log.Handler(), clock.Real{}))
 			s.Ready = func() { systemd.Tell(log, "READY=1") }
 			return remote.Run(c.Context(), s)
 		},

@@ -107,7 +107,7 @@ end of their link as file descriptor 3.`,
 			if err != nil {
 				return fmt.Errorf("this command is started by `vgpud vm`: %w", err)
 			}
-			log = slog.New(vm.Quiet(log.Handler(), clock.Real{}))
+			log = slog.New(vm.LimitLog(log.Handler(), clock.Real{}))
 			return executor.Serve(c.Context(), conn, openGPU(log), log)
 		},
 	}

@@ -41,7 +41,7 @@ type guest struct {
 	hearing sync.WaitGroup
 	grip    *suspend.Grip // on its contexts; nil only in tests
 	// said is what its process writes, where another daemon started that.
-	said *guestproc.Said
+	said *guestproc.Output
 
 	accounts accounts
 	// owned are the hardware's channel groups that are taken to be its, and greedy is

@@ -149,7 +149,7 @@ func (s *Service) followInventory(ctx context.Context) {
 	if s.o.Inventory == nil || len(driven) == 0 {
 		return
 	}
-	quiet := slog.New(process.Quiet(s.log.Handler(), s.clock))
+	quiet := slog.New(process.LimitLog(s.log.Handler(), s.clock))
 	hear := func(m inventory.Message) {
 		for _, sh := range driven {
 			sh.heard(&m, quiet)

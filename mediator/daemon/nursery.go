@@ -80,7 +80,7 @@ func (s *Service) begin(g ipc.GPU) (_ *infant, err error) {
 	if i.stdin, err = i.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	said, stderr, err := guestproc.Hear(s.guestLog(), processSays)
+	said, stderr, err := guestproc.CaptureOutput(s.guestLog(), processSays)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (s *Service) begin(g ipc.GPU) (_ *infant, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", i.cmd.Path, err), ours.Close())
 	}
-	said.Is("pid", i.cmd.Process.Pid)
+	said.With("pid", i.cmd.Process.Pid)
 	go func() {
 		i.err = i.cmd.Wait()
 		if _, err := said.End(); err != nil {
@@ -120,13 +120,13 @@ const processSays = "guest's process says"
 
 // guestLog is where the words of one guest's process go, at a pace of their own.
 func (s *Service) guestLog() *slog.Logger {
-	return slog.New(guestproc.Quiet(s.log.Handler(), s.clock))
+	return slog.New(guestproc.LimitLog(s.log.Handler(), s.clock))
 }
 
 // hearFrom has a guest's process that an earlier daemon started write its log to this one,
 // until the guest is forgotten. Where that is not to be had, its log is not, and nothing else.
 func (s *Service) hearFrom(g *guest) {
-	said, stderr, err := guestproc.Hear(s.guestLog().With("pid", g.pid), processSays)
+	said, stderr, err := guestproc.CaptureOutput(s.guestLog().With("pid", g.pid), processSays)
 	if err != nil {
 		s.log.Warn("a guest's process is not heard", "guest", g.spec.Name, "err", err)
 		return

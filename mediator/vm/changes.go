@@ -8,24 +8,24 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// changesEvery is the least time between two messages to a daemon that channels came or
-// went, about a quarter of its rounds: a guest can make and close channels in a loop.
+// changesEvery is the least time between two messages to a daemon that channels came or went: a
+// guest can create and close channels in a loop. It is about a quarter of the daemon's rounds.
 const changesEvery = 5 * time.Millisecond
 
-// changed has the daemons told that a channel or a context came or went. It does not
-// wait for that.
-func (c *control) changed() {
+// notifyChange schedules a message to the daemons that a channel or a context came or went. It does
+// not wait. On a nil control it does nothing.
+func (c *control) notifyChange() {
 	if c == nil {
-		return // there is nobody to tell
+		return
 	}
 	select {
 	case c.changes <- struct{}{}:
-	default: // they will be told anyway
+	default: // a message is due already
 	}
 }
 
-// tellOfChanges tells the daemons of changes until ctx ends, of the first at once.
-func (c *control) tellOfChanges(ctx context.Context) {
+// sendChanges sends the daemons the changes until ctx ends, the first at once.
+func (c *control) sendChanges(ctx context.Context) {
 	for {
 		select {
 		case <-c.changes:
@@ -33,7 +33,7 @@ func (c *control) tellOfChanges(ctx context.Context) {
 			return
 		}
 		c.mu.Lock()
-		c.tellAll(func(conn *ipc.Conn) error { return conn.Send(ipc.Message{Kind: ipc.KindChanged}) })
+		c.broadcast(func(conn *ipc.Conn) error { return conn.Send(ipc.Message{Kind: ipc.KindChanged}) })
 		c.mu.Unlock()
 		if clock.Sleep(ctx, c.clock, changesEvery) != nil {
 			return

@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/vgpu"
 )
 
-// introduced is a daemon that the guest was introduced to.
-func introduced(t *testing.T, path string) *ipc.Conn {
+// dialAsDaemon connects to a guest and receives its hello.
+func dialAsDaemon(t *testing.T, path string) *ipc.Conn {
 	t.Helper()
 	conn, err := ipc.Dial(path)
 	if err != nil {
@@ -27,21 +27,21 @@ func introduced(t *testing.T, path string) *ipc.Conn {
 	return conn
 }
 
-// hears waits for the next message.
-func hears(t *testing.T, daemon *ipc.Conn, want ipc.Kind, what string) {
+// wantMessage waits for the next message.
+func wantMessage(t *testing.T, daemon *ipc.Conn, want ipc.Kind, what string) {
 	t.Helper()
 	if m, err := daemon.ReceiveWithin(10 * time.Second); err != nil || m.Kind != want {
-		t.Fatalf("%s: the daemon hears %q, %v; want %q", what, m.Kind, err, want)
+		t.Fatalf("%s: the daemon receives %q, %v; want %q", what, m.Kind, err, want)
 	}
 }
 
-// TestDaemonIsToldOfChannels: a context and a channel that come or go are told of, each at
-// once.
-func TestDaemonIsToldOfChannels(t *testing.T) {
+// TestDaemonLearnsOfChannels checks that each context and channel that comes or goes sends a
+// message at once.
+func TestDaemonLearnsOfChannels(t *testing.T) {
 	c, l := newControl(t)
 	path := l.Addr().String()
 	serveControl(t, c, l)
-	daemon := introduced(t, path)
+	daemon := dialAsDaemon(t, path)
 	b := testExecutors(t)
 	b.daemons = c
 	now := c.clock.(*clock.Sim)
@@ -57,7 +57,7 @@ func TestDaemonIsToldOfChannels(t *testing.T) {
 		{"a context went", func() { b.DestroyContext(context) }},
 	} {
 		change.make()
-		hears(t, daemon, ipc.KindChanged, change.what)
+		wantMessage(t, daemon, ipc.KindChanged, change.what)
 		now.AwaitWaiters(1)
 		now.Advance(changesEvery)
 	}
@@ -66,27 +66,27 @@ func TestDaemonIsToldOfChannels(t *testing.T) {
 	}
 }
 
-// TestChangesAreToldOfTogether: whatever changes soon after a message comes to one more.
-func TestChangesAreToldOfTogether(t *testing.T) {
+// TestChangesAreBatched checks that all changes soon after a message share one more.
+func TestChangesAreBatched(t *testing.T) {
 	c, l := newControl(t)
 	path := l.Addr().String()
 	serveControl(t, c, l)
-	first, second := introduced(t, path), introduced(t, path)
+	first, second := dialAsDaemon(t, path), dialAsDaemon(t, path)
 	now := c.clock.(*clock.Sim)
 	for range 3 {
-		c.changed()
-		hears(t, first, ipc.KindChanged, "the first change")
-		hears(t, second, ipc.KindChanged, "the first change")
+		c.notifyChange()
+		wantMessage(t, first, ipc.KindChanged, "the first change")
+		wantMessage(t, second, ipc.KindChanged, "the first change")
 		now.AwaitWaiters(1)
 		for range 100 {
-			c.changed()
+			c.notifyChange()
 		}
-		c.hand(handed{ipc.Handles{Slot: 5}, nil})
-		hears(t, first, ipc.KindHandles, "another hundred changes at once")
-		hears(t, second, ipc.KindHandles, "another hundred changes at once")
+		c.addHandles(contextHandles{ipc.Handles{Slot: 5}, nil})
+		wantMessage(t, first, ipc.KindHandles, "another hundred changes at once")
+		wantMessage(t, second, ipc.KindHandles, "another hundred changes at once")
 		now.Advance(changesEvery)
-		hears(t, first, ipc.KindChanged, "a hundred changes, later")
-		hears(t, second, ipc.KindChanged, "a hundred changes, later")
+		wantMessage(t, first, ipc.KindChanged, "a hundred changes, later")
+		wantMessage(t, second, ipc.KindChanged, "a hundred changes, later")
 		now.AwaitWaiters(1)
 		now.Advance(changesEvery)
 	}

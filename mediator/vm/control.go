@@ -18,34 +18,33 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// ControlSocket is the name, in a guest's directory, of the socket on which the
-// daemon finds it.
+// ControlSocket is the name, in a guest's directory, of the socket that daemons connect to.
 const ControlSocket = "control.sock"
 
-// control is the guest's side of its links to daemons: a restarted one comes
-// anew.
+// control is the guest's side of its connections to daemons. A restarted daemon makes a new
+// connection.
 type control struct {
 	page   *ipc.Page
 	quit   func() // ends the guest
 	log    *slog.Logger
-	stderr *Stderr // nil: it stays what it is
+	stderr *Stderr // nil: daemons can't replace it
 
 	mu      sync.Mutex
 	hello   ipc.Hello
-	conns   map[*ipc.Conn]bool // whether the guest was introduced
-	handles map[int]handed     // by context
+	conns   map[*ipc.Conn]bool     // true once the hello was sent
+	handles map[int]contextHandles // by context
 
 	clock   clock.Clock
-	changes chan struct{} // has room for one: daemons are to be told of changes
+	changes chan struct{} // one entry: a message about changes is due
 }
 
-// listenControl makes the control socket, which only its owner may use.
+// listenControl creates the control socket, accessible to its owner alone.
 func listenControl(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove a stale control socket: %w", err)
 	}
-	// Linux gives the socket's file the mode that the socket itself has when it is
-	// bound, so there is no moment at which others could connect.
+	// Linux gives the socket's file the mode that the socket has when it is bound, so others can't
+	// connect at any moment.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var e error
 		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
@@ -62,17 +61,17 @@ func listenControl(path string) (*net.UnixListener, error) {
 	return ul, nil
 }
 
-// acceptAgain is how long to wait where a daemon could not be accepted.
-const acceptAgain = 250 * time.Millisecond
+// acceptRetry is the wait after a failed accept.
+const acceptRetry = 250 * time.Millisecond
 
-// serve introduces the guest to every daemon that comes, until ctx ends. The
-// links stay open after that.
+// serve sends every daemon that connects the hello and its later messages until ctx ends. The
+// connections stay open after that.
 func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	stop := context.AfterFunc(ctx, func() { logClose(c.log, l.Close()) })
 	defer stop()
-	wg.Go(func() { c.tellOfChanges(ctx) })
+	wg.Go(func() { c.sendChanges(ctx) })
 	for {
 		u, err := l.AcceptUnix()
 		switch {
@@ -82,10 +81,10 @@ func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 			}
 			return
 		case err != nil:
-			// Descriptors or memory are short, and a daemon that comes later is not to
-			// find a guest that nobody can do anything with.
+			// Descriptors or memory are short for now. Ending here would leave a guest that no
+			// later daemon could control.
 			c.log.Error("accept the daemon", "err", err)
-			if clock.Sleep(ctx, clock.Real{}, acceptAgain) != nil {
+			if clock.Sleep(ctx, clock.Real{}, acceptRetry) != nil {
 				return
 			}
 			continue
@@ -100,7 +99,7 @@ func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 		wg.Go(func() {
 			stop := context.AfterFunc(ctx, func() { logClose(c.log, conn.Expire()) })
 			defer stop()
-			if err := c.attend(conn); ctx.Err() == nil {
+			if err := c.serveDaemon(conn); ctx.Err() == nil {
 				c.log.Debug("daemon gone", "err", err)
 				c.drop(conn)
 			}
@@ -108,11 +107,11 @@ func (c *control) serve(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-// attend introduces the guest to one daemon and obeys it until the link ends or
+// serveDaemon sends the hello to one daemon and follows its requests until the connection ends or
 // expires.
-func (c *control) attend(conn *ipc.Conn) error {
+func (c *control) serveDaemon(conn *ipc.Conn) error {
 	c.mu.Lock()
-	err := c.introduce(conn)
+	err := c.sendHello(conn)
 	c.mu.Unlock()
 	for err == nil {
 		var m ipc.Message
@@ -121,19 +120,19 @@ func (c *control) attend(conn *ipc.Conn) error {
 		}
 		if m.Kind == ipc.KindLog && len(m.Files) == 1 && c.stderr != nil {
 			if err := c.stderr.replace(m.Files[0]); err != nil {
-				c.log.Warn("write the log to another daemon", "err", err)
+				c.log.Warn("write the log to the new daemon", "err", err)
 			}
 		}
 		logClose(c.log, m.CloseFiles())
 		if m.Kind == ipc.KindQuit {
-			c.log.Info("told to end")
+			c.log.Info("the daemon asks to end")
 			c.quit()
 		}
 	}
 	return err
 }
 
-// drop closes one link.
+// drop closes one connection.
 func (c *control) drop(conn *ipc.Conn) {
 	c.mu.Lock()
 	delete(c.conns, conn)
@@ -141,7 +140,7 @@ func (c *control) drop(conn *ipc.Conn) {
 	logClose(c.log, conn.Close())
 }
 
-// close closes the links that are left; serve must have ended.
+// close closes the remaining connections and handles. serve must have returned.
 func (c *control) close() {
 	for conn := range c.conns {
 		logClose(c.log, conn.Close())

@@ -12,7 +12,7 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// newControl makes a guest's side of its links to daemons, and the socket for it.
+// newControl returns a guest's side of its connections to daemons and its socket.
 func newControl(t *testing.T) (*control, *net.UnixListener) {
 	t.Helper()
 	page, err := ipc.NewPage()
@@ -34,7 +34,7 @@ func newControl(t *testing.T) (*control, *net.UnixListener) {
 	}, l
 }
 
-// serveControl has it serve until the test's end.
+// serveControl serves until the test's end.
 func serveControl(t *testing.T, c *control, l *net.UnixListener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -49,15 +49,15 @@ func serveControl(t *testing.T, c *control, l *net.UnixListener) {
 	})
 }
 
-// TestDaemonComesAfterAFailedAccept: where a daemon could not be accepted, the next one can.
-func TestDaemonComesAfterAFailedAccept(t *testing.T) {
+// TestDaemonConnectsAfterAFailedAccept checks that a failed accept does not end accepting.
+func TestDaemonConnectsAfterAFailedAccept(t *testing.T) {
 	c, l := newControl(t)
 	// An error that passes, as one for want of descriptors does.
 	if err := l.SetDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
 	failed := make(chan struct{})
-	c.log = slog.New(&told{slog.DiscardHandler, failed})
+	c.log = slog.New(&errorLog{slog.DiscardHandler, failed})
 	serveControl(t, c, l)
 	<-failed
 	if err := l.SetDeadline(time.Time{}); err != nil {
@@ -69,19 +69,19 @@ func TestDaemonComesAfterAFailedAccept(t *testing.T) {
 	}
 	defer conn.Close()
 	if m, err := conn.ReceiveWithin(time.Minute); err != nil || m.Kind != ipc.KindHello {
-		t.Errorf("heard %v, %v", m.Kind, err)
+		t.Errorf("received %v, %v", m.Kind, err)
 	}
 }
 
-// told is a log of which the first error is told.
-type told struct {
+// errorLog is a log that signals the first error.
+type errorLog struct {
 	slog.Handler
 	error chan struct{}
 }
 
-func (l *told) Enabled(context.Context, slog.Level) bool { return true }
+func (l *errorLog) Enabled(context.Context, slog.Level) bool { return true }
 
-func (l *told) Handle(_ context.Context, r slog.Record) error {
+func (l *errorLog) Handle(_ context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelError && l.error != nil {
 		close(l.error)
 		l.error = nil

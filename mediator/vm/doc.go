@@ -1,10 +1,16 @@
-// Package vm is `vgpud vm`, the process of one guest's virtual GPU: it holds
-// the vfio-user socket that the guest's VMM connects to, serves the device model
-// (package vgpu) on it, and keeps one executor process for each of the guest's
-// contexts.
+// Package vm implements `vgpud vm`, the process of one guest's virtual GPU. It owns the vfio-user
+// socket that the guest's VMM connects to, serves the device model (package vgpu) on it, and runs
+// one executor process for each of the guest's contexts.
 //
-// It loads no GPU driver and parses nothing of the guest's but registers, so that
-// a GPU fault or a bad module ends one executor, while the device and the guest's
-// other contexts go on. The daemon finds it by its control socket and talks to
-// it through the guest's page (package link); it needs the daemon for nothing.
+// It loads no GPU driver and parses nothing of the guest's but register accesses, so that a GPU
+// fault or a bad module ends one executor while the device and the guest's other contexts go on. It
+// works without the daemon, which finds it by its control socket and shares its control page
+// (package ipc).
+//
+// Flow: [Run] accepts the VMM; the device calls executors, its backend, for each context and
+// channel; a process carries the calls to its executor as messages and the answers back to the
+// device; control tells the daemons of contexts, channels and handles.
+//
+// Locks: process.vectors is taken before process.mu and the device's lock; executors.mu and
+// control.mu are held alone. The device calls its backend without a lock.
 package vm

@@ -15,32 +15,31 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// executors is the virtual GPU's backend: it starts, feeds and ends the executor
-// processes of a guest's contexts.
+// executors is the virtual GPU's backend: it starts, feeds and ends the executor processes of a
+// guest's contexts.
 type executors struct {
 	spec    ipc.Spec
 	header  int // of BAR2
-	rings   int // bytes behind it where rings lie
+	rings   int // bytes after the header for rings
 	page    *ipc.Page
 	command func() *exec.Cmd
 	clock   clock.Clock
 	log     *slog.Logger
 	dev     *vgpu.Device // set once, before the first call
-	daemons *control     // who are told of handles and changes; nil: nobody
+	daemons *control     // learn of handles and changes; may be nil
 	until   *os.File     // see [ipc.Page.SetUntil]; nil: there is none
 
-	mu    sync.Mutex
-	lives [ipc.MaxContexts]*life
-	// contextOf is the context slot of each channel slot, for kicks.
+	mu        sync.Mutex
+	processes [ipc.MaxContexts]*process
+	// contextOf is the context slot of each channel slot, for doorbells.
 	contextOf [abi.MaxChannels]atomic.Int32
 	faults    [ipc.MaxContexts]string
-	starts    [ipc.MaxContexts]pace // of each slot's executors
-	allStarts pace
+	starts    [ipc.MaxContexts]bucket // of each slot's executors
+	allStarts bucket
 	ended     sync.WaitGroup
 }
 
-// A guest can create, reset and destroy contexts in a loop, and each is a
-// process of the host's.
+// A guest can create, reset and destroy contexts in a loop, and each is a process of the host's.
 const (
 	// startEvery is the least time between two starts in one slot.
 	startEvery = 100 * time.Millisecond
@@ -49,60 +48,59 @@ const (
 	allStartsEvery = 125 * time.Millisecond
 )
 
-// newExecutors makes the backend of a guest, without its device.
+// newExecutors returns the backend of a guest, still without its device.
 func newExecutors(spec ipc.Spec, page *ipc.Page, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
 	b := &executors{spec: spec, page: page, command: command, clock: c, log: log}
-	b.allStarts = pace{every: allStartsEvery, burst: ipc.MaxContexts}
+	b.allStarts = bucket{every: allStartsEvery, burst: ipc.MaxContexts}
 	for i := range b.starts {
-		b.starts[i] = pace{every: startEvery, burst: 1}
+		b.starts[i] = bucket{every: startEvery, burst: 1}
 	}
 	return b
 }
 
-// use has the backend serve a device, once, before its first call.
+// use sets the device. It is called once, before the device's first call.
 func (b *executors) use(dev *vgpu.Device) {
 	cfg := dev.Config()
 	b.dev, b.header, b.rings = dev, abi.HeaderBytes(cfg.Channels), cfg.RingsBytes()
 }
 
-// CreateContext implements [vgpu.Backend]. What ended the slot's last context is
-// nothing to the new one, which may be another tenant's.
+// CreateContext implements [vgpu.Backend]. The slot's last fault is dropped, since the new context
+// may be another tenant's.
 func (b *executors) CreateContext(c vgpu.Context) {
 	b.fault(c.Slot, "")
 	b.begin(c)
 }
 
-// ResetContext implements [vgpu.Backend]. The new executor is told what ended
-// the last.
+// ResetContext implements [vgpu.Backend]. The new executor learns what ended the last.
 func (b *executors) ResetContext(c vgpu.Context) { b.begin(c) }
 
 // begin starts a context's executor once the slot's earlier one has ended.
 func (b *executors) begin(c vgpu.Context) {
-	l := newLife(b, c.ContextRef)
+	p := newProcess(b, c.ContextRef)
 	if c.Version >= abi.Version1_1 {
-		l.rings = b.rings
+		p.rings = b.rings
 	} else {
 		b.log.Warn("copies of this context are slow", "context", c.Slot,
-			"err", "the guest's driver is older, and has rings lie anywhere in shared memory", "version", c.Version)
+			"err", "the guest's driver is older and may place rings anywhere in shared memory", "version", c.Version)
 	}
 	b.mu.Lock()
-	old := b.lives[c.Slot]
-	b.lives[c.Slot] = l
+	old := b.processes[c.Slot]
+	b.processes[c.Slot] = p
 	b.mu.Unlock()
 	b.ended.Go(func() {
-		defer close(l.done)
+		defer close(p.done)
 		if old != nil {
 			old.stop()
 			<-old.done
 		}
-		l.run()
+		p.run()
 	})
 }
 
 // DestroyContext implements [vgpu.Backend].
 func (b *executors) DestroyContext(c vgpu.ContextRef) {
-	// It stays in its slot, so that whatever comes next there waits for its end.
-	old := b.life(c.Slot)
+	// The process stays in its slot, so that its successor waits for its end.
+	old := b.process(c.Slot)
 	b.ended.Go(func() {
 		if old != nil {
 			old.stop()
@@ -115,8 +113,8 @@ func (b *executors) DestroyContext(c vgpu.ContextRef) {
 // OpenChannel implements [vgpu.Backend].
 func (b *executors) OpenChannel(ch vgpu.Channel) {
 	b.contextOf[ch.Slot].Store(int32(ch.Context.Slot))
-	l := b.life(ch.Context.Slot)
-	err := l.ask(ipc.KindOpen, ipc.Channel{
+	p := b.process(ch.Context.Slot)
+	err := p.request(ipc.KindOpen, ipc.Channel{
 		Index: ch.Slot, Generation: ch.Generation, Words: uint64(ch.Page), Vector: ch.Vector,
 		SubmissionOffset: ch.Submission.Offset, SubmissionCount: uint32(ch.Submission.Entries),
 		CompletionOffset: ch.Completion.Offset, CompletionCount: uint32(ch.Completion.Entries),
@@ -127,7 +125,7 @@ func (b *executors) OpenChannel(ch vgpu.Channel) {
 			return
 		}
 		b.dev.ChannelReady(ch.ChannelRef)
-		b.daemons.changed()
+		b.daemons.notifyChange()
 	})
 	if err != nil {
 		b.dev.ChannelFailed(ch.ChannelRef, abi.ErrorExecutorLost)
@@ -136,14 +134,14 @@ func (b *executors) OpenChannel(ch vgpu.Channel) {
 
 // CloseChannel implements [vgpu.Backend].
 func (b *executors) CloseChannel(ch vgpu.ChannelRef) {
-	l := b.life(int(b.contextOf[ch.Slot].Load()))
-	// An error means that the executor has no such channel, or is gone itself:
-	// either way it does not touch the rings.
+	p := b.process(int(b.contextOf[ch.Slot].Load()))
+	// An error means that the executor has no such channel, or is gone itself: either way it does
+	// not touch the rings.
 	closed := func(error) {
 		b.dev.ChannelClosed(ch)
-		b.daemons.changed()
+		b.daemons.notifyChange()
 	}
-	if err := l.ask(ipc.KindShut, ipc.Channel{Index: ch.Slot, Generation: ch.Generation}, closed); err != nil {
+	if err := p.request(ipc.KindShut, ipc.Channel{Index: ch.Slot, Generation: ch.Generation}, closed); err != nil {
 		closed(err)
 	}
 }
@@ -157,11 +155,11 @@ func (b *executors) Kick(ch vgpu.ChannelRef) {
 // VectorsChanged implements [vgpu.Backend].
 func (b *executors) VectorsChanged(start, count int) {
 	b.mu.Lock()
-	lives := b.lives
+	processes := b.processes
 	b.mu.Unlock()
-	for _, l := range lives {
-		if l != nil {
-			l.sendVectors(start, count)
+	for _, p := range processes {
+		if p != nil {
+			p.sendVectors(start, count)
 		}
 	}
 }
@@ -169,32 +167,32 @@ func (b *executors) VectorsChanged(start, count int) {
 // Reset implements [vgpu.Backend].
 func (b *executors) Reset() {
 	b.mu.Lock()
-	lives := b.lives
+	processes := b.processes
 	b.mu.Unlock()
-	for _, l := range lives {
-		if l != nil {
-			l.stop()
+	for _, p := range processes {
+		if p != nil {
+			p.stop()
 		}
 	}
-	for _, l := range lives {
-		if l != nil {
-			<-l.done
+	for _, p := range processes {
+		if p != nil {
+			<-p.done
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	clear(b.lives[:])
+	clear(b.processes[:])
 	clear(b.faults[:])
 }
 
-// life finds the executor of a context, nil for none.
-func (b *executors) life(slot int) *life {
+// process returns the executor process of a context, or nil.
+func (b *executors) process(slot int) *process {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.lives[slot]
+	return b.processes[slot]
 }
 
-// fault keeps the text of what ended a context, for the one that follows.
+// fault stores the text of what ended a context, for its successor.
 func (b *executors) fault(slot int, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,8 +205,7 @@ func (b *executors) lastFault(slot int) string {
 	return b.faults[slot]
 }
 
-// awaitStart waits until the slot may have another executor started, and counts
-// it.
+// awaitStart waits until another executor may be started in the slot, and counts the start.
 func (b *executors) awaitStart(ctx context.Context, slot int) error {
 	for {
 		now := b.clock.Now()
@@ -228,5 +225,5 @@ func (b *executors) awaitStart(ctx context.Context, slot int) error {
 	}
 }
 
-// wait waits for everything that was started.
+// wait waits for the end of all executor processes.
 func (b *executors) wait() { b.ended.Wait() }

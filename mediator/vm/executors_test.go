@@ -17,8 +17,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// roleVariable has this binary be another process: an executor that does whatever is
-// asked by saying so and lingers when its link ends, or a client that connects all the time.
+// roleVariable makes this binary another process: an executor or a client.
 const roleVariable = "VGPUD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -45,6 +44,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// linger is an executor that confirms every request and goes on after its connection ends.
 func linger() error {
 	conn, err := ipc.FromFile(os.NewFile(3, "link"))
 	if err != nil {
@@ -80,7 +80,7 @@ func linger() error {
 	}
 }
 
-// testExecutors are those of a device that no guest is attached to.
+// testExecutors returns the backend of a device that no guest is attached to.
 func testExecutors(t *testing.T) *executors {
 	t.Helper()
 	page, err := ipc.NewPage()
@@ -108,7 +108,7 @@ func testExecutors(t *testing.T) *executors {
 	return b
 }
 
-// create makes a context and waits for its executor.
+// create creates a context and waits for an executor with a PID other than not.
 func create(t *testing.T, b *executors, ref vgpu.ContextRef, not int) (pid int) {
 	t.Helper()
 	b.CreateContext(vgpu.Context{ContextRef: ref})
@@ -131,9 +131,9 @@ func exists(pid int) bool {
 	return err == nil
 }
 
-// TestExecutorsAreToldOfRings: what of BAR2 is for rings, where the guest's driver
-// keeps to that.
-func TestExecutorsAreToldOfRings(t *testing.T) {
+// TestSetupHasRings checks that an executor learns which part of BAR2 is for rings, if the guest's
+// driver keeps to it.
+func TestSetupHasRings(t *testing.T) {
 	b := testExecutors(t)
 	header, rings := abi.HeaderBytes(b.dev.Config().Channels), b.dev.Config().RingsBytes()
 	for slot, c := range []struct {
@@ -141,14 +141,14 @@ func TestExecutorsAreToldOfRings(t *testing.T) {
 		rings   int
 	}{{abi.Version1_0, 0}, {abi.Version1_1, rings}} {
 		b.begin(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: slot, Generation: 1}, Version: c.version})
-		if s := b.life(slot).setup(); s.Slot != slot || s.Header != header || s.Rings != c.rings || rings == 0 {
+		if s := b.process(slot).setup(); s.Slot != slot || s.Header != header || s.Rings != c.rings || rings == 0 {
 			t.Errorf("version %v: %+v, want a header of %d bytes and %d of rings", c.version, s, header, c.rings)
 		}
 	}
 }
 
-// TestResetWaitsForDestroyedContexts: no executor touches BAR2 after a reset, nor
-// the slot of the next one on the guest's page.
+// TestResetWaitsForDestroyedContexts checks that after a reset no executor touches BAR2, nor the
+// control page's slot of its successor.
 func TestResetWaitsForDestroyedContexts(t *testing.T) {
 	b := testExecutors(t)
 	ref := vgpu.ContextRef{Slot: 2, Generation: 1}
@@ -168,7 +168,7 @@ func TestResetWaitsForDestroyedContexts(t *testing.T) {
 	if s := b.page.Context(2).State(); s != ipc.ContextNone {
 		t.Errorf("slot is %v after a reset", s)
 	}
-	// The next one in the slot is accounted.
+	// Its successor in the slot has a group to account by.
 	create(t, b, vgpu.ContextRef{Slot: 2, Generation: 2}, pid)
 	if g, ok := b.page.Context(2).Group(); g != 2 || !ok {
 		t.Errorf("group %d, %v", g, ok)
@@ -184,7 +184,7 @@ func TestContextsOfOneSlotFollowEachOther(t *testing.T) {
 	if exists(first) {
 		t.Errorf("executor %d began before %d had ended", second, first)
 	}
-	// One that is not wanted any more before it began is never started.
+	// One that is stopped before its start is never started.
 	b.ResetContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 0, Generation: 3}})
 	b.Reset()
 	if exists(second) || b.page.Context(0).State() != ipc.ContextNone {
@@ -192,13 +192,13 @@ func TestContextsOfOneSlotFollowEachOther(t *testing.T) {
 	}
 }
 
-// TestWhatAnExecutorsEndMeans has an executor say things and then hang up.
-func TestWhatAnExecutorsEndMeans(t *testing.T) {
+// TestExecutorEnds sends messages as an executor and then closes the connection.
+func TestExecutorEnds(t *testing.T) {
 	ready := ipc.Message{Kind: ipc.KindReady}
 	fault := func(code abi.ErrorCode) []byte { return fmt.Appendf(nil, `{"code": %d}`, code) }
 	for name, c := range map[string]struct {
-		says []ipc.Message
-		want abi.ErrorCode
+		sends []ipc.Message
+		want  abi.ErrorCode
 	}{
 		"nothing":            {nil, abi.ErrorExecutorStart},
 		"no context":         {[]ipc.Message{{Kind: ipc.KindReady, Error: "no GPU"}}, abi.ErrorExecutorStart},
@@ -207,14 +207,14 @@ func TestWhatAnExecutorsEndMeans(t *testing.T) {
 		"no memory for it":   {[]ipc.Message{{Kind: ipc.KindReady, Error: "no memory", Body: fault(abi.ErrorLimit)}}, abi.ErrorLimit},
 		"ready":              {[]ipc.Message{ready}, abi.ErrorExecutorLost},
 		"an unasked answer":  {[]ipc.Message{ready, {Kind: ipc.KindOpen, ID: 99}}, abi.ErrorExecutorLost},
-		"something unknown":  {[]ipc.Message{ready, {Kind: "gossip"}}, abi.ErrorInternal},
+		"something unknown":  {[]ipc.Message{ready, {Kind: "unknown"}}, abi.ErrorInternal},
 		"a file":             {[]ipc.Message{ready, {Kind: ipc.KindReady, Files: []*os.File{os.Stdin}}}, abi.ErrorInternal},
 		"a fault of no sort": {[]ipc.Message{ready, {Kind: ipc.KindFault, Body: []byte("7")}}, abi.ErrorInternal},
 		"a failure likewise": {[]ipc.Message{ready, {Kind: ipc.KindFailed, Body: []byte("7")}}, abi.ErrorInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := testExecutors(t)
-			l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
+			p := newProcess(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 			ours, end, err := ipc.Pair()
 			if err != nil {
 				t.Fatal(err)
@@ -223,7 +223,7 @@ func TestWhatAnExecutorsEndMeans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range c.says {
+			for _, m := range c.sends {
 				if err := theirs.Send(m); err != nil {
 					t.Fatal(err)
 				}
@@ -231,7 +231,7 @@ func TestWhatAnExecutorsEndMeans(t *testing.T) {
 			if err := theirs.Close(); err != nil {
 				t.Fatal(err)
 			}
-			code, err := l.attend(ours)
+			code, err := p.receive(ours)
 			if code != c.want || err == nil {
 				t.Errorf("code %v, error %v; want code %v", code, err, c.want)
 			}
@@ -242,13 +242,13 @@ func TestWhatAnExecutorsEndMeans(t *testing.T) {
 	}
 }
 
-func TestAsking(t *testing.T) {
+func TestRequests(t *testing.T) {
 	b := testExecutors(t)
-	var none *life
-	if err := none.ask(ipc.KindOpen, ipc.Channel{}, nil); !errors.Is(err, errNoExecutor) {
+	var none *process
+	if err := none.request(ipc.KindOpen, ipc.Channel{}, nil); !errors.Is(err, errNoExecutor) {
 		t.Errorf("ask no executor: %v", err)
 	}
-	l := newLife(b, vgpu.ContextRef{})
+	p := newProcess(b, vgpu.ContextRef{})
 	ours, end, err := ipc.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -257,11 +257,11 @@ func TestAsking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.conn = ours
+	p.conn = ours
 	var got [3]error
 	for i := range got {
 		got[i] = io.ErrNoProgress
-		if err := l.ask(ipc.KindShut, ipc.Channel{Index: i}, func(err error) { got[i] = err }); err != nil {
+		if err := p.request(ipc.KindShut, ipc.Channel{Index: i}, func(err error) { got[i] = err }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,14 +273,14 @@ func TestAsking(t *testing.T) {
 		}
 		ids[i] = m.ID
 	}
-	l.answered(ipc.Message{ID: ids[1], Error: "not open"})
-	l.answered(ipc.Message{ID: ids[0]})
-	l.answered(ipc.Message{ID: ids[0], Error: "again"}) // is asked once
-	l.hangUp(ours)
+	p.reply(ipc.Message{ID: ids[1], Error: "not open"})
+	p.reply(ipc.Message{ID: ids[0]})
+	p.reply(ipc.Message{ID: ids[0], Error: "again"}) // is pending once
+	p.closeConn(ours)
 	if got[0] != nil || got[1] == nil || got[1].Error() != "not open" || !errors.Is(got[2], errNoExecutor) {
 		t.Errorf("answers: %v", got)
 	}
-	if err := l.ask(ipc.KindShut, ipc.Channel{}, nil); !errors.Is(err, errNoExecutor) {
+	if err := p.request(ipc.KindShut, ipc.Channel{}, nil); !errors.Is(err, errNoExecutor) {
 		t.Errorf("ask after the end: %v", err)
 	}
 	if err := theirs.Close(); err != nil {

@@ -15,31 +15,30 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// Options are what a guest's process works with.
+// Options configure a guest's process.
 type Options struct {
 	Spec ipc.Spec
-	// Sockets are what it listens on. Run closes them.
+	// Sockets are the sockets to listen on. Run closes them.
 	Sockets *Sockets
-	// Owner, if set, is whom the vfio-user socket belongs to: the VMM's user.
+	// Owner, if set, owns the vfio-user socket: the VMM's user.
 	Owner *vfiouser.Owner
-	// Command makes an executor's process, whose end of the link is its file
-	// descriptor 3.
+	// Command returns a new executor process; descriptor 3 is its end of the connection.
 	Command func() *exec.Cmd
 	Log     *slog.Logger
-	// Stderr, if set, is what Log writes to, and another daemon may replace.
+	// Stderr, if set, is Log's destination, which a new daemon may replace.
 	Stderr  *Stderr
 	Version string
-	// Ready is called when the sockets are answered.
+	// Ready is called when the sockets are served.
 	Ready func() error
 }
 
-// Run serves the guest's virtual GPU until ctx ends or the daemon says so.
+// Run serves the guest's virtual GPU until ctx ends or a daemon asks it to end.
 func Run(ctx context.Context, o Options) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer func() { err = errors.Join(err, o.Sockets.Close()) }()
-	log := slog.New(Quiet(o.Log.Handler(), clock.Real{})).With("guest", o.Spec.Name)
-	// The daemons' links are closed last: to a daemon their end is the guest's.
+	log := slog.New(LimitLog(o.Log.Handler(), clock.Real{})).With("guest", o.Spec.Name)
+	// The daemons' connections are closed last: their end means the guest's end to a daemon.
 	daemons := &control{log: log, stderr: o.Stderr}
 	defer daemons.close()
 
@@ -64,7 +63,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	b.use(dev)
 
 	if err := o.Ready(); err != nil {
-		return fmt.Errorf("report to be ready: %w", err)
+		return fmt.Errorf("report readiness: %w", err)
 	}
 	log.Info("virtual GPU ready", "socket", o.Spec.Socket, "gpu", o.Spec.GPU.Name)
 
@@ -79,7 +78,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// attachment notes on the guest's page whether a VMM is connected.
+// attachment records on the control page whether a VMM is connected.
 type attachment struct {
 	*vgpu.Device
 	page *ipc.Page

@@ -8,36 +8,37 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// handed is what a context's executor has handed over, for daemons to control the
-// context by, one that comes later too. The files are closed as soon as the executor
-// has ended: the driver keeps what a process had as long as anybody holds one.
-type handed struct {
+// contextHandles is what a context's executor has sent so that daemons, present and future, can
+// control the context. The files are closed as soon as the executor has ended: the driver keeps a
+// process's resources as long as any copy of one is open.
+type contextHandles struct {
 	ipc.Handles
 	files []*os.File
 }
 
-// hand keeps a context's handles, whose files it takes over, and passes them on.
-func (c *control) hand(h handed) {
+// addHandles stores a context's handles, whose files it takes over, and sends them to the daemons.
+func (c *control) addHandles(h contextHandles) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetHandles(h.Slot)
 	if c.handles == nil {
-		c.handles = make(map[int]handed)
+		c.handles = make(map[int]contextHandles)
 	}
 	c.handles[h.Slot] = h
-	c.passOn(h)
+	c.sendHandles(h)
 }
 
-// takeBack closes a context's handles, if there are any, and has the daemons do so.
-func (c *control) takeBack(slot int) {
+// dropHandles closes a context's handles, if there are any, and makes the daemons close theirs.
+func (c *control) dropHandles(slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.forgetHandles(slot) {
-		c.passOn(handed{Handles: ipc.Handles{Slot: slot}})
+		c.sendHandles(contextHandles{Handles: ipc.Handles{Slot: slot}})
 	}
 }
 
-// forgetHandles reports whether there were any. The caller holds mu.
+// forgetHandles closes a context's handles and reports whether there were any. Preconditions: mu is
+// held.
 func (c *control) forgetHandles(slot int) bool {
 	h, ok := c.handles[slot]
 	delete(c.handles, slot)
@@ -47,28 +48,26 @@ func (c *control) forgetHandles(slot int) bool {
 	return ok
 }
 
-// passOn passes handles on to all daemons that the guest was introduced to. The caller
-// holds mu.
-func (c *control) passOn(h handed) {
-	c.tellAll(func(conn *ipc.Conn) error { return send(conn, h) })
+// sendHandles sends handles to all daemons. Preconditions: mu is held.
+func (c *control) sendHandles(h contextHandles) {
+	c.broadcast(func(conn *ipc.Conn) error { return send(conn, h) })
 }
 
-// tellAll tells something to all daemons that the guest was introduced to. The caller
-// holds mu.
-func (c *control) tellAll(tell func(*ipc.Conn) error) {
-	for conn, introduced := range c.conns {
-		if !introduced {
-			continue // it is told when it is
+// broadcast calls send for every daemon that has the hello. Preconditions: mu is held.
+func (c *control) broadcast(send func(*ipc.Conn) error) {
+	for conn, hasHello := range c.conns {
+		if !hasHello {
+			continue // its hello will carry the current state
 		}
-		if err := tell(conn); err != nil {
-			// It reads nothing any more, and should not be waited for again.
-			c.log.Debug("tell a daemon", "err", errors.Join(err, conn.Expire()))
+		if err := send(conn); err != nil {
+			// The daemon reads nothing any more: don't wait for it again.
+			c.log.Debug("send to a daemon", "err", errors.Join(err, conn.Expire()))
 		}
 	}
 }
 
-// introduce sends a daemon what it is to know first. The caller holds mu.
-func (c *control) introduce(conn *ipc.Conn) error {
+// sendHello sends a daemon the hello and the current handles. Preconditions: mu is held.
+func (c *control) sendHello(conn *ipc.Conn) error {
 	m, err := ipc.NewMessage(ipc.KindHello, c.hello, c.page.File())
 	if err == nil {
 		err = conn.Send(m)
@@ -84,7 +83,7 @@ func (c *control) introduce(conn *ipc.Conn) error {
 	return err
 }
 
-func send(conn *ipc.Conn, h handed) error {
+func send(conn *ipc.Conn, h contextHandles) error {
 	m, err := ipc.NewMessage(ipc.KindHandles, h.Handles, h.files...)
 	if err != nil {
 		return err
@@ -92,31 +91,31 @@ func send(conn *ipc.Conn, h handed) error {
 	return conn.Send(m)
 }
 
-// handOver takes an executor's handles, which it may send once. The files are taken
-// over unless it fails.
-func (l *life) handOver(m *ipc.Message) error {
+// receiveHandles passes an executor's handles, which it may send once, to the daemons. It takes
+// over the files unless it fails.
+func (p *process) receiveHandles(m *ipc.Message) error {
 	h, err := m.ReadHandles()
 	switch {
 	case err != nil:
 		return err
-	case h.Slot != l.ref.Slot:
-		return fmt.Errorf("executor of context %d sent handles of context %d", l.ref.Slot, h.Slot)
+	case h.Slot != p.ref.Slot:
+		return fmt.Errorf("executor of context %d sent handles of context %d", p.ref.Slot, h.Slot)
 	case len(m.Files) == 0:
 		return errors.New("executor sent handles without files")
-	case l.handed:
+	case p.sentHandles:
 		return errors.New("executor sent handles twice")
 	}
-	l.handed = true
-	if l.b.daemons == nil {
+	p.sentHandles = true
+	if p.b.daemons == nil {
 		return m.CloseFiles()
 	}
-	l.b.daemons.hand(handed{h, m.Files})
+	p.b.daemons.addHandles(contextHandles{h, m.Files})
 	return nil
 }
 
-// takeBack gives up the handles of an executor that has ended.
-func (l *life) takeBack() {
-	if l.handed && l.b.daemons != nil {
-		l.b.daemons.takeBack(l.ref.Slot)
+// dropHandles gives up the handles of an executor that has ended.
+func (p *process) dropHandles() {
+	if p.sentHandles && p.b.daemons != nil {
+		p.b.daemons.dropHandles(p.ref.Slot)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// pipe is a pipe whose reader learns when no copy of the writing end is left.
+// pipe returns a pipe whose reader learns when no copy of the writing end is left.
 func pipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -40,7 +40,7 @@ func wantClosed(t *testing.T, r *os.File) {
 	}
 }
 
-// handles is the message of a context's handles.
+// handles returns the message of a context's handles.
 func handles(t *testing.T, slot int, files ...*os.File) ipc.Message {
 	t.Helper()
 	m, err := ipc.NewMessage(ipc.KindHandles, ipc.Handles{Slot: slot, Names: json.RawMessage(`{"client":7}`)}, files...)
@@ -50,7 +50,7 @@ func handles(t *testing.T, slot int, files ...*os.File) ipc.Message {
 	return m
 }
 
-// TestExecutorsHandles: rubbish ends the context, and leaves nothing open.
+// TestExecutorsHandles checks that malformed messages end the context and leave nothing open.
 func TestExecutorsHandles(t *testing.T) {
 	for name, c := range map[string]struct {
 		send func(t *testing.T, f *os.File) []ipc.Message
@@ -74,7 +74,7 @@ func TestExecutorsHandles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := testExecutors(t)
 			b.daemons = &control{log: b.log}
-			l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
+			p := newProcess(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 			ours, theirs := pair(t)
 			r, w := pipe(t)
 			if err := theirs.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
@@ -88,17 +88,17 @@ func TestExecutorsHandles(t *testing.T) {
 			if err := errors.Join(theirs.Shut(0), w.Close()); err != nil {
 				t.Fatal(err)
 			}
-			if code, err := l.attend(ours); code != c.want {
+			if code, err := p.receive(ours); code != c.want {
 				t.Errorf("code %v, error %v; want code %v", code, err, c.want)
 			}
-			l.takeBack()
+			p.dropHandles()
 			wantClosed(t, r)
 		})
 	}
 }
 
-// TestHandlesReachEveryDaemon: one that was there, one that comes later, and none
-// before it knows the guest; and in the end there is no copy left.
+// TestHandlesReachEveryDaemon checks that connected and later daemons get the handles, no daemon
+// gets them before the hello, and no copy is left in the end.
 func TestHandlesReachEveryDaemon(t *testing.T) {
 	c, l := newControl(t)
 	path := l.Addr().String()
@@ -134,22 +134,22 @@ func TestHandlesReachEveryDaemon(t *testing.T) {
 	}
 	r, w := pipe(t)
 	first := daemon()
-	c.hand(handed{ipc.Handles{Slot: 3, Names: json.RawMessage(`1`)}, []*os.File{w}})
+	c.addHandles(contextHandles{ipc.Handles{Slot: 3, Names: json.RawMessage(`1`)}, []*os.File{w}})
 	wantHandles(first, 3, 1)
 	second := daemon()
 	wantHandles(second, 3, 1)
 	r2, w2 := pipe(t)
-	c.hand(handed{ipc.Handles{Slot: 3, Names: json.RawMessage(`2`)}, []*os.File{w2}}) // of the context's next life
+	c.addHandles(contextHandles{ipc.Handles{Slot: 3, Names: json.RawMessage(`2`)}, []*os.File{w2}}) // of the context's next executor
 	wantClosed(t, r)
 	wantHandles(first, 3, 1)
 	wantHandles(second, 3, 1)
-	c.takeBack(4) // had none
-	c.takeBack(3)
+	c.dropHandles(4) // had none
+	c.dropHandles(3)
 	wantHandles(first, 3, 0)
 	wantHandles(second, 3, 0)
 	wantClosed(t, r2)
 	third := daemon()
-	c.hand(handed{ipc.Handles{Slot: 5, Names: json.RawMessage(`3`)}, nil})
+	c.addHandles(contextHandles{ipc.Handles{Slot: 5, Names: json.RawMessage(`3`)}, nil})
 	wantHandles(third, 5, 0) // and nothing of slot 3
 	if err := errors.Join(first.Close(), second.Close(), third.Close()); err != nil {
 		t.Error(err)

@@ -11,8 +11,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// hang is an executor that says of its first channel's kernel that it was too long, and ends
-// without having answered it.
+// hang is an executor that reports a time limit for its first channel's kernel and ends.
 func hang() error {
 	conn, err := ipc.FromFile(os.NewFile(3, "link"))
 	if err != nil {
@@ -40,8 +39,8 @@ func hang() error {
 	return conn.Send(f)
 }
 
-// TestChannelsEndWithAHungExecutor: the guest is told of the kernel, and of channels to which
-// nobody attends any more.
+// TestChannelsEndWithAHungExecutor checks that the guest learns of the kernel and of channels that
+// are no longer served.
 func TestChannelsEndWithAHungExecutor(t *testing.T) {
 	b := testExecutors(t)
 	b.command = func() *exec.Cmd {

@@ -22,7 +22,7 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// serveGuarded serves a device at a socket that a guest's rule guards.
+// serveGuarded serves a device at a socket with an admission rule.
 func serveGuarded(t *testing.T, peer *ipc.Peer) (path string, dev *vfiousertest.Device) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "s")
@@ -44,7 +44,7 @@ func serveGuarded(t *testing.T, peer *ipc.Peer) (path string, dev *vfiousertest.
 	return path, dev
 }
 
-// connects is what comes of connecting and leaving again.
+// connects connects and disconnects again.
 func connects(path string) error {
 	c, err := vfiouser.Dial(context.Background(), path)
 	if err != nil {
@@ -123,11 +123,10 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// tries are what came of a process's connections.
+// tries counts the outcomes of a process's connections.
 type tries struct{ Served, Refused, Busy, Cut int }
 
-// knock is the role of a process that connects again and again, as soon as its
-// standard input ends.
+// knock is a process that connects again and again, from the end of its standard input on.
 func knock() error {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
@@ -162,12 +161,12 @@ func knock() error {
 	return errors.Join(others, json.NewEncoder(os.Stdout).Encode(got))
 }
 
-// socketVariable is where knock connects.
+// socketVariable names the socket to connect to.
 const socketVariable = "VGPUD_TEST_SOCKET"
 
-// Several processes of one user race for a guest's socket. Only the one that the
-// file names is ever served, one connection at a time, and the others do not keep
-// it out.
+// TestRaceForTheSocket runs several processes of one user that race for a guest's socket. Only the
+// one named by the file is ever served, one connection at a time, and the others do not keep it
+// out.
 func TestRaceForTheSocket(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "vm.pid")
 	socket, dev := serveGuarded(t, &ipc.Peer{PIDFile: file})

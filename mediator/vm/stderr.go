@@ -10,29 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stderr is the standard error of a guest's process as its log's writer. Where that is a
-// daemon's pipe (see [Hear]), the process waits for no daemon to read it, and outlives the
-// one that did: what can't be written is kept, the newest 4 KiB of it, for the next.
+// Stderr is the standard error of a guest's process, to which its log is written. If it is a
+// daemon's pipe (see [CaptureOutput]), writes never block, and the process outlives the daemon: the
+// newest 4 KiB of what could not be written are kept for the next daemon.
 type Stderr struct {
-	mu   sync.Mutex
-	pipe bool // and not the terminal or file of somebody who runs the process by hand
-	kept []byte
+	mu      sync.Mutex
+	pipe    bool // false: a terminal or a file, in a process run by hand
+	pending []byte
 }
 
-// NewStderr makes it. There is one in a process.
+// NewStderr prepares the standard error. A process calls it once.
 func NewStderr() (*Stderr, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(unix.Stderr, &st); err != nil {
-		return nil, fmt.Errorf("look at the standard error: %w", err)
+		return nil, fmt.Errorf("fstat the standard error: %w", err)
 	}
 	s := &Stderr{pipe: st.Mode&unix.S_IFMT == unix.S_IFIFO}
 	if !s.pipe {
 		return s, nil
 	}
-	// Of what else writes there, the runtime's last words are lost where nobody reads.
+	// A write without a reader must not end the process. The runtime's own last output is lost
+	// then.
 	signal.Ignore(unix.SIGPIPE)
 	if err := unix.SetNonblock(unix.Stderr, true); err != nil {
-		return nil, fmt.Errorf("have nobody wait for who reads the standard error: %w", err)
+		return nil, fmt.Errorf("make the standard error non-blocking: %w", err)
 	}
 	return s, nil
 }
@@ -45,21 +46,21 @@ func (s *Stderr) Write(b []byte) (int, error) {
 		return os.Stderr.Write(b)
 	}
 	s.flush()
-	if len(s.kept) > 0 || !put(b) {
-		s.kept = newest(s.kept, b[:max(len(b)-1, 0)])
+	if len(s.pending) > 0 || !put(b) {
+		s.pending = appendTail(s.pending, b[:max(len(b)-1, 0)])
 	}
 	return len(b), nil
 }
 
-// flush writes what was kept, if that can be. The caller holds mu.
+// flush writes what was kept, if possible. Preconditions: mu is held.
 func (s *Stderr) flush() {
-	if len(s.kept) > 0 && put(s.kept) {
-		s.kept = s.kept[:0]
+	if len(s.pending) > 0 && put(s.pending) {
+		s.pending = s.pending[:0]
 	}
 }
 
-// put writes to the standard error, and reports whether it could. A pipe takes all of so
-// little at once, or nothing.
+// put writes b to the standard error and reports whether it could. A pipe takes so few bytes all at
+// once or not at all.
 func put(b []byte) bool {
 	for {
 		_, err := unix.Write(unix.Stderr, b)
@@ -69,8 +70,7 @@ func put(b []byte) bool {
 	}
 }
 
-// replace puts another daemon's pipe in the place of the standard error. f stays the
-// caller's.
+// replace makes another daemon's pipe the standard error. The caller keeps f.
 func (s *Stderr) replace(f *os.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Stderr) replace(f *os.File) error {
 		err = unix.Dup3(fd, unix.Stderr, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("take over a standard error: %w", err)
+		return fmt.Errorf("replace the standard error: %w", err)
 	}
 	s.flush()
 	return nil

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// loud is a guest's process that writes more than a pipe holds while nobody reads, and
-// then, each time that it is told to by a byte, a word more. The last goes to descriptor 3.
+// loud is a guest's process that writes more than a pipe holds while nobody reads, and then makes
+// one step for each byte on its standard input. Descriptor 3 is the second log.
 func loud() error {
 	s, err := NewStderr()
 	if err != nil {
@@ -21,10 +21,10 @@ func loud() error {
 	}
 	log := slog.New(slog.NewTextHandler(s, nil))
 	for i := range 2000 {
-		log.Info("a line of many, which nobody reads, and nobody is to wait for", "number", i)
+		log.Info("one of many lines that nobody reads", "number", i)
 	}
-	told := make([]byte, 1)
-	for _, step := range []func() error{
+	step := make([]byte, 1)
+	for _, f := range []func() error{
 		func() error { log.Info("while there is nobody"); return nil },
 		func() error { return s.replace(os.NewFile(3, "log")) },
 		func() error { log.Info("to somebody"); return nil },
@@ -32,18 +32,18 @@ func loud() error {
 		if _, err := fmt.Println("ready"); err != nil {
 			return err
 		}
-		if _, err := io.ReadFull(os.Stdin, told); err != nil {
+		if _, err := io.ReadFull(os.Stdin, step); err != nil {
 			return err
 		}
-		if err := step(); err != nil {
+		if err := f(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// TestLogOutlivesItsReader: a guest's process waits for no reader of its log, goes on when
-// the reader is gone, and tells the next one what it had to say last.
+// TestLogOutlivesItsReader checks that a guest's process never waits for the reader of its log,
+// goes on when the reader is gone, and gives the next reader the last entries.
 func TestLogOutlivesItsReader(t *testing.T) {
 	var pipes [2][2]*os.File
 	for i := range pipes {
@@ -67,7 +67,7 @@ func TestLogOutlivesItsReader(t *testing.T) {
 	if err := errors.Join(cmd.Start(), pipes[0][1].Close(), pipes[1][1].Close()); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // which ends what is waited for
+	limit := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // ends the reads below
 	defer limit.Stop()
 	answer := make([]byte, len("ready\n"))
 	for step := range 3 {
@@ -87,7 +87,7 @@ func TestLogOutlivesItsReader(t *testing.T) {
 	if err := errors.Join(err, pipes[1][0].Close(), cmd.Wait()); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(got, []byte("while there is nobody")) || !bytes.HasSuffix(bytes.TrimSpace(got), []byte(`msg="to somebody"`)) || len(got) > 2*lastSaid {
-		t.Errorf("the next reader is told %q", got)
+	if !bytes.Contains(got, []byte("while there is nobody")) || !bytes.HasSuffix(bytes.TrimSpace(got), []byte(`msg="to somebody"`)) || len(got) > 2*keptBytes {
+		t.Errorf("the next reader gets %q", got)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPace(t *testing.T) {
-	p := pace{every: 100, burst: 3}
+func TestBucket(t *testing.T) {
+	p := bucket{every: 100, burst: 3}
 	// Three at once, then one in every 100.
 	for i, want := range []time.Duration{1000, 1000, 1000, 1100, 1200} {
 		at := p.next(1000)
@@ -25,10 +25,10 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// In no stretch of time does it happen more often than burst and one in every.
-func TestPaceBounds(t *testing.T) {
+// TestBucketBounds checks that no period has more actions than burst and one in every.
+func TestBucketBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := pace{every: time.Duration(rapid.IntRange(1, 50).Draw(t, "every")), burst: rapid.IntRange(1, 5).Draw(t, "burst")}
+		p := bucket{every: time.Duration(rapid.IntRange(1, 50).Draw(t, "every")), burst: rapid.IntRange(1, 5).Draw(t, "burst")}
 		var now time.Duration
 		var at []time.Duration
 		for range 40 {

@@ -14,7 +14,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// pair makes the two ends of an executor's link.
+// pair returns the two ends of an executor's connection.
 func pair(t *testing.T) (ours, theirs *ipc.Conn) {
 	t.Helper()
 	ours, end, err := ipc.Pair()
@@ -32,7 +32,7 @@ func pair(t *testing.T) (ours, theirs *ipc.Conn) {
 	return ours, theirs
 }
 
-// begun is whether a start was let through already.
+// begun reports whether a start was already allowed.
 func begun(done <-chan error) bool {
 	select {
 	case <-done:
@@ -64,7 +64,7 @@ func TestExecutorsAreStartedAtAPace(t *testing.T) {
 	now.Advance(startEvery)
 	now.AwaitWaiters(1)
 	if begun(third) {
-		t.Error("one more before the guest may have any")
+		t.Error("a start before the guest's limit allows it")
 	}
 	now.Advance(allStartsEvery - startEvery)
 	if err := <-third; err != nil {
@@ -86,7 +86,7 @@ func TestExecutorsAreStartedAtAPace(t *testing.T) {
 	}
 }
 
-func TestStartThatWaitsIsNotWantedAnyMore(t *testing.T) {
+func TestStopEndsTheWaitForAStart(t *testing.T) {
 	b := testExecutors(t)
 	var now clock.Sim
 	b.clock = &now
@@ -99,7 +99,7 @@ func TestStartThatWaitsIsNotWantedAnyMore(t *testing.T) {
 	b.Reset() // returns, though the clock stands
 }
 
-func TestFaultTextIsTheNextOfTheSameContexts(t *testing.T) {
+func TestFaultTextStaysWithItsContext(t *testing.T) {
 	b := testExecutors(t)
 	b.fault(4, "illegal address 0x1000")
 	b.ResetContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 4, Generation: 2}})
@@ -108,7 +108,7 @@ func TestFaultTextIsTheNextOfTheSameContexts(t *testing.T) {
 	}
 	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 4, Generation: 3}})
 	if got := b.lastFault(4); got != "" {
-		t.Errorf("a new context is told of the last one's %q", got)
+		t.Errorf("a new context learns of the last one's %q", got)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestExecutorThatIsNotReadyInTime(t *testing.T) {
 	b := testExecutors(t)
 	var now clock.Sim
 	b.clock = &now
-	l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
+	p := newProcess(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 	ours, _ := pair(t)
 	type end struct {
 		code abi.ErrorCode
@@ -124,7 +124,7 @@ func TestExecutorThatIsNotReadyInTime(t *testing.T) {
 	}
 	done := make(chan end)
 	go func() {
-		code, err := l.attend(ours)
+		code, err := p.receive(ours)
 		done <- end{code, err}
 	}()
 	now.AwaitWaiters(1)
@@ -134,23 +134,23 @@ func TestExecutorThatIsNotReadyInTime(t *testing.T) {
 	}
 }
 
-func TestVectorsGoToWhoReadsThem(t *testing.T) {
+func TestVectorsAreSentWhenReady(t *testing.T) {
 	b := testExecutors(t)
-	l := newLife(b, vgpu.ContextRef{Slot: 1, Generation: 1})
+	p := newProcess(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 	ours, theirs := pair(t)
-	l.conn = ours
-	l.sendVectors(0, b.dev.Config().Vectors)
+	p.conn = ours
+	p.sendVectors(0, b.dev.Config().Vectors)
 	if err := theirs.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
-		if code, err := l.attend(ours); code != abi.ErrorExecutorLost {
+		if code, err := p.receive(ours); code != abi.ErrorExecutorLost {
 			t.Errorf("code %v, error %v", code, err)
 		}
 	}()
-	// Each once: those of before it was ready were not sent.
+	// Each is sent once: none was sent before the executor was ready.
 	for v := range b.dev.Config().Vectors {
 		m, err := theirs.Receive()
 		var got ipc.Vector
@@ -164,18 +164,18 @@ func TestVectorsGoToWhoReadsThem(t *testing.T) {
 	<-ctx.Done()
 }
 
-// TestSlotIsFreeAfterAStopInTheStart: the executor had begun to use it.
+// TestSlotIsFreeAfterAStopInTheStart covers an executor that had begun to use the slot.
 func TestSlotIsFreeAfterAStopInTheStart(t *testing.T) {
 	b := testExecutors(t)
-	l := newLife(b, vgpu.ContextRef{Slot: 6, Generation: 1})
+	p := newProcess(b, vgpu.ContextRef{Slot: 6, Generation: 1})
 	make := b.command
 	b.command = func() *exec.Cmd {
-		l.stop()
+		p.stop()
 		b.page.Context(6).Reset(os.Getpid()) // as the process does, at any time after its setup
 		return make()
 	}
 	before := b.page.Changed()
-	l.run()
+	p.run()
 	if s := b.page.Context(6).State(); s != ipc.ContextNone || b.page.Changed() == before {
 		t.Errorf("slot is %v, changes from %d to %d", s, before, b.page.Changed())
 	}

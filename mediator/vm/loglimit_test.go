@@ -11,7 +11,7 @@ import (
 	"vgpud/clock"
 )
 
-func TestQuiet(t *testing.T) {
+func TestLimitLog(t *testing.T) {
 	var out bytes.Buffer
 	var now clock.Sim
 	now.Advance(time.Hour)
@@ -21,24 +21,24 @@ func TestQuiet(t *testing.T) {
 		}
 		return a
 	}
-	root := slog.New(Quiet(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}), &now))
+	root := slog.New(LimitLog(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}), &now))
 	log := root.With("context", 3)
 	lines := func() int { defer out.Reset(); return strings.Count(out.String(), "\n") }
 
 	for i := range 1000 {
-		// It is one message, whoever says it and at whatever level.
+		// The logger and the level don't matter: it is one message.
 		root.Warn("channel failed", "channel", i)
 		log.Error("channel failed", "channel", i)
 	}
-	if n := lines(); n != sayBurst {
-		t.Errorf("%d lines of 2000, want %d", n, sayBurst)
+	if n := lines(); n != messageBurst {
+		t.Errorf("%d lines of 2000, want %d", n, messageBurst)
 	}
 	log.Info("something else")
 	if got, want := out.String(), "level=INFO msg=\"something else\" context=3\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	lines()
-	now.Advance(sayEvery)
+	now.Advance(messageEvery)
 	for range 2 {
 		log.Warn("channel failed", "channel", 7)
 	}
@@ -52,11 +52,11 @@ func TestQuiet(t *testing.T) {
 	if n := lines(); n != 100 {
 		t.Errorf("%d lines of detail, want 100", n)
 	}
-	// However many messages there are, they do not fill memory or the log.
-	for i := range 10 * maxSayings {
+	// However many messages there are, they fill neither memory nor the log.
+	for i := range 10 * maxMessages {
 		log.Info(fmt.Sprint("message ", i))
 	}
-	if n := lines(); n > maxSayings+sayBurst {
-		t.Errorf("%d lines of %d messages", n, 10*maxSayings)
+	if n := lines(); n > maxMessages+messageBurst {
+		t.Errorf("%d lines of %d messages", n, 10*maxMessages)
 	}
 }

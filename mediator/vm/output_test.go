@@ -13,12 +13,12 @@ import (
 	"vgpud/mediator/vgpu"
 )
 
-// talk is an executor that says what a guest's code can have it say, and dies.
+// talk is an executor that writes all kinds of output and dies.
 func talk() error {
 	fmt.Fprintln(os.Stderr, `time=1 level=WARN msg="a word of warning"`)
 	fmt.Fprintln(os.Stderr, `{"level":"ERROR","msg":"an error"}`)
 	fmt.Fprintln(os.Stdout, "a library's")
-	fmt.Fprint(os.Stderr, strings.Repeat("x", 3*maxSaid), "\n\n")
+	fmt.Fprint(os.Stderr, strings.Repeat("x", 3*maxLineBytes), "\n\n")
 	for i := range 400 {
 		fmt.Fprintf(os.Stderr, "goroutine %d\n", i)
 	}
@@ -27,7 +27,7 @@ func talk() error {
 	return nil
 }
 
-// records is a handler that hands on all records.
+// records is a handler that sends all records to a channel.
 type records struct {
 	slog.Handler
 	to chan<- slog.Record
@@ -41,7 +41,7 @@ func (r records) Handle(_ context.Context, rec slog.Record) error {
 func (r records) Enabled(context.Context, slog.Level) bool { return true }
 func (r records) WithAttrs([]slog.Attr) slog.Handler       { return r }
 
-// attrOf is an attribute's text.
+// attrOf returns an attribute's text.
 func attrOf(r slog.Record, key string) (text string) {
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == key {
@@ -52,28 +52,28 @@ func attrOf(r slog.Record, key string) (text string) {
 	return text
 }
 
-// TestExecutorsWords: what an executor writes is in the guest's process's log, as its words
-// and in bounded parts, and its last words are with its death.
-func TestExecutorsWords(t *testing.T) {
+// TestExecutorOutput checks that an executor's output is logged as such and in bounded parts, and
+// the end of it with its death.
+func TestExecutorOutput(t *testing.T) {
 	b := testExecutors(t)
 	b.command = func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), roleVariable+"=talk")
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr // as the program's commands have
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr // as the program's commands do
 		return cmd
 	}
-	said := make(chan slog.Record, 1000)
-	b.log = slog.New(records{slog.DiscardHandler, said})
+	logged := make(chan slog.Record, 1000)
+	b.log = slog.New(records{slog.DiscardHandler, logged})
 	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 1, Generation: 1}})
 	limit := time.NewTimer(30 * time.Second)
 	defer limit.Stop()
 	levels := make(map[string]slog.Level)
 	for {
 		select {
-		case r := <-said:
-			if r.Message == "executor says" {
+		case r := <-logged:
+			if r.Message == "executor output" {
 				text := attrOf(r, "text")
-				if len(text) > maxSaid {
+				if len(text) > maxLineBytes {
 					t.Errorf("a line of %d bytes", len(text))
 				}
 				levels[text] = r.Level
@@ -82,11 +82,11 @@ func TestExecutorsWords(t *testing.T) {
 			if r.Message != "executor died" {
 				continue
 			}
-			if last := attrOf(r, "last"); !strings.HasSuffix(last, "goroutine 399\nthe last word\n") || len(last) > lastSaid {
+			if last := attrOf(r, "last"); !strings.HasSuffix(last, "goroutine 399\nthe last word\n") || len(last) > keptBytes {
 				t.Errorf("last words %q", last)
 			}
 		case <-limit.C:
-			t.Fatal("the executor's death is not heard of")
+			t.Fatal("the executor's death is not logged")
 		}
 		break
 	}
@@ -100,8 +100,7 @@ func TestExecutorsWords(t *testing.T) {
 	}
 }
 
-// TestExecutorsHaveNoLog: an executor's standard output and error are not what the guest's
-// process writes its log to.
+// TestExecutorsHaveNoLog checks that an executor does not inherit the log of the guest's process.
 func TestExecutorsHaveNoLog(t *testing.T) {
 	log, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

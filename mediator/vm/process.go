@@ -1,0 +1,420 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// stopGrace is the time that an executor has to end by itself.
+const stopGrace = 500 * time.Millisecond
+
+// readyLimit bounds the time in which an executor creates its context on the GPU.
+const readyLimit = 30 * time.Second
+
+// errNoExecutor answers requests to an executor that is gone.
+var errNoExecutor = errors.New("the context has no executor")
+
+// process is one executor process, from its start to its end.
+type process struct {
+	b    *executors
+	ref  vgpu.ContextRef
+	done chan struct{} // closed when the process is gone and the slot is free
+	// rings is the number of bytes after BAR2's header for rings; 0: rings may lie anywhere.
+	rings int
+
+	ctx    context.Context // ends with stop
+	cancel context.CancelFunc
+
+	output      *Output // used by run alone
+	sentHandles bool    // used by receive alone
+	faulted     bool    // used by receive alone
+
+	vectors sync.Mutex // orders sends, so that a vector's newest eventfd is sent last
+
+	mu       sync.Mutex
+	conn     *ipc.Conn // nil before the start and after the end
+	ready    bool      // the executor reads messages
+	stopping bool
+	pending  map[uint64]func(error)
+	lastID   uint64
+}
+
+func newProcess(b *executors, ref vgpu.ContextRef) *process {
+	p := &process{b: b, ref: ref, done: make(chan struct{}), pending: make(map[uint64]func(error))}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// run starts the process and serves it until it ends.
+func (p *process) run() {
+	defer p.cancel()
+	log := p.b.log.With("context", p.ref.Slot)
+	if p.b.awaitStart(p.ctx, p.ref.Slot) != nil {
+		log.Debug("executor no longer needed")
+		return
+	}
+	cmd, conn, err := p.start()
+	if err != nil {
+		p.free() // the process may have begun to use the slot
+	}
+	if errors.Is(err, errNoExecutor) {
+		log.Debug("executor no longer needed")
+		return
+	}
+	if err != nil {
+		log.Error("executor not started", "err", err)
+		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)
+		return
+	}
+	code, err := p.receive(conn)
+	p.closeConn(conn)
+	p.dropHandles()
+	werr := wait(cmd)
+	p.free()
+	last := p.closeOutput()
+	p.mu.Lock()
+	stopped := p.stopping
+	p.mu.Unlock()
+	p.b.daemons.notifyChange()
+	if stopped {
+		log.Debug("executor ended")
+		return
+	}
+	if p.faulted && errors.Is(err, io.EOF) && werr == nil {
+		// Its kernel can't be stopped. The guest knows of the kernel already, and learns now that
+		// the context's channels are no longer served.
+		log.Debug("executor ended with its kernel")
+		p.b.dev.ContextFaulted(p.ref, code)
+		return
+	}
+	log.Error("executor died", "err", errors.Join(err, werr), "last", last)
+	p.b.dev.ContextFaulted(p.ref, code)
+}
+
+// free gives back the context's slot on the control page. The process has ended.
+func (p *process) free() {
+	p.b.page.FreeStubs(p.ref.Slot)
+	p.b.page.Context(p.ref.Slot).Free()
+	p.b.page.SetDisabled(p.ref.Slot, false)
+	p.b.page.SetSliced(p.ref.Slot, false)
+	p.b.page.AddChange()
+	p.b.page.Ranks(p.ref.Slot).Ring() // launches may wait for the room that it had on the GPU
+}
+
+// start starts the process and sends its setup. It returns errNoExecutor if stop was called.
+func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
+	p.mu.Lock()
+	stopping := p.stopping
+	p.mu.Unlock()
+	if stopping {
+		return nil, nil, errNoExecutor
+	}
+	shared := p.b.dev.Shared()
+	if shared == nil {
+		return nil, nil, errors.New("the device has no shared memory")
+	}
+	conn, end, err := ipc.Pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, stderr, err := CaptureOutput(p.b.log.With("context", p.ref.Slot), "executor output")
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close(), end.Close())
+	}
+	p.output = s
+	defer func() {
+		if err != nil {
+			p.closeOutput()
+		}
+	}()
+	cmd := p.b.command()
+	cmd.Stdout, cmd.Stderr = stderr, stderr
+	cmd.ExtraFiles = []*os.File{end}
+	// A signal to the terminal's process group is `vgpud vm`'s to handle.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	err = cmd.Start()
+	if cerr := errors.Join(end.Close(), stderr.Close()); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), conn.Close())
+	}
+	files := []*os.File{shared, p.b.page.File()}
+	if p.b.until != nil {
+		files = append(files, p.b.until)
+	}
+	m, err := ipc.NewMessage(ipc.KindSetup, p.setup(), files...)
+	if err == nil {
+		err = conn.Send(m)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close(), cmd.Process.Kill(), cmd.Wait())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		return nil, nil, errors.Join(errNoExecutor, conn.Close(), cmd.Process.Kill(), cmd.Wait())
+	}
+	p.conn = conn
+	return cmd, conn, nil
+}
+
+// closeOutput stops capturing the output of an executor that has ended, and returns the last of it.
+func (p *process) closeOutput() string {
+	last, err := p.output.End()
+	if err != nil {
+		p.b.log.Debug("close an executor's standard error", "err", err)
+	}
+	return last
+}
+
+// setup returns the executor's first message.
+func (p *process) setup() ipc.Setup {
+	spec := &p.b.spec
+	return ipc.Setup{
+		Guest: spec.Name, Slot: p.ref.Slot, GPU: spec.GPU, Header: p.b.header, Rings: p.rings, LastFault: p.b.lastFault(p.ref.Slot),
+		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
+		Sealed: spec.Sandbox != nil,
+	}
+}
+
+// receive handles the executor's messages until the connection ends. It returns what the end means
+// to the guest.
+func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
+	ready := false
+	started := p.limitStart(conn)
+	defer started()
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			if !ready {
+				return abi.ErrorExecutorStart, err
+			}
+			return abi.ErrorExecutorLost, err
+		}
+		if len(m.Files) > 0 && m.Kind != ipc.KindHandles {
+			return abi.ErrorInternal, errors.Join(fmt.Errorf("executor sent %d files", len(m.Files)), m.CloseFiles())
+		}
+		switch m.Kind {
+		case ipc.KindReady:
+			started()
+			if m.Error != "" {
+				return p.notReady(m)
+			}
+			ready = true
+			p.mu.Lock()
+			p.ready = true
+			p.mu.Unlock()
+			p.sendVectors(0, p.b.dev.Config().Vectors)
+			p.b.dev.ContextReady(p.ref)
+			p.b.daemons.notifyChange()
+		case ipc.KindHandles:
+			if err := p.receiveHandles(&m); err != nil {
+				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())
+			}
+		case ipc.KindOpen, ipc.KindShut:
+			p.reply(m)
+		case ipc.KindFault:
+			var f ipc.Fault
+			if err := m.Decode(&f); err != nil {
+				return abi.ErrorInternal, err
+			}
+			p.faulted = true
+			p.b.fault(p.ref.Slot, f.Text)
+			p.b.log.Warn("context ended by a fault", "context", p.ref.Slot, "fault", f.Text)
+			p.b.dev.ContextFaulted(p.ref, abi.ErrorCode(f.Code))
+		case ipc.KindFailed:
+			var f ipc.ChannelFailure
+			if err := m.Decode(&f); err != nil {
+				return abi.ErrorInternal, err
+			}
+			p.b.log.Warn("channel ended", "context", p.ref.Slot, "channel", f.Index, "err", abi.ErrorCode(f.Code))
+			p.b.dev.ChannelFailed(vgpu.ChannelRef{Slot: f.Index, Generation: f.Generation}, abi.ErrorCode(f.Code))
+		default:
+			return abi.ErrorInternal, fmt.Errorf("executor sent %q", m.Kind)
+		}
+	}
+}
+
+// limitStart makes Receive on conn fail after readyLimit unless started, which may be called
+// several times, was called.
+func (p *process) limitStart(conn *ipc.Conn) (started func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if clock.Sleep(ctx, p.b.clock, readyLimit) != nil {
+			return
+		}
+		p.b.log.Warn("executor was not ready in time", "context", p.ref.Slot, "limit", readyLimit)
+		if err := conn.Expire(); err != nil {
+			p.b.log.Debug("expire an executor's connection", "err", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// notReady returns what a failed start means to the guest. m has the reason, and its body, if any,
+// is an [ipc.Fault].
+func (p *process) notReady(m ipc.Message) (abi.ErrorCode, error) {
+	err := errors.New(m.Error)
+	if m.Body == nil {
+		return abi.ErrorExecutorStart, err
+	}
+	var f ipc.Fault
+	if derr := m.Decode(&f); derr != nil {
+		return abi.ErrorInternal, errors.Join(err, derr)
+	}
+	switch code := abi.ErrorCode(f.Code); code {
+	case abi.ErrorDeviceLost, abi.ErrorLimit:
+		return code, err
+	default:
+		return abi.ErrorExecutorStart, err
+	}
+}
+
+// request sends a request whose reply calls done. If it returns an error, done is not called.
+func (p *process) request(kind ipc.Kind, body any, done func(error)) error {
+	m, err := ipc.NewMessage(kind, body)
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		return errNoExecutor
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return errNoExecutor
+	}
+	p.lastID++
+	m.ID = p.lastID
+	if err := p.send(m); err != nil {
+		return err
+	}
+	p.pending[m.ID] = done
+	return nil
+}
+
+// reply calls the done function of the request that m answers.
+func (p *process) reply(m ipc.Message) {
+	p.mu.Lock()
+	done := p.pending[m.ID]
+	delete(p.pending, m.ID)
+	p.mu.Unlock()
+	if done == nil {
+		return
+	}
+	if m.Error != "" {
+		done(errors.New(m.Error))
+		return
+	}
+	done(nil)
+}
+
+// sendVectors sends the executor the eventfds of some interrupt vectors.
+func (p *process) sendVectors(start, count int) {
+	for v := start; v < start+count; v++ {
+		if err := p.sendVector(v); err != nil {
+			p.b.log.Warn("send an interrupt vector", "vector", v, "err", err)
+		}
+	}
+}
+
+func (p *process) sendVector(v int) (err error) {
+	p.vectors.Lock()
+	defer p.vectors.Unlock()
+	f, err := p.b.dev.Vector(v)
+	if err != nil {
+		return err
+	}
+	var files []*os.File
+	if f != nil {
+		files = append(files, f)
+		defer func() { err = errors.Join(err, f.Close()) }()
+	}
+	m, err := ipc.NewMessage(ipc.KindVector, ipc.Vector{Index: v}, files...)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil || !p.ready {
+		return nil // it gets all vectors once it is ready
+	}
+	return p.send(m)
+}
+
+// send gives up on an executor that no longer reads. Preconditions: mu is held.
+func (p *process) send(m ipc.Message) error {
+	err := p.conn.Send(m)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errors.Join(err, p.conn.Expire())
+	}
+	return err
+}
+
+// stop asks the process to end, without waiting for it.
+func (p *process) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		return
+	}
+	p.stopping = true
+	p.cancel()
+	if p.conn != nil {
+		// The executor ends when its connection does. A stuck one is not waited for.
+		if err := p.conn.Shut(stopGrace); err != nil {
+			p.b.log.Debug("shut down an executor's connection", "err", err)
+		}
+	}
+}
+
+// closeConn closes the connection and fails the pending requests.
+func (p *process) closeConn(conn *ipc.Conn) {
+	p.mu.Lock()
+	p.conn = nil
+	pending := p.pending
+	p.pending = make(map[uint64]func(error))
+	p.mu.Unlock()
+	if err := conn.Close(); err != nil {
+		p.b.log.Debug("close an executor's connection", "err", err)
+	}
+	for _, done := range pending {
+		done(errNoExecutor)
+	}
+}
+
+// wait waits for a process that should be ending, and kills it after stopGrace.
+func wait(cmd *exec.Cmd) error {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	}
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return <-ended
+}
