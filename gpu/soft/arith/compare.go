@@ -59,27 +59,3 @@ func Compare[T Integer | Float](c Cmp, a, b T) bool {
 	}
 	return false
 }
-
-// Ne is setp.ne of floats: false when an operand is NaN, unlike Go's !=, which is setp.neu.
-func Ne[T Float](a, b T) bool { return a < b || a > b }
-
-// Equ is setp.equ: true when an operand is NaN.
-func Equ[T Float](a, b T) bool { return !(a < b || a > b) }
-
-// Ltu is setp.ltu: true when an operand is NaN.
-func Ltu[T Float](a, b T) bool { return !(a >= b) }
-
-// Leu is setp.leu: true when an operand is NaN.
-func Leu[T Float](a, b T) bool { return !(a > b) }
-
-// Gtu is setp.gtu: true when an operand is NaN.
-func Gtu[T Float](a, b T) bool { return !(a <= b) }
-
-// Geu is setp.geu: true when an operand is NaN.
-func Geu[T Float](a, b T) bool { return !(a < b) }
-
-// Num is setp.num: neither operand is NaN.
-func Num[T Float](a, b T) bool { return a == a && b == b }
-
-// Nan is setp.nan: an operand is NaN.
-func Nan[T Float](a, b T) bool { return a != a || b != b }

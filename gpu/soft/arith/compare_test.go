@@ -31,12 +31,6 @@ func TestCompare(t *testing.T) {
 			if got := F16.Compare(cmp, CvtF16F32(float32(c.a)), CvtF16F32(float32(c.b)), Mode{}); got != want {
 				t.Errorf("comparison %d of %v and %v in f16 is %v", cmp, c.a, c.b, got)
 			}
-			if own, has := map[Cmp]bool{
-				CmpNe: Ne(c.a, c.b), CmpEqu: Equ(c.a, c.b), CmpLtu: Ltu(c.a, c.b), CmpLeu: Leu(c.a, c.b),
-				CmpGtu: Gtu(c.a, c.b), CmpGeu: Geu(c.a, c.b), CmpNum: Num(c.a, c.b), CmpNan: Nan(c.a, c.b),
-			}[cmp]; has && own != want {
-				t.Errorf("comparison %d of %v and %v has a function that says %v", cmp, c.a, c.b, own)
-			}
 		}
 	}
 	if !Compare[uint32](CmpGt, 0xffffffff, 1) || Compare[int32](CmpGt, -1, 1) {
@@ -60,7 +54,7 @@ func TestTestp(t *testing.T) {
 		{"subnormal", -0x1p-1060, -0x1p-140, "x.x..x"},
 		{"least normal", 0x1p-1022, 0x1p-126, "x.x.x."},
 		{"infinity", math.Inf(-1), float32(math.Inf(-1)), ".xx..."},
-		{"NaN", math.NaN(), NaN32(), "...x.."},
+		{"NaN", math.NaN(), nan32, "...x.."},
 	} {
 		for test := TestFinite; test <= TestSubnormal; test++ {
 			want := c.want[test] == 'x'

@@ -81,26 +81,3 @@ func CvtS32F32(x float32) int32 {
 	}
 	return CvtIntF32[int32](x, RZ)
 }
-
-// CvtU32F32 is cvt.rzi.u32.f32, what C's (unsigned) does.
-func CvtU32F32(x float32) uint32 {
-	if x > -1 && x < 1<<32 {
-		return uint32(int64(x))
-	}
-	return CvtIntF32[uint32](x, RZ)
-}
-
-// CvtSat is cvt.sat between integer types: x clamped to the range of D. Without .sat it is Go's conversion.
-func CvtSat[D, S Integer](x S) D {
-	least, greatest := limits[D]()
-	switch {
-	case x < 0:
-		if least == 0 {
-			return 0
-		}
-		return D(max(int64(x), int64(least)))
-	case uint64(x) > uint64(greatest):
-		return greatest
-	}
-	return D(x)
-}

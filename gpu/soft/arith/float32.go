@@ -8,9 +8,6 @@ const nan32Bits = 0x7fffffff
 // nan32 is that NaN; a load costs less of an inlined function's budget than making it does.
 var nan32 = math.Float32frombits(nan32Bits)
 
-// NaN32 returns the canonical single-precision NaN.
-func NaN32() float32 { return nan32 }
-
 // FlushF32 is what .ftz does to an operand: a subnormal becomes a zero of its sign.
 func FlushF32(x float32) float32 {
 	if b := math.Float32bits(x); b&0x7f800000 == 0 {

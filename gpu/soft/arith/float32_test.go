@@ -119,7 +119,7 @@ func FuzzFmaF32(f *testing.F) {
 func TestF32Modes(t *testing.T) {
 	const tiny = 0x1p-130
 	negZero := float32(math.Copysign(0, -1))
-	nan, inf := NaN32(), float32(math.Inf(1))
+	nan, inf := nan32, float32(math.Inf(1))
 	ftz, sat := Mode{FTZ: true}, Mode{Sat: true}
 	for _, c := range []struct {
 		name      string

@@ -50,14 +50,6 @@ func DivF64(a, b float64) float64 {
 	return nan64(a, b, 0)
 }
 
-// RcpF64 is rcp.rn.f64.
-func RcpF64(a float64) float64 {
-	if r := 1 / a; r == r {
-		return r
-	}
-	return nan64(a, 0, 0)
-}
-
 // SqrtF64 is sqrt.rn.f64.
 func SqrtF64(a float64) float64 {
 	if r := math.Sqrt(a); r == r {

@@ -53,15 +53,6 @@ func CvtF16F32(x float32) uint16 {
 	return sign | uint16((b-112<<23+0xfff+b>>13&1)>>13)
 }
 
-// CvtBF16F32 is cvt.rn.bf16.f32.
-func CvtBF16F32(x float32) uint16 {
-	if x != x {
-		return NaN16
-	}
-	b := math.Float32bits(x)
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}
-
 // Float32 widens a value of the type; exact.
 func (h *Half) Float32(a uint16) float32 { return h.widen32(a) }
 

@@ -81,9 +81,6 @@ func TestHalfNarrowsEveryWay(t *testing.T) {
 		if got, want := CvtF16F32(x), F16.FromF32(x, Mode{}); got != want {
 			t.Fatalf("CvtF16F32(%v) = %#04x, want %#04x", x, got, want)
 		}
-		if got, want := CvtBF16F32(x), BF16.FromF32(x, Mode{}); got != want {
-			t.Fatalf("CvtBF16F32(%v) = %#04x, want %#04x", x, got, want)
-		}
 	}
 }
 
@@ -175,7 +172,7 @@ func TestHalfModes(t *testing.T) {
 		{"neg.ftz.f16", F16.Neg(0x0001, Mode{FTZ: true}), 0x8000},
 		{"cvt.satfinite.f16 of ∞", F16.FromF32(float32(math.Inf(1)), Mode{SatFinite: true}), 0x7bff},
 		{"cvt.satfinite.bf16 of −∞", BF16.FromF32(float32(math.Inf(-1)), Mode{SatFinite: true}), 0xff7f},
-		{"cvt.satfinite.f16 of NaN", F16.FromF32(NaN32(), Mode{SatFinite: true}), 0x7fff},
+		{"cvt.satfinite.f16 of NaN", F16.FromF32(nan32, Mode{SatFinite: true}), 0x7fff},
 		{"cvt.relu.f16 of −1", F16.FromF32(-1, Mode{Relu: true}), 0},
 		{"cvt.rz.f16 above the greatest", F16.FromF32(1e6, Mode{Round: RZ}), 0x7bff},
 		{"cvt.ftz.bf16 of a subnormal", BF16.FromF32(0x1p-127, Mode{FTZ: true}), 0},
@@ -254,7 +251,7 @@ func TestFloat8(t *testing.T) {
 			if got := c.float.FromF32(-3, true); got != 0 {
 				t.Errorf("cvt.relu of −3 = %#02x", got)
 			}
-			if got := c.float.FromF32(NaN32(), true); got != NaN8 {
+			if got := c.float.FromF32(nan32, true); got != NaN8 {
 				t.Errorf("cvt.relu of NaN = %#02x", got)
 			}
 		})

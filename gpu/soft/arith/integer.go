@@ -81,15 +81,6 @@ func MulHiU64(a, b uint64) uint64 {
 // MulWideS16 is mul.wide.s16.
 func MulWideS16(a, b int16) int32 { return int32(a) * int32(b) }
 
-// MulWideU16 is mul.wide.u16.
-func MulWideU16(a, b uint16) uint32 { return uint32(a) * uint32(b) }
-
-// MulWideS32 is mul.wide.s32.
-func MulWideS32(a, b int32) int64 { return int64(a) * int64(b) }
-
-// MulWideU32 is mul.wide.u32.
-func MulWideU32(a, b uint32) uint64 { return uint64(a) * uint64(b) }
-
 // MadHiSatS32 is mad.hi.sat.s32.
 func MadHiSatS32(a, b, c int32) int32 { return AddSatS32(MulHiS32(a, b), c) }
 

@@ -67,10 +67,10 @@ func TestMinMax(t *testing.T) {
 			checkHalf(t, c.half, p.Half(c.half, a, b), refPick(p, signed(c.widen(a), a), signed(c.widen(b), b)), "%s %+v of %#04x, %#04x", c.name, p, a, b)
 		}
 	}
-	if got := (Pick{Max: true}).F32x3(NaN32(), -1, NaN32()); got != -1 {
+	if got := (Pick{Max: true}).F32x3(nan32, -1, nan32); got != -1 {
 		t.Errorf("max of NaN, −1, NaN = %v", got)
 	}
-	if got := (Pick{NaN: true}).F32x3(1, NaN32(), 2); got == got {
+	if got := (Pick{NaN: true}).F32x3(1, nan32, 2); got == got {
 		t.Errorf("min.NaN of 1, NaN, 2 = %v", got)
 	}
 	if got := math.Float32bits(Pick{FTZ: true}.F32(0x1p-130, 1)); got != 0 {

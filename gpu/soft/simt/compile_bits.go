@@ -236,48 +236,16 @@ func fns(c *compiler, in *ptx.Instr, m *mods) error {
 	if t := m.typ(); t != ptx.B32 {
 		return c.unsupported("type .%s", t)
 	}
-	return c.simple(in, lift3(findNth), c.costs().Slow, ptx.B32, ptx.B32, ptx.B32, ptx.S32)
-}
-
-// findNth walks from base, upwards for positive n, downwards for negative n,
-// to the n-th set bit; for n = 0 it looks at base alone.
-func findNth(mask, base uint32, n int32) uint32 {
-	if base > 31 {
-		return arith.NotFound
-	}
-	step := int32(1)
-	switch {
-	case n < 0:
-		step, n = -1, -n
-	case n == 0:
-		if mask>>base&1 != 0 {
-			return base
-		}
-		return arith.NotFound
-	}
-	for i := int32(base); i >= 0 && i < 32; i += step {
-		if mask>>i&1 != 0 {
-			if n--; n == 0 {
-				return uint32(i)
-			}
-		}
-	}
-	return arith.NotFound
+	return c.simple(in, lift3(arith.Fns), c.costs().Slow, ptx.B32, ptx.B32, ptx.B32, ptx.S32)
 }
 
 func szext(c *compiler, in *ptx.Instr, m *mods) error {
-	wrap := m.any("clamp", "wrap") == "wrap"
-	t := m.typ()
-	clamp := func(n uint32) uint32 {
-		if wrap {
-			return n & 31
-		}
-		return min(n, 32)
+	table := byType{ptx.U32: lift2(arith.SzextClampU32), ptx.S32: lift2(arith.SzextClampS32)}
+	if m.any("clamp", "wrap") == "wrap" {
+		table = byType{ptx.U32: lift2(arith.SzextWrapU32), ptx.S32: lift2(arith.SzextWrapS32)}
 	}
-	f, ok := byType{
-		ptx.U32: lift2(func(a, n uint32) uint32 { return a & (1<<clamp(n) - 1) }),
-		ptx.S32: lift2(func(a int32, n uint32) int32 { k := 32 - clamp(n); return a << k >> k }),
-	}[t]
+	t := m.typ()
+	f, ok := table[t]
 	if !ok {
 		return c.unsupported("type .%s", t)
 	}
@@ -285,16 +253,13 @@ func szext(c *compiler, in *ptx.Instr, m *mods) error {
 }
 
 func bmsk(c *compiler, in *ptx.Instr, m *mods) error {
-	wrap := m.any("clamp", "wrap") == "wrap"
+	f := lift2(arith.BmskClamp)
+	if m.any("clamp", "wrap") == "wrap" {
+		f = lift2(arith.BmskWrap)
+	}
 	if t := m.typ(); t != ptx.B32 {
 		return c.unsupported("type .%s", t)
 	}
-	f := lift2(func(a, n uint32) uint32 {
-		if wrap {
-			a, n = a&31, n&31
-		}
-		return (1<<min(n, 32) - 1) << min(a, 32)
-	})
 	return c.simple(in, f, c.costs().Simple, ptx.B32, ptx.U32, ptx.U32)
 }
 

@@ -1,8 +1,6 @@
 package simt
 
 import (
-	"math"
-
 	"vgpud/gpu/soft/arith"
 	"vgpud/ptx"
 )
@@ -293,11 +291,16 @@ func copysign(c *compiler, in *ptx.Instr, m *mods) error {
 	return plain(2, simpleCost, f)(c, in, m)
 }
 
-// testp sets a predicate by the class of a float.
+var testpTests = map[string]arith.Test{
+	"finite": arith.TestFinite, "infinite": arith.TestInfinite, "number": arith.TestNumber,
+	"notanumber": arith.TestNotANumber, "normal": arith.TestNormal, "subnormal": arith.TestSubnormal,
+}
+
+// testp compiles testp, which sets a predicate by the class of a float.
 func testp(c *compiler, in *ptx.Instr, m *mods) error {
-	which := m.any("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+	test, ok := testpTests[m.any("finite", "infinite", "number", "notanumber", "normal", "subnormal")]
 	t := m.typ()
-	if which == "" || t != ptx.F32 && t != ptx.F64 {
+	if !ok || t != ptx.F32 && t != ptx.F64 {
 		return c.unsupported("this form of testp")
 	}
 	if err := c.arity(in, 2, 2); err != nil {
@@ -311,39 +314,21 @@ func testp(c *compiler, in *ptx.Instr, m *mods) error {
 	if err != nil {
 		return err
 	}
-	least := 0x1p-126
+	f := testLanes(test, arith.TestpF32)
 	if t == ptx.F64 {
-		least = 0x1p-1022
+		f = testLanes(test, arith.TestpF64)
 	}
-	test := func(x float64) bool {
-		y := math.Abs(x)
-		switch which {
-		case "finite":
-			return y <= math.MaxFloat64
-		case "infinite":
-			return y > math.MaxFloat64
-		case "number":
-			return x == x
-		case "notanumber":
-			return x != x
-		case "normal":
-			return (y >= least || y == 0) && y <= math.MaxFloat64 // PTX counts zeros as normal
-		}
-		return y > 0 && y < least
-	}
-	c.op(func(w *warp, in *inst) {
-		var v uint32
+	c.op(predicate(f), c.costs().Simple, d, a)
+	return nil
+}
+
+func testLanes[T value](test arith.Test, f func(arith.Test, T) bool) func(w *warp, in *inst) uint32 {
+	return func(w *warp, in *inst) (v uint32) {
+		a := vec[T](w, in.a)
 		for m := w.mask; m != 0; m &= m - 1 {
 			i := first(m)
-			x := 0.0
-			if t == ptx.F32 {
-				x = float64(vec[float32](w, in.a)[i])
-			} else {
-				x = vec[float64](w, in.a)[i]
-			}
-			v |= bit(test(x)) << i
+			v |= bit(f(test, a[i])) << i
 		}
-		w.setPred(in.d, w.mask, v)
-	}, c.costs().Simple, d, a)
-	return nil
+		return v
+	}
 }

@@ -41,8 +41,7 @@ func simpleCost(m *CostModel) uint32 { return m.Simple }
 var intBinary = map[string]byType{
 	"add": {
 		ptx.B16: short2(func(a, b uint16) uint16 { return a + b }), ptx.B32: opAdd32, ptx.B64: opAdd64,
-		ptx.U16x2: lift2(func(a, b uint32) uint32 { return (a+b)&0xffff | (a>>16+b>>16)<<16 }),
-		ptx.S16x2: lift2(func(a, b uint32) uint32 { return (a+b)&0xffff | (a>>16+b>>16)<<16 }),
+		ptx.U16x2: lift2(arith.AddU16x2), ptx.S16x2: lift2(arith.AddU16x2),
 	},
 	"sub": {ptx.B16: short2(func(a, b uint16) uint16 { return a - b }), ptx.B32: opSub32, ptx.B64: opSub64},
 	"min": {

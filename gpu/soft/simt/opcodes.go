@@ -21,8 +21,7 @@ func init() {
 		"xor": logic(opXor32, opXor64, func(a, b uint16) uint16 { return a ^ b }, func(a, b uint32) uint32 { return a ^ b }),
 		"not": notOp,
 		"cnot": plain(1, simpleCost, byType{
-			ptx.B16: lift1(func(a uint32) uint32 { return bit(a == 0) }), ptx.B32: lift1(func(a uint32) uint32 { return bit(a == 0) }),
-			ptx.B64: lift1(func(a uint64) uint64 { return uint64(bit(a == 0)) }),
+			ptx.B16: lift1(arith.Cnot[uint32]), ptx.B32: lift1(arith.Cnot[uint32]), ptx.B64: lift1(arith.Cnot[uint64]),
 		}),
 		"shl": shift(byType{ptx.B16: shortShift(arith.Shl[uint16]), ptx.B32: opShl32, ptx.B64: opShl64}),
 		"shr": shift(byType{

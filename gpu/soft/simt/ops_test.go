@@ -68,7 +68,7 @@ var semantics = []struct {
 	}},
 	{"szext.wrap.s32 %r9, %ra, 40; R", func(x in3) uint64 { return uint64(uint32(int32(int8(x.a)))) }},
 	{"bmsk.clamp.b32 %r9, 4, 40; R", func(in3) uint64 { return 0xfffffff0 }},
-	{"fns.b32 %r9, %ra, 3, 2; R", func(x in3) uint64 { return uint64(findNth(x.a, 3, 2)) }},
+	{"fns.b32 %r9, %ra, 3, 2; R", func(x in3) uint64 { return uint64(arith.Fns(x.a, 3, 2)) }},
 	{"clz.b64 %r9, %la; R", func(x in3) uint64 { return uint64(bits.LeadingZeros64(x.la())) }},
 	{"bfind.shiftamt.s32 %r9, %ra; R", func(x in3) uint64 {
 		return uint64(arith.BfindShift(arith.BfindS32(int32(x.a)), 32))
