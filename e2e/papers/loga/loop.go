@@ -290,7 +290,7 @@ func (l *loop) note(p *accounting.Phase) {
 func (l *loop) mark() {
 	m := mark{at: l.sim.Now(), busy: l.busyNow()}
 	for _, g := range l.sim.Guests() {
-		m.dry = append(m.dry, g.Dry())
+		m.dry = append(m.dry, g.Idle())
 	}
 	l.marks = append(l.marks, m)
 }
@@ -307,7 +307,7 @@ func (l *loop) busyNow() (busy []time.Duration) {
 // without work for in it.
 func (l *loop) observe(length, since time.Duration) {
 	for i, g := range l.sim.Guests() {
-		dry := g.Dry()
+		dry := g.Idle()
 		st := fairshare.Guest{
 			ID: fairshare.GuestID(i), Weight: l.tenants[i].weight, Quota: l.tenants[i].quota,
 			Active: dry-l.dry[i] < since, Backlogged: g.Backlogged(), Suspended: l.held[i],

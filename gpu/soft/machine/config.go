@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Mode is how the dispatcher chooses who executes.
+// Mode is how the dispatcher chooses what executes.
 type Mode uint8
 
 // The modes; the package comment describes them.
@@ -17,7 +17,7 @@ const (
 
 var modeNames = [...]string{"exclusive", "slices", "co-run"}
 
-// String is the mode's name in configuration.
+// String returns the mode's name in the configuration.
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {
 		return modeNames[m]
@@ -25,7 +25,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// ParseMode is the inverse of String; empty is Exclusive.
+// ParseMode is the inverse of String. An empty string is Exclusive.
 func ParseMode(s string) (Mode, error) {
 	for i, name := range modeNames {
 		if s == name {
@@ -38,7 +38,7 @@ func ParseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("dispatcher mode %q: want one of %q", s, modeNames)
 }
 
-// Resources are what an SM has, or what a thread block takes of it.
+// Resources are the resources of an SM, or those that a thread block occupies.
 type Resources struct {
 	Blocks    int
 	Threads   int
@@ -46,7 +46,7 @@ type Resources struct {
 	Shared    uint64 // bytes
 }
 
-// times is how often need fits into r. What need asks nothing of is no limit.
+// times returns how often need fits into r. A zero field of need is not a limit.
 func (r Resources) times(need Resources) int {
 	n := r.Blocks
 	if need.Blocks > 0 {
@@ -64,7 +64,7 @@ func (r Resources) times(need Resources) int {
 	return n
 }
 
-// add returns r with n times need more.
+// add returns r plus n times need.
 func (r Resources) add(need Resources, n int) Resources {
 	return Resources{
 		Blocks:    r.Blocks + n*need.Blocks,
@@ -74,27 +74,31 @@ func (r Resources) add(need Resources, n int) Resources {
 	}
 }
 
-// Config describes a machine. Zero fields stand for the defaults named there; a negative time is none.
+// Config describes a machine. A zero field stands for the default stated with it; a negative time
+// means none.
 type Config struct {
 	Mode Mode
 	SMs  int       // 8
 	SM   Resources // 32 blocks, 2,048 threads, 65,536 registers, 100 KiB shared
-	// Slice is how long a group runs under [Slices] when others wait, 2,048 µs. [Group.SetSlice] changes it for one.
+	// Slice is how long a group runs under [Slices] if others wait, 2,048 µs. [Group.SetSlice]
+	// changes it for one group.
 	Slice time.Duration
-	// SliceSwitch is what a switch from one slice to the next costs, 84 µs, and ReadySwitch one to a group that had
-	// nothing to do before, 135 µs: both as measured on an H100.
+	// SliceSwitch is the cost of a switch from one slice to the next, 84 µs. ReadySwitch is the
+	// cost of a switch to a group that had no work before, 135 µs. Both were measured on an H100.
 	SliceSwitch, ReadySwitch time.Duration
-	// ExclusiveSwitch is what a switch between groups costs under [Exclusive], 1 µs: contexts of GPUs that take turns
-	// by commands switch in next to no time (LoGA §2.2).
+	// ExclusiveSwitch is the cost of a switch between groups under [Exclusive], 1 µs: GPUs that
+	// take turns by command switch contexts in next to no time (LoGA §2.2).
 	ExclusiveSwitch time.Duration
-	// Overhead is added to each launch: what launching costs the GPU, 2 µs.
+	// Overhead is the GPU's cost of a launch, 2 µs, which is added to each.
 	Overhead time.Duration
-	// EngineLag and HostLag are how much later than the truth the engine's status and the channels' entries change.
+	// EngineLag and HostLag are the delays with which the engine's status and the channels' entries
+	// change.
 	EngineLag, HostLag time.Duration
-	// Channels caps the channels of all groups together, 2,048; Groups the groups, 4,095.
+	// Channels limits the channels of all groups together, 2,048. Groups limits the groups, 4,095.
 	Channels, Groups int
-	// Live makes what is stepped late happen late: a launch whose end is noticed after it was due has run until then,
-	// since that is what the registers showed. The difference is counted as overrun.
+	// Live means that an event that Step notices late happens late: a launch whose end is noticed
+	// late has run until then, since that is what the registers showed. The difference is counted
+	// as overrun.
 	Live bool
 }
 
@@ -122,7 +126,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate says what is wrong with a configuration, defaults applied.
+// Validate returns an error if c, with defaults filled in, is invalid.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	switch {
@@ -142,14 +146,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Occupancy is how many blocks of that need an SM holds at a time, 0 if not one.
+// Occupancy returns the number of blocks that an SM holds at a time, or 0 if one does not fit.
 func (c Config) Occupancy(need Resources) int {
 	need.Blocks = 1
 	return c.SM.times(need)
 }
 
-// Waves is how many rounds it takes to run that many blocks with the machine to themselves, when blocks take equally
-// long; 0 if a block doesn't fit an SM.
+// Waves returns the number of rounds that the blocks take with the machine to themselves, if all
+// take equally long. It returns 0 if a block does not fit an SM.
 func (c Config) Waves(blocks uint64, need Resources) uint64 {
 	n := uint64(c.Occupancy(need)) * uint64(c.SMs)
 	if n == 0 {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// coRun is the state of the dispatcher that fills what is left over (FLEP §2.1). Blocks of a launch that become
-// resident at one instant are a cohort: they take equally long, so they leave together.
+// coRun is the state of the [CoRun] dispatcher (FLEP §2.1). Blocks of a launch that become resident
+// at one instant form a cohort: they take equally long, so they leave together.
 type coRun struct {
-	free    []Resources // by SM
-	heads   []*Launch   // launches at the head of their channels, in order of arrival, whose blocks aren't all resident
-	flying  []*Launch   // launches with resident blocks
-	cohorts []*cohort
-	groups  []*Group // with resident blocks
-	whole   bool     // a launch without blocks of its own has the machine
-	pool    []*cohort
+	free      []Resources // by SM
+	heads     []*Launch   // launches at the head of their channels with blocks still to place, in order of arrival
+	resident  []*Launch   // launches with resident blocks
+	cohorts   []*cohort
+	groups    []*Group // with resident blocks
+	exclusive bool     // a launch without blocks of its own occupies the machine
+	pool      []*cohort
 }
 
 type cohort struct {
@@ -33,8 +33,8 @@ func (co *coRun) init(cfg Config) {
 	co.free = slices.Repeat([]Resources{cfg.SM}, cfg.SMs)
 }
 
-// coDispatch makes blocks resident: those of the first launch first, and those of the next only when it has none left
-// to place.
+// coDispatch makes blocks resident. Blocks of the next launch are placed only when the one before
+// it has none left to place.
 func (m *Machine) coDispatch() {
 	co := &m.co
 	for m.readyChannels.len() > 0 {
@@ -50,7 +50,7 @@ func (m *Machine) coDispatch() {
 		if m.coPlace(l) {
 			placed = true
 		}
-		if l.undone > 0 {
+		if l.unplaced > 0 {
 			break
 		}
 		co.heads = slices.Delete(co.heads, 0, 1)
@@ -60,39 +60,39 @@ func (m *Machine) coDispatch() {
 	}
 }
 
-// coPrepare works out how l would run with the machine to itself.
+// coPrepare computes how l would run with the machine to itself.
 func (m *Machine) coPrepare(l *Launch) {
 	occupancy := uint64(m.cfg.Occupancy(l.Need)) * uint64(m.cfg.SMs)
 	if l.Blocks == 0 || occupancy == 0 {
-		l.undone, l.full, l.block = 1, 0, l.Duration
+		l.unplaced, l.maxResident, l.block = 1, 0, l.Duration
 		return
 	}
-	l.undone = l.Blocks
-	l.full = min(l.Blocks, occupancy)
-	waves := (l.Blocks + l.full - 1) / l.full
+	l.unplaced = l.Blocks
+	l.maxResident = min(l.Blocks, occupancy)
+	waves := (l.Blocks + l.maxResident - 1) / l.maxResident
 	l.block = l.Duration / time.Duration(waves)
 }
 
 // coPlace makes as many of l's blocks resident as fit, and reports whether any did.
 func (m *Machine) coPlace(l *Launch) bool {
 	co := &m.co
-	if co.whole {
+	if co.exclusive {
 		return false
 	}
 	c := co.cohort()
 	switch {
-	case l.full == 0 && len(co.cohorts) > 0:
+	case l.maxResident == 0 && len(co.cohorts) > 0:
 		co.pool = append(co.pool, c)
 		return false
-	case l.full == 0:
-		co.whole = true
+	case l.maxResident == 0:
+		co.exclusive = true
 		c.n = 1
 	default:
 		need := l.Need
 		need.Blocks = 1
-		limit := l.undone
+		limit := l.unplaced
 		if l.Open {
-			limit = min(limit, l.full)
+			limit = min(limit, l.maxResident)
 		}
 		for sm := range co.free {
 			n := int(min(uint64(co.free[sm].times(need)), limit-c.n))
@@ -110,16 +110,16 @@ func (m *Machine) coPlace(l *Launch) bool {
 	if l.state != begun {
 		l.state, l.start = begun, m.now
 		l.channel.on = true
-		co.flying = append(co.flying, l)
+		co.resident = append(co.resident, l)
 		c.end = m.now + m.cfg.Overhead + l.block
 		m.emit(Started, l, g)
 	} else {
 		c.end = m.now + l.block
 	}
-	l.flying += c.n
-	l.undone -= c.n
+	l.resident += c.n
+	l.unplaced -= c.n
 	if l.Open {
-		c.end, l.undone = Never, 0 // the others come and go as these do
+		c.end, l.unplaced = Never, 0 // the remaining blocks come and go as these do
 	}
 	if g.resident == 0 {
 		co.groups = append(co.groups, g)
@@ -130,7 +130,7 @@ func (m *Machine) coPlace(l *Launch) bool {
 	return true
 }
 
-// threads weighs a cohort when an instant's time is divided.
+// threads is the cohort's weight when an interval is divided among the groups.
 func (c *cohort) threads() uint64 { return c.n * uint64(max(c.l.Need.Threads, 1)) }
 
 func (co *coRun) cohort() *cohort {
@@ -144,13 +144,13 @@ func (co *coRun) cohort() *cohort {
 	return &cohort{perSM: make([]int, len(co.free))}
 }
 
-// next is when a cohort leaves or a limit is reached.
+// next returns when the next cohort leaves or limit is reached.
 func (co *coRun) next(now time.Duration) time.Duration {
 	t := Never
 	for _, c := range co.cohorts {
 		t = min(t, max(c.end, now))
 	}
-	for _, l := range co.flying {
+	for _, l := range co.resident {
 		if l.Limit > 0 && !l.expired {
 			t = min(t, now+max(0, l.Limit-l.elapsed))
 		}
@@ -158,8 +158,8 @@ func (co *coRun) next(now time.Duration) time.Duration {
 	return t
 }
 
-// coHappen lets cohorts leave that are done, and says whose limit is reached.
-func (m *Machine) coHappen() {
+// coProcessDue removes the cohorts that are done, and emits the limits that are reached.
+func (m *Machine) coProcessDue() {
 	co := &m.co
 	left := false
 	for i := 0; i < len(co.cohorts); {
@@ -171,11 +171,11 @@ func (m *Machine) coHappen() {
 		l, late := c.l, m.now-c.end
 		co.release(i)
 		left = true
-		if l.flying -= c.n; l.flying == 0 && l.undone == 0 {
+		if l.resident -= c.n; l.resident == 0 && l.unplaced == 0 {
 			m.coFinish(l, late)
 		}
 	}
-	for _, l := range co.flying {
+	for _, l := range co.resident {
 		if l.Limit > 0 && !l.expired && l.elapsed >= l.Limit {
 			l.expired = true
 			m.emit(Expired, l, l.channel.group)
@@ -188,19 +188,19 @@ func (m *Machine) coHappen() {
 
 func (m *Machine) coFinish(l *Launch, late time.Duration) {
 	c := l.channel
-	m.co.flying = slices.DeleteFunc(m.co.flying, func(f *Launch) bool { return f == l })
+	m.co.resident = slices.DeleteFunc(m.co.resident, func(f *Launch) bool { return f == l })
 	m.ended(l, late)
 	c.on = false
 	c.dequeue(l)
 	m.showEntry(c)
 }
 
-// release gives back what cohort i occupies.
+// release frees the resources of cohort i.
 func (co *coRun) release(i int) {
 	c := co.cohorts[i]
 	co.cohorts = slices.Delete(co.cohorts, i, i+1)
-	if c.l.full == 0 {
-		co.whole = false
+	if c.l.maxResident == 0 {
+		co.exclusive = false
 	} else {
 		need := c.l.Need
 		need.Blocks = 1
@@ -215,44 +215,44 @@ func (co *coRun) release(i int) {
 	co.pool = append(co.pool, c)
 }
 
-// settled sets the end of an open launch's cohort: with fewer blocks resident than it would have alone, it takes
-// longer in proportion.
+// settled sets the end of an open launch's cohort. With fewer resident blocks than it would have
+// alone, it takes proportionally longer.
 func (co *coRun) settled(l *Launch) {
 	for _, c := range co.cohorts {
 		if c.l != l {
 			continue
 		}
 		length := l.Duration + l.channel.group.m.cfg.Overhead
-		if l.full > 0 {
-			length = time.Duration(float64(length) * float64(l.full) / float64(c.n))
+		if l.maxResident > 0 {
+			length = time.Duration(float64(length) * float64(l.maxResident) / float64(c.n))
 		}
 		c.end = c.since + length
 	}
 }
 
-// coEvict has l's resident blocks leave by the given time, and makes no more resident.
+// coEvict makes l's resident blocks leave by the given time. No more blocks of l become resident.
 func (m *Machine) coEvict(l *Launch, by time.Duration) {
 	co := &m.co
-	cut := l.undone > 0
-	l.undone = 0
+	cut := l.unplaced > 0
+	l.unplaced = 0
 	co.heads = slices.DeleteFunc(co.heads, func(h *Launch) bool { return h == l })
 	for _, c := range co.cohorts {
 		if c.l == l && c.end > by {
 			c.end, cut = by, true
 		}
 	}
-	l.Open, l.leaving = false, cut
-	if l.flying == 0 {
-		m.coFinish(l, 0) // between two of its waves
+	l.Open, l.evicting = false, cut
+	if l.resident == 0 {
+		m.coFinish(l, 0) // between two waves
 	}
 }
 
 // drop takes all of l off the machine.
 func (co *coRun) drop(l *Launch) {
 	co.heads = slices.DeleteFunc(co.heads, func(h *Launch) bool { return h == l })
-	n := len(co.flying)
-	co.flying = slices.DeleteFunc(co.flying, func(f *Launch) bool { return f == l })
-	if len(co.flying) == n {
+	n := len(co.resident)
+	co.resident = slices.DeleteFunc(co.resident, func(f *Launch) bool { return f == l })
+	if len(co.resident) == n {
 		return
 	}
 	for i := 0; i < len(co.cohorts); {
@@ -266,19 +266,19 @@ func (co *coRun) drop(l *Launch) {
 	l.channel.group.m.coShow()
 }
 
-// hold takes back launches of a disabled group that have no blocks resident yet.
-func (co *coRun) hold(g *Group) {
+// withdraw takes back launches of a disabled group that have no resident blocks yet.
+func (co *coRun) withdraw(g *Group) {
 	co.heads = slices.DeleteFunc(co.heads, func(l *Launch) bool { return l.channel.group == g && l.state == queued })
 }
 
-// forget removes a closed group.
-func (co *coRun) forget(g *Group) {
+// removeGroup forgets a closed group.
+func (co *coRun) removeGroup(g *Group) {
 	co.groups = slices.DeleteFunc(co.groups, func(o *Group) bool { return o == g })
 }
 
-// of is the launch that the registers show for g, its oldest.
-func (co *coRun) of(g *Group) *Launch {
-	for _, l := range co.flying {
+// oldest returns the launch of g that the registers show, its oldest.
+func (co *coRun) oldest(g *Group) *Launch {
+	for _, l := range co.resident {
 		if l.channel.group == g {
 			return l
 		}
@@ -286,8 +286,8 @@ func (co *coRun) of(g *Group) *Launch {
 	return nil
 }
 
-// coShow chooses the group that the registers show: hardware has room for one, so the one with the most resident
-// threads; the one already shown, if others have no more.
+// coShow chooses the group that the registers show. Hardware has room for one, so it is the group
+// with the most resident threads. The group already shown stays if no other has more.
 func (m *Machine) coShow() {
 	best := m.resident
 	if best != nil && best.resident == 0 && len(m.co.groups) > 0 {
@@ -308,8 +308,8 @@ func (m *Machine) coShow() {
 	m.showEngine()
 }
 
-// coAccrue divides an interval among the groups by their resident threads. What the division leaves over goes to the
-// group shown, so that nothing is lost.
+// coAccrue divides an interval among the groups by their resident threads. The rounding remainder
+// goes to the group that the registers show, so that nothing is lost.
 func (m *Machine) coAccrue(dt time.Duration) {
 	co := &m.co
 	if len(co.groups) == 0 {
@@ -317,7 +317,7 @@ func (m *Machine) coAccrue(dt time.Duration) {
 		return
 	}
 	m.totals.Busy += dt
-	for _, l := range co.flying {
+	for _, l := range co.resident {
 		l.elapsed += dt
 	}
 	var total uint64
@@ -326,7 +326,7 @@ func (m *Machine) coAccrue(dt time.Duration) {
 	}
 	rest := dt
 	for _, g := range co.groups {
-		// dt*resident/total; the quotient is at most dt, so the division can't overflow.
+		// dt*resident/total: the quotient is at most dt, so the division can't overflow.
 		hi, lo := bits.Mul64(uint64(dt), g.resident)
 		part, _ := bits.Div64(hi, lo, total)
 		g.usage.Busy += time.Duration(part)

@@ -6,15 +6,15 @@ import (
 	"vgpud/accounting/nvreg"
 )
 
-// Registers are where the machine shows its state. The machine writes what changed, in order of time.
+// Registers receives the machine's state. The machine writes changes in order of time.
 type Registers interface {
-	// Engine is told the engine's status, and the channel on it: shown is false if none is.
+	// Engine sets the engine's status and the channel on it. shown is false if no channel is on it.
 	Engine(at time.Duration, s nvreg.EngineState, channel uint32, shown bool)
-	// Entry is told a channel's entry.
+	// Entry sets a channel's entry.
 	Entry(at time.Duration, channel uint32, e nvreg.ChannelEntry)
 }
 
-// display writes registers, each kind as late as it lags.
+// display writes registers, each kind with its lag.
 type display struct {
 	to                 Registers
 	engineLag, hostLag time.Duration
@@ -44,7 +44,7 @@ func (d *display) init(to Registers, engineLag, hostLag time.Duration) {
 	d.to, d.engineLag, d.hostLag = to, engineLag, hostLag
 }
 
-// next is when a register changes that lags behind.
+// next returns when the next lagging register changes.
 func (d *display) next() time.Duration {
 	t := Never
 	if d.engines.len() > 0 {
@@ -56,7 +56,7 @@ func (d *display) next() time.Duration {
 	return t
 }
 
-// flush writes what is due.
+// flush writes the changes that are due.
 func (d *display) flush(now time.Duration) {
 	for d.engines.len() > 0 && d.engines.peek().at <= now {
 		w := d.engines.pop()
@@ -91,16 +91,16 @@ func (d *display) entry(now time.Duration, id uint32, e nvreg.ChannelEntry) {
 	d.entries.push(entryWrite{now + d.hostLag, id, e})
 }
 
-// showEngine writes the engine's status as it is.
+// showEngine writes the engine's current status.
 func (m *Machine) showEngine() {
 	var s engineShown
 	switch {
-	case m.change.to != nil:
-		s.state = nvreg.EngineState{Context: nvreg.ContextLoad, NextTSGID: m.change.to.id, Busy: true}
-		if m.change.from != nil {
-			s.state.TSGID = m.change.from.id
+	case m.switching.to != nil:
+		s.state = nvreg.EngineState{Context: nvreg.ContextLoad, NextTSGID: m.switching.to.id, Busy: true}
+		if m.switching.from != nil {
+			s.state.TSGID = m.switching.from.id
 		}
-		if !m.change.loading {
+		if !m.switching.loading {
 			s.state.Context = nvreg.ContextSave
 		}
 	case m.resident != nil:
@@ -108,7 +108,7 @@ func (m *Machine) showEngine() {
 		if m.running != nil {
 			s.state.Busy = true
 			s.channel, s.shown = m.running.channel.id, true
-		} else if l := m.co.of(m.resident); l != nil {
+		} else if l := m.co.oldest(m.resident); l != nil {
 			s.state.Busy = true
 			s.channel, s.shown = l.channel.id, true
 		}
@@ -116,7 +116,7 @@ func (m *Machine) showEngine() {
 	m.show.engine(m.now, s)
 }
 
-// showEntry writes a channel's entry as it is.
+// showEntry writes a channel's current entry.
 func (m *Machine) showEntry(c *Channel) {
 	if m.channels[c.id] != c {
 		return // freed
@@ -143,14 +143,14 @@ func (m *Machine) showEntry(c *Channel) {
 	m.show.entry(m.now, c.id, e)
 }
 
-// Shown is a Registers that remembers: what a reader of the register file would see.
+// Shown is a [Registers] in memory: what a reader of the register file would see.
 type Shown struct {
 	State   nvreg.EngineState
 	Channel uint32
 	OnChan  bool
-	// Entries are the channels' entries by number; as long as need be.
+	// Entries are the channels' entries by number. It grows as needed.
 	Entries []nvreg.ChannelEntry
-	// Writes counts changes.
+	// Writes counts the changes.
 	Writes uint64
 }
 

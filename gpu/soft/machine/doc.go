@@ -1,35 +1,44 @@
-// Package machine models how a GPU takes turns: contexts with channels, launches queued in them, a dispatcher that
-// chooses who executes, context switches, and the status registers that show it all. What a launch computes is not
-// its business; it knows how long a launch takes and what it occupies.
+// Package machine models how a GPU shares its engine among contexts: channels with queued launches,
+// a dispatcher that chooses what executes, context switches, and the status registers that show all
+// of it. It does not execute kernels: it only knows how long a launch takes and which resources it
+// occupies.
 //
-// The model is driven by events and told the time. It has no goroutine, clock or randomness: [Machine.Next] says when
-// something will happen by itself, and [Machine.Step] carries the machine there. A live device steps it with the real
-// time as that passes; a simulation jumps from event to event.
+// The model is driven by events and is told the time. It has no goroutine, clock, lock or
+// randomness. [Machine.Next] returns the time of the next event and [Machine.Step] advances the
+// machine to it. A live device steps the machine with the real time as it passes; a simulation
+// jumps from event to event.
+//
+// Package blocks below it models one grid at the level of thread blocks, in order to predict how
+// long a preemptible kernel runs and how fast it can be evicted. Package sim attaches simulated
+// guests to a machine.
 //
 // # Dispatchers
 //
-// [Exclusive] takes one command at a time from the channels in turn, and runs it to its end (LoGA §2.2). Whoever
-// submits longer commands gets more of the GPU.
+// [Exclusive] takes one command at a time from the channels in turn, and runs it to its end (LoGA
+// §2.2). A guest that submits longer commands gets more of the GPU.
 //
-// [Slices] is what later GPUs do: each channel group has the engine for a time slice, and is preempted at its end when
-// another group has work. A switch costs time: less from slice to slice than to a group that just became ready. Within a
-// group, its channels take turns by the slice, which costs nothing.
+// [Slices] is what later GPUs do. Each channel group has the engine for a time slice, and is
+// preempted at its end if another group has work. A switch takes time, and more so to a group that
+// just became ready than to one that waited for its slice. The channels within a group take turns
+// by the slice as well, which costs nothing.
 //
-// [CoRun] fills what is left over: when all thread blocks of a launch are resident and the SMs have room, blocks of
-// the next launch take it (FLEP §2.1), whosever context that is, as under MPS.
+// [CoRun] fills the space that is left. When all thread blocks of a launch are resident and the SMs
+// have room, blocks of the next launch take it (FLEP §2.1), whichever context it belongs to, as
+// under MPS.
 //
-// Where launches are kernels that leave when asked, a simulation says so with [Machine.Evict]; package blocks knows how
+// A simulation of preemptible kernels evicts them with [Machine.Evict]; package blocks predicts how
 // long that takes.
 //
-// # Accounts
+// # Accounting
 //
-// The machine keeps the truth that others measure: for each group the time it executed, and idle and switching time.
-// They add up to the time that has passed. Under CoRun the time of an instant is divided among the groups by the
-// threads that they have resident.
+// The machine keeps the exact usage that others estimate: the time that each group executed, and
+// idle and switching time. These add up to the elapsed time. Under CoRun each interval is divided
+// among the groups in proportion to their resident threads.
 //
 // # Registers
 //
-// Each change is written to a [Registers] when it happens: who is on the engine, how far a switch is, and each
-// channel's entry. What the engine shows and what the host's side shows (the channel entries) may lag behind the truth
-// by different times, since on real GPUs the two "sometimes reflect context switches at different times" (LoGA §5.4).
+// Each change is written to a [Registers] when it happens: the group on the engine, the phase of a
+// context switch, and each channel's entry. The engine's status and the host's side (the channel
+// entries) may lag behind by different times, since on real GPUs the two "sometimes reflect context
+// switches at different times" (LoGA §5.4).
 package machine

@@ -5,146 +5,147 @@ import (
 	"time"
 )
 
-// Never is an instant that doesn't come.
+// Never is a time that does not come.
 const Never = time.Duration(math.MaxInt64)
 
-// Work is what a launch asks of the machine.
+// Work describes the cost of a launch.
 type Work struct {
 	// Duration is how long it executes with the machine to itself, without [Config.Overhead].
 	Duration time.Duration
-	// Open says that Duration isn't known yet: somebody finds out while the launch executes, and says so with
-	// [Machine.Settle].
+	// Open means that Duration is not known yet. The caller finds it out while the launch executes,
+	// and calls [Machine.Settle].
 	Open bool
-	// Limit ends the wait for a launch that never ends: when it has executed so long, [Expired] says so, once; 0 is
-	// none.
+	// Limit is the execution time after which [Expired] is emitted, once; 0 means none.
 	Limit time.Duration
-	// Blocks and Need are its thread blocks and what each occupies, for [CoRun]. No blocks: it fills the machine.
+	// Blocks and Need are the thread blocks and the resources of each, for [CoRun]. A launch
+	// without blocks fills the machine.
 	Blocks uint64
 	Need   Resources
 }
 
-// Launch is one command in a channel. The caller owns it, may embed it, and may submit it again after its end.
+// Launch is one command in a channel. The caller owns it, may embed it, and may submit it again
+// after it has ended.
 type Launch struct {
 	Work
-	// Tag is the caller's.
+	// Tag belongs to the caller.
 	Tag any
 
-	channel *Channel
-	state   launchState
-	elapsed time.Duration // executed so far
-	start   time.Duration
-	expired bool
-	leaving bool   // cut short by Evict
-	undone  uint64 // CoRun: blocks that are not resident yet
-	flying  uint64 // CoRun: blocks that are
-	full    uint64 // CoRun: blocks resident with the machine to itself
-	block   time.Duration
+	channel     *Channel
+	state       launchState
+	elapsed     time.Duration // time executed so far
+	start       time.Duration
+	expired     bool
+	evicting    bool   // cut short by Evict
+	unplaced    uint64 // CoRun: blocks that are not resident yet
+	resident    uint64 // CoRun: blocks that are resident
+	maxResident uint64 // CoRun: resident blocks if it had the machine to itself
+	block       time.Duration
 }
 
 type launchState uint8
 
 const (
 	idle     launchState = iota // not submitted
-	queued                      // in its channel
-	begun                       // has executed; on the engine, or preempted
+	queued                      // waits in its channel
+	begun                       // has executed; now on the engine or preempted
 	finished                    // has ended
 )
 
-// Elapsed is how long it has executed up to the machine's Now.
+// Elapsed returns how long the launch has executed up to the machine's Now.
 func (l *Launch) Elapsed() time.Duration { return l.elapsed }
 
-// Start is when it first executed.
+// Start returns when the launch first executed.
 func (l *Launch) Start() time.Duration { return l.start }
 
-// Channel is where it was submitted last.
+// Channel returns the channel that the launch was last submitted to.
 func (l *Launch) Channel() *Channel { return l.channel }
 
-// Queued reports whether it is submitted and hasn't ended.
+// Queued reports whether the launch has been submitted and has not ended.
 func (l *Launch) Queued() bool { return l.state == queued || l.state == begun }
 
-// Channel is a queue of launches that run in order. Its group's channels take turns.
+// Channel is a queue of launches that run in order. The channels of a group take turns.
 type Channel struct {
 	m     *Machine
 	group *Group
 	id    uint32
-	queue []*Launch // the first is executing, or next to
+	queue []*Launch // the first one executes, or is next
 	ready bool      // in a queue of ready channels
-	on    bool      // its first launch is on the engine
-	shown uint32    // entry as last written
+	on    bool      // the first launch is on the engine
+	shown uint32    // the entry as last written
 	open  bool
 }
 
-// ID is its number, the index of its entry in the register file.
+// ID returns the channel's number, which is the index of its entry in the register file.
 func (c *Channel) ID() uint32 { return c.id }
 
-// Group is the group it belongs to.
+// Group returns the channel's group.
 func (c *Channel) Group() *Group { return c.group }
 
-// Len is how many launches are queued, the one that executes included.
+// Len returns the number of queued launches, including one that executes.
 func (c *Channel) Len() int { return len(c.queue) }
 
-// Group is a channel group: a context's channels, which the engine switches to and from as one.
+// Group is a channel group: the channels of one context, which the engine switches as a unit.
 type Group struct {
 	m        *Machine
 	id       uint16
 	slice    time.Duration
-	ready    fifo[*Channel] // channels with work, under Slices
+	ready    fifo[*Channel] // Slices: channels with work
 	queued   bool           // in the machine's queue of ready groups
-	fresh    bool           // ready, and not loaded since it became so
+	fresh    bool           // not loaded since it became ready
 	disabled bool
 	open     bool
 	channels []*Channel
 	usage    Usage
-	resident uint64 // CoRun: threads resident
+	resident uint64 // CoRun: resident threads
 }
 
-// ID is its number on the runlist: what the registers show, at least 1.
+// ID returns the group's number on the runlist, at least 1. The registers show it.
 func (g *Group) ID() uint16 { return g.id }
 
-// Usage is what the machine knows of a group's use of it. It is the truth.
+// Usage is a group's exact use of the machine.
 type Usage struct {
 	Busy        time.Duration // executing
-	Switching   time.Duration // being loaded, and saved for another
+	Switching   time.Duration // its context was loaded, or saved for another group's
 	Launches    uint64        // ended
 	Preemptions uint64
-	Evictions   uint64 // launches that left because they were asked to, see [Machine.Evict]
+	Evictions   uint64 // launches that left early, see [Machine.Evict]
 }
 
-// Usage is the group's use up to the machine's Now.
+// Usage returns the group's use up to the machine's Now.
 func (g *Group) Usage() Usage { return g.usage }
 
-// Totals are the machine's accounts. Busy, Idle and Switching add up to Elapsed.
+// Totals is the machine's usage. Busy, Idle and Switching add up to Elapsed.
 type Totals struct {
-	Elapsed   time.Duration // since the machine was made
+	Elapsed   time.Duration // since New
 	Busy      time.Duration
 	Idle      time.Duration
 	Switching time.Duration
 	Switches  uint64 // from one group to another
 	Launches  uint64 // ended
-	// Overruns counts launches that ended later than their Duration said, and Overrun by how much in all: only a live
-	// machine has any.
+	// Overruns counts launches that ended later than their Duration, and Overrun is the sum of the
+	// delays. Only a live machine has any.
 	Overruns uint64
 	Overrun  time.Duration
 }
 
-// EventKind says what happened.
+// EventKind identifies what happened.
 type EventKind uint8
 
-// The events of [Machine.Step].
+// The kinds of events that [Machine.Step] returns.
 const (
 	Started   EventKind = iota + 1 // the launch executes for the first time
-	Resumed                        // it executes again after a preemption
-	Preempted                      // it left the engine and will come back
-	Finished                       // it ended
-	Expired                        // it has executed for its Limit, and goes on until killed
-	Switched                       // Group is on the engine now; Launch is nil
-	Evicted                        // it left because it was asked to, see [Machine.Evict]
+	Resumed                        // the launch executes again after a preemption
+	Preempted                      // the launch left the engine and will come back
+	Finished                       // the launch ended
+	Expired                        // the launch has executed for its Limit; it goes on until it is killed
+	Switched                       // Group's context is on the engine now; Launch is nil
+	Evicted                        // the launch left early, see [Machine.Evict]
 )
 
 var eventNames = [...]string{Started: "started", Resumed: "resumed", Preempted: "preempted", Finished: "finished",
 	Expired: "expired", Switched: "switched", Evicted: "evicted"}
 
-// String is the event in a word.
+// String returns the event's name.
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
 		return eventNames[k]
@@ -152,14 +153,14 @@ func (k EventKind) String() string {
 	return "event?"
 }
 
-// Event is something that happened at the machine's Now.
+// Event is an event at the machine's Now.
 type Event struct {
 	Kind   EventKind
 	Launch *Launch
 	Group  *Group
 }
 
-// fifo is a queue whose memory is reused.
+// fifo is a queue that reuses its memory.
 type fifo[T comparable] struct {
 	items []T
 	head  int

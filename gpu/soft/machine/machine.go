@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// ErrFull means that there is no free channel or group number.
+// ErrFull means that no channel or group number is free.
 var ErrFull = errors.New("none free")
 
 // Machine is the model. It is not safe for concurrent use.
 type Machine struct {
-	cfg    Config
-	now    time.Duration
-	begin  time.Duration
-	totals Totals
-	events []Event
-	told   int // how many of events Step has returned
-	show   display
+	cfg      Config
+	now      time.Duration
+	begin    time.Duration
+	totals   Totals
+	events   []Event
+	returned int // the number of events that Step has returned
+	show     display
 
-	groups   []*Group   // by id-1; nil where free
+	groups   []*Group   // by id-1; nil if free
 	lastID   int        // of the newest group
-	channels []*Channel // by id; nil where free
+	channels []*Channel // by id; nil if free
 
 	readyChannels fifo[*Channel] // Exclusive and CoRun: channels with work that is not on the engine
-	readyGroups   fifo[*Group]   // Slices: groups with work, the resident one never among them
-	resident      *Group         // whose context is on the engine, nil during a switch or before the first
-	running       *Launch        // not under CoRun
+	readyGroups   fifo[*Group]   // Slices: groups with work, except the resident one
+	resident      *Group         // the group whose context is on the engine; nil during a switch and before the first
+	running       *Launch        // nil under CoRun
 	sliceEnd      time.Duration
-	change        change
+	switching     contextSwitch
 	co            coRun
 }
 
-// change is a context switch in progress.
-type change struct {
-	from, to  *Group // to is nil when there is none
+// contextSwitch is a context switch in progress.
+type contextSwitch struct {
+	from, to  *Group // to is nil if no switch is in progress
 	channel   *Channel
-	half, end time.Duration // save until half, load until end
+	half, end time.Duration // saves until half, loads until end
 	loading   bool
 }
 
-// New makes a machine at time now. Registers may be nil. The configuration must be valid.
+// New returns a machine at time now. Registers may be nil. The configuration must be valid.
 func New(cfg Config, now time.Duration, r Registers) *Machine {
 	cfg = cfg.WithDefaults()
 	m := &Machine{cfg: cfg, now: now, begin: now, groups: make([]*Group, cfg.Groups)}
@@ -50,21 +50,21 @@ func New(cfg Config, now time.Duration, r Registers) *Machine {
 	return m
 }
 
-// Config is the machine's configuration, defaults filled in.
+// Config returns the machine's configuration with defaults filled in.
 func (m *Machine) Config() Config { return m.cfg }
 
-// Now is how far the machine has been stepped.
+// Now returns the time to which the machine has been stepped.
 func (m *Machine) Now() time.Duration { return m.now }
 
-// Totals are the machine's accounts up to Now.
+// Totals returns the machine's usage up to Now.
 func (m *Machine) Totals() Totals {
 	t := m.totals
 	t.Elapsed = m.now - m.begin
 	return t
 }
 
-// NewGroup makes a channel group. Numbers are given out in turn, so that one freed is not soon another's, and a
-// watcher that is a little late doesn't take the one for the other.
+// NewGroup makes a channel group. Numbers are given out round-robin, so that a freed number is not
+// reused soon: a watcher that lags a little does not confuse two groups.
 func (m *Machine) NewGroup() (*Group, error) {
 	for range m.groups {
 		i := m.lastID % len(m.groups)
@@ -78,14 +78,15 @@ func (m *Machine) NewGroup() (*Group, error) {
 	return nil, fmt.Errorf("new channel group, %d in use: %w", len(m.groups), ErrFull)
 }
 
-// SetSlice sets how long the group runs before another's turn, under [Slices]. It applies from its next slice on.
+// SetSlice sets how long the group runs before another group's turn, under [Slices]. It applies
+// from the group's next slice on.
 func (g *Group) SetSlice(d time.Duration) { g.slice = max(d, time.Microsecond) }
 
-// Slice is the group's time slice.
+// Slice returns the group's time slice.
 func (g *Group) Slice() time.Duration { return g.slice }
 
-// SetEnabled takes the group's channels off the hardware or puts them back. Under [Slices] a launch that executes is
-// preempted; otherwise it runs to its end. What is queued waits.
+// SetEnabled takes the group's channels off the hardware or puts them back. Under [Slices] the
+// launch that executes is preempted; otherwise it runs to its end. Queued launches wait.
 func (g *Group) SetEnabled(on bool) {
 	m := g.m
 	if g.disabled == !on || !g.open {
@@ -99,10 +100,10 @@ func (g *Group) SetEnabled(on bool) {
 		for _, c := range g.channels {
 			m.unready(c)
 		}
-		if m.change.channel != nil && m.change.channel.group == g {
-			m.change.channel = nil
+		if m.switching.channel != nil && m.switching.channel.group == g {
+			m.switching.channel = nil
 		}
-		m.co.hold(g)
+		m.co.withdraw(g)
 	} else {
 		for _, c := range g.channels {
 			if len(c.queue) > 0 && !c.on && !c.ready {
@@ -116,8 +117,8 @@ func (g *Group) SetEnabled(on bool) {
 	m.showEngine()
 }
 
-// Close ends what the group runs and drops what it has queued, without an event for either, and frees its number and
-// its channels'.
+// Close ends the group's running launches, drops its queued ones, and frees its number and those of
+// its channels. It emits no events.
 func (g *Group) Close() {
 	if !g.open {
 		return
@@ -130,21 +131,21 @@ func (g *Group) Close() {
 	if g.queued {
 		m.readyGroups.remove(g)
 	}
-	if m.change.to == g {
-		m.change = change{}
+	if m.switching.to == g {
+		m.switching = contextSwitch{}
 	}
-	if m.change.from == g {
-		m.change.from = nil
+	if m.switching.from == g {
+		m.switching.from = nil
 	}
 	if m.resident == g {
 		m.resident = nil
 	}
-	m.co.forget(g)
+	m.co.removeGroup(g)
 	m.groups[g.id-1] = nil
 	m.showEngine()
 }
 
-// NewChannel makes a channel of the group with the lowest free number.
+// NewChannel makes a channel of the group, with the lowest free number.
 func (g *Group) NewChannel() (*Channel, error) {
 	m := g.m
 	if !g.open {
@@ -174,7 +175,7 @@ func (c *Channel) Submit(l *Launch) error {
 		return fmt.Errorf("submit to channel %d: the launch is queued already", c.id)
 	}
 	l.channel, l.state, l.elapsed, l.start, l.expired = c, queued, 0, 0, false
-	l.undone, l.flying, l.leaving = 0, 0, false
+	l.unplaced, l.resident, l.evicting = 0, 0, false
 	c.queue = append(c.queue, l)
 	if len(c.queue) == 1 {
 		if !c.group.disabled {
@@ -185,21 +186,22 @@ func (c *Channel) Submit(l *Launch) error {
 	return nil
 }
 
-// Settle says how long an open launch takes: it ends when it has executed so long, or now if it already has. One that
-// was asked to leave does so.
+// Settle sets the duration of an open launch. The launch ends when it has executed for d, or now if
+// it already has. Settle does nothing for a launch that is being evicted.
 func (m *Machine) Settle(l *Launch, d time.Duration) {
-	if l.leaving {
+	if l.evicting {
 		return
 	}
 	l.Duration, l.Open = d, false
 	m.co.settled(l)
 }
 
-// Evict asks a launch that has begun to leave: when it has executed for so long from now on, it ends with [Evicted]
-// instead of [Finished], unless it is done before. How far it got and what is left of it, to be submitted anew, the
-// caller knows: this is the simulation of kernels that look whether they must leave; real ones do without.
+// Evict asks a launch that has begun to leave. When it has executed for another after, it ends with
+// [Evicted] instead of [Finished], unless it finishes first. The caller knows how far it got and
+// submits what is left of it again. This simulates preemptible kernels; a live device does not use
+// it.
 func (m *Machine) Evict(l *Launch, after time.Duration) {
-	if l.state != begun || l.leaving {
+	if l.state != begun || l.evicting {
 		return
 	}
 	after = max(after, 0)
@@ -208,11 +210,11 @@ func (m *Machine) Evict(l *Launch, after time.Duration) {
 		return
 	}
 	if cut := l.elapsed + after - m.cfg.Overhead; l.Open || cut < l.Duration {
-		l.Duration, l.Open, l.leaving = cut, false, true
+		l.Duration, l.Open, l.evicting = cut, false, true
 	}
 }
 
-// Kill takes a launch off the engine or out of its channel at the machine's Now. No event tells of it.
+// Kill takes a launch off the engine or out of its channel at the machine's Now. It emits no event.
 func (m *Machine) Kill(l *Launch) {
 	if !l.Queued() {
 		return
@@ -225,7 +227,8 @@ func (m *Machine) Kill(l *Launch) {
 	m.showEntry(c)
 }
 
-// Close drops what is queued; what executes runs on and the channel goes after it.
+// Close drops the queued launches. A launch that executes runs on, and the channel is freed after
+// it.
 func (c *Channel) Close() {
 	if !c.open {
 		return
@@ -243,7 +246,7 @@ func (c *Channel) Close() {
 	}
 }
 
-// kill is Close that ends what executes, too.
+// kill closes the channel and ends the launch that executes, too.
 func (c *Channel) kill() {
 	c.open = false
 	for len(c.queue) > 0 {
@@ -252,14 +255,14 @@ func (c *Channel) kill() {
 	c.free()
 }
 
-// free gives the channel's number back.
+// free releases the channel's number.
 func (c *Channel) free() {
 	if c.m.channels[c.id] != c {
 		return
 	}
 	c.m.unready(c)
-	if c.m.change.channel == c {
-		c.m.change.channel = nil
+	if c.m.switching.channel == c {
+		c.m.switching.channel = nil
 	}
 	c.m.channels[c.id] = nil
 	if i := slices.Index(c.group.channels, c); i >= 0 {
@@ -268,7 +271,7 @@ func (c *Channel) free() {
 	c.m.show.entry(c.m.now, c.id, 0)
 }
 
-// dequeue takes l out of the channel.
+// dequeue removes l from the channel's queue.
 func (c *Channel) dequeue(l *Launch) {
 	i := slices.Index(c.queue, l)
 	if i < 0 {
@@ -279,18 +282,18 @@ func (c *Channel) dequeue(l *Launch) {
 	switch {
 	case len(c.queue) == 0:
 		m.unready(c)
-		if m.change.channel == c {
-			m.change.channel = nil
+		if m.switching.channel == c {
+			m.switching.channel = nil
 		}
 		if !c.open {
 			c.free()
 		}
-	case i == 0 && !c.ready && !c.on && !c.group.disabled && m.change.channel != c:
+	case i == 0 && !c.ready && !c.on && !c.group.disabled && m.switching.channel != c:
 		m.makeReady(c)
 	}
 }
 
-// makeReady puts a channel with work where the dispatcher finds it.
+// makeReady queues a channel that has work for the dispatcher.
 func (m *Machine) makeReady(c *Channel) {
 	c.ready = true
 	g := c.group
@@ -299,14 +302,14 @@ func (m *Machine) makeReady(c *Channel) {
 		return
 	}
 	g.ready.push(c)
-	if !g.queued && g != m.resident && g != m.change.to {
+	if !g.queued && g != m.resident && g != m.switching.to {
 		g.fresh = g.ready.len() == 1
 		g.queued = true
 		m.readyGroups.push(g)
 	}
 }
 
-// unready takes a channel out of the dispatcher's sight.
+// unready removes a channel from the dispatcher's queues.
 func (m *Machine) unready(c *Channel) {
 	if !c.ready {
 		return

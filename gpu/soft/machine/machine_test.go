@@ -16,7 +16,7 @@ const (
 	ms = time.Millisecond
 )
 
-// load is a guest that keeps depth launches of one length queued in one channel.
+// load is a guest that keeps depth launches of equal length queued in one channel.
 type load struct {
 	length time.Duration
 	depth  int
@@ -52,7 +52,7 @@ func (l *load) submit(t testing.TB, la *Launch) {
 	}
 }
 
-// run steps m to the end, resubmitting what finishes.
+// run steps m to the end and resubmits launches that finish.
 func run(t testing.TB, m *Machine, end time.Duration) {
 	t.Helper()
 	for {
@@ -77,10 +77,10 @@ func launchLoad(e Event) (*load, bool) {
 	return l, ok
 }
 
-// none stands for no cost: a zero field is a default.
+// none means no cost; a zero field would mean the default.
 const none = -1
 
-// Round-robin by commands favours long ones (LoGA §2.2, figure 2).
+// Taking turns by command favours long kernels (LoGA §2.2, figure 2).
 func TestExclusiveFavoursLongKernels(t *testing.T) {
 	m := New(Config{Overhead: none, ExclusiveSwitch: none}, 0, nil)
 	a := newLoad(t, m, &load{length: 3 * ms, depth: 4})
@@ -94,7 +94,7 @@ func TestExclusiveFavoursLongKernels(t *testing.T) {
 	}
 }
 
-// Slices divide time whatever the kernels' length is.
+// Slices divide the time equally, whatever the length of the kernels.
 func TestSlicesDivideTime(t *testing.T) {
 	m := New(Config{Mode: Slices}, 0, nil)
 	a := newLoad(t, m, &load{length: 30 * ms, depth: 4})
@@ -107,14 +107,14 @@ func TestSlicesDivideTime(t *testing.T) {
 	if ua.Preemptions == 0 {
 		t.Error("nobody was preempted")
 	}
-	// Two slices and two switches make a period.
+	// A period has two slices and two switches.
 	want := time.Second * 2048 / (2048 + 84)
 	if d := m.Totals().Busy - want; d < -3*ms || d > 3*ms {
 		t.Errorf("busy %v of 1s, want about %v", m.Totals().Busy, want)
 	}
 }
 
-// Slices in a proportion give shares in that proportion.
+// Slices of different lengths give shares in proportion.
 func TestSlicesByWeight(t *testing.T) {
 	m := New(Config{Mode: Slices}, 0, nil)
 	a := newLoad(t, m, &load{length: 20 * ms, depth: 4})
@@ -128,8 +128,8 @@ func TestSlicesByWeight(t *testing.T) {
 	}
 }
 
-// A group alone on the engine pays for one switch only, and a group that becomes ready pays more than one whose slice
-// comes.
+// A group that is alone on the engine pays for one switch. A group that becomes ready pays more
+// than one whose slice comes.
 func TestSwitchCosts(t *testing.T) {
 	m := New(Config{Mode: Slices, Overhead: none}, 0, nil)
 	a := newLoad(t, m, &load{length: ms, depth: 2})
@@ -149,7 +149,7 @@ func TestSwitchCosts(t *testing.T) {
 	}
 }
 
-// A kernel that leaves room lets the next one in; one that fills the machine doesn't (FLEP §2.1).
+// A kernel that leaves room lets the next one in; one that fills the machine does not (FLEP §2.1).
 func TestCoRunUsesWhatIsLeft(t *testing.T) {
 	cfg := Config{Mode: CoRun, SMs: 4, SM: Resources{Blocks: 8, Threads: 1024, Registers: 65536, Shared: 1 << 16}, Overhead: none}
 	need := Resources{Threads: 256}
@@ -265,7 +265,7 @@ func TestRegistersTellTheStory(t *testing.T) {
 	}
 }
 
-// What a launch takes may be found out while it executes; it then ends when both are done.
+// The duration of a launch may become known while it executes.
 func TestOpenLaunch(t *testing.T) {
 	for _, mode := range []Mode{Exclusive, Slices, CoRun} {
 		for _, settleAt := range []time.Duration{ms, 3 * ms} {
@@ -345,7 +345,7 @@ func TestLimitExpiresOnce(t *testing.T) {
 	}
 }
 
-// A disabled group is preempted where that can be, and otherwise runs what it began.
+// A disabled group is preempted under Slices, and otherwise finishes the launch that it began.
 func TestDisabledGroupWaits(t *testing.T) {
 	for _, mode := range []Mode{Exclusive, Slices, CoRun} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -407,8 +407,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// A launch that is asked to leave does so in the time given, and is submitted again with what is left of it; one that
-// is done before ends as ever.
+// An evicted launch leaves within the given time and can be submitted again with the rest of its
+// work. A launch that finishes first ends normally.
 func TestEvict(t *testing.T) {
 	for _, mode := range []Mode{Exclusive, Slices, CoRun} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -446,7 +446,7 @@ func TestEvict(t *testing.T) {
 				}
 			}
 			submit()
-			m.Evict(l, 0) // it has not begun, so this is nothing
+			m.Evict(l, 0) // it has not begun, so Evict does nothing
 			next(Started)
 			start := m.Now()
 			m.Step(start + 4*ms)

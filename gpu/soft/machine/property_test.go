@@ -79,9 +79,9 @@ func (w *world) check() {
 func (w *world) registers() error {
 	s, m := w.shown.State, w.m
 	switch {
-	case m.change.to != nil:
-		if s.NextTSGID != m.change.to.id || !s.Busy || (s.Context == nvreg.ContextLoad) != m.change.loading {
-			return fmt.Errorf("switching to %d, shown %+v", m.change.to.id, s)
+	case m.switching.to != nil:
+		if s.NextTSGID != m.switching.to.id || !s.Busy || (s.Context == nvreg.ContextLoad) != m.switching.loading {
+			return fmt.Errorf("switching to %d, shown %+v", m.switching.to.id, s)
 		}
 	case m.resident == nil:
 		if s.Context != nvreg.ContextInvalid || s.Busy {
@@ -216,9 +216,9 @@ func random(t *rapid.T, mode Mode) {
 				}
 			}
 			// The engine must not idle beside work that may run.
-			if w.m.running == nil && w.m.change.to == nil && len(w.m.co.cohorts) == 0 {
+			if w.m.running == nil && w.m.switching.to == nil && len(w.m.co.cohorts) == 0 {
 				for _, c := range w.m.channels {
-					if c != nil && len(c.queue) > 0 && !c.group.disabled && len(w.m.events) == w.m.told {
+					if c != nil && len(c.queue) > 0 && !c.group.disabled && len(w.m.events) == w.m.returned {
 						t.Fatalf("channel %d of group %d has work and the engine idles", c.id, c.group.id)
 					}
 				}

@@ -2,20 +2,21 @@ package machine
 
 import "time"
 
-// Next is when something will happen by itself: a launch ends, a slice ends, a switch advances, or a lagging register
-// changes. [Never] if nothing will until something is submitted or settled.
+// Next returns when the next event happens: a launch ends, a slice ends, a switch advances, or a
+// lagging register changes. It returns [Never] if nothing happens until a launch is submitted or
+// settled.
 func (m *Machine) Next() time.Duration {
 	m.dispatch()
-	if len(m.events) > m.told {
-		return m.now // an event that Step has yet to tell of
+	if len(m.events) > m.returned {
+		return m.now // Step has not returned this event yet
 	}
 	t := m.show.next()
 	switch {
-	case m.change.to != nil:
-		if m.change.loading {
-			return min(t, m.change.end)
+	case m.switching.to != nil:
+		if m.switching.loading {
+			return min(t, m.switching.end)
 		}
-		return min(t, m.change.half)
+		return min(t, m.switching.half)
 	case m.cfg.Mode == CoRun:
 		return min(t, m.co.next(m.now))
 	case m.running != nil:
@@ -33,19 +34,18 @@ func (m *Machine) Next() time.Duration {
 	return t
 }
 
-// Step carries the machine to the given time, or to the first instant before it at which an event happens. It returns
-// that instant's events, valid until the next Step; none means that the machine is at the given time. What callers
-// submit in answer to an event is taken into account before the dispatcher decides what is next.
-//
-// A time that has passed stands for Now.
+// Step advances the machine to the given time, or to the first instant before it at which an event
+// happens. It returns the events of that instant, valid until the next Step, or none if the machine
+// has reached the given time. The dispatcher takes into account what callers submit in response to
+// an event. A time in the past counts as Now.
 func (m *Machine) Step(to time.Duration) []Event {
-	m.events = append(m.events[:0], m.events[m.told:]...)
-	m.told = 0
+	m.events = append(m.events[:0], m.events[m.returned:]...)
+	m.returned = 0
 	to = max(to, m.now)
 	for {
 		t := m.Next()
 		if len(m.events) > 0 {
-			m.told = len(m.events)
+			m.returned = len(m.events)
 			return m.events
 		}
 		if t > to {
@@ -56,19 +56,20 @@ func (m *Machine) Step(to time.Duration) []Event {
 			t = to
 		}
 		m.accrue(t)
-		m.happen()
+		m.processDue()
 	}
 }
 
-// othersWait reports whether a slice's end is anybody's turn: another group's, or another channel's of the same group.
+// othersWait reports whether the end of a slice gives the engine to another group, or to another
+// channel of the same group.
 func (m *Machine) othersWait() bool {
 	return m.readyGroups.len() > 0 || m.resident != nil && m.resident.ready.len() > 0
 }
 
-// length is how long a launch executes with what launching costs.
+// length returns how long a launch executes, including the overhead of launching it.
 func (m *Machine) length(l *Launch) time.Duration { return l.Duration + m.cfg.Overhead }
 
-// accrue lets time pass in which nothing happens, and books it.
+// accrue advances the time to an instant before which nothing happens, and charges the interval.
 func (m *Machine) accrue(to time.Duration) {
 	dt := to - m.now
 	if dt <= 0 {
@@ -76,12 +77,12 @@ func (m *Machine) accrue(to time.Duration) {
 	}
 	m.now = to
 	switch {
-	case m.change.to != nil:
+	case m.switching.to != nil:
 		m.totals.Switching += dt
-		if !m.change.loading && m.change.from != nil {
-			m.change.from.usage.Switching += dt
+		if !m.switching.loading && m.switching.from != nil {
+			m.switching.from.usage.Switching += dt
 		} else {
-			m.change.to.usage.Switching += dt
+			m.switching.to.usage.Switching += dt
 		}
 	case m.cfg.Mode == CoRun:
 		m.coAccrue(dt)
@@ -94,14 +95,14 @@ func (m *Machine) accrue(to time.Duration) {
 	}
 }
 
-// happen carries out what is due at the machine's Now.
-func (m *Machine) happen() {
+// processDue carries out what is due at the machine's Now.
+func (m *Machine) processDue() {
 	m.show.flush(m.now)
 	switch {
-	case m.change.to != nil:
-		m.advanceChange()
+	case m.switching.to != nil:
+		m.advanceSwitch()
 	case m.cfg.Mode == CoRun:
-		m.coHappen()
+		m.coProcessDue()
 	case m.running != nil:
 		l := m.running
 		switch {
@@ -120,12 +121,12 @@ func (m *Machine) emit(k EventKind, l *Launch, g *Group) {
 	m.events = append(m.events, Event{Kind: k, Launch: l, Group: g})
 }
 
-// dispatch gives the engine something to do, if it has nothing and there is something.
+// dispatch gives the engine a launch if it has none and one is waiting.
 func (m *Machine) dispatch() {
 	switch {
 	case m.cfg.Mode == CoRun:
 		m.coDispatch()
-	case m.change.to != nil || m.running != nil:
+	case m.switching.to != nil || m.running != nil:
 	case m.cfg.Mode == Slices:
 		m.dispatchSlices()
 	case m.readyChannels.len() > 0:
@@ -139,7 +140,8 @@ func (m *Machine) dispatch() {
 	}
 }
 
-// dispatchSlices goes on with the resident group until its slice is over, unless it is the only one with work.
+// dispatchSlices continues with the resident group until its slice is over, or beyond if no other
+// group has work.
 func (m *Machine) dispatchSlices() {
 	g := m.resident
 	able := g != nil && g.ready.len() > 0
@@ -166,18 +168,19 @@ func (m *Machine) dispatchSlices() {
 	}
 }
 
-// startNext starts the next channel of a group under [Slices].
+// startNext starts the next channel of a group, under [Slices].
 func (m *Machine) startNext(g *Group) {
 	c := g.ready.pop()
 	c.ready = false
 	m.start(c)
 }
 
-// switchTo begins to bring g's context on the engine, for c if the choice was c's.
+// switchTo begins to load g's context. c is the channel to run next, or nil if any channel of g may
+// run.
 func (m *Machine) switchTo(g *Group, c *Channel, cost time.Duration) {
-	m.change = change{from: m.resident, to: g, channel: c, half: m.now + cost/2, end: m.now + cost}
-	if m.change.from == nil {
-		m.change.half, m.change.loading = m.now, true // nothing to save
+	m.switching = contextSwitch{from: m.resident, to: g, channel: c, half: m.now + cost/2, end: m.now + cost}
+	if m.switching.from == nil {
+		m.switching.half, m.switching.loading = m.now, true // nothing to save
 	}
 	m.resident = nil
 	if cost <= 0 {
@@ -187,24 +190,24 @@ func (m *Machine) switchTo(g *Group, c *Channel, cost time.Duration) {
 	m.showEngine()
 }
 
-// advanceChange goes from save to load, or ends the switch.
-func (m *Machine) advanceChange() {
+// advanceSwitch goes from saving to loading, or completes the switch.
+func (m *Machine) advanceSwitch() {
 	switch {
-	case m.now >= m.change.end:
+	case m.now >= m.switching.end:
 		m.loaded()
-	case m.now >= m.change.half && !m.change.loading:
-		m.change.loading = true
+	case m.now >= m.switching.half && !m.switching.loading:
+		m.switching.loading = true
 		m.showEngine()
 	}
 }
 
-// loaded ends a switch: the group that was wanted is on the engine.
+// loaded completes a switch.
 func (m *Machine) loaded() {
-	g, c := m.change.to, m.change.channel
-	if m.change.from != nil && m.change.from != g {
+	g, c := m.switching.to, m.switching.channel
+	if m.switching.from != nil && m.switching.from != g {
 		m.totals.Switches++
 	}
-	m.change = change{}
+	m.switching = contextSwitch{}
 	m.resident = g
 	m.sliceEnd = m.now + g.slice
 	m.emit(Switched, nil, g)
@@ -244,10 +247,10 @@ func (m *Machine) finish(l *Launch) {
 	m.showEntry(c)
 }
 
-// ended books the end of a launch, late by so much.
+// ended accounts for the end of a launch that ended later than its duration by late.
 func (m *Machine) ended(l *Launch, late time.Duration) {
 	l.state = finished
-	if l.leaving {
+	if l.evicting {
 		l.channel.group.usage.Evictions++
 		m.emit(Evicted, l, l.channel.group)
 		return
@@ -261,7 +264,7 @@ func (m *Machine) ended(l *Launch, late time.Duration) {
 	m.emit(Finished, l, l.channel.group)
 }
 
-// preempt takes the launch that executes off the engine; it goes on where it was.
+// preempt takes the running launch off the engine. It will continue where it stopped.
 func (m *Machine) preempt() {
 	l := m.running
 	c, g := l.channel, l.channel.group
@@ -271,13 +274,13 @@ func (m *Machine) preempt() {
 	m.emit(Preempted, l, g)
 	if !g.disabled {
 		c.ready = true
-		g.ready.push(c) // its group's other channels come first
+		g.ready.push(c) // behind the group's other channels
 	}
 	m.showEngine()
 	m.showEntry(c)
 }
 
-// stop takes l off the engine if it is there.
+// stop takes l off the engine if l is on it.
 func (m *Machine) stop(l *Launch) {
 	if m.running == l {
 		m.running = nil

@@ -1,8 +1,10 @@
-// Package sim runs guests on the soft GPU's machine in simulated time: ten seconds of sixteen guests in milliseconds,
-// deterministic and seeded, for what watches the GPU (accounting) and for what decides about it (fairshare).
+// Package sim simulates guests on a [machine.Machine]: ten seconds of sixteen guests take
+// milliseconds, and runs are deterministic. It drives accounting and fairshare in tests and in the
+// papers' figures; the machine itself knows nothing of guests.
 //
-// A [Sim] is an accounting.Simulation, the same registers as a live soft GPU's read as accounting reads those, and an
-// accounting.Gate. Its guests are closed loops: each keeps so many commands in its ring, draws the next one's length
-// from a distribution, and thinks between a command's end and the next one's submission. Holding a guest stops the
-// feeding of its ring to the GPU; what was fetched runs on (LoGA §4.3).
+// A [Sim] is an accounting.Simulation, with the same registers as a live soft GPU, and provides an
+// accounting.Gate. Its guests are closed loops. Each keeps a number of commands in its ring, draws
+// the next one's length from a distribution, and thinks between the end of a command and the
+// submission of the next. Suspending a guest stops fetching from its ring; what was fetched runs on
+// (LoGA §4.3). A Sim has no goroutine and no lock.
 package sim

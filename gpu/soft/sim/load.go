@@ -7,9 +7,10 @@ import (
 	"vgpud/gpu/soft/machine"
 )
 
-// Throttle is LoGA's load generator (§5.2): kernels of a set length, one after the other, each followed by a sleep of a
-// set length. Lengths vary by one per cent each way, as no two runs of a kernel take equally long. With no sleep it
-// keeps four commands submitted, so that it saturates the GPU.
+// Throttle is LoGA's load generator (§5.2): kernels of a given length, one after the other, each
+// followed by a sleep of a given length. Lengths vary by one per cent each way, since no two runs
+// of a kernel take equally long. Without sleep it keeps four commands submitted, so that it
+// saturates the GPU.
 func Throttle(name string, length, sleep time.Duration) Load {
 	depth := 1
 	if sleep <= 0 {
@@ -20,7 +21,7 @@ func Throttle(name string, length, sleep time.Duration) Load {
 	}}
 }
 
-// Duty is a throttle that alone loads the GPU by the given part, at most 1.
+// Duty returns a Throttle that alone loads the GPU by the given fraction, at most 1.
 func Duty(name string, length time.Duration, load float64) Load {
 	if load >= 1 {
 		return Throttle(name, length, 0)
@@ -28,13 +29,14 @@ func Duty(name string, length time.Duration, load float64) Load {
 	return Throttle(name, length, time.Duration(float64(length)*(1-load)/load))
 }
 
-// Cycle is a throttle that launches one kernel in each period, whatever else runs (LoGA §5.4): it sleeps for what the
-// kernel's length leaves of the period.
+// Cycle returns a Throttle that launches one kernel in each period (LoGA §5.4): it sleeps for the
+// rest of the period after the kernel's length, whatever else runs.
 func Cycle(name string, length, period time.Duration) Load {
 	return Throttle(name, length, max(period-length, 0))
 }
 
-// Trace plays lengths over and over, keeping depth commands submitted: a program whose kernels are known.
+// Trace repeats the given lengths and keeps depth commands submitted, like a program whose kernels
+// are known.
 func Trace(name string, depth int, lengths []time.Duration) Load {
 	next := 0
 	return Load{Name: name, Depth: depth, Next: func(r *rand.Rand) (machine.Work, time.Duration) {

@@ -19,9 +19,9 @@ type Sim struct {
 	seq    uint64
 	seed   uint64
 
-	read        time.Duration // of a register
-	torn        bool          // whether something changed as the newest Sample was read
-	polled      bool          // whether somebody polls
+	read        time.Duration // of one register
+	changed     bool          // something changed during the newest Sample
+	polled      bool          // a poller is active
 	polledSince time.Duration
 }
 
@@ -31,7 +31,8 @@ var (
 	_ accounting.Gate       = (*gate)(nil)
 )
 
-// New makes a GPU at its clock's epoch, without guests. Runs of the same configuration, seed and guests are the same.
+// New returns a GPU without guests, at its clock's epoch. Equal configurations, seeds and guests
+// give equal runs.
 func New(cfg machine.Config, seed uint64) (*Sim, error) {
 	cfg.Live = false
 	if err := cfg.Validate(); err != nil {
@@ -42,40 +43,41 @@ func New(cfg machine.Config, seed uint64) (*Sim, error) {
 	return s, nil
 }
 
-// Load is what a guest does.
+// Load describes what a guest does.
 type Load struct {
 	Name string
-	// Depth is how many commands the guest keeps submitted, at least 1, and Ahead how many of them the host has fetched
-	// to the GPU at most, 2 by default.
+	// Depth is the number of commands that the guest keeps submitted, at least 1. Ahead is the most
+	// of them that the host has fetched to the GPU, 2 by default.
 	Depth, Ahead int
-	// Next draws the next command, and how long the guest thinks, after a command's end, before it submits that one.
+	// Next draws the next command, and how long the guest thinks after a command's end before it
+	// submits the next.
 	Next func(r *rand.Rand) (w machine.Work, think time.Duration)
 }
 
 // Guest is a guest of a Sim, with one channel group and one channel.
 type Guest struct {
-	s     *Sim
-	name  string
-	load  Load
-	rand  *rand.Rand
-	group *machine.Group
-	ch    *machine.Channel
-	held  bool
-	gone  bool
+	s         *Sim
+	name      string
+	load      Load
+	rand      *rand.Rand
+	group     *machine.Group
+	ch        *machine.Channel
+	suspended bool
+	gone      bool
 
 	ring      []*machine.Launch // submitted and not fetched
 	fetched   int
 	submitted uint64
 	completed uint64
 	latest    time.Duration
-	issued    uint64        // to the GPU
-	first     time.Duration // when the first of those was, since TakeIssued
-	took      uint64        // issued, as of that
-	waitSince time.Duration // since when it has had no work at all
-	dry       time.Duration
+	issued    uint64        // fetched to the GPU in total
+	first     time.Duration // when the first was since TakeIssued
+	took      uint64        // issued at the last TakeIssued
+	waitSince time.Duration // since when it has had no command
+	idle      time.Duration
 }
 
-// Add attaches a guest. Its first Depth commands come after one think time each.
+// Add attaches a guest. It submits each of its first Depth commands after one think time.
 func (s *Sim) Add(l Load) (*Guest, error) {
 	l.Depth = max(l.Depth, 1)
 	if l.Ahead <= 0 {
@@ -97,14 +99,14 @@ func (s *Sim) Add(l Load) (*Guest, error) {
 	return g, nil
 }
 
-// Remove takes a guest away: what runs of it is ended.
+// Remove removes a guest and ends its running commands.
 func (s *Sim) Remove(g *Guest) {
-	g.gone, g.held = true, true
+	g.gone, g.suspended = true, true
 	g.ring = nil
 	g.group.Close()
 }
 
-// think has the guest submit another command after its think time.
+// think makes the guest submit l as another command after its think time.
 func (g *Guest) think(l *machine.Launch) {
 	work, think := g.load.Next(g.rand)
 	l.Work = work
@@ -112,7 +114,7 @@ func (g *Guest) think(l *machine.Launch) {
 	heap.Push(&g.s.coming, submission{at: g.s.m.Now() + max(think, 0), seq: g.s.seq, l: l, g: g})
 }
 
-// arrive submits what is due.
+// arrive submits the commands that are due.
 func (s *Sim) arrive() {
 	for len(s.coming) > 0 && s.coming[0].at <= s.m.Now() {
 		c := heap.Pop(&s.coming).(submission)
@@ -126,7 +128,7 @@ func (s *Sim) arrive() {
 			continue
 		}
 		if len(g.ring)+g.fetched == 0 {
-			g.dry += s.m.Now() - g.waitSince
+			g.idle += s.m.Now() - g.waitSince
 		}
 		g.ring = append(g.ring, c.l)
 		g.submitted++
@@ -138,8 +140,8 @@ func (s *Sim) arrive() {
 // feed fetches commands from the guest's ring to the GPU.
 func (g *Guest) feed() {
 	n := 0
-	for n < len(g.ring) && !g.held && g.fetched < g.load.Ahead {
-		// The channel is open and the launch not queued, so it is taken.
+	for n < len(g.ring) && !g.suspended && g.fetched < g.load.Ahead {
+		// The channel is open and the launch is not queued, so Submit succeeds.
 		if err := g.ch.Submit(g.ring[n]); err != nil {
 			panic("sim: " + err.Error())
 		}
@@ -152,7 +154,7 @@ func (g *Guest) feed() {
 	g.ring = append(g.ring[:0], g.ring[n:]...)
 }
 
-// ended is a command's end.
+// ended handles the end of a command.
 func (g *Guest) ended(l *machine.Launch) {
 	if g.gone {
 		return
@@ -166,16 +168,16 @@ func (g *Guest) ended(l *machine.Launch) {
 	g.feed()
 }
 
-// Now is the GPU's clock.
+// Now returns the GPU's time.
 func (s *Sim) Now() time.Duration { return s.m.Now() }
 
-// Totals are the GPU's accounts: the truth.
+// Totals returns the GPU's exact usage.
 func (s *Sim) Totals() machine.Totals { return s.m.Totals() }
 
-// Guests are those that were ever added, in that order.
+// Guests returns all guests ever added, in that order.
 func (s *Sim) Guests() []*Guest { return s.guests }
 
-// AdvanceTo carries the GPU's clock to t.
+// AdvanceTo advances the GPU's time to t.
 func (s *Sim) AdvanceTo(t time.Duration) {
 	for {
 		to := t
@@ -198,45 +200,45 @@ func (s *Sim) AdvanceTo(t time.Duration) {
 	}
 }
 
-// Hold stops feeding the guest's commands to the GPU, or goes on with it. What was fetched runs.
-func (g *Guest) Hold(held bool) {
-	g.held = held || g.gone
+// SetSuspended stops or resumes the fetching of the guest's commands. What was fetched runs on.
+func (g *Guest) SetSuspended(suspended bool) {
+	g.suspended = suspended || g.gone
 	g.feed()
 }
 
-// Name is the guest's name.
+// Name returns the guest's name.
 func (g *Guest) Name() string { return g.name }
 
-// Group is what the registers show while the guest executes.
+// Group returns the number that the registers show while the guest executes.
 func (g *Guest) Group() accounting.GroupID { return accounting.GroupID(g.group.ID()) }
 
 // SetSlice sets the group's time slice.
 func (g *Guest) SetSlice(d time.Duration) { g.group.SetSlice(d) }
 
-// Usage is what the guest has used: the truth.
+// Usage returns the guest's exact usage.
 func (g *Guest) Usage() machine.Usage { return g.group.Usage() }
 
-// Backlogged is whether the guest has commands that have not ended, and InFlight whether the GPU has any of them.
+// Backlogged reports whether the guest has commands that have not ended.
 func (g *Guest) Backlogged() bool { return len(g.ring)+g.fetched > 0 }
 
-// InFlight is whether the GPU has any of the guest's commands.
+// InFlight reports whether the GPU has any of the guest's commands.
 func (g *Guest) InFlight() bool { return g.fetched > 0 }
 
-// Dry is how long the guest has had no command at all.
-func (g *Guest) Dry() time.Duration {
+// Idle returns how long the guest has had no command at all.
+func (g *Guest) Idle() time.Duration {
 	if g.Backlogged() || g.gone {
-		return g.dry
+		return g.idle
 	}
-	return g.dry + g.s.m.Now() - g.waitSince
+	return g.idle + g.s.m.Now() - g.waitSince
 }
 
-// Progress is how far the guest's commands are.
+// Progress returns the progress of the guest's commands.
 func (g *Guest) Progress() accounting.Progress {
 	return accounting.Progress{Submitted: g.submitted, Completed: g.completed, LastSubmit: g.latest}
 }
 
-// TakeIssued returns when the GPU was given the first of the guest's commands that it was given since the last call;
-// zero where it was given none.
+// TakeIssued returns when the first of the commands fetched since the last call was fetched, or 0
+// if none was.
 func (g *Guest) TakeIssued() (first time.Duration) {
 	if g.issued > g.took {
 		first = g.first
@@ -245,7 +247,7 @@ func (g *Guest) TakeIssued() (first time.Duration) {
 	return first
 }
 
-// Gate lets guests through and holds them, for NEON's sampling. An owner is a guest's index in Guests.
+// Gate admits and suspends guests for NEON's sampling. An owner is a guest's index in Guests.
 func (s *Sim) Gate() accounting.Gate { return &gate{s: s} }
 
 type gate struct {
@@ -267,11 +269,11 @@ func (g *gate) Owners() []accounting.Owner {
 // Admit implements accounting.Gate.
 func (g *gate) Admit(owners []accounting.Owner) {
 	for i, guest := range g.s.guests {
-		held := true
+		suspended := true
 		for _, o := range owners {
-			held = held && o != accounting.Owner(i)
+			suspended = suspended && o != accounting.Owner(i)
 		}
-		guest.Hold(held)
+		guest.SetSuspended(suspended)
 	}
 }
 
@@ -293,7 +295,7 @@ func (g *gate) Progress(o accounting.Owner) accounting.Progress {
 	return g.s.guests[o].Progress()
 }
 
-// submission is a command that a guest thinks about.
+// submission is a command that a guest will submit.
 type submission struct {
 	at     time.Duration
 	seq    uint64
@@ -302,7 +304,7 @@ type submission struct {
 	waited bool // for the bus
 }
 
-// submissions is a heap by time, those of one instant in the order in which they were thought of.
+// submissions is a heap by time, then by order of creation.
 type submissions []submission
 
 func (h submissions) Len() int { return len(h) }

@@ -32,7 +32,7 @@ func newSim(t testing.TB, cfg machine.Config, loads ...Load) *Sim {
 	return s
 }
 
-// mix is n guests with loads from 10 % on.
+// mix returns n guests with loads from 10 % on.
 func mix(n int) []Load {
 	var loads []Load
 	for i := range n {
@@ -41,7 +41,7 @@ func mix(n int) []Load {
 	return loads
 }
 
-// Polling all the time finds everybody's time, in every mode.
+// Polling all the time finds the exact usage of every guest, in every mode.
 func TestFullPollingIsExact(t *testing.T) {
 	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices} {
 		for _, n := range []int{1, 4, 16} {
@@ -67,7 +67,8 @@ func TestFullPollingIsExact(t *testing.T) {
 	}
 }
 
-// Registers that switch at different times make LoGA's way of telling idle underestimate (§5.4), and the busy bit not.
+// If registers switch at different times, LoGA's way of detecting idle time underestimates usage
+// (§5.4); the busy bit does not.
 func TestSkewUnderestimatesByEntry(t *testing.T) {
 	measure := func(mode accounting.IdleMode, lag time.Duration) float64 {
 		s := newSim(t, machine.Config{EngineLag: lag}, Throttle("a", 500*us, 300*us), Throttle("b", 500*us, 700*us))
@@ -93,16 +94,16 @@ func TestHeldGuestRunsOutAndComesBack(t *testing.T) {
 	s := newSim(t, machine.Config{}, Throttle("a", ms, 0), Throttle("b", ms, 0))
 	a, b := s.Guests()[0], s.Guests()[1]
 	s.AdvanceTo(100 * ms)
-	a.Hold(true)
+	a.SetSuspended(true)
 	before := a.Usage().Busy
 	s.AdvanceTo(200 * ms)
 	if d := a.Usage().Busy - before; d > 3*ms {
-		t.Errorf("held, it ran for %v more: want at most what was fetched", d)
+		t.Errorf("suspended, it ran for %v more: want at most what was fetched", d)
 	}
 	if a.InFlight() || !a.Backlogged() {
-		t.Errorf("held: in flight %v, backlogged %v", a.InFlight(), a.Backlogged())
+		t.Errorf("suspended: in flight %v, backlogged %v", a.InFlight(), a.Backlogged())
 	}
-	a.Hold(false)
+	a.SetSuspended(false)
 	was := b.Usage().Busy
 	s.AdvanceTo(300 * ms)
 	if d := b.Usage().Busy - was; d < 45*ms || d > 55*ms {
@@ -124,7 +125,7 @@ func TestDutyLoadsTheGPU(t *testing.T) {
 			t.Errorf("load %.1f: busy %.3f of the time", load, got)
 		}
 		g := s.Guests()[0]
-		if dry := g.Dry().Seconds(); math.Abs(dry-(1-load)) > 0.01 {
+		if dry := g.Idle().Seconds(); math.Abs(dry-(1-load)) > 0.01 {
 			t.Errorf("load %.1f: dry %.3f of the time", load, dry)
 		}
 	}
@@ -146,11 +147,11 @@ func TestGateHoldsAllButAdmitted(t *testing.T) {
 	g.Admit([]accounting.Owner{0})
 	s.AdvanceTo(s.Now() + 20*ms)
 	if g.Progress(0).Completed == before || g.Progress(1).Completed != other {
-		t.Errorf("admitted completed %d more, held %d", g.Progress(0).Completed-before, g.Progress(1).Completed-other)
+		t.Errorf("admitted completed %d more, suspended %d", g.Progress(0).Completed-before, g.Progress(1).Completed-other)
 	}
 }
 
-// Two runs are the same, however the time is cut up.
+// Runs are equal, whatever the steps in which the clock advances.
 func TestRunsAreRepeatable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := machine.Config{Mode: machine.Mode(rapid.IntRange(0, 2).Draw(t, "mode")),
@@ -194,7 +195,7 @@ func TestRunsAreRepeatable(t *testing.T) {
 	})
 }
 
-// BenchmarkTenSeconds is ten seconds of sixteen guests, polled one part in six.
+// BenchmarkTenSeconds simulates ten seconds of sixteen guests, polled a sixth of the time.
 func BenchmarkTenSeconds(b *testing.B) {
 	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices, machine.CoRun} {
 		b.Run(mode.String(), func(b *testing.B) {
@@ -213,14 +214,14 @@ func BenchmarkTenSeconds(b *testing.B) {
 	}
 }
 
-// everyTick hides that the simulation is steady.
+// everyTick hides that the simulation is a SteadySource.
 type everyTick struct{ *Sim }
 
 func (everyTick) SteadyUntil() time.Duration { return 0 }
 
-// TestReadsCostTime: with reads that take time and engines that show changes at different times, skipping ahead gives
-// what polling every tick gives, and what polling costs a program that waits for each of its kernels grows with a read's
-// length.
+// If reads take time and engines show changes at different times, skipping ahead gives the same
+// result as polling every tick. The cost of polling to a program that waits for each of its kernels
+// grows with the cost of a read.
 func TestReadsCostTime(t *testing.T) {
 	const kernels, gap = 20 * us, 10 * us
 	done := func(read time.Duration, poll, naive bool) (uint64, accounting.Phase) {

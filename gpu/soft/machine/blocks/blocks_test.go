@@ -36,8 +36,7 @@ func anyForm(t *rapid.T) Form {
 	return f
 }
 
-// Whatever is asked to leave and when, each task is done or left, none twice, and
-// nothing stays.
+// Every task is done once or left, whenever the kernel is evicted, and no block stays.
 func TestEveryTaskIsDoneOrLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k, f := anyKernel(t), anyForm(t)
@@ -55,7 +54,7 @@ func TestEveryTaskIsDoneOrLeft(t *testing.T) {
 		left := uint64(0)
 		switch f.Kind {
 		case EarlyExit:
-			// Units are left whole; the last may be smaller.
+			// Units are skipped as a whole; the last may be smaller.
 			g := uint64(f.Group)
 			left = min(r.skipped*g, k.Tasks)
 			if short := r.units*g - k.Tasks; r.done+left != k.Tasks && r.done+left != k.Tasks+short {
@@ -70,13 +69,13 @@ func TestEveryTaskIsDoneOrLeft(t *testing.T) {
 		if (!evict || f.Kind == Original) && r.done != k.Tasks {
 			t.Fatalf("%d of %d tasks done, and nobody asked it to leave", r.done, k.Tasks)
 		}
-		if r.live != 0 || r.waits != 0 || r.inBelow != 0 || r.asking != 0 {
-			t.Fatalf("%d blocks, of which %d wait and %d read host memory, are still there", r.live, r.waits, r.asking)
+		if r.live != 0 || r.waits != 0 || r.inBelow != 0 || r.reading != 0 {
+			t.Fatalf("%d blocks, of which %d wait and %d read host memory, are still there", r.live, r.waits, r.reading)
 		}
 	})
 }
 
-// A part of the GPU stands for the whole.
+// A part of the GPU behaves like the whole.
 func TestPart(t *testing.T) {
 	k := Kernel{Tasks: 1056 * 40, PerSM: 8, Warps: 8, Issue: 40, Latency: 400, Bytes: 3000}
 	for _, f := range []Form{
@@ -92,7 +91,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// What is simulated in part is as long as the whole.
+// A grid that is simulated in part takes as long as the whole.
 func TestLongGrids(t *testing.T) {
 	k := Kernel{PerSM: 8, Warps: 8, Issue: 40, Latency: 400, Bytes: 3000}
 	for _, f := range []Form{{}, {Kind: EarlyExit, Group: 8}, {Kind: Persistent, Group: 16, Every: 2}} {
@@ -105,8 +104,8 @@ func TestLongGrids(t *testing.T) {
 	}
 }
 
-// An eviction takes at least until the word is seen and the end is known, and of
-// some SMs no longer than of all.
+// An eviction takes at least until the word is seen and the end is known. Evicting some SMs takes
+// no longer than evicting all.
 func TestEvictions(t *testing.T) {
 	k := Kernel{Tasks: 1056 * 100, PerSM: 8, Warps: 8, Issue: 300, Latency: 400, Bytes: 3000}
 	f := Form{Kind: Persistent, Group: 4, Every: 1}
@@ -125,8 +124,8 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// Where blocks look but once over the bus, and then compute for long, an SM still
-// loses the time until the last of its blocks has looked.
+// Even if blocks poll over the bus only once and then compute for long, an SM loses the time until
+// the last of its blocks has polled.
 func TestHostReadsHoldTheirSMs(t *testing.T) {
 	k := Kernel{Tasks: 1056 * 8, PerSM: 8, Warps: 8, Issue: 40_000}
 	looks := float64(H100.Slots(k)) * H100.HostEach
@@ -137,8 +136,8 @@ func TestHostReadsHoldTheirSMs(t *testing.T) {
 	}
 }
 
-// Fewer blocks than an SM holds are slower, as docs/results/preemption-on-h100.md
-// has it for blocks that stay: 7 of 8 by 4 %, 2 of 8 by 93 %.
+// Fewer blocks than an SM holds are slower, by what docs/results/preemption-on-h100.md measured for
+// persistent blocks: 7 of 8 by 4 %, 2 of 8 by 93 %.
 func TestFewerBlocks(t *testing.T) {
 	k := Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 18, Latency: 300, Bytes: 3072} // vector addition
 	f := Form{Kind: Persistent, Group: 16, Every: 1}

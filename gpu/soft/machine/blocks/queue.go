@@ -1,7 +1,7 @@
 package blocks
 
-// event is something due: a slot's wait is over, or, for an id of ^sm, the first of an SM's blocks has issued what it
-// had to, if that is the SM's newest such event.
+// event is a future event: the wait of a slot's block is over, or, for an id of ^sm, the first of
+// an SM's blocks has finished issuing. Of the events of an SM only the newest counts.
 type event struct {
 	at float64
 	id int32
@@ -9,7 +9,7 @@ type event struct {
 
 func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.id < o.id }
 
-// queue is a heap of events by time, ties by id so that runs are the same.
+// queue is a heap of events by time. Ties are ordered by id so that runs are reproducible.
 type queue []event
 
 func (q *queue) push(e event) {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Grids of many tasks are simulated on a part of the GPU, and so many waves of blocks at least, or of skipped ones. The
-// rest goes on at the rate that the middle of those had.
+// A grid of many tasks is simulated in part: on a part of the GPU, for at least this many waves of
+// blocks, or of skipped blocks. The rest is extrapolated from the rate in the middle of those.
 const (
 	waves        = 48
 	skippedWaves = 24
 )
 
-// few is below how many waves a run depends so much on chance, and on how tasks divide by SMs, that it is done on the
-// whole GPU, and several are averaged.
+// With fewer waves than few, a run depends so much on chance, and on how tasks divide among SMs,
+// that it is simulated on the whole GPU and several runs are averaged.
 const few = 16
 
-// Duration is how long the kernel lasts in a form, alone and left alone, in nanoseconds from when the GPU has the
-// launch.
+// Duration returns how long the kernel runs in the given form, alone and without eviction, in
+// nanoseconds from when the GPU has received the launch.
 func Duration(c Costs, k Kernel, f Form) float64 {
 	if k.Tasks < few*uint64(c.Slots(k)) {
 		const runs = 4
@@ -35,7 +35,7 @@ func Duration(c Costs, k Kernel, f Form) float64 {
 	k.Tasks = (k.Tasks + uint64(n)/2) / uint64(n)
 	g := uint64(f.group())
 	some := k
-	// Three looks of a persistent block, so that the middle third has one.
+	// A persistent block polls at least three times, so that the middle third has a poll.
 	some.Tasks = min(k.Tasks, uint64(c.Slots(k))*max(waves, 6*g, 3*g*uint64(f.Every)))
 	if k.Tasks < some.Tasks+some.Tasks/4 {
 		some.Tasks = k.Tasks
@@ -48,21 +48,24 @@ func Duration(c Costs, k Kernel, f Form) float64 {
 	return c.Launch + r.now + float64(k.Tasks-some.Tasks)*r.tasksAt.each()
 }
 
-// Leaving is one eviction.
-type Leaving struct {
-	// Latency is from the host's write of the word until it knows that the GPU is left, or the SMs that were asked for.
+// Eviction is the result of one eviction.
+type Eviction struct {
+	// Latency is the time from the host's write of the word until it knows that the blocks have
+	// left all SMs, or those that it asked for.
 	Latency float64
-	// Done is how many tasks were done when the word was written, and After how many when the last block left.
+	// Done is the number of tasks done when the word was written, and After the number when the
+	// last block left.
 	Done, After uint64
 }
 
-// Evict asks a kernel to leave when about the given part of its tasks is done. The original runs to its end. Seeds give different moments. Below is
-// how many SMs are asked for, the lowest numbers; 0 is all.
-func Evict(c Costs, k Kernel, f Form, part float64, below int, seed uint64) Leaving {
+// Evict evicts a kernel when about the given part of its tasks is done. The original form runs to
+// its end. Different seeds evict at different moments. below is the number of SMs to evict,
+// starting from the lowest; 0 means all.
+func Evict(c Costs, k Kernel, f Form, part float64, below int, seed uint64) Eviction {
 	slots, g := float64(c.Slots(k)), float64(f.group())
 	if f.Kind == Original {
 		rest := (Duration(c, k, f) - c.Launch) * (1 - part)
-		return Leaving{Latency: rest + c.Gone, Done: uint64(part * float64(k.Tasks)), After: k.Tasks}
+		return Eviction{Latency: rest + c.Gone, Done: uint64(part * float64(k.Tasks)), After: k.Tasks}
 	}
 	parts := uint64(1)
 	if below <= 0 && k.Tasks >= few*uint64(slots) {
@@ -71,7 +74,8 @@ func Evict(c Costs, k Kernel, f Form, part float64, below int, seed uint64) Leav
 		k.Tasks /= parts
 		slots = float64(c.Slots(k))
 	}
-	// Enough units before that blocks are out of step as much as they would be.
+	// Simulate enough units before the eviction that blocks are as much out of step as they would
+	// be.
 	warm := min(part*float64(k.Tasks), 5*slots*g)
 	done := uint64(max(0, part*float64(k.Tasks)-warm))
 	whole := f.units(k.Tasks)
@@ -88,7 +92,7 @@ func Evict(c Costs, k Kernel, f Form, part float64, below int, seed uint64) Leav
 		r.skippedAt.at = [2]uint64{uint64(skippedWaves * slots / 3), uint64(skippedWaves * slots * 2 / 3)}
 	}
 	r.start(done)
-	// Anywhere in a unit, and then anywhere in a task.
+	// At a random point of a unit, and then of a task.
 	target := done + uint64(warm*(0.8+0.2*r.rng.Float64()))
 	if done == 0 {
 		target = uint64(warm)
@@ -101,9 +105,10 @@ func Evict(c Costs, k Kernel, f Form, part float64, below int, seed uint64) Leav
 	}
 	r.now = max(r.now, min(until, r.end()))
 	r.evictAt = r.now
-	l := Leaving{Done: r.done * parts}
+	l := Eviction{Done: r.done * parts}
 	r.gone = r.evictAt
-	// Blocks that stay leave for good; what others do meanwhile and after is of no interest.
+	// Persistent blocks that are evicted don't come back, and what other blocks do no longer
+	// matters.
 	for !(f.Kind == Persistent && r.inBelow == 0) && r.step() {
 	}
 	l.Latency = r.gone - r.evictAt + r.c.Gone
@@ -114,7 +119,7 @@ func Evict(c Costs, k Kernel, f Form, part float64, below int, seed uint64) Leav
 	return l
 }
 
-// end is when something happens next, now if nothing will.
+// end returns the time of the next event, or now if there is none.
 func (r *run) end() float64 {
 	if len(r.q) == 0 {
 		return r.now
@@ -122,9 +127,9 @@ func (r *run) end() float64 {
 	return r.q[0].at
 }
 
-// Evictions are n of them at parts of the kernel from low to high, sorted by latency.
-func Evictions(c Costs, k Kernel, f Form, low, high float64, n int) []Leaving {
-	all := make([]Leaving, n)
+// Evictions evicts the kernel n times, at parts from low to high.
+func Evictions(c Costs, k Kernel, f Form, low, high float64, n int) []Eviction {
+	all := make([]Eviction, n)
 	for i := range all {
 		part := low + (high-low)*(float64(i)+0.5)/float64(n)
 		all[i] = Evict(c, k, f, part, 0, uint64(i)+1)
@@ -132,15 +137,15 @@ func Evictions(c Costs, k Kernel, f Form, low, high float64, n int) []Leaving {
 	return all
 }
 
-// Quantile is the q-quantile of the latencies.
-func Quantile(all []Leaving, q float64) float64 {
+// Quantile returns the q-quantile of the latencies.
+func Quantile(all []Eviction, q float64) float64 {
 	if len(all) == 0 {
 		return math.NaN()
 	}
 	return sortedLatencies(all)[int(q*float64(len(all)-1)+0.5)]
 }
 
-func sortedLatencies(all []Leaving) []float64 {
+func sortedLatencies(all []Eviction) []float64 {
 	l := make([]float64, len(all))
 	for i := range all {
 		l[i] = all[i].Latency

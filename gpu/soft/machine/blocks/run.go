@@ -9,41 +9,42 @@ import (
 type phase uint8
 
 const (
-	empty    phase = iota
-	starting       // its first instruction
-	reading        // the word in host memory, which keeps its SM's others from going on
-	looking        // the word
-	noting         // the atomic that notes its unit as skipped
-	fetching       // the counter, and the word where it looks too
-	setting        // what it does once
-	waiting        // memory, for a task
-	issuing        // its turns to issue, for a task
+	empty     phase = iota
+	starting        // its first instruction
+	reading         // the word in host memory, which stops the other blocks of its SM
+	polling         // the evict word
+	recording       // the atomic that records its unit as skipped
+	fetching        // the counter, and the word if it polls too
+	setting         // the work that it does once
+	waiting         // memory, for a task
+	issuing         // its share of the issue slots, for a task
 )
 
-// slot is room for one block on an SM.
+// slot holds one block on an SM.
 type slot struct {
 	sm      int32
 	phase   phase
-	left    int     // tasks of the unit
-	fetches int     // of a persistent block
-	looked  bool    // with the fetch that is under way
-	fresh   bool    // the unit's first task is to come, with what that issues once
-	first   bool    // the block's first unit is to come
-	weight  float64 // how fast it issues, against others
-	tag     float64 // the SM's turn at which it has issued what it had to
+	left    int     // remaining tasks of the unit
+	fetches int     // by a persistent block
+	polled  bool    // the current fetch polls too
+	fresh   bool    // the unit's first task has not begun
+	first   bool    // the block's first unit has not begun
+	weight  float64 // how fast it issues, relative to others
+	tag     float64 // the SM's virtual time at which it has issued everything
 }
 
-// sm is a streaming multiprocessor. Its blocks that issue share its turns by weight: a block of weight 1 issues as much
-// as the turn goes on, and none does while a read of host memory is under way (see [Costs.HostRead]).
+// sm is a streaming multiprocessor. Its issuing blocks share the issue slots by weight: a block of
+// weight 1 issues as much as the virtual time advances. None issues during a read of host memory
+// (see [Costs.HostRead]).
 type sm struct {
-	reads  int     // of host memory, under way or asked for
-	asks   []int32 // slots whose blocks ask for the bus
-	active []int32 // slots whose blocks issue
-	weight float64 // of those together
-	turn   float64
-	since  float64 // when turn was right
-	due    float64 // when the first of them is done, as things stand
-	queued float64 // of the event that is in the queue for it
+	reads   int     // reads of host memory, in progress or waiting
+	waiting []int32 // slots whose blocks wait for the bus
+	active  []int32 // slots whose blocks issue
+	weight  float64 // the sum of the weights of active
+	virtual float64
+	since   float64 // when virtual was last updated
+	due     float64 // when the first of active is done
+	queued  float64 // the time of the SM's event in the queue
 }
 
 // run is a grid in progress.
@@ -58,7 +59,7 @@ type run struct {
 	slots []slot
 	sms   []sm
 
-	next    uint64 // task or unit to hand out
+	next    uint64 // the next task or unit to hand out
 	units   uint64
 	done    uint64 // tasks
 	skipped uint64 // units
@@ -67,21 +68,21 @@ type run struct {
 
 	wordFree, counterFree, notesFree float64 // when each line is free again
 
-	asking  int // blocks that read host memory, one of them now
-	granted int // the SM that has the bus next if it asks
+	reading int // blocks that read host memory, including the one that has the bus
+	granted int // the SM that gets the bus next if it waits for it
 
 	evictAt float64 // when the word is written
-	below   int     // SMs with a lower number are asked to leave
-	inBelow int     // slots of those that have a block
+	below   int     // SMs with a lower number are evicted
+	inBelow int     // occupied slots of those SMs
 	gone    float64 // when inBelow became 0 after the eviction
 	fills   []float64
 
 	tasksAt, skippedAt marks
 
-	partial bool // a part of the GPU: too small for a proxy
+	partial bool // a part of the GPU, too small for a proxy
 }
 
-// marks are when two numbers were reached.
+// marks records when a count reached each of two values.
 type marks struct {
 	at   [2]uint64
 	when [2]float64
@@ -95,7 +96,7 @@ func (m *marks) reached(n uint64, now float64) {
 	}
 }
 
-// each is how long one more took between the two.
+// each returns the time per increment between the two.
 func (m *marks) each() float64 {
 	return (m.when[1] - m.when[0]) / float64(m.at[1]-m.at[0])
 }
@@ -118,7 +119,7 @@ func newRun(c *Costs, k Kernel, f Form, seed uint64) *run {
 	return r
 }
 
-// start launches the grid with the given number of tasks done already.
+// start launches the grid with the given number of tasks already done.
 func (r *run) start(done uint64) {
 	r.done = done
 	r.next = done
@@ -126,7 +127,7 @@ func (r *run) start(done uint64) {
 		r.next = done / uint64(r.f.group())
 		r.done = r.next * uint64(r.f.group())
 	}
-	order := r.rng.Perm(r.c.SMs) // SMs by their distance
+	order := r.rng.Perm(r.c.SMs) // SMs by distance
 	first := 0
 	if r.f.proxied() && !r.partial {
 		first = 1 // its slot is the proxy's
@@ -144,7 +145,7 @@ func (r *run) start(done uint64) {
 	}
 }
 
-// limit is how many tasks or units there are to hand out.
+// limit returns the number of tasks or units to hand out.
 func (r *run) limit() uint64 {
 	if r.f.Kind == EarlyExit {
 		return r.units
@@ -173,7 +174,7 @@ func (r *run) begin(i int32, delay float64) {
 	r.wait(i, starting, r.now+delay+r.c.Start)
 }
 
-// leave takes slot i's block off and puts another there if there is one.
+// leave removes slot i's block and starts the next one if there is one.
 func (r *run) leave(i int32) {
 	s := &r.slots[i]
 	s.phase = empty
@@ -193,14 +194,16 @@ func (r *run) wait(i int32, p phase, until float64) {
 	r.q.push(event{at: until, id: i})
 }
 
-// serve queues n requests at a line or bus that takes each for so long, and returns when the last is served.
+// serve queues n requests at a line or bus that takes each time for one, and returns when the last
+// is served.
 func (r *run) serve(free *float64, n int, each float64) float64 {
 	*free = max(*free, r.now) + float64(n)*each
 	return *free
 }
 
-// askWord reads the evict word and returns when its value is there, without the block's agreement on it.
-func (r *run) askWord() float64 {
+// readWord reads the evict word and returns when its value has arrived, without the block's
+// agreement on it.
+func (r *run) readWord() float64 {
 	switch r.f.Word {
 	case OwnLine, ProxyOne:
 		return r.serve(&r.wordFree, 1, r.c.LineRead)
@@ -212,26 +215,27 @@ func (r *run) askWord() float64 {
 	panic("blocks: a word in host memory is read by readHost")
 }
 
-// readHost has slot i's block ask for the word over the bus. Until that is back nothing else goes on in its SM.
+// readHost makes slot i's block request the word over the bus. Nothing else proceeds in its SM
+// until the word has arrived.
 func (r *run) readHost(i int32) {
 	s := &r.slots[i]
 	s.phase = reading
 	m := &r.sms[s.sm]
-	m.asks = append(m.asks, i)
-	r.hold(s.sm, 1)
-	if r.asking++; r.asking == 1 {
+	m.waiting = append(m.waiting, i)
+	r.addReads(s.sm, 1)
+	if r.reading++; r.reading == 1 {
 		r.grant()
 	}
 }
 
-// grant gives the bus to the next block that asks for it, of each SM in turn.
+// grant gives the bus to the next waiting block, with SMs taking turns.
 func (r *run) grant() {
-	for len(r.sms[r.granted].asks) == 0 {
+	for len(r.sms[r.granted].waiting) == 0 {
 		r.granted = (r.granted + 1) % len(r.sms)
 	}
 	m := &r.sms[r.granted]
-	i := m.asks[0]
-	m.asks = m.asks[1:]
+	i := m.waiting[0]
+	m.waiting = m.waiting[1:]
 	r.granted = (r.granted + 1) % len(r.sms)
 	n := 1
 	if r.f.Word == HostMemoryAll {
@@ -240,54 +244,54 @@ func (r *run) grant() {
 	r.wait(i, reading, r.now+max(float64(n)*r.c.HostEach, r.c.HostRead))
 }
 
-// hold tells an SM of n reads of host memory more, or fewer.
-func (r *run) hold(id int32, n int) {
+// addReads changes an SM's number of reads of host memory by n.
+func (r *run) addReads(id int32, n int) {
 	m := &r.sms[id]
 	r.settle(m)
 	m.reads += n
-	r.foresee(id)
+	r.schedule(id)
 }
 
-// visible is when blocks read the new word.
+// visible returns when blocks read the new word.
 func (r *run) visible() float64 {
 	switch r.f.Word {
 	case HostMemory, HostMemoryAll:
 		return r.evictAt + r.c.SeenHost
 	case Proxy, ProxyOne:
-		// The proxy's next read but one at worst, and its write.
-		return r.evictAt + r.c.SeenHost + 1.5*r.c.HostRead + r.c.Look
+		// At worst the proxy needs one and a half reads, and a write.
+		return r.evictAt + r.c.SeenHost + 1.5*r.c.HostRead + r.c.Poll
 	}
 	return r.evictAt + r.c.Seen
 }
 
 func (r *run) evicted(s *slot) bool { return int(s.sm) < r.below && r.now >= r.visible() }
 
-// look has slot i's early-exit block read the word.
-func (r *run) look(i int32) {
+// poll makes slot i's early-exit block read the word.
+func (r *run) poll(i int32) {
 	if r.f.hosted() {
 		r.readHost(i)
 		return
 	}
-	r.wait(i, looking, r.askWord()+r.c.Look)
+	r.wait(i, polling, r.readWord()+r.c.Poll)
 }
 
-// fetch has slot i's persistent block fetch its next tasks, and look where it is time to.
+// fetch makes slot i's persistent block fetch its next tasks, and poll if it is time to.
 func (r *run) fetch(i int32) {
 	s := &r.slots[i]
-	s.looked = s.fetches%max(r.f.Every, 1) == 0
+	s.polled = s.fetches%max(r.f.Every, 1) == 0
 	s.fetches++
 	switch {
-	case s.looked && r.f.hosted():
+	case s.polled && r.f.hosted():
 		r.readHost(i)
-	case s.looked:
-		r.draw(i, r.askWord()+r.c.LookBeside)
+	case s.polled:
+		r.take(i, r.readWord()+r.c.PollBeside)
 	default:
-		r.draw(i, r.now)
+		r.take(i, r.now)
 	}
 }
 
-// draw has slot i's block take tasks from the counter, and go on with them when it knows the word too.
-func (r *run) draw(i int32, known float64) {
+// take makes slot i's block take tasks from the counter and continue when it also knows the word.
+func (r *run) take(i int32, known float64) {
 	each := r.c.LineAtomic
 	if r.f.Word == BesideCounter {
 		each = r.c.LineMixed
@@ -306,7 +310,7 @@ func (r *run) task(i int32) {
 	r.wait(i, waiting, r.now+wait*(1+r.c.Jitter*(2*r.rng.Float64()-1)))
 }
 
-// issue has slot i's block take its turns.
+// issue makes slot i's block issue its task's instructions.
 func (r *run) issue(i int32) {
 	s := &r.slots[i]
 	s.phase = issuing
@@ -321,22 +325,22 @@ func (r *run) issue(i int32) {
 	}
 	m := &r.sms[s.sm]
 	r.settle(m)
-	s.tag = m.turn + rest/s.weight
+	s.tag = m.virtual + rest/s.weight
 	m.active = append(m.active, i)
 	m.weight += s.weight
-	r.foresee(s.sm)
+	r.schedule(s.sm)
 }
 
-// settle brings an SM's turn up to now.
+// settle advances an SM's virtual time to now.
 func (r *run) settle(m *sm) {
 	if dt := r.now - m.since; dt > 0 && len(m.active) > 0 && m.reads == 0 {
-		m.turn += dt * r.fills[len(m.active)] / m.weight
+		m.virtual += dt * r.fills[len(m.active)] / m.weight
 	}
 	m.since = r.now
 }
 
-// foresee finds out when the first of an SM's blocks is done issuing.
-func (r *run) foresee(id int32) {
+// schedule computes when the first of an SM's blocks finishes issuing.
+func (r *run) schedule(id int32) {
 	m := &r.sms[id]
 	if len(m.active) == 0 || m.reads > 0 {
 		m.due = math.Inf(1)
@@ -346,15 +350,15 @@ func (r *run) foresee(id int32) {
 	for _, i := range m.active {
 		first = min(first, r.slots[i].tag)
 	}
-	m.due = r.now + max(first-m.turn, 0)*m.weight/r.fills[len(m.active)]
-	// When others came since, it is later than the event that is queued, and that one finds out.
+	m.due = r.now + max(first-m.virtual, 0)*m.weight/r.fills[len(m.active)]
+	// If other blocks came since, this is later than the queued event, which then reschedules.
 	if m.due < m.queued {
 		m.queued = m.due
 		r.q.push(event{at: m.due, id: ^id})
 	}
 }
 
-// issued ends the issuing of those of an SM's blocks that have nothing left to.
+// issued ends the tasks of an SM's blocks that have finished issuing.
 func (r *run) issued(id int32) {
 	m := &r.sms[id]
 	m.queued = math.Inf(1)
@@ -363,7 +367,7 @@ func (r *run) issued(id int32) {
 	for n := 0; n < len(m.active); {
 		i := m.active[n]
 		s := &r.slots[i]
-		if s.tag > m.turn+done {
+		if s.tag > m.virtual+done {
 			n++
 			continue
 		}
@@ -373,10 +377,10 @@ func (r *run) issued(id int32) {
 		}
 		r.ended(i)
 	}
-	r.foresee(id)
+	r.schedule(id)
 }
 
-// ended is a task's end.
+// ended ends slot i's task.
 func (r *run) ended(i int32) {
 	s := &r.slots[i]
 	r.done++
@@ -392,7 +396,7 @@ func (r *run) ended(i int32) {
 	}
 }
 
-// step carries the run to its next event, and reports whether there was one.
+// step advances the run to its next event, and reports whether there was one.
 func (r *run) step() bool {
 	if len(r.q) == 0 {
 		return false
@@ -412,27 +416,27 @@ func (r *run) step() bool {
 	case starting:
 		switch {
 		case r.f.Kind == EarlyExit:
-			r.look(i)
+			r.poll(i)
 		default:
 			r.wait(i, setting, r.now+r.k.Setup)
 		}
 	case reading:
-		r.hold(s.sm, -1)
-		if r.asking--; r.asking > 0 {
+		r.addReads(s.sm, -1)
+		if r.reading--; r.reading > 0 {
 			r.grant()
 		}
 		if r.f.Kind == EarlyExit {
-			r.wait(i, looking, r.now+r.c.Look)
+			r.wait(i, polling, r.now+r.c.Poll)
 		} else {
-			r.draw(i, r.now+r.c.LookBeside)
+			r.take(i, r.now+r.c.PollBeside)
 		}
-	case looking:
+	case polling:
 		if r.evicted(s) {
-			r.wait(i, noting, r.serve(&r.notesFree, 1, r.c.LineAtomic)+r.c.Note)
+			r.wait(i, recording, r.serve(&r.notesFree, 1, r.c.LineAtomic)+r.c.Note)
 			break
 		}
 		r.wait(i, setting, r.now+r.k.Setup)
-	case noting:
+	case recording:
 		r.skipped++
 		r.skippedAt.reached(r.skipped, r.now)
 		r.leave(i)
@@ -444,8 +448,9 @@ func (r *run) step() bool {
 		}
 	case fetching:
 		switch {
-		case s.looked && r.evicted(s), r.next >= r.k.Tasks:
-			// A real block looks before it fetches and leaves the counter alone; here the two overlap.
+		case s.polled && r.evicted(s), r.next >= r.k.Tasks:
+			// A real block polls before it fetches and leaves the counter alone; here the two
+			// overlap.
 			r.leave(i)
 		default:
 			n := min(uint64(r.f.group()), r.k.Tasks-r.next)
