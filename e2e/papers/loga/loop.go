@@ -335,7 +335,7 @@ func (l *loop) decide(ev fairshare.Event) (next time.Duration) {
 		l.changed = true
 		g := l.sim.Guests()[i]
 		l.held[i] = held
-		g.Hold(held)
+		g.SetSuspended(held)
 		if !held {
 			continue
 		}
