@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/vgpu/abi"
@@ -161,6 +163,34 @@ func TestBrokenFile(t *testing.T) {
 	}
 	if _, err := Open(filepath.Dir(path), log); err == nil {
 		t.Error("a directory was read")
+	}
+}
+
+// TestPipe: a pipe in the file's place, which somebody has open, is put aside and not waited for.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kernels")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held := must[*os.File](t)(os.OpenFile(path, os.O_RDWR, 0))
+	opened := make(chan error, 1)
+	go func() {
+		_, err := Open(path, slog.New(slog.DiscardHandler))
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a pipe is waited for")
+	}
+	if err := held.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path + ".bad"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // DefaultPath is where the agent keeps its cache.
@@ -41,14 +43,19 @@ func Open(path string, log *slog.Logger) (*File, error) {
 
 // read returns what the file has; nothing where there is none or it is broken.
 func (f *File) read() ([]Entry, error) {
-	file, err := os.Open(f.path)
+	// A pipe is neither waited for nor read: it is put aside as what can't be understood.
+	file, err := os.OpenFile(f.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("what was learned of kernels: %w", err)
 	}
-	b, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	var b []byte
+	st, err := file.Stat()
+	if err == nil && st.Mode()&fs.ModeNamedPipe == 0 {
+		b, err = io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	}
 	if e := file.Close(); err == nil {
 		err = e
 	}
