@@ -19,15 +19,15 @@ import (
 
 const module = "vgpud"
 
-// room is a part of the house. A package belongs to the room with the longest
-// matching path.
-type room struct {
-	path  string
-	floor int
+// layer is a folder whose packages may import one another and packages of layers with a smaller
+// height. A package belongs to the layer with the longest matching path.
+type layer struct {
+	path   string
+	height int
 }
 
-// rooms is the plan. Rooms of one floor don't see each other.
-var rooms = []room{
+// layers is the plan. Layers of one height don't import each other.
+var layers = []layer{
 	{"clock", 1},
 	{"internal", 1},
 	{"scripts", 1},
@@ -46,55 +46,39 @@ var rooms = []room{
 	{"e2e", 7},
 }
 
-// forbidden lists imports that a package must not have, even indirectly, with
-// the reason for each.
-var forbidden = []struct {
-	from, to, reason string
-}{
-	{"fairshare", "net", "a policy is a pure function of state"},
-	{"fairshare", "os", "a policy is a pure function of state"},
-	{"fairshare", "vgpud/clock", "a policy is told the time"},
-	{"ptx", "os", "a parser reads what it is given"},
-	{"ptx", "net", "a parser reads what it is given"},
-	{"gpu/soft/simt", "net", "executing a kernel needs no I/O"},
-	{"gpu/soft/arith", "os", "arithmetic needs no I/O"},
-	{"gpu/soft/machine", "net", "the machine's model is told the time and does no I/O"},
-	{"mediator/vgpu/abi", "net", "host and guest agree on bytes, not on transport"},
-	{"guestagent", "vgpud/mediator", "a guest carries no host code"},
-	{"guestagent", "vgpud/gpu", "a guest carries no host code"},
-	{"cmd/vgpu-agent", "vgpud/mediator", "a guest carries no host code"},
-	{"cmd/vgpu-agent", "vgpud/gpu", "a guest carries no host code"},
-	{"guestagent", "vgpud/accounting", "a guest carries no host code"},
-	{"mediator/vgpu", "vgpud/ptx", "the process that serves the device parses no guest code"},
-	{"mediator/vgpu", "vgpud/gpu", "the process that serves the device touches no GPU"},
-	{"mediator/vm", "vgpud/ptx", "the process that serves the device parses no guest code"},
-	{"mediator/executor/preemption", "os", "what is left of a launch is a pure function of what was read back"},
-	{"mediator/executor/preemption", "vgpud/clock", "what is left of a launch is a pure function of what was read back"},
-	{"mediator/ipc/slotstate", "vgpud/clock", "a launch's states are told the time"},
-	{"guestagent/preempt", "net", "PTX in, PTX out"},
-	{"cmd/vgpu-hook", "vgpud/mediator/libvirt", "libvirt waits for its hook, which would wait for libvirt"},
-	{"cmd/vgpu-hook", "vgpud/mediator/libvirt/qmp", "libvirt waits for its hook, which would wait for libvirt"},
-	{"cmd/vgpud", "vgpud/mediator/libvirt/binding", "what has C in it is a program of its own"},
-	{"cmd/vgpuctl", "vgpud/mediator/libvirt/binding", "what has C in it is a program of its own"},
-	{"cmd/vgpud", "vgpud/gpu/nvidia/inventory/binding", "what has C in it is a program of its own"},
-	{"cmd/vgpuctl", "vgpud/gpu/nvidia/inventory/binding", "what has C in it is a program of its own"},
-	{"vfio", "vgpud/mediator", "the protocol knows no device"},
-	{"cmd/vgpud/workload", "vgpud/mediator", "a guest carries no host code"},
-	{"cmd/vgpud/workload", "vgpud/gpu", "a guest carries no host code"},
-	{"cmd/vgpud/demoguest", "vgpud/mediator", "a guest carries no host code"},
-	{"cmd/vgpud/demoguest", "vgpud/gpu", "a guest carries no host code"},
+// rule forbids the packages under each of from to import any of to, with the reason. A package
+// of this module must not import it indirectly either, nor in its tests.
+type rule struct {
+	from   []string // folders of this module
+	to     []string // layers or packages of this module, or packages of the standard library
+	reason string
 }
 
-// allowed lists exceptions to forbidden prefixes.
-var allowed = []string{
-	"vgpud/guestagent -> vgpud/mediator/vgpu/abi",
-	"vgpud/cmd/vgpu-agent -> vgpud/mediator/vgpu/abi",
-	"vgpud/cmd/vgpud/workload -> vgpud/mediator/vgpu/abi",
-	"vgpud/cmd/vgpud/demoguest -> vgpud/mediator/vgpu/abi",
-	"vgpud/guestagent -> vgpud/gpu/corpus",
-	"vgpud/cmd/vgpud/workload -> vgpud/gpu/corpus",
-	"vgpud/cmd/vgpud/demoguest -> vgpud/gpu/corpus",
-	"vgpud/cmd/vgpu-hook -> vgpud/mediator/libvirt/domain",
+var rules = []rule{
+	{[]string{"fairshare"}, []string{"net", "os"}, "a policy is a pure function of state"},
+	{[]string{"fairshare"}, []string{"clock"}, "a policy is given the time"},
+	{[]string{"ptx"}, []string{"net", "os"}, "a parser reads what it is given"},
+	{[]string{"gpu/soft/simt"}, []string{"net"}, "executing a kernel needs no I/O"},
+	{[]string{"gpu/soft/arith"}, []string{"os"}, "arithmetic needs no I/O"},
+	{[]string{"gpu/soft/machine"}, []string{"net"}, "the machine's model is given the time and does no I/O"},
+	{[]string{"mediator/vgpu/abi"}, []string{"net"}, "host and guest agree on bytes, not on transport"},
+	{[]string{"guestagent", "cmd/vgpu-agent", "cmd/vgpud/workload", "cmd/vgpud/demoguest"}, []string{"accounting", "gpu", "mediator"}, "a guest carries no host code"},
+	{[]string{"mediator/vgpu", "mediator/vm"}, []string{"ptx"}, "the process that serves the device parses no guest code"},
+	{[]string{"mediator/vgpu"}, []string{"gpu"}, "the process that serves the device touches no GPU"},
+	{[]string{"mediator/executor/preemption"}, []string{"clock", "os"}, "what remains of a launch is a pure function of what was read back"},
+	{[]string{"mediator/ipc/slotstate"}, []string{"clock"}, "a launch's states are given the time"},
+	{[]string{"guestagent/preempt"}, []string{"net"}, "PTX in, PTX out"},
+	{[]string{"cmd/vgpu-hook"}, []string{"mediator/libvirt", "mediator/libvirt/qmp"}, "libvirt waits for its hook, which would wait for libvirt"},
+	{[]string{"cmd/vgpud", "cmd/vgpuctl"}, []string{"gpu/nvidia/inventory/binding", "mediator/libvirt/binding"}, "code that needs cgo is in a program of its own"},
+	{[]string{"vfio"}, []string{"mediator"}, "the protocol knows no device"},
+}
+
+// forbids reports whether r keeps packages under its folders from importing path.
+func (r rule) forbids(path string) bool {
+	of, _ := layerOf(path)
+	return slices.ContainsFunc(r.to, func(to string) bool {
+		return path == to || path == module+"/"+to || of.path == to
+	})
 }
 
 // pairs lists imports by tests from another room of the same floor or of a higher one,
@@ -105,22 +89,21 @@ var pairs = []struct {
 	{"mediator", "vgpud/guestagent/driver", "the device and the daemon are held to what a guest's driver sees of them: a second driver would only agree with itself"},
 }
 
-// pkg is what the go command says of a package, and what the files import that it leaves
-// out.
+// pkg is a package as the go command lists it, with the imports of the files that it ignores.
 type pkg struct {
 	ImportPath     string
 	Dir            string
 	Imports        []string
-	TestImports    []string // of tests inside the package
-	XTestImports   []string // of tests outside of it
-	IgnoredGoFiles []string // whose tags or system are others than those at hand
+	TestImports    []string // of tests in the package
+	XTestImports   []string // of tests in package_test
+	IgnoredGoFiles []string // for other build tags or systems
 }
 
-// tests returns what the package's tests import.
+// tests returns the imports of the package's tests.
 func (p pkg) tests() []string { return slices.Concat(p.TestImports, p.XTestImports) }
 
-// list asks the go command for all packages of the module, and adds what the files import
-// that are left out here: those of the race detector, of C's libraries, of other systems.
+// list returns all packages of the module. Their imports include those of files that this build
+// ignores: for the race detector, for C libraries, for other systems.
 func list(t *testing.T) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,IgnoredGoFiles", module+"/...")
@@ -152,7 +135,7 @@ func list(t *testing.T) []pkg {
 	}
 }
 
-// importsOf returns what a file imports.
+// importsOf returns the imports of a file.
 func importsOf(t *testing.T, path string) (paths []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -169,8 +152,8 @@ func importsOf(t *testing.T, path string) (paths []string) {
 	return paths
 }
 
-// closure returns what is imported by those of paths that are packages of the module, even
-// indirectly, and paths.
+// closure returns paths and everything that they import, directly or indirectly; of maps the
+// packages of this module to their imports.
 func closure(paths []string, of map[string][]string) []string {
 	seen := make(map[string]bool)
 	var add func(paths []string)
@@ -186,8 +169,8 @@ func closure(paths []string, of map[string][]string) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// TestFilesOfOtherBuildsAreRead: what is built only with libvirt's library is held to the plan
-// without it, too.
+// TestFilesOfOtherBuildsAreRead checks that a build without libvirt's library still reads the files
+// that need it.
 func TestFilesOfOtherBuildsAreRead(t *testing.T) {
 	const binding, library = module + "/mediator/libvirt/binding", "libvirt.org/go/libvirt"
 	for _, p := range list(t) {
@@ -198,40 +181,40 @@ func TestFilesOfOtherBuildsAreRead(t *testing.T) {
 	t.Errorf("%s is not seen to import %s", binding, library)
 }
 
-// under says whether path is prefix or beneath it.
+// under reports whether path is prefix or in a folder beneath it.
 func under(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// roomOf finds a package's room by its longest path.
-func roomOf(path string) (room, bool) {
-	var best room
-	for _, r := range rooms {
-		if under(path, module+"/"+r.path) && len(r.path) > len(best.path) {
-			best = r
+// layerOf returns the layer of a package.
+func layerOf(path string) (layer, bool) {
+	var best layer
+	for _, l := range layers {
+		if under(path, module+"/"+l.path) && len(l.path) > len(best.path) {
+			best = l
 		}
 	}
 	return best, best.path != ""
 }
 
-// climbs returns the imports that are neither of a lower floor nor of the package's room.
-func climbs(from room, imports []string) []string {
+// climbs returns the imports that are neither of a lower layer nor of the package's own.
+func climbs(from layer, imports []string) []string {
 	return slices.DeleteFunc(slices.Clone(imports), func(imp string) bool {
-		to, ok := roomOf(imp)
-		return !ok || to == from || to.floor < from.floor
+		to, ok := layerOf(imp)
+		return !ok || to == from || to.height < from.height
 	})
 }
 
 func TestNoImportClimbs(t *testing.T) {
 	used := make(map[string]bool)
 	for _, p := range list(t) {
-		from, ok := roomOf(p.ImportPath)
+		from, ok := layerOf(p.ImportPath)
 		if !ok {
-			t.Errorf("%s is in no room of the plan", p.ImportPath)
+			t.Errorf("%s is in no layer of the plan", p.ImportPath)
 			continue
 		}
 		for _, imp := range climbs(from, p.Imports) {
-			t.Errorf("%s (floor %d) imports %s", p.ImportPath, from.floor, imp)
+			t.Errorf("%s (layer %d) imports %s", p.ImportPath, from.height, imp)
 		}
 		for _, imp := range climbs(from, p.tests()) {
 			paired := false
@@ -241,7 +224,7 @@ func TestNoImportClimbs(t *testing.T) {
 				}
 			}
 			if !paired {
-				t.Errorf("a test of %s (floor %d) imports %s", p.ImportPath, from.floor, imp)
+				t.Errorf("a test of %s (layer %d) imports %s", p.ImportPath, from.height, imp)
 			}
 		}
 	}
@@ -258,35 +241,30 @@ func TestForbiddenImports(t *testing.T) {
 	for _, p := range pkgs {
 		of[p.ImportPath] = p.Imports
 	}
-	for _, f := range forbidden {
-		for _, p := range pkgs {
-			if !under(p.ImportPath, module+"/"+f.from) || (f.from == "mediator/vgpu" && p.ImportPath == module+"/mediator/vgpu/abi") {
+	for _, p := range pkgs {
+		// Through the standard library everything imports os, and tests may read files: only
+		// direct imports of it count, and only those of the package itself.
+		all := slices.DeleteFunc(closure(slices.Concat(p.Imports, p.tests()), of), func(path string) bool {
+			return !under(path, module)
+		})
+		imports := slices.Concat(p.Imports, all)
+		slices.Sort(imports)
+		imports = slices.Compact(imports)
+		for _, r := range rules {
+			if !slices.ContainsFunc(r.from, func(from string) bool { return under(p.ImportPath, module+"/"+from) }) {
 				continue
 			}
-			// The standard library's own use of net or os is not ours, and tests may read
-			// files.
-			imports := p.Imports
-			if strings.HasPrefix(f.to, module) {
-				imports = closure(slices.Concat(p.Imports, p.tests()), of)
-			}
 			for _, imp := range imports {
-				if imp != f.to && !(strings.HasPrefix(f.to, module) && under(imp, f.to)) {
-					continue
+				if r.forbids(imp) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, imp, r.reason)
 				}
-				if slices.ContainsFunc(allowed, func(a string) bool {
-					from, to, _ := strings.Cut(a, " -> ")
-					return under(p.ImportPath, from) && under(imp, to)
-				}) {
-					continue
-				}
-				t.Errorf("%s imports %s: %s", p.ImportPath, imp, f.reason)
 			}
 		}
 	}
 }
 
-// archived lists modules that nobody maintains any more, and what took their place.
-// Those that we use may still need them.
+// archived maps modules that are no longer maintained to their successors. Our dependencies may
+// still need them.
 var archived = map[string]string{
 	"gopkg.in/yaml.v3": "go.yaml.in/yaml/v3",
 }
@@ -295,14 +273,14 @@ func TestNothingArchivedIsImported(t *testing.T) {
 	for _, p := range list(t) {
 		for _, imp := range slices.Concat(p.Imports, p.tests()) {
 			if now := archived[imp]; now != "" {
-				t.Errorf("%s imports %s, which is archived: %s took its place", p.ImportPath, imp, now)
+				t.Errorf("%s imports %s, which is archived: its successor is %s", p.ImportPath, imp, now)
 			}
 		}
 	}
 }
 
-// TestEveryPackageIsDescribed holds docs/architecture.md to what there is: each
-// package is named in it, in backquotes, and what it calls planned is not there.
+// TestEveryPackageIsDescribed checks that docs/architecture.md names each package in backquotes,
+// and that no package exists which it calls planned.
 func TestEveryPackageIsDescribed(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
@@ -390,12 +368,12 @@ func TestDocsNameTests(t *testing.T) {
 	}
 }
 
-// TestEveryRoomExists keeps the plan itself honest.
-func TestEveryRoomExists(t *testing.T) {
+// TestEveryLayerExists checks that each layer of the plan has a package.
+func TestEveryLayerExists(t *testing.T) {
 	pkgs := list(t)
-	for _, r := range rooms {
-		if !slices.ContainsFunc(pkgs, func(p pkg) bool { return under(p.ImportPath, module+"/"+r.path) }) {
-			t.Errorf("the plan names %s, but no package is there", r.path)
+	for _, l := range layers {
+		if !slices.ContainsFunc(pkgs, func(p pkg) bool { return under(p.ImportPath, module+"/"+l.path) }) {
+			t.Errorf("the plan names %s, but there is no package", l.path)
 		}
 	}
 }
