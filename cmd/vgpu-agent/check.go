@@ -99,7 +99,7 @@ func (k *checkOptions) opener(o *options, p driver.PCI) func(ctx context.Context
 			return driver.DialVFIOUser(ctx, address)
 		}
 		if !k.byAgent {
-			p.Patience = -1 // who has it shares it
+			p.BusyTimeout = -1 // who has it shares it
 			bus, err := driver.OpenPCI(ctx, p, address)
 			if err == nil {
 				return bus, nil

@@ -103,7 +103,7 @@ func New(o Options) *Agent {
 	}
 	if o.Open == nil {
 		p := o.PCI
-		p.Patience = -1
+		p.BusyTimeout = -1
 		o.Open = func(ctx context.Context, address string) (Lender, error) { return driver.OpenPCI(ctx, p, address) }
 	}
 	if o.Beat <= 0 {

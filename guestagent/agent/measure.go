@@ -89,7 +89,7 @@ func (m *meter) measure(r *CheckResult, parts bool) error {
 
 // launches times launches with a wait of that patience.
 func (m *meter) launches(patience, pause time.Duration) (l Launch, gpuTimes Times, err error) {
-	ch, err := m.gpu.NewChannel(m.ctx, driver.ChannelOptions{Patience: patience})
+	ch, err := m.gpu.NewChannel(m.ctx, driver.ChannelOptions{Spin: patience})
 	if err != nil {
 		return l, gpuTimes, err
 	}

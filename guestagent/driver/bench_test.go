@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// launcher is a channel whose host polls, and an empty kernel for it.
+// launcher returns a channel whose host polls, and a launch of an empty kernel.
 func launcher(t testing.TB) (*driver.Channel, *driver.Launch) {
 	t.Helper()
 	_, _, gpu := open(t, drivertest.Options{PollWindow: time.Millisecond})
@@ -19,8 +19,8 @@ func launcher(t testing.TB) (*driver.Channel, *driver.Launch) {
 	return must[*driver.Channel](t)(gpu.NewChannel(ctx, driver.ChannelOptions{})), &driver.Launch{Function: f}
 }
 
-// BenchmarkEnqueue is what a launch costs who makes it, with the host in the same
-// process and every 256th launch waited for.
+// BenchmarkEnqueue measures what a launch costs the caller, with the host in the same process and a
+// wait for every 256th launch.
 func BenchmarkEnqueue(b *testing.B) {
 	ch, l := launcher(b)
 	ctx := b.Context()
@@ -39,7 +39,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	check(b, ch.Sync(ctx))
 }
 
-// BenchmarkNops is the rings alone.
+// BenchmarkNops measures the rings alone.
 func BenchmarkNops(b *testing.B) {
 	ch, _ := launcher(b)
 	var p driver.Pending
@@ -48,8 +48,8 @@ func BenchmarkNops(b *testing.B) {
 	check(b, ch.Nops(b.Context(), &p, b.N))
 }
 
-// BenchmarkDoorbell is a register of a PCI function in plain memory: what the driver
-// adds to the trap.
+// BenchmarkDoorbell writes a register of a PCI function in plain memory: what the driver adds to the
+// trap.
 func BenchmarkDoorbell(b *testing.B) {
 	p := tree(b, map[string]function{address: ours})
 	p.Heartbeat = time.Hour

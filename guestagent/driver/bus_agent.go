@@ -15,35 +15,33 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// AgentOptions say what to ask the agent for; the zero value will do.
+// AgentOptions say what to ask the agent for. The zero value is usable.
 type AgentOptions struct {
-	// Socket is the agent's; "": /run/vgpu-agent.sock.
+	// Socket is the agent's; "" means /run/vgpu-agent.sock.
 	Socket string
-	// Address is the PCI address of the device, "" for the only one.
+	// Address is the PCI address of the device; "" means the only one.
 	Address string
-	// Ask is how much of it.
+	// Ask is the size of the part.
 	Ask allot.Ask
 }
 
-// agentPatience bounds how long the agent may take to answer: it may have to check or
-// reset the device, on a host that has much else to do. An agent that has ended is
-// noticed at once.
-const agentPatience = 15 * time.Minute
+// agentTimeout bounds the agent's answer. The agent may have to check or reset the device, on a busy
+// host. An agent that has ended is noticed at once.
+const agentTimeout = 15 * time.Minute
 
-// AgentBus is a part of a virtual GPU that vgpu-agent shares. It implements [Bus].
-// Registers and memory are the device's own; only what decides over slots goes by
-// the agent.
+// AgentBus is a part of a virtual GPU that vgpu-agent shares. It implements [Bus]. Registers and
+// memory are accessed directly; only registers that control slots are written through the agent.
 type AgentBus struct {
 	*PCIBus
 	grant   allot.Grant
 	conn    allot.Conn
-	ask     sync.Mutex       // a question at a time
-	answers chan allot.Reply // to it
+	ask     sync.Mutex       // held for one request and its answer
+	answers chan allot.Reply // the answer to it
 }
 
-// DialAgent opens a part of a virtual GPU by way of vgpu-agent, for one of several
-// programs that share a device. The part is this program's until the bus is closed
-// or the program ends; the agent destroys then what there is in it.
+// DialAgent opens a part of a virtual GPU through vgpu-agent, for one of several programs that share
+// a device. The part belongs to this program until the bus is closed or the program ends; then the
+// agent destroys what is in it.
 func DialAgent(ctx context.Context, o AgentOptions) (*AgentBus, error) {
 	if o.Socket == "" {
 		o.Socket = allot.DefaultSocket
@@ -56,11 +54,11 @@ func DialAgent(ctx context.Context, o AgentOptions) (*AgentBus, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	reply, files, err := conn.Question(allot.Request{Op: allot.OpOpen, Address: o.Address, Ask: o.Ask}, agentPatience)
+	reply, files, err := conn.Question(allot.Request{Op: allot.OpOpen, Address: o.Address, Ask: o.Ask}, agentTimeout)
 	stop()
 	if ctx.Err() != nil {
 		allot.CloseAll(files)
-		return nil, errors.Join(context.Cause(ctx), closed(conn.Close()))
+		return nil, errors.Join(context.Cause(ctx), ignoreClosed(conn.Close()))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open a part of a virtual GPU: %w", err), conn.Close())
@@ -72,16 +70,16 @@ func DialAgent(ctx context.Context, o AgentOptions) (*AgentBus, error) {
 	return b, nil
 }
 
-// closed forgives that something was closed before.
-func closed(err error) error {
+// ignoreClosed returns err, or nil if it says that something was closed before.
+func ignoreClosed(err error) error {
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}
 	return err
 }
 
-// newAgentBus makes a bus of what the agent gave, which is the bus's also on an
-// error.
+// newAgentBus makes a bus from the agent's grant. The connection and files belong to it, also after
+// an error.
 func newAgentBus(conn allot.Conn, g *allot.Grant, files []*os.File) (_ *AgentBus, err error) {
 	if g == nil || len(files) != 2+len(g.Allotment.Vectors) {
 		allot.CloseAll(files)
@@ -89,12 +87,12 @@ func newAgentBus(conn allot.Conn, g *allot.Grant, files []*os.File) (_ *AgentBus
 	}
 	b := &AgentBus{PCIBus: PCI{}.newBus(g.Address, AccessAgent), grant: *g, conn: conn, answers: make(chan allot.Reply, 1)}
 	if g.Why != "" {
-		b.why = errors.New(g.Why)
+		b.fallbackReason = errors.New(g.Why)
 	}
 	b.files = files[:2]
 	b.closers = append(b.closers, conn)
 	defer func() {
-		if err != nil { // nobody listens yet
+		if err != nil { // no goroutine listens yet
 			err = errors.Join(err, b.PCIBus.Close())
 		}
 	}()
@@ -116,11 +114,11 @@ func newAgentBus(conn allot.Conn, g *allot.Grant, files []*os.File) (_ *AgentBus
 		return nil, fmt.Errorf("BAR0 has %d bytes, want %d", len(b.registers.b), abi.BAR0Size)
 	}
 	b.workers.Go(b.listen)
-	b.watchBeat(0)
+	b.startHeartbeat(0)
 	return b, nil
 }
 
-// listen takes the agent's answers. The connection's end is the device's for us.
+// listen receives the agent's answers. The end of the connection means that the device is gone.
 func (b *AgentBus) listen() {
 	for {
 		var r allot.Reply
@@ -132,22 +130,22 @@ func (b *AgentBus) listen() {
 		}
 		select {
 		case b.answers <- r:
-		default: // to nothing that was asked
+		default: // an answer to no request
 		}
 	}
 }
 
-// Allotment is what of the device is ours.
+// Allotment returns the part of the device that belongs to this program.
 func (b *AgentBus) Allotment() allot.Allotment { return b.grant.Allotment }
 
-// Set has the agent write a register of our slots, and returns the device's refusal.
+// Set asks the agent to write a register of our slots, and returns the device's error code.
 func (b *AgentBus) Set(offset, value uint32) (abi.ErrorCode, error) {
 	r, err := b.question(allot.Request{Op: allot.OpSet, Offset: offset, Value: value})
 	return abi.ErrorCode(r.Code), err
 }
 
-// question asks the agent and waits for its answer. An answer with an error in it is
-// an error.
+// question sends the agent a request and waits for its answer. An answer with an error in it is
+// returned as an error.
 func (b *AgentBus) question(q allot.Request) (allot.Reply, error) {
 	b.ask.Lock()
 	defer b.ask.Unlock()
@@ -156,7 +154,7 @@ func (b *AgentBus) question(q allot.Request) (allot.Reply, error) {
 	}
 	err := b.conn.Send(q)
 	if err == nil {
-		late := time.NewTimer(agentPatience)
+		late := time.NewTimer(agentTimeout)
 		defer late.Stop()
 		select {
 		case r := <-b.answers:
@@ -166,8 +164,8 @@ func (b *AgentBus) question(q allot.Request) (allot.Reply, error) {
 			return r, nil
 		case <-b.gone:
 		case <-late.C:
-			// A later answer would be taken for that to the next question.
-			b.end(fmt.Errorf("the agent did not answer for %v", agentPatience))
+			// A later answer would be taken for that to the next request.
+			b.end(fmt.Errorf("the agent did not answer for %v", agentTimeout))
 		}
 	}
 	if gone := b.ended(); gone != nil {
@@ -176,10 +174,10 @@ func (b *AgentBus) question(q allot.Request) (allot.Reply, error) {
 	return allot.Reply{}, fmt.Errorf("ask the agent: %w", err)
 }
 
-// Close gives the part back, and returns when the agent has cleared it.
+// Close gives the part back and returns when the agent has cleared it.
 func (b *AgentBus) Close() error {
 	if b.ended() == nil && b.conn.CloseWrite() == nil {
-		late := time.NewTimer(agentPatience)
+		late := time.NewTimer(agentTimeout)
 		defer late.Stop()
 		select {
 		case <-b.gone: // the agent has closed its end
@@ -189,9 +187,9 @@ func (b *AgentBus) Close() error {
 	return b.PCIBus.Close()
 }
 
-// Lend describes a part of the device for another program, with the descriptors that
-// it needs. They stay the bus's. state is an eventfd that is raised for vector 0,
-// which cannot be shared; nil where there are no vectors.
+// Lend describes a part of the device for another program, with the descriptors that it needs, which
+// stay the bus's. state is an eventfd that is raised for vector 0, which can't be shared; nil if
+// there are no vectors.
 func (b *PCIBus) Lend(a allot.Allotment, state *vfiouser.Eventfd) (g allot.Grant, fds []int, err error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -199,8 +197,8 @@ func (b *PCIBus) Lend(a allot.Allotment, state *vfiouser.Eventfd) (g allot.Grant
 		return g, nil, err
 	}
 	g = allot.Grant{Address: b.address, Access: b.access.String(), Allotment: a}
-	if b.why != nil {
-		g.Why = b.why.Error()
+	if b.fallbackReason != nil {
+		g.Why = b.fallbackReason.Error()
 	}
 	g.BARs = [2]allot.Region{{Bytes: len(b.registers.b)}, {Bytes: len(b.shared.b)}}
 	if b.vfio != nil {

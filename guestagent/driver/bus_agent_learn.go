@@ -9,8 +9,8 @@ import (
 	"vgpud/guestagent/preempt/tune/cache"
 )
 
-// Preempt returns how the agent wants kernels to be made preemptible, unless the environment says that they are not to
-// be. The agent keeps what is learned.
+// Preempt returns the agent's setting for preemptible kernels, unless the environment turns them
+// off. The agent keeps what is learned.
 func (b *AgentBus) Preempt() *PreemptOptions {
 	g := b.grant.Preempt
 	if g == nil || g.Off || preemptOff() {
@@ -19,10 +19,10 @@ func (b *AgentBus) Preempt() *PreemptOptions {
 	return &PreemptOptions{Wanted: tune.Parameters{Latency: g.Latency, Overhead: g.Overhead}, Memory: b}
 }
 
-// keysAtOnce is how many kernels are asked for in a message.
+// keysAtOnce is how many kernels one message asks for.
 const keysAtOnce = 64
 
-// Recall asks the agent what it knows of kernels.
+// Recall asks the agent what it knows about kernels.
 func (b *AgentBus) Recall(ctx context.Context, keys []cache.Key) ([]cache.Entry, error) {
 	var known []cache.Entry
 	for len(keys) > 0 {
@@ -46,7 +46,7 @@ func (b *AgentBus) Recall(ctx context.Context, keys []cache.Key) ([]cache.Entry,
 	return known, nil
 }
 
-// Learn tells the agent what was learned of kernels.
+// Learn sends the agent what was learned about kernels.
 func (b *AgentBus) Learn(ctx context.Context, entries []cache.Entry) error {
 	for len(entries) > 0 {
 		if err := ctx.Err(); err != nil {

@@ -15,42 +15,41 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// PCI says how virtual GPUs that are PCI functions are found and reached. Its zero
-// value is right for a guest.
+// PCI configures how virtual GPUs that are PCI functions are found and opened. Its zero value is
+// right for a guest.
 type PCI struct {
-	// Root is the file system that /sys and /dev lie in; "" is the machine's.
+	// Root is the file system that has /sys and /dev; "" means the machine's.
 	Root string
-	// Access is which way to take.
+	// Access selects how to reach the function.
 	Access Access
-	// Heartbeat is how often the device is asked whether it still is there; 0: every
-	// second.
+	// Heartbeat is the interval at which a register is read to find out whether the device still
+	// exists; 0 means one second.
 	Heartbeat time.Duration
-	// Patience is for how long to wait for another process that has the device: the
-	// agent has one that comes for as long as it checks it. 0: 10 seconds; negative:
-	// not at all.
-	Patience time.Duration
-	// Kernel is how vfio is spoken to; nil: by the machine's.
+	// BusyTimeout is how long to wait for another process that has the device open: the agent opens
+	// a new device while it checks it. 0 means 10 seconds; negative means not to wait.
+	BusyTimeout time.Duration
+	// Kernel gives access to vfio; nil means the machine's kernel.
 	Kernel vfio.Kernel
 }
 
 // Access is a way to a PCI function.
 type Access int
 
-// The ways.
+// Ways to reach a PCI function.
 const (
-	// AccessAny is vfio-pci where it can be had, else polling.
+	// AccessAny is vfio-pci if possible, and otherwise polling.
 	AccessAny Access = iota
-	// AccessVFIO is vfio-pci alone: the device's interrupts as eventfds.
+	// AccessVFIO is vfio-pci only: the device's interrupts are eventfds.
 	AccessVFIO
-	// AccessPolling maps the function's resources in sysfs. There are no interrupts:
-	// the driver polls, with growing pauses.
+	// AccessPolling maps the function's resources in sysfs. There are no interrupts: the driver
+	// polls with growing pauses.
 	AccessPolling
-	// AccessAgent is a part of a device that vgpu-agent shares, reached as the agent
-	// reaches it. It is not to be asked for: see [DialAgent].
+	// AccessAgent is a part of a device that vgpu-agent shares, reached as the agent reaches it. It
+	// can't be requested: see [DialAgent].
 	AccessAgent
 )
 
-// String is the access's name.
+// String returns the access's name.
 func (a Access) String() string {
 	switch a {
 	case AccessAny:
@@ -65,19 +64,18 @@ func (a Access) String() string {
 	return fmt.Sprintf("access %d", int(a))
 }
 
-// IDs are the virtual GPU's.
+// IDs are the virtual GPU's PCI IDs.
 var IDs = sysfs.IDs{Vendor: abi.VendorID, Device: abi.DeviceID, Class: abi.ClassCode}
 
-// Errors that opening a PCI function ends with, besides fs.ErrPermission.
+// Errors of opening a PCI function, besides fs.ErrPermission.
 var (
-	// ErrNoDevice says that there is no virtual GPU, or none at that address.
+	// ErrNoDevice means that there is no virtual GPU, or none at the given address.
 	ErrNoDevice = errors.New("no virtual GPU")
-	// ErrSeveral says that one must be named.
+	// ErrSeveral means that an address must be given.
 	ErrSeveral = errors.New("several virtual GPUs")
-	// ErrNoRoom says that the guest's kernel found no addresses for the memory of the
-	// virtual GPU.
+	// ErrNoRoom means that the guest's kernel found no addresses for the virtual GPU's memory.
 	ErrNoRoom = errors.New("the guest's kernel has no room for the virtual GPU's memory")
-	// ErrBusy says that another process has the device.
+	// ErrBusy means that another process has the device open.
 	ErrBusy = vfio.ErrBusy
 )
 
@@ -93,7 +91,7 @@ func (p PCI) kernel() vfio.Kernel {
 	return p.Kernel
 }
 
-// find returns the function at an address, or the only one when address is empty.
+// find returns the function at an address, or the only one if address is empty.
 func (p PCI) find(address string) (sysfs.Function, error) {
 	all, err := p.Functions()
 	if err != nil {
@@ -123,8 +121,8 @@ func (p PCI) find(address string) (sysfs.Function, error) {
 	return sysfs.Function{}, fmt.Errorf("%w at %s: nothing is there", ErrNoDevice, address)
 }
 
-// CheckRoom tells whether the guest's kernel gave the function's BARs addresses; the
-// error is [ErrNoRoom] with what to do about it.
+// CheckRoom checks that the guest's kernel gave the function's BARs addresses. If not, the error is
+// [ErrNoRoom] with advice.
 func CheckRoom(f sysfs.Function) error {
 	if f.BARs[0].Bytes == 0 {
 		return fmt.Errorf("%s: %w (BAR0): give its port more memory below 4 GiB (mem-reserve)", f.Address, ErrNoRoom)
@@ -139,13 +137,12 @@ func CheckRoom(f sysfs.Function) error {
 	return nil
 }
 
-// OpenPCI opens the virtual GPU at a PCI address, or the only one when address is
-// empty. Only one process can have it open; several share one by way of the agent
-// ([DialAgent]).
+// OpenPCI opens the virtual GPU at a PCI address, or the only one if address is empty. Only one
+// process can have it open; several share one through the agent ([DialAgent]).
 //
-// Through vfio-pci the function gets bound to that driver, where this process may do
-// so and nobody has yet, and is reset. Where vfio-pci can't be had the function's
-// resources are mapped and there are no interrupts; [PCIBus.Access] says why.
+// OpenPCI binds the function to vfio-pci, if this process may do so and it is not bound yet, and
+// resets it. If vfio-pci can't be used, it maps the function's resources, and there are no
+// interrupts; [PCIBus.Access] gives the reason.
 func OpenPCI(ctx context.Context, p PCI, address string) (*PCIBus, error) {
 	f, err := p.find(address)
 	if err != nil {
@@ -154,15 +151,15 @@ func OpenPCI(ctx context.Context, p PCI, address string) (*PCIBus, error) {
 	if err := CheckRoom(f); err != nil {
 		return nil, err
 	}
-	// The kernel would wait a minute for its reset.
+	// Otherwise the kernel would wait a minute for its reset.
 	if !p.fs().Answers(f.Address) {
 		return nil, fmt.Errorf("open %s: %w: it does not answer; the host's process is gone", f.Address, ErrGone)
 	}
-	patience := p.Patience
+	patience := p.BusyTimeout
 	if patience == 0 {
-		patience = defaultPatience
+		patience = defaultBusyTimeout
 	}
-	again := time.NewTicker(busyPause)
+	again := time.NewTicker(busyRetry)
 	defer again.Stop()
 	for begin := time.Now(); ; {
 		if ctx.Err() != nil {
@@ -172,20 +169,20 @@ func OpenPCI(ctx context.Context, p PCI, address string) (*PCIBus, error) {
 		if err == nil || !errors.Is(err, ErrBusy) || time.Since(begin) > patience {
 			return b, err
 		}
-		select { // nothing tells when it is let go of
+		select { // no event announces that another process has closed it
 		case <-again.C:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// How long to wait for another process, and how often to look.
+// defaultBusyTimeout is how long to wait for another process, busyRetry how often to try.
 const (
-	defaultPatience = 10 * time.Second
-	busyPause       = 20 * time.Millisecond
+	defaultBusyTimeout = 10 * time.Second
+	busyRetry          = 20 * time.Millisecond
 )
 
-// open opens a function by the best way there is.
+// open opens a function in the best way that is possible.
 func (p PCI) open(f sysfs.Function) (*PCIBus, error) {
 	var why error
 	if p.Access != AccessPolling {
@@ -197,7 +194,7 @@ func (p PCI) open(f sysfs.Function) (*PCIBus, error) {
 			return nil, fmt.Errorf("open %s: %w", f.Address, why)
 		}
 	}
-	// vfio-pci may have it since, and not have been of use.
+	// vfio-pci may have been bound above without being usable.
 	f, err := p.fs().Function(f.Address)
 	var b *PCIBus
 	if err == nil {
@@ -212,12 +209,12 @@ func (p PCI) open(f sysfs.Function) (*PCIBus, error) {
 		}
 		return nil, fmt.Errorf("open %s: %w", f.Address, err)
 	}
-	b.why = why
+	b.fallbackReason = why
 	return b, nil
 }
 
-// Prepare binds the function to vfio-pci and returns it as it is then, with the node
-// by which it is opened. It needs root.
+// Prepare binds the function to vfio-pci and returns it as it is then, with the path of the node to
+// open. It needs root.
 func (p PCI) Prepare(address string) (f sysfs.Function, node string, err error) {
 	if err := p.fs().Bind(address); err != nil {
 		return f, "", fmt.Errorf("prepare %s: %w", address, err)
@@ -261,12 +258,12 @@ func (p PCI) openVFIO(f sysfs.Function) (_ *PCIBus, err error) {
 	if err := b.watchVFIO(d); err != nil {
 		return nil, err
 	}
-	b.watchBeat(p.Heartbeat)
+	b.startHeartbeat(p.Heartbeat)
 	return b, nil
 }
 
-// takeBack takes a function from vfio-pci, which sleeps while nobody has it open, to
-// poll it.
+// takeBack unbinds a function from vfio-pci, which suspends devices that are not open, so that it can
+// be polled. It fails if a process has it open.
 func (p PCI) takeBack(f sysfs.Function) error {
 	node := p.fs().GroupPath(f)
 	fd, err := p.kernel().Open(node)
@@ -308,7 +305,7 @@ func (p PCI) openPolling(f sysfs.Function) (_ *PCIBus, err error) {
 		var file *os.File
 		if *r.m, file, err = mapFile(p.fs().ResourcePath(f.Address, r.bar), r.bytes); err != nil {
 			if errors.Is(err, unix.EINVAL) {
-				err = fmt.Errorf("%w: %w", ErrBusy, err) // a driver, such as vfio-pci, has claimed it
+				err = fmt.Errorf("%w: %w", ErrBusy, err) // claimed by a driver, such as vfio-pci
 			}
 			return nil, err
 		}
@@ -320,13 +317,13 @@ func (p PCI) openPolling(f sysfs.Function) (_ *PCIBus, err error) {
 		}
 		return nil, fmt.Errorf("lock the function: %w", err)
 	}
-	// What the last user of the device left is not ours; vfio resets by itself.
+	// What the device's last user left behind must go; vfio resets the device itself.
 	if err := b.Write(abi.RegReset, abi.ResetMagic); err != nil {
 		return nil, err
 	}
 	if p.Root == "" {
 		b.watchUevents()
 	}
-	b.watchBeat(p.Heartbeat)
+	b.startHeartbeat(p.Heartbeat)
 	return b, nil
 }

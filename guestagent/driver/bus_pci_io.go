@@ -18,30 +18,29 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// PCIBus is a virtual GPU that is a PCI function of this machine. It implements
-// [Bus].
+// PCIBus is a virtual GPU that is a PCI function of this machine. It implements [Bus].
 type PCIBus struct {
-	address string
-	access  Access
-	why     error // why it is not vfio
+	address        string
+	access         Access
+	fallbackReason error // why vfio is not used
 
-	mu        sync.RWMutex // keeps Close from registers in use: a late doorbell must not touch what is unmapped
-	registers mapping
-	shared    mapping
-	vfio      *vfio.Device
-	known     atomic.Bool // it did answer as a virtual GPU
-	files     []*os.File  // of the mappings, without vfio
-	closers   []io.Closer // of whoever made the bus; closed at its end, possibly twice
-	events    []*vfiouser.Eventfd
-	control   []*vfiouser.Eventfd // by which the kernel says that the device goes
+	mu           sync.RWMutex // keeps Close from unmapping registers during an access
+	registers    mapping
+	shared       mapping
+	vfio         *vfio.Device
+	identified   atomic.Bool // the magic register was read correctly
+	files        []*os.File  // of the mappings, without vfio
+	closers      []io.Closer // closed at the end, possibly twice
+	events       []*vfiouser.Eventfd
+	kernelEvents []*vfiouser.Eventfd // by which the kernel announces that the device goes away
 
-	gone    chan struct{}
-	cause   error // set before gone is closed
-	left    error // what went wrong in letting go, for Close
-	going   sync.Once
-	life    context.Context
-	stop    context.CancelFunc
-	workers sync.WaitGroup
+	gone       chan struct{}
+	cause      error // set before gone is closed
+	releaseErr error // for Close
+	endOnce    sync.Once
+	life       context.Context
+	stop       context.CancelFunc
+	workers    sync.WaitGroup
 }
 
 func (p PCI) newBus(address string, a Access) *PCIBus {
@@ -50,13 +49,13 @@ func (p PCI) newBus(address string, a Access) *PCIBus {
 	return b
 }
 
-// Address is the function's PCI address.
+// Address returns the function's PCI address.
 func (b *PCIBus) Address() string { return b.address }
 
-// Access is how the function is reached, and where that is by polling, why.
-func (b *PCIBus) Access() (Access, error) { return b.access, b.why }
+// Access returns how the function is reached and, if that is by polling, why.
+func (b *PCIBus) Access() (Access, error) { return b.access, b.fallbackReason }
 
-// enableMSI makes an eventfd for each vector that can be had.
+// enableMSI makes an eventfd for each available vector.
 func (b *PCIBus) enableMSI(d *vfio.Device) error {
 	n, err := d.IRQs(vfio.IRQMSI)
 	if err != nil {
@@ -82,8 +81,8 @@ func (b *PCIBus) enableMSI(d *vfio.Device) error {
 	return err
 }
 
-// watchVFIO waits for the kernel's word that the device is to go or has failed. It
-// waits in turn, on unplug for as long as the device is open.
+// watchVFIO starts goroutines that wait for the kernel's announcement that the device has failed or
+// is to go away. The kernel waits in turn: unplugging blocks while the device is open.
 func (b *PCIBus) watchVFIO(d *vfio.Device) error {
 	for _, irq := range []struct {
 		index uint32
@@ -103,7 +102,7 @@ func (b *PCIBus) watchVFIO(d *vfio.Device) error {
 		if err != nil {
 			return err
 		}
-		b.control = append(b.control, e)
+		b.kernelEvents = append(b.kernelEvents, e)
 		if _, err := d.SetIRQs(irq.index, []int{e.FD()}); err != nil {
 			return err
 		}
@@ -116,8 +115,8 @@ func (b *PCIBus) watchVFIO(d *vfio.Device) error {
 	return nil
 }
 
-// watchUevents listens for the function's removal where there is no vfio to ask us
-// to let go. Without it the heartbeat finds out later.
+// watchUevents starts a goroutine that waits for the function's removal, for devices without vfio.
+// Without uevents the heartbeat notices later.
 func (b *PCIBus) watchUevents() {
 	events, err := sysfs.ListenUevents()
 	if err != nil {
@@ -141,9 +140,9 @@ func (b *PCIBus) watchUevents() {
 
 var errUnplugged = errors.New("it was unplugged")
 
-// watchBeat asks now and then whether the device is there. What is not reads as
-// ones: the host's process may be gone, of which nobody else tells a guest.
-func (b *PCIBus) watchBeat(every time.Duration) {
+// startHeartbeat starts a goroutine that reads a register now and then. A device that is gone reads
+// as ones; nothing else tells a guest that the host's process has ended.
+func (b *PCIBus) startHeartbeat(every time.Duration) {
 	if every == 0 {
 		every = time.Second
 	}
@@ -165,20 +164,19 @@ func (b *PCIBus) watchBeat(every time.Duration) {
 	})
 }
 
-// end is the device's end: it is let go of, so that the kernel can remove it.
+// end marks the device as gone and releases it, so that the kernel can remove it.
 func (b *PCIBus) end(cause error) {
-	b.going.Do(func() {
+	b.endOnce.Do(func() {
 		b.cause = cause
-		// Who then finds the memory changed also finds why.
+		// A goroutine that then finds the memory changed also finds the cause.
 		close(b.gone)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.left = errors.Join(b.registers.revoke(), b.shared.revoke(), b.release())
+		b.releaseErr = errors.Join(b.registers.revoke(), b.shared.revoke(), b.release())
 	})
 }
 
-// release closes the descriptors that hold the device; mu is held, or nobody else
-// is there.
+// release closes the descriptors that hold the device. mu is held, or no other goroutine runs.
 func (b *PCIBus) release() error {
 	var err error
 	if b.vfio != nil {
@@ -190,7 +188,7 @@ func (b *PCIBus) release() error {
 	}
 	b.files = nil
 	for _, c := range b.closers {
-		err = errors.Join(err, closed(c.Close()))
+		err = errors.Join(err, ignoreClosed(c.Close()))
 	}
 	b.closers = nil
 	return err
@@ -206,17 +204,17 @@ func (b *PCIBus) ended() error {
 	}
 }
 
-// Cause says why Done is closed.
+// Cause returns why Done is closed.
 func (b *PCIBus) Cause() error { return fmt.Errorf("%w: %s: %w", ErrGone, b.address, b.cause) }
 
-// ones is what a register reads as when the host's process is gone. It can be a
-// register's value too, but not that of MAGIC.
-const ones = 0xffffffff
+// allOnes is what a register reads as if the host's process is gone. Other registers than the magic
+// one can also have this value.
+const allOnes = 0xffffffff
 
 // Read implements Bus.
 func (b *PCIBus) Read(offset uint32) (uint32, error) {
 	v, err := b.load(offset)
-	if err != nil || v != ones && offset != abi.RegMagic {
+	if err != nil || v != allOnes && offset != abi.RegMagic {
 		return v, err
 	}
 	magic := v
@@ -227,11 +225,11 @@ func (b *PCIBus) Read(offset uint32) (uint32, error) {
 	}
 	switch {
 	case magic == abi.Magic:
-		b.known.Store(true)
-	case magic == ones:
+		b.identified.Store(true)
+	case magic == allOnes:
 		b.end(errors.New("its registers read as ones: it was unplugged, or the host's process is gone"))
 		return 0, b.Cause()
-	case b.known.Load(): // what QEMU has where nothing is reads as zeros
+	case b.identified.Load(): // QEMU reads addresses without a device as zeros
 		b.end(fmt.Errorf("its registers do not read as a virtual GPU's any more (%#x): it was unplugged", magic))
 		return 0, b.Cause()
 	}
@@ -239,21 +237,21 @@ func (b *PCIBus) Read(offset uint32) (uint32, error) {
 }
 
 func (b *PCIBus) load(offset uint32) (v uint32, err error) {
-	err = b.access32(offset, func(r []byte) { v = abi.LoadWord(r, int(offset)) })
+	err = b.accessRegister(offset, func(r []byte) { v = abi.LoadWord(r, int(offset)) })
 	return v, err
 }
 
 // Write implements Bus.
 func (b *PCIBus) Write(offset, value uint32) error {
-	return b.access32(offset, func(r []byte) {
-		// A plain store: an exchange, as Go's atomic store is on x86, would be a read
-		// and a write to a trapped region, and emulators differ about it.
+	return b.accessRegister(offset, func(r []byte) {
+		// A plain store: Go's atomic store is an exchange on x86, which reads and writes the
+		// trapped region, and emulators differ in how they handle it.
 		binary.LittleEndian.PutUint32(r[offset:offset+4], value)
 	})
 }
 
-// access32 does one access to a register.
-func (b *PCIBus) access32(offset uint32, do func(r []byte)) error {
+// accessRegister does one access to a register.
+func (b *PCIBus) accessRegister(offset uint32, do func(r []byte)) error {
 	if err := b.ended(); err != nil {
 		return err
 	}
@@ -265,7 +263,7 @@ func (b *PCIBus) access32(offset uint32, do func(r []byte)) error {
 	return err
 }
 
-// touch accesses the registers; a fault there comes back as such.
+// touch accesses the registers and returns a memory fault as fault.
 func (b *PCIBus) touch(offset uint32, do func(r []byte)) (fault, err error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -295,24 +293,23 @@ func (b *PCIBus) Wait(ctx context.Context, vector int) error {
 // Done implements Bus.
 func (b *PCIBus) Done() <-chan struct{} { return b.gone }
 
-// Fault tells the bus that an access to Shared faulted: the kernel has taken the
-// device's memory away.
+// Fault ends the bus because an access to Shared faulted: the kernel has removed the device's memory.
 func (b *PCIBus) Fault(fault error) { b.end(fault) }
 
 // Close implements Bus.
 func (b *PCIBus) Close() error {
 	b.stop()
 	b.mu.Lock()
-	err := b.release() // ends the workers that read
+	err := b.release() // ends the goroutines that read
 	b.mu.Unlock()
 	b.workers.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err = errors.Join(err, b.left, b.registers.unmap(), b.shared.unmap())
-	for _, e := range append(b.events, b.control...) {
+	err = errors.Join(err, b.releaseErr, b.registers.unmap(), b.shared.unmap())
+	for _, e := range append(b.events, b.kernelEvents...) {
 		err = errors.Join(err, e.Close())
 	}
-	b.events, b.control = nil, nil
+	b.events, b.kernelEvents = nil, nil
 	return err
 }
 

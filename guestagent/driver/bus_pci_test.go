@@ -32,7 +32,7 @@ var ours = function{vendor: "0x7667", device: "0x0001", class: "0x120000"}
 
 const address = "0000:00:10.0"
 
-// tree makes a fake root with PCI functions by their addresses.
+// tree makes a fake root with PCI functions, given by address.
 func tree(t testing.TB, functions map[string]function) driver.PCI {
 	t.Helper()
 	root := t.TempDir()
@@ -62,14 +62,14 @@ func tree(t testing.TB, functions map[string]function) driver.PCI {
 			check(t, os.Symlink(groups, filepath.Join(dir, "iommu_group")))
 		}
 	}
-	return driver.PCI{Root: root, Heartbeat: time.Millisecond, Patience: -1}
+	return driver.PCI{Root: root, Heartbeat: time.Millisecond, BusyTimeout: -1}
 }
 
 func dir(p driver.PCI, file ...string) string {
 	return filepath.Join(append([]string{p.Root, "sys/bus/pci/devices"}, file...)...)
 }
 
-// registers is BAR0 of a device that answers and does nothing.
+// registers returns BAR0 of a device that answers and does nothing.
 func registers() []byte {
 	b := make([]byte, abi.BAR0Size)
 	for reg, v := range map[int]uint32{
@@ -83,7 +83,7 @@ func registers() []byte {
 	return b
 }
 
-// withVFIO gives the tree's function to vfio-pci.
+// withVFIO binds the tree's function to vfio-pci.
 func withVFIO(t *testing.T) (driver.PCI, *vfiotest.Kernel) {
 	f := ours
 	f.driver, f.group = "vfio-pci", "7"
@@ -119,7 +119,7 @@ func TestPolling(t *testing.T) {
 		t.Errorf("second OpenPCI: %v", err)
 	}
 	let := p
-	let.Patience = time.Minute
+	let.BusyTimeout = time.Minute
 	later := make(chan *driver.PCIBus)
 	go func() {
 		b, err := driver.OpenPCI(t.Context(), let, address)
@@ -161,7 +161,7 @@ func TestVFIO(t *testing.T) {
 			t.Errorf("Info = %+v, want %+v", got, want)
 		}
 		last := want.Vectors - 1
-		if last > 0 { // vector 0 has the device waiting for it
+		if last > 0 { // the driver waits for vector 0
 			check(t, k.Raise(vfio.IRQMSI, last))
 			check(t, bus.Wait(t.Context(), last))
 		}
@@ -172,8 +172,8 @@ func TestVFIO(t *testing.T) {
 	}
 }
 
-// TestLetGo has devices go in every way that a PCI function has; each is noticed,
-// let go of, and can be used until it is closed without a fault.
+// TestLetGo removes devices in each way that a PCI function can go away. The driver must notice and
+// release it, and calls must not fault until it is closed.
 func TestLetGo(t *testing.T) {
 	overwrite := func(t *testing.T, p driver.PCI, with byte) {
 		t.Helper()
@@ -202,7 +202,7 @@ func TestLetGo(t *testing.T) {
 			bus := must[*driver.PCIBus](t)(driver.OpenPCI(t.Context(), p, ""))
 			dev := must[*driver.Device](t)(driver.Open(t.Context(), bus))
 			c.leave(t, p, k)
-			// A context never becomes ready on this device, so this ends by its end alone.
+			// A context never becomes ready on this device, so only the device's end ends this call.
 			_, err := dev.NewContext(t.Context(), driver.ContextOptions{})
 			if !errors.Is(err, driver.ErrGone) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("NewContext: %v, want %q", err, c.want)
@@ -211,7 +211,7 @@ func TestLetGo(t *testing.T) {
 			if err := bus.Write(abi.RegError, 0); !errors.Is(err, driver.ErrGone) {
 				t.Errorf("Write: %v", err)
 			}
-			bus.Shared()[abi.MinSharedBytes-1] = 1 // faults on what is not there
+			bus.Shared()[abi.MinSharedBytes-1] = 1 // would fault on memory that is gone
 			check(t, dev.Close())
 			if n := k.OpenFiles(); n != 0 {
 				t.Errorf("%d descriptors are left", n)
@@ -220,7 +220,7 @@ func TestLetGo(t *testing.T) {
 	}
 }
 
-// TestSharedFaults takes the rings' memory away under a goroutine that waits.
+// TestSharedFaults removes the rings' memory while a goroutine waits.
 func TestSharedFaults(t *testing.T) {
 	p := tree(t, map[string]function{address: ours})
 	bus := must[*driver.PCIBus](t)(driver.OpenPCI(t.Context(), p, ""))
@@ -272,7 +272,7 @@ func TestOpenPCIErrors(t *testing.T) {
 			}
 		})
 	}
-	busy.Patience = time.Hour
+	busy.BusyTimeout = time.Hour
 	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	if _, err := driver.OpenPCI(short, busy, ""); !errors.Is(err, context.DeadlineExceeded) {
@@ -285,7 +285,7 @@ func TestOpenPCIErrors(t *testing.T) {
 	}
 }
 
-// TestNotOurs has something else behind our ids.
+// TestNotOurs opens other devices with our IDs.
 func TestNotOurs(t *testing.T) {
 	p := tree(t, map[string]function{address: ours})
 	check(t, os.WriteFile(dir(p, address, "resource0"), make([]byte, abi.BAR0Size), 0o644))
@@ -295,7 +295,7 @@ func TestNotOurs(t *testing.T) {
 	}
 }
 
-// TestPermission is that of a user who may see the function and not open it.
+// TestPermission opens a device as a user who may see it but not open it.
 func TestPermission(t *testing.T) {
 	p := tree(t, map[string]function{address: ours})
 	unprivileged(t, p.Root, func() {
@@ -316,8 +316,8 @@ func TestPermission(t *testing.T) {
 	})
 }
 
-// unprivileged calls f as a user who is not root and has all that is under root, which
-// is a directory of the test's.
+// unprivileged calls f as a user who is not root and owns everything under root, a directory of the
+// test.
 func unprivileged(t *testing.T, root string, f func()) {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -10,7 +10,7 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// vfioBus is a device behind a vfio-user socket: the guest is a process beside it.
+// vfioBus is a device behind a vfio-user socket. The guest is a process of the host.
 type vfioBus struct {
 	client  *vfiouser.Client
 	mapping *vfiouser.Mapping
@@ -19,11 +19,11 @@ type vfioBus struct {
 	serving sync.WaitGroup
 }
 
-// maxVectors is what MSI can have.
+// maxVectors is the limit of MSI.
 const maxVectors = 32
 
-// DialVFIOUser connects to the device that a vfio-user server offers at path, maps
-// its memory and enables its interrupts.
+// DialVFIOUser connects to the device that a vfio-user server offers at path, maps its memory and
+// enables its interrupts.
 func DialVFIOUser(ctx context.Context, path string) (Bus, error) {
 	client, err := vfiouser.Dial(ctx, path)
 	if err != nil {
@@ -36,11 +36,11 @@ func DialVFIOUser(ctx context.Context, path string) (Bus, error) {
 	return bus, nil
 }
 
-// NewVFIOUserBus is [DialVFIOUser] with a client that is connected already, which
-// belongs to the bus from then on, also on an error.
+// NewVFIOUserBus is [DialVFIOUser] with a connected client, which belongs to the bus from then on,
+// also after an error.
 func NewVFIOUserBus(client *vfiouser.Client) (Bus, error) {
 	b := &vfioBus{client: client}
-	// Serve finds out at once that the server is gone.
+	// Serve notices at once when the server is gone.
 	b.serving.Go(func() { _ = client.Serve(context.Background()) })
 	if err := b.setUp(); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -94,8 +94,8 @@ func (b *vfioBus) Write(offset, value uint32) error {
 	return gone(b.client.WriteUint32(vfiouser.RegionBAR0, uint64(offset), value))
 }
 
-// gone makes [ErrGone] of the connection's end, which an access may find before
-// whoever waits for Done does: the bus is not used after its own Close.
+// gone returns [ErrGone] for the connection's end. An access may notice it before Done is closed; the
+// bus's own Close can't be the reason, since the bus is not used after it.
 func gone(err error) error {
 	if errors.Is(err, vfiouser.ErrClosed) {
 		return fmt.Errorf("%w: %w", ErrGone, err)

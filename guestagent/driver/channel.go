@@ -12,70 +12,68 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// ChannelOptions are what a channel may be made with; the zero value will do.
+// ChannelOptions configure a channel. The zero value is usable.
 type ChannelOptions struct {
-	// Depth is how many commands can be under way at once, rounded up to a power of
-	// two; 0: 1024, or less where so much shared memory is not there for every channel
-	// that the program may have.
+	// Depth is how many commands can be under way at once, rounded up to a power of two. 0 means
+	// 1024, or less if shared memory has no room for that many in each of the program's channels.
 	Depth int
-	// Priority is as of CUDA's streams: lower is more urgent.
+	// Priority follows CUDA's streams: lower is more urgent.
 	Priority int32
-	// Patience is for how long who waits looks at the ring before sleeping until the
-	// device interrupts; negative: not at all; 0: for as long as lately paid off, up to 0.1
-	// or 0.4 ms, or, on more than a few processors, up to 2 ms where the priority, the channel's or else the context's, is
-	// an urgent one.
-	Patience time.Duration
+	// Spin is how long a waiter polls the ring before it sleeps until the device interrupts.
+	// Negative means not at all. 0 means as long as recent waits showed to pay off: up to 0.1 ms, or
+	// 0.4 ms after a doorbell, or 2 ms if the priority of the channel, or else of the context, is
+	// urgent and the machine has more than a few processors.
+	Spin time.Duration
 }
 
-// Channel is an ordered queue of commands, as CUDA's stream. Close must be called
-// to free it.
+// Channel is an ordered queue of commands, as CUDA's stream. Close must be called to free it.
 type Channel struct {
-	ctx    *Context
-	dev    *Device
-	slot   int
-	urgent int32 // as of ChannelOptions.Priority
-	vector int
-	page   []byte
-	rings  abi.Window // both rings, in BAR2
+	ctx      *Context
+	dev      *Device
+	index    int
+	priority int32 // ChannelOptions.Priority
+	vector   int
+	page     []byte
+	rings    abi.Window // both rings, in BAR2
 
-	// Submitting: one goroutine at a time.
+	// For submission; guarded by submit.
 	submit    sync.Mutex
 	writer    *abi.SubmissionWriter
 	tail      uint64        // commands submitted
 	failed    atomic.Bool   // dead is closed
 	dead      chan struct{} // closed when the channel will complete nothing any more
 	err       error         // why; set before dead is closed
-	dying     sync.Once
+	failOnce  sync.Once
 	doorbells atomic.Uint64
 
-	// Completing: whoever holds lead.
-	lead   chan struct{} // a lock that can be waited for beside other things
-	reader *abi.CompletionReader
-	buf    []abi.Completion
-	awake  spinner // of waits for a host that polls
-	woken  spinner // of waits that begin with a doorbell
-	rung   uint64  // doorbells when a wait last began
-	timer  pause
-	gpuEnd uint64 // when the GPU had done with the last command, by its clock
+	// For completion; guarded by leader.
+	leader        chan struct{} // a lock that a select can wait for
+	reader        *abi.CompletionReader
+	buf           []abi.Completion
+	polledSpin    spinner // for waits while the host polls
+	doorbellSpin  spinner // for waits that begin with a doorbell
+	seenDoorbells uint64  // doorbells when the last wait began
+	timer         backoff
+	lastEnd       uint64 // when the GPU completed the last command, on its clock
 
-	head    atomic.Uint64 // commands completed
-	slots   []atomic.Pointer[Pending]
-	mask    uint64
-	waiters atomic.Int32 // goroutines that wait for a leader to do something
-	moved   gate         // opens when the leader did
-	irq     chan struct{}
+	head     atomic.Uint64 // commands completed
+	pending  []atomic.Pointer[Pending]
+	mask     uint64
+	waiters  atomic.Int32 // goroutines that wait for the leader to make progress
+	progress notifier     // notified when the leader did
+	irq      chan struct{}
 
-	finished bool // nothing is under way any more, nor ever will be. Holders of lead see it
-	released bool // the host has let go; shared memory is not touched any more. Holders of lead see it
+	finished bool // no command is or will be under way; guarded by leader
+	released bool // the host has released the channel, and shared memory is not touched any more; guarded by leader
 
-	keep     sync.Mutex    // windows that outlive who took them
-	orphans  []abi.Window  // of commands that the host may still carry out
-	lenders  []*HostMemory // of such
-	returned bool          // orphans have been given back
+	windowsMu        sync.Mutex
+	abandonedWindows []abi.Window  // of commands that the host may still carry out
+	abandonedHost    []*HostMemory // likewise
+	windowsReturned  bool          // abandonedWindows have been released
 }
 
-// NewChannel opens a channel. Commands may be enqueued at once, also before the
-// host has begun to fetch.
+// NewChannel opens a channel. Commands may be enqueued at once, even before the host has begun to
+// fetch.
 func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel, error) {
 	depth := opts.Depth
 	if depth == 0 {
@@ -84,35 +82,34 @@ func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel
 	depth = 1 << bits.Len(uint(max(depth, abi.MinRingEntries)-1))
 	depth = min(depth, c.dev.info.MaxRingEntries)
 	ch := &Channel{
-		ctx:    c,
-		dev:    c.dev,
-		urgent: opts.Priority,
-		dead:   make(chan struct{}),
-		lead:   make(chan struct{}, 1),
-		irq:    make(chan struct{}, 1),
-		buf:    make([]abi.Completion, min(depth, 256)),
-		slots:  make([]atomic.Pointer[Pending], depth),
-		mask:   uint64(depth - 1),
+		ctx:      c,
+		dev:      c.dev,
+		priority: opts.Priority,
+		dead:     make(chan struct{}),
+		leader:   make(chan struct{}, 1),
+		irq:      make(chan struct{}, 1),
+		buf:      make([]abi.Completion, min(depth, 256)),
+		pending:  make([]atomic.Pointer[Pending], depth),
+		mask:     uint64(depth - 1),
 	}
-	urgent := c.urgent(opts) && !c.dev.few
-	for s, usual := range map[*spinner]time.Duration{&ch.awake: awakePatience, &ch.woken: wokenPatience} {
+	urgent := c.urgent(opts) && !c.dev.fewCPUs
+	for s, usual := range map[*spinner]time.Duration{&ch.polledSpin: polledSpinLimit, &ch.doorbellSpin: doorbellSpinLimit} {
 		*s = newSpinner(usual, urgent)
-		s.fixed, s.alone = opts.Patience, c.dev.alone
+		s.fixed, s.singleCPU = opts.Spin, c.dev.singleCPU
 	}
 	var err error
 	size := uint64(abi.RingBytes(depth))
-	if ch.rings, err = c.dev.rings.take(2*size, abi.PageSize); err != nil {
+	if ch.rings, err = c.dev.rings.alloc(2*size, abi.PageSize); err != nil {
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}
 	if err := c.openChannel(ch, depth, opts); err != nil {
-		c.dev.rings.give(ch.rings)
+		c.dev.rings.release(ch.rings)
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}
 	return ch, nil
 }
 
-// urgent reports whether a channel's launches are more urgent than most, unless they have
-// a priority of their own.
+// urgent reports whether the channel's launches are urgent by default.
 func (c *Context) urgent(opts ChannelOptions) bool {
 	if opts.Priority != 0 {
 		return opts.Priority < 0
@@ -120,8 +117,8 @@ func (c *Context) urgent(opts ChannelOptions) bool {
 	return c.opts.Priority < 0
 }
 
-// usualDepth is the depth of channels that are not told theirs. Where rings have a part
-// of BAR2, all channels fit there with it, if the part is not smaller than their least.
+// usualDepth returns the default depth of a channel. If BAR2 has an area for rings, all channels of
+// the program fit there with this depth, unless the area is too small for the least depth.
 func (d *Device) usualDepth() int {
 	depth := abi.UsualRingEntries
 	if d.rings == d.staging {
@@ -133,7 +130,7 @@ func (d *Device) usualDepth() int {
 	return depth
 }
 
-// openChannel creates the channel in a free slot and makes its rings' ends.
+// openChannel creates the channel in a free slot and opens its rings.
 func (c *Context) openChannel(ch *Channel, depth int, opts ChannelOptions) error {
 	d := c.dev
 	sub := ch.rings.Offset
@@ -148,13 +145,13 @@ func (c *Context) openChannel(ch *Channel, depth int, opts ChannelOptions) error
 	if e := d.touch(func() { slot, err = d.freeChannelSlot() }); e != nil || err != nil {
 		return errors.Join(e, err)
 	}
-	ch.slot = slot
+	ch.index = slot
 	vector := uint32(abi.NoVector)
 	if n := d.bus.Vectors(); n > 1 {
 		ch.vector = 1 + slot%(n-1)
-		vector = uint32(d.mine.Vectors[ch.vector])
+		vector = uint32(d.allotment.Vectors[ch.vector])
 	} else if n == 1 {
-		vector = uint32(d.mine.Vectors[0])
+		vector = uint32(d.allotment.Vectors[0])
 	}
 	for _, w := range []struct {
 		reg int
@@ -186,18 +183,18 @@ func (c *Context) openChannel(ch *Channel, depth int, opts ChannelOptions) error
 	c.mu.Lock()
 	c.channels[ch] = struct{}{}
 	c.mu.Unlock()
-	d.chans.Lock()
+	d.slotsMu.Lock()
 	d.slots[slot] = ch
-	d.chans.Unlock()
-	d.pump(ch.vector)
+	d.slotsMu.Unlock()
+	d.startDispatch(ch.vector)
 	return nil
 }
 
-// freeChannelSlot finds a slot that nobody uses; d.regs is held.
+// freeChannelSlot finds a free slot; d.regs is held.
 func (d *Device) freeChannelSlot() (int, error) {
-	d.chans.RLock()
-	defer d.chans.RUnlock()
-	for _, slot := range d.mine.Channels {
+	d.slotsMu.RLock()
+	defer d.slotsMu.RUnlock()
+	for _, slot := range d.allotment.Channels {
 		state, _ := abi.UnpackState[abi.ChannelState](d.word(abi.ChannelPage(slot) + abi.ChannelStateWord))
 		if state == abi.ChannelFree && d.slots[slot] == nil {
 			return slot, nil
@@ -206,8 +203,8 @@ func (d *Device) freeChannelSlot() (int, error) {
 	return 0, abi.ErrorLimit
 }
 
-// Close drops what was not begun, closes the channel and waits, within reason, until
-// the host has let go of it. Commands under way fail with [ErrClosed]; Sync first to wait for
+// Close discards commands that have not begun, closes the channel and waits up to closeTimeout until
+// the host has released it. Commands under way fail with [ErrClosed]; call Sync first to wait for
 // them.
 func (ch *Channel) Close() error {
 	ch.ctx.mu.Lock()
@@ -220,37 +217,37 @@ func (ch *Channel) Close() error {
 	d := ch.dev
 	ch.fail(ErrClosed)
 	d.regs.Lock()
-	err := d.set(uint32(abi.ChannelSlot(ch.slot, abi.ChannelControl)), uint32(abi.ControlDestroy))
+	err := d.set(uint32(abi.ChannelSlot(ch.index, abi.ChannelControl)), uint32(abi.ControlDestroy))
 	d.regs.Unlock()
-	if errors.Is(err, abi.ErrorBadState) { // its context's reset or end was quicker
+	if errors.Is(err, abi.ErrorBadState) { // the end or reset of its context came first
 		err = nil
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		err = d.await(ctx, func() bool {
+		err = d.awaitWords(ctx, func() bool {
 			state, _ := abi.UnpackState[abi.ChannelState](abi.LoadWord(ch.page, abi.ChannelStateWord))
 			return state == abi.ChannelFree
 		})
 	}
 	if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrClosed) {
-		// The host may still write to the rings, so they are not used again.
-		return fmt.Errorf("close channel %d: %w", ch.slot, err)
+		// The host may still write to the rings, so they are not reused.
+		return fmt.Errorf("close channel %d: %w", ch.index, err)
 	}
 	ch.release()
 	return nil
 }
 
-// release gives back what the channel holds in shared memory, which the host has let
-// go of; the channel has failed already.
+// release frees the channel's shared memory, which the host has released. The channel has failed
+// already.
 func (ch *Channel) release() {
 	d := ch.dev
-	d.chans.Lock()
-	if d.slots[ch.slot] == ch {
-		d.slots[ch.slot] = nil
+	d.slotsMu.Lock()
+	if d.slots[ch.index] == ch {
+		d.slots[ch.index] = nil
 	}
-	d.chans.Unlock()
-	ch.lead <- struct{}{}
+	d.slotsMu.Unlock()
+	ch.leader <- struct{}{}
 	if !ch.released {
 		_ = d.touch(func() {
 			for {
@@ -261,27 +258,26 @@ func (ch *Channel) release() {
 		})
 		_ = ch.abandon()
 		ch.released = true
-		ch.keep.Lock()
-		for _, w := range ch.orphans {
-			d.staging.give(w)
+		ch.windowsMu.Lock()
+		for _, w := range ch.abandonedWindows {
+			d.staging.release(w)
 		}
-		d.rings.give(ch.rings)
-		for _, m := range ch.lenders {
-			m.drop()
+		d.rings.release(ch.rings)
+		for _, m := range ch.abandonedHost {
+			m.release()
 		}
-		ch.orphans, ch.lenders, ch.rings, ch.returned = nil, nil, abi.Window{}, true
-		ch.keep.Unlock()
+		ch.abandonedWindows, ch.abandonedHost, ch.rings, ch.windowsReturned = nil, nil, abi.Window{}, true
+		ch.windowsMu.Unlock()
 	}
-	<-ch.lead
-	ch.moved.open()
+	<-ch.leader
+	ch.progress.notify()
 }
 
-// fail ends the channel: whoever waits or will wait gets err, unless its command
-// has completed.
+// fail ends the channel: present and future waiters get err, unless their command has completed.
 func (ch *Channel) fail(err error) {
-	ch.dying.Do(func() {
+	ch.failOnce.Do(func() {
 		if !errors.Is(err, ErrClosed) {
-			err = ch.dev.why(err)
+			err = ch.dev.rootCause(err)
 		}
 		ch.err = err
 		ch.failed.Store(true)
@@ -289,8 +285,8 @@ func (ch *Channel) fail(err error) {
 	})
 }
 
-// poke wakes the leader that sleeps, or keeps the next one from it.
-func (ch *Channel) poke() {
+// wake wakes the leader if it sleeps, or else keeps the next one from sleeping.
+func (ch *Channel) wake() {
 	select {
 	case ch.irq <- struct{}{}:
 	default:
@@ -300,17 +296,16 @@ func (ch *Channel) poke() {
 // ring rings the channel's doorbell.
 func (ch *Channel) ring() error {
 	ch.doorbells.Add(1)
-	if err := ch.dev.bus.Doorbell(uint32(abi.Doorbell(ch.slot))); err != nil {
-		err = fmt.Errorf("ring the doorbell of channel %d: %w", ch.slot, err)
+	if err := ch.dev.bus.Doorbell(uint32(abi.Doorbell(ch.index))); err != nil {
+		err = fmt.Errorf("ring the doorbell of channel %d: %w", ch.index, err)
 		ch.fail(err)
 		return err
 	}
 	return nil
 }
 
-// enqueue submits a command of 1+len(more) entries, its payload already in e but for
-// the cookie. The pending is the channel's until it is done. It waits for room when
-// Depth commands are under way.
+// enqueue submits a command of 1+len(more) entries. e holds its payload, without the cookie. p
+// belongs to the channel until it is done. If Depth commands are under way, enqueue waits for room.
 func (ch *Channel) enqueue(ctx context.Context, p *Pending, e *abi.Entry, h abi.Header, more []byte) error {
 	h.More = uint8(abi.MoreFor(len(more)))
 	for {
@@ -330,15 +325,15 @@ func (ch *Channel) enqueue(ctx context.Context, p *Pending, e *abi.Entry, h abi.
 		case sent:
 			return nil
 		}
-		if err := ch.await(ctx, goal{past: head}); err != nil {
+		if err := ch.await(ctx, target{past: head}); err != nil {
 			return err
 		}
 	}
 }
 
-// offer is enqueue for a command of one entry that does not wait for room; it reports
-// whether the command was sent.
-func (ch *Channel) offer(p *Pending, e *abi.Entry, h abi.Header) bool {
+// tryEnqueue is enqueue for a command of one entry, but does not wait for room. It reports whether
+// the command was sent.
+func (ch *Channel) tryEnqueue(p *Pending, e *abi.Entry, h abi.Header) bool {
 	var sent, kick bool
 	ch.submit.Lock()
 	err := ch.dev.touch(func() { sent, kick = ch.put(p, e, h, nil) })
@@ -350,15 +345,15 @@ func (ch *Channel) offer(p *Pending, e *abi.Entry, h abi.Header) bool {
 	return sent && (!kick || ch.ring() == nil)
 }
 
-// put writes a command to the ring, if there is room, and tells whether the host
-// wants a doorbell. ch.submit is held.
+// put writes a command to the ring if there is room, and reports whether the host wants a doorbell.
+// ch.submit is held.
 func (ch *Channel) put(p *Pending, e *abi.Entry, h abi.Header, more []byte) (sent, kick bool) {
 	if ch.failed.Load() || !ch.room(1+int(h.More)) {
 		return false, false
 	}
 	p.begin(ch, h.Op, 1, ch.tail)
-	p.behind = ch.tail > ch.head.Load()
-	ch.slots[ch.tail&ch.mask].Store(p)
+	p.queued = ch.tail > ch.head.Load()
+	ch.pending[ch.tail&ch.mask].Store(p)
 	h.Cookie = ch.tail
 	ch.tail++
 	h.Encode(e)
@@ -372,13 +367,42 @@ func (ch *Channel) put(p *Pending, e *abi.Entry, h abi.Header, more []byte) (sen
 	return true, ch.writer.Publish()
 }
 
-// room reports whether a command of n entries can be submitted; ch.submit is held.
-// No more commands are under way than completions fit, so the host never waits for
-// room.
+// room reports whether a command of n entries can be submitted; ch.submit is held. No more commands
+// are under way than completions fit the ring, so the host never waits for room.
 func (ch *Channel) room(n int) bool {
 	return ch.tail-ch.head.Load() <= ch.mask && ch.writer.Reserve(n)
 }
 
-// Doorbells returns how many doorbells the channel has rung: launches that found the
+// args are the arguments of a command.
+type args interface{ Encode(e *abi.Entry) }
+
+// send enqueues a command of one entry.
+func (ch *Channel) send(ctx context.Context, op abi.Opcode, a args) (*Pending, error) {
+	p := new(Pending)
+	var e abi.Entry
+	a.Encode(&e)
+	return p, ch.enqueue(ctx, p, &e, abi.Header{Op: op}, nil)
+}
+
+// run enqueues a command and waits for it.
+func (ch *Channel) run(ctx context.Context, p *Pending, op abi.Opcode, a args, more []byte) error {
+	var e abi.Entry
+	a.Encode(&e)
+	if err := ch.enqueue(ctx, p, &e, abi.Header{Op: op}, more); err != nil {
+		return err
+	}
+	return p.Wait(ctx)
+}
+
+// call runs a command of one entry and returns its results.
+func (ch *Channel) call(ctx context.Context, op abi.Opcode, a args) ([3]uint64, error) {
+	var p Pending
+	if err := ch.run(ctx, &p, op, a, nil); err != nil {
+		return [3]uint64{}, err
+	}
+	return p.value(), nil
+}
+
+// Doorbells returns how many doorbells the channel has rung: one for each command that found the
 // host asleep.
 func (ch *Channel) Doorbells() int { return int(ch.doorbells.Load()) }

@@ -14,66 +14,66 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Info is what a device says about itself.
+// Info describes a device.
 type Info struct {
 	Version        abi.Version  // negotiated
 	Features       abi.Features // accepted
-	Contexts       int          // how many there can be, of all the guest's processes
-	Channels       int
+	Contexts       int          // the most that all programs of the guest can have
+	Channels       int          // likewise
 	MaxRingEntries int
 	SharedBytes    int           // BAR2
-	MemoryBytes    uint64        // of the GPU, for this guest; 0: not told
+	MemoryBytes    uint64        // GPU memory of this guest; 0 if unknown
 	Vectors        int           // interrupt vectors that this driver can wait for
-	PollWindow     time.Duration // for how long the host polls a ring before it sleeps
+	PollWindow     time.Duration // how long the host polls a ring before it sleeps
 }
 
 // Device is an open virtual GPU. Close must be called to free it.
 type Device struct {
-	bus     Bus
-	info    Info
-	mine    allot.Allotment // what of the device is ours
-	shared  []byte
-	staging *staging     // of windows
-	rings   *staging     // staging itself, where the device has no part for rings
-	learned *cache.Cache // of kernels, where nobody else keeps it
-	alone   bool         // with one processor that serves the device, too
-	few     bool         // with so few that a long look is in the way of who serves the device
+	bus       Bus
+	info      Info
+	allotment allot.Allotment // the part of the device that belongs to this program
+	shared    []byte
+	staging   *staging     // for windows
+	rings     *staging     // for rings; the same as staging if the device has no area for rings
+	learned   *cache.Cache // what was learned about kernels, if no Memory keeps it
+	singleCPU bool         // the only processor also serves the device
+	fewCPUs   bool         // polling for long would keep the host's processes from running
 
-	regs     sync.Mutex // creating and destroying contexts and channels: sequences of register accesses
+	regs     sync.Mutex // held for the register sequences that create and destroy contexts and channels
 	contexts map[*Context]struct{}
-	slots    []*Channel // by channel slot; guarded by chans
-	chans    sync.RWMutex
+	slots    []*Channel // by channel slot; guarded by slotsMu
+	slotsMu  sync.RWMutex
 
-	states  gate // opens on every change of state
-	stop    context.CancelFunc
-	workers sync.WaitGroup
-	pumps   []sync.Once // one waits for each vector, from its first use
-	life    context.Context
-	down    chan struct{} // closed by Close or when the device is gone
-	downErr error         // why; set before down is closed
-	ending  sync.Once
-	closing sync.Once
+	changed   notifier // notified on every change of a context's or channel's state
+	stop      context.CancelFunc
+	workers   sync.WaitGroup
+	dispatch  []sync.Once // starts a vector's goroutine on its first use
+	life      context.Context
+	down      chan struct{} // closed by Close or when the device is gone
+	downErr   error         // why; set before down is closed
+	endOnce   sync.Once
+	closeOnce sync.Once
 }
 
-// Open negotiates with the device behind bus, which belongs to the Device from then
-// on, also on an error. ctx bounds opening alone.
+// Open negotiates with the device behind bus. The bus belongs to the Device from then on, also after
+// an error. ctx bounds only the call.
 func Open(ctx context.Context, bus Bus) (*Device, error) {
 	d := &Device{bus: bus, shared: bus.Shared(), contexts: map[*Context]struct{}{}, down: make(chan struct{}), learned: cache.New()}
 	d.life, d.stop = context.WithCancel(context.Background())
-	_, outside := bus.(outsider)
-	d.alone = runtime.NumCPU() == 1 && !outside
-	d.few = runtime.NumCPU() < fewProcessors && !outside
+	_, outside := bus.(remoteServed)
+	d.singleCPU = runtime.NumCPU() == 1 && !outside
+	d.fewCPUs = runtime.NumCPU() < manyCPUs && !outside
 	if err := d.negotiate(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the virtual GPU: %w", err), d.Close())
 	}
 	d.slots = make([]*Channel, abi.MaxChannels)
-	d.staging = newStaging(d.mine.Shared)
+	d.staging = newStaging(d.allotment.Shared)
 	d.rings = d.staging
-	if d.mine.Rings.Size > 0 {
-		d.rings = newStaging(d.mine.Rings)
+	if d.allotment.Rings.Size > 0 {
+		d.rings = newStaging(d.allotment.Rings)
 	}
-	d.pumps = make([]sync.Once, bus.Vectors())
-	d.pump(0)
+	d.dispatch = make([]sync.Once, bus.Vectors())
+	d.startDispatch(0)
 	if gone := bus.Done(); gone != nil {
 		d.workers.Go(func() {
 			select {
@@ -86,14 +86,14 @@ func Open(ctx context.Context, bus Bus) (*Device, error) {
 	return d, nil
 }
 
-// Info returns what the device said when it was opened.
+// Info describes the device as it was when it was opened.
 func (d *Device) Info() Info { return d.info }
 
-// Close ends every context and frees the device. Calls under way return [ErrClosed].
-// Closing it again does nothing.
+// Close destroys every context and frees the device. Calls under way return [ErrClosed]. Closing a
+// Device again does nothing.
 func (d *Device) Close() error {
 	var err error
-	d.closing.Do(func() { err = d.close() })
+	d.closeOnce.Do(func() { err = d.close() })
 	return err
 }
 
@@ -111,10 +111,10 @@ func (d *Device) close() error {
 	d.end(ErrClosed)
 	d.stop()
 	d.workers.Wait()
-	d.chans.RLock()
-	left := slices.Clone(d.slots) // those that the host did not let go of
-	d.chans.RUnlock()
-	for _, ch := range left {
+	d.slotsMu.RLock()
+	remaining := slices.Clone(d.slots) // channels that the host did not release
+	d.slotsMu.RUnlock()
+	for _, ch := range remaining {
 		if ch != nil {
 			ch.fail(ErrClosed)
 			ch.release()
@@ -125,10 +125,10 @@ func (d *Device) close() error {
 
 // end makes every wait return err.
 func (d *Device) end(err error) {
-	d.ending.Do(func() {
+	d.endOnce.Do(func() {
 		d.downErr = err
 		close(d.down)
-		d.states.open()
+		d.changed.notify()
 	})
 }
 
@@ -142,8 +142,7 @@ func (d *Device) ended() error {
 	}
 }
 
-// gone returns why the device is not there any more, or nil. It knows as soon as the
-// bus does.
+// gone returns why the device no longer exists, or nil. It knows as soon as the bus does.
 func (d *Device) gone() error {
 	select {
 	case <-d.bus.Done():
@@ -156,12 +155,11 @@ func (d *Device) gone() error {
 	return ErrGone
 }
 
-// why returns the reason for an error that a channel fails with: the memory of a
-// device that was unplugged just now can read as anything, such as a ring that the
-// host broke.
-func (d *Device) why(err error) error {
+// rootCause returns the error for a channel that failed with err. The memory of a device that was
+// just unplugged can read as anything, such as a ring that the host corrupted.
+func (d *Device) rootCause(err error) error {
 	if !errors.Is(err, ErrGone) {
-		_, _ = d.bus.Read(abi.RegMagic) // finds out
+		_, _ = d.bus.Read(abi.RegMagic) // notices if the device is gone
 	}
 	if gone := d.gone(); gone != nil {
 		return gone
@@ -169,25 +167,25 @@ func (d *Device) why(err error) error {
 	return err
 }
 
-// pump starts, once for each vector, the goroutine that waits for it and wakes the
-// channels that use it; on vector 0, which is the state vector too, all of them.
-func (d *Device) pump(vector int) {
-	if vector >= len(d.pumps) {
+// startDispatch starts, once for each vector, the goroutine that waits for it and wakes the channels
+// that use it. Vector 0 is also the state vector and wakes all of them.
+func (d *Device) startDispatch(vector int) {
+	if vector >= len(d.dispatch) {
 		return
 	}
-	d.pumps[vector].Do(func() {
+	d.dispatch[vector].Do(func() {
 		d.workers.Go(func() {
 			for d.bus.Wait(d.life, vector) == nil {
 				if vector == 0 {
-					d.states.open()
+					d.changed.notify()
 				}
-				d.chans.RLock()
+				d.slotsMu.RLock()
 				for _, c := range d.slots {
 					if c != nil && (vector == 0 || c.vector == vector) {
-						c.poke()
+						c.wake()
 					}
 				}
-				d.chans.RUnlock()
+				d.slotsMu.RUnlock()
 			}
 		})
 	})
@@ -196,19 +194,19 @@ func (d *Device) pump(vector int) {
 // word reads a word of BAR2.
 func (d *Device) word(offset int) uint32 { return abi.LoadWord(d.shared, offset) }
 
-// pollPause is how often states are looked at where there are no interrupts.
-const pollPause = 200 * time.Microsecond
+// statePollInterval is how often states are polled on a bus without interrupts.
+const statePollInterval = 200 * time.Microsecond
 
-// await waits until ok, which looks at words of BAR2, is true.
-func (d *Device) await(ctx context.Context, ok func() bool) error {
+// awaitWords waits until ok, which reads words of BAR2, returns true.
+func (d *Device) awaitWords(ctx context.Context, ok func() bool) error {
 	var tick <-chan time.Time
 	if d.bus.Vectors() == 0 {
-		t := time.NewTicker(pollPause)
+		t := time.NewTicker(statePollInterval)
 		defer t.Stop()
 		tick = t.C
 	}
 	for {
-		changed := d.states.wait()
+		changed := d.changed.wait()
 		var reached bool
 		if err := d.touch(func() { reached = ok() }); err != nil {
 			return err
@@ -227,15 +225,15 @@ func (d *Device) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// gate lets goroutines wait for an event that happens again and again.
-type gate struct {
+// notifier lets goroutines wait for an event that recurs.
+type notifier struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// wait returns a channel that is closed at the next open. What is waited for must
-// be looked at after the call.
-func (g *gate) wait() <-chan struct{} {
+// wait returns a channel that is closed by the next notify. The caller checks its condition after
+// this call.
+func (g *notifier) wait() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ch == nil {
@@ -244,8 +242,8 @@ func (g *gate) wait() <-chan struct{} {
 	return g.ch
 }
 
-// open wakes everybody who waits.
-func (g *gate) open() {
+// notify wakes all goroutines that wait.
+func (g *notifier) notify() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ch != nil {

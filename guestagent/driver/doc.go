@@ -1,10 +1,9 @@
-// Package driver is the virtual GPU's device from user space, inside a guest: it
-// finds the device, makes contexts and channels, and gives a Go API to allocate,
-// copy, load modules, launch and wait.
+// Package driver gives programs in a guest the virtual GPU: it finds the device, makes contexts and
+// channels, and allocates, copies, loads modules, launches and waits. It is a Go API at the level of
+// CUDA's driver API; it knows no CUDA names or handles.
 //
-// It reaches the device through a [Bus]: a PCI function ([OpenPCI]), a part of one by
-// way of the agent ([DialAgent]), or over vfio-user, for a guest without a
-// VMM ([DialVFIOUser]).
+// It reaches the device through a [Bus]: a PCI function ([OpenPCI]), a part of one that the agent
+// shares ([DialAgent]), or vfio-user, for a guest without a VMM ([DialVFIOUser]).
 //
 //	bus, err := driver.OpenPCI(ctx, driver.PCI{}, "")
 //	dev, err := driver.Open(ctx, bus)
@@ -15,38 +14,40 @@
 //	p, err := ch.Launch(ctx, add, driver.Dim{X: 64}, driver.Dim{X: 256}, 0, dst, src, uint32(n))
 //	err = p.Wait(ctx)
 //
-// # Goroutines
+// # Goroutines and locks
 //
-// Everything may be called from several goroutines at once. Commands of one
-// channel run in the order in which they were enqueued; channels of a context run
-// beside each other.
+// All methods may be called from several goroutines at once. Commands of one channel run in the
+// order in which they were enqueued; channels of a context run beside each other.
+//
+// Locks are taken in this order: Device.regs; a kernel's occupancyMu; Context.mu; a channel's leader,
+// submit and windowsMu; forms.mu; preemption.mu. Device.slotsMu, staging.mu and notifier.mu are held
+// for no other lock. A launch that completes takes forms.mu under the leader lock, so no command may
+// be waited for while forms.mu is held.
 //
 // # Waiting
 //
-// No goroutine polls. Whoever waits for a command reads the channel's completion
-// ring itself: first in a loop, for no longer than lately paid off, then asleep
-// until the device interrupts. When several goroutines wait on one channel, one of
-// them reads for all. What nobody waits for is taken from the ring when somebody
-// waits or when the ring needs room.
+// No goroutine polls. A goroutine that waits for a command reads the channel's completion ring
+// itself: it first polls, for no longer than recent waits showed to pay off, then sleeps until the
+// device interrupts. When several goroutines wait on one channel, one of them, the leader, reads
+// for all. Completions that nobody waits for stay in the ring until somebody waits or the ring
+// needs the room.
 //
-// # Kernels that leave the GPU when asked
+// # Preemptible kernels
 //
-// Where a context says so ([ContextOptions].Preempt, or the agent for it), LoadModule
-// has package preempt make forms of a module's kernels (variants.go), and each launch
-// goes in the form that its kernel's earlier launches show to be the best (forms.go,
-// package tune). To the program it is the same kernel. What can't be made, or the host
-// does not take, stays as it is, with a reason ([Function.Preemption]). What is learned
-// is told to a [Memory] by a goroutine of the context's (learn.go); launches wait for
-// nothing of this.
+// If a context asks for it ([ContextOptions].Preempt, or the agent's setting), LoadModule has
+// package preempt make preemptible forms of a module's kernels (variants.go). Each launch uses the
+// form that measured best in the kernel's earlier launches (forms.go, package tune). The program
+// sees one kernel. A kernel that has no form, or whose forms the host refuses, runs as it was
+// written, with a reason ([Function.Preemption]). A goroutine of the context hands what was learned
+// to a [Memory] (learn.go); no launch waits for that.
 //
-// # A device that goes
+// # A device that goes away
 //
-// A virtual GPU can be unplugged, and the host's process behind it can end. Every
-// call then returns [ErrGone] with the reason. A bus finds out by the kernel's word
-// (vfio's request, an event), by asking now and then whether the registers still
-// answer, and by a fault: memory of a device that is gone may not be there any more,
-// which is SIGBUS. Whatever touches it does so under debug.SetPanicOnFault, and as
-// soon as the end is known the bus maps memory of this process over the device's. So
-// no access faults later, none reaches another device at the same address, and
-// nothing of ours keeps the kernel from removing the device.
+// A virtual GPU can be unplugged, and the host's process behind it can end. Every call then returns
+// [ErrGone] with the cause. A bus notices by the kernel's notification (vfio's request, an event),
+// by reading a register once a second, and by a fault: the memory of a device that is gone may be
+// unmapped, which raises SIGBUS. All accesses to that memory therefore run under
+// debug.SetPanicOnFault, and once the device is known to be gone the bus maps memory of this
+// process over the device's. After that no access faults, none reaches another device at the same
+// address, and nothing here keeps the kernel from removing the device.
 package driver

@@ -16,7 +16,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// kernels of the host under test.
+// kernels are those of the host under test.
 func kernels() map[string]drivertest.Kernel {
 	return map[string]drivertest.Kernel{
 		"empty": {},
@@ -81,7 +81,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// fill returns n bytes that differ from place to place.
+// fill returns n bytes that differ by position.
 func fill(n int, seed byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -105,7 +105,7 @@ func TestLaunchAndCopy(t *testing.T) {
 			ctx := t.Context()
 			mod := must[*driver.Module](t)(gpu.LoadModule(ctx, []byte(".version 9.0")))
 			add := must[*driver.Function](t)(mod.Function(ctx, "add"))
-			const n = 3<<20 + 17 // several chunks and a rest
+			const n = 3<<20 + 17 // several chunks and a remainder
 			a, b := fill(n, 1), fill(n, 0x55)
 			pa := must[driver.Ptr](t)(gpu.Alloc(ctx, n))
 			pb := must[driver.Ptr](t)(gpu.Alloc(ctx, n))
@@ -125,7 +125,7 @@ func TestLaunchAndCopy(t *testing.T) {
 			if !bytes.Equal(got, a) {
 				t.Error("wrong sums")
 			}
-			check(t, gpu.Set(ctx, pa, 0x01020304, 4, 5))
+			check(t, must[*driver.Pending](t)(gpu.Own().Set(ctx, pa, 0x01020304, 4, 5)).Wait(ctx))
 			check(t, gpu.CopyOut(ctx, got[:22], pa))
 			if want := append(bytes.Repeat([]byte{4, 3, 2, 1}, 5), a[20:22]...); !bytes.Equal(got[:22], want) {
 				t.Errorf("after Set: % x, want % x", got[:22], want)
@@ -204,8 +204,8 @@ func TestModuleErrorHasLog(t *testing.T) {
 	}
 }
 
-// A kernel that the GPU can't execute is refused when it is launched, by name and with the reason; its module is loaded,
-// and the other kernels work.
+// TestRefusedKernel checks that a kernel which the GPU can't execute is refused, by name and with the
+// reason, when it is launched; its module loads, and the other kernels work.
 func TestRefusedKernel(t *testing.T) {
 	const why = "kernel sample, PTX line 7: tex.2d.v4.f32.f32: textures: not supported by this device"
 	_, _, gpu := open(t, drivertest.Options{
@@ -325,8 +325,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestManyGoroutines has several goroutines enqueue on and wait for two channels at
-// once, more than fits the rings.
+// TestManyGoroutines has several goroutines enqueue on and wait for two channels at once, more than
+// fits the rings.
 func TestManyGoroutines(t *testing.T) {
 	host, _, gpu := open(t, drivertest.Options{})
 	ctx := t.Context()
@@ -347,7 +347,10 @@ func TestManyGoroutines(t *testing.T) {
 			}
 			one, err := gpu.Alloc(ctx, 64)
 			if err == nil {
-				err = gpu.Set(ctx, one, 1, 1, 64)
+				var set *driver.Pending
+				if set, err = ch.Set(ctx, one, 1, 1, 64); err == nil {
+					err = set.Wait(ctx)
+				}
 			}
 			if err != nil {
 				t.Error(err)
@@ -406,7 +409,7 @@ func TestEvents(t *testing.T) {
 	check(t, a.Close(ctx))
 }
 
-// TestWaitAfterClose waits for commands whose device is gone from memory.
+// TestWaitAfterClose waits for commands after their device was closed.
 func TestWaitAfterClose(t *testing.T) {
 	host, err := drivertest.NewHost(drivertest.Options{Features: abi.AllFeatures, Kernels: kernels()})
 	check(t, err)

@@ -8,17 +8,17 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Error is a command that failed, or a channel or context that did. errors.Is finds
-// its Status and, when there is one, its Code.
+// Error is a failed command, channel or context. errors.Is finds its Status and its Code, if it has
+// one.
 type Error struct {
-	// Op is the command; [abi.OpInvalid] when it was not one command that failed.
+	// Op is the command, or [abi.OpInvalid] if the error is not that of a single command.
 	Op abi.Opcode
 	// Status is how the command ended.
 	Status abi.Status
-	// Code is why the channel or context failed under it.
+	// Code is why the command's channel or context failed.
 	Code abi.ErrorCode
-	// Detail is the host's text: a compiler's message, or a fault's kernel, block,
-	// thread, line and address. It may have several lines.
+	// Detail is the host's text: a compiler's messages, or a fault's kernel, block, thread, line and
+	// address. It may have several lines.
 	Detail string
 }
 
@@ -46,7 +46,7 @@ func (e *Error) Format(f fmt.State, verb rune) {
 	}
 }
 
-// Unwrap gives errors.Is the status and the code.
+// Unwrap returns the status and the code.
 func (e *Error) Unwrap() []error {
 	if e.Code == abi.ErrorNone {
 		return []error{e.Status}
@@ -54,14 +54,13 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Status, e.Code}
 }
 
-// ErrClosed is what calls return after Close of what they are about, or of what
-// that belongs to.
+// ErrClosed is returned by calls on an object that was closed, or whose parent was.
 var ErrClosed = errors.New("closed")
 
-// ErrGone is what calls return when the device's host process is gone.
+// ErrGone is returned by calls after the device's host process has ended or the device was unplugged.
 var ErrGone = errors.New("the virtual GPU is gone")
 
-// statusOf returns the status that commands end with when their channel fails.
+// statusOf returns the status of commands whose channel failed with code.
 func statusOf(code abi.ErrorCode) abi.Status {
 	switch code {
 	case abi.ErrorGPUFault:

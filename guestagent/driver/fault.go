@@ -6,14 +6,13 @@ import (
 	"runtime/debug"
 )
 
-// A device that is unplugged takes its memory along: older kernels answer an access
-// to a mapped BAR with SIGBUS then, until the mapping is replaced (see
-// [mapping.revoke]). For Go that ends the process unless the goroutine has said
-// that it will have a panic instead. So whatever touches the device's memory does
-// so between SetPanicOnFault and recovered, which cost a few nanoseconds.
+// The memory of a device that is unplugged goes away with it. Older kernels then raise SIGBUS for an
+// access to a mapped BAR, until the mapping is replaced (see [mapping.revoke]). Go ends the process
+// unless the goroutine asked for a panic instead. So each access to the device's memory runs between
+// SetPanicOnFault and recovered, which cost a few nanoseconds.
 
-// touch runs f, which uses the device's memory. Its error is the device's end, which
-// f may have run into at any point.
+// touch runs f, which accesses the device's memory. An error means that the device is gone; f may
+// have been cut off at any point.
 func (d *Device) touch(f func()) error {
 	fault := faultOf(f)
 	if fault == nil {
@@ -34,8 +33,8 @@ func faultOf(f func()) (fault error) {
 	return nil
 }
 
-// recovered ends a stretch that began with SetPanicOnFault(true), whose result is
-// old, and makes an error of a fault. It must be deferred.
+// recovered ends the section that began with SetPanicOnFault(true), whose result is old, and returns
+// a fault as an error. It must be deferred.
 func recovered(old bool, fault *error) {
 	debug.SetPanicOnFault(old)
 	switch r := recover().(type) {

@@ -11,28 +11,28 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// forms are a kernel's forms, and what chooses among them.
+// forms holds a kernel's forms and chooses among them.
 type forms struct {
 	ctx      *Context
 	key      cache.Key
-	original uint64    // the original's handle
-	waits    bool      // its blocks wait for earlier ones, see ordered
-	handles  [3]uint64 // of the entries, by the form's bit; 0: none
+	original uint64    // handle of the original
+	ordered  bool      // its blocks wait for earlier ones, see orderKept
+	handles  [3]uint64 // of the forms' entries, by bit; 0 if there is none
 	offered  abi.PreemptForm
-	before   tune.Record // as it was recalled
+	recalled tune.Record // from an earlier program
 
-	mu    sync.Mutex
-	tuner *tune.Tuner // nil where no form was made because the kernel is known to be short
-	info  Preemption  // but for Kernel and Classes
-	known int         // rounds of measuring that were told of
-	long  int         // launches in a row that took longer than the latency wanted, of a kernel that is known to be short
+	mu             sync.Mutex
+	tuner          *tune.Tuner // nil if no form was made because the kernel is known to be short
+	info           Preemption  // without Kernel and Classes
+	reportedRounds int         // measuring rounds that were saved
+	longLaunches   int         // consecutive launches of a kernel known to be short that took longer than the wanted latency
 
-	asking sync.Mutex
-	asked  [16]occupancy
-	next   int
+	occupancyMu sync.Mutex
+	occupancies [16]occupancy
+	next        int
 }
 
-// bit is a form's place in handles.
+// bit returns a form's index in handles.
 func bit(f abi.PreemptForm) int {
 	switch f {
 	case abi.PreemptSingle:
@@ -43,24 +43,24 @@ func bit(f abi.PreemptForm) int {
 	return 2
 }
 
-// chosen is a launch's form. Its zero value is a launch of a kernel that has only the original.
-type chosen struct {
+// launchForm is the form of a launch. Its zero value is for a kernel that has only the original.
+type launchForm struct {
 	forms  *forms
 	ticket tune.Ticket
 	form   abi.PreemptForm
 }
 
-// errForm says that a form was asked for that there is not.
-var errForm = errors.New("the kernel can't be launched in that form")
+// errNoForm means that the kernel does not have the form that was asked for.
+var errNoForm = errors.New("the kernel can't be launched in that form")
 
 // pick chooses the form of a launch on ch.
-func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, chosen) {
-	c := chosen{forms: k}
+func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, launchForm) {
+	c := launchForm{forms: k}
 	shape := l.shape()
 	var choice abi.Preempt
-	tuned := k.tuner != nil && plain(l.Attributes) && k.ordered(l)
+	tuned := k.tuner != nil && mayReplace(l.Attributes) && k.orderKept(l)
 	if tuned {
-		choice, c.ticket = k.tuned(shape)
+		choice, c.ticket = k.pickTuned(shape)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,10 +71,11 @@ func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, chosen) {
 	return choice, c
 }
 
-// tuned returns the tuner's choice; the original in place of a form of which the GPU holds no block, since what a form
-// takes more may leave room for none. Until the host has said, only a form that was measured before is launched.
-func (k *forms) tuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
-	slots := max(k.held(k.original, s), 0)
+// pickTuned returns the tuner's choice, but the original if the GPU can't hold a block of the chosen
+// form, which needs more resources than the original. Until the host has answered that, it picks
+// only forms that were measured before.
+func (k *forms) pickTuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
+	slots := max(k.resident(k.original, s), 0)
 	k.mu.Lock()
 	choice, ticket := k.tuner.Pick(s, slots)
 	measured := ticket.Measured()
@@ -82,8 +83,8 @@ func (k *forms) tuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
 	if choice.Form == 0 {
 		return choice, ticket
 	}
-	// Asking may end launches, which takes mu.
-	if n := k.held(k.handles[bit(choice.Form)], s); n > 0 || n == 0 && measured {
+	// resident may complete launches, which takes mu.
+	if n := k.resident(k.handles[bit(choice.Form)], s); n > 0 || n == 0 && measured {
 		return choice, ticket
 	}
 	k.mu.Lock()
@@ -92,39 +93,39 @@ func (k *forms) tuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
 	return abi.Preempt{}, tune.Ticket{}
 }
 
-// force is pick for a launch that says its form.
-func (l *Launch) force() (abi.Preempt, chosen, error) {
+// force returns the form that a launch asks for.
+func (l *Launch) force() (abi.Preempt, launchForm, error) {
 	f, choice := l.Function, l.Preempt.choice()
 	k := f.forms
 	if choice.Form == 0 {
-		return choice, chosen{}, nil
+		return choice, launchForm{}, nil
 	}
 	if k == nil || k.info.Forms&choice.Form == 0 {
 		p := f.Preemption()
-		return choice, chosen{}, fmt.Errorf("%w: %v, it has %v (%s)", errForm, choice.Form, p.Forms, p.Reason)
+		return choice, launchForm{}, fmt.Errorf("%w: %v, it has %v (%s)", errNoForm, choice.Form, p.Forms, p.Reason)
 	}
-	if !k.ordered(l) {
-		return choice, chosen{}, fmt.Errorf("%w: its blocks wait for one another, in a grid of several dimensions", errForm)
+	if !k.orderKept(l) {
+		return choice, launchForm{}, fmt.Errorf("%w: its blocks wait for one another, in a grid of several dimensions", errNoForm)
 	}
-	// Persistent blocks of a small grid are a waste, and no mistake.
+	// Persistent blocks are wasteful for a small grid, but correct.
 	tasks := l.shape().Tasks
 	bounded := choice
 	bounded.Form &= abi.PreemptSingle | abi.PreemptCoarse
 	if a := choice.Attribute(); bounded.Form != 0 && !tune.Possible(bounded, bounded.Form, tasks) {
-		return choice, chosen{}, fmt.Errorf("%w: %+v of %d blocks", errForm, choice, tasks)
+		return choice, launchForm{}, fmt.Errorf("%w: %+v of %d blocks", errNoForm, choice, tasks)
 	} else if _, err := abi.DecodePreempt(&a); err != nil {
-		return choice, chosen{}, fmt.Errorf("%w: %w", errForm, err)
+		return choice, launchForm{}, fmt.Errorf("%w: %w", errNoForm, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.info.Launches++
 	k.info.Preemptible++
-	return choice, chosen{forms: k, form: choice.Form}, nil
+	return choice, launchForm{forms: k, form: choice.Form}, nil
 }
 
-// plain reports whether a launch with those attributes may go in another form: its blocks need not all be there at
-// once, nor in clusters.
-func plain(attributes []abi.Attribute) bool {
+// mayReplace reports whether a launch with those attributes may use another form: one whose blocks
+// are not all resident at once and form no clusters.
+func mayReplace(attributes []abi.Attribute) bool {
 	for i := range attributes {
 		switch attributes[i].ID {
 		case abi.AttributeCooperative, abi.AttributeCluster, abi.AttributePreempt:
@@ -134,33 +135,34 @@ func plain(attributes []abi.Attribute) bool {
 	return true
 }
 
-// ordered reports whether the kernel's forms run the launch's blocks in the order that they may wait for one another in.
-// That is of %ctaid.x (package preempt, lookback.go), which is the order of tasks where the grid has one dimension.
-func (k *forms) ordered(l *Launch) bool {
+// orderKept reports whether the kernel's forms run the launch's blocks in an order in which waiting
+// for earlier blocks ends. Blocks wait in the order of %ctaid.x (package preempt, lookback.go),
+// which is the order of tasks only if the grid has one dimension.
+func (k *forms) orderKept(l *Launch) bool {
 	g := l.Grid.array()
-	return !k.waits || g[1] == 1 && g[2] == 1
+	return !k.ordered || g[1] == 1 && g[2] == 1
 }
 
-// shape is what the tuner knows a launch by.
+// shape returns what the tuner distinguishes launches by.
 func (l *Launch) shape() tune.Shape {
 	g, b := l.Grid.array(), l.Block.array()
-	return tune.Shape{Tasks: count(g), Threads: uint32(min(count(b), 1<<31)), SharedBytes: l.SharedBytes}
+	return tune.Shape{Tasks: volume(g), Threads: uint32(min(volume(b), 1<<31)), SharedBytes: l.SharedBytes}
 }
 
-// count is how many there are in a box; it stops counting where it does not matter any more.
-func count(d [3]uint32) uint64 {
+// volume returns how many blocks or threads a box has, at most 2³¹, above which nothing distinguishes.
+func volume(d [3]uint32) uint64 {
 	const many = 1 << 31
 	n := min(uint64(d[0])*uint64(d[1]), many)
 	return min(n*uint64(d[2]), many)
 }
 
-// besides is what a launch in another form than the original is taken to need beside its time on the GPU, where that
-// can't be seen: the host has to find it done before the channel goes on.
-const besides = 50 * time.Microsecond
+// completionOverhead is the assumed cost of a launch in another form beside its time on the GPU,
+// where that can't be measured: the host must notice its end before the channel continues.
+const completionOverhead = 50 * time.Microsecond
 
-// ended tells of a launch's end. before is when the GPU had done with what was before it in the channel, if it was
-// waiting then; else 0.
-func (c *chosen) ended(r *abi.Completion, before uint64) {
+// finish records the end of a launch. before is when the GPU completed the channel's previous command
+// if the launch was queued behind it, and 0 otherwise.
+func (c *launchForm) finish(r *abi.Completion, before uint64) {
 	k := c.forms
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,7 +172,7 @@ func (c *chosen) ended(r *abi.Completion, before uint64) {
 		k.info.Evictions += evictions
 	}
 	if k.tuner == nil {
-		k.watch(r)
+		k.checkShort(r)
 		return
 	}
 	if r.Status != abi.StatusOK || evictions > 0 || r.End <= r.Start {
@@ -182,18 +184,18 @@ func (c *chosen) ended(r *abi.Completion, before uint64) {
 		case before > 0 && before < r.End:
 			cost = nanos(r.End - before)
 		case c.form != 0:
-			cost += besides
+			cost += completionOverhead
 		}
 		k.tuner.ObserveCost(c.ticket, ran, cost)
 	}
-	if n := k.tuner.Rounds(); n != k.known {
-		k.known = n
-		k.ctx.preempt.note(k)
+	if n := k.tuner.Rounds(); n != k.reportedRounds {
+		k.reportedRounds = n
+		k.ctx.preempt.markDirty(k)
 	}
 }
 
-// lost tells of a launch that did not begin, or whose end is not known.
-func (c *chosen) lost() {
+// discard records a launch that did not start or whose end is unknown.
+func (c *launchForm) discard() {
 	if k := c.forms; k != nil && k.tuner != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -201,29 +203,29 @@ func (c *chosen) lost() {
 	}
 }
 
-// longEnough is after how many long launches in a row a kernel is not taken for short any more.
-const longEnough = 4
+// maxLongLaunches is the number of consecutive long launches after which a kernel no longer counts as short.
+const maxLongLaunches = 4
 
-// watch looks whether a kernel that no form was made of, since it was known to be short, still is. If not, that is
-// forgotten, and the next program that loads it has all forms. mu is held.
-func (k *forms) watch(r *abi.Completion) {
+// checkShort checks that a kernel which has no forms because it is known to be short still is. If not,
+// it drops that record, so that the next program to load the kernel makes all forms. mu is held.
+func (k *forms) checkShort(r *abi.Completion) {
 	wanted := k.ctx.preempt.opts.Wanted.Latency
 	if wanted <= 0 {
 		wanted = tune.DefaultLatency
 	}
 	switch {
-	case k.long >= longEnough: // it has been said
+	case k.longLaunches >= maxLongLaunches: // the record was dropped before
 		return
 	case r.Status != abi.StatusOK || nanos(r.End-r.Start) <= wanted:
-		k.long = 0
+		k.longLaunches = 0
 		return
 	}
-	if k.long++; k.long == longEnough {
-		k.ctx.preempt.note(k)
+	if k.longLaunches++; k.longLaunches == maxLongLaunches {
+		k.ctx.preempt.markDirty(k)
 	}
 }
 
-// entry is what was learned.
+// entry returns what was learned about the kernel.
 func (k *forms) entry() cache.Entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -231,43 +233,43 @@ func (k *forms) entry() cache.Entry {
 	switch {
 	case k.tuner != nil:
 		e.Record = k.tuner.Record()
-	case k.long < longEnough:
-		e.Record = k.before
+	case k.longLaunches < maxLongLaunches:
+		e.Record = k.recalled
 	}
 	return e
 }
 
 // occupancy is how many of a kernel's blocks the GPU holds at once.
 type occupancy struct {
-	handle uint64     // of the original or a form
-	shape  tune.Shape // but for Tasks
-	slots  int        // 0 until the host has answered, -1 for not one
-	used   bool
-	wanted bool // the answer is under way
-	answer Pending
+	handle  uint64     // of the original or a form
+	shape   tune.Shape // without Tasks
+	slots   int        // 0 if unknown, -1 if the GPU can't hold one
+	used    bool
+	pending bool // the answer is under way
+	answer  Pending
 }
 
-// held returns how many blocks of the original or a form, by its handle, the GPU holds at once: 0 where it is not known
-// yet, -1 for not one. A grid that fits as the original must not be launched in a form, of which the GPU may hold fewer
-// (see tune.Offered). It asks the host once for each size of blocks, and does not wait for the answer: a launch must not
-// wait for what is under way on the context's own channel. Where the host does not say, it goes by the threads alone,
-// which is never less.
-func (k *forms) held(handle uint64, s tune.Shape) int {
+// resident returns how many blocks of the original or a form, named by its handle, the GPU holds at
+// once: 0 if unknown, -1 if none. A grid that fits the GPU as the original must not be launched in a
+// form of which the GPU may hold fewer blocks (see tune.Offered). resident asks the host once for
+// each block size and does not wait for the answer: a launch must not wait for commands under way on
+// the context's own channel. If the host does not answer, the number of threads gives an upper bound.
+func (k *forms) resident(handle uint64, s tune.Shape) int {
 	s.Tasks = 0
-	k.asking.Lock()
-	defer k.asking.Unlock()
+	k.occupancyMu.Lock()
+	defer k.occupancyMu.Unlock()
 	o := k.occupancy(handle, s)
 	if o == nil {
 		return 0
 	}
-	if !o.wanted {
+	if !o.pending {
 		return o.slots
 	}
 	if !o.answer.Done() {
-		k.ctx.Own().glance()
+		k.ctx.Own().tryReap()
 	}
 	if o.answer.Done() {
-		o.wanted, o.slots = false, k.guess(s)
+		o.pending, o.slots = false, k.residentByThreads(s)
 		switch perSM := o.answer.value()[0]; {
 		case o.answer.err != nil || o.answer.result.Status != abi.StatusOK || perSM >= 1<<16:
 		case perSM == 0:
@@ -279,28 +281,29 @@ func (k *forms) held(handle uint64, s tune.Shape) int {
 	return o.slots
 }
 
-// occupancy finds the place of a shape, or makes one and asks; nil where all are being asked for. asking is held.
+// occupancy returns the entry for a shape. A new entry asks the host. It returns nil if all entries
+// wait for answers. occupancyMu is held.
 func (k *forms) occupancy(handle uint64, s tune.Shape) *occupancy {
-	for i := range k.asked {
-		if o := &k.asked[i]; o.used && o.handle == handle && o.shape == s {
+	for i := range k.occupancies {
+		if o := &k.occupancies[i]; o.used && o.handle == handle && o.shape == s {
 			return o
 		}
 	}
-	o := &k.asked[k.next%len(k.asked)]
-	if o.wanted && !o.answer.Done() {
+	o := &k.occupancies[k.next%len(k.occupancies)]
+	if o.pending && !o.answer.Done() {
 		return nil
 	}
 	k.next++
 	o.handle, o.shape, o.used, o.slots = handle, s, true, 0
 	var e abi.Entry
 	abi.Occupancy{Function: handle, BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
-	o.wanted = k.ctx.Own().offer(&o.answer, &e, abi.Header{Op: abi.OpOccupancy})
-	o.used = o.wanted // else it is asked again
+	o.pending = k.ctx.Own().tryEnqueue(&o.answer, &e, abi.Header{Op: abi.OpOccupancy})
+	o.used = o.pending // else the next launch asks again
 	return o
 }
 
-// guess is how many blocks the GPU holds by their threads alone.
-func (k *forms) guess(s tune.Shape) int {
+// residentByThreads returns how many blocks the GPU holds at most, by their threads alone.
+func (k *forms) residentByThreads(s tune.Shape) int {
 	const blocksPerSM = 32
 	p := k.ctx.preempt
 	return p.sms * max(min(p.threadsPerSM/int(max(s.Threads, 1)), blocksPerSM), 1)

@@ -11,45 +11,43 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// ContextOptions are what a context may be made with; the zero value will do.
+// ContextOptions configure a context. The zero value is usable.
 type ContextOptions struct {
-	// Tag is shown to the host's operator beside the context; 0: this process's id.
+	// Tag is shown to the host's operator beside the context; 0 means this process's ID.
 	Tag uint32
-	// Channel is how the context's own channel is made, over which its methods
-	// work.
+	// Channel configures the context's own channel, which its methods use.
 	Channel ChannelOptions
-	// Priority is that of launches which have none of their own, nor their channel:
-	// as CUDA's, lower is more urgent.
+	// Priority is for launches whose own and whose channel's priority are 0. As CUDA's, lower is
+	// more urgent.
 	Priority int32
-	// Preempt says whether kernels are made preemptible; nil: as the agent says for a
-	// device that it shares, else not.
+	// Preempt configures preemptible kernels. nil means the agent's setting for a device that it
+	// shares, and otherwise no preemptible kernels.
 	Preempt *PreemptOptions
 }
 
-// Context is a GPU address space with its modules and channels, as CUDA's context.
-// A kernel's fault poisons it: every command fails until Reset. Close must be
-// called to free it.
+// Context is a GPU address space with its modules and channels, as CUDA's context. A fault of a
+// kernel poisons it: every command fails until Reset. Close must be called to free it.
 type Context struct {
 	dev  *Device
 	slot int
 	opts ContextOptions
 
-	preempt *preempting
+	preempt *preemption
 
 	mu       sync.Mutex
-	own      *Channel // the context's own channel
+	own      *Channel // used by the context's methods
 	channels map[*Channel]struct{}
-	fault    string // text of the fault that poisoned it, once asked for
+	fault    string // text of the fault that poisoned it, once it was read
 	closed   bool
 }
 
-// NewContext makes a context and waits until the host is ready to run it.
+// NewContext creates a context and waits until the host is ready to run it.
 func (d *Device) NewContext(ctx context.Context, opts ContextOptions) (*Context, error) {
 	if opts.Tag == 0 {
 		opts.Tag = uint32(os.Getpid())
 	}
 	c := &Context{dev: d, opts: opts, channels: map[*Channel]struct{}{}}
-	c.preempt = c.newPreempting()
+	c.preempt = c.newPreemption()
 	if err := d.claimContext(c); err != nil {
 		return nil, fmt.Errorf("make a context: %w", err)
 	}
@@ -71,7 +69,7 @@ func (d *Device) claimContext(c *Context) error {
 		return err
 	}
 	var refused error = abi.ErrorLimit
-	for _, slot := range d.mine.Contexts {
+	for _, slot := range d.allotment.Contexts {
 		var state abi.ContextState
 		if err := d.touch(func() { state, _ = abi.UnpackState[abi.ContextState](d.word(abi.ContextWord(slot))) }); err != nil {
 			return err
@@ -95,11 +93,11 @@ func (d *Device) claimContext(c *Context) error {
 	return refused
 }
 
-// awaitState waits until the context is in that state, or in the faulted one.
+// awaitState waits until the context is in the state want, or faulted.
 func (c *Context) awaitState(ctx context.Context, want abi.ContextState) error {
 	var state abi.ContextState
 	var code abi.ErrorCode
-	err := c.dev.await(ctx, func() bool {
+	err := c.dev.awaitWords(ctx, func() bool {
 		state, code = abi.UnpackState[abi.ContextState](c.dev.word(abi.ContextWord(c.slot)))
 		return state == want || state == abi.ContextFaulted && want != abi.ContextFree
 	})
@@ -109,7 +107,7 @@ func (c *Context) awaitState(ctx context.Context, want abi.ContextState) error {
 	return err
 }
 
-// Device returns the device that the context is on.
+// Device returns the context's device.
 func (c *Context) Device() *Device { return c.dev }
 
 // Own returns the channel that the context's own methods use.
@@ -119,11 +117,10 @@ func (c *Context) Own() *Channel {
 	return c.own
 }
 
-// Reset drops everything in the context, memory, modules, channels and a fault, and
-// makes it anew with one channel of its own. Other channels are closed. ctx bounds
-// the wait for the host.
+// Reset discards everything in the context: memory, modules, channels and a fault. It then creates a
+// new own channel; other channels are closed. ctx bounds the wait for the host.
 func (c *Context) Reset(ctx context.Context) error {
-	c.forgetChannels(&Error{Status: abi.StatusCanceled, Code: abi.ErrorReset})
+	c.failChannels(&Error{Status: abi.StatusCanceled, Code: abi.ErrorReset})
 	d := c.dev
 	d.regs.Lock()
 	err := d.set(uint32(abi.ContextSlot(c.slot, abi.ContextControl)), uint32(abi.ControlReset))
@@ -148,8 +145,7 @@ func (c *Context) Reset(ctx context.Context) error {
 	return nil
 }
 
-// Close destroys the context with everything in it and waits until the host has let
-// go of it.
+// Close destroys the context with everything in it and waits until the host has released it.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	closed := c.closed
@@ -159,31 +155,31 @@ func (c *Context) Close() error {
 		return nil
 	}
 	d := c.dev
-	c.preempt.end()
-	c.forgetChannels(ErrClosed)
+	c.preempt.stopFlusher()
+	c.failChannels(ErrClosed)
 	d.regs.Lock()
 	err := d.set(uint32(abi.ContextSlot(c.slot, abi.ContextControl)), uint32(abi.ControlDestroy))
 	delete(d.contexts, c)
 	d.regs.Unlock()
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		err = c.awaitState(ctx, abi.ContextFree)
 	}
-	// Of a device that is gone there is nothing left to close.
+	// If the device is gone there is nothing to close.
 	if err == nil || d.gone() != nil || d.ended() != nil {
 		c.releaseChannels()
 		return nil
 	}
-	// The host may still write to the rings, so they are not used again.
+	// The host may still write to the rings, so they are not reused.
 	return fmt.Errorf("close context %d: %w", c.slot, err)
 }
 
-// closePatience bounds the wait for a host that does not let go.
-const closePatience = 10 * time.Second
+// closeTimeout bounds the wait for a host that does not release a channel or context.
+const closeTimeout = 10 * time.Second
 
-// forgetChannels makes every call on the context's channels return err.
-func (c *Context) forgetChannels(err error) {
+// failChannels makes every call on the context's channels return err.
+func (c *Context) failChannels(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for ch := range c.channels {
@@ -191,8 +187,7 @@ func (c *Context) forgetChannels(err error) {
 	}
 }
 
-// releaseChannels frees what the channels hold in shared memory; the host must not
-// use it any more.
+// releaseChannels frees the channels' shared memory, which the host must not use any more.
 func (c *Context) releaseChannels() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

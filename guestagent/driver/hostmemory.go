@@ -8,30 +8,29 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// HostMemory is memory of the guest's that the GPU copies from and to by itself, as
-// CUDA's page-locked memory is: a part of BAR2, which the host has registered with its
-// GPU. Copies of other memory go through such parts, piece by piece, and cost a
-// processor's copy each.
+// HostMemory is memory of the guest that the GPU copies from and to directly, as CUDA's page-locked
+// memory: a part of BAR2, which the host has registered with its GPU. Copies of other memory go
+// through such parts, piece by piece, and cost a processor's copy each.
 //
-// What is allocated is taken from what other copies need, so it should be
-// little beside [Info].SharedBytes.
+// It is taken from the memory that other copies need, so it should be little compared with
+// [Info].SharedBytes.
 type HostMemory struct {
 	dev *Device
 	w   abi.Window
 	n   int
-	// users are its owner, until Free, and the commands under way that name it; the
-	// last gives it back.
+	// users counts the owner, until Free, and the commands under way that name the memory. The last
+	// one frees it.
 	users atomic.Int64
 	freed atomic.Bool
 }
 
-// AllocHost allocates n bytes of host memory; what is in them at first is undefined.
-// When there is no room it waits for it until ctx ends.
+// AllocHost allocates n bytes of host memory with undefined contents. Without room it waits until
+// ctx ends.
 func (d *Device) AllocHost(ctx context.Context, n int) (*HostMemory, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("allocate %d bytes of host memory: %w", n, abi.StatusInvalidValue)
 	}
-	w, err := d.staging.wait(ctx, uint64(n), abi.PageSize)
+	w, err := d.staging.allocWait(ctx, uint64(n), abi.PageSize)
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes of host memory: %w", n, err)
 	}
@@ -40,31 +39,29 @@ func (d *Device) AllocHost(ctx context.Context, n int) (*HostMemory, error) {
 	return m, nil
 }
 
-// Len is its length in bytes.
+// Len returns the length in bytes.
 func (m *HostMemory) Len() int { return m.n }
 
-// Use calls f with the memory, which f must not keep: a device can be unplugged, and
-// its memory with it. What f was at then ends with a panic inside f, and Use returns
-// [ErrGone]. Of bytes that a copy under way reads or writes nobody knows what f sees.
+// Use calls f with the memory, which f must not keep. If the device is unplugged meanwhile, f ends
+// with a panic inside it and Use returns [ErrGone]. Bytes that a copy under way reads or writes have
+// undefined values.
 func (m *HostMemory) Use(f func(b []byte)) error {
-	if !m.hold() {
+	if !m.acquire() {
 		return fmt.Errorf("use host memory that was freed: %w", abi.StatusInvalidValue)
 	}
-	defer m.drop()
+	defer m.release()
 	return m.dev.touch(func() { f(m.dev.shared[m.w.Offset:][:m.n:m.n]) })
 }
 
-// Free gives the memory back, once the copies have ended that are under way with it.
-// Freeing it again does nothing.
+// Free frees the memory when the copies that use it have ended. Freeing it again does nothing.
 func (m *HostMemory) Free() {
 	if !m.freed.Swap(true) {
-		m.drop()
+		m.release()
 	}
 }
 
-// hold keeps the memory from being given back until drop. It reports false where it
-// was freed.
-func (m *HostMemory) hold() bool {
+// acquire keeps the memory until the matching release. It returns false if the memory was freed.
+func (m *HostMemory) acquire() bool {
 	for n := m.users.Load(); n > 0 && !m.freed.Load(); n = m.users.Load() {
 		if m.users.CompareAndSwap(n, n+1) {
 			return true
@@ -73,25 +70,24 @@ func (m *HostMemory) hold() bool {
 	return false
 }
 
-func (m *HostMemory) drop() {
+func (m *HostMemory) release() {
 	if m.users.Add(-1) == 0 {
-		m.dev.staging.give(m.w)
+		m.dev.staging.release(m.w)
 	}
 }
 
-// part is where in BAR2 n bytes from an offset on are.
-func (m *HostMemory) part(offset, n int) (uint64, error) {
+// window returns the offset in BAR2 of n bytes at an offset of the memory.
+func (m *HostMemory) window(offset, n int) (uint64, error) {
 	if offset < 0 || n < 0 || offset > m.n || n > m.n-offset {
 		return 0, fmt.Errorf("%d bytes at %d of %d bytes of host memory: %w", n, offset, m.n, abi.StatusInvalidValue)
 	}
 	return m.w.Offset + uint64(offset), nil
 }
 
-// CopyInHost copies n bytes of host memory, from an offset on, to GPU memory, after
-// the channel's earlier commands. The GPU reads them until the Pending is done, not
-// only until the call returns.
+// CopyInHost copies n bytes of host memory, starting at offset, to GPU memory, after the channel's
+// earlier commands. The GPU may read them until the Pending is done.
 func (ch *Channel) CopyInHost(ctx context.Context, dst Ptr, src *HostMemory, offset, n int) (*Pending, error) {
-	at, err := src.part(offset, n)
+	at, err := src.window(offset, n)
 	if err != nil {
 		return nil, fmt.Errorf("copy to %#x: %w", uint64(dst), err)
 	}
@@ -102,10 +98,10 @@ func (ch *Channel) CopyInHost(ctx context.Context, dst Ptr, src *HostMemory, off
 	return p, nil
 }
 
-// CopyOutHost copies n bytes of GPU memory to host memory, from an offset on, after
-// the channel's earlier commands. They are there when the Pending is done.
+// CopyOutHost copies n bytes of GPU memory to host memory, starting at offset, after the channel's
+// earlier commands. The copy is complete when the Pending is done.
 func (ch *Channel) CopyOutHost(ctx context.Context, dst *HostMemory, offset int, src Ptr, n int) (*Pending, error) {
-	at, err := dst.part(offset, n)
+	at, err := dst.window(offset, n)
 	if err != nil {
 		return nil, fmt.Errorf("copy from %#x: %w", uint64(src), err)
 	}
@@ -124,15 +120,15 @@ func (ch *Channel) copyHost(ctx context.Context, op abi.Opcode, t abi.Transfer, 
 	if t.Size == 0 {
 		return p, nil
 	}
-	if !m.hold() {
+	if !m.acquire() {
 		return nil, fmt.Errorf("host memory that was freed: %w", abi.StatusInvalidValue)
 	}
 	p.host.Store(m)
 	var e abi.Entry
 	t.Encode(&e)
 	if err := ch.enqueue(ctx, p, &e, abi.Header{Op: op}, nil); err != nil {
-		if !p.busy.Load() { // else it was sent, and the channel lets go with the host
-			p.letGo()
+		if !p.busy.Load() { // else it was sent, and the channel releases the memory
+			p.releaseHost()
 		}
 		return nil, err
 	}

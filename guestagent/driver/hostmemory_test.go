@@ -11,7 +11,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// refused is whether an error is the one of arguments that make no sense.
+// refused reports whether an error is that of invalid arguments.
 func refused(err error) bool { return errors.Is(err, abi.StatusInvalidValue) }
 
 func TestHostMemory(t *testing.T) {
@@ -79,8 +79,8 @@ func TestHostMemoryBounds(t *testing.T) {
 	}
 }
 
-// What is freed with copies under way comes back when they have ended, and only then;
-// also where their channel ends first.
+// TestHostMemoryFreedUnderWay checks that memory which is freed while copies use it returns when they
+// have ended, and not before, also if their channel ends first.
 func TestHostMemoryFreedUnderWay(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		_, dev, gpu := open(t, drivertest.Options{SharedBytes: 8 << 20})
@@ -88,7 +88,7 @@ func TestHostMemoryFreedUnderWay(t *testing.T) {
 		ch := must[*driver.Channel](t)(gpu.NewChannel(ctx, driver.ChannelOptions{}))
 		ptr := must[driver.Ptr](t)(gpu.Alloc(ctx, 4096))
 		n := 1 << 20
-		for { // nearly all there is
+		for { // nearly all of it
 			m, err := dev.AllocHost(without(ctx), n)
 			if err != nil {
 				break
@@ -121,7 +121,7 @@ func TestHostMemoryFreedUnderWay(t *testing.T) {
 	}
 }
 
-// without is a context that ended: who has it does not wait.
+// without returns a context that has ended, so that a call with it does not wait.
 func without(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Dim is the extent of a grid or block; 0 stands for 1.
+// Dim is the extent of a grid or block; 0 means 1.
 type Dim struct{ X, Y, Z uint32 }
 
 func (d Dim) array() [3]uint32 { return [3]uint32{max(d.X, 1), max(d.Y, 1), max(d.Z, 1)} }
@@ -20,17 +20,17 @@ type Launch struct {
 	Grid, Block Dim
 	SharedBytes uint32          // dynamic shared memory of a block
 	Params      []byte          // the parameter space, as [Function.AppendParams] makes it
-	Attributes  []abi.Attribute // none for a plain launch
-	// Priority is as CUDA's: lower is more urgent. 0: the channel's, or else the
-	// context's. An [abi.AttributePriority] among Attributes is taken in place of it.
+	Attributes  []abi.Attribute // may be empty
+	// Priority follows CUDA: lower is more urgent. 0 means the channel's priority, or else the
+	// context's. An [abi.AttributePriority] among Attributes takes precedence.
 	Priority int32
-	// Preempt says in which form to launch; nil: the one that its measured cost
-	// chooses. It is an error if the kernel has no such form.
+	// Preempt selects the form to launch; nil selects it by measured cost. A form that the kernel
+	// does not have is an error.
 	Preempt *Preempt
 }
 
-// Launch enqueues a kernel with arguments as [Function.AppendParams] takes them, and
-// returns at once unless the channel is full.
+// Launch enqueues a kernel with arguments as [Function.AppendParams] takes them. It returns at once
+// unless the channel is full.
 func (ch *Channel) Launch(ctx context.Context, f *Function, grid, block Dim, sharedBytes uint32, args ...any) (*Pending, error) {
 	params, err := f.AppendParams(nil, args...)
 	if err != nil {
@@ -44,17 +44,16 @@ func (ch *Channel) Launch(ctx context.Context, f *Function, grid, block Dim, sha
 	return p, nil
 }
 
-// launchBytes is up to how many bytes of attributes and parameters a launch needs no
-// memory for.
+// launchBytes is the size of attributes and parameters up to which a launch allocates no memory.
 const launchBytes = 1024
 
-// Enqueue is Launch that allocates nothing: p must be done, and is under way from
-// then on; l can be used again at once.
+// Enqueue is Launch without allocations. p must be done, and stands for this launch from then on; l
+// can be used again at once.
 func (ch *Channel) Enqueue(ctx context.Context, p *Pending, l *Launch) error {
 	if err := ch.launch(ctx, p, l); err != nil {
-		if p.Done() { // else it was sent, and whoever ends the channel sees to it
-			p.chosen.lost()
-			p.chosen = chosen{}
+		if p.Done() { // else it was sent, and the end of the channel will discard it
+			p.form.discard()
+			p.form = launchForm{}
 		}
 		return fmt.Errorf("launch %s: %w", l.Function.name, err)
 	}
@@ -70,12 +69,12 @@ func (ch *Channel) launch(ctx context.Context, p *Pending, l *Launch) error {
 		ParamBytes:  uint32(len(l.Params)),
 	}
 	if why := l.Function.refused; why != "" {
-		p.chosen = chosen{}
+		p.form = launchForm{}
 		return &Error{Op: abi.OpLaunch, Status: abi.StatusNotSupported, Detail: why}
 	}
-	var added [2]abi.Attribute // to those that the launch has
+	var added [2]abi.Attribute // beside those of the launch
 	n := 0
-	choice, err := ch.choose(p, l)
+	choice, err := ch.chooseForm(p, l)
 	if err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (ch *Channel) launch(ctx context.Context, p *Pending, l *Launch) error {
 		added[n] = choice.Attribute()
 		n++
 	}
-	if priority := ch.priority(l); priority != 0 {
+	if priority := ch.launchPriority(l); priority != 0 {
 		added[n].ID = abi.AttributePriority
 		added[n].PutUint32(0, uint32(priority))
 		n++
@@ -106,35 +105,30 @@ func (ch *Channel) launch(ctx context.Context, p *Pending, l *Launch) error {
 	if err != nil {
 		return err
 	}
-	if _, err := ch.dev.fill(w, data); err != nil {
-		ch.dev.staging.give(w)
+	// Not copyShared, which would move room to the heap.
+	if err := ch.dev.touch(func() { copy(ch.dev.bytes(w), data) }); err != nil {
+		ch.dev.staging.release(w)
 		return err
 	}
 	x.Data = w.Offset
 	x.Encode(&e)
-	p.window = w
-	if err := ch.enqueue(ctx, p, &e, h, nil); err != nil {
-		p.window = abi.Window{}
-		ch.dev.staging.give(w)
-		return err
-	}
-	return nil
+	return ch.enqueueWindow(ctx, p, &e, h, w)
 }
 
-// choose chooses the form that a launch goes in, and notes it in p.
-func (ch *Channel) choose(p *Pending, l *Launch) (choice abi.Preempt, err error) {
-	p.chosen = chosen{}
+// chooseForm chooses the form of a launch and records it in p.
+func (ch *Channel) chooseForm(p *Pending, l *Launch) (choice abi.Preempt, err error) {
+	p.form = launchForm{}
 	switch k := l.Function.forms; {
 	case l.Preempt != nil:
-		choice, p.chosen, err = l.force()
+		choice, p.form, err = l.force()
 	case k != nil:
-		choice, p.chosen = k.pick(ch, l)
+		choice, p.form = k.pick(ch, l)
 	}
 	return choice, err
 }
 
-// priority is a launch's, 0 where none is to be said.
-func (ch *Channel) priority(l *Launch) int32 {
+// launchPriority returns the priority to send with a launch, or 0 to send none.
+func (ch *Channel) launchPriority(l *Launch) int32 {
 	if ch.dev.info.Features&abi.FeatureLaunchAttributes == 0 {
 		return 0
 	}
@@ -146,13 +140,13 @@ func (ch *Channel) priority(l *Launch) int32 {
 	switch {
 	case l.Priority != 0:
 		return l.Priority
-	case ch.urgent != 0:
-		return ch.urgent
+	case ch.priority != 0:
+		return ch.priority
 	}
 	return ch.ctx.opts.Priority
 }
 
-// appendAttributes appends attributes as the device takes them.
+// appendAttributes appends attributes in the device's encoding.
 func appendAttributes(b []byte, all []abi.Attribute) []byte {
 	for i := range all {
 		n := len(b)
@@ -162,10 +156,10 @@ func appendAttributes(b []byte, all []abi.Attribute) []byte {
 	return b
 }
 
-// AppendParams appends a parameter space that holds args, one for each parameter:
-// integers and floats of the parameter's size, a Ptr, a bool, or a []byte for
-// anything else. int and uint are 64 bits. Where the device does not tell the
-// layout, each argument is aligned by its size, as CUDA does for scalars.
+// AppendParams appends a parameter space that holds args, one for each parameter: integers and
+// floats of the parameter's size, a Ptr, a bool, or a []byte for anything else. int and uint have
+// 64 bits. If the device does not report the layout, each argument is aligned to its size, as CUDA
+// does for scalars.
 func (f *Function) AppendParams(dst []byte, args ...any) ([]byte, error) {
 	if len(args) != f.count {
 		return dst, fmt.Errorf("launch %s: %d arguments for %d parameters", f.name, len(args), f.count)
@@ -199,8 +193,8 @@ func (f *Function) AppendParams(dst []byte, args ...any) ([]byte, error) {
 	return dst, nil
 }
 
-// align rounds up to the alignment of something of that size: the largest power of
-// two, up to 8, that divides it.
+// align rounds at up to the alignment of a value of that size: the largest power of two, at most 8,
+// that divides the size.
 func align(at, size int) int {
 	a := 1
 	for a < 8 && size%(2*a) == 0 && size != 0 {
@@ -209,7 +203,7 @@ func align(at, size int) int {
 	return (at + a - 1) &^ (a - 1)
 }
 
-// encode appends an argument's bytes, or returns nil for a type that has none.
+// encode appends an argument's bytes, or returns nil if its type has none.
 func encode(b []byte, arg any) []byte {
 	le := binary.LittleEndian
 	switch v := arg.(type) {

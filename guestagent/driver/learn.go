@@ -7,24 +7,24 @@ import (
 	"vgpud/guestagent/preempt/tune/cache"
 )
 
-// tellPatience bounds how long is waited for who keeps what was learned.
-const tellPatience = 5 * time.Second
+// learnTimeout bounds saving what was learned.
+const learnTimeout = 5 * time.Second
 
 func nanos(n uint64) time.Duration { return time.Duration(min(n, uint64(time.Hour))) }
 
-// note has what was learned of a kernel told to the memory soon. It does not block.
-func (p *preempting) note(k *forms) {
+// markDirty makes the flusher save what was learned about a kernel. It does not block.
+func (p *preemption) markDirty(k *forms) {
 	p.mu.Lock()
 	p.dirty[k] = struct{}{}
 	p.mu.Unlock()
 	select {
-	case p.told <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// tell tells the memory what was noted.
-func (p *preempting) tell() {
+// flush saves what was learned about the kernels that are marked.
+func (p *preemption) flush() {
 	p.mu.Lock()
 	noted := make([]*forms, 0, len(p.dirty))
 	for k := range p.dirty {
@@ -39,15 +39,14 @@ func (p *preempting) tell() {
 	for i, k := range noted {
 		entries[i] = k.entry()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tellPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), learnTimeout)
 	defer cancel()
-	// What isn't kept is learned again by the next program: no reason to disturb this one.
+	// A failure is no reason to disturb this program: the next one measures again.
 	_ = p.opts.Memory.Learn(ctx, entries)
 }
 
-// begin starts the goroutine that tells the memory what is noted, once; end ends it, when all is told. It belongs to
-// the context.
-func (p *preempting) begin() {
+// startFlusher starts, once, the context's goroutine that saves what was learned.
+func (p *preemption) startFlusher() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped != nil {
@@ -58,17 +57,17 @@ func (p *preempting) begin() {
 		defer close(p.stopped)
 		for {
 			select {
-			case <-p.told:
-				p.tell()
+			case <-p.wake:
+				p.flush()
 			case <-p.stop:
-				p.tell()
+				p.flush()
 				return
 			}
 		}
 	}()
 }
 
-func (p *preempting) end() {
+func (p *preemption) stopFlusher() {
 	p.mu.Lock()
 	stopped := p.stopped
 	p.mu.Unlock()

@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is a BAR in our address space.
+// mapping is a mapped BAR.
 type mapping struct{ b []byte }
 
-// revoke puts zeroed memory of our own where the device was. Whoever is reading or
-// writing there goes on, with what no longer means anything; nothing faults, and
-// nothing reaches a device that may come to lie at the same place later.
+// revoke maps zeroed memory of this process over the device's. Accesses under way go on and read
+// meaningless values; none faults, and none reaches a device that may appear at the same address.
 func (m *mapping) revoke() error {
 	if m.b == nil {
 		return nil
@@ -33,8 +32,8 @@ func (m *mapping) unmap() error {
 	return unix.Munmap(b)
 }
 
-// mapFile maps a resource of the given size, and returns its file, by which it is
-// locked: two drivers of one device would not notice each other.
+// mapFile maps a resource of the given size. It returns the open file as well, for locking: two
+// drivers of one device would not notice each other.
 func mapFile(path string, bytes uint64) (m mapping, f *os.File, err error) {
 	if f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return m, nil, fmt.Errorf("map a BAR: %w", err)

@@ -11,64 +11,35 @@ import (
 // Ptr is an address in a context's GPU memory.
 type Ptr uint64
 
-// call enqueues a command and waits for it.
-func (ch *Channel) call(ctx context.Context, e *abi.Entry, op abi.Opcode, aux uint16, more []byte) ([3]uint64, error) {
-	var p Pending
-	if err := ch.enqueue(ctx, &p, e, abi.Header{Op: op, Aux: aux}, more); err != nil {
-		return [3]uint64{}, err
-	}
-	if err := p.Wait(ctx); err != nil {
-		return [3]uint64{}, err
-	}
-	return p.value(), nil
-}
-
 // Alloc allocates zeroed GPU memory.
 func (c *Context) Alloc(ctx context.Context, bytes uint64) (Ptr, error) {
-	var e abi.Entry
-	abi.Alloc{Size: bytes}.Encode(&e)
-	v, err := c.Own().call(ctx, &e, abi.OpMemAlloc, 0, nil)
+	v, err := c.Own().call(ctx, abi.OpMemAlloc, abi.Alloc{Size: bytes})
 	if err != nil {
 		return 0, fmt.Errorf("allocate %d bytes: %w", bytes, err)
 	}
 	return Ptr(v[0]), nil
 }
 
-// Free frees memory that Alloc returned, once all commands have ended that were
-// enqueued on any channel before.
+// Free frees memory that Alloc returned, after all commands that any channel enqueued before.
 func (c *Context) Free(ctx context.Context, p Ptr) error {
-	var e abi.Entry
-	abi.Handle{Handle: uint64(p)}.Encode(&e)
-	if _, err := c.Own().call(ctx, &e, abi.OpMemFree, 0, nil); err != nil {
+	if _, err := c.Own().call(ctx, abi.OpMemFree, abi.Handle{Handle: uint64(p)}); err != nil {
 		return fmt.Errorf("free %#x: %w", uint64(p), err)
 	}
 	return nil
 }
 
-// MemInfo returns how much GPU memory this guest can still allocate, and how much it
-// may have in all.
-func (c *Context) MemInfo(ctx context.Context) (free, total uint64, err error) {
-	var e abi.Entry
-	abi.Empty{}.Encode(&e)
-	v, err := c.Own().call(ctx, &e, abi.OpMemInfo, 0, nil)
-	if err != nil {
-		return 0, 0, fmt.Errorf("ask for free memory: %w", err)
-	}
-	return v[0], v[1], nil
-}
-
-// Copies go through windows of this size, so many at a time: while the GPU copies
-// one, the next is filled.
+// A copy goes through windows of copyChunk bytes, up to copyChunks at a time: while the GPU copies
+// one, the processor fills the next.
 const (
 	copyChunk  = 1 << 20
 	copyChunks = 4
-	// longChunk is for long copies: of a piece that size several processors do a part
-	// each, and waking them is little beside that.
+	// longChunk is the window size of long copies. Several processors copy a part of such a window
+	// each; waking them costs little in comparison.
 	longChunk = 4 << 20
 )
 
-// chunk is how long the pieces are of a copy of n bytes: longer where there are many
-// of them and the windows are a small part of what there is.
+// chunk returns the window size for a copy of n bytes: longChunk if the copy has many of them and
+// they are a small part of shared memory.
 func (d *Device) chunk(n int) int {
 	if n >= copyChunks*longChunk && d.staging.size >= 4*copyChunks*longChunk {
 		return longChunk
@@ -76,9 +47,8 @@ func (d *Device) chunk(n int) int {
 	return copyChunk
 }
 
-// CopyIn copies src to GPU memory, after the channel's earlier commands, and returns
-// when src can be used again; the GPU may still be copying. Wait for the Pending for
-// that.
+// CopyIn copies src to GPU memory, after the channel's earlier commands. It returns when src can be
+// used again. The GPU may still be copying until the Pending is done.
 func (ch *Channel) CopyIn(ctx context.Context, dst Ptr, src []byte) (*Pending, error) {
 	p, err := ch.copyIn(ctx, dst, src)
 	if err != nil {
@@ -97,41 +67,37 @@ func (ch *Channel) copyIn(ctx context.Context, dst Ptr, src []byte) (*Pending, e
 		} else if err := p.Wait(ctx); err != nil {
 			return nil, err
 		}
-		w, err := ch.window(ctx, uint64(min(len(src), chunk)))
+		n := min(len(src), chunk)
+		w, err := ch.window(ctx, uint64(n))
 		if err != nil {
 			return nil, err
 		}
-		n, err := ch.dev.fillWide(w, src)
-		if err != nil {
-			ch.dev.staging.give(w)
+		if err := ch.dev.copyShared(ch.dev.bytes(w), src[:n]); err != nil {
+			ch.dev.staging.release(w)
 			return nil, err
 		}
 		var e abi.Entry
 		abi.Transfer{Dst: uint64(dst), Src: w.Offset, Size: uint64(n)}.Encode(&e)
-		if err := ch.enqueueWindow(ctx, p, &e, abi.OpCopyIn, w); err != nil {
+		if err := ch.enqueueWindow(ctx, p, &e, abi.Header{Op: abi.OpCopyIn}, w); err != nil {
 			return nil, err
 		}
 		dst, src = dst+Ptr(n), src[n:]
 	}
-	return p, ch.settle(ctx, flight[:], p)
-}
-
-// settle waits for all of a copy's pieces but the last, so that an error of an
-// earlier one is not lost. They are done, or nearly: commands end in order.
-func (ch *Channel) settle(ctx context.Context, flight []*Pending, last *Pending) error {
-	for _, p := range flight {
-		if p == nil || p == last {
+	// An error of an earlier piece must not be lost. Commands end in order, so the earlier pieces
+	// are done, or nearly.
+	for _, earlier := range flight {
+		if earlier == nil || earlier == p {
 			continue
 		}
-		if err := p.Wait(ctx); err != nil {
-			return err
+		if err := earlier.Wait(ctx); err != nil {
+			return p, err
 		}
 	}
-	return nil
+	return p, nil
 }
 
-// CopyOut copies GPU memory to dst, after the channel's earlier commands, and returns
-// when it is there.
+// CopyOut copies GPU memory to dst, after the channel's earlier commands, and returns when the copy
+// is complete.
 func (ch *Channel) CopyOut(ctx context.Context, dst []byte, src Ptr) error {
 	if err := ch.copyOut(ctx, dst, src); err != nil {
 		return fmt.Errorf("copy %d bytes from %#x: %w", len(dst), uint64(src), err)
@@ -147,48 +113,49 @@ func (ch *Channel) copyOut(ctx context.Context, dst []byte, src Ptr) error {
 	}
 	chunk := ch.dev.chunk(len(dst))
 	flight := make([]piece, min(copyChunks, (len(dst)+chunk-1)/chunk))
-	// Windows stay ours until the bytes are taken out of them. Those whose command
-	// may still be carried out are left to the channel.
+	// A window stays ours until its bytes have been copied out. One whose command the host may
+	// still carry out goes to the channel.
 	defer func() {
 		for i := range flight {
-			ch.leave(&flight[i].p, flight[i].w)
+			ch.returnWindow(&flight[i].p, flight[i].w)
 		}
 	}()
-	take := func(f *piece) error {
+	finish := func(f *piece) error {
 		if f.w.Size == 0 {
 			return nil
 		}
 		if err := f.p.Wait(ctx); err != nil {
 			return err
 		}
-		if err := ch.dev.drainWide(f.dst, f.w); err != nil {
+		if err := ch.dev.copyShared(f.dst, ch.dev.bytes(f.w)); err != nil {
 			return err
 		}
-		ch.dev.staging.give(f.w)
+		ch.dev.staging.release(f.w)
 		f.w, f.dst = abi.Window{}, nil
 		return nil
 	}
 	for i := 0; len(dst) > 0; i++ {
 		f := &flight[i%len(flight)]
-		if err := take(f); err != nil {
+		if err := finish(f); err != nil {
 			return err
 		}
 		n := min(len(dst), chunk)
 		var err error
-		// Who holds windows does not wait for others', who may do the same.
-		f.w, err = ch.dev.staging.take(uint64(n), stagingAlign)
+		// A copy that holds windows must not wait for another's windows: the other may wait for
+		// ours.
+		f.w, err = ch.dev.staging.alloc(uint64(n), stagingAlign)
 		for k := 1; err != nil && k < len(flight); k++ {
-			if err = take(&flight[(i+k)%len(flight)]); err != nil {
+			if err = finish(&flight[(i+k)%len(flight)]); err != nil {
 				return err
 			}
-			f.w, err = ch.dev.staging.take(uint64(n), stagingAlign)
+			f.w, err = ch.dev.staging.alloc(uint64(n), stagingAlign)
 		}
 		if err != nil {
 			if f.w, err = ch.window(ctx, uint64(n)); err != nil {
 				return err
 			}
 		}
-		f.p.lent = true
+		f.p.windowInUse = true
 		var e abi.Entry
 		abi.Transfer{Dst: f.w.Offset, Src: uint64(src), Size: uint64(n)}.Encode(&e)
 		if err := ch.enqueue(ctx, &f.p, &e, abi.Header{Op: abi.OpCopyOut}, nil); err != nil {
@@ -196,21 +163,40 @@ func (ch *Channel) copyOut(ctx context.Context, dst []byte, src Ptr) error {
 		}
 		f.dst, dst, src = dst[:n], dst[n:], src+Ptr(n)
 	}
-	// The oldest piece first.
 	var errs error
 	for i := range flight {
-		errs = errors.Join(errs, take(&flight[i]))
+		errs = errors.Join(errs, finish(&flight[i]))
 	}
 	return errs
 }
 
 // Copy copies within the context's GPU memory.
 func (ch *Channel) Copy(ctx context.Context, dst, src Ptr, bytes uint64) (*Pending, error) {
-	var e abi.Entry
-	abi.Transfer{Dst: uint64(dst), Src: uint64(src), Size: bytes}.Encode(&e)
-	p := new(Pending)
-	if err := ch.enqueue(ctx, p, &e, abi.Header{Op: abi.OpCopy}, nil); err != nil {
+	p, err := ch.send(ctx, abi.OpCopy, abi.Transfer{Dst: uint64(dst), Src: uint64(src), Size: bytes})
+	if err != nil {
 		return nil, fmt.Errorf("copy %d bytes from %#x to %#x: %w", bytes, uint64(src), uint64(dst), err)
+	}
+	return p, nil
+}
+
+// Box is a pitched copy of up to three dimensions within GPU memory: DepthSlices slices of
+// HeightRows rows of WidthBytes bytes.
+type Box struct {
+	Dst, Src                            Ptr
+	DstPitch, SrcPitch                  uint32 // bytes from row to row
+	DstSliceRows, SrcSliceRows          uint32 // rows from slice to slice
+	WidthBytes, HeightRows, DepthSlices uint32
+}
+
+// CopyBox copies a box within the context's GPU memory.
+func (ch *Channel) CopyBox(ctx context.Context, b Box) (*Pending, error) {
+	p, err := ch.send(ctx, abi.OpCopy3D, abi.Copy3D{
+		Dst: uint64(b.Dst), Src: uint64(b.Src), DstPitch: b.DstPitch, SrcPitch: b.SrcPitch,
+		DstRows: b.DstSliceRows, SrcRows: b.SrcSliceRows,
+		Width: b.WidthBytes, Height: b.HeightRows, Depth: b.DepthSlices,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copy a box to %#x: %w", uint64(b.Dst), err)
 	}
 	return p, nil
 }
@@ -222,16 +208,14 @@ func (ch *Channel) Set(ctx context.Context, dst Ptr, value uint32, width int, co
 
 // Set2D fills rows of count elements, pitch bytes apart.
 func (ch *Channel) Set2D(ctx context.Context, dst Ptr, pitch uint64, value uint32, width int, count, rows uint64) (*Pending, error) {
-	var e abi.Entry
-	abi.Set{Dst: uint64(dst), Count: count, Pitch: pitch, Rows: rows, Value: value, Width: uint32(width)}.Encode(&e)
-	p := new(Pending)
-	if err := ch.enqueue(ctx, p, &e, abi.Header{Op: abi.OpSet}, nil); err != nil {
+	p, err := ch.send(ctx, abi.OpSet, abi.Set{Dst: uint64(dst), Count: count, Pitch: pitch, Rows: rows, Value: value, Width: uint32(width)})
+	if err != nil {
 		return nil, fmt.Errorf("set %d×%d elements at %#x: %w", rows, count, uint64(dst), err)
 	}
 	return p, nil
 }
 
-// CopyIn copies src to GPU memory and returns when it is there.
+// CopyIn copies src to GPU memory and returns when the copy is complete.
 func (c *Context) CopyIn(ctx context.Context, dst Ptr, src []byte) error {
 	p, err := c.Own().CopyIn(ctx, dst, src)
 	if err != nil {
@@ -246,22 +230,4 @@ func (c *Context) CopyIn(ctx context.Context, dst Ptr, src []byte) error {
 // CopyOut copies GPU memory to dst.
 func (c *Context) CopyOut(ctx context.Context, dst []byte, src Ptr) error {
 	return c.Own().CopyOut(ctx, dst, src)
-}
-
-// Copy copies within GPU memory and returns when it is done.
-func (c *Context) Copy(ctx context.Context, dst, src Ptr, bytes uint64) error {
-	p, err := c.Own().Copy(ctx, dst, src, bytes)
-	if err != nil {
-		return err
-	}
-	return p.Wait(ctx)
-}
-
-// Set fills GPU memory and returns when it is done.
-func (c *Context) Set(ctx context.Context, dst Ptr, value uint32, width int, count uint64) error {
-	p, err := c.Own().Set(ctx, dst, value, width, count)
-	if err != nil {
-		return err
-	}
-	return p.Wait(ctx)
 }

@@ -13,32 +13,32 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Module is loaded code. It lives as long as its context, or until Unload.
+// Module is loaded code. It lives until Unload or until its context ends.
 type Module struct {
 	ctx    *Context
 	handle uint64
 	forms  *variants
-	// refused is why kernels can't be launched that the GPU can't execute, by name.
+	// refused holds, by name, why kernels that the GPU can't execute can't be launched.
 	refused map[string]string
 
 	mu        sync.Mutex
 	functions map[string]*Function
 }
 
-// logBytes bounds what a compiler may say about a module.
+// logBytes bounds the compiler's messages about a module.
 const logBytes = 16 << 10
 
-// LoadModule loads PTX, or machine code where the device takes it. An error of the
-// compiler is an [*Error] with its messages as Detail.
+// LoadModule loads PTX, or machine code if the device takes it. An error of the compiler is an
+// [*Error] with its messages in Detail.
 //
-// Where the context makes kernels preemptible ([ContextOptions]), forms of them that
-// leave the GPU when asked are loaded along; [Function.Preemption] tells which. What
-// can't be made, or the host does not take, is left out.
+// If the context makes kernels preemptible ([ContextOptions]), their preemptible forms are loaded
+// too; [Function.Preemption] describes them. Forms that can't be made, or that the host refuses, are
+// left out.
 //
-// A kernel that the GPU can't execute, since it uses textures for example, does not
-// keep the others from being loaded: launching it is an error.
+// A kernel that the GPU can't execute, for example because it uses textures, does not keep the
+// others from being loaded: only launching it is an error.
 func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error) {
-	v := c.forms(ctx, image)
+	v := c.makeForms(ctx, image)
 	m := &Module{ctx: c, forms: v, functions: map[string]*Function{}}
 	if v.image != nil {
 		handle, refused, err := c.load(ctx, v.image)
@@ -51,7 +51,7 @@ func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error)
 		if !ok || failed.Status.Poisons() {
 			return nil, fmt.Errorf("load a module of %d bytes: %w", len(image), err)
 		}
-		m.forms = &variants{why: Preemption{Reason: reasonRefused, Detail: failed.Error()}}
+		m.forms = &variants{unlisted: Preemption{Reason: reasonRefused, Detail: failed.Error()}}
 	}
 	var err error
 	if m.handle, m.refused, err = c.load(ctx, image); err != nil {
@@ -60,63 +60,56 @@ func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error)
 	return m, nil
 }
 
-// forms makes forms of a module's kernels, if that is wanted.
-func (c *Context) forms(ctx context.Context, image []byte) *variants {
+// makeForms makes the forms of a module's kernels, if the context asks for them.
+func (c *Context) makeForms(ctx context.Context, image []byte) *variants {
 	p := c.preempt
-	if p.why.Reason != "" {
-		return &variants{why: p.why}
+	if p.disabled.Reason != "" {
+		return &variants{unlisted: p.disabled}
 	}
 	if err := p.identify(ctx, c); err != nil {
-		return &variants{why: Preemption{Reason: reasonUnknown, Detail: err.Error()}}
+		return &variants{unlisted: Preemption{Reason: reasonUnknown, Detail: err.Error()}}
 	}
 	return p.variants(ctx, image, int(c.dev.staging.size/2)-logBytes)
 }
 
-// load loads an image as it is. It returns why kernels can't be launched, by name.
+// load loads an image as it is. refused holds, by name, why kernels can't be launched.
 func (c *Context) load(ctx context.Context, image []byte) (handle uint64, refused map[string]string, err error) {
-	ch := c.Own()
-	w, err := ch.window(ctx, uint64(len(image))+logBytes)
-	if err != nil {
-		return 0, nil, err
-	}
-	p := Pending{lent: true}
-	defer func() { ch.leave(&p, w) }()
-	if _, err := ch.dev.fill(w, image); err != nil {
-		return 0, nil, err
-	}
-	log := w.Offset + uint64(len(image))
-	var e abi.Entry
-	abi.Module{
-		Image: abi.Window{Offset: w.Offset, Size: uint64(len(image))},
-		Log:   log, LogBytes: logBytes,
-	}.Encode(&e)
-	err = ch.enqueue(ctx, &p, &e, abi.Header{Op: abi.OpModuleLoad}, nil)
-	if err == nil {
-		err = p.Wait(ctx)
-	}
-	said := ""
-	if p.Done() {
-		if n := p.value()[1]; n > 0 && n <= logBytes {
-			text := make([]byte, n)
-			if ch.dev.drain(text, abi.Window{Offset: log, Size: n}) == nil {
-				said = strings.TrimRight(string(text), "\x00\n")
+	ch, dev := c.Own(), c.dev
+	err = ch.withWindow(ctx, uint64(len(image))+logBytes, func(p *Pending, w abi.Window) error {
+		if err := dev.copyShared(dev.bytes(w), image); err != nil {
+			return err
+		}
+		log := w.Offset + uint64(len(image))
+		err := ch.run(ctx, p, abi.OpModuleLoad, abi.Module{
+			Image: abi.Window{Offset: w.Offset, Size: uint64(len(image))},
+			Log:   log, LogBytes: logBytes,
+		}, nil)
+		messages := ""
+		if p.Done() {
+			if n := p.value()[1]; n > 0 && n <= logBytes {
+				text := make([]byte, n)
+				if dev.copyShared(text, dev.bytes(abi.Window{Offset: log, Size: n})) == nil {
+					messages = strings.TrimRight(string(text), "\x00\n")
+				}
 			}
 		}
-	}
-	if failed := (*Error)(nil); errors.As(err, &failed) && failed.Detail == "" {
-		failed.Detail = said
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	return p.value()[0], refusals(said), nil
+		if failed := (*Error)(nil); errors.As(err, &failed) && failed.Detail == "" {
+			failed.Detail = messages
+		}
+		if err == nil {
+			handle, refused = p.value()[0], refusals(messages)
+		}
+		return err
+	})
+	return handle, refused, err
 }
 
-// refusals reads what is said of a module that was loaded: a line for each kernel that
-// can't be launched, which begins with "kernel NAME, ".
-func refusals(said string) map[string]string {
+// refusals parses the messages about a module that was loaded: a line for each kernel that can't be
+// launched, which begins with "kernel NAME, ".
+func refusals(messages string) map[string]string {
 	var why map[string]string
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(messages) {
+
 		line = strings.TrimSuffix(line, "\n")
 		rest, ok := strings.CutPrefix(line, "kernel ")
 		if name, _, named := strings.Cut(rest, ", "); ok && named {
@@ -129,46 +122,40 @@ func refusals(said string) map[string]string {
 	return why
 }
 
-// Unload unloads the module; its functions must not be used after.
+// Unload unloads the module. Its functions must not be used afterwards.
 func (m *Module) Unload(ctx context.Context) error {
-	var e abi.Entry
-	abi.Handle{Handle: m.handle}.Encode(&e)
-	if _, err := m.ctx.Own().call(ctx, &e, abi.OpModuleUnload, 0, nil); err != nil {
+	if _, err := m.ctx.Own().call(ctx, abi.OpModuleUnload, abi.Handle{Handle: m.handle}); err != nil {
 		return fmt.Errorf("unload a module: %w", err)
 	}
 	return nil
 }
 
-// lookup asks for something by name.
-func (m *Module) lookup(ctx context.Context, op abi.Opcode, name string) ([3]uint64, error) {
+// lookup finds a function or variable by name.
+func (m *Module) lookup(ctx context.Context, op abi.Opcode, name string) (v [3]uint64, err error) {
 	ch := m.ctx.Own()
 	l := abi.Lookup{Module: m.handle, NameBytes: uint32(len(name))}
-	var e abi.Entry
 	if ch.inline(len(name)) {
-		l.Encode(&e)
-		return ch.call(ctx, &e, op, 0, []byte(name))
+		var p Pending
+		if err := ch.run(ctx, &p, op, l, []byte(name)); err != nil {
+			return v, err
+		}
+		return p.value(), nil
 	}
-	w, err := ch.window(ctx, uint64(len(name)))
-	if err != nil {
-		return [3]uint64{}, err
-	}
-	p := Pending{lent: true}
-	defer func() { ch.leave(&p, w) }()
-	if _, err := ch.dev.fill(w, []byte(name)); err != nil {
-		return [3]uint64{}, err
-	}
-	l.Name = w.Offset
-	l.Encode(&e)
-	if err := ch.enqueue(ctx, &p, &e, abi.Header{Op: op}, nil); err != nil {
-		return [3]uint64{}, err
-	}
-	if err := p.Wait(ctx); err != nil {
-		return [3]uint64{}, err
-	}
-	return p.value(), nil
+	err = ch.withWindow(ctx, uint64(len(name)), func(p *Pending, w abi.Window) error {
+		if err := ch.dev.copyShared(ch.dev.bytes(w), []byte(name)); err != nil {
+			return err
+		}
+		l.Name = w.Offset
+		if err := ch.run(ctx, p, op, l, nil); err != nil {
+			return err
+		}
+		v = p.value()
+		return nil
+	})
+	return v, err
 }
 
-// inline reports whether n bytes of data can travel in the ring.
+// inline reports whether n bytes of data fit in the ring itself.
 func (ch *Channel) inline(n int) bool {
 	return n > 0 && ch.dev.info.Features&abi.FeatureInline != 0 && abi.MoreFor(n) <= abi.MaxMore
 }
@@ -182,7 +169,7 @@ func (m *Module) Global(ctx context.Context, name string) (Ptr, uint64, error) {
 	return Ptr(v[0]), v[1], nil
 }
 
-// Param is one parameter of a function: its place in the parameter space.
+// Param is the place of a function's parameter in the parameter space.
 type Param struct{ Offset, Size int }
 
 // Function is a kernel of a module.
@@ -193,18 +180,18 @@ type Function struct {
 
 	paramBytes int
 	count      int
-	params     []Param // nil where the device does not tell
+	params     []Param // nil if the device does not report them
 
-	refused string // why it can't be launched, where the GPU can't execute it
+	refused string // why the GPU can't execute it, or ""
 
-	forms *forms     // nil where there is only the original
-	why   Preemption // why, then
+	forms   *forms     // nil if the kernel has only the original
+	noForms Preemption // why, in that case
 }
 
-// maxParams bounds what a host can make us ask for.
+// maxParams bounds how many parameters a host can make the driver ask for.
 const maxParams = 4096
 
-// Function looks a kernel up by its name.
+// Function looks up a kernel by name.
 func (m *Module) Function(ctx context.Context, name string) (*Function, error) {
 	m.mu.Lock()
 	f := m.functions[name]
@@ -241,11 +228,11 @@ func (m *Module) Function(ctx context.Context, name string) (*Function, error) {
 func (m *Module) findForms(ctx context.Context, f *Function) error {
 	r := m.forms.kernels[f.name]
 	if r == nil {
-		f.why = m.forms.why
+		f.noForms = m.forms.unlisted
 		return nil
 	}
 	p := m.ctx.preempt
-	k := &forms{ctx: m.ctx, original: f.handle, waits: r.waits, key: r.key, offered: r.offered, before: r.record, info: Preemption{Kernel: f.name, Forms: r.made, Reason: r.reason, Detail: r.detail}}
+	k := &forms{ctx: m.ctx, original: f.handle, ordered: r.ordered, key: r.key, offered: r.offered, recalled: r.record, info: Preemption{Kernel: f.name, Forms: r.made, Reason: r.reason, Detail: r.detail}}
 	for _, form := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
 		if r.made&form == 0 {
 			continue
@@ -256,7 +243,7 @@ func (m *Module) findForms(ctx context.Context, f *Function) error {
 		}
 		k.handles[bit(form)] = v[0]
 	}
-	f.why = k.info
+	f.noForms = k.info
 	if r.made != 0 {
 		k.tuner = tune.New(p.opts.Wanted, r.made)
 		k.tuner.Recall(r.record)
@@ -264,12 +251,12 @@ func (m *Module) findForms(ctx context.Context, f *Function) error {
 	} else if r.short {
 		f.forms = k
 	}
-	p.begin()
-	p.note(k)
+	p.startFlusher()
+	p.markDirty(k)
 	return nil
 }
 
-// layout asks for all parameters at once.
+// layout asks for all parameters, without waiting for each in turn.
 func (f *Function) layout(ctx context.Context) ([]Param, error) {
 	ch := f.module.ctx.Own()
 	asked := make([]Pending, f.count)
@@ -300,15 +287,12 @@ func (f *Function) Name() string { return f.name }
 // ParamBytes returns the size of the kernel's parameter space.
 func (f *Function) ParamBytes() int { return f.paramBytes }
 
-// Params returns where the kernel's parameters lie, or nil where the device does not
-// tell.
+// Params returns the places of the kernel's parameters, or nil if the device does not report them.
 func (f *Function) Params() []Param { return slices.Clone(f.params) }
 
-// Attribute reads an attribute of the kernel, by the numbers of package abi.
+// Attribute returns an attribute of the kernel. Package abi has the numbers, which are CUDA's.
 func (f *Function) Attribute(ctx context.Context, attribute uint32) (uint64, error) {
-	var e abi.Entry
-	abi.Query{Handle: f.handle, Key: attribute}.Encode(&e)
-	v, err := f.module.ctx.Own().call(ctx, &e, abi.OpFunctionAttribute, 0, nil)
+	v, err := f.module.ctx.Own().call(ctx, abi.OpFunctionAttribute, abi.Query{Handle: f.handle, Key: attribute})
 	if err != nil {
 		return 0, fmt.Errorf("function %q: attribute %d: %w", f.name, attribute, err)
 	}
@@ -317,9 +301,7 @@ func (f *Function) Attribute(ctx context.Context, attribute uint32) (uint64, err
 
 // Occupancy returns how many blocks of the kernel an SM holds at once.
 func (f *Function) Occupancy(ctx context.Context, blockThreads int, sharedBytes uint64) (int, error) {
-	var e abi.Entry
-	abi.Occupancy{Function: f.handle, BlockThreads: uint32(blockThreads), SharedBytes: sharedBytes}.Encode(&e)
-	v, err := f.module.ctx.Own().call(ctx, &e, abi.OpOccupancy, 0, nil)
+	v, err := f.module.ctx.Own().call(ctx, abi.OpOccupancy, abi.Occupancy{Function: f.handle, BlockThreads: uint32(blockThreads), SharedBytes: sharedBytes})
 	if err != nil {
 		return 0, fmt.Errorf("function %q: occupancy: %w", f.name, err)
 	}

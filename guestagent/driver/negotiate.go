@@ -10,46 +10,46 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// part is a bus that has less than the whole of its device, which somebody else has
-// negotiated with and sets the registers of.
-type part interface {
+// partialBus is a bus to a part of a device. The agent has negotiated with the device and writes its
+// control registers.
+type partialBus interface {
 	Allotment() allot.Allotment
 	Set(offset, value uint32) (abi.ErrorCode, error)
 }
 
-// negotiate finds out what the device is and what of it is ours.
+// negotiate finds out what the device is and which part of it belongs to this program.
 func (d *Device) negotiate() error {
-	p, ok := d.bus.(part)
+	p, ok := d.bus.(partialBus)
 	if !ok {
 		var err error
-		d.info, d.mine, err = Negotiate(d.bus)
+		d.info, d.allotment, err = Negotiate(d.bus)
 		return err
 	}
 	rings, windows, err := d.identify(true)
 	if err != nil {
 		return err
 	}
-	d.mine = p.Allotment()
-	if !partOf(d.mine.Shared, windows) || !partOf(d.mine.Rings, rings) ||
-		slices.ContainsFunc(d.mine.Contexts, func(i int) bool { return i < 0 || i >= d.info.Contexts }) ||
-		slices.ContainsFunc(d.mine.Channels, func(i int) bool { return i < 0 || i >= d.info.Channels }) ||
-		len(d.mine.Vectors) < d.bus.Vectors() {
-		return fmt.Errorf("the agent allots what there is not: %+v", d.mine)
+	d.allotment = p.Allotment()
+	if !validPart(d.allotment.Shared, windows) || !validPart(d.allotment.Rings, rings) ||
+		slices.ContainsFunc(d.allotment.Contexts, func(i int) bool { return i < 0 || i >= d.info.Contexts }) ||
+		slices.ContainsFunc(d.allotment.Channels, func(i int) bool { return i < 0 || i >= d.info.Channels }) ||
+		len(d.allotment.Vectors) < d.bus.Vectors() {
+		return fmt.Errorf("the agent allots what there is not: %+v", d.allotment)
 	}
-	d.info.Contexts, d.info.Channels = len(d.mine.Contexts), len(d.mine.Channels)
+	d.info.Contexts, d.info.Channels = len(d.allotment.Contexts), len(d.allotment.Channels)
 	return nil
 }
 
-// partOf tells whether a program can have w of a part of BAR2: some of it, or nothing of
-// nothing.
-func partOf(w, all abi.Window) bool {
+// validPart reports whether w, a program's part of an area of BAR2, lies in the area and is not
+// empty, or whether both are empty.
+func validPart(w, all abi.Window) bool {
 	end, ok := w.End()
 	most, _ := all.End()
 	return w == abi.Window{} && all.Size == 0 || w.Size > 0 && ok && w.Offset >= all.Offset && end <= most
 }
 
-// Negotiate agrees with the device behind a bus on a version and features, and
-// returns what it is and the whole of it. There must be no context.
+// Negotiate agrees with the device behind a bus on a version and features. It returns the device's
+// description and an allotment of the whole device. There must be no context.
 func Negotiate(bus Bus) (Info, allot.Allotment, error) {
 	d := &Device{bus: bus, shared: bus.Shared()}
 	rings, windows, err := d.identify(false)
@@ -68,9 +68,8 @@ func Negotiate(bus Bus) (Info, allot.Allotment, error) {
 	return d.info, allot.Whole(d.info.Contexts, d.info.Channels, bus.Vectors(), rings, windows), nil
 }
 
-// identify reads the identity page: what can be negotiated, or what was. It returns
-// what of BAR2 is for rings, which is nothing where they may lie among windows, and what
-// is for windows.
+// identify reads the identity page, with the limits of negotiation or, if negotiated, its result. It
+// returns the areas of BAR2 for rings and for windows. rings is empty if rings may lie among windows.
 func (d *Device) identify(negotiated bool) (rings, windows abi.Window, err error) {
 	read := func(reg uint32) uint32 {
 		v, e := d.bus.Read(reg)
@@ -130,11 +129,11 @@ func (d *Device) identify(negotiated bool) (rings, windows abi.Window, err error
 	return rings, abi.Window{Offset: header + forRings, Size: size - header - forRings}, nil
 }
 
-// set writes a register and asks whether that was refused.
+// set writes a register and returns the device's refusal as an error.
 func (d *Device) set(reg, v uint32) error {
 	var code abi.ErrorCode
 	var err error
-	if p, ok := d.bus.(part); ok {
+	if p, ok := d.bus.(partialBus); ok {
 		code, err = p.Set(reg, v)
 	} else {
 		code, err = Set(d.bus, reg, v)
@@ -145,8 +144,8 @@ func (d *Device) set(reg, v uint32) error {
 	return err
 }
 
-// Set writes a register and asks the device whether that was refused. It is several
-// accesses: one goroutine calls it at a time.
+// Set writes a register and returns the device's error code. It makes several accesses, so only one
+// goroutine may call it at a time.
 func Set(bus Bus, reg, v uint32) (abi.ErrorCode, error) {
 	if err := bus.Write(abi.RegError, 0); err != nil {
 		return 0, err

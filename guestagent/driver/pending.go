@@ -8,81 +8,80 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Pending is a command under way. It may be used for another command once it is
-// done. Its zero value is done.
+// Pending is a command under way. It may be used for another command when it is done. Its zero value
+// is done.
 type Pending struct {
-	ch   *Channel
-	op   abi.Opcode
-	last uint64 // the channel's commands before it; of a batch, before its last
-	left uint64 // completions still to come; more than one for a batch
-	busy atomic.Bool
+	ch        *Channel
+	op        abi.Opcode
+	last      uint64 // index of the command in its channel; of a batch, of its last command
+	remaining uint64 // completions yet to come; more than one for a batch
+	busy      atomic.Bool
 
-	window abi.Window                 // given back when it is done
-	host   atomic.Pointer[HostMemory] // kept until it is done
-	lent   bool                       // a goroutine still reads a window of this command: see leave
-	result abi.Completion
-	err    error  // instead of a result
-	chosen chosen // of a launch
-	behind bool   // it was sent while others of its channel were under way
+	window      abi.Window                 // released when it is done
+	host        atomic.Pointer[HostMemory] // released when it is done
+	windowInUse bool                       // a goroutine still reads a window of this command, see returnWindow
+	result      abi.Completion
+	err         error      // instead of a result
+	form        launchForm // of a launch
+	queued      bool       // it was sent while others of its channel were under way
 }
 
-// begin makes p a batch of n commands that ends with the channel's command last.
+// begin makes p a batch of n commands of which last is the index of the last.
 func (p *Pending) begin(ch *Channel, op abi.Opcode, n, last uint64) {
-	p.ch, p.op, p.left, p.last = ch, op, n, last
+	p.ch, p.op, p.remaining, p.last = ch, op, n, last
 	p.result, p.err = abi.Completion{}, nil
 	p.busy.Store(true)
 }
 
-// complete takes one completion; the channel's leader calls it. The first failure of
-// a batch is its result.
+// complete records one completion; the channel's leader calls it. The result of a batch is its first
+// failure.
 func (p *Pending) complete(c *abi.Completion) {
 	if p.result.Status == abi.StatusOK {
 		p.result = *c
 	}
-	before := p.ch.gpuEnd
-	p.ch.gpuEnd = max(before, c.End)
-	if p.left--; p.left > 0 {
+	before := p.ch.lastEnd
+	p.ch.lastEnd = max(before, c.End)
+	if p.remaining--; p.remaining > 0 {
 		return
 	}
-	if p.chosen.forms != nil {
-		if !p.behind {
+	if p.form.forms != nil {
+		if !p.queued {
 			before = 0
 		}
-		p.chosen.ended(&p.result, before)
-		p.chosen = chosen{form: p.chosen.form}
+		p.form.finish(&p.result, before)
+		p.form = launchForm{form: p.form.form}
 	}
-	if p.lent {
-		p.ch.keep.Lock()
-		defer p.ch.keep.Unlock()
+	if p.windowInUse {
+		p.ch.windowsMu.Lock()
+		defer p.ch.windowsMu.Unlock()
 	}
 	if p.window.Size != 0 {
-		p.ch.dev.staging.give(p.window)
+		p.ch.dev.staging.release(p.window)
 		p.window = abi.Window{}
 	}
-	p.letGo()
+	p.releaseHost()
 	p.busy.Store(false)
 }
 
-// letGo lets go of the host memory that the command names, once.
-func (p *Pending) letGo() {
+// releaseHost releases the host memory that the command uses, once.
+func (p *Pending) releaseHost() {
 	if p.host.Load() == nil {
-		return // as nearly always
+		return // the usual case
 	}
 	if m := p.host.Swap(nil); m != nil {
-		m.drop()
+		m.release()
 	}
 }
 
-// Done reports whether the command has completed, as far as completions were read
-// lately; it does not read them.
+// Done reports whether the command has completed, as far as completions have been read; it does not
+// read them.
 func (p *Pending) Done() bool { return !p.busy.Load() }
 
-// Wait waits until the command has completed and returns its error: an [*Error], or
-// why its channel or ctx ended. A command whose ctx ended goes on and can be waited
-// for again.
+// Wait waits until the command has completed and returns its error: an [*Error], or the reason for
+// which its channel or ctx ended. A command whose ctx ended continues and can be waited for again.
 func (p *Pending) Wait(ctx context.Context) error {
 	if p.busy.Load() {
-		if err := p.ch.await(ctx, goal{p: p}); err != nil {
+		if err := p.ch.await(ctx, target{command: p}); err != nil {
 			return err
 		}
 	}
@@ -95,8 +94,8 @@ func (p *Pending) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Times returns when the GPU began and ended the command, on its own clock; zero
-// for commands that do nothing on the GPU, and before it is done.
+// Times returns when the GPU began and ended the command, on the GPU's clock. They are zero before
+// the command is done and for commands that do nothing on the GPU.
 func (p *Pending) Times() (start, end time.Duration) {
 	if p.busy.Load() {
 		return 0, 0
@@ -104,28 +103,26 @@ func (p *Pending) Times() (start, end time.Duration) {
 	return time.Duration(p.result.Start), time.Duration(p.result.End)
 }
 
-// Form returns the form in which a launch went that has ended; 0 for the original.
+// Form returns the form of a completed launch; 0 means the original.
 func (p *Pending) Form() abi.PreemptForm {
 	if p.busy.Load() {
 		return 0
 	}
-	return p.chosen.form
+	return p.form.form
 }
 
-// Evictions returns how often a launch that has ended was taken off the GPU for
-// others meanwhile.
+// Evictions returns how often a completed launch was evicted.
 func (p *Pending) Evictions() uint64 {
-	if p.busy.Load() || p.chosen.form == 0 {
+	if p.busy.Load() || p.form.form == 0 {
 		return 0
 	}
 	return p.result.Value[0]
 }
 
-// value returns the command's answers.
+// value returns the command's results.
 func (p *Pending) value() [3]uint64 { return p.result.Value }
 
-// errorOf makes an error of a completion. For a fault it asks the host, once a
-// context, what it was.
+// errorOf returns a completion's error. For a fault it asks the host, once a context, for its text.
 func (ch *Channel) errorOf(ctx context.Context, c *abi.Completion) error {
 	e := &Error{Op: c.Op, Status: c.Status}
 	if c.Status.Poisons() && c.Op != abi.OpLastFault {
@@ -137,13 +134,11 @@ func (ch *Channel) errorOf(ctx context.Context, c *abi.Completion) error {
 // faultBytes bounds a fault's text.
 const faultBytes = 4096
 
-// faultPatience is how long to wait for a fault's text: the host may be unable to
-// give it.
-const faultPatience = time.Second
+// faultTimeout bounds the wait for a fault's text, which the host may be unable to give.
+const faultTimeout = time.Second
 
-// Fault returns the host's text about the fault that poisoned the context: kernel,
-// block, thread, line and address. It is empty without one, or when the host cannot
-// tell any more.
+// Fault returns the host's text about the fault that poisoned the context: kernel, block, thread,
+// line and address. It is empty if there was none or the host no longer knows it.
 func (c *Context) Fault(ctx context.Context) string {
 	c.mu.Lock()
 	text, own := c.fault, c.own
@@ -151,7 +146,7 @@ func (c *Context) Fault(ctx context.Context) string {
 	if text != "" || own == nil {
 		return text
 	}
-	ctx, cancel := context.WithTimeout(ctx, faultPatience)
+	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
 	text, err := own.text(ctx, abi.OpLastFault, faultBytes)
 	if err != nil {

@@ -12,48 +12,50 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// PreemptOptions say whether and how a context's kernels are made preemptible; the zero value will do.
+// PreemptOptions configure whether and how a context's kernels are made preemptible. The zero value
+// is usable.
 type PreemptOptions struct {
-	// Off leaves all kernels as they are.
+	// Off leaves all kernels as they were written.
 	Off bool
-	// Wanted is what is wanted of a form: latency and overhead.
+	// Wanted is the latency and overhead that forms should have.
 	Wanted tune.Parameters
-	// Forms are those that are made; 0: all, but none of kernels that are known to be short.
+	// Forms are those to make; 0 means all, but none of kernels that are known to be short.
 	Forms abi.PreemptForm
-	// Memory keeps what was learned about kernels for the next module or program; nil: for as long as the device is
-	// open. A [cache.File] is one, and an [AgentBus] another.
+	// Memory keeps what was learned about kernels for the next module or program; nil keeps it as
+	// long as the device is open. [cache.File] and [AgentBus] implement it.
 	Memory Memory
 }
 
 // Memory keeps what programs learn about kernels.
 type Memory interface {
-	// Recall returns what is known of those kernels, in any order.
+	// Recall returns what is known about those kernels, in any order.
 	Recall(ctx context.Context, keys []cache.Key) ([]cache.Entry, error)
-	// Learn takes in what was learned, in place of what was known.
+	// Learn replaces what is known about the entries' kernels.
 	Learn(ctx context.Context, entries []cache.Entry) error
 }
 
-// Preempt says in which form to launch a kernel, in place of the form that its measured cost would choose.
+// Preempt selects the form of a launch, in place of the choice by measured cost.
 type Preempt struct {
 	// Form is one form, 0 the original.
 	Form abi.PreemptForm
-	// Group is how many tasks a block runs for a look, or fetches at a time; 0: 1 (single) or 8.
+	// Group is how many tasks a block runs for each check of the evict word, or fetches at a time;
+	// 0 means 1 (single) or 8.
 	Group uint32
-	// Every is how many fetches a persistent block makes for a look; 0: 1.
+	// Every is how many fetches a persistent block makes for each check; 0 means 1.
 	Every uint32
 }
 
-// usualGroup is for a coarse or persistent form that was asked for without a number.
-const usualGroup = 8
+// defaultGroup is the group of a coarse or persistent form that was asked for without one.
+const defaultGroup = 8
 
-// choice fills in what is zero.
+// choice replaces zeros by defaults.
 func (p Preempt) choice() abi.Preempt {
 	c := abi.Preempt{Form: p.Form, Group: p.Group, Every: p.Every}
 	if c.Form == 0 {
 		return abi.Preempt{}
 	}
 	if c.Group == 0 {
-		c.Group = usualGroup
+		c.Group = defaultGroup
 		if c.Form == abi.PreemptSingle {
 			c.Group = 1
 		}
@@ -64,77 +66,77 @@ func (p Preempt) choice() abi.Preempt {
 	return c
 }
 
-// Preemption is what is known of a kernel's forms.
+// Preemption describes a kernel's forms.
 type Preemption struct {
 	Kernel string
-	// Forms are those that launches choose from beside the original. Reason says why there are none, or not more, in
-	// a word from a list, and Detail more.
+	// Forms are those that launches choose from beside the original. Reason says in a fixed word why
+	// there are none, or fewer than could be; Detail explains it.
 	Forms          abi.PreemptForm
 	Reason, Detail string
-	// Launches is how many there were, and Preemptible how many of them in another form than the original. Evictions
-	// is how often they were taken off the GPU.
+	// Launches counts all launches, Preemptible those in another form than the original, Evictions
+	// how often they were evicted.
 	Launches, Preemptible, Evictions uint64
-	// Classes are what was measured and chosen for grids of several sizes.
+	// Classes are the measurements and choices for grids of several sizes.
 	Classes []tune.Report
 }
 
-// PreemptVariable is the environment variable that turns preemptible kernels off for programs that leave it to the
-// agent, with the value "off".
+// PreemptVariable is the environment variable that, set to "off", turns preemptible kernels off in
+// programs that leave the setting to the agent.
 const PreemptVariable = "VGPU_PREEMPT"
 
-// preemptOff reports whether the environment says so.
+// preemptOff reports whether the environment turns preemptible kernels off.
 func preemptOff() bool { return strings.EqualFold(os.Getenv(PreemptVariable), "off") }
 
-// Reasons beside those of package preempt, for kernels of a module that is loaded as it was written.
+// Reasons beside those of package preempt.
 const (
-	reasonOff      = "off"     // nobody asked for more
-	reasonHost     = "host"    // the host does not take preemptible launches
+	reasonOff      = "off"     // neither the program nor the agent asked for it
+	reasonHost     = "host"    // the host does not support preemptible launches
 	reasonNotPTX   = "not-ptx" // machine code
 	reasonSyntax   = "does-not-parse"
-	reasonTooLong  = "too-long"      // the module, or what becomes of it
-	reasonRefused  = "host-refused"  // the host loads the original only
-	reasonShort    = "short"         // known to end within the latency wanted
-	reasonUnknown  = "gpu-unknown"   // it does not say what it is
-	reasonNoneMade = "not-asked-for" // of the forms that there are
+	reasonTooLong  = "too-long"      // the module, or the text with its forms
+	reasonRefused  = "host-refused"  // the host loads only the original
+	reasonShort    = "short"         // known to end within the wanted latency
+	reasonUnknown  = "gpu-unknown"   // the GPU's name or size could not be read
+	reasonNoneMade = "not-asked-for" // none of the possible forms was asked for
 )
 
-// preempting is what a context knows about making kernels preemptible.
-type preempting struct {
-	opts PreemptOptions
-	why  Preemption // Reason and Detail, where all kernels stay as they are
+// preemption is the preemption state of a context.
+type preemption struct {
+	opts     PreemptOptions
+	disabled Preemption // Reason and Detail if no kernel is made preemptible
 
-	asking       sync.Mutex
-	gpu          string // "" until it was asked
+	gpuMu        sync.Mutex
+	gpu          string // "" until it was read
 	sms          int
 	threadsPerSM int
 
 	mu      sync.Mutex
-	dirty   map[*forms]struct{} // what was learned and not told yet; guarded by mu
-	told    chan struct{}       // holds one where something is dirty
+	dirty   map[*forms]struct{} // kernels with unsaved measurements; guarded by mu
+	wake    chan struct{}       // holds a value if dirty is not empty
 	stop    chan struct{}
-	stopped chan struct{} // closed when the teller has ended; nil: there is none
+	stopped chan struct{} // closed when the flusher has ended; nil if there is none
 }
 
-// preempter is a bus that says how its program's kernels are to be.
-type preempter interface{ Preempt() *PreemptOptions }
+// preemptBus is a bus that knows the setting for its program.
+type preemptBus interface{ Preempt() *PreemptOptions }
 
-// needed are the features without which kernels stay as they are.
+// needed are the features that preemptible launches need.
 const needed = abi.FeaturePreempt | abi.FeatureLaunchAttributes | abi.FeatureFunctions
 
-// newPreempting finds out what is wanted of a context.
-func (c *Context) newPreempting() *preempting {
+// newPreemption returns the preemption state of a new context.
+func (c *Context) newPreemption() *preemption {
 	o := c.opts.Preempt
 	if o == nil {
-		if b, ok := c.dev.bus.(preempter); ok {
+		if b, ok := c.dev.bus.(preemptBus); ok {
 			o = b.Preempt()
 		}
 	}
-	p := &preempting{dirty: map[*forms]struct{}{}, told: make(chan struct{}, 1), stop: make(chan struct{})}
+	p := &preemption{dirty: map[*forms]struct{}{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	switch missing := needed &^ c.dev.info.Features; {
 	case o == nil || o.Off:
-		p.why = Preemption{Reason: reasonOff}
+		p.disabled = Preemption{Reason: reasonOff}
 	case missing != 0:
-		p.why = Preemption{Reason: reasonHost, Detail: fmt.Sprintf("the host does not offer %v", missing)}
+		p.disabled = Preemption{Reason: reasonHost, Detail: fmt.Sprintf("the host does not offer %v", missing)}
 	}
 	if o != nil {
 		p.opts = *o
@@ -145,10 +147,10 @@ func (c *Context) newPreempting() *preempting {
 	return p
 }
 
-// identify asks the GPU what it is, once: measured times are kept by that.
-func (p *preempting) identify(ctx context.Context, c *Context) error {
-	p.asking.Lock()
-	defer p.asking.Unlock()
+// identify reads once which GPU this is. Measurements are kept per GPU.
+func (p *preemption) identify(ctx context.Context, c *Context) error {
+	p.gpuMu.Lock()
+	defer p.gpuMu.Unlock()
 	if p.gpu != "" {
 		return nil
 	}
@@ -171,11 +173,11 @@ func (p *preempting) identify(ctx context.Context, c *Context) error {
 	return nil
 }
 
-// Preemption tells in which forms the kernel can be launched, and why not in others.
+// Preemption describes the kernel's forms.
 func (f *Function) Preemption() Preemption {
 	k := f.forms
 	if k == nil {
-		p := f.why
+		p := f.noForms
 		p.Kernel = f.name
 		return p
 	}

@@ -19,7 +19,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// workPTX has a kernel that every form can be made of, and one that waits for all blocks of its grid.
+// workPTX has a kernel that has every form, and one that waits for all blocks of its grid.
 const workPTX = `.version 7.0
 .target sm_80
 .address_size 64
@@ -42,7 +42,7 @@ const workPTX = `.version 7.0
 }
 `
 
-// workKernels take as long as took says, in the fake's place.
+// workKernels are the host's kernels; each call takes as long as took returns.
 func workKernels(took func(drivertest.Call) time.Duration) map[string]drivertest.Kernel {
 	return map[string]drivertest.Kernel{"work": {Params: []int{8}, Took: took}, "cluster": {}}
 }
@@ -52,13 +52,13 @@ const (
 	every = early | abi.PreemptPersistent
 )
 
-// long is 10 ms for the original; the single form costs 10 %, the coarse one 1 % and the persistent one 3 %.
+// long takes 10 ms for the original; the single form costs 10 %, the coarse one 1 % and the persistent one 3 %.
 func long(c drivertest.Call) time.Duration {
 	percent := map[abi.PreemptForm]time.Duration{0: 100, abi.PreemptSingle: 110, abi.PreemptCoarse: 101, abi.PreemptPersistent: 103}
 	return 100 * time.Microsecond * percent[c.Preempt.Form]
 }
 
-// scene is a context that makes its kernels preemptible.
+// scene is a context with preemptible kernels.
 type scene struct {
 	t    testing.TB
 	host *drivertest.Host
@@ -83,8 +83,9 @@ func newScene(t testing.TB, opts drivertest.Options, o driver.ContextOptions) *s
 
 const blocks = 4096
 
-// TestSoonestOfBothForms has the early exit and persistent blocks, by what is made and measured where nothing is asked for:
-// where both are free, the launches go in the one that leaves sooner, though the other is cheaper, and else in the cheaper.
+// TestSoonestOfBothForms makes and measures the default forms, the early exit and persistent blocks.
+// If both cost nothing, launches use the one that leaves sooner, even if the other is cheaper;
+// otherwise they use the cheaper one.
 func TestSoonestOfBothForms(t *testing.T) {
 	for percent, want := range map[time.Duration]abi.PreemptForm{99: abi.PreemptPersistent, 101: abi.PreemptCoarse, 103: abi.PreemptCoarse} {
 		took := func(c drivertest.Call) time.Duration {
@@ -146,13 +147,13 @@ func TestPreemptibleByCost(t *testing.T) {
 	if n := s.host.GPU(0).Asked(); n != 4 { // of the original and its forms
 		t.Errorf("asked %d times for the occupancy", n)
 	}
-	// Task time tells by how many slots the tuner reckons: those that the host says.
+	// The task time shows how many slots the tuner assumes: those that the host reports.
 	if got, want := p.Classes[0].Task, 10*time.Millisecond*drivertest.SMs*drivertest.PerSM/blocks; got < want*99/100 || got > want*101/100 {
 		t.Errorf("a task is %v, want %v", got, want)
 	}
 }
 
-// TestForced launches in the form that a launch asks for.
+// TestForced launches in the form that each launch asks for.
 func TestForced(t *testing.T) {
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: every}})
 	if p := s.work.Preemption(); p.Forms != every {
@@ -207,7 +208,7 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// TestOriginalsAndWhy has what keeps kernels as they are.
+// TestOriginalsAndWhy covers what leaves kernels as they were written.
 func TestOriginalsAndWhy(t *testing.T) {
 	on := driver.ContextOptions{Preempt: &driver.PreemptOptions{}}
 	for name, c := range map[string]struct {
@@ -254,7 +255,7 @@ func TestOriginalsAndWhy(t *testing.T) {
 			s := newScene(t, drivertest.Options{SharedBytes: 64 << 20}, on)
 			text := c.text
 			if text[0] == 0x7f {
-				text = "." // the fake takes no machine code
+				text = "." // the fake has no machine code
 			}
 			mod, err := s.gpu.LoadModule(t.Context(), []byte(c.text))
 			if c.text[0] != '.' {
@@ -273,7 +274,7 @@ func TestOriginalsAndWhy(t *testing.T) {
 	}
 }
 
-// TestCooperativeStaysOriginal keeps launches as they are whose blocks must all be there at once.
+// TestCooperativeStaysOriginal checks that launches whose blocks must all be resident use the original.
 func TestCooperativeStaysOriginal(t *testing.T) {
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
 	a := abi.Attribute{ID: abi.AttributeCooperative}
@@ -283,7 +284,7 @@ func TestCooperativeStaysOriginal(t *testing.T) {
 	}
 }
 
-// TestFormsTooLargeStayOriginal launches no form of which an SM holds no block, whatever the tuner makes of the others.
+// TestFormsTooLargeStayOriginal never launches a form of which an SM holds no block, whatever the tuner's measurements.
 func TestFormsTooLargeStayOriginal(t *testing.T) {
 	for _, large := range []abi.PreemptForm{abi.PreemptPersistent, abi.PreemptCoarse | abi.PreemptPersistent, every} {
 		t.Run(large.String(), func(t *testing.T) {
@@ -293,7 +294,7 @@ func TestFormsTooLargeStayOriginal(t *testing.T) {
 			k["work"] = w
 			for _, asked := range []abi.PreemptForm{every, abi.PreemptPersistent} {
 				s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: asked}})
-				s.launch(200, nil) // each waits for its end, which would be an error
+				s.launch(200, nil) // each launch is waited for and must succeed
 				if p := s.work.Preemption(); (p.Preemptible > 0) != (asked&^large != 0) || p.Launches != 200 {
 					t.Errorf("%v of the forms %v: %+v", large, asked, p)
 				}
@@ -302,8 +303,9 @@ func TestFormsTooLargeStayOriginal(t *testing.T) {
 	}
 }
 
-// TestGridsThatFitStayOriginal keeps a grid as it is that the GPU holds at once, of whose forms it holds fewer blocks: its
-// blocks may need one another. A larger grid of the same class of shapes is launched in a form.
+// TestGridsThatFitStayOriginal checks that a grid which the GPU holds at once, but of whose forms it
+// holds fewer blocks, uses the original: its blocks may need one another. A larger grid of the same
+// class of shapes uses a form.
 func TestGridsThatFitStayOriginal(t *testing.T) {
 	k := workKernels(func(drivertest.Call) time.Duration { return 10 * time.Millisecond })
 	w := k["work"]
@@ -312,7 +314,7 @@ func TestGridsThatFitStayOriginal(t *testing.T) {
 	const slots = drivertest.SMs * drivertest.PerSM
 	grid := func(n uint32) func(*driver.Launch) { return func(l *driver.Launch) { l.Grid = driver.Dim{X: n} } }
 	for _, forms := range []abi.PreemptForm{early, every} {
-		for _, larger := range []bool{true, false} { // the tuner knows larger grids of the class, or this size alone
+		for _, larger := range []bool{true, false} { // the tuner knows larger grids of the class, or only this size
 			s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Forms: forms}})
 			if larger {
 				if got := s.launch(100, grid(2*slots-1)); got.Preempt.Form == 0 {
@@ -331,7 +333,7 @@ func TestGridsThatFitStayOriginal(t *testing.T) {
 	}
 }
 
-// TestLookBackInOneDimension keeps grids of several dimensions as they are where blocks wait for earlier ones.
+// TestLookBackInOneDimension checks that grids of several dimensions use the original if blocks wait for earlier ones.
 func TestLookBackInOneDimension(t *testing.T) {
 	const text = `.version 7.0
 .target sm_80
@@ -376,14 +378,14 @@ FIRST:
 	}
 }
 
-// TestEvictedAreNotMeasured leaves out what was taken off the GPU meanwhile.
+// TestEvictedAreNotMeasured checks that launches which were evicted don't count as measurements.
 func TestEvictedAreNotMeasured(t *testing.T) {
 	k := workKernels(long)
 	w := k["work"]
 	w.Evicted = func(c drivertest.Call) uint64 { return uint64(c.Preempt.Form) & uint64(abi.PreemptCoarse) }
 	k["work"] = w
 	s := newScene(t, drivertest.Options{Kernels: k}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
-	if got := s.launch(200, nil); got.Preempt.Form != 0 { // the single one is too dear, the coarse one never measured
+	if got := s.launch(200, nil); got.Preempt.Form != 0 { // the single form costs too much, the coarse one was never measured
 		t.Errorf("launched %+v", got)
 	}
 	if p := s.work.Preemption(); p.Evictions == 0 || p.Classes[0].Why != tune.WhyDear {
@@ -391,7 +393,7 @@ func TestEvictedAreNotMeasured(t *testing.T) {
 	}
 }
 
-// memory is a cache that may fail.
+// memory is a cache that can fail.
 type memory struct {
 	*cache.Cache
 	fail error
@@ -406,7 +408,7 @@ func (m *memory) Learn(ctx context.Context, entries []cache.Entry) error {
 	return errors.Join(m.Cache.Learn(ctx, entries), m.fail)
 }
 
-// TestRemembered has a second program begin with what the first one learned.
+// TestRemembered has a second program start with what the first one learned.
 func TestRemembered(t *testing.T) {
 	m := cache.New()
 	o := driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: m}}
@@ -430,7 +432,7 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestLoadedAgain has the same program load the module again, and begin with what it learned.
+// TestLoadedAgain has the same program load the module again and start with what it learned.
 func TestLoadedAgain(t *testing.T) {
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
 	last := s.launch(100, nil)
@@ -445,7 +447,7 @@ func TestLoadedAgain(t *testing.T) {
 	}
 }
 
-// TestShortOnesAreNotMade makes no forms of kernels that are known to be short, until they are not any more.
+// TestShortOnesAreNotMade makes no forms of kernels that are known to be short, until they no longer are.
 func TestShortOnesAreNotMade(t *testing.T) {
 	took := 100 * time.Microsecond
 	kernels := workKernels(func(drivertest.Call) time.Duration { return took })
@@ -471,7 +473,7 @@ func TestShortOnesAreNotMade(t *testing.T) {
 	}
 }
 
-// TestMemoryThatFails changes nothing for the program.
+// TestMemoryThatFails checks that a failing Memory changes nothing for the program.
 func TestMemoryThatFails(t *testing.T) {
 	m := &memory{Cache: cache.New(), fail: errors.New("disk full")}
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: m}})
@@ -480,8 +482,8 @@ func TestMemoryThatFails(t *testing.T) {
 	}
 }
 
-// TestLinesStay holds that the module as it was written is a prefix of what is loaded, so that the host's messages
-// about it name the right lines.
+// TestLinesStay checks that the loaded text begins with the module as it was written, so that the
+// host's messages name the right lines.
 func TestLinesStay(t *testing.T) {
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
 	rest, ok := strings.CutPrefix(s.host.GPU(0).Image(), workPTX)
@@ -550,8 +552,8 @@ func TestPreemptibleEnqueueAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkEnqueuePreemptible is [BenchmarkEnqueue] of a kernel whose form is chosen for each launch, with its attribute
-// and a priority.
+// BenchmarkEnqueuePreemptible is [BenchmarkEnqueue] for a kernel whose form is chosen for each launch,
+// with its attribute and a priority.
 func BenchmarkEnqueuePreemptible(b *testing.B) {
 	s := newScene(b, drivertest.Options{PollWindow: time.Millisecond}, driver.ContextOptions{Priority: 1, Preempt: &driver.PreemptOptions{}})
 	s.launch(100, nil)

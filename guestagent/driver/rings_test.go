@@ -13,10 +13,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestRingsApartProperty has a program open and close channels of any depth, and take
-// and free host memory, in any order: rings lie where the device has room for them and
-// windows where they may, and no two of all lie over each other. The host refuses a ring,
-// and a command's window, that is anywhere else.
+// TestRingsApartProperty opens and closes channels of any depth, and allocates and frees host memory,
+// in any order. Rings lie in the device's area for rings and windows in theirs, and no two overlap. The
+// host refuses a ring or a command's window anywhere else.
 func TestRingsApartProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old := rapid.Bool().Draw(t, "old")
@@ -98,7 +97,7 @@ func TestRingsApartProperty(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				// As the device says, not as the driver does.
+				// By the device's registers, not by the driver's.
 				reg := func(r uint32) uint64 { v, _ := host.Read(r); return uint64(v) }
 				header := reg(abi.RegHeaderBytes)
 				windows := abi.Window{Offset: header, Size: reg(abi.RegSharedBytesLo) - header}
@@ -109,13 +108,13 @@ func TestRingsApartProperty(t *testing.T) {
 				}
 				var all []abi.Window
 				for _, ch := range append(channels, gpu.Own()) {
-					if !partOf(ch.rings, rings) || ch.rings.Offset%abi.PageSize != 0 {
+					if !validPart(ch.rings, rings) || ch.rings.Offset%abi.PageSize != 0 {
 						t.Fatalf("rings at %+v, not in %+v", ch.rings, rings)
 					}
 					all = append(all, ch.rings)
 				}
 				for _, m := range memory {
-					if !partOf(m.w, windows) {
+					if !validPart(m.w, windows) {
 						t.Fatalf("host memory at %+v, not in %+v", m.w, windows)
 					}
 					all = append(all, m.w)
@@ -132,7 +131,7 @@ func TestRingsApartProperty(t *testing.T) {
 	})
 }
 
-// Channels that are not told how deep to be all fit, where they can.
+// TestUsualDepth checks that channels of the default depth all fit if they can.
 func TestUsualDepth(t *testing.T) {
 	for _, c := range []struct{ rings, channels, want int }{
 		{32 << 20, 64, 1024}, {1 << 20, 8, 1024}, {1<<20 - abi.PageSize, 8, 512}, {1 << 20, 64, 128}, {64 << 10, 64, 128},
@@ -148,7 +147,7 @@ func TestUsualDepth(t *testing.T) {
 	}
 }
 
-// allotted is a part of a host, as an agent gives it.
+// allotted is a part of a host, as an agent grants it.
 type allotted struct {
 	*drivertest.Host
 	mine allot.Allotment
@@ -158,7 +157,7 @@ func (a allotted) Allotment() allot.Allotment { return a.mine }
 
 func (a allotted) Set(offset, value uint32) (abi.ErrorCode, error) { return Set(a.Host, offset, value) }
 
-// A program does not begin with what an agent can't give.
+// TestImpossibleAllotments opens no device with an allotment that an agent can't grant.
 func TestImpossibleAllotments(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		host, err := drivertest.NewHost(drivertest.Options{Old: old, Features: abi.AllFeatures})

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,21 +11,20 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// stagingAlign is the alignment and granularity of windows: a GPU's copy engine
-// likes it, and it keeps the free list short.
+// stagingAlign is the alignment and granularity of windows. It suits GPUs' copy engines and keeps the
+// free list short.
 const stagingAlign = 256
 
-// errStagingFull says that BAR2 has no room now.
+// errStagingFull means that BAR2 has no room now.
 var errStagingFull = errors.New("no room in shared memory")
 
-// staging hands out parts of BAR2: windows, or rings. First fit over a list of
-// free spans in order of their offsets, which stays short because what is handed
-// out is short-lived or large.
+// staging allocates windows or rings in BAR2, by first fit over an ordered list of free spans. The
+// list stays short because what is allocated is short-lived or large.
 type staging struct {
-	mu    sync.Mutex
-	free  []span // in order, never adjacent
-	size  uint64 // of everything
-	freed gate
+	mu        sync.Mutex
+	free      []span // ordered by offset, never adjacent
+	size      uint64 // of the whole area
+	roomFreed notifier
 }
 
 type span struct{ from, to uint64 }
@@ -34,9 +34,9 @@ func newStaging(of abi.Window) *staging {
 	return &staging{free: []span{s}, size: s.to - s.from}
 }
 
-// take returns a window of at least n bytes aligned by align, a power of two, or
-// errStagingFull.
-func (s *staging) take(n, align uint64) (abi.Window, error) {
+// alloc returns a window of at least n bytes, aligned to align, which is a power of two. Without room
+// it returns errStagingFull.
+func (s *staging) alloc(n, align uint64) (abi.Window, error) {
 	if n > s.size {
 		return abi.Window{}, fmt.Errorf("%d bytes of shared memory, it has %d: %w", n, s.size, errStagingFull)
 	}
@@ -66,11 +66,11 @@ func (s *staging) take(n, align uint64) (abi.Window, error) {
 	return abi.Window{}, errStagingFull
 }
 
-// wait is take that waits for room.
-func (s *staging) wait(ctx context.Context, n, align uint64) (abi.Window, error) {
+// allocWait is alloc, but waits for room.
+func (s *staging) allocWait(ctx context.Context, n, align uint64) (abi.Window, error) {
 	for {
-		freed := s.freed.wait()
-		w, err := s.take(n, align)
+		freed := s.roomFreed.wait()
+		w, err := s.alloc(n, align)
 		if err == nil || n > s.size {
 			return w, err
 		}
@@ -82,22 +82,14 @@ func (s *staging) wait(ctx context.Context, n, align uint64) (abi.Window, error)
 	}
 }
 
-// give returns a window to where it came from.
-func (s *staging) give(w abi.Window) {
+// release frees a window.
+func (s *staging) release(w abi.Window) {
 	if w.Size == 0 {
 		return
 	}
 	s.mu.Lock()
 	f := span{w.Offset, w.Offset + w.Size}
-	i, _ := slices.BinarySearchFunc(s.free, f.from, func(a span, from uint64) int {
-		switch {
-		case a.from < from:
-			return -1
-		case a.from > from:
-			return 1
-		}
-		return 0
-	})
+	i, _ := slices.BinarySearchFunc(s.free, f.from, func(a span, from uint64) int { return cmp.Compare(a.from, from) })
 	s.free = slices.Insert(s.free, i, f)
 	if i+1 < len(s.free) && s.free[i+1].from == f.to {
 		s.free[i].to = s.free[i+1].to
@@ -108,5 +100,5 @@ func (s *staging) give(w abi.Window) {
 		s.free = slices.Delete(s.free, i, i+1)
 	}
 	s.mu.Unlock()
-	s.freed.open()
+	s.roomFreed.notify()
 }

@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestStagingProperty takes and gives windows in any order: they never overlap, lie
-// within, are aligned, and all come back into one piece.
+// TestStagingProperty allocates and frees windows in any order: they never overlap, lie in the area, are
+// aligned, and all merge into one span in the end.
 func TestStagingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const from, to = 1000, 1 << 20
@@ -22,7 +22,7 @@ func TestStagingProperty(t *testing.T) {
 			"take": func(t *rapid.T) {
 				n := rapid.Uint64Range(0, to/4).Draw(t, "bytes")
 				align := uint64(1) << rapid.IntRange(0, 14).Draw(t, "align")
-				w, err := s.take(n, align)
+				w, err := s.alloc(n, align)
 				if err != nil {
 					if !errors.Is(err, errStagingFull) || len(held) == 0 {
 						t.Fatalf("take %d of an empty area: %v", n, err)
@@ -44,7 +44,7 @@ func TestStagingProperty(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				s.give(held[i])
+				s.release(held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
 			"": func(t *rapid.T) {
@@ -64,7 +64,7 @@ func TestStagingProperty(t *testing.T) {
 			},
 		})
 		for _, w := range held {
-			s.give(w)
+			s.release(w)
 		}
 		if len(s.free) != 1 || s.free[0].to-s.free[0].from != s.size {
 			t.Fatalf("free list at the end: %+v", s.free)
@@ -72,22 +72,22 @@ func TestStagingProperty(t *testing.T) {
 	})
 }
 
-// What several processors copy is all there, whatever its length.
-func TestCopyWide(t *testing.T) {
+// TestCopyShared checks that what several processors copy is complete, whatever its length.
+func TestCopyShared(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	d := &Device{}
-	for _, n := range []int{0, 1, widePart, 2*widePart - 1, 2 * widePart, 3*widePart + 7, 9 * widePart} {
+	for _, n := range []int{0, 1, copierBytes, 2*copierBytes - 1, 2 * copierBytes, 3*copierBytes + 7, 9 * copierBytes} {
 		src, dst := make([]byte, n), make([]byte, n)
 		for i := range src {
 			src[i] = byte(i % 251)
 		}
-		if err := d.copyWide(dst, src); err != nil || !bytes.Equal(dst, src) {
+		if err := d.copyShared(dst, src); err != nil || !bytes.Equal(dst, src) {
 			t.Errorf("%d bytes: copied wrongly, %v", n, err)
 		}
 	}
 }
 
-// Long copies go in longer pieces, where the windows leave room for others.
+// TestChunk checks that long copies use longer pieces if the windows leave room for others.
 func TestChunk(t *testing.T) {
 	for _, c := range []struct{ shared, n, want int }{
 		{256 << 20, 256 << 20, longChunk}, {64 << 20, 16 << 20, longChunk},

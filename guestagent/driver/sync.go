@@ -6,8 +6,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Sync waits until all commands enqueued so far have ended. It returns the channel's
-// error, not that of a command: wait for its Pending for that.
+// Sync waits until all commands enqueued so far have ended. It returns the channel's error; an error
+// of a single command is that of its Pending.
 func (ch *Channel) Sync(ctx context.Context) error {
 	ch.submit.Lock()
 	tail := ch.tail
@@ -18,23 +18,20 @@ func (ch *Channel) Sync(ctx context.Context) error {
 		}
 		return nil
 	}
-	return ch.await(ctx, goal{past: tail - 1})
+	return ch.await(ctx, target{past: tail - 1})
 }
 
-// Fence enqueues a fence: its Pending is done when all earlier commands have ended.
+// Fence enqueues a fence. Its Pending is done when all earlier commands have ended.
 func (ch *Channel) Fence(ctx context.Context) (*Pending, error) {
-	p := new(Pending)
-	var e abi.Entry
-	abi.Empty{}.Encode(&e)
-	return p, ch.enqueue(ctx, p, &e, abi.Header{Op: abi.OpFence}, nil)
+	return ch.send(ctx, abi.OpFence, abi.Empty{})
 }
 
-// Nops sends n commands that do nothing, as fast as the rings go, and waits until
-// each has completed: a measure of the rings. It allocates nothing.
+// Nops sends n commands that do nothing, as fast as the rings allow, and waits until all have
+// completed. It measures the rings and allocates nothing.
 func (ch *Channel) Nops(ctx context.Context, p *Pending, n int) error {
 	for n > 0 {
-		// While the host carries out a part of the ring, the rest is filled, in
-		// batches: a publication costs both sides a cache line.
+		// While the host carries out a part of the ring, the rest is filled, in batches: each
+		// publication costs both sides a cache line.
 		part := (ch.mask + 1) / 4
 		var sent int
 		var kick bool
@@ -49,7 +46,7 @@ func (ch *Channel) Nops(ctx context.Context, p *Pending, n int) error {
 		case sent == 0 && ch.failed.Load():
 			return ch.err
 		case sent == 0:
-			err = ch.await(ctx, goal{past: past})
+			err = ch.await(ctx, target{past: past})
 		case kick:
 			err = ch.ring()
 		}
@@ -61,8 +58,8 @@ func (ch *Channel) Nops(ctx context.Context, p *Pending, n int) error {
 	return p.Wait(ctx)
 }
 
-// putNops writes up to part of n commands that do nothing to the ring, if less than
-// three parts are under way, and returns how many. ch.submit is held.
+// putNops writes up to part of n commands that do nothing to the ring, unless more than three parts
+// are under way, and returns how many. ch.submit is held.
 func (ch *Channel) putNops(p *Pending, n int, part uint64) (sent int, kick bool) {
 	if ch.failed.Load() || ch.tail-ch.head.Load() > 3*part || !ch.room(1) {
 		return 0, false
@@ -75,7 +72,7 @@ func (ch *Channel) putNops(p *Pending, n int, part uint64) (sent int, kick bool)
 		e := ch.writer.Next()
 		abi.Header{Op: abi.OpNop, Cookie: ch.tail}.Encode(e)
 		abi.Empty{}.Encode(e)
-		ch.slots[ch.tail&ch.mask].Store(p)
+		ch.pending[ch.tail&ch.mask].Store(p)
 		ch.tail++
 	}
 	return int(batch), ch.writer.Publish()

@@ -13,62 +13,62 @@ import (
 	"vgpud/ptx"
 )
 
-// The forms of a module's kernels are made when it is loaded, into the same module: in one of their own they would
-// have their own copies of the module's variables. What that costs, four to five times the text, is kept down by making
-// none of kernels that are known to be short, and fewer where the text would be too long. Which form is the best can be told
-// only by launching them: persistent blocks leave in a fraction of the time of an early exit, and cost as little for some
-// kernels and much more for others.
+// The forms of a module's kernels are made when the module is loaded, and in the same module: in a
+// module of their own they would have their own copies of its variables. The text grows four- to
+// fivefold. To limit that, no forms are made of kernels that are known to be short, and fewer if the
+// text would be too long. Only launches show which form is best: persistent blocks leave in a
+// fraction of the time of an early exit, and cost as little for some kernels and much more for others.
 
-// maxSource bounds the modules that forms are made of: it takes a second for each 5 MB. maxImage is what a host takes.
+// maxSource bounds the modules that forms are made of: a second per 5 MB. maxImage is a host's limit.
 const (
 	maxSource = 4 << 20
 	maxImage  = 16 << 20
 )
 
-// variants are a module's kernels in the forms that are made of them.
+// variants are a module's kernels and their forms.
 type variants struct {
-	image   []byte             // what to load; nil for the module as it was written
-	why     Preemption         // of kernels that are not in kernels
-	kernels map[string]*recipe // by name
+	image    []byte           // what to load; nil means the module as it was written
+	unlisted Preemption       // of kernels that are not in kernels
+	kernels  map[string]*plan // by name
 }
 
-// recipe is what is made of a kernel.
-type recipe struct {
+// plan says which forms of a kernel are made, and why not others.
+type plan struct {
 	key            cache.Key
 	offered, made  abi.PreemptForm
 	reason, detail string
 	record         tune.Record
-	short          bool // it is known to be short, and nothing made for that reason
-	waits          bool // its blocks wait for earlier ones, in the order of a grid of one dimension
+	short          bool // known to be short, and not made for that reason
+	ordered        bool // its blocks wait for earlier ones, in the order of a grid of one dimension
 }
 
-// variants makes the forms of a module's kernels. room is what the text may take.
-func (p *preempting) variants(ctx context.Context, image []byte, room int) *variants {
-	if p.why.Reason != "" {
-		return &variants{why: p.why}
+// variants makes the forms of a module's kernels. room bounds the size of the text.
+func (p *preemption) variants(ctx context.Context, image []byte, room int) *variants {
+	if p.disabled.Reason != "" {
+		return &variants{unlisted: p.disabled}
 	}
 	source := bytes.TrimRight(image, "\x00")
 	if bytes.HasPrefix(source, []byte("\x7fELF")) || bytes.HasPrefix(source, []byte{0x50, 0xed, 0x55, 0xba}) {
-		return &variants{why: Preemption{Reason: reasonNotPTX}}
+		return &variants{unlisted: Preemption{Reason: reasonNotPTX}}
 	}
 	if len(source) > maxSource {
-		return &variants{why: Preemption{Reason: reasonTooLong}}
+		return &variants{unlisted: Preemption{Reason: reasonTooLong}}
 	}
 	m, err := ptx.Options{MaxBytes: maxSource}.ParseContext(ctx, string(source))
 	if err != nil {
-		return &variants{why: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
+		return &variants{unlisted: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
 	}
-	v := &variants{kernels: map[string]*recipe{}}
+	v := &variants{kernels: map[string]*plan{}}
 	for name, hash := range hashKernels(m) {
-		v.kernels[name] = &recipe{key: cache.Key{Kernel: hash, GPU: p.gpu}}
+		v.kernels[name] = &plan{key: cache.Key{Kernel: hash, GPU: p.gpu}}
 	}
-	v.recall(ctx, p)
+	v.applyRecords(ctx, p)
 	if v.allShort() {
-		return v // which saves most of the time
+		return v // skipping the transformation saves most of the time
 	}
 	out, reports, err := preempt.Transform(m, preempt.Options{Forms: p.opts.Forms})
 	if err != nil {
-		return &variants{why: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
+		return &variants{unlisted: Preemption{Reason: reasonSyntax, Detail: firstLine(err)}}
 	}
 	for i := range reports {
 		r := &reports[i]
@@ -80,13 +80,13 @@ func (p *preempting) variants(ctx context.Context, image []byte, room int) *vari
 		for _, f := range r.Forms {
 			k.offered |= f
 		}
-		k.waits = r.WaitsForBlocks
+		k.ordered = r.WaitsForBlocks
 		if !k.short {
 			k.reason, k.detail = r.Reason.String(), r.Detail
 			k.made = k.offered
 		}
 	}
-	v.print(m, out, source, min(room, maxImage))
+	v.assemble(m, out, source, min(room, maxImage))
 	return v
 }
 
@@ -95,8 +95,8 @@ func firstLine(err error) string {
 	return line
 }
 
-// recall asks what is known of the kernels. Without an answer all is learned anew.
-func (v *variants) recall(ctx context.Context, p *preempting) {
+// applyRecords reads what is known about the kernels. Without an answer all is measured again.
+func (v *variants) applyRecords(ctx context.Context, p *preemption) {
 	if len(v.kernels) == 0 {
 		return
 	}
@@ -124,7 +124,7 @@ func (v *variants) recall(ctx context.Context, p *preempting) {
 	}
 }
 
-// alwaysShort reports whether a kernel is known to be short, whatever its grid.
+// alwaysShort reports whether every measured grid of a kernel was short.
 func alwaysShort(r tune.Record) bool {
 	for _, c := range r.Classes {
 		if c.Why != tune.WhyShort {
@@ -134,7 +134,7 @@ func alwaysShort(r tune.Record) bool {
 	return len(r.Classes) > 0
 }
 
-// allShort reports whether no form need be made of any kernel.
+// allShort reports whether no kernel needs forms.
 func (v *variants) allShort() bool {
 	for _, k := range v.kernels {
 		if !k.short {
@@ -144,9 +144,9 @@ func (v *variants) allShort() bool {
 	return true
 }
 
-// print makes the text to load: the module as it was written, so that the host's messages name its lines, and behind
-// it the forms that are made. When that is too long, there are fewer.
-func (v *variants) print(m, out *ptx.Module, source []byte, room int) {
+// assemble makes the text to load: the module as it was written, so that the host's messages name its
+// lines, followed by the forms. If the text is too long, it leaves forms out.
+func (v *variants) assemble(m, out *ptx.Module, source []byte, room int) {
 	for _, less := range []abi.PreemptForm{0, abi.PreemptPersistent, abi.PreemptPersistent | abi.PreemptCoarse, ^abi.PreemptForm(0)} {
 		any := abi.PreemptForm(0)
 		for _, k := range v.kernels {
@@ -167,7 +167,7 @@ func (v *variants) print(m, out *ptx.Module, source []byte, room int) {
 	}
 }
 
-// text is the module with the forms that are made.
+// text returns the module with its forms.
 func (v *variants) text(m, out *ptx.Module, source []byte) []byte {
 	written := map[string]bool{}
 	for _, it := range m.Items {
@@ -205,7 +205,8 @@ func (v *variants) text(m, out *ptx.Module, source []byte) []byte {
 	return append(text, behind...)
 }
 
-// hashKernels returns the hash of each kernel: of its text, and of all in the module that is not a kernel.
+// hashKernels returns a hash of each kernel, which covers its text and everything in the module that
+// is not a kernel.
 func hashKernels(m *ptx.Module) map[string]cache.Hash {
 	one := ptx.Module{Version: m.Version, Target: m.Target, AddressSize: m.AddressSize}
 	var kernels []*ptx.Func

@@ -13,13 +13,13 @@ import (
 	"vgpud/ptx"
 )
 
-func wanted(forms abi.PreemptForm) *preempting {
-	return &preempting{opts: PreemptOptions{Forms: forms, Memory: cache.New()}, gpu: "a GPU"}
+func wanted(forms abi.PreemptForm) *preemption {
+	return &preemption{opts: PreemptOptions{Forms: forms, Memory: cache.New()}, gpu: "a GPU"}
 }
 
 const every = abi.PreemptSingle | abi.PreemptCoarse | abi.PreemptPersistent
 
-// entries are the names of a module's kernels.
+// entries returns the names of a module's kernels.
 func entries(t *testing.T, text string) map[string]bool {
 	t.Helper()
 	m, err := ptx.Parse(text)
@@ -38,14 +38,14 @@ func entries(t *testing.T, text string) map[string]bool {
 	return names
 }
 
-// TestVariantsOfTheCorpus holds that what is loaded in place of each module parses, begins with the module, and has all
-// forms that there are of its kernels.
+// TestVariantsOfTheCorpus checks that the text loaded in place of each module parses, begins with the
+// module, and has all possible forms of its kernels.
 func TestVariantsOfTheCorpus(t *testing.T) {
 	for _, k := range corpus.All() {
 		source := k.PTX(corpus.SM80)
 		v := wanted(0).variants(context.Background(), []byte(source), maxImage)
-		if v.why.Reason != "" {
-			t.Errorf("%s: %+v", k.Name, v.why)
+		if v.unlisted.Reason != "" {
+			t.Errorf("%s: %+v", k.Name, v.unlisted)
 			continue
 		}
 		any := abi.PreemptForm(0)
@@ -75,8 +75,8 @@ func TestVariantsOfTheCorpus(t *testing.T) {
 	}
 }
 
-// TestLessWhereItIsTooLong makes fewer forms where the text would not fit.
-func TestLessWhereItIsTooLong(t *testing.T) {
+// TestFewerFormsInSmallRoom makes fewer forms if the text would not fit.
+func TestFewerFormsInSmallRoom(t *testing.T) {
 	k, _ := corpus.ByName("matmul")
 	source := []byte(k.PTX(corpus.SM80))
 	whole := len(wanted(every).variants(t.Context(), source, maxImage).image)
@@ -96,8 +96,8 @@ func TestLessWhereItIsTooLong(t *testing.T) {
 	}
 }
 
-// TestHashes holds that a kernel's hash is that of what it is made from: its own text and the module's other parts, and
-// not the kernels beside it, nor comments.
+// TestHashes checks that a kernel's hash covers what it is made from, its own text and the module's other
+// parts, but neither the kernels beside it nor comments.
 func TestHashes(t *testing.T) {
 	const head = ".version 7.0\n.target sm_80\n.address_size 64\n"
 	const a, b = ".visible .entry a() { ret; }\n", ".visible .entry b() { ret; }\n"
@@ -120,7 +120,7 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// TestKnownKernels makes forms by what is known.
+// TestKnownKernels makes forms according to what is known.
 func TestKnownKernels(t *testing.T) {
 	k, _ := corpus.ByName("matmul")
 	source := []byte(k.PTX(corpus.SM80))
@@ -149,7 +149,7 @@ func TestKnownKernels(t *testing.T) {
 	}
 }
 
-// BenchmarkVariants is what making forms adds to loading a module.
+// BenchmarkVariants measures what making forms adds to loading a module.
 func BenchmarkVariants(b *testing.B) {
 	for _, name := range []string{"matmul", "fft", "particlefilter"} {
 		b.Run(name, func(b *testing.B) {

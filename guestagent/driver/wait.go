@@ -11,35 +11,35 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// goal is what somebody waits for: a command, or any command past a count.
-type goal struct {
-	p    *Pending
-	past uint64
+// target is what a goroutine waits for: a command, or any command past an index.
+type target struct {
+	command *Pending
+	past    uint64
 }
 
-func (g goal) reached(ch *Channel) bool {
-	if g.p != nil {
-		return !g.p.busy.Load()
+func (g target) reached(ch *Channel) bool {
+	if g.command != nil {
+		return !g.command.busy.Load()
 	}
 	return ch.head.Load() > g.past
 }
 
-// await waits for a goal. One of those who wait reads the completions for all.
-func (ch *Channel) await(ctx context.Context, g goal) error {
+// await waits for a target. One of the goroutines that wait reads the completions for all.
+func (ch *Channel) await(ctx context.Context, g target) error {
 	for {
 		if g.reached(ch) {
 			return nil
 		}
 		select {
-		case ch.lead <- struct{}{}:
+		case ch.leader <- struct{}{}:
 			var err error
 			if gone := ch.dev.touch(func() { err = ch.drive(ctx, g) }); gone != nil {
 				ch.fail(gone)
 				err = ch.abandon()
 			}
-			<-ch.lead
+			<-ch.leader
 			if ch.waiters.Load() > 0 {
-				ch.moved.open() // one of them leads now
+				ch.progress.notify() // one of the others leads now
 			}
 			return err
 		default:
@@ -50,18 +50,18 @@ func (ch *Channel) await(ctx context.Context, g goal) error {
 	}
 }
 
-// follow waits until the leader has done something or has left.
-func (ch *Channel) follow(ctx context.Context, g goal) error {
+// follow waits until the leader has made progress or has left.
+func (ch *Channel) follow(ctx context.Context, g target) error {
 	ch.waiters.Add(1)
 	defer ch.waiters.Add(-1)
-	moved := ch.moved.wait()
+	moved := ch.progress.wait()
 	if g.reached(ch) {
 		return nil
 	}
-	if len(ch.lead) == 0 {
+	if len(ch.leader) == 0 {
 		return nil // it left before it could see us
 	}
-	ch.poke() // it may sleep until its own goal is reached
+	ch.wake() // it may otherwise sleep until its own target is reached
 	select {
 	case <-moved:
 		return nil
@@ -70,8 +70,8 @@ func (ch *Channel) follow(ctx context.Context, g goal) error {
 	}
 }
 
-// drive reads completions until the goal is reached. The caller holds ch.lead.
-func (ch *Channel) drive(ctx context.Context, g goal) error {
+// drive reads completions until the target is reached. The caller holds ch.leader.
+func (ch *Channel) drive(ctx context.Context, g target) error {
 	if ch.released {
 		return ch.err
 	}
@@ -88,7 +88,7 @@ func (ch *Channel) drive(ctx context.Context, g goal) error {
 		}
 		if err := ch.checkState(); err != nil {
 			ch.fail(err)
-			continue // what completed before is still read
+			continue // what completed before must still be read
 		}
 		spin := ch.spinner()
 		if spin.until(ch.reader) {
@@ -100,11 +100,10 @@ func (ch *Channel) drive(ctx context.Context, g goal) error {
 	}
 }
 
-// errStray is a host that answers what was not asked.
-var errStray = errors.New("the host completed a command that was not sent")
+// errUnexpected means that the host completed a command that was not sent.
+var errUnexpected = errors.New("the host completed a command that was not sent")
 
-// reap takes what completions there are and hands them out. The caller holds
-// ch.lead.
+// reap reads the available completions and hands them out. The caller holds ch.leader.
 func (ch *Channel) reap() (int, error) {
 	if ch.finished {
 		return 0, nil
@@ -113,18 +112,18 @@ func (ch *Channel) reap() (int, error) {
 	if n > 0 {
 		head := ch.head.Load()
 		for i := range ch.buf[:n] {
-			p := ch.slots[head&ch.mask].Load()
+			p := ch.pending[head&ch.mask].Load()
 			if c := &ch.buf[i]; p != nil && c.Cookie == head && p.busy.Load() {
 				p.complete(c)
 				head++
 				continue
 			}
-			err = errStray
+			err = errUnexpected
 			break
 		}
 		ch.head.Store(head)
 		if ch.waiters.Load() > 0 {
-			ch.moved.open()
+			ch.progress.notify()
 		}
 	}
 	if kick {
@@ -138,57 +137,55 @@ func (ch *Channel) reap() (int, error) {
 	return n, err
 }
 
-// glance takes what completions there are, unless somebody reads already. It does
-// not wait.
-func (ch *Channel) glance() {
+// tryReap reads the available completions, unless another goroutine is reading. It does not wait.
+func (ch *Channel) tryReap() {
 	select {
-	case ch.lead <- struct{}{}:
+	case ch.leader <- struct{}{}:
 	default:
 		return
 	}
 	if !ch.released {
-		// What goes wrong here is found by who waits.
+		// Errors here are found again by those who wait.
 		_ = ch.dev.touch(func() { _, _ = ch.reap() })
 	}
-	<-ch.lead
+	<-ch.leader
 	if ch.waiters.Load() > 0 {
-		ch.moved.open()
+		ch.progress.notify()
 	}
 }
 
-// abandon ends every command under way with the channel's error. The caller holds
-// ch.lead.
+// abandon ends every command under way with the channel's error. The caller holds ch.leader.
 func (ch *Channel) abandon() error {
 	ch.submit.Lock()
 	defer ch.submit.Unlock()
-	ch.keep.Lock()
-	defer ch.keep.Unlock()
+	ch.windowsMu.Lock()
+	defer ch.windowsMu.Unlock()
 	head := ch.head.Load()
 	for ; head < ch.tail; head++ {
-		p := ch.slots[head&ch.mask].Load()
+		p := ch.pending[head&ch.mask].Load()
 		if p.busy.Load() {
 			if p.window.Size != 0 {
-				ch.orphans = append(ch.orphans, p.window)
+				ch.abandonedWindows = append(ch.abandonedWindows, p.window)
 				p.window = abi.Window{}
 			}
 			if m := p.host.Swap(nil); m != nil {
-				ch.lenders = append(ch.lenders, m)
+				ch.abandonedHost = append(ch.abandonedHost, m)
 			}
-			p.left, p.err = 0, ch.err
-			p.chosen.lost()
-			p.chosen = chosen{}
+			p.remaining, p.err = 0, ch.err
+			p.form.discard()
+			p.form = launchForm{}
 			p.busy.Store(false)
 		}
 	}
 	ch.head.Store(head)
 	ch.finished = true
 	if ch.waiters.Load() > 0 {
-		ch.moved.open()
+		ch.progress.notify()
 	}
 	return ch.err
 }
 
-// checkState reads from shared memory whether the channel still is fetched.
+// checkState checks in shared memory that the host still fetches the channel.
 func (ch *Channel) checkState() error {
 	switch state, code := abi.UnpackState[abi.ChannelState](abi.LoadWord(ch.page, abi.ChannelStateWord)); state {
 	case abi.ChannelOpening, abi.ChannelReady:
@@ -198,14 +195,14 @@ func (ch *Channel) checkState() error {
 	}
 }
 
-// sleep waits for the channel's interrupt, having asked for it.
-func (ch *Channel) sleep(ctx context.Context, g goal, spin *spinner) error {
+// sleep asks for the channel's interrupt and waits for it.
+func (ch *Channel) sleep(ctx context.Context, g target, spin *spinner) error {
 	skip := 0
 	if ch.waiters.Load() == 0 {
-		// Nobody needs to know of anything earlier.
+		// No other goroutine needs an earlier completion.
 		last := g.past
-		if g.p != nil {
-			last = g.p.last
+		if g.command != nil {
+			last = g.command.last
 		}
 		skip = int(min(last-ch.head.Load(), ch.mask))
 	}
@@ -218,7 +215,7 @@ func (ch *Channel) sleep(ctx context.Context, g goal, spin *spinner) error {
 	}
 	select {
 	case <-ch.irq:
-		spin.ended()
+		spin.finish()
 	case <-tick:
 	case <-ch.dead:
 	case <-ch.dev.down:
@@ -229,186 +226,183 @@ func (ch *Channel) sleep(ctx context.Context, g goal, spin *spinner) error {
 	return nil
 }
 
-// spinner decides for how long to look at the ring before sleeping: the whole of
-// its patience where recent waits were mostly so short that it would have saved
-// the sleep, and next to nothing where they were not, so that a guest that waits
-// for long kernels hardly spins, and one that waits for short ones doesn't sleep.
-// It goes by how long waits took, not by whether looking found something, and now
-// and then is patient all the same: a sleep makes a wait longer, so that
-// impatience, once learned, might never be unlearned.
+// spinner decides how long to poll the ring before sleeping: up to its limit if most recent waits were
+// so short that polling saved the sleep, and hardly at all otherwise. So a guest that waits for long
+// kernels hardly polls, and one that waits for short ones does not sleep. It judges by how long waits
+// took, not by whether polling succeeded, and now and then polls up to the limit regardless: a sleep
+// lengthens a wait, so otherwise a spinner that once stopped polling might never start again.
 type spinner struct {
-	most   time.Duration // its patience
-	usual  time.Duration // that of launches that are not urgent
-	alone  bool          // nothing can happen while we look
-	begin  time.Time     // of the wait under way
-	missed int           // of the last waits, those that were long: a score
-	waits  uint
-	// crowded is for how many waits yet the processor isn't offered to others: one
-	// that took it kept it, so it was nobody that we wait for.
-	crowded int
-	// busy is for how many waits yet it has the usual patience alone: the processor was
-	// somebody else's while it looked, or what it looked for came soon after it slept. Those
-	// that we wait for may want the processor, too.
-	busy   int
-	inVain bool          // it looked for longer than usual in this wait, and slept
-	fixed  time.Duration // as of ChannelOptions.Patience
+	limit       time.Duration
+	normalLimit time.Duration // the limit for launches that are not urgent
+	singleCPU   bool          // nothing can happen while we poll
+	start       time.Time     // of the wait under way
+	longWaits   int           // how many of the last waits were long: a score
+	waits       uint
+	// noYield is for how many more waits the processor isn't yielded: a process that got it kept it,
+	// so it wasn't one that we wait for.
+	noYield int
+	// contended is for how many more waits only normalLimit applies: another process had the
+	// processor during polling, or the completion came soon after polling stopped. The processes that
+	// we wait for may need the processor, too.
+	contended int
+	overran   bool          // this wait polled for longer than normalLimit, and then slept
+	fixed     time.Duration // ChannelOptions.Spin
 }
 
 const (
-	minPatience   = 2 * time.Microsecond
-	awakePatience = 100 * time.Microsecond
-	// wokenPatience is longer by what waking the host's processes takes, one after
-	// the other: the virtual GPU's, the executor's, and perhaps the GPU's. Who slept
-	// meanwhile would have to be woken as the last.
-	wokenPatience = 400 * time.Microsecond
-	// urgentPatience is that of channels whose launches are urgent. Their kernels are short,
-	// but wait for others' to leave the GPU first, and whoever asked for urgency gives the
-	// processor for it. A wait that is longer is made little longer by a sleep.
-	urgentPatience = 2 * time.Millisecond
-	// wakeup is what being woken adds to a wait: one that is longer than patience
-	// by more would not have been shortened by looking.
-	wakeup      = 100 * time.Microsecond
-	missedLimit = 3
-	// tryEvery is after how many waits an impatient spinner tries patience.
-	tryEvery = 16
-	// hogged is a round of looking in which somebody else must have had the
+	minSpin         = 2 * time.Microsecond
+	polledSpinLimit = 100 * time.Microsecond
+	// doorbellSpinLimit adds the time that waking the host's processes takes, one after the other: the
+	// virtual GPU's, the executor's, and perhaps the GPU's. A waiter that slept meanwhile would be
+	// woken last.
+	doorbellSpinLimit = 400 * time.Microsecond
+	// urgentSpinLimit is for channels whose launches are urgent. Their kernels are short but wait for
+	// others to leave the GPU, and urgency is worth the processor's time. A wait that is longer grows
+	// little by a sleep.
+	urgentSpinLimit = 2 * time.Millisecond
+	// wakeLatency is what being woken adds to a wait. Polling would not have shortened a wait that
+	// exceeds the limit by more.
+	wakeLatency  = 100 * time.Microsecond
+	maxLongWaits = 3
+	// retryEvery is after how many waits a spinner that stopped polling tries the limit again.
+	retryEvery = 16
+	// preempted is the time of one polling round above which another process must have had the
 	// processor for longer than carrying on a command takes.
-	hogged       = 300 * time.Microsecond
-	crowdedWaits = 256
-	busyWaits    = 8
-	// looks is how many looks are taken between two readings of the clock.
-	looks = 32
-	// fewProcessors is how many it takes for other goroutines to have one without
-	// being offered it. Who is locked to a thread, as callers from C are, and offers
-	// his, waits for two threads to be woken until he is back: 12 µs, as long as an
-	// empty kernel takes.
-	fewProcessors = 4
+	preempted      = 300 * time.Microsecond
+	noYieldWaits   = 256
+	contendedWaits = 8
+	// readsPerClock is how often the ring is read between two readings of the clock.
+	readsPerClock = 32
+	// manyCPUs is the number of processors from which other goroutines have one without being yielded
+	// it. A goroutine that is locked to a thread, as those called from C are, and yields, waits for
+	// two threads to be woken before it runs again: 12 µs, as long as an empty kernel takes.
+	manyCPUs = 4
 )
 
-// neighbours is whether goroutines wait for each other's processors. It is asked once, since
-// it takes a lock of the scheduler's.
-var neighbours = runtime.GOMAXPROCS(0) < fewProcessors
+// shareCPUs reports whether goroutines wait for each other's processors. It is evaluated once, since
+// GOMAXPROCS takes a lock of the scheduler.
+var shareCPUs = runtime.GOMAXPROCS(0) < manyCPUs
 
-// spinner is the one for the wait that begins.
+// spinner returns the spinner for the wait that begins.
 func (ch *Channel) spinner() *spinner {
-	if n := ch.doorbells.Load(); n != ch.rung {
-		ch.rung = n
-		return &ch.woken
+	if n := ch.doorbells.Load(); n != ch.seenDoorbells {
+		ch.seenDoorbells = n
+		return &ch.doorbellSpin
 	}
-	return &ch.awake
+	return &ch.polledSpin
 }
 
-// newSpinner returns one with the usual patience, or that of urgent launches.
+// newSpinner returns a spinner with the normal limit, or that of urgent launches.
 func newSpinner(usual time.Duration, urgent bool) spinner {
-	s := spinner{most: usual, usual: usual}
+	s := spinner{limit: usual, normalLimit: usual}
 	if urgent {
-		s.most = urgentPatience
+		s.limit = urgentSpinLimit
 	}
 	return s
 }
 
-// limit is its whole patience now.
-func (s *spinner) limit() time.Duration {
-	if s.busy > 0 {
-		return s.usual
+// currentLimit returns the limit of the wait under way.
+func (s *spinner) currentLimit() time.Duration {
+	if s.contended > 0 {
+		return s.normalLimit
 	}
-	return s.most
+	return s.limit
 }
 
-// patience is for how long to look now.
-func (s *spinner) patience() time.Duration {
+// budget returns how long to poll in this wait.
+func (s *spinner) budget() time.Duration {
 	if s.fixed != 0 {
 		return s.fixed
 	}
-	if s.missed >= missedLimit && s.waits%tryEvery != 0 {
-		return minPatience
+	if s.longWaits >= maxLongWaits && s.waits%retryEvery != 0 {
+		return minSpin
 	}
-	return s.limit()
+	return s.currentLimit()
 }
 
-// ended tells that what was waited for has come.
-func (s *spinner) ended() { s.took(time.Since(s.begin)) }
+// finish records the end of a wait.
+func (s *spinner) finish() { s.observe(time.Since(s.start)) }
 
-// took takes in how long a wait took.
-func (s *spinner) took(wait time.Duration) {
-	if s.inVain && wait < 2*s.most {
-		s.busy = busyWaits
+// observe records how long a wait took.
+func (s *spinner) observe(wait time.Duration) {
+	if s.overran && wait < 2*s.limit {
+		s.contended = contendedWaits
 	}
-	if wait > s.limit()+wakeup {
-		s.missed = min(s.missed+1, missedLimit)
+	if wait > s.currentLimit()+wakeLatency {
+		s.longWaits = min(s.longWaits+1, maxLongWaits)
 	} else {
-		s.missed = max(s.missed-1, 0)
+		s.longWaits = max(s.longWaits-1, 0)
 	}
 }
 
-// until looks at the ring until something is there or patience ends.
+// until polls the ring until it has a completion or the budget ends.
 func (s *spinner) until(r *abi.CompletionReader) bool {
-	s.begin = time.Now()
-	s.inVain = false
+	s.start = time.Now()
+	s.overran = false
 	s.waits++
-	patience := s.patience()
-	if patience < 0 || s.alone && s.fixed == 0 {
+	budget := s.budget()
+	if budget < 0 || s.singleCPU && s.fixed == 0 {
 		return false
 	}
-	s.crowded, s.busy = max(s.crowded-1, 0), max(s.busy-1, 0)
+	s.noYield, s.contended = max(s.noYield-1, 0), max(s.contended-1, 0)
 	var last time.Duration
 	for round := 0; ; round++ {
-		for range looks {
+		for range readsPerClock {
 			if n, err := r.Pending(); n > 0 || err != nil {
-				s.ended()
+				s.finish()
 				return true
 			}
 		}
-		now := time.Since(s.begin)
-		longer := s.fixed == 0 && now > s.usual
-		if now-last > hogged {
-			s.busy = busyWaits
+		now := time.Since(s.start)
+		longer := s.fixed == 0 && now > s.normalLimit
+		if now-last > preempted {
+			s.contended = contendedWaits
 		}
-		if now > patience || longer && s.busy > 0 {
-			s.inVain = longer
+		if now > budget || longer && s.contended > 0 {
+			s.overran = longer
 			return false
 		}
-		if now-last > hogged {
-			s.crowded = crowdedWaits
+		if now-last > preempted {
+			s.noYield = noYieldWaits
 		}
-		if last = now; s.crowded == 0 || longer {
+		if last = now; s.noYield == 0 || longer {
 			yield()
 		}
-		if round&15 == 15 && neighbours {
-			runtime.Gosched() // the host may be a goroutine's neighbour
+		if round&15 == 15 && shareCPUs {
+			runtime.Gosched() // the host may be a goroutine of this process
 		}
 	}
 }
 
-// yield gives the processor to whoever waits for it. A doorbell's write wakes the
-// host's process on the processor of the writer, as the kernel expects that one to
-// sleep now; a writer that spins instead would keep it waiting for a time slice.
+// yield yields the processor to another process. The kernel wakes the host's process on the processor
+// that writes the doorbell, since it expects the writer to sleep; a writer that polls instead would
+// keep it waiting for a time slice.
 func yield() {
-	// sched_yield always succeeds. Raw, since Go's runtime need not know: told of a
-	// system call that takes a while, it would wake another thread in place of this one.
+	// sched_yield always succeeds. A raw system call, so that Go's runtime does not take the thread
+	// for blocked and wake another in its place.
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
-// pause is the growing pauses of a driver that has no interrupts.
-type pause struct {
+// backoff produces growing pauses for a driver without interrupts.
+type backoff struct {
 	timer *time.Timer
 	last  time.Duration
 	at    time.Time
 }
 
 const (
-	minPause = 50 * time.Microsecond
-	maxPause = time.Millisecond
+	minBackoff = 50 * time.Microsecond
+	maxBackoff = time.Millisecond
 )
 
-// next returns a channel that fires after the next pause; pauses grow as long as
-// they follow each other closely.
-func (p *pause) next() <-chan time.Time {
+// next returns a channel that fires after the next pause. Pauses grow while they follow each other
+// closely.
+func (p *backoff) next() <-chan time.Time {
 	now := time.Now()
-	if now.Sub(p.at) > p.last+maxPause {
+	if now.Sub(p.at) > p.last+maxBackoff {
 		p.last = 0
 	}
-	p.last = min(max(2*p.last, minPause), maxPause)
+	p.last = min(max(2*p.last, minBackoff), maxBackoff)
 	p.at = now
 	if p.timer == nil {
 		p.timer = time.NewTimer(p.last)

@@ -9,50 +9,29 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// fill copies src to a window's start.
-func (d *Device) fill(w abi.Window, src []byte) (n int, err error) {
-	err = d.touch(func() { n = copy(d.shared[w.Offset:w.Offset+w.Size], src) })
-	return n, err
-}
+// bytes returns a window's memory. Only [Device.touch] makes it safe to access.
+func (d *Device) bytes(w abi.Window) []byte { return d.shared[w.Offset : w.Offset+w.Size] }
 
-// fillWide is fill for what may be long.
-func (d *Device) fillWide(w abi.Window, src []byte) (n int, err error) {
-	to := d.shared[w.Offset : w.Offset+w.Size]
-	n = min(len(to), len(src))
-	return n, d.copyWide(to[:n], src[:n])
-}
-
-// drain copies from a window's start to dst.
-func (d *Device) drain(dst []byte, w abi.Window) error {
-	return d.touch(func() { copy(dst, d.shared[w.Offset:w.Offset+w.Size]) })
-}
-
-// drainWide is drain for what may be long.
-func (d *Device) drainWide(dst []byte, w abi.Window) error {
-	from := d.shared[w.Offset : w.Offset+w.Size]
-	n := min(len(from), len(dst))
-	return d.copyWide(dst[:n], from[:n])
-}
-
-// A copy of at least two parts of widePart is made by up to wideMost processors at a
-// time: one alone copies slower than a GPU does.
+// Up to maxCopiers processors copy at least copierBytes each: a single one is slower than a GPU's
+// copy engine.
 const (
-	widePart = 256 << 10
-	wideMost = 4
+	copierBytes = 256 << 10
+	maxCopiers  = 4
 )
 
-// copyWide copies as many bytes as both have, to or from shared memory.
-func (d *Device) copyWide(dst, src []byte) error {
-	parts := min(len(dst)/widePart, wideMost, runtime.GOMAXPROCS(0))
+// copyShared copies as many bytes as both slices have, to or from shared memory.
+func (d *Device) copyShared(dst, src []byte) error {
+	n := min(len(dst), len(src))
+	parts := min(n/copierBytes, maxCopiers, runtime.GOMAXPROCS(0))
 	if parts < 2 {
 		return d.touch(func() { copy(dst, src) })
 	}
-	part := (len(dst) + parts - 1) / parts
+	part := (n + parts - 1) / parts
 	errs := make([]error, parts)
 	var others sync.WaitGroup
 	for i := 1; i < parts; i++ {
 		others.Go(func() {
-			lo, hi := i*part, min((i+1)*part, len(dst))
+			lo, hi := i*part, min((i+1)*part, n)
 			errs[i] = d.touch(func() { copy(dst[lo:hi], src[lo:hi]) })
 		})
 	}
@@ -61,11 +40,11 @@ func (d *Device) copyWide(dst, src []byte) error {
 	return errors.Join(errs...)
 }
 
-// window takes a window of at least n bytes. When there is no room it first waits
-// for this channel's commands, whose windows come back, then for others.
+// window allocates a window of at least n bytes. Without room it first waits for this channel's
+// commands, which return theirs, then for others'.
 func (ch *Channel) window(ctx context.Context, n uint64) (abi.Window, error) {
 	for {
-		w, err := ch.dev.staging.take(n, stagingAlign)
+		w, err := ch.dev.staging.alloc(n, stagingAlign)
 		if err == nil || n > ch.dev.staging.size {
 			return w, err
 		}
@@ -74,65 +53,71 @@ func (ch *Channel) window(ctx context.Context, n uint64) (abi.Window, error) {
 		idle := ch.tail == head
 		ch.submit.Unlock()
 		if idle {
-			return ch.dev.staging.wait(ctx, n, stagingAlign)
+			return ch.dev.staging.allocWait(ctx, n, stagingAlign)
 		}
-		if err := ch.await(ctx, goal{past: head}); err != nil {
+		if err := ch.await(ctx, target{past: head}); err != nil {
 			return w, err
 		}
 	}
 }
 
-// enqueueWindow enqueues a command that uses a window, which is given back when the
-// command has ended.
-func (ch *Channel) enqueueWindow(ctx context.Context, p *Pending, e *abi.Entry, op abi.Opcode, w abi.Window) error {
+// enqueueWindow enqueues a command that uses a window. The window is released when the command has
+// ended.
+func (ch *Channel) enqueueWindow(ctx context.Context, p *Pending, e *abi.Entry, h abi.Header, w abi.Window) error {
 	p.window = w
-	if err := ch.enqueue(ctx, p, e, abi.Header{Op: op}, nil); err != nil {
+	if err := ch.enqueue(ctx, p, e, h, nil); err != nil {
 		p.window = abi.Window{}
-		ch.dev.staging.give(w)
+		ch.dev.staging.release(w)
 		return err
 	}
 	return nil
 }
 
-// leave gives a window back unless its command, whose Pending was made lent, is
-// still under way; then the channel does so when it has ended.
-func (ch *Channel) leave(p *Pending, w abi.Window) {
+// withWindow calls f with a window of at least n bytes and the Pending of the command that f may
+// run with it. If that command is still under way after f, the window is released when it ends.
+func (ch *Channel) withWindow(ctx context.Context, n uint64, f func(p *Pending, w abi.Window) error) error {
+	w, err := ch.window(ctx, n)
+	if err != nil {
+		return err
+	}
+	p := Pending{windowInUse: true}
+	defer func() { ch.returnWindow(&p, w) }()
+	return f(&p, w)
+}
+
+// returnWindow releases a window now, or, if its command is still under way, when that has ended.
+// The command's Pending was made with windowInUse.
+func (ch *Channel) returnWindow(p *Pending, w abi.Window) {
 	if w.Size == 0 {
 		return
 	}
-	ch.keep.Lock()
-	defer ch.keep.Unlock()
+	ch.windowsMu.Lock()
+	defer ch.windowsMu.Unlock()
 	switch {
 	case p.busy.Load():
 		p.window = w
-	case p.err != nil && !ch.returned: // abandoned: the host may still write there
-		ch.orphans = append(ch.orphans, w)
+	case p.err != nil && !ch.windowsReturned: // abandoned: the host may still write there
+		ch.abandonedWindows = append(ch.abandonedWindows, w)
 	default:
-		ch.dev.staging.give(w)
+		ch.dev.staging.release(w)
 	}
 }
 
-// text asks for a text of at most n bytes.
-func (ch *Channel) text(ctx context.Context, op abi.Opcode, n uint64) (string, error) {
-	w, err := ch.window(ctx, n)
-	if err != nil {
-		return "", err
-	}
-	p := Pending{lent: true}
-	defer func() { ch.leave(&p, w) }()
-	var e abi.Entry
-	abi.WindowArg{Window: abi.Window{Offset: w.Offset, Size: n}}.Encode(&e)
-	if err := ch.enqueue(ctx, &p, &e, abi.Header{Op: op}, nil); err != nil {
-		return "", err
-	}
-	if err := p.Wait(ctx); err != nil {
-		return "", err
-	}
-	length := p.value()[0]
-	if length > n {
-		return "", errors.New("the host says that a text is longer than its window")
-	}
-	text := make([]byte, length)
-	err = ch.dev.drain(text, w)
-	return string(text), err
+// text runs a command that returns a text of at most n bytes.
+func (ch *Channel) text(ctx context.Context, op abi.Opcode, n uint64) (text string, err error) {
+	err = ch.withWindow(ctx, n, func(p *Pending, w abi.Window) error {
+		args := abi.WindowArg{Window: abi.Window{Offset: w.Offset, Size: n}}
+		if err := ch.run(ctx, p, op, args, nil); err != nil {
+			return err
+		}
+		length := p.value()[0]
+		if length > n {
+			return errors.New("the host says that a text is longer than its window")
+		}
+		b := make([]byte, length)
+		err := ch.dev.copyShared(b, ch.dev.bytes(w))
+		text = string(b)
+		return err
+	})
+	return text, err
 }

@@ -96,7 +96,7 @@ func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n i
 		{"host sleeps, guest looks", patience, rest},
 		{"host sleeps, guest sleeps", asleep, rest},
 	} {
-		if l.channel, err = gpu.NewChannel(ctx, driver.ChannelOptions{Patience: way.patience}); err != nil {
+		if l.channel, err = gpu.NewChannel(ctx, driver.ChannelOptions{Spin: way.patience}); err != nil {
 			return err
 		}
 		all := make([]sample, 0, n)
