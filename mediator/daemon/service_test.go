@@ -357,7 +357,7 @@ func (j *job) load() {
 // launch starts the kernel with a count.
 func (j *job) launch(count uint32) (*driver.Pending, error) {
 	ctx := j.t.Context()
-	if err := j.gpu.Set(ctx, j.word, count, 4, 1); err != nil {
+	if _, err := j.gpu.Own().Set(ctx, j.word, count, 4, 1); err != nil {
 		return nil, err
 	}
 	return j.gpu.Own().Launch(ctx, j.f, driver.Dim{}, driver.Dim{}, 0, j.word)
