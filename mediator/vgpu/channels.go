@@ -26,7 +26,7 @@ func (r *registers) storeChannel(slot int, reg, v uint32) abi.ErrorCode {
 		if c.state != abi.ChannelFree {
 			return abi.ErrorBadState
 		}
-		c.asked[reg/4] = v
+		c.written[reg/4] = v
 	}
 	return abi.ErrorNone
 }
@@ -63,8 +63,8 @@ func (r *registers) controlChannel(slot int, control abi.Control) abi.ErrorCode 
 
 // checkChannel returns the channel that a slot's registers describe.
 func (r *registers) checkChannel(slot int) (Channel, abi.ErrorCode) {
-	asked := &r.channels[slot].asked
-	at := func(reg int) uint32 { return asked[reg/4] }
+	written := &r.channels[slot].written
+	at := func(reg int) uint32 { return written[reg/4] }
 	ch := Channel{
 		Page:     abi.ChannelPage(slot),
 		Vector:   -1,
@@ -85,13 +85,11 @@ func (r *registers) checkChannel(slot int) (Channel, abi.ErrorCode) {
 		ch.Vector = int(v)
 	}
 	var err abi.ErrorCode
-	ch.Submission, err = r.checkRing(
-		uint64(at(abi.ChannelSubmissionHi))<<32|uint64(at(abi.ChannelSubmissionLo)), at(abi.ChannelSubmissionEntries))
+	ch.Submission, err = r.checkRing(at(abi.ChannelSubmissionLo), at(abi.ChannelSubmissionHi), at(abi.ChannelSubmissionEntries))
 	if err != abi.ErrorNone {
 		return ch, err
 	}
-	ch.Completion, err = r.checkRing(
-		uint64(at(abi.ChannelCompletionHi))<<32|uint64(at(abi.ChannelCompletionLo)), at(abi.ChannelCompletionEntries))
+	ch.Completion, err = r.checkRing(at(abi.ChannelCompletionLo), at(abi.ChannelCompletionHi), at(abi.ChannelCompletionEntries))
 	if err != abi.ErrorNone {
 		return ch, err
 	}
@@ -111,7 +109,8 @@ func (r *registers) checkChannel(slot int) (Channel, abi.ErrorCode) {
 	return ch, abi.ErrorNone
 }
 
-func (r *registers) checkRing(offset uint64, entries uint32) (Ring, abi.ErrorCode) {
+func (r *registers) checkRing(lo, hi, entries uint32) (Ring, abi.ErrorCode) {
+	offset := uint64(hi)<<32 | uint64(lo)
 	ring := Ring{Offset: offset, Entries: int(entries)}
 	switch {
 	case bits.OnesCount32(entries) != 1 || entries < abi.MinRingEntries || entries > uint32(r.cfg.MaxRingEntries):
@@ -126,7 +125,7 @@ func (r *registers) checkRing(offset uint64, entries uint32) (Ring, abi.ErrorCod
 	return ring, abi.ErrorNone
 }
 
-// ringRange is the part of BAR2 where rings may lie.
+// ringRange returns the part of BAR2 where rings may lie.
 func (r *registers) ringRange() (from, to uint64) {
 	from = uint64(abi.HeaderBytes(len(r.channels)))
 	if r.version < abi.Version1_1 {
@@ -145,7 +144,7 @@ func (r *registers) setChannel(slot int, s abi.ChannelState, err abi.ErrorCode) 
 	r.dirty.channels[slot/64] |= 1 << (slot % 64)
 }
 
-// freeChannel ends a channel's life. Why it ended stays readable.
+// freeChannel frees a channel's slot. Its error code stays readable.
 func (r *registers) freeChannel(slot int) {
 	c := &r.channels[slot]
 	r.contexts[c.open.Context.Slot].channels--
@@ -153,8 +152,8 @@ func (r *registers) freeChannel(slot int) {
 	r.setChannel(slot, abi.ChannelFree, c.err)
 }
 
-// liveChannel returns the slot that a reference names, or nil when it names an
-// earlier life or none.
+// liveChannel returns the slot that ref names, or nil if ref is of an earlier generation or the
+// slot is free.
 func (r *registers) liveChannel(ref ChannelRef) *channelSlot {
 	if ref.Slot < 0 || ref.Slot >= len(r.channels) {
 		return nil
@@ -166,7 +165,7 @@ func (r *registers) liveChannel(ref ChannelRef) *channelSlot {
 	return c
 }
 
-// channelReady is the backend's answer to open.
+// channelReady is the backend's answer to OpenChannel.
 func (r *registers) channelReady(ref ChannelRef) {
 	if c := r.liveChannel(ref); c != nil && c.state == abi.ChannelOpening {
 		r.setChannel(ref.Slot, abi.ChannelReady, abi.ErrorNone)
@@ -174,7 +173,7 @@ func (r *registers) channelReady(ref ChannelRef) {
 	}
 }
 
-// channelFailed tells that a channel is no longer fetched.
+// channelFailed records that a channel is no longer fetched.
 func (r *registers) channelFailed(ref ChannelRef, code abi.ErrorCode) {
 	if c := r.liveChannel(ref); c != nil && (c.state == abi.ChannelOpening || c.state == abi.ChannelReady) {
 		r.setChannel(ref.Slot, abi.ChannelFailed, code)
@@ -182,7 +181,7 @@ func (r *registers) channelFailed(ref ChannelRef, code abi.ErrorCode) {
 	}
 }
 
-// channelClosed is the backend's answer to close.
+// channelClosed is the backend's answer to CloseChannel.
 func (r *registers) channelClosed(ref ChannelRef) {
 	if c := r.liveChannel(ref); c != nil && c.state == abi.ChannelClosing {
 		r.freeChannel(ref.Slot)

@@ -1,6 +1,7 @@
 package vgpu
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"time"
@@ -8,27 +9,25 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Config is what a virtual GPU is made with. The zero value of each field stands
-// for its default.
+// Config configures a virtual GPU. The zero value of each field means its default.
 type Config struct {
 	// SharedBytes is the size of BAR2: a power of two from [abi.MinSharedBytes] to
 	// [abi.MaxSharedBytes], by default [abi.DefaultSharedBytes].
 	SharedBytes int64
-	// Contexts and Channels bound what the guest can have at once, up to
-	// [abi.MaxContexts] and [abi.MaxChannels]; by default 16 and 64.
+	// Contexts and Channels bound what the guest can have at once, up to [abi.MaxContexts] and
+	// [abi.MaxChannels]; by default 16 and 64.
 	Contexts int
 	Channels int
 	// Vectors is the number of MSI vectors, a power of two up to 32; by default 32.
 	Vectors int
 	// MaxRingEntries bounds a ring, up to [abi.MaxRingEntries]; by default 16384.
 	MaxRingEntries int
-	// MemoryBytes is the GPU memory that the guest may use, for it to read; the
-	// executor enforces it.
+	// MemoryBytes is the GPU memory that the guest may use, shown in a register. The executor
+	// enforces it.
 	MemoryBytes uint64
-	// PollWindow is how long the executor polls before it sleeps, for the guest to
-	// read.
+	// PollWindow is how long the executor polls before it sleeps, shown in a register.
 	PollWindow time.Duration
-	// Features is what the executor can do; by default nothing optional.
+	// Features is what the executor supports; by default nothing optional.
 	Features abi.Features
 }
 
@@ -39,28 +38,17 @@ const (
 	defaultMaxRingEntries = 1 << 14
 )
 
-// RingsBytes is how much of BAR2 behind its header is for rings, of a configuration
-// with all its defaults filled in, as [Device.Config] returns it.
+// RingsBytes returns how many bytes of BAR2 after the header are for rings. The configuration must
+// have its defaults filled in, as [Device.Config] returns it.
 func (c Config) RingsBytes() int { return abi.RingsBytes(c.SharedBytes, c.Channels, c.MaxRingEntries) }
 
-// withDefaults returns the configuration with defaults filled in, or what is
-// wrong with it.
+// withDefaults returns the configuration with defaults filled in, or an error if it is invalid.
 func (c Config) withDefaults() (Config, error) {
-	if c.SharedBytes == 0 {
-		c.SharedBytes = abi.DefaultSharedBytes
-	}
-	if c.Contexts == 0 {
-		c.Contexts = defaultContexts
-	}
-	if c.Channels == 0 {
-		c.Channels = defaultChannels
-	}
-	if c.Vectors == 0 {
-		c.Vectors = defaultVectors
-	}
-	if c.MaxRingEntries == 0 {
-		c.MaxRingEntries = defaultMaxRingEntries
-	}
+	c.SharedBytes = cmp.Or(c.SharedBytes, abi.DefaultSharedBytes)
+	c.Contexts = cmp.Or(c.Contexts, defaultContexts)
+	c.Channels = cmp.Or(c.Channels, defaultChannels)
+	c.Vectors = cmp.Or(c.Vectors, defaultVectors)
+	c.MaxRingEntries = cmp.Or(c.MaxRingEntries, defaultMaxRingEntries)
 	switch {
 	case c.SharedBytes < abi.MinSharedBytes || c.SharedBytes > abi.MaxSharedBytes || bits.OnesCount64(uint64(c.SharedBytes)) != 1:
 		return c, fmt.Errorf("shared memory of %d bytes: must be a power of two from %d to %d", c.SharedBytes, int64(abi.MinSharedBytes), int64(abi.MaxSharedBytes))

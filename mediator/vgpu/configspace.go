@@ -7,8 +7,8 @@ import (
 
 // newConfigSpace lays out the function's configuration space.
 //
-// There is no interrupt pin: QEMU 11.1 unmaps every BAR at the first INTx. And no
-// MSI-X: QEMU 11.1.3 aborts when such a device is unplugged, and 32 vectors do.
+// There is no interrupt pin, because QEMU 11.1 unmaps every BAR at the first INTx, and no MSI-X,
+// because QEMU 11.1.3 aborts when such a device is unplugged and 32 vectors suffice.
 func newConfigSpace(cfg Config) (*pci.Space, error) {
 	f := pci.Function{
 		VendorID:          abi.VendorID,
@@ -27,8 +27,7 @@ func newConfigSpace(cfg Config) (*pci.Space, error) {
 	return pci.New(f)
 }
 
-// writeConfig writes to the configuration space; a function level reset is a reset
-// of the device.
+// writeConfig writes to the configuration space. A function level reset resets the device.
 func (d *Device) writeConfig(offset uint64, p []byte) error {
 	changed, err := d.config.Write(offset, p)
 	if err != nil {

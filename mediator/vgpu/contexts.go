@@ -1,6 +1,10 @@
 package vgpu
 
-import "vgpud/mediator/vgpu/abi"
+import (
+	"iter"
+
+	"vgpud/mediator/vgpu/abi"
+)
 
 // storeContext carries out a write to a register of a context's slot.
 func (r *registers) storeContext(slot int, reg, v uint32) abi.ErrorCode {
@@ -11,7 +15,7 @@ func (r *registers) storeContext(slot int, reg, v uint32) abi.ErrorCode {
 	switch reg {
 	case abi.ContextControl:
 		if err := r.controlContext(slot, abi.Control(v)); err != abi.ErrorNone {
-			// A context that has faulted keeps the reason.
+			// A faulted context keeps its reason.
 			if c.state != abi.ContextFaulted {
 				c.err = err
 			}
@@ -64,7 +68,7 @@ func (r *registers) controlContext(slot int, control abi.Control) abi.ErrorCode 
 	return abi.ErrorNone
 }
 
-// begin starts a new life of a context's slot.
+// begin starts a new generation of a context's slot.
 func (r *registers) begin(slot int, s abi.ContextState, kind actionKind) {
 	c := &r.contexts[slot]
 	c.generation++
@@ -77,24 +81,30 @@ func (r *registers) begin(slot int, s abi.ContextState, kind actionKind) {
 	}})
 }
 
-// closeChannelsOf marks the channels of a context as closing; they are free once
-// the context's executor is gone.
-func (r *registers) closeChannelsOf(slot int) {
-	for i := range r.channels {
-		ch := &r.channels[i]
-		if ch.state != abi.ChannelFree && ch.open.Context.Slot == slot {
-			r.setChannel(i, abi.ChannelClosing, abi.ErrorReset)
+// channelsOf yields the channels of a context's slot that are not free.
+func (r *registers) channelsOf(context int) iter.Seq2[int, *channelSlot] {
+	return func(yield func(int, *channelSlot) bool) {
+		for i := range r.channels {
+			ch := &r.channels[i]
+			if ch.state != abi.ChannelFree && ch.open.Context.Slot == context && !yield(i, ch) {
+				return
+			}
 		}
 	}
 }
 
-// freeChannelsOf frees the channels of earlier lives of a context's slot.
-func (r *registers) freeChannelsOf(slot int) {
-	for i := range r.channels {
-		ch := &r.channels[i]
-		if ch.state != abi.ChannelFree && ch.open.Context.Slot == slot {
-			r.freeChannel(i)
-		}
+// closeChannelsOf marks the channels of a context as closing. They are free once the context's
+// executor is gone.
+func (r *registers) closeChannelsOf(context int) {
+	for i := range r.channelsOf(context) {
+		r.setChannel(i, abi.ChannelClosing, abi.ErrorReset)
+	}
+}
+
+// freeChannelsOf frees the channels of earlier generations of a context's slot.
+func (r *registers) freeChannelsOf(context int) {
+	for i := range r.channelsOf(context) {
+		r.freeChannel(i)
 	}
 }
 
@@ -107,8 +117,8 @@ func (r *registers) contextRef(slot int) ContextRef {
 	return ContextRef{Slot: slot, Generation: r.contexts[slot].generation}
 }
 
-// liveContext returns the slot that a reference names, or nil when it names an
-// earlier life or none.
+// liveContext returns the slot that ref names, or nil if ref is of an earlier generation or the
+// slot is free.
 func (r *registers) liveContext(ref ContextRef) *contextSlot {
 	if ref.Slot < 0 || ref.Slot >= len(r.contexts) {
 		return nil
@@ -120,7 +130,7 @@ func (r *registers) liveContext(ref ContextRef) *contextSlot {
 	return c
 }
 
-// contextReady is the backend's answer to create and reset.
+// contextReady is the backend's answer to CreateContext and ResetContext.
 func (r *registers) contextReady(ref ContextRef) {
 	c := r.liveContext(ref)
 	if c == nil || c.state != abi.ContextCreating && c.state != abi.ContextResetting {
@@ -132,7 +142,7 @@ func (r *registers) contextReady(ref ContextRef) {
 	r.dirty.event = true
 }
 
-// contextFaulted tells that a context's executor or kernel failed.
+// contextFaulted records that a context's executor or kernel failed.
 func (r *registers) contextFaulted(ref ContextRef, code abi.ErrorCode) {
 	c := r.liveContext(ref)
 	if c == nil || c.state == abi.ContextDestroying {
@@ -141,31 +151,29 @@ func (r *registers) contextFaulted(ref ContextRef, code abi.ErrorCode) {
 	if c.state == abi.ContextResetting {
 		r.freeChannelsOf(ref.Slot)
 	}
-	// Each context tells of the GPU's end by itself: another may have been made on
-	// the one that took its place.
+	// Each context reports the loss of the GPU itself: another context may have been created on the
+	// replacement.
 	r.lost = r.lost || code == abi.ErrorDeviceLost
-	// The executor outlives a kernel: it goes on to answer every command, with the
-	// kernel's fault.
+	// After a kernel's fault the executor goes on and answers every command with that fault.
 	if code != abi.ErrorGPUFault && code != abi.ErrorTimeLimit {
 		r.failChannelsOf(ref, code)
 	}
-	if c.state != abi.ContextFaulted { // the first reason is the one that counts
+	if c.state != abi.ContextFaulted { // keep the first reason
 		r.setContext(ref.Slot, abi.ContextFaulted, code)
 	}
 	r.dirty.event = true
 }
 
-// failChannelsOf marks the channels of a context as not fetched any more.
+// failChannelsOf marks the channels of a context as no longer fetched.
 func (r *registers) failChannelsOf(ref ContextRef, code abi.ErrorCode) {
-	for i := range r.channels {
-		ch := &r.channels[i]
+	for i, ch := range r.channelsOf(ref.Slot) {
 		if ch.open.Context == ref && (ch.state == abi.ChannelOpening || ch.state == abi.ChannelReady) {
 			r.setChannel(i, abi.ChannelFailed, code)
 		}
 	}
 }
 
-// contextGone is the backend's answer to destroy.
+// contextGone is the backend's answer to DestroyContext.
 func (r *registers) contextGone(ref ContextRef) {
 	c := r.liveContext(ref)
 	if c == nil || c.state != abi.ContextDestroying {

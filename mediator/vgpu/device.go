@@ -13,12 +13,12 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// Device is the virtual GPU as a [vfiouser.Device]: the shell that gives
-// [registers] a lock, shared memory, interrupts and a backend. Its methods for the
-// backend ([Device.ContextReady] and the like) may be called from any goroutine.
+// Device is the virtual GPU as a [vfiouser.Device]: [registers] with a lock, shared memory,
+// interrupts and a backend. Its methods for the backend ([Device.ContextReady] and the like) may be
+// called from any goroutine.
 //
-// It deliberately has no DMAMapper: the server acknowledges a client's mappings
-// and closes their descriptors at once.
+// It deliberately has no DMAMapper: the server acknowledges a client's mappings and closes their
+// descriptors at once.
 type Device struct {
 	cfg     Config
 	backend Backend
@@ -27,12 +27,12 @@ type Device struct {
 
 	mu        sync.Mutex
 	regs      *registers
-	shared    *shared // nil only where it could not be made
+	shared    *shared // nil only if it could not be created
 	sharedErr error
 	session   *vfiouser.Session // nil without a client
 	signals   uint64            // state interrupts raised
 
-	// todo is the client's goroutine's own copy of registers.todo.
+	// todo is the client goroutine's copy of registers.todo.
 	todo []action
 }
 
@@ -41,7 +41,7 @@ var (
 	_ vfiouser.IRQStater = (*Device)(nil)
 )
 
-// New makes a device that drives backend. Close frees its memory. log may be nil.
+// New creates a device that drives backend. Close frees its memory. log may be nil.
 func New(cfg Config, backend Backend, log *slog.Logger) (*Device, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -54,13 +54,13 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Device, error) {
 	if d.config, err = newConfigSpace(cfg); err != nil {
 		return nil, fmt.Errorf("virtual GPU: configuration space: %w", err)
 	}
-	if err := d.renew(); err != nil {
+	if err := d.allocShared(); err != nil {
 		return nil, fmt.Errorf("virtual GPU: %w", err)
 	}
 	return d, nil
 }
 
-// Config returns what the device was made with, defaults filled in.
+// Config returns the configuration, with defaults filled in.
 func (d *Device) Config() Config { return d.cfg }
 
 // Close frees the shared memory. The server must have ended.
@@ -75,10 +75,10 @@ func (d *Device) Close() error {
 	return s.close()
 }
 
-// Shared returns BAR2's memfd. It is the device's own: a backend duplicates it, or
-// hands it on during a call. It stays the same until Reset of the backend has
-// returned after the client has gone; the next client gets a new one, since the
-// last one may keep its mapping. nil without shared memory.
+// Shared returns BAR2's memfd, or nil without shared memory. The device owns it: a backend
+// duplicates it, or passes it on during a call. It stays the same until the backend's Reset has
+// returned after the client's end; the next client gets a new one, since the last client may keep
+// its mapping.
 func (d *Device) Shared() *os.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,10 +88,9 @@ func (d *Device) Shared() *os.File {
 	return d.shared.file
 }
 
-// Vector returns a duplicate of the eventfd that raises an MSI vector, which is the
-// caller's to close, or nil when the guest does not listen to it. The guest holds
-// the same open file: writes to it must not be trusted to end, other than after a
-// poll for room.
+// Vector returns a duplicate of the eventfd that raises an MSI vector, which the caller closes, or
+// nil if the guest does not listen to it. The guest holds the same open file: a write may block
+// unless a poll found room.
 func (d *Device) Vector(vector int) (*os.File, error) {
 	d.mu.Lock()
 	s := d.session
@@ -107,7 +106,7 @@ func (d *Device) Describe() vfiouser.Description {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shared == nil {
-		d.sharedErr = d.renewLocked()
+		d.sharedErr = d.allocShared()
 	}
 	const rw = vfiouser.RegionFlagRead | vfiouser.RegionFlagWrite
 	desc := vfiouser.Description{
@@ -138,8 +137,7 @@ func (d *Device) Attach(s *vfiouser.Session) error {
 	return nil
 }
 
-// Detach implements [vfiouser.Device]: everything of the client's is dropped, its
-// memory too.
+// Detach implements [vfiouser.Device]. It drops everything of the client's, its memory too.
 func (d *Device) Detach(s *vfiouser.Session) {
 	d.mu.Lock()
 	d.session = nil
@@ -201,7 +199,7 @@ func (d *Device) RegionWrite(region uint32, offset uint64, p []byte) error {
 	return syscall.EINVAL
 }
 
-// accessShared is BAR2 for a client that does not map it.
+// accessShared accesses BAR2 for a client that does not map it.
 func (d *Device) accessShared(offset uint64, p []byte, f func(*os.File, []byte, int64) (int, error)) error {
 	file := d.Shared()
 	if file == nil {
@@ -218,10 +216,10 @@ func (d *Device) IRQsChanged(index, start, count uint32) {
 	}
 }
 
-// finish shows the state machine's changes in shared memory, unlocks, and tells
-// the backend. The client's goroutine calls it with d.mu held.
+// finish publishes the state machine's changes, unlocks, and calls the backend. Preconditions: mu
+// is held, and the caller is the client's goroutine.
 func (d *Device) finish() error {
-	d.show()
+	d.publish()
 	d.todo = append(d.todo[:0], d.regs.todo...)
 	d.regs.todo = d.regs.todo[:0]
 	d.mu.Unlock()
@@ -232,7 +230,7 @@ func (d *Device) finish() error {
 	return errs
 }
 
-// do tells the backend one thing.
+// do makes one call to the backend.
 func (d *Device) do(a *action) error {
 	switch a.kind {
 	case createContext:
@@ -259,16 +257,16 @@ func (d *Device) do(a *action) error {
 	return nil
 }
 
-// show writes what changed into the words of BAR2 and, for changes that the guest
-// did not cause itself just now, raises the state vector. d.mu is held.
-func (d *Device) show() {
+// publish writes the changes to BAR2 and raises the state vector for changes that the guest did not
+// just cause. Preconditions: mu is held.
+func (d *Device) publish() {
 	changed := d.regs.dirty
 	if changed == (dirty{}) {
 		return
 	}
 	d.regs.dirty = dirty{}
 	if d.shared != nil {
-		d.shared.show(d.regs, &changed)
+		d.shared.publish(d.regs, &changed)
 	}
 	if changed.event && d.session != nil && d.regs.stateVec != abi.NoVector &&
 		d.session.Trigger(vfiouser.IRQMSI, d.regs.stateVec) {
@@ -276,14 +274,8 @@ func (d *Device) show() {
 	}
 }
 
-// renew makes the shared memory anew.
-func (d *Device) renew() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.renewLocked()
-}
-
-func (d *Device) renewLocked() (err error) {
+// allocShared creates the shared memory. Preconditions: mu is held.
+func (d *Device) allocShared() (err error) {
 	d.shared, err = newShared(d.cfg, d.regs.generation)
 	return err
 }

@@ -44,8 +44,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryIsSealed holds that nobody who has the descriptor can change the
-// file's size: that would end whoever touches the pages.
+// TestSharedMemoryIsSealed checks that no holder of the descriptor can change the file's size,
+// which would end every process that touches the pages.
 func TestSharedMemoryIsSealed(t *testing.T) {
 	dev, err := vgpu.New(vgpu.Config{SharedBytes: abi.MinSharedBytes}, newStrict(vgpu.Config{}), nil)
 	if err != nil {

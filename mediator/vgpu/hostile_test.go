@@ -18,10 +18,9 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// TestHostileGuestProperty has a guest, with its VMM, do anything to any region in
-// any width, reset in between, go and come again, while its backend answers late
-// and in any order. The backend is never told what it was promised not to be, and
-// each guest that comes finds a device as after power-on.
+// TestHostileGuestProperty lets a guest, with its VMM, access any region in any width, reset in
+// between, leave and return, while its backend answers late and in any order. The backend's
+// promises hold, and each new guest finds a device as after power-on.
 func TestHostileGuestProperty(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "vgpu.sock")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -152,7 +151,7 @@ type hostile struct {
 	done   chan error
 }
 
-// fails is what a test of rapid's and one of package testing have in common.
+// fails is the common part of rapid's tests and package testing's.
 type fails interface {
 	Fatalf(format string, args ...any)
 	Fatal(args ...any)
@@ -196,7 +195,7 @@ func (h *hostile) close(t fails) {
 	}
 }
 
-// attach comes as a new guest, and looks whether the device is as after power-on.
+// attach connects as a new guest and checks that the device is as after power-on.
 func (h *hostile) attach(t fails) {
 	for {
 		c, err := vfiouser.Dial(context.Background(), h.path)
@@ -228,8 +227,7 @@ func (h *hostile) attach(t fails) {
 
 func (h *hostile) detach(fails) { h.client.Close() }
 
-// write writes anything to anywhere within a region; no such write is an error to
-// the VMM.
+// write writes any value anywhere within a region, which is never an error to the VMM.
 func (h *hostile) write(t fails, region uint32, at uint64, p []byte) {
 	if err := h.client.RegionWrite(region, at, p); err != nil {
 		t.Fatalf("write of % x to %#x of region %d: %v", p, at, region, err)

@@ -10,10 +10,9 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// TestVectorsChangeWhileInterruptsFly has a guest give, replace and take away its
-// vectors without end while its context comes and goes behind it, each time with
-// an interrupt. No descriptor is used after its end, none is left, and what the
-// guest set last is what it gets.
+// TestVectorsChangeWhileInterruptsFly sets, replaces and removes a guest's vectors without end
+// while its context is created and destroyed, each time with an interrupt. No descriptor is used
+// after its close, none is left, and interrupts go to the last eventfd set.
 func TestVectorsChangeWhileInterruptsFly(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	h := newHostile(t, t.TempDir()+"/vgpu.sock")

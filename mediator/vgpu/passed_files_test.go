@@ -17,9 +17,8 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// TestPassedSharedMemoryIsSealed takes BAR2's descriptor as a VMM gets it, and
-// tries all that would change the file under who maps it: a file that has shrunk
-// ends its next user by SIGBUS.
+// TestPassedSharedMemoryIsSealed takes BAR2's descriptor as a VMM gets it, and tries everything
+// that would change the file under a mapping: a shrunk file ends its next user by SIGBUS.
 func TestPassedSharedMemoryIsSealed(t *testing.T) {
 	h := newHostile(t, t.TempDir()+"/vgpu.sock")
 	defer h.close(t)
@@ -79,8 +78,8 @@ func passedBAR2(t *testing.T, vmm *vfiousertest.Raw) int {
 	return m.FDs[0]
 }
 
-// TestGuestMemoryIsNeverMapped announces a guest's RAM as QEMU does, and looks for
-// it in this process, which is the device's too.
+// TestGuestMemoryIsNeverMapped announces a guest's RAM as QEMU does, and searches for it in this
+// process, which is the device's too.
 func TestGuestMemoryIsNeverMapped(t *testing.T) {
 	h := newHostile(t, t.TempDir()+"/vgpu.sock")
 	defer h.close(t)

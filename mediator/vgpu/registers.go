@@ -6,10 +6,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// registers is the device as a state machine: pure, with no lock, no memory
-// shared with anybody and no clock. Accesses and the backend's answers change it;
-// what is to be done about them is in todo and dirty, which the shell empties
-// after every call.
+// registers is the device as a state machine, with no lock, no shared memory and no clock. Accesses
+// and the backend's answers change it. The resulting work is in todo and dirty, which Device
+// empties after every call.
 type registers struct {
 	cfg        Config
 	version    abi.Version
@@ -17,7 +16,7 @@ type registers struct {
 	err        abi.ErrorCode
 	errOffset  uint32
 	stateVec   uint32
-	lost       bool   // the last that was heard of the GPU is that it is gone
+	lost       bool   // the GPU was last reported as gone
 	generation uint32 // resets since the device was made
 	contexts   []contextSlot
 	channels   []channelSlot
@@ -27,15 +26,14 @@ type registers struct {
 	dirty dirty
 }
 
-// counts are the counters of Stats that the state machine keeps.
+// counts holds the counters of Stats that the state machine keeps.
 type counts struct {
 	reads, writes, badAccesses, refused uint64
 	doorbells, strayDoorbells           uint64
 	resets                              uint64
 }
 
-// contextSlot is one slot of the context table. Its generation only ever grows,
-// over resets too.
+// contextSlot is one slot of the context table. Its generation only grows, over resets too.
 type contextSlot struct {
 	state      abi.ContextState
 	err        abi.ErrorCode
@@ -48,13 +46,13 @@ type contextSlot struct {
 type channelSlot struct {
 	state      abi.ChannelState
 	err        abi.ErrorCode
-	asked      [abi.ChannelSlotSize / 4]uint32 // the writable registers as written
+	written    [abi.ChannelSlotSize / 4]uint32 // the writable registers as written
 	open       Channel                         // as taken at create; its rings are reserved while the state is not free
 	doorbells  uint32
 	generation uint32
 }
 
-// An action is one thing that the backend must be told.
+// action is one call to make to the backend.
 type action struct {
 	kind    actionKind
 	context Context
@@ -73,12 +71,12 @@ const (
 	resetAll
 )
 
-// dirty says which words of BAR2 no longer show the state.
+// dirty holds the words of BAR2 that no longer show the state.
 type dirty struct {
 	contexts uint64
 	channels [abi.MaxChannels / 64]uint64
-	pages    [abi.MaxChannels / 64]uint64 // channel pages to be put to their state at create
-	event    bool                         // something changed that the guest did not ask for just now
+	pages    [abi.MaxChannels / 64]uint64 // channel pages to reset to their state at create
+	event    bool                         // a change that this access of the guest did not cause
 }
 
 func newRegisters(cfg Config) *registers {
@@ -89,7 +87,7 @@ func newRegisters(cfg Config) *registers {
 	}
 }
 
-// reset puts everything to its state at power-on except the generations.
+// reset returns everything but the generations to the state at power-on.
 func (r *registers) reset() {
 	r.version, r.features, r.err, r.errOffset, r.stateVec, r.lost = 0, 0, 0, 0, 0, false
 	r.generation++
@@ -104,8 +102,7 @@ func (r *registers) reset() {
 	}
 }
 
-// read answers a read of BAR0. An access that the device does not know reads as
-// ones.
+// read answers a read of BAR0. An unsupported access reads as ones.
 func (r *registers) read(offset uint64, p []byte) {
 	r.count.reads++
 	if !aligned(offset, len(p)) {
@@ -132,7 +129,7 @@ func (r *registers) write(offset uint64, p []byte) {
 	}
 }
 
-// aligned reports whether an access is one that the device answers.
+// aligned reports whether the device supports an access.
 func aligned(offset uint64, n int) bool {
 	return (n == 4 || n == 8) && offset%uint64(n) == 0 && offset < abi.BAR0Size
 }
@@ -248,7 +245,7 @@ func (r *registers) loadChannel(c *channelSlot, reg uint32) uint32 {
 	case abi.ChannelControl:
 		return 0
 	}
-	return c.asked[reg/4]
+	return c.written[reg/4]
 }
 
 // store writes one register.
@@ -329,7 +326,7 @@ func (r *registers) inUse() int {
 	return n
 }
 
-// doorbell counts a kick and passes it on if somebody could want it.
+// doorbell counts a kick and passes it on if the channel is open.
 func (r *registers) doorbell(slot int) {
 	if slot >= len(r.channels) {
 		r.count.strayDoorbells++

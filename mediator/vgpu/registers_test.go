@@ -230,8 +230,8 @@ func TestChannelChecks(t *testing.T) {
 	}
 }
 
-// TestOldDriversRings: a driver of version 1.0 may lay its rings anywhere behind the
-// header, whatever it has done as one of a newer version before.
+// TestOldDriversRings checks that a driver of version 1.0 may place its rings anywhere after the
+// header, even after it had selected a newer version.
 func TestOldDriversRings(t *testing.T) {
 	const end = abi.MinSharedBytes
 	r := ready(t)
@@ -308,8 +308,8 @@ func TestChannelLife(t *testing.T) {
 	}
 }
 
-// TestGPUComesBack: contexts that the GPU's end took are tried again, and the
-// device's status is that of the last of which anything was heard.
+// TestGPUComesBack checks that contexts lost with the GPU can be reset, and that the device's
+// status follows the last report.
 func TestGPUComesBack(t *testing.T) {
 	r := ready(t)
 	lost := func(when string, want bool) {

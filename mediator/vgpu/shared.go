@@ -12,23 +12,23 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// shared is BAR2: a memfd, of which this process maps only the header, the pages
-// that tell the guest about states.
+// shared is BAR2: a memfd, of which this process maps only the header, where the guest reads
+// states.
 type shared struct {
 	file   *os.File
 	bytes  int64
 	header []byte
 }
 
-// newShared makes BAR2's memory, zeroed, of a size that nobody can change: the VMM
-// holds the descriptor too, and a shrunk file would end whoever touches it.
+// newShared creates BAR2's memory, zeroed and sealed against a change of size: the VMM holds the
+// descriptor too, and a process that touches a page beyond a shrunk file's end dies.
 func newShared(cfg Config, generation uint32) (*shared, error) {
 	fd, err := unix.MemfdCreate("vgpu-bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
 		fd, err = unix.MemfdCreate("vgpu-bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make shared memory: %w", err)
+		return nil, fmt.Errorf("create shared memory: %w", err)
 	}
 	s := &shared{file: os.NewFile(uintptr(fd), "vgpu-bar2"), bytes: cfg.SharedBytes}
 	if err := s.prepare(abi.HeaderBytes(cfg.Channels), generation); err != nil {
@@ -60,7 +60,7 @@ func (s *shared) init(generation uint32) {
 	abi.StoreWord(s.header, abi.DeviceGenerationWord, generation)
 }
 
-// clear gives all pages back and begins anew, for guests that keep their mapping.
+// clear frees all pages, for guests that keep their mapping over a reset.
 func (s *shared) clear(generation uint32) error {
 	if err := unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, s.bytes); err != nil {
 		return fmt.Errorf("clear shared memory: %w", err)
@@ -69,8 +69,8 @@ func (s *shared) clear(generation uint32) error {
 	return nil
 }
 
-// show writes the words that are out of date.
-func (s *shared) show(r *registers, d *dirty) {
+// publish writes the words that are out of date.
+func (s *shared) publish(r *registers, d *dirty) {
 	for i, pages := range d.pages {
 		for ; pages != 0; pages &= pages - 1 {
 			page := abi.ChannelPage(i*64 + bits.TrailingZeros64(pages))
@@ -92,7 +92,7 @@ func (s *shared) show(r *registers, d *dirty) {
 	abi.AddWord(s.header, abi.DeviceStateWord, 1)
 }
 
-// close gives the memory up; it lives on as long as others map it.
+// close gives the memory up. It lives on as long as others map it.
 func (s *shared) close() error {
 	var err error
 	if s.header != nil {

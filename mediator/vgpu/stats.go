@@ -2,7 +2,7 @@ package vgpu
 
 import "vgpud/mediator/vgpu/abi"
 
-// Stats is what a device has counted since it was made, and what it holds now.
+// Stats holds a device's counters since its creation and its current state.
 type Stats struct {
 	Reads, Writes  uint64 // accesses to BAR0
 	BadAccesses    uint64 // of a size or alignment that the device does not answer
@@ -17,7 +17,7 @@ type Stats struct {
 	Attached bool
 }
 
-// ContextStats is one context's state.
+// ContextStats is the state of one context.
 type ContextStats struct {
 	ContextRef
 	State    abi.ContextState

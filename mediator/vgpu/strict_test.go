@@ -8,9 +8,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// strict is a backend that does nothing but hold the device to what [vgpu.Backend]
-// promises, whatever its guest does. It keeps no goroutine: its answers wait until
-// the test gives them, in any order.
+// strict is a backend that only checks the promises of [vgpu.Backend], whatever its guest does. It
+// has no goroutine: its answers wait until the test gives them, in any order.
 type strict struct {
 	cfg vgpu.Config
 	dev *vgpu.Device

@@ -74,7 +74,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	server := &vfiouser.Server{Device: attachment{dev, page}, Check: admit(&o.Spec, o.Owner).check, Log: log}
 	err = server.Serve(ctx, o.Sockets.VMM)
 	cancel()
-	log.Info("virtual GPU ends")
+	n := dev.Stats()
+	log.Info("virtual GPU ends", "resets", n.Resets, "refused", n.Refused, "bad_accesses", n.BadAccesses, "stray_doorbells", n.StrayDoorbells)
 	return err
 }
 

@@ -2,9 +2,8 @@ package abi
 
 import "encoding/binary"
 
-// An AttributeID says which launch attribute a record holds. Those below 0x1000
-// are CUDA's own CUlaunchAttributeID, and the record's value is laid out as
-// CUDA's CUlaunchAttributeValue.
+// AttributeID is the kind of a launch attribute. Those below 0x1000 are CUDA's own
+// CUlaunchAttributeID, with the layout of CUDA's CUlaunchAttributeValue.
 type AttributeID uint32
 
 // The launch attributes.

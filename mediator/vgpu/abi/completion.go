@@ -21,8 +21,8 @@ type Completion struct {
 	Status Status
 	Op     Opcode // as submitted
 	Cookie uint64 // as submitted
-	// Seq counts the commands of the channel from 1, quiet ones too and
-	// continuation entries not: it tells which quiet commands have ended.
+	// Seq counts the commands of the channel from 1, including quiet ones and excluding
+	// continuation entries: it tells which quiet commands have ended.
 	Seq uint64
 	// Start and End are nanoseconds on the GPU's clock: when a launch, copy or
 	// set began and ended. Zero without FeatureGPUTime and for commands that
@@ -48,8 +48,7 @@ func (c *Completion) Encode(e *Entry) {
 	e.putU64(completionValues+16, c.Value[2])
 }
 
-// DecodeCompletion reads a completion; it fails for an entry of another version
-// only.
+// DecodeCompletion reads a completion. It fails only for an entry of another version.
 func DecodeCompletion(e *Entry) (Completion, error) {
 	c := Completion{
 		Status: Status(e.u16(completionStatus)),

@@ -114,13 +114,14 @@ func TestDocumented(t *testing.T) {
 	compare("Opcodes", rows)
 
 	rows = nil
-	for _, s := range Statuses() {
+	for _, i := range statuses {
+		s := i.status
 		rows = append(rows, []string{fmt.Sprint(uint16(s)), s.Name(), fmt.Sprint(s.CUDA()), s.String()})
 	}
 	compare("Status codes", rows)
 
 	rows = nil
-	for _, c := range ErrorCodes() {
+	for c := range ErrorCode(errorCodeEnd) {
 		rows = append(rows, []string{fmt.Sprint(uint32(c)), c.String()})
 	}
 	compare("Error codes", rows)

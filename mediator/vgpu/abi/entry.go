@@ -41,22 +41,21 @@ const (
 // MaxMore is the most continuation entries that a command may have.
 const MaxMore = 64
 
-// A Header is what every submission entry begins with.
+// Header begins every submission entry.
 type Header struct {
 	Op    Opcode
 	Flags Flags
-	// More is the number of continuation entries that follow at once: 64 bytes
-	// of raw data each, published by the same store of the put pointer, not
-	// commands of their own.
+	// More is the number of continuation entries that follow: 64 bytes of raw data each, published
+	// by the same store of the put pointer, not commands of their own.
 	More uint8
-	// Aux is a small argument of the command's; zero where it has none.
+	// Aux is a small argument of the command; zero if it has none.
 	Aux uint16
 	// Cookie comes back in the completion; the host does not read it.
 	Cookie uint64
 }
 
-// malformed says what is wrong with an entry; errors.Is(err, StatusMalformed).
-// It is kept off the path of good entries so that those allocate nothing.
+// malformed returns an error about an entry that wraps StatusMalformed. It is kept off the path of
+// good entries, which allocate nothing.
 func malformed(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, StatusMalformed)...)
 }
@@ -116,7 +115,7 @@ func (e *Entry) zeroFrom(i int) bool {
 	return true
 }
 
-// clearFrom zeroes the entry from offset i on: slots of a ring are used again.
+// clearFrom zeroes the entry from offset i on, because slots of a ring are reused.
 func (e *Entry) clearFrom(i int) { clear(e[i:]) }
 
 func (e *Entry) u16(i int) uint16       { return binary.LittleEndian.Uint16(e[i:]) }

@@ -209,7 +209,8 @@ func TestNegotiate(t *testing.T) {
 
 func TestStatusesAreDescribed(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range Statuses() {
+	for _, i := range statuses {
+		s := i.status
 		if s.String() == "" || seen[s.Name()] {
 			t.Errorf("status %d: %q %q", uint16(s), s.Name(), s)
 		}

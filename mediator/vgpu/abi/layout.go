@@ -2,17 +2,16 @@ package abi
 
 import "fmt"
 
-// Layout of BAR2: page 0 is the device's page, then comes one page for each
-// channel slot, which end the header. Behind it lie the rings (whole pages), within
-// [RingsBytes], and behind those the staging windows, each for the guest to lay out.
-// One page a channel, so that a guest can map into a tenant process no more than
-// what is that tenant's. Rings are apart from windows, so that a GPU can be given
-// the windows' memory to copy from and to, which its kernels can reach then, and
-// never a ring. In version 1.0 rings and windows lie anywhere behind the header.
+// Layout of BAR2: page 0 is the device's page; one page for each channel slot follows; they are the
+// header. After it come the rings (whole pages), within [RingsBytes], and then the staging windows,
+// both laid out by the guest. Each channel has a page of its own so that a guest can map into a
+// tenant process only that tenant's. Rings are separate from windows so that a GPU can be given the
+// windows' memory to copy from and to, where its kernels can then reach it, but never a ring. In
+// version 1.0 rings and windows lie anywhere after the header.
 const (
 	PageSize = 4096
-	// LineSize is the distance between words that are written by different
-	// sides, or at different times: a cache line.
+	// LineSize, a cache line, is the distance between words that different sides write, or that are
+	// written at different times.
 	LineSize = 64
 
 	// DefaultSharedBytes is the usual size of BAR2; MinSharedBytes and
@@ -21,13 +20,13 @@ const (
 	MinSharedBytes     = 4 << 20
 	MaxSharedBytes     = 64 << 30
 
-	// Where BAR2 has hugeFrom bytes, windows begin on a page of hugePage.
+	// If BAR2 has at least hugeFrom bytes, windows begin on a page of hugePage.
 	hugePage = 2 << 20
 	hugeFrom = 64 << 20
 )
 
-// Words of the device's page (page 0 of BAR2), written by the host. They are
-// for guests that would rather not pay for a trapped read.
+// Words of the device's page (page 0 of BAR2), written by the host, for guests that avoid trapped
+// reads.
 const (
 	DeviceMagicWord      = 0 * LineSize // Magic
 	DeviceGenerationWord = 1 * LineSize // as RegGeneration
@@ -76,14 +75,13 @@ var ChannelWords = []Word{
 	{"CHANNEL_STATE", ChannelStateWord, "host"},
 }
 
-// HeaderBytes returns how much of BAR2 the pages of the device and of that many
-// channels take: where rings may begin.
+// HeaderBytes returns the size of BAR2's header for that many channels: the offset where rings may
+// begin.
 func HeaderBytes(channels int) int { return (1 + channels) * PageSize }
 
-// RingsBytes returns how much of BAR2, of so many bytes, is for rings behind the
-// header: an eighth of it with the header, or what two rings of [UsualRingEntries]
-// take of each channel, where that is more and no more than a quarter; but no more
-// than all rings at their longest.
+// RingsBytes returns how many of BAR2's shared bytes after the header are for rings: an eighth of
+// BAR2 less the header, or the size of two rings of [UsualRingEntries] for each channel if that is
+// more and at most a quarter of BAR2; but never more than all rings at maxEntries.
 func RingsBytes(shared int64, channels, maxEntries int) int {
 	header := int64(HeaderBytes(channels))
 	usual, most := int64(2*channels*RingBytes(UsualRingEntries)), int64(2*channels*RingBytes(maxEntries))
@@ -113,12 +111,12 @@ func UnpackState[S ContextState | ChannelState](w uint32) (S, ErrorCode) {
 // Ring sizes, in entries.
 const (
 	MinRingEntries   = 128  // a command with all its continuation entries fits
-	UsualRingEntries = 1024 // as drivers make them that are not told otherwise
+	UsualRingEntries = 1024 // the drivers' default
 	MaxRingEntries   = 1 << 16
 )
 
-// RingBytes returns the size of a ring of that many entries, rounded up to
-// whole pages: what it occupies in BAR2.
+// RingBytes returns what a ring of that many entries occupies in BAR2: its size rounded up to whole
+// pages.
 func RingBytes(entries int) int {
 	return (entries*EntrySize + PageSize - 1) &^ (PageSize - 1)
 }
@@ -136,9 +134,9 @@ func (w Window) End() (end uint64, ok bool) {
 	return end, end >= w.Offset
 }
 
-// Bytes returns the window's part of shared, which is BAR2 whole, whose first
-// from bytes are not for windows. The error is a [StatusInvalidWindow].
-// The guest can change the bytes at any time: whoever parses them copies first.
+// Bytes returns the window's part of shared, all of BAR2, whose first from bytes are not for
+// windows. Its error wraps [StatusInvalidWindow]. The guest can change the bytes at any time: copy
+// them before parsing.
 func (w Window) Bytes(shared []byte, from int) ([]byte, error) {
 	end, ok := w.End()
 	if !ok || w.Offset < uint64(from) || end > uint64(len(shared)) {

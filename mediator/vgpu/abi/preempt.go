@@ -6,29 +6,27 @@ import (
 	"math"
 )
 
-// AttributePreempt says that the launch's function is a kernel in one of the
-// forms that leave the GPU when asked (see [PreemptForm]), made by whoever put
-// the module together; the value is a [Preempt]. The launch's grid is the
-// original kernel's, and its parameters are the original's, ParamBytes of them;
-// the device appends the [PreemptArgs] as the function's last parameter and runs
-// the function as often as it takes until the whole grid is done. It needs
-// [FeaturePreempt].
+// AttributePreempt marks a launch whose function is a kernel in one of the forms that leave the GPU
+// on request (see [PreemptForm]), transformed in the guest; its value is a [Preempt]. The launch's
+// grid is the original kernel's, and so are its parameters, ParamBytes of them. The device appends
+// the [PreemptArgs] as the function's last parameter and runs the function as often as needed until
+// the whole grid is done. It needs [FeaturePreempt].
 const AttributePreempt AttributeID = 0x1002
 
-// A PreemptForm is a form in which a kernel can be asked to leave the GPU, as a
-// bit: where a set is meant they are joined by |.
+// PreemptForm is a form of a kernel that can leave the GPU on request. The values are bits, so |
+// joins them to a set.
 type PreemptForm uint32
 
 // The forms (docs/results/preemption-on-h100.md; EffiSha §4 and §5 for the third).
 const (
-	// PreemptSingle is the early exit without a loop: a block looks once as it
-	// starts, and runs its one task or notes it as skipped.
+	// PreemptSingle is the early exit without a loop: a block checks once as it starts, and runs
+	// its one task or notes it as skipped.
 	PreemptSingle PreemptForm = 1
-	// PreemptCoarse is the early exit, coarsened: a block looks once and runs
-	// Group consecutive tasks, or notes them as skipped.
+	// PreemptCoarse is the early exit, coarsened: a block checks once and runs Group consecutive
+	// tasks, or notes them as skipped.
 	PreemptCoarse PreemptForm = 2
-	// PreemptPersistent is the papers': blocks loop over tasks which they fetch
-	// Group at a time, and look before every Every-th fetch.
+	// PreemptPersistent is the papers' form: blocks loop over tasks, fetch Group at a time, and
+	// check before every Every-th fetch.
 	PreemptPersistent PreemptForm = 4
 
 	preemptForms = PreemptSingle | PreemptCoarse | PreemptPersistent
@@ -36,11 +34,11 @@ const (
 
 var preemptFormNames = []string{"single", "coarse", "persistent"}
 
-// String is the form's name, or the names of a set of forms joined by "|".
+// String returns the form's name, or the names of a set of forms joined by "|".
 func (f PreemptForm) String() string { return bitNames(uint64(f), preemptFormNames) }
 
-// EarlyExit is whether blocks note what they skip, so that it is launched again
-// by number; a persistent kernel goes on from a counter.
+// EarlyExit reports whether blocks note what they skip, to be launched again by number. A
+// persistent kernel goes on from a counter instead.
 func (f PreemptForm) EarlyExit() bool { return f == PreemptSingle || f == PreemptCoarse }
 
 // Bounds of a preemptible launch.
@@ -48,9 +46,9 @@ const (
 	// MaxPreemptTasks is the most blocks that the original grid of a preemptible
 	// launch may have.
 	MaxPreemptTasks = math.MaxInt32
-	// MaxPreemptGroup and MaxPreemptEvery bound Group and Every. A kernel that
-	// looks up once in as much work as both allow is not preemptible in fact, and
-	// the host finds that out by a deadline, so there is no need to be narrow.
+	// MaxPreemptGroup and MaxPreemptEvery bound Group and Every. A kernel that checks once in as
+	// much work as both allow is not preemptible in practice; the host finds that out by a
+	// deadline, so the bounds need not be narrow.
 	MaxPreemptGroup = 1 << 20
 	MaxPreemptEvery = 1 << 20
 )
@@ -59,15 +57,14 @@ const (
 type Preempt struct {
 	// Form is one form.
 	Form PreemptForm
-	// Group is how many consecutive tasks a block runs after one look (1 for
-	// PreemptSingle), or how many a persistent block fetches at a time.
+	// Group is how many consecutive tasks a block runs after one check (1 for PreemptSingle), or
+	// how many a persistent block fetches at a time.
 	Group uint32
-	// Every is how many fetches a persistent block makes for each look; 1 for the
-	// other forms.
+	// Every is how many fetches a persistent block makes for each check; 1 for the other forms.
 	Every uint32
 }
 
-// Attribute is the launch attribute that says so.
+// Attribute returns the launch attribute.
 func (p Preempt) Attribute() Attribute {
 	a := Attribute{ID: AttributePreempt}
 	a.PutUint32(0, uint32(p.Form))
@@ -95,7 +92,7 @@ func DecodePreempt(a *Attribute) (Preempt, error) {
 	case p.Group < 1 || p.Group > MaxPreemptGroup || p.Form == PreemptSingle && p.Group != 1:
 		return p, fmt.Errorf("%v with groups of %d tasks: %w", p.Form, p.Group, StatusInvalidValue)
 	case p.Every < 1 || p.Every > MaxPreemptEvery || p.Form.EarlyExit() && p.Every != 1:
-		return p, fmt.Errorf("%v with a look every %d fetches: %w", p.Form, p.Every, StatusInvalidValue)
+		return p, fmt.Errorf("%v with a check every %d fetches: %w", p.Form, p.Every, StatusInvalidValue)
 	}
 	return p, nil
 }
@@ -125,41 +122,39 @@ const (
 
 // Flags of [PreemptArgs].
 const (
-	// PreemptWhole says that the hardware's grid is the original one, whole and
-	// in its shape, so that a block's index is its task's (the first launch of
-	// PreemptSingle). Else the hardware's grid is Count blocks in one dimension.
+	// PreemptWhole says that the hardware's grid is the original grid in its shape, so that a
+	// block's index is its task's (the first launch of PreemptSingle). Otherwise the hardware's
+	// grid is Count blocks in one dimension.
 	PreemptWhole uint32 = 1 << 0
 )
 
-// PreemptArgs are what a preemptible kernel is told beside its own parameters:
-// the device's part of one launch of it. A unit is what an early-exit block
-// runs: unit u is the tasks from u·Group to min(Tasks, (u+1)·Group)-1, and task
-// t is the original grid's block (t mod X, t/X mod Y, t/(X·Y)).
+// PreemptArgs are the parameters that the device adds to a preemptible kernel's own, for one
+// launch. A unit is the work of an early-exit block: unit u is the tasks from u·Group to min(Tasks,
+// (u+1)·Group)-1, and task t is the original grid's block (t mod X, t/X mod Y, t/(X·Y)).
 //
-// The unit of a block is, with PreemptWhole, the task of its own index; else
-// entry blockIdx.x of the list where there is one, else First + blockIdx.x.
+// The unit of a block is, with PreemptWhole, the task of its own index; otherwise entry blockIdx.x
+// of the list, if there is one, or First + blockIdx.x.
 type PreemptArgs struct {
 	Control uint64 // GPU address of the control block, a multiple of 128
-	List    uint64 // GPU address of the units to run, u32 each; 0: a run of them from First
+	List    uint64 // GPU address of the units to run, u32 each; 0: consecutive units from First
 	Skipped uint64 // GPU address of the list (u32) or bitmap that records skipped units; early exit only
 
-	First uint32 // the first unit where List is 0
+	First uint32 // the first unit, if List is 0
 	Count uint32 // units to run, which is the hardware's blocks; early exit only
 	Tasks uint32 // blocks of the original grid
 	Grid  [3]uint32
 	Group uint32 // tasks of a unit, or of a fetch
-	Every uint32 // fetches for each look
-	// Capacity is how many units the list at Skipped holds. 0 says that Skipped is
-	// a bitmap: bit u mod 32 of word u/32 is set for each unit u that was skipped.
+	Every uint32 // fetches for each check
+	// Capacity is how many units the list at Skipped holds. 0 means that Skipped is a bitmap: bit u
+	// mod 32 of word u/32 is set for each skipped unit u.
 	Capacity uint32
 	Flags    uint32
-	// Word is the address of a word in host memory that says what ControlEvict does,
-	// for kernels that were made to read that, as the papers' do; 0 for all others.
+	// Word is the address of a word in host memory with the meaning of ControlEvict, for kernels
+	// made to read that, like the papers'; 0 for all others.
 	Word uint64
 }
 
-// Encode writes the arguments to the first PreemptArgsBytes of b, which must be
-// as long.
+// Encode writes the arguments to b, which has at least PreemptArgsBytes bytes.
 func (a *PreemptArgs) Encode(b []byte) {
 	b = b[:PreemptArgsBytes:PreemptArgsBytes]
 	le := binary.LittleEndian
@@ -180,36 +175,7 @@ func (a *PreemptArgs) Encode(b []byte) {
 	clear(b[preemptZero:])
 }
 
-// DecodePreemptArgs reads what Encode wrote, for tests, traces and devices in
-// software. The error says what is wrong with the size or the reserved bytes.
-func DecodePreemptArgs(b []byte) (PreemptArgs, error) {
-	if len(b) != PreemptArgsBytes {
-		return PreemptArgs{}, fmt.Errorf("%d bytes of a preemptible launch's arguments, want %d: %w", len(b), PreemptArgsBytes, StatusMalformed)
-	}
-	le := binary.LittleEndian
-	a := PreemptArgs{
-		Control:  le.Uint64(b[preemptControl:]),
-		List:     le.Uint64(b[preemptList:]),
-		Skipped:  le.Uint64(b[preemptSkipped:]),
-		First:    le.Uint32(b[preemptFirst:]),
-		Count:    le.Uint32(b[preemptCount:]),
-		Tasks:    le.Uint32(b[preemptTasks:]),
-		Grid:     [3]uint32{le.Uint32(b[preemptGridX:]), le.Uint32(b[preemptGridY:]), le.Uint32(b[preemptGridZ:])},
-		Group:    le.Uint32(b[preemptGroup:]),
-		Every:    le.Uint32(b[preemptEvery:]),
-		Capacity: le.Uint32(b[preemptCapacity:]),
-		Flags:    le.Uint32(b[preemptFlags:]),
-		Word:     le.Uint64(b[preemptWord:]),
-	}
-	for _, z := range b[preemptZero:] {
-		if z != 0 {
-			return a, errReserved
-		}
-	}
-	return a, nil
-}
-
-// PreemptArgsFields is the appended parameter, in the order of its fields.
+// PreemptArgsFields lists the fields of the appended parameter in order.
 var PreemptArgsFields = []Field{
 	{"control", preemptControl, 8}, {"list", preemptList, 8}, {"skipped", preemptSkipped, 8},
 	{"first", preemptFirst, 4}, {"count", preemptCount, 4}, {"tasks", preemptTasks, 4},
@@ -218,23 +184,21 @@ var PreemptArgsFields = []Field{
 	{"word", preemptWord, 8},
 }
 
-// The control block of a preemptible launch: memory of the context on the GPU,
-// of u32 words each on a line of 128 bytes of its own, since a word that many
-// blocks read costs more than the kernel where it shares a line with one that is
-// written (docs/results/preemption-on-h100.md).
+// The control block of a preemptible launch: memory of the context on the GPU, of u32 words each on
+// a line of 128 bytes of its own. A word that many blocks read costs more than the kernel if it
+// shares a line with a written one (docs/results/preemption-on-h100.md).
 const (
-	// ControlEvict: blocks on SMs whose number is below it leave. The host
-	// writes it.
+	// ControlEvict, written by the host: blocks on SMs with a lower number leave.
 	ControlEvict = 0x000
-	// ControlNext is the next task to be fetched; persistent kernels add to it.
+	// ControlNext is the next task to fetch; persistent kernels add to it.
 	ControlNext = 0x080
-	// ControlFinished is how many tasks persistent blocks have finished; each adds
-	// its own as it leaves.
+	// ControlFinished counts the tasks that persistent blocks have finished; each block adds its
+	// own as it leaves.
 	ControlFinished = 0x100
-	// ControlSkipped is how many units early-exit blocks have noted as skipped,
-	// in the list or the bitmap.
+	// ControlSkipped counts the units that early-exit blocks have noted as skipped, in the list or
+	// the bitmap.
 	ControlSkipped = 0x180
-	// ControlInside is how many persistent blocks are inside.
+	// ControlInside is how many persistent blocks run.
 	ControlInside = 0x200
 	// ControlBytes is the size of the block, ControlAlign its alignment.
 	ControlBytes = 0x280
@@ -247,7 +211,7 @@ const (
 	EvictAll  uint32 = math.MaxUint32
 )
 
-// ControlWords is the control block.
+// ControlWords lists the words of the control block.
 var ControlWords = []Word{
 	{"EVICT", ControlEvict, "host"},
 	{"NEXT", ControlNext, "kernel"},

@@ -1,7 +1,9 @@
 package abi
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 )
@@ -34,7 +36,7 @@ func TestPreemptArgs(t *testing.T) {
 			}
 			covered[at] = covered[at] || inside
 		}
-		if got, err := DecodePreemptArgs(b); err != nil || got != a {
+		if got, err := decodePreemptArgs(b); err != nil || got != a {
 			t.Errorf("%s: decoded %+v, %v, want %+v", f.Name, got, err, a)
 		}
 	}
@@ -43,11 +45,11 @@ func TestPreemptArgs(t *testing.T) {
 		if b[at] = 1; ok {
 			continue
 		}
-		if _, err := DecodePreemptArgs(b); !errors.Is(err, StatusMalformed) {
+		if _, err := decodePreemptArgs(b); !errors.Is(err, StatusMalformed) {
 			t.Errorf("byte %d set, which is no field's: %v", at, err)
 		}
 	}
-	if _, err := DecodePreemptArgs(make([]byte, PreemptArgsBytes-1)); !errors.Is(err, StatusMalformed) {
+	if _, err := decodePreemptArgs(make([]byte, PreemptArgsBytes-1)); !errors.Is(err, StatusMalformed) {
 		t.Errorf("a byte short: %v", err)
 	}
 }
@@ -123,4 +125,32 @@ func checkDecodePreempt(t *testing.T, e *Entry) {
 	if again := p.Attribute(); again.Value != a.Value {
 		t.Fatalf("%+v encodes as %v, was %v", p, again.Value, a.Value)
 	}
+}
+
+// decodePreemptArgs reads what Encode wrote.
+func decodePreemptArgs(b []byte) (PreemptArgs, error) {
+	if len(b) != PreemptArgsBytes {
+		return PreemptArgs{}, fmt.Errorf("%d bytes of a preemptible launch's arguments, want %d: %w", len(b), PreemptArgsBytes, StatusMalformed)
+	}
+	le := binary.LittleEndian
+	a := PreemptArgs{
+		Control:  le.Uint64(b[preemptControl:]),
+		List:     le.Uint64(b[preemptList:]),
+		Skipped:  le.Uint64(b[preemptSkipped:]),
+		First:    le.Uint32(b[preemptFirst:]),
+		Count:    le.Uint32(b[preemptCount:]),
+		Tasks:    le.Uint32(b[preemptTasks:]),
+		Grid:     [3]uint32{le.Uint32(b[preemptGridX:]), le.Uint32(b[preemptGridY:]), le.Uint32(b[preemptGridZ:])},
+		Group:    le.Uint32(b[preemptGroup:]),
+		Every:    le.Uint32(b[preemptEvery:]),
+		Capacity: le.Uint32(b[preemptCapacity:]),
+		Flags:    le.Uint32(b[preemptFlags:]),
+		Word:     le.Uint64(b[preemptWord:]),
+	}
+	for _, z := range b[preemptZero:] {
+		if z != 0 {
+			return a, errReserved
+		}
+	}
+	return a, nil
 }

@@ -33,9 +33,9 @@ const (
 	RegStateVector      = 0x058 // vector raised on a change of state, NoVector for none
 	RegMemoryBytesLo    = 0x05c // GPU memory that this guest may use, bits 31:0
 	RegMemoryBytesHi    = 0x060 // GPU memory that this guest may use, bits 63:32
-	RegPollWindowNanos  = 0x064 // for how long the host polls a ring before it asks for a doorbell
+	RegPollWindowNanos  = 0x064 // how long the host polls a ring before it asks for a doorbell
 	RegEventDoorbells   = 0x068 // number of event kernel doorbells, 0 without FeatureEventDoorbells
-	RegRingsBytes       = 0x06c // bytes behind the header where rings lie, and windows don't; since version 1.1
+	RegRingsBytes       = 0x06c // bytes after the header for rings, not for windows; since version 1.1
 )
 
 // Regions of BAR0 that hold one slot a context or a channel.
@@ -48,12 +48,12 @@ const (
 	ChannelSlotSize = 64
 	MaxChannels     = 256
 
-	// DoorbellTable has one register a channel, in a page of its own.
+	// DoorbellTable has one register for each channel, in a page of its own.
 	DoorbellTable = 0x8000
 	DoorbellSize  = 4
 
-	// EventDoorbellTable has one register for each registered event kernel
-	// (EDGE §IV.C); what is written is the number of a parameter set.
+	// EventDoorbellTable has one register for each registered event kernel (EDGE §IV.C), to which
+	// the number of a parameter set is written.
 	EventDoorbellTable = 0x9000
 	MaxEventDoorbells  = 1024
 )

@@ -3,8 +3,23 @@ package abi
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
+// How the rings work
+//
+// Put and get are counters that run freely modulo 2³²; a slot is the counter modulo the ring's
+// entries. The writer of a counter keeps it privately and only ever stores it. The other side loads
+// it, and a host checks that put − get is at most the ring's entries, as it is with any honest
+// guest.
+//
+// Suppression: each side stores in shared memory the counter value ("at") past which it wants to be
+// woken. The side that publishes entries from old to put wakes the other when at lies within [old,
+// put), by the arithmetic of virtio's event index. To sleep, a side stores at := own counter and
+// then loads the other's put once more; to publish, it stores put and then loads at. With
+// sequentially consistent accesses at least one of the two sees the other's store, so no wake-up is
+// lost. A side that is awake leaves at behind, so it is never woken needlessly and the publisher
+// pays one load.
 // How the rings work
 //
 // Put and get are counters that run freely modulo 2³²; a slot is the counter
@@ -24,16 +39,39 @@ import (
 // needWake reports whether publishing the entries from old to put passes at.
 func needWake(at, put, old uint32) bool { return put-at-1 < put-old }
 
-// checkRing returns an error unless page is a channel's page and ring a ring.
-func checkRing(page, ring []byte) error {
+// slots is the memory of a ring's entries.
+type slots struct {
+	bytes []byte
+	mask  uint32 // entries − 1
+}
+
+// newSlots returns the slots of a ring. It returns an error unless page is a channel's page and
+// ring a ring.
+func newSlots(page, ring []byte) (slots, error) {
 	n := len(ring) / EntrySize
 	switch {
 	case len(page) < channelWordsEnd:
-		return fmt.Errorf("channel page of %d bytes, at least %d needed", len(page), channelWordsEnd)
+		return slots{}, fmt.Errorf("channel page of %d bytes, at least %d needed", len(page), channelWordsEnd)
 	case len(ring)%EntrySize != 0 || n < 1 || n > MaxRingEntries || n&(n-1) != 0:
-		return fmt.Errorf("ring of %d bytes: not a power of two of at most %d entries: %w", len(ring), MaxRingEntries, ErrorRingEntries)
+		return slots{}, fmt.Errorf("ring of %d bytes: not a power of two of at most %d entries: %w", len(ring), MaxRingEntries, ErrorRingEntries)
 	}
-	return nil
+	return slots{ring, uint32(n) - 1}, nil
+}
+
+// at returns the slot of a counter's value, in shared memory.
+func (s *slots) at(counter uint32) *Entry {
+	off := int(counter&s.mask) * EntrySize
+	return (*Entry)(s.bytes[off : off+EntrySize])
+}
+
+// pending returns how many entries lie between put and the reader's own counter. It returns
+// [ErrorPutRange] if put can't be.
+func (s *slots) pending(put *atomic.Uint32, get uint32) (int, error) {
+	n := put.Load() - get
+	if n > s.mask+1 {
+		return 0, ErrorPutRange
+	}
+	return int(n), nil
 }
 
 // LoadWord reads one word of shared memory, such as [ChannelStateWord] of a
@@ -53,19 +91,20 @@ func ResetChannelPage(page []byte) {
 	for _, w := range ChannelWords {
 		word(page, w.Offset).Store(0)
 	}
+	// Only a host that has run out of room asks for it.
 	// Room is asked for only by a host that has run out of it.
 	word(page, RoomAtWord).Store(roomNever)
 }
 
-// roomNever is half the counters' range away: a guest passes it, and rings one
-// doorbell for nothing, after 2³¹ completions.
+// roomNever is half the counters' range away: a guest passes it after 2³¹ completions and rings one
+// needless doorbell.
 const roomNever = 1 << 31
 
-// errShortBuffer is a mistake of the caller's, not of the guest's.
+// errShortBuffer is a mistake of the caller, not of the guest.
 var errShortBuffer = errors.New("fetch buffer cannot hold a command with all its continuation entries")
 
-// Span returns how many entries the command that begins with e occupies. A
-// count over [MaxMore] is not followed: [DecodeHeader] refuses such an entry.
+// Span returns how many entries the command that begins with e occupies. A count over [MaxMore] is
+// ignored: [DecodeHeader] refuses such an entry.
 func Span(e *Entry) int {
 	if more := e[headerMore]; more <= MaxMore {
 		return 1 + int(more)

@@ -5,9 +5,8 @@ import "sync/atomic"
 // A CompletionWriter is the host's end of a completion ring. One goroutine uses
 // it at a time. After an error the channel has failed for good.
 type CompletionWriter struct {
+	slots
 	put, get, interruptAt, roomAt *atomic.Uint32
-	ring                          []byte
-	mask                          uint32
 	next                          uint32
 	published                     uint32
 	seenGet                       uint32
@@ -16,21 +15,21 @@ type CompletionWriter struct {
 // NewCompletionWriter returns the host's end of the completion ring of a channel
 // that was just created.
 func NewCompletionWriter(page, ring []byte) (*CompletionWriter, error) {
-	if err := checkRing(page, ring); err != nil {
+	slots, err := newSlots(page, ring)
+	if err != nil {
 		return nil, err
 	}
 	return &CompletionWriter{
+		slots:       slots,
 		put:         word(page, CompletionPutWord),
 		get:         word(page, CompletionGetWord),
 		interruptAt: word(page, InterruptAtWord),
 		roomAt:      word(page, RoomAtWord),
-		ring:        ring,
-		mask:        uint32(len(ring)/EntrySize) - 1,
 	}, nil
 }
 
-// Room returns how many more completions fit. The error is [ErrorGetRange]: the
-// guest claims to have consumed what was never published.
+// Room returns how many more completions fit. Its error is [ErrorGetRange]: the guest claims to
+// have consumed unpublished completions.
 func (w *CompletionWriter) Room() (int, error) {
 	get := w.get.Load()
 	if w.next-get > w.mask+1 || w.next-get < w.next-w.published {
@@ -48,9 +47,8 @@ func (w *CompletionWriter) Next() (*Entry, error) {
 			return nil, err
 		}
 	}
-	off := int(w.next&w.mask) * EntrySize
 	w.next++
-	return (*Entry)(w.ring[off : off+EntrySize]), nil
+	return w.at(w.next - 1), nil
 }
 
 // Publish shows the guest all completions written since the last call and
@@ -75,36 +73,31 @@ func (w *CompletionWriter) ArmRoom() (full bool) {
 // A CompletionReader is the guest's end of a completion ring. One goroutine uses
 // it at a time.
 type CompletionReader struct {
+	slots
 	put, get, interruptAt, roomAt *atomic.Uint32
-	ring                          []byte
-	mask                          uint32
 	consumed                      uint32
 }
 
 // NewCompletionReader returns the guest's end of the completion ring of a channel
 // that was just created.
 func NewCompletionReader(page, ring []byte) (*CompletionReader, error) {
-	if err := checkRing(page, ring); err != nil {
+	slots, err := newSlots(page, ring)
+	if err != nil {
 		return nil, err
 	}
 	return &CompletionReader{
+		slots:       slots,
 		put:         word(page, CompletionPutWord),
 		get:         word(page, CompletionGetWord),
 		interruptAt: word(page, InterruptAtWord),
 		roomAt:      word(page, RoomAtWord),
-		ring:        ring,
-		mask:        uint32(len(ring)/EntrySize) - 1,
 	}, nil
 }
 
-// Pending returns how many completions wait: one load, what a polling guest does.
-// The error is [ErrorPutRange].
+// Pending returns how many completions wait: one load, for polling guests. Its error is
+// [ErrorPutRange].
 func (r *CompletionReader) Pending() (int, error) {
-	n := r.put.Load() - r.consumed
-	if n > r.mask+1 {
-		return 0, ErrorPutRange
-	}
-	return int(n), nil
+	return r.pending(r.put, r.consumed)
 }
 
 // Fetch decodes completions into dst, gives their slots back to the host, and
@@ -116,8 +109,7 @@ func (r *CompletionReader) Fetch(dst []Completion) (n int, kick bool, err error)
 		return 0, false, err
 	}
 	for n = 0; n < min(pending, len(dst)); n++ {
-		off := int((r.consumed+uint32(n))&r.mask) * EntrySize
-		if dst[n], err = DecodeCompletion((*Entry)(r.ring[off : off+EntrySize])); err != nil {
+		if dst[n], err = DecodeCompletion(r.at(r.consumed + uint32(n))); err != nil {
 			break
 		}
 	}
@@ -130,8 +122,8 @@ func (r *CompletionReader) Fetch(dst []Completion) (n int, kick bool, err error)
 	return n, needWake(r.roomAt.Load(), r.consumed, old), err
 }
 
-// Arm asks for an interrupt as soon as more than skip completions wait, and
-// reports whether that is still to come, so that the guest may sleep.
+// Arm asks for an interrupt as soon as more than skip completions wait, and reports whether that is
+// not yet so, so that the guest may sleep.
 func (r *CompletionReader) Arm(skip int) (sleep bool) {
 	r.interruptAt.Store(r.consumed + uint32(skip))
 	return r.put.Load()-r.consumed <= uint32(skip)

@@ -2,7 +2,7 @@ package abi
 
 import "fmt"
 
-// DeviceStatus is the bits of the STATUS register.
+// DeviceStatus holds the bits of the STATUS register.
 type DeviceStatus uint32
 
 // Bits of the STATUS register.
@@ -18,8 +18,8 @@ type Control uint32
 // The controls.
 const (
 	ControlCreate  Control = 1 // contexts and channels
-	ControlDestroy Control = 2 // contexts and channels; a context takes its channels along
-	ControlReset   Control = 3 // contexts: drop everything in it and begin anew; its channels close
+	ControlDestroy Control = 2 // contexts, with their channels, and channels
+	ControlReset   Control = 3 // contexts: drop all contents and start again; the channels close
 )
 
 // A ContextState is the state of a context's slot.
@@ -49,7 +49,7 @@ const (
 	ChannelOpening ChannelState = 1 // waits for its executor; entries may be submitted already
 	ChannelReady   ChannelState = 2 // fetched
 	ChannelFailed  ChannelState = 3 // no longer fetched; ERROR says why; destroy it
-	ChannelClosing ChannelState = 4 // its executor is letting go of it
+	ChannelClosing ChannelState = 4 // its executor stops fetching
 )
 
 var channelStateNames = []string{"free", "opening", "ready", "failed", "closing"}
@@ -103,7 +103,7 @@ var errorCodeTexts = [errorCodeEnd]string{
 	"the context is not ready",
 	"the ring's entries are not a power of two within the limits",
 	"the ring does not begin on a page",
-	"the ring lies outside what of BAR2 is for rings",
+	"the ring lies outside the part of BAR2 for rings",
 	"the ring overlaps another",
 	"no such vector",
 	"unknown flags",
@@ -119,15 +119,6 @@ var errorCodeTexts = [errorCodeEnd]string{
 	"the GPU is gone",
 	"a kernel ran past the time limit",
 	"internal error of the host",
-}
-
-// ErrorCodes returns every error code in order.
-func ErrorCodes() []ErrorCode {
-	all := make([]ErrorCode, errorCodeEnd)
-	for i := range all {
-		all[i] = ErrorCode(i)
-	}
-	return all
 }
 
 // String returns the code's text.

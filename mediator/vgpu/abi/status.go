@@ -2,14 +2,14 @@ package abi
 
 import "fmt"
 
-// A Status is how a command ended. It is an error for everyone who has to pass
-// it on; [StatusOK] is never returned as one.
+// Status is the result of a command. It is an error for code that passes it on; [StatusOK] is never
+// returned as one.
 type Status uint16
 
-// The status codes. After a code of the first group the channel and the context
-// go on as if the command had not been sent; the second group is kernels that
-// could not start, or not be finished; the third poisons the context: every later command of it
-// fails with the same code until the context is reset.
+// The status codes. After a code of the first group the channel and the context go on as if the
+// command had not been sent. The second group is for kernels that could not start or finish. The
+// third poisons the context: every later command of the context fails with the same code until it
+// is reset.
 const (
 	StatusOK                 Status = 0
 	StatusMalformed          Status = 1  // unknown command, reserved bits set, or impossible fields
@@ -34,7 +34,7 @@ const (
 	StatusLaunchResources  Status = 32 // more registers, threads or shared memory than the GPU has
 	StatusCooperativeLarge Status = 33 // a cooperative grid that does not fit the GPU at once
 	StatusInvalidCluster   Status = 34 // cluster dimensions that the GPU cannot place
-	StatusPreemptState     Status = 35 // what a preemptible launch left in its control block can't be
+	StatusPreemptState     Status = 35 // a preemptible launch left an impossible control block
 
 	StatusIllegalAddress     Status = 64 // a kernel used an address that it does not own
 	StatusMisalignedAddress  Status = 65 // a kernel's access was not aligned
@@ -106,15 +106,6 @@ var statusByCode = func() (t [128]*statusInfo) {
 	}
 	return t
 }()
-
-// Statuses returns every status code in order.
-func Statuses() []Status {
-	all := make([]Status, len(statuses))
-	for i := range statuses {
-		all[i] = statuses[i].status
-	}
-	return all
-}
 
 func (s Status) info() *statusInfo {
 	if int(s) < len(statusByCode) {

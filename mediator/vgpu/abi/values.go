@@ -1,6 +1,6 @@
 package abi
 
-// A Place says where an address of a [Copy3D] lies.
+// Place says in which memory an address of a [Copy3D] lies.
 type Place uint16
 
 // The places.
@@ -9,12 +9,12 @@ const (
 	PlaceWindow Place = 1 // BAR2
 )
 
-// A Format is what a module's image is.
+// Format is the kind of a module's image.
 type Format uint32
 
 // The formats.
 const (
-	FormatAuto  Format = 0 // told by its first bytes
+	FormatAuto  Format = 0 // detected by its first bytes
 	FormatPTX   Format = 1
 	FormatCubin Format = 2 // ELF of one architecture; FeatureCubin
 	FormatFat   Format = 3 // NVIDIA's fat binary; FeatureCubin

@@ -21,7 +21,7 @@ type Version uint32
 // The versions that this package speaks.
 const (
 	Version1_0 Version = 1 << 16
-	// Version1_1 has rings lie in a part of BAR2 of their own ([RegRingsBytes]).
+	// Version1_1 separates rings from windows in BAR2 ([RegRingsBytes]).
 	Version1_1 = Version1_0 + 1
 
 	// Newest is the version that the device offers.
@@ -51,10 +51,10 @@ func Negotiate(oldest, newest, driverOldest, driverNewest Version) (Version, err
 	return v, nil
 }
 
-// Features is a set of optional abilities. The device offers a set, the driver
-// accepts a part of it. A command that needs a feature which is not offered
-// completes with [StatusNotSupported]. Without [FeatureContexts] accepted a second
-// context is refused, with [ErrorLimit]; nothing else hangs on what was accepted.
+// Features is a set of optional abilities. The device offers a set, and the driver accepts a part
+// of it. A command that needs a feature which is not offered completes with [StatusNotSupported].
+// Unless [FeatureContexts] is accepted, a second context is refused with [ErrorLimit]; nothing else
+// depends on what was accepted.
 type Features uint64
 
 // The feature bits.
@@ -77,7 +77,7 @@ const (
 	featureEnd
 )
 
-// AllFeatures is every feature that this package has a shape for.
+// AllFeatures is every feature that this package has a layout for.
 const AllFeatures = featureEnd - 1
 
 var featureNames = []string{
