@@ -136,6 +136,7 @@ func New(o Options) *Executor {
 	}
 	work := o.Page.Work(o.Slot)
 	work.SetSince(0) // of its predecessor
+	o.Page.Context(o.Slot).SetLeavesUnbegun()
 	return &Executor{
 		o:         o,
 		work:      work,

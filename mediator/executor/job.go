@@ -196,6 +196,9 @@ func (j *job) step() bool {
 		j.finish(x.status)
 		return true
 	}
+	if j.leavesUnbegun() {
+		return true
+	}
 	switch j.phase {
 	case waiting:
 		if j.ch.closing || j.ch.dead {
@@ -301,10 +304,34 @@ func (j *job) launch() bool {
 	j.began, j.leftAt = x.o.Clock.Now(), 0
 	j.phase = running
 	ch.placed()
-	// Ready is one whose turn was taken back just now: it is on the GPU all the same.
-	if s := j.claim.State(); s == slotstate.ToRun || s == slotstate.Ready {
+	if !j.claim.Begun() {
 		j.claim.SetEvictable(j.form != 0 && !j.fn.liar && !j.plan.Stay)
 		j.claim.Start(j.began)
+	}
+	return true
+}
+
+// leavesUnbegun has a job that has its turn and is not on the GPU give the turn up, if it was
+// told to leave all SMs, and reports whether it did. A job that was told to leave some of
+// them goes to the GPU, and leaves those there.
+func (j *job) leavesUnbegun() bool {
+	if j.phase != waiting && j.phase != preparing && j.phase != parked || j.claim.State() != slotstate.ToEvict {
+		return false
+	}
+	x := j.ch.x
+	below, asked, _ := j.claim.Word()
+	if below < uint32(x.props.SMs) {
+		return false
+	}
+	now := x.o.Clock.Now()
+	if j.claim.Begun() { // it is between two of its pieces
+		x.slot.AddEviction(now - asked)
+		j.evictions++
+	}
+	j.claim.Leave(now, j.used)
+	if j.phase == preparing {
+		j.giveRoom()
+		j.phase = waiting
 	}
 	return true
 }

@@ -34,7 +34,7 @@ func (j *job) granted() bool {
 		}
 	}
 	switch j.claim.State() {
-	case slotstate.ToRun:
+	case slotstate.ToRun, slotstate.Running, slotstate.ToEvict: // or it was told to leave some SMs, or that it may stay after all
 		return true
 	case slotstate.Ready:
 		return (free || j.first()) && !x.held.on && j.claim.Grant()

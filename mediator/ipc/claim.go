@@ -117,27 +117,34 @@ func (c Claim) Word() (belowSM uint32, asked, deadline time.Duration) {
 // Grant gives a launch that is ready its turn where the daemon does not, and
 // reports whether it has it.
 func (c Claim) Grant() bool {
-	return c.live() && (c.slot.step(c.launch, slotstate.Scheduled) || c.State() == slotstate.ToRun)
+	return c.live() && (c.slot.step(c.launch, slotstate.Scheduled) || c.State().OnGPU())
 }
 
-// Start says that the launch is on the GPU since now, also of one whose turn the daemon
-// has just taken back.
+// Begun reports whether the launch was put on the GPU in the turn that it has now.
+func (c Claim) Begun() bool {
+	return c.State().OnGPU() && c.slot.l.started.Load() > c.slot.l.left.Load()
+}
+
+// Start says that the launch is on the GPU since now. It also does so for one whose turn the
+// daemon has just taken back, and for one that was told to leave before it began: it is on
+// the GPU all the same.
 func (c Claim) Start(now time.Duration) {
 	if !c.live() {
 		return
 	}
-	c.slot.l.started.Store(int64(now))
+	l := c.slot.l
+	l.started.Store(max(int64(now), l.left.Load()+1)) // see Begun
 	c.slot.step(c.launch, slotstate.Launched)
 }
 
-// Leave says that it had left the GPU at an instant, with work undone, after using the GPU
-// for used in all.
+// Leave says that it had left the GPU at an instant, or given up its turn without having
+// begun, with work undone, after using the GPU for used in all.
 func (c Claim) Leave(at, used time.Duration) {
 	if !c.live() {
 		return
 	}
 	l := c.slot.l
-	l.left.Store(int64(at))
+	l.left.Store(max(int64(at), l.started.Load())) // see Begun
 	l.used.Store(int64(used))
 	l.evictions.Add(1)
 	c.slot.step(c.launch, slotstate.Left)

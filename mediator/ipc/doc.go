@@ -32,7 +32,8 @@
 // ones have, which run at once and can be told to leave. The turn of a stub is one
 // word, of the launch's number, its context and its state, that is changed only by
 // compare and swap; so a word meant for a launch that is gone changes nothing.
-// serve brings a launch from Ready to ToRun and from Running to ToEvict or back, vm gives
+// serve brings a launch from Ready to ToRun and from ToRun or Running to ToEvict, and from
+// there to Running, vm gives
 // back what a dead executor held, and exec does the rest. What else a stub says is
 // written before the transition that it belongs to.
 //

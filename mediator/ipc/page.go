@@ -85,7 +85,7 @@ type contextLayout struct {
 	pid     atomic.Int32
 	backlog atomic.Uint32
 	filling atomic.Uint32 // see SetFilling; zero with executors of older versions
-	_       [4]byte
+	unbegun atomic.Uint32 // see SetLeavesUnbegun; zero with executors of older versions
 	ahead   atomic.Uint64 // see Ahead; zero with executors of older versions
 	waiting atomic.Int64  // see SetWaiting; likewise
 	_       [lineBytes - 40]byte
@@ -411,6 +411,7 @@ func (c *ContextSlot) Reset(pid int) {
 	c.ahead.Store(0)
 	c.memory.Store(0)
 	c.worked.Store(0)
+	c.unbegun.Store(0)
 	c.state.Store(uint32(ContextStarting))
 }
 
@@ -423,10 +424,15 @@ func (c *ContextSlot) Free() {
 	c.filling.Store(0)
 	c.waiting.Store(0)
 	c.ahead.Store(0)
+	c.unbegun.Store(0)
 	c.memory.Store(0)
 	c.finished.Store(c.fetched.Load())
 	c.state.Store(uint32(ContextNone))
 }
+
+// SetLeavesUnbegun says that the context's executor lets launches that were told to leave do
+// so before they have begun. The executor calls it before it claims a slot for a launch.
+func (c *ContextSlot) SetLeavesUnbegun() { c.unbegun.Store(1) }
 
 // SetReady publishes the context's channel group.
 func (c *ContextSlot) SetReady(group uint16) {

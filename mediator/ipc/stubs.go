@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -328,17 +329,24 @@ func (s *StubSlot) Run(launch uint64) bool {
 // where it has, or is gone.
 func (s *StubSlot) Withdraw(launch uint64) bool { return s.step(launch, slotstate.Withdrawn) }
 
-// Evict tells a launch that is running to leave the SMs with numbers below
+// Evict tells a launch that is running, or has its turn, to leave the SMs with numbers below
 // belowSM, all of them with math.MaxUint32, or one that was told to leave some to
 // leave more, and wakes its executor. now and deadline are instants of clock.Real;
 // a launch that was to leave all SMs and is still there at the deadline is found to
-// lie, 0 is never. It reports false where the launch is not running, or leaves as
+// lie, 0 is never. It reports false where the launch does not have its turn, or leaves as
 // many already, or is gone.
+//
+// A launch that has not begun, and is to leave all SMs, leaves without having begun.
+// Executors of older versions don't know that a launch can be told to leave before it has
+// begun; from theirs the turn is taken back, and counted as an eviction.
 func (s *StubSlot) Evict(launch uint64, belowSM uint32, now, deadline time.Duration) bool {
 	l, state := s.State()
 	more := state == slotstate.ToEvict && belowSM > s.l.belowSM.Load()
-	if l != launch || state != slotstate.Running && !more {
+	if l != launch || state != slotstate.Running && state != slotstate.ToRun && !more {
 		return false
+	}
+	if state == slotstate.ToRun && !s.honoursUnbegun() {
+		return s.evictUnbegun(launch, belowSM, now)
 	}
 	// Should the launch end here, the words are of no meaning to the next.
 	s.l.asked.Store(int64(now))
@@ -348,6 +356,25 @@ func (s *StubSlot) Evict(launch uint64, belowSM uint32, now, deadline time.Durat
 		return false
 	}
 	s.ringContext()
+	return true
+}
+
+// honoursUnbegun reports whether the executor of the slot's launch lets it leave before it
+// has begun.
+func (s *StubSlot) honoursUnbegun() bool {
+	c := turn(s.l.turn.Load()).context()
+	return c < MaxContexts && s.page.Context(c).unbegun.Load() != 0
+}
+
+// evictUnbegun takes its turn back from a launch that has not begun and is to leave all SMs,
+// in place of an executor of an older version.
+func (s *StubSlot) evictUnbegun(launch uint64, belowSM uint32, now time.Duration) bool {
+	if belowSM != math.MaxUint32 || !s.step(launch, slotstate.Withdrawn) {
+		return false
+	}
+	s.l.left.Store(max(int64(now), s.l.started.Load()))
+	s.l.evictions.Add(1)
+	s.page.RingServe()
 	return true
 }
 

@@ -284,10 +284,15 @@ func TestStubsAreTheMachine(t *testing.T) {
 				t.Error(err)
 			}
 		}()
+		old := rapid.Bool().Draw(t, "older executor")
+		if !old {
+			page.Context(0).SetLeavesUnbegun()
+		}
 		c, ok := page.Claim(0, &Stub{})
 		if !ok {
 			t.Fatal("no stub")
 		}
+		begun, clock, evictions := false, time.Duration(0), uint32(0)
 		model, below := slotstate.Ready, uint32(0)
 		apply := func(cause slotstate.Cause) bool {
 			next, err := slotstate.Next(model, cause)
@@ -301,7 +306,18 @@ func TestStubsAreTheMachine(t *testing.T) {
 				}
 			},
 			"evict": func(t *rapid.T) {
-				b := rapid.Uint32Range(1, 4).Draw(t, "below")
+				b := rapid.SampledFrom([]uint32{1, 2, 3, 4, math.MaxUint32}).Draw(t, "below")
+				if old && model == slotstate.ToRun {
+					all := b == math.MaxUint32
+					if got := c.slot.Evict(c.Launch(), b, 2, 3); got != all {
+						t.Fatalf("Evict: %v, want %v", got, all)
+					}
+					if all {
+						apply(slotstate.Withdrawn)
+						evictions++
+					}
+					return
+				}
 				more := model == slotstate.ToEvict && b > below
 				if got, want := c.slot.Evict(c.Launch(), b, 2, 3), apply(slotstate.Asked) || more; got != want {
 					t.Fatalf("Evict: %v, want %v", got, want)
@@ -322,8 +338,19 @@ func TestStubsAreTheMachine(t *testing.T) {
 					t.Fatalf("Withdraw: %v, want %v", got, want)
 				}
 			},
-			"start":  func(*rapid.T) { c.Start(1); apply(slotstate.Launched) },
-			"leave":  func(*rapid.T) { c.Leave(1, 1); apply(slotstate.Left) },
+			"start": func(*rapid.T) {
+				c.Start(clock)
+				begun = apply(slotstate.Launched) || begun
+			},
+			"leave": func(*rapid.T) {
+				if model == slotstate.Running || model == slotstate.ToEvict { // else nobody calls it
+					c.Leave(clock, 1)
+					apply(slotstate.Left)
+					begun = false
+					evictions++
+				}
+			},
+			"wait":   func(t *rapid.T) { clock += time.Duration(rapid.IntRange(0, 2).Draw(t, "time")) },
 			"finish": func(*rapid.T) { c.Finish(1); apply(slotstate.Finished) },
 			"free":   func(*rapid.T) { page.FreeStubs(0); apply(slotstate.Abandoned) },
 			"claim": func(t *rapid.T) {
@@ -333,11 +360,17 @@ func TestStubsAreTheMachine(t *testing.T) {
 				if c, ok = page.Claim(0, &Stub{}); !ok {
 					t.Fatal("no stub")
 				}
-				model = slotstate.Ready
+				model, begun, evictions = slotstate.Ready, false, 0
 			},
 			"": func(t *rapid.T) {
 				if got := c.State(); got != model {
 					t.Fatalf("%v, want %v", got, model)
+				}
+				if got, want := c.Begun(), begun && model.OnGPU(); got != want {
+					t.Fatalf("%v, begun %v, want %v", model, got, want)
+				}
+				if v, ok := c.slot.Read(); ok && v.Evictions != evictions {
+					t.Fatalf("%d evictions, want %d", v.Evictions, evictions)
 				}
 			},
 		})

@@ -51,14 +51,18 @@ const (
 	// daemon's.
 	Withdrawn
 	// Launched puts it on the GPU: ToRun to Running, and Ready to Running where its turn
-	// was taken back when it was as good as there.
+	// was taken back when it was as good as there. One that was told to leave before it
+	// began, and goes there all the same since it may keep some SMs, stays in ToEvict; one
+	// that was recalled before it began stays in Running.
 	Launched
-	// Asked tells it to leave: Running to ToEvict. The daemon's.
+	// Asked tells it to leave: Running to ToEvict, and ToRun to ToEvict where it has its
+	// turn and is not on the GPU yet. The daemon's.
 	Asked
-	// Recalled takes that back: ToEvict to Running. The daemon's.
+	// Recalled takes that back: ToEvict to Running. The daemon's, which need not know
+	// whether the launch has begun.
 	Recalled
-	// Left says that it left with work undone: ToEvict to Ready, and Running to
-	// Ready where nobody had asked.
+	// Left says that it left with work undone: ToEvict to Ready, also where it had not
+	// begun, and Running to Ready where nobody had asked.
 	Left
 	// Finished says that all of it is done: Running or ToEvict to Done.
 	Finished
@@ -84,9 +88,9 @@ var next = [states][causes]State{
 	None:    {Claimed: Prep},
 	Prep:    {Initialised: Ready, Abandoned: Done},
 	Ready:   {Scheduled: ToRun, Launched: Running, Abandoned: Done},
-	ToRun:   {Withdrawn: Ready, Launched: Running, Abandoned: Done},
-	Running: {Asked: ToEvict, Left: Ready, Finished: Done, Abandoned: Done},
-	ToEvict: {Recalled: Running, Left: Ready, Finished: Done, Abandoned: Done},
+	ToRun:   {Withdrawn: Ready, Launched: Running, Asked: ToEvict, Abandoned: Done},
+	Running: {Launched: Running, Asked: ToEvict, Left: Ready, Finished: Done, Abandoned: Done},
+	ToEvict: {Launched: ToEvict, Recalled: Running, Left: Ready, Finished: Done, Abandoned: Done},
 	Done:    {Claimed: Prep},
 }
 
