@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"vgpud/internal/futex"
 )
 
 // Watched is one GPU that a [Sampler] watches.
@@ -122,7 +124,7 @@ func (s *Sampler) CPU() time.Duration { return time.Duration(s.cpu.Load()) }
 // rouse wakes the thread where it sleeps.
 func (s *Sampler) rouse() {
 	s.wake.Add(1)
-	futexRouse(&s.wake)
+	futex.Wake(&s.wake)
 	select {
 	case s.roused <- struct{}{}:
 	default: // it will look anyway

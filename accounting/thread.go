@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/futex"
 )
 
 // thread is the polling thread of a [Sampler].
@@ -125,7 +127,8 @@ func (t *thread) sleepUntilDue(i int) bool {
 	if t.unused() {
 		t.park(due - now)
 	} else {
-		futexSleep(&t.wake, seen, t.base+due)
+		// All its errors (time out, value changed, signal) mean: look again.
+		_ = futex.WaitUntil(&t.wake, seen, t.base+due)
 	}
 	woken := t.now()
 	t.yield.slept(woken, woken-now)
@@ -143,7 +146,7 @@ func (t *thread) unused() bool {
 }
 
 // park sleeps for d or until roused, as goroutines do. It comes back later than
-// futexSleep, since another thread has to wake this one. But a thread that sleeps
+// a futex, since another thread has to wake this one. But a thread that sleeps
 // in a system call keeps its place in Go's scheduler, whose monitor then looks at
 // it every few dozen microseconds: with a hundred sleeps a second, three times the
 // processor time that the polling in between takes.
@@ -280,7 +283,7 @@ func (t *thread) watch(g *watched, until time.Duration, done func(now time.Durat
 			return nil
 		}
 		if t.yield.due(now) {
-			futexSleep(&t.wake, t.wake.Load(), t.base+now+t.yield.pause)
+			_ = futex.WaitUntil(&t.wake, t.wake.Load(), t.base+now+t.yield.pause)
 			woken := t.now()
 			t.yield.slept(woken, woken-now)
 		}

@@ -29,7 +29,7 @@ type layer struct {
 // layers is the plan. Layers of one height don't import each other.
 var layers = []layer{
 	{"clock", 1},
-	{"internal", 1},
+	{"internal", 0},
 	{"scripts", 1},
 	{"ptx", 1},
 	{"vfio", 1},

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/preempt/tune/cache"
+	"vgpud/internal/unixmsg"
 )
 
 // Messages travel over a unix socket that keeps their bounds (SOCK_SEQPACKET), each
@@ -129,11 +130,7 @@ func (c Conn) Send(v any, fds ...int) error {
 	if len(b) > maxMessage {
 		return fmt.Errorf("a message of %d bytes: want at most %d", len(b), maxMessage)
 	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	_, _, err = c.WriteMsgUnix(b, rights, nil)
+	_, err = unixmsg.Write(c.UnixConn, b, fds...)
 	return err
 }
 
@@ -141,59 +138,28 @@ func (c Conn) Send(v any, fds ...int) error {
 // then on; the error is net.ErrClosed, io.EOF or says what is wrong with it.
 func (c Conn) Receive(v any) (files []*os.File, err error) {
 	b := make([]byte, maxMessage)
-	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
-	n, k, flags, _, err := c.ReadMsgUnix(b, rights)
+	m, err := unixmsg.Read(c.UnixConn, b, make([]byte, unix.CmsgSpace(4*maxFiles)))
+	switch {
+	case err != nil:
+	case m.Truncated:
+		err = fmt.Errorf("a message of more than %d bytes or %d descriptors", maxMessage, maxFiles)
+	case m.Bytes == 0:
+		err = net.ErrClosed
+	default:
+		if err = json.Unmarshal(b[:m.Bytes], v); err != nil {
+			err = fmt.Errorf("decode a message: %w", err)
+		}
+	}
 	if err != nil {
+		CloseAll(m.Files)
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			CloseAll(files)
-			files = nil
-		}
-	}()
-	if files, err = received(rights[:k]); err != nil {
-		return files, err
-	}
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		return files, fmt.Errorf("a message of more than %d bytes or %d descriptors", maxMessage, maxFiles)
-	}
-	if n == 0 {
-		return files, net.ErrClosed
-	}
-	if err := json.Unmarshal(b[:n], v); err != nil {
-		return files, fmt.Errorf("decode a message: %w", err)
-	}
-	return files, nil
-}
-
-// received makes files of descriptors that came with a message.
-func received(rights []byte) ([]*os.File, error) {
-	if len(rights) == 0 {
-		return nil, nil
-	}
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		return nil, fmt.Errorf("descriptors: %w", err)
-	}
-	var files []*os.File
-	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue // such as credentials
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files, nil
+	return m.Files, nil
 }
 
 // CloseAll closes files that are of no use.
 func CloseAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
-	}
+	_ = unixmsg.CloseAll(files)
 }
 
 // Dial connects to an agent.

@@ -6,8 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"vgpud/internal/sched"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -366,21 +365,15 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 			s.noYield = noYieldWaits
 		}
 		if last = now; s.noYield == 0 || longer {
-			yield()
+			// The kernel wakes the host's process on the processor that writes the doorbell,
+			// since it expects the writer to sleep; a writer that polls instead would keep it
+			// waiting for a time slice.
+			sched.Yield()
 		}
 		if round&15 == 15 && shareCPUs {
 			runtime.Gosched() // the host may be a goroutine of this process
 		}
 	}
-}
-
-// yield yields the processor to another process. The kernel wakes the host's process on the processor
-// that writes the doorbell, since it expects the writer to sleep; a writer that polls instead would
-// keep it waiting for a time slice.
-func yield() {
-	// sched_yield always succeeds. A raw system call, so that Go's runtime does not take the thread
-	// for blocked and wake another in its place.
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // backoff produces growing pauses for a driver without interrupts.

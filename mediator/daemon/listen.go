@@ -5,11 +5,10 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/fairshare"
+	"vgpud/internal/sched"
 	"vgpud/mediator/ipc"
 )
 
@@ -98,10 +97,7 @@ func offerOn(processors int) func() {
 	if processors < fewProcessors {
 		return runtime.Gosched
 	}
-	return func() {
-		// sched_yield always succeeds. Raw, since Go's runtime need not know.
-		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	}
+	return sched.Yield
 }
 
 // turns is whether launches wait for verdicts, and what is closed when that

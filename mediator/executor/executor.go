@@ -11,6 +11,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/internal/sched"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -149,7 +150,7 @@ func New(o Options) *Executor {
 		props:     o.Device.Properties(),
 		lastFault: o.LastFault,
 		admission: admission{ranks: o.Page.Ranks(o.Slot)},
-		yield:     yield,
+		yield:     sched.Yield,
 	}
 }
 

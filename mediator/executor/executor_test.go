@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/gpu"
+	"vgpud/internal/sched"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -359,7 +360,7 @@ func TestRunSleepsAndWakes(t *testing.T) {
 	slot := r.page.Context(0)
 	for i := range 5 {
 		for slot.Counters().Wakeups < uint64(i+1) { // it has gone to sleep
-			yield()
+			sched.Yield()
 		}
 		g.n++
 		e := g.sub.Next()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/ipc/slotstate"
 )
@@ -172,15 +170,6 @@ func (ch *channel) ask() {
 	ch.waiter.ask(ch.oldest())
 	ch.job.ask()
 	ch.second.ask()
-}
-
-// yield gives the processor to whoever waits for it: on a host with few free
-// cores the one that polls must not keep out the one that it polls for.
-func yield() {
-	// sched_yield always succeeds. Raw, since Go's runtime need not know: told of a
-	// system call that takes a while, it would wake another thread to run what this
-	// one has, which is nothing.
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // crowd is who else wants the processor. Linux takes a yield for the end of the thread's

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/futex"
 )
 
 // bell is a word that one sleeps on and anybody rings.
@@ -18,7 +20,7 @@ type bell struct {
 func (b *bell) ring() {
 	b.rung.Add(1)
 	if b.sleeping.Load() != 0 {
-		futexWake(&b.rung)
+		futex.Wake(&b.rung)
 	}
 }
 
@@ -29,7 +31,7 @@ func (b *bell) sleep(reading uint32, d time.Duration) error {
 	b.sleeping.Store(1)
 	defer b.sleeping.Store(0)
 	for b.rung.Load() == reading {
-		err := futexWait(&b.rung, reading, d)
+		err := futex.Wait(&b.rung, reading, d)
 		switch {
 		case err == nil, errors.Is(err, unix.ETIMEDOUT), errors.Is(err, unix.EAGAIN):
 			return nil

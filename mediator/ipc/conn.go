@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/unixmsg"
 )
 
 const (
@@ -68,12 +71,9 @@ func (m *Message) Decode(v any) error {
 // CloseFiles closes all descriptors of a received message; for those who don't
 // want them.
 func (m *Message) CloseFiles() error {
-	var errs []error
-	for _, f := range m.Files {
-		errs = append(errs, f.Close())
-	}
+	err := unixmsg.CloseAll(m.Files)
 	m.Files = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // Conn carries messages over a SOCK_SEQPACKET socket, a message a packet. Send
@@ -147,20 +147,12 @@ func (c *Conn) Send(m Message) error {
 	if len(text) > MaxMessage || len(m.Files) > MaxFiles {
 		return fmt.Errorf("send a %s message: %d bytes and %d files, at most %d and %d", m.Kind, len(text), len(m.Files), MaxMessage, MaxFiles)
 	}
-	var oob []byte
-	if len(m.Files) > 0 {
-		fds := make([]int, len(m.Files))
-		for i, f := range m.Files {
-			fds[i] = int(f.Fd())
-		}
-		oob = unix.UnixRights(fds...)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.c.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
 		return fmt.Errorf("send a %s message: %w", m.Kind, err)
 	}
-	if _, _, err := c.c.WriteMsgUnix(text, oob, nil); err != nil {
+	if _, err := unixmsg.Write(c.c, text, unixmsg.FDs(m.Files)...); err != nil {
 		return fmt.Errorf("send a %s message: %w", m.Kind, err)
 	}
 	return nil
@@ -189,64 +181,25 @@ var ErrMalformed = errors.New("not a message")
 
 // Receive reads one message. At the other end's close it returns io.EOF.
 func (c *Conn) Receive() (Message, error) {
-	n, on, flags, _, err := c.c.ReadMsgUnix(c.text, c.oob)
-	if errors.Is(err, unix.ECONNRESET) {
-		// It was closed before it had read everything.
-		return Message{}, io.EOF
-	}
-	if err != nil {
-		return Message{}, fmt.Errorf("receive a message: %w", err)
-	}
-	files, sender, ferr := controlOf(c.oob[:on])
-	if n == 0 && len(files) == 0 {
-		return Message{}, io.EOF // which has a sender, too: none
+	in, err := unixmsg.Read(c.c, c.text, c.oob)
+	switch {
+	case errors.Is(err, unix.ECONNRESET): // it was closed before it had read everything
+		err = io.EOF
+		fallthrough
+	case in.Bytes == 0:
+		return Message{}, errors.Join(fmt.Errorf("receive a message: %w", cmp.Or(err, io.EOF)), unixmsg.CloseAll(in.Files))
+	case in.Truncated:
+		err = errors.Join(err, fmt.Errorf("longer than %d bytes or %d files", MaxMessage, MaxFiles))
 	}
 	m := Message{}
-	if err := errors.Join(ferr, checkWhole(flags)); err == nil {
-		err = json.Unmarshal(c.text[:n], &m)
-		if err == nil {
-			m.Files, m.Sender, m.SenderUID = files, int(sender.Pid), int(sender.Uid)
-			return m, nil
-		}
-		ferr = fmt.Errorf("decode a message: %w", err)
-	} else {
-		ferr = err
+	if err == nil {
+		err = json.Unmarshal(c.text[:in.Bytes], &m)
 	}
-	m.Files = files
-	return Message{}, fmt.Errorf("%w: %w", ErrMalformed, errors.Join(ferr, m.CloseFiles()))
-}
-
-func checkWhole(flags int) error {
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		return fmt.Errorf("receive a message: longer than %d bytes or %d files", MaxMessage, MaxFiles)
-	}
-	return nil
-}
-
-// controlOf takes the descriptors and the sending process out of control data.
-func controlOf(oob []byte) (files []*os.File, sender unix.Ucred, err error) {
-	if len(oob) == 0 {
-		return nil, sender, nil
-	}
-	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil, sender, fmt.Errorf("parse control data: %w", err)
+		return Message{}, fmt.Errorf("%w: %w", ErrMalformed, errors.Join(err, unixmsg.CloseAll(in.Files)))
 	}
-	for i := range msgs {
-		if c, err := unix.ParseUnixCredentials(&msgs[i]); err == nil {
-			sender = *c
-			continue
-		}
-		fds, err := unix.ParseUnixRights(&msgs[i])
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "link"))
-		}
-	}
-	return files, sender, nil
+	m.Files, m.Sender, m.SenderUID = in.Files, int(in.Sender.Pid), int(in.Sender.Uid)
+	return m, nil
 }
 
 // Shut has the other end's Receive return io.EOF after what was sent before. The

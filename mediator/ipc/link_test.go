@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
+	"vgpud/internal/futex"
 )
 
 func newPages(t *testing.T) (a, b *Page) {
@@ -299,7 +300,7 @@ func TestBellOfAnotherMind(t *testing.T) {
 				}
 				return
 			case <-time.After(time.Millisecond):
-				futexWake(&page.area.bell.rung)
+				futex.Wake(&page.area.bell.rung)
 			case <-t.Context().Done():
 				return
 			}

@@ -1,12 +1,6 @@
 package ipc
 
-import (
-	"sync/atomic"
-	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
+import "unsafe"
 
 // The layout must be what PageBytes says: the subtractions fail to compile
 // otherwise.
@@ -37,27 +31,4 @@ func workOf(mem []byte) *workArea {
 // page, and at least contextsBytes long.
 func layoutOf(mem []byte) *pageLayout {
 	return (*pageLayout)(unsafe.Pointer(unsafe.SliceData(mem)))
-}
-
-// The futex operations are the shared kind: the waiter is in another process.
-const (
-	opFutexWait = 0
-	opFutexWake = 1
-)
-
-func futexWait(word *atomic.Uint32, value uint32, d time.Duration) error {
-	ts := unix.NsecToTimespec(int64(d))
-	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opFutexWait, uintptr(value),
-		uintptr(unsafe.Pointer(&ts)), 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// futexWake wakes the sleeper. It doesn't wait, so Go's runtime is not told: it
-// would wake its monitor first, which comes before whoever is to be woken.
-func futexWake(word *atomic.Uint32) {
-	// Waking fails only for an address that is not mapped, and the page is.
-	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opFutexWake, 1, 0, 0, 0)
 }

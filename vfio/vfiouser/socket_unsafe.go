@@ -1,7 +1,6 @@
 package vfiouser
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/unixmsg"
 )
 
 // socket is a unix stream socket that carries descriptors. Reads of headers go through recvmsg with buffers that live as
@@ -115,7 +116,8 @@ func (s *socket) readWithFDs(p []byte) (n int, fds []int, err error) {
 		return 0, nil, fmt.Errorf("recvmsg: %w", op.errno)
 	}
 	if op.msg.Controllen > 0 {
-		fds, err = parseFDs(op.oob[:op.msg.Controllen])
+		control, perr := unixmsg.Parse(op.oob[:op.msg.Controllen])
+		fds, err = control.FDs, perr
 		if err == nil && op.msg.Flags&unix.MSG_CTRUNC != 0 {
 			err = protocolErrorf("more than %d descriptors in a message", MaxMessageFDs)
 		}
@@ -131,25 +133,12 @@ func (s *socket) readWithFDs(p []byte) (n int, fds []int, err error) {
 	return op.n, fds, nil
 }
 
-// parseFDs collects the descriptors of all control messages. On an error it still returns those found.
-func parseFDs(oob []byte) (fds []int, err error) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	for i := range msgs {
-		got, e := unix.ParseUnixRights(&msgs[i])
-		if e != nil && msgs[i].Header.Type == unix.SCM_RIGHTS {
-			err = errors.Join(err, e)
-		}
-		fds = append(fds, got...)
-	}
-	return fds, err
-}
-
 // writeWithFDs writes all of p, with the descriptors on its first byte.
 func (s *socket) writeWithFDs(p []byte, fds []int) error {
 	if err := s.raw.Control(raceRelease); err != nil {
 		return err
 	}
-	n, _, err := s.WriteMsgUnix(p, unix.UnixRights(fds...), nil)
+	n, err := unixmsg.Write(s.UnixConn, p, fds...)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/unixmsg"
 )
 
 // Where more programs connect than the server takes up, one tries again so often and so many times.
@@ -65,7 +66,7 @@ func newDriver(c *net.UnixConn) (*driver, error) {
 		return nil, d.refusal(err)
 	}
 	if len(files) != 2 || r.Properties == nil {
-		return nil, errors.Join(errors.New("hello was answered without properties, bell and life line"), closeAll(files))
+		return nil, errors.Join(errors.New("hello was answered without properties, bell and life line"), unixmsg.CloseAll(files))
 	}
 	d.bell, d.life, d.props = files[0], files[1], *r.Properties
 	d.watch.Go(d.watchLife)
@@ -79,7 +80,7 @@ func (d *driver) refusal(err error) error {
 		return err
 	}
 	b, files, rerr := receive(d.c, d.buf)
-	if rerr = errors.Join(rerr, closeAll(files)); rerr != nil {
+	if rerr = errors.Join(rerr, unixmsg.CloseAll(files)); rerr != nil {
 		return err
 	}
 	var r reply
@@ -146,7 +147,7 @@ func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error
 	}
 	r := &reply{}
 	if err := decode(b, r); err != nil {
-		return fail(errors.Join(err, closeAll(files)))
+		return fail(errors.Join(err, unixmsg.CloseAll(files)))
 	}
 	if r.InFile && len(files) > 0 {
 		f := files[len(files)-1]
@@ -157,11 +158,11 @@ func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error
 			err = decode(b, r)
 		}
 		if err != nil {
-			return fail(errors.Join(err, closeAll(files)))
+			return fail(errors.Join(err, unixmsg.CloseAll(files)))
 		}
 	}
 	if err := r.Error.result(); err != nil {
-		return nil, nil, errors.Join(err, closeAll(files))
+		return nil, nil, errors.Join(err, unixmsg.CloseAll(files))
 	}
 	return r, files, nil
 }
@@ -173,7 +174,7 @@ func (d *driver) one(req *request) (*reply, *os.File, error) {
 		return nil, nil, err
 	}
 	if len(files) != 1 {
-		return nil, nil, errors.Join(fmt.Errorf("%s was answered with %d files, want 1", req.Op, len(files)), closeAll(files))
+		return nil, nil, errors.Join(fmt.Errorf("%s was answered with %d files, want 1", req.Op, len(files)), unixmsg.CloseAll(files))
 	}
 	return r, files[0], nil
 }
@@ -181,7 +182,7 @@ func (d *driver) one(req *request) (*reply, *os.File, error) {
 // none is call for an operation that is answered without files.
 func (d *driver) none(req *request, with ...*os.File) (*reply, error) {
 	r, files, err := d.call(req, with...)
-	return r, errors.Join(err, closeAll(files))
+	return r, errors.Join(err, unixmsg.CloseAll(files))
 }
 
 // Properties describe the GPU.

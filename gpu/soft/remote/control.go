@@ -12,6 +12,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/unixmsg"
 )
 
 // A context's handle is a socket on which the server takes orders about that context
@@ -114,7 +115,7 @@ func obey(c *net.UnixConn, of soft.ContextDriver) error {
 	buf := make([]byte, maxPacket)
 	for {
 		b, files, err := receive(c, buf)
-		if err = errors.Join(err, closeAll(files)); err != nil {
+		if err = errors.Join(err, unixmsg.CloseAll(files)); err != nil {
 			return err
 		}
 		var req request
@@ -147,7 +148,7 @@ func (c *remoteContext) Control() (*os.File, error) {
 // Control makes power over a context of its handles.
 func (d *driver) Control(h gpu.Handles) (gpu.Control, error) {
 	if len(h.Files) != 1 {
-		return nil, errors.Join(fmt.Errorf("control of a context: %d files, want 1", len(h.Files)), closeAll(h.Files))
+		return nil, errors.Join(fmt.Errorf("control of a context: %d files, want 1", len(h.Files)), unixmsg.CloseAll(h.Files))
 	}
 	c, err := packetConn(h.Files[0])
 	if err != nil {
@@ -175,7 +176,7 @@ func (c *control) order(req *request) error {
 		return fmt.Errorf("%s: %w", req.Op, err)
 	}
 	b, files, err := receive(c.c, c.buf)
-	if err = errors.Join(err, closeAll(files)); err != nil {
+	if err = errors.Join(err, unixmsg.CloseAll(files)); err != nil {
 		return fmt.Errorf("%s: %w", req.Op, err)
 	}
 	var r reply

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/gpu/soft"
+	"vgpud/internal/unixmsg"
 )
 
 // A packet of anything is answered, or ends its connection, and nobody else's.
@@ -43,7 +44,7 @@ func FuzzServer(f *testing.F) {
 				return false
 			}
 			_, got, err := receive(a, buf)
-			_ = closeAll(got)
+			_ = unixmsg.CloseAll(got)
 			return err == nil
 		}
 		null, err := os.Open(os.DevNull)

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/unixmsg"
 )
 
 // send sends a packet with files, which stay the caller's.
@@ -15,15 +17,7 @@ func send(c *net.UnixConn, b []byte, files ...*os.File) error {
 	if len(b) > maxPacket {
 		return fmt.Errorf("send %d bytes: want at most %d", len(b), maxPacket)
 	}
-	var oob []byte
-	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
-		}
-		oob = unix.UnixRights(fds...)
-	}
-	if _, _, err := c.WriteMsgUnix(b, oob, nil); err != nil {
+	if _, err := unixmsg.Write(c, b, unixmsg.FDs(files)...); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
 	return nil
@@ -32,57 +26,21 @@ func send(c *net.UnixConn, b []byte, files ...*os.File) error {
 // receive receives a packet into buf, which must have room for maxPacket, and its files, which are the caller's. The
 // end of the connection is io.EOF.
 func receive(c *net.UnixConn, buf []byte) ([]byte, []*os.File, error) {
-	var oob [256]byte
-	n, oobn, flags, _, err := c.ReadMsgUnix(buf, oob[:])
-	files, ferr := filesOf(oob[:oobn])
+	var control [256]byte
+	m, err := unixmsg.Read(c, buf, control[:])
 	switch {
+	case errors.Is(err, net.ErrClosed), errors.Is(err, unix.ECONNRESET), err == nil && m.Bytes == 0 && m.Files == nil:
+		err = io.EOF
 	case err != nil:
-		if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ECONNRESET) {
-			err = io.EOF
-		}
-		return nil, nil, errors.Join(err, closeAll(files))
-	case ferr != nil:
-		return nil, nil, errors.Join(ferr, closeAll(files))
-	case n == 0 && oobn == 0:
-		return nil, nil, io.EOF
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		return nil, nil, errors.Join(fmt.Errorf("packet is too long: want at most %d bytes and %d files", maxPacket, maxFiles),
-			closeAll(files))
-	case len(files) > maxFiles:
-		return nil, nil, errors.Join(fmt.Errorf("packet has %d files: want at most %d", len(files), maxFiles), closeAll(files))
+	case m.Truncated:
+		err = fmt.Errorf("packet is too long: want at most %d bytes and %d files", maxPacket, maxFiles)
+	case len(m.Files) > maxFiles:
+		err = fmt.Errorf("packet has %d files: want at most %d", len(m.Files), maxFiles)
 	}
-	return buf[:n], files, nil
-}
-
-// filesOf is every file in a control message, so that each can be closed, whatever else is wrong.
-func filesOf(oob []byte) ([]*os.File, error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil, fmt.Errorf("read a packet's files: %w", err)
+		return nil, nil, errors.Join(err, unixmsg.CloseAll(m.Files))
 	}
-	var files []*os.File
-	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue // of another type; it carries no descriptor
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files, nil
-}
-
-func closeAll(files []*os.File) error {
-	var errs []error
-	for _, f := range files {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
+	return buf[:m.Bytes], m.Files, nil
 }
 
 // put writes b into a file in memory. The caller closes it.

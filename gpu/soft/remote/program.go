@@ -10,6 +10,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/unixmsg"
 )
 
 // program is one connected program: its contexts, and the bell that it rings.
@@ -35,10 +36,10 @@ func (p *program) run() error {
 		}
 		var req request
 		if err := decode(b, &req); err != nil {
-			return errors.Join(err, closeAll(files))
+			return errors.Join(err, unixmsg.CloseAll(files))
 		}
 		r, out, err := p.answer(&req, files)
-		err = errors.Join(err, closeAll(files))
+		err = errors.Join(err, unixmsg.CloseAll(files))
 		if err != nil {
 			r, out = &reply{Error: toRemote(err)}, nil
 		}
@@ -61,7 +62,7 @@ func (p *program) reply(r *reply, files []*os.File) error {
 	if err == nil {
 		err = send(p.c, b, files...)
 	}
-	return errors.Join(err, closeAll(files))
+	return errors.Join(err, unixmsg.CloseAll(files))
 }
 
 // end closes what the program had.

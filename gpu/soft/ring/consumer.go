@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/gpu"
+	"vgpud/internal/futex"
 )
 
 // Consumer is the GPU's side, used by one goroutine.
@@ -60,7 +61,7 @@ func (c *Consumer) Complete(o Outcome) {
 	r.seq.Store(c.completed)
 	c.l.completed.Store(c.completed)
 	if c.l.waiting.Load() != 0 {
-		futexWake(futexWord(c.l))
+		futex.Wake(futexWord(c.l))
 	}
 }
 
@@ -81,7 +82,7 @@ func (c *Consumer) WantKick(want bool) {
 // Kill says that nothing more will complete, and wakes who waits.
 func (c *Consumer) Kill() {
 	c.l.dead.Store(1)
-	futexWake(futexWord(c.l))
+	futex.Wake(futexWord(c.l))
 }
 
 // Close unmaps the ring. No method may be called again.

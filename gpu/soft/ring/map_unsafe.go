@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -54,35 +55,17 @@ func mapFile(f *os.File) ([]byte, *layout, error) {
 	return mem, (*layout)(unsafe.Pointer(unsafe.SliceData(mem))), nil
 }
 
-// futexWord is the low half of completed, which changes with every completion.
-func futexWord(l *layout) *uint32 {
+// futexWord returns the low half of completed, which changes with every completion.
+func futexWord(l *layout) *atomic.Uint32 {
 	if bigEndian {
-		return (*uint32)(unsafe.Add(unsafe.Pointer(&l.completed), 4))
+		return (*atomic.Uint32)(unsafe.Add(unsafe.Pointer(&l.completed), 4))
 	}
-	return (*uint32)(unsafe.Pointer(&l.completed))
+	return (*atomic.Uint32)(unsafe.Pointer(&l.completed))
 }
 
 var bigEndian = func() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 0
 }()
-
-// futexWait sleeps until somebody wakes the word, it is not value any more, or the time is over. The word is shared
-// between processes, so the futex is not a private one.
-func futexWait(word *uint32, value uint32, timeout unix.Timespec) {
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait, uintptr(value),
-		uintptr(unsafe.Pointer(&timeout)), 0, 0)
-}
-
-// futexWake wakes the sleeper. It doesn't wait, so Go's runtime is not told: it would wake its monitor first, which comes
-// before whoever is to be woken.
-func futexWake(word *uint32) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
-}
-
-const (
-	futexOpWait = 0
-	futexOpWake = 1
-)
 
 var _ [Bytes]byte = [unsafe.Sizeof(layout{})]byte{}

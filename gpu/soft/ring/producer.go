@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/futex"
 )
 
 // Producer is the launching side. Put may be called from one goroutine at a time, the other methods from any.
@@ -110,12 +112,13 @@ func (p *Producer) Wait(ctx context.Context, seq uint64, spin time.Duration) err
 	if now >= seq || p.Dead() || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	futexWait(futexWord(p.l), uint32(now), unix.NsecToTimespec(int64(maxSleep)))
+	// All its errors (time out, value changed, signal) mean: look again.
+	_ = futex.Wait(futexWord(p.l), uint32(now), maxSleep)
 	return ctx.Err()
 }
 
 // Wake ends the sleep of all that wait, for them to look around.
-func (p *Producer) Wake() { futexWake(futexWord(p.l)) }
+func (p *Producer) Wake() { futex.Wake(futexWord(p.l)) }
 
 // Close unmaps the ring. No method may be running or be called again.
 func (p *Producer) Close() error {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/internal/unixmsg"
 	"vgpud/vfio/vfiouser"
 )
 
@@ -69,11 +70,7 @@ func Encode(h vfiouser.Header, payload []byte) []byte {
 func (r *Raw) SendBytes(b []byte, fds ...int) {
 	r.t.Helper()
 	_ = r.Conn.SetWriteDeadline(time.Now().Add(patience))
-	var oob []byte
-	if len(fds) > 0 {
-		oob = unix.UnixRights(fds...)
-	}
-	n, _, err := r.Conn.WriteMsgUnix(b, oob, nil)
+	n, err := unixmsg.Write(r.Conn, b, fds...)
 	if err == nil && n < len(b) {
 		_, err = r.Conn.Write(b[n:])
 	}
@@ -115,11 +112,8 @@ func (r *Raw) receive() (m Message, err error) {
 		return m, err
 	}
 	m.UnmarshalBytes(head)
-	msgs, _ := unix.ParseSocketControlMessage(oob[:oobn])
-	for i := range msgs {
-		fds, _ := unix.ParseUnixRights(&msgs[i])
-		m.FDs = append(m.FDs, fds...)
-	}
+	control, _ := unixmsg.Parse(oob[:oobn])
+	m.FDs = control.FDs
 	r.t.Cleanup(func() {
 		for _, fd := range m.FDs {
 			unix.Close(fd)
