@@ -177,6 +177,44 @@ func (r *round) alone(i int) bool {
 	return !slices.ContainsFunc(r.instrs(r.body), func(k int) bool { return k != i && r.writes(k) && r.array(k)&r.array(i) != 0 })
 }
 
+// endless reports whether the loop, unless it ends in its first round, does not end before an ordinary load gives something
+// else: by some other name the kernel must write to what it loads.
+func (r *round) endless() bool {
+	return !slices.ContainsFunc(r.leaving, func(b int) bool {
+		last := r.f.code.Instrs[r.f.graph.Blocks[b].End-1]
+		return !last.Guarded() || last.Pred.Sym.Kind != ptx.SymReg || flow.KindOf(last) == flow.Switch || !r.repeats(int32(last.Pred.Sym.Index), mostMoves)
+	})
+}
+
+// repeats reports whether register x holds the same in every round if ordinary loads give the same, as far as that is seen
+// in so many steps.
+func (r *round) repeats(x int32, steps int) bool {
+	if r.stays(x) {
+		return true
+	}
+	d := r.writers(x)
+	if len(d) != 1 || steps == 0 {
+		return false
+	}
+	in := r.f.code.Instrs[d[0]]
+	inputs := func(of *ptx.Instr, first int) bool {
+		return !slices.ContainsFunc(of.Operands[min(first, len(of.Operands)):], func(o ptx.Operand) bool {
+			y := register(&o)
+			return !r.still(&o) && (y < 0 || !r.repeats(y, steps-1))
+		})
+	}
+	switch {
+	case loadsShared(in):
+		return inputs(in, 1) && !slices.ContainsFunc(r.writers(r.effects.Space(ptx.SharedSpace)), func(k int) bool {
+			st := r.f.code.Instrs[k]
+			return st.Opcode != "st" || !inputs(st, 0)
+		})
+	case in.Opcode == "ld" && !mayWait(in), flow.Pure(in.Opcode), in.Opcode == "bar", in.Opcode == "vote", in.Opcode == "shfl":
+		return inputs(in, 1)
+	}
+	return false
+}
+
 // counted reports whether the loop is over after a number of rounds: a counter that every round moves on is compared with
 // what does not grow for ever.
 func (r *round) counted() bool {

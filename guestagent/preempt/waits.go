@@ -28,7 +28,7 @@ import (
 // don't keep a loop going where all other blocks stand still:
 //
 //   - What nobody writes: an ordinary load from an array that the kernel writes nothing to. Another kernel may, but then
-//     the original waits for that as well.
+//     the original waits for that as well. It does count where the loop could only end because what is loaded changes.
 //   - What is never read twice: an access whose address moves on in every round.
 //   - A list: an ordinary load at an address that each round takes from the next word of a list, in a loop that is over
 //     after a number of rounds.
@@ -237,19 +237,28 @@ func (s *spins) source(i int) bool {
 // loop notes what loop l may wait for.
 func (s *spins) loop(l int, v *waiting) {
 	code, g := s.f.code, s.f.graph
-	var sources []int
+	var sources, others []int
 	exits := false // a call in it may end the thread
 	body := g.Body(l)
 	for _, i := range s.instrs(body) {
 		exits = exits || s.reaches(i, func(g *funcStudy) bool { return g.exitsDeep })
-		if s.source(i) {
+		switch {
+		case s.source(i):
 			sources = append(sources, i)
+		case s.written != 0 && mayPoll(code.Instrs[i]) && s.far(i):
+			others = append(others, i)
 		}
+	}
+	if len(sources)+len(others) == 0 {
+		return
+	}
+	r := s.round(l, body)
+	if len(others) > 0 && r.endless() {
+		sources = append(sources, others...)
 	}
 	if len(sources) == 0 {
 		return
 	}
-	r := s.round(l, body)
 	depends := func(of ...int) bool {
 		s.trace.Run(r.body, of, func(int) bool { return true })
 		return exits || slices.ContainsFunc(r.leaving, func(b int) bool { return s.trace.Instr(g.Blocks[b].End - 1) })

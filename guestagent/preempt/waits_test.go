@@ -160,8 +160,18 @@ func TestWaits(t *testing.T) {
 		{"back and forth by two of three ways round", all,
 			"st.global.u32 [%rd1], 1; L: ld.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @!%p1 bra M; add.s64 %rd1, %rd1, 4; bra L; M: setp.eq.u32 %p2, %r1, 1; @!%p2 bra N; add.s64 %rd1, %rd1, -4; bra L; N: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 64; @%p3 bra L;"},
 
+		// What would never end, were it not written by another name.
+		{"an ordinary read of what is written by another name", all, "st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same between barriers, by its bits", all,
+			"st.global.u32 [%b], 1; L: bar.sync 0; ld.global.v2.u32 {%r1, %r2}, [%rd1+8]; and.b32 %r3, %r1, %r2; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;"},
+		{"the same by one thread", all,
+			"st.global.u32 [%b], 1; setp.ne.u32 %p2, %r23, 0; L: @%p2 bra M; ld.global.u32 %r1, [%rd1+4]; st.shared.u32 [tile], %r1; M: bar.sync 0; ld.shared.u32 %r2, [tile]; bar.sync 0; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;"},
+		{"the same in a reduction", all,
+			"st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%rd1+4]; setp.eq.u32 %p1, %r1, 0; bar.red.or.pred %p2, 0, %p1; @%p2 bra L;"},
+
 		// What does not.
-		{"an ordinary read of what is not written", no, "st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"an ordinary read of what is not written", no, "st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%a]; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r1; @%p1 bra L;"},
+		{"the same where nothing is written", no, "L: ld.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a search along an array", no, "st.global.u32 [%rd1], 1; L: add.s64 %rd1, %rd1, 4; ld.global.u32 %r1, [%rd1]; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;"},
 		{"the same by the grid's stride", no,
 			"st.global.u32 [%rd1], 1; mov.u32 %r5, %ntid.x; mul.lo.u32 %r6, %r5, %r22; L: add.u32 %r23, %r23, %r6; mul.wide.u32 %rd4, %r23, 4; add.s64 %rd5, %a, %rd4; ld.volatile.global.u32 %r1, [%rd5]; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;"},
