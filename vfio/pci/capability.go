@@ -77,7 +77,7 @@ func (s *Space) layExpress(e Express) error {
 		devCtl |= expDevCtlFLR
 	}
 	le.PutUint32(s.value[at+expDevCap:], devCap)
-	le.PutUint16(s.value[at+expDevCtl:], 0x2810) // after power-on: relaxed order, no snoop, reads of 512 bytes
+	le.PutUint16(s.value[at+expDevCtl:], 0x2810) // no phantom functions, no auxiliary power
 	le.PutUint16(s.writable[at+expDevCtl:], devCtl)
 	le.PutUint16(s.clearable[at+expDevSta:], expDevStaErrors)
 

@@ -65,7 +65,8 @@ func snapshot(s *pci.Space) []byte {
 	return b
 }
 
-// fixedBits finds the bits of each byte that neither zeros nor ones change, from outside.
+// fixedBits returns the bits of each byte that neither zeros nor ones change, found through Read
+// and Write.
 func fixedBits(s *pci.Space) []byte {
 	first := snapshot(s)
 	fixed := bytes.Repeat([]byte{0xff}, s.Len())
@@ -97,7 +98,7 @@ func TestReadOnlyBitsNeverChange(t *testing.T) {
 		if !bytes.Equal(snapshot(s), first) {
 			t.Fatal("reset does not restore the first state")
 		}
-		// What must be fixed, whatever probing says: identity, class, list of capabilities.
+		// These must be fixed, whatever probing finds: identity, class, list of capabilities.
 		for _, r := range [][2]int{{0x00, 4}, {0x08, 4}, {0x0d, 3}, {0x28, 13}, {0x3d, 3}} {
 			for i := r[0]; i < r[0]+r[1]; i++ {
 				if fixed[i] != 0xff {
@@ -209,7 +210,7 @@ func TestCapabilityListIsWellFormed(t *testing.T) {
 	})
 }
 
-// checkCapabilities walks the list as an operating system does.
+// checkCapabilities walks the list like an operating system.
 func checkCapabilities(t interface{ Fatalf(string, ...any) }, s *pci.Space, f pci.Function) {
 	var want []byte
 	size := map[byte]int{pci.CapPM: 8, pci.CapExpress: 0x3c, pci.CapMSIX: 12, pci.CapMSI: 14}
@@ -248,7 +249,7 @@ func checkCapabilities(t interface{ Fatalf(string, ...any) }, s *pci.Space, f pc
 	}
 }
 
-// FuzzConfigSpace has a guest write anything anywhere: five bytes an access, offset, width and data.
+// FuzzConfigSpace writes anything anywhere: five bytes an access, for offset, width and data.
 func FuzzConfigSpace(f *testing.F) {
 	f.Add([]byte{0x10, 0, 2, 0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{0x04, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x44, 0, 0, 3, 0, 0, 0})

@@ -2,7 +2,7 @@ package pci
 
 import "fmt"
 
-// Space is a function's configuration space. It is not safe for use by several goroutines at once.
+// Space is a function's configuration space. It is not safe for concurrent use.
 type Space struct {
 	function Function
 
@@ -11,14 +11,15 @@ type Space struct {
 	clearable []byte // bits that a write of one clears
 	initial   []byte // value after power-on
 
-	// Where the capabilities begin, 0 for one that there isn't.
+	// Where the capabilities begin; 0 if absent.
 	pm, express, msi, msix int
 }
 
-// Change says what a write has changed.
+// Change is a set of the registers that a write changed.
 type Change uint8
 
-// What a write may change. ChangeFunctionReset asks the owner to reset the device, this space included.
+// The registers that a write may change. ChangeFunctionReset asks the owner to reset the device,
+// including this space.
 const (
 	ChangeCommand Change = 1 << iota
 	ChangeBARs
@@ -28,10 +29,10 @@ const (
 	ChangeFunctionReset
 )
 
-// Len is the size of the space, in bytes.
+// Len returns the size of the space in bytes.
 func (s *Space) Len() int { return len(s.value) }
 
-// Read fills p from offset. Any length and alignment within the space will do.
+// Read fills p from offset. Any length and alignment within the space is valid.
 func (s *Space) Read(offset uint64, p []byte) error {
 	if err := s.check(offset, len(p)); err != nil {
 		return err
@@ -40,8 +41,8 @@ func (s *Space) Read(offset uint64, p []byte) error {
 	return nil
 }
 
-// Write writes p to offset: read-only bits keep their value, others take that of p or are cleared by its ones. It
-// returns what has changed by that.
+// Write writes p to offset. Read-only bits keep their value; the others take the value of p or are
+// cleared by its ones. Write returns the registers that changed.
 func (s *Space) Write(offset uint64, p []byte) (Change, error) {
 	if err := s.check(offset, len(p)); err != nil {
 		return 0, err

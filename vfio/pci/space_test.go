@@ -11,7 +11,7 @@ import (
 	"vgpud/vfio/pci"
 )
 
-// gpuLike is a function shaped like the virtual GPU.
+// gpuLike returns a function shaped like the virtual GPU.
 func gpuLike() pci.Function {
 	return pci.Function{
 		VendorID: 0x1f5a, DeviceID: 0x0001, SubsystemVendorID: 0x1f5a, SubsystemID: 0x0100,
@@ -95,7 +95,7 @@ func TestCapabilitiesAfterPowerOn(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		id   byte
-		want string // hex of the capability's bytes, "next" left out
+		want string // the capability's bytes in hex, without "next"
 	}{
 		{"PM", pci.CapPM, "0300 08000000"},
 		{"Express", pci.CapExpress, "0200 21800010 1028 0000 04010000 0000 0401" +
@@ -140,7 +140,7 @@ func TestFunctionWithoutCapabilities(t *testing.T) {
 	s.SetMSIPending(1)
 }
 
-// The sizing protocol of PCI 3.0 §6.2.5.1, as Linux does it.
+// TestBARSizing performs the sizing protocol of PCI 3.0 §6.2.5.1 as Linux does.
 func TestBARSizing(t *testing.T) {
 	s := mustNew(t, gpuLike())
 	for _, c := range []struct {
@@ -227,7 +227,7 @@ func TestMSI(t *testing.T) {
 	if write32(t, s, at+20, 0); read32(t, s, at+20) != 1<<31 {
 		t.Error("pending bits are read-only")
 	}
-	write16(t, s, at+2, 7<<4) // reserved: more than there are
+	write16(t, s, at+2, 7<<4) // reserved: more than the function supports
 	if got := s.MSI().Vectors; got != 32 {
 		t.Errorf("%d vectors given, at most 32 there are", got)
 	}

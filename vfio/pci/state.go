@@ -1,16 +1,17 @@
 package pci
 
-// Command is the command register's value.
+// Command returns the command register's value.
 func (s *Space) Command() uint16 { return le.Uint16(s.value[Command:]) }
 
-// RaiseStatus sets bits of the status register that software clears, the device's way to report an error.
+// RaiseStatus sets bits of the status register, with which the device reports an error. Software
+// clears them.
 func (s *Space) RaiseStatus(bits uint16) {
 	v := le.Uint16(s.value[Status:])
 	le.PutUint16(s.value[Status:], v|bits&statusClearable)
 }
 
-// BARAddress is where software has placed a BAR. ok is false when there is none with that number or memory accesses are
-// off.
+// BARAddress returns the address that software assigned to a BAR. ok is false if the BAR is absent
+// or memory accesses are off.
 func (s *Space) BARAddress(bar int) (addr uint64, ok bool) {
 	if bar < 0 || bar >= NumBARs || s.function.BARs[bar].Size == 0 {
 		return 0, false
@@ -23,7 +24,7 @@ func (s *Space) BARAddress(bar int) (addr uint64, ok bool) {
 	return addr, s.Command()&CommandMemory != 0
 }
 
-// PowerState is 0 for D0, 3 for D3hot.
+// PowerState returns 0 for D0 and 3 for D3hot.
 func (s *Space) PowerState() uint8 {
 	if s.pm == 0 {
 		return 0
@@ -36,10 +37,10 @@ func (s *Space) setPowerState(d uint8) {
 	s.value[at] = s.value[at]&^pmStateMask | d
 }
 
-// MSIState is what software has set in the MSI capability.
+// MSIState is software's configuration of the MSI capability.
 type MSIState struct {
 	Enabled bool
-	// Vectors is how many of the function's vectors it may use.
+	// Vectors is how many of the function's vectors are allocated.
 	Vectors int
 	Address uint64
 	Data    uint16
@@ -47,7 +48,7 @@ type MSIState struct {
 	Mask uint32
 }
 
-// MSI is the state of the MSI capability, the zero value without one.
+// MSI returns the state of the MSI capability, or the zero value if there is none.
 func (s *Space) MSI() MSIState {
 	if s.msi == 0 {
 		return MSIState{}
@@ -66,7 +67,8 @@ func (s *Space) MSI() MSIState {
 	return st
 }
 
-// SetMSIPending sets the pending bits: vectors that were raised while masked. Without masking they don't exist.
+// SetMSIPending sets the pending bits: vectors that were triggered while masked. They exist only
+// with masking.
 func (s *Space) SetMSIPending(vectors uint32) {
 	if s.msi == 0 || !s.function.MSI.Masking {
 		return
@@ -81,13 +83,13 @@ func (s *Space) msiSize() int {
 	return msiBytes
 }
 
-// MSIXState is what software has set in the MSI-X capability; the table is in a BAR.
+// MSIXState is software's configuration of the MSI-X capability. The table is in a BAR.
 type MSIXState struct {
 	Enabled bool
 	Masked  bool // all vectors at once
 }
 
-// MSIX is the state of the MSI-X capability, the zero value without one.
+// MSIX returns the state of the MSI-X capability, or the zero value if there is none.
 func (s *Space) MSIX() MSIXState {
 	if s.msix == 0 {
 		return MSIXState{}
@@ -96,7 +98,7 @@ func (s *Space) MSIX() MSIXState {
 	return MSIXState{Enabled: flags&msixEnable != 0, Masked: flags&msixMaskAll != 0}
 }
 
-// Capability is where the first capability with an id begins, 0 if there is none.
+// Capability returns the offset of the first capability with the given ID, or 0 if there is none.
 func (s *Space) Capability(id byte) int {
 	if le.Uint16(s.value[Status:])&StatusCapList == 0 {
 		return 0

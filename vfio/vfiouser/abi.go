@@ -95,12 +95,13 @@ const (
 	irqSetActionMask = IRQSetMask | IRQSetUnmask | IRQSetTrigger
 )
 
-// Flags of [DMAMap] and [DMAUnmap].
+// Flags of [DMAMap] (VFIO_USER_F_DMA_REGION_*) and [DMAUnmap] (VFIO_DMA_UNMAP_FLAG_*).
+// DMAMapFlagMmap is libvfio-user's VFIO_USER_F_DMA_REGION_MAPPABLE.
 const (
 	DMAMapFlagRead         = 1 << 0
 	DMAMapFlagWrite        = 1 << 1
-	DMAMapFlagMmap         = 1 << 2 // the file is to be mapped
-	DMAMapFlagFileIO       = 1 << 3 // the file is to be read and written; at most one of the two
+	DMAMapFlagMmap         = 1 << 2 // the device shall map the file
+	DMAMapFlagFileIO       = 1 << 3 // the device shall read and write the file; excludes DMAMapFlagMmap
 	DMAUnmapFlagGetDirty   = 1 << 0
 	DMAUnmapFlagAll        = 1 << 1
 	dmaMapFlagMask         = DMAMapFlagRead | DMAMapFlagWrite | DMAMapFlagMmap | DMAMapFlagFileIO
@@ -116,7 +117,7 @@ const (
 	FeatureProbe = 1 << 18
 )
 
-// Sizes of the structs below on the wire, in bytes.
+// Sizes of the structs below in a message, in bytes.
 const (
 	SizeofHeader          = 16
 	SizeofVersion         = 4
@@ -136,7 +137,7 @@ const (
 	SizeofDeviceFeature   = 8
 )
 
-// Header is struct vfio_user_header. Size counts the header too.
+// Header is struct vfio_user_header. Size is the size of the message including the header.
 type Header struct {
 	ID    uint16
 	Cmd   uint16
@@ -145,14 +146,14 @@ type Header struct {
 	Errno uint32
 }
 
-// Version is struct vfio_user_version; the capabilities follow as JSON with a NUL.
+// Version is struct vfio_user_version. The capabilities follow as JSON with a final NUL.
 type Version struct {
 	Major uint16
 	Minor uint16
 }
 
-// DMAMap is struct vfio_user_dma_map: Size bytes of the file that comes with it, from Offset on, are memory of
-// the client at address Addr.
+// DMAMap is struct vfio_user_dma_map. It maps Size bytes of the file that comes with it, from
+// Offset on, at address Addr of the client's memory.
 type DMAMap struct {
 	Argsz  uint32
 	Flags  uint32
@@ -177,7 +178,8 @@ type DeviceInfo struct {
 	NumIRQs    uint32
 }
 
-// RegionInfo is struct vfio_region_info. Offset is where the region begins in the file that comes with it.
+// RegionInfo is struct vfio_region_info. Offset is where the region begins in the file that comes
+// with it.
 type RegionInfo struct {
 	Argsz     uint32
 	Flags     uint32
@@ -187,21 +189,23 @@ type RegionInfo struct {
 	Offset    uint64
 }
 
-// CapHeader is struct vfio_info_cap_header. Next counts from the start of the [RegionInfo]; 0 ends the list.
+// CapHeader is struct vfio_info_cap_header. Next is an offset from the start of the [RegionInfo]; 0
+// ends the list.
 type CapHeader struct {
 	ID      uint16
 	Version uint16
 	Next    uint32
 }
 
-// SparseMmap is struct vfio_region_info_cap_sparse_mmap; NumAreas areas follow.
+// SparseMmap is struct vfio_region_info_cap_sparse_mmap. NumAreas areas follow.
 type SparseMmap struct {
 	Header   CapHeader
 	NumAreas uint32
 	Pad0     uint32
 }
 
-// SparseMmapArea is struct vfio_region_sparse_mmap_area: Size bytes from Offset in the region may be mapped.
+// SparseMmapArea is struct vfio_region_sparse_mmap_area. Size bytes of the region from Offset can
+// be mapped.
 type SparseMmapArea struct {
 	Offset uint64
 	Size   uint64
@@ -215,7 +219,7 @@ type IRQInfo struct {
 	Count uint32
 }
 
-// IRQSet is struct vfio_irq_set; with IRQSetDataBool Count bytes follow.
+// IRQSet is struct vfio_irq_set. With IRQSetDataBool, Count bytes follow.
 type IRQSet struct {
 	Argsz uint32
 	Flags uint32
@@ -224,20 +228,22 @@ type IRQSet struct {
 	Count uint32
 }
 
-// RegionAccess is struct vfio_user_region_access; a write's or a read reply's data follows.
+// RegionAccess is struct vfio_user_region_access. The data of a write or of a read's reply follows.
 type RegionAccess struct {
 	Offset uint64
 	Region uint32
 	Count  uint32
 }
 
-// DMARegionAccess is struct vfio_user_dma_region_access; a write's or a read reply's data follows.
+// DMARegionAccess is struct vfio_user_dma_region_access. The data of a write or of a read's reply
+// follows.
 type DMARegionAccess struct {
 	Addr  uint64
 	Count uint64
 }
 
-// WriteMultiEntry is struct vfio_user_write_multi's element: a register write of at most 8 bytes.
+// WriteMultiEntry is one element of struct vfio_user_write_multi: a register write of at most 8
+// bytes.
 type WriteMultiEntry struct {
 	Offset uint64
 	Region uint32
@@ -245,7 +251,7 @@ type WriteMultiEntry struct {
 	Data   [8]byte
 }
 
-// DeviceFeature is struct vfio_user_device_feature; the feature's own data follows.
+// DeviceFeature is struct vfio_user_device_feature. The feature's own data follows.
 type DeviceFeature struct {
 	Argsz uint32
 	Flags uint32

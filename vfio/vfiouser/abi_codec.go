@@ -2,11 +2,26 @@ package vfiouser
 
 import "encoding/binary"
 
-// Every struct of abi.go has two methods. MarshalBytes writes it to the start of dst and UnmarshalBytes reads it from
-// the start of src, little endian; both panic when the slice is shorter than the struct, so lengths that a peer
-// chose are checked before.
+// Every struct of abi.go has two methods. MarshalBytes writes it to the start of dst and
+// UnmarshalBytes reads it from the start of src, little endian. Both panic if the slice is shorter
+// than the struct, so a length that a peer chose must be checked before.
 
 var le = binary.LittleEndian
+
+// marshal writes v, a pointer to a struct, to the start of dst. The structs of register accesses
+// have faster code of their own below, which does not allocate.
+func marshal(dst []byte, v any) {
+	if _, err := binary.Encode(dst, le, v); err != nil {
+		panic("vfiouser: " + err.Error())
+	}
+}
+
+// unmarshal reads v, a pointer to a struct, from the start of src.
+func unmarshal(src []byte, v any) {
+	if _, err := binary.Decode(src, le, v); err != nil {
+		panic("vfiouser: " + err.Error())
+	}
+}
 
 // MarshalBytes writes h to dst.
 func (h *Header) MarshalBytes(dst []byte) {
@@ -28,182 +43,6 @@ func (h *Header) UnmarshalBytes(src []byte) {
 	h.Errno = le.Uint32(src[12:])
 }
 
-// MarshalBytes writes v to dst.
-func (v *Version) MarshalBytes(dst []byte) {
-	_ = dst[SizeofVersion-1]
-	le.PutUint16(dst[0:], v.Major)
-	le.PutUint16(dst[2:], v.Minor)
-}
-
-// UnmarshalBytes reads v from src.
-func (v *Version) UnmarshalBytes(src []byte) {
-	_ = src[SizeofVersion-1]
-	v.Major = le.Uint16(src[0:])
-	v.Minor = le.Uint16(src[2:])
-}
-
-// MarshalBytes writes m to dst.
-func (m *DMAMap) MarshalBytes(dst []byte) {
-	_ = dst[SizeofDMAMap-1]
-	le.PutUint32(dst[0:], m.Argsz)
-	le.PutUint32(dst[4:], m.Flags)
-	le.PutUint64(dst[8:], m.Offset)
-	le.PutUint64(dst[16:], m.Addr)
-	le.PutUint64(dst[24:], m.Size)
-}
-
-// UnmarshalBytes reads m from src.
-func (m *DMAMap) UnmarshalBytes(src []byte) {
-	_ = src[SizeofDMAMap-1]
-	m.Argsz = le.Uint32(src[0:])
-	m.Flags = le.Uint32(src[4:])
-	m.Offset = le.Uint64(src[8:])
-	m.Addr = le.Uint64(src[16:])
-	m.Size = le.Uint64(src[24:])
-}
-
-// MarshalBytes writes m to dst.
-func (m *DMAUnmap) MarshalBytes(dst []byte) {
-	_ = dst[SizeofDMAUnmap-1]
-	le.PutUint32(dst[0:], m.Argsz)
-	le.PutUint32(dst[4:], m.Flags)
-	le.PutUint64(dst[8:], m.Addr)
-	le.PutUint64(dst[16:], m.Size)
-}
-
-// UnmarshalBytes reads m from src.
-func (m *DMAUnmap) UnmarshalBytes(src []byte) {
-	_ = src[SizeofDMAUnmap-1]
-	m.Argsz = le.Uint32(src[0:])
-	m.Flags = le.Uint32(src[4:])
-	m.Addr = le.Uint64(src[8:])
-	m.Size = le.Uint64(src[16:])
-}
-
-// MarshalBytes writes d to dst.
-func (d *DeviceInfo) MarshalBytes(dst []byte) {
-	_ = dst[SizeofDeviceInfo-1]
-	le.PutUint32(dst[0:], d.Argsz)
-	le.PutUint32(dst[4:], d.Flags)
-	le.PutUint32(dst[8:], d.NumRegions)
-	le.PutUint32(dst[12:], d.NumIRQs)
-}
-
-// UnmarshalBytes reads d from src.
-func (d *DeviceInfo) UnmarshalBytes(src []byte) {
-	_ = src[SizeofDeviceInfo-1]
-	d.Argsz = le.Uint32(src[0:])
-	d.Flags = le.Uint32(src[4:])
-	d.NumRegions = le.Uint32(src[8:])
-	d.NumIRQs = le.Uint32(src[12:])
-}
-
-// MarshalBytes writes r to dst.
-func (r *RegionInfo) MarshalBytes(dst []byte) {
-	_ = dst[SizeofRegionInfo-1]
-	le.PutUint32(dst[0:], r.Argsz)
-	le.PutUint32(dst[4:], r.Flags)
-	le.PutUint32(dst[8:], r.Index)
-	le.PutUint32(dst[12:], r.CapOffset)
-	le.PutUint64(dst[16:], r.Size)
-	le.PutUint64(dst[24:], r.Offset)
-}
-
-// UnmarshalBytes reads r from src.
-func (r *RegionInfo) UnmarshalBytes(src []byte) {
-	_ = src[SizeofRegionInfo-1]
-	r.Argsz = le.Uint32(src[0:])
-	r.Flags = le.Uint32(src[4:])
-	r.Index = le.Uint32(src[8:])
-	r.CapOffset = le.Uint32(src[12:])
-	r.Size = le.Uint64(src[16:])
-	r.Offset = le.Uint64(src[24:])
-}
-
-// MarshalBytes writes c to dst.
-func (c *CapHeader) MarshalBytes(dst []byte) {
-	_ = dst[SizeofCapHeader-1]
-	le.PutUint16(dst[0:], c.ID)
-	le.PutUint16(dst[2:], c.Version)
-	le.PutUint32(dst[4:], c.Next)
-}
-
-// UnmarshalBytes reads c from src.
-func (c *CapHeader) UnmarshalBytes(src []byte) {
-	_ = src[SizeofCapHeader-1]
-	c.ID = le.Uint16(src[0:])
-	c.Version = le.Uint16(src[2:])
-	c.Next = le.Uint32(src[4:])
-}
-
-// MarshalBytes writes s to dst.
-func (s *SparseMmap) MarshalBytes(dst []byte) {
-	_ = dst[SizeofSparseMmap-1]
-	s.Header.MarshalBytes(dst)
-	le.PutUint32(dst[8:], s.NumAreas)
-	le.PutUint32(dst[12:], s.Pad0)
-}
-
-// UnmarshalBytes reads s from src.
-func (s *SparseMmap) UnmarshalBytes(src []byte) {
-	_ = src[SizeofSparseMmap-1]
-	s.Header.UnmarshalBytes(src)
-	s.NumAreas = le.Uint32(src[8:])
-	s.Pad0 = le.Uint32(src[12:])
-}
-
-// MarshalBytes writes a to dst.
-func (a *SparseMmapArea) MarshalBytes(dst []byte) {
-	_ = dst[SizeofSparseMmapArea-1]
-	le.PutUint64(dst[0:], a.Offset)
-	le.PutUint64(dst[8:], a.Size)
-}
-
-// UnmarshalBytes reads a from src.
-func (a *SparseMmapArea) UnmarshalBytes(src []byte) {
-	_ = src[SizeofSparseMmapArea-1]
-	a.Offset = le.Uint64(src[0:])
-	a.Size = le.Uint64(src[8:])
-}
-
-// MarshalBytes writes i to dst.
-func (i *IRQInfo) MarshalBytes(dst []byte) {
-	_ = dst[SizeofIRQInfo-1]
-	le.PutUint32(dst[0:], i.Argsz)
-	le.PutUint32(dst[4:], i.Flags)
-	le.PutUint32(dst[8:], i.Index)
-	le.PutUint32(dst[12:], i.Count)
-}
-
-// UnmarshalBytes reads i from src.
-func (i *IRQInfo) UnmarshalBytes(src []byte) {
-	_ = src[SizeofIRQInfo-1]
-	i.Argsz = le.Uint32(src[0:])
-	i.Flags = le.Uint32(src[4:])
-	i.Index = le.Uint32(src[8:])
-	i.Count = le.Uint32(src[12:])
-}
-
-// MarshalBytes writes i to dst.
-func (i *IRQSet) MarshalBytes(dst []byte) {
-	_ = dst[SizeofIRQSet-1]
-	le.PutUint32(dst[0:], i.Argsz)
-	le.PutUint32(dst[4:], i.Flags)
-	le.PutUint32(dst[8:], i.Index)
-	le.PutUint32(dst[12:], i.Start)
-	le.PutUint32(dst[16:], i.Count)
-}
-
-// UnmarshalBytes reads i from src.
-func (i *IRQSet) UnmarshalBytes(src []byte) {
-	_ = src[SizeofIRQSet-1]
-	i.Argsz = le.Uint32(src[0:])
-	i.Flags = le.Uint32(src[4:])
-	i.Index = le.Uint32(src[8:])
-	i.Start = le.Uint32(src[12:])
-	i.Count = le.Uint32(src[16:])
-}
-
 // MarshalBytes writes a to dst.
 func (a *RegionAccess) MarshalBytes(dst []byte) {
 	_ = dst[SizeofRegionAccess-1]
@@ -218,20 +57,6 @@ func (a *RegionAccess) UnmarshalBytes(src []byte) {
 	a.Offset = le.Uint64(src[0:])
 	a.Region = le.Uint32(src[8:])
 	a.Count = le.Uint32(src[12:])
-}
-
-// MarshalBytes writes a to dst.
-func (a *DMARegionAccess) MarshalBytes(dst []byte) {
-	_ = dst[SizeofDMARegionAccess-1]
-	le.PutUint64(dst[0:], a.Addr)
-	le.PutUint64(dst[8:], a.Count)
-}
-
-// UnmarshalBytes reads a from src.
-func (a *DMARegionAccess) UnmarshalBytes(src []byte) {
-	_ = src[SizeofDMARegionAccess-1]
-	a.Addr = le.Uint64(src[0:])
-	a.Count = le.Uint64(src[8:])
 }
 
 // MarshalBytes writes e to dst.
@@ -252,16 +77,74 @@ func (e *WriteMultiEntry) UnmarshalBytes(src []byte) {
 	copy(e.Data[:], src[16:24])
 }
 
+// MarshalBytes writes v to dst.
+func (v *Version) MarshalBytes(dst []byte) { marshal(dst, v) }
+
+// UnmarshalBytes reads v from src.
+func (v *Version) UnmarshalBytes(src []byte) { unmarshal(src, v) }
+
+// MarshalBytes writes m to dst.
+func (m *DMAMap) MarshalBytes(dst []byte) { marshal(dst, m) }
+
+// UnmarshalBytes reads m from src.
+func (m *DMAMap) UnmarshalBytes(src []byte) { unmarshal(src, m) }
+
+// MarshalBytes writes m to dst.
+func (m *DMAUnmap) MarshalBytes(dst []byte) { marshal(dst, m) }
+
+// UnmarshalBytes reads m from src.
+func (m *DMAUnmap) UnmarshalBytes(src []byte) { unmarshal(src, m) }
+
+// MarshalBytes writes d to dst.
+func (d *DeviceInfo) MarshalBytes(dst []byte) { marshal(dst, d) }
+
+// UnmarshalBytes reads d from src.
+func (d *DeviceInfo) UnmarshalBytes(src []byte) { unmarshal(src, d) }
+
+// MarshalBytes writes r to dst.
+func (r *RegionInfo) MarshalBytes(dst []byte) { marshal(dst, r) }
+
+// UnmarshalBytes reads r from src.
+func (r *RegionInfo) UnmarshalBytes(src []byte) { unmarshal(src, r) }
+
+// MarshalBytes writes c to dst.
+func (c *CapHeader) MarshalBytes(dst []byte) { marshal(dst, c) }
+
+// UnmarshalBytes reads c from src.
+func (c *CapHeader) UnmarshalBytes(src []byte) { unmarshal(src, c) }
+
+// MarshalBytes writes s to dst.
+func (s *SparseMmap) MarshalBytes(dst []byte) { marshal(dst, s) }
+
+// UnmarshalBytes reads s from src.
+func (s *SparseMmap) UnmarshalBytes(src []byte) { unmarshal(src, s) }
+
+// MarshalBytes writes a to dst.
+func (a *SparseMmapArea) MarshalBytes(dst []byte) { marshal(dst, a) }
+
+// UnmarshalBytes reads a from src.
+func (a *SparseMmapArea) UnmarshalBytes(src []byte) { unmarshal(src, a) }
+
+// MarshalBytes writes i to dst.
+func (i *IRQInfo) MarshalBytes(dst []byte) { marshal(dst, i) }
+
+// UnmarshalBytes reads i from src.
+func (i *IRQInfo) UnmarshalBytes(src []byte) { unmarshal(src, i) }
+
+// MarshalBytes writes i to dst.
+func (i *IRQSet) MarshalBytes(dst []byte) { marshal(dst, i) }
+
+// UnmarshalBytes reads i from src.
+func (i *IRQSet) UnmarshalBytes(src []byte) { unmarshal(src, i) }
+
+// MarshalBytes writes a to dst.
+func (a *DMARegionAccess) MarshalBytes(dst []byte) { marshal(dst, a) }
+
+// UnmarshalBytes reads a from src.
+func (a *DMARegionAccess) UnmarshalBytes(src []byte) { unmarshal(src, a) }
+
 // MarshalBytes writes f to dst.
-func (f *DeviceFeature) MarshalBytes(dst []byte) {
-	_ = dst[SizeofDeviceFeature-1]
-	le.PutUint32(dst[0:], f.Argsz)
-	le.PutUint32(dst[4:], f.Flags)
-}
+func (f *DeviceFeature) MarshalBytes(dst []byte) { marshal(dst, f) }
 
 // UnmarshalBytes reads f from src.
-func (f *DeviceFeature) UnmarshalBytes(src []byte) {
-	_ = src[SizeofDeviceFeature-1]
-	f.Argsz = le.Uint32(src[0:])
-	f.Flags = le.Uint32(src[4:])
-}
+func (f *DeviceFeature) UnmarshalBytes(src []byte) { unmarshal(src, f) }

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// codec is what every struct of abi.go has.
+// codec is implemented by every struct of abi.go.
 type codec interface {
 	MarshalBytes([]byte)
 	UnmarshalBytes([]byte)
 }
 
-// The sizes are those of the C structs, and the codecs lay the fields out as encoding/binary does with a packed struct.
+// The sizes are those of the C structs, and the codecs lay out the fields like encoding/binary.
 func TestStructsAreLaidOutAsInC(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -11,15 +11,15 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// A QEMU may be killed at any point of its attach. Each that comes after a killed one attaches as the first did, and nothing of those
-// that went is left.
-func TestQEMUGoesDuringItsAttach(t *testing.T) {
+// A QEMU may be killed at any point of its attach. The next one attaches as the first did, and
+// nothing of the killed ones is left.
+func TestQEMUDisconnectsDuringItsAttach(t *testing.T) {
 	steps := qemuAttach()
 	for _, c := range []struct {
 		name string
-		// part is how many bytes of the next message are still sent, of as many as it has.
+		// part returns how many of the n bytes of the next message are still sent.
 		part func(n int) int
-		// read is whether the replies to the whole messages are read.
+		// read means that the replies to the complete messages are read.
 		read bool
 	}{
 		{"between messages", func(int) int { return 0 }, true},
@@ -72,7 +72,7 @@ func connect(t *testing.T, path string) *vfiousertest.Raw {
 	return vfiousertest.NewRaw(t, c.(*net.UnixConn))
 }
 
-// nextClient attaches to a server whose last client is just leaving.
+// nextClient attaches to a server whose last client is just disconnecting.
 func nextClient(t *testing.T, path string) *vfiouser.Client {
 	t.Helper()
 	for {
@@ -86,7 +86,7 @@ func nextClient(t *testing.T, path string) *vfiouser.Client {
 	}
 }
 
-// qemuFiles are the descriptors that a QEMU sends along.
+// qemuFiles are the descriptors that a QEMU sends.
 type qemuFiles struct{ ram, event int }
 
 func newQEMUFiles(t *testing.T) qemuFiles {
@@ -94,7 +94,7 @@ func newQEMUFiles(t *testing.T) qemuFiles {
 	return qemuFiles{int(vfiousertest.Memfd(t, 4096).Fd()), eventfds(t, 1)[0].FD()}
 }
 
-// of are the descriptors that go with a message.
+// of returns the descriptors that go with a message.
 func (f qemuFiles) of(s *qemuStep) []int {
 	fd := f.ram
 	if s.cmd == vfiouser.CmdDeviceSetIRQs {

@@ -16,7 +16,8 @@ func registers(t testing.TB) *vfiousertest.Device {
 	return dev
 }
 
-// The round trip of a trapped register, both ends in one process.
+// BenchmarkRegionRead4 measures the round trip of a trapped register, with both ends in one
+// process.
 func BenchmarkRegionRead4(b *testing.B) {
 	c := vfiousertest.Client(b, registers(b))
 	b.ReportAllocs()
@@ -48,7 +49,8 @@ func BenchmarkRegionWrite4Posted(b *testing.B) {
 	}
 }
 
-// 200 posted writes in a message, as QEMU packs them; the time is of one write.
+// BenchmarkRegionWriteMulti sends 200 posted writes in a message, as QEMU packs them. The time is
+// that of one write.
 func BenchmarkRegionWriteMulti(b *testing.B) {
 	c := vfiousertest.Client(b, registers(b))
 	writes := make([]vfiouser.WriteMultiEntry, 200)
@@ -65,7 +67,8 @@ func BenchmarkRegionWriteMulti(b *testing.B) {
 	}
 }
 
-// The cost of a permanent reader: every reply wakes one goroutine more.
+// BenchmarkRegionRead4WhileServing measures the cost of a permanent reader: every reply wakes one
+// goroutine more.
 func BenchmarkRegionRead4WhileServing(b *testing.B) {
 	c := vfiousertest.Client(b, registers(b))
 	served := make(chan struct{})
@@ -122,10 +125,10 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 		"posted":  func() { _ = c.RegionWritePosted(0, 0, p) },
 		"trigger": func() { s.Trigger(vfiouser.IRQMSI, 0) },
 	} {
-		for range 100 { // every call slot gets its buffers
+		for range 100 { // so that every call slot has its buffers
 			f()
 		}
-		// The average over many, since the runtime's own doings are counted too.
+		// The average over many runs, since allocations of the runtime are counted too.
 		if n := testing.AllocsPerRun(1000, f); n > 0.1 {
 			t.Errorf("%s: %v allocations", name, n)
 		}

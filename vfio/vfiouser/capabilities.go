@@ -7,21 +7,22 @@ import (
 	"syscall"
 )
 
-// Capabilities is what an end says about itself in VERSION. What a peer leaves out has the specification's default.
+// Capabilities is what one end announces in VERSION. The specification has defaults for omitted
+// fields.
 type Capabilities struct {
-	// MaxMessageFDs is the most descriptors that this end takes in one message.
+	// MaxMessageFDs is the maximum number of descriptors that this end accepts in one message.
 	MaxMessageFDs uint32 `json:"max_msg_fds"`
-	// MaxDataBytes is the most data that this end takes or gives in one access.
+	// MaxDataBytes is the maximum size of the data of one access.
 	MaxDataBytes uint64 `json:"max_data_xfer_size"`
-	// MaxDMAMaps is the most mappings that are valid at once.
+	// MaxDMAMaps is the maximum number of mappings that are valid at once.
 	MaxDMAMaps uint64 `json:"max_dma_maps"`
 	// PageSizes is a bit mask of the page sizes that DMA mappings may have.
 	PageSizes uint64 `json:"pgsizes"`
-	// WriteMultiple says that this end knows REGION_WRITE_MULTI.
+	// WriteMultiple means that this end understands REGION_WRITE_MULTI.
 	WriteMultiple bool `json:"write_multiple"`
 }
 
-// ownCapabilities is what both ends of this package say.
+// ownCapabilities is what both ends of this package announce.
 var ownCapabilities = Capabilities{
 	MaxMessageFDs: MaxMessageFDs,
 	MaxDataBytes:  MaxDataBytes,
@@ -30,7 +31,7 @@ var ownCapabilities = Capabilities{
 	WriteMultiple: true,
 }
 
-// defaultCapabilities is what a peer has that names none.
+// defaultCapabilities applies to a peer that announces nothing.
 var defaultCapabilities = Capabilities{
 	MaxMessageFDs: 1,
 	MaxDataBytes:  MaxDataBytes,
@@ -58,8 +59,8 @@ func appendVersion(b []byte, caps Capabilities) ([]byte, error) {
 	return append(b, 0), nil
 }
 
-// parseVersion reads the payload of a VERSION message. Versions are compatible when the major number is the same; the
-// lower minor number is then spoken, and there is but one yet.
+// parseVersion reads the payload of a VERSION message. Versions are compatible if their major
+// numbers are equal; the lower minor number is then used, and there is only one yet.
 func parseVersion(p []byte) (Capabilities, error) {
 	caps := defaultCapabilities
 	if len(p) < SizeofVersion || len(p) > maxVersionBytes {

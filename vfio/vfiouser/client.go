@@ -9,34 +9,36 @@ import (
 	"time"
 )
 
-// Client uses a device that a vfio-user server offers. Its methods may be called from several goroutines at once. An
-// error reply is an [*Error] and leaves the connection usable; after any other error, and after Close, every call fails
-// with the reason of the first.
+// Client uses the device of a vfio-user server. Its methods may be called from several goroutines
+// at once. An error reply is an [*Error] and leaves the connection usable. After any other error,
+// and after Close, every call fails with the first such error.
 type Client struct {
 	conn *conn
 	caps Capabilities
 	dma  DMAHandler
-	out  []byte // reply to a server's request; owned by the reader
+	out  []byte // reply to a request of the server; owned by the reader
 }
 
-// ClientOptions are what a client may choose; the zero value will do.
+// ClientOptions are options of a client. The zero value is usable.
 type ClientOptions struct {
-	// Timeout ends the connection when the server leaves a request unanswered for that long. 0 means 5 s, as with QEMU.
+	// Timeout ends the connection if the server leaves a request unanswered for that long. 0 means
+	// 5 s, as with QEMU.
 	Timeout time.Duration
 
-	// DMA answers the device's accesses to the client's memory. They are answered while a call of this client waits for its
-	// reply, and all the time if [Client.Serve] runs. Without it they are refused.
+	// DMA answers the device's accesses to the client's memory. They are answered while a call of
+	// this client waits for its reply, and at any time if [Client.Serve] runs. They are refused if
+	// DMA is nil.
 	DMA DMAHandler
 }
 
-// DMAHandler is the memory of a client, as its device sees it by DMA_READ and DMA_WRITE. Its methods are called by whoever
-// reads the connection, so they must not call the client.
+// DMAHandler is the memory of a client, which the device accesses by DMA_READ and DMA_WRITE. Its
+// methods are called by the goroutine that reads the connection, so they must not call the client.
 type DMAHandler interface {
 	DMARead(addr uint64, p []byte) error
 	DMAWrite(addr uint64, p []byte) error
 }
 
-// Dial connects to the server at path and negotiates. ctx bounds that alone.
+// Dial connects to the server at path and negotiates. ctx limits only this.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
@@ -46,7 +48,8 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return NewClient(ctx, c.(*net.UnixConn), ClientOptions{})
 }
 
-// NewClient negotiates over a connected socket, which then belongs to the client, also on an error.
+// NewClient negotiates over a connected socket. It takes over the socket, even if it returns an
+// error.
 func NewClient(ctx context.Context, sock *net.UnixConn, opt ClientOptions) (*Client, error) {
 	if opt.Timeout <= 0 {
 		opt.Timeout = defaultTimeout
@@ -57,9 +60,9 @@ func NewClient(ctx context.Context, sock *net.UnixConn, opt ClientOptions) (*Cli
 		return nil, err
 	}
 	c := &Client{conn: cn, dma: opt.DMA}
-	cn.deflect = c.answer
-	cn.strayReply = func(h Header) error {
-		return protocolErrorf("reply %d to %s, which nobody awaits", h.ID, commandName(h.Cmd))
+	cn.onRequest = c.answer
+	cn.onStrayReply = func(h Header) error {
+		return protocolErrorf("reply %d to %s, which no call awaits", h.ID, commandName(h.Cmd))
 	}
 	stop := context.AfterFunc(ctx, func() { cn.fail(ctx.Err()) })
 	defer stop()
@@ -81,18 +84,19 @@ func (c *Client) negotiate() error {
 	})
 }
 
-// Capabilities says what the server negotiated.
+// Capabilities returns what the server announced.
 func (c *Client) Capabilities() Capabilities { return c.caps }
 
-// Close ends the connection; calls under way return [ErrClosed].
+// Close ends the connection. Calls in progress return [ErrClosed].
 func (c *Client) Close() error {
 	c.conn.fail(ErrClosed)
 	return nil
 }
 
-// Serve answers the server's requests until the connection ends, and returns the reason; when ctx ends, it ends the
-// connection. It is needed only where a device may reach for memory at any time, or to learn at once that the server is gone:
-// a goroutine in Serve costs every other call a switch between goroutines.
+// Serve answers the server's requests until the connection ends, and returns the reason. It ends
+// the connection when ctx ends. It is only needed if the device may access memory at any time, or
+// to notice at once that the server is gone: a goroutine in Serve costs every other call a switch
+// between goroutines.
 func (c *Client) Serve(ctx context.Context) error {
 	cn := c.conn
 	stop := context.AfterFunc(ctx, func() { cn.fail(ctx.Err()) })
@@ -102,17 +106,17 @@ func (c *Client) Serve(ctx context.Context) error {
 	case <-cn.dead:
 		return cn.err
 	}
-	err := cn.lead(nil)
+	err := cn.readFor(nil)
 	cn.token <- struct{}{}
 	cn.failRead(err)
 	return cn.err
 }
 
-// Done is closed when the connection has been found to have ended.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Client) Done() <-chan struct{} { return c.conn.dead }
 
-// do makes a request whose body is given and hands its reply's payload, of at most limit bytes, to use, together with the
-// descriptors; those that use takes out are its own.
+// do sends a request with the given body. It passes the payload of the reply, of at most limit
+// bytes, and its descriptors to use. Descriptors that use takes out belong to use.
 func (c *Client) do(cmd uint16, body []byte, fds []int, limit int, use func(reply []byte, fds *[]int) error) error {
 	k, req, err := c.conn.begin(cmd, len(body), limit)
 	if err != nil {
@@ -129,7 +133,7 @@ func (c *Client) do(cmd uint16, body []byte, fds []int, limit int, use func(repl
 	return c.broken(use(k.reply, &k.fds))
 }
 
-// broken ends the connection when err is a breach of the protocol.
+// broken ends the connection if err is a violation of the protocol.
 func (c *Client) broken(err error) error {
 	var p *protocolError
 	if errors.As(err, &p) {
@@ -145,25 +149,35 @@ func wantReply(cmd uint16, p []byte, n int) error {
 	return nil
 }
 
-// DeviceInfo asks how many regions and interrupts the device has.
-func (c *Client) DeviceInfo() (info DeviceInfo, err error) {
-	var b [SizeofDeviceInfo]byte
-	(&DeviceInfo{Argsz: SizeofDeviceInfo}).MarshalBytes(b[:])
-	err = c.do(CmdDeviceGetInfo, b[:], nil, len(b), func(p []byte, _ *[]int) error {
-		if err := wantReply(CmdDeviceGetInfo, p, SizeofDeviceInfo); err != nil {
+// ask sends a request whose body is one struct of the given size, and decodes the reply, which is
+// that struct again.
+func (c *Client) ask(cmd uint16, size int, v interface {
+	MarshalBytes([]byte)
+	UnmarshalBytes([]byte)
+}) error {
+	b := make([]byte, size)
+	v.MarshalBytes(b)
+	return c.do(cmd, b, nil, size, func(p []byte, _ *[]int) error {
+		if err := wantReply(cmd, p, size); err != nil {
 			return err
 		}
-		info.UnmarshalBytes(p)
+		v.UnmarshalBytes(p)
 		return nil
 	})
+}
+
+// DeviceInfo requests the numbers of regions and interrupts.
+func (c *Client) DeviceInfo() (DeviceInfo, error) {
+	info := DeviceInfo{Argsz: SizeofDeviceInfo}
+	err := c.ask(CmdDeviceGetInfo, SizeofDeviceInfo, &info)
 	return info, err
 }
 
 // Reset resets the device.
 func (c *Client) Reset() error { return c.do(CmdDeviceReset, nil, nil, 0, nil) }
 
-// DeviceFeature asks about or sets a feature: flags are its number and FeatureGet, FeatureSet or FeatureProbe. limit is the most
-// data that the reply may have.
+// DeviceFeature requests or sets a feature. flags are its number and FeatureGet, FeatureSet or
+// FeatureProbe. limit is the maximum size of the reply's data.
 func (c *Client) DeviceFeature(flags uint32, data []byte, limit int) (reply []byte, err error) {
 	limit = min(limit, MaxDataBytes)
 	b := make([]byte, SizeofDeviceFeature+len(data))
@@ -180,7 +194,8 @@ func (c *Client) DeviceFeature(flags uint32, data []byte, limit int) (reply []by
 	return reply, err
 }
 
-// DMAMap tells the device of memory. file, which stays the caller's, is nil for memory that has none.
+// DMAMap announces memory to the device. file remains the caller's; it is nil for memory without a
+// file.
 func (c *Client) DMAMap(m DMAMap, file *os.File) error {
 	m.Argsz = SizeofDMAMap
 	var b [SizeofDMAMap]byte
@@ -191,21 +206,17 @@ func (c *Client) DMAMap(m DMAMap, file *os.File) error {
 	return withFD(file, func(fd int) error { return c.do(CmdDMAMap, b[:], []int{fd}, 0, nil) })
 }
 
-// DMAUnmap takes memory back.
+// DMAUnmap withdraws memory from the device.
 func (c *Client) DMAUnmap(addr, size uint64) error { return c.dmaUnmap(0, addr, size) }
 
-// DMAUnmapAll takes all memory back.
+// DMAUnmapAll withdraws all memory.
 func (c *Client) DMAUnmapAll() error { return c.dmaUnmap(DMAUnmapFlagAll, 0, 0) }
 
 func (c *Client) dmaUnmap(flags uint32, addr, size uint64) error {
-	var b [SizeofDMAUnmap]byte
-	(&DMAUnmap{Argsz: SizeofDMAUnmap, Flags: flags, Addr: addr, Size: size}).MarshalBytes(b[:])
-	return c.do(CmdDMAUnmap, b[:], nil, SizeofDMAUnmap, func(p []byte, _ *[]int) error {
-		return wantReply(CmdDMAUnmap, p, SizeofDMAUnmap)
-	})
+	return c.ask(CmdDMAUnmap, SizeofDMAUnmap, &DMAUnmap{Argsz: SizeofDMAUnmap, Flags: flags, Addr: addr, Size: size})
 }
 
-// withFD lends a file's descriptor to f.
+// withFD calls f with the descriptor of file.
 func withFD(file *os.File, f func(fd int) error) error {
 	raw, err := file.SyscallConn()
 	if err != nil {

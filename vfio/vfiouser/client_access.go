@@ -16,13 +16,13 @@ func (c *Client) RegionRead(region uint32, offset uint64, p []byte) error {
 	}
 }
 
-// RegionWrite writes p to a region at offset and returns when the device has taken it.
+// RegionWrite writes p to a region at offset and waits until the device has accepted it.
 func (c *Client) RegionWrite(region uint32, offset uint64, p []byte) error {
 	return c.writeAll(region, offset, p, 0)
 }
 
-// RegionWritePosted is RegionWrite without waiting: an error of the device stays unknown. Later calls are answered
-// after the device has taken the write.
+// RegionWritePosted is RegionWrite without waiting. It does not report an error of the device. The
+// device handles later calls after the write.
 func (c *Client) RegionWritePosted(region uint32, offset uint64, p []byte) error {
 	return c.writeAll(region, offset, p, FlagNoReply)
 }
@@ -109,12 +109,13 @@ func (c *Client) write(region uint32, offset uint64, p []byte, flags uint32) err
 	return nil
 }
 
-// maxWrites is how many writes one REGION_WRITE_MULTI carries here; QEMU packs up to 200.
+// maxWrites is the maximum number of writes in one REGION_WRITE_MULTI that this client sends; QEMU
+// packs up to 200.
 const maxWrites = 256
 
-// WriteMulti makes many small writes, in order and in few messages. With posted it doesn't wait, as
-// RegionWritePosted. A server without REGION_WRITE_MULTI gets them one by one. After an error those before the
-// failed one have been made.
+// WriteMulti performs many small writes in order, in few messages. If posted is true it does not
+// wait, like RegionWritePosted. A server without REGION_WRITE_MULTI gets them one by one. If it
+// returns an error, the writes before the failed one have been performed.
 func (c *Client) WriteMulti(writes []WriteMultiEntry, posted bool) error {
 	flags := uint32(0)
 	if posted {

@@ -2,7 +2,7 @@ package vfiouser
 
 import "syscall"
 
-// answer carries out a request of the server; it is the connection's deflect, called by whoever reads.
+// answer handles a request of the server. It is the connection's onRequest, called by the reader.
 func (c *Client) answer(m *message) error {
 	defer m.closeFDs()
 	n, err := c.dispatch(m)
@@ -21,10 +21,10 @@ func (c *Client) answer(m *message) error {
 	return c.conn.write(c.out, nil)
 }
 
-// dispatch leaves the reply's body of n bytes in c.out, after room for the header.
+// dispatch leaves the reply's body of n bytes in c.out, after space for the header.
 func (c *Client) dispatch(m *message) (n int, err error) {
 	if m.Cmd != CmdDMARead && m.Cmd != CmdDMAWrite || c.dma == nil {
-		return 0, syscall.ENOSYS // QEMU's answer
+		return 0, syscall.ENOSYS // as QEMU answers
 	}
 	if m.Flags&^uint32(FlagNoReply) != FlagTypeCommand || len(m.fds) > 0 || len(m.payload) < SizeofDMARegionAccess {
 		return 0, syscall.EINVAL

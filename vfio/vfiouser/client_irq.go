@@ -5,22 +5,16 @@ import (
 	"runtime"
 )
 
-// IRQInfo asks about an interrupt.
-func (c *Client) IRQInfo(index uint32) (info IRQInfo, err error) {
-	var b [SizeofIRQInfo]byte
-	(&IRQInfo{Argsz: SizeofIRQInfo, Index: index}).MarshalBytes(b[:])
-	err = c.do(CmdDeviceGetIRQInfo, b[:], nil, SizeofIRQInfo, func(p []byte, _ *[]int) error {
-		if err := wantReply(CmdDeviceGetIRQInfo, p, SizeofIRQInfo); err != nil {
-			return err
-		}
-		info.UnmarshalBytes(p)
-		return nil
-	})
+// IRQInfo requests the description of an interrupt.
+func (c *Client) IRQInfo(index uint32) (IRQInfo, error) {
+	info := IRQInfo{Argsz: SizeofIRQInfo, Index: index}
+	err := c.ask(CmdDeviceGetIRQInfo, SizeofIRQInfo, &info)
 	return info, err
 }
 
-// SetIRQs sends DEVICE_SET_IRQS as it is given; Argsz is filled in. data goes with IRQSetDataBool, one byte a vector, fds with
-// IRQSetDataEventfd, one a vector or none; they stay the caller's. The methods below are made of it.
+// SetIRQs sends DEVICE_SET_IRQS and fills in Argsz. data goes with IRQSetDataBool, one byte a
+// vector. fds goes with IRQSetDataEventfd, one a vector or none; they remain the caller's. The
+// methods below use it.
 func (c *Client) SetIRQs(s IRQSet, data []byte, fds []int) error {
 	b := make([]byte, SizeofIRQSet+len(data))
 	s.Argsz = uint32(len(b))
@@ -32,7 +26,8 @@ func (c *Client) SetIRQs(s IRQSet, data []byte, fds []int) error {
 	return nil
 }
 
-// EnableIRQs has the vectors of an interrupt from start on raise events, replacing what they raised before.
+// EnableIRQs makes the vectors of an interrupt, from start on, signal the given eventfds instead of
+// earlier ones.
 func (c *Client) EnableIRQs(index, start uint32, events ...*Eventfd) error {
 	piece := int(min(max(c.caps.MaxMessageFDs, 1), MaxMessageFDs))
 	for len(events) > 0 {
@@ -58,7 +53,7 @@ func (c *Client) DisableIRQ(index uint32) error {
 	return c.SetIRQs(IRQSet{Flags: IRQSetDataNone | IRQSetTrigger, Index: index}, nil, nil)
 }
 
-// MaskIRQs masks vectors: what they raise is kept until UnmaskIRQs.
+// MaskIRQs masks vectors. Interrupts stay pending until UnmaskIRQs.
 func (c *Client) MaskIRQs(index, start, count uint32) error {
 	return c.SetIRQs(IRQSet{Flags: IRQSetDataNone | IRQSetMask, Index: index, Start: start, Count: count}, nil, nil)
 }
@@ -68,7 +63,7 @@ func (c *Client) UnmaskIRQs(index, start, count uint32) error {
 	return c.SetIRQs(IRQSet{Flags: IRQSetDataNone | IRQSetUnmask, Index: index, Start: start, Count: count}, nil, nil)
 }
 
-// TriggerIRQs has the server raise vectors as if the device had.
+// TriggerIRQs makes the server signal vectors as if the device had.
 func (c *Client) TriggerIRQs(index, start, count uint32) error {
 	return c.SetIRQs(IRQSet{Flags: IRQSetDataNone | IRQSetTrigger, Index: index, Start: start, Count: count}, nil, nil)
 }

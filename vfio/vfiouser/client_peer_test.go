@@ -17,7 +17,7 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// scripted returns a client and the raw end of its server, both past the negotiation.
+// scripted returns a client and the raw end of its server, both after the negotiation.
 func scripted(t *testing.T, opt vfiouser.ClientOptions) (*vfiouser.Client, *vfiousertest.Raw) {
 	t.Helper()
 	ours, theirs := vfiousertest.Sockets(t)
@@ -43,7 +43,7 @@ func reply(h vfiouser.Header, flags uint32, payload []byte) []byte {
 	return vfiousertest.Encode(vfiouser.Header{ID: h.ID, Cmd: h.Cmd, Flags: vfiouser.FlagTypeReply | flags}, payload)
 }
 
-// The VERSION that this client sends, byte for byte but for its id.
+// The client's VERSION is as expected byte for byte, except for its ID.
 func TestClientNegotiates(t *testing.T) {
 	ours, theirs := vfiousertest.Sockets(t)
 	go func() { _, _ = vfiouser.NewClient(context.Background(), ours, vfiouser.ClientOptions{}) }()
@@ -56,8 +56,8 @@ func TestClientNegotiates(t *testing.T) {
 	theirs.Close()
 }
 
-// A server that names no capabilities gets one write and one descriptor in a message.
-func TestClientOfAModestServer(t *testing.T) {
+// A server that announces no capabilities gets single writes and one descriptor in a message.
+func TestServerWithoutCapabilities(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	ours, theirs := vfiousertest.Sockets(t)
 	server := vfiousertest.NewRaw(t, theirs)
@@ -92,7 +92,7 @@ func TestClientOfAModestServer(t *testing.T) {
 	}
 }
 
-// Many callers at once, replies in any order: each gets its own.
+// With many callers at once and replies in any order, each caller gets its own reply.
 func TestRepliesInAnyOrder(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	c, server := scripted(t, vfiouser.ClientOptions{})
@@ -148,7 +148,8 @@ func TestMoreCallersThanIDs(t *testing.T) {
 	wg.Wait()
 }
 
-// A server that goes wrong: the call fails, the connection is closed, all later calls fail the same way, nothing is leaked.
+// If the server violates the protocol, the call fails, the connection is closed, all later calls
+// fail in the same way, and nothing is leaked.
 func TestServerBreaksTheProtocol(t *testing.T) {
 	data := make([]byte, 20)
 	for _, c := range []struct {
@@ -158,9 +159,9 @@ func TestServerBreaksTheProtocol(t *testing.T) {
 	}{
 		{"reply too long", func(h vfiouser.Header) []byte { return reply(h, 0, make([]byte, 21)) }, "at most 20 expected"},
 		{"reply too short", func(h vfiouser.Header) []byte { return reply(h, 0, data[:19]) }, "want 20"},
-		{"other id", func(h vfiouser.Header) []byte { h.ID++; return reply(h, 0, data) }, "nobody awaits"},
-		{"other command", func(h vfiouser.Header) []byte { h.Cmd++; return reply(h, 0, data) }, "nobody awaits"},
-		{"twice", func(h vfiouser.Header) []byte { h.ID += 64; return reply(h, 0, data) }, "nobody awaits"},
+		{"other id", func(h vfiouser.Header) []byte { h.ID++; return reply(h, 0, data) }, "no call awaits"},
+		{"other command", func(h vfiouser.Header) []byte { h.Cmd++; return reply(h, 0, data) }, "no call awaits"},
+		{"twice", func(h vfiouser.Header) []byte { h.ID += 64; return reply(h, 0, data) }, "no call awaits"},
 		{"size 0", func(h vfiouser.Header) []byte { h.Size = 0; return enc(&h) }, "size of 0 bytes"},
 		{"size huge", func(h vfiouser.Header) []byte { h.Size = 1 << 30; h.Flags = 1; return enc(&h) }, "size of 1073741824 bytes"},
 	} {
@@ -199,7 +200,7 @@ func TestServerGoesWithCallsInFlight(t *testing.T) {
 		})
 	}
 	m := server.Receive()
-	server.SendBytes(reply(m.Header, 0, nil)[:7]) // and dies in the middle
+	server.SendBytes(reply(m.Header, 0, nil)[:7]) // and disconnects within the message
 	server.Conn.Close()
 	wg.Wait()
 }
@@ -225,7 +226,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 func TestServerThatDoesNotAnswer(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	c, server := scripted(t, vfiouser.ClientOptions{Timeout: 400 * time.Millisecond})
-	for range 3 { // the watchdog sleeps and wakes with the calls
+	for range 3 { // the watchdog stops and starts with the calls
 		errs := make(chan error)
 		go func() { errs <- c.Reset() }()
 		server.SendBytes(reply(server.Receive().Header, 0, nil))
@@ -252,7 +253,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What a server can say about a region, and what a client makes of it.
+// The client handles any region info of a server, valid or not.
 func TestClientRefusesBadRegionInfo(t *testing.T) {
 	const size = 8192
 	file := vfiousertest.Memfd(t, size)

@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RegionInfo asks about a region. areas are the parts of it that can be mapped, nil when all of it can or none:
-// info.Flags tells by RegionFlagMmap.
+// RegionInfo requests the description of a region. info.Flags has RegionFlagMmap if it can be
+// mapped. areas are the parts that can be mapped; nil means the whole region.
 func (c *Client) RegionInfo(index uint32) (info RegionInfo, areas []SparseMmapArea, err error) {
 	info, areas, fd, err := c.regionInfo(index)
 	closeFDs([]int{fd})
 	return info, areas, err
 }
 
-// maxRegionInfo bounds a region info with its capabilities.
+// maxRegionInfo limits the size of a region info with its capabilities.
 const maxRegionInfo = 64 << 10
 
-// regionInfo asks twice where the first answer says that there is more to tell. The descriptor, -1 if there is none,
-// belongs to the caller.
+// regionInfo requests the info, and again with more room if the first reply says that the info is
+// longer. The descriptor belongs to the caller; it is -1 if there is none.
 func (c *Client) regionInfo(index uint32) (info RegionInfo, areas []SparseMmapArea, fd int, err error) {
 	room := uint32(SizeofRegionInfo)
 	for {
@@ -60,20 +60,22 @@ func (c *Client) askRegionInfo(index, room uint32) (info RegionInfo, areas []Spa
 	return info, areas, fd, err
 }
 
-// MappedArea is a part of a region in memory: Bytes begins at Offset in the region.
+// MappedArea is a part of a region in memory. Bytes begins at Offset in the region.
 type MappedArea struct {
 	Offset uint64
 	Bytes  []byte
 }
 
-// Mapping is a region's mapped areas, in order of their offsets. Unmap must be called to free them.
+// Mapping holds a region's mapped areas, in order of their offsets. Unmap must be called to free
+// them.
 type Mapping struct {
-	Size  uint64 // of the region
+	Size  uint64 // of the whole region
 	Areas []MappedArea
 }
 
-// Map maps what can be mapped of a region, shared with the device. Nothing keeps a server from cutting its file short later, after
-// which touching the mapping is a fault; a file that is sealed against shrinking rules that out.
+// Map maps the parts of a region that can be mapped, shared with the device. A server may shrink
+// its file later, and touching the mapping then faults, unless the file is sealed against
+// shrinking.
 func (c *Client) Map(index uint32) (*Mapping, error) {
 	info, areas, fd, err := c.regionInfo(index)
 	defer func() { closeFDs([]int{fd}) }()
@@ -113,7 +115,8 @@ func (c *Client) Map(index uint32) (*Mapping, error) {
 	return m, nil
 }
 
-// Bytes returns n bytes of the region from offset on, or nil when they are not all in one mapped area.
+// Bytes returns n bytes of the region from offset on, or nil if they are not all in one mapped
+// area.
 func (m *Mapping) Bytes(offset, n uint64) []byte {
 	for i := range m.Areas {
 		a := &m.Areas[i]
@@ -125,7 +128,7 @@ func (m *Mapping) Bytes(offset, n uint64) []byte {
 	return nil
 }
 
-// Unmap takes the mapping back. Its bytes must not be touched after.
+// Unmap unmaps the areas. Their bytes must not be touched afterwards.
 func (m *Mapping) Unmap() error {
 	var err error
 	for _, a := range m.Areas {

@@ -12,32 +12,36 @@ import (
 	"time"
 )
 
-// conn is one end of a connection: it frames messages, matches replies to requests, and lets several goroutines
-// have requests outstanding.
+// conn is one end of a connection. It frames messages, matches replies to requests, and lets
+// several goroutines have requests outstanding.
 //
-// Nobody reads the socket but the holder of the token. A caller that waits for a reply takes the token if it is
-// free and reads for everyone: replies go to their callers, requests to deflect. When its own reply has come it
-// puts the token back, and the next waiter takes over.
+// Only the holder of the token reads the socket. A caller that waits for a reply takes the token if
+// it is free and reads for everyone: replies go to their callers, requests to onRequest. When its
+// own reply has arrived it returns the token, and the next waiter takes over.
+//
+// Locks: wmu is held while a message is written; watchMu guards watchdog and watching. Neither is
+// held while the other is taken.
 type conn struct {
 	sock  *socket
 	token chan struct{}
 
-	// Owned by the token's holder.
+	// Owned by the holder of the token.
 	head      [SizeofHeader]byte
 	rbuf      []byte
-	deflected message
+	unawaited message
 
-	// deflect takes a request that arrived while its reader waited for something else. It owns the message's
-	// descriptors; the payload is valid during the call.
-	deflect func(m *message) error
-	// strayReply handles a reply that nobody waits for.
-	strayReply func(h Header) error
+	// onRequest handles a request that arrived while its reader waited for something else. It owns
+	// the message's descriptors. The payload is valid during the call.
+	onRequest func(m *message) error
+	// onStrayReply handles a reply that no call waits for.
+	onStrayReply func(h Header) error
 
 	wmu sync.Mutex // held for one whole message
 
 	calls [maxCalls]call
 	free  chan *call
-	// Calls in flight, and the timer that ends the connection when one gets no reply: see watch.
+	// The number of calls in flight, and the timer that ends the connection if one gets no reply:
+	// see startWatchdog.
 	inFlight atomic.Int32
 	tick     atomic.Uint32
 	timeout  time.Duration
@@ -50,29 +54,31 @@ type conn struct {
 	err      error // set before dead is closed
 }
 
-// maxCalls bounds the requests that one end has in flight; further callers wait. It is a power of two, since a
-// call's index is the low bits of its message id.
+// maxCalls limits the requests that one end has in flight; further callers wait. It is a power of
+// two, since a call's index is the low bits of its message ID.
 const maxCalls = 64
 
-// keepBytes is the largest buffer that a call keeps for the next one; maxCalls of the largest messages would be much.
+// keepBytes is the largest buffer that a call keeps for the next one. maxCalls buffers of the
+// largest size would be too much.
 const keepBytes = 64 << 10
 
-// call is a request of this end that waits for its reply. Its buffers are reused by later calls.
+// call is a request of this end that waits for its reply. Later calls reuse its buffers.
 type call struct {
 	index   uint16
 	gen     uint16
 	cmd     uint16
-	awaited atomic.Uint64 // an awaited word while there is no reply yet, else 0
+	awaited atomic.Uint64 // an awaited word if the reply has not arrived, else 0
 	req     []byte
 	reply   []byte // payload of the reply
-	limit   int    // most bytes that the reply's payload may have
+	limit   int    // maximum size of the reply's payload in bytes
 	fds     []int  // of the reply
 	errno   syscall.Errno
 	done    chan struct{}
 }
 
-// An awaited word says which reply a call waits for and since which tick, in one word so that the reader and the watchdog may
-// look at a call that is not theirs: id, command, the tick's low 31 bits, and a bit that makes it differ from 0.
+// An awaited word encodes which reply a call waits for, and since which tick. It is one word so
+// that the reader and the watchdog can examine calls of other goroutines. It has the ID, the
+// command, the low 31 bits of the tick, and a bit that distinguishes it from 0.
 func awaitedWord(id, cmd uint16, tick uint32) uint64 {
 	return 1<<63 | uint64(tick&0x7fffffff)<<32 | uint64(cmd)<<16 | uint64(id)
 }
@@ -81,7 +87,7 @@ func awaitedIs(w uint64, id, cmd uint16) bool {
 	return w != 0 && uint32(w) == uint32(cmd)<<16|uint32(id)
 }
 
-// awaitedAge is how many ticks passed since w was made.
+// awaitedAge returns how many ticks have passed since w was made.
 func awaitedAge(w uint64, now uint32) uint32 { return (now - uint32(w>>32)) & 0x7fffffff }
 
 func newConn(c *net.UnixConn, timeout time.Duration) (*conn, error) {
@@ -107,7 +113,7 @@ func newConn(c *net.UnixConn, timeout time.Duration) (*conn, error) {
 	return cn, nil
 }
 
-// fail ends the connection; the first reason stays. It may be called from anywhere.
+// fail ends the connection. The first reason is kept. It may be called from anywhere.
 func (c *conn) fail(err error) {
 	c.failOnce.Do(func() {
 		c.err = err
@@ -121,7 +127,8 @@ func (c *conn) fail(err error) {
 	})
 }
 
-// failRead is fail for an error of the socket, with the end of the stream and a closed socket told as ErrClosed.
+// failRead is fail for an error of the socket. It turns the end of the stream and a closed socket
+// into ErrClosed.
 func (c *conn) failRead(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -130,7 +137,8 @@ func (c *conn) failRead(err error) {
 	c.fail(err)
 }
 
-// readHeader reads the next header and the descriptors that come with it, which then belong to the caller.
+// readHeader reads the next header and the descriptors that come with it, which then belong to the
+// caller.
 func (c *conn) readHeader() (h Header, fds []int, err error) {
 	n, fds, err := c.sock.readWithFDs(c.head[:])
 	if err != nil {
@@ -146,16 +154,17 @@ func (c *conn) readHeader() (h Header, fds []int, err error) {
 	return h, fds, nil
 }
 
-// badFrame is the error of a header whose size cannot be right: what follows cannot be told apart any more.
+// badFrame is the error for a header with an impossible size, after which messages can't be
+// delimited.
 type badFrame struct{ h Header }
 
 func (e *badFrame) Error() string {
 	return protocolErrorf("%s with a size of %d bytes", commandName(e.h.Cmd), e.h.Size).Error()
 }
 
-// next reads until a request comes, handing out replies on the way. The token must be held. The message and its
-// payload are valid until the next read; m's descriptors belong to the caller. until, when not nil, ends the wait
-// as soon as that call is answered: then ok is false.
+// next reads until a request arrives, and delivers replies meanwhile. The caller holds the token.
+// The message and its payload are valid until the next read; its descriptors belong to the caller.
+// If until is not nil, next returns with ok false as soon as that call is answered.
 func (c *conn) next(m *message, until *call) (ok bool, err error) {
 	for {
 		if until != nil && until.awaited.Load() == 0 {
@@ -186,7 +195,7 @@ func (c *conn) next(m *message, until *call) (ok bool, err error) {
 	}
 }
 
-// deliver reads the n payload bytes of a reply and gives it to the call that waits for it.
+// deliver reads the n payload bytes of a reply and passes it to the call that waits for it.
 func (c *conn) deliver(h Header, n int, fds []int) error {
 	k := &c.calls[h.ID%maxCalls]
 	if !awaitedIs(k.awaited.Load(), h.ID, h.Cmd) {
@@ -195,7 +204,7 @@ func (c *conn) deliver(h Header, n int, fds []int) error {
 		if _, err := io.ReadFull(c.sock, c.rbuf); err != nil {
 			return err
 		}
-		return c.strayReply(h)
+		return c.onStrayReply(h)
 	}
 	k.errno = 0
 	if h.Flags&FlagError != 0 {
@@ -218,8 +227,8 @@ func (c *conn) deliver(h Header, n int, fds []int) error {
 	return nil
 }
 
-// begin reserves a call of command cmd whose request has n payload bytes, which the caller writes to the returned slice,
-// and whose reply has at most limit. Every call begun is ended.
+// begin reserves a call of command cmd. The caller writes the request's n payload bytes to the
+// returned slice. The reply has at most limit payload bytes. The caller must call end.
 func (c *conn) begin(cmd uint16, n, limit int) (*call, []byte, error) {
 	var k *call
 	select {
@@ -238,7 +247,7 @@ func (c *conn) begin(cmd uint16, n, limit int) (*call, []byte, error) {
 	return k, k.req[SizeofHeader:], nil
 }
 
-// send sends a call's request. With FlagNoReply no reply is awaited.
+// send sends a call's request. With FlagNoReply no reply will arrive.
 func (c *conn) send(k *call, flags uint32, fds []int) error {
 	id := k.index | k.gen*maxCalls
 	h := Header{ID: id, Cmd: k.cmd, Size: uint32(len(k.req)), Flags: FlagTypeCommand | flags}
@@ -246,7 +255,7 @@ func (c *conn) send(k *call, flags uint32, fds []int) error {
 	if flags&FlagNoReply == 0 {
 		k.awaited.Store(awaitedWord(id, k.cmd, c.tick.Load()))
 		c.inFlight.Add(1)
-		c.watch()
+		c.startWatchdog()
 	}
 	return c.write(k.req, fds)
 }
@@ -263,15 +272,16 @@ func (c *conn) write(p []byte, fds []int) error {
 		err = c.writeRest(p[n:], fds)
 	}
 	if err != nil {
-		c.failRead(err) // a message cut short leaves no way to go on
+		c.failRead(err) // after an incomplete message the connection is unusable
 		return c.err
 	}
 	return nil
 }
 
-// writeRest writes what cannot be written without waiting. A peer that does not take it in within the timeout loses the
-// connection: a client that sends requests and leaves their replies lying must not hold its server. Deadlines are set only
-// here, where a client that reads seldom brings us.
+// writeRest writes the part of a message that could not be written without waiting. The connection
+// ends if the peer does not read it within the timeout: a client that sends requests and does not
+// read their replies must not block its server. Only this path, which needs a client that reads
+// slowly, sets deadlines.
 func (c *conn) writeRest(p []byte, fds []int) error {
 	if c.timeout > 0 {
 		_ = c.sock.SetWriteDeadline(time.Now().Add(c.timeout))
@@ -289,7 +299,7 @@ func (c *conn) writeRest(p []byte, fds []int) error {
 	return err
 }
 
-// wait waits for a call's reply, reading the socket when nobody else does.
+// wait waits for a call's reply, and reads the socket if no other goroutine does.
 func (c *conn) wait(k *call) error {
 	for {
 		select {
@@ -303,7 +313,7 @@ func (c *conn) wait(k *call) error {
 				return c.abandon(k)
 			}
 		}
-		err := c.lead(k)
+		err := c.readFor(k)
 		c.token <- struct{}{}
 		if err != nil {
 			c.failRead(err)
@@ -317,9 +327,9 @@ func (c *conn) wait(k *call) error {
 	}
 }
 
-// abandon gives up waiting on a connection that has failed, once nobody can touch k any more.
+// abandon stops waiting on a failed connection. It returns when no other goroutine can touch k.
 func (c *conn) abandon(k *call) error {
-	<-c.token // the reader, if any, has been woken by the closing of the socket
+	<-c.token // the reader, if any, is woken by the closing of the socket
 	c.token <- struct{}{}
 	select {
 	case <-k.done:
@@ -331,15 +341,15 @@ func (c *conn) abandon(k *call) error {
 	return c.err
 }
 
-// lead reads for everyone until k is answered. The token is held.
-func (c *conn) lead(k *call) error {
-	m := &c.deflected
+// readFor reads for everyone until k is answered. The caller holds the token.
+func (c *conn) readFor(k *call) error {
+	m := &c.unawaited
 	for {
 		ok, err := c.next(m, k)
 		if err != nil || !ok {
 			return err
 		}
-		if err := c.deflect(m); err != nil {
+		if err := c.onRequest(m); err != nil {
 			return err
 		}
 	}
@@ -353,7 +363,7 @@ func (c *conn) result(k *call) error {
 	return nil
 }
 
-// end gives a call's slot back and closes the descriptors of its reply that nobody took.
+// end releases a call's slot and closes the descriptors of its reply that were not taken.
 func (c *conn) end(k *call) {
 	closeFDs(k.fds)
 	k.fds = nil
@@ -366,9 +376,10 @@ func (c *conn) end(k *call) {
 	c.free <- k
 }
 
-// watch sees to it that a call without a reply ends the connection after the timeout, or up to half as much later. While
-// calls are in flight a timer counts half timeouts, so a call costs no timer of its own.
-func (c *conn) watch() {
+// startWatchdog ensures that a call without a reply ends the connection after the timeout, or up to
+// half as much later. One timer counts half timeouts while calls are in flight, so a call needs no
+// timer of its own.
+func (c *conn) startWatchdog() {
 	if c.timeout <= 0 {
 		return
 	}
@@ -379,13 +390,13 @@ func (c *conn) watch() {
 	}
 	c.watching = true
 	if c.watchdog == nil {
-		c.watchdog = time.AfterFunc(c.timeout/2, c.bark)
+		c.watchdog = time.AfterFunc(c.timeout/2, c.checkTimeouts)
 	} else {
 		c.watchdog.Reset(c.timeout / 2)
 	}
 }
 
-func (c *conn) bark() {
+func (c *conn) checkTimeouts() {
 	now := c.tick.Add(1)
 	for i := range c.calls {
 		w := c.calls[i].awaited.Load()
@@ -408,7 +419,8 @@ func (c *conn) bark() {
 	c.watchdog.Reset(c.timeout / 2)
 }
 
-// timeoutError is the end of a connection whose peer left a request unanswered. It is os.ErrDeadlineExceeded.
+// timeoutError ends a connection whose peer left a request unanswered. It is
+// os.ErrDeadlineExceeded.
 type timeoutError struct {
 	cmd   uint16
 	after time.Duration
@@ -420,14 +432,14 @@ func (e *timeoutError) Error() string {
 
 func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-// unreadError is the end of a connection whose peer does not read. It is os.ErrDeadlineExceeded.
+// unreadError ends a connection whose peer does not read. It is os.ErrDeadlineExceeded.
 type unreadError struct {
 	bytes int
 	after time.Duration
 }
 
 func (e *unreadError) Error() string {
-	return fmt.Sprintf("vfio-user: %d bytes not taken in within %v", e.bytes, e.after)
+	return fmt.Sprintf("vfio-user: %d bytes not read within %v", e.bytes, e.after)
 }
 
 func (e *unreadError) Is(target error) bool { return target == os.ErrDeadlineExceeded }

@@ -2,39 +2,41 @@ package vfiouser
 
 import "os"
 
-// Device is what a [Server] serves.
+// Device is a device that a [Server] serves.
 //
-// Attach, Detach, Reset, RegionRead and RegionWrite of one client are called one after the other, never at once,
-// and no call for a client comes before its Attach or after its Detach. An error that is, or wraps, a
-// syscall.Errno reaches the client as that number, any other as EIO.
+// Calls of Attach, Detach, Reset, RegionRead and RegionWrite for one client never overlap, and none
+// comes before its Attach or after its Detach. An error that is, or wraps, a syscall.Errno reaches
+// the client as that number, any other as EIO.
 //
-// What some devices need besides is in interfaces of their own: [DMAMapper], [IRQStater], [Featurer].
+// Optional methods are in [DMAMapper], [IRQStater] and [Featurer].
 type Device interface {
-	// Describe says what the device consists of. It is asked once for each client, before Attach; the answer
-	// must not change while that client is there.
+	// Describe returns the device's regions and interrupts. It is called once for each client,
+	// before Attach. The result must not change while that client is attached.
 	Describe() Description
 
-	// Attach tells that a client has come and been found acceptable. The session is valid until Detach; it raises
-	// interrupts. An error refuses the client.
+	// Attach is called when a client has connected and been accepted. The session is valid until
+	// Detach; it triggers interrupts. An error refuses the client.
 	Attach(s *Session) error
 
-	// Detach tells that the client of the last successful Attach is gone. Its interrupts are already
-	// disabled. The device drops what it keeps for that client: the next one must find a device after reset.
+	// Detach is called when the client of the last successful Attach is gone. Its interrupts are
+	// already disabled. The device drops that client's state: the next client must find a device
+	// after reset.
 	Detach(s *Session)
 
-	// Reset brings the device to its state at power-on. Interrupts stay as the client has set them.
+	// Reset brings the device to its state at power-on. The client's interrupt settings stay.
 	Reset() error
 
-	// RegionRead fills p from the region at offset. Region and range are within what Describe said and the region
-	// is readable; p may have any length and alignment, and is valid during the call only.
+	// RegionRead fills p from the region at offset. Region and range are within the description,
+	// and the region is readable. p may have any length and alignment, and is valid during the call
+	// only.
 	RegionRead(region uint32, offset uint64, p []byte) error
 
 	// RegionWrite writes p to the region at offset, under the conditions of RegionRead.
 	RegionWrite(region uint32, offset uint64, p []byte) error
 }
 
-// Description is what a device consists of. Regions are numbered RegionBAR0 and on, interrupts IRQINTx and on;
-// missing ones at the end are as absent as those with size or count 0.
+// Description lists a device's regions and interrupts. Regions are numbered from RegionBAR0,
+// interrupts from IRQINTx. Those missing at the end are absent, like those with size or count 0.
 type Description struct {
 	Regions []Region
 	IRQs    []IRQ
@@ -42,16 +44,18 @@ type Description struct {
 
 // Region is one region of a device: a BAR, the ROM or the configuration space. The zero value is an absent region.
 type Region struct {
-	// Size in bytes; a BAR's is a power of two.
+	// Size in bytes. The size of a BAR is a power of two.
 	Size uint64
-	// Flags says what accesses are answered: RegionFlagRead, RegionFlagWrite. The others follow from the rest.
+	// Flags are the accesses that the device answers: RegionFlagRead, RegionFlagWrite. The server
+	// derives the other flags.
 	Flags uint32
-	// File, when not nil, is given to the client for mapping; the region starts FileOffset bytes into it. The device
-	// keeps it open as long as it is served.
+	// File, if not nil, is passed to the client for mapping. The region starts FileOffset bytes
+	// into it. The device keeps it open while it is served.
 	File       *os.File
 	FileOffset uint64
-	// Areas limits the mapping to parts of the region, all else is reached by RegionRead and RegionWrite. Empty means
-	// the whole region. Areas are page-aligned, do not overlap and lie in the region.
+	// Areas limits the mapping to parts of the region; RegionRead and RegionWrite serve the rest.
+	// Empty means the whole region. Areas are page-aligned, don't overlap, and are within the
+	// region.
 	Areas []SparseMmapArea
 }
 
@@ -62,29 +66,33 @@ type IRQ struct {
 	Flags uint32
 }
 
-// DMAMapper is a device that wants to reach its client's memory. With a device that lacks it every mapping is
-// acknowledged and its descriptor closed at once: the client's memory is then out of the device's reach.
+// DMAMapper is a device that accesses its client's memory. For a device without it, every mapping
+// is acknowledged and its descriptor closed at once, so the device cannot reach the client's
+// memory.
 //
-// Not every mapping is memory with a file behind it: QEMU also announces ROMs and the device's own mapped
-// regions, with no file.
+// Not every mapping is memory with a file behind it: QEMU also announces ROMs and the device's own
+// mapped regions, without a file.
 type DMAMapper interface {
-	// DMAMap tells of memory of the client. The file, nil if none came, belongs to the device from here on, also
-	// when it returns an error, and must be closed by it. Number and overlap of mappings are the device's to bound.
+	// DMAMap is called when the client announces memory. The device takes over file, even if it
+	// returns an error; file is nil if none came. The device limits the number of mappings and
+	// handles overlaps.
 	DMAMap(m DMAMap, file *os.File) error
-	// DMAUnmap tells that addresses from addr on are no longer memory. all means every mapping; addr and size are then 0.
-	// Ranges that were never mapped are no error.
+	// DMAUnmap is called when addresses from addr on are no longer memory. all means every mapping;
+	// addr and size are then 0. Ranges that were never mapped are no error.
 	DMAUnmap(addr, size uint64, all bool) error
 }
 
-// IRQStater is a device that wants to know which vectors its client listens to.
+// IRQStater is a device that is notified when its client changes interrupt vectors.
 type IRQStater interface {
 	// IRQsChanged is called after the client changed vectors start to start+count-1 of an interrupt.
 	IRQsChanged(index, start, count uint32)
 }
 
-// Featurer is a device with features of DEVICE_FEATURE beyond asking: without it all are answered ENOTTY.
+// Featurer is a device with features of DEVICE_FEATURE. Without it every feature is answered with
+// ENOTTY.
 type Featurer interface {
-	// DeviceFeature answers a request whose flags are FeatureGet, FeatureSet or FeatureProbe with one of these, and the
-	// feature's number. The reply's data, at most MaxDataBytes, follows the echoed flags.
+	// DeviceFeature answers a request. flags are the feature's number and one of FeatureGet,
+	// FeatureSet and FeatureProbe. The reply's data, at most MaxDataBytes, follows the flags, which
+	// are echoed.
 	DeviceFeature(flags uint32, data []byte) (reply []byte, err error)
 }

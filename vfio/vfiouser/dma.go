@@ -2,8 +2,8 @@ package vfiouser
 
 import "fmt"
 
-// DMARead fills p from the client's memory at addr, by messages. It may be called while a request of the client is
-// being handled.
+// DMARead fills p from the client's memory at addr, by messages. It may be called while a request
+// of the client is being handled.
 func (s *Session) DMARead(addr uint64, p []byte) error {
 	return s.eachPiece(addr, p, s.conn.dmaRead)
 }
@@ -13,7 +13,7 @@ func (s *Session) DMAWrite(addr uint64, p []byte) error {
 	return s.eachPiece(addr, p, s.conn.dmaWrite)
 }
 
-// eachPiece splits a transfer by what the client takes at once.
+// eachPiece splits a transfer into pieces of the size that the client accepts.
 func (s *Session) eachPiece(addr uint64, p []byte, f func(addr uint64, p []byte) error) error {
 	piece := int(min(max(s.caps.MaxDataBytes, 1), MaxDataBytes))
 	for len(p) > 0 {

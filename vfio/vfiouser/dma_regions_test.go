@@ -15,8 +15,9 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// Whatever memory a client announces to a device that does no DMA, how often, over what else, however large: nothing of it is mapped,
-// none of its descriptors is open when the reply comes, and the session goes on. There is no table that could be filled.
+// A client may announce any memory to a device that does no DMA, in any number, size and overlap.
+// None of it is mapped, none of its descriptors is open when the reply arrives, and the session
+// goes on. There is no table that could be filled.
 func TestAnyDMARegions(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -54,16 +55,16 @@ func TestAnyDMARegions(t *testing.T) {
 	})
 }
 
-// A client may announce more regions than any table should hold.
+// A client may announce more regions than a table should hold.
 func TestManyDMARegions(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	r := vfiousertest.Negotiated(t, gpuLike(t))
 	ram := vfiousertest.Memfd(t, 1<<20)
-	const many = 70_000 // more than either side negotiates
+	const many = 70_000 // more than either end announces
 	for i := range uint64(2000) {
 		r.Send(vfiouser.CmdDMAMap, vfiouser.FlagNoReply, dmaMap(3, 0, i<<20, 1<<20), int(ram.Fd()))
 	}
-	var rest []byte // one descriptor belongs to one message
+	var rest []byte // each descriptor belongs to one message
 	for i := uint64(2000); i < many; i++ {
 		rest = append(rest, vfiousertest.Encode(vfiouser.Header{Cmd: vfiouser.CmdDMAMap, Flags: vfiouser.FlagNoReply}, dmaMap(3, 0, i<<20, 1<<20))...)
 	}
@@ -76,7 +77,8 @@ func TestManyDMARegions(t *testing.T) {
 	}
 }
 
-// held tells where in this process a file is open or mapped besides the test's own descriptor.
+// held describes where in this process a file is open or mapped apart from the test's own
+// descriptor.
 func held(t testing.TB, f *os.File) string {
 	t.Helper()
 	own, err := f.Stat()

@@ -24,8 +24,8 @@ func dmaUnmap(flags uint32, addr, size uint64) []byte {
 	return enc(&vfiouser.DMAUnmap{Argsz: 24, Flags: flags, Addr: addr, Size: size})
 }
 
-// A device that does no DMA: every mapping is acknowledged, no descriptor stays open.
-func TestDMAMapIsAcknowledgedAndForgotten(t *testing.T) {
+// If the device does no DMA, every mapping is acknowledged and no descriptor stays open.
+func TestDMAMapIsAcknowledged(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	r := vfiousertest.Negotiated(t, gpuLike(t))
 	ram := int(vfiousertest.Memfd(t, 1<<20).Fd())
@@ -75,7 +75,8 @@ func TestDMAUnmap(t *testing.T) {
 		{name: "empty", payload: dmaUnmap(0, 0, 0), want: syscall.EINVAL},
 		{name: "wraps", payload: dmaUnmap(0, math.MaxUint64, 4096), want: syscall.EINVAL},
 	})
-	// A guest's IOMMU has QEMU unmap what was never mapped; all replies echo the request.
+	// With a guest's IOMMU, QEMU unmaps ranges that were never mapped. All replies echo the
+	// request.
 	for _, p := range [][]byte{dmaUnmap(0, 0x1000, 4096), dmaUnmap(0, 0, math.MaxUint64), dmaUnmap(2, 0, 0)} {
 		if got, errno := r.Request(vfiouser.CmdDMAUnmap, p); errno != 0 || !bytes.Equal(got, p) {
 			t.Errorf("reply % x, %v; want % x", got, errno, p)
@@ -83,7 +84,7 @@ func TestDMAUnmap(t *testing.T) {
 	}
 }
 
-// A device that wants its client's memory gets the files, and they are its own to close.
+// A DMAMapper gets the files and closes them itself.
 func TestDMAMapperGetsTheFiles(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := &vfiousertest.MappedDevice{Device: vfiousertest.Device{Desc: gpuLike(t).Desc}}
@@ -114,7 +115,7 @@ func TestDMAMapperGetsTheFiles(t *testing.T) {
 	}
 }
 
-// memory is a client's memory that a device reaches by messages.
+// memory is a client's memory that a device accesses by messages.
 type memory struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -150,7 +151,8 @@ func clientWithMemory(t *testing.T, dev vfiouser.Device, mem vfiouser.DMAHandler
 	return c
 }
 
-// A doorbell has the device copy memory while the client waits for the doorbell's reply: each side is asked while it asks.
+// On a doorbell the device copies memory while the client waits for the doorbell's reply: each end
+// handles a request while it waits for a reply.
 func TestDMAWhileARequestIsHandled(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -181,8 +183,8 @@ func TestDMAWhileARequestIsHandled(t *testing.T) {
 	}
 }
 
-// The device accesses memory from a goroutine of its own while the client makes requests, some of which arrive while the
-// device's goroutine is the one that reads.
+// The device accesses memory from its own goroutine while the client sends requests. Some of them
+// arrive while the device's goroutine is the reader.
 func TestDMAAtAnyTime(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -238,7 +240,7 @@ func TestDMAWithAClientThatHasNoMemory(t *testing.T) {
 	}
 }
 
-// What a client answers to its server, message by message.
+// The client answers each kind of request of its server.
 func TestClientAnswersDMARequests(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	ours, theirs := vfiousertest.Sockets(t)
@@ -285,7 +287,8 @@ func TestClientAnswersDMARequests(t *testing.T) {
 	}
 }
 
-// A client that sends requests without end while it owes a reply is cut off; it cannot fill the server's memory.
+// A client that sends requests without end while it owes a reply is disconnected; it cannot fill
+// the server's memory.
 func TestRequestsQueuedDuringDMAAreBounded(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// ErrClosed is what calls on a connection return after Close or after the peer has gone.
+// ErrClosed is returned by calls on a connection after Close or after the peer has disconnected.
 var ErrClosed = errors.New("vfio-user connection closed")
 
 // Error is an error reply: the peer understood the request and refused it.
@@ -15,15 +15,15 @@ type Error struct {
 	Errno syscall.Errno
 }
 
-// Error names the request and the peer's reason.
+// Error returns a text with the request and the peer's reason.
 func (e *Error) Error() string {
 	return fmt.Sprintf("vfio-user %s refused by peer: %v", commandName(e.Cmd), e.Errno)
 }
 
-// Unwrap gives the error number, for errors.Is.
+// Unwrap returns the error number, for errors.Is.
 func (e *Error) Unwrap() error { return e.Errno }
 
-// protocolError is a breach of the protocol that leaves the connection unusable.
+// protocolError is a violation of the protocol that makes the connection unusable.
 type protocolError struct{ what string }
 
 func (e *protocolError) Error() string { return "vfio-user protocol error: " + e.what }
@@ -32,7 +32,7 @@ func protocolErrorf(format string, args ...any) error {
 	return &protocolError{what: fmt.Sprintf(format, args...)}
 }
 
-// errnoOf is the number that tells a peer about err.
+// errnoOf returns the number that is sent to a peer for err.
 func errnoOf(err error) syscall.Errno {
 	var errno syscall.Errno
 	if errors.As(err, &errno) && errno != 0 {

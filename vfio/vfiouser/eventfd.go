@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// one is what raises an eventfd.
+// one is the value that is written to signal an eventfd.
 var one = [8]byte{1}
 
-// signal raises the eventfd. The client holds the same open file, so it could make a write block by filling the counter and
-// clearing O_NONBLOCK; hence the look whether there is room. A full counter is a signalled one.
+// signal signals the eventfd. The client shares the open file, so it could make a write block by
+// filling the counter and clearing O_NONBLOCK; therefore signal polls first. A full counter is
+// already signalled.
 func (e *event) signal() {
 	p := [1]unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLOUT}}
 	if n, err := unix.Poll(p[:], 0); n != 1 || err != nil {
@@ -23,7 +24,7 @@ func (e *event) signal() {
 	_, _ = unix.Write(e.fd, one[:])
 }
 
-// checkEventfd tells an eventfd from whatever else a client might send, and makes writes to it non-blocking.
+// checkEventfd returns an error if fd is not an eventfd, and makes writes to it non-blocking.
 func checkEventfd(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -32,7 +33,8 @@ func checkEventfd(fd int) error {
 	if st.Mode&unix.S_IFMT != 0 {
 		return fmt.Errorf("descriptor for interrupt is no eventfd: %w", syscall.EINVAL)
 	}
-	// Other files without an inode of their own (epoll, timers) take no 8-byte write; where /proc can tell, they are refused.
+	// Other files without an inode of their own (epoll, timers) don't accept an 8-byte write.
+	// /proc, if available, identifies them.
 	if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && name != "anon_inode:[eventfd]" {
 		return fmt.Errorf("descriptor for interrupt is %s: %w", name, syscall.EINVAL)
 	}
@@ -42,13 +44,13 @@ func checkEventfd(fd int) error {
 	return nil
 }
 
-// Eventfd is a counter of the kernel that a server raises as an interrupt and a client waits for.
+// Eventfd is a kernel counter that a server signals as an interrupt and a client waits for.
 type Eventfd struct {
 	file *os.File
 	fd   int
 }
 
-// NewEventfd makes an eventfd with count 0. Close must be called to free it.
+// NewEventfd returns an eventfd with count 0. Close must be called to free it.
 func NewEventfd() (*Eventfd, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -57,7 +59,8 @@ func NewEventfd() (*Eventfd, error) {
 	return &Eventfd{file: os.NewFile(uintptr(fd), "eventfd"), fd: fd}, nil
 }
 
-// OpenEventfd makes an Eventfd of a file that another process sent, which must not block. The file belongs to it from then on.
+// OpenEventfd returns an Eventfd for a file that another process sent, and takes over the file. Its
+// writes must not block.
 func OpenEventfd(f *os.File) (*Eventfd, error) {
 	fd := -1
 	raw, err := f.SyscallConn()
@@ -73,11 +76,12 @@ func OpenEventfd(f *os.File) (*Eventfd, error) {
 	return &Eventfd{file: f, fd: fd}, nil
 }
 
-// FD is the descriptor; it stays the Eventfd's.
+// FD returns the descriptor, which still belongs to the Eventfd.
 func (e *Eventfd) FD() int { return e.fd }
 
-// Wait waits until the eventfd is raised, and returns how many times it was since the last Wait. It returns ctx's error when that ends
-// first, and os.ErrClosed after Close. One goroutine may wait at a time.
+// Wait waits until the eventfd is signalled, and returns the number of signals since the last Wait.
+// It returns ctx's cause if ctx ends first, and os.ErrClosed after Close. One goroutine may wait at
+// a time.
 func (e *Eventfd) Wait(ctx context.Context) (uint64, error) {
 	if ctx.Done() != nil {
 		if err := ctx.Err(); err != nil {
@@ -106,7 +110,7 @@ func (e *Eventfd) Wait(ctx context.Context) (uint64, error) {
 	return 0, fmt.Errorf("wait for eventfd: %w", err)
 }
 
-// Signal raises the eventfd.
+// Signal signals the eventfd.
 func (e *Eventfd) Signal() error {
 	if _, err := e.file.Write(one[:]); err != nil {
 		return fmt.Errorf("raise eventfd: %w", err)
@@ -114,5 +118,5 @@ func (e *Eventfd) Signal() error {
 	return nil
 }
 
-// Close frees the eventfd and ends a Wait.
+// Close closes the eventfd and ends a Wait.
 func (e *Eventfd) Close() error { return e.file.Close() }

@@ -11,7 +11,7 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// adder is a device with three registers: the third is the sum of the first two.
+// adder is a device with three registers. The third is the sum of the first two.
 type adder struct{ regs [12]byte }
 
 func (a *adder) Describe() vfiouser.Description {

@@ -10,7 +10,8 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// A flood of requests that want no reply costs the server nothing that stays, and the client is served when it is done.
+// A flood of requests that want no reply does not accumulate anything in the server, and the client
+// is served afterwards.
 func TestFloodWithoutReplies(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := newPCIDevice(t)
@@ -32,7 +33,8 @@ func TestFloodWithoutReplies(t *testing.T) {
 	}
 }
 
-// Connections without end, beside a client that is served, are each told to go or closed; the client goes on.
+// While a client is served, any number of further connections are refused or closed; the client
+// goes on.
 func TestFloodOfConnections(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -44,11 +46,11 @@ func TestFloodOfConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i%2 == 0 { // some ask, some only wait
+		if i%2 == 0 { // some send VERSION, some only wait
 			_, _ = c.Write(vfiousertest.Encode(vfiouser.Header{Cmd: vfiouser.CmdVersion}, []byte(qemuVersion)))
 		}
 		defer func() {
-			// A refusal, or nothing; but never a session.
+			// The reply is a refusal or nothing, but never an accepted session.
 			all, _ := io.ReadAll(c)
 			var h vfiouser.Header
 			if len(all) >= vfiouser.SizeofHeader {

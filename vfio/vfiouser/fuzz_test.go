@@ -11,9 +11,9 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// FuzzServerMessages sends any bytes to a server, as they are and again as the payloads of well-formed messages, and checks that what
-// comes back is replies and nothing else, that the server ends by itself when the client stops sending, and that the device
-// was told of every client's end.
+// FuzzServerMessages sends any bytes to a server, as they are and again as the payloads of
+// well-formed messages. It checks that the server sends only replies, that it ends when the client
+// stops sending, and that the device is told of every client's end.
 func FuzzServerMessages(f *testing.F) {
 	version := vfiousertest.Encode(vfiouser.Header{ID: 1, Cmd: vfiouser.CmdVersion}, []byte(qemuVersion))
 	f.Add([]byte(nil))
@@ -42,7 +42,8 @@ func FuzzServerMessages(f *testing.F) {
 	})
 }
 
-// wellFormed cuts bytes into messages whose sizes are right: a length, a command and flags, then the payload.
+// wellFormed cuts bytes into messages with correct sizes: a length, a command and flags, then the
+// payload.
 func wellFormed(in []byte) []byte {
 	var out []byte
 	for id := uint16(2); len(in) >= 3; id++ {
@@ -70,7 +71,7 @@ func fuzzServer(t *testing.T, dev *pciDevice, in []byte) {
 		_ = client.CloseWrite()
 	}()
 	_ = client.SetReadDeadline(time.Now().Add(20 * time.Second))
-	out, _ := io.ReadAll(client) // a reset, where the server closed with bytes unread, may cut it short
+	out, _ := io.ReadAll(client) // a reset may cut the output short, if the server closed with bytes unread
 	<-done
 	for len(out) >= vfiouser.SizeofHeader {
 		var h vfiouser.Header
@@ -87,7 +88,7 @@ func fuzzServer(t *testing.T, dev *pciDevice, in []byte) {
 	client.Close()
 }
 
-// FuzzClientReplies has a server answer a client's questions with any bytes.
+// FuzzClientReplies makes a server answer a client's requests with any bytes.
 func FuzzClientReplies(f *testing.F) {
 	f.Add(enc(&vfiouser.DeviceInfo{Argsz: 16}))
 	f.Add(enc(&vfiouser.RegionInfo{Argsz: 80, Flags: 15, CapOffset: 32, Size: 1 << 20},
@@ -119,7 +120,8 @@ func FuzzClientReplies(f *testing.F) {
 	})
 }
 
-// answerWith answers VERSION properly and everything else with the same payload, until the client goes.
+// answerWith answers VERSION correctly and everything else with the same payload, until the client
+// disconnects.
 func answerWith(server *vfiousertest.Raw, payload []byte) {
 	head := make([]byte, vfiouser.SizeofHeader)
 	for {

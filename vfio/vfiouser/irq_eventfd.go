@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Eventfd returns a duplicate of the eventfd that the client gave for a vector, for a process that raises the interrupt
-// itself; it is the caller's to close. It is nil when the client does not listen to the vector. Masks are not seen
-// by who uses it, and a client may make writes to it block, so it must be polled for room first, as Trigger does.
+// Eventfd returns a duplicate of the client's eventfd for a vector, for another process that
+// signals the interrupt. The caller closes it. It is nil if the client has set no eventfd. Users of
+// the duplicate don't see masks. They must poll before each write, as Trigger does, since a client
+// may make writes block.
 func (s *Session) Eventfd(index, vector uint32) (*os.File, error) {
 	t := s.irqs
 	t.mu.Lock()

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxMaskers bounds the goroutines that a client can have wait for its maskers. The form exists for INTx, which has one
-// vector; no client that we know uses it with more.
+// maxMaskers limits the goroutines that wait for a client's maskers. Maskers exist for INTx, which
+// has one vector; no known client uses them with more.
 const maxMaskers = 64
 
-// masker is an eventfd by which a client masks or unmasks a vector without a message: KVM does so when a guest acknowledges
-// an INTx interrupt.
+// masker is an eventfd with which a client masks or unmasks a vector without a message. KVM does so
+// when a guest acknowledges an INTx interrupt.
 type masker struct{ file *os.File }
 
-// setMaskers replaces the maskers of vectors by the message's descriptors, or takes them away if it has none. masked says
-// which of the two: those that mask or those that unmask.
+// setMaskers replaces the maskers of vectors by the message's descriptors, or removes them if it
+// has none. masked selects the eventfds that mask rather than those that unmask.
 func (t *irqTable) setMaskers(vectors []vector, masked bool, m *message) error {
 	if t.maskers+len(m.fds) > maxMaskers {
 		return fmt.Errorf("more than %d eventfds that mask or unmask: %w", maxMaskers, syscall.ENOSPC)
@@ -56,8 +56,9 @@ func (t *irqTable) setMasker(v *vector, masked bool, f *os.File) {
 	t.watching.Go(func() { t.watchMasker(v, masked, f) })
 }
 
-// watchMasker masks or unmasks v each time f is raised, until f is closed. The counter is never read: whether a read would
-// block is in the client's hand, and the poller tells of every raise without one.
+// watchMasker masks or unmasks v each time f is signalled, until f is closed. It never reads the
+// counter: the client controls whether a read blocks, and the poller reports every signal without a
+// read.
 func (t *irqTable) watchMasker(v *vector, masked bool, f *os.File) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -65,7 +66,7 @@ func (t *irqTable) watchMasker(v *vector, masked bool, f *os.File) {
 	}
 	first := true
 	_ = raw.Read(func(fd uintptr) bool {
-		// The poller calls once at the beginning and then after each raise.
+		// The poller calls this once at the beginning and then after each signal.
 		if !first || raised(int32(fd)) {
 			t.mask(v, masked)
 		}

@@ -9,14 +9,15 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// modelVector is what a vector is to its client: the eventfd it raises (-1: none), and whether raises are held back.
+// modelVector is the expected state of a vector: the eventfd that it signals (-1 for none), and
+// whether signals are held back.
 type modelVector struct {
 	event           int
 	masked, pending bool
 }
 
-// Interrupts under random requests behave as the model says: every raise arrives once, at the eventfd that was set last, at
-// once or when unmasked, and never elsewhere.
+// Interrupts under random requests follow the model: every trigger arrives once, at the eventfd
+// that was set last, at once or after unmasking, and never elsewhere.
 func TestInterruptsFollowTheModel(t *testing.T) {
 	const vectors, events = 5, 3
 	dev := gpuLike(t)
@@ -50,7 +51,8 @@ func TestInterruptsFollowTheModel(t *testing.T) {
 			start = rapid.IntRange(0, vectors-1).Draw(t, "start")
 			return start, rapid.IntRange(1, vectors-start).Draw(t, "count")
 		}
-		// choose sends one of the forms that choose vectors, and calls f for each that is chosen.
+		// choose sends one of the requests that select vectors, and calls f for each selected
+		// vector.
 		choose := func(t *rapid.T, action uint32, f func(i int)) {
 			start, count := span(t)
 			if rapid.Bool().Draw(t, "all") {

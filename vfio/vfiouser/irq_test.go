@@ -29,7 +29,7 @@ func eventfds(t testing.TB, n int) []*vfiouser.Eventfd {
 	return evs
 }
 
-// raised is how often an eventfd was raised since the last look, without waiting.
+// raised returns how often an eventfd was signalled since the last call, without waiting.
 func raised(t interface {
 	Helper()
 	Fatal(...any)
@@ -151,7 +151,7 @@ func TestSetIRQsRefuses(t *testing.T) {
 	}
 }
 
-// openOthers opens what is no eventfd.
+// openOthers opens descriptors that are not eventfds.
 func openOthers(t *testing.T) (pipe, file, epoll int) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -167,7 +167,7 @@ func openOthers(t *testing.T) (pipe, file, epoll int) {
 	return int(w.Fd()), int(vfiousertest.Memfd(t, 4096).Fd()), epoll
 }
 
-// As QEMU sets up MSI: one message with a descriptor for each vector.
+// QEMU sets up MSI with one message that has a descriptor for each vector.
 func TestMSIVectorsInOneMessage(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -198,7 +198,8 @@ func TestMSIVectorsInOneMessage(t *testing.T) {
 	}
 }
 
-// As QEMU sets up MSI-X: first vector 0 without a descriptor, then one by one, and anew when the guest moves a vector.
+// QEMU sets up MSI-X with vector 0 without a descriptor first, then one vector at a time, and again
+// when the guest moves a vector.
 func TestVectorsReplacedOneByOne(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -281,10 +282,10 @@ func TestTriggerMaskAndUnmaskByMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Trigger(vfiouser.IRQMSI, 4)
-	wantRaised(t, ev, 1, 0, 0) // neither masked still nor pending from before
+	wantRaised(t, ev, 1, 0, 0) // neither masked nor pending from before
 }
 
-// listening is a device that looks which vectors the client has taken back.
+// listening is a device that records which vectors the client has disabled.
 type listening struct {
 	*vfiousertest.Device
 	changes [][3]uint32
@@ -294,8 +295,8 @@ func (d *listening) IRQsChanged(index, start, count uint32) {
 	d.changes = append(d.changes, [3]uint32{index, start, count})
 }
 
-// A device is told of the vectors that the client changed, and of all when it disables them.
-func TestDeviceHearsOfDisabledVectors(t *testing.T) {
+// A device is notified of the vectors that the client changed, and of all when it disables them.
+func TestDeviceIsToldOfDisabledVectors(t *testing.T) {
 	dev := &listening{Device: gpuLike(t)}
 	c := vfiousertest.Client(t, dev)
 	if err := c.EnableIRQs(vfiouser.IRQMSI, 4, eventfds(t, 2)...); err != nil {
@@ -310,7 +311,8 @@ func TestDeviceHearsOfDisabledVectors(t *testing.T) {
 	}
 }
 
-// INTx: each trigger masks it, and the client unmasks by an eventfd, as KVM does when the guest acknowledges.
+// Each trigger of INTx masks it, and the client unmasks it by an eventfd, as KVM does when the
+// guest acknowledges.
 func TestAutomaskedInterruptIsUnmaskedByEventfd(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -332,7 +334,7 @@ func TestAutomaskedInterruptIsUnmaskedByEventfd(t *testing.T) {
 	s.Trigger(vfiouser.IRQINTx, 0)
 	wantRaised(t, ev[:1], 1)
 	for range 20 {
-		s.Trigger(vfiouser.IRQINTx, 0) // masked by the one before
+		s.Trigger(vfiouser.IRQINTx, 0) // masked by the previous trigger
 		wantRaised(t, ev[:1], 0)
 		if err := ack.Signal(); err != nil {
 			t.Fatal(err)
@@ -350,7 +352,7 @@ func TestAutomaskedInterruptIsUnmaskedByEventfd(t *testing.T) {
 	if err := masker.Signal(); err != nil {
 		t.Fatal(err)
 	}
-	// From some moment on triggers no longer come through.
+	// Eventually triggers no longer arrive.
 	for s.Trigger(vfiouser.IRQINTx, 0); raised(t, line) != 0; s.Trigger(vfiouser.IRQINTx, 0) {
 		if err := c.UnmaskIRQs(vfiouser.IRQINTx, 0, 1); err != nil || ctx.Err() != nil {
 			t.Fatal(err, ctx.Err())
@@ -384,7 +386,7 @@ func TestMaskersAreBounded(t *testing.T) {
 	}
 }
 
-// A client holds the same eventfd, so it can fill it up and make it blocking.
+// The client shares the eventfd, so it can fill it and make it blocking.
 func TestTriggerNeverBlocks(t *testing.T) {
 	dev := gpuLike(t)
 	c := vfiousertest.Client(t, dev)
@@ -452,7 +454,7 @@ func TestEventfdWait(t *testing.T) {
 	}
 }
 
-// Another process of ours may raise the client's interrupt by a duplicate of its eventfd.
+// Another process may signal the client's interrupt through a duplicate of its eventfd.
 func TestEventfdOfAVector(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)

@@ -6,10 +6,11 @@ import (
 	"syscall"
 )
 
-// maxVectors is what MSI-X can have.
+// maxVectors is the maximum for MSI-X.
 const maxVectors = 2048
 
-// irqTable holds the eventfds that a client gave for its device's interrupts.
+// irqTable holds the eventfds of a client for the device's interrupts. mu guards the vectors'
+// events, masks and pending bits.
 type irqTable struct {
 	mu    sync.Mutex
 	index [NumIRQs]irq
@@ -23,17 +24,18 @@ type irq struct {
 	vectors []vector
 }
 
-// vector is one interrupt vector. A trigger while it is masked is kept and goes out at the unmasking.
+// vector is one interrupt vector. A trigger while it is masked stays pending until it is unmasked.
 type vector struct {
 	event   *event
 	masked  bool
 	pending bool
-	// maskers are eventfds by which the client unmasks [0] and masks [1] the vector; owned by set and close.
+	// maskers are the eventfds with which the client unmasks [0] and masks [1] the vector; owned by
+	// set and close.
 	maskers [2]*masker
 }
 
-// event is a client's eventfd. It is closed when the last of its users is gone, so that whoever is about to signal
-// it never writes to a descriptor that has been closed and opened anew as something else.
+// event is a client's eventfd. It is closed when its last user is done, so that a goroutine that is
+// about to signal it never writes to a descriptor that has been closed and reused.
 type event struct {
 	fd   int
 	refs atomic.Int32
@@ -68,7 +70,8 @@ func (t *irqTable) info(index uint32) (IRQInfo, error) {
 	return IRQInfo{Argsz: SizeofIRQInfo, Flags: q.flags | IRQFlagEventfd, Index: index, Count: uint32(len(q.vectors))}, nil
 }
 
-// trigger raises a vector and reports whether the client listens to it, or will when it unmasks it.
+// trigger signals a vector. It reports whether the client has set an eventfd, also if the vector is
+// masked.
 func (t *irqTable) trigger(index, vec uint32) bool {
 	t.mu.Lock()
 	if index >= NumIRQs || int64(vec) >= int64(len(t.index[index].vectors)) {
@@ -97,7 +100,7 @@ func (t *irqTable) trigger(index, vec uint32) bool {
 	return true
 }
 
-// set carries out DEVICE_SET_IRQS: s has been read from the message, data is what follows it.
+// set carries out DEVICE_SET_IRQS. s is the decoded struct, data follows it in the message.
 func (t *irqTable) set(s *IRQSet, data []byte, m *message) error {
 	if s.Index >= NumIRQs {
 		return syscall.EINVAL
@@ -149,7 +152,7 @@ func (t *irqTable) set(s *IRQSet, data []byte, m *message) error {
 		}
 	case IRQSetMask, IRQSetUnmask:
 		if s.Index > IRQMSIX {
-			return syscall.EINVAL // errors and requests to unplug cannot be masked
+			return syscall.EINVAL // error and device-request interrupts cannot be masked
 		}
 		masked := action == IRQSetMask
 		if form == IRQSetDataEventfd {
@@ -166,8 +169,8 @@ func (t *irqTable) set(s *IRQSet, data []byte, m *message) error {
 	return nil
 }
 
-// setEvents replaces the eventfds of vectors by those of the message, or takes them away if it has none. All
-// descriptors are checked before the first is used.
+// setEvents replaces the eventfds of vectors by those of the message, or removes them if it has
+// none. All descriptors are checked before the first is used.
 func (t *irqTable) setEvents(vectors []vector, m *message) error {
 	for _, fd := range m.fds {
 		if err := checkEventfd(fd); err != nil {
@@ -195,7 +198,7 @@ func (t *irqTable) replace(v *vector, e *event) {
 	old.release()
 }
 
-// mask masks or unmasks a vector; unmasking sends what came while it was masked.
+// mask masks or unmasks a vector. Unmasking signals a pending interrupt.
 func (t *irqTable) mask(v *vector, masked bool) {
 	t.mu.Lock()
 	v.masked = masked
@@ -221,7 +224,7 @@ func (t *irqTable) disable(q *irq) {
 	}
 }
 
-// close disables everything and waits for those who watch maskers.
+// close disables all interrupts and waits for the goroutines in watchMasker.
 func (t *irqTable) close() {
 	for i := range t.index {
 		t.disable(&t.index[i])

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Owner is the user and group that a socket is given to.
+// Owner is the user and group that own a socket.
 type Owner struct{ UID, GID int }
 
-// Listen creates the socket at path with mode 0600, and gives it to owner unless that is nil. There is no moment at which
-// others could connect. A socket that a dead server left at path is replaced; one with a server behind it is an error.
+// Listen creates the socket at path with mode 0600, owned by owner unless that is nil. At no moment
+// can others connect. It replaces a socket that a dead server left at path; a socket with a live
+// server is an error.
 func Listen(path string, owner *Owner) (*net.UnixListener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	// Linux gives the socket's file the mode that the socket itself has when it is bound.
+	// Linux gives the socket's file the mode that the socket has when it is bound.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var e error
 		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
@@ -42,7 +43,7 @@ func Listen(path string, owner *Owner) (*net.UnixListener, error) {
 func removeStale(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil || st.Mode().Type() != os.ModeSocket {
-		return nil // nothing there, or bind will tell
+		return nil // nothing is there, or bind will report it
 	}
 	c, err := net.Dial("unix", path)
 	if err == nil {

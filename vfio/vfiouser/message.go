@@ -6,32 +6,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds on what a peer can send or ask for.
+// Limits on what a peer can send or request.
 const (
-	// MaxDataBytes is the most that one region or DMA access moves; it is also what is negotiated (max_data_xfer_size).
+	// MaxDataBytes is the maximum size of one region or DMA access. It is announced as
+	// max_data_xfer_size.
 	MaxDataBytes = 1 << 20
-	// MaxMessageFDs is the most descriptors that one message may carry (max_msg_fds).
+	// MaxMessageFDs is the maximum number of descriptors in a message (max_msg_fds).
 	MaxMessageFDs = 16
-	// MaxMessageBytes is the largest message: the data and room for any header.
+	// MaxMessageBytes is the maximum size of a message: the data and any header.
 	MaxMessageBytes = MaxDataBytes + 4096
 )
 
-// message is a request that has arrived. Payload is valid until the next message is read. The descriptors are
-// closed by closeFDs unless a handler takes them.
+// message is a received request. The payload is valid until the next message is read. closeFDs
+// closes the descriptors that no handler took.
 type message struct {
 	Header
 	payload []byte
 	fds     []int
 }
 
-// takeFD hands over descriptor i; the caller closes it.
+// takeFD returns descriptor i, which the caller then owns.
 func (m *message) takeFD(i int) int {
 	fd := m.fds[i]
 	m.fds[i] = -1
 	return fd
 }
 
-// takeFile is takeFD as a file, nil when there is no descriptor.
+// takeFile returns the first descriptor as a file, or nil if there is none.
 func (m *message) takeFile(name string) *os.File {
 	if len(m.fds) == 0 {
 		return nil
@@ -48,7 +49,7 @@ func (m *message) closeFDs() {
 
 func (m *message) wantsReply() bool { return m.Flags&FlagNoReply == 0 }
 
-// grow returns b with length n, its old contents kept or not.
+// grow returns b with length n. Its contents are undefined.
 func grow(b []byte, n int) []byte {
 	if cap(b) >= n {
 		return b[:n]

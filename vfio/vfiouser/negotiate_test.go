@@ -158,7 +158,7 @@ func TestClientTellsWhyItWasRefused(t *testing.T) {
 
 func TestNegotiationEndsWithItsContext(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
-	ours, _ := vfiousertest.Sockets(t) // nobody answers
+	ours, _ := vfiousertest.Sockets(t) // no server answers
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := vfiouser.NewClient(ctx, ours, vfiouser.ClientOptions{}); !errors.Is(err, context.Canceled) {

@@ -12,7 +12,8 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// A real QEMU attaches, its firmware places the BARs, and after it has gone the next one finds the device as the first did.
+// A real QEMU attaches and its firmware places the BARs. After it has exited, the next one finds
+// the device in its initial state.
 func TestRealQEMUAttaches(t *testing.T) {
 	deps, err := qemu.Find("")
 	if err != nil {
@@ -57,7 +58,7 @@ func TestRealQEMUAttaches(t *testing.T) {
 		if _, err := vfiouser.Dial(ctx, path); err == nil {
 			t.Error("a second client is accepted beside QEMU")
 		}
-		// QEMU may be gone before it has answered.
+		// QEMU may exit before it has answered.
 		_ = vm.Execute(ctx, "quit", nil, nil)
 		if err := vm.Wait(ctx); err != nil {
 			t.Error(err)
@@ -66,7 +67,7 @@ func TestRealQEMUAttaches(t *testing.T) {
 			t.Error(err)
 		}
 		select {
-		case <-placed: // by this QEMU, a second time
+		case <-placed: // this QEMU placed the BARs a second time
 		default:
 		}
 	}

@@ -9,21 +9,21 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// qemuStep is one message of QEMU 11.1.3, with the sizes of the whole message and of its reply (-1: any) as they were seen on the wire.
-// A pipelined one is sent before the reply to the one before has come.
+// qemuStep is one message of QEMU 11.1.3, with the observed sizes of the message and of its reply
+// (-1 for any). A pipelined message is sent before the reply to the previous one has arrived.
 type qemuStep struct {
 	name      string
 	cmd       uint16
 	payload   []byte
 	size      int
 	reply     int
-	fds       int // sent along
+	fds       int // sent with it
 	replyFDs  int
 	pipelined bool
 }
 
-// qemuAttach is what QEMU says to a device with BAR0 trapped, BAR2 mapped, BAR4 mapped in part, MSI and 256 bytes of
-// configuration space.
+// qemuAttach returns what QEMU sends to a device with BAR0 trapped, BAR2 mapped, BAR4 mapped in
+// part, MSI and 256 bytes of configuration space.
 func qemuAttach() []qemuStep {
 	steps := []qemuStep{
 		{name: "version", cmd: vfiouser.CmdVersion, payload: []byte(qemuVersion), size: 214, reply: -1},
@@ -91,7 +91,7 @@ func qemuAttach() []qemuStep {
 	reset()
 	remap()
 
-	// The guest's driver enables MSI; QEMU passes all vectors at once, and later takes them away.
+	// The guest's driver enables MSI; QEMU sets all vectors at once, and later disables them.
 	set(irqSet(event|trigger, vfiouser.IRQMSI, 0, 16), 16)
 	set(irqSet(none|trigger, vfiouser.IRQMSI, 0, 0), 0)
 
@@ -154,7 +154,7 @@ func TestQEMUAttaches(t *testing.T) {
 	dev := newPCIDevice(t)
 	srv := &vfiouser.Server{Device: dev}
 	path, _ := serveAt(t, srv)
-	// QEMU goes without a word; the next one finds the device as the first did.
+	// QEMU disconnects without notice. The next one finds the device in its initial state.
 	for range 3 {
 		c, err := net.Dial("unix", path)
 		if err != nil {

@@ -4,9 +4,10 @@ package vfiouser
 
 import "syscall"
 
-// The race detector knows that what one end of a socket does before it writes comes before what the other does after it reads,
-// when both ends are in one process, as in tests. It learns so from package syscall's Read and Write, but not from recvmsg and
-// sendmsg; hence an empty read or write beside those.
+// The race detector knows that what one end of a socket does before a write happens before what the
+// other end does after the read, if both ends are in one process, as in tests. It learns this from
+// the Read and Write of package syscall, but not from recvmsg and sendmsg; therefore an empty read
+// or write accompanies those.
 
 func raceAcquire(fd uintptr) { _, _ = syscall.Read(int(fd), nil) }
 

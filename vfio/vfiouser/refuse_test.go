@@ -12,8 +12,8 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// A client that is refused has the answer to its VERSION and is left to hang up; one that does not, or goes on talking, is
-// hung up on.
+// A refused client gets the answer to its VERSION and has time to disconnect. One that does not
+// disconnect, or continues to send, is disconnected.
 func TestRefusedClientHangsUp(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	for what, then := range map[string]func(*vfiousertest.Raw){
@@ -31,9 +31,9 @@ func TestRefusedClientHangsUp(t *testing.T) {
 	}
 }
 
-// Clients that are refused for who they are, as many as come and however long they stay, do not keep out the one that
-// may come.
-func TestRefusedClientsAreInNobodysWay(t *testing.T) {
+// Clients that Check refuses, in any number and however long they stay, don't keep out an accepted
+// one.
+func TestRefusedClientsDoNotBlockOthers(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	allow := make(chan struct{}, 1)
 	path, _ := serveAt(t, &vfiouser.Server{Device: gpuLike(t), Check: func(vfiouser.Peer) error {
@@ -51,7 +51,7 @@ func TestRefusedClientsAreInNobodysWay(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	// All of them have been looked at once one more is answered, or closed unheard.
+	// When one more is answered, all of them have been checked or closed without a reply.
 	c, err := vfiouser.Dial(context.Background(), path)
 	if err == nil || !errors.Is(err, syscall.EACCES) && !errors.Is(err, vfiouser.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("one more: %v, %v", c, err)

@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// maxSparseAreas bounds a region's areas, and so the size of a region info.
+// maxSparseAreas limits a region's areas, and so the size of a region info.
 const maxSparseAreas = 1024
 
-// check finds what a client would trip over.
+// check returns an error for a description that a client could not handle.
 func (d *Description) check() error {
 	if len(d.Regions) > NumRegions || len(d.IRQs) > NumIRQs {
 		return fmt.Errorf("device has %d regions and %d interrupts, at most %d and %d can be told",
@@ -54,7 +54,7 @@ func (r *Region) check(index int) error {
 	return nil
 }
 
-// infoSize is the size of the region's info with its capabilities.
+// infoSize returns the size of the region's info including its capabilities.
 func (r *Region) infoSize() int {
 	if len(r.Areas) == 0 {
 		return SizeofRegionInfo
@@ -62,9 +62,10 @@ func (r *Region) infoSize() int {
 	return SizeofRegionInfo + SizeofSparseMmap + len(r.Areas)*SizeofSparseMmapArea
 }
 
-// marshalInfo writes the region's info to dst, whose length the client's argsz allows, and returns its length. When the
-// capabilities don't fit, the info tells by argsz how much room they need and carries neither them nor the file (fds is
-// false): QEMU then asks again, and a longer reply would be fatal to it.
+// marshalInfo writes the region's info to dst, whose length the client's argsz allows, and returns
+// its length. If the capabilities don't fit, the info has the size needed in argsz and neither
+// capabilities nor the file (fds is false). QEMU then asks again; a longer reply would be fatal to
+// it.
 func (r *Region) marshalInfo(index uint32, dst []byte) (n int, fds bool) {
 	size := r.infoSize()
 	info := RegionInfo{
@@ -105,13 +106,14 @@ func (r *Region) marshalInfo(index uint32, dst []byte) (n int, fds bool) {
 	return size, true
 }
 
-// unmarshalAreas reads the areas that may be mapped from a region info with its capabilities: nil when the whole region may.
+// unmarshalAreas reads the mappable areas from a region info with its capabilities. It returns nil
+// if the whole region is mappable.
 func unmarshalAreas(info *RegionInfo, p []byte) ([]SparseMmapArea, error) {
 	if info.Flags&RegionFlagCaps == 0 {
 		return nil, nil
 	}
 	off := info.CapOffset
-	// Each round goes to a higher offset, so a list that bites its tail ends as an error.
+	// Each iteration moves to a higher offset, so a circular list ends in an error.
 	for off != 0 {
 		if uint64(off)+SizeofCapHeader > uint64(len(p)) {
 			return nil, protocolErrorf("region %d: capability at %d of %d bytes", info.Index, off, len(p))

@@ -29,7 +29,7 @@ func TestRegionRead(t *testing.T) {
 		case 0x104:
 			return errors.New("broken")
 		case 0x108:
-			return nil // fills nothing in
+			return nil // leaves p as it is
 		}
 		for i := range p {
 			p[i] = byte(region)<<4 | byte(offset+uint64(i))&0xf
@@ -93,7 +93,7 @@ func TestRegionWrite(t *testing.T) {
 	if p, errno := r.Request(vfiouser.CmdRegionWrite, access(0, 0x20, 3, 7, 8, 9)); errno != 0 || !bytes.Equal(p, access(0, 0x20, 3)) {
 		t.Errorf("reply % x, %v", p, errno)
 	}
-	// A posted write is not answered, neither is one that fails: the next reply is the read's.
+	// A posted write gets no reply, even if it fails: the next reply is that of the read.
 	r.Send(vfiouser.CmdRegionWrite, vfiouser.FlagNoReply, access(7, 4, 2, 5, 6))
 	r.Send(vfiouser.CmdRegionWrite, vfiouser.FlagNoReply, access(9, 4, 2, 5, 6))
 	if p, errno := r.Request(vfiouser.CmdRegionRead, access(7, 4, 2)); errno != 0 || !bytes.Equal(p[16:], []byte{5, 6}) {
@@ -134,7 +134,7 @@ func TestRegionWriteMulti(t *testing.T) {
 	if n := len(dev.Writes()); n != 1 {
 		t.Errorf("%d writes before the refused one, want 1", n)
 	}
-	// As QEMU does when its posted writes back up: 200 in one message, not answered.
+	// When its posted writes accumulate, QEMU sends 200 in one message without a reply.
 	var many []vfiouser.WriteMultiEntry
 	for i := range 200 {
 		many = append(many, vfiouser.WriteMultiEntry{Offset: uint64(i) * 4, Region: 0, Count: 4, Data: [8]byte{byte(i)}})
@@ -152,7 +152,7 @@ func TestRegionWriteMulti(t *testing.T) {
 	}
 }
 
-// What a client writes by any means, in any sizes, it reads back.
+// A client reads back what it wrote, whatever the method and the sizes.
 func TestClientReadsWhatItWrote(t *testing.T) {
 	dev := gpuLike(t)
 	c := vfiousertest.Client(t, dev)

@@ -34,7 +34,7 @@ func TestDeviceGetRegionInfo(t *testing.T) {
 		extra  int // bytes sent after the struct
 		want   vfiouser.RegionInfo
 		caps   []byte
-		fileOf int // region whose file comes along, -1 for none
+		fileOf int // the region whose file is sent, -1 for none
 	}{
 		{"trapped", 0, 32, 0, vfiouser.RegionInfo{Argsz: 32, Flags: 3, Size: size}, nil, -1},
 		{"trapped, larger argsz", 0, 40, 8, vfiouser.RegionInfo{Argsz: 32, Flags: 3, Size: size}, nil, -1},

@@ -13,10 +13,11 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// header returns a header's bytes with the size as given, right or wrong.
+// header returns a header's bytes with the given size, right or wrong.
 func header(h vfiouser.Header) []byte { return enc(&h) }
 
-// A size that cannot be right gets an answer, then the connection is closed: where the next message begins is anyone's guess.
+// An impossible size gets a reply and then the connection is closed, since the start of the next
+// message is unknown.
 func TestBadSizeIsAnsweredAndCloses(t *testing.T) {
 	for _, size := range []uint32{0, 1, 15, vfiouser.MaxMessageBytes + 1, 1 << 31, math.MaxUint32} {
 		for _, negotiated := range []bool{false, true} {
@@ -26,7 +27,7 @@ func TestBadSizeIsAnsweredAndCloses(t *testing.T) {
 			if negotiated {
 				r.Negotiate()
 			}
-			// Descriptors that come along are closed too.
+			// The descriptors of such a message are closed too.
 			r.SendBytes(header(vfiouser.Header{ID: 0xbad1, Cmd: vfiouser.CmdDeviceSetIRQs, Size: size}), eventfds(t, 1)[0].FD())
 			if m := r.Reply(vfiouser.CmdDeviceSetIRQs, 0xbad1); syscall.Errno(m.Errno) != syscall.EINVAL {
 				t.Errorf("size %d: error %d, want EINVAL", size, m.Errno)
@@ -36,7 +37,7 @@ func TestBadSizeIsAnsweredAndCloses(t *testing.T) {
 	}
 }
 
-// What is wrong with one request alone leaves the connection as it was.
+// An error of one request leaves the connection usable.
 func TestRequestErrorsKeepTheConnection(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -74,7 +75,7 @@ func TestRequestErrorsKeepTheConnection(t *testing.T) {
 		}
 		wantErrors++
 	}
-	// A reply to nothing is answered with an error, as libvfio-user does.
+	// A reply that matches no request is answered with an error, as libvfio-user does.
 	r.SendBytes(vfiousertest.Encode(vfiouser.Header{ID: 0xbad2, Cmd: vfiouser.CmdDeviceSetIRQs, Flags: vfiouser.FlagTypeReply}, make([]byte, 100)))
 	if m := r.Reply(vfiouser.CmdDeviceSetIRQs, 0xbad2); syscall.Errno(m.Errno) != inval {
 		t.Errorf("unsolicited reply: error %d", m.Errno)
@@ -87,7 +88,7 @@ func TestRequestErrorsKeepTheConnection(t *testing.T) {
 	}
 }
 
-// More descriptors than were negotiated end the connection: which of them were lost cannot be told.
+// More descriptors than announced end the connection, since it is unknown which of them were lost.
 func TestTooManyDescriptors(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	r := vfiousertest.Negotiated(t, gpuLike(t))
@@ -103,7 +104,8 @@ func TestTooManyDescriptors(t *testing.T) {
 	r.WantClosed()
 }
 
-// Descriptors on other bytes than a message's first belong to no message; the kernel drops them.
+// Descriptors on other bytes than a message's first belong to no message, and the kernel drops
+// them.
 func TestDescriptorsInTheMiddle(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	r := vfiousertest.Negotiated(t, gpuLike(t))
@@ -117,8 +119,9 @@ func TestDescriptorsInTheMiddle(t *testing.T) {
 	}
 }
 
-// A client may go at any byte; the server then has closed everything and told the device once.
-func TestClientGoesAtAnyByte(t *testing.T) {
+// A client may disconnect after any byte. The server then closes everything and detaches the client
+// once.
+func TestClientDisconnectsAtAnyByte(t *testing.T) {
 	session := [][]byte{
 		vfiousertest.Encode(vfiouser.Header{ID: 1, Cmd: vfiouser.CmdVersion}, []byte(qemuVersion)),
 		vfiousertest.Encode(vfiouser.Header{ID: 2, Cmd: vfiouser.CmdDMAMap}, dmaMap(3, 0, 0, 4096)),
@@ -146,7 +149,7 @@ func TestClientGoesAtAnyByte(t *testing.T) {
 			case n > 0 && i == 0:
 				r.SendBytes(m[:n])
 			case n > 0:
-				r.SendBytes(m[:n], fd) // the read doesn't want it
+				r.SendBytes(m[:n], fd) // the server may refuse the read
 			}
 		}
 		client.Close()
@@ -159,8 +162,8 @@ func TestClientGoesAtAnyByte(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, in whatever order, gets a reply with its id, an error or not, until the server closes; the server
-// is then as good as new.
+// Any sequence of requests gets replies with matching IDs, errors or not, until the server closes
+// the connection. The server then serves the next client as before.
 func TestAnyRequestsAreAnswered(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)

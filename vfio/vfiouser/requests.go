@@ -6,7 +6,8 @@ import (
 	"syscall"
 )
 
-// dispatch carries out a request. The reply's body is in s.out; n is its length, fds go with it and stay open.
+// dispatch carries out a request. The reply's body is in s.out and n is its length. fds are sent
+// with it and stay open.
 func (s *Session) dispatch(m *message) (n int, fds []int, err error) {
 	if m.Flags&^uint32(FlagNoReply) != FlagTypeCommand {
 		return 0, nil, fmt.Errorf("header flags %#x: %w", m.Flags, syscall.EINVAL)
@@ -41,7 +42,7 @@ func (s *Session) dispatch(m *message) (n int, fds []int, err error) {
 		n, err = s.deviceFeature(m.payload)
 	case CmdDeviceGetRegionIOFDs, CmdMigDataRead, CmdMigDataWrite:
 		err = syscall.ENOTSUP
-	default: // VERSION comes once, DMA_READ and DMA_WRITE go the other way
+	default: // VERSION comes only once; DMA_READ and DMA_WRITE go the other way
 		err = fmt.Errorf("unexpected %s: %w", commandName(m.Cmd), syscall.EINVAL)
 	}
 	return n, nil, err
@@ -62,7 +63,7 @@ func payloadSize(p []byte, want int) error {
 	return nil
 }
 
-// argsz checks a struct's own statement of its size.
+// argsz checks the size that a struct states for itself.
 func argsz(got uint32, want int) error {
 	if int64(got) < int64(want) {
 		return fmt.Errorf("argsz %d, want at least %d: %w", got, want, syscall.EINVAL)
@@ -70,13 +71,18 @@ func argsz(got uint32, want int) error {
 	return nil
 }
 
-func (s *Session) deviceInfo(p []byte) (int, error) {
-	if err := payloadSize(p, SizeofDeviceInfo); err != nil {
-		return 0, err
+// fixed decodes a payload that is one struct of the given size, which begins with its argsz.
+func fixed(p []byte, size int, v interface{ UnmarshalBytes([]byte) }) error {
+	if err := payloadSize(p, size); err != nil {
+		return err
 	}
+	v.UnmarshalBytes(p)
+	return argsz(le.Uint32(p), size)
+}
+
+func (s *Session) deviceInfo(p []byte) (int, error) {
 	var d DeviceInfo
-	d.UnmarshalBytes(p)
-	if err := argsz(d.Argsz, SizeofDeviceInfo); err != nil {
+	if err := fixed(p, SizeofDeviceInfo, &d); err != nil {
 		return 0, err
 	}
 	d = DeviceInfo{
@@ -89,7 +95,7 @@ func (s *Session) deviceInfo(p []byte) (int, error) {
 	return SizeofDeviceInfo, nil
 }
 
-// region returns a region that the client may name; an absent one has size 0.
+// region returns a region that the client may name. An absent region has size 0.
 func (s *Session) region(index uint32) (*Region, error) {
 	if index >= NumRegions {
 		return nil, fmt.Errorf("region %d of %d: %w", index, NumRegions, syscall.EINVAL)
@@ -103,7 +109,7 @@ func (s *Session) region(index uint32) (*Region, error) {
 var absentRegion Region
 
 func (s *Session) regionInfo(p []byte) (n int, fds []int, err error) {
-	if len(p) < SizeofRegionInfo { // some clients send room for the capabilities along
+	if len(p) < SizeofRegionInfo { // some clients append room for the capabilities
 		return 0, nil, payloadSize(p, SizeofRegionInfo)
 	}
 	var info RegionInfo
@@ -127,7 +133,7 @@ func (s *Session) regionInfo(p []byte) (n int, fds []int, err error) {
 	return n, fds, nil
 }
 
-// access checks a region access and returns its region's flags.
+// access checks a region access, which needs the region flags in need.
 func (s *Session) access(a *RegionAccess, need uint32) error {
 	r, err := s.region(a.Region)
 	if err != nil {
@@ -152,7 +158,7 @@ func (s *Session) regionRead(p []byte) (int, error) {
 	b := s.body(n)
 	a.MarshalBytes(b)
 	data := b[SizeofRegionAccess:]
-	clear(data) // what the device leaves alone must not be another request's data
+	clear(data) // bytes that the device leaves alone must not expose another request's data
 	if a.Count == 0 {
 		return n, nil
 	}
@@ -181,7 +187,7 @@ func (s *Session) regionWrite(p []byte) (int, error) {
 	return SizeofRegionAccess, nil
 }
 
-// regionWriteMulti carries out writes in order until one fails; the reply tells how many were done.
+// regionWriteMulti carries out writes in order until one fails.
 func (s *Session) regionWriteMulti(p []byte) (int, error) {
 	if len(p) < SizeofWriteMulti {
 		return 0, payloadSize(p, SizeofWriteMulti)
@@ -192,7 +198,8 @@ func (s *Session) regionWriteMulti(p []byte) (int, error) {
 		return 0, fmt.Errorf("%d writes in %d bytes: %w", count, len(writes), syscall.EINVAL)
 	}
 	for ; len(writes) > 0; writes = writes[SizeofWriteMultiEntry:] {
-		// The fields are read in place: a WriteMultiEntry whose data went to the device would be allocated.
+		// The fields are decoded in place: a WriteMultiEntry whose data goes to the device would be
+		// allocated.
 		a := RegionAccess{Offset: le.Uint64(writes), Region: le.Uint32(writes[8:]), Count: le.Uint32(writes[12:])}
 		if a.Count > 8 {
 			return 0, fmt.Errorf("%d bytes in one of many writes, at most 8 fit: %w", a.Count, syscall.EINVAL)
@@ -212,12 +219,8 @@ func (s *Session) regionWriteMulti(p []byte) (int, error) {
 }
 
 func (s *Session) irqInfo(p []byte) (int, error) {
-	if err := payloadSize(p, SizeofIRQInfo); err != nil {
-		return 0, err
-	}
 	var i IRQInfo
-	i.UnmarshalBytes(p)
-	if err := argsz(i.Argsz, SizeofIRQInfo); err != nil {
+	if err := fixed(p, SizeofIRQInfo, &i); err != nil {
 		return 0, err
 	}
 	info, err := s.irqs.info(i.Index)
@@ -243,7 +246,7 @@ func (s *Session) setIRQs(m *message) error {
 			set.Index, set.Start, set.Count, set.Flags, len(m.fds), err)
 	}
 	if d, ok := s.dev.(IRQStater); ok {
-		if set.Count == 0 { // all of them are disabled
+		if set.Count == 0 { // all vectors are disabled
 			info, err := s.irqs.info(set.Index)
 			if err != nil {
 				return err
@@ -256,12 +259,8 @@ func (s *Session) setIRQs(m *message) error {
 }
 
 func (s *Session) dmaMap(m *message) error {
-	if err := payloadSize(m.payload, SizeofDMAMap); err != nil {
-		return err
-	}
 	var d DMAMap
-	d.UnmarshalBytes(m.payload)
-	if err := argsz(d.Argsz, SizeofDMAMap); err != nil {
+	if err := fixed(m.payload, SizeofDMAMap, &d); err != nil {
 		return err
 	}
 	wrong := d.Flags&^uint32(dmaMapFlagMask) != 0 || len(m.fds) > 1
@@ -282,12 +281,8 @@ func (s *Session) dmaMap(m *message) error {
 }
 
 func (s *Session) dmaUnmap(p []byte) (int, error) {
-	if err := payloadSize(p, SizeofDMAUnmap); err != nil {
-		return 0, err
-	}
 	var d DMAUnmap
-	d.UnmarshalBytes(p)
-	if err := argsz(d.Argsz, SizeofDMAUnmap); err != nil {
+	if err := fixed(p, SizeofDMAUnmap, &d); err != nil {
 		return 0, err
 	}
 	all := d.Flags == DMAUnmapFlagAll
@@ -317,7 +312,7 @@ func (s *Session) deviceFeature(p []byte) (int, error) {
 	}
 	dev, ok := s.dev.(Featurer)
 	if !ok {
-		return 0, syscall.ENOTTY // what Linux answers for a feature that it doesn't know
+		return 0, syscall.ENOTTY // as Linux answers for an unknown feature
 	}
 	reply, err := dev.DeviceFeature(f.Flags, p[SizeofDeviceFeature:])
 	if err != nil {

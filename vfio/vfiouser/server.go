@@ -17,19 +17,22 @@ import (
 type Server struct {
 	Device Device
 
-	// Check, when not nil, decides about a client before anything of it is looked at. A client for which it returns an
-	// error is refused with that error, EACCES if it is no syscall.Errno. No other client is accepted while it runs.
+	// Check, if not nil, accepts or refuses a client before any of its messages is read. A client
+	// for which it returns an error is refused with that error, or EACCES if it is no
+	// syscall.Errno. No other client is accepted while Check runs.
 	Check func(Peer) error
 
-	// Timeout ends the connection of a client that leaves a request of ours (DMARead, DMAWrite) unanswered that long, or that
-	// does not take in a reply within it; it also bounds the negotiation. 0 means 5 s.
+	// Timeout ends the connection of a client that leaves a request of the server (DMARead,
+	// DMAWrite) unanswered for that long, or does not read a reply within it. It also limits the
+	// negotiation. 0 means 5 s.
 	Timeout time.Duration
 
-	// Handover is how long a client that finds the device taken waits for it: a VMM that is started anew may come before
-	// the end of the old one's connection has been seen, and before Detach has returned. 0 means 3 s.
+	// Handover is how long a client waits if another one is attached: a restarted VMM may connect
+	// before the server has noticed the end of the old one's connection, and before Detach has
+	// returned. 0 means 3 s.
 	Handover time.Duration
 
-	// Log gets one line when a client comes and one when it goes; nil means slog.Default.
+	// Log gets one line when a client attaches and one when it is gone. nil means slog.Default.
 	Log *slog.Logger
 
 	counters counters
@@ -37,17 +40,20 @@ type Server struct {
 
 const (
 	defaultTimeout = 5 * time.Second
-	// defaultHandover is less than QEMU waits for the answer to its VERSION.
+	// defaultHandover is less than the time that QEMU waits for the answer to its VERSION.
 	defaultHandover = 3 * time.Second
-	// acceptAgain is how long to wait where no client could be accepted, and for the first message of one that is refused.
+	// acceptAgain is the pause after a failed accept, and the time to wait for the first message of
+	// a refused client.
 	acceptAgain = 250 * time.Millisecond
-	// maxWaiting bounds the clients that are told to go away at the same time, those that Check refuses apart from those
-	// that find the device taken; more are closed unheard.
+	// maxWaiting limits the clients that are being refused at the same time, separately for those
+	// that Check refuses and those that wait for the device. Further clients are disconnected
+	// without a reply.
 	maxWaiting = 8
 )
 
-// Serve accepts clients from l until ctx ends, which closes l and the client's connection. It returns when all that
-// it started has ended and the last client is detached: nil after ctx, else why no more clients can come.
+// Serve accepts clients from l until ctx ends, which closes l and the client's connection. It
+// returns when all its goroutines have ended and the last client is detached. It returns nil after
+// ctx, else the reason why it can't accept clients.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -57,9 +63,9 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer stop()
 	defer l.Close()
 
-	seat := make(chan struct{}, 1) // filled while a client is served
+	attached := make(chan struct{}, 1) // full while a client is attached
 	waiting := make(chan struct{}, maxWaiting+1)
-	refused := make(chan struct{}, maxWaiting) // in nobody's way
+	refused := make(chan struct{}, maxWaiting) // don't count as waiting
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
@@ -89,18 +95,19 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 			var once sync.Once
 			leave := func() { once.Do(func() { <-queue }) }
 			defer leave()
-			s.receive(ctx, c, peer, no, seat, leave)
+			s.receive(ctx, c, peer, no, attached, leave)
 		})
 	}
 }
 
-// ServeConn serves one connected client until it goes or ctx ends. It closes c. Only one client may be served at a time.
+// ServeConn serves one connected client until it disconnects or ctx ends. It closes c. Only one
+// client may be served at a time.
 func (s *Server) ServeConn(ctx context.Context, c *net.UnixConn) error {
 	peer, no := s.check(c)
 	return s.receive(ctx, c, peer, no, make(chan struct{}, 1), func() {})
 }
 
-// check says who a new client is, and why it is refused if it is.
+// check returns the identity of a new client, and an error if the client is refused.
 func (s *Server) check(c *net.UnixConn) (peer Peer, no error) {
 	peer, no = peerOf(c)
 	if no == nil && s.Check != nil {
@@ -111,9 +118,9 @@ func (s *Server) check(c *net.UnixConn) (peer Peer, no error) {
 	return peer, no
 }
 
-// receive gets a new client the seat, or refuses it for the reason no or because the seat is taken, and serves it. seated is
-// called when it no longer waits.
-func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no error, seat chan struct{}, seated func()) error {
+// receive attaches a new client and serves it, or refuses it because of the error no or because
+// another client is attached. It calls admitted when the client no longer waits.
+func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no error, attached chan struct{}, admitted func()) error {
 	cn, err := newConn(c, s.timeout())
 	if err != nil {
 		c.Close()
@@ -126,7 +133,7 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no err
 	log := s.log().With("pid", peer.PID, "uid", peer.UID)
 	_ = c.SetReadDeadline(time.Now().Add(s.timeout()))
 	session := newSession(cn, s, peer, log)
-	if no == nil && !s.take(ctx, seat) {
+	if no == nil && !s.acquire(ctx, attached) {
 		no = fmt.Errorf("device has a client already: %w", syscall.EBUSY)
 	}
 	if no != nil {
@@ -135,9 +142,9 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no err
 		session.refuse(errnoOf(no))
 		return no
 	}
-	defer func() { <-seat }()
-	_ = c.SetReadDeadline(time.Now().Add(s.timeout())) // of which the wait took some
-	seated()
+	defer func() { <-attached }()
+	_ = c.SetReadDeadline(time.Now().Add(s.timeout())) // the wait took some of the time
+	admitted()
 	return session.serve()
 }
 
@@ -168,7 +175,8 @@ func (s *Session) serve() error {
 	return err
 }
 
-// refuse answers a client's VERSION with an error: at any later point QEMU 11.1 takes a refusal badly.
+// refuse answers a client's VERSION with an error. QEMU 11.1 does not handle a refusal at any later
+// point.
 func (s *Session) refuse(errno syscall.Errno) {
 	var m message
 	if _, err := s.next(&m); err != nil {
@@ -178,17 +186,18 @@ func (s *Session) refuse(errno syscall.Errno) {
 	if s.fail(m.Header, errno) != nil {
 		return
 	}
-	// QEMU hangs up by itself; where the server does so first it complains of that, before it says what the reply was.
+	// QEMU disconnects by itself. If the server did first, QEMU would report that before the
+	// reply's error.
 	_ = s.conn.sock.SetReadDeadline(time.Now().Add(acceptAgain))
 	if _, err := s.next(&m); err == nil {
 		m.closeFDs()
 	}
 }
 
-// take gets the seat, waiting a little for a client that is just leaving.
-func (s *Server) take(ctx context.Context, seat chan struct{}) bool {
+// acquire waits up to Handover for the attached client to leave.
+func (s *Server) acquire(ctx context.Context, attached chan struct{}) bool {
 	select {
-	case seat <- struct{}{}:
+	case attached <- struct{}{}:
 		return true
 	default:
 	}
@@ -199,7 +208,7 @@ func (s *Server) take(ctx context.Context, seat chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case seat <- struct{}{}:
+	case attached <- struct{}{}:
 		return true
 	case <-t.C:
 	case <-ctx.Done():
@@ -232,7 +241,8 @@ func (s *Server) log() *slog.Logger {
 	return slog.Default()
 }
 
-// temporary tells errors of accept that pass: the client has gone again, or descriptors or memory are short.
+// temporary reports whether an error of accept may pass: the client has disconnected again, or
+// descriptors or memory are short.
 func temporary(err error) bool {
 	for _, e := range []error{unix.ECONNABORTED, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EINTR} {
 		if errors.Is(err, e) {
@@ -247,7 +257,7 @@ func isErrno(err error) bool {
 	return errors.As(err, &errno)
 }
 
-// peerOf asks the kernel who is at the other end.
+// peerOf returns the credentials of the other end, as the kernel reports them.
 func peerOf(c *net.UnixConn) (Peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

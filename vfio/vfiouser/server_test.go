@@ -17,7 +17,8 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// serveAt serves srv at a path of its own and returns the path and a way to stop the server, which returns when it has.
+// serveAt serves srv at a path of its own. It returns the path and a function that stops the server
+// and waits for it.
 func serveAt(t *testing.T, srv *vfiouser.Server) (path string, stop func() error) {
 	t.Helper()
 	if srv.Log == nil {
@@ -54,7 +55,7 @@ func dial(t *testing.T, path string) *vfiouser.Client {
 	return c
 }
 
-// A client that comes while the last one is being detached waits for that.
+// A client that connects while the last one is being detached waits for that.
 func TestNextClientWaitsForTheLast(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -77,7 +78,7 @@ func TestNextClientWaitsForTheLast(t *testing.T) {
 	select {
 	case err := <-next:
 		t.Errorf("it did not wait: %v", err)
-	case <-time.After(20 * time.Millisecond): // time enough to be wrong in
+	case <-time.After(20 * time.Millisecond): // long enough for a wrong accept
 	}
 	close(gone)
 	if err := <-next; err != nil {
@@ -97,7 +98,7 @@ func TestOneClientAtATime(t *testing.T) {
 	if err := first.WriteUint32(0, 0, 5); err != nil {
 		t.Errorf("the first client was disturbed: %v", err)
 	}
-	// The next may come at once after the first has gone, and finds nothing of it.
+	// The next client may connect right after the first has disconnected, and finds no state of it.
 	for i := range 20 {
 		first.Close()
 		first = dial(t, path)
@@ -199,7 +200,7 @@ func TestClientsThatSayNothingDoNotStayInTheWay(t *testing.T) {
 			c.Close()
 			return
 		}
-		// Refused or cut off while the silent ones were in the way.
+		// It was refused, or disconnected while the silent clients occupied the queue.
 		if !errors.Is(err, syscall.EBUSY) && !errors.Is(err, vfiouser.ErrClosed) {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestStopWithAClient(t *testing.T) {
 	}
 }
 
-// A client that doesn't read its replies holds up nobody but itself.
+// A client that doesn't read its replies does not block the server's stop.
 func TestStopWithAClientThatDoesNotRead(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)
@@ -277,7 +278,7 @@ func TestListen(t *testing.T) {
 	if _, err := vfiouser.Listen(path, nil); err == nil || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("second server: %v", err)
 	}
-	// A server that died leaves its socket behind.
+	// A dead server leaves its socket behind.
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	l, err = vfiouser.Listen(path, nil)
@@ -285,7 +286,7 @@ func TestListen(t *testing.T) {
 		t.Fatalf("over a stale socket: %v", err)
 	}
 	l.Close()
-	// What is no socket is left alone.
+	// A file that is not a socket is left alone.
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}

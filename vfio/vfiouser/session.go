@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Session is one client's stay at a [Server]. Its methods may be called from any goroutine; after Detach they
-// do nothing or return [ErrClosed].
+// Session is the connection of one client to a [Server]. Its methods may be called from any
+// goroutine. After Detach they do nothing or return [ErrClosed].
 type Session struct {
 	dev  Device
 	desc Description
@@ -22,19 +22,19 @@ type Session struct {
 
 	counters *counters
 
-	out    []byte        // the reply being made
-	spare  []byte        // payload buffer, exchanged with the connection's for each request
-	queue  chan *message // requests that came while the reply to one of ours was awaited
+	out    []byte        // the reply in preparation
+	spare  []byte        // payload buffer, swapped with the connection's for each request
+	queue  chan *message // requests that arrived while a reply of the client was awaited
 	queued atomic.Int64  // bytes in queue
 }
 
-// Bounds on what a client can have queued while it owes a reply itself.
+// Limits on what a client can have queued while it owes a reply.
 const (
 	maxQueued      = 256
 	maxQueuedBytes = 2 * MaxMessageBytes
 )
 
-// Peer is who is at the other end of the socket, as the kernel says (SO_PEERCRED).
+// Peer is the process at the other end of the socket, as the kernel reports it (SO_PEERCRED).
 type Peer struct {
 	PID int32
 	UID uint32
@@ -52,28 +52,29 @@ func newSession(c *conn, srv *Server, peer Peer, log *slog.Logger) *Session {
 		spare:    make([]byte, 4096),
 		queue:    make(chan *message, maxQueued),
 	}
-	c.deflect = s.enqueue
-	c.strayReply = s.refuseReply
+	c.onRequest = s.enqueue
+	c.onStrayReply = s.refuseReply
 	return s
 }
 
-// Peer says who the client is.
+// Peer returns the client's credentials.
 func (s *Session) Peer() Peer { return s.peer }
 
-// Capabilities says what the client negotiated.
+// Capabilities returns what the client announced.
 func (s *Session) Capabilities() Capabilities { return s.caps }
 
-// Trigger raises an interrupt vector and reports whether the client listens to it. A masked vector is raised when
-// the client unmasks it. It neither blocks nor allocates.
+// Trigger signals an interrupt vector and reports whether the client has set an eventfd for it. A
+// masked vector is signalled when the client unmasks it. Trigger neither blocks nor allocates.
 func (s *Session) Trigger(index, vector uint32) bool { return s.irqs.trigger(index, vector) }
 
-// Listening reports whether the client has given an eventfd for a vector.
+// Listening reports whether the client has set an eventfd for a vector.
 func (s *Session) Listening(index, vector uint32) bool { return s.irqs.listening(index, vector) }
 
-// Close ends the client's connection, as if the client had gone.
+// Close ends the client's connection, as if the client had disconnected.
 func (s *Session) Close() { s.conn.fail(ErrClosed) }
 
-// run answers requests until the connection ends, and tells why it did: nil when the client left.
+// run answers requests until the connection ends. It returns nil if the client disconnected, else
+// the reason.
 func (s *Session) run() error {
 	var m message
 	for {
@@ -103,7 +104,8 @@ func (s *Session) run() error {
 	}
 }
 
-// next gets the next request, those queued first. own says that the payload is the session's spare buffer.
+// next returns the next request, queued ones first. own is true if the payload is the session's
+// spare buffer.
 func (s *Session) next(m *message) (own bool, err error) {
 	c := s.conn
 	for {
@@ -124,7 +126,7 @@ func (s *Session) next(m *message) (own bool, err error) {
 			return false, c.err
 		}
 		if len(s.queue) > 0 {
-			// Its reader queued a request and then gave the token back: that one is first.
+			// The last reader queued a request and then returned the token: that request is first.
 			c.token <- struct{}{}
 			continue
 		}
@@ -138,7 +140,7 @@ func (s *Session) next(m *message) (own bool, err error) {
 	}
 }
 
-// enqueue keeps a request for the goroutine in run; it is the connection's deflect.
+// enqueue queues a request for the goroutine in run. It is the connection's onRequest.
 func (s *Session) enqueue(m *message) error {
 	if s.queued.Add(int64(len(m.payload))) > maxQueuedBytes {
 		m.closeFDs()
@@ -155,10 +157,10 @@ func (s *Session) enqueue(m *message) error {
 	}
 }
 
-// refuseReply answers a reply to nothing with EINVAL, as libvfio-user does.
+// refuseReply answers a reply that matches no request with EINVAL, as libvfio-user does.
 func (s *Session) refuseReply(h Header) error { return s.fail(h, syscall.EINVAL) }
 
-// fail sends an error reply. It may be called by whoever reads, so it has a buffer of its own.
+// fail sends an error reply. The reader may call it, so it has a buffer of its own.
 func (s *Session) fail(h Header, errno syscall.Errno) error {
 	b := make([]byte, SizeofHeader)
 	r := Header{ID: h.ID, Cmd: h.Cmd, Size: SizeofHeader, Flags: FlagTypeReply | FlagError, Errno: uint32(errno)}
@@ -166,9 +168,9 @@ func (s *Session) fail(h Header, errno syscall.Errno) error {
 	return s.conn.write(b, nil)
 }
 
-// drop closes what is still queued after the connection has ended.
+// drop closes the descriptors of queued requests after the connection has ended.
 func (s *Session) drop() {
-	// A reader in DMARead may be about to queue one more.
+	// A reader in DMARead may be about to queue another request.
 	<-s.conn.token
 	s.conn.token <- struct{}{}
 	for {
@@ -181,13 +183,13 @@ func (s *Session) drop() {
 	}
 }
 
-// body returns the reply's body for n bytes, to be filled in before reply.
+// body returns the n bytes of the reply's body, to be filled in before reply.
 func (s *Session) body(n int) []byte {
 	s.out = grow(s.out, SizeofHeader+n)
 	return s.out[SizeofHeader:]
 }
 
-// reply sends the body made before, cut to n bytes, as the answer to m.
+// reply sends the first n bytes of body as the answer to m.
 func (s *Session) reply(m *message, n int, fds []int) error {
 	if !m.wantsReply() {
 		return nil
@@ -198,8 +200,9 @@ func (s *Session) reply(m *message, n int, fds []int) error {
 	return s.conn.write(b, fds)
 }
 
-// handle answers one request. An error ends the connection; what is wrong with the request alone is a reply. Descriptors that
-// nobody took are closed before the reply, so a client that has it can rely on that.
+// handle answers one request. An error ends the connection; an error of the request alone is a
+// reply. Descriptors that no handler took are closed before the reply, so the client can rely on
+// that.
 func (s *Session) handle(m *message) error {
 	n, fds, err := s.dispatch(m)
 	m.closeFDs()
@@ -215,7 +218,8 @@ func (s *Session) handle(m *message) error {
 	return s.reply(m, n, fds)
 }
 
-// attach negotiates with the client and tells the device. An error has been told to the client.
+// attach negotiates with the client and attaches it to the device. The client has been told of an
+// error.
 func (s *Session) attach() error {
 	var m message
 	_, err := s.next(&m)

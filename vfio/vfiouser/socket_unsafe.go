@@ -12,8 +12,8 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// socket is a unix stream socket that carries descriptors. Reads of headers go through recvmsg with buffers that live as
-// long as the socket, so they allocate only when descriptors arrive.
+// socket is a unix stream socket that carries descriptors. It reads headers by recvmsg with buffers
+// that live as long as the socket, so it allocates only when descriptors arrive.
 type socket struct {
 	*net.UnixConn
 	raw  syscall.RawConn
@@ -21,7 +21,8 @@ type socket struct {
 	send sendOp
 }
 
-// recvOp is one recvmsg and its result. It is reused, and its pointers lead into itself or to p.
+// recvOp is one recvmsg and its result. It is reused; its pointers point into itself or to the
+// buffer read.
 type recvOp struct {
 	msg   unix.Msghdr
 	iov   unix.Iovec
@@ -31,7 +32,7 @@ type recvOp struct {
 	try   func(fd uintptr) bool
 }
 
-// sendOp is one write that does not wait, and its result. It is reused.
+// sendOp is one non-blocking write and its result. It is reused.
 type sendOp struct {
 	p   []byte
 	n   int
@@ -39,8 +40,8 @@ type sendOp struct {
 	try func(fd uintptr) bool
 }
 
-// oobBytes holds MaxMessageFDs descriptors: a cmsghdr of 16 bytes, then 4 bytes for each. The kernel closes what doesn't
-// fit and says so by MSG_CTRUNC.
+// oobBytes is the room for MaxMessageFDs descriptors: a cmsghdr of 16 bytes, then 4 bytes each. The
+// kernel closes descriptors that don't fit and sets MSG_CTRUNC.
 const oobBytes = 16 + 4*MaxMessageFDs
 
 func newSocket(c *net.UnixConn) (*socket, error) {
@@ -55,7 +56,8 @@ func newSocket(c *net.UnixConn) (*socket, error) {
 	op.msg.Control = &op.oob[0]
 	op.try = func(fd uintptr) bool {
 		for {
-			// Raw, since it doesn't wait: told of a call that might, Go's runtime would wake its monitor first.
+			// A raw call, since it doesn't block: for a call that might, Go's runtime would wake
+			// its monitor first.
 			n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&op.msg)), unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 			switch errno {
 			case unix.EINTR:
@@ -85,7 +87,7 @@ func newSocket(c *net.UnixConn) (*socket, error) {
 	return s, nil
 }
 
-// writeNow writes as much of p as there is room for at once, which may be nothing.
+// writeNow writes as much of p as fits without waiting, which may be nothing.
 func (s *socket) writeNow(p []byte) (int, error) {
 	out := &s.send
 	out.p = p
@@ -100,8 +102,8 @@ func (s *socket) writeNow(p []byte) (int, error) {
 	return out.n, nil
 }
 
-// readWithFDs reads at most len(p) bytes and the descriptors that came on the first of them, which then belong to
-// the caller. It returns io.EOF at the end of the stream.
+// readWithFDs reads at most len(p) bytes and the descriptors that came with the first of them,
+// which then belong to the caller. It returns io.EOF at the end of the stream.
 func (s *socket) readWithFDs(p []byte) (n int, fds []int, err error) {
 	op := &s.recv
 	op.iov.Base = &p[0]
@@ -133,7 +135,7 @@ func (s *socket) readWithFDs(p []byte) (n int, fds []int, err error) {
 	return op.n, fds, nil
 }
 
-// writeWithFDs writes all of p, with the descriptors on its first byte.
+// writeWithFDs writes all of p, with the descriptors attached to its first byte.
 func (s *socket) writeWithFDs(p []byte, fds []int) error {
 	if err := s.raw.Control(raceRelease); err != nil {
 		return err

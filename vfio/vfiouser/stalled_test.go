@@ -12,8 +12,8 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// A client that sends requests without end and reads no reply fills its socket and is then cut off, whatever the replies
-// are; the next one is served.
+// A client that sends requests without end and reads no reply fills its socket and is then
+// disconnected, whatever the replies are. The next client is served.
 func TestClientThatNeverReads(t *testing.T) {
 	reply := vfiousertest.Encode(vfiouser.Header{ID: 9, Cmd: vfiouser.CmdDMARead, Flags: vfiouser.FlagTypeReply}, nil)
 	request := func(cmd uint16, payload []byte) []byte {
@@ -36,7 +36,7 @@ func TestClientThatNeverReads(t *testing.T) {
 			path, stop := serveAt(t, srv)
 			r := connect(t, path)
 			r.Negotiate()
-			// The end comes while this side still writes: both directions are full.
+			// The connection ends while this side still writes: both directions are full.
 			_ = r.Conn.SetWriteDeadline(time.Now().Add(20 * time.Second))
 			many := bytes.Repeat(c.send, 64)
 			for {
@@ -62,7 +62,8 @@ func TestClientThatNeverReads(t *testing.T) {
 	}
 }
 
-// A client that leaves the device's own request unanswered is cut off, however busy it is otherwise; the next one is served.
+// A client that leaves a request of the device unanswered is disconnected, even if it sends other
+// requests. The next client is served.
 func TestClientThatNeverAnswers(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)

@@ -2,13 +2,13 @@ package vfiouser
 
 import "sync/atomic"
 
-// Stats counts what a [Server] has seen since it was made.
+// Stats counts a [Server]'s clients and requests since it was created.
 type Stats struct {
-	Clients  uint64 // that negotiated
-	Refused  uint64 // clients turned away, and those that failed to negotiate
-	Broken   uint64 // clients whose connection ended by a breach of the protocol or an error of the socket
+	Clients  uint64 // that negotiated successfully
+	Refused  uint64 // refused, or failed to negotiate
+	Broken   uint64 // ended by a protocol violation or an error of the socket
 	Requests uint64
-	Errors   uint64 // requests that were refused
+	Errors   uint64 // answered with an error
 }
 
 type counters struct {

@@ -44,9 +44,9 @@ func (s *Sim) pass(d time.Duration) {
 	}
 }
 
-// SteadyUntil returns the time before which a Sample that begins sees nothing new; a Sample that
-// begins earlier may still see what happens during it. It returns Now if something changed during
-// the newest Sample, which may have seen only a part of the change.
+// SteadyUntil returns a time before which no Sample can begin that sees anything new: the reads of
+// such a Sample end before the next change. It returns Now if something changed during the newest
+// Sample, which may have seen only a part of the change.
 func (s *Sim) SteadyUntil() time.Duration {
 	if s.changed {
 		return s.m.Now()

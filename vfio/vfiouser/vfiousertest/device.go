@@ -8,13 +8,13 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// Device is a device in memory: its regions are byte slices, or mappings of their files. It records what it is told. The zero
-// value of all but Desc will do.
+// Device is a device in memory. Its regions are byte slices, or mappings of their files. It records
+// its calls. Only Desc must be set.
 type Device struct {
-	// Desc is what Describe answers.
+	// Desc is the result of Describe.
 	Desc vfiouser.Description
 
-	// Hooks, each used when not nil in place of the memory or in addition to the record.
+	// Hooks, if not nil, are called instead of the memory or in addition to the record.
 	OnAttach func(*vfiouser.Session) error
 	OnDetach func(*vfiouser.Session)
 	OnReset  func() error
@@ -30,14 +30,14 @@ type Device struct {
 	writes   []Write
 }
 
-// Write is one write that a [Device] has seen.
+// Write is one write that a [Device] received.
 type Write struct {
 	Region uint32
 	Offset uint64
 	Data   []byte
 }
 
-// Describe answers Desc.
+// Describe returns Desc.
 func (d *Device) Describe() vfiouser.Description { return d.Desc }
 
 // Attach records the session.
@@ -65,7 +65,7 @@ func (d *Device) Detach(s *vfiouser.Session) {
 	d.writes = nil
 }
 
-// Reset counts.
+// Reset counts the call.
 func (d *Device) Reset() error {
 	d.mu.Lock()
 	d.resets++
@@ -111,7 +111,7 @@ func (d *Device) RegionWrite(region uint32, offset uint64, p []byte) error {
 
 func (d *Device) file(region uint32) *os.File { return d.Desc.Regions[region].File }
 
-// bytes is the memory of a region, allocated at its first use.
+// bytes returns the memory of a region, allocated at its first use.
 func (d *Device) bytes(region uint32) []byte {
 	if d.memory[region] == nil {
 		d.memory[region] = make([]byte, d.Desc.Regions[region].Size)
@@ -119,41 +119,41 @@ func (d *Device) bytes(region uint32) []byte {
 	return d.memory[region]
 }
 
-// Session is the session of the client that is attached, nil if none is.
+// Session returns the session of the attached client, or nil.
 func (d *Device) Session() *vfiouser.Session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.session
 }
 
-// Counts says how often Attach, Detach and Reset were called.
+// Counts returns how often Attach, Detach and Reset were called.
 func (d *Device) Counts() (attached, detached, resets int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.attached, d.detached, d.resets
 }
 
-// Writes are the writes since the client came.
+// Writes returns the writes since the client attached.
 func (d *Device) Writes() []Write {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]Write(nil), d.writes...)
 }
 
-// MappedDevice is a Device that also keeps its client's DMA mappings, as a device that means to use them does.
+// MappedDevice is a Device that also keeps its client's DMA mappings, like a device that does DMA.
 type MappedDevice struct {
 	Device
-	// Refuse, when not 0, is what DMAMap answers.
+	// Refuse, if not 0, is the result of DMAMap.
 	Refuse syscall.Errno
 
 	dmaMu sync.Mutex
 	maps  []DMA
 }
 
-// DMA is a mapping that a [MappedDevice] was told of.
+// DMA is a mapping of a [MappedDevice].
 type DMA struct {
 	vfiouser.DMAMap
-	File *os.File // nil if none came
+	File *os.File // nil if the client sent none
 }
 
 // DMAMap records the mapping and keeps its file.
@@ -194,7 +194,7 @@ func (d *MappedDevice) Detach(s *vfiouser.Session) {
 	d.Device.Detach(s)
 }
 
-// Mappings are the mappings there are.
+// Mappings returns the current mappings.
 func (d *MappedDevice) Mappings() []DMA {
 	d.dmaMu.Lock()
 	defer d.dmaMu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// CheckLeaks fails the test when it leaves descriptors or goroutines behind. It must be called first, before the test
-// starts anything, in a test that is not parallel to others.
+// CheckLeaks fails the test if it leaves descriptors or goroutines behind. It must be called before
+// the test starts anything, in a test that does not run in parallel with others.
 func CheckLeaks(t testing.TB) {
 	t.Helper()
 	warmUp(t)
 	fds, goroutines := Descriptors(t), runtime.NumGoroutine()
 	t.Cleanup(func() {
-		// Goroutines that have been told to end need a moment to do so.
-		deadline := time.Now().Add(patience)
+		// Goroutines that were told to end need a moment to do so.
+		deadline := time.Now().Add(testTimeout)
 		for len(Descriptors(t)) > len(fds) || runtime.NumGoroutine() > goroutines {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 1<<20)
@@ -31,7 +31,7 @@ func CheckLeaks(t testing.TB) {
 	})
 }
 
-// warmUp has the runtime open what it keeps open, such as its poller.
+// warmUp makes the runtime open descriptors that it keeps, such as its poller.
 func warmUp(t testing.TB) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -41,7 +41,7 @@ func warmUp(t testing.TB) {
 	w.Close()
 }
 
-// Descriptors are this process's open descriptors and what they lead to.
+// Descriptors returns this process's open descriptors and their targets.
 func Descriptors(t testing.TB) map[string]string {
 	t.Helper()
 	const dir = "/proc/self/fd"
@@ -51,7 +51,7 @@ func Descriptors(t testing.TB) map[string]string {
 	}
 	open := make(map[string]string)
 	for _, e := range entries {
-		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil { // not the one that read the directory
+		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil { // except the one that read the directory
 			open[e.Name()] = target
 		}
 	}

@@ -34,14 +34,14 @@ func Sockets(t testing.TB) (a, b *net.UnixConn) {
 	return conns[0], conns[1]
 }
 
-// Serve has a server with dev serve one end of a socket pair, and returns the other. At the end of the test the server is stopped
-// and has returned.
+// Serve serves dev on one end of a socket pair, and returns the other end. At the end of the test
+// it stops the server and waits for it.
 func Serve(t testing.TB, dev vfiouser.Device) *net.UnixConn {
 	t.Helper()
 	return ServeWith(t, &vfiouser.Server{Device: dev})
 }
 
-// ServeWith is Serve with a server of the test's own making. Its log is silenced if it has none.
+// ServeWith is Serve with a given server. It silences a server without a log.
 func ServeWith(t testing.TB, srv *vfiouser.Server) *net.UnixConn {
 	t.Helper()
 	if srv.Log == nil {
@@ -61,7 +61,7 @@ func ServeWith(t testing.TB, srv *vfiouser.Server) *net.UnixConn {
 	return client
 }
 
-// Client returns a client of dev, served in this process. Both end with the test.
+// Client returns a client of dev, which is served in this process. Both end with the test.
 func Client(t testing.TB, dev vfiouser.Device) *vfiouser.Client {
 	t.Helper()
 	c, err := vfiouser.NewClient(context.Background(), Serve(t, dev), vfiouser.ClientOptions{})
@@ -72,7 +72,8 @@ func Client(t testing.TB, dev vfiouser.Device) *vfiouser.Client {
 	return c
 }
 
-// Memfd returns a sealed file of size bytes for a region to be mapped, closed at the end of the test.
+// Memfd returns a sealed file of size bytes for a mappable region. It is closed at the end of the
+// test.
 func Memfd(t testing.TB, size int64) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("vfiousertest", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

@@ -14,11 +14,12 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// patience is how long a peer waits for bytes before its test fails: it ends a test that hangs, nothing else.
-const patience = 20 * time.Second
+// testTimeout is how long a peer waits for bytes before its test fails. It only ends a test that
+// hangs.
+const testTimeout = 20 * time.Second
 
-// Raw is one end of a connection that sends and receives any bytes. Its methods fail the test on an error that they don't
-// return.
+// Raw is one end of a connection that sends and receives any bytes. Its methods fail the test on an
+// error that they don't return.
 type Raw struct {
 	t    testing.TB
 	Conn *net.UnixConn
@@ -34,7 +35,7 @@ func RawClient(t testing.TB, dev vfiouser.Device) *Raw {
 	return NewRaw(t, Serve(t, dev))
 }
 
-// Negotiated is RawClient after a VERSION without capabilities.
+// Negotiated is RawClient with a VERSION without capabilities already sent and answered.
 func Negotiated(t testing.TB, dev vfiouser.Device) *Raw {
 	t.Helper()
 	r := RawClient(t, dev)
@@ -42,7 +43,7 @@ func Negotiated(t testing.TB, dev vfiouser.Device) *Raw {
 	return r
 }
 
-// Negotiate sends a VERSION and wants a reply.
+// Negotiate sends a VERSION and expects a reply.
 func (r *Raw) Negotiate() {
 	r.t.Helper()
 	if _, errno := r.Request(vfiouser.CmdVersion, []byte{0, 0, 0, 0}); errno != 0 {
@@ -50,14 +51,14 @@ func (r *Raw) Negotiate() {
 	}
 }
 
-// Message is a whole message.
+// Message is a complete message.
 type Message struct {
 	vfiouser.Header
 	Payload []byte
 	FDs     []int // closed at the end of the test
 }
 
-// Encode returns the bytes of a message whose size is right.
+// Encode returns the bytes of a message and sets the header's size.
 func Encode(h vfiouser.Header, payload []byte) []byte {
 	b := make([]byte, vfiouser.SizeofHeader+len(payload))
 	h.Size = uint32(len(b))
@@ -66,10 +67,10 @@ func Encode(h vfiouser.Header, payload []byte) []byte {
 	return b
 }
 
-// SendBytes sends bytes as they are, the descriptors on the first.
+// SendBytes sends bytes as they are, with the descriptors attached to the first.
 func (r *Raw) SendBytes(b []byte, fds ...int) {
 	r.t.Helper()
-	_ = r.Conn.SetWriteDeadline(time.Now().Add(patience))
+	_ = r.Conn.SetWriteDeadline(time.Now().Add(testTimeout))
 	n, err := unixmsg.Write(r.Conn, b, fds...)
 	if err == nil && n < len(b) {
 		_, err = r.Conn.Write(b[n:])
@@ -79,7 +80,7 @@ func (r *Raw) SendBytes(b []byte, fds ...int) {
 	}
 }
 
-// Send sends a message with a new id, which it returns.
+// Send sends a message with a new ID, which it returns.
 func (r *Raw) Send(cmd uint16, flags uint32, payload []byte, fds ...int) uint16 {
 	r.t.Helper()
 	r.id++
@@ -98,7 +99,7 @@ func (r *Raw) Receive() Message {
 }
 
 func (r *Raw) receive() (m Message, err error) {
-	_ = r.Conn.SetReadDeadline(time.Now().Add(patience))
+	_ = r.Conn.SetReadDeadline(time.Now().Add(testTimeout))
 	head := make([]byte, vfiouser.SizeofHeader)
 	oob := make([]byte, 512)
 	n, oobn, _, _, err := r.Conn.ReadMsgUnix(head, oob)
@@ -124,7 +125,7 @@ func (r *Raw) receive() (m Message, err error) {
 	return m, err
 }
 
-// Reply receives the next message and checks that it is the reply to request id of cmd.
+// Reply receives the next message and checks that it is the reply to request id of command cmd.
 func (r *Raw) Reply(cmd, id uint16) Message {
 	r.t.Helper()
 	m := r.Receive()
@@ -144,7 +145,7 @@ func (r *Raw) Request(cmd uint16, payload []byte, fds ...int) ([]byte, syscall.E
 	return m.Payload, syscall.Errno(m.Errno)
 }
 
-// RequestMessage is Request with the whole reply.
+// RequestMessage is Request that returns the whole reply.
 func (r *Raw) RequestMessage(cmd uint16, payload []byte, fds ...int) Message {
 	r.t.Helper()
 	return r.Reply(cmd, r.Send(cmd, vfiouser.FlagTypeCommand, payload, fds...))
