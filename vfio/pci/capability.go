@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// capabilities appends the capabilities to the list, each at the next multiple of 4.
+// capabilities lays out the list of capabilities, each at the next multiple of 4.
 func (s *Space) capabilities() error {
 	f := &s.function
 	next := headerBytes
@@ -50,7 +50,7 @@ func (s *Space) capabilities() error {
 	return nil
 }
 
-// layPM: D0 and D3hot, and no reset on the way back.
+// layPM lays out power management: D0 and D3hot, without a reset on the return to D0.
 func (s *Space) layPM() {
 	le.PutUint16(s.value[s.pm+pmCapabilities:], pmVersion3)
 	le.PutUint16(s.value[s.pm+pmControl:], pmNoSoftReset)
@@ -63,7 +63,7 @@ func (s *Space) layExpress(e Express) error {
 		return fmt.Errorf("PCI Express link of generation %d with %d lanes", speed, width)
 	}
 	at := s.express
-	le.PutUint16(s.value[at+expFlags:], expVersion2) // device type 0: endpoint
+	le.PutUint16(s.value[at+expFlags:], expVersion2) // device type 0 is an endpoint
 
 	const (
 		payload256  = 1
@@ -77,7 +77,7 @@ func (s *Space) layExpress(e Express) error {
 		devCtl |= expDevCtlFLR
 	}
 	le.PutUint32(s.value[at+expDevCap:], devCap)
-	le.PutUint16(s.value[at+expDevCtl:], 0x2810) // no phantom functions, no auxiliary power
+	le.PutUint16(s.value[at+expDevCtl:], 0x2810) // after power-on: relaxed order, no snoop, reads of 512 bytes
 	le.PutUint16(s.writable[at+expDevCtl:], devCtl)
 	le.PutUint16(s.clearable[at+expDevSta:], expDevStaErrors)
 

@@ -6,34 +6,35 @@ import (
 	"math/bits"
 )
 
-// Function describes a PCI function. What is left out is absent.
+// Function describes a PCI function. Zero fields are absent.
 type Function struct {
 	VendorID          uint16
 	DeviceID          uint16
 	SubsystemVendorID uint16
 	SubsystemID       uint16
 	Revision          uint8
-	// Class is the 24-bit class code: class, subclass and programming interface, the class highest.
+	// Class is the 24-bit class code: class, subclass and programming interface, from the highest
+	// byte to the lowest.
 	Class uint32
 
-	// BARs are the memory BARs; a 64-bit one takes the next number too, which must be empty.
+	// BARs are the memory BARs. A 64-bit BAR occupies the next number too, which must be empty.
 	BARs [NumBARs]BAR
 
 	// InterruptPin is 1 to 4 for INTA to INTD, 0 for a function without INTx.
 	InterruptPin uint8
 
-	// Extended gives the space its 4096 bytes, otherwise it has 256.
+	// Extended makes the space 4096 bytes long instead of 256.
 	Extended bool
 
-	// Capabilities, listed in this order.
+	// The capabilities are listed in this order.
 	PowerManagement bool
 	Express         *Express
 	MSI             *MSI
 	MSIX            *MSIX
 }
 
-// BAR is a memory BAR. Size is a power of two, at least 16 bytes and, unless it is a 64-bit BAR, at most 2 GiB; 0 means
-// absent.
+// BAR is a memory BAR. Size is a power of two, at least 16 bytes, and at most 2 GiB unless the BAR
+// is 64-bit; 0 means absent.
 type BAR struct {
 	Size         uint64
 	Is64         bool
@@ -42,20 +43,23 @@ type BAR struct {
 
 // Express is the capability of a PCI Express endpoint, version 2.
 type Express struct {
-	// LinkSpeed is a generation from 1 (2.5 GT/s) to 6, LinkWidth a number of lanes. 0 means 1.
+	// LinkSpeed is a generation from 1 (2.5 GT/s) to 6. LinkWidth is the number of lanes. 0 means
+	// 1.
 	LinkSpeed, LinkWidth uint8
-	// FunctionReset offers function level reset; software that asks for it makes Write report [ChangeFunctionReset].
+	// FunctionReset offers function-level reset. Write reports [ChangeFunctionReset] if software
+	// requests one.
 	FunctionReset bool
 }
 
-// MSI is the MSI capability, with a 64-bit address. Vectors is a power of two from 1 to 32. Masking adds a mask and a
-// pending bit for each.
+// MSI is the MSI capability with a 64-bit address. Vectors is a power of two from 1 to 32. Masking
+// adds a mask bit and a pending bit for each vector.
 type MSI struct {
 	Vectors int
 	Masking bool
 }
 
-// MSIX is the MSI-X capability: where its table of 16-byte entries and its pending bits lie. Offsets are multiples of 8.
+// MSIX is the MSI-X capability, with the positions of its table of 16-byte entries and of its
+// pending bits. Offsets are multiples of 8.
 type MSIX struct {
 	Vectors     int // 1 to 2048
 	TableBAR    int
@@ -66,7 +70,7 @@ type MSIX struct {
 
 var le = binary.LittleEndian
 
-// New lays out a function's configuration space, in its state after power-on.
+// New lays out a function's configuration space in its state after power-on.
 func New(f Function) (*Space, error) {
 	s := &Space{function: f, value: make([]byte, SpaceBytes)}
 	if f.Extended {
@@ -98,15 +102,15 @@ func (s *Space) header() {
 	le.PutUint16(s.writable[Command:], commandWritable)
 	le.PutUint16(s.clearable[Status:], statusClearable)
 	le.PutUint32(s.value[RevisionID:], f.Class<<8|uint32(f.Revision))
-	s.writable[CacheLineSize] = 0xff // has no effect in PCI Express, but may be written
+	s.writable[CacheLineSize] = 0xff // has no effect in PCI Express, but is writable
 	le.PutUint16(s.value[SubsystemVendorID:], f.SubsystemVendorID)
 	le.PutUint16(s.value[SubsystemID:], f.SubsystemID)
 	s.value[InterruptPin] = f.InterruptPin
 	s.writable[InterruptLine] = 0xff
 }
 
-// bars lays out the base address registers. Their sizing protocol (write ones, read back) needs no code: the bits below the size
-// are not writable and read as zero, but for the type bits.
+// bars lays out the base address registers. The sizing protocol (write ones, read back) needs no
+// code: the bits below the size are not writable and read as zero, except for the type bits.
 func (s *Space) bars() error {
 	for i := 0; i < NumBARs; i++ {
 		b := s.function.BARs[i]

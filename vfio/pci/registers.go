@@ -27,7 +27,7 @@ const (
 	ExtendedSpaceBytes = 4096
 )
 
-// NumBARs is how many base address registers a header of type 0 has.
+// NumBARs is the number of base address registers in a header of type 0.
 const NumBARs = 6
 
 // Bits of Command.
@@ -93,8 +93,8 @@ const (
 	msiMaskingBytes = 24
 
 	msiEnable    = 1 << 0
-	msiQueueMask = 7 << 1 // vectors possible, as a power of two
-	msiQueueSize = 7 << 4 // vectors given, as a power of two
+	msiQueueMask = 7 << 1 // vectors that the function supports, as a power of two
+	msiQueueSize = 7 << 4 // vectors that software allocated, as a power of two
 	msi64        = 1 << 7
 	msiMaskBit   = 1 << 8
 )

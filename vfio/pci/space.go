@@ -78,7 +78,7 @@ func (s *Space) check(offset uint64, n int) error {
 	return nil
 }
 
-// owner tells what register a byte belongs to.
+// owner returns the register that a byte belongs to.
 func (s *Space) owner(at int) Change {
 	in := func(start, size int) bool { return start != 0 && at >= start && at < start+size }
 	switch {
@@ -96,7 +96,8 @@ func (s *Space) owner(at int) Change {
 	return 0
 }
 
-// functionReset tells whether a function level reset was asked for; the bit reads as zero always.
+// functionReset reports whether software requested a function-level reset. The bit always reads as
+// zero.
 func (s *Space) functionReset() Change {
 	if s.express == 0 {
 		return 0
