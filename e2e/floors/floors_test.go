@@ -66,6 +66,8 @@ var rules = []rule{
 	{[]string{"mediator/vgpu", "mediator/vm"}, []string{"ptx"}, "the process that serves the device parses no guest code"},
 	{[]string{"mediator/vgpu"}, []string{"gpu"}, "the process that serves the device touches no GPU"},
 	{[]string{"mediator/executor/preemption"}, []string{"clock", "os"}, "what remains of a launch is a pure function of what was read back"},
+	{[]string{"mediator/scheduler", "mediator/launchqueue"}, []string{"mediator/daemon", "mediator/executor"}, "scheduling works without the daemon, over a model of executors"},
+	{[]string{"mediator/launchqueue"}, []string{"clock", "net", "os"}, "a queue is given the time and does no I/O"},
 	{[]string{"mediator/ipc/slotstate"}, []string{"clock"}, "a launch's states are given the time"},
 	{[]string{"guestagent/preempt"}, []string{"net"}, "PTX in, PTX out"},
 	{[]string{"cmd/vgpu-hook"}, []string{"mediator/libvirt", "mediator/libvirt/qmp"}, "libvirt waits for its hook, which would wait for libvirt"},

@@ -1,0 +1,69 @@
+package scheduler
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/fairshare"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
+)
+
+// BenchmarkTurn is how long a launch waits for its turn on a GPU that is free: from
+// the executor's word to the daemon's, by way of the bell and back.
+func BenchmarkTurn(b *testing.B) {
+	for _, policy := range []string{"fifo", "hpf"} {
+		b.Run(policy, func(b *testing.B) {
+			s := newScene(b)
+			s.sched.o.Clock = clock.Real{}
+			g := s.join(1, 1, 1)
+			if err := s.sched.SetPolicy(policy); err != nil {
+				b.Fatal(err)
+			}
+			s.sched.Changed(0)
+			s.sched.Listen(g)
+			b.ReportAllocs()
+			for b.Loop() {
+				now := clock.Real{}.Now()
+				c, ok := g.o.Page.Claim(0, &ipc.Stub{Arrived: now})
+				if !ok {
+					b.Fatal("no stub")
+				}
+				for c.State() != slotstate.ToRun {
+					runtime.Gosched()
+				}
+				c.Start(now)
+				c.Finish(time.Microsecond)
+			}
+			s.leave(0)
+		})
+	}
+}
+
+// BenchmarkDecide is what the daemon computes for one launch that arrives and ends
+// among the launches of eight guests, without being woken.
+func BenchmarkDecide(b *testing.B) {
+	s := newScene(b)
+	for id := range fairshare.GuestID(8) {
+		s.join(id+1, 1, uint16(id+1))
+	}
+	if err := s.sched.SetPolicy("hpf"); err != nil {
+		b.Fatal(err)
+	}
+	s.sched.Changed(0)
+	for _, g := range s.guests {
+		s.submit(g, ipc.Stub{Form: 1, Evictable: true})
+	}
+	s.sched.LaunchesChanged()
+	urgent := s.guests[3]
+	b.ReportAllocs()
+	for b.Loop() {
+		c := s.submit(urgent, ipc.Stub{Priority: 9})
+		s.sched.LaunchesChanged()
+		c.Start(s.clock.Now())
+		c.Finish(time.Microsecond)
+		s.sched.LaunchesChanged()
+	}
+}

@@ -1,0 +1,297 @@
+package scheduler
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/fairshare"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/suspend"
+)
+
+// Executors are the processes that carry out one guest's commands, as the scheduler sees them.
+// [PageExecutors] is the implementation over a guest's control page. A simulation has its own; it
+// must not call the scheduler from a method.
+type Executors interface {
+	// Activity returns what the guest's contexts have done, and what they have under way at now.
+	Activity(now time.Duration) Activity
+	// Outstanding returns how many commands of a context, 0 to ipc.MaxContexts-1, were given to
+	// the GPU and have not ended.
+	Outstanding(context int) uint64
+	// Groups calls f with each channel group of the GPU that the guest's contexts are now.
+	Groups(f func(accounting.GroupID))
+	// Generation changes when a context or channel came or went.
+	Generation() uint64
+	// Publish tells the executors what holds for them from now on.
+	Publish(o Orders)
+}
+
+// Activity is what a guest's contexts have done and what they have under way.
+type Activity struct {
+	Contexts int // contexts that exist
+	Grouped  int // contexts whose channel group is known
+	Working  int // contexts that have work
+	// Outstanding counts commands on the GPU; a context that fills memory counts as one.
+	Outstanding uint64
+	// Backlog reports whether commands wait that were not given to the GPU.
+	Backlog  bool
+	Counters ipc.Counters // sums over all contexts
+	// Worked is for how long the contexts had commands on the GPU, in all; 0 if that is unknown.
+	Worked time.Duration
+}
+
+// Orders are what the scheduler tells a guest's executors.
+type Orders struct {
+	// Heartbeat is when the daemon last showed that it is alive; 0 is never.
+	Heartbeat time.Duration
+	Suspend   bool // stop giving commands to the GPU
+	// Mode is how launches are treated, BusyWait whether to poll rather than sleep while a kernel
+	// may be told to leave, and PollLimit how long to poll in one wait for a launch.
+	Mode      ipc.Mode
+	BusyWait  bool
+	PollLimit time.Duration
+	Bill      ipc.Bill
+	Terms     ipc.Terms
+}
+
+// Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has
+// the implementation.
+type Controller interface {
+	// Set changes the desired state of all of the guest's contexts.
+	Set(suspend.Wish)
+	// Doubt says that the daemon stood still, so that executors may have changed the state.
+	Doubt()
+}
+
+// GuestOptions describe a guest. Page or Executors must be set.
+type GuestOptions struct {
+	Name string
+	// PID is the process whose children the guest's executors are. 0 believes what the control
+	// page says about processes.
+	PID int
+	// TimeLimit is how long a kernel may run; 0 is no limit.
+	TimeLimit time.Duration
+	// Terms are what the guest is granted, and Bill what it was charged by an earlier daemon.
+	Terms ipc.Terms
+	Bill  ipc.Bill
+	// Page is the guest's control page. It must stay open until Remove has returned. Without a
+	// page there are no launch slots and no records of work.
+	Page *ipc.Page
+	// Executors, if set, takes the place of what the page says about contexts.
+	Executors Executors
+	// Controller, if set, controls the guest's contexts on the hardware.
+	Controller Controller
+}
+
+// Guest is the scheduler's half of a guest. Its exported methods may be called from any
+// goroutine; they take mu alone.
+type Guest struct {
+	o GuestOptions
+	// id and number are set by Add and guarded by the scheduler's roster lock.
+	id     fairshare.GuestID
+	number int // among the guests of its GPU, from 1 on
+
+	removed    chan struct{} // closed by Remove
+	listening  sync.WaitGroup
+	generation atomic.Uint64 // of the executors, when Heartbeat last saw it
+
+	work workReader // used by the watcher's goroutine alone
+
+	// The scheduler's mu guards these: the channel groups that are taken to be the guest's,
+	// whether it claimed one that is another guest's, and its recent history.
+	owned     []accounting.GroupID
+	contested bool
+	recent    recent
+
+	mu     sync.Mutex
+	orders Orders // with Bill and Terms
+	since  time.Duration
+	// reported is the longest suspended time that Status has returned.
+	reported        time.Duration
+	active          bool
+	share, entitled float64
+}
+
+// NewGuest returns a guest that no scheduler knows yet.
+func NewGuest(o GuestOptions) *Guest {
+	g := &Guest{o: o, removed: make(chan struct{})}
+	if g.o.Executors == nil {
+		g.o.Executors = PageExecutors{o.Page}
+	}
+	g.orders.Bill, g.orders.Terms = o.Bill, o.Terms
+	if o.Page != nil {
+		g.orders.Mode, g.orders.BusyWait = o.Page.Mode(), o.Page.Spins() // until a scheduler says otherwise
+	}
+	return g
+}
+
+// ID returns the guest's identifier at its scheduler, 0 before Add.
+func (g *Guest) ID() fairshare.GuestID { return g.id }
+
+// publish tells the executors what holds.
+//
+// Preconditions: g.mu is held.
+func (g *Guest) publish() { g.o.Executors.Publish(g.orders) }
+
+// Terms returns what the guest is granted.
+func (g *Guest) Terms() ipc.Terms {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.orders.Terms
+}
+
+// SetTerms changes what the guest is granted from the next decision on.
+func (g *Guest) SetTerms(t ipc.Terms) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.orders.Terms = t
+	g.publish()
+}
+
+// Bill returns what the guest was charged. A suspension counts once it has ended.
+func (g *Guest) Bill() ipc.Bill {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.orders.Bill
+}
+
+// charge adds GPU time to the bill.
+func (g *Guest) charge(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.orders.Bill.Used += d
+	g.publish()
+}
+
+// chargeEviction adds an eviction for the guest's sake to the bill.
+func (g *Guest) chargeEviction(cost time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.orders.Bill.Caused++
+	g.orders.Bill.Charged += cost
+	g.publish()
+}
+
+// SetSuspended carries out a verdict at now, an instant of the host's clock. It reports whether
+// the verdict was a new one.
+func (g *Guest) SetSuspended(suspend bool, now time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	changed := suspend != g.orders.Suspend
+	if changed && suspend {
+		g.since = now
+		g.orders.Bill.Suspensions++
+	} else if changed {
+		g.orders.Bill.Suspended += now - g.since
+	}
+	g.orders.Suspend = suspend
+	g.heartbeat(now)
+	g.publish()
+	return changed
+}
+
+// stoodStill is how long the daemon may have been silent without a doubt that the guest's
+// executors have followed its orders all the while. They don't after ipc.SuspensionLimit, and both
+// sides may be late to look at the time that they go by.
+const stoodStill = ipc.SuspensionLimit / 2
+
+// Heartbeat shows the executors that the daemon is alive at now, an instant of the host's clock.
+func (g *Guest) Heartbeat(now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.heartbeat(now) {
+		g.publish()
+	}
+}
+
+// heartbeat notes that the daemon is alive at now, and reports whether that is news. If the daemon
+// stood still, the controller no longer relies on what it did to the guest's contexts.
+//
+// Preconditions: g.mu is held.
+func (g *Guest) heartbeat(now time.Duration) bool {
+	before := g.orders.Heartbeat
+	if now <= before {
+		return false // another goroutine was faster
+	}
+	g.orders.Heartbeat = now
+	if before != 0 && now-before > stoodStill && g.o.Controller != nil {
+		g.o.Controller.Doubt()
+	}
+	return true
+}
+
+// setLaunchMode changes how the executors treat launches.
+func (g *Guest) setLaunchMode(mode ipc.Mode, busyWait bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.orders.Mode, g.orders.BusyWait = mode, busyWait
+	g.publish()
+}
+
+// setPollLimit changes how long the executors may poll in a wait.
+func (g *Guest) setPollLimit(limit time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.orders.PollLimit = limit
+	g.publish()
+}
+
+// launchMode returns how the executors were told to treat launches.
+func (g *Guest) launchMode() (mode ipc.Mode, busyWait bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.orders.Mode, g.orders.BusyWait
+}
+
+// Suspended reports whether the newest verdict suspends the guest.
+func (g *Guest) Suspended() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.orders.Suspend
+}
+
+// suspendedSince returns when the present suspension began, if there is one.
+func (g *Guest) suspendedSince() (at time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.since, g.orders.Suspend
+}
+
+// setShare notes what the last round showed.
+func (g *Guest) setShare(active bool, share, entitled float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.active, g.share, g.entitled = active, share, entitled
+}
+
+// GuestStatus is what there is to report about a guest.
+type GuestStatus struct {
+	Terms ipc.Terms
+	// Bill includes the present suspension. None of its sums ever goes back.
+	Bill              ipc.Bill
+	Active, Suspended bool
+	// Share is the guest's part of the GPU time that all guests used lately, and Entitled the
+	// part that its terms entitle it to among the active guests.
+	Share, Entitled float64
+	Activity        Activity
+	Groups          []accounting.GroupID
+}
+
+// Status returns what there is to report about the guest at now. Its page must stay open meanwhile.
+func (g *Guest) Status(now time.Duration) GuestStatus {
+	s := GuestStatus{Activity: g.o.Executors.Activity(now)}
+	g.o.Executors.Groups(func(id accounting.GroupID) { s.Groups = append(s.Groups, id) })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.Terms, s.Bill = g.orders.Terms, g.orders.Bill
+	s.Active, s.Suspended, s.Share, s.Entitled = g.active, g.orders.Suspend, g.share, g.entitled
+	if g.orders.Suspend {
+		s.Bill.Suspended += now - g.since
+	}
+	// now may be from before a wait for mu.
+	g.reported = max(g.reported, s.Bill.Suspended)
+	s.Bill.Suspended = g.reported
+	return s
+}

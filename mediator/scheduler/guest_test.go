@@ -1,0 +1,33 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSuspensionsAreACounter: for how long a guest was suspended never becomes less, whoever
+// asked with an instant of before.
+func TestSuspensionsAreACounter(t *testing.T) {
+	s := newScene(t)
+	g := s.join(1, 1, 1)
+	last := time.Duration(0)
+	for _, step := range []struct {
+		what string
+		do   func() time.Duration
+	}{
+		{"before it was held", func() time.Duration { g.SetSuspended(true, 100*ms); return g.Status(90 * ms).Bill.Suspended }},
+		{"held", func() time.Duration { return g.Status(200 * ms).Bill.Suspended }},
+		{"asked earlier", func() time.Duration { return g.Status(150 * ms).Bill.Suspended }},
+		{"let run before it was asked", func() time.Duration { g.SetSuspended(false, 190*ms); return g.Status(210 * ms).Bill.Suspended }},
+		{"held again", func() time.Duration { g.SetSuspended(true, 300*ms); return g.Status(400 * ms).Bill.Suspended }},
+	} {
+		got := step.do()
+		if got < last {
+			t.Errorf("%s: %v after %v", step.what, got, last)
+		}
+		last = got
+	}
+	if last != 190*ms {
+		t.Errorf("suspended for %v", last)
+	}
+}

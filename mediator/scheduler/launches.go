@@ -1,0 +1,303 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"vgpud/accounting"
+	"vgpud/fairshare"
+	"vgpud/gpu"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/launchqueue"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// launches is what a scheduler knows of single launches. The scheduler's mu guards it.
+type launches struct {
+	queue     launchqueue.Queue
+	evictions launchqueue.Evictions
+	ledger    fairshare.Ledger
+	predictor launchqueue.Predictor
+	// byKernel reports whether launches wait for verdicts. changed is closed when that changes.
+	byKernel bool
+	changed  chan struct{}
+	timers   timers
+	// evictionDeadline is how long a kernel may take to leave the GPU; 0 is no limit.
+	evictionDeadline time.Duration
+	busyWait         busyWait
+	slots            []launchqueue.Guest // reused by readLaunches
+}
+
+// evictAgain is after how long a launch is told again to leave that was on its way to the GPU.
+const evictAgain = 50 * time.Microsecond
+
+// checkAgain is after how long to read again what should have been done by now.
+const checkAgain = time.Millisecond
+
+// LaunchesChanged reads the guests' launch slots, and tells the policy of every launch that arrived,
+// ended or left the GPU. It is called when a guest's executors have changed a slot.
+func (s *Scheduler) LaunchesChanged() { s.locked(s.readLaunches) }
+
+// readLaunches reads the guests' launch slots, and tells the policy of one event after the other.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) readLaunches(guests []*Guest) {
+	s.readSlots(guests)
+	for {
+		ev, ok := s.launches.queue.Next()
+		if !ok {
+			return
+		}
+		// A policy about guests is asked at the ends of phases. Only what it has evicted itself is
+		// news to it.
+		if !s.launches.byKernel && ev.Kind != fairshare.Evicted {
+			continue
+		}
+		s.observe(guests, &accounting.Phase{})
+		s.decide(guests, ev)
+	}
+}
+
+// readSlots reads the guests' launch slots.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) readSlots(guests []*Guest) {
+	l := &s.launches
+	l.slots = l.slots[:0]
+	wait := s.waitsBusily()
+	for _, g := range guests {
+		mode, was := g.launchMode()
+		if was != wait {
+			g.setLaunchMode(mode, wait)
+		}
+		if g.o.Page != nil {
+			l.slots = append(l.slots, launchqueue.Guest{
+				ID: g.id, Name: g.o.Name, Slots: g.o.Page, Mode: mode,
+				Ceiling: g.Terms().PriorityCeiling, TimeLimit: min(g.o.TimeLimit, launchqueue.MaxDuration),
+			})
+		}
+	}
+	now := s.o.Clock.Now()
+	l.queue.Read(now, l.slots, func(c launchqueue.Change) { s.launchChanged(guests, c) })
+	if l.queue.RetryEvictions(s.o.Clock.Now()) {
+		l.timers.readBy(s.o.Clock.Now() + evictAgain)
+	}
+	s.scheduleCheck()
+}
+
+// scheduleCheck sets the timer for launches that may be stalled.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) scheduleCheck() {
+	if at, ok := s.launches.queue.NextCheck(); ok {
+		s.launches.timers.readBy(max(at, s.o.Clock.Now()+checkAgain))
+	}
+}
+
+// setEvictionDeadline changes how long a kernel may take to leave the GPU.
+func (l *launches) setEvictionDeadline(d time.Duration) {
+	l.evictionDeadline = d
+	l.queue.SetEvictionDeadline(d)
+}
+
+// deadline returns by when a launch that is told now to leave must have left; 0 is never. While other
+// commands are on the GPU, the launch may have to wait until it is on itself and sees that it is to
+// leave: for each of them as long as a kernel of that guest may run.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) deadline(guests []*Guest, l *launchqueue.Launch, now time.Duration) time.Duration {
+	in := s.launches.evictionDeadline
+	if in <= 0 {
+		return 0
+	}
+	for _, g := range guests {
+		for i := range ipc.MaxContexts {
+			n := min(g.o.Executors.Outstanding(i), mostOutstanding)
+			if g.id == l.Guest && i == l.Slot().Context && n > 0 {
+				n-- // itself
+			}
+			if n == 0 {
+				continue
+			}
+			if g.o.TimeLimit <= 0 {
+				return 0
+			}
+			in = min(in+time.Duration(n)*min(g.o.TimeLimit, launchqueue.MaxDuration), launchqueue.MaxDuration)
+		}
+	}
+	return now + in
+}
+
+// mostOutstanding bounds how many commands of a context can be on the GPU.
+const mostOutstanding = abi.MaxChannels * gpu.OutcomesKept
+
+// launchChanged accounts for what happened to a launch.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
+	ls, l := &s.launches, c.Launch
+	attrs := []any{"gpu", s.o.Name, "guest", l.GuestName, "kernel", fmt.Sprintf("%016x", l.Slot().Kernel)}
+	switch c.Kind {
+	case launchqueue.Appeared:
+		ls.predictor.Predict(l)
+	case launchqueue.Left:
+		if c.Took > 0 {
+			ls.evictions.Add(c.Took)
+			ls.predictor.Evicted(l, c.Took)
+		}
+		s.settleEviction(guests, l, min(c.Took, mostCharged))
+	case launchqueue.Unresponsive:
+		// What it costs from here on is its own guest's, and not charged to the guest that it was
+		// evicted for.
+		s.settleEviction(guests, l, 0)
+		ls.ledger.Asked(fairshare.Verdict{Action: fairshare.Evict, Guest: l.Guest, Launch: l.ID, For: l.Guest})
+		s.o.Log.Warn("kernel does not leave the GPU when told", attrs...)
+	case launchqueue.TurnUnused:
+		s.settleEviction(guests, l, 0)
+		if g := guestWith(guests, l.Guest); g != nil && c.Took > 0 {
+			ls.ledger.Idled(l.Guest, c.Took)
+			g.charge(c.Took)
+		}
+		s.o.Log.Debug("launch does not use its turn", attrs...)
+	case launchqueue.Stuck:
+		if !l.Unresponsive() { // else its guest is charged when it ends
+			s.settleEviction(guests, l, 0)
+		}
+		s.o.Log.Debug("launch is not waited for any more", attrs...)
+	case launchqueue.Ended, launchqueue.Gone:
+		if c.Kind == launchqueue.Ended {
+			ls.predictor.Ended(l)
+		}
+		cost := time.Duration(0) // it ended in time not to be evicted
+		if l.Unresponsive() {
+			cost = max(s.o.Clock.Now()-l.Slot().Asked, 0)
+		}
+		s.settleEviction(guests, l, cost)
+	}
+}
+
+// mostCharged bounds what an eviction costs the guest that it is for. How long the launch takes to
+// leave is up to the guest that it belongs to, for which it computes all the while.
+const mostCharged = 10 * time.Millisecond
+
+// settleEviction charges the guest that a launch was evicted for, now that it has left.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) settleEviction(guests []*Guest, l *launchqueue.Launch, cost time.Duration) {
+	if g := guestWith(guests, s.launches.ledger.Left(l.ID, cost)); g != nil {
+		g.chargeEviction(cost)
+	}
+}
+
+// carryOut does what the policy says about launches.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now time.Duration) {
+	ls := &s.launches
+	for i := range verdicts {
+		v := &verdicts[i]
+		l := ls.queue.Find(v.Launch)
+		switch {
+		case l == nil:
+		case v.Action == fairshare.Run:
+			if !l.Run(now) && l.Ready() {
+				// Its slot is not what it was: the policy is told so, and asked whose turn it is then.
+				ls.queue.Drop(l, func(c launchqueue.Change) { s.launchChanged(guests, c) })
+				ls.timers.readBy(now + evictAgain)
+			}
+		case v.Action == fairshare.Evict && l.Evict(v.BelowSM, now, s.deadline(guests, l, now)):
+			ls.ledger.Asked(*v)
+			ls.busyWait.evicts(now)
+			ls.evictions.Ask(v.Spatial)
+			if l.EvictionPending() {
+				ls.timers.readBy(now + evictAgain)
+			}
+		}
+	}
+	s.scheduleCheck()
+}
+
+// launchMode returns how the executors of one of the guests are to treat launches.
+//
+// A launch that would be let run whatever else there is need not wait for that, which takes a way to
+// the daemon and back. It is so if the guest is alone, and if the policy goes by priority, no other
+// guest may be as urgent, and the hardware takes turns by itself, so that the launch has its turn while
+// others are still told to leave.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) launchMode(g *Guest, guests []*Guest) ipc.Mode {
+	if !s.launches.byKernel || s.over() {
+		return ipc.ModeFree
+	}
+	if len(guests) > 1 && !(fairshare.ByPriority(s.policyName) && s.gpu.Properties.Preempts) {
+		return ipc.ModeByKernel
+	}
+	for _, other := range guests {
+		if other != g && other.Terms().PriorityCeiling >= g.Terms().PriorityCeiling {
+			return ipc.ModeByKernel
+		}
+	}
+	return ipc.ModeAhead
+}
+
+// waitsBusily reports whether the daemon and executors poll, rather than sleep, while they wait for
+// launches to come or to leave. To be woken takes some 60 to 90 µs on a host that has nothing else to
+// do, twice in each eviction.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) waitsBusily() bool {
+	return s.launches.byKernel && !s.over() && s.launches.busyWait.now(s.o.Clock.Now())
+}
+
+// pollLimit returns how long in a wait the executors of one of the guests may poll for its next launch,
+// or for the end of one, if that saves them from sleeping. Only a guest whose launches go before another
+// guest's may, since it has its priority for the sake of their latency.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) pollLimit(g *Guest, guests []*Guest) time.Duration {
+	if !s.launches.byKernel || s.over() || !fairshare.ByPriority(s.policyName) {
+		return 0
+	}
+	for _, other := range guests {
+		if other.Terms().PriorityCeiling < g.Terms().PriorityCeiling {
+			return s.launches.busyWait.pollLimit()
+		}
+	}
+	return 0
+}
+
+// setLaunchModes tells the guests' executors how to treat launches.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) setLaunchModes(guests []*Guest) {
+	for _, g := range guests {
+		g.setLaunchMode(s.launchMode(g, guests), s.waitsBusily())
+		g.setPollLimit(s.pollLimit(g, guests))
+	}
+}
+
+// setByKernel says whether a new policy decides about single launches.
+func (l *launches) setByKernel(yes bool) {
+	l.queue.Reannounce()
+	if l.byKernel == yes && l.changed != nil {
+		return
+	}
+	if l.changed != nil {
+		close(l.changed)
+	}
+	l.byKernel, l.changed = yes, make(chan struct{})
+}
+
+// shown returns the launches that the policy knows of.
+func (l *launches) shown(now time.Duration, sms uint32) []fairshare.Launch {
+	return l.queue.Launches(now, sms, l.predictor.EvictionCost)
+}
+
+// settleEvictions reports to the policy, at the end of a phase, what evictions cost since the last.
+//
+// Preconditions: s.mu is held, and observe was called.
+func (s *Scheduler) settleEvictions() {
+	for i := range s.state {
+		s.state[i].Charged = s.launches.ledger.Settle(s.state[i].ID)
+	}
+}

@@ -1,0 +1,78 @@
+package scheduler
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+	"vgpud/mediator/ipc"
+)
+
+// TestPollRing: a listener that polls finds a ring with its next look, does so for as long
+// as it would sleep, and sleeps where others keep the processor.
+func TestPollRing(t *testing.T) {
+	const step = 20 * time.Microsecond
+	for name, c := range map[string]struct {
+		rings  int // after so many yields; 0: never
+		took   time.Duration
+		want   bool
+		yields int
+	}{
+		"a ring":                 {3, step, true, 3},
+		"no ring":                {0, step, true, int(ipc.HeartbeatEvery / step)},
+		"others want to run":     {0, keptAway + 1, false, 1},
+		"others wanted a little": {2, keptAway, true, 2},
+	} {
+		var sim clock.Sim
+		yields, bell := 0, uint32(7)
+		got := pollRing(func() uint32 { return bell }, 7, &sim, func() {
+			sim.Advance(c.took)
+			if yields++; yields == c.rings {
+				bell++
+			}
+		})
+		if got != c.want || yields != c.yields {
+			t.Errorf("%s: %v after %d yields, want %v after %d", name, got, yields, c.want, c.yields)
+		}
+	}
+}
+
+// TestYieldKeepsItsThread: an yield does not have the listener's thread sleep until another
+// thread has found nothing else to run.
+func TestYieldKeepsItsThread(t *testing.T) {
+	yield := yieldOn(fewProcessors)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	slept := func() int64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+			t.Fatal(err)
+		}
+		return u.Nvcsw
+	}
+	const yields = 1000
+	before := slept()
+	for range yields {
+		yield()
+	}
+	if n := slept() - before; n > yields/10 {
+		t.Errorf("its thread slept %d times in %d yields", n, yields)
+	}
+}
+
+// BenchmarkYield is what one look at the bell costs a listener that polls.
+func BenchmarkYield(b *testing.B) {
+	for name, processors := range map[string]int{"to-goroutines": 1, "to-threads": fewProcessors} {
+		b.Run(name, func(b *testing.B) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			yield := yieldOn(processors)
+			for b.Loop() {
+				yield()
+			}
+		})
+	}
+}
