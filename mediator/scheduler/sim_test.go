@@ -17,7 +17,7 @@ import (
 type model struct{ *sim.Guest }
 
 func (m model) Activity(now time.Duration) Activity {
-	a := Activity{Contexts: 1, Grouped: 1, Backlog: m.Backlogged(), Worked: now - m.Dry()}
+	a := Activity{Contexts: 1, Grouped: 1, Backlog: m.Backlogged(), Worked: now - m.Idle()}
 	a.Counters.Kernels = m.Progress().Completed
 	return a
 }
@@ -25,7 +25,7 @@ func (m model) Activity(now time.Duration) Activity {
 func (m model) Outstanding(int) uint64               { return 0 }
 func (m model) Groups(f func(id accounting.GroupID)) { f(m.Group()) }
 func (m model) Generation() uint64                   { return 0 }
-func (m model) Publish(o Orders)                     { m.Hold(o.Suspend) }
+func (m model) Publish(o Orders)                     { m.SetSuspended(o.Suspend) }
 
 // simClock is a simulated GPU's time. Nothing waits for it: the loop below calls the scheduler.
 type simClock struct{ *sim.Sim }
