@@ -110,7 +110,10 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 		g := &st.Guests[i]
 		used, left := q.spent(ev, g, factor)
 		there += used
-		wasted := q.of[g.ID].observe(g, spell{used, left, othersContend(g, n), factor, ev.Length, st.Round, st.Slices.Max > 0})
+		wasted := q.of[g.ID].observe(g, spell{
+			used: used, left: left, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round,
+			turns: st.Slices.Max > 0, alone: hasAll(st, g),
+		})
 		if !held || wasted <= hardly*factor*float64(watched) {
 			wasted = 0
 		}
@@ -121,6 +124,16 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 		q.slices.charge(g.ID, used)
 	}
 	q.offer(st, there, factor*float64(watched))
+}
+
+// hasAll reports whether all guests with work but g are suspended, and there are some.
+func hasAll(st *State, g *Guest) bool {
+	for i := range st.Guests {
+		if o := &st.Guests[i]; o.Active && !o.Suspended && o.ID != g.ID {
+			return false
+		}
+	}
+	return heldBack(st)
 }
 
 // spareMargin is how many times the idle time that guests are suspended for is charged.

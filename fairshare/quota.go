@@ -208,7 +208,9 @@ func (b *bounded) reckon(ev *Event, st *State) {
 		a := b.of[g.ID]
 		kept := b.kept(g.ID)
 		used, left := b.spent(ev, a.idled(ev, g, factor, kept), factor)
-		a.observe(g, spell{used, left, othersContend(g, n), factor, ev.Length, st.Round, st.Slices.Max > 0})
+		a.observe(g, spell{
+			used: used, left: left, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round, turns: st.Slices.Max > 0,
+		})
 		used = max(used+float64(g.Charged), 0)
 		given += used
 		if i == 0 {

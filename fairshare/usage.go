@@ -23,6 +23,10 @@ type usage struct {
 	// worked is for how long it had work, lull at the most, less what its pauses since
 	// then count for.
 	worked time.Duration
+	// shown is the part of the GPU that the guest used when it last had the GPU for itself while others with work were
+	// suspended, until forgets from now.
+	shown   float64
+	forgets time.Duration
 	// met is whether it has had work ever.
 	met bool
 }
@@ -49,6 +53,8 @@ type spell struct {
 	length, round time.Duration
 	// turns reports whether the hardware takes turns by time slices.
 	turns bool
+	// alone reports whether all others with work were suspended, and there are some.
+	alone bool
 }
 
 // observe takes in what the guest did in a phase, of which part was watched. It returns
@@ -112,6 +118,7 @@ func (u *usage) observe(g *Guest, s spell) (wasted float64) {
 	u.time = keep*u.time + float64(length)
 	u.used = keep*u.used + s.used
 	u.dry = keep*u.dry + dry
+	u.show(g, &s)
 	if s.contended || !g.Active {
 		wasted = max(s.left-s.factor*dry, 0) // some of it is in there
 		u.unused = keep*u.unused + wasted
@@ -151,7 +158,22 @@ func (u *usage) demand() float64 {
 	if idle == 0 {
 		return 1
 	}
-	return u.used / (u.used + idle)
+	return max(u.used/(u.used+idle), u.shown)
+}
+
+// showsFor is for how long counts what a guest used when it had the GPU for itself. What it uses while it waits for its
+// turns says less: how much longer its pauses get by sleeping differs from host to host.
+const showsFor = time.Second
+
+// show takes in how much of the GPU the guest used in a phase in which it had the GPU for itself.
+func (u *usage) show(g *Guest, s *spell) {
+	if s.turns && s.alone && !g.Suspended && g.Active {
+		u.shown, u.forgets = s.used/(s.factor*float64(s.length)), showsFor
+		return
+	}
+	if u.forgets -= s.length; u.forgets <= 0 {
+		u.shown = 0
+	}
 }
 
 // left is how much of a phase, of which part was watched, the GPU was the
