@@ -86,7 +86,8 @@ type SpanMeter struct {
 	switches  uint64
 	load      bill // of bringing contexts in
 	working   []*contextMeter
-	told, was []Span // scratch of Worked
+	ran       []*contextMeter // scratch of unrecorded
+	told, was []Span          // scratch of Worked
 }
 
 // contextMeter is one context's part of the meter.
@@ -99,10 +100,15 @@ type contextMeter struct {
 	now   spans           // the same with what runs: scratch of a Cut
 	next  int             // of now, that ends next: scratch of share
 	ends  []time.Duration // of what ran, in order
-	told  uint64          // cuts, when it was last told of
-	heard time.Duration   // the end of that Cut
-	busy  bill
-	saves bill
+	// news is how many launches ended since the last Cut. cost is what the newest launches were charged, which are so many, and
+	// ran scratch of unrecorded.
+	news           int
+	cost, launches float64
+	ran            time.Duration
+	told           uint64        // cuts, when it was last told of
+	heard          time.Duration // the end of that Cut
+	busy           bill
+	saves          bill
 	// preempted is whether it was in the middle of a launch when it last left, as far
 	// as was reckoned, and wasPreempted the same at settled.
 	preempted, wasPreempted bool
@@ -148,6 +154,7 @@ func (m *SpanMeter) Worked(w *Work) {
 		m.told = append(m.told, s)
 		if n := len(c.ends); n == 0 || s.End > c.ends[n-1] && n < maxSpans {
 			c.ends = append(c.ends, s.End)
+			c.news++
 		}
 	}
 	if !inOrder { // they are of several channels, or of somebody who makes them up
@@ -271,6 +278,7 @@ func (m *SpanMeter) charge(groups []GroupTime, p *Phase) []GroupTime {
 	for _, c := range m.contexts {
 		t := GroupTime{Group: c.group, Busy: pay(c.busy.owed(), busyPart), Switching: pay(c.saves.owed(), switchPart), Spans: c.spans}
 		c.busy.charged += t.Busy
+		c.learn(t.Busy)
 		c.saves.charged += t.Switching
 		paid += t.Busy
 		p.Switching += t.Switching
@@ -328,9 +336,11 @@ func (m *SpanMeter) reckon(from, to time.Duration) {
 		}
 		switch s.kind {
 		case held:
-			if c := m.of(s.owner); c != nil {
+			c := m.of(s.owner)
+			if c != nil {
 				m.stayed(c, s, in)
 			}
+			m.unrecorded(c, s, in)
 		case vacant:
 			if s.to != open {
 				m.load.recent += max(in.End-max(in.Start, s.to-m.config.Load), 0)
@@ -400,6 +410,65 @@ func (m *SpanMeter) back(c *contextMeter, s *stay, in Span) time.Duration {
 	}
 	end := c.ends[i]
 	return max(min(end, in.End)-max(end-m.config.Back, s.from, in.Start), 0)
+}
+
+// unrecorded reckons the part in of a stay of context c, nil if nobody told of it, in which launches of other contexts ended all
+// the same. While the driver recovers from a fault, 0.3 s on an H100, the hardware records nothing, and the context that had the
+// fault seems to stay. Each of those others is charged for its launches as much as each of its launches was charged before, as far
+// as c had no work. Nobody is charged for that time otherwise, so one that makes up launches is charged itself, and changes nothing
+// for anybody else.
+func (m *SpanMeter) unrecorded(c *contextMeter, s *stay, in Span) {
+	left := in.End - in.Start
+	if c != nil {
+		left -= c.now.overlap(in)
+	}
+	if left <= 0 {
+		return
+	}
+	m.ran = m.ran[:0]
+	var sum time.Duration
+	for _, o := range m.contexts {
+		if o == c {
+			continue
+		}
+		if n := o.ended(Span{max(in.Start, s.from+m.config.Load), min(s.to, in.End)}); n > 0 {
+			o.ran = min(o.typical(n), o.now.overlap(in))
+			sum += o.ran
+			m.ran = append(m.ran, o)
+		}
+	}
+	for _, o := range m.ran {
+		o.busy.recent += pay(o.ran, part(left, sum))
+		o.spans = max(o.spans, 1)
+	}
+}
+
+// ended returns how many launches of the context ended in a time.
+func (c *contextMeter) ended(in Span) int {
+	i, _ := slices.BinarySearch(c.ends, in.Start)
+	j, _ := slices.BinarySearch(c.ends, in.End)
+	return max(j-i, 0)
+}
+
+// typical returns what n launches of the context are charged, by what the newest were. The first ones may be anything.
+func (c *contextMeter) typical(n int) time.Duration {
+	if c.launches < 1 {
+		return open
+	}
+	return time.Duration(float64(n) * c.cost / c.launches)
+}
+
+// remembered is of how many launches a context remembers what they were charged.
+const remembered = 64
+
+// learn takes in what the context was charged in a phase.
+func (c *contextMeter) learn(charged time.Duration) {
+	c.cost += float64(charged)
+	c.launches += float64(c.news)
+	c.news = 0
+	if c.launches > remembered {
+		c.cost, c.launches = c.cost*remembered/c.launches, remembered
+	}
 }
 
 // share reckons a time in which nobody knows who was on the engine: those that had

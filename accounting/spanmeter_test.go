@@ -35,6 +35,8 @@ type ledger struct {
 	tell     func(accounting.Work) (accounting.Work, bool) // what comes of a tale of work; nil: all
 	see      func(accounting.Switch)
 	lose     func() bool // whether records are lost
+	// lost reports whether the hardware leaves a record out, and nobody says so.
+	lost func(accounting.Switch) bool
 	// unclaimed is asked about processes of which nobody tells, if it is set.
 	unclaimed func(now time.Duration, pid int) (accounting.GroupID, bool)
 }
@@ -57,6 +59,9 @@ func (l *ledger) cut(t require, d time.Duration) accounting.Phase {
 	for _, r := range l.gpu.Records() {
 		if l.lose != nil && l.lose() {
 			l.meter.Lost()
+			continue
+		}
+		if l.lost != nil && l.lost(r) {
 			continue
 		}
 		if l.see != nil {

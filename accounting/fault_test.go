@@ -1,0 +1,44 @@
+package accounting_test
+
+import (
+	"testing"
+
+	"vgpud/accounting"
+	"vgpud/accounting/accountingtest"
+)
+
+// TestSpanMeterWithoutRecordsAfterAFault has the hardware record nothing for a while after a fault, as an H100 does while its
+// driver recovers: what the records tell last is that the context which had the fault came. Others that work meanwhile are
+// charged, and nobody for what is idle.
+func TestSpanMeterWithoutRecordsAfterAFault(t *testing.T) {
+	g := h100()
+	faulty := &accountingtest.RecordedContext{PID: 100, Group: 0, Kernel: fixed(300*us, ms)}
+	one := &accountingtest.RecordedContext{PID: 101, Group: 1, Kernel: fixed(500*us, 0), Depth: 8}
+	other := &accountingtest.RecordedContext{PID: 102, Group: 2, Kernel: fixed(500*us, 20*ms)}
+	for _, c := range []*accountingtest.RecordedContext{faulty, one, other} {
+		g.Add(c)
+	}
+	g.AdvanceTo(33 * ms)
+	l := newLedger(g, faulty, one, other)
+	recovering, last := false, accounting.Switch{}
+	l.lost = func(sw accounting.Switch) bool { return recovering }
+	l.see = func(sw accounting.Switch) { last = sw }
+	for last.PID != faulty.PID || !last.On {
+		l.cut(t, 20*us)
+	}
+	recovering = true
+	g.Remove(faulty)
+	for range 16 {
+		l.cut(t, 20*ms)
+	}
+	recovering = false
+	for range 10 {
+		l.cut(t, 20*ms)
+	}
+	for i, c := range l.contexts {
+		// What switches took in that time nobody knows.
+		if off := l.off(i); off > 12*ms || off < -5*ms {
+			t.Errorf("context %d used %v and is charged %v", i, l.truth(i), l.charged[c.Group])
+		}
+	}
+}
