@@ -80,7 +80,7 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 	watchdog := systemd.Watchdog()
 	a := agent.New(agent.Options{
 		PCI: p, GID: gid, NoCheck: s.noCheck, Log: log,
-		Alive:   func() { systemd.Tell(log, "WATCHDOG=1") },
+		Alive:   func() { systemd.TryNotify(log, "WATCHDOG=1") },
 		Beat:    watchdog / 3,
 		Kernels: kernels, Preempt: s.wanted,
 	})
@@ -90,11 +90,11 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.Serve(ctx, l) })
-	g.Go(func() error { return a.Run(ctx, func() { systemd.Tell(log, "READY=1") }) })
+	g.Go(func() error { return a.Run(ctx, func() { systemd.TryNotify(log, "READY=1") }) })
 	g.Go(func() error {
 		<-ctx.Done()
 		log.Info("ending")
-		systemd.Tell(log, "STOPPING=1")
+		systemd.TryNotify(log, "STOPPING=1")
 		return nil
 	})
 	err = g.Wait()

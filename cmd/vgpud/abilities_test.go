@@ -9,7 +9,7 @@ import (
 	"vgpud/gpu/nvidia"
 )
 
-func TestWhatIsSaidOfTheDriver(t *testing.T) {
+func TestDriverAbilities(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		got   ability.Ability
@@ -18,9 +18,9 @@ func TestWhatIsSaidOfTheDriver(t *testing.T) {
 	}{
 		{"libraries", libcuda(&probeResult{Driver: "580.159.04", CUDA: 13010, GPUs: []nvidia.Info{{Properties: gpu.Properties{Name: "H100"}}, {Properties: gpu.Properties{Name: "L4"}}}}), ability.Present, "CUDA 13.1: H100, L4"},
 		{"no libraries", libcuda(&probeResult{Error: "open libcuda.so.1: it is not there"}), ability.Absent, "open libcuda.so.1: it is not there"},
-		{"no GPUs", libcuda(&probeResult{Driver: "580.159.04", CUDA: 13000}), ability.Absent, "it shows no GPU"},
+		{"no GPUs", libcuda(&probeResult{Driver: "580.159.04", CUDA: 13000}), ability.Absent, "it lists no GPU"},
 		{"a known driver", kernelDriver("580.159.04"), ability.Present, "580.159.04, of a known branch"},
-		{"an unknown driver", kernelDriver("999.1"), ability.Absent, "999.1 is not known, nearest is 580.159.04: what goes by its own calls is left out"},
+		{"an unknown driver", kernelDriver("999.1"), ability.Absent, "999.1 is not known (the nearest known is 580.159.04): features that use the driver's own calls are left out"},
 	} {
 		if c.got.State != c.state || c.got.What != c.what || (c.got.Do == "") != (c.state == ability.Present) {
 			t.Errorf("%s: %+v; want %s, %q, and something to do where it is missing", c.name, c.got, c.state, c.what)

@@ -20,20 +20,20 @@ func newDemo(o *options) *cobra.Command {
 		Use:   "demo",
 		Short: "Share a GPU between three guests, on this machine",
 		Long: `Start a GPU in software, the daemon and three guests of weights 1, 2 and 4 as
-processes of their own, each attached over vfio-user and working through kernels
-with checked results; share the GPU first by no policy and then by weight; and
-show who got what. Then an urgent guest works beside one with long kernels,
-without these being taken off the GPU for it, and with. Exit status 1 when any
-result is wrong.
+processes, each attached over vfio-user and running kernels with checked results.
+Share the GPU first without a policy and then by weight, and show each guest's part.
+Then run an urgent guest beside one with long kernels, first without evicting the
+long kernels for the urgent ones, then with. The exit status is 1 if any result is
+wrong.
 
 With --gpu nvidia the GPU is this machine's own, with NVIDIA's driver. The guests'
-kernels are first timed alone and made as long as they are to be; and what accounting
-says of a guest is compared with the number of its kernels times what one takes alone,
-since hardware keeps no account of its own.
+kernels are first timed alone and adjusted to the wanted lengths. A guest's accounted
+time is compared with its number of kernels times the time of one kernel alone, since
+the hardware keeps no account of its own.
 
-With --vms the guests are real VMs under QEMU, from what "make vm-deps" has
-put aside, and the GPU is slowed down with them: without KVM, QEMU translates
-their instructions. Nothing else differs.`,
+With --vms the guests are real VMs under QEMU, with the files that "make vm-deps"
+provides, and the GPU is slowed down to match: without KVM, QEMU translates their
+instructions. Nothing else differs.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
@@ -49,20 +49,20 @@ their instructions. Nothing else differs.`,
 			d.JSON = output == "json"
 			d.Out, d.Progress = os.Stdout, os.Stderr
 			d.Width = terminalWidth(os.Stderr)
-			d.Program = func(args ...string) (*exec.Cmd, error) { return o.again(args...) }
+			d.Program = func(args ...string) (*exec.Cmd, error) { return o.selfCommand(args...) }
 			return demo.Run(c.Context(), d)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "table", "output: table, json")
-	c.Flags().DurationVar(&d.Duration, "duration", 20*time.Second, "length of each phase, at least")
+	c.Flags().DurationVar(&d.Duration, "duration", 20*time.Second, "least length of each phase")
 	c.Flags().StringVar(&d.GPU, "gpu", demo.Soft, "GPU to share: soft, nvidia")
-	c.Flags().BoolVar(&d.Calibrate, "calibrate", false, "time the guests' kernels alone first, also on a GPU in software")
-	c.Flags().BoolVar(&d.VMs, "vms", false, "have real VMs as the guests")
-	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "leave the processes' logs behind")
+	c.Flags().BoolVar(&d.Calibrate, "calibrate", false, "time the guests' kernels alone first, on a GPU in software too")
+	c.Flags().BoolVar(&d.VMs, "vms", false, "run the guests in real VMs")
+	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "keep the processes' logs")
 	return c
 }
 
-// terminalWidth asks how wide a terminal is; nil where f is none.
+// terminalWidth returns a function that returns a terminal's width, or nil if f is no terminal.
 func terminalWidth(f *os.File) func() int {
 	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil {
 		return nil
@@ -80,7 +80,7 @@ func terminalWidth(f *os.File) func() int {
 func newDemoGuest(*options) *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo-guest",
-		Short:  "Work as a guest of the demo, whose plan comes on standard input",
+		Short:  "Work as a guest of the demo, by a plan on standard input",
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {

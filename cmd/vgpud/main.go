@@ -1,8 +1,8 @@
-// Command vgpud is the host's program: the daemon, and the processes it starts.
+// Command vgpud is the host's program: the daemon and the processes that it starts.
 //
 //	vgpud serve      the daemon
 //	vgpud softgpu    a GPU in software
-//	vgpud demo       the main job, on this machine
+//	vgpud demo       sharing a GPU by weight, shown on this machine
 //	vgpud vm, exec   a guest's virtual GPU and a guest context's executor
 //
 // Exit codes: 0, 1 failed, 2 bad usage.

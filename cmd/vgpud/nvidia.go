@@ -15,14 +15,14 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// probeLimit is how long libcuda may take to list the GPUs. It takes a second or two
-// where the driver has to wake a GPU.
+// probeLimit bounds the time in which libcuda lists the GPUs. It takes a second or two if the
+// driver has to wake a GPU.
 const probeLimit = 30 * time.Second
 
-// watchNVIDIA opens one of NVIDIA's GPUs to be watched. What it is it learns from a
-// process of its own, so that this one never has libcuda in it.
+// watchNVIDIA opens one of NVIDIA's GPUs for monitoring. A child process lists the GPUs, so that
+// this process never loads libcuda.
 func watchNVIDIA(ctx context.Context, o *options, log *slog.Logger, g ipc.GPU) (gpu.Monitor, error) {
-	all, err := probeAgain(ctx, o)
+	all, err := probeInChild(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -32,21 +32,21 @@ func watchNVIDIA(ctx context.Context, o *options, log *slog.Logger, g ipc.GPU) (
 	}
 	m, err := nvidia.OpenMonitor(nvidia.MonitorOptions{Info: info, AllowUnknownDriver: g.AllowUnknownDriver, Log: log})
 	if err != nil {
-		return nil, err // without the type that is no nil any more
+		return nil, err // not a nil pointer in a non-nil interface
 	}
 	return m, nil
 }
 
-// probeAgain lists the GPUs by a process of this same program.
-func probeAgain(ctx context.Context, o *options) ([]nvidia.Info, error) {
+// probeInChild lists the GPUs in a child process.
+func probeInChild(ctx context.Context, o *options) ([]nvidia.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	again, err := o.again("probe")
+	self, err := o.selfCommand("probe")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, again.Path, again.Args[1:]...)
-	cmd.Stderr = again.Stderr
+	cmd := exec.CommandContext(ctx, self.Path, self.Args[1:]...)
+	cmd.Stderr = self.Stderr
 	out, err := cmd.Output()
 	var r probeResult
 	if err == nil {
@@ -61,7 +61,7 @@ func probeAgain(ctx context.Context, o *options) ([]nvidia.Info, error) {
 	return r.GPUs, nil
 }
 
-// openNVIDIA opens one of NVIDIA's GPUs to be used by this process.
+// openNVIDIA opens one of NVIDIA's GPUs for use by this process.
 func openNVIDIA(log *slog.Logger, g ipc.GPU) (gpu.Device, error) {
 	o := nvidia.Options{Device: g.Device, Connections: g.Connections, CaptureOutput: true, Log: log}
 	var err error
@@ -73,7 +73,7 @@ func openNVIDIA(log *slog.Logger, g ipc.GPU) (gpu.Device, error) {
 	}
 	d, err := nvidia.Open(o)
 	if err != nil {
-		return nil, err // without the type that is no nil any more
+		return nil, err // not a nil pointer in a non-nil interface
 	}
 	return d, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// options are the flags of every command.
+// options holds the flags of every command.
 type options struct {
 	level  string
 	format string
@@ -23,10 +23,10 @@ func (o *options) flags(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&o.format, "log-format", "text", "format of the log on standard error: text, json")
 }
 
-// log makes the logger that the flags ask for.
+// log returns the logger that the flags describe.
 func (o *options) log() (*slog.Logger, error) { return o.logTo(os.Stderr) }
 
-// logTo makes one that writes to w.
+// logTo returns the logger with another destination.
 func (o *options) logTo(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
@@ -42,8 +42,8 @@ func (o *options) logTo(w io.Writer) (*slog.Logger, error) {
 	return nil, cli.Usagef("log format %q: want text or json", o.format)
 }
 
-// again makes a process of this same program, with the same log.
-func (o *options) again(args ...string) (*exec.Cmd, error) {
+// selfCommand returns a command that runs this program with the same log settings.
+func (o *options) selfCommand(args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)

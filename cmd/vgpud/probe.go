@@ -13,13 +13,13 @@ import (
 	"vgpud/gpu/nvidia/rm"
 )
 
-// probeResult is what `vgpud probe` prints: the GPUs as the CUDA driver lists
-// them, or why it can't.
+// probeResult is the output of `vgpud probe`: the GPUs as the CUDA driver lists them, or why it
+// can't.
 type probeResult struct {
 	GPUs []nvidia.Info `json:"gpus"`
-	// Driver is the kernel driver's version, "" where there is none.
+	// Driver is the kernel driver's version, or "" without one.
 	Driver string `json:"driver"`
-	// CUDA is the version that the driver supports, as cuDriverGetVersion has it.
+	// CUDA is the version that the driver supports, as returned by cuDriverGetVersion.
 	CUDA  int    `json:"cuda"`
 	Error string `json:"error"`
 }
@@ -29,9 +29,9 @@ func newProbe(*options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "probe",
 		Short: "List the host's NVIDIA GPUs",
-		Long: `List the host's NVIDIA GPUs, as JSON. The daemon starts it, so that it need not
-load the CUDA driver itself: what goes wrong in there ends this process. With
---abilities it tries what they let vgpud do, for "vgpuctl doctor".`,
+		Long: `List the host's NVIDIA GPUs, as JSON. The daemon starts it instead of loading the CUDA
+driver itself, whose failures then end only this process. With --abilities it tries what
+the GPUs let vgpud do, for "vgpuctl doctor".`,
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -41,14 +41,14 @@ load the CUDA driver itself: what goes wrong in there ends this process. With
 			return json.NewEncoder(c.OutOrStdout()).Encode(probe())
 		},
 	}
-	c.Flags().BoolVar(&try, "abilities", false, "try what they let vgpud do")
+	c.Flags().BoolVar(&try, "abilities", false, "try what the GPUs let vgpud do")
 	return c
 }
 
-// probe looks for GPUs without making a context on any.
+// probe lists the GPUs without creating a context.
 func probe() probeResult {
 	r := probeResult{GPUs: []nvidia.Info{}}
-	// Without the kernel's driver CUDA says what is wrong.
+	// Without the kernel driver, CUDA's error below says what is wrong.
 	r.Driver, _ = rm.DriverVersion(os.DirFS("/"))
 	fail := func(err error) probeResult {
 		r.Error = err.Error()
@@ -59,7 +59,7 @@ func probe() probeResult {
 		return fail(err)
 	}
 	if r.CUDA, err = l.DriverGetVersion(); err != nil {
-		return fail(fmt.Errorf("ask the CUDA driver's version: %w", err))
+		return fail(fmt.Errorf("read the CUDA driver's version: %w", err))
 	}
 	if err := l.Init(); err != nil {
 		return fail(fmt.Errorf("start the CUDA driver: %w: is the NVIDIA driver loaded, and may this process open its devices?", err))

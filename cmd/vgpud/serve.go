@@ -27,14 +27,13 @@ func newServe(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
-		Long: `Run the daemon: it makes guests' virtual GPUs, accounts who uses the physical
-ones, and shares them by weight. Guests that an earlier daemon made are found
-again; those that are there when it ends go on.
+		Long: `Run the daemon: it creates guests' virtual GPUs, accounts the use of the physical
+GPUs, and shares them by weight. It adopts the guests of an earlier daemon; guests
+go on when it ends.
 
-On SIGHUP it reads its configuration again: policies, accounting, how channels are
-suspended and evictions wait change at once, the kernels' time limit for guests
-that are made from then on. What else is different is named in the log and takes a
-restart.`,
+On SIGHUP it reads its configuration again. Policies, accounting, the suspension of
+channels and the eviction deadline change at once, the kernels' time limit for new
+guests. Other changed settings are named in the log and need a restart.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.log()
@@ -45,14 +44,14 @@ restart.`,
 			if err != nil {
 				return err
 			}
-			fewProcessors()
-			// Commands are made later; that they can be is found out now.
-			if _, err := o.again("vm"); err != nil {
+			limitProcessors()
+			// Later calls can't fail once this one has succeeded.
+			if _, err := o.selfCommand("vm"); err != nil {
 				return err
 			}
 			s, err := daemon.New(c.Context(), daemon.Options{
 				Config: config, Open: watchGPU(o, log), Log: log, Version: cli.Version(),
-				Command: func() *exec.Cmd { return mustAgain(o, "vm") },
+				Command: func() *exec.Cmd { return mustSelfCommand(o, "vm") },
 				Libvirt: connectLibvirt,
 				Inventory: func(ctx context.Context, f func(inventory.Message)) error {
 					return inventory.Watch(ctx, inventory.Options{Clock: clock.Real{}, Log: log}, f)
@@ -68,38 +67,38 @@ restart.`,
 	return c
 }
 
-// fewProcessors keeps Go's scheduler to four processors, unless the environment says
-// how many. The daemon sleeps nearly all the time, and at every wake the scheduler looks
-// for work on as many processors as it has, which takes twice as long on 16. Fewer than
-// four would have decisions wait for calls of GPUs' drivers, of a millisecond each.
-func fewProcessors() {
+// limitProcessors limits Go's scheduler to four processors, unless the environment sets the number.
+// The daemon sleeps nearly all the time, and at every wake-up the scheduler looks for work on all
+// its processors, which takes twice as long on 16. With fewer than four, decisions would wait for
+// calls into GPU drivers, of a millisecond each.
+func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(4, runtime.NumCPU()))
 	}
 }
 
-// serve runs the daemon as a service: it reads its configuration again on SIGHUP,
-// and tells the service manager how it is.
+// serve runs the daemon as a service: it reloads the configuration on SIGHUP and reports the state
+// to the service manager.
 func serve(ctx context.Context, s *daemon.Service, config string, log *slog.Logger) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
 	defer signal.Stop(hangups)
-	ending := context.AfterFunc(ctx, func() { systemd.Tell(log, "STOPPING=1") })
+	ending := context.AfterFunc(ctx, func() { systemd.TryNotify(log, "STOPPING=1") })
 	defer ending()
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var background sync.WaitGroup
+	defer background.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return s.Run(ctx, func() {
-		systemd.Tell(log, "READY=1")
-		beside.Go(func() { systemd.Feed(ctx, systemd.Watchdog()/2, log, s.Alive) })
-		beside.Go(func() {
+		systemd.TryNotify(log, "READY=1")
+		background.Go(func() { systemd.FeedWatchdog(ctx, systemd.Watchdog()/2, log, s.Alive) })
+		background.Go(func() {
 			for {
 				select {
 				case <-hangups:
-					systemd.Tell(log, systemd.Reloading()...)
+					systemd.TryNotify(log, systemd.Reloading()...)
 					reload(s, config, log)
-					systemd.Tell(log, "READY=1")
+					systemd.TryNotify(log, "READY=1")
 				case <-ctx.Done():
 					return
 				}
@@ -108,35 +107,34 @@ func serve(ctx context.Context, s *daemon.Service, config string, log *slog.Logg
 	})
 }
 
-// reload reads the configuration again. Where it is wrong, everything stays as it
-// was.
+// reload reads the configuration again. If it is invalid, nothing changes.
 func reload(s *daemon.Service, path string, log *slog.Logger) {
 	config, err := daemon.ReadConfig(path)
 	if err != nil {
-		log.Error("configuration not taken over", "err", err)
+		log.Error("configuration not reloaded", "err", err)
 		return
 	}
 	fixed, err := s.Reload(config)
 	if err != nil {
-		log.Error("configuration not taken over", "err", err)
+		log.Error("configuration not reloaded", "err", err)
 	}
 	if len(fixed) > 0 {
-		log.Warn("these settings take a restart; guests go on meanwhile", "settings", fixed)
+		log.Warn("these settings need a restart, during which guests go on", "settings", fixed)
 	}
 }
 
-// connectLibvirt connects to libvirt by the program that has its library.
+// connectLibvirt connects to libvirt through the program that loads its library.
 func connectLibvirt(ctx context.Context, uri string) (libvirt.Source, error) {
 	c, err := libvirt.Open(ctx, libvirt.Options{URI: uri})
 	if err != nil {
-		return nil, err // without the type that is no nil any more
+		return nil, err // not c, a nil pointer in a non-nil interface
 	}
 	return c, nil
 }
 
-// mustAgain is again where it is known to succeed: this program was found once.
-func mustAgain(o *options, args ...string) *exec.Cmd {
-	cmd, err := o.again(args...)
+// mustSelfCommand is selfCommand after it has succeeded once.
+func mustSelfCommand(o *options, args ...string) *exec.Cmd {
+	cmd, err := o.selfCommand(args...)
 	if err != nil {
 		panic(err)
 	}

@@ -22,16 +22,16 @@ import (
 	"vgpud/mediator/vm"
 )
 
-// The descriptors that a child gets beside the standard ones.
+// firstExtraFile is a child's first descriptor after the standard ones.
 const firstExtraFile = 3
 
 func newVM(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "vm",
 		Short: "Serve one guest's virtual GPU",
-		Long: `Serve one guest's virtual GPU. The daemon starts it: its description comes on
-standard input, and it reports on file descriptor 3 when it is ready. 4 and 5 are
-its sockets, 6 says until when it is suspended by a daemon that it has not met.`,
+		Long: `Serve one guest's virtual GPU. The daemon starts it, sends the description on standard
+input, and waits for a report on file descriptor 3. Descriptors 4 and 5 are the guest's
+sockets, and 6 is the file by which a daemon suspends the guest without a connection.`,
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -44,7 +44,7 @@ its sockets, 6 says until when it is suspended by a daemon that it has not met.`
 				return err
 			}
 			if err := executor.ShortSlices(); err != nil {
-				log.Debug("doorbells wait a little longer", "err", err)
+				log.Debug("time slices not shortened, doorbells wait a little longer", "err", err)
 			}
 			if err := sandbox.Limit(); err != nil {
 				log.Warn("guest's process is less confined", "err", err)
@@ -52,11 +52,11 @@ its sockets, 6 says until when it is suspended by a daemon that it has not met.`
 			var b daemon.Birth
 			switch err := json.NewDecoder(os.Stdin).Decode(&b); {
 			case errors.Is(err, io.EOF):
-				return nil // no guest wanted it while there was its daemon
+				return nil // the daemon ended without a guest for this process
 			case err != nil:
 				return fmt.Errorf("read the guest's description: %w", err)
 			}
-			if _, err := o.again("exec"); err != nil {
+			if _, err := o.selfCommand("exec"); err != nil {
 				return err
 			}
 			report := os.NewFile(firstExtraFile, "report")
@@ -67,22 +67,22 @@ its sockets, 6 says until when it is suspended by a daemon that it has not met.`
 			owner := b.Owner()
 			err = vm.Run(c.Context(), vm.Options{
 				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Stderr: stderr, Version: cli.Version(),
-				Command: func() *exec.Cmd { return mustAgain(o, "exec") },
-				Ready:   func() error { return tell(report, daemon.BirthReady) },
+				Command: func() *exec.Cmd { return mustSelfCommand(o, "exec") },
+				Ready:   func() error { return reportLine(report, daemon.BirthReady) },
 			})
 			if err != nil {
-				return errors.Join(err, tell(report, err.Error()))
+				return errors.Join(err, reportLine(report, err.Error()))
 			}
 			return nil
 		},
 	}
 }
 
-// tell writes the line that the daemon waits for, once.
-func tell(f *os.File, line string) error {
+// reportLine writes the one line that the daemon waits for.
+func reportLine(f *os.File, line string) error {
 	_, err := fmt.Fprintln(f, line)
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) {
-		return nil // told already
+		return nil // already reported
 	}
 	return errors.Join(err, f.Close())
 }
@@ -91,8 +91,8 @@ func newExec(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "exec",
 		Short: "Carry out one guest context's commands",
-		Long: `Carry out one guest context's commands. The guest's process starts it, with its
-end of their link as file descriptor 3.`,
+		Long: `Carry out one guest context's commands. The guest's process starts it, with one end of
+their connection as file descriptor 3.`,
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -100,8 +100,8 @@ end of their link as file descriptor 3.`,
 			if err != nil {
 				return err
 			}
-			// vm, which reads what this process says, may end first; then so does the link, and
-			// what is on the GPU is to be closed in order.
+			// `vgpud vm`, which reads this process's output, may end first. The connection ends
+			// then too, and the work on the GPU is closed in order.
 			signal.Ignore(unix.SIGPIPE)
 			conn, err := ipc.FromFile(os.NewFile(firstExtraFile, "link"))
 			if err != nil {

@@ -63,7 +63,7 @@ func newHouse(ctx context.Context, o *options) (*house, error) {
 		if err != nil {
 			return h, err
 		}
-		if err := child.Until(ctx, p, func() error { _, err := os.Stat(h.gpu.Socket); return err }); err != nil {
+		if err := child.WaitUntil(ctx, p, func() error { _, err := os.Stat(h.gpu.Socket); return err }); err != nil {
 			return h, err
 		}
 	}
@@ -123,7 +123,7 @@ func (h *house) startDaemon(ctx context.Context) error {
 	if h.client == nil {
 		h.client = api.NewClient(filepath.Join(h.dir, "vgpud.sock"))
 	}
-	return child.Until(ctx, h.daemon, func() error { _, err := h.client.Health(ctx); return err })
+	return child.WaitUntil(ctx, h.daemon, func() error { _, err := h.client.Health(ctx); return err })
 }
 
 // kernelTimeLimit ends kernels that are longer.

@@ -76,7 +76,7 @@ func (m *member) answer(ctx context.Context) (tenant.Answer, error) {
 	case a, ok := <-m.answers:
 		switch {
 		case !ok:
-			return a, m.process.Why()
+			return a, m.process.EndError()
 		case a.Error != "":
 			return a, fmt.Errorf("%s: %s", m.name, a.Error)
 		}

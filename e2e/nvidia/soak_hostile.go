@@ -93,7 +93,7 @@ func (s *soaked) mischief(ctx context.Context, v *api.VM, mode string, spell tim
 		if err == nil {
 			err = rest(ctx, spell)
 		} else {
-			err = fmt.Errorf("it did not come to it: %w", p.Why())
+			err = fmt.Errorf("it did not come to it: %w", p.EndError())
 		}
 	case <-ctx.Done():
 		err = fmt.Errorf("it did not come to it: %w%s", ctx.Err(), child.Tail(p.Log))

@@ -1,50 +1,50 @@
-// Package ability is how it is said what a host can do: by the processes that find it
-// out, and to the operator.
+// Package ability describes what a host can do, from the processes that find it out to the
+// operator.
 package ability
 
 import "fmt"
 
-// State is whether an ability is there.
+// State says whether an ability is there.
 type State string
 
 // The states.
 const (
 	Present State = "yes"
 	Absent  State = "no"
-	// Unknown is where it could not be looked at, for want of rights mostly.
+	// Unknown means that it could not be checked, mostly for lack of rights.
 	Unknown State = "unknown"
 )
 
-// Ability is one thing that a host can do, or can't.
+// Ability is one thing that a host can or can't do.
 type Ability struct {
 	Name string `json:"name"`
-	// GPU is the GPU whose it is, empty where it is the host's.
+	// GPU is the GPU that the ability belongs to, or "" for the host.
 	GPU   string `json:"gpu,omitempty"`
 	State State  `json:"state"`
-	// What was found, or why it is not there.
+	// What was found, or why the ability is not there.
 	What string `json:"what"`
-	// Do is what an operator can do about it; empty where there is nothing to do.
+	// Do is what an operator can do about it, or "" for nothing.
 	Do string `json:"do,omitempty"`
-	// Needed is whether guests can't have a GPU at all without it.
+	// Needed reports whether guests can't have a GPU at all without it.
 	Needed bool `json:"needed"`
 }
 
-// Report is what a process found out.
+// Report is the output of a process that checks abilities.
 type Report struct {
 	Abilities []Ability `json:"abilities"`
 }
 
-// Here is an ability that is there.
-func Here(name, format string, args ...any) Ability {
+// Available returns an ability that is there.
+func Available(name, format string, args ...any) Ability {
 	return Ability{Name: name, State: Present, What: fmt.Sprintf(format, args...)}
 }
 
-// Missing is an ability that is not there, and what to do about it.
+// Missing returns an ability that is not there, with what to do about it.
 func Missing(name, why, do string) Ability {
 	return Ability{Name: name, State: Absent, What: why, Do: do}
 }
 
-// Hidden is an ability that could not be looked at, and what to do about that.
-func Hidden(name, why, do string) Ability {
+// Undetermined returns an ability that could not be checked, with what to do about that.
+func Undetermined(name, why, do string) Ability {
 	return Ability{Name: name, State: Unknown, What: why, Do: do}
 }

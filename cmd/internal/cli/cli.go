@@ -1,5 +1,5 @@
-// Package cli is what vgpud's command lines have in common: how they end, and
-// what their exit codes mean.
+// Package cli is the common part of vgpud's command lines: how they end and what their exit codes
+// mean.
 package cli
 
 import (
@@ -19,21 +19,20 @@ const (
 	Usage  = 2
 )
 
-// UsageError is a command line that can't be meant.
+// UsageError is the error of a wrong command line.
 type UsageError struct{ Err error }
 
-// Usagef makes a [UsageError].
+// Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return UsageError{Err: fmt.Errorf(format, args...)} }
 
-// Error is the error's text.
+// Error returns the error's text.
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap is the error without what it means.
+// Unwrap returns the underlying error.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Run carries out the command line of root until it ends or the process is told
-// to, and returns its exit code. An error goes to standard error, after the
-// program's name.
+// Run executes root's command line until it ends or the process gets SIGINT or SIGTERM, and returns
+// the exit code. An error is printed to standard error, after the program's name.
 func Run(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -50,7 +49,7 @@ func Run(root *cobra.Command) int {
 	return Failed
 }
 
-// NoArgs explains a word that should not be there.
+// NoArgs refuses arguments and says where to look for help.
 func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -10,9 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// NewMan is the command that writes a program's manual pages into a directory, in
-// that section of the manual, from the same tree as its help. It is shown in
-// neither: who installs the program calls it.
+// NewMan returns the hidden command that writes a program's manual pages, of that section of the
+// manual, from the same tree as its help. Installers call it.
 func NewMan(root *cobra.Command, section string) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIRECTORY",
@@ -33,8 +32,8 @@ func NewMan(root *cobra.Command, section string) *cobra.Command {
 	}
 }
 
-// writePages writes the page of a command and of those below it. It has no date,
-// so that the same program gives the same pages.
+// writePages writes the pages of a command and its subcommands. They have no date, so the same
+// program always gives the same pages.
 func writePages(c *cobra.Command, section, dir string) error {
 	for _, below := range c.Commands() {
 		if !below.IsAvailableCommand() || below.IsAdditionalHelpTopicCommand() {
@@ -52,12 +51,11 @@ func writePages(c *cobra.Command, section, dir string) error {
 	return nil
 }
 
-// pageName is what a command's page is asked for by: its words with dashes.
+// pageName returns the name of a command's page: its words joined by dashes.
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
-// page is a command's manual page in man(7)'s macros. It is written here, rather
-// than by cobra's writer, which has every start of a program pay for a Markdown
-// parser.
+// page returns a command's manual page in man(7)'s macros. cobra's own writer would make every
+// start of a program pay for a Markdown parser.
 func page(c *cobra.Command, section string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -74,7 +72,7 @@ func page(c *cobra.Command, section string) string {
 		if i > 0 {
 			line(".PP")
 		}
-		// What is indented is shown as it is.
+		// Indented paragraphs are shown as they are.
 		if strings.HasPrefix(paragraph, "  ") || strings.HasPrefix(paragraph, "\t") {
 			line(".EX\n%s\n.EE", roff(paragraph))
 		} else {
@@ -115,7 +113,7 @@ func page(c *cobra.Command, section string) string {
 	return b.String()
 }
 
-// related are the pages of the command above and of those below.
+// related returns references to the pages of the parent and the subcommands.
 func related(c *cobra.Command, section string) (pages []string) {
 	refer := func(c *cobra.Command) { pages = append(pages, `\fB`+roff(pageName(c))+`\fR(`+section+`)`) }
 	if c.HasParent() {
@@ -129,8 +127,8 @@ func related(c *cobra.Command, section string) (pages []string) {
 	return pages
 }
 
-// roff is text as the formatter takes it: nothing in it is a request, and dashes
-// are those that can be copied to a command line.
+// roff escapes text for the formatter: no line is a request, and dashes stay dashes that can be
+// copied to a command line.
 func roff(text string) string {
 	lines := strings.Split(strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(text), "\n")
 	for i, l := range lines {

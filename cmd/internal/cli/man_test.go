@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestMan: a page says what help says, one for each command that help shows.
+// TestMan checks that each command shown in help has a page with the same content.
 func TestMan(t *testing.T) {
 	root := &cobra.Command{Use: "prog", Short: "Do things"}
 	root.PersistentFlags().String("socket", "/run/x.sock", "the daemon's `path`")

@@ -2,8 +2,8 @@ package cli
 
 import "runtime/debug"
 
-// Version is the module's, or the revision it was built from. Programs that are
-// built together have the same.
+// Version returns the revision that the program was built from, or the module's version. Programs
+// that are built together have the same.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,5 +1,4 @@
-// Package systemd tells a service manager how a daemon is, by the protocol of
-// sd_notify(3).
+// Package systemd reports a daemon's state to the service manager, by the protocol of sd_notify(3).
 package systemd
 
 import (
@@ -16,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Notify tells the service manager, if there is one, of states such as "READY=1",
-// "STOPPING=1" or "WATCHDOG=1", in one message.
+// Notify sends the service manager, if there is one, states such as "READY=1", "STOPPING=1" or
+// "WATCHDOG=1" in one message.
 func Notify(states ...string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -28,24 +27,24 @@ func Notify(states ...string) error {
 	}
 	conn, err := net.Dial("unixgram", path)
 	if err != nil {
-		return fmt.Errorf("tell the service manager: %w", err)
+		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	_, err = conn.Write([]byte(strings.Join(states, "\n")))
 	if err := errors.Join(err, conn.Close()); err != nil {
-		return fmt.Errorf("tell the service manager: %w", err)
+		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	return nil
 }
 
-// Tell is [Notify] where nothing depends on it.
-func Tell(log *slog.Logger, states ...string) {
+// TryNotify is [Notify] with errors logged.
+func TryNotify(log *slog.Logger, states ...string) {
 	if err := Notify(states...); err != nil {
-		log.Warn("not told", "states", states, "err", err)
+		log.Warn("service manager not notified", "states", states, "err", err)
 	}
 }
 
-// Reloading are the states that say that the configuration is being read again,
-// which ends with a "READY=1". The time is what tells this from an earlier one.
+// Reloading returns the states that announce a reload of the configuration, which a later "READY=1"
+// ends. The time distinguishes it from an earlier reload.
 func Reloading() []string {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -54,8 +53,8 @@ func Reloading() []string {
 	return []string{"RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", ts.Nano()/1000)}
 }
 
-// Watchdog is how long the service manager waits for "WATCHDOG=1" before it takes the
-// daemon for hung; 0 without a watchdog.
+// Watchdog returns how long the service manager waits for "WATCHDOG=1" before it takes the daemon
+// for hung, or 0 without a watchdog.
 func Watchdog() time.Duration {
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return 0
@@ -67,10 +66,9 @@ func Watchdog() time.Duration {
 	return time.Duration(micros) * time.Microsecond
 }
 
-// Feed tells the service manager every now and then that this process is alive,
-// for as long as it is, until ctx ends. With a time of 0 it does nothing. Half of
-// [Watchdog] is what sd_watchdog_enabled(3) advises.
-func Feed(ctx context.Context, every time.Duration, log *slog.Logger, alive func() bool) {
+// FeedWatchdog sends "WATCHDOG=1" every so often while alive reports true, until ctx ends. It does
+// nothing if every is 0. sd_watchdog_enabled(3) recommends half of [Watchdog].
+func FeedWatchdog(ctx context.Context, every time.Duration, log *slog.Logger, alive func() bool) {
 	if every == 0 {
 		return
 	}
@@ -83,9 +81,9 @@ func Feed(ctx context.Context, every time.Duration, log *slog.Logger, alive func
 		case <-t.C:
 		}
 		if alive() {
-			Tell(log, "WATCHDOG=1")
+			TryNotify(log, "WATCHDOG=1")
 		} else {
-			log.Error("the daemon is stuck; the service manager will end it, guests go on")
+			log.Error("the daemon is stuck; the service manager will end it, and guests go on")
 		}
 	}
 }

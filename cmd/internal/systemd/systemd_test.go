@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// manager is the socket of a service manager.
+// manager returns the socket of a service manager.
 func manager(t *testing.T, abstract bool) *net.UnixConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -35,8 +35,8 @@ func manager(t *testing.T, abstract bool) *net.UnixConn {
 	return c
 }
 
-// hears receives a message.
-func hears(t *testing.T, c *net.UnixConn) string {
+// receive returns the next message.
+func receive(t *testing.T, c *net.UnixConn) string {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -59,14 +59,14 @@ func TestNotify(t *testing.T) {
 		if err := Notify("READY=1"); err != nil {
 			t.Fatal(err)
 		}
-		if got := hears(t, m); got != "READY=1" {
-			t.Errorf("heard %q", got)
+		if got := receive(t, m); got != "READY=1" {
+			t.Errorf("received %q", got)
 		}
 		if err := Notify(Reloading()...); err != nil {
 			t.Fatal(err)
 		}
-		if got := hears(t, m); !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=\d+$`).MatchString(got) {
-			t.Errorf("heard %q", got)
+		if got := receive(t, m); !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=\d+$`).MatchString(got) {
+			t.Errorf("received %q", got)
 		}
 	}
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
@@ -95,14 +95,14 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// A daemon that is stuck feeds no watchdog.
-func TestFeed(t *testing.T) {
+// TestFeedWatchdog checks that a stuck daemon feeds no watchdog.
+func TestFeedWatchdog(t *testing.T) {
 	m := manager(t, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	asked, done := make(chan bool), make(chan struct{})
 	go func() {
 		defer close(done)
-		Feed(ctx, time.Millisecond, slog.New(slog.DiscardHandler), func() bool {
+		FeedWatchdog(ctx, time.Millisecond, slog.New(slog.DiscardHandler), func() bool {
 			select {
 			case alive := <-asked:
 				return alive
@@ -115,8 +115,8 @@ func TestFeed(t *testing.T) {
 		asked <- false
 	}
 	asked <- true
-	if got := hears(t, m); got != "WATCHDOG=1" {
-		t.Errorf("heard %q", got)
+	if got := receive(t, m); got != "WATCHDOG=1" {
+		t.Errorf("received %q", got)
 	}
 	asked <- false
 	cancel()
@@ -125,6 +125,6 @@ func TestFeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := m.Read(make([]byte, 100)); err == nil {
-		t.Errorf("heard %d bytes more", n)
+		t.Errorf("received %d more bytes", n)
 	}
 }

@@ -1,5 +1,5 @@
-// Package child starts and ends the processes that the demo and the measurements are
-// made of. Each has a log of its own, and none outlives who started it.
+// Package child starts and ends the processes of the demo and the measurements. Each has a log of
+// its own, and none outlives the process that started it.
 package child
 
 import (
@@ -17,21 +17,20 @@ import (
 	"vgpud/clock"
 )
 
-// endLimit is how long a process may take to end when told to, on a machine that does much
-// else.
+// endLimit bounds the time in which a process ends after SIGTERM, on a busy machine.
 const endLimit = 5 * time.Minute
 
 // Process is a child. Its methods are safe for concurrent use.
 type Process struct {
 	Name string
 	Cmd  *exec.Cmd
-	Log  string // the file that its standard error goes to
+	Log  string // the file of its standard error
 	done chan struct{}
 	err  error // set when done is closed
 }
 
-// Start starts a process whose log is NAME.log in dir, added to where it is there. Its
-// standard output goes there as well if it is [os.Stderr]. Whoever starts one ends it.
+// Start starts a process that appends its log to NAME.log in dir, and its standard output too if
+// that is [os.Stderr]. The caller ends it.
 func Start(dir, name string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Name: name, Cmd: cmd, Log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	f, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -42,7 +41,7 @@ func Start(dir, name string, cmd *exec.Cmd) (*Process, error) {
 		cmd.Stdout = f
 	}
 	cmd.Stderr = f
-	// An interrupt at the terminal is passed on in order.
+	// The parent handles an interrupt at the terminal and ends its children in order.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	err = cmd.Start()
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -58,8 +57,8 @@ func Start(dir, name string, cmd *exec.Cmd) (*Process, error) {
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 
-// Err is how the process ended, nil for well, with the end of its log. It waits for the
-// end.
+// Err waits for the end and returns how the process ended, with the end of its log, or nil if it
+// ended well.
 func (p *Process) Err() error {
 	<-p.done
 	if p.err == nil {
@@ -68,14 +67,15 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s: %w%s", p.Name, p.err, Tail(p.Log))
 }
 
-// Why tells of an end that was not asked for, however it was. It waits for it.
-func (p *Process) Why() error {
+// EndError waits for an unexpected end and returns an error about it, even if the process ended
+// well.
+func (p *Process) EndError() error {
 	<-p.done
 	return fmt.Errorf("%s ended: %v%s", p.Name, p.err, Tail(p.Log))
 }
 
-// End tells the process to end by SIGTERM, kills it if it doesn't within minutes, and waits
-// until it has. How it did says [Process.Err].
+// End sends SIGTERM, kills the process if it doesn't end within minutes, and waits for its end.
+// [Process.Err] returns how it ended.
 func (p *Process) End() error {
 	if err := p.Cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end %s: %w", p.Name, err)
@@ -90,7 +90,7 @@ func (p *Process) End() error {
 	}
 }
 
-// Kill ends the process without warning, and waits until it has ended.
+// Kill kills the process and waits for its end.
 func (p *Process) Kill() error {
 	if err := p.Cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", p.Name, err)
@@ -99,8 +99,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Tail is the end of a log, on lines of its own, for an error; nothing where there is
-// none.
+// Tail returns the end of a log, on lines of its own, for an error; "" if there is no log.
 func Tail(log string) string {
 	const most = 2000
 	b, err := os.ReadFile(log)
@@ -114,17 +113,17 @@ func Tail(log string) string {
 	return "\n" + string(b[max(len(b)-most, 0):])
 }
 
-// Until calls ask until it succeeds, p ends, or ctx does.
-func Until(ctx context.Context, p *Process, ask func() error) error {
+// WaitUntil calls f until it succeeds, p ends, or ctx does.
+func WaitUntil(ctx context.Context, p *Process, f func() error) error {
 	const pause = 5 * time.Millisecond
 	for {
-		err := ask()
+		err := f()
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-p.done:
-			return p.Why()
+			return p.EndError()
 		default:
 		}
 		if cerr := clock.Sleep(ctx, clock.Real{}, pause); cerr != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shell starts a script, which says "ready" in its log when it is.
+// shell starts a script that prints "ready" to its log.
 func shell(t *testing.T, script string) *Process {
 	t.Helper()
 	p, err := Start(t.TempDir(), "script", exec.Command("sh", "-c", script))
@@ -37,7 +37,7 @@ func (p *Process) ready() error {
 
 func TestEndsWhenTold(t *testing.T) {
 	p := shell(t, "trap 'exit 0' TERM; echo ready >&2; while :; do sleep 0.01; done")
-	if err := Until(t.Context(), p, p.ready); err != nil {
+	if err := WaitUntil(t.Context(), p, p.ready); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(p.End(), p.Err()); err != nil {
@@ -50,7 +50,7 @@ func TestEndsWhenTold(t *testing.T) {
 
 func TestAnEndInFailureIsTold(t *testing.T) {
 	p := shell(t, "echo no such thing >&2; exit 3")
-	err := Until(t.Context(), p, func() error { return errNotReady })
+	err := WaitUntil(t.Context(), p, func() error { return errNotReady })
 	if err == nil || !strings.Contains(err.Error(), "no such thing") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("waited for: %v", err)
 	}
@@ -63,14 +63,14 @@ func TestUntilEndsWithItsContext(t *testing.T) {
 	p := shell(t, "sleep 60")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := Until(ctx, p, func() error { return errNotReady })
+	err := WaitUntil(ctx, p, func() error { return errNotReady })
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, errNotReady) {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestSignalsOfTheTerminalAreNotItsOwn holds that who started a process ends it in its
-// own order after an interrupt.
+// TestSignalsOfTheTerminalAreNotItsOwn checks that a terminal's interrupt reaches only the parent,
+// which ends its children in order.
 func TestSignalsOfTheTerminalAreNotItsOwn(t *testing.T) {
 	p := shell(t, "sleep 60")
 	group, err := unix.Getpgid(p.Cmd.Process.Pid)

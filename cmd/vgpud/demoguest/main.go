@@ -1,7 +1,6 @@
-// Command demoguest is a guest's program for demos and tests: the same work as
-// `vgpud demo-guest` does, without anything of the host's, for a VM that has
-// nothing else. It reads its plan from standard input and reports on standard
-// output until it is told to end (SIGINT, SIGTERM).
+// Command demoguest is a guest's program for demos and tests: the work of `vgpud demo-guest`,
+// without any code of the host, for a VM. It reads its plan from standard input and reports on
+// standard output until SIGINT or SIGTERM.
 //
 // Exit codes: 0, 1 failed.
 package main

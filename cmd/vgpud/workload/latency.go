@@ -24,58 +24,55 @@ const EmptyKernel = `.version 8.0
 }
 `
 
-// LatencyReport is what a measurement of launches found: a line of JSON.
+// LatencyReport is the result of a latency measurement: a line of JSON.
 type LatencyReport struct {
 	Ways []Latency `json:"ways"`
 }
 
-// Latency is how long one launch of an empty kernel takes, from before the call
-// to its return, in one way of launching. Times are in seconds. The parts are in
-// the order in which they happen, means over the half of the launches whose totals
-// are around the median, so that they add up to about that; where one goes on
-// beside the next only what the next waits for counts.
+// Latency is the time of one launch of an empty kernel, from before the call to its return, in one
+// way of launching. Times are in seconds. The parts are listed in order. They are means over the
+// half of the launches around the median, so that they add up to about the median; where two parts
+// overlap, only what the second waits for counts.
 type Latency struct {
 	Way      string `json:"way"`
 	Launches int    `json:"launches"`
-	// Doorbells and Interrupts are the parts of the launches, 0 to 1, in which the
-	// guest had to ring, and was woken rather than looking.
+	// Doorbells and Interrupts are the fractions of the launches, 0 to 1, in which the guest rang
+	// the doorbell, and in which an interrupt woke it.
 	Doorbells  float64 `json:"doorbells"`
 	Interrupts float64 `json:"interrupts"`
-	// Total is the median, Total99 what one launch in a hundred exceeds.
+	// Total is the median and Total99 the 99th percentile.
 	Total   float64 `json:"total_seconds"`
 	Total99 float64 `json:"total_p99_seconds"`
-	// Store is the command's way into the ring, Doorbell the register write, where
-	// there was one. Fetch is from then until the GPU begins, Execute by the GPU's
-	// own clock. Interrupt is from the kernel's end to the guest's interrupt, where
-	// there was one, and Return from there to the caller.
+	// Store is the writing of the command into the ring, Doorbell the register write, if any. Fetch
+	// lasts from then until the GPU begins, Execute is by the GPU's own clock. Interrupt is from
+	// the kernel's end to the guest's interrupt, if any, and Return from there to the caller.
 	Store     float64 `json:"store_seconds"`
 	Doorbell  float64 `json:"doorbell_seconds"`
 	Fetch     float64 `json:"fetch_seconds"`
 	Execute   float64 `json:"execute_seconds"`
 	Interrupt float64 `json:"interrupt_seconds"`
 	Return    float64 `json:"return_seconds"`
-	// Clocks is how far the GPU's clock may be from the guest's, half a round trip:
-	// Fetch and what follows Execute may be off by so much, one for the other.
+	// Clocks is the uncertainty of the GPU's clock against the guest's, half a round trip: Fetch
+	// and the part after Execute may be off by so much, in opposite directions.
 	Clocks float64 `json:"clocks_seconds"`
 }
 
-// rest is the pause before a launch that finds everybody asleep: longer than
-// anyone looks for work.
-const rest = 5 * time.Millisecond
+// longPause is the pause before a launch that finds host and guest asleep: longer than either
+// polls.
+const longPause = 5 * time.Millisecond
 
-// patience is for how long a guest that is to look for its completions does so,
-// no longer than others can wait for its processor, and asleep that of one that is
-// to be woken each time.
+// spinTime is how long a polling guest polls for completions, no longer than others can wait for
+// its processor. noSpin is for a guest that is woken each time.
 const (
-	patience = 2 * time.Millisecond
-	asleep   = -1
+	spinTime = 2 * time.Millisecond
+	noSpin   = -1
 )
 
-// syncEvery is after how many launches the clocks are compared anew.
+// syncEvery is the number of launches between comparisons of the clocks.
 const syncEvery = 16
 
-// measureLatency launches n empty kernels in each way: one after the other and
-// with pauses, by a guest that looks for the end and by one that sleeps.
+// measureLatency launches n empty kernels in each way: back to back or with pauses, by a guest that
+// polls for the end or sleeps.
 func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n int, out io.Writer) error {
 	m, err := gpu.LoadModule(ctx, []byte(EmptyKernel))
 	if err != nil {
@@ -88,15 +85,15 @@ func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n i
 	l := &launcher{bus: bus, gpu: gpu, launch: driver.Launch{Function: f, Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 32}}}
 	var r LatencyReport
 	for _, way := range []struct {
-		name           string
-		patience, rest time.Duration
+		name            string
+		spinTime, pause time.Duration
 	}{
-		{"host looks, guest looks", patience, 0},
-		{"host looks, guest sleeps", asleep, 0},
-		{"host sleeps, guest looks", patience, rest},
-		{"host sleeps, guest sleeps", asleep, rest},
+		{"host polls, guest polls", spinTime, 0},
+		{"host polls, guest sleeps", noSpin, 0},
+		{"host sleeps, guest polls", spinTime, longPause},
+		{"host sleeps, guest sleeps", noSpin, longPause},
 	} {
-		if l.channel, err = gpu.NewChannel(ctx, driver.ChannelOptions{Spin: way.patience}); err != nil {
+		if l.channel, err = gpu.NewChannel(ctx, driver.ChannelOptions{Spin: way.spinTime}); err != nil {
 			return err
 		}
 		all := make([]sample, 0, n)
@@ -106,7 +103,7 @@ func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n i
 					return err
 				}
 			}
-			if err := clock.Sleep(ctx, clock.Real{}, way.rest); err != nil {
+			if err := clock.Sleep(ctx, clock.Real{}, way.pause); err != nil {
 				return err
 			}
 			s, err := l.once(ctx)
@@ -126,22 +123,22 @@ func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n i
 	return nil
 }
 
-// sample is one launch. Its times are of this process's clock, from the call.
+// sample is one launch. Its times are by this process's clock, from the call.
 type sample struct {
 	submitted  time.Duration // the enqueueing call returned
-	ringing    time.Duration // how much of that was a doorbell
+	ringing    time.Duration // the doorbell's part of that
 	began, end time.Duration // on the GPU
-	woken      time.Duration // by an interrupt; 0: it wasn't
+	woken      time.Duration // by an interrupt; 0: it was not
 	total      time.Duration
-	clocks     time.Duration // how far began and end may be off
+	clocks     time.Duration // uncertainty of began and end
 }
 
-// parts are a launch's, in order; their sum is the total.
+// parts are the parts of a launch in order; they add up to the total.
 type parts struct{ store, doorbell, fetch, execute, interrupt, back time.Duration }
 
-// parts splits the launch. A doorbell that outlasts the fetch, since the host is
-// quicker than its answer, counts until the GPU begins. Where clocks disagree a
-// part may come out below 0 by as much.
+// parts splits the launch. A doorbell that outlasts the fetch, because the host is faster than the
+// write's answer, counts until the GPU begins. If the clocks disagree, a part may be negative by as
+// much.
 func (s sample) parts() parts {
 	p := parts{store: s.submitted - s.ringing, execute: s.end - s.began}
 	p.doorbell = max(min(s.ringing, s.began-p.store), 0)
@@ -155,19 +152,18 @@ func (s sample) parts() parts {
 	return p
 }
 
-// launcher launches one kernel again and again.
+// launcher launches one kernel repeatedly.
 type launcher struct {
 	bus     *timedBus
 	gpu     *driver.Context
 	channel *driver.Channel
 	launch  driver.Launch
-	// GPU time + offset is this process's time since epoch, to within.
+	// GPU time + offset is this process's time since epoch, ± within.
 	epoch          time.Time
 	offset, within time.Duration
 }
 
-// compareClocks asks the GPU for its time a few times: the shortest round trip
-// tells most.
+// compareClocks reads the GPU's time a few times: the shortest round trip is the most accurate.
 func (l *launcher) compareClocks(ctx context.Context) error {
 	const asks = 20
 	l.epoch, l.within = time.Now(), -1
@@ -207,7 +203,7 @@ func (l *launcher) once(ctx context.Context) (sample, error) {
 	return s, nil
 }
 
-// summarize takes the middle of everything; there is at least one sample.
+// summarize averages the middle half of the samples, of which there is at least one.
 func summarize(way string, all []sample) Latency {
 	slices.SortFunc(all, func(a, b sample) int { return cmp.Compare(a.total, b.total) })
 	n := len(all)
@@ -233,7 +229,7 @@ func summarize(way string, all []sample) Latency {
 	return r
 }
 
-// timedBus is a bus that notes when doorbells are rung and interrupts come.
+// timedBus is a bus that records when doorbells are rung and interrupts come.
 type timedBus struct {
 	driver.Bus
 
@@ -247,7 +243,7 @@ type doorbell struct {
 	took  time.Duration
 }
 
-// Doorbell notes how long the write took.
+// Doorbell records how long the write took.
 func (b *timedBus) Doorbell(offset uint32) error {
 	begin := time.Now()
 	err := b.Bus.Doorbell(offset)
@@ -258,7 +254,7 @@ func (b *timedBus) Doorbell(offset uint32) error {
 	return err
 }
 
-// Wait notes when it returned.
+// Wait records when it returned.
 func (b *timedBus) Wait(ctx context.Context, vector int) error {
 	err := b.Bus.Wait(ctx, vector)
 	now := time.Now()
@@ -268,15 +264,15 @@ func (b *timedBus) Wait(ctx context.Context, vector int) error {
 	return err
 }
 
-// forget drops what was noted.
+// forget drops the records.
 func (b *timedBus) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.doorbells, b.woken = b.doorbells[:0], time.Time{}
 }
 
-// seen is for how long doorbells were rung before submitted, and when an
-// interrupt came, if one did.
+// seen returns how long doorbells rung before submitted took, and when an interrupt came, if one
+// did.
 func (b *timedBus) seen(submitted time.Time) (ringing time.Duration, woken time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Load is a case of the corpus in a context's GPU memory. It runs on one channel
-// at a time.
+// Load is a case of the corpus in a context's GPU memory. It runs on one channel at a time.
 type Load struct {
 	Case *corpus.Case
 	// Steps are the case's launches, ready to be enqueued.
@@ -25,8 +24,8 @@ type Load struct {
 	began   []time.Time
 }
 
-// NewLoad loads a case's module into a context, and allocates and fills its
-// buffers. Close frees them.
+// NewLoad loads a case's module into a context, and allocates and fills its buffers. Close frees
+// them.
 func NewLoad(ctx context.Context, gpu *driver.Context, ptx string, c *corpus.Case) (_ *Load, err error) {
 	l := &Load{Case: c, gpu: gpu, buffers: make(map[string]driver.Ptr)}
 	if l.module, err = gpu.LoadModule(ctx, []byte(ptx)); err != nil {
@@ -93,18 +92,17 @@ func dim(d [3]uint32) driver.Dim { return driver.Dim{X: d[0], Y: d[1], Z: d[2]} 
 // two checks: its results don't depend on how often they did.
 func (l *Load) Repeatable() bool { return len(l.Case.Restore()) == 0 }
 
-// Run launches the case's steps on ch, waits, and checks every buffer, also that
-// those that are only read have not changed. It may be called again. Wrong
-// results are a [*kernels.Mismatch].
+// Run launches the case's steps on ch, waits, and checks every buffer, including that read-only
+// ones are unchanged. It may be called again. Wrong results are a [*corpus.Mismatch].
 func (l *Load) Run(ctx context.Context, ch *driver.Channel) error {
-	if err := l.launch(ctx, ch, 1, unseen{}); err != nil {
+	if err := l.launch(ctx, ch, 1, noObserver{}); err != nil {
 		return err
 	}
 	return l.Case.CheckAll(func(b *corpus.Buffer) ([]byte, error) { return l.read(ctx, ch, b) })
 }
 
-// Force has every step launched in that form whose kernel has it, in place of the
-// form that its measured cost chooses.
+// Force makes every step whose kernel has form f use it, instead of the form chosen by measured
+// cost.
 func (l *Load) Force(f abi.PreemptForm) {
 	for i := range l.Steps {
 		if s := &l.Steps[i]; s.Function.Preemption().Forms&f != 0 {
@@ -113,22 +111,21 @@ func (l *Load) Force(f abi.PreemptForm) {
 	}
 }
 
-// progress is told of each launch that begins and ends well.
-type progress interface {
-	begun()
-	ended(p *driver.Pending, took time.Duration)
+// observer is called for each launch that starts, and for each that ends well.
+type observer interface {
+	started()
+	finished(p *driver.Pending, took time.Duration)
 }
 
-// unseen is no progress that anybody asks for.
-type unseen struct{}
+// noObserver ignores all calls.
+type noObserver struct{}
 
-func (unseen) begun()                               {}
-func (unseen) ended(*driver.Pending, time.Duration) {}
+func (noObserver) started()                                {}
+func (noObserver) finished(*driver.Pending, time.Duration) {}
 
-// rounds launches the case's steps that many times, waits, and checks what came
-// of it.
-func (l *Load) rounds(ctx context.Context, ch *driver.Channel, times int, p progress) error {
-	if err := l.launch(ctx, ch, times, p); err != nil {
+// rounds launches the case's steps that many times, waits, and checks the results.
+func (l *Load) rounds(ctx context.Context, ch *driver.Channel, times int, o observer) error {
+	if err := l.launch(ctx, ch, times, o); err != nil {
 		return err
 	}
 	for i := range l.Case.Buffers {
@@ -148,7 +145,7 @@ func (l *Load) rounds(ctx context.Context, ch *driver.Channel, times int, p prog
 }
 
 // launch launches the case's steps that many times and waits.
-func (l *Load) launch(ctx context.Context, ch *driver.Channel, times int, p progress) error {
+func (l *Load) launch(ctx context.Context, ch *driver.Channel, times int, o observer) error {
 	for _, b := range l.Case.Restore() {
 		if _, err := ch.CopyIn(ctx, l.buffers[b.Name], b.Init); err != nil {
 			return fmt.Errorf("%v: restore %s: %w", l.Case, b.Name, err)
@@ -163,18 +160,18 @@ func (l *Load) launch(ctx context.Context, ch *driver.Channel, times int, p prog
 		if err := ch.Enqueue(ctx, &l.pending[i], &l.Steps[i%len(l.Steps)]); err != nil {
 			return fmt.Errorf("%v: %w", l.Case, err)
 		}
-		p.begun()
+		o.started()
 	}
 	for i := range n {
 		if err := l.pending[i].Wait(ctx); err != nil {
 			return fmt.Errorf("%v: %w", l.Case, err)
 		}
-		p.ended(&l.pending[i], time.Since(l.began[i]))
+		o.finished(&l.pending[i], time.Since(l.began[i]))
 	}
 	return nil
 }
 
-// read reads a buffer; what it returns is good until the next read.
+// read returns a buffer's contents, valid until the next read.
 func (l *Load) read(ctx context.Context, ch *driver.Channel, b *corpus.Buffer) ([]byte, error) {
 	got := l.scratch[:b.Size]
 	if err := ch.CopyOut(ctx, got, l.buffers[b.Name]); err != nil {

@@ -10,12 +10,12 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// forms are the values of [Plan.Preempt] that name one.
+// forms maps values of [Plan.Preempt] to the forms that they name.
 var forms = map[string]abi.PreemptForm{
 	"single": abi.PreemptSingle, "coarse": abi.PreemptCoarse, "persistent": abi.PreemptPersistent,
 }
 
-// contextOptions are those of the plan's context.
+// contextOptions returns the options of the plan's context.
 func (p *Plan) contextOptions() (driver.ContextOptions, error) {
 	o := driver.ContextOptions{Priority: p.Priority}
 	form := forms[p.Preempt]
@@ -26,22 +26,23 @@ func (p *Plan) contextOptions() (driver.ContextOptions, error) {
 		o.Preempt = &driver.PreemptOptions{Off: true}
 	case p.Preempt != "":
 		return o, fmt.Errorf("form %q: want off, single, coarse, persistent or nothing", p.Preempt)
-	case !p.Agent: // else it is the agent's to say
+	case !p.Agent: // otherwise the agent chooses
 		o.Preempt = &driver.PreemptOptions{}
 	}
 	return o, nil
 }
 
-// Batch is the work of a guest with kernels of about 30 ms on a GPU in software. They have many blocks, of which that
-// holds eight at a time for 1.3 ms, so a kernel leaves in about that. They always go in the form that leaves when asked.
+// Batch returns the work of a guest with kernels of about 30 ms on a GPU in software. They have
+// many blocks, of which that GPU holds eight at a time for 1.3 ms, so an evicted kernel leaves in
+// about that time. They are always launched in a preemptible form.
 func Batch() Plan {
 	return Plan{Name: "batch", Workers: 2, Channels: 2, Preempt: "single", Work: []Work{{
 		Kernel: "throttle", Repeat: 1, Throttle: &corpus.ThrottleConfig{Blocks: 192, Threads: 32, Iterations: 200}, SharedBytes: 48 << 10,
 	}}}
 }
 
-// Urgent is the work of a guest that has something short to compute now and then, 0.2 ms on a GPU in software, and waits
-// for it, at a priority above the usual.
+// Urgent returns the work of a guest that now and then launches a short kernel, 0.2 ms on a GPU in
+// software, at a raised priority and waits for it.
 func Urgent() Plan {
 	return Plan{Name: "urgent", Workers: 1, Channels: 1, Priority: -10, PauseMicros: 5000, Work: []Work{{
 		Kernel: "throttle", Repeat: 1, Throttle: &corpus.ThrottleConfig{Blocks: 4, Threads: 32, Iterations: 50},

@@ -38,7 +38,7 @@ func TestContextOptions(t *testing.T) {
 	}
 }
 
-// TestPlansTravel holds that the plans for preemption are the same behind JSON, and that their cases can be made.
+// TestPlansTravel checks that the plans for preemption survive JSON, and that their cases exist.
 func TestPlansTravel(t *testing.T) {
 	for _, p := range []Plan{Batch(), Urgent()} {
 		b, err := json.Marshal(p)
@@ -69,10 +69,10 @@ func TestLatenciesAreBounded(t *testing.T) {
 	r := &run{pause: 1}
 	var p driver.Pending
 	for range MaxLatencies + 10 {
-		r.begun()
-		r.ended(&p, 1e6)
+		r.started()
+		r.finished(&p, 1e6)
 	}
-	if got := r.taken(); len(got) != MaxLatencies || got[0] != 1 || r.taken() != nil {
+	if got := r.takeLatencies(); len(got) != MaxLatencies || got[0] != 1 || r.takeLatencies() != nil {
 		t.Errorf("%d latencies, the first %v", len(got), got[0])
 	}
 }

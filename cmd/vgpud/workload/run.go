@@ -30,8 +30,8 @@ type run struct {
 	out                    *json.Encoder
 }
 
-// Run works by the plan until ctx ends, which is no error. Wrong results are
-// reported and do not stop it; what keeps it from working does.
+// Run works by the plan until ctx ends, which is no error. Wrong results are reported and don't
+// stop it; other errors do.
 func Run(ctx context.Context, p Plan, out io.Writer) error {
 	if err := runPlan(ctx, p, out); err != nil {
 		return fmt.Errorf("guest %s: %w", p.Name, err)
@@ -62,8 +62,7 @@ func runPlan(ctx context.Context, p Plan, out io.Writer) error {
 	})
 }
 
-// withContext opens the device behind a bus for as long as do has a context on
-// it.
+// withContext opens the device on a bus, and calls do with a context on it.
 func withContext(ctx context.Context, bus driver.Bus, o driver.ContextOptions, do func(*driver.Context) error) (err error) {
 	dev, err := driver.Open(ctx, bus)
 	if err != nil {
@@ -103,7 +102,7 @@ func (p *Plan) work(ctx context.Context, gpu *driver.Context, out io.Writer) (er
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			defer cancel() // one that can't go on ends all
+			defer cancel() // a worker that fails ends all
 			r.work(ctx, channels[w%len(channels)], workers[w], w)
 		})
 	}
@@ -116,13 +115,13 @@ func (p *Plan) work(ctx context.Context, gpu *driver.Context, out io.Writer) (er
 	return errors.Join(r.report(false), r.first())
 }
 
-// task is a load and how often it is launched between two checks.
+// task is a load with the number of launches between two checks.
 type task struct {
 	*Load
 	repeat int
 }
 
-// workers makes every worker's loads.
+// workers loads every worker's cases.
 func (p *Plan) workers(ctx context.Context, gpu *driver.Context) ([][]task, error) {
 	workers := make([][]task, max(p.Workers, 1))
 	for w := range workers {
@@ -148,7 +147,7 @@ func (p *Plan) workers(ctx context.Context, gpu *driver.Context) ([][]task, erro
 	return workers, nil
 }
 
-// work goes round and round through the loads, each worker from another start.
+// work runs the loads in turn, each worker from another start.
 func (r *run) work(ctx context.Context, ch *driver.Channel, loads []task, start int) {
 	for i := start; ctx.Err() == nil; i++ {
 		if r.pause > 0 && clock.Sleep(ctx, clock.Real{}, r.pause) != nil {
@@ -160,7 +159,7 @@ func (r *run) work(ctx context.Context, ch *driver.Channel, loads []task, start 
 			return
 		}
 		if err != nil {
-			r.note(err)
+			r.fail(err)
 			if _, ok := errors.AsType[*corpus.Mismatch](err); !ok {
 				return
 			}
@@ -170,9 +169,9 @@ func (r *run) work(ctx context.Context, ch *driver.Channel, loads []task, start 
 	}
 }
 
-func (r *run) begun() { r.backlog.change(1, time.Now()) }
+func (r *run) started() { r.backlog.change(1, time.Now()) }
 
-func (r *run) ended(p *driver.Pending, took time.Duration) {
+func (r *run) finished(p *driver.Pending, took time.Duration) {
 	r.kernels.Add(1)
 	if p.Form() != 0 {
 		r.preemptible.Add(1)
@@ -188,8 +187,8 @@ func (r *run) ended(p *driver.Pending, took time.Duration) {
 	}
 }
 
-// taken returns the latencies since the last report.
-func (r *run) taken() []float64 {
+// takeLatencies returns the latencies since the last report.
+func (r *run) takeLatencies() []float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := r.latencies
@@ -197,7 +196,7 @@ func (r *run) taken() []float64 {
 	return taken
 }
 
-func (r *run) note(err error) {
+func (r *run) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
@@ -216,7 +215,7 @@ func (r *run) report(ready bool) error {
 	rep := Report{
 		Ready: ready, Kernels: r.kernels.Load(), Cases: r.cases.Load(), Wrong: r.wrong.Load(),
 		BusySeconds: busy.Seconds(), BackloggedSeconds: backlogged.Seconds(),
-		Preemptible: r.preemptible.Load(), Evictions: r.evictions.Load(), LatenciesMillis: r.taken(),
+		Preemptible: r.preemptible.Load(), Evictions: r.evictions.Load(), LatenciesMillis: r.takeLatencies(),
 	}
 	if err := r.first(); err != nil {
 		rep.Error = err.Error()

@@ -12,19 +12,17 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// SoloReport is how long kernels take that have the GPU for themselves: a line of
-// JSON.
+// SoloReport is the time of kernels alone on the GPU: a line of JSON.
 type SoloReport struct {
-	// Seconds is for one launch of each of the plan's [Plan.Work], in their order.
+	// Seconds is for one launch of each of the plan's [Plan.Work], in order.
 	Seconds []float64 `json:"seconds"`
 }
 
 // soloRounds is how many times a work's launches are timed; the median counts.
 const soloRounds = 5
 
-// measureSolo launches each work of the plan that many times in a row, and reports
-// what one of them takes when they follow each other: what a kernel has of the GPU,
-// with what the GPU needs between two. Results are checked.
+// measureSolo launches each work of the plan p.Solo times in a row and reports the time of one
+// launch, which includes the GPU's gap between two launches. Results are checked.
 func (p *Plan) measureSolo(ctx context.Context, gpu *driver.Context, out io.Writer) error {
 	ch, err := gpu.NewChannel(ctx, driver.ChannelOptions{})
 	if err != nil {
@@ -56,10 +54,10 @@ func (p *Plan) measureSolo(ctx context.Context, gpu *driver.Context, out io.Writ
 	return nil
 }
 
-// solo is what one launch of the case takes of so many. The first one only fetches
-// what the GPU has not seen yet.
+// solo returns the time of one launch of times consecutive ones. An extra first launch loads what
+// the GPU has not seen yet.
 func (l *Load) solo(ctx context.Context, ch *driver.Channel, times int) (time.Duration, error) {
-	if err := l.launch(ctx, ch, times+1, unseen{}); err != nil {
+	if err := l.launch(ctx, ch, times+1, noObserver{}); err != nil {
 		return 0, err
 	}
 	err := l.Case.CheckAll(func(b *corpus.Buffer) ([]byte, error) { return l.read(ctx, ch, b) })

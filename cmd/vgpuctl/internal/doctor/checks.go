@@ -24,13 +24,13 @@ func daemon(ctx context.Context, h *Host) []ability.Ability {
 	health, err := h.Health(ctx)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return []ability.Ability{ability.Hidden(Daemon, err.Error(), asRoot)}
+		return []ability.Ability{ability.Undetermined(Daemon, err.Error(), asRoot)}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return []ability.Ability{ability.Missing(Daemon, "no daemon listens here", "systemctl start vgpud; or name its socket with --socket")}
 	case err != nil:
 		return []ability.Ability{ability.Missing(Daemon, err.Error(), "systemctl restart vgpud; `journalctl -u vgpud` says why")}
 	}
-	a := ability.Here(Daemon, "version %s answers", health.Version)
+	a := ability.Available(Daemon, "version %s answers", health.Version)
 	if health.Version != h.Version {
 		a.Do = fmt.Sprintf("restart the daemon, or update vgpuctl: this is version %s; guests go on meanwhile", h.Version)
 	}
@@ -50,12 +50,12 @@ func confinement(h *api.Health) ability.Ability {
 	if len(h.Unconfined) > 0 {
 		return ability.Missing(Confinement, strings.Join(h.Unconfined, "; "), "docs/security.md says what each takes")
 	}
-	return ability.Here(Confinement, "guests' processes have users, devices and limits of their own")
+	return ability.Available(Confinement, "guests' processes have users, devices and limits of their own")
 }
 
 // gpuOf is one of the daemon's GPUs.
 func gpuOf(g *api.GPU) ability.Ability {
-	a := ability.Here(GPU, "%s, kind %s", g.Model, g.Kind)
+	a := ability.Available(GPU, "%s, kind %s", g.Model, g.Kind)
 	if !g.Healthy {
 		a = ability.Missing(GPU, g.Problem, "")
 	}
@@ -75,7 +75,7 @@ func gpuOf(g *api.GPU) ability.Ability {
 // accounting is what one of the daemon's GPUs is watched by, and in short why. The
 // abilities of the GPU itself say it at length.
 func accounting(g *api.GPU) ability.Ability {
-	a := ability.Here(Accounting, "by %s", g.AccountingSource)
+	a := ability.Available(Accounting, "by %s", g.AccountingSource)
 	if why, _, _ := strings.Cut(g.AccountingSourceReason, ": "); why != "" {
 		a.What += ": " + why
 	}
@@ -98,8 +98,8 @@ func program(ctx context.Context, h *Host) []ability.Ability {
 		return []ability.Ability{ability.Missing(Program, err.Error(), do)}
 	}
 	return []ability.Ability{
-		ability.Here(Program, "%s: %s", path, firstLine(out)),
-		ability.Here(SoftGPU, "`vgpud softgpu` runs one on any host; `vgpud demo` shows it"),
+		ability.Available(Program, "%s: %s", path, firstLine(out)),
+		ability.Available(SoftGPU, "`vgpud softgpu` runs one on any host; `vgpud demo` shows it"),
 	}
 }
 
@@ -108,15 +108,15 @@ func program(ctx context.Context, h *Host) []ability.Ability {
 func nvidia(ctx context.Context, h *Host) []ability.Ability {
 	path, err := h.Find("vgpud")
 	if err != nil {
-		return []ability.Ability{ability.Hidden(Libcuda, "`vgpud probe` finds out, and there is no vgpud", "see vgpud")}
+		return []ability.Ability{ability.Undetermined(Libcuda, "`vgpud probe` finds out, and there is no vgpud", "see vgpud")}
 	}
 	out, err := h.Run(ctx, path, "probe", "--abilities")
 	if err != nil {
-		return []ability.Ability{ability.Hidden(Libcuda, "`vgpud probe --abilities`: "+err.Error(), "")}
+		return []ability.Ability{ability.Undetermined(Libcuda, "`vgpud probe --abilities`: "+err.Error(), "")}
 	}
 	var r ability.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Abilities) == 0 {
-		return []ability.Ability{ability.Hidden(Libcuda, fmt.Sprintf("`vgpud probe --abilities` says %.60q", out), "have vgpuctl and vgpud of one version")}
+		return []ability.Ability{ability.Undetermined(Libcuda, fmt.Sprintf("`vgpud probe --abilities` says %.60q", out), "have vgpuctl and vgpud of one version")}
 	}
 	return r.Abilities
 }
@@ -137,7 +137,7 @@ func nvml(ctx context.Context, h *Host) []ability.Ability {
 			warnings = append(warnings, g.PCI+": "+w)
 		}
 	}
-	a := ability.Here(NVML, "driver %s, GPUs: %s", v.Driver, cmp.Or(strings.Join(names, ", "), "none"))
+	a := ability.Available(NVML, "driver %s, GPUs: %s", v.Driver, cmp.Or(strings.Join(names, ", "), "none"))
 	a.Do = strings.Join(warnings, "; ")
 	return []ability.Ability{a}
 }
@@ -148,9 +148,9 @@ func kvm(_ context.Context, h *Host) []ability.Ability {
 	err := h.Access("dev/kvm")
 	switch {
 	case err == nil:
-		return []ability.Ability{ability.Here(KVM, "/dev/kvm may be used")}
+		return []ability.Ability{ability.Available(KVM, "/dev/kvm may be used")}
 	case errors.Is(err, fs.ErrPermission):
-		return []ability.Ability{ability.Hidden(KVM, "/dev/kvm is there, and not for this user", "QEMU's user wants group kvm; "+asRoot)}
+		return []ability.Ability{ability.Undetermined(KVM, "/dev/kvm is there, and not for this user", "QEMU's user wants group kvm; "+asRoot)}
 	}
 	do := "turn virtualisation on in the firmware, and `modprobe kvm_intel` or `kvm_amd`"
 	if cpu, rerr := fs.ReadFile(h.Files, "proc/cpuinfo"); rerr == nil && strings.Contains(string(cpu), " hypervisor") {
@@ -177,7 +177,7 @@ func qemu(ctx context.Context, h *Host) []ability.Ability {
 		if out, err := h.Run(ctx, path, "-device", device+",help"); err != nil || !strings.Contains(out, "socket") {
 			return []ability.Ability{ability.Missing(QEMU, fmt.Sprintf("%s (%s) has no device %s", path, firstLine(version), device), do)}
 		}
-		return []ability.Ability{ability.Here(QEMU, "%s: %s, with %s", path, firstLine(version), device)}
+		return []ability.Ability{ability.Available(QEMU, "%s: %s, with %s", path, firstLine(version), device)}
 	}
 	return []ability.Ability{ability.Missing(QEMU, "none of "+strings.Join(h.QEMU, ", ")+" is in $PATH", do)}
 }
@@ -213,9 +213,9 @@ func daemonOfLibvirt(ctx context.Context, h *Host) []ability.Ability {
 	}
 	n, err := h.Domains(ctx)
 	if err == nil {
-		return []ability.Ability{ability.Here(Libvirt, "%s answers on %s, with %d domains", cmp.Or(version, "a libvirt"), socket, n)}
+		return []ability.Ability{ability.Available(Libvirt, "%s answers on %s, with %d domains", cmp.Or(version, "a libvirt"), socket, n)}
 	}
-	a := ability.Hidden(Libvirt, fmt.Sprintf("%s listens on %s: %v", cmp.Or(version, "a libvirt"), socket, err), asRoot)
+	a := ability.Undetermined(Libvirt, fmt.Sprintf("%s listens on %s: %v", cmp.Or(version, "a libvirt"), socket, err), asRoot)
 	if errors.Is(err, libvirt.ErrUnavailable) {
 		a.Do = "`vgpu-libvirt` wants a C compiler when vgpud is built, and libvirt's library"
 	}
@@ -231,18 +231,18 @@ func hook(_ context.Context, h *Host) []ability.Ability {
 		st, err := fs.Stat(h.Files, path)
 		switch {
 		case errors.Is(err, fs.ErrPermission):
-			return []ability.Ability{ability.Hidden(Hook, "not allowed to look into /etc/libvirt/hooks", asRoot)}
+			return []ability.Ability{ability.Undetermined(Hook, "not allowed to look into /etc/libvirt/hooks", asRoot)}
 		case err != nil:
 			continue
 		}
 		ours, err := isHook(h.Files, path)
 		switch {
 		case err != nil:
-			return []ability.Ability{ability.Hidden(Hook, err.Error(), asRoot)}
+			return []ability.Ability{ability.Undetermined(Hook, err.Error(), asRoot)}
 		case ours && st.Mode()&0o111 == 0:
 			return []ability.Ability{ability.Missing(Hook, "/"+path+" is not executable", "deploy/libvirt/install.sh")}
 		case ours:
-			return []ability.Ability{ability.Here(Hook, "/%s", path)}
+			return []ability.Ability{ability.Available(Hook, "/%s", path)}
 		}
 	}
 	return []ability.Ability{ability.Missing(Hook, "libvirt's hook is not installed", "only for libvirt's domains: `make install`, then restart libvirt's daemon")}

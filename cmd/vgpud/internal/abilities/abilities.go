@@ -1,6 +1,5 @@
-// Package abilities finds out what a physical GPU lets vgpud do with it: by trying, on
-// a context of its own that does nothing. It knows no kind of GPU, only what the
-// interfaces of package gpu offer.
+// Package abilities finds out what a physical GPU lets vgpud do with it, by trying on a context of
+// its own that has no work. It knows no kind of GPU, only the interfaces of package gpu.
 package abilities
 
 import (
@@ -17,7 +16,7 @@ import (
 	"vgpud/gpu"
 )
 
-// The abilities, in the order in which they are looked at.
+// The abilities, in the order of the checks.
 const (
 	// Events is the GPU's own record of context switches.
 	Events = "events"
@@ -25,59 +24,59 @@ const (
 	Registers = "registers"
 	// Suspension takes a context's channels off the hardware.
 	Suspension = "channel disable"
-	// TimeSlices are a channel group's on the hardware.
+	// TimeSlices sets a channel group's time slice on the hardware.
 	TimeSlices = "time slices"
 )
 
-// what they are good for, shown where they are not there.
+// The consequences, shown if the ability is missing.
 const (
-	withoutEvents     = "guests are accounted by the status registers, or else by what their own processes say"
-	withoutRegisters  = "nothing to do where the GPU records its own context switches: accounting uses these"
-	withoutSuspension = "a guest that is held runs what is on the GPU to its end; preemptible kernels leave all the same"
-	withoutTimeSlices = "shares are held by suspensions alone"
+	withoutEvents     = "guests are accounted by the status registers, or by their own processes' reports"
+	withoutRegisters  = "not needed if the GPU records its own context switches, which accounting then uses"
+	withoutSuspension = "a suspended guest's kernels run on to their end, unless they are preemptible"
+	withoutTimeSlices = "shares are enforced by suspensions alone"
 )
 
-// Watched are the abilities of a GPU as it is watched.
-func Watched(m gpu.Monitor) []ability.Ability {
+// OfMonitor returns the abilities of a GPU that is monitored.
+func OfMonitor(m gpu.Monitor) []ability.Ability {
 	return []ability.Ability{
 		tried(Events, withoutEvents, func() (string, error) { return events(m) }),
 		tried(Registers, withoutRegisters, func() (string, error) { return registers(m) }),
 	}
 }
 
-// None is what a GPU is that can't be watched.
-func None(err error) []ability.Ability {
-	return append([]ability.Ability{failed(Events, withoutEvents, err), failed(Registers, withoutRegisters, err)}, Uncontrolled(err)...)
+// NoMonitor returns the abilities of a GPU that can't be monitored.
+func NoMonitor(err error) []ability.Ability {
+	return append([]ability.Ability{failed(Events, withoutEvents, err), failed(Registers, withoutRegisters, err)}, NoContext(err)...)
 }
 
-// Uncontrolled is what a GPU is whose contexts can't be taken control of.
-func Uncontrolled(err error) []ability.Ability {
+// NoContext returns the abilities of a GPU whose contexts can't be controlled.
+func NoContext(err error) []ability.Ability {
 	return []ability.Ability{failed(Suspension, withoutSuspension, err), failed(TimeSlices, withoutTimeSlices, err)}
 }
 
-// failed is an ability that is not there, or not for this user.
+// failed returns an ability that is missing, or not available to this user.
 func failed(name, do string, err error) ability.Ability {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
-		return ability.Hidden(name, err.Error(), "ask as root")
+		return ability.Undetermined(name, err.Error(), "run it as root")
 	}
 	return ability.Missing(name, err.Error(), do)
 }
 
-// errLacking is of a GPU that has no such thing.
-var errLacking = errors.New("this kind of GPU does not have it")
+// errUnsupported means that the GPU has no such ability.
+var errUnsupported = errors.New("this kind of GPU does not have it")
 
 func tried(name, do string, try func() (string, error)) ability.Ability {
 	what, err := try()
 	if err != nil {
 		return failed(name, do, err)
 	}
-	return ability.Here(name, "%s", what)
+	return ability.Available(name, "%s", what)
 }
 
 func events(m gpu.Monitor) (_ string, err error) {
 	r, ok := m.(gpu.Recording)
 	if !ok {
-		return "", errLacking
+		return "", errUnsupported
 	}
 	s, err := r.Events()
 	if err != nil {
@@ -87,13 +86,13 @@ func events(m gpu.Monitor) (_ string, err error) {
 	if _, err := s.Read(make([]accounting.Switch, 64)); err != nil && !errors.Is(err, accounting.ErrDropped) {
 		return "", err
 	}
-	return "the GPU's own record of context switches is read", nil
+	return "the GPU's own record of context switches can be read", nil
 }
 
 func registers(m gpu.Monitor) (_ string, err error) {
 	r, ok := m.(gpu.Sampled)
 	if !ok {
-		return "", errLacking
+		return "", errUnsupported
 	}
 	s, err := r.Source()
 	if err != nil {
@@ -105,41 +104,40 @@ func registers(m gpu.Monitor) (_ string, err error) {
 	if _, err := s.Sample(); err != nil {
 		return "", err
 	}
-	return "the compute engine's status is read", nil
+	return "the compute engine's status can be read", nil
 }
 
-// Controlled are the abilities that take control of a context, tried on one of
-// device's.
-func Controlled(ctx context.Context, m gpu.Monitor, device gpu.Device) []ability.Ability {
-	control, end, err := hold(ctx, m, device)
+// OfContext returns the abilities that control a context, tried on one of device's.
+func OfContext(ctx context.Context, m gpu.Monitor, device gpu.Device) []ability.Ability {
+	control, end, err := controlContext(ctx, m, device)
 	if err != nil {
-		return Uncontrolled(err)
+		return NoContext(err)
 	}
-	defer end() // what goes wrong with it goes with this process
+	defer end() // an error is of no consequence: the process ends
 	return []ability.Ability{
 		tried(Suspension, withoutSuspension, func() (string, error) { return suspend(control) }),
 		tried(TimeSlices, withoutTimeSlices, func() (string, error) {
-			return fmt.Sprintf("a context's is set to %v, what the driver gives", usualSlice), control.SetTimeslice(usualSlice)
+			return fmt.Sprintf("a context's slice can be set to %v, the driver's default", usualSlice), control.SetTimeslice(usualSlice)
 		}),
 	}
 }
 
-// usualSlice is what NVIDIA's driver gives a compute group.
+// usualSlice is the default of NVIDIA's driver for a compute group.
 const usualSlice = 2048 * time.Microsecond
 
-// hold makes a context and takes control of it. end gives both back.
-func hold(ctx context.Context, m gpu.Monitor, device gpu.Device) (_ gpu.Control, end func() error, err error) {
+// controlContext creates a context and takes control of it. end gives both back.
+func controlContext(ctx context.Context, m gpu.Monitor, device gpu.Device) (_ gpu.Control, end func() error, err error) {
 	controller, ok := m.(gpu.Controller)
 	if !ok {
-		return nil, nil, errLacking
+		return nil, nil, errUnsupported
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{Label: "doctor"})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a context to try it on: %w", err)
+		return nil, nil, fmt.Errorf("create a context to try it on: %w", err)
 	}
 	handled, ok := c.(gpu.Handled)
 	if !ok {
-		return nil, nil, errors.Join(errLacking, c.Close())
+		return nil, nil, errors.Join(errUnsupported, c.Close())
 	}
 	h, err := handled.Handles()
 	if err != nil {
@@ -152,7 +150,7 @@ func hold(ctx context.Context, m gpu.Monitor, device gpu.Device) (_ gpu.Control,
 	return control, func() error { return errors.Join(control.Close(), c.Close()) }, nil
 }
 
-// suspend takes the context off the GPU and puts it back, whatever the first said.
+// suspend takes the context off the GPU and always puts it back.
 func suspend(c gpu.Control) (string, error) {
 	from := time.Now()
 	off := c.Suspend()
@@ -160,5 +158,5 @@ func suspend(c gpu.Control) (string, error) {
 	if err := errors.Join(off, c.Resume()); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("a context's channels are off the GPU in %v, and back in %v", took.Round(10*time.Microsecond), (time.Since(from) - took).Round(10*time.Microsecond)), nil
+	return fmt.Sprintf("a context's channels leave the GPU in %v, and return in %v", took.Round(10*time.Microsecond), (time.Since(from) - took).Round(10*time.Microsecond)), nil
 }

@@ -14,7 +14,7 @@ import (
 	"vgpud/gpu"
 )
 
-// plain is a GPU that can nothing beyond what all can.
+// plain is a GPU without optional abilities.
 type plain struct{ gpu.Device }
 
 func (plain) NewContext(context.Context, gpu.ContextOptions) (gpu.Context, error) {
@@ -28,7 +28,7 @@ type bare struct {
 
 func (b *bare) Close() error { b.closed++; return nil }
 
-// able is a GPU that can all, unless an error says otherwise. It notes what was done.
+// able is a GPU with all abilities, unless an error is set. It records the calls.
 type able struct {
 	plain
 	said                                         []string
@@ -79,7 +79,7 @@ func (r record) Read([]accounting.Switch) (int, error) {
 	return 0, nil
 }
 
-// states are the abilities' names and states; what is there says how long it took.
+// states returns the abilities' names and states, without times.
 func states(all ...[]ability.Ability) map[string]string {
 	m := make(map[string]string)
 	for _, as := range all {
@@ -124,6 +124,7 @@ func TestAbilities(t *testing.T) {
 			said: []string{"context", "close context"},
 		},
 		{
+			// The suspension is always undone.
 			// Whatever became of the suspension, it is undone.
 			name: "a suspension that fails", gpu: &able{off: no, slice: no},
 			want: map[string]string{Events: "yes", Registers: "yes", Suspension: "no: the kernel is locked down", TimeSlices: "no: the kernel is locked down"},
@@ -131,7 +132,7 @@ func TestAbilities(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := states(Watched(c.gpu), Controlled(t.Context(), c.gpu, c.gpu))
+			got := states(OfMonitor(c.gpu), OfContext(t.Context(), c.gpu, c.gpu))
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -144,11 +145,12 @@ func TestAbilities(t *testing.T) {
 	}
 }
 
-// TestASuspensionSaysHowLongItTook, as that is what a guest that is held waits for.
+// TestASuspensionSaysHowLongItTook checks that the time is shown, since a suspended guest waits for
+// it.
 func TestASuspensionSaysHowLongItTook(t *testing.T) {
 	g := &able{}
-	for _, a := range Controlled(t.Context(), g, g) {
-		if a.Name == Suspension && !regexp.MustCompile(`^a context's channels are off the GPU in [0-9.]+[µm]?s, and back in `).MatchString(a.What) {
+	for _, a := range OfContext(t.Context(), g, g) {
+		if a.Name == Suspension && !regexp.MustCompile(`^a context's channels leave the GPU in [0-9.]+[µm]?s, and return in `).MatchString(a.What) {
 			t.Errorf("%s", a.What)
 		}
 	}

@@ -14,22 +14,23 @@ import (
 	"vgpud/mediator/api"
 )
 
-// lengths are how long the guests' kernels are to be on a GPU of whatever speed.
-// Each guest has kernels of one length, so that their number tells what it had of
-// the GPU: hardware keeps no account that accounting could be compared with.
+// lengths are the lengths of the guests' kernels, whatever the GPU's speed. Each guest has kernels
+// of one length, so that their number tells its part of the GPU: hardware keeps no account to
+// compare accounting with.
 type lengths struct {
-	guests [3]time.Duration // of the demo's guests, in their order
+	guests [3]time.Duration // of the demo's guests, in order
 	batch  time.Duration
-	// batchBlocks are the batch kernel's: many more than the GPU holds, so that it can
-	// leave between two.
+	// batchBlocks is the batch kernel's number of blocks: many more than the GPU holds, so that the
+	// kernel can leave between two.
 	batchBlocks int
 	urgent      time.Duration
-	// few and many iterations of a kernel's loop are timed to find how long one takes.
+	// few and many are the iterations of a kernel's loop that are timed to find how long one
+	// iteration takes.
 	few, many int
 }
 
-// lengths returns those for this run. A guest whose instructions QEMU translates
-// launches fewer kernels a second.
+// lengths returns the lengths for this run. A guest whose instructions QEMU translates launches
+// fewer kernels a second.
 func (o *Options) lengths() lengths {
 	const ms, µs = time.Millisecond, time.Microsecond
 	switch {
@@ -41,22 +42,23 @@ func (o *Options) lengths() lengths {
 	return lengths{[3]time.Duration{2 * ms, 500 * µs, 100 * µs}, 20 * ms, 1 << 16, 100 * µs, 2000, 20000}
 }
 
-// gpuTimePerCheck is about how much of the GPU's time a guest's worker launches
-// kernels for between two checks of their results.
+// gpuTimePerCheck is roughly the GPU time of the kernels that a guest's worker launches between two
+// checks of their results.
 const gpuTimePerCheck = 8 * time.Millisecond
 
-// calibrate times the kernels of all guests, alone on the GPU, gives them the lengths
-// that they are to have, and notes what those of the first guests then take.
+// calibrate times the kernels of all guests alone on the GPU, sets their lengths, and stores what
+// the kernels of the first guests then take.
 func (d *demo) calibrate(ctx context.Context) error {
 	want := d.o.lengths()
-	guest := workload.Work{Kernel: "throttle", Throttle: &corpus.ThrottleConfig{Blocks: 8, Threads: 32}}
+	kernel := workload.Work{Kernel: "throttle", Throttle: &corpus.ThrottleConfig{Blocks: 8, Threads: 32}}
 	batch := workload.Batch().Work[0]
 	batch.Throttle.Blocks = want.batchBlocks
 	urgent := workload.Urgent().Work[0]
 
+	// The batch kernel comes first: a GPU that was idle is slow for a while.
 	// The batch kernel first: a GPU that was idle is slow for a while.
 	var timed []workload.Work
-	for _, w := range []workload.Work{batch, guest, urgent} {
+	for _, w := range []workload.Work{batch, kernel, urgent} {
 		timed = append(timed, iterated(w, want.few), iterated(w, want.many))
 	}
 	found, err := d.solo(ctx, timed)
@@ -69,14 +71,14 @@ func (d *demo) calibrate(ctx context.Context) error {
 	batch = iterated(batch, line(0).iterations(want.batch))
 	urgent = iterated(urgent, line(2).iterations(want.urgent))
 	final := []workload.Work{batch, urgent}
-	for i, m := range d.members {
-		w := iterated(guest, line(1).iterations(want.guests[i]))
+	for i, m := range d.guests {
+		w := iterated(kernel, line(1).iterations(want.guests[i]))
 		w.Repeat = max(int(gpuTimePerCheck/want.guests[i]), workload.Backlog)
 		m.Work, m.Channels, m.Preempt = []workload.Work{w}, 1, "off"
 		final = append(final, w)
 	}
-	d.rivals = func() (*member, *member) {
-		b, u := rivals()
+	d.urgencyPair = func() (*guest, *guest) {
+		b, u := urgencyPair()
 		b.Work, u.Work = []workload.Work{batch}, []workload.Work{urgent}
 		return b, u
 	}
@@ -84,14 +86,14 @@ func (d *demo) calibrate(ctx context.Context) error {
 		return err
 	}
 	others, guests := found[:2], found[2:]
-	for i, m := range d.members {
+	for i, m := range d.guests {
 		m.alone = time.Duration(guests[i] * float64(time.Second))
 	}
-	return d.say("alone, their kernels take %.0f, %.0f and %.0f µs, a batch kernel %.1f ms and an urgent one %.0f µs",
+	return d.progress("alone, their kernels take %.0f, %.0f and %.0f µs, a batch kernel %.1f ms and an urgent one %.0f µs",
 		1e6*guests[0], 1e6*guests[1], 1e6*guests[2], 1e3*others[0], 1e6*others[1])
 }
 
-// iterated is a throttle kernel of so many iterations.
+// iterated returns a throttle kernel with n iterations.
 func iterated(w workload.Work, n int) workload.Work {
 	t := *w.Throttle
 	t.Iterations = n
@@ -99,11 +101,11 @@ func iterated(w workload.Work, n int) workload.Work {
 	return w
 }
 
-// speed is a kernel's time, which grows with its iterations along a line. In seconds.
+// speed is a kernel's time in seconds, linear in its iterations.
 type speed struct{ fixed, each float64 }
 
-// speedOf is the line through two measurements, or one through zero where theirs says
-// that no iterations take less than no time, or more iterations less.
+// speedOf returns the line through two measurements, or one through zero if theirs has a negative
+// time at zero or does not rise.
 func speedOf(n int, tn float64, m int, tm float64) speed {
 	s := speed{each: (tm - tn) / float64(m-n)}
 	s.fixed = tn - s.each*float64(n)
@@ -113,7 +115,7 @@ func speedOf(n int, tn float64, m int, tm float64) speed {
 	return s
 }
 
-// iterations are what takes about so long, at least one.
+// iterations returns the number of iterations that take about d, at least one.
 func (s speed) iterations(d time.Duration) int {
 	return int(min(max(math.Round((d.Seconds()-s.fixed)/s.each), 1), 1<<30))
 }
@@ -121,8 +123,7 @@ func (s speed) iterations(d time.Duration) int {
 // soloLaunches is how many launches in a row are timed.
 const soloLaunches = 16
 
-// solo times kernels that have the GPU for themselves. It is a guest's process that
-// launches them, wherever the demo's guests are.
+// solo times kernels alone on the GPU, in a guest's process even if the demo's guests are VMs.
 func (d *demo) solo(ctx context.Context, w []workload.Work) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -156,7 +157,7 @@ func (d *demo) solo(ctx context.Context, w []workload.Work) ([]float64, error) {
 		return nil, fmt.Errorf("time kernels alone: %w", err)
 	}
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil || len(report.Seconds) != len(w) {
-		return nil, fmt.Errorf("time kernels alone: %w, of %d kernels: %s", err, len(w), out.Bytes())
+		return nil, fmt.Errorf("time kernels alone: %w: want %d times, got %s", err, len(w), out.Bytes())
 	}
 	return report.Seconds, d.client.ForceDeleteVM(ctx, name)
 }

@@ -28,7 +28,7 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// TestLengths: the heavier a guest the shorter its kernels, on every GPU.
+// TestLengths checks that heavier guests have shorter kernels on every GPU.
 func TestLengths(t *testing.T) {
 	for _, o := range []Options{{GPU: Soft}, {GPU: NVIDIA}, {GPU: NVIDIA, VMs: true}} {
 		l := o.lengths()
@@ -43,7 +43,7 @@ func TestReadProbe(t *testing.T) {
 	for _, c := range []struct{ out, want string }{
 		{`{"gpus":[` + one + `],"error":""}`, "H100, GPU-1"},
 		{`{"gpus":[],"error":"libcuda.so.1: no such file"}`, "libcuda.so.1"},
-		{`{"gpus":[]}`, "has none"},
+		{`{"gpus":[]}`, "lists none"},
 		{`{"gpus":[` + one + `,` + one + `]}`, "CUDA_VISIBLE_DEVICES=GPU-1"},
 		{`what`, "invalid character"},
 	} {

@@ -21,70 +21,68 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// Options are what the demo works with.
+// Options configure the demo.
 type Options struct {
-	// Program makes a process of this program.
+	// Program returns a process of this program.
 	Program func(args ...string) (*exec.Cmd, error)
 	// GPU is the kind of GPU: [Soft] or [NVIDIA].
 	GPU string
-	// Calibrate measures how fast the GPU is and makes the guests' kernels as long as
-	// they are to be, where that is not known: on the machine's own.
+	// Calibrate measures the GPU's speed and sets the lengths of the guests' kernels by it. It is
+	// needed on the machine's own GPU.
 	Calibrate bool
-	// VMs has the guests be real VMs, under QEMU.
+	// VMs runs the guests in real VMs, under QEMU.
 	VMs bool
-	// Duration is how long each phase is, and longer where a guest has had no result
-	// checked by then.
+	// Duration is the least length of each phase. A phase goes on until each guest has had a result
+	// checked.
 	Duration time.Duration
-	// JSON prints the result for programs.
+	// JSON prints the result as JSON.
 	JSON bool
-	// Out gets the result, Progress what happens until then. Width is how many
-	// columns Progress has where it is a terminal, on which a table can be drawn
-	// over the last, and nil elsewhere.
+	// Out is for the result, Progress for messages until then. Width returns Progress's number of
+	// columns if it is a terminal, on which a table can be redrawn, and is nil otherwise.
 	Out, Progress io.Writer
 	Width         func() int
-	// Keep leaves the logs behind and says where.
+	// Keep keeps the logs and says where they are.
 	Keep bool
 }
 
 // settle is how long the guests work under a policy before a phase is measured.
 const settle = 2 * time.Second
 
-// checkLimit is how much longer than it should be a phase may get: VMs can be slow to
-// check results, most of all where the policy is none and others have the GPU.
+// checkLimit is how much longer than Duration a phase may get: VMs can be slow to check results,
+// above all when others have the GPU under no policy.
 const checkLimit = 15 * time.Minute
 
-// startLimit is how long everything may take to start; VMs without KVM boot in 4
-// to 9 seconds each, and in minutes where the processors have other work.
+// startLimit bounds the start of everything. VMs without KVM boot in 4 to 9 seconds each, and in
+// minutes on a busy machine.
 const startLimit = 20 * time.Minute
 
 // demo is one run.
 type demo struct {
-	o         Options
-	dir       string
-	client    *api.Client
-	members   []*member // at work now, or about to be
-	rivals    func() (batch, urgent *member)
-	retired   []*member // that were before
-	processes []*process
-	readers   sync.WaitGroup
-	saying    sync.Mutex
-	deps      qemu.Deps // where the guests are VMs
+	o           Options
+	dir         string
+	client      *api.Client
+	guests      []*guest // of the current phase
+	urgencyPair func() (batch, urgent *guest)
+	removed     []*guest // of earlier phases
+	processes   []*process
+	readers     sync.WaitGroup
+	progressMu  sync.Mutex
+	deps        qemu.Deps // if the guests are VMs
 }
 
-// Run runs the demo. The error is about what kept it from running, or about
-// wrong results.
+// Run runs the demo. It returns an error if the demo could not run or results were wrong.
 func Run(ctx context.Context, o Options) (err error) {
 	dir, err := os.MkdirTemp("", "vgpud-demo-")
 	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
+		return fmt.Errorf("create a directory: %w", err)
 	}
-	// Guests' processes have users of their own, and pass through it.
+	// Guests' processes have users of their own and must be able to traverse it.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return errors.Join(fmt.Errorf("open the directory to guests' processes: %w", err), os.Remove(dir))
 	}
-	d := &demo{o: o, dir: dir, members: members(), rivals: rivals}
+	d := &demo{o: o, dir: dir, guests: newGuests(), urgencyPair: urgencyPair}
 	if o.VMs {
-		// Before anything is started: the likeliest to be missing.
+		// Check first what is most likely to be missing.
 		if d.deps, err = qemu.Find(""); err != nil {
 			return errors.Join(err, os.Remove(dir))
 		}
@@ -108,11 +106,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	return errors.Join(err, show(o.Out), result.Err())
 }
 
-// wrong is what guests that have ended found wrong at any time, also after the
-// last phase.
+// wrong returns an error if guests found wrong results at any time, also after the last phase.
 func (d *demo) wrong() error {
 	var errs []error
-	for _, m := range slices.Concat(d.retired, d.members) {
+	for _, m := range slices.Concat(d.removed, d.guests) {
 		if r := m.last(); r.Wrong > 0 || r.Error != "" {
 			errs = append(errs, fmt.Errorf("guest %s: %d of %d cases wrong: %s", m.Name, r.Wrong, r.Cases, r.Error))
 		}
@@ -165,7 +162,7 @@ func (d *demo) startHost(ctx context.Context) error {
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)
 	}
-	if err := d.say("starting the daemon"); err != nil {
+	if err := d.progress("starting the daemon"); err != nil {
 		return err
 	}
 	cmd, err := d.o.Program("serve", "--config", config)
@@ -177,38 +174,37 @@ func (d *demo) startHost(ctx context.Context) error {
 		return err
 	}
 	d.client = api.NewClient(c.Socket)
-	return until(ctx, p, func() error { _, err := d.client.Health(ctx); return err })
+	return waitUntil(ctx, p, func() error { _, err := d.client.Health(ctx); return err })
 }
 
-// startGuests makes the guests' virtual GPUs, starts the guests all at once, and
-// waits until all are at work.
+// startGuests creates the guests' virtual GPUs, starts all guests, and waits until they work.
 func (d *demo) startGuests(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	for i, m := range d.members {
+	for i, m := range d.guests {
 		v, err := d.client.CreateVM(ctx, api.VMSpec{Name: m.Name, Weight: m.weight, PriorityCeiling: m.ceiling, BAR2Bytes: 64 << 20})
 		if err != nil {
 			return err
 		}
 		m.socket, m.Seed = v.Socket, uint64(1+i)
-		if err := d.say("starting guest %s, weight %g, at %s", m.Name, m.weight, m.describe()); err != nil {
+		if err := d.progress("starting guest %s, weight %g, at %s", m.Name, m.weight, m.describe()); err != nil {
 			return err
 		}
 		start := d.startProcess
 		if d.o.VMs {
 			start = d.startVM
 		}
-		if m.guest, err = start(m); err != nil {
+		if m.instance, err = start(m); err != nil {
 			return err
 		}
 	}
-	for _, m := range d.members {
+	for _, m := range d.guests {
 		select {
 		case <-m.ready:
-		case <-m.guest.ended():
-			return m.guest.why()
+		case <-m.instance.ended():
+			return m.instance.endError()
 		case <-ctx.Done():
-			return fmt.Errorf("guest %s does not begin: %w", m.Name, ctx.Err())
+			return fmt.Errorf("guest %s has not started to work: %w", m.Name, ctx.Err())
 		}
 	}
 	return nil
@@ -216,7 +212,7 @@ func (d *demo) startGuests(ctx context.Context) error {
 
 // phase measures what the guests get under a policy.
 func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
-	if err := d.say("policy %s: settling", policy); err != nil {
+	if err := d.progress("policy %s: settling", policy); err != nil {
 		return Phase{}, err
 	}
 	if _, err := d.client.UpdateGPU(ctx, gpuName, api.GPUUpdate{Policy: &policy}); err != nil {
@@ -225,17 +221,17 @@ func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
 	if err := clock.Sleep(ctx, clock.Real{}, settle); err != nil {
 		return Phase{}, err
 	}
-	begin, err := d.look(ctx)
+	begin, err := d.snapshot(ctx)
 	if err != nil {
 		return Phase{}, err
 	}
 	screen := newScreen(d.o.Progress, d.o.Width)
 	for {
-		now, err := d.look(ctx)
+		now, err := d.snapshot(ctx)
 		if err != nil {
 			return Phase{}, err
 		}
-		p := phaseOf(policy, d.members, begin, now)
+		p := phaseOf(policy, d.guests, begin, now)
 		rest := d.o.Duration - now.at.Sub(begin.at)
 		if rest <= 0 && (p.checked() || rest <= -checkLimit) {
 			return p, screen.clear()
@@ -249,19 +245,19 @@ func (d *demo) phase(ctx context.Context, policy string) (Phase, error) {
 		if err := clock.Sleep(ctx, clock.Real{}, min(rest, screen.every())); err != nil {
 			return Phase{}, err
 		}
-		for _, m := range d.members {
+		for _, m := range d.guests {
 			select {
-			case <-m.guest.ended():
-				return Phase{}, m.guest.why()
+			case <-m.instance.ended():
+				return Phase{}, m.instance.endError()
 			default:
 			}
 		}
 	}
 }
 
-// look asks for everything at one instant.
-func (d *demo) look(ctx context.Context) (look, error) {
-	l := look{vms: make(map[string]api.VM), reports: make(map[string]workload.Report)}
+// snapshot reads all counters at one instant.
+func (d *demo) snapshot(ctx context.Context) (snapshot, error) {
+	l := snapshot{vms: make(map[string]api.VM), reports: make(map[string]workload.Report)}
 	vms, err := d.client.VMs(ctx)
 	if err != nil {
 		return l, err
@@ -275,19 +271,19 @@ func (d *demo) look(ctx context.Context) (look, error) {
 		l.vms[v.Name] = v
 	}
 	l.gpu = gpus[0]
-	for _, m := range d.members {
+	for _, m := range d.guests {
 		l.reports[m.Name] = m.last()
 	}
 	return l, nil
 }
 
-// endGuests ends the guests, all at a time.
+// endGuests ends the guests, all at once.
 func (d *demo) endGuests() error {
-	ends := make([]error, len(d.members))
+	ends := make([]error, len(d.guests))
 	var ending sync.WaitGroup
-	for i, m := range d.members {
-		if m.guest != nil {
-			ending.Go(func() { ends[i] = m.guest.end() })
+	for i, m := range d.guests {
+		if m.instance != nil {
+			ending.Go(func() { ends[i] = m.instance.end() })
 		}
 	}
 	ending.Wait()
@@ -300,7 +296,7 @@ func (d *demo) stop() error {
 	if d.client != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 		defer cancel()
-		for _, m := range d.members {
+		for _, m := range d.guests {
 			if m.socket != "" {
 				errs = append(errs, d.client.ForceDeleteVM(ctx, m.Name))
 			}
@@ -314,9 +310,9 @@ func (d *demo) stop() error {
 	return errors.Join(errs...)
 }
 
-func (d *demo) say(format string, args ...any) error {
-	d.saying.Lock()
-	defer d.saying.Unlock()
+func (d *demo) progress(format string, args ...any) error {
+	d.progressMu.Lock()
+	defer d.progressMu.Unlock()
 	_, err := fmt.Fprintf(d.o.Progress, format+"\n", args...)
 	return err
 }

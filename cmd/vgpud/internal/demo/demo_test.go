@@ -15,16 +15,16 @@ import (
 	"vgpud/mediator/api"
 )
 
-// looks are two instants 10 s apart of two guests, of weights 1 and 3.
-func looks() (members []*member, a, b look) {
+// snapshots returns two instants, 10 s apart, of two guests of weights 1 and 3.
+func snapshots() (guests []*guest, a, b snapshot) {
 	one, eight := 1.0, 8.0
 	two, three := 2.0, 3.0
-	members = []*member{
+	guests = []*guest{
 		{weight: 1, Plan: workload.Plan{Name: "x"}},
 		{weight: 3, Plan: workload.Plan{Name: "y"}},
 	}
 	at := time.Unix(1000, 0)
-	a = look{
+	a = snapshot{
 		at: at, gpu: api.GPU{AccountingCPUSeconds: 1, BusySeconds: 5, Gaps: 7, Overruns: 2, RealTime: true},
 		vms: map[string]api.VM{
 			"x": {Name: "x", GPUSeconds: 2.5, GPUSecondsOwn: &two, Kernels: 10, SuspendedSeconds: 1},
@@ -32,7 +32,7 @@ func looks() (members []*member, a, b look) {
 		},
 		reports: map[string]workload.Report{"x": {Cases: 1, BusySeconds: 1, BackloggedSeconds: 1}, "y": {Cases: 5}},
 	}
-	b = look{
+	b = snapshot{
 		at: at.Add(10 * time.Second), gpu: api.GPU{AccountingCPUSeconds: 3, BusySeconds: 13, Gaps: 8, Overruns: 2, RealTime: true},
 		vms: map[string]api.VM{
 			"x": {Name: "x", GPUSeconds: 3.5, GPUSecondsOwn: &three, Kernels: 15, SuspendedSeconds: 4},
@@ -40,11 +40,11 @@ func looks() (members []*member, a, b look) {
 		},
 		reports: map[string]workload.Report{"x": {Cases: 3, BusySeconds: 11, BackloggedSeconds: 10}, "y": {Cases: 5}},
 	}
-	return members, a, b
+	return guests, a, b
 }
 
 func TestPhaseIsTheDifferenceBetweenTwoLooks(t *testing.T) {
-	m, a, b := looks()
+	m, a, b := snapshots()
 	got := phaseOf("dfq", m, a, b)
 	jain := got.Jain
 	got.Jain = 0
@@ -75,9 +75,9 @@ func TestPhaseIsTheDifferenceBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-// TestJSON holds the names that programs read.
+// TestJSON checks the names that programs read.
 func TestJSON(t *testing.T) {
-	m, a, b := looks()
+	m, a, b := snapshots()
 	var out bytes.Buffer
 	if err := (&Result{Phases: []Phase{phaseOf("none", m, a, b)}}).printJSON(&out); err != nil {
 		t.Fatal(err)
@@ -118,10 +118,10 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestMembers holds the demo's guests to what it says of them.
-func TestMembers(t *testing.T) {
-	batch, urgent := rivals()
-	for _, m := range []*member{batch, urgent} {
+// TestGuests checks the promises about the demo's guests.
+func TestGuests(t *testing.T) {
+	batch, urgent := urgencyPair()
+	for _, m := range []*guest{batch, urgent} {
 		for _, w := range m.Work {
 			if _, _, err := w.Case(1); err != nil {
 				t.Errorf("%s: %v", m.Name, err)
@@ -131,7 +131,7 @@ func TestMembers(t *testing.T) {
 	if asks := -int(urgent.Priority); asks <= batch.ceiling || asks > urgent.ceiling {
 		t.Errorf("the urgent guest asks for priority %d within %d, beside one with at most %d", asks, urgent.ceiling, batch.ceiling)
 	}
-	for _, m := range members() {
+	for _, m := range newGuests() {
 		if m.Workers < 4 {
 			t.Errorf("%s: %d workers keep fewer than four launches in its rings", m.Name, m.Workers)
 		}

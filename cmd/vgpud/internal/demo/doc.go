@@ -1,10 +1,9 @@
-// Package demo is `vgpud demo`: the main job on one machine. It starts a GPU in
-// software, the daemon, and guests of different weights as processes of their
-// own, each attached over vfio-user and working through kernels of the corpus
-// with checked results; shares the GPU first by none and then by weighted
-// disengaged fair queueing; and shows who got what. Then it has an urgent guest
-// beside a batch guest with long kernels, and shows what it does for the one, and
-// to the other, that kernels leave the GPU for more urgent ones.
+// Package demo is `vgpud demo`: vgpud's main task, shown on one machine. It starts a GPU in
+// software, the daemon, and guests of different weights as processes, each attached over vfio-user
+// and running kernels of the corpus with checked results. It shares the GPU first without a policy
+// and then by weighted disengaged fair queueing, and shows each guest's part. Then it runs an
+// urgent guest beside a batch guest with long kernels, and shows what evicting kernels for more
+// urgent ones does for the one and to the other.
 //
-// A guest's process works by package work; [Run] is all the rest.
+// Guests work by package workload; everything else is in [Run].
 package demo

@@ -16,20 +16,19 @@ import (
 
 // The kinds of GPU that the demo works on.
 const (
-	Soft   = "soft"   // a GPU in software, which it brings
+	Soft   = "soft"   // a GPU in software, part of vgpud
 	NVIDIA = "nvidia" // the machine's own
 )
 
-// gpuName is what the daemon calls the GPU.
+// gpuName is the GPU's name in the daemon's configuration.
 const gpuName = "gpu0"
 
-// gpuLead is how far the GPU in software computes ahead of its time, a quarter of the
-// usual. A block looks whether to leave when it is computed, so that kernels take up
-// to this longer to leave than they would on hardware.
+// gpuLead is how far the GPU in software computes ahead of its time, a quarter of the default. A
+// block checks whether to leave when it is computed, so kernels take up to this longer to leave
+// than on hardware.
 const gpuLead = 500 * time.Microsecond
 
-// startGPU sees to it that there is a GPU, and returns the daemon's configuration for
-// it.
+// startGPU starts or finds the GPU, and returns the daemon's configuration for it.
 func (d *demo) startGPU(ctx context.Context) (daemon.GPUConfig, error) {
 	c := daemon.GPUConfig{Name: gpuName, Kind: d.o.GPU, Policy: "none"}
 	if d.o.GPU == NVIDIA {
@@ -37,10 +36,10 @@ func (d *demo) startGPU(ctx context.Context) (daemon.GPUConfig, error) {
 		if err != nil {
 			return c, err
 		}
-		return c, d.say("the GPU is %s", name)
+		return c, d.progress("the GPU is %s", name)
 	}
 	c.Socket = filepath.Join(d.dir, gpuName+".sock")
-	if err := d.say("starting a GPU in software"); err != nil {
+	if err := d.progress("starting a GPU in software"); err != nil {
 		return c, err
 	}
 	args := []string{"softgpu", "--socket", c.Socket, "--lead", gpuLead.String()}
@@ -55,11 +54,11 @@ func (d *demo) startGPU(ctx context.Context) (daemon.GPUConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	return c, until(ctx, p, func() error { _, err := os.Stat(c.Socket); return err })
+	return c, waitUntil(ctx, p, func() error { _, err := os.Stat(c.Socket); return err })
 }
 
-// probe asks a process of its own which NVIDIA GPU there is, before anything is
-// started on it. Of several the daemon's configuration would have to name one.
+// probe asks a child process which NVIDIA GPU there is, before anything is started on it. The demo
+// uses no configuration that chooses among several.
 func probe(program func(args ...string) (*exec.Cmd, error)) (string, error) {
 	cmd, err := program("probe")
 	if err != nil {
@@ -68,15 +67,15 @@ func probe(program func(args ...string) (*exec.Cmd, error)) (string, error) {
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("no NVIDIA GPU to work on: %w\n%s%s", err, bytes.TrimSpace(log.Bytes()), askDoctor)
+		return "", fmt.Errorf("no NVIDIA GPU to work on: %w\n%s%s", err, bytes.TrimSpace(log.Bytes()), doctorAdvice)
 	}
 	return readProbe(out.Bytes())
 }
 
-// askDoctor is what to do where there is no GPU.
-const askDoctor = "\n`vgpuctl doctor` tells what this machine lacks; without --gpu the demo brings a GPU in software"
+// doctorAdvice says what to do without a GPU.
+const doctorAdvice = "\n`vgpuctl doctor` shows what this machine lacks; without --gpu the demo uses a GPU in software"
 
-// readProbe reads what `vgpud probe` says.
+// readProbe parses the output of `vgpud probe`.
 func readProbe(out []byte) (string, error) {
 	var found struct {
 		GPUs []struct {
@@ -92,11 +91,11 @@ func readProbe(out []byte) (string, error) {
 	switch n := len(found.GPUs); {
 	case err != nil:
 	case n == 0:
-		err = errors.New("the driver has none")
+		err = errors.New("the driver lists none")
 	case n > 1:
-		err = fmt.Errorf("there are %d: have the demo see one, by CUDA_VISIBLE_DEVICES=%s", n, found.GPUs[0].UUID)
+		err = fmt.Errorf("there are %d: choose one by CUDA_VISIBLE_DEVICES=%s", n, found.GPUs[0].UUID)
 	default:
 		return fmt.Sprintf("%s, %s", found.GPUs[0].Properties.Name, found.GPUs[0].UUID), nil
 	}
-	return "", fmt.Errorf("no NVIDIA GPU to work on: %w%s", err, askDoctor)
+	return "", fmt.Errorf("no NVIDIA GPU to work on: %w%s", err, doctorAdvice)
 }

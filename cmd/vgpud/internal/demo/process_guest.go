@@ -8,9 +8,9 @@ import (
 	"os"
 )
 
-// startProcess starts a guest as a process of this program, beside its virtual
-// GPU's socket, and follows its reports.
-func (d *demo) startProcess(m *member) (guest, error) {
+// startProcess starts a guest as a process of this program, connected to its virtual GPU's socket,
+// and follows its reports.
+func (d *demo) startProcess(m *guest) (instance, error) {
 	plan := m.Plan
 	plan.Socket = m.socket
 	text, err := json.Marshal(plan)
@@ -34,7 +34,7 @@ func (d *demo) startProcess(m *member) (guest, error) {
 	d.readers.Go(func() {
 		lines := bufio.NewScanner(r)
 		for lines.Scan() {
-			m.take(lines.Bytes())
+			m.addReport(lines.Bytes())
 		}
 		if err := errors.Join(lines.Err(), r.Close()); err != nil {
 			m.fail(err)

@@ -13,7 +13,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// Result is what the demo has to show; -o json prints it.
+// Result is the outcome of the demo, which -o json prints.
 type Result struct {
 	Phases []Phase `json:"phases"`
 	// Preemption is the third phase, with guests of its own.
@@ -44,36 +44,36 @@ type Guest struct {
 	Weight  float64 `json:"weight"`
 	Kernels uint64  `json:"kernels"`
 	Cases   uint64  `json:"cases_checked"`
-	// Verified: at least one case was checked in the phase and none was wrong.
+	// Verified reports whether at least one case was checked in the phase and none was wrong.
 	Verified bool `json:"verified"`
-	// GPUSeconds is by accounting, GPUSecondsTruth by the GPU's own count; by
-	// hardware, which keeps none, it is the kernels times KernelSeconds, what one
-	// of them takes alone as measured before (0: they are not all alike).
+	// GPUSeconds is accounting's value and GPUSecondsTruth the GPU's own count. Hardware keeps
+	// none: there it is the number of kernels times KernelSeconds, the measured time of one of them
+	// alone (0 if they are not all alike).
 	GPUSeconds       float64 `json:"gpu_seconds"`
 	GPUSecondsTruth  float64 `json:"gpu_seconds_truth"`
 	KernelSeconds    float64 `json:"kernel_seconds_alone,omitempty"`
 	Share            float64 `json:"share"` // of all guests' GPUSecondsTruth
 	Entitled         float64 `json:"entitled"`
 	SuspendedSeconds float64 `json:"suspended_seconds"`
-	// BackloggedRatio is the part of the phase in which the guest had
-	// [workload.Backlog] launches or more waiting, as it saw that itself: one that
-	// has less to do may use less than it is entitled to.
+	// BackloggedRatio is the part of the phase in which the guest itself counted at least
+	// [workload.Backlog] pending launches. A guest with less work may use less than it is entitled
+	// to.
 	BackloggedRatio float64 `json:"backlogged_ratio"`
 }
 
-// enoughWork is a BackloggedRatio that is as good as all the time.
+// enoughWork is the least BackloggedRatio that counts as always having work.
 const enoughWork = 0.95
 
-// look is what is known at one instant.
-type look struct {
+// snapshot is the state at one instant.
+type snapshot struct {
 	at      time.Time
 	vms     map[string]api.VM
 	gpu     api.GPU
 	reports map[string]workload.Report
 }
 
-// phaseOf is the difference between two looks.
-func phaseOf(policy string, members []*member, a, b look) Phase {
+// phaseOf returns the difference between two snapshots.
+func phaseOf(policy string, guests []*guest, a, b snapshot) Phase {
 	seconds := b.at.Sub(a.at).Seconds()
 	p := Phase{
 		Policy: policy, Seconds: seconds,
@@ -84,14 +84,14 @@ func phaseOf(policy string, members []*member, a, b look) Phase {
 		RealTime: b.gpu.RealTime, RealTimeProblem: b.gpu.RealTimeProblem,
 	}
 	var total, weights float64
-	for _, m := range members {
+	for _, m := range guests {
 		before, after := a.vms[m.Name], b.vms[m.Name]
 		ra, rb := a.reports[m.Name], b.reports[m.Name]
 		g := Guest{
 			Name: m.Name, Weight: m.weight, Kernels: after.Kernels - before.Kernels, Cases: rb.Cases - ra.Cases,
 			Verified:         rb.Cases > ra.Cases && rb.Wrong == 0 && rb.Error == "",
 			GPUSeconds:       after.GPUSeconds - before.GPUSeconds,
-			GPUSecondsTruth:  own(after) - own(before),
+			GPUSecondsTruth:  gpuSecondsOwn(after) - gpuSecondsOwn(before),
 			KernelSeconds:    m.alone.Seconds(),
 			SuspendedSeconds: after.SuspendedSeconds - before.SuspendedSeconds,
 		}
@@ -122,27 +122,28 @@ func phaseOf(policy string, members []*member, a, b look) Phase {
 	return p
 }
 
-// truth is what the guests' GPU seconds are compared with.
-func (p *Phase) truth() string {
+// referenceHeading returns the heading of the column that the guests' GPU seconds are compared
+// with.
+func (p *Phase) referenceHeading() string {
 	if slices.ContainsFunc(p.Guests, func(g Guest) bool { return g.KernelSeconds > 0 }) {
 		return "KERNELS x ALONE"
 	}
 	return "GPU-S (OWN COUNT)"
 }
 
-// checked tells whether each guest had results checked.
+// checked reports whether each guest had results checked.
 func (p *Phase) checked() bool {
 	return !slices.ContainsFunc(p.Guests, func(g Guest) bool { return g.Cases == 0 })
 }
 
-func own(v api.VM) float64 {
+func gpuSecondsOwn(v api.VM) float64 {
 	if v.GPUSecondsOwn == nil {
 		return 0
 	}
 	return *v.GPUSecondsOwn
 }
 
-// Err is not nil where any result was wrong or not checked.
+// Err returns an error if any result was wrong or not checked.
 func (r *Result) Err() error {
 	var errs []error
 	for _, p := range r.Phases {
@@ -158,7 +159,7 @@ func (r *Result) Err() error {
 	return errors.Join(errs...)
 }
 
-// print writes the result for people.
+// print writes the result as text.
 func (r *Result) print(w io.Writer) error {
 	for _, p := range r.Phases {
 		if err := p.print(w); err != nil {
@@ -176,7 +177,7 @@ func (p *Phase) print(w io.Writer) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', tabwriter.AlignRight)
-	rows := [][]any{{"GUEST", "WEIGHT", "KERNELS", "CHECKED", "GPU-S", p.truth(), "SHARE", "ENTITLED", "SUSPENDED-S"}}
+	rows := [][]any{{"GUEST", "WEIGHT", "KERNELS", "CHECKED", "GPU-S", p.referenceHeading(), "SHARE", "ENTITLED", "SUSPENDED-S"}}
 	for _, g := range p.Guests {
 		checked := fmt.Sprintf("%d right", g.Cases)
 		if !g.Verified {
@@ -188,8 +189,8 @@ func (p *Phase) print(w io.Writer) error {
 		})
 	}
 	for _, row := range rows {
-		for _, cell := range row {
-			if _, err := fmt.Fprintf(t, "%v\t", cell); err != nil {
+		for _, value := range row {
+			if _, err := fmt.Fprintf(t, "%v\t", value); err != nil {
 				return err
 			}
 		}
@@ -218,7 +219,7 @@ func (p *Phase) print(w io.Writer) error {
 	return err
 }
 
-// printJSON writes the result for programs.
+// printJSON writes the result as JSON.
 func (r *Result) printJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

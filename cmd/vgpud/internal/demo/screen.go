@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// screen shows a phase while it runs: a table drawn again and again on a
-// terminal, a line now and then elsewhere.
+// screen shows a running phase: on a terminal as a table that is redrawn, elsewhere as a line every
+// few seconds.
 type screen struct {
 	w io.Writer
-	// width is how many columns the terminal has, nil where there is none.
+	// width returns the terminal's number of columns; nil without a terminal.
 	width func() int
-	rows  int // drawn last
+	rows  int // of the last table
 }
 
 func newScreen(w io.Writer, width func() int) *screen { return &screen{w: w, width: width} }
 
-// every is how often to draw.
+// every returns the time between two draws.
 func (s *screen) every() time.Duration {
 	if s.width != nil {
 		return 500 * time.Millisecond
@@ -27,13 +27,13 @@ func (s *screen) every() time.Duration {
 	return 5 * time.Second
 }
 
-// draw shows where the phase stands.
+// draw shows the phase's progress.
 func (s *screen) draw(p *Phase, whole time.Duration) error {
 	if s.width == nil {
 		return s.line(p, whole)
 	}
 	var b, text bytes.Buffer
-	s.back(&b)
+	s.erase(&b)
 	if err := p.print(&text); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *screen) draw(p *Phase, whole time.Duration) error {
 	return nil
 }
 
-// rows is how many rows of a terminal text takes, whose longer lines it wraps.
+// rows returns how many rows of a terminal text takes when longer lines are wrapped.
 func rows(text []byte, width int) int {
 	n := 0
 	for line := range bytes.Lines(text) {
@@ -54,23 +54,23 @@ func rows(text []byte, width int) int {
 	return n
 }
 
-// back moves the cursor over what was drawn last.
-func (s *screen) back(b *bytes.Buffer) {
+// erase writes the codes that erase the last table.
+func (s *screen) erase(b *bytes.Buffer) {
 	if s.rows > 0 {
 		fmt.Fprintf(b, "\x1b[%dA\x1b[J", s.rows)
 	}
 }
 
-// clear takes the table away.
+// clear removes the table.
 func (s *screen) clear() error {
 	var b bytes.Buffer
-	s.back(&b)
+	s.erase(&b)
 	s.rows = 0
 	_, err := s.w.Write(b.Bytes())
 	return err
 }
 
-// line is the table in one line.
+// line writes the table as one line.
 func (s *screen) line(p *Phase, whole time.Duration) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "policy %s, %4.1f of %.0f s:", p.Policy, p.Seconds, whole.Seconds())

@@ -17,14 +17,12 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// vmWarpTime is the GPU's speed where the guests are VMs: a fifth of the usual,
-// so that VMs whose instructions QEMU translates, three on two processors, still
-// have work for it all the time.
+// vmWarpTime is the GPU's speed if the guests are VMs: a fifth of the default, so that three VMs
+// whose instructions QEMU translates on two processors keep the GPU busy.
 const vmWarpTime = time.Microsecond
 
-// vmEndLimit is how long a VM's program may take to end when told to, and the VM
-// then to power itself off: minutes, where QEMU translates its instructions on a
-// machine that does much else.
+// vmEndLimit bounds the time in which a VM's program ends when asked to, and the VM then powers
+// off: minutes, if QEMU translates its instructions on a busy machine.
 const vmEndLimit = 15 * time.Minute
 
 // vmGuest is a guest in a VM. Its console goes to a file of its own.
@@ -32,7 +30,7 @@ type vmGuest struct {
 	name   string
 	log    *os.File
 	vm     *qemu.VM
-	cancel context.CancelFunc // ends what waits for the VM
+	cancel context.CancelFunc // ends the waits for the VM
 	done   chan struct{}
 	err    error // set when done is closed
 
@@ -40,14 +38,13 @@ type vmGuest struct {
 	program *qemu.Process // nil until it runs
 }
 
-// startVM starts a guest in a VM, which is told its plan when it has booted, and
-// follows its reports.
-func (d *demo) startVM(m *member) (guest, error) {
+// startVM starts a guest in a VM, which gets its plan when it has booted, and follows its reports.
+func (d *demo) startVM(m *guest) (instance, error) {
 	p := m.Plan // names no device: the VM has one
 	p.Agent = true
 	p.Work = slices.Clone(p.Work)
 	for i := range p.Work {
-		// Slower kernels: results are to be checked about as often.
+		// The kernels are slower: results should be checked about as often.
 		p.Work[i].Repeat = max(p.Work[i].Repeat/2, 1)
 	}
 	plan, err := json.Marshal(p)
@@ -63,7 +60,7 @@ func (d *demo) startVM(m *member) (guest, error) {
 	vm, err := qemu.Start(ctx, qemu.Options{
 		Deps: d.deps, Name: m.Name, Log: log,
 		Devices: []qemu.Device{{ID: "vgpu0", Socket: m.socket}},
-		IOMMU:   true, // or there are no interrupts
+		IOMMU:   true, // needed for interrupts
 	})
 	if err != nil {
 		cancel()
@@ -75,7 +72,7 @@ func (d *demo) startVM(m *member) (guest, error) {
 		if g.err = vm.Ready(ctx); g.err != nil {
 			return
 		}
-		if g.err = d.say("guest %s: its VM has booted in %.1f s", m.Name, time.Since(begin).Seconds()); g.err != nil {
+		if g.err = d.progress("guest %s: its VM has booted in %.1f s", m.Name, time.Since(begin).Seconds()); g.err != nil {
 			return
 		}
 		g.err = g.work(ctx, m, plan)
@@ -84,7 +81,7 @@ func (d *demo) startVM(m *member) (guest, error) {
 }
 
 // work runs the guest's program in the VM until it ends.
-func (g *vmGuest) work(ctx context.Context, m *member, plan []byte) error {
+func (g *vmGuest) work(ctx context.Context, m *guest, plan []byte) error {
 	p, err := g.vm.Run(ctx, qemu.Command{Args: []string{"/bin/demoguest"}, Stdin: plan})
 	if err != nil {
 		return err
@@ -93,18 +90,18 @@ func (g *vmGuest) work(ctx context.Context, m *member, plan []byte) error {
 	g.program = p
 	g.mu.Unlock()
 	for line := range p.Lines() {
-		m.take([]byte(line))
+		m.addReport([]byte(line))
 	}
 	return p.Wait()
 }
 
 func (g *vmGuest) ended() <-chan struct{} { return g.done }
 
-func (g *vmGuest) why() error {
+func (g *vmGuest) endError() error {
 	return fmt.Errorf("guest %s ended: %v%s", g.name, g.err, child.Tail(g.log.Name()))
 }
 
-// end has the program end, and then the VM power itself off.
+// end ends the program and then powers the VM off.
 func (g *vmGuest) end() error {
 	err := g.endProgram()
 	if err == nil {
@@ -117,7 +114,7 @@ func (g *vmGuest) end() error {
 	return errors.Join(err, g.vm.Close(), g.log.Close())
 }
 
-// endProgram has the program end well; a VM that is still booting has none.
+// endProgram ends the program in order. A VM that is still booting has none.
 func (g *vmGuest) endProgram() error {
 	g.mu.Lock()
 	p := g.program
@@ -133,10 +130,10 @@ func (g *vmGuest) endProgram() error {
 	select {
 	case <-g.done:
 	case <-late.C:
-		return fmt.Errorf("guest %s: its program does not end within %v", g.name, vmEndLimit)
+		return fmt.Errorf("guest %s: its program did not end within %v", g.name, vmEndLimit)
 	}
 	if g.err != nil {
-		return g.why()
+		return g.endError()
 	}
 	return nil
 }

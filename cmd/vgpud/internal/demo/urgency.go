@@ -13,93 +13,87 @@ import (
 	"vgpud/mediator/api"
 )
 
-// preemptive is the policy that takes kernels off the GPU for more urgent ones
-// (FLEP §5.2.1).
+// preemptive is the policy that evicts kernels for more urgent ones (FLEP §5.2.1).
 const preemptive = "hpf"
 
 const (
-	// contestPart is the part of a phase's length, as a divisor, for which the two
-	// guests are watched without evictions, and then with them.
-	contestPart = 4
-	// contestSettle is how long they work under a policy before that.
-	contestSettle = time.Second
-	// contestLimit is how much longer it may get, until a result of both was checked.
-	contestLimit = 15 * time.Minute
+	// The two guests are measured for Duration / urgencyPart without evictions, and then with them.
+	urgencyPart = 4
+	// urgencySettle is how long they work under a policy before that.
+	urgencySettle = time.Second
+	// urgencyLimit is how much longer it may take until both have had a result checked.
+	urgencyLimit = 15 * time.Minute
 )
 
-// urgentPause is between an urgent launch's end and the next: some forty times a
-// second.
+// urgentPause is the time between an urgent launch's end and the next launch: about forty a second.
 const urgentPause = 20 * time.Millisecond
 
-// Preemption is what it does for an urgent guest, and to a batch guest, that the
-// urgent one's kernels take the GPU from the batch one's. Both have the kernels
-// that leave when told in both cases; without eviction nobody tells them.
+// Preemption compares an urgent and a batch guest without and with evictions of the batch guest's
+// kernels. Their kernels are preemptible in both cases.
 type Preemption struct {
-	// UrgentLatency is from an urgent launch to its end, in milliseconds: the mean,
-	// since without eviction a launch either finds the GPU free or waits long; then
-	// the median, and what one launch in a hundred exceeds.
+	// UrgentLatency is from an urgent launch to its end, in milliseconds: the mean, since without
+	// eviction a launch either finds the GPU free or waits long; then the median and the 99th
+	// percentile.
 	UrgentLatency   Contrast `json:"urgent_latency_ms"`
 	UrgentLatency50 Contrast `json:"urgent_latency_p50_ms"`
 	UrgentLatency99 Contrast `json:"urgent_latency_p99_ms"`
 	UrgentKernels   Contrast `json:"urgent_kernels"`
-	// BatchThroughputRatio is the batch kernels per second with eviction over
-	// those without.
+	// BatchThroughputRatio is the rate of batch kernels with eviction over the rate without.
 	BatchThroughputRatio float64  `json:"batch_throughput_ratio"`
 	BatchKernelsPerSec   Contrast `json:"batch_kernels_per_second"`
-	// Eviction is from the word that a kernel is to leave until it has left, in
-	// milliseconds.
+	// Eviction is the time from an eviction's start until the kernel has left, in milliseconds.
 	Eviction  Quantiles `json:"eviction_ms"`
 	Evictions uint64    `json:"evictions"`
-	// Verified: each guest had results checked in both cases and none was wrong.
+	// Verified reports whether each guest had results checked in both cases and none was wrong.
 	Verified bool `json:"verified"`
 	// Policy is the one that evicts.
 	Policy string `json:"policy"`
 }
 
-// Contrast is something without and with eviction.
+// Contrast is a value without and with eviction.
 type Contrast struct {
 	None  float64 `json:"none"`
 	Evict float64 `json:"evict"`
 }
 
-// Quantiles are a median and what one value in a hundred exceeds.
+// Quantiles are a median and a 99th percentile.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 }
 
-// rivals are the guests of the third phase.
-func rivals() (batch, urgent *member) {
-	batch = &member{weight: 1, Plan: workload.Batch(), ready: make(chan struct{})}
-	urgent = &member{weight: 1, ceiling: api.MaxPriority, Plan: workload.Urgent(), ready: make(chan struct{})}
+// urgencyPair returns the guests of the third phase.
+func urgencyPair() (batch, urgent *guest) {
+	batch = &guest{weight: 1, Plan: workload.Batch(), ready: make(chan struct{})}
+	urgent = &guest{weight: 1, ceiling: api.MaxPriority, Plan: workload.Urgent(), ready: make(chan struct{})}
 	urgent.PauseMicros = int(urgentPause.Microseconds())
 	return batch, urgent
 }
 
 // preemption measures the third phase.
 func (d *demo) preemption(ctx context.Context) (*Preemption, error) {
-	if err := d.retire(ctx); err != nil {
+	if err := d.removeGuests(ctx); err != nil {
 		return nil, err
 	}
-	batch, urgent := d.rivals()
-	d.members = []*member{batch, urgent}
+	batch, urgent := d.urgencyPair()
+	d.guests = []*guest{batch, urgent}
 	if err := d.startGuests(ctx); err != nil {
 		return nil, err
 	}
-	none, err := d.contest(ctx, "none", batch, urgent)
+	none, err := d.measureUrgency(ctx, "none", batch, urgent)
 	if err != nil {
 		return nil, err
 	}
-	evict, err := d.contest(ctx, preemptive, batch, urgent)
+	evict, err := d.measureUrgency(ctx, preemptive, batch, urgent)
 	if err != nil {
 		return nil, err
 	}
-	p := contrast(none, evict)
+	p := compare(none, evict)
 	return &p, nil
 }
 
-// bout is what two guests did against each other under a policy.
-type bout struct {
+// interval is what two guests did beside each other under a policy.
+type interval struct {
 	seconds   float64
 	latencies []float64 // of the urgent guest's launches, in milliseconds
 	kernels   uint64    // of the batch guest
@@ -108,65 +102,66 @@ type bout struct {
 	verified  bool
 }
 
-// contest has them work under a policy.
-func (d *demo) contest(ctx context.Context, policy string, batch, urgent *member) (bout, error) {
-	length := d.o.Duration / contestPart
-	if err := d.say("policy %s, a batch guest (%s) and an urgent one (%s), %v", policy, batch.describe(), urgent.describe(), length); err != nil {
-		return bout{}, err
+// measureUrgency runs the two guests under a policy.
+func (d *demo) measureUrgency(ctx context.Context, policy string, batch, urgent *guest) (interval, error) {
+	length := d.o.Duration / urgencyPart
+	if err := d.progress("policy %s, a batch guest (%s) and an urgent one (%s), %v", policy, batch.describe(), urgent.describe(), length); err != nil {
+		return interval{}, err
 	}
 	if _, err := d.client.UpdateGPU(ctx, gpuName, api.GPUUpdate{Policy: &policy}); err != nil {
-		return bout{}, err
+		return interval{}, err
 	}
-	if err := clock.Sleep(ctx, clock.Real{}, contestSettle); err != nil {
-		return bout{}, err
+	if err := clock.Sleep(ctx, clock.Real{}, urgencySettle); err != nil {
+		return interval{}, err
 	}
-	begin, err := d.look(ctx)
+	begin, err := d.snapshot(ctx)
 	if err != nil {
-		return bout{}, err
+		return interval{}, err
 	}
-	urgent.forgetLatencies()
-	for rest := length; ; rest = contestSettle {
+	urgent.resetLatencies()
+	for rest := length; ; rest = urgencySettle {
 		if err := clock.Sleep(ctx, clock.Real{}, rest); err != nil {
-			return bout{}, err
+			return interval{}, err
 		}
-		now, err := d.look(ctx)
+		now, err := d.snapshot(ctx)
 		if err != nil {
-			return bout{}, err
+			return interval{}, err
 		}
-		for _, m := range d.members {
+		for _, m := range d.guests {
 			select {
-			case <-m.guest.ended():
-				return bout{}, m.guest.why()
+			case <-m.instance.ended():
+				return interval{}, m.instance.endError()
 			default:
 			}
 		}
-		b := boutOf(batch, urgent, begin, now)
+		b := intervalOf(batch, urgent, begin, now)
+		// On a busy host nothing may have been evicted yet.
 		// Where the host left none of them a processor, nothing was evicted yet.
 		enough := b.verified && (policy != preemptive || b.evictions > 0)
-		if enough || now.at.Sub(begin.at) > length+contestLimit {
+		if enough || now.at.Sub(begin.at) > length+urgencyLimit {
 			return b, nil
 		}
 	}
 }
 
-// boutOf is what happened between two looks.
-func boutOf(batch, urgent *member, begin, now look) bout {
-	b := bout{
+// intervalOf returns what happened between two snapshots.
+func intervalOf(batch, urgent *guest, begin, now snapshot) interval {
+	b := interval{
 		seconds: now.at.Sub(begin.at).Seconds(), latencies: urgent.sortedLatencies(),
 		kernels:   now.vms[batch.Name].Kernels - begin.vms[batch.Name].Kernels,
 		evictions: now.gpu.Evictions.Count - begin.gpu.Evictions.Count, eviction: now.gpu.Evictions,
 	}
 	b.verified = len(b.latencies) > 0
-	for _, m := range []*member{batch, urgent} {
+	for _, m := range []*guest{batch, urgent} {
 		before, after := begin.reports[m.Name], now.reports[m.Name]
 		b.verified = b.verified && after.Cases > before.Cases && after.Wrong == 0 && after.Error == ""
 	}
 	return b
 }
 
-// contrast holds the two against each other.
-func contrast(none, evict bout) Preemption {
-	rate := func(b bout) float64 { return float64(b.kernels) / b.seconds }
+// compare compares the two intervals.
+func compare(none, evict interval) Preemption {
+	rate := func(b interval) float64 { return float64(b.kernels) / b.seconds }
 	p := Preemption{
 		UrgentLatency:      Contrast{mean(none.latencies), mean(evict.latencies)},
 		UrgentLatency50:    Contrast{quantile(none.latencies, 50), quantile(evict.latencies, 50)},
@@ -183,7 +178,7 @@ func contrast(none, evict bout) Preemption {
 	return p
 }
 
-// mean is the mean of values, 0 where there are none.
+// mean returns the mean of values, or 0 without any.
 func mean(values []float64) float64 {
 	sum := 0.0
 	for _, v := range values {
@@ -192,8 +187,8 @@ func mean(values []float64) float64 {
 	return sum / float64(max(len(values), 1))
 }
 
-// quantile is the least of the sorted values that at least percent of them don't
-// exceed, 0 where there are none.
+// quantile returns the least of the sorted values that at least percent of them don't exceed, or 0
+// without any.
 func quantile(sorted []float64, percent int) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -201,24 +196,24 @@ func quantile(sorted []float64, percent int) float64 {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }
 
-// retire ends the guests and takes their virtual GPUs away, for others to come.
-func (d *demo) retire(ctx context.Context) error {
+// removeGuests ends the guests and deletes their virtual GPUs, to make room for others.
+func (d *demo) removeGuests(ctx context.Context) error {
 	if err := d.endGuests(); err != nil {
 		return err
 	}
-	for _, m := range d.members {
+	for _, m := range d.guests {
 		if err := d.client.ForceDeleteVM(ctx, m.Name); err != nil {
 			return err
 		}
 		m.socket = ""
 	}
-	d.retired = append(d.retired, d.members...)
-	d.members = nil
+	d.removed = append(d.removed, d.guests...)
+	d.guests = nil
 	return nil
 }
 
-// err is not nil where a result was wrong or not checked, or where the urgent
-// guest never took the GPU from the other.
+// err returns an error if a result was wrong or not checked, or if the urgent guest never evicted
+// the other.
 func (p *Preemption) err() error {
 	var errs []error
 	if !p.Verified {
@@ -230,7 +225,7 @@ func (p *Preemption) err() error {
 	return errors.Join(errs...)
 }
 
-// print writes it for people.
+// print writes the comparison as text.
 func (p *Preemption) print(w io.Writer) error {
 	right := "all checked results right"
 	if !p.Verified {
@@ -248,15 +243,15 @@ func (p *Preemption) print(w io.Writer) error {
 	return err
 }
 
-// forgetLatencies drops what a guest has measured until now.
-func (m *member) forgetLatencies() {
+// resetLatencies drops the latencies so far.
+func (m *guest) resetLatencies() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.latencies = nil
 }
 
-// sortedLatencies are what it has measured since.
-func (m *member) sortedLatencies() []float64 {
+// sortedLatencies returns the latencies since then.
+func (m *guest) sortedLatencies() []float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(slices.Values(m.latencies))

@@ -13,27 +13,27 @@ import (
 	"vgpud/mediator/api"
 )
 
-// boutFor is a bout of 10 s, in which the urgent guest's launches took what is given,
-// and the batch guest finished so many kernels.
-func boutFor(t *testing.T, kernels uint64, latencies ...float64) bout {
+// testInterval returns an interval of 10 s with the urgent guest's latencies and the batch guest's
+// number of kernels.
+func testInterval(t *testing.T, kernels uint64, latencies ...float64) interval {
 	t.Helper()
-	batch, urgent := rivals()
+	batch, urgent := urgencyPair()
 	at := time.Unix(1000, 0)
-	begin := look{
+	begin := snapshot{
 		at: at, gpu: api.GPU{Evictions: api.Evictions{Count: 5}},
 		vms:     map[string]api.VM{"batch": {Kernels: 100}},
 		reports: map[string]workload.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}},
 	}
-	urgent.take([]byte(`{"latencies_ms":[1000,2000]}`)) // before
-	urgent.forgetLatencies()
+	urgent.addReport([]byte(`{"latencies_ms":[1000,2000]}`)) // before
+	urgent.resetLatencies()
 	for _, l := range latencies {
 		text, err := json.Marshal(workload.Report{LatenciesMillis: []float64{l}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		urgent.take(text)
+		urgent.addReport(text)
 	}
-	return boutOf(batch, urgent, begin, look{
+	return intervalOf(batch, urgent, begin, snapshot{
 		at: at.Add(10 * time.Second), gpu: api.GPU{Evictions: api.Evictions{Count: 45, P50: 0.001, P99: 0.004}},
 		vms:     map[string]api.VM{"batch": {Kernels: 100 + kernels}},
 		reports: map[string]workload.Report{"batch": {Cases: 3}, "urgent": {Cases: 9}},
@@ -41,13 +41,13 @@ func boutFor(t *testing.T, kernels uint64, latencies ...float64) bout {
 }
 
 func TestContrast(t *testing.T) {
-	none, evict := boutFor(t, 200, 30, 10, 20), boutFor(t, 190, 2, 9, 1)
+	none, evict := testInterval(t, 200, 30, 10, 20), testInterval(t, 190, 2, 9, 1)
 	want := Preemption{
 		UrgentLatency: Contrast{20, 4}, UrgentLatency50: Contrast{20, 2}, UrgentLatency99: Contrast{30, 9}, UrgentKernels: Contrast{3, 3},
 		BatchThroughputRatio: 0.95, BatchKernelsPerSec: Contrast{20, 19}, Eviction: Quantiles{1, 4}, Evictions: 40,
 		Verified: true, Policy: preemptive,
 	}
-	got := contrast(none, evict)
+	got := compare(none, evict)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -55,25 +55,25 @@ func TestContrast(t *testing.T) {
 		t.Error(err)
 	}
 	evict.verified = false
-	got = contrast(none, evict)
+	got = compare(none, evict)
 	if err := got.err(); got.Verified || err == nil || !strings.Contains(err.Error(), "not checked") {
 		t.Errorf("results that were not checked: %v", err)
 	}
 	evict.evictions = 0
-	got = contrast(none, evict)
+	got = compare(none, evict)
 	if err := got.err(); err == nil || !strings.Contains(err.Error(), "nothing was evicted") {
 		t.Errorf("no eviction: %v", err)
 	}
-	if p := contrast(bout{seconds: 1}, bout{seconds: 1}); p.Verified || p.BatchThroughputRatio != 0 || p.UrgentLatency != (Contrast{}) {
+	if p := compare(interval{seconds: 1}, interval{seconds: 1}); p.Verified || p.BatchThroughputRatio != 0 || p.UrgentLatency != (Contrast{}) {
 		t.Errorf("of nothing: %+v", p)
 	}
 }
 
-// TestWhatIsVerified: a guest without a new result, or with a wrong one, is not.
-func TestWhatIsVerified(t *testing.T) {
-	batch, urgent := rivals()
-	urgent.take([]byte(`{"latencies_ms":[1]}`))
-	begin := look{reports: map[string]workload.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}}}
+// TestVerified checks that a guest without a new result, or with a wrong one, is not verified.
+func TestVerified(t *testing.T) {
+	batch, urgent := urgencyPair()
+	urgent.addReport([]byte(`{"latencies_ms":[1]}`))
+	begin := snapshot{reports: map[string]workload.Report{"batch": {Cases: 1}, "urgent": {Cases: 1}}}
 	for name, c := range map[string]struct {
 		batch workload.Report
 		want  bool
@@ -83,21 +83,21 @@ func TestWhatIsVerified(t *testing.T) {
 		"wrong":   {workload.Report{Cases: 2, Wrong: 1}, false},
 		"failed":  {workload.Report{Cases: 2, Error: "lost"}, false},
 	} {
-		now := look{reports: map[string]workload.Report{"batch": c.batch, "urgent": {Cases: 2}}}
-		if got := boutOf(batch, urgent, begin, now).verified; got != c.want {
+		now := snapshot{reports: map[string]workload.Report{"batch": c.batch, "urgent": {Cases: 2}}}
+		if got := intervalOf(batch, urgent, begin, now).verified; got != c.want {
 			t.Errorf("%s: verified %v", name, got)
 		}
 	}
-	urgent.forgetLatencies()
-	now := look{reports: map[string]workload.Report{"batch": {Cases: 2}, "urgent": {Cases: 2}}}
-	if boutOf(batch, urgent, begin, now).verified {
+	urgent.resetLatencies()
+	now := snapshot{reports: map[string]workload.Report{"batch": {Cases: 2}, "urgent": {Cases: 2}}}
+	if intervalOf(batch, urgent, begin, now).verified {
 		t.Error("verified without a measured launch")
 	}
 }
 
-// TestPreemptionJSON holds the names that programs read.
+// TestPreemptionJSON checks the names that programs read.
 func TestPreemptionJSON(t *testing.T) {
-	p := contrast(boutFor(t, 200, 20), boutFor(t, 190, 2))
+	p := compare(testInterval(t, 200, 20), testInterval(t, 190, 2))
 	var out bytes.Buffer
 	if err := (&Result{Preemption: &p}).printJSON(&out); err != nil {
 		t.Fatal(err)

@@ -10,42 +10,39 @@ import (
 	"vgpud/cmd/vgpud/workload"
 )
 
-// member is a guest of the demo.
-type member struct {
+// guest is a guest of the demo.
+type guest struct {
 	workload.Plan
 	weight float64
-	// alone is what one of its kernels takes of the GPU, where all are alike and that
-	// was measured; else 0.
+	// alone is the GPU time of one of its kernels, if they are all alike and that was measured;
+	// otherwise 0.
 	alone time.Duration
 	// ceiling is the highest priority that its launches may have.
-	ceiling int
-	socket  string // of its virtual GPU
-	guest   guest
-	ready   chan struct{} // closed when it works
+	ceiling  int
+	socket   string // of its virtual GPU
+	instance instance
+	ready    chan struct{} // closed when it works
 
 	mu     sync.Mutex
 	report workload.Report
-	// latencies are what it measured of its launches, in milliseconds, since they
-	// were last forgotten.
+	// latencies are its measured launch latencies in milliseconds since resetLatencies.
 	latencies []float64
 }
 
-// guest is a guest at work: a process of this program, or a VM.
-type guest interface {
-	// ended is closed when it has come to its end, asked for or not; why then
-	// tells of it, with the end of its log.
+// instance is a running guest: a process of this program, or a VM.
+type instance interface {
+	// ended is closed when the guest has ended, whether asked to or not. endError then returns an
+	// error about it, with the end of its log.
 	ended() <-chan struct{}
-	why() error
-	// end ends it and waits until it has. An error tells of an end that was not
-	// as it should be.
+	endError() error
+	// end ends the guest and waits for that. It returns an error if the guest did not end well.
 	end() error
 }
 
-// members are the demo's guests. The heavier a guest's weight the shorter its
-// kernels, so that without a policy the order is the wrong way round (LoGA
-// figure 2).
-func members() []*member {
-	all := []*member{
+// newGuests returns the guests of the first phases. The heavier a guest's weight, the shorter its
+// kernels, so without a policy the order of their parts is reversed (LoGA figure 2).
+func newGuests() []*guest {
+	all := []*guest{
 		{weight: 1, Plan: workload.Plan{Name: "long", Workers: 6, Channels: 6, Work: []workload.Work{
 			cases("matmul", "small", 2), cases("spmv", "small", 1), cases("triad", "small", 2),
 		}}},
@@ -62,13 +59,13 @@ func members() []*member {
 	return all
 }
 
-// cases are cases of a kernel, launched that often between two checks.
+// cases returns the case of a kernel, launched repeat times between two checks.
 func cases(kernel, size string, repeat int) workload.Work {
 	return workload.Work{Kernel: kernel, Size: size, Repeat: repeat}
 }
 
-// describe names what a guest works at.
-func (m *member) describe() string {
+// describe names the guest's kernels.
+func (m *guest) describe() string {
 	var names []string
 	for _, w := range m.Work {
 		names = append(names, w.String())
@@ -76,8 +73,8 @@ func (m *member) describe() string {
 	return strings.Join(names, ", ")
 }
 
-// take takes in a line of a guest's.
-func (m *member) take(line []byte) {
+// addReport stores a line of the guest's output.
+func (m *guest) addReport(line []byte) {
 	var r workload.Report
 	if err := json.Unmarshal(line, &r); err != nil {
 		m.fail(fmt.Errorf("unreadable report %q", line))
@@ -92,14 +89,14 @@ func (m *member) take(line []byte) {
 	}
 }
 
-// fail notes that the guest's reports end with an error.
-func (m *member) fail(err error) {
+// fail records that the guest's reports ended with an error.
+func (m *guest) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.report.Error = err.Error()
 }
 
-func (m *member) last() workload.Report {
+func (m *guest) last() workload.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.report

@@ -7,14 +7,14 @@ import (
 	"vgpud/cmd/vgpud/child"
 )
 
-// process is a child of the demo's, which is to end well.
+// process is a child of the demo's that should end well.
 type process struct{ *child.Process }
 
 func (p *process) ended() <-chan struct{} { return p.Ended() }
 
-func (p *process) why() error { return p.Why() }
+func (p *process) endError() error { return p.EndError() }
 
-// end tells a process to end and waits until it has.
+// end ends the process and waits for that.
 func (p *process) end() error {
 	if err := p.End(); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (p *process) end() error {
 	return p.Err()
 }
 
-// start runs a program of the demo's.
+// start starts a process of the demo's.
 func (d *demo) start(name string, cmd *exec.Cmd) (*process, error) {
 	c, err := child.Start(d.dir, name, cmd)
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *demo) start(name string, cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// until calls ask until it succeeds or the process it asks ends.
-func until(ctx context.Context, p *process, ask func() error) error {
-	return child.Until(ctx, p.Process, ask)
+// waitUntil calls f until it succeeds or p ends.
+func waitUntil(ctx context.Context, p *process, f func() error) error {
+	return child.WaitUntil(ctx, p.Process, f)
 }
