@@ -415,9 +415,9 @@ func (r *round) draws(i int) bool {
 	return slices.ContainsFunc(r.exits, func(x exit) bool {
 		switch x.op {
 		case "ge", "gt":
-			return r.near(x.b) && r.growsWith(register(x.a), i, by.lo)
+			return r.near(x.b, by.lo) && r.growsWith(register(x.a), i, by.lo)
 		case "le", "lt":
-			return r.near(x.a) && r.growsWith(register(x.b), i, by.lo)
+			return r.near(x.a, by.lo) && r.growsWith(register(x.b), i, by.lo)
 		}
 		return false
 	}) && slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
@@ -426,12 +426,12 @@ func (r *round) draws(i int) bool {
 	})
 }
 
-// near reports whether an operand is finite and no constant that a loop is not to reach by drawing alone: who draws until
+// near reports whether an operand is finite and no constant that takes too many draws of step each: a block that draws until
 // a number has its highest bit waits for another to set it.
-func (r *round) near(o *ptx.Operand) bool {
-	const mostDrawn = 1 << 24
+func (r *round) near(o *ptx.Operand, step int64) bool {
+	const mostDraws = 1 << 24
 	v := r.operand(o, 64, r.first)
-	return r.finite(o) && !(v.number() && (v.lo > mostDrawn || v.hi < 0))
+	return r.finite(o) && !(v.number() && (v.lo/step > mostDraws || v.hi < 0))
 }
 
 // growsWith reports whether register x grows with what instruction i gives, of which the newest trace is, and whose trend

@@ -238,6 +238,8 @@ func TestWaits(t *testing.T) {
 			"mov.u32 %r3, 0x80000000; L: atom.global.add.u32 %r1, [%rd1+4], 1; and.b32 %r2, %r1, 0; mul.wide.u32 %rd4, %r2, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.lt.u32 %p1, %r1, %r3; @%p1 bra L; atom.global.or.b32 %r2, [%rd1], 0x80000000;"},
 		{"a constant number of numbers", no,
 			"L: atom.global.add.u32 %r1, [%a], 1; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.lt.u32 %p1, %r1, 0x100000; @%p1 bra L;"},
+		{"a larger number, drawn 32 at a time", no,
+			"L: atom.global.add.u32 %r1, [%a], 32; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %b, %rd4; st.global.u32 [%rd5], %r1; setp.lt.u32 %p1, %r1, 0x10000000; @%p1 bra L;"},
 		{"memory that others give back", all,
 			"L: { .param .b64 x; .param .b64 y; st.param.b64 [x], 64; call (y), malloc, (x); ld.param.b64 %rd5, [y]; } setp.eq.u64 %p1, %rd5, 0; @%p1 bra L; st.global.u64 [%rd1], %rd5;"},
 		{"memory, once", no, "{ .param .b64 x; .param .b64 y; st.param.b64 [x], 64; call (y), malloc, (x); ld.param.b64 %rd5, [y]; } st.global.u64 [%rd1], %rd5;"},
