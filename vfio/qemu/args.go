@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// Slots of the root complex that devices and ports are put into.
+// Slots of the root complex for devices and ports.
 const (
 	firstDeviceSlot = 0x10
 	firstPortSlot   = 0x18
 )
 
-// kernelArgs is every guest's kernel command line. After the console come: no
-// waiting in a panic, and no patching of mitigations and locks, calibration of
-// clocks and self-tests of ciphers. The functions that are left out (self-tests
-// of a source of randomness, tables for tracing and probes, the kernel's
-// certificates) are a third of what Debian's 6.12 executes until its init runs.
+// kernelArgs is the kernel command line of every guest. It disables waiting in a panic, the
+// patching of mitigations and locks, the calibration of clocks and the self-tests of ciphers. The
+// blacklisted functions (self-tests of a source of randomness, tables for tracing and probes, the
+// kernel's certificates) are a third of what Debian's 6.12 executes before init runs.
 const kernelArgs = "console=ttyS0 quiet panic=-1 mitigations=off noreplace-smp tsc=reliable no_timer_check cryptomgr.notests " +
 	"initcall_blacklist=jent_mod_init,trace_eval_init,init_kprobe_trace,load_system_certificate_list"
 
-// machine is without the parts that a guest would only look for: a disk
-// controller, a keyboard's, a sensors' bus, VMware's port, a second timer.
+// machine lacks the parts that a guest would only probe: a disk controller, a keyboard controller,
+// a sensor bus, VMware's port, a second timer.
 const machine = "q35,sata=off,i8042=off,smbus=off,vmport=off,hpet=off"
 
 // socketAddress is QEMU's SocketAddress of a unix socket.
@@ -31,25 +30,25 @@ type socketAddress struct {
 	Type string `json:"type"`
 }
 
-// deviceJSON is a device as -device and device_add take it. Only the JSON form
-// has room for the socket, an object of its own.
+// deviceJSON is a device in the form that -device and device_add accept. Only the JSON form can
+// express the socket, which is an object.
 type deviceJSON struct {
 	Driver string        `json:"driver"`
 	ID     string        `json:"id"`
 	Bus    string        `json:"bus,omitempty"`
 	Addr   string        `json:"addr,omitempty"`
 	Socket socketAddress `json:"socket"`
-	// Patience is how long QEMU waits for a reply, in milliseconds. It forgets the request
-	// then, and the connection breaks when the reply comes.
-	Patience int `json:"x-msg-timeout"`
+	// MsgTimeout is how long QEMU waits for a reply, in milliseconds. It then forgets the request,
+	// and the connection breaks when the reply arrives.
+	MsgTimeout int `json:"x-msg-timeout"`
 }
 
-// patience is long beside the end of a guest's executors, which a reset waits for. It is
-// what package domain gives devices.
-const patience = 60_000
+// msgTimeout is long enough for the end of a guest's executors, which a reset waits for. Package
+// mediator/libvirt gives devices the same value.
+const msgTimeout = 60_000
 
 func (d Device) json(bus, addr string) deviceJSON {
-	return deviceJSON{Driver: "vfio-user-pci", ID: d.ID, Bus: bus, Addr: addr, Socket: socketAddress{Path: d.Socket, Type: "unix"}, Patience: patience}
+	return deviceJSON{Driver: "vfio-user-pci", ID: d.ID, Bus: bus, Addr: addr, Socket: socketAddress{Path: d.Socket, Type: "unix"}, MsgTimeout: msgTimeout}
 }
 
 // files are the descriptors that QEMU inherits, by their numbers in QEMU.
@@ -57,7 +56,7 @@ type files struct {
 	monitor, qmp, console, guest int
 }
 
-// args is QEMU's command line for o, whose defaults are filled in.
+// args returns QEMU's command line for o, whose defaults are filled in.
 func (o Options) args(f files) ([]string, error) {
 	mem := fmt.Sprintf("%dM", o.MemoryMiB)
 	args := []string{
@@ -73,7 +72,8 @@ func (o Options) args(f files) ([]string, error) {
 		"-initrd", o.Deps.Initramfs,
 		"-append", strings.TrimSpace(kernelArgs + " " + o.Append),
 	}
-	// Inherited sockets, unlike named ones, exist before QEMU starts and end with either side.
+	// Inherited sockets, unlike named ones, exist before QEMU starts and are closed with either
+	// side.
 	for _, c := range []struct {
 		id, how, use string
 		fd           int
@@ -86,7 +86,7 @@ func (o Options) args(f files) ([]string, error) {
 		args = append(args, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d%s", c.id, c.fd, c.how), c.use, "chardev:"+c.id)
 	}
 	if o.IOMMU {
-		// It has to come before the devices that it is for.
+		// The IOMMU must come before the devices behind it.
 		args = append(args, "-device", "intel-iommu,intremap=on,caching-mode=on")
 	}
 	for i := range o.SparePorts {
@@ -110,8 +110,8 @@ func (o Options) args(f files) ([]string, error) {
 	return append(args, o.Args...), nil
 }
 
-// SparePort is the id of the n-th spare port, for [Device.Bus].
+// SparePort returns the ID of the n-th spare port, for [Device.Bus].
 func SparePort(n int) string { return fmt.Sprintf("spare%d", n) }
 
-// escape makes s a value in one of QEMU's comma-separated lists.
+// escape escapes s for one of QEMU's comma-separated lists.
 func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }

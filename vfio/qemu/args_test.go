@@ -12,10 +12,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someDeps are files that nothing looks for.
+// someDeps are paths that no test opens.
 var someDeps = Deps{QEMU: "/d/qemu", Kernel: "/d/vmlinux", Initramfs: "/d/initramfs.cpio"}
 
-// always is the part of a command line that no option changes.
+// always is the part of the command line that no option changes.
 const always = `-machine q35,sata=off,i8042=off,smbus=off,vmport=off,hpet=off,memory-backend=mem -nodefaults -no-user-config -display none ` +
 	`-kernel /d/vmlinux -initrd /d/initramfs.cpio -append `
 
@@ -101,8 +101,8 @@ func TestFindSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// However it is cut into writes, a text's lines are logged once and whole, and
-// the last ones are kept.
+// Lines are logged once and complete, however the text is divided into writes, and the last ones
+// are kept.
 func TestLinesAreWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text, want []string

@@ -6,17 +6,17 @@ import (
 	"path/filepath"
 )
 
-// Deps is where the files are that a VM needs.
+// Deps are the files that a VM needs.
 type Deps struct {
 	Dir       string // what `make vm-deps` filled
-	QEMU      string // runs QEMU
+	QEMU      string // the wrapper that runs QEMU
 	Kernel    string // the guests' kernel
 	Initramfs string // the guests' programs and kernel modules
-	Root      string // QEMU and libvirt with all that they need, for whoever runs libvirt in it
+	Root      string // QEMU and libvirt with all their dependencies, to run libvirt in
 }
 
-// Find returns what `make vm-deps` has put into dir, or with dir "" into its
-// default directory: $VGPUD_VM_DEPS, or vgpud/vm in the user's cache.
+// Find returns the files that `make vm-deps` has put into dir. If dir is "", it uses
+// $VGPUD_VM_DEPS, or vgpud/vm in the user's cache.
 func Find(dir string) (Deps, error) {
 	if dir == "" {
 		dir = os.Getenv("VGPUD_VM_DEPS")
@@ -39,7 +39,7 @@ func Find(dir string) (Deps, error) {
 		Initramfs: filepath.Join(dir, "initramfs.cpio"),
 		Root:      filepath.Join(dir, "root"),
 	}
-	// unpacked is written when all else of the packages is there.
+	// unpacked is written after the packages are complete.
 	for _, path := range []string{filepath.Join(dir, "unpacked"), d.QEMU, d.Kernel, d.Initramfs, d.Root} {
 		if _, err := os.Stat(path); err != nil {
 			return Deps{}, fmt.Errorf("what VMs need is not there (%w): run `make vm-deps`", err)

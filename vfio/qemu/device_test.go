@@ -13,18 +13,17 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// device is a vfio-user device that a VM may have: registers in BAR0, 64 MiB of
-// mapped memory in BAR2, MSI.
+// device is a vfio-user device for a VM: registers in BAR0, 64 MiB of mapped memory in BAR2, MSI.
 type device struct {
 	*vfiousertest.Device
 	id, socket string
 
 	mu     sync.Mutex
 	config *pci.Space
-	gone   chan struct{} // gets one for each VMM that has let go of it
+	gone   chan struct{} // receives one value for each VMM that has disconnected
 }
 
-// serveDevice serves a device of this id until the test ends.
+// serveDevice serves a device with the given ID until the test ends.
 func serveDevice(t *testing.T, id string) *device {
 	t.Helper()
 	const registers, memory = 4 << 10, 64 << 20
@@ -85,7 +84,7 @@ func serveDevice(t *testing.T, id string) *device {
 	return d
 }
 
-// on is the device as a VM has it on a bus.
+// on returns the device, plugged into a bus.
 func (d *device) on(bus string) qemu.Device {
 	return qemu.Device{ID: d.id, Socket: d.socket, Bus: bus}
 }

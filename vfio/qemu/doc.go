@@ -1,10 +1,9 @@
-// Package qemu boots QEMUs with vfio-user devices, for tests and for the demo
-// with real VMs.
+// Package qemu boots QEMUs with vfio-user devices, for tests and for the demo with real VMs. It is
+// not used by the service.
 //
-// A VM is x86-64, q35, emulated (TCG) unless told otherwise, with a kernel, an
-// initramfs and a QEMU from the directory that `make vm-deps` fills: [Find].
-// [Start] starts QEMU, [VM.Ready] waits for the guest, [VM.Run] runs a program
-// in it, and [VM.Close] must be called in the end:
+// A VM is x86-64, q35, and emulated (TCG) by default. Its kernel, initramfs and QEMU are in the
+// directory that `make vm-deps` fills: [Find]. [Start] starts QEMU, [VM.Ready] waits for the guest,
+// [VM.Run] runs a program in it, and [VM.Close] must be called at the end:
 //
 //	deps, err := qemu.Find("")
 //	vm, err := qemu.Start(ctx, qemu.Options{Deps: deps, Devices: []qemu.Device{{ID: "vgpu0", Socket: path}}})
@@ -14,12 +13,10 @@
 //	for line := range p.Lines() { … }
 //	err = p.Wait()
 //
-// QEMU is a child of this process, and is killed when this process ends,
-// however that happens. It has its monitor on a socket ([VM.QMPSocket]), the
-// guest's kernel console on the first serial port (Options.Log), and package
-// console's line to the guest's init on the second.
+// QEMU is a child of this process and is killed when this process ends, however it ends. Its
+// monitor is on a socket ([VM.QMPSocket]), the guest's kernel console on the first serial port
+// (Options.Log), and the connection of package console to the guest's init on the second.
 //
-// Nothing here waits by polling, and nothing waits for ever: what waits takes a
-// context, and ends when QEMU does, with an error that has QEMU's last words and
-// the guest's.
+// Nothing polls. Every wait takes a context and ends when QEMU does, with an error that includes
+// the last output of QEMU and of the guest.
 package qemu

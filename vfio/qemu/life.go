@@ -12,8 +12,8 @@ import (
 
 var errReset = errors.New("the guest was reset")
 
-// Reset resets the VM as its reset button would, and returns when it was;
-// programs in it end with an error. [VM.Ready] waits for the new boot.
+// Reset resets the VM like its reset button, and waits for the reset. Programs in the guest end
+// with an error. [VM.Ready] waits for the new boot.
 func (v *VM) Reset(ctx context.Context) error {
 	reset := v.Expect(Named("RESET"))
 	defer reset.Forget()
@@ -25,11 +25,10 @@ func (v *VM) Reset(ctx context.Context) error {
 	return err
 }
 
-// Reboot has the guest restart itself, and returns when it did.
+// Reboot makes the guest restart itself, and waits for the restart.
 func (v *VM) Reboot(ctx context.Context) error { return v.restart(ctx, console.Reboot) }
 
-// Crash makes the guest's kernel panic, and returns when that has restarted the
-// guest, which it does at once.
+// Crash makes the guest's kernel panic, and waits for the restart, which follows at once.
 func (v *VM) Crash(ctx context.Context) error { return v.restart(ctx, console.Panic) }
 
 func (v *VM) restart(ctx context.Context, action string) error {
@@ -42,7 +41,7 @@ func (v *VM) restart(ctx context.Context, action string) error {
 	return err
 }
 
-// PowerOff has the guest power itself off, and returns when QEMU has ended.
+// PowerOff makes the guest power itself off, and waits for the end of QEMU.
 func (v *VM) PowerOff(ctx context.Context) error {
 	if err := v.guest.Power(console.PowerOff); err != nil {
 		return v.fail(console.PowerOff, err)
@@ -53,16 +52,16 @@ func (v *VM) PowerOff(ctx context.Context) error {
 // Stop stops the guest's processors.
 func (v *VM) Stop(ctx context.Context) error { return v.Execute(ctx, "stop", nil, nil) }
 
-// Continue lets the guest's processors run, after Stop or Options.Stopped.
+// Continue lets the guest's processors run after Stop or Options.Stopped.
 func (v *VM) Continue(ctx context.Context) error { return v.Execute(ctx, "cont", nil, nil) }
 
-// Plug adds a device to the running VM, into the port that its Bus names.
+// Plug adds a device to the running VM, at the port in d.Bus.
 func (v *VM) Plug(ctx context.Context, d Device) error {
 	return v.Execute(ctx, "device_add", d.json(d.Bus, ""), nil)
 }
 
-// Unplug asks the guest to give a device up, and returns when it did and the
-// device is gone. A guest takes its time: Linux waits for 5 s first.
+// Unplug asks the guest to release a device, and waits until the device is gone. Linux waits for 5
+// s first.
 func (v *VM) Unplug(ctx context.Context, id string) error {
 	about := func(name string, ev qmp.Event) bool { return ev.Event == name && ev.Data["device"] == id }
 	const refused = "DEVICE_UNPLUG_GUEST_ERROR"

@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// Of what is written the last lines are kept, for errors.
+// Limits of the output that is kept for errors.
 const (
 	keptLines   = 60  // a kernel's panic takes 50
-	maxLineSize = 512 // what is longer is cut
+	maxLineSize = 512 // longer lines are cut
 )
 
-// lines takes what a VM prints: it keeps the last lines, and hands whole ones
-// to a log. Its methods may be called from several goroutines at once.
+// lines receives a VM's output. It keeps the last lines and passes complete ones to a log. Its
+// methods may be called from several goroutines at once.
 type lines struct {
 	prefix string
 	log    *sharedLog
 
 	mu   sync.Mutex
-	part []byte // a line that has not ended
+	part []byte // an incomplete line
 	last []string
 }
 
@@ -36,10 +36,10 @@ func (l *sharedLog) print(line string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, _ = io.WriteString(l.w, line+"\n") // a log that can't be written stops no VM
+	_, _ = io.WriteString(l.w, line+"\n") // a failing log must not stop a VM
 }
 
-// Write takes what was printed. It never fails.
+// Write appends output. It never fails.
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *lines) add(line string) {
 	l.log.print(l.prefix + line)
 }
 
-// String is the last lines, with the one that has not ended.
+// String returns the last lines, including an incomplete one.
 func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ type Command = console.Command
 // Process is a program that runs in a guest.
 type Process = console.Process
 
-// ExitError is how a program in a guest ended that did not end well.
+// ExitError describes how a program in a guest failed.
 type ExitError = console.ExitError
 
 // Defaults of [Options].
@@ -23,13 +23,12 @@ const (
 	DefaultMemoryMiB  = 128 // enough for the kernel, the initramfs and small programs
 	DefaultReserveMiB = 512 // two BARs of the virtual GPU's default size
 	DefaultAccel      = "tcg"
-	// DefaultCPU boots faster than max under TCG. Without rdrand a guest's
-	// kernel gathers randomness for a third of its boot, and whoever asks for
-	// some waits.
+	// DefaultCPU boots faster than max under TCG. Without rdrand a guest's kernel spends a third of
+	// its boot on gathering randomness, and programs that need randomness wait.
 	DefaultCPU = "qemu64,+rdrand"
 )
 
-// Limits of [Options]: PCI slots set aside, and what a port may reserve.
+// Limits of [Options]: the PCI slots that are set aside.
 const (
 	MaxDevices    = 8
 	MaxSparePorts = 8
@@ -37,15 +36,14 @@ const (
 
 // Device is a vfio-user device of a VM.
 type Device struct {
-	ID     string // QEMU's name for it
-	Socket string // where its server listens
-	// Bus is the id of the bus that it is plugged into, "" for the root
-	// complex, where it gets the slot after the device before it.
+	ID     string // QEMU's name for the device
+	Socket string // the socket of its server
+	// Bus is the ID of the bus that it is plugged into. "" is the root complex, where it gets the
+	// slot after the previous device.
 	Bus string
 }
 
-// Options say what a VM consists of. The zero value with Deps is a VM without
-// devices.
+// Options describe a VM. With Deps alone it is a VM without devices.
 type Options struct {
 	Deps Deps   // what to boot: see Find
 	Name string // in errors and logs, and QEMU's -name; "" is "vm"
@@ -53,18 +51,17 @@ type Options struct {
 	MemoryMiB int // DefaultMemoryMiB if 0
 	CPUs      int // 1 if 0
 	Accel     string
-	CPU       string // as QEMU's -cpu has it
+	CPU       string // in the form of QEMU's -cpu
 
-	// Devices are there from the start, the n-th at 00:10+n.0.
+	// Devices are present from the start, the n-th at 00:10+n.0.
 	Devices []Device
-	// SparePorts is how many empty PCIe root ports there are, for [VM.Plug],
-	// named "spare0" and so on. Each is given ReserveMiB of 64-bit prefetchable
-	// addresses (a power of two, DefaultReserveMiB if 0): without it a large
-	// BAR can't be placed behind a port once the guest runs.
+	// SparePorts is the number of empty PCIe root ports for [VM.Plug], named "spare0" and so on.
+	// Each gets ReserveMiB of 64-bit prefetchable addresses (a power of two, DefaultReserveMiB if
+	// 0). Without them a large BAR can't be placed behind a port of a running guest.
 	SparePorts int
 	ReserveMiB int
-	// IOMMU gives the guest an emulated Intel IOMMU. Debian's kernels have no
-	// no-IOMMU mode, so vfio-pci takes a device in such a guest alone.
+	// IOMMU gives the guest an emulated Intel IOMMU. Debian's kernels have no no-IOMMU mode, so
+	// vfio-pci binds devices only in such a guest.
 	IOMMU bool
 
 	Append string   // added to the kernel's command line
@@ -72,15 +69,15 @@ type Options struct {
 	// Stopped starts QEMU with the guest's processors stopped, until [VM.Continue].
 	Stopped bool
 
-	// Log, if set, gets what the guest's kernel and init print, and QEMU. It is
-	// written to by one goroutine at a time.
+	// Log, if set, receives the output of the guest's kernel and init and of QEMU. One goroutine at
+	// a time writes to it.
 	Log io.Writer
-	// Dir is where the VM's sockets are made; "" makes a temporary directory.
-	// A unix socket's path has little room: keep it short.
+	// Dir is the directory of the VM's sockets; "" makes a temporary one. The length of a unix
+	// socket's path is limited, so keep it short.
 	Dir string
 }
 
-// withDefaults fills in what is left out, and says what can't be.
+// withDefaults fills in defaults and validates the options.
 func (o Options) withDefaults() (Options, error) {
 	set := func(p *int, v int) {
 		if *p == 0 {

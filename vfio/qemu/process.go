@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// run starts QEMU, which dies with this process. The kernel takes the thread
-// that started a child for its parent, so a goroutine keeps its thread from
-// before the start until the end.
+// run starts QEMU so that it is killed when this process ends. The kernel regards the thread that
+// started a child as its parent, so a goroutine locks its thread from before the start until the
+// end.
 func (v *VM) run() error {
-	// An interrupt at the terminal is this process's to act on.
+	// QEMU does not receive interrupts from the terminal; this process handles them.
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
 	go func() {
@@ -27,7 +27,7 @@ func (v *VM) run() error {
 	return <-started
 }
 
-// Kill ends QEMU at once, as kill -9 does, and waits for it.
+// Kill kills QEMU with SIGKILL, and waits for it.
 func (v *VM) Kill() error {
 	if err := v.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/digitalocean/go-qemu/qmp"
 )
 
-// dialLimit bounds a connection to the monitor, whose socket listens before QEMU starts.
+// dialLimit limits the time of connecting to the monitor, whose socket listens before QEMU starts.
 const dialLimit = 5 * time.Second
 
 var errMonitorEnded = errors.New("QEMU's monitor has ended")
@@ -56,8 +56,8 @@ func (m *monitor) close() error {
 	return err
 }
 
-// execute runs a command; args and result may be nil. When ctx ends first, the command may still
-// be carried out, and the commands after it wait for that.
+// execute runs a command. args and result may be nil. If ctx ends first, the command may still be
+// carried out, and later commands wait for that.
 func (m *monitor) execute(ctx context.Context, name string, args, result any) error {
 	request, err := json.Marshal(qmp.Command{Execute: name, Args: args})
 	if err != nil {
@@ -78,7 +78,7 @@ func (m *monitor) execute(ctx context.Context, name string, args, result any) er
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	// The client decodes the empty answer of a connection that ended, and finds no JSON.
+	// The client decodes the empty reply of a closed connection and finds no JSON.
 	if _, ended := errors.AsType[*json.SyntaxError](r.err); ended {
 		return errMonitorEnded
 	}

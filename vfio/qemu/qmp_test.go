@@ -22,7 +22,7 @@ type qmpPeer struct {
 	in   *json.Decoder
 }
 
-// connectPeer connects a monitor to a peer that has taken its handshake.
+// connectPeer connects a monitor to a peer that has completed the handshake.
 func connectPeer(t *testing.T, event func(qmp.Event)) (*monitor, *qmpPeer) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "monitor.sock")
@@ -114,7 +114,7 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// A command that was given up on leaves its answer to itself: the next command gets its own.
+// If a caller gives up on a command, the next command still gets its own reply.
 func TestACommandIsGivenUpOn(t *testing.T) {
 	m, p := connectPeer(t, func(qmp.Event) {})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +155,7 @@ func TestAMonitorsEndEndsCommands(t *testing.T) {
 	}
 }
 
-// A QEMU that ends before it greets ends the wait for it.
+// A QEMU that ends before its greeting ends the wait for it.
 func TestAQEMUThatDoesNotGreet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "monitor.sock")
 	l, err := net.Listen("unix", path)

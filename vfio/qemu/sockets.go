@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names in a VM's directory of the sockets on which QEMU's monitors listen.
+// Names of the monitors' sockets in a VM's directory.
 const (
 	monitorSocket = "monitor.sock" // for this package
 	qmpSocket     = "qmp.sock"     // for another program
 )
 
-// firstFD is the number that the first inherited file has in QEMU.
+// firstFD is the number of the first inherited file in QEMU.
 const firstFD = 3
 
 // sockets holds the sockets that QEMU inherits and our ends of the connected ones. The monitors'
-// sockets listen before QEMU starts, so that a client need not wait until QEMU has made them.
+// sockets listen before QEMU starts, so clients need not wait until QEMU has created them.
 type sockets struct {
 	theirs         [4]*os.File // monitor, qmp, console, guest
 	console, guest net.Conn
 }
 
-// numbers are the descriptors that theirs have in QEMU.
+// numbers returns the numbers of theirs in QEMU.
 func (s *sockets) numbers() files {
 	return files{monitor: firstFD, qmp: firstFD + 1, console: firstFD + 2, guest: firstFD + 3}
 }
@@ -71,7 +71,7 @@ func (s *sockets) closeOurs() {
 	}
 }
 
-// listen makes a socket at path, in place of one that an earlier VM left.
+// listen makes a socket at path and replaces one that an earlier VM left.
 func listen(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -85,14 +85,14 @@ func listen(path string) (*os.File, error) {
 	return f, errors.Join(err, l.Close())
 }
 
-// pair makes two connected sockets, ours to use and theirs to be inherited.
+// pair makes two connected sockets: ours to use, and theirs to be inherited.
 func pair(name string) (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect QEMU's %s: %w", name, err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
-	defer ours.Close() // FileConn makes a copy
+	defer ours.Close() // FileConn duplicates it
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		theirs.Close()

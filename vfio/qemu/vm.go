@@ -15,15 +15,15 @@ import (
 	"vgpud/vfio/qemu/console"
 )
 
-// VM is a QEMU that was started. Its methods may be called from several
-// goroutines at once.
+// VM is a running QEMU. Its methods may be called from several goroutines at once. mu guards
+// waiters.
 type VM struct {
 	opts   Options
-	dir    string // of its sockets
-	ownDir bool   // remove dir in the end
+	dir    string // of the sockets
+	ownDir bool   // dir is removed at the end
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when QEMU has ended and was waited for
-	err    error         // how QEMU ended; valid after exited
+	exited chan struct{} // closed after QEMU has exited and been waited for
+	err    error         // the result of QEMU; valid after exited
 
 	monitor *monitor
 	guest   *console.Client
@@ -34,13 +34,13 @@ type VM struct {
 	mu      sync.Mutex
 	waiters map[*Expectation]bool
 
-	wg    sync.WaitGroup // of the goroutines that read
+	wg    sync.WaitGroup // of the goroutines that read QEMU's output
 	close sync.Once
 	cerr  error
 }
 
-// Start starts QEMU, which has then made its devices and runs. ctx is for the
-// start alone; the VM must be ended by Close.
+// Start starts QEMU and returns when it has created its devices and runs. ctx only limits the
+// start. The caller must call Close.
 func Start(ctx context.Context, o Options) (*VM, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -86,13 +86,13 @@ func (v *VM) launch(ctx context.Context) error {
 		s.closeOurs()
 		return err
 	}
-	s.closeTheirs() // so that our ends see QEMU's end
+	s.closeTheirs() // so that our ends see the end of QEMU
 	v.tty = s.console
 	v.wg.Go(func() { _, _ = io.Copy(v.printed, v.tty) })
 	v.guest = console.NewClient(s.guest, func(p []byte) { _, _ = v.printed.Write(p) })
 	if err := v.openMonitor(ctx); err != nil {
 		if errors.Is(err, errMonitorEnded) {
-			err = nil // QEMU's own output says why
+			err = nil // QEMU's own output has the reason
 		}
 		return errors.Join(err, v.Kill(), v.closeLines(), v.ended())
 	}
@@ -111,14 +111,14 @@ func (v *VM) openMonitor(ctx context.Context) error {
 	case err := <-opened:
 		return err
 	case <-ctx.Done():
-		err := v.Kill() // which ends the connection
+		err := v.Kill() // this ends the connection
 		<-opened
 		return errors.Join(context.Cause(ctx), err)
 	}
 }
 
-// Close kills QEMU where it still runs, waits for its end, and frees all that
-// the VM had. Closing again does nothing.
+// Close kills QEMU if it still runs, waits for its end, and frees the VM's resources. Further calls
+// do nothing.
 func (v *VM) Close() error {
 	v.close.Do(func() {
 		v.cerr = errors.Join(v.Kill(), v.closeLines(), v.removeDir())
@@ -126,7 +126,7 @@ func (v *VM) Close() error {
 	return v.cerr
 }
 
-// closeLines ends what reads from QEMU, which has ended.
+// closeLines ends the goroutines that read from QEMU, which has exited.
 func (v *VM) closeLines() error {
 	err := errors.Join(v.monitor.close(), v.guest.Close(), v.tty.Close())
 	v.wg.Wait()
@@ -140,16 +140,16 @@ func (v *VM) removeDir() error {
 	return os.RemoveAll(v.dir)
 }
 
-// Name is Options.Name.
+// Name returns Options.Name.
 func (v *VM) Name() string { return v.opts.Name }
 
-// PID is QEMU's.
+// PID returns the process ID of QEMU.
 func (v *VM) PID() int { return v.cmd.Process.Pid }
 
-// Exited is closed when QEMU has ended.
+// Exited returns a channel that is closed when QEMU has exited.
 func (v *VM) Exited() <-chan struct{} { return v.exited }
 
-// Wait waits for QEMU's end: nil where it ended by itself and well, as after a
+// Wait waits for QEMU's end. It returns nil if QEMU exited by itself with success, as after a
 // guest's power-off.
 func (v *VM) Wait(ctx context.Context) error {
 	select {
@@ -163,7 +163,7 @@ func (v *VM) Wait(ctx context.Context) error {
 	}
 }
 
-// Console is the last that the guest's kernel and init have printed.
+// Console returns the last output of the guest's kernel and init.
 func (v *VM) Console() string { return v.printed.String() }
 
 // Ready waits until the guest's init answers. After a reset it waits for the
@@ -177,8 +177,7 @@ func (v *VM) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Run runs a program in the guest, which must be ready. When ctx ends, the
-// program is killed.
+// Run runs a program in the guest, which must be ready. If ctx ends, the program is killed.
 func (v *VM) Run(ctx context.Context, cmd Command) (*Process, error) {
 	p, err := v.guest.Run(ctx, cmd)
 	if err != nil {
@@ -187,8 +186,7 @@ func (v *VM) Run(ctx context.Context, cmd Command) (*Process, error) {
 	return p, nil
 }
 
-// Output runs a program in the guest to its end, and returns its standard
-// output.
+// Output runs a program in the guest to its end, and returns its standard output.
 func (v *VM) Output(ctx context.Context, args ...string) (string, error) {
 	p, err := v.Run(ctx, Command{Args: args})
 	if err != nil {
@@ -205,12 +203,12 @@ func (v *VM) Output(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// fail says what could not be done with the VM, why, and what was last heard of
-// it. Where QEMU has ended, that is the reason.
+// fail returns an error with the operation that failed, the reason, and the last output of the
+// guest. If QEMU has exited, that is the reason.
 func (v *VM) fail(what string, err error) error {
 	select {
 	case <-v.guest.Done():
-		// The line ends with QEMU: its end is at hand.
+		// The connection ends with QEMU, which is about to exit.
 		<-v.exited
 		err = v.ended()
 	case <-v.exited:
@@ -223,7 +221,7 @@ func (v *VM) fail(what string, err error) error {
 	return fmt.Errorf("VM %s: %s: %w; the guest has printed nothing", v.opts.Name, what, err)
 }
 
-// ended says how QEMU ended.
+// ended returns an error that describes how QEMU ended.
 func (v *VM) ended() error {
 	<-v.exited
 	text := "QEMU has ended"

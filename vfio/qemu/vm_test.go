@@ -21,7 +21,7 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// find returns what VMs need; without it these tests fail.
+// find returns the files that VMs need. These tests fail without them.
 func find(t *testing.T) qemu.Deps {
 	t.Helper()
 	deps, err := qemu.Find("")
@@ -31,17 +31,16 @@ func find(t *testing.T) qemu.Deps {
 	return deps
 }
 
-// patient is a context for what takes a guest seconds, on a machine that may
-// have other things to do.
-func patient(t *testing.T) context.Context {
+// patient returns a context for operations that take a guest seconds, on a machine that may be
+// busy.
+func longContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// start starts a VM that is closed with the test. What it prints is shown where
-// the test fails.
+// start starts a VM that is closed with the test. Its output is logged if the test fails.
 func start(ctx context.Context, t *testing.T, o qemu.Options) *qemu.VM {
 	t.Helper()
 	var log syncBuffer
@@ -106,11 +105,11 @@ func forever(ctx context.Context, t *testing.T, vm *qemu.VM) *qemu.Process {
 	return p
 }
 
-// A VM's whole life, with devices that come, stay and go.
+// A VM's whole life, with devices that are plugged, stay and are unplugged.
 func TestLife(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	first, second, third := serveDevice(t, "first"), serveDevice(t, "second"), serveDevice(t, "third")
-	ctx := patient(t)
+	ctx := longContext(t)
 	vm := start(ctx, t, qemu.Options{
 		Name: "life", IOMMU: true, SparePorts: 1,
 		Devices: []qemu.Device{first.on(""), second.on("")},
@@ -123,7 +122,7 @@ func TestLife(t *testing.T) {
 		if want := "0x1f5a\n0x0001\n0x120000\n"; got != want {
 			t.Errorf("the guest sees %q at %s, want %q", got, slot, want)
 		}
-		// vfio-pci is to be had, and with the IOMMU a device has a group.
+		// vfio-pci is available, and with the IOMMU a device has a group.
 		look(ctx, t, vm, bus+slot+"/iommu_group", "/sys/bus/pci/drivers/vfio-pci/module")
 	}
 	if _, err := vm.Output(ctx, "/init", "look", "/nothing"); err == nil || !strings.Contains(err.Error(), "no such file") {
@@ -133,11 +132,11 @@ func TestLife(t *testing.T) {
 		t.Errorf("a program that isn't there: %v", err)
 	}
 
-	// Hot-plugged, a device's large BAR finds its place in what the port reserves.
+	// A hot-plugged device's large BAR fits the addresses that the port reserves.
 	if err := vm.Plug(ctx, third.on(qemu.SparePort(0))); err != nil {
 		t.Fatal(err)
 	}
-	// The function is to be seen before it has its addresses.
+	// The function is visible before its addresses are assigned.
 	var begin, end uint64
 	for begin == 0 {
 		out, err := vm.Output(ctx, "/init", "look", bus+"0000:01:00.0/resource")
@@ -156,7 +155,7 @@ func TestLife(t *testing.T) {
 	}
 	<-third.gone
 
-	// A reset ends programs, and leaves the devices.
+	// A reset ends programs and leaves the devices.
 	p := forever(ctx, t, vm)
 	if err := vm.Reset(ctx); err != nil {
 		t.Fatal(err)
@@ -167,7 +166,7 @@ func TestLife(t *testing.T) {
 	ready(ctx, t, vm)
 	look(ctx, t, vm, bus+"0000:00:11.0/vendor")
 
-	// So does a crash; the guest restarts by itself.
+	// A crash does, too; the guest restarts by itself.
 	p = forever(ctx, t, vm)
 	if err := vm.Crash(ctx); err != nil {
 		t.Fatal(err)
@@ -198,7 +197,7 @@ func TestLife(t *testing.T) {
 func TestADeviceThatIsNotThere(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	path := filepath.Join(t.TempDir(), "none.sock")
-	_, err := qemu.Start(patient(t), qemu.Options{Deps: find(t), Name: "lonely", Devices: []qemu.Device{{ID: "x", Socket: path}}})
+	_, err := qemu.Start(longContext(t), qemu.Options{Deps: find(t), Name: "lonely", Devices: []qemu.Device{{ID: "x", Socket: path}}})
 	if err == nil || !strings.Contains(err.Error(), "start VM lonely") || !strings.Contains(err.Error(), "none.sock") {
 		t.Errorf("%v", err)
 	}
@@ -216,7 +215,7 @@ func TestAStartEndsWithItsContext(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		c, err := l.Accept() // QEMU is there, and waits
+		c, err := l.Accept() // QEMU has connected and waits
 		if err != nil {
 			t.Error(err)
 			return
@@ -234,7 +233,7 @@ func TestAStartEndsWithItsContext(t *testing.T) {
 func TestAKilledQEMUIsSaid(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	d := serveDevice(t, "orphan")
-	ctx := patient(t)
+	ctx := longContext(t)
 	vm := start(ctx, t, qemu.Options{Devices: []qemu.Device{d.on("")}})
 	booted := make(chan error, 1)
 	go func() { booted <- vm.Ready(ctx) }()
@@ -255,8 +254,7 @@ func TestAKilledQEMUIsSaid(t *testing.T) {
 	<-d.gone
 }
 
-// parentEnv makes this test's program one that starts a VM, says its number,
-// and waits.
+// parentEnv makes this test's program start a VM, print its PID, and wait.
 const parentEnv = "VGPUD_TEST_QEMU_PARENT"
 
 func TestMain(m *testing.M) {
@@ -309,5 +307,5 @@ func TestQEMUDiesWithItsParent(t *testing.T) {
 		}
 		break
 	}
-	_ = parent.Wait() // killed
+	_ = parent.Wait() // it was killed
 }

@@ -12,11 +12,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// kinds are all that either side says, and one that none does.
+// kinds are all kinds of messages, and one that does not exist.
 var kinds = []Kind{Hello, Started, Output, Taken, Exited, Refused, Run, Input, Kill, Power, "none"}
 
-// anyMessage is a message of any kind, mostly of the boot that is on, about one
-// of a few programs.
+// anyMessage generates a message of any kind, mostly of the current boot, about one of a few
+// programs.
 func anyMessage(boot, number uint32) *rapid.Generator[Message] {
 	return rapid.Custom(func(t *rapid.T) Message {
 		m := Message{
@@ -51,8 +51,8 @@ func write(t *rapid.T, w io.Writer, all []Message) {
 	}
 }
 
-// Whatever a guest says, a client's programs end, each once.
-func TestAnyGuestIsBorne(t *testing.T) {
+// Whatever a guest sends, each of a client's programs ends exactly once.
+func TestAnyGuestIsTolerated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		host, guest := net.Pipe()
 		c := NewClient(host, nil)
@@ -105,9 +105,8 @@ func (inMemory) Start(args, _ []string) (Child, error) {
 	}, nil
 }
 
-// Whatever a host says, a server goes on until the line ends, and leaves no
-// program behind.
-func TestAnyHostIsBorne(t *testing.T) {
+// Whatever a host sends, a server goes on until the line ends, and leaves no program behind.
+func TestAnyHostIsTolerated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		host, guest := net.Pipe()
 		s := Server{Guest: inMemory{}, Boot: 1}

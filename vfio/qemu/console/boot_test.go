@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// script is a guest of raw messages.
+// script is a guest that sends raw messages.
 type script struct {
 	t    *testing.T
 	conn net.Conn
@@ -41,7 +41,7 @@ func (s *script) hello(boot uint32) {
 	s.send(Message{Kind: Hello})
 }
 
-// want reads the next message, which has to be of a kind.
+// want reads the next message, which must be of the given kind.
 func (s *script) want(kind Kind) Message {
 	s.t.Helper()
 	m, err := s.in.Next()
@@ -54,10 +54,10 @@ func (s *script) want(kind Kind) Message {
 	return m
 }
 
-// start has the client run a program that then runs.
+// start makes the client run a program and reports it as started.
 func (s *script) start(c *Client) *Process {
 	s.t.Helper()
-	// The hello has been sent, which is not to say that it has been heard.
+	// Hello has been sent, but not necessarily received.
 	if _, err := c.Ready(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestAResetEndsProgramsAtOnce(t *testing.T) {
 	if err := p.Wait(); !errors.Is(err, reset) {
 		t.Errorf("the program ended with %v", err)
 	}
-	// What the old boot still says is not of the next one.
+	// Late messages of the old boot don't belong to the next one.
 	s.send(Message{Kind: Output, Program: p.id, Stream: Stdout, Data: []byte("x\n")})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -143,7 +143,7 @@ func TestAResetEndsProgramsAtOnce(t *testing.T) {
 	if _, err := c.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Nor is a message with the old one's number.
+	// Neither does a message with the old boot's number.
 	q := s.start(c)
 	s.out.boot = 1
 	s.send(Message{Kind: Exited, Program: q.id, Status: 9})
@@ -165,7 +165,7 @@ func TestALostMessageIsAnError(t *testing.T) {
 	s.out.next++
 	s.send(Message{Kind: Output, Program: p.id, Stream: Stdout, Data: []byte("x\n")})
 	wantEnd(t, p, "messages 2 to 2 of the guest were lost")
-	// The line goes on.
+	// The line still works.
 	q := s.start(c)
 	s.send(Message{Kind: Exited, Program: q.id})
 	if err := q.Wait(); err != nil {
@@ -188,7 +188,7 @@ func TestTheLinesEndEndsPrograms(t *testing.T) {
 	}
 }
 
-func TestOutputThatNobodyReadsIsBounded(t *testing.T) {
+func TestUnreadOutputIsBounded(t *testing.T) {
 	c, s := scripted(t)
 	s.hello(1)
 	if _, err := c.Ready(t.Context()); err != nil {
@@ -198,11 +198,10 @@ func TestOutputThatNobodyReadsIsBounded(t *testing.T) {
 	for sent := 0; sent <= maxUnread; sent += MaxChunk {
 		s.send(Message{Kind: Output, Program: p.id, Stream: Stdout, Data: make([]byte, MaxChunk)})
 	}
-	wantEnd(t, p, "nobody reads")
+	wantEnd(t, p, "is not read")
 }
 
-// A host that doesn't keep to the protocol is answered, and the next request
-// is served.
+// Invalid requests get an error, and the next request is served.
 func TestServerRefusesWhatIsNoRequest(t *testing.T) {
 	host, guest := net.Pipe()
 	server := Server{Guest: here{}, Boot: 5}
@@ -213,7 +212,7 @@ func TestServerRefusesWhatIsNoRequest(t *testing.T) {
 		t.Errorf("hello %+v", m)
 	}
 	s.out.begin(4)
-	s.send(Message{Kind: Run, Args: []string{"/bin/true"}}) // of another boot: no answer
+	s.send(Message{Kind: Run, Args: []string{"/bin/true"}}) // of another boot: no reply
 	s.out.begin(5)
 	s.send(Message{Kind: "dance"})
 	s.want(Refused)

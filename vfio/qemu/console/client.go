@@ -8,31 +8,29 @@ import (
 	"sync"
 )
 
-// ErrNotReady is why a guest can't do what it is asked: its init has not said
-// hello yet, or its boot has ended since.
+// ErrNotReady means that the guest's init has not sent Hello yet, or that its boot has ended since.
 var ErrNotReady = errors.New("the guest is not ready")
 
-// Client is the host's side of the line. Its methods may be called from several
-// goroutines at once.
+// Client is the host's end of the line. Its methods may be called from several goroutines at once.
+// mu guards the fields below it.
 type Client struct {
 	line io.ReadWriteCloser
 	out  sender
 	done chan struct{} // closed when the line has ended
 
 	mu       sync.Mutex
-	ready    chan struct{} // closed while a boot is on
+	ready    chan struct{} // closed while the guest is booted
 	isReady  bool
 	boot     uint32
 	expected uint32
 	text     string
 	programs map[uint32]*Process
-	last     uint32 // number of the program that was run last
-	err      error  // why the line ended
+	last     uint32 // the ID of the newest program
+	err      error  // the reason why the line ended
 }
 
-// NewClient speaks to the guest at the other end of line, which may be yet to
-// boot. noise, if not nil, is shown what the line carries beside messages.
-// Close must be called.
+// NewClient returns a client for the guest at the other end of line, which may still have to boot.
+// noise, if not nil, is called with bytes on the line that are not messages. Close must be called.
 func NewClient(line io.ReadWriteCloser, noise func([]byte)) *Client {
 	c := &Client{
 		line:     line,
@@ -47,18 +45,17 @@ func NewClient(line io.ReadWriteCloser, noise func([]byte)) *Client {
 	return c
 }
 
-// Close ends the line; programs that run end with an error.
+// Close closes the line. Running programs end with an error.
 func (c *Client) Close() error {
 	err := c.line.Close()
 	<-c.done
 	return err
 }
 
-// Done is closed when the line has ended.
+// Done returns a channel that is closed when the line has ended.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Ready waits for the guest's init to answer, and returns what it says of the
-// guest.
+// Ready waits for the Hello of the guest's init, and returns its text.
 func (c *Client) Ready(ctx context.Context) (string, error) {
 	for {
 		c.mu.Lock()
@@ -77,8 +74,8 @@ func (c *Client) Ready(ctx context.Context) (string, error) {
 	}
 }
 
-// EndBoot says that the guest's boot is over, as who resets it knows before the
-// next one says hello. What runs ends with err.
+// EndBoot tells the client that the guest's boot is over. The caller that resets the guest knows
+// this before the next Hello. Running programs end with err.
 func (c *Client) EndBoot(err error) {
 	c.mu.Lock()
 	if c.isReady {
@@ -89,13 +86,12 @@ func (c *Client) EndBoot(err error) {
 	c.failAll(err)
 }
 
-// Power asks the guest to end itself: [PowerOff], [Reboot] or [Panic]. That it
-// did is for the VMM to say.
+// Power asks the guest to end itself: [PowerOff], [Reboot] or [Panic]. The VMM reports when it has.
 func (c *Client) Power(action string) error {
 	return c.send(Message{Kind: Power, Text: action})
 }
 
-// send sends a message where a boot is on.
+// send sends a message if the guest is booted.
 func (c *Client) send(m Message) error {
 	c.mu.Lock()
 	is := c.isReady
@@ -106,7 +102,7 @@ func (c *Client) send(m Message) error {
 	return c.out.send(m)
 }
 
-// lineError is why the line ended; only after done.
+// lineError returns the reason why the line ended. It must only be called after done is closed.
 func (c *Client) lineError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ func (here) Start(args, env []string) (Child, error) {
 	return Child{
 		PID: cmd.Process.Pid, Stdin: in, Stdout: keepOpen{out}, Stderr: keepOpen{stderr},
 		Wait: func() (int, int) {
-			state, err := cmd.Process.Wait() // unlike cmd.Wait it leaves the pipes
+			state, err := cmd.Process.Wait() // unlike cmd.Wait it leaves the pipes open
 			if err != nil {
 				return -1, 0
 			}
@@ -161,7 +161,7 @@ func TestAMissingProgramIsSaid(t *testing.T) {
 	}
 }
 
-// Programs that run at once have their input and output to themselves.
+// Programs that run at the same time have separate input and output.
 func TestProgramsRunAtOnce(t *testing.T) {
 	c, _ := boot(t)
 	const n = 20
@@ -248,7 +248,7 @@ func TestAContextEndsAProgram(t *testing.T) {
 	if err := p.Wait(); !errors.Is(err, why) {
 		t.Errorf("it ended with %v", err)
 	}
-	// It was killed, so nothing keeps its number from running out.
+	// It was killed, so its PID becomes free.
 	if err := waitGone(p.PID()); err != nil {
 		t.Error(err)
 	}
@@ -288,7 +288,7 @@ func TestPowerReachesTheGuest(t *testing.T) {
 	if got := <-h.power; got != Panic {
 		t.Errorf("the guest was asked for %q", got)
 	}
-	// This guest can't, which its programs' owners hear.
+	// This guest can't power off, and its programs fail with the reason.
 	if err := p.Wait(); err == nil || !strings.Contains(err.Error(), "this machine stays") {
 		t.Errorf("the program ended with %v", err)
 	}

@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// rs begins a frame. JSON has no such byte, in strings neither.
+// rs begins a frame. JSON contains no such byte, not even in strings.
 const rs = 0x1e
 
 // crcLen is the length of a frame's checksum.
 const crcLen = 8
 
-// appendFrame appends m as it travels.
+// appendFrame appends the frame of m.
 func appendFrame(b []byte, m *Message) ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -30,8 +30,7 @@ func appendFrame(b []byte, m *Message) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// parseFrame is the other direction, for a line without its LF. What comes
-// before the last RS is not part of it.
+// parseFrame parses a line without its LF. Bytes before the last RS are not part of the frame.
 func parseFrame(line []byte) (m Message, before []byte, ok bool) {
 	at := bytes.LastIndexByte(line, rs)
 	if at < 0 || len(line) < at+1+crcLen {
@@ -45,26 +44,26 @@ func parseFrame(line []byte) (m Message, before []byte, ok bool) {
 	return m, line[:at], true
 }
 
-// Reader reads messages off a line.
+// Reader reads messages from a line.
 type Reader struct {
 	r io.Reader
-	// Noise, if set, is shown what was on the line beside messages, at most
-	// MaxFrame bytes at a time, which are valid during the call.
+	// Noise, if set, is called with bytes that are not messages, at most MaxFrame at a time. They
+	// are valid during the call.
 	Noise func([]byte)
 
-	buf     []byte // what was read: buf[start:end] is not looked at yet
+	buf     []byte // buf[start:end] has been read and not processed
 	start   int
 	end     int
-	scanned int // there is no LF before this one
+	scanned int // there is no LF before this index
 }
 
-// NewReader returns a reader of r.
+// NewReader returns a reader of the line r.
 func NewReader(r io.Reader) *Reader {
 	return &Reader{r: r, buf: make([]byte, 2*MaxFrame)}
 }
 
-// Next waits for the next message and returns it. Its errors are those of the
-// line: what is no message is passed over.
+// Next waits for the next message and returns it. It returns errors of the line only; bytes that
+// are not messages are skipped.
 func (r *Reader) Next() (Message, error) {
 	for {
 		line, err := r.line()
@@ -110,8 +109,8 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
-// shorten gives up the beginning of what is too long for a frame: all of it, or
-// what comes before the last RS, where a frame may still begin.
+// shorten drops the beginning of a line that is too long for a frame: everything before the last
+// RS, where a frame may begin, or else all of it.
 func (r *Reader) shorten() {
 	rest := r.buf[r.start:r.end]
 	n := bytes.LastIndexByte(rest, rs)

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// frame is m as it travels.
+// frame returns the frame of m.
 func frame(t testing.TB, m Message) []byte {
 	t.Helper()
 	b, err := appendFrame(nil, &m)
@@ -22,7 +22,7 @@ func frame(t testing.TB, m Message) []byte {
 	return b
 }
 
-// readAll returns the messages on a line, and what else there was.
+// readAll returns the messages on a line, and everything else.
 func readAll(t testing.TB, r io.Reader) (all []Message, noise []byte) {
 	t.Helper()
 	in := NewReader(r)
@@ -86,17 +86,17 @@ func TestTooLongAMessageIsRefused(t *testing.T) {
 	if _, err := appendFrame(nil, &m); err == nil {
 		t.Error("it is accepted")
 	}
-	// The greatest that Process and Server send.
+	// The largest message that Process and Server send.
 	frame(t, Message{Boot: 1<<32 - 1, Number: 1<<32 - 1, Kind: Output, Program: 1<<32 - 1, Stream: Stderr, Data: make([]byte, MaxChunk)})
 }
 
-// Whatever lies around messages, each arrives once, as it was sent.
+// Each message arrives once and unchanged, whatever surrounds it.
 func TestMessagesArriveAmongNoise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var line []byte
 		var want []Message
 		for range rapid.IntRange(1, 8).Draw(t, "messages") {
-			// Noise has no LF within a message, for that breaks it.
+			// Noise within a message has no LF, since that would break it.
 			line = append(line, rapid.SliceOfN(rapid.Byte(), 0, 3000).Draw(t, "noise")...)
 			m := Message{
 				Boot: rapid.Uint32().Draw(t, "boot"), Number: rapid.Uint32().Draw(t, "number"), Kind: Output,
@@ -122,8 +122,7 @@ func TestMessagesArriveAmongNoise(t *testing.T) {
 	})
 }
 
-// Nothing on a line makes a reader panic, keep more than it may, or miss the
-// message after it.
+// Nothing on a line makes a reader panic, keep more than its limit, or miss the next message.
 func FuzzReader(f *testing.F) {
 	good := frame(f, someMessage)
 	f.Add([]byte{})

@@ -1,33 +1,33 @@
 package console
 
-// Limits of what travels in one message.
+// Limits of one message.
 const (
 	MaxChunk = 2 << 10 // bytes of a program's input or output
-	MaxFrame = 8 << 10 // bytes of a message as it travels, with its frame
+	MaxFrame = 8 << 10 // bytes of a message with its frame
 )
 
-// Kind says what a message is about.
+// Kind is the type of a message.
 type Kind string
 
-// Messages of the guest.
+// Messages from the guest.
 const (
-	Hello   Kind = "hello"   // a boot begins: Boot, Text says what the guest is
+	Hello   Kind = "hello"   // a boot begins: Boot identifies it, Text describes the guest
 	Started Kind = "started" // Program runs, as process PID
 	Output  Kind = "output"  // Program wrote Data to Stream
-	Taken   Kind = "taken"   // Program, or nobody any more, took the last Input: the next may come
-	Exited  Kind = "exited"  // Program has ended, with Status, by Signal, or could not start for the reason in Text
-	Refused Kind = "refused" // a request can't be carried out, for the reason in Text
+	Taken   Kind = "taken"   // Program received the last Input, or has ended: the next may be sent
+	Exited  Kind = "exited"  // Program ended with Status or by Signal, or did not start because of Text
+	Refused Kind = "refused" // a request failed because of Text
 )
 
-// Messages of the host.
+// Messages from the host.
 const (
 	Run   Kind = "run"   // run Args as Program, with Env added to the environment
 	Input Kind = "input" // Data is for Program's standard input; without Data the input ends
 	Kill  Kind = "kill"  // send Signal to Program
-	Power Kind = "power" // end the guest as Text says: PowerOff, Reboot or Panic
+	Power Kind = "power" // end the guest: Text is PowerOff, Reboot or Panic
 )
 
-// What a [Power] message asks for.
+// Texts of a [Power] message.
 const (
 	PowerOff = "poweroff"
 	Reboot   = "reboot"
@@ -40,7 +40,7 @@ const (
 	Stderr = 2
 )
 
-// Message is one of either side. What a field means is said with the kinds.
+// Message is a message of either end. The kinds define the fields.
 type Message struct {
 	Boot    uint32   `json:"b"`
 	Number  uint32   `json:"n"`

@@ -11,11 +11,10 @@ import (
 	"syscall"
 )
 
-// maxUnread is how much of a program's standard output may wait for whoever
-// reads its lines.
+// maxUnread limits the standard output that waits to be read.
 const maxUnread = 4 << 20
 
-// maxTail is how much of a program's standard error is kept for an [ExitError].
+// maxTail is the amount of a program's standard error that is kept for an [ExitError].
 const maxTail = 2 << 10
 
 // Command is a program to run in a guest.
@@ -23,22 +22,22 @@ type Command struct {
 	Args   []string  // the program's path in the guest, and its arguments
 	Env    []string  // added to the guest's environment
 	Stdin  []byte    // its standard input
-	Stderr io.Writer // if set, gets its standard error as it comes
+	Stderr io.Writer // if set, receives its standard error
 }
 
-// Process is a program that runs in a guest.
+// Process is a program that runs in a guest. mu guards the fields below it.
 type Process struct {
 	c    *Client
 	id   uint32
 	cmd  Command
-	stop func() bool // undoes what waits for Run's context
+	stop func() bool // stops the watch on Run's context
 
-	started chan struct{} // closed when it runs, or never will
-	taken   chan struct{} // gets one for each input message taken
+	started chan struct{} // closed when the program runs, or will never run
+	taken   chan struct{} // receives one value for each acknowledged input message
 	done    chan struct{} // closed at the end
 
 	mu   sync.Mutex
-	cond sync.Cond // out or over changed; of mu
+	cond sync.Cond // signals changes of out and over; uses mu
 	runs bool      // it was started
 	pid  int
 	out  bytes.Buffer
@@ -47,13 +46,13 @@ type Process struct {
 	err  error
 }
 
-// ExitError is how a program ended that did not end well.
+// ExitError describes how a program failed.
 type ExitError struct {
 	Args   []string
-	Status int            // the exit status, -1 where there is none
-	Signal syscall.Signal // what killed it, or 0
-	Reason string         // why it never started, or ""
-	Stderr string         // the end of what it wrote to standard error
+	Status int            // the exit status, -1 if there is none
+	Signal syscall.Signal // the signal that killed it, or 0
+	Reason string         // why it did not start, or ""
+	Stderr string         // the end of its standard error
 }
 
 func (e *ExitError) Error() string {
@@ -73,9 +72,8 @@ func (e *ExitError) Error() string {
 	return b.String()
 }
 
-// Run runs a program in the guest, which must be ready. When ctx ends, the
-// program is killed, and has ended with ctx's error whether or not the guest
-// still does anything.
+// Run runs a program in the guest, which must be ready. If ctx ends, the program is killed and ends
+// with ctx's cause, even if the guest no longer responds.
 func (c *Client) Run(ctx context.Context, cmd Command) (*Process, error) {
 	p := &Process{
 		c: c, cmd: cmd,
@@ -117,20 +115,20 @@ func (c *Client) forget(p *Process) {
 	delete(c.programs, p.id)
 }
 
-// PID is its number in the guest.
+// PID returns the program's process ID in the guest.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pid
 }
 
-// Signal sends it a signal. One that has ended gets none, which is no error.
+// Signal sends a signal to the program. Signalling a program that has ended is not an error.
 func (p *Process) Signal(sig syscall.Signal) error {
 	return p.c.send(Message{Kind: Kill, Program: p.id, Signal: int(sig)})
 }
 
-// Lines yields the lines of standard output as they come, without their ends,
-// until the output ends. Each line is yielded once, whoever asks.
+// Lines yields the lines of standard output as they arrive, without LF, until the output ends. Each
+// line is yielded once in total.
 func (p *Process) Lines() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for {
@@ -162,8 +160,8 @@ func (p *Process) line() (string, bool) {
 	}
 }
 
-// Wait waits for the program's end: nil for exit status 0, an [*ExitError] for
-// another end of its own, or why nothing more can be known of it.
+// Wait waits for the program's end. It returns nil for exit status 0, an [*ExitError] if the
+// program failed, or the reason why its end is unknown.
 func (p *Process) Wait() error {
 	<-p.done
 	p.mu.Lock()
@@ -171,7 +169,7 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // feed sends the program's input, one message at a time.
@@ -191,7 +189,7 @@ func (p *Process) feed() {
 	}
 }
 
-// handle takes a message about the program, from the client's one reader.
+// handle handles a message about the program. Only the client's reader calls it.
 func (p *Process) handle(m Message) {
 	switch m.Kind {
 	case Started:
@@ -206,7 +204,7 @@ func (p *Process) handle(m Message) {
 	case Taken:
 		select {
 		case p.taken <- struct{}{}:
-		default: // more than was sent: nobody waits
+		default: // more acknowledgements than messages
 		}
 	case Exited:
 		p.finish(p.end(m))
@@ -216,7 +214,7 @@ func (p *Process) handle(m Message) {
 func (p *Process) output(stream int, data []byte) {
 	if stream == Stderr {
 		if p.cmd.Stderr != nil {
-			_, _ = p.cmd.Stderr.Write(data) // its writer knows
+			_, _ = p.cmd.Stderr.Write(data) // the writer knows of its own errors
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -232,11 +230,11 @@ func (p *Process) output(stream int, data []byte) {
 	}
 	p.mu.Unlock()
 	if full {
-		p.finish(fmt.Errorf("%s in the guest: %d bytes of output that nobody reads", p.cmd.Args[0], maxUnread))
+		p.finish(fmt.Errorf("%s in the guest: %d bytes of output that is not read", p.cmd.Args[0], maxUnread))
 	}
 }
 
-// end is the error, if any, of a program that ended as m says.
+// end returns the error, if any, of a program that ended according to m.
 func (p *Process) end(m Message) error {
 	if m.Status == 0 && m.Signal == 0 {
 		return nil
@@ -246,8 +244,7 @@ func (p *Process) end(m Message) error {
 	return &ExitError{Args: p.cmd.Args, Status: m.Status, Signal: syscall.Signal(m.Signal), Reason: m.Text, Stderr: string(p.tail)}
 }
 
-// finish ends the program as far as the host is concerned; only the first end
-// counts.
+// finish ends the program for the host. Only the first call has an effect.
 func (p *Process) finish(err error) {
 	p.c.forget(p)
 	p.mu.Lock()

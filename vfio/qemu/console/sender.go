@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// sender writes the messages of one direction, numbered from each boot's
-// beginning. Its methods may be called from several goroutines at once.
+// sender writes the messages of one direction, numbered from the beginning of each boot. Its
+// methods may be called from several goroutines at once.
 type sender struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -22,7 +22,7 @@ func (s *sender) begin(boot uint32) {
 	s.boot, s.next = boot, 0
 }
 
-// send writes a message of the boot that is on.
+// send writes a message of the current boot.
 func (s *sender) send(m Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,42 +10,41 @@ import (
 	"time"
 )
 
-// maxPrograms is how many programs a host may have running in a guest at once.
+// maxPrograms limits the programs that run in a guest at once.
 const maxPrograms = 64
 
-// Guest is what a [Server] does its work with.
+// Guest performs a [Server]'s requests.
 type Guest interface {
 	// Start runs a program with env added to the environment.
 	Start(args, env []string) (Child, error)
-	// Power ends the guest as action says. It returns only where it can't.
+	// Power ends the guest as action says. It returns only if it fails.
 	Power(action string) error
 }
 
-// Child is a program that was started. The pipes are the guest's ends of the
-// program's standard files; what reads and writes them closes them.
+// Child is a started program. The pipes are the guest's ends of the program's standard files. The
+// server's goroutines that use a pipe close it.
 type Child struct {
 	PID            int
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.ReadCloser
-	// Wait waits for the end: the exit status, or else the signal. It is called
-	// once.
+	// Wait waits for the end and returns the exit status or else the signal. It is called once.
 	Wait func() (status, signal int)
-	// Signal sends a signal; it may be called at any time.
+	// Signal sends a signal. It may be called at any time.
 	Signal func(signal int) error
 }
 
-// pipeGrace is how long a program's output is waited for after the program has
-// ended: what it started may hold the pipes open for ever.
+// pipeGrace is how long the server waits for a program's output after its end: descendants of the
+// program may keep the pipes open.
 const pipeGrace = time.Second
 
-// Server is the guest's side of the line.
+// Server is the guest's end of the line. mu guards programs.
 type Server struct {
 	Guest Guest
-	// Boot names this boot, and is to differ from that of every other.
+	// Boot identifies this boot and must differ from that of every other.
 	Boot uint32
-	// Text says what the guest is, for people.
+	// Text describes the guest for people.
 	Text string
-	// Log, if set, is told what was wrong with the line.
+	// Log, if set, is called with errors of the line.
 	Log func(string)
 
 	out      sender
@@ -54,16 +53,16 @@ type Server struct {
 	wg       sync.WaitGroup
 }
 
-// program is one that runs.
+// program is a running program.
 type program struct {
 	id    uint32
 	child Child
-	input chan []byte // nil ends the input; room for the one message on its way
+	input chan []byte // nil ends the input; has room for the one unacknowledged message
 	ended chan struct{}
 }
 
-// Serve says hello and then does what the host asks, until ctx ends or the line
-// does, which it returns the reason of. Programs still running are killed.
+// Serve sends Hello and then performs the host's requests until ctx ends or the line fails, and
+// returns the reason. It kills programs that still run.
 func (s *Server) Serve(ctx context.Context, line io.ReadWriter) error {
 	s.programs = map[uint32]*program{}
 	s.out.w = line
@@ -152,8 +151,8 @@ func (s *Server) run(m Message) {
 	s.wg.Go(func() { s.follow(p) })
 }
 
-// input hands a message's data to whom it is for. It never waits: where the
-// host keeps to one message on its way, there is room.
+// input passes a message's data to the program. It never waits: a host that respects the limit of
+// one unacknowledged message finds room.
 func (s *Server) input(m Message) {
 	p := s.program(m.Program)
 	if p == nil {
@@ -171,7 +170,7 @@ func (s *Server) input(m Message) {
 	}
 }
 
-// feed writes a program's input until it ends, or the program does.
+// feed writes a program's input until the input or the program ends.
 func (s *Server) feed(p *program) {
 	defer p.child.Stdin.Close()
 	for {
@@ -180,8 +179,8 @@ func (s *Server) feed(p *program) {
 			if data == nil {
 				return
 			}
-			// A program that doesn't read its input is no failure: it gets no
-			// more, and what is for it is taken all the same.
+			// A program that doesn't read its input is not an error. It gets no more input, but the
+			// messages are still acknowledged.
 			if _, err := p.child.Stdin.Write(data); err != nil {
 				p.child.Stdin.Close()
 			}
@@ -192,7 +191,7 @@ func (s *Server) feed(p *program) {
 	}
 }
 
-// follow sends what a program writes, and its end.
+// follow sends a program's output and its end.
 func (s *Server) follow(p *program) {
 	var pipes sync.WaitGroup
 	pipes.Go(func() { s.copy(p, Stdout, p.child.Stdout) })
@@ -205,7 +204,7 @@ func (s *Server) follow(p *program) {
 	})
 	pipes.Wait()
 	grace.Stop()
-	p.child.Stdin.Close() // where feed waits for the program to read
+	p.child.Stdin.Close() // ends feed if it waits for the program to read
 	s.mu.Lock()
 	delete(s.programs, p.id)
 	s.mu.Unlock()
@@ -226,7 +225,7 @@ func (s *Server) copy(p *program, stream int, r io.ReadCloser) {
 	}
 }
 
-// killAll ends what still runs.
+// killAll kills the programs that still run.
 func (s *Server) killAll() {
 	const sigkill = 9
 	s.mu.Lock()
@@ -241,7 +240,7 @@ func (s *Server) refuse(program uint32, err error) {
 	s.send(Message{Kind: Refused, Program: program, Text: err.Error()})
 }
 
-// send writes a message. That the line has ended is for Serve to find.
+// send writes a message. Serve notices if the line has ended.
 func (s *Server) send(m Message) {
 	if err := s.out.send(m); err != nil {
 		s.log(err.Error())

@@ -19,7 +19,7 @@ func main() {
 	}
 }
 
-// pack writes the archive of the files that args name as NAME=PATH.
+// pack writes an archive of the files in args, each in the form NAME=PATH.
 func pack(out string, args []string) (err error) {
 	entries := []entry{{name: "dev/console", mode: modeDevice | 0o600, major: 5, minor: 1}}
 	for _, arg := range args {
@@ -56,8 +56,8 @@ func pack(out string, args []string) (err error) {
 	return w.Flush()
 }
 
-// withParents adds the directories that entries lie in, and sorts: a directory
-// comes before what is in it.
+// withParents adds the parent directories of entries, and sorts so that a directory precedes its
+// contents.
 func withParents(entries []entry) []entry {
 	dirs := map[string]bool{}
 	for _, e := range entries {

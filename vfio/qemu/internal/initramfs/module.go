@@ -13,9 +13,8 @@ const signatureMagic = "~Module signature appended~\n"
 // four bytes are the length, big-endian, of the signature before it.
 const signatureInfoLen = 12
 
-// unsigned is a kernel module without its signature. Checking one takes a guest
-// under TCG as long as a tenth of its whole boot, and what would be checked is
-// what this program has packed itself.
+// unsigned returns a kernel module without its signature. Under TCG checking the signature takes as
+// long as a tenth of the boot, and this program packed the module itself.
 func unsigned(module []byte) []byte {
 	rest, ok := bytes.CutSuffix(module, []byte(signatureMagic))
 	if !ok || len(rest) < signatureInfoLen {

@@ -23,9 +23,9 @@ type entry struct {
 // trailer is the name of the entry that ends an archive.
 const trailer = "TRAILER!!!"
 
-// write writes entries as a cpio archive of the "new ASCII" form, as the
-// kernel's Documentation/driver-api/early-userspace/buffer-format.rst has it.
-// Times are 0 and everything is root's.
+// write writes entries as a cpio archive in the "new ASCII" format (the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst). Times are 0 and everything belongs
+// to root.
 func write(w io.Writer, entries []entry) error {
 	for i, e := range append(entries[:len(entries):len(entries)], entry{name: trailer}) {
 		if int64(len(e.data)) > 1<<32-1 {

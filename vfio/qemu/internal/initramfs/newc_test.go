@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// read is the other direction of write, by the format's description.
+// read is the inverse of write, implemented after the format's description.
 func read(t *testing.T, p []byte) []entry {
 	t.Helper()
 	var entries []entry
