@@ -52,7 +52,7 @@ func TestMemoryIsBoundedAndZero(t *testing.T) {
 	if err := r.ctx.Free(12345); !errors.Is(err, gpu.ErrInvalidPtr) {
 		t.Errorf("free a wild pointer: %v", err)
 	}
-	// The device's memory is shared: what one has, another can't.
+	// Contexts share the device's memory.
 	big := newRig(t, d, gpu.ContextOptions{})
 	big.alloc(7 << 20)
 	if _, err := r.ctx.Alloc(3 << 20); !errors.Is(err, gpu.ErrOutOfMemory) {
@@ -110,7 +110,7 @@ func TestBadCopiesAndLaunches(t *testing.T) {
 	r.vecadd(100)
 }
 
-// The source over the register page sees who executes, and that nobody does.
+// A source over the register page sees which context executes, and that none does.
 func TestSourceSeesWhoExecutes(t *testing.T) {
 	d := newDevice(t, Options{})
 	src, err := d.Source()
@@ -145,7 +145,7 @@ func TestSourceSeesWhoExecutes(t *testing.T) {
 	}
 }
 
-// The pacing thread sleeps without telling Go's scheduler. A collection must reach it all the same.
+// The pacing thread sleeps without telling Go's scheduler, but a collection can still stop it.
 func TestCollectionsWhileExecuting(t *testing.T) {
 	r := newRig(t, newDevice(t, Options{}), gpu.ContextOptions{})
 	for range 4 {
@@ -168,7 +168,7 @@ func TestSuspendedContextWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.vecadd(3000)
-	// What it waits for has come, and it does not see that.
+	// Work has arrived, and the thread does not notice.
 	side, err := a.ctx.NewChannel()
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestSuspendedContextWaits(t *testing.T) {
 	}
 }
 
-// A closed channel's kernel runs on; its channel's place is free only when it has ended.
+// The kernel of a closed channel runs on, and the channel's place is free only when it has ended.
 func TestClosedChannelRunsOn(t *testing.T) {
 	d := newDevice(t, Options{Channels: 2})
 	r := newRig(t, d, gpu.ContextOptions{})
@@ -227,7 +227,7 @@ func TestClosedChannelRunsOn(t *testing.T) {
 	for launches() == 0 {
 		runtime.Gosched()
 	}
-	// In turn after it, and the two that were queued are gone.
+	// It runs after the first, and the two queued launches are gone.
 	if o := r.wait(r.launch("store", 1, 1, p)); o.Err != nil {
 		t.Error(o.Err)
 	}
@@ -252,7 +252,7 @@ func TestClosedDeviceAnswers(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	<-waited // either is right, an answer is what matters
+	<-waited // any result is valid, but there must be one
 	if _, err := r.ch.Launch(&gpu.Launch{Function: r.function("empty"), Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 1, Y: 1, Z: 1}}); err == nil {
 		t.Error("a launch on a closed device was taken")
 	}
@@ -339,7 +339,8 @@ func BenchmarkEmptyKernel(b *testing.B) {
 	b.ReportMetric(float64(u.Machine.Busy.Nanoseconds())/float64(max(u.Machine.Launches, 1)), "gpu-ns/launch")
 }
 
-// One owner takes no more than its part of the channels, whatever its contexts are called, and gets back what it closes.
+// One owner gets no more than its part of the channels, whatever the labels of its contexts, and
+// can use closed channels again.
 func TestChannelsPerOwner(t *testing.T) {
 	e := startEngine(t, Options{Machine: machine.Config{Channels: 8}})
 	contexts := func(owner string) (made int, last ContextDriver, id uint32) {

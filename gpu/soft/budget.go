@@ -2,13 +2,13 @@ package soft
 
 import "sync/atomic"
 
-// budget is an amount of memory that several share. It is safe for concurrent use.
+// budget is an amount of memory that several users share. It is safe for concurrent use.
 type budget struct {
 	limit uint64
 	used  atomic.Uint64
 }
 
-// reserve takes n bytes, or nothing if there are not as many.
+// reserve takes n bytes. It takes nothing and returns false if fewer are left.
 func (b *budget) reserve(n uint64) bool {
 	for {
 		used := b.used.Load()
@@ -21,8 +21,8 @@ func (b *budget) reserve(n uint64) bool {
 	}
 }
 
-// release gives n bytes back.
+// release returns n bytes.
 func (b *budget) release(n uint64) { b.used.Add(-n) }
 
-// taken is how much is reserved.
+// taken returns the reserved amount.
 func (b *budget) taken() uint64 { return b.used.Load() }

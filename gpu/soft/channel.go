@@ -14,44 +14,45 @@ import (
 	"vgpud/gpu/soft/ring"
 )
 
-// channel is a channel as the program that has it sees it: launches go to the GPU through the ring, copies are done
-// here, and both complete in the order in which they were queued. A launch behind a copy goes into the ring when the
-// copy is done. A copy with nothing before it is done at once where it is small, and otherwise by the channel's copier,
-// a goroutine that begins with the first copy that needs it.
+// channel is a channel in the program that uses it. Launches go to the GPU through the ring, copies
+// are done here, and both complete in the order in which they were queued. A launch behind a copy
+// is put into the ring when the copy is done. A small copy with nothing before it is done at once;
+// others are done by the channel's copier, a goroutine that starts with the first copy that needs
+// it.
 type channel struct {
 	c    *deviceContext
 	id   uint32
 	p    *ring.Producer
 	spin time.Duration
 
-	done atomic.Uint64 // newest fence reached
+	done atomic.Uint64 // the newest completed fence
 	dead atomic.Bool
 
 	mu      sync.Mutex
-	last    uint64 // newest fence queued
-	barrier uint64 // newest copy queued
+	last    uint64 // the newest queued fence
+	barrier uint64 // the fence of the newest queued copy
 	slots   [gpu.OutcomesKept]slot
-	copied  chan struct{} // closed, and replaced, when a copy ends
+	copied  chan struct{} // closed and replaced when a copy ends
 	copier  sync.WaitGroup
 	work    chan struct{} // wakes the copier; nil before the first copy that needs it
 	quit    context.CancelFunc
-	users   int // inside Wait
+	users   int // goroutines inside Wait
 	closing bool
 	unmap   bool
 }
 
-// slot is a command that is queued, or its outcome.
+// slot is a queued command, or its outcome.
 type slot struct {
 	fence uint64
-	copy  func() // a copy; nil: a launch
-	busy  bool   // the copier is at it, or has done it
+	copy  func() // a copy, or nil for a launch
+	busy  bool   // the copier is doing it, or has done it
 	over  bool   // the copy is done
 	entry ring.Entry
-	seq   uint64 // in the ring; 0: not put yet
+	seq   uint64 // sequence number in the ring; 0 if it is not there yet
 	end   ring.Outcome
 }
 
-// inline is the largest copy that is done at once.
+// inline is the size of the largest copy that is done at once.
 const inline = 64 << 10
 
 func newChannel(c *deviceContext, info ChannelInfo) (*channel, error) {
@@ -66,7 +67,7 @@ func newChannel(c *deviceContext, info ChannelInfo) (*channel, error) {
 	return ch, nil
 }
 
-// usable is the reason why nothing can be queued, if there is one.
+// usable returns an error if nothing can be queued.
 func (ch *channel) usable() error {
 	if ch.dead.Load() {
 		return fmt.Errorf("channel is closed: %w", gpu.ErrLost)
@@ -74,7 +75,7 @@ func (ch *channel) usable() error {
 	return ch.c.check()
 }
 
-// Launch queues a kernel. If the channel is full it waits for the oldest command.
+// Launch queues a kernel. If the channel is full, it waits for the oldest command.
 func (ch *channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 	if err := ch.usable(); err != nil {
 		return 0, err
@@ -101,7 +102,7 @@ func (ch *channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 	return gpu.Fence(s.fence), nil
 }
 
-// slot takes the next command's slot and leaves mu locked if there is no error.
+// slot returns the slot of the next command. If there is no error, it leaves mu locked.
 func (ch *channel) slot() (*slot, error) {
 	ch.mu.Lock()
 	for ch.last-ch.done.Load() >= gpu.OutcomesKept {
@@ -125,14 +126,14 @@ func (ch *channel) slot() (*slot, error) {
 	return s, nil
 }
 
-// put puts a launch into the ring, which has room for as many as there are slots.
+// put puts a launch into the ring, which has room for as many launches as there are slots.
 func (ch *channel) put(s *slot) {
 	if s.seq == 0 {
 		s.seq, _ = ch.p.Put(&s.entry)
 	}
 }
 
-// advance finds out what has ended since. The caller holds mu.
+// advance completes the commands that have ended since the last call. The caller holds mu.
 func (ch *channel) advance() {
 	for ch.done.Load() < ch.last {
 		s := &ch.slots[(ch.done.Load()+1)%gpu.OutcomesKept]
@@ -150,7 +151,7 @@ func (ch *channel) advance() {
 				o.Code = ring.Dropped
 			}
 			if o.Code == ring.Fault || o.Code == ring.Poisoned {
-				ch.c.hurt.Store(true)
+				ch.c.faulted.Store(true)
 			}
 			s.end = o
 		case dead:
@@ -174,7 +175,7 @@ func (ch *channel) release() {
 	}
 }
 
-// Done is the newest fence reached.
+// Done returns the newest completed fence.
 func (ch *channel) Done() gpu.Fence {
 	if ch.mu.TryLock() {
 		if !ch.unmap {
@@ -185,7 +186,7 @@ func (ch *channel) Done() gpu.Fence {
 	return gpu.Fence(ch.done.Load())
 }
 
-// Outcome says what became of a command.
+// Outcome returns the result of a command.
 func (ch *channel) Outcome(f gpu.Fence) gpu.Outcome {
 	ch.mu.Lock()
 	s := ch.slots[uint64(f)%gpu.OutcomesKept]
@@ -215,7 +216,7 @@ func (ch *channel) outcomeError(code ring.Code) error {
 	return fmt.Errorf("command dropped: %w", gpu.ErrLost)
 }
 
-// Wait blocks until f is reached or ctx ends.
+// Wait waits until f is reached or ctx ends.
 func (ch *channel) Wait(ctx context.Context, f gpu.Fence) error {
 	if uint64(f) <= ch.done.Load() {
 		return nil
@@ -231,14 +232,15 @@ func (ch *channel) Wait(ctx context.Context, f gpu.Fence) error {
 	ch.users++
 	defer ch.leave()
 	for {
-		// Holds mu.
+		// mu is held here.
 		ch.advance()
 		done := ch.done.Load()
 		if uint64(f) <= done {
 			ch.mu.Unlock()
 			return nil
 		}
-		// All up to the next copy end in the ring; if that is next, the copier tells.
+		// Everything before the next copy ends in the ring. If a copy is next, the copier signals
+		// its end.
 		var seq uint64
 		for k := done + 1; k <= uint64(f); k++ {
 			s := &ch.slots[k%gpu.OutcomesKept]
@@ -254,7 +256,7 @@ func (ch *channel) Wait(ctx context.Context, f gpu.Fence) error {
 				return err
 			}
 			if ch.p.Completed() < seq && ch.c.d.lost() != nil {
-				ch.dead.Store(true) // the engine's process went without a word
+				ch.dead.Store(true) // the engine's process ended without closing the ring
 			}
 		} else {
 			select {
@@ -269,7 +271,7 @@ func (ch *channel) Wait(ctx context.Context, f gpu.Fence) error {
 	}
 }
 
-// leave is a Wait's end. The last one out of a closed channel unmaps the ring.
+// leave ends a Wait. The last Wait of a closed channel unmaps the ring.
 func (ch *channel) leave() {
 	ch.mu.Lock()
 	ch.users--
@@ -322,7 +324,7 @@ func (ch *channel) Set(dst gpu.Ptr, value uint32, width int, n uint64) (gpu.Fenc
 	return ch.queueCopy(len(to), func() { fill(to, value, width) })
 }
 
-// fill writes value's low width bytes over and over, doubling what is there.
+// fill fills b with value's low width bytes, by doubling what has been written.
 func fill(to []byte, value uint32, width int) {
 	if len(to) == 0 {
 		return
@@ -365,14 +367,14 @@ func (ch *channel) queueCopy(n int, do func()) (gpu.Fence, error) {
 	return gpu.Fence(s.fence), nil
 }
 
-// timed does a copy and says when.
+// timed performs a copy and records its times.
 func timed(do func()) ring.Outcome {
 	start := clock.Real{}.Now()
 	do()
 	return ring.Outcome{Start: int64(start), End: int64(clock.Real{}.Now())}
 }
 
-// copyAll is the copier: it does the copies whose turn has come.
+// copyAll is the copier: it performs the copies whose turn has come.
 func (ch *channel) copyAll(ctx context.Context) {
 	for {
 		select {
@@ -385,7 +387,8 @@ func (ch *channel) copyAll(ctx context.Context) {
 	}
 }
 
-// copyNext waits for the next copy's turn and does it. It reports false when there is none, or the channel ends.
+// copyNext waits for the turn of the next copy and performs it. It returns false if there is none,
+// or when the channel ends.
 func (ch *channel) copyNext(ctx context.Context) bool {
 	ch.mu.Lock()
 	ch.advance()
@@ -407,7 +410,7 @@ func (ch *channel) copyNext(ctx context.Context) bool {
 	do := s.copy
 	ch.mu.Unlock()
 	end := ring.Outcome{Code: ring.Poisoned}
-	if !ch.c.hurt.Load() {
+	if !ch.c.faulted.Load() {
 		end = timed(do)
 	}
 	ch.mu.Lock()
@@ -420,7 +423,7 @@ func (ch *channel) copyNext(ctx context.Context) bool {
 	return true
 }
 
-// Close drops what is queued. A launch that executes runs on, though nobody learns of its end.
+// Close drops queued commands. A launch that executes runs on, but its end is not reported.
 func (ch *channel) Close() error {
 	ch.mu.Lock()
 	again := ch.closing
@@ -430,12 +433,13 @@ func (ch *channel) Close() error {
 	}
 	err := ch.c.cd.CloseChannel(ch.id)
 	if errors.Is(err, gpu.ErrLost) {
-		err = nil // with all that it had
+		err = nil // and its resources with it
 	}
 	return errors.Join(err, ch.stop())
 }
 
-// stop ends the copier and all that wait, and gives the ring back. The engine has let go of it, or is gone.
+// stop ends the copier and all waits, and unmaps the ring. The engine no longer uses the ring, or
+// is gone.
 func (ch *channel) stop() error {
 	ch.mu.Lock()
 	if ch.closing {

@@ -16,37 +16,38 @@ import (
 	"vgpud/gpu/soft/vram"
 )
 
-// deviceContext is a context as the program that has it sees it.
+// deviceContext is a context in the program that uses it.
 type deviceContext struct {
-	d    *Device
-	cd   ContextDriver
-	info ContextInfo
-	mem  []byte
-	bill ledger
-	hurt atomic.Bool // a channel has seen the context poisoned
+	d       *Device
+	cd      ContextDriver
+	info    ContextInfo
+	mem     []byte
+	account account
+	faulted atomic.Bool // a channel has reported a poisoned context
 
-	loading sync.Mutex // held while a module comes or goes
-	locals  []uint64   // LocalBytes of each module; the context's is the greatest
+	loading sync.Mutex // held while a module is loaded or unloaded
+	locals  []uint64   // LocalBytes of each module; the context needs the greatest
 
 	mu       sync.Mutex
-	spans    spanList // allocations and modules' variables
+	ranges   rangeList // allocations and modules' variables
 	channels map[*channel]struct{}
 	fault    error
 	closed   bool
 }
 
-// Group is the context's channel group.
+// Group returns the number of the context's channel group.
 func (c *deviceContext) Group() gpu.GroupID { return c.info.Group }
 
-// check is the reason why the context can't be used, if there is one.
+// check returns an error if the context can't be used.
 func (c *deviceContext) check() error {
-	if c.hurt.Load() {
+	if c.faulted.Load() {
 		return c.Fault()
 	}
 	return nil
 }
 
-// Fault is what poisoned the context. It looks at the channels, and asks the GPU only when one says so.
+// Fault returns the error that poisoned the context. It checks the channels, and asks the GPU only
+// if one of them reports a fault.
 func (c *deviceContext) Fault() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +57,7 @@ func (c *deviceContext) Fault() error {
 	for ch := range c.channels {
 		ch.Done()
 	}
-	if !c.hurt.Load() {
+	if !c.faulted.Load() {
 		return nil
 	}
 	if err := c.cd.Fault(); err != nil {
@@ -67,17 +68,17 @@ func (c *deviceContext) Fault() error {
 	return c.fault
 }
 
-// Alloc returns zeroed memory.
+// Alloc allocates zeroed memory.
 func (c *deviceContext) Alloc(size uint64) (gpu.Ptr, error) {
 	if err := c.check(); err != nil {
 		return 0, err
 	}
-	if err := c.bill.take(vram.Round(size), "an allocation"); err != nil {
+	if err := c.account.reserve(vram.Round(size), "an allocation"); err != nil {
 		return 0, err
 	}
 	p, err := c.cd.Alloc(size)
 	if err != nil {
-		c.bill.give(vram.Round(size))
+		c.account.release(vram.Round(size))
 		return 0, err
 	}
 	c.track(p, size)
@@ -87,17 +88,17 @@ func (c *deviceContext) Alloc(size uint64) (gpu.Ptr, error) {
 func (c *deviceContext) track(p gpu.Ptr, size uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.spans.insert(span{p, size})
+	c.ranges.insert(memRange{p, size})
 }
 
-// untrack forgets what is at p, and returns its size.
+// untrack removes the allocation at p, and returns its size.
 func (c *deviceContext) untrack(p gpu.Ptr) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.spans.remove(p).n
+	return c.ranges.remove(p).n
 }
 
-// Free gives back what Alloc returned.
+// Free frees memory that Alloc returned.
 func (c *deviceContext) Free(p gpu.Ptr) error {
 	if err := c.check(); err != nil {
 		return err
@@ -105,11 +106,11 @@ func (c *deviceContext) Free(p gpu.Ptr) error {
 	if err := c.cd.Free(p); err != nil {
 		return err
 	}
-	c.bill.give(vram.Round(c.untrack(p)))
+	c.account.release(vram.Round(c.untrack(p)))
 	return nil
 }
 
-// Memory is what may still be allocated, and what may be in all.
+// Memory returns how much can still be allocated, and the total.
 func (c *deviceContext) Memory() (free, total uint64, err error) {
 	if err := c.check(); err != nil {
 		return 0, 0, err
@@ -117,14 +118,14 @@ func (c *deviceContext) Memory() (free, total uint64, err error) {
 	if free, total, err = c.cd.Memory(); err != nil {
 		return 0, 0, err
 	}
-	free, total = c.bill.room(free, total)
+	free, total = c.account.room(free, total)
 	return free, total, nil
 }
 
-// bytes is the n bytes of memory at p, if all of them are in one allocation.
+// bytes returns the n bytes of memory at p, if they are all in one allocation.
 func (c *deviceContext) bytes(p gpu.Ptr, n uint64) ([]byte, error) {
 	c.mu.Lock()
-	ok := c.spans.contains(p, n)
+	ok := c.ranges.contains(p, n)
 	c.mu.Unlock()
 	off := uint64(p - c.info.Base)
 	if !ok || off > uint64(len(c.mem)) || n > uint64(len(c.mem))-off {
@@ -133,7 +134,7 @@ func (c *deviceContext) bytes(p gpu.Ptr, n uint64) ([]byte, error) {
 	return c.mem[off : off+n : off+n], nil
 }
 
-// LoadModule compiles PTX. What a module takes is known only then.
+// LoadModule compiles PTX. The memory that a module needs is known only after compilation.
 func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.bill.take(moduleBytes(&info)+c.local(info.LocalBytes)-c.local(0), "the module"); err != nil {
+	if err := c.account.reserve(moduleBytes(&info)+c.local(info.LocalBytes)-c.local(0), "the module"); err != nil {
 		return nil, errors.Join(err, c.cd.UnloadModule(info.ID))
 	}
 	c.locals = append(c.locals, info.LocalBytes)
@@ -158,10 +159,10 @@ func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 	return m, nil
 }
 
-// moduleBytes is what a module takes apart from local memory.
+// moduleBytes returns the memory of a module apart from local memory.
 func moduleBytes(info *ModuleInfo) uint64 { return vram.Round(info.ImageBytes) + info.CodeBytes }
 
-// local is what local memory takes of a context that has one more module, of so many bytes.
+// local returns the local memory of a context that has one more module with the given need.
 func (c *deviceContext) local(more uint64) uint64 {
 	for _, n := range c.locals {
 		more = max(more, n)
@@ -169,7 +170,7 @@ func (c *deviceContext) local(more uint64) uint64 {
 	return more
 }
 
-// Printf returns what kernels have printed.
+// Printf returns the output of kernels.
 func (c *deviceContext) Printf(max int) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -202,7 +203,7 @@ func (c *deviceContext) NewChannel() (gpu.Channel, error) {
 	return ch, nil
 }
 
-// Close ends what runs and frees all memory.
+// Close ends running launches and frees all memory.
 func (c *deviceContext) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -215,25 +216,25 @@ func (c *deviceContext) Close() error {
 		channels = append(channels, ch)
 	}
 	c.mu.Unlock()
-	err := c.cd.Close() // which also ends those that wait
+	err := c.cd.Close() // this also ends the goroutines that wait
 	for _, ch := range channels {
 		err = errors.Join(err, ch.stop())
 	}
-	c.bill.close()
+	c.account.close()
 	c.d.mu.Lock()
 	delete(c.d.contexts, c)
 	c.d.mu.Unlock()
 	return errors.Join(err, unix.Munmap(c.mem))
 }
 
-// module is loaded code.
+// module is a loaded module.
 type module struct {
 	c      *deviceContext
 	info   ModuleInfo
 	byName map[string]*function
 }
 
-// Function finds an entry.
+// Function returns an entry of the module.
 func (m *module) Function(name string) (gpu.Function, error) {
 	f, ok := m.byName[name]
 	if !ok {
@@ -242,7 +243,7 @@ func (m *module) Function(name string) (gpu.Function, error) {
 	return f, nil
 }
 
-// Global finds a variable.
+// Global returns a variable of the module.
 func (m *module) Global(name string) (gpu.Ptr, uint64, error) {
 	if err := m.c.check(); err != nil {
 		return 0, 0, err
@@ -250,7 +251,7 @@ func (m *module) Global(name string) (gpu.Ptr, uint64, error) {
 	return m.c.cd.Global(m.info.ID, name)
 }
 
-// Refused says which kernels this GPU can't execute, as [gpu.Partial] says.
+// Refused returns the kernels that this GPU can't execute, see [gpu.Partial].
 func (m *module) Refused() []error {
 	var list []error
 	for i := range m.info.Kernels {
@@ -278,7 +279,7 @@ func (m *module) Unload() error {
 	before := c.local(0)
 	i := slices.Index(c.locals, m.info.LocalBytes)
 	c.locals = slices.Delete(c.locals, i, i+1)
-	c.bill.give(moduleBytes(&m.info) + before - c.local(0))
+	c.account.release(moduleBytes(&m.info) + before - c.local(0))
 	return nil
 }
 
@@ -287,14 +288,14 @@ type function struct {
 	m    *module
 	id   uint32
 	attr gpu.FunctionAttributes
-	// refused is why it can't be launched.
+	// refused returns an error if the kernel can't be launched.
 	refused string
 }
 
-// Attributes are what CUDA's cuFuncGetAttribute answers.
+// Attributes returns what CUDA's cuFuncGetAttribute returns.
 func (f *function) Attributes() gpu.FunctionAttributes { return f.attr }
 
-// Occupancy is how many blocks of the given size an SM holds.
+// Occupancy returns the number of blocks of the given size that an SM holds.
 func (f *function) Occupancy(blockThreads int, sharedBytes uint64) (int, error) {
 	if blockThreads < 1 || blockThreads > maxBlockThreads {
 		return 0, fmt.Errorf("occupancy of blocks of %d threads: %w", blockThreads, gpu.ErrInvalidLaunch)
@@ -303,14 +304,14 @@ func (f *function) Occupancy(blockThreads int, sharedBytes uint64) (int, error) 
 	return f.m.c.d.shape().Occupancy(need), nil
 }
 
-// shape is the machine that the properties describe.
+// shape returns the machine that the properties describe.
 func (d *Device) shape() machine.Config {
 	return machine.Config{SMs: d.props.SMs, SM: machine.Resources{
 		Blocks: d.props.BlocksPerSM, Threads: d.props.ThreadsPerSM, Registers: d.props.RegistersPerSM, Shared: d.props.SharedPerSM,
 	}}
 }
 
-// checkLaunch says why f can't be launched so.
+// checkLaunch returns an error if f can't be launched with these dimensions.
 func (f *function) checkLaunch(l *gpu.Launch) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("launch %s: %s: %w", f.attr.Name, fmt.Sprintf(format, args...), gpu.ErrInvalidLaunch)

@@ -10,20 +10,22 @@ import (
 	"vgpud/ptx"
 )
 
-// What one module may ask of the host while it is loaded, and for as long as it stays: its source is a guest's. Code
-// that ends up in a few hundred kilobytes of a real GPU's instructions stays well below.
+// Limits of one module, whose source comes from a guest: the host's resources that it may use while
+// it is compiled and afterwards. Code that compiles to a few hundred kilobytes of a real GPU's
+// instructions stays well below them.
 const (
 	maxSource       = 16 << 20  // bytes of PTX
 	maxStatements   = 512 << 10 // of the source
-	maxOperands     = 2 << 20   // likewise
-	maxInstructions = 256 << 10 // compiled, all kernels together, each with all that it calls
-	maxKernels      = 1<<12 - 1 // whose numbers have twelve bits
-	maxParams       = 128 << 10 // of all kernels: a program is told of each
-	codeShares      = 4         // the part of Options.CodeBytes that one owner may have
+	maxOperands     = 2 << 20   // of the source
+	maxInstructions = 256 << 10 // of all kernels together, each with the functions that it calls
+	maxKernels      = 1<<12 - 1 // kernel numbers have twelve bits
+	maxParams       = 128 << 10 // of all kernels, since the program receives each
+	codeShares      = 4         // one owner may have 1/codeShares of Options.CodeBytes
 )
 
-// shielded runs the compiler on a module. That it panics is our fault; the module is refused and the GPU goes on.
-func (e *Engine) shielded(compile func() (*engineModule, error)) (m *engineModule, err error) {
+// recovering runs the compiler on a module. If the compiler panics, which is a bug, the module is
+// refused and the GPU goes on.
+func (e *Engine) recovering(compile func() (*engineModule, error)) (m *engineModule, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			e.o.Log.Error("soft GPU: compiler failed", "panic", r, "stack", string(debug.Stack()))
@@ -33,9 +35,9 @@ func (e *Engine) shielded(compile func() (*engineModule, error)) (m *engineModul
 	return compile()
 }
 
-// compile parses and compiles PTX, unless ctx ends before.
+// compile parses and compiles PTX. It gives up when ctx ends.
 func (e *Engine) compile(ctx context.Context, image []byte) (*engineModule, error) {
-	// PTX from CUDA's tools ends with a zero byte.
+	// PTX from CUDA's tools ends with a NUL.
 	for len(image) > 0 && image[len(image)-1] == 0 {
 		image = image[:len(image)-1]
 	}

@@ -11,7 +11,8 @@ import (
 
 const ptxHead = ".version 7.0\n.target sm_80\n.address_size 64\n"
 
-// shared is a module of so many kernels, each of which calls one function of so many instructions.
+// shared returns a module of kernels that each call one function with the given number of
+// instructions.
 func shared(kernels, instructions int) []byte {
 	var b strings.Builder
 	b.WriteString(ptxHead + ".func work()\n{\n.reg .b32 %r<2>;\nmov.u32 %r1, 0;\n")
@@ -23,7 +24,7 @@ func shared(kernels, instructions int) []byte {
 	return []byte(b.String())
 }
 
-// Little source that stands for much code, or takes much work, is refused.
+// A small source that expands to much code, or takes long to compile, is refused.
 func TestGreedyModulesAreRefused(t *testing.T) {
 	e := startEngine(t, Options{})
 	c, _, err := e.NewContext(t.Context(), gpu.ContextOptions{})
@@ -82,7 +83,7 @@ func TestGreedyModulesAreRefused(t *testing.T) {
 	}
 }
 
-// Compiled code counts, per context and in all, until its module goes or its context.
+// Compiled code counts, per owner and in total, until its module or context is gone.
 func TestCodeIsBounded(t *testing.T) {
 	source := shared(8, 100)
 	e := startEngine(t, Options{CodeBytes: 1 << 21})
@@ -137,7 +138,7 @@ func TestCodeIsBounded(t *testing.T) {
 	}
 }
 
-// Contexts of one label have together what one has, so that no owner has all there is.
+// All contexts of one label together have the limit of one owner.
 func TestCodeIsBoundedByLabel(t *testing.T) {
 	source := shared(8, 100)
 	e := startEngine(t, Options{CodeBytes: 1 << 21})
@@ -185,10 +186,10 @@ func TestCodeIsBoundedByLabel(t *testing.T) {
 	}
 }
 
-// A compiler that panics costs the module only.
+// A panic of the compiler only fails the module.
 func TestCompilerPanics(t *testing.T) {
 	e := startEngine(t, Options{})
-	m, err := e.shielded(func() (*engineModule, error) { panic("no such register") })
+	m, err := e.recovering(func() (*engineModule, error) { panic("no such register") })
 	if m != nil || !errors.Is(err, gpu.ErrInvalidModule) || !strings.Contains(err.Error(), "no such register") {
 		t.Errorf("module %v, %v", m, err)
 	}

@@ -35,26 +35,26 @@ type engineContext struct {
 
 	mu       sync.Mutex
 	table    *vram.Table
-	local    uint64 // reserved for local memory of resident threads
-	code     uint64 // of the host's memory, by modules
+	local    uint64 // reserved for the local memory of resident threads
+	code     uint64 // of the host's memory, used by modules
 	modules  map[uint32]*engineModule
 	channels int
 	freed    bool
 	lastID   uint32
 
-	// Of the pacing thread.
+	// Owned by the pacing thread.
 	mem     simt.Memory
 	kernels map[uint32]*simt.Kernel
 	queues  map[uint32]*queue
 }
 
-// NewContext makes a context, as [Driver] says, whose owner is its label.
+// NewContext makes a context, as [Driver] says. Its owner is its label.
 func (e *Engine) NewContext(_ context.Context, o gpu.ContextOptions) (ContextDriver, ContextInfo, error) {
 	return e.NewContextOf(o.Label, o)
 }
 
-// NewContextOf is NewContext for an owner that is not known by the label, which anybody may
-// give: the label is in the GPU's records, and the owner has its part of the host's memory.
+// NewContextOf is NewContext for an owner that differs from the label. Anybody may choose a label,
+// which appears in the GPU's records; the owner determines the limit of the host's memory.
 func (e *Engine) NewContextOf(owner string, o gpu.ContextOptions) (ContextDriver, ContextInfo, error) {
 	c, info, err := e.newContext(owner, o)
 	if err != nil {
@@ -79,7 +79,7 @@ func (e *Engine) newContext(owner string, o gpu.ContextOptions) (*engineContext,
 	if err := c.mapMemory(size); err != nil {
 		return nil, ContextInfo{}, err
 	}
-	c.owner = e.enter(owner)
+	c.owner = e.acquireOwner(owner)
 	var err error
 	if derr := e.do(func() {
 		if len(e.contexts) >= e.o.Contexts {
@@ -95,10 +95,10 @@ func (e *Engine) newContext(owner string, o gpu.ContextOptions) (*engineContext,
 		err = derr
 	}
 	if err != nil {
-		e.leave(c.owner)
+		e.releaseOwner(c.owner)
 		return nil, ContextInfo{}, errors.Join(err, c.unmapMemory())
 	}
-	c.base = contextBase + uint64(c.group.ID())*contextSpan
+	c.base = contextBase + uint64(c.group.ID())*contextSpace
 	info := ContextInfo{Group: c.Group(), Base: gpu.Ptr(c.base), Size: size}
 	fd, err := unix.FcntlInt(c.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -108,19 +108,20 @@ func (e *Engine) newContext(owner string, o gpu.ContextOptions) (*engineContext,
 	return c, info, nil
 }
 
-// owner is what the contexts of one owner share of the host.
+// owner is the host's resources that the contexts of one owner share.
 type owner struct {
 	name     string
 	contexts int
 	code     budget
-	channels budget // not of memory: one each
+	channels budget // counts channels, not bytes
 }
 
-// channelShares is the part of all channels that one owner may have: a guest has 64, and its executors some.
+// channelShares limits one owner to 1/channelShares of all channels: a guest has 64, and its
+// executors some.
 const channelShares = 4
 
-// enter finds the owner of a new context. One without a name is its own.
-func (e *Engine) enter(name string) *owner {
+// acquireOwner returns the owner of a new context. A context without a name is its own owner.
+func (e *Engine) acquireOwner(name string) *owner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.owners[name]
@@ -137,8 +138,8 @@ func (e *Engine) enter(name string) *owner {
 	return o
 }
 
-// leave undoes enter.
-func (e *Engine) leave(o *owner) {
+// releaseOwner undoes acquireOwner.
+func (e *Engine) releaseOwner(o *owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if o.contexts--; o.contexts == 0 && o.name != "" {
@@ -146,13 +147,13 @@ func (e *Engine) leave(o *owner) {
 	}
 }
 
-// releaseCode gives back what code took of the host's memory.
+// releaseCode releases the host's memory that code used.
 func (c *engineContext) releaseCode(n uint64) {
 	c.owner.code.release(n)
 	c.e.code.release(n)
 }
 
-// mapMemory makes the context's memory: a file without pages until they are touched.
+// mapMemory creates the context's memory: a sparse file whose pages exist once they are touched.
 func (c *engineContext) mapMemory(size uint64) error {
 	fd, err := unix.MemfdCreate("vgpud-soft-memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -176,10 +177,10 @@ func (c *engineContext) unmapMemory() error {
 	return errors.Join(unix.Munmap(c.data), c.file.Close())
 }
 
-// Group is the context's channel group.
+// Group returns the number of the context's channel group.
 func (c *engineContext) Group() gpu.GroupID { return gpu.GroupID(c.group.ID()) }
 
-// usable is the reason why the context can't be used, if there is one.
+// usable returns an error if the context can't be used.
 func (c *engineContext) usable() error {
 	if f := c.fault.Load(); f != nil {
 		return *f
@@ -190,7 +191,7 @@ func (c *engineContext) usable() error {
 	return nil
 }
 
-// Fault is what poisoned the context.
+// Fault returns the error that poisoned the context.
 func (c *engineContext) Fault() error {
 	if f := c.fault.Load(); f != nil {
 		return *f
@@ -198,7 +199,8 @@ func (c *engineContext) Fault() error {
 	return nil
 }
 
-// poison ends the context on the pacing thread: the launch that did it ends with the fault, the others are dropped.
+// poison ends the context, on the pacing thread. The launch that caused it ends with the fault; the
+// others are dropped.
 func (c *engineContext) poison(by *command, fault *gpu.Fault) {
 	var err error = fault
 	if !c.fault.CompareAndSwap(nil, &err) {
@@ -226,7 +228,7 @@ func (c *engineContext) SetEnabled(on bool) error {
 	})
 }
 
-// SetTimeslice sets how long the context runs before another's turn.
+// SetTimeslice sets how long the context runs before another context's turn.
 func (c *engineContext) SetTimeslice(d time.Duration) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -260,13 +262,13 @@ func (c *engineContext) NewChannel() (ChannelInfo, error) {
 		err = fmt.Errorf("%w: %w", gpu.ErrFull, err)
 	}
 	if err != nil {
-		c.lessChannels()
+		c.uncountChannel()
 	}
 	return info, err
 }
 
-// lessChannels counts a channel that is gone.
-func (c *engineContext) lessChannels() {
+// uncountChannel uncounts a freed channel.
+func (c *engineContext) uncountChannel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.channels--
@@ -301,12 +303,13 @@ func (c *engineContext) newQueue(id uint32) (ChannelInfo, error) {
 	return ChannelInfo{ID: id, Ring: f}, nil
 }
 
-// CloseChannel drops what is queued in the channel. What executes runs on, and its end is told to nobody.
+// CloseChannel drops the queued launches of a channel. One that executes runs on, but its end is
+// not reported.
 func (c *engineContext) CloseChannel(id uint32) error {
 	var err error
 	if derr := c.e.do(func() {
 		q := c.queues[id]
-		if q == nil || q.last {
+		if q == nil || q.draining {
 			err = fmt.Errorf("close channel %d: %w", id, gpu.ErrNotFound)
 			return
 		}
@@ -318,21 +321,22 @@ func (c *engineContext) CloseChannel(id uint32) error {
 	return err
 }
 
-// Close ends what runs and frees all memory.
+// Close ends running launches and frees all memory.
 func (c *engineContext) Close() error {
 	if c.over.Load() {
 		return nil
 	}
 	err := c.e.do(c.end)
 	if errors.Is(err, gpu.ErrLost) {
-		<-c.e.stopped // which ended the context
+		<-c.e.stopped // the end of the engine ended the context
 		return nil
 	}
 	c.free()
 	return err
 }
 
-// end closes the context on the pacing thread, all but its memory: giving that back takes long, and is left to [free].
+// end closes the context on the pacing thread, except for its memory, which [free] releases because
+// that takes long.
 func (c *engineContext) end() {
 	if !c.over.CompareAndSwap(false, true) {
 		return
@@ -341,7 +345,7 @@ func (c *engineContext) end() {
 	e.step(e.now())
 	var errs []error
 	for _, q := range c.queues {
-		q.last = false // nothing runs on
+		q.draining = false // nothing runs any more
 		q.kill()
 		errs = append(errs, q.free())
 	}
@@ -353,7 +357,7 @@ func (c *engineContext) end() {
 	}
 }
 
-// free gives back, once, the memory of a context that has ended.
+// free releases, once, the memory of a context that has ended.
 func (c *engineContext) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -366,12 +370,12 @@ func (c *engineContext) free() {
 	}
 	c.e.used.release(c.table.Used() + c.local)
 	c.releaseCode(c.code)
-	c.e.leave(c.owner)
+	c.e.releaseOwner(c.owner)
 	c.table, c.local, c.code = vram.New(0, 0), 0, 0
 	clear(c.modules)
 }
 
-// printBuffer keeps what kernels print, up to a bound.
+// printBuffer holds the output of kernels, up to a limit.
 type printBuffer struct {
 	mu   sync.Mutex
 	text []byte
@@ -379,7 +383,7 @@ type printBuffer struct {
 
 const printBytes = 1 << 20
 
-// Write implements io.Writer for the interpreter. What has no room is dropped, as CUDA drops it.
+// Write implements io.Writer for the interpreter. Output that does not fit is dropped, as in CUDA.
 func (p *printBuffer) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -389,7 +393,7 @@ func (p *printBuffer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// take returns at most max bytes, whole lines where lines are shorter.
+// take returns at most max bytes, and only complete lines if they fit.
 func (p *printBuffer) take(max int) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -410,7 +414,7 @@ func reversed(b []byte) []byte {
 	return r
 }
 
-// Printf returns what the context's kernels have printed.
+// Printf returns the output of the context's kernels.
 func (c *engineContext) Printf(max int) ([]byte, error) {
 	if err := c.usable(); err != nil {
 		return nil, err

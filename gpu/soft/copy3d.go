@@ -6,7 +6,7 @@ import (
 	"vgpud/gpu"
 )
 
-// rowCost is how many bytes more could be copied in the time that beginning a row takes.
+// rowCost is the number of bytes that could be copied in the time of beginning a row.
 const rowCost = 32
 
 // Copy3D copies a box.
@@ -26,11 +26,12 @@ func (ch *channel) Copy3D(b *gpu.Copy3D) (gpu.Fence, error) {
 	if err != nil {
 		return 0, fmt.Errorf("copy a box from: %w", err)
 	}
-	box := *b // the caller's may change before its turn
+	box := *b // the caller may change its own before the copy's turn
 	return ch.queueCopy(int(n+rowCost*box.Height*box.Depth), func() { copyBox(to, from, &box) })
 }
 
-// side is all bytes from a side's first to its last. They lie in one allocation, and so do all rows.
+// side returns the bytes from the first to the last of one side of a copy. They are all in one
+// allocation.
 func (ch *channel) side(b *gpu.Copy3D, s *gpu.Side) ([]byte, error) {
 	n := b.Extent(s)
 	if s.Host == nil {
@@ -42,7 +43,8 @@ func (ch *channel) side(b *gpu.Copy3D, s *gpu.Side) ([]byte, error) {
 	return s.Host[:n], nil
 }
 
-// copyBox copies row by row; rows without gaps on both sides are one, and so are slices.
+// copyBox copies row by row. Rows that are adjacent on both sides are copied as one, and so are
+// slices.
 func copyBox(to, from []byte, b *gpu.Copy3D) {
 	width, height, depth := b.Width, b.Height, b.Depth
 	toSlice, fromSlice := b.Dst.Pitch*b.Dst.Rows, b.Src.Pitch*b.Src.Rows

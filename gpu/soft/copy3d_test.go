@@ -10,8 +10,8 @@ import (
 	"vgpud/gpu"
 )
 
-// TestCopyBox compares boxes of all shapes, from the program to the GPU and back,
-// with a copy byte by byte.
+// TestCopyBox compares copies of boxes of all shapes, to the GPU and back, with copies byte by
+// byte.
 func TestCopyBox(t *testing.T) {
 	r := newRig(t, newDevice(t, Options{Priority: -1}), gpu.ContextOptions{})
 	const size = 4096
@@ -57,7 +57,7 @@ func TestCopyBox(t *testing.T) {
 	}
 }
 
-// BenchmarkCopyBox is a tile of a matrix, 256 rows of 1 KiB, on its way to the GPU.
+// BenchmarkCopyBox copies a tile of a matrix, 256 rows of 1 KiB, to the GPU.
 func BenchmarkCopyBox(b *testing.B) {
 	r := newRig(b, newDevice(b, Options{Priority: -1}), gpu.ContextOptions{})
 	const width, pitch, rows = 1 << 10, 4 << 10, 256

@@ -8,7 +8,7 @@ import (
 	"vgpud/gpu/gputest"
 )
 
-// Every kernel of the corpus runs on the live device with its reference's results.
+// Every kernel of the corpus runs on the live device and gives its reference's results.
 func TestCorpusLive(t *testing.T) {
 	d := newDevice(t, Options{MemoryBytes: 256 << 20})
 	ctx, err := d.NewContext(t.Context(), gpu.ContextOptions{})
@@ -20,8 +20,8 @@ func TestCorpusLive(t *testing.T) {
 	}
 }
 
-// BenchmarkCorpus says for each kernel how much CPU a second of its GPU time costs: at most a half is what the cost
-// model is set for.
+// BenchmarkCorpus reports the CPU time for each second of GPU time, for each kernel. The cost model
+// is set so that it is at most a half.
 func BenchmarkCorpus(b *testing.B) {
 	for _, k := range corpus.All() {
 		b.Run(k.Name, func(b *testing.B) {

@@ -8,7 +8,7 @@ import (
 
 var _ gpu.Counted = (*Device)(nil)
 
-// Counts is the GPU's own account in short; [Device.Usage] has all of it.
+// Counts is a summary of the GPU's usage; [Device.Usage] has all of it.
 func (d *Device) Counts() (gpu.Counts, error) {
 	u, err := d.Usage()
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"vgpud/internal/memfd"
 )
 
-// Device is a soft GPU as a gpu.Device, over whichever Driver. Beside that interface it can suspend contexts, set
-// their time slices, give a source of its status, and tell the truth about its use.
+// Device implements gpu.Device for a soft GPU over any Driver. In addition it can suspend contexts,
+// set their time slices, provide a status source, and report its exact usage. mu guards contexts,
+// maps and closed.
 type Device struct {
 	d     Driver
 	props gpu.Properties
@@ -37,12 +38,12 @@ var (
 	_ gpu.Losable   = (*Device)(nil)
 )
 
-// NewDevice makes a device over a driver, which it takes over.
+// NewDevice returns a device over a driver, and takes over the driver.
 func NewDevice(d Driver) *Device {
 	return &Device{d: d, props: d.Properties(), contexts: map[*deviceContext]struct{}{}}
 }
 
-// NewLocal starts a soft GPU in this process. Close ends it.
+// NewLocal starts a soft GPU in this process, for tests. Close ends it.
 func NewLocal(o Options) (*Device, error) {
 	e, err := Start(o)
 	if err != nil {
@@ -51,16 +52,16 @@ func NewLocal(o Options) (*Device, error) {
 	return NewDevice(&localDriver{Engine: e}), nil
 }
 
-// localDriver is the driver of an engine in the same process, which it owns.
+// localDriver is the driver of an engine in the same process. Closing it closes the engine.
 type localDriver struct{ *Engine }
 
 // Kick wakes the pacing thread.
 func (d *localDriver) Kick() { d.own.ring() }
 
-// Properties describe the GPU.
+// Properties returns the GPU's properties.
 func (d *Device) Properties() gpu.Properties { return d.props }
 
-// Now is the GPU's clock, the host's CLOCK_MONOTONIC.
+// Now returns the GPU's time, which is the host's CLOCK_MONOTONIC.
 func (d *Device) Now() (time.Duration, error) {
 	if err := d.lost(); err != nil {
 		return 0, err
@@ -68,7 +69,7 @@ func (d *Device) Now() (time.Duration, error) {
 	return clock.Real{}.Now(), nil
 }
 
-// Lost is closed when the GPU is gone.
+// Lost returns a channel that is closed when the GPU is gone.
 func (d *Device) Lost() <-chan struct{} { return d.d.Lost() }
 
 func (d *Device) lost() error {
@@ -82,13 +83,13 @@ func (d *Device) lost() error {
 
 // NewContext makes a context.
 func (d *Device) NewContext(ctx context.Context, o gpu.ContextOptions) (_ gpu.Context, err error) {
-	c := &deviceContext{d: d, bill: ledger{budget: o.Budget}, channels: map[*channel]struct{}{}}
-	if err := c.bill.take(ContextBytes, "a context"); err != nil {
+	c := &deviceContext{d: d, account: account{budget: o.Budget}, channels: map[*channel]struct{}{}}
+	if err := c.account.reserve(ContextBytes, "a context"); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			c.bill.close()
+			c.account.close()
 		}
 	}()
 	cd, info, err := d.d.NewContext(ctx, o)
@@ -119,7 +120,7 @@ func (d *Device) NewContext(ctx context.Context, o gpu.ContextOptions) (_ gpu.Co
 	return c, nil
 }
 
-// Source reads the GPU's status from its registers, as one reads a mapped BAR0.
+// Source returns a status source that reads the GPU's registers, like one over a mapped BAR0.
 func (d *Device) Source() (accounting.Source, error) {
 	f, err := d.d.Registers()
 	if err != nil {
@@ -135,19 +136,19 @@ func (d *Device) Source() (accounting.Source, error) {
 	return OpenSource(space)
 }
 
-// OpenSource is a source over a mapped register file.
+// OpenSource returns a status source over a mapped register file.
 func OpenSource(space nvreg.Space) (accounting.Source, error) {
 	return accounting.OpenRegisters(space, clock.Real{}.Now, accounting.RegisterOptions{})
 }
 
-// RegisterFile is the register file, for those that map it themselves. The caller closes it.
+// RegisterFile returns the register file. The caller closes it.
 func (d *Device) RegisterFile() (*os.File, error) { return d.d.Registers() }
 
-// Usage is the GPU's own account.
+// Usage returns the GPU's exact usage.
 func (d *Device) Usage() (Usage, error) { return d.d.Usage() }
 
-// Suspend takes a context's channels off the GPU. Where it takes time slices, what executes is preempted; otherwise it
-// runs to its end.
+// Suspend takes a context's channels off the GPU. With time slices a launch that executes is
+// preempted; otherwise it runs to its end.
 func (d *Device) Suspend(c gpu.Context) error {
 	sc, err := d.own(c)
 	if err != nil {
@@ -156,7 +157,7 @@ func (d *Device) Suspend(c gpu.Context) error {
 	return sc.cd.SetEnabled(false)
 }
 
-// Resume puts them back.
+// Resume puts a context's channels back.
 func (d *Device) Resume(c gpu.Context) error {
 	sc, err := d.own(c)
 	if err != nil {
@@ -165,7 +166,7 @@ func (d *Device) Resume(c gpu.Context) error {
 	return sc.cd.SetEnabled(true)
 }
 
-// SetTimeslice sets how long a context runs before another's turn.
+// SetTimeslice sets how long a context runs before another context's turn.
 func (d *Device) SetTimeslice(c gpu.Context, slice time.Duration) error {
 	sc, err := d.own(c)
 	if err != nil {
@@ -182,7 +183,7 @@ func (d *Device) own(c gpu.Context) (*deviceContext, error) {
 	return sc, nil
 }
 
-// Close closes all contexts and the driver. Sources must not be used any more.
+// Close closes all contexts and the driver. Sources must not be used afterwards.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.closed {

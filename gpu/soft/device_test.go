@@ -14,7 +14,7 @@ import (
 	"vgpud/gpu/soft/machine"
 )
 
-// source has a kernel for each thing that a device must survive.
+// source has a kernel for each situation that a device must handle.
 const source = `
 .version 7.0
 .target sm_80
@@ -179,7 +179,7 @@ func (r *rig) launch(name string, blocks, threads uint32, args ...any) gpu.Fence
 	return f
 }
 
-// wait waits for a fence and returns how it ended.
+// wait waits for a fence and returns its outcome.
 func (r *rig) wait(f gpu.Fence) gpu.Outcome {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -198,7 +198,7 @@ func (r *rig) must(f gpu.Fence, err error) gpu.Fence {
 	return f
 }
 
-// params lays arguments out as C would.
+// params lays out arguments like C.
 func params(args ...any) []byte {
 	var b []byte
 	for _, a := range args {
@@ -223,7 +223,7 @@ func pad(b []byte, n int) []byte {
 	return b
 }
 
-// vecadd runs the kernel on fresh memory and checks every sum.
+// vecadd runs the kernel on new memory and checks every sum.
 func (r *rig) vecadd(n uint32) {
 	r.t.Helper()
 	a, b, c := r.alloc(uint64(n)*4), r.alloc(uint64(n)*4), r.alloc(uint64(n)*4)
@@ -325,7 +325,7 @@ func TestModuleVariables(t *testing.T) {
 // Copies and launches of a channel run in the order in which they were queued.
 func TestCommandsKeepTheirOrder(t *testing.T) {
 	r := newRig(t, newDevice(t, Options{}), gpu.ContextOptions{})
-	const n = 1 << 18 // bytes: more than is copied at once in the caller
+	const n = 1 << 18 // in bytes, more than is copied at once in the caller
 	p, q := r.alloc(n), r.alloc(n)
 	first, second, third := make([]byte, n), make([]byte, n), make([]byte, 4)
 	for i := range 4 {
@@ -365,7 +365,7 @@ func TestMoreCommandsThanRoom(t *testing.T) {
 	}
 }
 
-// A fault ends its context and no other, and says where it was.
+// A fault ends only its context, and reports where it was.
 func TestFaultPoisonsOneContext(t *testing.T) {
 	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices, machine.CoRun} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -381,7 +381,8 @@ func TestFaultPoisonsOneContext(t *testing.T) {
 				t.Fatal(err)
 			}
 			if mode == machine.Exclusive {
-				// Without preemption the endless kernel keeps the others out for good: have a fault first.
+				// Without preemption the endless kernel would block the other contexts, so the
+				// fault must come first.
 				if err := other.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -445,7 +446,7 @@ func TestKernelTimeLimit(t *testing.T) {
 	}
 }
 
-// A kernel lasts as long as it says, on the GPU's clock, and not less.
+// A kernel lasts as long as its duration on the GPU's clock, and not less.
 func TestDurationIsGPUTime(t *testing.T) {
 	r := newRig(t, newDevice(t, Options{}), gpu.ContextOptions{})
 	for _, want := range []time.Duration{50 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {

@@ -1,32 +1,36 @@
-// Package soft is a GPU in software: it executes PTX (package simt), takes turns as GPUs do (package machine), shows
-// what it does in a page of registers with NVIDIA's layout (package nvreg), and takes as long as its cost model says.
+// Package soft is a GPU in software. It executes PTX (package simt), shares the GPU among contexts
+// (package machine), shows its state in a page of registers with NVIDIA's layout (package nvreg),
+// and takes the time that its cost model computes. It does not emulate NVIDIA's driver interface;
+// package remote gives other processes access.
 //
 // # The engine
 //
-// An [Engine] is the GPU itself. One OS thread, the pacing thread, owns everything that moves: it fetches launches from
-// the channels' rings, steps the machine with the time, interprets what executes, writes registers, completes launches,
-// and sleeps when there is nothing to do. An idle GPU costs no CPU. Other goroutines hand it closures. It runs under
-// SCHED_FIFO where that is allowed, above the thread that samples the registers, and says in [Usage] whether it does.
+// An [Engine] is the GPU itself. One OS thread, the pacing thread, owns all changing state. It
+// fetches launches from the channels' rings, steps the machine with the time, interprets kernels,
+// writes registers, completes launches, and sleeps if there is nothing to do. An idle GPU costs no
+// CPU. Other goroutines pass closures to it. It runs under SCHED_FIFO if permitted, with a higher
+// priority than the thread that samples the registers; [Usage] reports whether it does.
 //
 // # Time
 //
-// The GPU's clock is the host's CLOCK_MONOTONIC. One SM cycle is one nanosecond: the clock is 1 GHz, and an instruction
-// takes many cycles, since the whole GPU issues one simple warp instruction in [Options.WarpTime]. That time is set to
-// at least twice what interpreting one takes here, so a kernel's modelled duration is at least twice the CPU it costs,
-// and the pacing thread uses at most about half a core.
+// The GPU's clock is the host's CLOCK_MONOTONIC. One SM cycle is one nanosecond, so the clock is 1
+// GHz. An instruction takes many cycles, since the whole GPU issues one simple warp instruction in
+// [Options.WarpTime]. That time is at least twice the time of interpreting one, so a kernel's
+// modelled duration is at least twice its CPU time, and the pacing thread uses at most about half a
+// core.
 //
-// A kernel is interpreted while it executes, at most [Options.Lead] ahead. Its memory therefore changes up to that much
-// earlier than its time says; its end, and everything that waits for it, does not. When the interpreter is late, the
-// kernel lasts longer, and so do the registers' and the GPU's own account of it; by how much is [machine.Totals]'s
-// Overrun.
+// A kernel is interpreted while it executes, at most [Options.Lead] ahead. Its effects on memory
+// are therefore early by up to that much; its end, and everything that waits for it, is not. If the
+// interpreter is late, the kernel takes longer, and the registers and the GPU's usage agree with
+// that. [machine.Totals] has the delay as Overrun.
 //
 // # Memory
 //
-// A context's memory is a file in memory, mapped by the GPU and by the program that has the context. Copies are done
-// by the program, in its channel's order, as a copy engine would (client.go). What an allocation hands out is zero.
+// A context's memory is a file in memory that the GPU and the program map. The program performs
+// copies, in its channel's order, like a copy engine (client.go). Allocations are zeroed.
 //
-// # Using it
+// # Use
 //
-// [NewLocal] starts an engine in this process and returns it as a gpu.Device. Package remote serves an engine to other
-// processes and is their gpu.Device. Both are the same client over a [Driver].
+// [NewLocal] starts an engine in this process and returns it as a gpu.Device. Package remote serves
+// an engine to other processes and is their gpu.Device. Both are the same client over a [Driver].
 package soft

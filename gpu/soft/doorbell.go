@@ -10,75 +10,76 @@ import (
 	"vgpud/gpu"
 )
 
-// doorbell is what the pacing thread sleeps on: an epoll of bells. A bell is an eventfd that is never read, since an
-// edge comes with every write.
-type doorbell struct{ fd int }
+// doorbellSet is what the pacing thread sleeps on: an epoll of doorbells. A doorbell is an eventfd
+// that is never read, since every write is an edge.
+type doorbellSet struct{ fd int }
 
-func newDoorbell() (*doorbell, error) {
+func newDoorbellSet() (*doorbellSet, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("create a doorbell: %w", err)
+		return nil, fmt.Errorf("create an epoll for doorbells: %w", err)
 	}
-	return &doorbell{fd}, nil
+	return &doorbellSet{fd}, nil
 }
 
-// bell rings a doorbell. Each program that launches has one of its own, which it can spoil for itself only.
-type bell struct{ f *os.File }
+// doorbell is one eventfd. Each program that launches has its own, so it can only break its own.
+type doorbell struct{ f *os.File }
 
-func (d *doorbell) newBell() (bell, error) {
-	// Not a non-blocking one: such a file Go's runtime watches, here and in the program, and so all of them would be
-	// woken by every ring. It blocks only a writer who has filled its counter.
+func (d *doorbellSet) newDoorbell() (doorbell, error) {
+	// A non-blocking file would be watched by Go's runtime, here and in the program, and every ring
+	// would wake both. A blocking one only blocks a writer that has filled its counter.
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
-		return bell{}, fmt.Errorf("create a bell: %w", err)
+		return doorbell{}, fmt.Errorf("create a doorbell: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "vgpud-soft-bell")
+	f := os.NewFile(uintptr(fd), "vgpud-soft-doorbell")
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
 	if err := unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-		return bell{}, closing(f, fmt.Errorf("hang a bell: %w", err))
+		return doorbell{}, closing(f, fmt.Errorf("add a doorbell: %w", err))
 	}
-	return bell{f}, nil
+	return doorbell{f}, nil
 }
 
-// Bell wakes the pacing thread from another process: its file is an eventfd.
-type Bell struct {
+// Doorbell wakes the pacing thread from another process. Its file is an eventfd.
+type Doorbell struct {
 	e *Engine
-	b bell
+	b doorbell
 }
 
-// NewBell hangs a bell for a program of its own, which it can spoil for itself only. The caller closes it.
-func (e *Engine) NewBell() (*Bell, error) {
-	b, err := e.door.newBell()
+// NewDoorbell adds a doorbell for one program. The caller closes it.
+func (e *Engine) NewDoorbell() (*Doorbell, error) {
+	b, err := e.door.newDoorbell()
 	if err != nil {
 		return nil, err
 	}
-	return &Bell{e, b}, nil
+	return &Doorbell{e, b}, nil
 }
 
-// File is the eventfd that rings. It stays the bell's.
-func (b *Bell) File() *os.File { return b.b.f }
+// File returns the eventfd, which still belongs to the doorbell.
+func (b *Doorbell) File() *os.File { return b.b.f }
 
-// Close takes the bell down. Files of it in other processes live on and ring nothing.
-func (b *Bell) Close() error {
-	// Closing the eventfd, which comes next, takes it out in any case.
+// Close removes the doorbell. Its files in other processes have no effect afterwards.
+func (b *Doorbell) Close() error {
+	// The close of the eventfd, which follows, removes it in any case.
 	err := b.e.do(func() { _ = unix.EpollCtl(b.e.door.fd, unix.EPOLL_CTL_DEL, int(b.b.f.Fd()), nil) })
 	if errors.Is(err, gpu.ErrLost) {
-		err = nil // the doorbell went with all its bells
+		err = nil // the set has been closed with all its doorbells
 	}
 	return errors.Join(err, b.b.close())
 }
 
-// Ring rings a bell by its file.
+// Ring rings a doorbell through its file.
 func Ring(f *os.File) { ringFile(f) }
 
-func (d *doorbell) close() error { return unix.Close(d.fd) }
+func (d *doorbellSet) close() error { return unix.Close(d.fd) }
 
 // ring wakes the pacing thread.
-func (b bell) ring() { ringFile(b.f) }
+func (b doorbell) ring() { ringFile(b.f) }
 
-func (b bell) close() error { return b.f.Close() }
+func (b doorbell) close() error { return b.f.Close() }
 
-// ringFile writes without looking: the only failure is that the bell is closed, and then nobody listens.
+// ringFile ignores errors: the only one is that the doorbell is closed, and then nothing waits for
+// it.
 func ringFile(f *os.File) {
 	if c, err := f.SyscallConn(); err == nil {
 		_ = c.Control(raise)

@@ -9,36 +9,39 @@ import (
 	"vgpud/gpu/soft/machine"
 )
 
-// Driver is the way to a soft GPU's engine, apart from launches: those go through rings in shared memory. An [Engine]
-// gives one for its own process; package remote has one over a socket. It is safe for concurrent use.
+// Driver is the control path to a soft GPU's engine. Launches go through rings in shared memory
+// instead. An [Engine] is one for its own process; package remote has one over a socket. A Driver
+// is safe for concurrent use.
 type Driver interface {
 	Properties() gpu.Properties
-	// NewContext makes a context. The caller closes it, and ContextInfo.Memory once it has mapped it.
+	// NewContext makes a context. The caller closes it, and closes ContextInfo.Memory after mapping
+	// it.
 	NewContext(ctx context.Context, o gpu.ContextOptions) (ContextDriver, ContextInfo, error)
-	// Registers is the register file, for reading. The caller closes it.
+	// Registers returns the register file for reading. The caller closes it.
 	Registers() (*os.File, error)
-	// Usage is the GPU's own account.
+	// Usage returns the GPU's exact usage.
 	Usage() (Usage, error)
-	// Kick wakes the pacing thread. It is called when a ring asks for it.
+	// Kick wakes the pacing thread. It is called if a ring requests it.
 	Kick()
-	// Lost is closed when the engine is gone.
+	// Lost returns a channel that is closed when the engine is gone.
 	Lost() <-chan struct{}
 	// Close closes all contexts.
 	Close() error
 }
 
-// ContextBytes is what a context takes of its memory limit by itself: the buffer that its kernels print to.
+// ContextBytes is the part of a context's memory limit that the context itself uses: its kernels'
+// print buffer.
 const ContextBytes = printBytes
 
-// ContextInfo is what a program needs to use a context.
+// ContextInfo describes a context to the program that uses it.
 type ContextInfo struct {
 	Group  gpu.GroupID
-	Base   gpu.Ptr  // address of the memory's first byte
-	Size   uint64   // bytes of it
+	Base   gpu.Ptr  // address of the memory
+	Size   uint64   // size of the memory in bytes
 	Memory *os.File // the memory
 }
 
-// ContextDriver is one context's part of a [Driver]. Its errors wrap those of package gpu.
+// ContextDriver is the part of a [Driver] for one context. Its errors wrap those of package gpu.
 type ContextDriver interface {
 	Alloc(size uint64) (gpu.Ptr, error)
 	Free(p gpu.Ptr) error
@@ -47,7 +50,7 @@ type ContextDriver interface {
 	LoadModule(ctx context.Context, image []byte) (ModuleInfo, error)
 	UnloadModule(id uint32) error
 	Global(module uint32, name string) (gpu.Ptr, uint64, error)
-	// NewChannel makes a channel. The caller closes ChannelInfo.Ring once it has mapped it.
+	// NewChannel makes a channel. The caller closes ChannelInfo.Ring after mapping it.
 	NewChannel() (ChannelInfo, error)
 	CloseChannel(id uint32) error
 	Printf(max int) ([]byte, error)
@@ -61,57 +64,59 @@ type ContextDriver interface {
 type ModuleInfo struct {
 	ID      uint32
 	Kernels []KernelInfo
-	// Image is where its variables are, ImageBytes of them.
+	// Image is the address of the module's variables, which have ImageBytes.
 	Image      gpu.Ptr
 	ImageBytes uint64
-	// CodeBytes is what its code takes, and LocalBytes what the local memory of all threads that the GPU holds at a time
-	// takes for the greediest of its kernels. Modules of a context share the latter.
+	// CodeBytes is the size of the code. LocalBytes is the local memory of all threads that the GPU
+	// holds at a time, for the kernel that needs most. Modules of a context share the latter.
 	CodeBytes, LocalBytes uint64
 }
 
-// KernelInfo is a kernel and the number that entries of a ring name it by.
+// KernelInfo is a kernel with the number that identifies it in ring entries.
 type KernelInfo struct {
 	ID         uint32
 	Attributes gpu.FunctionAttributes
 	Refused    string `json:",omitempty"` // why it can't be launched on this GPU
 }
 
-// ChannelInfo is a channel and its ring.
+// ChannelInfo is a channel with its ring.
 type ChannelInfo struct {
 	ID   uint32
 	Ring *os.File
 }
 
-// Usage is the GPU's own account: the truth that accounting is measured against.
+// Usage is the GPU's exact usage, with which accounting is compared.
 type Usage struct {
 	Now     time.Duration // on the GPU's clock
 	Machine machine.Totals
-	// Groups are the contexts, and Labels the sums for all contexts, past ones too, that had the same label.
+	// Groups are the contexts. Labels are the sums over all contexts with the same label, past ones
+	// included.
 	Groups []GroupUsage
 	Labels []LabelUsage
 	Pacing Pacing
 }
 
-// GroupUsage is one context's account.
+// GroupUsage is the usage of one context.
 type GroupUsage struct {
 	Group gpu.GroupID
 	Label string
 	machine.Usage
 }
 
-// LabelUsage is the account of all contexts of one label.
+// LabelUsage is the usage of all contexts with one label.
 type LabelUsage struct {
 	Label string
 	machine.Usage
 }
 
-// Pacing says how the pacing thread fares.
+// Pacing describes the pacing thread.
 type Pacing struct {
 	Realtime bool   // SCHED_FIFO was granted
 	Level    int    // its priority
 	Reason   string // why it was not granted
 	CPU      time.Duration
-	// Late is how much later than due the thread woke, in all, and MaxLate at worst; Sleeps is how often it slept.
+	// Late is the sum of the delays with which the thread woke, MaxLate the greatest. Sleeps counts
+	// its sleeps.
 	Late, MaxLate time.Duration
 	Sleeps        uint64
 	Instructions  uint64 // warp instructions interpreted, of launches that have ended

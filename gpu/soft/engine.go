@@ -17,11 +17,11 @@ import (
 	"vgpud/gpu/soft/simt"
 )
 
-// contextSpan is the address space that a context has. Contexts lie apart, so that one's pointer means nothing in
-// another.
+// contextSpace is the size of a context's address space. The spaces are disjoint, so that a pointer
+// of one context is invalid in another.
 const (
-	contextSpan = 16 << 30
-	contextBase = 0x0200_0000_0000
+	contextSpace = 16 << 30
+	contextBase  = 0x0200_0000_0000
 )
 
 // Engine is a running soft GPU. Its methods are safe for concurrent use.
@@ -30,7 +30,7 @@ type Engine struct {
 	costs *simt.CostModel
 	regs  *regFile
 	used  budget // of the GPU's memory
-	code  budget // of the host's, by compiled modules
+	code  budget // of the host's memory, used by compiled modules
 
 	epoch time.Time // with Go's monotonic reading, which needs no system call
 	base  time.Duration
@@ -40,11 +40,11 @@ type Engine struct {
 	closed  bool
 	owners  map[string]*owner // by name
 	pending atomic.Int32      // calls waiting, in calls and in batch
-	door    *doorbell
-	own     bell // rung by do
+	door    *doorbellSet
+	own     doorbell // rung by do
 	stopped chan struct{}
 
-	// Of the pacing thread.
+	// Owned by the pacing thread.
 	m        *machine.Machine
 	contexts []*engineContext
 	queues   []*queue // of all contexts
@@ -55,7 +55,7 @@ type Engine struct {
 	stopping bool
 	batch    []*call // taken from calls and not run yet
 	wakeCost time.Duration
-	spurious int // rings for nothing, in a row
+	spurious int // consecutive rings without a reason
 	gridID   uint64
 }
 
@@ -78,11 +78,11 @@ func Start(o Options) (*Engine, error) {
 	if e.regs, err = newRegFile(e.now()); err != nil {
 		return nil, fmt.Errorf("start the soft GPU: %w", err)
 	}
-	if e.door, err = newDoorbell(); err != nil {
+	if e.door, err = newDoorbellSet(); err != nil {
 		_ = e.regs.close()
 		return nil, fmt.Errorf("start the soft GPU: %w", err)
 	}
-	if e.own, err = e.door.newBell(); err != nil {
+	if e.own, err = e.door.newDoorbell(); err != nil {
 		_ = e.door.close()
 		_ = e.regs.close()
 		return nil, fmt.Errorf("start the soft GPU: %w", err)
@@ -94,8 +94,8 @@ func Start(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// setClock finds CLOCK_MONOTONIC's offset to Go's monotonic readings. Of some tries the one counts that took least, so
-// that the clock is right to less than a microsecond.
+// setClock finds the offset of CLOCK_MONOTONIC to Go's monotonic readings. It uses the fastest of
+// several tries, so that the clock is correct to less than a microsecond.
 func (e *Engine) setClock() {
 	best := time.Hour
 	for range 16 {
@@ -107,16 +107,17 @@ func (e *Engine) setClock() {
 	}
 }
 
-// now is the GPU's clock: CLOCK_MONOTONIC.
+// now returns the GPU's time: CLOCK_MONOTONIC.
 func (e *Engine) now() time.Duration { return e.base + time.Since(e.epoch) }
 
-// Now is the GPU's clock.
+// Now returns the GPU's time.
 func (e *Engine) Now() time.Duration { return e.now() }
 
-// Properties describe the GPU.
+// Properties returns the GPU's properties.
 func (e *Engine) Properties() gpu.Properties { return e.o.properties() }
 
-// do runs fn on the pacing thread, between two steps, and returns when it has. It fails when the engine is closed.
+// do runs fn on the pacing thread, between two steps, and waits for it. It fails if the engine is
+// closed.
 func (e *Engine) do(fn func()) error {
 	c := &call{fn: fn, done: make(chan struct{})}
 	e.mu.Lock()
@@ -135,9 +136,9 @@ func (e *Engine) do(fn func()) error {
 	return nil
 }
 
-// answer runs the calls that wait, in order, for at most a chunk or one call. The rest wait until launches have had a
-// chunk of their own.
-func (e *Engine) answer() {
+// runCalls runs waiting calls in order, for at most a chunk or one call. The rest wait until
+// launches have had a chunk.
+func (e *Engine) runCalls() {
 	if e.pending.Load() == 0 {
 		return
 	}
@@ -162,7 +163,7 @@ func (e *Engine) answer() {
 	}
 }
 
-// Registers is the register file, which can only be read through it. The caller closes it.
+// Registers returns the register file, which is read-only through it. The caller closes it.
 func (e *Engine) Registers() (*os.File, error) {
 	fd, err := unix.FcntlInt(e.regs.fd.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -171,7 +172,7 @@ func (e *Engine) Registers() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "vgpud-soft-registers"), nil
 }
 
-// Usage is the GPU's own account.
+// Usage returns the GPU's exact usage.
 func (e *Engine) Usage() (Usage, error) {
 	var u Usage
 	err := e.do(func() {
@@ -203,10 +204,10 @@ func sum(a, b machine.Usage) machine.Usage {
 		Preemptions: a.Preemptions + b.Preemptions}
 }
 
-// maxLabels bounds how many labels of closed contexts are remembered.
+// maxLabels limits the labels of closed contexts whose usage is kept.
 const maxLabels = 1024
 
-// remember adds a closed context's account to its label's.
+// remember adds a closed context's usage to that of its label.
 func (e *Engine) remember(label string, u machine.Usage) {
 	if _, known := e.labels[label]; !known && len(e.labels) >= maxLabels {
 		return
@@ -214,10 +215,11 @@ func (e *Engine) remember(label string, u machine.Usage) {
 	e.labels[label] = sum(e.labels[label], u)
 }
 
-// Lost is closed when the engine has ended.
+// Lost returns a channel that is closed when the engine has ended.
 func (e *Engine) Lost() <-chan struct{} { return e.stopped }
 
-// Close ends what runs, closes all contexts, and stops the engine. Readers of the register file see the GPU gone.
+// Close ends running launches, closes all contexts, and stops the engine. Readers of the register
+// file see that the GPU is gone.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	first := !e.closed

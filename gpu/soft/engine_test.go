@@ -7,7 +7,7 @@ import (
 	"vgpud/gpu"
 )
 
-// Calls that take long are answered one between two chunks, in order, so that launches go on beside them.
+// Calls that take long run in order, one between two chunks, so that launches proceed meanwhile.
 func TestCallsGiveWay(t *testing.T) {
 	e := &Engine{epoch: time.Now()}
 	var ran []int
@@ -21,7 +21,7 @@ func TestCallsGiveWay(t *testing.T) {
 		e.pending.Add(1)
 	}
 	for i := range n {
-		e.answer()
+		e.runCalls()
 		if len(ran) != i+1 || ran[i] != i {
 			t.Fatalf("calls %v ran after %d rounds", ran, i+1)
 		}
@@ -29,13 +29,14 @@ func TestCallsGiveWay(t *testing.T) {
 			t.Errorf("%d calls wait after %d rounds", left, i+1)
 		}
 	}
-	e.answer()
+	e.runCalls()
 	if len(ran) != n {
 		t.Errorf("calls %v ran", ran)
 	}
 }
 
-// Giving a context's memory back is not the pacing thread's work, and nothing of it is free before it is given back.
+// The pacing thread does not free a context's memory, and the memory is not available before it is
+// freed.
 func TestMemoryOutlivesTheEnd(t *testing.T) {
 	e := startEngine(t, Options{})
 	c, info, err := e.newContext("", gpu.ContextOptions{})
@@ -51,7 +52,7 @@ func TestMemoryOutlivesTheEnd(t *testing.T) {
 	var ended bool
 	if err := e.do(func() {
 		c.end()
-		c.data[0] = 1 // mapped still
+		c.data[0] = 1 // still mapped
 		ended = c.over.Load()
 	}); err != nil {
 		t.Fatal(err)

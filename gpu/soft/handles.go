@@ -9,17 +9,15 @@ import (
 	"vgpud/gpu"
 )
 
-// ControlDriver is a [ContextDriver] whose context other processes can be put in
-// control of.
+// ControlDriver is a [ContextDriver] that can give other processes control of its context.
 type ControlDriver interface {
-	// Control is what to hand them. The caller closes it.
+	// Control returns the files to pass to the other process. The caller closes them.
 	Control() (*os.File, error)
 }
 
-// Controller is a [Driver] that makes power over another process's context of what
-// that handed over.
+// Controller is a [Driver] that controls another process's context through passed files.
 type Controller interface {
-	// Control takes the files over, also where it fails.
+	// Control takes over the files, even if it fails.
 	Control(h gpu.Handles) (gpu.Control, error)
 }
 
@@ -28,7 +26,7 @@ var (
 	_ gpu.Controller = (*Device)(nil)
 )
 
-// Handles are the context's, once.
+// Handles returns the context's files, once.
 func (c *deviceContext) Handles() (gpu.Handles, error) {
 	cd, ok := c.cd.(ControlDriver)
 	if !ok {
@@ -41,7 +39,7 @@ func (c *deviceContext) Handles() (gpu.Handles, error) {
 	return gpu.Handles{Files: []*os.File{f}, Names: json.RawMessage(`{}`)}, nil
 }
 
-// Control makes power over another process's context of its handles.
+// Control returns control of another process's context, given its files.
 func (d *Device) Control(h gpu.Handles) (gpu.Control, error) {
 	if dd, ok := d.d.(Controller); ok {
 		return dd.Control(h)

@@ -15,16 +15,16 @@ import (
 	"vgpud/gpu/soft/ring"
 )
 
-// rawChannel is a channel whose ring the test writes itself.
+// rawChannel is a channel whose ring the test writes directly.
 type rawChannel struct {
-	e    *Engine
-	c    ContextDriver
-	info ContextInfo
-	mod  ModuleInfo
-	id   uint32
-	p    *ring.Producer
-	mem  []byte
-	bell *Bell
+	e        *Engine
+	c        ContextDriver
+	info     ContextInfo
+	mod      ModuleInfo
+	id       uint32
+	p        *ring.Producer
+	mem      []byte
+	doorbell *Doorbell
 }
 
 func newRaw(t testing.TB, e *Engine) *rawChannel {
@@ -42,10 +42,10 @@ func newRaw(t testing.TB, e *Engine) *rawChannel {
 		t.Fatal(err)
 	}
 	r.id = ch.ID
-	if r.bell, err = e.NewBell(); err != nil {
+	if r.doorbell, err = e.NewDoorbell(); err != nil {
 		t.Fatal(err)
 	}
-	if r.p, err = ring.NewProducer(ch.Ring, func() { Ring(r.bell.File()) }); err != nil {
+	if r.p, err = ring.NewProducer(ch.Ring, func() { Ring(r.doorbell.File()) }); err != nil {
 		t.Fatal(err)
 	}
 	if r.mem, err = unix.Mmap(int(ch.Ring.Fd()), 0, ring.Bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
@@ -59,7 +59,7 @@ func newRaw(t testing.TB, e *Engine) *rawChannel {
 
 func (r *rawChannel) close(t testing.TB) {
 	t.Helper()
-	if err := errors.Join(r.c.Close(), r.p.Close(), unix.Munmap(r.mem), r.bell.Close()); err != nil {
+	if err := errors.Join(r.c.Close(), r.p.Close(), unix.Munmap(r.mem), r.doorbell.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -104,7 +104,7 @@ func startEngine(t testing.TB, o Options) *Engine {
 	return e
 }
 
-// A ring's entries come from a program that need not have checked them.
+// The engine validates ring entries.
 func TestBadEntriesAreRefused(t *testing.T) {
 	r := newRaw(t, startEngine(t, Options{}))
 	defer r.close(t)
@@ -135,13 +135,13 @@ func TestBadEntriesAreRefused(t *testing.T) {
 	}
 }
 
-// A producer that loses count loses its channel, and nobody else anything.
+// A producer that corrupts its counts loses its channel, and no other channel is affected.
 func TestImpossibleCountEndsTheChannel(t *testing.T) {
 	e := startEngine(t, Options{})
 	bad, good := newRaw(t, e), newRaw(t, e)
 	defer good.close(t)
-	binary.LittleEndian.PutUint64(bad.mem[64:], 1<<40) // put, the second line of the file
-	Ring(bad.bell.File())
+	binary.LittleEndian.PutUint64(bad.mem[64:], 1<<40) // the put count, on the second cache line of the file
+	Ring(bad.doorbell.File())
 	for !bad.p.Dead() {
 		runtime.Gosched()
 	}
@@ -156,12 +156,12 @@ func TestImpossibleCountEndsTheChannel(t *testing.T) {
 	bad.close(t)
 }
 
-// A program that rings without end doesn't take the pacing thread's time from the others for good.
+// A program that rings its doorbell without end cannot use up the pacing thread's time.
 func TestEndlessRinging(t *testing.T) {
 	e := startEngine(t, Options{})
 	r := newRaw(t, e)
 	defer r.close(t)
-	bell, err := e.NewBell()
+	doorbell, err := e.NewDoorbell()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestEndlessRinging(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				Ring(bell.File())
+				Ring(doorbell.File())
 			}
 		}
 	}()
@@ -186,12 +186,12 @@ func TestEndlessRinging(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
-	if err := bell.Close(); err != nil {
+	if err := doorbell.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// The client can't shrink what the GPU has mapped.
+// The client can't shrink the files that the GPU has mapped.
 func TestSharedFilesAreSealed(t *testing.T) {
 	e := startEngine(t, Options{})
 	c, info, err := e.NewContext(t.Context(), gpu.ContextOptions{})
@@ -219,7 +219,7 @@ func TestSharedFilesAreSealed(t *testing.T) {
 	}
 }
 
-// The host gets back every page in which nothing is allocated, and none is touched only to clear it.
+// The host gets back every page without an allocation, and no page is touched only to clear it.
 func TestFreedPagesGoBack(t *testing.T) {
 	e := startEngine(t, Options{})
 	c, info, err := e.newContext("", gpu.ContextOptions{})
@@ -246,7 +246,8 @@ func TestFreedPagesGoBack(t *testing.T) {
 				}
 				all = append(all, p)
 			}
-			// Every second first, so that a page's last allocation may go in either order.
+			// Every second one is freed first, so that the last allocation of a page may be freed
+			// in either order.
 			for first := range 2 {
 				for i := first; i < len(all); i += 2 {
 					if err := c.Free(all[i]); err != nil {
@@ -264,7 +265,7 @@ func TestFreedPagesGoBack(t *testing.T) {
 	}
 }
 
-// Whatever bytes are in a ring, the engine goes on, and another context's launch is carried out.
+// The engine survives any bytes in a ring, and another context's launch completes.
 func FuzzRingEntries(f *testing.F) {
 	e, err := Start(Options{MemoryBytes: 16 << 20})
 	if err != nil {
@@ -283,7 +284,7 @@ func FuzzRingEntries(f *testing.F) {
 		r := newRaw(t, e)
 		copy(r.mem[entries:], raw)
 		binary.LittleEndian.PutUint64(r.mem[64:], uint64(put))
-		Ring(r.bell.File())
+		Ring(r.doorbell.File())
 		for end := uint64(put); r.p.Completed() < end && !r.p.Dead(); {
 			if err := r.p.Wait(t.Context(), end, 0); err != nil {
 				t.Fatal(err)

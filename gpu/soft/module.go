@@ -16,12 +16,12 @@ import (
 type engineModule struct {
 	m       *simt.Module
 	kernels []uint32
-	image   vram.Range // of its variables; no size: it has none
-	local   uint64     // what its kernels' local memory was reserved for
+	image   vram.Range // of its variables; empty if it has none
+	local   uint64     // for its kernels' local memory
 	code    uint64     // of the host's memory
 }
 
-// Alloc hands out zeroed memory.
+// Alloc allocates zeroed memory.
 func (c *engineContext) Alloc(size uint64) (gpu.Ptr, error) {
 	if err := c.usable(); err != nil {
 		return 0, err
@@ -37,7 +37,7 @@ func (c *engineContext) Alloc(size uint64) (gpu.Ptr, error) {
 			merr = fmt.Errorf("context is closed: %w", gpu.ErrLost)
 			return
 		}
-		// Exactly what was asked for, so that what is beyond it faults.
+		// The range has the requested size, so that accesses beyond it fault.
 		merr = c.mem.Map(p, c.data[r.Offset:r.Offset+size:r.Offset+size])
 	}); err != nil {
 		return 0, err
@@ -48,7 +48,7 @@ func (c *engineContext) Alloc(size uint64) (gpu.Ptr, error) {
 	return gpu.Ptr(p), nil
 }
 
-// take finds and accounts a range.
+// take finds and reserves a range.
 func (c *engineContext) take(size uint64) (vram.Range, error) {
 	n := vram.Round(size)
 	c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *engineContext) take(size uint64) (vram.Range, error) {
 	return r, nil
 }
 
-// give zeroes a range and gives it back. It must not be mapped.
+// give zeroes a range and frees it. It must not be mapped.
 func (c *engineContext) give(offset uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,11 +76,11 @@ func (c *engineContext) give(offset uint64) error {
 	return c.zero(r)
 }
 
-// pageSize is the granularity in which a file gives memory back.
+// pageSize is the granularity in which a file returns memory to the host.
 const pageSize = 4096
 
-// zero clears a range that was freed. Pages in which nothing is allocated any more go back to the host, which returns
-// them zeroed; the rest is cleared by hand. A page that was never touched thus stays untouched.
+// zero clears a freed range. Pages without any allocation are returned to the host, which provides
+// them zeroed later; the rest is cleared. Thus a page that was never touched stays untouched.
 func (c *engineContext) zero(r vram.Range) error {
 	lo, hi := r.Offset, r.Offset+r.Size
 	hole := c.table.Hole(lo)
@@ -99,7 +99,7 @@ func (c *engineContext) zero(r vram.Range) error {
 	return nil
 }
 
-// Free takes memory back. A kernel that still uses it faults; CUDA would wait for it.
+// Free frees memory. A kernel that still uses it faults; CUDA would wait for the kernel.
 func (c *engineContext) Free(p gpu.Ptr) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *engineContext) Free(p gpu.Ptr) error {
 	return c.give(uint64(p) - c.base)
 }
 
-// isImage reports whether a module's variables start at offset: they are not the program's to free.
+// isImage reports whether a module's variables start at offset. The program must not free those.
 func (c *engineContext) isImage(offset uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *engineContext) isImage(offset uint64) bool {
 	return false
 }
 
-// Memory is what the context may still allocate, and may have in all.
+// Memory returns how much the context can still allocate, and its total.
 func (c *engineContext) Memory() (free, total uint64, err error) {
 	if err := c.usable(); err != nil {
 		return 0, 0, err
@@ -150,14 +150,14 @@ func (c *engineContext) LoadModule(ctx context.Context, image []byte) (ModuleInf
 	if err := c.usable(); err != nil {
 		return ModuleInfo{}, err
 	}
-	m, err := c.e.shielded(func() (*engineModule, error) { return c.e.compile(ctx, image) })
+	m, err := c.e.recovering(func() (*engineModule, error) { return c.e.compile(ctx, image) })
 	if err != nil {
 		return ModuleInfo{}, err
 	}
 	return c.install(m)
 }
 
-// install gives a module its memory and its kernels numbers.
+// install allocates a module's memory and assigns numbers to its kernels.
 func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 	id, err := c.admit(m)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 	}
 	data, err := c.place(m)
 	if err != nil {
-		return ModuleInfo{}, errors.Join(err, c.dismiss(id, m))
+		return ModuleInfo{}, errors.Join(err, c.unreserve(id, m))
 	}
 	info := ModuleInfo{
 		ID: id, Image: gpu.Ptr(c.base + m.image.Offset), ImageBytes: m.m.ImageBytes(), CodeBytes: m.code, LocalBytes: m.local,
@@ -189,26 +189,26 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 		}
 	})
 	if err = errors.Join(err, merr); err != nil {
-		return ModuleInfo{}, errors.Join(err, c.dismiss(id, m))
+		return ModuleInfo{}, errors.Join(err, c.unreserve(id, m))
 	}
 	return info, nil
 }
 
-// place writes the module's variables into its memory, which it returns.
+// place writes the module's variables into its memory, and returns the memory.
 func (c *engineContext) place(m *engineModule) ([]byte, error) {
 	image := m.m.Place(c.base + m.image.Offset)
-	c.mu.Lock() // the memory goes only after a Close has had it
+	c.mu.Lock() // a concurrent Close must not free the memory yet
 	defer c.mu.Unlock()
 	if c.over.Load() {
 		return nil, fmt.Errorf("context is closed: %w", gpu.ErrLost)
 	}
 	n := m.m.ImageBytes()
 	data := c.data[m.image.Offset : m.image.Offset+n : m.image.Offset+n]
-	copy(data, image) // what has no initial value stays zero
+	copy(data, image) // variables without an initial value stay zero
 	return data, nil
 }
 
-// admit checks the limits and takes what the module needs.
+// admit checks the limits and reserves what the module needs.
 func (c *engineContext) admit(m *engineModule) (uint32, error) {
 	if n := m.m.ImageBytes(); n > 0 {
 		r, err := c.take(n)
@@ -237,7 +237,8 @@ func (c *engineContext) admit(m *engineModule) (uint32, error) {
 		c.owner.code.release(m.code)
 		return fail(fmt.Errorf("load a module whose code takes %d bytes beside everybody's %d: %w", m.code, c.e.code.taken(), gpu.ErrOutOfMemory))
 	}
-	// Local memory is reserved for the module that needs most: kernels of a context share the SMs.
+	// Local memory is reserved for the module that needs most, since kernels of a context share the
+	// SMs.
 	if m.local > c.local {
 		more := m.local - c.local
 		if c.table.Used()+m.local > c.table.Size() || !c.e.used.reserve(more) {
@@ -254,12 +255,12 @@ func (c *engineContext) admit(m *engineModule) (uint32, error) {
 	return id, nil
 }
 
-// dismiss undoes admit.
-func (c *engineContext) dismiss(id uint32, m *engineModule) error {
+// unreserve undoes admit.
+func (c *engineContext) unreserve(id uint32, m *engineModule) error {
 	c.mu.Lock()
 	if c.modules[id] != m {
 		c.mu.Unlock()
-		return nil // a Close has undone it
+		return nil // Close has undone it
 	}
 	delete(c.modules, id)
 	c.code -= m.code
@@ -279,7 +280,8 @@ func (c *engineContext) dismiss(id uint32, m *engineModule) error {
 	return c.give(m.image.Offset)
 }
 
-// UnloadModule frees a module. A launch of it that is fetched already keeps its code, and loses its variables.
+// UnloadModule unloads a module. A launch that is already fetched keeps its code, but loses its
+// variables.
 func (c *engineContext) UnloadModule(id uint32) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -293,7 +295,7 @@ func (c *engineContext) UnloadModule(id uint32) error {
 	var merr error
 	if err := c.e.do(func() {
 		if m.kernels == nil && len(m.m.Kernels()) > 0 {
-			merr = fmt.Errorf("unload module %d: %w", id, gpu.ErrNotFound) // another call was first
+			merr = fmt.Errorf("unload module %d: %w", id, gpu.ErrNotFound) // another call unloaded it first
 			return
 		}
 		for _, k := range m.kernels {
@@ -309,10 +311,10 @@ func (c *engineContext) UnloadModule(id uint32) error {
 	if merr != nil {
 		return merr
 	}
-	return c.dismiss(id, m)
+	return c.unreserve(id, m)
 }
 
-// Global finds a variable of a module.
+// Global returns a variable of a module.
 func (c *engineContext) Global(id uint32, name string) (gpu.Ptr, uint64, error) {
 	if err := c.usable(); err != nil {
 		return 0, 0, err
@@ -330,5 +332,5 @@ func (c *engineContext) Global(id uint32, name string) (gpu.Ptr, uint64, error) 
 	return gpu.Ptr(c.base + m.image.Offset + offset), size, nil
 }
 
-// kernel finds a kernel by its number, on the pacing thread.
+// kernel returns the kernel with the given number. It runs on the pacing thread.
 func (c *engineContext) kernel(id uint32) *simt.Kernel { return c.kernels[id] }

@@ -12,31 +12,35 @@ import (
 	"vgpud/gpu/soft/simt"
 )
 
-// Options describe a soft GPU. The zero value of each field stands for the default named there.
+// Options describe a soft GPU. A zero field stands for the default stated with it.
 type Options struct {
 	Name string   // "vgpud soft GPU"
 	UUID [16]byte // derived from the name
-	// Machine is the shape of the GPU, 4 SMs, and how it takes turns. Its Live is always set.
+	// Machine is the shape of the GPU, by default 4 SMs, and how contexts share it. Live is always
+	// set.
 	Machine machine.Config
-	// MemoryBytes is the GPU's memory, 1 GiB.
+	// MemoryBytes is the size of the GPU's memory, 1 GiB.
 	MemoryBytes uint64
-	// WarpTime is how long the whole GPU takes for one simple instruction of a warp, 200 ns: its speed. Half of it must
-	// be enough to interpret one here; BenchmarkCorpus says whether it is.
+	// WarpTime is the speed of the GPU: the time in which the whole GPU executes one simple warp
+	// instruction, 200 ns. Interpreting one must take at most half of it; BenchmarkCorpus measures
+	// that.
 	WarpTime time.Duration
 	// Lead is how far interpretation may be ahead of the modelled time, 2 ms.
 	Lead time.Duration
-	// PollWindow is how long the pacing thread looks for work before it sleeps, 50 µs, none with fewer than three
-	// processors, where it would keep those from theirs that it looks for;
-	// negative: none.
+	// PollWindow is how long the pacing thread polls for work before it sleeps, 50 µs. It is 0 with
+	// fewer than three processors, where polling would delay the producers of the work. Negative
+	// means 0.
 	PollWindow time.Duration
-	// Priority is the level of SCHED_FIFO to ask for, 20; it should be above the sampler's. Negative: don't.
+	// Priority is the SCHED_FIFO level to request, 20. It should be above that of the sampler.
+	// Negative means none.
 	Priority int
-	// CodeBytes is how much of the host's memory compiled modules may take, 1 GiB; those of one owner, a quarter.
+	// CodeBytes is how much of the host's memory compiled modules may use, 1 GiB. Those of one
+	// owner may use a quarter.
 	CodeBytes uint64
-	// Contexts caps the contexts, 256; Channels those of one context, 72: a guest's 64 and some of its executor's; Modules
-	// likewise, 256; Allocations, 4,096.
+	// Contexts limits the contexts, 256. Channels limits those of one context, 72: a guest's 64 and
+	// some of its executor's. Modules (256) and Allocations (4,096) are limits of one context, too.
 	Contexts, Channels, Modules, Allocations int
-	// Log is where faults and refusals go; nil: nowhere.
+	// Log receives faults and refusals. nil means no log.
 	Log *slog.Logger
 }
 
@@ -78,11 +82,11 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate says what is wrong with the options, defaults applied.
+// Validate returns an error if o, with defaults filled in, is invalid.
 func (o Options) Validate() error {
 	o = o.WithDefaults()
 	switch {
-	case o.MemoryBytes < 1<<20 || o.MemoryBytes > contextSpan:
+	case o.MemoryBytes < 1<<20 || o.MemoryBytes > contextSpace:
 		return fmt.Errorf("soft GPU: %d bytes of memory: want 1 MiB to 16 GiB", o.MemoryBytes)
 	case o.WarpTime < time.Nanosecond || o.WarpTime > time.Millisecond:
 		return fmt.Errorf("soft GPU: warp time %v: want 1ns to 1ms", o.WarpTime)
@@ -96,7 +100,7 @@ func (o Options) Validate() error {
 	return o.Machine.Validate()
 }
 
-// Limits of a thread block and a grid: those of compute capability 8.0.
+// Limits of a thread block and a grid, those of compute capability 8.0.
 const (
 	maxBlockThreads = 1024
 	maxGridX        = 1<<31 - 1
@@ -104,7 +108,7 @@ const (
 	maxBlockZ       = 64
 )
 
-// properties describes the GPU that o makes.
+// properties returns the properties of the GPU that o describes.
 func (o Options) properties() gpu.Properties {
 	m := o.Machine
 	return gpu.Properties{
@@ -120,11 +124,12 @@ func (o Options) properties() gpu.Properties {
 	}
 }
 
-// costs is simt's cost model in cycles of this GPU. It says how long an SM is busy, and the SMs share the GPU's speed.
+// costs returns simt's cost model in cycles of this GPU, for which an SM is busy. The SMs share the
+// GPU's speed.
 func (o Options) costs() *simt.CostModel {
 	c := simt.DefaultCosts
-	// The interpreter starts a block in much less time than these many instructions take it, and a kernel of one small
-	// block should be quick.
+	// The interpreter starts a block in much less time than a block takes for this many
+	// instructions, and a kernel of one small block should be quick.
 	c.Block, c.Warp = 8, 2
 	scale := min(uint64(o.WarpTime)*uint64(o.Machine.SMs), 1<<22)
 	v := reflect.ValueOf(&c).Elem()

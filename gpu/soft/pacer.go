@@ -16,28 +16,31 @@ import (
 )
 
 const (
-	// chunk is how long the pacing thread interprets before it looks at the clock's events and at the rings again.
+	// chunk is how long the pacing thread interprets before it checks the machine's events and the
+	// rings again.
 	chunk = 20 * time.Microsecond
-	// stepBudget is how many warp instructions a block gets at a time, about half a chunk.
+	// stepBudget is the number of warp instructions that a block executes at a time, about half a
+	// chunk.
 	stepBudget = 256
-	// fetchAhead is how many launches of a channel the machine holds, as a real GPU's fetcher is ahead by one.
+	// fetchAhead is the number of launches of a channel in the machine. A real GPU's fetcher is
+	// ahead by one, too.
 	fetchAhead = 2
-	// minSleep is the shortest sleep that is worth one: anything shorter is spun.
+	// minSleep is the shortest sleep. The thread spins for shorter times.
 	minSleep = 20 * time.Microsecond
 )
 
 // pace is the pacing thread. It ends with the engine.
 func (e *Engine) pace(started chan<- struct{}) {
-	// Never unlocked: the thread ends with the goroutine, and its priority with it.
+	// The thread is never unlocked: it ends with the goroutine, and so does its priority.
 	runtime.LockOSThread()
-	// A page of a context's memory that the host can't provide is a fault of that context and not our end.
+	// If the host can't provide a page of a context's memory, only that context faults.
 	debug.SetPanicOnFault(true)
 	e.raisePriority()
 	e.begun = e.now()
 	close(started)
 	busyUntil := e.now()
 	for {
-		e.answer()
+		e.runCalls()
 		if e.stopping {
 			break
 		}
@@ -51,21 +54,21 @@ func (e *Engine) pace(started chan<- struct{}) {
 			continue
 		}
 		if now < busyUntil && next > now+minSleep {
-			continue // nothing is due soon; look for work a little longer
+			continue // nothing is due soon; poll for work a little longer
 		}
-		e.sleep(now, min(next, e.hungry(now)))
+		e.sleep(now, min(next, e.nextInterpretation(now)))
 	}
 	for len(e.contexts) > 0 {
 		c := e.contexts[0]
 		c.end()
 		c.free()
 	}
-	e.answerClosed()
+	e.failCalls()
 	close(e.stopped)
 }
 
-// answerClosed lets calls go that came too late.
-func (e *Engine) answerClosed() {
+// failCalls answers calls that came after the close.
+func (e *Engine) failCalls() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range e.calls {
@@ -91,7 +94,8 @@ func (e *Engine) raisePriority() {
 	}
 }
 
-// sleep waits until next or a bell. It wakes early by what waking has been late of late, and spins the rest.
+// sleep waits until next or a doorbell. It wakes early by the recent delays of waking, and spins
+// for the rest.
 func (e *Engine) sleep(now, next time.Duration) {
 	d := time.Duration(-1)
 	if next != machine.Never {
@@ -111,14 +115,15 @@ func (e *Engine) sleep(now, next time.Duration) {
 		e.door.wait(d)
 		e.pacing.Sleeps++
 		if d < 0 || e.now() < now+min(d, pinnedSleep) {
-			e.calm(d)
+			e.throttleRings(d)
 		}
 		if d >= 0 {
 			late := e.now() - (now + d)
 			if late > 0 {
 				e.pacing.Late += late
 				e.pacing.MaxLate = max(e.pacing.MaxLate, late)
-				// Half of a bad case is kept for a while, so that one late wake-up doesn't make the next spin long.
+				// The estimate decays by half, so that one late wake-up doesn't make the next spin
+				// long.
 				e.wakeCost = min((e.wakeCost*7+late)/8, 40*time.Microsecond)
 			}
 		}
@@ -128,12 +133,13 @@ func (e *Engine) sleep(now, next time.Duration) {
 	}
 }
 
-// spuriousRings is how many rings in a row may be for nothing before the thread sleeps without listening.
+// spuriousRings is the number of consecutive rings without a reason after which the thread sleeps
+// without listening.
 const spuriousRings = 32
 
-// calm keeps a program that rings its bell for nothing, over and over, from having the thread's CPU. It is called after
-// a sleep that was to last d, and didn't.
-func (e *Engine) calm(d time.Duration) {
+// throttleRings keeps a program that rings its doorbell without a reason from using the thread's
+// CPU. It is called after a sleep that ended before its time d.
+func (e *Engine) throttleRings(d time.Duration) {
 	switch {
 	case e.pending.Load() > 0 || e.waiting():
 		e.spurious = 0
@@ -149,7 +155,7 @@ func (e *Engine) calm(d time.Duration) {
 	}
 }
 
-// waiting reports whether there is something to fetch.
+// waiting reports whether there are launches to fetch.
 func (e *Engine) waiting() bool {
 	for _, q := range e.queues {
 		if !q.room() {
@@ -162,7 +168,7 @@ func (e *Engine) waiting() bool {
 	return false
 }
 
-// step carries the machine to now, acts on what happened, and reports whether a launch ended.
+// step advances the machine to now and handles its events. It reports whether a launch ended.
 func (e *Engine) step(now time.Duration) (ended bool) {
 	for evs := e.m.Step(now); evs != nil; evs = e.m.Step(now) {
 		for _, ev := range evs {
@@ -201,7 +207,7 @@ func (e *Engine) inactive(cmd *command) {
 	}
 }
 
-// fetch takes launches from the rings into the machine, and reports whether there were any.
+// fetch moves launches from the rings into the machine, and reports whether there were any.
 func (e *Engine) fetch() bool {
 	any := false
 	for i := 0; i < len(e.queues); i++ {
@@ -210,13 +216,13 @@ func (e *Engine) fetch() bool {
 	return any
 }
 
-// interpret works for a chunk on what executes and isn't known far enough ahead, and reports whether there was
-// anything to do.
+// interpret works for a chunk on executing launches that are not interpreted far enough ahead. It
+// reports whether there was anything to do.
 func (e *Engine) interpret(now time.Duration) bool {
 	worked := false
 	until := now + chunk
 	for {
-		cmd := e.neediest(now)
+		cmd := e.leastAhead(now)
 		if cmd == nil {
 			return worked
 		}
@@ -228,14 +234,15 @@ func (e *Engine) interpret(now time.Duration) bool {
 	}
 }
 
-// ahead is how much further cmd is interpreted than it has executed.
+// ahead returns how much further cmd is interpreted than it has executed.
 func (e *Engine) ahead(cmd *command, now time.Duration) time.Duration {
-	return time.Duration(cmd.run.known()) - cmd.Elapsed() - (now - e.m.Now())
+	return time.Duration(cmd.run.interpretedTo()) - cmd.Elapsed() - (now - e.m.Now())
 }
 
-// neediest is the launch that executes whose interpretation is least ahead. One that is ahead by the whole lead is left
-// alone until half of it is used up, so that the thread sleeps in between.
-func (e *Engine) neediest(now time.Duration) *command {
+// leastAhead returns the executing launch that is interpreted least far ahead. A launch that is
+// ahead by the whole lead is skipped until half of the lead is used up, so that the thread can
+// sleep in between.
+func (e *Engine) leastAhead(now time.Duration) *command {
 	var best *command
 	var least time.Duration
 	for _, cmd := range e.active {
@@ -244,19 +251,19 @@ func (e *Engine) neediest(now time.Duration) *command {
 		}
 		ahead := e.ahead(cmd, now)
 		if ahead >= e.o.Lead {
-			cmd.fed = true
+			cmd.aheadEnough = true
 		} else if ahead < e.o.Lead/2 {
-			cmd.fed = false
+			cmd.aheadEnough = false
 		}
-		if !cmd.fed && (best == nil || ahead < least) {
+		if !cmd.aheadEnough && (best == nil || ahead < least) {
 			best, least = cmd, ahead
 		}
 	}
 	return best
 }
 
-// hungry is when a launch has to be interpreted again.
-func (e *Engine) hungry(now time.Duration) time.Duration {
+// nextInterpretation returns when a launch must be interpreted again.
+func (e *Engine) nextInterpretation(now time.Duration) time.Duration {
 	t := machine.Never
 	for _, cmd := range e.active {
 		if cmd.Open {
@@ -266,7 +273,7 @@ func (e *Engine) hungry(now time.Duration) time.Duration {
 	return t
 }
 
-// interpretOne interprets a little of one launch.
+// interpretOne interprets a part of one launch.
 func (e *Engine) interpretOne(cmd *command) {
 	fault := e.interpretStep(cmd)
 	switch {
@@ -279,8 +286,8 @@ func (e *Engine) interpretOne(cmd *command) {
 	}
 }
 
-// interpretStep is one step of the interpreter. That it panics is our fault, or the host's that has no memory for a
-// page; either way the context ends and the GPU goes on.
+// interpretStep performs one step of the interpreter. A panic is a bug, or means that the host has
+// no memory for a page; in either case the context ends and the GPU goes on.
 func (e *Engine) interpretStep(cmd *command) (fault *gpu.Fault) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -17,31 +17,31 @@ type queue struct {
 	id   uint32
 	ch   *machine.Channel
 	ring *ring.Consumer
-	// cmds are the launches fetched and not completed, in order. They end in that order too; one that was refused waits
-	// for those before it.
-	cmds  []*command
-	spare []*command
-	entry ring.Entry
-	dead  bool // nothing is fetched any more: the producer lost its way, or the channel was closed
-	last  bool // closed, with a launch that still executes
+	// cmds are the launches that are fetched and not completed, in order. They complete in this
+	// order; a refused launch waits for those before it.
+	cmds     []*command
+	spare    []*command
+	entry    ring.Entry
+	dead     bool // nothing is fetched any more: the ring is corrupt, or the channel was closed
+	draining bool // closed, but a launch still executes
 }
 
-// command is a launch that was fetched.
+// command is a fetched launch.
 type command struct {
 	machine.Launch
-	q      *queue
-	kernel *simt.Kernel
-	run    runner
-	placed bool // its first blocks are resident
-	fed    bool // interpreted far enough ahead for now
-	over   bool
-	out    ring.Outcome
+	q           *queue
+	kernel      *simt.Kernel
+	run         runner
+	placed      bool // its first blocks are resident
+	aheadEnough bool // interpreted far enough ahead for now
+	over        bool
+	out         ring.Outcome
 }
 
-// room reports whether the machine would take another launch.
+// room reports whether the machine would accept another launch.
 func (q *queue) room() bool { return len(q.cmds) < fetchAhead && !q.dead }
 
-// fetch takes what there is room for and reports whether there was anything.
+// fetch takes the launches that fit and reports whether there were any.
 func (q *queue) fetch() bool {
 	any := false
 	for q.room() {
@@ -71,7 +71,7 @@ func (q *queue) command() *command {
 	if n := len(q.spare); n > 0 {
 		cmd := q.spare[n-1]
 		q.spare = q.spare[:n-1]
-		cmd.placed, cmd.fed, cmd.over = false, false, false
+		cmd.placed, cmd.aheadEnough, cmd.over = false, false, false
 		return cmd
 	}
 	cmd := &command{q: q}
@@ -79,7 +79,7 @@ func (q *queue) command() *command {
 	return cmd
 }
 
-// submit checks the launch just fetched and hands it to the machine.
+// submit checks the launch that was just fetched and passes it to the machine.
 func (q *queue) submit(cmd *command) ring.Code {
 	c, en := q.c, &q.entry
 	if c.fault.Load() != nil {
@@ -110,7 +110,7 @@ func (q *queue) submit(cmd *command) ring.Code {
 	cmd.kernel = k
 	cmd.run.reset(grid, q.e.o.Machine.SMs, occupancy)
 	cmd.Work = machine.Work{Open: true, Limit: c.o.KernelTimeLimit, Blocks: en.Grid.Count(), Need: need}
-	// Preparing took time, which is not to count as executed.
+	// The time of the preparation must not count as execution.
 	q.e.step(q.e.now())
 	if err := q.ch.Submit(&cmd.Launch); err != nil {
 		return ring.Dropped
@@ -118,7 +118,8 @@ func (q *queue) submit(cmd *command) ring.Code {
 	return ring.OK
 }
 
-// blockNeed is what a block of that kernel takes of an SM, and whether a block may be so large.
+// blockNeed returns the resources that a block of the kernel occupies, and false if the block is
+// too large.
 func blockNeed(attr *gpu.FunctionAttributes, block gpu.Dim3, dynamic uint64) (machine.Resources, bool) {
 	if block.X == 0 || block.Y == 0 || block.Z == 0 || block.X > maxBlockThreads || block.Y > maxBlockThreads ||
 		block.Z > maxBlockZ || block.Count() > maxBlockThreads || dynamic > 1<<32 {
@@ -144,7 +145,7 @@ func codeOf(err error) ring.Code {
 	return ring.BadLaunch
 }
 
-// ended notes the end of a launch and completes it once those before it are.
+// ended records the end of a launch and completes it after those before it.
 func (q *queue) ended(cmd *command, code ring.Code) {
 	start := cmd.Start()
 	if start == 0 {
@@ -155,7 +156,7 @@ func (q *queue) ended(cmd *command, code ring.Code) {
 	q.complete()
 }
 
-// complete tells the producer of launches that are over, in order.
+// complete reports finished launches to the producer, in order.
 func (q *queue) complete() {
 	for len(q.cmds) > 0 && q.cmds[0].over {
 		cmd := q.cmds[0]
@@ -165,14 +166,14 @@ func (q *queue) complete() {
 		q.spare = append(q.spare, cmd)
 		q.ring.Complete(cmd.out)
 	}
-	if q.last && len(q.cmds) == 0 {
+	if q.draining && len(q.cmds) == 0 {
 		if err := q.free(); err != nil {
 			q.e.o.Log.Error("soft GPU: close a channel", "group", q.c.Group(), "channel", q.id, "error", err)
 		}
 	}
 }
 
-// flush ends all that was fetched.
+// flush ends all fetched launches.
 func (q *queue) flush(code func(*command) ring.Code) {
 	for _, cmd := range slices.Clone(q.cmds) {
 		if cmd.over {
@@ -194,7 +195,7 @@ func (q *queue) kill() {
 	}
 }
 
-// close drops what is queued. A launch that executes runs on, and the queue goes with it.
+// close drops queued launches. One that executes runs on, and the queue is freed after it.
 func (q *queue) close() error {
 	if len(q.cmds) == 0 || q.cmds[0].over || q.cmds[0].Start() == 0 {
 		q.kill()
@@ -204,18 +205,18 @@ func (q *queue) close() error {
 		q.e.m.Kill(&cmd.Launch)
 	}
 	q.cmds = q.cmds[:1]
-	q.dead, q.last = true, true
+	q.dead, q.draining = true, true
 	q.ring.Kill()
 	q.ch.Close()
 	return nil
 }
 
-// free takes the queue out of the engine. Nothing of it may be in the machine.
+// free removes the queue from the engine. It must have no launch in the machine.
 func (q *queue) free() error {
-	q.last = false
+	q.draining = false
 	c := q.c
 	delete(c.queues, q.id)
 	q.e.queues = slices.DeleteFunc(q.e.queues, func(o *queue) bool { return o == q })
-	c.lessChannels()
+	c.uncountChannel()
 	return q.ring.Close()
 }

@@ -8,8 +8,8 @@ import (
 	"vgpud/gpu"
 )
 
-// A module of which one kernel uses a texture is loaded: that kernel is an error when it is launched, which names it and
-// what it uses, and those beside it work.
+// A module with a kernel that uses a texture can be loaded. Launching that kernel fails with an
+// error that names it and the texture; the module's other kernels work.
 func TestTexturedKernelAlone(t *testing.T) {
 	d := newDevice(t, Options{})
 	r := newRig(t, d, gpu.ContextOptions{})
@@ -47,7 +47,7 @@ func TestTexturedKernelAlone(t *testing.T) {
 	}
 }
 
-// The GPU refuses such a launch also where a program puts it into the ring without asking.
+// The GPU also refuses such a launch if a program puts it into the ring unchecked.
 func TestTexturedKernelInTheRing(t *testing.T) {
 	d := newDevice(t, Options{})
 	r := newRig(t, d, gpu.ContextOptions{})

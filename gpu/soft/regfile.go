@@ -11,8 +11,8 @@ import (
 	"vgpud/internal/memfd"
 )
 
-// Where the soft GPU's registers are. A reader finds them through the device table, as on hardware, and depends on
-// none of these.
+// The addresses of the soft GPU's registers. A reader finds them through the device table, as on
+// hardware, and must not depend on these.
 const (
 	graphicsRunlist = 0x00c00000
 	copyRunlist     = 0x00c40000
@@ -21,7 +21,7 @@ const (
 	log2Channels    = 11
 )
 
-// regFile is the register page: a sparse file of BAR0's size, of which a few pages exist.
+// regFile is the register page: a sparse file of the size of BAR0, of which a few pages exist.
 type regFile struct {
 	fd   *os.File
 	mem  []byte
@@ -42,7 +42,7 @@ func newRegFile(now time.Duration) (*regFile, error) {
 	if err != nil {
 		return nil, closing(f, fmt.Errorf("map the register file: %w", err))
 	}
-	// The mapping above stays writable; whoever else gets the file can only read it.
+	// The mapping above stays writable. Other holders of the file can only read it.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, memfd.Seals|unix.F_SEAL_FUTURE_WRITE); err != nil {
 		_ = unix.Munmap(mem)
 		return nil, closing(f, fmt.Errorf("seal the register file: %w", err))
@@ -61,7 +61,7 @@ func newRegFile(now time.Duration) (*regFile, error) {
 		{Type: nvreg.DeviceGraphics, IsEngine: true, FaultID: 384, ResetID: 12, PRIBase: 0x400000, RunlistBase: graphicsRunlist},
 	})
 	file.StoreTime(now)
-	// Last, since this is what says that the rest is there.
+	// This is written last, since it makes the rest valid.
 	file.Store(nvreg.PMCBoot0, nvreg.Boot0{Architecture: nvreg.Ampere, Major: 0xa, Minor: 1}.Encode())
 	list, err := nvreg.FindGraphics(file.Space)
 	if err != nil {
@@ -71,7 +71,8 @@ func newRegFile(now time.Duration) (*regFile, error) {
 	return &regFile{fd: f, mem: mem, file: file, list: list}, nil
 }
 
-// Engine implements machine.Registers. The channel is written before the status, which is what readers watch.
+// Engine implements machine.Registers. The channel is written before the status, which readers
+// poll.
 func (r *regFile) Engine(at time.Duration, s nvreg.EngineState, channel uint32, shown bool) {
 	r.file.StoreTime(at)
 	r.file.Store(r.list.ChannelOffset(), uint32(nvreg.EncodeEngineChannel(channel, shown)))
@@ -83,7 +84,7 @@ func (r *regFile) Entry(_ time.Duration, channel uint32, e nvreg.ChannelEntry) {
 	r.file.Store(r.list.EntryOffset(channel), uint32(e))
 }
 
-// gone writes what a reader sees of a device that fell off the bus.
+// gone writes the values that a reader sees of a device that fell off the bus.
 func (r *regFile) gone() {
 	r.file.Store(r.list.StatusOffset(), nvreg.AllOnes)
 	r.file.Store(nvreg.PMCBoot0, nvreg.AllOnes)
@@ -96,7 +97,7 @@ func (r *regFile) close() error {
 	return r.fd.Close()
 }
 
-// closing closes f on the way out with err, which is what matters.
+// closing closes f and returns err.
 func closing(f *os.File, err error) error {
 	if cerr := f.Close(); cerr != nil {
 		return fmt.Errorf("%w (and close it: %v)", err, cerr)
@@ -104,8 +105,8 @@ func closing(f *os.File, err error) error {
 	return err
 }
 
-// MapRegisters maps a register file for reading: what [Driver.Registers] returned, which stays the caller's. Give the
-// mapping back with unix.Munmap.
+// MapRegisters maps a register file, as returned by [Driver.Registers], for reading. The file
+// remains the caller's. Unmap the memory with unix.Munmap.
 func MapRegisters(f *os.File) ([]byte, nvreg.Space, error) {
 	if err := memfd.Check(f, nvreg.Size); err != nil {
 		return nil, nvreg.Space{}, fmt.Errorf("the soft GPU's registers: %w", err)

@@ -5,14 +5,14 @@ import (
 	"vgpud/gpu/soft/simt"
 )
 
-// runner interprets a grid in modelled time: its blocks placed on SMs, each SM with a clock of its own that its blocks
-// advance by what they cost. The SM that is furthest behind goes next, so blocks that wait for one another see each
-// other at about the right time.
+// runner interprets a grid in modelled time. Its blocks are placed on SMs, and each SM has a clock
+// that its blocks advance by their costs. The SM that is furthest behind goes next, so blocks that
+// wait for one another see each other's effects at about the right time.
 type runner struct {
 	grid *simt.Grid
 	sms  []smRun
-	cap  int // blocks that an SM holds
-	live int // blocks resident
+	cap  int // the blocks that an SM holds
+	live int // resident blocks
 	end  uint64
 }
 
@@ -25,10 +25,10 @@ type smRun struct {
 
 type resident struct {
 	b    *simt.Block
-	wake uint64 // %globaltimer to sleep until; 0: awake
+	wake uint64 // sleeps until this %globaltimer; 0 if awake
 }
 
-// reset prepares r for a grid on sms SMs that hold up to cap of its blocks each.
+// reset prepares r for a grid on sms SMs that each hold up to cap blocks.
 func (r *runner) reset(g *simt.Grid, sms, cap int) {
 	r.grid, r.cap, r.live, r.end = g, cap, 0, 0
 	if r.sms == nil {
@@ -42,10 +42,10 @@ func (r *runner) reset(g *simt.Grid, sms, cap int) {
 	}
 }
 
-// drop forgets the grid, so that its memory can go.
+// drop releases the grid's memory.
 func (r *runner) drop() { r.reset(nil, len(r.sms), 0) }
 
-// start makes the first blocks resident, one on each SM in turn, as GPUs place them.
+// start makes the first blocks resident, one on each SM in turn, as GPUs do.
 func (r *runner) start() {
 	for range r.cap {
 		for i := range r.sms {
@@ -62,16 +62,17 @@ func (r *runner) start() {
 // done reports whether the grid has run to its end.
 func (r *runner) done() bool { return r.live == 0 }
 
-// known is the modelled time up to which all of the grid has been interpreted, in cycles from its start.
-func (r *runner) known() uint64 {
+// interpretedTo returns the modelled time up to which the whole grid has been interpreted, in
+// cycles from its start.
+func (r *runner) interpretedTo() uint64 {
 	if r.live == 0 {
 		return r.end
 	}
-	return r.sms[r.behind()].cycles
+	return r.sms[r.furthestBehind()].cycles
 }
 
-// behind is the SM with blocks that is furthest behind.
-func (r *runner) behind() int {
+// furthestBehind returns the SM with blocks whose clock is lowest.
+func (r *runner) furthestBehind() int {
 	best := -1
 	for i := range r.sms {
 		if len(r.sms[i].blocks) > 0 && (best < 0 || r.sms[i].cycles < r.sms[best].cycles) {
@@ -81,13 +82,14 @@ func (r *runner) behind() int {
 	return best
 }
 
-// step interprets up to about budget warp instructions of one block. base is what %globaltimer shows at cycle 0.
+// step interprets about budget warp instructions of one block. base is the value of %globaltimer at
+// cycle 0.
 func (r *runner) step(base uint64, budget int) *gpu.Fault {
-	i := r.behind()
+	i := r.furthestBehind()
 	s := &r.sms[i]
 	k := s.choose(base)
 	if k < 0 {
-		return nil // all sleep; the clock was moved to the first that wakes
+		return nil // all blocks sleep; the clock was moved to the first that wakes
 	}
 	b := &s.blocks[k]
 	res := b.b.Step(simt.Now{Cycle: s.cycles, Nanos: base + s.cycles}, budget)
@@ -109,8 +111,8 @@ func (r *runner) step(base uint64, budget int) *gpu.Fault {
 	return nil
 }
 
-// choose is the next of the SM's blocks that is awake, in turn. If all sleep it moves the clock to when the first
-// wakes, and says none.
+// choose returns the next of the SM's blocks that is awake, round-robin. If all sleep, it moves the
+// clock to the time when the first wakes, and returns none.
 func (s *smRun) choose(base uint64) int {
 	first := ^uint64(0)
 	for range s.blocks {

@@ -10,14 +10,15 @@ import (
 // pinnedSleep is the longest sleep in which the thread keeps its place in Go's scheduler.
 const pinnedSleep = 4 * time.Millisecond
 
-// wait sleeps until a bell rings or d has passed; negative: for a bell only. It is precise to the timer's resolution,
-// which epoll_wait's milliseconds are not.
+// wait sleeps until a doorbell rings or d has passed; a negative d means until a doorbell rings. It
+// is precise to the timer's resolution, unlike the milliseconds of epoll_wait.
 //
-// A thread that comes back from an ordinary system call must find a place in Go's scheduler again, behind locks that
-// threads without its priority may hold for tens of milliseconds on a busy host. So a sleep with an end, one in which a
-// kernel executes, is a raw system call, which keeps the place; it is cut into short pieces, and the signal by which
-// the runtime asks a thread to stop, for a collection, ends it at once.
-func (d *doorbell) wait(dur time.Duration) {
+// A thread that returns from an ordinary system call must get a place in Go's scheduler again. It
+// then waits for locks that threads without its priority may hold for tens of milliseconds on a
+// busy host. So a sleep with an end, during which a kernel executes, is a raw system call, which
+// keeps the place. It is divided into short pieces, and the signal with which the runtime stops a
+// thread for a collection ends it at once.
+func (d *doorbellSet) wait(dur time.Duration) {
 	var events [16]unix.EpollEvent
 	var errno unix.Errno
 	if dur < 0 {
@@ -36,7 +37,7 @@ func (d *doorbell) wait(dur time.Duration) {
 	}
 }
 
-// threadCPU is the processor time that the calling thread has used.
+// threadCPU returns the processor time of the calling thread.
 func threadCPU() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {

@@ -10,8 +10,9 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// BenchmarkEmptyKernel is submit to completion of an empty kernel through the other side's ring: while the GPU looks
-// for work, and when it has gone to sleep. It counts the kernel's own time on the GPU, which is reported beside it.
+// BenchmarkEmptyKernel measures the time from the submission to the completion of an empty kernel
+// through a remote ring, while the GPU polls for work and while it sleeps. The kernel's own time on
+// the GPU is included and reported separately.
 func BenchmarkEmptyKernel(b *testing.B) {
 	path, _ := serve(b, soft.Options{})
 	r := newRig(b, dial(b, path), gpu.ContextOptions{})

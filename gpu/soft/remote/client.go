@@ -17,14 +17,15 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// Where more programs connect than the server takes up, one tries again so often and so many times.
+// The pause and the number of tries if more programs connect than the server accepts at once.
 const (
 	dialAgain = 20 * time.Millisecond
 	dialTries = 50
 )
 
-// Dial connects to the soft GPU at the path of its socket. Closing the device closes the connection. Where nobody
-// answers there the error is [gpu.ErrLost], and where there is no room [gpu.ErrFull].
+// Dial connects to the soft GPU at the path of its socket. Closing the device closes the
+// connection. The error is [gpu.ErrLost] if there is no server, and [gpu.ErrFull] if the server has
+// no room.
 func Dial(ctx context.Context, path string) (*soft.Device, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unixpacket", path)
@@ -46,13 +47,13 @@ func Dial(ctx context.Context, path string) (*soft.Device, error) {
 
 // driver is the program's end of the socket.
 type driver struct {
-	c     *net.UnixConn
-	props gpu.Properties
-	bell  *os.File
-	life  *os.File
-	lost  chan struct{}
+	c        *net.UnixConn
+	props    gpu.Properties
+	doorbell *os.File
+	life     *os.File
+	lost     chan struct{}
 
-	mu     sync.Mutex // one request at a time
+	mu     sync.Mutex // serializes requests
 	buf    []byte
 	gone   bool
 	closed bool
@@ -66,15 +67,15 @@ func newDriver(c *net.UnixConn) (*driver, error) {
 		return nil, d.refusal(err)
 	}
 	if len(files) != 2 || r.Properties == nil {
-		return nil, errors.Join(errors.New("hello was answered without properties, bell and life line"), unixmsg.CloseAll(files))
+		return nil, errors.Join(errors.New("hello was answered without properties, doorbell and life pipe"), unixmsg.CloseAll(files))
 	}
-	d.bell, d.life, d.props = files[0], files[1], *r.Properties
-	d.watch.Go(d.watchLife)
+	d.doorbell, d.life, d.props = files[0], files[1], *r.Properties
+	d.watch.Go(d.watchServer)
 	return d, nil
 }
 
-// refusal is what the server said to a connection that it did not take up, which may have come before it was asked
-// anything; else it is err.
+// refusal returns the server's error for a connection that it refused, which it may have sent
+// before any request, or else err.
 func (d *driver) refusal(err error) error {
 	if !errors.Is(err, gpu.ErrLost) {
 		return err
@@ -90,37 +91,38 @@ func (d *driver) refusal(err error) error {
 	return r.Error.result()
 }
 
-// watchLife finds out when the server goes while nobody asks it anything: a program that waits for a launch must be
-// told. The server holds the other end of a pipe that nothing is ever written to.
-func (d *driver) watchLife() {
+// watchServer notices that the server is gone even without a request, since a program that waits
+// for a launch must be told. The server holds the other end of a pipe that is never written.
+func (d *driver) watchServer() {
 	var b [1]byte
 	_, _ = d.life.Read(b[:])
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lose()
+	d.markLost()
 }
 
-// lose says once that the server is gone. The caller holds mu.
-func (d *driver) lose() {
+// markLost records once that the server is gone. The caller holds mu.
+func (d *driver) markLost() {
 	if !d.gone {
 		d.gone = true
 		close(d.lost)
 	}
 }
 
-// lostError is gpu.ErrLost, and its text says no more: it reaches guests, which have no use for a socket's errors.
+// lostError is gpu.ErrLost. Its text has no details: it reaches guests, for which a socket's errors
+// are useless.
 type lostError struct {
 	op    string
 	cause error
 }
 
-// Error says what could not be done.
+// Error returns the text of gpu.ErrLost.
 func (e *lostError) Error() string { return fmt.Sprintf("%s: %v", e.op, gpu.ErrLost) }
 
-// Unwrap is gpu.ErrLost, and how the connection ended.
+// Unwrap returns gpu.ErrLost and the error that ended the connection.
 func (e *lostError) Unwrap() []error { return []error{gpu.ErrLost, e.cause} }
 
-// call asks and waits for the answer. The files are the caller's.
+// call sends a request and waits for the reply. The caller owns the files.
 func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,7 +130,7 @@ func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error
 		return nil, nil, &lostError{req.Op, net.ErrClosed}
 	}
 	fail := func(err error) (*reply, []*os.File, error) {
-		d.lose()
+		d.markLost()
 		return nil, nil, &lostError{req.Op, err}
 	}
 	b, err := encode(req)
@@ -152,7 +154,7 @@ func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error
 	if r.InFile && len(files) > 0 {
 		f := files[len(files)-1]
 		files = files[:len(files)-1]
-		b, err := take(f)
+		b, err := readFile(f)
 		r = &reply{}
 		if err = errors.Join(err, f.Close()); err == nil {
 			err = decode(b, r)
@@ -167,7 +169,7 @@ func (d *driver) call(req *request, with ...*os.File) (*reply, []*os.File, error
 	return r, files, nil
 }
 
-// one is call for an operation that is answered with one file.
+// one is call for a request whose reply has one file.
 func (d *driver) one(req *request) (*reply, *os.File, error) {
 	r, files, err := d.call(req)
 	if err != nil {
@@ -179,28 +181,28 @@ func (d *driver) one(req *request) (*reply, *os.File, error) {
 	return r, files[0], nil
 }
 
-// none is call for an operation that is answered without files.
+// none is call for a request whose reply has no file.
 func (d *driver) none(req *request, with ...*os.File) (*reply, error) {
 	r, files, err := d.call(req, with...)
 	return r, errors.Join(err, unixmsg.CloseAll(files))
 }
 
-// Properties describe the GPU.
+// Properties returns the GPU's properties.
 func (d *driver) Properties() gpu.Properties { return d.props }
 
 // Kick wakes the GPU's pacing thread.
-func (d *driver) Kick() { soft.Ring(d.bell) }
+func (d *driver) Kick() { soft.Ring(d.doorbell) }
 
-// Lost is closed when the server is gone.
+// Lost returns a channel that is closed when the server is gone.
 func (d *driver) Lost() <-chan struct{} { return d.lost }
 
-// Registers is the register file.
+// Registers returns the register file.
 func (d *driver) Registers() (*os.File, error) {
 	_, f, err := d.one(&request{Op: opRegisters})
 	return f, err
 }
 
-// Usage is the GPU's own account.
+// Usage returns the GPU's exact usage.
 func (d *driver) Usage() (soft.Usage, error) {
 	r, err := d.none(&request{Op: opUsage})
 	if err != nil {
@@ -221,7 +223,7 @@ func (d *driver) NewContext(_ context.Context, o gpu.ContextOptions) (soft.Conte
 	return &remoteContext{d: d, id: r.Context}, soft.ContextInfo{Group: r.Group, Base: r.Ptr, Size: r.Size, Memory: f}, nil
 }
 
-// Close ends the connection, and with it all contexts.
+// Close closes the connection, which closes all contexts.
 func (d *driver) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -229,14 +231,14 @@ func (d *driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	d.lose()
+	d.markLost()
 	d.mu.Unlock()
-	err := errors.Join(d.c.Close(), d.life.Close()) // which ends watchLife
+	err := errors.Join(d.c.Close(), d.life.Close()) // ends watchServer
 	d.watch.Wait()
-	return errors.Join(err, d.bell.Close())
+	return errors.Join(err, d.doorbell.Close())
 }
 
-// remoteContext is a context at the other end.
+// remoteContext is a context in the server.
 type remoteContext struct {
 	d  *driver
 	id uint32
@@ -247,7 +249,7 @@ func (c *remoteContext) ask(req request, with ...*os.File) (*reply, error) {
 	return c.d.none(&req, with...)
 }
 
-// Alloc returns zeroed memory.
+// Alloc allocates zeroed memory.
 func (c *remoteContext) Alloc(size uint64) (gpu.Ptr, error) {
 	r, err := c.ask(request{Op: opAlloc, Size: size})
 	if err != nil {
@@ -256,13 +258,13 @@ func (c *remoteContext) Alloc(size uint64) (gpu.Ptr, error) {
 	return r.Ptr, nil
 }
 
-// Free gives memory back.
+// Free frees memory.
 func (c *remoteContext) Free(p gpu.Ptr) error {
 	_, err := c.ask(request{Op: opFree, Ptr: p})
 	return err
 }
 
-// Memory is what may be allocated.
+// Memory returns the free and the total memory.
 func (c *remoteContext) Memory() (free, total uint64, err error) {
 	r, err := c.ask(request{Op: opMemory})
 	if err != nil {
@@ -271,12 +273,12 @@ func (c *remoteContext) Memory() (free, total uint64, err error) {
 	return r.Free, r.Size, nil
 }
 
-// LoadModule compiles PTX. The server gives up when this program goes.
+// LoadModule compiles PTX. The server gives up if this program disconnects.
 func (c *remoteContext) LoadModule(_ context.Context, image []byte) (soft.ModuleInfo, error) {
 	if len(image) > maxImage {
 		return soft.ModuleInfo{}, fmt.Errorf("module of %d bytes: want at most %d: %w", len(image), maxImage, gpu.ErrInvalidModule)
 	}
-	f, err := put(image)
+	f, err := writeMemfd(image)
 	if err != nil {
 		return soft.ModuleInfo{}, err
 	}
@@ -290,13 +292,13 @@ func (c *remoteContext) LoadModule(_ context.Context, image []byte) (soft.Module
 	return *r.Module, nil
 }
 
-// UnloadModule frees a module.
+// UnloadModule unloads a module.
 func (c *remoteContext) UnloadModule(id uint32) error {
 	_, err := c.ask(request{Op: opUnload, ID: id})
 	return err
 }
 
-// Global finds a variable.
+// Global returns a variable of a module.
 func (c *remoteContext) Global(module uint32, name string) (gpu.Ptr, uint64, error) {
 	r, err := c.ask(request{Op: opGlobal, ID: module, Name: name})
 	if err != nil {
@@ -314,13 +316,13 @@ func (c *remoteContext) NewChannel() (soft.ChannelInfo, error) {
 	return soft.ChannelInfo{ID: r.ID, Ring: f}, nil
 }
 
-// CloseChannel drops a channel.
+// CloseChannel closes a channel.
 func (c *remoteContext) CloseChannel(id uint32) error {
 	_, err := c.ask(request{Op: opCloseChannel, ID: id})
 	return err
 }
 
-// Printf is what kernels have printed.
+// Printf returns the output of kernels.
 func (c *remoteContext) Printf(max int) ([]byte, error) {
 	r, err := c.ask(request{Op: opPrintf, Max: max})
 	if err != nil {
@@ -329,7 +331,7 @@ func (c *remoteContext) Printf(max int) ([]byte, error) {
 	return r.Text, nil
 }
 
-// Fault is what poisoned the context.
+// Fault returns the error that poisoned the context.
 func (c *remoteContext) Fault() error {
 	_, err := c.ask(request{Op: opFault})
 	return err
@@ -347,7 +349,7 @@ func (c *remoteContext) SetTimeslice(s time.Duration) error {
 	return err
 }
 
-// Close closes the context. One that went with the server is closed.
+// Close closes the context. It succeeds if the server is gone.
 func (c *remoteContext) Close() error {
 	_, err := c.ask(request{Op: opCloseContext})
 	if errors.Is(err, gpu.ErrLost) {

@@ -15,16 +15,15 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// A context's handle is a socket on which the server takes orders about that context
-// alone: whether its channels are on the GPU, and its time slice. It is to a soft GPU
-// what a descriptor of the driver's is to a real one, and like there, what was ordered
-// stays so when the socket is closed.
+// A context's handle is a socket on which the server takes orders for that context alone: to enable
+// or disable its channels, and to set its time slice. It corresponds to a descriptor of the driver
+// for a real GPU. As there, the effects of orders outlive the socket.
 
-// controlLimit is how long an order may take. Whoever has the socket may have got it
-// from somebody else, who may have handed over any socket.
+// controlLimit is the time limit of an order. The holder of the socket may have received it from a
+// process that could have passed any socket.
 const controlLimit = time.Second
 
-// newControl makes a context's handle, of which there is one.
+// newControl returns a context's handle, of which there is one.
 func (p *program) newControl(id uint32, c served) (*reply, []*os.File, error) {
 	if !p.s.e.Properties().Preempts {
 		return nil, nil, fmt.Errorf("control of a context on a GPU that takes nothing off in mid-kernel: %w", gpu.ErrUnsupported)
@@ -51,7 +50,7 @@ func (p *program) newControl(id uint32, c served) (*reply, []*os.File, error) {
 	return &reply{}, []*os.File{theirs}, nil
 }
 
-// pairOfSockets are the two ends of a connection of packets.
+// pairOfSockets returns the two ends of a connection of packets.
 func pairOfSockets() (ends [2]*os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -63,7 +62,7 @@ func pairOfSockets() (ends [2]*os.File, err error) {
 	return ends, nil
 }
 
-// packetConn makes a connection of a socket; f is closed.
+// packetConn makes a connection from a socket, and closes f.
 func packetConn(f *os.File) (*net.UnixConn, error) {
 	c, err := net.FileConn(f)
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -79,8 +78,9 @@ func packetConn(f *os.File) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// serveControl carries out orders about a context until nobody has the other end, which
-// may be long after the context's end. So an owner has twice as many as contexts at most.
+// serveControl carries out orders for a context until the other end is closed, which may be long
+// after the end of the context. Therefore an owner may have at most twice as many controls as
+// contexts.
 func (s *Server) serveControl(c *net.UnixConn, of served) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Server) serveControl(c *net.UnixConn, of served) error {
 				delete(s.controls, o)
 			}
 		}()
-		if err := obey(c, of); !errors.Is(err, io.EOF) {
+		if err := serveOrders(c, of); !errors.Is(err, io.EOF) {
 			s.o.Log.Warn("soft GPU: control of a context cut off", "error", err)
 		}
 		_ = c.Close()
@@ -110,8 +110,8 @@ func (s *Server) serveControl(c *net.UnixConn, of served) error {
 	return nil
 }
 
-// obey carries out orders until the connection ends.
-func obey(c *net.UnixConn, of soft.ContextDriver) error {
+// serveOrders carries out orders until the connection ends.
+func serveOrders(c *net.UnixConn, of soft.ContextDriver) error {
 	buf := make([]byte, maxPacket)
 	for {
 		b, files, err := receive(c, buf)
@@ -139,13 +139,13 @@ func obey(c *net.UnixConn, of soft.ContextDriver) error {
 	}
 }
 
-// Control is the context's handle. The caller closes it.
+// Control returns the context's handle. The caller closes it.
 func (c *remoteContext) Control() (*os.File, error) {
 	_, f, err := c.d.one(&request{Op: opControl, Context: c.id})
 	return f, err
 }
 
-// Control makes power over a context of its handles.
+// Control returns control of a context, given its handles.
 func (d *driver) Control(h gpu.Handles) (gpu.Control, error) {
 	if len(h.Files) != 1 {
 		return nil, errors.Join(fmt.Errorf("control of a context: %d files, want 1", len(h.Files)), unixmsg.CloseAll(h.Files))
@@ -157,13 +157,13 @@ func (d *driver) Control(h gpu.Handles) (gpu.Control, error) {
 	return &control{c: c, buf: make([]byte, maxPacket)}, nil
 }
 
-// control is power over one context.
+// control controls one context.
 type control struct {
 	c   *net.UnixConn
 	buf []byte
 }
 
-// order has the server do something to the context.
+// order makes the server carry out an order.
 func (c *control) order(req *request) error {
 	b, err := encode(req)
 	if err != nil {
@@ -189,7 +189,7 @@ func (c *control) order(req *request) error {
 // Suspend takes the context's channels off the GPU.
 func (c *control) Suspend() error { return c.order(&request{Op: opEnable}) }
 
-// Resume puts them back.
+// Resume puts the channels back.
 func (c *control) Resume() error { return c.order(&request{Op: opEnable, On: true}) }
 
 // SetTimeslice sets the context's time slice.
@@ -197,5 +197,5 @@ func (c *control) SetTimeslice(d time.Duration) error {
 	return c.order(&request{Op: opSlice, Slice: d})
 }
 
-// Close gives the power up. What was ordered stays so.
+// Close closes the socket. The effects of orders remain.
 func (c *control) Close() error { return c.c.Close() }

@@ -12,10 +12,10 @@ import (
 	"vgpud/gpu/soft/machine"
 )
 
-// sliced is a GPU that takes turns by time slices.
+// sliced is a GPU with time slices.
 var sliced = soft.Options{Machine: machine.Config{Mode: machine.Slices}, Priority: -1}
 
-// handlesOf are a context's.
+// handlesOf returns a context's handles.
 func handlesOf(t *testing.T, c gpu.Context) gpu.Handles {
 	t.Helper()
 	h, err := c.(gpu.Handled).Handles()
@@ -25,12 +25,12 @@ func handlesOf(t *testing.T, c gpu.Context) gpu.Handles {
 	return h
 }
 
-// controlled is how long a kernel may take in TestControl: the host may have nobody run for
-// part of that before it is taken off the GPU.
+// controlled is how long a kernel may take in TestControl. The host may be busy with other
+// processes for a part of that, before the kernel is taken off the GPU.
 const controlled = 2 * time.Second
 
-// TestControl: one process's context is taken off the GPU by another, in mid-kernel,
-// stays off when that goes, and is put back by a third.
+// One process suspends another's context during a kernel. The context stays suspended when the
+// first process exits, and a third process resumes it.
 func TestControl(t *testing.T) {
 	path, _ := serve(t, sliced)
 	d, watcher := dial(t, path), dial(t, path)
@@ -54,7 +54,7 @@ func TestControl(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Beyond the time that its kernel may take it is not ended: it has not run.
+	// Its kernel is not ended at the kernel time limit, since it has not run.
 	ctx, cancel := context.WithTimeout(t.Context(), controlled+controlled/4)
 	defer cancel()
 	if err := r.ch.Wait(ctx, f); !errors.Is(err, context.DeadlineExceeded) {
@@ -83,7 +83,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestControlIsRefused: where there is none, and of rubbish.
+// Control is refused for a context that does not exist, and for invalid orders.
 func TestControlIsRefused(t *testing.T) {
 	path, _ := serve(t, sliced)
 	d := dial(t, path)
@@ -109,7 +109,7 @@ func TestControlIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is no order about the context ends nothing.
+	// An invalid order does not end the connection.
 	for _, op := range []string{opCloseContext, opHello, "dance"} {
 		if err := c.(*control).order(&request{Op: op}); err == nil {
 			t.Errorf("%s was obeyed", op)
@@ -143,7 +143,7 @@ func TestControlIsRefused(t *testing.T) {
 	}
 }
 
-// TestControlOfADeafSocket: whoever handed it over is not waited for.
+// An order to a socket that never replies ends with the time limit.
 func TestControlOfADeafSocket(t *testing.T) {
 	path, _ := serve(t, sliced)
 	d := dial(t, path)

@@ -11,7 +11,7 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// A packet of anything is answered, or ends its connection, and nobody else's.
+// Any packet gets a reply or ends its connection, and no other connection.
 func FuzzServer(f *testing.F) {
 	e, err := soft.Start(soft.Options{MemoryBytes: 16 << 20, Contexts: 8})
 	if err != nil {
@@ -70,7 +70,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// pair is two ends of a connection.
+// pair returns two ends of a connection.
 func pair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

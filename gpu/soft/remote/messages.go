@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// protocol is the version of the messages. A server answers one version only: both ends are one release.
+	// protocol is the version of the messages. A server accepts only its own version: both ends are
+	// of one release.
 	protocol = 1
-	// maxPacket bounds a request and a reply. A longer reply goes through a file.
+	// maxPacket limits the size of a request and of a reply. A longer reply goes through a file.
 	maxPacket = 64 << 10
-	// maxFiles is how many descriptors come with a packet at most.
+	// maxFiles limits the descriptors of a packet.
 	maxFiles = 2
-	// maxImage bounds a module's source, and a reply in a file.
+	// maxImage limits the size of a module's source and of a reply in a file.
 	maxImage = 64 << 20
 )
 
@@ -43,7 +44,7 @@ const (
 	opControl      = "control"
 )
 
-// request is what a program asks. Each operation uses the fields it needs.
+// request is a request of a program. Each operation uses some of the fields.
 type request struct {
 	Op          string        `json:"op"`
 	Version     int           `json:"version,omitempty"`
@@ -73,11 +74,12 @@ type reply struct {
 	ID         uint32           `json:"id,omitempty"`
 	Module     *soft.ModuleInfo `json:"module,omitempty"`
 	Text       []byte           `json:"text,omitempty"`
-	// InFile says that the reply proper is in the file that came with this one.
+	// InFile means that the actual reply is in the file that came with this one.
 	InFile bool `json:"in_file,omitempty"`
 }
 
-// remoteError is an error that crosses the socket: its text, which of package gpu's errors it is, and the fault.
+// remoteError is an error that crosses the socket: its text, the corresponding error of package
+// gpu, and the fault.
 type remoteError struct {
 	Text  string     `json:"text"`
 	Kind  string     `json:"kind,omitempty"`
@@ -89,7 +91,7 @@ var kinds = []struct {
 	name string
 	err  error
 }{
-	{"full", gpu.ErrFull}, // before what it is too
+	{"full", gpu.ErrFull}, // before the errors that it wraps
 	{"out-of-memory", gpu.ErrOutOfMemory},
 	{"invalid-pointer", gpu.ErrInvalidPtr},
 	{"invalid-module", gpu.ErrInvalidModule},
@@ -101,7 +103,7 @@ var kinds = []struct {
 	{"lost", gpu.ErrLost},
 }
 
-// maxErrorText bounds an error's text: that of a module's errors quotes its source.
+// maxErrorText limits an error's text, since an error of a module quotes its source.
 const maxErrorText = 8 << 10
 
 func toRemote(err error) *remoteError {
@@ -122,10 +124,10 @@ func toRemote(err error) *remoteError {
 	return r
 }
 
-// Error is the text that the other side gave.
+// Error returns the text from the other end.
 func (r *remoteError) Error() string { return r.Text }
 
-// Unwrap is the error of package gpu that it is, if any.
+// Unwrap returns the corresponding error of package gpu, if any.
 func (r *remoteError) Unwrap() error {
 	if r.Fault != nil {
 		return r.Fault
@@ -138,7 +140,7 @@ func (r *remoteError) Unwrap() error {
 	return nil
 }
 
-// result is err as a program wants to see it: a fault as such.
+// result converts err for a program: a fault becomes a fault.
 func (r *remoteError) result() error {
 	switch {
 	case r == nil:

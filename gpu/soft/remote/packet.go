@@ -12,7 +12,7 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// send sends a packet with files, which stay the caller's.
+// send sends a packet with files, which remain the caller's.
 func send(c *net.UnixConn, b []byte, files ...*os.File) error {
 	if len(b) > maxPacket {
 		return fmt.Errorf("send %d bytes: want at most %d", len(b), maxPacket)
@@ -23,8 +23,8 @@ func send(c *net.UnixConn, b []byte, files ...*os.File) error {
 	return nil
 }
 
-// receive receives a packet into buf, which must have room for maxPacket, and its files, which are the caller's. The
-// end of the connection is io.EOF.
+// receive receives a packet into buf, which must have room for maxPacket, and its files, which the
+// caller owns. It returns io.EOF at the end of the connection.
 func receive(c *net.UnixConn, buf []byte) ([]byte, []*os.File, error) {
 	var control [256]byte
 	m, err := unixmsg.Read(c, buf, control[:])
@@ -43,8 +43,8 @@ func receive(c *net.UnixConn, buf []byte) ([]byte, []*os.File, error) {
 	return buf[:m.Bytes], m.Files, nil
 }
 
-// put writes b into a file in memory. The caller closes it.
-func put(b []byte) (*os.File, error) {
+// writeMemfd writes b to a file in memory. The caller closes it.
+func writeMemfd(b []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("vgpud-soft-message", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create a message's file: %w", err)
@@ -56,9 +56,9 @@ func put(b []byte) (*os.File, error) {
 	return f, nil
 }
 
-// take reads a file that somebody else wrote: at most maxImage bytes of it. It is read and not mapped, so that it can't
-// change or vanish while it is parsed.
-func take(f *os.File) ([]byte, error) {
+// readFile reads at most maxImage bytes of a file that another process wrote. It does not map the
+// file, so that the bytes can't change or disappear while they are parsed.
+func readFile(f *os.File) ([]byte, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at a message's file: %w", err)

@@ -13,20 +13,20 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// program is one connected program: its contexts, and the bell that it rings.
+// program is one connected program, with its contexts and its doorbell.
 type program struct {
 	s        *Server
 	c        *net.UnixConn
 	uid      uint32 // the program's user
-	bell     *soft.Bell
-	life     *os.File // of a pipe; its end tells the program of ours
+	doorbell *soft.Doorbell
+	life     *os.File // of a pipe; its end tells the program that the server is gone
 	contexts map[uint32]served
 	last     uint32
-	// controlled are the contexts whose handles were handed out.
+	// controlled are the contexts whose handles were passed on.
 	controlled map[uint32]bool
 }
 
-// run answers requests in order. It returns when the connection ends, or can't go on.
+// run answers requests in order, until the connection ends or fails.
 func (p *program) run() error {
 	buf := make([]byte, maxPacket)
 	for {
@@ -49,12 +49,12 @@ func (p *program) run() error {
 	}
 }
 
-// reply sends a reply and closes the files that go with it. One that is too long goes into a file.
+// reply sends a reply and closes its files. A reply that is too long goes into a file.
 func (p *program) reply(r *reply, files []*os.File) error {
 	b, err := encode(r)
 	if err == nil && len(b) > maxPacket {
 		var f *os.File
-		if f, err = put(b); err == nil {
+		if f, err = writeMemfd(b); err == nil {
 			files = append(files, f)
 			b, err = encode(&reply{InFile: true})
 		}
@@ -65,15 +65,15 @@ func (p *program) reply(r *reply, files []*os.File) error {
 	return errors.Join(err, unixmsg.CloseAll(files))
 }
 
-// end closes what the program had.
+// end closes the program's contexts and files.
 func (p *program) end() error {
 	var errs []error
 	for _, c := range p.contexts {
 		errs = append(errs, c.Close())
-		p.s.leave(c.tenant)
+		p.s.uncount(c.tenant)
 	}
-	if p.bell != nil {
-		errs = append(errs, p.bell.Close())
+	if p.doorbell != nil {
+		errs = append(errs, p.doorbell.Close())
 	}
 	if p.life != nil {
 		errs = append(errs, p.life.Close())
@@ -81,9 +81,9 @@ func (p *program) end() error {
 	return errors.Join(errs...)
 }
 
-// answer carries out a request. The files it returns are the reply's.
+// answer carries out a request. The reply takes over the returned files.
 func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, error) {
-	if p.bell == nil && req.Op != opHello {
+	if p.doorbell == nil && req.Op != opHello {
 		return nil, nil, fmt.Errorf("%s before hello", req.Op)
 	}
 	switch req.Op {
@@ -114,12 +114,12 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 	r, err := simple(c, req)
 	if req.Op == opCloseContext {
 		delete(p.contexts, req.Context)
-		p.s.leave(c.tenant)
+		p.s.uncount(c.tenant)
 	}
 	return r, nil, err
 }
 
-// simple carries out what needs no file.
+// simple carries out the requests that need no file.
 func simple(c soft.ContextDriver, req *request) (r *reply, err error) {
 	r = &reply{}
 	switch req.Op {
@@ -151,19 +151,19 @@ func simple(c soft.ContextDriver, req *request) (r *reply, err error) {
 	return r, err
 }
 
-// hello begins a conversation: version, properties, and the program's bell.
+// hello begins the connection: version, properties, and the program's doorbell.
 func (p *program) hello(req *request) (*reply, []*os.File, error) {
 	if req.Version != protocol {
 		return nil, nil, fmt.Errorf("program speaks version %d of the soft GPU's protocol, this is %d: run one release of vgpud", req.Version, protocol)
 	}
-	if p.bell != nil {
+	if p.doorbell != nil {
 		return nil, nil, errors.New("hello twice")
 	}
-	b, err := p.s.e.NewBell()
+	b, err := p.s.e.NewDoorbell()
 	if err != nil {
 		return nil, nil, err
 	}
-	p.bell = b
+	p.doorbell = b
 	f, err := dup(b.File())
 	if err != nil {
 		return nil, nil, err
@@ -178,7 +178,7 @@ func (p *program) hello(req *request) (*reply, []*os.File, error) {
 }
 
 func (p *program) newContext(req *request) (*reply, []*os.File, error) {
-	t, err := p.s.enter(p.uid, req.Label)
+	t, err := p.s.count(p.uid, req.Label)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -186,7 +186,7 @@ func (p *program) newContext(req *request) (*reply, []*os.File, error) {
 		Label: req.Label, MemoryLimit: req.MemoryLimit, KernelTimeLimit: max(req.TimeLimit, 0),
 	})
 	if err != nil {
-		p.s.leave(t)
+		p.s.uncount(t)
 		return nil, nil, err
 	}
 	p.last++
@@ -194,19 +194,19 @@ func (p *program) newContext(req *request) (*reply, []*os.File, error) {
 	return &reply{Context: p.last, Group: info.Group, Ptr: info.Base, Size: info.Size}, []*os.File{info.Memory}, nil
 }
 
-// load compiles a module whose source is in the file that came along.
+// load compiles a module whose source is in the file of the request.
 func (p *program) load(c served, files []*os.File) (*reply, []*os.File, error) {
 	if len(files) != 1 {
 		return nil, nil, fmt.Errorf("load a module: %d files came along, want 1", len(files))
 	}
-	ctx, stop := attend(p.c)
+	ctx, stop := peerContext(p.c)
 	defer stop()
-	done, err := p.s.turn(ctx, c.tenant)
+	done, err := p.s.compileSlot(ctx, c.tenant)
 	if err != nil {
 		return nil, nil, fmt.Errorf("load a module: %w", err)
 	}
 	defer done()
-	image, err := take(files[0])
+	image, err := readFile(files[0])
 	if err != nil {
 		return nil, nil, fmt.Errorf("load a module: %w: %w", err, gpu.ErrInvalidModule)
 	}
@@ -214,7 +214,7 @@ func (p *program) load(c served, files []*os.File) (*reply, []*os.File, error) {
 	return &reply{Module: &info}, nil, err
 }
 
-// dup is another descriptor of f, since closing a reply's files must not close what stays.
+// dup duplicates f, since a reply closes its files.
 func dup(f *os.File) (*os.File, error) {
 	fd, err := dupCloexec(f)
 	if err != nil {

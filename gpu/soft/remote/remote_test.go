@@ -115,7 +115,7 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 	newRig(t, d, gpu.ContextOptions{}).double(100, 3)
 }
 
-// A program that dies in mid-kernel takes nothing along but its own.
+// A program that dies during a kernel affects no other program.
 func TestDyingProgram(t *testing.T) {
 	path, _ := serve(t, soft.Options{Contexts: 2})
 	alive := newRig(t, dial(t, path), gpu.ContextOptions{})
@@ -134,7 +134,7 @@ func TestDyingProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := r.launch("forever", 1, 32, nil)
-		// What the kernel does of a process that is killed.
+		// This is what the kernel does for a killed process.
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestDyingProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(u.Groups) == 1 && free >= 60<<20 {
-			break // what the others had is free
+			break // break // all that the others left
 		}
 		runtime.Gosched()
 	}
@@ -250,7 +250,7 @@ func TestNothingLeaks(t *testing.T) {
 		}
 		r := newRig(t, d, gpu.ContextOptions{})
 		r.double(100, 1)
-		r.double(100_000, 1) // whose copies need the copier
+		r.double(100_000, 1) // large enough to need the copier
 		if _, err := d.Source(); err != nil {
 			t.Fatal(err)
 		}
@@ -263,14 +263,14 @@ func TestNothingLeaks(t *testing.T) {
 		}
 		stop()
 	}
-	once() // what Go opens once for itself
+	once() // opens what Go keeps open
 	files, maps, routines := count(t)
 	for range 5 {
 		once()
 	}
 	f, m, g := count(t)
 	for i := 0; g > routines && i < 1000; i++ {
-		runtime.Gosched() // the last of them are on their way out
+		runtime.Gosched() // the last of them are about to exit
 		f, m, g = count(t)
 	}
 	if f > files || g > routines || m > maps+10 {

@@ -51,7 +51,7 @@ again:
 }
 `
 
-// serve runs a server for the test and returns its socket's path and a function that ends it.
+// serve runs a server for the test. It returns the path of its socket and a function that stops it.
 func serve(t testing.TB, o soft.Options) (path string, stop func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "gpu.sock")
@@ -144,7 +144,7 @@ func doubleParams(p gpu.Ptr, n uint32) []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, uint64(p)), n)
 }
 
-// double has the GPU double n numbers times over, and checks them.
+// double makes the GPU double n numbers several times, and checks them.
 func (r *rig) double(n uint32, times int) {
 	r.t.Helper()
 	p, err := r.ctx.Alloc(uint64(n) * 4)

@@ -22,22 +22,23 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// ServerOptions say what `vgpud softgpu` runs.
+// ServerOptions configure `vgpud softgpu`.
 type ServerOptions struct {
-	// Socket is the path of the unix socket. It is made with mode 0600, and removed at the end.
+	// Socket is the path of the unix socket. It is created with mode 0600, and removed at the end.
 	Socket string
-	// Group, if it is not 0, may connect, too.
+	// Group, if not 0, may connect, too.
 	Group int
-	// GPU is the soft GPU.
+	// GPU configures the soft GPU.
 	GPU soft.Options
-	// Connections caps the programs connected at a time, 256, of which the server's own user and root may have three
-	// quarters. PerUser caps those of each other user, and its contexts, 64: twice what a virtual GPU can have, since
-	// one that ends may still be there. All other users together leave a sixteenth to those two, or nobody could look
-	// after the GPU. ContextsPerLabel caps the contexts of one label of theirs, 64.
+	// Connections limits the connected programs, 256. The server's own user and root may have three
+	// quarters of them. PerUser limits those of each other user, and the user's contexts, 64: twice
+	// the number of a virtual GPU, since one that ends may still exist. All other users together
+	// leave a sixteenth to the server's user and root, which must be able to administer the GPU.
+	// ContextsPerLabel limits the contexts of one of their labels, 64.
 	Connections, PerUser, ContextsPerLabel int
-	// Log is where connections, refusals and faults go; nil: nowhere.
+	// Log receives connections, refusals and faults. nil means no log.
 	Log *slog.Logger
-	// Ready is called once programs can connect.
+	// Ready is called when programs can connect.
 	Ready func()
 }
 
@@ -46,14 +47,15 @@ func Run(ctx context.Context, o ServerOptions) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	// The pacing thread keeps one of Go's processors for itself while it works; the socket's side needs others.
+	// The pacing thread occupies one of Go's processors while it works; the socket's goroutines
+	// need others.
 	if runtime.GOMAXPROCS(0) < 4 {
 		runtime.GOMAXPROCS(4)
 	}
-	// A collection stops the pacing thread, for as long as threads without its priority take to agree. The heap is
-	// small; let it grow to several times its size before there is one.
+	// A collection stops the pacing thread for as long as threads without its priority need to
+	// agree. The heap is small, so let it grow to several times its size before a collection.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // the environment sets none
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // the environment sets no limit
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(heapLimit))
 	}
 	if o.GPU.Log == nil {
@@ -88,11 +90,11 @@ func Run(ctx context.Context, o ServerOptions) error {
 	return errors.Join(err, e.Close())
 }
 
-// heapLimit is the size from which the heap is collected however little it has grown: more than compiled modules may
-// take together with what loading the most greedy ones takes for the time being.
+// heapLimit is the heap size up to which there are few collections. It is more than compiled
+// modules may use together with the memory for compiling the largest ones.
 const heapLimit = 3 << 30
 
-// listen makes the socket. A stale one that nobody answers on is replaced.
+// listen creates the socket, and replaces one without a server.
 func listen(path string) (*net.UnixListener, error) {
 	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
@@ -103,8 +105,8 @@ func listen(path string) (*net.UnixListener, error) {
 			return nil, fmt.Errorf("listen on %s: replace what was left there: %w", path, err)
 		}
 	}
-	// Linux gives the socket's file the mode that the socket itself has when it is bound, so there is no moment at
-	// which others could connect.
+	// Linux gives the socket's file the mode that the socket has when it is bound, so there is no
+	// moment at which others could connect.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var e error
 		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
@@ -117,25 +119,25 @@ func listen(path string) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// Server serves an engine.
+// Server serves an engine. mu guards the fields below it.
 type Server struct {
 	e     *soft.Engine
 	o     ServerOptions
-	loads chan struct{} // held while a module is compiled
+	loads chan struct{} // limits the modules that are compiled at a time
 
 	mu      sync.Mutex
 	conns   map[*net.UnixConn]struct{}
 	users   map[uint32]int // connected programs by user
 	tenants map[owner]*tenant
-	// controls counts contexts' controls that somebody has, by whose the contexts are or were.
+	// controls counts the open controls of contexts, by the owners of the contexts.
 	controls map[owner]int
 	over     bool
 	all      sync.WaitGroup
 
-	peer func(*net.UnixConn) (*unix.Ucred, error) // who is at the other end
+	peer func(*net.UnixConn) (*unix.Ucred, error) // the credentials of the other end
 }
 
-// NewServer makes a server. The engine stays the caller's.
+// NewServer returns a server for an engine, which remains the caller's.
 func NewServer(e *soft.Engine, o ServerOptions) *Server {
 	if o.Connections <= 0 {
 		o.Connections = 256
@@ -155,7 +157,7 @@ func NewServer(e *soft.Engine, o ServerOptions) *Server {
 	}
 }
 
-// Serve accepts programs until ctx ends, and then cuts off those that are connected. It closes l.
+// Serve accepts programs until ctx ends, and then disconnects them. It closes l.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -166,7 +168,8 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				break
 			}
-			// Descriptors or memory are short, which is no reason to take the GPU from all that have it.
+			// Descriptors or memory are short. This must not end the GPU for the connected
+			// programs.
 			s.o.Log.Error("soft GPU: accept", "error", err)
 			if clock.Sleep(ctx, clock.Real{}, acceptAgain) != nil {
 				break
@@ -197,13 +200,14 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	return errors.Join(fmt.Errorf("soft GPU: accept: %w", err), l.Close())
 }
 
-// acceptAgain is how long to wait where a program could not be accepted.
+// acceptAgain is the pause after a failed accept.
 const acceptAgain = 100 * time.Millisecond
 
-// trusted is whether a user's programs are the host's, or where guests have no users of their own, all that there are.
+// trusted reports whether a user is the server's own or root. Where guests have no users of their
+// own, all programs are.
 func (s *Server) trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
-// add takes up a program, unless there is no room for it. The error wraps [gpu.ErrFull] then.
+// add adds a program, if there is room for it. Otherwise its error wraps [gpu.ErrFull].
 func (s *Server) add(c *net.UnixConn) (*unix.Ucred, error) {
 	cred, err := s.peer(c)
 	if err != nil {
@@ -242,16 +246,16 @@ func (s *Server) remove(c *net.UnixConn, uid uint32) {
 	}
 }
 
-// refuse tells a program why it is not served, before it has said anything, and closes the connection. A new socket has
-// room for that much.
+// refuse sends a program the reason why it is not served, before its first request, and closes the
+// connection. A new socket has room for that.
 func refuse(c *net.UnixConn, why error) {
 	if b, err := encode(&reply{Error: toRemote(why)}); err == nil {
-		_ = send(c, b) // it may be gone
+		_ = send(c, b) // it may have disconnected
 	}
 	_ = c.Close()
 }
 
-// serve answers one program until it goes.
+// serve serves one program until it disconnects.
 func (s *Server) serve(c *net.UnixConn, cred *unix.Ucred) {
 	log := s.o.Log.With("pid", cred.Pid, "uid", cred.Uid)
 	log.Debug("soft GPU: connected")
@@ -267,7 +271,7 @@ func (s *Server) serve(c *net.UnixConn, cred *unix.Ucred) {
 	log.Debug("soft GPU: disconnected")
 }
 
-// peer is who is at the other end.
+// peer returns the credentials of the other end.
 func peer(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

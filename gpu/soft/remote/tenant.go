@@ -14,15 +14,16 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// owner is whom contexts belong to, so that no guest has all there is, however many programs it runs. A guest's
-// programs are a user of their own, and the kernel says which: what they call themselves is nothing to go by. Where
-// guests have no users of their own, they are the server's or root's, and known by their contexts' labels.
+// owner identifies whose contexts count together, so that no guest can use up a resource with many
+// programs. A guest's programs run as a user of their own, which the kernel reports; labels are
+// chosen by the programs and prove nothing. Where guests have no users of their own, their programs
+// run as the server's user or root, and are distinguished by their contexts' labels.
 type owner struct {
 	uid   uint32
-	label string // of a trusted user's
+	label string // only for a trusted user
 }
 
-// String names the owner to the engine. No label has a blank.
+// String returns the owner's name for the engine. Labels contain no blank.
 func (o owner) String() string {
 	if o.label != "" || o.uid == 0 {
 		return o.label
@@ -30,23 +31,23 @@ func (o owner) String() string {
 	return fmt.Sprintf("user %d", o.uid)
 }
 
-// tenant is what contexts of one owner share.
+// tenant is the state that the contexts of one owner share.
 type tenant struct {
 	owner    owner
-	limit    int // of contexts; 0: none
+	limit    int // of contexts; 0 means none
 	contexts int
 	load     chan struct{} // held while a module of its contexts is compiled
 }
 
-// served is a program's context and whose it is.
+// served is a program's context and its owner.
 type served struct {
 	soft.ContextDriver
 	tenant *tenant
 }
 
-// enter counts a user's context towards its owner's. A trusted user's without a label are nobody's, and limited by
-// what there is alone.
-func (s *Server) enter(uid uint32, label string) (*tenant, error) {
+// count counts a new context for its owner. Contexts of a trusted user without a label have no
+// owner, and are limited only by the total.
+func (s *Server) count(uid uint32, label string) (*tenant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, limit := owner{uid: uid}, s.o.PerUser
@@ -67,8 +68,8 @@ func (s *Server) enter(uid uint32, label string) (*tenant, error) {
 	return t, nil
 }
 
-// leave undoes enter.
-func (s *Server) leave(t *tenant) {
+// uncount undoes count.
+func (s *Server) uncount(t *tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.contexts--; t.contexts == 0 {
@@ -76,8 +77,9 @@ func (s *Server) leave(t *tenant) {
 	}
 }
 
-// turn waits until a module may be compiled: one of each owner at a time, and a few in all. The caller calls done.
-func (s *Server) turn(ctx context.Context, t *tenant) (done func(), err error) {
+// compileSlot waits until a module may be compiled: one of each owner at a time, and a few in
+// total. The caller calls done afterwards.
+func (s *Server) compileSlot(ctx context.Context, t *tenant) (done func(), err error) {
 	var held []chan struct{}
 	done = func() {
 		for _, c := range held {
@@ -100,8 +102,9 @@ func (s *Server) turn(ctx context.Context, t *tenant) (done func(), err error) {
 	return done, nil
 }
 
-// attend returns a context that ends when the peer goes. Nothing may be received before stop is called.
-func attend(c *net.UnixConn) (ctx context.Context, stop func()) {
+// peerContext returns a context that ends when the peer disconnects. Nothing may be received before
+// stop is called.
+func peerContext(c *net.UnixConn) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -117,8 +120,8 @@ func attend(c *net.UnixConn) (ctx context.Context, stop func()) {
 	}
 }
 
-// hungUp waits until the peer is gone, or for the deadline for reading, and says which. A request that comes early is
-// left alone.
+// hungUp waits until the peer disconnects, or for the read deadline, and reports which. It leaves
+// an early request in the socket.
 func hungUp(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// serving is a server that the test can look into.
+// serving starts a server that the test can examine.
 func serving(t *testing.T, o ServerOptions) (*Server, string) {
 	t.Helper()
 	return servingWith(t, o, peer)
 }
 
-// servingWith is serving where the test says who is at the other end.
+// servingWith is serving with credentials from the test.
 func servingWith(t *testing.T, o ServerOptions, peer func(*net.UnixConn) (*unix.Ucred, error)) (*Server, string) {
 	t.Helper()
 	return servingOn(t, soft.Options{MemoryBytes: 16 << 20}, o, peer)
 }
 
-// servingOn is servingWith on a soft GPU of the test's.
+// servingOn is servingWith on a soft GPU with the test's options.
 func servingOn(t *testing.T, g soft.Options, o ServerOptions, peer func(*net.UnixConn) (*unix.Ucred, error)) (*Server, string) {
 	t.Helper()
 	e, err := soft.Start(g)
@@ -80,7 +80,7 @@ func TestContextsPerLabel(t *testing.T) {
 			t.Errorf("a third of two contexts: %v", err)
 		}
 	}
-	for range 3 { // nobody's
+	for range 3 { // without an owner
 		if _, err := d.NewContext(t.Context(), gpu.ContextOptions{MemoryLimit: 1 << 16}); err != nil {
 			t.Error(err)
 		}
@@ -105,15 +105,15 @@ func TestContextsPerLabel(t *testing.T) {
 	}
 }
 
-// A program that dies while its load waits for its turn leaves nothing behind, and one guest's loads wait for each
-// other, not for another guest's.
+// A program that dies while its load waits leaves nothing behind. Loads of one guest wait for each
+// other, not for those of another guest.
 func TestDeadLoadsDoNotWait(t *testing.T) {
 	s, path := serving(t, ServerOptions{})
-	busy, err := s.enter(0, "busy")
+	busy, err := s.count(0, "busy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.turn(t.Context(), busy) // a load of the guest's that takes its time
+	done, err := s.compileSlot(t.Context(), busy) // a long load of the guest
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +148,10 @@ func TestDeadLoadsDoNotWait(t *testing.T) {
 	newRig(t, dial(t, path), gpu.ContextOptions{Label: "other"}).double(100, 2)
 	done()
 	newRig(t, dial(t, path), gpu.ContextOptions{Label: "busy"}).double(100, 2)
-	s.leave(busy)
+	s.uncount(busy)
 }
 
-// endless is a context whose modules take for ever to compile.
+// endless is a context whose modules compile forever.
 type endless struct {
 	soft.ContextDriver
 	begun chan struct{}
@@ -165,23 +165,23 @@ func (e endless) LoadModule(ctx context.Context, _ []byte) (soft.ModuleInfo, err
 
 func (e endless) Close() error { return nil }
 
-// A program that dies while its module is compiled takes the compiler with it.
+// A program that dies while its module is compiled ends the compiler.
 func TestDyingProgramEndsItsLoad(t *testing.T) {
 	s, _ := serving(t, ServerOptions{})
 	here, there := pair(t)
-	who, err := s.enter(0, "guest")
+	who, err := s.count(0, "guest")
 	if err != nil {
 		t.Fatal(err)
 	}
-	bell, err := s.e.NewBell()
+	doorbell, err := s.e.NewDoorbell()
 	if err != nil {
 		t.Fatal(err)
 	}
 	begun := make(chan struct{})
-	p := &program{s: s, c: there, bell: bell, contexts: map[uint32]served{1: {endless{begun: begun}, who}}}
+	p := &program{s: s, c: there, doorbell: doorbell, contexts: map[uint32]served{1: {endless{begun: begun}, who}}}
 	ended := make(chan error, 1)
 	go func() { ended <- errors.Join(p.run(), p.end(), there.Close()) }()
-	image, err := put([]byte(source))
+	image, err := writeMemfd([]byte(source))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,13 +196,13 @@ func TestDyingProgramEndsItsLoad(t *testing.T) {
 	if err := here.Close(); err != nil {
 		t.Fatal(err)
 	}
-	<-ended // with the error that there is nobody to answer to
+	<-ended // with the error that the peer is gone
 	if n := len(s.loads) + len(who.load); n != 0 {
 		t.Errorf("%d turns to load are still taken", n)
 	}
 }
 
-// A guest is told that its GPU is lost, and nothing of sockets.
+// A guest is told that its GPU is lost, and nothing about sockets.
 func TestCutConnection(t *testing.T) {
 	_, path := serving(t, ServerOptions{})
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -220,7 +220,7 @@ func TestCutConnection(t *testing.T) {
 	if err := errors.Join(c.CloseWrite(), info.Memory.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // found out, and known
+	for range 2 { // when noticed, and afterwards
 		if _, err := ctx.LoadModule(t.Context(), []byte(source)); !errors.Is(err, gpu.ErrLost) || err.Error() != "load: GPU lost" {
 			t.Errorf("a load over a connection that was cut: %v", err)
 		}
@@ -230,11 +230,12 @@ func TestCutConnection(t *testing.T) {
 	}
 }
 
-// The watch ends with the peer, not with a request that comes early, and it takes nothing.
+// The watch ends when the peer disconnects, but not with an early request, which stays in the
+// socket.
 func TestAttend(t *testing.T) {
 	a, b := pair(t)
 	defer b.Close()
-	ctx, stop := attend(b)
+	ctx, stop := peerContext(b)
 	if err := send(a, []byte("early")); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +247,7 @@ func TestAttend(t *testing.T) {
 	if got, _, err := receive(b, buf); err != nil || string(got) != "early" {
 		t.Errorf("received %q, %v", got, err)
 	}
-	ctx, stop = attend(b)
+	ctx, stop = peerContext(b)
 	defer stop()
 	if err := send(a, []byte("early")); err != nil {
 		t.Fatal(err)

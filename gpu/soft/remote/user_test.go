@@ -18,12 +18,12 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// full reports whether a refusal is that there is no room, and not that there is no GPU.
+// full reports whether a refusal means that there is no room, and not that there is no GPU.
 func full(err error) bool {
 	return errors.Is(err, gpu.ErrFull) && !errors.Is(err, gpu.ErrLost) && strings.Contains(err.Error(), "full")
 }
 
-// users are who the kernel says is at the other end of a test's connections.
+// users are the credentials that the kernel reports for a test's connections.
 type users struct {
 	t    *testing.T
 	path string
@@ -37,7 +37,7 @@ func asUsers(t *testing.T, o ServerOptions) (*users, *Server) {
 	return u, s
 }
 
-// dial connects as a user, once the server knows it as that.
+// dial connects as a user, and returns when the server has recognized the user.
 func (u *users) dial(uid uint32) (*soft.Device, error) {
 	u.uid.Store(uid)
 	d, err := Dial(u.t.Context(), u.path)
@@ -51,7 +51,7 @@ func (u *users) dial(uid uint32) (*soft.Device, error) {
 	return d, err
 }
 
-// No user takes all connections, and all guests' users together leave room for who looks after the GPU.
+// No user takes all connections, and all guests' users together leave room for the administrator.
 func TestConnectionsPerUser(t *testing.T) {
 	u, s := asUsers(t, ServerOptions{Connections: 16, PerUser: 4})
 	var first *soft.Device
@@ -93,7 +93,7 @@ func TestConnectionsPerUser(t *testing.T) {
 	}
 }
 
-// The host's own users leave some, too.
+// The host's own users leave room, too.
 func TestConnectionsOfTheHost(t *testing.T) {
 	u, _ := asUsers(t, ServerOptions{Connections: 16})
 	for range 12 {
@@ -109,7 +109,7 @@ func TestConnectionsOfTheHost(t *testing.T) {
 	}
 }
 
-// A guest's contexts are counted by its user, whatever it calls them.
+// A guest's contexts are counted by its user, whatever their labels.
 func TestContextsPerUser(t *testing.T) {
 	u, s := asUsers(t, ServerOptions{PerUser: 3})
 	contexts := func(uid uint32, label func(i int) string, want int) {
@@ -129,7 +129,7 @@ func TestContextsPerUser(t *testing.T) {
 	}
 	contexts(5001, func(i int) string { return fmt.Sprint("guest", i) }, 3)
 	contexts(5002, func(int) string { return "" }, 3)
-	contexts(5003, func(int) string { return "guest0" }, 3) // which is another's name
+	contexts(5003, func(int) string { return "guest0" }, 3) // another guest's label
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.tenants); n != 3 {
@@ -137,7 +137,7 @@ func TestContextsPerUser(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreHeard: a program that is refused before it has asked anything hears why.
+// A program that is refused before its first request gets the reason.
 func TestRefusalsAreHeard(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestRefusalsAreHeard(t *testing.T) {
 	}
 }
 
-// Users are told apart by what the kernel says.
+// The kernel's credentials distinguish users.
 func TestRealUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be other users")
@@ -180,7 +180,7 @@ func TestRealUsers(t *testing.T) {
 	dialAs := func(uid int) error {
 		done := make(chan error)
 		go func() {
-			runtime.LockOSThread() // and never unlocks, so that the thread ends
+			runtime.LockOSThread() // never unlocked, so that the thread ends
 			if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); e != 0 {
 				done <- e
 				return
@@ -211,7 +211,7 @@ func TestRealUsers(t *testing.T) {
 	}
 }
 
-// What controls a context may outlive it in anybody's hands, so that a user could have any number of them.
+// The control of a context may outlive the context in any process, so it is limited, too.
 func TestControlsPerUser(t *testing.T) {
 	u := &users{t: t}
 	s, path := servingOn(t, sliced, ServerOptions{PerUser: 2}, func(*net.UnixConn) (*unix.Ucred, error) { return &unix.Ucred{Pid: 1, Uid: u.uid.Load()}, nil })

@@ -10,7 +10,7 @@ import (
 	"vgpud/internal/futex"
 )
 
-// Consumer is the GPU's side, used by one goroutine.
+// Consumer is the GPU's side. One goroutine uses it.
 type Consumer struct {
 	mem       []byte
 	l         *layout
@@ -19,7 +19,7 @@ type Consumer struct {
 	kick      bool // wantKick as last written
 }
 
-// NewConsumer maps f, which stays the caller's. Close gives the mapping back.
+// NewConsumer maps f, which remains the caller's. Close unmaps it.
 func NewConsumer(f *os.File) (*Consumer, error) {
 	mem, l, err := mapFile(f)
 	if err != nil {
@@ -28,8 +28,8 @@ func NewConsumer(f *os.File) (*Consumer, error) {
 	return &Consumer{mem: mem, l: l}, nil
 }
 
-// Waiting is how many launches are put and not fetched. A producer that says otherwise than it can, more than the ring
-// holds or less than before, has lost its way: that is an error.
+// Waiting returns how many launches are put and not fetched. It returns an error if the producer's
+// count is impossible: more than the ring holds, or less than before.
 func (c *Consumer) Waiting() (int, error) {
 	put := c.l.put.Load()
 	if put-c.completed > Entries || put < c.fetched {
@@ -38,7 +38,8 @@ func (c *Consumer) Waiting() (int, error) {
 	return int(put - c.fetched), nil
 }
 
-// Fetch copies the next launch out, its parameters into e.Params' memory. Waiting must have said that there is one.
+// Fetch copies out the next launch, with its parameters in e.Params' memory. Waiting must have
+// reported one.
 func (c *Consumer) Fetch(e *Entry) (seq uint64) {
 	slot := &c.l.entries[c.fetched%Entries]
 	e.Kernel = slot.kernel
@@ -50,11 +51,11 @@ func (c *Consumer) Fetch(e *Entry) (seq uint64) {
 	return c.fetched
 }
 
-// Complete says how the oldest launch that was fetched ended, and wakes who waits for it.
+// Complete reports the end of the oldest fetched launch, and wakes waiters.
 func (c *Consumer) Complete(o Outcome) {
 	c.completed++
 	r := &c.l.outcomes[c.completed%Entries]
-	r.seq.Store(0) // a reader of the launch that was here finds nothing
+	r.seq.Store(0) // a reader of the previous launch in this slot finds nothing
 	r.start.Store(o.Start)
 	r.end.Store(o.End)
 	r.code.Store(uint32(o.Code))
@@ -65,8 +66,8 @@ func (c *Consumer) Complete(o Outcome) {
 	}
 }
 
-// WantKick says whether the producer is to kick after it puts something. Having said so, look again at Waiting before
-// you sleep.
+// WantKick tells the producer whether to kick after it puts a launch. After setting it, check
+// Waiting again before sleeping.
 func (c *Consumer) WantKick(want bool) {
 	if c.kick == want {
 		return
@@ -79,13 +80,13 @@ func (c *Consumer) WantKick(want bool) {
 	c.l.wantKick.Store(w)
 }
 
-// Kill says that nothing more will complete, and wakes who waits.
+// Kill reports that nothing more will complete, and wakes waiters.
 func (c *Consumer) Kill() {
 	c.l.dead.Store(1)
 	futex.Wake(futexWord(c.l))
 }
 
-// Close unmaps the ring. No method may be called again.
+// Close unmaps the ring. No method may be called afterwards.
 func (c *Consumer) Close() error {
 	if err := unix.Munmap(c.mem); err != nil {
 		return fmt.Errorf("unmap a channel's ring: %w", err)

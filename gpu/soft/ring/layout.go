@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	// Entries is how many launches a channel holds at a time, and how many outcomes are remembered.
+	// Entries is the number of launches that a channel holds, and of outcomes that are remembered.
 	Entries = gpu.OutcomesKept
-	// ParamBytes is the size of the largest parameter buffer: what PTX allows a kernel on all targets.
+	// ParamBytes is the maximum size of a launch's parameters: what PTX allows a kernel on all
+	// targets.
 	ParamBytes = 4352
 	// Bytes is the size of a channel's file.
 	Bytes = headBytes + Entries*(outcomeBytes+entryBytes)
@@ -23,7 +24,7 @@ const (
 	entryBytes   = lineBytes + ParamBytes
 )
 
-// layout is the file. What different sides write lies on lines of its own.
+// layout is the layout of the file. Fields that different sides write are on different cache lines.
 type layout struct {
 	magic, version uint32
 	_              [lineBytes - 8]byte
@@ -31,7 +32,7 @@ type layout struct {
 	// Written by the producer.
 	put     atomic.Uint64
 	_       [lineBytes - 8]byte
-	waiting atomic.Uint32 // how many sleep on completed
+	waiting atomic.Uint32 // goroutines that sleep on completed
 	_       [lineBytes - 4]byte
 
 	// Written by the consumer.
@@ -63,22 +64,22 @@ type entryLayout struct {
 	params     [ParamBytes]byte
 }
 
-// Entry is a launch as it is put into the ring.
+// Entry is a launch in the ring.
 type Entry struct {
-	Kernel      uint32 // the context's number for it
+	Kernel      uint32 // the context's number for the kernel
 	Grid, Block gpu.Dim3
-	Shared      uint64 // dynamic, bytes
+	Shared      uint64 // dynamic, in bytes
 	Params      []byte
 }
 
 // Code is how a launch ended.
 type Code uint32
 
-// The codes; the comment names the error of package gpu.
+// The codes, with the corresponding error of package gpu.
 const (
 	OK          Code = iota
-	Fault            // the kernel's fault: ask the context which
-	Poisoned         // ErrPoisoned: dropped, since another's fault ended the context
+	Fault            // the kernel faulted; the context has the fault
+	Poisoned         // ErrPoisoned: dropped, since the fault of another launch ended the context
 	BadLaunch        // ErrInvalidLaunch
 	NoMemory         // ErrOutOfMemory
 	Unsupported      // ErrUnsupported

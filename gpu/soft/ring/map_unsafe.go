@@ -11,8 +11,8 @@ import (
 	"vgpud/internal/memfd"
 )
 
-// NewFile makes a channel's file, sealed so that neither side can take it away from under the other. The caller closes
-// it; maps of it stay.
+// NewFile creates a channel's file, sealed so that neither side can truncate it. The caller closes
+// it; mappings remain.
 func NewFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("vgpud-soft-channel", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -36,7 +36,7 @@ func NewFile() (*os.File, error) {
 	return f, nil
 }
 
-// closing closes f on the way out with err, which is what matters.
+// closing closes f and returns err.
 func closing(f *os.File, err error) error {
 	if cerr := f.Close(); cerr != nil {
 		return fmt.Errorf("%w (and close it: %v)", err, cerr)

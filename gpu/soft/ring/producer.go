@@ -12,16 +12,17 @@ import (
 	"vgpud/internal/futex"
 )
 
-// Producer is the launching side. Put may be called from one goroutine at a time, the other methods from any.
+// Producer is the launching side. Put may be called from one goroutine at a time, the other methods
+// from any.
 type Producer struct {
 	mem []byte
 	l   *layout
 	put uint64
-	// Kick wakes the consumer when it says that it wants it.
+	// Kick wakes the consumer. It is called if the consumer requests it.
 	kick func()
 }
 
-// NewProducer maps f, which stays the caller's. Close gives the mapping back.
+// NewProducer maps f, which remains the caller's. Close unmaps it.
 func NewProducer(f *os.File, kick func()) (*Producer, error) {
 	mem, l, err := mapFile(f)
 	if err != nil {
@@ -37,7 +38,8 @@ func NewProducer(f *os.File, kick func()) (*Producer, error) {
 	return &Producer{mem: mem, l: l, put: l.put.Load(), kick: kick}, nil
 }
 
-// Put puts a launch and returns its number; false if the ring is full. The parameters must fit [ParamBytes].
+// Put puts a launch and returns its number, or false if the ring is full. The parameters must fit
+// [ParamBytes].
 func (p *Producer) Put(e *Entry) (seq uint64, ok bool) {
 	if p.put-p.l.completed.Load() >= Entries {
 		return 0, false
@@ -56,13 +58,13 @@ func (p *Producer) Put(e *Entry) (seq uint64, ok bool) {
 	return p.put, true
 }
 
-// Completed is the number of the newest launch that has ended.
+// Completed returns the number of the newest launch that has ended.
 func (p *Producer) Completed() uint64 { return p.l.completed.Load() }
 
-// Dead reports whether the consumer has given up the channel: nothing more will complete.
+// Dead reports whether the consumer has closed the channel: nothing more will complete.
 func (p *Producer) Dead() bool { return p.l.dead.Load() != 0 }
 
-// Outcome is how launch seq ended; false if it hasn't, or is forgotten.
+// Outcome returns the outcome of launch seq, or false if it has not ended or is forgotten.
 func (p *Producer) Outcome(seq uint64) (Outcome, bool) {
 	if seq == 0 || seq > p.l.completed.Load() {
 		return Outcome{}, false
@@ -72,12 +74,13 @@ func (p *Producer) Outcome(seq uint64) (Outcome, bool) {
 	return o, r.seq.Load() == seq
 }
 
-// maxSleep bounds a sleep, so that a consumer that died unnoticed, or a wake-up that was lost with it, costs time and
-// not the program.
+// maxSleep limits a sleep, so that a consumer that died unnoticed, and a lost wake-up, only cost
+// time.
 const maxSleep = 50 * time.Millisecond
 
-// Wait waits until launch seq has ended, for at most about the time of one sleep: the caller looks whether the ring is
-// dead and calls again. It polls for spin first, giving way to others; spin is best zero where cores are few.
+// Wait waits until launch seq has ended, for at most about the time of one sleep. The caller then
+// checks whether the ring is dead and calls again. Wait first polls for spin, yielding to other
+// goroutines; spin should be zero on few cores.
 func (p *Producer) Wait(ctx context.Context, seq uint64, spin time.Duration) error {
 	if p.l.completed.Load() >= seq {
 		return nil
@@ -105,22 +108,22 @@ func (p *Producer) Wait(ctx context.Context, seq uint64, spin time.Duration) err
 	stop := context.AfterFunc(ctx, func() { defer close(woken); p.Wake() })
 	defer func() {
 		if !stop() {
-			<-woken // it touches the mapping, which may go once we return
+			<-woken // it uses the mapping, which may be unmapped once Wait returns
 		}
 	}()
 	now := p.l.completed.Load()
 	if now >= seq || p.Dead() || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	// All its errors (time out, value changed, signal) mean: look again.
+	// All errors (timeout, value changed, signal) mean the same: check again.
 	_ = futex.Wait(futexWord(p.l), uint32(now), maxSleep)
 	return ctx.Err()
 }
 
-// Wake ends the sleep of all that wait, for them to look around.
+// Wake ends the sleep of all waiters, which then check again.
 func (p *Producer) Wake() { futex.Wake(futexWord(p.l)) }
 
-// Close unmaps the ring. No method may be running or be called again.
+// Close unmaps the ring. No method may be running or be called afterwards.
 func (p *Producer) Close() error {
 	if err := unix.Munmap(p.mem); err != nil {
 		return fmt.Errorf("unmap a channel's ring: %w", err)

@@ -183,7 +183,8 @@ func TestKilledRing(t *testing.T) {
 	}
 }
 
-// The producer is hostile: whatever it writes, the consumer says an error or copies something of bounded size.
+// With a hostile producer, the consumer returns an error or copies something of limited size,
+// whatever the producer writes.
 func TestHostileCounts(t *testing.T) {
 	for _, put := range []uint64{Entries + 1, math.MaxUint64, 1 << 63} {
 		p, c := pair(t, nil)

@@ -6,21 +6,21 @@ import (
 	"sort"
 )
 
-// Align is what every allocation's offset is a multiple of, and its size rounded up to: what CUDA promises.
+// Align is the alignment of every allocation's offset and size, as CUDA promises.
 const Align = 256
 
 // Errors of a table.
 var (
-	// ErrFull: no range that is large enough is free, or too many allocations exist.
+	// ErrFull means that no free range is large enough, or that too many allocations exist.
 	ErrFull = errors.New("no room")
-	// ErrUnknown: not the start of an allocation.
+	// ErrUnknown means that an offset is not the start of an allocation.
 	ErrUnknown = errors.New("not an allocation")
 )
 
-// Range is part of the address space, in bytes from its start.
+// Range is a part of the address space, in bytes from its start.
 type Range struct{ Offset, Size uint64 }
 
-// Table is the state of an address space. Use New.
+// Table is the state of an address space. Use New to create one.
 type Table struct {
 	size  uint64
 	max   int
@@ -29,7 +29,7 @@ type Table struct {
 	free  []Range // by offset, no two adjacent
 }
 
-// New makes a table of size bytes for at most max allocations at a time.
+// New returns a table of size bytes for at most max allocations at a time.
 func New(size uint64, max int) *Table {
 	size &^= Align - 1
 	t := &Table{size: size, max: max}
@@ -39,13 +39,13 @@ func New(size uint64, max int) *Table {
 	return t
 }
 
-// Size is how many bytes there are, Used how many are allocated, sizes rounded up to [Align].
+// Size returns the number of bytes in the address space.
 func (t *Table) Size() uint64 { return t.size }
 
-// Used is how many bytes are allocated, sizes rounded up to [Align].
+// Used returns the number of allocated bytes, with sizes rounded up to [Align].
 func (t *Table) Used() uint64 { return t.used }
 
-// Round is the size that an allocation of n bytes takes; 0 for one that can't be.
+// Round returns the size that an allocation of n bytes occupies, or 0 if it is impossible.
 func Round(n uint64) uint64 {
 	if n > 1<<62 {
 		return 0
@@ -53,7 +53,7 @@ func Round(n uint64) uint64 {
 	return (n + Align - 1) &^ (Align - 1)
 }
 
-// Alloc takes the lowest range that is large enough.
+// Alloc allocates the lowest range that is large enough.
 func (t *Table) Alloc(n uint64) (Range, error) {
 	size := Round(n)
 	if size == 0 {
@@ -81,7 +81,7 @@ func (t *Table) Alloc(n uint64) (Range, error) {
 	return Range{}, fmt.Errorf("allocate %d bytes with %d of %d free: %w", n, t.size-t.used, t.size, ErrFull)
 }
 
-// Free gives back the allocation that starts at offset.
+// Free frees the allocation that starts at offset.
 func (t *Table) Free(offset uint64) (Range, error) {
 	i := at(t.taken, offset)
 	if i == len(t.taken) || t.taken[i].Offset != offset {
@@ -94,7 +94,7 @@ func (t *Table) Free(offset uint64) (Range, error) {
 	return r, nil
 }
 
-// release adds r to what is free and joins it with its neighbours.
+// release adds r to the free ranges and merges it with its neighbours.
 func (t *Table) release(r Range) {
 	i := at(t.free, r.Offset)
 	if i < len(t.free) && r.Offset+r.Size == t.free[i].Offset {
@@ -109,7 +109,7 @@ func (t *Table) release(r Range) {
 	}
 }
 
-// Hole is the free range that offset is in; none if it is allocated.
+// Hole returns the free range that contains offset, or an empty one if it is allocated.
 func (t *Table) Hole(offset uint64) Range {
 	i := sort.Search(len(t.free), func(i int) bool { return t.free[i].Offset > offset })
 	if i == 0 || offset-t.free[i-1].Offset >= t.free[i-1].Size {
@@ -118,7 +118,7 @@ func (t *Table) Hole(offset uint64) Range {
 	return t.free[i-1]
 }
 
-// Contains reports whether the n bytes at offset lie in one allocation.
+// Contains reports whether the n bytes at offset are in one allocation.
 func (t *Table) Contains(offset, n uint64) bool {
 	i := sort.Search(len(t.taken), func(i int) bool { return t.taken[i].Offset > offset })
 	if i == 0 {
@@ -128,10 +128,11 @@ func (t *Table) Contains(offset, n uint64) bool {
 	return offset-r.Offset < r.Size && n <= r.Size-(offset-r.Offset)
 }
 
-// All are the allocations, in order of offset. The caller must not change them, nor keep them over a change.
+// All returns the allocations in order of their offsets. The caller must not change them, nor keep
+// them across changes.
 func (t *Table) All() []Range { return t.taken }
 
-// at is where offset is, or belongs, in ranges.
+// at returns the index in ranges where offset is or belongs.
 func at(ranges []Range, offset uint64) int {
 	return sort.Search(len(ranges), func(i int) bool { return ranges[i].Offset >= offset })
 }

@@ -31,7 +31,8 @@ func TestAllocRefuses(t *testing.T) {
 	}
 }
 
-// Allocations never overlap, what is freed can be had again as a whole, and the sums are right.
+// Allocations never overlap, freed memory can be allocated again as a whole, and the sums are
+// correct.
 func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size, max = 64 * Align, 20

@@ -7,17 +7,17 @@ import (
 	"vgpud/gpu"
 )
 
-// ledger is what a context has taken out of the budget that it shares with its owner's others.
-type ledger struct {
-	budget gpu.Budget // nil: nobody counts
+// account is a context's reservation in the budget that it shares with its owner's other contexts.
+type account struct {
+	budget gpu.Budget // nil if there is no limit
 
 	mu     sync.Mutex
 	taken  uint64
 	closed bool
 }
 
-// take takes n bytes for what.
-func (l *ledger) take(n uint64, what string) error {
+// reserve reserves n bytes for what.
+func (l *account) reserve(n uint64, what string) error {
 	if l.budget == nil || n == 0 {
 		return nil
 	}
@@ -34,8 +34,8 @@ func (l *ledger) take(n uint64, what string) error {
 	return nil
 }
 
-// give gives n bytes back. After close that has been done.
-func (l *ledger) give(n uint64) {
+// release returns n bytes. After close it does nothing.
+func (l *account) release(n uint64) {
 	if l.budget == nil || n == 0 {
 		return
 	}
@@ -47,8 +47,8 @@ func (l *ledger) give(n uint64) {
 	}
 }
 
-// room narrows what a device says may be taken, and may be had in all, to what the budget says.
-func (l *ledger) room(free, total uint64) (uint64, uint64) {
+// room limits the free and total memory that a device reports to the budget.
+func (l *account) room(free, total uint64) (uint64, uint64) {
 	if l.budget == nil {
 		return free, total
 	}
@@ -56,8 +56,8 @@ func (l *ledger) room(free, total uint64) (uint64, uint64) {
 	return min(free, f), min(total, t)
 }
 
-// close gives everything back, once.
-func (l *ledger) close() {
+// close returns everything, once.
+func (l *account) close() {
 	if l.budget == nil {
 		return
 	}

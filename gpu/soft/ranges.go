@@ -7,33 +7,33 @@ import (
 	"vgpud/gpu"
 )
 
-// span is a range of memory that copies may touch.
-type span struct {
+// memRange is a range of memory that copies may touch.
+type memRange struct {
 	p gpu.Ptr
 	n uint64
 }
 
-// spanList is spans by address, none overlapping another.
-type spanList []span
+// rangeList holds disjoint ranges in order of their addresses.
+type rangeList []memRange
 
-func (l *spanList) insert(s span) {
+func (l *rangeList) insert(s memRange) {
 	i := sort.Search(len(*l), func(i int) bool { return (*l)[i].p >= s.p })
 	*l = slices.Insert(*l, i, s)
 }
 
-// remove takes out the span that begins at p and returns it, or one of no size.
-func (l *spanList) remove(p gpu.Ptr) span {
+// remove removes the range that begins at p and returns it, or an empty one.
+func (l *rangeList) remove(p gpu.Ptr) memRange {
 	i := sort.Search(len(*l), func(i int) bool { return (*l)[i].p >= p })
 	if i == len(*l) || (*l)[i].p != p {
-		return span{}
+		return memRange{}
 	}
 	s := (*l)[i]
 	*l = slices.Delete(*l, i, i+1)
 	return s
 }
 
-// contains reports whether the n bytes at p are in one span.
-func (l spanList) contains(p gpu.Ptr, n uint64) bool {
+// contains reports whether the n bytes at p are in one range.
+func (l rangeList) contains(p gpu.Ptr, n uint64) bool {
 	i := sort.Search(len(l), func(i int) bool { return l[i].p > p })
 	if i == 0 {
 		return false

@@ -11,7 +11,7 @@ import (
 	"vgpud/gpu/soft/vram"
 )
 
-// purse is a budget of one process.
+// purse is a budget in this process.
 type purse struct {
 	mu           sync.Mutex
 	limit, taken uint64
@@ -57,8 +57,8 @@ const stack = `
 }
 `
 
-// TestContextsShareABudget: what an owner's contexts hold, all kinds of it
-// together, is what its budget says is taken, and is all given back.
+// Everything that the contexts of an owner hold is counted against the owner's budget, and all of
+// it is returned.
 func TestContextsShareABudget(t *testing.T) {
 	d := newDevice(t, Options{Priority: -1})
 	rapid.Check(t, func(t *rapid.T) {
@@ -165,7 +165,7 @@ func TestContextsShareABudget(t *testing.T) {
 						info := &m.(*module).info
 						want += vram.Round(5000) + info.CodeBytes
 						if i == 0 {
-							want += info.LocalBytes // the context's modules share it
+							want += info.LocalBytes // shared by the context's modules
 						}
 					}
 					free, total, err := h.ctx.Memory()
