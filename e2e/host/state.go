@@ -161,7 +161,7 @@ func pageOf(pid int) string {
 		if err != nil {
 			return fmt.Sprintf("page of process %d: %v\n", pid, err)
 		}
-		p, err := ipc.OpenPage(f)
+		p, err := ipc.OpenControlPage(f)
 		if err != nil {
 			return fmt.Sprintf("page of process %d: %v\n", pid, err)
 		}
@@ -172,10 +172,10 @@ func pageOf(pid int) string {
 }
 
 // words is what stands on a guest's page.
-func words(p *ipc.Page, now time.Duration) string {
+func words(p *ipc.ControlPage, now time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  verdict %d, as executors take it %d; mode %d; the daemon is silent: %v, has abandoned it: %v; doorbells %d; bill %+v; terms %+v\n",
-		p.Decided(), p.Verdict(now), p.Mode(), p.Silent(now), p.Abandoned(now), p.Doorbells(), p.Bill(), p.Terms())
+		p.StoredSuspendWord(), p.SuspendWord(now), p.Mode(), p.Silent(now), p.SuspensionExpired(now), p.Doorbells(), p.Bill(), p.Terms())
 	for i := range ipc.MaxContexts {
 		c := p.Context(i)
 		if c.State() == ipc.ContextNone {
@@ -186,13 +186,13 @@ func words(p *ipc.Page, now time.Duration) string {
 			waits = now - since
 		}
 		fmt.Fprintf(&b, "  context %d, process %d: %v, disabled %v, bell %d, backlog %v, on the GPU %v (%d launches, ahead %+v), waits for room for %v; %+v\n",
-			i, c.PID(), c.State(), p.Disabled(i), c.Bell(), c.Backlog(), c.OnGPU(), c.Outstanding(), c.Ahead(), waits, c.Counters())
+			i, c.PID(), c.State(), p.Disabled(i), c.Futex(), c.Backlog(), c.OnGPU(), c.Outstanding(), c.FetchAhead(), waits, c.Counters())
 	}
-	for i := range ipc.MaxStubs {
-		if !p.HasStubs() {
+	for i := range ipc.MaxLaunchSlots {
+		if !p.HasLaunchSlots() {
 			break
 		}
-		if s, ok := p.Stub(i).Read(); ok {
+		if s, ok := p.LaunchSlot(i).Read(); ok {
 			fmt.Fprintf(&b, "  stub %d: %+v\n", i, s)
 		}
 	}

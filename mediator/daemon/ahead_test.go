@@ -54,14 +54,14 @@ func TestGoneAhead(t *testing.T) {
 	s := newScene(t)
 	batch, urgent := s.join(1, 1, 1), s.join(2, 1, 2)
 	s.byKernel()
-	long := s.submit(batch, ipc.Stub{Evictable: true, Form: 1})
+	long := s.submit(batch, ipc.Launch{Evictable: true, Form: 1})
 	s.next(run(1))
 	s.share.rang()
 	long.Start(s.clock.Now())
 
 	urgent.treat(ipc.ModeAhead, false)
 	urgent.terms.PriorityCeiling = 3
-	below := s.submit(urgent, ipc.Stub{Priority: 2})
+	below := s.submit(urgent, ipc.Launch{Priority: 2})
 	s.share.rang()
 	if l := s.policy.launches[len(s.policy.launches)-1]; len(l) != 2 || l[1].Running || below.State() != slotstate.Ready {
 		t.Fatalf("a launch that is less urgent than it might be: %+v, %v", l, below.State())
@@ -69,7 +69,7 @@ func TestGoneAhead(t *testing.T) {
 	below.Abandon(0)
 	s.share.rang()
 
-	short := s.submit(urgent, ipc.Stub{Priority: 3})
+	short := s.submit(urgent, ipc.Launch{Priority: 3})
 	if !short.Grant() {
 		t.Fatal("the launch did not go to the GPU")
 	}
@@ -102,7 +102,7 @@ func TestWhoSpins(t *testing.T) {
 	wants := func(why string, want bool) {
 		t.Helper()
 		s.share.changed(1)
-		if got := g.page.Spins(); got != want {
+		if got := g.page.BusyWait(); got != want {
 			t.Errorf("%s: %v", why, got)
 		}
 	}
@@ -119,7 +119,7 @@ func TestWhoSpins(t *testing.T) {
 	}
 	wants("a policy about launches", true)
 	s.share.leave()
-	if g.page.Spins() {
+	if g.page.BusyWait() {
 		t.Error("after the daemon left")
 	}
 }

@@ -42,9 +42,9 @@ type board struct {
 
 // desk is where a guest's stubs lie.
 type desk struct {
-	rows [ipc.MaxStubs]*row
+	rows [ipc.MaxLaunchSlots]*row
 	// done is which launch was last seen to have ended, by slot.
-	done [ipc.MaxStubs]uint64
+	done [ipc.MaxLaunchSlots]uint64
 	look uint64 // the newest that had the guest
 	// turns is whether its launches wait for verdicts, and limit for how long one may run,
 	// 0 for ever.
@@ -60,9 +60,9 @@ type row struct {
 	name  string // the guest's
 	desk  *desk
 	at    int // its place there
-	slot  *ipc.StubSlot
+	slot  *ipc.LaunchSlot
 	// stub is what was last seen, but for what the daemon said, which is as it was said.
-	stub    ipc.Stub
+	stub    ipc.Launch
 	arrived time.Duration // as far as that can be
 	// told is whether the policy knows of it, and announced whether it is about to;
 	// over, whether the launch has ended.
@@ -117,7 +117,7 @@ type notice struct {
 type party struct {
 	guest fairshare.GuestID
 	name  string // the guest's
-	page  *ipc.Page
+	page  *ipc.ControlPage
 	// mode is how its launches are treated, ceiling the highest priority that they may
 	// have, and limit for how long one may run, 0 for ever: by the daemon's word, and not
 	// the page's.
@@ -128,7 +128,7 @@ type party struct {
 
 // ahead is whether a launch of the guest's that has just come goes to the GPU by
 // itself.
-func (p *party) ahead(s *ipc.Stub) bool {
+func (p *party) ahead(s *ipc.Launch) bool {
 	return p.mode == ipc.ModeAhead && s.Priority >= p.ceiling
 }
 
@@ -136,9 +136,9 @@ func (p *party) ahead(s *ipc.Stub) bool {
 const longest = 24 * time.Hour
 
 // possible makes of what a stub says at now what can be.
-func (p *party) possible(s *ipc.Stub, now time.Duration) {
+func (p *party) possible(s *ipc.Launch, now time.Duration) {
 	s.Priority = min(s.Priority, p.ceiling)
-	s.Started, s.Left = min(max(s.Started, 0), now), min(max(s.Left, 0), now)
+	s.Started, s.Stopped = min(max(s.Started, 0), now), min(max(s.Stopped, 0), now)
 	s.Used, s.Predicted = min(max(s.Used, 0), longest), min(max(s.Predicted, 0), longest)
 }
 
@@ -209,15 +209,15 @@ func (b *board) read(now time.Duration, p *party, report func(happening)) {
 	}
 	b.fade(now, d)
 	d.look, d.turns, d.limit = b.looks, p.mode != ipc.ModeFree, p.limit
-	for i := range ipc.MaxStubs {
-		slot := p.page.Stub(i)
+	for i := range ipc.MaxLaunchSlots {
+		slot := p.page.LaunchSlot(i)
 		r := d.rows[i]
 		// Most stubs are nobody's, and cost next to nothing.
 		if launch, state := slot.State(); r == nil && (state <= slotstate.Prep || !state.Valid() || state == slotstate.Done && launch == d.done[i]) {
 			continue
 		}
 		s, ok := slot.Read()
-		if r != nil && (!ok || s.Launch != r.stub.Launch) {
+		if r != nil && (!ok || s.ID != r.stub.ID) {
 			b.end(r, isGone, report)
 			d.rows[i], r = nil, nil
 		}
@@ -241,7 +241,7 @@ func (b *board) read(now time.Duration, p *party, report func(happening)) {
 			report(happening{kind: hasAppeared, row: r})
 		}
 		if b.update(now, r, s, report); r.over {
-			d.done[i] = s.Launch
+			d.done[i] = s.ID
 		}
 	}
 }
@@ -258,7 +258,7 @@ func (b *board) newRow() *row {
 }
 
 // update takes in a launch's stub as it is now.
-func (b *board) update(now time.Duration, r *row, s ipc.Stub, report func(happening)) {
+func (b *board) update(now time.Duration, r *row, s ipc.Launch, report func(happening)) {
 	before := r.stub
 	s.Asked, s.Deadline, s.BelowSM = before.Asked, before.Deadline, before.BelowSM
 	// The count may be ahead of the state.
@@ -277,7 +277,7 @@ func (b *board) update(now time.Duration, r *row, s ipc.Stub, report func(happen
 		h := happening{kind: hasLeft, row: r}
 		// One that was to leave some of the SMs has gone on, on the others.
 		if before.State == slotstate.ToEvict && s.BelowSM == math.MaxUint32 {
-			h.took = min(max(s.Left-s.Asked, 1), max(now-s.Asked, 1))
+			h.took = min(max(s.Stopped-s.Asked, 1), max(now-s.Asked, 1))
 		}
 		r.stub.BelowSM = 0
 		report(h)
@@ -396,7 +396,7 @@ func (r *row) run(now time.Duration) bool {
 	switch {
 	case r.over || r.aside != notAside:
 		return false
-	case r.stub.State == slotstate.Ready && r.slot.Run(r.stub.Launch):
+	case r.stub.State == slotstate.Ready && r.slot.Run(r.stub.ID):
 		r.stub.State, r.ahead = slotstate.ToRun, false
 		r.grant(now)
 		return true
@@ -407,7 +407,7 @@ func (r *row) run(now time.Duration) bool {
 	case r.asked:
 		r.asked = false
 		return true
-	case r.stub.State == slotstate.ToEvict && r.slot.Refill(r.stub.Launch):
+	case r.stub.State == slotstate.ToEvict && r.slot.Recall(r.stub.ID):
 		r.stub.State = slotstate.Running
 		return true
 	}
@@ -432,7 +432,7 @@ func (r *row) evict(belowSM uint32, now, deadline time.Duration) bool {
 		if r.stub.State == slotstate.ToEvict && belowSM <= r.stub.BelowSM {
 			return false
 		}
-		if !r.slot.Evict(r.stub.Launch, belowSM, now, deadline) {
+		if !r.slot.Evict(r.stub.ID, belowSM, now, deadline) {
 			return false // it leaves as many, or has ended, as the next look will show
 		}
 		r.asked = false

@@ -52,9 +52,9 @@ func TestBoardNeverLosesLaunches(t *testing.T) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"submit": func(rt *rapid.T) {
-				if len(live) < 2*ipc.MaxStubs {
+				if len(live) < 2*ipc.MaxLaunchSlots {
 					b.now++
-					v := ipc.Stub{Evictable: rapid.Bool().Draw(rt, "evictable"), Arrived: b.now}
+					v := ipc.Launch{Evictable: rapid.Bool().Draw(rt, "evictable"), Arrived: b.now}
 					if c, ok := b.parties[rapid.IntRange(0, 2).Draw(rt, "guest")].page.Claim(0, &v); ok {
 						live = append(live, c)
 					}

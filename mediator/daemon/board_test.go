@@ -26,7 +26,7 @@ type table struct {
 func newTable(t testing.TB, guests int) *table {
 	b := &table{t: t, now: time.Hour}
 	for i := range guests {
-		page, err := ipc.NewPage()
+		page, err := ipc.NewControlPage()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func newTable(t testing.TB, guests int) *table {
 }
 
 // submit has an executor of a guest, counted from 1, take up a launch.
-func (b *table) submit(guest int, v ipc.Stub) ipc.Claim {
+func (b *table) submit(guest int, v ipc.Launch) ipc.Claim {
 	b.now += time.Microsecond
 	v.Arrived = b.now
 	c, ok := b.parties[guest-1].page.Claim(0, &v)
@@ -118,19 +118,19 @@ func (b *table) wantNews(want ...string) {
 	b.news = nil
 }
 
-var leaves = ipc.Stub{Evictable: true, Form: 1}
+var leaves = ipc.Launch{Evictable: true, Form: 1}
 
 func TestBoardTellsOneThingAtATime(t *testing.T) {
 	b := newTable(t, 2)
-	first := b.submit(2, ipc.Stub{})
-	b.submit(1, ipc.Stub{})
+	first := b.submit(2, ipc.Launch{})
+	b.submit(1, ipc.Launch{})
 	b.wantTold("arrived 2: 2", "arrived 1: 2 1") // in order of arrival, whoever's
 	b.wantTold()
 	if !b.board.row(2).run(b.now) || b.board.row(2).run(b.now) {
 		t.Error("a launch is let run once")
 	}
 	b.start(first)
-	b.submit(2, ipc.Stub{})
+	b.submit(2, ipc.Launch{})
 	first.Finish(3 * ms)
 	b.wantTold("finished 2: 1", "arrived 3: 1 3")
 	b.wantNews("1 appeared", "2 appeared", "2 ended", "3 appeared")
@@ -138,7 +138,7 @@ func TestBoardTellsOneThingAtATime(t *testing.T) {
 
 func TestBoardShowsLaunches(t *testing.T) {
 	b := newTable(t, 1)
-	c := b.submit(1, ipc.Stub{
+	c := b.submit(1, ipc.Launch{
 		Evictable: true, Form: 2, Priority: 9, Blocks: 1000, PerSM: 4, Tasks: 4000, Threads: 128, Kernel: 0xabc, Predicted: 5 * ms,
 	})
 	b.wantTold("arrived 1: 1")
@@ -194,7 +194,7 @@ func TestBoardSeesEvictions(t *testing.T) {
 	if !r.evict(math.MaxUint32, b.now, b.now+ms) || r.evict(math.MaxUint32, b.now, b.now+ms) {
 		t.Error("a launch is told to leave once")
 	}
-	if below, asked, deadline := c.Word(); below != math.MaxUint32 || asked != b.now || deadline != b.now+ms {
+	if below, asked, deadline := c.EvictionRequest(); below != math.MaxUint32 || asked != b.now || deadline != b.now+ms {
 		t.Errorf("its executor reads %d, %v, %v", below, asked, deadline)
 	}
 	b.now += ms / 2
@@ -225,7 +225,7 @@ func TestBoardTellsOfSomeSMs(t *testing.T) {
 	says := func(below uint32) {
 		t.Helper()
 		b.look()
-		if got, _, _ := c.Word(); got != below || c.State() != slotstate.ToEvict {
+		if got, _, _ := c.EvictionRequest(); got != below || c.State() != slotstate.ToEvict {
 			t.Errorf("it is %v, to leave %d SMs, want %d", c.State(), got, below)
 		}
 	}
@@ -310,20 +310,20 @@ func TestBoardSeesLies(t *testing.T) {
 func TestBoardSeesStubsChangeHands(t *testing.T) {
 	b := newTable(t, 2)
 	var all []ipc.Claim
-	for range ipc.MaxStubs {
-		all = append(all, b.submit(1, ipc.Stub{}))
+	for range ipc.MaxLaunchSlots {
+		all = append(all, b.submit(1, ipc.Launch{}))
 	}
 	b.look()
 	b.told()
 	all[5].Abandon(0)
-	b.submit(1, ipc.Stub{})
-	b.wantTold("finished 6:"+others(ipc.MaxStubs, 6), fmt.Sprintf("arrived 65:%s 65", others(ipc.MaxStubs, 6)))
+	b.submit(1, ipc.Launch{})
+	b.wantTold("finished 6:"+others(ipc.MaxLaunchSlots, 6), fmt.Sprintf("arrived 65:%s 65", others(ipc.MaxLaunchSlots, 6)))
 	b.news = nil
 
 	b.parties = b.parties[1:] // the guest goes
 	b.look()
-	if n := len(b.told()); n != ipc.MaxStubs {
-		t.Errorf("%d launches end with their guest, want %d", n, ipc.MaxStubs)
+	if n := len(b.told()); n != ipc.MaxLaunchSlots {
+		t.Errorf("%d launches end with their guest, want %d", n, ipc.MaxLaunchSlots)
 	}
 	if len(b.board.rows) != 0 || len(b.board.desks) != 1 || b.shown() != "" {
 		t.Errorf("what is left: %d launches, %d guests,%s", len(b.board.rows), len(b.board.desks), b.shown())
@@ -346,7 +346,7 @@ func TestBoardFindsLaunchesInEveryState(t *testing.T) {
 	var at [slotstate.Done + 1]ipc.Claim
 	for s := slotstate.Ready; s <= slotstate.Done; s++ {
 		c := b.submit(1, leaves)
-		slot := b.parties[0].page.Stub(int(s - slotstate.Ready))
+		slot := b.parties[0].page.LaunchSlot(int(s - slotstate.Ready))
 		at[s] = c
 		if s >= slotstate.ToRun {
 			slot.Run(c.Launch())
@@ -376,12 +376,12 @@ func TestBoardFindsLaunchesInEveryState(t *testing.T) {
 // Another policy is told of all there is.
 func TestBoardTellsAnotherPolicyAnew(t *testing.T) {
 	b := newTable(t, 1)
-	first, second := b.submit(1, ipc.Stub{}), b.submit(1, ipc.Stub{})
+	first, second := b.submit(1, ipc.Launch{}), b.submit(1, ipc.Launch{})
 	b.wantTold("arrived 1: 1", "arrived 2: 1 2")
 	b.board.row(1).run(b.now)
 	b.start(first)
 	b.look()
-	b.submit(1, ipc.Stub{})
+	b.submit(1, ipc.Launch{})
 	b.look() // of which the old policy is not told any more
 	b.board.anew()
 	b.wantTold("arrived 1: 1+", "arrived 2: 1+ 2", "arrived 3: 1+ 2 3")

@@ -214,7 +214,7 @@ func (a *actor) act() (did bool) {
 	}
 	a.program(a)
 	now := a.w.clock.Now()
-	return a.x.Step(a.g.page.Verdict(now) == ipc.Suspend) || did
+	return a.x.Step(a.g.page.SuspendWord(now) == ipc.Suspend) || did
 }
 
 // settle lets everybody do what can be done at this instant.

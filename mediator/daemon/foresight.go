@@ -72,13 +72,13 @@ func (f *foresight) of(id fairshare.GuestID) *foreseen {
 }
 
 // features are what a launch's duration depends on.
-func features(s *ipc.Stub) duration.Features {
+func features(s *ipc.Launch) duration.Features {
 	return duration.Features{Blocks: uint64(s.Tasks), Threads: s.Threads, Input: s.InputBytes, Shared: s.SharedBytes}
 }
 
 // predict is how long a launch will run, 0 where that is unknown: by its kernel's
 // model, or else as its executor has seen the kernel run on average.
-func (f *foresight) predict(id fairshare.GuestID, s *ipc.Stub) time.Duration {
+func (f *foresight) predict(id fairshare.GuestID, s *ipc.Launch) time.Duration {
 	if d := f.of(id).models.Predict(duration.Kernel(s.Kernel), features(s)); d > 0 {
 		return d
 	}
@@ -86,7 +86,7 @@ func (f *foresight) predict(id fairshare.GuestID, s *ipc.Stub) time.Duration {
 }
 
 // ended takes in a launch that has, of which predicted was expected.
-func (f *foresight) ended(id fairshare.GuestID, s *ipc.Stub, predicted time.Duration) {
+func (f *foresight) ended(id fairshare.GuestID, s *ipc.Launch, predicted time.Duration) {
 	if s.Failed || s.Used <= 0 {
 		return
 	}
@@ -99,7 +99,7 @@ func (f *foresight) ended(id fairshare.GuestID, s *ipc.Stub, predicted time.Dura
 }
 
 // evicted takes in how long a launch took to leave.
-func (f *foresight) evicted(id fairshare.GuestID, s *ipc.Stub, took time.Duration) {
+func (f *foresight) evicted(id fairshare.GuestID, s *ipc.Launch, took time.Duration) {
 	g := f.of(id)
 	g.models.ObserveEviction(duration.Kernel(s.Kernel), took)
 	g.cost.Add(took)
@@ -112,7 +112,7 @@ const mostTold = 4 * fairshare.AssumedCost
 
 // evictionCost is what an eviction of a launch will cost: as its kernel's did, or
 // else as any of its guest's did, or anybody's; 0 where none is known.
-func (f *foresight) evictionCost(id fairshare.GuestID, s *ipc.Stub) time.Duration {
+func (f *foresight) evictionCost(id fairshare.GuestID, s *ipc.Launch) time.Duration {
 	g := f.of(id)
 	if d := g.models.EvictionCost(duration.Kernel(s.Kernel)); d > 0 {
 		return d

@@ -14,7 +14,7 @@ import (
 
 func TestForesight(t *testing.T) {
 	var f foresight
-	s := ipc.Stub{Kernel: 7, Tasks: 100, Threads: 64, InputBytes: 1 << 20}
+	s := ipc.Launch{Kernel: 7, Tasks: 100, Threads: 64, InputBytes: 1 << 20}
 	if d := f.predict(1, &s); d != 0 {
 		t.Errorf("of nothing it foresees %v", d)
 	}
@@ -59,14 +59,14 @@ func TestForesight(t *testing.T) {
 
 func TestEvictionCost(t *testing.T) {
 	var f foresight
-	a, b := ipc.Stub{Kernel: 7}, ipc.Stub{Kernel: 8}
+	a, b := ipc.Launch{Kernel: 7}, ipc.Launch{Kernel: 8}
 	if d := f.evictionCost(1, &a); d != 0 {
 		t.Errorf("of nothing, %v", d)
 	}
 	f.evicted(1, &a, ms)
 	f.evicted(1, &b, 3*ms)
 	f.evicted(2, &b, ms)
-	if x, y := f.evictionCost(1, &a), f.evictionCost(1, &ipc.Stub{Kernel: 9}); x != ms || y != 2*ms {
+	if x, y := f.evictionCost(1, &a), f.evictionCost(1, &ipc.Launch{Kernel: 9}); x != ms || y != 2*ms {
 		t.Errorf("costs %v and %v, want what the kernel's were and what its guest's were", x, y)
 	}
 	// Of a guest that had none, as anybody's were; but no guest says that they take ages.

@@ -189,7 +189,7 @@ func (s *Service) gripOn(g *guest) *suspend.Grip {
 
 // over is whether the context of which it was noted that it is disabled has ended since:
 // the disable ended with it, and vm has said so.
-func over(page *ipc.Page, slot int) bool {
+func over(page *ipc.ControlPage, slot int) bool {
 	if slot >= ipc.MaxContexts {
 		return true // of a page of another version
 	}

@@ -152,7 +152,7 @@ func TestDaemonThatStoodStillDoubts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !a.page.Abandoned(s.clock.Now()) {
+			if !a.page.SuspensionExpired(s.clock.Now()) {
 				t.Error("the executor takes the daemon to be there")
 			}
 			if err := errors.Join(keeper.Resume(), keeper.Close()); err != nil {
@@ -164,7 +164,7 @@ func TestDaemonThatStoodStillDoubts(t *testing.T) {
 			first(s)
 			until(t, "the context is enabled for certain", func() bool { return len(d.Calls("a")) == 3 })
 			until(t, "the context is disabled again", func() bool {
-				s.clock.Advance(ipc.HeartbeatEvery)
+				s.clock.Advance(ipc.HeartbeatInterval)
 				a.beat(s.clock.Now())
 				return d.Disables("a") == 1
 			})

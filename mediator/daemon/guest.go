@@ -32,7 +32,7 @@ type guest struct {
 	// process is known by a descriptor, which a later process of that number is
 	// not taken for.
 	process *os.Process
-	page    *ipc.Page
+	page    *ipc.ControlPage
 	conn    *ipc.Conn
 	gone    chan struct{} // closed when the guest is forgotten
 	// remains is why what it has left could not be removed, set before gone is closed.
@@ -119,7 +119,7 @@ func meet(id fairshare.GuestID, conn *ipc.Conn, noted *kept) (_ *guest, err erro
 		}
 		noted = &said
 	}
-	page, err := ipc.OpenPage(m.Files[0])
+	page, err := ipc.OpenControlPage(m.Files[0])
 	m.Files = nil
 	if err != nil {
 		return nil, errors.Join(err, process.Release())
@@ -129,7 +129,7 @@ func meet(id fairshare.GuestID, conn *ipc.Conn, noted *kept) (_ *guest, err erro
 		pid: noted.PID, began: noted.Began, process: process, page: page, conn: conn,
 		gone: make(chan struct{}), deaf: make(chan struct{}),
 	}
-	g.mode, g.spins = page.Mode(), page.Spins() // until this daemon says otherwise
+	g.mode, g.spins = page.Mode(), page.BusyWait() // until this daemon says otherwise
 	return g, nil
 }
 
@@ -290,7 +290,7 @@ func (g *guest) chargeEviction(cost time.Duration) {
 
 // apply carries out a verdict at now, an instant of clock.Real, and reports
 // whether it was a new one.
-func (g *guest) apply(v ipc.Verdict, now time.Duration) bool {
+func (g *guest) apply(v ipc.SuspendWord, now time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	hold := v == ipc.Suspend
@@ -304,7 +304,7 @@ func (g *guest) apply(v ipc.Verdict, now time.Duration) bool {
 	g.held = hold
 	g.record()
 	g.alive(now)
-	g.page.SetVerdict(v)
+	g.page.SetSuspendWord(v)
 	g.tell()
 	return fresh
 }
@@ -358,7 +358,7 @@ func (g *guest) tell() {
 	if g.page.Mode() != g.mode {
 		g.page.SetMode(g.mode)
 	}
-	g.page.SetSpins(g.spins)
+	g.page.SetBusyWait(g.spins)
 	g.page.SetPollLimit(g.polls)
 }
 
@@ -388,7 +388,7 @@ func (g *guest) heldNow() bool {
 }
 
 // decided is the newest verdict on the guest.
-func (g *guest) decided() ipc.Verdict {
+func (g *guest) decided() ipc.SuspendWord {
 	if g.heldNow() {
 		return ipc.Suspend
 	}
@@ -437,7 +437,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		KernelTimeLimit: g.spec.KernelTimeLimit,
 		Preemption: api.Preemption{
 			Evictions: w.counters.Evictions, EvictionSeconds: w.counters.EvictionTime.Seconds(),
-			Caused: g.caused, ChargedSeconds: g.charged.Seconds(), Liars: w.counters.Liars, IgnoredPriorities: w.counters.IgnoredPriorities,
+			Caused: g.caused, ChargedSeconds: g.charged.Seconds(), Liars: w.counters.Unresponsive, IgnoredPriorities: w.counters.IgnoredPriorities,
 		},
 	}
 	if g.grip != nil {

@@ -56,7 +56,7 @@ func (s *Service) adopt(ctx context.Context, dir string, noted *kept, t *silent)
 		return nil, errors.Join(fmt.Errorf("guest %s is on a GPU that is not configured: %w", g.spec.Name, err), g.close())
 	}
 	if s.pinned {
-		g.page.SetWatchCPU(s.cpu)
+		g.page.SetPollingCPU(s.cpu)
 	}
 	// What the last daemon decided no longer holds.
 	g.apply(ipc.Run, s.clock.Now())
@@ -77,7 +77,7 @@ func (s *Service) adopt(ctx context.Context, dir string, noted *kept, t *silent)
 	if t != nil {
 		t.settle()
 	}
-	if !g.page.HasStubs() {
+	if !g.page.HasLaunchSlots() {
 		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
 	} else {
 		g.hearing.Go(func() { sh.listen(g) })
@@ -117,7 +117,7 @@ func (s *Service) clear(dir, socket string) error {
 // leaves to itself. Nobody uses its page after that.
 func (s *Service) forget(g *guest, ended bool) {
 	close(g.deaf)
-	g.page.RingServe()
+	g.page.WakeDaemon()
 	g.hearing.Wait()
 	s.letGo(g, ended)
 	if ended && g.said != nil {

@@ -29,10 +29,10 @@ func TestVerdictIsNotReadBack(t *testing.T) {
 		func() { s.quiet(5*ms, 0) },
 		func() { s.share.changed(1) },
 	} {
-		g.page.SetVerdict(ipc.Run)
+		g.page.SetSuspendWord(ipc.Run)
 		round()
-		if !g.heldNow() || g.page.Decided() != ipc.Suspend {
-			t.Errorf("held %v, the page says %v", g.heldNow(), g.page.Decided())
+		if !g.heldNow() || g.page.StoredSuspendWord() != ipc.Suspend {
+			t.Errorf("held %v, the page says %v", g.heldNow(), g.page.StoredSuspendWord())
 		}
 	}
 	if g.suspensions != 1 {
@@ -48,13 +48,13 @@ func TestModeIsNotReadBack(t *testing.T) {
 	s.join(2, 1, 2)
 	s.byKernel()
 	g.page.SetMode(ipc.ModeAhead)
-	g.page.SetSpins(true)
+	g.page.SetBusyWait(true)
 	if mode, spins := g.treated(); mode != ipc.ModeByKernel || spins {
 		t.Errorf("treated as %v, %v", mode, spins)
 	}
 	s.share.rang()
 	s.poll(ms)
-	if mode, spins := g.page.Mode(), g.page.Spins(); mode != ipc.ModeByKernel || spins {
+	if mode, spins := g.page.Mode(), g.page.BusyWait(); mode != ipc.ModeByKernel || spins {
 		t.Errorf("the page says %v, %v", mode, spins)
 	}
 }
@@ -80,9 +80,9 @@ func TestBillIsNotReadBack(t *testing.T) {
 const pageOwn = 64
 
 // scrawl writes over all of a page.
-func scrawl(t *testing.T, p *ipc.Page, next func() byte) {
+func scrawl(t *testing.T, p *ipc.ControlPage, next func() byte) {
 	t.Helper()
-	b := make([]byte, ipc.PageBytes-pageOwn)
+	b := make([]byte, ipc.ControlPageBytes-pageOwn)
 	for i := range b {
 		b[i] = next()
 	}

@@ -18,9 +18,9 @@ import (
 )
 
 // scribble writes on the page of a guest of a daemon that is gone, as its executors may.
-func scribble(t *testing.T, page *os.File, f func(*ipc.Page)) {
+func scribble(t *testing.T, page *os.File, f func(*ipc.ControlPage)) {
 	t.Helper()
-	p, err := ipc.OpenPage(page)
+	p, err := ipc.OpenControlPage(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestPageIsNoAuthority(t *testing.T) {
 		before := d.vm("a")
 		page := d.pageOf("a")
 		d.stop()
-		scribble(t, page, func(p *ipc.Page) {
+		scribble(t, page, func(p *ipc.ControlPage) {
 			p.SetTerms(ipc.Terms{Weight: 1000, Guarantee: 1, PriorityCeiling: 99})
 			p.SetBill(bill)
 		})

@@ -298,7 +298,7 @@ func (s *share) greet(g *guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.treat(min(s.mode(g, nil), ipc.ModeByKernel), false) // who else there is, govern knows
-	g.page.WantWork(s.opened.sight.told())
+	g.page.SetWorkLogWanted(s.opened.sight.told())
 }
 
 // govern tells the guests' executors whether launches are to wait. The caller

@@ -28,7 +28,7 @@ func BenchmarkTurn(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now := clock.Real{}.Now()
-				c, ok := g.page.Claim(0, &ipc.Stub{Arrived: now})
+				c, ok := g.page.Claim(0, &ipc.Launch{Arrived: now})
 				if !ok {
 					b.Fatal("no stub")
 				}
@@ -39,7 +39,7 @@ func BenchmarkTurn(b *testing.B) {
 				c.Finish(time.Microsecond)
 			}
 			close(g.deaf)
-			g.page.RingServe()
+			g.page.WakeDaemon()
 			g.hearing.Wait()
 		})
 	}
@@ -57,13 +57,13 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	s.share.changed(0)
 	for _, g := range s.guests {
-		s.submit(g, ipc.Stub{Form: 1, Evictable: true})
+		s.submit(g, ipc.Launch{Form: 1, Evictable: true})
 	}
 	s.share.rang()
 	urgent := s.guests[3]
 	b.ReportAllocs()
 	for b.Loop() {
-		c := s.submit(urgent, ipc.Stub{Priority: 9})
+		c := s.submit(urgent, ipc.Launch{Priority: 9})
 		s.share.rang()
 		c.Start(s.clock.Now())
 		c.Finish(time.Microsecond)

@@ -18,7 +18,7 @@ import (
 )
 
 // submit has a guest's executor take up a launch.
-func (s *scene) submit(g *guest, v ipc.Stub) ipc.Claim {
+func (s *scene) submit(g *guest, v ipc.Launch) ipc.Claim {
 	s.t.Helper()
 	s.clock.Advance(time.Microsecond)
 	v.Arrived = s.clock.Now()
@@ -67,7 +67,7 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	}
 	s.kinds()
 
-	long := s.submit(batch, ipc.Stub{Evictable: true, Form: 1, Kernel: 7})
+	long := s.submit(batch, ipc.Launch{Evictable: true, Form: 1, Kernel: 7})
 	s.next(run(1))
 	s.share.rang()
 	if long.State() != slotstate.ToRun {
@@ -76,7 +76,7 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	long.Start(s.clock.Now())
 
 	// Both verdicts at once: the hardware takes the second as the first drains.
-	short := s.submit(urgent, ipc.Stub{Priority: 9})
+	short := s.submit(urgent, ipc.Launch{Priority: 9})
 	s.next(evict(1, 1, 2), run(2))
 	s.share.rang()
 	if long.State() != slotstate.ToEvict || short.State() != slotstate.ToRun {
@@ -104,7 +104,7 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	long.Start(s.clock.Now())
 	long.Finish(9 * ms)
 	s.share.rang()
-	s.submit(batch, ipc.Stub{Evictable: true, Form: 1, Kernel: 7})
+	s.submit(batch, ipc.Launch{Evictable: true, Form: 1, Kernel: 7})
 	s.share.rang()
 	if l := s.policy.launches[len(s.policy.launches)-1]; len(l) != 1 || l[0].Predicted != 9*ms || l[0].EvictionCost != ms/4 {
 		t.Errorf("the policy is shown %+v", l)
@@ -134,7 +134,7 @@ func TestLaunchOnItsWayIsToldToLeave(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.byKernel()
-	c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+	c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 	s.next(run(1))
 	s.share.rang()
 	s.next(evict(1, 1, 1))
@@ -194,13 +194,13 @@ func TestLiarIsCharged(t *testing.T) {
 	liar, other := s.join(1, 1, 1), s.join(2, 1, 2)
 	s.share.launching.deadline = 5 * ms
 	s.byKernel()
-	c := s.submit(liar, ipc.Stub{Evictable: true, Form: 1})
+	c := s.submit(liar, ipc.Launch{Evictable: true, Form: 1})
 	s.next(run(1))
 	s.share.rang()
 	c.Start(s.clock.Now())
 	s.next(evict(1, 1, 2))
 	s.share.changed(0)
-	if _, asked, deadline := c.Word(); deadline != asked+5*ms {
+	if _, asked, deadline := c.EvictionRequest(); deadline != asked+5*ms {
 		t.Fatalf("asked at %v to leave by %v", asked, deadline)
 	}
 	s.clock.Advance(20 * ms)
@@ -224,7 +224,7 @@ func TestDeadlineAllowsForOthers(t *testing.T) {
 	s.byKernel()
 	want := func(want time.Duration) {
 		t.Helper()
-		c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+		c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 		s.share.rang()
 		id := s.share.launching.board.last
 		s.next(run(id))
@@ -234,7 +234,7 @@ func TestDeadlineAllowsForOthers(t *testing.T) {
 		s.share.rang()
 		s.next(evict(1, id, 2))
 		s.share.changed(0)
-		if _, asked, deadline := c.Word(); asked == 0 || want > 0 && deadline != asked+want || want == 0 && deadline != 0 {
+		if _, asked, deadline := c.EvictionRequest(); asked == 0 || want > 0 && deadline != asked+want || want == 0 && deadline != 0 {
 			t.Errorf("asked at %v to leave by %v, want %v later", asked, deadline, want)
 		}
 		c.Finish(ms)
@@ -258,7 +258,7 @@ func TestPolicyAboutGuestsCanEvict(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.join(2, 1, 2)
-	c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+	c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 	c.Grant()
 	c.Start(s.clock.Now())
 	s.share.rang()
@@ -297,12 +297,12 @@ func TestPoliciesChangeWithoutLosingLaunches(t *testing.T) {
 				}
 				turn(from)
 				for i := range 3 {
-					x.submit(a, ipc.Stub{Evictable: true, Form: 1, Priority: i, Predicted: 10 * ms})
-					x.submit(b, ipc.Stub{Evictable: i == 0, Form: 1, Priority: 2 - i, Predicted: ms})
+					x.submit(a, ipc.Launch{Evictable: true, Form: 1, Priority: i, Predicted: 10 * ms})
+					x.submit(b, ipc.Launch{Evictable: i == 0, Form: 1, Priority: 2 - i, Predicted: ms})
 				}
 				x.step(false)
 				turn(to)
-				x.submit(a, ipc.Stub{Priority: 15, Predicted: ms})
+				x.submit(a, ipc.Launch{Priority: 15, Predicted: ms})
 				x.drain()
 			})
 		}
@@ -317,11 +317,11 @@ type executors struct {
 
 type execution struct {
 	ipc.Claim
-	page *ipc.Page
+	page *ipc.ControlPage
 	left int
 }
 
-func (x *executors) submit(g *guest, v ipc.Stub) {
+func (x *executors) submit(g *guest, v ipc.Launch) {
 	x.live = append(x.live, execution{x.scene.submit(g, v), g.page, 2})
 	x.share.rang()
 }
@@ -330,7 +330,7 @@ func (x *executors) submit(g *guest, v ipc.Stub) {
 func (x *executors) step(finish bool) {
 	var still []execution
 	for _, e := range x.live {
-		if e.page.Mode() == ipc.ModeFree && e.page.Decided() == ipc.Run {
+		if e.page.Mode() == ipc.ModeFree && e.page.StoredSuspendWord() == ipc.Run {
 			e.Grant()
 		}
 		switch e.State() {
@@ -375,7 +375,7 @@ func TestDaemonThatEndsLetsAllRun(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.byKernel()
-	s.submit(g, ipc.Stub{})
+	s.submit(g, ipc.Launch{})
 	s.share.leave()
 	if g.page.Mode() != ipc.ModeFree {
 		t.Error("launches wait for a daemon that ends")
@@ -441,7 +441,7 @@ func TestListenerIsWokenByTheBell(t *testing.T) {
 	s.byKernel()
 	<-w.asked
 	g.hearing.Go(func() { s.share.listen(g) })
-	c := s.submit(g, ipc.Stub{}) // which rings
+	c := s.submit(g, ipc.Launch{}) // which rings
 	if ev := <-w.asked; ev.Kind != fairshare.Arrived || ev.Launch != 1 {
 		t.Errorf("told of %+v", ev)
 	}
@@ -455,13 +455,13 @@ func TestListenerIsWokenByTheBell(t *testing.T) {
 	s.share.mu.Unlock()
 	s.share.changed(0)
 	<-w.asked
-	s.submit(g, ipc.Stub{})
-	g.page.RingServe()
+	s.submit(g, ipc.Launch{})
+	g.page.WakeDaemon()
 	s.byKernel()
 	if ev := <-w.asked; ev.Kind != fairshare.Arrived && ev.Kind != fairshare.Changed {
 		t.Errorf("told of %+v", ev)
 	}
 	close(g.deaf)
-	g.page.RingServe()
+	g.page.WakeDaemon()
 	g.hearing.Wait()
 }

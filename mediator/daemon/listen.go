@@ -42,7 +42,7 @@ func (s *share) listen(g *guest) {
 				return
 			}
 		}
-		reading, now := g.page.Bell(), s.clock.Now()
+		reading, now := g.page.DaemonFutex(), s.clock.Now()
 		select {
 		case <-g.deaf:
 			return
@@ -53,10 +53,10 @@ func (s *share) listen(g *guest) {
 			heard, looked = reading, now
 		}
 		g.beat(s.clock.Now())
-		if mode, spins := g.treated(); spins && mode == ipc.ModeAhead && pollBell(g.page.Bell, reading, s.clock, offer) {
+		if mode, spins := g.treated(); spins && mode == ipc.ModeAhead && pollBell(g.page.DaemonFutex, reading, s.clock, offer) {
 			continue
 		}
-		if err := g.page.SleepBell(reading, ipc.HeartbeatEvery); err != nil {
+		if err := g.page.DaemonSleep(reading, ipc.HeartbeatInterval); err != nil {
 			s.log.Error("can't wait for a guest's launches", "guest", g.spec.Name, "err", err)
 			return
 		}
@@ -69,7 +69,7 @@ func (s *share) listen(g *guest) {
 // is woken, and one that offers its processor after them.
 func pollBell(bell func() uint32, reading uint32, c clock.Clock, offer func()) bool {
 	now := c.Now()
-	for until := now + ipc.HeartbeatEvery; bell() == reading && now < until; {
+	for until := now + ipc.HeartbeatInterval; bell() == reading && now < until; {
 		offer()
 		before := now
 		if now = c.Now(); now-before > hogged {

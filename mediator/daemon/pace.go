@@ -20,7 +20,7 @@ func (s *share) pace(guests []*guest, length time.Duration) accounting.Pace {
 		quota = quota || s.state[i].Quota != (fairshare.Quota{})
 	}
 	switch {
-	case time.Duration(told)*easy > ipc.WorkRoom/2*length:
+	case time.Duration(told)*easy > ipc.WorkLogIntervals/2*length:
 		return accounting.Brisk // there may not be room to tell of all
 	case held:
 		return accounting.Brisk // rounds end suspensions, also of who has nothing to do yet

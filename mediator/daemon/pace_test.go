@@ -63,7 +63,7 @@ func TestPace(t *testing.T) {
 			}
 			for i := range c.told {
 				at := time.Duration(i) * 140 * time.Microsecond
-				s.guests[0].page.Work(0).Add(at, at+50*time.Microsecond)
+				s.guests[0].page.WorkLog(0).Add(at, at+50*time.Microsecond)
 			}
 			s.share.Work(20*ms, func(*accounting.Work) {})
 			if got := s.poll(20*ms, groups...).Pace; got != c.want {

@@ -203,7 +203,7 @@ func (b *board) due(r *row) (at time.Duration, ok bool) {
 		}
 	case slotstate.Running, slotstate.ToEvict:
 		if d.limit > 0 {
-			at = r.on + limitGrace*d.limit + ipc.LiarLimit
+			at = r.on + limitGrace*d.limit + ipc.UnresponsiveLimit
 		}
 		if below, leaves := r.leaves(); leaves && below == math.MaxUint32 && b.leaving > 0 {
 			at = min(at, r.stub.Asked+leaveGrace*b.leaving)
@@ -247,7 +247,7 @@ func (b *board) nextDue() (next time.Duration, ok bool) {
 
 // withdraw takes its turn back from a launch, and lets its guest rest.
 func (b *board) withdraw(now time.Duration, r *row, report func(happening)) {
-	if !r.slot.Withdraw(r.stub.Launch) {
+	if !r.slot.Withdraw(r.stub.ID) {
 		return // the next look shows what has become of it
 	}
 	idle := time.Duration(0)

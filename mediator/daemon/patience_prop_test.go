@@ -24,7 +24,7 @@ type play struct {
 // program is an honest guest's: it launches a kernel, and the next when that is over.
 type program struct {
 	g          *guest
-	v          ipc.Stub
+	v          ipc.Launch
 	length     time.Duration
 	claim      ipc.Claim
 	ready, end time.Duration
@@ -35,7 +35,7 @@ func newPlay(rt *rapid.T, s *scene) *play {
 	p := &play{scene: s}
 	for i := range 2 {
 		w := &program{g: s.guests[1+i], length: time.Duration(rapid.IntRange(1, 30).Draw(rt, "length")) * ms / 10}
-		w.v = ipc.Stub{Evictable: rapid.Bool().Draw(rt, "evictable"), Form: 1, Predicted: w.length, Kernel: uint64(i)}
+		w.v = ipc.Launch{Evictable: rapid.Bool().Draw(rt, "evictable"), Form: 1, Predicted: w.length, Kernel: uint64(i)}
 		p.honest = append(p.honest, w)
 	}
 	return p
@@ -104,8 +104,8 @@ func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 		s.share.changed(0)
 		p := newPlay(rt, s)
 		var claims []ipc.Claim
-		for range rapid.IntRange(1, ipc.MaxStubs).Draw(rt, "stalled") {
-			v := ipc.Stub{Evictable: rapid.Bool().Draw(rt, "evictable"), Form: 1, Predicted: time.Duration(rapid.IntRange(0, 5).Draw(rt, "predicted")) * ms}
+		for range rapid.IntRange(1, ipc.MaxLaunchSlots).Draw(rt, "stalled") {
+			v := ipc.Launch{Evictable: rapid.Bool().Draw(rt, "evictable"), Form: 1, Predicted: time.Duration(rapid.IntRange(0, 5).Draw(rt, "predicted")) * ms}
 			claims = append(claims, s.submit(stalled, v))
 		}
 		begin := s.clock.Now()
@@ -114,7 +114,7 @@ func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 			if rapid.IntRange(0, 30).Draw(rt, "again") == 0 {
 				i := rapid.IntRange(0, len(claims)-1).Draw(rt, "which")
 				claims[i].Abandon(0)
-				claims[i] = s.submit(stalled, ipc.Stub{Evictable: true, Form: 1, Predicted: ms / 100})
+				claims[i] = s.submit(stalled, ipc.Launch{Evictable: true, Form: 1, Predicted: ms / 100})
 			}
 		}
 		// As long as the others' kernels take, by turns of epochs or slices, and a turn
@@ -129,15 +129,15 @@ func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 }
 
 // stubsIn is where on a page the stubs are, by what one of them says.
-func stubsIn(t require, p *ipc.Page) (at, size int64) {
+func stubsIn(t require, p *ipc.ControlPage) (at, size int64) {
 	t.Helper()
 	const magic = 0x5ca1ab1e0ddba115
-	c, ok := p.Claim(0, &ipc.Stub{Kernel: magic})
+	c, ok := p.Claim(0, &ipc.Launch{Kernel: magic})
 	if !ok {
 		t.Fatal("no stub")
 	}
 	defer c.Abandon(0)
-	all := make([]byte, ipc.PageBytes)
+	all := make([]byte, ipc.ControlPageBytes)
 	if _, err := p.File().ReadAt(all, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func stubsIn(t require, p *ipc.Page) (at, size int64) {
 		t.Fatal("the page does not say what was written")
 	}
 	const kernelAt, stubBytes = 128, 256
-	return int64(i - kernelAt), ipc.MaxStubs * stubBytes
+	return int64(i - kernelAt), ipc.MaxLaunchSlots * stubBytes
 }
 
 // TestStubsOfAnybodysMaking: whatever one guest's stubs say, the daemon goes on, and others'
@@ -185,9 +185,9 @@ func TestStubsOfAnybodysMaking(t *testing.T) {
 						b := rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(rt, "bytes")
 						write(b[:min(int64(len(b)), size-off)], off)
 					default: // a launch in a state
-						i := rapid.Int64Range(0, ipc.MaxStubs-1).Draw(rt, "stub")
+						i := rapid.Int64Range(0, ipc.MaxLaunchSlots-1).Draw(rt, "stub")
 						word := rapid.Uint64Range(1, 5).Draw(rt, "launch")<<16 | rapid.Uint64Range(0, 33).Draw(rt, "context")<<8 | rapid.Uint64Range(0, 8).Draw(rt, "state")
-						write(binary.LittleEndian.AppendUint64(nil, word), i*(size/ipc.MaxStubs))
+						write(binary.LittleEndian.AppendUint64(nil, word), i*(size/ipc.MaxLaunchSlots))
 					}
 					for range rapid.IntRange(0, 3).Draw(rt, "more") {
 						p.step(ms)
@@ -198,12 +198,12 @@ func TestStubsOfAnybodysMaking(t *testing.T) {
 					w.claim.Abandon(0)
 				}
 				p.step(ms)
-				each := limitGrace*limit + ipc.LiarLimit + restMost
+				each := limitGrace*limit + ipc.UnresponsiveLimit + restMost
 				begin := s.clock.Now()
 				for i, w := range p.honest {
 					last := w.claim.Launch()
 					for w.claim.Launch() == last || w.claim.State() == slotstate.Ready {
-						if s.clock.Now() > begin+(ipc.MaxStubs+2)*each {
+						if s.clock.Now() > begin+(ipc.MaxLaunchSlots+2)*each {
 							rt.Fatalf("honest guest %d waits since %v: %s", i+2, s.clock.Now()-w.ready, describe(s.share))
 						}
 						p.step(time.Second)

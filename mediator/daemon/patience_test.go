@@ -38,11 +38,11 @@ func TestEvictionsAreMeasured(t *testing.T) {
 			victim, urgent := s.join(1, 1, 1), s.join(2, 1, 2)
 			s.join(3, 1, 3)
 			s.byKernel()
-			long := s.submit(victim, ipc.Stub{Evictable: true, Form: 1, Kernel: 7})
+			long := s.submit(victim, ipc.Launch{Evictable: true, Form: 1, Kernel: 7})
 			s.next(run(1))
 			s.share.rang()
 			long.Start(s.clock.Now())
-			s.submit(urgent, ipc.Stub{})
+			s.submit(urgent, ipc.Launch{})
 			s.next(evict(1, 1, 2), run(2))
 			s.share.rang()
 			s.clock.Advance(c.after)
@@ -60,10 +60,10 @@ func TestEvictionsAreMeasured(t *testing.T) {
 				took = c.after
 			}
 			f := &s.share.launching.foresight
-			if d := f.evictionCost(1, &ipc.Stub{Kernel: 7}); d != took {
+			if d := f.evictionCost(1, &ipc.Launch{Kernel: 7}); d != took {
 				t.Errorf("the kernel is expected to take %v, want %v", d, took)
 			}
-			if d, want := f.evictionCost(3, &ipc.Stub{Kernel: 7}), min(took, mostTold); d != want {
+			if d, want := f.evictionCost(3, &ipc.Launch{Kernel: 7}), min(took, mostTold); d != want {
 				t.Errorf("another guest's is expected to take %v, want %v", d, want)
 			}
 		})
@@ -82,7 +82,7 @@ func TestPriorityIsTheDaemons(t *testing.T) {
 	g.page.SetMode(ipc.ModeAhead)
 	want := []int{2, 3, 3, 3}
 	for _, p := range []int{2, 3, 15, math.MaxUint32} {
-		s.submit(g, ipc.Stub{Priority: p}).Grant()
+		s.submit(g, ipc.Launch{Priority: p}).Grant()
 	}
 	s.share.rang()
 	shown := s.policy.launches[len(s.policy.launches)-1]
@@ -105,7 +105,7 @@ func TestDeadlineIsOne(t *testing.T) {
 		g.spec.KernelTimeLimit, other.spec.KernelTimeLimit = limit, limit
 		s.share.launching.deadline = 5 * ms
 		s.byKernel()
-		c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+		c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 		s.next(run(1))
 		s.share.rang()
 		c.Start(s.clock.Now())
@@ -113,7 +113,7 @@ func TestDeadlineIsOne(t *testing.T) {
 		s.share.rang()
 		s.next(evict(1, 1, 2))
 		s.share.changed(0)
-		if _, asked, deadline := c.Word(); deadline < asked+5*ms || deadline > asked+longest {
+		if _, asked, deadline := c.EvictionRequest(); deadline < asked+5*ms || deadline > asked+longest {
 			t.Errorf("asked at %v to leave by %v", asked, deadline)
 		}
 	}
@@ -144,7 +144,7 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.share.changed(0)
-			stalled := s.submit(busy, ipc.Stub{Predicted: ms})
+			stalled := s.submit(busy, ipc.Launch{Predicted: ms})
 			s.share.rang()
 			if stalled.State() != slotstate.ToRun {
 				t.Fatalf("it is %v", stalled.State())
@@ -156,7 +156,7 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 			}
 
 			// With the arrival of another it has had its time.
-			waits := s.submit(other, ipc.Stub{Predicted: ms})
+			waits := s.submit(other, ipc.Launch{Predicted: ms})
 			s.share.rang()
 			if stalled.State() != slotstate.Ready {
 				t.Fatalf("the stalled one is %v", stalled.State())
@@ -176,7 +176,7 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 			if stalled.State() != slotstate.ToRun {
 				t.Fatalf("after a while it is %v", stalled.State())
 			}
-			waits = s.submit(other, ipc.Stub{Predicted: ms})
+			waits = s.submit(other, ipc.Launch{Predicted: ms})
 			s.share.rang()
 			s.untilTurn(waits, 2*turnLimit)
 			if got := busy.page.Bill().Used; got <= turnLimit/2 || got > turnLimit {
@@ -208,10 +208,10 @@ func TestOneStallIsOne(t *testing.T) {
 	s := newScene(t)
 	busy, other := s.join(1, 1, 1), s.join(2, 1, 2)
 	s.byKernel()
-	a, b := s.submit(busy, ipc.Stub{}), s.submit(busy, ipc.Stub{})
+	a, b := s.submit(busy, ipc.Launch{}), s.submit(busy, ipc.Launch{})
 	s.next(run(1), run(2))
 	s.share.rang()
-	s.submit(other, ipc.Stub{})
+	s.submit(other, ipc.Launch{})
 	s.share.rang()
 	if a.State() != slotstate.ToRun || b.State() != slotstate.ToRun {
 		t.Fatalf("they are %v and %v", a.State(), b.State())
@@ -260,13 +260,13 @@ func TestStrangersAreNotWaitedForLong(t *testing.T) {
 		b.parties[i].mode = ipc.ModeByKernel
 	}
 	b.look()
-	b.submit(2, ipc.Stub{}) // waits
+	b.submit(2, ipc.Launch{}) // waits
 	occupied, last := time.Duration(0), b.now
 	var c ipc.Claim
 	for i := range 20_000 {
 		if i%10 == 0 {
 			c.Finish(ms)
-			c = b.submit(1, ipc.Stub{})
+			c = b.submit(1, ipc.Launch{})
 			c.Grant()
 			c.Start(b.now)
 		}
@@ -294,7 +294,7 @@ func TestForsaken(t *testing.T) {
 		for i := range b.parties {
 			b.parties[i].mode, b.parties[i].limit = ipc.ModeByKernel, 10*time.Second
 		}
-		c := b.submit(1, ipc.Stub{Evictable: true, Form: 1})
+		c := b.submit(1, ipc.Launch{Evictable: true, Form: 1})
 		b.wantTold("arrived 1: 1")
 		b.board.row(1).run(b.now)
 		b.start(c)
@@ -308,7 +308,7 @@ func TestForsaken(t *testing.T) {
 		b.now += time.Hour
 		b.wantTold() // nobody waits
 		b.now = from
-		b.submit(2, ipc.Stub{})
+		b.submit(2, ipc.Launch{})
 		b.board.looked = from
 		b.wantTold("arrived 2: 1+" + map[bool]string{true: "-"}[leaves] + " 2")
 		at, ok := b.board.nextDue()
@@ -339,8 +339,8 @@ func TestWordsAreTheDaemons(t *testing.T) {
 		t.Fatal("not told to leave")
 	}
 	asked := b.now
-	slot := b.parties[0].page.Stub(0)
-	slot.Refill(c.Launch()) // nobody told it so
+	slot := b.parties[0].page.LaunchSlot(0)
+	slot.Recall(c.Launch()) // nobody told it so
 	slot.Evict(c.Launch(), 1, 2, 3)
 	for range 3 {
 		b.now += ms
@@ -348,18 +348,18 @@ func TestWordsAreTheDaemons(t *testing.T) {
 		if got := b.shown(); got != " 1+-" || r.stub.Asked != asked || r.evict(math.MaxUint32, b.now, 0) {
 			t.Errorf("shown as%s, asked at %v", got, r.stub.Asked)
 		}
-		slot.Refill(c.Launch())
+		slot.Recall(c.Launch())
 	}
 }
 
 // TestArrivals: nobody was there before it came.
 func TestArrivals(t *testing.T) {
 	b := newTable(t, 2)
-	b.submit(1, ipc.Stub{})
+	b.submit(1, ipc.Launch{})
 	b.wantTold("arrived 1: 1")
 	for _, at := range []time.Duration{0, math.MinInt64, math.MaxInt64, -1} {
 		b.now += ms
-		if c, ok := b.parties[1].page.Claim(0, &ipc.Stub{Arrived: at}); !ok || c.State() != slotstate.Ready {
+		if c, ok := b.parties[1].page.Claim(0, &ipc.Launch{Arrived: at}); !ok || c.State() != slotstate.Ready {
 			t.Fatal("no stub")
 		}
 		b.look()

@@ -93,7 +93,7 @@ func newHouse(t *testing.T, open func(*accountingtest.Record) gpu.Monitor, confi
 }
 
 // join adds a guest with one context.
-func (h *house) join(name string, weight float64, page *ipc.Page, c *accountingtest.RecordedContext) *guest {
+func (h *house) join(name string, weight float64, page *ipc.ControlPage, c *accountingtest.RecordedContext) *guest {
 	h.t.Helper()
 	page.Context(0).Reset(c.PID)
 	page.Context(0).SetReady(uint16(c.Group))
@@ -127,10 +127,10 @@ func (h *house) pass(d time.Duration) {
 }
 
 // executor is what guest i's executor does at the end of a step.
-func (h *house) executor(page *ipc.Page, i int, c *accountingtest.RecordedContext) {
-	slot, work := page.Context(0), page.Work(0)
+func (h *house) executor(page *ipc.ControlPage, i int, c *accountingtest.RecordedContext) {
+	slot, work := page.Context(0), page.WorkLog(0)
 	page.Beat(h.clock.Now())
-	h.gpu.Hold(c, page.Verdict(h.clock.Now()) == ipc.Suspend)
+	h.gpu.Hold(c, page.SuspendWord(h.clock.Now()) == ipc.Suspend)
 	w := c.Work()
 	for _, s := range w.Spans {
 		slot.AddFinished(s.End-s.Start, 0, false)
@@ -147,7 +147,7 @@ func (h *house) executor(page *ipc.Page, i int, c *accountingtest.RecordedContex
 }
 
 // oldPage is a page of the version before accounts of work, in the place of another.
-func oldPage(t *testing.T, page *ipc.Page) *ipc.Page {
+func oldPage(t *testing.T, page *ipc.ControlPage) *ipc.ControlPage {
 	t.Helper()
 	if err := page.Close(); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func oldPage(t *testing.T, page *ipc.Page) *ipc.Page {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "old")
-	if err := f.Truncate(ipc.PageBytes - work); err != nil {
+	if err := f.Truncate(ipc.ControlPageBytes - work); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte{0x76, 0x76, 0x70, 0x67, 2, 0, 0, 0}, 0); err != nil {
@@ -168,18 +168,18 @@ func oldPage(t *testing.T, page *ipc.Page) *ipc.Page {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	if page, err = ipc.OpenPage(f); err != nil {
+	if page, err = ipc.OpenControlPage(f); err != nil {
 		t.Fatal(err)
 	}
-	if page.HasWork() || !page.HasStubs() {
+	if page.HasWorkLog() || !page.HasLaunchSlots() {
 		t.Fatal("the page is not of that version")
 	}
 	return page
 }
 
-func newPage(t *testing.T) *ipc.Page {
+func newPage(t *testing.T) *ipc.ControlPage {
 	t.Helper()
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestSourceIsChosen(t *testing.T) {
 	if g := h.share.gpu(1); g.AccountingSource != api.SourceEvents || !strings.Contains(g.AccountingSourceReason, "locked down") {
 		t.Errorf("watched by %q: %q", g.AccountingSource, g.AccountingSourceReason)
 	}
-	if !page.Work(0).Wanted() {
+	if !page.WorkLog(0).Wanted() {
 		t.Error("nobody wants the executors' accounts")
 	}
 	first := h.share.open().watcher
@@ -298,7 +298,7 @@ func TestSourceIsChosen(t *testing.T) {
 		t.Errorf("watched by %q: %q", g.AccountingSource, g.AccountingSourceReason)
 	}
 	until(t, "the record is closed", func() bool { return h.record.Closed.Load() })
-	if page.Work(0).Wanted() {
+	if page.WorkLog(0).Wanted() {
 		t.Error("executors keep account that nobody reads")
 	}
 	// By launches, and back.
@@ -307,13 +307,13 @@ func TestSourceIsChosen(t *testing.T) {
 	}
 	until(t, "executors are asked", func() bool { return h.share.open().sight.kind == api.SourceLaunches })
 	h.pass(100 * ms)
-	if !page.Work(0).Wanted() {
+	if !page.WorkLog(0).Wanted() {
 		t.Error("nobody wants the executors' accounts")
 	}
 	if err := h.service.rewatch(h.share, AccountingConfig{Source: api.SourceRegisters, Poll: ms, Quiet: 5 * ms}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "they are not any more", func() bool { return h.share.open().sight.kind == api.SourceRegisters && !page.Work(0).Wanted() })
+	until(t, "they are not any more", func() bool { return h.share.open().sight.kind == api.SourceRegisters && !page.WorkLog(0).Wanted() })
 }
 
 // TestRecordBreaksOff: a GPU whose record can't be read any more is unwell, its

@@ -64,7 +64,7 @@ func newScene(t testing.TB) *scene {
 
 // join adds a guest with a context for each channel group.
 func (s *scene) join(id fairshare.GuestID, weight float64, groups ...uint16) *guest {
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -280,7 +280,7 @@ func (s *Service) leave(servers []*http.Server) error {
 // easy pace, in the same wakes. Brisk rounds show more often that the daemon is alive,
 // and so do listeners where launches wait for it, who would take [ipc.SilenceLimit]
 // for its end.
-const beatEvery = 3 * ipc.HeartbeatEvery
+const beatEvery = 3 * ipc.HeartbeatInterval
 
 // beat shows the guests that the daemon is alive, and looks for contexts that
 // came or went, which may call for a decision.

@@ -431,7 +431,7 @@ func (s *share) decide(guests []*guest, ev fairshare.Event) (changed bool, held 
 	st := fairshare.State{Guests: s.state, Round: poll + quiet, Launches: s.launches(now), SMs: uint32(s.opened.props.SMs), CoRuns: s.opened.props.CoRuns, Slices: s.controls().slices}
 	verdicts, next := s.policy.Decide(now, ev, st)
 	s.launching.alarm.wanted(now, next)
-	want := make(map[fairshare.GuestID]ipc.Verdict, len(verdicts))
+	want := make(map[fairshare.GuestID]ipc.SuspendWord, len(verdicts))
 	for _, v := range verdicts {
 		switch v.Action {
 		case fairshare.Suspend:

@@ -122,8 +122,8 @@ func TestChargesAddUp(t *testing.T) {
 					if policy == "none" && !quotas && g.heldNow() {
 						r.Fatalf("guest %d is held under policy none", g.id)
 					}
-					if g.heldNow() != (g.page.Decided() == ipc.Suspend) {
-						r.Fatalf("guest %d: held %v, page says %v", g.id, g.heldNow(), g.page.Decided())
+					if g.heldNow() != (g.page.StoredSuspendWord() == ipc.Suspend) {
+						r.Fatalf("guest %d: held %v, page says %v", g.id, g.heldNow(), g.page.StoredSuspendWord())
 					}
 					shares, entitled = shares+g.share, entitled+g.entitled
 				}

@@ -250,7 +250,7 @@ func TestTimeWithoutWorkUnwatched(t *testing.T) {
 func TestVerdictsReachThePageAndAreCounted(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
-	verdict := func() ipc.Verdict { return g.page.Verdict(s.clock.Now()) }
+	verdict := func() ipc.SuspendWord { return g.page.SuspendWord(s.clock.Now()) }
 
 	s.next(suspending(1))
 	s.poll(1 * ms)
@@ -333,7 +333,7 @@ func TestPolicyChangesAtRunTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.share.changed(0)
-	if a.heldNow() || a.page.Decided() != ipc.Run {
+	if a.heldNow() || a.page.StoredSuspendWord() != ipc.Run {
 		t.Error("held under policy none")
 	}
 }
@@ -479,7 +479,7 @@ func TestFailedLetsEverybodyRun(t *testing.T) {
 	s.next(suspending(1))
 	s.poll(1 * ms)
 	s.share.Failed(errors.New("fell off the bus"))
-	if g.heldNow() || g.page.Decided() != ipc.Run {
+	if g.heldNow() || g.page.StoredSuspendWord() != ipc.Run {
 		t.Error("a guest is held on a GPU that nobody watches")
 	}
 	if v := s.share.gpu(1); v.Healthy || v.Problem != "fell off the bus" {
@@ -507,7 +507,7 @@ func TestNobodyIsHeldAfterTheEnd(t *testing.T) {
 			s.next(suspending(1), suspending(2))
 			s.share.changed(1)
 			for _, g := range []*guest{a, b} {
-				if g.heldNow() || g.page.Decided() != ipc.Run {
+				if g.heldNow() || g.page.StoredSuspendWord() != ipc.Run {
 					t.Errorf("guest %s is held", g.spec.Name)
 				}
 			}

@@ -117,7 +117,7 @@ func runLiar() error {
 	if err != nil {
 		return err
 	}
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		return err
 	}

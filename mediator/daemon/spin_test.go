@@ -33,17 +33,17 @@ func TestSpinsWhileKernelsLeave(t *testing.T) {
 				t.Helper()
 				s.share.rang()
 				for i, g := range s.guests {
-					if got := g.page.Spins(); got != want {
+					if got := g.page.BusyWait(); got != want {
 						t.Errorf("%s: guest %d is told to spin: %v", when, i, got)
 					}
 				}
 			}
 			wants("before", c.how == spinAlways)
-			long := s.submit(batch, ipc.Stub{Evictable: true, Form: 1})
+			long := s.submit(batch, ipc.Launch{Evictable: true, Form: 1})
 			s.next(run(1))
 			s.share.rang()
 			long.Start(s.clock.Now())
-			s.submit(urgent, ipc.Stub{})
+			s.submit(urgent, ipc.Launch{})
 			s.next(evict(1, 1, 2))
 			s.share.rang()
 			wants("a kernel is told to leave", c.told)

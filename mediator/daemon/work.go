@@ -28,7 +28,7 @@ type counted struct {
 func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
 	s.guests(func(guests []*guest) {
 		for _, g := range guests {
-			g.page.WantWork(true)
+			g.page.SetWorkLogWanted(true)
 			for i := range ipc.MaxContexts {
 				if w := s.ended(now, g, i); w != nil {
 					f(w)
@@ -54,8 +54,8 @@ func (s *share) ended(now time.Duration, g *guest, slot int) *accounting.Work {
 	var w *accounting.Work
 	// Where the next one is ready already, which takes longer than from look to look where
 	// contexts are of hardware, nobody knows whose launches are whose.
-	if last != 0 && last != pid && !ready && g.page.HasWork() {
-		if a.take(g.page.Work(slot)); len(a.spans) > 0 {
+	if last != 0 && last != pid && !ready && g.page.HasWorkLog() {
+		if a.take(g.page.WorkLog(slot)); len(a.spans) > 0 {
 			w = &a.work
 			*w = accounting.Work{Group: g.context(slot), PID: s.was(g, slot, last), Spans: a.spans}
 		}
@@ -68,7 +68,7 @@ func (s *share) ended(now time.Duration, g *guest, slot int) *accounting.Work {
 
 // of is what context i of a page had to do, nil where there is none. It is good until
 // the next call.
-func (a *accounts) of(page *ipc.Page, i int, now time.Duration) *accounting.Work {
+func (a *accounts) of(page *ipc.ControlPage, i int, now time.Duration) *accounting.Work {
 	slot := page.Context(i)
 	group, ok := slot.Group()
 	if !ok {
@@ -76,11 +76,11 @@ func (a *accounts) of(page *ipc.Page, i int, now time.Duration) *accounting.Work
 	}
 	w := &a.work
 	*w = accounting.Work{Group: accounting.GroupID(group), PID: slot.PID()}
-	if !page.HasWork() {
+	if !page.HasWorkLog() {
 		a.count(i, slot, now, w)
 		return w
 	}
-	log := page.Work(i)
+	log := page.WorkLog(i)
 	switch slot.State() {
 	case ipc.ContextReady, ipc.ContextEnding:
 		w.Since = log.Since() // else what was there ended with the context
@@ -91,9 +91,9 @@ func (a *accounts) of(page *ipc.Page, i int, now time.Duration) *accounting.Work
 }
 
 // take takes what is in an account of work to spans.
-func (a *accounts) take(log ipc.Work) {
+func (a *accounts) take(log ipc.WorkLog) {
 	a.spans = a.spans[:0]
-	log.Take(func(start, end time.Duration) {
+	log.ReadAll(func(start, end time.Duration) {
 		a.spans = append(a.spans, accounting.Span{Start: start, End: end})
 	})
 }
@@ -130,7 +130,7 @@ func (a *accounts) count(i int, slot *ipc.ContextSlot, now time.Duration, w *acc
 func (s *share) unwanted() {
 	s.guests(func(guests []*guest) {
 		for _, g := range guests {
-			g.page.WantWork(false)
+			g.page.SetWorkLogWanted(false)
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (x *Executor) keepEnabled(ctx context.Context) {
 // unslice gives the driver's time slice back if the daemon is gone that set another.
 func (k *keeper) unslice(now time.Duration) {
 	switch page := k.x.o.Page; {
-	case !page.Abandoned(now):
+	case !page.SuspensionExpired(now):
 		k.unsliced = false
 		return
 	case k.unsliced, k.slicer == nil, !page.Sliced(k.x.o.Slot):
@@ -143,7 +143,7 @@ func (k *keeper) look(now time.Duration) {
 		return
 	case k.x.undone.Load():
 		return
-	case page.Verdict(now) == ipc.Suspend:
+	case page.SuspendWord(now) == ipc.Suspend:
 		k.since = 0
 		return
 	case k.since == 0:
@@ -154,7 +154,7 @@ func (k *keeper) look(now time.Duration) {
 	}
 	if k.x.enable(k.driver) {
 		k.x.undone.Store(true)
-		k.x.slot.Ring() // its kernels' time goes on
+		k.x.slot.Wake() // its kernels' time goes on
 	}
 }
 

@@ -85,7 +85,7 @@ func (n *nested) Resume(gpu.Context) error {
 func TestKeeper(t *testing.T) {
 	type at struct {
 		now, beat time.Duration
-		verdict   ipc.Verdict
+		verdict   ipc.SuspendWord
 		disabled  bool
 		calls     int // so far
 	}
@@ -104,7 +104,7 @@ func TestKeeper(t *testing.T) {
 			k := keeper{x: r.x, driver: driver}
 			for i, step := range steps {
 				r.page.Beat(step.beat)
-				r.page.SetVerdict(step.verdict)
+				r.page.SetSuspendWord(step.verdict)
 				r.page.SetDisabled(0, step.disabled)
 				k.look(step.now)
 				if driver.calls != step.calls {
@@ -205,7 +205,7 @@ func TestLiarHasNoTimeWhileDisabled(t *testing.T) {
 	g := r.open()
 	sim, _ := r.lie(g, 1<<31)
 	r.x.Step(false)
-	liars := func() uint64 { return r.page.Context(0).Counters().Liars }
+	liars := func() uint64 { return r.page.Context(0).Counters().Unresponsive }
 	sim.Advance(5 * time.Millisecond)
 	r.page.SetDisabled(0, true)
 	r.x.Step(false)
@@ -258,9 +258,9 @@ func TestTimeGoesOnAfterTheKeeper(t *testing.T) {
 		r.x.Step(yes)
 	}
 	disable(true)
-	bell := r.page.Context(0).Bell()
+	bell := r.page.Context(0).Futex()
 	k.look(time.Hour) // nobody has been there for long
-	if r.page.Context(0).Bell() == bell {
+	if r.page.Context(0).Futex() == bell {
 		t.Error("nobody is told")
 	}
 	r.x.Step(true)

@@ -16,7 +16,7 @@ import (
 // What a context has there, and since when it waits for room, is on the guest's page: see
 // [ipc.Ranks].
 type admission struct {
-	ranks *ipc.Ranks
+	ranks *ipc.Admitter
 	long  int // launches on the GPU, or about to be put there, that are not known to be brief
 	// waits is whether one waits for other contexts' launches to end, and since when; late
 	// is since when only for a context that goes before, 0: it does not.
@@ -123,15 +123,15 @@ func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
 	if a.since != 0 {
 		a.since = 0
 		x.slot.SetWaiting(0)
-		a.ranks.Ring() // who comes next may fit beside it
+		a.ranks.WakeNext() // who comes next may fit beside it
 	}
 	x.note(s, 1)
 	return true
 }
 
 // thereWith returns what the context has on the GPU with s.
-func (x *Executor) thereWith(s foreseen) ipc.Ahead {
-	return ipc.Ahead{Launches: x.there + 1, Work: x.predicted + s.work, Long: s.long || x.admission.long > 0}
+func (x *Executor) thereWith(s foreseen) ipc.FetchAhead {
+	return ipc.FetchAhead{Launches: x.there + 1, Work: x.predicted + s.work, Long: s.long || x.admission.long > 0}
 }
 
 // take takes room for a launch that the daemon has let run.
@@ -141,7 +141,7 @@ func (x *Executor) take(s foreseen) { x.count(s, 1) }
 func (x *Executor) leave(s foreseen) {
 	x.count(s, -1)
 	if x.bounded() {
-		x.admission.ranks.Ring()
+		x.admission.ranks.WakeNext()
 	}
 }
 
@@ -149,7 +149,7 @@ func (x *Executor) leave(s foreseen) {
 func (x *Executor) count(s foreseen, n int) {
 	x.note(s, n)
 	if x.bounded() {
-		x.slot.SetAhead(ipc.Ahead{Launches: x.there, Work: x.predicted, Long: x.admission.long > 0})
+		x.slot.SetFetchAhead(ipc.FetchAhead{Launches: x.there, Work: x.predicted, Long: x.admission.long > 0})
 	}
 }
 
@@ -205,7 +205,7 @@ func (a *admission) settle(x *Executor) {
 	if a.since != 0 && !a.waits {
 		a.since, a.late = 0, 0
 		x.slot.SetWaiting(0)
-		a.ranks.Ring()
+		a.ranks.WakeNext()
 	}
 	a.waits = false
 	a.drains, a.drained = a.drained, nil

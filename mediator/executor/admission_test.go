@@ -14,7 +14,7 @@ import (
 type manyContexts struct {
 	t    *testing.T
 	sim  clock.Sim
-	page *ipc.Page
+	page *ipc.ControlPage
 	all  []*member
 }
 
@@ -123,7 +123,7 @@ func TestOneKernelOfAGuest(t *testing.T) {
 		if n := slot.Counters().Kernels; n != 4 || m.x.there != 0 || m.x.predicted != 0 {
 			t.Errorf("context %d: %d kernels, %d of %v counted on the GPU", i, n, m.x.there, m.x.predicted)
 		}
-		if a, w := slot.Ahead(), slot.Waiting(); a != (ipc.Ahead{}) || w != 0 {
+		if a, w := slot.FetchAhead(), slot.Waiting(); a != (ipc.FetchAhead{}) || w != 0 {
 			t.Errorf("context %d: in the end the page says %+v, waiting since %v", i, a, w)
 		}
 	}

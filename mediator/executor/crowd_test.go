@@ -30,7 +30,7 @@ func TestNoYieldOnABusyProcessor(t *testing.T) {
 	waits := func(n uint64) {
 		slot := r.page.Context(0)
 		for before := slot.Counters().Wakeups; slot.Counters().Wakeups < before+n; {
-			slot.Ring()
+			slot.Wake()
 		}
 	}
 	waits(20)

@@ -61,7 +61,7 @@ func serveStuck(t *testing.T, disabled bool) *stuck {
 		s.exited <- code
 		s.gpu.letGo() // as the end of a process does
 	}}}
-	var page *ipc.Page
+	var page *ipc.ControlPage
 	s.vm, page, s.ended = serveIn(t, p, ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, ipc.GPU) (gpu.Device, error) {
 		return s.gpu, nil
 	})
@@ -70,7 +70,7 @@ func serveStuck(t *testing.T, disabled bool) *stuck {
 	}
 	page.SetDisabled(0, disabled)
 	page.Beat(s.clock.Now())
-	page.SetVerdict(ipc.Suspend)
+	page.SetSuspendWord(ipc.Suspend)
 	<-s.gpu.in
 	return s
 }

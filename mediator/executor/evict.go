@@ -89,7 +89,7 @@ func (j *job) attend() bool {
 		}
 		return j.refilling && x.reached(j) && j.refill()
 	}
-	if below, _, _ := j.claim.Word(); !j.told || below != j.below {
+	if below, _, _ := j.claim.EvictionRequest(); !j.told || below != j.below {
 		j.told, j.below, j.refilling = true, below, false
 		if !j.hushed {
 			j.hushNext()
@@ -196,7 +196,7 @@ func (j *job) besideDone() bool {
 // when it is ended; as far as is known at now. One that is to leave some SMs only
 // goes on, on the others.
 func (j *job) due(now time.Duration) time.Duration {
-	_, asked, _ := j.claim.Word()
+	_, asked, _ := j.claim.EvictionRequest()
 	limit := j.limit()
 	if away := j.ch.x.awayHere.overlap(asked, now); limit < math.MaxInt64-away {
 		limit += away
@@ -206,15 +206,15 @@ func (j *job) due(now time.Duration) time.Duration {
 
 // limit is due of a launch whose context was on the GPU all along.
 func (j *job) limit() time.Duration {
-	below, asked, deadline := j.claim.Word()
+	below, asked, deadline := j.claim.EvictionRequest()
 	switch {
 	case deadline == 0 || below < uint32(j.ch.x.props.SMs):
 		return math.MaxInt64 // never
 	case !j.lied || j.ch.x.props.Preempts:
 		// An honest kernel leaves when the blocks that run are done.
-		return max(deadline, asked+min(blocksGrace*j.blockTime(), ipc.LiarLimit))
+		return max(deadline, asked+min(blocksGrace*j.blockTime(), ipc.UnresponsiveLimit))
 	default:
-		return max(deadline, asked+ipc.LiarLimit)
+		return max(deadline, asked+ipc.UnresponsiveLimit)
 	}
 }
 
@@ -245,15 +245,15 @@ func (j *job) exposed(now time.Duration) bool {
 	x := j.ch.x
 	if !j.lied {
 		j.lied, j.fn.liar = true, true
-		x.slot.AddLiar()
+		x.slot.AddUnresponsive()
 		j.claim.SetEvictable(false)
 		x.o.Log.Debug("kernel did not leave when asked", "kernel", j.fn.attrs.Name)
 	}
 	if j.park() {
 		return true
 	}
-	_, asked, deadline := j.claim.Word()
-	if away := x.awayHere.overlap(asked, now); now < max(deadline, asked+ipc.LiarLimit)+away {
+	_, asked, deadline := j.claim.EvictionRequest()
+	if away := x.awayHere.overlap(asked, now); now < max(deadline, asked+ipc.UnresponsiveLimit)+away {
 		return false
 	}
 	x.fail(fmt.Errorf("kernel %s did not leave the GPU when asked: %w", j.fn.attrs.Name, gpu.ErrTimeLimit))
@@ -285,7 +285,7 @@ func (j *job) park() bool {
 	x.notice()
 	j.phase = parked
 	now := x.o.Clock.Now()
-	_, asked, _ := j.claim.Word()
+	_, asked, _ := j.claim.EvictionRequest()
 	x.slot.AddEviction(now - asked)
 	j.evictions++
 	ran := now - j.began - x.awayHere.overlap(j.began, now)

@@ -41,7 +41,7 @@ type Options struct {
 	// may name.
 	Shared  []byte
 	Windows int
-	Page    *ipc.Page
+	Page    *ipc.ControlPage
 	Slot    int
 	Clock   clock.Clock
 	Log     *slog.Logger
@@ -69,7 +69,7 @@ type Options struct {
 type Executor struct {
 	o    Options
 	slot *ipc.ContextSlot
-	work ipc.Work
+	work ipc.WorkLog
 
 	// requests are channels to be opened and closed; the owner of Step takes
 	// them.
@@ -135,9 +135,9 @@ func New(o Options) *Executor {
 	if o.Ahead == (Ahead{}) {
 		o.Ahead = ShallowAhead
 	}
-	work := o.Page.Work(o.Slot)
+	work := o.Page.WorkLog(o.Slot)
 	work.SetSince(0) // of its predecessor
-	o.Page.Context(o.Slot).SetLeavesUnbegun()
+	o.Page.Context(o.Slot).SetLeavesUnstarted()
 	return &Executor{
 		o:         o,
 		work:      work,
@@ -149,7 +149,7 @@ func New(o Options) *Executor {
 		events:    newHandles[*event](maxEvents),
 		props:     o.Device.Properties(),
 		lastFault: o.LastFault,
-		admission: admission{ranks: o.Page.Ranks(o.Slot)},
+		admission: admission{ranks: o.Page.Admitter(o.Slot)},
 		yield:     sched.Yield,
 	}
 }
@@ -159,7 +159,7 @@ func (x *Executor) do(f func()) {
 	x.mu.Lock()
 	x.requests = append(x.requests, f)
 	x.mu.Unlock()
-	x.slot.Ring()
+	x.slot.Wake()
 }
 
 // takeRequests carries out what was asked for since the last call.

@@ -367,7 +367,7 @@ func TestRunSleepsAndWakes(t *testing.T) {
 		abi.Empty{}.Encode(e)
 		abi.Header{Op: abi.OpNop, Cookie: g.n}.Encode(e)
 		if g.sub.Publish() {
-			slot.Ring() // what vm does for a doorbell
+			slot.Wake() // what vm does for a doorbell
 		}
 		buf := make([]abi.Completion, 1)
 		for n := 0; n == 0; {

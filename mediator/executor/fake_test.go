@@ -92,7 +92,7 @@ type (
 
 func newFakeRig(t testing.TB) *rig {
 	t.Helper()
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func BenchmarkLaunch(b *testing.B) {
 				r.page.Context(1 + i).Reset(1)
 				r.page.AddChange()
 			}
-			r.page.WantWork(c.told)
+			r.page.SetWorkLogWanted(c.told)
 			launch := r.launcher(c.kernel, c.attributes...)
 			launch()
 			b.ReportAllocs()

@@ -95,8 +95,8 @@ func TestFillsAreWork(t *testing.T) {
 	for name, fill := range fillers {
 		t.Run(name, func(t *testing.T) {
 			r, let := newSlowRig(t)
-			r.page.WantWork(true)
-			slot, work := r.page.Context(0), r.page.Work(0)
+			r.page.SetWorkLogWanted(true)
+			slot, work := r.page.Context(0), r.page.WorkLog(0)
 			a, b := r.open(), r.open()
 			for range 10 {
 				fill(a, 1<<10)
@@ -112,7 +112,7 @@ func TestFillsAreWork(t *testing.T) {
 			}
 			let(1)
 			spans := 0
-			work.Take(func(start, end time.Duration) {
+			work.ReadAll(func(start, end time.Duration) {
 				if end > start {
 					spans++
 				}
@@ -285,7 +285,7 @@ var fast = []struct {
 func TestFillsAllocateNothing(t *testing.T) {
 	for _, c := range fast {
 		r := newFakeRig(t)
-		r.page.WantWork(true)
+		r.page.SetWorkLogWanted(true)
 		f := r.filler(c.op, c.p)
 		f()
 		if n := testing.AllocsPerRun(100, f); n != 0 {
@@ -304,7 +304,7 @@ func BenchmarkFill(b *testing.B) {
 			}
 			b.Run(name, func(b *testing.B) {
 				r := newFakeRig(b)
-				r.page.WantWork(told)
+				r.page.SetWorkLogWanted(told)
 				f := r.filler(c.op, c.p)
 				f()
 				b.ReportAllocs()

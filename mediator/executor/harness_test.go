@@ -30,7 +30,7 @@ type rig struct {
 	t        testing.TB
 	x        *Executor
 	ctx      gpu.Context
-	page     *ipc.Page
+	page     *ipc.ControlPage
 	shared   []byte
 	header   int
 	rings    int
@@ -70,7 +70,7 @@ func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu
 		t.Fatal(err)
 	}
 	ctx = wrap(ctx)
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (h *haste) observe(now, cpu, gpu time.Duration, executors int) (changed boo
 type priority struct {
 	haste haste
 	next  time.Duration // when to look again
-	page  *ipc.Page
+	page  *ipc.ControlPage
 	slot  *ipc.ContextSlot
 	log   *slog.Logger
 }

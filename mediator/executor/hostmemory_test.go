@@ -118,7 +118,7 @@ func TestRingsAreNotRegistered(t *testing.T) {
 // A kernel's time is the guest's bill while the daemon is there, and the host's
 // time while it is not.
 func TestMeter(t *testing.T) {
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}

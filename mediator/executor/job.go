@@ -29,7 +29,7 @@ type job struct {
 	p     *pending // its place among the commands, while it is not over
 	fn    *function
 	claim ipc.Claim
-	stub  ipc.Stub // what the daemon is told of it
+	stub  ipc.Launch // what the daemon is told of it
 	phase phase
 
 	gl     gpu.Launch
@@ -304,7 +304,7 @@ func (j *job) launch() bool {
 	j.began, j.leftAt = x.o.Clock.Now(), 0
 	j.phase = running
 	ch.placed()
-	if !j.claim.Begun() {
+	if !j.claim.Started() {
 		j.claim.SetEvictable(j.form != 0 && !j.fn.liar && !j.plan.Stay)
 		j.claim.Start(j.began)
 	}
@@ -319,12 +319,12 @@ func (j *job) leavesUnbegun() bool {
 		return false
 	}
 	x := j.ch.x
-	below, asked, _ := j.claim.Word()
+	below, asked, _ := j.claim.EvictionRequest()
 	if below < uint32(x.props.SMs) {
 		return false
 	}
 	now := x.o.Clock.Now()
-	if j.claim.Begun() { // it is between two of its pieces
+	if j.claim.Started() { // it is between two of its pieces
 		x.slot.AddEviction(now - asked)
 		j.evictions++
 	}
@@ -363,7 +363,7 @@ func (j *job) left() bool {
 	}
 	j.end = out.End
 	j.used += t
-	x.slot.AddLeft(t, late)
+	x.slot.AddRun(t, late)
 	if out.Err != nil {
 		return j.fail(out.Err)
 	}
@@ -415,7 +415,7 @@ func (j *job) finish(status abi.Status) {
 	x, p := j.ch.x, j.p
 	if p.fence != 0 { // ended with its context
 		j.ch.gone(gpu.Outcome{})
-		x.slot.AddLeft(j.owed, 0)
+		x.slot.AddRun(j.owed, 0)
 		p.fence = 0
 	}
 	if x.parked == j {

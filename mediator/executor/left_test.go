@@ -72,8 +72,8 @@ func TestLeftBeforeItWasRead(t *testing.T) {
 	r.stepUntil("time goes by", func() bool { return r.x.o.Clock.Now() >= read })
 	slow.letGo.Store(true)
 	r.stepUntil("what it left is read", func() bool { return r.newest().Evictions == 1 })
-	if v := r.newest(); v.Left >= read {
-		t.Errorf("it left %v after the reading began", v.Left-read)
+	if v := r.newest(); v.Stopped >= read {
+		t.Errorf("it left %v after the reading began", v.Stopped-read)
 	}
 	if n := r.x.slot.Counters(); n.Evictions != 1 {
 		t.Errorf("%d evictions", n.Evictions)

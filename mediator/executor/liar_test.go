@@ -16,7 +16,7 @@ import (
 )
 
 // lie launches a kernel that never looks, and tells it to leave within 10 ms.
-func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.StubSlot) {
+func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.LaunchSlot) {
 	r.t.Helper()
 	fn := g.load(testdata(r.t, "liar"), "liar")
 	c := g.counting(8)
@@ -28,8 +28,8 @@ func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.StubSlot
 	if v.State != slotstate.Running || !v.Evictable {
 		r.t.Fatalf("launched: %+v", v)
 	}
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-		if slot = s; !s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+		if slot = s; !s.Evict(v.ID, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
 			r.t.Fatal("not told to leave")
 		}
 	})
@@ -47,7 +47,7 @@ func TestLiarIsEnded(t *testing.T) {
 	for range 10 {
 		r.x.Step(false)
 	}
-	if n := slot.Counters().Liars; n != 0 {
+	if n := slot.Counters().Unresponsive; n != 0 {
 		t.Errorf("%d liars before the deadline", n)
 	}
 	if d := r.x.sleepFor(sim.Now()); d != 10*time.Millisecond {
@@ -58,10 +58,10 @@ func TestLiarIsEnded(t *testing.T) {
 		r.x.Step(false)
 	}
 	v, _ := s.Read()
-	if n := slot.Counters().Liars; n != 1 || v.Evictable || v.State != slotstate.ToEvict || len(r.faults) != 0 {
+	if n := slot.Counters().Unresponsive; n != 1 || v.Evictable || v.State != slotstate.ToEvict || len(r.faults) != 0 {
 		t.Fatalf("at the deadline: %d liars, %+v, faults %v", n, v, r.faults)
 	}
-	sim.Advance(ipc.LiarLimit - 10*time.Millisecond - 1)
+	sim.Advance(ipc.UnresponsiveLimit - 10*time.Millisecond - 1)
 	r.x.Step(false)
 	if len(r.faults) != 0 {
 		t.Fatal("ended too early")
@@ -74,7 +74,7 @@ func TestLiarIsEnded(t *testing.T) {
 		t.Errorf("reported: %+v", r.faults)
 	}
 	n := slot.Counters()
-	if v, _ = s.Read(); v.State != slotstate.Done || !v.Failed || n.Liars != 1 || n.GPUTime < ipc.LiarLimit || v.Used != n.GPUTime || slot.Outstanding() != 0 {
+	if v, _ = s.Read(); v.State != slotstate.Done || !v.Failed || n.Unresponsive != 1 || n.GPUTime < ipc.UnresponsiveLimit || v.Used != n.GPUTime || slot.Outstanding() != 0 {
 		t.Errorf("at its end: %+v, %+v, %d outstanding", v, n, slot.Outstanding())
 	}
 	if c := g.call(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 8}); c.Status != abi.StatusTimeLimit {
@@ -90,7 +90,7 @@ func TestLongBlocksAreNoLie(t *testing.T) {
 	sim, s := r.lie(g, math.MaxUint32)
 	j := r.x.channels[0].job
 	for _, c := range []struct{ mean, due time.Duration }{
-		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, ipc.LiarLimit},
+		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, ipc.UnresponsiveLimit},
 	} {
 		j.fn.mean = c.mean
 		if got := j.due(sim.Now()) - sim.Now(); got != c.due {
@@ -132,7 +132,7 @@ func TestLiarIsSuspended(t *testing.T) {
 	r.x.Step(false)
 	slot := r.page.Context(0)
 	v, _ := s.Read()
-	if n := slot.Counters(); n.Liars != 1 || n.Evictions != 1 || v.State != slotstate.Ready || v.Evictable || len(r.faults) != 0 {
+	if n := slot.Counters(); n.Unresponsive != 1 || n.Evictions != 1 || v.State != slotstate.Ready || v.Evictable || len(r.faults) != 0 {
 		t.Fatalf("at the deadline: %+v, %+v, faults %v", n, v, r.faults)
 	}
 	for range 100 {
@@ -147,7 +147,7 @@ func TestLiarIsSuspended(t *testing.T) {
 	if com.Status != abi.StatusOK {
 		t.Fatal(com.Status)
 	}
-	if n := slot.Counters(); n.GPUTime > time.Duration(com.End-com.Start) || n.GPUTime == 0 || n.Kernels != 1 || n.Liars != 1 || slot.Outstanding() != 0 {
+	if n := slot.Counters(); n.GPUTime > time.Duration(com.End-com.Start) || n.GPUTime == 0 || n.Kernels != 1 || n.Unresponsive != 1 || slot.Outstanding() != 0 {
 		t.Errorf("%+v, from start to end %v", n, time.Duration(com.End-com.Start))
 	}
 	r.page.SetMode(ipc.ModeFree)
@@ -177,7 +177,7 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 	r.page.SetMode(ipc.ModeFree)
 	a.counting(8).preemptible(a, fn, kernels[0], 100_000)
 	r.x.Step(false)
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+1) })
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Evict(v.ID, math.MaxUint32, sim.Now(), sim.Now()+1) })
 	r.x.Step(true)
 	sim.Advance(time.Millisecond)
 	r.page.Beat(sim.Now())
@@ -212,8 +212,8 @@ func TestLiarsOfAContext(t *testing.T) {
 	r.runAll()
 	r.x.Step(false)
 	asked := 0
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-		if s.Evict(v.Launch, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+		if s.Evict(v.ID, math.MaxUint32, sim.Now(), sim.Now()+10*time.Millisecond) {
 			asked++
 		}
 	})
@@ -222,11 +222,11 @@ func TestLiarsOfAContext(t *testing.T) {
 	}
 	r.x.Step(false)
 	for range 20 {
-		sim.Advance(ipc.LiarLimit / 4)
+		sim.Advance(ipc.UnresponsiveLimit / 4)
 		r.page.Beat(sim.Now())
 		r.x.Step(false)
 	}
-	if n := r.page.Context(0).Counters(); n.Evictions != 1 || n.Liars != 1 || len(r.faults) != 0 {
+	if n := r.page.Context(0).Counters(); n.Evictions != 1 || n.Unresponsive != 1 || len(r.faults) != 0 {
 		t.Fatalf("while one has both off the GPU: %+v, faults %v", n, r.faults)
 	}
 	r.page.SetMode(ipc.ModeFree)

@@ -142,7 +142,7 @@ func (p *restful) runs(n int) uint64 {
 		if now := slot.Counters().Wakeups; now != slept {
 			slept = now
 			p.passes(time.Hour)
-			slot.Ring()
+			slot.Wake()
 		}
 		runtime.Gosched()
 	}

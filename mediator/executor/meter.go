@@ -18,7 +18,7 @@ const leastShare = 32
 // kernel's own time is contained. While there is no daemon, who would hold the
 // guest back, it is the host's time. It is safe for concurrent use.
 type meter struct {
-	page  *ipc.Page
+	page  *ipc.ControlPage
 	clock clock.Clock
 
 	mu   sync.Mutex
@@ -27,7 +27,7 @@ type meter struct {
 	sum  time.Duration
 }
 
-func newMeter(p *ipc.Page, c clock.Clock) *meter {
+func newMeter(p *ipc.ControlPage, c clock.Clock) *meter {
 	return &meter{page: p, clock: c, at: c.Now(), used: p.Bill().Used}
 }
 

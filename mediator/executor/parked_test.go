@@ -117,10 +117,10 @@ func newStandingRig(t testing.TB) (*rig, *standing) {
 }
 
 // only calls f with a launch's stub.
-func (r *rig) only(launch uint64, f func(s *ipc.StubSlot, v ipc.Stub)) {
+func (r *rig) only(launch uint64, f func(s *ipc.LaunchSlot, v ipc.Launch)) {
 	r.t.Helper()
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-		if v.Launch == launch {
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+		if v.ID == launch {
 			f(s, v)
 		}
 	})
@@ -129,7 +129,7 @@ func (r *rig) only(launch uint64, f func(s *ipc.StubSlot, v ipc.Stub)) {
 // state is what a launch's stub says.
 func (r *rig) state(launch uint64) (state slotstate.State) {
 	r.t.Helper()
-	r.only(launch, func(_ *ipc.StubSlot, v ipc.Stub) { state = v.State })
+	r.only(launch, func(_ *ipc.LaunchSlot, v ipc.Launch) { state = v.State })
 	return state
 }
 
@@ -140,10 +140,10 @@ func (r *rig) park(g *guestEnd, sim *clock.Sim) {
 	fn := g.load(testdata(r.t, "liar"), "liar")
 	g.counting(8).preemptible(g, fn, kernels[0], 100_000) // some 500 ms
 	r.x.Step(false)
-	launch := r.newest().Launch
-	r.only(launch, func(s *ipc.StubSlot, _ ipc.Stub) { s.Run(launch) })
+	launch := r.newest().ID
+	r.only(launch, func(s *ipc.LaunchSlot, _ ipc.Launch) { s.Run(launch) })
 	r.x.Step(false)
-	r.only(launch, func(s *ipc.StubSlot, _ ipc.Stub) {
+	r.only(launch, func(s *ipc.LaunchSlot, _ ipc.Launch) {
 		if !s.Evict(launch, math.MaxUint32, sim.Now(), sim.Now()+time.Millisecond) {
 			r.t.Fatal("not told to leave")
 		}
@@ -170,11 +170,11 @@ func TestTurnBesideAParkedJob(t *testing.T) {
 	r.x.Step(false)
 	r.runAll()
 	r.x.Step(false)
-	left := r.newest().Launch
+	left := r.newest().ID
 	r.evictAll(math.MaxUint32)
 	r.stepUntil("it has left", func() bool { return r.state(left) == slotstate.Ready })
 	r.park(a, sim)
-	r.only(left, func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
+	r.only(left, func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 	r.stepUntil("it uses its turn", func() bool { return r.state(left) != slotstate.ToRun })
 	if s := r.state(left); s == slotstate.Ready {
 		t.Errorf("%v", s)

@@ -363,7 +363,7 @@ func (j *job) next(record []byte) bool {
 		return j.prepare() // a piece of many, or it left unasked: it goes on
 	}
 	if asked {
-		_, when, _ := j.claim.Word()
+		_, when, _ := j.claim.EvictionRequest()
 		x.slot.AddEviction(j.leftAt - when)
 	}
 	j.claim.Leave(j.leftAt, j.used)

@@ -83,7 +83,7 @@ func TestExecutorsMemoryIsNotTheGuests(t *testing.T) {
 // limit, kept from launch to launch, and given back with the channel; a launch for
 // which there is none fails alone.
 func TestMemoryIsTheGuestsAccount(t *testing.T) {
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestOldPagesLaunches(t *testing.T) {
 }
 
 // oldPage is a page of the version before: shorter, and of version 1.
-func oldPage(t *testing.T) *ipc.Page {
+func oldPage(t *testing.T) *ipc.ControlPage {
 	t.Helper()
 	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -182,7 +182,7 @@ func oldPage(t *testing.T) *ipc.Page {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	p, err := ipc.OpenPage(f)
+	p, err := ipc.OpenControlPage(f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,9 +97,9 @@ func TestFaultBesideALaunch(t *testing.T) {
 				// The other's launch alone: this one's turn has not come.
 				r.page.SetMode(ipc.ModeByKernel)
 				r.x.Step(false)
-				r.say(func(s *ipc.StubSlot, v ipc.Stub) {
+				r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
 					if v.Form == 0 {
-						s.Run(v.Launch)
+						s.Run(v.ID)
 					}
 				})
 			}

@@ -100,9 +100,9 @@ func (c *counting) preemptible(g *guestEnd, fn uint64, k kernel, turns uint32, m
 }
 
 // stubs are the guest's launches as the daemon sees them, those that are not done.
-func (r *rig) stubs() (live []ipc.Stub) {
-	for i := range ipc.MaxStubs {
-		if s, ok := r.page.Stub(i).Read(); ok && s.State != slotstate.Done {
+func (r *rig) stubs() (live []ipc.Launch) {
+	for i := range ipc.MaxLaunchSlots {
+		if s, ok := r.page.LaunchSlot(i).Read(); ok && s.State != slotstate.Done {
 			live = append(live, s)
 		}
 	}
@@ -110,26 +110,26 @@ func (r *rig) stubs() (live []ipc.Stub) {
 }
 
 // say does to all launches what the daemon can do, where it can.
-func (r *rig) say(f func(s *ipc.StubSlot, v ipc.Stub)) {
-	for i := range ipc.MaxStubs {
-		if v, ok := r.page.Stub(i).Read(); ok {
-			f(r.page.Stub(i), v)
+func (r *rig) say(f func(s *ipc.LaunchSlot, v ipc.Launch)) {
+	for i := range ipc.MaxLaunchSlots {
+		if v, ok := r.page.LaunchSlot(i).Read(); ok {
+			f(r.page.LaunchSlot(i), v)
 		}
 	}
 }
 
 func (r *rig) evictAll(below uint32) {
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Evict(v.Launch, below, r.x.o.Clock.Now(), 0) })
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Evict(v.ID, below, r.x.o.Clock.Now(), 0) })
 }
 
 func (r *rig) runAll() {
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 }
 
 // newest is the newest launch's stub.
-func (r *rig) newest() (v ipc.Stub) {
-	for i := range ipc.MaxStubs {
-		if s, ok := r.page.Stub(i).Read(); ok && s.Launch > v.Launch {
+func (r *rig) newest() (v ipc.Launch) {
+	for i := range ipc.MaxLaunchSlots {
+		if s, ok := r.page.LaunchSlot(i).Read(); ok && s.ID > v.ID {
 			v = s
 		}
 	}
@@ -250,8 +250,8 @@ func TestSpatialEviction(t *testing.T) {
 			if v := r.newest(); v.State != slotstate.ToEvict || slot.Counters().Evictions != 0 {
 				t.Fatalf("told to leave two SMs: %+v, %+v", v, slot.Counters())
 			}
-			r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-				if !s.Refill(v.Launch) || s.Refill(v.Launch) {
+			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+				if !s.Recall(v.ID) || s.Recall(v.ID) {
 					t.Error("not told that it may stay, or twice")
 				}
 			})
@@ -392,9 +392,9 @@ func testTwoOnTheGPU(t *testing.T, newRig func(testing.TB) *rig) {
 			t.Run(fmt.Sprintf("%v %b", k.Form, which), func(t *testing.T) {
 				r, g, c := two(t, newRig, k)
 				for range 3 {
-					r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-						if v.Launch&which != 0 {
-							s.Evict(v.Launch, math.MaxUint32, 0, 0)
+					r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+						if v.ID&which != 0 {
+							s.Evict(v.ID, math.MaxUint32, 0, 0)
 						}
 					})
 					for range 200 {

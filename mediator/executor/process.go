@@ -64,18 +64,18 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		return errors.Join(err, m.Files[1].Close())
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(shared)) }()
-	page, err := ipc.OpenPage(m.Files[1])
+	page, err := ipc.OpenControlPage(m.Files[1])
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, page.Close()) }()
-	page.SetUntil(until)
+	page.SetSuspensionFile(until)
 
 	slot := page.Context(s.Slot)
 	slot.Reset(os.Getpid())
-	page.FreeStubs(s.Slot)
+	page.FreeLaunchSlots(s.Slot)
 	defer func() {
-		page.FreeStubs(s.Slot)
+		page.FreeLaunchSlots(s.Slot)
 		slot.Free()
 		page.AddChange()
 	}()
@@ -103,7 +103,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	if hurried != nil {
 		log.Debug("executor runs at the usual priority", "err", hurried)
 	}
-	if cpu, ok := page.WatchCPU(); ok {
+	if cpu, ok := page.PollingCPU(); ok {
 		if err := avoid(cpu); err != nil {
 			log.Debug("executor may share the polling thread's processor", "err", err)
 		}
@@ -223,7 +223,7 @@ func notReady(conn *ipc.Conn, reason error) error {
 	return conn.Send(m)
 }
 
-func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Page, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
+func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.ControlPage, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
 	device, err := open(ctx, s.GPU)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)

@@ -28,7 +28,7 @@ func serve(t *testing.T, s ipc.Setup, open Opener) (vm *ipc.Conn, ended <-chan e
 }
 
 // serveIn is serve in a process of some kind, with the guest's page.
-func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, page *ipc.Page, ended <-chan error) {
+func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, page *ipc.ControlPage, ended <-chan error) {
 	t.Helper()
 	vm, end, err := ipc.Pair()
 	if err != nil {
@@ -43,7 +43,7 @@ func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, p
 		t.Fatal(err)
 	}
 	shared := os.NewFile(uintptr(fd), "bar2")
-	if page, err = ipc.NewPage(); err != nil {
+	if page, err = ipc.NewControlPage(); err != nil {
 		t.Fatal(err)
 	}
 	if err := shared.Truncate(sharedBytes); err != nil {

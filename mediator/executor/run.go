@@ -28,7 +28,7 @@ const (
 func (x *Executor) Run(ctx context.Context) error {
 	rung := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		x.slot.Ring()
+		x.slot.Wake()
 		close(rung)
 	})
 	defer func() {
@@ -45,9 +45,9 @@ func (x *Executor) Run(ctx context.Context) error {
 	now := x.o.Clock.Now()
 	idleFrom, looks, limit := now, 0, x.pollLimit(now)
 	for ctx.Err() == nil {
-		bell := x.slot.Bell()
+		bell := x.slot.Futex()
 		looks++
-		held := x.o.Page.Verdict(now) == ipc.Suspend
+		held := x.o.Page.SuspendWord(now) == ipc.Suspend
 		if x.Step(held) {
 			if looks > fewLooks {
 				window.ended(now-idleFrom, limit)
@@ -97,13 +97,13 @@ func (x *Executor) leaving() bool {
 // to wait for an executor that is woken first.
 func (x *Executor) urgent() bool {
 	p := x.o.Page
-	return p.Spins() && p.Mode() == ipc.ModeAhead && len(x.channels) > 0
+	return p.BusyWait() && p.Mode() == ipc.ModeAhead && len(x.channels) > 0
 }
 
 // watchful is whether a kernel on the GPU may be told to leave at any time, where the
 // daemon wants no time lost then.
 func (x *Executor) watchful() bool {
-	if p := x.o.Page; !p.Spins() || p.Mode() != ipc.ModeByKernel {
+	if p := x.o.Page; !p.BusyWait() || p.Mode() != ipc.ModeByKernel {
 		return false
 	}
 	for _, ch := range x.channels {

@@ -19,7 +19,7 @@ func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	r.x.o.Clock = &sim
 	g := r.open()
 	r.page.Beat(0)
-	r.page.SetVerdict(ipc.Suspend)
+	r.page.SetSuspendWord(ipc.Suspend)
 	g.send(abi.Header{Op: abi.OpNop}, abi.Empty{})
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -53,7 +53,7 @@ func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	}
 	// It sleeps. When it looks again, for whatever reason, nobody holds it.
 	sim.Advance(ipc.SuspensionLimit)
-	r.page.Context(0).Ring()
+	r.page.Context(0).Wake()
 	for completed() == 0 {
 		runtime.Gosched()
 	}

@@ -62,7 +62,7 @@ func (j *job) first() bool {
 // and nothing that is the guest's word.
 func (j *job) describe(resident, urgency int) {
 	x, l := j.ch.x, &j.gl
-	j.stub = ipc.Stub{
+	j.stub = ipc.Launch{
 		Form: uint32(j.form), Evictable: j.form != 0 && !j.fn.liar, Priority: urgency,
 		Blocks: uint32(min(l.Grid.Count(), math.MaxUint32)), PerSM: uint32(max(resident, 0)), Tasks: uint32(min(l.Grid.Count(), abi.MaxPreemptTasks)),
 		Threads: uint32(l.Block.Count()), SharedBytes: uint32(j.fn.attrs.SharedBytes + l.SharedBytes),

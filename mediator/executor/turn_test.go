@@ -57,11 +57,11 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	// The other channel's goes first, though it came last; a suspended guest's too,
 	// once it is told to.
 	other := live[0]
-	if live[1].Launch > other.Launch {
+	if live[1].ID > other.ID {
 		other = live[1]
 	}
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-		if v.Launch == other.Launch && !s.Run(v.Launch) {
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+		if v.ID == other.ID && !s.Run(v.ID) {
 			t.Error("not ready")
 		}
 	})
@@ -102,8 +102,8 @@ func TestTurnIsTakenBack(t *testing.T) {
 			r.byKernel()
 			c.preemptible(g, fn, k, 40)
 			r.x.Step(false)
-			withdraw := func(s *ipc.StubSlot, v ipc.Stub) {
-				if !s.Run(v.Launch) || !s.Withdraw(v.Launch) {
+			withdraw := func(s *ipc.LaunchSlot, v ipc.Launch) {
+				if !s.Run(v.ID) || !s.Withdraw(v.ID) {
 					t.Errorf("%v, want it let to the GPU, and its turn taken back", v.State)
 				}
 			}
@@ -119,11 +119,11 @@ func TestTurnIsTakenBack(t *testing.T) {
 			for _, ch := range r.x.channels {
 				j = ch.job
 			}
-			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
+			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 			if !j.granted() || !j.prepare() {
 				t.Fatal("it does not prepare")
 			}
-			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Withdraw(v.Launch) })
+			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Withdraw(v.ID) })
 			for range 50 {
 				r.x.Step(false)
 			}
@@ -131,14 +131,14 @@ func TestTurnIsTakenBack(t *testing.T) {
 				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
 			}
 			// And when it is launched.
-			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Run(v.Launch) })
+			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 			if !j.granted() || !j.prepare() {
 				t.Fatal("it does not prepare")
 			}
 			for !r.x.reached(j) {
 				runtime.Gosched()
 			}
-			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Withdraw(v.Launch) })
+			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Withdraw(v.ID) })
 			if !j.launch() || r.newest().State != slotstate.Running {
 				t.Fatalf("%v, though it is on the GPU", r.newest().State)
 			}
@@ -219,14 +219,14 @@ func TestDaemonsDeath(t *testing.T) {
 					t.Fatalf("%v, want %v", v.State, state)
 				}
 				if suspended {
-					r.page.SetVerdict(ipc.Suspend)
+					r.page.SetSuspendWord(ipc.Suspend)
 				}
 				// As Run does, with the daemon's word growing old.
 				wait := ipc.SilenceLimit
 				if suspended {
 					wait = ipc.SuspensionLimit
 				}
-				step := func() { r.x.Step(r.page.Verdict(sim.Now()) == ipc.Suspend); runtime.Gosched() }
+				step := func() { r.x.Step(r.page.SuspendWord(sim.Now()) == ipc.Suspend); runtime.Gosched() }
 				for range 20 {
 					step()
 				}
@@ -308,8 +308,8 @@ func TestStubsRunOut(t *testing.T) {
 	fn := g.load(testdata(t, k.file), k.name)
 	c := g.counting(8)
 	var others []ipc.Claim
-	for range ipc.MaxStubs {
-		claim, ok := r.page.Claim(5, &ipc.Stub{})
+	for range ipc.MaxLaunchSlots {
+		claim, ok := r.page.Claim(5, &ipc.Launch{})
 		if !ok {
 			t.Fatal("no stub")
 		}
@@ -398,7 +398,7 @@ func randomTurns(t *testing.T, seed uint64) {
 		case 7:
 			r.page.Beat(sim.Now())
 		case 8:
-			r.say(func(s *ipc.StubSlot, v ipc.Stub) { s.Refill(v.Launch) })
+			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Recall(v.ID) })
 		}
 		r.x.Step(suspended)
 		for i, g := range ends {
@@ -449,8 +449,8 @@ func TestSecondsTurn(t *testing.T) {
 		live := r.stubs()
 		return len(live) == 2 && live[0].State == slotstate.Ready && live[1].State == slotstate.Ready
 	})
-	r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-		if v.Launch == 2 && !s.Run(2) {
+	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+		if v.ID == 2 && !s.Run(2) {
 			t.Error("the second is not ready")
 		}
 	})
@@ -513,7 +513,7 @@ func TestWatchful(t *testing.T) {
 		}
 	}
 	check("nobody asked", false)
-	r.page.SetSpins(true)
+	r.page.SetBusyWait(true)
 	check("a kernel that leaves", true)
 	r.page.SetMode(ipc.ModeAhead)
 	check("nobody is more urgent", false)
@@ -525,7 +525,7 @@ func TestWatchful(t *testing.T) {
 	j.form, j.phase = abi.PreemptSingle, waiting
 	check("a kernel that is not on the GPU", false)
 	j.phase = running
-	r.page.SetSpins(false)
+	r.page.SetBusyWait(false)
 	check("nobody asks any more", false)
 }
 
@@ -540,13 +540,13 @@ func TestUrgentLooks(t *testing.T) {
 		}
 	}
 	r.page.SetMode(ipc.ModeAhead)
-	r.page.SetSpins(true)
+	r.page.SetBusyWait(true)
 	check("no channel", false)
 	r.open()
 	check("the most urgent guest", true)
 	r.page.SetMode(ipc.ModeByKernel)
 	check("others may be as urgent", false)
 	r.page.SetMode(ipc.ModeAhead)
-	r.page.SetSpins(false)
+	r.page.SetBusyWait(false)
 	check("nobody asks", false)
 }

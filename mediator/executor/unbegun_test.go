@@ -47,11 +47,11 @@ func TestEvictedBeforeItBegan(t *testing.T) {
 				if tc.first != nil {
 					tc.first(t, r)
 				}
-				r.say(func(s *ipc.StubSlot, v ipc.Stub) {
-					if !s.Evict(v.Launch, tc.evict, r.x.o.Clock.Now(), 0) {
+				r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
+					if !s.Evict(v.ID, tc.evict, r.x.o.Clock.Now(), 0) {
 						t.Errorf("%v: it can't be told to leave", v.State)
 					}
-					if tc.refill && !s.Refill(v.Launch) {
+					if tc.refill && !s.Recall(v.ID) {
 						t.Errorf("%v: it can't be told to stay", v.State)
 					}
 				})

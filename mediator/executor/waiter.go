@@ -27,7 +27,7 @@ func (w *waiter) start(c gpu.Channel, slot *ipc.ContextSlot) {
 			if err := c.Wait(ctx, f); ctx.Err() != nil && err != nil {
 				return
 			}
-			slot.Ring()
+			slot.Wake()
 		}
 	})
 }

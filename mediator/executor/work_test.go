@@ -14,8 +14,8 @@ import (
 func TestWorkIsTold(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		r := newRig(t, gpu.ContextOptions{})
-		r.page.WantWork(wanted)
-		work := r.page.Work(0)
+		r.page.SetWorkLogWanted(wanted)
+		work := r.page.WorkLog(0)
 		a, b := r.open(), r.open()
 		fn := a.load(spinPTX, "spin")
 		mem := a.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 16}).Value[0]
@@ -33,7 +33,7 @@ func TestWorkIsTold(t *testing.T) {
 		done := []abi.Completion{a.receive(1)[0], b.receive(1)[0], a.must(abi.OpSet, abi.Set{Dst: mem, Width: 1, Count: 1 << 16, Rows: 1})}
 		begun, ended := time.Duration(min(done[0].Start, done[1].Start)), time.Duration(done[2].End)
 		var told [2]time.Duration
-		work.Take(func(start, end time.Duration) {
+		work.ReadAll(func(start, end time.Duration) {
 			if told[0] == 0 || start < told[0] {
 				told[0] = start
 			}
@@ -57,8 +57,8 @@ func TestWorkIsTold(t *testing.T) {
 // to have begun with the other's end.
 func TestWorkOfTwoChannels(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
-	r.page.WantWork(true)
-	work := r.page.Work(0)
+	r.page.SetWorkLogWanted(true)
+	work := r.page.WorkLog(0)
 	a, b := r.open(), r.open()
 	fn := a.load(spinPTX, "spin")
 	a.spin(fn, 1, 20_000)

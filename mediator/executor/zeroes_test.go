@@ -69,8 +69,8 @@ func (g *guestEnd) alloc(size uint64) { g.send(abi.Header{Op: abi.OpMemAlloc}, a
 // told as work on the GPU while it lasts, and when it was.
 func TestZeroingIsWork(t *testing.T) {
 	r, _, let := newLazyRig(t)
-	r.page.WantWork(true)
-	slot, work := r.page.Context(0), r.page.Work(0)
+	r.page.SetWorkLogWanted(true)
+	slot, work := r.page.Context(0), r.page.WorkLog(0)
 	g := r.open()
 	for range 3 {
 		g.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 10})
@@ -84,7 +84,7 @@ func TestZeroingIsWork(t *testing.T) {
 	}
 	let(1)
 	var sum time.Duration
-	work.Take(func(start, end time.Duration) { sum += end - start })
+	work.ReadAll(func(start, end time.Duration) { sum += end - start })
 	if c := slot.Counters(); slot.OnGPU() || work.Since() != 0 || sum != 15 || c.GPUTime != 15 || c.Kernels != 0 {
 		t.Errorf("in the end the page says %v, since %v, %v of work, counters %+v", slot.OnGPU(), work.Since(), sum, c)
 	}

@@ -7,33 +7,33 @@ import (
 	"vgpud/mediator/ipc/slotstate"
 )
 
-// Claim is an executor's hold on a launch's stub. It is a value; the zero value
-// is none, of which every method says and does nothing.
+// Claim is a launch slot that an executor holds for a launch. It is a value; the methods of
+// the zero value, which holds none, do nothing.
 type Claim struct {
-	slot   *StubSlot
+	slot   *LaunchSlot
 	launch uint64
 }
 
-// claimTries bounds how often Claim begins anew because another executor of the
-// guest took the stub that it was about to take.
-const claimTries = MaxStubs
+// claimAttempts bounds how often Claim starts again because another executor of the guest took
+// the slot that it was about to take.
+const claimAttempts = MaxLaunchSlots
 
-// Claim takes a stub for a launch of a context and makes it ready. Of v, the part
-// that is known before a launch runs is taken: what is said of it, and Arrived.
-// It fails where all stubs are taken or the page has none.
-func (p *Page) Claim(context int, v *Stub) (Claim, bool) {
-	if p.area == nil {
+// Claim takes a slot for a launch of a context and makes it ready. It uses the fields of v that
+// are known before a launch runs: its description, and Arrived. It reports false if all slots
+// are taken or the page has none.
+func (p *ControlPage) Claim(context int, v *Launch) (Claim, bool) {
+	if p.launches == nil {
 		return Claim{}, false
 	}
-	for range claimTries {
-		// The one that has been free for longest, so that the daemon sees what has
-		// become of the launches that ended.
-		var slot *StubSlot
+	for range claimAttempts {
+		// The slot that has been free for longest, so that the daemon sees what became of
+		// launches that ended.
+		var slot *LaunchSlot
 		oldest := turn(math.MaxUint64)
-		for i := range p.stubs {
-			t := turn(p.stubs[i].l.turn.Load())
+		for i := range p.slots {
+			t := turn(p.slots[i].l.turn.Load())
 			if s := t.state(); (s == slotstate.None || s == slotstate.Done) && t < oldest {
-				slot, oldest = &p.stubs[i], t
+				slot, oldest = &p.slots[i], t
 			}
 		}
 		if slot == nil {
@@ -43,12 +43,12 @@ func (p *Page) Claim(context int, v *Stub) (Claim, bool) {
 		if err != nil {
 			return Claim{}, false
 		}
-		launch := p.area.launches.Add(1)
+		launch := p.launches.newest.Add(1)
 		if slot.l.turn.CompareAndSwap(uint64(oldest), uint64(newTurn(launch, context, next))) {
 			slot.l.fill(v)
 			ready := slot.step(launch, slotstate.Initialised)
 			if p.Mode() != ModeFree {
-				p.RingServe()
+				p.WakeDaemon()
 			}
 			return Claim{slot, launch}, ready
 		}
@@ -56,8 +56,8 @@ func (p *Page) Claim(context int, v *Stub) (Claim, bool) {
 	return Claim{}, false
 }
 
-// fill writes what is said of a launch before it is ready.
-func (l *stubLayout) fill(v *Stub) {
+// fill writes the description of a launch.
+func (l *slotLayout) fill(v *Launch) {
 	l.asked.Store(0)
 	l.deadline.Store(0)
 	l.belowSM.Store(0)
@@ -74,26 +74,26 @@ func (l *stubLayout) fill(v *Stub) {
 	l.sharedBytes.Store(v.SharedBytes)
 	storeBool(&l.evictable, v.Evictable)
 	l.started.Store(0)
-	l.left.Store(0)
+	l.stopped.Store(0)
 	l.used.Store(0)
 	l.evictions.Store(0)
 	l.failed.Store(0)
 }
 
-// Held is whether there is a stub.
+// Held reports whether there is a slot.
 func (c Claim) Held() bool { return c.slot != nil }
 
-// live is whether the stub is still the launch's.
+// live reports whether the launch still has the slot.
 func (c Claim) live() bool {
 	s := c.State()
 	return s != slotstate.None && s != slotstate.Done
 }
 
-// Launch is the launch's number.
+// Launch returns the launch's number.
 func (c Claim) Launch() uint64 { return c.launch }
 
-// State is where the launch stands. Another's stub says [slotstate.Done], as does one in
-// no state at all: vm has taken this one's back.
+// State returns the launch's state. If another launch has the slot, or its state is none of
+// [slotstate], vm has freed the slot, and State returns [slotstate.Done].
 func (c Claim) State() slotstate.State {
 	if c.slot == nil {
 		return slotstate.None
@@ -105,8 +105,8 @@ func (c Claim) State() slotstate.State {
 	return state
 }
 
-// Word is what the daemon said when it last asked the launch to leave.
-func (c Claim) Word() (belowSM uint32, asked, deadline time.Duration) {
+// EvictionRequest returns the daemon's last request that the launch leave.
+func (c Claim) EvictionRequest() (belowSM uint32, asked, deadline time.Duration) {
 	if c.slot == nil {
 		return 0, 0, 0
 	}
@@ -114,56 +114,53 @@ func (c Claim) Word() (belowSM uint32, asked, deadline time.Duration) {
 	return l.belowSM.Load(), time.Duration(l.asked.Load()), time.Duration(l.deadline.Load())
 }
 
-// Grant gives a launch that is ready its turn where the daemon does not, and
-// reports whether it has it.
+// Grant gives a launch that is ready its turn, in the daemon's place, and reports whether the
+// launch has its turn.
 func (c Claim) Grant() bool {
 	return c.live() && (c.slot.step(c.launch, slotstate.Scheduled) || c.State().OnGPU())
 }
 
-// Begun reports whether the launch was put on the GPU in the turn that it has now.
-func (c Claim) Begun() bool {
-	return c.State().OnGPU() && c.slot.l.started.Load() > c.slot.l.left.Load()
+// Started reports whether the launch was put on the GPU in its present turn.
+func (c Claim) Started() bool {
+	return c.State().OnGPU() && c.slot.l.started.Load() > c.slot.l.stopped.Load()
 }
 
-// Start says that the launch is on the GPU since now. It also does so for one whose turn the
-// daemon has just taken back, and for one that was told to leave before it began: it is on
-// the GPU all the same.
+// Start records that the launch has been on the GPU since now. The daemon may just have taken
+// its turn back, or told it to leave; it is on the GPU all the same.
 func (c Claim) Start(now time.Duration) {
 	if !c.live() {
 		return
 	}
 	l := c.slot.l
-	l.started.Store(max(int64(now), l.left.Load()+1)) // see Begun
+	l.started.Store(max(int64(now), l.stopped.Load()+1)) // see Started
 	c.slot.step(c.launch, slotstate.Launched)
 }
 
-// Leave says that it had left the GPU at an instant, or given up its turn without having
-// begun, with work undone, after using the GPU for used in all.
+// Leave records that the launch left the GPU with work undone, or gave its turn up without
+// having started. used is its GPU time so far.
 func (c Claim) Leave(at, used time.Duration) {
 	if !c.live() {
 		return
 	}
 	l := c.slot.l
-	l.left.Store(max(int64(at), l.started.Load())) // see Begun
+	l.stopped.Store(max(int64(at), l.started.Load())) // see Started
 	l.used.Store(int64(used))
 	l.evictions.Add(1)
-	c.slot.step(c.launch, slotstate.Left)
-	c.slot.page.RingServe()
+	c.slot.step(c.launch, slotstate.Evicted)
+	c.slot.page.WakeDaemon()
 }
 
-// SetEvictable says whether it leaves when asked.
-func (c Claim) SetEvictable(yes bool) {
+// SetEvictable records whether the launch leaves when asked.
+func (c Claim) SetEvictable(evictable bool) {
 	if c.live() {
-		storeBool(&c.slot.l.evictable, yes)
+		storeBool(&c.slot.l.evictable, evictable)
 	}
 }
 
-// Finish says that all of it is done, after using the GPU for used in all. The
-// stub is given up.
+// Finish records that all of the launch is done, and gives the slot up. used is its GPU time.
 func (c Claim) Finish(used time.Duration) { c.end(used, slotstate.Finished) }
 
-// Abandon says that it has ended with its context or channel. The stub is given
-// up.
+// Abandon records that the launch ended with its context or channel, and gives the slot up.
 func (c Claim) Abandon(used time.Duration) {
 	if c.live() {
 		c.slot.l.failed.Store(1)
@@ -177,28 +174,28 @@ func (c Claim) end(used time.Duration, why slotstate.Cause) {
 	}
 	c.slot.l.used.Store(int64(used))
 	c.slot.step(c.launch, why)
-	c.slot.page.RingServe()
+	c.slot.page.WakeDaemon()
 }
 
-// FreeStubs gives back the stubs of a context whose executor is gone, or has just
-// begun: whatever it had on the GPU ended with it. So are stubs of contexts that there
-// can't be, whoever wrote that. vm calls it, and exec.
-func (p *Page) FreeStubs(context int) {
-	if p.area == nil {
+// FreeLaunchSlots ends the launches of a context whose executor is gone, or has just started:
+// what the context had on the GPU ended with the executor. It also ends launches of contexts
+// with impossible numbers. vm and exec call it.
+func (p *ControlPage) FreeLaunchSlots(context int) {
+	if p.launches == nil {
 		return
 	}
 	freed := false
-	for i := range p.stubs {
-		freed = p.stubs[i].free(context) || freed
+	for i := range p.slots {
+		freed = p.slots[i].free(context) || freed
 	}
 	if freed {
-		p.RingServe()
+		p.WakeDaemon()
 	}
 }
 
-// free ends the launch that has the stub, whatever state it is in, known or not, if it
-// is the context's or nobody's. It reports whether there was one.
-func (s *StubSlot) free(context int) bool {
+// free ends the slot's launch, in whatever state, if its context is context or impossible. It
+// reports whether there was one.
+func (s *LaunchSlot) free(context int) bool {
 	for {
 		t := turn(s.l.turn.Load())
 		if t.state() == slotstate.None || t.state() == slotstate.Done || t.context() != context && t.context() < MaxContexts {

@@ -23,30 +23,28 @@ const (
 	MaxFiles   = 40
 )
 
-// sendLimit is how long the other end may leave messages unread until nothing
-// more fits. A process that reads nothing for so long is stopped or stuck, and
-// nobody should be stuck with it.
+// sendLimit is for how long Send waits for room. A process that reads nothing for so long is
+// stopped or stuck.
 const sendLimit = time.Second
 
-// Message is what processes of one guest send each other: a kind, a body that
-// depends on it, and descriptors. ID pairs a reply with its request; 0 asks for
-// no reply.
+// Message is a message between processes of one host: a kind, a body that depends on the kind,
+// and descriptors. ID pairs a reply with its request; 0 asks for no reply.
 type Message struct {
 	Kind  Kind            `json:"kind"`
 	ID    uint64          `json:"id,omitempty"`
 	Error string          `json:"error,omitempty"`
 	Body  json.RawMessage `json:"body,omitempty"`
 
-	// Files travel beside the text. Send borrows them; Receive's are the
-	// caller's to close.
+	// Files are the descriptors. Send borrows them; the caller closes those that Receive
+	// returns.
 	Files []*os.File `json:"-"`
-	// Sender is the process that sent it, and SenderUID its user, by the kernel's word; 0
-	// where that is not known, as on every Conn that is not [Dial]'s.
+	// Sender is the process that sent the message, and SenderUID its user, as the kernel
+	// reports them. They are 0 on a Conn that is not [Dial]'s.
 	Sender    int `json:"-"`
 	SenderUID int `json:"-"`
 }
 
-// NewMessage makes a message with body encoded.
+// NewMessage returns a message with body encoded.
 func NewMessage(kind Kind, body any, files ...*os.File) (Message, error) {
 	m := Message{Kind: kind, Files: files}
 	if body == nil {
@@ -60,7 +58,7 @@ func NewMessage(kind Kind, body any, files ...*os.File) (Message, error) {
 	return m, nil
 }
 
-// Decode reads the body into v.
+// Decode decodes the body into v.
 func (m *Message) Decode(v any) error {
 	if err := json.Unmarshal(m.Body, v); err != nil {
 		return fmt.Errorf("decode a %s message: %w", m.Kind, err)
@@ -68,36 +66,35 @@ func (m *Message) Decode(v any) error {
 	return nil
 }
 
-// CloseFiles closes all descriptors of a received message; for those who don't
-// want them.
+// CloseFiles closes all descriptors of a received message.
 func (m *Message) CloseFiles() error {
 	err := unixmsg.CloseAll(m.Files)
 	m.Files = nil
 	return err
 }
 
-// Conn carries messages over a SOCK_SEQPACKET socket, a message a packet. Send
-// may be called from any goroutine, Receive from one.
+// Conn carries messages over a SOCK_SEQPACKET socket, one in a packet. Send may be called from
+// any goroutine, Receive from one at a time.
 type Conn struct {
 	c  *net.UnixConn
-	mu sync.Mutex // keeps packets of one sender in order
+	mu sync.Mutex // serialises Send
 
 	text []byte
 	oob  []byte
 }
 
-// NewConn makes a Conn of a SOCK_SEQPACKET socket, which it takes over.
+// NewConn returns a Conn over a SOCK_SEQPACKET socket, which it takes over.
 func NewConn(c *net.UnixConn) *Conn {
 	return &Conn{c: c, text: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*MaxFiles)+unix.CmsgSpace(unix.SizeofUcred))}
 }
 
-// Pair makes two connected ends: one to keep, and one to hand to a child.
+// Pair returns two connected ends: one to keep, and one for a child process.
 func Pair() (*Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "link"), os.NewFile(uintptr(fds[1]), "link")
+	ours, theirs := os.NewFile(uintptr(fds[0]), "socket"), os.NewFile(uintptr(fds[1]), "socket")
 	conn, err := FromFile(ours)
 	if err != nil {
 		return nil, nil, closing(theirs, err)
@@ -105,7 +102,7 @@ func Pair() (*Conn, *os.File, error) {
 	return conn, theirs, nil
 }
 
-// FromFile makes a Conn of an inherited socket; f is closed.
+// FromFile returns a Conn over an inherited socket, and closes f.
 func FromFile(f *os.File) (*Conn, error) {
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -121,10 +118,11 @@ func FromFile(f *os.File) (*Conn, error) {
 	return NewConn(uc), nil
 }
 
-// Dial connects to a listening link. Of what is received on it the sender is known: the
-// socket itself tells only who made it listen, which for a guest's is a daemon.
+// Dial connects to a socket that listens for Conns. Messages received on it have a sender. The
+// socket's own credentials would be those of the process that made it listen, which for a
+// guest's socket is a daemon.
 func Dial(path string) (*Conn, error) {
-	// Before it is connected, so that no message comes without its sender.
+	// The option is set before the socket is connected, so that no message lacks its sender.
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var e error
 		err := c.Control(func(fd uintptr) { e = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
@@ -137,8 +135,8 @@ func Dial(path string) (*Conn, error) {
 	return NewConn(c.(*net.UnixConn)), nil
 }
 
-// Send writes one message. The files stay the caller's. Where the other end
-// reads nothing for a second it fails with os.ErrDeadlineExceeded.
+// Send writes one message. The files stay the caller's. It fails with os.ErrDeadlineExceeded if
+// the other end reads nothing for a second.
 func (c *Conn) Send(m Message) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -158,8 +156,7 @@ func (c *Conn) Send(m Message) error {
 	return nil
 }
 
-// ReceiveWithin is Receive with a limit. Once that is over it fails with
-// os.ErrDeadlineExceeded.
+// ReceiveWithin is Receive with a time limit. After d it fails with os.ErrDeadlineExceeded.
 func (c *Conn) ReceiveWithin(d time.Duration) (Message, error) {
 	if err := c.c.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return Message{}, fmt.Errorf("receive a message: %w", err)
@@ -174,16 +171,15 @@ func (c *Conn) ReceiveWithin(d time.Duration) (Message, error) {
 	return m, nil
 }
 
-// ErrMalformed says that what came is no message, or was too large for one, or came
-// when this process had no room for its files. It is dropped, and the next one can be
-// read.
+// ErrMalformed reports a packet that is no message, is too large for one, or came when this
+// process had no room for its files. The packet is dropped, and the next one can be read.
 var ErrMalformed = errors.New("not a message")
 
-// Receive reads one message. At the other end's close it returns io.EOF.
+// Receive reads one message. It returns io.EOF if the other end is closed.
 func (c *Conn) Receive() (Message, error) {
 	in, err := unixmsg.Read(c.c, c.text, c.oob)
 	switch {
-	case errors.Is(err, unix.ECONNRESET): // it was closed before it had read everything
+	case errors.Is(err, unix.ECONNRESET): // the other end was closed with messages unread
 		err = io.EOF
 		fallthrough
 	case in.Bytes == 0:
@@ -202,19 +198,18 @@ func (c *Conn) Receive() (Message, error) {
 	return m, nil
 }
 
-// Shut has the other end's Receive return io.EOF after what was sent before. The
-// other end has grace to close its side; then Receive fails with
-// os.ErrDeadlineExceeded, here.
+// Shut has the other end's Receive return io.EOF after what was sent before. Unless the other
+// end closes within grace, Receive fails here with os.ErrDeadlineExceeded.
 func (c *Conn) Shut(grace time.Duration) error {
 	if err := errors.Join(c.c.CloseWrite(), c.c.SetReadDeadline(time.Now().Add(grace))); err != nil {
-		return fmt.Errorf("shut a link: %w", err)
+		return fmt.Errorf("shut a connection: %w", err)
 	}
 	return nil
 }
 
-// Expire has Receive fail with os.ErrDeadlineExceeded from now on, here. The
-// other end notices nothing.
+// Expire has Receive fail here with os.ErrDeadlineExceeded from now on. The other end notices
+// nothing.
 func (c *Conn) Expire() error { return c.c.SetReadDeadline(time.Unix(1, 0)) }
 
-// Close ends the connection; a Receive that waits returns.
+// Close ends the connection. A Receive that waits returns.
 func (c *Conn) Close() error { return c.c.Close() }

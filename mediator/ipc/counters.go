@@ -8,39 +8,38 @@ import (
 // Counters are a context's sums since the guest was created.
 type Counters struct {
 	Kernels, Errors, CopiedBytes, Commands, Wakeups uint64
-	// GPUTime is from each launch's start to its end by the GPU's own stamps, and of
-	// memory that is filled or copied within the GPU likewise; LateTime is what of it ran
-	// while the guest was suspended. Of a launch that was evicted, each run counts when it
-	// has ended, and not the time between.
+	// GPUTime is the time from each launch's start to its end by the GPU's timestamps, and
+	// that of memory being filled or copied within the GPU. A launch that is evicted is
+	// counted run by run, without the time between. LateTime is the part of GPUTime in which
+	// the guest was suspended.
 	GPUTime, LateTime time.Duration
 
-	// Evictions is how often a launch left the GPU with work undone because it was
-	// asked to, and EvictionTime how long that took in all, from the daemon's word
-	// until the executor saw it gone. Relaunches is how often one was put back.
+	// Evictions is how often a launch left the GPU with work undone because it was asked to,
+	// and EvictionTime how long that took in all, from the daemon's request until the executor
+	// saw the launch gone. Relaunches is how often a launch was put back.
 	Evictions, Relaunches uint64
 	EvictionTime          time.Duration
-	// Liars counts launches that were said to be preemptible and were still on the
-	// GPU at the deadline that they were given.
-	Liars uint64
+	// Unresponsive counts launches of preemptible kernels that were still on the GPU at their
+	// eviction deadline.
+	Unresponsive uint64
 	// IgnoredPriorities counts launches that asked for a priority above the guest's.
 	IgnoredPriorities uint64
 }
 
-// Add sums two sets of counters.
+// Add returns the sum of two sets of counters.
 func (a Counters) Add(b Counters) Counters {
 	return Counters{
 		Kernels: a.Kernels + b.Kernels, Errors: a.Errors + b.Errors, CopiedBytes: a.CopiedBytes + b.CopiedBytes,
 		Commands: a.Commands + b.Commands, Wakeups: a.Wakeups + b.Wakeups,
 		GPUTime: a.GPUTime + b.GPUTime, LateTime: a.LateTime + b.LateTime,
 		Evictions: a.Evictions + b.Evictions, Relaunches: a.Relaunches + b.Relaunches, EvictionTime: a.EvictionTime + b.EvictionTime,
-		Liars: a.Liars + b.Liars, IgnoredPriorities: a.IgnoredPriorities + b.IgnoredPriorities,
+		Unresponsive: a.Unresponsive + b.Unresponsive, IgnoredPriorities: a.IgnoredPriorities + b.IgnoredPriorities,
 	}
 }
 
-// Bounds of what a page's words can say, whoever wrote them: the guest's processes can put
-// there anything. A million events a second come to less than maxCount in eight years, and so
-// do sums of maxTime and maxBytes; those of all contexts overflow nothing, and their counts
-// are whole numbers as float64 too.
+// Bounds of a page's words: the guest's processes can write anything to them. A million events
+// a second take eight years to reach maxCount. The sums of all contexts overflow nothing, and
+// counts are whole numbers as float64 too.
 const (
 	maxCount       = 1 << 48
 	maxBytes       = 1 << 57
@@ -52,50 +51,51 @@ func count(w *atomic.Uint64) uint64 { return min(w.Load(), maxCount) }
 
 func timeIn(w *atomic.Int64) time.Duration { return min(max(time.Duration(w.Load()), 0), maxTime) }
 
-// Max is the larger of the two in each sum. What is counted only grows, whatever the words
-// that it is read from do.
+// Max returns the larger of the two values of each counter. A counter never decreases, whatever
+// its word on the page does.
 func (a Counters) Max(b Counters) Counters {
 	return Counters{
 		Kernels: max(a.Kernels, b.Kernels), Errors: max(a.Errors, b.Errors), CopiedBytes: max(a.CopiedBytes, b.CopiedBytes),
 		Commands: max(a.Commands, b.Commands), Wakeups: max(a.Wakeups, b.Wakeups),
 		GPUTime: max(a.GPUTime, b.GPUTime), LateTime: max(a.LateTime, b.LateTime),
 		Evictions: max(a.Evictions, b.Evictions), Relaunches: max(a.Relaunches, b.Relaunches), EvictionTime: max(a.EvictionTime, b.EvictionTime),
-		Liars: max(a.Liars, b.Liars), IgnoredPriorities: max(a.IgnoredPriorities, b.IgnoredPriorities),
+		Unresponsive: max(a.Unresponsive, b.Unresponsive), IgnoredPriorities: max(a.IgnoredPriorities, b.IgnoredPriorities),
 	}
 }
 
-// Unused is whether the slot has no executor, and none has counted anything in it.
+// Unused reports whether the slot has no executor and none has counted anything in it.
 func (c *ContextSlot) Unused() bool {
 	return c.State() == ContextNone && c.fetched.Load() == 0 && c.errors.Load() == 0 && c.commands.Load() == 0 && c.wakeups.Load() == 0
 }
 
-// Counters reads the context's sums, each of which is within bounds.
+// Counters returns the context's sums, each of them within bounds.
 func (c *ContextSlot) Counters() Counters {
 	return Counters{
 		Kernels: count(&c.kernels), Errors: count(&c.errors), CopiedBytes: min(c.copied.Load(), maxBytes),
 		Commands: count(&c.commands), Wakeups: count(&c.wakeups),
 		GPUTime: timeIn(&c.gpuTime), LateTime: timeIn(&c.lateTime),
 		Evictions: count(&c.evictions), Relaunches: count(&c.relaunches), EvictionTime: timeIn(&c.evictionTime),
-		Liars: count(&c.liars), IgnoredPriorities: count(&c.ignored),
+		Unresponsive: count(&c.unresponsive), IgnoredPriorities: count(&c.ignored),
 	}
 }
 
-// SetWorking says that the context has commands under way from now on, by the host's
-// clock, or has none any more; its executor calls it.
-func (c *ContextSlot) SetWorking(yes bool, now time.Duration) {
+// SetWorking records whether the context has unfinished commands from now on, by the host's
+// clock. Its executor calls it.
+func (c *ContextSlot) SetWorking(working bool, now time.Duration) {
 	worked := c.worked.Load()
 	switch {
-	case yes && worked >= 0:
-		// Below 0 it is when that would have begun had there been no time without.
+	case working && worked >= 0:
+		// A negative word is the complement of when the work would have begun if the context
+		// had always worked.
 		c.worked.Store(^max(int64(now)-worked, 0))
-	case !yes && worked < 0:
+	case !working && worked < 0:
 		c.worked.Store(max(int64(now)-^worked, 0))
 	}
 }
 
-// Worked is for how long the context had commands under way, executing or waiting for
-// its turn on the GPU, up to an instant of the host's clock, since its executor began. It is 0
-// with an executor of an older version.
+// Worked returns for how long, up to now by the host's clock, the context has had unfinished
+// commands since its executor began. Such commands may execute or wait for the context's turn
+// on the GPU. Worked returns 0 with an executor of an older version.
 func (c *ContextSlot) Worked(now time.Duration) time.Duration {
 	worked := c.worked.Load()
 	if worked < 0 {
@@ -113,8 +113,8 @@ func (c *ContextSlot) AddEviction(took time.Duration) {
 // AddRelaunch counts a launch that was put back on the GPU.
 func (c *ContextSlot) AddRelaunch() { c.relaunches.Add(1) }
 
-// AddLiar counts a launch that did not leave in time.
-func (c *ContextSlot) AddLiar() { c.liars.Add(1) }
+// AddUnresponsive counts a launch that did not leave in time.
+func (c *ContextSlot) AddUnresponsive() { c.unresponsive.Add(1) }
 
 // AddIgnoredPriority counts a launch that asked for more than the guest's priority.
 func (c *ContextSlot) AddIgnoredPriority() { c.ignored.Add(1) }

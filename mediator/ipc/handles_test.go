@@ -56,14 +56,14 @@ func TestReadHandles(t *testing.T) {
 	}
 }
 
-// TestDisabledContexts: a bit a context, each of which wakes that context alone.
+// TestDisabledContexts: each context has a bit, and setting it wakes that context alone.
 func TestDisabledContexts(t *testing.T) {
 	p, other := newPages(t)
 	var bells [MaxContexts]uint32
 	for i := range bells {
-		bells[i] = p.Context(i).Bell()
+		bells[i] = p.Context(i).Futex()
 	}
-	p.SetVerdict(Run) // says nothing new
+	p.SetSuspendWord(Run) // says nothing new
 	p.SetDisabled(0, true)
 	p.SetDisabled(MaxContexts-1, true)
 	p.SetDisabled(MaxContexts-1, true)
@@ -73,7 +73,7 @@ func TestDisabledContexts(t *testing.T) {
 			t.Errorf("context %d: disabled %v, want %v", i, got, want)
 		}
 		want := map[int]uint32{0: 2, MaxContexts - 1: 1}[i]
-		if rung := p.Context(i).Bell() - bells[i]; rung != want {
+		if rung := p.Context(i).Futex() - bells[i]; rung != want {
 			t.Errorf("context %d: rung %d times, want %d", i, rung, want)
 		}
 	}

@@ -2,39 +2,38 @@ package ipc
 
 import "sync/atomic"
 
-// unlimited stands for no limit. It is so low that all contexts' words together
-// can't overflow.
+// unlimited stands for no limit. It is so low that the sum of all contexts' words can't
+// overflow.
 const unlimited = 1 << 56
 
-// takeTries bounds how often Take begins anew because others asked at the same
-// moment. Each time one of those that collided has what it wanted.
-const takeTries = 1 << 10
+// takeAttempts bounds how often Take starts again because other contexts called it at the same
+// time. Of those that collide, one succeeds.
+const takeAttempts = 1 << 10
 
-// Memory is the GPU memory that a guest's contexts share, seen by one of them. It
-// implements gpu.Budget.
+// Memory is a guest's GPU memory limit, as one of the guest's contexts uses it. It implements
+// gpu.Budget.
 //
-// What each context has taken is a word in its slot, which its executor alone
-// writes; together they never exceed the limit. So nothing has to be put right
-// when an executor dies: vm frees the slot, and with it what it had. It counts
-// the guest and not the context, and does so here and not in the GPU, because
-// GPUs other than the soft one know nothing of guests.
+// What each context has taken is a word in its slot, which only its executor writes; the sum
+// never exceeds the limit. When an executor dies vm frees the slot, and with it what the
+// context had. The limit is the guest's and not the context's, and is kept here and not in the
+// GPU, because GPUs other than the soft one don't know guests.
 type Memory struct {
-	page  *Page
+	page  *ControlPage
 	own   *atomic.Uint64
 	limit uint64
 }
 
-// Memory is the guest's memory as the context in a slot takes it; a limit of 0
-// bytes is none.
-func (p *Page) Memory(slot int, limit uint64) *Memory {
+// Memory returns the guest's memory for the context in a slot. limit is in bytes; 0 is no
+// limit.
+func (p *ControlPage) Memory(slot int, limit uint64) *Memory {
 	if limit == 0 || limit > unlimited {
 		limit = unlimited
 	}
 	return &Memory{page: p, own: &p.Context(slot).memory, limit: limit}
 }
 
-// MemoryTaken is how much GPU memory the guest's contexts have taken, in bytes.
-func (p *Page) MemoryTaken() uint64 {
+// MemoryTaken returns how much GPU memory the guest's contexts have taken, in bytes.
+func (p *ControlPage) MemoryTaken() uint64 {
 	var sum uint64
 	for i := range p.l.contexts {
 		sum += p.l.contexts[i].memory.Load()
@@ -42,13 +41,13 @@ func (p *Page) MemoryTaken() uint64 {
 	return sum
 }
 
-// Take takes n bytes, or nothing where there are not as many.
+// Take takes n bytes, or reports false and takes nothing.
 //
-// It claims them first and then looks whether all claims fit. Of several that
-// don't fit together the last one to look sees all others, so that never too much
-// is taken; and the last one to withdraw sees no other, so that it may try again.
+// It adds the bytes to the context's word first and then sums all words. Of several contexts
+// that do so at once, the last one to sum sees all others, so the limit is never exceeded; and
+// the last one to withdraw sees no other, so it may try again.
 func (m *Memory) Take(n uint64) bool {
-	for range takeTries {
+	for range takeAttempts {
 		if free, _ := m.Room(); n > free {
 			return false
 		}
@@ -64,7 +63,7 @@ func (m *Memory) Take(n uint64) bool {
 // Give gives n bytes back.
 func (m *Memory) Give(n uint64) { m.own.Add(-n) }
 
-// Room is how much may still be taken, and how much there is in all.
+// Room returns how much may still be taken, and the limit.
 func (m *Memory) Room() (free, total uint64) {
 	return m.limit - min(m.page.MemoryTaken(), m.limit), m.limit
 }

@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMemoryIsTheGuests: whatever a guest's contexts take, give back and have
-// when they end, it is what a plain sum says, and never more than the limit.
-func TestMemoryIsTheGuests(t *testing.T) {
+// TestMemoryIsSharedByContexts: contexts take and give memory, and end. What is taken is
+// always the plain sum, and never more than the limit.
+func TestMemoryIsSharedByContexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		page, err := NewPage()
+		page, err := NewControlPage()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,9 +86,9 @@ func TestMemoryWithoutALimit(t *testing.T) {
 	}
 }
 
-// TestMemoryTakenAtOnce: of contexts that ask at the same moment for what one can
-// have, one has it, and there is never more taken than there is.
-func TestMemoryTakenAtOnce(t *testing.T) {
+// TestMemoryTakenConcurrently: of contexts that ask at once for what only one can have,
+// one gets it, and the limit is never exceeded.
+func TestMemoryTakenConcurrently(t *testing.T) {
 	page, other := newPages(t)
 	const rounds, contexts = 500, 8
 	for range rounds {
@@ -96,7 +96,7 @@ func TestMemoryTakenAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		start := make(chan struct{})
 		for i := range contexts {
-			m := []*Page{page, other}[i%2].Memory(i, 100)
+			m := []*ControlPage{page, other}[i%2].Memory(i, 100)
 			all.Go(func() {
 				<-start
 				if m.Take(51 + uint64(i)) {
@@ -116,7 +116,7 @@ func TestMemoryTakenAtOnce(t *testing.T) {
 }
 
 func BenchmarkMemory(b *testing.B) {
-	page, err := NewPage()
+	page, err := NewControlPage()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,43 +6,41 @@ import (
 	"time"
 )
 
-// Kind says what a message is about.
+// Kind is the kind of a message.
 type Kind string
 
 // Messages between vm and exec.
 const (
-	// KindSetup (vm to exec) is the first message: body [Setup], files BAR2, the
-	// guest's page, and, where vm has it, the file of [Page.SetUntil].
+	// KindSetup (vm to exec) is the first message: body [Setup]; files BAR2, the guest's
+	// control page and, if vm has it, the file of [ControlPage.SetSuspensionFile].
 	KindSetup Kind = "setup"
-	// KindReady (exec to vm): the context carries out commands, or, with Error
-	// set, never will. Its body may then be a [Fault] whose code says why.
+	// KindReady (exec to vm): the context carries out commands or, with Error set, never
+	// will. Then its body may be a [Fault] with the reason's code.
 	KindReady Kind = "ready"
-	// KindOpen and KindShut (vm to exec) open and close a channel: body
-	// [Channel]. Each is answered by a message of its kind and ID, with Error
-	// set where it failed.
+	// KindOpen and KindShut (vm to exec) open and close a channel: body [Channel]. Each is
+	// answered by a message of its kind and ID, with Error set if it failed.
 	KindOpen Kind = "open-channel"
 	KindShut Kind = "close-channel"
-	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body
-	// [Vector], file the eventfd, or none where the vector is off.
+	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body [Vector]; file the
+	// eventfd, or none to turn the vector off.
 	KindVector Kind = "vector"
 	// KindFault (exec to vm): a kernel ended the GPU context; body [Fault].
 	KindFault Kind = "fault"
 )
 
-// KindFailed (exec to vm): a channel is not fetched any more; body
-// [ChannelFailure].
+// KindFailed (exec to vm): a channel is no longer fetched; body [ChannelFailure].
 const KindFailed Kind = "channel-failed"
 
-// KindHandles says by which handles the GPU's driver knows a context: body
-// [Handles], files the driver's. exec sends it to vm once after [KindReady], where
-// its context has any and the [Setup] says that vm wants them. vm passes them on to
-// every daemon, when they come and when the daemon does; when the executor has
-// ended, a message without files says so, and that what was passed is to be closed.
+// KindHandles carries the handles by which the GPU's driver knows a context: body [Handles],
+// files the driver's. exec sends it to vm once after [KindReady], if its context has handles
+// and the [Setup] says that vm wants them. vm passes them on to the daemon, and to each later
+// daemon. A message without files says that the executor has ended, and that the daemon is to
+// close what it was passed.
 const KindHandles Kind = "handles"
 
 // Bounds of a context's handles.
 const (
-	// MaxHandleFiles is how many files come with them at most.
+	// MaxHandleFiles bounds the files.
 	MaxHandleFiles = 4
 	// MaxHandleNames bounds the names, in bytes.
 	MaxHandleNames = 16 << 10
@@ -50,71 +48,70 @@ const (
 
 // Messages between vm and serve, over the guest's control socket.
 const (
-	// KindHello (vm to serve) is the first message: body [Hello], file the
-	// guest's page.
+	// KindHello (vm to serve) is the first message: body [Hello], file the guest's control
+	// page.
 	KindHello Kind = "hello"
-	// KindLog (serve to vm) says where the process's standard error goes from now on: file
-	// the daemon's pipe. One of an older version does without.
+	// KindLog (serve to vm) replaces the process's standard error: file the daemon's pipe. A
+	// vm of an older version ignores it.
 	KindLog Kind = "log"
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
-	// KindChanged (vm to serve): a channel or a context came or went, which may call
-	// for a decision. Several may come to one message.
+	// KindChanged (vm to serve): channels or contexts came or went, so the daemon may have to
+	// decide anew. One message may stand for several changes.
 	KindChanged Kind = "changed"
 )
 
-// GPU names a physical GPU and says how to reach it.
+// GPU names a physical GPU and how to reach it.
 type GPU struct {
 	Name string `json:"name"`
-	// Kind says which driver opens it: "soft" or "nvidia".
+	// Kind is the driver that opens it: "soft" or "nvidia".
 	Kind string `json:"kind"`
-	// Device says which of the host's NVIDIA GPUs it is: its UUID, "GPU-…".
+	// Device is the UUID of an NVIDIA GPU, "GPU-…".
 	Device string `json:"device,omitempty"`
-	// AllowUnknownDriver goes on without the hardware's own abilities where the
-	// calls of NVIDIA's driver are not known.
+	// AllowUnknownDriver allows an NVIDIA driver of an unknown version, without the abilities
+	// that need its calls.
 	AllowUnknownDriver bool `json:"allow_unknown_driver,omitempty"`
-	// Connections is how many channels of the hardware a context's streams share; 0 is
-	// CUDA's own choice.
+	// Connections is how many hardware channels a context's streams share; 0 is CUDA's own
+	// choice.
 	Connections int `json:"connections,omitempty"`
-	// Socket is the soft GPU's.
+	// Socket is the soft GPU's socket.
 	Socket string `json:"socket,omitempty"`
 }
 
-// Setup is what an executor needs to begin.
+// Setup is what an executor needs to start.
 type Setup struct {
 	Guest string `json:"guest"`
 	// Slot is the context's number in the guest and its slot on the page.
 	Slot int `json:"slot"`
 	// GPU is the physical GPU that the context is made on.
 	GPU GPU `json:"gpu"`
-	// Header is how much of BAR2's start is the device's, in bytes, and Rings how
-	// much behind it is for rings: no command may name either. With Rings 0, as a vm
-	// of an older version has it, and one whose guest's driver is older, rings may lie
-	// anywhere behind the header.
+	// Header is the size of the device's part at the start of BAR2, in bytes, and Rings that of
+	// the rings' part behind it. No command may name either. If Rings is 0, as with a vm or a
+	// guest's driver of an older version, rings may lie anywhere behind the header.
 	Header int `json:"header"`
 	Rings  int `json:"rings,omitempty"`
-	// LastFault is what ended this context's predecessor.
+	// LastFault is the fault that ended this context's predecessor.
 	LastFault string `json:"last_fault,omitempty"`
 	// MemoryLimit in bytes; 0 is the GPU's.
 	MemoryLimit uint64 `json:"memory_limit,omitempty"`
 	// KernelTimeLimit in nanoseconds; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
-	// Handles is whether vm takes [KindHandles]; one of an older version does not.
+	// Handles reports whether vm takes [KindHandles]; one of an older version does not.
 	Handles bool `json:"handles,omitempty"`
 	// Sealed has the executor confine itself once it has a context.
 	Sealed bool `json:"sealed,omitempty"`
 }
 
-// Handles name a context to the GPU's driver; see gpu.Handles.
+// Handles are a context's handles of the GPU's driver; see gpu.Handles.
 type Handles struct {
-	// Slot is the context's.
+	// Slot is the context's slot.
 	Slot int `json:"slot"`
-	// Names is for the daemon's driver of the GPU alone to understand.
+	// Names is opaque to all but the daemon's driver of the GPU.
 	Names json.RawMessage `json:"names,omitempty"`
 }
 
-// ReadHandles reads a [KindHandles] message, and refuses one that is not as it
-// should be. The files stay the message's.
+// ReadHandles decodes a [KindHandles] message and checks its bounds. The files stay the
+// message's.
 func (m *Message) ReadHandles() (Handles, error) {
 	var h Handles
 	if err := m.Decode(&h); err != nil {
@@ -131,10 +128,10 @@ func (m *Message) ReadHandles() (Handles, error) {
 	return h, nil
 }
 
-// Channel is a channel's place in BAR2, checked by vm.
+// Channel is a channel's place in BAR2, which vm has checked.
 type Channel struct {
 	Index int `json:"index"`
-	// Generation tells the lives of one index apart.
+	// Generation distinguishes channels that had the same index one after the other.
 	Generation       uint32 `json:"generation"`
 	Words            uint64 `json:"words"`
 	SubmissionOffset uint64 `json:"submission_offset,omitempty"`
@@ -149,35 +146,35 @@ type Vector struct {
 	Index int `json:"index"`
 }
 
-// Fault is what ended a context.
+// Fault is the fault that ended a context.
 type Fault struct {
 	Code uint32 `json:"code"`
 	Text string `json:"text"`
 }
 
-// ChannelFailure is what ended a channel.
+// ChannelFailure is the guest's error that ended a channel.
 type ChannelFailure struct {
 	Index      int    `json:"index"`
 	Generation uint32 `json:"generation"`
 	Code       uint32 `json:"code"`
 }
 
-// Hello is a guest's virtual GPU introducing itself to the daemon, which knows by its own
-// notes who the guest is, and by the kernel which process says it.
+// Hello introduces a guest's virtual GPU to the daemon. It does not identify the guest: the
+// daemon knows the sending process from the kernel, and the guest from its own saved state.
 type Hello struct {
 	Version string `json:"version"`
 }
 
-// Spec is what a guest's virtual GPU was made with.
+// Spec is what a guest's virtual GPU was created with.
 type Spec struct {
 	Name string `json:"name"`
-	// Domain and DomainUUID are the libvirt domain's that the guest is.
+	// Domain and DomainUUID identify the guest's libvirt domain.
 	Domain     string `json:"domain,omitempty"`
 	DomainUUID string `json:"domain_uuid,omitempty"`
-	// Granted are the terms that the domain's metadata has granted last, or that
-	// the guest was made with; nil where that is not known.
+	// Granted are the terms that the domain's metadata granted last, or that the guest was
+	// created with; nil if they are not known.
 	Granted *Terms `json:"granted,omitempty"`
-	// Socket is where its VMM connects.
+	// Socket is the path that the guest's VMM connects to.
 	Socket string `json:"socket"`
 	// Peer, if set, is the only process that may connect.
 	Peer *Peer `json:"peer,omitempty"`

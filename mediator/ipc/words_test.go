@@ -8,9 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWordsAreBounded: what any of a guest's processes can write is read as what can be.
+// TestWordsAreBounded: impossible words that a guest's process wrote are read as possible
+// values.
 func TestWordsAreBounded(t *testing.T) {
-	p, err := NewPage()
+	p, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestWordsAreBounded(t *testing.T) {
 		}
 	}
 	for m, want := range map[Mode]Mode{ModeFree: ModeFree, ModeAhead: ModeAhead, ModeAhead + 1: ModeByKernel, math.MaxUint32: ModeByKernel} {
-		p.area.mode.Store(uint32(m))
+		p.launches.mode.Store(uint32(m))
 		if got := p.Mode(); got != want {
 			t.Errorf("mode %d for the word %d, want %d", got, m, want)
 		}
@@ -64,7 +65,7 @@ func TestWordsAreBounded(t *testing.T) {
 	if n := p.Doorbells(); n != maxCount {
 		t.Errorf("%d doorbells", n)
 	}
-	for _, w := range []interface{ Store(uint64) }{&l.kernels, &l.errors, &l.copied, &l.commands, &l.wakeups, &l.evictions, &l.relaunches, &l.liars, &l.ignored} {
+	for _, w := range []interface{ Store(uint64) }{&l.kernels, &l.errors, &l.copied, &l.commands, &l.wakeups, &l.evictions, &l.relaunches, &l.unresponsive, &l.ignored} {
 		w.Store(math.MaxUint64)
 	}
 	for _, word := range []int64{math.MinInt64, math.MaxInt64} {
@@ -73,7 +74,7 @@ func TestWordsAreBounded(t *testing.T) {
 		}
 		most := Counters{
 			Kernels: maxCount, Errors: maxCount, CopiedBytes: maxBytes, Commands: maxCount, Wakeups: maxCount,
-			Evictions: maxCount, Relaunches: maxCount, Liars: maxCount, IgnoredPriorities: maxCount,
+			Evictions: maxCount, Relaunches: maxCount, Unresponsive: maxCount, IgnoredPriorities: maxCount,
 		}
 		if word > 0 {
 			most.GPUTime, most.LateTime, most.EvictionTime = maxTime, maxTime, maxTime

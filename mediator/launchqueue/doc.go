@@ -16,6 +16,6 @@
 // A [Predictor] estimates how long launches run and what evicting them costs, and [Evictions]
 // sums up how long evictions took.
 //
-// A launch has three forms on this side: the slot that is shared with its executor (ipc.Stub),
+// A launch has three forms on this side: the slot that is shared with its executor (ipc.Launch),
 // the tracked [Launch], and the [fairshare.Launch] inside of it that a policy is shown.
 package launchqueue

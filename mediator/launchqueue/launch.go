@@ -16,9 +16,9 @@ type Launch struct {
 	GuestName string
 
 	queue  *guestQueue
-	index  int           // of the slot
-	shared *ipc.StubSlot // the slot itself
-	slot   ipc.Stub      // as last read, but for what the daemon writes, which is as it was written
+	index  int             // of the slot
+	shared *ipc.LaunchSlot // the slot itself
+	slot   ipc.Launch      // as last read, but for what the daemon writes, which is as it was written
 	// told reports whether the policy knows of the launch, announced whether the event that tells
 	// it so is queued, and over whether the launch has ended.
 	told, announced, over bool
@@ -38,7 +38,7 @@ type Launch struct {
 }
 
 // Slot returns the launch's slot as it was last read.
-func (l *Launch) Slot() *ipc.Stub { return &l.slot }
+func (l *Launch) Slot() *ipc.Launch { return &l.slot }
 
 // Unresponsive reports whether the launch did not leave the GPU when told to.
 func (l *Launch) Unresponsive() bool { return l.unresponsive }
@@ -87,7 +87,7 @@ func (l *Launch) Run(now time.Duration) bool {
 	switch {
 	case l.over || l.excluded != notExcluded:
 		return false
-	case l.slot.State == slotstate.Ready && l.shared.Run(l.slot.Launch):
+	case l.slot.State == slotstate.Ready && l.shared.Run(l.slot.ID):
 		l.slot.State, l.ahead = slotstate.ToRun, false
 		l.grant(now)
 		return true
@@ -98,7 +98,7 @@ func (l *Launch) Run(now time.Duration) bool {
 	case l.asked:
 		l.asked = false
 		return true
-	case l.slot.State == slotstate.ToEvict && l.shared.Refill(l.slot.Launch):
+	case l.slot.State == slotstate.ToEvict && l.shared.Recall(l.slot.ID):
 		l.slot.State = slotstate.Running
 		return true
 	}
@@ -123,7 +123,7 @@ func (l *Launch) Evict(belowSM uint32, now, deadline time.Duration) bool {
 		if l.slot.State == slotstate.ToEvict && belowSM <= l.slot.BelowSM {
 			return false
 		}
-		if !l.shared.Evict(l.slot.Launch, belowSM, now, deadline) {
+		if !l.shared.Evict(l.slot.ID, belowSM, now, deadline) {
 			return false // it leaves as many, or has ended, as the next read will show
 		}
 		l.asked = false

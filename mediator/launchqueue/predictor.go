@@ -84,7 +84,7 @@ func (p *Predictor) guest(id fairshare.GuestID) *guestPredictor {
 }
 
 // features returns what a launch's duration depends on.
-func features(s *ipc.Stub) duration.Features {
+func features(s *ipc.Launch) duration.Features {
 	return duration.Features{Blocks: uint64(s.Tasks), Threads: s.Threads, Input: s.InputBytes, Shared: s.SharedBytes}
 }
 

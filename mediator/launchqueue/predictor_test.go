@@ -12,23 +12,23 @@ import (
 )
 
 // launchOf returns a launch of a guest with what its slot says.
-func launchOf(guest fairshare.GuestID, s ipc.Stub) *Launch {
+func launchOf(guest fairshare.GuestID, s ipc.Launch) *Launch {
 	return &Launch{Launch: fairshare.Launch{Guest: guest}, slot: s}
 }
 
 func TestPredictions(t *testing.T) {
 	var p Predictor
-	predict := func(guest fairshare.GuestID, s ipc.Stub) time.Duration {
+	predict := func(guest fairshare.GuestID, s ipc.Launch) time.Duration {
 		l := launchOf(guest, s)
 		p.Predict(l)
 		return l.Predicted
 	}
-	ended := func(guest fairshare.GuestID, s ipc.Stub, predicted time.Duration) {
+	ended := func(guest fairshare.GuestID, s ipc.Launch, predicted time.Duration) {
 		l := launchOf(guest, s)
 		l.Predicted = predicted
 		p.Ended(l)
 	}
-	s := ipc.Stub{Kernel: 7, Tasks: 100, Threads: 64, InputBytes: 1 << 20}
+	s := ipc.Launch{Kernel: 7, Tasks: 100, Threads: 64, InputBytes: 1 << 20}
 	if d := predict(1, s); d != 0 {
 		t.Errorf("predicted %v without any measurement", d)
 	}
@@ -73,14 +73,14 @@ func TestPredictions(t *testing.T) {
 
 func TestEvictionCost(t *testing.T) {
 	var p Predictor
-	a, b := ipc.Stub{Kernel: 7}, ipc.Stub{Kernel: 8}
+	a, b := ipc.Launch{Kernel: 7}, ipc.Launch{Kernel: 8}
 	if d := p.EvictionCost(launchOf(1, a)); d != 0 {
 		t.Errorf("costs %v without any measurement", d)
 	}
 	p.Evicted(launchOf(1, a), ms)
 	p.Evicted(launchOf(1, b), 3*ms)
 	p.Evicted(launchOf(2, b), ms)
-	if x, y := p.EvictionCost(launchOf(1, a)), p.EvictionCost(launchOf(1, ipc.Stub{Kernel: 9})); x != ms || y != 2*ms {
+	if x, y := p.EvictionCost(launchOf(1, a)), p.EvictionCost(launchOf(1, ipc.Launch{Kernel: 9})); x != ms || y != 2*ms {
 		t.Errorf("costs %v and %v, want the mean of the kernel and of the guest", x, y)
 	}
 	// A guest without any has the mean of all guests, in which no guest can say that it takes ages.

@@ -33,9 +33,9 @@ type Queue struct {
 
 // guestQueue is the part of a queue that belongs to one guest.
 type guestQueue struct {
-	launches [ipc.MaxStubs]*Launch // by slot
-	ended    [ipc.MaxStubs]uint64  // the number of the launch that was last seen to have ended, by slot
-	read     uint64                // the newest read that included the guest
+	launches [ipc.MaxLaunchSlots]*Launch // by slot
+	ended    [ipc.MaxLaunchSlots]uint64  // the number of the launch that was last seen to have ended, by slot
+	read     uint64                      // the newest read that included the guest
 	// needsVerdicts reports whether its launches wait for verdicts; timeLimit is how long one may
 	// run, 0 for ever.
 	needsVerdicts bool
@@ -51,8 +51,8 @@ type event struct {
 
 // Slots are the launch slots of one guest. An [ipc.Page] has some.
 type Slots interface {
-	// Stub returns slot i, from 0 to ipc.MaxStubs-1.
-	Stub(i int) *ipc.StubSlot
+	// LaunchSlot returns slot i, from 0 to ipc.MaxLaunchSlots-1.
+	LaunchSlot(i int) *ipc.LaunchSlot
 }
 
 // Guest is a guest whose slots are read. Mode, Ceiling and TimeLimit are the daemon's own
@@ -67,7 +67,7 @@ type Guest struct {
 }
 
 // goesAhead reports whether a launch that has just arrived goes to the GPU without a verdict.
-func (g *Guest) goesAhead(s *ipc.Stub) bool {
+func (g *Guest) goesAhead(s *ipc.Launch) bool {
 	return g.Mode == ipc.ModeAhead && s.Priority >= g.Ceiling
 }
 
@@ -75,9 +75,9 @@ func (g *Guest) goesAhead(s *ipc.Stub) bool {
 const MaxDuration = 24 * time.Hour
 
 // sanitize limits what a slot says at now to what is possible.
-func (g *Guest) sanitize(s *ipc.Stub, now time.Duration) {
+func (g *Guest) sanitize(s *ipc.Launch, now time.Duration) {
 	s.Priority = min(s.Priority, g.Ceiling)
-	s.Started, s.Left = min(max(s.Started, 0), now), min(max(s.Left, 0), now)
+	s.Started, s.Stopped = min(max(s.Started, 0), now), min(max(s.Stopped, 0), now)
 	s.Used, s.Predicted = min(max(s.Used, 0), MaxDuration), min(max(s.Predicted, 0), MaxDuration)
 }
 
@@ -152,15 +152,15 @@ func (q *Queue) readGuest(now time.Duration, g *Guest, report func(Change)) {
 	}
 	q.updateConduct(now, gq)
 	gq.read, gq.needsVerdicts, gq.timeLimit = q.reads, g.Mode != ipc.ModeFree, g.TimeLimit
-	for i := range ipc.MaxStubs {
-		slot := g.Slots.Stub(i)
+	for i := range ipc.MaxLaunchSlots {
+		slot := g.Slots.LaunchSlot(i)
 		l := gq.launches[i]
 		// Most slots are free, and cost next to nothing.
 		if launch, state := slot.State(); l == nil && (state <= slotstate.Prep || !state.Valid() || state == slotstate.Done && launch == gq.ended[i]) {
 			continue
 		}
 		s, ok := slot.Read()
-		if l != nil && (!ok || s.Launch != l.slot.Launch) {
+		if l != nil && (!ok || s.ID != l.slot.ID) {
 			q.end(l, Gone, report)
 			gq.launches[i], l = nil, nil
 		}
@@ -174,13 +174,13 @@ func (q *Queue) readGuest(now time.Duration, g *Guest, report func(Change)) {
 			report(Change{Kind: Appeared, Launch: l})
 		}
 		if q.update(now, l, s, report); l.over {
-			gq.ended[i] = s.Launch
+			gq.ended[i] = s.ID
 		}
 	}
 }
 
 // add begins to track the launch in a guest's slot. What it went through before is not reported.
-func (q *Queue) add(now time.Duration, g *Guest, gq *guestQueue, slot int, s ipc.Stub) *Launch {
+func (q *Queue) add(now time.Duration, g *Guest, gq *guestQueue, slot int, s ipc.Launch) *Launch {
 	l := new(Launch)
 	if n := len(q.spare); n > 0 {
 		l, q.spare = q.spare[n-1], q.spare[:n-1]
@@ -189,7 +189,7 @@ func (q *Queue) add(now time.Duration, g *Guest, gq *guestQueue, slot int, s ipc
 	*l = Launch{
 		// It was not there at the read before.
 		Launch:    fairshare.Launch{ID: q.lastID, Guest: g.ID, Arrived: min(max(s.Arrived, q.readAt), now)},
-		GuestName: g.Name, queue: gq, index: slot, shared: g.Slots.Stub(slot), slot: s,
+		GuestName: g.Name, queue: gq, index: slot, shared: g.Slots.LaunchSlot(slot), slot: s,
 		evictions: s.Evictions, ahead: g.goesAhead(&s), progress: progress{idleSince: now, readySince: now, onGPUSince: now},
 	}
 	if l.slot.Asked = min(max(s.Asked, 0), now); s.State != slotstate.ToEvict {
@@ -201,7 +201,7 @@ func (q *Queue) add(now time.Duration, g *Guest, gq *guestQueue, slot int, s ipc
 }
 
 // update compares a launch's slot as it is now with what was last seen.
-func (q *Queue) update(now time.Duration, l *Launch, s ipc.Stub, report func(Change)) {
+func (q *Queue) update(now time.Duration, l *Launch, s ipc.Launch, report func(Change)) {
 	before := l.slot
 	s.Asked, s.Deadline, s.BelowSM = before.Asked, before.Deadline, before.BelowSM
 	// The executor counts an eviction before it changes the state.
@@ -220,7 +220,7 @@ func (q *Queue) update(now time.Duration, l *Launch, s ipc.Stub, report func(Cha
 		c := Change{Kind: Left, Launch: l}
 		// A launch that was to leave only some of the SMs has gone on, on the others.
 		if before.State == slotstate.ToEvict && s.BelowSM == math.MaxUint32 {
-			c.Took = min(max(s.Left-s.Asked, 1), max(now-s.Asked, 1))
+			c.Took = min(max(s.Stopped-s.Asked, 1), max(now-s.Asked, 1))
 		}
 		l.slot.BelowSM = 0
 		report(c)

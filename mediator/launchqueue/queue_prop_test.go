@@ -52,10 +52,10 @@ func TestQueueNeverLosesLaunches(t *testing.T) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"submit": func(rt *rapid.T) {
-				if len(live) < 2*ipc.MaxStubs {
+				if len(live) < 2*ipc.MaxLaunchSlots {
 					f.now++
-					v := ipc.Stub{Evictable: rapid.Bool().Draw(rt, "evictable"), Arrived: f.now}
-					if c, ok := f.guests[rapid.IntRange(0, 2).Draw(rt, "guest")].Slots.(*ipc.Page).Claim(0, &v); ok {
+					v := ipc.Launch{Evictable: rapid.Bool().Draw(rt, "evictable"), Arrived: f.now}
+					if c, ok := f.guests[rapid.IntRange(0, 2).Draw(rt, "guest")].Slots.(*ipc.ControlPage).Claim(0, &v); ok {
 						live = append(live, c)
 					}
 				}

@@ -28,7 +28,7 @@ type fixture struct {
 func newFixture(t testing.TB, guests int) *fixture {
 	f := &fixture{t: t, now: time.Hour}
 	for i := range guests {
-		page, err := ipc.NewPage()
+		page, err := ipc.NewControlPage()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,10 +44,10 @@ func newFixture(t testing.TB, guests int) *fixture {
 }
 
 // submit has an executor of a guest, counted from 1, take up a launch.
-func (f *fixture) submit(guest int, v ipc.Stub) ipc.Claim {
+func (f *fixture) submit(guest int, v ipc.Launch) ipc.Claim {
 	f.now += time.Microsecond
 	v.Arrived = f.now
-	c, ok := f.guests[guest-1].Slots.(*ipc.Page).Claim(0, &v)
+	c, ok := f.guests[guest-1].Slots.(*ipc.ControlPage).Claim(0, &v)
 	if !ok {
 		f.t.Fatalf("guest %d has no slot for a launch", guest)
 	}
@@ -121,19 +121,19 @@ func (f *fixture) wantChanges(want ...string) {
 }
 
 // leaves is a launch that leaves the GPU when told to.
-var leaves = ipc.Stub{Evictable: true, Form: 1}
+var leaves = ipc.Launch{Evictable: true, Form: 1}
 
 func TestOneEventAtATime(t *testing.T) {
 	f := newFixture(t, 2)
-	first := f.submit(2, ipc.Stub{})
-	f.submit(1, ipc.Stub{})
+	first := f.submit(2, ipc.Launch{})
+	f.submit(1, ipc.Launch{})
 	f.wantEvents("arrived 2: 2", "arrived 1: 2 1") // in order of arrival, of whichever guest
 	f.wantEvents()
 	if !f.queue.Find(2).Run(f.now) || f.queue.Find(2).Run(f.now) {
 		t.Error("a launch is let run once")
 	}
 	f.start(first)
-	f.submit(2, ipc.Stub{})
+	f.submit(2, ipc.Launch{})
 	first.Finish(3 * ms)
 	f.wantEvents("finished 2: 1", "arrived 3: 1 3")
 	f.wantChanges("1 appeared", "2 appeared", "2 ended", "3 appeared")
@@ -141,7 +141,7 @@ func TestOneEventAtATime(t *testing.T) {
 
 func TestLaunchesAreShown(t *testing.T) {
 	f := newFixture(t, 1)
-	c := f.submit(1, ipc.Stub{
+	c := f.submit(1, ipc.Launch{
 		Evictable: true, Form: 2, Priority: 9, Blocks: 1000, PerSM: 4, Tasks: 4000, Threads: 128, Kernel: 0xabc, Predicted: 5 * ms,
 	})
 	f.wantEvents("arrived 1: 1")
@@ -197,7 +197,7 @@ func TestEvictionsAreSeen(t *testing.T) {
 	if !l.Evict(math.MaxUint32, f.now, f.now+ms) || l.Evict(math.MaxUint32, f.now, f.now+ms) {
 		t.Error("a launch is told to leave once")
 	}
-	if below, asked, deadline := c.Word(); below != math.MaxUint32 || asked != f.now || deadline != f.now+ms {
+	if below, asked, deadline := c.EvictionRequest(); below != math.MaxUint32 || asked != f.now || deadline != f.now+ms {
 		t.Errorf("its executor reads %d, %v, %v", below, asked, deadline)
 	}
 	f.now += ms / 2
@@ -228,7 +228,7 @@ func TestSomeSMs(t *testing.T) {
 	says := func(below uint32) {
 		t.Helper()
 		f.read()
-		if got, _, _ := c.Word(); got != below || c.State() != slotstate.ToEvict {
+		if got, _, _ := c.EvictionRequest(); got != below || c.State() != slotstate.ToEvict {
 			t.Errorf("it is %v, to leave %d SMs; want to evict, %d", c.State(), got, below)
 		}
 	}
@@ -312,20 +312,20 @@ func TestUnresponsiveKernel(t *testing.T) {
 func TestSlotsAreReused(t *testing.T) {
 	f := newFixture(t, 2)
 	var all []ipc.Claim
-	for range ipc.MaxStubs {
-		all = append(all, f.submit(1, ipc.Stub{}))
+	for range ipc.MaxLaunchSlots {
+		all = append(all, f.submit(1, ipc.Launch{}))
 	}
 	f.read()
 	f.events()
 	all[5].Abandon(0)
-	f.submit(1, ipc.Stub{})
-	f.wantEvents("finished 6:"+others(ipc.MaxStubs, 6), fmt.Sprintf("arrived 65:%s 65", others(ipc.MaxStubs, 6)))
+	f.submit(1, ipc.Launch{})
+	f.wantEvents("finished 6:"+others(ipc.MaxLaunchSlots, 6), fmt.Sprintf("arrived 65:%s 65", others(ipc.MaxLaunchSlots, 6)))
 	f.changes = nil
 
 	f.guests = f.guests[1:] // the guest leaves
 	f.read()
-	if n := len(f.events()); n != ipc.MaxStubs {
-		t.Errorf("%d launches end with their guest, want %d", n, ipc.MaxStubs)
+	if n := len(f.events()); n != ipc.MaxLaunchSlots {
+		t.Errorf("%d launches end with their guest, want %d", n, ipc.MaxLaunchSlots)
 	}
 	if len(f.queue.launches) != 0 || len(f.queue.guests) != 1 || f.shown() != "" {
 		t.Errorf("left over: %d launches, %d guests,%s", len(f.queue.launches), len(f.queue.guests), f.shown())
@@ -348,7 +348,7 @@ func TestLaunchesOfAnEarlierDaemon(t *testing.T) {
 	var at [slotstate.Done + 1]ipc.Claim
 	for s := slotstate.Ready; s <= slotstate.Done; s++ {
 		c := f.submit(1, leaves)
-		slot := f.guests[0].Slots.Stub(int(s - slotstate.Ready))
+		slot := f.guests[0].Slots.LaunchSlot(int(s - slotstate.Ready))
 		at[s] = c
 		if s >= slotstate.ToRun {
 			slot.Run(c.Launch())
@@ -378,12 +378,12 @@ func TestLaunchesOfAnEarlierDaemon(t *testing.T) {
 // TestReannounce: another policy is told of all launches.
 func TestReannounce(t *testing.T) {
 	f := newFixture(t, 1)
-	first, second := f.submit(1, ipc.Stub{}), f.submit(1, ipc.Stub{})
+	first, second := f.submit(1, ipc.Launch{}), f.submit(1, ipc.Launch{})
 	f.wantEvents("arrived 1: 1", "arrived 2: 1 2")
 	f.queue.Find(1).Run(f.now)
 	f.start(first)
 	f.read()
-	f.submit(1, ipc.Stub{})
+	f.submit(1, ipc.Launch{})
 	f.read() // the old policy is not told of it any more
 	f.queue.Reannounce()
 	f.wantEvents("arrived 1: 1+", "arrived 2: 1+ 2", "arrived 3: 1+ 2 3")

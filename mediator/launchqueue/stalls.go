@@ -203,7 +203,7 @@ func (q *Queue) checkAt(l *Launch) (at time.Duration, ok bool) {
 		}
 	case slotstate.Running, slotstate.ToEvict:
 		if gq.timeLimit > 0 {
-			at = l.onGPUSince + timeLimitFactor*gq.timeLimit + ipc.LiarLimit
+			at = l.onGPUSince + timeLimitFactor*gq.timeLimit + ipc.UnresponsiveLimit
 		}
 		if below, leaves := l.leaving(); leaves && below == math.MaxUint32 && q.evictionDeadline > 0 {
 			at = min(at, l.slot.Asked+leaveFactor*q.evictionDeadline)
@@ -248,7 +248,7 @@ func (q *Queue) NextCheck() (at time.Duration, ok bool) {
 
 // withdraw takes a launch's turn back and backs its guest off.
 func (q *Queue) withdraw(now time.Duration, l *Launch, report func(Change)) {
-	if !l.shared.Withdraw(l.slot.Launch) {
+	if !l.shared.Withdraw(l.slot.ID) {
 		return // the next read shows what has become of it
 	}
 	idle := time.Duration(0)

@@ -39,13 +39,13 @@ func TestUngrantedLaunches(t *testing.T) {
 		f.guests[i].Mode = ipc.ModeByKernel
 	}
 	f.read()
-	f.submit(2, ipc.Stub{}) // waits
+	f.submit(2, ipc.Launch{}) // waits
 	occupied, last := time.Duration(0), f.now
 	var c ipc.Claim
 	for i := range 20_000 {
 		if i%10 == 0 {
 			c.Finish(ms)
-			c = f.submit(1, ipc.Stub{})
+			c = f.submit(1, ipc.Launch{})
 			c.Grant()
 			c.Start(f.now)
 		}
@@ -73,7 +73,7 @@ func TestStuck(t *testing.T) {
 		for i := range f.guests {
 			f.guests[i].Mode, f.guests[i].TimeLimit = ipc.ModeByKernel, 10*time.Second
 		}
-		c := f.submit(1, ipc.Stub{Evictable: true, Form: 1})
+		c := f.submit(1, ipc.Launch{Evictable: true, Form: 1})
 		f.wantEvents("arrived 1: 1")
 		f.queue.Find(1).Run(f.now)
 		f.start(c)
@@ -87,7 +87,7 @@ func TestStuck(t *testing.T) {
 		f.now += time.Hour
 		f.wantEvents() // nobody waits
 		f.now = from
-		f.submit(2, ipc.Stub{})
+		f.submit(2, ipc.Launch{})
 		f.queue.readAt = from
 		f.wantEvents("arrived 2: 1+" + map[bool]string{true: "-"}[leaves] + " 2")
 		at, ok := f.queue.NextCheck()
@@ -117,8 +117,8 @@ func TestOrdersAreNotReadBack(t *testing.T) {
 		t.Fatal("not told to leave")
 	}
 	asked := f.now
-	slot := f.guests[0].Slots.Stub(0)
-	slot.Refill(c.Launch()) // which the daemon did not tell it
+	slot := f.guests[0].Slots.LaunchSlot(0)
+	slot.Recall(c.Launch()) // which the daemon did not tell it
 	slot.Evict(c.Launch(), 1, 2, 3)
 	for range 3 {
 		f.now += ms
@@ -126,18 +126,18 @@ func TestOrdersAreNotReadBack(t *testing.T) {
 		if got := f.shown(); got != " 1+-" || l.slot.Asked != asked || l.Evict(math.MaxUint32, f.now, 0) {
 			t.Errorf("shown as%s, asked at %v", got, l.slot.Asked)
 		}
-		slot.Refill(c.Launch())
+		slot.Recall(c.Launch())
 	}
 }
 
 // TestArrivals: no launch arrived before the read that found it was due.
 func TestArrivals(t *testing.T) {
 	f := newFixture(t, 2)
-	f.submit(1, ipc.Stub{})
+	f.submit(1, ipc.Launch{})
 	f.wantEvents("arrived 1: 1")
 	for _, at := range []time.Duration{0, math.MinInt64, math.MaxInt64, -1} {
 		f.now += ms
-		if c, ok := f.guests[1].Slots.(*ipc.Page).Claim(0, &ipc.Stub{Arrived: at}); !ok || c.State() != slotstate.Ready {
+		if c, ok := f.guests[1].Slots.(*ipc.ControlPage).Claim(0, &ipc.Launch{Arrived: at}); !ok || c.State() != slotstate.Ready {
 			t.Fatal("no slot")
 		}
 		f.read()

@@ -27,7 +27,7 @@ func BenchmarkTurn(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now := clock.Real{}.Now()
-				c, ok := g.o.Page.Claim(0, &ipc.Stub{Arrived: now})
+				c, ok := g.o.Page.Claim(0, &ipc.Launch{Arrived: now})
 				if !ok {
 					b.Fatal("no stub")
 				}
@@ -54,13 +54,13 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	s.sched.Changed(0)
 	for _, g := range s.guests {
-		s.submit(g, ipc.Stub{Form: 1, Evictable: true})
+		s.submit(g, ipc.Launch{Form: 1, Evictable: true})
 	}
 	s.sched.LaunchesChanged()
 	urgent := s.guests[3]
 	b.ReportAllocs()
 	for b.Loop() {
-		c := s.submit(urgent, ipc.Stub{Priority: 9})
+		c := s.submit(urgent, ipc.Launch{Priority: 9})
 		s.sched.LaunchesChanged()
 		c.Start(s.clock.Now())
 		c.Finish(time.Microsecond)

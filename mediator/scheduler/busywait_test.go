@@ -32,17 +32,17 @@ func TestBusyWaitWhileKernelsLeave(t *testing.T) {
 				t.Helper()
 				s.sched.LaunchesChanged()
 				for i, g := range s.guests {
-					if got := g.o.Page.Spins(); got != want {
+					if got := g.o.Page.BusyWait(); got != want {
 						t.Errorf("%s: guest %d is told to poll: %v", when, i, got)
 					}
 				}
 			}
 			wants("before", c.mode == BusyWaitAlways)
-			long := s.submit(batch, ipc.Stub{Evictable: true, Form: 1})
+			long := s.submit(batch, ipc.Launch{Evictable: true, Form: 1})
 			s.next(run(1))
 			s.sched.LaunchesChanged()
 			long.Start(s.clock.Now())
-			s.submit(urgent, ipc.Stub{})
+			s.submit(urgent, ipc.Launch{})
 			s.next(evict(1, 1, 2))
 			s.sched.LaunchesChanged()
 			wants("a kernel is told to leave", c.told)

@@ -78,7 +78,7 @@ type GuestOptions struct {
 	Bill  ipc.Bill
 	// Page is the guest's control page. It must stay open until Remove has returned. Without a
 	// page there are no launch slots and no records of work.
-	Page *ipc.Page
+	Page *ipc.ControlPage
 	// Executors, if set, takes the place of what the page says about contexts.
 	Executors Executors
 	// Controller, if set, controls the guest's contexts on the hardware.
@@ -122,7 +122,7 @@ func NewGuest(o GuestOptions) *Guest {
 	}
 	g.orders.Bill, g.orders.Terms = o.Bill, o.Terms
 	if o.Page != nil {
-		g.orders.Mode, g.orders.BusyWait = o.Page.Mode(), o.Page.Spins() // until a scheduler says otherwise
+		g.orders.Mode, g.orders.BusyWait = o.Page.Mode(), o.Page.BusyWait() // until a scheduler says otherwise
 	}
 	return g
 }

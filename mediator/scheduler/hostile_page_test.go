@@ -18,10 +18,10 @@ func TestVerdictIsNotReadBack(t *testing.T) {
 		func() { s.quiet(5*ms, 0) },
 		func() { s.sched.Changed(1) },
 	} {
-		g.o.Page.SetVerdict(ipc.Run)
+		g.o.Page.SetSuspendWord(ipc.Run)
 		round()
-		if !g.Suspended() || g.o.Page.Decided() != ipc.Suspend {
-			t.Errorf("held %v, the page says %v", g.Suspended(), g.o.Page.Decided())
+		if !g.Suspended() || g.o.Page.StoredSuspendWord() != ipc.Suspend {
+			t.Errorf("held %v, the page says %v", g.Suspended(), g.o.Page.StoredSuspendWord())
 		}
 	}
 	if n := g.Bill().Suspensions; n != 1 {
@@ -37,13 +37,13 @@ func TestModeIsNotReadBack(t *testing.T) {
 	s.join(2, 1, 2)
 	s.byKernel()
 	g.o.Page.SetMode(ipc.ModeAhead)
-	g.o.Page.SetSpins(true)
+	g.o.Page.SetBusyWait(true)
 	if mode, spins := g.launchMode(); mode != ipc.ModeByKernel || spins {
 		t.Errorf("treated as %v, %v", mode, spins)
 	}
 	s.sched.LaunchesChanged()
 	s.poll(ms)
-	if mode, spins := g.o.Page.Mode(), g.o.Page.Spins(); mode != ipc.ModeByKernel || spins {
+	if mode, spins := g.o.Page.Mode(), g.o.Page.BusyWait(); mode != ipc.ModeByKernel || spins {
 		t.Errorf("the page says %v, %v", mode, spins)
 	}
 }

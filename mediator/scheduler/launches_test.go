@@ -17,7 +17,7 @@ import (
 )
 
 // submit has a guest's executor take up a launch.
-func (s *scene) submit(g *Guest, v ipc.Stub) ipc.Claim {
+func (s *scene) submit(g *Guest, v ipc.Launch) ipc.Claim {
 	s.t.Helper()
 	s.clock.Advance(time.Microsecond)
 	v.Arrived = s.clock.Now()
@@ -66,7 +66,7 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	}
 	s.kinds()
 
-	long := s.submit(batch, ipc.Stub{Evictable: true, Form: 1, Kernel: 7})
+	long := s.submit(batch, ipc.Launch{Evictable: true, Form: 1, Kernel: 7})
 	s.next(run(1))
 	s.sched.LaunchesChanged()
 	if long.State() != slotstate.ToRun {
@@ -75,7 +75,7 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	long.Start(s.clock.Now())
 
 	// Both verdicts at once: the hardware takes the second as the first drains.
-	short := s.submit(urgent, ipc.Stub{Priority: 9})
+	short := s.submit(urgent, ipc.Launch{Priority: 9})
 	s.next(evict(1, 1, 2), run(2))
 	s.sched.LaunchesChanged()
 	if long.State() != slotstate.ToEvict || short.State() != slotstate.ToRun {
@@ -103,7 +103,7 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	long.Start(s.clock.Now())
 	long.Finish(9 * ms)
 	s.sched.LaunchesChanged()
-	s.submit(batch, ipc.Stub{Evictable: true, Form: 1, Kernel: 7})
+	s.submit(batch, ipc.Launch{Evictable: true, Form: 1, Kernel: 7})
 	s.sched.LaunchesChanged()
 	if l := s.policy.launches[len(s.policy.launches)-1]; len(l) != 1 || l[0].Predicted != 9*ms || l[0].EvictionCost != ms/4 {
 		t.Errorf("the policy is shown %+v", l)
@@ -133,7 +133,7 @@ func TestLaunchOnItsWayIsToldToLeave(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.byKernel()
-	c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+	c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 	s.next(run(1))
 	s.sched.LaunchesChanged()
 	s.next(evict(1, 1, 1))
@@ -193,13 +193,13 @@ func TestLiarIsCharged(t *testing.T) {
 	liar, other := s.join(1, 1, 1), s.join(2, 1, 2)
 	s.sched.SetEvictionDeadline(5 * ms)
 	s.byKernel()
-	c := s.submit(liar, ipc.Stub{Evictable: true, Form: 1})
+	c := s.submit(liar, ipc.Launch{Evictable: true, Form: 1})
 	s.next(run(1))
 	s.sched.LaunchesChanged()
 	c.Start(s.clock.Now())
 	s.next(evict(1, 1, 2))
 	s.sched.Changed(0)
-	if _, asked, deadline := c.Word(); deadline != asked+5*ms {
+	if _, asked, deadline := c.EvictionRequest(); deadline != asked+5*ms {
 		t.Fatalf("asked at %v to leave by %v", asked, deadline)
 	}
 	s.clock.Advance(20 * ms)
@@ -223,7 +223,7 @@ func TestDeadlineAllowsForOthers(t *testing.T) {
 	s.byKernel()
 	want := func(want time.Duration) {
 		t.Helper()
-		c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+		c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 		s.sched.LaunchesChanged()
 		id := s.policy.events[len(s.policy.events)-1].Launch
 		s.next(run(id))
@@ -233,7 +233,7 @@ func TestDeadlineAllowsForOthers(t *testing.T) {
 		s.sched.LaunchesChanged()
 		s.next(evict(1, id, 2))
 		s.sched.Changed(0)
-		if _, asked, deadline := c.Word(); asked == 0 || want > 0 && deadline != asked+want || want == 0 && deadline != 0 {
+		if _, asked, deadline := c.EvictionRequest(); asked == 0 || want > 0 && deadline != asked+want || want == 0 && deadline != 0 {
 			t.Errorf("asked at %v to leave by %v, want %v later", asked, deadline, want)
 		}
 		c.Finish(ms)
@@ -257,7 +257,7 @@ func TestPolicyAboutGuestsCanEvict(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.join(2, 1, 2)
-	c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+	c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 	c.Grant()
 	c.Start(s.clock.Now())
 	s.sched.LaunchesChanged()
@@ -296,12 +296,12 @@ func TestPoliciesChangeWithoutLosingLaunches(t *testing.T) {
 				}
 				turn(from)
 				for i := range 3 {
-					x.submit(a, ipc.Stub{Evictable: true, Form: 1, Priority: i, Predicted: 10 * ms})
-					x.submit(b, ipc.Stub{Evictable: i == 0, Form: 1, Priority: 2 - i, Predicted: ms})
+					x.submit(a, ipc.Launch{Evictable: true, Form: 1, Priority: i, Predicted: 10 * ms})
+					x.submit(b, ipc.Launch{Evictable: i == 0, Form: 1, Priority: 2 - i, Predicted: ms})
 				}
 				x.step(false)
 				turn(to)
-				x.submit(a, ipc.Stub{Priority: 15, Predicted: ms})
+				x.submit(a, ipc.Launch{Priority: 15, Predicted: ms})
 				x.drain()
 			})
 		}
@@ -316,11 +316,11 @@ type executors struct {
 
 type execution struct {
 	ipc.Claim
-	page *ipc.Page
+	page *ipc.ControlPage
 	left int
 }
 
-func (x *executors) submit(g *Guest, v ipc.Stub) {
+func (x *executors) submit(g *Guest, v ipc.Launch) {
 	x.live = append(x.live, execution{x.scene.submit(g, v), g.o.Page, 2})
 	x.sched.LaunchesChanged()
 }
@@ -329,7 +329,7 @@ func (x *executors) submit(g *Guest, v ipc.Stub) {
 func (x *executors) step(finish bool) {
 	var still []execution
 	for _, e := range x.live {
-		if e.page.Mode() == ipc.ModeFree && e.page.Decided() == ipc.Run {
+		if e.page.Mode() == ipc.ModeFree && e.page.StoredSuspendWord() == ipc.Run {
 			e.Grant()
 		}
 		switch e.State() {
@@ -372,7 +372,7 @@ func TestDaemonThatEndsLetsAllRun(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.byKernel()
-	s.submit(g, ipc.Stub{})
+	s.submit(g, ipc.Launch{})
 	s.sched.Stop()
 	if g.o.Page.Mode() != ipc.ModeFree {
 		t.Error("launches wait for a daemon that ends")
@@ -437,7 +437,7 @@ func TestListenerIsWokenByTheBell(t *testing.T) {
 	s.byKernel()
 	<-w.asked
 	s.sched.Listen(g)
-	c := s.submit(g, ipc.Stub{}) // which rings
+	c := s.submit(g, ipc.Launch{}) // which rings
 	if ev := <-w.asked; ev.Kind != fairshare.Arrived || ev.Launch != 1 {
 		t.Errorf("told of %+v", ev)
 	}
@@ -451,8 +451,8 @@ func TestListenerIsWokenByTheBell(t *testing.T) {
 	s.sched.mu.Unlock()
 	s.sched.Changed(0)
 	<-w.asked
-	s.submit(g, ipc.Stub{})
-	g.o.Page.RingServe()
+	s.submit(g, ipc.Launch{})
+	g.o.Page.WakeDaemon()
 	s.byKernel()
 	if ev := <-w.asked; ev.Kind != fairshare.Arrived && ev.Kind != fairshare.Changed {
 		t.Errorf("told of %+v", ev)

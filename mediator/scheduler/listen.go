@@ -39,7 +39,7 @@ func (s *Scheduler) listen(g *Guest) {
 				return
 			}
 		}
-		ring, now := page.Bell(), s.o.Clock.Now()
+		ring, now := page.DaemonFutex(), s.o.Clock.Now()
 		select {
 		case <-g.removed:
 			return
@@ -50,10 +50,10 @@ func (s *Scheduler) listen(g *Guest) {
 			lastRing, readAt = ring, now
 		}
 		g.Heartbeat(s.o.Clock.Now())
-		if mode, wait := g.launchMode(); wait && mode == ipc.ModeAhead && pollRing(page.Bell, ring, s.o.Clock, yield) {
+		if mode, wait := g.launchMode(); wait && mode == ipc.ModeAhead && pollRing(page.DaemonFutex, ring, s.o.Clock, yield) {
 			continue
 		}
-		if err := page.SleepBell(ring, ipc.HeartbeatEvery); err != nil {
+		if err := page.DaemonSleep(ring, ipc.HeartbeatInterval); err != nil {
 			s.o.Log.Error("can't wait for a guest's launches", "guest", g.o.Name, "err", err)
 			return
 		}
@@ -83,7 +83,7 @@ func raisePriority() error {
 // them when it is woken, and one that yields comes after them.
 func pollRing(bell func() uint32, reading uint32, c clock.Clock, yield func()) bool {
 	now := c.Now()
-	for until := now + ipc.HeartbeatEvery; bell() == reading && now < until; {
+	for until := now + ipc.HeartbeatInterval; bell() == reading && now < until; {
 		yield()
 		before := now
 		if now = c.Now(); now-before > keptAway {

@@ -22,7 +22,7 @@ func TestPollRing(t *testing.T) {
 		yields int
 	}{
 		"a ring":                 {3, step, true, 3},
-		"no ring":                {0, step, true, int(ipc.HeartbeatEvery / step)},
+		"no ring":                {0, step, true, int(ipc.HeartbeatInterval / step)},
 		"others want to run":     {0, keptAway + 1, false, 1},
 		"others wanted a little": {2, keptAway, true, 2},
 	} {

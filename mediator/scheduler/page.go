@@ -8,7 +8,7 @@ import (
 )
 
 // PageExecutors are a guest's executors as its control page shows them.
-type PageExecutors struct{ Page *ipc.Page }
+type PageExecutors struct{ Page *ipc.ControlPage }
 
 var _ Executors = PageExecutors{}
 
@@ -68,10 +68,10 @@ func (p PageExecutors) Publish(o Orders) {
 	if o.Suspend {
 		verdict = ipc.Suspend
 	}
-	p.Page.SetVerdict(verdict)
+	p.Page.SetSuspendWord(verdict)
 	if p.Page.Mode() != o.Mode {
 		p.Page.SetMode(o.Mode)
 	}
-	p.Page.SetSpins(o.BusyWait)
+	p.Page.SetBusyWait(o.BusyWait)
 	p.Page.SetPollLimit(o.PollLimit)
 }

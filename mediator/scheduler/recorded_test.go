@@ -92,12 +92,12 @@ func newRecording(t *testing.T, open func(*accountingtest.Record) gpu.Monitor, p
 }
 
 // join adds a guest with one context.
-func (h *recording) join(name string, weight float64, page *ipc.Page, c *accountingtest.RecordedContext) *Guest {
+func (h *recording) join(name string, weight float64, page *ipc.ControlPage, c *accountingtest.RecordedContext) *Guest {
 	return h.joinProcess(name, 0, weight, page, c)
 }
 
 // joinProcess is join for a guest whose process is known.
-func (h *recording) joinProcess(name string, pid int, weight float64, page *ipc.Page, c *accountingtest.RecordedContext) *Guest {
+func (h *recording) joinProcess(name string, pid int, weight float64, page *ipc.ControlPage, c *accountingtest.RecordedContext) *Guest {
 	h.t.Helper()
 	page.Context(0).Reset(c.PID)
 	page.Context(0).SetReady(uint16(c.Group))
@@ -133,10 +133,10 @@ func (h *recording) pass(d time.Duration) {
 }
 
 // executor is what guest i's executor does at the end of a step.
-func (h *recording) executor(page *ipc.Page, i int, c *accountingtest.RecordedContext) {
-	slot, work := page.Context(0), page.Work(0)
+func (h *recording) executor(page *ipc.ControlPage, i int, c *accountingtest.RecordedContext) {
+	slot, work := page.Context(0), page.WorkLog(0)
 	page.Beat(h.clock.Now())
-	h.gpu.Hold(c, page.Verdict(h.clock.Now()) == ipc.Suspend)
+	h.gpu.Hold(c, page.SuspendWord(h.clock.Now()) == ipc.Suspend)
 	w := c.Work()
 	for _, s := range w.Spans {
 		slot.AddFinished(s.End-s.Start, 0, false)
@@ -153,7 +153,7 @@ func (h *recording) executor(page *ipc.Page, i int, c *accountingtest.RecordedCo
 }
 
 // oldPage is a page of the version before accounts of work, in the place of another.
-func oldPage(t *testing.T, page *ipc.Page) *ipc.Page {
+func oldPage(t *testing.T, page *ipc.ControlPage) *ipc.ControlPage {
 	t.Helper()
 	if err := page.Close(); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func oldPage(t *testing.T, page *ipc.Page) *ipc.Page {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "old")
-	if err := f.Truncate(ipc.PageBytes - work); err != nil {
+	if err := f.Truncate(ipc.ControlPageBytes - work); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte{0x76, 0x76, 0x70, 0x67, 2, 0, 0, 0}, 0); err != nil {
@@ -174,18 +174,18 @@ func oldPage(t *testing.T, page *ipc.Page) *ipc.Page {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	if page, err = ipc.OpenPage(f); err != nil {
+	if page, err = ipc.OpenControlPage(f); err != nil {
 		t.Fatal(err)
 	}
-	if page.HasWork() || !page.HasStubs() {
+	if page.HasWorkLog() || !page.HasLaunchSlots() {
 		t.Fatal("the page is not of that version")
 	}
 	return page
 }
 
-func newPage(t *testing.T) *ipc.Page {
+func newPage(t *testing.T) *ipc.ControlPage {
 	t.Helper()
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestSourceIsChosen(t *testing.T) {
 	if g := h.loop.WatcherStatus(); g.Source != SourceEvents || !strings.Contains(g.SourceReason, "locked down") {
 		t.Errorf("watched by %q: %q", g.Source, g.SourceReason)
 	}
-	if !page.Work(0).Wanted() {
+	if !page.WorkLog(0).Wanted() {
 		t.Error("nobody wants the executors' accounts")
 	}
 	first := h.watcher()
@@ -305,7 +305,7 @@ func TestSourceIsChosen(t *testing.T) {
 		t.Errorf("watched by %q: %q", g.Source, g.SourceReason)
 	}
 	until(t, "the record is closed", func() bool { return h.record.Closed.Load() })
-	if page.Work(0).Wanted() {
+	if page.WorkLog(0).Wanted() {
 		t.Error("executors keep account that nobody reads")
 	}
 	// By launches, and back.
@@ -314,13 +314,13 @@ func TestSourceIsChosen(t *testing.T) {
 	}
 	until(t, "executors are asked", func() bool { return h.loop.WatcherStatus().Source == SourceLaunches })
 	h.pass(100 * ms)
-	if !page.Work(0).Wanted() {
+	if !page.WorkLog(0).Wanted() {
 		t.Error("nobody wants the executors' accounts")
 	}
 	if err := h.loop.SetWatching(Watching{Source: SourceRegisters, Registers: registers}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "they are not any more", func() bool { return h.loop.WatcherStatus().Source == SourceRegisters && !page.Work(0).Wanted() })
+	until(t, "they are not any more", func() bool { return h.loop.WatcherStatus().Source == SourceRegisters && !page.WorkLog(0).Wanted() })
 }
 
 // TestRecordBreaksOff: a GPU whose record can't be read any more is unwell, its

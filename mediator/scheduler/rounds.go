@@ -262,7 +262,7 @@ func (s *Scheduler) pace(guests []*Guest, length time.Duration) accounting.Pace 
 		quota = quota || s.state[i].Quota != (fairshare.Quota{})
 	}
 	switch {
-	case time.Duration(recorded)*easy > ipc.WorkRoom/2*length:
+	case time.Duration(recorded)*easy > ipc.WorkLogIntervals/2*length:
 		return accounting.Brisk // executors may run out of room for their records
 	case suspended:
 		return accounting.Brisk // rounds end suspensions, also of guests that have nothing to do yet

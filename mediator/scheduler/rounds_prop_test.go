@@ -121,8 +121,8 @@ func TestChargesAddUp(t *testing.T) {
 					if policy == "none" && !quotas && g.Suspended() {
 						r.Fatalf("guest %d is held under policy none", g.id)
 					}
-					if g.Suspended() != (g.o.Page.Decided() == ipc.Suspend) {
-						r.Fatalf("guest %d: held %v, page says %v", g.id, g.Suspended(), g.o.Page.Decided())
+					if g.Suspended() != (g.o.Page.StoredSuspendWord() == ipc.Suspend) {
+						r.Fatalf("guest %d: held %v, page says %v", g.id, g.Suspended(), g.o.Page.StoredSuspendWord())
 					}
 					shares, entitled = shares+g.share, entitled+g.entitled
 				}

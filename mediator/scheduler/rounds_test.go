@@ -248,7 +248,7 @@ func TestTimeWithoutWorkUnwatched(t *testing.T) {
 func TestVerdictsReachThePageAndAreCounted(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
-	verdict := func() ipc.Verdict { return g.o.Page.Verdict(s.clock.Now()) }
+	verdict := func() ipc.SuspendWord { return g.o.Page.SuspendWord(s.clock.Now()) }
 
 	s.next(suspending(1))
 	s.poll(1 * ms)
@@ -331,7 +331,7 @@ func TestPolicyChangesAtRunTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.sched.Changed(0)
-	if a.Suspended() || a.o.Page.Decided() != ipc.Run {
+	if a.Suspended() || a.o.Page.StoredSuspendWord() != ipc.Run {
 		t.Error("held under policy none")
 	}
 }
@@ -474,7 +474,7 @@ func TestFailedLetsEverybodyRun(t *testing.T) {
 	s.next(suspending(1))
 	s.poll(1 * ms)
 	s.sched.Failed(errors.New("fell off the bus"))
-	if g.Suspended() || g.o.Page.Decided() != ipc.Run {
+	if g.Suspended() || g.o.Page.StoredSuspendWord() != ipc.Run {
 		t.Error("a guest is held on a GPU that nobody watches")
 	}
 	if v := s.sched.Status(); v.Problem != "fell off the bus" {
@@ -502,7 +502,7 @@ func TestNobodyIsHeldAfterTheEnd(t *testing.T) {
 			s.next(suspending(1), suspending(2))
 			s.sched.Changed(1)
 			for _, g := range []*Guest{a, b} {
-				if g.Suspended() || g.o.Page.Decided() != ipc.Run {
+				if g.Suspended() || g.o.Page.StoredSuspendWord() != ipc.Run {
 					t.Errorf("guest %s is held", g.o.Name)
 				}
 			}

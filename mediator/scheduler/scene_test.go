@@ -79,7 +79,7 @@ func (s *scene) join(id fairshare.GuestID, weight float64, groups ...uint16) *Gu
 // joinWith is join for a guest with options, to which a page and a name are added.
 func (s *scene) joinWith(id fairshare.GuestID, o GuestOptions, groups ...uint16) *Guest {
 	s.t.Helper()
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func (s *Scheduler) Add(g *Guest) {
 	}
 	g.setLaunchMode(mode, false)
 	if g.o.Page != nil {
-		g.o.Page.WantWork(s.gpu.ByExecutors)
+		g.o.Page.SetWorkLogWanted(s.gpu.ByExecutors)
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Scheduler) Add(g *Guest) {
 func (s *Scheduler) Remove(g *Guest) {
 	close(g.removed)
 	if g.o.Page != nil {
-		g.o.Page.RingServe()
+		g.o.Page.WakeDaemon()
 	}
 	g.listening.Wait()
 	s.roster.Lock()

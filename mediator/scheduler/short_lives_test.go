@@ -36,7 +36,7 @@ func TestShortContextsAreCharged(t *testing.T) {
 			if got := page.Bill().Used; got < used*9/10 || got > used*11/10 {
 				t.Errorf("by %s, %d ms apart: charged %v for %v", source, gap, got, used)
 			}
-			if !g.o.Page.HasWork() {
+			if !g.o.Page.HasWorkLog() {
 				t.Error("its executors keep no account")
 			}
 		}
@@ -56,7 +56,7 @@ func (h *recording) idle(d int) {
 // and returns how long they had the GPU.
 func (h *recording) lives(pid, kernels int) time.Duration {
 	page := h.guests[0].o.Page
-	slot, work := page.Context(0), page.Work(0)
+	slot, work := page.Context(0), page.WorkLog(0)
 	slot.SetReady(3)
 	n := kernels
 	c := &accountingtest.RecordedContext{PID: pid, Group: 3}

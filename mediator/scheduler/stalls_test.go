@@ -38,11 +38,11 @@ func TestEvictionsAreMeasured(t *testing.T) {
 			victim, urgent := s.join(1, 1, 1), s.join(2, 1, 2)
 			third := s.join(3, 1, 3)
 			s.byKernel()
-			long := s.submit(victim, ipc.Stub{Evictable: true, Form: 1, Kernel: 7})
+			long := s.submit(victim, ipc.Launch{Evictable: true, Form: 1, Kernel: 7})
 			s.next(run(1))
 			s.sched.LaunchesChanged()
 			long.Start(s.clock.Now())
-			s.submit(urgent, ipc.Stub{})
+			s.submit(urgent, ipc.Launch{})
 			s.next(evict(1, 1, 2), run(2))
 			s.sched.LaunchesChanged()
 			s.clock.Advance(c.after)
@@ -59,7 +59,7 @@ func TestEvictionsAreMeasured(t *testing.T) {
 			if c.after > mostCharged {
 				took = c.after
 			}
-			s.submit(third, ipc.Stub{Kernel: 7})
+			s.submit(third, ipc.Launch{Kernel: 7})
 			s.sched.LaunchesChanged()
 			s.sched.Changed(0)
 			shown := s.policy.launches[len(s.policy.launches)-1]
@@ -85,7 +85,7 @@ func TestPriorityIsTheDaemons(t *testing.T) {
 	g.o.Page.SetMode(ipc.ModeAhead)
 	want := []int{2, 3, 3, 3}
 	for _, p := range []int{2, 3, 15, math.MaxUint32} {
-		s.submit(g, ipc.Stub{Priority: p}).Grant()
+		s.submit(g, ipc.Launch{Priority: p}).Grant()
 	}
 	s.sched.LaunchesChanged()
 	shown := s.policy.launches[len(s.policy.launches)-1]
@@ -109,7 +109,7 @@ func TestDeadlineIsOne(t *testing.T) {
 		g, other := s.guests[0], s.joinWith(2, options, 2)
 		s.sched.SetEvictionDeadline(5 * ms)
 		s.byKernel()
-		c := s.submit(g, ipc.Stub{Evictable: true, Form: 1})
+		c := s.submit(g, ipc.Launch{Evictable: true, Form: 1})
 		s.next(run(1))
 		s.sched.LaunchesChanged()
 		c.Start(s.clock.Now())
@@ -117,7 +117,7 @@ func TestDeadlineIsOne(t *testing.T) {
 		s.sched.LaunchesChanged()
 		s.next(evict(1, 1, 2))
 		s.sched.Changed(0)
-		if _, asked, deadline := c.Word(); deadline < asked+5*ms || deadline > asked+launchqueue.MaxDuration {
+		if _, asked, deadline := c.EvictionRequest(); deadline < asked+5*ms || deadline > asked+launchqueue.MaxDuration {
 			t.Errorf("asked at %v to leave by %v", asked, deadline)
 		}
 	}
@@ -148,7 +148,7 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.sched.Changed(0)
-			stalled := s.submit(busy, ipc.Stub{Predicted: ms})
+			stalled := s.submit(busy, ipc.Launch{Predicted: ms})
 			s.sched.LaunchesChanged()
 			if stalled.State() != slotstate.ToRun {
 				t.Fatalf("it is %v", stalled.State())
@@ -160,7 +160,7 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 			}
 
 			// With the arrival of another it has had its time.
-			waits := s.submit(other, ipc.Stub{Predicted: ms})
+			waits := s.submit(other, ipc.Launch{Predicted: ms})
 			s.sched.LaunchesChanged()
 			if stalled.State() != slotstate.Ready {
 				t.Fatalf("the stalled one is %v", stalled.State())
@@ -180,7 +180,7 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 			if stalled.State() != slotstate.ToRun {
 				t.Fatalf("after a while it is %v", stalled.State())
 			}
-			waits = s.submit(other, ipc.Stub{Predicted: ms})
+			waits = s.submit(other, ipc.Launch{Predicted: ms})
 			s.sched.LaunchesChanged()
 			s.untilTurn(waits, 2*launchqueue.TurnLimit)
 			if got := busy.o.Page.Bill().Used; got <= launchqueue.TurnLimit/2 || got > launchqueue.TurnLimit {
@@ -212,10 +212,10 @@ func TestOneStallIsOne(t *testing.T) {
 	s := newScene(t)
 	busy, other := s.join(1, 1, 1), s.join(2, 1, 2)
 	s.byKernel()
-	a, b := s.submit(busy, ipc.Stub{}), s.submit(busy, ipc.Stub{})
+	a, b := s.submit(busy, ipc.Launch{}), s.submit(busy, ipc.Launch{})
 	s.next(run(1), run(2))
 	s.sched.LaunchesChanged()
-	s.submit(other, ipc.Stub{})
+	s.submit(other, ipc.Launch{})
 	s.sched.LaunchesChanged()
 	if a.State() != slotstate.ToRun || b.State() != slotstate.ToRun {
 		t.Fatalf("they are %v and %v", a.State(), b.State())

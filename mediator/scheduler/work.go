@@ -34,7 +34,7 @@ func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 		if page == nil {
 			continue
 		}
-		page.WantWork(true)
+		page.SetWorkLogWanted(true)
 		for i := range ipc.MaxContexts {
 			if w := s.lastWork(now, g, i); w != nil {
 				f(w)
@@ -60,8 +60,8 @@ func (s *Scheduler) lastWork(now time.Duration, g *Guest, context int) *accounti
 	var w *accounting.Work
 	// If the next process is ready already, nobody knows whose records these are. On hardware a context
 	// takes longer to be made than from one call to the next.
-	if last != 0 && last != pid && !ready && page.HasWork() {
-		if r.take(page.Work(context)); len(r.spans) > 0 {
+	if last != 0 && last != pid && !ready && page.HasWorkLog() {
+		if r.take(page.WorkLog(context)); len(r.spans) > 0 {
 			w = &r.work
 			*w = accounting.Work{Group: g.contextGroup(context), PID: g.lastProcess(context, last), Spans: r.spans}
 		}
@@ -74,7 +74,7 @@ func (s *Scheduler) lastWork(now time.Duration, g *Guest, context int) *accounti
 
 // read returns what context i had on the GPU since the last call, or nil if there is no context. The result
 // is valid until the next call.
-func (r *workReader) read(page *ipc.Page, i int, now time.Duration) *accounting.Work {
+func (r *workReader) read(page *ipc.ControlPage, i int, now time.Duration) *accounting.Work {
 	slot := page.Context(i)
 	group, ok := slot.Group()
 	if !ok {
@@ -82,11 +82,11 @@ func (r *workReader) read(page *ipc.Page, i int, now time.Duration) *accounting.
 	}
 	w := &r.work
 	*w = accounting.Work{Group: accounting.GroupID(group), PID: slot.PID()}
-	if !page.HasWork() {
+	if !page.HasWorkLog() {
 		r.count(i, slot, now, w)
 		return w
 	}
-	record := page.Work(i)
+	record := page.WorkLog(i)
 	switch slot.State() {
 	case ipc.ContextReady, ipc.ContextEnding:
 		w.Since = record.Since() // else what was there ended with the context
@@ -97,9 +97,9 @@ func (r *workReader) read(page *ipc.Page, i int, now time.Duration) *accounting.
 }
 
 // take moves what is in a record of work to spans.
-func (r *workReader) take(record ipc.Work) {
+func (r *workReader) take(record ipc.WorkLog) {
 	r.spans = r.spans[:0]
-	record.Take(func(start, end time.Duration) {
+	record.ReadAll(func(start, end time.Duration) {
 		r.spans = append(r.spans, accounting.Span{Start: start, End: end})
 	})
 }
@@ -137,7 +137,7 @@ func (s *Scheduler) stopRecording() {
 	defer s.roster.RUnlock()
 	for _, g := range s.guests {
 		if g.o.Page != nil {
-			g.o.Page.WantWork(false)
+			g.o.Page.SetWorkLogWanted(false)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Options struct {
 	// Guest is its name.
 	Guest string
 	// Page is the guest's, and must stay until Close has returned.
-	Page    *ipc.Page
+	Page    *ipc.ControlPage
 	Intents *Intents
 	// Left are the contexts that an earlier daemon may have left disabled, by slot.
 	// They are enabled as soon as their handles come, whatever is wanted then.

@@ -154,7 +154,7 @@ func (h *hand) hold(now time.Duration, w Wish) (next time.Duration) {
 	}
 	if c := h.g.o.Page.Context(h.slot); !c.OnGPU() || c.State() != ipc.ContextReady {
 		// Its executor may have been late to hear that it is suspended.
-		return now + ipc.HeartbeatEvery
+		return now + ipc.HeartbeatInterval
 	}
 	yes, at := h.disabling.due(now, disableTries)
 	if !yes {

@@ -24,7 +24,7 @@ type scene struct {
 	t      *testing.T
 	clock  clock.Sim
 	driver gputest.Driver
-	page   *ipc.Page
+	page   *ipc.ControlPage
 	o      Options
 	// grip's goroutine does not run: the test takes and steps.
 	grip *Grip
@@ -35,7 +35,7 @@ func newScene(t *testing.T, left ...int) *scene {
 	t.Helper()
 	s := &scene{t: t}
 	var err error
-	if s.page, err = ipc.NewPage(); err != nil {
+	if s.page, err = ipc.NewControlPage(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -130,7 +130,7 @@ func TestDisableAndEnable(t *testing.T) {
 	}
 	s.check(0, 0)
 	s.clock.Advance(2 * ms)
-	if next := s.want(w); next != s.clock.Now()+ipc.HeartbeatEvery {
+	if next := s.want(w); next != s.clock.Now()+ipc.HeartbeatInterval {
 		t.Errorf("looks again at %v for what has nothing on the GPU", next)
 	}
 	s.check(0, 1)

@@ -24,7 +24,7 @@ const ControlSocket = "control.sock"
 // control is the guest's side of its connections to daemons. A restarted daemon makes a new
 // connection.
 type control struct {
-	page   *ipc.Page
+	page   *ipc.ControlPage
 	quit   func() // ends the guest
 	log    *slog.Logger
 	stderr *Stderr // nil: daemons can't replace it

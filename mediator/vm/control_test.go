@@ -15,7 +15,7 @@ import (
 // newControl returns a guest's side of its connections to daemons and its socket.
 func newControl(t *testing.T) (*control, *net.UnixListener) {
 	t.Helper()
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}

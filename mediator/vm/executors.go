@@ -21,7 +21,7 @@ type executors struct {
 	spec    ipc.Spec
 	header  int // of BAR2
 	rings   int // bytes after the header for rings
-	page    *ipc.Page
+	page    *ipc.ControlPage
 	command func() *exec.Cmd
 	clock   clock.Clock
 	log     *slog.Logger
@@ -49,7 +49,7 @@ const (
 )
 
 // newExecutors returns the backend of a guest, still without its device.
-func newExecutors(spec ipc.Spec, page *ipc.Page, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
+func newExecutors(spec ipc.Spec, page *ipc.ControlPage, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
 	b := &executors{spec: spec, page: page, command: command, clock: c, log: log}
 	b.allStarts = bucket{every: allStartsEvery, burst: ipc.MaxContexts}
 	for i := range b.starts {
@@ -149,7 +149,7 @@ func (b *executors) CloseChannel(ch vgpu.ChannelRef) {
 // Kick implements [vgpu.Backend].
 func (b *executors) Kick(ch vgpu.ChannelRef) {
 	b.page.AddDoorbell()
-	b.page.Context(int(b.contextOf[ch.Slot].Load())).Ring()
+	b.page.Context(int(b.contextOf[ch.Slot].Load())).Wake()
 }
 
 // VectorsChanged implements [vgpu.Backend].

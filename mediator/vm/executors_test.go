@@ -58,7 +58,7 @@ func linger() error {
 	if err := m.Decode(&s); err != nil {
 		return err
 	}
-	page, err := ipc.OpenPage(m.Files[1])
+	page, err := ipc.OpenControlPage(m.Files[1])
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func linger() error {
 // testExecutors returns the backend of a device that no guest is attached to.
 func testExecutors(t *testing.T) *executors {
 	t.Helper()
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestResetWaitsForDestroyedContexts(t *testing.T) {
 	b := testExecutors(t)
 	ref := vgpu.ContextRef{Slot: 2, Generation: 1}
 	pid := create(t, b, ref, 0)
-	held, ok := b.page.Claim(2, &ipc.Stub{}) // as the executor would
+	held, ok := b.page.Claim(2, &ipc.Launch{}) // as the executor would
 	if !ok || !held.Grant() {
 		t.Fatal("no stub")
 	}

@@ -42,7 +42,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	daemons := &control{log: log, stderr: o.Stderr}
 	defer daemons.close()
 
-	page, err := ipc.NewPage()
+	page, err := ipc.NewControlPage()
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // attachment records on the control page whether a VMM is connected.
 type attachment struct {
 	*vgpu.Device
-	page *ipc.Page
+	page *ipc.ControlPage
 }
 
 // Attach implements [vfiouser.Device].

@@ -106,12 +106,12 @@ func (p *process) run() {
 
 // free gives back the context's slot on the control page. The process has ended.
 func (p *process) free() {
-	p.b.page.FreeStubs(p.ref.Slot)
+	p.b.page.FreeLaunchSlots(p.ref.Slot)
 	p.b.page.Context(p.ref.Slot).Free()
 	p.b.page.SetDisabled(p.ref.Slot, false)
 	p.b.page.SetSliced(p.ref.Slot, false)
 	p.b.page.AddChange()
-	p.b.page.Ranks(p.ref.Slot).Ring() // launches may wait for the room that it had on the GPU
+	p.b.page.Admitter(p.ref.Slot).WakeNext() // launches may wait for the room that it had on the GPU
 }
 
 // start starts the process and sends its setup. It returns errNoExecutor if stop was called.

@@ -41,7 +41,7 @@ func Listen(path string, owner *vfiouser.Owner, dir string) (*Sockets, error) {
 	}
 	vmm.SetUnlinkOnClose(false)
 	control.SetUnlinkOnClose(false)
-	until, err := ipc.NewUntil(filepath.Join(dir, UntilFile))
+	until, err := ipc.NewSuspensionFile(filepath.Join(dir, UntilFile))
 	if err != nil {
 		return nil, errors.Join(err, vmm.Close(), control.Close())
 	}

@@ -1,16 +1,18 @@
-// Package slotstate says which states a launch goes through between the executor that
-// holds it and the daemon that decides whose turn it is: EffiSha's kernel stubs
-// (§6.1), as a state machine without memory, clock or goroutine. Where the stubs
-// lie, and who writes which word, is package link's.
+// Package slotstate has the states of a launch slot, in which an executor and the daemon agree
+// on one launch, and the transitions between them. EffiSha (§6.1) calls the slot a kernel stub.
+// The package is pure: it has no memory, clock or goroutine. Package ipc has the slots, and
+// says which process writes which word.
 //
-// The paper says that there are seven states and names six: PREP, READY, TORUN,
-// RUNNING, TOEVICT and DONE. These are they; [None] is a stub that was never
-// used. The paper's figure 6b has the transitions along a kernel's way; added
-// here are those that its text implies or leaves to luck: a kernel that was told
-// to leave and had nothing left to do (§6.2: "when a GPU thread finds no more
-// block-task left, it changes the kState field of the stub to DONE"), one that
-// leaves unasked, one that does not use its turn and has it taken back, one that is
-// told that it may stay, since it was asked to leave some SMs only (FLEP figure 4c)
-// and these are free again, and launches that end in any state because their context
-// does.
+// The paper speaks of seven states and names six: PREP, READY, TORUN, RUNNING, TOEVICT and
+// DONE. [None] is a slot that was never used. Figure 6b of the paper has the transitions of a
+// kernel that is evicted and relaunched. The package adds those that the paper's text implies
+// or does not treat:
+//   - a kernel that is told to leave may have nothing left to do (§6.2: "when a GPU thread
+//     finds no more block-task left, it changes the kState field of the stub to DONE");
+//   - a kernel may leave without having been asked;
+//   - a launch that does not use its turn may lose it, and may be told to leave before it has
+//     started;
+//   - a kernel that was asked to leave some SMs only (FLEP, figure 4c) may be told that it may
+//     stay;
+//   - a launch can end in any state, because its context does.
 package slotstate

@@ -16,63 +16,62 @@ import (
 	"vgpud/mediator/ipc/slotstate"
 )
 
-// find is the stub of a launch as serve finds it.
-func find(t testing.TB, p *Page, launch uint64) (*StubSlot, Stub) {
+// find returns the slot of a launch as serve sees it.
+func find(t testing.TB, p *ControlPage, launch uint64) (*LaunchSlot, Launch) {
 	t.Helper()
-	for i := range MaxStubs {
-		if v, ok := p.Stub(i).Read(); ok && v.Launch == launch {
-			return p.Stub(i), v
+	for i := range MaxLaunchSlots {
+		if v, ok := p.LaunchSlot(i).Read(); ok && v.ID == launch {
+			return p.LaunchSlot(i), v
 		}
 	}
 	t.Fatalf("serve finds no launch %d", launch)
-	return nil, Stub{}
+	return nil, Launch{}
 }
 
-// TestStubOfALaunch takes a launch through an eviction, each side seeing what the
-// other wrote.
-func TestStubOfALaunch(t *testing.T) {
+// TestLaunchThroughItsSlot takes a launch through an eviction. Each side sees what the other wrote.
+func TestLaunchThroughItsSlot(t *testing.T) {
 	serve, exec := newPages(t)
 	serve.SetMode(ModeByKernel)
-	if exec.Mode() != ModeByKernel || !exec.HasStubs() {
-		t.Fatalf("mode %d, stubs %v", exec.Mode(), exec.HasStubs())
+	if exec.Mode() != ModeByKernel || !exec.HasLaunchSlots() {
+		t.Fatalf("mode %d, stubs %v", exec.Mode(), exec.HasLaunchSlots())
 	}
-	want := Stub{
+	want := Launch{
 		Form: 2, Evictable: true, Priority: 7, Blocks: 128, PerSM: 8, Tasks: 1024, Threads: 256, SharedBytes: 4096,
 		InputBytes: 1 << 30, Kernel: 0xfeedfacecafebeef, Arrived: 5 * time.Second, Predicted: 3 * time.Millisecond,
 	}
-	bell, context := serve.Bell(), exec.Context(9).Bell()
+	futex, context := serve.DaemonFutex(), exec.Context(9).Futex()
 	c, ok := exec.Claim(9, &want)
-	if !ok || !c.Held() || c.State() != slotstate.Ready || serve.Bell() == bell {
-		t.Fatalf("claimed %v, %v, bell rung %v", ok, c.State(), serve.Bell() != bell)
+	if !ok || !c.Held() || c.State() != slotstate.Ready || serve.DaemonFutex() == futex {
+		t.Fatalf("claimed %v, %v, woken %v", ok, c.State(), serve.DaemonFutex() != futex)
 	}
 	slot, got := find(t, serve, c.Launch())
-	want.Launch, want.Context, want.State = c.Launch(), 9, slotstate.Ready
+	want.ID, want.Context, want.State = c.Launch(), 9, slotstate.Ready
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ready (-exec +serve):\n%s", diff)
 	}
 	if slot.Evict(c.Launch(), 1, 1, 1) {
 		t.Error("one that waits was told to leave")
 	}
-	if !slot.Run(c.Launch()) || slot.Run(c.Launch()) || c.State() != slotstate.ToRun || exec.Context(9).Bell() == context {
+	if !slot.Run(c.Launch()) || slot.Run(c.Launch()) || c.State() != slotstate.ToRun || exec.Context(9).Futex() == context {
 		t.Errorf("after Run: %v", c.State())
 	}
 	c.Start(6 * time.Second)
-	context = exec.Context(9).Bell()
+	context = exec.Context(9).Futex()
 	if slot.Evict(c.Launch()+1, 1, 1, 1) || slot.Run(c.Launch()) {
 		t.Error("another launch's number, or state, was taken")
 	}
-	if !slot.Evict(c.Launch(), math.MaxUint32, 7*time.Second, 8*time.Second) || exec.Context(9).Bell() == context {
+	if !slot.Evict(c.Launch(), math.MaxUint32, 7*time.Second, 8*time.Second) || exec.Context(9).Futex() == context {
 		t.Fatal("not told to leave, or not woken")
 	}
-	if below, asked, deadline := c.Word(); below != math.MaxUint32 || asked != 7*time.Second || deadline != 8*time.Second || c.State() != slotstate.ToEvict {
+	if below, asked, deadline := c.EvictionRequest(); below != math.MaxUint32 || asked != 7*time.Second || deadline != 8*time.Second || c.State() != slotstate.ToEvict {
 		t.Errorf("exec reads: below %d, asked %v, deadline %v, %v", below, asked, deadline, c.State())
 	}
-	bell = serve.Bell()
+	futex = serve.DaemonFutex()
 	c.Leave(9*time.Second, time.Second)
-	if serve.Bell() == bell {
-		t.Error("serve's bell was not rung when the launch left")
+	if serve.DaemonFutex() == futex {
+		t.Error("serve was not woken when the launch left")
 	}
-	want.State, want.Started, want.Left, want.Used, want.Evictions = slotstate.Ready, 6*time.Second, 9*time.Second, time.Second, 1
+	want.State, want.Started, want.Stopped, want.Used, want.Evictions = slotstate.Ready, 6*time.Second, 9*time.Second, time.Second, 1
 	want.Asked, want.Deadline, want.BelowSM = 7*time.Second, 8*time.Second, math.MaxUint32
 	if _, got = find(t, serve, c.Launch()); cmp.Diff(want, got) != "" {
 		t.Errorf("left (-want +serve):\n%s", cmp.Diff(want, got))
@@ -84,53 +83,52 @@ func TestStubOfALaunch(t *testing.T) {
 		}
 	}
 	c.Start(10 * time.Second)
-	bell = serve.Bell()
+	futex = serve.DaemonFutex()
 	c.Finish(3 * time.Second)
 	want.State, want.Started, want.Used, want.Evictable = slotstate.Done, 10*time.Second, 3*time.Second, false
-	if _, got = find(t, serve, c.Launch()); cmp.Diff(want, got) != "" || serve.Bell() == bell {
-		t.Errorf("done, bell rung %v (-want +serve):\n%s", serve.Bell() != bell, cmp.Diff(want, got))
+	if _, got = find(t, serve, c.Launch()); cmp.Diff(want, got) != "" || serve.DaemonFutex() == futex {
+		t.Errorf("done, woken %v (-want +serve):\n%s", serve.DaemonFutex() != futex, cmp.Diff(want, got))
 	}
 	if c.Abandon(0); c.State() != slotstate.Done || c.Grant() {
 		t.Error("one that is done went on")
 	}
 }
 
-// TestStubsAreReusedOldestFirst fills all stubs, and sees the one that was freed
-// first taken first.
-func TestStubsAreReusedOldestFirst(t *testing.T) {
+// TestSlotsAreReusedOldestFirst fills all slots. The one that is freed first is taken first.
+func TestSlotsAreReusedOldestFirst(t *testing.T) {
 	serve, exec := newPages(t)
 	var claims []Claim
-	for i := range MaxStubs {
-		c, ok := exec.Claim(i%MaxContexts, &Stub{})
+	for i := range MaxLaunchSlots {
+		c, ok := exec.Claim(i%MaxContexts, &Launch{})
 		if !ok || c.Launch() != uint64(i+1) {
-			t.Fatalf("stub %d: launch %d, %v", i, c.Launch(), ok)
+			t.Fatalf("slot %d: launch %d, %v", i, c.Launch(), ok)
 		}
 		claims = append(claims, c)
 	}
-	if c, ok := exec.Claim(0, &Stub{}); ok || c.Held() {
-		t.Fatal("there was one stub more than there is")
+	if c, ok := exec.Claim(0, &Launch{}); ok || c.Held() {
+		t.Fatal("there was one slot more than there is")
 	}
 	claims[7].Abandon(0)
 	claims[3].Abandon(0)
-	next, ok := exec.Claim(0, &Stub{})
+	next, ok := exec.Claim(0, &Launch{})
 	if !ok || next.slot != claims[3].slot {
 		t.Error("not the one that has been there for longest")
 	}
 	if _, v := find(t, serve, claims[7].Launch()); v.State != slotstate.Done || !v.Failed {
 		t.Errorf("the other can't be read any more: %+v", v)
 	}
-	// What is said of a launch that is gone reaches nobody.
+	// Calls for a launch that is gone change nothing.
 	claims[3].Leave(1, 1)
 	claims[3].Finish(1)
 	claims[3].Start(1)
 	if next.State() != slotstate.Ready || claims[3].State() != slotstate.Done || claims[3].slot.Run(claims[3].Launch()) {
-		t.Errorf("the stub's new launch is %v", next.State())
+		t.Errorf("the slot's new launch is %v", next.State())
 	}
 }
 
-// TestDeadExecutorsStubs: what an executor held when it died is given back, in
-// whatever state, and nothing of the guest's other contexts.
-func TestDeadExecutorsStubs(t *testing.T) {
+// TestSlotsOfADeadExecutor: the launches of a dead executor are ended, in whatever state, and
+// those of the guest's other contexts are not.
+func TestSlotsOfADeadExecutor(t *testing.T) {
 	serve, vm := newPages(t)
 	to := []func(c Claim){
 		func(Claim) {},
@@ -141,9 +139,9 @@ func TestDeadExecutorsStubs(t *testing.T) {
 	var dead, others []Claim
 	for _, bring := range to {
 		for _, context := range []int{5, 6} {
-			c, ok := vm.Claim(context, &Stub{})
+			c, ok := vm.Claim(context, &Launch{})
 			if !ok {
-				t.Fatal("no stub")
+				t.Fatal("no slot")
 			}
 			if bring(c); context == 5 {
 				dead = append(dead, c)
@@ -152,35 +150,35 @@ func TestDeadExecutorsStubs(t *testing.T) {
 			}
 		}
 	}
-	// One died while it filled its stub in.
-	half, _ := vm.Claim(5, &Stub{})
+	// One executor died while it filled its slot in.
+	half, _ := vm.Claim(5, &Launch{})
 	half.slot.l.turn.Store(uint64(newTurn(half.launch, 5, slotstate.Prep)))
-	// One was taken over, and wrote states and contexts that there are not.
-	var mad []Claim
+	// A hostile one wrote impossible states and contexts.
+	var hostile []Claim
 	for _, to := range []struct {
 		context int
 		state   slotstate.State
 	}{{5, 99}, {5, slotstate.Done + 1}, {MaxContexts, slotstate.Running}, {255, 255}} {
-		c, _ := vm.Claim(5, &Stub{})
+		c, _ := vm.Claim(5, &Launch{})
 		c.slot.l.turn.Store(uint64(newTurn(c.launch, to.context, to.state)))
 		if _, ok := c.slot.Read(); ok {
 			t.Errorf("state %v of context %d is believed", to.state, to.context)
 		}
-		mad = append(mad, c)
+		hostile = append(hostile, c)
 	}
-	bell := serve.Bell()
-	vm.FreeStubs(5)
-	if serve.Bell() == bell {
+	futex := serve.DaemonFutex()
+	vm.FreeLaunchSlots(5)
+	if serve.DaemonFutex() == futex {
 		t.Error("serve was not told")
 	}
 	for i, c := range append(dead, half) {
 		if _, v := find(t, serve, c.Launch()); v.State != slotstate.Done || !v.Failed {
-			t.Errorf("stub %d of the dead: %+v", i, v)
+			t.Errorf("slot %d of the dead: %+v", i, v)
 		}
 	}
-	for i, c := range mad {
+	for i, c := range hostile {
 		if _, state := c.slot.State(); state != slotstate.Done {
-			t.Errorf("stub %d of the mad is %v", i, state)
+			t.Errorf("slot %d of the hostile one is %v", i, state)
 		}
 	}
 	for i, want := range []slotstate.State{slotstate.Ready, slotstate.ToRun, slotstate.Running, slotstate.ToEvict} {
@@ -190,10 +188,9 @@ func TestDeadExecutorsStubs(t *testing.T) {
 	}
 }
 
-// TestManyClaim has executors claim, run and end launches beside a daemon that
-// schedules and evicts them: no stub is had twice, none is lost, and numbers are
-// never the same.
-func TestManyClaim(t *testing.T) {
+// TestConcurrentClaims has executors claim, run and end launches beside a daemon that schedules
+// and evicts them. No slot is claimed twice, none is lost, and each launch has its own number.
+func TestConcurrentClaims(t *testing.T) {
 	serve, exec := newPages(t)
 	serve.SetMode(ModeByKernel)
 	const executors, launches = 4, 300
@@ -203,9 +200,9 @@ func TestManyClaim(t *testing.T) {
 	for context := range executors {
 		all.Go(func() {
 			for range launches {
-				c, ok := exec.Claim(context, &Stub{Tasks: uint32(context), Evictable: true})
+				c, ok := exec.Claim(context, &Launch{Tasks: uint32(context), Evictable: true})
 				if !ok {
-					t.Error("no stub, though few are taken")
+					t.Error("no slot, though few are taken")
 					return
 				}
 				mu.Lock()
@@ -214,13 +211,13 @@ func TestManyClaim(t *testing.T) {
 				}
 				seen[c.Launch()] = true
 				mu.Unlock()
-				bell := exec.Context(context).Bell()
+				futex := exec.Context(context).Futex()
 				for c.State() != slotstate.ToRun {
-					if err := exec.Context(context).Sleep(bell, time.Second); err != nil {
+					if err := exec.Context(context).Sleep(futex, time.Second); err != nil {
 						t.Error(err)
 						return
 					}
-					bell = exec.Context(context).Bell()
+					futex = exec.Context(context).Futex()
 				}
 				if c.Start(1); c.State() == slotstate.ToEvict {
 					c.Leave(2, 1)
@@ -238,17 +235,17 @@ func TestManyClaim(t *testing.T) {
 	var daemon sync.WaitGroup
 	daemon.Go(func() {
 		for {
-			bell := serve.Bell()
-			for i := range MaxStubs {
-				v, ok := serve.Stub(i).Read()
+			futex := serve.DaemonFutex()
+			for i := range MaxLaunchSlots {
+				v, ok := serve.LaunchSlot(i).Read()
 				switch {
 				case !ok:
 				case v.Tasks != uint32(v.Context):
-					t.Errorf("stub %d is of two launches: %+v", i, v)
+					t.Errorf("slot %d is of two launches: %+v", i, v)
 				case v.State == slotstate.Ready:
-					serve.Stub(i).Run(v.Launch)
+					serve.LaunchSlot(i).Run(v.ID)
 				case v.State == slotstate.Running:
-					serve.Stub(i).Evict(v.Launch, 1, 1, 1)
+					serve.LaunchSlot(i).Evict(v.ID, 1, 1, 1)
 				}
 			}
 			select {
@@ -256,7 +253,7 @@ func TestManyClaim(t *testing.T) {
 				return
 			default:
 			}
-			if err := serve.SleepBell(bell, 10*time.Millisecond); err != nil {
+			if err := serve.DaemonSleep(futex, 10*time.Millisecond); err != nil {
 				t.Error(err)
 				return
 			}
@@ -265,17 +262,18 @@ func TestManyClaim(t *testing.T) {
 	all.Wait()
 	close(done)
 	daemon.Wait()
-	for i := range MaxStubs {
-		if v, ok := serve.Stub(i).Read(); ok && v.State != slotstate.Done {
-			t.Errorf("stub %d was left %v", i, v.State)
+	for i := range MaxLaunchSlots {
+		if v, ok := serve.LaunchSlot(i).Read(); ok && v.State != slotstate.Done {
+			t.Errorf("slot %d was left %v", i, v.State)
 		}
 	}
 }
 
-// TestStubsAreTheMachine holds any order of calls, of both sides, to package stub.
-func TestStubsAreTheMachine(t *testing.T) {
+// TestSlotsFollowTheStateMachine compares any order of calls, of both sides, with package
+// slotstate.
+func TestSlotsFollowTheStateMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		page, err := NewPage()
+		page, err := NewControlPage()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,11 +284,11 @@ func TestStubsAreTheMachine(t *testing.T) {
 		}()
 		old := rapid.Bool().Draw(t, "older executor")
 		if !old {
-			page.Context(0).SetLeavesUnbegun()
+			page.Context(0).SetLeavesUnstarted()
 		}
-		c, ok := page.Claim(0, &Stub{})
+		c, ok := page.Claim(0, &Launch{})
 		if !ok {
-			t.Fatal("no stub")
+			t.Fatal("no slot")
 		}
 		begun, clock, evictions := false, time.Duration(0), uint32(0)
 		model, below := slotstate.Ready, uint32(0)
@@ -324,12 +322,12 @@ func TestStubsAreTheMachine(t *testing.T) {
 				} else if got {
 					below = b
 				}
-				if b, _, _ := c.Word(); model == slotstate.ToEvict && b != below {
+				if b, _, _ := c.EvictionRequest(); model == slotstate.ToEvict && b != below {
 					t.Fatalf("exec reads %d, want %d", b, below)
 				}
 			},
 			"refill": func(t *rapid.T) {
-				if got, want := c.slot.Refill(c.Launch()), apply(slotstate.Recalled); got != want {
+				if got, want := c.slot.Recall(c.Launch()), apply(slotstate.Recalled); got != want {
 					t.Fatalf("Refill: %v, want %v", got, want)
 				}
 			},
@@ -345,20 +343,20 @@ func TestStubsAreTheMachine(t *testing.T) {
 			"leave": func(*rapid.T) {
 				if model == slotstate.Running || model == slotstate.ToEvict { // else nobody calls it
 					c.Leave(clock, 1)
-					apply(slotstate.Left)
+					apply(slotstate.Evicted)
 					begun = false
 					evictions++
 				}
 			},
 			"wait":   func(t *rapid.T) { clock += time.Duration(rapid.IntRange(0, 2).Draw(t, "time")) },
 			"finish": func(*rapid.T) { c.Finish(1); apply(slotstate.Finished) },
-			"free":   func(*rapid.T) { page.FreeStubs(0); apply(slotstate.Abandoned) },
+			"free":   func(*rapid.T) { page.FreeLaunchSlots(0); apply(slotstate.Abandoned) },
 			"claim": func(t *rapid.T) {
 				if model != slotstate.Done {
 					return
 				}
-				if c, ok = page.Claim(0, &Stub{}); !ok {
-					t.Fatal("no stub")
+				if c, ok = page.Claim(0, &Launch{}); !ok {
+					t.Fatal("no slot")
 				}
 				model, begun, evictions = slotstate.Ready, false, 0
 			},
@@ -366,7 +364,7 @@ func TestStubsAreTheMachine(t *testing.T) {
 				if got := c.State(); got != model {
 					t.Fatalf("%v, want %v", got, model)
 				}
-				if got, want := c.Begun(), begun && model.OnGPU(); got != want {
+				if got, want := c.Started(), begun && model.OnGPU(); got != want {
 					t.Fatalf("%v, begun %v, want %v", model, got, want)
 				}
 				if v, ok := c.slot.Read(); ok && v.Evictions != evictions {
@@ -387,41 +385,40 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestModeWakesSleepers: an executor whose launches waited learns at once that
-// they need not.
+// TestModeWakesSleepers: a new mode wakes executors, whose launches may no longer have to wait.
 func TestModeWakesSleepers(t *testing.T) {
 	serve, exec := newPages(t)
-	bell := exec.Context(4).Bell()
+	futex := exec.Context(4).Futex()
 	serve.SetMode(ModeFree) // as it was
-	if exec.Context(4).Bell() != bell {
-		t.Error("rung for nothing")
+	if exec.Context(4).Futex() != futex {
+		t.Error("woken for nothing")
 	}
 	serve.SetMode(ModeByKernel)
-	if exec.Context(4).Bell() == bell {
-		t.Error("not rung")
+	if exec.Context(4).Futex() == futex {
+		t.Error("not woken")
 	}
 }
 
-// TestServeSleepsOnItsBell: the daemon sleeps until a launch says something.
-func TestServeSleepsOnItsBell(t *testing.T) {
+// TestDaemonSleep: the daemon sleeps until a launch changes its state.
+func TestDaemonSleep(t *testing.T) {
 	serve, exec := newPages(t)
-	c, _ := exec.Claim(0, &Stub{})
-	bell := serve.Bell()
+	c, _ := exec.Claim(0, &Launch{})
+	futex := serve.DaemonFutex()
 	done := make(chan error)
-	go func() { done <- serve.SleepBell(bell, time.Hour) }()
+	go func() { done <- serve.DaemonSleep(futex, time.Hour) }()
 	c.Abandon(0)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := serve.SleepBell(bell, time.Hour); err != nil { // rung meanwhile
+	if err := serve.DaemonSleep(futex, time.Hour); err != nil { // rung meanwhile
 		t.Fatal(err)
 	}
-	if err := serve.SleepBell(serve.Bell(), time.Millisecond); err != nil {
+	if err := serve.DaemonSleep(serve.DaemonFutex(), time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// oldPage is a page of a version's size that says it is of version says.
+// oldPage returns a page with the size of one version and the header of another.
 func oldPage(t *testing.T, version int, says uint32) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -445,42 +442,42 @@ func oldPage(t *testing.T, version int, says uint32) *os.File {
 	return f
 }
 
-// TestOldPage: the page of an older vm serves as it did, and has no stubs; one that
-// is not what its size says is refused.
-func TestOldPage(t *testing.T) {
-	p, err := OpenPage(oldPage(t, 1, 1))
+// TestOlderVersions: a page of an older version works, without launch slots. A page whose size
+// does not match its version is refused.
+func TestOlderVersions(t *testing.T) {
+	p, err := OpenControlPage(oldPage(t, 1, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.SetVerdict(Suspend)
+	p.SetSuspendWord(Suspend)
 	p.SetMode(ModeByKernel)
-	p.RingServe()
-	p.FreeStubs(0)
-	p.Context(MaxContexts - 1).AddLiar()
-	if p.HasStubs() || p.Mode() != ModeFree || p.Decided() != Suspend || p.Bell() != 0 || p.Context(MaxContexts-1).Counters().Liars != 1 {
-		t.Errorf("stubs %v, mode %d, verdict %d", p.HasStubs(), p.Mode(), p.Decided())
+	p.WakeDaemon()
+	p.FreeLaunchSlots(0)
+	p.Context(MaxContexts - 1).AddUnresponsive()
+	if p.HasLaunchSlots() || p.Mode() != ModeFree || p.StoredSuspendWord() != Suspend || p.DaemonFutex() != 0 || p.Context(MaxContexts-1).Counters().Unresponsive != 1 {
+		t.Errorf("slots %v, mode %d, verdict %d", p.HasLaunchSlots(), p.Mode(), p.StoredSuspendWord())
 	}
-	if err := p.SleepBell(0, time.Hour); !errors.Is(err, ErrNoStubs) {
+	if err := p.DaemonSleep(0, time.Hour); !errors.Is(err, ErrNoLaunchSlots) {
 		t.Errorf("SleepBell: %v", err)
 	}
-	c, ok := p.Claim(0, &Stub{})
+	c, ok := p.Claim(0, &Launch{})
 	c.Start(1)
 	c.Leave(1, 1)
 	c.SetEvictable(false)
 	c.Finish(1)
 	c.Abandon(1)
-	if _, read := p.Stub(5).Read(); ok || read || c.Held() || c.Grant() || c.State() != slotstate.None || p.Stub(5).Run(0) || p.Stub(5).Evict(0, 1, 1, 1) {
-		t.Error("there was a stub")
+	if _, read := p.LaunchSlot(5).Read(); ok || read || c.Held() || c.Grant() || c.State() != slotstate.None || p.LaunchSlot(5).Run(0) || p.LaunchSlot(5).Evict(0, 1, 1, 1) {
+		t.Error("there was a slot")
 	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for version := 1; version <= pageVersion; version++ {
 		for says := range uint32(pageVersion + 2) {
-			p, err := OpenPage(oldPage(t, version, says))
+			p, err := OpenControlPage(oldPage(t, version, says))
 			if err == nil {
-				if p.HasStubs() != (says >= 2) || p.HasWork() != (says >= 3) {
-					t.Errorf("version %d: stubs %v, work %v", says, p.HasStubs(), p.HasWork())
+				if p.HasLaunchSlots() != (says >= 2) || p.HasWorkLog() != (says >= 3) {
+					t.Errorf("version %d: slots %v, work %v", says, p.HasLaunchSlots(), p.HasWorkLog())
 				}
 				if err := p.Close(); err != nil {
 					t.Error(err)
@@ -495,10 +492,9 @@ func TestOldPage(t *testing.T) {
 	}
 }
 
-// BenchmarkClaim is a launch's way through its stub where nobody waits for the
-// daemon.
+// BenchmarkClaim takes a launch through its slot without the daemon.
 func BenchmarkClaim(b *testing.B) {
-	p, err := NewPage()
+	p, err := NewControlPage()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -507,7 +503,7 @@ func BenchmarkClaim(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	v := Stub{Form: 2, Evictable: true}
+	v := Launch{Form: 2, Evictable: true}
 	b.ReportAllocs()
 	for b.Loop() {
 		c, _ := p.Claim(0, &v)

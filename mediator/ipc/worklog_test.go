@@ -12,15 +12,15 @@ import (
 
 type span struct{ start, end time.Duration }
 
-// taken is what the account has to say now.
-func taken(w Work) (s []span) {
-	w.Take(func(start, end time.Duration) { s = append(s, span{start, end}) })
+// taken returns the intervals that ReadAll reports now.
+func taken(w WorkLog) (s []span) {
+	w.ReadAll(func(start, end time.Duration) { s = append(s, span{start, end}) })
 	return s
 }
 
-func newWork(t testing.TB) Work {
+func newWork(t testing.TB) WorkLog {
 	t.Helper()
-	p, err := NewPage()
+	p, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,12 +29,12 @@ func newWork(t testing.TB) Work {
 			t.Error(err)
 		}
 	})
-	return p.Work(MaxContexts - 1)
+	return p.WorkLog(MaxContexts - 1)
 }
 
-// TestWorkIsTold: launches are told of one by one and in order, and the newest once
-// more as long as there is no newer one.
-func TestWorkIsTold(t *testing.T) {
+// TestWorkLogIsRead: intervals are read one by one and in order, and the newest again as long as
+// there is no newer one.
+func TestWorkLogIsRead(t *testing.T) {
 	w := newWork(t)
 	a, b, c := span{100, 200}, span{200, 300}, span{50, 120}
 	w.Add(a.start, a.end)
@@ -57,20 +57,20 @@ func TestWorkIsTold(t *testing.T) {
 	}
 }
 
-// TestWorkIsMerged: where many spans wait, those that touch become one, and one
-// that was taken is left alone.
-func TestWorkIsMerged(t *testing.T) {
+// TestWorkLogMerges: if many intervals are unread, those that touch become one, but one that
+// was read does not change.
+func TestWorkLogMerges(t *testing.T) {
 	w := newWork(t)
 	const us = time.Microsecond
-	for i := range time.Duration(workMany) {
+	for i := range time.Duration(mergeFrom) {
 		w.Add(i*us, (i+1)*us)
 	}
-	w.Add(workMany*us, 300*us)
+	w.Add(mergeFrom*us, 300*us)
 	w.Add(303*us, 400*us) // touches it
 	w.Add(200*us, 310*us) // of another channel
 	w.Add(500*us, 600*us)
 	got := taken(w)
-	if want := []span{{200 * us, 400 * us}, {500 * us, 600 * us}}; len(got) != workMany+1 || !slices.Equal(got[workMany-1:], want) {
+	if want := []span{{200 * us, 400 * us}, {500 * us, 600 * us}}; len(got) != mergeFrom+1 || !slices.Equal(got[mergeFrom-1:], want) {
 		t.Errorf("%d spans, at last %v, want %v", len(got), got[max(0, len(got)-3):], want)
 	}
 	w.Add(601*us, 610*us)
@@ -79,14 +79,15 @@ func TestWorkIsMerged(t *testing.T) {
 	}
 }
 
-// TestWorkWithoutAReader: the newest span takes in what there is no room for.
-func TestWorkWithoutAReader(t *testing.T) {
+// TestWorkLogWithoutAReader: the newest interval is extended by those that there is no room
+// for.
+func TestWorkLogWithoutAReader(t *testing.T) {
 	w := newWork(t)
-	for i := range 2 * workSpans {
+	for i := range 2 * WorkLogIntervals {
 		w.Add(time.Duration(i)*time.Millisecond, time.Duration(i)*time.Millisecond+time.Microsecond)
 	}
 	got := taken(w)
-	if n := len(got); n != workSpans-1 || got[0].start != 0 || got[n-1].end < time.Duration(2*workSpans-1)*time.Millisecond {
+	if n := len(got); n != WorkLogIntervals-1 || got[0].start != 0 || got[n-1].end < time.Duration(2*WorkLogIntervals-1)*time.Millisecond {
 		t.Errorf("%d spans, to %v", len(got), got[len(got)-1])
 	}
 	w.Add(time.Hour, time.Hour+1)
@@ -95,26 +96,25 @@ func TestWorkWithoutAReader(t *testing.T) {
 	}
 }
 
-// TestWorkIsWanted: serve says whether it reads, and a page of an older version has
-// nothing to read or write.
-func TestWorkIsWanted(t *testing.T) {
-	p, err := NewPage()
+// TestWorkLogIsWanted: serve records whether it reads; a page of an older version has no log.
+func TestWorkLogIsWanted(t *testing.T) {
+	p, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := p.Work(0).Wanted()
-	p.WantWork(true)
-	if before || !p.Work(0).Wanted() {
-		t.Errorf("wanted %v, then %v", before, p.Work(0).Wanted())
+	before := p.WorkLog(0).Wanted()
+	p.SetWorkLogWanted(true)
+	if before || !p.WorkLog(0).Wanted() {
+		t.Errorf("wanted %v, then %v", before, p.WorkLog(0).Wanted())
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if p, err = OpenPage(oldPage(t, 2, 2)); err != nil {
+	if p, err = OpenControlPage(oldPage(t, 2, 2)); err != nil {
 		t.Fatal(err)
 	}
-	p.WantWork(true)
-	w := p.Work(0)
+	p.SetWorkLogWanted(true)
+	w := p.WorkLog(0)
 	w.Add(1, 2)
 	w.SetSince(3)
 	if w.Wanted() || w.Since() != 0 || taken(w) != nil {
@@ -125,14 +125,14 @@ func TestWorkIsWanted(t *testing.T) {
 	}
 }
 
-// TestWorkSurvivesNonsense: whatever the writer has put there, it is read once
-// through at most.
-func TestWorkSurvivesNonsense(t *testing.T) {
+// TestWorkLogWithImpossibleWords: whatever the writer wrote, the log is read through at most
+// once.
+func TestWorkLogWithImpossibleWords(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWork(t)
-		w.l.begun.Store(rapid.Uint64().Draw(rt, "begun"))
-		w.l.taken.Store(rapid.Uint64().Draw(rt, "taken"))
-		if n := len(taken(w)); n > workSpans {
+		w.l.written.Store(rapid.Uint64().Draw(rt, "begun"))
+		w.l.read.Store(rapid.Uint64().Draw(rt, "taken"))
+		if n := len(taken(w)); n > WorkLogIntervals {
 			rt.Fatalf("%d spans", n)
 		}
 		w.Add(1, 2)
@@ -140,19 +140,18 @@ func TestWorkSurvivesNonsense(t *testing.T) {
 	})
 }
 
-// TestWorkIsWhole: a writer and a reader beside each other. The union of what is
-// read is that of what was written, and nothing is read that was not written: not
-// an end with another span's start either.
-func TestWorkIsWhole(t *testing.T) {
+// TestWorkLogLosesNothing: a writer and a reader run concurrently. The union of what is read
+// is that of what was written, and no interval is read that was not written.
+func TestWorkLogLosesNothing(t *testing.T) {
 	w := newWork(t)
 	const (
 		n    = 20000
 		gap  = 20 * time.Microsecond
 		long = 10 * time.Microsecond
 	)
-	waiting := func() uint64 { return w.l.begun.Load() - w.l.taken.Load() }
-	// Every third span touches the one before and makes it longer, and every fifth
-	// comes before it.
+	waiting := func() uint64 { return w.l.written.Load() - w.l.read.Load() }
+	// Every third interval touches the one before and extends it, and every fifth comes
+	// before it.
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for i := range time.Duration(n) {
@@ -166,7 +165,7 @@ func TestWorkIsWhole(t *testing.T) {
 			default:
 				w.Add(start, start+long)
 			}
-			for waiting() > workSpans-8 {
+			for waiting() > WorkLogIntervals-8 {
 				runtime.Gosched() // or else it would begin to take in gaps
 			}
 		}
@@ -198,12 +197,12 @@ func TestWorkIsWhole(t *testing.T) {
 			running = false
 		default:
 		}
-		if waiting() > workMany+8 { // so that spans grow while they are read
-			w.Take(check)
+		if waiting() > mergeFrom+8 { // so that spans grow while they are read
+			w.ReadAll(check)
 		}
 		runtime.Gosched()
 	}
-	w.Take(check)
+	w.ReadAll(check)
 	for i := range n {
 		if !covered[i] && i%5 != 2 || i%3 == 1 && !filled[i] {
 			t.Fatalf("span %d of %d was not told whole", i, n)
@@ -211,8 +210,8 @@ func TestWorkIsWhole(t *testing.T) {
 	}
 }
 
-// BenchmarkWork is what a launch costs its executor more where its work is wanted.
-func BenchmarkWork(b *testing.B) {
+// BenchmarkWorkLog adds a launch to a log that is wanted.
+func BenchmarkWorkLog(b *testing.B) {
 	w := newWork(b)
 	now := time.Duration(0)
 	b.ReportAllocs()
@@ -221,7 +220,7 @@ func BenchmarkWork(b *testing.B) {
 		w.Add(now, now+20*time.Microsecond)
 		w.SetSince(now)
 		if now%(100*30*time.Microsecond) == 0 {
-			w.Take(func(time.Duration, time.Duration) {})
+			w.ReadAll(func(time.Duration, time.Duration) {})
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-func newAheadPage(t *testing.T, contexts int) (*Page, []*Ranks) {
+func newAheadPage(t *testing.T, contexts int) (*ControlPage, []*Admitter) {
 	t.Helper()
-	p, err := NewPage()
+	p, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,63 +19,62 @@ func newAheadPage(t *testing.T, contexts int) (*Page, []*Ranks) {
 			t.Error(err)
 		}
 	})
-	var all []*Ranks
+	var all []*Admitter
 	for i := range contexts {
 		p.Context(i).Reset(1)
 		p.AddChange()
-		all = append(all, p.Ranks(i))
+		all = append(all, p.Admitter(i))
 	}
 	return p, all
 }
 
-// Launches as contexts ask for room for them.
+// Launches for which contexts ask for room.
 var (
-	aLong = Ahead{Launches: 1, Long: true}
-	brief = Ahead{Launches: 1, Work: 400 * time.Microsecond}
+	aLong = FetchAhead{Launches: 1, Long: true}
+	brief = FetchAhead{Launches: 1, Work: 400 * time.Microsecond}
 )
 
 const aheadRoom = time.Millisecond
 
-// TestAheadIsAWord: what a context has on the GPU is read as it was written, within what
-// the word has room for.
-func TestAheadIsAWord(t *testing.T) {
+// TestFetchAheadWord: a FetchAhead is read as it was written, within the word's bounds.
+func TestFetchAheadWord(t *testing.T) {
 	p, _ := newAheadPage(t, 1)
-	for in, want := range map[Ahead]Ahead{
+	for in, want := range map[FetchAhead]FetchAhead{
 		{}:    {},
 		aLong: aLong,
 		{Launches: 16, Work: time.Millisecond, Long: true}: {Launches: 16, Work: time.Millisecond, Long: true},
 		{Launches: -1, Work: -1}:                           {},
-		{Launches: 1 << 30, Work: 1 << 60}:                 {Launches: aheadMost, Work: aheadMostWork},
+		{Launches: 1 << 30, Work: 1 << 60}:                 {Launches: fetchAheadMaxLaunches, Work: fetchAheadMaxWork},
 	} {
-		if p.Context(0).SetAhead(in); p.Context(0).Ahead() != want {
-			t.Errorf("%+v is read as %+v, want %+v", in, p.Context(0).Ahead(), want)
+		if p.Context(0).SetFetchAhead(in); p.Context(0).FetchAhead() != want {
+			t.Errorf("%+v is read as %+v, want %+v", in, p.Context(0).FetchAhead(), want)
 		}
 	}
 }
 
-// TestRoomIsTheGuests: nothing goes beside another context's long launch, nor a long one
-// beside anything; brief ones go beside each other as far as their time fits.
-func TestRoomIsTheGuests(t *testing.T) {
+// TestRoomIsSharedByContexts: nothing goes beside another context's long launch, and a long launch
+// goes beside nothing; short ones go beside each other while their time fits.
+func TestRoomIsSharedByContexts(t *testing.T) {
 	for name, c := range map[string]struct {
-		there []Ahead
-		asks  Ahead
+		there []FetchAhead
+		asks  FetchAhead
 		want  Admission
 	}{
 		"alone":             {nil, aLong, Admitted},
-		"beside a long one": {[]Ahead{aLong}, brief, Full},
-		"long beside brief": {[]Ahead{brief}, aLong, Full},
-		"two brief":         {[]Ahead{brief}, brief, Admitted},
-		"three brief":       {[]Ahead{brief, brief}, brief, Full},
+		"beside a long one": {[]FetchAhead{aLong}, brief, Full},
+		"long beside brief": {[]FetchAhead{brief}, aLong, Full},
+		"two brief":         {[]FetchAhead{brief}, brief, Admitted},
+		"three brief":       {[]FetchAhead{brief, brief}, brief, Full},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, all := newAheadPage(t, 4)
 			for i, a := range c.there {
-				p.Context(i + 1).SetAhead(a)
+				p.Context(i + 1).SetFetchAhead(a)
 			}
 			if got := all[0].Admit(c.asks, aheadRoom, false); got != c.want {
 				t.Errorf("answer %d, want %d", got, c.want)
 			}
-			if got := p.Context(0).Ahead(); (got == c.asks) != (c.want == Admitted) {
+			if got := p.Context(0).FetchAhead(); (got == c.asks) != (c.want == Admitted) {
 				t.Errorf("the page says %+v", got)
 			}
 			p.Context(1).Free()
@@ -87,18 +86,19 @@ func TestRoomIsTheGuests(t *testing.T) {
 	}
 }
 
-// TestRoomIsTakenInTurn: who has waited longer goes first, unless it is passed over.
-func TestRoomIsTakenInTurn(t *testing.T) {
+// TestRoomGoesToTheLongestWait: the context that has waited longest goes first, unless another
+// jumps.
+func TestRoomGoesToTheLongestWait(t *testing.T) {
 	p, all := newAheadPage(t, 3)
 	p.Context(1).SetWaiting(10)
 	p.Context(2).SetWaiting(10)
 	for i, want := range []Admission{Behind, Admitted, Behind} {
-		if got := all[i].Admit(Ahead{}, aheadRoom, false); got != want {
+		if got := all[i].Admit(FetchAhead{}, aheadRoom, false); got != want {
 			t.Errorf("context %d: %d, want %d", i, got, want)
 		}
 	}
-	bell := p.Context(1).Bell()
-	if all[0].Ring(); p.Context(1).Bell() == bell {
+	futex := p.Context(1).Futex()
+	if all[0].WakeNext(); p.Context(1).Futex() == futex {
 		t.Error("the first of those that wait is not rung for")
 	}
 	if got := all[0].Admit(brief, aheadRoom, true); got != Admitted {
@@ -106,8 +106,8 @@ func TestRoomIsTakenInTurn(t *testing.T) {
 	}
 }
 
-// TestLongLaunchesAreAlone: however contexts ask at the same time, of long launches only
-// one is ever let to the GPU, and each of them at last.
+// TestLongLaunchesAreAlone: contexts ask concurrently. Only one long launch is on the GPU at a
+// time, and in the end all of them have been.
 func TestLongLaunchesAreAlone(t *testing.T) {
 	const contexts, turns = 4, 2000
 	p, all := newAheadPage(t, contexts)
@@ -128,7 +128,7 @@ func TestLongLaunchesAreAlone(t *testing.T) {
 					most.Store(n)
 				}
 				there.Add(-1)
-				p.Context(i).SetAhead(Ahead{})
+				p.Context(i).SetFetchAhead(FetchAhead{})
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package ipc
 import (
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,9 +17,9 @@ import (
 	"vgpud/internal/futex"
 )
 
-func newPages(t *testing.T) (a, b *Page) {
+func newPages(t *testing.T) (a, b *ControlPage) {
 	t.Helper()
-	a, err := NewPage()
+	a, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +27,7 @@ func newPages(t *testing.T) (a, b *Page) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err = OpenPage(os.NewFile(uintptr(fd), "copy"))
+	b, err = OpenControlPage(os.NewFile(uintptr(fd), "copy"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +39,7 @@ func newPages(t *testing.T) (a, b *Page) {
 	return a, b
 }
 
-func TestPageIsShared(t *testing.T) {
+func TestControlPageIsShared(t *testing.T) {
 	serve, exec := newPages(t)
 	slot := exec.Context(3)
 	slot.Reset(42)
@@ -89,9 +88,7 @@ func TestPageIsShared(t *testing.T) {
 	}
 }
 
-// TestWorkedTime is the time with commands under way, the newest of it up to when it is
-// asked for, and begins anew with an executor.
-// What fills memory is on the GPU as launches are, and does not outlast its executor.
+// TestFilling: a fill is on the GPU like a launch, and ends with its executor.
 func TestFilling(t *testing.T) {
 	writer, reader := newPages(t)
 	c, seen := writer.Context(2), reader.Context(2)
@@ -148,51 +145,51 @@ func TestSuspensionEndsWithoutHeartbeat(t *testing.T) {
 	serve, exec := newPages(t)
 	const now = 100 * time.Second
 	serve.Beat(now)
-	serve.SetVerdict(Suspend)
+	serve.SetSuspendWord(Suspend)
 	for _, c := range []struct {
 		at   time.Duration
-		want Verdict
+		want SuspendWord
 	}{
 		{now, Suspend},
 		{now + SuspensionLimit, Suspend},
 		{now + SuspensionLimit + 1, Run},
 	} {
-		if got := exec.Verdict(c.at); got != c.want {
+		if got := exec.SuspendWord(c.at); got != c.want {
 			t.Errorf("verdict %v after the heartbeat = %d, want %d", c.at-now, got, c.want)
 		}
 	}
-	serve.SetVerdict(Run)
-	if got := exec.Verdict(now); got != Run {
+	serve.SetSuspendWord(Run)
+	if got := exec.SuspendWord(now); got != Run {
 		t.Errorf("verdict after resume = %d, want Run", got)
 	}
 }
 
-func TestVerdictWakesSleepers(t *testing.T) {
+func TestSuspendWordWakesSleepers(t *testing.T) {
 	serve, exec := newPages(t)
 	done := make(chan error)
 	slot := exec.Context(0)
-	reading := slot.Bell()
+	reading := slot.Futex()
 	go func() { done <- slot.Sleep(reading, time.Hour) }()
-	serve.SetVerdict(Suspend)
+	serve.SetSuspendWord(Suspend)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	// A ring before the sleep is not lost.
-	reading = slot.Bell()
-	serve.Context(0).Ring()
+	// A wake-up before the sleep is not lost.
+	reading = slot.Futex()
+	serve.Context(0).Wake()
 	if err := slot.Sleep(reading, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	// And a sleep that nobody ends, ends.
-	if err := slot.Sleep(slot.Bell(), time.Millisecond); err != nil {
+	// A sleep without a wake-up ends.
+	if err := slot.Sleep(slot.Futex(), time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestOpenPageRefuses(t *testing.T) {
+func TestOpenControlPageRefuses(t *testing.T) {
 	for name, prepare := range map[string]func(f *os.File) error{
-		"short": func(f *os.File) error { return f.Truncate(PageBytes - 1) },
-		"zero":  func(f *os.File) error { return f.Truncate(PageBytes) },
+		"short": func(f *os.File) error { return f.Truncate(ControlPageBytes - 1) },
+		"zero":  func(f *os.File) error { return f.Truncate(ControlPageBytes) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := os.CreateTemp(t.TempDir(), "page")
@@ -202,7 +199,7 @@ func TestOpenPageRefuses(t *testing.T) {
 			if err := prepare(f); err != nil {
 				t.Fatal(err)
 			}
-			if p, err := OpenPage(f); err == nil {
+			if p, err := OpenControlPage(f); err == nil {
 				t.Errorf("OpenPage took it: %+v", p)
 			}
 			if err := f.Close(); !errors.Is(err, os.ErrClosed) {
@@ -212,16 +209,16 @@ func TestOpenPageRefuses(t *testing.T) {
 	}
 }
 
-// TestSuspendUntil: where the page is silent the guest is suspended for as long as its file
-// says, and is not where a daemon writes to the page.
+// TestSuspendUntil: the file suspends the guest while the page is silent, and not while a
+// daemon writes to the page.
 func TestSuspendUntil(t *testing.T) {
-	page, err := NewPage()
+	page, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer page.Close()
 	path := filepath.Join(t.TempDir(), "until")
-	f, err := NewUntil(path)
+	f, err := NewSuspensionFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,11 +226,11 @@ func TestSuspendUntil(t *testing.T) {
 	if _, err := f.Write([]byte{1}); err == nil {
 		t.Error("the guest's processes can write to it")
 	}
-	page.SetUntil(f)
+	page.SetSuspensionFile(f)
 	now := time.Hour
-	want := func(what string, want Verdict) {
+	want := func(what string, want SuspendWord) {
 		t.Helper()
-		if got := page.Verdict(now); got != want {
+		if got := page.SuspendWord(now); got != want {
 			t.Errorf("%s: verdict %v, want %v", what, got, want)
 		}
 	}
@@ -241,7 +238,7 @@ func TestSuspendUntil(t *testing.T) {
 	if err := SuspendUntil(path, now+time.Second); err != nil {
 		t.Fatal(err)
 	}
-	now += lookUntilEvery
+	now += suspensionReadInterval
 	want("suspended", Suspend)
 	page.Beat(now)
 	want("with a daemon that has the page", Run)
@@ -250,18 +247,18 @@ func TestSuspendUntil(t *testing.T) {
 	if err := SuspendUntil(path, now+time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	now += lookUntilEvery
+	now += suspensionReadInterval
 	want("suspended again", Suspend)
 	if err := SuspendUntil(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	now += lookUntilEvery
+	now += suspensionReadInterval
 	want("taken back", Run)
 }
 
-// TestSuspendUntilWaitsForNobody: a pipe in the file's place is refused, and what is behind
-// a link is left alone.
-func TestSuspendUntilWaitsForNobody(t *testing.T) {
+// TestSuspendUntilDoesNotBlock: a pipe in the file's place is refused, and a symbolic link is
+// not followed.
+func TestSuspendUntilDoesNotBlock(t *testing.T) {
 	dir := t.TempDir()
 	pipe, target, linked := filepath.Join(dir, "pipe"), filepath.Join(dir, "target"), filepath.Join(dir, "link")
 	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(target, nil, 0o600), os.Symlink(target, linked)); err != nil {
@@ -281,15 +278,15 @@ func TestSuspendUntilWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestBellOfAnotherMind: who has the page can't keep the daemon asleep by waking it all the
-// time without a ring.
-func TestBellOfAnotherMind(t *testing.T) {
-	page, err := NewPage()
+// TestWakeWithoutAChange: a process that wakes the daemon all the time without a change can't
+// keep it from returning.
+func TestWakeWithoutAChange(t *testing.T) {
+	page, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
 	done, woken := make(chan error, 1), make(chan struct{})
-	go func() { done <- page.SleepBell(page.Bell(), time.Minute) }()
+	go func() { done <- page.DaemonSleep(page.DaemonFutex(), time.Minute) }()
 	go func() {
 		defer close(woken)
 		for {
@@ -300,7 +297,7 @@ func TestBellOfAnotherMind(t *testing.T) {
 				}
 				return
 			case <-time.After(time.Millisecond):
-				futex.Wake(&page.area.bell.rung)
+				futex.Wake(&page.launches.futex.changes)
 			case <-t.Context().Done():
 				return
 			}
@@ -316,16 +313,16 @@ func TestBellOfAnotherMind(t *testing.T) {
 	}
 }
 
-// TestOpenPageAsksForSeals: a page that its maker could cut short is not mapped, since
-// whoever reads it then is ended.
-func TestOpenPageAsksForSeals(t *testing.T) {
+// TestOpenControlPageChecksSeals: a page whose file could shrink is not mapped, since reading
+// it would then end the process.
+func TestOpenControlPageChecksSeals(t *testing.T) {
 	fd, err := unix.MemfdCreate("unsealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
 	maker := os.NewFile(uintptr(fd), "unsealed")
 	defer maker.Close()
-	page, err := NewPage()
+	page, err := NewControlPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +334,7 @@ func TestOpenPageAsksForSeals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := OpenPage(os.NewFile(uintptr(copied), "unsealed")); err == nil {
+	if p, err := OpenControlPage(os.NewFile(uintptr(copied), "unsealed")); err == nil {
 		t.Errorf("OpenPage took it: %v", p.Close())
 	}
 }
@@ -417,124 +414,9 @@ func TestConnRefusesTooMuch(t *testing.T) {
 	}
 }
 
-// pair is two ends of a link, which are closed with the test.
-func pair(t *testing.T) (a, b *Conn) {
-	t.Helper()
-	a, end, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err = FromFile(end); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, c := range []*Conn{a, b} {
-			if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
-		}
-	})
-	return a, b
-}
-
-func TestReceiveGivesUp(t *testing.T) {
-	a, b := pair(t)
-	if _, err := a.ReceiveWithin(time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("nothing came, and ReceiveWithin = %v", err)
-	}
-	if err := b.Send(Message{Kind: KindReady}); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := a.ReceiveWithin(time.Hour); err != nil || m.Kind != KindReady {
-		t.Errorf("ReceiveWithin = %+v, %v", m, err)
-	}
-	// The other end of one that was shut is told, and need not react.
-	if err := a.Shut(time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Receive(); !errors.Is(err, io.EOF) {
-		t.Errorf("Receive after the other end was shut = %v, want io.EOF", err)
-	}
-	if _, err := a.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Receive after Shut = %v, want the deadline", err)
-	}
-	if err := b.Expire(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Receive after Expire = %v, want the deadline", err)
-	}
-}
-
-func TestReaderIsNotWaitedForWithoutEnd(t *testing.T) {
-	a, _ := pair(t)
-	m, err := NewMessage(KindFault, Fault{Text: strings.Repeat("x", MaxMessage/2)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		err = a.Send(m)
-	}
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Send to one who does not read = %v, want the deadline", err)
-	}
-}
-
-// TestCloseWithUnreadMessages: the kernel resets a connection then.
-func TestCloseWithUnreadMessages(t *testing.T) {
-	a, b := pair(t)
-	if err := a.Send(Message{Kind: KindQuit}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Receive(); !errors.Is(err, io.EOF) {
-		t.Errorf("Receive = %v, want io.EOF", err)
-	}
-}
-
-func TestReceiveRefuses(t *testing.T) {
-	a, b := pair(t)
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"{", "null", "[]", `{"kind":7}`, strings.Repeat(" ", MaxMessage+1)} {
-		oob := unix.UnixRights(int(w.Fd()))
-		if _, _, err := a.c.WriteMsgUnix([]byte(text), oob, nil); err != nil {
-			t.Fatal(err)
-		}
-		m, err := b.Receive()
-		if text == "null" { // is a message without a kind, which its receiver refuses
-			if err != nil || m.Kind != "" || len(m.Files) != 1 {
-				t.Errorf("null: %+v, %v", m, err)
-			}
-			if err := m.CloseFiles(); err != nil {
-				t.Error(err)
-			}
-			continue
-		}
-		if err == nil {
-			t.Errorf("%.20s: taken as %+v", text, m)
-		}
-	}
-	if err := errors.Join(r.Close(), w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	left, err := os.ReadDir("/proc/self/fd")
-	if err != nil || len(left) > len(files) {
-		t.Errorf("%d descriptors, before %d: %v", len(left), len(files), err)
-	}
-}
-
-// BenchmarkRing is what waking a busy executor costs: no system call.
-func BenchmarkRing(b *testing.B) {
-	p, err := NewPage()
+// BenchmarkWake wakes a busy executor, which takes no system call.
+func BenchmarkWake(b *testing.B) {
+	p, err := NewControlPage()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -546,13 +428,13 @@ func BenchmarkRing(b *testing.B) {
 	slot := p.Context(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		slot.Ring()
+		slot.Wake()
 	}
 }
 
-// BenchmarkVerdict is what an executor's look at its verdict costs.
-func BenchmarkVerdict(b *testing.B) {
-	p, err := NewPage()
+// BenchmarkSuspendWord reads the suspend word.
+func BenchmarkSuspendWord(b *testing.B) {
+	p, err := NewControlPage()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -565,7 +447,7 @@ func BenchmarkVerdict(b *testing.B) {
 	p.Beat(now)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p.Verdict(now) != Run {
+		if p.SuspendWord(now) != Run {
 			b.Fatal("suspended")
 		}
 	}

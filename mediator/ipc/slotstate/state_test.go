@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// transition is one arrow, with the words that it rests on.
+// transition is one transition, with the sentence that it rests on.
 type transition struct {
 	from  State
 	cause Cause
@@ -13,8 +13,8 @@ type transition struct {
 	text  string
 }
 
-// transitions are all there are. The quotations are of EffiSha §6.1 unless they
-// name another section.
+// transitions are all transitions. The quotations are of EffiSha §6.1 unless they name another
+// section.
 var transitions = []transition{
 	{None, Claimed, Prep, "When a kernel stub gets created, it is before the host thread reaches the kernel invocation; the kernel is in a preparation state (PREP)."},
 	{Done, Claimed, Prep, "the kernel state turns to DONE and the kernel stub gets reclaimed for other usage"},
@@ -22,16 +22,16 @@ var transitions = []transition{
 	{Ready, Scheduled, ToRun, "When the EffiSha daemon changes its state to TORUN,"},
 	{ToRun, Launched, Running, "the host thread may launch the kernel and the state of the kernel becomes RUNNING."},
 	{Running, Asked, ToEvict, "When the EffiSha daemon changes its state to TOEVICT,"},
-	{ToRun, Asked, ToEvict, "ours: the GPU is wanted for another before the executor has used the turn"},
-	{ToEvict, Launched, ToEvict, "ours: it was told to leave some SMs only before it began, or was as good as on the GPU"},
-	{Running, Launched, Running, "ours: it was told that it may stay before it began"},
-	{ToEvict, Left, Ready, "the GPU kernel evicts from GPU voluntarily and the kernel goes back to the READY state."},
+	{ToRun, Asked, ToEvict, "ours: the GPU is wanted for another before the executor used the turn"},
+	{ToEvict, Launched, ToEvict, "ours: it was told to leave some SMs before it started, or while the executor was starting it"},
+	{Running, Launched, Running, "ours: it was told that it may stay before it started"},
+	{ToEvict, Evicted, Ready, "the GPU kernel evicts from GPU voluntarily and the kernel goes back to the READY state."},
 	{Running, Finished, Done, "When the GPU kernel finishes, the kernel state turns to DONE"},
 	{ToEvict, Finished, Done, "§6.2: During the execution of a GPU kernel, when a GPU thread finds no more block-task left, it changes the kState field of the stub to \"DONE\". Otherwise, […] before grabing a new task, it checks whether the kState is now \"TOEVICT\"."},
 	{ToEvict, Recalled, Running, "ours, for FLEP §4.1: All the CTAs, which run on SMs of ID smaller than spa_P, should quit execution; All the other CTAs keep running"},
-	{Running, Left, Ready, "ours: a guest can write its kernel's evict word too; the kernel then waits for its turn like one that was asked"},
-	{ToRun, Withdrawn, Ready, "ours: its executor does something else, and the GPU would be idle for it"},
-	{Ready, Launched, Running, "ours: its turn was taken back when it was as good as on the GPU"},
+	{Running, Evicted, Ready, "ours: a guest can write its kernel's evict word too; the kernel then waits for its turn like one that was asked"},
+	{ToRun, Withdrawn, Ready, "ours: its executor does something else, and the GPU would be idle"},
+	{Ready, Launched, Running, "ours: its turn was taken back while the executor was starting it"},
 	{Prep, Abandoned, Done, "ours: its context ended"},
 	{Ready, Abandoned, Done, "ours"},
 	{ToRun, Abandoned, Done, "ours"},
@@ -39,19 +39,19 @@ var transitions = []transition{
 	{ToEvict, Abandoned, Done, "ours"},
 }
 
-// TestEveryTransition makes each transition that there is and is refused every
-// other, for states and causes out of range too.
+// TestEveryTransition makes each transition, and is refused every other, with states and causes
+// out of range too.
 func TestEveryTransition(t *testing.T) {
-	type arrow struct {
+	type key struct {
 		from  State
 		cause Cause
 	}
-	known := map[arrow]State{}
+	known := map[key]State{}
 	for _, tr := range transitions {
 		if tr.text == "" {
 			t.Errorf("%v %v: no source", tr.from, tr.cause)
 		}
-		known[arrow{tr.from, tr.cause}] = tr.to
+		known[key{tr.from, tr.cause}] = tr.to
 	}
 	if len(known) != len(transitions) {
 		t.Fatal("a transition is listed twice")
@@ -60,7 +60,7 @@ func TestEveryTransition(t *testing.T) {
 		for c := range 256 {
 			from, cause := State(s), Cause(c)
 			got, err := Next(from, cause)
-			if want, ok := known[arrow{from, cause}]; ok {
+			if want, ok := known[key{from, cause}]; ok {
 				if got != want || err != nil {
 					t.Errorf("Next(%v, %v) = %v, %v, want %v", from, cause, got, err, want)
 				}
@@ -73,7 +73,7 @@ func TestEveryTransition(t *testing.T) {
 	}
 }
 
-// TestFigure7 walks a kernel's way through EffiSha's figure 7, evicted twice.
+// TestFigure7 takes a kernel through EffiSha's figure 7, with two evictions.
 func TestFigure7(t *testing.T) {
 	s := None
 	for i, step := range []struct {
@@ -85,11 +85,11 @@ func TestFigure7(t *testing.T) {
 		{Scheduled, ToRun},   // while (KR.kState != TORUN);
 		{Launched, Running},  // KR.kState=RUNNING; AGpuKernel<<< … >>> (arg1, arg2);
 		{Asked, ToEvict},     // if (KR.kState == TOEVICT){
-		{Left, Ready},        // if (lastThreadToExit) KR.kState = READY; return;
+		{Evicted, Ready},     // if (lastThreadToExit) KR.kState = READY; return;
 		{Scheduled, ToRun},   // if (KR.kState == TORUN) {
 		{Launched, Running},  // KR.kState=RUNNING; AGpuKernel<<< … >>> (arg1, arg2);
 		{Asked, ToEvict},
-		{Left, Ready},
+		{Evicted, Ready},
 		{Scheduled, ToRun},
 		{Launched, Running},
 		{Finished, Done}, // while (KR.kState != DONE)
@@ -101,9 +101,8 @@ func TestFigure7(t *testing.T) {
 	}
 }
 
-// TestAlwaysAnEnd holds that a launch can be ended from wherever it is, so that
-// no stub is lost with its executor, and that only the daemon's causes are the
-// daemon's.
+// TestAlwaysAnEnd: a launch can be abandoned in any state, so no slot is lost with its
+// executor; and the daemon's causes make the daemon's transitions only.
 func TestAlwaysAnEnd(t *testing.T) {
 	for s := Prep; s < Done; s++ {
 		if got, err := Next(s, Abandoned); got != Done || err != nil {
@@ -123,7 +122,7 @@ func TestAlwaysAnEnd(t *testing.T) {
 	}
 	for s, want := range map[State]string{Ready: "ready", ToEvict: "to evict", 9: "State(9)"} {
 		if s.String() != want {
-			t.Errorf("%d is called %q, want %q", s, s, want)
+			t.Errorf("%d is named %q, want %q", s, s, want)
 		}
 	}
 	for s := range State(states) {
@@ -136,7 +135,7 @@ func TestAlwaysAnEnd(t *testing.T) {
 			t.Errorf("%v is a state: %v", State(s), got)
 		}
 	}
-	if Cause(99).String() != "Cause(99)" || Left.String() != "left" {
+	if Cause(99).String() != "Cause(99)" || Evicted.String() != "evicted" {
 		t.Error("names of causes")
 	}
 }
