@@ -14,8 +14,8 @@ type SpanConfig struct {
 	// 64 µs and 85 µs, measured on an H100.
 	Save, Preempted time.Duration
 	// Back is by how much a launch that was preempted ends later than its work comes
-	// to, since its blocks don't come back together: 36 µs. On an H100 it was next to
-	// nothing for a few blocks, 25 µs for 256 threads on each SM and 75 µs for 2048.
+	// to, since its blocks don't come back together: 47 µs. On an H100 it was next to
+	// nothing for a few blocks, 25 µs for 256 threads on each SM and 70 µs for 2048.
 	Back time.Duration
 	// Load is the most that bringing the next context in is taken to last, 200 µs:
 	// a longer time without one is idle.
@@ -32,7 +32,7 @@ type SpanConfig struct {
 func (c SpanConfig) WithDefaults() SpanConfig {
 	setDefault(&c.Save, 64*time.Microsecond)
 	setDefault(&c.Preempted, 85*time.Microsecond)
-	setDefault(&c.Back, 36*time.Microsecond)
+	setDefault(&c.Back, 47*time.Microsecond)
 	setDefault(&c.Load, 200*time.Microsecond)
 	setDefault(&c.Keep, 100*time.Millisecond)
 	setDefault(&c.Late, 20*time.Millisecond)

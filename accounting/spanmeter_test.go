@@ -19,7 +19,7 @@ const (
 
 // h100 is a GPU that switches as an H100 was measured to.
 func h100() *accountingtest.Recorded {
-	g := &accountingtest.Recorded{Save: 64 * us, Preempted: 85 * us, Load: 80 * us, Back: 36 * us}
+	g := &accountingtest.Recorded{Save: 64 * us, Preempted: 85 * us, Load: 80 * us, Back: 47 * us}
 	g.AdvanceTo(ms) // nothing has been there since 0, which would say nothing
 	return g
 }
