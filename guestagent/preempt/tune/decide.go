@@ -67,7 +67,7 @@ func (c *class) choose(best int, all *ratings) {
 
 // rate rates an arm that was measured.
 func (t *Tuner) rate(c *class, arm int) rating {
-	p, a := &t.params, &c.arms[arm]
+	p, a := t.params.of(c.Threads), &c.arms[arm]
 	r := rating{
 		cost:   a.cost.low() / c.arms[0].cost.low(),
 		leaves: p.leaves(a.choice, c.taskTime(), c.tasks, c.slots),

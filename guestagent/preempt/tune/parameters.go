@@ -17,8 +17,9 @@ type Parameters struct {
 	// a single task takes longer, a block runs one task a look and no more, and [Report.Suspend] says that the
 	// hardware's way is the better one.
 	Suspension time.Duration
-	// Drain is what a block costs that starts, finds that it must leave and notes itself as skipped, of the whole
-	// GPU's time: 1 ns, from an H100 (481 µs for the half of 1,048,576 blocks that were left at the median).
+	// Drain is what a block of up to 256 threads costs that starts, finds that it must leave and notes itself as skipped, of the
+	// whole GPU's time: 1 ns, from an H100 (481 µs for the half of 1,048,576 blocks that were left at the median). One with more
+	// threads costs more, in proportion: 4 ns with 1024.
 	Drain time.Duration
 	// Reaction is the time from the word's being set until running blocks see it, and the last is gone, without the
 	// tasks themselves: 8 µs, as measured on an H100 for tasks of 1 µs.
@@ -67,4 +68,14 @@ func (p Parameters) withDefaults() Parameters {
 	setInt(&p.Measure, 4)
 	setInt(&p.Again, 64)
 	return p
+}
+
+// drainThreads is how many threads the blocks have that Drain is of.
+const drainThreads = 256
+
+// of returns p for blocks of that many threads.
+func (p *Parameters) of(threads uint32) *Parameters {
+	q := *p
+	q.Drain = q.Drain * time.Duration(max(threads, drainThreads)) / drainThreads
+	return &q
 }

@@ -49,7 +49,7 @@ func (t *Tuner) report(c *class) Report {
 		r.Original = time.Duration(c.arms[0].cost.low() * float64(c.tasks))
 		r.Task = c.taskTime()
 		r.Suspend = r.Task > t.params.Suspension
-		r.Leaves = t.params.leaves(r.Choice, r.Task, c.tasks, max(c.slots, 1))
+		r.Leaves = t.params.of(c.Threads).leaves(r.Choice, r.Task, c.tasks, max(c.slots, 1))
 	}
 	if a := &c.arms[c.chosen]; a.cost.n > 0 {
 		r.Chosen = time.Duration(a.cost.low() * float64(c.tasks))
@@ -117,7 +117,7 @@ func (t *Tuner) Recall(r Record) {
 		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, basis: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), spent: t.params.Measure}
 		c.arms[0].cost.add(k.Original)
 		c.ran.add(k.Ran)
-		for _, o := range t.params.candidates(t.forms, c.taskTime(), k.Tasks, k.Slots) {
+		for _, o := range t.params.of(c.Threads).candidates(t.forms, c.taskTime(), k.Tasks, k.Slots) {
 			c.arms = append(c.arms, arm{choice: o})
 		}
 		c.chosen = slices.IndexFunc(c.arms, func(a arm) bool { return a.choice == choice })

@@ -275,7 +275,7 @@ const mostRebased = 3
 func (t *Tuner) explore(c *class) {
 	c.basis, c.chosen = c.slots, 0
 	c.arms = c.arms[:1]
-	for _, choice := range t.params.candidates(t.forms, c.taskTime(), c.tasks, c.slots) {
+	for _, choice := range t.params.of(c.Threads).candidates(t.forms, c.taskTime(), c.tasks, c.slots) {
 		c.arms = append(c.arms, arm{choice: choice})
 	}
 	if len(c.arms) == 1 {
