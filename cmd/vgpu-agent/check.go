@@ -10,12 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/output"
 	"vgpud/guestagent/agent"
 	"vgpud/guestagent/driver"
 )
 
 type checkOptions struct {
-	format
+	output.Format
 	count    int
 	parts    bool
 	byAgent  bool
@@ -24,31 +25,31 @@ type checkOptions struct {
 }
 
 func newCheck(o *options) *cobra.Command {
-	var k checkOptions
+	k := checkOptions{Format: newFormat()}
 	c := &cobra.Command{
 		Use:   "check [DEVICE...]",
-		Short: "Run a kernel on each virtual GPU and check what it computes",
-		Long: `check runs a small kernel on each virtual GPU, or on those named, compares what
-it computed, and times launches of an empty one. It exits with 1 when one fails or
-there is none.
+		Short: "Run a kernel on each virtual GPU and check its results",
+		Long: `check runs a small kernel on each virtual GPU, or on the given ones, checks its results,
+and times launches of an empty kernel. The exit status is 1 if a check fails or there is
+no virtual GPU.
 
-A device that programs share already is checked as one of them. With --parts the
-steps of a launch are timed one by one as far as the guest can see them.`,
+A device that programs already share is checked as a further program. With --parts the
+steps of a launch are timed one by one, as far as the guest can see them.`,
 		ValidArgsFunction: completeDevices(o),
 		RunE:              func(c *cobra.Command, args []string) error { return check(c.Context(), c.OutOrStdout(), o, &k, args) },
 	}
-	k.flags(c)
+	k.Flags(c)
 	f := c.Flags()
 	f.IntVarP(&k.count, "count", "n", 100, "launches to time")
-	f.BoolVar(&k.parts, "parts", false, "time the steps of a launch too")
-	f.BoolVar(&k.byAgent, "shared", false, "go by the daemon also where no program has the device")
-	f.StringVar(&k.vfioUser, "vfio-user", "", "check the device at a vfio-user socket in place of a PCI function, without a VMM")
-	f.DurationVar(&k.limit, "timeout", 2*time.Minute, "give up after this long")
+	f.BoolVar(&k.parts, "parts", false, "also time the steps of a launch")
+	f.BoolVar(&k.byAgent, "shared", false, "use the daemon even if no program has the device")
+	f.StringVar(&k.vfioUser, "vfio-user", "", "check the device at a vfio-user socket, without a VMM, instead of a PCI function")
+	f.DurationVar(&k.limit, "timeout", 2*time.Minute, "time limit")
 	return c
 }
 
 func check(ctx context.Context, w io.Writer, o *options, k *checkOptions, addresses []string) error {
-	if err := k.check(); err != nil {
+	if err := k.Check(); err != nil {
 		return err
 	}
 	const most = 1e6
@@ -92,14 +93,14 @@ func check(ctx context.Context, w io.Writer, o *options, k *checkOptions, addres
 	return nil
 }
 
-// opener opens a device as the flags say.
+// opener returns a function that opens a device as the flags say.
 func (k *checkOptions) opener(o *options, p driver.PCI) func(ctx context.Context, address string) (driver.Bus, error) {
 	return func(ctx context.Context, address string) (driver.Bus, error) {
 		if k.vfioUser != "" {
 			return driver.DialVFIOUser(ctx, address)
 		}
 		if !k.byAgent {
-			p.BusyTimeout = -1 // who has it shares it
+			p.BusyTimeout = -1 // a busy device is shared by the daemon
 			bus, err := driver.OpenPCI(ctx, p, address)
 			if err == nil {
 				return bus, nil
@@ -117,22 +118,22 @@ func (k *checkOptions) opener(o *options, p driver.PCI) func(ctx context.Context
 }
 
 func (k *checkOptions) print(w io.Writer, results []agent.CheckResult) error {
-	if k.kind == "json" {
-		return printJSON(w, results)
+	if k.Kind == "json" {
+		return output.JSON(w, results)
 	}
 	var rows [][]string
 	for _, r := range results {
-		row := []string{r.Address, "ok", r.Access, fmt.Sprint(r.Vectors), "-", "-", orDash(r.GPU)}
+		row := []string{r.Address, "ok", r.Access, fmt.Sprint(r.Vectors), "-", "-", output.OrDash(r.GPU)}
 		if !r.OK {
 			row[1], row[6] = "FAILED", r.Error
 		}
-		row[2] = orDash(r.Access)
+		row[2] = output.OrDash(r.Access)
 		if r.Launch != nil {
 			row[4], row[5] = short(r.Launch.P50), short(r.Launch.P99)
 		}
 		rows = append(rows, row)
 	}
-	if err := printTable(w, &k.format, []string{"DEVICE", "RESULT", "ACCESS", "VECTORS", "LAUNCH P50", "P99", "GPU"}, rows); err != nil {
+	if err := k.Table(w, []string{"DEVICE", "RESULT", "ACCESS", "VECTORS", "LAUNCH P50", "P99", "GPU"}, rows); err != nil {
 		return err
 	}
 	for _, r := range results {
@@ -161,10 +162,10 @@ func (k *checkOptions) printParts(w io.Writer, r agent.CheckResult) error {
 	if _, err := fmt.Fprintf(w, "\n%s\n", r.Address); err != nil {
 		return err
 	}
-	return printTable(w, &k.format, []string{"PART", "P50", "P99", "WHAT"}, rows)
+	return k.Table(w, []string{"PART", "P50", "P99", "WHAT"}, rows)
 }
 
-// short is a duration with three digits or so.
+// short formats a duration with about three digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Millisecond || d <= -time.Millisecond:

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"vgpud/cmd/internal/output"
 
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/preempt/tune"
@@ -10,18 +11,18 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// printKernels shows the kernels that the daemon knows.
-func printKernels(w io.Writer, o *options, f *format) error {
+// printKernels prints the daemon's kernels.
+func printKernels(w io.Writer, o *options, f *output.Format) error {
 	all, err := knownKernels(o.socket)
 	if err != nil {
 		return err
 	}
-	if f.kind == "json" {
-		return printJSON(w, all)
+	if f.Kind == "json" {
+		return output.JSON(w, all)
 	}
 	var rows [][]string
 	for _, e := range all {
-		head := []string{e.Name, formNames(e.Forms), orDash(e.Reason)}
+		head := []string{e.Name, formNames(e.Forms), output.OrDash(e.Reason)}
 		if len(e.Record.Classes) == 0 {
 			rows = append(rows, append(head, "-", "-", "-", "-", e.GPU))
 		}
@@ -29,10 +30,10 @@ func printKernels(w io.Writer, o *options, f *format) error {
 			rows = append(rows, append(head[:3:3], blocks(&c), launchedAs(&c), c.Why.String(), overhead(&c), e.GPU))
 		}
 	}
-	return printTable(w, f, []string{"KERNEL", "FORMS", "REASON", "BLOCKS", "LAUNCHED", "WHY", "COST", "GPU"}, rows)
+	return f.Table(w, []string{"KERNEL", "FORMS", "REASON", "BLOCKS", "LAUNCHED", "WHY", "COST", "GPU"}, rows)
 }
 
-// knownKernels asks the daemon, page by page.
+// knownKernels queries the daemon's kernels, page by page.
 func knownKernels(socket string) ([]cache.Entry, error) {
 	all := []cache.Entry{}
 	err := ask(socket, func(conn allot.Conn) error {
@@ -51,7 +52,7 @@ func knownKernels(socket string) ([]cache.Entry, error) {
 	return all, err
 }
 
-// formNames are a set of forms.
+// formNames formats a set of forms.
 func formNames(f abi.PreemptForm) string {
 	if f == 0 {
 		return "-"
@@ -59,7 +60,7 @@ func formNames(f abi.PreemptForm) string {
 	return f.String()
 }
 
-// blocks are the grids of a class: "64-127×256" for grids of 64 to 127 blocks of 256 threads.
+// blocks formats the grids of a class: "64-127×256" for grids of 64 to 127 blocks of 256 threads.
 func blocks(c *tune.ClassRecord) string {
 	least := uint64(1) << max(c.Log2Tasks-1, 0)
 	s := fmt.Sprintf("%d-%d×%d", least, 2*least-1, c.Threads)
@@ -69,7 +70,8 @@ func blocks(c *tune.ClassRecord) string {
 	return s
 }
 
-// launchedAs is the form in which a class is launched: "coarse/8", "persistent/4/2" with a look every second fetch.
+// launchedAs formats the form in which a class is launched: "coarse/8", or "persistent/4/2" with a
+// check every second fetch.
 func launchedAs(c *tune.ClassRecord) string {
 	switch c.Form {
 	case 0:
@@ -82,7 +84,7 @@ func launchedAs(c *tune.ClassRecord) string {
 	return fmt.Sprintf("%v/%d/%d", c.Form, c.Group, c.Every)
 }
 
-// overhead is what a class costs more than the original.
+// overhead formats the cost of a class compared with the original.
 func overhead(c *tune.ClassRecord) string {
 	if c.Form == 0 {
 		return "-"

@@ -10,20 +10,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/output"
 	"vgpud/guestagent/agent"
 	"vgpud/guestagent/allot"
 )
 
 func newList(o *options) *cobra.Command {
-	var f format
+	f := newFormat()
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the virtual GPUs of this VM and how they can be reached",
-		Long: `list shows the PCI functions that are virtual GPUs, without opening one and
-without the daemon. Where PROBLEM says something it says what to do.`,
+		Long: `list shows the PCI functions that are virtual GPUs, without opening them and without the
+daemon. PROBLEM includes what to do.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
 			p, err := o.pci()
@@ -34,37 +35,37 @@ without the daemon. Where PROBLEM says something it says what to do.`,
 			if err != nil {
 				return err
 			}
-			if f.kind == "json" {
-				return printJSON(c.OutOrStdout(), all)
+			if f.Kind == "json" {
+				return output.JSON(c.OutOrStdout(), all)
 			}
 			var rows [][]string
 			for _, d := range all {
-				rows = append(rows, []string{d.Address, orDash(d.Driver), orDash(d.Access), mebibytes(d.SharedBytes), orDash(d.Problem)})
+				rows = append(rows, []string{d.Address, output.OrDash(d.Driver), output.OrDash(d.Access), fmt.Sprintf("%d MiB", d.SharedBytes>>20), output.OrDash(d.Problem)})
 			}
-			return printTable(c.OutOrStdout(), &f, []string{"DEVICE", "DRIVER", "ACCESS", "BAR2", "PROBLEM"}, rows)
+			return f.Table(c.OutOrStdout(), []string{"DEVICE", "DRIVER", "ACCESS", "BAR2", "PROBLEM"}, rows)
 		},
 	}
-	f.flags(c)
+	f.Flags(c)
 	return c
 }
 
-// askLimit bounds how long the daemon may take to answer.
+// askLimit bounds the daemon's answer.
 const askLimit = 10 * time.Second
 
 func newStatus(o *options) *cobra.Command {
-	var f format
+	f := newFormat()
 	var kernels bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the daemon knows of the virtual GPUs, and which programs share them",
-		Long: `status shows the virtual GPUs that the daemon knows and how many programs share each.
+		Short: "Show the daemon's virtual GPUs, and how many programs share them",
+		Long: `status shows the daemon's virtual GPUs and how many programs share each.
 
-With --kernels it shows the kernels that those programs have used in place of that, those
-used last first: in which forms each can leave the GPU when asked, or why in none, and for
-each size of grids how it is launched, why, and what that costs more than the original.`,
+With --kernels it shows the programs' kernels instead, the most recently used first: the
+preemptible forms of each, or why there are none, and for each size of grid the form of
+its launches, the reason, and the cost compared with the original.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
 			if kernels {
@@ -73,18 +74,18 @@ each size of grids how it is launched, why, and what that costs more than the or
 			return printStatus(c.OutOrStdout(), o, &f)
 		},
 	}
-	f.flags(c)
-	c.Flags().BoolVar(&kernels, "kernels", false, "show kernels in place of devices")
+	f.Flags(c)
+	c.Flags().BoolVar(&kernels, "kernels", false, "show kernels instead of devices")
 	return c
 }
 
-func printStatus(w io.Writer, o *options, f *format) error {
+func printStatus(w io.Writer, o *options, f *output.Format) error {
 	all, err := status(o.socket)
 	if err != nil {
 		return err
 	}
-	if f.kind == "json" {
-		return printJSON(w, all)
+	if f.Kind == "json" {
+		return output.JSON(w, all)
 	}
 	var rows [][]string
 	for _, d := range all {
@@ -95,12 +96,12 @@ func printStatus(w io.Writer, o *options, f *format) error {
 				launch = d.Check.Launch.P50.Round(100 * time.Nanosecond).String()
 			}
 		}
-		rows = append(rows, []string{d.Address, d.State, orDash(gpu), orDash(launch), strconv.Itoa(len(d.Tenants)), orDash(d.Problem)})
+		rows = append(rows, []string{d.Address, d.State, output.OrDash(gpu), output.OrDash(launch), strconv.Itoa(len(d.Tenants)), output.OrDash(d.Problem)})
 	}
-	return printTable(w, f, []string{"DEVICE", "STATE", "GPU", "LAUNCH", "PROGRAMS", "PROBLEM"}, rows)
+	return f.Table(w, []string{"DEVICE", "STATE", "GPU", "LAUNCH", "PROGRAMS", "PROBLEM"}, rows)
 }
 
-// status asks the daemon.
+// status queries the daemon's devices.
 func status(socket string) (all []agent.Device, err error) {
 	err = ask(socket, func(conn allot.Conn) error {
 		reply, _, err := conn.Question(allot.Request{Op: allot.OpStatus}, askLimit)
@@ -112,7 +113,7 @@ func status(socket string) (all []agent.Device, err error) {
 	return all, err
 }
 
-// ask connects to the daemon for some questions.
+// ask connects to the daemon and calls questions.
 func ask(socket string, questions func(allot.Conn) error) error {
 	conn, err := allot.Dial(socket)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command vgpu-agent is the guest's daemon: it prepares the virtual GPUs of a VM,
-// checks that they compute, and shares them among the VM's programs.
+// Command vgpu-agent is the guest's daemon: it prepares the virtual GPUs of a VM, checks that they
+// compute, and shares them among the VM's programs.
 //
 // Exit codes: 0, 1 failed, 2 bad usage.
 package main

@@ -8,19 +8,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/output"
 	"vgpud/guestagent/agent"
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
 )
 
-// options are the flags of every command.
+// options holds the flags of every command.
 type options struct {
 	socket string
 	root   string
 	access string
 }
 
-// ways are the ways to a device that can be asked for.
+// ways lists the values of --access.
 var ways = []driver.Access{driver.AccessAny, driver.AccessVFIO, driver.AccessPolling}
 
 func wayNames() []string {
@@ -45,9 +46,9 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "vgpu-agent",
 		Short: "Prepare, check and share the virtual GPUs of this VM",
-		Long: `vgpu-agent is a VM's daemon for its virtual GPUs: it gives them to vfio-pci,
-which has their interrupts, opens them to a group, checks that they compute, and
-shares one among several programs. Without a command it serves.`,
+		Long: `vgpu-agent is a VM's daemon for its virtual GPUs: it binds them to vfio-pci, which delivers
+their interrupts, gives a group access to them, checks that they compute, and shares each
+among several programs. Without a command it serves.`,
 		Args: cli.NoArgs,
 		RunE: serve.RunE,
 	}
@@ -57,22 +58,18 @@ shares one among several programs. Without a command it serves.`,
 		socket = s
 	}
 	f.StringVar(&o.socket, "socket", socket, "the agent's socket (environment VGPU_AGENT_SOCKET)")
-	f.StringVar(&o.root, "root", "", "a directory to take for the file system's root, of which /sys and /dev are used")
+	f.StringVar(&o.root, "root", "", "a directory to use as the root of /sys and /dev")
 	f.StringVar(&o.access, "access", "any", "how to reach devices: "+strings.Join(wayNames(), ", "))
-	complete(root, "access", wayNames())
+	cli.CompleteFlag(root, "access", wayNames()...)
 	root.Flags().AddFlagSet(serve.Flags())
 	root.AddCommand(serve, newList(&o), newStatus(&o), newCheck(&o), cli.NewMan(root, "8"))
 	return root
 }
 
-// complete offers the values of a flag, which was just defined, to the shell.
-func complete(c *cobra.Command, flag string, values []string) {
-	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err)
-	}
-}
+// newFormat returns the format of a command's results.
+func newFormat() output.Format { return output.Format{Kinds: []string{"table", "json"}} }
 
-// completeDevices offers PCI addresses to the shell.
+// completeDevices completes PCI addresses.
 func completeDevices(o *options) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		p, err := o.pci()

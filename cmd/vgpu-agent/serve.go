@@ -39,26 +39,26 @@ func newServe(o *options) *cobra.Command {
 	var s serveOptions
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Prepare virtual GPUs as they come, and share them, until told to end",
-		Long: `serve prepares the virtual GPUs there are and those that are plugged later,
-and shares them with the programs that connect to its socket. It logs one event a
-line on standard error. Under systemd it says when it is ready and feeds the
-watchdog.
+		Short: "Prepare virtual GPUs, present and plugged later, and share them",
+		Long: `serve prepares the virtual GPUs of this VM, including those plugged later, and shares
+them with the programs that connect to its socket. It logs one event a line on standard
+error. Under systemd it reports when it is ready and feeds the watchdog.
 
-Programs that share a device have their kernels made preemptible, where the host
-takes such launches, each in the form that leaves the soonest of those that cost next
-to nothing, or else in the cheapest that leaves the GPU within --preempt-latency. What they learn about kernels is kept in the file --kernels.`,
+The kernels of programs that share a device are made preemptible, if the host supports
+it. Each uses the form that leaves soonest among those of negligible cost, or else the
+cheapest that leaves within --preempt-latency. Measurements of kernels are stored in the
+file --kernels.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, &s) },
 	}
 	f := c.Flags()
-	f.StringVar(&s.group, "group", "", "group, by name or number, that may use the devices and the socket (default: root alone)")
-	f.BoolVar(&s.noCheck, "no-check", false, "don't run a kernel on devices that come")
-	f.StringVar(&s.kernels, "kernels", cache.DefaultPath, "the file in which what is learned of kernels is kept; empty: nowhere")
-	f.StringVar(&s.preempt, "preempt", preemptOn, "make kernels of programs that share a device preemptible: on, off")
-	f.DurationVar(&s.wanted.Latency, "preempt-latency", tune.DefaultLatency, "within what time a kernel should leave the GPU when asked")
-	f.Float64Var(&s.wanted.Overhead, "preempt-overhead", tune.DefaultOverhead, "what that may cost at most, as a part of the kernel's time")
-	complete(c, "preempt", []string{preemptOn, preemptOff})
+	f.StringVar(&s.group, "group", "", "group, by name or number, that may use the devices and the socket (default: only root)")
+	f.BoolVar(&s.noCheck, "no-check", false, "don't run a kernel on new devices")
+	f.StringVar(&s.kernels, "kernels", cache.DefaultPath, "the file for measurements of kernels; empty: none")
+	f.StringVar(&s.preempt, "preempt", preemptOn, "make the kernels of programs that share a device preemptible: on, off")
+	f.DurationVar(&s.wanted.Latency, "preempt-latency", tune.DefaultLatency, "the time within which an evicted kernel should leave the GPU")
+	f.Float64Var(&s.wanted.Overhead, "preempt-overhead", tune.DefaultOverhead, "the highest acceptable cost of that, as a part of the kernel's time")
+	cli.CompleteFlag(c, "preempt", preemptOn, preemptOff)
 	f.BoolVar(&s.verbose, "verbose", false, "log more")
 	return c
 }
@@ -98,15 +98,15 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 		return nil
 	})
 	err = g.Wait()
-	if kernels != nil { // programs may have learned something while they were sent away
+	if kernels != nil { // programs may have sent measurements while they were disconnected
 		if err := kernels.Save(); err != nil {
-			log.Error("save what was learned of kernels", "err", err)
+			log.Error("measurements of kernels not saved", "err", err)
 		}
 	}
 	return err
 }
 
-// check checks what is wanted of preemptible kernels.
+// check checks the options on preemptible kernels.
 func (s *serveOptions) check() error {
 	switch {
 	case s.preempt != preemptOn && s.preempt != preemptOff:
@@ -120,21 +120,22 @@ func (s *serveOptions) check() error {
 	return nil
 }
 
-// openKernels opens the file in which what is learned is kept, nil where there is none.
-// That it can't be read is no reason to serve nobody.
+// openKernels opens the file of measurements, or returns nil if there is none. The agent serves
+// even if the file can't be read.
 func openKernels(path string, log *slog.Logger) *cache.File {
 	if path == "" {
 		return nil
 	}
 	f, err := cache.Open(path, log)
 	if err != nil {
-		log.Error("what is learned of kernels is not kept", "err", err)
+		log.Error("measurements of kernels will not be saved", "err", err)
 		return nil
 	}
 	return f
 }
 
-// newLog logs to standard error, one event a line. The journal stamps lines itself.
+// newLog returns a logger to standard error, one event a line, without times if the journal adds
+// them.
 func newLog(verbose bool) *slog.Logger {
 	o := &slog.HandlerOptions{}
 	if verbose {
@@ -153,7 +154,7 @@ func newLog(verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, o))
 }
 
-// groupID is the number of a group, -1 for none.
+// groupID returns the number of a group, or -1 for none.
 func groupID(name string) (int, error) {
 	if name == "" {
 		return -1, nil

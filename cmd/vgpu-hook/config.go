@@ -16,30 +16,28 @@ import (
 	"vgpud/mediator/api"
 )
 
-// Environment variables, for when something other than libvirt calls: libvirt
-// passes none on.
+// Environment variables, for callers other than libvirt, which passes none on.
 const (
 	socketVariable = "VGPUD_SOCKET"      // the daemon's socket
 	configVariable = "VGPUD_HOOK_CONFIG" // the configuration file
-	noSyslog       = "VGPUD_NO_SYSLOG"   // nothing goes to the system's log
+	noSyslog       = "VGPUD_NO_SYSLOG"   // if set, the system's log is not used
 )
 
-// config is the hook's configuration file, in YAML. All of it can be left out,
-// and so can the file.
+// config is the hook's configuration file, in YAML. All keys are optional, and so is the file.
 type config struct {
-	// Socket is the daemon's.
+	// Socket is the daemon's socket.
 	Socket string `yaml:"socket"`
-	// User and Group are whom QEMU runs as where the domain does not say, names or
-	// numbers; empty: as libvirt's configuration has it.
+	// User and Group are QEMU's user and group, as names or numbers, if the domain does not give
+	// them; empty means those of libvirt's configuration.
 	User  string `yaml:"user"`
 	Group string `yaml:"group"`
-	// RunDir is the daemon's, the directory of its socket by default.
+	// RunDir is the daemon's run_dir; by default the directory of its socket.
 	RunDir string `yaml:"run_dir"`
-	// Timeout is how long the daemon may take, 10 minutes at most; for limit.
+	// Timeout bounds the daemon's answers, 10 minutes at most; see limit.
 	Timeout time.Duration `yaml:"timeout"`
-	// PIDDir is where libvirt writes the numbers of its QEMU processes.
+	// PIDDir is the directory of libvirt's PID files.
 	PIDDir string `yaml:"pid_dir"`
-	// SaveDir is where libvirt keeps what `virsh managedsave` saved.
+	// SaveDir is the directory of libvirt's managed saves.
 	SaveDir string `yaml:"save_dir"`
 	// QEMUConf is libvirt's configuration of its QEMU driver.
 	QEMUConf string `yaml:"qemu_conf"`
@@ -47,16 +45,16 @@ type config struct {
 
 const (
 	defaultConfig = "/etc/vgpud/hook.yaml"
-	// defaultTimeout is more than the daemon itself gives a virtual GPU to be
-	// ready, 10 s: what went wrong is then the daemon's to say.
+	// defaultTimeout is longer than the daemon's own limit of 10 s for a virtual GPU, so that the
+	// daemon can report the error.
 	defaultTimeout = 15 * time.Second
-	// maxTimeout is less than anybody waits for a VM to start: libvirt waits behind the hook,
-	// and answers nothing else about the domain meanwhile.
+	// maxTimeout is shorter than anybody waits for a VM to start: libvirt waits for the hook, and
+	// answers nothing else about the domain meanwhile.
 	maxTimeout = 10 * time.Minute
 )
 
-// limit is how long the daemon may take for so many virtual GPUs, which it makes
-// and takes away one after another: a third as long again for each further one.
+// limit returns the time limit for that many virtual GPUs, which the daemon creates and deletes one
+// after another: a third more for each further one.
 func (c *config) limit(gpus int) time.Duration {
 	return c.Timeout + c.Timeout/3*time.Duration(max(gpus-1, 0))
 }

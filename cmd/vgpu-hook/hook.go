@@ -14,7 +14,7 @@ import (
 	"vgpud/mediator/libvirt/domain"
 )
 
-// daemon is what the hook asks the daemon.
+// daemon is the hook's interface to the daemon.
 type daemon interface {
 	VMs(ctx context.Context) ([]api.VM, error)
 	DomainVMs(ctx context.Context, domain string) ([]api.VM, error)
@@ -29,32 +29,32 @@ type hook struct {
 	warn   func(error)
 }
 
-// operation is one of libvirt's.
+// operation is one of libvirt's operations.
 type operation struct {
 	act func(h *hook, ctx context.Context, xml []byte) error
-	// binding is whether an error refuses what is going on. Where it would end a
-	// domain that runs, or can't change anything any more, it is a warning.
-	binding bool
-	// ends is whether the domain has ended. Then it can have virtual GPUs though its
-	// XML has nothing of ours: `vgpuctl attach` plugs them in behind libvirt's back.
+	// refuses reports whether an error refuses the operation. If a refusal would end a running
+	// domain, or can't change anything any more, the error is a warning.
+	refuses bool
+	// ends reports whether the domain has ended. It may then have virtual GPUs although its XML has
+	// nothing of vgpud's, because `vgpuctl attach` plugs them in without libvirt.
 	ends bool
 }
 
-// operations are by libvirt's names for them, in the order of a domain's life.
+// operations maps libvirt's names to the operations, in the order of a domain's life.
 var operations = map[string]operation{
-	"migrate": {ofDomain((*hook).refuseMigrate), true, false},
-	"restore": {ofDomain((*hook).refuseRestore), true, false},
-	"prepare": {ofDomain((*hook).prepare), true, false},
-	"start":   {ofDomain((*hook).start), true, false},
-	"started": {ofDomain((*hook).started), false, false},
-	// libvirt's own daemon has started anew. It would kill a QEMU that is refused.
-	"reconnect": {ofDomain((*hook).reconnect), false, false},
+	"migrate": {onDomain((*hook).refuseMigrate), true, false},
+	"restore": {onDomain((*hook).refuseRestore), true, false},
+	"prepare": {onDomain((*hook).prepare), true, false},
+	"start":   {onDomain((*hook).start), true, false},
+	"started": {onDomain((*hook).started), false, false},
+	// libvirt's own daemon has restarted. It would kill a QEMU that is refused.
+	"reconnect": {onDomain((*hook).reconnect), false, false},
 	"stopped":   {(*hook).release, false, true},
 	"release":   {(*hook).release, false, true},
 }
 
-// ofDomain is an operation on domains that have something of ours.
-func ofDomain(act func(h *hook, ctx context.Context, v *domain.Domain) error) func(*hook, context.Context, []byte) error {
+// onDomain returns an operation on domains that have something of vgpud's.
+func onDomain(act func(h *hook, ctx context.Context, v *domain.Domain) error) func(*hook, context.Context, []byte) error {
 	return func(h *hook, ctx context.Context, xml []byte) error {
 		v, err := domain.Parse(xml)
 		if err != nil {
@@ -70,14 +70,14 @@ func ofDomain(act func(h *hook, ctx context.Context, v *domain.Domain) error) fu
 }
 
 func (h *hook) refuseMigrate(context.Context, *domain.Domain) error {
-	return errors.New("a domain with a virtual GPU can't be migrated while it runs: what is on the GPU stays there; shut it down, and start it on the other host")
+	return errors.New("a domain with a virtual GPU can't be migrated while it runs, since its state on the GPU can't be moved: shut it down, and start it on the other host")
 }
 
-var errSaved = errors.New("a domain with a virtual GPU can't be restored from a saved state: what was on the GPU was not saved; start it anew (virsh managedsave-remove, or start --force-boot)")
+var errSaved = errors.New("a domain with a virtual GPU can't be restored from a saved state, since its state on the GPU was not saved: boot it (virsh managedsave-remove, or start --force-boot)")
 
-// refuseRestore refuses what `virsh restore` does. What `virsh start` does with a
-// managed save is refused by prepare: refused here, libvirt (11.3) would remove
-// the save, report success, and start nothing.
+// refuseRestore refuses `virsh restore`. prepare refuses the restore of a managed save by `virsh
+// start`: if it were refused here, libvirt (11.3) would remove the save, report success, and start
+// nothing.
 func (h *hook) refuseRestore(_ context.Context, v *domain.Domain) error {
 	if h.saved(v.Name) {
 		return nil
@@ -85,14 +85,14 @@ func (h *hook) refuseRestore(_ context.Context, v *domain.Domain) error {
 	return errSaved
 }
 
-// saved is whether libvirt has a managed save of a domain, from which it starts
-// the domain unless it is told not to, and then has removed it.
+// saved reports whether libvirt has a managed save of a domain. libvirt starts the domain from it
+// unless told not to, in which case it has removed the save before.
 func (h *hook) saved(name string) bool {
 	_, err := os.Stat(filepath.Join(h.config.SaveDir, name+".save"))
 	return err == nil
 }
 
-// prepare makes the domain's virtual GPUs, or none of them.
+// prepare creates all the domain's virtual GPUs, or none of them.
 func (h *hook) prepare(ctx context.Context, v *domain.Domain) error {
 	if err := v.Check(); err != nil {
 		return err
@@ -114,6 +114,8 @@ func (h *hook) prepare(ctx context.Context, v *domain.Domain) error {
 			taken[vm.Name] = true
 		}
 	}
+	// libvirt starts only domains that it believes are not running, so existing virtual GPUs were
+	// left behind when libvirt or the host's QEMU crashed.
 	// libvirt starts a domain that it believes not to run, so what there is was
 	// left behind when libvirt or the host's QEMU broke down.
 	if err := h.remove(ctx, v.UUID, vms); err != nil {
@@ -131,33 +133,32 @@ func (h *hook) prepare(ctx context.Context, v *domain.Domain) error {
 	return nil
 }
 
-// create makes a virtual GPU, under another name where that is another domain's.
+// create creates a virtual GPU, under a longer name if another domain has the name.
 func (h *hook) create(ctx context.Context, s api.VMSpec, n int, taken map[string]bool) error {
 	if !taken[s.Name] {
 		_, err := h.daemon.CreateVM(ctx, s)
 		if !errors.Is(err, api.ErrExists) {
 			return err
 		}
-		// Somebody was faster.
+		// Another client created it meanwhile.
 	}
 	s.Name = domain.GuestName(s.Domain, s.DomainUUID, n, true)
 	_, err := h.daemon.CreateVM(ctx, s)
 	return err
 }
 
-// remove takes away a domain's virtual GPUs, none of which may be in use.
+// remove deletes a domain's virtual GPUs, none of which may be in use.
 func (h *hook) remove(ctx context.Context, uuid string, vms []api.VM) error {
 	for _, vm := range vms {
 		if vm.DomainUUID == uuid && vm.Attached {
-			return fmt.Errorf("its virtual GPU %s is in use: a QEMU of this domain still runs (process %d is the virtual GPU's)", vm.Name, vm.PID)
+			return fmt.Errorf("its virtual GPU %s is in use: a QEMU of this domain still runs (process %d serves the virtual GPU)", vm.Name, vm.PID)
 		}
 	}
 	return h.delete(ctx, uuid, vms)
 }
 
-// delete takes away a domain's virtual GPUs, with force: its QEMU has ended, or has
-// not begun, or, in remove, was not connected. The daemon may have yet to see that
-// one has ended.
+// delete deletes a domain's virtual GPUs with force: its QEMU has ended, or has not started, or, in
+// remove, was not connected. The daemon may not have noticed yet that QEMU has ended.
 func (h *hook) delete(ctx context.Context, uuid string, vms []api.VM) error {
 	var errs []error
 	for _, vm := range vms {
@@ -165,72 +166,71 @@ func (h *hook) delete(ctx context.Context, uuid string, vms []api.VM) error {
 			continue
 		}
 		if err := h.daemon.ForceDeleteVM(ctx, vm.Name); err != nil && !errors.Is(err, api.ErrNotFound) {
-			errs = append(errs, fmt.Errorf("take away virtual GPU %s: %w", vm.Name, err))
+			errs = append(errs, fmt.Errorf("delete virtual GPU %s: %w", vm.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// undoTimeout is how long taking each virtual GPU back may take, and finding out
-// what there is, in time of its own: what is to be taken back may be for want of
-// time.
+// undoTimeout bounds the query in undo, and each deletion. undo has time limits of its own, because
+// it may be called after a timeout.
 const undoTimeout = 5 * time.Second
 
-// undo takes away what was made of a domain's virtual GPUs, also what the daemon
-// may have made without its answer having come.
+// undo deletes a domain's new virtual GPUs, including those that the daemon may have created
+// without answering.
 func (h *hook) undo(uuid string) {
-	asking, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	queryCtx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
-	vms, err := h.daemon.DomainVMs(asking, uuid)
+	vms, err := h.daemon.DomainVMs(queryCtx, uuid)
 	if err == nil {
-		deleting, cancel := context.WithTimeout(context.Background(), undoTimeout*time.Duration(len(vms)))
+		deleteCtx, cancel := context.WithTimeout(context.Background(), undoTimeout*time.Duration(len(vms)))
 		defer cancel()
-		err = h.delete(deleting, uuid, vms)
+		err = h.delete(deleteCtx, uuid, vms)
 	}
 	if err != nil {
-		h.warn(fmt.Errorf("its virtual GPUs are left until it starts again: %w", h.explain(err)))
+		h.warn(fmt.Errorf("its virtual GPUs remain until it starts again: %w", h.explain(err)))
 	}
 }
 
-// start makes sure that what prepare made is there still.
+// start checks that the virtual GPUs of prepare still exist.
 func (h *hook) start(ctx context.Context, v *domain.Domain) error {
-	missing, err := h.without(ctx, v, func(api.VM) bool { return true })
+	missing, err := h.firstMissing(ctx, v, func(api.VM) bool { return true })
 	if err != nil {
-		h.warn(err) // the guests' processes go on without the daemon
+		h.warn(err) // guests go on without the daemon
 		return nil
 	}
 	if missing != "" {
-		return fmt.Errorf("the daemon has no virtual GPU at %s any more", missing)
+		return fmt.Errorf("the daemon no longer has a virtual GPU at %s", missing)
 	}
 	return nil
 }
 
 func (h *hook) started(ctx context.Context, v *domain.Domain) error {
-	missing, err := h.without(ctx, v, func(vm api.VM) bool { return vm.Attached })
+	missing, err := h.firstMissing(ctx, v, func(vm api.VM) bool { return vm.Attached })
 	if err == nil && missing != "" {
-		err = fmt.Errorf("its QEMU runs and is not connected to the virtual GPU at %s", missing)
+		err = fmt.Errorf("its QEMU runs but is not connected to the virtual GPU at %s", missing)
 	}
 	return err
 }
 
 func (h *hook) reconnect(ctx context.Context, v *domain.Domain) error {
-	missing, err := h.without(ctx, v, func(api.VM) bool { return true })
+	missing, err := h.firstMissing(ctx, v, func(api.VM) bool { return true })
 	if err == nil && missing != "" {
-		err = fmt.Errorf("it runs, and the daemon has no virtual GPU at %s: it gets one when it is shut down and started", missing)
+		err = fmt.Errorf("it runs, but the daemon has no virtual GPU at %s: shut it down and start it to get one", missing)
 	}
 	return err
 }
 
-// without finds the socket of the first of the domain's devices that has no
-// virtual GPU such as is wanted.
-func (h *hook) without(ctx context.Context, v *domain.Domain, wanted func(api.VM) bool) (socket string, err error) {
+// firstMissing returns the socket of the domain's first device without a matching virtual GPU, or
+// "".
+func (h *hook) firstMissing(ctx context.Context, v *domain.Domain, matches func(api.VM) bool) (socket string, err error) {
 	vms, err := h.daemon.DomainVMs(ctx, v.UUID)
 	if err != nil {
 		return "", err
 	}
 	there := make(map[string]bool)
 	for _, vm := range vms {
-		there[vm.Socket] = there[vm.Socket] || wanted(vm)
+		there[vm.Socket] = there[vm.Socket] || matches(vm)
 	}
 	for _, dev := range v.Devices {
 		if !there[dev.Socket] {
@@ -240,9 +240,9 @@ func (h *hook) without(ctx context.Context, v *domain.Domain, wanted func(api.VM
 	return "", nil
 }
 
-// served is whether the daemon has virtual GPUs for a domain, by whether there is
-// a directory for its sockets: most that end without our element have none, and
-// the daemon is not asked.
+// served reports whether the daemon may have virtual GPUs for a domain: whether there is a
+// directory for its sockets. Most domains without vgpud's element have none, and the daemon is not
+// asked.
 func (c *config) served(xml []byte) bool {
 	_, uuid, err := domain.Identity(xml)
 	if err != nil || api.CheckUUID(uuid) != nil {
@@ -252,31 +252,30 @@ func (c *config) served(xml []byte) bool {
 	return err == nil
 }
 
-// release takes the domain's virtual GPUs away, whatever its metadata has come
-// to be meanwhile.
+// release deletes the domain's virtual GPUs, whatever its metadata says by now.
 func (h *hook) release(ctx context.Context, xml []byte) error {
 	_, uuid, err := domain.Identity(xml)
 	if err != nil || uuid == "" {
 		return err
 	}
-	asking, cancel := context.WithTimeout(ctx, h.config.limit(1))
+	queryCtx, cancel := context.WithTimeout(ctx, h.config.limit(1))
 	defer cancel()
-	vms, err := h.daemon.DomainVMs(asking, uuid)
+	vms, err := h.daemon.DomainVMs(queryCtx, uuid)
 	if err != nil {
 		return err
 	}
-	deleting, cancel := context.WithTimeout(ctx, h.config.limit(len(vms)))
+	deleteCtx, cancel := context.WithTimeout(ctx, h.config.limit(len(vms)))
 	defer cancel()
-	return h.delete(deleting, uuid, vms)
+	return h.delete(deleteCtx, uuid, vms)
 }
 
-// explain says what to do where the daemon did not answer.
+// explain adds what to do if the daemon did not answer.
 func (h *hook) explain(err error) error {
 	switch _, answered := errors.AsType[*api.Error](err); {
 	case err == nil, answered:
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the daemon on %s did not answer in time (see `journalctl -u vgpud`)", h.config.Socket)
+		return fmt.Errorf("the daemon on %s did not answer in time: see `journalctl -u vgpud`", h.config.Socket)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no daemon listens on %s: start it (systemctl start vgpud), or name its socket in %s", h.config.Socket, defaultConfig)
 	}

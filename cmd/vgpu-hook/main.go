@@ -1,16 +1,15 @@
-// Command vgpu-hook is libvirt's hook for QEMU domains. libvirt calls it when a
-// domain starts and ends, with the domain's XML on standard input:
+// Command vgpu-hook is libvirt's hook for QEMU domains. libvirt calls it when a domain starts and
+// ends, with the domain's XML on standard input:
 //
 //	vgpu-hook DOMAIN OPERATION SUB-OPERATION EXTRA
 //
-// It has the daemon make the virtual GPUs that the domain's metadata asks for
-// before its QEMU starts, and takes them away when that has ended. A domain that
-// asks for none is let through at once. Where a virtual GPU can't be had, one
-// line on standard error says why, which libvirt shows, and the domain does not
-// start.
+// Before a domain's QEMU starts, the hook makes the daemon create the virtual GPUs that the
+// domain's metadata asks for, and when QEMU has ended it makes the daemon delete them. Domains that
+// ask for none are let through at once. If a virtual GPU can't be created, one line on standard
+// error gives the reason, which libvirt shows, and the domain does not start.
 //
-// It never calls libvirt, which waits for it. Its standard output stays empty,
-// since libvirt takes what migrate and restore write there for the domain's XML.
+// The hook never calls libvirt, which waits for it. Its standard output stays empty, because
+// libvirt takes the output of migrate and restore for the domain's XML.
 //
 // Exit codes: 0, 1 refused, 2 bad usage.
 package main
@@ -34,8 +33,7 @@ const (
 	exitUsage   = 2
 )
 
-// maxInput is how much of standard input is read, in bytes: more than libvirt
-// lets a domain's XML have.
+// maxInput bounds standard input, in bytes: more than libvirt's limit of a domain's XML.
 const maxInput = 32 << 20
 
 func main() { os.Exit(run()) }
@@ -47,7 +45,7 @@ func run() int {
 	}
 	name, operation := os.Args[1], operations[os.Args[2]]
 	if operation.act == nil {
-		return exitOK // one that needs nothing, or of a later libvirt
+		return exitOK // nothing to do, or an operation of a later libvirt
 	}
 	xml, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput))
 	if err == nil {
@@ -56,8 +54,8 @@ func run() int {
 	switch {
 	case err == nil:
 		return exitOK
-	case operation.binding:
-		say("vgpud: ", name, err)
+	case operation.refuses:
+		report("vgpud: ", name, err)
 		return exitRefused
 	default:
 		warn(name, err)
@@ -65,17 +63,17 @@ func run() int {
 	}
 }
 
-// call carries out an operation on a domain. ours is whether its XML may have
-// something of ours.
-func call(o operation, name string, xml []byte, ours bool) error {
-	if !ours && !o.ends {
-		return nil // whatever the configuration is like
+// call carries out an operation on a domain. concerned reports whether its XML may have something
+// of vgpud's.
+func call(o operation, name string, xml []byte, concerned bool) error {
+	if !concerned && !o.ends {
+		return nil // even if the configuration is invalid
 	}
 	c, err := readConfig()
 	if err != nil {
 		return err
 	}
-	if !ours && !c.served(xml) {
+	if !concerned && !c.served(xml) {
 		return nil
 	}
 	client := api.NewClient(c.Socket)
@@ -84,21 +82,20 @@ func call(o operation, name string, xml []byte, ours bool) error {
 	return h.explain(o.act(&h, context.Background(), xml))
 }
 
-// warn says what is wrong where nothing is refused.
-func warn(domain string, err error) { say("vgpud: warning: ", domain, err) }
+// warn reports an error that refuses nothing.
+func warn(domain string, err error) { report("vgpud: warning: ", domain, err) }
 
-// say says what is wrong with a domain, on one line. libvirt shows standard error
-// only of a hook that refuses, and not even then where it starts a domain from a
-// state that it saved itself; so the line goes to the system's log too, if there
-// is one.
-func say(prefix, domain string, err error) {
+// report prints an error about a domain on one line. libvirt shows a hook's standard error only if
+// the hook refuses, and not even then if it starts the domain from a state that it saved itself, so
+// the line goes to the system's log too, if there is one.
+func report(prefix, domain string, err error) {
 	line := strings.ReplaceAll(fmt.Sprintf("domain %s: %v", domain, err), "\n", "; ")
 	fmt.Fprintln(os.Stderr, prefix+line)
 	if os.Getenv(noSyslog) != "" {
 		return
 	}
 	if w, err := syslog.New(syslog.LOG_WARNING|syslog.LOG_DAEMON, "vgpu-hook"); err == nil {
-		_ = w.Warning(line) // it is on standard error
+		_ = w.Warning(line) // standard error has it already
 		_ = w.Close()
 	}
 }

@@ -1,11 +1,11 @@
-// Command vgpu-libvirt has libvirt's client library, for vgpud and vgpuctl, which
-// have no C in them. They run it; nobody else needs to.
+// Command vgpu-libvirt loads libvirt's client library, for vgpud and vgpuctl, which contain no C
+// and run it.
 //
 //	vgpu-libvirt URI
 //
-// It connects to libvirt at the URI, answers requests on standard input, a line
-// of JSON each, on standard output, and says there what happens to domains. It
-// ends when standard input does, or the connection.
+// It connects to libvirt at the URI, reads requests from standard input and writes answers and
+// events of domains to standard output, one line of JSON each. It ends when standard input or the
+// connection ends.
 package main
 
 import (

@@ -1,13 +1,12 @@
-// Command vgpu-nvml has NVIDIA's management library (NVML), for vgpud and vgpuctl,
-// which have no C in them. They run it; nobody else needs to, though it does no
-// harm: it only asks.
+// Command vgpu-nvml loads NVIDIA's management library (NVML), for vgpud and vgpuctl, which contain
+// no C and run it. It only reads.
 //
 //	vgpu-nvml [--every 5s]
 //	vgpu-nvml --once
 //
-// It writes which GPUs there are, and then how they are, again and again, and what
-// goes wrong on them as it does, a line of JSON each, until its standard input
-// ends. With --once it ends after the first of each.
+// It writes the list of GPUs, then samples of their state at intervals, and errors as they happen,
+// one line of JSON each, until its standard input ends. With --once it ends after the first list
+// and samples.
 package main
 
 import (

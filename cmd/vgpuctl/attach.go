@@ -22,24 +22,23 @@ import (
 	"vgpud/mediator/libvirt/qmp"
 )
 
-// hotplug is what attach and detach have in common: which running VM it is about.
+// hotplug is the common part of attach and detach: the running VM.
 type hotplug struct {
 	*options
-	socket  string // of QEMU's own monitor
+	socket  string // of QEMU's monitor
 	libvirt string // of libvirt's daemon
-	pids    string // the directory of libvirt's files with QEMUs' process numbers
+	pids    string // the directory of libvirt's PID files
 	pid     int    // QEMU's, 0 to find it
 	wait    time.Duration
 }
 
 func (h *hotplug) flags(c *cobra.Command, wait string) {
-	c.Flags().StringVar(&h.socket, "qmp", "", "the `socket` of a QEMU's monitor, for a VM without libvirt")
-	c.Flags().StringVar(&h.libvirt, "libvirt-socket", "", "the `socket` of libvirt's daemon (default: where it is)")
+	c.Flags().StringVar(&h.socket, "qmp", "", "the `socket` of QEMU's monitor, for a VM without libvirt")
+	c.Flags().StringVar(&h.libvirt, "libvirt-socket", "", "the `socket` of libvirt's daemon (default: libvirt's own)")
 	c.Flags().DurationVar(&h.wait, "wait", 15*time.Second, wait)
 }
 
-// target wants the name of a domain, or --qmp in its place, and no flag that is
-// about the other: it would change nothing.
+// target requires the name of a domain or --qmp, and refuses flags that belong to the other.
 func (h *hotplug) target(c *cobra.Command, args []string) error {
 	given := func(flags ...string) string {
 		i := slices.IndexFunc(flags, c.Flags().Changed)
@@ -54,13 +53,13 @@ func (h *hotplug) target(c *cobra.Command, args []string) error {
 	}
 	switch {
 	case h.socket == "" && len(args) != 1:
-		return cli.Usagef("want DOMAIN or --qmp SOCKET; `%s --help` says more", c.CommandPath())
+		return cli.Usagef("want DOMAIN or --qmp SOCKET; see `%s --help`", c.CommandPath())
 	case h.socket != "" && len(args) != 0:
 		return cli.Usagef("want DOMAIN or --qmp SOCKET, got both")
 	case others != "":
-		return cli.Usagef("--%s goes with %s alone", others, with)
+		return cli.Usagef("--%s needs %s", others, with)
 	case h.pid < 0 || h.pid == 0 && given("pid") != "":
-		return cli.Usagef("--pid %d: want the number of a process", h.pid)
+		return cli.Usagef("--pid %d: want a PID", h.pid)
 	case h.wait <= 0:
 		return cli.Usagef("--wait %v: want more than 0", h.wait)
 	}
@@ -86,14 +85,13 @@ func newAttach(o *options) *cobra.Command {
 	var a answer
 	c := &cobra.Command{
 		Use:   "attach {DOMAIN | --qmp SOCKET}",
-		Short: "Plug a virtual GPU into a VM that runs",
-		Long: `Plug a virtual GPU into a VM that runs, until it stops or "vgpuctl detach": make
-it at the daemon, have QEMU plug it into a free PCI Express port that has room for
-its memory, and see that the guest has given that an address. If the guest has
-not, everything is taken back.
+		Short: "Plug a virtual GPU into a running VM",
+		Long: `Plug a virtual GPU into a running VM, until it stops or "vgpuctl detach" is called. The
+daemon creates the virtual GPU, QEMU plugs it into a free PCI Express port with room for
+its memory, and the command waits until the guest has given that memory an address. If the
+guest does not, everything is undone.
 
-The VM needs shared memory and a port with room: "vgpuctl define" gives a domain
-both.`,
+The VM needs shared memory and a port with room: "vgpuctl define" gives a domain both.`,
 		Example: "  vgpuctl attach web1 --weight 2\n  vgpuctl attach --qmp /run/web1.qmp --name web1",
 		Args:    h.target,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -116,13 +114,9 @@ both.`,
 			if err != nil {
 				return err
 			}
-			if a.kind != "" { // what there is now, not what was made for QEMU to connect to
-				ctx, cancel := asking(c)
-				defer cancel()
-				client := o.client()
-				defer client.Close()
-				if v, err = client.VM(ctx, v.Name); err != nil {
-					return fmt.Errorf("attached to port %s; asked what it is now: %w", port.ID, err)
+			if a.Kind != "" { // the state changed when QEMU connected
+				if v, err = ask(c, o, func(d *api.Client, ctx context.Context) (api.VM, error) { return d.VM(ctx, v.Name) }); err != nil {
+					return fmt.Errorf("attached to port %s, but its state can't be read: %w", port.ID, err)
 				}
 			}
 			return a.vm(c.OutOrStdout(), fmt.Sprintf("vm %s: attached to port %s, on GPU %s", v.Name, port.ID, v.GPU), v)
@@ -130,26 +124,25 @@ both.`,
 	}
 	gpuFlags(c, &gpu)
 	a.flags(c)
-	c.Flags().StringVar(&name, "name", "", "the guest's `name` (default: as the domain)")
+	c.Flags().StringVar(&name, "name", "", "the guest's `name` (default: the domain's)")
 	runDirFlag(c, &runDir)
-	h.flags(c, "how long the guest may take")
-	c.Flags().IntVar(&h.pid, "pid", 0, "with --qmp, the `number` of QEMU's process, which alone may connect (default: who made the monitor's socket)")
-	c.Flags().StringVar(&h.pids, "pid-dir", "/run/libvirt/qemu", "the `directory` of libvirt's files with QEMUs' process numbers")
+	h.flags(c, "time limit for the guest")
+	c.Flags().IntVar(&h.pid, "pid", 0, "with --qmp, the `PID` of QEMU, the only process that may connect (default: the creator of the monitor's socket)")
+	c.Flags().StringVar(&h.pids, "pid-dir", "/run/libvirt/qemu", "the `directory` of libvirt's PID files")
 	c.ValidArgsFunction = (&definition{}).complete
 	return c
 }
 
-// birthLimit is how long the daemon may take to make a virtual GPU: longer than it
-// itself gives one to be ready.
-const birthLimit = 15 * time.Second
+// createLimit bounds the creation of a virtual GPU; it is longer than the daemon's own limit.
+const createLimit = 15 * time.Second
 
-// create makes the virtual GPU in time of its own, and takes it back where the
-// daemon may have made it without its answer having come.
+// create creates the virtual GPU within createLimit, and deletes it if the daemon may have created
+// it without answering.
 func create(ctx context.Context, client *api.Client, spec api.VMSpec) (api.VM, error) {
 	ctx = context.WithoutCancel(ctx)
-	birth, cancel := context.WithTimeout(ctx, birthLimit)
+	creation, cancel := context.WithTimeout(ctx, createLimit)
 	defer cancel()
-	v, err := client.CreateVM(birth, spec)
+	v, err := client.CreateVM(creation, spec)
 	if _, answered := errors.AsType[*api.Error](err); err == nil || answered {
 		return v, err
 	}
@@ -161,15 +154,15 @@ func create(ctx context.Context, client *api.Client, spec api.VMSpec) (api.VM, e
 	return v, err
 }
 
-// attach makes the virtual GPU and plugs it in. Each question to the VM costs
-// milliseconds, and so does making a virtual GPU: that begins as soon as it is
-// known whose it is, while the VM says whether there is room for it.
-func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, name, runDir string) (v api.VM, port qmp.Port, err error) {
-	ctx, cancel := context.WithTimeout(whole, h.wait)
+// attach creates the virtual GPU and plugs it in. Each query to the VM takes milliseconds, and so
+// does the creation, so the creation starts as soon as the VM is known, while the VM is still
+// inspected.
+func (h *hotplug) attach(parent context.Context, args []string, gpu domain.GPU, name, runDir string) (v api.VM, port qmp.Port, err error) {
+	ctx, cancel := context.WithTimeout(parent, h.wait)
 	defer cancel()
 	client := h.client()
 	defer client.Close()
-	listed := begin(func() ([]api.VM, error) { return client.VMs(ctx) })
+	listed := async(func() ([]api.VM, error) { return client.VMs(ctx) })
 	m, err := h.dial(ctx, args)
 	if err != nil {
 		return v, port, err
@@ -179,37 +172,37 @@ func (h *hotplug) attach(whole context.Context, args []string, gpu domain.GPU, n
 	if err != nil {
 		return v, port, err
 	}
-	want := wanted{gpu: gpu, name: name, runDir: runDir, who: who}
-	if want.vms, err = listed(); err != nil {
+	req := request{gpu: gpu, name: name, runDir: runDir, who: who}
+	if req.vms, err = listed(); err != nil {
 		return v, port, err
 	}
 	for {
-		spec, id, err := h.spec(ctx, &want)
+		spec, id, err := h.spec(ctx, &req)
 		if err != nil {
 			return v, port, err
 		}
-		seen := begin(func() (*qmp.Machine, error) { return inspect(ctx, m) })
+		seen := async(func() (*qmp.Machine, error) { return inspect(ctx, m) })
 		v, err = create(ctx, client, spec)
 		machine, serr := seen()
 		if serr == nil {
 			port, serr = machine.Port(gpu.Bar2(), domain.SparePort)
 		}
 		if err != nil {
-			return v, port, cmp.Or(serr, err) // the VM's is to be mended first
+			return v, port, cmp.Or(serr, err) // a problem of the VM needs to be solved first
 		}
 		if serr == nil && (h.socket != "" || !slices.Contains(machine.Devices, id)) {
-			return v, port, h.plug(whole, m, client, &v, id, port)
+			return v, port, h.plug(parent, m, client, &v, id, port)
 		}
-		if err := errors.Join(serr, takeBack(ctx, client, v.Name)); err != nil {
+		if err := errors.Join(serr, removeVM(ctx, client, v.Name)); err != nil {
 			return v, port, err
 		}
-		// A device of the domain's has that id, whose virtual GPU is gone: another id.
-		want.devices = machine.Devices
+		// A device of the domain has that id, though its virtual GPU is gone: try another id.
+		req.devices = machine.Devices
 	}
 }
 
-// begin calls f at once; what it returns waits for the answer.
-func begin[T any](f func() (T, error)) (wait func() (T, error)) {
+// async starts f in a goroutine and returns a function that waits for its result.
+func async[T any](f func() (T, error)) (wait func() (T, error)) {
 	var answer T
 	var err error
 	done := make(chan struct{})
@@ -223,9 +216,9 @@ func begin[T any](f func() (T, error)) (wait func() (T, error)) {
 	}
 }
 
-// inspect asks what is in the VM, which must be able to have a virtual GPU.
+// inspect lists the VM's devices and checks that it can have a virtual GPU.
 func inspect(ctx context.Context, m *qmp.Monitor) (*qmp.Machine, error) {
-	fits := begin(func() (struct{}, error) { return struct{}{}, qmp.Fit(ctx, m) })
+	fits := async(func() (struct{}, error) { return struct{}{}, qmp.Fit(ctx, m) })
 	machine, err := qmp.Inspect(ctx, m)
 	if _, ferr := fits(); err == nil {
 		err = ferr
@@ -233,22 +226,22 @@ func inspect(ctx context.Context, m *qmp.Monitor) (*qmp.Machine, error) {
 	return machine, err
 }
 
-// plug plugs in a virtual GPU that was made, or takes it back.
-func (h *hotplug) plug(whole context.Context, m *qmp.Monitor, client *api.Client, v *api.VM, id string, port qmp.Port) error {
-	ctx, cancel := context.WithTimeout(whole, h.wait)
+// plug plugs in a virtual GPU, and removes it on failure.
+func (h *hotplug) plug(parent context.Context, m *qmp.Monitor, client *api.Client, v *api.VM, id string, port qmp.Port) error {
+	ctx, cancel := context.WithTimeout(parent, h.wait)
 	defer cancel()
 	err := qmp.Plug(ctx, m, clock.Real{}, id, port, v.Socket)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, qmp.ErrLeft):
-		return left(whole, client, v.Name, err)
+		return stillPlugged(parent, client, v.Name, err)
 	}
-	return errors.Join(err, takeBack(ctx, client, v.Name))
+	return errors.Join(err, removeVM(ctx, client, v.Name))
 }
 
-// takeBack has the daemon end a virtual GPU that no VM has.
-func takeBack(ctx context.Context, client *api.Client, name string) error {
+// removeVM deletes a virtual GPU that no VM has.
+func removeVM(ctx context.Context, client *api.Client, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
 	if err := client.ForceDeleteVM(ctx, name); err != nil && !errors.Is(err, api.ErrNotFound) {
@@ -257,66 +250,66 @@ func takeBack(ctx context.Context, client *api.Client, name string) error {
 	return nil
 }
 
-// left is about a virtual GPU whose device may still be in the VM. One that no VMM
-// is connected to is in none, as where QEMU has ended meanwhile, and goes.
-func left(ctx context.Context, client *api.Client, name string, why error) error {
+// stillPlugged returns the error about a virtual GPU whose device may still be in the VM. If no VMM
+// is connected to it, for example because QEMU has ended, it deletes the virtual GPU.
+func stillPlugged(ctx context.Context, client *api.Client, name string, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
 	switch err := client.DeleteVM(ctx, name); {
 	case err == nil || errors.Is(err, api.ErrNotFound):
-		return fmt.Errorf("%w; its virtual GPU %s was not connected, and is taken away", why, name)
+		return fmt.Errorf("%w; its virtual GPU %s was not connected and has been deleted", why, name)
 	case errors.Is(err, api.ErrInUse):
-		return fmt.Errorf("%w; its virtual GPU %s stays until then: run `vgpuctl detach` once the guest lets go of devices", why, name)
+		return fmt.Errorf("%w; its virtual GPU %s stays until then: run `vgpuctl detach` when the guest can release devices", why, name)
 	default:
 		return errors.Join(why, err)
 	}
 }
 
-// wanted is a virtual GPU that is to be attached.
-type wanted struct {
+// request is a request to attach a virtual GPU.
+type request struct {
 	gpu    domain.GPU
-	name   string // empty: as the domain
+	name   string // "": the domain's
 	runDir string
 	who    qmp.Identity // the VM
-	vms    []api.VM     // all that the daemon has
-	// devices are the ids of the VM's, as far as they are known yet.
+	vms    []api.VM     // of the daemon
+	// devices are the ids of the VM's devices, as far as known.
 	devices []string
 }
 
-// spec is what to ask the daemon for, and QEMU's id for it.
-func (h *hotplug) spec(ctx context.Context, w *wanted) (api.VMSpec, string, error) {
-	v := domain.Domain{Name: w.who.Name, UUID: strings.ToLower(w.who.UUID), GPUs: domain.Devices{w.gpu}}
-	spec := v.Spec(0, w.name)
+// spec returns the request to the daemon, and QEMU's id for the device.
+func (h *hotplug) spec(ctx context.Context, r *request) (api.VMSpec, string, error) {
+	v := domain.Domain{Name: r.who.Name, UUID: strings.ToLower(r.who.UUID), GPUs: domain.Devices{r.gpu}}
+	spec := v.Spec(0, r.name)
 	if h.socket != "" {
-		// No domain of libvirt's, whatever QEMU calls itself.
+		// It is no domain of libvirt's, whatever name QEMU has.
 		spec.Domain, spec.DomainUUID = "", ""
 		if spec.Name == "" {
-			spec.Name = domain.GuestName(w.who.Name, "", 0, false)
+			spec.Name = domain.GuestName(r.who.Name, "", 0, false)
 		}
-		if w.who.Name == "" && w.name == "" {
-			return spec, "", cli.Usagef("the VM has no name: want --name")
+		if r.who.Name == "" && r.name == "" {
+			return spec, "", cli.Usagef("the VM has no name: give one with --name")
 		}
-		if slices.ContainsFunc(w.vms, func(v api.VM) bool { return v.Name == spec.Name }) {
-			return spec, "", fmt.Errorf("guest %q: %w: want another --name", spec.Name, api.ErrExists)
+		if slices.ContainsFunc(r.vms, func(v api.VM) bool { return v.Name == spec.Name }) {
+			return spec, "", fmt.Errorf("guest %q: %w: choose another --name", spec.Name, api.ErrExists)
 		}
 		pid, err := h.pid, error(nil)
 		if pid == 0 {
 			if pid, err = qmp.Process(ctx, h.socket); err != nil {
-				return spec, "", fmt.Errorf("%w: say which process is QEMU's with --pid", err)
+				return spec, "", fmt.Errorf("%w: give QEMU's PID with --pid", err)
 			}
 		}
 		spec.Peer = &api.Peer{PID: pid}
 		err = owner(&spec, h.socket)
 		return spec, plainID(spec.Name), err
 	}
-	n, err := w.free(v.UUID)
+	n, err := r.free(v.UUID)
 	if err != nil {
 		return spec, "", err
 	}
-	spec.Socket = domain.SocketPath(w.runDir, v.UUID, n)
+	spec.Socket = domain.SocketPath(r.runDir, v.UUID, n)
 	if spec.Name == "" {
 		taken := func(name string) bool {
-			return slices.ContainsFunc(w.vms, func(v api.VM) bool { return v.Name == name })
+			return slices.ContainsFunc(r.vms, func(v api.VM) bool { return v.Name == name })
 		}
 		spec.Name = domain.GuestName(v.Name, v.UUID, n, false)
 		if taken(spec.Name) {
@@ -326,34 +319,34 @@ func (h *hotplug) spec(ctx context.Context, w *wanted) (api.VMSpec, string, erro
 	file := filepath.Join(h.pids, v.Name+".pid")
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return spec, "", fmt.Errorf("find the domain's QEMU, which alone may connect: %w", err)
+		return spec, "", fmt.Errorf("find the domain's QEMU, the only process that may connect: %w", err)
 	}
 	spec.Peer = &api.Peer{PIDFile: file}
 	err = owner(&spec, filepath.Join("/proc", strings.TrimSpace(string(b))))
 	return spec, domainID(n), err
 }
 
-// domainID is QEMU's id for virtual GPU n of a domain, and plainID for a guest of
-// no domain.
+// domainID returns QEMU's id for virtual GPU n of a domain, and plainID the one for a guest without
+// a domain.
 func domainID(n int) string { return "vgpu" + strconv.Itoa(n) }
 
 func plainID(guest string) string { return "vgpu-" + guest }
 
-// maxNumbers is how many numbers there are for a domain's virtual GPUs.
+// maxNumbers bounds the numbers of a domain's virtual GPUs.
 const maxNumbers = 100
 
-// free finds a number for one more of a domain's.
-func (w *wanted) free(uuid string) (int, error) {
+// free returns an unused number for another virtual GPU of the domain.
+func (r *request) free(uuid string) (int, error) {
 	for n := range maxNumbers {
-		socket := domain.SocketPath(w.runDir, uuid, n)
-		if !slices.Contains(w.devices, domainID(n)) && !slices.ContainsFunc(w.vms, func(v api.VM) bool { return v.Socket == socket }) {
+		socket := domain.SocketPath(r.runDir, uuid, n)
+		if !slices.Contains(r.devices, domainID(n)) && !slices.ContainsFunc(r.vms, func(v api.VM) bool { return v.Socket == socket }) {
 			return n, nil
 		}
 	}
 	return 0, fmt.Errorf("the domain has %d virtual GPUs already", maxNumbers)
 }
 
-// owner has the guest's socket belong to whom a file belongs to: QEMU's user.
+// owner makes the owner of a file, QEMU's user, the owner of the guest's socket.
 func owner(spec *api.VMSpec, path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -371,10 +364,10 @@ func newDetach(o *options) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:   "detach {DOMAIN | --qmp SOCKET}",
-		Short: "Unplug a virtual GPU from a VM that runs",
-		Long: `Unplug a virtual GPU that "vgpuctl attach" has plugged into a VM: the guest is
-asked to let go of it, and when it has, the daemon takes the virtual GPU away. The
-guest's work on it fails. Those that a VM was started with stay until it stops.`,
+		Short: "Unplug a virtual GPU from a running VM",
+		Long: `Unplug a virtual GPU that "vgpuctl attach" has plugged into a VM: the guest is asked to
+release it, and when it has, the daemon deletes the virtual GPU. The guest's work on it
+fails. Virtual GPUs that a VM was started with stay until it stops.`,
 		Example: "  vgpuctl detach web1",
 		Args:    h.target,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -388,13 +381,13 @@ guest's work on it fails. Those that a VM was started with stay until it stops.`
 			return err
 		},
 	}
-	c.Flags().StringVar(&name, "name", "", "the guest's `name`, where there are several")
-	h.flags(c, "how long the guest may take to let go")
+	c.Flags().StringVar(&name, "name", "", "the guest's `name`, if there are several")
+	h.flags(c, "time limit for the guest to release the device")
 	c.ValidArgsFunction = (&definition{}).complete
 	return c
 }
 
-// detach unplugs a virtual GPU and has the daemon take it away.
+// detach unplugs a virtual GPU and makes the daemon delete it.
 func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ string, err error) {
 	m, err := h.dial(ctx, args)
 	if err != nil {
@@ -417,7 +410,7 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 	}
 	var found []attached
 	for _, p := range machine.Ports {
-		if i := slices.IndexFunc(vms, func(v api.VM) bool { return h.is(who, &v, p.Device) }); p.Device != "" && i >= 0 {
+		if i := slices.IndexFunc(vms, func(v api.VM) bool { return h.matches(who, &v, p.Device) }); p.Device != "" && i >= 0 {
 			found = append(found, attached{p.Device, vms[i].Name})
 		}
 	}
@@ -428,31 +421,31 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 	if err := qmp.Unplug(ctx, m, clock.Real{}, a.id); err != nil {
 		return "", err
 	}
-	// The wait is the guest's; the daemon has time of its own.
+	// h.wait is for the guest; the daemon has a limit of its own.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
-	awaitHangUp(ctx, client, clock.Real{}, a.guest)
+	awaitDisconnect(ctx, client, clock.Real{}, a.guest)
 	if err := client.ForceDeleteVM(ctx, a.guest); err != nil && !errors.Is(err, api.ErrNotFound) {
 		return "", err
 	}
 	return a.guest, nil
 }
 
-// A device has gone from the machine a little before QEMU is done with it, which is
-// when it hangs up. QEMU 11.1 aborts now and then (error_setv: Assertion `*errp ==
-// NULL') where the device's process has ended by then and another is plugged in.
+// A device disappears from the machine shortly before QEMU disconnects from it. QEMU 11.1 sometimes
+// aborts (error_setv: Assertion `*errp == NULL') if the device's process has ended by then and
+// another device is plugged in.
 const (
-	hangUpLimit = time.Second
-	hangUpLook  = 2 * time.Millisecond
+	disconnectLimit = time.Second
+	disconnectPoll  = 2 * time.Millisecond
 )
 
-// awaitHangUp waits until QEMU has let go of a virtual GPU, as it mostly does.
-func awaitHangUp(ctx context.Context, client *api.Client, c clock.Clock, name string) {
-	ctx, cancel := context.WithTimeout(ctx, hangUpLimit)
+// awaitDisconnect waits until QEMU has disconnected from a virtual GPU, or for disconnectLimit.
+func awaitDisconnect(ctx context.Context, client *api.Client, c clock.Clock, name string) {
+	ctx, cancel := context.WithTimeout(ctx, disconnectLimit)
 	defer cancel()
 	for {
 		v, err := client.VM(ctx, name)
-		if err != nil || !v.Attached || clock.Sleep(ctx, c, hangUpLook) != nil {
+		if err != nil || !v.Attached || clock.Sleep(ctx, c, disconnectPoll) != nil {
 			return
 		}
 	}
@@ -461,8 +454,8 @@ func awaitHangUp(ctx context.Context, client *api.Client, c clock.Clock, name st
 // attached is a virtual GPU in a port: QEMU's id and the daemon's name.
 type attached struct{ id, guest string }
 
-// is whether QEMU's device of an id is that guest.
-func (h *hotplug) is(who qmp.Identity, v *api.VM, id string) bool {
+// matches reports whether QEMU's device with an id is that guest's.
+func (h *hotplug) matches(who qmp.Identity, v *api.VM, id string) bool {
 	if h.socket != "" {
 		return v.DomainUUID == "" && id == plainID(v.Name)
 	}
@@ -470,14 +463,14 @@ func (h *hotplug) is(who qmp.Identity, v *api.VM, id string) bool {
 	return ok && strings.EqualFold(v.DomainUUID, who.UUID) && filepath.Base(v.Socket) == "gpu"+n+".sock"
 }
 
-// choose finds the one that is meant.
+// choose returns the only one found, or the one with that name.
 func choose(found []attached, name string) (attached, error) {
 	if name != "" {
 		found = slices.DeleteFunc(found, func(a attached) bool { return a.guest != name })
 	}
 	switch len(found) {
 	case 0:
-		return attached{}, errors.New("the VM has no such virtual GPU in a port; those that it was started with stay until it stops")
+		return attached{}, errors.New("the VM has no such virtual GPU in a port; virtual GPUs that it was started with stay until it stops")
 	case 1:
 		return found[0], nil
 	}
@@ -485,5 +478,5 @@ func choose(found []attached, name string) (attached, error) {
 	for i, a := range found {
 		names[i] = a.guest
 	}
-	return attached{}, cli.Usagef("the VM has %s in its ports: want one of them with --name", strings.Join(names, ", "))
+	return attached{}, cli.Usagef("the VM has %s in its ports: choose one with --name", strings.Join(names, ", "))
 }

@@ -40,9 +40,9 @@ func TestAttachLeavesWhatIsConnected(t *testing.T) {
 	h := &fixedHost{vms: []api.VM{{Name: "there", Attached: true}, {Name: "gone"}}}
 	client := daemon(t, api.Handler(h, nil, slog.New(slog.DiscardHandler)))
 	for name, want := range map[string]string{
-		"there": "its virtual GPU there stays until then", "gone": "its virtual GPU gone was not connected, and is taken away", "nobody": "nobody was not connected",
+		"there": "its virtual GPU there stays until then", "gone": "its virtual GPU gone was not connected and has been deleted", "nobody": "nobody was not connected",
 	} {
-		err := left(t.Context(), client, name, qmp.ErrLeft)
+		err := stillPlugged(t.Context(), client, name, qmp.ErrLeft)
 		if !errors.Is(err, qmp.ErrLeft) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}

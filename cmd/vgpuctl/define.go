@@ -17,10 +17,10 @@ import (
 	"vgpud/mediator/libvirt/domain"
 )
 
-// libvirtLimit bounds how long libvirt may take, to connect and answer.
+// libvirtLimit bounds the connection to libvirt and its answers.
 const libvirtLimit = 30 * time.Second
 
-// definition is what define and undefine have in common.
+// definition is the common part of define and undefine.
 type definition struct {
 	uri             string
 	dryRun, verbose bool
@@ -28,8 +28,8 @@ type definition struct {
 
 func (d *definition) flags(c *cobra.Command) {
 	c.Flags().StringVarP(&d.uri, "connect", "c", libvirt.DefaultURI, "libvirt's `URI`")
-	c.Flags().BoolVar(&d.dryRun, "dry-run", false, "only show how the domain's XML would change")
-	c.Flags().BoolVarP(&d.verbose, "verbose", "v", false, "show how the domain's XML changes")
+	c.Flags().BoolVar(&d.dryRun, "dry-run", false, "only show the changes to the domain's XML")
+	c.Flags().BoolVarP(&d.verbose, "verbose", "v", false, "show the changes to the domain's XML")
 }
 
 func newDefine(o *options) *cobra.Command {
@@ -40,11 +40,11 @@ func newDefine(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "define DOMAIN",
 		Short: "Give a libvirt domain a virtual GPU, from its next start on",
-		Long: `Give a libvirt domain a virtual GPU, from its next start on, in place of those
-that it has. It writes into the domain's persistent definition: our element in
-its metadata, which the hook reads; memory that is shared with other processes;
-QEMU's arguments for the device; and a spare port, into which "vgpuctl attach"
-plugs one more. All else stays as it is.`,
+		Long: `Give a libvirt domain a virtual GPU, from its next start on, in place of those that it
+has. This changes the domain's persistent definition: vgpud's element in the metadata,
+which the hook reads; memory shared with other processes; QEMU's arguments for the
+device; and a spare port, into which "vgpuctl attach" can plug one more. Everything else
+stays as it is.`,
 		Example: "  vgpuctl define web1 --weight 2 --memory 4GiB\n  vgpuctl define web1 --cap 50% --dry-run",
 		Args:    exactly("DOMAIN"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -66,7 +66,7 @@ plugs one more. All else stays as it is.`,
 		},
 	}
 	gpuFlags(c, &gpu)
-	c.Flags().IntVar(&count, "count", 1, "how many virtual GPUs, all with these flags")
+	c.Flags().IntVar(&count, "count", 1, "number of virtual GPUs, all with these flags")
 	runDirFlag(c, &runDir)
 	d.flags(c)
 	c.ValidArgsFunction = d.complete
@@ -77,8 +77,8 @@ func newUndefine() *cobra.Command {
 	var d definition
 	c := &cobra.Command{
 		Use:   "undefine DOMAIN",
-		Short: "Take the virtual GPUs out of a libvirt domain, from its next start on",
-		Long: `Take the virtual GPUs out of a libvirt domain, from its next start on: what
+		Short: "Remove the virtual GPUs from a libvirt domain, from its next start on",
+		Long: `Remove the virtual GPUs from a libvirt domain, from its next start on: everything that
 "vgpuctl define" wrote into its definition. The domain itself stays.`,
 		Args: exactly("DOMAIN"),
 		RunE: func(c *cobra.Command, args []string) error { return d.change(c, args[0], domain.Undefine) },
@@ -112,7 +112,7 @@ func (d *definition) change(c *cobra.Command, name string, edit func([]byte) ([]
 		return err
 	}
 	if !dom.Persistent {
-		return fmt.Errorf("domain %s is transient: it has no definition that could be changed", dom.Name)
+		return fmt.Errorf("domain %s is transient: it has no persistent definition to change", dom.Name)
 	}
 	before := []byte(dom.XML)
 	after, err := edit(before)
@@ -138,7 +138,7 @@ func (d *definition) change(c *cobra.Command, name string, edit func([]byte) ([]
 	return err
 }
 
-// summary says which virtual GPUs a domain's definition has.
+// summary describes the virtual GPUs of a domain's definition.
 func summary(xml []byte) string {
 	v, err := domain.Parse(xml)
 	if err != nil || len(v.GPUs) == 0 {
@@ -151,10 +151,10 @@ func summary(xml []byte) string {
 	t := v.GPUs[0].Terms()
 	s += ", weight " + number(t.Weight)
 	if t.Cap > 0 {
-		s += ", cap " + part(t.Cap)
+		s += ", cap " + ratio(t.Cap)
 	}
 	if t.Guarantee > 0 {
-		s += ", guarantee " + part(t.Guarantee)
+		s += ", guarantee " + ratio(t.Guarantee)
 	}
 	return s
 }
@@ -166,7 +166,7 @@ func when(active bool) string {
 	return ""
 }
 
-// complete offers the names of domains to the shell.
+// complete completes the names of domains.
 func (d *definition) complete(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -186,17 +186,16 @@ func (d *definition) complete(c *cobra.Command, args []string, _ string) (names 
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// gpuFlags are the flags of a virtual GPU, of which each is an attribute of
-// <vgpud:gpu>.
+// gpuFlags adds the flags of a virtual GPU, one for each attribute of <vgpud:gpu>.
 func gpuFlags(c *cobra.Command, gpu *domain.GPU) {
 	usage := map[string]string{
-		"weight":            "the domain's `part` of the GPU relative to other guests' (default 1)",
-		"cap":               "the `part` of the GPU's time, 0.5 or 50%, that it never gets more than",
-		"guarantee":         "the `part` of the GPU's time that it gets while it has work",
+		"weight":            "the domain's `part` of the GPU relative to other guests' weights (default 1)",
+		"cap":               "the largest `part` of the GPU's time that it gets, such as 0.5 or 50%",
+		"guarantee":         "the least `part` of the GPU's time that it gets while it has work",
 		"priority":          "the highest `priority` that its launches may have (default 0)",
-		"memory":            "GPU memory that it may use, a `size` such as 4GiB (default: the GPU's)",
+		"memory":            "GPU memory that it may use, a `size` such as 4GiB (default: all)",
 		"gpu":               "the physical GPU's `name`; any: the daemon chooses (default any)",
-		"kernel-time-limit": "end a kernel after this much GPU `time`; none: never (default: as the daemon is configured)",
+		"kernel-time-limit": "end a kernel after this much GPU `time`; none: never (default: the daemon's setting)",
 		"bar2":              "memory shared with the guest, a `size` that is a power of two (default 256MiB)",
 	}
 	for _, name := range domain.Attributes() {
@@ -216,7 +215,7 @@ func (f *gpuFlag) String() string { return f.value }
 // Type implements [pflag.Value].
 func (f *gpuFlag) Type() string { return "string" }
 
-// Set implements [pflag.Value]. Parts may be percentages, as elsewhere.
+// Set implements [pflag.Value]. Parts may also be percentages.
 func (f *gpuFlag) Set(s string) error {
 	if digits, percent := strings.CutSuffix(s, "%"); percent && (f.name == "cap" || f.name == "guarantee") {
 		x, err := strconv.ParseFloat(digits, 64)
@@ -233,7 +232,7 @@ func runDirFlag(c *cobra.Command, dir *string) {
 	c.Flags().StringVar(dir, "run-dir", "", "the daemon's run_dir (default: the `directory` of its socket)")
 }
 
-// runDir is where the daemon has its sockets.
+// runDir returns the directory of the daemon's sockets.
 func (o *options) runDir(flag string) (string, error) {
 	if flag == "" {
 		flag = filepath.Dir(o.socket)

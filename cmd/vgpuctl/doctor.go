@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,34 +17,33 @@ import (
 
 	"vgpud/cmd/internal/ability"
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/output"
 	"vgpud/cmd/vgpuctl/internal/doctor"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
 	"vgpud/mediator/libvirt"
 )
 
-// errNotReady is what `doctor` ends with where it found what is needed missing. The
-// list has said it.
-var errNotReady = errors.New("guests can't have GPUs here yet: see what is marked needed above")
+// errNotReady is the result of `doctor` if something needed is missing. The table has said what.
+var errNotReady = errors.New("guests can't have GPUs here yet: see the entries marked needed above")
 
 func newDoctor(o *options) *cobra.Command {
-	var output, root, qemu, uri string
+	var root, qemu, uri string
+	format := output.Format{Kinds: []string{"table", "json"}}
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this host can do, and what to do about the rest",
-		Long: `Look at all that vgpud can use on this host: the daemon, NVIDIA's libraries and
-what the driver lets vgpud do with a GPU, KVM, QEMU, libvirt. Of each it says
-whether it is there, or why not and what to do. It works with or without a
-daemon, changes nothing, and says so where it was not allowed to look: root sees
-all. Exit status 1 where something is missing without which guests can't have
-GPUs at all.
+		Short: "Check what this host can do, and say what to do about the rest",
+		Long: `Check everything that vgpud can use on this host: the daemon, NVIDIA's libraries and what
+the driver lets vgpud do with a GPU, KVM, QEMU, libvirt. For each it shows whether it is
+there, or why not and what to do. It works with or without a daemon and changes nothing.
+What this user may not check is marked: root can check everything. The exit status is 1 if
+something is missing without which guests can't have GPUs at all.
 
-What a GPU can do is found out by trying it, by "vgpud probe" in a process of its
-own, on a context of its own.`,
+The abilities of a GPU are tried by "vgpud probe", in a process and a context of their own.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return cli.Usagef("output %q: want table or json", output)
+			if err := format.Check(); err != nil {
+				return err
 			}
 			client := o.client()
 			defer client.Close()
@@ -54,7 +52,7 @@ own, on a context of its own.`,
 				h.QEMU = []string{qemu}
 			}
 			r := doctor.Examine(c.Context(), h)
-			if err := printReport(c.OutOrStdout(), r, output == "json"); err != nil {
+			if err := printReport(c.OutOrStdout(), &format, r); err != nil {
 				return err
 			}
 			if !r.Ready {
@@ -64,20 +62,17 @@ own, on a context of its own.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&output, "output", "o", "table", "output: table, json")
+	format.OutputFlag(c, "table", "output: table, json")
 	f.StringVar(&qemu, "qemu", "", "the QEMU that VMs run under (default: the one in $PATH)")
 	f.StringVar(&uri, "libvirt", libvirt.DefaultURI, "libvirt's URI")
-	f.StringVar(&root, "root", "/", "where the host's files are looked for")
-	if err := errors.Join(
-		f.MarkHidden("root"),
-		c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)),
-	); err != nil {
+	f.StringVar(&root, "root", "/", "the root of the host's files")
+	if err := f.MarkHidden("root"); err != nil {
 		panic(err)
 	}
 	return c
 }
 
-// examined is this host.
+// examined returns this host.
 func examined(client *api.Client, root, uri string) *doctor.Host {
 	return &doctor.Host{
 		Files:  os.DirFS(root),
@@ -104,14 +99,13 @@ func examined(client *api.Client, root, uri string) *doctor.Host {
 	}
 }
 
-// qemus are QEMU's names for VMs of this host's kind. The last is that of RHEL and
-// those like it, which is in no $PATH.
+// qemus lists QEMU's names for VMs of this host's architecture. The last is RHEL's, outside $PATH.
 var qemus = map[string][]string{
 	"amd64": {"qemu-system-x86_64", "qemu-kvm", "/usr/libexec/qemu-kvm"},
 	"arm64": {"qemu-system-aarch64", "qemu-kvm", "/usr/libexec/qemu-kvm"},
 }
 
-// find finds a program: beside this one, in $PATH, or where only root's are.
+// find finds a program: beside this one, in $PATH, or in root's directories.
 func find(name string) (string, error) {
 	if self, err := os.Executable(); err == nil && !strings.ContainsRune(name, '/') {
 		if path := filepath.Join(filepath.Dir(self), name); unix.Access(path, unix.X_OK) == nil {
@@ -130,16 +124,16 @@ func find(name string) (string, error) {
 	return "", err
 }
 
-// runProgram runs a program to its end.
+// runProgram runs a program and returns its output.
 func runProgram(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%s does not end: %w", program, context.Cause(ctx))
+		err = fmt.Errorf("%s did not end: %w", program, context.Cause(ctx))
 	}
-	return out.String(), doctor.Explain(err, said.String())
+	return out.String(), doctor.Explain(err, stderr.String())
 }
 
 var abilityColumns = []column[ability.Ability]{
@@ -154,14 +148,12 @@ var abilityColumns = []column[ability.Ability]{
 	{"WHAT", false, func(a ability.Ability) string { return a.What }},
 }
 
-// printReport prints what was found, and what to do about it below the table.
-func printReport(w io.Writer, r doctor.Report, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+// printReport prints the table, and below it what to do.
+func printReport(w io.Writer, f *output.Format, r doctor.Report) error {
+	if f.Kind == "json" {
+		return output.JSON(w, r)
 	}
-	if err := table(w, &format{kind: "table"}, abilityColumns, r.Abilities); err != nil {
+	if err := print(w, f, abilityColumns, nil, r.Abilities); err != nil {
 		return err
 	}
 	head := "\nWhat to do:\n"

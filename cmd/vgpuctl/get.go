@@ -28,13 +28,13 @@ var vmColumns = []column[api.VM]{
 	{"EVICTIONS", false, func(v api.VM) string { return count(v.Preemption.Evictions) }},
 	{"ERRORS", false, func(v api.VM) string { return count(v.Errors) }},
 	{"DOMAIN", true, func(v api.VM) string { return v.Domain }},
-	{"CAP", true, func(v api.VM) string { return part(v.Cap) }},
-	{"GUARANTEE", true, func(v api.VM) string { return part(v.Guarantee) }},
+	{"CAP", true, func(v api.VM) string { return ratio(v.Cap) }},
+	{"GUARANTEE", true, func(v api.VM) string { return ratio(v.Guarantee) }},
 	{"PRIORITY-CEILING", true, func(v api.VM) string { return count(v.PriorityCeiling) }},
 	{"LAUNCHES", true, launches},
 	{"CAUSED", true, func(v api.VM) string { return count(v.Preemption.Caused) }},
 	{"CHARGED", true, func(v api.VM) string { return seconds(v.Preemption.ChargedSeconds) }},
-	{"LIARS", true, func(v api.VM) string { return count(v.Preemption.Liars) }},
+	{"UNRESPONSIVE", true, func(v api.VM) string { return count(v.Preemption.Liars) }},
 	{"IGNORED-PRIORITIES", true, func(v api.VM) string { return count(v.Preemption.IgnoredPriorities) }},
 	{"PREDICTION-ERROR", true, predictionError},
 	{"CONTEXTS", true, func(v api.VM) string { return count(v.Contexts) }},
@@ -44,8 +44,8 @@ var vmColumns = []column[api.VM]{
 	{"SOCKET", true, func(v api.VM) string { return v.Socket }},
 }
 
-// vmColumnsOf are the columns for these guests: those about control by the hardware
-// are there where one of them is under it.
+// vmColumnsOf returns the columns for these guests. Columns on hardware control are included if the
+// hardware controls one of them.
 func vmColumnsOf(vms []api.VM) []column[api.VM] {
 	columns := vmColumns
 	if slices.ContainsFunc(vms, func(v api.VM) bool { return v.Silent != "" }) {
@@ -69,7 +69,7 @@ var controlColumns = []column[api.VM]{
 	{"CONTROL-ERRORS", true, func(v api.VM) string { return count(v.Control.Errors) }},
 }
 
-// mean is how long one of n took, which took so many seconds together.
+// mean formats the mean time of n events that took so many seconds together.
 func mean(seconds float64, n uint64) string {
 	if n == 0 {
 		return "-"
@@ -77,12 +77,12 @@ func mean(seconds float64, n uint64) string {
 	return brief(seconds / float64(n))
 }
 
-// brief is a short time, to the microsecond.
+// brief formats a short time, rounded to the microsecond.
 func brief(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond).String()
 }
 
-// state is a guest's state in one word.
+// state returns a guest's state in one word.
 func state(v api.VM) string {
 	switch {
 	case v.Silent != "":
@@ -98,13 +98,13 @@ func state(v api.VM) string {
 	}
 }
 
-// launches are how many of a guest's wait, run, and are to leave: 3/1/0.
+// launches formats the numbers of a guest's waiting, running and evicted launches: 3/1/0.
 func launches(v api.VM) string {
 	l := v.Preemption.Launches
 	return fmt.Sprintf("%d/%d/%d", l.Waiting, l.Running, l.Leaving)
 }
 
-// predictionError is how far off its launches' durations were foreseen.
+// predictionError formats the relative error of predicted launch durations.
 func predictionError(v api.VM) string {
 	if v.Preemption.Prediction.Launches == 0 {
 		return "-"
@@ -129,12 +129,12 @@ var gpuColumns = []column[api.GPU]{
 	{"REAL-TIME", true, func(g api.GPU) string { return yesNo(g.RealTime) }},
 	{"OVERRUNS", true, func(g api.GPU) string { return count(g.Overruns) }},
 	{"EVICTIONS", true, func(g api.GPU) string { return count(g.Evictions.Count) }},
-	{"EVICTION-P50", true, func(g api.GPU) string { return leaving(g, g.Evictions.P50) }},
-	{"EVICTION-P99", true, func(g api.GPU) string { return leaving(g, g.Evictions.P99) }},
+	{"EVICTION-P50", true, func(g api.GPU) string { return evictionTime(g, g.Evictions.P50) }},
+	{"EVICTION-P99", true, func(g api.GPU) string { return evictionTime(g, g.Evictions.P99) }},
 }
 
-// gpuColumnsOf are the columns for these GPUs: those about hardware are there where
-// one of them is.
+// gpuColumnsOf returns the columns for these GPUs. Columns on hardware are included if one of them
+// is hardware.
 func gpuColumnsOf(gpus []api.GPU) []column[api.GPU] {
 	if !slices.ContainsFunc(gpus, func(g api.GPU) bool { return g.Hardware != nil }) {
 		return gpuColumns
@@ -143,32 +143,32 @@ func gpuColumnsOf(gpus []api.GPU) []column[api.GPU] {
 }
 
 var hardwareColumns = []column[api.GPU]{
-	{"TEMPERATURE", false, measured("°C", 1, func(h *api.Hardware) *float64 { return h.TemperatureCelsius })},
-	{"POWER", false, measured("W", 1, func(h *api.Hardware) *float64 { return h.PowerWatts })},
+	{"TEMPERATURE", false, valueOf("°C", 1, func(h *api.Hardware) *float64 { return h.TemperatureCelsius })},
+	{"POWER", false, valueOf("W", 1, func(h *api.Hardware) *float64 { return h.PowerWatts })},
 	{"MEMORY-USED", false, func(g api.GPU) string {
 		if g.Hardware == nil || g.Hardware.MemoryUsedBytes == nil || g.MemoryBytes == 0 {
 			return "-"
 		}
 		return percent(float64(*g.Hardware.MemoryUsedBytes) / float64(g.MemoryBytes))
 	}},
-	{"XIDS", false, said(func(h *api.Hardware) string {
+	{"XIDS", false, textOf(func(h *api.Hardware) string {
 		var all []string
 		for _, x := range h.Xids {
 			all = append(all, fmt.Sprintf("%d×%d", x.Xid, x.Count))
 		}
 		return strings.Join(all, ",")
 	})},
-	{"CLOCK", true, measured("MHz", 1e6, func(h *api.Hardware) *float64 { return h.SMClockHertz })},
-	{"THROTTLED", true, said(func(h *api.Hardware) string { return strings.Join(h.Throttled, ",") })},
-	{"DRIVER", true, said(func(h *api.Hardware) string { return h.Driver })},
-	{"CUDA", true, said(func(h *api.Hardware) string { return h.CUDA })},
-	{"MIG", true, said(func(h *api.Hardware) string { return h.MIG })},
-	{"PCI", true, said(func(h *api.Hardware) string { return h.PCI })},
-	{"UUID", true, said(func(h *api.Hardware) string { return h.UUID })},
+	{"CLOCK", true, valueOf("MHz", 1e6, func(h *api.Hardware) *float64 { return h.SMClockHertz })},
+	{"THROTTLED", true, textOf(func(h *api.Hardware) string { return strings.Join(h.Throttled, ",") })},
+	{"DRIVER", true, textOf(func(h *api.Hardware) string { return h.Driver })},
+	{"CUDA", true, textOf(func(h *api.Hardware) string { return h.CUDA })},
+	{"MIG", true, textOf(func(h *api.Hardware) string { return h.MIG })},
+	{"PCI", true, textOf(func(h *api.Hardware) string { return h.PCI })},
+	{"UUID", true, textOf(func(h *api.Hardware) string { return h.UUID })},
 }
 
-// said is a text of the driver's, or "-".
-func said(text func(*api.Hardware) string) func(api.GPU) string {
+// textOf returns a function that formats a text of the driver's, or "-".
+func textOf(text func(*api.Hardware) string) func(api.GPU) string {
 	return func(g api.GPU) string {
 		if g.Hardware == nil {
 			return "-"
@@ -177,9 +177,9 @@ func said(text func(*api.Hardware) string) func(api.GPU) string {
 	}
 }
 
-// measured is a value of the driver's in a unit of so many, or "-".
-func measured(unit string, of float64, value func(*api.Hardware) *float64) func(api.GPU) string {
-	return said(func(h *api.Hardware) string {
+// valueOf returns a function that formats a value of the driver's in a unit, or "-".
+func valueOf(unit string, of float64, value func(*api.Hardware) *float64) func(api.GPU) string {
+	return textOf(func(h *api.Hardware) string {
 		v := value(h)
 		if v == nil {
 			return ""
@@ -188,8 +188,8 @@ func measured(unit string, of float64, value func(*api.Hardware) *float64) func(
 	})
 }
 
-// leaving is a time that kernels took to leave the GPU, to the microsecond.
-func leaving(g api.GPU, seconds float64) string {
+// evictionTime formats the time of an eviction.
+func evictionTime(g api.GPU, seconds float64) string {
 	if g.Evictions.Count == 0 {
 		return "-"
 	}
@@ -197,32 +197,25 @@ func leaving(g api.GPU, seconds float64) string {
 }
 
 func newGet(o *options) *cobra.Command {
-	get := &cobra.Command{
-		Use:   "get",
-		Short: "List guests or GPUs",
-		Args:  cli.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
 	var domain string
 	vms := listing(o, "vms", []string{"vm"}, "List the guests with their shares", vmColumnsOf,
-		func(v api.VM) string { return v.Name }, func(c *api.Client, ctx context.Context) ([]api.VM, error) {
+		vmName, func(c *api.Client, ctx context.Context) ([]api.VM, error) {
 			if domain != "" {
 				return c.DomainVMs(ctx, domain)
 			}
 			return c.VMs(ctx)
 		})
 	vms.Flags().StringVar(&domain, "domain", "", "only the guests of this libvirt domain, by name or UUID")
-	get.AddCommand(vms,
+	return cli.NewGroup("get", "List guests or GPUs", vms,
 		listing(o, "gpus", []string{"gpu"}, "List the physical GPUs", gpuColumnsOf,
-			func(g api.GPU) string { return g.Name }, (*api.Client).GPUs))
-	return get
+			gpuName, (*api.Client).GPUs))
 }
 
-// listing is a `get` command: all items, or the one that is named.
+// listing returns a `get` command, which lists all items or the named one.
 func listing[T any](o *options, use string, aliases []string, short string, columns func([]T) []column[T],
 	name func(T) string, all func(*api.Client, context.Context) ([]T, error),
 ) *cobra.Command {
-	var f format
+	f := newFormat()
 	var watch bool
 	var every time.Duration
 	c := &cobra.Command{
@@ -236,15 +229,11 @@ func listing[T any](o *options, use string, aliases []string, short string, colu
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
-			client := o.client()
-			defer client.Close()
 			show := func(w io.Writer) error {
-				ctx, cancel := asking(c)
-				defer cancel()
-				items, err := all(client, ctx)
+				items, err := ask(c, o, all)
 				if err != nil {
 					return err
 				}
@@ -262,23 +251,23 @@ func listing[T any](o *options, use string, aliases []string, short string, colu
 		},
 	}
 	c.ValidArgsFunction = completeNames(o, all, name)
-	f.flags(c)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on printing, a list every --interval")
+	f.Flags(c)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "repeat the list every --interval")
 	c.Flags().DurationVar(&every, "interval", 2*time.Second, "time between two lists of --watch")
 	return c
 }
 
-// named picks the item of that name.
+// named returns the item with that name.
 func named[T any](items []T, name func(T) string, kind, want string) ([]T, error) {
 	for _, it := range items {
 		if name(it) == want {
 			return []T{it}, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no %q among the %s; `vgpuctl get %s` lists them", want, kind, kind)
+	return nil, fmt.Errorf("no %q among the %s; `vgpuctl get %s` lists them", want, kind, kind)
 }
 
-// repeat shows again and again until ctx ends.
+// repeat calls show again and again until ctx ends.
 func repeat(ctx context.Context, w io.Writer, every time.Duration, show func(io.Writer) error) error {
 	if every <= 0 {
 		return cli.Usagef("interval %v: want more than 0", every)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vgpud/cmd/internal/output"
 	"vgpud/mediator/api"
 )
 
@@ -37,7 +38,7 @@ func TestHardwareColumns(t *testing.T) {
 	}
 	var out bytes.Buffer
 	name := column[api.GPU]{"NAME", false, func(g api.GPU) string { return g.Name }}
-	if err := table(&out, &format{kind: "wide"}, append([]column[api.GPU]{name}, hardwareColumns...), gpus); err != nil {
+	if err := print(&out, &output.Format{Kind: "wide"}, append([]column[api.GPU]{name}, hardwareColumns...), nil, gpus); err != nil {
 		t.Fatal(err)
 	}
 	want := `NAME   TEMPERATURE   POWER   MEMORY-USED   XIDS        CLOCK      THROTTLED           DRIVER       CUDA   MIG   PCI            UUID
@@ -60,7 +61,7 @@ func TestControlColumns(t *testing.T) {
 	vms := []api.VM{idle, {Name: "b", Control: api.Control{Contexts: 1, Disables: 4, DisableSeconds: 0.003, TimeSliceSeconds: 0.002048, Errors: 1}}}
 	columns := vmColumnsOf(vms)
 	var out bytes.Buffer
-	if err := table(&out, &format{kind: "wide"}, append(columns[:1:1], controlColumns...), vms); err != nil {
+	if err := print(&out, &output.Format{Kind: "wide"}, append(columns[:1:1], controlColumns...), nil, vms); err != nil {
 		t.Fatal(err)
 	}
 	want := `NAME   DISABLES   DISABLE-TIME   TIME-SLICE   CONTROL-ERRORS

@@ -1,4 +1,4 @@
-// Command vgpuctl is the operator's command line: it asks a running vgpud.
+// Command vgpuctl is the operator's command line to a running vgpud.
 //
 // Exit codes: 0, 1 failed, 2 bad usage.
 package main

@@ -1,104 +1,78 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
-	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/output"
 	"vgpud/mediator/api"
 )
 
-// format is how a list is printed.
-type format struct {
-	kind      string
-	noHeaders bool
-}
-
+// formats are the values of --output.
 var formats = []string{"table", "wide", "json", "yaml", "name"}
 
-func (f *format) flags(c *cobra.Command) {
-	c.Flags().StringVarP(&f.kind, "output", "o", "table", "output: "+strings.Join(formats, ", "))
-	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "print no heads over the columns")
-	completeFormats(c)
-}
+func newFormat() output.Format { return output.Format{Kinds: formats} }
 
-// completeFormats offers the values of --output, which was just defined, to the
-// shell.
-func completeFormats(c *cobra.Command) {
-	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err)
-	}
-}
-
-func (f *format) check() error {
-	for _, k := range formats {
-		if f.kind == k {
-			return nil
-		}
-	}
-	return cli.Usagef("output %q: want one of %s", f.kind, strings.Join(formats, ", "))
-}
-
-// answer is how a command that changes something says what came of it: by a line of
-// its own, or, where a format is asked for, as `get` shows what was changed.
-type answer struct{ format }
+// answer prints the result of a command that changes something: as one line, or, with --output, as
+// `get` shows the changed item.
+type answer struct{ output.Format }
 
 func (a *answer) flags(c *cobra.Command) {
-	c.Flags().StringVarP(&a.kind, "output", "o", "", "show what came of it in a `format`: "+strings.Join(formats, ", "))
-	completeFormats(c)
+	a.Kinds = formats
+	a.OutputFlag(c, "", "show the result in a `format`: "+strings.Join(formats, ", "))
 }
 
 func (a *answer) check() error {
-	if a.kind == "" {
+	if a.Kind == "" {
 		return nil
 	}
-	return a.format.check()
+	return a.Check()
 }
 
 // vm shows a guest.
 func (a *answer) vm(w io.Writer, line string, v api.VM) error {
-	if a.kind == "" {
-		_, err := fmt.Fprintln(w, line)
-		return err
-	}
-	return print(w, &a.format, vmColumnsOf([]api.VM{v}), func(v api.VM) string { return v.Name }, []api.VM{v})
+	return printAnswer(w, a, line, vmColumnsOf, vmName, v)
 }
 
 // gpu shows a GPU.
 func (a *answer) gpu(w io.Writer, line string, g api.GPU) error {
-	if a.kind == "" {
+	return printAnswer(w, a, line, gpuColumnsOf, gpuName, g)
+}
+
+func printAnswer[T any](w io.Writer, a *answer, line string, columns func([]T) []column[T], name func(T) string, item T) error {
+	if a.Kind == "" {
 		_, err := fmt.Fprintln(w, line)
 		return err
 	}
-	return print(w, &a.format, gpuColumnsOf([]api.GPU{g}), func(g api.GPU) string { return g.Name }, []api.GPU{g})
+	items := []T{item}
+	return print(w, &a.Format, columns(items), name, items)
 }
+
+func vmName(v api.VM) string   { return v.Name }
+func gpuName(g api.GPU) string { return g.Name }
 
 // column is one column of a table.
 type column[T any] struct {
-	head string
-	wide bool // only with -o wide
-	cell func(T) string
+	head  string
+	wide  bool // only with -o wide
+	value func(T) string
 }
 
 // print writes items in the format.
-func print[T any](w io.Writer, f *format, columns []column[T], name func(T) string, items []T) error {
-	switch f.kind {
+func print[T any](w io.Writer, f *output.Format, columns []column[T], name func(T) string, items []T) error {
+	switch f.Kind {
 	case "json":
 		if items == nil {
-			items = []T{}
+			items = []T{} // not null
 		}
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(items)
+		return output.JSON(w, items)
 	case "yaml":
-		return printYAML(w, items)
+		return output.YAML(w, items)
 	case "name":
 		for _, it := range items {
 			if _, err := fmt.Fprintln(w, name(it)); err != nil {
@@ -107,56 +81,26 @@ func print[T any](w io.Writer, f *format, columns []column[T], name func(T) stri
 		}
 		return nil
 	}
-	return table(w, f, columns, items)
-}
-
-func table[T any](w io.Writer, f *format, columns []column[T], items []T) error {
-	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
-	row := func(cell func(column[T]) string) error {
-		var cells []string
+	if f.Kind != "wide" {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.wide })
+	}
+	heads := make([]string, len(columns))
+	for i, c := range columns {
+		heads[i] = c.head
+	}
+	rows := make([][]string, len(items))
+	for i, it := range items {
 		for _, c := range columns {
-			if !c.wide || f.kind == "wide" {
-				cells = append(cells, cell(c))
-			}
-		}
-		_, err := fmt.Fprintln(t, strings.Join(cells, "\t"))
-		return err
-	}
-	if !f.noHeaders {
-		if err := row(func(c column[T]) string { return c.head }); err != nil {
-			return err
+			rows[i] = append(rows[i], c.value(it))
 		}
 	}
-	for _, it := range items {
-		if err := row(func(c column[T]) string { return c.cell(it) }); err != nil {
-			return err
-		}
-	}
-	return t.Flush()
-}
-
-// printYAML has the names of the fields that JSON has.
-func printYAML(w io.Writer, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	var plain any
-	if err := yaml.Unmarshal(b, &plain); err != nil { // JSON is YAML
-		return fmt.Errorf("encode: %w", err)
-	}
-	b, err = yaml.Marshal(plain)
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	_, err = w.Write(b)
-	return err
+	return f.Table(w, heads, rows)
 }
 
 func percent(x float64) string { return fmt.Sprintf("%.1f%%", 100*x) }
 
-// part is a part of the GPU's time as it was asked for; 0 is none.
-func part(x float64) string {
+// ratio formats a configured part of the GPU's time; 0 means none.
+func ratio(x float64) string {
 	if x == 0 {
 		return "-"
 	}

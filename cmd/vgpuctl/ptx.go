@@ -14,43 +14,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/output"
 	"vgpud/guestagent/preempt"
 	"vgpud/ptx"
 )
 
 func newPTX() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "ptx",
-		Short: "See what the guest agent makes of kernels",
-		Long: `ptx shows, without any GPU, what a guest's agent does with the kernels of PTX
-files: whether they can leave the GPU when asked, and what they become.`,
-		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(newPTXCheck(), newPTXTransform())
+	c := cli.NewGroup("ptx", "Show what the guest agent makes of kernels", newPTXCheck(), newPTXTransform())
+	c.Long = `ptx shows, without any GPU, what a guest's agent makes of the kernels of PTX files:
+whether they are preemptible, and the code that they become.`
 	return c
 }
 
 func newPTXCheck() *cobra.Command {
-	var f format
+	f := newFormat()
 	var count bool
 	c := &cobra.Command{
 		Use:   "check FILE...",
-		Short: "Say which kernels can leave the GPU when asked",
-		Long: `check prints a row for each kernel of the PTX files ("-" is standard input):
-whether it is preemptible, in which forms, and why not in others; its barriers, and
-how many of them are passed by whole blocks or must be rewritten; and what its forms
-add in registers, before the assembler allots them, and bytes of shared memory.
-Below the table it says how many kernels have forms, and of those whose blocks wait
-for no others how many have a form with a loop; --count prints nothing but that.
+		Short: "Show which kernels are preemptible",
+		Long: `check prints a row for each kernel of the PTX files ("-" is standard input): whether it
+is preemptible, in which forms, and why not in others; its barriers, and how many of
+them are passed by whole blocks or must be rewritten; and what its forms add in virtual
+registers and bytes of shared memory. Below the table it prints how many kernels have
+forms, and, of those whose blocks do not wait for others, how many have a form with a
+loop; --count prints only that.
 
-A file that can't be read or does not parse is said, the others go on, and the exit
+A file that can't be read or parsed is reported, the others are checked, and the exit
 code is 1. docs/preemption.md explains the reasons.`,
 		Example:           "  vgpuctl ptx check *.ptx\n  vgpuctl ptx check -o json kernel.ptx",
 		Args:              atLeast("FILE..."),
 		ValidArgsFunction: completePTX,
 		RunE: func(c *cobra.Command, files []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
 			var rows []ptxRow
@@ -72,20 +67,20 @@ code is 1. docs/preemption.md explains the reasons.`,
 			return nil
 		},
 	}
-	f.flags(c)
+	f.Flags(c)
 	c.Flags().BoolVar(&count, "count", false, "print only how many kernels have forms")
 	return c
 }
 
-// printChecked writes what was found of kernels, and for people how many have forms.
-func printChecked(w io.Writer, f *format, rows []ptxRow, count bool) error {
+// printChecked prints the rows, and below a table how many kernels have forms.
+func printChecked(w io.Writer, f *output.Format, rows []ptxRow, count bool) error {
 	if count {
 		return countPTX(rows).print(w, f)
 	}
 	if err := print(w, f, ptxColumns, ptxRow.name, rows); err != nil {
 		return err
 	}
-	if f.noHeaders || f.kind != "table" && f.kind != "wide" {
+	if f.NoHeaders || f.Kind != "table" && f.Kind != "wide" {
 		return nil
 	}
 	_, err := fmt.Fprintf(w, "\n%v\n", countPTX(rows))
@@ -100,24 +95,24 @@ func newPTXTransform() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:   "transform FILE",
-		Short: "Make kernels that leave the GPU when asked",
-		Long: `transform adds to a PTX file ("-" is standard input) the forms of its kernels that
-leave the GPU when asked, which is what a guest's agent does as it loads a module.
+		Short: "Make kernels preemptible",
+		Long: `transform adds the preemptible forms of its kernels to a PTX file ("-" is standard
+input), as a guest's agent does when it loads a module.
 
--o OUT names the file to write; without it, or as "-", the text goes to standard
-output. With a file, the table of check is printed as well; -o json (or wide, yaml,
-name, table) beside -o OUT chooses how. A file that has one of these names is
-written as ./json.`,
+-o OUT names the file to write; without it, or with "-", the text goes to standard
+output. With a file, the table of check is printed as well, in the format of a second
+-o: json, wide, yaml, name or table. A file with one of these names is written as
+./json.`,
 		Example:           "  vgpuctl ptx transform kernel.ptx -o out.ptx\n  vgpuctl ptx transform kernel.ptx -o out.ptx -o json",
 		Args:              exactly("FILE"),
 		ValidArgsFunction: completePTX,
 		RunE: func(c *cobra.Command, args []string) error {
-			f := format{kind: "table", noHeaders: o.noHeaders}
+			f := output.Format{Kind: "table", NoHeaders: o.noHeaders}
 			out, reported := "", false
 			for _, v := range o.outputs {
 				switch {
 				case slices.Contains(formats, v):
-					f.kind, reported = v, true
+					f.Kind, reported = v, true
 				case out != "":
 					return cli.Usagef("two files to write, %s and %s", out, v)
 				default:
@@ -136,25 +131,20 @@ written as ./json.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "file to write, or how to print what was done: "+strings.Join(formats, ", "))
+	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "file to write, or format of the report: "+strings.Join(formats, ", "))
 	flags.StringSliceVar(&o.forms, "forms", nil, "forms to make: single, coarse, persistent (default all)")
-	flags.StringVar(&o.word, "word", preempt.DeviceWord.String(), "word that tells blocks to leave: device, and to measure against host, proxy")
-	flags.StringVar(&o.readers, "readers", "one", "who of a block reads it: one, and to measure against all")
-	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no heads over the columns")
-	// The flag was just defined.
-	for flag, values := range map[string][]string{"word": {"device", "host", "proxy"}, "readers": {"one", "all"}} {
-		if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err)
-		}
-	}
-	if err := c.RegisterFlagCompletionFunc("forms", cobra.FixedCompletions([]string{"single", "coarse", "persistent"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err)
-	}
+	flags.StringVar(&o.word, "word", preempt.DeviceWord.String(), "the evict word that blocks read: device; for comparison: host, proxy")
+	flags.StringVar(&o.readers, "readers", "one", "threads of a block that read it: one; for comparison: all")
+	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no column headings")
+	cli.CompleteFlag(c, "word", "device", "host", "proxy")
+	cli.CompleteFlag(c, "readers", "one", "all")
+	cli.CompleteFlag(c, "forms", "single", "coarse", "persistent")
 	return c
 }
 
-// transformTo transforms file and writes the text to out, and a report to standard output unless the text goes there.
-func transformTo(c *cobra.Command, f *format, file, out string, reported bool, o preempt.Options) error {
+// transformTo transforms file and writes the text to out, and a report to standard output unless
+// the text goes there.
+func transformTo(c *cobra.Command, f *output.Format, file, out string, reported bool, o preempt.Options) error {
 	text, rows, err := transformPTX(c, file, o)
 	switch {
 	case err != nil:
@@ -175,10 +165,9 @@ func transformTo(c *cobra.Command, f *format, file, out string, reported bool, o
 	return print(c.OutOrStdout(), f, ptxColumns, ptxRow.name, rows)
 }
 
-// failedRow says what is wrong with a file, in a row of its own where other programs read it, on standard error for
-// people.
-func failedRow(c *cobra.Command, f *format, file string, err error) []ptxRow {
-	if f.kind == "json" || f.kind == "yaml" {
+// failedRow reports a file's error: as a row in formats for programs, otherwise on standard error.
+func failedRow(c *cobra.Command, f *output.Format, file string, err error) []ptxRow {
+	if f.Kind == "json" || f.Kind == "yaml" {
 		return []ptxRow{{File: file, Error: err.Error()}}
 	}
 	if file != "-" && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -188,7 +177,7 @@ func failedRow(c *cobra.Command, f *format, file string, err error) []ptxRow {
 	return nil
 }
 
-// transformPTX reads a file and transforms what it holds.
+// transformPTX reads and transforms a file.
 func transformPTX(c *cobra.Command, file string, o preempt.Options) (string, []ptxRow, error) {
 	src, err := readPTX(c.InOrStdin(), file)
 	if err != nil {
@@ -215,10 +204,10 @@ func transformPTX(c *cobra.Command, file string, o preempt.Options) (string, []p
 	return out.String(), rows, nil
 }
 
-// maxPTXBytes bounds what is read of a file.
+// maxPTXBytes bounds the size of a file.
 const maxPTXBytes = 64 << 20
 
-// readPTX reads a file, or standard input where it is called "-".
+// readPTX reads a file, or standard input if file is "-".
 func readPTX(stdin io.Reader, file string) (string, error) {
 	r := stdin
 	if file != "-" {
@@ -239,7 +228,7 @@ func readPTX(stdin io.Reader, file string) (string, error) {
 	return string(b), nil
 }
 
-// parseForms reads the names of forms.
+// parseForms parses the names of forms.
 func parseForms(names []string) (preempt.Form, error) {
 	var forms preempt.Form
 	for _, n := range names {
@@ -257,7 +246,7 @@ func parseForms(names []string) (preempt.Form, error) {
 	return forms, nil
 }
 
-// parseLook reads how blocks learn that they are to leave.
+// parseLook parses how blocks learn that they should leave.
 func parseLook(word, readers string) (preempt.Look, error) {
 	w, err := preempt.ParseWord(word)
 	if err != nil {
@@ -269,12 +258,13 @@ func parseLook(word, readers string) (preempt.Look, error) {
 	return preempt.Look{Word: w, AllThreads: readers == "all"}, nil
 }
 
-// completePTX offers PTX files to the shell.
+// completePTX completes the names of PTX files.
 func completePTX(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return []string{"ptx"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// ptxRow is what is said of a kernel, or of a file that can't be read, which only JSON has a row for.
+// ptxRow is the report on a kernel, or on a file that can't be read, which only JSON and YAML have
+// a row for.
 type ptxRow struct {
 	File  string
 	Error string // instead of a report
@@ -288,8 +278,8 @@ func (r ptxRow) name() string {
 	return r.File + ":" + r.Kernel
 }
 
-// kinds names the kinds of forms that the kernel has: the early exit, with one task a block or several, and the
-// persistent one.
+// kinds returns the kinds of the kernel's forms: the early exit, with one task a block or several,
+// and the persistent one.
 func (r ptxRow) kinds() []string {
 	kinds := []string{}
 	if slices.ContainsFunc(r.Forms, preempt.Form.EarlyExit) {
@@ -301,8 +291,8 @@ func (r ptxRow) kinds() []string {
 	return kinds
 }
 
-// MarshalJSON writes the row as other programs read it. The reason is why the kernel is not preemptible; where it is,
-// but not in all forms, why not in those is limited_by.
+// MarshalJSON encodes the row for programs. reason says why the kernel is not preemptible. If it
+// is, but not in all forms, limited_by says why not in the others.
 func (r ptxRow) MarshalJSON() ([]byte, error) {
 	type failure struct {
 		File  string `json:"file"`
@@ -345,30 +335,23 @@ func (r ptxRow) MarshalJSON() ([]byte, error) {
 
 // ptxColumns are the columns of check's table.
 var ptxColumns = []column[ptxRow]{
-	{head: "FILE", cell: func(r ptxRow) string { return r.File }},
-	{head: "KERNEL", cell: func(r ptxRow) string { return r.Kernel }},
-	{head: "PREEMPTIBLE", cell: func(r ptxRow) string { return yesNo(r.Preemptible) }},
-	{head: "FORMS", cell: func(r ptxRow) string {
+	{head: "FILE", value: func(r ptxRow) string { return r.File }},
+	{head: "KERNEL", value: func(r ptxRow) string { return r.Kernel }},
+	{head: "PREEMPTIBLE", value: func(r ptxRow) string { return yesNo(r.Preemptible) }},
+	{head: "FORMS", value: func(r ptxRow) string {
 		var names []string
 		for _, f := range r.Forms {
 			names = append(names, f.String())
 		}
-		return orNone(strings.Join(names, ","))
+		return output.OrDash(strings.Join(names, ","))
 	}},
-	{head: "REASON", cell: func(r ptxRow) string { return orNone(r.Reason.String()) }},
-	{head: "WAITS", cell: func(r ptxRow) string { return yesNo(r.WaitsForBlocks) }},
-	{head: "BARRIERS", cell: func(r ptxRow) string { return count(r.Barriers.Total) }},
-	{head: "UNIFORM", cell: func(r ptxRow) string { return count(r.Barriers.Uniform) }},
-	{head: "REWRITTEN", cell: func(r ptxRow) string { return count(r.Barriers.Rewritten) }},
-	{head: "REGISTERS", cell: func(r ptxRow) string { return count(r.VirtualRegistersAdded) }},
-	{head: "SHARED", cell: func(r ptxRow) string { return count(r.SharedBytesAdded) }},
-	{head: "ALREADY", wide: true, cell: func(r ptxRow) string { return yesNo(r.TakesTasks) }},
-	{head: "DETAIL", wide: true, cell: func(r ptxRow) string { return orNone(r.Detail) }},
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	{head: "REASON", value: func(r ptxRow) string { return output.OrDash(r.Reason.String()) }},
+	{head: "WAITS", value: func(r ptxRow) string { return yesNo(r.WaitsForBlocks) }},
+	{head: "BARRIERS", value: func(r ptxRow) string { return count(r.Barriers.Total) }},
+	{head: "UNIFORM", value: func(r ptxRow) string { return count(r.Barriers.Uniform) }},
+	{head: "REWRITTEN", value: func(r ptxRow) string { return count(r.Barriers.Rewritten) }},
+	{head: "REGISTERS", value: func(r ptxRow) string { return count(r.VirtualRegistersAdded) }},
+	{head: "SHARED", value: func(r ptxRow) string { return count(r.SharedBytesAdded) }},
+	{head: "ALREADY", wide: true, value: func(r ptxRow) string { return yesNo(r.TakesTasks) }},
+	{head: "DETAIL", wide: true, value: func(r ptxRow) string { return output.OrDash(r.Detail) }},
 }

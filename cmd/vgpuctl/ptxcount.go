@@ -1,16 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 
+	"vgpud/cmd/internal/output"
 	"vgpud/guestagent/preempt"
 )
 
-// ptxCount is how many of some kernels have forms. Those whose blocks wait for others can't have a form that runs several
-// blocks in turns without an order among them, so forms with a loop are counted apart, of the kernels that wait for none.
+// ptxCount counts kernels with forms. A kernel whose blocks wait for others can't have a form that
+// runs several blocks in turn in any order, so forms with a loop are counted apart, among the
+// kernels whose blocks do not wait.
 type ptxCount struct {
 	Kernels     int `json:"kernels"`
 	Preemptible int `json:"preemptible"` // with at least one form
@@ -46,7 +47,7 @@ func countPTX(rows []ptxRow) ptxCount {
 	return c
 }
 
-// waits reports whether the kernel's blocks may wait for one another, also by cooperative groups.
+// waits reports whether the kernel's blocks may wait for one another, by cooperative groups too.
 func (r ptxRow) waits() bool { return r.WaitsForBlocks || r.Reason == preempt.GridSync }
 
 // loops reports whether the kernel has a form that runs several blocks in one.
@@ -54,14 +55,14 @@ func (r ptxRow) loops() bool {
 	return slices.Contains(r.Forms, preempt.Coarse) || slices.Contains(r.Forms, preempt.Persistent)
 }
 
-// String is the count for people.
+// String formats the count as text.
 func (c ptxCount) String() string {
-	return fmt.Sprintf("%d kernels: %s with a form, %s whose blocks may wait for others\n%d wait for none: %s with a form that has a loop, %s with the early exit of one task alone",
+	return fmt.Sprintf("%d kernels: %s with a form, %s whose blocks may wait for others\n%d do not wait: %s with a form that has a loop, %s with the early exit of one task alone",
 		c.Kernels, share(c.Preemptible, c.Kernels), share(c.Waiting, c.Kernels),
 		c.Independent, share(c.Loops, c.Independent), share(c.SingleOnly, c.Independent))
 }
 
-// share is a number with its part of a whole.
+// share formats a number with its percentage.
 func share(n, of int) string {
 	if of == 0 {
 		return fmt.Sprint(n)
@@ -70,14 +71,12 @@ func share(n, of int) string {
 }
 
 // print writes the count in the format.
-func (c ptxCount) print(w io.Writer, f *format) error {
-	switch f.kind {
+func (c ptxCount) print(w io.Writer, f *output.Format) error {
+	switch f.Kind {
 	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(c)
+		return output.JSON(w, c)
 	case "yaml":
-		return printYAML(w, c)
+		return output.YAML(w, c)
 	}
 	_, err := fmt.Fprintln(w, c)
 	return err

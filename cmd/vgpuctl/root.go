@@ -12,10 +12,10 @@ import (
 	"vgpud/mediator/api"
 )
 
-// askLimit bounds how long the daemon may take to answer.
+// askLimit bounds the daemon's answer.
 const askLimit = 10 * time.Second
 
-// options are the flags of every command.
+// options holds the flags of every command.
 type options struct {
 	socket string
 }
@@ -27,8 +27,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "vgpuctl",
 		Short: "Show and change how guests share the host's GPUs",
-		Long: `vgpuctl asks the daemon, vgpud, how the guests share the host's GPUs, and
-changes it: weights take effect at once.`,
+		Long: `vgpuctl shows how the guests share the host's GPUs, and changes it, by asking the daemon,
+vgpud. Changes take effect at once.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -41,17 +41,17 @@ changes it: weights take effect at once.`,
 	return root
 }
 
-// exactly wants one argument for each name.
+// exactly requires one argument for each name.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return nil
 		}
-		return cli.Usagef("want %s, got %d words; `%s --help` says more", strings.Join(names, " "), len(args), c.CommandPath())
+		return cli.Usagef("want %s, got %d arguments; see `%s --help`", strings.Join(names, " "), len(args), c.CommandPath())
 	}
 }
 
-// atLeast wants an argument for each name, and the last one may come again.
+// atLeast requires an argument for each name; the last one may be repeated.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) >= len(names) {
@@ -61,32 +61,32 @@ func atLeast(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// asking bounds a question in time.
-func asking(c *cobra.Command) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Context(), askLimit)
+// ask calls f with a connection to the daemon and a time limit.
+func ask[T any](c *cobra.Command, o *options, f func(*api.Client, context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(c.Context(), askLimit)
+	defer cancel()
+	client := o.client()
+	defer client.Close()
+	return f(client, ctx)
 }
 
-// completeVMs offers the names of guests to the shell.
+// completeVMs completes the names of guests.
 func completeVMs(o *options) cobra.CompletionFunc {
-	return completeNames(o, (*api.Client).VMs, func(v api.VM) string { return v.Name })
+	return completeNames(o, (*api.Client).VMs, vmName)
 }
 
-// completeGPUs offers the names of GPUs to the shell.
+// completeGPUs completes the names of GPUs.
 func completeGPUs(o *options) cobra.CompletionFunc {
-	return completeNames(o, (*api.Client).GPUs, func(g api.GPU) string { return g.Name })
+	return completeNames(o, (*api.Client).GPUs, gpuName)
 }
 
-// completeNames offers the names of what the daemon knows, as the first word.
+// completeNames completes the first argument by names that the daemon returns.
 func completeNames[T any](o *options, all func(*api.Client, context.Context) ([]T, error), name func(T) string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := asking(c)
-		defer cancel()
-		client := o.client()
-		defer client.Close()
-		items, err := all(client, ctx)
+		items, err := ask(c, o, all)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,21 +14,15 @@ import (
 )
 
 func newSet(o *options) *cobra.Command {
-	set := &cobra.Command{
-		Use:   "set",
-		Short: "Change a guest or a GPU",
-		Args:  cli.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
 	var vmAnswer, gpuAnswer answer
 	vm := &cobra.Command{
 		Use:   "vm NAME KEY=VALUE...",
 		Short: "Change a guest, at once",
-		Long: `Change what a guest gets of its GPU, at once:
+		Long: `Change a guest's part of its GPU, at once:
 
   weight=N             its part relative to the other guests' weights
-  cap=PART             the part of the GPU's time that it never gets more than; none
-  guarantee=PART       the part of the GPU's time that it gets while it has work; none
+  cap=PART             the largest part of the GPU's time that it gets; none
+  guarantee=PART       the least part of the GPU's time that it gets while it has work; none
   priority-ceiling=N   the highest priority that its launches may have
 
 A PART is written 0.25 or 25%.`,
@@ -42,11 +37,7 @@ A PART is written 0.25 or 25%.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := asking(c)
-			defer cancel()
-			client := o.client()
-			defer client.Close()
-			v, err := client.UpdateVM(ctx, args[0], u)
+			v, err := ask(c, o, func(d *api.Client, ctx context.Context) (api.VM, error) { return d.UpdateVM(ctx, args[0], u) })
 			if err != nil {
 				return err
 			}
@@ -67,11 +58,9 @@ A PART is written 0.25 or 25%.`,
 			if !ok || key != "policy" {
 				return cli.Usagef("%q: want policy=NAME", args[1])
 			}
-			ctx, cancel := asking(c)
-			defer cancel()
-			client := o.client()
-			defer client.Close()
-			g, err := client.UpdateGPU(ctx, args[0], api.GPUUpdate{Policy: &value})
+			g, err := ask(c, o, func(d *api.Client, ctx context.Context) (api.GPU, error) {
+				return d.UpdateGPU(ctx, args[0], api.GPUUpdate{Policy: &value})
+			})
 			if err != nil {
 				return err
 			}
@@ -80,11 +69,10 @@ A PART is written 0.25 or 25%.`,
 	}
 	vmAnswer.flags(vm)
 	gpuAnswer.flags(gpu)
-	set.AddCommand(vm, gpu)
-	return set
+	return cli.NewGroup("set", "Change a guest or a GPU", vm, gpu)
 }
 
-// completePolicy offers a GPU's name to the shell, and then the policies.
+// completePolicy completes a GPU's name and then the policies.
 func completePolicy(o *options) cobra.CompletionFunc {
 	gpus := completeGPUs(o)
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
@@ -99,7 +87,7 @@ func completePolicy(o *options) cobra.CompletionFunc {
 	}
 }
 
-// parseVMUpdate reads assignments such as weight=4.
+// parseVMUpdate parses assignments such as weight=4.
 func parseVMUpdate(assignments []string) (u api.VMUpdate, err error) {
 	for _, s := range assignments {
 		key, value, ok := strings.Cut(s, "=")
@@ -110,9 +98,9 @@ func parseVMUpdate(assignments []string) (u api.VMUpdate, err error) {
 		case "weight":
 			u.Weight, err = parseNumber(key, value)
 		case "cap":
-			u.Cap, err = parsePart(key, value)
+			u.Cap, err = parseRatio(key, value)
 		case "guarantee":
-			u.Guarantee, err = parsePart(key, value)
+			u.Guarantee, err = parseRatio(key, value)
 		case "priority-ceiling":
 			n, perr := strconv.Atoi(value)
 			if perr != nil {
@@ -126,7 +114,7 @@ func parseVMUpdate(assignments []string) (u api.VMUpdate, err error) {
 			return u, err
 		}
 	}
-	// What is not changed can't be what is wrong.
+	// The unchanged terms are valid, so valid defaults stand for them.
 	if err := u.Apply(api.Terms{Weight: 1}).Check(); err != nil {
 		return u, cli.UsageError{Err: err}
 	}
@@ -141,8 +129,8 @@ func parseNumber(key, value string) (*float64, error) {
 	return &x, nil
 }
 
-// parsePart reads a part of the GPU's time: 0.25, 25% or none.
-func parsePart(key, value string) (*float64, error) {
+// parseRatio parses a part of the GPU's time: 0.25, 25% or none.
+func parseRatio(key, value string) (*float64, error) {
 	if value == "none" {
 		return new(float64), nil
 	}
@@ -157,17 +145,17 @@ func parsePart(key, value string) (*float64, error) {
 	return &x, nil
 }
 
-// updated says what the guest's terms are that were changed.
+// updated formats the guest's changed terms.
 func updated(v api.VM, u *api.VMUpdate) string {
 	var s []string
 	if u.Weight != nil {
 		s = append(s, "weight "+number(v.Weight))
 	}
 	if u.Cap != nil {
-		s = append(s, "cap "+part(v.Cap))
+		s = append(s, "cap "+ratio(v.Cap))
 	}
 	if u.Guarantee != nil {
-		s = append(s, "guarantee "+part(v.Guarantee))
+		s = append(s, "guarantee "+ratio(v.Guarantee))
 	}
 	if u.PriorityCeiling != nil {
 		s = append(s, "priority ceiling "+count(v.PriorityCeiling))

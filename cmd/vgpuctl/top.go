@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -12,19 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/output"
 	"vgpud/mediator/api"
 )
 
-// usage is a guest's use of its GPU between two looks.
+// usage is a guest's use of its GPU between two samples.
 type usage struct {
 	Name      string  `json:"name"`
 	GPU       string  `json:"gpu"`
 	Weight    float64 `json:"weight"`
 	State     string  `json:"state"`
-	Busy      float64 `json:"busy"`  // of the time between the looks
+	Busy      float64 `json:"busy"`  // of the time between the samples
 	Share     float64 `json:"share"` // of what all guests of the GPU used
 	Entitled  float64 `json:"entitled"`
-	Suspended float64 `json:"suspended"` // of the time between the looks
+	Suspended float64 `json:"suspended"` // of the time between the samples
 	Kernels   float64 `json:"kernels_per_second"`
 	Evictions float64 `json:"evictions_per_second"` // of its kernels
 	Waiting   int     `json:"launches_waiting"`     // for their turn, now
@@ -45,57 +47,52 @@ var usageColumns = []column[usage]{
 }
 
 func newTop(o *options) *cobra.Command {
-	var f format
+	f := newFormat()
 	var every time.Duration
-	var looks int
+	var samples int
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Show who uses the GPUs, again and again",
+		Short: "Show the guests' use of the GPUs, again and again",
 		Args:  cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
 			if every <= 0 {
 				return cli.Usagef("interval %v: want more than 0", every)
 			}
-			if looks < 0 {
-				return cli.Usagef("count %d: want 0 for no end, or more", looks)
+			if samples < 0 {
+				return cli.Usagef("count %d: want 0 (no limit) or more", samples)
 			}
 			out := c.OutOrStdout()
-			return top(c, o.client(), out, every, looks, func(us []usage) error {
+			return top(c, o, every, samples, func(us []usage) error {
 				return show(out, &f, us)
 			})
 		},
 	}
-	f.flags(c)
-	c.Flags().DurationVarP(&every, "interval", "d", time.Second, "time between two looks")
-	c.Flags().IntVarP(&looks, "count", "n", 0, "stop after so many tables (default: never)")
+	f.Flags(c)
+	c.Flags().DurationVarP(&every, "interval", "d", time.Second, "time between two samples")
+	c.Flags().IntVarP(&samples, "count", "n", 0, "stop after this many tables (default: no limit)")
 	return c
 }
 
-// top shows the difference between one look and the next.
-func top(c *cobra.Command, client *api.Client, out io.Writer, every time.Duration, looks int, show func([]usage) error) error {
-	defer client.Close()
-	look := func() ([]api.VM, error) {
-		ctx, cancel := asking(c)
-		defer cancel()
-		return client.VMs(ctx)
-	}
-	before, err := look()
+// top calls show with the differences between samples, one every so often, count times or (0) until
+// the command's context ends.
+func top(c *cobra.Command, o *options, every time.Duration, count int, show func([]usage) error) error {
+	before, err := ask(c, o, (*api.Client).VMs)
 	if err != nil {
 		return err
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()
 	at := time.Now()
-	for n := 0; looks == 0 || n < looks; n++ {
+	for n := 0; count == 0 || n < count; n++ {
 		select {
 		case <-c.Context().Done():
 			return nil
 		case <-t.C:
 		}
-		now, err := look()
+		now, err := ask(c, o, (*api.Client).VMs)
 		if err != nil {
 			return err
 		}
@@ -109,7 +106,7 @@ func top(c *cobra.Command, client *api.Client, out io.Writer, every time.Duratio
 	return nil
 }
 
-// between is what each guest used from one look to the next, most busy first.
+// between returns what each guest used between two samples, the busiest first.
 func between(before, now []api.VM, elapsed time.Duration) []usage {
 	total := make(map[string]float64) // by GPU
 	us := make([]usage, 0, len(now))
@@ -134,22 +131,14 @@ func between(before, now []api.VM, elapsed time.Duration) []usage {
 			us[i].Share /= t
 		}
 	}
-	slices.SortStableFunc(us, func(a, b usage) int {
-		switch {
-		case a.Busy > b.Busy:
-			return -1
-		case a.Busy < b.Busy:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(us, func(a, b usage) int { return cmp.Compare(b.Busy, a.Busy) })
 	return us
 }
 
-// show prints one table, over the last one where the output is a terminal.
-func show(out io.Writer, f *format, us []usage) error {
+// show prints one table, over the last one if the output is a terminal.
+func show(out io.Writer, f *output.Format, us []usage) error {
 	var b bytes.Buffer
-	if f.kind == "table" || f.kind == "wide" {
+	if f.Kind == "table" || f.Kind == "wide" {
 		if terminal(out) {
 			b.WriteString("\x1b[H\x1b[2J")
 		}
@@ -161,7 +150,7 @@ func show(out io.Writer, f *format, us []usage) error {
 	return err
 }
 
-// terminal is whether w is one.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -19,25 +19,25 @@ import (
 
 const asRoot = "run `vgpuctl doctor` as root"
 
-// daemon asks the daemon how it is, and how its GPUs are.
+// daemon checks the daemon and its GPUs.
 func daemon(ctx context.Context, h *Host) []ability.Ability {
 	health, err := h.Health(ctx)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return []ability.Ability{ability.Undetermined(Daemon, err.Error(), asRoot)}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return []ability.Ability{ability.Missing(Daemon, "no daemon listens here", "systemctl start vgpud; or name its socket with --socket")}
+		return []ability.Ability{ability.Missing(Daemon, "no daemon listens on its socket", "systemctl start vgpud, or name its socket with --socket")}
 	case err != nil:
-		return []ability.Ability{ability.Missing(Daemon, err.Error(), "systemctl restart vgpud; `journalctl -u vgpud` says why")}
+		return []ability.Ability{ability.Missing(Daemon, err.Error(), "systemctl restart vgpud; see `journalctl -u vgpud` for the reason")}
 	}
 	a := ability.Available(Daemon, "version %s answers", health.Version)
 	if health.Version != h.Version {
-		a.Do = fmt.Sprintf("restart the daemon, or update vgpuctl: this is version %s; guests go on meanwhile", h.Version)
+		a.Do = fmt.Sprintf("restart the daemon, during which guests go on, or update vgpuctl, which is version %s", h.Version)
 	}
 	all := []ability.Ability{a, confinement(&health)}
 	gpus, err := h.GPUs(ctx)
 	if err != nil {
-		return append(all, ability.Missing(GPU, err.Error(), "`journalctl -u vgpud` says why"))
+		return append(all, ability.Missing(GPU, err.Error(), "see `journalctl -u vgpud` for the reason"))
 	}
 	for i := range gpus {
 		all = append(all, gpuOf(&gpus[i]), accounting(&gpus[i]))
@@ -45,15 +45,15 @@ func daemon(ctx context.Context, h *Host) []ability.Ability {
 	return all
 }
 
-// confinement is whether guests' processes are kept from each other and the host.
+// confinement returns whether guests' processes are separated from each other and the host.
 func confinement(h *api.Health) ability.Ability {
 	if len(h.Unconfined) > 0 {
-		return ability.Missing(Confinement, strings.Join(h.Unconfined, "; "), "docs/security.md says what each takes")
+		return ability.Missing(Confinement, strings.Join(h.Unconfined, "; "), "see docs/security.md for what each needs")
 	}
 	return ability.Available(Confinement, "guests' processes have users, devices and limits of their own")
 }
 
-// gpuOf is one of the daemon's GPUs.
+// gpuOf returns the state of one of the daemon's GPUs.
 func gpuOf(g *api.GPU) ability.Ability {
 	a := ability.Available(GPU, "%s, kind %s", g.Model, g.Kind)
 	if !g.Healthy {
@@ -61,9 +61,9 @@ func gpuOf(g *api.GPU) ability.Ability {
 	}
 	a.GPU = g.Name
 	var advice []string
-	// Who reads the GPU's own record is in no hurry.
+	// Reading the GPU's own record needs no priority.
 	if g.RealTimeProblem != "" && g.AccountingSource == api.SourceRegisters {
-		advice = append(advice, "real-time priority for the polling thread (CAP_SYS_NICE, or LimitRTPRIO= as the unit has it): "+g.RealTimeProblem)
+		advice = append(advice, "give the polling thread real-time priority (CAP_SYS_NICE, or LimitRTPRIO= as in the unit): "+g.RealTimeProblem)
 	}
 	if g.Hardware != nil {
 		advice = append(advice, g.Hardware.Warnings...)
@@ -72,23 +72,23 @@ func gpuOf(g *api.GPU) ability.Ability {
 	return a
 }
 
-// accounting is what one of the daemon's GPUs is watched by, and in short why. The
-// abilities of the GPU itself say it at length.
+// accounting returns the source by which one of the daemon's GPUs is accounted, with the reason in
+// short. The GPU's own abilities have it in full.
 func accounting(g *api.GPU) ability.Ability {
 	a := ability.Available(Accounting, "by %s", g.AccountingSource)
 	if why, _, _ := strings.Cut(g.AccountingSourceReason, ": "); why != "" {
 		a.What += ": " + why
 	}
 	if g.AccountingSource == "" {
-		a = ability.Missing(Accounting, cmp.Or(g.AccountingSourceReason, "nothing tells who uses the GPU"), "")
+		a = ability.Missing(Accounting, cmp.Or(g.AccountingSourceReason, "no source shows which guest uses the GPU"), "")
 	}
 	a.GPU = g.Name
 	return a
 }
 
-// program looks for the host's program, and so for a GPU in software.
+// program checks for the host's program, and so for a GPU in software.
 func program(ctx context.Context, h *Host) []ability.Ability {
-	const do = "`make install`, or a package; $PATH is where it is looked for"
+	const do = "install it in $PATH, by `make install` or a package"
 	path, err := h.Find("vgpud")
 	if err != nil {
 		return []ability.Ability{ability.Missing(Program, "it is neither beside vgpuctl nor in $PATH", do)}
@@ -99,16 +99,15 @@ func program(ctx context.Context, h *Host) []ability.Ability {
 	}
 	return []ability.Ability{
 		ability.Available(Program, "%s: %s", path, firstLine(out)),
-		ability.Available(SoftGPU, "`vgpud softgpu` runs one on any host; `vgpud demo` shows it"),
+		ability.Available(SoftGPU, "`vgpud softgpu` runs one on any host; `vgpud demo` shows it at work"),
 	}
 }
 
-// nvidia has the host's program find out what NVIDIA's GPUs here can do: by trying
-// it, in a process of its own.
+// nvidia makes the host's program try the abilities of NVIDIA's GPUs, in a process of its own.
 func nvidia(ctx context.Context, h *Host) []ability.Ability {
 	path, err := h.Find("vgpud")
 	if err != nil {
-		return []ability.Ability{ability.Undetermined(Libcuda, "`vgpud probe` finds out, and there is no vgpud", "see vgpud")}
+		return []ability.Ability{ability.Undetermined(Libcuda, "`vgpud probe` would find out, but there is no vgpud", "see vgpud")}
 	}
 	out, err := h.Run(ctx, path, "probe", "--abilities")
 	if err != nil {
@@ -116,17 +115,17 @@ func nvidia(ctx context.Context, h *Host) []ability.Ability {
 	}
 	var r ability.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Abilities) == 0 {
-		return []ability.Ability{ability.Undetermined(Libcuda, fmt.Sprintf("`vgpud probe --abilities` says %.60q", out), "have vgpuctl and vgpud of one version")}
+		return []ability.Ability{ability.Undetermined(Libcuda, fmt.Sprintf("`vgpud probe --abilities` printed %.60q", out), "install vgpuctl and vgpud of one version")}
 	}
 	return r.Abilities
 }
 
-// nvml asks NVIDIA's driver for its GPUs, by the program for it.
+// nvml asks NVIDIA's driver for its GPUs, through vgpu-nvml.
 func nvml(ctx context.Context, h *Host) []ability.Ability {
 	v, err := h.Inventory(ctx)
 	switch {
 	case errors.Is(err, inventory.ErrUnavailable):
-		return []ability.Ability{ability.Missing(NVML, err.Error(), "only for the health of NVIDIA GPUs: a C compiler when vgpud is built, and the driver's utilities")}
+		return []ability.Ability{ability.Missing(NVML, err.Error(), "for the health of NVIDIA GPUs only: build vgpud with a C compiler, and install the driver's utilities")}
 	case err != nil:
 		return []ability.Ability{ability.Missing(NVML, err.Error(), "")}
 	}
@@ -142,29 +141,29 @@ func nvml(ctx context.Context, h *Host) []ability.Ability {
 	return []ability.Ability{a}
 }
 
-// kvm looks whether VMs run at the processor's own speed.
+// kvm checks whether VMs can run at the processor's own speed.
 func kvm(_ context.Context, h *Host) []ability.Ability {
-	const slow = "VMs run under translation, some twenty times slower"
+	const slow = "QEMU translates VMs' instructions, some twenty times slower"
 	err := h.Access("dev/kvm")
 	switch {
 	case err == nil:
-		return []ability.Ability{ability.Available(KVM, "/dev/kvm may be used")}
+		return []ability.Ability{ability.Available(KVM, "/dev/kvm is accessible")}
 	case errors.Is(err, fs.ErrPermission):
-		return []ability.Ability{ability.Undetermined(KVM, "/dev/kvm is there, and not for this user", "QEMU's user wants group kvm; "+asRoot)}
+		return []ability.Ability{ability.Undetermined(KVM, "/dev/kvm exists, but not for this user", "add QEMU's user to group kvm; "+asRoot)}
 	}
-	do := "turn virtualisation on in the firmware, and `modprobe kvm_intel` or `kvm_amd`"
+	do := "enable virtualisation in the firmware, and `modprobe kvm_intel` or `kvm_amd`"
 	if cpu, rerr := fs.ReadFile(h.Files, "proc/cpuinfo"); rerr == nil && strings.Contains(string(cpu), " hypervisor") {
-		do = "this host is itself a VM: turn nested virtualisation on where that is run"
+		do = "this host is a VM itself: enable nested virtualisation on its host"
 	}
 	return []ability.Ability{ability.Missing(KVM, "there is no /dev/kvm: "+slow, do)}
 }
 
-// device is what QEMU has to have.
+// device is the device that QEMU must support.
 const device = "vfio-user-pci"
 
-// qemu asks QEMU for the device.
+// qemu checks QEMU for the device.
 func qemu(ctx context.Context, h *Host) []ability.Ability {
-	const do = "QEMU 10.1 or later; --qemu names one that is not in $PATH"
+	const do = "install QEMU 10.1 or later, or name one outside $PATH with --qemu"
 	for _, name := range h.QEMU {
 		path, err := h.Find(name)
 		if err != nil {
@@ -182,11 +181,11 @@ func qemu(ctx context.Context, h *Host) []ability.Ability {
 	return []ability.Ability{ability.Missing(QEMU, "none of "+strings.Join(h.QEMU, ", ")+" is in $PATH", do)}
 }
 
-// sockets are where libvirt's daemons listen: the one for QEMU, and the one for all.
+// sockets lists the sockets of libvirt's daemons: the one for QEMU, and the one for all drivers.
 var sockets = []string{"run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock"}
 
-// daemonOfLibvirt looks for libvirt, which is needed for domains alone.
-func daemonOfLibvirt(ctx context.Context, h *Host) []ability.Ability {
+// libvirtDaemon checks for libvirt, which only domains need.
+func libvirtDaemon(ctx context.Context, h *Host) []ability.Ability {
 	socket := ""
 	for _, s := range sockets {
 		if _, err := fs.Stat(h.Files, s); err == nil {
@@ -207,9 +206,9 @@ func daemonOfLibvirt(ctx context.Context, h *Host) []ability.Ability {
 	}
 	switch {
 	case socket == "" && version == "":
-		return []ability.Ability{ability.Missing(Libvirt, "it is not here", "only for libvirt's domains: version 6.5 or later; `vgpuctl attach --qmp` serves VMs without it")}
+		return []ability.Ability{ability.Missing(Libvirt, "it is not installed", "for libvirt's domains only: install version 6.5 or later; `vgpuctl attach --qmp` serves VMs without it")}
 	case socket == "":
-		return []ability.Ability{ability.Missing(Libvirt, version+" is here and does not run", "systemctl start virtqemud.socket, or libvirtd")}
+		return []ability.Ability{ability.Missing(Libvirt, version+" is installed but does not run", "systemctl start virtqemud.socket, or libvirtd")}
 	}
 	n, err := h.Domains(ctx)
 	if err == nil {
@@ -217,21 +216,21 @@ func daemonOfLibvirt(ctx context.Context, h *Host) []ability.Ability {
 	}
 	a := ability.Undetermined(Libvirt, fmt.Sprintf("%s listens on %s: %v", cmp.Or(version, "a libvirt"), socket, err), asRoot)
 	if errors.Is(err, libvirt.ErrUnavailable) {
-		a.Do = "`vgpu-libvirt` wants a C compiler when vgpud is built, and libvirt's library"
+		a.Do = "for `vgpu-libvirt`, build vgpud with a C compiler, and install libvirt's library"
 	}
 	return []ability.Ability{a}
 }
 
-// hooks are where libvirt's hook may be installed.
+// hooks lists where libvirt's hook may be installed.
 var hooks = []string{"etc/libvirt/hooks/qemu.d/50-vgpu", "etc/libvirt/hooks/qemu"}
 
-// hook looks for libvirt's hook.
+// hook checks for libvirt's hook.
 func hook(_ context.Context, h *Host) []ability.Ability {
 	for _, path := range hooks {
 		st, err := fs.Stat(h.Files, path)
 		switch {
 		case errors.Is(err, fs.ErrPermission):
-			return []ability.Ability{ability.Undetermined(Hook, "not allowed to look into /etc/libvirt/hooks", asRoot)}
+			return []ability.Ability{ability.Undetermined(Hook, "/etc/libvirt/hooks can't be read", asRoot)}
 		case err != nil:
 			continue
 		}
@@ -245,14 +244,14 @@ func hook(_ context.Context, h *Host) []ability.Ability {
 			return []ability.Ability{ability.Available(Hook, "/%s", path)}
 		}
 	}
-	return []ability.Ability{ability.Missing(Hook, "libvirt's hook is not installed", "only for libvirt's domains: `make install`, then restart libvirt's daemon")}
+	return []ability.Ability{ability.Missing(Hook, "libvirt's hook is not installed", "for libvirt's domains only: `make install`, then restart libvirt's daemon")}
 }
 
-// isHook knows the program by its usage line, as its installation does.
+// isHook recognises the program by its usage line, as the installation script does.
 func isHook(files fs.FS, path string) (bool, error) {
 	b, err := fs.ReadFile(files, path)
 	if err != nil {
-		return false, fmt.Errorf("look at libvirt's hook: %w", err)
+		return false, fmt.Errorf("read libvirt's hook: %w", err)
 	}
 	return strings.Contains(string(b), "usage: vgpu-hook DOMAIN OPERATION"), nil
 }
@@ -262,8 +261,7 @@ func firstLine(s string) string {
 	return s
 }
 
-// Explain is the error of a program that failed: what it said last, where it said
-// something.
+// Explain returns the error of a failed program: the last line of its standard error, if any.
 func Explain(err error, stderr string) error {
 	if err == nil {
 		return nil

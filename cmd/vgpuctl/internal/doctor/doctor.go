@@ -1,8 +1,7 @@
-// Package doctor finds out what a host can do for guests' GPUs: of each ability
-// whether it is there, or why not and what to do. It changes nothing, and what it is
-// not allowed to look at it says so of.
+// Package doctor finds out what a host can do for guests' GPUs: whether each ability is there, or
+// why not and what to do. It changes nothing, and marks what it is not allowed to check.
 //
-// All that it looks at is a [Host], which tests make up.
+// Everything that it checks is in a [Host], so tests can replace it.
 package doctor
 
 import (
@@ -15,15 +14,15 @@ import (
 	"vgpud/mediator/api"
 )
 
-// The abilities that are looked at here. Those of NVIDIA GPUs that `vgpud probe`
-// names come between them.
+// The abilities checked here. The report has those of NVIDIA GPUs, named by `vgpud probe`, among
+// them.
 const (
 	Program = "vgpud"
 	Daemon  = "daemon"
 	GPU     = "gpu"
-	// Accounting is what one of the daemon's GPUs is watched by.
+	// Accounting is the source by which one of the daemon's GPUs is accounted.
 	Accounting = "accounting"
-	// Confinement is of guests' processes.
+	// Confinement is that of guests' processes.
 	Confinement = "confinement"
 	Libcuda     = "libcuda"
 	NVML        = "nvml"
@@ -34,54 +33,51 @@ const (
 	Hook        = "hook"
 )
 
-// Host is what the doctor looks at.
+// Host is the host to check.
 type Host struct {
 	// Files is the root of the file system.
 	Files fs.FS
-	// Access is whether this process may read and write the file at a path from the
-	// root.
+	// Access checks that this process may read and write the file at a path from the root.
 	Access func(path string) error
-	// Find finds a program by name: beside this one, in $PATH, or where systems
-	// keep what only root runs.
+	// Find finds a program by name: beside this one, in $PATH, or in root's directories.
 	Find func(name string) (path string, err error)
-	// Run runs a program to its end. Where it can be run and fails, the error says
-	// what it wrote on standard error.
+	// Run runs a program to its end. If the program fails, the error has the end of its standard
+	// error.
 	Run func(ctx context.Context, program string, args ...string) (output string, err error)
-	// Health and GPUs ask the daemon.
+	// Health and GPUs query the daemon.
 	Health func(ctx context.Context) (api.Health, error)
 	GPUs   func(ctx context.Context) ([]api.GPU, error)
-	// Inventory asks NVIDIA's driver which GPUs there are.
+	// Inventory queries NVIDIA's driver for its GPUs.
 	Inventory func(ctx context.Context) (inventory.Inventory, error)
 	// Domains counts libvirt's domains, over a connection of its own.
 	Domains func(ctx context.Context) (int, error)
-	// Version is this program's.
+	// Version is this program's version.
 	Version string
-	// QEMU are the names under which QEMU may be.
+	// QEMU lists the possible names of QEMU.
 	QEMU []string
 }
 
-// patience bounds one question. Making a CUDA context takes most of a second, and a
-// driver that loads its firmware first many.
-const patience = 30 * time.Second
+// checkLimit bounds one check. Creating a CUDA context takes most of a second, and many if the
+// driver loads its firmware first.
+const checkLimit = 30 * time.Second
 
-// Report is what was found.
+// Report is the result of all checks.
 type Report struct {
-	// Ready is whether guests can have GPUs here: nothing is missing that is needed.
+	// Ready reports whether guests can have GPUs here: nothing needed is missing.
 	Ready     bool              `json:"ready"`
 	Abilities []ability.Ability `json:"abilities"`
 }
 
-// Examine looks at everything. It takes as long as the slowest of the programs that
-// it asks.
+// Examine runs all checks. It takes as long as the slowest.
 func Examine(ctx context.Context, h *Host) Report {
 	checks := []func(context.Context, *Host) []ability.Ability{
-		daemon, program, nvidia, nvml, kvm, qemu, daemonOfLibvirt, hook,
+		daemon, program, nvidia, nvml, kvm, qemu, libvirtDaemon, hook,
 	}
 	found := make([]chan []ability.Ability, len(checks))
 	for i, check := range checks {
 		found[i] = make(chan []ability.Ability, 1)
 		go func() {
-			ctx, cancel := context.WithTimeout(ctx, patience)
+			ctx, cancel := context.WithTimeout(ctx, checkLimit)
 			defer cancel()
 			found[i] <- check(ctx, h)
 		}()
@@ -90,17 +86,17 @@ func Examine(ctx context.Context, h *Host) Report {
 	for _, f := range found {
 		r.Abilities = append(r.Abilities, <-f...)
 	}
-	r.judge()
+	r.markNeeded()
 	return r
 }
 
-// judge marks what is needed: the program, a QEMU that can have the device, and, where
-// there is a daemon, a GPU of its that is well.
-func (r *Report) judge() {
-	well := 0
+// markNeeded marks what is needed: the program, a QEMU with the device, and, if there is a daemon,
+// a healthy GPU of its.
+func (r *Report) markNeeded() {
+	healthy := 0
 	for _, a := range r.Abilities {
 		if a.Name == GPU && a.State == ability.Present {
-			well++
+			healthy++
 		}
 	}
 	r.Ready = true
@@ -110,7 +106,7 @@ func (r *Report) judge() {
 		case Program, QEMU:
 			a.Needed = true
 		case GPU:
-			a.Needed = well == 0 || well == 1 && a.State == ability.Present
+			a.Needed = healthy == 0 || healthy == 1 && a.State == ability.Present
 		}
 		r.Ready = r.Ready && !(a.Needed && a.State == ability.Absent)
 	}

@@ -72,11 +72,11 @@ func TestAHostThatHasAll(t *testing.T) {
 		{Name: GPU, GPU: "gpu0", State: ability.Present, What: "H100, kind nvidia", Needed: true},
 		{Name: Accounting, GPU: "gpu0", State: ability.Present, What: "by events: its status can't be read"},
 		{Name: Program, State: ability.Present, What: "vgpud: vgpud version 1.0", Needed: true},
-		{Name: SoftGPU, State: ability.Present, What: "`vgpud softgpu` runs one on any host; `vgpud demo` shows it"},
+		{Name: SoftGPU, State: ability.Present, What: "`vgpud softgpu` runs one on any host; `vgpud demo` shows it at work"},
 		{Name: Libcuda, State: ability.Present, What: "CUDA 13.0"},
 		{Name: "registers", GPU: "GPU-1", State: ability.Absent, What: "the kernel is locked down", Do: "use the record"},
 		{Name: NVML, State: ability.Present, What: "driver 580.159.04, GPUs: H100, GPU-2"},
-		{Name: KVM, State: ability.Present, What: "/dev/kvm may be used"},
+		{Name: KVM, State: ability.Present, What: "/dev/kvm is accessible"},
 		{Name: QEMU, State: ability.Present, What: "qemu-system-x86_64: QEMU emulator version 11.1.3, with vfio-user-pci", Needed: true},
 		{Name: Libvirt, State: ability.Present, What: "virtqemud (libvirt) 11.3.0 answers on /run/libvirt/virtqemud-sock, with 3 domains"},
 		{Name: Hook, State: ability.Present, What: "/etc/libvirt/hooks/qemu.d/50-vgpu"},
@@ -119,7 +119,7 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
-			name: "the daemon is another version", ability: Daemon, state: ability.Present, what: "version 0.9 answers", do: "this is version 1.0", ready: true,
+			name: "the daemon is another version", ability: Daemon, state: ability.Present, what: "version 0.9 answers", do: "which is version 1.0", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.Health = func(context.Context) (api.Health, error) { return api.Health{Version: "0.9"}, nil }
 			},
@@ -141,7 +141,7 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
-			name: "the GPU could be better", ability: GPU, state: ability.Present, what: "H100", do: "LimitRTPRIO= as the unit has it): no right; MIG is on", ready: true,
+			name: "the GPU could be better", ability: GPU, state: ability.Present, what: "H100", do: "LimitRTPRIO= as in the unit): no right; MIG is on", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.GPUs = func(context.Context) ([]api.GPU, error) {
 					return []api.GPU{{Name: "gpu0", Model: "H100", Healthy: true, AccountingSource: api.SourceRegisters, RealTimeProblem: "no right", Hardware: &api.Hardware{Warnings: []string{"MIG is on"}}}}, nil
@@ -157,7 +157,7 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
-			name: "nobody tells who uses the GPU", ability: Accounting, state: ability.Absent, what: "nothing tells", do: "", ready: true,
+			name: "nobody tells who uses the GPU", ability: Accounting, state: ability.Absent, what: "no source shows", do: "", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.GPUs = func(context.Context) ([]api.GPU, error) { return []api.GPU{{Name: "gpu0", Healthy: true}}, nil }
 			},
@@ -171,11 +171,11 @@ func TestWhatIsMissing(t *testing.T) {
 			take: func(_ *Host, o map[string]string) { delete(o, "vgpud --version"); delete(o, "vgpud probe --abilities") },
 		},
 		{
-			name: "a program of another version", ability: Libcuda, state: ability.Unknown, what: "says \"{}\"", do: "of one version", ready: true,
+			name: "a program of another version", ability: Libcuda, state: ability.Unknown, what: "printed \"{}\"", do: "of one version", ready: true,
 			take: func(_ *Host, o map[string]string) { o["vgpud probe --abilities"] = "{}" },
 		},
 		{
-			name: "no NVML", ability: NVML, state: ability.Absent, what: "libnvidia-ml", do: "only for the health", ready: true,
+			name: "no NVML", ability: NVML, state: ability.Absent, what: "libnvidia-ml", do: "health of NVIDIA GPUs only", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.Inventory = func(context.Context) (inventory.Inventory, error) {
 					return inventory.Inventory{}, fmt.Errorf("no libnvidia-ml: %w", inventory.ErrUnavailable)
@@ -191,11 +191,11 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
-			name: "no KVM", ability: KVM, state: ability.Absent, what: "under translation", do: "modprobe kvm_intel", ready: true,
+			name: "no KVM", ability: KVM, state: ability.Absent, what: "translates", do: "modprobe kvm_intel", ready: true,
 			take: func(h *Host, _ map[string]string) { h.Access = func(string) error { return syscall.ENOENT } },
 		},
 		{
-			name: "no KVM in a VM", ability: KVM, state: ability.Absent, what: "under translation", do: "this host is itself a VM", ready: true,
+			name: "no KVM in a VM", ability: KVM, state: ability.Absent, what: "translates", do: "this host is a VM itself", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.Access = func(string) error { return syscall.ENOENT }
 				h.Files.(fstest.MapFS)["proc/cpuinfo"] = &fstest.MapFile{Data: []byte("flags : fpu hypervisor lahf_lm\n")}
@@ -217,11 +217,11 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
-			name: "libvirt does not run", ability: Libvirt, state: ability.Absent, what: "11.3.0 is here and does not run", do: "systemctl start", ready: true,
+			name: "libvirt does not run", ability: Libvirt, state: ability.Absent, what: "11.3.0 is installed but does not run", do: "systemctl start", ready: true,
 			take: func(h *Host, _ map[string]string) { delete(h.Files.(fstest.MapFS), "run/libvirt/virtqemud-sock") },
 		},
 		{
-			name: "no libvirt", ability: Libvirt, state: ability.Absent, what: "it is not here", do: "--qmp", ready: true,
+			name: "no libvirt", ability: Libvirt, state: ability.Absent, what: "it is not installed", do: "--qmp", ready: true,
 			take: func(h *Host, o map[string]string) {
 				delete(h.Files.(fstest.MapFS), "run/libvirt/virtqemud-sock")
 				delete(o, "virtqemud --version")

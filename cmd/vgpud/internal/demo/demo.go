@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vgpud/clock"
+	"vgpud/cmd/internal/output"
 	"vgpud/cmd/vgpud/workload"
 	"vgpud/mediator/api"
 	"vgpud/mediator/daemon"
@@ -99,11 +100,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	if result == nil {
 		return err
 	}
-	show := result.print
 	if o.JSON {
-		show = result.printJSON
+		err = errors.Join(err, output.JSON(o.Out, result))
+	} else {
+		err = errors.Join(err, result.print(o.Out))
 	}
-	return errors.Join(err, show(o.Out), result.Err())
+	return errors.Join(err, result.Err())
 }
 
 // wrong returns an error if guests found wrong results at any time, also after the last phase.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vgpud/cmd/internal/output"
 	"vgpud/cmd/vgpud/workload"
 	"vgpud/gpu/corpus"
 	"vgpud/mediator/api"
@@ -79,7 +80,7 @@ func TestPhaseIsTheDifferenceBetweenTwoLooks(t *testing.T) {
 func TestJSON(t *testing.T) {
 	m, a, b := snapshots()
 	var out bytes.Buffer
-	if err := (&Result{Phases: []Phase{phaseOf("none", m, a, b)}}).printJSON(&out); err != nil {
+	if err := output.JSON(&out, &Result{Phases: []Phase{phaseOf("none", m, a, b)}}); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {

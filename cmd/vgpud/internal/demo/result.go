@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -217,11 +216,4 @@ func (p *Phase) print(w io.Writer) error {
 		"%d overruns (%.3f s); %d polling gaps over 20 µs (%.3f s); real-time priority: %s\n",
 		p.Jain, 100*p.BusyRatio, 100*p.AccountingCPURatio, p.Overruns, p.OverrunSeconds, p.PollingGaps, p.PollingGapSeconds, realTime)
 	return err
-}
-
-// printJSON writes the result as JSON.
-func (r *Result) printJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
 }

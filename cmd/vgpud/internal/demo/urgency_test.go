@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vgpud/cmd/internal/output"
 	"vgpud/cmd/vgpud/workload"
 	"vgpud/mediator/api"
 )
@@ -99,7 +100,7 @@ func TestVerified(t *testing.T) {
 func TestPreemptionJSON(t *testing.T) {
 	p := compare(testInterval(t, 200, 20), testInterval(t, 190, 2))
 	var out bytes.Buffer
-	if err := (&Result{Preemption: &p}).printJSON(&out); err != nil {
+	if err := output.JSON(&out, &Result{Preemption: &p}); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
