@@ -5,39 +5,37 @@ import (
 	"time"
 )
 
-// Config says how the GPU is watched. The zero value of each field stands for
-// the default named there.
+// Config says how the GPU is polled. The zero value of each field stands for its default.
 type Config struct {
-	// Poll and Quiet are the mean lengths of a polling phase and of the quiet
-	// phase after it, for each active guest: 1 ms and 5 ms (LoGA §5.1). They, Round and
-	// Piece are a second at most.
+	// Poll and Quiet are the mean lengths of a polling phase and of the quiet phase after it, for
+	// each active guest: 1 ms and 5 ms (LoGA §5.1). Poll, Quiet, Round and Piece are at most a
+	// second.
 	Poll, Quiet time.Duration
-	// Round caps the mean of polling and quiet phase together, 24 ms; with more
-	// guests both phases shrink by the same factor, so that their ratio, and
-	// with it accuracy and CPU time, stays (LoGA §3.3). Negative: no cap, as
-	// LoGA had it.
+	// Round caps the mean length of a polling and a quiet phase together, 24 ms. With more guests
+	// both phases shrink by the same factor, so that their ratio, and with it accuracy and
+	// processor time, stays (LoGA §3.3). Negative: no cap, as in LoGA.
 	Round time.Duration
-	// Piece is about how long a stretch of polling is: a polling phase is cut
-	// into such pieces, spread over the round. 100 µs by default; negative: in
-	// one, followed by one quiet phase, as LoGA had it and as its baselines need.
+	// Piece is the approximate length of one piece of polling: a polling phase is cut into such
+	// pieces, spread over the round. 100 µs by default. Negative: a single piece followed by one
+	// quiet phase, as in LoGA, which its baselines need.
 	Piece time.Duration
-	// Jitter is how much of its part of the round a piece may move about in: all
-	// of it, 1, by default, and half where the phase is in one, since quiet phases
-	// would get so long that decisions come late; negative: none. Lengths keep
-	// their mean. Without it, periodic work can hide from the sampler.
+	// Jitter is how far a piece may move within its part of the round. By default it is 1, the
+	// whole part, and 0.5 where the phase is in one piece, since quiet phases would otherwise get
+	// so long that decisions come late. Negative: none. The mean lengths stay. Without jitter,
+	// periodic work can hide from the sampler.
 	Jitter float64
 	// Seed makes the jitter repeatable.
 	Seed uint64
-	// Full polls all the time: there is no quiet phase (LoGA §5.4).
+	// Full polls all the time, without a quiet phase (LoGA §5.4).
 	Full bool
-	// Scale says what phase lengths grow with.
+	// Scale says what the phases' lengths grow with.
 	Scale Scale
 	// Idle says how an idle engine is told from a busy one.
 	Idle IdleMode
-	// Tick is the time between two polls in simulated time: 1 µs, LoGA's
-	// polling loop. Live, the loop is as fast as the hardware answers.
+	// Tick is the time between two polls in simulated time: 1 µs, as in LoGA's polling loop. The
+	// live loop is as fast as the hardware answers.
 	Tick time.Duration
-	// Gap is the least time between two polls that counts as a gap: 20 µs.
+	// Gap is the shortest time between two polls that counts as a gap: 20 µs.
 	Gap time.Duration
 }
 
@@ -58,18 +56,17 @@ type IdleMode uint8
 const (
 	// IdleByBusy trusts the engine's busy bit.
 	IdleByBusy IdleMode = iota
-	// IdleByEntry trusts the channel's entry in the channel table, as LoGA
-	// did on GPUs whose status showed no busy bit. A source that can't read
-	// the table counts as busy while a group is valid.
+	// IdleByEntry trusts the channel's entry in the channel table, as LoGA did on GPUs whose status
+	// showed no busy bit. If the source can't read the table, a valid group counts as busy.
 	IdleByEntry
-	// IdleCompared trusts the busy bit, and sums where the entries differ in
+	// IdleCompared trusts the busy bit, and sums the time in which the entry differs in
 	// Phase.EntryOnly and Phase.BusyOnly.
 	IdleCompared
 )
 
 var idleModeNames = [...]string{"busy", "entry", "compared"}
 
-// String is the mode's name in configuration.
+// String returns the mode's name in configuration.
 func (m IdleMode) String() string {
 	if int(m) < len(idleModeNames) {
 		return idleModeNames[m]
@@ -77,7 +74,7 @@ func (m IdleMode) String() string {
 	return fmt.Sprintf("IdleMode(%d)", uint8(m))
 }
 
-// ParseIdleMode is the inverse of String; empty is IdleByBusy.
+// ParseIdleMode is the inverse of String. The empty name is IdleByBusy.
 func ParseIdleMode(s string) (IdleMode, error) {
 	for i, name := range idleModeNames {
 		if s == name {
@@ -112,11 +109,11 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// maxPhase bounds each phase: decisions come once a round, and who is ahead by then was
-// for all of it. With phases of a second shares hold over a minute at best.
+// maxPhase bounds each phase. Decisions come once a round, and a guest that is ahead by then was
+// ahead for all of it. With phases of a second shares hold over a minute at best.
 const maxPhase = time.Second
 
-// Validate says what is wrong with a configuration, defaults applied.
+// Validate returns an error if the configuration is wrong, with defaults applied.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	for _, p := range []struct {

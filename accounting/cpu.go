@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SpareCPU is the processor to keep the polling thread on: the last of those
-// that this process may run on. ok is false where there is only one.
+// SpareCPU returns the processor to keep the polling thread on: the last of those that this process
+// may run on. ok is false if there is only one.
 //
-// A thread that spins under SCHED_FIFO keeps everybody else off its processor,
-// and Linux leaves what wakes there waiting until another processor runs dry. So
-// whoever must be quick stays away from that processor, which has to be known
-// for that (LoGA §5.6 sets a core aside, too).
+// A thread that spins under SCHED_FIFO keeps all other threads off its processor, and Linux leaves
+// a thread that wakes there waiting until another processor runs out of work. So threads that must
+// react quickly stay away from that processor, and its number has to be known for that. LoGA §5.6
+// sets a core aside, too.
 func SpareCPU() (cpu int, ok bool, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

@@ -1,31 +1,25 @@
-// Package accounting finds out who used the GPU, and for how long, by watching
-// the GPU's own status registers (LoGA §3.3 and §4.1) and without getting in
-// the guests' way.
+// Package accounting measures which channel group used the GPU and for how long. It reads the GPU's
+// own status registers (LoGA §3.3 and §4.1) and does not get in the guests' way. It decides
+// nothing, and it knows groups, not guests: package mediator maps groups to guests.
 //
-// A [Source] answers what the compute engine is executing at one instant. A
-// [Meter] is fed its answers and sums the time between context switches for
-// each channel group; it is a pure state machine, and everything else here is
-// a thin shell around it: [Poller] reads a Source over one polling phase in
-// simulated time, skipping to the next poll after each change of a [Steady]
-// source; [Sampler] does so live, on an operating system thread of its own
-// under a real-time priority. A [Planner] says how long rounds are and where in
-// them the pieces of polling lie.
+// A [Source] tells what the compute engine executes at one instant. A [Meter] takes these answers
+// and sums the time between context switches for each channel group. The meter is a pure state
+// machine. Two samplers feed it: [Sampler] live, on an operating system thread of its own with
+// real-time priority, and [SimulatedSampler] in simulated time, where it skips polls that can't see
+// a change. Both alternate polling phases and quiet phases, whose lengths and places a [Planner]
+// draws, and tell a [Handler] what each phase came to.
 //
-// Time between phases is not watched. What groups used in it is estimated from
-// the polling phase after it by whoever sums up (LoGA §3.4), or measured by the
-// executors.
+// Quiet time is not watched. The handler estimates it from the polling phase after it (LoGA §3.4)
+// or takes the executors' own measurements.
 //
-// Hardware that records its own context switches needs no polling: an
-// [EventSource] is read fifty times a second by a [Recorder], the live shell
-// around a [SpanMeter], which is just as pure as Meter. Such a record shows whose
-// turn it was, and not whether anything executed; so what executors say of their
-// work belongs to it.
+// Hardware that records its own context switches needs no polling. A [Recorder] reads such an
+// [EventSource] up to fifty times a second and feeds a [RecordMeter], which is as pure as Meter.
+// The record tells which context was on the engine, not whether it executed, so the meter also
+// takes what executors report of their work.
 //
-// [Neon] is the older way (LoGA §2.3), kept to measure against: it drains the
-// GPU and lets each guest run alone for a while.
+// All instants of a phase are on the GPU's own clock, as a [time.Duration] since that clock's
+// epoch. A GPU whose time stretches is thus accounted in its own time.
 //
-// All instants of a phase are on the GPU's own clock, as a [time.Duration]
-// since that clock's epoch, so that a GPU whose time stretches is accounted in
-// its own time. Groups, not guests, are accounted: which groups are a guest's
-// is the mediator's knowledge.
+// Locks: there are none. A meter belongs to one goroutine. A sampler hands phases to its handler's
+// goroutine through a channel and an atomic counter; see sampling.
 package accounting

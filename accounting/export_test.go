@@ -1,10 +1,10 @@
 package accounting
 
-// Kept is how many instants and contexts the meter keeps.
-func (m *SpanMeter) Kept() (n int) {
+// Kept returns how many instants and contexts the meter keeps.
+func (m *RecordMeter) Kept() (n int) {
 	n = len(m.contexts)
 	for _, c := range m.contexts {
-		n += len(c.work) + len(c.ends)
+		n += len(c.past) + len(c.ends)
 	}
-	return n + len(m.residency.stays)
+	return n + len(m.residency.residences)
 }

@@ -7,10 +7,10 @@ import (
 	"vgpud/accounting/accountingtest"
 )
 
-// TestSpanMeterWithoutRecordsAfterAFault has the hardware record nothing for a while after a fault, as an H100 does while its
+// TestRecordMeterWithoutRecordsAfterAFault has the hardware record nothing for a while after a fault, as an H100 does while its
 // driver recovers: what the records tell last is that the context which had the fault came. Others that work meanwhile are
 // charged, and nobody for what is idle.
-func TestSpanMeterWithoutRecordsAfterAFault(t *testing.T) {
+func TestRecordMeterWithoutRecordsAfterAFault(t *testing.T) {
 	g := h100()
 	faulty := &accountingtest.RecordedContext{PID: 100, Group: 0, Kernel: fixed(300*us, ms)}
 	one := &accountingtest.RecordedContext{PID: 101, Group: 1, Kernel: fixed(500*us, 0), Depth: 8}

@@ -2,84 +2,83 @@ package accounting
 
 import "time"
 
-// Handler is the main thread of LoGA §4.2 for one GPU: it learns the end of
-// each phase and says how to go on. Its methods are called one at a time, on a
-// goroutine of the [Sampler]'s that is never the polling thread, and the phases
-// they are given are valid until they return.
+// Handler decides about one GPU (LoGA §4.2's main thread): it learns what each phase came to and
+// plans the next one. Its methods are called one at a time, by a goroutine that never polls. The
+// phases that it is given are valid until the method returns.
 type Handler interface {
-	// PollEnded is told what a polling phase came to. While it decides, the
-	// polling thread watches on, so that what it asks to await is charged
-	// without a gap; after [Patience] without an answer the thread sleeps.
+	// PollEnded is called at the end of a polling phase. While it decides, the polling thread
+	// polls on, so that groups in Plan.Await are charged without a gap. After [AnswerTimeout]
+	// without an answer the thread sleeps.
 	PollEnded(p *Phase) Plan
-	// QuietEnded is told of the time since the polling phase before that was not
-	// polled. Where polling phases are in one it comes when the next one has
-	// begun; where they are in pieces, when the next one is over, right before
-	// PollEnded.
+	// QuietEnded is called with the time since the last polling phase. Where polling phases are
+	// in one piece the call comes when the next one has begun. Where they are in several, it
+	// comes when the next one is over, right before PollEnded; the first call then has only the
+	// pauses of the first polling phase.
 	QuietEnded(q *Quiet)
-	// Failed says that the GPU can't be watched any more. It is the last call.
+	// Failed says that the GPU can't be read any more. It is the last call.
 	Failed(err error)
 }
 
-// Patience is how long the polling thread watches on for a Handler's answer.
-const Patience = 200 * time.Microsecond
+// AnswerTimeout is how long the polling thread waits for a Handler's answer while polling on.
+const AnswerTimeout = 200 * time.Microsecond
 
 // Plan is a Handler's answer at the end of a polling phase.
 type Plan struct {
 	// Load scales the next phases.
 	Load Load
-	// WatchOn is for how long the thread polls on in any case. Where polling
-	// phases are in one, a phase's length is well spent after a verdict that
-	// changed who runs: the mix is not yet the one that the next phase will see.
+	// WatchOn is how long the thread polls on in any case. Where polling phases are in one
+	// piece, a phase's length is well spent after a verdict that changed who runs: the mix of
+	// work is not yet the one that the next phase will see.
 	WatchOn time.Duration
-	// Await are groups of guests that have just been suspended: the thread
-	// polls on until none of them executes, but no longer than AwaitAtMost;
-	// zero: one mean quiet phase. The sampler reads Await until the next call.
+	// Await lists groups of guests that have just been suspended. The thread polls on until none
+	// of them executes, but no longer than AwaitAtMost, or than one mean quiet phase if that is
+	// zero. The sampler reads Await until the next call.
 	Await       []GroupID
 	AwaitAtMost time.Duration
 	// Pace says when a [Recorder] ends the next phase.
 	Pace Pace
 }
 
-// Pace is how soon a phase ends that costs only its end. A processor that wakes to end
-// one finds nothing in its caches: on a host of 16 that takes it 0.4 ms, most of what
-// accounting takes where there are few context switches.
+// Pace is how often a [Recorder] ends a phase. Each end costs processor time: a processor that
+// wakes for it finds nothing in its caches, which takes 0.4 ms on a host of 16 processors. That
+// is most of what accounting costs where there are few context switches.
 type Pace uint8
 
 const (
-	// Brisk is once an interval: what is done next hangs on it.
+	// Brisk ends a phase every period. It is for when decisions depend on it.
 	Brisk Pace = iota
-	// Easy is every third interval: nobody works, or nothing is decided about those
-	// who do.
+	// Easy ends a phase every third period. It is for when no guest works, or nothing is
+	// decided about those that do.
 	Easy
 )
 
-// An easy pace is every so many intervals, but not longer than easyMost, if an interval
-// is not that long: executors have room for their accounts of that time, where launches
-// are not too many.
+// A phase at an easy pace lasts easyPeriods periods. It lasts at most maxEasyPhase if that is
+// longer than a period: executors have room for their reports of that time, unless there are very
+// many launches.
 const (
-	easyIntervals = 3
-	easyMost      = 60 * time.Millisecond
+	easyPeriods  = 3
+	maxEasyPhase = 60 * time.Millisecond
 )
 
-// Phase is how long a phase is where it is interval at the least.
-func (p Pace) Phase(interval time.Duration) time.Duration {
+// Phase returns the length of a phase if the shortest is one period.
+func (p Pace) Phase(period time.Duration) time.Duration {
 	if p == Easy {
-		return max(min(easyIntervals*interval, easyMost), interval)
+		return max(min(easyPeriods*period, maxEasyPhase), period)
 	}
-	return interval
+	return period
 }
 
-// Quiet is the time between two polling phases, and between the pieces of the
-// second.
+// Quiet is the time between two polling phases, together with the pauses between the pieces of
+// the second.
 type Quiet struct {
-	// Watched is its beginning, which was still polled. Watched.Start is the
-	// polling phase's end.
+	// Watched is its beginning, which was still polled. Watched.Start is the end of the polling
+	// phase.
 	Watched Phase
-	// Unwatched is how long was not polled, on the GPU's clock.
+	// Unwatched is how long the GPU was not polled, on its own clock.
 	Unwatched time.Duration
-	// Spread is whether the next polling phase was in pieces, and has ended too.
+	// Spread reports whether the next polling phase was in pieces and has ended too.
 	Spread bool
 }
 
-// Length is how long the quiet phase was, with what was watched of it.
+// Length returns the length of the quiet phase, polled or not.
 func (q *Quiet) Length() time.Duration { return q.Watched.Length() + q.Unwatched }

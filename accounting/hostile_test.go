@@ -50,17 +50,17 @@ func (l *ledger) honest(t require) {
 	}
 }
 
-// TestSpanMeterHostileInstants: no instant that a context claims to have worked since
+// TestRecordMeterHostileInstants: no instant that a context claims to have worked since
 // does anything to what others are charged.
-func TestSpanMeterHostileInstants(t *testing.T) {
+func TestRecordMeterHostileInstants(t *testing.T) {
 	for _, since := range []time.Duration{
 		math.MinInt64, math.MinInt64 + 20*ms, math.MinInt64 + 40*ms - 1, math.MinInt64 + 40*ms, math.MinInt64 + 200*ms,
 		-time.Second, -1, 1, math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - 200*ms, 1 << 62, -1 << 62,
 	} {
-		said := false
+		lied := false
 		l := beside(t, 1, func(w accounting.Work) accounting.Work {
-			if !said {
-				w.Since, said = since, true
+			if !lied {
+				w.Since, lied = since, true
 			}
 			return w
 		})
@@ -71,10 +71,10 @@ func TestSpanMeterHostileInstants(t *testing.T) {
 	}
 }
 
-// TestSpanMeterHostileWork: whatever a context claims to have done, the other one is
+// TestRecordMeterHostileWork: whatever a context claims to have done, the other one is
 // charged rightly, what both are charged is no more than passed, and what is kept
 // does not grow.
-func TestSpanMeterHostileWork(t *testing.T) {
+func TestRecordMeterHostileWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -102,7 +102,7 @@ func TestSpanMeterHostileWork(t *testing.T) {
 				if r.IntN(2) == 0 {
 					end = start + time.Duration(r.IntN(1000))
 				}
-				w.Spans = append(w.Spans, accounting.Span{Start: start, End: end})
+				w.Intervals = append(w.Intervals, accounting.Interval{Start: start, End: end})
 			}
 			return w
 		})
@@ -113,9 +113,9 @@ func TestSpanMeterHostileWork(t *testing.T) {
 	})
 }
 
-// TestSpanMeterIsBounded: spans that are to come, or that are more than a GPU can have
+// TestRecordMeterIsBounded: spans that are to come, or that are more than a GPU can have
 // had, are not kept without end.
-func TestSpanMeterIsBounded(t *testing.T) {
+func TestRecordMeterIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		step time.Duration // from one span to the next
@@ -136,7 +136,7 @@ func TestSpanMeterIsBounded(t *testing.T) {
 					if c.from > ms {
 						start += time.Duration(n) * ms // never the same again
 					}
-					w.Spans = append(w.Spans, accounting.Span{Start: start, End: start + 10})
+					w.Intervals = append(w.Intervals, accounting.Interval{Start: start, End: start + 10})
 				}
 				n++
 				return w
@@ -156,9 +156,9 @@ func TestSpanMeterIsBounded(t *testing.T) {
 	}
 }
 
-// TestSpanMeterUnclaimed: a process of which nobody tells is charged for all of its time on
+// TestRecordMeterUnclaimed: a process of which nobody tells is charged for all of its time on
 // the engine to whom it belongs, from when it does, and one that is nobody's to nobody.
-func TestSpanMeterUnclaimed(t *testing.T) {
+func TestRecordMeterUnclaimed(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	g := h100()
 	var contexts []*accountingtest.RecordedContext
@@ -172,7 +172,7 @@ func TestSpanMeterUnclaimed(t *testing.T) {
 	l.contexts = contexts[:1] // of the others nobody tells
 	const owner accounting.GroupID = 9
 	belongs := false
-	l.unclaimed = func(_ time.Duration, pid int) (accounting.GroupID, bool) {
+	l.attribute = func(_ time.Duration, pid int) (accounting.GroupID, bool) {
 		if pid == 100 {
 			t.Error("a process that was told of is asked about")
 		}

@@ -5,40 +5,37 @@ import (
 	"time"
 )
 
-// Meter is the accounting core of LoGA §3.3: fed with what the status showed at
-// successive instants, it sums the time between context switches. The time
-// between two observations belongs to what the earlier one showed: a switch is
-// noticed up to one poll late at both ends of a command, which cancels out on
-// average.
+// Meter is the accounting core of LoGA §3.3. From what the status showed at successive instants it
+// sums the time between context switches. The time between two observations is attributed to what
+// the earlier one showed. A switch is thus noticed up to one poll late at both ends of a command,
+// which cancels out on average.
 //
-// Time in which a context is saved or loaded is counted apart, since nobody
-// computes in it, and a guest would otherwise pay for its neighbours'
-// eagerness to switch. It is noted with the group that is loaded, or with the
-// one saved where nothing is, for those who want to charge it.
+// Time in which a context is saved or loaded is counted separately, since nothing executes in it,
+// and a guest would otherwise pay for its neighbours' switches. It is recorded with the group that
+// is loaded, or with the saved one if none is loaded, for users that want to charge it.
 //
-// The zero Meter is not usable; see [NewMeter]. It is not safe for concurrent
-// use.
+// The zero Meter is not usable; see [NewMeter]. It is not safe for concurrent use.
 type Meter struct {
 	mode IdleMode
 	gap  time.Duration
 
 	phase  Phase
 	shown  shown
-	since  time.Duration // when shown began, or the phase
+	since  time.Duration // when shown began, or the phase if that was later
 	last   time.Duration // clock of the newest observation
 	owner  GroupID       // newest group that executed
 	owned  bool
 	polled time.Duration // host time of the newest poll
 
 	groups []GroupTime
-	index  [groupIndex]uint16 // group modulo groupIndex -> place in groups, hint
+	index  [groupIndex]uint16 // group modulo groupIndex -> probable place in groups
 }
 
 // groupIndex is the number of group ids that NVIDIA's status register can show.
 const groupIndex = 1 << 12
 
-// shown is the part of a status that time is attributed by. It is comparable,
-// and equal for readings that attribute alike.
+// shown is the part of a status by which time is attributed. Readings that attribute alike are
+// equal.
 type shown struct {
 	kind      shownKind
 	group     GroupID
@@ -60,11 +57,11 @@ func NewMeter(c Config) *Meter {
 	return &Meter{mode: c.Idle, gap: c.Gap}
 }
 
-// Begin starts a phase with what the status shows at its start. What was
-// observed since the last Cut is forgotten.
+// Begin starts a phase with what the status shows at its start. Observations since the last Cut are
+// dropped.
 func (m *Meter) Begin(st Status) {
 	for i := range m.groups {
-		m.groups[i].Busy, m.groups[i].Switching, m.groups[i].Spans = 0, 0, 0
+		m.groups[i].Busy, m.groups[i].Switching, m.groups[i].Runs = 0, 0, 0
 	}
 	m.phase = Phase{Start: st.Clock, End: st.Clock, Polls: 1}
 	m.owned, m.polled = false, 0
@@ -73,7 +70,7 @@ func (m *Meter) Begin(st Status) {
 	m.enter(m.see(st))
 }
 
-// Observe takes one more reading of the phase.
+// Observe adds one reading to the phase.
 func (m *Meter) Observe(st Status) {
 	m.phase.Polls++
 	s := m.see(st)
@@ -84,11 +81,11 @@ func (m *Meter) Observe(st Status) {
 	m.last = max(m.last, st.Clock)
 }
 
-// Unchanged notes n polls that found the status as it was.
+// Unchanged counts n polls that found the status unchanged.
 func (m *Meter) Unchanged(n uint64) { m.phase.Polls += n }
 
-// Host notes the host's time of a poll, to find the gaps between polls. The
-// first call of a phase only sets the mark.
+// Host notes the host time of a poll, in order to find gaps between polls. The first call of a
+// phase only sets the mark.
 func (m *Meter) Host(now time.Duration) {
 	if d := now - m.polled; m.polled != 0 && d > m.gap {
 		m.phase.Gaps++
@@ -98,17 +95,15 @@ func (m *Meter) Host(now time.Duration) {
 	m.polled = now
 }
 
-// Pause ends a piece of the phase at st: what comes now is not watched, until
-// Resume.
+// Pause ends a piece of the phase at st. The time until Resume is not watched.
 func (m *Meter) Pause(st Status) {
 	m.Observe(st)
 	m.close(m.last)
 	m.polled = 0
 }
 
-// Resume goes on with the phase at st. A group that executes at both ends of a
-// pause may have been away meanwhile, which is no switch that was seen, but the
-// span counts anew.
+// Resume continues the phase at st. A group that executes at both ends of a pause may have been
+// away in between. That is not a switch that was seen, but a new run begins.
 func (m *Meter) Resume(st Status) {
 	m.phase.Polls++
 	m.phase.Pauses += max(st.Clock-m.last, 0)
@@ -118,9 +113,8 @@ func (m *Meter) Resume(st Status) {
 	m.enter(m.see(st))
 }
 
-// Cut ends the phase at st, writes what it came to into p, and begins the next
-// phase at the same instant, so that nothing is lost in between. It reuses the
-// memory of p.Groups.
+// Cut ends the phase at st, writes what it came to into p, and begins the next phase at the same
+// instant, so that nothing is lost in between. It reuses the memory of p.Groups.
 func (m *Meter) Cut(st Status, p *Phase) {
 	m.Observe(st)
 	m.close(st.Clock)
@@ -129,11 +123,11 @@ func (m *Meter) Cut(st Status, p *Phase) {
 
 	groups := p.Groups[:0]
 	for _, g := range m.groups {
-		if g.Busy != 0 || g.Switching != 0 || g.Spans != 0 {
+		if g.Busy != 0 || g.Switching != 0 || g.Runs != 0 {
 			groups = append(groups, g)
 		}
 	}
-	slices.SortFunc(groups, func(a, b GroupTime) int { return int(a.Group) - int(b.Group) })
+	slices.SortFunc(groups, compareGroups)
 	*p = m.phase
 	p.Groups = groups
 	polled := m.polled // polling goes on
@@ -141,9 +135,15 @@ func (m *Meter) Cut(st Status, p *Phase) {
 	m.polled = polled
 }
 
-// Executing is the group that executed at the newest observation.
+// Executing returns the group that executed at the newest observation.
 func (m *Meter) Executing() (g GroupID, running bool) {
 	return m.shown.group, m.shown.kind == shownBusy
+}
+
+// executesAny reports whether one of the groups executed at the newest observation.
+func (m *Meter) executesAny(groups []GroupID) bool {
+	g, running := m.Executing()
+	return running && slices.Contains(groups, g)
 }
 
 // see reduces a status to what time is attributed by.
@@ -211,12 +211,12 @@ func (m *Meter) enter(s shown) {
 		m.phase.Switches++
 	}
 	m.owner, m.owned = s.group, true
-	if !goesOn { // a changed flag alone doesn't end a span
-		m.slot(s.group).Spans++
+	if !goesOn { // a changed flag alone doesn't end a run
+		m.slot(s.group).Runs++
 	}
 }
 
-// slot finds the group's sums.
+// slot returns the group's sums.
 func (m *Meter) slot(g GroupID) *GroupTime {
 	hint := &m.index[g%groupIndex]
 	if i := int(*hint); i < len(m.groups) && m.groups[i].Group == g {

@@ -39,19 +39,19 @@ func TestMeter(t *testing.T) {
 			name:   "time between switches, LoGA figure 6",
 			script: []Status{at(0, runs(2)), at(10, runs(1)), at(25, runs(1)), at(30, runs(2)), at(50, runs(2))},
 			want: Phase{End: 50, Switches: 2, Polls: 5, Last: 2, Running: true, Groups: []GroupTime{
-				{Group: 1, Busy: 20, Spans: 1}, {Group: 2, Busy: 30, Spans: 2}}},
+				{Group: 1, Busy: 20, Runs: 1}, {Group: 2, Busy: 30, Runs: 2}}},
 		},
 		{
 			name:   "no switch: all to the group seen at the end",
 			script: []Status{at(100, runs(7)), at(150, runs(7)), at(1100, runs(7))},
 			want: Phase{Start: 100, End: 1100, Polls: 3, Last: 7, Running: true,
-				Groups: []GroupTime{{Group: 7, Busy: 1000, Spans: 1}}},
+				Groups: []GroupTime{{Group: 7, Busy: 1000, Runs: 1}}},
 		},
 		{
 			name:   "a resident group that has run dry is idle",
 			script: []Status{at(0, runs(3)), at(4, rests(3)), at(10, runs(3)), at(11, rests(3)), at(20, rests(3))},
 			want: Phase{End: 20, Idle: 15, Polls: 5, Last: 0,
-				Groups: []GroupTime{{Group: 3, Busy: 5, Spans: 2}}},
+				Groups: []GroupTime{{Group: 3, Busy: 5, Runs: 2}}},
 		},
 		{
 			name:   "nothing valid is idle",
@@ -63,14 +63,14 @@ func TestMeter(t *testing.T) {
 			script: []Status{at(0, runs(1)), at(5, switches(Saving, 1, 0)), at(7, switches(Loading, 0, 2)),
 				at(10, runs(2)), at(20, switches(Switching, 2, 1)), at(24, runs(1)), at(30, runs(1))},
 			want: Phase{End: 30, Switching: 9, Switches: 2, Polls: 7, Last: 1, Running: true, Groups: []GroupTime{
-				{Group: 1, Busy: 11, Switching: 6, Spans: 2}, {Group: 2, Busy: 10, Switching: 3, Spans: 1}}},
+				{Group: 1, Busy: 11, Switching: 6, Runs: 2}, {Group: 2, Busy: 10, Switching: 3, Runs: 1}}},
 		},
 		{
 			name: "idle by entry, as LoGA told it",
 			idle: IdleByEntry,
 			script: []Status{at(0, runs(1), entry(EntryPending)), at(6, runs(1), entry(EntryIdle)),
 				at(9, rests(1), entry(EntryPending)), at(10, runs(1), entry(EntryUnknown)), at(20, rests(1), entry(EntryIdle))},
-			want: Phase{End: 20, Idle: 3, Polls: 5, Groups: []GroupTime{{Group: 1, Busy: 17, Spans: 2}}},
+			want: Phase{End: 20, Idle: 3, Polls: 5, Groups: []GroupTime{{Group: 1, Busy: 17, Runs: 2}}},
 		},
 		{
 			name: "idle compared goes by the busy bit and reports the difference",
@@ -78,13 +78,13 @@ func TestMeter(t *testing.T) {
 			script: []Status{at(0, runs(1), entry(EntryPending)), at(6, runs(1), entry(EntryIdle)),
 				at(8, rests(1), entry(EntryPending)), at(11, rests(1), entry(EntryIdle)), at(20, rests(1), entry(EntryIdle))},
 			want: Phase{End: 20, Idle: 12, EntryOnly: 3, BusyOnly: 2, Polls: 5,
-				Groups: []GroupTime{{Group: 1, Busy: 8, Spans: 1}}},
+				Groups: []GroupTime{{Group: 1, Busy: 8, Runs: 1}}},
 		},
 		{
 			name:   "a clock that steps back loses nothing",
 			script: []Status{at(10, runs(1)), at(8, runs(2)), at(20, runs(1)), at(30, runs(1))},
 			want: Phase{Start: 10, End: 30, Switches: 2, Polls: 4, Last: 1, Running: true, Groups: []GroupTime{
-				{Group: 1, Busy: 10, Spans: 2}, {Group: 2, Busy: 10, Spans: 1}}},
+				{Group: 1, Busy: 10, Runs: 2}, {Group: 2, Busy: 10, Runs: 1}}},
 		},
 	}
 	for _, test := range tests {
@@ -117,7 +117,7 @@ func TestMeterCutsWithoutLoss(t *testing.T) {
 	m.Observe(at(15, runs(2)))
 	m.Cut(at(20, runs(2)), &b)
 	want := Phase{Start: 10, End: 20, Switches: 1, Polls: 3, Last: 2, Running: true, Groups: []GroupTime{
-		{Group: 1, Busy: 5, Spans: 1}, {Group: 2, Busy: 5, Spans: 1}}}
+		{Group: 1, Busy: 5, Runs: 1}, {Group: 2, Busy: 5, Runs: 1}}}
 	if diff := cmp.Diff(want, b); diff != "" {
 		t.Errorf("second phase (-want +got):\n%s", diff)
 	}
@@ -170,7 +170,7 @@ func TestMeterPieces(t *testing.T) {
 	var p Phase
 	m.Cut(at(110, runs(1)), &p)
 	want := Phase{End: 110, Pauses: 85, Switches: 2, Polls: 7, Last: 1, Running: true, Groups: []GroupTime{
-		{Group: 1, Busy: 14, Spans: 2}, {Group: 2, Busy: 11, Spans: 2}}}
+		{Group: 1, Busy: 14, Runs: 2}, {Group: 2, Busy: 11, Runs: 2}}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("phase (-want +got):\n%s", diff)
 	}

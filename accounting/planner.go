@@ -6,33 +6,30 @@ import (
 	"time"
 )
 
-// Planner says when to poll: how long a round is, and where in it the pieces of
-// its polling phase are.
+// Planner plans when to poll: how long a round is, and where the pieces of its polling phase lie.
 //
-// A round's polling phase is cut into pieces that are spread over the round. What
-// a sample is worth depends on what part of the time is polled, and not on the
-// length of a stretch (LoGA §3.3), as long as stretches show independent things;
-// and many short ones show more of them than one long one. With pieces of 100 µs
-// instead of one phase of 1 to 4 ms, 1:5, the largest error of a guest's share
-// over 10 s, in 96 loads of 1 to 16 guests, fell from 4.8 points to 0.4. It also
-// lets all of a round be seen, and not only its end, when the mix changes within.
+// A round's polling phase is cut into pieces that are spread over the round. The accuracy of a
+// sample depends on how much of the time is polled, not on the length of each piece (LoGA §3.3), as
+// long as the pieces are independent; and many short pieces are more independent than one long one.
+// With pieces of 100 µs instead of one phase of 1 to 4 ms, at a ratio of 1:5, the largest error of
+// a guest's share over 10 s, in 96 loads of 1 to 16 guests, fell from 4.8 points to 0.4. Pieces
+// also show all of a round, not only its end, if the mix of work changes within it.
 //
-// Each piece is put at another place of its part of the round, such that those
-// places fill it evenly (by an additive recurrence) with a little randomness on
-// top. Work that the GPU does in turns is periodic, and a sample of it drawn so
-// is about twice as good as one whose lengths are drawn independently. A period
-// that happens to be in step with the recurrence is measured no better than
-// before, so the noise stays.
+// Each piece lies at a different place within its part of the round. The places fill the part
+// evenly (by an additive recurrence), with a little randomness added. Work that takes turns on the
+// GPU is periodic, and such a sample of it is about twice as good as one with independently drawn
+// lengths. A period that happens to be in step with the recurrence is measured no better than
+// before, hence the randomness.
 type Planner struct {
 	config      Config
 	rand        *rand.Rand
 	turn        float64 // of the recurrence, in [0, 1)
-	place       float64 // where the newest piece was put
+	place       float64 // where the newest piece lies
 	left        int     // pieces of the round
 	poll, pause time.Duration
 }
 
-// NewPlanner returns a planner for c; its lengths follow from c.Seed alone.
+// NewPlanner returns a planner for c. Its lengths follow from c.Seed alone.
 func NewPlanner(c Config) *Planner {
 	c = c.WithDefaults()
 	r := rand.New(rand.NewPCG(c.Seed, 0x4c6f4741))
@@ -42,30 +39,29 @@ func NewPlanner(c Config) *Planner {
 
 // Load is what phases are scaled by.
 type Load struct {
-	// Active is how many guests had work lately. It should follow them slowly,
-	// over a second or so: a guest that has work in one round and none in the
-	// next would otherwise set the length of just those phases that see it, and
-	// be counted too much or too little. Allocated is how many channels all
+	// Active is how many guests had work lately. It should follow them slowly, over a second or so:
+	// a guest that has work in every other round would otherwise set the length of only those
+	// phases that see it, and be counted too much or too little. Allocated is how many channels all
 	// guests have.
 	Active, Allocated int
 }
 
-// While no guest has had work lately the quiet phase is idleQuiet, and a polling
-// phase and its pieces are shorter by idleThin: then polling costs a thousandth
-// of a processor instead of a sixth. Work that comes is seen within a piece's
-// pause, and the next round is of the usual length.
+// While no guest has had work lately the quiet phase lasts idleQuiet, and a polling phase and its
+// pieces are shorter by a factor of idleDivisor. Polling then costs a thousandth of a processor
+// instead of a sixth. Work that arrives is seen within a piece's pause, and the next round has the
+// usual length.
 const (
-	idleQuiet = 200 * time.Millisecond
-	idleThin  = 5
+	idleQuiet   = 200 * time.Millisecond
+	idleDivisor = 5
 )
 
-// Mean is the mean length of the phases under a load. With Full there is no
-// quiet phase, and a polling phase is as long as a round.
+// Mean returns the mean length of the phases under a load. With Full there is no quiet phase, and a
+// polling phase is as long as a round.
 func (p *Planner) Mean(l Load) (poll, quiet time.Duration) {
 	n := p.scale(l)
 	poll, quiet = p.config.Poll, p.config.Quiet
 	if p.unused(l) {
-		return poll / idleThin, max(quiet, idleQuiet)
+		return poll / idleDivisor, max(quiet, idleQuiet)
 	}
 	n = max(n, 1)
 	round := poll + quiet
@@ -81,7 +77,7 @@ func (p *Planner) Mean(l Load) (poll, quiet time.Duration) {
 	return poll, quiet
 }
 
-// scale is what phases are longer by.
+// scale returns the factor by which phases are longer.
 func (p *Planner) scale(l Load) int {
 	if p.config.Scale == ByAllocated {
 		return l.Allocated
@@ -89,24 +85,24 @@ func (p *Planner) scale(l Load) int {
 	return l.Active
 }
 
-// unused is whether there is hardly anything to look for.
+// unused reports whether no guest has work.
 func (p *Planner) unused(l Load) bool { return p.scale(l) == 0 && !p.config.Full }
 
-// Piece is a stretch of polling and the pause before it.
+// Piece is a piece of polling and the pause before it.
 type Piece struct {
 	Pause, Poll time.Duration
-	// Last is whether the round ends with it.
+	// Last reports whether the round ends with it.
 	Last bool
 }
 
-// Next draws the next piece of a round. The load counts where a round begins.
+// Next draws the next piece of a round. The load has an effect only where a round begins.
 func (p *Planner) Next(l Load) Piece {
 	if p.left == 0 {
 		poll, quiet := p.Mean(l)
 		p.left = 1
 		piece := p.config.Piece
 		if p.unused(l) {
-			piece /= idleThin
+			piece /= idleDivisor
 		}
 		if piece > 0 && quiet > 0 {
 			p.left = int(max((poll+piece/2)/piece, 1))
@@ -117,10 +113,10 @@ func (p *Planner) Next(l Load) Piece {
 	return p.jittered(Piece{Pause: p.pause, Poll: p.poll, Last: p.left == 0})
 }
 
-// Restart drops what is left of the round: the next piece begins another.
+// Restart drops the rest of the round: the next piece begins another one.
 func (p *Planner) Restart() { p.left = 0 }
 
-// jittered moves a piece about.
+// jittered moves a piece within its part of the round.
 func (p *Planner) jittered(piece Piece) Piece {
 	if p.config.Jitter <= 0 {
 		return piece
@@ -141,13 +137,13 @@ func (p *Planner) jittered(piece Piece) Piece {
 }
 
 const (
-	// plastic is the fractional part that 1/ρ has, ρ being the plastic number
-	// (ρ³ = ρ+1). Its multiples fill [0, 1) evenly, and those of a few periods
-	// of the load combined with it less unluckily than the golden ratio's.
+	// plastic is the fractional part of 1/ρ, where ρ is the plastic number (ρ³ = ρ+1). Its
+	// multiples fill [0, 1) evenly, and are less often in step with a few periods of the load than
+	// the golden ratio's.
 	plastic = 0.7548776662466927
 	// noise is the random part of a piece's place and length.
 	noise = 0.05
-	// minPause bounds how short a pause is drawn, as a divisor of its mean, where
-	// polling fills most of a round.
+	// minPause bounds how short a pause is drawn, as a divisor of its mean, if polling fills most
+	// of a round.
 	minPause = 8
 )

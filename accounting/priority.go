@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -13,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Priority says under which scheduling the polling thread runs.
+// Priority tells under which scheduling the polling thread runs.
 type Priority struct {
-	// Realtime is whether SCHED_FIFO was granted, and Level its priority.
+	// Realtime reports whether SCHED_FIFO was granted, and Level is its priority.
 	Realtime bool
 	Level    int
-	// Reason says why it was not, and what would help.
+	// Reason tells why it was not granted, and what would help.
 	Reason string
 }
 
-// String is for logs.
+// String describes the scheduling for logs.
 func (p Priority) String() string {
 	if p.Realtime {
 		return fmt.Sprintf("SCHED_FIFO %d", p.Level)
@@ -30,21 +29,8 @@ func (p Priority) String() string {
 	return "no real-time priority: " + p.Reason
 }
 
-// ProbePriority finds out whether this process may run a thread under
-// SCHED_FIFO at the given level. It tries on a thread that ends afterwards.
-func ProbePriority(level int) Priority {
-	result := make(chan Priority)
-	go func() {
-		// Never unlocked: the thread ends with the goroutine, and its priority
-		// with it.
-		runtime.LockOSThread()
-		result <- raisePriority(level)
-	}()
-	return <-result
-}
-
-// raisePriority puts the calling thread under SCHED_FIFO. The caller has locked
-// it and lets it end.
+// raisePriority puts the calling thread under SCHED_FIFO. The caller has locked the thread and lets
+// it end.
 func raisePriority(level int) Priority {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: uint32(level)}
 	err := unix.SchedSetAttr(0, &attr, 0)
@@ -59,10 +45,9 @@ func raisePriority(level int) Priority {
 	}
 }
 
-// realtimeShare is the part of a processor's time that the kernel leaves to
-// real-time threads before it stops them for the rest of its period
-// (sched_rt_runtime_us over sched_rt_period_us). procRoot is /proc but in
-// tests. A kernel without the limit gives 1.
+// realtimeShare returns the part of a processor's time that real-time threads may use before the
+// kernel stops them for the rest of its period (sched_rt_runtime_us over sched_rt_period_us). A
+// kernel without the limit gives 1. procRoot is /proc except in tests.
 func realtimeShare(procRoot string) (float64, error) {
 	read := func(name string) (float64, error) {
 		text, err := os.ReadFile(filepath.Join(procRoot, "sys/kernel", name))
@@ -88,16 +73,14 @@ func realtimeShare(procRoot string) (float64, error) {
 	return min(runtimeMicros/periodMicros, 1), nil
 }
 
-// yielder says when a thread that polls under SCHED_FIFO must give its
-// processor away, so that the kernel doesn't take it for 50 ms at a time. It
-// does so in short pieces.
+// yielder tells when a thread that polls under SCHED_FIFO must give up its processor, so that the
+// kernel doesn't take it away for 50 ms at a time. The thread does so in short pauses.
 type yielder struct {
-	pause time.Duration // zero: never
+	pause time.Duration // zero: the thread never pauses
 	next  time.Duration // host time of the next pause
 }
 
-// yieldEvery is how long the thread runs between two pauses when it never
-// sleeps for another reason.
+// yieldEvery is how long the thread runs between two pauses if it never sleeps for another reason.
 const yieldEvery = time.Millisecond
 
 // newYielder returns a yielder that stays clearly below the share.

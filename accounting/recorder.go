@@ -11,80 +11,80 @@ import (
 	"vgpud/clock"
 )
 
-// Recorded is one GPU that a [Recorder] watches.
-type Recorded struct {
+// RecordedGPU is one GPU whose records a [Recorder] reads.
+type RecordedGPU struct {
 	// Name is for errors.
 	Name   string
 	Source EventSource
-	// Work is asked at the end of each interval.
+	// Work is called at the end of each phase.
 	Work    Workload
 	Handler Handler
 	Config  RecorderConfig
 }
 
-// Workload is who knows what contexts had to do.
+// Workload reports the work of all contexts.
 type Workload interface {
-	// Work calls f with each context that there is, and what it did since the last
-	// call. What f is given is valid until f returns.
+	// Work calls f for each context with what it did since the last call. The argument of f is
+	// valid until f returns.
 	Work(now time.Duration, f func(*Work))
 }
 
-// Kin is a [Workload] that knows whose processes are of which it told nothing. It is
-// apart since most do not ask.
-type Kin interface {
-	// Whose is the group that is charged for a process that was on the engine, at now;
-	// ok is false where none is.
-	Whose(now time.Duration, pid int) (g GroupID, ok bool)
+// Attributor is a [Workload] that can attribute processes whose work it did not report. It is an
+// interface of its own since most workloads can't.
+type Attributor interface {
+	// GroupOf returns the group that is charged for a process that was on the engine, at now. ok
+	// is false if there is none.
+	GroupOf(now time.Duration, pid int) (g GroupID, ok bool)
 }
 
-// RecorderConfig says how often, and how, records are read. The zero value of each
-// field stands for the default named there.
+// RecorderConfig says how often, and how, records are read. The zero value of each field stands
+// for its default.
 type RecorderConfig struct {
-	// Interval is how often at most: 20 ms, about as often as a [Sampler] decides. See
+	// Period is the shortest length of a phase: 20 ms, about as often as a [Sampler] decides. See
 	// [Pace].
-	Interval time.Duration
-	Spans    SpanConfig
+	Period time.Duration
+	Meter  RecordMeterConfig
 }
 
 // WithDefaults returns c with its zero fields replaced by the defaults.
 func (c RecorderConfig) WithDefaults() RecorderConfig {
-	setDefault(&c.Interval, 20*time.Millisecond)
-	c.Spans = c.Spans.WithDefaults()
+	setDefault(&c.Period, 20*time.Millisecond)
+	c.Meter = c.Meter.WithDefaults()
 	return c
 }
 
-// The bounds of an interval. Records wait in a buffer of the hardware's driver,
-// which has room for those of about a second.
+// The bounds of a period. Records wait in a buffer of the hardware's driver, which has room for
+// those of about a second.
 const (
-	minInterval = time.Millisecond
-	maxInterval = 250 * time.Millisecond
+	minPeriod = time.Millisecond
+	maxPeriod = 250 * time.Millisecond
 )
 
-// Validate says what is wrong with a configuration, defaults applied.
+// Validate returns an error if the configuration is wrong, with defaults applied.
 func (c RecorderConfig) Validate() error {
-	if c = c.WithDefaults(); c.Interval < minInterval || c.Interval > maxInterval {
-		return fmt.Errorf("accounting: interval %v: want %v to %v", c.Interval, minInterval, maxInterval)
+	if c = c.WithDefaults(); c.Period < minPeriod || c.Period > maxPeriod {
+		return fmt.Errorf("accounting: interval %v: want %v to %v", c.Period, minPeriod, maxPeriod)
 	}
 	return nil
 }
 
-// Watch is the [Config] of a [Sampler] that decides as often: what policies are
-// told of the length of a round.
+// Watch returns the [Config] of a [Sampler] that decides as often. Policies learn the length of a
+// round from it.
 func (c RecorderConfig) Watch() Config {
 	c = c.WithDefaults()
-	return Config{Full: true, Poll: c.Interval / 6, Quiet: c.Interval - c.Interval/6, Round: c.Interval}.WithDefaults()
+	return Config{Full: true, Poll: c.Period / 6, Quiet: c.Period - c.Period/6, Round: c.Period}.WithDefaults()
 }
 
-// Recorder watches a GPU that records its own context switches: it reads them at the
-// pace that its handler wants, asks what the contexts had to do, and tells its handler of a phase in
-// which nothing went unwatched. It is the live shell around a [SpanMeter].
+// Recorder reads the records of a GPU that records its own context switches, at the pace that its
+// handler wants. At the end of each phase it also asks what the contexts did, and tells its
+// handler of a phase in which nothing went unwatched. A [RecordMeter] does the sums.
 type Recorder struct {
-	gpu      Recorded
+	gpu      RecordedGPU
 	clock    clock.Clock
 	notified atomic.Bool                        // a channel came or went
-	rouse    atomic.Pointer[context.CancelFunc] // ends the wait for a phase's end
+	endWait  atomic.Pointer[context.CancelFunc] // ends the wait for a phase's end
 
-	meter  *SpanMeter
+	meter  *RecordMeter
 	buf    [512]Switch
 	phase  Phase
 	pace   Pace
@@ -93,8 +93,8 @@ type Recorder struct {
 	missed atomic.Uint64
 }
 
-// NewRecorder returns a recorder of a GPU, which waits on c.
-func NewRecorder(g Recorded, c clock.Clock) (*Recorder, error) {
+// NewRecorder returns a recorder of a GPU that waits on c.
+func NewRecorder(g RecordedGPU, c clock.Clock) (*Recorder, error) {
 	if err := g.Config.Validate(); err != nil {
 		return nil, err
 	}
@@ -105,9 +105,8 @@ func NewRecorder(g Recorded, c clock.Clock) (*Recorder, error) {
 	return &Recorder{gpu: g, clock: c}, nil
 }
 
-// Run watches until ctx ends, when it returns nil, or the record can't be read any
-// more, when it returns the error that it told the handler of. It may be called
-// once.
+// Run reads records until ctx ends or they can't be read any more. It returns nil in the first
+// case, and in the second the error that it also gave to the handler. It may be called once.
 func (r *Recorder) Run(ctx context.Context) error {
 	err := r.begin()
 	for err == nil {
@@ -115,66 +114,61 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		}
 		r.notified.Store(false)
-		err = r.spend(r.step)
+		err = r.countCPU(r.step)
 	}
 	err = fmt.Errorf("accounting: GPU %s: read its record of context switches: %w", r.gpu.Name, err)
 	r.gpu.Handler.Failed(err)
 	return err
 }
 
-// await waits for the present phase's end: an instant of the grid that all phases of its
-// length end on or, once somebody has called Notify, a quarter of its length from now.
-// It returns an error only if ctx ends.
+// await waits for the end of the present phase. That is an instant of a grid on which all phases
+// of its length end or, after a call of Notify, a quarter of the length from now. It returns an
+// error only if ctx ends.
 func (r *Recorder) await(ctx context.Context) error {
-	begun, length := r.clock.Now(), r.pace.Phase(r.gpu.Config.Interval)
-	wait, rouse := context.WithCancel(ctx)
-	defer rouse()
-	r.rouse.Store(&rouse)
+	begun, length := r.clock.Now(), r.pace.Phase(r.gpu.Config.Period)
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.endWait.Store(&cancel)
 	if r.notified.Load() {
-		rouse() // in between
+		cancel() // Notify was called before endWait was set
 	}
 	err := clock.Tick(wait, r.clock, length)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return r.clock.WaitUntil(ctx, begun+length/hurry)
+	return r.clock.WaitUntil(ctx, begun+length/minPhaseDivisor)
 }
 
-// hurry is the divisor of a phase's length that it has at least: a guest could otherwise
-// have the GPU looked at all the time by making and closing channels.
-const hurry = 4
-
-// Notify says that a channel of the GPU came or went, which may call for a decision: the
-// present phase ends early (LoGA §4.2), though not before a quarter of its length.
+// Notify says that a channel of the GPU came or went, which may call for a decision. The present
+// phase ends early (LoGA §4.2), but not before a quarter of its length.
 func (r *Recorder) Notify(int) {
 	if r.notified.Swap(true) {
 		return
 	}
-	if rouse := r.rouse.Load(); rouse != nil {
-		(*rouse)()
+	if cancel := r.endWait.Load(); cancel != nil {
+		(*cancel)()
 	}
 }
 
-// CPU is the processor time that reading and reckoning have taken in all, and
-// what the handler decided.
+// CPU returns the processor time that reading, summing and the handler's decisions have taken.
 func (r *Recorder) CPU() time.Duration { return time.Duration(r.cpu.Load()) }
 
-// Missed is how often records were lost.
+// Missed returns how often records were lost.
 func (r *Recorder) Missed() uint64 { return r.missed.Load() }
 
-// begin drops what was recorded before.
+// begin makes the meter. Records from before are dropped.
 func (r *Recorder) begin() error {
 	now, err := r.gpu.Source.Now()
 	if err != nil {
 		return err
 	}
-	r.meter = NewSpanMeter(r.gpu.Config.Spans, now)
+	r.meter = NewRecordMeter(r.gpu.Config.Meter, now)
 	return nil
 }
 
-// spend counts the processor time that f takes.
-func (r *Recorder) spend(f func() error) error {
-	// Which thread's time it is must not change in between.
+// countCPU counts the processor time that f takes.
+func (r *Recorder) countCPU(f func() error) error {
+	// Both readings must be of the same thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := threadCPU()
@@ -184,10 +178,10 @@ func (r *Recorder) spend(f func() error) error {
 	return err
 }
 
-// step is what is done at the end of a phase.
+// step ends a phase.
 func (r *Recorder) step() error {
 	cpu := r.phase.CPU // of the step before
-	// In this order, so that all that is told of the time before now is known.
+	// In this order, so that all records and reports of the time before now are known.
 	now, err := r.gpu.Source.Now()
 	if err != nil {
 		return err
@@ -195,9 +189,9 @@ func (r *Recorder) step() error {
 	if err := r.read(); err != nil {
 		return err
 	}
-	r.gpu.Work.Work(now, r.meter.Worked)
-	if k, ok := r.gpu.Work.(Kin); ok {
-		r.meter.Unclaimed(now, k.Whose)
+	r.gpu.Work.Work(now, r.meter.Report)
+	if a, ok := r.gpu.Work.(Attributor); ok {
+		r.meter.Attribute(now, a.GroupOf)
 	}
 	r.meter.Cut(now, &r.phase)
 	r.phase.Polls, r.phase.CPU, r.polls = r.polls, cpu, 0
@@ -205,13 +199,13 @@ func (r *Recorder) step() error {
 	return nil
 }
 
-// read takes in the records that there are.
+// read gives the meter all records that there are.
 func (r *Recorder) read() error {
 	for {
 		n, err := r.gpu.Source.Read(r.buf[:])
 		r.polls++
 		for _, sw := range r.buf[:n] {
-			r.meter.Switched(sw)
+			r.meter.Record(sw)
 		}
 		switch {
 		case errors.Is(err, ErrDropped):

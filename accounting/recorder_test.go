@@ -64,7 +64,7 @@ func recordedFrom(t *testing.T, room int, source func(*accountingtest.Record) ac
 		rec.Contexts = append(rec.Contexts, c)
 	}
 	l = &listener{used: make(map[accounting.GroupID]time.Duration)}
-	r, err := accounting.NewRecorder(accounting.Recorded{Name: "gpu0", Source: source(rec), Work: rec, Handler: l, Config: accounting.RecorderConfig{Interval: 10 * ms}}, now)
+	r, err := accounting.NewRecorder(accounting.RecordedGPU{Name: "gpu0", Source: source(rec), Work: rec, Handler: l, Config: accounting.RecorderConfig{Period: 10 * ms}}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,11 +296,11 @@ func TestRecorderFails(t *testing.T) {
 // TestRecorderConfig says what intervals there can be.
 func TestRecorderConfig(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{0: true, ms: true, 10 * ms: true, 250 * ms: true, ms - 1: false, -ms: false, time.Second: false} {
-		c := accounting.RecorderConfig{Interval: d}
+		c := accounting.RecorderConfig{Period: d}
 		if err := c.Validate(); (err == nil) != ok {
 			t.Errorf("interval %v: %v", d, err)
 		}
-		if poll, quiet := accounting.NewPlanner(c.Watch()).Mean(accounting.Load{Active: 5}); ok && (poll != c.WithDefaults().Interval || quiet != 0) {
+		if poll, quiet := accounting.NewPlanner(c.Watch()).Mean(accounting.Load{Active: 5}); ok && (poll != c.WithDefaults().Period || quiet != 0) {
 			t.Errorf("interval %v: rounds of %v and %v", d, poll, quiet)
 		}
 	}

@@ -8,19 +8,19 @@ import (
 	"vgpud/accounting/nvreg"
 )
 
-// ErrGone means that the GPU's registers no longer answer: it fell off the bus,
-// or its page was taken away.
+// ErrGone means that the GPU's registers no longer answer: it fell off the bus, or its page was
+// taken away.
 var ErrGone = errors.New("the GPU no longer answers")
 
-// Registers is the [Source] of NVIDIA's GPUs, Ampere and later, and of the soft
-// GPU, whose page has the same registers at the same offsets: the engine status
-// of the graphics runlist and, where asked for, the entries of the channels. It
-// is a [Watcher] and an [EntryReader].
+// Registers is the [Source] for NVIDIA's GPUs from Ampere on, and for the soft GPU, whose page has
+// the same registers at the same offsets. It reads the engine status of the graphics runlist and,
+// on request, the entries of the channels. It is a [Watcher] and an [EntryReader].
 type Registers struct {
 	space   nvreg.Space
 	runlist nvreg.Runlist
 	host    func() time.Duration
-	offset  time.Duration // to add to the host's clock for the GPU's
+	// offset converts the host's clock to the GPU's.
+	offset  time.Duration
 	entries bool
 
 	status  nvreg.EngineStatus
@@ -30,14 +30,13 @@ type Registers struct {
 
 // RegisterOptions say how a [Registers] reads. The zero value is usable.
 type RegisterOptions struct {
-	// Settle is how long PTIMER must stand still, on the host's clock, to count
-	// as the soft GPU's: 200 µs by default.
+	// Settle is how long PTIMER must stand still, on the host's clock, to be taken for the soft
+	// GPU's: 200 µs by default.
 	Settle time.Duration
 }
 
-// OpenRegisters finds the compute engine's status in a register space: a
-// mapping of BAR0 or of the soft GPU's page. host is the host's CLOCK_MONOTONIC.
-// The mapping must outlive the source.
+// OpenRegisters finds the compute engine's status in a register space: a mapping of BAR0 or of the
+// soft GPU's page. host reads the host's CLOCK_MONOTONIC. The mapping must outlive the source.
 func OpenRegisters(space nvreg.Space, host func() time.Duration, o RegisterOptions) (*Registers, error) {
 	runlist, err := nvreg.FindGraphics(space)
 	if err != nil {
@@ -46,14 +45,14 @@ func OpenRegisters(space nvreg.Space, host func() time.Duration, o RegisterOptio
 	if o.Settle == 0 {
 		o.Settle = 200 * time.Microsecond
 	}
-	// How good the offset is and whether the timer ticks by itself changes nothing
-	// here: all stamps are the host's, and their differences are what counts.
+	// Neither the offset's accuracy nor whether the timer ticks by itself matters here: all stamps
+	// are the host's, and only their differences count.
 	offset, _, _ := nvreg.Calibrate(space, host, o.Settle)
 	return &Registers{space: space, runlist: runlist, host: host, offset: offset}, nil
 }
 
-// Sample implements [Source]. Its clock is the host's, moved onto the GPU's: a
-// stamp that costs no read over the bus.
+// Sample implements [Source]. Its clock is the host's, converted to the GPU's, which costs no read
+// over the bus.
 func (r *Registers) Sample() (Status, error) {
 	r.status, r.channel, r.entry = r.read()
 	clock := r.host() + r.offset
@@ -72,7 +71,7 @@ func (r *Registers) Sample() (Status, error) {
 	return st, nil
 }
 
-// ReadEntries implements [EntryReader]: three registers instead of one.
+// ReadEntries implements [EntryReader]. It makes a sample read three registers instead of one.
 func (r *Registers) ReadEntries(yes bool) { r.entries = yes }
 
 // Changed implements [Watcher].
@@ -84,8 +83,8 @@ func (r *Registers) Changed() bool {
 	return status != r.status || channel != r.channel || entry != r.entry
 }
 
-// read reads what is watched. The parts are read one after the other and may be
-// of different instants, as LoGA §5.4 found.
+// read reads the registers one after the other, so that they may be of different instants, as LoGA
+// §5.4 found.
 func (r *Registers) read() (status nvreg.EngineStatus, channel nvreg.EngineChannel, entry nvreg.ChannelEntry) {
 	status = r.runlist.Status(r.space)
 	if r.entries {
@@ -97,8 +96,7 @@ func (r *Registers) read() (status nvreg.EngineStatus, channel nvreg.EngineChann
 	return status, channel, entry
 }
 
-// StatusOf is what an engine's state means to accounting. It has no clock and
-// knows no channel entry.
+// StatusOf translates an engine's state. The result has no clock and no channel entry.
 func StatusOf(e nvreg.EngineState) Status {
 	st := Status{Group: GroupID(e.TSGID), Busy: e.Busy, Valid: true}
 	switch e.Context {

@@ -12,8 +12,8 @@ import (
 	"vgpud/internal/futex"
 )
 
-// Watched is one GPU that a [Sampler] watches.
-type Watched struct {
+// SampledGPU is one GPU that a [Sampler] polls.
+type SampledGPU struct {
 	// Name is for errors.
 	Name    string
 	Source  Source
@@ -23,30 +23,30 @@ type Watched struct {
 
 // SamplerOptions say how the polling thread runs. The zero value is usable.
 type SamplerOptions struct {
-	// Priority is the level of SCHED_FIFO to ask for, 10 by default; negative:
-	// don't ask.
+	// Priority is the level of SCHED_FIFO to ask for, 10 by default. A negative level asks for
+	// none.
 	Priority int
 	// Pinned keeps the thread on processor CPU: see [SpareCPU].
 	Pinned bool
 	CPU    int
-	// ProcRoot is /proc but in tests.
+	// ProcRoot is /proc by default. Tests set another directory.
 	ProcRoot string
 }
 
-// Sampler watches one or more GPUs live, on one operating system thread of its
-// own (LoGA §4.2 and §5.6). It is made by [NewSampler] and run by Run.
+// Sampler polls one or more GPUs live, on one operating system thread of its own (LoGA §4.2 and
+// §5.6). [NewSampler] makes it, and Run runs it.
 type Sampler struct {
-	gpus     []*watched
+	gpus     []*sampling
 	options  SamplerOptions
 	wake     atomic.Uint32 // futex: counts reasons to wake the thread
-	roused   chan struct{} // has room for one: the same, for a thread that is parked
+	wakePark chan struct{} // has room for one: wakes the thread while it is parked
 	stop     atomic.Bool
 	priority atomic.Pointer[Priority]
 	cpu      atomic.Int64
 }
 
 // NewSampler returns a sampler of the given GPUs.
-func NewSampler(gpus []Watched, o SamplerOptions) (*Sampler, error) {
+func NewSampler(gpus []SampledGPU, o SamplerOptions) (*Sampler, error) {
 	if len(gpus) == 0 {
 		return nil, errors.New("accounting: a sampler needs a GPU")
 	}
@@ -56,7 +56,7 @@ func NewSampler(gpus []Watched, o SamplerOptions) (*Sampler, error) {
 	if o.ProcRoot == "" {
 		o.ProcRoot = "/proc"
 	}
-	s := &Sampler{options: o, roused: make(chan struct{}, 1)}
+	s := &Sampler{options: o, wakePark: make(chan struct{}, 1)}
 	for _, g := range gpus {
 		if err := g.Config.Validate(); err != nil {
 			return nil, err
@@ -67,18 +67,19 @@ func NewSampler(gpus []Watched, o SamplerOptions) (*Sampler, error) {
 		if g.Source == nil || g.Handler == nil {
 			return nil, fmt.Errorf("accounting: GPU %s lacks a source or a handler", g.Name)
 		}
-		s.gpus = append(s.gpus, newWatched(g))
+		state := newSampling(g)
+		state.messages = make(chan message, 3)
+		s.gpus = append(s.gpus, state)
 	}
 	s.priority.Store(&Priority{Reason: "not started"})
 	return s, nil
 }
 
-// Run watches until ctx ends, when it returns nil, or until no GPU can be
-// watched any more, when it returns the last error. It may be called once.
+// Run polls until ctx ends or no GPU can be read any more. It returns nil in the first case and
+// the last error in the second. It may be called once.
 //
-// While it runs, GOMAXPROCS is one higher than before: a thread that comes back
-// from sleeping needs one of the Go scheduler's places at once, whatever its
-// priority is with the kernel.
+// While it runs, GOMAXPROCS is one higher than before: a thread that returns from sleeping needs
+// one of the Go scheduler's places at once, whatever its priority is with the kernel.
 func (s *Sampler) Run(ctx context.Context) error {
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	defer func() { runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1)) }()
@@ -91,7 +92,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 
 	release := context.AfterFunc(ctx, func() {
 		s.stop.Store(true)
-		s.rouse()
+		s.wakeThread()
 	})
 	defer release()
 
@@ -104,29 +105,28 @@ func (s *Sampler) Run(ctx context.Context) error {
 	return <-done
 }
 
-// Notify says that a channel of a GPU came or went, which may call for a
-// decision: the present phase ends early (LoGA §4.2), though not before a
-// quarter of its length, since a guest could otherwise have the GPU polled all
-// the time by making and closing channels. Once notified, the thread is not woken
-// again before the phase has ended.
+// Notify says that a channel of a GPU came or went, which may call for a decision. The present
+// phase ends early (LoGA §4.2), but not before a quarter of its length, since a guest could
+// otherwise have the GPU polled all the time by creating and destroying channels. Further
+// notifications before the end of the phase do not wake the thread again.
 func (s *Sampler) Notify(gpu int) {
 	if !s.gpus[gpu].notified.Swap(true) {
-		s.rouse()
+		s.wakeThread()
 	}
 }
 
-// Priority is what scheduling the polling thread was granted, once Run is on.
+// Priority returns the scheduling that the polling thread was granted. It is known once Run runs.
 func (s *Sampler) Priority() Priority { return *s.priority.Load() }
 
-// CPU is the processor time that the polling thread has used in all.
+// CPU returns the processor time that the polling thread has used in all.
 func (s *Sampler) CPU() time.Duration { return time.Duration(s.cpu.Load()) }
 
-// rouse wakes the thread where it sleeps.
-func (s *Sampler) rouse() {
+// wakeThread wakes the thread if it sleeps.
+func (s *Sampler) wakeThread() {
 	s.wake.Add(1)
 	futex.Wake(&s.wake)
 	select {
-	case s.roused <- struct{}{}:
-	default: // it will look anyway
+	case s.wakePark <- struct{}{}:
+	default: // the thread is about to wake anyway
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +104,13 @@ func watchFor(t *testing.T, s *Sampler, rec *recorder, n int) {
 // contiguous checks that phases follow each other without a hole, and add up.
 func contiguous(t *testing.T, rec *recorder) {
 	t.Helper()
+	if len(rec.quiets) > 0 && rec.quiets[0].Watched.End == rec.polled[0].Start {
+		// The first polling phase has nothing before it but pauses between its pieces.
+		if got, want := rec.quiets[0].Unwatched, rec.polled[0].Pauses; got != want {
+			t.Errorf("before the first polling phase: %v unwatched, want %v", got, want)
+		}
+		rec.quiets = rec.quiets[1:]
+	}
 	for i := range rec.quiets {
 		q := &rec.quiets[i]
 		if q.Watched.Start != rec.polled[i].End || q.Unwatched < 0 {
@@ -130,7 +138,7 @@ func TestSamplerAlternates(t *testing.T) {
 	for _, config := range []Config{{}, {Full: true}, {Piece: -1}} {
 		src, rec := &square{epoch: time.Now()}, newRecorder()
 		config.Poll, config.Quiet = 300*time.Microsecond, time.Millisecond
-		s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+		s, err := NewSampler([]SampledGPU{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +187,7 @@ func TestSamplerAwaits(t *testing.T) {
 	}
 	// Polling all the time, so that also an answer which comes late is waited for.
 	config := Config{Poll: 100 * time.Microsecond, Quiet: time.Millisecond, Full: true}
-	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+	s, err := NewSampler([]SampledGPU{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,10 +208,10 @@ func TestSamplerAwaits(t *testing.T) {
 func TestSamplerHearsLateAnswers(t *testing.T) {
 	src, rec := &square{epoch: time.Now()}, newRecorder()
 	rec.plan = func(*Phase) Plan {
-		<-time.After(5 * Patience)
+		<-time.After(5 * AnswerTimeout)
 		return Plan{Load: Load{Active: 3}}
 	}
-	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec}}, SamplerOptions{})
+	s, err := NewSampler([]SampledGPU{{Name: "0", Source: src, Handler: rec}}, SamplerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +228,7 @@ func TestSamplerWatchesOn(t *testing.T) {
 	src, rec := &square{epoch: time.Now(), still: true}, newRecorder()
 	rec.plan = func(*Phase) Plan { return Plan{Load: Load{Active: 1}, WatchOn: on} }
 	config := Config{Poll: 100 * time.Microsecond, Quiet: time.Millisecond, Full: true} // so that it waits for the answer
-	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+	s, err := NewSampler([]SampledGPU{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +245,7 @@ func TestSamplerWatchesOn(t *testing.T) {
 func TestSamplerNotify(t *testing.T) {
 	src, rec := &square{epoch: time.Now()}, newRecorder()
 	config := Config{Poll: time.Microsecond, Quiet: 20 * time.Millisecond, Round: -1, Jitter: -1, Piece: -1}
-	s, err := NewSampler([]Watched{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
+	s, err := NewSampler([]SampledGPU{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +265,7 @@ func TestSamplerNotifyWakes(t *testing.T) {
 	for _, active := range []int{0, 1} {
 		t.Run(fmt.Sprint(active), func(t *testing.T) {
 			t.Parallel()
-			var gpus []Watched
+			var gpus []SampledGPU
 			told := make(chan int, 1000)
 			for i := range 2 {
 				rec := newRecorder()
@@ -266,7 +274,7 @@ func TestSamplerNotifyWakes(t *testing.T) {
 					return Plan{Load: Load{Active: active}}
 				}
 				// The second GPU's first round begins in the middle of the first one's.
-				gpus = append(gpus, Watched{Name: "x", Source: &square{epoch: time.Now()}, Handler: rec,
+				gpus = append(gpus, SampledGPU{Name: "x", Source: &square{epoch: time.Now()}, Handler: rec,
 					Config: Config{Poll: time.Microsecond, Quiet: time.Second, Round: -1, Jitter: -1, Piece: -1}})
 			}
 			s, err := NewSampler(gpus, SamplerOptions{})
@@ -293,7 +301,7 @@ func TestSamplerNotifyWakes(t *testing.T) {
 
 // However many channels come, the thread is woken once a round.
 func TestSamplerNotifyWakesOnce(t *testing.T) {
-	s, err := NewSampler([]Watched{{Name: "0", Source: &square{epoch: time.Now()}, Handler: newRecorder()}}, SamplerOptions{})
+	s, err := NewSampler([]SampledGPU{{Name: "0", Source: &square{epoch: time.Now()}, Handler: newRecorder()}}, SamplerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +337,7 @@ func TestSamplerReadsEntries(t *testing.T) {
 		busy, compared bool
 	}{{IdleByBusy, true, false}, {IdleByEntry, false, false}, {IdleCompared, true, true}} {
 		rec := newRecorder()
-		s, err := NewSampler([]Watched{{Name: "0", Source: &entries{epoch: time.Now()}, Handler: rec,
+		s, err := NewSampler([]SampledGPU{{Name: "0", Source: &entries{epoch: time.Now()}, Handler: rec,
 			Config: Config{Poll: 300 * time.Microsecond, Quiet: time.Millisecond, Idle: c.mode}}}, SamplerOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -346,13 +354,13 @@ func TestSamplerReadsEntries(t *testing.T) {
 // ends the sampler.
 func TestSamplerSeveralGPUs(t *testing.T) {
 	epoch := time.Now()
-	var gpus []Watched
+	var gpus []SampledGPU
 	var recs []*recorder
 	var sources []*square
 	for range 3 {
 		src, rec := &square{epoch: epoch}, newRecorder()
 		sources, recs = append(sources, src), append(recs, rec)
-		gpus = append(gpus, Watched{Name: "x", Source: src, Handler: rec, Config: Config{Poll: 100 * time.Microsecond, Quiet: 500 * time.Microsecond, Piece: -1}})
+		gpus = append(gpus, SampledGPU{Name: "x", Source: src, Handler: rec, Config: Config{Poll: 100 * time.Microsecond, Quiet: 500 * time.Microsecond, Piece: -1}})
 	}
 	s, err := NewSampler(gpus, SamplerOptions{Priority: -1})
 	if err != nil {
@@ -397,12 +405,12 @@ func TestSamplerSeveralGPUs(t *testing.T) {
 }
 
 func TestNewSamplerRefuses(t *testing.T) {
-	ok := Watched{Name: "0", Source: &square{}, Handler: newRecorder()}
+	ok := SampledGPU{Name: "0", Source: &square{}, Handler: newRecorder()}
 	full := ok
 	full.Config.Full = true
 	bad := ok
 	bad.Config.Jitter = 2
-	for name, gpus := range map[string][]Watched{
+	for name, gpus := range map[string][]SampledGPU{
 		"none":               nil,
 		"no source":          {{Name: "0", Handler: newRecorder()}},
 		"full beside others": {ok, full},
@@ -485,11 +493,15 @@ func TestYielderStaysBelowTheLimit(t *testing.T) {
 	}
 }
 
-func TestProbePriority(t *testing.T) {
-	if p := ProbePriority(1); !p.Realtime && p.Reason == "" {
-		t.Errorf("probe: %+v, want a reason", p)
-	}
-	if p := ProbePriority(100_000); p.Realtime || p.Reason == "" {
-		t.Errorf("probe of an impossible level: %+v", p)
+func TestRaisePriority(t *testing.T) {
+	result := make(chan Priority)
+	for level, impossible := range map[int]bool{1: false, 100_000: true} {
+		go func() {
+			runtime.LockOSThread() // and never unlocked, so that the thread ends with its priority
+			result <- raisePriority(level)
+		}()
+		if p := <-result; !p.Realtime && p.Reason == "" || impossible && p.Realtime {
+			t.Errorf("level %d: %+v", level, p)
+		}
 	}
 }

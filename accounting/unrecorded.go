@@ -2,19 +2,18 @@ package accounting
 
 import "time"
 
-// Unrecorded is an [EventSource] of hardware that records no context switches, or is not
-// asked to: a [SpanMeter] goes by what is told of the contexts' work alone then, and
-// those that had work at the same time share it equally. That is what they got where
-// the hardware gives them slices of one length, and where each launch is over within
-// one: the GPU stamps a launch's start when it has the engine.
+// Unrecorded is an [EventSource] for hardware that records no context switches, or is not asked to.
+// A [RecordMeter] then goes by the executors' reports alone, and contexts that had work at the same
+// time share it equally. That is what they got if the hardware gives them slices of one length and
+// each launch is over within one: the GPU stamps a launch's start when it has the engine.
 type Unrecorded struct {
-	// Clock is the GPU's.
+	// Clock reads the GPU's clock.
 	Clock interface {
 		Now() (time.Duration, error)
 	}
 }
 
-// Read implements [EventSource]: there is never any.
+// Read implements [EventSource]. It never returns a record.
 func (Unrecorded) Read([]Switch) (int, error) { return 0, nil }
 
 // Now implements [EventSource].

@@ -118,7 +118,7 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 			wasted = 0
 		}
 		if g.Active && !g.Suspended {
-			wasted = max(wasted, factor*min(spareMargin*spare*g.Weight, float64(g.Dry)))
+			wasted = max(wasted, factor*min(spareMargin*spare*g.Weight, float64(g.NoWork)))
 		}
 		q.charge(g, used*q.interest(st, g)+float64(g.Charged)+wasted)
 		q.slices.charge(g.ID, used)

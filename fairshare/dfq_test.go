@@ -30,10 +30,31 @@ func backlogged(t *rapid.T, most int) []*simGuest {
 	return guests
 }
 
+// entitledTo returns each guest's entitlement to the time that all used together: what it used if it
+// had no work for more than a tenth of the time, and otherwise its part of the rest by weight.
+func entitledTo(weights, used, noWork []float64) []float64 {
+	demands := make([]float64, len(weights))
+	var all float64
+	for _, u := range used {
+		all += u
+	}
+	for i := range demands {
+		demands[i] = 1
+		if noWork[i] > 0.1 && all > 0 {
+			demands[i] = used[i] / all
+		}
+	}
+	parts := fairshare.Entitlement(weights, demands, nil)
+	for i := range parts {
+		parts[i] *= all
+	}
+	return parts
+}
+
 // off is the largest distance of a guest's share from its entitlement.
 func off(s *simGPU, used, dry []float64) float64 {
 	var worst float64
-	for i, e := range fairshare.Entitled(s.weights(), used, dry) {
+	for i, e := range entitledTo(s.weights(), used, dry) {
 		worst = max(worst, math.Abs(used[i]-e))
 	}
 	return worst
@@ -390,7 +411,7 @@ func TestDFQLooksAgainAfterQuiet(t *testing.T) {
 		st := fairshare.State{Round: 6 * ms}
 		for i, u := range used {
 			st.Guests = append(st.Guests, fairshare.Guest{
-				ID: fairshare.GuestID(i + 1), Weight: 1, Active: true, Backlogged: true, Used: u, Spans: 1, Suspended: i == 0 && suspended,
+				ID: fairshare.GuestID(i + 1), Weight: 1, Active: true, Backlogged: true, Used: u, Runs: 1, Suspended: i == 0 && suspended,
 			})
 		}
 		verdicts, _ := p.Decide(0, fairshare.Event{Phase: kind, Length: length, Watched: length}, st)

@@ -23,7 +23,7 @@
 //	ffs        epochs by weight, as long as overhead demands (FLEP §5.2.2)
 //
 // Quotas bound any policy's answer: see [Bound]. Evictions are bounded in number
-// for each guest that causes them ([Rate]), and charged to it ([Ledger]).
+// for each guest that causes them ([Rate]), and charged to it ([EvictionCharges]).
 //
 // To read: policy.go, what a policy is told and answers; account.go, usage.go, dfq.go,
 // slices.go and rotation.go, sharing by rounds; printed.go, released.go and sampled.go,

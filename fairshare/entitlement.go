@@ -1,32 +1,23 @@
 package fairshare
 
-// Entitlement divides the GPU by water-filling: every guest gets its demand or,
-// where that is less, a part in proportion to its weight of what the guests
-// with small demands leave over. Demands and results are parts of the GPU's
-// time, from 0 to 1; a guest that always has work demands 1. The results sum to
-// the smaller of 1 and the sum of the demands.
-//
-// Guests with no weight get nothing. It panics when the slices differ in length.
-func Entitlement(weights, demands []float64) []float64 { return fill(weights, demands, 1) }
+import "slices"
 
-// EntitlementWithin is Entitlement with quotas: a cap is one more bound on a
-// guest's demand, and a guarantee the least that it gets of its demand. What
-// that takes from the others they lack in proportion to their weights. The
-// guarantees must sum to at most 1.
-func EntitlementWithin(weights, demands []float64, quotas []Quota) []float64 {
-	floors, ceilings := make([]float64, len(weights)), make([]float64, len(weights))
+// Entitlement divides the GPU by water-filling. Every guest gets its demand or, if that is more
+// than is there for it, a part in proportion to its weight of what the guests with small demands
+// leave over. A cap is one more bound on a guest's demand, and a guarantee is the least that a
+// guest gets of its demand, at the expense of the others in proportion to their weights.
+//
+// Demands and results are parts of the GPU's time, from 0 to 1. A guest that always has work
+// demands 1. The results sum to the smaller of 1 and the sum of the demands. Guests with no weight
+// get only what is guaranteed to them. The guarantees must sum to at most 1. Without quotas there are no caps and
+// no guarantees. Entitlement panics if the slices differ in length.
+func Entitlement(weights, demands []float64, quotas []Quota) []float64 {
+	floors, ceilings := make([]float64, len(weights)), slices.Clone(demands)
 	for i := range quotas {
 		floors[i], ceilings[i] = quotas[i].bounds(demands[i])
 	}
 	got := make([]float64, len(weights))
 	water(got, weights, floors, ceilings, 1)
-	return got
-}
-
-// fill is Entitlement to a capacity.
-func fill(weights, demands []float64, capacity float64) []float64 {
-	got := make([]float64, len(weights))
-	water(got, weights, nil, demands, capacity)
 	return got
 }
 
@@ -100,20 +91,3 @@ func water(got, weights, floors, ceilings []float64, capacity float64) (level fl
 // saturating is how much of the time a guest may be without work and still
 // count as one that always has some.
 const saturating = 0.1
-
-// Entitled is what each guest was entitled to over some time: of the GPU time
-// that they used together, what a guest used where it was without work for more
-// than a tenth of the time, and the rest by weight. used and dry are the parts
-// of the time that each guest executed, and that it had no work at all.
-func Entitled(weights, used, dry []float64) []float64 {
-	demands := make([]float64, len(weights))
-	var capacity float64
-	for i := range demands {
-		demands[i] = 1
-		if dry[i] > saturating {
-			demands[i] = used[i]
-		}
-		capacity += used[i]
-	}
-	return fill(weights, demands, capacity)
-}

@@ -123,25 +123,25 @@ func TestLedger(t *testing.T) {
 	evict := func(guest fairshare.GuestID, id fairshare.LaunchID, cause fairshare.GuestID) fairshare.Verdict {
 		return verdictEvict(guest, id, cause, fairshare.SpatialTakesTurns)
 	}
-	var l fairshare.Ledger
+	var l fairshare.EvictionCharges
 	for _, v := range []fairshare.Verdict{evict(1, 10, 2), evict(1, 10, 3), evict(2, 20, 2), {Guest: 1, Launch: 30, Action: fairshare.Run}, evict(3, 40, 0), evict(3, 50, 2)} {
-		l.Asked(v)
+		l.Requested(v)
 	}
 	for _, left := range []struct {
 		launch fairshare.LaunchID
 		cost   time.Duration
 		want   fairshare.GuestID
 	}{{10, 5 * ms, 2}, {10, 5 * ms, 0}, {20, 1 * ms, 2}, {30, 1 * ms, 0}, {40, 1 * ms, 0}} {
-		if got := l.Left(left.launch, left.cost); got != left.want {
+		if got := l.Ended(left.launch, left.cost); got != left.want {
 			t.Errorf("launch %d is charged to %d, want %d", left.launch, got, left.want)
 		}
 	}
 	l.Forget(2) // for whose sake launch 50 is being evicted
-	if got := l.Left(50, 1*ms); got != 0 {
+	if got := l.Ended(50, 1*ms); got != 0 {
 		t.Errorf("charged to guest %d, which left", got)
 	}
-	l.Asked(evict(1, 60, 3))
-	l.Left(60, 2*ms)
+	l.Requested(evict(1, 60, 3))
+	l.Ended(60, 2*ms)
 	var got []any
 	for id := fairshare.GuestID(1); id <= 3; id++ {
 		b := l.Bill(id)
@@ -160,7 +160,7 @@ func TestLedger(t *testing.T) {
 // What is charged to some is credited to others, whatever happens.
 func TestLedgerAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var l fairshare.Ledger
+		var l fairshare.EvictionCharges
 		var sum time.Duration
 		settle := func() {
 			for id := fairshare.GuestID(1); id <= 4; id++ {
@@ -170,8 +170,8 @@ func TestLedgerAddsUp(t *testing.T) {
 		id := func(name string) fairshare.GuestID { return fairshare.GuestID(rapid.IntRange(1, 4).Draw(t, name)) }
 		launch := func() fairshare.LaunchID { return fairshare.LaunchID(rapid.IntRange(1, 6).Draw(t, "launch")) }
 		t.Repeat(map[string]func(*rapid.T){
-			"asked":  func(*rapid.T) { l.Asked(verdictEvict(id("guest"), launch(), id("cause"), 0)) },
-			"left":   func(t *rapid.T) { l.Left(launch(), time.Duration(rapid.IntRange(0, 1000).Draw(t, "cost"))) },
+			"asked":  func(*rapid.T) { l.Requested(verdictEvict(id("guest"), launch(), id("cause"), 0)) },
+			"left":   func(t *rapid.T) { l.Ended(launch(), time.Duration(rapid.IntRange(0, 1000).Draw(t, "cost"))) },
 			"settle": func(*rapid.T) { settle() },
 			"": func(t *rapid.T) {
 				if settle(); sum != 0 {

@@ -254,11 +254,11 @@ func TestDFQSoonKnowsWhoPauses(t *testing.T) {
 				st := fairshare.State{Round: sliceRound, Slices: limits}
 				for id := range fairshare.GuestID(5) {
 					// Each goes around in 2.9 ms, and pauses 0.8 of that.
-					g := fairshare.Guest{ID: id + 1, Weight: 1, Used: working * 2 / 29, Dry: length - working + working*8/29, Idle: length - working}
+					g := fairshare.Guest{ID: id + 1, Weight: 1, Used: working * 2 / 29, NoWork: length - working + working*8/29, Idle: length - working}
 					if id == 0 {
-						g.Used, g.Dry = working*14/29, length-working
+						g.Used, g.NoWork = working*14/29, length-working
 					}
-					g.Spans, g.Groups, g.Active, g.Backlogged = uint64(working*10/(29*ms)), 1, working > 0, working > 0
+					g.Runs, g.Groups, g.Active, g.Backlogged = uint64(working*10/(29*ms)), 1, working > 0, working > 0
 					st.Guests = append(st.Guests, g)
 				}
 				now += length
@@ -289,12 +289,12 @@ func TestDFQSoonKnowsWhoPauses(t *testing.T) {
 // guest did just before: it has next to nothing of the GPU until then, and what little time
 // it was without work looks like much.
 func TestDFQSoonWaitsForShortKernels(t *testing.T) {
-	none := fairshare.Guest{ID: 1, Weight: 1, Dry: sliceRound, Idle: sliceRound}
+	none := fairshare.Guest{ID: 1, Weight: 1, NoWork: sliceRound, Idle: sliceRound}
 	loading, ending := none, none
-	loading.Active, loading.Backlogged, loading.Dry = true, true, 0
-	ending.Active, ending.Used, ending.Dry, ending.Idle = true, 3*ms, 12*ms, 10*ms
+	loading.Active, loading.Backlogged, loading.NoWork = true, true, 0
+	ending.Active, ending.Used, ending.NoWork, ending.Idle = true, 3*ms, 12*ms, 10*ms
 	sparse := none
-	sparse.Active, sparse.Used, sparse.Dry = true, 50*us, sliceRound-50*us
+	sparse.Active, sparse.Used, sparse.NoWork = true, 50*us, sliceRound-50*us
 	for name, before := range map[string][]fairshare.Guest{
 		"it rested":                             {none, none, none, none, none},
 		"it loaded something":                   {loading, loading, loading, loading, loading, loading},
@@ -313,9 +313,9 @@ func TestDFQSoonWaitsForShortKernels(t *testing.T) {
 			now += sliceRound
 			st := fairshare.State{Round: sliceRound, Slices: limits, Guests: []fairshare.Guest{first}}
 			for id := range fairshare.GuestID(4) {
-				g := fairshare.Guest{ID: id + 2, Weight: 1, Used: used, Dry: dry, Idle: first.Idle}
+				g := fairshare.Guest{ID: id + 2, Weight: 1, Used: used, NoWork: dry, Idle: first.Idle}
 				if used > 0 {
-					g.Active, g.Backlogged, g.Spans, g.Groups = true, true, 6, 1
+					g.Active, g.Backlogged, g.Runs, g.Groups = true, true, 6, 1
 				}
 				st.Guests = append(st.Guests, g)
 			}
@@ -330,9 +330,9 @@ func TestDFQSoonWaitsForShortKernels(t *testing.T) {
 		for _, g := range before {
 			tell(g, 0, sliceRound)
 		}
-		began := fairshare.Guest{ID: 1, Weight: 1, Used: 65 * us, Dry: 10 * ms, Idle: 10 * ms, Spans: 3, Groups: 1, Active: true, Backlogged: true}
+		began := fairshare.Guest{ID: 1, Weight: 1, Used: 65 * us, NoWork: 10 * ms, Idle: 10 * ms, Runs: 3, Groups: 1, Active: true, Backlogged: true}
 		phases, held := 1, tell(began, 1500*us, 14*ms)
-		began.Used, began.Dry, began.Idle, began.Spans = 130*us, 50*us, ms, 6
+		began.Used, began.NoWork, began.Idle, began.Runs = 130*us, 50*us, ms, 6
 		for ; held == 0 && phases < 50; phases++ {
 			held = tell(began, 3*ms, 9*ms)
 		}

@@ -145,8 +145,8 @@ func (s *kernelSim) rounds(d time.Duration) {
 		s.run(s.now + length)
 		for i := range s.st.Guests {
 			g := &s.st.Guests[i]
-			g.Used, g.Dry, g.Idle = s.had[g.ID]-had[g.ID], s.dry[g.ID]-dry[g.ID], s.idle-idle
-			g.Active, g.Backlogged = g.Dry < length, s.has(g.ID)
+			g.Used, g.NoWork, g.Idle = s.had[g.ID]-had[g.ID], s.dry[g.ID]-dry[g.ID], s.idle-idle
+			g.Active, g.Backlogged = g.NoWork < length, s.has(g.ID)
 		}
 		had, dry, idle = maps.Clone(s.had), maps.Clone(s.dry), s.idle
 		s.decide(fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length})
@@ -224,21 +224,6 @@ func TestSpatialCostsLess(t *testing.T) {
 	spatial, waitedToo := run(false)
 	if spatial >= temporal || waitedToo > waited {
 		t.Errorf("the long kernel ends at %v, at %v with temporal eviction; the urgent one takes %v and %v", spatial, temporal, waitedToo, waited)
-	}
-}
-
-// EffiSha §6.4: "only the superuser (root) may set a higher priority than the
-// default. If a normal user sets the priority higher than the host thread, the
-// EffiSha runtime ignores the value and uses the priority of the host thread
-// instead."
-func TestCeiling(t *testing.T) {
-	for _, test := range []struct {
-		asked, ceiling, want int
-		ignored              bool
-	}{{3, 5, 3, false}, {5, 5, 5, false}, {6, 5, 5, true}, {math.MaxInt, -1, -1, true}, {math.MinInt, 0, math.MinInt, false}} {
-		if got, ignored := fairshare.Ceiling(test.asked, test.ceiling); got != test.want || ignored != test.ignored {
-			t.Errorf("Ceiling(%d, %d) = %d, %v, want %d, %v", test.asked, test.ceiling, got, ignored, test.want, test.ignored)
-		}
 	}
 }
 

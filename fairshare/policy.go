@@ -110,8 +110,8 @@ type Guest struct {
 	// Used is the GPU time it used in the watched part of the phase that a Tick
 	// ends, summed over its channel groups, and Spans the number of times
 	// between context switches that this is the sum of.
-	Used  time.Duration
-	Spans uint64
+	Used time.Duration
+	Runs uint64
 	// Late is GPU time of commands that were fetched before the guest was
 	// suspended and have now completed, as far as it passed unwatched and was
 	// not reported before.
@@ -122,7 +122,7 @@ type Guest struct {
 	// Dry is how much of the phase it had no work at all, where that is known.
 	// A guest that runs dry doesn't saturate the GPU and is entitled to what it
 	// uses; without Dry a policy goes by how often Backlogged is set.
-	Dry time.Duration
+	NoWork time.Duration
 	// Idle is how much of the watched part of the phase the GPU executed
 	// nothing, whoever had work. A guest that was not suspended could have used
 	// it, whatever Backlogged says: its commands may be such that they wait for
@@ -133,7 +133,7 @@ type Guest struct {
 	// Suspended is whether its channels are held now, by an earlier verdict.
 	Suspended bool
 	// Charged is what evictions for its sake cost others since the last phase's
-	// end, less what evictions for others' sake cost it; see [Ledger].
+	// end, less what evictions for others' sake cost it; see [EvictionCharges].
 	Charged time.Duration
 	// Groups is how many channel groups of it have work now, among which its time
 	// slices are divided.

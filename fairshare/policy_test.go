@@ -99,7 +99,7 @@ func TestEntitlement(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := fairshare.Entitlement(test.weights, test.demands)
+			got := fairshare.Entitlement(test.weights, test.demands, nil)
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 				t.Errorf("entitlement (-want +got):\n%s", diff)
 			}
@@ -114,7 +114,7 @@ func TestEntitlementProperties(t *testing.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "guests")
 		weights := rapid.SliceOfN(rapid.Float64Range(0.1, 100), n, n).Draw(t, "weights")
 		demands := rapid.SliceOfN(rapid.Float64Range(0, 1), n, n).Draw(t, "demands")
-		got := fairshare.Entitlement(weights, demands)
+		got := fairshare.Entitlement(weights, demands, nil)
 		var sum, want, level float64
 		for i := range got {
 			sum, want = sum+got[i], want+demands[i]
@@ -132,14 +132,6 @@ func TestEntitlementProperties(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestEntitled(t *testing.T) {
-	got := fairshare.Entitled([]float64{1, 1, 2}, []float64{0.1, 0.4, 0.4}, []float64{0.5, 0, 0})
-	want := []float64{0.1, 0.8 / 3, 1.6 / 3} // of the 0.9 that were used
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("entitled (-want +got):\n%s", diff)
-	}
 }
 
 // The policies, and what foresees durations, are pure: they import nothing that could touch the world, read no

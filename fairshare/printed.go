@@ -31,10 +31,10 @@ func newPrinted(o Options, measure func(*Guest) float64) *printed {
 // meanSpan is a guest's mean time between context switches, an approximation
 // of its command length.
 func meanSpan(g *Guest) float64 {
-	if g.Spans == 0 {
+	if g.Runs == 0 {
 		return 0
 	}
-	return float64(g.Used) / float64(g.Spans)
+	return float64(g.Used) / float64(g.Runs)
 }
 
 // Decide implements [Policy].

@@ -45,7 +45,7 @@ func TestPrintedRuleHasQuietPhases(t *testing.T) {
 				for j, used := range round.used {
 					g := fairshare.Guest{ID: fairshare.GuestID(j + 1), Weight: 1, Active: true, Backlogged: true, Suspended: held && j == 0}
 					if ev.Phase == fairshare.PollPhase {
-						g.Used, g.Spans = used, 1
+						g.Used, g.Runs = used, 1
 						want = round.polled
 					}
 					st.Guests = append(st.Guests, g)

@@ -321,12 +321,12 @@ func (b *bounded) spent(ev *Event, g *Guest, factor float64) (used, unused float
 // working is the part of a phase in which the guest had work.
 func working(g *Guest, length time.Duration) float64 {
 	switch {
-	case !g.Active, g.Dry == 0 && !g.Backlogged:
+	case !g.Active, g.NoWork == 0 && !g.Backlogged:
 		return 0
-	case float64(g.Dry) <= saturating*float64(length):
+	case float64(g.NoWork) <= saturating*float64(length):
 		return 1
 	}
-	return max(1-float64(g.Dry)/float64(length), 0)
+	return max(1-float64(g.NoWork)/float64(length), 0)
 }
 
 // forgiver is a policy that holds guests back for what they are ahead of others.
@@ -444,7 +444,7 @@ func (b *bounded) tell(st *State) []Guest {
 		a := b.of[g.ID]
 		g.Weight *= a.factor
 		if a.barred {
-			g.Active, g.Backlogged, g.Dry = false, false, 0
+			g.Active, g.Backlogged, g.NoWork = false, false, 0
 		}
 	}
 	return b.guests

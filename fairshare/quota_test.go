@@ -129,7 +129,7 @@ func TestQuotasAndWeights(t *testing.T) {
 				}
 				s := newSim("dfq", test.measured, rapid.Uint64().Draw(t, "seed"), guests...)
 				used, _ := s.use(s.rounds(5 * time.Second))
-				for i, e := range fairshare.EntitlementWithin(s.weights(), ones(len(guests)), s.quotas()) {
+				for i, e := range fairshare.Entitlement(s.weights(), ones(len(guests)), s.quotas()) {
 					if math.Abs(used[i]-e) > test.most {
 						t.Errorf("guest %d used %.3f, is entitled to %.3f: used %.3f, weights %v, quotas %v", i, used[i], e, used, s.weights(), s.quotas())
 					}
@@ -153,7 +153,7 @@ func TestQuotasChange(t *testing.T) {
 			s.changed(g)
 			s.rounds(500 * ms)()
 			used, _ := s.use(s.rounds(3 * time.Second))
-			for i, e := range fairshare.EntitlementWithin(s.weights(), ones(len(guests)), s.quotas()) {
+			for i, e := range fairshare.Entitlement(s.weights(), ones(len(guests)), s.quotas()) {
 				if math.Abs(used[i]-e) > 0.04 {
 					t.Errorf("guest %d used %.3f, is entitled to %.3f: used %.3f, weights %v, quotas %v", i, used[i], e, used, s.weights(), s.quotas())
 				}
@@ -306,7 +306,7 @@ func (f policyFunc) Decide(time.Duration, fairshare.Event, fairshare.State) ([]f
 	return f(), 0
 }
 
-func TestEntitlementWithin(t *testing.T) {
+func TestEntitlementWithQuotas(t *testing.T) {
 	type q = fairshare.Quota
 	for _, test := range []struct {
 		name             string
@@ -324,7 +324,7 @@ func TestEntitlementWithin(t *testing.T) {
 		{"one of each", []float64{1, 9, 1}, []float64{1, 1, 1}, []q{{Guarantee: 0.4}, {Cap: 0.3}, {}}, []float64{0.4, 0.3, 0.3}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, fairshare.EntitlementWithin(test.weights, test.demands, test.quotas), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			if diff := cmp.Diff(test.want, fairshare.Entitlement(test.weights, test.demands, test.quotas), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -334,7 +334,7 @@ func TestEntitlementWithin(t *testing.T) {
 // What is entitled keeps to all bounds, wastes nothing, and is by weight among
 // those at no bound: at a bound, who is at its most has no more per weight than
 // they, and who is at its least no less.
-func TestEntitlementWithinProperties(t *testing.T) {
+func TestEntitlementWithQuotasProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "guests")
 		weights := rapid.SliceOfN(rapid.Float64Range(0.01, 100), n, n).Draw(t, "weights")
@@ -347,7 +347,7 @@ func TestEntitlementWithinProperties(t *testing.T) {
 				quotas[i].Cap = rapid.Float64Range(max(quotas[i].Guarantee, 0.001), 1).Draw(t, "cap")
 			}
 		}
-		got := fairshare.EntitlementWithin(weights, demands, quotas)
+		got := fairshare.Entitlement(weights, demands, quotas)
 		const off = 1e-9
 		var sum, most float64
 		free, low, high := math.NaN(), 0.0, math.Inf(1) // parts per weight

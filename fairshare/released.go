@@ -69,7 +69,7 @@ func (p *released) polled(ev *Event, st *State) {
 			g := &st.Guests[i]
 			p.charge(g, p.measure(g)/total*round)
 		}
-		p.advance(st, func(g *Guest) bool { return g.Spans > 0 || g.Used > 0 })
+		p.advance(st, func(g *Guest) bool { return g.Runs > 0 || g.Used > 0 })
 		if threshold = round; p.options.Threshold > 0 {
 			threshold = float64(p.options.Threshold)
 		}

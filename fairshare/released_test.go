@@ -70,7 +70,7 @@ func (x *told) round(used ...time.Duration) (held []fairshare.GuestID) {
 		for i, u := range used {
 			g := fairshare.Guest{ID: fairshare.GuestID(i + 1), Weight: 1, Active: true, Backlogged: true, Suspended: x.held[fairshare.GuestID(i+1)]}
 			if ev.Phase == fairshare.PollPhase && u > 0 {
-				g.Used, g.Spans = u, 1
+				g.Used, g.Runs = u, 1
 			}
 			st.Guests = append(st.Guests, g)
 		}
@@ -162,7 +162,7 @@ func TestReleasedMeasures(t *testing.T) {
 		var held []fairshare.GuestID
 		for i := range 20 {
 			st := fairshare.State{Guests: []fairshare.Guest{
-				{ID: 1, Weight: 1, Active: true, Used: 300 * us, Spans: 1}, {ID: 2, Weight: 1, Active: true, Used: 600 * us, Spans: 6},
+				{ID: 1, Weight: 1, Active: true, Used: 300 * us, Runs: 1}, {ID: 2, Weight: 1, Active: true, Used: 600 * us, Runs: 6},
 			}}
 			verdicts, _ := p.Decide(time.Duration(i)*ms, fairshare.Event{Phase: fairshare.PollPhase, Length: ms, Watched: ms}, st)
 			for _, v := range verdicts {

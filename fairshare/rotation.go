@@ -20,10 +20,10 @@ func (r *rotation) observe(st *State, ev *Event, factor float64) {
 	r.turns, r.time = keep*r.turns, keep*r.time
 	for i := range st.Guests {
 		if g := &st.Guests[i]; g.Active && !g.Suspended {
-			r.turns += factor * float64(g.Spans)
+			r.turns += factor * float64(g.Runs)
 			// While the GPU is idle nobody waits for a turn: who has work then loads what
 			// it computes with, or only shows some.
-			r.time += max(elapsed-whole*float64(max(g.Dry, g.Idle)), 0) * float64(max(g.Groups, 1))
+			r.time += max(elapsed-whole*float64(max(g.NoWork, g.Idle)), 0) * float64(max(g.Groups, 1))
 		}
 	}
 }

@@ -155,7 +155,7 @@ func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, 
 	for _, g := range s.guests {
 		used, dry := g.used-g.toldUsed, g.dry-g.toldDry
 		g.toldUsed, g.toldDry = g.used, g.dry
-		st := fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Spans: g.spans, Dry: dry, Active: dry < length, Backlogged: s.wants(g),
+		st := fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Runs: g.spans, NoWork: dry, Active: dry < length, Backlogged: s.wants(g),
 			Running: g == s.running, Suspended: g.held}
 		g.spans = 0
 		switch {
@@ -165,7 +165,7 @@ func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, 
 			st.Late = used
 		}
 		if g.pretend {
-			st.Dry, st.Active, st.Backlogged = 0, true, true
+			st.NoWork, st.Active, st.Backlogged = 0, true, true
 		}
 		s.state.Guests = append(s.state.Guests, st)
 	}

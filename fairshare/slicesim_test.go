@@ -272,7 +272,7 @@ func (s *slicedGPU) tell() {
 		s.resting = s.resting && !work && used == 0
 		st.Guests = append(st.Guests, fairshare.Guest{
 			ID: g.id, Weight: g.weight, Quota: g.quota, Used: seen, Active: work || used > 0, Backlogged: work, Suspended: g.held, Groups: groups,
-			Idle: s.idle - s.idled, Spans: spans, Dry: dry,
+			Idle: s.idle - s.idled, Runs: spans, NoWork: dry,
 		})
 	}
 	s.idled = s.idle

@@ -20,7 +20,7 @@ func entitled(s *simGPU) []float64 {
 			demands[i] = 1
 		}
 	}
-	return fairshare.EntitlementWithin(s.weights(), demands, quotas)
+	return fairshare.Entitlement(s.weights(), demands, quotas)
 }
 
 // short is by how much the guest that lacks most got less than it is entitled to.

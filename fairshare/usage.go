@@ -83,19 +83,19 @@ func (u *usage) observe(g *Guest, s spell) (wasted float64) {
 	switch {
 	case !g.Active:
 		u.away += length
-	case u.away >= lull, !u.met && g.Dry > 0:
+	case u.away >= lull, !u.met && g.NoWork > 0:
 		*u = usage{met: true, unused: u.unused}
 		return 0
 	default:
 		u.met, u.away = true, 0
 	}
-	dry := float64(g.Dry)
+	dry := float64(g.NoWork)
 	switch {
 	case !g.Active:
 		pause := min(length, u.worked)
 		u.worked -= pause
 		dry, s.left = float64(pause), 0
-	case g.Dry == 0 && !g.Backlogged:
+	case g.NoWork == 0 && !g.Backlogged:
 		// Without work all along; or at the one instant that was looked at,
 		// which is right on average.
 		dry = float64(length)

@@ -1,6 +1,7 @@
-// Package accountingtest is a GPU for tests of accounting and of what builds on
-// it: an exclusive engine that serves its groups' kernels round-robin without
-// preemption (LoGA §2.2), in simulated time, with the truth known.
+// Package accountingtest has GPUs for tests of accounting and of packages that build on it, in
+// simulated time and with the truth known. [GPU] is an exclusive engine that serves its groups'
+// kernels round-robin without preemption (LoGA §2.2). [Recorded] takes turns by time slices and
+// records its context switches. [Sums] is a handler that adds up what samplers report.
 package accountingtest
 
 import (
@@ -10,11 +11,10 @@ import (
 	"vgpud/accounting"
 )
 
-// GPU is a simulated GPU. The zero value stands at its clock's epoch with no
-// groups. It implements [accounting.Simulation].
+// GPU is a simulated GPU with an exclusive engine. The zero value stands at its clock's epoch and
+// has no groups. It implements [accounting.Simulation].
 type GPU struct {
-	// SwitchCost is how long the engine takes to change from one group to
-	// another.
+	// SwitchCost is how long the engine takes to change from one group to another.
 	SwitchCost time.Duration
 
 	now    time.Duration
@@ -32,19 +32,18 @@ type GPU struct {
 // Group is a channel group with a stream of kernels.
 type Group struct {
 	ID accounting.GroupID
-	// Kernel draws the next kernel's length, and how long the program thinks
-	// between the completion that lets it submit the next one and doing so.
+	// Kernel draws the next kernel's length, and how long the program waits after the completion
+	// that lets it submit that kernel.
 	Kernel func() (length, think time.Duration)
-	// Depth is how many launches the program keeps outstanding, at least 1, and
-	// Ahead how many the host fetches from the ring to the hardware, at least 1.
+	// Depth is how many launches the program keeps outstanding, at least 1. Ahead is how many the
+	// host fetches from the ring to the hardware, at least 1.
 	Depth, Ahead int
 
 	held    bool
 	fetched []time.Duration // lengths of the launches that the hardware has
 	waiting []time.Duration // lengths of the launches in the ring
-	coming  []launch        // launches that are thought about, by time
+	coming  []launch        // launches to be submitted later, by time
 	busy    time.Duration
-	dry     time.Duration
 	done    uint64
 	sent    uint64
 	lastIn  time.Duration
@@ -66,30 +65,29 @@ func (g *GPU) Add(group *Group) {
 	g.settle()
 }
 
-// Remove takes a group off: what it has fetched runs, nothing else.
+// Remove detaches a group: what it has fetched runs, nothing else.
 func (g *GPU) Remove(group *Group) {
 	group.held = true
 	group.waiting, group.coming = nil, nil
 	group.Kernel = nil
 }
 
-// Hold stops fetching a group's launches, or goes on with it.
+// Hold stops fetching a group's launches, or resumes it.
 func (g *GPU) Hold(group *Group, held bool) {
 	group.held = held || group.Kernel == nil
 	g.settle()
 }
 
-// Now is the GPU's clock.
+// Now returns the GPU's clock.
 func (g *GPU) Now() time.Duration { return g.now }
 
-// Idle is how long nothing has executed, and Switching how long contexts were
-// switched.
+// Idle returns how long nothing has executed.
 func (g *GPU) Idle() time.Duration { return g.idle }
 
-// Switching is how long contexts were switched.
+// Switching returns how long contexts were switched.
 func (g *GPU) Switching() time.Duration { return g.switching }
 
-// Busy is how long the group has executed: the truth.
+// Busy returns how long the group has executed: the truth.
 func (g *GPU) Busy(group *Group) time.Duration {
 	if g.busy && g.groups[g.owner] == group {
 		return group.busy + g.now - group.since
@@ -97,22 +95,19 @@ func (g *GPU) Busy(group *Group) time.Duration {
 	return group.busy
 }
 
-// Done counts the group's completed kernels.
+// Done returns the number of the group's completed kernels.
 func (g *Group) Done() uint64 { return g.done }
 
-// Sent counts the group's submitted kernels, and the instant of the newest.
+// Sent returns the number of the group's submitted kernels, and the instant of the newest.
 func (g *Group) Sent() (n uint64, newest time.Duration) { return g.sent, g.lastIn }
 
-// Backlogged is whether the group has work, waiting or executing.
+// Backlogged reports whether the group has work, waiting or executing.
 func (g *Group) Backlogged() bool { return len(g.waiting)+len(g.fetched) > 0 }
 
-// Dry is how long the group has had no work at all.
-func (g *Group) Dry() time.Duration { return g.dry }
-
-// InFlight is whether the hardware has a launch of the group.
+// InFlight reports whether the hardware has a launch of the group.
 func (g *Group) InFlight() bool { return len(g.fetched) > 0 }
 
-// submit queues a launch that is thought about.
+// submit queues a launch that comes later.
 func (g *Group) submit(l launch) {
 	i := len(g.coming)
 	for i > 0 && g.coming[i-1].at > l.at {
@@ -163,11 +158,6 @@ func (g *GPU) AdvanceTo(t time.Duration) {
 			g.switching += d
 		case !g.busy:
 			g.idle += d
-		}
-		for _, group := range g.groups {
-			if !group.Backlogged() {
-				group.dry += d
-			}
 		}
 		g.now = step
 		g.settle()

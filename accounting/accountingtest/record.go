@@ -8,18 +8,18 @@ import (
 	"vgpud/clock"
 )
 
-// Record is the record that a [Recorded] GPU keeps, and its executors' account of
-// work, while time goes on by a clock. It implements [accounting.EventSource] and
-// [accounting.Workload], for one goroutine.
+// Record is the record that a [Recorded] GPU keeps, and its executors' reports of work, while time
+// passes by a clock. It implements [accounting.EventSource] and [accounting.Workload], for one
+// goroutine.
 type Record struct {
 	GPU      *Recorded
 	Clock    clock.Clock
 	Contexts []*RecordedContext
 	// Room is how many records there is room for between two reads; 0: enough.
 	Room int
-	// Err, where it is set, is what reading comes to.
+	// Err, if set, is the error of every read.
 	Err error
-	// Closed is whether it was closed.
+	// Closed reports whether Close was called.
 	Closed atomic.Bool
 
 	records []accounting.Switch

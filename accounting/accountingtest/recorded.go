@@ -7,23 +7,22 @@ import (
 	"vgpud/accounting"
 )
 
-// Recorded is a simulated GPU that takes turns between contexts by time slices,
-// preempts, and records its context switches, as measured on an H100: a context
-// that has run dry stays on the engine until another one wants it; a record of
-// having been saved comes after the save; then it takes a while until the next
-// one is on. One that is alone causes no records. The zero value stands at its
-// clock's epoch with no contexts, and switches at no cost.
+// Recorded is a simulated GPU that takes turns between contexts by time slices, preempts, and
+// records its context switches, as measured on an H100: a context that has run out of work stays on
+// the engine until another one wants it; the record of its save comes after the save; then it takes
+// a while until the next one is loaded. A context that is alone causes no records. The zero value
+// stands at its clock's epoch with no contexts, and switches at no cost.
 type Recorded struct {
-	// Save is how long a context takes to be saved that has run dry, Preempted one
-	// that has not, and Load how long it is until the next is on.
+	// Save is how long the save of a context takes that has run out of work, Preempted that of one
+	// that has not, and Load how long it takes until the next one is loaded.
 	Save, Preempted, Load time.Duration
-	// Back is how much longer a kernel takes that was preempted, however often.
-	Back time.Duration
+	// ResumeDelay is how much longer a kernel takes if it was preempted, however often.
+	ResumeDelay time.Duration
 
 	now      time.Duration
 	contexts []*RecordedContext
 	on       *RecordedContext // on the engine, also while it is saved
-	came     time.Duration    // when it came
+	came     time.Duration    // when it was loaded
 	next     *RecordedContext // being loaded
 	until    time.Duration    // when the save, or the load, is over; 0: neither
 	turn     int              // index of the context that had the newest turn
@@ -34,28 +33,27 @@ type Recorded struct {
 type RecordedContext struct {
 	PID   int
 	Group accounting.GroupID
-	// Slice is how long it may stay on while others have work, 2 ms by default.
+	// Slice is how long it may stay while others have work, 2 ms by default.
 	Slice time.Duration
-	// Fetched, where it is not 0, is how many kernels the hardware has fetched when
-	// the context comes: once they are through it makes room for others that have
-	// work, as where it had run dry.
+	// Fetched, if not 0, is how many kernels the hardware has fetched when the context is loaded.
+	// Once they have ended it makes room for others that have work, as if it had run out of work.
 	Fetched int
-	// Kernel draws the next kernel's length, and how long the program thinks before
-	// it submits it. Depth is how many it keeps outstanding, at least 1.
+	// Kernel draws the next kernel's length, and how long the program waits before it submits it.
+	// Depth is how many it keeps outstanding, at least 1.
 	Kernel func() (length, think time.Duration)
 	Depth  int
 
-	queue   []kernel // on the GPU, oldest first
-	coming  []kernel // thought about
-	waiting []kernel // not fetched, while it is held
-	held    bool
-	off     bool
-	through int // kernels that ended since it came
-	busy    time.Duration
-	done    uint64
-	spans   []accounting.Span
-	since   time.Duration // of what runs
-	last    time.Duration // the newest kernel's end
+	queue     []kernel // on the GPU, oldest first
+	coming    []kernel // to be submitted later
+	waiting   []kernel // not fetched, while the context is held
+	held      bool
+	off       bool
+	through   int // kernels that ended since it was loaded
+	busy      time.Duration
+	done      uint64
+	intervals []accounting.Interval
+	since     time.Duration // of what runs
+	last      time.Duration // the newest kernel's end
 }
 
 type kernel struct {
@@ -63,14 +61,14 @@ type kernel struct {
 	left  time.Duration // to be executed
 	start time.Duration // of its first execution, where it began
 	began bool
-	late  time.Duration // of left, what is only because it was preempted
-	// behind is whether it was put behind another. The stamp of its start is that
-	// one's end then, whoever had the GPU in between.
+	late  time.Duration // of left, what is due to preemption only
+	// behind reports whether it was queued behind another kernel. Its start is then stamped with
+	// that one's end, whichever context had the GPU in between.
 	behind bool
 }
 
-// Random draws kernels of about a length, and thinking times that make them come
-// to about a part of the time, load, where they are alone.
+// Random draws kernels of about a length, and waiting times such that the kernels load the GPU by
+// about a part of the time, load, if they are alone.
 func Random(r *rand.Rand, length time.Duration, load float64) func() (time.Duration, time.Duration) {
 	return func() (time.Duration, time.Duration) {
 		d := time.Duration(float64(length) * (0.5 + r.Float64()))
@@ -90,14 +88,14 @@ func (g *Recorded) Add(c *RecordedContext) {
 	g.settle()
 }
 
-// Remove takes a context off with all it has, as the end of its process does.
+// Remove detaches a context with all it has, as the end of its process does.
 func (g *Recorded) Remove(c *RecordedContext) {
 	c.Kernel = nil
 	c.queue, c.coming, c.waiting = nil, nil, nil
 	g.settle()
 }
 
-// Hold stops fetching a context's kernels, or goes on with it.
+// Hold stops fetching a context's kernels, or resumes it.
 func (g *Recorded) Hold(c *RecordedContext, held bool) {
 	c.held = held
 	if !held {
@@ -109,47 +107,46 @@ func (g *Recorded) Hold(c *RecordedContext, held bool) {
 	g.settle()
 }
 
-// Suspend takes a context's channels off the hardware in mid-kernel, or puts them
-// back.
+// Suspend takes a context's channels off the hardware in mid-kernel, or puts them back.
 func (g *Recorded) Suspend(c *RecordedContext, off bool) {
 	c.off = off
 	g.settle()
 }
 
-// Now is the GPU's clock.
+// Now returns the GPU's clock.
 func (g *Recorded) Now() time.Duration { return g.now }
 
-// Busy is how long the context has executed: the truth.
+// Busy returns how long the context has executed: the truth.
 func (c *RecordedContext) Busy() time.Duration { return c.busy }
 
-// Done is how many of its kernels have ended.
+// Done returns how many of its kernels have ended.
 func (c *RecordedContext) Done() uint64 { return c.done }
 
-// Outstanding is how many are on the GPU, and Backlogged whether any wait.
+// Outstanding returns how many kernels are on the GPU.
 func (c *RecordedContext) Outstanding() int { return len(c.queue) }
 
-// Backlogged is whether kernels wait that are not fetched.
+// Backlogged reports whether kernels wait that are not fetched.
 func (c *RecordedContext) Backlogged() bool { return len(c.waiting) > 0 }
 
-// Records are the switches since the last call.
+// Records returns the switches since the last call.
 func (g *Recorded) Records() []accounting.Switch {
 	r := g.records
 	g.records = nil
 	return r
 }
 
-// Work is what the context's executor tells: the kernels that have ended since the
-// last call, each from the stamp of its start to its end, and since when another is there.
+// Work returns what the context's executor reports: the kernels that have ended since the last
+// call, each from the stamp of its start to its end, and since when another one is there.
 func (c *RecordedContext) Work() accounting.Work {
-	w := accounting.Work{Group: c.Group, PID: c.PID, Spans: c.spans}
-	c.spans = nil
+	w := accounting.Work{Group: c.Group, PID: c.PID, Intervals: c.intervals}
+	c.intervals = nil
 	if len(c.queue) > 0 {
 		w.Since = c.since
 	}
 	return w
 }
 
-// think has the program come up with its next kernel.
+// think has the program prepare its next kernel.
 func (c *RecordedContext) think(now time.Duration) {
 	if c.Kernel == nil {
 		return
@@ -174,7 +171,7 @@ func (g *Recorded) put(c *RecordedContext, k kernel) {
 	c.queue = append(c.queue, k)
 }
 
-// executing is whether the context on the engine executes.
+// executing reports whether the context on the engine executes.
 func (g *Recorded) executing() bool { return g.on != nil && g.until == 0 && len(g.on.queue) > 0 }
 
 // AdvanceTo carries the GPU's clock to t.
@@ -190,7 +187,7 @@ func (g *Recorded) AdvanceTo(t time.Duration) {
 	}
 }
 
-// nextEvent is when something changes next.
+// nextEvent returns when something changes next.
 func (g *Recorded) nextEvent() time.Duration {
 	next := never
 	for _, c := range g.contexts {
@@ -210,7 +207,7 @@ func (g *Recorded) nextEvent() time.Duration {
 	return next
 }
 
-// wanted is the context whose turn is next, nil where no other has work.
+// wanted returns the context whose turn is next, or nil if no other one has work.
 func (g *Recorded) wanted() *RecordedContext {
 	for i := range g.contexts {
 		if c := g.contexts[(g.turn+1+i)%len(g.contexts)]; c != g.on && !c.off && len(c.queue) > 0 {
@@ -276,8 +273,8 @@ func (g *Recorded) proceed() bool {
 		}
 		if g.now >= g.came+g.on.Slice && g.wanted() != nil {
 			if k.late == 0 {
-				k.late = g.Back
-				k.left += g.Back
+				k.late = g.ResumeDelay
+				k.left += g.ResumeDelay
 			}
 			return g.save(g.Preempted)
 		}
@@ -288,14 +285,14 @@ func (g *Recorded) proceed() bool {
 	return true
 }
 
-// arrive is the context that was loaded coming on the engine.
+// arrive puts the context that was loaded on the engine.
 func (g *Recorded) arrive(c *RecordedContext) {
 	g.on, g.next, g.until, g.came = c, nil, 0, g.now
 	c.through = 0
 	g.record(true)
 }
 
-// save begins to put away what is on the engine.
+// save begins to save what is on the engine.
 func (g *Recorded) save(cost time.Duration) bool {
 	g.until = g.now + cost
 	if cost == 0 {
@@ -314,7 +311,7 @@ func (g *Recorded) finish() {
 	if k.behind {
 		k.start = c.last
 	}
-	c.spans = append(c.spans, accounting.Span{Start: k.start, End: g.now})
+	c.intervals = append(c.intervals, accounting.Interval{Start: k.start, End: g.now})
 	c.last = g.now
 	c.since = g.now
 	c.done++

@@ -7,10 +7,10 @@ import (
 	"vgpud/accounting"
 )
 
-// Throttle is LoGA's load generator (§5.2): kernels of a set length, one at a
-// time, each followed by a sleep such that alone it loads the GPU by the given
-// part. Lengths vary by a per cent, since no two runs of a kernel take the
-// same number of nanoseconds. A load of 1 keeps four launches outstanding.
+// Throttle is LoGA's load generator (§5.2): kernels of a fixed length, one at a time, each followed
+// by a sleep such that alone it loads the GPU by the given part. Lengths vary by one per cent,
+// since no two runs of a kernel take the same number of nanoseconds. A load of 1 keeps four
+// launches outstanding.
 func Throttle(id accounting.GroupID, length time.Duration, load float64, seed uint64) *Group {
 	r := rand.New(rand.NewPCG(seed, uint64(id)))
 	g := &Group{ID: id, Depth: 1, Ahead: 1}

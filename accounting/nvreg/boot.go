@@ -1,6 +1,6 @@
 package nvreg
 
-// PMCBoot0 is NV_PMC_BOOT_0: which chip this is.
+// PMCBoot0 is the offset of NV_PMC_BOOT_0, which tells the chip.
 const PMCBoot0 = 0x000000
 
 // Architecture is the chip's generation, NV_PMC_BOOT_0_ARCHITECTURE.
@@ -22,7 +22,7 @@ type Boot0 struct {
 	Major, Minor   uint8        // 7:4 and 3:0, the revision
 }
 
-// DecodeBoot0 takes the register apart.
+// DecodeBoot0 decodes the register.
 func DecodeBoot0(v uint32) Boot0 {
 	return Boot0{
 		Architecture:   Architecture(v >> 24 & 0x1f),
@@ -32,14 +32,15 @@ func DecodeBoot0(v uint32) Boot0 {
 	}
 }
 
-// Encode is the register's contents.
+// Encode returns the register's contents.
 func (b Boot0) Encode() uint32 {
 	return uint32(b.Architecture&0x1f)<<24 | uint32(b.Implementation&0xf)<<20 |
 		uint32(b.Major&0xf)<<4 | uint32(b.Minor&0xf)
 }
 
-// refused reports whether a value is no register's contents: all ones from a bus without the device, or one of the
-// codes 0xbad… that the GPU's own register bus answers for what it doesn't have or won't show.
+// refused reports whether a value is not a register's contents: all ones from a bus without the
+// device, or one of the codes 0xbad… by which the GPU's own register bus answers for registers that
+// it lacks or doesn't show.
 func refused(v uint32) bool {
 	return v == AllOnes || v&0xfff00000 == 0xbad00000
 }

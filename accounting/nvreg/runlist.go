@@ -14,13 +14,13 @@ const (
 	engineStride = 64
 )
 
-// Errors of [FindGraphics]; the text says what was read.
+// Errors of [FindGraphics]. The text tells what was read.
 var (
-	// ErrNoDevice: nothing answers, or not with a register's contents.
+	// ErrNoDevice means that nothing answers, or not with a register's contents.
 	ErrNoDevice = errors.New("the GPU's registers can't be read")
-	// ErrTooOld: a chip from before Ampere, whose registers are elsewhere.
+	// ErrTooOld means a chip from before Ampere, whose registers are elsewhere.
 	ErrTooOld = errors.New("GPU is older than Ampere")
-	// ErrNoGraphics: the device table has no graphics engine with a runlist.
+	// ErrNoGraphics means that the device table has no graphics engine with a runlist.
 	ErrNoGraphics = errors.New("no graphics engine in the device table")
 )
 
@@ -30,23 +30,23 @@ type ChannelConfig struct {
 	Base         uint32 // 31:4, where in BAR0 the channel entries (CHRAM) are, bytes
 }
 
-// DecodeChannelConfig takes the register apart.
+// DecodeChannelConfig decodes the register.
 func DecodeChannelConfig(v uint32) ChannelConfig {
 	return ChannelConfig{Log2Channels: uint8(v & 0xf), Base: v &^ 0xf}
 }
 
-// Encode is the register's contents.
+// Encode returns the register's contents.
 func (c ChannelConfig) Encode() uint32 { return uint32(c.Log2Channels&0xf) | c.Base&^0xf }
 
-// Runlist is where to look for the state of one engine and of the channels that feed it.
+// Runlist tells where to read the state of one engine and of the channels that feed it.
 type Runlist struct {
-	Base     uint32 // of the runlist's registers
+	Base     uint32 // offset of the runlist's registers
 	Engine   uint8  // the engine's number on this runlist
-	Entries  uint32 // of the channel entries
-	Channels uint32 // how many entries there are
+	Entries  uint32 // offset of the channel entries
+	Channels uint32 // number of entries
 }
 
-// FindGraphics finds the runlist of the graphics engine, which executes compute work too.
+// FindGraphics finds the runlist of the graphics engine, which also executes compute work.
 func FindGraphics(s Space) (Runlist, error) {
 	boot := s.Load(PMCBoot0)
 	if refused(boot) || boot == 0 {
@@ -74,20 +74,20 @@ func FindGraphics(s Space) (Runlist, error) {
 	return Runlist{}, fmt.Errorf("%w: %d devices", ErrNoGraphics, len(devices))
 }
 
-// StatusOffset is where the engine's NV_RUNLIST_ENGINE_STATUS0 is: what a sampler polls.
+// StatusOffset returns the offset of the engine's NV_RUNLIST_ENGINE_STATUS0, which a sampler polls.
 func (r Runlist) StatusOffset() uint32 {
 	return r.Base + RunlistEngineStatus0 + engineStride*uint32(r.Engine)
 }
 
-// ChannelOffset is where the engine's NV_RUNLIST_ENGINE_STATUS_CHANNEL is.
+// ChannelOffset returns the offset of the engine's NV_RUNLIST_ENGINE_STATUS_CHANNEL.
 func (r Runlist) ChannelOffset() uint32 {
 	return r.Base + RunlistEngineStatusChannel + engineStride*uint32(r.Engine)
 }
 
-// EntryOffset is where the entry of channel id, NV_CHRAM_CHANNEL, is.
+// EntryOffset returns the offset of NV_CHRAM_CHANNEL, the entry of channel id.
 func (r Runlist) EntryOffset(id uint32) uint32 { return r.Entries + 4*id }
 
-// Status reads who is on the engine.
+// Status reads the engine's status.
 func (r Runlist) Status(s Space) EngineStatus { return EngineStatus(s.Load(r.StatusOffset())) }
 
 // Channel reads which channel of the group is on the engine.

@@ -6,23 +6,24 @@ import (
 	"unsafe"
 )
 
-// Size is how much of BAR0 has to be mapped to reach every register that this package knows: 16 MiB, the BAR's size.
-// As a file in memory it is sparse: the soft GPU's has a few pages.
+// Size is how much of BAR0 has to be mapped to reach every register of this package: 16 MiB, the
+// BAR's size. As a file in memory it is sparse: the soft GPU's has a few pages.
 const Size = 16 << 20
 
-// AllOnes is what a read answers when nobody does: a device that fell off the bus, or an offset beyond the mapping.
+// AllOnes is the result of a read that nothing answers: from a device that fell off the bus, or at
+// an offset beyond the mapping.
 const AllOnes = 0xffffffff
 
-// Space is a register space mapped for reading. All loads are single 32-bit ones, as PCIe wants and as readers of a
-// page that somebody else writes need. The zero value answers AllOnes.
+// Space is a register space mapped for reading. All loads are single 32-bit ones, as PCIe requires,
+// and as readers of a page need that another process writes. The zero value answers AllOnes.
 //
-// The memory must stay mapped while a Space made of it is used.
+// The memory must stay mapped while a Space of it is used.
 type Space struct {
 	base *uint32
 	n    uint32 // registers mapped
 }
 
-// NewSpace makes a Space of a mapping that starts at register 0.
+// NewSpace returns a Space of a mapping that starts at register 0.
 func NewSpace(mem []byte) (Space, error) {
 	if len(mem) < 4 || len(mem) > Size {
 		return Space{}, fmt.Errorf("register space of %d bytes: want 4 to %d", len(mem), Size)
@@ -42,10 +43,11 @@ func (s Space) Load(off uint32) uint32 {
 	return atomic.LoadUint32((*uint32)(unsafe.Add(unsafe.Pointer(s.base), off&^3)))
 }
 
-// File is a register space that the caller keeps: the soft GPU's. The memory must be mapped for writing.
+// File is a register space that the caller writes: the soft GPU's. The memory must be mapped for
+// writing.
 type File struct{ Space }
 
-// NewFile makes a File of a mapping that starts at register 0.
+// NewFile returns a File of a mapping that starts at register 0.
 func NewFile(mem []byte) (File, error) {
 	s, err := NewSpace(mem)
 	return File{s}, err

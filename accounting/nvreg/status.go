@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// ContextStatus is NV_RUNLIST_ENGINE_STATUS0_CTX_STATUS: whether a context is on the engine, and how far its switch is.
+// ContextStatus is NV_RUNLIST_ENGINE_STATUS0_CTX_STATUS: whether a context is on the engine, and
+// how far its switch is.
 type ContextStatus uint8
 
 // The states of an engine's context. 2 to 4 are not defined.
@@ -17,7 +18,7 @@ const (
 	ContextSwitch  ContextStatus = 7 // TSGID is to go, its save not begun, NextTSGID to come
 )
 
-// String is the manual's word.
+// String returns the manual's word.
 func (c ContextStatus) String() string {
 	switch c {
 	case ContextInvalid:
@@ -34,11 +35,11 @@ func (c ContextStatus) String() string {
 	return fmt.Sprintf("context status %d", uint8(c))
 }
 
-// EngineStatus is the contents of NV_RUNLIST_ENGINE_STATUS0. Two readings differ exactly when the contents do, so a
-// polling loop compares before it decodes.
+// EngineStatus is the contents of NV_RUNLIST_ENGINE_STATUS0. Two readings differ exactly if the
+// contents do, so a polling loop compares before it decodes.
 type EngineStatus uint32
 
-// EngineState is an EngineStatus taken apart.
+// EngineState is a decoded EngineStatus.
 type EngineState struct {
 	TSGID     uint16        // 11:0, the channel group on the engine
 	Context   ContextStatus // 15:13
@@ -48,10 +49,10 @@ type EngineState struct {
 	Busy      bool          // 31, ENGINE: executing, or switching
 }
 
-// Gone reports whether the value is no register's contents: the GPU fell off the bus.
+// Gone reports whether the value is not a register's contents: the GPU fell off the bus.
 func (v EngineStatus) Gone() bool { return refused(uint32(v)) }
 
-// Decode takes the register apart.
+// Decode decodes the register.
 func (v EngineStatus) Decode() EngineState {
 	return EngineState{
 		TSGID:     uint16(v & 0xfff),
@@ -63,7 +64,7 @@ func (v EngineStatus) Decode() EngineState {
 	}
 }
 
-// Encode is the register's contents.
+// Encode returns the register's contents.
 func (s EngineState) Encode() EngineStatus {
 	return EngineStatus(s.TSGID&0xfff) | EngineStatus(s.Context&7)<<13 | EngineStatus(s.NextTSGID&0xfff)<<16 |
 		bit(s.Reload, 29) | bit(s.Faulted, 30) | bit(s.Busy, 31)
@@ -79,7 +80,8 @@ func bit(b bool, n uint) EngineStatus {
 // EngineChannel is the contents of NV_RUNLIST_ENGINE_STATUS_CHANNEL.
 type EngineChannel uint32
 
-// EncodeEngineChannel is the register's contents while channel id is on the engine; not valid: none is.
+// EncodeEngineChannel returns the register's contents while channel id is on the engine. If valid
+// is not set, no channel is.
 func EncodeEngineChannel(id uint32, valid bool) EngineChannel {
 	if !valid {
 		return 0
@@ -87,10 +89,11 @@ func EncodeEngineChannel(id uint32, valid bool) EngineChannel {
 	return EngineChannel(id&0xfff | 1<<15)
 }
 
-// ID is the channel on the engine, bits 11:0, and whether one is, bit 15.
+// ID returns the channel on the engine, bits 11:0, and reports whether there is one, bit 15.
 func (v EngineChannel) ID() (id uint32, valid bool) { return uint32(v & 0xfff), v&(1<<15) != 0 }
 
-// ChannelEntry is the contents of NV_CHRAM_CHANNEL: one channel's entry in what LoGA §4.1 calls the channels table.
+// ChannelEntry is the contents of NV_CHRAM_CHANNEL: one channel's entry in the table that LoGA §4.1
+// calls the channels table.
 type ChannelEntry uint32
 
 // Bits of a channel's entry.
@@ -102,14 +105,15 @@ const (
 	ChannelEngFaulted   ChannelEntry = 1 << 5  // its engine met an error
 	ChannelOnPBDMA      ChannelEntry = 1 << 6  // its commands are being fetched
 	ChannelOnEng        ChannelEntry = 1 << 7  // its context is on the engine
-	ChannelPending      ChannelEntry = 1 << 8  // it has work that nobody has begun to fetch
+	ChannelPending      ChannelEntry = 1 << 8  // it has work that is not being fetched yet
 	ChannelCtxReload    ChannelEntry = 1 << 9  // its context is to be loaded again
 	ChannelPBDMABusy    ChannelEntry = 1 << 10 // its fetcher has work
 	ChannelEngBusy      ChannelEntry = 1 << 11 // its engine has work of it
 	ChannelAcquireFail  ChannelEntry = 1 << 12 // it waits for a semaphore
 )
 
-// Working reports whether the channel executes or has work waiting: what LoGA §4.1 tells idle from busy by.
+// Working reports whether the channel executes or has work waiting. LoGA §4.1 tells idle from busy
+// by it.
 func (v ChannelEntry) Working() bool {
 	return v&(ChannelBusy|ChannelPending|ChannelPBDMABusy|ChannelEngBusy) != 0
 }

@@ -11,18 +11,19 @@ const (
 	ptimerStep = 32
 )
 
-// EncodeTime is what the two words of PTIMER show at t.
+// EncodeTime returns the two words that PTIMER shows at t.
 func EncodeTime(t time.Duration) (time0, time1 uint32) {
 	return uint32(t) &^ (ptimerStep - 1), uint32(uint64(t)>>32) & 0x1fffffff
 }
 
-// DecodeTime puts the two words together.
+// DecodeTime returns the time that the two words show.
 func DecodeTime(time0, time1 uint32) time.Duration {
 	return time.Duration(uint64(time1&0x1fffffff)<<32 | uint64(time0&^(ptimerStep-1)))
 }
 
-// ReadTime reads PTIMER: high word, low word, and again until the high word stood still, since the low word wraps
-// every 4.3 seconds. The loop ends for a clock that ticks; it is bounded for one that is garbage.
+// ReadTime reads PTIMER: the high word, the low word, and both again until the high word is
+// unchanged, since the low word wraps every 4.3 seconds. The loop is bounded for a clock that shows
+// garbage.
 func ReadTime(s Space) time.Duration {
 	high := s.Load(PTimerTime1)
 	for range 8 {
@@ -36,8 +37,9 @@ func ReadTime(s Space) time.Duration {
 	return DecodeTime(0, high)
 }
 
-// StoreTime sets PTIMER. The low word is zeroed first, so that a reader between the stores sees the clock late, by up
-// to the 4.3 seconds of the low word, and never early; the reader's check of the high word then makes it try again.
+// StoreTime sets PTIMER. The low word is zeroed first, so that a reader between the stores sees the
+// clock late, by up to the 4.3 seconds of the low word, and never early. The reader's check of the
+// high word then makes it read again.
 func (f File) StoreTime(t time.Duration) {
 	low, high := EncodeTime(t)
 	if f.Load(PTimerTime1) != high {
@@ -47,10 +49,11 @@ func (f File) StoreTime(t time.Duration) {
 	f.Store(PTimerTime0, low)
 }
 
-// Calibrate says what to add to the host's clock for the GPU's, and whether PTIMER ticks by itself. It reads PTIMER some
-// times over settle, on the host's clock. A GPU's has moved every time; the soft GPU's moves only when its status
-// changes, so one pair of equal readings gives it away, and its clock is the host's. Of the readings it takes the one
-// with the least time around it; half of that bounds the error.
+// Calibrate returns the offset from the host's clock to the GPU's, and whether PTIMER ticks by
+// itself. It reads PTIMER several times over settle, on the host's clock. A GPU's PTIMER has moved
+// each time. The soft GPU's moves only when its status changes, so one pair of equal readings
+// identifies it, and its clock is the host's. Otherwise the offset is that of the quickest reading,
+// and half of the time that it took bounds the error.
 func Calibrate(s Space, host func() time.Duration, settle time.Duration) (offset, bound time.Duration, ticks bool) {
 	const tries = 16
 	bound = time.Hour

@@ -2,8 +2,8 @@ package nvreg
 
 import "fmt"
 
-// The device table: NV_PTOP_DEVICE_INFO_CFG says how many rows NV_PTOP_DEVICE_INFO2 has. A device has up to three
-// rows, chained by bit 31; an invalid row is zero.
+// The device table: NV_PTOP_DEVICE_INFO_CFG tells how many rows NV_PTOP_DEVICE_INFO2 has. A device
+// has up to three rows, chained by bit 31. An invalid row is zero.
 const (
 	PTopDeviceInfoCfg = 0x0224fc
 	PTopDeviceInfo2   = 0x022800 // + 4*row
@@ -20,7 +20,7 @@ type DeviceInfoCfg struct {
 	Rows          uint16 // 31:20
 }
 
-// DecodeDeviceInfoCfg takes the register apart.
+// DecodeDeviceInfoCfg decodes the register.
 func DecodeDeviceInfoCfg(v uint32) DeviceInfoCfg {
 	return DeviceInfoCfg{
 		Version:       uint8(v & 0xf),
@@ -30,7 +30,7 @@ func DecodeDeviceInfoCfg(v uint32) DeviceInfoCfg {
 	}
 }
 
-// Encode is the register's contents.
+// Encode returns the register's contents.
 func (c DeviceInfoCfg) Encode() uint32 {
 	return uint32(c.Version&0xf) | uint32(c.MaxDevices&0xfff)<<4 | uint32(c.RowsPerDevice&0xf)<<16 |
 		uint32(c.Rows&0xfff)<<20
@@ -56,11 +56,12 @@ type Device struct {
 	IsEngine bool       // 62
 	// Engine is the device's number on its runlist, RLENG_ID.
 	Engine uint8 // 65:64
-	// RunlistBase is where in BAR0 its runlist's registers start, RUNLIST_PRI_BASE; zero for what has no runlist.
+	// RunlistBase is the offset in BAR0 of its runlist's registers, RUNLIST_PRI_BASE. It is zero
+	// for a device without a runlist.
 	RunlistBase uint32 // 89:74, in units of 1024 bytes; here in bytes
 }
 
-// Encode is the device's rows in the table.
+// Encode returns the device's rows in the table.
 func (d Device) Encode() [deviceRows]uint32 {
 	row1 := uint32(d.ResetID) | d.PRIBase&0x03ffff00 | rowChain
 	if d.IsEngine {
@@ -73,7 +74,7 @@ func (d Device) Encode() [deviceRows]uint32 {
 	}
 }
 
-// decodeDevice takes rows apart; rows that a short entry lacks are zero.
+// decodeDevice decodes rows. Rows that a short entry lacks are zero.
 func decodeDevice(rows [deviceRows]uint32) Device {
 	return Device{
 		FaultID:     uint16(rows[0] & 0x7ff),
@@ -105,7 +106,7 @@ func Devices(s Space) ([]Device, error) {
 		if row == 0 && n == 0 {
 			continue
 		}
-		// A longer entry has more than this package knows; what it knows comes first.
+		// A longer entry begins with the rows that this package knows.
 		if n < deviceRows {
 			rows[n] = row
 		}

@@ -5,14 +5,13 @@ import (
 	"slices"
 	"time"
 
-	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/e2e/nvidia/tenant"
 	"vgpud/e2e/papers/neon"
 )
 
 // neonConfig is for the two channels of each of our guests, its own and the context's.
-var neonConfig = neon.Config(2)
+var neonConfig = neon.PerChannels(2)
 
 // neonRounds is how many rounds of NEON, but for the draining in them, a program's window
 // has. In one of a round or two its turnaround says where in a round that began.
@@ -24,22 +23,22 @@ func (c *crowd) withNeon(a *app) bool { return c.tiny || slices.Contains(likePap
 
 // neonWindow is a program's window under NEON beside others of these guests.
 func (b *bench) neonWindow(guests int) time.Duration {
-	all := neonRounds * neon.Round(neonConfig, guests)
+	all := neonRounds * neonConfig.RoundLength(guests)
 	return pick(b, 20*time.Millisecond, all, all)
 }
 
 // neonGate is the tenants' gates as NEON has them.
 type neonGate struct {
 	gates  *tenant.Gates
-	owners []accounting.Owner
+	owners []neon.Owner
 }
 
-// Owners implements [accounting.Gate].
-func (g *neonGate) Owners() []accounting.Owner { return g.owners }
+// Owners implements [neon.Gate].
+func (g *neonGate) Owners() []neon.Owner { return g.owners }
 
-// Admit implements [accounting.Gate].
-func (g *neonGate) Admit(owners []accounting.Owner) {
-	admitted := make(map[accounting.Owner]bool)
+// Admit implements [neon.Gate].
+func (g *neonGate) Admit(owners []neon.Owner) {
+	admitted := make(map[neon.Owner]bool)
 	for _, o := range owners {
 		admitted[o] = true
 	}
@@ -48,7 +47,7 @@ func (g *neonGate) Admit(owners []accounting.Owner) {
 	}
 }
 
-// Drained implements [accounting.Gate].
+// Drained implements [neon.Gate].
 func (g *neonGate) Drained() bool {
 	for _, o := range g.owners {
 		if submitted, completed, _ := g.gates.At(int(o)).Progress(); submitted > completed {
@@ -58,10 +57,10 @@ func (g *neonGate) Drained() bool {
 	return true
 }
 
-// Progress implements [accounting.Gate].
-func (g *neonGate) Progress(o accounting.Owner) accounting.Progress {
+// Progress implements [neon.Gate].
+func (g *neonGate) Progress(o neon.Owner) neon.Progress {
 	submitted, completed, last := g.gates.At(int(o)).Progress()
-	return accounting.Progress{Submitted: submitted, Completed: completed, LastSubmit: last}
+	return neon.Progress{Submitted: submitted, Completed: completed, LastSubmit: last}
 }
 
 // startNeon has NEON account for the first n tenants, and schedule them too where
@@ -69,9 +68,9 @@ func (g *neonGate) Progress(o accounting.Owner) accounting.Progress {
 func startNeon(ctx context.Context, gates *tenant.Gates, n int, schedule bool) (stop func()) {
 	gate := &neonGate{gates: gates}
 	for i := range n {
-		gate.owners = append(gate.owners, accounting.Owner(i))
+		gate.owners = append(gate.owners, neon.Owner(i))
 	}
-	var allow func([]accounting.NeonOwner) []accounting.Owner
+	var allow func([]neon.Sample) []neon.Owner
 	if schedule {
 		allow = neon.NewQueue(neonConfig, n).Allow
 	}
@@ -80,7 +79,7 @@ func startNeon(ctx context.Context, gates *tenant.Gates, n int, schedule bool) (
 	go func() {
 		defer close(done)
 		defer gate.Admit(gate.owners)
-		sampling := accounting.NewNeon(neonConfig, gate, allow)
+		sampling := neon.NewSampling(neonConfig, gate, allow)
 		for {
 			now := tenant.Monotonic()
 			next, _ := sampling.Step(now) // what a round came to is not asked for: NEON only holds back

@@ -14,7 +14,6 @@ import (
 
 	"vgpud/e2e/nvidia/report"
 	"vgpud/e2e/nvidia/tenant"
-	"vgpud/e2e/papers/neon"
 	"vgpud/gpu/corpus"
 	"vgpud/mediator/api"
 )
@@ -244,7 +243,7 @@ func TestNeonHasWholeRounds(t *testing.T) {
 	b := &bench{options: &options{}}
 	c := &crowd{bench: b}
 	for guests, got := range map[int]time.Duration{1 + costThrottles: b.neonWindow(1 + costThrottles), 1 + fairThrottles: c.fairWindow("neon")} {
-		if got < 5*neon.Round(neonConfig, guests) || c.aloneWindow("neon") < c.fairWindow("neon") {
+		if got < 5*neonConfig.RoundLength(guests) || c.aloneWindow("neon") < c.fairWindow("neon") {
 			t.Errorf("%d guests: %v", guests, got)
 		}
 	}

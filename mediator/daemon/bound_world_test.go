@@ -255,6 +255,9 @@ func (w *world) AdvanceTo(t time.Duration) {
 	}
 }
 
+// Now implements [accounting.Simulation].
+func (w *world) Now() time.Duration { return w.m.Now() }
+
 // SteadyUntil implements [accounting.Simulation].
 func (w *world) SteadyUntil() time.Duration { return min(w.m.Next(), w.nextLook()) }
 
@@ -301,29 +304,28 @@ func (w *world) deepen() {
 // run lets the world go on until an instant, watched and governed as in the product.
 func (w *world) run(until time.Duration) {
 	s := w.scene.share
-	poller := accounting.NewPoller(s.opened.watch, w)
 	w.settle()
-	var plan accounting.Plan
-	for w.m.Now() < until {
-		var q accounting.Quiet
-		var p accounting.Phase
-		var err error
-		_, quiet := s.planner.Mean(plan.Load)
-		if len(plan.Await) > 0 {
-			err = poller.PollUntilGone(plan.Await, quiet, &q.Watched)
-		}
-		if err == nil {
-			q.Unwatched, err = poller.Round(s.planner, plan.Load, &p)
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		q.Spread = true
-		s.QuietEnded(&q)
-		plan = s.PollEnded(&p)
-		w.deepen()
-		w.settle()
+	sampler, err := accounting.NewSimulatedSampler(w, governed{s, w}, s.opened.watch)
+	if err == nil {
+		err = sampler.RunUntil(until)
 	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// governed has the world do what a verdict makes possible at once.
+type governed struct {
+	*share
+	w *world
+}
+
+// PollEnded implements [accounting.Handler].
+func (g governed) PollEnded(p *accounting.Phase) accounting.Plan {
+	plan := g.share.PollEnded(p)
+	g.w.deepen()
+	g.w.settle()
+	return plan
 }
 
 // mark notes how far the guests are.

@@ -277,7 +277,7 @@ func (c AccountingConfig) config(gpus int) (accounting.Config, error) {
 
 // recorder is the accounting package's, for a GPU's own record.
 func (c AccountingConfig) recorder() accounting.RecorderConfig {
-	return accounting.RecorderConfig{Interval: c.Interval}
+	return accounting.RecorderConfig{Period: c.Interval}
 }
 
 // check says what is wrong with it.

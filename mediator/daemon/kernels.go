@@ -18,7 +18,7 @@ import (
 type launching struct {
 	board     board
 	evictions evictions
-	ledger    fairshare.Ledger
+	ledger    fairshare.EvictionCharges
 	foresight foresight
 	// byKernel is whether launches wait for a verdict. turned is closed when that
 	// has changed.
@@ -172,7 +172,7 @@ func (s *share) happened(h happening) {
 	case hasLied:
 		// What it costs from here on is its own guest's, not of who asked.
 		l.left(r, 0)
-		l.ledger.Asked(fairshare.Verdict{Action: fairshare.Evict, Guest: r.guest, Launch: r.id, For: r.guest})
+		l.ledger.Requested(fairshare.Verdict{Action: fairshare.Evict, Guest: r.guest, Launch: r.id, For: r.guest})
 		s.log.Warn("kernel does not leave the GPU when told", "gpu", s.config.Name, "guest", r.name, "kernel", fmt.Sprintf("%016x", r.stub.Kernel))
 	case hasIdled:
 		l.left(r, 0)
@@ -204,7 +204,7 @@ const mostCharged = 10 * time.Millisecond
 
 // left charges whoever an eviction was for, now that it is over.
 func (l *launching) left(r *row, cost time.Duration) {
-	if g := l.guest(l.ledger.Left(r.id, cost)); g != nil {
+	if g := l.guest(l.ledger.Ended(r.id, cost)); g != nil {
 		g.chargeEviction(cost)
 	}
 }
@@ -236,7 +236,7 @@ func (s *share) carryOut(guests []*guest, verdicts []fairshare.Verdict, now time
 			s.launching.lookBy(now + soon)
 		case fairshare.Evict:
 			if r := s.launching.board.row(v.Launch); r != nil && r.evict(v.BelowSM, now, s.deadline(r, now)) {
-				s.launching.ledger.Asked(*v)
+				s.launching.ledger.Requested(*v)
 				s.launching.spin.leaves(now)
 				s.launching.evictions.ask(v.Spatial)
 				if r.asked {

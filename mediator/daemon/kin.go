@@ -97,9 +97,9 @@ func (s *share) was(g *guest, slot, pid int) int {
 	return 0
 }
 
-// Whose implements [accounting.Kin]: a guest is charged for all that a process of its has
+// GroupOf implements [accounting.Attributor]: a guest is charged for all that a process of its has
 // of the GPU where none of its contexts is said to be of that process.
-func (s *share) Whose(now time.Duration, pid int) (id accounting.GroupID, ok bool) {
+func (s *share) GroupOf(now time.Duration, pid int) (id accounting.GroupID, ok bool) {
 	k := &s.kin
 	o, seen := k.strange[pid]
 	if !seen || now-o.asked > lookAgain {

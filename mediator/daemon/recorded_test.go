@@ -57,7 +57,7 @@ type house struct {
 }
 
 func newHouse(t *testing.T, open func(*accountingtest.Record) gpu.Monitor, config GPUConfig) *house {
-	h := &house{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond, Back: 36 * time.Microsecond}}
+	h := &house{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond, ResumeDelay: 36 * time.Microsecond}}
 	h.gpu.AdvanceTo(ms)
 	h.clock.Advance(ms)
 	h.record = &accountingtest.Record{GPU: h.gpu, Clock: &h.clock}
@@ -132,7 +132,7 @@ func (h *house) executor(page *ipc.ControlPage, i int, c *accountingtest.Recorde
 	page.Beat(h.clock.Now())
 	h.gpu.Hold(c, page.SuspendWord(h.clock.Now()) == ipc.Suspend)
 	w := c.Work()
-	for _, s := range w.Spans {
+	for _, s := range w.Intervals {
 		slot.AddFinished(s.End-s.Start, 0, false)
 		h.put[i]--
 		if work.Wanted() {

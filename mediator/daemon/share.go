@@ -314,7 +314,7 @@ func (s *share) observeOf(guests []*guest, p *accounting.Phase, length time.Dura
 		s.groups(g, func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy
-			st.Spans += t.Spans
+			st.Runs += t.Runs
 			st.Running = st.Running || p.Running && p.Last == id
 		})
 		s.load.Allocated += w.groups
@@ -325,7 +325,7 @@ func (s *share) observeOf(guests []*guest, p *accounting.Phase, length time.Dura
 			}
 			r.look(now, worked, length)
 			if !st.Suspended { // else what of its work waits is not under way
-				st.Dry = time.Duration(r.dry * float64(length))
+				st.NoWork = time.Duration(r.dry * float64(length))
 			}
 		}
 		st.Requests = r.requests(now, g.worked(now), &w)
@@ -408,7 +408,7 @@ func (s *share) show(guests []*guest) {
 			demands[i] = 1
 		}
 	}
-	entitled := fairshare.EntitlementWithin(weights, demands, quotas)
+	entitled := fairshare.Entitlement(weights, demands, quotas)
 	for i, g := range guests {
 		part := 0.0
 		if total > 0 {

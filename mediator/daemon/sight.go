@@ -141,7 +141,7 @@ func (s *Service) watching(sh *share, by sight, c AccountingConfig) (w watching,
 			source = by.launches
 		}
 		w.watch = config.Watch()
-		w.watcher, err = accounting.NewRecorder(accounting.Recorded{
+		w.watcher, err = accounting.NewRecorder(accounting.RecordedGPU{
 			Name: sh.config.Name, Source: source, Work: sh, Handler: sh, Config: config,
 		}, s.clock)
 		return w, err
@@ -149,7 +149,7 @@ func (s *Service) watching(sh *share, by sight, c AccountingConfig) (w watching,
 	if w.watch, err = c.config(len(s.o.Config.GPUs)); err != nil {
 		return w, err
 	}
-	w.watcher, err = accounting.NewSampler([]accounting.Watched{
+	w.watcher, err = accounting.NewSampler([]accounting.SampledGPU{
 		{Name: sh.config.Name, Source: by.registers, Handler: sh, Config: w.watch},
 	}, accounting.SamplerOptions{Pinned: s.pinned, CPU: s.cpu})
 	return w, err

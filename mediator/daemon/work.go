@@ -9,9 +9,9 @@ import (
 
 // accounts is what is remembered of a guest's accounts of work. It is the watcher's.
 type accounts struct {
-	work  accounting.Work   // scratch
-	spans []accounting.Span // scratch
-	old   map[int]*counted  // by slot
+	work  accounting.Work       // scratch
+	spans []accounting.Interval // scratch
+	old   map[int]*counted      // by slot
 	pids  [ipc.MaxContexts]said
 	lives [ipc.MaxContexts]int // the process whose account is in a slot; 0: none's
 	// strange is whether a process of the guest's was charged of which it said nothing.
@@ -35,7 +35,7 @@ func (s *share) Work(now time.Duration, f func(*accounting.Work)) {
 				}
 				if w := g.accounts.of(g.page, i, now); w != nil {
 					w.Group, w.PID = g.context(i), s.own(now, g, i, w.PID)
-					s.launchesTold = max(s.launchesTold, len(w.Spans))
+					s.launchesTold = max(s.launchesTold, len(w.Intervals))
 					f(w)
 				}
 			}
@@ -57,7 +57,7 @@ func (s *share) ended(now time.Duration, g *guest, slot int) *accounting.Work {
 	if last != 0 && last != pid && !ready && g.page.HasWorkLog() {
 		if a.take(g.page.WorkLog(slot)); len(a.spans) > 0 {
 			w = &a.work
-			*w = accounting.Work{Group: g.context(slot), PID: s.was(g, slot, last), Spans: a.spans}
+			*w = accounting.Work{Group: g.context(slot), PID: s.was(g, slot, last), Intervals: a.spans}
 		}
 	}
 	if pid != 0 && !ready {
@@ -86,7 +86,7 @@ func (a *accounts) of(page *ipc.ControlPage, i int, now time.Duration) *accounti
 		w.Since = log.Since() // else what was there ended with the context
 	}
 	a.take(log)
-	w.Spans = a.spans
+	w.Intervals = a.spans
 	return w
 }
 
@@ -94,7 +94,7 @@ func (a *accounts) of(page *ipc.ControlPage, i int, now time.Duration) *accounti
 func (a *accounts) take(log ipc.WorkLog) {
 	a.spans = a.spans[:0]
 	log.ReadAll(func(start, end time.Duration) {
-		a.spans = append(a.spans, accounting.Span{Start: start, End: end})
+		a.spans = append(a.spans, accounting.Interval{Start: start, End: end})
 	})
 }
 
@@ -113,8 +113,8 @@ func (a *accounts) count(i int, slot *ipc.ContextSlot, now time.Duration, w *acc
 		a.old[i] = c
 	}
 	if d := t - c.gpuTime; d > 0 {
-		a.spans = append(a.spans[:0], accounting.Span{Start: now - d, End: now})
-		w.Spans = a.spans
+		a.spans = append(a.spans[:0], accounting.Interval{Start: now - d, End: now})
+		w.Intervals = a.spans
 	}
 	c.gpuTime = t
 	switch {

@@ -95,7 +95,7 @@ type use struct{ used, dry []float64 }
 type loop struct {
 	experiment
 	sim     *sim.Sim
-	poller  *accounting.Poller
+	poller  *Poller
 	planner *accounting.Planner
 	policyp fairshare.Policy
 
@@ -149,7 +149,7 @@ func (e experiment) loop(o fairshare.Options) (*loop, error) {
 	n := len(e.tenants)
 	l := &loop{
 		experiment: e, sim: s, policyp: fairshare.Bound(policy),
-		poller: accounting.NewPoller(e.watch, s), planner: accounting.NewPlanner(e.watch),
+		poller: NewPoller(e.watch, s), planner: accounting.NewPlanner(e.watch),
 		state: fairshare.State{Guests: make([]fairshare.Guest, n)},
 		held:  make([]bool, n), lastWork: make([]time.Duration, n), dry: make([]time.Duration, n), start: make([]time.Duration, n),
 	}
@@ -256,7 +256,7 @@ func (l *loop) pollEnded() {
 	l.observe(length, length+l.phase.Pauses)
 	for i, g := range l.sim.Guests() {
 		st, t := &l.state.Guests[i], l.phase.Of(g.Group())
-		st.Used, st.Spans, st.Idle = t.Busy, t.Spans, l.phase.Idle
+		st.Used, st.Runs, st.Idle = t.Busy, t.Runs, l.phase.Idle
 		st.Running = l.phase.Running && l.phase.Last == g.Group()
 		used := float64(t.Busy)
 		if !l.held[i] || l.spread() {
@@ -313,12 +313,12 @@ func (l *loop) observe(length, since time.Duration) {
 			Active: dry-l.dry[i] < since, Backlogged: g.Backlogged(), Suspended: l.held[i],
 		}
 		if since > 0 {
-			st.Dry = time.Duration(float64(dry-l.dry[i]) * float64(length) / float64(since))
+			st.NoWork = time.Duration(float64(dry-l.dry[i]) * float64(length) / float64(since))
 		}
 		if st.Active {
 			l.lastWork[i] = l.sim.Now()
 		}
-		l.dry[i] += st.Dry
+		l.dry[i] += st.NoWork
 		l.state.Guests[i] = st
 	}
 }

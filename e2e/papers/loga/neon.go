@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"vgpud/accounting"
 	"vgpud/e2e/papers/neon"
 	"vgpud/fairshare"
 )
@@ -17,16 +16,16 @@ func (e experiment) runNeon(schedule bool) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := neon.Config(e.eachHas())
-	var allow func([]accounting.NeonOwner) []accounting.Owner
+	config := neon.PerChannels(e.eachHas())
+	var allow func([]neon.Sample) []neon.Owner
 	if schedule {
 		allow = neon.NewQueue(config, len(e.tenants)).Allow
 	}
-	sampling := accounting.NewNeon(config, l.sim.Gate(), allow)
+	sampling := neon.NewSampling(config, neon.SimGate(l.sim), allow)
 	for l.sim.Now() < e.length {
 		next, round := sampling.Step(l.sim.Now())
 		if round != nil {
-			for _, o := range round.Owners {
+			for _, o := range round.Samples {
 				l.out.accounted[o.Owner] += o.Charged
 			}
 		}
@@ -39,7 +38,7 @@ func (e experiment) runNeon(schedule bool) (*outcome, error) {
 // for its own time; nobody is held back unless schedule is set. What it charges is not
 // told, so that nothing is accounted.
 func (e experiment) runPublishedNeon(schedule bool) (*outcome, error) {
-	o := fairshare.Options{Sample: neon.Config(e.eachHas()).Alone}
+	o := fairshare.Options{Sample: neon.PerChannels(e.eachHas()).Alone}
 	if !schedule {
 		o.Threshold = math.MaxInt64
 	}

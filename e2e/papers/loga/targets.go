@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
+
 	"vgpud/accounting"
 	"vgpud/e2e/papers/parallel"
 	"vgpud/fairshare"
@@ -191,13 +193,34 @@ func accounted(out *outcome) (points, ofOwn float64) {
 	return points, ofOwn
 }
 
+// saturating is how much of the time a guest may be without work and still count as one that
+// always has some.
+const saturating = 0.1
+
+// entitled returns each guest's entitlement to the time that all used together: what it used if it
+// had no work for more than a tenth of the time, and otherwise its part of the rest by weight.
+// used and noWork are parts of the time.
+func entitled(weights, used, noWork []float64) []float64 {
+	all := floats.Sum(used)
+	demands := make([]float64, len(weights))
+	for i := range demands {
+		demands[i] = 1
+		if noWork[i] > saturating && all > 0 {
+			demands[i] = used[i] / all
+		}
+	}
+	parts := fairshare.Entitlement(weights, demands, nil)
+	floats.Scale(all, parts)
+	return parts
+}
+
 // unfair is the largest distance of a share from its entitlement, in points.
 func unfair(u use, tenants []tenant) (points float64) {
 	weights := make([]float64, len(tenants))
 	for i, t := range tenants {
 		weights[i] = t.weight
 	}
-	for i, entitled := range fairshare.Entitled(weights, u.used, u.dry) {
+	for i, entitled := range entitled(weights, u.used, u.dry) {
 		points = max(points, 100*math.Abs(u.used[i]-entitled))
 	}
 	return points

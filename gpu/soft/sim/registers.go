@@ -13,7 +13,7 @@ import (
 // The accounting's Config.Tick must be at least two reads.
 func (s *Sim) ReadCost(d time.Duration) { s.read = max(d, 0) }
 
-// Polling implements accounting.Polled.
+// Polling implements accounting.PolledSimulation.
 func (s *Sim) Polling(on bool) {
 	if on {
 		s.polledSince = s.m.Now()

@@ -25,11 +25,7 @@ type Sim struct {
 	polledSince time.Duration
 }
 
-var (
-	_ accounting.Simulation = (*Sim)(nil)
-	_ accounting.Polled     = (*Sim)(nil)
-	_ accounting.Gate       = (*gate)(nil)
-)
+var _ accounting.PolledSimulation = (*Sim)(nil)
 
 // New returns a GPU without guests, at its clock's epoch. Equal configurations, seeds and guests
 // give equal runs.
@@ -232,9 +228,16 @@ func (g *Guest) Idle() time.Duration {
 	return g.idle + g.s.m.Now() - g.waitSince
 }
 
-// Progress returns the progress of the guest's commands.
-func (g *Guest) Progress() accounting.Progress {
-	return accounting.Progress{Submitted: g.submitted, Completed: g.completed, LastSubmit: g.latest}
+// Progress counts a guest's commands.
+type Progress struct {
+	Submitted, Completed uint64
+	// LastSubmit is when the newest command was submitted.
+	LastSubmit time.Duration
+}
+
+// Progress returns how far the guest's commands are.
+func (g *Guest) Progress() Progress {
+	return Progress{Submitted: g.submitted, Completed: g.completed, LastSubmit: g.latest}
 }
 
 // TakeIssued returns when the first of the commands fetched since the last call was fetched, or 0
@@ -245,54 +248,6 @@ func (g *Guest) TakeIssued() (first time.Duration) {
 	}
 	g.took = g.issued
 	return first
-}
-
-// Gate admits and suspends guests for NEON's sampling. An owner is a guest's index in Guests.
-func (s *Sim) Gate() accounting.Gate { return &gate{s: s} }
-
-type gate struct {
-	s      *Sim
-	owners []accounting.Owner
-}
-
-// Owners implements accounting.Gate.
-func (g *gate) Owners() []accounting.Owner {
-	g.owners = g.owners[:0]
-	for i, guest := range g.s.guests {
-		if !guest.gone {
-			g.owners = append(g.owners, accounting.Owner(i))
-		}
-	}
-	return g.owners
-}
-
-// Admit implements accounting.Gate.
-func (g *gate) Admit(owners []accounting.Owner) {
-	for i, guest := range g.s.guests {
-		suspended := true
-		for _, o := range owners {
-			suspended = suspended && o != accounting.Owner(i)
-		}
-		guest.SetSuspended(suspended)
-	}
-}
-
-// Drained implements accounting.Gate.
-func (g *gate) Drained() bool {
-	for _, guest := range g.s.guests {
-		if !guest.gone && guest.fetched > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// Progress implements accounting.Gate.
-func (g *gate) Progress(o accounting.Owner) accounting.Progress {
-	if int(o) >= len(g.s.guests) {
-		return accounting.Progress{}
-	}
-	return g.s.guests[o].Progress()
 }
 
 // submission is a command that a guest will submit.

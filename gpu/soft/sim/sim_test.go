@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vgpud/accounting"
+	"vgpud/accounting/accountingtest"
 	"vgpud/gpu/soft/machine"
 )
 
@@ -32,6 +33,9 @@ func newSim(t testing.TB, cfg machine.Config, loads ...Load) *Sim {
 	return s
 }
 
+// fully polls all the time, in phases of 20 ms.
+var fully = accounting.Config{Full: true, Poll: 4 * ms, Quiet: 16 * ms, Round: 20 * ms, Jitter: -1}
+
 // mix returns n guests with loads from 10 % on.
 func mix(n int) []Load {
 	var loads []Load
@@ -47,12 +51,12 @@ func TestFullPollingIsExact(t *testing.T) {
 		for _, n := range []int{1, 4, 16} {
 			t.Run(fmt.Sprint(mode, n), func(t *testing.T) {
 				s := newSim(t, machine.Config{Mode: mode}, mix(n)...)
-				p := accounting.NewPoller(accounting.Config{Full: true}, s)
-				var phase accounting.Phase
 				const length = 2 * time.Second
-				if err := p.Poll(length, &phase); err != nil {
+				sums, err := accountingtest.Sample(s, fully, length)
+				if err != nil {
 					t.Fatal(err)
 				}
+				phase := &sums.Total
 				for _, g := range s.Guests() {
 					got, want := phase.Of(g.Group()).Busy, g.Usage().Busy
 					if d := float64(got-want) / float64(length); math.Abs(d) > 0.001 {
@@ -72,12 +76,13 @@ func TestFullPollingIsExact(t *testing.T) {
 func TestSkewUnderestimatesByEntry(t *testing.T) {
 	measure := func(mode accounting.IdleMode, lag time.Duration) float64 {
 		s := newSim(t, machine.Config{EngineLag: lag}, Throttle("a", 500*us, 300*us), Throttle("b", 500*us, 700*us))
-		p := accounting.NewPoller(accounting.Config{Full: true, Idle: mode}, s)
-		var phase accounting.Phase
-		if err := p.Poll(2*time.Second, &phase); err != nil {
+		config := fully
+		config.Idle = mode
+		sums, err := accountingtest.Sample(s, config, 2*time.Second)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return float64(phase.Busy()) / float64(s.Totals().Busy)
+		return float64(sums.Total.Busy()) / float64(s.Totals().Busy)
 	}
 	if r := measure(accounting.IdleByEntry, 0); r < 0.99 || r > 1.01 {
 		t.Errorf("without skew, by entry: %.3f of the truth", r)
@@ -131,26 +136,6 @@ func TestDutyLoadsTheGPU(t *testing.T) {
 	}
 }
 
-func TestGateHoldsAllButAdmitted(t *testing.T) {
-	s := newSim(t, machine.Config{}, mix(3)...)
-	g := s.Gate()
-	s.AdvanceTo(20 * ms)
-	g.Admit(nil)
-	for !g.Drained() {
-		s.AdvanceTo(s.Now() + us)
-	}
-	if diff := cmp.Diff([]accounting.Owner{0, 1, 2}, g.Owners()); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
-	before := g.Progress(0).Completed
-	other := g.Progress(1).Completed
-	g.Admit([]accounting.Owner{0})
-	s.AdvanceTo(s.Now() + 20*ms)
-	if g.Progress(0).Completed == before || g.Progress(1).Completed != other {
-		t.Errorf("admitted completed %d more, suspended %d", g.Progress(0).Completed-before, g.Progress(1).Completed-other)
-	}
-}
-
 // Runs are equal, whatever the steps in which the clock advances.
 func TestRunsAreRepeatable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -201,13 +186,8 @@ func BenchmarkTenSeconds(b *testing.B) {
 		b.Run(mode.String(), func(b *testing.B) {
 			for b.Loop() {
 				s := newSim(b, machine.Config{Mode: mode}, mix(16)...)
-				p := accounting.NewPoller(accounting.Config{}, s)
-				var phase accounting.Phase
-				for s.Now() < 10*time.Second {
-					if err := p.Poll(4*ms, &phase); err != nil {
-						b.Fatal(err)
-					}
-					s.AdvanceTo(s.Now() + 20*ms)
+				if _, err := accountingtest.Sample(s, accounting.Config{Poll: 4 * ms, Quiet: 20 * ms, Piece: -1}, 10*time.Second); err != nil {
+					b.Fatal(err)
 				}
 			}
 		})
@@ -234,10 +214,13 @@ func TestReadsCostTime(t *testing.T) {
 			if naive {
 				watched = everyTick{s}
 			}
-			p := accounting.NewPoller(accounting.Config{Full: true, Tick: max(2*read, us), Idle: accounting.IdleByEntry}, watched)
-			if err := p.Poll(length, &phase); err != nil {
+			config := fully
+			config.Tick, config.Idle = max(2*read, us), accounting.IdleByEntry
+			sums, err := accountingtest.Sample(watched, config, length)
+			if err != nil {
 				t.Fatal(err)
 			}
+			phase = sums.Total
 		}
 		s.AdvanceTo(length)
 		return s.Guests()[0].Progress().Completed, phase

@@ -1,4 +1,4 @@
-package accounting_test
+package neon
 
 import (
 	"math"
@@ -9,23 +9,23 @@ import (
 	"vgpud/accounting/accountingtest"
 )
 
-// simGate is a gate to a simulated GPU.
-type simGate struct {
+// testGate is a gate to a simulated GPU.
+type testGate struct {
 	gpu    *accountingtest.GPU
 	groups []*accountingtest.Group
-	admits [][]accounting.Owner
+	admits [][]Owner
 	busy   [][]bool // of each admission: who had a command on the GPU just before
 }
 
-func (s *simGate) Owners() (owners []accounting.Owner) {
+func (s *testGate) Owners() (owners []Owner) {
 	for i := range s.groups {
-		owners = append(owners, accounting.Owner(i))
+		owners = append(owners, Owner(i))
 	}
 	return owners
 }
 
-func (s *simGate) Admit(owners []accounting.Owner) {
-	s.admits = append(s.admits, append([]accounting.Owner(nil), owners...))
+func (s *testGate) Admit(owners []Owner) {
+	s.admits = append(s.admits, append([]Owner(nil), owners...))
 	var busy []bool
 	for _, g := range s.groups {
 		busy = append(busy, g.InFlight())
@@ -40,7 +40,7 @@ func (s *simGate) Admit(owners []accounting.Owner) {
 	}
 }
 
-func (s *simGate) Drained() bool {
+func (s *testGate) Drained() bool {
 	for _, g := range s.groups {
 		if g.InFlight() {
 			return false
@@ -49,13 +49,13 @@ func (s *simGate) Drained() bool {
 	return true
 }
 
-func (s *simGate) Progress(o accounting.Owner) accounting.Progress {
+func (s *testGate) Progress(o Owner) Progress {
 	sent, newest := s.groups[o].Sent()
-	return accounting.Progress{Submitted: sent, Completed: s.groups[o].Done(), LastSubmit: newest}
+	return Progress{Submitted: sent, Completed: s.groups[o].Done(), LastSubmit: newest}
 }
 
-func newGate(groups ...*accountingtest.Group) *simGate {
-	s := &simGate{gpu: &accountingtest.GPU{}, groups: groups}
+func newGate(groups ...*accountingtest.Group) *testGate {
+	s := &testGate{gpu: &accountingtest.GPU{}, groups: groups}
 	for _, g := range groups {
 		s.gpu.Add(g)
 	}
@@ -63,7 +63,7 @@ func newGate(groups ...*accountingtest.Group) *simGate {
 }
 
 // run drives NEON until time end, and calls each with every round.
-func (s *simGate) run(n *accounting.Neon, end time.Duration, each func(*accounting.NeonRound)) {
+func (s *testGate) run(n *Sampling, end time.Duration, each func(*Round)) {
 	for s.gpu.Now() < end {
 		next, round := n.Step(s.gpu.Now())
 		if round != nil && each != nil {
@@ -75,18 +75,18 @@ func (s *simGate) run(n *accounting.Neon, end time.Duration, each func(*accounti
 
 // Of saturating guests NEON learns the command lengths well enough to share out
 // the free run.
-func TestNeonSharesByMeanLength(t *testing.T) {
+func TestSamplingSharesByMeanLength(t *testing.T) {
 	s := newGate(
 		accountingtest.Throttle(1, 2*time.Millisecond, 1, 1),
 		accountingtest.Throttle(2, time.Millisecond/2, 1, 1),
 	)
-	n := accounting.NewNeon(accounting.NeonConfig{}, s, nil)
+	n := NewSampling(Config{}, s, nil)
 	charged := make([]time.Duration, 2)
 	var rounds int
-	s.run(n, 5*time.Second, func(r *accounting.NeonRound) {
+	s.run(n, 5*time.Second, func(r *Round) {
 		rounds++ // the first has no free run
-		for i := range r.Owners {
-			charged[i] += r.Owners[i].Charged
+		for i := range r.Samples {
+			charged[i] += r.Samples[i].Charged
 		}
 		if r.Alone < 10*time.Millisecond || r.Alone > 20*time.Millisecond || rounds > 1 && r.FreeRun != 50*time.Millisecond {
 			t.Errorf("alone %v in all, free run %v: want two times 5 ms and draining, and 50 ms", r.Alone, r.FreeRun)
@@ -104,7 +104,7 @@ func TestNeonSharesByMeanLength(t *testing.T) {
 
 // It idles the GPU as each guest that doesn't saturate it runs alone, where
 // watching the registers costs nothing: the paper's point.
-func TestNeonIdlesTheGPU(t *testing.T) {
+func TestSamplingIdlesTheGPU(t *testing.T) {
 	load := func() []*accountingtest.Group {
 		g := []*accountingtest.Group{accountingtest.Throttle(1, time.Millisecond, 1, 1)}
 		for i := range 10 {
@@ -113,7 +113,7 @@ func TestNeonIdlesTheGPU(t *testing.T) {
 		return g
 	}
 	with := newGate(load()...)
-	with.run(accounting.NewNeon(accounting.NeonConfig{}, with, nil), 5*time.Second, nil)
+	with.run(NewSampling(Config{}, with, nil), 5*time.Second, nil)
 	without := newGate(load()...)
 	without.gpu.AdvanceTo(with.gpu.Now())
 	slower := without.gpu.Busy(without.groups[0]).Seconds()/with.gpu.Busy(with.groups[0]).Seconds() - 1
@@ -123,13 +123,13 @@ func TestNeonIdlesTheGPU(t *testing.T) {
 }
 
 // While a guest is sampled it is alone, and only those allowed run freely.
-func TestNeonGate(t *testing.T) {
+func TestSamplingGate(t *testing.T) {
 	s := newGate(accountingtest.Throttle(1, time.Millisecond, 1, 1), accountingtest.Throttle(2, time.Millisecond, 1, 1))
-	n := accounting.NewNeon(accounting.NeonConfig{}, s, func(o []accounting.NeonOwner) []accounting.Owner {
-		return []accounting.Owner{o[1].Owner}
+	n := NewSampling(Config{}, s, func(o []Sample) []Owner {
+		return []Owner{o[1].Owner}
 	})
-	s.run(n, time.Second, func(r *accounting.NeonRound) {
-		if got := r.Owners[0]; got.Charged != got.Busy {
+	s.run(n, time.Second, func(r *Round) {
+		if got := r.Samples[0]; got.Charged != got.Busy {
 			t.Errorf("a guest that was not let run is charged %v, and used %v alone", got.Charged, got.Busy)
 		}
 	})
@@ -145,15 +145,15 @@ func TestNeonGate(t *testing.T) {
 
 // Nobody is let run alone before what the others have on the GPU has ended: neither the
 // first, after the free run, nor those after it.
-func TestNeonDrains(t *testing.T) {
+func TestSamplingDrains(t *testing.T) {
 	s := newGate(
 		accountingtest.Throttle(1, 7*time.Millisecond, 1, 1),
 		accountingtest.Throttle(2, 4*time.Millisecond, 1, 2),
 		accountingtest.Throttle(3, 11*time.Millisecond, 1, 3),
 	)
-	n := accounting.NewNeon(accounting.NeonConfig{}, s, nil)
+	n := NewSampling(Config{}, s, nil)
 	alone, drains := 0, 0
-	s.run(n, 2*time.Second, func(r *accounting.NeonRound) {
+	s.run(n, 2*time.Second, func(r *Round) {
 		if r.Drain > 0 {
 			drains++
 		}
@@ -167,7 +167,7 @@ func TestNeonDrains(t *testing.T) {
 		}
 		alone++
 		for j, busy := range s.busy[i] {
-			if busy && accounting.Owner(j) != admitted[0] {
+			if busy && Owner(j) != admitted[0] {
 				t.Errorf("guest %d was let run alone while guest %d had a command on the GPU", admitted[0], j)
 			}
 		}
@@ -178,11 +178,11 @@ func TestNeonDrains(t *testing.T) {
 }
 
 // A command that never ends doesn't hold the draining phase for ever.
-func TestNeonDrainIsBounded(t *testing.T) {
+func TestSamplingDrainIsBounded(t *testing.T) {
 	s := newGate(&accountingtest.Group{ID: 1, Kernel: func() (time.Duration, time.Duration) { return time.Hour, 0 }})
-	n := accounting.NewNeon(accounting.NeonConfig{}, s, nil)
+	n := NewSampling(Config{}, s, nil)
 	var rounds int
-	s.run(n, time.Second, func(r *accounting.NeonRound) {
+	s.run(n, time.Second, func(r *Round) {
 		rounds++
 		if r.Drain > 110*time.Millisecond {
 			t.Errorf("drained for %v", r.Drain)

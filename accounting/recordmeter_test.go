@@ -19,7 +19,7 @@ const (
 
 // h100 is a GPU that switches as an H100 was measured to.
 func h100() *accountingtest.Recorded {
-	g := &accountingtest.Recorded{Save: 64 * us, Preempted: 85 * us, Load: 80 * us, Back: 47 * us}
+	g := &accountingtest.Recorded{Save: 64 * us, Preempted: 85 * us, Load: 80 * us, ResumeDelay: 47 * us}
 	g.AdvanceTo(ms) // nothing has been there since 0, which would say nothing
 	return g
 }
@@ -27,7 +27,7 @@ func h100() *accountingtest.Recorded {
 // ledger runs a meter over a simulated GPU and adds up what it says.
 type ledger struct {
 	gpu      *accountingtest.Recorded
-	meter    *accounting.SpanMeter
+	meter    *accounting.RecordMeter
 	contexts []*accountingtest.RecordedContext
 	start    []time.Duration // the truth when it began
 	charged  map[accounting.GroupID]time.Duration
@@ -37,12 +37,12 @@ type ledger struct {
 	lose     func() bool // whether records are lost
 	// lost reports whether the hardware leaves a record out, and nobody says so.
 	lost func(accounting.Switch) bool
-	// unclaimed is asked about processes of which nobody tells, if it is set.
-	unclaimed func(now time.Duration, pid int) (accounting.GroupID, bool)
+	// attribute is asked about processes of which nobody tells, if it is set.
+	attribute func(now time.Duration, pid int) (accounting.GroupID, bool)
 }
 
 func newLedger(g *accountingtest.Recorded, contexts ...*accountingtest.RecordedContext) *ledger {
-	l := &ledger{gpu: g, contexts: contexts, meter: accounting.NewSpanMeter(accounting.SpanConfig{}, g.Now()), charged: make(map[accounting.GroupID]time.Duration)}
+	l := &ledger{gpu: g, contexts: contexts, meter: accounting.NewRecordMeter(accounting.RecordMeterConfig{}, g.Now()), charged: make(map[accounting.GroupID]time.Duration)}
 	g.Records()
 	for _, c := range contexts {
 		c.Work()
@@ -67,17 +67,17 @@ func (l *ledger) cut(t require, d time.Duration) accounting.Phase {
 		if l.see != nil {
 			l.see(r)
 		}
-		l.meter.Switched(r)
+		l.meter.Record(r)
 	}
 	for _, c := range l.contexts {
 		w := c.Work()
 		if l.tell != nil {
 			w, _ = l.tell(w)
 		}
-		l.meter.Worked(&w)
+		l.meter.Report(&w)
 	}
-	if l.unclaimed != nil {
-		l.meter.Unclaimed(l.gpu.Now(), l.unclaimed)
+	if l.attribute != nil {
+		l.meter.Attribute(l.gpu.Now(), l.attribute)
 	}
 	var p accounting.Phase
 	l.meter.Cut(l.gpu.Now(), &p)
@@ -117,10 +117,10 @@ func fixed(length, think time.Duration) func() (time.Duration, time.Duration) {
 	return func() (time.Duration, time.Duration) { return length, think }
 }
 
-// TestSpanMeterMeasured has the loads on an H100 of which both the spans and the
+// TestRecordMeterMeasured has the loads on an H100 of which both the spans and the
 // truth are known: spans alone are between 6 % too much and useless, clipped to
 // work and without the saves they are right.
-func TestSpanMeterMeasured(t *testing.T) {
+func TestRecordMeterMeasured(t *testing.T) {
 	type load struct {
 		length, think time.Duration
 		fetched       int
@@ -185,9 +185,9 @@ func TestSpanMeterMeasured(t *testing.T) {
 	}
 }
 
-// TestSpanMeterGrid holds the error of a guest's load under a point for loads of
+// TestRecordMeterGrid holds the error of a guest's load under a point for loads of
 // 10 to 100 %, kernels of 50 µs to 5 ms, and 1 to 8 guests.
-func TestSpanMeterGrid(t *testing.T) {
+func TestRecordMeterGrid(t *testing.T) {
 	for _, p := range []struct {
 		guests int
 		length time.Duration
@@ -223,10 +223,10 @@ func TestSpanMeterGrid(t *testing.T) {
 	}
 }
 
-// TestSpanMeterIdleStays: a context that is on the engine without work, since
+// TestRecordMeterIdleStays: a context that is on the engine without work, since
 // nobody wants it, is not charged, and a lone one without records is charged
 // rightly.
-func TestSpanMeterIdleStays(t *testing.T) {
+func TestRecordMeterIdleStays(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(ms, 9*ms)}
 	g.Add(c)
@@ -243,9 +243,9 @@ func TestSpanMeterIdleStays(t *testing.T) {
 	}
 }
 
-// TestSpanMeterSuspended: a context that was taken off in mid-kernel is charged for
+// TestRecordMeterSuspended: a context that was taken off in mid-kernel is charged for
 // what it ran, and one beside it has the rest.
-func TestSpanMeterSuspended(t *testing.T) {
+func TestRecordMeterSuspended(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(5*time.Second, 0)}
 	g.Add(c)
@@ -262,14 +262,14 @@ func TestSpanMeterSuspended(t *testing.T) {
 	}
 }
 
-// TestSpanMeterOfNobody: the time of contexts that are nobody's, such as the
+// TestRecordMeterOfNobody: the time of contexts that are nobody's, such as the
 // driver's own, is nobody's, whatever the numbers of groups.
-func TestSpanMeterOfNobody(t *testing.T) {
-	m := accounting.NewSpanMeter(accounting.SpanConfig{}, ms)
-	m.Switched(accounting.Switch{Clock: 2 * ms, PID: 7, On: true})
-	m.Switched(accounting.Switch{Clock: 4 * ms, PID: 7})
-	m.Switched(accounting.Switch{Clock: 5 * ms, PID: accounting.NoProcess, On: true})
-	m.Worked(&accounting.Work{PID: 7, Group: 0, Since: ms})
+func TestRecordMeterOfNobody(t *testing.T) {
+	m := accounting.NewRecordMeter(accounting.RecordMeterConfig{}, ms)
+	m.Record(accounting.Switch{Clock: 2 * ms, PID: 7, On: true})
+	m.Record(accounting.Switch{Clock: 4 * ms, PID: 7})
+	m.Record(accounting.Switch{Clock: 5 * ms, PID: accounting.NoProcess, On: true})
+	m.Report(&accounting.Work{PID: 7, Group: 0, Since: ms})
 	var p accounting.Phase
 	m.Cut(10*ms, &p)
 	if got := p.Of(0).Busy; got != 2*ms-85*us || p.Running {
@@ -277,8 +277,8 @@ func TestSpanMeterOfNobody(t *testing.T) {
 	}
 }
 
-// TestSpanMeterTellsRunning says who was on the engine at the end of a phase.
-func TestSpanMeterTellsRunning(t *testing.T) {
+// TestRecordMeterTellsRunning says who was on the engine at the end of a phase.
+func TestRecordMeterTellsRunning(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(15*ms, 21*ms)}
 	g.Add(c)
@@ -290,10 +290,10 @@ func TestSpanMeterTellsRunning(t *testing.T) {
 	}
 }
 
-// TestSpanMeterProperties has random loads, with tales that come late, records
+// TestRecordMeterProperties has random loads, with tales that come late, records
 // that are lost, and contexts that come, go and are suspended: what is charged
 // never exceeds what passed, never goes back, and in the end is what was used.
-func TestSpanMeterProperties(t *testing.T) {
+func TestRecordMeterProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		g := h100()
@@ -324,17 +324,19 @@ func TestSpanMeterProperties(t *testing.T) {
 			tales[w.PID-100] = q[1:]
 			return q[0], true
 		}
+		// A context that is suspended before a record told where it is looks like one that is
+		// alone on the engine.
+		recorded := make(map[int]bool)
 		lossy := rapid.Bool().Draw(t, "lossy")
 		lost := 0
 		l.lose = func() bool {
 			if lossy && r.IntN(500) == 0 {
 				lost++
+				clear(recorded)
 				return true
 			}
 			return false
 		}
-		// One that was never on the engine and is suspended looks like one that is alone.
-		recorded := make(map[int]bool)
 		l.see = func(sw accounting.Switch) { recorded[sw.PID] = true }
 		var longest time.Duration
 		for i := range 120 {

@@ -2,11 +2,11 @@ package fairshare
 
 import "time"
 
-// Ledger keeps who is charged for which eviction. It is for whoever carries out a
+// EvictionCharges keeps who is charged for which eviction. It is for whoever carries out a
 // policy's verdicts: told of evictions as they are asked for and of what they
 // cost, it says what each guest's bill is to be changed by. The zero value is
 // empty. It keeps an entry for each eviction under way and each guest, no more.
-type Ledger struct {
+type EvictionCharges struct {
 	asked []asked
 	bills []Bill
 }
@@ -29,8 +29,8 @@ type Bill struct {
 	net time.Duration // for others' launches, less others' for its own; since Settle
 }
 
-// Asked is to be called when an Evict verdict is carried out.
-func (l *Ledger) Asked(v Verdict) {
+// Requested is to be called when an Evict verdict is carried out.
+func (l *EvictionCharges) Requested(v Verdict) {
 	if v.Action != Evict || v.Launch == 0 {
 		return
 	}
@@ -42,11 +42,11 @@ func (l *Ledger) Asked(v Verdict) {
 	l.asked = append(l.asked, asked{launch: v.Launch, victim: v.Guest, cause: v.For})
 }
 
-// Left is to be called when an evicted launch has left the GPU, or ended before
+// Ended is to be called when an evicted launch has left the GPU, or ended before
 // it could, with the GPU time that the eviction cost; zero where it ended. It
 // returns who is charged with it; 0 is nobody, as for a launch that was not
 // asked to leave.
-func (l *Ledger) Left(launch LaunchID, cost time.Duration) GuestID {
+func (l *EvictionCharges) Ended(launch LaunchID, cost time.Duration) GuestID {
 	for i := range l.asked {
 		a := l.asked[i]
 		if a.launch != launch {
@@ -72,10 +72,10 @@ func (l *Ledger) Left(launch LaunchID, cost time.Duration) GuestID {
 
 // Idled is to be called for a guest that had the GPU, and left it idle for as long
 // while others waited.
-func (l *Ledger) Idled(id GuestID, cost time.Duration) { l.bill(id).net += max(cost, 0) }
+func (l *EvictionCharges) Idled(id GuestID, cost time.Duration) { l.bill(id).net += max(cost, 0) }
 
 // Settle returns what is new since the last call for the guest's [Guest.Charged].
-func (l *Ledger) Settle(id GuestID) time.Duration {
+func (l *EvictionCharges) Settle(id GuestID) time.Duration {
 	b := l.bill(id)
 	d := b.net
 	b.net = 0
@@ -83,10 +83,10 @@ func (l *Ledger) Settle(id GuestID) time.Duration {
 }
 
 // Bill is what evictions have had to do with a guest.
-func (l *Ledger) Bill(id GuestID) Bill { return *l.bill(id) }
+func (l *EvictionCharges) Bill(id GuestID) Bill { return *l.bill(id) }
 
 // Forget drops a guest that left, and what it or anybody asked for its sake.
-func (l *Ledger) Forget(id GuestID) {
+func (l *EvictionCharges) Forget(id GuestID) {
 	keep := l.asked[:0]
 	for _, a := range l.asked {
 		if a.victim != id {
@@ -106,7 +106,7 @@ func (l *Ledger) Forget(id GuestID) {
 }
 
 // bill finds a guest's bill, or begins one.
-func (l *Ledger) bill(id GuestID) *Bill {
+func (l *EvictionCharges) bill(id GuestID) *Bill {
 	for i := range l.bills {
 		if l.bills[i].Guest == id {
 			return &l.bills[i]

@@ -1,42 +1,29 @@
-package accounting
+package main
 
 import (
 	"fmt"
 	"time"
+
+	"vgpud/accounting"
 )
 
-// Simulation is a GPU in simulated time, as far as watching it needs.
-type Simulation interface {
-	Steady
-	// AdvanceTo carries the GPU's clock to t.
-	AdvanceTo(t time.Duration)
-}
-
-// Polled is a [Simulation] that wants to know when it is polled: where reading registers
-// costs the GPU something, ticks that a [Poller] skips would cost nothing else.
-type Polled interface {
-	Simulation
-	// Polling says that from now on it is polled every tick, or no longer.
-	Polling(on bool)
-}
-
 // Poller is the sampler of a [Simulation]. It has the result of polling every
-// Config.Tick, and skips the ticks at which the status can't have changed.
+// accounting.Config.Tick, and skips the ticks at which the status can't have changed.
 type Poller struct {
-	meter *Meter
-	sim   Simulation
+	meter *accounting.Meter
+	sim   accounting.Simulation
 	tick  time.Duration
 }
 
 // NewPoller returns a poller that watches sim as c says.
-func NewPoller(c Config, sim Simulation) *Poller {
+func NewPoller(c accounting.Config, sim accounting.Simulation) *Poller {
 	c = c.WithDefaults()
-	return &Poller{meter: NewMeter(c), sim: sim, tick: c.Tick}
+	return &Poller{meter: accounting.NewMeter(c), sim: sim, tick: c.Tick}
 }
 
 // Poll watches the GPU from now on for the given length and writes what it saw
 // into p.
-func (p *Poller) Poll(length time.Duration, phase *Phase) error {
+func (p *Poller) Poll(length time.Duration, phase *accounting.Phase) error {
 	st, err := p.sample()
 	if err != nil {
 		return err
@@ -51,7 +38,7 @@ func (p *Poller) Poll(length time.Duration, phase *Phase) error {
 
 // PollUntilGone watches on until none of the groups executes, but no longer
 // than atMost: a suspended guest's kernel is charged exactly (LoGA §4.3).
-func (p *Poller) PollUntilGone(groups []GroupID, atMost time.Duration, phase *Phase) error {
+func (p *Poller) PollUntilGone(groups []accounting.GroupID, atMost time.Duration, phase *accounting.Phase) error {
 	st, err := p.sample()
 	if err != nil {
 		return err
@@ -67,7 +54,7 @@ func (p *Poller) PollUntilGone(groups []GroupID, atMost time.Duration, phase *Ph
 // Round watches the GPU for one round of the planner's and writes what its
 // pieces came to into phase. quiet is how long it didn't watch: the pause before
 // the first piece, and those between pieces.
-func (p *Poller) Round(planner *Planner, l Load, phase *Phase) (quiet time.Duration, err error) {
+func (p *Poller) Round(planner *accounting.Planner, l accounting.Load, phase *accounting.Phase) (quiet time.Duration, err error) {
 	before, err := p.sample()
 	if err != nil {
 		return 0, err
@@ -98,8 +85,8 @@ func (p *Poller) Round(planner *Planner, l Load, phase *Phase) (quiet time.Durat
 
 // watch polls for a length from the status st on, or until none of the groups in
 // gone executes, and returns the status at the end, which is not observed yet.
-func (p *Poller) watch(st Status, length time.Duration, gone []GroupID) (Status, error) {
-	if polled, ok := p.sim.(Polled); ok {
+func (p *Poller) watch(st accounting.Status, length time.Duration, gone []accounting.GroupID) (accounting.Status, error) {
+	if polled, ok := p.sim.(accounting.PolledSimulation); ok {
 		polled.Polling(true)
 		defer polled.Polling(false)
 	}
@@ -139,7 +126,7 @@ func (p *Poller) nextTick(start, now, end time.Duration) time.Duration {
 	return min(next, end)
 }
 
-func (p *Poller) sample() (Status, error) {
+func (p *Poller) sample() (accounting.Status, error) {
 	st, err := p.sim.Sample()
 	if err != nil {
 		return st, fmt.Errorf("accounting: read the GPU's status: %w", err)
@@ -148,7 +135,7 @@ func (p *Poller) sample() (Status, error) {
 }
 
 // executes reports whether one of the groups did at the newest observation.
-func executes(m *Meter, groups []GroupID) bool {
+func executes(m *accounting.Meter, groups []accounting.GroupID) bool {
 	g, running := m.Executing()
 	if !running {
 		return false

@@ -9,10 +9,10 @@ import (
 	"vgpud/accounting/accountingtest"
 )
 
-// BenchmarkSpanMeter is an interval of 10 ms of eight guests: what a Recorder reckons
+// BenchmarkRecordMeter is an interval of 10 ms of eight guests: what a Recorder reckons
 // a hundred times a second, if asked to. In turns of 1 ms with kernels of 100 µs, and with as many
 // switches as there can be.
-func BenchmarkSpanMeter(b *testing.B) {
+func BenchmarkRecordMeter(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		length time.Duration
@@ -27,7 +27,7 @@ func BenchmarkSpanMeter(b *testing.B) {
 				g.Add(c)
 				contexts = append(contexts, c)
 			}
-			m := accounting.NewSpanMeter(accounting.SpanConfig{}, g.Now())
+			m := accounting.NewRecordMeter(accounting.RecordMeterConfig{}, g.Now())
 			var p accounting.Phase
 			n := 0
 			b.ReportAllocs()
@@ -42,10 +42,10 @@ func BenchmarkSpanMeter(b *testing.B) {
 				}
 				b.StartTimer()
 				for _, sw := range records {
-					m.Switched(sw)
+					m.Record(sw)
 				}
 				for i := range work {
-					m.Worked(&work[i])
+					m.Report(&work[i])
 				}
 				m.Cut(g.Now(), &p)
 			}

@@ -9,19 +9,19 @@ import (
 
 // tales is a meter that is told by hand, from 1 ms on.
 type tales struct {
-	meter *accounting.SpanMeter
+	meter *accounting.RecordMeter
 	now   time.Duration
 	phase accounting.Phase
 }
 
 func newTales() *tales {
-	return &tales{meter: accounting.NewSpanMeter(accounting.SpanConfig{}, ms), now: ms}
+	return &tales{meter: accounting.NewRecordMeter(accounting.RecordMeterConfig{}, ms), now: ms}
 }
 
 // switched tells of records.
 func (x *tales) switched(records ...accounting.Switch) {
 	for _, r := range records {
-		x.meter.Switched(r)
+		x.meter.Record(r)
 	}
 }
 
@@ -29,18 +29,18 @@ func (x *tales) switched(records ...accounting.Switch) {
 func (x *tales) cut(now time.Duration, did ...accounting.Work) time.Duration {
 	x.now = now
 	for i := range did {
-		x.meter.Worked(&did[i])
+		x.meter.Report(&did[i])
 	}
 	x.meter.Cut(now, &x.phase)
 	return x.phase.Of(1).Busy
 }
 
-// TestSpanMeterBelievesNothingOfLater: what is told of a time long after the phase that ends
+// TestRecordMeterBelievesNothingOfLater: what is told of a time long after the phase that ends
 // is left out, and what is about to come is taken in.
-func TestSpanMeterBelievesNothingOfLater(t *testing.T) {
+func TestRecordMeterBelievesNothingOfLater(t *testing.T) {
 	x := newTales()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
-	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Spans: []accounting.Span{{Start: 12 * ms, End: 14 * ms}, {Start: 40 * ms, End: 50 * ms}}})
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Intervals: []accounting.Interval{{Start: 12 * ms, End: 14 * ms}, {Start: 40 * ms, End: 50 * ms}}})
 	for now := 20 * ms; now <= 60*ms; now += 10 * ms {
 		got += x.cut(now, accounting.Work{PID: 1, Group: 1})
 	}
@@ -49,8 +49,8 @@ func TestSpanMeterBelievesNothingOfLater(t *testing.T) {
 	}
 }
 
-// TestSpanMeterAddsUpAGroup: two processes of one group are charged as one.
-func TestSpanMeterAddsUpAGroup(t *testing.T) {
+// TestRecordMeterAddsUpAGroup: two processes of one group are charged as one.
+func TestRecordMeterAddsUpAGroup(t *testing.T) {
 	x := newTales()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 4 * ms, PID: 1}, accounting.Switch{Clock: 5 * ms, PID: 2, On: true})
 	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 1, Since: ms})
@@ -59,27 +59,27 @@ func TestSpanMeterAddsUpAGroup(t *testing.T) {
 	}
 }
 
-// TestSpanMeterForgetsContexts: contexts that come and go are not kept.
-func TestSpanMeterForgetsContexts(t *testing.T) {
+// TestRecordMeterForgetsContexts: contexts that come and go are not kept.
+func TestRecordMeterForgetsContexts(t *testing.T) {
 	x := newTales()
 	for i := range 1000 {
-		x.cut(x.now+10*ms, accounting.Work{PID: 100 + i, Group: 1, Spans: []accounting.Span{{Start: x.now, End: x.now + ms}}})
+		x.cut(x.now+10*ms, accounting.Work{PID: 100 + i, Group: 1, Intervals: []accounting.Interval{{Start: x.now, End: x.now + ms}}})
 	}
 	if kept := x.meter.Kept(); kept > 100 {
 		t.Errorf("%d instants and contexts are kept of 1000 contexts", kept)
 	}
 }
 
-// TestSpanMeterTakesBackWhatRan: a launch that is said to run until its executor notices, long
+// TestRecordMeterTakesBackWhatRan: a launch that is said to run until its executor notices, long
 // after, that it had ended costs its context no more than it took.
-func TestSpanMeterTakesBackWhatRan(t *testing.T) {
+func TestRecordMeterTakesBackWhatRan(t *testing.T) {
 	x := newTales()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
 	var got time.Duration
 	for now := 10 * ms; now <= 60*ms; now += 10 * ms {
 		got += x.cut(now, accounting.Work{PID: 1, Group: 1, Since: 2 * ms})
 	}
-	got += x.cut(70*ms, accounting.Work{PID: 1, Group: 1, Spans: []accounting.Span{{Start: 2 * ms, End: 12 * ms}}})
+	got += x.cut(70*ms, accounting.Work{PID: 1, Group: 1, Intervals: []accounting.Interval{{Start: 2 * ms, End: 12 * ms}}})
 	for now := 80 * ms; now <= 160*ms; now += 10 * ms {
 		got += x.cut(now, accounting.Work{PID: 1, Group: 1, Since: 80 * ms})
 	}
@@ -88,8 +88,8 @@ func TestSpanMeterTakesBackWhatRan(t *testing.T) {
 	}
 }
 
-// TestSpanMeterSilence: a context of which nobody tells any more has ended.
-func TestSpanMeterSilence(t *testing.T) {
+// TestRecordMeterSilence: a context of which nobody tells any more has ended.
+func TestRecordMeterSilence(t *testing.T) {
 	x := newTales()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
 	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms})
@@ -101,9 +101,9 @@ func TestSpanMeterSilence(t *testing.T) {
 	}
 }
 
-// TestSpanMeterLosesTheFirst: where records were lost before any came, the first that comes
+// TestRecordMeterLosesTheFirst: where records were lost before any came, the first that comes
 // tells nothing of what was before it.
-func TestSpanMeterLosesTheFirst(t *testing.T) {
+func TestRecordMeterLosesTheFirst(t *testing.T) {
 	x := newTales()
 	x.meter.Lost()
 	x.switched(accounting.Switch{Clock: 6 * ms, PID: 1})
@@ -113,9 +113,9 @@ func TestSpanMeterLosesTheFirst(t *testing.T) {
 	}
 }
 
-// TestSpanMeterRecordsThatSayNothing: a context that comes where it is, or goes where another
+// TestRecordMeterRecordsThatSayNothing: a context that comes where it is, or goes where another
 // one is, changes nothing.
-func TestSpanMeterRecordsThatSayNothing(t *testing.T) {
+func TestRecordMeterRecordsThatSayNothing(t *testing.T) {
 	x := newTales()
 	x.switched(
 		accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 2},
@@ -127,9 +127,9 @@ func TestSpanMeterRecordsThatSayNothing(t *testing.T) {
 	}
 }
 
-// TestSpanMeterLongVacancy: a context that is brought in long after another was saved took
+// TestRecordMeterLongVacancy: a context that is brought in long after another was saved took
 // no longer than contexts take; nobody wanted the engine before.
-func TestSpanMeterLongVacancy(t *testing.T) {
+func TestRecordMeterLongVacancy(t *testing.T) {
 	x := newTales()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 1}, accounting.Switch{Clock: 13 * ms, PID: 2, On: true})
 	x.cut(20*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: 13 * ms})
@@ -138,11 +138,11 @@ func TestSpanMeterLongVacancy(t *testing.T) {
 	}
 }
 
-// TestSpanMeterSpansOfSeveralChannels: spans come in any order.
-func TestSpanMeterSpansOfSeveralChannels(t *testing.T) {
+// TestRecordMeterSpansOfSeveralChannels: spans come in any order.
+func TestRecordMeterSpansOfSeveralChannels(t *testing.T) {
 	x := newTales()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
-	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Spans: []accounting.Span{{Start: 6 * ms, End: 8 * ms}, {Start: 2 * ms, End: 3 * ms}, {Start: 4 * ms, End: 5 * ms}}})
+	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Intervals: []accounting.Interval{{Start: 6 * ms, End: 8 * ms}, {Start: 2 * ms, End: 3 * ms}, {Start: 4 * ms, End: 5 * ms}}})
 	if got != 4*ms {
 		t.Errorf("charged %v, want 4ms", got)
 	}
