@@ -174,14 +174,14 @@ func TestDFQWaitsForOneThatIsWoken(t *testing.T) {
 		for i := range 100 {
 			st := fairshare.State{Round: sliceRound, Slices: limits}
 			for id := range fairshare.GuestID(5) {
-				g := fairshare.Guest{ID: id + 1, Weight: 1, Used: 2600 * us, Dry: 12200 * us, Spans: 13, Idle: 100 * us, Groups: 1}
+				g := fairshare.Guest{ID: id + 1, Weight: 1, Used: 2600 * us, NoWork: 12200 * us, Runs: 13, Idle: 100 * us, Groups: 1}
 				if id == 4 {
-					g.Used, g.Dry, g.Spans = 45*us, dry, 8
+					g.Used, g.NoWork, g.Runs = 45*us, dry, 8
 				}
 				if g.Active, g.Backlogged, g.Suspended = true, true, held[g.ID]; len(held) > 0 {
-					g.Used, g.Dry, g.Spans, g.Idle = 0, 0, 0, 15900*us
+					g.Used, g.NoWork, g.Runs, g.Idle = 0, 0, 0, 15900*us
 					if id == 4 {
-						g.Used, g.Dry, g.Spans = 2400*us, 10500*us, 1
+						g.Used, g.NoWork, g.Runs = 2400*us, 10500*us, 1
 					}
 				}
 				st.Guests = append(st.Guests, g)

@@ -140,7 +140,7 @@ const (
 // awake returns the time without work in a phase, less what waking took after each turn. Without that, a guest with short
 // kernels that waits for its turns seems to need next to nothing of the GPU.
 func awake(g *Guest, length time.Duration, dry float64) float64 {
-	turns := float64(g.Spans)
+	turns := float64(g.Runs)
 	if waited := float64(length-g.Used) - dry; waited <= turns*float64(sleepsAfter) {
 		return dry
 	}
