@@ -98,9 +98,9 @@ func (g *Guest) lastProcess(context, pid int) int {
 	return 0
 }
 
-// Whose implements [accounting.Kin]: a guest is charged for all that a process of its has of the GPU if none
+// GroupOf implements [accounting.Attributor]: a guest is charged for all that a process of its has of the GPU if none
 // of its contexts claims that process.
-func (s *Scheduler) Whose(now time.Duration, pid int) (id accounting.GroupID, ok bool) {
+func (s *Scheduler) GroupOf(now time.Duration, pid int) (id accounting.GroupID, ok bool) {
 	p := &s.processes
 	u, seen := p.unknown[pid]
 	if !seen || now-u.asked > recheckAfter {

@@ -25,11 +25,10 @@
 //	s.Add(g)
 //	s.Changed(g.ID())
 //
-// and then, over an accounting.Poller of the model:
+// and then:
 //
-//   - at the end of each polling phase it calls PollEnded, before that QuietEnded for the time that was not
-//     polled, and plans the next phase by the plan's Load with an accounting.Planner, as accounting.Sampler does
-//     (sim_test.go has the loop in twenty lines);
+//   - an accounting.SimulatedSampler of the model, with the scheduler as its handler, calls PollEnded and
+//     QuietEnded (sim_test.go is an example);
 //   - when a launch slot has changed it calls LaunchesChanged, and at the instant that NextTimer returns
 //     RunTimers;
 //   - Remove and Changed when a guest goes.

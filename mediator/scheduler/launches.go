@@ -16,7 +16,7 @@ import (
 type launches struct {
 	queue     launchqueue.Queue
 	evictions launchqueue.Evictions
-	ledger    fairshare.Ledger
+	ledger    fairshare.EvictionCharges
 	predictor launchqueue.Predictor
 	// byKernel reports whether launches wait for verdicts. changed is closed when that changes.
 	byKernel bool
@@ -150,7 +150,7 @@ func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 		// What it costs from here on is its own guest's, and not charged to the guest that it was
 		// evicted for.
 		s.settleEviction(guests, l, 0)
-		ls.ledger.Asked(fairshare.Verdict{Action: fairshare.Evict, Guest: l.Guest, Launch: l.ID, For: l.Guest})
+		ls.ledger.Requested(fairshare.Verdict{Action: fairshare.Evict, Guest: l.Guest, Launch: l.ID, For: l.Guest})
 		s.o.Log.Warn("kernel does not leave the GPU when told", attrs...)
 	case launchqueue.TurnUnused:
 		s.settleEviction(guests, l, 0)
@@ -184,7 +184,7 @@ const mostCharged = 10 * time.Millisecond
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) settleEviction(guests []*Guest, l *launchqueue.Launch, cost time.Duration) {
-	if g := guestWith(guests, s.launches.ledger.Left(l.ID, cost)); g != nil {
+	if g := guestWith(guests, s.launches.ledger.Ended(l.ID, cost)); g != nil {
 		g.chargeEviction(cost)
 	}
 }
@@ -206,7 +206,7 @@ func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now 
 				ls.timers.readBy(now + evictAgain)
 			}
 		case v.Action == fairshare.Evict && l.Evict(v.BelowSM, now, s.deadline(guests, l, now)):
-			ls.ledger.Asked(*v)
+			ls.ledger.Requested(*v)
 			ls.busyWait.evicts(now)
 			ls.evictions.Ask(v.Spatial)
 			if l.EvictionPending() {

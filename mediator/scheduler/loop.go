@@ -111,13 +111,13 @@ func (l *Loop) prepare(source statusSource, by Watching) (w watch, err error) {
 		if source.kind == SourceLaunches {
 			events = source.launches
 		}
-		w.watcher, err = accounting.NewRecorder(accounting.Recorded{
+		w.watcher, err = accounting.NewRecorder(accounting.RecordedGPU{
 			Name: l.o.Name, Source: events, Work: l.Scheduler, Handler: l.Scheduler, Config: by.Records,
 		}, l.o.Clock)
 		return w, err
 	}
 	w.config = by.Registers
-	w.watcher, err = accounting.NewSampler([]accounting.Watched{
+	w.watcher, err = accounting.NewSampler([]accounting.SampledGPU{
 		{Name: l.o.Name, Source: source.registers, Handler: l.Scheduler, Config: by.Registers},
 	}, accounting.SamplerOptions{Pinned: l.lo.Pinned, CPU: l.lo.CPU})
 	return w, err

@@ -56,7 +56,7 @@ type recording struct {
 
 // newRecording returns a loop that runs, under a policy, with the GPU that open returns.
 func newRecording(t *testing.T, open func(*accountingtest.Record) gpu.Monitor, policy string, by Watching) *recording {
-	h := &recording{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond, Back: 36 * time.Microsecond}}
+	h := &recording{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond, ResumeDelay: 36 * time.Microsecond}}
 	h.gpu.AdvanceTo(ms)
 	h.clock.Advance(ms)
 	h.record = &accountingtest.Record{GPU: h.gpu, Clock: &h.clock}
@@ -138,7 +138,7 @@ func (h *recording) executor(page *ipc.ControlPage, i int, c *accountingtest.Rec
 	page.Beat(h.clock.Now())
 	h.gpu.Hold(c, page.SuspendWord(h.clock.Now()) == ipc.Suspend)
 	w := c.Work()
-	for _, s := range w.Spans {
+	for _, s := range w.Intervals {
 		slot.AddFinished(s.End-s.Start, 0, false)
 		h.put[i]--
 		if work.Wanted() {
@@ -285,7 +285,7 @@ func TestSourceIsChosen(t *testing.T) {
 	if err := h.loop.SetWatching(Watching{Source: SourceRegisters}); err == nil || !strings.Contains(err.Error(), "locked down") {
 		t.Errorf("by registers: %v", err)
 	}
-	if err := h.loop.SetWatching(Watching{Records: accounting.RecorderConfig{Interval: 30 * ms}}); err != nil {
+	if err := h.loop.SetWatching(Watching{Records: accounting.RecorderConfig{Period: 30 * ms}}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "another one watches", func() bool { return h.watcher() != first })
@@ -338,7 +338,7 @@ func TestRecordBreaksOff(t *testing.T) {
 	if !h.record.Closed.Load() {
 		t.Error("the record is still open")
 	}
-	if err := h.loop.SetWatching(Watching{Source: SourceEvents, Records: accounting.RecorderConfig{Interval: 10 * ms}}); err != nil {
+	if err := h.loop.SetWatching(Watching{Source: SourceEvents, Records: accounting.RecorderConfig{Period: 10 * ms}}); err != nil {
 		t.Errorf("another interval while the GPU is gone: %v", err)
 	}
 	h.record.Err = nil

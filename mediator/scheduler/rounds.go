@@ -76,7 +76,7 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 		s.chargedGroups(g, func(id accounting.GroupID) {
 			t := p.Of(id)
 			st.Used += t.Busy
-			st.Spans += t.Spans
+			st.Runs += t.Runs
 			st.Running = st.Running || p.Running && p.Last == id
 		})
 		s.load.Allocated += a.Grouped
@@ -87,7 +87,7 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 			}
 			r.observe(now, worked, length)
 			if !st.Suspended { // else commands wait that don't count as work
-				st.Dry = time.Duration(r.idle * float64(length))
+				st.NoWork = time.Duration(r.idle * float64(length))
 			}
 		}
 		st.Requests = r.requests(now, &a)
@@ -174,7 +174,7 @@ func (s *Scheduler) updateShares(guests []*Guest) {
 			demands[i] = 1
 		}
 	}
-	entitled := fairshare.EntitlementWithin(weights, demands, quotas)
+	entitled := fairshare.Entitlement(weights, demands, quotas)
 	for i, g := range guests {
 		part := 0.0
 		if total > 0 {

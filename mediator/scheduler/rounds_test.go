@@ -119,7 +119,7 @@ func TestWhatThePolicyIsTold(t *testing.T) {
 	p.Last, p.Running = 3, true
 	s.sched.PollEnded(&p)
 	want := []fairshare.Guest{
-		{ID: 1, Idle: 1 * ms, Weight: 1, Used: 1 * ms, Spans: 1, Active: true},
+		{ID: 1, Idle: 1 * ms, Weight: 1, Used: 1 * ms, Runs: 1, Active: true},
 		{ID: 2, Idle: 1 * ms, Weight: 2, Active: true, Backlogged: true, Groups: 1},
 		{ID: 3, Idle: 1 * ms, Weight: 3, Active: true, Backlogged: true, Running: true, Groups: 1},
 		{ID: 4, Idle: 1 * ms, Weight: 4, Active: true},
@@ -182,7 +182,7 @@ func TestTimeWithoutWork(t *testing.T) {
 	s.poll(10 * ms)
 	for i, want := range [][]time.Duration{{0, 0, 0}, {4500 * time.Microsecond, 0, 0}, {10 * ms, 0, 0}, {0, 0, 0}, {0, 0, 0}} {
 		for j, w := range want {
-			if got := s.policy.states[i][j].Dry; got != w {
+			if got := s.policy.states[i][j].NoWork; got != w {
 				t.Errorf("phase %d: guest %d is said to have had no work for %v, want %v", i, j+1, got, w)
 			}
 		}
@@ -220,7 +220,7 @@ func TestRoundInPieces(t *testing.T) {
 	for i, st := range s.policy.states {
 		length := s.policy.events[i].Length
 		want := length * 3 / 4
-		if got := st[0].Dry; got < want-length/100 || got > want+length/100 || !st[0].Active || st[1].Active {
+		if got := st[0].NoWork; got < want-length/100 || got > want+length/100 || !st[0].Active || st[1].Active {
 			t.Errorf("phase %d of %v: said to have had no work for %v, want %v; active %v, %v", i, length, got, want, st[0].Active, st[1].Active)
 		}
 	}
@@ -239,7 +239,7 @@ func TestTimeWithoutWorkUnwatched(t *testing.T) {
 	c.SetWorking(true, s.clock.Now())
 	s.poll(4 * ms)
 	for i, want := range []time.Duration{0, 11250 * time.Microsecond, 0} {
-		if got := s.policy.states[i][0].Dry; got != want {
+		if got := s.policy.states[i][0].NoWork; got != want {
 			t.Errorf("phase %d: said to have had no work for %v, want %v", i, got, want)
 		}
 	}

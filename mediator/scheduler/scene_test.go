@@ -126,7 +126,7 @@ func phase(length time.Duration, groups ...accounting.GroupTime) accounting.Phas
 }
 
 func busy(group accounting.GroupID, d time.Duration) accounting.GroupTime {
-	return accounting.GroupTime{Group: group, Busy: d, Spans: 1}
+	return accounting.GroupTime{Group: group, Busy: d, Runs: 1}
 }
 
 func (s *scene) poll(length time.Duration, groups ...accounting.GroupTime) accounting.Plan {

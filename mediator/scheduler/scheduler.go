@@ -83,9 +83,9 @@ type Scheduler struct {
 }
 
 var (
-	_ accounting.Handler  = (*Scheduler)(nil)
-	_ accounting.Workload = (*Scheduler)(nil)
-	_ accounting.Kin      = (*Scheduler)(nil)
+	_ accounting.Handler    = (*Scheduler)(nil)
+	_ accounting.Workload   = (*Scheduler)(nil)
+	_ accounting.Attributor = (*Scheduler)(nil)
 )
 
 // New returns a scheduler without guests.

@@ -71,7 +71,7 @@ func (h *recording) lives(pid, kernels int) time.Duration {
 		h.clock.AwaitWaiters(1)
 		h.gpu.AdvanceTo(h.clock.Now() + ms/2)
 		w := c.Work()
-		for _, s := range w.Spans {
+		for _, s := range w.Intervals {
 			slot.AddFetched()
 			work.Add(s.Start, s.End)
 			slot.AddFinished(ms, 0, false)

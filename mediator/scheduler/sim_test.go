@@ -27,7 +27,7 @@ func (m model) Groups(f func(id accounting.GroupID)) { f(m.Group()) }
 func (m model) Generation() uint64                   { return 0 }
 func (m model) Publish(o Orders)                     { m.SetSuspended(o.Suspend) }
 
-// simClock is a simulated GPU's time. Nothing waits for it: the loop below calls the scheduler.
+// simClock is a simulated GPU's time. Nothing waits for it: the sampler calls the scheduler.
 type simClock struct{ *sim.Sim }
 
 func (simClock) WaitUntil(ctx context.Context, _ time.Duration) error {
@@ -59,22 +59,12 @@ func TestSimulation(t *testing.T) {
 		s.Changed(guests[i].ID())
 	}
 
-	poller, planner := accounting.NewPoller(watch, gpu), accounting.NewPlanner(watch)
-	var plan accounting.Plan
-	for gpu.Now() < 20*time.Second {
-		q, p := accounting.Quiet{Spread: true}, accounting.Phase{}
-		if len(plan.Await) > 0 {
-			_, quiet := planner.Mean(plan.Load)
-			err = poller.PollUntilGone(plan.Await, quiet, &q.Watched)
-		}
-		if err == nil {
-			q.Unwatched, err = poller.Round(planner, plan.Load, &p)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.QuietEnded(&q)
-		plan = s.PollEnded(&p)
+	sampler, err := accounting.NewSimulatedSampler(gpu, s, watch)
+	if err == nil {
+		err = sampler.RunUntil(20 * time.Second)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 
 	total := s.Status().Busy

@@ -10,9 +10,9 @@ import (
 // workReader reads what a guest's executors record of their work on its control page. The watcher's
 // goroutine alone uses it.
 type workReader struct {
-	work  accounting.Work   // reused
-	spans []accounting.Span // reused
-	old   map[int]*counted  // by context, of executors that keep no record
+	work  accounting.Work       // reused
+	spans []accounting.Interval // reused
+	old   map[int]*counted      // by context, of executors that keep no record
 	pids  [ipc.MaxContexts]claimedPID
 	lives [ipc.MaxContexts]int // the process whose record is in a slot; 0 is none
 	// unattributed reports whether a process of the guest was charged that no context claims.
@@ -41,7 +41,7 @@ func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 			}
 			if w := g.work.read(page, i, now); w != nil {
 				w.Group, w.PID = g.contextGroup(i), s.contextProcess(now, g, i, w.PID)
-				s.mostRecorded = max(s.mostRecorded, len(w.Spans))
+				s.mostRecorded = max(s.mostRecorded, len(w.Intervals))
 				f(w)
 			}
 		}
@@ -63,7 +63,7 @@ func (s *Scheduler) lastWork(now time.Duration, g *Guest, context int) *accounti
 	if last != 0 && last != pid && !ready && page.HasWorkLog() {
 		if r.take(page.WorkLog(context)); len(r.spans) > 0 {
 			w = &r.work
-			*w = accounting.Work{Group: g.contextGroup(context), PID: g.lastProcess(context, last), Spans: r.spans}
+			*w = accounting.Work{Group: g.contextGroup(context), PID: g.lastProcess(context, last), Intervals: r.spans}
 		}
 	}
 	if pid != 0 && !ready {
@@ -92,7 +92,7 @@ func (r *workReader) read(page *ipc.ControlPage, i int, now time.Duration) *acco
 		w.Since = record.Since() // else what was there ended with the context
 	}
 	r.take(record)
-	w.Spans = r.spans
+	w.Intervals = r.spans
 	return w
 }
 
@@ -100,7 +100,7 @@ func (r *workReader) read(page *ipc.ControlPage, i int, now time.Duration) *acco
 func (r *workReader) take(record ipc.WorkLog) {
 	r.spans = r.spans[:0]
 	record.ReadAll(func(start, end time.Duration) {
-		r.spans = append(r.spans, accounting.Span{Start: start, End: end})
+		r.spans = append(r.spans, accounting.Interval{Start: start, End: end})
 	})
 }
 
@@ -118,8 +118,8 @@ func (r *workReader) count(i int, slot *ipc.ContextSlot, now time.Duration, w *a
 		r.old[i] = c
 	}
 	if d := t - c.gpuTime; d > 0 {
-		r.spans = append(r.spans[:0], accounting.Span{Start: now - d, End: now})
-		w.Spans = r.spans
+		r.spans = append(r.spans[:0], accounting.Interval{Start: now - d, End: now})
+		w.Intervals = r.spans
 	}
 	c.gpuTime = t
 	switch {
