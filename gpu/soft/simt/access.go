@@ -7,28 +7,26 @@ import (
 	"vgpud/ptx"
 )
 
-// A memory operation has two halves. Resolving turns the lanes' addresses into
-// offsets in one slice of bytes, checked for bounds and alignment; moving
-// transfers between those bytes and registers. Where the lanes' addresses lie
-// in several slices (allocations, windows of the generic space), the operation
-// is carried out lane by lane.
+// A memory operation has two halves. Resolving converts the lanes' addresses to offsets in one
+// slice of bytes, checked for bounds and alignment. Moving transfers between those bytes and
+// registers. If the lanes' addresses are in several slices (allocations, windows of the generic
+// space), the operation is carried out lane by lane.
 
-// mover transfers between data, at the offsets in w.off, and in's registers for
-// the lanes of w.mask.
+// mover transfers between data, at the offsets in w.off, and in's registers for the lanes of
+// w.mask.
 type mover func(w *warp, in *inst, data []byte)
 
-// access describes a memory operation to the resolvers; it is kept in extra.
+// access describes a memory operation to the resolvers. It is stored in extra.
 type access struct {
-	size  uint32 // bytes a lane, a power of two
+	size  uint32 // bytes per lane, a power of two
 	space ptx.Space
 	write bool
 	site  uint32
 	move  mover
 }
 
-// inRange reports whether a lane's access of size bytes at off is aligned and
-// within n bytes. Rotating right brings misaligned bits to the top, so that one
-// comparison finds both faults.
+// inRange reports whether a lane's access of size bytes at off is aligned and within n bytes.
+// Rotating right moves misaligned bits to the top, so that one comparison detects both faults.
 func inRange(off uint64, shift uint, units uint64) bool {
 	return bits.RotateLeft64(off, -int(shift)) < units
 }
@@ -37,10 +35,10 @@ func inRange(off uint64, shift uint, units uint64) bool {
 func global64(w *warp, in *inst) {
 	x := in.x
 	a := vec[uint64](w, in.a)
-	c := &w.grid.spans[x.mem.site]
+	c := &w.grid.mappings[x.mem.site]
 	lane := first(w.mask)
 	base := a[lane] + in.imm
-	if base-c.lo >= uint64(len(c.data)) && !w.findSpan(c, base) {
+	if base-c.lo >= uint64(len(c.data)) && !w.findMapping(c, base) {
 		w.badAddress(in, lane, base)
 		return
 	}
@@ -77,7 +75,7 @@ func global64(w *warp, in *inst) {
 	if x.mem.size > 16 {
 		sectors *= x.mem.size / 32
 	}
-	w.paySectors(sectors)
+	w.chargeSectors(sectors)
 	if good {
 		x.mem.move(w, in, c.data)
 		return
@@ -85,24 +83,24 @@ func global64(w *warp, in *inst) {
 	w.eachLane(in, false)
 }
 
-// findSpan looks up an address and remembers where it lies.
-func (w *warp) findSpan(c *cachedSpan, addr uint64) bool {
+// findMapping looks up an address and caches its mapping.
+func (w *warp) findMapping(c *cachedMapping, addr uint64) bool {
 	s := w.grid.launch.Memory.find(addr)
 	if s == nil {
 		return false
 	}
-	*c = cachedSpan{lo: s.lo, data: s.data, ro: s.readOnly}
+	*c = cachedMapping{lo: s.lo, data: s.data, ro: s.readOnly}
 	return true
 }
 
-// paySectors charges for sectors of global memory.
-func (w *warp) paySectors(n uint32) {
+// chargeSectors charges for sectors of global memory.
+func (w *warp) chargeSectors(n uint32) {
 	w.counts.Cycles += uint64(n) * uint64(w.grid.costs.Sector)
 	w.counts.GlobalBytes += uint64(n) * 32
 }
 
-// eachLane carries out an access lane by lane: the lanes' addresses lie apart,
-// or one is bad.
+// eachLane carries out an access lane by lane, if the lanes' addresses are in different slices or
+// one is invalid.
 func (w *warp) eachLane(in *inst, generic bool) {
 	m := w.mask
 	a := vec[uint64](w, in.a)
@@ -125,7 +123,7 @@ func (w *warp) eachLane(in *inst, generic bool) {
 	w.mask = m
 }
 
-// locate finds where one lane's address lies.
+// locate finds the bytes at one lane's address.
 func (w *warp) locate(m *access, lane int, addr uint64, generic bool) (data []byte, off int, ok bool) {
 	if generic && addr >= GlobalLimit {
 		off := addr & (windowSize - 1)
@@ -184,14 +182,13 @@ func resolveShared[T uint32 | uint64](w *warp, in *inst, a *[lanes]T) {
 		}
 	}
 	if !good {
-		w.blame(in, len(w.shared))
+		w.faultFirst(in, len(w.shared))
 		return
 	}
 	in.x.mem.move(w, in, w.shared)
 }
 
-// local32 and local64 resolve addresses in local memory, of which each lane has
-// its own stretch.
+// local32 and local64 resolve addresses in local memory, of which each lane has its own part.
 func local32(w *warp, in *inst) { resolveLocal(w, in, vec[uint32](w, in.a)) }
 func local64(w *warp, in *inst) { resolveLocal(w, in, vec[uint64](w, in.a)) }
 
@@ -207,7 +204,7 @@ func resolveLocal[T uint32 | uint64](w *warp, in *inst, a *[lanes]T) {
 		w.off[i] = int(off)
 	}
 	if !good {
-		w.blame(in, w.localBytes)
+		w.faultFirst(in, w.localBytes)
 		return
 	}
 	for m := w.mask; m != 0; m &= m - 1 {
@@ -217,8 +214,8 @@ func resolveLocal[T uint32 | uint64](w *warp, in *inst, a *[lanes]T) {
 	in.x.mem.move(w, in, w.local)
 }
 
-// frameLocal resolves a variable of the running activation: the address is a
-// constant from its place in local memory on.
+// frameLocal resolves a variable of the running activation. Its address is a constant offset in the
+// activation's local memory.
 func frameLocal(w *warp, in *inst) {
 	off := int(w.sp) + int(in.imm)
 	if off < 0 || off+int(in.x.mem.size) > w.localBytes {
@@ -244,15 +241,14 @@ func param64(w *warp, in *inst) {
 		w.off[i] = int(off)
 	}
 	if !good {
-		w.blame(in, len(p))
+		w.faultFirst(in, len(p))
 		return
 	}
 	in.x.mem.move(w, in, p)
 }
 
-// blame finds which lane's offset, of those in w.off, is bad in a space of n
-// bytes.
-func (w *warp) blame(in *inst, n int) {
+// faultFirst raises the fault of the first lane whose offset in w.off is invalid for n bytes.
+func (w *warp) faultFirst(in *inst, n int) {
 	size := int(in.x.mem.size)
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)

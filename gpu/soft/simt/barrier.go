@@ -2,17 +2,17 @@ package simt
 
 import "vgpud/gpu"
 
-// barriers is the number of barriers a block has.
+// barriers is the number of barriers of a block.
 const barriers = 16
 
-// barrier is one of a block's barriers. Threads arrive at it as warps: each waits
-// for those of its warp that have not exited, and with the last the warp arrives,
-// counted as a whole one (PTX ISA, bar).
+// barrier is one of a block's barriers. Threads arrive at it as warps: each waits for the other
+// threads of its warp that have not exited, and the warp arrives with the last of them. It counts
+// as a whole warp (PTX ISA, bar).
 type barrier struct {
 	arrived [maxWarps]uint32 // lanes, by warp
-	votes   [maxWarps]uint32 // those of them that came with a true predicate
-	lanes   int              // how many arrived
-	expect  int              // how many threads complete it; 0: all that live
+	votes   [maxWarps]uint32 // the lanes of arrived with a true predicate
+	lanes   int              // the number of arrived lanes
+	expect  int              // the number of threads that complete it; 0 means all live threads
 	waiting bool
 }
 
@@ -21,7 +21,7 @@ const (
 	maxThreads = maxWarps * lanes
 )
 
-// reduction is what a barrier computes of its threads' predicates.
+// reduction is the function of the threads' predicates that a barrier computes.
 type reduction uint8
 
 const (
@@ -31,8 +31,7 @@ const (
 	reduceOr
 )
 
-// arrive adds the running path of w to barrier id. A path that waits is parked
-// by the caller afterwards.
+// arrive adds the running path of w to barrier id. The caller parks a path that must wait.
 func (b *Block) arrive(w *warp, id, expect int, votes uint32) {
 	bar := &b.bars[id]
 	if !bar.waiting {
@@ -62,14 +61,13 @@ func (b *Block) complete(id int) bool {
 	n := 0
 	for i := range b.warps {
 		if bar.here(&b.warps[i]) {
-			n += lanes // however many live
+			n += lanes // counts whole warps, however many of their lanes are live
 		}
 	}
 	return n >= bar.expect
 }
 
-// open lets the warps go that have arrived at barrier id. What there is of others
-// stays.
+// open releases the warps that have arrived at barrier id. Partly arrived warps stay.
 func (b *Block) open(id int) {
 	bar := &b.bars[id]
 	count, total := 0, 0
@@ -89,8 +87,8 @@ func (b *Block) open(id int) {
 	bar.waiting = bar.lanes > 0
 }
 
-// pass lets the paths of w go that wait at barrier id: all, with what it computed,
-// or only those that don't wait for other warps.
+// pass releases the paths of w that wait at barrier id: all of them, with the barrier's result, or
+// only those that don't wait for other warps.
 func (w *warp) pass(id, count, total int, all bool) {
 	var set uint32
 	for k := range w.paths {
@@ -101,7 +99,7 @@ func (w *warp) pass(id, count, total int, all bool) {
 		p.wait = ready
 		set |= p.mask
 		if p.res != nil {
-			w.answer(p, count, total)
+			w.deliver(p, count, total)
 			p.res = nil
 		}
 	}
@@ -116,8 +114,8 @@ func (w *warp) pass(id, count, total int, all bool) {
 	}
 }
 
-// answer gives a path that leaves a barrier what the barrier computed.
-func (w *warp) answer(p *path, count, total int) {
+// deliver gives the barrier's result to a path that leaves it.
+func (w *warp) deliver(p *path, count, total int) {
 	in := p.res
 	switch reduction(in.imm) {
 	case reducePopc:
@@ -129,9 +127,8 @@ func (w *warp) answer(p *path, count, total int) {
 	}
 }
 
-// left notes that n threads of w have exited: the others may have been waiting
-// for just them.
-func (b *Block) left(w *warp, n int) {
+// exited records that n threads of w have exited. Barriers may have waited only for these.
+func (b *Block) exited(w *warp, n int) {
 	b.live -= n
 	for id := range b.bars {
 		bar := &b.bars[id]
@@ -144,11 +141,11 @@ func (b *Block) left(w *warp, n int) {
 	}
 }
 
-// barSync is bar and barrier in all forms: a is the barrier, b the number of
-// threads (0: all), imm what to compute of a predicate.
+// barSync executes bar and barrier in all forms. a is the barrier, b the number of threads (0 means
+// all), imm the reduction of a predicate.
 func barSync(w *warp, in *inst) { barOp(w, in, waitBarrier) }
 
-// barArrive is bar.arrive, which waits for the lanes of its warp only.
+// barArrive executes bar.arrive, which waits only for the lanes of its warp.
 func barArrive(w *warp, in *inst) { barOp(w, in, waitArrived) }
 
 func barOp(w *warp, in *inst, wait waitKind) {

@@ -6,9 +6,8 @@ import (
 	"vgpud/gpu"
 )
 
-// A barrier with a thread count waits for all lanes of a warp that have not exited,
-// wherever they are. So a kernel may come to it after lanes have returned, but not
-// while they wait elsewhere.
+// A barrier with a thread count waits for all lanes of a warp that have not exited, wherever they
+// are. So a kernel may reach it after lanes have returned, but not while lanes wait elsewhere.
 func TestBarrierCountAfterReturn(t *testing.T) {
 	kernel := func(others string) string {
 		return entry(`
@@ -35,7 +34,7 @@ MEET:
 	}
 }
 
-// Parts of warps are not added up to a count: no warp has arrived here.
+// Partial warps don't add up to a count: no warp has arrived here.
 func TestBarrierCountsNoPartsOfWarps(t *testing.T) {
 	m := newMachine(t, entry(`
 	and.b32 %r3, %r2, 1;
@@ -52,9 +51,9 @@ EVEN:
 	}
 }
 
-// The first warp's even lanes come to a barrier of two warps when two others pass it,
-// and must stay there for its odd lanes and the second warp. They have counted for
-// none of the others' reduction.
+// The first warp's even lanes wait at a barrier of two warps when two other warps pass it. They
+// must keep waiting for the odd lanes and the second warp, and must not take part in the others'
+// reduction.
 func TestBarrierKeepsPartOfWarp(t *testing.T) {
 	m := newMachine(t, entry(`
 	mov.u32 %r9, 0;
@@ -96,8 +95,8 @@ DONE:
 	}
 }
 
-// An arrival waits for no other warp, but for the lanes of its own: each lane sees
-// what the next one stored before.
+// bar.arrive waits for no other warp, but for the lanes of its own: each lane sees what the next
+// one stored before.
 func TestBarrierArriveWaitsForItsWarp(t *testing.T) {
 	for name, odd := range map[string]string{"odd lanes first": "@!%p1 bra OTHER;", "even lanes first": "@%p1 bra OTHER;"} {
 		t.Run(name, func(t *testing.T) {

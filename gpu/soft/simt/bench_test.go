@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// loopKernel makes a kernel that repeats a body n times; its threads with
-// %tid.x above last skip the loop.
+// loopKernel returns a kernel that repeats a body n times; its threads with %tid.x above last skip
+// the loop.
 func loopKernel(body string, last int) string {
 	return fmt.Sprintf(`
 .visible .entry k(.param .u64 k_param_0, .param .u32 k_param_1)
@@ -48,8 +48,8 @@ const arith32 = `
 	add.s32 %r10, %r16, %r13;
 `
 
-// report gives thread instructions a second, of the clock on the wall and of
-// the processor: the second holds on a busy machine too.
+// report reports thread instructions per second, of wall time and of CPU time. The latter is
+// meaningful on a busy machine, too.
 func report(b *testing.B, n uint64, cpu time.Duration) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mthread-instr/s")
 	b.ReportMetric(float64(n)/(processorTime()-cpu).Seconds()/1e6, "Mthread-instr/cpu-s")
@@ -63,8 +63,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure runs a kernel until the benchmark is satisfied and reports thread
-// instructions a second.
+// measure runs a kernel for the benchmark and reports thread instructions per second.
 func measure(b *testing.B, m *machine, l Launch) {
 	l.Memory, l.SMs = m.mem, 1
 	g, err := NewGrid(l)
@@ -95,21 +94,21 @@ func measure(b *testing.B, m *machine, l Launch) {
 
 const endless = 1<<31 - 1
 
-// BenchmarkArith32 is straight-line 32-bit arithmetic with full warps.
+// BenchmarkArith32 executes straight-line 32-bit arithmetic with full warps.
 func BenchmarkArith32(b *testing.B) {
 	m := newMachine(b, loopKernel(strings.Repeat(arith32, 8), 1023))
 	out, _ := m.alloc(4096)
 	measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
 }
 
-// BenchmarkFma32 is the same with single-precision multiply-adds.
+// BenchmarkFma32 executes single-precision multiply-adds with full warps.
 func BenchmarkFma32(b *testing.B) {
 	m := newMachine(b, loopKernel(strings.Repeat("	fma.rn.f32 %f4, %f1, %f2, %f4;\n	fma.rn.f32 %f1, %f1, %f3, %f2;\n", 16), 1023))
 	out, _ := m.alloc(4096)
 	measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
 }
 
-// BenchmarkOneLane is the same arithmetic with one lane of each warp active.
+// BenchmarkOneLane executes 32-bit arithmetic with one active lane per warp.
 func BenchmarkOneLane(b *testing.B) {
 	m := newMachine(b, loopKernel(strings.Repeat(arith32, 8), 0))
 	out, _ := m.alloc(4096)
@@ -145,8 +144,8 @@ $L__BB0_2:
 	ret;
 }`
 
-// BenchmarkVecAdd is a vector addition, as nvcc compiles it, with its loads,
-// stores, bounds checks and the starting of blocks.
+// BenchmarkVecAdd executes a vector addition compiled by nvcc, with its loads, stores, bounds
+// checks and starts of blocks.
 func BenchmarkVecAdd(b *testing.B) {
 	m := newMachine(b, vecAdd)
 	const n = 1 << 18
@@ -191,14 +190,14 @@ func BenchmarkGather(b *testing.B) {
 	measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
 }
 
-// BenchmarkBarrier is a loop of block barriers with little between them.
+// BenchmarkBarrier executes a loop of block barriers with little between them.
 func BenchmarkBarrier(b *testing.B) {
 	m := newMachine(b, loopKernel("	bar.sync 0;\n	add.u32 %r10, %r10, %r11;\n", 1023))
 	out, _ := m.alloc(4096)
 	measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
 }
 
-// BenchmarkDiverge takes both sides of a branch in every round.
+// BenchmarkDiverge takes both sides of a branch in every iteration.
 func BenchmarkDiverge(b *testing.B) {
 	body := `
 	and.b32 %r20, %r2, 1;
@@ -217,7 +216,8 @@ MEET:
 	measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
 }
 
-// BenchmarkExchange is a loop of exchanges between lanes, whose masks come from data where there are several groups.
+// BenchmarkExchange executes a loop of exchanges between lanes. The masks come from data if there
+// are several groups.
 func BenchmarkExchange(b *testing.B) {
 	const shfl = "	shfl.sync.bfly.b32 %r20, %r10, 1, 31, MASK;\n	add.u32 %r10, %r10, %r20;\n"
 	const redux = "	redux.sync.add.u32 %r20, %r10, MASK;\n	xor.b32 %r10, %r10, %r20;\n"

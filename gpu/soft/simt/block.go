@@ -4,72 +4,72 @@ import "vgpud/gpu"
 
 // Block is a resident thread block.
 type Block struct {
-	grid   *Grid
-	sm     int
-	coord  gpu.Dim3
-	warps  []warp
-	bars   [barriers]barrier
-	shared []byte
-	live   int // threads that have not exited
-	turn   int // the warp to run next
-	now    Now
-	spent  uint64 // cycles of the step under way
-	owed   uint64 // cycles of its start, not yet reported
-	alarm  uint64 // the earliest time that a path sleeps for
-	fault  *gpu.Fault
-	text   []byte // what vprintf is composing
-	size   int    // bytes of its memory
-	given  given  // what lanes of one warp exchange from different places
+	grid        *Grid
+	sm          int
+	coord       gpu.Dim3
+	warps       []warp
+	bars        [barriers]barrier
+	shared      []byte
+	live        int // threads that have not exited
+	turn        int // the next warp to run
+	now         Now
+	spent       uint64 // cycles of the current step
+	startCycles uint64 // cycles of the block's start that have not been reported
+	nextWake    uint64 // the earliest time at which a sleeping path wakes
+	fault       *gpu.Fault
+	text        []byte // the output that vprintf is composing
+	size        int    // size of its memory in bytes
+	given       given  // operands of an exchange between lanes at different places
 }
 
-// State is what became of a block in a step.
+// State is the state of a block after a step.
 type State uint8
 
-// The states a block can be in after a step.
+// The states of a block after a step.
 const (
-	Running  State = iota + 1 // more to do: step it again
-	Sleeping                  // all its warps wait for a time: step it again at Result.Wake
-	Finished                  // its threads have all exited; the block must not be used again
-	Faulted                   // Result.Fault says why; the grid must not be stepped any more
+	Running  State = iota + 1 // has more to execute: step it again
+	Sleeping                  // all its warps sleep: step it again at Result.Wake
+	Finished                  // all its threads have exited; the block must not be used again
+	Faulted                   // Result.Fault has the reason; the grid must not be stepped again
 )
 
 // Now is the time at which a step begins.
 type Now struct {
 	Cycle       uint64 // %clock64 of the block's SM
 	Nanos       uint64 // %globaltimer
-	CyclesPerUS uint64 // rate at which both advance during the step; 0: 1,000
+	CyclesPerUS uint64 // rate of both clocks during the step; 0 means 1,000
 }
 
 // Result is the outcome of a step.
 type Result struct {
 	State  State
-	Cycles uint64     // SM cycles spent, by the cost model
-	Wake   uint64     // Sleeping: the %globaltimer value to wait for
-	Fault  *gpu.Fault // Faulted
+	Cycles uint64     // cost of the step in SM cycles
+	Wake   uint64     // if Sleeping, the %globaltimer value to wait for
+	Fault  *gpu.Fault // if Faulted
 }
 
-// turnLength is how many instructions a warp runs before it is another's turn.
+// turnLength is the number of instructions that a warp executes before the next warp's turn.
 const turnLength = 4096
 
-// SM is where the block is resident.
+// SM returns the SM on which the block is resident.
 func (b *Block) SM() int { return b.sm }
 
-// Grid is the grid the block belongs to.
+// Grid returns the block's grid.
 func (b *Block) Grid() *Grid { return b.grid }
 
-// Coord is the block's %ctaid.
+// Coord returns the block's %ctaid.
 func (b *Block) Coord() gpu.Dim3 { return b.coord }
 
-// Step executes about budget warp instructions of the block, its warps taking
-// turns. It returns early when nothing is left to do.
+// Step executes about budget warp instructions of the block, with its warps taking turns. It
+// returns early if there is nothing left to execute.
 func (b *Block) Step(now Now, budget int) Result {
 	if now.CyclesPerUS == 0 {
 		now.CyclesPerUS = 1000
 	}
-	b.now, b.spent, b.owed = now, b.owed, 0
+	b.now, b.spent, b.startCycles = now, b.startCycles, 0
 	b.grid.sync()
 	for budget > 0 {
-		if b.alarm <= b.nanos(b.spent) {
+		if b.nextWake <= b.nanos(b.spent) {
 			b.wake()
 		}
 		ran := false
@@ -97,18 +97,18 @@ func (b *Block) Step(now Now, budget int) Result {
 		if ran {
 			continue
 		}
-		if b.alarm == never {
-			b.stuck()
+		if b.nextWake == never {
+			b.deadlocked()
 			return Result{State: Faulted, Cycles: b.spent, Fault: b.fault}
 		}
-		if b.alarm > b.nanos(b.spent) {
-			return Result{State: Sleeping, Cycles: b.spent, Wake: b.alarm}
+		if b.nextWake > b.nanos(b.spent) {
+			return Result{State: Sleeping, Cycles: b.spent, Wake: b.nextWake}
 		}
 	}
 	return Result{State: Running, Cycles: b.spent}
 }
 
-// run gives one warp its turn and returns how many instructions it took.
+// run gives one warp its turn and returns the number of instructions that it executed.
 func (b *Block) run(w *warp, budget int) int {
 	w.counts = Counts{}
 	w.execute(budget)
@@ -117,18 +117,18 @@ func (b *Block) run(w *warp, budget int) int {
 	return int(max(w.counts.WarpInstructions, 1))
 }
 
-// nanos is %globaltimer after so many cycles of the step.
+// nanos returns %globaltimer after the given cycles of the step.
 func (b *Block) nanos(cycles uint64) uint64 {
 	return b.now.Nanos + cycles*1000/b.now.CyclesPerUS
 }
 
-// never is the alarm of a block in which nothing sleeps.
+// never is the nextWake of a block in which nothing sleeps.
 const never = ^uint64(0)
 
-// wake readies the paths whose time has come, and sets the alarm for the next.
+// wake makes the paths ready whose time has come, and computes nextWake.
 func (b *Block) wake() {
 	now := b.nanos(b.spent)
-	b.alarm = never
+	b.nextWake = never
 	for i := range b.warps {
 		w := &b.warps[i]
 		woken := false
@@ -139,7 +139,7 @@ func (b *Block) wake() {
 			case p.wake <= now:
 				p.wait, woken = ready, true
 			default:
-				b.alarm = min(b.alarm, p.wake)
+				b.nextWake = min(b.nextWake, p.wake)
 			}
 		}
 		if woken && w.state == warpWaiting {
@@ -148,8 +148,8 @@ func (b *Block) wake() {
 	}
 }
 
-// stuck makes the first thread that waits for what can't come a fault.
-func (b *Block) stuck() {
+// deadlocked makes the first thread that waits in vain a fault.
+func (b *Block) deadlocked() {
 	for i := range b.warps {
 		w := &b.warps[i]
 		for _, p := range w.paths {

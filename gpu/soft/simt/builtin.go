@@ -7,8 +7,8 @@ import (
 	"vgpud/ptx"
 )
 
-// builtins are the functions that CUDA's device runtime provides, by name, with
-// the number of their arguments and results.
+// builtins are the functions of CUDA's device runtime by name, with the numbers of their arguments
+// and results.
 var builtins = map[string]struct {
 	args, returns int
 	run           func(w *warp, in *inst)
@@ -19,7 +19,7 @@ var builtins = map[string]struct {
 	"__assertfail": {5, 0, assertFail},
 }
 
-// builtin compiles a call of a function that the device runtime provides.
+// builtin compiles a call of a function of the device runtime.
 func (c *compiler) builtin(call ptx.Call) error {
 	b, ok := builtins[call.Target.Name]
 	if !ok {
@@ -56,7 +56,7 @@ func (w *warp) argument(site *callSite, i, lane int) uint64 {
 	return fetch(w.local[lane*w.localBytes+int(w.sp+a.at):], int(min(a.size, 8)), false)
 }
 
-// result sets a lane's result, where the caller wants one.
+// result sets a lane's result, if the caller uses it.
 func (w *warp) result(site *callSite, lane int, v uint64) {
 	if len(site.returns) == 0 || site.returns[0].none {
 		return
@@ -69,7 +69,7 @@ func (w *warp) result(site *callSite, lane int, v uint64) {
 	}
 }
 
-// vprintf writes the text of each lane, one after the other.
+// vprintf writes the text of each lane, in order.
 func vprintf(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		lane := first(m)
@@ -78,7 +78,7 @@ func vprintf(w *warp, in *inst) {
 		b := w.block
 		b.text = printf(b.text[:0], format, args)
 		if out := w.grid.launch.Print; out != nil {
-			out.Write(b.text) // what it can't take is lost, as with CUDA's ring
+			out.Write(b.text) // text that does not fit is lost, as with CUDA's ring
 		}
 		w.counts.Cycles += uint64(w.grid.costs.Print)
 		w.result(in.x.call, lane, uint64(args.count))
@@ -106,8 +106,8 @@ func (p *printArgs) next(size int) uint64 {
 
 func (p *printArgs) text(addr uint64) []byte { return p.w.cstring(p.lane, addr, maxString) }
 
-// cstring reads a string at a generic address, up to its end, the end of what
-// is mapped, or limit bytes.
+// cstring reads a string at a generic address, up to its NUL, the end of the mapping, or limit
+// bytes.
 func (w *warp) cstring(lane int, addr uint64, limit int) []byte {
 	data, off, ok := w.locate(&access{size: 1}, lane, addr, true)
 	if !ok {
@@ -125,7 +125,7 @@ func (w *warp) cstring(lane int, addr uint64, limit int) []byte {
 	return data[off:end]
 }
 
-// assertFail is __assertfail: it prints what failed and ends the kernel.
+// assertFail executes __assertfail: it prints the failed assertion and ends the kernel.
 func assertFail(w *warp, in *inst) {
 	lane := first(w.mask)
 	site := in.x.call
@@ -140,8 +140,8 @@ func assertFail(w *warp, in *inst) {
 	w.raise(gpu.FaultTrap, in, lane)
 }
 
-// deviceMalloc takes memory from the context's heap; a lane gets zero when there
-// is none left. What is given back is not used again before the context ends.
+// deviceMalloc allocates from the context's heap. A lane gets zero if the heap is exhausted. Freed
+// memory is not reused before the context ends.
 func deviceMalloc(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		lane := first(m)

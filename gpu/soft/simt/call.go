@@ -6,19 +6,19 @@ import (
 	"vgpud/gpu"
 )
 
-// frame is one activation of a device function, by one or several paths: lanes
-// that called from the same place share it, and so can meet inside.
+// frame is one activation of a device function, by one or several paths. Lanes that called from the
+// same place share it, so that they can reconverge inside.
 type frame struct {
-	ret      int32  // where to go on in the caller
-	sp       uint32 // where it has its local memory
-	mask     uint32 // lanes inside, or in what they called
+	ret      int32  // where to continue in the caller
+	sp       uint32 // start of its local memory
+	mask     uint32 // lanes inside it, or in its callees
 	depth    int
 	parent   *frame
 	children *frame
 	sibling  *frame
 }
 
-// enter gives the running path a frame, with its local memory at sp, for a call.
+// enter gives the running path a frame for a call, with its local memory at sp.
 func (w *warp) enter(ret int32, sp uint32) *frame {
 	list := &w.calls
 	depth := 1
@@ -43,7 +43,7 @@ func (w *warp) enter(ret int32, sp uint32) *frame {
 	return f
 }
 
-// quit takes lanes out of a frame, and frees it when it was the last.
+// quit removes lanes from a frame, and frees it after the last.
 func (w *warp) quit(f *frame, gone uint32) {
 	if f.mask &^= gone; f.mask != 0 {
 		return
@@ -60,7 +60,7 @@ func (w *warp) quit(f *frame, gone uint32) {
 	w.freeFrame = f
 }
 
-// base is where an activation has its local memory: the kernel's own at 0.
+// base returns the start of an activation's local memory. The kernel's own is at 0.
 func (f *frame) base() uint32 {
 	if f == nil {
 		return 0
@@ -68,34 +68,34 @@ func (f *frame) base() uint32 {
 	return f.sp
 }
 
-// callSite is a call as compiled.
+// callSite is a compiled call.
 type callSite struct {
-	callee  *function // nil: through a pointer
+	callee  *function // nil for a call through a pointer
 	args    []passed
 	returns []passed
-	frame   uint32  // bytes of the caller's frame, what it saves included
-	saves   []saved // the caller's registers, where the callee may reach the caller again
+	frame   uint32  // size of the caller's frame in bytes, including saved registers
+	saves   []saved // the caller's registers, if the callee may call the caller again
 }
 
-// passed is an argument or result on the caller's side.
+// passed is an argument or result in the caller.
 type passed struct {
-	reg  operand // in a register where its class says so
+	reg  operand // in a register if its class is set
 	at   uint32  // in the caller's frame
 	size uint32
-	none bool // nobody wants it
+	none bool // the result is unused
 }
 
-// saved is a register that is kept in the frame during a call.
+// saved is a register that is saved in the frame during a call.
 type saved struct {
 	reg operand
 	at  uint32
 }
 
-// maxDepth bounds calls that use no local memory.
+// maxDepth limits the depth of calls that use no local memory.
 const maxDepth = 1024
 
-// doCall enters a function; a is a register with its address if the call is
-// through a pointer.
+// doCall enters a function. For a call through a pointer, a is a register with the function's
+// address.
 func doCall(w *warp, in *inst) {
 	site := in.x.call
 	callee := site.callee
@@ -114,7 +114,7 @@ func doCall(w *warp, in *inst) {
 			}
 		}
 		if mask != w.mask {
-			// The others call on their own; all meet behind the call.
+			// The other lanes call separately; all reconverge after the call.
 			w.part(w.mask&^mask, w.pc, w.pc, w.pc+1)
 		}
 	}

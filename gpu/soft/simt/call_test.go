@@ -50,7 +50,7 @@ BASE:
 	}
 }
 
-// A recursion without end is a fault of its own kind, not of the host.
+// Infinite recursion is a fault of its own kind, not an error of the host.
 func TestStackExhausted(t *testing.T) {
 	m := newMachine(t, `
 .func down(.param .b32 n)
@@ -68,7 +68,7 @@ func TestStackExhausted(t *testing.T) {
 	}
 }
 
-// Each lane calls the function that a table in memory names for it.
+// Each lane calls the function that a table in memory contains for it.
 func TestIndirectCall(t *testing.T) {
 	m := newMachine(t, `
 .func (.param .b32 out) twice(.param .b32 x);
@@ -165,14 +165,14 @@ D:
 		if i >= 40 {
 			want = 1077
 		}
-		if v != want-1 { // and all lanes have met again
+		if v != want-1 { // and all lanes have reconverged
 			t.Errorf("thread %d: %d, want %d", i, v, want-1)
 		}
 	}
 }
 
-// Arguments and results of several widths, structures by value, and the old way
-// of passing in registers.
+// Arguments and results have several widths; structures are passed by value; the old way passes
+// registers.
 func TestPassing(t *testing.T) {
 	m := newMachine(t, `
 .func (.param .align 8 .b8 out[16]) swap(.param .align 8 .b8 x[16], .param .b8 c, .param .f64 d)

@@ -9,12 +9,12 @@ import (
 	"vgpud/ptx"
 )
 
-// compiler makes a program of one kernel and all that it can call.
+// compiler compiles one kernel and the functions that it can call.
 type compiler struct {
 	loader  *loader
 	kernel  *ptx.Func
 	prog    *program
-	shared  *layout // of the kernel's shared memory
+	shared  *layout // layout of the kernel's shared memory
 	uniform map[uniform]uint32
 	special map[specialKey]operand
 	funcs   map[*ptx.Func]*function
@@ -23,8 +23,8 @@ type compiler struct {
 	cur      *function
 	code     []inst
 	at       *ptx.Instr
-	position int                 // of at in the function
-	params   map[*ptx.Var]uint64 // where the kernel's are
+	position int                 // index of at in the function
+	params   map[*ptx.Var]uint64 // offsets of the kernel's parameters
 	attr     *gpu.FunctionAttributes
 }
 
@@ -34,20 +34,20 @@ type function struct {
 	code     *ptx.Code
 	flow     *branches
 	entry    int32
-	regs     []operand // by number
-	pcs      []int32   // of each instruction
+	regs     []operand // by PTX register number
+	pcs      []int32   // program counter of each instruction
 	frame    layout
 	params   []formal
 	returns  []formal
 	calls    []*function
-	unknown  bool // calls through pointers
-	group    int  // the same for functions that can call one another
-	pressure int  // 32-bit registers alive at a time
+	unknown  bool // makes calls through pointers
+	group    int  // equal for functions that can call one another
+	pressure int  // maximum of 32-bit registers alive at a time
 }
 
 // formal is a device function's parameter or result.
 type formal struct {
-	reg  operand // in a register, where its class says so
+	reg  operand // in a register if its class is set
 	at   uint32  // in the frame
 	size uint32
 }
@@ -87,7 +87,7 @@ func classOf(t ptx.Type) regClass {
 	return noReg
 }
 
-// errf makes an error about the instruction at hand.
+// errf returns an error about the current instruction.
 func (c *compiler) errf(kind error, format string, args ...any) error {
 	msg := fmt.Sprintf(format, args...)
 	if c.at == nil {
@@ -105,7 +105,7 @@ func (c *compiler) invalid(format string, args ...any) error {
 	return c.errf(gpu.ErrInvalidModule, format, args...)
 }
 
-// newReg makes a register that no PTX register stands for.
+// newReg allocates a register that corresponds to no PTX register.
 func (c *compiler) newReg(class regClass) operand {
 	var i int
 	switch class {
@@ -137,7 +137,7 @@ func (c *compiler) constant(class regClass, v uint64) operand {
 	return o
 }
 
-// uniformReg returns the register of a value that a launch knows.
+// uniformReg returns the register of a value that is known at launch.
 func (c *compiler) uniformReg(u uniform) operand {
 	class := reg32
 	if u.wide {
@@ -164,7 +164,7 @@ func (c *compiler) emit(in inst, cost uint32) *inst {
 	return &c.code[len(c.code)-1]
 }
 
-// op adds an operation on up to three sources that leaves the path alone.
+// op adds an operation with up to three sources that does not change the path.
 func (c *compiler) op(f opFunc, cost uint32, d operand, src ...operand) {
 	in := inst{op: f, d: d.index, run: 1}
 	for i, s := range src {
@@ -192,14 +192,14 @@ func (c *compiler) function(f *function) error {
 		if f.flow.joins[i] {
 			c.emit(inst{op: arrive}, 0)
 		}
-		if err := c.spend(1); err != nil {
+		if err := c.charge(1); err != nil {
 			return err
 		}
 		if err := c.instruction(i, in); err != nil {
 			return err
 		}
 	}
-	// The end of the function is where all its returns lead.
+	// All returns branch to the end of the function.
 	f.pcs[len(f.code.Instrs)] = int32(len(c.code))
 	if len(f.code.Instrs) == 0 {
 		c.at = &ptx.Instr{Opcode: "ret", Pos: f.decl.Pos}
@@ -215,20 +215,20 @@ func (c *compiler) function(f *function) error {
 	return c.resolveTargets(f)
 }
 
-// lookEvery is how much is compiled between two looks whether the module is still
-// wanted: about a millisecond's worth.
-const lookEvery = 512
+// checkEvery is the number of instructions between two checks whether the load is cancelled, about
+// a millisecond.
+const checkEvery = 512
 
-// spend counts towards the limit on a module's size what a guest can make a
-// program hold with little text.
-func (c *compiler) spend(n int) error {
+// charge counts against the limit on a module's size. It prevents a small source from expanding to
+// a large program.
+func (c *compiler) charge(n int) error {
 	l := c.loader
 	l.compiled += n
 	if l.compiled > l.opts.MaxInstructions {
 		return fmt.Errorf("kernel %s: the module has more than %d instructions: %w", c.kernel.Name, l.opts.MaxInstructions, gpu.ErrUnsupported)
 	}
-	if l.compiled-l.looked >= lookEvery {
-		return l.wanted()
+	if l.compiled-l.checked >= checkEvery {
+		return l.cancelled()
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (c *compiler) instruction(index int, in *ptx.Instr) error {
 		}
 		return c.invalid("%v", err)
 	}
-	if s, left := m.left(); left {
+	if s, left := m.unknown(); left {
 		return c.unsupported("modifier .%s", s)
 	}
 	for k := start; k < len(c.code); k++ {
@@ -264,9 +264,8 @@ func (c *compiler) instruction(index int, in *ptx.Instr) error {
 	return nil
 }
 
-// guardFrom puts what was compiled since start under the instruction's guard.
-// What may change the path and has no way of its own to obey a guard is branched
-// around.
+// guardFrom puts the instructions compiled since start under the instruction's guard. It adds a
+// branch around an instruction that may change the path and does not handle guards itself.
 func (c *compiler) guardFrom(start, index int, in *ptx.Instr) error {
 	p, err := c.guard(in)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"vgpud/ptx"
 )
 
-// asyncCopy compiles cp.async. A copy is done when it is issued, so that groups
-// and waits have nothing left to do.
+// asyncCopy compiles cp.async. A copy is done when it is issued, so groups and waits have no
+// effect.
 func asyncCopy(c *compiler, in *ptx.Instr, m *mods) error {
 	if !m.has("async") || m.has("reduce") || m.has("tensor") {
 		return c.unsupported("this form of cp")
@@ -83,7 +83,7 @@ func asyncCopy(c *compiler, in *ptx.Instr, m *mods) error {
 			}
 			clear(d[n:])
 		}
-		w.paySectors(uint32(popcount(w.mask)) * uint32(size) / 32)
+		w.chargeSectors(uint32(popcount(w.mask)) * uint32(size) / 32)
 	}, run: 1}, c.costs().Memory)
 	return nil
 }
@@ -105,9 +105,8 @@ func (w *warp) at(in *inst, m *access, lane int, addr uint64) ([]byte, bool) {
 	return data[off:][:m.size], true
 }
 
-// copyArrive compiles cp.async.mbarrier.arrive: the copies before it are done, so
-// it arrives at once. Without .noinc it first adds the arrival that it makes, and
-// changes nothing.
+// copyArrive compiles cp.async.mbarrier.arrive. The copies before it are done, so it arrives at
+// once. Without .noinc it first adds the arrival that it then performs, so nothing changes.
 func copyArrive(c *compiler, in *ptx.Instr, m *mods) error {
 	if !m.has("arrive") {
 		return c.unsupported("this form of cp")
@@ -134,8 +133,8 @@ func copyArrive(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// bulkCopy compiles cp.async.bulk between global and shared memory: into shared
-// memory it reports to an mbarrier, out of it to a group.
+// bulkCopy compiles cp.async.bulk between global and shared memory. A copy into shared memory
+// reports to an mbarrier, a copy out of it to a group.
 func bulkCopy(c *compiler, in *ptx.Instr, m *mods) error {
 	to, from := m.space(), m.space()
 	report := m.has("mbarrier::complete_tx::bytes")
@@ -172,16 +171,16 @@ func bulkCopy(c *compiler, in *ptx.Instr, m *mods) error {
 		for m := w.mask; m != 0; m &= m - 1 {
 			i := first(m)
 			n := w.r32[size.index][i]
-			s, ok := w.stretch(in, src, i, n, false)
+			s, ok := w.bulkRange(in, src, i, n, false)
 			if !ok {
 				return
 			}
-			d, ok := w.stretch(in, dst, i, n, true)
+			d, ok := w.bulkRange(in, dst, i, n, true)
 			if !ok {
 				return
 			}
 			copy(d, s)
-			w.paySectors(n / sectorBytes)
+			w.chargeSectors(n / sectorBytes)
 			if !report {
 				continue
 			}
@@ -197,9 +196,9 @@ func bulkCopy(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// stretch returns n bytes of global or shared memory for one lane, or raises the
-// fault: a bulk copy's ends are multiples of 16 bytes.
-func (w *warp) stretch(in *inst, p place, lane int, n uint32, write bool) ([]byte, bool) {
+// bulkRange returns n bytes of global or shared memory for one lane, or raises a fault. The ends of
+// a bulk copy must be multiples of 16 bytes.
+func (w *warp) bulkRange(in *inst, p place, lane int, n uint32, write bool) ([]byte, bool) {
 	addr := w.lane(p.base, lane) + p.offset
 	m := &access{size: n, space: p.space, write: write}
 	if addr%16 != 0 || n%16 != 0 {

@@ -112,7 +112,7 @@ func bfind(c *compiler, in *ptx.Instr, m *mods) error {
 	return c.simple(in, f, c.costs().Convert, ptx.U32, t)
 }
 
-// bfe compiles bfe: position and length are u32 whatever the type.
+// bfe compiles bfe. Position and length are u32 for every type.
 func bfe(c *compiler, in *ptx.Instr, m *mods) error {
 	t := m.typ()
 	f, ok := byType{
@@ -124,7 +124,7 @@ func bfe(c *compiler, in *ptx.Instr, m *mods) error {
 	return c.simple(in, f, c.costs().Simple, t, t, ptx.U32, ptx.U32)
 }
 
-// bfi has four sources: the last travels in the result's register.
+// bfi compiles bfi. It has four sources; the last is passed in the result's register.
 func bfi(c *compiler, in *ptx.Instr, m *mods) error {
 	t := m.typ()
 	if t != ptx.B32 && t != ptx.B64 {
@@ -231,7 +231,7 @@ func prmt(c *compiler, in *ptx.Instr, m *mods) error {
 	return c.simple(in, f, c.costs().Simple, repeat(ptx.B32, 4)...)
 }
 
-// fns compiles fns.b32: the position of the n-th bit from a base.
+// fns compiles fns.b32: the position of the n-th set bit from a base.
 func fns(c *compiler, in *ptx.Instr, m *mods) error {
 	if t := m.typ(); t != ptx.B32 {
 		return c.unsupported("type .%s", t)

@@ -4,8 +4,8 @@ import (
 	"vgpud/ptx"
 )
 
-// call compiles a call: of a function of the module, of one that every GPU
-// has (vprintf, malloc …), or through a pointer.
+// call compiles a call of a function of the module, of a function of the device runtime (vprintf,
+// malloc …), or through a pointer.
 func call(c *compiler, in *ptx.Instr, m *mods) error {
 	m.skip("uni")
 	parts, ok := in.Call()
@@ -34,7 +34,7 @@ func call(c *compiler, in *ptx.Instr, m *mods) error {
 				parts.Target.Name, len(callee.params), len(callee.returns))
 		}
 	}
-	if err := c.spend(len(parts.Args) + len(parts.Returns)); err != nil {
+	if err := c.charge(len(parts.Args) + len(parts.Returns)); err != nil {
 		return err
 	}
 	site := &callSite{callee: callee}
@@ -76,7 +76,7 @@ func call(c *compiler, in *ptx.Instr, m *mods) error {
 			}
 		}
 	}
-	if err := c.spend(len(site.saves)); err != nil {
+	if err := c.charge(len(site.saves)); err != nil {
 		return err
 	}
 	site.frame = uint32(alignUp(size, 16))
@@ -84,7 +84,7 @@ func call(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// pass finds where an argument or result is on the caller's side.
+// pass finds the location of an argument or result in the caller.
 func (c *compiler) pass(o *ptx.Operand, callee *function, i int) (passed, error) {
 	switch {
 	case o.Kind == ptx.KindSymbol && o.Sym != nil && o.Sym.Var != nil:

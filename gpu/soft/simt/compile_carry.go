@@ -7,7 +7,7 @@ import (
 	"vgpud/ptx"
 )
 
-// extended makes the handler of addc, subc and madc, which take the carry in.
+// extended returns the handler of addc, subc or madc, which use the carry.
 func extended(opcode string) handler {
 	return func(c *compiler, in *ptx.Instr, m *mods) error {
 		name := opcode
@@ -19,8 +19,7 @@ func extended(opcode string) handler {
 	}
 }
 
-// carryOp compiles the extended-precision instructions. The condition code is a
-// mask of lanes.
+// carryOp compiles the extended-precision instructions. The condition code is a mask of lanes.
 func carryOp(c *compiler, in *ptx.Instr, name string, t ptx.Type, takes, gives bool) error {
 	var f opFunc
 	n := 2
@@ -77,7 +76,7 @@ func (w *warp) carryOut(lane int, c uint32, gives bool) {
 	}
 }
 
-// madCarry makes mad.cc and madc: half of a product, plus the third operand and
+// madCarry returns the operation of mad.cc or madc: half of a product, plus the third operand and
 // the carry.
 func madCarry(high bool, t ptx.Type, takes, gives bool) opFunc {
 	product32 := func(a, b uint32) uint32 { return a * b }

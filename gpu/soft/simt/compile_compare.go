@@ -5,7 +5,7 @@ import (
 	"vgpud/ptx"
 )
 
-// comparison makes the function that compares the lanes of two registers.
+// comparison returns the function that compares the lanes of two registers.
 func comparison(t ptx.Type, cmp arith.Cmp, ftz bool) func(w *warp, in *inst) uint32 {
 	if f, ok := wordCompares[t][cmp]; ok && !ftz {
 		return f
@@ -68,7 +68,7 @@ var wordCompares = func() map[ptx.Type]compareTable {
 	}
 }()
 
-// combine takes .and, .or or .xor.
+// combine consumes .and, .or or .xor.
 func (m *mods) combine() func(a, b uint32) uint32 {
 	switch m.any("and", "or", "xor") {
 	case "and":
@@ -81,8 +81,8 @@ func (m *mods) combine() func(a, b uint32) uint32 {
 	return nil
 }
 
-// setp compiles setp: p|q get the comparison and its complement, each combined
-// with a third predicate where there is one.
+// setp compiles setp. p and q of p|q are set to the comparison and its complement, each combined
+// with a third predicate if there is one.
 func setp(c *compiler, in *ptx.Instr, m *mods) error {
 	cmp, ok := m.compare()
 	if !ok {
@@ -152,7 +152,7 @@ func (c *compiler) dstPreds(o *ptx.Operand) (p, q operand, err error) {
 	return
 }
 
-// setpPair compares both halves of pairs, each for a predicate of its own.
+// setpPair compiles setp of pairs, which sets one predicate for each half.
 func setpPair(c *compiler, in *ptx.Instr, cmp arith.Cmp, ftz bool, t ptx.Type) error {
 	if err := c.arity(in, 3, 3); err != nil {
 		return err
@@ -179,7 +179,7 @@ func setpPair(c *compiler, in *ptx.Instr, cmp arith.Cmp, ftz bool, t ptx.Type) e
 	return nil
 }
 
-// set compiles set, whose result is all ones, or 1.0 of a float type.
+// set compiles set, whose true value is all ones, or 1.0 for a float type.
 func set(c *compiler, in *ptx.Instr, m *mods) error {
 	cmp, ok := m.compare()
 	if !ok {
@@ -226,7 +226,7 @@ func set(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// selp picks by predicate.
+// selp compiles selp, which selects by a predicate.
 func selp(c *compiler, in *ptx.Instr, m *mods) error {
 	t := m.typ()
 	if t.Bits() < 16 || t.Bits() > 64 {
@@ -280,7 +280,7 @@ func choose[T value](w *warp, d, a, b *[lanes]T, p uint32) {
 	}
 }
 
-// slct picks by the sign of its third source.
+// slct compiles slct, which selects by the sign of its third source.
 func slct(c *compiler, in *ptx.Instr, m *mods) error {
 	ftz := m.has("ftz")
 	t, by := m.typ(), m.typ()

@@ -8,14 +8,14 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// branches is what a function's control-flow graph says about its instructions.
+// branches holds what a function's control-flow graph implies for its instructions.
 type branches struct {
-	meet  []int  // of each instruction that lanes can part at: where they meet, len(Instrs) at the end, -1 nowhere
-	joins []bool // where lanes meet; one longer than Instrs
-	waits []int  // how many instructions up to each could be waiting for another thread
+	meet  []int  // where lanes that diverge at the instruction reconverge: len(Instrs) for the end, -1 for nowhere
+	joins []bool // whether lanes reconverge at the instruction; one longer than Instrs
+	waits []int  // number of instructions before the index that may wait for another thread
 }
 
-// noTarget marks a branch that leads nowhere.
+// noTarget marks a branch without a target.
 const noTarget = math.MinInt32
 
 func newBranches(code *ptx.Code, g *flow.Graph) *branches {
@@ -38,7 +38,7 @@ func newBranches(code *ptx.Code, g *flow.Graph) *branches {
 		}
 		at := g.Reconvergence(i)
 		if at == n && code.Func.Entry {
-			continue // threads that leave a kernel meet nowhere
+			continue // threads that exit don't reconverge
 		}
 		b.meet[blk.End-1] = at
 		b.joins[at] = true
@@ -46,8 +46,8 @@ func newBranches(code *ptx.Code, g *flow.Graph) *branches {
 	return b
 }
 
-// mayWait reports whether an instruction reads what another thread may be about
-// to change, so that a loop around it may be one that waits.
+// mayWait reports whether an instruction reads memory that another thread may change, so that a
+// loop around it may be waiting for that thread.
 func mayWait(in *ptx.Instr) bool {
 	switch in.Opcode {
 	case "atom", "nanosleep", "mbarrier", "call":
@@ -63,8 +63,8 @@ func indirect(in *ptx.Instr) bool {
 	return ok && call.Target.Kind == ptx.KindReg
 }
 
-// weight is how much a round of the loop closed by a branch from i back to
-// instruction to counts towards giving way.
+// weight returns how much an iteration of the loop that branches from i back to instruction to
+// counts towards yielding.
 func (b *branches) weight(i, to int) int32 {
 	switch {
 	case to > i:
@@ -105,7 +105,7 @@ func compileBra(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// endsThere reports whether nothing but the end of the kernel is at instruction i.
+// endsThere reports whether only the end of the kernel is at instruction i.
 func (c *compiler) endsThere(i int) bool {
 	list := c.cur.code.Instrs
 	if i == len(list) {
@@ -140,7 +140,7 @@ func compileBrx(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// compileRet compiles ret and exit: in a kernel they are the same.
+// compileRet compiles ret and exit, which are the same in a kernel.
 func compileRet(c *compiler, in *ptx.Instr, m *mods) error {
 	m.skip("uni")
 	switch {
@@ -161,8 +161,8 @@ func compileTrap(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// resolveTargets turns the numbers of PTX instructions in a function's branches
-// into places of the program.
+// resolveTargets converts the numbers of PTX instructions in a function's branches to program
+// counters.
 func (c *compiler) resolveTargets(f *function) error {
 	place := func(i int32) int32 {
 		if i < 0 {
@@ -186,16 +186,16 @@ func (c *compiler) resolveTargets(f *function) error {
 	return nil
 }
 
-// bra goes where it says.
+// bra branches.
 func bra(w *warp, in *inst) { w.pc = in.x.target }
 
-// braBack does so too, closing a loop.
+// braBack branches backwards, closing a loop.
 func braBack(w *warp, in *inst) {
 	w.pc = in.x.target
 	w.back(in.x.weight)
 }
 
-// braIf goes there with the lanes whose guard lets them.
+// braIf branches with the lanes whose guard is true.
 func braIf(w *warp, in *inst) {
 	x := in.x
 	taken := w.mask & (w.pred[x.guard] ^ x.unless)
@@ -225,7 +225,7 @@ func brxIf(w *warp, in *inst) {
 	w.choose(in, taken)
 }
 
-// choose sends each lane of taken to its own target, and the path's others on.
+// choose sends each lane of taken to its own target, and the path's other lanes on.
 func (w *warp) choose(in *inst, taken uint32) {
 	x := in.x
 	a := &w.r32[in.a]
@@ -249,7 +249,7 @@ func (w *warp) choose(in *inst, taken uint32) {
 			return
 		}
 		w.part(same, x.targets[n], next, x.rpc)
-		if w.pc != next { // the others are at the join already
+		if w.pc != next { // the others have reached the join already
 			w.back(x.weight)
 			return
 		}
@@ -263,7 +263,7 @@ func exit(w *warp, in *inst) {
 	w.next()
 }
 
-// exitIf ends those whose guard says so.
+// exitIf ends the threads whose guard is true.
 func exitIf(w *warp, in *inst) {
 	gone := w.mask & (w.pred[in.x.guard] ^ in.x.unless)
 	w.pc++

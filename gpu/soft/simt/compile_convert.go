@@ -7,15 +7,15 @@ import (
 	"vgpud/ptx"
 )
 
-// fastConversions are those with loops of their own, for registers of just the
-// types' sizes.
+// fastConversions are conversions with loops of their own, for registers of exactly the types'
+// sizes.
 var fastConversions = map[[2]ptx.Type]opFunc{
 	{ptx.U64, ptx.U32}: opCvtU64U32, {ptx.S64, ptx.U32}: opCvtU64U32, {ptx.S64, ptx.S32}: opCvtS64S32, {ptx.U64, ptx.S32}: opCvtS64S32,
 	{ptx.U32, ptx.U64}: opCvtU32U64, {ptx.U32, ptx.S64}: opCvtU32U64, {ptx.S32, ptx.U64}: opCvtU32U64, {ptx.S32, ptx.S64}: opCvtU32U64,
 	{ptx.U32, ptx.S32}: opMov32, {ptx.S32, ptx.U32}: opMov32, {ptx.U32, ptx.U32}: opMov32, {ptx.S32, ptx.S32}: opMov32,
 }
 
-// fastFromInts are conversions in the usual rounding, to nearest.
+// fastFromInts are conversions that round to nearest.
 var fastFromInts = map[[2]ptx.Type]opFunc{
 	{ptx.F32, ptx.S32}: opCvtF32S32, {ptx.F32, ptx.U32}: opCvtF32U32, {ptx.F64, ptx.S32}: opCvtF64S32, {ptx.F64, ptx.U32}: opCvtF64U32,
 }
@@ -98,7 +98,8 @@ func convert(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// extension widens a result to its register: by sign if its type is signed.
+// extension returns the function that extends a result to its register, with the sign for a signed
+// type.
 func extension(t ptx.Type, class regClass) func(uint64) uint64 {
 	shift := 64 - t.Bits()
 	switch {
@@ -110,8 +111,8 @@ func extension(t ptx.Type, class regClass) func(uint64) uint64 {
 	return func(v uint64) uint64 { return v << shift >> shift }
 }
 
-// conversion makes the function between the bits of two types. It ignores what
-// the source has above its type's bits.
+// conversion returns the function between the bits of two types. It ignores the source's bits above
+// its type.
 func conversion(dt, st ptx.Type, o arith.Mode, integral bool) func(uint64) uint64 {
 	isInt := func(t ptx.Type) bool { return t.Class() == ptx.Signed || t.Class() == ptx.Unsigned }
 	switch {
@@ -268,8 +269,8 @@ func floatToFloat(dt, st ptx.Type, o arith.Mode, integral bool) func(uint64) uin
 	return nil
 }
 
-// convertPair compiles the conversions that make a pair of two values, and
-// those between pairs. In cvt.f16x2.f32 d, a, b the first source is the upper.
+// convertPair compiles conversions of two values to a pair, and between pairs. In cvt.f16x2.f32 d,
+// a, b the first source becomes the upper half.
 func convertPair(c *compiler, in *ptx.Instr, dt, st ptx.Type, o arith.Mode) error {
 	two := len(in.Operands) == 3
 	f8 := map[ptx.Type]*arith.Float8{ptx.E4M3x2: arith.E4M3, ptx.E5M2x2: arith.E5M2}

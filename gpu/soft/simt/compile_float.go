@@ -5,8 +5,8 @@ import (
 	"vgpud/ptx"
 )
 
-// floatOp compiles an operation on floats of n sources. The usual form of f32
-// and f64 has a loop of its own; the others take the rounding mode along.
+// floatOp compiles an operation on n floats. The common form of f32 and f64 has a loop of its own;
+// the others pass the rounding mode.
 func floatOp(c *compiler, in *ptx.Instr, m *mods, opcode string, n int) error {
 	if opcode == "div" {
 		switch how := m.any("approx", "full"); how {
@@ -120,7 +120,7 @@ func pick(c *compiler, in *ptx.Instr, m *mods, opcode string) error {
 	return c.simple(in, f, cost, repeat(t, 3)...)
 }
 
-// halfType is the half-precision type that t is or holds two of.
+// halfType returns the half-precision type of t or of its two halves.
 func halfType(t ptx.Type) *arith.Half {
 	if t == ptx.BF16 || t == ptx.BF16x2 {
 		return arith.BF16
@@ -128,7 +128,7 @@ func halfType(t ptx.Type) *arith.Half {
 	return arith.F16
 }
 
-// halfOp makes an operation on half-precision floats, one or a pair.
+// halfOp returns an operation on half-precision floats, single or paired.
 func halfOp(h *arith.Half, opcode string, o arith.Mode, pair bool) opFunc {
 	if f := map[string]func(a uint16, m arith.Mode) uint16{"neg": h.Neg, "abs": h.Abs}[opcode]; f != nil {
 		if pair {
@@ -205,7 +205,7 @@ func divApprox(c *compiler, in *ptx.Instr, m *mods, how string) error {
 	return c.simple(in, lift2(func(a, b float32) float32 { return f(a, b, ftz) }), c.costs().Special, repeat(ptx.F32, 3)...)
 }
 
-// special makes the handler of the functions of one operand: rcp, sqrt, sin …
+// specialFunc returns the handler of a function of one operand: rcp, sqrt, sin …
 func specialFunc(opcode string) handler {
 	return func(c *compiler, in *ptx.Instr, m *mods) error {
 		approx := m.has("approx")

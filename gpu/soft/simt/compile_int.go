@@ -8,15 +8,15 @@ import (
 // handler compiles the instructions of one opcode.
 type handler func(c *compiler, in *ptx.Instr, m *mods) error
 
-// byType picks an operation by operand type. Types that share bits share code:
-// b32, u32 and s32 where the sign makes no difference.
+// byType selects an operation by operand type. Types share code if the sign makes no difference:
+// b32, u32 and s32.
 type byType map[ptx.Type]opFunc
 
 func (t byType) find(typ ptx.Type) (opFunc, bool) {
 	if f, ok := t[typ]; ok {
 		return f, true
 	}
-	// A signed or unsigned type falls back on the untyped one of its size.
+	// A signed or unsigned type falls back to the untyped one of its size.
 	if typ.Class() == ptx.Signed || typ.Class() == ptx.Unsigned {
 		f, ok := t[[...]ptx.Type{1: ptx.B16, 2: ptx.B32, 3: ptx.B64}[min(typ.Bits()/16-typ.Bits()/64, 3)]]
 		return f, ok && typ.Bits() >= 16 && typ.Lanes() == 1
@@ -109,7 +109,7 @@ var wide = map[string]byType{
 	},
 }
 
-// twice is the type of twice a type's size.
+// twice returns the type of twice the size.
 func twice(t ptx.Type) ptx.Type {
 	switch t {
 	case ptx.U16:

@@ -4,8 +4,7 @@ import (
 	"vgpud/ptx"
 )
 
-// Modifiers that say how an access is ordered or cached. Here every access is
-// done at once and in order.
+// Modifiers for ordering and caching. Here every access is performed at once and in order.
 var ordering = []string{
 	"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "sys", "gpu", "cta",
 	"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified",
@@ -13,14 +12,13 @@ var ordering = []string{
 	"L2::evict_normal", "L2::evict_first", "L2::evict_last", "L2::cache_hint", "L2::64B", "L2::128B", "L2::256B",
 }
 
-// spaces maps the modifiers that name a state space. A block is a cluster of
-// its own.
+// spaces maps modifiers to state spaces. A block is a cluster of its own.
 var spaces = map[string]ptx.Space{
 	"global": ptx.GlobalSpace, "shared": ptx.SharedSpace, "shared::cta": ptx.SharedSpace, "shared::cluster": ptx.SharedSpace,
 	"local": ptx.LocalSpace, "const": ptx.ConstSpace, "param": ptx.ParamSpace, "param::entry": ptx.ParamSpace, "param::func": ptx.ParamSpace,
 }
 
-// space takes the state space of an access; NoSpace is the generic one.
+// space consumes the state space of an access; NoSpace is the generic one.
 func (m *mods) space() ptx.Space {
 	for i, s := range m.list {
 		if sp, ok := spaces[s]; ok && m.used>>i&1 == 0 {
@@ -31,17 +29,17 @@ func (m *mods) space() ptx.Space {
 	return ptx.NoSpace
 }
 
-// place is where a memory operation goes.
+// place is the target of a memory operation.
 type place struct {
 	resolve opFunc
 	base    operand
 	offset  uint64
 	space   ptx.Space
-	param   *ptx.Var // a kernel's parameter, known when the kernel is launched
+	param   *ptx.Var // a kernel's parameter, whose value is known at launch
 	kind    placeKind
 }
 
-// placeKind tells the places apart that have faster ways of access.
+// placeKind distinguishes the places that have faster access code.
 type placeKind uint8
 
 const (
@@ -50,7 +48,7 @@ const (
 	sharedPlace           // addresses in 32-bit registers, in shared memory
 )
 
-// address finds out where an address operand leads.
+// address analyses an address operand.
 func (c *compiler) address(o *ptx.Operand, space ptx.Space) (place, error) {
 	if o.Kind != ptx.KindAddr || len(o.Elems) > 0 {
 		return place{}, c.invalid("an operand that is not an address")
@@ -89,8 +87,8 @@ func (c *compiler) address(o *ptx.Operand, space ptx.Space) (place, error) {
 	return c.variable(s, uint64(o.Offset()), space)
 }
 
-// pointer is an address that is in a register or can be: no parameter and nothing
-// of an activation's own.
+// pointer returns an address that is or can be put in a register: not a parameter, nor part of an
+// activation's frame.
 func (c *compiler) pointer(o *ptx.Operand, space ptx.Space) (place, error) {
 	p, err := c.address(o, space)
 	if err == nil && (p.param != nil || p.base.class == noReg) {
@@ -99,15 +97,15 @@ func (c *compiler) pointer(o *ptx.Operand, space ptx.Space) (place, error) {
 	return p, err
 }
 
-// resolver picks how a memory operation finds its bytes.
+// resolver returns the resolver of a memory operation.
 func (c *compiler) resolver(space ptx.Space, wide bool) opFunc {
 	if space == ptx.ParamSpace && !c.cur.decl.Entry {
-		space = ptx.LocalSpace // where a device function's parameters are
+		space = ptx.LocalSpace // the space of a device function's parameters
 	}
 	return resolver(space, wide)
 }
 
-// variable finds a variable or parameter.
+// variable returns the place of a variable or parameter.
 func (c *compiler) variable(s *ptx.Symbol, offset uint64, space ptx.Space) (place, error) {
 	if s.Kind == ptx.SymParam && c.cur.decl.Entry {
 		if _, ok := c.params[s.Var]; !ok {
@@ -143,8 +141,7 @@ func (c *compiler) variable(s *ptx.Symbol, offset uint64, space ptx.Space) (plac
 	return place{}, c.unsupported("variable %s in space .%s", v.Name, v.Space)
 }
 
-// sharedAt is a shared variable's address; an array without a size is the
-// dynamic part.
+// sharedAt returns a shared variable's address. An array without a size is the dynamic part.
 func (c *compiler) sharedAt(v *ptx.Var) (uint64, bool) {
 	if at, ok := c.shared.at[v]; ok {
 		return at, true
@@ -193,7 +190,7 @@ func (c *compiler) addressOf(o *ptx.Operand, class regClass) (operand, error) {
 		u := uniform{wide: class == reg64, bits: c.loader.image.at[s.Var] + uint64(o.Offset()), image: true}
 		return c.uniformReg(u), nil
 	}
-	// In the frame of the running activation.
+	// It is in the frame of the running activation.
 	d := c.newReg(class)
 	f := func(w *warp, in *inst) { fill(&w.r32[in.d], w.mask, w.sp+uint32(in.imm)) }
 	if class == reg64 {
@@ -203,7 +200,7 @@ func (c *compiler) addressOf(o *ptx.Operand, class regClass) (operand, error) {
 	return d, nil
 }
 
-// generically is the window to add for generic(symbol).
+// generically returns the window to add for generic(symbol).
 func generically(o *ptx.Operand, window uint64) uint64 {
 	if o.Generic {
 		return window
@@ -231,7 +228,7 @@ func elements(o *ptx.Operand) []*ptx.Operand {
 	return list
 }
 
-// vector takes .v2, .v4 or .v8.
+// vector consumes .v2, .v4 or .v8.
 func (m *mods) vector() int {
 	switch m.any("v2", "v4", "v8") {
 	case "v2":
@@ -293,8 +290,8 @@ func load(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// loadParam reads a kernel's parameter: a value that all lanes of all warps
-// share, so a register holds it from the start.
+// loadParam compiles a read of a kernel's parameter. All lanes of all warps share the value, so a
+// register holds it from the start.
 func (c *compiler) loadParam(p place, elems []element) error {
 	base := c.params[p.param] + p.offset
 	for _, e := range elems {

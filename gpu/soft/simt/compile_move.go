@@ -6,8 +6,8 @@ import (
 	"vgpud/ptx"
 )
 
-// mov compiles mov: of registers, constants, special registers and addresses,
-// and between a register and the parts of a vector.
+// mov compiles mov: of registers, constants, special registers and addresses, and between a
+// register and a vector of its parts.
 func mov(c *compiler, in *ptx.Instr, m *mods) error {
 	if err := c.arity(in, 2, 2); err != nil {
 		return err
@@ -131,8 +131,8 @@ func unpack(parts []operand, whole operand, bits int) opFunc {
 	}
 }
 
-// packing makes a pack. The whole may be one of the parts, so the lanes' values
-// are complete before they are stored.
+// packing returns the operation of a pack. The whole may be one of the parts, so each lane's value
+// is complete before it is stored.
 func packing(parts []operand, whole operand, bits int) opFunc {
 	return func(w *warp, in *inst) {
 		for m := w.mask; m != 0; m &= m - 1 {
@@ -167,8 +167,8 @@ func (w *warp) setLane(r operand, i int, v uint64) {
 	}
 }
 
-// cvta converts addresses between a space and the generic one. In global and
-// constant memory they are the same.
+// cvta compiles cvta, which converts addresses between a space and the generic one. For global and
+// constant memory they are equal.
 func cvta(c *compiler, in *ptx.Instr, m *mods) error {
 	to := m.has("to")
 	space := m.space()
@@ -209,7 +209,7 @@ func cvta(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// isspacep tests which space a generic address is in.
+// isspacep compiles isspacep, which tests the space of a generic address.
 func isspacep(c *compiler, in *ptx.Instr, m *mods) error {
 	if err := c.arity(in, 2, 2); err != nil {
 		return err
@@ -248,13 +248,12 @@ func isspacep(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// specialReg returns the register that stands for a special one where it is an
-// operand like any other.
+// specialReg returns the register for a special register that is an ordinary operand.
 func (c *compiler) specialReg(o *ptx.Operand) (operand, error) {
 	return c.specialOf(o, classOf(o.Sym.Type))
 }
 
-// specialOf returns a register of a class that holds a special register.
+// specialOf returns a register of the given class that holds a special register.
 func (c *compiler) specialOf(o *ptx.Operand, class regClass) (operand, error) {
 	name := strings.TrimPrefix(o.Name, "%")
 	if f, ok := clocks[name]; ok {
@@ -303,7 +302,7 @@ type specialKey struct {
 	class regClass
 }
 
-// changes reports whether the register differs from block to block.
+// changes reports whether the register differs between blocks.
 func (s sreg) changes() bool { return s == ctaidX || s == ctaidY || s == ctaidZ || s == smID }
 
 var specialNames = map[string]sreg{
@@ -312,7 +311,7 @@ var specialNames = map[string]sreg{
 	"laneid": laneID, "warpid": warpID, "nwarpid": nwarpID, "smid": smID, "nsmid": nsmID, "gridid": gridID,
 	"lanemask_eq": lanemaskEq, "lanemask_le": lanemaskLe, "lanemask_lt": lanemaskLt, "lanemask_ge": lanemaskGe, "lanemask_gt": lanemaskGt,
 	"dynamic_smem_size": dynamicShared, "total_smem_size": totalShared, "aggr_smem_size": totalShared,
-	// Without clusters a block is one of its own.
+	// Without clusters a block is a cluster of its own.
 	"clusterid.x": ctaidX, "clusterid.y": ctaidY, "clusterid.z": ctaidZ,
 	"nclusterid.x": nctaidX, "nclusterid.y": nctaidY, "nclusterid.z": nctaidZ,
 	"cluster_ctaid.x": zeroReg, "cluster_ctaid.y": zeroReg, "cluster_ctaid.z": zeroReg, "cluster_ctarank": zeroReg,
@@ -330,8 +329,8 @@ var clocks = map[string]func(w *warp, cycles uint64) uint64{
 	"globaltimer_hi": func(w *warp, cycles uint64) uint64 { return w.block.nanos(cycles) >> 32 },
 }
 
-// readClock makes the operation that reads a clock. The cycles of the whole run
-// of instructions are counted before it begins: those from here on are not over.
+// readClock returns the operation that reads a clock. The cycles of a whole run of instructions are
+// counted before it begins, so those of the instructions from here on must be subtracted.
 func readClock(f func(w *warp, cycles uint64) uint64, d operand) opFunc {
 	return func(w *warp, in *inst) {
 		v := f(w, w.block.spent+w.counts.Cycles-in.cost)

@@ -78,7 +78,7 @@ func bar(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// nanosleep lets the path wait.
+// nanosleep makes the path sleep.
 func nanosleep(c *compiler, in *ptx.Instr, m *mods) error {
 	if t := m.typ(); t != ptx.U32 {
 		return c.unsupported("type .%s", t)
@@ -94,8 +94,7 @@ func nanosleep(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// maxSleep is the longest that one nanosleep lasts: PTX ISA gives it as a
-// millisecond.
+// maxSleep is the maximum duration of one nanosleep: 1 ms according to the PTX ISA.
 const maxSleep = 1_000_000
 
 func sleep(w *warp, in *inst) {
@@ -106,20 +105,19 @@ func sleep(w *warp, in *inst) {
 	w.pc++
 	wake := w.block.nanos(w.block.spent+w.counts.Cycles) + uint64(min(longest, maxSleep))
 	w.park(waitTime).wake = wake
-	w.block.alarm = min(w.block.alarm, wake)
+	w.block.nextWake = min(w.block.nextWake, wake)
 	w.next()
 }
 
-// nothing compiles what has no effect here: fences, since every access is done
-// in order, prefetches and other hints.
+// nothing compiles instructions without an effect here: fences, since every access is performed in
+// order, prefetches and other hints.
 func nothing(c *compiler, in *ptx.Instr, m *mods) error {
 	m.used = full64
 	c.op(func(*warp, *inst) {}, c.costs().Simple, operand{})
 	return nil
 }
 
-// createPolicy compiles createpolicy: caches are not modelled, so any policy is
-// as good as none.
+// createPolicy compiles createpolicy. Caches are not modelled, so any policy will do.
 func createPolicy(c *compiler, in *ptx.Instr, m *mods) error {
 	m.used = full64
 	if err := c.arity(in, 1, 4); err != nil {
@@ -134,7 +132,7 @@ func createPolicy(c *compiler, in *ptx.Instr, m *mods) error {
 
 const full64 = ^uint64(0)
 
-// refuse makes the handler of what this GPU does not have.
+// refuse returns the handler of instructions that this GPU does not have.
 func refuse(what string) handler {
 	return func(c *compiler, in *ptx.Instr, m *mods) error { return c.unsupported("%s", what) }
 }

@@ -10,7 +10,7 @@ var videoOps = map[string]arith.VideoOp{
 	"vavrg": arith.VideoAvrg, "vshl": arith.VideoShl, "vshr": arith.VideoShr, "vset": arith.VideoSet,
 }
 
-// part turns an operand's selector into the part of the word it picks.
+// part returns the part of a word that an operand's selector selects.
 func (c *compiler) part(o *ptx.Operand) (arith.Part, error) {
 	bytes := o.Sel.Bytes()
 	switch {
@@ -24,8 +24,8 @@ func (c *compiler) part(o *ptx.Operand) (arith.Part, error) {
 	return 0, c.unsupported("selector .%s", o.Sel)
 }
 
-// word returns the register of a video instruction's source, whatever part of
-// it is meant, and whether it is negated.
+// word returns the register of a video instruction's source, ignoring its selector, and whether it
+// is negated.
 func (c *compiler) word(o *ptx.Operand) (operand, bool, error) {
 	whole := *o
 	whole.Sel, whole.Neg = ptx.SelNone, false
@@ -33,7 +33,7 @@ func (c *compiler) word(o *ptx.Operand) (operand, bool, error) {
 	return r, o.Neg, err
 }
 
-// video compiles the scalar video instructions but vmad.
+// video compiles the scalar video instructions except vmad.
 func video(opcode string) handler {
 	return func(c *compiler, in *ptx.Instr, m *mods) error {
 		if err := c.arity(in, 3, 4); err != nil {
@@ -74,7 +74,7 @@ func video(opcode string) handler {
 	}
 }
 
-// videoOp adds an operation on three words, of which the last may be missing.
+// videoOp adds an operation on three words, of which the last is optional.
 func (c *compiler) videoOp(in *ptx.Instr, f func(a, b, c uint32) uint32) error {
 	d := in.Operands[0]
 	d.Sel = ptx.SelNone
@@ -148,7 +148,7 @@ func videoPacked(opcode string, n int) handler {
 			}
 			return e
 		}
-		// Without a selector an operand is its own word: a the lower, b the upper.
+		// Without a selector, a selects from the first source and b from the second.
 		v.A, v.B = elements(&in.Operands[1], 0), elements(&in.Operands[2], n)
 		v.Mask = 1<<n - 1
 		if list := in.Operands[0].Sel.Bytes(); list != nil {

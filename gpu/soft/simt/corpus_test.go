@@ -11,7 +11,7 @@ import (
 	"vgpud/gpu/corpus"
 )
 
-// TestCorpus runs every kernel of the corpus and compares with its reference.
+// TestCorpus runs every kernel of the corpus and compares the results with its reference.
 func TestCorpus(t *testing.T) {
 	for _, k := range corpus.All() {
 		for _, arch := range corpus.Arches() {
@@ -22,13 +22,13 @@ func TestCorpus(t *testing.T) {
 					t.Fatal(err)
 				}
 				runCase(t, module, k.Case(corpus.Trivial, 1))
-				// Again with warps that give way at every turn of a loop.
+				// Run again with warps that yield in every iteration of a loop.
 				for _, k := range module.kernels {
-					k.prog.patience = 3
+					k.prog.yieldAfter = 3
 				}
 				runCase(t, module, k.Case(corpus.Trivial, 2))
 				for _, k := range module.kernels {
-					k.prog.patience = spinLimit
+					k.prog.yieldAfter = spinLimit
 				}
 				if !testing.Short() && arch == corpus.SM90 {
 					runCase(t, module, k.Case(corpus.Small, 2))
@@ -38,7 +38,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// prepare makes a machine with a case's buffers, and its launches.
+// prepare returns a machine with a case's buffers, and the launches.
 func prepare(t testing.TB, module *Module, c *corpus.Case) (*machine, []Launch) {
 	t.Helper()
 	m := machineFor(t, module)
@@ -103,7 +103,7 @@ func runCase(t *testing.T, module *Module, c *corpus.Case) {
 	}
 }
 
-// TestRealFilesLoad loads what compilers emit with debug information.
+// TestRealFilesLoad loads compilers' output with debug information.
 func TestRealFilesLoad(t *testing.T) {
 	files, err := filepath.Glob("../../../ptx/testdata/real/*.ptx")
 	if err != nil || len(files) == 0 {
@@ -120,9 +120,9 @@ func TestRealFilesLoad(t *testing.T) {
 	}
 }
 
-// BenchmarkCorpus runs every kernel at its small size: thread instructions a
-// second, and how long a cycle of the cost model takes here, which bounds the
-// clock at which a soft GPU can run in real time.
+// BenchmarkCorpus runs every kernel at its small size. It reports thread instructions per second
+// and the time of a modelled cycle, which limits the clock at which a soft GPU can run in real
+// time.
 func BenchmarkCorpus(b *testing.B) {
 	for _, k := range corpus.All() {
 		b.Run(k.Name, func(b *testing.B) {

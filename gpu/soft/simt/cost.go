@@ -1,18 +1,16 @@
 package simt
 
-// CostModel says how many SM cycles an SM is busy with each kind of work. It
-// models throughput: an SM issues one simple warp instruction a cycle, whatever
-// the number of lanes that take part, and latencies are taken to be hidden by
-// other warps. The zero value of a field costs nothing.
+// CostModel is the number of SM cycles that each kind of work occupies an SM. It models throughput:
+// an SM issues one simple warp instruction a cycle, whatever the number of active lanes, and
+// latencies are assumed to be hidden by other warps. A zero field costs nothing.
 //
-// The numbers of [DefaultCosts] keep the proportions of recent NVIDIA hardware
-// (CUDA C++ Programming Guide, arithmetic instructions: throughput relative to
-// 32-bit addition), save that what takes this interpreter particularly long is
-// not made cheaper than it is.
+// The numbers of [DefaultCosts] have the proportions of recent NVIDIA hardware (CUDA C++
+// Programming Guide, arithmetic instructions: throughput relative to 32-bit addition), except that
+// instructions that this interpreter executes slowly are not cheaper than their interpretation.
 type CostModel struct {
 	Simple  uint32 // 32-bit arithmetic, logic, moves, comparisons, branches
 	Wide    uint32 // 64-bit integer multiplication and double precision
-	Convert uint32 // conversions between types; rounding and clamping out of the ordinary
+	Convert uint32 // conversions between types; directed rounding and clamping
 	Special uint32 // reciprocal, root, sine, division; half precision
 	Slow    uint32 // double-precision division, video and packed operations
 	Control uint32 // barrier, call, return
@@ -22,10 +20,10 @@ type CostModel struct {
 	Atomic  uint32 // each lane of an atomic operation
 	Print   uint32 // each lane that calls vprintf or an allocator
 	Block   uint32 // starting a block
-	Warp    uint32 // starting a warp of it
+	Warp    uint32 // starting a warp
 }
 
-// DefaultCosts is the model used where a launch names no other.
+// DefaultCosts is the default of [Options].
 var DefaultCosts = CostModel{
 	Simple:  1,
 	Wide:    2,
@@ -42,11 +40,11 @@ var DefaultCosts = CostModel{
 	Warp:    4,
 }
 
-// Counts is what a grid has done so far.
+// Counts is what a grid has executed so far.
 type Counts struct {
-	WarpInstructions   uint64 // one for each instruction a warp executed
+	WarpInstructions   uint64 // one for each instruction that a warp executed
 	ThreadInstructions uint64 // one for each lane that took part
-	Cycles             uint64 // modelled SM cycles, all SMs together
+	Cycles             uint64 // modelled SM cycles of all SMs
 	GlobalBytes        uint64 // moved to and from global memory, in whole sectors
 }
 

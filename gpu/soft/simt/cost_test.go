@@ -4,8 +4,7 @@ import (
 	"testing"
 )
 
-// The model charges what its numbers say, and memory by the sectors that the
-// lanes touch.
+// Costs follow the model's numbers, and memory is charged by the sectors that the lanes touch.
 func TestCosts(t *testing.T) {
 	costs := CostModel{Simple: 1, Wide: 3, Convert: 5, Special: 7, Slow: 11, Control: 13, Shuffle: 17, Memory: 100, Sector: 1000, Atomic: 10_000, Block: 0, Warp: 0}
 	for _, test := range []struct {
@@ -55,7 +54,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// However a grid is cut into steps, it does the same.
+// A grid gives the same result however it is divided into steps.
 func TestStepsDoNotMatter(t *testing.T) {
 	var first Counts
 	for i, budget := range []int{1_000_000, 10_000, 100, 7, 1} {
@@ -90,7 +89,7 @@ L:
 	}
 }
 
-// A kernel's attributes are what its declaration and code say.
+// A kernel's attributes follow from its declaration and code.
 func TestAttributes(t *testing.T) {
 	m := newMachine(t, `
 .const .f32 c[100];
@@ -112,7 +111,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// Registers that are never wanted at the same time share.
+// Registers that are not used at the same time share one.
 func TestRegistersShare(t *testing.T) {
 	m := newMachine(t, entry(`
 	add.u32 %r3, %r2, 1; add.u32 %r4, %r3, 1; add.u32 %r5, %r4, 1; add.u32 %r6, %r5, 1; add.u32 %r7, %r6, 1;

@@ -5,10 +5,10 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// discover finds the functions that a kernel can reach and gives each its
-// registers and its frame, and the kernel its shared memory.
+// discover finds the functions that a kernel can reach. It assigns registers and frames to them,
+// and shared memory to the kernel.
 func (c *compiler) discover(kernel *ptx.Code) error {
-	if err := c.spend(len(c.loader.shared)); err != nil {
+	if err := c.charge(len(c.loader.shared)); err != nil {
 		return err
 	}
 	if _, err := c.add(kernel); err != nil {
@@ -26,7 +26,7 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 					continue
 				}
 				f.unknown = true
-				if err := c.spend(len(c.loader.taken) / edgesPerInst); err != nil {
+				if err := c.charge(len(c.loader.taken) / edgesPerInst); err != nil {
 					return err
 				}
 				for _, t := range c.loader.taken {
@@ -48,9 +48,8 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 			}
 		}
 	}
-	// ptxas for sm_90 (CUDA 13.0) places the functions' own variables first, and each
-	// part of dynamic shared memory behind all, as it is aligned, but to 16 bytes at
-	// least.
+	// ptxas for sm_90 (CUDA 13.0) places the functions' own variables first, and each part of
+	// dynamic shared memory after everything else, with its alignment but at least 16 bytes.
 	for _, v := range c.loader.shared {
 		if err := c.placeShared(v); err != nil {
 			return err
@@ -64,14 +63,15 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 // dynamicAlign is the least alignment of dynamic shared memory, in bytes.
 const dynamicAlign = 16
 
-// edgesPerInst is how many edges of the graph of calls take as much memory as one instruction.
+// edgesPerInst is the number of edges of the call graph that use as much memory as one instruction.
 const edgesPerInst = 32
 
-// spendFunction counts a function, which every kernel that can reach it has anew, and the ways that its brx
-// instructions may take: a short list that many of them choose from becomes as many edges of the control-flow graph as
-// there are instructions times labels. Its instructions count when they are compiled.
-func (c *compiler) spendFunction(code *ptx.Code) error {
-	if err := c.spend(1 + len(code.Params) + len(code.Returns) + len(code.Vars)); err != nil {
+// chargeFunction charges for a function, which is compiled again for every kernel that can reach
+// it, and for the targets of its brx instructions: a short list that many of them use makes as many
+// edges of the control-flow graph as there are instructions times labels. Its instructions are
+// charged when they are compiled.
+func (c *compiler) chargeFunction(code *ptx.Code) error {
+	if err := c.charge(1 + len(code.Params) + len(code.Returns) + len(code.Vars)); err != nil {
 		return err
 	}
 	for _, in := range code.Instrs {
@@ -79,7 +79,7 @@ func (c *compiler) spendFunction(code *ptx.Code) error {
 			continue
 		}
 		if list := in.Operands[1].Sym; list != nil && list.Kind == ptx.SymTargets {
-			if err := c.spend(len(list.Branch.Syms)); err != nil {
+			if err := c.charge(len(list.Branch.Syms)); err != nil {
 				return err
 			}
 		}
@@ -87,14 +87,14 @@ func (c *compiler) spendFunction(code *ptx.Code) error {
 	return nil
 }
 
-// forget lets go of the functions' source, of which a running program needs nothing.
+// forget drops the functions' source, which a running program does not need.
 func (c *compiler) forget() {
 	for _, f := range c.queue {
 		f.decl, f.code, f.flow, f.regs, f.pcs, f.calls, f.frame.at = nil, nil, nil, nil, nil, nil, nil
 	}
 }
 
-// add makes a function part of the program.
+// add adds a function to the program.
 func (c *compiler) add(code *ptx.Code) (*function, error) {
 	if f := c.funcs[code.Func]; f != nil {
 		return f, nil
@@ -102,10 +102,10 @@ func (c *compiler) add(code *ptx.Code) (*function, error) {
 	f := &function{decl: code.Func, code: code}
 	c.funcs[code.Func] = f
 	c.queue = append(c.queue, f)
-	if err := c.spendFunction(code); err != nil {
+	if err := c.chargeFunction(code); err != nil {
 		return nil, err
 	}
-	if err := c.loader.wanted(); err != nil {
+	if err := c.loader.cancelled(); err != nil {
 		return nil, err
 	}
 	g, err := flow.Build(code)
@@ -170,7 +170,7 @@ func (c *compiler) placeLocal(f *function, v *ptx.Var) error {
 	return nil
 }
 
-// formal gives a device function's parameter its place.
+// formal assigns a place to a device function's parameter.
 func (c *compiler) formal(f *function, s *ptx.Symbol) (formal, error) {
 	if s.Kind == ptx.SymReg {
 		r := f.regs[s.Index]
@@ -183,8 +183,8 @@ func (c *compiler) formal(f *function, s *ptx.Symbol) (formal, error) {
 	return formal{at: uint32(f.frame.at[s.Var]), size: uint32(n)}, nil
 }
 
-// localBytes is how much local memory a thread needs: the deepest chain of
-// calls, or a stack where there is no such.
+// localBytes returns the local memory that a thread needs: that of the deepest chain of calls, or a
+// stack if the depth is unknown.
 func (c *compiler) localBytes() uint64 {
 	var deepest uint64
 	depth := map[*function]uint64{}
@@ -215,8 +215,8 @@ func (c *compiler) localBytes() uint64 {
 	return alignUp(deepest+stack, 16)
 }
 
-// finish numbers what the warps execute: how far each instruction can run, and
-// at what cost.
+// finish computes for each instruction how many instructions run from there without a change of
+// path, and their cost.
 func (c *compiler) finish() {
 	code := c.code
 	for i := len(code) - 1; i >= 0; i-- {
@@ -233,8 +233,7 @@ func (c *compiler) finish() {
 	c.prog.entry = c.queue[0].entry
 }
 
-// maxRun bounds how many instructions a warp executes without looking at its
-// budget.
+// maxRun limits the instructions that a warp executes between two checks of its budget.
 const maxRun = 1024
 
 // pressure estimates how many 32-bit registers a thread needs.
@@ -246,8 +245,8 @@ func (c *compiler) pressure() int {
 	return n
 }
 
-// findRecursion numbers the functions so that those that can call one another,
-// and they alone, have the same number: Tarjan's strongly connected components.
+// findRecursion numbers the functions so that two have the same number if and only if they can call
+// one another: Tarjan's strongly connected components.
 func (c *compiler) findRecursion() {
 	order, low := map[*function]int{}, map[*function]int{}
 	var stack []*function
@@ -260,7 +259,7 @@ func (c *compiler) findRecursion() {
 			if order[g] == 0 {
 				visit(g)
 				low[f] = min(low[f], low[g])
-			} else if g.group == 0 { // still on the stack
+			} else if g.group == 0 { // it is still on the stack
 				low[f] = min(low[f], order[g])
 			}
 		}

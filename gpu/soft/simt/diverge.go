@@ -1,15 +1,13 @@
 package simt
 
-// A warp's lanes run in lockstep as long as they agree on where to go. When
-// they part at a branch, each way becomes a path, and the branch's immediate
-// post-dominator a join: lanes that arrive there wait for the others, and go on
-// together.
+// A warp's lanes run in lockstep as long as they agree on the next instruction. When they diverge
+// at a branch, each side becomes a path, and the branch's immediate post-dominator becomes a join:
+// lanes that arrive there wait for the others and continue with them.
 //
-// Joins make things fast; they must not make them wait. A lane at a join may be
-// the one that the rest of the warp is spinning for (it holds the lock), or that
-// a barrier needs. So when a path has gone round a loop often enough, or nothing
-// else of the warp can run, the lanes at a join are let go as a path of their
-// own: the forward progress that Volta's independent thread scheduling promises.
+// Joins make execution fast, but must not block it. A lane at a join may be the one that the rest
+// of the warp spins for, since it holds a lock, or that a barrier needs. So if a path has iterated
+// a loop often enough, or no other path of the warp can run, the lanes at a join are released as a
+// path of their own. This gives the forward progress of independent thread scheduling (Volta).
 
 // path is a set of lanes with one program counter.
 type path struct {
@@ -19,34 +17,34 @@ type path struct {
 	frame *frame
 	join  *join
 	wait  waitKind
-	bar   uint32 // waitBarrier, waitArrived: which
-	arg   uint32 // waitWarp: the lanes to meet
-	wake  uint64 // waitTime: %globaltimer
-	res   *inst  // waitBarrier: the reduction to answer
+	bar   uint32 // the barrier, for waitBarrier and waitArrived
+	arg   uint32 // the lanes to meet, for waitWarp
+	wake  uint64 // %globaltimer, for waitTime
+	res   *inst  // the instruction with the reduction, for waitBarrier
 }
 
-// waitKind says what a path waits for.
+// waitKind is what a path waits for.
 type waitKind uint8
 
 const (
 	ready waitKind = iota
 	waitBarrier
-	waitArrived // at a barrier, for the warp's other lanes only
+	waitArrived // at a barrier, only for the other lanes of its warp
 	waitWarp
 	waitTime
 )
 
-// join is where lanes that parted meet again.
+// join is where diverged lanes reconverge.
 type join struct {
 	pc     int32
 	frame  *frame
-	want   uint32 // lanes that may still come, those that are here included
-	have   uint32 // lanes that are here
-	parent *join  // where they meet others after that
+	want   uint32 // lanes that may still arrive, and those that have
+	have   uint32 // lanes that have arrived
+	parent *join  // the join after this one
 }
 
-// Rounds of a loop after which a path gives way, when a round weighs 1: one
-// whose code could be waiting for another thread weighs spinWeight.
+// Iterations of a loop after which a path yields, if an iteration has weight 1. The weight is
+// spinWeight if the loop may be waiting for another thread.
 const (
 	spinLimit  = 8192
 	spinWeight = 32
@@ -68,8 +66,8 @@ func (w *warp) dropJoin(j *join) {
 	w.freeJoin = j
 }
 
-// part splits the running path: the lanes of taken go to target, the others on
-// to next, and all meet at rpc, unless it is negative.
+// part splits the running path: the lanes of taken go to target, the others to next, and all join
+// at rpc unless it is negative.
 func (w *warp) part(taken uint32, target, next, rpc int32) {
 	if rpc >= 0 && (w.join == nil || w.join.pc != rpc || w.join.frame != w.frame) {
 		w.join = w.newJoin(rpc)
@@ -88,10 +86,9 @@ func (w *warp) part(taken uint32, target, next, rpc int32) {
 	}
 }
 
-// arrive is what a path does where lanes may meet: the place before the
-// instruction in question.
+// arrive is executed before an instruction where lanes may reconverge.
 func arrive(w *warp, in *inst) {
-	w.tally(-1, 0) // it is no instruction
+	w.tally(-1, 0) // not counted as an instruction
 	for j := w.join; j != nil && j.pc == w.pc && j.frame == w.frame; j = w.join {
 		j.have |= w.mask
 		if j.have != j.want {
@@ -120,15 +117,15 @@ func (w *warp) load(i int) {
 	w.state = warpReady
 }
 
-// park makes the running path the last of the others.
+// park appends the running path to the waiting ones.
 func (w *warp) park(wait waitKind) *path {
 	w.paths = append(w.paths, path{pc: w.pc, mask: w.mask, spins: w.spins, frame: w.frame, join: w.join, wait: wait})
 	w.mask = 0
 	return &w.paths[len(w.paths)-1]
 }
 
-// next finds a path to run when the running one has ended or waits. Without one
-// the warp waits, or is done.
+// next finds a path to run when the running one has ended or waits. If there is none, the warp
+// waits or is done.
 func (w *warp) next() {
 	w.mask = 0
 	for i := len(w.paths) - 1; i >= 0; i-- {
@@ -150,8 +147,8 @@ func (w *warp) next() {
 	w.budget = 0
 }
 
-// release lets the lanes go that are at a join of any path, as a path of their
-// own, and reports whether there were any.
+// release releases the lanes at a join of any path as a path of their own, and reports whether
+// there were any.
 func (w *warp) release() bool {
 	for i := range w.paths {
 		if w.releaseFrom(w.paths[i].join) {
@@ -174,10 +171,10 @@ func (w *warp) releaseFrom(j *join) bool {
 	return false
 }
 
-// back notes a round of a loop. Every so often the path gives way to the warp's
-// other lanes, and when there are none, the warp to the block's others.
+// back counts an iteration of a loop. Regularly the path yields to the warp's other lanes, or the
+// warp to the block's other warps.
 func (w *warp) back(weight int32) {
-	if w.spins += weight; w.spins < w.prog.patience {
+	if w.spins += weight; w.spins < w.prog.yieldAfter {
 		return
 	}
 	w.spins = 0
@@ -188,7 +185,7 @@ func (w *warp) giveWay() {
 	if len(w.paths) > 0 || w.join != nil {
 		w.releaseFrom(w.join)
 		for i := range w.paths {
-			if w.paths[i].wait == ready { // the longest waiting: park appends
+			if w.paths[i].wait == ready { // the one that waits longest, since park appends
 				w.park(ready)
 				w.load(i)
 				return
@@ -198,8 +195,8 @@ func (w *warp) giveWay() {
 	w.budget = 0
 }
 
-// leave takes lanes of the running path out of the warp for good. The caller
-// looks for the next path if none of them stay.
+// leave removes lanes of the running path from the warp. If none remain, the caller finds the next
+// path.
 func (w *warp) leave(exiting uint32) {
 	w.live &^= exiting
 	for f := w.frame; f != nil; {
@@ -213,15 +210,15 @@ func (w *warp) leave(exiting uint32) {
 		w.frame, w.join = nil, nil
 	}
 	w.meet()
-	w.block.left(w, popcount(exiting))
+	w.block.exited(w, popcount(exiting))
 }
 
-// forget makes the joins from j up to end, which it leaves alone, expect lanes no
-// more. Where that completes one, those that are there go on.
+// forget removes lanes from the joins between j and end, excluding end. If that completes a join,
+// the lanes that have arrived go on.
 //
-// A lane that a join wants and has not is in a path that leads to the join, or
-// waits at one of its children. So one that has all it wants is pointed to by
-// none, and free to be used again.
+// A lane that a join wants and does not have is in a path that leads to the join, or waits at one
+// of the join's children. So nothing points to a join that has all lanes it wants, and it can be
+// reused.
 func (w *warp) forget(j, end *join, gone uint32) {
 	for j != end {
 		up := j.parent
@@ -236,8 +233,8 @@ func (w *warp) forget(j, end *join, gone uint32) {
 	}
 }
 
-// merge adds path q to path p, which is at the same place of the same frame.
-// They expect to meet others at the first join that both lead to.
+// merge adds path q to path p, which is at the same place of the same frame. They join others at
+// the first join that both lead to.
 func (w *warp) merge(p, q *path) {
 	if p.join != q.join {
 		common := p.join
@@ -259,8 +256,7 @@ func leadsTo(j, to *join) bool {
 	return j == to
 }
 
-// gather merges the ready paths of set, a mask of lanes, that are at the same
-// place.
+// gather merges the ready paths among the lanes of set that are at the same place.
 func (w *warp) gather(set uint32) {
 	for i := 0; i < len(w.paths); i++ {
 		if p := w.paths[i]; p.wait != ready || p.mask&set == 0 {

@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A random program over eight variables a thread, which is run in two ways: as
-// PTX on warps, and thread by thread from its tree. Threads share nothing, so
-// the results must agree however the warps part and meet.
+// A random program over eight variables per thread runs in two ways: as PTX on warps, and thread by
+// thread from its tree. Threads share nothing, so the results must agree, however the warps diverge
+// and reconverge.
 
 type node interface {
 	// emit writes the node as PTX.
 	emit(g *emitter)
-	// eval carries it out for one thread and says how control goes on.
+	// eval executes the node for one thread and returns how control continues.
 	eval(s *state) flowTo
 }
 
@@ -40,8 +40,8 @@ type emitter struct {
 	b      strings.Builder
 	labels int
 	loops  [][2]string // continue and break labels
-	end    string      // where a return leads; "" to return in place
-	store  string      // the code that saves the results of a kernel
+	end    string // target of a return; "" to return in place
+	store  string // code that saves the results of a kernel
 }
 
 func (g *emitter) f(format string, args ...any) { fmt.Fprintf(&g.b, "\t"+format+"\n", args...) }
@@ -185,7 +185,7 @@ func (n loop) eval(s *state) flowTo {
 	return onward
 }
 
-// jump leaves a loop, its round, or the function, where a condition holds.
+// jump leaves a loop, its iteration, or the function, if a condition holds.
 type jump struct {
 	c  cond
 	to flowTo
@@ -236,10 +236,10 @@ func (n invoke) eval(s *state) flowTo {
 	return onward
 }
 
-// shape is what may be drawn at a place of the program.
+// shape limits what may be drawn at a place of the program.
 type shape struct {
 	depth, loops int
-	funcs        int // that may be called
+	funcs        int // functions that may be called
 }
 
 func drawCond(t *rapid.T) cond {
@@ -332,13 +332,13 @@ func TestDivergence(t *testing.T) {
 			}
 			main.eval(&s)
 			if s.fuel < 0 {
-				return // too long to be interesting
+				return // too long to be useful
 			}
 			want = append(want, s.v[:]...)
 		}
 		m := newMachine(t, src)
 		m.budget = rapid.SampledFrom([]int{1, 17, 10_000}).Draw(rt, "budget")
-		m.module.Kernel("k").prog.patience = rapid.SampledFrom([]int32{1, 2, 5, spinLimit}).Draw(rt, "patience")
+		m.module.Kernel("k").prog.yieldAfter = rapid.SampledFrom([]int32{1, 2, 5, spinLimit}).Draw(rt, "spinLimit")
 		out, data := m.alloc(threads * vars * 4)
 		if f := m.run("k", d3(1), d3(uint32(threads)), 0, out); f != nil {
 			rt.Fatalf("%v\n%s", f, src)
@@ -351,8 +351,8 @@ func TestDivergence(t *testing.T) {
 	})
 }
 
-// Lanes that part at a branch come together behind it: what follows is executed
-// once, not once for each way.
+// Lanes that diverge at a branch reconverge after it: the code that follows is executed once, not
+// once per side.
 func TestReconvergence(t *testing.T) {
 	arms := func(body string) string {
 		return entry(`
@@ -363,7 +363,7 @@ func TestReconvergence(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		body string
-		want uint64 // instructions beside the 108 that all execute
+		want uint64 // instructions apart from the 108 that all execute
 	}{
 		"uniform":   {"	bra A;\nA:\n", 1},
 		"if":        {"	@%p1 bra A;\n	add.u32 %r4, %r4, 2;\nA:\n", 2},

@@ -1,52 +1,46 @@
-// Package simt executes PTX as a GPU's streaming multiprocessors do: threads
-// in warps of 32 lanes that run in lockstep, diverge at branches and meet again
-// at the immediate post-dominator.
+// Package simt executes PTX like a GPU's streaming multiprocessors: threads in warps of 32 lanes
+// run in lockstep, diverge at branches and reconverge at the immediate post-dominator. It models
+// the cost of kernels, but not how contexts share a GPU; package machine does.
 //
-// [Load] compiles a parsed module: every instruction that a kernel can reach is
-// checked and bound to one function over lane arrays, or refused by name. A
-// [Launch] makes a [Grid]; the caller places its blocks on SMs one at a time
-// with [Grid.StartBlock] and gives each [Block] a budget of instructions with
-// [Block.Step]. So several grids can share a machine, a kernel that never ends
-// can be suspended between any two steps, and kernels whose blocks wait for one
-// another make progress as long as the caller steps all resident blocks.
+// [Load] compiles a parsed module. It checks every instruction that a kernel can reach and binds it
+// to one function over lane arrays, or refuses it by name. A [Launch] makes a [Grid]. The caller
+// places its blocks on SMs one at a time with [Grid.StartBlock], and gives each [Block] a budget of
+// instructions with [Block.Step]. So several grids can share a machine, a kernel that never ends
+// can be suspended between any two steps, and kernels whose blocks wait for one another progress as
+// long as the caller steps all resident blocks.
 //
-// The package is a pure function of what it is given: it has no goroutine, no
-// clock and no randomness. A [Grid], its blocks and the [Memory] they use must
-// be used by one goroutine at a time; grids with different memories are
-// independent of one another.
+// The package is a pure function of its inputs, without goroutines, clock, locks or randomness. A
+// [Grid], its blocks and their [Memory] must be used by one goroutine at a time. Grids with
+// different memories are independent.
 //
 // # Threads of a warp
 //
-// A warp is a set of paths, each a program counter with the lanes that are
-// there (diverge.go). Reconvergence is only a matter of speed: a path that
-// spins, or waits at a barrier, gives way to the lanes that it may be waiting
-// for, as independent thread scheduling has it since Volta.
+// A warp is a set of paths, each with a program counter and the lanes that are there (diverge.go).
+// Reconvergence only affects speed: a path that spins, or waits at a barrier, yields to the lanes
+// that it may be waiting for, as with independent thread scheduling since Volta.
 //
 // # Registers
 //
-// A warp's registers are arrays of 32 values (struct of lanes) in two banks, of
-// 32 and 64 bits; predicates are masks of lanes. Every function of a kernel's
-// call tree has its own registers, so a call moves no base; a function that can
-// call itself has them saved (call.go). Constants, kernel parameters and
-// special registers are lane arrays as well, filled in when a warp starts, so
-// that an operation has one form whatever its operands are.
+// A warp's registers are arrays of 32 values (struct of lanes) in two banks, of 32 and 64 bits.
+// Predicates are masks of lanes. Every function of a kernel's call tree has its own registers, so a
+// call does not move a base; the registers of a function that can call itself are saved (call.go).
+// Constants, kernel parameters and special registers are lane arrays as well, filled in when a warp
+// starts, so that an operation has one form for all operands.
 //
 // # Adding an instruction
 //
-// opcodes.go maps each opcode to a handler, which takes the modifiers it knows
-// ([mods]; what is left over is refused), finds the registers of the operands and
-// adds operations. An operation on values from package arith is made one on warps
-// by a lift (lift.go); one that kernels use much gets a loop of its own from
-// internal/genops. What may change where lanes go, or make them wait, is added
-// with run = 0 and moves the program counter itself; everything else has run = 1.
-// uses.go must know of an instruction whose first operand is not its result. Then
-// add its forms to forms_test.go and what it computes to ops_test.go.
+// opcodes.go maps each opcode to a handler. The handler consumes the modifiers that it knows
+// ([mods]; others are refused), finds the registers of the operands, and adds operations. A lift
+// (lift.go) turns an operation of package arith on values into one on warps; a frequent operation
+// gets a loop of its own from internal/genops. An operation that may change the path of lanes, or
+// make them wait, is added with run = 0 and sets the program counter itself; all others have run =
+// 1. uses.go must list an instruction whose first operand is not its result. Then add its forms to
+// forms_test.go and its results to ops_test.go.
 //
 // # Addresses
 //
-// Generic addresses: global memory wherever the context has it mapped, constant
-// variables among it, and windows for shared, local and parameter memory and
-// for functions (memory.go).
+// The generic address space has global memory where the context maps it, including constant
+// variables, and windows for shared, local and parameter memory and for functions (memory.go).
 package simt
 
 //go:generate go run ./internal/genops

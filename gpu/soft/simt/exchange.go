@@ -7,20 +7,21 @@ import (
 	"vgpud/ptx"
 )
 
-// member compiles operand i, the mask of the lanes that take part.
+// member compiles operand i, the mask of the participating lanes.
 func (c *compiler) member(in *ptx.Instr, i int) (operand, error) {
 	return c.src(&in.Operands[i], ptx.B32)
 }
 
-// exchange adds an instruction by which lanes exchange what they have in register from. Without a member operand the
-// lanes of the path exchange. It returns the instruction, whose further operands the caller fills in.
+// exchange adds an instruction with which lanes exchange the values of register from. Without a
+// member operand the lanes of the path exchange. It returns the instruction, whose other operands
+// the caller fills in.
 func (c *compiler) exchange(in *ptx.Instr, x exchange, member, d operand) *inst {
 	i := inst{op: exchangeHere, d: d.index, run: 1}
 	if member.class != noReg {
 		i.op, i.run = exchangeSync, 0
 	}
 	x.form, x.member = in.Form(), member.index
-	x.same = len(in.Operands) > 0 && in.Operands[len(in.Operands)-1].Kind == ptx.KindImm // the mask is the last
+	x.same = len(in.Operands) > 0 && in.Operands[len(in.Operands)-1].Kind == ptx.KindImm // the mask is the last operand
 	i.x = &extra{exchange: &x}
 	return c.emit(i, c.costs().Shuffle)
 }
@@ -70,7 +71,7 @@ func shfl(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// shuffleMode is the way in which shfl finds the lane to read from.
+// shuffleMode is how shfl computes the lane to read from.
 type shuffleMode uint8
 
 const (
@@ -82,7 +83,7 @@ const (
 
 var shuffleModes = map[string]shuffleMode{"idx": shuffleIdx, "up": shuffleUp, "down": shuffleDown, "bfly": shuffleBfly}
 
-// shuffle makes the exchange of shfl: PTX ISA, shfl, in its own terms.
+// shuffle returns the exchange of shfl, following the PTX ISA's definition.
 func shuffle(mode shuffleMode, p operand) exchangeFunc {
 	return func(w *warp, in *inst, takers, _ uint32, v offer) {
 		d, a, b, c := &w.r32[in.d], v.word, &w.r32[in.b], &w.r32[in.c]
@@ -277,7 +278,7 @@ func redux(c *compiler, in *ptx.Instr, m *mods) error {
 		if pick.Abs {
 			sum &^= 1 << 31
 		}
-		if who == full && op == "add" { // by far the most frequent
+		if who == full && op == "add" { // by far the most frequent case
 			for _, v := range x[1:] {
 				sum += v
 			}

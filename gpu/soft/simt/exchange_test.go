@@ -8,8 +8,7 @@ import (
 	"vgpud/gpu"
 )
 
-// shfl against its definition, over modes, widths and distances, with some
-// lanes missing.
+// shfl matches its definition, over modes, widths and distances, with some lanes missing.
 func TestShuffle(t *testing.T) {
 	for _, mode := range []string{"idx", "up", "down", "bfly"} {
 		m := newMachine(t, entry(fmt.Sprintf(`
@@ -61,7 +60,7 @@ func TestShuffle(t *testing.T) {
 							want = uint32(1000 + 100 + from)
 						}
 						if ok && members>>from&1 == 0 {
-							continue // a lane that is not there gives anything
+							continue // a missing lane gives an undefined result
 						}
 						if got := wordsOf(data)[lane]; got != want {
 							t.Fatalf("%s, width %d, distance %d, lane %d: %d, want %d", mode, width, distance, lane, got, want)
@@ -73,7 +72,7 @@ func TestShuffle(t *testing.T) {
 	}
 }
 
-// Votes, matches and reductions over some of a warp's lanes.
+// Votes, matches and reductions work on a subset of a warp's lanes.
 func TestWarpWide(t *testing.T) {
 	value := func(lane int) uint32 { return uint32(lane*lane%7) - 3 }
 	over := func(members uint32, f func(lane int)) {
@@ -145,7 +144,7 @@ func TestWarpWide(t *testing.T) {
 	}
 }
 
-// Special registers tell a thread where it is.
+// Special registers have a thread's position.
 func TestSpecialRegisters(t *testing.T) {
 	m := newMachine(t, `
 .visible .entry k(.param .u64 k_param_0)
@@ -193,7 +192,7 @@ func TestSpecialRegisters(t *testing.T) {
 	}
 }
 
-// The clock counts what is between its two reads.
+// The clock counts the instructions between its two reads.
 func TestClock(t *testing.T) {
 	m := newMachine(t, entry(`
 	mov.u64 %rd3, %clock64;

@@ -2,7 +2,7 @@ package simt
 
 import "vgpud/gpu"
 
-// raise makes what a lane did a fault of its block; the first one stays.
+// raise records a fault of a lane as the fault of its block; the first one is kept.
 func (w *warp) raise(kind gpu.FaultKind, in *inst, lane int) {
 	w.budget = 0
 	if w.fault != nil {

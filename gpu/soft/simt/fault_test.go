@@ -10,7 +10,7 @@ import (
 	"vgpud/ptx"
 )
 
-// A fault names kernel, block, thread, line, space, size and address.
+// A fault has the kernel, block, thread, line, space, size and address.
 func TestFaults(t *testing.T) {
 	const line = 14 // of the second line of the body
 	for name, test := range map[string]struct {
@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 			m := newMachine(t, testHeader+strings.TrimPrefix(src, "\n"))
 			base, data := m.alloc(400)
 			f := m.run("k", d3(1), d3(8, 8), 0, base, base, 0)
-			// %tid.x reaches 7 alone: thread 37 needs a block of one row.
+			// Only %tid.x reaches 7: thread 37 needs a block of one row.
 			if f != nil {
 				t.Fatalf("no thread has %%tid.x 37, but: %v", f)
 			}
@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Constants can be read and not written, through any kind of address.
+// Constants can be read but not written, through any kind of address.
 func TestConstantsAreReadOnly(t *testing.T) {
 	m := newMachine(t, ".const .align 4 .u32 c[4] = {1, 2, 3, 4};\n.global .u32 g = 5;\n"+entry(`
 	mov.u64 %rd3, c;
@@ -104,8 +104,7 @@ func TestConstantsAreReadOnly(t *testing.T) {
 	}
 }
 
-// What is unmapped while a kernel is resident is not reached through what the
-// kernel remembers of it.
+// A range that is unmapped while a kernel is resident is not accessed through cached mappings.
 func TestUnmapDuringKernel(t *testing.T) {
 	m := newMachine(t, entry("L:\n	ld.global.u32 %r3, [%rd1];\n	bra L;\n"))
 	at, _ := m.words(1)
@@ -164,9 +163,8 @@ func TestMemoryRanges(t *testing.T) {
 	}
 }
 
-// What can't be executed is refused, with kernel, line and instruction: when the
-// module is loaded where no GPU could, and when the kernel is launched where this
-// one can't.
+// An instruction that no GPU can execute fails the load, one that this GPU can't execute fails the
+// launch. Both errors have kernel, line and instruction.
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		body string
@@ -205,8 +203,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A module whose numbers are out of all proportion is refused without the
-// memory it asks for.
+// A module with excessive numbers is refused without allocating the memory it asks for.
 func TestHostileModules(t *testing.T) {
 	var many strings.Builder
 	many.WriteString(".visible .entry k()\n{\n	.reg .b32 %r<80000>;\n")
@@ -237,7 +234,7 @@ func TestHostileModules(t *testing.T) {
 			}
 			mod, err := Load(t.Context(), m, Options{})
 			if name == "deep dims" && err == nil && mod.ImageBytes() < 1<<32 {
-				return // the product wraps around; every access is checked all the same
+				return // the product overflows; every access is checked anyway
 			}
 			if err == nil {
 				t.Error("loaded")
@@ -246,14 +243,14 @@ func TestHostileModules(t *testing.T) {
 			}
 		})
 	}
-	// Many declared registers cost nothing when they are not used.
+	// Declared registers cost nothing if they are not used.
 	m := newMachine(t, ".visible .entry k() { .reg .b64 %rd<999999999>; mov.u64 %rd999999998, 1; ret; }")
 	if n := m.module.Kernel("k").prog.n64; n > 4 {
 		t.Errorf("%d registers", n)
 	}
 }
 
-// chain makes functions of 64 KiB of local memory each that call one another.
+// chain returns functions with 64 KiB of local memory each that call one another.
 func chain(n int) string {
 	var b strings.Builder
 	for i := n; i > 0; i-- {

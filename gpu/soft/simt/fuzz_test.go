@@ -9,8 +9,8 @@ import (
 	"vgpud/ptx"
 )
 
-// FuzzLoad loads whatever parses and lets what loads run for a moment: nothing
-// that a guest writes may do more than fail.
+// FuzzLoad loads any PTX that parses and runs it for a moment. Whatever a guest writes may only
+// fail.
 func FuzzLoad(f *testing.F) {
 	for _, k := range corpus.All() {
 		f.Add(k.PTX(corpus.SM90))

@@ -12,41 +12,40 @@ type Launch struct {
 	Kernel      *Kernel
 	Grid, Block gpu.Dim3
 	SharedBytes uint64 // dynamic
-	Params      []byte // laid out as the kernel's attributes say; copied
+	Params      []byte // copied; laid out as the kernel's attributes describe
 	Memory      *Memory
 	SMs         int       // %nsmid
 	ID          uint64    // %gridid
-	Print       io.Writer // where vprintf's text goes; nil drops it. It bounds what it keeps
+	Print       io.Writer // receives vprintf's output, which it must limit; nil drops it
 }
 
-// Grid is a launch that is being executed.
+// Grid is a launch in progress.
 type Grid struct {
-	launch  Launch
-	prog    *program
-	costs   CostModel
-	shared  int // bytes a block
-	threads int // a block
-	counts  Counts
-	next    uint64 // block to start
-	done    uint64
-	free    []*Block
-	spans   []cachedSpan // by site
-	epoch   uint32
+	launch   Launch
+	prog     *program
+	costs    CostModel
+	shared   int // bytes per block
+	threads  int // per block
+	counts   Counts
+	next     uint64 // the next block to start
+	done     uint64
+	free     []*Block
+	mappings []cachedMapping // by memory operation
+	epoch    uint32
 }
 
-// cachedSpan remembers where a memory operation went last.
-type cachedSpan struct {
+// cachedMapping is the mapping of a memory operation's last access.
+type cachedMapping struct {
 	lo   uint64
 	data []byte
 	ro   bool
 }
 
-// MaxSharedBytes is the most shared memory, static and dynamic, that a block
-// can have.
+// MaxSharedBytes is the maximum of static and dynamic shared memory of a block.
 const MaxSharedBytes = 227 << 10
 
-// NewGrid checks a launch and prepares it. No block is started. The error wraps
-// gpu.ErrInvalidLaunch, or gpu.ErrUnsupported where the kernel is refused.
+// NewGrid checks and prepares a launch without starting a block. The error wraps
+// gpu.ErrInvalidLaunch, or gpu.ErrUnsupported if the kernel is refused.
 func NewGrid(l Launch) (*Grid, error) {
 	k := l.Kernel
 	if k.refused != "" {
@@ -73,34 +72,34 @@ func NewGrid(l Launch) (*Grid, error) {
 	}
 	l.Params = append(make([]byte, 0, a.ParamBytes), l.Params[:a.ParamBytes]...)
 	grid := &Grid{
-		launch:  l,
-		prog:    k.prog,
-		costs:   k.prog.costs,
-		shared:  int(k.prog.dynamicShared) + int(l.SharedBytes),
-		threads: int(b.Count()),
-		spans:   make([]cachedSpan, k.prog.sites),
-		epoch:   l.Memory.epoch,
+		launch:   l,
+		prog:     k.prog,
+		costs:    k.prog.costs,
+		shared:   int(k.prog.dynamicShared) + int(l.SharedBytes),
+		threads:  int(b.Count()),
+		mappings: make([]cachedMapping, k.prog.sites),
+		epoch:    l.Memory.epoch,
 	}
 	return grid, nil
 }
 
-// Blocks is the number of blocks of the grid.
+// Blocks returns the number of blocks of the grid.
 func (g *Grid) Blocks() uint64 { return g.launch.Grid.Count() }
 
-// Started is how many blocks StartBlock has handed out.
+// Started returns the number of blocks that StartBlock has returned.
 func (g *Grid) Started() uint64 { return g.next }
 
-// Finished is how many blocks ran to their end.
+// Finished returns the number of blocks that have finished.
 func (g *Grid) Finished() uint64 { return g.done }
 
 // Done reports whether every block has finished.
 func (g *Grid) Done() bool { return g.done == g.Blocks() }
 
-// Counts is what the grid has done so far.
+// Counts returns what the grid has executed so far.
 func (g *Grid) Counts() Counts { return g.counts }
 
-// StartBlock makes the next block, in order of index, resident on SM sm. It
-// returns nil when all have been started.
+// StartBlock makes the next block, in order of index, resident on SM sm. It returns nil if all have
+// been started.
 func (g *Grid) StartBlock(sm int) *Block {
 	if g.next == g.Blocks() {
 		return nil
@@ -116,7 +115,7 @@ func (g *Grid) StartBlock(sm int) *Block {
 	return b
 }
 
-// retire takes a finished block's memory back for another.
+// retire keeps a finished block's memory for another block.
 func (g *Grid) retire(b *Block) {
 	g.done++
 	g.free = append(g.free, b)
@@ -126,10 +125,10 @@ func (g *Grid) retire(b *Block) {
 	}
 }
 
-// sync forgets what is remembered of a memory that has changed.
+// sync drops cached mappings of a memory that has changed.
 func (g *Grid) sync() {
 	if g.epoch != g.launch.Memory.epoch {
 		g.epoch = g.launch.Memory.epoch
-		clear(g.spans)
+		clear(g.mappings)
 	}
 }

@@ -2,33 +2,34 @@ package simt
 
 import "bytes"
 
-// An exchange is an instruction by which lanes of a warp meet: shfl, vote, match, redux, elect and bar.warp. With .sync
-// each lane names the lanes that it exchanges with, itself among them, and waits for them. Lanes that run together need
-// not name the same ones: those that do are a group, and each group is an exchange of its own. Nor need the lanes of a
-// group be at the same place of the code: they meet where each is, and those at instructions of one form exchange.
+// An exchange is an instruction with which lanes of a warp communicate: shfl, vote, match, redux,
+// elect and bar.warp. With .sync each lane names the lanes that it exchanges with, including
+// itself, and waits for them. Lanes that run together need not name the same lanes: those that do
+// form a group, and each group has its own exchange. The lanes of a group need not be at the same
+// instruction either: they wait where they are, and those at instructions of one form exchange.
 
 // exchange is an instruction between lanes.
 type exchange struct {
 	run    exchangeFunc
-	form   string  // of the instruction: lanes at others of this form exchange with those that are here
-	member uint32  // the register that holds each lane's mask
-	same   bool    // which is the same in all lanes
+	form   string  // the form of the instruction: lanes at instructions of equal form exchange
+	member uint32  // the register with each lane's mask
+	same   bool    // the mask is the same in all lanes
 	apart  bool    // the result depends on the group
-	from   operand // what the lanes bring; noReg: nothing
+	from   operand // the lanes' operands; noReg if there is none
 }
 
-// exchangeFunc gives the lanes of takers their results. They and perhaps others, which are at another place, are the
-// group who, all of which have brought v. It must leave alone the path that is running.
+// exchangeFunc sets the results of the lanes of takers. These lanes, and possibly others at other
+// instructions, form the group who, whose operands are in v. It must not change the running path.
 type exchangeFunc func(w *warp, in *inst, takers, who uint32, v offer)
 
-// offer is what lanes bring: one of these, by the class of exchange.from.
+// offer is the lanes' operands, in the field for the class of exchange.from.
 type offer struct {
 	word  *[lanes]uint32
 	wide  *[lanes]uint64
 	votes uint32
 }
 
-// at is what a lane brings.
+// at returns the operand of a lane.
 func (v offer) at(lane int) uint64 {
 	if v.wide != nil {
 		return v.wide[lane]
@@ -36,14 +37,14 @@ func (v offer) at(lane int) uint64 {
 	return uint64(v.word[lane])
 }
 
-// given keeps what lanes bring from different places.
+// given collects the operands of lanes at different instructions.
 type given struct {
 	word  [lanes]uint32
 	wide  [lanes]uint64
 	votes uint32
 }
 
-// offered is what the lanes at x bring.
+// offered returns the operands of the lanes at x.
 func (w *warp) offered(x *exchange) (v offer) {
 	switch x.from.class {
 	case noReg:
@@ -57,13 +58,13 @@ func (w *warp) offered(x *exchange) (v offer) {
 	return v
 }
 
-// exchangeHere is an exchange between the lanes of the path.
+// exchangeHere performs an exchange between the lanes of the path.
 func exchangeHere(w *warp, in *inst) {
 	x := in.x.exchange
 	x.run(w, in, w.mask, w.mask, w.offered(x))
 }
 
-// exchangeSync is an exchange with .sync. The lanes that are named may all be in the path, and usually are.
+// exchangeSync performs an exchange with .sync. Usually all named lanes are in the path.
 func exchangeSync(w *warp, in *inst) {
 	x := in.x.exchange
 	member := &w.r32[x.member]
@@ -83,19 +84,19 @@ func exchangeSync(w *warp, in *inst) {
 	}
 	for rest := w.mask; rest != 0; {
 		lane := first(rest)
-		who := member[lane] & w.mask // read first: the result may go to the same register
+		who := member[lane] & w.mask // read before the result, which may go to the same register
 		group := naming(member, rest, who, w.mask)
 		x.run(w, in, group, who, w.offered(x))
 		if rest &^= group; rest != 0 {
-			w.tally(0, in.cost) // the groups take their turns
+			w.tally(0, in.cost) // the groups run one after the other
 		}
 	}
 	w.pc++
 }
 
-// common returns which bits every lane of mask has in r, and which some lane has.
+// common returns the bits that every lane of mask has set in r, and those that some lane has set.
 func common(r *[lanes]uint32, mask uint32) (every, some uint32) {
-	if b := bytes32(r); bytes.Equal(b[:len(b)-4], b[4:]) { // all lanes have the same, which is usual
+	if b := bytes32(r); bytes.Equal(b[:len(b)-4], b[4:]) { // usually all lanes are equal
 		return r[0], r[0]
 	}
 	every = full
@@ -107,7 +108,7 @@ func common(r *[lanes]uint32, mask uint32) (every, some uint32) {
 	return every, some
 }
 
-// naming returns those lanes of set that name the lanes who of the lanes among.
+// naming returns the lanes of set that name the lanes who of the lanes among.
 func naming(member *[lanes]uint32, set, who, among uint32) (group uint32) {
 	for m := set; m != 0; m &= m - 1 {
 		i := first(m)
@@ -116,8 +117,8 @@ func naming(member *[lanes]uint32, set, who, among uint32) (group uint32) {
 	return group
 }
 
-// await parks the running path, each of its groups for itself, until the lanes that it names are at an exchange too:
-// a group whose lanes are here must not wait for another's.
+// await parks the running path, each of its groups separately, until the named lanes are at an
+// exchange too: a group whose lanes are here must not wait for another group's.
 func (w *warp) await(in *inst, member *[lanes]uint32) {
 	for rest := w.mask; rest != 0; {
 		who := member[first(rest)] & w.live
@@ -133,7 +134,7 @@ func (w *warp) await(in *inst, member *[lanes]uint32) {
 	w.next()
 }
 
-// meet carries out the exchanges whose groups have come together, and lets their paths go on.
+// meet performs the exchanges of complete groups, and makes their paths ready.
 func (w *warp) meet() {
 	var met uint32
 	for i := range w.paths {
@@ -161,7 +162,8 @@ func (w *warp) meet() {
 // meets reports whether the path waits at an exchange of the group who.
 func (p *path) meets(w *warp, who uint32) bool { return p.wait == waitWarp && p.arg&w.live == who }
 
-// complete carries out the exchange of the group who. The lanes here wait for it, some of them at pc.
+// complete performs the exchange of the group who. Its lanes in here wait for it, some of them at
+// pc.
 func (w *warp) complete(pc int32, who, here uint32) {
 	together := true
 	for i := range w.paths {
@@ -188,7 +190,7 @@ func (w *warp) complete(pc int32, who, here uint32) {
 	}
 }
 
-// bring collects what the lanes of the group who bring from their places.
+// bring collects the operands of the group who from its lanes' instructions.
 func (w *warp) bring(who uint32) {
 	g := &w.block.given
 	g.votes = 0
@@ -211,8 +213,8 @@ func (w *warp) bring(who uint32) {
 	}
 }
 
-// takeGiven gives the lanes of p their results of what those of the group who have brought that are at instructions of
-// the same form. PTX has lanes exchange with no others; here they have just met.
+// takeGiven gives the lanes of p their results from the lanes of the group who at instructions of
+// the same form. PTX does not define exchanges with others; here they only meet.
 func (w *warp) takeGiven(p *path, who uint32) {
 	in := &w.prog.code[p.pc]
 	x := in.x.exchange

@@ -10,14 +10,15 @@ import (
 	"testing"
 )
 
-// A warpOp is an instruction between lanes that takes the value in %r6 and the mask in %r10, and leaves its result in
-// %r7. want is that result in one of the lanes of a group; false: PTX does not define it.
+// A warpOp is an instruction between lanes. It takes the value in %r6 and the mask in %r10, and
+// leaves its result in %r7. want returns the expected result in a lane of a group, and false if PTX
+// does not define it.
 type warpOp struct {
 	name, code string
 	want       func(group uint32, lane int) (uint32, bool)
 }
 
-// groupValue is what a lane brings: small numbers of both signs, some alike.
+// groupValue is a lane's operand: small numbers of both signs, some equal.
 func groupValue(lane int) uint32 { return uint32(lane*lane%7) - 3 }
 
 // over reduces the values of a group's lanes.
@@ -36,7 +37,7 @@ func lanesWhere(group uint32, f func(lane int) bool) (v uint32) {
 	return v
 }
 
-// warpOps has every instruction of PTX with .sync and a mask of lanes.
+// warpOps has every PTX instruction with .sync and a mask of lanes.
 func warpOps() []warpOp {
 	var list []warpOp
 	add := func(name, code string, want func(group uint32, lane int) (uint32, bool)) {
@@ -49,7 +50,7 @@ func warpOps() []warpOp {
 		return func(group uint32, lane int) (uint32, bool) {
 			j := source(group, lane)
 			if j < 0 || j >= lanes {
-				return groupValue(lane), true // out of range: a lane keeps its own, and %p3 is false
+				return groupValue(lane), true // out of range: a lane keeps its own value, and %p3 is false
 			}
 			return groupValue(j) + 1000, group>>j&1 != 0
 		}
@@ -126,14 +127,15 @@ func warpOps() []warpOp {
 	add("elect", "elect.sync %r7|%p3, %r10; selp.u32 %r8, 100, 0, %p3; add.u32 %r7, %r7, %r8;", always(func(group uint32, lane int) uint32 {
 		return uint32(first(group)) + 100*bit(lane == first(group))
 	}))
-	// Each lane of a group writes a word, and reads that of the group's last.
+	// Each lane of a group writes a word, and reads that of the group's last lane.
 	add("bar.warp", "st.shared.u32 [%r12], %r6; bar.warp.sync %r10; ld.shared.u32 %r7, [%r13];", always(func(group uint32, _ int) uint32 {
 		return groupValue(bits.Len32(group) - 1)
 	}))
 	return list
 }
 
-// partition makes each lane's mask of a number for each lane: those of the same number are a group.
+// partition returns each lane's mask, given a number for each lane: lanes with equal numbers form a
+// group.
 func partition(number func(lane int) int) (masks [lanes]uint32) {
 	for i := range lanes {
 		masks[i] = lanesWhere(full, func(j int) bool { return number(i) == number(j) })
@@ -162,8 +164,9 @@ func partitions() map[string][lanes]uint32 {
 	return list
 }
 
-// groupsKernel makes a kernel in which the lanes that have not left execute body. A lane finds its mask at p1[lane],
-// whether it leaves in bit 0 of p1[32+lane], the way it takes in bit 1 (%p2), and its group's last lane at p1[64+lane].
+// groupsKernel returns a kernel in which the lanes that have not exited execute body. A lane reads
+// its mask from p1[lane], whether it exits from bit 0 of p1[32+lane], the branch it takes from bit
+// 1 (%p2), and its group's last lane from p1[64+lane].
 func groupsKernel(body string, funcs ...string) string {
 	return ".shared .align 4 .b32 s[32];\n" + strings.Join(funcs, "") + entry(`
 	shl.b32 %r3, %r2, 2;
@@ -187,16 +190,16 @@ func groupsKernel(body string, funcs ...string) string {
 `+body+storeAt("%r2", "u32", "%r7"))
 }
 
-// arrivals are the ways in which lanes come to the instruction.
+// arrivals are the ways in which lanes reach the instruction.
 func arrivals(op warpOp) map[string]string {
 	const slow = "	mov.u32 %r20, 0;\nSLOW:\n	add.u32 %r20, %r20, 1;\n	setp.lt.u32 %p5, %r20, 50;\n	@%p5 bra SLOW;\n"
 	list := map[string]string{
 		"together": groupsKernel(op.code + "\n"),
-		// The two ways have an instruction each.
+		// Each branch has an instruction of its own.
 		"from two places": groupsKernel("	@%p2 bra OTHER;\n	" + op.code + "\n	bra MEET;\nOTHER:\n" + slow + "	" + op.code + "\nMEET:\n"),
-		// The instruction is under a guard; then it is the others' turn.
+		// The instruction is under a guard, first for some lanes, then for the others.
 		"under guards": groupsKernel(guarded("%p2", op.code) + guarded("!%p2", op.code)),
-		// The instruction is in a function that two places call.
+		// The instruction is in a function that is called from two places.
 		"in a function": groupsKernel("	@%p2 bra OTHER;\n"+callGroup+"	bra MEET;\nOTHER:\n"+slow+callGroup+"MEET:\n",
 			".func (.param .b32 r) f(.param .b32 v, .param .b32 m, .param .b32 l, .param .b32 a, .param .b32 b)\n{\n"+
 				"	.reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<12>; .reg .f32 %f<4>;\n"+
@@ -206,7 +209,7 @@ func arrivals(op warpOp) map[string]string {
 	return list
 }
 
-// guarded puts a guard before those instructions of code that have none.
+// guarded puts a guard before the instructions of code that have none.
 func guarded(p, code string) string {
 	var b strings.Builder
 	for _, in := range strings.SplitAfter(code, ";") {
@@ -214,7 +217,7 @@ func guarded(p, code string) string {
 		if in == "" {
 			continue
 		}
-		if strings.HasPrefix(in, "@") { // of match.all: only lanes with the guard have a result to change
+		if strings.HasPrefix(in, "@") { // of match.all: only lanes with a true guard have a result
 			in = strings.Replace(in, "@%p3 xor.b32 %r7, %r7, 1;", "selp.u32 %r8, 1, 0, %p3; @"+p+" xor.b32 %r7, %r7, %r8;", 1)
 			b.WriteString("	" + in + "\n")
 			continue
@@ -230,8 +233,8 @@ const callGroup = `	{ .param .b32 v; .param .b32 m; .param .b32 l; .param .b32 a
 	ld.param.b32 %r7, [r]; }
 `
 
-// Each group of lanes with a mask of its own is an exchange of its own: for every instruction with .sync, however many
-// groups a warp has, and whether their lanes come together or not.
+// Each group of lanes with its own mask has its own exchange: for every instruction with .sync,
+// however many groups a warp has, and whether their lanes arrive together or not.
 func TestExchangeGroups(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 2))
 	for _, op := range warpOps() {
@@ -272,7 +275,8 @@ func checkGroups(t *testing.T, m *machine, op warpOp, name string, masks [lanes]
 	}
 }
 
-// A group whose lanes are together goes on though others that came with it wait: it may be what they wait for.
+// A group whose lanes have all arrived goes on although other groups of the same path wait: those
+// may wait for it.
 func TestExchangeGroupsWaitApart(t *testing.T) {
 	m := newMachine(t, entry(`
 	shr.u32 %r3, %r2, 4;
@@ -308,7 +312,8 @@ STORE:
 	}
 }
 
-// A group is complete without those of its lanes that exit while the others wait, and each group so for itself.
+// A group is complete without its lanes that exit while the others wait, independently of other
+// groups.
 func TestExchangeGroupsLosingLanes(t *testing.T) {
 	m := newMachine(t, entry(`
 	and.b32 %r3, %r2, 3;
@@ -337,8 +342,9 @@ EXCHANGE:
 	}
 }
 
-// What cooperative groups' labeled_partition and reduce come to: lanes find those with the same label, and reduce with
-// them; the leader of each group adds the result to the label's. The lanes stay together.
+// This is the code of cooperative groups' labeled_partition and reduce: lanes find those with the
+// same label and reduce with them; each group's leader adds the result to that of the label. The
+// lanes stay together.
 func TestLabeledPartition(t *testing.T) {
 	m := newMachine(t, entry(`
 	shl.b32 %r3, %r2, 2;

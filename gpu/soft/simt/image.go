@@ -8,41 +8,38 @@ import (
 	"vgpud/ptx"
 )
 
-// image is the layout of a module's variables in global and constant space:
-// one range of memory. Constants come first, then what has initial values, then
-// what begins as zeros.
+// image is the layout of a module's variables in global and constant space, in one range of memory:
+// first constants, then variables with initial values, then those that begin as zeros.
 type image struct {
 	layout
-	base       uint64 // where Place put it
-	constBytes uint64 // at the start, read-only to kernels
-	initial    []byte // what it begins with, before relocation
+	base       uint64 // the argument of Place
+	constBytes uint64 // at the start; read-only for kernels
+	initial    []byte // initial contents, before relocation
 	relocs     []reloc
 	names      map[string]placed
 }
 
 type placed struct{ offset, size uint64 }
 
-// reloc is an address in the image that is known when the image has its place.
+// reloc is an address in the image that is known when the image is placed.
 type reloc struct {
 	at, size uint64
 	addend   uint64
-	absolute bool   // the addend is all: the address of a function
-	mask     uint64 // which byte of it is meant; 0: all
+	absolute bool   // the addend is the value: the address of a function
+	mask     uint64 // which byte of the address; 0 means all
 }
 
-// maxImage bounds a module's variables, in bytes.
+// maxImage limits the size of a module's variables in bytes.
 const maxImage = 64 << 30
 
-// imageAlign is the alignment of the image and of the parts of it that differ
-// in access.
+// imageAlign is the alignment of the image and of its parts with different access.
 const imageAlign = 256
 
-// ImageBytes is how much global memory the module's variables take, 0 if it has
-// none. The memory must be aligned to 256 bytes.
+// ImageBytes returns the global memory that the module's variables need, or 0. The memory must be
+// aligned to 256 bytes.
 func (m *Module) ImageBytes() uint64 { return m.vars.size }
 
-// Global finds a variable of the module: its offset in the image and its size
-// in bytes.
+// Global returns the offset in the image and the size in bytes of a variable.
 func (m *Module) Global(name string) (offset, size uint64, ok bool) {
 	p, ok := m.vars.names[name]
 	return p.offset, p.size, ok
@@ -99,7 +96,7 @@ func (l *loader) layOut() error {
 	return nil
 }
 
-// maxInitial bounds constants and variables with initial values, in bytes.
+// maxInitial limits the size of constants and variables with initial values in bytes.
 const maxInitial = 32 << 20
 
 // initialise decodes the initial values.
@@ -155,10 +152,9 @@ func (l *loader) initialValue(v *ptx.Var, val ptx.Value, at, size uint64) error 
 	return nil
 }
 
-// Place says where in the context's memory the module's variables lie,
-// ImageBytes bytes from base on, and returns what that memory must begin with
-// before the first launch: initial values, with the addresses of variables and
-// functions filled in. What follows is zero.
+// Place sets the address of the module's variables in the context's memory, ImageBytes bytes from
+// base on. It returns the initial contents of that memory, with the addresses of variables and
+// functions filled in; the rest of the memory must be zero.
 func (m *Module) Place(base uint64) []byte {
 	im := &m.vars
 	im.base = base
@@ -176,8 +172,8 @@ func (m *Module) Place(base uint64) []byte {
 	return out
 }
 
-// MapImage maps the module's placed variables, backed by data, into mem: the
-// constants among them read-only to kernels.
+// MapImage maps the module's placed variables, backed by data, into mem. Constants are read-only
+// for kernels.
 func (m *Module) MapImage(mem *Memory, data []byte) error {
 	im := &m.vars
 	if uint64(len(data)) != im.size {
@@ -185,7 +181,7 @@ func (m *Module) MapImage(mem *Memory, data []byte) error {
 	}
 	c := im.constBytes
 	if c > 0 {
-		if err := mem.insert(span{lo: im.base, data: data[:c:c], readOnly: true}); err != nil {
+		if err := mem.insert(mapping{lo: im.base, data: data[:c:c], readOnly: true}); err != nil {
 			return err
 		}
 	}
@@ -195,7 +191,7 @@ func (m *Module) MapImage(mem *Memory, data []byte) error {
 	return nil
 }
 
-// UnmapImage undoes MapImage, and makes mem forget the module's kernels.
+// UnmapImage undoes MapImage and drops what mem caches of the module's kernels.
 func (m *Module) UnmapImage(mem *Memory) error {
 	for _, k := range m.kernels {
 		mem.idle.forget(k.prog)

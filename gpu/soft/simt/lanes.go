@@ -4,10 +4,10 @@ import "math/bits"
 
 func popcount(m uint32) int { return bits.OnesCount32(m) }
 
-// first is the lowest lane of a mask that is not empty.
+// first returns the lowest lane of a non-empty mask.
 func first(m uint32) int { return bits.TrailingZeros32(m) & 31 }
 
-// bit is 1 for true.
+// bit returns 1 for true and 0 for false.
 func bit(b bool) uint32 {
 	if b {
 		return 1
@@ -15,7 +15,7 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// spread sets bit i's lane of d to yes or no, for every i of mask.
+// spread sets each lane of mask in d to yes or no, according to the lane's bit in set.
 func spread[T value](d *[lanes]T, mask, set uint32, yes, no T) {
 	for m := mask; m != 0; m &= m - 1 {
 		i := first(m)

@@ -10,7 +10,7 @@ type layout struct {
 	at   map[*ptx.Var]uint64
 }
 
-// add places a variable of so many bytes.
+// add places a variable of the given size.
 func (l *layout) add(v *ptx.Var, size uint64) uint64 {
 	if l.at == nil {
 		l.at = map[*ptx.Var]uint64{}
@@ -24,8 +24,7 @@ func (l *layout) add(v *ptx.Var, size uint64) uint64 {
 
 func alignUp(n, align uint64) uint64 { return (n + align - 1) / align * align }
 
-// sizeOf is a variable's size in bytes, and false where it is larger than the
-// limit.
+// sizeOf returns a variable's size in bytes, and false if it exceeds the limit.
 func sizeOf(v *ptx.Var, limit uint64) (uint64, bool) {
 	n := v.Len()
 	if n < 0 || uint64(n) > limit {

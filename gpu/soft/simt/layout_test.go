@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSharedLayout holds shared memory to where an H100's driver (CUDA 13.0) puts it,
+// TestSharedLayout compares the layout of shared memory with that of an H100's driver (CUDA 13.0),
 // counted from the block's first byte.
 func TestSharedLayout(t *testing.T) {
 	const dyn = ".extern .shared .align 16 .b8 dyn[];"

@@ -1,7 +1,7 @@
 package simt
 
-// The lifts make an operation on warps of a function on single values: for the
-// many instructions that are too rare to have a loop of their own.
+// The lifts turn a function on single values into an operation on warps, for the many instructions
+// that are too rare for a loop of their own.
 
 func lift1[D, A value](f func(A) D) opFunc {
 	return func(w *warp, in *inst) {
@@ -33,8 +33,7 @@ func lift3[D, A, B, C value](f func(A, B, C) D) opFunc {
 	}
 }
 
-// half is a 16-bit value. Its register is one of the 32-bit bank whose upper
-// half is zero.
+// half is a 16-bit value. It is in a register of the 32-bit bank whose upper half is zero.
 type half interface{ uint16 | int16 }
 
 func short1[T half](f func(a T) T) opFunc {
@@ -49,12 +48,12 @@ func short3[T half](f func(a, b, c T) T) opFunc {
 	return lift3(func(a, b, c uint32) uint32 { return uint32(uint16(f(T(a), T(b), T(c)))) })
 }
 
-// predicate makes an operation that sets a predicate of a comparison.
+// predicate returns an operation that sets a predicate to the result of a comparison.
 func predicate(cmp func(w *warp, in *inst) uint32) opFunc {
 	return func(w *warp, in *inst) { w.setPred(in.d, w.mask, cmp(w, in)) }
 }
 
-// setPred gives the lanes of mask their bits of v.
+// setPred sets the bits of the lanes of mask to those of v.
 func (w *warp) setPred(reg, mask, v uint32) {
 	p := &w.pred[reg]
 	*p = *p&^mask | v&mask

@@ -8,30 +8,30 @@ import (
 	"vgpud/ptx"
 )
 
-// maxFrame bounds the local memory of one activation, in bytes.
+// maxFrame limits the local memory of one activation in bytes.
 const maxFrame = 1 << 20
 
-// loader is a module being loaded.
+// loader loads a module.
 type loader struct {
-	ctx      context.Context // ends the load
-	looked   int             // compiled, when last looked whether it has
+	ctx      context.Context // cancels the load
+	checked  int             // value of compiled at the last check of ctx
 	opts     Options
 	costs    CostModel
 	module   *Module
 	prog     *ptx.Program
 	image    *image
 	codes    map[*ptx.Func]*ptx.Code
-	addrs    map[*ptx.Func]uint64 // of functions whose addresses are taken
-	taken    []*ptx.Func          // in order of their addresses
-	shared   []*ptx.Var           // the module's, which every kernel has
+	addrs    map[*ptx.Func]uint64 // addresses of functions whose address is taken
+	taken    []*ptx.Func          // these functions in order of their addresses
+	shared   []*ptx.Var           // the module's shared variables, which every kernel has
 	compiled int                  // instructions so far
 }
 
-// Load compiles a parsed module. A kernel with an instruction that this GPU
-// can't execute is loaded, and [Kernel.Refused]. Load refuses, naming kernel,
-// line and instruction, with gpu.ErrInvalidModule what no GPU could execute, and
-// with gpu.ErrUnsupported what is too large. It binds the names in m's tree and
-// keeps parts of it. Once ctx has ended it gives up soon, with ctx's error.
+// Load compiles a parsed module. A kernel with an instruction that this GPU can't execute is loaded
+// and [Kernel.Refused]. Load fails with gpu.ErrInvalidModule for an instruction that no GPU can
+// execute, naming kernel, line and instruction, and with gpu.ErrUnsupported for a module that is
+// too large. It binds the names in m's tree and keeps parts of it. It returns ctx's error soon
+// after ctx has ended.
 func Load(ctx context.Context, m *ptx.Module, o Options) (*Module, error) {
 	prog, err := ptx.Resolve(m)
 	if err != nil {
@@ -81,13 +81,14 @@ func Load(ctx context.Context, m *ptx.Module, o Options) (*Module, error) {
 		l.module.kernels = append(l.module.kernels, k)
 		l.module.byName[k.attr.Name] = k
 	}
-	l.image.at = nil // it keeps the tree
+	l.image.at = nil // it refers to the tree
 	l.module.size = l.size()
 	return l.module, nil
 }
 
-// What compiled code takes of the host's memory, in bytes: an instruction with its rarer parts and with the constants
-// it needs, what else counts towards the limit on instructions, a kernel, and one of its parameters.
+// Estimates of the host's memory in bytes: for an instruction with its extra fields and constants,
+// for other items that count towards the limit on instructions, for a kernel, and for one of its
+// parameters.
 const (
 	instBytes   = 256
 	spentBytes  = 32
@@ -95,7 +96,7 @@ const (
 	paramBytes  = 16
 )
 
-// size estimates how much of the host's memory the module takes.
+// size estimates the host's memory that the module uses.
 func (l *loader) size() uint64 {
 	n := uint64(len(l.image.initial)) + spentBytes*uint64(l.compiled)
 	for _, k := range l.module.kernels {
@@ -104,9 +105,9 @@ func (l *loader) size() uint64 {
 	return n
 }
 
-// wanted is the end of the load's context, if it has ended.
-func (l *loader) wanted() error {
-	l.looked = l.compiled
+// cancelled returns ctx's error if ctx has ended.
+func (l *loader) cancelled() error {
+	l.checked = l.compiled
 	if err := l.ctx.Err(); err != nil {
 		return fmt.Errorf("given up: %w", err)
 	}
@@ -144,14 +145,14 @@ func (l *loader) takeAddresses() {
 	}
 }
 
-// addressOf is the address of a function that may be called through a pointer;
-// 0 for any other.
+// addressOf returns the address of a function that may be called through a pointer, and 0 for any
+// other.
 func (l *loader) addressOf(f *ptx.Func) uint64 { return l.addrs[f] }
 
-// compile makes a kernel.
+// compile compiles a kernel.
 func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	c := &compiler{
-		loader: l, kernel: code.Func, prog: &program{costs: l.costs, patience: spinLimit, entries: map[uint64]*function{}},
+		loader: l, kernel: code.Func, prog: &program{costs: l.costs, yieldAfter: spinLimit, entries: map[uint64]*function{}},
 		shared: &layout{}, uniform: map[uniform]uint32{}, special: map[specialKey]operand{}, funcs: map[*ptx.Func]*function{},
 		params: map[*ptx.Var]uint64{},
 	}
@@ -160,7 +161,7 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	if err := l.attributes(k, code.Func, c.params); err != nil {
 		return nil, err
 	}
-	c.always() // predicate 0
+	c.always() // allocates predicate 0
 	c.prog.np = 1
 	if err := c.discover(code); err != nil {
 		return nil, err
@@ -174,7 +175,7 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 		}
 	}
 	c.at = nil
-	if err := l.wanted(); err != nil {
+	if err := l.cancelled(); err != nil {
 		return nil, err
 	}
 	c.finish()
@@ -193,11 +194,11 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	return k, nil
 }
 
-// minRegisters is how many registers a kernel is said to have at least.
+// minRegisters is the minimum of the reported registers of a kernel.
 const minRegisters = 16
 
-// attributes fills in what a kernel's declaration says, and notes where its
-// parameters are.
+// attributes fills in the attributes that a kernel's declaration determines, and the offsets of its
+// parameters.
 func (l *loader) attributes(k *Kernel, f *ptx.Func, where map[*ptx.Var]uint64) error {
 	a := &k.attr
 	a.Name = f.Name
@@ -240,6 +241,5 @@ func (l *loader) attributes(k *Kernel, f *ptx.Func, where map[*ptx.Var]uint64) e
 	return nil
 }
 
-// maxParamBytes is the most that a kernel's parameters may take (PTX ISA 8.1:
-// 32,764).
+// maxParamBytes is the maximum size of a kernel's parameters (PTX ISA 8.1: 32,764).
 const maxParamBytes = 32764

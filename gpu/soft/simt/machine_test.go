@@ -10,7 +10,7 @@ import (
 	"vgpud/ptx"
 )
 
-// machine is the least that runs a kernel: memory, and SMs that take turns.
+// machine runs kernels with memory and SMs that take turns.
 type machine struct {
 	t      testing.TB
 	mem    *Memory
@@ -69,7 +69,7 @@ func (m *machine) reserve(n uint64) uint64 {
 	return at
 }
 
-// alloc maps memory of so many bytes.
+// alloc maps n bytes of memory.
 func (m *machine) alloc(n int) (uint64, []byte) {
 	m.t.Helper()
 	at := m.reserve(uint64(n))
@@ -80,7 +80,7 @@ func (m *machine) alloc(n int) (uint64, []byte) {
 	return at, data
 }
 
-// words maps memory that holds the given words.
+// words maps memory with the given words.
 func (m *machine) words(v ...uint32) (uint64, []byte) {
 	at, data := m.alloc(4 * len(v))
 	for i, x := range v {
@@ -97,7 +97,7 @@ func wordsOf(data []byte) []uint32 {
 	return v
 }
 
-// params lays out arguments: uint64 and uint32 at their natural alignment.
+// params lays out arguments of types uint64 and uint32 at their natural alignment.
 func params(args ...any) []byte {
 	var p []byte
 	for _, a := range args {

@@ -6,18 +6,18 @@ import (
 	"vgpud/ptx"
 )
 
-// The state of an mbarrier object, in the 64 bits that PTX leaves open.
+// The state of an mbarrier object in the 64 bits whose format PTX leaves open.
 const (
 	mbarPending  = 0       // 20 bits: arrivals that the phase still waits for
 	mbarExpected = 20      // 20 bits: arrivals of a phase
 	mbarTx       = 40      // 23 bits, biased: bytes that the phase still waits for
-	mbarPhase    = 1 << 63 // changes as a phase completes
+	mbarPhase    = 1 << 63 // changes when a phase completes
 	mbarCount    = 1<<20 - 1
 	mbarTxBias   = 1 << 22
 	mbarTxMask   = 1<<23 - 1
 )
 
-// mbarrier is an object taken apart.
+// mbarrier is the decoded state of an object.
 type mbarrier struct {
 	pending, expected uint64
 	tx                int64
@@ -32,7 +32,7 @@ func (b mbarrier) bits() uint64 {
 	return b.pending&mbarCount<<mbarPending | b.expected&mbarCount<<mbarExpected | uint64(b.tx+mbarTxBias)&mbarTxMask<<mbarTx | b.phase
 }
 
-// settle ends the phase if nothing is left to wait for.
+// settle completes the phase if nothing is pending.
 func (b mbarrier) settle() mbarrier {
 	if b.pending == 0 && b.tx == 0 {
 		b.pending = b.expected
@@ -41,7 +41,7 @@ func (b mbarrier) settle() mbarrier {
 	return b
 }
 
-// mbarrierOp compiles the mbarrier instructions of one block.
+// mbarrierOp compiles the mbarrier instructions for one block.
 func mbarrierOp(c *compiler, in *ptx.Instr, m *mods) error {
 	op := m.any("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "expect_tx", "complete_tx", "pending_count")
 	tx, parity := false, m.has("parity")
@@ -57,7 +57,7 @@ func mbarrierOp(c *compiler, in *ptx.Instr, m *mods) error {
 	if op == "pending_count" {
 		return c.simple(in, lift1(func(a uint64) uint32 { return uint32(readMbarrier(a).pending) }), c.costs().Simple, ptx.B32, ptx.B64)
 	}
-	// arrive, test_wait and try_wait have a result, arrive's being optional.
+	// arrive (optionally), test_wait and try_wait have a result.
 	var d operand
 	var err error
 	switch op {

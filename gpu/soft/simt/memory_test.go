@@ -8,7 +8,7 @@ import (
 	"vgpud/gpu"
 )
 
-// Loads widen by sign or zeros to their registers, stores narrow.
+// Loads extend to their registers by sign or with zeros; stores truncate.
 func TestWidths(t *testing.T) {
 	m := newMachine(t, entry(`
 	ld.global.s8 %r3, [%rd2];
@@ -41,8 +41,7 @@ func TestWidths(t *testing.T) {
 	}
 }
 
-// One generic load finds shared, local, global, constant and parameter memory,
-// in one instruction with lanes in each.
+// One generic load reads shared, local, global, constant and parameter memory, with lanes in each.
 func TestGenericAddresses(t *testing.T) {
 	m := newMachine(t, `
 .const .align 4 .u32 c = 4000;
@@ -97,8 +96,7 @@ func TestGenericAddresses(t *testing.T) {
 	}
 }
 
-// Dynamic shared memory begins behind the static, and is as large as the launch
-// says.
+// Dynamic shared memory begins after the static part, with the size of the launch.
 func TestDynamicShared(t *testing.T) {
 	m := newMachine(t, ".extern .shared .align 16 .b8 dyn[];\n"+entry(`
 	.shared .align 4 .b8 st[20];
@@ -125,7 +123,7 @@ func TestDynamicShared(t *testing.T) {
 	}
 }
 
-// Initialisers of every kind are where they belong.
+// Initialisers of every kind are in their places.
 func TestImage(t *testing.T) {
 	m := newMachine(t, `
 .global .align 4 .b8 zeros[100];
@@ -166,8 +164,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// Atomics return what was there, lane after lane, and leave what the operation
-// makes of it.
+// Atomics return the old value and store the new one, lane after lane.
 func TestAtomics(t *testing.T) {
 	for _, test := range []struct {
 		code    string
@@ -207,7 +204,7 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// An asynchronous copy brings what it is told to and fills up with zeros.
+// An asynchronous copy copies the given bytes and fills the rest with zeros.
 func TestAsyncCopy(t *testing.T) {
 	m := newMachine(t, ".shared .align 16 .b8 tile[512];\n"+entry(`
 	mov.u32 %r3, tile;
@@ -254,7 +251,7 @@ WAIT:
 	}
 }
 
-// Warps meet at an mbarrier, phase after phase.
+// Warps synchronize at an mbarrier, phase after phase.
 func TestMbarrier(t *testing.T) {
 	m := newMachine(t, ".shared .align 8 .b64 mb;\n.shared .align 4 .u32 sum;\n"+entry(`
 	mov.u32 %r9, mb;

@@ -5,14 +5,14 @@ import (
 	"vgpud/ptx"
 )
 
-// mods are an instruction's modifiers while its compiler takes what it knows.
-// What is left at the end is not supported.
+// mods holds an instruction's modifiers while its handler consumes those that it knows. Remaining
+// ones are not supported.
 type mods struct {
 	list []string
 	used uint64
 }
 
-// has takes the modifier called name.
+// has consumes the modifier called name, and reports whether it was present.
 func (m *mods) has(name string) bool {
 	for i, s := range m.list {
 		if s == name && m.used>>i&1 == 0 {
@@ -23,7 +23,7 @@ func (m *mods) has(name string) bool {
 	return false
 }
 
-// any takes the first modifier that is among names, "" if there is none.
+// any consumes and returns the first modifier that is among names, or "".
 func (m *mods) any(names ...string) string {
 	for i, s := range m.list {
 		if m.used>>i&1 != 0 {
@@ -39,13 +39,13 @@ func (m *mods) any(names ...string) string {
 	return ""
 }
 
-// skip takes every modifier of names: those without a meaning here.
+// skip consumes all modifiers of names, which have no effect here.
 func (m *mods) skip(names ...string) {
 	for m.any(names...) != "" {
 	}
 }
 
-// typ takes the next type, in order; NoType if there is none.
+// typ consumes and returns the next type in order, or NoType.
 func (m *mods) typ() ptx.Type {
 	for i, s := range m.list {
 		if m.used>>i&1 != 0 {
@@ -59,8 +59,8 @@ func (m *mods) typ() ptx.Type {
 	return ptx.NoType
 }
 
-// left returns a modifier that nobody took.
-func (m *mods) left() (string, bool) {
+// unknown returns a modifier that has not been consumed.
+func (m *mods) unknown() (string, bool) {
 	for i, s := range m.list {
 		if m.used>>i&1 == 0 {
 			return s, true
@@ -69,7 +69,7 @@ func (m *mods) left() (string, bool) {
 	return "", false
 }
 
-// mode takes what changes a float's rounding.
+// mode consumes the modifiers that change a float's rounding.
 func (m *mods) mode() arith.Mode {
 	var o arith.Mode
 	switch m.any("rn", "rz", "rm", "rp", "rna") {
@@ -88,8 +88,8 @@ func (m *mods) mode() arith.Mode {
 	return o
 }
 
-// compares maps the names of comparisons. The unsigned ones share the code of
-// the others, which know the type.
+// compares maps the names of comparisons. The unsigned ones share the code of the others, which use
+// the type.
 var compares = map[string]arith.Cmp{
 	"eq": arith.CmpEq, "ne": arith.CmpNe, "lt": arith.CmpLt, "le": arith.CmpLe, "gt": arith.CmpGt, "ge": arith.CmpGe,
 	"lo": arith.CmpLt, "ls": arith.CmpLe, "hi": arith.CmpGt, "hs": arith.CmpGe,
@@ -97,7 +97,7 @@ var compares = map[string]arith.Cmp{
 	"num": arith.CmpNum, "nan": arith.CmpNan,
 }
 
-// compare takes a comparison.
+// compare consumes a comparison.
 func (m *mods) compare() (arith.Cmp, bool) {
 	for i, s := range m.list {
 		if c, ok := compares[s]; ok && m.used>>i&1 == 0 {

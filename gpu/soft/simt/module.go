@@ -4,16 +4,15 @@ import (
 	"vgpud/gpu"
 )
 
-// Options bound what a module may ask for. The zero Options has the defaults
-// named beside the fields.
+// Options limit a module. A zero field stands for the default beside it.
 type Options struct {
-	MaxInstructions int        // compiled, all kernels together: 4 million
+	MaxInstructions int        // of all kernels together: 4 million
 	MaxKernels      int        // 65,536
-	MaxShared       uint64     // bytes of static shared memory a block: 227 KiB
-	MaxLocal        uint64     // bytes of local memory a thread: 512 KiB
-	MaxRegisters    int        // 32-bit registers of one kernel with all that it calls, after those never alive together share: 4,096
-	StackBytes      uint64     // of local memory for recursion and calls through pointers: 16 KiB
-	Costs           *CostModel // what instructions cost: DefaultCosts
+	MaxShared       uint64     // bytes of static shared memory per block: 227 KiB
+	MaxLocal        uint64     // bytes of local memory per thread: 512 KiB
+	MaxRegisters    int        // 32-bit registers of a kernel with its callees, after sharing: 4,096
+	StackBytes      uint64     // local memory for recursion and calls through pointers: 16 KiB
+	Costs           *CostModel // DefaultCosts
 }
 
 func (o Options) withDefaults() Options {
@@ -50,11 +49,11 @@ type Module struct {
 // Kernels returns the module's kernels in the order of the source.
 func (m *Module) Kernels() []*Kernel { return m.kernels }
 
-// CodeBytes is about how much of the host's memory the module takes beside its
-// variables: its compiled code and their initial values.
+// CodeBytes returns the approximate size in the host's memory of the module's compiled code and of
+// its variables' initial values.
 func (m *Module) CodeBytes() uint64 { return m.size }
 
-// Kernel finds a kernel by name; nil if the module has none of that name.
+// Kernel returns the kernel called name, or nil.
 func (m *Module) Kernel(name string) *Kernel { return m.byName[name] }
 
 // Kernel is one entry function of a module.
@@ -62,16 +61,16 @@ type Kernel struct {
 	attr   gpu.FunctionAttributes
 	module *Module
 	prog   *program
-	// refused is why it can't be launched.
+	// refused is the reason why the kernel can't be launched, or "".
 	refused string
 }
 
-// Name is the kernel's name.
+// Name returns the kernel's name.
 func (k *Kernel) Name() string { return k.attr.Name }
 
-// Attributes describe the kernel as CUDA does. Registers is an estimate from
-// the values alive at a time. The caller must not change what Params holds.
+// Attributes returns the kernel's attributes as in CUDA. Registers is an estimate from the values
+// alive at a time. The caller must not change the contents of Params.
 func (k *Kernel) Attributes() gpu.FunctionAttributes { return k.attr }
 
-// LocalPerWarp is how many bytes of local memory a resident warp takes.
+// LocalPerWarp returns the local memory of a resident warp in bytes.
 func (k *Kernel) LocalPerWarp() uint64 { return k.attr.LocalBytes * lanes }

@@ -5,7 +5,7 @@ import (
 	"vgpud/ptx"
 )
 
-// opcodes holds the compiler of every instruction that this GPU executes.
+// opcodes holds the handler of every instruction that this GPU executes.
 var opcodes map[string]handler
 
 func init() {

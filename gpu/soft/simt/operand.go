@@ -7,7 +7,7 @@ import (
 	"vgpud/ptx"
 )
 
-// immediate is the bits of a constant operand of type t.
+// immediate returns the bits of a constant operand of type t.
 func immediate(o *ptx.Operand, t ptx.Type) uint64 {
 	if t.Class() == ptx.Float {
 		switch t {
@@ -83,7 +83,7 @@ func (c *compiler) dst(o *ptx.Operand, t ptx.Type) (operand, error) {
 	return r, err
 }
 
-// anyDst returns the register of a result of whatever width.
+// anyDst returns the register of a result of any width.
 func (c *compiler) anyDst(o *ptx.Operand) (operand, error) {
 	if o.Kind == ptx.KindSink {
 		return operand{}, nil
@@ -126,7 +126,7 @@ func (c *compiler) reg(o *ptx.Operand) (operand, error) {
 // pred returns a source operand that is a predicate.
 func (c *compiler) pred(o *ptx.Operand) (operand, error) {
 	if o.Kind == ptx.KindImm {
-		// The constant predicates are registers too.
+		// Constant predicates are registers, too.
 		r := c.always()
 		r.not = (o.Bits == 0) != o.Not
 		return r, nil
@@ -138,7 +138,7 @@ func (c *compiler) pred(o *ptx.Operand) (operand, error) {
 	return r, err
 }
 
-// always is a predicate that is true.
+// always returns a predicate that is true.
 func (c *compiler) always() operand { return operand{index: 0, class: predReg} }
 
 // dstPred returns a predicate that an instruction sets.
@@ -189,7 +189,7 @@ func (c *compiler) simple(in *ptx.Instr, f opFunc, cost uint32, types ...ptx.Typ
 	return err
 }
 
-// repeat is n times the same type.
+// repeat returns t n times.
 func repeat(t ptx.Type, n int) []ptx.Type {
 	list := make([]ptx.Type, n)
 	for i := range list {

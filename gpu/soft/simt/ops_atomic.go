@@ -8,8 +8,8 @@ import (
 	"vgpud/ptx"
 )
 
-// atomics holds the operations of atom and red on 32 and 64 bits: from the old
-// value and the operands to the new value.
+// atomics32 and atomics64 hold the operations of atom and red: they compute the new value from the
+// old value and the operands.
 var atomics32 = map[string]map[ptx.Type]func(old, b, c uint32) uint32{
 	"add": {
 		ptx.U32: func(old, b, _ uint32) uint32 { return old + b }, ptx.S32: func(old, b, _ uint32) uint32 { return old + b },
@@ -59,7 +59,7 @@ var atomics16 = map[string]map[ptx.Type]func(old, b, c uint32) uint32{
 	"cas":  {ptx.B16: func(old, b, c uint32) uint32 { return arith.AtomCas(old, b, c) }},
 }
 
-// atomic compiles atom and red: the lanes take their turns in order.
+// atomic compiles atom and red. The lanes perform the operation in order.
 func atomic(c *compiler, in *ptx.Instr, m *mods) error {
 	reduce := in.Opcode == "red"
 	m.has("async")
@@ -130,7 +130,7 @@ func atomicMover(op string, t ptx.Type, space ptx.Space, d, b, third operand) mo
 	case t.Bits() == 64:
 		if f := atomics64[op][t]; f != nil {
 			return func(w *warp, in *inst, data []byte) {
-				w.payAtomic()
+				w.chargeAtomics()
 				for m := w.mask; m != 0; m &= m - 1 {
 					i := first(m)
 					p := data[w.off[i]:]
@@ -145,7 +145,7 @@ func atomicMover(op string, t ptx.Type, space ptx.Space, d, b, third operand) mo
 	case t.Bits() == 32:
 		if f := atomics32[op][t]; f != nil {
 			return func(w *warp, in *inst, data []byte) {
-				w.payAtomic()
+				w.chargeAtomics()
 				for m := w.mask; m != 0; m &= m - 1 {
 					i := first(m)
 					p := data[w.off[i]:]
@@ -160,7 +160,7 @@ func atomicMover(op string, t ptx.Type, space ptx.Space, d, b, third operand) mo
 	case t.Bits() == 16:
 		if f := atomics16[op][t]; f != nil {
 			return func(w *warp, in *inst, data []byte) {
-				w.payAtomic()
+				w.chargeAtomics()
 				for m := w.mask; m != 0; m &= m - 1 {
 					i := first(m)
 					p := data[w.off[i]:]
@@ -178,7 +178,7 @@ func atomicMover(op string, t ptx.Type, space ptx.Space, d, b, third operand) mo
 
 func floatAdd32(f func(old, b float32) float32, d, b operand) mover {
 	return func(w *warp, in *inst, data []byte) {
-		w.payAtomic()
+		w.chargeAtomics()
 		v := vec[float32](w, b.index)
 		for m := w.mask; m != 0; m &= m - 1 {
 			i := first(m)
@@ -194,7 +194,7 @@ func floatAdd32(f func(old, b float32) float32, d, b operand) mover {
 
 func floatAdd64(d, b operand) mover {
 	return func(w *warp, in *inst, data []byte) {
-		w.payAtomic()
+		w.chargeAtomics()
 		v := vec[float64](w, b.index)
 		for m := w.mask; m != 0; m &= m - 1 {
 			i := first(m)
@@ -208,7 +208,7 @@ func floatAdd64(d, b operand) mover {
 	}
 }
 
-// payAtomic charges for the lanes of an atomic operation.
-func (w *warp) payAtomic() {
+// chargeAtomics charges for the lanes of an atomic operation.
+func (w *warp) chargeAtomics() {
 	w.counts.Cycles += uint64(popcount(w.mask)) * uint64(w.grid.costs.Atomic)
 }

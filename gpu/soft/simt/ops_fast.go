@@ -4,12 +4,10 @@ import (
 	"encoding/binary"
 )
 
-// The accesses that make up most of what kernels do with memory: words and longs
-// of full warps, next to one another in global memory or anywhere in shared.
-// Whatever does not fit is left to the general way.
+// Faster code for the most frequent accesses: 32-bit and 64-bit accesses of full warps, adjacent in
+// global memory or anywhere in shared memory. Others use the general code.
 
-// adjacent reports whether the lanes' addresses follow one another at a
-// distance of step bytes.
+// adjacent reports whether the lanes' addresses are consecutive with a distance of step bytes.
 func adjacent(a *[lanes]uint64, step uint64) bool {
 	base := a[0]
 	var differ uint64
@@ -22,19 +20,19 @@ func adjacent(a *[lanes]uint64, step uint64) bool {
 	return differ == 0
 }
 
-// row returns the bytes of a full warp's adjacent accesses of size bytes each,
-// and pays for them; nil if that is not what the instruction does this time.
+// row returns the bytes of a full warp's adjacent accesses of size bytes each, and charges for
+// them. It returns nil if the accesses are not adjacent.
 func (w *warp) row(in *inst, size uint64) []byte {
 	if w.mask != full || !littleEndian {
 		return nil
 	}
 	a := &w.r64[in.a]
 	m := in.x.mem
-	c := &w.grid.spans[m.site]
+	c := &w.grid.mappings[m.site]
 	at := a[0] + in.imm
 	off := at - c.lo
 	if off >= uint64(len(c.data)) {
-		if !w.findSpan(c, at) {
+		if !w.findMapping(c, at) {
 			return nil
 		}
 		off = at - c.lo
@@ -43,7 +41,7 @@ func (w *warp) row(in *inst, size uint64) []byte {
 	if uint64(len(c.data))-off < n || at&(size-1) != 0 || c.ro && m.write || !adjacent(a, size) {
 		return nil
 	}
-	w.paySectors(uint32((at%sectorBytes + n + sectorBytes - 1) / sectorBytes))
+	w.chargeSectors(uint32((at%sectorBytes + n + sectorBytes - 1) / sectorBytes))
 	return c.data[off:][:n]
 }
 
@@ -81,13 +79,13 @@ func storeGlobal64(w *warp, in *inst) {
 	global64(w, in)
 }
 
-// loadShared32 and storeShared32 check and move in one pass.
+// loadShared32 and storeShared32 check and transfer in one pass.
 func loadShared32(w *warp, in *inst) {
 	if w.mask != full {
 		shared32(w, in)
 		return
 	}
-	a, s := w.r32[in.a], w.shared // a copy: the result may go where the addresses are
+	a, s := w.r32[in.a], w.shared // copied, since the result may go to the address register
 	d := &w.r32[in.d]
 	units := uint64(len(s)) >> 2
 	rel := uint32(in.imm)
@@ -127,7 +125,7 @@ func (w *warp) badShared(in *inst, lane int, off uint64) {
 	w.badAddress(in, lane, off)
 }
 
-// fast finds the operation for an access with a way of its own.
+// fast returns the faster operation for an access, if there is one.
 func fast(p place, elems []element, write bool) opFunc {
 	if len(elems) != 1 {
 		return nil

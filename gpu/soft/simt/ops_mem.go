@@ -65,8 +65,8 @@ type element struct {
 	sext bool
 }
 
-// loadElements makes a mover for any other load: narrow elements, extended to
-// their registers' width, and vectors.
+// loadElements returns a mover for other loads: narrow elements, extended to their registers'
+// width, and vectors.
 func loadElements(elems []element) mover {
 	return func(w *warp, in *inst, data []byte) {
 		for k := range elems {
@@ -99,7 +99,7 @@ func loadNarrow(w *warp, e *element, data []byte) {
 	}
 }
 
-// storeElements makes a mover for any other store.
+// storeElements returns a mover for other stores.
 func storeElements(elems []element) mover {
 	return func(w *warp, in *inst, data []byte) {
 		for k := range elems {
@@ -139,7 +139,7 @@ func storeNarrow(w *warp, e *element, data []byte) {
 	}
 }
 
-// resolver picks how a memory operation finds its bytes.
+// resolver returns the resolver for a space and width of addresses.
 func resolver(space ptx.Space, wide bool) opFunc {
 	switch {
 	case space == ptx.SharedSpace && wide:

@@ -10,8 +10,8 @@ import (
 	"vgpud/gpu/soft/arith"
 )
 
-// in3 is what a lane gives an instruction under test: three words, which its
-// code also finds as longs, floats, doubles and halves.
+// in3 is the input of a lane for an instruction under test: three words, which its code can also
+// read as 64-bit integers, floats, doubles and halves.
 type in3 struct{ a, b, c uint32 }
 
 func (x in3) la() uint64  { return uint64(x.b)<<32 | uint64(x.a) }
@@ -25,8 +25,8 @@ func (x in3) db() float64 { return math.Float64frombits(x.lb()) }
 func f32(x float32) uint64 { return uint64(math.Float32bits(x)) }
 func b64(b bool) uint64    { return uint64(bit(b)) }
 
-// Each entry is an instruction, whose result is in %rd9, and what it computes:
-// the wiring of operands and types to arithmetic that has tests of its own.
+// Each entry has an instruction with its result in %rd9, and the expected result. This tests the
+// wiring of operands and types; the arithmetic has its own tests.
 var semantics = []struct {
 	code string
 	want func(x in3) uint64
@@ -129,7 +129,7 @@ var semantics = []struct {
 	{"mov.b32 {%ha, %hb}, %ra; mov.b32 %r9, {%hb, %ha}; R", func(x in3) uint64 { return uint64(bits.RotateLeft32(x.a, 16)) }},
 }
 
-// interesting mixes random words with those at the edges.
+// interesting returns a mix of random words and edge cases.
 func interesting(r *rand.Rand) uint32 {
 	edges := []uint32{0, 1, 2, 31, 32, 33, 255, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff, 0x3f800000, 0xbf800000, 0x7f800000, 0x7fc00001, 1 << 23, 0x4f000000}
 	switch r.IntN(3) {

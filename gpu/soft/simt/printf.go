@@ -6,17 +6,15 @@ import (
 	"strconv"
 )
 
-// Bounds on what one call of vprintf can make of a format: widths, precisions
-// and strings in bytes.
+// Limits of one call of vprintf: width, precision and strings in bytes.
 const (
 	maxFormat = 4096
 	maxWidth  = 256
 	maxString = 1024
-	maxText   = 16 << 10 // of the whole
+	maxText   = 16 << 10 // of the whole output
 )
 
-// arguments reads vprintf's arguments in order. Reading beyond what is mapped
-// gives zeros.
+// arguments reads vprintf's arguments in order. Reading unmapped memory gives zeros.
 type arguments interface {
 	next(size int) uint64    // the next argument, of 4 or 8 bytes
 	text(addr uint64) []byte // the string at a generic address, at most maxString bytes
@@ -25,13 +23,13 @@ type arguments interface {
 // verb is one conversion of a format.
 type verb struct {
 	minus, plus, space, alt, zero bool
-	width, precision              int // precision -1: none given
+	width, precision              int // precision is -1 if not given
 	long                          bool
 	letter                        byte
 }
 
-// printf appends to dst what C's printf makes of a format, as CUDA has it: the
-// flags, widths, precisions and sizes of C; %n is no conversion.
+// printf appends the output of C's printf to dst, as CUDA defines it: with C's flags, widths,
+// precisions and sizes; %n is not a conversion.
 func printf(dst, format []byte, args arguments) []byte {
 	for len(format) > 0 && len(dst) < maxText {
 		i := bytes.IndexByte(format, '%')
@@ -53,7 +51,7 @@ func printf(dst, format []byte, args arguments) []byte {
 	return dst
 }
 
-// parseVerb reads the conversion that text begins with, and its length.
+// parseVerb parses the conversion at the start of text, and returns its length.
 func parseVerb(text []byte, args arguments) (v verb, n int, ok bool) {
 	v.precision = -1
 	n = 1
@@ -218,7 +216,7 @@ func (v *verb) float(dst []byte, x float64) []byte {
 	return v.pad(dst, sign, body, !math.IsInf(x, 0) && x == x)
 }
 
-// alternate gives %#g the trailing zeros that %g leaves out.
+// alternate adds the trailing zeros that %#g keeps and %g omits.
 func alternate(body []byte, p int) []byte {
 	mantissa, exponent := body, []byte(nil)
 	if i := bytes.IndexByte(body, 'e'); i >= 0 {
@@ -239,7 +237,7 @@ func alternate(body []byte, p int) []byte {
 	return append(mantissa, exponent...)
 }
 
-// hexFloat is %a: Go writes the exponent with two digits at least, C does not.
+// hexFloat formats %a. Go writes the exponent with at least two digits, C does not.
 func hexFloat(x float64, precision int) []byte {
 	b := strconv.AppendFloat(nil, x, 'x', precision, 64)
 	if i := bytes.IndexByte(b, 'p'); i >= 0 && i+2 < len(b)-1 && b[i+2] == '0' {
@@ -248,7 +246,7 @@ func hexFloat(x float64, precision int) []byte {
 	return b
 }
 
-// pad brings a conversion to its width.
+// pad pads a conversion to its width.
 func (v *verb) pad(dst []byte, prefix string, body []byte, zeros bool) []byte {
 	missing := max(v.width-len(prefix)-len(body), 0)
 	switch {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// values gives arguments from a list, strings by their index.
+// values provides arguments from a list, with strings by index.
 type values struct {
 	list    []uint64
 	strings []string
@@ -27,7 +27,7 @@ func (v *values) text(addr uint64) []byte {
 	return []byte(v.strings[addr])
 }
 
-// What C's printf makes of the same.
+// The expected texts are those of C's printf.
 func TestPrintf(t *testing.T) {
 	f := math.Float64bits
 	for _, test := range []struct {
@@ -53,7 +53,7 @@ func TestPrintf(t *testing.T) {
 		{"%p", "0x1000", []uint64{0x1000}},
 		{"%n %y", "%n %y", nil},
 		{"%", "%", nil},
-		{"%999999999999d", "", nil}, // bounded
+		{"%999999999999d", "", nil}, // limited
 	} {
 		got := string(printf(nil, []byte(test.format), &values{test.args, []string{"text"}}))
 		if test.format == "%999999999999d" {
@@ -79,7 +79,7 @@ func FuzzPrintf(f *testing.F) {
 	})
 }
 
-// An assertion that fails says where, and ends the kernel.
+// A failed assertion prints its place and ends the kernel.
 func TestAssert(t *testing.T) {
 	m := newMachine(t, `
 .extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);

@@ -6,8 +6,8 @@ import (
 	"vgpud/gpu"
 )
 
-// entry wraps a body in a kernel with two pointers, p0 (in %rd1) and p1 (in
-// %rd2), a number n (in %r1), the thread's index in %r2 and plenty of registers.
+// entry wraps a body in a kernel with two pointers, p0 (in %rd1) and p1 (in %rd2), a number n (in
+// %r1), the thread's index in %r2 and many registers.
 func entry(body string) string {
 	return `
 .visible .entry k(.param .u64 k_param_0, .param .u64 k_param_1, .param .u32 k_param_2)
@@ -27,8 +27,8 @@ func storeAt(index, typ, reg string) string {
 	return "	mul.wide.u32 %rd39, " + index + ", 4;\n	add.s64 %rd39, %rd1, %rd39;\n	st.global." + typ + " [%rd39], " + reg + ";\n"
 }
 
-// Every thread takes a lock in turn, those of the same warp against one another:
-// without independent progress of parted lanes it never ends.
+// Every thread takes a lock in turn, against threads of the same warp. This never ends without
+// independent progress of diverged lanes.
 func TestSpinLockWithinWarp(t *testing.T) {
 	m := newMachine(t, entry(`
 SPIN:
@@ -76,7 +76,7 @@ DONE:
 	}
 }
 
-// Block 0 waits for the last block, which is resident beside it.
+// Block 0 waits for the last block, which is resident at the same time.
 func TestBlocksWaitForOneAnother(t *testing.T) {
 	m := newMachine(t, entry(`
 	mov.u32 %r3, %ctaid.x;
@@ -100,7 +100,7 @@ WAIT:
 	}
 }
 
-// One warp produces, another consumes, each waiting for the other's turn.
+// One warp produces and another consumes, each waiting for the other's turn.
 func TestWarpsTakeTurns(t *testing.T) {
 	m := newMachine(t, entry(`
 	shr.u32 %r3, %r2, 5;
@@ -134,8 +134,8 @@ NEXT:
 	}
 }
 
-// Threads that have left are not waited for, be it by branching to the end, by
-// predicated ret, or in the middle of a block's code.
+// Barriers don't wait for threads that have exited, by branching to the end, by a predicated ret,
+// or in the middle of a block's code.
 func TestBarrierAfterEarlyExit(t *testing.T) {
 	for name, early := range map[string]string{
 		"branch": "@%p1 bra END;",
@@ -189,7 +189,7 @@ DONE:
 	}
 }
 
-// Lanes of one warp meet in a barrier from both sides of a branch.
+// Lanes of one warp arrive at a barrier from both sides of a branch.
 func TestBarrierInBothArms(t *testing.T) {
 	m := newMachine(t, entry(`
 	and.b32 %r3, %r2, 1;
@@ -275,7 +275,7 @@ func TestBarrierReductions(t *testing.T) {
 	}
 }
 
-// A sleeping block gives its SM's time away and wakes when its time has come.
+// A sleeping block frees its SM and wakes on time.
 func TestNanosleep(t *testing.T) {
 	m := newMachine(t, entry(`
 	mov.u64 %rd3, %globaltimer;
@@ -295,7 +295,7 @@ func TestNanosleep(t *testing.T) {
 	}
 }
 
-// Lanes that have parted meet for an exchange that names them all.
+// Diverged lanes meet for an exchange that names them all.
 func TestExchangeAfterParting(t *testing.T) {
 	m := newMachine(t, entry(`
 	and.b32 %r3, %r2, 3;
@@ -323,7 +323,7 @@ OUT:
 	}
 }
 
-// A step ends where its budget does, and what it did so far is kept.
+// A step ends with its budget, and the work so far is kept.
 func TestEndlessKernelCanBeSuspended(t *testing.T) {
 	m := newMachine(t, entry("L:\n	add.u32 %r3, %r3, 1;\n	bra L;\n"))
 	g, err := NewGrid(Launch{Kernel: m.module.Kernel("k"), Grid: d3(1), Block: d3(64), Memory: m.mem, Params: params(uint64(0), uint64(0), 0)})

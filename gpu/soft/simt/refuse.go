@@ -7,17 +7,18 @@ import (
 	"vgpud/gpu"
 )
 
-// A kernel that uses what this GPU does not have, such as textures, does not keep its module from being loaded: the
-// others work, and the kernel is refused when it is launched.
+// A kernel that uses what this GPU does not have, such as textures, does not prevent its module
+// from being loaded. The other kernels work, and launching this one fails.
 
-// instructionError says which instruction of a kernel, or of a function that it calls, can't be compiled, and why.
+// instructionError is the reason why an instruction of a kernel, or of a function that it calls,
+// can't be compiled.
 type instructionError struct {
 	kernel string
 	what   string
 	kind   error
 }
 
-// Error names kernel, line, instruction and reason.
+// Error returns a text with kernel, line, instruction and reason.
 func (e *instructionError) Error() string {
 	return fmt.Sprintf("kernel %s, %s: %v", e.kernel, e.what, e.kind)
 }
@@ -25,7 +26,8 @@ func (e *instructionError) Error() string {
 // Unwrap returns the error of package gpu.
 func (e *instructionError) Unwrap() error { return e.kind }
 
-// maxQuoted bounds what an error quotes of an instruction, in bytes: a kernel that is refused keeps it.
+// maxQuoted limits the part of an instruction that an error quotes, in bytes, since a refused
+// kernel keeps it.
 const maxQuoted = 120
 
 func shortened(s string) string {
@@ -35,8 +37,8 @@ func shortened(s string) string {
 	return s
 }
 
-// refuse makes what is left of kernel k, of which this GPU can't execute an instruction. It reports false where err is
-// about more than that.
+// refuse turns kernel k, which has an instruction that this GPU can't execute, into a refused
+// kernel. It returns false if err is an error of the whole module.
 func (l *loader) refuse(k *Kernel, err error) bool {
 	if e, ok := errors.AsType[*instructionError](err); ok && e.kind == gpu.ErrUnsupported {
 		k.refused, k.prog = e.what, &program{costs: l.costs}
@@ -45,11 +47,12 @@ func (l *loader) refuse(k *Kernel, err error) bool {
 	return false
 }
 
-// Refused says why the kernel can't be launched on this GPU, in a line: which instruction, and what of it the GPU does
-// not have. It is empty where the kernel can.
+// Refused returns why the kernel can't be launched on this GPU, in one line: the instruction, and
+// what the GPU lacks. It is empty if the kernel can be launched.
 func (k *Kernel) Refused() string { return k.refused }
 
-// RefusedError is the error of launching the kernel named, of which Refused says why.
+// RefusedError returns the error of launching the named kernel, with the result of Refused as
+// reason.
 func RefusedError(kernel, why string) error {
 	return &instructionError{kernel: kernel, what: why, kind: gpu.ErrUnsupported}
 }

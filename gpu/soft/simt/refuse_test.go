@@ -9,7 +9,8 @@ import (
 	"vgpud/gpu"
 )
 
-// texturedModule has kernels that use textures, each in another way, before and behind those that use none.
+// texturedModule has kernels that use textures, each in a different way, before and after kernels
+// that use none.
 const texturedModule = testHeader + `
 .global .texref image;
 .global .surfref canvas;
@@ -113,8 +114,8 @@ const texturedModule = testHeader + `
 }
 `
 
-// A module of which some kernels use textures is loaded. Those are refused when they are launched, by name and with what
-// they use; the others work.
+// A module with kernels that use textures is loaded. Launching those fails with an error that names
+// the kernel and the texture; the other kernels work.
 func TestTexturedKernelsAreRefusedAlone(t *testing.T) {
 	m := newMachine(t, texturedModule)
 	out, data := m.words(0)
@@ -151,7 +152,8 @@ func TestTexturedKernelsAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// What is too large is refused with its module still, and what is kept of a refused kernel is bounded.
+// A module that is too large is refused as a whole, and what is kept of a refused kernel is
+// limited.
 func TestRefusedKernelsAreBounded(t *testing.T) {
 	var src strings.Builder
 	src.WriteString(testHeader)

@@ -2,13 +2,12 @@ package simt
 
 import "unsafe"
 
-// value is what a lane of a register can hold.
+// value is the type of a register's lanes.
 type value interface {
 	uint32 | int32 | float32 | uint64 | int64 | float64
 }
 
-// vec returns register i of the bank that holds values of T's size, seen as
-// lanes of type T.
+// vec returns register i of the bank for values of T's size, as lanes of type T.
 func vec[T value](w *warp, i uint32) *[lanes]T {
 	var zero T
 	if unsafe.Sizeof(zero) == 4 {
@@ -17,19 +16,18 @@ func vec[T value](w *warp, i uint32) *[lanes]T {
 	return (*[lanes]T)(unsafe.Pointer(&w.r64[i]))
 }
 
-// littleEndian reports whether this machine keeps words as GPUs do, so that a
-// register may be copied to and from memory as bytes.
+// littleEndian reports whether this machine has the byte order of GPUs, so that registers can be
+// copied to and from memory as bytes.
 var littleEndian = func() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 1
 }()
 
-// bytes32 is a register as bytes, in the machine's order.
+// bytes32 returns a register's bytes in the machine's order.
 func bytes32(r *[lanes]uint32) []byte { return (*[4 * lanes]byte)(unsafe.Pointer(r))[:] }
 
-// bytes64 is a register of the 64-bit bank as bytes.
+// bytes64 returns the bytes of a register of the 64-bit bank.
 func bytes64(r *[lanes]uint64) []byte { return (*[8 * lanes]byte)(unsafe.Pointer(r))[:] }
 
-// pairs is a register as words of two lanes, for operations that treat every bit
-// alike.
+// pairs returns a register as words of two lanes, for operations that treat all bits alike.
 func pairs(r *[lanes]uint32) *[lanes / 2]uint64 { return (*[lanes / 2]uint64)(unsafe.Pointer(r)) }

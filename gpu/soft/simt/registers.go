@@ -8,31 +8,29 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// PTX has as many registers as a compiler likes, mostly one for each value. Those
-// that are never alive at the same place share one of the warp's, which keeps a
-// warp's registers in the processor's cache: linear scan (Poletto and Sarkar,
-// 1999) over live ranges without holes.
+// PTX has an unlimited number of registers, mostly one for each value. Registers that are never
+// alive at the same time share one of the warp's, which keeps a warp's registers in the processor's
+// cache: linear scan (Poletto and Sarkar, 1999) over live ranges without holes.
 //
-// Lanes that have parted do not disturb this. Every lane has its own column of a
-// register and goes its own way through the code, along which the ranges that
-// share a register do not meet.
+// Divergence does not affect this. Every lane has its own column of a register and its own way
+// through the code, along which the ranges that share a register do not overlap.
 
-// interval is the part of a function in which a register's value may be wanted:
-// from the read of one instruction (2i) or the write of one (2i+1) to another.
+// interval is the part of a function in which a register's value may be used: from the read of one
+// instruction (2i) or the write of one (2i+1) to another.
 type interval struct {
 	reg        int
 	start, end int
 }
 
-// maxLiveness bounds the work of finding live ranges: registers alive across
-// blocks times blocks. Beyond it each register is one of the warp's.
+// maxLiveness limits the work of finding live ranges: registers alive across blocks times blocks.
+// Beyond it, registers are not shared.
 const maxLiveness = 1 << 25
 
-// maxPasses bounds the rounds of data flow. Code of compilers takes as many as its
-// loops are nested deep, and two more.
+// maxPasses limits the passes of data flow. Compilers' code needs as many as the depth of its
+// loops, plus two.
 const maxPasses = 100
 
-// assign gives every register of a function one of the warp's.
+// assign assigns a register of the warp to each register of a function.
 func (c *compiler) assign(f *function, g *flow.Graph) {
 	f.regs = make([]operand, len(f.code.Regs))
 	list, ok := liveRanges(f.code, g)
@@ -58,7 +56,7 @@ func (c *compiler) assign(f *function, g *flow.Graph) {
 		if class == noReg {
 			continue
 		}
-		if s.Vector > 0 { // components lie side by side, and stay
+		if s.Vector > 0 { // components are adjacent and stay so
 			f.regs[iv.reg] = c.newReg(class)
 			for range s.Vector - 1 {
 				c.newReg(class)
@@ -82,7 +80,7 @@ func (c *compiler) assign(f *function, g *flow.Graph) {
 	}
 }
 
-// storage is the class that registers of a class share the bank with.
+// storage returns the class whose bank registers of class share.
 func storage(class regClass) regClass {
 	if class == reg8 || class == reg16 {
 		return reg32
@@ -90,7 +88,7 @@ func storage(class regClass) regClass {
 	return class
 }
 
-// wordsIn is how many 32-bit registers of a real GPU a value takes.
+// wordsIn returns the number of 32-bit registers of a real GPU that a value occupies.
 func wordsIn(class regClass) int {
 	switch class {
 	case predReg:
@@ -101,7 +99,7 @@ func wordsIn(class regClass) int {
 	return 1
 }
 
-// byEnd is a heap of intervals, the one that ends first on top.
+// byEnd is a heap of intervals by their ends.
 type byEnd []interval
 
 func (h byEnd) Len() int           { return len(h) }
@@ -115,12 +113,12 @@ func (h *byEnd) Pop() any {
 	return x
 }
 
-// liveRanges finds where each register's value may be wanted. It reports false
-// where that is too much work.
+// liveRanges finds where each register's value may be used. It returns false if that is too much
+// work.
 func liveRanges(code *ptx.Code, g *flow.Graph) ([]interval, bool) {
 	n := len(code.Regs)
 	ranges := make([]interval, n)
-	home := make([]int, n) // the one block that mentions the register; -1: several
+	home := make([]int, n) // the only block that uses the register; -1 for several
 	for i := range ranges {
 		ranges[i] = interval{i, -1, -1}
 		home[i] = -2
@@ -153,8 +151,8 @@ func liveRanges(code *ptx.Code, g *flow.Graph) ([]interval, bool) {
 			}
 		})
 	}
-	// A register that is read before it is written in its only block may keep a
-	// value from round to round of a loop: it is alive across blocks too.
+	// A register that is read before it is written in its only block may keep a value between
+	// iterations of a loop, so it is alive across blocks, too.
 	across := exposed(code, g, home)
 	if len(across)*len(g.Blocks) > maxLiveness {
 		return ranges, false
@@ -171,7 +169,7 @@ func liveRanges(code *ptx.Code, g *flow.Graph) ([]interval, bool) {
 	return out, true
 }
 
-// exposed numbers the registers that may be alive from one block to another.
+// exposed numbers the registers that may be alive across blocks.
 func exposed(code *ptx.Code, g *flow.Graph, home []int) map[int]int {
 	across := map[int]int{}
 	written := make([]int, len(home)) // the block that last wrote it for all lanes, plus one
@@ -193,9 +191,8 @@ func exposed(code *ptx.Code, g *flow.Graph, home []int) map[int]int {
 	return across
 }
 
-// extend stretches the ranges of registers over the blocks through which they
-// are alive: the usual backward data flow. It reports false if that is too much
-// work.
+// extend extends the ranges of registers over the blocks through which they are alive, by the usual
+// backward data flow. It returns false if that is too much work.
 func extend(code *ptx.Code, g *flow.Graph, across map[int]int, touch func(r, at int)) bool {
 	words := (len(across) + 63) / 64
 	blocks := len(g.Blocks)

@@ -4,7 +4,6 @@ package simt
 
 import "simd/archsimd"
 
-// avx2 reports whether this processor has the vectors of 256 bits that a build
-// with GOEXPERIMENT=simd uses for full warps; without them it loops over lanes
-// as any other build does.
+// avx2 reports whether this processor has the 256-bit vectors that a build with GOEXPERIMENT=simd
+// uses for full warps. Without them it loops over lanes like any other build.
 var avx2 = archsimd.X86.AVX2()

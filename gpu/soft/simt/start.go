@@ -6,15 +6,14 @@ import (
 	"vgpud/gpu"
 )
 
-// special is a special register that a kernel reads, and the register that
-// stands for it.
+// special is a special register that a kernel reads, and the register that holds its value.
 type special struct {
 	reg  uint32
 	wide bool
 	kind sreg
 }
 
-// sreg names a special register, one component of it.
+// sreg identifies a special register, or one component of it.
 type sreg uint8
 
 const (
@@ -43,12 +42,12 @@ const (
 	lanemaskGt
 	dynamicShared
 	totalShared
-	zeroReg // those that read as zero: %envreg, %pm, cluster ranks
+	zeroReg // registers that read as zero: %envreg, %pm, cluster ranks
 	oneReg  // cluster sizes
 )
 
-// newBlock makes a block's memory, or takes that of an earlier launch of the
-// kernel, and fills in what a launch does not change.
+// newBlock returns a block's memory, new or from an earlier launch of the kernel, with everything
+// filled in that a launch does not change.
 func (g *Grid) newBlock() *Block {
 	b := g.launch.Memory.idle.take(g)
 	if b == nil {
@@ -80,7 +79,7 @@ func (g *Grid) newBlock() *Block {
 	return b
 }
 
-// makeBlock makes a block's registers, shared and local memory.
+// makeBlock allocates a block's registers, shared and local memory.
 func (g *Grid) makeBlock() *Block {
 	p := g.prog
 	b := &Block{
@@ -101,18 +100,17 @@ func (g *Grid) makeBlock() *Block {
 	return b
 }
 
-// idleBlocks keeps the memory of blocks of finished grids for the next launches
-// of their kernels. It belongs to a context, so that nothing of one context's
-// ever shows in another's.
+// idleBlocks keeps the memory of blocks of finished grids for later launches of their kernels. It
+// belongs to one context, so that data never leaks to another context.
 type idleBlocks struct {
 	blocks map[*program][]*Block
 	size   int // bytes
 }
 
-// maxIdle bounds what is kept, in bytes.
+// maxIdle limits the kept memory in bytes.
 const maxIdle = 64 << 20
 
-// take returns a block fit for g, or nil.
+// take returns a block that fits g, or nil.
 func (p *idleBlocks) take(g *Grid) *Block {
 	list := p.blocks[g.prog]
 	for i := len(list) - 1; i >= 0; i-- {
@@ -135,14 +133,14 @@ func (p *idleBlocks) forget(prog *program) {
 	delete(p.blocks, prog)
 }
 
-// keep takes over the blocks of a grid that is done.
+// keep keeps the blocks of a finished grid.
 func (p *idleBlocks) keep(prog *program, blocks []*Block) {
 	if p.blocks == nil {
 		p.blocks = map[*program][]*Block{}
 	}
 	for _, b := range blocks {
 		if p.size+b.size > maxIdle {
-			clear(p.blocks) // rather than decide what is wanted least
+			clear(p.blocks) // instead of choosing which to drop
 			p.size = 0
 		}
 		if b.size > maxIdle {
@@ -189,7 +187,7 @@ func fetch(p []byte, size int, sext bool) uint64 {
 	return binary.LittleEndian.Uint64(p)
 }
 
-// start makes b the grid's block number n.
+// start makes b block number n of the grid.
 func (b *Block) start(sm int, n uint64) {
 	g := b.grid
 	d := g.launch.Grid
@@ -198,7 +196,7 @@ func (b *Block) start(sm int, n uint64) {
 	b.live = g.threads
 	b.turn = 0
 	b.fault = nil
-	b.alarm = never
+	b.nextWake = never
 	b.bars = [barriers]barrier{}
 	for i := range b.warps {
 		w := &b.warps[i]
@@ -212,7 +210,7 @@ func (b *Block) start(sm int, n uint64) {
 		}
 	}
 	g.counts.Cycles += uint64(g.costs.Block) + uint64(g.costs.Warp)*uint64(len(b.warps))
-	b.owed = uint64(g.costs.Block) + uint64(g.costs.Warp)*uint64(len(b.warps))
+	b.startCycles = uint64(g.costs.Block) + uint64(g.costs.Warp)*uint64(len(b.warps))
 }
 
 // setSpecial fills in one special register.
@@ -270,7 +268,7 @@ func (w *warp) setSpecial(s special) {
 	w.setUniform(s.reg, s.wide, v)
 }
 
-// ofLane is a special register that differs between the lanes of a warp.
+// ofLane reports whether a special register differs between the lanes of a warp.
 func (w *warp) ofLane(kind sreg, lane uint32) uint32 {
 	d := w.grid.launch.Block
 	t := w.index*lanes + lane

@@ -2,20 +2,20 @@ package simt
 
 import "vgpud/ptx"
 
-// registerUse is what an instruction does with a register.
+// registerUse describes how an instruction uses a register.
 type registerUse uint8
 
 const (
 	readsReg  registerUse = iota
-	writesReg             // in all lanes that are there
-	mayWrite              // in some, or it is not known; what it held may be wanted still
-	overlaps              // its place must not be that of anything the instruction reads
+	writesReg             // in all its active lanes
+	mayWrite              // in some lanes, or unknown; the old value may still be used
+	overlaps              // must not share a register with anything that the instruction reads
 )
 
-// wants reports whether the use may read what the register held.
+// wants reports whether the use may read the register's old value.
 func (u registerUse) wants() bool { return u == readsReg || u == mayWrite }
 
-// noResult holds the opcodes all of whose operands are read.
+// noResult holds the opcodes that read all their operands.
 var noResult = map[string]bool{
 	"st": true, "red": true, "bra": true, "brx": true, "membar": true, "fence": true, "prefetch": true, "prefetchu": true,
 	"nanosleep": true, "ret": true, "exit": true, "trap": true, "discard": true, "applypriority": true, "brkpt": true,
@@ -53,7 +53,7 @@ func eachReg(in *ptx.Instr, visit func(reg int, use registerUse)) {
 	default:
 		several := ops[0].Kind == ptx.KindVector || ops[0].Kind == ptx.KindPair
 		if several {
-			// The results must not share with the sources: some are written before
+			// The results must not share a register with the sources, since some are written before
 			// others are read.
 			eachRegOf(&ops[0], write, visit)
 			for i := range ops[1:] {

@@ -4,30 +4,30 @@ import (
 	"vgpud/gpu"
 )
 
-// warp is 32 threads with their registers. The fields from mask to sp describe the
-// path that is running; the others wait in paths.
+// warp is 32 threads with their registers. The fields from mask to sp describe the running path;
+// the others are in paths.
 type warp struct {
 	r32  [][lanes]uint32
 	r64  [][lanes]uint64
-	pred []uint32 // a mask of lanes each
+	pred []uint32 // each is a mask of lanes
 
 	mask  uint32 // lanes of the path
 	pc    int32
-	spins int32 // weighted rounds of loops since the path last gave way
+	spins int32 // weighted iterations of loops since the path last yielded
 	frame *frame
-	join  *join  // where it meets others next
-	sp    uint32 // where its activation has its local memory
+	join  *join  // where it reconverges with other lanes next
+	sp    uint32 // start of the local memory of its activation
 
-	paths     []path // the others
+	paths     []path // the other paths
 	live      uint32 // lanes that have not exited
-	present   uint32 // lanes that exist: all but in a block's last warp
+	present   uint32 // lanes that exist: all except in a block's last warp
 	state     warpState
 	freeJoin  *join
 	freeFrame *frame
-	calls     *frame // activations that a kernel's own code began
-	carry     uint32 // the condition code's CF, a mask of lanes
+	calls     *frame // activations called from the kernel itself
+	carry     uint32 // CF of the condition code, a mask of lanes
 
-	off    [lanes]int // offsets of the memory operation under way
+	off    [lanes]int // offsets of the current memory operation
 	budget int
 	counts Counts
 
@@ -36,7 +36,7 @@ type warp struct {
 	prog       *program
 	index      uint32 // in the block
 	local      []byte
-	localBytes int // of a lane
+	localBytes int // of one lane
 	shared     []byte
 	fault      *gpu.Fault
 }
@@ -49,8 +49,8 @@ const (
 	warpDone                     // all lanes have exited
 )
 
-// execute runs the warp until its budget is spent, it has to wait, or it gives
-// way to the block's other warps.
+// execute runs the warp until its budget is spent, it has to wait, or it yields to the block's
+// other warps.
 func (w *warp) execute(budget int) {
 	w.budget = budget
 	code := w.prog.code
@@ -59,9 +59,9 @@ func (w *warp) execute(budget int) {
 		if n := in.run; n > 0 {
 			w.tally(int(n), in.cost)
 			block := code[w.pc : w.pc+int32(n)]
-			// Four places to call from: a processor tells where an indirect call
-			// goes by where it comes from, among other things. With one place a
-			// lane that is alone took half as long again.
+			// There are four places of the call because the processor predicts the target of an
+			// indirect call also from its address. With one place a lane that is alone took half as
+			// long again.
 			for len(block) >= 4 {
 				next := (*[4]inst)(block)
 				next[0].op(w, &next[0])
@@ -93,11 +93,11 @@ func (w *warp) execute(budget int) {
 func (w *warp) tally(n int, cycles uint64) {
 	w.budget -= n
 	w.counts.WarpInstructions += uint64(n)
-	w.counts.ThreadInstructions += uint64(n * popcount(w.mask)) // two's complement: n may be -1
+	w.counts.ThreadInstructions += uint64(n * popcount(w.mask)) // in two's complement, since n may be -1
 	w.counts.Cycles += cycles
 }
 
-// guard carries out an instruction for those lanes whose predicate lets them.
+// guard executes an instruction for the lanes whose predicate is true.
 func guard(w *warp, in *inst) {
 	x := in.x
 	m := w.mask

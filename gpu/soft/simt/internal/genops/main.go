@@ -1,7 +1,6 @@
-// Command genops writes the operations that make up most of what kernels
-// execute: one function for each opcode and type, with a loop over full warps
-// that the compiler keeps free of bounds checks and calls, unrolled by four, and
-// one over the lanes of a partial mask.
+// Command genops generates the most frequent operations of kernels: for each opcode and type one
+// function, with a loop over full warps that compiles without bounds checks and calls, unrolled by
+// four, and a loop over the lanes of a partial mask.
 //
 //	go generate ./gpu/soft/simt
 package main
@@ -16,27 +15,27 @@ import (
 	"strings"
 )
 
-// op is one operation. Its expression names the operands a, b and c, which are
-// of type src (or srcs, one each); the result is of type dst.
+// op is one operation. Its expression uses the operands a, b and c of type src (or srcs, one each).
+// The result has type dst.
 type op struct {
 	name string
 	dst  string
 	srcs []string
 	expr string
 	way  way
-	simd string // the method of simd/archsimd's vectors that does it, if one does
+	simd string // the method of simd/archsimd's vectors that does the same, if any
 }
 
-// way is how a full warp is done, where a lane at a time is not best.
+// way is how a full warp is processed, if not lane by lane.
 type way int
 
 const (
 	byLane  way = iota
-	byPairs     // two 32-bit lanes as one word: for what works on bits
-	byCopy      // the register as a whole
+	byPairs     // two 32-bit lanes as one word, for bitwise operations
+	byCopy      // the whole register
 )
 
-// same makes an operation of n operands of the result's type.
+// same returns an operation whose n operands have the result's type.
 func same(name, typ string, n int, expr string) op {
 	return op{name: name, dst: typ, expr: expr, srcs: strings.Split(strings.Repeat(typ+" ", n)[:n*len(typ)+n-1], " ")}
 }
@@ -103,9 +102,8 @@ func integerOps() (ops []op) {
 	)
 }
 
-// vectorised names the operations that a build with GOEXPERIMENT=simd does with
-// vector instructions. Floats are not among them: a NaN must become the one NaN
-// that GPUs make.
+// vectorised names the operations that a build with GOEXPERIMENT=simd performs with vector
+// instructions. Floats are not among them, since a NaN must become the canonical NaN of GPUs.
 var vectorised = map[string]string{
 	"Add32": "Add", "Sub32": "Sub", "MulLo32": "Mul", "And32": "And", "Or32": "Or", "Xor32": "Xor",
 	"MinU32": "Min", "MaxU32": "Max", "MinS32": "Min", "MaxS32": "Max", "Add64": "Add", "Sub64": "Sub",
@@ -142,7 +140,7 @@ func convertOps() []op {
 
 var imports = map[string]string{"arith.": `"vgpud/gpu/soft/arith"`, "archsimd.": `"simd/archsimd"`}
 
-// only returns the operations that want picks.
+// only returns the operations for which want is true.
 func only(ops []op, want func(op) bool) (out []op) {
 	for _, o := range ops {
 		if want(o) {
@@ -191,7 +189,7 @@ func compares(t string) [][2]string {
 	list := [][2]string{{"Eq", "a == b"}, {"Ne", "a != b"}, {"Lt", "a < b"}, {"Le", "a <= b"}, {"Gt", "a > b"}, {"Ge", "a >= b"}}
 	switch t {
 	case "int32", "int64":
-		return list[2:] // equality is the unsigned type's
+		return list[2:] // equality is generated for the unsigned type
 	case "float32", "float64":
 		// The ordered forms are false for NaN, the unordered ones true.
 		list[1][1] = "a < b || a > b"
@@ -266,9 +264,8 @@ func emit(b *bytes.Buffer, o op) {
 	fmt.Fprintf(b, "d[i] = %s\n}\n}\n\n", index(o.expr, n, "i"))
 }
 
-// emitVector writes the loop over vectors of 256 bits. The upper halves are
-// cleared behind it: Go does not, and its own floating-point code, which knows
-// nothing of them, would run at half its speed.
+// emitVector writes the loop over 256-bit vectors. It clears the upper halves afterwards: Go does
+// not, and its floating-point code, which does not use them, would run at half its speed.
 func emitVector(b *bytes.Buffer, o op) {
 	width := 8
 	if strings.HasSuffix(o.dst, "64") {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fickle is a context that ends when it is asked for the n-th time.
+// fickle is a context that ends when it is checked for the n-th time.
 type fickle struct {
 	context.Context
 	n, asked int
@@ -22,9 +22,8 @@ func (f *fickle) Err() error {
 	return nil
 }
 
-// TestUnwantedModule: a load that nobody waits for any more ends where it is,
-// between functions and within a long one.
-func TestUnwantedModule(t *testing.T) {
+// A cancelled load ends soon, between functions and within a long one.
+func TestCancelledLoad(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n")
 	const kernels, each = 4, 1000
@@ -35,7 +34,7 @@ func TestUnwantedModule(t *testing.T) {
 	if _, err := Load(all, parse(t, b.String()), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if least := kernels * (each/lookEvery + 1); all.asked < least {
+	if least := kernels * (each/checkEvery + 1); all.asked < least {
 		t.Errorf("%d looks at %d kernels of %d instructions, want %d", all.asked, kernels, each, least)
 	}
 	for n := 1; n <= all.asked; n++ {
