@@ -5,7 +5,7 @@ import "math"
 // The approximations compute in float64 and round once to f32: the error is below 0.51 ulp. With ftz, subnormal operands and
 // results become zeros.
 
-// approx32 is f of a as an .approx instruction.
+// approx32 computes f of a as an .approx instruction.
 func approx32(a float32, ftz bool, f func(float64) float64) float32 {
 	if !ftz {
 		return CanonF32(float32(f(float64(a))))
@@ -74,13 +74,16 @@ func RsqrtApproxF64(a float64) float64 {
 	return nan64(a, 0, 0)
 }
 
-// RcpGrossF64 is rcp.approx.ftz.f64: of the upper word of a, the lower word of the result zero.
+// RcpGrossF64 is rcp.approx.ftz.f64: it uses the upper word of a, and the lower word of the result
+// is zero.
 func RcpGrossF64(a float64) float64 { return gross64(a, func(x float64) float64 { return 1 / x }) }
 
-// RsqrtGrossF64 is rsqrt.approx.ftz.f64: of the upper word of a, the lower word of the result zero.
+// RsqrtGrossF64 is rsqrt.approx.ftz.f64: it uses the upper word of a, and the lower word of the
+// result is zero.
 func RsqrtGrossF64(a float64) float64 { return gross64(a, rsqrt) }
 
-// gross64 is f in PTX's 1.11.20 format: the upper words of doubles, rounded to nearest, subnormals flushed, one NaN.
+// gross64 computes f in PTX's 1.11.20 format: the upper words of doubles, rounded to nearest,
+// subnormals flushed, one NaN.
 func gross64(a float64, f func(float64) float64) float64 {
 	const upper = 0xffffffff << 32
 	r := f(flush64(math.Float64frombits(math.Float64bits(a) & upper)))
@@ -93,7 +96,7 @@ func gross64(a float64, f func(float64) float64) float64 {
 	return flush64(r)
 }
 
-// flush64 makes a zero of a subnormal, keeping its sign.
+// flush64 replaces a subnormal by a zero of its sign.
 func flush64(x float64) float64 {
 	if b := math.Float64bits(x); b&(0x7ff<<52) == 0 {
 		return math.Float64frombits(b & (1 << 63))

@@ -96,14 +96,15 @@ func TestGrossF64(t *testing.T) {
 	}
 }
 
-// ulps is how far got is from an exact positive want, in units of got's last place.
+// ulps returns the distance of got from an exact positive want, in units of got's last place.
 func ulps(got float32, want *big.Float) float64 {
 	ulp := float64(math.Nextafter32(got, float32(math.Inf(1)))) - float64(got)
 	d, _ := new(big.Float).Sub(exact(float64(got)), want).Float64()
 	return math.Abs(d) / ulp
 }
 
-// The algebraic approximations against math/big, the others against their functional equations, where float64's own error shows.
+// The algebraic approximations are compared with math/big, the others by their functional
+// equations, which also show the errors of float64.
 func TestApproxErrors(t *testing.T) {
 	rnd := newRand()
 	for range 6000 {

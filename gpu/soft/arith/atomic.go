@@ -1,7 +1,8 @@
 package arith
 
-// What atom and red leave in memory, from the old value and the operands. Integer add, and, or and xor are Go's operators, min and
-// max Go's functions, exch the operand itself. Making the whole atomic is the caller's work.
+// The values that atom and red store, computed from the old value and the operands. Integer add,
+// and, or and xor are Go's operators, min and max Go's functions, and exch is the operand. The
+// caller makes the whole atomic.
 
 // AtomInc is atom.inc: old+1, or 0 from limit on.
 func AtomInc[T Unsigned](old, limit T) T {

@@ -2,10 +2,11 @@ package arith
 
 import "math/bits"
 
-// Shl is shl: shifting by the width or more leaves zero, which is what Go's shift does too.
+// Shl is shl. Shifting by the width or more gives zero, as in Go.
 func Shl[T Unsigned](a T, n uint32) T { return a << n }
 
-// Shr is shr: shifting by the width or more leaves zero, or copies of a signed type's sign, which is what Go's shift does too.
+// Shr is shr. Shifting by the width or more gives zero, or the sign of a signed type in all bits,
+// as in Go.
 func Shr[T Integer](a T, n uint32) T { return a >> n }
 
 // ShfLWrap is shf.l.wrap.b32: the high word of b:a shifted left by the low five bits of n.
@@ -42,7 +43,7 @@ func Brev32(a uint32) uint32 { return bits.Reverse32(a) }
 // Brev64 is brev.b64.
 func Brev64(a uint64) uint64 { return bits.Reverse64(a) }
 
-// NotFound is what bfind and fns answer when there is no such bit.
+// NotFound is the result of bfind and fns if there is no such bit.
 const NotFound = 0xffffffff
 
 // BfindU32 is bfind.u32: the position of the highest set bit.
@@ -57,8 +58,8 @@ func BfindU64(a uint64) uint32 { return uint32(bits.Len64(a) - 1) }
 // BfindS64 is bfind.s64.
 func BfindS64(a int64) uint32 { return BfindU64(uint64(a ^ a>>63)) }
 
-// BfindShift turns bfind's answer for a type of so many bits into bfind.shiftamt's: how far to shift left to bring the bit
-// found to the top.
+// BfindShift converts bfind's result for a type of the given width to that of bfind.shiftamt: the
+// left shift that moves the bit to the top.
 func BfindShift(position, width uint32) uint32 {
 	if position == NotFound {
 		return NotFound
@@ -71,7 +72,8 @@ func BfeU32(a, position, length uint32) uint32 {
 	return a >> (position & 0xff) & (1<<(length&0xff) - 1)
 }
 
-// BfeS32 is bfe.s32: length bits of a from position on, sign-extended. A field that reaches beyond a takes a's sign.
+// BfeS32 is bfe.s32: length bits of a from position on, sign-extended. A field that exceeds a is
+// filled with a's sign.
 func BfeS32(a int32, position, length uint32) int32 {
 	position, length = position&0xff, length&0xff
 	if length == 0 {
@@ -102,7 +104,8 @@ func BfeS64(a int64, position, length uint32) int64 {
 	return field << (64 - length) >> (64 - length)
 }
 
-// Bfi32 is bfi.b32: b with length bits from position on replaced by a's low bits. Only the low 8 bits of both count.
+// Bfi32 is bfi.b32: b with length bits from position on replaced by a's low bits. Only the low 8
+// bits of position and length count.
 func Bfi32(a, b, position, length uint32) uint32 {
 	mask := uint32(1<<(length&0xff)-1) << (position & 0xff)
 	return b&^mask | a<<(position&0xff)&mask
@@ -114,8 +117,9 @@ func Bfi64(a, b uint64, position, length uint32) uint64 {
 	return b&^mask | a<<(position&0xff)&mask
 }
 
-// Fns is fns.b32: the position of the set bit of mask that is offset bits away from base, upwards from 1 on, downwards from
-// −1 on, base itself counted; for offset 0 it is base, if that bit is set. A base above 31 finds nothing.
+// Fns is fns.b32: the position of the offset-th set bit of mask, counted from base upwards if
+// offset is positive and downwards if it is negative, including base. For offset 0 it is base, if
+// that bit is set. A base above 31 finds nothing.
 func Fns(mask, base uint32, offset int32) uint32 {
 	if base > 31 {
 		return NotFound
@@ -143,19 +147,20 @@ func Fns(mask, base uint32, offset int32) uint32 {
 	return NotFound
 }
 
-// BmskWrap is bmsk.wrap.b32: as many set bits as width's low five bits say, from the bit that position's low five bits name.
+// BmskWrap is bmsk.wrap.b32: width set bits from position on. Only the low five bits of both count.
 func BmskWrap(position, width uint32) uint32 { return (1<<(width&31) - 1) << (position & 31) }
 
-// BmskClamp is bmsk.clamp.b32: width set bits from position on, as far as there are bits.
+// BmskClamp is bmsk.clamp.b32: width set bits from position on, cut off at the word's end.
 func BmskClamp(position, width uint32) uint32 { return (1<<width - 1) << position }
 
-// SzextWrapS32 is szext.wrap.s32: the low bits of a, as many as width's low five bits say, sign-extended.
+// SzextWrapS32 is szext.wrap.s32: the low bits of a, sign-extended. Their number is the low five
+// bits of width.
 func SzextWrapS32(a int32, width uint32) int32 { return BfeS32(a, 0, width&31) }
 
 // SzextClampS32 is szext.clamp.s32: the low width bits of a, sign-extended; all of a for 32 and more.
 func SzextClampS32(a int32, width uint32) int32 { return BfeS32(a, 0, min(width, 32)) }
 
-// SzextWrapU32 is szext.wrap.u32: the low bits of a, as many as width's low five bits say.
+// SzextWrapU32 is szext.wrap.u32: the low bits of a. Their number is the low five bits of width.
 func SzextWrapU32(a, width uint32) uint32 { return a & (1<<(width&31) - 1) }
 
 // SzextClampU32 is szext.clamp.u32: the low width bits of a; all of a for 32 and more.

@@ -6,11 +6,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// bit is bit i of x.
+// bit returns bit i of x.
 func bit[T Unsigned](x T, i int) T { return x >> i & 1 }
 
-// refBfe extracts bit by bit, as the ISA's pseudocode does: position and length count modulo 256, and what lies beyond the field
-// or the word is the sign.
+// refBfe extracts bit by bit, like the ISA's pseudocode: position and length count modulo 256, and
+// bits beyond the field or the word are the sign.
 func refBfe[T Unsigned](a T, position, length uint32, signed bool) T {
 	pos, n, msb := int(position&0xff), int(length&0xff), width[T]()-1
 	var sign, d T
@@ -111,7 +111,7 @@ func refFns(mask, base uint32, offset int32) uint32 {
 	return NotFound
 }
 
-// refPrmt moves byte by byte, with PTX's table of the special modes in its own words.
+// refPrmt moves byte by byte, following PTX's table of the special modes.
 func refPrmt(mode Permute, a, b, c uint32) uint32 {
 	source := [8]uint8{uint8(a), uint8(a >> 8), uint8(a >> 16), uint8(a >> 24), uint8(b), uint8(b >> 8), uint8(b >> 16), uint8(b >> 24)}
 	var d uint32

@@ -2,8 +2,9 @@ package arith
 
 import "math/bits"
 
-// The extended-precision instructions pass a carry (or borrow) of 0 or 1 through the condition code's CF. An instruction
-// without .cc drops the carry that comes out; one without c in its name has carry 0 coming in.
+// The extended-precision instructions pass a carry (or borrow) of 0 or 1 through CF of the
+// condition code. An instruction without .cc drops the carry out; one without c in its name has a
+// carry in of 0.
 
 // AddC32 is add.cc, addc and addc.cc on 32 bits.
 func AddC32(a, b, carry uint32) (sum, out uint32) { return bits.Add32(a, b, carry) }

@@ -1,6 +1,6 @@
 package arith
 
-// Float is the floating-point types that Go has.
+// Float is a floating-point type of Go.
 type Float interface{ ~float32 | ~float64 }
 
 // Cmp is a comparison of set, setp and slct.
@@ -14,17 +14,17 @@ const (
 	CmpLe
 	CmpGt
 	CmpGe
-	CmpEqu // the same, and also true when an operand is NaN
+	CmpEqu // like CmpEq, and true if an operand is NaN; likewise below
 	CmpNeu
 	CmpLtu
 	CmpLeu
 	CmpGtu
 	CmpGeu
-	CmpNum // both are numbers
-	CmpNan // one is NaN
+	CmpNum // both operands are numbers
+	CmpNan // an operand is NaN
 )
 
-// Compare is the relation c between a and b; for half-precision floats, widen them first.
+// Compare reports whether the relation c holds between a and b. Widen half-precision floats first.
 func Compare[T Integer | Float](c Cmp, a, b T) bool {
 	unordered := a != a || b != b
 	switch c {

@@ -2,7 +2,8 @@ package arith
 
 import "math"
 
-// width is the number of bits of I. Its shifts are by variables so that it compiles for every I, to a constant.
+// width returns the number of bits of I. It shifts by variables so that it compiles for every I, to
+// a constant.
 func width[I Integer]() int {
 	n := 8
 	if I(1)<<n == 0 {
@@ -43,8 +44,8 @@ func Integral(x float64, r Round) float64 {
 	return math.Round(x)
 }
 
-// CvtIntF64 is cvt to an integer type from f64: r is .rni, .rzi, .rmi or .rpi, values out of range clamp, NaN gives
-// the integer whose top bit alone is set.
+// CvtIntF64 is cvt to an integer type from f64. r is .rni, .rzi, .rmi or .rpi. Values out of range
+// are clamped, and NaN gives the integer with only the top bit set.
 func CvtIntF64[I Integer](x float64, r Round) I {
 	if x != x {
 		return I(1) << (width[I]() - 1)
@@ -61,7 +62,7 @@ func CvtIntF32[I Integer](x float32, r Round) I {
 	return CvtIntF64[I](float64(x), r)
 }
 
-// clampTo converts an integral x to I, clamping.
+// clampTo converts an integral x to I and clamps it.
 func clampTo[I Integer](x float64) I {
 	least, greatest := limits[I]()
 	// As float64, the greatest value of a 64-bit type rounds up to the first one out of range; the others are exact.
@@ -74,7 +75,7 @@ func clampTo[I Integer](x float64) I {
 	return I(x)
 }
 
-// CvtS32F32 is cvt.rzi.s32.f32, what C's (int) does.
+// CvtS32F32 is cvt.rzi.s32.f32, the conversion of C's (int).
 func CvtS32F32(x float32) int32 {
 	if x > -1<<31 && x < 1<<31 {
 		return int32(x)

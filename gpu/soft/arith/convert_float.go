@@ -2,7 +2,8 @@ package arith
 
 import "math"
 
-// CvtF32Int is cvt.f32 from an integer, with any rounding and .sat. In .rn alone it is Go's float32(x).
+// CvtF32Int is cvt.f32 from an integer, with any rounding and .sat. With .rn alone it is Go's
+// float32(x).
 func CvtF32Int[I Integer](x I, m Mode) float32 {
 	r := float32(x)
 	if m.Round != RN {
@@ -15,7 +16,8 @@ func CvtF32Int[I Integer](x I, m Mode) float32 {
 	return r
 }
 
-// CvtF64Int is cvt.f64 from an integer, with any rounding and .sat. In .rn alone it is Go's float64(x).
+// CvtF64Int is cvt.f64 from an integer, with any rounding and .sat. With .rn alone it is Go's
+// float64(x).
 func CvtF64Int[I Integer](x I, m Mode) float64 {
 	r := float64(x)
 	if m.Round != RN {
@@ -34,7 +36,7 @@ func CvtHalfInt[I Integer](h *Half, x I, m Mode) uint16 {
 	return h.finish(uint16(h.format.pack(neg, 0, magnitude, m.Round)), m)
 }
 
-// signMagnitude takes an integer apart.
+// signMagnitude returns the sign and the magnitude of an integer.
 func signMagnitude[I Integer](x I) (neg bool, magnitude uint64) {
 	if x < 0 {
 		return true, -uint64(x)
@@ -48,7 +50,8 @@ func CvtF32F64(x float64) float32 { return CanonF32(float32(x)) }
 // CvtF32F64Mode is cvt.f32.f64 in any mode; .ftz flushes the result.
 func CvtF32F64Mode(x float64, m Mode) float32 { return m.round32(x) }
 
-// CvtF64F32Mode is cvt.f64.f32: exact, but for .ftz, which flushes the operand, and .sat. A NaN keeps its payload, quieted.
+// CvtF64F32Mode is cvt.f64.f32, which is exact except for .ftz, which flushes the operand, and
+// .sat. A NaN keeps its payload, quieted.
 func CvtF64F32Mode(x float32, m Mode) float64 {
 	r := float64(m.in32(x))
 	if m.Sat {
@@ -85,13 +88,14 @@ func IntegralF64(x float64, m Mode) float64 {
 	return r
 }
 
-// FromF32 is cvt to the type from f32, with m's rounding, .ftz (which flushes the operand alone), .sat, .relu and .satfinite.
+// FromF32 is cvt to the type from f32, with m's rounding, .ftz (which only flushes the operand),
+// .sat, .relu and .satfinite.
 func (h *Half) FromF32(x float32, m Mode) uint16 { return h.fromFloat(float64(m.in32(x)), m) }
 
 // FromF64 is cvt to the type from f64.
 func (h *Half) FromF64(x float64, m Mode) uint16 { return h.fromFloat(x, m) }
 
-// FromHalf is cvt to the type from f16 or bf16, whichever from is.
+// FromHalf is cvt to the type from the type from, which is f16 or bf16.
 func (h *Half) FromHalf(from *Half, a uint16, m Mode) uint16 {
 	return h.fromFloat(float64(from.Float32(a)), m)
 }

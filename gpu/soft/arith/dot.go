@@ -1,6 +1,7 @@
 package arith
 
-// Dp4a is dp4a: c plus the products of the four bytes of a and b, each taken as signed where asked. Sums wrap.
+// Dp4a is dp4a: c plus the products of the four bytes of a and b, each signed or unsigned. Sums
+// wrap.
 func Dp4a(a, b, c uint32, signedA, signedB bool) uint32 {
 	for i := range 4 {
 		c += byteOf(a, i, signedA) * byteOf(b, i, signedB)
@@ -18,7 +19,7 @@ func Dp2aHi(a, b, c uint32, signedA, signedB bool) uint32 {
 	return Dp2aLo(a, b>>16, c, signedA, signedB)
 }
 
-// byteOf is byte i of a, extended to 32 bits.
+// byteOf returns byte i of a, extended to 32 bits.
 func byteOf(a uint32, i int, signed bool) uint32 {
 	v := uint8(a >> (8 * i))
 	if signed {
@@ -27,7 +28,7 @@ func byteOf(a uint32, i int, signed bool) uint32 {
 	return uint32(v)
 }
 
-// halfOf is half i of a, extended to 32 bits.
+// halfOf returns half i of a, extended to 32 bits.
 func halfOf(a uint32, i int, signed bool) uint32 {
 	v := uint16(a >> (16 * i))
 	if signed {

@@ -2,17 +2,17 @@ package arith
 
 import "math"
 
-// Elementary functions in float64, good to about 2^-36 of their value: enough for one rounding to single precision to be
-// off by less than 0.51 ulp, at a third of the time that package math takes to be right to the last bit. Products are
-// rounded explicitly, so that every machine gets the same bits.
+// Elementary functions in float64, accurate to about 2^-36 of their value. After rounding to single
+// precision the error is below 0.51 ulp, in a third of the time that package math needs for full
+// accuracy. Products are rounded explicitly, so that every machine gives the same bits.
 
-// mulAdd is a·b+c, rounded twice on every machine.
+// mulAdd returns a·b+c, rounded twice on every machine.
 func mulAdd(a, b, c float64) float64 { return float64(a*b) + c }
 
-// toInteger added to a number of less than 51 bits and taken away again rounds it to an integer.
+// toInteger rounds a number of less than 51 bits to an integer if it is added and subtracted again.
 const toInteger = 0x1.8p52
 
-// exp2 is 2^x, for results in the range of single precision: beyond, infinity and zero.
+// exp2 returns 2^x for results in the range of single precision, and infinity or zero beyond it.
 func exp2(x float64) float64 {
 	switch {
 	case x != x:
@@ -24,7 +24,7 @@ func exp2(x float64) float64 {
 	}
 	n := x + toInteger - toInteger
 	f := x - n // in [−1/2, 1/2]
-	// Taylor's series of exp(f·ln 2); the first term left out is below 2^-37.
+	// Taylor's series of exp(f·ln 2). The first omitted term is below 2^-37.
 	f2 := float64(f * f)
 	f4 := float64(f2 * f2)
 	low := mulAdd(mulAdd(0x1.c6b08d704a0c0p-5, f, 0x1.ebfbdff82c58fp-3), f2, mulAdd(0x1.62e42fefa39efp-1, f, 1))
@@ -33,7 +33,7 @@ func exp2(x float64) float64 {
 	return p * math.Float64frombits(uint64(int64(n)+1023)<<52)
 }
 
-// log2 is the logarithm of x; of single-precision numbers none is subnormal here.
+// log2 returns the base-2 logarithm of x. No single-precision number is subnormal here.
 func log2(x float64) float64 {
 	switch {
 	case x == 0:
@@ -51,7 +51,7 @@ func log2(x float64) float64 {
 		m *= 0.5
 		e++
 	}
-	// ln m = 2·artanh z. z² is at most 0.03; the first term left out is below 2^-39 of the whole.
+	// ln m = 2·artanh z. z² is at most 0.03. The first omitted term is below 2^-39 of the whole.
 	z := (m - 1) / (m + 1)
 	w := float64(z * z)
 	w2 := float64(w * w)
@@ -59,11 +59,12 @@ func log2(x float64) float64 {
 	return mulAdd(z*(2/math.Ln2), p, e)
 }
 
-// The angle up to which quadrant's two-piece π/2 keeps single precision's sine exact enough.
+// The angle up to which quadrant's two-piece π/2 is accurate enough for single precision's sine.
 const maxAngle = 1 << 20
 
-// quadrant reduces x to r in [−π/4, π/4], and says how often it took π/2 away, modulo 4. π/2 is split as Cody and Waite do, the first
-// piece short enough for its multiples to be exact.
+// quadrant reduces x to r in [−π/4, π/4]. It also returns how many times it subtracted π/2, modulo
+// 4. π/2 is split as by Cody and Waite; the first piece is short enough for its multiples to be
+// exact.
 func quadrant(x float64) (r float64, n int) {
 	const (
 		head = 0x1.921fb544p0
@@ -73,7 +74,7 @@ func quadrant(x float64) (r float64, n int) {
 	return x - float64(k*head) - float64(k*tail), int(k) & 3
 }
 
-// sinSmall is sin r for |r| ≤ π/4, by Taylor's series; the first term left out is below 2^-37.
+// sinSmall returns sin r for |r| ≤ π/4, by Taylor's series. The first omitted term is below 2^-37.
 func sinSmall(r float64) float64 {
 	w := float64(r * r)
 	w2 := float64(w * w)
@@ -81,7 +82,7 @@ func sinSmall(r float64) float64 {
 	return mulAdd(float64(r*w), p, r)
 }
 
-// cosSmall is cos r for |r| ≤ π/4, by Taylor's series; the first term left out is below 2^-41.
+// cosSmall returns cos r for |r| ≤ π/4, by Taylor's series. The first omitted term is below 2^-41.
 func cosSmall(r float64) float64 {
 	w := float64(r * r)
 	w2 := float64(w * w)
@@ -89,16 +90,16 @@ func cosSmall(r float64) float64 {
 	return mulAdd(p, w, 1)
 }
 
-// sin is the sine of a single-precision x.
+// sin returns the sine of a single-precision x.
 func sin(x float64) float64 {
 	if x == 0 || !(math.Abs(x) < maxAngle) {
-		return math.Sin(x) // keeps −0, and reduces large angles by as many bits of π as it takes
+		return math.Sin(x) // keeps −0, and reduces large angles by enough bits of π
 	}
 	r, n := quadrant(x)
 	return sinAt(r, n)
 }
 
-// cos is the cosine of a single-precision x.
+// cos returns the cosine of a single-precision x.
 func cos(x float64) float64 {
 	if !(math.Abs(x) < maxAngle) {
 		return math.Cos(x)
@@ -107,7 +108,7 @@ func cos(x float64) float64 {
 	return sinAt(r, n+1)
 }
 
-// sinAt is the sine of r + n·π/2.
+// sinAt returns the sine of r + n·π/2.
 func sinAt(r float64, n int) float64 {
 	y := 0.0
 	if n&1 == 0 {

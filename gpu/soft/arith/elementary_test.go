@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The elementary functions against package math, which is right to about 2^-52: sine and cosine, which PTX bounds absolutely, in
-// absolute terms, the others in relative ones.
+// The elementary functions are compared with package math, which is accurate to about 2^-52: sine
+// and cosine by the absolute error, as PTX does, the others by the relative one.
 func TestElementaryErrors(t *testing.T) {
 	const bound = 0x1p-35
 	rnd := newRand()
@@ -40,7 +40,7 @@ func TestElementaryErrors(t *testing.T) {
 	t.Logf("greatest errors: %v", worst)
 }
 
-// Small angles keep their relative accuracy, and powers of two are exact both ways.
+// Small angles keep their relative accuracy, and powers of two are exact in both directions.
 func TestElementaryExactCases(t *testing.T) {
 	for e := -149; e <= 127; e++ {
 		x := math.Ldexp(1, e)
@@ -54,7 +54,7 @@ func TestElementaryExactCases(t *testing.T) {
 			t.Errorf("sin(2^%d) = %v", e, sin(x))
 		}
 	}
-	// The single-precision number closest to a multiple of π/2, for its size.
+	// This is the single-precision number closest to a multiple of π/2, relative to its size.
 	for _, x := range []float64{0x1.921fb6p0, 0x1.921fb6p1, 16367173 * 0x1p-3, 0x1.2d97c8p2} {
 		if got, want := float32(cos(x)), float32(math.Cos(x)); got != want {
 			t.Errorf("cos(%v) = %v, want %v", x, got, want)

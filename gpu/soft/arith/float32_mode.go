@@ -2,7 +2,7 @@ package arith
 
 import "math"
 
-// in32 is an operand as the arithmetic sees it.
+// in32 applies .ftz to an operand and widens it.
 func (m Mode) in32(x float32) float32 {
 	if m.FTZ {
 		return FlushF32(x)
@@ -21,7 +21,7 @@ func (m Mode) finish32(r float32) float32 {
 	return r
 }
 
-// round32 rounds x, exact or rounded to odd, as m says.
+// round32 rounds x, which is exact or rounded to odd, according to m.
 func (m Mode) round32(x float64) float32 {
 	var r float32
 	switch {
@@ -35,7 +35,8 @@ func (m Mode) round32(x float64) float32 {
 	return m.finish32(r)
 }
 
-// sum32 is x+y as m says; x and y are float32 values or products of two. Where they cancel, .rm alone gives −0.
+// sum32 returns x+y rounded according to m. x and y are float32 values or products of two. If they
+// cancel, only .rm gives −0.
 func (m Mode) sum32(x, y float64) float32 {
 	s := oddSum(x, y)
 	if s == 0 && m.Round == RM && (math.Signbit(x) || math.Signbit(y)) {
@@ -82,7 +83,7 @@ func DivF32Mode(a, b float32, m Mode) float32 {
 	}
 	x, y := float64(a), float64(b)
 	q := x / y
-	if finite(q) && q != 0 { // the sign of the remainder says on which side of q the quotient lies
+	if finite(q) && q != 0 { // the sign of the remainder gives the side of q on which the quotient is
 		rest := math.FMA(-q, y, x)
 		if y < 0 {
 			rest = -rest

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// check32 holds a single-precision result against the reference, NaN canonical.
+// check32 compares a single-precision result with the reference, with a canonical NaN.
 func check32(t *testing.T, got float32, want float64, format string, args ...any) {
 	t.Helper()
 	bits := math.Float32bits(got)
@@ -20,7 +20,7 @@ func TestFmaRoundsOnce(t *testing.T) {
 	if got, want := math.Float32bits(FmaF32(a, a, c)), uint32(0x3f801001); got != want {
 		t.Errorf("FmaF32(1+2^-12, 1+2^-12, 2^-80) = %#x, want %#x", got, want)
 	}
-	// A tie among subnormals, where the product hangs on the last bit of all.
+	// A tie among subnormals, which the last bit of the product decides.
 	a, b, c := float32(0x1.000002p-75), float32(0x1p-75), float32(0x1p-127)
 	check32(t, FmaF32(a, b, c), 0x1p-127+0x1p-149, "fma(%v, %v, %v)", a, b, c)
 }
@@ -85,11 +85,12 @@ func TestFmaF32AgainstBig(t *testing.T) {
 	}
 }
 
-// fmaTie makes operands whose product and sum lie a hair off a tie, which random ones never do.
+// fmaTie returns operands whose product and sum are very close to a tie, which random operands
+// never are.
 func TestFmaF32NearTies(t *testing.T) {
 	rnd := newRand()
 	for range 4000 {
-		// c has a half ulp of room below; a·b is that half ulp, or half an ulp and a little.
+		// c has half an ulp of room below; a·b is that half ulp, or slightly more.
 		c := math.Float32frombits(rnd.Uint32N(0x50000000) + 0x18000000)
 		_, e := math.Frexp(float64(c))
 		half := math.Ldexp(1, e-25)

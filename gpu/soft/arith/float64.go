@@ -8,7 +8,8 @@ const indefinite64 = 0xfff8000000000000
 // quiet64 is the quiet bit of a NaN.
 const quiet64 = 1 << 51
 
-// nan64 is the NaN that an operation on a, b and c gives: the first NaN among them, quieted, else the indefinite one.
+// nan64 returns the NaN result of an operation on a, b and c: the first NaN among them, quieted, or
+// else the indefinite NaN.
 func nan64(a, b, c float64) float64 {
 	for _, x := range [3]float64{a, b, c} {
 		if x != x {
@@ -34,7 +35,8 @@ func SubF64(a, b float64) float64 {
 	return nan64(a, b, 0)
 }
 
-// MulF64 is mul.rn.f64. The conversion keeps Go from fusing the product with a sum that the caller makes of it.
+// MulF64 is mul.rn.f64. The conversion prevents Go from fusing the product with a sum in the
+// caller.
 func MulF64(a, b float64) float64 {
 	if r := float64(a * b); r == r {
 		return r

@@ -5,10 +5,11 @@ import (
 	"math/bits"
 )
 
-// Double precision has no wider type to lean on, so its directed roundings are done on integers of 128 bits.
+// There is no wider type for double precision, so its directed roundings are done on integers of
+// 128 bits.
 
-// wide is the number ±(hi·2^64 + lo)·2^exp. It is zero when both words are; otherwise hi's top bit is set.
-// Bit 0 of lo may be sticky.
+// wide is the number ±(hi·2^64 + lo)·2^exp. It is zero if both words are; otherwise the top bit of
+// hi is set. Bit 0 of lo may be sticky.
 type wide struct {
 	neg    bool
 	exp    int
@@ -21,7 +22,7 @@ func widen(x float64) wide {
 	return wide{neg, exp - 64, sig, 0}.normal()
 }
 
-// normal shifts w up until its top bit is set.
+// normal shifts w left until its top bit is set.
 func (w wide) normal() wide {
 	if w.hi == 0 {
 		w.hi, w.lo = w.lo, 0
@@ -35,7 +36,7 @@ func (w wide) normal() wide {
 	return w
 }
 
-// down shifts w's words right by n > 0, keeping what falls out as a sticky bit.
+// down shifts w's words right by n > 0 and keeps the lost bits as a sticky bit.
 func (w wide) down(n int) wide {
 	var lost uint64
 	switch {
@@ -55,14 +56,14 @@ func (w wide) down(n int) wide {
 	return w
 }
 
-// mul is the exact product of two numbers that widen made.
+// mul returns the exact product of two numbers from widen.
 func (w wide) mul(v wide) wide {
 	hi, lo := bits.Mul64(w.hi, v.hi)
 	return wide{w.neg != v.neg, w.exp + v.exp + 128, hi, lo}.normal()
 }
 
-// add is w+v with a sticky last bit; w and v have at most 106 significant bits. An exact zero is negative only for r = .rm or when
-// both are.
+// add returns w+v with a sticky last bit. w and v have at most 106 significant bits. An exact zero
+// is negative only if r is .rm or both are negative.
 func (w wide) add(v wide, r Round) wide {
 	switch {
 	case w.hi == 0 && v.hi == 0:

@@ -2,11 +2,12 @@ package arith
 
 import "math"
 
-// Half is one of the two 16-bit floating-point types, whose values are passed as their bits. Sums, products and fused
-// products are exact or rounded to odd in float64, and rounded once to the type.
+// Half is one of the two 16-bit floating-point types, whose values are passed as their bits. Sums,
+// products and fused products are exact or rounded to odd in float64, and then rounded once to the
+// type.
 type Half struct {
 	format  format
-	mask    uint16 // the exponent's bits
+	mask    uint16 // the bits of the exponent
 	widen32 func(uint16) float32
 }
 
@@ -16,14 +17,15 @@ var (
 	BF16 = &Half{formatBF16, 0x7f80, CvtF32BF16}
 )
 
-// NaN16 is the one NaN that half-precision instructions produce, in both types.
+// NaN16 is the NaN that half-precision instructions produce, for both types.
 const NaN16 = 0x7fff
 
 const sign16 = 0x8000
 
 // CvtF32F16 is cvt.f32.f16: exact.
 func CvtF32F16(h uint16) float32 {
-	// Placed in a float32 the exponent is 112 too small, subnormals included; a product sets that right.
+	// In the format of float32 the exponent is 112 too small, subnormals included; a product
+	// corrects that.
 	x := math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112
 	if h&0x7c00 == 0x7c00 {
 		if h&0x3ff != 0 {
@@ -59,7 +61,7 @@ func (h *Half) Float32(a uint16) float32 { return h.widen32(a) }
 // IsNaN reports whether a is a NaN.
 func (h *Half) IsNaN(a uint16) bool { return a&^sign16 > h.mask }
 
-// Flush makes a zero of a subnormal, keeping its sign.
+// Flush replaces a subnormal by a zero of its sign.
 func (h *Half) Flush(a uint16) uint16 {
 	if a&h.mask == 0 {
 		return a & sign16
@@ -67,7 +69,7 @@ func (h *Half) Flush(a uint16) uint16 {
 	return a
 }
 
-// in is an operand as the arithmetic sees it.
+// in applies .ftz to an operand and widens it.
 func (h *Half) in(a uint16, m Mode) float64 {
 	if m.FTZ {
 		a = h.Flush(a)
@@ -75,7 +77,7 @@ func (h *Half) in(a uint16, m Mode) float64 {
 	return float64(h.widen32(a))
 }
 
-// round rounds x, exact or rounded to odd, to the type as m says.
+// round rounds x, which is exact or rounded to odd, to the type according to m.
 func (h *Half) round(x float64, m Mode) uint16 {
 	if x != x {
 		return h.finish(NaN16, m)
@@ -119,13 +121,13 @@ func (h *Half) Fma(a, b, c uint16, m Mode) uint16 {
 
 func (h *Half) sum(x, y float64, m Mode) uint16 { return h.round(oddSum(x, y), m) }
 
-// Abs is abs of the type; of a NaN it is the canonical NaN.
+// Abs is abs of the type. The result for a NaN is the canonical NaN.
 func (h *Half) Abs(a uint16, m Mode) uint16 { return h.sign(a&^sign16, a, m) }
 
-// Neg is neg of the type; of a NaN it is the canonical NaN.
+// Neg is neg of the type. The result for a NaN is the canonical NaN.
 func (h *Half) Neg(a uint16, m Mode) uint16 { return h.sign(a^sign16, a, m) }
 
-// sign is r, which is a with another sign.
+// sign returns r, which is a with another sign, after .ftz, or the canonical NaN if a is a NaN.
 func (h *Half) sign(r, a uint16, m Mode) uint16 {
 	if h.IsNaN(a) {
 		return NaN16
@@ -136,26 +138,26 @@ func (h *Half) sign(r, a uint16, m Mode) uint16 {
 	return r
 }
 
-// Ex2 is ex2.approx of the type: the correctly rounded power, but for cases within 2^-36 of a tie.
+// Ex2 is ex2.approx of the type: the correctly rounded power, except within 2^-36 of a tie.
 func (h *Half) Ex2(a uint16, m Mode) uint16 { return h.round(exp2(h.in(a, m)), m) }
 
-// Tanh is tanh.approx of the type, as exact as Ex2.
+// Tanh is tanh.approx of the type, as accurate as Ex2.
 func (h *Half) Tanh(a uint16, m Mode) uint16 { return h.round(math.Tanh(h.in(a, m)), m) }
 
-// Compare is the relation c between a and b, after .ftz where m has it.
+// Compare reports whether the relation c holds between a and b, after .ftz if m has it.
 func (h *Half) Compare(c Cmp, a, b uint16, m Mode) bool { return Compare(c, h.in(a, m), h.in(b, m)) }
 
-// Packed1 is an operation on both halves of a pair.
+// Packed1 applies an operation to both halves of a pair.
 func Packed1(a uint32, m Mode, op func(a uint16, m Mode) uint16) uint32 {
 	return uint32(op(uint16(a>>16), m))<<16 | uint32(op(uint16(a), m))
 }
 
-// Packed2 is an operation on both halves of two pairs, such as add.f16x2 with F16.Add.
+// Packed2 applies an operation to both halves of two pairs, such as add.f16x2 with F16.Add.
 func Packed2(a, b uint32, m Mode, op func(a, b uint16, m Mode) uint16) uint32 {
 	return uint32(op(uint16(a>>16), uint16(b>>16), m))<<16 | uint32(op(uint16(a), uint16(b), m))
 }
 
-// Packed3 is an operation on both halves of three pairs, such as fma.rn.bf16x2 with BF16.Fma.
+// Packed3 applies an operation to both halves of three pairs, such as fma.rn.bf16x2 with BF16.Fma.
 func Packed3(a, b, c uint32, m Mode, op func(a, b, c uint16, m Mode) uint16) uint32 {
 	return uint32(op(uint16(a>>16), uint16(b>>16), uint16(c>>16), m))<<16 | uint32(op(uint16(a), uint16(b), uint16(c), m))
 }

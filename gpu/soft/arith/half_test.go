@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// halves are the two types beside what the reference knows of them.
+// halves are the two types with their descriptions for the reference.
 var halves = []struct {
 	name  string
 	half  *Half
@@ -17,7 +17,7 @@ var halves = []struct {
 	{"bf16", BF16, shapeBF16, func(h uint16) float64 { return decode(h, 8, 7) }},
 }
 
-// decode reads a format with infinities of so many exponent and fraction bits.
+// decode reads a format with infinities and the given exponent and fraction bits.
 func decode(h uint16, exponent, fraction int) float64 {
 	sign := 1.0
 	if h>>(exponent+fraction) != 0 {
@@ -102,7 +102,7 @@ func TestHalfArithmeticAgainstBig(t *testing.T) {
 	}
 }
 
-// The tie that only the last bit of a far smaller product breaks needs more than float64's 53 bits.
+// A tie that only the last bit of a far smaller product breaks needs more than float64's 53 bits.
 func TestHalfFmaBeyondFloat64(t *testing.T) {
 	for _, c := range []struct {
 		half          *Half
@@ -113,7 +113,7 @@ func TestHalfFmaBeyondFloat64(t *testing.T) {
 		{BF16, 0x3f81, 0x3fc0, 0x8001, 0x3fc1}, // and 2^-133 less
 		{BF16, 0x3f81, 0x0001, 0x0000, 0x0001}, // 1.0078·least subnormal
 		{BF16, 0x3f00, 0x0001, 0x0000, 0x0000}, // half of it: a tie, to even
-		{BF16, 0x3f01, 0x0001, 0x0000, 0x0001}, // a little more
+		{BF16, 0x3f01, 0x0001, 0x0000, 0x0001}, // slightly more
 	} {
 		if got := c.half.Fma(c.a, c.b, c.d, Mode{}); got != c.want {
 			t.Errorf("fma(%#04x, %#04x, %#04x) = %#04x, want %#04x", c.a, c.b, c.d, got, c.want)

@@ -5,20 +5,21 @@ import (
 	"math/bits"
 )
 
-// Signed is PTX's signed integer types.
+// Signed is a signed integer type of PTX.
 type Signed interface {
 	~int8 | ~int16 | ~int32 | ~int64
 }
 
-// Unsigned is PTX's unsigned integer types.
+// Unsigned is an unsigned integer type of PTX.
 type Unsigned interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// Integer is PTX's integer types.
+// Integer is an integer type of PTX.
 type Integer interface{ Signed | Unsigned }
 
-// Div is div of integers. Dividing by zero gives all bits set, the least integer by −1 itself.
+// Div is div of integers. Division by zero gives all bits set. The least integer divided by −1
+// gives itself.
 func Div[T Integer](a, b T) T {
 	if b == 0 {
 		return ^T(0)
@@ -26,7 +27,8 @@ func Div[T Integer](a, b T) T {
 	return a / b // Go defines MinInt / −1 as MinInt
 }
 
-// Rem is rem of integers: the remainder of a division towards zero. Of a division by zero it is all bits set.
+// Rem is rem of integers: the remainder of a division that rounds towards zero. Division by zero
+// gives all bits set.
 func Rem[T Integer](a, b T) T {
 	if b == 0 {
 		return ^T(0)
@@ -34,7 +36,7 @@ func Rem[T Integer](a, b T) T {
 	return a % b
 }
 
-// Abs is abs of signed integers; the least one is its own.
+// Abs is abs of signed integers. The least integer gives itself.
 func Abs[T Signed](a T) T {
 	if a < 0 {
 		return -a
@@ -42,7 +44,7 @@ func Abs[T Signed](a T) T {
 	return a
 }
 
-// clampS32 saturates to s32.
+// clampS32 saturates x to s32.
 func clampS32(x int64) int32 {
 	return int32(min(max(x, math.MinInt32), math.MaxInt32))
 }
@@ -68,7 +70,7 @@ func MulHiU32(a, b uint32) uint32 { return uint32(uint64(a) * uint64(b) >> 32) }
 // MulHiS64 is mul.hi.s64.
 func MulHiS64(a, b int64) int64 {
 	hi, _ := bits.Mul64(uint64(a), uint64(b))
-	// As unsigned numbers, a negative factor is 2^64 too large.
+	// Taken as unsigned, a negative factor is 2^64 too large.
 	return int64(hi) - a>>63&b - b>>63&a
 }
 
@@ -84,10 +86,10 @@ func MulWideS16(a, b int16) int32 { return int32(a) * int32(b) }
 // MadHiSatS32 is mad.hi.sat.s32.
 func MadHiSatS32(a, b, c int32) int32 { return AddSatS32(MulHiS32(a, b), c) }
 
-// mulWide24S32 is the 48-bit product of the operands' low 24 bits, taken as signed.
+// mulWide24S32 returns the 48-bit product of the operands' low 24 bits, taken as signed.
 func mulWide24S32(a, b int32) int64 { return int64(a<<8>>8) * int64(b<<8>>8) }
 
-// mulWide24U32 is the 48-bit product of the operands' low 24 bits.
+// mulWide24U32 returns the 48-bit product of the operands' low 24 bits.
 func mulWide24U32(a, b uint32) uint64 { return uint64(a&0xffffff) * uint64(b&0xffffff) }
 
 // Mul24LoS32 is mul24.lo.s32: the low 32 bits of a 24-bit product.

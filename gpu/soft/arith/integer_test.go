@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wrap is x modulo 2^width, as a signed or unsigned number of that width.
+// wrap returns x modulo 2^width, as a signed or unsigned number of that width.
 func wrap(x *big.Int, width uint, signed bool) *big.Int {
 	modulus := new(big.Int).Lsh(big.NewInt(1), width)
 	x = new(big.Int).Mod(x, modulus)
@@ -25,7 +25,7 @@ func toBig[T Integer](x T) *big.Int {
 	return new(big.Int).SetUint64(uint64(x))
 }
 
-// checkInt holds got against an exact result, wrapped to T.
+// checkInt compares got with an exact result, wrapped to T.
 func checkInt[T Integer](t *rapid.T, name string, got T, want *big.Int) {
 	t.Helper()
 	if want = wrap(want, uint(width[T]()), T(0)-1 < 0); toBig(got).Cmp(want) != 0 {
@@ -33,7 +33,7 @@ func checkInt[T Integer](t *rapid.T, name string, got T, want *big.Int) {
 	}
 }
 
-// anyInt draws integers, the ends of the range among them.
+// anyInt draws integers, including the ends of the range.
 func anyInt[T Integer](t *rapid.T, name string) T {
 	least, greatest := limits[T]()
 	if rapid.IntRange(0, 7).Draw(t, name+" special") == 0 {

@@ -2,12 +2,12 @@ package arith
 
 import "math"
 
-// Pick is the set of modifiers of a floating-point min or max.
+// Pick holds the modifiers of a floating-point min or max.
 type Pick struct {
 	Max     bool // max rather than min
-	NaN     bool // .NaN: a NaN wins, where otherwise a number does
+	NaN     bool // .NaN: the result is NaN if an operand is, rather than the other operand
 	Abs     bool // .abs: compare and return magnitudes
-	XorSign bool // .xorsign: give the result, unless it is NaN, the exclusive or of the operands' signs
+	XorSign bool // .xorsign: the result, unless it is NaN, gets the exclusive or of the operands' signs
 	FTZ     bool // .ftz
 }
 
@@ -69,7 +69,8 @@ func (p Pick) Half(h *Half, a, b uint16) uint16 {
 	return r
 }
 
-// order16 maps the bits of a half that is no NaN to an integer in the order of the values, −0 below +0.
+// order16 maps the bits of a half, not a NaN, to an integer in the order of the values, with −0
+// below +0.
 func order16(a uint16) int16 {
 	if a&sign16 != 0 {
 		return ^int16(a &^ sign16)

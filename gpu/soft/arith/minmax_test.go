@@ -48,7 +48,7 @@ func TestMinMax(t *testing.T) {
 	for _, p := range picks() {
 		for _, a := range edges32 {
 			for _, b := range edges32 {
-				// A signalling NaN's sign survives the way to float64 and back.
+				// A signalling NaN's sign survives the conversion to float64 and back.
 				check32(t, p.F32(a, b), refPick(p, float64(a), float64(b)), "%+v of %v, %v", p, a, b)
 			}
 		}
@@ -84,7 +84,7 @@ func TestMinMax(t *testing.T) {
 	}
 }
 
-// signed is x with the sign of the bits it was read from, which a decoded NaN has lost.
+// signed returns x with the sign of the bits it was decoded from, which a decoded NaN has lost.
 func signed(x float64, bits uint16) float64 {
 	if bits&sign16 != 0 {
 		return math.Copysign(x, -1)

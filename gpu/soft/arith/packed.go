@@ -1,6 +1,6 @@
 package arith
 
-// MinS16x2 is min.s16x2; MinU16x2, MaxS16x2 and MaxU16x2 are its siblings.
+// MinS16x2 is min.s16x2. MinU16x2, MaxS16x2 and MaxU16x2 are similar.
 func MinS16x2(a, b uint32) uint32 {
 	return lanes16(min(int16(a>>16), int16(b>>16)), min(int16(a), int16(b)))
 }

@@ -13,7 +13,8 @@ const (
 	PermuteRC16                 // .rc16: one half replicated
 )
 
-// permuteSelectors holds, for each special mode and each value of the control's two low bits, the selectors that do the same without a mode.
+// permuteSelectors holds the selectors that give the same result without a mode, for each special
+// mode and each value of the control's two low bits.
 var permuteSelectors = [...][4]uint32{
 	PermuteF4E:  {0x3210, 0x4321, 0x5432, 0x6543},
 	PermuteB4E:  {0x5670, 0x6701, 0x7012, 0x0123},
@@ -23,8 +24,8 @@ var permuteSelectors = [...][4]uint32{
 	PermuteRC16: {0x1010, 0x3232, 0x1010, 0x3232},
 }
 
-// Prmt is prmt.b32 without a mode: each byte of the result is the byte of b:a that a nibble of selectors names, or its
-// sign in all bits where the nibble's top bit is set.
+// Prmt is prmt.b32 without a mode. Each nibble of the selectors names a byte of b:a, or that byte's
+// sign in all bits if the nibble's top bit is set.
 func Prmt(a, b, selectors uint32) uint32 {
 	bytes := uint64(b)<<32 | uint64(a)
 	var r uint32
@@ -40,7 +41,7 @@ func Prmt(a, b, selectors uint32) uint32 {
 	return r
 }
 
-// PrmtMode is prmt.b32 with a mode, where only the two low bits of control count.
+// PrmtMode is prmt.b32 with a mode. Only the two low bits of control count.
 func PrmtMode(mode Permute, a, b, control uint32) uint32 {
 	if mode == PermuteIndex {
 		return Prmt(a, b, control)

@@ -13,7 +13,7 @@ var rounds = []Round{RN, RZ, RM, RP}
 
 func (r Round) String() string { return [...]string{"rn", "rz", "rm", "rp", "rna"}[r] }
 
-// shape describes a format for the reference, apart from the code under test.
+// shape describes a format for the reference, independently of the code under test.
 type shape struct {
 	precision, minExp int     // minExp: of the least normal, as 1.f·2^minExp
 	max               float64 // greatest finite
@@ -29,7 +29,8 @@ var (
 	shapeE4M3 = shape{4, -6, 448}
 )
 
-// round is the reference for every rounding: x to a multiple of the format's quantum, by integer division.
+// round is the reference for every rounding: it rounds x to a multiple of the format's quantum, by
+// integer division.
 func (s shape) round(x *big.Float, r Round) float64 {
 	if x.Sign() == 0 {
 		if x.Signbit() {
@@ -109,7 +110,8 @@ func refMul(s shape, a, b float64, r Round) float64 {
 	return refFma(s, a, b, math.Copysign(0, math.Copysign(1, a)*math.Copysign(1, b)), r)
 }
 
-// refDiv is a/b. A quotient of two 53-bit numbers is either short or far from where rounding changes, so that 300 bits do.
+// refDiv returns a/b. A quotient of two 53-bit numbers is either short or far from a rounding
+// boundary, so 300 bits suffice.
 func refDiv(s shape, a, b float64, r Round) float64 {
 	if math.IsNaN(a) || math.IsNaN(b) || math.IsInf(a, 0) || math.IsInf(b, 0) || a == 0 || b == 0 {
 		return a / b
@@ -124,12 +126,12 @@ func refSqrt(s shape, a float64, r Round) float64 {
 	return s.round(new(big.Float).SetPrec(300).Sqrt(exact(a)), r)
 }
 
-// same compares values, all NaN alike, zeros by sign.
+// same reports whether values are equal. All NaN are equal; zeros differ by sign.
 func same(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || a != a && b != b
 }
 
-// edges32 are the single-precision values where things change.
+// edges32 are the single-precision edge cases.
 var edges32 = func() []float32 {
 	var out []float32
 	for _, b := range []uint32{
@@ -146,7 +148,7 @@ var edges32 = func() []float32 {
 	return out
 }()
 
-// edges64 are the double-precision values where things change.
+// edges64 are the double-precision edge cases.
 var edges64 = func() []float64 {
 	var out []float64
 	for _, b := range []uint64{
@@ -162,10 +164,11 @@ var edges64 = func() []float64 {
 	return out
 }()
 
-// newRand is a generator that makes a test repeatable.
+// newRand returns a generator that makes a test repeatable.
 func newRand() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// random32 draws bits: any, or with few of them set at the ends, so that ties and near ties come up, or near another exponent.
+// random32 draws bits: any, or with few of them set at the ends, which gives ties and near ties, or
+// near another exponent.
 func random32(rnd *rand.Rand, near float32) float32 {
 	b := rnd.Uint32()
 	switch rnd.IntN(4) {

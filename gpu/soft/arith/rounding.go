@@ -16,22 +16,22 @@ const (
 	RNA              // to nearest, ties away from zero
 )
 
-// Mode is the set of modifiers of a floating-point instruction. Its zero value is .rn alone.
+// Mode holds the modifiers of a floating-point instruction. Its zero value is .rn alone.
 type Mode struct {
 	Round Round
 	FTZ   bool // .ftz: subnormal operands and results become zeros of their sign
 	Sat   bool // .sat: clamp to [0, 1], NaN to +0
 	Relu  bool // .relu: negative to +0, NaN to the canonical NaN
 
-	SatFinite bool // .satfinite: in conversions, the greatest finite value instead of what lies above it
+	SatFinite bool // .satfinite: conversions give the greatest finite value instead of anything above it
 }
 
 // format describes a binary floating-point format of up to 64 bits.
 type format struct {
-	precision int    // significant bits, the hidden one included
+	precision int    // significant bits, including the hidden one
 	bias      int    // of the exponent
 	max       uint64 // bits of the greatest finite magnitude
-	over      uint64 // bits of what lies above it: infinity, or NaN where the format has no infinity
+	over      uint64 // bits of what is above max: infinity, or NaN if the format has no infinity
 	sign      uint64 // the sign's bit
 }
 
@@ -45,8 +45,8 @@ var (
 	formatE4M3 = format{4, 7, 0x7e, 0x7f, 1 << 7}
 )
 
-// pack rounds the value ±sig·2^exp to format f. Bit 0 of sig may be sticky, standing for any non-zero remainder below it,
-// as long as sig has at least two significant bits more than the format.
+// pack rounds ±sig·2^exp to format f. Bit 0 of sig may be sticky, for any non-zero remainder below
+// it, if sig has at least two significant bits more than the format.
 func (f *format) pack(neg bool, exp int, sig uint64, r Round) uint64 {
 	var sign uint64
 	if neg {
@@ -57,20 +57,20 @@ func (f *format) pack(neg bool, exp int, sig uint64, r Round) uint64 {
 	}
 	lz := bits.LeadingZeros64(sig)
 	sig <<= lz
-	biased := exp - lz + 63 + f.bias // the exponent field, were the result normal
+	biased := exp - lz + 63 + f.bias // the exponent field if the result is normal
 	drop := 64 - f.precision
 	if biased < 1 {
 		drop += 1 - biased
 		biased = 1
 	}
-	var kept, rest uint64 // rest: the dropped bits, its top bit one half of kept's lowest
+	var kept, rest uint64 // rest: the dropped bits; its top bit is one half of kept's lowest
 	switch {
 	case drop < 64:
 		kept, rest = sig>>drop, sig<<(64-drop)
 	case drop == 64:
 		rest = sig
 	default:
-		rest = 1 // less than half, more than nothing
+		rest = 1 // more than nothing, less than half
 	}
 	const half = 1 << 63
 	var up bool
@@ -87,7 +87,8 @@ func (f *format) pack(neg bool, exp int, sig uint64, r Round) uint64 {
 	if up {
 		kept++
 	}
-	// A carry out of kept lands in the exponent field, where it belongs; a subnormal has field 0 and no hidden bit.
+	// A carry out of kept increments the exponent field, as it should; a subnormal has field 0 and
+	// no hidden bit.
 	out := uint64(biased-1)<<(f.precision-1) + kept
 	if out > f.max {
 		out = f.over
@@ -98,7 +99,7 @@ func (f *format) pack(neg bool, exp int, sig uint64, r Round) uint64 {
 	return sign | out
 }
 
-// split takes a finite x apart: x = ±sig·2^exp.
+// split returns the parts of a finite x = ±sig·2^exp.
 func split(x float64) (neg bool, exp int, sig uint64) {
 	b := math.Float64bits(x)
 	neg = b>>63 != 0
@@ -112,7 +113,7 @@ func split(x float64) (neg bool, exp int, sig uint64) {
 	return neg, exp - 1075, sig
 }
 
-// narrow rounds a finite or infinite x to format f; the caller has dealt with NaN.
+// narrow rounds a finite or infinite x to format f. The caller handles NaN.
 func (f *format) narrow(x float64, r Round) uint64 {
 	if math.IsInf(x, 0) {
 		if x < 0 {
@@ -124,11 +125,12 @@ func (f *format) narrow(x float64, r Round) uint64 {
 	return f.pack(neg, exp, sig, r)
 }
 
-// odd moves s, a correctly rounded result whose exact value is s+err, to the neighbour that rounding to odd gives:
-// an inexact result gets its last bit set. Only the sign of err matters; s is not zero unless err is.
+// odd changes s, a correctly rounded result whose exact value is s+err, to the result of rounding
+// to odd: an inexact result gets its last bit set. Only the sign of err matters; s is not zero
+// unless err is.
 func odd(s, err float64) float64 {
 	b := math.Float64bits(s)
-	if err == 0 || b&1 != 0 || s-s != 0 { // exact, odd already, infinite or NaN
+	if err == 0 || b&1 != 0 || s-s != 0 { // exact, already odd, infinite or NaN
 		return s
 	}
 	if (err > 0) == (s > 0) {
@@ -137,7 +139,8 @@ func odd(s, err float64) float64 {
 	return math.Float64frombits(b - 1)
 }
 
-// convert rounds any x to format f as a conversion with m's rounding, .satfinite and .relu; nan is what a NaN becomes.
+// convert rounds any x to format f like a conversion with m's rounding, .satfinite and .relu. nan
+// is the result for a NaN.
 func (f *format) convert(x float64, nan uint64, m Mode) uint64 {
 	if x != x {
 		return nan
@@ -152,7 +155,7 @@ func (f *format) convert(x float64, nan uint64, m Mode) uint64 {
 	return r
 }
 
-// value is the number that bits, no NaN or infinity, stand for.
+// value returns the number that bits represent, which is not a NaN or infinity.
 func (f *format) value(bits uint64) float64 {
 	sig := int64(bits & (1<<(f.precision-1) - 1))
 	exp := int(bits &^ f.sign >> (f.precision - 1))
@@ -164,11 +167,11 @@ func (f *format) value(bits uint64) float64 {
 	return math.Copysign(math.Ldexp(float64(sig), exp-f.bias-f.precision+1), 1-2*float64(bits&f.sign/f.sign))
 }
 
-// oddSum is a+b rounded to odd. It needs |a|, |b| well inside float64's range, as single-precision values
-// and products of two are.
+// oddSum returns a+b rounded to odd. |a| and |b| must be well within float64's range, as
+// single-precision values and products of two are.
 func oddSum(a, b float64) float64 {
 	s := a + b
-	// Knuth's TwoSum: the rounding error of s, exactly.
+	// Knuth's TwoSum gives the rounding error of s exactly.
 	bb := s - a
 	return odd(s, (a-(s-bb))+(b-bb))
 }

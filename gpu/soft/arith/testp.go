@@ -2,7 +2,7 @@ package arith
 
 import "math"
 
-// Test is a property that testp asks about.
+// Test is a property that testp tests.
 type Test uint8
 
 // Properties of floats. PTX counts zeros as normal.

@@ -1,6 +1,7 @@
 package arith
 
-// Part selects what a video instruction reads of an operand or writes of its result.
+// Part selects the part of an operand that a video instruction reads, or of its result that it
+// writes.
 type Part uint8
 
 // The parts of a word. PartAll, the zero value, is the word itself.
@@ -14,8 +15,8 @@ const (
 	PartH1
 )
 
-// span is the position and width of the part.
-func (p Part) span() (at, width int) {
+// position returns the offset and width of the part.
+func (p Part) position() (at, width int) {
 	switch {
 	case p >= PartH0:
 		return 16 * int(p-PartH0), 16
@@ -27,11 +28,11 @@ func (p Part) span() (at, width int) {
 
 // of extracts the part of x, extended by sign or zeros.
 func (p Part) of(x uint32, signed bool) int64 {
-	at, width := p.span()
+	at, width := p.position()
 	return extend(x>>at, width, signed)
 }
 
-// extend takes the low width bits of x as a number.
+// extend returns the low width bits of x as a number.
 func extend(x uint32, width int, signed bool) int64 {
 	if signed {
 		return int64(int32(x<<(32-width)) >> (32 - width))
@@ -39,7 +40,7 @@ func extend(x uint32, width int, signed bool) int64 {
 	return int64(x << (32 - width) >> (32 - width))
 }
 
-// saturate clamps x to the numbers of so many bits.
+// saturate clamps x to the range of a number of the given width.
 func saturate(x int64, width int, signed bool) int64 {
 	if signed {
 		return min(max(x, -1<<(width-1)), 1<<(width-1)-1)
@@ -47,23 +48,24 @@ func saturate(x int64, width int, signed bool) int64 {
 	return min(max(x, 0), 1<<width-1)
 }
 
-// VideoOp is what a video instruction does first.
+// VideoOp is the first operation of a video instruction.
 type VideoOp uint8
 
-// Operations of the video instructions. VideoAvrg exists in the packed forms alone, the shifts in the scalar ones.
+// Operations of the video instructions. VideoAvrg exists only in the packed forms, the shifts only
+// in the scalar ones.
 const (
 	VideoAdd     VideoOp = iota // vadd
 	VideoSub                    // vsub
 	VideoAbsDiff                // vabsdiff
 	VideoMin                    // vmin
 	VideoMax                    // vmax
-	VideoAvrg                   // vavrg2, vavrg4: half of the sum, halves rounded up from zero on, down below
+	VideoAvrg                   // vavrg2, vavrg4: half of the sum; a half is rounded up if the sum is positive, else down
 	VideoShl                    // vshl
 	VideoShr                    // vshr
-	VideoSet                    // vset: 1 where the comparison holds
+	VideoSet                    // vset: 1 if the comparison holds
 )
 
-// apply does the operation on two numbers of at most 33 bits.
+// apply performs the operation on two numbers of at most 33 bits.
 func (op VideoOp) apply(a, b int64, c Cmp) int64 {
 	switch op {
 	case VideoAdd:
@@ -82,7 +84,7 @@ func (op VideoOp) apply(a, b int64, c Cmp) int64 {
 		}
 		return (a + b) >> 1
 	case VideoShl:
-		if b == 32 { // out of every range, and zero in the low word
+		if b == 32 { // out of every range, with a low word of zero
 			return saturate(a, 24, true) << 32
 		}
 		return a << b
@@ -96,7 +98,7 @@ func (op VideoOp) apply(a, b int64, c Cmp) int64 {
 	return 0
 }
 
-// Secondary is a scalar video instruction's second operation, between its result and c.
+// Secondary is the second operation of a scalar video instruction, between its result and c.
 type Secondary uint8
 
 // Second operations.
@@ -111,14 +113,14 @@ const (
 type Video struct {
 	Op                        VideoOp
 	SignedD, SignedA, SignedB bool // .s32 rather than .u32
-	D, A, B                   Part // where D is not PartAll, the rest of the result is c's
+	D, A, B                   Part // if D is not PartAll, the rest of the result comes from c
 	Sat                       bool // .sat: clamp to the range of the part written
 	Wrap                      bool // .wrap rather than .clamp, of the shifts
 	Cmp                       Cmp  // of vset
 	Secondary                 Secondary
 }
 
-// Do carries out the instruction. Where it has no third operand, c is ignored.
+// Do performs the instruction. c is ignored if there is no third operand.
 func (v Video) Do(a, b, c uint32) uint32 {
 	x, y := v.A.of(a, v.SignedA), v.B.of(b, v.SignedB)
 	if v.Op == VideoShl || v.Op == VideoShr {
@@ -129,7 +131,7 @@ func (v Video) Do(a, b, c uint32) uint32 {
 		}
 	}
 	t := v.Op.apply(x, y, v.Cmp)
-	at, width := v.D.span()
+	at, width := v.D.position()
 	if v.Sat {
 		t = saturate(t, width, v.SignedD)
 	}
@@ -148,7 +150,7 @@ func (v Video) Do(a, b, c uint32) uint32 {
 	return Bfi32(uint32(t), c, uint32(at), uint32(width))
 }
 
-// VideoMad is vmad: a·b+c with negations, an added one, a shift and saturation.
+// VideoMad is vmad: a·b+c with optional negation, increment, shift and saturation.
 type VideoMad struct {
 	SignedA, SignedB bool
 	A, B             Part
@@ -159,10 +161,10 @@ type VideoMad struct {
 	Shift            uint8 // 0, 7 or 15
 }
 
-// Do carries out the instruction.
+// Do performs the instruction.
 func (v VideoMad) Do(a, b, c uint32) uint32 {
 	signed := v.SignedA || v.SignedB || v.NegateProduct || v.NegateC
-	// The product has up to 64 bits and the sum one more: a wide sum, as two words.
+	// The product has up to 64 bits and the sum one more, so the sum has two words.
 	x, y := v.A.of(a, v.SignedA), v.B.of(b, v.SignedB)
 	hi, lo := MulHiS64(x, y), uint64(x)*uint64(y)
 	third := extend(c, 32, signed)
@@ -186,7 +188,7 @@ func (v VideoMad) Do(a, b, c uint32) uint32 {
 	if !v.Sat {
 		return uint32(lo)
 	}
-	// Beyond 64 bits the sign alone matters.
+	// Beyond 64 bits only the sign matters.
 	r := int64(lo)
 	if hi != r>>63 {
 		r = hi>>63 ^ (1<<63 - 1)
@@ -194,19 +196,19 @@ func (v VideoMad) Do(a, b, c uint32) uint32 {
 	return uint32(saturate(r, 32, signed))
 }
 
-// VideoPacked is a packed video instruction: vadd2, vsub4, vabsdiff4, vavrg2, vset4 and their like.
+// VideoPacked is a packed video instruction: vadd2, vsub4, vabsdiff4, vavrg2, vset4 and similar.
 type VideoPacked struct {
 	Op                        VideoOp
 	Lanes                     int      // 2 halves or 4 bytes
 	SignedD, SignedA, SignedB bool     // .s32 rather than .u32
-	A, B                      [4]uint8 // for each lane, lowest first, which element of b:a it reads
+	A, B                      [4]uint8 // for each lane, lowest first, the element of b:a that it reads
 	Mask                      uint8    // a bit for each lane that is written (or accumulated)
 	Sat                       bool     // .sat: clamp to the lane
-	Accumulate                bool     // .add: the result is c plus the lanes, rather than c with the lanes replaced
+	Accumulate                bool     // .add: the result is c plus the lanes, instead of c with the lanes replaced
 	Cmp                       Cmp      // of vset2 and vset4
 }
 
-// Do carries out the instruction.
+// Do performs the instruction.
 func (v VideoPacked) Do(a, b, c uint32) uint32 {
 	width := 32 / v.Lanes
 	both := uint64(b)<<32 | uint64(a)

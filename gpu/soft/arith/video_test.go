@@ -128,7 +128,8 @@ func TestVideo(t *testing.T) {
 			shift := 8 * (v.D - PartB0)
 			want = c&^(0xff<<shift) | want&0xff<<shift
 		}
-		// Shifted by the full 32 places, an unsaturated value beyond 33 bits is PTX's to choose under min and max.
+		// PTX leaves open the min and max of an unsaturated value beyond 33 bits, shifted by all 32
+		// places.
 		if y.Cmp(big.NewInt(32)) == 0 && v.Op == VideoShl && v.Secondary > SecondaryAdd && !v.Sat {
 			return
 		}
@@ -218,7 +219,7 @@ func TestVideoPacked(t *testing.T) {
 	})
 }
 
-// Values that only the wide intermediate results of PTX get right.
+// These values need PTX's wide intermediate results.
 func TestVideoBeyond33Bits(t *testing.T) {
 	const most = 0xffffffff
 	for _, c := range []struct {

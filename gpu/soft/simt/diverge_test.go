@@ -40,8 +40,8 @@ type emitter struct {
 	b      strings.Builder
 	labels int
 	loops  [][2]string // continue and break labels
-	end    string // target of a return; "" to return in place
-	store  string // code that saves the results of a kernel
+	end    string      // target of a return; "" to return in place
+	store  string      // code that saves the results of a kernel
 }
 
 func (g *emitter) f(format string, args ...any) { fmt.Fprintf(&g.b, "\t"+format+"\n", args...) }
