@@ -127,7 +127,7 @@ output. With a file, the table of check is printed as well, in the format of a s
 			if err != nil {
 				return err
 			}
-			return transformTo(c, &f, args[0], out, reported, preempt.Options{Forms: forms, Look: look})
+			return transformTo(c, &f, args[0], out, reported, preempt.Options{Forms: forms, Check: look})
 		},
 	}
 	flags := c.Flags()
@@ -247,15 +247,15 @@ func parseForms(names []string) (preempt.Form, error) {
 }
 
 // parseLook parses how blocks learn that they should leave.
-func parseLook(word, readers string) (preempt.Look, error) {
+func parseLook(word, readers string) (preempt.Check, error) {
 	w, err := preempt.ParseWord(word)
 	if err != nil {
-		return preempt.Look{}, cli.UsageError{Err: err}
+		return preempt.Check{}, cli.UsageError{Err: err}
 	}
 	if readers != "one" && readers != "all" {
-		return preempt.Look{}, cli.Usagef("readers %q: want one or all", readers)
+		return preempt.Check{}, cli.Usagef("readers %q: want one or all", readers)
 	}
-	return preempt.Look{Word: w, AllThreads: readers == "all"}, nil
+	return preempt.Check{Word: w, AllThreads: readers == "all"}, nil
 }
 
 // completePTX completes the names of PTX files.

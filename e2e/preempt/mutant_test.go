@@ -120,7 +120,7 @@ func TestTransformedMutants(t *testing.T) {
 	many := hard.Trick{File: "indices", Entry: "three", Grid: [3]uint32{5, 3, 7}, Block: [3]uint32{8, 4, 2}}
 	shared := hard.Trick{File: "barriers", Entry: "shared_again", Grid: [3]uint32{40, 1, 1}, Block: [3]uint32{128, 1, 1}}
 	parted := hard.Trick{File: "returns", Entry: "divergent_loop", Grid: [3]uint32{17, 1, 1}, Block: [3]uint32{70, 1, 1}}
-	findMutants(t, preempt.Look{}, []mutant{
+	findMutants(t, preempt.Check{}, []mutant{
 		{"no barrier between tasks", shared, abi.PreemptCoarse, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
 		{"no barrier between fetched tasks", shared, abi.PreemptPersistent, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
 		{"those who are done don't wait", parted, abi.PreemptCoarse, `\nvgpud_end:\n`, "\nvgpud_end:\n\tbra vgpud_over;\n"},
@@ -137,7 +137,7 @@ func TestTransformedMutants(t *testing.T) {
 		{"all are told to run from 0", many, abi.PreemptSingle, `\tadd.u32 %vgpud_t, %vgpud_t, %vgpud_a;\n`, ""},
 		{"any thread notes", many, abi.PreemptCoarse, `\t@!%vgpud_first bra vgpud_gone;\n`, ""},
 	})
-	findMutants(t, preempt.Look{AllThreads: true}, []mutant{
+	findMutants(t, preempt.Check{AllThreads: true}, []mutant{
 		{"each thread by itself", many, abi.PreemptPersistent, `\tbar.red.or.pred %vgpud_p, 0, %vgpud_p;\n(\t@%vgpud_p bra vgpud_leave;)`, "$1"},
 	})
 }
@@ -151,12 +151,12 @@ type mutant struct {
 }
 
 // findMutants makes each of them and looks for a run that goes wrong.
-func findMutants(t *testing.T, look preempt.Look, mutants []mutant) {
+func findMutants(t *testing.T, look preempt.Check, mutants []mutant) {
 	t.Helper()
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			out, _ := transformTo(t, hard.PTX(m.k.File), preempt.Options{Look: look})
+			out, _ := transformTo(t, hard.PTX(m.k.File), preempt.Options{Check: look})
 			text := out.String()
 			at := strings.Index(text, ".entry "+m.k.Entry+suffix[m.form]+"(")
 			if at < 0 {

@@ -51,8 +51,8 @@ func TestSound(t *testing.T) {
 func TestLooks(t *testing.T) {
 	for _, word := range []preempt.Word{preempt.DeviceWord, preempt.HostWord, preempt.ProxyWord} {
 		for _, all := range []bool{false, true} {
-			look := preempt.Look{Word: word, AllThreads: all}
-			if look == (preempt.Look{}) {
+			look := preempt.Check{Word: word, AllThreads: all}
+			if look == (preempt.Check{}) {
 				continue // what TestSound is about
 			}
 			t.Run(fmt.Sprintf("%v/all %v", word, all), func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestLooks(t *testing.T) {
 					if !ok {
 						t.Fatalf("the corpus has no kernel %s", name)
 					}
-					m, _ := transformTo(t, k.PTX(corpus.SM90), preempt.Options{Look: look})
+					m, _ := transformTo(t, k.PTX(corpus.SM90), preempt.Options{Check: look})
 					r, err := newRig(t.Context(), m, k.Case(corpus.Trivial, 1))
 					if err != nil {
 						t.Fatal(err)

@@ -9,9 +9,8 @@ import (
 	"vgpud/ptx"
 )
 
-// BenchmarkTransform measures the transformation over the corpus, all three forms: from tree to tree, which is binding
-// names, the study and the forms; and from text to text, with parsing and printing. The bytes are those of the text that
-// comes in.
+// BenchmarkTransform measures the transformation of the corpus into all three forms: from tree to tree, which is binding
+// names, the analysis and the forms; and from text to text, with parsing and printing. The bytes are those of the input text.
 func BenchmarkTransform(b *testing.B) {
 	var sources []string
 	bytes := 0
@@ -39,7 +38,7 @@ func BenchmarkTransform(b *testing.B) {
 		b.ReportAllocs()
 		trees := make([]*ptx.Module, len(sources))
 		for b.Loop() {
-			b.StopTimer() // a tree is bound by what transforms it, so each is used once
+			b.StopTimer() // Transform binds names in the tree, so each tree is used once
 			for i, src := range sources {
 				trees[i] = parse(b, src)
 			}
@@ -62,7 +61,7 @@ func BenchmarkTransform(b *testing.B) {
 	})
 }
 
-// BenchmarkTransformLarge is the same for one large kernel, to see what grows faster than the text.
+// BenchmarkTransformLarge measures one large kernel, to show what grows faster than the text.
 func BenchmarkTransformLarge(b *testing.B) {
 	k, _ := corpus.ByName("earlyreturn")
 	src := k.PTX(corpus.SM90)

@@ -2,7 +2,7 @@ package preempt
 
 import "vgpud/ptx"
 
-// slab hands out values of T from chunks, so that a copy of a large function takes few allocations.
+// slab allocates values of T in chunks, so that the copy of a large function takes few allocations.
 type slab[T any] struct {
 	free []T
 	size int // of the last chunk
@@ -10,10 +10,10 @@ type slab[T any] struct {
 
 const (
 	slabStart = 64
-	slabLimit = 256 // at most 32 KiB for what is handed out here, beyond which the runtime is slower
+	slabLimit = 256 // at most 32 KiB for the types used here; the runtime is slower with larger objects
 )
 
-func (s *slab[T]) take(n int) []T {
+func (s *slab[T]) alloc(n int) []T {
 	if len(s.free) < n {
 		s.size = min(max(2*s.size, slabStart), slabLimit)
 		s.free = make([]T, max(n, s.size))
@@ -23,16 +23,16 @@ func (s *slab[T]) take(n int) []T {
 	return out
 }
 
-// copier copies the parts of a tree that [ptx.Resolve] writes into, or that a transformation changes. Declarations,
-// labels, prototypes and the like are never changed and shared between the copies.
+// copier copies the parts of a tree that [ptx.Resolve] writes to or that a transformation changes. Declarations, labels,
+// prototypes and the like never change, and the copies share them.
 type copier struct {
 	instrs slab[ptx.Instr]
 	ops    slab[ptx.Operand]
 }
 
-// instr copies an instruction without what Resolve has bound.
+// instr copies an instruction without the symbols that Resolve bound.
 func (c *copier) instr(in *ptx.Instr) *ptx.Instr {
-	out := &c.instrs.take(1)[0]
+	out := &c.instrs.alloc(1)[0]
 	*out = *in
 	out.Pred.Sym = nil
 	out.Operands = c.operands(in.Operands)
@@ -43,7 +43,7 @@ func (c *copier) operands(list []ptx.Operand) []ptx.Operand {
 	if len(list) == 0 {
 		return nil
 	}
-	out := c.ops.take(len(list))
+	out := c.ops.alloc(len(list))
 	copy(out, list)
 	for i := range out {
 		out[i].Sym = nil
@@ -54,7 +54,7 @@ func (c *copier) operands(list []ptx.Operand) []ptx.Operand {
 	return out
 }
 
-// block copies a block and the blocks in it.
+// block copies a block and its nested blocks.
 func (c *copier) block(b *ptx.Block) *ptx.Block {
 	out := &ptx.Block{Pos: b.Pos, End: b.End, Stmts: make([]ptx.Stmt, len(b.Stmts))}
 	for i, s := range b.Stmts {
@@ -75,7 +75,7 @@ func (c *copier) stmt(s ptx.Stmt) ptx.Stmt {
 	return s
 }
 
-// function copies a function as it is.
+// function copies a function.
 func (c *copier) function(f *ptx.Func) *ptx.Func {
 	out := *f
 	if f.Body != nil {

@@ -5,10 +5,10 @@ import (
 	"vgpud/ptx"
 )
 
-// Form is a form of a kernel that leaves the GPU when asked, or a set of them joined by |.
+// Form is a preemptible form of a kernel, or a set of forms joined by |.
 type Form = abi.PreemptForm
 
-// The forms.
+// The forms of a kernel.
 const (
 	Single     = abi.PreemptSingle
 	Coarse     = abi.PreemptCoarse
@@ -25,15 +25,15 @@ var suffixes = map[Form]string{
 	Persistent: "__vgpud_persist",
 }
 
-// EntryName is the name of kernel's form f in a transformed module; kernel itself for anything that is not one form.
+// EntryName returns the name of kernel's form f in a transformed module, or kernel itself if f is not a single form.
 func EntryName(kernel string, f Form) string { return kernel + suffixes[f] }
 
-// builder gathers the statements of one function.
+// builder collects the statements of one function.
 type builder struct {
 	*copier
 	names  *names
 	launch string     // the name of the appended parameter
-	decls  []ptx.Stmt // declarations, which stand before all code
+	decls  []ptx.Stmt // declarations, which precede all code
 	stmts  []ptx.Stmt
 	regs   int // registers added
 	shared int // bytes of shared memory added
@@ -72,8 +72,8 @@ func (b *builder) fresh(in *ptx.Instr) *ptx.Instr {
 	return in
 }
 
-// head returns how many declarations a body begins with.
-func head(body *ptx.Block) int {
+// countDecls returns how many declarations a body begins with.
+func countDecls(body *ptx.Block) int {
 	for i, s := range body.Stmts {
 		if _, ok := s.(*ptx.Var); !ok {
 			return i
@@ -82,7 +82,7 @@ func head(body *ptx.Block) int {
 	return len(body.Stmts)
 }
 
-// body is what has been gathered, as a function's body in the place of another.
+// body returns the collected statements as a function's body, at the position of another.
 func (b *builder) body(of *ptx.Block) *ptx.Block {
 	return &ptx.Block{Pos: of.Pos, End: of.End, Stmts: append(b.decls, b.stmts...)}
 }
@@ -94,60 +94,59 @@ func (b *builder) upTo(n int, list []string) {
 	}
 }
 
-// label appends one of our labels.
+// label appends a label of the transformation.
 func (b *builder) label(name string) {
-	b.stmts = append(b.stmts, &ptx.Label{Name: b.names.own(name)})
+	b.stmts = append(b.stmts, &ptx.Label{Name: b.names.ours(name)})
 }
 
-// branch appends an unconditional branch to one of our labels.
-func (b *builder) branch(name string) { b.stmts = append(b.stmts, b.jump(name)) }
+// branch appends an unconditional branch to a label of the transformation.
+func (b *builder) branch(name string) { b.stmts = append(b.stmts, b.jumpTo(name)) }
 
 // ret appends a return.
 func (b *builder) ret() { b.stmts = append(b.stmts, &ptx.Instr{Opcode: "ret"}) }
 
-func (b *builder) jump(name string) *ptx.Instr {
-	ops := b.ops.take(1)
-	ops[0] = ptx.Sym(b.names.own(name))
-	in := &b.instrs.take(1)[0]
+func (b *builder) jumpTo(name string) *ptx.Instr {
+	ops := b.ops.alloc(1)
+	ops[0] = ptx.Sym(b.names.ours(name))
+	in := &b.instrs.alloc(1)[0]
 	*in = ptx.Instr{Opcode: "bra", Operands: ops}
 	return in
 }
 
-// kernel is an entry and what of it the forms need.
+// kernel is an entry and what its forms need of it.
 type kernel struct {
-	study  *entryStudy
+	info   *entryInfo
 	module *module
-	// index and grid say how many of x, y and z of %ctaid and %nctaid are wanted, the larger including the smaller.
+	// index and grid are how many of x, y and z of %ctaid and %nctaid are needed; a larger number includes the smaller.
 	index, grid int
-	meet        bool   // some barriers are such that only some threads pass them, so all are rewritten
-	together    string // the fragment by which all threads of a block meet
-	// apart is the fragment that keeps a task apart from the next one.
-	apart   string
-	crowded bool // there is no static shared memory left to add some, or it would show
-	// moves: what the persistent form adds to static shared memory may stand before what the kernel has there.
-	moves bool
+	hub         bool   // only some threads pass some of its barriers, so all barriers go through the hub
+	blockSync   string // the fragment that synchronizes the threads of a block
+	taskSync    string // the fragment that separates a task from the next one
+	noRoom      bool   // static shared memory has no room for more, or its size is visible to the kernel
+	// slotMoves means that shared memory which the persistent form adds may be placed before the kernel's own.
+	slotMoves bool
 }
 
 // form makes the kernel's form f.
 func (k *kernel) form(f Form) (*ptx.Func, *builder) {
-	fn := k.study.fn
+	fn := k.info.fn
 	name := EntryName(fn.Name, f)
 	b := &builder{copier: k.module.copier, names: k.module.names, launch: fn.Name + "_" + k.module.names.prefix + "launch"}
-	body := &rewriter{builder: b, module: k.module, index: true, meet: k.meet && f != Single}
+	body := &rewriter{builder: b, module: k.module, index: true, hub: k.hub && f != Single}
 	if f != Single {
-		body.end = b.names.own("V_end")
+		body.end = b.names.ours("V_end")
 	}
-	n := head(fn.Body)
+	n := countDecls(fn.Body)
 	stmts := fn.Body.Stmts[n:]
 	b.decls = append(b.decls, fn.Body.Stmts[:n]...) // first here as well
-	if n := len(stmts); n > 0 && leaves(stmts[n-1]) {
-		stmts = stmts[:n-1] // what we put behind the body is where it would go
+	if n := len(stmts); n > 0 && endsThread(stmts[n-1]) {
+		stmts = stmts[:n-1] // what follows the body is where it would go
 	}
 	b.stmts = make([]ptx.Stmt, 0, len(stmts)+formInstrs)
 	b.add(fragFirst)
-	b.add(k.module.look.first()...)
-	if body.meet {
-		b.add(fragNeed)
+	b.add(k.module.check.prologue()...)
+	if body.hub {
+		b.add(fragHubRegs)
 	}
 	switch f {
 	case Single:
@@ -166,8 +165,8 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 	return out, b
 }
 
-// leaves reports whether a statement ends the thread's task whatever its state.
-func leaves(s ptx.Stmt) bool {
+// endsThread reports whether a statement always ends the thread's task.
+func endsThread(s ptx.Stmt) bool {
 	in, ok := s.(*ptx.Instr)
 	return ok && !in.Guarded() && (in.Opcode == "ret" || in.Opcode == "exit")
 }
@@ -176,52 +175,52 @@ func (k *kernel) launchParam(name string) *ptx.Var {
 	return &ptx.Var{Space: ptx.ParamSpace, Align: launchAlign, Type: ptx.B8, Name: name, Dims: []int64{abi.PreemptArgsBytes}}
 }
 
-// single is the early exit without a loop. The body is as it was, returns and barriers too: the block ends with it.
+// single makes the early exit without a loop. The body keeps its returns and barriers: the block ends with it.
 func (k *kernel) single(b *builder, body *rewriter, stmts []ptx.Stmt) {
-	b.add(fragWhole, fragUnit)
+	b.add(fragOriginal, fragUnit)
 	b.label("V_look")
-	b.add(k.module.look.exit())
+	b.add(k.module.check.earlyExit())
 	b.upTo(k.sizes(), fragGrid[:])
 	if k.index > 0 {
-		b.upTo(k.index, fragIndex[:])
-		whole := &ptx.Instr{Pred: ptx.Pred{Name: b.names.own("%V_whole")}, Opcode: "bra", Operands: []ptx.Operand{ptx.Sym(b.names.own("V_whole"))}}
+		b.upTo(k.index, fragIndexRegs[:])
+		whole := &ptx.Instr{Pred: ptx.Pred{Name: b.names.ours("%V_whole")}, Opcode: "bra", Operands: []ptx.Operand{ptx.Sym(b.names.ours("V_whole"))}}
 		b.stmts = append(b.stmts, whole)
-		b.add(fragPlace[k.index])
+		b.add(fragFirstIndex[k.index])
 		b.branch("V_body")
 		b.label("V_whole")
-		b.upTo(k.index, fragOwn[:])
+		b.upTo(k.index, fragHardwareIndex[:])
 		b.label("V_body")
 	}
 	body.stmts(stmts, &b.stmts)
 	b.ret()
 	b.label("V_skip")
-	b.add(fragLinear, fragNote)
+	b.add(fragLinear, fragSkip)
 }
 
-// coarse is the early exit with a loop over the tasks of a unit.
+// coarse makes the early exit with a loop over the tasks of a unit.
 func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
-	b.add(fragUnit, k.module.look.exit(), fragTasks)
-	k.begin(b)
+	b.add(fragUnit, k.module.check.earlyExit(), fragTasks)
+	k.start(b)
 	k.task(b, body, stmts)
 	k.end(b, body)
 	b.label("V_last")
 	b.label("V_done")
 	b.ret()
 	b.label("V_skip")
-	b.add(fragNote)
+	b.add(fragSkip)
 }
 
-// persistent is the papers' form (EffiSha §5, FLEP §4.1), with tasks fetched in chunks and one reader.
+// persistent makes the papers' form (EffiSha §5, FLEP §4.1), with tasks fetched in chunks by one thread.
 func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
-	if k.moves {
-		b.add(fragSlotApart)
+	if k.slotMoves {
+		b.add(fragSlotPadded)
 	} else {
 		b.add(fragSlot)
 	}
 	b.add(fragEnter)
 	k.declare(b)
-	b.add(k.module.look.fetch(k.together), k.together, fragGot)
-	k.place(b)
+	b.add(k.module.check.fetch(k.blockSync), k.blockSync, fragFetched)
+	k.firstIndex(b)
 	k.task(b, body, stmts)
 	k.end(b, body)
 	b.label("V_last")
@@ -229,47 +228,47 @@ func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragLeave)
 }
 
-// sizes is how many components of the grid's size are wanted, by the body or to find an index from a task's number.
+// sizes returns how many components of the grid's size are needed, by the body or to compute an index from a task's number.
 func (k *kernel) sizes() int { return max(k.grid, min(k.index, 2)) }
 
-// begin finds the index of the first task.
-func (k *kernel) begin(b *builder) {
+// start computes the index of the first task.
+func (k *kernel) start(b *builder) {
 	k.declare(b)
-	k.place(b)
+	k.firstIndex(b)
 }
 
 func (k *kernel) declare(b *builder) {
 	b.upTo(k.sizes(), fragGrid[:])
-	b.upTo(k.index, fragIndex[:])
+	b.upTo(k.index, fragIndexRegs[:])
 }
 
-func (k *kernel) place(b *builder) {
+func (k *kernel) firstIndex(b *builder) {
 	if k.index > 0 {
-		b.add(fragPlace[k.index])
+		b.add(fragFirstIndex[k.index])
 	}
 }
 
-// task is the body.
+// task adds the body.
 func (k *kernel) task(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.label("V_task")
 	body.stmts(stmts, &b.stmts)
 }
 
-// end is the end of a task in a loop, and the way to the next one.
+// end adds the end of a task in a loop, and the branch to the next one.
 func (k *kernel) end(b *builder, body *rewriter) {
 	b.label("V_end")
-	if k.study.asyncs {
+	if k.info.asyncs {
 		b.add(fragDrain)
 	}
-	if k.meet {
+	if k.hub {
 		b.add(fragHub)
-		ways := append([]string{b.names.own("V_hub")}, body.ways...)
-		b.stmts = append(b.stmts, &ptx.BranchTargets{Name: b.names.own("V_ways"), Labels: ways})
-		b.add(fragAway)
+		ways := append([]string{b.names.ours("V_hub")}, body.returns...)
+		b.stmts = append(b.stmts, &ptx.BranchTargets{Name: b.names.ours("V_ways"), Labels: ways})
+		b.add(fragReturn)
 	}
 	b.add(fragNext)
-	if k.apart != "" {
-		b.add(k.apart)
+	if k.taskSync != "" {
+		b.add(k.taskSync)
 	}
 	if k.index > 0 {
 		b.add(fragStep[k.index])

@@ -9,15 +9,15 @@ import (
 	"vgpud/ptx"
 )
 
-// The code that the forms put around a body. A name V_x or %V_x is one of ours and gets the module's prefix (see
-// names); V_launch is the launch's appended parameter, and $word is a place in it (lower case) or in the control block
-// (capitals), as package abi lays them out.
+// The code that the forms put around a body. A name V_x or %V_x belongs to the transformation and gets the module's prefix
+// (see names); V_launch is the launch's appended parameter, and $word is the offset of a field in it (lower case) or in the
+// control block (capitals), as package abi defines them.
 //
-// All of it is straight-line code and branches that a whole block takes one way, save for what only the first thread
-// does. The look itself is one reader and a barrier reduction, without shared memory:
-// docs/results/preemption-on-h100.md measured it as the only form that costs a kernel with barriers nothing.
+// All of it is straight-line code and branches that a whole block takes the same way, except for what only the first
+// thread does. The check of the evict word itself is one reader and a barrier reduction, without shared memory:
+// docs/results/preemption-on-h100.md measured it as the only kind that costs a kernel with barriers nothing.
 
-// fragFirst finds the first thread of the block and the control block.
+// fragFirst finds the block's first thread and the control block.
 const fragFirst = `
 	.reg .pred %V_first;
 	.reg .pred %V_p;
@@ -37,9 +37,9 @@ const fragFirst = `
 	cvta.to.global.u64 %V_control, %V_control;
 `
 
-// fragLook is the early exit's look: the first thread reads the evict word, and all agree. The other threads' word is
-// 0, below which no SM is.
-const fragLook = `
+// fragCheck is the check of the early exit: the first thread reads the evict word, and all agree. The other threads use 0,
+// below which no SM is.
+const fragCheck = `
 	mov.u32 %V_b, 0;
 	@%V_first ld.volatile.global.u32 %V_b, [%V_control+$EVICT];
 	mov.u32 %V_a, %smid;
@@ -48,7 +48,7 @@ const fragLook = `
 	@%V_p bra V_skip;
 `
 
-// fragUnit finds the unit of a block in a launch whose hardware grid is one of units.
+// fragUnit computes the unit of a block in a launch whose hardware grid consists of units.
 const fragUnit = `
 	mov.u32 %V_t, %ctaid.x;
 	ld.param.u64 %V_at, [V_launch+$list];
@@ -65,9 +65,9 @@ V_run:
 V_unit:
 `
 
-// fragWhole finds out whether the hardware's grid is the original one; if not, the unit must be found (fragUnit). It is
-// kept until the look is over: what runs needs its place in the grid, what leaves its number.
-const fragWhole = `
+// fragOriginal finds out whether the hardware's grid is the original one; if not, fragUnit computes the unit. The result
+// is kept until after the check: a block that runs needs its place in the grid, one that leaves its number.
+const fragOriginal = `
 	.reg .pred %V_whole;
 	ld.param.u32 %V_a, [V_launch+$flags];
 	and.b32 %V_a, %V_a, 1;
@@ -75,7 +75,7 @@ const fragWhole = `
 	@%V_whole bra V_look;
 `
 
-// fragLinear is the number of the unit to be skipped where the grid is the original one.
+// fragLinear computes the number of the unit to be skipped if the grid is the original one.
 const fragLinear = `
 	@!%V_whole bra V_known;
 	mov.u32 %V_t, %ctaid.z;
@@ -88,8 +88,8 @@ const fragLinear = `
 V_known:
 `
 
-// fragNote notes unit %V_t as skipped, in the list or the bitmap, and ends the block. Only the first thread does.
-const fragNote = `
+// fragSkip records unit %V_t as skipped, in the list or the bitmap, and ends the block. Only the first thread does so.
+const fragSkip = `
 	@!%V_first bra V_gone;
 	atom.global.add.u32 %V_b, [%V_control+$SKIPPED], 1;
 	ld.param.u64 %V_at, [V_launch+$skipped];
@@ -115,7 +115,7 @@ V_gone:
 	ret;
 `
 
-// fragTasks turns unit %V_t into its first task and %V_left, how many there are.
+// fragTasks turns unit %V_t into its first task and the number of its tasks, %V_left.
 const fragTasks = `
 	.reg .b32 %V_left;
 	ld.param.u32 %V_left, [V_launch+$group];
@@ -127,7 +127,7 @@ const fragTasks = `
 	min.u32 %V_left, %V_left, %V_a;
 `
 
-// fragGrid fetches the original grid's size: $n of x, y, z are wanted.
+// fragGrid loads the original grid's size, as many of x, y and z as are needed.
 var fragGrid = [...]string{
 	1: `
 	.reg .b32 %V_gx;
@@ -143,8 +143,8 @@ var fragGrid = [...]string{
 `,
 }
 
-// fragIndex declares the task's index, as many components as are wanted.
-var fragIndex = [...]string{
+// fragIndexRegs declares the task's index, as many components as are needed.
+var fragIndexRegs = [...]string{
 	1: `
 	.reg .b32 %V_x;
 `, 2: `
@@ -154,8 +154,8 @@ var fragIndex = [...]string{
 `,
 }
 
-// fragOwn takes the hardware's index of the block.
-var fragOwn = [...]string{
+// fragHardwareIndex copies the hardware's index of the block.
+var fragHardwareIndex = [...]string{
 	1: `
 	mov.u32 %V_x, %ctaid.x;
 `, 2: `
@@ -164,8 +164,8 @@ var fragOwn = [...]string{
 	mov.u32 %V_z, %ctaid.z;
 `}
 
-// fragPlace finds the index of task %V_t, as many components as are wanted. A grid of one row needs no division.
-var fragPlace = [...]string{
+// fragFirstIndex computes the index of task %V_t, as many components as are needed. A grid of one row needs no division.
+var fragFirstIndex = [...]string{
 	1: `
 	mov.u32 %V_x, %V_t;
 	ld.param.u32 %V_a, [V_launch+$tasks];
@@ -201,7 +201,7 @@ V_placed:
 `,
 }
 
-// fragStep goes on to the next task's index.
+// fragStep advances to the next task's index.
 var fragStep = [...]string{
 	1: `
 	add.u32 %V_x, %V_x, 1;
@@ -225,22 +225,22 @@ var fragStep = [...]string{
 `,
 }
 
-// fragSlot declares two places for the task that a persistent block fetched, of slotBytes. They are used in turn, so that
-// one barrier a fetch is enough: the first thread can't write a place again before all have read it and come to the
-// barrier in between.
+// fragSlot declares two slots for the task that a persistent block fetched, of slotBytes together. They are used in turn,
+// so that one barrier per fetch is enough: the first thread can't write a slot again before all threads have read it and
+// come to the barrier in between.
 //
-// They stand behind the shared variables that the kernel's body begins with, and before all others: the assembler puts
-// a function's own variables first, then the module's, then dynamic shared memory.
+// They follow the shared variables that the kernel's body begins with and precede all others: the assembler places a
+// function's own variables first, then the module's, then dynamic shared memory.
 const fragSlot = `
 	.shared .align 8 .b32 V_slot[2];
 	.reg .b32 %V_place;
 	mov.u32 %V_place, V_slot;
 `
 
-// fragSlotApart is fragSlot where there may be others. Programs rely on how those happen to be aligned, beyond what they
-// declare (dynamic shared memory that begins where a block's does is a multiple of 1 KiB), so it moves them all by
-// slotApartBytes, whatever it stands behind.
-const fragSlotApart = `
+// fragSlotPadded is fragSlot for kernels whose variables may follow the slots. Programs rely on alignment beyond what they
+// declare (dynamic shared memory that starts where a block's does is aligned to 1 KiB), so it moves them all by
+// slotPaddedBytes, whatever precedes it.
+const fragSlotPadded = `
 	.shared .align 1 .b8 V_slot[1024];
 	.reg .b32 %V_place;
 	mov.u32 %V_place, V_slot;
@@ -248,7 +248,7 @@ const fragSlotApart = `
 	and.b32 %V_place, %V_place, -8;
 `
 
-// fragEnter is the start of a persistent block.
+// fragEnter starts a persistent block.
 const fragEnter = `
 	.reg .b32 %V_left;
 	.reg .b32 %V_until;
@@ -258,9 +258,9 @@ const fragEnter = `
 	@%V_first red.global.add.u32 [%V_control+$INSIDE], 1;
 `
 
-// fragFetch fetches the next tasks: the first thread looks once in so many fetches, takes $group tasks from the
-// counter, and tells the others. A block that leaves gets a task beyond all. The barrier is also what keeps the next
-// task from a shared memory that others still use for the last one.
+// fragFetch fetches the next tasks: the first thread checks the evict word once in a number of fetches, takes $group tasks
+// from the counter, and shares the result. A block that leaves gets a number beyond all tasks. The barrier also keeps the
+// next task from using shared memory that threads still use for the previous one.
 const fragFetch = `
 V_fetch:
 	@!%V_first bra V_share;
@@ -281,8 +281,8 @@ V_tell:
 V_share:
 `
 
-// fragGot is the other half of a fetch, behind the barrier: all have the first task, or leave.
-const fragGot = `
+// fragFetched is the part of a fetch behind the barrier: all threads read the first task, or leave.
+const fragFetched = `
 	ld.shared.u32 %V_t, [%V_place];
 	xor.b32 %V_place, %V_place, 4;
 	ld.param.u32 %V_a, [V_launch+$tasks];
@@ -294,7 +294,7 @@ const fragGot = `
 	add.u32 %V_finished, %V_finished, %V_left;
 `
 
-// fragLeave is the end of a persistent block.
+// fragLeave ends a persistent block.
 const fragLeave = `
 V_leave:
 	@!%V_first bra V_gone;
@@ -304,22 +304,23 @@ V_gone:
 	ret;
 `
 
-// Barriers that some threads of a block pass by since they are done. All of them are one instruction, the hub: a thread
-// that comes to one in the body goes to the hub, with the barrier's number in %V_state, and back behind its place; a
-// thread that is done comes there with 0, again and again, until the reduction says that nobody came with another number.
+// Barriers that some threads of a block miss because they have returned. All of them become one instruction, the hub: a
+// thread that comes to a barrier in the body goes to the hub, with the barrier's number in %V_state, and then back behind
+// its barrier; a thread that is done comes there with 0, again and again, until the reduction shows that no thread came
+// with another number.
 //
-// That it is one instruction matters. PTX lets lanes of one warp wait at different barrier instructions since sm_70, but
-// what NVIDIA's assembler makes of that doesn't hold: on an H200 with CUDA 13.0, lanes that were done got the reduction's
-// result in another's register, and with the need written to shared memory instead results were still wrong where lanes
-// of a warp left a loop one by one. At the hub a warp's lanes come together before each barrier.
+// It must be a single instruction. PTX allows lanes of a warp to wait at different barrier instructions since sm_70, but
+// code from NVIDIA's assembler does not keep to that: on an H200 with CUDA 13.0, lanes that were done got the reduction's
+// result in another lane's register, and with the result in shared memory instead there were still wrong values where
+// lanes of a warp left a loop one by one. At the hub a warp's lanes converge before each barrier.
 
-// fragNeed declares what the hub needs.
-const fragNeed = `
+// fragHubRegs declares the hub's registers.
+const fragHubRegs = `
 	.reg .b32 %V_state;
 	.reg .pred %V_met;
 `
 
-// fragHub is the hub, which comes at the end of a task. The list of ways back stands before fragAway.
+// fragHub is the hub, at the end of a task. The list of return labels stands before fragReturn.
 const fragHub = `
 	mov.u32 %V_state, 0;
 V_hub:
@@ -328,46 +329,46 @@ V_hub:
 	@!%V_met bra V_over;
 `
 
-// fragAway leads back to where a thread came from.
-const fragAway = `
+// fragReturn branches back to where a thread came from.
+const fragReturn = `
 	brx.idx %V_state, V_ways;
 V_over:
 `
 
-// fragState is the way to the hub; the number is put in later.
-const fragState = `
+// fragToHub branches to the hub; the barrier's number is filled in later.
+const fragToHub = `
 	mov.u32 %V_state, 0;
 	bra V_hub;
 `
 
-// fragDrain waits for the copies into shared memory that the task has started and not waited for.
+// fragDrain waits for asynchronous copies to shared memory that the task started and did not wait for.
 const fragDrain = `
 	cp.async.wait_all;
 `
 
-// fragNext counts a task; the last one of a unit, or of a fetch, goes on at V_last.
+// fragNext counts a task; the last one of a unit or fetch continues at V_last.
 const fragNext = `
 	sub.u32 %V_left, %V_left, 1;
 	setp.eq.u32 %V_p, %V_left, 0;
 	@%V_p bra V_last;
 `
 
-// fragBlockMeets and fragWarpMeets keep the next task apart from the last one. fragThreadsMeet is for blocks whose warps
-// may have come apart for good: a warp's threads that part at a barrier which is not aligned need not come together
-// behind it, and then an aligned one never ends.
+// fragBlockSync and fragWarpSync separate the next task from the previous one. fragThreadSync is for blocks whose warps may
+// have diverged for good: lanes that diverge at a barrier which is not aligned need not converge behind it, and then an
+// aligned barrier never ends.
 const (
-	fragBlockMeets = `
+	fragBlockSync = `
 	bar.sync 0;
 `
-	fragThreadsMeet = `
+	fragThreadSync = `
 	barrier.sync 0;
 `
-	fragWarpMeets = `
+	fragWarpSync = `
 	bar.warp.sync -1;
 `
 )
 
-// fragArgs is the start of a device function that is given its task: index and grid, six words.
+// fragArgs starts a device function that is given its task: index and grid, six words.
 const fragArgs = `
 	.reg .b32 %V_x;
 	.reg .b32 %V_y;
@@ -383,11 +384,11 @@ const fragArgs = `
 	ld.param.b32 %V_gz, [V_task+20];
 `
 
-// taskWords is how many words a device function is given of its task.
+// taskWords is the number of words by which a device function is given its task.
 const taskWords = 6
 
-// places turns $word into its offset.
-var places = sync.OnceValue(func() *strings.Replacer {
+// offsets replaces $word by its offset.
+var offsets = sync.OnceValue(func() *strings.Replacer {
 	var pairs []string
 	for _, f := range abi.PreemptArgsFields {
 		pairs = append(pairs, "$"+f.Name, fmt.Sprint(f.Offset))
@@ -398,15 +399,15 @@ var places = sync.OnceValue(func() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 })
 
-// fragments keeps the parsed fragments by their text.
+// fragments caches parsed fragments by their text.
 var fragments sync.Map
 
-// fragment parses a fragment. Its text is ours, so that it parses is a matter of tests.
+// fragment parses a fragment. A fragment that does not parse is a bug, which tests find.
 func fragment(text string) []ptx.Stmt {
 	if s, ok := fragments.Load(text); ok {
 		return s.([]ptx.Stmt)
 	}
-	m, err := ptx.Parse(".version 9.0\n.target sm_90\n.address_size 64\n.func fragment\n{\n" + places().Replace(text) + "}\n")
+	m, err := ptx.Parse(".version 9.0\n.target sm_90\n.address_size 64\n.func fragment\n{\n" + offsets().Replace(text) + "}\n")
 	if err != nil {
 		panic(fmt.Sprintf("preempt: a fragment does not parse: %v\n%s", err, text))
 	}

@@ -6,8 +6,8 @@ import (
 	"vgpud/ptx"
 )
 
-// FuzzTransform holds Transform to what it promises of any module: no panic, and an output that parses, binds and has
-// every form that the report names. (That it computes the same is tested with a GPU in software, in e2e/preempt.)
+// FuzzTransform checks Transform's promises for any module: no panic, and an output that parses, binds and has every form
+// that the report names. (e2e/preempt tests on the soft GPU that it computes the same.)
 func FuzzTransform(f *testing.F) {
 	corpusFiles(f, func(_, src string) {
 		if len(src) < 8<<10 {

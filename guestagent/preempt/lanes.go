@@ -6,25 +6,25 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// exchanges holds the opcodes by which lanes of a warp exchange values, or which a warp executes as one.
+// exchanges holds the opcodes by which lanes of a warp exchange values, or which a warp executes as a whole.
 var exchanges = words("elect ldmatrix match mma movmatrix redux shfl stmatrix vote wgmma wmma")
 
-// warpRisk finds out whether lanes of a warp may exchange values, or wait for one another at a barrier with a thread
-// count, when others have left: there is a branch that may part
-// the threads of a block, by one of whose ways threads come to the end of the function without meeting the others at a
-// barrier of the whole block, and by which others come to the exchange; or the exchange has a guard that may do so.
-func (w *studying) warpRisk(f *funcStudy) {
+// warpRisk finds out whether lanes of a warp may exchange values, or wait for one another at a barrier with a thread count,
+// after others have returned. That is so if a branch may split the threads of a block such that some reach the function's
+// end without meeting the others at a barrier of the whole block, while others reach the exchange; or if the exchange has a
+// guard that may do so.
+func (w *analyzer) warpRisk(f *funcInfo) {
 	if f.graph == nil || !f.warpDeep {
 		return
 	}
 	at := slices.Clone(f.warp)
 	for _, c := range f.calls {
-		if slices.ContainsFunc(c.callees, func(g *funcStudy) bool { return g.warpDeep }) {
+		if slices.ContainsFunc(c.callees, func(g *funcInfo) bool { return g.warpDeep }) {
 			at = append(at, c.instr)
 		}
 	}
 	at = slices.DeleteFunc(at, func(i int) bool {
-		return f.together(i)
+		return f.convergent(i)
 	})
 	if len(at) == 0 {
 		return
@@ -32,7 +32,7 @@ func (w *studying) warpRisk(f *funcStudy) {
 	blocks := f.graph.Blocks
 	meets := make([]bool, len(blocks))
 	for _, b := range f.barriers {
-		if b.kind != "arrive" && !b.partial && f.together(b.instr) {
+		if b.kind != "arrive" && !b.partial && f.convergent(b.instr) {
 			meets[f.graph.BlockOf(b.instr)] = true
 		}
 	}
@@ -57,7 +57,7 @@ func (w *studying) warpRisk(f *funcStudy) {
 			mark(p)
 		}
 	}
-	// after: some thread may come here when another has left.
+	// after: a thread may come here when another has returned.
 	after := make([]bool, len(blocks))
 	come := func(b int) {
 		if b != flow.Exit && !after[b] {
@@ -82,14 +82,14 @@ func (w *studying) warpRisk(f *funcStudy) {
 			come(s)
 		}
 	}
-	// skipped: lanes whose guard is false go on, maybe to the end, and the others wait for them.
+	// skipped: lanes whose guard is false continue, maybe to the end, and the others wait for them.
 	skipped := func(i int) bool {
 		in, b := f.code.Instrs[i], f.graph.BlockOf(i)
 		if !in.Guarded() || f.uniform.Uniform(in.Pred.Sym) {
 			return false
 		}
 		return !slices.ContainsFunc(f.barriers, func(m barrier) bool {
-			return m.instr > i && f.graph.BlockOf(m.instr) == b && m.kind != "arrive" && !m.partial && f.together(m.instr)
+			return m.instr > i && f.graph.BlockOf(m.instr) == b && m.kind != "arrive" && !m.partial && f.convergent(m.instr)
 		}) && slices.ContainsFunc(blocks[b].Succs, func(s int) bool { return s == flow.Exit || leaves[s] })
 	}
 	f.warpRisk = slices.ContainsFunc(at, func(i int) bool { return after[f.graph.BlockOf(i)] || skipped(i) })

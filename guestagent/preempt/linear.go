@@ -6,34 +6,35 @@ import (
 	"vgpud/ptx"
 )
 
-// linear is what is known of a value: the sum of times·of and of a number in [lo, hi]. The zero linear is a value that
-// nothing gives yet.
+// linear describes a value as the sum of its terms and of a number in [lo, hi]. The zero linear is that of a value which no
+// instruction gives yet.
 //
-// Registers are taken as integers that don't overflow, as indices don't. Grids are taken to have one dimension: ctaid.y is
-// zero. Values are not followed through memory, but for tickets.
+// Registers are assumed not to overflow, as indices don't. Grids are assumed to have one dimension: ctaid.y is zero. Values
+// are not followed through memory, except for tickets.
 type linear struct {
-	known  knowledge
-	terms  [maxTerms]term // in order of their quantities
-	lo, hi int64          // endless where it is not known
+	state  lattice
+	terms  [maxTerms]term // ordered by quantity
+	lo, hi int64          // infinite if unknown
 }
 
-type knowledge uint8
+// lattice is the place of a linear in the lattice of knowledge.
+type lattice uint8
 
 const (
-	nothing  knowledge = iota // no instruction gives the value
-	exactly                   // it is as the rest says
-	anything                  // it may be any
+	bottom  lattice = iota // no instruction gives the value
+	precise                // the terms and bounds hold
+	top                    // it may be any value
 )
 
-// term is a multiple of a quantity that stays the same in a thread while it runs one block of the grid.
+// term is a multiple of a quantity that is constant in a thread while it runs one block of the grid.
 type term struct {
-	of    quantity // 0: there is no such term
-	times int64
+	of     quantity // 0 for no term
+	factor int64
 }
 
-// quantity is what is not known before the launch. Root n, a parameter or the address of a variable, is firstQuantity + n;
-// a ticket is the negative number, less one, of the instruction that gives it: the atomic operation that draws it, or the
-// load of what one thread has handed to its block.
+// quantity is a value that is unknown before the launch. Root n, a parameter or the address of a variable, is
+// firstQuantity + n; a ticket is -1-i for the instruction i that gives it: the atomic operation that draws it, or the load
+// of what one thread has handed to its block.
 type quantity int32
 
 const (
@@ -43,127 +44,127 @@ const (
 	firstQuantity
 )
 
-// orders reports whether a term is of what blocks may look back by.
-func (t term) orders() bool { return t.of == blockIndex || t.of < noQuantity }
+// ordersBlocks reports whether a term is of a quantity by which blocks may look back.
+func (t term) ordersBlocks() bool { return t.of == blockIndex || t.of < noQuantity }
 
 const (
 	maxTerms = 5
-	// farAway is more than anything that is counted or addressed by. A bound beyond it counts as none, and is endless, which
-	// stays beyond it whatever is added or it is multiplied with.
-	farAway = int64(1) << 40
-	endless = farAway << 2
-	// mostTimes bounds the factors of terms, so that an index of 32 bits overflows in no grid that has room for its words.
-	mostTimes = int64(1) << 20
+	// maxBound is more than any count or address. A bound beyond it counts as infinite, which stays beyond it after any
+	// addition or multiplication here.
+	maxBound = int64(1) << 40
+	infinite = maxBound << 2
+	// maxFactor bounds the factors of terms, so that no 32-bit index overflows in a grid whose words fit in memory.
+	maxFactor = int64(1) << 20
 	// maxThreads bounds the threads of a block in each dimension.
 	maxThreads = 1024
 )
 
-var unknown = linear{known: anything}
+var unknown = linear{state: top}
 
 func constant(v int64) linear     { return between(v, v) }
-func between(lo, hi int64) linear { return linear{known: exactly, lo: lo, hi: hi} }
-func multiple(of quantity) linear { return linear{known: exactly, terms: [maxTerms]term{{of, 1}}} }
+func between(lo, hi int64) linear { return linear{state: precise, lo: lo, hi: hi} }
+func multiple(of quantity) linear { return linear{state: precise, terms: [maxTerms]term{{of, 1}}} }
 
-func (v linear) number() bool         { return v.known == exactly && v.terms[0].of == noQuantity }
-func (v linear) fixed() (int64, bool) { return v.lo, v.number() && v.lo == v.hi }
+func (v linear) number() bool            { return v.state == precise && v.terms[0].of == noQuantity }
+func (v linear) constant() (int64, bool) { return v.lo, v.number() && v.lo == v.hi }
 
 // plus returns v + by·w.
 func (v linear) plus(w linear, by int64) linear {
 	switch {
-	case v.known == nothing || w.known == nothing:
+	case v.state == bottom || w.state == bottom:
 		return linear{}
-	case v.known == anything || w.known == anything || by > mostTimes || by < -mostTimes:
+	case v.state == top || w.state == top || by > maxFactor || by < -maxFactor:
 		return unknown
 	}
 	all := append(v.terms[:], w.terms[:]...)
 	for i := range w.terms {
-		all[maxTerms+i].times *= by
+		all[maxTerms+i].factor *= by
 	}
 	slices.SortFunc(all, func(a, b term) int { return int(a.of) - int(b.of) })
 	if by < 0 {
 		w.lo, w.hi = w.hi, w.lo
 	}
-	sum, n := between(bounded(v.lo+by*w.lo), bounded(v.hi+by*w.hi)), 0
+	sum, n := between(clampBound(v.lo+by*w.lo), clampBound(v.hi+by*w.hi)), 0
 	for i, t := range all {
 		if i+1 < len(all) && all[i+1].of == t.of {
-			all[i+1].times += t.times
-		} else if t.of != noQuantity && t.times != 0 {
-			if n == maxTerms || t.times > mostTimes || t.times < -mostTimes {
+			all[i+1].factor += t.factor
+		} else if t.of != noQuantity && t.factor != 0 {
+			if n == maxTerms || t.factor > maxFactor || t.factor < -maxFactor {
 				return unknown
 			}
 			sum.terms[n] = t
 			n++
 		}
 	}
-	if sum.lo == endless || sum.hi == -endless {
+	if sum.lo == infinite || sum.hi == -infinite {
 		return unknown
 	}
 	return sum
 }
 
-// bounded returns a bound as it is, or endless if it is far away.
-func bounded(v int64) int64 {
+// clampBound returns a bound, or infinity if it is beyond maxBound.
+func clampBound(v int64) int64 {
 	switch {
-	case v > farAway:
-		return endless
-	case v < -farAway:
-		return -endless
+	case v > maxBound:
+		return infinite
+	case v < -maxBound:
+		return -infinite
 	}
 	return v
 }
 
-// or returns what is known of a value that is v or w.
-func (v linear) or(w linear) linear {
+// join returns what is known of a value that is v or w.
+func (v linear) join(w linear) linear {
 	switch {
-	case v.known == nothing:
+	case v.state == bottom:
 		return w
-	case w.known == nothing:
+	case w.state == bottom:
 		return v
-	case v.known == anything || w.known == anything || v.terms != w.terms:
+	case v.state == top || w.state == top || v.terms != w.terms:
 		return unknown
 	}
 	v.lo, v.hi = min(v.lo, w.lo), max(v.hi, w.hi)
 	return v
 }
 
-// withThread puts bounds of the thread's index in its place.
+// withThread replaces the thread's index by its bounds.
 func (v linear) withThread(lo, hi int64) linear {
 	for _, t := range v.terms {
 		if t.of == threadIndex {
-			return v.plus(multiple(threadIndex), -t.times).plus(between(lo, hi), t.times)
+			return v.plus(multiple(threadIndex), -t.factor).plus(between(lo, hi), t.factor)
 		}
 	}
 	return v
 }
 
-// least returns what v is at least: quantities but roots are not below zero.
-func (v linear) least() int64 {
-	if v.known != exactly || slices.ContainsFunc(v.terms[:], func(t term) bool { return t.of >= firstQuantity || t.times < 0 }) {
-		return -endless
+// atLeast returns a lower bound of v; quantities other than roots are not negative.
+func (v linear) atLeast() int64 {
+	if v.state != precise || slices.ContainsFunc(v.terms[:], func(t term) bool { return t.of >= firstQuantity || t.factor < 0 }) {
+		return -infinite
 	}
 	return v.lo
 }
 
-// solve finds what is known of all that instructions give.
-func (s *spins) solve() {
+// solve computes what is known of all results of instructions.
+func (s *waitAnalysis) solve() {
 	s.results, s.draws = make([]linear, len(s.f.code.Instrs)), map[quantity]int{}
-	s.tickets()
+	s.findTickets()
 	changes := make([]uint8, len(s.results))
-	const exact, most = 3, 12 // changes of a value before its bounds are given up, and all
-	s.settle(func(i int) bool {
+	const exact, most = 3, 12 // changes of a value before its bounds become infinite, and before it becomes unknown
+	s.fixpoint(func(i int) bool {
 		was := s.results[i]
-		next := was.or(s.result(i))
+		next := was.join(s.resultOf(i))
 		if s.work++; next == was || s.exhausted() {
 			return false
 		}
 		if changes[i]++; changes[i] > most {
 			next = unknown
-		} else if changes[i] > exact && was.known == exactly && next.known == exactly {
+		} else if changes[i] > exact && was.state == precise && next.state == precise {
 			if next.lo < was.lo {
-				next.lo = -endless
+				next.lo = -infinite
 			}
 			if next.hi > was.hi {
-				next.hi = endless
+				next.hi = infinite
 			}
 		}
 		s.results[i] = next
@@ -171,8 +172,8 @@ func (s *spins) solve() {
 	})
 }
 
-// operand returns what is known of an operand of so many bits, or of the address that it is, before instruction at.
-func (s *spins) operand(o *ptx.Operand, bits, at int) linear {
+// valueOf returns what is known of an operand of that many bits, or of the address that it is, before instruction at.
+func (s *waitAnalysis) valueOf(o *ptx.Operand, bits, at int) linear {
 	if s.results == nil {
 		s.solve()
 	}
@@ -181,14 +182,14 @@ func (s *spins) operand(o *ptx.Operand, bits, at int) linear {
 		if bits == 32 {
 			return constant(int64(int32(o.Int())))
 		}
-		return constant(bounded(o.Int()))
+		return constant(clampBound(o.Int()))
 	case o.Sym == nil || o.Not || o.Neg || len(o.Elems) > 0:
 		return unknown
 	case o.Sym.Kind == ptx.SymReg && o.Sel == ptx.SelNone:
 		var v linear
 		for _, d := range s.reaching(int32(o.Sym.Index), at) {
 			s.work++
-			v = v.or(s.results[d])
+			v = v.join(s.results[d])
 		}
 		if s.exhausted() {
 			return unknown
@@ -197,7 +198,7 @@ func (s *spins) operand(o *ptx.Operand, bits, at int) linear {
 	case o.Sym.Kind == ptx.SymVar:
 		return multiple(firstQuantity+quantity(s.number(root{o.Sym, 0}))).plus(constant(o.Offset()), 1)
 	case o.Sym.Kind == ptx.SymSpecial:
-		return special(o.Sym.Name, o.Sel)
+		return specialValue(o.Sym.Name, o.Sel)
 	}
 	return unknown
 }
@@ -208,8 +209,8 @@ type use struct {
 	at  int
 }
 
-// reaching lists the instructions that may have given register x what it holds before instruction at.
-func (s *spins) reaching(x int32, at int) []int32 {
+// reaching returns the instructions that may have given register x its value before instruction at.
+func (s *waitAnalysis) reaching(x int32, at int) []int32 {
 	defs, blocks := s.defs[x], s.f.graph.Blocks
 	list, known := s.reach[use{x, at}]
 	switch {
@@ -240,8 +241,8 @@ func (s *spins) reaching(x int32, at int) []int32 {
 	return list
 }
 
-// special returns what is known of a special register.
-func special(name string, sel ptx.Selector) linear {
+// specialValue returns what is known of a special register.
+func specialValue(name string, sel ptx.Selector) linear {
 	x := sel == ptx.SelX
 	switch {
 	case name == "%ctaid" && x:
@@ -262,8 +263,8 @@ func special(name string, sel ptx.Selector) linear {
 	return unknown
 }
 
-// result returns what instruction i gives the register that it writes.
-func (s *spins) result(i int) linear {
+// resultOf returns what instruction i gives the register that it writes.
+func (s *waitAnalysis) resultOf(i int) linear {
 	in := s.f.code.Instrs[i]
 	ops := in.Operands
 	if _, ticket := s.draws[quantity(-1-i)]; ticket {
@@ -276,7 +277,7 @@ func (s *spins) result(i int) linear {
 	if bits == 0 {
 		return unknown
 	}
-	arg := func(k int) linear { return s.operand(&ops[k], bits, i) }
+	arg := func(k int) linear { return s.valueOf(&ops[k], bits, i) }
 	two, three, four := len(ops) == 2, len(ops) == 3, len(ops) == 4
 	switch op := in.Opcode; {
 	case (op == "mov" || op == "cvta") && two:
@@ -294,53 +295,53 @@ func (s *spins) result(i int) linear {
 	case op == "mad" && four && in.Has("lo"):
 		return product(arg(1), arg(2), false).plus(arg(3), 1)
 	case op == "mad" && four && in.Has("wide"):
-		return product(arg(1), arg(2), !signed).plus(s.operand(&ops[3], 64, i), 1)
+		return product(arg(1), arg(2), !signed).plus(s.valueOf(&ops[3], 64, i), 1)
 	case op == "shl" && three:
-		if by, ok := arg(2).fixed(); ok && by >= 0 && by < 20 {
+		if by, ok := arg(2).constant(); ok && by >= 0 && by < 20 {
 			return product(arg(1), constant(1<<by), false)
 		}
 	case op == "ld":
-		if at, ok := s.parameter(in); ok {
+		if at, ok := s.loadedParameter(in); ok {
 			return multiple(firstQuantity + quantity(s.number(at)))
 		}
 	}
 	return unknown
 }
 
-// convert returns an integer of so many bits as one of type to.
+// convert converts an integer of that many bits to type to.
 func convert(v linear, to string, bits int, signed bool) linear {
 	wide, _ := integer(to)
 	switch {
-	case v.known == nothing:
+	case v.state == bottom:
 		return v
-	case wide == 0 || wide > bits && !signed && v.least() < 0 || wide < bits && !v.number():
+	case wide == 0 || wide > bits && !signed && v.atLeast() < 0 || wide < bits && !v.number():
 		return unknown
 	}
 	return v
 }
 
-// product returns v · w, of which one is a constant or both are numbers from zero on. unsigned says that what has a sign is
-// taken for something large.
+// product returns v · w if one is a constant or both are non-negative numbers. unsigned says that negative values count as
+// large ones.
 func product(v, w linear, unsigned bool) linear {
-	if _, ok := v.fixed(); ok {
+	if _, ok := v.constant(); ok {
 		v, w = w, v
 	}
 	const most = 1 << 31 // or it may overflow
-	by, ok := w.fixed()
+	by, ok := w.constant()
 	switch {
-	case v.known == nothing || w.known == nothing:
+	case v.state == bottom || w.state == bottom:
 		return linear{}
-	case unsigned && (v.least() < 0 || w.least() < 0), ok && by > 1 && v.number() && v.hi > most:
+	case unsigned && (v.atLeast() < 0 || w.atLeast() < 0), ok && by > 1 && v.number() && v.hi > most:
 		return unknown
 	case ok:
 		return constant(0).plus(v, by)
-	case !v.number() || !w.number() || v.lo < 0 || w.lo < 0 || v.lo > mostTimes || w.lo > mostTimes:
+	case !v.number() || !w.number() || v.lo < 0 || w.lo < 0 || v.lo > maxFactor || w.lo > maxFactor:
 		return unknown
 	}
-	return between(v.lo*w.lo, bounded(min(v.hi, most)*min(w.hi, most)))
+	return between(v.lo*w.lo, clampBound(min(v.hi, most)*min(w.hi, most)))
 }
 
-// integer returns how many bits an integer type has, and whether it has a sign; 0 for other types.
+// integer returns the size of an integer type and whether it is signed; 0 for other types.
 func integer(m string) (bits int, signed bool) {
 	switch m {
 	case "u32", "b32":

@@ -10,43 +10,43 @@ import (
 
 // Look-back.
 //
-// The blocks of a look-back have words of their own, in the order of an index: %ctaid.x, or a ticket, a number that each
-// block draws from a counter once. A block writes from its own word on, and polls words that lie before it:
+// The blocks of a look-back have words of their own, ordered by an index: %ctaid.x, or a ticket, which is a number that
+// each block draws from a counter once. A block writes at or behind its own word and polls words before it:
 //
 //	every write to the array is at base + C·index + w, C ≥ c, w ≥ W
 //	every poll of it ends before base + c·index + W
 //
-// with one c > 0; parameters may be part of W. Then only a block with a smaller index can write what is polled: another's
-// writes begin at base + c·index' + W or behind, which for index' ≥ index is not before the polls' end.
+// with one c > 0; parameters may be part of W. Then only a block with a smaller index can write what is polled: another
+// block's writes begin at base + c·index' + W or behind, which for index' ≥ index is not before the end of the polls.
 //
 // In the persistent form that is sound. Tasks are fetched in the order of %ctaid.x, if the grid has one dimension, by
-// blocks that finish what they have fetched; and who has drawn a ticket has begun, as have all that have drawn smaller
-// ones. So of the blocks that have begun and not ended, the one with the smallest index waits, if at all, for blocks that
-// have ended, whose writes are all there: it ends too, or would not have ended in the original either, had that run its
-// blocks one after the other.
+// blocks that finish what they fetched; and a block that has drawn a ticket has begun, as have all that drew smaller ones.
+// So of the blocks that have begun and not ended, the one with the smallest index waits, if at all, for blocks that have
+// ended, whose writes are complete: it ends too, or would not have ended in the original either, had that run its blocks one
+// after the other.
 //
-// What is not proven but taken for granted: that what is addressed from different parameters are different arrays, for
-// ordinary writes (flags are not written that way, and atomic, volatile, relaxed or releasing writes to another array
-// refuse the kernel); and that an index of 32 bits doesn't overflow.
+// Two things are assumed, not proven: that addresses from different parameters are in different arrays, for ordinary writes
+// (flags are not written that way, and atomic, volatile, relaxed or releasing writes to another array refuse the kernel);
+// and that a 32-bit index does not overflow.
 
-// looksBack says why a kernel that polls by loads polls is not proven to look back; "" if it is.
-func (s *spins) looksBack(polls []int) string {
+// refuteLookBack returns why a kernel that polls with loads polls is not proven to look back, or "" if it is.
+func (s *waitAnalysis) refuteLookBack(polls []int) string {
 	var index quantity // the same for all polls
 	for _, i := range polls {
 		in, array := s.f.code.Instrs[i], s.array(i)
-		at := within(s.operand(address(in), 64, i), s.conditions(i))
-		n := slices.IndexFunc(at.terms[:], term.orders)
-		if at.known != exactly || n < 0 || at.terms[n].times <= 0 || at.hi >= endless || array == everywhere {
+		at := boundThread(s.valueOf(address(in), 64, i), s.conditions(i))
+		n := slices.IndexFunc(at.terms[:], term.ordersBlocks)
+		if at.state != precise || n < 0 || at.terms[n].factor <= 0 || at.hi >= infinite || array == everywhere {
 			return fmt.Sprintf("%v polls at an address that is not known to be of an earlier block", in)
 		}
 		order := at.terms[n]
 		if index == noQuantity {
 			index = order.of
 		}
-		if slices.ContainsFunc(at.terms[:], func(t term) bool { return t.orders() && t.of != index }) {
+		if slices.ContainsFunc(at.terms[:], func(t term) bool { return t.ordersBlocks() && t.of != index }) {
 			return fmt.Sprintf("%v polls by another index", in)
 		}
-		if draw, ticket := s.draws[index]; ticket && !s.common(draw) {
+		if draw, ticket := s.draws[index]; ticket && !s.sameForGrid(draw) {
 			return fmt.Sprintf("%v draws from one of several counters", s.f.code.Instrs[draw])
 		}
 		at.hi += bytes(in)
@@ -58,20 +58,21 @@ func (s *spins) looksBack(polls []int) string {
 			if !s.writes(k) {
 				continue
 			}
-			if why := s.spares(k, array, at, order); why != "" {
+			if why := s.writeConflict(k, array, at, order); why != "" {
 				return fmt.Sprintf("%v, polled by %v, %s", s.f.code.Instrs[k], in, why)
 			}
 			written = written || s.array(k)&array != 0
 		}
-		if !written { // but by another name, it seems
+		if !written { // it is probably written through another name
 			return fmt.Sprintf("%v polls what the kernel does not write", in)
 		}
 	}
 	return ""
 }
 
-// spares says why write k may be to what a block with the index of order, or a larger one, polls in array below at.hi.
-func (s *spins) spares(k int, array sources, at linear, order term) string {
+// writeConflict returns why write k may be to what a block with the index of order, or a larger one, polls in array below
+// at.hi, or "" if it can't be.
+func (s *waitAnalysis) writeConflict(k int, array sources, at linear, order term) string {
 	in, to := s.f.code.Instrs[k], s.array(k)
 	draw, ticket := s.draws[order.of]
 	switch {
@@ -86,7 +87,7 @@ func (s *spins) spares(k int, array sources, at linear, order term) string {
 	case to&array == 0:
 		return ""
 	}
-	// What is known depends on the way by which control has come to the write: it holds where the address was computed.
+	// What is known depends on the path by which control reached the write, and holds where the address was computed.
 	o := address(in)
 	x := register(o)
 	if x < 0 {
@@ -94,8 +95,8 @@ func (s *spins) spares(k int, array sources, at linear, order term) string {
 	}
 	for _, d := range s.reaching(x, k) {
 		list := slices.Concat(s.conditions(k), s.conditions(int(d)))
-		v := within(s.results[d].plus(constant(o.Offset()), 1), list)
-		if equal(v, at, order, list).plus(linear{known: exactly, terms: at.terms}, -1).least() < at.hi {
+		v := boundThread(s.results[d].plus(constant(o.Offset()), 1), list)
+		if atIndex(v, at, order, list).plus(linear{state: precise, terms: at.terms}, -1).atLeast() < at.hi {
 			return "may be what a later block writes"
 		}
 	}
@@ -113,7 +114,7 @@ func ordered(in *ptx.Instr) bool {
 	})
 }
 
-// bytes returns a bound of what a load reads.
+// bytes returns an upper bound of what a load reads.
 func bytes(in *ptx.Instr) int64 {
 	n := int64(16)
 	if bits, _ := integer(in.Modifiers[len(in.Modifiers)-1]); bits > 0 {
@@ -127,15 +128,15 @@ func bytes(in *ptx.Instr) int64 {
 	return n
 }
 
-// condition is a comparison that holds wherever control has come by a branch.
+// condition is a comparison that holds wherever control has taken a branch.
 type condition struct {
 	value linear // compared with
-	with  int64
+	bound int64
 	op    string // eq, ne, lt, le, gt or ge
 }
 
-// conditions lists what holds at instruction i, by the branches that lead to it alone.
-func (s *spins) conditions(i int) []condition {
+// conditions returns what holds at instruction i because of the branches that lead to it.
+func (s *waitAnalysis) conditions(i int) []condition {
 	blocks, code := s.f.graph.Blocks, s.f.code
 	at := s.f.graph.BlockOf(i)
 	list, known := s.holds[at]
@@ -157,12 +158,12 @@ func (s *spins) conditions(i int) []condition {
 			continue
 		}
 		bits, signed := integer(test.Modifiers[1])
-		value := s.operand(&test.Operands[1], bits, int(def[0]))
-		with, ok := s.operand(&test.Operands[2], bits, int(def[0])).fixed()
+		value := s.valueOf(&test.Operands[1], bits, int(def[0]))
+		with, ok := s.valueOf(&test.Operands[2], bits, int(def[0])).constant()
 		if taken := d.Succs[0] == b; taken == last.Pred.Not {
 			op = negated[op]
 		}
-		if bits > 0 && ok && value.known == exactly && value.lo == value.hi && (signed || op == "eq" || value.least() >= 0 && with >= 0) {
+		if bits > 0 && ok && value.state == precise && value.lo == value.hi && (signed || op == "eq" || value.atLeast() >= 0 && with >= 0) {
 			list = append(list, condition{value, with, op})
 		}
 	}
@@ -171,14 +172,14 @@ func (s *spins) conditions(i int) []condition {
 	return list
 }
 
-// within puts bounds of the thread's index, as far as conditions give some, in its place.
-func within(v linear, list []condition) linear {
+// boundThread replaces the thread's index by bounds that the conditions give.
+func boundThread(v linear, list []condition) linear {
 	lo, hi := int64(0), int64(maxThreads-1)
 	for _, c := range list {
 		if c.value.terms != multiple(threadIndex).terms {
 			continue
 		}
-		with := c.with - c.value.lo
+		with := c.bound - c.value.lo
 		switch c.op {
 		case "lt":
 			hi = min(hi, with-1)
@@ -198,15 +199,15 @@ func within(v linear, list []condition) linear {
 	return v.withThread(lo, hi)
 }
 
-// equal returns address to as one by the index of order, where by list control comes there for one value of that index
-// alone: the first block of a scan writes to the array's first word.
-func equal(to, at linear, order term, list []condition) linear {
+// atIndex returns address to as one by the index of order if, by list, control reaches it for a single value of that index
+// only: the first block of a scan writes to the array's first word.
+func atIndex(to, at linear, order term, list []condition) linear {
 	for _, c := range list {
 		n := slices.IndexFunc(c.value.terms[:], func(t term) bool { return t == term{order.of, 1} })
 		if c.op != "eq" || n < 0 {
 			continue
 		}
-		if with := to.plus(c.value.plus(constant(c.with), -1), order.times); with.terms == at.terms {
+		if with := to.plus(c.value.plus(constant(c.bound), -1), order.factor); with.terms == at.terms {
 			return with
 		}
 	}

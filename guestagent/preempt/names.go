@@ -8,26 +8,26 @@ import (
 	"vgpud/ptx"
 )
 
-// tag begins every name that the transformation adds inside a function, behind the percent sign of a register.
+// tag begins every name that the transformation adds inside a function, after the percent sign of a register.
 const tag = "vgpud"
 
-// names keeps what the transformation adds apart from what the module declares. A name of ours begins with prefix
-// ("vgpud_", or "vgpud1_" and so on where a module has such names already), and no name of the module has that in it:
-// so ours can't collide with any, hide any, or be hidden, in whatever scope.
+// names keeps the transformation's names apart from the module's. A name of the transformation begins with prefix ("vgpud_",
+// or "vgpud1_" and so on if the module has such names already), and no name of the module contains it: so its names can't
+// collide with others, hide them or be hidden, in any scope.
 type names struct {
 	prefix   string
 	globals  map[string]bool // at module scope
-	specials bool            // the module declares a name that means a special register elsewhere
-	ours     map[string]string
-	frags    map[string][]ptx.Stmt // fragments with their names, by their text
+	specials bool            // the module declares a name that elsewhere means a special register
+	known    map[string]string
+	frags    map[string][]ptx.Stmt // fragments with their names, by text
 }
 
-// newNames looks at every name that m declares.
+// newNames reads every name that m declares.
 func newNames(m *ptx.Module) *names {
-	n := &names{globals: map[string]bool{}, ours: map[string]string{}, frags: map[string][]ptx.Stmt{}}
+	n := &names{globals: map[string]bool{}, known: map[string]string{}, frags: map[string][]ptx.Stmt{}}
 	taken := map[int]bool{}
 	add := func(name string) {
-		n.note(name, taken)
+		n.record(name, taken)
 	}
 	vars := func(list []*ptx.Var) {
 		for _, v := range list {
@@ -75,15 +75,15 @@ func newNames(m *ptx.Module) *names {
 	for taken[number] {
 		number++
 	}
-	n.prefix = usualPrefix
+	n.prefix = defaultPrefix
 	if number > 0 {
 		n.prefix = tag + strconv.Itoa(number) + "_"
 	}
 	return n
 }
 
-// note looks at one declared name: which numbers between tag and underscore it uses up.
-func (n *names) note(name string, taken map[int]bool) {
+// record records which numbers between tag and underscore a declared name uses.
+func (n *names) record(name string, taken map[int]bool) {
 	if name[0] == '%' && ptx.Special(name) != nil {
 		n.specials = true
 	}
@@ -93,7 +93,7 @@ func (n *names) note(name string, taken map[int]bool) {
 			return
 		}
 		rest = rest[i+len(tag):]
-		const mostDigits = 9 // more of them than the module has names
+		const mostDigits = 9 // larger numbers than the module has names
 		number, digits := 0, 0
 		for digits < len(rest) && digits <= mostDigits && rest[digits] >= '0' && rest[digits] <= '9' {
 			number = number*10 + int(rest[digits]-'0')
@@ -105,10 +105,10 @@ func (n *names) note(name string, taken map[int]bool) {
 	}
 }
 
-// own turns a name of a fragment into one of the module: V_end into vgpud_end, %V_left into %vgpud_left. Other names
+// ours returns a fragment's name as it is in the module: V_end becomes vgpud_end, %V_left becomes %vgpud_left. Other names
 // stay.
-func (n *names) own(name string) string {
-	if s, ok := n.ours[name]; ok {
+func (n *names) ours(name string) string {
+	if s, ok := n.known[name]; ok {
 		return s
 	}
 	out := name
@@ -118,31 +118,31 @@ func (n *names) own(name string) string {
 	case strings.HasPrefix(name, "V_"):
 		out = n.prefix + name[len("V_"):]
 	}
-	n.ours[name] = out
+	n.known[name] = out
 	return out
 }
 
-// launchName stands for the launch's appended parameter in fragments, which has another name in each kernel.
+// launchName stands in fragments for the launch's appended parameter, whose name differs by kernel.
 const launchName = "V_launch"
 
-// usual keeps fragments with the names they have in nearly every module, by their text: those with usualPrefix.
-var usual sync.Map
+// defaultFragments caches fragments with defaultPrefix, by text: nearly all modules use that prefix.
+var defaultFragments sync.Map
 
-const usualPrefix = tag + "_"
+const defaultPrefix = tag + "_"
 
-// fragment is a fragment with the names it has in this module, launchName aside. It is not to be written into.
+// fragment returns a fragment with its names in this module, except launchName. It must not be modified.
 func (n *names) fragment(text string) []ptx.Stmt {
 	if f, ok := n.frags[text]; ok {
 		return f
 	}
-	if n.prefix == usualPrefix {
-		if f, ok := usual.Load(text); ok {
+	if n.prefix == defaultPrefix {
+		if f, ok := defaultFragments.Load(text); ok {
 			return f.([]ptx.Stmt)
 		}
 	}
 	f := n.renamed(fragment(text))
-	if n.prefix == usualPrefix {
-		usual.Store(text, f)
+	if n.prefix == defaultPrefix {
+		defaultFragments.Store(text, f)
 	} else {
 		n.frags[text] = f
 	}
@@ -159,20 +159,20 @@ func (n *names) renamed(parsed []ptx.Stmt) []ptx.Stmt {
 			in := c.instr(s)
 			in.Pos = ptx.Pos{}
 			if in.Guarded() {
-				in.Pred.Name = n.own(in.Pred.Name)
+				in.Pred.Name = n.ours(in.Pred.Name)
 			}
 			for j := range in.Operands {
 				if o := &in.Operands[j]; o.Name != "" && o.Name != launchName {
-					o.Name = n.own(o.Name)
+					o.Name = n.ours(o.Name)
 				}
 			}
 			out[i] = in
 		case *ptx.Label:
-			out[i] = &ptx.Label{Name: n.own(s.Name)}
+			out[i] = &ptx.Label{Name: n.ours(s.Name)}
 		case *ptx.Var:
 			v := *s
 			v.Pos = ptx.Pos{}
-			v.Name = n.own(v.Name)
+			v.Name = n.ours(v.Name)
 			out[i] = &v
 		default:
 			out[i] = s

@@ -2,52 +2,52 @@ package preempt
 
 import "fmt"
 
-// Reason says why a kernel is left as it is, or why some of its forms are not offered. The list is closed: operators
-// count kernels by it, and what to do about each stands in docs/preemption.md.
+// Reason says why a kernel has no form, or not all forms. The list is closed: operators count kernels by it, and
+// docs/preemption.md says what to do about each.
 type Reason uint8
 
-// The reasons. Those from ExitInFunction on only keep a kernel from running several tasks in one block, as too many
-// barriers to rewrite do (TooBig): it still has the early exit with one task a block, unless it also waits for other
-// blocks, which needs the loop.
+// The reasons. Those from ExitInFunction on only keep a block from running several tasks, as too many barriers to rewrite do
+// (TooBig): the kernel still has the early exit with one task a block, unless it also waits for other blocks, which needs the
+// loop.
 const (
-	// None: every form is offered.
+	// None means that every form is offered.
 	None Reason = iota
-	// NoBody: the kernel is declared here and defined elsewhere.
+	// NoBody means that the kernel is declared here and defined elsewhere.
 	NoBody
-	// GridSync: its blocks wait for others, by cooperative groups or by hand, and are not proven to wait for earlier ones
-	// alone.
+	// GridSync means that its blocks wait for others, by cooperative groups or by their own means, and are not proven to wait
+	// only for earlier ones.
 	GridSync
-	// Cluster: its blocks work together in clusters.
+	// Cluster means that its blocks cooperate in clusters.
 	Cluster
-	// DeviceLaunch: it launches kernels itself.
+	// DeviceLaunch means that it launches kernels itself.
 	DeviceLaunch
-	// ExternalCall: it calls a function that this module does not define and nobody knows.
+	// ExternalCall means that it calls a function which is neither defined in this module nor known.
 	ExternalCall
-	// IndirectCall: an indirect call may reach a function that reads the block's index, or one that is not known.
+	// IndirectCall means that an indirect call may reach a function that reads the block's index or is unknown.
 	IndirectCall
-	// Recursion: a function that calls itself would have to be given the block's index, or waits for other blocks.
+	// Recursion means that a function which calls itself needs the block's index, or waits for other blocks.
 	Recursion
-	// NameInUse: a name that the transformed kernel needs is taken.
+	// NameInUse means that the module uses a name which the transformation needs.
 	NameInUse
-	// Parameters: there is no room for the launch's arguments behind its own.
+	// Parameters means that the kernel's parameters leave no room for the launch's arguments.
 	Parameters
-	// TooBig: the kernel and what it calls are longer than what is transformed.
+	// TooBig means that the kernel with all that it calls exceeds a limit.
 	TooBig
-	// UnsupportedInstruction: an instruction's result would differ, or nobody knows what it does.
+	// UnsupportedInstruction means that an instruction's result would differ, or that the instruction is unknown.
 	UnsupportedInstruction
 
-	// ExitInFunction: a device function ends threads (exit), which would end the loop's as well.
+	// ExitInFunction means that a device function ends threads (exit), which would end the loop's thread as well.
 	ExitInFunction
-	// DivergentNamedBarrier: threads that have returned would be missed at a barrier that can't be rewritten: not
-	// barrier 0, one over part of the block, or with a number computed at run time.
+	// DivergentNamedBarrier means that threads which have returned would be missing at a barrier that can't be rewritten: it is
+	// not barrier 0, or covers part of the block, or its number is computed at run time.
 	DivergentNamedBarrier
-	// DivergentFunctionBarrier: the same in a device function.
+	// DivergentFunctionBarrier means the same for a barrier in a device function.
 	DivergentFunctionBarrier
-	// WarpAfterReturn: some lanes of a warp may have returned when the others exchange values or wait at a barrier with
-	// a thread count. Lanes that ended don't take part and are not waited for, but in a loop they have not ended.
+	// WarpAfterReturn means that some lanes of a warp may have returned when others exchange values or wait at a barrier with
+	// a thread count. Lanes that ended take no part and are not waited for, but in a loop they have not ended.
 	WarpAfterReturn
-	// LastingState: what the kernel leaves behind in a block at its end must not be there when it starts: memory
-	// barriers (mbarrier), bulk copies, tensor memory, changed register counts, arrivals that nobody waited for.
+	// LastingState means that what the kernel leaves behind in a block must not be there when the next task starts: memory
+	// barriers (mbarrier), bulk copies, tensor memory, changed register counts, arrivals that no thread waited for.
 	LastingState
 
 	reasons
@@ -59,7 +59,7 @@ var reasonNames = [reasons]string{
 	"exit-in-function", "divergent-named-barrier", "divergent-function-barrier", "warp-after-return", "lasting-state",
 }
 
-// String returns the reason as tables and JSON have it; "" for None.
+// String returns the reason as in tables and JSON; "" for None.
 func (r Reason) String() string {
 	if r < reasons {
 		return reasonNames[r]
@@ -67,5 +67,5 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason-%d", uint8(r))
 }
 
-// MarshalText makes a reason its name in JSON.
+// MarshalText encodes a reason as its name.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

@@ -6,16 +6,16 @@ import (
 	"vgpud/ptx"
 )
 
-// rewriter copies a body as a task of a transformed function runs it.
+// rewriter copies a body as the task of a transformed function.
 type rewriter struct {
 	*builder
-	module *module
-	index  bool     // %ctaid and %nctaid become registers
-	end    string   // where ret and exit go; "": they stay
-	meet   bool     // block barriers are at the hub
-	ways   []string // the labels behind them
-	args   int      // numbers the parameters added to calls
-	halves int      // numbers the 16-bit registers added
+	module  *module
+	index   bool     // %ctaid and %nctaid become registers
+	end     string   // where ret and exit branch to; "" if they stay
+	hub     bool     // block barriers go through the hub
+	returns []string // the labels behind them
+	args    int      // numbers the parameters added to calls
+	halves  int      // numbers the 16-bit registers added
 }
 
 // stmts copies a list of statements to out.
@@ -43,19 +43,19 @@ func (r *rewriter) stmts(list []ptx.Stmt, out *[]ptx.Stmt) {
 	}
 }
 
-// instr copies an instruction to out, with what has to stand before it.
+// instr copies an instruction to out, preceded by what it needs.
 func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 	switch in.Opcode {
 	case "ret", "exit":
 		if r.end != "" {
-			j := r.jump("V_end")
+			j := r.jumpTo("V_end")
 			j.Pos, j.Pred = in.Pos, ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not}
 			*out = append(*out, j)
 			return
 		}
 	case "bar", "barrier":
-		if r.meet && r.module.meets[in] {
-			r.meeting(in, out)
+		if r.hub && r.module.hubBarriers[in] {
+			r.toHub(in, out)
 			return
 		}
 	case "call":
@@ -69,29 +69,29 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 		r.indices(in, in.Operands, c.Operands, out)
 	}
 	*out = append(*out, c)
-	if b := r.module.settled[in]; b != nil && r.end != "" {
+	if b := r.module.sharedLoads[in]; b != nil && r.end != "" {
 		r.instr(b, out)
 	}
 }
 
-// meeting sends those who come to a barrier to the hub.
-func (r *rewriter) meeting(in *ptx.Instr, out *[]ptx.Stmt) {
-	r.ways = append(r.ways, r.names.prefix+"way"+strconv.Itoa(len(r.ways)+1))
-	for _, s := range r.names.fragment(fragState) {
+// toHub replaces a barrier by a branch to the hub and a label to return to.
+func (r *rewriter) toHub(in *ptx.Instr, out *[]ptx.Stmt) {
+	r.returns = append(r.returns, r.names.prefix+"way"+strconv.Itoa(len(r.returns)+1))
+	for _, s := range r.names.fragment(fragToHub) {
 		c := r.fresh(s.(*ptx.Instr))
 		c.Pos, c.Pred = in.Pos, ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not}
 		if c.Opcode == "mov" {
-			c.Operands[1] = ptx.Int(int64(len(r.ways)))
+			c.Operands[1] = ptx.Int(int64(len(r.returns)))
 		}
 		*out = append(*out, c)
 	}
-	*out = append(*out, &ptx.Label{Pos: in.Pos, Name: r.ways[len(r.ways)-1]})
+	*out = append(*out, &ptx.Label{Pos: in.Pos, Name: r.returns[len(r.returns)-1]})
 }
 
-// components are the registers that stand for the components of %ctaid and %nctaid.
+// components are the registers that replace the components of %ctaid and %nctaid.
 var components = [...][3]string{{"%V_x", "%V_y", "%V_z"}, {"%V_gx", "%V_gy", "%V_gz"}}
 
-// taskOperand says which component of %ctaid (0) or %nctaid (1) an operand is.
+// taskOperand returns which component of %ctaid (0) or %nctaid (1) an operand is.
 func taskOperand(o *ptx.Operand) (which, component int, ok bool) {
 	if o.Sym == nil || o.Sym.Kind != ptx.SymSpecial {
 		return 0, 0, false
@@ -110,14 +110,14 @@ func taskOperand(o *ptx.Operand) (which, component int, ok bool) {
 	return which, component, ok && component < 3 // the fourth is a constant
 }
 
-// indices replaces %ctaid and %nctaid among the operands that are copied from was to now.
+// indices replaces %ctaid and %nctaid in the copy now of the operands was.
 func (r *rewriter) indices(in *ptx.Instr, was, now []ptx.Operand, out *[]ptx.Stmt) {
 	for i := range was {
 		o := &was[i]
 		if which, component, ok := taskOperand(o); ok && component >= 0 {
-			name := r.names.own(components[which][component])
+			name := r.names.ours(components[which][component])
 			if narrow(in) {
-				name = r.half(name, out)
+				name = r.halfRegister(name, out)
 			}
 			now[i].Name, now[i].Sel = name, ptx.SelNone
 		}
@@ -127,14 +127,14 @@ func (r *rewriter) indices(in *ptx.Instr, was, now []ptx.Operand, out *[]ptx.Stm
 	}
 }
 
-// narrow reports whether an instruction takes a special register as 16 bits, which is how programs of PTX 1 read them.
-// Conversions take a wider register as it is.
+// narrow reports whether an instruction takes a special register as 16 bits, as programs of PTX 1 do. Conversions take the
+// wider register.
 func narrow(in *ptx.Instr) bool {
 	return in.Opcode != "cvt" && (in.Has("u16") || in.Has("s16") || in.Has("b16"))
 }
 
-// half makes a 16-bit register of a 32-bit one.
-func (r *rewriter) half(name string, out *[]ptx.Stmt) string {
+// halfRegister adds a 16-bit copy of a 32-bit register.
+func (r *rewriter) halfRegister(name string, out *[]ptx.Stmt) string {
 	h := "%" + r.names.prefix + "h" + strconv.Itoa(r.halves)
 	r.halves++
 	r.regs++
@@ -144,7 +144,7 @@ func (r *rewriter) half(name string, out *[]ptx.Stmt) string {
 	return h
 }
 
-// call copies a direct call as one of the function called name, which is given the task first.
+// call copies a direct call, redirected to the function called name, which takes the task first.
 func (r *rewriter) call(in *ptx.Instr, name string, out *[]ptx.Stmt) {
 	c := r.copier.instr(in)
 	t := 0
@@ -158,9 +158,9 @@ func (r *rewriter) call(in *ptx.Instr, name string, out *[]ptx.Stmt) {
 	offset := int64(0)
 	for which := range components {
 		for _, reg := range components[which] {
-			st := &r.instrs.take(1)[0]
-			ops := r.ops.take(2)
-			ops[0], ops[1] = ptx.MemSym(arg, offset), ptx.Reg(r.names.own(reg))
+			st := &r.instrs.alloc(1)[0]
+			ops := r.ops.alloc(2)
+			ops[0], ops[1] = ptx.MemSym(arg, offset), ptx.Reg(r.names.ours(reg))
 			*st = ptx.Instr{Pred: c.Pred, Opcode: "st", Modifiers: stParam, Operands: ops}
 			*out = append(*out, st)
 			offset += 4

@@ -8,7 +8,7 @@ import (
 	"vgpud/ptx"
 )
 
-// TestRules goes through the rules of the rewriting, one kernel each.
+// TestRules tests the rules of rewriting, one kernel each.
 func TestRules(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -161,7 +161,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRefusals goes through what is left as it is, or gets the early exit alone.
+// TestRefusals tests kernels that have no form, or only the early exit.
 func TestRefusals(t *testing.T) {
 	const apart = "setp.eq.u32 %p1, %tid.x, 3; @%p1 bra L; "
 	tests := []struct {
@@ -185,7 +185,7 @@ func TestRefusals(t *testing.T) {
 		{"barrier that some pass by, before Volta", strings.Replace(kernelOf(apart+"bar.sync 0; L: ret;"), "sm_80", "sm_60", 1), DivergentNamedBarrier, Single},
 		{"barrier with a number computed beside one that some pass by", kernelOf("ld.global.u32 %r1, [%rd1]; bar.sync %r1; " + apart + "bar.sync 0; L: ret;"), DivergentNamedBarrier, Single},
 		{"barrier that some pass by, in a nested block", kernelOf(apart + "{ bar.sync 0; } L: ret;"), DivergentNamedBarrier, Single},
-		{"more barriers than ways", kernelOf(apart + strings.Repeat("bar.sync 0; ", maxWays+1) + "L: ret;"), TooBig, Single},
+		{"more barriers than ways", kernelOf(apart + strings.Repeat("bar.sync 0; ", maxReturns+1) + "L: ret;"), TooBig, Single},
 		{"shared memory full", moduleOf(".shared .b32 big[12288];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, Single | Coarse},
 		{"shared memory all but full", moduleOf(".entry k() { .reg .b32 %r<2>; .shared .b32 big[12286]; mov.u32 %r1, big; ret; }"), None, allForms},
 		{"shared memory full but for 1 KiB", moduleOf(".shared .b32 big[12032];\n.entry k() { .reg .b32 %r<2>; mov.u32 %r1, big; ret; }"), None, allForms},
@@ -223,13 +223,13 @@ func TestReport(t *testing.T) {
 	for _, f := range r.Forms {
 		most = max(most, count(entryText(t, out, EntryName("k", f)), ".reg"))
 	}
-	if want := most - 4; r.VirtualRegistersAdded != want { // less the kernel's own declarations
+	if want := most - 4; r.VirtualRegistersAdded != want { // without the kernel's own declarations
 		t.Errorf("%d registers added, want %d", r.VirtualRegistersAdded, want)
 	}
 }
 
-// TestSlotMovesNothing checks where the persistent form's own shared memory goes: behind what the body declares first, or
-// as a whole KiB where what the kernel has may come behind it.
+// TestSlotMovesNothing checks where the persistent form's shared memory is placed: behind what the body declares first, or as
+// a whole KiB if the kernel's own may follow it.
 func TestSlotMovesNothing(t *testing.T) {
 	const small, apart = ".shared .align 8 .b32 vgpud_slot[2];", ".shared .align 1 .b8 vgpud_slot[1024];"
 	for name, tt := range map[string]struct{ src, slot, behind string }{
@@ -252,7 +252,7 @@ func TestSlotMovesNothing(t *testing.T) {
 			}
 			want := slotBytes
 			if tt.slot == apart {
-				want = slotApartBytes
+				want = slotPaddedBytes
 			}
 			if r := reports["k"]; r.SharedBytesAdded != want {
 				t.Errorf("%d bytes of shared memory added, want %d", r.SharedBytesAdded, want)
@@ -261,7 +261,7 @@ func TestSlotMovesNothing(t *testing.T) {
 	}
 }
 
-// TestCallsGetTheTask holds calls and the functions called to each other.
+// TestCallsGetTheTask checks that calls and called functions agree.
 func TestCallsGetTheTask(t *testing.T) {
 	const callees = `
 .func (.param .b32 out) f(.param .b32 a, .param .align 8 .b8 rest[])
@@ -309,7 +309,7 @@ func TestCallsGetTheTask(t *testing.T) {
 	}
 }
 
-// TestManyCallsManyKernels keeps the output from growing faster than the input: each function is copied once or twice,
+// TestManyCallsManyKernels checks that the output does not grow faster than the input: each function is copied once or twice,
 // however many kernels call it.
 func TestManyCallsManyKernels(t *testing.T) {
 	var b strings.Builder
@@ -337,7 +337,7 @@ func TestManyCallsManyKernels(t *testing.T) {
 	}
 }
 
-// TestManyKernels keeps what comes of a module of tiny kernels bounded: those beyond are left as they are.
+// TestManyKernels checks that the output for a module of tiny kernels is bounded: further kernels get no form.
 func TestManyKernels(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(moduleOf(""))
@@ -350,10 +350,10 @@ func TestManyKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	mod := &module{
-		m: m, copier: &copier{}, names: newNames(m), studies: study(m, prog), scans: map[*funcStudy]*scan{},
+		m: m, copier: &copier{}, names: newNames(m), info: analyze(m, prog), scans: map[*funcInfo]*scan{},
 		added: maxAdded - 9*formInstrs,
 	}
-	for i, e := range mod.studies.entries {
+	for i, e := range mod.info.entries {
 		r := mod.entry(e, allForms)
 		if want := i < 3; r.Preemptible != want || !want && r.Reason != TooBig {
 			t.Errorf("kernel %d: %+v", i, r)

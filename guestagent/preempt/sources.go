@@ -9,19 +9,19 @@ import (
 )
 
 // sources is the set of what a value may be computed from: a bit for each parameter that may be an address and for each
-// variable (see spins.bit), and the following. A value that goes through shared or local memory, or through a call, keeps
-// its sources; what is loaded from global memory has none of them.
+// variable (see waitAnalysis.bit), and the following. A value that passes through shared or local memory, or through a call,
+// keeps its sources; a value loaded from global memory has none of them.
 type sources uint64
 
 const (
 	fromBlock     sources = 1 << iota // %ctaid
 	fromGrid                          // %nctaid
-	fromAtomic                        // what an atomic operation returns
-	fromElsewhere                     // what is loaded, a function's parameter, what a called function returns
+	fromAtomic                        // the result of an atomic operation
+	fromElsewhere                     // a loaded value, a function's parameter, the result of a called function
 	firstRoot     = iota
 )
 
-// everywhere is the arrays that an access may be to if nothing is known of its address.
+// everywhere is the set of arrays that an access may touch if nothing is known of its address.
 const everywhere = ^sources(0)
 
 // root is a parameter, at an offset, or a variable.
@@ -31,7 +31,7 @@ type root struct {
 }
 
 // number returns the number of a root, from 0 on.
-func (s *spins) number(r root) int {
+func (s *waitAnalysis) number(r root) int {
 	n, ok := s.roots[r]
 	if !ok {
 		n = len(s.roots)
@@ -40,18 +40,19 @@ func (s *spins) number(r root) int {
 	return n
 }
 
-// bit returns the bit of a root; those that come too late share the last one.
-func (s *spins) bit(r root) sources {
+// bit returns the bit of a root. Roots beyond the number of bits share the last one.
+func (s *waitAnalysis) bit(r root) sources {
 	const last = 63
 	n := min(firstRoot+s.number(r), last)
 	if r.sym.Kind == ptx.SymVar && n < last && (r.sym.Var.Space == ptx.SharedSpace || r.sym.Var.Space == ptx.LocalSpace) {
-		s.near |= 1 << n
+		s.nearVars |= 1 << n
 	}
 	return 1 << n
 }
 
-// settle runs step for every instruction, and again for those that read what one writes whose step reports a change.
-func (s *spins) settle(step func(i int) bool) {
+// fixpoint calls step for every instruction, and again for those that read what an instruction writes if its step returned
+// true for a change.
+func (s *waitAnalysis) fixpoint(step func(i int) bool) {
 	n := len(s.f.code.Instrs)
 	queue, queued := make([]int32, n), make([]bool, n)
 	for i := range n {
@@ -75,11 +76,11 @@ func (s *spins) settle(step func(i int) bool) {
 }
 
 // findSources finds what all registers, and the spaces of memory, may be computed from.
-func (s *spins) findSources() {
+func (s *waitAnalysis) findSources() {
 	memory, global := s.effects.Space(ptx.SharedSpace), s.effects.Space(ptx.GlobalSpace)
-	s.settle(func(i int) bool {
+	s.fixpoint(func(i int) bool {
 		stored := s.operands(s.f.code.Instrs[i].Operands)
-		result := s.given(s.f.code.Instrs[i], stored)
+		result := s.resultSources(s.f.code.Instrs[i], stored)
 		for _, r := range s.effects.Reads(i) {
 			if r >= memory && r != global {
 				result |= s.from[r]
@@ -100,14 +101,14 @@ func (s *spins) findSources() {
 	})
 }
 
-// given returns the sources of what an instruction gives, but for what it reads from memory. Those of its operands that are
-// no addresses are from.
-func (s *spins) given(in *ptx.Instr, from sources) sources {
+// resultSources returns the sources of an instruction's result, except for what it reads from memory. from are the sources of
+// its operands that are not addresses.
+func (s *waitAnalysis) resultSources(in *ptx.Instr, from sources) sources {
 	switch in.Opcode {
 	case "atom", "multimem":
 		return fromAtomic | fromElsewhere
 	case "ld", "ldu":
-		at, own := s.parameter(in)
+		at, own := s.loadedParameter(in)
 		bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
 		switch {
 		case own && bits == 64:
@@ -116,7 +117,7 @@ func (s *spins) given(in *ptx.Instr, from sources) sources {
 			return 0
 		case bits == 64 && ofParameters(in) && register(address(in)) >= 0:
 			return s.byPointer(in, address(in))
-		case bits == 64 && (in.Has("const") || in.Has("param")): // pointers, perhaps
+		case bits == 64 && (in.Has("const") || in.Has("param")): // may be pointers
 			return fromElsewhere | s.sourcesOf(address(in))
 		}
 		return fromElsewhere
@@ -129,8 +130,8 @@ func (s *spins) given(in *ptx.Instr, from sources) sources {
 	return from
 }
 
-// parameter returns the kernel's own parameter that an instruction loads, if it does.
-func (s *spins) parameter(in *ptx.Instr) (root, bool) {
+// loadedParameter returns the kernel's own parameter that an instruction loads, if it does.
+func (s *waitAnalysis) loadedParameter(in *ptx.Instr) (root, bool) {
 	if in.Opcode != "ld" || len(in.Operands) != 2 || !s.f.code.Func.Entry || !ofParameters(in) {
 		return root{}, false
 	}
@@ -141,8 +142,8 @@ func (s *spins) parameter(in *ptx.Instr) (root, bool) {
 	return root{o.Sym, o.Offset()}, true
 }
 
-// loaded returns the sources of what an instruction loads of the parameter at, of each element of a vector.
-func (s *spins) loaded(in *ptx.Instr, at root) sources {
+// loaded returns the sources of what an instruction loads from the parameter at: those of each element of a vector.
+func (s *waitAnalysis) loaded(in *ptx.Instr, at root) sources {
 	var from sources
 	for end := at.offset + bytes(in); at.offset < end; at.offset += 8 {
 		from |= s.bit(at)
@@ -150,15 +151,15 @@ func (s *spins) loaded(in *ptx.Instr, at root) sources {
 	return from
 }
 
-// byPointer returns the sources of what an instruction loads of a parameter by a register that points to it.
-func (s *spins) byPointer(in *ptx.Instr, at *ptx.Operand) sources {
+// byPointer returns the sources of what an instruction loads from a parameter through a register that points to it.
+func (s *waitAnalysis) byPointer(in *ptx.Instr, at *ptx.Operand) sources {
 	if defs := s.defs[register(at)]; len(defs) == 1 {
 		mov := s.f.code.Instrs[defs[0]]
 		if o := &mov.Operands[len(mov.Operands)-1]; mov.Opcode == "mov" && o.Kind == ptx.KindSymbol && o.Sym.Kind == ptx.SymParam {
 			return s.sourcesOf(o) | s.loaded(in, root{o.Sym, o.Offset() + at.Offset()})
 		}
 	}
-	return everywhere // nobody knows which
+	return everywhere // it is unknown which one
 }
 
 // ofParameters reports whether an instruction accesses parameters.
@@ -166,8 +167,8 @@ func ofParameters(in *ptx.Instr) bool {
 	return slices.ContainsFunc(in.Modifiers, func(m string) bool { return strings.HasPrefix(m, "param") })
 }
 
-// operands returns what operands that are no addresses may be computed from.
-func (s *spins) operands(list []ptx.Operand) sources {
+// operands returns the sources of operands that are not addresses.
+func (s *waitAnalysis) operands(list []ptx.Operand) sources {
 	var from sources
 	for i := range list {
 		if list[i].Kind != ptx.KindAddr {
@@ -177,8 +178,8 @@ func (s *spins) operands(list []ptx.Operand) sources {
 	return from
 }
 
-// sourcesOf returns what an operand may be computed from, or the address that it is.
-func (s *spins) sourcesOf(o *ptx.Operand) sources {
+// sourcesOf returns the sources of an operand, or of the address that it is.
+func (s *waitAnalysis) sourcesOf(o *ptx.Operand) sources {
 	var from sources
 	for i := range o.Elems {
 		from |= s.sourcesOf(&o.Elems[i])
@@ -201,21 +202,21 @@ func (s *spins) sourcesOf(o *ptx.Operand) sources {
 	return from
 }
 
-// addressed returns what the address that instruction i accesses may be computed from.
-func (s *spins) addressed(i int) sources { return s.sourcesOf(address(s.f.code.Instrs[i])) }
+// addressSources returns the sources of the address that instruction i accesses.
+func (s *waitAnalysis) addressSources(i int) sources { return s.sourcesOf(address(s.f.code.Instrs[i])) }
 
-// array returns the parameters and variables by which the address that instruction i accesses in global memory is found;
-// everywhere without any.
-func (s *spins) array(i int) sources {
-	at := s.addressed(i)
-	if at = at &^ s.near &^ (1<<firstRoot - 1); at != 0 {
+// array returns the parameters and variables that instruction i's address in global memory is computed from, or everywhere
+// if there are none.
+func (s *waitAnalysis) array(i int) sources {
+	at := s.addressSources(i)
+	if at = at &^ s.nearVars &^ (1<<firstRoot - 1); at != 0 {
 		return at
 	}
 	return everywhere
 }
 
-// far reports whether the address that instruction i accesses may be one of global memory.
-func (s *spins) far(i int) bool {
-	at := s.addressed(i)
-	return s.f.code.Instrs[i].Has("global") || at&s.near == 0 || at&^s.near&^(fromBlock|fromGrid) != 0
+// mayBeGlobal reports whether instruction i may access global memory.
+func (s *waitAnalysis) mayBeGlobal(i int) bool {
+	at := s.addressSources(i)
+	return s.f.code.Instrs[i].Has("global") || at&s.nearVars == 0 || at&^s.nearVars&^(fromBlock|fromGrid) != 0
 }

@@ -8,28 +8,28 @@ import (
 	"vgpud/ptx"
 )
 
-// Options say what Transform makes. The zero Options makes every form that is sound.
+// Options configure Transform. The zero Options makes every sound form.
 type Options struct {
-	Forms Form // a set of forms; 0 for all
-	Look  Look // how blocks learn that they are to leave
+	Forms Form  // a set of forms; 0 means all
+	Check Check // how blocks learn that they are to leave
 }
 
-// Report says what Transform made of one kernel.
+// Report describes what Transform did with one kernel.
 type Report struct {
 	Kernel      string
-	Preemptible bool   // it has at least one form that is sound, whether asked for or not
-	Forms       []Form // those in the module: EntryName tells under which names
-	// Reason says why the kernel has no form, or only the early exit without a loop; None if nothing is wrong with it.
+	Preemptible bool   // it has at least one sound form, whether asked for or not
+	Forms       []Form // forms in the module, named by EntryName
+	// Reason says why the kernel has no form, or only the early exit without a loop; None if it has all.
 	Reason Reason
-	Detail string // what Reason is about, for people
+	Detail string // explains Reason, for people
 
 	Barriers struct {
-		Total     int // in the kernel and what it calls
+		Total     int // in the kernel and the functions it calls
 		Uniform   int // passed by all threads of a block or by none, so sound as they are
-		Rewritten int // so that threads which are done go on meeting the others, in the forms with a loop
+		Rewritten int // threads that are done keep meeting the others there, in the forms with a loop
 	}
 	WaitsForBlocks        bool // its blocks may wait for one another: only the persistent form, in grids of one dimension
-	TakesTasks            bool // its blocks take task after task by themselves: it is persistent already
+	TakesTasks            bool // its blocks take tasks by themselves: it is already persistent
 	VirtualRegistersAdded int  // the most that a form added
 	SharedBytesAdded      int  // likewise
 }
@@ -37,28 +37,28 @@ type Report struct {
 const (
 	launchBytes = abi.PreemptArgsBytes
 	launchAlign = 8
-	// staticShared is how much static shared memory a kernel may have on any GPU, and slotBytes or slotApartBytes what
-	// the persistent form adds to it.
-	staticShared   = 48 << 10
-	slotBytes      = 8
-	slotApartBytes = 1 << 10
-	// maxWays bounds the barriers that are rewritten: each is a way from the hub, for all of which the assembler keeps
-	// the registers that any of them needs.
-	maxWays = 256
-	// maxAdded bounds the instructions of all new kernels together: of a kernel of twelve characters become three of a
-	// hundred instructions each.
+	// staticShared is how much static shared memory a kernel may have on any GPU. The persistent form adds slotBytes or
+	// slotPaddedBytes to it.
+	staticShared    = 48 << 10
+	slotBytes       = 8
+	slotPaddedBytes = 1 << 10
+	// maxReturns bounds the barriers that are rewritten: each adds a path from the hub, and the assembler keeps the registers
+	// that any of them needs live on all.
+	maxReturns = 256
+	// maxAdded bounds the instructions of all new kernels together: a kernel of twelve characters becomes three of a hundred
+	// instructions each.
 	maxAdded = 1 << 22
-	// formInstrs is more than a form adds to a body.
+	// formInstrs is an upper bound of what a form adds to a body.
 	formInstrs = 120
 )
 
-// Transform makes preemptible forms of m's kernels: a module with everything that m has, under its own name, and new
-// kernels beside (see EntryName), and a report for each kernel of m. A kernel is launched in one of its forms with
+// Transform makes preemptible forms of m's kernels. It returns a module with everything that m has, under its own name, and
+// with the new kernels (see EntryName), and a report for each kernel of m. A kernel's form is launched with
 // [abi.PreemptArgs] behind its own parameters, whose offsets stay.
 //
-// m keeps its text, but its names are bound as ptx.Resolve does, so nothing else may use m meanwhile. The new module
-// shares with it what neither changes, and needs to be resolved. The error, if any, is Resolve's; there is a report for
-// a kernel that can't be transformed, not an error.
+// m keeps its text, but Transform binds its names as ptx.Resolve does, so nothing else may use m meanwhile. The new module
+// shares with it what neither changes, and must be resolved before use. The error, if any, is Resolve's; a kernel that can't
+// be transformed is reported, not an error.
 func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 	prog, err := ptx.Resolve(m)
 	if err != nil {
@@ -68,45 +68,46 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 		o.Forms = allForms
 	}
 	t := &module{
-		m: m, look: o.Look, copier: &copier{}, names: newNames(m), studies: study(m, prog),
-		scans: map[*funcStudy]*scan{}, clones: map[*funcStudy]string{}, meets: map[*ptx.Instr]bool{}, settled: map[*ptx.Instr]*ptx.Instr{},
+		m: m, check: o.Check, copier: &copier{}, names: newNames(m), info: analyze(m, prog),
+		scans: map[*funcInfo]*scan{}, clones: map[*funcInfo]string{}, hubBarriers: map[*ptx.Instr]bool{}, sharedLoads: map[*ptx.Instr]*ptx.Instr{},
 	}
 	t.findLabels(prog)
-	reports := make([]Report, len(t.studies.entries))
-	for i, e := range t.studies.entries {
+	reports := make([]Report, len(t.info.entries))
+	for i, e := range t.info.entries {
 		reports[i] = t.entry(e, o.Forms)
 	}
 	t.makeClones()
 	return t.assemble(), reports, nil
 }
 
-// module is a module in transformation.
+// module is a module during its transformation.
 type module struct {
-	m       *ptx.Module
-	look    Look
-	copier  *copier
-	names   *names
-	studies *studies
+	m      *ptx.Module
+	check  Check
+	copier *copier
+	names  *names
+	info   *moduleInfo
 
-	dropLabels bool            // labels that nothing branches to may be known to debug sections: only the originals keep them
+	dropLabels bool            // debug sections may refer to labels that nothing branches to; only the originals keep those
 	targets    map[string]bool // names of labels that something branches to
 
-	scans map[*funcStudy]*scan
+	scans map[*funcInfo]*scan
 
-	clones map[*funcStudy]string // the names of device functions' copies that are given their task
-	order  []*funcStudy          // those asked for, in order
-	meets  map[*ptx.Instr]bool   // the barriers that are rewritten
-	// settled holds loads behind which a barrier comes again in a loop, see settle.go, with that barrier.
-	settled map[*ptx.Instr]*ptx.Instr
+	clones map[*funcInfo]string // the names of device functions' copies that take their task
+	order  []*funcInfo          // those that are needed, in order
+	// hubBarriers are the barriers that are rewritten.
+	hubBarriers map[*ptx.Instr]bool
+	// sharedLoads maps loads behind which a barrier is repeated in a loop to that barrier; see broadcast.go.
+	sharedLoads map[*ptx.Instr]*ptx.Instr
 
-	added   int         // instructions, about
+	added   int         // instructions, approximately
 	entries []*ptx.Func // made so far
 	copies  []*ptx.Func // of device functions
 }
 
 // entry makes the forms of one kernel.
-func (t *module) entry(e *entryStudy, forms Form) Report {
-	k := &kernel{study: e, module: t}
+func (t *module) entry(e *entryInfo, forms Form) Report {
+	k := &kernel{info: e, module: t}
 	r := Report{Kernel: e.fn.Name, WaitsForBlocks: e.waits, TakesTasks: e.takesTasks}
 	r.Barriers.Total, r.Barriers.Uniform = e.barriers.total, e.barriers.uniform
 	k.plan()
@@ -122,14 +123,14 @@ func (t *module) entry(e *entryStudy, forms Form) Report {
 		return r
 	}
 	for _, f := range eachForm {
-		if ok, _ := e.fits(f); !ok || k.crowded && f == Persistent {
+		if ok, _ := e.fits(f); !ok || k.noRoom && f == Persistent {
 			continue
 		}
 		r.Preemptible = true
 		if f != Single {
 			r.Barriers.Rewritten = len(e.rewrite)
 		}
-		if forms&f == 0 || !t.look.offers(f) {
+		if forms&f == 0 || !t.check.offers(f) {
 			continue
 		}
 		fn, b := k.form(f)
@@ -141,40 +142,40 @@ func (t *module) entry(e *entryStudy, forms Form) Report {
 	return r
 }
 
-// plan finds what the forms of a kernel need, and what speaks against them beside what the study found.
+// plan finds what a kernel's forms need, and what rules forms out beside the analysis.
 func (k *kernel) plan() {
-	e, t := k.study, k.module
+	e, t := k.info, k.module
 	if e.refused != None {
 		return
 	}
-	k.check()
+	k.checkModule()
 	if e.refused != None {
 		return
 	}
 	for _, f := range e.reach {
 		if f != e.self && f.needsIndex {
-			k.index, k.grid = 3, 3 // it is handed all six
+			k.index, k.grid = 3, 3 // it takes all six
 		}
 	}
 	for _, in := range e.self.code.Instrs {
-		k.wants(in.Operands)
+		k.noteIndex(in.Operands)
 	}
-	k.meet = len(e.rewrite) > 0
+	k.hub = len(e.rewrite) > 0
 	if e.loops == None {
-		maps.Copy(t.settled, e.settling())
+		maps.Copy(t.sharedLoads, e.sharedLoads())
 	}
-	k.together = fragBlockMeets
-	if k.meet {
-		k.together = fragThreadsMeet
+	k.blockSync = fragBlockSync
+	if k.hub {
+		k.blockSync = fragThreadSync
 	}
 	warp := false
 	for _, f := range e.reach {
 		warp = warp || len(f.warp) > 0 || f.active
 		for _, b := range f.barriers {
 			if !b.aligned {
-				k.together = fragThreadsMeet
+				k.blockSync = fragThreadSync
 			}
-			if !k.meet || e.loops != None {
+			if !k.hub || e.loops != None {
 				continue
 			}
 			switch {
@@ -184,25 +185,25 @@ func (k *kernel) plan() {
 				if f != e.self {
 					e.refuseLoops(DivergentFunctionBarrier, "%v in %s, beside one that others may have left", b.in, f.code.Func.Name)
 				}
-				t.meets[b.in] = true
+				t.hubBarriers[b.in] = true
 			}
 		}
 	}
-	if k.meet && e.loops == None {
-		k.ways()
+	if k.hub && e.loops == None {
+		k.checkHub()
 	}
 	switch {
-	case k.meet: // the hub has kept them apart
-	case e.shared || e.barriers.total > 0, warp && !k.module.warpsMeet():
-		k.apart = k.together
+	case k.hub: // the hub separates them
+	case e.sharedMemory || e.barriers.total > 0, warp && !k.module.hasWarpBarrier():
+		k.taskSync = k.blockSync
 	case warp:
-		k.apart = fragWarpMeets
+		k.taskSync = fragWarpSync
 	}
 }
 
-// ways refuses a loop where the hub can't lead back to all barriers: labels in a nested block can't be seen from outside.
-func (k *kernel) ways() {
-	e, n := k.study, 0
+// checkHub refuses a loop if the hub can't branch back to all barriers: labels in a nested block are invisible outside.
+func (k *kernel) checkHub() {
+	e, n := k.info, 0
 	var block func(b *ptx.Block, nested bool)
 	block = func(b *ptx.Block, nested bool) {
 		for _, s := range b.Stmts {
@@ -210,7 +211,7 @@ func (k *kernel) ways() {
 			case *ptx.Block:
 				block(s, true)
 			case *ptx.Instr:
-				if !k.module.meets[s] {
+				if !k.module.hubBarriers[s] {
 					continue
 				}
 				if nested {
@@ -221,13 +222,13 @@ func (k *kernel) ways() {
 		}
 	}
 	block(e.fn.Body, false)
-	if n > maxWays {
-		e.refuseLoops(TooBig, "%d barriers, some of which threads may have left, more than %d", n, maxWays)
+	if n > maxReturns {
+		e.refuseLoops(TooBig, "%d barriers, some of which threads may have left, more than %d", n, maxReturns)
 	}
 }
 
-// wants notes the components of %ctaid and %nctaid among operands.
-func (k *kernel) wants(list []ptx.Operand) {
+// noteIndex records the components of %ctaid and %nctaid among operands.
+func (k *kernel) noteIndex(list []ptx.Operand) {
 	for i := range list {
 		if which, component, ok := taskOperand(&list[i]); ok {
 			if which == 0 {
@@ -237,19 +238,19 @@ func (k *kernel) wants(list []ptx.Operand) {
 			}
 		}
 		if len(list[i].Elems) > 0 {
-			k.wants(list[i].Elems)
+			k.noteIndex(list[i].Elems)
 		}
 	}
 }
 
-// warpsMeet reports whether the module may have barriers of a warp.
-func (t *module) warpsMeet() bool {
+// hasWarpBarrier reports whether the module may use warp barriers.
+func (t *module) hasWarpBarrier() bool {
 	return !t.m.Version.Less(ptx.Version{Major: 6}) && architecture(t.m) >= 30
 }
 
-// check refuses what the module around a kernel does not allow.
-func (k *kernel) check() {
-	e, t := k.study, k.module
+// checkModule refuses kernels for reasons in the module around them.
+func (k *kernel) checkModule() {
+	e, t := k.info, k.module
 	name := e.fn.Name
 	switch {
 	case t.m.AddressSize == 32:
@@ -268,7 +269,7 @@ func (k *kernel) check() {
 	}
 	static, named := int64(0), false
 	first, seen := map[ptx.Stmt]bool{}, map[*ptx.Var]bool{}
-	for _, s := range e.fn.Body.Stmts[:head(e.fn.Body)] {
+	for _, s := range e.fn.Body.Stmts[:countDecls(e.fn.Body)] {
 		first[s] = true
 	}
 	for _, f := range e.reach {
@@ -280,7 +281,7 @@ func (k *kernel) check() {
 			e.refuseLoops(LastingState, "%s has an initial value", found.initialised)
 		}
 		if found.sizes {
-			k.crowded = true
+			k.noRoom = true
 			if e.waits {
 				e.refuse(UnsupportedInstruction, "%s reads how much shared memory there is", f.code.Func.Name)
 			}
@@ -289,17 +290,17 @@ func (k *kernel) check() {
 		for _, v := range found.shared {
 			if !seen[v] {
 				seen[v] = true
-				k.moves = k.moves || !first[v] || v.Linking == ptx.Extern
+				k.slotMoves = k.slotMoves || !first[v] || v.Linking == ptx.Extern
 				static = min(static+min(v.Size(), staticShared+1), staticShared+1)
 			}
 		}
 	}
 	slot := int64(slotBytes)
-	if k.moves {
-		slot = slotApartBytes
+	if k.slotMoves {
+		slot = slotPaddedBytes
 	}
-	if static+slot > staticShared || e.shared && !named { // what is found without a name must not move
-		k.crowded = true
+	if static+slot > staticShared || e.sharedMemory && !named { // memory that is accessed without a name must not move
+		k.noRoom = true
 		if e.waits {
 			e.refuse(TooBig, "no static shared memory left for the task's number")
 		}
@@ -314,17 +315,17 @@ func (k *kernel) check() {
 	}
 }
 
-// scan is what matters in a function besides what the study finds.
+// scan is what matters of a function besides the analysis.
 type scan struct {
 	refused     string     // an instruction or variable that can't be copied
-	initialised string     // a variable that would have to be set up for each task
+	initialised string     // a variable that would have to be initialized for each task
 	shared      []*ptx.Var // shared variables that it uses
-	names       bool       // it uses or declares some
-	sizes       bool       // it reads how much shared memory the block has, to which the persistent form adds
+	names       bool       // it uses or declares shared variables
+	sizes       bool       // it reads the size of the block's shared memory, to which the persistent form adds
 }
 
-// scan looks at a function once.
-func (t *module) scan(f *funcStudy) *scan {
+// scan scans a function, once.
+func (t *module) scan(f *funcInfo) *scan {
 	if s, ok := t.scans[f]; ok {
 		return s
 	}
@@ -358,9 +359,9 @@ func (t *module) scan(f *funcStudy) *scan {
 	}
 	for _, in := range f.code.Instrs {
 		if c, ok := in.Call(); ok && c.Target.Sym != nil && c.Target.Sym.Kind == ptx.SymFunc && c.Target.Sym.Func.Entry {
-			s.refused = in.String() // a kernel is no function, whatever the text says
+			s.refused = in.String() // a kernel can't be called, although the text says so
 		}
-		if whole(in.Operands) {
+		if readsWholeIndex(in.Operands) {
 			s.refused = in.String()
 		}
 		operands(in.Operands)
@@ -368,20 +369,20 @@ func (t *module) scan(f *funcStudy) *scan {
 	return s
 }
 
-// whole reports whether %ctaid or %nctaid is among the operands with all its components at once.
-func whole(list []ptx.Operand) bool {
+// readsWholeIndex reports whether %ctaid or %nctaid is among the operands as a vector.
+func readsWholeIndex(list []ptx.Operand) bool {
 	for i := range list {
 		if _, component, ok := taskOperand(&list[i]); ok && component < 0 {
 			return true
 		}
-		if len(list[i].Elems) > 0 && whole(list[i].Elems) {
+		if len(list[i].Elems) > 0 && readsWholeIndex(list[i].Elems) {
 			return true
 		}
 	}
 	return false
 }
 
-// findLabels finds the labels that something branches to, where that matters.
+// findLabels finds the labels that something branches to, if labels may have to be dropped.
 func (t *module) findLabels(p *ptx.Program) {
 	for _, it := range t.m.Items {
 		if _, ok := it.(*ptx.Section); ok {
@@ -414,13 +415,13 @@ func (t *module) findLabels(p *ptx.Program) {
 	}
 }
 
-// callee returns the name of the copy that a call must go to, "" if it goes where it went.
+// callee returns the name of the copy that a call must use, or "" if it stays.
 func (t *module) callee(in *ptx.Instr) string {
 	c, ok := in.Call()
 	if !ok || c.Target.Sym == nil || c.Target.Sym.Kind != ptx.SymFunc {
 		return ""
 	}
-	f := t.studies.funcs[c.Target.Sym.Func.Name]
+	f := t.info.funcs[c.Target.Sym.Func.Name]
 	if f == nil || !f.needsIndex {
 		return ""
 	}
@@ -433,14 +434,14 @@ func (t *module) callee(in *ptx.Instr) string {
 	return name
 }
 
-// makeClones makes the copies of device functions that were asked for, and those that they ask for.
+// makeClones makes the copies of device functions that are needed, including those that the copies need.
 func (t *module) makeClones() {
 	for i := 0; i < len(t.order); i++ {
 		f := t.order[i]
 		fn := f.code.Func
 		b := &builder{copier: t.copier, names: t.names}
 		b.add(fragArgs)
-		task := &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: t.names.own("V_task"), Dims: []int64{4 * taskWords}}
+		task := &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: t.names.ours("V_task"), Dims: []int64{4 * taskWords}}
 		body := &rewriter{builder: b, module: t, index: true}
 		body.stmts(fn.Body.Stmts, &b.stmts)
 		t.copies = append(t.copies, &ptx.Func{
@@ -450,7 +451,7 @@ func (t *module) makeClones() {
 	}
 }
 
-// assemble puts the new functions behind the module's own, which they may refer to, and before what follows them.
+// assemble places the new functions behind the module's own, to which they may refer, and before the items that follow.
 func (t *module) assemble() *ptx.Module {
 	out := *t.m
 	out.Items = make([]ptx.Item, 0, len(t.m.Items)+2*len(t.copies)+len(t.entries))

@@ -24,8 +24,8 @@ func parse(t testing.TB, src string) *ptx.Module {
 	return m
 }
 
-// transform transforms src, and checks what must hold of every output: it prints, parses to the same tree, binds, and
-// still has all that was there.
+// transform transforms src and checks what must hold of every output: it prints, parses to the same tree, binds, and has
+// everything that the input had.
 func transform(t testing.TB, src string, o Options) (*ptx.Module, map[string]Report) {
 	t.Helper()
 	m := parse(t, src)
@@ -83,7 +83,7 @@ func transform(t testing.TB, src string, o Options) (*ptx.Module, map[string]Rep
 	return out, byName
 }
 
-// corpus calls f with each PTX file that the house has.
+// corpusFiles calls f with each PTX file of the repository.
 func corpusFiles(t testing.TB, f func(name, src string)) {
 	for _, arch := range corpus.Arches() {
 		for _, k := range corpus.All() {
@@ -128,7 +128,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// TestGolden keeps what comes of some kernels in front of people's eyes.
+// TestGolden shows the transformation of some kernels to reviewers.
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"vecadd", "transpose", "earlyreturn", "reduce", "calls_index", "legacy"} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func moduleOf(items string) string {
 	return ".version 8.0\n.target sm_80\n.address_size 64\n" + items
 }
 
-// entryText is the text of a function of m, without what is above its body.
+// entryText returns the text of a function of m, without what precedes its body.
 func entryText(t *testing.T, m *ptx.Module, name string) string {
 	t.Helper()
 	for _, it := range m.Items {
@@ -188,7 +188,7 @@ func entryText(t *testing.T, m *ptx.Module, name string) string {
 	return ""
 }
 
-// count counts the lines of a function that hold a text.
+// count counts the lines of a function that contain a text.
 func count(text, part string) int {
 	n := 0
 	for _, line := range strings.Split(text, "\n") {

@@ -12,43 +12,43 @@ import (
 
 // Blocks that wait for blocks.
 //
-// A loop waits for other blocks if it might not end were all other blocks to stand still. A block that waits for one that
-// does not come is a deadlock, and who may not come differs by the form:
+// A loop waits for other blocks if it might not end while all other blocks stand still. A block that waits for one that
+// never comes is a deadlock, and which blocks may not come depends on the form:
 //
-//   - A block that has started a task finishes it, in every form: no form looks at the evict word within a task.
-//   - In the early-exit forms any block may be skipped, also one with a lower index than one that has started: blocks look
+//   - A block that has started a task finishes it, in every form: no form checks the evict word within a task.
+//   - In the early-exit forms any block may be skipped, even one with a lower index than one that has started: blocks check
 //     at different times, and a relaunch runs only what was skipped.
-//   - In the persistent form tasks are fetched in the order of their indices, and what was fetched is finished. So all
-//     tasks before one that has started have started; later ones may have to wait until it ends.
+//   - In the persistent form tasks are fetched in the order of their indices, and what was fetched is finished. So all tasks
+//     before one that has started have started; later ones may have to wait until it ends.
 //
-// So a kernel whose blocks wait for earlier blocks alone, a look-back, may have the persistent form, and a kernel whose
-// blocks wait for others none. Neither what a loop waits for nor whether it waits can be told in general, so whatever polls
-// counts as a wait: a loop whose end depends, by data or by control, on what an instruction in it reads from global memory
-// or from a surface, by whatever load, asynchronous copy or atomic operation. Only the following do not count, since they
-// don't keep a loop going where all other blocks stand still:
+// So a kernel whose blocks wait only for earlier blocks, a look-back, may have the persistent form, and a kernel whose blocks
+// wait for others has no form. Neither what a loop waits for nor whether it waits is decidable in general, so every kind of
+// polling counts as a wait: a loop whose end depends, by data or by control, on what an instruction in it reads from global
+// memory or a surface, by any load, asynchronous copy or atomic operation. Only the following don't count, since they end
+// while all other blocks stand still:
 //
-//   - What nobody writes: an ordinary load from an array that the kernel writes nothing to. Another kernel may, but then
-//     the original waits for that as well. It does count where the loop could only end because what is loaded changes.
-//   - What is never read twice: an access whose address moves on in every round.
-//   - A list: an ordinary load at an address that each round takes from the next word of a list, in a loop that is over
-//     after a number of rounds.
-//   - A retry: a compare-and-swap repeated with the value that it found. When nobody else writes, the second succeeds.
-//   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound.
-//     A thread that is alone gets there by itself.
+//   - Reading what no block writes: an ordinary load from an array that the kernel does not write. Another kernel may, but
+//     then the original waits for that as well. It does count if the loop can end only because what it loads changes.
+//   - Reading nothing twice: an access whose address moves on in every iteration.
+//   - A list: an ordinary load from an address that each iteration takes from the next word of a list, in a loop that ends
+//     after a number of iterations.
+//   - A retry: a compare-and-swap repeated with the value that it found. If no other block writes, the second one succeeds.
+//   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound. A
+//     thread that is alone reaches it by itself.
 //
-// Locks do count: that one is given back by whoever has it can't be seen where it is awaited. What counts is either proven
-// to look back (lookback.go), or the kernel is refused. The list is short on purpose; what is not on it may be sound too.
+// Locks do count: where a lock is awaited, nothing shows that its holder releases it. What counts is either proven to look
+// back (lookback.go), or the kernel is refused. The list is short on purpose; what is not on it may be sound, too.
 
 // maxTraceSteps bounds the work of looking for waits in one function, per instruction.
 const maxTraceSteps = 256
 
-// mayWait reports whether an instruction reads memory that other blocks may be writing meanwhile, on purpose: volatile,
-// relaxed, acquire or atomic, from global memory or what may be global.
+// mayWait reports whether an instruction reads memory that other blocks may intentionally be writing: volatile, relaxed,
+// acquire or atomic, from what may be global memory.
 func mayWait(in *ptx.Instr) bool {
 	switch in.Opcode {
 	case "ld":
-		// .cv asks for the memory's own content each time, as volatile does; .cg passes by the one cache that is not
-		// coherent, which is what barriers made by hand use it for.
+		// .cv reads the memory itself each time, as volatile does; .cg bypasses the only cache that is not coherent, and
+		// hand-written barriers use it for that.
 		if !ordered(in) && !in.Has("cv") && !in.Has("cg") {
 			return false
 		}
@@ -60,8 +60,8 @@ func mayWait(in *ptx.Instr) bool {
 }
 
 // mayPoll reports whether an instruction reads what may be global memory or a surface in any way. Constant memory is not
-// written, and a texture fetch from what the same grid writes is undefined: the texture cache is not kept coherent within a
-// launch. So neither can be relied on to see what another block writes.
+// written, and a texture fetch from what the same grid writes is undefined, since the texture cache is not kept coherent
+// during a launch. So neither can be relied on to see what another block writes.
 func mayPoll(in *ptx.Instr) bool {
 	switch in.Opcode {
 	case "ld", "ldu":
@@ -90,7 +90,7 @@ func mayWrite(in *ptx.Instr) bool {
 	return !flow.Known(in.Opcode)
 }
 
-// mayBeGlobal reports whether an instruction accesses global memory by its modifiers, or any by a generic address.
+// mayBeGlobal reports whether an instruction accesses global memory by its modifiers, or any memory by a generic address.
 func mayBeGlobal(in *ptx.Instr) bool {
 	for _, m := range in.Modifiers {
 		if m == "local" || m == "const" || strings.HasPrefix(m, "param") || strings.HasPrefix(m, "shared") {
@@ -100,15 +100,15 @@ func mayBeGlobal(in *ptx.Instr) bool {
 	return true
 }
 
-// waits notes whether the kernel's blocks may wait for other blocks, and refuses it unless they are proven to look back.
-func (w *studying) waits(e *entryStudy) {
+// checkWaits records whether the kernel's blocks may wait for other blocks, and refuses it unless they are proven to look back.
+func (w *analyzer) checkWaits(e *entryInfo) {
 	var polls []int
 	for _, f := range e.reach {
-		if f.waiting == nil {
+		if f.waits == nil {
 			v := f.findWaits()
-			f.waiting = &v
+			f.waits = &v
 		}
-		v := f.waiting
+		v := f.waits
 		e.waits = e.waits || v.why != "" || len(v.polls) > 0
 		switch {
 		case v.why != "":
@@ -122,66 +122,66 @@ func (w *studying) waits(e *entryStudy) {
 	if len(polls) == 0 || e.refused != None {
 		return
 	}
-	if why := e.self.spins.looksBack(polls); why != "" {
+	if why := e.self.waitResult.refuteLookBack(polls); why != "" {
 		e.refuse(GridSync, "%s", why)
 	}
 }
 
-// waiting is what a function may wait for.
-type waiting struct {
+// waits is what a function may wait for.
+type waits struct {
 	polls []int  // the loads by which it waits
-	why   string // not empty: it may wait in other ways, or nobody knows
+	why   string // if not empty: it may wait in other ways, or that is unknown
 }
 
-// findWaits looks at all loops of the function.
-func (f *funcStudy) findWaits() waiting {
+// findWaits examines all loops of the function.
+func (f *funcInfo) findWaits() waits {
 	if !f.pollsDeep || len(f.graph.Loops) == 0 && f.graph.Reducible && !f.recursive {
-		return waiting{}
+		return waits{}
 	}
-	s, v := f.analysis(), waiting{}
+	s, v := f.waitAnalysis(), waits{}
 	switch {
 	case f.recursive:
 		v.why = f.code.Func.Name + " calls itself and reads what other blocks may write"
-	case !f.graph.Reducible && slices.ContainsFunc(slices.Concat(f.polls, slices.Sorted(maps.Keys(s.calls))), s.source):
+	case !f.graph.Reducible && slices.ContainsFunc(slices.Concat(f.polls, slices.Sorted(maps.Keys(s.calls))), s.isSource):
 		v.why = f.code.Func.Name + " has a loop with several entries and reads what other blocks may write"
 	}
 	for l := 0; l < len(f.graph.Loops) && v.why == ""; l++ {
-		s.loop(l, &v)
+		s.checkLoop(l, &v)
 	}
 	return v
 }
 
-// spins looks at the loops of one function.
-type spins struct {
-	f          *funcStudy
+// waitAnalysis examines the loops of one function.
+type waitAnalysis struct {
+	f          *funcInfo
 	effects    *flow.Effects
 	defs, uses [][]int32 // the instructions that write and read each register and space, as flow.Effects numbers them
 	trace      *flow.Trace
 	calls      map[int][]callSite // by instruction
-	work       int                // instructions looked at
+	work       int                // instructions examined
 
-	roots   map[root]int // numbered
-	near    sources      // the variables in shared and local memory
-	from    []sources    // of each register and space
-	written sources      // the arrays in global memory that the function, or what it calls, may write to
+	roots    map[root]int // numbered
+	nearVars sources      // the variables in shared and local memory
+	from     []sources    // of each register and space
+	written  sources      // the arrays in global memory that the function, or a function it calls, may write
 
-	results []linear            // what each instruction gives, if it gives one register something; nil until somebody asks
-	reach   map[use][]int32     // the instructions that may have given a register what it holds
+	results []linear            // of each instruction that gives one register something; nil until needed
+	reach   map[use][]int32     // the instructions that may have given a register its value
 	draws   map[quantity]int    // the atomic operation that draws a ticket
 	holds   map[int][]condition // by block
 }
 
-// analysis returns what is known of the function's registers.
-func (f *funcStudy) analysis() *spins {
-	if f.spins != nil {
-		return f.spins
+// waitAnalysis returns what is known of the function's registers.
+func (f *funcInfo) waitAnalysis() *waitAnalysis {
+	if f.waitResult != nil {
+		return f.waitResult
 	}
 	e := f.graph.Effects()
-	s := &spins{
+	s := &waitAnalysis{
 		f: f, effects: e, defs: make([][]int32, e.Numbers()), uses: make([][]int32, e.Numbers()), reach: map[use][]int32{}, trace: f.graph.NewTrace(e),
 		calls: map[int][]callSite{}, roots: map[root]int{}, from: make([]sources, e.Numbers()), holds: map[int][]condition{},
 	}
-	f.spins = s
+	f.waitResult = s
 	s.trace.Blind = e.Space(ptx.GlobalSpace) // what is read back from there is a source itself
 	for _, c := range f.calls {
 		s.calls[c.instr] = append(s.calls[c.instr], c)
@@ -195,7 +195,7 @@ func (f *funcStudy) analysis() *spins {
 		}
 	}
 	s.findSources()
-	if !f.code.Func.Entry { // whoever calls it may write anything
+	if !f.code.Func.Entry { // its callers may write anything
 		s.written = everywhere
 	}
 	for i := range f.code.Instrs {
@@ -206,27 +206,27 @@ func (f *funcStudy) analysis() *spins {
 	return s
 }
 
-// reaches reports whether instruction i calls a function of which is says so.
-func (s *spins) reaches(i int, is func(*funcStudy) bool) bool {
+// callsAny reports whether instruction i calls a function for which is returns true.
+func (s *waitAnalysis) callsAny(i int, is func(*funcInfo) bool) bool {
 	return slices.ContainsFunc(s.calls[i], func(c callSite) bool { return slices.ContainsFunc(c.callees, is) })
 }
 
 // writes reports whether an instruction may write global memory.
-func (s *spins) writes(i int) bool {
+func (s *waitAnalysis) writes(i int) bool {
 	in := s.f.code.Instrs[i]
 	if in.Opcode == "call" {
-		return s.reaches(i, func(g *funcStudy) bool { return g.writesDeep })
+		return s.callsAny(i, func(g *funcInfo) bool { return g.writesDeep })
 	}
-	return mayWrite(in) && (in.Opcode == "multimem" || !flow.Known(in.Opcode) || s.far(i))
+	return mayWrite(in) && (in.Opcode == "multimem" || !flow.Known(in.Opcode) || s.mayBeGlobal(i))
 }
 
-// source reports whether an instruction reads what other blocks may write.
-func (s *spins) source(i int) bool {
+// isSource reports whether an instruction reads what other blocks may write.
+func (s *waitAnalysis) isSource(i int) bool {
 	in := s.f.code.Instrs[i]
 	switch {
 	case in.Opcode == "call":
-		return slices.Contains(s.f.reads, i) || s.reaches(i, func(g *funcStudy) bool { return g.readsDeep || g.pollsDeep && s.written != 0 })
-	case !mayPoll(in) || !s.far(i):
+		return slices.Contains(s.f.reads, i) || s.callsAny(i, func(g *funcInfo) bool { return g.readsDeep || g.pollsDeep && s.written != 0 })
+	case !mayPoll(in) || !s.mayBeGlobal(i):
 		return false
 	case mayWait(in) || in.Opcode == "cp":
 		return true
@@ -234,25 +234,25 @@ func (s *spins) source(i int) bool {
 	return s.array(i)&s.written != 0
 }
 
-// loop notes what loop l may wait for.
-func (s *spins) loop(l int, v *waiting) {
+// checkLoop records what loop l may wait for.
+func (s *waitAnalysis) checkLoop(l int, v *waits) {
 	code, g := s.f.code, s.f.graph
 	var sources, others []int
 	exits := false // a call in it may end the thread
 	body := g.Body(l)
 	for _, i := range s.instrs(body) {
-		exits = exits || s.reaches(i, func(g *funcStudy) bool { return g.exitsDeep })
+		exits = exits || s.callsAny(i, func(g *funcInfo) bool { return g.exitsDeep })
 		switch {
-		case s.source(i):
+		case s.isSource(i):
 			sources = append(sources, i)
-		case s.written != 0 && mayPoll(code.Instrs[i]) && s.far(i):
+		case s.written != 0 && mayPoll(code.Instrs[i]) && s.mayBeGlobal(i):
 			others = append(others, i)
 		}
 	}
 	if len(sources)+len(others) == 0 {
 		return
 	}
-	r := s.round(l, body)
+	r := s.newLoop(l, body)
 	if len(others) > 0 && r.endless() {
 		sources = append(sources, others...)
 	}
@@ -271,7 +271,7 @@ func (s *spins) loop(l int, v *waiting) {
 		case s.exhausted():
 			v.why = code.Func.Name + " has too many loops within loops to look through"
 			return
-		case !depends(i), r.moves(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i)):
+		case !depends(i), r.monotonic(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i)):
 		case in.Opcode != "ld":
 			v.why = fmt.Sprintf("%v polls", in)
 			return
@@ -281,7 +281,7 @@ func (s *spins) loop(l int, v *waiting) {
 	}
 }
 
-// address returns the address operand of an instruction, of a copy the one that it reads.
+// address returns the address operand of an instruction; of a copy, the one that it reads.
 func address(in *ptx.Instr) *ptx.Operand {
 	last := &ptx.Operand{}
 	for k := range in.Operands {
@@ -294,7 +294,7 @@ func address(in *ptx.Instr) *ptx.Operand {
 	return last
 }
 
-// exhausted reports whether more work was done than the function's size warrants. What is not known then is refused.
-func (s *spins) exhausted() bool {
+// exhausted reports whether more work was done than the function's size warrants. What is then unknown is refused.
+func (s *waitAnalysis) exhausted() bool {
 	return s.work+s.trace.Steps() > maxTraceSteps*(len(s.f.code.Instrs)+64)
 }

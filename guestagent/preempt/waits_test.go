@@ -47,8 +47,8 @@ func waitingKernel(body string) string {
 func TestWaits(t *testing.T) {
 	const (
 		no      = "no"      // every form
-		earlier = "earlier" // the persistent form alone
-		all     = "all"     // none
+		earlier = "earlier" // only the persistent form
+		all     = "all"     // no form
 	)
 	tests := []struct{ name, want, body string }{
 		{"a volatile read outside a loop", no, "ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.global.u32 [%b], %r1; L:"},
@@ -119,7 +119,7 @@ func TestWaits(t *testing.T) {
 		{"beside instructions without operands", all,
 			"L: ld.param.u32; atom.global.add.u32; setp.eq.u32; bar.red.or.pred %p2, 0, %p1; ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a switch", all, "ts: .branchtargets L, E; L: ld.volatile.global.u32 %r1, [%b]; brx.idx %r1, ts; E:"},
-		// What polls, by whatever instruction.
+		// Accesses that poll, by any instruction.
 		{"an ordinary read of what is written", all, "st.global.u32 [%rd1], 1; L: ld.global.u32 %r1, [%rd1+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"the same between barriers", all, "st.global.u32 [%rd1], 1; L: bar.sync 0; ld.global.u32 %r1, [%rd1+4]; bar.sync 0; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"the same, read only", all, "st.global.u32 [%rd1], 1; L: ld.global.nc.u32 %r1, [%rd1+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
@@ -160,7 +160,7 @@ func TestWaits(t *testing.T) {
 		{"back and forth by two of three ways round", all,
 			"st.global.u32 [%rd1], 1; L: ld.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @!%p1 bra M; add.s64 %rd1, %rd1, 4; bra L; M: setp.eq.u32 %p2, %r1, 1; @!%p2 bra N; add.s64 %rd1, %rd1, -4; bra L; N: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 64; @%p3 bra L;"},
 
-		// What would never end, were it not written by another name.
+		// Loops that would never end if nothing wrote under another name.
 		{"an ordinary read of what is written by another name", all, "st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"the same between barriers, by its bits", all,
 			"st.global.u32 [%b], 1; L: bar.sync 0; ld.global.v2.u32 {%r1, %r2}, [%rd1+8]; and.b32 %r3, %r1, %r2; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;"},
@@ -169,7 +169,7 @@ func TestWaits(t *testing.T) {
 		{"the same in a reduction", all,
 			"st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%rd1+4]; setp.eq.u32 %p1, %r1, 0; bar.red.or.pred %p2, 0, %p1; @%p2 bra L;"},
 
-		// What does not.
+		// Accesses that don't poll.
 		{"an ordinary read of what is not written", no, "st.global.u32 [%b], 1; L: ld.global.u32 %r1, [%a]; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r1; @%p1 bra L;"},
 		{"the same where nothing is written", no, "L: ld.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a search along an array", no, "st.global.u32 [%rd1], 1; L: add.s64 %rd1, %rd1, 4; ld.global.u32 %r1, [%rd1]; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;"},
@@ -179,7 +179,7 @@ func TestWaits(t *testing.T) {
 		{"what a list names", no,
 			"L: ld.global.u32 %r1, [%b]; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %a, %rd4; ld.global.u32 %r2, [%rd5]; setp.eq.u32 %p1, %r2, 0; @%p1 bra E; st.global.u32 [%rd5], 0; add.s64 %b, %b, 4; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r20; @%p2 bra L; E:"},
 
-		// Look-backs, and what resembles them.
+		// Look-backs, and similar kernels that are none.
 		{"a window of earlier blocks", earlier,
 			"sub.s32 %r3, %r21, %r23; sub.s32 %r3, %r3, 1; K: mul.wide.s32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; sub.s32 %r3, %r3, 32; setp.eq.u32 %p2, %r1, 1; @%p2 bra K; st.volatile.global.u32 [%rd1], 1;"},
 		{"a row for each block", earlier,
@@ -211,7 +211,7 @@ func TestWaits(t *testing.T) {
 		{"a look-back and a barrier", all,
 			"L: ld.volatile.global.u32 %r1, [%rd1+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd1], 1; M: ld.volatile.global.u32 %r1, [%a+4096]; setp.eq.u32 %p1, %r1, 0; @%p1 bra M;"},
 
-		// What resembles the harmless.
+		// Kernels similar to harmless ones.
 		{"an ordinary read in a function, of what the kernel writes", all,
 			"st.global.u32 [%rd1], 1; L: { .param .b64 x; .param .b32 y; st.param.b64 [x], %rd2; call (y), peek, (x); ld.param.b32 %r1, [y]; } setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"the same of what it does not write", no,
@@ -267,7 +267,7 @@ func TestWaits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := study(m, p).entries[0]
+			e := analyze(m, p).entries[0]
 			got := no
 			switch {
 			case e.refused == GridSync:
@@ -289,7 +289,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestWaitsInAFunction finds loops in what the kernel calls.
+// TestWaitsInAFunction checks loops in functions that the kernel calls.
 func TestWaitsInAFunction(t *testing.T) {
 	src := moduleOf(`.func await(.param .b64 at) {
 	.reg .b64 %rd<2>; .reg .b32 %r<2>; .reg .pred %p<2>;
@@ -313,7 +313,7 @@ L:	ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range study(m, p).entries {
+	for _, e := range analyze(m, p).entries {
 		want := GridSync
 		if e.fn.Name == "neither" {
 			want = None
@@ -324,7 +324,7 @@ L:	ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;
 	}
 }
 
-// TestManyLoops bounds the work that loops within loops can make.
+// TestManyLoops checks that the work for nested loops is bounded.
 func TestManyLoops(t *testing.T) {
 	const n = 3000
 	var b strings.Builder
@@ -339,7 +339,7 @@ func TestManyLoops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := study(m, p).entries[0]; e.refused != GridSync {
+	if e := analyze(m, p).entries[0]; e.refused != GridSync {
 		t.Errorf("%v (%s)", e.refused, e.detail)
 	}
 }

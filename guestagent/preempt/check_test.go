@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestLooks: where each look reads the word, who does, and what there is of it. That it is sound is e2e/preempt's to find.
-func TestLooks(t *testing.T) {
+// TestChecks checks where each kind of check reads the word, which threads do, and which forms support it. e2e/preempt tests
+// that the kinds are sound.
+func TestChecks(t *testing.T) {
 	const src = `.version 8.0
 .target sm_90
 .address_size 64
@@ -16,19 +17,19 @@ func TestLooks(t *testing.T) {
 }
 `
 	for _, c := range []struct {
-		look                 Look
+		look                 Check
 		forms                int
-		device, host, copied int // reads of the word where it is, and stores of the proxy's
+		device, host, copied int // reads of the word in each place, and stores by the proxy
 		guarded              bool
 	}{
-		{look: Look{}, forms: 3, device: 3, guarded: true},
-		{look: Look{AllThreads: true}, forms: 3, device: 3},
-		{look: Look{Word: HostWord}, forms: 3, host: 3, guarded: true},
-		{look: Look{Word: HostWord, AllThreads: true}, forms: 3, host: 3},
-		{look: Look{Word: ProxyWord}, forms: 1, device: 1, host: 1, copied: 1},
-		{look: Look{Word: ProxyWord, AllThreads: true}, forms: 1, device: 1, host: 1, copied: 1},
+		{look: Check{}, forms: 3, device: 3, guarded: true},
+		{look: Check{AllThreads: true}, forms: 3, device: 3},
+		{look: Check{Word: HostWord}, forms: 3, host: 3, guarded: true},
+		{look: Check{Word: HostWord, AllThreads: true}, forms: 3, host: 3},
+		{look: Check{Word: ProxyWord}, forms: 1, device: 1, host: 1, copied: 1},
+		{look: Check{Word: ProxyWord, AllThreads: true}, forms: 1, device: 1, host: 1, copied: 1},
 	} {
-		out, reports := transform(t, src, Options{Look: c.look})
+		out, reports := transform(t, src, Options{Check: c.look})
 		text := out.String()
 		count := func(what string) int { return strings.Count(text, what) }
 		if n := len(reports["k"].Forms); n != c.forms || !reports["k"].Preemptible {

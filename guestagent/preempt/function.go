@@ -8,17 +8,17 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// clusterRegisters holds the special registers that only mean something within clusters of blocks.
+// clusterRegisters holds the special registers that are meaningful only in clusters of blocks.
 var clusterRegisters = words(`%clusterid %nclusterid %cluster_ctaid %cluster_nctaid %cluster_ctarank %cluster_nctarank
 	%is_explicit_cluster`)
 
 // clusterDirectives holds the directives of kernels whose blocks are launched in clusters.
 var clusterDirectives = []string{"reqnctapercluster", "explicitcluster", "maxclusterrank"}
 
-// more holds the opcodes, beyond those of which package flow knows, that do nothing unsound in a preemptible kernel.
-var more = words("movmatrix istypep multimem tensormap mbarrier wgmma tcgen05")
+// otherOpcodes holds opcodes unknown to package flow that do nothing unsound in a preemptible kernel.
+var otherOpcodes = words("movmatrix istypep multimem tensormap mbarrier wgmma tcgen05")
 
-// builtins holds the functions that the driver defines and that have nothing to do with a block's place in the grid.
+// builtins holds the functions that the driver defines and that do not depend on a block's place in the grid.
 var builtins = words("vprintf malloc free __assertfail")
 
 func words(list string) map[string]bool {
@@ -29,8 +29,8 @@ func words(list string) map[string]bool {
 	return m
 }
 
-// function looks at one function by itself.
-func (w *studying) function(f *funcStudy) {
+// function analyzes one function by itself.
+func (w *analyzer) function(f *funcInfo) {
 	var err error
 	if f.graph, err = flow.Build(f.code); err != nil {
 		f.refuse(UnsupportedInstruction, "%v", err)
@@ -54,11 +54,11 @@ func (w *studying) function(f *funcStudy) {
 	f.findNumbers()
 }
 
-// instruction notes what one instruction means for its function.
-func (w *studying) instruction(f *funcStudy, i int, in *ptx.Instr) {
+// instruction records what one instruction means for its function.
+func (w *analyzer) instruction(f *funcInfo, i int, in *ptx.Instr) {
 	f.operands(in, in.Operands)
 	if in.Guarded() && in.Pred.Sym.Kind == ptx.SymSpecial {
-		f.special(in, in.Pred.Sym.Name)
+		f.specialRegister(in, in.Pred.Sym.Name)
 	}
 	for _, m := range in.Modifiers {
 		switch {
@@ -85,7 +85,7 @@ func (w *studying) instruction(f *funcStudy, i int, in *ptx.Instr) {
 		f.asyncs, f.shared = true, true
 	case op == "multimem" && in.Has("cp"):
 		f.refuseLoops(LastingState, "%v", in)
-	case !flow.Known(op) && !more[op]:
+	case !flow.Known(op) && !otherOpcodes[op]:
 		f.refuse(UnsupportedInstruction, "%v", in)
 	}
 	switch {
@@ -103,14 +103,14 @@ func (w *studying) instruction(f *funcStudy, i int, in *ptx.Instr) {
 	f.writes = f.writes || mayWrite(in)
 }
 
-// operands looks for special registers and shared variables.
-func (f *funcStudy) operands(in *ptx.Instr, list []ptx.Operand) {
+// operands looks for special registers and shared variables among operands.
+func (f *funcInfo) operands(in *ptx.Instr, list []ptx.Operand) {
 	for i := range list {
 		o := &list[i]
 		if o.Sym != nil {
 			switch o.Sym.Kind {
 			case ptx.SymSpecial:
-				f.special(in, o.Sym.Name)
+				f.specialRegister(in, o.Sym.Name)
 			case ptx.SymVar:
 				f.shared = f.shared || o.Sym.Var.Space == ptx.SharedSpace
 			}
@@ -121,13 +121,13 @@ func (f *funcStudy) operands(in *ptx.Instr, list []ptx.Operand) {
 	}
 }
 
-// special notes the use of a special register.
-func (f *funcStudy) special(in *ptx.Instr, name string) {
+// specialRegister records the use of a special register.
+func (f *funcInfo) specialRegister(in *ptx.Instr, name string) {
 	switch {
 	case name == "%ctaid" || name == "%nctaid":
 		f.readsIndex = true
 	case strings.HasPrefix(name, "%envreg"):
-		f.refuse(GridSync, "%v", in) // cooperative groups find the grid's own barrier by these
+		f.refuse(GridSync, "%v", in) // cooperative groups find the grid's barrier through these
 	case clusterRegisters[name]:
 		f.refuse(Cluster, "%v", in)
 	case name == "%current_graph_exec":
@@ -137,8 +137,8 @@ func (f *funcStudy) special(in *ptx.Instr, name string) {
 	}
 }
 
-// barrier notes a barrier of the block; one of a warp is an exchange like others.
-func (f *funcStudy) barrier(i int, in *ptx.Instr) {
+// barrier records a barrier of the block; a barrier of a warp counts as a warp exchange.
+func (f *funcInfo) barrier(i int, in *ptx.Instr) {
 	if in.Has("warp") {
 		return
 	}
@@ -173,9 +173,9 @@ func (f *funcStudy) barrier(i int, in *ptx.Instr) {
 	}
 }
 
-// findNumbers finds the numbers of barriers that are given in a register: compilers write mov.u32 %r1, 0;
-// barrier.sync %r1.
-func (f *funcStudy) findNumbers() {
+// findNumbers finds the numbers of barriers that are given in a register: compilers emit mov.u32 %r1, 0; barrier.sync
+// %r1.
+func (f *funcInfo) findNumbers() {
 	var wanted []int32
 	for k := range f.barriers {
 		if r := f.barriers[k].numberReg(); r >= 0 {
@@ -194,8 +194,8 @@ func (f *funcStudy) findNumbers() {
 	}
 }
 
-// constants finds the values of those registers into which every instruction that writes them moves the same constant.
-func (f *funcStudy) constants(wanted []int32, effects *flow.Effects) map[int32]int64 {
+// constants returns the values of those wanted registers that every writing instruction sets to the same constant.
+func (f *funcInfo) constants(wanted []int32, effects *flow.Effects) map[int32]int64 {
 	values, varies := map[int32]int64{}, map[int32]bool{}
 	want := make(map[int32]bool, len(wanted))
 	for _, r := range wanted {
@@ -223,7 +223,7 @@ func (f *funcStudy) constants(wanted []int32, effects *flow.Effects) map[int32]i
 	return values
 }
 
-// numberReg returns the register that holds the barrier's number, -1 if none does.
+// numberReg returns the register that holds the barrier's number, or -1.
 func (b *barrier) numberReg() int32 {
 	o := &b.in.Operands[0]
 	if b.kind == "red" {
@@ -235,17 +235,17 @@ func (b *barrier) numberReg() int32 {
 	return -1
 }
 
-// indirectCall is a call through a register, before it is known what it may reach.
+// indirectCall is a call through a register whose callees are not yet known.
 type indirectCall struct {
-	from    *funcStudy
+	from    *funcInfo
 	site    int // in from.calls
 	in      *ptx.Instr
-	targets []string // as its list of targets says; nil without one
-	callees []*funcStudy
+	targets []string // from its list of targets; nil without one
+	callees []*funcInfo
 }
 
-// call notes a call.
-func (w *studying) call(f *funcStudy, i int, in *ptx.Instr) {
+// call records a call.
+func (w *analyzer) call(f *funcInfo, i int, in *ptx.Instr) {
 	call, ok := in.Call()
 	if !ok {
 		f.refuse(UnsupportedInstruction, "%v", in)
@@ -257,7 +257,7 @@ func (w *studying) call(f *funcStudy, i int, in *ptx.Instr) {
 			return
 		}
 		if g := w.funcs[s.Func.Name]; g != nil {
-			f.calls = append(f.calls, callSite{instr: i, callees: []*funcStudy{g}, direct: true})
+			f.calls = append(f.calls, callSite{instr: i, callees: []*funcInfo{g}, direct: true})
 			return
 		}
 		f.extern(i, in, s.Func.Name)
@@ -271,10 +271,10 @@ func (w *studying) call(f *funcStudy, i int, in *ptx.Instr) {
 	w.indirect = append(w.indirect, c)
 }
 
-// extern notes that a function is called which this module does not define.
-func (f *funcStudy) extern(i int, in *ptx.Instr, name string) {
+// extern records a call of a function that this module does not define.
+func (f *funcInfo) extern(i int, in *ptx.Instr, name string) {
 	switch {
-	case name == "malloc": // there may be room only when another block has given some back
+	case name == "malloc": // it may succeed only when another block has freed memory
 		f.reads, f.polls = append(f.reads, i), append(f.polls, i)
 	case builtins[name]:
 	case strings.HasPrefix(name, "cuda") || strings.HasPrefix(name, "__cudaCDP") || strings.HasPrefix(name, "cnp"):
@@ -285,8 +285,8 @@ func (f *funcStudy) extern(i int, in *ptx.Instr, name string) {
 }
 
 // bindCalls finds what indirect calls may reach: the functions in their lists of targets, or else every function whose
-// address is taken somewhere in the module.
-func (w *studying) bindCalls(m *ptx.Module, list []*funcStudy) {
+// address is taken in the module.
+func (w *analyzer) bindCalls(m *ptx.Module, list []*funcInfo) {
 	if len(w.indirect) == 0 {
 		return
 	}
@@ -321,8 +321,8 @@ func (w *studying) bindCalls(m *ptx.Module, list []*funcStudy) {
 	}
 }
 
-// addressesTaken names the functions whose address is taken, by an instruction or an initialiser.
-func (w *studying) addressesTaken(m *ptx.Module, list []*funcStudy) []string {
+// addressesTaken returns the functions whose address is taken, by an instruction or an initializer.
+func (w *analyzer) addressesTaken(m *ptx.Module, list []*funcInfo) []string {
 	var names []string
 	seen := map[string]bool{}
 	take := func(name string) {
@@ -350,19 +350,19 @@ func (w *studying) addressesTaken(m *ptx.Module, list []*funcStudy) []string {
 			}
 		}
 		for _, v := range f.code.Vars {
-			initialised(v.Var, take)
+			initializerNames(v.Var, take)
 		}
 	}
 	for _, it := range m.Items {
 		if v, ok := it.(*ptx.Var); ok {
-			initialised(v, take)
+			initializerNames(v, take)
 		}
 	}
 	return names
 }
 
-// initialised tells take the names in a variable's initialiser.
-func initialised(v *ptx.Var, take func(string)) {
+// initializerNames calls take for each name in a variable's initializer.
+func initializerNames(v *ptx.Var, take func(string)) {
 	if v.Init == nil || !hasName(v.Init.Raw) {
 		return
 	}
@@ -376,7 +376,7 @@ func initialised(v *ptx.Var, take func(string)) {
 	}
 }
 
-// hasName reports whether there is a name in an initialiser. Numbers begin with a digit: 0xff, 0f3F800000.
+// hasName reports whether an initializer contains a name. Numbers begin with a digit: 0xff, 0f3F800000.
 func hasName(raw string) bool {
 	within := false // a number or a name
 	for i := range len(raw) {
@@ -390,8 +390,8 @@ func hasName(raw string) bool {
 	return false
 }
 
-// parametersFit reports whether a kernel's parameters leave room for the launch's arguments. PTX bounds them to 4,352
-// bytes, and from version 8.1 on and sm_70 to 32,764 (§5.1.6.1).
+// parametersFit reports whether a kernel's parameters leave room for the launch's arguments. PTX limits them to 4,352
+// bytes, and to 32,764 from version 8.1 and sm_70 on (§5.1.6.1).
 func parametersFit(m *ptx.Module, f *ptx.Func, bytes int) bool {
 	limit := int64(4352)
 	if !m.Version.Less(ptx.Version{Major: 8, Minor: 1}) && architecture(m) >= 70 {
@@ -412,13 +412,13 @@ func parametersFit(m *ptx.Module, f *ptx.Func, bytes int) bool {
 	return (end+7)/8*8+int64(bytes) <= limit
 }
 
-// architecture returns the number in the module's target: 90 for sm_90a.
+// architecture returns the number in the module's target, such as 90 for sm_90a.
 func architecture(m *ptx.Module) int {
 	for _, t := range m.Target {
 		if digits, ok := strings.CutPrefix(t, "sm_"); ok {
 			n, err := strconv.Atoi(strings.TrimRight(digits, "abcdefghijklmnopqrstuvwxyz"))
 			if err != nil {
-				return 0 // no architecture that we know; the smaller limit holds
+				return 0 // an unknown architecture, to which the smaller limit applies
 			}
 			return n
 		}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestSettle holds loads that a barrier more makes uniform to what that takes, in kernels that couldn't be run in a
-// loop otherwise.
-func TestSettle(t *testing.T) {
+// TestSharedLoads checks which loads are made uniform by one more barrier, in kernels that could not run in a loop otherwise,
+// and at what cost.
+func TestSharedLoads(t *testing.T) {
 	const (
 		ticket   = "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra M; atom.global.add.u32 %r2, [%rd1], 1; st.shared.u32 [tile], %r2; M: bar.sync 0; "
 		exchange = " setp.ge.u32 %p2, %r3, 9; @%p2 bra L; shfl.sync.down.b32 %r4, %r5, 1, 31, -1; L: ret;"
@@ -15,7 +15,7 @@ func TestSettle(t *testing.T) {
 	tests := []struct {
 		name, body string
 		loops      Reason
-		again      string // what stands in the coarse form
+		again      string // the repeated barrier in the coarse form
 	}{
 		{"a ticket", ticket + "ld.shared.u32 %r3, [tile];" + exchange, None, "ld.shared.u32 %r3, [tile];\n\tbar.sync 0;"},
 		{"behind computing", ticket + "add.u32 %r6, %r7, 1; ld.shared.u32 %r3, [tile];" + exchange, None, "ld.shared.u32 %r3, [tile];\n\tbar.sync 0;"},
@@ -35,7 +35,7 @@ func TestSettle(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			src := kernelOf(tt.body)
-			if e := studied(t, src).entries[0]; e.refused != None || e.loops != tt.loops {
+			if e := analyzed(t, src).entries[0]; e.refused != None || e.loops != tt.loops {
 				t.Fatalf("refused: %q, in loops: %q (%s), want %q", e.refused, e.loops, e.detail, tt.loops)
 			}
 			if tt.loops != None {
@@ -51,7 +51,7 @@ func TestSettle(t *testing.T) {
 				}
 			}
 			barriers := count(entryText(t, out, "k"), "bar")
-			if single := plain(Single); count(single, "bar") != barriers+1 { // the look's
+			if single := plain(Single); count(single, "bar") != barriers+1 { // one for the check
 				t.Errorf("the form without a loop has other barriers:\n%s", single)
 			}
 		})

@@ -10,15 +10,15 @@ import (
 	"vgpud/ptx"
 )
 
-// studied studies a module.
-func studied(t testing.TB, src string) *studies {
+// analyzed analyzes a module.
+func analyzed(t testing.TB, src string) *moduleInfo {
 	t.Helper()
 	m := parse(t, src)
 	p, err := ptx.Resolve(m)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, src)
 	}
-	return study(m, p)
+	return analyze(m, p)
 }
 
 func TestStudyReasons(t *testing.T) {
@@ -101,7 +101,7 @@ func TestStudyReasons(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			src := moduleOf(functions) + strings.TrimPrefix(kernelOf(tt.body+" ret;"), moduleOf(""))
-			e := studied(t, src).entries[0]
+			e := analyzed(t, src).entries[0]
 			if e.refused != tt.refused || e.refused == None && e.loops != tt.loops {
 				t.Errorf("refused: %q, in loops: %q (%s), want %q and %q", e.refused, e.loops, e.detail, tt.refused, tt.loops)
 			}
@@ -112,7 +112,7 @@ func TestStudyReasons(t *testing.T) {
 	}
 }
 
-// TestStudyCounts checks what is said of a kernel that has a bit of everything.
+// TestStudyCounts checks the analysis of a kernel that has a bit of everything.
 func TestStudyCounts(t *testing.T) {
 	src := moduleOf(`
 .func f(.param .b32 a) { .reg .b32 %r<2>; bar.sync 0; mov.u32 %r1, %ctaid.x; ret; }
@@ -145,8 +145,8 @@ func TestStudyCounts(t *testing.T) {
 		index, shared, asyncs, ok bool
 	}
 	var got []facts
-	for _, e := range studied(t, src).entries {
-		x := facts{e.fn.Name, nil, e.barriers.total, e.barriers.uniform, e.barriers.others, nil, e.needsIndex, e.shared, e.asyncs, e.refused == None && e.loops == None}
+	for _, e := range analyzed(t, src).entries {
+		x := facts{e.fn.Name, nil, e.barriers.total, e.barriers.uniform, e.barriers.others, nil, e.needsIndex, e.sharedMemory, e.asyncs, e.refused == None && e.loops == None}
 		for _, f := range e.reach {
 			x.reach = append(x.reach, f.code.Func.Name)
 		}
@@ -165,7 +165,7 @@ func TestStudyCounts(t *testing.T) {
 	}
 }
 
-// TestStudyEndsInTime goes through shapes of which simple algorithms take n² steps or more.
+// TestStudyEndsInTime analyzes shapes for which simple algorithms take n² steps or more.
 func TestStudyEndsInTime(t *testing.T) {
 	const n = 10_000
 	build := func(f func(b *strings.Builder)) string {
@@ -207,7 +207,7 @@ func TestStudyEndsInTime(t *testing.T) {
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := studied(t, src).entries; len(got) == 0 {
+			if got := analyzed(t, src).entries; len(got) == 0 {
 				t.Error("no kernels")
 			}
 		})

@@ -9,51 +9,51 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// studies is what there is to know of a module before it is rewritten. It refers to the module's own instructions.
-type studies struct {
-	entries []*entryStudy         // one for each kernel, in the module's order
-	funcs   map[string]*funcStudy // functions and kernels with a body, by name
+// moduleInfo is what must be known of a module before it is rewritten. It refers to the module's own instructions.
+type moduleInfo struct {
+	entries []*entryInfo         // one for each kernel, in the module's order
+	funcs   map[string]*funcInfo // functions and kernels with a body, by name
 }
 
-// entryStudy is what there is to know of a kernel and all that it calls.
-type entryStudy struct {
+// entryInfo is what is known of a kernel and all that it calls.
+type entryInfo struct {
 	fn   *ptx.Func
-	self *funcStudy // nil without a body
-	// reach holds the functions that it may call, itself first.
-	reach []*funcStudy
+	self *funcInfo // nil without a body
+	// reach holds the functions that it may call, and itself first.
+	reach []*funcInfo
 
-	// refused is why the kernel is left as it is; None if it has at least one form.
+	// refused is why the kernel has no form; None if it has at least one.
 	refused Reason
-	// loops is why a block can't run several tasks one after the other, so that only the early exit with one task a
-	// block is left; None if it can.
+	// loops is why a block can't run several tasks in turn, so that only the early exit with one task a block is possible;
+	// None if it can.
 	loops  Reason
-	detail string // what refused or loops is about: an instruction, a name
-	// waits: its blocks may wait for other blocks, so only the persistent form is sound.
+	detail string // an instruction or name that explains refused or loops
+	// waits means that its blocks may wait for other blocks, so only the persistent form is sound.
 	waits bool
-	// takesTasks: it is persistent already, see funcStudy.takesTasks.
+	// takesTasks means that it is already persistent, see funcInfo.takesTasks.
 	takesTasks bool
 
-	needsIndex bool // it, or what it calls, reads %ctaid or %nctaid
-	shared     bool // it, or what it calls, may use shared memory
-	asyncs     bool // it, or what it calls, starts asynchronous copies (cp.async), which must end with their task
-	barriers   barrierCount
-	// rewrite holds its own barriers that only some threads of a block may pass: unguarded by nothing but control flow
-	// or guarded, all number 0, over the whole block. There are none in the functions that it calls, or loops says so.
+	needsIndex   bool // it, or a function it calls, reads %ctaid or %nctaid
+	sharedMemory bool // it, or a function it calls, may use shared memory
+	asyncs       bool // it, or a function it calls, starts asynchronous copies (cp.async), which must end with their task
+	barriers     barrierCount
+	// rewrite holds its own barriers that only some threads of a block may pass: whether by control flow or by a guard, all
+	// with number 0 and over the whole block. Functions that it calls have none, or else loops says so.
 	rewrite []barrier
-	// settled maps its own loads from shared memory that give all threads the same if the barrier before them comes
-	// again behind them, to that barrier; both are instructions in self.code.Instrs. See settling.
-	settled map[int]int
+	// shared maps its own loads from shared memory that give all threads the same value if the barrier before them is repeated
+	// behind them, to that barrier; both are indices in self.code.Instrs. See sharedLoads.
+	shared map[int]int
 }
 
 // barrierCount counts the barriers of a kernel and what it calls, each once.
 type barrierCount struct {
 	total   int
-	uniform int // passed by all threads of a block or by none; or over a stated number of threads, by whole warps
+	uniform int // passed by all threads of a block or by none; or with a thread count, by whole warps
 	others  int
 }
 
-// fits reports whether the kernel may be given form f, and why not.
-func (e *entryStudy) fits(f abi.PreemptForm) (bool, Reason) {
+// fits reports whether the kernel may have form f, and otherwise why not.
+func (e *entryInfo) fits(f abi.PreemptForm) (bool, Reason) {
 	switch {
 	case e.refused != None:
 		return false, e.refused
@@ -65,22 +65,22 @@ func (e *entryStudy) fits(f abi.PreemptForm) (bool, Reason) {
 	return true, None
 }
 
-// funcStudy is what there is to know of one function.
-type funcStudy struct {
+// funcInfo is what is known of one function.
+type funcInfo struct {
 	code    *ptx.Code
 	graph   *flow.Graph
 	uniform *flow.Uniformity // nil if nothing in the function needs it
 
 	readsIndex bool // it reads %ctaid or %nctaid itself
 	needsIndex bool // itself, or through a direct call
-	recursive  bool // it may call itself, through others or not
+	recursive  bool // it may call itself, directly or not
 	shared     bool // it may use shared memory itself
 	asyncs     bool // it uses cp.async itself
 	calls      []callSite
-	edges      int // how many functions its calls may reach in all
+	edges      int // how many functions all its calls together may reach
 	barriers   []barrier
-	warp       []int // its warp exchanges, and its barriers that wait for a stated number of threads: instructions in code.Instrs
-	active     bool  // it finds out, or exchanges between, the lanes of a warp that run together, without naming them
+	warp       []int // its warp exchanges, and its barriers with a thread count: instructions in code.Instrs
+	active     bool  // it determines the lanes of a warp that run together, or exchanges between them, without naming them
 	exits      []int // its exit instructions
 	reads      []int // its volatile, relaxed, acquire or atomic reads of what may be global memory
 	polls      []int // all its reads of what may be global memory or a surface
@@ -89,20 +89,20 @@ type funcStudy struct {
 	refused, loops Reason // by itself
 	detail         string
 
-	exitsDeep  bool     // it, or what it calls, has an exit
-	warpDeep   bool     // it, or what it calls, has instructions as in warp
-	readsDeep  bool     // it, or what it calls, has such reads
-	pollsDeep  bool     // it, or what it calls, reads what may be global memory
-	writesDeep bool     // it, or what it calls, may write global memory
-	waiting    *waiting // nil until somebody asks
-	spins      *spins   // likewise
-	warpRisk   bool     // some lanes may have left it when others come to such an instruction; a device function's end counts as leaving
+	exitsDeep  bool          // it, or a function it calls, has an exit
+	warpDeep   bool          // it, or a function it calls, has instructions as in warp
+	readsDeep  bool          // it, or a function it calls, has reads as in reads
+	pollsDeep  bool          // it, or a function it calls, reads what may be global memory
+	writesDeep bool          // it, or a function it calls, may write global memory
+	waits      *waits        // nil until it is needed
+	waitResult *waitAnalysis // likewise
+	warpRisk   bool          // lanes may have returned when others reach an instruction in warp; a device function's end counts as returning
 }
 
 // callSite is a call.
 type callSite struct {
 	instr   int
-	callees []*funcStudy // functions with a body that it may reach
+	callees []*funcInfo // functions with a body that it may reach
 	direct  bool
 }
 
@@ -112,25 +112,25 @@ type barrier struct {
 	in      *ptx.Instr
 	kind    string // "sync", "red" or "arrive"
 	number  int    // -1: computed at run time
-	partial bool   // over a stated number of threads
-	aligned bool   // all threads of a warp come to it together
+	partial bool   // with a thread count
+	aligned bool   // all threads of a warp reach it together
 }
 
 const (
 	// maxInstrs bounds a kernel with all that it calls.
 	maxInstrs = 1 << 20
-	// maxVisits bounds the functions visited for all kernels of a module together, and the functions that all indirect
-	// calls may reach together.
+	// maxVisits bounds the functions visited for all kernels of a module together, and the functions that all indirect calls
+	// together may reach.
 	maxVisits = 1 << 18
 )
 
-// study finds out what can be done with the kernels of m, whose names p has bound.
-func study(m *ptx.Module, p *ptx.Program) *studies {
-	s := &studies{funcs: make(map[string]*funcStudy, len(p.Codes))}
-	w := &studying{studies: s, prog: p}
-	list := make([]*funcStudy, 0, len(p.Codes))
+// analyze finds out what can be done with the kernels of m, whose names p has bound.
+func analyze(m *ptx.Module, p *ptx.Program) *moduleInfo {
+	s := &moduleInfo{funcs: make(map[string]*funcInfo, len(p.Codes))}
+	w := &analyzer{moduleInfo: s, prog: p}
+	list := make([]*funcInfo, 0, len(p.Codes))
 	for _, c := range p.Codes {
-		f := &funcStudy{code: c}
+		f := &funcInfo{code: c}
 		list = append(list, f)
 		s.funcs[c.Func.Name] = f
 	}
@@ -138,7 +138,7 @@ func study(m *ptx.Module, p *ptx.Program) *studies {
 		w.function(f)
 	}
 	w.bindCalls(m, list)
-	w.spread(list)
+	w.propagate(list)
 	for _, f := range list {
 		w.warpRisk(f)
 	}
@@ -154,40 +154,40 @@ func study(m *ptx.Module, p *ptx.Program) *studies {
 	return s
 }
 
-// studying is a studies in the making.
-type studying struct {
-	*studies
+// analyzer builds a moduleInfo.
+type analyzer struct {
+	*moduleInfo
 	prog     *ptx.Program
 	indirect []indirectCall
 	visits   int // functions visited so far for kernels
 }
 
-// refuse notes why a function's callers can't be transformed, unless something is noted already.
-func (f *funcStudy) refuse(r Reason, format string, args ...any) {
+// refuse records why a function's callers have no form, unless a reason is recorded already.
+func (f *funcInfo) refuse(r Reason, format string, args ...any) {
 	if f.refused == None {
 		f.refused, f.detail = r, fmt.Sprintf(format, args...)
 	}
 }
 
-// refuseLoops notes why they can't be run in a loop.
-func (f *funcStudy) refuseLoops(r Reason, format string, args ...any) {
+// refuseLoops records why a function's callers can't run in a loop.
+func (f *funcInfo) refuseLoops(r Reason, format string, args ...any) {
 	if f.loops == None && f.refused == None {
 		f.loops, f.detail = r, fmt.Sprintf(format, args...)
 	}
 }
 
-// entry puts together what is known of a kernel and all that it may call.
-func (w *studying) entry(fn *ptx.Func) *entryStudy {
-	e := &entryStudy{fn: fn, self: w.funcs[fn.Name]}
+// entry combines what is known of a kernel and all that it may call.
+func (w *analyzer) entry(fn *ptx.Func) *entryInfo {
+	e := &entryInfo{fn: fn, self: w.funcs[fn.Name]}
 	if e.self == nil {
 		e.refused, e.detail = NoBody, "declared without a body"
 		return e
 	}
 	e.fn = e.self.code.Func
 	e.walk(w)
-	e = w.settle(e)
+	e = w.shareLoads(e)
 	if e.refused == None {
-		w.waits(e)
+		w.checkWaits(e)
 	}
 	e.takesTasks = e.self.takesTasks()
 	if e.refused == None && e.waits && e.loops != None {
@@ -197,34 +197,34 @@ func (w *studying) entry(fn *ptx.Func) *entryStudy {
 	return e
 }
 
-func (e *entryStudy) refuse(r Reason, format string, args ...any) {
+func (e *entryInfo) refuse(r Reason, format string, args ...any) {
 	if e.refused == None {
 		e.refused, e.detail = r, fmt.Sprintf(format, args...)
 	}
 }
 
-func (e *entryStudy) refuseLoops(r Reason, format string, args ...any) {
+func (e *entryInfo) refuseLoops(r Reason, format string, args ...any) {
 	if e.loops == None && e.refused == None {
 		e.loops, e.detail = r, fmt.Sprintf(format, args...)
 	}
 }
 
-// walk visits all functions that the kernel may reach and adds up what they are. A function is visited twice if some
-// calls of it are made by all threads of a block together and others are not.
-func (e *entryStudy) walk(w *studying) {
+// walk visits all functions that the kernel may reach and combines their properties. A function is visited twice if some
+// calls of it are convergent and others are not.
+func (e *entryInfo) walk(w *analyzer) {
 	type visit struct {
-		f        *funcStudy
+		f        *funcInfo
 		together bool
 	}
-	seen := map[*funcStudy]uint8{} // bit 0: together, bit 1: apart
+	seen := map[*funcInfo]uint8{} // bit 0: convergent, bit 1: not
 	var work []visit
-	come := func(f *funcStudy, together bool) {
+	come := func(f *funcInfo, together bool) {
 		bit := uint8(1)
 		if !together {
 			bit = 2
 		}
 		if seen[f]&2 != 0 || seen[f]&bit != 0 {
-			return // visited like this, or apart, which says more
+			return // visited like this, or as not convergent, which is the weaker assumption
 		}
 		if seen[f] == 0 {
 			e.reach = append(e.reach, f)
@@ -244,11 +244,11 @@ func (e *entryStudy) walk(w *studying) {
 		}
 		for _, c := range v.f.calls {
 			for _, g := range c.callees {
-				come(g, v.together && c.direct && v.f.together(c.instr))
+				come(g, v.together && c.direct && v.f.convergent(c.instr))
 			}
 		}
 	}
-	// Threads may end in a device function: who is left then is not what control flow shows.
+	// If threads may end in a device function, control flow does not show which threads remain.
 	ends := false
 	for _, f := range e.reach {
 		instrs += len(f.code.Instrs)
@@ -260,7 +260,7 @@ func (e *entryStudy) walk(w *studying) {
 	}
 	for _, f := range e.reach {
 		e.needsIndex = e.needsIndex || f.needsIndex
-		e.shared = e.shared || f.shared
+		e.sharedMemory = e.sharedMemory || f.shared
 		e.asyncs = e.asyncs || f.asyncs
 		if f.refused != None {
 			e.refuse(f.refused, "%s", f.detail)
@@ -282,13 +282,13 @@ func (e *entryStudy) walk(w *studying) {
 	}
 }
 
-// barrier judges one barrier; together says whether all threads of a block execute its function together.
-func (e *entryStudy) barrier(f *funcStudy, b barrier, together bool) {
+// barrier classifies one barrier; convergent says whether all threads of a block execute its function together.
+func (e *entryInfo) barrier(f *funcInfo, b barrier, together bool) {
 	e.barriers.total++
-	whole := together && f.together(b.instr)
+	whole := together && f.convergent(b.instr)
 	switch {
 	case b.kind == "arrive":
-		// Who arrives doesn't wait, so an arrival may be left over when the task ends.
+		// An arriving thread doesn't wait, so an arrival may remain when the task ends.
 		e.barriers.others++
 		e.refuseLoops(LastingState, "%v: arrivals may be left over", b.in)
 	case b.partial && b.number <= 0:
@@ -297,8 +297,8 @@ func (e *entryStudy) barrier(f *funcStudy, b barrier, together bool) {
 	case whole, b.partial && !f.warpRisk:
 		e.barriers.uniform++
 	case b.partial:
-		// It counts warps, each once all of its lanes that have not exited are there. In a loop, lanes that returned have
-		// not exited, and wait elsewhere: so it is a warp exchange, and the walk has refused the loop.
+		// It counts warps, each when all of its lanes that have not exited have come. In a loop, lanes that returned have not
+		// exited, and wait elsewhere. So it is a warp exchange, and walk has refused the loop.
 		e.barriers.others++
 	case f != e.self:
 		e.barriers.others++
@@ -312,8 +312,8 @@ func (e *entryStudy) barrier(f *funcStudy, b barrier, together bool) {
 	}
 }
 
-// together reports whether the threads of a block that come to the function all execute instruction i, or none does.
-func (f *funcStudy) together(i int) bool {
+// convergent reports whether the threads of a block that enter the function either all execute instruction i or none does.
+func (f *funcInfo) convergent(i int) bool {
 	b := f.graph.BlockOf(i)
 	if !f.graph.Blocks[b].Reachable {
 		return true
@@ -322,9 +322,9 @@ func (f *funcStudy) together(i int) bool {
 	return f.uniform.Together(b) && (!in.Guarded() || f.uniform.Uniform(in.Pred.Sym))
 }
 
-// spread carries properties from functions to those that call them, until nothing changes.
-func (w *studying) spread(list []*funcStudy) {
-	callers := map[*funcStudy][]*funcStudy{}
+// propagate carries properties from functions to their callers until nothing changes.
+func (w *analyzer) propagate(list []*funcInfo) {
+	callers := map[*funcInfo][]*funcInfo{}
 	for _, f := range list {
 		for _, c := range f.calls {
 			f.edges += len(c.callees)
@@ -333,8 +333,8 @@ func (w *studying) spread(list []*funcStudy) {
 			}
 		}
 	}
-	up := func(has func(*funcStudy) *bool) {
-		var work []*funcStudy
+	up := func(has func(*funcInfo) *bool) {
+		var work []*funcInfo
 		for _, f := range list {
 			if *has(f) {
 				work = append(work, f)
@@ -355,12 +355,12 @@ func (w *studying) spread(list []*funcStudy) {
 		f.needsIndex, f.exitsDeep, f.warpDeep = f.readsIndex, len(f.exits) > 0, len(f.warp) > 0
 		f.readsDeep, f.pollsDeep, f.writesDeep = len(f.reads) > 0, len(f.polls) > 0, f.writes
 	}
-	up(func(f *funcStudy) *bool { return &f.needsIndex })
-	up(func(f *funcStudy) *bool { return &f.exitsDeep })
-	up(func(f *funcStudy) *bool { return &f.warpDeep })
-	up(func(f *funcStudy) *bool { return &f.readsDeep })
-	up(func(f *funcStudy) *bool { return &f.pollsDeep })
-	up(func(f *funcStudy) *bool { return &f.writesDeep })
+	up(func(f *funcInfo) *bool { return &f.needsIndex })
+	up(func(f *funcInfo) *bool { return &f.exitsDeep })
+	up(func(f *funcInfo) *bool { return &f.warpDeep })
+	up(func(f *funcInfo) *bool { return &f.readsDeep })
+	up(func(f *funcInfo) *bool { return &f.pollsDeep })
+	up(func(f *funcInfo) *bool { return &f.writesDeep })
 	for _, c := range w.indirect {
 		for _, g := range c.callees {
 			if g.needsIndex {
@@ -371,23 +371,23 @@ func (w *studying) spread(list []*funcStudy) {
 	markRecursive(list)
 }
 
-// markRecursive finds the functions that may call themselves: those of a strongly connected part of the call graph,
-// by Tarjan's algorithm (1972).
-func markRecursive(list []*funcStudy) {
+// markRecursive marks the functions that may call themselves: those in a strongly connected component of the call graph, by
+// Tarjan's algorithm (1972).
+func markRecursive(list []*funcInfo) {
 	type state struct {
 		index, low int
 		open       bool
 	}
-	states := make(map[*funcStudy]*state, len(list))
-	var stack []*funcStudy
+	states := make(map[*funcInfo]*state, len(list))
+	var stack []*funcInfo
 	type frame struct {
-		f       *funcStudy
-		callees []*funcStudy
+		f       *funcInfo
+		callees []*funcInfo
 	}
-	enter := func(f *funcStudy) frame {
+	enter := func(f *funcInfo) frame {
 		states[f] = &state{len(states), len(states), true}
 		stack = append(stack, f)
-		var callees []*funcStudy
+		var callees []*funcInfo
 		for _, c := range f.calls {
 			callees = append(callees, c.callees...)
 		}
@@ -423,7 +423,7 @@ func markRecursive(list []*funcStudy) {
 				continue
 			}
 			at := len(stack) - 1
-			for stack[at] != f { // not far: what is above is the rest of the part
+			for stack[at] != f { // above it is the rest of the component
 				at--
 			}
 			for _, g := range stack[at:] {
