@@ -29,7 +29,7 @@ type rig struct {
 	reference [][]byte
 	settled   bool
 	only      abi.PreemptForm // if set, the one form to use
-	look      preempt.Check    // how the module's forms look
+	look      preempt.Check   // how the module's forms look
 	group     uint32          // if set, the group of the forms that have one
 	work      []uint64        // warp instructions of the originals, by step
 }
