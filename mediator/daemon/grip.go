@@ -99,16 +99,16 @@ func (s *share) grasp(g *guest) {
 		return
 	}
 	k := s.controls()
-	w := suspend.Wish{}
+	w := suspend.DesiredState{}
 	if r := s.recent[g.id]; r != nil && k.slices.Max > 0 && !s.over {
 		w.Slice = r.slice
 	}
 	g.mu.Lock()
-	if w.Hold = g.held; w.Hold && k.after > 0 {
+	if w.Suspend = g.held; w.Suspend && k.after > 0 {
 		w.DisableAt = g.heldSince + k.after
 	}
 	g.mu.Unlock()
-	g.grip.Set(w)
+	g.grip.SetDesired(w)
 }
 
 // told takes up what a guest's process says.
@@ -132,14 +132,14 @@ func (s *share) handed(g *guest, m *ipc.Message) {
 	case err != nil, len(m.Files) > 0 && !ok:
 		err = errors.Join(err, m.CloseFiles())
 	case len(m.Files) == 0:
-		err = g.grip.Take(h.Slot, nil)
+		err = g.grip.SetControl(h.Slot, nil)
 	default:
 		var c gpu.Control
 		if c, err = controller.Control(gpu.Handles{Files: m.Files, Names: h.Names}); err != nil {
 			g.grip.Refused(h.Slot, err)
 			return
 		}
-		err = g.grip.Take(h.Slot, c)
+		err = g.grip.SetControl(h.Slot, c)
 	}
 	if err != nil {
 		s.log.Warn("guest's handles", "guest", g.spec.Name, "context", h.Slot, "err", err)
@@ -160,7 +160,7 @@ func (s *Service) holdsDir() string { return filepath.Join(s.o.Config.RunDir, "h
 
 // gripOn begins to hold a guest, of whose contexts an earlier daemon may have left
 // some disabled: those that it noted, and those of which the guest's page says so.
-func (s *Service) gripOn(g *guest) *suspend.Grip {
+func (s *Service) gripOn(g *guest) *suspend.Controller {
 	var left []int
 	s.mu.Lock()
 	noted := s.left[g.spec.Name]
@@ -168,7 +168,7 @@ func (s *Service) gripOn(g *guest) *suspend.Grip {
 	s.mu.Unlock()
 	for _, slot := range noted {
 		if over(g.page, slot) {
-			if err := s.intents.Clear(g.spec.Name, slot); err != nil {
+			if err := s.intents.Remove(g.spec.Name, slot); err != nil {
 				s.log.Warn("forget that a context was disabled which is over", "guest", g.spec.Name, "context", slot, "err", err)
 			}
 			continue
@@ -182,7 +182,7 @@ func (s *Service) gripOn(g *guest) *suspend.Grip {
 	}
 	slices.Sort(left)
 	return suspend.New(suspend.Options{
-		Guest: g.spec.Name, Page: g.page, Intents: s.intents, Left: slices.Compact(left),
+		Guest: g.spec.Name, Page: g.page, Intents: s.intents, Leftover: slices.Compact(left),
 		DefaultSlice: gpu.DriverTimeslice, Clock: s.clock, Log: s.log,
 	})
 }
@@ -217,7 +217,7 @@ const enableLimit = time.Second
 // what it noted of guests that are gone.
 func (s *Service) enableLeft() {
 	s.mu.RLock()
-	grips := make(map[string]*suspend.Grip, len(s.guests))
+	grips := make(map[string]*suspend.Controller, len(s.guests))
 	for name, g := range s.guests {
 		grips[name] = g.grip
 	}
@@ -252,7 +252,7 @@ func (s *Service) enableLeft() {
 	s.mu.Unlock()
 	for name, slots := range left {
 		for _, slot := range slots {
-			if err := s.intents.Clear(name, slot); err != nil {
+			if err := s.intents.Remove(name, slot); err != nil {
 				s.log.Warn("forget a guest that is gone", "guest", name, "err", err)
 			}
 		}

@@ -39,7 +39,7 @@ type guest struct {
 	remains error
 	deaf    chan struct{} // closed when its launches are not listened for any more
 	hearing sync.WaitGroup
-	grip    *suspend.Grip // on its contexts; nil only in tests
+	grip    *suspend.Controller // on its contexts; nil only in tests
 	// said is what its process writes, where another daemon started that.
 	said *guestproc.Output
 
@@ -332,7 +332,7 @@ func (g *guest) alive(now time.Duration) {
 	g.beaten = now
 	g.page.Beat(now)
 	if still && g.grip != nil {
-		g.grip.Doubt()
+		g.grip.Invalidate()
 	}
 }
 

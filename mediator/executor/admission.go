@@ -16,48 +16,48 @@ import (
 // What a context has there, and since when it waits for room, is on the guest's page: see
 // [ipc.Ranks].
 type admission struct {
-	ranks *ipc.Admitter
-	long  int // launches on the GPU, or about to be put there, that are not known to be brief
+	admitter *ipc.Admitter
+	long     int // launches on the GPU, or about to be put there, that are not known to be brief
 	// waits is whether one waits for other contexts' launches to end, and since when; late
 	// is since when only for a context that goes before, 0: it does not.
-	waits bool
-	since time.Duration
-	late  time.Duration
+	waiting     bool
+	since       time.Duration
+	behindSince time.Duration
 	// drains is the channel whose launch the context's own others make room for, since it
 	// goes beside none of them, and drained the one that asks for that in this step; nil:
 	// there is none.
-	drains, drained *channel
+	draining, drainNext *channel
 	// billed is what the guest was charged when it was suspended last.
 	billed time.Duration
 }
 
 // foreseen is what a launch was expected to be when it was put on the GPU.
-type foreseen struct {
+type estimate struct {
 	work time.Duration
 	long bool
 }
 
 // patience is for how long a context that may go first is waited for. Its executor may
 // be busy with something else, or gone.
-const patience = 5 * time.Millisecond
+const turnTimeout = 5 * time.Millisecond
 
 // foresee returns what a launch of f is expected to be.
-func (x *Executor) foresee(f *function) foreseen {
+func (x *Executor) estimate(f *function) estimate {
 	d, known := f.expected()
-	return foreseen{d, !known || d > x.o.Ahead.Work}
+	return estimate{d, !known || d > x.o.FetchLimit.Work}
 }
 
 // bounded reports whether the guest's contexts share a bound. On other GPUs the daemon
 // takes contexts off.
-func (x *Executor) bounded() bool { return x.o.Ahead != DeepAhead }
+func (x *Executor) bounded() bool { return x.o.FetchLimit != DeepFetchLimit }
 
 // roomHere reports whether a launch of ch may go beside the context's own. behind is of a
 // launch that goes behind a preemptible one, and like that one leaves when told to.
-func (x *Executor) roomHere(ch *channel, s foreseen, behind bool) bool {
-	if d := x.admission.drains; d != nil && d != ch && !behind {
+func (x *Executor) fitsContext(ch *channel, s estimate, behind bool) bool {
+	if d := x.admission.draining; d != nil && d != ch && !behind {
 		return false
 	}
-	fits := x.fitsHere(s, behind)
+	fits := x.fitsLimit(s, behind)
 	if !fits {
 		x.drainFor(ch, s)
 	}
@@ -66,97 +66,97 @@ func (x *Executor) roomHere(ch *channel, s foreseen, behind bool) bool {
 
 // drainFor has the context's other channels wait until a launch of ch that goes beside
 // nothing has gone: launches that are brief could keep it away for ever.
-func (x *Executor) drainFor(ch *channel, s foreseen) {
-	if a := &x.admission; s.long && x.bounded() && a.drained == nil {
-		a.drained = ch
+func (x *Executor) drainFor(ch *channel, s estimate) {
+	if a := &x.admission; s.long && x.bounded() && a.drainNext == nil {
+		a.drainNext = ch
 	}
 }
 
 // fitsHere reports whether a launch may go beside what the context has on the GPU.
-func (x *Executor) fitsHere(s foreseen, behind bool) bool {
-	switch there := x.there; {
-	case there < x.o.Ahead.Launches:
+func (x *Executor) fitsLimit(s estimate, behind bool) bool {
+	switch there := x.admitted; {
+	case there < x.o.FetchLimit.Launches:
 		return true
-	case behind && there < behindLaunches:
+	case behind && there < successorLaunches:
 		return true
-	case there >= x.o.Ahead.Most, s.long, x.bounded() && x.admission.long > 0:
+	case there >= x.o.FetchLimit.MaxShort, s.long, x.bounded() && x.admission.long > 0:
 		return false
 	}
-	return x.predicted+s.work <= x.o.Ahead.Work
+	return x.admittedWork+s.work <= x.o.FetchLimit.Work
 }
 
 // admit takes room on the GPU for a launch, which is given back by leave, and reports
 // whether there was any. Where other contexts are in the way it is asked again.
-func (x *Executor) admit(ch *channel, s foreseen, behind bool) bool {
-	if !x.roomHere(ch, s, behind) {
+func (x *Executor) admit(ch *channel, s estimate, behind bool) bool {
+	if !x.fitsContext(ch, s, behind) {
 		return false
 	}
 	if !x.bounded() {
-		x.count(s, 1)
+		x.publishAdmitted(s, 1)
 		return true
 	}
 	a := &x.admission
-	next, room := x.thereWith(s), x.o.Ahead.Work
-	answer := a.ranks.Admit(next, room, false)
+	next, room := x.fetchAheadWith(s), x.o.FetchLimit.Work
+	answer := a.admitter.Admit(next, room, false)
 	if answer != ipc.Admitted {
 		now := x.o.Clock.Now()
-		if a.waits = true; a.since == 0 {
+		if a.waiting = true; a.since == 0 {
 			a.since = now
 			x.slot.SetWaiting(now)
 			// Whoever made room meanwhile did not see that somebody waits.
-			answer = a.ranks.Admit(next, room, false)
+			answer = a.admitter.Admit(next, room, false)
 		}
 		switch {
 		case answer != ipc.Behind:
-			a.late = 0
-		case a.late == 0:
-			a.late = now
-		case now-a.late >= patience:
-			answer = a.ranks.Admit(next, room, true)
+			a.behindSince = 0
+		case a.behindSince == 0:
+			a.behindSince = now
+		case now-a.behindSince >= turnTimeout:
+			answer = a.admitter.Admit(next, room, true)
 		}
 		if answer != ipc.Admitted {
 			x.drainFor(ch, s)
 			return false
 		}
 	}
-	a.late = 0
+	a.behindSince = 0
 	if a.since != 0 {
 		a.since = 0
 		x.slot.SetWaiting(0)
-		a.ranks.WakeNext() // who comes next may fit beside it
+		a.admitter.WakeNext() // who comes next may fit beside it
 	}
-	x.note(s, 1)
+	x.addAdmitted(s, 1)
 	return true
 }
 
 // thereWith returns what the context has on the GPU with s.
-func (x *Executor) thereWith(s foreseen) ipc.FetchAhead {
-	return ipc.FetchAhead{Launches: x.there + 1, Work: x.predicted + s.work, Long: s.long || x.admission.long > 0}
+func (x *Executor) fetchAheadWith(s estimate) ipc.FetchAhead {
+	return ipc.FetchAhead{Launches: x.admitted + 1, Work: x.admittedWork + s.work, Long: s.long || x.admission.long > 0}
 }
 
 // take takes room for a launch that the daemon has let run.
-func (x *Executor) take(s foreseen) { x.count(s, 1) }
+func (x *Executor) reserve(s estimate) { x.publishAdmitted(s, 1) }
 
 // leave gives back the room of a launch that is gone.
-func (x *Executor) leave(s foreseen) {
-	x.count(s, -1)
+func (x *Executor) release(s estimate) {
+	x.publishAdmitted(s, -1)
 	if x.bounded() {
-		x.admission.ranks.WakeNext()
+		x.admission.admitter.WakeNext()
 	}
 }
 
 // count counts n more launches, and says so on the page; n is 1 or -1.
-func (x *Executor) count(s foreseen, n int) {
-	x.note(s, n)
+func (x *Executor) publishAdmitted(s estimate, n int) {
+	x.addAdmitted(s, n)
 	if x.bounded() {
-		x.slot.SetFetchAhead(ipc.FetchAhead{Launches: x.there, Work: x.predicted, Long: x.admission.long > 0})
+		x.slot.SetFetchAhead(ipc.FetchAhead{Launches: x.admitted, Work: x.admittedWork, Long: x.admission.long > 0})
 	}
 }
 
 // note counts n more launches.
-func (x *Executor) note(s foreseen, n int) {
-	x.there += n
-	x.predicted += time.Duration(n) * s.work
+func (x *Executor) addAdmitted(s estimate, n int) {
+	x.admitted += n
+	x.admittedWork += time.Duration(n) * s.work
 	if s.long {
 		x.admission.long += n
 	}
@@ -169,7 +169,7 @@ func (x *Executor) note(s foreseen, n int) {
 const (
 	overstayMargin = 40
 	// overstayLook is how often that is looked at.
-	overstayLook = 20 * time.Millisecond
+	overstayInterval = 20 * time.Millisecond
 )
 
 // overstays reports whether what the context has on the GPU, all of it taken to be brief
@@ -187,7 +187,7 @@ func (x *Executor) overstays() bool {
 // mayOverstay reports whether the guest is suspended and the context has nothing on the GPU
 // but launches that were taken to be brief.
 func (x *Executor) mayOverstay() bool {
-	return x.held.on && x.there > 0 && x.admission.long == 0 && x.bounded() && x.poison == nil
+	return x.suspension.on && x.admitted > 0 && x.admission.long == 0 && x.bounded() && x.poison == nil
 }
 
 // endContext ends the context as a launch's time limit does: nothing less gets what is
@@ -202,22 +202,22 @@ func (x *Executor) endContext() {
 // settle is the end of a step that was not one of a suspended guest: a context in which
 // nothing waits any more for the others is not waited for either.
 func (a *admission) settle(x *Executor) {
-	if a.since != 0 && !a.waits {
-		a.since, a.late = 0, 0
+	if a.since != 0 && !a.waiting {
+		a.since, a.behindSince = 0, 0
 		x.slot.SetWaiting(0)
-		a.ranks.WakeNext()
+		a.admitter.WakeNext()
 	}
-	a.waits = false
-	a.drains, a.drained = a.drained, nil
+	a.waiting = false
+	a.draining, a.drainNext = a.drainNext, nil
 }
 
 // waitFor returns for how long to sleep at most, d or less, for what nobody rings for.
-func (x *Executor) waitFor(d time.Duration) time.Duration {
+func (x *Executor) admissionSleep(d time.Duration) time.Duration {
 	switch {
-	case x.admission.late != 0:
-		return min(d, patience)
+	case x.admission.behindSince != 0:
+		return min(d, turnTimeout)
 	case x.mayOverstay():
-		return min(d, overstayLook)
+		return min(d, overstayInterval)
 	}
 	return d
 }

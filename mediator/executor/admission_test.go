@@ -120,8 +120,8 @@ func TestOneKernelOfAGuest(t *testing.T) {
 	c.step(false)
 	for i, m := range c.all {
 		slot := c.page.Context(i)
-		if n := slot.Counters().Kernels; n != 4 || m.x.there != 0 || m.x.predicted != 0 {
-			t.Errorf("context %d: %d kernels, %d of %v counted on the GPU", i, n, m.x.there, m.x.predicted)
+		if n := slot.Counters().Kernels; n != 4 || m.x.admitted != 0 || m.x.admittedWork != 0 {
+			t.Errorf("context %d: %d kernels, %d of %v counted on the GPU", i, n, m.x.admitted, m.x.admittedWork)
 		}
 		if a, w := slot.FetchAhead(), slot.Waiting(); a != (ipc.FetchAhead{}) || w != 0 {
 			t.Errorf("context %d: in the end the page says %+v, waiting since %v", i, a, w)
@@ -207,8 +207,8 @@ func TestPreemptibleKernelsOfAGuest(t *testing.T) {
 			there = append(there, int(n))
 		}
 	}
-	if len(there) != 1 || there[0] > behindLaunches {
-		t.Errorf("%v launches of contexts are on the GPU, want up to %d of one", there, behindLaunches)
+	if len(there) != 1 || there[0] > successorLaunches {
+		t.Errorf("%v launches of contexts are on the GPU, want up to %d of one", there, successorLaunches)
 	}
 }
 
@@ -222,10 +222,10 @@ func TestWhoDoesNotComeIsPassedOver(t *testing.T) {
 	if c.step(false); c.onGPU() != 0 {
 		t.Fatalf("%d kernels on the GPU, and another context's turn", c.onGPU())
 	}
-	if d := c.all[0].x.sleepFor(c.sim.Now()); d > patience {
+	if d := c.all[0].x.sleepFor(c.sim.Now()); d > turnTimeout {
 		t.Errorf("sleeps for %v", d)
 	}
-	c.sim.Advance(patience)
+	c.sim.Advance(turnTimeout)
 	if c.step(false); c.onGPU() != 1 {
 		t.Errorf("%d kernels on the GPU", c.onGPU())
 	}

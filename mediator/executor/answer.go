@@ -6,10 +6,10 @@ import (
 )
 
 // account is a launch on the GPU that has ended there.
-type account struct {
-	fence gpu.Fence
-	fn    *function
-	seen  foreseen
+type deferredAccount struct {
+	fence    gpu.Fence
+	fn       *function
+	estimate estimate
 }
 
 // slot is where the next completion goes, or nil while the ring is full.
@@ -27,7 +27,7 @@ func (ch *channel) slot() (*abi.Entry, error) {
 // finish completes what is known of a command whose fence is reached.
 func (ch *channel) finish(p *pending, done gpu.Fence) {
 	x := ch.x
-	p.over = true
+	p.done = true
 	if p.fence == 0 {
 		if p.zeroed != 0 && x.poison != nil {
 			p.com.Status = x.status // nobody knows whether it is zero
@@ -68,12 +68,12 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 		x.slot.AddCopied(p.copied)
 	}
 	if p.fn != nil {
-		ch.account(&account{p.fence, p.fn, p.seen}, out)
+		ch.account(&deferredAccount{p.fence, p.fn, p.estimate}, out)
 		p.fn = nil
 		return
 	}
 	if p.fill > 0 {
-		x.accountFill(&ch.on, p.fill, p.brief, out)
+		x.accountFill(&ch.onGPU, p.fill, p.brief, out)
 	}
 	if out.Err != nil {
 		x.slot.AddError()
@@ -92,25 +92,25 @@ func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 		return false
 	}
 	p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
-	ch.owed = append(ch.owed, account{p.fence, p.fn, p.seen})
+	ch.deferred = append(ch.deferred, deferredAccount{p.fence, p.fn, p.estimate})
 	p.fence, p.fn = 0, nil
 	return true
 }
 
 // accountOwed accounts for what was answered promptly.
-func (ch *channel) accountOwed() {
-	for i := range ch.owed {
-		ch.account(&ch.owed[i], ch.gpu.Outcome(ch.owed[i].fence))
+func (ch *channel) accountDeferred() {
+	for i := range ch.deferred {
+		ch.account(&ch.deferred[i], ch.gpu.Outcome(ch.deferred[i].fence))
 	}
-	ch.owed = ch.owed[:0]
+	ch.deferred = ch.deferred[:0]
 }
 
 // account takes note of how a launch ended.
-func (ch *channel) account(a *account, out gpu.Outcome) {
+func (ch *channel) account(a *deferredAccount, out gpu.Outcome) {
 	x := ch.x
 	ch.gone(out)
-	x.leave(a.seen)
-	t, late := x.ran(out.Start, out.End)
+	x.release(a.estimate)
+	t, late := x.gpuTime(out.Start, out.End)
 	a.fn.ran(t)
 	x.slot.AddFinished(t, late, out.Err != nil)
 }

@@ -47,7 +47,7 @@ func (b *controlBlock) zero() {
 }
 
 // blocks hands out the control blocks of the context's window, each zero.
-type blocks struct {
+type controlBlocks struct {
 	window gpu.Window // nil: none
 	base   gpu.Ptr
 	bytes  uint64
@@ -56,7 +56,7 @@ type blocks struct {
 }
 
 // newBlocks makes blocks of the context's window, if it has one.
-func newBlocks(c gpu.Context) (b blocks) {
+func newBlocks(c gpu.Context) (b controlBlocks) {
 	if w, ok := c.(gpu.Windowed); ok {
 		b.base, b.bytes, b.window = w.Window()
 	}
@@ -64,7 +64,7 @@ func newBlocks(c gpu.Context) (b blocks) {
 }
 
 // take is a block, unless none is left.
-func (b *blocks) take() (c controlBlock, ok bool) {
+func (b *controlBlocks) allocate() (c controlBlock, ok bool) {
 	offset := b.next
 	switch n := len(b.free); {
 	case b.window == nil:
@@ -80,4 +80,4 @@ func (b *blocks) take() (c controlBlock, ok bool) {
 }
 
 // give takes a block back, zero.
-func (b *blocks) give(c controlBlock) { b.free = append(b.free, c.offset) }
+func (b *controlBlocks) release(c controlBlock) { b.free = append(b.free, c.offset) }

@@ -111,7 +111,7 @@ func TestBlocks(t *testing.T) {
 		}
 	}
 	c.check()
-	if b := &r.x.blocks; len(b.free) != 0 || b.next != 2*abi.ControlBytes {
+	if b := &r.x.controlBlocks; len(b.free) != 0 || b.next != 2*abi.ControlBytes {
 		t.Errorf("blocks %+v", b)
 	}
 	if in := r.x.channels[2].jobs[0].memory.block; in.window != nil {
@@ -124,7 +124,7 @@ func TestBlocks(t *testing.T) {
 			}
 		})
 	}
-	r.stepUntil("the channels are let go", func() bool { return len(r.x.draining) == 0 && len(r.x.blocks.free) == 2 })
+	r.stepUntil("the channels are let go", func() bool { return len(r.x.draining) == 0 && len(r.x.controlBlocks.free) == 2 })
 	for off := uint64(0); off < 2*abi.ControlBytes; off += 4 {
 		if v := w.load(off); v != 0 {
 			t.Errorf("%d at %#x", v, off)
@@ -146,7 +146,7 @@ func TestBlockOfALaunchThatNobodyReadBack(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r.stepUntil("the channel is let go", func() bool { return len(r.x.draining) == 0 && len(r.x.blocks.free) == 1 })
+	r.stepUntil("the channel is let go", func() bool { return len(r.x.draining) == 0 && len(r.x.controlBlocks.free) == 1 })
 	for off := uint64(0); off < abi.ControlBytes; off += 4 {
 		if v := w.load(off); v != 0 {
 			t.Errorf("%d at %#x", v, off)

@@ -24,33 +24,33 @@ const (
 	// aheadLaunches is how many launches of a guest may be on the GPU whatever they
 	// are, and aheadWork how much predicted work where that is more launches: enough
 	// to keep the GPU fed, and little enough that a suspension is soon felt.
-	aheadLaunches = 1
-	aheadWork     = time.Millisecond
+	shallowLaunches = 1
+	shallowWork     = time.Millisecond
 	// behindLaunches is how many preemptible ones of a channel may be: they leave
 	// when they are told to.
-	behindLaunches = 2
+	successorLaunches = 2
 	// aheadMost bounds the number of short launches.
-	aheadMost = 16
+	shallowMaxShort = 16
 )
 
 // Ahead is how much of a context may be on the GPU, while launches need no turn of
 // their own. The zero value is [ShallowAhead].
-type Ahead struct {
+type FetchLimit struct {
 	// Launches may be there whatever they are; Most where they are expected to take
 	// no longer than Work in all.
-	Launches, Most int
-	Work           time.Duration
+	Launches, MaxShort int
+	Work               time.Duration
 }
 
 var (
 	// ShallowAhead is for GPUs where a suspension can't take back what is there. It is
 	// for all of a guest's contexts together: see admission.
-	ShallowAhead = Ahead{Launches: aheadLaunches, Most: aheadMost, Work: aheadWork}
+	ShallowFetchLimit = FetchLimit{Launches: shallowLaunches, MaxShort: shallowMaxShort, Work: shallowWork}
 	// DeepAhead is for those where the daemon takes a suspended guest's channels off
 	// the hardware, whatever is in them: enough that the GPU need not wait for an
 	// executor that is late, and that short kernels fill a time slice. Of those that
 	// come while a context has its turn, NVIDIA's GPUs run none in that turn.
-	DeepAhead = Ahead{Launches: 16, Most: flightLimit - 4, Work: 8 * time.Millisecond}
+	DeepFetchLimit = FetchLimit{Launches: 16, MaxShort: flightLimit - 4, Work: 8 * time.Millisecond}
 )
 
 // channel serves one channel of the context.
@@ -84,10 +84,10 @@ type channel struct {
 	after  uint64
 
 	// owed are launches that were answered and are still to be accounted.
-	owed []account
+	deferred []deferredAccount
 
 	waiter waiter
-	on     ongoing
+	onGPU  ongoing
 
 	// job is the launch that what is behind it waits for; nil: none. second is one
 	// that was put on the GPU behind it all the same. jobs are both, or were, kept
@@ -96,24 +96,24 @@ type channel struct {
 	jobs        [2]*job
 	// beside is a second channel on the GPU, once it is needed: for a launch that
 	// goes beside the first.
-	beside service
+	corun service
 }
 
 // pending is a command that is carried out or being so, and not yet answered.
 type pending struct {
-	fence  gpu.Fence // 0: nothing to wait for
-	zeroed gpu.Fence // of an allocation's zeroes; 0: they are not waited for
-	event  *event    // reached with this command
-	record int       // which recording of the event this is
-	fn     *function // a launch
-	job    *job      // a launch that answers by itself
-	seen   foreseen  // of a launch
+	fence    gpu.Fence // 0: nothing to wait for
+	zeroed   gpu.Fence // of an allocation's zeroes; 0: they are not waited for
+	event    *event    // reached with this command
+	record   int       // which recording of the event this is
+	fn       *function // a launch
+	job      *job      // a launch that answers by itself
+	estimate estimate  // of a launch
 	// fill is how long a fill was expected to take, 0 of other commands, and brief
 	// whether it fitted by that.
 	fill   time.Duration
 	brief  bool
 	quiet  bool
-	over   bool   // finish was called
+	done   bool   // finish was called
 	timed  bool   // a command of the GPU's, with a start and an end
 	copied uint64 // bytes
 	com    abi.Completion
@@ -166,23 +166,23 @@ func (ch *channel) shut() {
 // drained is whether nothing of a channel that was shut is on the GPU any more.
 func (ch *channel) drained() bool {
 	ch.retire()
-	ch.accountOwed()
+	ch.accountDeferred()
 	return ch.first == ch.after
 }
 
 // close lets go of the channel at once.
 func (ch *channel) close() error {
 	ch.waiter.stop()
-	return errors.Join(ch.gpu.Close(), ch.beside.close())
+	return errors.Join(ch.gpu.Close(), ch.corun.close())
 }
 
 // giveBack gives the guest back the GPU memory that its launches here needed.
 // Nothing of the channel is on the GPU.
-func (ch *channel) giveBack() error {
+func (ch *channel) freeMemory() error {
 	var errs []error
 	for _, j := range ch.jobs {
 		if j != nil {
-			errs = append(errs, ch.x.release(&j.memory))
+			errs = append(errs, ch.x.freeMemory(&j.memory))
 		}
 	}
 	return errors.Join(errs...)
@@ -202,7 +202,7 @@ func (ch *channel) busy() bool { return ch.first != ch.after }
 
 // working is whether any is unfinished. What is not answered since the guest makes no
 // room for answers is no work.
-func (ch *channel) working() bool { return ch.busy() && !ch.flight[(ch.after-1)%flightLimit].over }
+func (ch *channel) working() bool { return ch.busy() && !ch.flight[(ch.after-1)%flightLimit].done }
 
 // retire takes note of commands that have ended, and answers them in order.
 func (ch *channel) retire() bool {
@@ -212,7 +212,7 @@ func (ch *channel) retire() bool {
 	did := ch.finishReached()
 	for ch.first != ch.after {
 		p := &ch.flight[ch.first%flightLimit]
-		if !p.over {
+		if !p.done {
 			break
 		}
 		// A quiet command that fails is answered like any other.
@@ -244,7 +244,7 @@ func (ch *channel) finishReached() bool {
 		p := &ch.flight[i%flightLimit]
 		if p.job != nil {
 			did = p.job.pursue() || did
-			if !p.over {
+			if !p.done {
 				if ch.second != nil {
 					did = ch.second.pursue() || did
 				}
@@ -260,7 +260,7 @@ func (ch *channel) finishReached() bool {
 		if p.fence > done && (!gone || p.copied > 0) {
 			break
 		}
-		if !p.over {
+		if !p.done {
 			ch.finish(p, done)
 			did = true
 		}
@@ -290,7 +290,7 @@ func (ch *channel) advance() bool {
 			// answered and not accounted for when as many commands again have been.
 			ch.retire()
 			ch.publish()
-			ch.accountOwed()
+			ch.accountDeferred()
 		}
 	}
 	if did {
@@ -375,7 +375,7 @@ func (ch *channel) begin(e []abi.Entry) bool {
 			err = ch.x.status
 		case ch.job != nil && how.ordered && ch.job.keeps(h.Op), how.blocks && ch.x.parked != nil:
 			return false
-		case how.drain && ch.unreached(), how.wait != nil && how.wait(c):
+		case how.drain && ch.busyOnGPU(), how.wait != nil && how.wait(c):
 			return false
 		default:
 			if err = how.run(c, p); err == errWaits {
@@ -396,7 +396,7 @@ func (ch *channel) begin(e []abi.Entry) bool {
 }
 
 // unreached is whether an earlier command of the channel is on the GPU.
-func (ch *channel) unreached() bool {
+func (ch *channel) busyOnGPU() bool {
 	if ch.job != nil {
 		return true
 	}
@@ -435,7 +435,7 @@ func (ch *channel) arm(held bool) bool {
 	if ch.dead {
 		return true
 	}
-	if ch.busy() && ch.flight[ch.first%flightLimit].over && !ch.com.ArmRoom() {
+	if ch.busy() && ch.flight[ch.first%flightLimit].done && !ch.com.ArmRoom() {
 		return false // completions wait for room that has come
 	}
 	if ch.next < ch.held {

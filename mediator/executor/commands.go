@@ -17,7 +17,7 @@ type command struct {
 }
 
 // how says how a command is carried out.
-type how struct {
+type handler struct {
 	// run carries the command out, or begins it and sets p.fence.
 	run func(c *command, p *pending) error
 	// drain has it wait until earlier commands of its channel have ended.
@@ -39,7 +39,7 @@ type how struct {
 var errWaits = errors.New("the command waits")
 
 // commands is indexed by opcode; docs/device.md says what each one answers.
-var commands = [256]how{
+var commands = [256]handler{
 	abi.OpNop:   {run: nop, poisoned: true},
 	abi.OpFence: {run: nop},
 

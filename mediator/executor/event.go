@@ -65,7 +65,7 @@ func eventRecord(c *command, p *pending) error {
 	ev.records++
 	ev.recorded, ev.reached = true, false
 	p.event, p.record = ev, ev.records
-	if c.ch.unreached() {
+	if c.ch.busyOnGPU() {
 		p.fence = c.ch.newest()
 		return nil
 	}

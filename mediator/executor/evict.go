@@ -100,7 +100,7 @@ func (j *job) attend() bool {
 	}
 	// While the context is off the GPU its blocks can't look.
 	now := x.o.Clock.Now()
-	if j.leftAt != 0 || x.away.off || now < j.due(now) {
+	if j.leftAt != 0 || x.offGPU.off || now < j.due(now) {
 		return false
 	}
 	return j.exposed(now)
@@ -160,14 +160,14 @@ func (j *job) refill() bool {
 	if err := x.copied(j); err != nil {
 		return false // the kernel's own end says more
 	}
-	if ch.beside.gpu == nil {
+	if ch.corun.gpu == nil {
 		c, err := x.o.Context.NewChannel()
 		if err != nil {
 			x.o.Log.Debug("freed SMs stay free", "err", err)
 			return false
 		}
-		ch.beside.gpu = c
-		ch.beside.waiter.start(c, x.slot)
+		ch.corun.gpu = c
+		ch.corun.waiter.start(c, x.slot)
 	}
 	freed := min(j.below, uint32(x.props.SMs))
 	plan, err := j.run.Refill(freed * j.stub.PerSM)
@@ -178,7 +178,7 @@ func (j *job) refill() bool {
 	// Its arguments are those that the first has.
 	gl := j.gl
 	gl.Grid = gpu.Dim3{X: plan.Grid[0], Y: plan.Grid[1], Z: plan.Grid[2]}
-	if j.besideFence, err = ch.beside.gpu.Launch(&gl); err != nil {
+	if j.besideFence, err = ch.corun.gpu.Launch(&gl); err != nil {
 		x.o.Log.Debug("freed SMs stay free", "err", err)
 		j.besideFence = 0
 		return false
@@ -189,7 +189,7 @@ func (j *job) refill() bool {
 
 // besideDone is whether a second launch of the kernel, if there is one, has ended.
 func (j *job) besideDone() bool {
-	return j.besideFence == 0 || j.ch.beside.gpu.Done() >= j.besideFence
+	return j.besideFence == 0 || j.ch.corun.gpu.Done() >= j.besideFence
 }
 
 // due is when the launch must have left, by the daemon's word; once that is past,
@@ -198,7 +198,7 @@ func (j *job) besideDone() bool {
 func (j *job) due(now time.Duration) time.Duration {
 	_, asked, _ := j.claim.EvictionRequest()
 	limit := j.limit()
-	if away := j.ch.x.awayHere.overlap(asked, now); limit < math.MaxInt64-away {
+	if away := j.ch.x.offHost.overlap(asked, now); limit < math.MaxInt64-away {
 		limit += away
 	}
 	return limit
@@ -244,7 +244,7 @@ func (j *job) blockTime() time.Duration {
 func (j *job) exposed(now time.Duration) bool {
 	x := j.ch.x
 	if !j.lied {
-		j.lied, j.fn.liar = true, true
+		j.lied, j.fn.unresponsive = true, true
 		x.slot.AddUnresponsive()
 		j.claim.SetEvictable(false)
 		x.o.Log.Debug("kernel did not leave when asked", "kernel", j.fn.attrs.Name)
@@ -253,7 +253,7 @@ func (j *job) exposed(now time.Duration) bool {
 		return true
 	}
 	_, asked, deadline := j.claim.EvictionRequest()
-	if away := x.awayHere.overlap(asked, now); now < max(deadline, asked+ipc.UnresponsiveLimit)+away {
+	if away := x.offHost.overlap(asked, now); now < max(deadline, asked+ipc.UnresponsiveLimit)+away {
 		return false
 	}
 	x.fail(fmt.Errorf("kernel %s did not leave the GPU when asked: %w", j.fn.attrs.Name, gpu.ErrTimeLimit))
@@ -282,13 +282,13 @@ func (j *job) park() bool {
 		return false
 	}
 	x.parked = j
-	x.notice()
+	x.updateOffTimes()
 	j.phase = parked
 	now := x.o.Clock.Now()
 	_, asked, _ := j.claim.EvictionRequest()
 	x.slot.AddEviction(now - asked)
 	j.evictions++
-	ran := now - j.began - x.awayHere.overlap(j.began, now)
+	ran := now - j.began - x.offHost.overlap(j.began, now)
 	j.claim.Leave(now, j.used+max(ran, 0))
 	return true
 }
@@ -317,6 +317,6 @@ func (x *Executor) putBack() (err error) {
 	if s, ok := x.o.Device.(gpu.Suspender); ok {
 		err = s.Resume(x.o.Context)
 	}
-	x.notice()
+	x.updateOffTimes()
 	return err
 }

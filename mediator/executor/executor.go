@@ -61,7 +61,7 @@ type Options struct {
 	// [gpu.ContextOptions].
 	Elapsed func() time.Duration
 	// Ahead is ShallowAhead unless set.
-	Ahead Ahead
+	FetchLimit FetchLimit
 }
 
 // Executor serves one context. Step and Run belong to one goroutine; Open, Shut
@@ -85,28 +85,28 @@ type Executor struct {
 	memory    allocations
 	props     gpu.Properties
 
-	priority  *priority     // of the process; nil: left alone
-	held      suspension    // the newest
-	away      absences      // on the GPU's clock
-	awayHere  absences      // on the executor's
-	launches  int           // on the GPU, of all channels; fills count too
-	there     int           // of them, or about to be: see admission
-	working   bool          // as told, see tellWorking
-	predicted time.Duration // how long these will take
-	admission admission
-	fills     int           // of them
-	brief     int           // of these, those that fit by the time that they take
-	filling   time.Duration // how long the brief ones will take
-	zeroes    zeroes
+	priority     *priority     // of the process; nil: left alone
+	suspension   suspension    // the newest
+	offGPU       offTimes      // on the GPU's clock
+	offHost      offTimes      // on the executor's
+	launches     int           // on the GPU, of all channels; fills count too
+	admitted     int           // of them, or about to be: see admission
+	working      bool          // as told, see tellWorking
+	admittedWork time.Duration // how long these will take
+	admission    admission
+	fills        int           // of them
+	brief        int           // of these, those that fit by the time that they take
+	filling      time.Duration // how long the brief ones will take
+	zeroes       zeroes
 	// refusedLoad is the newest module that there was no memory for.
 	refusedLoad refusal
 
-	words, bulk service // the executor's own channels, once they are needed
-	blocks      blocks  // of launches on the GPU
-	parked      *job    // for whose sake the context is off the GPU
+	words, bulk   service       // the executor's own channels, once they are needed
+	controlBlocks controlBlocks // of launches on the GPU
+	parked        *job          // for whose sake the context is off the GPU
 	// undone is whether the context, which the page says is disabled, was enabled all the
 	// same: see keeper.
-	undone atomic.Bool
+	selfEnabled atomic.Bool
 
 	// Of the launch that is being read.
 	params []byte
@@ -132,25 +132,25 @@ func New(o Options) *Executor {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Ahead == (Ahead{}) {
-		o.Ahead = ShallowAhead
+	if o.FetchLimit == (FetchLimit{}) {
+		o.FetchLimit = ShallowFetchLimit
 	}
 	work := o.Page.WorkLog(o.Slot)
 	work.SetSince(0) // of its predecessor
 	o.Page.Context(o.Slot).SetLeavesUnstarted()
 	return &Executor{
-		o:         o,
-		work:      work,
-		slot:      o.Page.Context(o.Slot),
-		vectors:   make(map[int]Interrupt),
-		blocks:    newBlocks(o.Context),
-		modules:   newHandles[*module](maxModules),
-		functions: newHandles[*function](maxFunctions),
-		events:    newHandles[*event](maxEvents),
-		props:     o.Device.Properties(),
-		lastFault: o.LastFault,
-		admission: admission{ranks: o.Page.Admitter(o.Slot)},
-		yield:     sched.Yield,
+		o:             o,
+		work:          work,
+		slot:          o.Page.Context(o.Slot),
+		vectors:       make(map[int]Interrupt),
+		controlBlocks: newBlocks(o.Context),
+		modules:       newHandles[*module](maxModules),
+		functions:     newHandles[*function](maxFunctions),
+		events:        newHandles[*event](maxEvents),
+		props:         o.Device.Properties(),
+		lastFault:     o.LastFault,
+		admission:     admission{admitter: o.Page.Admitter(o.Slot)},
+		yield:         sched.Yield,
 	}
 }
 
@@ -223,7 +223,7 @@ func (x *Executor) drain() {
 		if !ch.drained() {
 			return false
 		}
-		back := ch.giveBack()
+		back := ch.freeMemory()
 		if errors.Is(back, errWaits) {
 			return false
 		}
@@ -277,8 +277,8 @@ func (x *Executor) raise(vector int) {
 // whether it did anything.
 func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
-	x.hold(suspended)
-	x.notice()
+	x.setSuspended(suspended)
+	x.updateOffTimes()
 	if x.overstays() {
 		x.endContext()
 	}
@@ -290,20 +290,20 @@ func (x *Executor) Step(suspended bool) bool {
 			did = true
 			// What comes next may take as long to put on the GPU as it runs there.
 			ch.publish()
-			ch.accountOwed()
+			ch.accountDeferred()
 		}
 		if !suspended && ch.advance() {
 			did = true
 		}
 		ch.publish()
-		ch.accountOwed()
+		ch.accountDeferred()
 		backlog, working = backlog || ch.backlog(), working || ch.working()
 	}
 	if !suspended {
 		x.admission.settle(x)
 	}
 	x.slot.SetBacklog(backlog)
-	x.tellWorking(working)
+	x.publishWorking(working)
 	for _, tell := range x.reports {
 		tell()
 	}
@@ -312,8 +312,8 @@ func (x *Executor) Step(suspended bool) bool {
 }
 
 // hold takes note of the beginning and end of suspensions on the GPU's clock.
-func (x *Executor) hold(suspended bool) {
-	if suspended == x.held.on {
+func (x *Executor) setSuspended(suspended bool) {
+	if suspended == x.suspension.on {
 		return
 	}
 	now, err := x.o.Device.Now()
@@ -321,7 +321,7 @@ func (x *Executor) hold(suspended bool) {
 		x.fail(err)
 		return
 	}
-	x.held.turn(suspended, now)
+	x.suspension.set(suspended, now)
 	if suspended {
 		x.admission.billed = x.o.Page.Bill().Used
 	}

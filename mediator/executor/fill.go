@@ -13,24 +13,24 @@ import (
 // be on the GPU ahead of time. How long it takes goes by its bytes.
 const (
 	// aheadFills is how many that take long a context may have on the GPU.
-	aheadFills = 2
+	longFills = 2
 	// fillRate is what the slowest GPUs that anybody shares write, in bytes a nanosecond;
 	// an H100 is ten times as fast.
 	fillRate = 256
 	// fillLeast is what the shortest takes, and fillRow what a row counts for at least, in
 	// bytes: rows that lie apart are written one by one.
-	fillLeast = 2 * time.Microsecond
-	fillRow   = 512
+	minFill = 2 * time.Microsecond
+	fillRow = 512
 	// fillMost is more bytes than any GPU has; it keeps products from overflowing.
-	fillMost = 1 << 50
+	maxFill = 1 << 50
 )
 
 // fillTime is how long a fill of rows takes at most, of so many bytes each.
 func fillTime(bytes, rows uint64) time.Duration {
-	if bytes = max(bytes, fillRow); rows > fillMost/bytes {
-		return fillMost / fillRate
+	if bytes = max(bytes, fillRow); rows > maxFill/bytes {
+		return maxFill / fillRate
 	}
-	return fillLeast + time.Duration(bytes*rows/fillRate)
+	return minFill + time.Duration(bytes*rows/fillRate)
 }
 
 // fillFits is whether a fill of expected time d may go to the GPU, and whether it does so as a
@@ -40,21 +40,21 @@ func fillTime(bytes, rows uint64) time.Duration {
 func (x *Executor) fillFits(d time.Duration) (may, brief bool) {
 	long := x.fills - x.brief
 	switch {
-	case x.filling+d <= x.o.Ahead.Work:
+	case x.filling+d <= x.o.FetchLimit.Work:
 		return true, true
 	case x.o.Page.Mode() != ipc.ModeFree:
 		return long == 0, false
 	default:
-		return long < x.aheadFills(), false
+		return long < x.maxLongFills(), false
 	}
 }
 
 // aheadFills is how many fills that take long may be on the GPU: the guest's limit is shared
 // among its contexts, each of which may have one. Where a suspension takes them back there is
 // nothing to share.
-func (x *Executor) aheadFills() int {
+func (x *Executor) maxLongFills() int {
 	if !x.bounded() {
-		return x.o.Ahead.Launches
+		return x.o.FetchLimit.Launches
 	}
 	contexts := 0
 	for i := range ipc.MaxContexts {
@@ -65,7 +65,7 @@ func (x *Executor) aheadFills() int {
 	if contexts > 1 {
 		return 1
 	}
-	return aheadFills
+	return longFills
 }
 
 // fill has put put a fill of expected time d on the GPU, unless it has to wait.
@@ -79,7 +79,7 @@ func (c *command) fill(p *pending, d time.Duration, put func() (gpu.Fence, error
 	}
 	p.fill, p.brief = d, brief
 	c.ch.x.countFills(1, d, brief)
-	c.ch.x.began(&c.ch.on)
+	c.ch.x.began(&c.ch.onGPU)
 	return nil
 }
 
@@ -97,5 +97,5 @@ func (x *Executor) countFills(n int, d time.Duration, brief bool) {
 func (x *Executor) accountFill(on *ongoing, d time.Duration, brief bool, out gpu.Outcome) {
 	x.ended(on, out)
 	x.countFills(-1, d, brief)
-	x.slot.AddFilled(x.ran(out.Start, out.End))
+	x.slot.AddFilled(x.gpuTime(out.Start, out.End))
 }

@@ -143,12 +143,12 @@ func TestFillsWait(t *testing.T) {
 				}
 			}
 			r.x.Step(false)
-			if n := r.onGPU(); n == 0 || n > aheadFills {
-				t.Errorf("%d that take long are on the GPU, want up to %d", n, aheadFills)
+			if n := r.onGPU(); n == 0 || n > longFills {
+				t.Errorf("%d that take long are on the GPU, want up to %d", n, longFills)
 			}
 			for range testChannels * 20 {
 				let(1)
-				if n := r.onGPU(); n > aheadFills {
+				if n := r.onGPU(); n > longFills {
 					t.Fatalf("%d that take long are on the GPU", n)
 				}
 			}
@@ -164,7 +164,7 @@ func TestFillsWait(t *testing.T) {
 				r.x.Step(false)
 			}
 			// What goes although it does not fit is one more of those that take long.
-			if n, most := r.onGPU(), gpu.Fence(aheadWork/fillTime(64<<20, 1)+aheadFills); n == 0 || n > most {
+			if n, most := r.onGPU(), gpu.Fence(shallowWork/fillTime(64<<20, 1)+longFills); n == 0 || n > most {
 				t.Errorf("%d of 64 MiB are on the GPU, want up to %d", n, most)
 			}
 		})
@@ -179,7 +179,7 @@ func TestFillsOfManyRows(t *testing.T) {
 		g.send(abi.Header{Op: abi.OpSet}, abi.Set{Dst: fakeBase, Width: 1, Count: 1, Rows: 1 << 30, Pitch: 32})
 	}
 	r.x.Step(false)
-	if n := r.onGPU(); n > aheadFills {
+	if n := r.onGPU(); n > longFills {
 		t.Errorf("%d fills of a billion rows are on the GPU", n)
 	}
 }
@@ -190,7 +190,7 @@ func TestShortFillsAreNotHeldBack(t *testing.T) {
 	r, let := newSlowRig(t)
 	a, b := r.open(), r.open()
 	fn := a.load("fake", "plain")
-	for range aheadLaunches {
+	for range shallowLaunches {
 		l, params := launchOf(fn, 32, 1)
 		a.send(abi.Header{Op: abi.OpLaunch}, l, params...)
 	}
@@ -199,8 +199,8 @@ func TestShortFillsAreNotHeldBack(t *testing.T) {
 		b.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: staging, Src: fakeBase, Size: 1 << 19})
 	}
 	r.x.Step(false)
-	if n := r.onGPU(); n != aheadLaunches+32 {
-		t.Errorf("%d commands are on the GPU, want %d launches and 32 beside them", n, aheadLaunches)
+	if n := r.onGPU(); n != shallowLaunches+32 {
+		t.Errorf("%d commands are on the GPU, want %d launches and 32 beside them", n, shallowLaunches)
 	}
 	for range 40 {
 		let(1)
@@ -209,13 +209,13 @@ func TestShortFillsAreNotHeldBack(t *testing.T) {
 		b.send(abi.Header{Op: abi.OpSet}, fillOf(1<<10))
 	}
 	r.x.Step(false)
-	for range aheadLaunches {
+	for range shallowLaunches {
 		l, params := launchOf(fn, 32, 1)
 		a.send(abi.Header{Op: abi.OpLaunch}, l, params...)
 	}
 	r.x.Step(false)
-	if n := r.onGPU(); n != aheadLaunches+16 {
-		t.Errorf("%d commands are on the GPU, want 16 fills and %d launches beside them", n, aheadLaunches)
+	if n := r.onGPU(); n != shallowLaunches+16 {
+		t.Errorf("%d commands are on the GPU, want 16 fills and %d launches beside them", n, shallowLaunches)
 	}
 }
 

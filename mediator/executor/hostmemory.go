@@ -19,7 +19,7 @@ type hostMemory struct {
 // header and the rings never: what is registered a context's kernels can reach, and the
 // rings are those of all of the guest's programs. Where rings may lie among windows
 // that is nothing.
-func forGPU(s *ipc.Setup, shared []byte, log *slog.Logger) []byte {
+func registrable(s *ipc.Setup, shared []byte, log *slog.Logger) []byte {
 	if s.Rings == 0 {
 		log.Debug("copies of this context are slow", "err", "rings lie anywhere in the guest's shared memory")
 		return nil

@@ -108,7 +108,7 @@ func TestRingsAreNotRegistered(t *testing.T) {
 			t.Errorf("with %d bytes of rings, %d bytes are registered, want the last %d", c.rings, len(mem), c.want)
 		}
 		shared := make([]byte, sharedBytes)
-		mem := forGPU(&ipc.Setup{Header: header, Rings: c.rings}, shared, slog.New(slog.DiscardHandler))
+		mem := registrable(&ipc.Setup{Header: header, Rings: c.rings}, shared, slog.New(slog.DiscardHandler))
 		if len(mem) != c.want || c.want > 0 && &mem[len(mem)-1] != &shared[sharedBytes-1] {
 			t.Errorf("with %d bytes of rings, %d bytes are the GPU's, want the last %d", c.rings, len(mem), c.want)
 		}

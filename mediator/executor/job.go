@@ -34,7 +34,7 @@ type job struct {
 
 	gl     gpu.Launch
 	params []byte   // with the arguments that are appended
-	seen   foreseen // what it is expected to be
+	seen   estimate // what it is expected to be
 	roomed bool     // it has room on the GPU, see admission
 
 	// Of a preemptible launch.
@@ -107,7 +107,7 @@ func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) erro
 		}
 	}
 	j.describe(resident, urgency)
-	j.seen = x.foresee(f)
+	j.seen = x.estimate(f)
 	j.p, p.job = p, j
 	if ch.job == nil {
 		ch.job = j
@@ -160,7 +160,7 @@ func (j *job) ask() {
 		j.ch.x.bulk.waiter.ask(j.bulk)
 	}
 	if j.besideFence != 0 {
-		j.ch.beside.waiter.ask(j.besideFence)
+		j.ch.corun.waiter.ask(j.besideFence)
 	}
 	if j.read != 0 {
 		j.ch.waiter.ask(j.read)
@@ -245,7 +245,7 @@ func (j *job) makeRoom() bool {
 	if !j.roomed && x.free() {
 		j.roomed = x.admit(j.ch, j.seen, j.ch.second == j)
 	} else if !j.roomed {
-		x.take(j.seen)
+		x.reserve(j.seen)
 		j.roomed = true
 	}
 	return j.roomed
@@ -255,7 +255,7 @@ func (j *job) makeRoom() bool {
 func (j *job) giveRoom() {
 	if j.roomed {
 		j.roomed = false
-		j.ch.x.leave(j.seen)
+		j.ch.x.release(j.seen)
 	}
 }
 
@@ -305,7 +305,7 @@ func (j *job) launch() bool {
 	j.phase = running
 	ch.placed()
 	if !j.claim.Started() {
-		j.claim.SetEvictable(j.form != 0 && !j.fn.liar && !j.plan.Stay)
+		j.claim.SetEvictable(j.form != 0 && !j.fn.unresponsive && !j.plan.Stay)
 		j.claim.Start(j.began)
 	}
 	return true
@@ -347,7 +347,7 @@ func (j *job) left() bool {
 	}
 	out := ch.gpu.Outcome(j.p.fence)
 	if j.besideFence != 0 {
-		beside := ch.beside.gpu.Outcome(j.besideFence)
+		beside := ch.corun.gpu.Outcome(j.besideFence)
 		out.End = max(out.End, beside.End)
 		out.Err = cmp.Or(out.Err, beside.Err)
 		j.besideFence, j.read = 0, 0 // the second may have gone on after that
@@ -357,7 +357,7 @@ func (j *job) left() bool {
 		j.leftAt = x.o.Clock.Now()
 	}
 	ch.gone(out)
-	t, late := x.ran(out.Start, out.End)
+	t, late := x.gpuTime(out.Start, out.End)
 	if j.start == 0 {
 		j.start = out.Start
 	}
@@ -430,7 +430,7 @@ func (j *job) finish(status abi.Status) {
 	if j.form != 0 {
 		p.com.Value = [3]uint64{j.evictions, uint64(j.used)}
 	}
-	p.over, p.job = true, nil
+	p.done, p.job = true, nil
 	if j.launched {
 		x.slot.AddEnded(status != abi.StatusOK)
 	} else if status != abi.StatusOK {

@@ -16,9 +16,9 @@ func launchWaits(c *command) bool {
 	x := c.ch.x
 	if x.o.Page.Mode() != ipc.ModeFree {
 		// It says that it is ready when it could run.
-		return c.ch.unreached()
+		return c.ch.busyOnGPU()
 	}
-	if x.there < x.o.Ahead.Launches && x.admission.drains == nil {
+	if x.admitted < x.o.FetchLimit.Launches && x.admission.draining == nil {
 		return false
 	}
 	l, err := abi.DecodeLaunch(c.entry)
@@ -29,7 +29,7 @@ func launchWaits(c *command) bool {
 	if err != nil {
 		return false
 	}
-	return !x.roomHere(c.ch, x.foresee(f), c.ch.job != nil)
+	return !x.fitsContext(c.ch, x.estimate(f), c.ch.job != nil)
 }
 
 func launch(c *command, p *pending) error {
@@ -80,13 +80,13 @@ func launch(c *command, p *pending) error {
 // launchNow puts the launch that x.gl says on the GPU, where it needs nobody's word.
 func (c *command) launchNow(p *pending, f *function) error {
 	x := c.ch.x
-	p.seen = x.foresee(f)
-	if !x.admit(c.ch, p.seen, false) {
+	p.estimate = x.estimate(f)
+	if !x.admit(c.ch, p.estimate, false) {
 		return errWaits
 	}
 	x.unpark()
 	if err := p.onGPU(c.ch.gpu.Launch(&x.gl)); err != nil {
-		x.leave(p.seen)
+		x.release(p.estimate)
 		return err
 	}
 	p.fn = f
@@ -130,7 +130,7 @@ func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch, asks *ask
 		return nil
 	case abi.AttributeExpectedNanoseconds:
 		ns := uint64(a.Uint32(0)) | uint64(a.Uint32(1))<<32
-		f.hint = time.Duration(min(ns, uint64(aheadWork)))
+		f.hint = time.Duration(min(ns, uint64(shallowWork)))
 		return nil
 	case abi.AttributePriority:
 		asks.prioritised, asks.priority = true, int32(a.Uint32(0))

@@ -19,11 +19,11 @@ type longPoll struct {
 }
 
 // payingWaits is how many of the last eight waits must have ended within the limit.
-const payingWaits = 4
+const minPaidWaits = 4
 
 // ended takes in how long a wait took, and the limit that it had. Without a limit it
 // forgets what it has learned.
-func (l *longPoll) ended(wait, limit time.Duration) {
+func (l *longPoll) record(wait, limit time.Duration) {
 	if limit <= 0 {
 		*l = longPoll{}
 		return
@@ -41,7 +41,7 @@ func (l *longPoll) ended(wait, limit time.Duration) {
 
 // length returns for how long to poll in the wait that begins.
 func (l *longPoll) length(limit time.Duration) time.Duration {
-	if bits.OnesCount8(l.recent) < payingWaits {
+	if bits.OnesCount8(l.recent) < minPaidWaits {
 		return 0
 	}
 	return max(min(l.window, limit), 0)

@@ -31,7 +31,7 @@ func TestLongPoll(t *testing.T) {
 		want  time.Duration
 	}{
 		"nothing known":                              {limit, nil, 0},
-		"too little known":                           {limit, times(payingWaits-1, 3*ms), 0},
+		"too little known":                           {limit, times(minPaidWaits-1, 3*ms), 0},
 		"it doubles":                                 {limit, times(4, 3*ms), 8 * PollWindow},
 		"until it covers the waits":                  {limit, times(20, 3*ms), 16 * PollWindow},
 		"or comes to the limit":                      {limit, times(20, 4*ms), limit},
@@ -45,7 +45,7 @@ func TestLongPoll(t *testing.T) {
 	} {
 		var l longPoll
 		for _, w := range c.waits {
-			l.ended(w, c.limit)
+			l.record(w, c.limit)
 		}
 		if got := l.length(c.limit); got != c.want {
 			t.Errorf("%s: polls for %v, want %v", name, got, c.want)
@@ -53,12 +53,12 @@ func TestLongPoll(t *testing.T) {
 	}
 	var l longPoll
 	for range 8 {
-		l.ended(3*ms, limit)
+		l.record(3*ms, limit)
 	}
 	if got := l.length(ms); got != ms {
 		t.Errorf("under a lower limit: %v", got)
 	}
-	l.ended(3*ms, 0)
+	l.record(3*ms, 0)
 	if got := l.length(limit); got != 0 {
 		t.Errorf("after a wait without a limit: %v", got)
 	}
@@ -83,7 +83,7 @@ func TestLongPollPays(t *testing.T) {
 			if wait <= limit {
 				paid++
 			}
-			l.ended(wait, limit)
+			l.record(wait, limit)
 			if vain > 2*paid {
 				t.Fatalf("%d waits polled in vain, %d ended within the limit", vain, paid)
 			}

@@ -26,7 +26,7 @@ func memAlloc(c *command, p *pending) error {
 	p.com.Value[0] = uint64(ptr)
 	if err == nil {
 		c.ch.x.memory.add(allocation{ptr, a.Size})
-		p.zeroed = c.ch.x.zeroes.awaited(c.ch.x)
+		p.zeroed = c.ch.x.zeroes.fence(c.ch.x)
 	}
 	return err
 }
@@ -43,7 +43,7 @@ func memFree(c *command, _ *pending) error {
 		return err
 	}
 	c.ch.x.memory.remove(gpu.Ptr(h.Handle))
-	c.ch.x.forgive()
+	c.ch.x.forgetRefusals()
 	return nil
 }
 
@@ -107,7 +107,7 @@ func copyAcross(c *command, p *pending) error {
 		return err
 	}
 	p.copied = t.Size
-	return c.fill(p, fillTime(2*min(t.Size, fillMost), 1), func() (gpu.Fence, error) {
+	return c.fill(p, fillTime(2*min(t.Size, maxFill), 1), func() (gpu.Fence, error) {
 		return c.ch.gpu.Copy(gpu.Ptr(t.Dst), gpu.Ptr(t.Src), t.Size)
 	})
 }

@@ -11,7 +11,7 @@ import (
 // leastShare is the least part of the time, as a divisor, that a kernel is taken to
 // have used of the GPU whatever the bill says. It bounds how long an endless kernel
 // can run where nobody counts.
-const leastShare = 32
+const minShareDivisor = 32
 
 // meter is the clock of a kernel's time limit on a GPU that can't tell a kernel's
 // time from its neighbours': what the daemon charges the guest, in which the
@@ -38,7 +38,7 @@ func (m *meter) elapsed() time.Duration {
 	now, used := m.clock.Now(), m.page.Bill().Used
 	d, charged := now-m.at, used-m.used
 	m.at, m.used = now, used
-	least := d / leastShare
+	least := d / minShareDivisor
 	if m.page.Silent(now) {
 		least = d
 	}

@@ -20,13 +20,13 @@ type module struct {
 
 // function is a kernel, with what is known of how long it takes.
 type function struct {
-	gpu    gpu.Function
-	attrs  gpu.FunctionAttributes
-	module uint64
-	mean   time.Duration // of its launches; 0: none has ended yet
-	hint   time.Duration // the guest's own estimate
-	hash   uint64        // tells kernels apart by content
-	liar   bool          // it is said to be preemptible, and did not leave when asked
+	gpu          gpu.Function
+	attrs        gpu.FunctionAttributes
+	module       uint64
+	mean         time.Duration // of its launches; 0: none has ended yet
+	hint         time.Duration // the guest's own estimate
+	hash         uint64        // tells kernels apart by content
+	unresponsive bool          // it is said to be preemptible, and did not leave when asked
 	// shape is the shape of block that was asked for last, and how many of them an
 	// SM holds.
 	shape struct {
@@ -75,7 +75,7 @@ func moduleLoad(c *command, p *pending) error {
 			return err
 		}
 	}
-	asking, err := x.ask(&x.refusedLoad, m.Image.Size)
+	asking, err := x.attempt(&x.refusedLoad, m.Image.Size)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func moduleLoad(c *command, p *pending) error {
 		return err
 	}
 	loaded, err := x.o.Context.LoadModule(image)
-	if err = x.answered(asking, err); err == errWaits {
+	if err = x.attempted(asking, err); err == errWaits {
 		return err
 	}
 	if err != nil {
@@ -131,7 +131,7 @@ func moduleUnload(c *command, _ *pending) error {
 		delete(x.functions.byID, id)
 	}
 	delete(x.modules.byID, h.Handle)
-	x.forgive()
+	x.forgetRefusals()
 	return nil
 }
 

@@ -7,14 +7,14 @@ import "testing"
 func TestPollWindow(t *testing.T) {
 	const short, long = PollWindow, PollWindow + 1
 	var w pollWindow
-	for i := range missedLimit {
+	for i := range maxMisses {
 		if got := w.length(0); got != PollWindow {
 			t.Fatalf("after %d long waits: %v", i, got)
 		}
-		w.ended(long, 0)
+		w.record(long, 0)
 	}
 	tried := 0
-	for range 10 * tryEvery {
+	for range 10 * probeInterval {
 		switch got := w.length(0); got {
 		case PollWindow:
 			tried++
@@ -22,16 +22,16 @@ func TestPollWindow(t *testing.T) {
 		default:
 			t.Fatalf("while waits are long: %v", got)
 		}
-		w.ended(long, 0)
+		w.record(long, 0)
 	}
 	if tried != 10 {
-		t.Errorf("the whole window was tried %d times in %d waits", tried, 10*tryEvery)
+		t.Errorf("the whole window was tried %d times in %d waits", tried, 10*probeInterval)
 	}
-	w.ended(short, 0)
-	for range tryEvery {
+	w.record(short, 0)
+	for range probeInterval {
 		if got := w.length(0); got != PollWindow {
 			t.Fatalf("after a short wait: %v", got)
 		}
-		w.ended(short, 0)
+		w.record(short, 0)
 	}
 }

@@ -24,7 +24,7 @@ const (
 	memoryAlign = 256
 
 	// keepRecord is how much of the host's memory a job keeps for its next launch.
-	keepRecord = 256 << 10
+	maxKeptRecord = 256 << 10
 )
 
 // controlMemory is GPU memory of the context's, charged to the guest, for one
@@ -59,7 +59,7 @@ func (x *Executor) fit(m *controlMemory, run *preemption.Launch) error {
 	if need <= m.size {
 		return nil
 	}
-	if err := x.release(m); err != nil {
+	if err := x.freeMemory(m); err != nil {
 		return err
 	}
 	base, err := x.allocateNow(need)
@@ -71,7 +71,7 @@ func (x *Executor) fit(m *controlMemory, run *preemption.Launch) error {
 	}
 	*m = controlMemory{base: base, size: need, skipped: m.skipped}
 	var ok bool
-	if m.block, ok = x.blocks.take(); !ok {
+	if m.block, ok = x.controlBlocks.allocate(); !ok {
 		m.block.at = base + controlAt
 	}
 	return nil
@@ -81,8 +81,8 @@ func (x *Executor) fit(m *controlMemory, run *preemption.Launch) error {
 // do so behind a kernel, it may have to make first, and wait for the kernel.
 func (j *job) rehearse() error {
 	m := &j.memory
-	n := min(m.skipped, keepRecord)
-	if n <= m.ready || j.ch.unreached() || j.ch.x.parked != nil {
+	n := min(m.skipped, maxKeptRecord)
+	if n <= m.ready || j.ch.busyOnGPU() || j.ch.x.parked != nil {
 		return nil
 	}
 	j.room(n)
@@ -96,7 +96,7 @@ func (j *job) rehearse() error {
 // release gives the memory back to the guest. The error is errWaits where it is still
 // being zeroed: by one small copy, behind nothing but others, but while the context is
 // off the GPU that is not done.
-func (x *Executor) release(m *controlMemory) error {
+func (x *Executor) freeMemory(m *controlMemory) error {
 	base, block := m.base, m.block
 	over := base == 0 || x.poison != nil || x.o.Context.Fault() != nil // it goes with the context
 	if !over && m.wiped > x.words.gpu.Done() {
@@ -109,12 +109,12 @@ func (x *Executor) release(m *controlMemory) error {
 	}
 	if block.window != nil { // a launch that nobody read back has written to it
 		block.zero()
-		x.blocks.give(block)
+		x.controlBlocks.release(block)
 	}
 	if err := x.o.Context.Free(base); err != nil {
 		return fmt.Errorf("free a preemptible launch's memory: %w", err)
 	}
-	x.forgive()
+	x.forgetRefusals()
 	return nil
 }
 
@@ -359,7 +359,7 @@ func (j *job) next(record []byte) bool {
 	}
 	j.plan = plan
 	asked := j.claim.State() == slotstate.ToEvict
-	if !asked && j.ch.job == j && (!x.held.on || !x.free()) {
+	if !asked && j.ch.job == j && (!x.suspension.on || !x.free()) {
 		return j.prepare() // a piece of many, or it left unasked: it goes on
 	}
 	if asked {
@@ -375,10 +375,10 @@ func (j *job) next(record []byte) bool {
 
 // clean leaves a job's memory as the next launch wants it.
 func (j *job) clean() {
-	if cap(j.record) > keepRecord {
+	if cap(j.record) > maxKeptRecord {
 		j.record = nil
 	}
-	if cap(j.list) > keepRecord {
+	if cap(j.list) > maxKeptRecord {
 		j.list = nil
 	}
 	j.words, j.bulk, j.gl = 0, 0, gpu.Launch{}

@@ -213,8 +213,8 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 				if cs[0].Value != [3]uint64{n.Evictions, uint64(v.Used)} {
 					t.Errorf("the guest is told %v, want %d evictions and %v", cs[0].Value, n.Evictions, v.Used)
 				}
-				if slot.Outstanding() != 0 || r.x.launches != 0 || r.x.predicted != 0 {
-					t.Errorf("%d outstanding, %d launches of %v counted", slot.Outstanding(), r.x.launches, r.x.predicted)
+				if slot.Outstanding() != 0 || r.x.launches != 0 || r.x.admittedWork != 0 {
+					t.Errorf("%d outstanding, %d launches of %v counted", slot.Outstanding(), r.x.launches, r.x.admittedWork)
 				}
 			})
 		}

@@ -24,7 +24,7 @@ const (
 
 // hurry gives this process's threads, and with them those to come, their
 // niceness and slice. Without the right to that the executor works all the same.
-func hurry() error {
+func raisePriority() error {
 	if err := schedule(niceness, cpuSlice); err != nil {
 		return fmt.Errorf("raise the executor's priority (needs CAP_SYS_NICE, or LimitNICE=%d): %w", niceness, err)
 	}
@@ -33,7 +33,7 @@ func hurry() error {
 
 // relax gives the threads the usual niceness. Their slices stay short: that has them run
 // sooner when they are woken, and no more.
-func relax() error {
+func lowerPriority() error {
 	if err := schedule(0, cpuSlice); err != nil {
 		return fmt.Errorf("lower the executor's priority: %w", err)
 	}
@@ -69,7 +69,7 @@ func ShortSlices() error {
 
 // avoid keeps this process's threads off a processor, unless it is the only one
 // they may use.
-func avoid(cpu int) error {
+func avoidCPU(cpu int) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return fmt.Errorf("ask for the executor's processors: %w", err)

@@ -32,13 +32,13 @@ type Opener func(ctx context.Context, g ipc.GPU) (gpu.Device, error)
 // as often as it likes. Of that the process says nothing above Debug: vm, which
 // is told of all of it, keeps a measure for the guest's processes together.
 func Serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) error {
-	return process{clock.Real{}, deadMan{clock.Real{}, os.Exit}}.serve(ctx, conn, open, log)
+	return process{clock.Real{}, watchdog{clock.Real{}, os.Exit}}.serve(ctx, conn, open, log)
 }
 
 // process is what Serve has around it.
 type process struct {
-	clock clock.Clock
-	man   deadMan
+	clock    clock.Clock
+	watchdog watchdog
 }
 
 func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) (err error) {
@@ -89,22 +89,22 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	fault := faultReport(conn, log)
-	defer p.man.guard(ctx.Done(), hungOf(gctx), func() {
+	defer p.watchdog.guard(ctx.Done(), hungOf(gctx), func() {
 		fault(ipc.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
 	})()
-	registered := register(gctx, forGPU(&s, shared, log), log)
+	registered := register(gctx, registrable(&s, shared, log), log)
 	defer func() {
 		cancel(nil) // where it did not come to Run; from here it is to end
 		slot.SetEnding()
 		err = errors.Join(err, registered.close(gctx), device.Close())
 	}()
 
-	hurried := hurry()
+	hurried := raisePriority()
 	if hurried != nil {
 		log.Debug("executor runs at the usual priority", "err", hurried)
 	}
 	if cpu, ok := page.PollingCPU(); ok {
-		if err := avoid(cpu); err != nil {
+		if err := avoidCPU(cpu); err != nil {
 			log.Debug("executor may share the polling thread's processor", "err", err)
 		}
 	}
@@ -118,7 +118,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	x := New(Options{
 		Device: device, Context: gctx, Shared: shared, Windows: s.Header + s.Rings, Page: page, Slot: s.Slot,
 		Clock: p.clock, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
-		Ahead: aheadOn(s.GPU, device), Elapsed: elapsedOn(s.GPU, elapsed),
+		FetchLimit: fetchLimitOf(s.GPU, device), Elapsed: elapsedOf(s.GPU, elapsed),
 		Fault:         fault,
 		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
 	})
@@ -145,12 +145,12 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	defer ran()
 	var listening sync.WaitGroup
 	listening.Go(func() { cancel(x.listen(conn)) })
-	listening.Go(func() { x.keepEnabled(running) })
+	listening.Go(func() { x.enableSelf(running) })
 	if hung := hungOf(gctx); hung != nil {
-		listening.Go(func() { x.endWith(running, hung, func() { cancel(nil) }) })
+		listening.Go(func() { x.endWhenHung(running, hung, func() { cancel(nil) }) })
 	}
 	if l, ok := device.(gpu.Losable); ok {
-		listening.Go(func() { x.watch(ctx, l) })
+		listening.Go(func() { x.failWhenLost(ctx, l) })
 	}
 	err = x.Run(ctx)
 	// What listens rings the bell on the page, which is unmapped next.
@@ -280,7 +280,7 @@ func faultReport(conn *ipc.Conn, log *slog.Logger) func(ipc.Fault) {
 
 // watch ends the context when the GPU is gone, also one that has nothing to do: a
 // guest should learn of it before it has more.
-func (x *Executor) watch(ctx context.Context, l gpu.Losable) {
+func (x *Executor) failWhenLost(ctx context.Context, l gpu.Losable) {
 	select {
 	case <-ctx.Done():
 	case <-l.Lost():
@@ -290,7 +290,7 @@ func (x *Executor) watch(ctx context.Context, l gpu.Losable) {
 
 // endWith ends the process, by end, when a kernel hangs that nothing else will stop.
 // The guest is told first. Where Run does not get to that, a [deadMan] does.
-func (x *Executor) endWith(ctx context.Context, hung <-chan struct{}, end func()) {
+func (x *Executor) endWhenHung(ctx context.Context, hung <-chan struct{}, end func()) {
 	select {
 	case <-ctx.Done():
 	case <-hung:
@@ -302,15 +302,15 @@ func (x *Executor) endWith(ctx context.Context, hung <-chan struct{}, end func()
 }
 
 // aheadOn is how much may be on a GPU ahead of time.
-func aheadOn(g ipc.GPU, d gpu.Device) Ahead {
+func fetchLimitOf(g ipc.GPU, d gpu.Device) FetchLimit {
 	if g.Kind == "nvidia" && d.Properties().Preempts {
-		return DeepAhead
+		return DeepFetchLimit
 	}
-	return ShallowAhead
+	return ShallowFetchLimit
 }
 
 // elapsedOn is nil where the GPU's own stamps say how long a kernel ran.
-func elapsedOn(g ipc.GPU, elapsed func() time.Duration) func() time.Duration {
+func elapsedOf(g ipc.GPU, elapsed func() time.Duration) func() time.Duration {
 	if g.Kind == "nvidia" {
 		return elapsed
 	}
@@ -324,14 +324,14 @@ func (x *Executor) listen(conn *ipc.Conn) error {
 		if err != nil {
 			return err
 		}
-		if err := x.obey(conn, m); err != nil {
+		if err := x.handle(conn, m); err != nil {
 			return errors.Join(err, m.CloseFiles())
 		}
 	}
 }
 
 // obey carries out one message. An error is one of the protocol.
-func (x *Executor) obey(conn *ipc.Conn, m ipc.Message) error {
+func (x *Executor) handle(conn *ipc.Conn, m ipc.Message) error {
 	answer := func(err error) {
 		reply := ipc.Message{Kind: m.Kind, ID: m.ID}
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 func serve(t *testing.T, s ipc.Setup, open Opener) (vm *ipc.Conn, ended <-chan error) {
 	t.Helper()
 	exit := func(code int) { t.Errorf("the process ends itself with %d", code) }
-	vm, _, ended = serveIn(t, process{clock.Real{}, deadMan{&clock.Sim{}, exit}}, s, open)
+	vm, _, ended = serveIn(t, process{clock.Real{}, watchdog{&clock.Sim{}, exit}}, s, open)
 	return vm, ended
 }
 

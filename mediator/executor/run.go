@@ -14,13 +14,13 @@ const (
 	PollWindow = 200 * time.Microsecond
 	// leavingWindow is the same where a kernel was told to leave, for another that is
 	// urgent, and while what it left is read: to be woken takes several times as long.
-	leavingWindow = time.Millisecond
+	shortWaitWindow = time.Millisecond
 	// urgentWindow is the same for the most urgent guest's next launch, where the daemon
 	// wants no time lost.
 	urgentWindow = 100 * time.Millisecond
 	// fewLooks is how many looks at its rings an executor takes so soon that the wait is
 	// none.
-	fewLooks = 32
+	fewPolls = 32
 )
 
 // Run serves until ctx ends. It returns nil then, or the error that made it
@@ -41,7 +41,7 @@ func (x *Executor) Run(ctx context.Context) error {
 	// with its next launch where the GPU is quick with each.
 	var forGuest, forGPU pollWindow
 	window := &forGuest
-	var crowd crowd
+	var yields yieldLimiter
 	now := x.o.Clock.Now()
 	idleFrom, looks, limit := now, 0, x.pollLimit(now)
 	for ctx.Err() == nil {
@@ -49,22 +49,22 @@ func (x *Executor) Run(ctx context.Context) error {
 		looks++
 		held := x.o.Page.SuspendWord(now) == ipc.Suspend
 		if x.Step(held) {
-			if looks > fewLooks {
-				window.ended(now-idleFrom, limit)
+			if looks > fewPolls {
+				window.record(now-idleFrom, limit)
 			}
 			if window = &forGuest; x.busy() {
 				window = &forGPU
 			}
 			now = x.o.Clock.Now()
 			idleFrom, looks, limit = now, 0, x.pollLimit(now)
-			x.priority.attend(now)
+			x.priority.update(now)
 			continue
 		}
 		d := now - idleFrom
-		if !crowd.there(now) && (d < window.length(limit) || d < leavingWindow && x.leaving() || d < urgentWindow && x.urgent() || x.watchful()) {
+		if !yields.blocked(now) && (d < window.length(limit) || d < shortWaitWindow && x.waitsShortly() || d < urgentWindow && x.awaitsUrgentLaunch() || x.awaitsEviction()) {
 			x.yield()
 			looked := x.o.Clock.Now()
-			crowd.yielded(now, looked)
+			yields.yielded(now, looked)
 			now = looked
 			continue
 		}
@@ -76,7 +76,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			return err
 		}
 		now = x.o.Clock.Now()
-		window.ended(now-idleFrom, limit)
+		window.record(now-idleFrom, limit)
 		idleFrom, looks, limit = now, 0, x.pollLimit(now)
 	}
 	return nil
@@ -84,7 +84,7 @@ func (x *Executor) Run(ctx context.Context) error {
 
 // leaving is whether a kernel on the GPU was told to leave all of it, or something is
 // under way that is short, as what it left behind being read.
-func (x *Executor) leaving() bool {
+func (x *Executor) waitsShortly() bool {
 	for _, ch := range x.channels {
 		if ch.job.brief() || ch.second.brief() {
 			return true
@@ -95,14 +95,14 @@ func (x *Executor) leaving() bool {
 
 // urgent is whether nobody's launches come before this guest's, and its next one is not
 // to wait for an executor that is woken first.
-func (x *Executor) urgent() bool {
+func (x *Executor) awaitsUrgentLaunch() bool {
 	p := x.o.Page
 	return p.BusyWait() && p.Mode() == ipc.ModeAhead && len(x.channels) > 0
 }
 
 // watchful is whether a kernel on the GPU may be told to leave at any time, where the
 // daemon wants no time lost then.
-func (x *Executor) watchful() bool {
+func (x *Executor) awaitsEviction() bool {
 	if p := x.o.Page; !p.BusyWait() || p.Mode() != ipc.ModeByKernel {
 		return false
 	}
@@ -177,27 +177,27 @@ func (ch *channel) ask() {
 // which on a busy host takes from tens of milliseconds to seconds. A thread that sleeps
 // instead has its precedence when it is woken. So where a yield took long there is no
 // polling for a while.
-type crowd struct {
+type yieldLimiter struct {
 	until time.Duration // on the executor's clock
 }
 
 const (
 	// hogged is how long a yield takes at least if who had the processor meanwhile was none
 	// of those that the executor polls for: these have little to do.
-	hogged = 300 * time.Microsecond
+	longYield = 300 * time.Microsecond
 	// crowdTimes is for how many times as long as it took there is no other yield.
-	crowdTimes = 50
+	yieldBackoff = 50
 )
 
 // yielded takes in from when to when it took to yield once.
-func (c *crowd) yielded(from, to time.Duration) {
-	if took := to - from; took > hogged {
-		c.until = to + crowdTimes*took
+func (c *yieldLimiter) yielded(from, to time.Duration) {
+	if took := to - from; took > longYield {
+		c.until = to + yieldBackoff*took
 	}
 }
 
 // there reports whether others are, at now.
-func (c *crowd) there(now time.Duration) bool { return now < c.until }
+func (c *yieldLimiter) blocked(now time.Duration) bool { return now < c.until }
 
 // pollWindow is how long polling is worth while: the whole window where recent
 // waits mostly ended within it, and next to none where they did not, as while
@@ -205,31 +205,31 @@ func (c *crowd) there(now time.Duration) bool { return now < c.until }
 // waits longer, they might be short without. Where the daemon allows more, longer
 // waits are polled too: see [longPoll].
 type pollWindow struct {
-	missed int // of the last waits, those that outlasted the window: a score
+	misses int // of the last waits, those that outlasted the window: a score
 	waits  uint
 	long   longPoll
 }
 
 const (
-	missedLimit = 3
-	tryEvery    = 16 // waits
+	maxMisses     = 3
+	probeInterval = 16 // waits
 )
 
 // ended tells how long a wait took that might have been polled for up to limit.
-func (w *pollWindow) ended(d, limit time.Duration) {
+func (w *pollWindow) record(d, limit time.Duration) {
 	w.waits++
-	w.long.ended(d, limit)
+	w.long.record(d, limit)
 	if d > PollWindow {
-		w.missed = min(w.missed+1, missedLimit)
+		w.misses = min(w.misses+1, maxMisses)
 	} else {
-		w.missed = max(w.missed-1, 0)
+		w.misses = max(w.misses-1, 0)
 	}
 }
 
 // length is how long to poll now, where limit is the most that the daemon allows.
 func (w *pollWindow) length(limit time.Duration) time.Duration {
 	length := PollWindow
-	if w.missed >= missedLimit && w.waits%tryEvery != 0 {
+	if w.misses >= maxMisses && w.waits%probeInterval != 0 {
 		length = PollWindow / 20
 	}
 	return max(length, w.long.length(limit))

@@ -11,7 +11,7 @@ type suspension struct {
 }
 
 // turn begins or ends a suspension at now.
-func (s *suspension) turn(on bool, now time.Duration) {
+func (s *suspension) set(on bool, now time.Duration) {
 	if s.on = on; on {
 		s.from = now
 	} else {

@@ -37,9 +37,9 @@ func (j *job) granted() bool {
 	case slotstate.ToRun, slotstate.Running, slotstate.ToEvict: // or it was told to leave some SMs, or that it may stay after all
 		return true
 	case slotstate.Ready:
-		return (free || j.first()) && !x.held.on && j.claim.Grant()
+		return (free || j.first()) && !x.suspension.on && j.claim.Grant()
 	default: // none
-		return free && !x.held.on
+		return free && !x.suspension.on
 	}
 }
 
@@ -63,7 +63,7 @@ func (j *job) first() bool {
 func (j *job) describe(resident, urgency int) {
 	x, l := j.ch.x, &j.gl
 	j.stub = ipc.Launch{
-		Form: uint32(j.form), Evictable: j.form != 0 && !j.fn.liar, Priority: urgency,
+		Form: uint32(j.form), Evictable: j.form != 0 && !j.fn.unresponsive, Priority: urgency,
 		Blocks: uint32(min(l.Grid.Count(), math.MaxUint32)), PerSM: uint32(max(resident, 0)), Tasks: uint32(min(l.Grid.Count(), abi.MaxPreemptTasks)),
 		Threads: uint32(l.Block.Count()), SharedBytes: uint32(j.fn.attrs.SharedBytes + l.SharedBytes),
 		InputBytes: x.inputBytes(j.fn, x.gl.Params), Kernel: j.fn.hash,
@@ -122,7 +122,7 @@ const (
 
 // sleepFor is for how long to sleep at most, at now.
 func (x *Executor) sleepFor(now time.Duration) time.Duration {
-	d := x.waitFor(x.refusedLoad.asksIn(now, x.zeroes.refused.asksIn(now, sleepLimit)))
+	d := x.admissionSleep(x.refusedLoad.retryIn(now, x.zeroes.refused.retryIn(now, sleepLimit)))
 	for _, ch := range x.channels {
 		d = min(d, ch.sleepFor(now))
 	}

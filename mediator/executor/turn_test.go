@@ -420,8 +420,8 @@ func randomTurns(t *testing.T, seed uint64) {
 		counts[i].check()
 	}
 	slot := r.page.Context(0)
-	if n := slot.Counters(); n.Kernels != channels*launches || slot.Outstanding() != 0 || r.x.launches != 0 || r.x.predicted != 0 {
-		t.Errorf("%+v, %d outstanding, %d launches of %v", n, slot.Outstanding(), r.x.launches, r.x.predicted)
+	if n := slot.Counters(); n.Kernels != channels*launches || slot.Outstanding() != 0 || r.x.launches != 0 || r.x.admittedWork != 0 {
+		t.Errorf("%+v, %d outstanding, %d launches of %v", n, slot.Outstanding(), r.x.launches, r.x.admittedWork)
 	}
 	if live := r.stubs(); len(live) != 0 {
 		t.Errorf("stubs left: %+v", live)
@@ -508,7 +508,7 @@ func TestWatchful(t *testing.T) {
 	defer func() { r.x.channels[0].job = nil }()
 	check := func(why string, want bool) {
 		t.Helper()
-		if got := r.x.watchful(); got != want {
+		if got := r.x.awaitsEviction(); got != want {
 			t.Errorf("%s: %v", why, got)
 		}
 	}
@@ -535,7 +535,7 @@ func TestUrgentLooks(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	check := func(why string, want bool) {
 		t.Helper()
-		if got := r.x.urgent(); got != want {
+		if got := r.x.awaitsUrgentLaunch(); got != want {
 			t.Errorf("%s: %v", why, got)
 		}
 	}

@@ -17,7 +17,7 @@ type ongoing struct {
 // placed takes note of a launch that was put on the GPU.
 func (ch *channel) placed() {
 	ch.x.slot.AddFetched()
-	ch.x.began(&ch.on)
+	ch.x.began(&ch.onGPU)
 }
 
 // began takes note of a launch or fill that was put behind those of on.
@@ -29,12 +29,12 @@ func (x *Executor) began(on *ongoing) {
 	}
 	if now, err := x.o.Device.Now(); err == nil { // a GPU that is gone is found out by others
 		on.since = now
-		x.tellSince()
+		x.publishSince()
 	}
 }
 
 // gone takes note of a launch that is not there any more, and of when it was.
-func (ch *channel) gone(out gpu.Outcome) { ch.x.ended(&ch.on, out) }
+func (ch *channel) gone(out gpu.Outcome) { ch.x.ended(&ch.onGPU, out) }
 
 // ended takes note of a launch or fill of on that is not there any more, and of when it
 // was.
@@ -49,13 +49,13 @@ func (x *Executor) ended(on *ongoing, out gpu.Outcome) {
 	}
 	if x.work.Wanted() {
 		x.work.Add(out.Start, out.End)
-		x.tellSince()
+		x.publishSince()
 	}
 }
 
 // tellWorking says whether the context has commands under way: launches, and copies,
 // which wait for its turn on the GPU just as long.
-func (x *Executor) tellWorking(yes bool) {
+func (x *Executor) publishWorking(yes bool) {
 	if yes != x.working {
 		x.working = yes
 		x.slot.SetWorking(yes, x.o.Clock.Now())
@@ -63,11 +63,11 @@ func (x *Executor) tellWorking(yes bool) {
 }
 
 // tellSince says since when the context has had work on the GPU.
-func (x *Executor) tellSince() {
-	since := x.zeroes.on.since
+func (x *Executor) publishSince() {
+	since := x.zeroes.onGPU.since
 	for _, chs := range [...][]*channel{x.channels, x.draining} {
 		for _, ch := range chs {
-			if t := ch.on.since; t != 0 && (since == 0 || t < since) {
+			if t := ch.onGPU.since; t != 0 && (since == 0 || t < since) {
 				since = t
 			}
 		}

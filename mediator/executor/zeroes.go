@@ -16,7 +16,7 @@ type zeroes struct {
 	gpu    gpu.Channel // nil: no memory was allocated yet
 	waiter waiter
 	flight []zeroing // oldest first
-	on     ongoing
+	onGPU  ongoing
 	// refused is the newest allocation that there was no memory for.
 	refused refusal
 }
@@ -30,13 +30,13 @@ type zeroing struct {
 
 // zeroesMost bounds how many are on the GPU: Alloc would wait where it has
 // [gpu.OutcomesKept], some of which are of memory that a launch of the guest's needs.
-const zeroesMost = gpu.OutcomesKept / 2
+const maxZeroes = gpu.OutcomesKept / 2
 
 // allocate allocates a guest's memory, unless it has to wait: as fills do, or for what the
 // guest has freed and the GPU does not have back yet.
 func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
 	if _, ok := x.o.Context.(gpu.Lazy); ok {
-		if may, _ := x.fillFits(fillTime(size, 1)); !may || len(x.zeroes.flight) >= zeroesMost {
+		if may, _ := x.fillFits(fillTime(size, 1)); !may || len(x.zeroes.flight) >= maxZeroes {
 			return 0, errWaits
 		}
 	}
@@ -46,12 +46,12 @@ func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
 // allocateNow allocates memory, and takes note of its zeroing. It waits for nothing but what
 // was freed.
 func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
-	a, err := x.ask(&x.zeroes.refused, size)
+	a, err := x.attempt(&x.zeroes.refused, size)
 	if err != nil {
 		return 0, err
 	}
 	p, err := x.o.Context.Alloc(size)
-	if err = x.answered(a, err); err != nil {
+	if err = x.attempted(a, err); err != nil {
 		return 0, err
 	}
 	if lazy, ok := x.o.Context.(gpu.Lazy); ok {
@@ -65,14 +65,14 @@ func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
 		}
 		z.flight = append(z.flight, zeroing{f, d, brief})
 		x.countFills(1, d, brief)
-		x.began(&z.on)
+		x.began(&z.onGPU)
 	}
 	return p, nil
 }
 
 // awaited is the newest fence, where a kernel that is on the GPU now could come to see the
 // memory before that is reached; else 0.
-func (z *zeroes) awaited(x *Executor) gpu.Fence {
+func (z *zeroes) fence(x *Executor) gpu.Fence {
 	if n := len(z.flight); n > 0 && x.launches > x.fills {
 		return z.flight[n-1].fence
 	}
@@ -98,7 +98,7 @@ func (z *zeroes) retire(x *Executor) (did bool) {
 			z.flight = slices.Delete(z.flight, 0, n)
 			return n > 0
 		}
-		x.accountFill(&z.on, f.expected, f.brief, out)
+		x.accountFill(&z.onGPU, f.expected, f.brief, out)
 		n++
 	}
 	z.flight = z.flight[:0]

@@ -153,8 +153,8 @@ func TestAllocationsWait(t *testing.T) {
 	}
 	loop(16 * giga)
 	for range 40 {
-		if n := c.zero.sent - c.zero.done; n > aheadFills {
-			t.Fatalf("%d that take long are zeroed at a time, want up to %d", n, aheadFills)
+		if n := c.zero.sent - c.zero.done; n > longFills {
+			t.Fatalf("%d that take long are zeroed at a time, want up to %d", n, longFills)
 		}
 		let(1)
 	}
@@ -166,8 +166,8 @@ func TestAllocationsWait(t *testing.T) {
 	for range 2 {
 		loop(1)
 	}
-	if n := c.zero.sent - c.zero.done; n != zeroesMost {
-		t.Errorf("%d short ones are zeroed at a time, want %d", n, zeroesMost)
+	if n := c.zero.sent - c.zero.done; n != maxZeroes {
+		t.Errorf("%d short ones are zeroed at a time, want %d", n, maxZeroes)
 	}
 }
 

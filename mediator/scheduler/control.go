@@ -45,12 +45,12 @@ func (s *Scheduler) controlContexts(g *Guest) {
 		return
 	}
 	c := s.control()
-	var w suspend.Wish
+	var w suspend.DesiredState
 	if c.Slices.Max > 0 && !s.over() {
 		w.Slice = g.recent.slice
 	}
 	at, suspended := g.suspendedSince()
-	if w.Hold = suspended; suspended && c.DisableAfter > 0 {
+	if w.Suspend = suspended; suspended && c.DisableAfter > 0 {
 		w.DisableAt = at + c.DisableAfter
 	}
 	g.o.Controller.Set(w)

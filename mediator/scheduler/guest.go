@@ -60,7 +60,7 @@ type Orders struct {
 // the implementation.
 type Controller interface {
 	// Set changes the desired state of all of the guest's contexts.
-	Set(suspend.Wish)
+	Set(suspend.DesiredState)
 	// Doubt says that the daemon stood still, so that executors may have changed the state.
 	Doubt()
 }

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Intents are the contexts that the daemon has disabled or is about to: a file each,
-// named after the guest and the context's slot, in a directory that outlives the
-// daemon and not the host's end.
+// Intents records the contexts that the daemon has disabled or is about to disable. Each has a
+// file, named after the guest and the context's slot, in a directory that outlives the daemon but
+// not a reboot.
 type Intents struct{ dir string }
 
-// NewIntents keeps them in dir, which it makes where there is none.
+// NewIntents returns the records in dir, which it creates if need be.
 func NewIntents(dir string) (*Intents, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of disabled contexts: %w", err)
@@ -29,33 +29,32 @@ func (n *Intents) path(guest string, slot int) string {
 	return filepath.Join(n.dir, guest+"-"+strconv.Itoa(slot))
 }
 
-// Note writes down that a context is about to be disabled.
-func (n *Intents) Note(guest string, slot int) error {
-	// A pipe that lies there must not be waited for.
+// Add records that a context is about to be disabled.
+func (n *Intents) Add(guest string, slot int) error {
+	// Opening another kind of file, such as a pipe, must not block.
 	f, err := os.OpenFile(n.path(guest, slot), os.O_CREATE|os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err == nil {
 		err = f.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("note that a context is to be disabled: %w", err)
+		return fmt.Errorf("record that a context is to be disabled: %w", err)
 	}
 	return nil
 }
 
-// Clear takes back what was noted, if anything was.
-func (n *Intents) Clear(guest string, slot int) error {
+// Remove removes a context's record, if there is one.
+func (n *Intents) Remove(guest string, slot int) error {
 	if err := os.Remove(n.path(guest, slot)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("take back that a context is disabled: %w", err)
+		return fmt.Errorf("remove the record of a disabled context: %w", err)
 	}
 	return nil
 }
 
-// List is what is noted: slots by guest. What else lies in the directory is nobody's,
-// and left there.
+// List returns the recorded slots of each guest. It ignores other files in the directory.
 func (n *Intents) List() (map[string][]int, error) {
 	entries, err := os.ReadDir(n.dir)
 	if err != nil {
-		return nil, fmt.Errorf("look for contexts that a daemon left disabled: %w", err)
+		return nil, fmt.Errorf("list contexts that a daemon left disabled: %w", err)
 	}
 	noted := make(map[string][]int)
 	for _, e := range entries {

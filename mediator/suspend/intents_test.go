@@ -22,7 +22,7 @@ func TestIntentsKeepToThemselves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(n.Note("a-1", 2), n.Note("a-1", 2), n.Note("a", 12), n.Clear("a", 11), n.Clear("b", 0))
+	err = errors.Join(n.Add("a-1", 2), n.Add("a-1", 2), n.Add("a", 12), n.Remove("a", 11), n.Remove("b", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestIntentsKeepToThemselves(t *testing.T) {
 	}
 }
 
-// TestIntentOverAPipe: a pipe where a context is to be noted is refused, and not waited for.
+// TestIntentOverAPipe: a pipe in a record's place is refused, and does not block.
 func TestIntentOverAPipe(t *testing.T) {
 	n, err := NewIntents(t.TempDir())
 	if err == nil {
@@ -42,7 +42,7 @@ func TestIntentOverAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- n.Note("a", 0) }()
+	go func() { done <- n.Add("a", 0) }()
 	select {
 	case err := <-done:
 		if err == nil {

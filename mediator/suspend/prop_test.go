@@ -11,11 +11,11 @@ import (
 	"vgpud/gpu/gputest"
 )
 
-// TestNeverTwoDisables: whatever is wanted, fails, comes, goes and dies, a context is
-// disabled once at most, only while that is written down, and not at all once the
-// guest may run and the driver works; and then no time slice of the daemon's is left
-// where none is wanted. So it is where executors undo what a daemon did that stands
-// still; and what is wanted afterwards is done.
+// TestNeverTwoDisables draws desired states, failures, contexts that come and go, and daemons that
+// die. A context is disabled at most once, only while that is recorded, and not at all once the
+// guest may run and the driver works; then no time slice of the daemon's is left unless it is
+// desired. The same holds if executors undo what a daemon did that stands still, and the desired
+// state is reached afterwards.
 func TestNeverTwoDisables(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newScene(t)
@@ -32,10 +32,10 @@ func TestNeverTwoDisables(t *testing.T) {
 				r.Fatal(err)
 			}
 			s.page.Context(i).SetReady(1)
-			s.grip.take([]take{{i, c}})
+			s.controller.applyArrivals([]arrival{{i, c}})
 			there[i] = true
 		}
-		look := func() { s.want(s.wish) }
+		look := func() { s.want(s.desired) }
 		check := func() {
 			noted, err := s.o.Intents.List()
 			if err != nil {
@@ -58,17 +58,17 @@ func TestNeverTwoDisables(t *testing.T) {
 				s.clock.Advance(time.Duration(rapid.IntRange(0, 50).Draw(r, "ms")) * ms)
 				look()
 			},
-			"hold": func(*rapid.T) { s.want(s.hold()) },
-			"run":  func(*rapid.T) { s.want(Wish{Slice: s.wish.Slice}) },
+			"suspend": func(*rapid.T) { s.want(s.suspended()) },
+			"run":  func(*rapid.T) { s.want(DesiredState{Slice: s.desired.Slice}) },
 			"slice": func(r *rapid.T) {
-				s.want(Wish{s.wish.Hold, s.wish.DisableAt, time.Duration(rapid.IntRange(0, 9).Draw(r, "slice")) * ms})
+				s.want(DesiredState{s.desired.Suspend, s.desired.DisableAt, time.Duration(rapid.IntRange(0, 9).Draw(r, "slice")) * ms})
 			},
 			"busy": func(*rapid.T) { s.busy(slot()) },
 			"come": func(*rapid.T) { hands(slot()); look() },
 			"go": func(*rapid.T) {
 				// The process's end is the end of its channels, disabled or not.
 				i := slot()
-				s.grip.take([]take{{i, nil}})
+				s.controller.applyArrivals([]arrival{{i, nil}})
 				there[i] = false
 				s.driver.End(name(i))
 			},
@@ -92,10 +92,10 @@ func TestNeverTwoDisables(t *testing.T) {
 			"daemon stands still": func(*rapid.T) {
 				for i := range contexts {
 					if there[i] {
-						s.keep(i)
+						s.enableSelf(i)
 					}
 				}
-				s.grip.doubtAll()
+				s.controller.invalidateAll()
 				look()
 			},
 		})
@@ -105,12 +105,12 @@ func TestNeverTwoDisables(t *testing.T) {
 		for i := range contexts {
 			s.busy(i)
 		}
-		s.want(Wish{})
-		w := s.hold()
+		s.want(DesiredState{})
+		w := s.suspended()
 		w.Slice = 3 * ms
 		for range 2 {
 			s.want(w)
-			s.clock.Advance(settleTime)
+			s.clock.Advance(quietTime)
 		}
 		s.want(w)
 		for i := range contexts {
@@ -118,16 +118,16 @@ func TestNeverTwoDisables(t *testing.T) {
 				continue
 			}
 			if n := s.driver.Disables(name(i)); n != 1 {
-				r.Fatalf("context %d of a guest that is held is disabled %d times", i, n)
+				r.Fatalf("context %d of a suspended guest is disabled %d times", i, n)
 			}
 		}
-		s.want(Wish{Slice: 3 * ms})
+		s.want(DesiredState{Slice: 3 * ms})
 		for i := range contexts {
 			if d := s.driver.Slice(name(i)); there[i] && d != 3*ms {
 				r.Fatalf("context %d has a time slice of %v, not the one that is wanted", i, d)
 			}
 		}
-		s.want(Wish{})
+		s.want(DesiredState{})
 		for i := range contexts {
 			if n := s.driver.Disables(name(i)); n != 0 {
 				r.Fatalf("context %d stays disabled %d times", i, n)

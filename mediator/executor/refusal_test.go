@@ -71,12 +71,12 @@ func TestRoomIsFound(t *testing.T) {
 				t.Fatalf("asked for %d and %d times while nothing has changed", lazy.tries, lazy.loads)
 			}
 			sim := r.x.o.Clock.(*clock.Sim)
-			if d := r.x.sleepFor(sim.Now()); d != askAgain {
+			if d := r.x.sleepFor(sim.Now()); d != retryAfter {
 				t.Errorf("sleeps for %v", d)
 			}
 			lazy.limit = 2 * giga
 			if c.command == nil {
-				sim.Advance(askAgain)
+				sim.Advance(retryAfter)
 			} else {
 				g := r.open()
 				op, p := c.command(mem, module)

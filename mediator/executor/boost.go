@@ -15,82 +15,82 @@ import (
 // questions. Then it has no claim to that, and gets it back when it works for
 // the GPU again.
 const (
-	hasteWindow = 100 * time.Millisecond
+	boostWindow = 100 * time.Millisecond
 	// hasteCPU is the part of a processor, as a divisor, that the executors of a
 	// guest may use without GPU work before they are as nice as others; at half of
 	// it they are in a hurry again.
-	hasteCPU = 2
+	boostCPUDivisor = 2
 	// hasteWork is how much GPU time makes up for processor time: an executor that
 	// used less of the latter than so many times the former works for the GPU.
-	hasteWork = 8
+	boostGPUFactor = 8
 )
 
 // haste is whether an executor may be in a hurry. It is pure.
-type haste struct {
-	lax   bool
-	began bool
+type boost struct {
+	off  bool
+	seen bool
 	// The window's beginning, and the sums then.
-	from, cpu, gpu time.Duration
+	since, cpu, gpu time.Duration
 }
 
 // observe takes in, at now, the processor time and the GPU time that the executor
 // used in all, and among how many executors the guest's part is divided. It
 // reports whether lax is different now.
-func (h *haste) observe(now, cpu, gpu time.Duration, executors int) (changed bool) {
-	length, used, worked := now-h.from, cpu-h.cpu, gpu-h.gpu
-	first := !h.began
-	h.began = true
-	h.from, h.cpu, h.gpu = now, cpu, gpu
+func (h *boost) observe(now, cpu, gpu time.Duration, executors int) (changed bool) {
+	length, used, worked := now-h.since, cpu-h.cpu, gpu-h.gpu
+	first := !h.seen
+	h.seen = true
+	h.since, h.cpu, h.gpu = now, cpu, gpu
 	if first {
 		return false
 	}
-	most := length / time.Duration(hasteCPU*max(executors, 1))
-	lax := h.lax
+	most := length / time.Duration(boostCPUDivisor*max(executors, 1))
+	lax := h.off
 	switch {
-	case worked >= used/hasteWork, used <= most/2:
+	case worked >= used/boostGPUFactor, used <= most/2:
 		lax = false
 	case used > most:
 		lax = true
 	}
-	changed = lax != h.lax
-	h.lax = lax
+	changed = lax != h.off
+	h.off = lax
 	return changed
 }
 
 // priority is the priority of this process's threads, as its executor deserves
 // it. The owner of Step calls it.
 type priority struct {
-	haste haste
-	next  time.Duration // when to look again
-	page  *ipc.ControlPage
-	slot  *ipc.ContextSlot
-	log   *slog.Logger
+	boost      boost
+	nextUpdate time.Duration // when to look again
+	page       *ipc.ControlPage
+	slot       *ipc.ContextSlot
+	log        *slog.Logger
 }
 
 // attend looks at what the executor was doing. now is the executor's clock; it
 // costs next to nothing where it is not time yet. A nil priority stays as it is.
-func (p *priority) attend(now time.Duration) {
-	if p == nil || now < p.next {
+func (p *priority) update(now time.Duration) {
+	if p == nil || now < p.nextUpdate {
 		return
 	}
-	p.next = now + hasteWindow
+	p.nextUpdate = now + boostWindow
 	cpu, err := processTime()
 	if err != nil {
 		p.log.Debug("executor's priority stays as it is", "err", err)
 		return
 	}
-	if !p.haste.observe(now, cpu, p.slot.Counters().GPUTime, p.page.Executors()) {
+	if !p.boost.observe(now, cpu, p.slot.Counters().GPUTime, p.page.Executors()) {
 		return
 	}
-	set := hurry
-	if p.haste.lax {
-		set = relax
+	set := raisePriority
+	if p.boost.off {
+		set = lowerPriority
 	}
 	if err := set(); err != nil {
 		p.log.Debug("executor's priority stays as it is", "err", err)
 		return
 	}
-	p.log.Debug("executor's priority", "hurry", !p.haste.lax)
+	p.log.Debug("executor's priority", "hurry", !p.boost.off)
 }
 
 // processTime is the processor time that this process has used.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestHaste(t *testing.T) {
-	const w = hasteWindow
+	const w = boostWindow
 	type look struct {
 		cpu, gpu  time.Duration // since the last
 		executors int
@@ -38,16 +38,16 @@ func TestHaste(t *testing.T) {
 			{w, 0, 0, true},
 		},
 	} {
-		var h haste
+		var h boost
 		now, cpu, gpu := time.Hour, time.Minute, time.Second
 		if h.observe(now, cpu, gpu, 1) {
 			t.Errorf("%s: judged before anything was seen", name)
 		}
 		for i, l := range looks {
 			now, cpu, gpu = now+w, cpu+l.cpu, gpu+l.gpu
-			was := h.lax
-			if changed := h.observe(now, cpu, gpu, l.executors); h.lax != l.lax || changed != (was != h.lax) {
-				t.Errorf("%s, look %d: lax %v (changed %v), want %v", name, i, h.lax, changed, l.lax)
+			was := h.off
+			if changed := h.observe(now, cpu, gpu, l.executors); h.off != l.lax || changed != (was != h.off) {
+				t.Errorf("%s, look %d: lax %v (changed %v), want %v", name, i, h.off, changed, l.lax)
 			}
 		}
 	}
@@ -58,21 +58,21 @@ func TestHaste(t *testing.T) {
 func TestHasteOfAGuest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 32).Draw(t, "executors")
-		hs := make([]haste, n)
+		hs := make([]boost, n)
 		now, cpu := time.Duration(0), time.Duration(0)
 		for i := range hs {
 			hs[i].observe(now, cpu, 0, n)
 		}
-		use := rapid.SliceOfN(rapid.Int64Range(0, int64(hasteWindow)), n, n).Draw(t, "cpu")
+		use := rapid.SliceOfN(rapid.Int64Range(0, int64(boostWindow)), n, n).Draw(t, "cpu")
 		var hurried time.Duration
 		for i := range hs {
-			hs[i].observe(now+hasteWindow, cpu+time.Duration(use[i]), 0, n)
-			if !hs[i].lax {
+			hs[i].observe(now+boostWindow, cpu+time.Duration(use[i]), 0, n)
+			if !hs[i].off {
 				hurried += time.Duration(use[i])
 			}
 		}
-		if hurried > hasteWindow/hasteCPU {
-			t.Fatalf("%v in a hurry in %v", hurried, hasteWindow)
+		if hurried > boostWindow/boostCPUDivisor {
+			t.Fatalf("%v in a hurry in %v", hurried, boostWindow)
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestPriorityOfThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = hurry()
+	err = raisePriority()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		if !strings.Contains(err.Error(), "CAP_SYS_NICE") {
 			t.Errorf("without the right to it: %v", err)
@@ -115,7 +115,7 @@ func TestPriorityOfThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	all(niceness)
-	if err := relax(); err != nil {
+	if err := lowerPriority(); err != nil {
 		t.Fatal(err)
 	}
 	all(0)
@@ -168,7 +168,7 @@ func TestShortSlices(t *testing.T) {
 	if before != 0 {
 		t.Skip("relax gives a niceness of 0, which this process does not have")
 	}
-	if err := relax(); err != nil {
+	if err := lowerPriority(); err != nil {
 		t.Fatal(err)
 	}
 	all("relaxed")

@@ -15,19 +15,19 @@ import (
 // changed there is little point in asking again.
 type refusal struct {
 	size, freed uint64        // what was asked for, and was owed then; 0: nothing was refused
-	again       time.Duration // when to ask again all the same
+	retryAt     time.Duration // when to ask again all the same
 }
 
 // The time until then: another context of the guest may have given something back, or the
 // same amount be owed behind something else. Who takes long to be refused, as a module
 // that is compiled first, is not asked more often than takes a fifth of the time.
 const (
-	askAgain      = 5 * time.Millisecond
-	askAgainTimes = 4
+	retryAfter  = 5 * time.Millisecond
+	retryFactor = 4
 )
 
 // asking is one asking for memory.
-type asking struct {
+type attempt struct {
 	*refusal
 	size, freed uint64
 	began       time.Duration
@@ -35,8 +35,8 @@ type asking struct {
 
 // ask begins to ask for memory, about size bytes of it. The error is errWaits where that was
 // refused so short a time ago.
-func (x *Executor) ask(r *refusal, size uint64) (asking, error) {
-	a := asking{refusal: r, size: size}
+func (x *Executor) attempt(r *refusal, size uint64) (attempt, error) {
+	a := attempt{refusal: r, size: size}
 	if lazy, ok := x.o.Context.(gpu.Lazy); ok {
 		a.freed = lazy.Freed()
 	}
@@ -44,7 +44,7 @@ func (x *Executor) ask(r *refusal, size uint64) (asking, error) {
 		return a, nil
 	}
 	a.began = x.o.Clock.Now()
-	if a.freed == r.freed && size >= r.size && a.began < r.again {
+	if a.freed == r.freed && size >= r.size && a.began < r.retryAt {
 		return a, errWaits
 	}
 	return a, nil
@@ -52,7 +52,7 @@ func (x *Executor) ask(r *refusal, size uint64) (asking, error) {
 
 // answered is what becomes of the asking: err, or errWaits where there may be room when the
 // GPU has back what was freed.
-func (x *Executor) answered(a asking, err error) error {
+func (x *Executor) attempted(a attempt, err error) error {
 	*a.refusal = refusal{}
 	if a.freed == 0 || !errors.Is(err, gpu.ErrMemoryLimit) && !errors.Is(err, gpu.ErrOutOfMemory) {
 		return err
@@ -61,17 +61,17 @@ func (x *Executor) answered(a asking, err error) error {
 		return err // it never will
 	}
 	now := x.o.Clock.Now()
-	*a.refusal = refusal{a.size, a.freed, now + max(askAgain, askAgainTimes*(now-a.began))}
+	*a.refusal = refusal{a.size, a.freed, now + max(retryAfter, retryFactor*(now-a.began))}
 	return errWaits
 }
 
 // forgive forgets what was refused: there may be room now.
-func (x *Executor) forgive() { x.zeroes.refused, x.refusedLoad = refusal{}, refusal{} }
+func (x *Executor) forgetRefusals() { x.zeroes.refused, x.refusedLoad = refusal{}, refusal{} }
 
 // asksIn is how long it is until somebody asks again, at now; at most d.
-func (r *refusal) asksIn(now, d time.Duration) time.Duration {
-	if r.freed == 0 || r.again <= now {
+func (r *refusal) retryIn(now, d time.Duration) time.Duration {
+	if r.freed == 0 || r.retryAt <= now {
 		return d
 	}
-	return min(d, r.again-now)
+	return min(d, r.retryAt-now)
 }

@@ -19,16 +19,16 @@ import (
 
 const ms = time.Millisecond
 
-// scene is a guest whose contexts a driver of the test's controls.
+// scene is a guest whose contexts are controlled through a driver of the test's.
 type scene struct {
 	t      *testing.T
 	clock  clock.Sim
 	driver gputest.Driver
 	page   *ipc.ControlPage
 	o      Options
-	// grip's goroutine does not run: the test takes and steps.
-	grip *Grip
-	wish Wish
+	// controller's goroutine does not run: the test takes and steps.
+	controller *Controller
+	desired    DesiredState
 }
 
 func newScene(t *testing.T, left ...int) *scene {
@@ -43,28 +43,28 @@ func newScene(t *testing.T, left ...int) *scene {
 			t.Error(err)
 		}
 	})
-	intents, err := NewIntents(filepath.Join(t.TempDir(), "holds"))
+	intents, err := NewIntents(filepath.Join(t.TempDir(), "disabled"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.o = Options{
-		Guest: "a", Page: s.page, Intents: intents, Left: left, DefaultSlice: 2 * ms, Clock: &s.clock, Log: slog.New(slog.DiscardHandler),
+		Guest: "a", Page: s.page, Intents: intents, Leftover: left, DefaultSlice: 2 * ms, Clock: &s.clock, Log: slog.New(slog.DiscardHandler),
 	}
 	s.clock.Advance(time.Second)
 	s.again()
 	return s
 }
 
-// again is a daemon that starts anew.
+// again restarts the daemon.
 func (s *scene) again(left ...int) {
-	s.grip = &Grip{o: s.o, hands: make(map[int]*hand)}
+	s.controller = &Controller{o: s.o, contexts: make(map[int]*contextState)}
 	for _, slot := range left {
-		s.grip.hands[slot] = &hand{g: s.grip, slot: slot, off: true, stale: true, undone: true, since: s.clock.Now()}
+		s.controller.contexts[slot] = &contextState{c: s.controller, slot: slot, disabled: true, mustEnable: true, maybeEnabled: true, disabledSince: s.clock.Now()}
 	}
-	s.wish = Wish{}
+	s.desired = DesiredState{}
 }
 
-// control makes a control of the context in a slot.
+// control returns a control of the context in a slot.
 func (s *scene) control(slot int) gpu.Control {
 	s.t.Helper()
 	f, err := os.Open(os.DevNull)
@@ -85,25 +85,26 @@ func (s *scene) take(slots ...int) {
 	s.t.Helper()
 	for _, slot := range slots {
 		s.page.Context(slot).SetReady(1)
-		s.grip.take([]take{{slot, s.control(slot)}})
+		s.controller.applyArrivals([]arrival{{slot, s.control(slot)}})
 	}
 }
 
 // busy puts a launch of a context on the GPU.
 func (s *scene) busy(slot int) { s.page.Context(slot).AddFetched() }
 
-// want steps with a wish.
-func (s *scene) want(w Wish) (next time.Duration) {
-	changed := w != s.wish
-	s.wish = w
-	return s.grip.step(w, changed)
+// want applies a desired state.
+func (s *scene) want(w DesiredState) (next time.Duration) {
+	changed := w != s.desired
+	s.desired = w
+	return s.controller.apply(w, changed)
 }
 
-// hold is the wish to suspend the guest now, and disable it in 2 ms.
-func (s *scene) hold() Wish { return Wish{Hold: true, DisableAt: s.clock.Now() + 2*ms} }
+// suspended is the desired state of a guest that is suspended now, and disabled in 2 ms.
+func (s *scene) suspended() DesiredState {
+	return DesiredState{Suspend: true, DisableAt: s.clock.Now() + 2*ms}
+}
 
-// check compares how many disables of a context the hardware counts with what the
-// page and the directory say.
+// check compares the hardware's count of a context's disables with the page and the records.
 func (s *scene) check(slot, disables int) {
 	s.t.Helper()
 	if got := s.driver.Disables(name(slot)); got != disables {
@@ -118,13 +119,13 @@ func (s *scene) check(slot, disables int) {
 	}
 }
 
-// TestDisableAndEnable: only what still is on the GPU after the time is taken off, and
-// is put back at once when the guest may run.
+// TestDisableAndEnable: only a context that still is on the GPU at DisableAt is disabled. It is
+// enabled at once when the guest may run.
 func TestDisableAndEnable(t *testing.T) {
 	s := newScene(t)
 	s.take(0, 1)
 	s.busy(0)
-	w := s.hold()
+	w := s.suspended()
 	if next := s.want(w); next != w.DisableAt {
 		t.Errorf("looks again at %v, want %v", next, w.DisableAt)
 	}
@@ -144,55 +145,55 @@ func TestDisableAndEnable(t *testing.T) {
 	s.clock.Advance(ms)
 	s.want(w)
 	s.check(1, 1)
-	s.want(Wish{})
+	s.want(DesiredState{})
 	s.check(0, 0)
 	s.check(1, 0)
-	got := s.grip.State()
+	got := s.controller.State()
 	want := State{Controlled: 2, Disables: 2, Enables: 2, DisabledTime: 6 * ms}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-// TestFillsAreDisabled: memory that is being filled is taken off like a launch.
+// TestFillsAreDisabled: a context whose memory is being filled is disabled as for a launch.
 func TestFillsAreDisabled(t *testing.T) {
 	s := newScene(t)
 	s.take(0, 1)
 	s.page.Context(0).SetFilling(true)
-	w := s.hold()
+	w := s.suspended()
 	s.want(w)
 	s.clock.Advance(2 * ms)
 	s.want(w)
 	s.check(0, 1)
 	s.check(1, 0)
-	s.want(Wish{})
+	s.want(DesiredState{})
 	s.check(0, 0)
 }
 
-// TestShortHoldDisablesNothing: a guest that may run again, or whose work is done, in
-// time.
-func TestShortHoldDisablesNothing(t *testing.T) {
+// TestShortSuspensionDisablesNothing: a guest may run again, or has no more work, before
+// DisableAt.
+func TestShortSuspensionDisablesNothing(t *testing.T) {
 	s := newScene(t)
 	s.take(0)
 	s.busy(0)
-	s.want(s.hold())
+	s.want(s.suspended())
 	s.clock.Advance(ms)
-	s.want(Wish{})
+	s.want(DesiredState{})
 	s.clock.Advance(ms)
-	s.want(Wish{Hold: true}) // where nothing is to be disabled
+	s.want(DesiredState{Suspend: true}) // where nothing is to be disabled
 	s.clock.Advance(time.Second)
-	s.want(Wish{Hold: true})
-	s.want(s.hold())
+	s.want(DesiredState{Suspend: true})
+	s.want(s.suspended())
 	s.page.Context(0).AddFinished(0, 0, false)
 	s.clock.Advance(2 * ms)
-	s.want(s.wish)
+	s.want(s.desired)
 	if calls := s.driver.Calls(name(0)); len(calls) != 0 {
 		t.Errorf("the driver was asked to %v", calls)
 	}
 }
 
-// TestFailingDriver: what fails is tried again, a bounded number of times; what it may
-// have disabled is enabled; and the state says so until it works.
+// TestFailingDriver: a failed call is made again a bounded number of times, what it may have
+// disabled is enabled, and the state has the problem until a call succeeds.
 func TestFailingDriver(t *testing.T) {
 	broken := errors.New("GPU is busy")
 	t.Run("disable", func(t *testing.T) {
@@ -200,26 +201,26 @@ func TestFailingDriver(t *testing.T) {
 		s.take(0)
 		s.busy(0)
 		s.driver.Fail("suspend", 100, broken)
-		w := s.hold()
+		w := s.suspended()
 		for range 100 {
 			s.clock.Advance(ms)
 			s.want(w)
 		}
 		s.check(0, 0)
-		if n := count(s.driver.Calls(name(0)), "suspend"); n != disableTries {
-			t.Errorf("tried %d times, want %d", n, disableTries)
+		if n := count(s.driver.Calls(name(0)), "suspend"); n != disableAttempts {
+			t.Errorf("tried %d times, want %d", n, disableAttempts)
 		}
-		if st := s.grip.State(); st.Errors != disableTries || !strings.Contains(st.Problem, "context 0: disable its channels: GPU is busy") {
+		if st := s.controller.State(); st.Errors != disableAttempts || !strings.Contains(st.Problem, "context 0: disable its channels: GPU is busy") {
 			t.Errorf("%+v", st)
 		}
 		// At the next suspension it is tried again.
-		s.want(Wish{})
+		s.want(DesiredState{})
 		s.driver.Fail("suspend", 0, nil)
-		w = s.hold()
+		w = s.suspended()
 		s.clock.Advance(2 * ms)
 		s.want(w)
 		s.check(0, 1)
-		if st := s.grip.State(); st.Problem != "" {
+		if st := s.controller.State(); st.Problem != "" {
 			t.Errorf("works, and %+v", st)
 		}
 	})
@@ -227,29 +228,29 @@ func TestFailingDriver(t *testing.T) {
 		s := newScene(t)
 		s.take(0)
 		s.busy(0)
-		s.want(s.hold())
+		s.want(s.suspended())
 		s.clock.Advance(2 * ms)
-		s.want(s.wish)
+		s.want(s.desired)
 		s.driver.Fail("resume", 1000, broken)
 		for range 20000 {
 			s.clock.Advance(ms)
-			s.want(Wish{})
+			s.want(DesiredState{})
 		}
 		s.check(0, 1) // which its executor sees
-		if n := count(s.driver.Calls(name(0)), "resume"); n != enableTries {
-			t.Errorf("tried %d times, want %d", n, enableTries)
+		if n := count(s.driver.Calls(name(0)), "resume"); n != enableAttempts {
+			t.Errorf("tried %d times, want %d", n, enableAttempts)
 		}
-		if st := s.grip.State(); st.Disabled != 1 || st.Problem == "" {
+		if st := s.controller.State(); st.Disabled != 1 || st.Problem == "" {
 			t.Errorf("%+v", st)
 		}
-		w := s.hold()
+		w := s.suspended()
 		s.clock.Advance(2 * ms)
 		s.want(w)
 		s.check(0, 1) // never a second one
 		s.driver.Fail("resume", 0, nil)
-		s.want(Wish{})
+		s.want(DesiredState{})
 		s.check(0, 0)
-		if st := s.grip.State(); st.Disabled != 0 || st.Problem != "" {
+		if st := s.controller.State(); st.Disabled != 0 || st.Problem != "" {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -259,18 +260,18 @@ func TestFailingDriver(t *testing.T) {
 		s.busy(0)
 		s.driver.Fail("suspend", 1, broken)
 		s.driver.Fail("resume", 2, broken)
-		s.want(s.hold())
+		s.want(s.suspended())
 		s.clock.Advance(2 * ms)
-		s.want(s.wish)
-		if st := s.grip.State(); st.Left != 1 || !s.page.Disabled(0) {
+		s.want(s.desired)
+		if st := s.controller.State(); st.Leftover != 1 || !s.page.Disabled(0) {
 			t.Errorf("it may be disabled, and %+v", st)
 		}
 		for range 100 {
 			s.clock.Advance(ms)
-			s.want(s.wish)
+			s.want(s.desired)
 		}
 		s.check(0, 1) // enabled, and disabled in the end
-		if st := s.grip.State(); st.Left != 0 || st.Errors != 3 || st.Problem != "" {
+		if st := s.controller.State(); st.Leftover != 0 || st.Errors != 3 || st.Problem != "" {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -280,10 +281,10 @@ func TestFailingDriver(t *testing.T) {
 		s.driver.Fail("slice", 100, broken)
 		for range 100 {
 			s.clock.Advance(ms)
-			s.want(Wish{Slice: 5 * ms})
+			s.want(DesiredState{Slice: 5 * ms})
 		}
-		if n := count(s.driver.Calls(name(0)), "slice"); n != sliceTries {
-			t.Errorf("tried %d times, want %d", n, sliceTries)
+		if n := count(s.driver.Calls(name(0)), "slice"); n != sliceAttempts {
+			t.Errorf("tried %d times, want %d", n, sliceAttempts)
 		}
 	})
 	t.Run("directory", func(t *testing.T) {
@@ -293,7 +294,7 @@ func TestFailingDriver(t *testing.T) {
 		if err := os.Remove(s.o.Intents.dir); err != nil {
 			t.Fatal(err)
 		}
-		w := s.hold()
+		w := s.suspended()
 		for range 100 {
 			s.clock.Advance(ms)
 			s.want(w)
@@ -302,7 +303,7 @@ func TestFailingDriver(t *testing.T) {
 		if calls := s.driver.Calls(name(0)); len(calls) != 0 {
 			t.Errorf("the driver was asked to %v", calls)
 		}
-		if st := s.grip.State(); st.Errors != disableTries {
+		if st := s.controller.State(); st.Errors != disableAttempts {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -317,15 +318,15 @@ func count(calls []string, op string) (n int) {
 	return n
 }
 
-// TestDaemonThatStartsAnew: what the last one left disabled is enabled when its
-// handles come, also if the guest is to be suspended, and nothing more is taken back.
-func TestDaemonThatStartsAnew(t *testing.T) {
+// TestRestartedDaemon: contexts that the last daemon left disabled are enabled when their handles
+// come, also if the guest is to be suspended. No other context is.
+func TestRestartedDaemon(t *testing.T) {
 	s := newScene(t)
 	s.take(0, 1)
 	s.busy(0)
-	s.want(s.hold())
+	s.want(s.suspended())
 	s.clock.Advance(2 * ms)
-	s.want(s.wish)
+	s.want(s.desired)
 	s.check(0, 1)
 
 	noted, err := s.o.Intents.List()
@@ -333,7 +334,7 @@ func TestDaemonThatStartsAnew(t *testing.T) {
 		t.Fatalf("noted %v, %v", noted, err)
 	}
 	s.again(noted["a"]...)
-	w := Wish{Hold: true}
+	w := DesiredState{Suspend: true}
 	s.want(w)
 	s.check(0, 1) // the handles are not there yet
 	s.take(0, 1)
@@ -342,20 +343,20 @@ func TestDaemonThatStartsAnew(t *testing.T) {
 	if calls := s.driver.Calls(name(1)); len(calls) != 0 {
 		t.Errorf("a context that was not disabled: %v", calls)
 	}
-	if st := s.grip.State(); st.Left != 0 || st.Controlled != 2 {
+	if st := s.controller.State(); st.Leftover != 0 || st.Controlled != 2 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// TestContextsComeAndGo: handles that come twice, a context that is reset while it is
-// disabled, and one that goes.
+// TestContextsComeAndGo: handles come twice, a context is reset while it is disabled, and one
+// goes.
 func TestContextsComeAndGo(t *testing.T) {
 	s := newScene(t)
 	s.take(0)
 	s.busy(0)
-	s.want(s.hold())
+	s.want(s.suspended())
 	s.clock.Advance(2 * ms)
-	s.want(s.wish)
+	s.want(s.desired)
 	s.check(0, 1)
 
 	s.take(0) // twice
@@ -363,37 +364,36 @@ func TestContextsComeAndGo(t *testing.T) {
 		t.Errorf("%d controls are open", n)
 	}
 	s.clock.Advance(10 * ms)
-	s.want(s.wish)
-	s.check(0, 1) // enabled by the new ones, and disabled anew
+	s.want(s.desired)
+	s.check(0, 1) // enabled by the new ones, and disabled again
 	if calls := s.driver.Calls(name(0)); !slices.Equal(calls, []string{"suspend", "resume", "suspend"}) {
 		t.Errorf("the driver was asked to %v", calls)
 	}
 
-	s.grip.take([]take{{0, nil}})
+	s.controller.applyArrivals([]arrival{{0, nil}})
 	s.check(0, 0)
 	if n := s.driver.Open(); n != 0 {
 		t.Errorf("%d controls of a context that is gone are open", n)
 	}
-	s.want(s.wish)
+	s.want(s.desired)
 	s.take(0)
 	s.clock.Advance(10 * ms)
-	s.want(s.wish)
+	s.want(s.desired)
 	s.check(0, 1) // the next life's
 
 	// The process ends, and the driver has forgotten it.
 	s.driver.Fail("resume", 1, errors.New("no such client"))
-	s.grip.take([]take{{0, nil}, {0, nil}, {7, nil}})
+	s.controller.applyArrivals([]arrival{{0, nil}, {0, nil}, {7, nil}})
 	if noted, err := s.o.Intents.List(); err != nil || len(noted) != 0 || s.page.Disabled(0) {
 		t.Errorf("noted %v, %v; on the page %v", noted, err, s.page.Disabled(0))
 	}
-	if st := s.grip.State(); st.Controlled != 0 || st.Disabled != 0 {
+	if st := s.controller.State(); st.Controlled != 0 || st.Disabled != 0 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// TestContextThatIsOver: it has nothing on the GPU that could be taken off it, and is
-// no longer disabled though the driver says it knows it no more. That is no failure of
-// the driver's.
+// TestContextThatIsOver: a context that is over counts as enabled when the driver no longer knows
+// it. That is no failure of the driver.
 func TestContextThatIsOver(t *testing.T) {
 	for how, end := range map[string]func(*ipc.ContextSlot){
 		"fault": (*ipc.ContextSlot).SetFaulted,
@@ -404,28 +404,28 @@ func TestContextThatIsOver(t *testing.T) {
 			s := newScene(t)
 			s.take(0)
 			s.busy(0)
-			s.want(s.hold())
+			s.want(s.suspended())
 			s.clock.Advance(2 * ms)
-			s.want(s.wish)
+			s.want(s.desired)
 			s.check(0, 1)
 			end(s.page.Context(0))
 			s.driver.End(name(0))
-			s.want(Wish{})
+			s.want(DesiredState{})
 			s.check(0, 0)
-			w := s.hold()
+			w := s.suspended()
 			s.clock.Advance(2 * ms)
 			s.want(w)
 			s.check(0, 0)
-			s.want(Wish{Slice: ms})
-			if next := s.want(Wish{Slice: ms}); next != 0 {
+			s.want(DesiredState{Slice: ms})
+			if next := s.want(DesiredState{Slice: ms}); next != 0 {
 				t.Errorf("looks again at %v", next)
 			}
-			if st := s.grip.State(); st.Errors != 0 || st.Problem != "" {
+			if st := s.controller.State(); st.Errors != 0 || st.Problem != "" {
 				t.Errorf("%+v", st)
 			}
 			s.page.Context(0).Reset(1) // the next one is told everything
 			s.take(0)
-			s.want(s.wish)
+			s.want(s.desired)
 			if got := s.driver.Slice(name(0)); got != ms {
 				t.Errorf("the next context's slice is %v", got)
 			}
@@ -440,14 +440,14 @@ func TestContextThatThePageStillHas(t *testing.T) {
 	off := func(s *scene) {
 		s.take(0)
 		s.busy(0)
-		s.want(s.hold())
+		s.want(s.suspended())
 		s.clock.Advance(2 * ms)
-		s.want(s.wish)
+		s.want(s.desired)
 	}
-	for op, want := range map[string]func(*scene) Wish{
-		"suspend": func(s *scene) Wish { off(s); return s.wish },
-		"resume":  func(s *scene) Wish { off(s); s.check(0, 1); return Wish{} },
-		"slice":   func(s *scene) Wish { s.take(0); return Wish{Slice: ms} },
+	for op, want := range map[string]func(*scene) DesiredState{
+		"suspend": func(s *scene) DesiredState { off(s); return s.desired },
+		"resume":  func(s *scene) DesiredState { off(s); s.check(0, 1); return DesiredState{} },
+		"slice":   func(s *scene) DesiredState { s.take(0); return DesiredState{Slice: ms} },
 	} {
 		t.Run(op, func(t *testing.T) {
 			s := newScene(t)
@@ -466,7 +466,7 @@ func TestContextThatThePageStillHas(t *testing.T) {
 				s.clock.Advance(ms)
 				s.want(w)
 			}
-			if st := s.grip.State(); st.Errors != 0 || st.Problem != "" || st.Disabled != 0 {
+			if st := s.controller.State(); st.Errors != 0 || st.Problem != "" || st.Disabled != 0 {
 				t.Errorf("%+v", st)
 			}
 			if s.page.Disabled(0) {
@@ -480,9 +480,9 @@ func TestContextThatThePageStillHas(t *testing.T) {
 		s.driver.Fail("resume", 1000, gone)
 		for range 20000 {
 			s.clock.Advance(ms)
-			s.want(Wish{})
+			s.want(DesiredState{})
 		}
-		if st := s.grip.State(); st.Errors != 1 || !strings.Contains(st.Problem, "context is closed") {
+		if st := s.controller.State(); st.Errors != 1 || !strings.Contains(st.Problem, "context is closed") {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -493,22 +493,22 @@ func TestContextEndsInACall(t *testing.T) {
 	s := newScene(t)
 	s.take(0)
 	s.busy(0)
-	w := s.hold()
+	w := s.suspended()
 	s.clock.Advance(2 * ms)
-	h := s.grip.hands[0]
+	h := s.controller.contexts[0]
 	h.control = ending{h.control, func() {
 		s.page.Context(0).SetEnding()
 		s.driver.End(name(0))
 	}}
 	s.want(w)
 	s.check(0, 0)
-	if st := s.grip.State(); st.Errors != 0 || st.Disables != 0 || st.Disabled != 0 {
+	if st := s.controller.State(); st.Errors != 0 || st.Disables != 0 || st.Disabled != 0 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// ending is a control of a context to which something happens, such as its end, when it
-// is to be suspended.
+// ending is a context's control that calls a function, such as one that ends the context, when it
+// is to suspend the context.
 type ending struct {
 	gpu.Control
 	end func()
@@ -519,8 +519,8 @@ func (c ending) Suspend() error {
 	return c.Control.Suspend()
 }
 
-// TestSlices: they are set where they are others by more than it is worth, and given
-// back to the driver.
+// TestSlices: a slice is set if it differs by more than the tolerance. The driver's own is
+// restored.
 func TestSlices(t *testing.T) {
 	s := newScene(t)
 	s.take(0, 1)
@@ -531,7 +531,7 @@ func TestSlices(t *testing.T) {
 		{0, 0, 0}, {4 * ms, 4 * ms, 1}, {4 * ms, 4 * ms, 1}, {4*ms + 190*time.Microsecond, 4 * ms, 1},
 		{4*ms + 210*time.Microsecond, 4*ms + 210*time.Microsecond, 2}, {ms, ms, 3}, {0, 2 * ms, 4}, {0, 2 * ms, 4}, {2 * ms, 2 * ms, 5},
 	} {
-		s.want(Wish{Slice: c.want})
+		s.want(DesiredState{Slice: c.want})
 		for slot := range 2 {
 			if got := s.driver.Slice(name(slot)); got != c.set || len(s.driver.Calls(name(slot))) != c.calls {
 				t.Errorf("wanted %v: context %d has %v after %d calls, want %v after %d", c.want, slot, got, len(s.driver.Calls(name(slot))), c.set, c.calls)
@@ -539,25 +539,25 @@ func TestSlices(t *testing.T) {
 		}
 	}
 	// One that comes later gets it too.
-	s.want(Wish{Slice: 8 * ms})
+	s.want(DesiredState{Slice: 8 * ms})
 	s.take(2)
-	s.want(s.wish)
+	s.want(s.desired)
 	if got := s.driver.Slice(name(2)); got != 8*ms {
 		t.Errorf("a later context has %v", got)
 	}
 }
 
-// TestSlicesOfAnEarlierDaemon: what one that was killed had set is given back, or set
-// anew, and a context that has the driver's own slice is left alone.
+// TestSlicesOfAnEarlierDaemon: slices that a killed daemon had set are restored or set again. A
+// context with the driver's own slice is left alone.
 func TestSlicesOfAnEarlierDaemon(t *testing.T) {
 	for _, want := range []time.Duration{0, ms, 8 * ms} {
 		s := newScene(t)
 		s.take(0)
-		s.want(Wish{Slice: 8 * ms})
+		s.want(DesiredState{Slice: 8 * ms})
 		s.again()
 		s.take(0, 1)
-		s.want(Wish{Slice: want})
-		s.want(s.wish)
+		s.want(DesiredState{Slice: want})
+		s.want(s.desired)
 		set := want
 		if want == 0 {
 			set = s.o.DefaultSlice
@@ -577,21 +577,21 @@ func TestSlicesOfAnEarlierDaemon(t *testing.T) {
 	}
 }
 
-// TestClose: a daemon that leaves undoes everything.
+// TestClose: Close undoes everything.
 func TestClose(t *testing.T) {
 	for who, ended := range map[string]bool{"daemon": false, "guest": true} {
 		t.Run(who, func(t *testing.T) {
 			s := newScene(t)
 			s.page.Context(0).SetReady(1)
 			g := New(s.o)
-			if err := g.Take(0, s.control(0)); err != nil {
+			if err := g.SetControl(0, s.control(0)); err != nil {
 				t.Fatal(err)
 			}
-			if err := g.Take(1, s.control(1)); err != nil {
+			if err := g.SetControl(1, s.control(1)); err != nil {
 				t.Fatal(err)
 			}
 			s.busy(0)
-			g.Set(Wish{Hold: true, DisableAt: s.clock.Now() + 2*ms, Slice: 5 * ms})
+			g.SetDesired(DesiredState{Suspend: true, DisableAt: s.clock.Now() + 2*ms, Slice: 5 * ms})
 			s.clock.AwaitWaiters(1) // for the time to disable
 			s.clock.Advance(2 * ms)
 			s.clock.AwaitWaiters(1) // for context 1, which has nothing on the GPU
@@ -604,8 +604,8 @@ func TestClose(t *testing.T) {
 				t.Errorf("its time slice stays %v", s.driver.Slice(name(1)))
 			}
 			// Later is too late for anything.
-			g.Set(Wish{Slice: ms})
-			if err := errors.Join(g.Take(2, s.control(2)), g.Take(3, nil), g.Close(false)); err != nil {
+			g.SetDesired(DesiredState{Slice: ms})
+			if err := errors.Join(g.SetControl(2, s.control(2)), g.SetControl(3, nil), g.Close(false)); err != nil {
 				t.Error(err)
 			}
 			if n := s.driver.Open(); n != 0 {

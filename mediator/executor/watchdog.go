@@ -11,12 +11,12 @@ import (
 
 // endLimit is how long a process that is to end may take to. By then what a keeper
 // undoes where the daemon is gone was undone, and Run may have come back.
-const endLimit = 2 * ipc.SuspensionLimit
+const exitLimit = 2 * ipc.SuspensionLimit
 
 // deadMan is a dead man's handle. The goroutine of Run can wait in the driver for the
 // very kernel that only the end of the process stops, or for a GPU that nobody gives
 // back to it; and where vm is gone too, nobody else ends the process.
-type deadMan struct {
+type watchdog struct {
 	clock clock.Clock
 	// exit ends the process.
 	exit func(code int)
@@ -25,7 +25,7 @@ type deadMan struct {
 // guard ends the process when it is to end, by done or hung, and release is not called
 // in time. Of what hangs it calls tell first, and ends as a process that has carried out
 // its last duty. release waits until nothing of that can happen any more.
-func (d deadMan) guard(done, hung <-chan struct{}, tell func()) (release func()) {
+func (d watchdog) guard(done, hung <-chan struct{}, tell func()) (release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var guarding sync.WaitGroup
 	guarding.Go(func() {
@@ -35,7 +35,7 @@ func (d deadMan) guard(done, hung <-chan struct{}, tell func()) (release func())
 		case <-done:
 		case <-hung:
 		}
-		if clock.Sleep(ctx, d.clock, endLimit) != nil {
+		if clock.Sleep(ctx, d.clock, exitLimit) != nil {
 			return
 		}
 		select {

@@ -17,7 +17,7 @@ import (
 )
 
 func TestAbsences(t *testing.T) {
-	var a absences
+	var a offTimes
 	check := func(when string, cases ...[3]time.Duration) {
 		t.Helper()
 		for _, c := range cases {
@@ -27,23 +27,23 @@ func TestAbsences(t *testing.T) {
 		}
 	}
 	check("never away", [3]time.Duration{0, 100, 0})
-	a.turn(true, 100, 1)
+	a.set(true, 100, 1)
 	check("away since 100", [3]time.Duration{0, 90, 0}, [3]time.Duration{90, 130, 30}, [3]time.Duration{110, 120, 10})
-	a.turn(false, 140, 1)
-	a.turn(true, 200, 1)
-	a.turn(false, 210, 1)
+	a.set(false, 140, 1)
+	a.set(true, 200, 1)
+	a.set(false, 210, 1)
 	check("away twice", [3]time.Duration{0, 90, 0}, [3]time.Duration{90, 300, 50}, [3]time.Duration{120, 205, 25}, [3]time.Duration{150, 190, 0}, [3]time.Duration{220, 300, 0})
-	a.turn(true, 300, 0)
+	a.set(true, 300, 0)
 	check("with nothing on the GPU before", [3]time.Duration{90, 300, 0}, [3]time.Duration{300, 310, 10})
-	a.turn(false, 310, 0)
-	for i := range time.Duration(3 * absencesKept) {
-		a.turn(true, 1000+2*i, 1)
-		a.turn(false, 1001+2*i, 1)
+	a.set(false, 310, 0)
+	for i := range time.Duration(3 * maxOffTimes) {
+		a.set(true, 1000+2*i, 1)
+		a.set(false, 1001+2*i, 1)
 	}
-	if n := len(a.spans); n > absencesKept {
+	if n := len(a.intervals); n > maxOffTimes {
 		t.Errorf("%d kept", n)
 	}
-	end := time.Duration(1000 + 6*absencesKept)
+	end := time.Duration(1000 + 6*maxOffTimes)
 	check("many times", [3]time.Duration{end - 100, end, 50})
 }
 
@@ -51,14 +51,14 @@ func TestAbsences(t *testing.T) {
 // without the time that the daemon had its context off the GPU for.
 func TestTimeOffTheGPUIsNotALaunchs(t *testing.T) {
 	x := &Executor{}
-	x.held.turn(true, 1000)
-	x.away.turn(true, 1200, 1)
-	x.away.turn(false, 1900, 1)
-	x.held.turn(false, 2000)
-	if used, late := x.ran(900, 2300); used != 700 || late != 300 {
+	x.suspension.set(true, 1000)
+	x.offGPU.set(true, 1200, 1)
+	x.offGPU.set(false, 1900, 1)
+	x.suspension.set(false, 2000)
+	if used, late := x.gpuTime(900, 2300); used != 700 || late != 300 {
 		t.Errorf("used %d, late %d; want 700 and 300", used, late)
 	}
-	if used, late := x.ran(1300, 1400); used != 0 || late != 0 {
+	if used, late := x.gpuTime(1300, 1400); used != 0 || late != 0 {
 		t.Errorf("all of it away: used %d, late %d", used, late)
 	}
 }
@@ -101,12 +101,12 @@ func TestKeeper(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newFakeRig(t)
 			driver := &nested{count: 1}
-			k := keeper{x: r.x, driver: driver}
+			k := selfEnabler{x: r.x, driver: driver}
 			for i, step := range steps {
 				r.page.Beat(step.beat)
 				r.page.SetSuspendWord(step.verdict)
 				r.page.SetDisabled(0, step.disabled)
-				k.look(step.now)
+				k.check(step.now)
 				if driver.calls != step.calls {
 					t.Fatalf("step %d: enabled %d times, want %d", i, driver.calls, step.calls)
 				}
@@ -118,14 +118,14 @@ func TestKeeper(t *testing.T) {
 func TestKeeperTriesAgain(t *testing.T) {
 	r := newFakeRig(t)
 	driver := &nested{count: 1, err: errors.New("busy")}
-	k := keeper{x: r.x, driver: driver}
+	k := selfEnabler{x: r.x, driver: driver}
 	r.page.SetDisabled(0, true)
 	for i := range 3 {
-		k.look(time.Hour + time.Duration(i))
+		k.check(time.Hour + time.Duration(i))
 	}
 	driver.err = nil
 	for i := range 3 {
-		k.look(2*time.Hour + time.Duration(i))
+		k.check(2*time.Hour + time.Duration(i))
 	}
 	if driver.calls != 4 || driver.count != 0 {
 		t.Errorf("%d calls, %d disables left", driver.calls, driver.count)
@@ -160,12 +160,12 @@ func TestKeeperOfSlices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newFakeRig(t)
 			driver := &slicing{err: errors.New("not allowed")} // that is no reason to ask again and again
-			k := keeper{x: r.x, driver: driver, slicer: driver}
+			k := selfEnabler{x: r.x, driver: driver, slicer: driver}
 			r.page.SetSliced(0, c.sliced)
 			r.page.SetSliced(1, true) // another's
 			for _, step := range c.steps {
 				r.page.Beat(step[1])
-				k.unslice(step[0])
+				k.restoreSlice(step[0])
 			}
 			if len(driver.set) != c.calls {
 				t.Fatalf("set %v, want %d calls", driver.set, c.calls)
@@ -252,14 +252,14 @@ func TestTimeGoesOnAfterTheKeeper(t *testing.T) {
 	r := newFakeRig(t)
 	p := &pausing{}
 	r.x.o.Context = p
-	k := keeper{x: r.x, driver: &nested{count: 1}}
+	k := selfEnabler{x: r.x, driver: &nested{count: 1}}
 	disable := func(yes bool) {
 		r.page.SetDisabled(0, yes)
 		r.x.Step(yes)
 	}
 	disable(true)
 	bell := r.page.Context(0).Futex()
-	k.look(time.Hour) // nobody has been there for long
+	k.check(time.Hour) // nobody has been there for long
 	if r.page.Context(0).Futex() == bell {
 		t.Error("nobody is told")
 	}
@@ -269,7 +269,7 @@ func TestTimeGoesOnAfterTheKeeper(t *testing.T) {
 	}
 	disable(false) // a daemon came, and enabled it once more
 	disable(true)
-	k.look(time.Hour)
+	k.check(time.Hour)
 	r.x.Step(true)
 	disable(false)
 	if want := []bool{true, false, true, false}; !slices.Equal(p.paused, want) {

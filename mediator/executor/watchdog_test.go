@@ -57,7 +57,7 @@ func serveStuck(t *testing.T, disabled bool) *stuck {
 	t.Helper()
 	s := &stuck{gpu: newStuckGPU(), clock: &clock.Sim{}, patience: &clock.Sim{}, exited: make(chan int, 1)}
 	s.clock.Advance(time.Hour)
-	p := process{s.clock, deadMan{s.patience, func(code int) {
+	p := process{s.clock, watchdog{s.patience, func(code int) {
 		s.exited <- code
 		s.gpu.letGo() // as the end of a process does
 	}}}
@@ -80,7 +80,7 @@ func (s *stuck) end(t *testing.T, code int) {
 	t.Helper()
 	if code >= 0 {
 		s.patience.AwaitWaiters(1)
-		s.patience.Advance(endLimit)
+		s.patience.Advance(exitLimit)
 		if got := <-s.exited; got != code {
 			t.Errorf("ends itself with %d, want %d", got, code)
 		}
@@ -132,9 +132,9 @@ func TestOrphanIsEnabled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.patience.AwaitWaiters(1) // it knows that vm is gone
-	for range ipc.SuspensionLimit/lookEvery + 1 {
+	for range ipc.SuspensionLimit/enableInterval + 1 {
 		s.clock.AwaitWaiters(1)
-		s.clock.Advance(lookEvery)
+		s.clock.Advance(enableInterval)
 	}
 	s.end(t, -1)
 }

@@ -235,7 +235,7 @@ func TestLiarsOfAContext(t *testing.T) {
 			t.Error(com.Status)
 		}
 	}
-	if r.x.parked != nil || r.x.away.off {
+	if r.x.parked != nil || r.x.offGPU.off {
 		t.Error("still suspended")
 	}
 }

@@ -37,7 +37,7 @@ func TestNoYieldOnABusyProcessor(t *testing.T) {
 	if n := yields.Load(); n != 1 {
 		t.Errorf("it yielded %d times, want once", n)
 	}
-	sim.Advance((crowdTimes + 1) * took)
+	sim.Advance((yieldBackoff + 1) * took)
 	waits(20)
 	if n := yields.Load(); n != 2 {
 		t.Errorf("it yielded %d times, want twice: later it tries again", n)
@@ -50,12 +50,12 @@ func TestNoYieldOnABusyProcessor(t *testing.T) {
 
 // TestYieldsWhereTheyAreShort: a yield that is soon back is no sign that others are there.
 func TestYieldsWhereTheyAreShort(t *testing.T) {
-	var c crowd
-	if c.yielded(0, hogged); c.there(hogged) {
+	var c yieldLimiter
+	if c.yielded(0, longYield); c.blocked(longYield) {
 		t.Error("after a short one")
 	}
-	c.yielded(0, hogged+1)
-	if until := hogged + 1 + crowdTimes*(hogged+1); !c.there(until-1) || c.there(until) {
+	c.yielded(0, longYield+1)
+	if until := longYield + 1 + yieldBackoff*(longYield+1); !c.blocked(until-1) || c.blocked(until) {
 		t.Errorf("after a long one: until %v, want %v", c.until, until)
 	}
 }
