@@ -59,7 +59,7 @@ func TestNeverTwoDisables(t *testing.T) {
 				look()
 			},
 			"suspend": func(*rapid.T) { s.want(s.suspended()) },
-			"run":  func(*rapid.T) { s.want(DesiredState{Slice: s.desired.Slice}) },
+			"run":     func(*rapid.T) { s.want(DesiredState{Slice: s.desired.Slice}) },
 			"slice": func(r *rapid.T) {
 				s.want(DesiredState{s.desired.Suspend, s.desired.DisableAt, time.Duration(rapid.IntRange(0, 9).Draw(r, "slice")) * ms})
 			},
