@@ -218,7 +218,7 @@ func async[T any](f func() (T, error)) (wait func() (T, error)) {
 
 // inspect lists the VM's devices and checks that it can have a virtual GPU.
 func inspect(ctx context.Context, m *qmp.Monitor) (*qmp.Machine, error) {
-	fits := async(func() (struct{}, error) { return struct{}{}, qmp.Fit(ctx, m) })
+	fits := async(func() (struct{}, error) { return struct{}{}, qmp.CheckMemory(ctx, m) })
 	machine, err := qmp.Inspect(ctx, m)
 	if _, ferr := fits(); err == nil {
 		err = ferr
@@ -234,7 +234,7 @@ func (h *hotplug) plug(parent context.Context, m *qmp.Monitor, client *api.Clien
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, qmp.ErrLeft):
+	case errors.Is(err, qmp.ErrStillPlugged):
 		return stillPlugged(parent, client, v.Name, err)
 	}
 	return errors.Join(err, removeVM(ctx, client, v.Name))

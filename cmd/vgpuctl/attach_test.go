@@ -42,8 +42,8 @@ func TestAttachLeavesWhatIsConnected(t *testing.T) {
 	for name, want := range map[string]string{
 		"there": "its virtual GPU there stays until then", "gone": "its virtual GPU gone was not connected and has been deleted", "nobody": "nobody was not connected",
 	} {
-		err := stillPlugged(t.Context(), client, name, qmp.ErrLeft)
-		if !errors.Is(err, qmp.ErrLeft) || !strings.Contains(err.Error(), want) {
+		err := stillPlugged(t.Context(), client, name, qmp.ErrStillPlugged)
+		if !errors.Is(err, qmp.ErrStillPlugged) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

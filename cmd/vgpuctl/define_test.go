@@ -20,7 +20,7 @@ func fakeLibvirt() {
 		if uri := os.Args[1]; uri != libvirt.DefaultURI {
 			return nil, fmt.Errorf("no connection driver available for %s", uri)
 		}
-		return fileHypervisor{libvirt.NewPending()}, nil
+		return fileHypervisor{libvirt.NewEventQueue()}, nil
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,7 +28,7 @@ func fakeLibvirt() {
 	}
 }
 
-type fileHypervisor struct{ *libvirt.Pending }
+type fileHypervisor struct{ *libvirt.EventQueue }
 
 func (fileHypervisor) Domain(key string, v libvirt.View) (libvirt.Domain, error) {
 	b, err := os.ReadFile(key + ".xml")

@@ -34,7 +34,7 @@ var vmColumns = []column[api.VM]{
 	{"LAUNCHES", true, launches},
 	{"CAUSED", true, func(v api.VM) string { return count(v.Preemption.Caused) }},
 	{"CHARGED", true, func(v api.VM) string { return seconds(v.Preemption.ChargedSeconds) }},
-	{"UNRESPONSIVE", true, func(v api.VM) string { return count(v.Preemption.Liars) }},
+	{"UNRESPONSIVE", true, func(v api.VM) string { return count(v.Preemption.Unresponsive) }},
 	{"IGNORED-PRIORITIES", true, func(v api.VM) string { return count(v.Preemption.IgnoredPriorities) }},
 	{"PREDICTION-ERROR", true, predictionError},
 	{"CONTEXTS", true, func(v api.VM) string { return count(v.Contexts) }},

@@ -77,7 +77,7 @@ func newFixedHost() *fixedHost {
 				Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, MemoryLimitBytes: 1 << 30,
 				Preemption: api.Preemption{
 					Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,
-					Liars: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
+					Unresponsive: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
 				},
 			},
 			{Name: "web2", GPU: "gpu0", Weight: 1, Socket: "/run/vgpud/vms/web2/vfio-user.sock", PID: 102, GPUSeconds: 7.5, Share: 0.375},

@@ -333,7 +333,7 @@ func TestLiarIsFoundOut(t *testing.T) {
 	urgent := newUrgent(t, h)
 	urgent.goesOn()
 	v := h.VM("liar")
-	if v.Preemption.Liars != 1 {
+	if v.Preemption.Unresponsive != 1 {
 		t.Errorf("the liar: %+v", v.Preemption)
 	}
 	h.Until("the liar to be charged", func() error {

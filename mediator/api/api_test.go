@@ -82,7 +82,7 @@ func (h *host) GPU(string) (GPU, error) { return GPU{Name: "gpu0"}, nil }
 
 func (h *host) UpdateGPU(name string, u GPUUpdate) (GPU, error) {
 	if name == "forgetful" {
-		return GPU{}, fmt.Errorf("GPU %q: %w", name, ErrNotKept)
+		return GPU{}, fmt.Errorf("GPU %q: %w", name, ErrNotSaved)
 	}
 	return GPU{Name: "gpu0", Policy: *u.Policy}, nil
 }
@@ -164,7 +164,7 @@ func TestRefusals(t *testing.T) {
 		"what can't be kept": {func() error {
 			_, err := c.UpdateGPU(ctx, "forgetful", GPUUpdate{Policy: new(string)})
 			return err
-		}, ErrNotKept},
+		}, ErrNotSaved},
 		"taken name":    {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "a"}); return err }, ErrExists},
 		"path as name":  {func() error { _, err := c.CreateVM(ctx, VMSpec{Name: "../a"}); return err }, ErrInvalid},
 		"no weight":     {func() error { _, err := c.UpdateVM(ctx, "a", VMUpdate{Weight: &zero}); return err }, ErrInvalid},
@@ -180,7 +180,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := try.do()
-			for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrNoRoom, ErrInUse, ErrNotKept} {
+			for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrNoRoom, ErrInUse, ErrNotSaved} {
 				if errors.Is(err, e) != (e == try.want) {
 					t.Errorf("got %v, want %v", err, try.want)
 				}
@@ -192,8 +192,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNothingBehindTheBody: a request with more behind its body is refused, since of that
-// nothing would be carried out.
+// TestNothingBehindTheBody checks that a request with data after its body is refused.
 func TestNothingBehindTheBody(t *testing.T) {
 	h := &host{vms: map[string]VM{"a": {Name: "a", Weight: 1}}}
 	handler := Handler(h, nil, slog.New(slog.DiscardHandler))
@@ -232,7 +231,7 @@ func TestCheckWeight(t *testing.T) {
 	}
 }
 
-// TestOpenAPI holds the page against the routes.
+// TestOpenAPI compares the page with the routes.
 func TestOpenAPI(t *testing.T) {
 	var page struct {
 		Paths map[string]map[string]any
@@ -256,8 +255,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestOpenAPISchemas holds the page's schemas against the types that travel, and
-// its references against its schemas.
+// TestOpenAPISchemas compares the page's schemas with the types, and its references with its
+// schemas.
 func TestOpenAPISchemas(t *testing.T) {
 	var page struct {
 		Components struct {
@@ -285,7 +284,7 @@ func TestOpenAPISchemas(t *testing.T) {
 	}
 }
 
-// TestOpenAPIPolicies holds the page against the policies that there are.
+// TestOpenAPIPolicies compares the page with the existing policies.
 func TestOpenAPIPolicies(t *testing.T) {
 	var page struct {
 		Components struct {

@@ -11,15 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// The errors of a [Host], which its wrap.
+// The errors of a [Host] wrap these.
 var (
 	ErrNotFound = errors.New("not found")
 	ErrExists   = errors.New("exists already")
 	ErrInvalid  = errors.New("invalid")
 	ErrNoRoom   = errors.New("no room")
 	ErrInUse    = errors.New("in use")
-	// ErrNotKept is of what was not done since the next daemon would not have known it.
-	ErrNotKept = errors.New("the daemon can't write what it keeps")
+	// ErrNotSaved means that a change was not made, because it could not be saved for the next
+	// daemon.
+	ErrNotSaved = errors.New("the daemon can't save its state")
 )
 
 // Limits of what may be asked for.
@@ -37,20 +38,21 @@ const AnyGPU = "any"
 
 // Limits of what may be asked for, with their reasons.
 const (
-	// MaxTimeLimit is the longest time limit of kernels: one that is to run for longer is
-	// meant to have none, and a slip of the pen is not to come to that.
+	// MaxTimeLimit is the longest time limit of kernels. A longer one is most likely a typing
+	// error; to let kernels run longer, there is no limit at all.
 	MaxTimeLimit = 24 * time.Hour
-	// MaxMemoryLimit is a pebibyte, some thousand times what a GPU has: what is limited on
-	// a GPU is summed, and no sum of limits up to this one overflows.
+	// MaxMemoryLimit is a pebibyte, some thousand times the memory of a GPU. Limits on a GPU are
+	// added up, and limits up to this one do not overflow.
 	MaxMemoryLimit = 1 << 50
-	// MaxID is the largest number of a user or a group. The one after it stands for none
-	// in chown(2), and numbers are taken modulo 2³² there.
+	// MaxID is the largest number of a user or a group. The next one means none in chown(2), which
+	// takes numbers modulo 2³².
 	MaxID = 1<<32 - 2
 	// maxPath is the longest path that Linux opens, in bytes.
 	maxPath = 4095
 )
 
-// CheckID says what is wrong with the number of a user or a group, which what names.
+// CheckID returns an error if id is not the number of a user or a group. what names it in the
+// error.
 func CheckID(what string, id int) error {
 	if id < 0 || id > MaxID {
 		return fmt.Errorf("%s %d: want a number from 0 to %d: %w", what, id, MaxID, ErrInvalid)
@@ -58,8 +60,8 @@ func CheckID(what string, id int) error {
 	return nil
 }
 
-// CheckTimeLimit says what is wrong with a limit of kernels' GPU time, of which 0 is the
-// daemon's and anything below is none.
+// CheckTimeLimit returns an error if d is not a limit of kernels' GPU time: 0 means the daemon's,
+// and a negative one none.
 func CheckTimeLimit(d time.Duration) error {
 	if d > MaxTimeLimit {
 		return fmt.Errorf("time limit %v: want at most %v, or below 0 for none: %w", d, MaxTimeLimit, ErrInvalid)
@@ -67,8 +69,7 @@ func CheckTimeLimit(d time.Duration) error {
 	return nil
 }
 
-// CheckMemoryLimit says what is wrong with a limit of GPU memory in bytes, of which 0 is
-// none.
+// CheckMemoryLimit returns an error if n is not a limit of GPU memory in bytes; 0 means none.
 func CheckMemoryLimit(n uint64) error {
 	if n > MaxMemoryLimit {
 		return fmt.Errorf("memory limit of %d bytes: want at most %d, or 0 for none: %w", n, uint64(MaxMemoryLimit), ErrInvalid)
@@ -76,12 +77,12 @@ func CheckMemoryLimit(n uint64) error {
 	return nil
 }
 
-// NoTimeLimit lets kernels run for as long as they like: one that never ends
-// keeps the GPU from all other guests.
+// NoTimeLimit lets kernels run without limit: one that never ends keeps the GPU from all other
+// guests.
 const NoTimeLimit time.Duration = -1
 
-// ParseTimeLimit reads a limit of kernels' GPU time: "none", which is
-// NoTimeLimit, or a positive duration up to [MaxTimeLimit] such as "10s".
+// ParseTimeLimit parses a limit of kernels' GPU time: "none", which is NoTimeLimit, or a positive
+// duration up to [MaxTimeLimit] such as "10s".
 func ParseTimeLimit(s string) (time.Duration, error) {
 	if s == "none" {
 		return NoTimeLimit, nil
@@ -93,7 +94,7 @@ func ParseTimeLimit(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// CheckWeight says what is wrong with a weight.
+// CheckWeight returns an error if w is not a weight.
 func CheckWeight(w float64) error {
 	if !(w >= MinWeight && w <= MaxWeight) { // NaN too
 		return fmt.Errorf("weight %v: want a number from %v to %d: %w", w, MinWeight, MaxWeight, ErrInvalid)
@@ -101,8 +102,7 @@ func CheckWeight(w float64) error {
 	return nil
 }
 
-// CheckName says what is wrong with a guest's name, which becomes part of a
-// path.
+// CheckName returns an error if name can't be a guest's name, which becomes part of a path.
 func CheckName(name string) error {
 	ok := name != "" && len(name) <= maxName && name[0] != '.' && name[0] != '-'
 	for _, r := range name {
@@ -113,12 +113,12 @@ func CheckName(name string) error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("name %q: want 1 to %d letters, digits, '-', '_' or '.', not beginning with '-' or '.': %w", name, maxName, ErrInvalid)
+		return fmt.Errorf("name %q: want 1 to %d letters, digits, '-', '_' or '.', not starting with '-' or '.': %w", name, maxName, ErrInvalid)
 	}
 	return nil
 }
 
-// Check says what is wrong with the terms, of which Weight must be set.
+// Check returns an error if the terms are invalid. Weight must be set.
 func (t Terms) Check() error {
 	if err := CheckWeight(t.Weight); err != nil {
 		return err
@@ -138,13 +138,13 @@ func (t Terms) Check() error {
 	return nil
 }
 
-// Check says what is wrong with a peer.
+// Check returns an error if the peer is invalid.
 func (p Peer) Check() error {
 	switch {
 	case p.PID == 0 && p.PIDFile == "", p.PID != 0 && p.PIDFile != "":
 		return fmt.Errorf("peer: want either a pid or a pid_file: %w", ErrInvalid)
 	case p.PID < 0 || p.PID > math.MaxInt32:
-		return fmt.Errorf("peer: pid %d: want a process's number: %w", p.PID, ErrInvalid)
+		return fmt.Errorf("peer: pid %d: want the number of a process: %w", p.PID, ErrInvalid)
 	case p.PIDFile != "" && (!filepath.IsAbs(p.PIDFile) || filepath.Clean(p.PIDFile) != p.PIDFile):
 		return fmt.Errorf("peer: pid_file %q: want an absolute path without \"..\": %w", p.PIDFile, ErrInvalid)
 	case len(p.PIDFile) > maxPath:
@@ -153,8 +153,8 @@ func (p Peer) Check() error {
 	return nil
 }
 
-// CheckDomain says what is wrong with a libvirt domain's name, which is only
-// shown. Empty is none.
+// CheckDomain returns an error if name can't be a libvirt domain's name, which is only shown. Empty
+// means none.
 func CheckDomain(name string) error {
 	if len(name) > maxDomain || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("domain %q: want at most %d bytes of text: %w", name, maxDomain, ErrInvalid)
@@ -162,8 +162,8 @@ func CheckDomain(name string) error {
 	return nil
 }
 
-// CheckUUID says what is wrong with a UUID, which becomes part of a path:
-// 8-4-4-4-12 hexadecimal digits, in lower case.
+// CheckUUID returns an error if uuid, which becomes part of a path, is not 8-4-4-4-12 hexadecimal
+// digits in lower case.
 func CheckUUID(uuid string) error {
 	ok := len(uuid) == 36
 	for i := 0; ok && i < len(uuid); i++ {

@@ -14,17 +14,17 @@ import (
 	"syscall"
 )
 
-// DefaultSocket is where the daemon listens unless configured otherwise.
+// DefaultSocket is the daemon's socket unless configured otherwise.
 const DefaultSocket = "/run/vgpud/vgpud.sock"
 
-// Client asks a daemon. It is safe for concurrent use.
+// Client sends requests to a daemon. It is safe for concurrent use.
 type Client struct {
 	socket string
 	http   http.Client
 }
 
-// NewClient makes a client of the daemon that listens on socket. Nothing is
-// connected before the first question.
+// NewClient returns a client of the daemon that listens on socket. It connects at the first
+// request.
 func NewClient(socket string) *Client {
 	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -34,7 +34,7 @@ func NewClient(socket string) *Client {
 	}}}
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // VMs lists all guests by name.
@@ -42,18 +42,17 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	return ask[[]VM](ctx, c, "GET", "/v1/vms", nil)
 }
 
-// DomainVMs lists the guests of a libvirt domain, which is given by UUID or
-// name.
+// DomainVMs lists the guests of a libvirt domain, given by UUID or name.
 func (c *Client) DomainVMs(ctx context.Context, domain string) ([]VM, error) {
 	return ask[[]VM](ctx, c, "GET", "/v1/vms?domain="+url.QueryEscape(domain), nil)
 }
 
-// VM finds one guest.
+// VM returns one guest.
 func (c *Client) VM(ctx context.Context, name string) (VM, error) {
 	return ask[VM](ctx, c, "GET", "/v1/vms/"+url.PathEscape(name), nil)
 }
 
-// CreateVM makes a guest's virtual GPU.
+// CreateVM creates a guest's virtual GPU.
 func (c *Client) CreateVM(ctx context.Context, s VMSpec) (VM, error) {
 	return ask[VM](ctx, c, "POST", "/v1/vms", s)
 }
@@ -63,15 +62,14 @@ func (c *Client) UpdateVM(ctx context.Context, name string, u VMUpdate) (VM, err
 	return ask[VM](ctx, c, "PATCH", "/v1/vms/"+url.PathEscape(name), u)
 }
 
-// DeleteVM takes a guest's virtual GPU away. It fails with [ErrInUse] while its
-// VMM is connected.
+// DeleteVM deletes a guest's virtual GPU. It fails with [ErrInUse] while its VMM is connected.
 func (c *Client) DeleteVM(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c, "DELETE", "/v1/vms/"+url.PathEscape(name), nil)
 	return err
 }
 
-// ForceDeleteVM takes a guest's virtual GPU away, also from under a VMM: QEMU 11.1
-// may end by that, and the VM with it.
+// ForceDeleteVM deletes a guest's virtual GPU even while a VMM is connected: QEMU 11.1 may end
+// then, and the VM with it.
 func (c *Client) ForceDeleteVM(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c, "DELETE", "/v1/vms/"+url.PathEscape(name)+"?force=true", nil)
 	return err
@@ -87,19 +85,19 @@ func (c *Client) UpdateGPU(ctx context.Context, name string, u GPUUpdate) (GPU, 
 	return ask[GPU](ctx, c, "PATCH", "/v1/gpus/"+url.PathEscape(name), u)
 }
 
-// Health asks how the daemon is.
+// Health returns the daemon's state.
 func (c *Client) Health(ctx context.Context) (Health, error) {
 	return ask[Health](ctx, c, "GET", "/v1/health", nil)
 }
 
-// Error is a refusal by the daemon, in its words.
+// Error is the daemon's refusal of a request.
 type Error struct {
 	Status  int // of HTTP
 	Message string
 	code    string
 }
 
-// Error is the daemon's message.
+// Error returns the daemon's message.
 func (e *Error) Error() string { return e.Message }
 
 // Is matches the errors of this package.
@@ -115,8 +113,8 @@ func (e *Error) Is(target error) bool {
 		return e.Status == http.StatusBadRequest
 	case ErrNoRoom:
 		return e.Status == http.StatusInsufficientStorage && e.code == ""
-	case ErrNotKept:
-		return e.Status == http.StatusInsufficientStorage && e.code == codeNotKept
+	case ErrNotSaved:
+		return e.Status == http.StatusInsufficientStorage && e.code == codeNotSaved
 	}
 	return false
 }
@@ -159,10 +157,10 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 	return v, nil
 }
 
-// explain says what to do about a daemon that can't be reached.
+// explain adds what to do if the daemon can't be reached.
 func (c *Client) explain(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // without the URL, whose host is no host
+		err = u.Err // without the URL, whose host has no meaning
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

@@ -12,15 +12,14 @@ import (
 	"strconv"
 )
 
-// Host is what the API is about. Its methods are called from many goroutines;
-// their errors wrap those of this package.
+// Host is the state behind the API. Its methods are called from many goroutines; their errors wrap
+// those of this package.
 type Host interface {
 	VMs() []VM
 	VM(name string) (VM, error)
 	CreateVM(s VMSpec) (VM, error)
 	UpdateVM(name string, u VMUpdate) (VM, error)
-	// DeleteVM takes a guest's virtual GPU away. While its VMM is connected that
-	// takes force.
+	// DeleteVM deletes a guest's virtual GPU. While its VMM is connected this needs force.
 	DeleteVM(name string, force bool) error
 	GPUs() []GPU
 	GPU(name string) (GPU, error)
@@ -97,8 +96,8 @@ func Handler(h Host, metrics http.Handler, log *slog.Logger) http.Handler {
 				switch {
 				case errors.Is(err, ErrInUse):
 					p.Code = codeInUse
-				case errors.Is(err, ErrNotKept):
-					p.Code = codeNotKept
+				case errors.Is(err, ErrNotSaved):
+					p.Code = codeNotSaved
 				}
 				write(w, log, statusOf(err), p)
 				return
@@ -118,16 +117,16 @@ func Handler(h Host, metrics http.Handler, log *slog.Logger) http.Handler {
 	return mux
 }
 
-// problem is the body of an answer that is no success.
+// problem is the body of an unsuccessful answer.
 type problem struct {
 	Error string `json:"error"`
-	// Code tells apart what has the same status.
+	// Code distinguishes errors of the same status.
 	Code string `json:"code,omitempty"`
 }
 
 const (
-	codeInUse   = "in_use"
-	codeNotKept = "not_kept"
+	codeInUse    = "in_use"
+	codeNotSaved = "not_kept"
 )
 
 func statusOf(err error) int {
@@ -138,14 +137,14 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, ErrNoRoom), errors.Is(err, ErrNotKept):
+	case errors.Is(err, ErrNoRoom), errors.Is(err, ErrNotSaved):
 		return http.StatusInsufficientStorage
 	default:
 		return http.StatusInternalServerError
 	}
 }
 
-// decode reads a request's body, in which unknown fields are mistakes.
+// decode reads a request's body, in which unknown fields are errors.
 func decode[T any](r *http.Request) (T, error) {
 	var v T
 	d := json.NewDecoder(r.Body)
@@ -154,7 +153,7 @@ func decode[T any](r *http.Request) (T, error) {
 		return v, fmt.Errorf("request body: %w: %w", err, ErrInvalid)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return v, fmt.Errorf("request body: there is more behind its end, and none of it is carried out: %w", ErrInvalid)
+		return v, fmt.Errorf("request body: more data follows after its end; nothing was done: %w", ErrInvalid)
 	}
 	return v, nil
 }

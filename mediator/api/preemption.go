@@ -1,7 +1,7 @@
 package api
 
-// Launches counts a guest's or a GPU's kernels by where they stand now. Those
-// that run include those that are on their way to the GPU.
+// Launches counts a guest's or a GPU's launches by their current state. Running includes those on
+// their way to the GPU.
 type Launches struct {
 	Waiting int `json:"waiting"`
 	Running int `json:"running"`
@@ -9,59 +9,52 @@ type Launches struct {
 	Leaving int `json:"leaving"`
 }
 
-// Preemption is what there is to say of a guest's kernels where the policy
-// decides about kernels, or takes them off the GPU.
+// Preemption describes a guest's kernels under a policy that decides about kernels or evicts them.
 type Preemption struct {
 	Launches Launches `json:"launches"`
-	// Evictions is how often kernels of the guest were taken off the GPU, and
-	// EvictionSeconds how long that took in all, from the word that they are to
-	// leave until their last blocks had.
+	// Evictions counts evictions of the guest's kernels, and EvictionSeconds their total time, from
+	// the request until the last block has left.
 	Evictions       uint64  `json:"evictions"`
 	EvictionSeconds float64 `json:"eviction_seconds"`
-	// Caused is how many evictions, of anybody's kernels, were for the guest's
-	// sake, and ChargedSeconds what these cost, which it is charged with.
+	// Caused counts evictions, of any guest's kernels, for this guest, and ChargedSeconds is their
+	// cost, which this guest is charged.
 	Caused         uint64  `json:"caused"`
 	ChargedSeconds float64 `json:"charged_seconds"`
-	// Liars are kernels that were said to leave when told and did not.
-	Liars uint64 `json:"liars"`
-	// IgnoredPriorities are launches that asked for a priority above the guest's
-	// ceiling.
+	// Unresponsive counts kernels launched as preemptible that did not leave when told to.
+	Unresponsive uint64 `json:"liars"`
+	// IgnoredPriorities counts launches with a priority above the guest's ceiling.
 	IgnoredPriorities uint64     `json:"ignored_priorities"`
 	Prediction        Prediction `json:"prediction"`
 }
 
-// Prediction is how well kernels' durations were foreseen, since the daemon's
-// start.
+// Prediction describes the accuracy of predicted durations since the daemon's start.
 type Prediction struct {
-	// Launches is how many ended of which there was a prediction. PredictedSeconds
-	// is what these were expected to take, MeasuredSeconds what they took, and
-	// ErrorRatio the mean of the differences, each as a part of what it took.
+	// Launches counts the completed launches with a prediction. PredictedSeconds and
+	// MeasuredSeconds are sums over them, and ErrorRatio is the mean of the differences, each
+	// relative to the measured time.
 	Launches         uint64  `json:"launches"`
 	PredictedSeconds float64 `json:"predicted_seconds"`
 	MeasuredSeconds  float64 `json:"measured_seconds"`
 	ErrorRatio       float64 `json:"error_ratio"`
 }
 
-// Evictions are how long kernels took to leave a GPU when told, from the word
-// until their last blocks had left. They count from the daemon's start.
+// Evictions describes the times from the request to leave a GPU until the last block has left,
+// since the daemon's start.
 type Evictions struct {
 	Count   uint64  `json:"count"`
 	Seconds float64 `json:"seconds"`
-	// P50 and P99 are in seconds, of the newest thousand since the policy was set;
-	// 0 where none was.
+	// P50 and P99 are in seconds, of the last thousand since the policy was set; 0 without any.
 	P50 float64 `json:"p50_seconds"`
 	P99 float64 `json:"p99_seconds"`
-	// Buckets are cumulative, as Prometheus has them.
+	// Buckets are cumulative, as in Prometheus.
 	Buckets []Bucket `json:"buckets,omitempty"`
-	// Asked counts the policy's words to leave, by whether taking a part of the SMs
-	// was enough.
+	// Asked counts the policy's requests to leave, by whether a part of the SMs was enough.
 	Asked Asked `json:"asked"`
 }
 
-// Asked counts evictions as they are asked for: of some SMs, where that was
-// enough; else of all, by why it was not: the two kernels can't be on the GPU at
-// one time, the other needs all SMs, nobody knows how many it needs, or it was no
-// question.
+// Asked counts eviction requests: for some SMs if that was enough, otherwise for all, by the
+// reason: the two kernels can't be on the GPU at the same time, the other needs all SMs, it is not
+// known how many it needs, or a part was not considered.
 type Asked struct {
 	SomeSMs    uint64 `json:"some_sms"`
 	TakesTurns uint64 `json:"takes_turns"`

@@ -51,12 +51,12 @@ func (f *follower) Connected(ctx context.Context, src libvirt.Source) {
 		}
 	}
 	for _, uuid := range uuids {
-		f.Happened(ctx, src, libvirt.Event{UUID: uuid})
+		f.Changed(ctx, src, libvirt.Event{UUID: uuid})
 	}
 }
 
 // Happened implements [libvirt.Follower].
-func (f *follower) Happened(ctx context.Context, src libvirt.Source, e libvirt.Event) {
+func (f *follower) Changed(ctx context.Context, src libvirt.Source, e libvirt.Event) {
 	// First the guests, then the domain: a guest that is made after the domain
 	// was seen to be stopped belongs to its next start.
 	guests := f.service.members(e.UUID)

@@ -127,7 +127,7 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	dom := &libvirt.Domain{Name: "web", UUID: testUUID, Active: true, XML: metadata("2")}
 	happened := func(metadata bool) {
 		t.Helper()
-		f.Happened(t.Context(), oneSource{dom}, libvirt.Event{UUID: testUUID, Metadata: metadata})
+		f.Changed(t.Context(), oneSource{dom}, libvirt.Event{UUID: testUUID, Metadata: metadata})
 	}
 	happened(true) // it has no guests yet
 	_, err := d.client.CreateVM(t.Context(), api.VMSpec{

@@ -437,7 +437,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		KernelTimeLimit: g.spec.KernelTimeLimit,
 		Preemption: api.Preemption{
 			Evictions: w.counters.Evictions, EvictionSeconds: w.counters.EvictionTime.Seconds(),
-			Caused: g.caused, ChargedSeconds: g.charged.Seconds(), Liars: w.counters.Unresponsive, IgnoredPriorities: w.counters.IgnoredPriorities,
+			Caused: g.caused, ChargedSeconds: g.charged.Seconds(), Unresponsive: w.counters.Unresponsive, IgnoredPriorities: w.counters.IgnoredPriorities,
 		},
 	}
 	if g.grip != nil {

@@ -199,7 +199,7 @@ func (g *guest) remained() error {
 		return nil
 	}
 	return fmt.Errorf("guest %q has ended, but what it left is still there, and goes when a guest of its name is made or the daemon starts anew: %w: %w",
-		g.spec.Name, api.ErrNotKept, g.remains)
+		g.spec.Name, api.ErrNotSaved, g.remains)
 }
 
 // endLimit is how long a guest's process may take to end when told to, and when

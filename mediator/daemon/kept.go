@@ -161,12 +161,12 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 // notKept is err, by which nothing was changed, as the API has it where a disk is why.
 func (s *Service) notKept(err error) error {
 	if _, ok := errors.AsType[*statefile.Error](err); !ok {
-		if !statefile.Faulty(err) {
+		if !statefile.IsDiskError(err) {
 			return err
 		}
 		err = &statefile.Error{Path: s.runDir(), Err: err}
 	}
-	return fmt.Errorf("nothing was changed: %w: %w", api.ErrNotKept, err)
+	return fmt.Errorf("nothing was changed: %w: %w", api.ErrNotSaved, err)
 }
 
 // note has a guest's account kept for the next daemon.

@@ -66,7 +66,7 @@ var vmMetrics = []metric[api.VM]{
 	vmMetric("eviction_seconds_total", "Time that took, from the word that a kernel is to leave.", counter, func(v api.VM) float64 { return v.Preemption.EvictionSeconds }),
 	vmMetric("evictions_caused_total", "Evictions of any kernel for the guest's sake.", counter, func(v api.VM) float64 { return float64(v.Preemption.Caused) }),
 	vmMetric("preemption_charged_seconds_total", "What these cost, which the guest is charged with.", counter, func(v api.VM) float64 { return v.Preemption.ChargedSeconds }),
-	vmMetric("liars_total", "Kernels that were said to leave when told and did not.", counter, func(v api.VM) float64 { return float64(v.Preemption.Liars) }),
+	vmMetric("liars_total", "Kernels that were said to leave when told and did not.", counter, func(v api.VM) float64 { return float64(v.Preemption.Unresponsive) }),
 	vmMetric("ignored_priorities_total", "Launches that asked for a priority above the ceiling.", counter, func(v api.VM) float64 { return float64(v.Preemption.IgnoredPriorities) }),
 	vmMetric("predicted_launches_total", "Launches that ended whose duration was predicted.", counter, func(v api.VM) float64 { return float64(v.Preemption.Prediction.Launches) }),
 	vmMetric("predicted_seconds_total", "What these were expected to take.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.PredictedSeconds }),

@@ -52,7 +52,7 @@ var twoGuests = exhibit{
 			SuspendedSeconds: 1.5, Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, PriorityCeiling: 3,
 			Preemption: api.Preemption{
 				Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,
-				Liars: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
+				Unresponsive: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
 			},
 			Control: api.Control{
 				Contexts: 3, Disabled: 2, Disables: 40, DisableSeconds: 0.025, EnableSeconds: 0.0125, DisabledSeconds: 1.25,

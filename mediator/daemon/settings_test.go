@@ -75,7 +75,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 		_, perr := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy})
 		cerr := d.tryCreate(api.VMSpec{Name: "b", BAR2Bytes: 16 << 20})
 		for _, err := range []error{uerr, perr, cerr} {
-			if !errors.Is(err, api.ErrNotKept) || errors.Is(err, api.ErrNoRoom) || !strings.Contains(err.Error(), "make room there, and ask again") {
+			if !errors.Is(err, api.ErrNotSaved) || errors.Is(err, api.ErrNoRoom) || !strings.Contains(err.Error(), "make room there, and try again") {
 				t.Errorf("%s fails: %v", step, err)
 			}
 		}
@@ -106,7 +106,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 
 	// A guest that is gone is gone, and who asked for it is told what is left.
 	disk.fault.Store(&fault{statefile.Remove, unix.EROFS})
-	if err := d.client.ForceDeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrNotKept) || !strings.Contains(err.Error(), "has ended") {
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrNotSaved) || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("files can't be removed: %v", err)
 	}
 	processEnds(t, first.PID)
@@ -174,7 +174,7 @@ func TestReloadIsKeptOrRefused(t *testing.T) {
 	}
 	next := d.change(func(c *Config) { c.GPUs[0].Policy = "dfq" })
 	disk.fault.Store(&fault{statefile.Remove, unix.EROFS})
-	if _, err := d.service.Reload(next); !errors.Is(err, api.ErrNotKept) {
+	if _, err := d.service.Reload(next); !errors.Is(err, api.ErrNotSaved) {
 		t.Errorf("on a read-only disk: %v", err)
 	}
 	if got := d.gpu().Policy; got != policy {
@@ -207,7 +207,7 @@ func TestRealDisks(t *testing.T) {
 		_, perr := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy})
 		cerr := d.tryCreate(api.VMSpec{Name: "b", BAR2Bytes: 16 << 20})
 		for _, err := range []error{uerr, perr, cerr} {
-			if !errors.Is(err, api.ErrNotKept) || !strings.Contains(err.Error(), what) {
+			if !errors.Is(err, api.ErrNotSaved) || !strings.Contains(err.Error(), what) {
 				t.Errorf("want %q: %v", what, err)
 			}
 		}

@@ -18,26 +18,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProgramName is the program that has libvirt's library.
+// ProgramName is the program that loads libvirt's library.
 const ProgramName = "vgpu-libvirt"
 
-// Options are what a connection is made with; the zero value will do.
+// Options configure a connection; the zero value has useful defaults.
 type Options struct {
-	// URI is libvirt's name of the hypervisor: [DefaultURI].
+	// URI is libvirt's URI of the hypervisor; by default [DefaultURI].
 	URI string
-	// Program is [ProgramName] beside this program, or else in $PATH.
+	// Program is by default [ProgramName] beside this program, or in $PATH.
 	Program string
 }
 
-// Conn is a connection to libvirt through the program. Its methods may be called
-// from any goroutine. Close must be called in the end.
+// Conn is a connection to libvirt through the program. Its methods may be called from any
+// goroutine. Close must be called in the end.
 type Conn struct {
 	cmd     *exec.Cmd
 	in      *os.File      // the program's standard input, a pipe
-	writing chan struct{} // holds a value while somebody writes to in
-	pending *Pending
+	writing chan struct{} // holds a value while a call writes to in
+	events  *EventQueue
 	ended   chan struct{} // closed when the program has
-	said    said
+	stderr  tail
 
 	mu    sync.Mutex
 	last  uint64
@@ -56,18 +56,18 @@ func Open(ctx context.Context, o Options) (*Conn, error) {
 			return nil, err
 		}
 	}
-	c := &Conn{cmd: exec.Command(o.Program, o.URI), pending: NewPending(), writing: make(chan struct{}, 1), ended: make(chan struct{}), calls: make(map[uint64]chan reply)}
-	// Another session, so that a terminal's interrupt is for us alone. It ends
-	// when its standard input does, so with this process at the latest.
+	c := &Conn{cmd: exec.Command(o.Program, o.URI), events: NewEventQueue(), writing: make(chan struct{}, 1), ended: make(chan struct{}), calls: make(map[uint64]chan reply)}
+	// In another session the program gets no interrupt from the terminal. It ends when its standard
+	// input does, so with this process at the latest.
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	c.cmd.Stderr = &c.said
+	c.cmd.Stderr = &c.stderr
 	out, err := c.start()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.Program, unavailable(err))
 	}
 	first := make(chan reply, 1)
 	c.calls[0] = first
-	go c.attend(out)
+	go c.read(out)
 	if _, err := c.wait(ctx, 0, first); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to libvirt at %s: %w", o.URI, err), c.Close())
 	}
@@ -92,8 +92,8 @@ func (c *Conn) start() (out io.Reader, err error) {
 	return out, err
 }
 
-// unavailable is the error of a program that could not be started. What is there
-// and may be run can be had later, when there are processes to spare again.
+// unavailable adds ErrUnavailable to the error of a program that can't be started. Other errors,
+// such as a lack of processes, pass.
 func unavailable(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: %w", err, ErrUnavailable)
@@ -120,12 +120,12 @@ func runs(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 }
 
-// attend takes what the program says until it has ended.
-func (c *Conn) attend(out io.Reader) {
+// read handles the program's output until the program has ended.
+func (c *Conn) read(out io.Reader) {
 	defer close(c.ended)
 	err := scan(out, func(r reply) error {
 		if r.Event != nil {
-			c.pending.Add(*r.Event)
+			c.events.Add(*r.Event)
 			return nil
 		}
 		c.mu.Lock()
@@ -137,9 +137,9 @@ func (c *Conn) attend(out io.Reader) {
 			return nil
 		}
 		if r.ID == 0 && r.Error != nil {
-			return r.Error // its last words
+			return r.Error // the reason for its end
 		}
-		return nil // the call was given up
+		return nil // the call was cancelled
 	})
 	if err == nil {
 		err = io.ErrUnexpectedEOF
@@ -153,19 +153,19 @@ func (c *Conn) attend(out io.Reader) {
 	for _, call := range calls {
 		close(call)
 	}
-	c.pending.Fail(err)
+	c.events.Fail(err)
 }
 
-// finish waits for the program's end, and is the reason for it.
+// finish waits for the program's end, and returns the reason for it.
 func (c *Conn) finish(err error) error {
-	// It may be stuck in the library.
+	// The program may be stuck in the library.
 	if kerr := ignoreDone(c.cmd.Process.Kill()); kerr != nil {
 		err = errors.Join(err, kerr)
 	}
 	werr := c.cmd.Wait()
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%s ended: %v", ProgramName, werr)
-		if s := c.said.last(); s != "" {
+		if s := c.stderr.last(); s != "" {
 			err = fmt.Errorf("%w: %s", err, s)
 		}
 	}
@@ -175,7 +175,7 @@ func (c *Conn) finish(err error) error {
 	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
-// call asks the program something.
+// call sends the program a request and waits for the answer.
 func (c *Conn) call(ctx context.Context, r request) (reply, error) {
 	answer := make(chan reply, 1)
 	c.mu.Lock()
@@ -187,24 +187,24 @@ func (c *Conn) call(ctx context.Context, r request) (reply, error) {
 	r.ID = c.last
 	c.calls[r.ID] = answer
 	c.mu.Unlock()
-	err := c.say(ctx, r)
+	err := c.send(ctx, r)
 	if err == nil || errors.Is(err, syscall.EPIPE) {
-		return c.wait(ctx, r.ID, answer) // whose end says more than a broken pipe
+		return c.wait(ctx, r.ID, answer) // the program's end says more than a broken pipe
 	}
 	c.forget(r.ID)
 	return reply{}, fmt.Errorf("ask %s: %w", ProgramName, err)
 }
 
-// forget gives a call's answer up.
+// forget drops a call.
 func (c *Conn) forget(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, id)
 }
 
-// say writes a request. The program reads one after another, and nothing while it
-// is stuck in the library, with the pipe full in the end.
-func (c *Conn) say(ctx context.Context, r request) error {
+// send writes a request. The program reads one after another, and none while it is stuck in the
+// library, so the pipe may fill.
+func (c *Conn) send(ctx context.Context, r request) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode a request: %w", err)
@@ -213,9 +213,9 @@ func (c *Conn) say(ctx context.Context, r request) error {
 	case c.writing <- struct{}{}:
 		defer func() { <-c.writing }()
 	case <-ctx.Done():
-		return fmt.Errorf("it takes nothing in: %w", context.Cause(ctx))
+		return fmt.Errorf("it reads no requests: %w", context.Cause(ctx))
 	}
-	// An earlier writer's time may have run out.
+	// An earlier writer may have set a deadline.
 	if err := c.in.SetWriteDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -226,17 +226,17 @@ func (c *Conn) say(ctx context.Context, r request) error {
 	})
 	n, err := c.in.Write(append(b, '\n'))
 	if !stop() {
-		<-expired // not to touch the next writer's deadline
+		<-expired // before the next writer sets its deadline
 	}
 	if err == nil {
 		return nil
 	}
 	if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-		// With half a line in the pipe nothing more can be said on it.
+		// Nothing can follow half a line in the pipe.
 		err = errors.Join(err, ignoreDone(c.cmd.Process.Kill()))
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		err = fmt.Errorf("it takes nothing in: %w (%w)", cause, err)
+		err = fmt.Errorf("it reads no requests: %w (%w)", cause, err)
 	}
 	return err
 }
@@ -265,7 +265,7 @@ func (c *Conn) wait(ctx context.Context, id uint64, answer chan reply) (reply, e
 	}
 }
 
-// Domain finds a domain by UUID or name.
+// Domain returns a domain, given by UUID or name.
 func (c *Conn) Domain(ctx context.Context, key string, v View) (Domain, error) {
 	r, err := c.call(ctx, request{Op: opDomain, Key: key, View: v})
 	if err != nil {
@@ -277,7 +277,7 @@ func (c *Conn) Domain(ctx context.Context, key string, v View) (Domain, error) {
 	return *r.Domain, nil
 }
 
-// Define makes a domain, or changes one from its next start on.
+// Define creates a domain, or changes one from its next start on.
 func (c *Conn) Define(ctx context.Context, xml []byte) error {
 	if _, err := c.call(ctx, request{Op: opDefine, XML: string(xml)}); err != nil {
 		return fmt.Errorf("define the domain: %w", err)
@@ -295,15 +295,14 @@ func (c *Conn) Domains(ctx context.Context) ([]Domain, error) {
 }
 
 // Next waits for an event. It fails with [ErrClosed] when there will be none.
-func (c *Conn) Next(ctx context.Context) (Event, error) { return c.pending.Next(ctx) }
+func (c *Conn) Next(ctx context.Context) (Event, error) { return c.events.Next(ctx) }
 
-// closeLimit is how long the program may take to say goodbye to libvirt.
+// closeLimit bounds the time in which the program disconnects from libvirt.
 const closeLimit = time.Second
 
 // Close ends the connection and the program.
 func (c *Conn) Close() error {
-	// The end of its input is what the program ends by, unless it is stuck in the
-	// library.
+	// The program ends at the end of its input, unless it is stuck in the library.
 	err := c.in.Close()
 	t := time.NewTimer(closeLimit)
 	defer t.Stop()
@@ -319,26 +318,26 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// said keeps the last line that the program wrote on standard error.
-type said struct {
+// tail keeps the last line that the program wrote to standard error.
+type tail struct {
 	mu   sync.Mutex
 	text string
 }
 
-const maxSaid = 512
+const tailBytes = 512
 
 // Write implements [io.Writer].
-func (s *said) Write(b []byte) (int, error) {
+func (s *tail) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text += string(b)
-	if over := len(s.text) - maxSaid; over > 0 {
+	if over := len(s.text) - tailBytes; over > 0 {
 		s.text = s.text[over:]
 	}
 	return len(b), nil
 }
 
-func (s *said) last() string {
+func (s *tail) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := strings.TrimSpace(s.text)

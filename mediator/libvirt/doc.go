@@ -1,12 +1,11 @@
-// Package libvirt is the daemon's and the tools' connection to libvirt: domains'
-// XML, defining them, and what happens to them.
+// Package libvirt is the daemon's and the tools' connection to libvirt, for domains' XML, their
+// definition and their events.
 //
-// libvirt's client library is C, brings forty others with it, and its calls
-// can't be given up. So it runs in a program of its own, vgpu-libvirt, and what
-// asks stays without it: a [Conn] starts that program and talks to it in lines of
-// JSON ([Serve] is the other end). When the library hangs or crashes, or the
-// program is missing, an error says so and nothing else happens. Only the program
-// needs cgo; package binding is what it calls the library by.
+// libvirt's client library is C, loads forty others, and has calls that can't be cancelled. So it
+// runs in a program of its own, vgpu-libvirt, and the users of this package stay without it: a
+// [Conn] starts that program and exchanges lines of JSON with it ([Serve] is the other end). If the
+// library hangs or crashes, or the program is missing, the result is an error and nothing else.
+// Only the program needs cgo; it uses package binding.
 //
 //	c, err := libvirt.Open(ctx, libvirt.Options{})
 //	defer c.Close()
@@ -15,8 +14,7 @@
 //
 // [Follow] keeps such a connection over restarts of libvirt's daemon.
 //
-// Events say which domain something happened to, not what: whoever gets one asks
-// for the domain as it is then. So a thousand events about a domain are one, what
-// is kept is bounded by the domains, and a lost connection loses nothing that
-// asking again doesn't find.
+// Events say which domain changed, not how: the receiver asks for the domain's current state. So a
+// thousand events about a domain are one, the queue is bounded by the number of domains, and a lost
+// connection loses nothing that asking again does not find.
 package libvirt

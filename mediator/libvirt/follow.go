@@ -9,33 +9,33 @@ import (
 	"vgpud/clock"
 )
 
-// How long Follow waits before it connects again: twice as long each time.
+// Follow's pause before it connects again doubles each time.
 const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// Source is what Follow asks and is told by: a [Conn].
+// Source is a connection for Follow: a [Conn].
 type Source interface {
 	Domain(ctx context.Context, key string, v View) (Domain, error)
 	Next(ctx context.Context) (Event, error)
 	Close() error
 }
 
-// Follower is who wants to know what happens to domains.
+// Follower handles what happens to domains.
 type Follower interface {
-	// Connected is called after each connection, before its events, since
-	// anything may have happened before it.
+	// Connected is called after each connection, before its events: anything may have happened
+	// before.
 	Connected(ctx context.Context, s Source)
-	Happened(ctx context.Context, s Source, e Event)
+	Changed(ctx context.Context, s Source, e Event)
 }
 
-// Follow connects by open and tells f of events, until ctx ends. It connects
-// again when the connection ends, with longer and longer pauses while that is in
-// vain; but where libvirt is not to be had at all it returns [ErrUnavailable].
+// Follow connects by open and passes events to f, until ctx ends. When the connection ends it
+// connects again, with longer and longer pauses while that fails. If libvirt is not available at
+// all it returns [ErrUnavailable].
 func Follow(ctx context.Context, c clock.Clock, log *slog.Logger, open func(context.Context) (Source, error), f Follower) error {
 	pause := firstPause
-	quiet := false // an outage is one line in the log
+	logged := false // an outage is one line in the log
 	for ctx.Err() == nil {
 		connected, err := follow(ctx, log, open, f)
 		switch {
@@ -44,10 +44,10 @@ func Follow(ctx context.Context, c clock.Clock, log *slog.Logger, open func(cont
 		case !connected && errors.Is(err, ErrUnavailable):
 			return err
 		case connected:
-			pause, quiet = firstPause, false
+			pause, logged = firstPause, false
 			log.Warn("libvirt's events ended", "err", err)
-		case !quiet:
-			quiet = true
+		case !logged:
+			logged = true
 			log.Warn("libvirt can't be followed; trying again", "err", err)
 		}
 		if clock.Sleep(ctx, c, pause) != nil {
@@ -72,6 +72,6 @@ func follow(ctx context.Context, log *slog.Logger, open func(context.Context) (S
 		if err != nil {
 			return true, err
 		}
-		f.Happened(ctx, s, e)
+		f.Changed(ctx, s, e)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"vgpud/clock"
 )
 
-// roleVariable has this binary be vgpu-libvirt, and says how it behaves.
+// roleVariable makes this binary vgpu-libvirt, with a given behaviour.
 const roleVariable = "VGPUD_TEST_LIBVIRT"
 
 func TestMain(m *testing.M) {
@@ -52,24 +52,24 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// hang stays in the kernel, as a library does that is stuck. Without any goroutine
-// that could go on, Go's runtime would end the program.
+// hang blocks in the kernel, like a stuck library. Without any other goroutine that could run, Go's
+// runtime would end the program.
 func hang() {
 	for {
 		_ = unix.Pause() // until a signal, which changes nothing
 	}
 }
 
-// fake is a hypervisor whose domains are what was defined. Defining "change NAME"
-// changes metadata, and "end" ends the connection.
+// fake is a hypervisor that stores definitions. Defining "change NAME" changes metadata, and "end"
+// ends the connection.
 type fake struct {
-	*Pending
+	*EventQueue
 	mu      sync.Mutex
 	domains []Domain
 }
 
 func newFake() *fake {
-	return &fake{Pending: NewPending(), domains: []Domain{{Name: "web1", UUID: "u1", Active: true, XML: "<domain/>"}}}
+	return &fake{EventQueue: NewEventQueue(), domains: []Domain{{Name: "web1", UUID: "u1", Active: true, XML: "<domain/>"}}}
 }
 
 func (f *fake) Domain(key string, v View) (Domain, error) {
@@ -157,7 +157,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestEventsOfADomainAreOne(t *testing.T) {
-	p := NewPending()
+	p := NewEventQueue()
 	p.Add(Event{UUID: "a"})
 	p.Add(Event{UUID: "b", Metadata: true})
 	for range 1000 {
@@ -204,7 +204,7 @@ func TestEndOfTheConnection(t *testing.T) {
 
 func TestProgramsThatDoNotConnect(t *testing.T) {
 	for role, want := range map[string]string{
-		"missing": "connect to libvirt at fake:///: no library: libvirt is not to be had here",
+		"missing": "connect to libvirt at fake:///: no library: libvirt is not available here",
 		"dies":    "vgpu-libvirt ended: exit status 139: segmentation fault",
 		"garbage": "decode a line: unexpected end of JSON input",
 	} {
@@ -235,8 +235,8 @@ func TestAProgramThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestAProgramThatTakesNothingIn has calls end with their contexts while the
-// program reads nothing, whether they wait for the pipe or for one another.
+// TestAProgramThatTakesNothingIn checks that calls end with their contexts while the program reads
+// nothing, whether they wait for the pipe or for one another.
 func TestAProgramThatTakesNothingIn(t *testing.T) {
 	c, err := dial(t, "stuck")
 	if err != nil {
@@ -294,7 +294,7 @@ type recorder struct {
 
 func (r *recorder) Connected(context.Context, Source) { r.connected++ }
 
-func (r *recorder) Happened(_ context.Context, _ Source, e Event) {
+func (r *recorder) Changed(_ context.Context, _ Source, e Event) {
 	r.events = append(r.events, e)
 	if r.then != nil {
 		r.then()

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// maxLine bounds a line of the protocol, in bytes: a domain's XML, and half as
-// much again for how JSON writes it.
+// maxLine bounds a line of the protocol, in bytes: a domain's XML, and half as much again for its
+// encoding as JSON.
 const maxLine = 4 << 20
 
 // The operations.
@@ -29,9 +29,8 @@ type request struct {
 	XML  string `json:"xml,omitempty"`
 }
 
-// reply is a line from the program: the answer to a request, an event, or with
-// neither the first line, which says whether there is a connection, and the
-// last, which says why there is none any more.
+// reply is a line from the program: the answer to a request, an event, or with neither the first
+// line, which reports the connection, and the last, which reports its end.
 type reply struct {
 	ID      uint64   `json:"id,omitempty"`
 	Event   *Event   `json:"event,omitempty"`
@@ -65,7 +64,7 @@ func newProblem(err error) *problem {
 	return &p
 }
 
-// Error is the text of the error that was sent.
+// Error returns the text of the error that was sent.
 func (p *problem) Error() string { return p.Text }
 
 // Is matches the errors of this package.
@@ -95,7 +94,7 @@ func (l *lines) write(v any) error {
 	return err
 }
 
-// scan reads lines into values, until the end or one that is no value.
+// scan decodes lines and calls f with each, until the end or a line that can't be decoded.
 func scan[T any](r io.Reader, f func(T) error) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)

@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// Serve is the program's end of a [Conn]: it answers requests from in on out,
-// and passes on events, until in ends or the connection to libvirt does. The
-// error is why there is no connection, or none any more; out has been told it.
+// Serve is the program's end of a [Conn]: it reads requests from in, writes answers and events to
+// out, until in ends or the connection to libvirt does. It returns the reason why there is no
+// connection, or none any more, which it has also written to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, open func() (Hypervisor, error)) error {
 	s := server{out: lines{w: out}}
 	var err error
@@ -24,14 +24,14 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func() (Hyperv
 	go func() { requests <- scan(in, s.answer) }()
 	go func() { events <- s.pass(ctx) }()
 	select {
-	case err = <-requests: // its end is the other side's
+	case err = <-requests: // the other side has closed in
 		cancel()
 		<-events
 	case err = <-events:
-		// What waits for in can't be woken; it ends with the program.
+		// The read of in can't be cancelled; it ends with the program.
 		cancel()
 		if werr := s.out.write(reply{Error: newProblem(err)}); werr != nil {
-			err = fmt.Errorf("%w (and tell so: %w)", err, werr)
+			err = fmt.Errorf("%w (and report it: %w)", err, werr)
 		}
 	}
 	if cerr := s.hypervisor.Close(); err == nil {
@@ -45,7 +45,7 @@ type server struct {
 	out        lines
 }
 
-// pass passes events on.
+// pass writes events to out.
 func (s *server) pass(ctx context.Context) error {
 	for {
 		e, err := s.hypervisor.Next(ctx)
@@ -53,12 +53,12 @@ func (s *server) pass(ctx context.Context) error {
 			return err
 		}
 		if err := s.out.write(reply{Event: &e}); err != nil {
-			return fmt.Errorf("pass an event on: %w", err)
+			return fmt.Errorf("write an event: %w", err)
 		}
 	}
 }
 
-// answer carries a request out.
+// answer carries out a request.
 func (s *server) answer(r request) error {
 	a := reply{ID: r.ID}
 	var err error
@@ -73,7 +73,7 @@ func (s *server) answer(r request) error {
 	case opDomains:
 		a.Domains, err = s.hypervisor.Domains()
 	default:
-		err = fmt.Errorf("operation %q is not known", r.Op)
+		err = fmt.Errorf("unknown operation %q", r.Op)
 	}
 	a.Error = newProblem(err)
 	return s.out.write(a)

@@ -1,10 +1,9 @@
-// Package statefile keeps small files that a later process goes by: what was answered for
-// must be there after a crash, and what lies there instead must neither hang nor fill the
-// process that looks.
+// Package statefile stores small files that a later process relies on. An acknowledged file
+// survives a crash, and reading one neither blocks nor fills memory, whatever lies at its path.
 //
-// [Files.Write] writes a temporary file beside the file, has it and then its new name
-// written to the disk, and returns. Until it returns nil nothing is promised to anybody.
-// It is not for logs, nor for what changes many times a second.
+// [Files.Write] writes a temporary file beside the file, syncs it, renames it, syncs the directory,
+// and returns. The new contents are not promised until it returns nil. The package is not for logs,
+// nor for files that change many times a second.
 package statefile
 
 import (
@@ -18,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Step is one of the things done to keep a file.
+// Step is one of the steps of storing a file.
 type Step string
 
-// The steps, in their order. SyncDir follows Remove, too.
+// The steps, in order. SyncDir follows Remove, too.
 const (
 	Create  Step = "create"
 	Write   Step = "write"
@@ -31,14 +30,14 @@ const (
 	Remove  Step = "remove"
 )
 
-// Files is the file system that files are kept in. The zero value is the host's.
+// Files is the file system to store files in. The zero value is the host's.
 type Files struct {
-	// Fault, if not nil, is asked before each step, and an error of its is the step's: what a
-	// disk does that is full, read-only or broken. It is called from many goroutines.
+	// Fault, if not nil, is called before each step, and its error is the step's: it simulates a
+	// full, read-only or broken disk. It is called from many goroutines.
 	Fault func(s Step, path string) error
 }
 
-// do does one step.
+// do runs one step.
 func (f Files) do(s Step, path string, step func() error) error {
 	if f.Fault != nil {
 		if err := f.Fault(s, path); err != nil {
@@ -48,15 +47,15 @@ func (f Files) do(s Step, path string, step func() error) error {
 	return step()
 }
 
-// temporary is what a file's next contents are called until they are complete.
+// temporary returns the name of a file's next contents until they are complete.
 func temporary(path string) string { return path + ".new" }
 
-// Write puts b in the place of what the file at path holds. When it returns nil, b is there
-// after a crash of the host, too. After an error the former contents are there, but where
-// the last step failed, the one that has the new name written, either may be.
+// Write replaces the contents of the file at path by b. When it returns nil, b survives a crash of
+// the host. After an error the former contents are there, except that after a failed SyncDir it may
+// be either.
 func (f Files) Write(path string, b []byte) (err error) {
 	next := temporary(path)
-	// One that a process left in its midst, or that somebody put there, is not written to.
+	// Never write to an existing file: another process may have left or planted it.
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &Error{path, err}
 	}
@@ -90,11 +89,10 @@ func (f Files) Write(path string, b []byte) (err error) {
 	return f.SyncDir(filepath.Dir(path))
 }
 
-// Remove removes the file or the tree at path. When it returns nil, none is there after a
-// crash of the host.
+// Remove removes the file or tree at path. When it returns nil, that survives a crash of the host.
 func (f Files) Remove(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil // a disk that is read-only would refuse to
+		return nil // removing would fail on a read-only disk
 	}
 	if err := f.do(Remove, path, func() error { return os.RemoveAll(path) }); err != nil {
 		return &Error{path, err}
@@ -102,7 +100,7 @@ func (f Files) Remove(path string) error {
 	return f.SyncDir(filepath.Dir(path))
 }
 
-// SyncDir has the names in a directory written to the disk.
+// SyncDir writes the names in a directory to the disk.
 func (f Files) SyncDir(dir string) error {
 	err := f.do(SyncDir, dir, func() (err error) {
 		d, err := os.Open(dir)
@@ -118,9 +116,8 @@ func (f Files) SyncDir(dir string) error {
 	return nil
 }
 
-// Read reads the file at path, which must be a regular one of at most max bytes: no pipe,
-// that would be waited for, and nothing behind a link. Where there is none the error is
-// [fs.ErrNotExist].
+// Read reads the file at path, which must be a regular file of at most max bytes: a pipe could
+// block, and a link could lead elsewhere. Without a file the error is [fs.ErrNotExist].
 func Read(path string, max int64) (b []byte, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
@@ -146,8 +143,8 @@ func Read(path string, max int64) (b []byte, err error) {
 	return b, nil
 }
 
-// Faulty reports whether err is of a disk that is full, read-only or broken.
-func Faulty(err error) bool {
+// IsDiskError reports whether err comes from a full, read-only or broken disk.
+func IsDiskError(err error) bool {
 	for _, e := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
 		if errors.Is(err, e) {
 			return true
@@ -156,25 +153,25 @@ func Faulty(err error) bool {
 	return false
 }
 
-// Error is that a file could not be kept. Its text says what to do.
+// Error means that a file could not be stored. Its text says what to do.
 type Error struct {
 	Path string
 	Err  error
 }
 
-// Error says what failed, and what helps.
+// Error says what failed and what to do.
 func (e *Error) Error() string {
-	do := "see that the daemon may write there"
+	do := "give the daemon the right to write there"
 	switch {
 	case errors.Is(e.Err, unix.ENOSPC), errors.Is(e.Err, unix.EDQUOT):
 		do = "make room there"
 	case errors.Is(e.Err, unix.EROFS):
 		do = "make its file system writable"
 	case errors.Is(e.Err, unix.EIO):
-		do = "look after its disk"
+		do = "check its disk"
 	}
-	return fmt.Sprintf("keep %s: %v; %s, and ask again", e.Path, e.Err, do)
+	return fmt.Sprintf("save %s: %v; %s, and try again", e.Path, e.Err, do)
 }
 
-// Unwrap is why.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWriteOrder: the name changes when the contents are on the disk, and the answer comes
-// when the name is, too.
+// TestWriteOrder checks that the file is renamed when its contents are on the disk, and that Write
+// returns when the name is, too.
 func TestWriteOrder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	var steps []Step
@@ -36,12 +36,12 @@ func TestWriteOrder(t *testing.T) {
 	}
 }
 
-// TestWriteFails: whatever step fails, what was there before stays, nothing else is left,
+// TestWriteFails checks that, whichever step fails, the former contents stay, nothing else is left,
 // and the error says what to do.
 func TestWriteFails(t *testing.T) {
 	for err, want := range map[error]string{
-		unix.ENOSPC: "make room there", unix.EDQUOT: "make room there", unix.EROFS: "make its file system writable", unix.EIO: "look after its disk",
-		unix.EACCES: "see that the daemon may write there",
+		unix.ENOSPC: "make room there", unix.EDQUOT: "make room there", unix.EROFS: "make its file system writable", unix.EIO: "check its disk",
+		unix.EACCES: "give the daemon the right to write there",
 	} {
 		for _, step := range []Step{Create, Write, Sync, Rename} {
 			dir := t.TempDir()
@@ -69,7 +69,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestLeftovers: a temporary file that somebody left is not written to.
+// TestLeftovers checks that an existing temporary file is not written to.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "state"), filepath.Join(dir, "other")
@@ -93,7 +93,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestRead: what is no small regular file is refused at once, with what to do.
+// TestRead checks that anything but a small regular file is refused at once, with what to do.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large")
@@ -121,7 +121,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestRemove: what was removed is gone for good, and nothing is no error.
+// TestRemove checks that a removal is durable, and that removing nothing is no error.
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a", "b")

@@ -13,8 +13,8 @@ import (
 	"vgpud/mediator/libvirt"
 )
 
-// libvirt's daemon is taken for dead when it has not answered that many
-// questions that far apart.
+// libvirt's daemon is taken for dead after keepAliveCount unanswered messages, keepAliveSeconds
+// apart.
 const (
 	keepAliveSeconds = 5
 	keepAliveCount   = 3
@@ -24,15 +24,15 @@ const (
 type connection struct {
 	conn      *lv.Connect
 	callbacks []int
-	pending   *libvirt.Pending
+	events    *libvirt.EventQueue
 }
 
-// Open connects to libvirt. Its events are heard from then on.
+// Open connects to libvirt and receives its events from then on.
 func Open(uri string) (_ libvirt.Hypervisor, err error) {
 	if err := startLoop(); err != nil {
 		return nil, err
 	}
-	c := &connection{pending: libvirt.NewPending()}
+	c := &connection{events: libvirt.NewEventQueue()}
 	if c.conn, err = lv.NewConnect(uri); err != nil {
 		return nil, explain(err)
 	}
@@ -42,24 +42,23 @@ func Open(uri string) (_ libvirt.Hypervisor, err error) {
 	return c, nil
 }
 
-// listen asks for events. They come on the loop's goroutine, which must not
-// wait.
+// listen registers for events. They arrive on the loop's goroutine, which must not block.
 func (c *connection) listen() error {
 	if err := c.conn.RegisterCloseCallback(func(_ *lv.Connect, reason lv.ConnectCloseReason) {
-		c.pending.Fail(fmt.Errorf("%w: %s", libvirt.ErrClosed, closeReasons[reason]))
+		c.events.Fail(fmt.Errorf("%w: %s", libvirt.ErrClosed, closeReasons[reason]))
 	}); err != nil {
 		return err
 	}
-	// Drivers inside this process, such as test:///, have no need of it.
+	// Drivers inside this process, such as test:///, don't support it.
 	if err := c.conn.SetKeepAlive(keepAliveSeconds, keepAliveCount); err != nil && !errors.Is(err, lv.ERR_NO_SUPPORT) {
 		return err
 	}
-	id, err := c.conn.DomainEventLifecycleRegister(nil, func(_ *lv.Connect, d *lv.Domain, _ *lv.DomainEventLifecycle) { c.happened(d, false) })
+	id, err := c.conn.DomainEventLifecycleRegister(nil, func(_ *lv.Connect, d *lv.Domain, _ *lv.DomainEventLifecycle) { c.addEvent(d, false) })
 	if err != nil {
 		return err
 	}
 	c.callbacks = append(c.callbacks, id)
-	id, err = c.conn.DomainEventMetadataChangeRegister(nil, func(_ *lv.Connect, d *lv.Domain, _ *lv.DomainEventMetadataChange) { c.happened(d, true) })
+	id, err = c.conn.DomainEventMetadataChangeRegister(nil, func(_ *lv.Connect, d *lv.Domain, _ *lv.DomainEventMetadataChange) { c.addEvent(d, true) })
 	if err != nil {
 		return err
 	}
@@ -68,22 +67,22 @@ func (c *connection) listen() error {
 }
 
 var closeReasons = map[lv.ConnectCloseReason]string{
-	lv.CONNECT_CLOSE_REASON_ERROR:     "an error on the line",
-	lv.CONNECT_CLOSE_REASON_EOF:       "its daemon ended it",
+	lv.CONNECT_CLOSE_REASON_ERROR:     "a transmission error",
+	lv.CONNECT_CLOSE_REASON_EOF:       "its daemon closed it",
 	lv.CONNECT_CLOSE_REASON_KEEPALIVE: "its daemon does not answer",
-	lv.CONNECT_CLOSE_REASON_CLIENT:    "by this side",
+	lv.CONNECT_CLOSE_REASON_CLIENT:    "closed by this program",
 }
 
-func (c *connection) happened(d *lv.Domain, metadata bool) {
+func (c *connection) addEvent(d *lv.Domain, metadata bool) {
 	uuid, err := d.GetUUIDString()
 	if err != nil {
-		return // a handle that libvirt gave has one
+		return // can't happen: every domain has one
 	}
-	c.pending.Add(libvirt.Event{UUID: uuid, Metadata: metadata})
+	c.events.Add(libvirt.Event{UUID: uuid, Metadata: metadata})
 }
 
 // Next implements [libvirt.Hypervisor].
-func (c *connection) Next(ctx context.Context) (libvirt.Event, error) { return c.pending.Next(ctx) }
+func (c *connection) Next(ctx context.Context) (libvirt.Event, error) { return c.events.Next(ctx) }
 
 // Domain implements [libvirt.Hypervisor].
 func (c *connection) Domain(key string, v libvirt.View) (_ libvirt.Domain, err error) {
@@ -96,7 +95,7 @@ func (c *connection) Domain(key string, v libvirt.View) (_ libvirt.Domain, err e
 	if err != nil {
 		return libvirt.Domain{}, explain(err)
 	}
-	// Secure: what is defined again must have its passwords still.
+	// A domain that is defined again must keep its passwords.
 	flags := lv.DOMAIN_XML_SECURE
 	if v == libvirt.Persistent {
 		flags |= lv.DOMAIN_XML_INACTIVE
@@ -107,7 +106,7 @@ func (c *connection) Domain(key string, v libvirt.View) (_ libvirt.Domain, err e
 	return s, nil
 }
 
-// lookup finds a domain. A name that looks like a UUID may be one's too.
+// lookup finds a domain. A name may look like a UUID.
 func (c *connection) lookup(key string) (*lv.Domain, error) {
 	if api.CheckUUID(key) == nil {
 		if d, err := c.conn.LookupDomainByUUIDString(key); err == nil || !errors.Is(err, lv.ERR_NO_DOMAIN) {
@@ -171,7 +170,7 @@ func (c *connection) Close() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// explain is libvirt's error in its words, without the numbers.
+// explain returns libvirt's error as text, without the numbers.
 func explain(err error) error {
 	e, ok := errors.AsType[lv.Error](err)
 	if !ok {

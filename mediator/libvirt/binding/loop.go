@@ -9,9 +9,8 @@ import (
 	lv "libvirt.org/go/libvirt"
 )
 
-// startLoop starts the library's event loop, once: it has one for all of a
-// process's connections, which must be there before the first, and no way to end
-// it. It ends with the program, whose only task it serves.
+// startLoop starts the library's event loop, once. A process has one loop for all its connections,
+// which must exist before the first and can't be ended. It ends with the program.
 var startLoop = sync.OnceValue(func() error {
 	if err := lv.EventRegisterDefaultImpl(); err != nil {
 		return explain(err)

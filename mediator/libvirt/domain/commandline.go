@@ -17,7 +17,7 @@ const (
 	spareID   = "vgpu-spare"
 	gpuDriver = "vfio-user-pci"
 	// gpuPatience is how long QEMU waits for the device's replies, in milliseconds: see
-	// qmp.Patience.
+	// qmp.ReplyTimeout.
 	gpuPatience = 60_000
 	// portDriver is a port into which a device can be plugged.
 	portDriver = "pcie-root-port"

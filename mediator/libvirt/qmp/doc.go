@@ -1,8 +1,6 @@
-// Package qmp plugs virtual GPUs into VMs that run, and unplugs them, by QEMU's
-// monitor: its own socket ([Dial]), or through libvirt's daemon ([DialDomain]),
-// which has that socket for itself.
+// Package qmp plugs virtual GPUs into running VMs and unplugs them, through QEMU's monitor: its own
+// socket ([Dial]), or libvirt's daemon ([DialDomain]), which occupies that socket for its domains.
 //
-// [Inspect] says what a machine is and which ports it has room behind, [Fit] whether
-// its memory can be shared, [Plug] and
-// [Unplug] do it and see that the guest has done its part.
+// [Inspect] returns a VM's ports and their room, [CheckMemory] whether its memory is shared, [Plug]
+// and [Unplug] change the VM and wait until the guest has done its part.
 package qmp

@@ -8,19 +8,19 @@ import (
 	"github.com/digitalocean/go-libvirt/socket/dialers"
 )
 
-// domain is the monitor of a libvirt domain's QEMU. It differs from go-qemu's in
-// that the domain is looked up once, and not before every command.
+// domain is the monitor of a libvirt domain's QEMU. Unlike go-qemu's, it looks the domain up once,
+// not before every command.
 type domain struct {
 	libvirt *libvirt.Libvirt
 	name    string
-	found   libvirt.Domain // once it is connected
+	found   libvirt.Domain // after Connect
 }
 
 func newDomain(name string, conn net.Conn) *domain {
 	return &domain{libvirt: libvirt.NewWithDialer(dialers.NewAlreadyConnected(conn)), name: name}
 }
 
-// Connect finds the domain, which must run.
+// Connect looks up the domain, which must run.
 func (d *domain) Connect() (err error) {
 	if err := d.libvirt.Connect(); err != nil {
 		return err
@@ -34,13 +34,13 @@ func (d *domain) Connect() (err error) {
 	return nil
 }
 
-// Run runs a command of QEMU's.
+// Run runs a QEMU command.
 func (d *domain) Run(command []byte) ([]byte, error) {
 	answer, err := d.libvirt.QEMUDomainMonitorCommand(d.found, string(command), 0)
 	return []byte(answer), err
 }
 
-// identity is what libvirt says of the domain.
+// identity returns libvirt's description of the domain.
 func (d *domain) identity() Identity {
 	u := d.found.UUID
 	return Identity{Name: d.found.Name, UUID: fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:])}

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// dialLimit is how long a connection may take.
+// dialLimit bounds a connection attempt.
 const dialLimit = 5 * time.Second
 
-// Driver is QEMU's device that a virtual GPU is.
+// Driver is QEMU's device for a virtual GPU.
 const Driver = "vfio-user-pci"
 
 // classBridge is the PCI class of a bridge between PCI buses, such as a port.
 const classBridge = 0x0604
 
-// Identity is who a VM is. UUID is empty where it has none.
+// Identity identifies a VM. UUID is empty if it has none.
 type Identity struct{ Name, UUID string }
 
-// Machine is a VM as far as plugging matters.
+// Machine describes a VM's PCI devices, as far as plugging needs.
 type Machine struct {
 	Ports []Port
 	// Devices are the ids of all PCI devices that have one.
@@ -31,15 +31,15 @@ type Machine struct {
 // Port is a port that one device can be plugged into.
 type Port struct {
 	ID string
-	// Device is what is plugged into it: an id, which may be empty.
+	// Device is the id of the plugged device, which may be empty.
 	Device   string
 	Occupied bool
-	// Base and Room are where the addresses begin, and how many bytes there are
-	// of them, that the guest can give to prefetchable BARs behind the port.
+	// Base and Room are the start and size, in bytes, of the addresses that the guest can assign to
+	// prefetchable BARs behind the port.
 	Base, Room uint64
 }
 
-// pciBus and so on are what QEMU answers to query-pci.
+// pciBus and the following types are QEMU's answer to query-pci.
 type pciBus struct {
 	Devices []pciDevice `json:"devices"`
 }
@@ -74,12 +74,12 @@ type pciRange struct {
 	Limit uint64 `json:"limit"`
 }
 
-// all calls f with every device, ports before what is behind them.
-func all(devices []pciDevice, f func(*pciDevice)) {
+// walk calls f with every device, each port before the devices behind it.
+func walk(devices []pciDevice, f func(*pciDevice)) {
 	for i := range devices {
 		f(&devices[i])
 		if b := devices[i].Bridge; b != nil {
-			all(b.Devices, f)
+			walk(b.Devices, f)
 		}
 	}
 }
@@ -97,8 +97,8 @@ func queryPCI(ctx context.Context, r Runner) ([]pciDevice, error) {
 	return devices, nil
 }
 
-// Identify asks a VM who it is. Each question to one costs milliseconds: libvirt
-// says of its domains when it is first asked for them.
+// Identify queries a VM's name and UUID. Each query takes milliseconds; with libvirt use
+// [Monitor.Identity].
 func Identify(ctx context.Context, r Runner) (Identity, error) {
 	var name struct{ Name string }
 	var uuid struct{ UUID string }
@@ -112,7 +112,7 @@ func Identify(ctx context.Context, r Runner) (Identity, error) {
 	return id, nil
 }
 
-// Inspect asks a VM what is in it.
+// Inspect queries a VM's devices.
 func Inspect(ctx context.Context, r Runner) (*Machine, error) {
 	devices, err := queryPCI(ctx, r)
 	if err != nil {
@@ -123,14 +123,14 @@ func Inspect(ctx context.Context, r Runner) (*Machine, error) {
 	return &m, nil
 }
 
-// memdev is a memory backend as QEMU answers to query-memdev.
+// memdev is a memory backend in QEMU's answer to query-memdev.
 type memdev struct {
 	ID    string
 	Share bool
 }
 
-// Fit refuses a VM whose memory can't be shared with a device's process.
-func Fit(ctx context.Context, r Runner) error {
+// CheckMemory returns an error if the VM's memory can't be shared with a device's process.
+func CheckMemory(ctx context.Context, r Runner) error {
 	var backends []memdev
 	if err := r.Run(ctx, "query-memdev", nil, &backends); err != nil {
 		return err
@@ -138,25 +138,25 @@ func Fit(ctx context.Context, r Runner) error {
 	if !slices.ContainsFunc(backends, func(b memdev) bool { return !b.Share }) {
 		return nil
 	}
-	// It may be that of something else, such as an NVDIMM.
+	// The unshared memory may belong to something else, such as an NVDIMM.
 	var main string
 	if err := r.Run(ctx, "qom-get", map[string]any{"path": "/machine", "property": "memory-backend"}, &main); err != nil {
 		return err
 	}
 	id := path.Base(main)
-	// With NUMA nodes the machine has no memory of its own: then all counts.
+	// With NUMA nodes the machine has no memory of its own, and all backends count.
 	only := slices.ContainsFunc(backends, func(b memdev) bool { return b.ID == id })
 	for _, b := range backends {
 		if !b.Share && (!only || b.ID == id) {
-			return errors.New("the VM's memory is not shared, as a virtual GPU needs: `vgpuctl define` has it be so from the next start on (without libvirt: -object memory-backend-memfd,share=on)")
+			return errors.New("the VM's memory is not shared, as a virtual GPU needs: `vgpuctl define` changes that from the next start on (without libvirt: -object memory-backend-memfd,share=on)")
 		}
 	}
 	return nil
 }
 
-// known refuses a QEMU that doesn't know the device. It tells so itself, though
-// not since when it would.
-func known(ctx context.Context, r Runner) error {
+// checkDriver returns an error if QEMU doesn't know the device. QEMU's own error does not say since
+// which version it would.
+func checkDriver(ctx context.Context, r Runner) error {
 	var types []struct{ Name string }
 	if err := r.Run(ctx, "qom-list-types", map[string]any{"implements": Driver}, &types); err != nil || len(types) > 0 {
 		return err
@@ -172,7 +172,7 @@ func known(ctx context.Context, r Runner) error {
 
 // list fills in ports and devices.
 func (m *Machine) list(devices []pciDevice) {
-	all(devices, func(d *pciDevice) {
+	walk(devices, func(d *pciDevice) {
 		if d.ID != "" {
 			m.Devices = append(m.Devices, d.ID)
 		}
@@ -190,8 +190,8 @@ func (m *Machine) list(devices []pciDevice) {
 	})
 }
 
-// Port chooses a free port with room for a BAR of that size: the one that is
-// preferred, or else the one with the least room that is enough.
+// Port chooses a free port with room for a BAR of that size: the preferred one, or else the one
+// with the least sufficient room.
 func (m *Machine) Port(bar2 uint64, preferred string) (Port, error) {
 	var best *Port
 	free, most := 0, Port{}
@@ -218,6 +218,6 @@ func (m *Machine) Port(bar2 uint64, preferred string) (Port, error) {
 	case free == 0:
 		return Port{}, fmt.Errorf("no PCI Express port is free: %s", advice)
 	default:
-		return Port{}, fmt.Errorf("no space: port %s has room for %d MiB, and the virtual GPU's memory (BAR2) needs %d MiB; %s, or has less with --bar2", most.ID, most.Room>>20, bar2>>20, advice)
+		return Port{}, fmt.Errorf("no space: port %s has room for %d MiB, and the virtual GPU's memory (BAR2) needs %d MiB; %s, or choose a smaller --bar2", most.ID, most.Room>>20, bar2>>20, advice)
 	}
 }

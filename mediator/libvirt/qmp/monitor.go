@@ -19,18 +19,18 @@ type Runner interface {
 	Run(ctx context.Context, command string, args, result any) error
 }
 
-// Monitor is a connection to QEMU's monitor. Its methods may be called from any
-// goroutine. Close must be called in the end.
+// Monitor is a connection to QEMU's monitor. Its methods may be called from any goroutine. Close
+// must be called in the end.
 type Monitor struct {
-	monitor monitor
-	hangUp  func() error // ends the connection, whatever waits for it
-	domain  *domain      // libvirt's, nil for a VM without
+	monitor    monitor
+	disconnect func() error // ends the connection and pending calls
+	domain     *domain      // nil for a VM without libvirt
 
 	mu    sync.Mutex
 	ended error
 }
 
-// Dial connects to the socket of a QEMU's monitor, which serves one client.
+// Dial connects to a QEMU monitor's socket, which serves one client.
 func Dial(ctx context.Context, socket string) (*Monitor, error) {
 	m, err := qmp.NewSocketMonitor("unix", socket, dialLimit)
 	if err != nil {
@@ -39,14 +39,14 @@ func Dial(ctx context.Context, socket string) (*Monitor, error) {
 	return connect(ctx, m, m.Disconnect, "QEMU's monitor at "+socket)
 }
 
-// LibvirtSockets are where libvirt's daemon for QEMU listens: as a daemon of its
-// own, or as the one for all.
+// LibvirtSockets returns the sockets of libvirt's daemon for QEMU and of its daemon for all
+// drivers.
 func LibvirtSockets() []string {
 	return []string{"/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock"}
 }
 
-// DialDomain connects to the monitor of a domain's QEMU through libvirt's daemon,
-// at the first of the sockets that it listens on. The domain must run.
+// DialDomain connects to the monitor of a domain's QEMU through libvirt's daemon, at the first of
+// the sockets that it listens on. The domain must run.
 func DialDomain(ctx context.Context, sockets []string, name string) (*Monitor, error) {
 	d := net.Dialer{Timeout: dialLimit}
 	var errs []error
@@ -61,24 +61,24 @@ func DialDomain(ctx context.Context, sockets []string, name string) (*Monitor, e
 	return nil, fmt.Errorf("connect to libvirt: is its daemon running? %w", explain(errors.Join(errs...)))
 }
 
-// monitor is what of go-qemu's monitors is used.
+// monitor is the used part of go-qemu's monitors.
 type monitor interface {
 	Connect() error
 	Run(command []byte) ([]byte, error)
 }
 
-func connect(ctx context.Context, monitor monitor, hangUp func() error, what string) (*Monitor, error) {
-	m := &Monitor{monitor: monitor, hangUp: hangUp}
+func connect(ctx context.Context, monitor monitor, disconnect func() error, what string) (*Monitor, error) {
+	m := &Monitor{monitor: monitor, disconnect: disconnect}
 	m.domain, _ = monitor.(*domain)
-	if err := m.within(ctx, monitor.Connect); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", what, err), ignoreClosed(hangUp()))
+	if err := m.runContext(ctx, monitor.Connect); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", what, err), ignoreClosed(disconnect()))
 	}
 	return m, nil
 }
 
-// within calls f, which knows no context, and hangs up where ctx ends first: the
-// connection is of no use after that.
-func (m *Monitor) within(ctx context.Context, f func() error) error {
+// runContext calls f, which takes no context. If ctx ends first it disconnects, after which the
+// connection can't be used.
+func (m *Monitor) runContext(ctx context.Context, f func() error) error {
 	m.mu.Lock()
 	ended := m.ended
 	m.mu.Unlock()
@@ -89,19 +89,19 @@ func (m *Monitor) within(ctx context.Context, f func() error) error {
 	go func() { done <- f() }()
 	select {
 	case err := <-done:
-		return gone(err)
+		return explainEnd(err)
 	case <-ctx.Done():
 		err := fmt.Errorf("no answer: %w", context.Cause(ctx))
 		m.mu.Lock()
 		m.ended = err
 		m.mu.Unlock()
-		return errors.Join(err, ignoreClosed(m.hangUp()))
+		return errors.Join(err, ignoreClosed(m.disconnect()))
 	}
 }
 
-// gone says so where it is a connection's end that err is about. go-qemu decodes
-// the answer that did not come, and finds no JSON in it.
-func gone(err error) error {
+// explainEnd makes the end of a connection clear. go-qemu decodes the missing answer, and finds no
+// JSON in it.
+func explainEnd(err error) error {
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	if ok && syntax.Offset == 0 || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -110,7 +110,7 @@ func gone(err error) error {
 	return err
 }
 
-// Identity is who the VM is.
+// Identity identifies the VM.
 func (m *Monitor) Identity(ctx context.Context) (Identity, error) {
 	if m.domain != nil {
 		return m.domain.identity(), nil
@@ -118,21 +118,21 @@ func (m *Monitor) Identity(ctx context.Context) (Identity, error) {
 	return Identify(ctx, m)
 }
 
-// Run implements [Runner]. When ctx ends first, the command may still be carried
-// out, and nothing else is.
+// Run implements [Runner]. If ctx ends first, this command may still be carried out, but no later
+// one.
 func (m *Monitor) Run(ctx context.Context, command string, args, result any) error {
 	b, err := json.Marshal(qmp.Command{Execute: command, Args: args})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", command, err)
 	}
 	var out []byte
-	if err := m.within(ctx, func() (err error) { out, err = m.monitor.Run(b); return err }); err != nil {
+	if err := m.runContext(ctx, func() (err error) { out, err = m.monitor.Run(b); return err }); err != nil {
 		return fmt.Errorf("QEMU's %s: %w", command, err)
 	}
 	return decode(command, out, result)
 }
 
-// decode takes the result out of an answer.
+// decode extracts the result from an answer.
 func decode(command string, out []byte, result any) error {
 	var answer struct {
 		Return json.RawMessage `json:"return"`
@@ -162,9 +162,9 @@ func (m *Monitor) Close() error {
 	m.ended = net.ErrClosed
 	m.mu.Unlock()
 	if ended != nil {
-		return nil // it has been hung up
+		return nil // disconnected already
 	}
-	return ignoreClosed(m.hangUp())
+	return ignoreClosed(m.disconnect())
 }
 
 func ignoreClosed(err error) error {
@@ -174,13 +174,13 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// explain says what to do about a socket that can't be reached.
+// explain adds what to do about a socket that can't be reached.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; run as root", err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w; nobody listens there any more", err)
+		return fmt.Errorf("%w; the VM has probably ended", err)
 	}
 	return err
 }

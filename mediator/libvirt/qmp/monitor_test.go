@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// serve has a monitor's socket at which each connection is dealt with by what is
-// given, and which ends with the test.
+// serve serves a monitor's socket by calling deal for each connection, until the test ends.
 func serve(t *testing.T, deal func(net.Conn)) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "qmp")
@@ -43,7 +42,7 @@ func serve(t *testing.T, deal func(net.Conn)) (socket string) {
 
 const greeting = `{"QMP": {"version": {"qemu": {"micro": 3, "minor": 1, "major": 11}, "package": ""}, "capabilities": []}}` + "\n"
 
-// answer greets, answers so many commands with nothing, and reads one more.
+// answer greets, answers that many commands with an empty result, and reads one more.
 func answer(conn net.Conn, commands int) error {
 	in := json.NewDecoder(conn)
 	if _, err := conn.Write([]byte(greeting)); err != nil {
@@ -61,9 +60,8 @@ func answer(conn net.Conn, commands int) error {
 	return in.Decode(&command)
 }
 
-// A QEMU that says nothing, or nothing more, is given up when the caller's time is
-// over, and the connection is hung up: the monitor serves one client at a time, and
-// the next one must not find this one there.
+// A silent QEMU is given up at the end of the context, and the connection is closed, because the
+// monitor serves one client at a time.
 func TestMonitorThatNeverAnswers(t *testing.T) {
 	for name, commands := range map[string]int{"not even a greeting": -1, "not its capabilities": 0, "not a command": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +99,7 @@ func TestMonitorThatNeverAnswers(t *testing.T) {
 	}
 }
 
-// A QEMU that ends in the middle ends what is asked of it, at once.
+// A QEMU that ends during a command ends the command at once.
 func TestMonitorThatCloses(t *testing.T) {
 	for name, commands := range map[string]int{"before its greeting": -1, "before its capabilities": 0, "in the middle of a command": 1} {
 		t.Run(name, func(t *testing.T) {

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// A socket that is not QEMU's own names its maker, which is no QEMU.
+// TestProcessThatIsNoQEMU checks a socket whose creator is not a QEMU.
 func TestProcessThatIsNoQEMU(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "qmp")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Process(t.Context(), path); err == nil || !strings.Contains(err.Error(), "made the monitor's socket, and is this program") {
+	if _, err := Process(t.Context(), path); err == nil || !strings.Contains(err.Error(), "created the monitor's socket, but is this program") {
 		t.Errorf("%v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -23,7 +23,7 @@ func TestProcessThatIsNoQEMU(t *testing.T) {
 	if err := CheckProcess(1); err == nil {
 		t.Error("the first process of the system is taken for a QEMU")
 	}
-	if err := CheckProcess(1<<31 - 1); err == nil || err.Error() != "is not there" {
+	if err := CheckProcess(1<<31 - 1); err == nil || err.Error() != "does not exist" {
 		t.Errorf("a process that is not there: %v", err)
 	}
 }

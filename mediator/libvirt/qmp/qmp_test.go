@@ -15,7 +15,7 @@ import (
 	"vgpud/clock"
 )
 
-// fakeQEMU answers as QEMU 11.1 does, with a guest that does what it is told.
+// fakeQEMU answers as QEMU 11.1 does, with a cooperative guest.
 type fakeQEMU struct {
 	answers map[string]string // by command; what is not there are the defaults
 	bridge  string            // what the only port is like
@@ -23,12 +23,12 @@ type fakeQEMU struct {
 	// address is what the guest gives the device once it is asked for the n-th
 	// time; 0 is never.
 	after, asked int
-	stubborn     bool   // lets go of nothing
+	keepsDevice  bool   // lets go of nothing
 	refuse       string // a command it knows no device for
 	log          []string
 }
 
-var able1011 = map[string]string{
+var qemu11 = map[string]string{
 	"query-version":  `{"qemu": {"micro": 3, "minor": 1, "major": 11}, "package": "Debian"}`,
 	"qom-list-types": `[{"name": "vfio-user-pci", "parent": "vfio-pci-device"}]`,
 	"query-memdev":   `[{"share": true, "id": "mem", "size": 134217728}]`,
@@ -41,7 +41,7 @@ const sparePort = `{"bus": 0, "slot": 24, "function": 0, "qdev_id": "vgpu-spare"
  "pci_bridge": {"bus": {"number": 0, "secondary": 1, "subordinate": 1, "prefetchable_range": {"base": 4294967296, "limit": 4831838207}}, "devices": [DEVICE]}}`
 
 func newQEMU() *fakeQEMU {
-	return &fakeQEMU{answers: maps.Clone(able1011), bridge: sparePort, after: 2}
+	return &fakeQEMU{answers: maps.Clone(qemu11), bridge: sparePort, after: 2}
 }
 
 func (q *fakeQEMU) pci() string {
@@ -96,7 +96,7 @@ func (q *fakeQEMU) Run(ctx context.Context, command string, args, result any) er
 		q.device, out = a["id"].(string), "{}"
 	case command == "device_del":
 		q.log = append(q.log, fmt.Sprint("del ", a["id"]))
-		if !q.stubborn {
+		if !q.keepsDevice {
 			q.device = ""
 		}
 		out = "{}"
@@ -131,13 +131,13 @@ func TestMachinesThatCanNotHaveOne(t *testing.T) {
 	} {
 		q := newQEMU()
 		q.answers[c.command] = c.answer
-		if err := Fit(t.Context(), q); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := CheckMemory(t.Context(), q); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v", c.command, c.answer, err)
 		}
 	}
 	q := newQEMU()
 	q.answers["query-memdev"] = `[{"share": false, "id": "nvdimm"}, {"share": true, "id": "mem"}]`
-	if err := Fit(t.Context(), q); err != nil {
+	if err := CheckMemory(t.Context(), q); err != nil {
 		t.Errorf("another memory that is not shared: %v", err)
 	}
 }
@@ -173,13 +173,13 @@ func plug(ctx context.Context, t *testing.T, q *fakeQEMU) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Plug(ctx, q, hurried{}, "vgpu1", m.Ports[0], "/run/x.sock")
+	return Plug(ctx, q, instantClock{}, "vgpu1", m.Ports[0], "/run/x.sock")
 }
 
-// hurried is a clock on which no time passes.
-type hurried struct{ clock.Real }
+// instantClock is a clock on which waiting takes no time.
+type instantClock struct{ clock.Real }
 
-func (hurried) WaitUntil(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+func (instantClock) WaitUntil(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 func TestPlugIntoAQEMUWithoutTheDevice(t *testing.T) {
 	q := newQEMU()
@@ -200,16 +200,16 @@ func TestPlugWaitsForTheAddress(t *testing.T) {
 	}
 }
 
-// impatient is done once the guest was asked some times.
-type impatient struct {
+// limitedContext ends after the guest was asked three times.
+type limitedContext struct {
 	context.Context
 	q    *fakeQEMU
 	done chan struct{}
 }
 
-func (i *impatient) Done() <-chan struct{} { return i.done }
+func (i *limitedContext) Done() <-chan struct{} { return i.done }
 
-func (i *impatient) Err() error {
+func (i *limitedContext) Err() error {
 	if i.q.asked < 3 {
 		return nil
 	}
@@ -231,7 +231,7 @@ func TestPlugTakesBackWhatTheGuestDoesNotTake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := newQEMU()
 			q.bridge, q.after = c.bridge, 0
-			err := plug(&impatient{t.Context(), q, make(chan struct{})}, t, q)
+			err := plug(&limitedContext{t.Context(), q, make(chan struct{})}, t, q)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v; want %s", err, c.want)
 			}
@@ -244,25 +244,25 @@ func TestPlugTakesBackWhatTheGuestDoesNotTake(t *testing.T) {
 
 // A device that the guest keeps is not taken to be out.
 func TestPlugSaysWhatIsLeft(t *testing.T) {
-	for stubborn, c := range map[bool]clock.Clock{false: hurried{}, true: expired{}} {
+	for keepsDevice, c := range map[bool]clock.Clock{false: instantClock{}, true: lateClock{}} {
 		q := newQEMU()
-		q.after, q.stubborn = 0, stubborn
-		err := Plug(&impatient{t.Context(), q, make(chan struct{})}, q, c, "vgpu1", Port{ID: "vgpu-spare", Base: 1 << 32, Room: 512 << 20}, "/run/x.sock")
-		if err == nil || errors.Is(err, ErrLeft) != stubborn || (q.device != "") != stubborn {
-			t.Errorf("stubborn %v: %v; device %q", stubborn, err, q.device)
+		q.after, q.keepsDevice = 0, keepsDevice
+		err := Plug(&limitedContext{t.Context(), q, make(chan struct{})}, q, c, "vgpu1", Port{ID: "vgpu-spare", Base: 1 << 32, Room: 512 << 20}, "/run/x.sock")
+		if err == nil || errors.Is(err, ErrStillPlugged) != keepsDevice || (q.device != "") != keepsDevice {
+			t.Errorf("keepsDevice %v: %v; device %q", keepsDevice, err, q.device)
 		}
 	}
 	q := newQEMU()
 	q.answers["device_add"] = "["
-	if err := plug(t.Context(), t, q); err == nil || errors.Is(err, ErrLeft) {
+	if err := plug(t.Context(), t, q); err == nil || errors.Is(err, ErrStillPlugged) {
 		t.Errorf("a device that was not plugged in: %v", err)
 	}
 }
 
-// expired is a clock by which all that has a time limit is late at once.
-type expired struct{ clock.Real }
+// lateClock is a clock on which every wait with a deadline is late.
+type lateClock struct{ clock.Real }
 
-func (expired) WaitUntil(ctx context.Context, _ time.Duration) error {
+func (lateClock) WaitUntil(ctx context.Context, _ time.Duration) error {
 	if _, ok := ctx.Deadline(); ok {
 		return context.DeadlineExceeded
 	}
@@ -271,14 +271,14 @@ func (expired) WaitUntil(ctx context.Context, _ time.Duration) error {
 
 func TestUnplug(t *testing.T) {
 	q := newQEMU()
-	if err := Unplug(t.Context(), q, hurried{}, "vgpu1"); err == nil || err.Error() != "the VM has no device vgpu1" {
+	if err := Unplug(t.Context(), q, instantClock{}, "vgpu1"); err == nil || err.Error() != "the VM has no device vgpu1" {
 		t.Errorf("nothing there: %v", err)
 	}
 	q.device = "vgpu1"
-	if err := Unplug(t.Context(), q, hurried{}, "vgpu1"); err != nil || q.device != "" {
+	if err := Unplug(t.Context(), q, instantClock{}, "vgpu1"); err != nil || q.device != "" {
 		t.Errorf("%v; left: %q", err, q.device)
 	}
-	q.device, q.stubborn = "vgpu1", true
+	q.device, q.keepsDevice = "vgpu1", true
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go cancel(errors.New("waited long enough"))
 	if err := Unplug(ctx, q, clock.Real{}, "vgpu1"); err == nil || !strings.Contains(err.Error(), "long enough") && !errors.Is(err, context.Canceled) {
