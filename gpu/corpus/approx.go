@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// approx exercises the approximate functions of the hardware, and library functions in float32 and
+// float64 that use them or tables.
 var approx = Kernel{
-	Name:    "approx",
-	Summary: "the hardware's approximate functions, and library functions in float32 and float64 that rest on them or on tables",
-	Entries: []string{"approx_fast", "approx_library"},
+	Name: "approx",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 300, 8_000, 80_000)
 		x := uniform(rng, n, -math.Pi, math.Pi)
@@ -26,8 +26,8 @@ var approx = Kernel{
 			}
 			return out
 		}
-		// The bounds are PTX's own where it states one (in its description of each
-		// instruction), a little wider where the source adds an operation.
+		// The bounds are those that PTX states for each instruction, slightly wider if the source
+		// adds an operation.
 		fast := []struct {
 			name   string
 			within Tolerance

@@ -2,20 +2,19 @@ package corpus
 
 import "math"
 
-// fma32 returns a·b + c rounded once, as PTX's fma.rn.f32 does. The float64
-// product of two float32 is exact, but the sum is not, and rounding it a second
-// time to float32 can go wrong; so it is rounded to odd first (Boldo and
-// Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
+// fma32 returns a·b + c rounded once, like PTX's fma.rn.f32. The float64 product of two float32 is
+// exact. The sum is not, and rounding it a second time to float32 can be wrong, so it is rounded to
+// odd first (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
 // using rounding to odd", 2008).
 func fma32(a, b, c float32) float32 {
 	return float32(addOdd(float64(float64(a)*float64(b)), float64(c)))
 }
 
-// addOdd returns x + y rounded to odd: exact if representable, else that
-// neighbour whose last bit is set.
+// addOdd returns x + y rounded to odd: exact if representable, else the neighbour whose last bit is
+// set.
 func addOdd(x, y float64) float64 {
 	s := x + y
-	// Knuth's two-sum: s + e == x + y exactly. Where s is infinite or NaN, e is NaN.
+	// Knuth's two-sum: s + e == x + y exactly. If s is infinite or NaN, e is NaN.
 	xx := s - y
 	e := (x - xx) + (y - (s - xx))
 	bits := math.Float64bits(s)
@@ -30,14 +29,14 @@ func addOdd(x, y float64) float64 {
 	return math.Float64frombits(bits - 1)
 }
 
-// sqrt32 is sqrt.rn.f32: float64 has more than twice float32's precision and
-// two bits, so rounding twice is harmless.
+// sqrt32 is sqrt.rn.f32. float64 has more than twice float32's precision and two bits, so rounding
+// twice is harmless.
 func sqrt32(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
-// float16 is an IEEE 754 half, as bits.
+// float16 is an IEEE 754 half in its bits.
 type float16 uint16
 
-// float32 returns h's value, which float32 always holds.
+// float32 returns h's value, which is exact in float32.
 func (h float16) float32() float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)

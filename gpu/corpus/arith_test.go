@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFma32RoundsOnce compares with exact arithmetic, on bit patterns chosen to
-// cancel, to tie and to underflow.
+// TestFma32RoundsOnce compares with exact arithmetic, on bit patterns that cancel, tie and
+// underflow.
 func TestFma32RoundsOnce(t *testing.T) {
 	check := func(a, b, c float32) {
 		exact := new(big.Float).SetPrec(1000).Mul(big.NewFloat(float64(a)), big.NewFloat(float64(b)))
@@ -18,7 +18,7 @@ func TestFma32RoundsOnce(t *testing.T) {
 			t.Fatalf("fma32(%g, %g, %g) = %g, want %g", a, b, c, got, want)
 		}
 	}
-	check(1+0x1p-12, 1+0x1p-12, 0x1p-80) // where a float32 of a float64 fma is wrong
+	check(1+0x1p-12, 1+0x1p-12, 0x1p-80) // here a float32 of a float64 fma is wrong
 	check(1+0x1p-12, 1+0x1p-12, -0x1p-80)
 	rng := rand.New(rand.NewPCG(1, 2))
 	finite := func() float32 {
@@ -58,7 +58,7 @@ func TestFloat16RoundTrips(t *testing.T) {
 	}
 }
 
-// TestHalfRoundsToNearestEven walks all neighbours and tries what lies between.
+// TestHalfRoundsToNearestEven tests all neighbours and values between them.
 func TestHalfRoundsToNearestEven(t *testing.T) {
 	for bits := range float16(0x7bff) {
 		low, high := float64(bits.float32()), float64((bits + 1).float32())

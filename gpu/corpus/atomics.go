@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// atomics exercises atomics of 32 and 64 bits on global memory, compare-and-swap loops, returned
+// values.
 var atomics = Kernel{
-	Name:    "atomics",
-	Summary: "atomics of 32 and 64 bits on global memory, compare-and-swap loops, returned values",
-	Entries: []string{"atomics32", "atomics64", "atomic_slots"},
+	Name: "atomics",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 400, 12_000, 180_000)
 		in := words(rng, n)

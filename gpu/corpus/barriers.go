@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// barriers exercises barriers that count and combine, named barriers with bar.arrive, fences, and
+// the detection of the last block.
 var barriers = Kernel{
-	Name:    "barriers",
-	Summary: "barriers that count and combine, named barriers that some only arrive at, fences, the last block to finish",
-	Entries: []string{"barrier_votes", "barrier_named", "barrier_last_block"},
+	Name: "barriers",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads = 64
 		blocks := choose(size, 8, 100, 1_500)

@@ -2,17 +2,16 @@ package corpus
 
 import "math/rand/v2"
 
+// bfs is a breadth-first search, a launch a level: divergence by data, benign races.
 var bfs = Kernel{
-	Name:    "bfs",
-	Summary: "breadth-first search, a launch a level: divergence by data, benign races",
-	Entries: []string{"bfs_level"},
+	Name: "bfs",
 	build: func(size Size, rng *rand.Rand) *Case {
 		nodes := choose(size, 500, 8_000, 90_000)
 		offsets := make([]int32, nodes+1)
 		var edges []int32
 		for v := range nodes {
-			// A chain of short hops keeps the graph deep, random edges make it wide;
-			// every fiftieth node is cut off from what follows.
+			// A chain of short edges makes the graph deep and random edges make it wide. Every
+			// fiftieth node has no edge to the next.
 			for range rng.IntN(5) {
 				edges = append(edges, rng.Int32N(int32(nodes)))
 			}
@@ -47,7 +46,7 @@ var bfs = Kernel{
 	},
 }
 
-// bfsLevels returns each node's distance from node 0, or −1.
+// bfsLevels returns each node's distance from node 0, or −1 if it can't be reached.
 func bfsLevels(offsets, edges []int32) []int32 {
 	levels := make([]int32, len(offsets)-1)
 	for v := range levels {

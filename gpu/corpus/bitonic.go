@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
+// bitonic is a bitonic sorting network: short distances in shared memory, long ones with a launch
+// each.
 var bitonic = Kernel{
-	Name:    "bitonic",
-	Summary: "bitonic sorting network: short distances in shared memory, long ones a launch each",
-	Entries: []string{"bitonic_shared", "bitonic_global"},
+	Name: "bitonic",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const tile = 512
 		n := choose(size, 1<<10, 1<<12, 1<<15)

@@ -5,17 +5,17 @@ import (
 	"math/rand/v2"
 )
 
+// blackscholes computes option prices by Black and Scholes, with the library's logarithm and
+// exponential, which use ex2.approx.
 var blackscholes = Kernel{
-	Name:    "blackscholes",
-	Summary: "option prices by Black and Scholes: the library's logarithm and exponential, which rest on ex2.approx",
-	Entries: []string{"black_scholes"},
+	Name: "blackscholes",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const rate, volatility = float32(0.02), float32(0.3)
 		n := choose(size, 700, 15_000, 200_000)
 		spots, strikes, years := uniform(rng, n, 5, 100), uniform(rng, n, 5, 100), uniform(rng, n, 0.25, 10)
 		calls, puts := make([]float32, n), make([]float32, n)
 		for i := range n {
-			// In float64 throughout; the tolerance covers the kernel's float32.
+			// The reference is in float64; the tolerance covers the kernel's float32.
 			s, k, t := float64(spots[i]), float64(strikes[i]), float64(years[i])
 			deviation := volatility64 * math.Sqrt(t)
 			d1 := (math.Log(s/k) + (rate64+0.5*volatility64*volatility64)*t) / deviation
@@ -35,7 +35,7 @@ var blackscholes = Kernel{
 	},
 }
 
-// The kernel's parameters as it sees them: float32 values.
+// The kernel's parameters are float32.
 var rate64, volatility64 = float64(float32(0.02)), float64(float32(0.3))
 
 // normalCDF is the kernel's polynomial (Abramowitz and Stegun 26.2.17).

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// calls exercises calls of device functions: direct, recursive, and through a table of pointers
+// that differ within a warp.
 var calls = Kernel{
-	Name:    "calls",
-	Summary: "calls of device functions: direct, through a table of pointers that differ within a warp, recursive",
-	Entries: []string{"call_direct", "call_indirect", "call_recursive"},
+	Name: "calls",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 80, 2_000, 30_000)
 		in, steps, greatest := make([]uint32, n), make([]int32, n), make([]uint32, n)

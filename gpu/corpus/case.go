@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// Case is one run of a kernel: what to allocate, what to launch, what must come
-// of it.
+// Case is one run of a kernel: the buffers, the launches and the expected results.
 type Case struct {
 	Kernel string // Kernel.Name
 	Size   Size
@@ -14,51 +13,51 @@ type Case struct {
 
 	// Buffers are the GPU memory that the launches use.
 	Buffers []Buffer
-	// Steps are the launches, each to start when the one before has ended.
+	// Steps are the launches. Each starts when the one before has ended.
 	Steps []Launch
-	// Printed are the lines that the launches print, sorted: the order in which
-	// blocks print is not defined. Most kernels print nothing.
+	// Printed are the lines that the launches print, sorted, since the order of blocks is
+	// undefined. Most kernels print nothing.
 	Printed []string
 }
 
-// Mode says what the launches do with a buffer.
+// Mode is how the launches use a buffer.
 type Mode int
 
 // The modes of a buffer.
 const (
-	In      Mode = iota // set to Init before; read only, so unchanged after
-	Out                 // contents before don't matter; Want after
+	In      Mode = iota // set to Init before; unchanged after
+	Out                 // undefined before; Want after
 	InOut               // set to Init before; Want after
-	Scratch             // contents before and after don't matter
+	Scratch             // undefined before and after
 )
 
 // Buffer is a piece of GPU memory: an allocation, or a variable of the module.
 type Buffer struct {
 	Name string
 	Mode Mode
-	Elem Elem // what it holds, for comparison and messages
-	Size int  // bytes
+	Elem Elem // the type of its elements
+	Size int  // in bytes
 
-	// Init is what to write before the first step; nil unless In or InOut.
+	// Init is the contents before the first step; nil unless In or InOut.
 	Init []byte
-	// Want is what must be there after the last step; nil unless Out or InOut.
+	// Want is the contents after the last step; nil unless Out or InOut.
 	Want []byte
-	// Within is how far from Want a result may be. Zero means bit for bit.
+	// Within is the tolerance of results. Zero means bit for bit.
 	Within Tolerance
-	// Global, when set, names the module's variable that is this buffer;
-	// otherwise the buffer is to be allocated.
+	// Global, if set, is the name of the module's variable that is this buffer. Otherwise the
+	// buffer is allocated.
 	Global string
 }
 
 // Launch is one launch of one entry point.
 type Launch struct {
 	Entry       string
-	Grid, Block [3]uint32 // blocks, and threads a block
-	SharedBytes uint32    // dynamic shared memory a block
+	Grid, Block [3]uint32 // blocks, and threads per block
+	SharedBytes uint32    // dynamic shared memory per block
 	Args        []Arg     // in the order of the entry's parameters
 }
 
-// Threads returns how many threads the launch has in all.
+// Threads returns the number of threads of the launch.
 func (l *Launch) Threads() uint64 {
 	n := uint64(1)
 	for i := range l.Grid {
@@ -67,11 +66,11 @@ func (l *Launch) Threads() uint64 {
 	return n
 }
 
-// Arg is the value of one parameter: an address within a buffer, or plain bytes.
+// Arg is the value of one parameter: an address in a buffer, or plain bytes.
 type Arg struct {
-	Buffer string // when set, the value is this buffer's address plus Offset
-	Offset uint64 // bytes
-	Bytes  []byte // otherwise the value itself, little-endian
+	Buffer string // if set, the value is this buffer's address plus Offset
+	Offset uint64 // in bytes
+	Bytes  []byte // otherwise the value in little-endian order
 }
 
 // Buffer returns the buffer called name, or nil.
@@ -84,8 +83,8 @@ func (c *Case) Buffer(name string) *Buffer {
 	return nil
 }
 
-// Restore returns the buffers whose Init must be written again before the
-// case's steps can be run a second time.
+// Restore returns the buffers whose Init must be written again before the steps can be run a second
+// time.
 func (c *Case) Restore() []*Buffer {
 	var changed []*Buffer
 	for i := range c.Buffers {
@@ -125,7 +124,7 @@ func (e Elem) Bytes() int {
 	return 8
 }
 
-// element is a Go type that a buffer can be made from.
+// element is a Go type of a buffer's elements.
 type element interface {
 	uint8 | uint16 | uint32 | int32 | uint64 | int64 | float16 | float32 | float64
 }
@@ -152,11 +151,11 @@ func elemOf[T element]() Elem {
 	return F64
 }
 
-// encode returns v as the GPU stores it.
+// encode returns v in the GPU's format.
 func encode[T element](v []T) []byte {
 	elem := elemOf[T]()
 	b := make([]byte, 0, len(v)*elem.Bytes())
-	// encoding/binary is quick about slices of Go's own types only.
+	// encoding/binary is only fast for slices of Go's basic types.
 	if halves, ok := any(v).([]float16); ok {
 		for _, h := range halves {
 			b = binary.LittleEndian.AppendUint16(b, uint16(h))
@@ -165,57 +164,57 @@ func encode[T element](v []T) []byte {
 	}
 	b, err := binary.Append(b, binary.LittleEndian, v)
 	if err != nil {
-		panic("kernels: encoding a buffer: " + err.Error()) // element's types all have a fixed size
+		panic("corpus: encoding a buffer: " + err.Error()) // all element types have a fixed size
 	}
 	return b
 }
 
-// input makes a buffer that the launches only read.
+// input returns a buffer that the launches only read.
 func input[T element](name string, v []T) Buffer {
 	b := encode(v)
 	return Buffer{Name: name, Mode: In, Elem: elemOf[T](), Size: len(b), Init: b}
 }
 
-// output makes a buffer that the launches fill.
+// output returns a buffer that the launches fill.
 func output[T element](name string, want []T) Buffer {
 	b := encode(want)
 	return Buffer{Name: name, Mode: Out, Elem: elemOf[T](), Size: len(b), Want: b}
 }
 
-// update makes a buffer that the launches read and change.
+// update returns a buffer that the launches read and change.
 func update[T element](name string, init, want []T) Buffer {
 	b := encode(init)
 	return Buffer{Name: name, Mode: InOut, Elem: elemOf[T](), Size: len(b), Init: b, Want: encode(want)}
 }
 
-// scratch makes a buffer of n elements for intermediate results.
+// scratch returns a buffer of n elements for intermediate results.
 func scratch[T element](name string, n int) Buffer {
 	elem := elemOf[T]()
 	return Buffer{Name: name, Mode: Scratch, Elem: elem, Size: n * elem.Bytes()}
 }
 
-// within returns b compared with tolerance t.
+// within returns b with tolerance t.
 func (b Buffer) within(t Tolerance) Buffer { b.Within = t; return b }
 
-// global returns b as the module's variable of that name.
+// global returns b as the module's variable with the given name.
 func (b Buffer) global(symbol string) Buffer { b.Global = symbol; return b }
 
-// launch makes a one-dimensional launch.
+// launch returns a one-dimensional launch.
 func launch(entry string, blocks, threads int, args ...Arg) Launch {
 	return Launch{Entry: entry, Grid: [3]uint32{uint32(blocks), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Args: args}
 }
 
-// launch2 makes a two-dimensional launch.
+// launch2 returns a two-dimensional launch.
 func launch2(entry string, gridX, gridY, blockX, blockY int, args ...Arg) Launch {
 	return Launch{Entry: entry, Grid: [3]uint32{uint32(gridX), uint32(gridY), 1}, Block: [3]uint32{uint32(blockX), uint32(blockY), 1}, Args: args}
 }
 
-// shared returns l with bytes of dynamic shared memory.
+// shared returns l with dynamic shared memory.
 func (l Launch) shared(bytes int) Launch { l.SharedBytes = uint32(bytes); return l }
 
 func ptr(buffer string) Arg { return Arg{Buffer: buffer} }
 
-// ptrAt is a pointer offset bytes into a buffer.
+// ptrAt returns a pointer into a buffer.
 func ptrAt(buffer string, offset int) Arg { return Arg{Buffer: buffer, Offset: uint64(offset)} }
 
 func u32(v uint32) Arg { return Arg{Bytes: binary.LittleEndian.AppendUint32(nil, v)} }
@@ -228,10 +227,10 @@ func f32(v float32) Arg { return u32(math.Float32bits(v)) }
 
 func f64(v float64) Arg { return u64(math.Float64bits(v)) }
 
-// choose returns the parameter for size.
+// choose returns the value for size.
 func choose[T any](size Size, trivial, small, large T) T {
 	return [...]T{Trivial: trivial, Small: small, Large: large}[size]
 }
 
-// blocksFor returns how many blocks of threads cover n elements.
+// blocksFor returns the number of blocks that n elements need.
 func blocksFor(n, threads int) int { return (n + threads - 1) / threads }

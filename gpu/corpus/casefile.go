@@ -2,9 +2,9 @@ package corpus
 
 import "encoding/binary"
 
-// File is the case as a file, for programs that perform it on a real GPU: a sequence
-// of little-endian 64-bit words, strings and byte strings; the latter two are a word
-// with their length and then their bytes.
+// File returns the case as a file for programs that run it on a real GPU: a sequence of
+// little-endian 64-bit words, strings and byte strings. A string is a word with its length,
+// followed by its bytes.
 //
 //	buffers   count, then for each: global's name, size, initial contents (empty: none)
 //	steps     count, then for each: entry, grid x y z, block x y z, shared bytes,

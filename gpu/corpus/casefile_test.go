@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCaseFile reads a file back as the runner does.
+// TestCaseFile reads a file back like the runner.
 func TestCaseFile(t *testing.T) {
 	for _, k := range All() {
 		c := k.Case(Trivial, 1)

@@ -1,6 +1,6 @@
 package corpus
 
-// catalog is every kernel, ordered by name.
+// catalog lists every kernel, ordered by name.
 var catalog = []Kernel{
 	approx,
 	atomics,

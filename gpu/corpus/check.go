@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// Tolerance is how far a floating-point result may be from its reference:
-// |got − want| ≤ Abs + Rel·|want|. The zero value asks for equality bit for bit.
+// Tolerance is the permitted error of a floating-point result: |got − want| ≤ Abs + Rel·|want|. The
+// zero value requires equality bit for bit.
 type Tolerance struct {
 	Abs, Rel float64
-	Why      string // the instruction that leaves the last bits open
+	Why      string // the instruction that does not define the last bits
 }
 
-// exact reports whether t asks for equality.
+// exact reports whether t requires equality.
 func (t Tolerance) exact() bool { return t.Abs == 0 && t.Rel == 0 }
 
-// Mismatch is the first element of a buffer that is not what it must be.
+// Mismatch is the first wrong element of a buffer.
 type Mismatch struct {
 	Case      string // kernel, size and seed
 	Buffer    string
 	Index     int    // of the element
-	Got, Want string // as numbers and as bits
-	Bad, Of   int    // how many elements of how many are wrong
+	Got, Want string // numbers, floating point with bits
+	Bad, Of   int    // Bad of Of elements are wrong
 	Within    Tolerance
 }
 
-// Error describes the mismatch in one line.
+// Error returns a description in one line.
 func (m *Mismatch) Error() string {
 	bound := "bit for bit"
 	if !m.Within.exact() {
@@ -39,12 +39,12 @@ func (m *Mismatch) Error() string {
 		m.Case, m.Buffer, m.Index, m.Got, m.Want, bound, m.Bad, m.Of)
 }
 
-// String names the case: "scan/small/1".
+// String returns the name of the case: "scan/small/1".
 func (c *Case) String() string { return fmt.Sprintf("%s/%s/%d", c.Kernel, c.Size, c.Seed) }
 
-// Check compares the contents that the named buffer has after the last step
-// with what it must hold; a buffer of mode In must hold what it held before.
-// The error is a [*Mismatch] unless the buffer's name or length is wrong.
+// Check compares got, the contents of the named buffer after the last step, with the expected
+// contents. A buffer of mode In must be unchanged. The error is a [*Mismatch] unless the buffer's
+// name or length is wrong.
 func (c *Case) Check(buffer string, got []byte) error {
 	b := c.Buffer(buffer)
 	if b == nil {
@@ -102,7 +102,7 @@ func (c *Case) CheckAll(read func(*Buffer) ([]byte, error)) error {
 	return nil
 }
 
-// CheckPrinted compares what the launches printed with [Case.Printed].
+// CheckPrinted compares the launches' output with [Case.Printed].
 func (c *Case) CheckPrinted(output string) error {
 	var got []string
 	if output != "" {
@@ -131,11 +131,11 @@ func (t Tolerance) accepts(elem Elem, got, want []byte) bool {
 		return false
 	}
 	g, w := elem.float(got), elem.float(want)
-	// Written so that a NaN is refused.
+	// This form refuses a NaN.
 	return math.Abs(g-w) <= t.Abs+float64(t.Rel*math.Abs(w))
 }
 
-// float reads one element as a number.
+// float returns one element as a number.
 func (e Elem) float(b []byte) float64 {
 	switch e {
 	case U8:
@@ -158,7 +158,7 @@ func (e Elem) float(b []byte) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(b))
 }
 
-// format prints the first element of b, floating point with its bits.
+// format returns the first element of b as text, floating point with its bits.
 func (e Elem) format(b []byte) string {
 	switch e {
 	case U64:

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
+// earlyreturn exercises returns above barriers: by some threads of a block, and by whole blocks.
 var earlyreturn = Kernel{
-	Name:    "earlyreturn",
-	Summary: "returns above barriers: by some threads of a block, and by whole blocks",
-	Entries: []string{"early_return", "early_block"},
+	Name: "earlyreturn",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads = 128
 		n := choose(size, 1_500, 30_050, 450_001)

@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// euler computes the Euler equations by finite volumes on an unstructured mesh: long arithmetic,
+// many registers, gathers.
 var euler = Kernel{
-	Name:    "euler",
-	Summary: "finite volumes for the Euler equations on an unstructured mesh: long arithmetic, many registers, gathers",
-	Entries: []string{"euler_step", "euler_flux", "euler_update"},
+	Name: "euler",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const faces, farField, wing = 4, -1, -2
 		const iterations = 2
@@ -53,8 +53,8 @@ var euler = Kernel{
 	},
 }
 
-// eulerMesh is what does not change while a flow evolves; arrays lie as the
-// kernels read them.
+// eulerMesh is the part of the problem that is constant over time, in the layout of the kernels'
+// arrays.
 type eulerMesh struct {
 	n          int
 	areas      []float32
@@ -69,8 +69,8 @@ type eulerState struct {
 	momentum, velocity        [3]float32
 }
 
-// eulerGamma is a variable because arithmetic on constants would not round to
-// float32 as the kernels' does.
+// eulerGamma is a variable because arithmetic on constants would not round to float32 like the
+// kernels'.
 var eulerGamma float32 = 1.4
 
 func newEulerState(v [5]float32) eulerState {
@@ -110,7 +110,7 @@ func (m *eulerMesh) steps(variables []float32) []float32 {
 	return out
 }
 
-// carry adds to flux what half of s carries through a face.
+// carry adds to flux half of what s carries through a face.
 func (s *eulerState) carry(flux *[5]float32, normal [3]float32) {
 	along := float32(s.velocity[0]*normal[0]) + float32(s.velocity[1]*normal[1]) + float32(s.velocity[2]*normal[2])
 	through := float32(0.5 * along)

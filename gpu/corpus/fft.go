@@ -8,10 +8,10 @@ import (
 // fftLength is the length of the transformed rows.
 const fftLength = 512
 
+// fft computes Fourier transforms of 512 points, there and back: Stockham's algorithm in shared
+// memory, with the twiddle factors in constant memory.
 var fft = Kernel{
-	Name:    "fft",
-	Summary: "Fourier transforms of 512 points, there and back: Stockham in shared memory, twiddles in constant memory",
-	Entries: []string{"fft512"},
+	Name: "fft",
 	build: func(size Size, rng *rand.Rand) *Case {
 		rows := choose(size, 1, 16, 256)
 		data := uniform(rng, 2*fftLength*rows, -1, 1)
@@ -47,8 +47,8 @@ func fftTwiddles() []float32 {
 	return v
 }
 
-// fftRow transforms one row of complex numbers, given as pairs, by the kernel's
-// operations in the kernel's order.
+// fftRow transforms one row of complex numbers, given as pairs, with the kernel's operations in the
+// kernel's order.
 func fftRow(row, twiddles []float32, inverse bool) []float32 {
 	from, to := append([]float32(nil), row...), make([]float32, len(row))
 	for span := 1; span < fftLength; span *= 2 {

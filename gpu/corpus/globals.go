@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// globals exercises the module's variables: constants set by the host and by the source, a table
+// that one launch fills for the next, a counter.
 var globals = Kernel{
-	Name:    "globals",
-	Summary: "the module's variables: constants set by the host and by the source, a table that one launch fills for the next, a counter",
-	Entries: []string{"globals_fill", "globals_use"},
+	Name: "globals",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n, seed := choose(size, 1_500, 35_000, 400_000), rng.Uint32()
 		coefficients, x := uniform(rng, 8, -1, 1), uniform(rng, n, -2, 2)

@@ -2,12 +2,12 @@ package corpus
 
 import "math/rand/v2"
 
+// gridbarrier sweeps over a ring with hand-made barriers over the grid: each block waits for all
+// others.
 var gridbarrier = Kernel{
-	Name:    "gridbarrier",
-	Summary: "sweeps over a ring with barriers over the grid made by hand: each block waits for all others",
-	Entries: []string{"gridbarrier_count", "gridbarrier_flag"},
+	Name: "gridbarrier",
 	build: func(size Size, rng *rand.Rand) *Case {
-		// All blocks must be on the GPU at once.
+		// All blocks must be resident at once.
 		blocks, threads := choose(size, 4, 8, 8), choose(size, 64, 128, 256)
 		n, sweeps := choose(size, 600, 6_000, 32_001), choose(size, 5, 10, 25)
 		c := &Case{}

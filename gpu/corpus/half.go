@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 )
 
+// halfprecision exercises half precision: arithmetic on values and pairs, fused and saturated,
+// comparisons, conversions.
 var halfprecision = Kernel{
-	Name:    "half",
-	Summary: "half precision: arithmetic on one and on pairs, fused, saturated, comparisons, conversions",
-	Entries: []string{"half_axpy", "half_ops"},
+	Name: "half",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := 2 * choose(size, 500, 10_000, 150_000)
 		x, y := halves(rng, n, -4, 4), halves(rng, n, -4, 4)
@@ -39,12 +39,12 @@ var halfprecision = Kernel{
 	},
 }
 
-// halfRows is how many results half_ops gives for each pair.
+// halfRows is the number of half_ops' results for each pair.
 const halfRows = 12
 
-// halfOps returns half_ops' results for a finite pair. A sum, difference or
-// product of halves is rounded once here: the product is exact in float64, and
-// of the sum what float64 drops cannot matter to half.
+// halfOps returns half_ops' results for a finite pair. A sum, difference or product of halves is
+// rounded only once here: the product is exact in float64, and what float64 drops of a sum cannot
+// affect a half.
 func halfOps(a, b float16) [halfRows]float16 {
 	x, y := float64(a.float32()), float64(b.float32())
 	hundredfold := float64(half(y * 100).float32())

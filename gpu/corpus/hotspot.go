@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// hotspot computes a chip's temperature with one explicit step of the heat equation per launch:
+// float32 division, clamped neighbours.
 var hotspot = Kernel{
-	Name:    "hotspot",
-	Summary: "a chip's temperature, an explicit heat-equation step a launch: float32 division, clamped neighbours",
-	Entries: []string{"hotspot"},
+	Name: "hotspot",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const dt, rx, ry, rz, ambient = float32(0.05), float32(1.3), float32(1.7), float32(40), float32(80)
 		width, height := choose(size, 27, 100, 360), choose(size, 10, 60, 260)

@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// indices exercises special registers in three-dimensional blocks and grids, partial warps, and
+// kinds of addresses.
 var indices = Kernel{
-	Name:    "indices",
-	Summary: "special registers in three-dimensional blocks and grids, warps that are not full, kinds of address",
-	Entries: []string{"indices"},
+	Name: "indices",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const rows = 11
 		grid := choose(size, [3]uint32{2, 2, 2}, [3]uint32{7, 5, 4}, [3]uint32{20, 15, 6})

@@ -6,17 +6,17 @@ import (
 	"math/rand/v2"
 )
 
+// inlineptx exercises PTX written by hand: carry chains, nested scopes, negated predicates,
+// permutes by mode, saturation, red.
 var inlineptx = Kernel{
-	Name:    "inlineptx",
-	Summary: "PTX written by hand: carry chains, nested scopes, negated predicates, permutes by mode, saturation, red",
-	Entries: []string{"inlineptx"},
+	Name: "inlineptx",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 250, 6_000, 70_000)
 		pairs, out := make([]uint32, 2*n), make([]uint32, inlineRows*n)
 		startSum, startMost := rng.Uint32(), int32(math.MinInt32)
 		sum, most := startSum, startMost
 		for i := range n {
-			// Small and large numbers alike, and now and then equal or zero ones.
+			// A mix of small and large numbers, some of them equal or zero.
 			a, b := rng.Uint32()>>rng.UintN(32), rng.Uint32()>>rng.UintN(32)
 			switch rng.IntN(16) {
 			case 0:
@@ -26,7 +26,7 @@ var inlineptx = Kernel{
 			case 2:
 				a = 0
 			case 3:
-				a |= 0x7f800000 // infinity or not a number
+				a |= 0x7f800000 // infinity or NaN
 			}
 			pairs[2*i], pairs[2*i+1] = a, b
 			sum += a
@@ -46,7 +46,7 @@ var inlineptx = Kernel{
 	},
 }
 
-// inlineRows is how many results the kernel gives for each pair.
+// inlineRows is the number of the kernel's results for each pair.
 const inlineRows = 40
 
 func inlineResults(a, b uint32) [inlineRows]uint32 {
@@ -63,7 +63,7 @@ func inlineResults(a, b uint32) [inlineRows]uint32 {
 
 	shift := b & 31
 	pair := uint64(b)<<32 | uint64(a)
-	// permute takes byte choice(k) of the pair for each byte k of the result.
+	// permute returns a word whose byte k is byte choice(k) of the pair.
 	permute := func(choice func(k uint32) uint32) (v uint32) {
 		for k := range uint32(4) {
 			v |= uint32(pair>>(8*(choice(k)&7))&0xff) << (8 * k)
@@ -115,7 +115,7 @@ func inlineResults(a, b uint32) [inlineRows]uint32 {
 	}
 }
 
-// highestBit returns the number of v's highest bit that is set, or −1.
+// highestBit returns the position of v's highest set bit, or −1.
 func highestBit(v uint32) uint32 { return uint32(bits.Len32(v)) - 1 }
 
 func gcd(x, y uint32) uint32 {
@@ -125,8 +125,8 @@ func gcd(x, y uint32) uint32 {
 	return x
 }
 
-// floatClass says which of testp's properties the float32 of these bits has:
-// finite 1, normal 2, subnormal 4, not a number 8.
+// floatClass returns the sum of the testp properties of a float32: finite 1, normal 2, subnormal 4,
+// NaN 8.
 func floatClass(v uint32) uint32 {
 	exponent, fraction := v>>23&0xff, v&0x7fffff
 	switch {
@@ -137,5 +137,5 @@ func floatClass(v uint32) uint32 {
 	case exponent == 0 && fraction != 0:
 		return 1 | 4
 	}
-	return 1 | 2 // to testp a zero is normal
+	return 1 | 2 // for testp a zero is normal
 }

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// integers exercises integer instructions of 32 and 64 bits: bit counts, permutes, funnel shifts,
+// high products, dot products, divisions.
 var integers = Kernel{
-	Name:    "integers",
-	Summary: "integer instructions of 32 and 64 bits: bit counts, permutes, funnel shifts, high products, dot products, divisions",
-	Entries: []string{"integers32", "integers64"},
+	Name: "integers",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 400, 8_000, 100_000)
 		x, y := words(rng, n), words(rng, n)
@@ -16,7 +16,7 @@ var integers = Kernel{
 		wideX, wideY := make([]uint64, n), make([]uint64, n)
 		wideOut := make([]uint64, integerRows64*n)
 		for i := range n {
-			// Small and large numbers alike.
+			// A mix of small and large numbers.
 			x[i] >>= rng.UintN(32)
 			y[i] >>= rng.UintN(32)
 			wideX[i], wideY[i] = rng.Uint64()>>rng.UintN(64), rng.Uint64()>>rng.UintN(64)
@@ -40,7 +40,7 @@ var integers = Kernel{
 	},
 }
 
-// How many results the kernels give for each pair.
+// The numbers of the kernels' results for each pair.
 const (
 	integerRows32 = 24
 	integerRows64 = 15

@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 )
 
+// kmeans is Lloyd's k-means, three launches an iteration: 64-bit atomic sums in fixed point,
+// float64 division.
 var kmeans = Kernel{
-	Name:    "kmeans",
-	Summary: "Lloyd's k-means, three launches an iteration: 64-bit atomic sums in fixed point, float64 division",
-	Entries: []string{"kmeans_assign", "kmeans_sum", "kmeans_mean"},
+	Name: "kmeans",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n, k := choose(size, 200, 2_000, 16_000), choose(size, 3, 5, 8)
 		features, iterations := choose(size, 3, 6, 8), choose(size, 2, 2, 3)
-		points := make([]float32, features*n) // feature by feature, around k places
+		points := make([]float32, features*n) // feature by feature, around k centres
 		for i := range n {
 			for f := range features {
 				points[f*n+i] = float32((i+f)%k) + 0.4*float32(rng.NormFloat64())

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
+// lennardjones is a molecular dynamics simulation: neighbour lists from cells, then Lennard-Jones
+// forces. It has a struct as a parameter, gathers, and loops of different lengths.
 var lennardjones = Kernel{
-	Name:    "lennardjones",
-	Summary: "molecular dynamics: neighbour lists from cells, then Lennard-Jones forces; a struct as parameter, gathers, loops of uneven length",
-	Entries: []string{"lj_neighbours", "lj_forces"},
+	Name: "lennardjones",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const cutoff, most = float32(1.6), 48
 		n := choose(size, 64, 512, 6_000)
@@ -23,7 +23,7 @@ var lennardjones = Kernel{
 		return &Case{
 			Buffers: []Buffer{
 				input("atoms", box.atoms), input("starts", box.starts),
-				// A column's rows beyond an atom's length are never written.
+				// The rows of a column beyond the number of an atom's neighbours are never written.
 				update("lists", make([]int32, most*n), lists), output("lengths", lengths),
 				output("forces", forces),
 			},
@@ -36,16 +36,15 @@ var lennardjones = Kernel{
 	},
 }
 
-// atomBox is atoms in a cube of cells, sorted by cell.
+// atomBox holds atoms in a cube of cells, sorted by cell.
 type atomBox struct {
-	atoms    []float32 // x, y, z and an unused word each
-	starts   []int32   // of each cell's atoms; one more than there are cells
+	atoms    []float32 // x, y, z and an unused word for each
+	starts   []int32   // index of each cell's first atom; one more than there are cells
 	side     int       // cells along an edge
 	cellSize float32
 }
 
-// boxOfAtoms puts n atoms on a jittered lattice, so that none come close enough
-// for forces to explode.
+// boxOfAtoms puts n atoms on a jittered lattice, so that no two are so close that forces explode.
 func boxOfAtoms(rng *rand.Rand, n, side int, cellSize float32) atomBox {
 	edge := int(math.Ceil(math.Cbrt(float64(n))))
 	spacing := float32(side) * cellSize / float32(edge)
@@ -74,7 +73,7 @@ func boxOfAtoms(rng *rand.Rand, n, side int, cellSize float32) atomBox {
 	return box
 }
 
-// separation returns the vector from atom j to atom i and its square.
+// separation returns the vector from atom j to atom i and its squared length.
 func (b *atomBox) separation(i, j int32) (d [3]float32, r2 float32) {
 	p, q := b.atoms[4*i:], b.atoms[4*j:]
 	d = [3]float32{p[0] - q[0], p[1] - q[1], p[2] - q[2]}

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
+// localarray exercises a thread's own arrays with computed indices, in local memory: a median
+// filter and a stack machine.
 var localarray = Kernel{
-	Name:    "localarray",
-	Summary: "arrays of a thread's own with computed indices, in local memory: a median filter and a stack machine",
-	Entries: []string{"median9", "postfix"},
+	Name: "localarray",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 100, 3_000, 35_000)
 		in, medians := make([]int32, n), make([]int32, n)

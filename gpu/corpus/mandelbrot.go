@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// mandelbrot computes escape times of the Mandelbrot set in float64: loops of very different
+// lengths within a warp.
 var mandelbrot = Kernel{
-	Name:    "mandelbrot",
-	Summary: "escape times of the Mandelbrot set in float64: loops of very different length within a warp",
-	Entries: []string{"mandelbrot"},
+	Name: "mandelbrot",
 	build: func(size Size, rng *rand.Rand) *Case {
 		width, height := choose(size, 32, 96, 320), choose(size, 12, 50, 180)
 		most := choose(size, 40, 100, 150)

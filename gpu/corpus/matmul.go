@@ -2,10 +2,9 @@ package corpus
 
 import "math/rand/v2"
 
+// matmul computes a matrix product in 16×16 tiles of shared memory, with two barriers per tile.
 var matmul = Kernel{
-	Name:    "matmul",
-	Summary: "matrix product in 16×16 tiles of shared memory, two barriers a tile",
-	Entries: []string{"matmul"},
+	Name: "matmul",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 32, 96, 224)
 		a, b := uniform(rng, n*n, -1, 1), uniform(rng, n*n, -1, 1)

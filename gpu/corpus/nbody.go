@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// nbody computes gravity between all pairs through shared tiles: fused multiply-adds and
+// rsqrt.approx.
 var nbody = Kernel{
-	Name:    "nbody",
-	Summary: "gravity between all pairs through shared tiles: fused multiply-adds and rsqrt.approx",
-	Entries: []string{"nbody"},
+	Name: "nbody",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads, softening2 = 128, float32(0.01)
 		n := choose(size, 128, 384, 1280)
@@ -31,8 +31,8 @@ var nbody = Kernel{
 		return &Case{
 			Buffers: []Buffer{
 				input("bodies", bodies),
-				// A sum of n terms of which the largest is about 400, each wrong by
-				// at most 2⁻²¹ of itself, and their signs differ.
+				// A sum of n terms of at most about 400, each with an error of at most 2⁻²¹ of
+				// itself, with different signs.
 				output("accelerations", out).within(Tolerance{Abs: 1e-3, Rel: 1e-5, Why: "rsqrt.approx.f32"}),
 			},
 			Steps: []Launch{launch("nbody", n/threads, threads, ptr("bodies"), ptr("accelerations"), f32(softening2), i32(n))},

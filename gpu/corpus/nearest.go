@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// nearest computes the distances of records from a place and the nearest record: square roots, a
+// 64-bit atomic minimum.
 var nearest = Kernel{
-	Name:    "nearest",
-	Summary: "distances of records from a place and the nearest of them: square roots, a 64-bit atomic minimum",
-	Entries: []string{"nearest"},
+	Name: "nearest",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 3_000, 80_000, 900_000)
 		places := uniform(rng, 2*n, -180, 180)

@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// needleman computes a global sequence alignment (Needleman-Wunsch): a wavefront of tiles over
+// launches and of cells over barriers.
 var needleman = Kernel{
-	Name:    "needleman",
-	Summary: "global sequence alignment (Needleman-Wunsch): a wavefront of tiles over launches and of cells over barriers",
-	Entries: []string{"needleman"},
+	Name: "needleman",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const tile, residues, gap = 16, 24, 10
 		n := choose(size, 64, 192, 800)

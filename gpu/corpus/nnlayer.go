@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// nnlayer computes two fully connected layers over a batch: shared inputs, the fast exponential
+// (ex2.approx).
 var nnlayer = Kernel{
-	Name:    "nnlayer",
-	Summary: "two fully connected layers over a batch: shared inputs, the fast exponential (ex2.approx)",
-	Entries: []string{"dense"},
+	Name: "nnlayer",
 	build: func(size Size, rng *rand.Rand) *Case {
 		samples := choose(size, 3, 12, 48)
 		inputs, hidden, outputs := choose(size, 50, 200, 500), choose(size, 40, 128, 300), choose(size, 10, 10, 40)

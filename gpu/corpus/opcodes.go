@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
+// opcodes is an interpreter: a dense switch in a loop, in which lanes diverge, and an indexed
+// branch (brx.idx).
 var opcodes = Kernel{
-	Name:    "opcodes",
-	Summary: "an interpreter: a dense switch in a loop, whose lanes diverge, and an indexed branch (brx.idx)",
-	Entries: []string{"opcodes", "branch_table"},
+	Name: "opcodes",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const length = 24
 		n := choose(size, 48, 1_000, 15_000)
@@ -31,7 +31,7 @@ var opcodes = Kernel{
 	},
 }
 
-// opcodesRun is what thread i's machine computes from a.
+// opcodesRun returns the result of thread i's machine for a.
 func opcodesRun(code []uint8, i, a uint32) uint32 {
 	length := uint32(len(code))
 	b := i * 2654435761

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 )
 
+// particlefilter is a particle filter: hashing, an exponential by polynomial, a prefix sum by one
+// block, binary searches.
 var particlefilter = Kernel{
-	Name:    "particlefilter",
-	Summary: "a particle filter: hashing, an exponential by polynomial, a prefix sum by one block, binary searches",
-	Entries: []string{"particles_move", "particles_accumulate", "particles_resample"},
+	Name: "particlefilter",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const frames, spread = 2, float32(0.3)
 		n := choose(size, 250, 6_000, 60_000)
@@ -80,7 +80,7 @@ func particlesNoise(x uint32) float32 {
 	return float32(float32(int32(x)) * 4.6566129e-10)
 }
 
-// particlesExp is exp(x) for x in [−80, 0] as the kernel computes it.
+// particlesExp returns exp(x) for x in [−80, 0], computed like the kernel does.
 func particlesExp(x float32) float32 {
 	k := float32(math.RoundToEven(float64(float32(x * 1.44269504))))
 	r := fma32(k, -0.693359375, x)
@@ -93,8 +93,8 @@ func particlesExp(x float32) float32 {
 	return float32(p * math.Float32frombits(uint32(int32(k)+127)<<23))
 }
 
-// particlesAccumulate adds up in the kernel's order: a run of neighbours for
-// each thread, on top of the sum of the runs before.
+// particlesAccumulate sums in the kernel's order: a run of neighbours for each thread, added to the
+// sum of earlier runs.
 func particlesAccumulate(weights []float32) []float32 {
 	n := len(weights)
 	run := blocksFor(n, particlesThreads)
@@ -114,8 +114,8 @@ func particlesAccumulate(weights []float32) []float32 {
 	return cumulative
 }
 
-// particlesFirstAbove searches as the kernel does: cumulative sums made from
-// runs need not rise everywhere, so the search's path decides.
+// particlesFirstAbove searches like the kernel: cumulative sums of runs need not be monotonic, so
+// the search's path determines the result.
 func particlesFirstAbove(cumulative []float32, wanted float32) int {
 	low, high := 0, len(cumulative)-1
 	for low < high {

@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// pathfinder computes the cheapest path down a grid by dynamic programming: several rows per
+// launch, overlapping tiles.
 var pathfinder = Kernel{
-	Name:    "pathfinder",
-	Summary: "cheapest path down a grid by dynamic programming: several rows a launch, overlapping tiles",
-	Entries: []string{"pathfinder"},
+	Name: "pathfinder",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads, rowsPerLaunch = 256, 16
 		columns, rows := choose(size, 300, 2_000, 12_000), choose(size, 10, 40, 110)
@@ -31,7 +31,7 @@ var pathfinder = Kernel{
 				ptr("costs"), ptr(from), ptr(to), i32(columns), i32(row), i32(steps)))
 			from, to = to, from
 		}
-		// The last launch wrote to from; to holds what it read.
+		// The last launch wrote to from; to holds its input.
 		c.Buffers = []Buffer{input("costs", costs)}
 		first := costs[:columns]
 		if from == "b" {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
+// radix is a stable radix sort of keys with values: shared atomics, matches within a warp,
+// scattered stores.
 var radix = Kernel{
-	Name:    "radix",
-	Summary: "stable radix sort of keys with values: shared atomics, matches within a warp, scattered stores",
-	Entries: []string{"radix_count", "radix_offsets", "radix_scatter"},
+	Name: "radix",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads, digits, digitBits, keyBits = 256, 16, 4, 16
 		n := choose(size, 300, 4_000, 50_001)

@@ -5,10 +5,10 @@ import "math/rand/v2"
 // reduceThreads is the block size of the reduction, a power of two.
 const reduceThreads = 256
 
+// reduce computes a sum of float32 in a fixed order: grid-stride loop, dynamic shared memory, a
+// barrier in a loop.
 var reduce = Kernel{
-	Name:    "reduce",
-	Summary: "sum of float32 in a fixed order: grid-stride loop, dynamic shared memory, a barrier in a loop",
-	Entries: []string{"reduce"},
+	Name: "reduce",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 6_000, 250_000, 3_000_000)
 		blocks := choose(size, 4, 32, 128)
@@ -24,8 +24,8 @@ var reduce = Kernel{
 	},
 }
 
-// reduceGrid adds up in the order in which a grid of blocks does: each thread
-// its stride, then a tree over the block's threads.
+// reduceGrid sums in the order of a grid of blocks: each thread its stride, then a tree over the
+// block's threads.
 func reduceGrid(in []float32, blocks int) []float32 {
 	out := make([]float32, blocks)
 	for block := range out {

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// The references mirror the kernels' own operations, so these tests hold them
-// against what the algorithms are for.
+// The references mirror the kernels' operations, so these tests compare them with the results that
+// the algorithms should give.
 
-// decode reads a buffer's bytes as values.
+// decode returns a buffer's bytes as values.
 func decode[T element](b []byte) []T {
 	v := make([]T, len(b)/elemOf[T]().Bytes())
 	if _, err := binary.Decode(b, binary.LittleEndian, v); err != nil {
@@ -132,8 +132,8 @@ func TestHistogramCountsEveryByte(t *testing.T) {
 	}
 }
 
-// TestMD5AsTheKernelComputesIt holds the kernel's unrolled loop, with the sines
-// that the case hands it, against the standard library.
+// TestMD5AsTheKernelComputesIt compares the kernel's unrolled loop, with the sines of the case,
+// with the standard library.
 func TestMD5AsTheKernelComputesIt(t *testing.T) {
 	sines := md5Sines()
 	shifts := [4][4]int{{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}}
@@ -191,7 +191,7 @@ func TestLennardJonesForces(t *testing.T) {
 	c := lennardjones.Case(Small, 2)
 	atoms, lengths := initial[float32](c, "atoms"), wanted[int32](c, "lengths")
 	n := len(lengths)
-	// Every pair within the cutoff is listed: the cells miss none.
+	// Every pair within the cutoff is listed: the search by cells finds all.
 	for i := range n {
 		close := int32(0)
 		for j := range n {
@@ -208,7 +208,7 @@ func TestLennardJonesForces(t *testing.T) {
 			t.Errorf("atom %d lists %d neighbours, has %d", i, lengths[i], close)
 		}
 	}
-	// What one atom does to another the other does to it.
+	// The forces between two atoms are equal and opposite.
 	forces := wanted[float32](c, "forces")
 	for axis := range 3 {
 		sum, size := 0.0, 0.0
@@ -300,8 +300,8 @@ func TestEulerStaysPhysical(t *testing.T) {
 	}
 }
 
-// TestEulerConservesWhatNeighboursExchange checks the flux of two equal cells
-// that share their faces: what one loses the other gains.
+// TestEulerConservesWhatNeighboursExchange checks the flux of two equal cells that share their
+// faces: what one loses, the other gains.
 func TestEulerConservesWhatNeighboursExchange(t *testing.T) {
 	m := eulerMesh{n: 2, neighbours: []int32{1, 0, 1, 0, 1, 0, 1, 0}, normals: make([]float32, 24)}
 	rng := rand.New(rand.NewPCG(3, 4))

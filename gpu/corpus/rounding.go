@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 )
 
+// rounding exercises the rules of floating point: directed rounding, saturation, infinities, NaN,
+// subnormals, conversions.
 var rounding = Kernel{
-	Name:    "rounding",
-	Summary: "floating point where it shows: directed rounding, saturation, infinities, NaN, subnormals, conversions",
-	Entries: []string{"rounding32", "rounding64"},
+	Name: "rounding",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 400, 7_000, 90_000)
 		x, y := wildFloats(rng, n), wildFloats(rng, n)
@@ -49,7 +49,7 @@ var rounding = Kernel{
 	},
 }
 
-// How many results the kernels give for each pair.
+// The numbers of the kernels' results for each pair.
 const (
 	roundingRows    = 23
 	roundingIntRows = 9
@@ -61,7 +61,7 @@ const (
 // canonicalNaN is the NaN that PTX's float32 arithmetic produces.
 var canonicalNaN = math.Float32frombits(0x7fffffff)
 
-// wildFloats returns n float32 of all kinds: ordinary, of any bits, and special.
+// wildFloats returns n float32 of all kinds: ordinary, with random bits, and special.
 func wildFloats(rng *rand.Rand, n int) []float32 {
 	special := []float32{
 		0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 1.5, 2.5, -2.5, 0x1p-149, -0x1p-126, 0x1p31, -0x1p31, 0x1p32,
@@ -80,7 +80,7 @@ func wildFloats(rng *rand.Rand, n int) []float32 {
 			v[i] = float32(rng.NormFloat64() * 100)
 		}
 		if math.IsNaN(float64(v[i])) {
-			v[i] = float32(math.NaN()) // never a signalling one
+			v[i] = float32(math.NaN()) // never a signalling NaN
 		}
 	}
 	return v
@@ -102,7 +102,7 @@ func wideFloats(rng *rand.Rand, n int) []float64 {
 	return v
 }
 
-// direction is a way of rounding.
+// direction is a rounding direction.
 type direction int
 
 const (
@@ -112,8 +112,8 @@ const (
 	downward
 )
 
-// toFloat32 rounds x in the given direction. x may itself be a sum rounded to
-// odd: that leaves every later rounding to a shorter format right.
+// toFloat32 rounds x in the given direction. x may be a sum rounded to odd, which does not change
+// any later rounding to a shorter format.
 func toFloat32(x float64, d direction) float32 {
 	r := float32(x)
 	if math.IsNaN(x) {
@@ -131,8 +131,8 @@ func toFloat32(x float64, d direction) float32 {
 	return r
 }
 
-// add32 returns a + b, each exact in float64, rounded once. Opposite numbers
-// give −0 downward, +0 otherwise.
+// add32 returns a + b, each exact in float64, rounded once. The sum of opposite numbers is −0 if
+// rounded down, else +0.
 func add32(a, b float64, d direction) float32 {
 	if sum := addOdd(a, b); sum != 0 || d != downward {
 		return toFloat32(sum, d)
@@ -155,8 +155,8 @@ func rounding32(a, b float32) [roundingRows]float32 {
 	if a > 0 {
 		saturated = min(a, 1)
 	}
-	// The quotient and the root of float32 may be rounded to float64 first: it
-	// has more than twice the precision.
+	// The quotient and the root of float32 may be rounded to float64 first, which has more than
+	// twice the precision.
 	return [...]float32{
 		add32(x, y, nearestEven), add32(x, y, towardZero), add32(x, y, upward), add32(x, y, downward),
 		toFloat32(x*y, nearestEven), toFloat32(x*y, towardZero), toFloat32(x*y, upward), toFloat32(x*y, downward),
@@ -170,8 +170,8 @@ func rounding32(a, b float32) [roundingRows]float32 {
 	}
 }
 
-// either32 returns what min.f32 and max.f32 do: the chosen of two numbers (−0 is
-// below +0, as Go has it too), the other operand where one is NaN.
+// either32 returns the result of min.f32 or max.f32: the chosen one of two numbers (−0 is below +0,
+// as in Go), or the other operand if one is NaN.
 func either32(a, b, chosen float32) float32 {
 	switch {
 	case a != a && b != b:

@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
+// say exercises printing from the GPU: vprintf with integers, text, floating point.
 var say = Kernel{
-	Name:    "say",
-	Summary: "printing from the GPU: vprintf with integers, text, floating point",
-	Entries: []string{"say"},
+	Name: "say",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const threads, scale = 32, float32(0.37)
 		n := choose(size, 50, 300, 3_000)

@@ -2,13 +2,13 @@ package corpus
 
 import "math/rand/v2"
 
-// scanElements is how many elements a block of scan_blocks scans, two a thread.
+// scanElements is the number of elements that a block of scan_blocks scans, two per thread.
 const scanElements = 512
 
+// scan computes an exclusive prefix sum, blocks first and then their offsets: trees in shared
+// memory, launches that depend on one another.
 var scan = Kernel{
-	Name:    "scan",
-	Summary: "exclusive prefix sum, blocks first and then their offsets: trees in shared memory, launches that depend on one another",
-	Entries: []string{"scan_blocks", "scan_add"},
+	Name: "scan",
 	build: func(size Size, rng *rand.Rand) *Case {
 		in := words(rng, choose(size, 1_100, 30_000, 300_123))
 		steps, words := scanSteps(ptr("in"), ptr("out"), len(in), 0)
@@ -19,9 +19,9 @@ var scan = Kernel{
 	},
 }
 
-// scanSteps returns the launches that scan n words: the blocks, then their totals
-// in the same way, then the offsets that this gives. Totals and offsets lie in
-// the work buffer from its word number used on; words is where they end.
+// scanSteps returns the launches that scan n words: the blocks, then their totals in the same way,
+// then the addition of the resulting offsets. Totals and offsets are in the work buffer from word
+// number used on; words is the end of them.
 func scanSteps(from, to Arg, n, used int) (steps []Launch, words int) {
 	blocks := blocksFor(n, scanElements)
 	totals := ptrAt("work", 4*used)
@@ -36,7 +36,7 @@ func scanSteps(from, to Arg, n, used int) (steps []Launch, words int) {
 	return append(steps, launch("scan_add", blocks, scanElements/2, to, offsets, i32(n))), words
 }
 
-// exclusiveSum returns for each element the sum of those before it, modulo 2³².
+// exclusiveSum returns for each element the sum of the elements before it, modulo 2³².
 func exclusiveSum(in []uint32) []uint32 {
 	out := make([]uint32, len(in))
 	sum := uint32(0)

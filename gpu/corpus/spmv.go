@@ -2,15 +2,15 @@ package corpus
 
 import "math/rand/v2"
 
+// spmv computes a sparse matrix (compressed rows) times a vector: with a thread per row, then with
+// a warp per row and shuffles.
 var spmv = Kernel{
-	Name:    "spmv",
-	Summary: "sparse matrix (compressed rows) times vector: a thread a row, then a warp a row with shuffles",
-	Entries: []string{"spmv_scalar", "spmv_vector"},
+	Name: "spmv",
 	build: func(size Size, rng *rand.Rand) *Case {
 		rows := choose(size, 60, 2_000, 20_000)
 		offsets := make([]int32, rows+1)
 		for r := range rows {
-			// Mostly short rows and now and then a long one.
+			// Rows are mostly short, with a few long ones.
 			length := rng.IntN(16)
 			if rng.IntN(40) == 0 {
 				length = 40 + rng.IntN(100)

@@ -5,10 +5,10 @@ import "math/rand/v2"
 // sradThreads is the block size of srad_scale.
 const sradThreads = 256
 
+// srad computes speckle reducing anisotropic diffusion: a float64 reduction by one block, two
+// stencils, three launches an iteration.
 var srad = Kernel{
-	Name:    "srad",
-	Summary: "speckle reducing anisotropic diffusion: a float64 reduction by one block, two stencils, three launches an iteration",
-	Entries: []string{"srad_scale", "srad_coefficients", "srad_update"},
+	Name: "srad",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const lambda = float32(0.5)
 		const iterations = 2
@@ -57,7 +57,7 @@ func sradScale(image []float32) float32 {
 	return float32(variance / float64(mean*mean))
 }
 
-// sradDifferences returns how much pixel (x, y)'s neighbours exceed it.
+// sradDifferences returns by how much the neighbours of pixel (x, y) exceed it.
 func sradDifferences(image []float32, x, y, width, height int) (north, south, west, east float32) {
 	j := image[y*width+x]
 	return image[max(y-1, 0)*width+x] - j, image[min(y+1, height-1)*width+x] - j,
@@ -76,7 +76,7 @@ func sradCoefficients(image []float32, scale float32, width, height int) []float
 		denominator := 1 + float32(0.25*laplacian)
 		q2 := numerator / float32(denominator*denominator)
 		c := 1 / (1 + (q2-scale)/float32(scale*(1+scale)))
-		if c > 0 { // a NaN becomes 0
+		if c > 0 { // replaces a NaN by 0
 			out[i] = min(c, 1)
 		}
 	}

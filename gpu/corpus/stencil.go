@@ -2,10 +2,10 @@ package corpus
 
 import "math/rand/v2"
 
+// stencil computes a nine-point stencil on a grid with two alternating buffers: a tile with a
+// border in shared memory, and early returns after the barrier.
 var stencil = Kernel{
-	Name:    "stencil",
-	Summary: "nine-point stencil on a grid, two buffers taking turns: a tile with a rim in shared memory, early returns after the barrier",
-	Entries: []string{"stencil9"},
+	Name: "stencil",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const center, side, corner = float32(0.25), float32(0.125), float32(0.0625)
 		width, height := choose(size, 35, 120, 400), choose(size, 17, 60, 220)
@@ -29,7 +29,7 @@ var stencil = Kernel{
 				ptr(from), ptr(to), i32(width), i32(height), f32(center), f32(side), f32(corner)))
 			from, to = to, from
 		}
-		// An even number of steps ends in a, with b one step behind.
+		// After an even number of steps the result is in a, and b is one step behind.
 		c.Buffers = []Buffer{update("a", start, now), output("b", next)}
 		return c
 	},

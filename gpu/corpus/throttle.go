@@ -2,13 +2,11 @@ package corpus
 
 import "math/rand/v2"
 
-// LoGA's Throttle benchmark (§5.2) issues kernels of a set length and sleeps a
-// set time between them. The length is set here, by the iterations of a loop
-// that neither reads a clock nor touches memory; the sleep is the caller's.
+// throttle spins for a given number of loop iterations. LoGA's Throttle benchmark (§5.2) issues
+// kernels of a given length and sleeps for a given time between them. Here the length is set by
+// the iterations of a loop that neither reads a clock nor accesses memory; the caller sleeps.
 var throttle = Kernel{
-	Name:    "throttle",
-	Summary: "spins a given number of loop iterations: a kernel of any length (LoGA §5.2)",
-	Entries: []string{"throttle"},
+	Name: "throttle",
 	build: func(size Size, rng *rand.Rand) *Case {
 		return Throttle(ThrottleConfig{
 			Blocks:     choose(size, 2, 8, 32),
@@ -19,21 +17,20 @@ var throttle = Kernel{
 	},
 }
 
-// ThrottleConfig sets the length of a throttle kernel. Its length grows linearly
-// with Iterations, by ThrottleLoopInstructions instructions a thread for each.
+// ThrottleConfig sets the length of a throttle kernel, which grows linearly with Iterations: each
+// adds ThrottleLoopInstructions instructions per thread.
 type ThrottleConfig struct {
 	Blocks     int    // blocks of the grid
-	Threads    int    // threads a block
-	Iterations int    // of the loop, the same in every thread
-	Start      uint32 // what the threads' values are derived from
+	Threads    int    // threads per block
+	Iterations int    // of the loop, equal for all threads
+	Start      uint32 // seed of the threads' values
 }
 
-// ThrottleLoopInstructions is how many PTX instructions a thread executes for
-// each of [ThrottleConfig.Iterations].
+// ThrottleLoopInstructions is the number of PTX instructions that a thread executes per iteration.
 const ThrottleLoopInstructions = 4
 
-// Throttle makes a throttle kernel's case. Its reference takes no longer for
-// more iterations.
+// Throttle returns a case of the throttle kernel. The time of its reference does not depend on the
+// iterations.
 func Throttle(config ThrottleConfig) *Case {
 	multiplier, increment := lcgJump(uint32(config.Iterations))
 	out := make([]uint32, config.Blocks*config.Threads)
@@ -48,8 +45,8 @@ func Throttle(config ThrottleConfig) *Case {
 	}
 }
 
-// lcgJump returns what n steps of x ← 1664525·x + 1013904223 do to x at once: a
-// multiplication and an addition, found by repeated squaring.
+// lcgJump returns the multiplier and the increment of n steps of x ← 1664525·x + 1013904223,
+// computed by repeated squaring.
 func lcgJump(n uint32) (multiplier, increment uint32) {
 	multiplier = 1
 	m, a := uint32(1664525), uint32(1013904223)

@@ -2,10 +2,9 @@ package corpus
 
 import "math/rand/v2"
 
+// transpose computes a matrix transpose through padded tiles in dynamic shared memory.
 var transpose = Kernel{
-	Name:    "transpose",
-	Summary: "matrix transpose through padded tiles in dynamic shared memory",
-	Entries: []string{"transpose"},
+	Name: "transpose",
 	build: func(size Size, rng *rand.Rand) *Case {
 		const pitch = 33
 		width, height := choose(size, 50, 300, 1_100), choose(size, 40, 210, 900)

@@ -5,10 +5,9 @@ import (
 	"math/rand/v2"
 )
 
+// triad computes a = b + s·c fused, in float32 by 128-bit accesses and in float64.
 var triad = Kernel{
-	Name:    "triad",
-	Summary: "a = b + s·c fused, in float32 by 128-bit accesses and in float64",
-	Entries: []string{"triad", "triad_f64"},
+	Name: "triad",
 	build: func(size Size, rng *rand.Rand) *Case {
 		quads := choose(size, 1_500, 40_001, 400_001)
 		n := choose(size, 2_000, 50_001, 400_001)

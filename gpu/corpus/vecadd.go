@@ -2,10 +2,9 @@ package corpus
 
 import "math/rand/v2"
 
+// vecadd computes c = a + b in float32: loads, stores and a bounds check.
 var vecadd = Kernel{
-	Name:    "vecadd",
-	Summary: "c = a + b in float32: loads, stores and a bounds check",
-	Entries: []string{"vecadd"},
+	Name: "vecadd",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := choose(size, 5_000, 150_001, 1_500_001)
 		a, b := uniform(rng, n, -100, 100), uniform(rng, n, -100, 100)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
+// warp exercises exchanges within a warp: shuffles, votes, matches, integer reductions, full and
+// partial masks.
 var warp = Kernel{
-	Name:    "warp",
-	Summary: "exchanges within a warp: shuffles, votes, matches, integer reductions, full and partial masks",
-	Entries: []string{"warp_exchange", "warp_sum"},
+	Name: "warp",
 	build: func(size Size, rng *rand.Rand) *Case {
 		n := 32 * choose(size, 20, 300, 5_000)
 		in := words(rng, n)
 		for w := 0; w < n; w += 32 * 5 {
-			in[w] &^= 63 // some warps hold a multiple of 64, and of equal top bits
+			in[w] &^= 63 // some warps hold a multiple of 64, with equal top bits
 			for i := range 32 {
 				in[w+i] |= 1 << 31
 			}
@@ -46,10 +46,10 @@ var warp = Kernel{
 	},
 }
 
-// warpRows is how many results warp_exchange gives for each thread.
+// warpRows is the number of warp_exchange's results for each thread.
 const warpRows = 22
 
-// warpExchange returns what each of warp_exchange's operations gives each lane.
+// warpExchange returns the result of each of warp_exchange's operations for each lane.
 func warpExchange(x [32]uint32) (rows [warpRows][32]uint32) {
 	row := 0
 	put := func(value func(lane int) uint32) {
@@ -58,7 +58,7 @@ func warpExchange(x [32]uint32) (rows [warpRows][32]uint32) {
 		}
 		row++
 	}
-	// from gives lane the value of another, or its own where there is none.
+	// from returns the value of another lane, or lane's own if there is no such lane.
 	from := func(lane, other int, there bool) uint32 {
 		if there {
 			return x[other]

@@ -9,7 +9,7 @@ import (
 	"vgpud/gpu/corpus"
 )
 
-// writeResults stands in for the runner: it writes what a right GPU would.
+// writeResults writes the results of a correct GPU, in place of the runner.
 func writeResults(t *testing.T, c *corpus.Case, path string) []byte {
 	t.Helper()
 	var out []byte
