@@ -150,7 +150,7 @@ func (k *checkOptions) printParts(w io.Writer, r agent.CheckResult) error {
 	}
 	var rows [][]string
 	for _, p := range r.Parts {
-		rows = append(rows, []string{p.Name, short(p.P50), short(p.P99), p.What})
+		rows = append(rows, []string{p.Name, short(p.P50), short(p.P99), p.Description})
 	}
 	for _, l := range r.Launches {
 		what := fmt.Sprintf("launch to completion, waiting by %s, back to back, %d doorbells", l.Wait, l.Doorbells)

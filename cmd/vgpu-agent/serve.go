@@ -80,9 +80,9 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 	watchdog := systemd.Watchdog()
 	a := agent.New(agent.Options{
 		PCI: p, GID: gid, NoCheck: s.noCheck, Log: log,
-		Alive:   func() { systemd.TryNotify(log, "WATCHDOG=1") },
-		Beat:    watchdog / 3,
-		Kernels: kernels, Preempt: s.wanted,
+		Alive:     func() { systemd.TryNotify(log, "WATCHDOG=1") },
+		Heartbeat: watchdog / 3,
+		Kernels:   kernels, Preempt: s.wanted,
 	})
 	l, err := a.Listen(o.socket)
 	if err != nil {

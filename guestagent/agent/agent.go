@@ -17,52 +17,46 @@ import (
 	"vgpud/guestagent/sysfs"
 )
 
-// Options are what an [Agent] is made with.
+// Options configure an [Agent].
 type Options struct {
 	PCI driver.PCI
-	// GID is the group that may open devices, and the agent's socket; negative: root
-	// alone.
+	// GID is the group that may open devices and the agent's socket; negative means only root.
 	GID int
-	// NoCheck leaves out the check that a new device computes.
+	// NoCheck skips the check that a new device computes correctly.
 	NoCheck bool
 	Log     *slog.Logger
-	// Events are the kernel's events about devices; nil: those of this machine. It is
-	// called once, by Run.
+	// Events opens the kernel's events about devices; nil means this machine's. Run calls it once.
 	Events func() (Events, error)
-	// Open opens a device to share it; nil: as PCI says.
+	// Open opens a device to share it; nil opens it as PCI says.
 	Open func(ctx context.Context, address string) (Lender, error)
-	// Alive is called again and again as long as the agent answers, at least every
-	// Beat; nil: never.
-	Alive func()
-	Beat  time.Duration
-	// Kernels is what programs learned about kernels, saved now and then; nil: it is
-	// kept in memory alone.
+	// Alive is called at least every Heartbeat as long as the agent responds; it may be nil.
+	Alive     func()
+	Heartbeat time.Duration
+	// Kernels is what programs learned about kernels, saved now and then; nil keeps it only in memory.
 	Kernels *cache.File
-	// Preempt says how programs that share a device by way of the agent are to make
-	// their kernels preemptible.
+	// Preempt says how programs that share a device through the agent make their kernels preemptible.
 	Preempt allot.Preempt
 }
 
-// Events is a stream of the kernel's events about devices: a [sysfs.Uevents].
+// Events is a stream of the kernel's events about devices, as [sysfs.Uevents].
 type Events interface {
 	Next(ctx context.Context) (sysfs.Event, error)
 	Close() error
 }
 
-// Device is a virtual GPU as the agent knows it.
+// Device is a virtual GPU as the agent sees it.
 type Device struct {
 	Function
-	// State is "preparing", "ready", "polling" (ready, without interrupts) or
-	// "failed", and Since when it got there.
+	// State is "preparing", "ready", "polling" (ready, without interrupts) or "failed"; Since is when it became so.
 	State string    `json:"state"`
 	Since time.Time `json:"since"`
-	// Check is what the last check found, absent before it.
+	// Check is the result of the last check, absent before it.
 	Check *CheckResult `json:"check,omitempty"`
-	// Tenants are the programs that share it by way of the agent.
+	// Tenants are the programs that share the device through the agent.
 	Tenants []Tenant `json:"tenants"`
 
-	failures int    // one after the other
-	instance uint64 // which of those that were at its address, one after the other
+	failures int    // consecutive ones
+	instance uint64 // distinguishes devices that were at the same address in turn
 }
 
 // The states of a device.
@@ -73,27 +67,26 @@ const (
 	StateFailed    = "failed"
 )
 
-// Agent prepares virtual GPUs and shares them. Its methods may be called from several
-// goroutines.
+// Agent prepares virtual GPUs and shares them. Its methods may be called from several goroutines.
 type Agent struct {
 	o Options
 
-	mu      sync.Mutex
-	devices map[string]*Device // by address
-	opened  map[string]*shared // those that tenants have, by address
-	opening map[string]*sync.Mutex
-	settled chan struct{} // closed and made anew when a device's state changes
-	dialled int           // connections
+	mu           sync.Mutex
+	devices      map[string]*Device       // by address
+	opened       map[string]*sharedDevice // devices that tenants use, by address
+	opening      map[string]*sync.Mutex
+	stateChanged chan struct{} // closed and replaced when a device's state changes
+	connections  int
 
-	changed   chan struct{} // holds one where devices may have come or gone
+	changed   chan struct{} // holds a value if devices may have come or gone
 	preparers sync.WaitGroup
-	ended     bool // none is added any more; guarded by mu
+	ended     bool // no device is added any more; guarded by mu
 	tenants   sync.WaitGroup
 
 	learned *cache.Cache
 }
 
-// New makes an agent, which does nothing before Run.
+// New returns an agent, which does nothing before Run.
 func New(o Options) *Agent {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -106,20 +99,20 @@ func New(o Options) *Agent {
 		p.BusyTimeout = -1
 		o.Open = func(ctx context.Context, address string) (Lender, error) { return driver.OpenPCI(ctx, p, address) }
 	}
-	if o.Beat <= 0 {
-		o.Beat = 10 * time.Second
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = 10 * time.Second
 	}
 	learned := cache.New()
 	if o.Kernels != nil {
 		learned = o.Kernels.Cache
 	}
-	return &Agent{o: o, learned: learned, devices: map[string]*Device{}, opened: map[string]*shared{}, opening: map[string]*sync.Mutex{}, settled: make(chan struct{}), changed: make(chan struct{}, 1)}
+	return &Agent{o: o, learned: learned, devices: map[string]*Device{}, opened: map[string]*sharedDevice{}, opening: map[string]*sync.Mutex{}, stateChanged: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
-// Run prepares the devices there are and those that come, until ctx ends. ready is
-// called once when the first have been prepared.
+// Run prepares the devices that exist and those that appear, until ctx ends. It calls ready once, when the first have been
+// prepared.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
-	// First the events, then the devices: none comes unseen between.
+	// Listen before scanning, so that no device is missed in between.
 	stopped, err := a.listen(ctx)
 	if err != nil {
 		return err
@@ -135,7 +128,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		a.o.Log.Info("no virtual GPU yet; waiting for one", "ids", driver.IDs.String())
 	}
 	ready()
-	beat := time.NewTicker(a.o.Beat)
+	beat := time.NewTicker(a.o.Heartbeat)
 	defer beat.Stop()
 	for {
 		if a.o.Alive != nil {
@@ -155,7 +148,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// end waits for the devices that are being prepared; no others are from then on.
+// end waits for the devices that are being prepared and lets no others start.
 func (a *Agent) end() {
 	a.mu.Lock()
 	a.ended = true
@@ -163,19 +156,18 @@ func (a *Agent) end() {
 	a.preparers.Wait()
 }
 
-// rescanEvery is how often the agent looks where the kernel does not tell.
+// rescanEvery is how often the agent scans without events of the kernel.
 const rescanEvery = 5 * time.Second
 
-// look has Run look for devices that came or went.
-func (a *Agent) look() {
+// requestRescan makes Run scan for devices that came or went.
+func (a *Agent) requestRescan() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
 	}
 }
 
-// listen looks whenever the kernel says that devices came or went. The function that
-// it returns ends that.
+// listen requests a rescan whenever the kernel reports that devices came or went. The function that it returns ends that.
 func (a *Agent) listen(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -189,7 +181,7 @@ func (a *Agent) listen(ctx context.Context) (func(), error) {
 			for {
 				select {
 				case <-t.C:
-					a.look()
+					a.requestRescan()
 				case <-ctx.Done():
 					return
 				}
@@ -203,21 +195,21 @@ func (a *Agent) listen(ctx context.Context) (func(), error) {
 			e, err := events.Next(ctx)
 			switch {
 			case errors.Is(err, sysfs.ErrMissed):
-				a.look()
+				a.requestRescan()
 			case err != nil:
 				if ctx.Err() == nil {
 					a.o.Log.Error("listen to the kernel's events", "err", err)
 				}
 				return
 			case e.Action == "add" || e.Action == "remove":
-				a.look()
+				a.requestRescan()
 			}
 		}
 	})
 	return stop, nil
 }
 
-// rescan compares what there is with what is known.
+// rescan compares the devices that exist with those that are known.
 func (a *Agent) rescan(ctx context.Context) error {
 	found, err := a.o.PCI.Functions()
 	if err != nil {
@@ -225,29 +217,28 @@ func (a *Agent) rescan(ctx context.Context) error {
 	}
 	a.forget(found)
 	for _, f := range found {
-		if d := a.meet(f); d != nil {
+		if d := a.register(f); d != nil {
 			a.preparers.Go(func() { a.prepare(ctx, d, f) })
 		}
 	}
 	return nil
 }
 
-// forget drops the devices that are not there any more, although others may be where
-// they were.
+// forget removes devices that no longer exist, even if others are at their addresses.
 func (a *Agent) forget(found []sysfs.Function) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for address, d := range a.devices {
 		if !slices.ContainsFunc(found, func(f sysfs.Function) bool { return f.Address == address && f.Instance == d.instance }) {
 			delete(a.devices, address)
-			a.wake()
+			a.notifyState()
 			a.o.Log.Info("virtual GPU unplugged", "device", address)
 		}
 	}
 }
 
-// meet notes a device, and returns it if it is new.
-func (a *Agent) meet(f sysfs.Function) *Device {
+// register adds a device, and returns it if it is new.
+func (a *Agent) register(f sysfs.Function) *Device {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.devices[f.Address] != nil {
@@ -258,40 +249,37 @@ func (a *Agent) meet(f sysfs.Function) *Device {
 	return d
 }
 
-// errAsked is why a device is polled that need not be.
-var errAsked = errors.New("polling is what the agent was told to do")
+// errPollingConfigured is why a device is polled although it may have interrupts.
+var errPollingConfigured = errors.New("polling is what the agent was told to do")
 
-// retryAfter is how long after the first failure a device is tried again, and longer
-// each time, up to retryAtMost.
+// retryAfter is how long after its first failure a device is tried again; the time doubles with each, up to maxRetryAfter.
 const (
-	retryAfter  = 10 * time.Second
-	retryAtMost = 5 * time.Minute
+	retryAfter    = 10 * time.Second
+	maxRetryAfter = 5 * time.Minute
 )
 
-// retry prepares failed devices again when it is time: their host may have been in
-// trouble.
+// retry prepares failed devices again when it is time: their host may have been in trouble.
 func (a *Agent) retry(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, d := range a.devices {
-		if d.State == StateFailed && time.Since(d.Since) >= min(retryAfter<<min(d.failures, 10), retryAtMost) {
-			a.again(ctx, d)
+		if d.State == StateFailed && time.Since(d.Since) >= min(retryAfter<<min(d.failures, 10), maxRetryAfter) {
+			a.prepareAgain(ctx, d)
 		}
 	}
 }
 
-// again prepares a device anew; mu is held.
-func (a *Agent) again(ctx context.Context, d *Device) {
+// prepareAgain prepares a device again; mu is held.
+func (a *Agent) prepareAgain(ctx context.Context, d *Device) {
 	f, err := (sysfs.FS{Root: a.o.PCI.Root}).Function(d.Address)
 	if err != nil || a.ended {
-		return // the device, or the agent, is on its way out
+		return // the device or the agent is going away
 	}
 	d.State, d.Since = StatePreparing, time.Now()
 	a.preparers.Go(func() { a.prepare(ctx, d, f) })
 }
 
-// prepare makes a new device ready: bound to vfio-pci where that can be, open to the
-// group, checked.
+// prepare makes a new device ready: bound to vfio-pci if possible, accessible to the group, checked.
 func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 	log := a.o.Log.With("device", f.Address)
 	if d.failures == 0 {
@@ -301,11 +289,11 @@ func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 	}
 	if err := driver.CheckRoom(f); err != nil {
 		log.Error("virtual GPU can't be used", "err", err)
-		a.settle(d, StateFailed, err, nil)
+		a.setState(d, StateFailed, err, nil)
 		return
 	}
 	state := StateReady
-	node, why := "", errAsked
+	node, why := "", errPollingConfigured
 	if a.o.PCI.Access != driver.AccessPolling {
 		_, node, why = a.o.PCI.Prepare(f.Address)
 	}
@@ -315,15 +303,15 @@ func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 	}
 	if err := a.open(f.Address, node); err != nil {
 		log.Error("permissions", "err", err)
-		a.settle(d, StateFailed, err, nil)
+		a.setState(d, StateFailed, err, nil)
 		return
 	}
 	if a.o.NoCheck {
 		log.Info("virtual GPU ready", "state", state)
-		a.settle(d, state, why, nil)
+		a.setState(d, state, why, nil)
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	r := CheckBus(limited, f.Address, func(ctx context.Context, address string) (driver.Bus, error) {
 		return a.o.Open(ctx, address)
@@ -332,27 +320,27 @@ func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 	case ctx.Err() != nil: // the agent ends
 	case r.OK:
 		log.Info("virtual GPU ready", "state", state, "gpu", r.GPU, "vectors", r.Vectors, "launch_p50", r.Launch.P50)
-		a.settle(d, state, why, &r)
+		a.setState(d, state, why, &r)
 	case errors.Is(r.err, driver.ErrBusy):
 		log.Info("virtual GPU ready, in use already, not checked", "state", state)
-		a.settle(d, state, why, nil)
+		a.setState(d, state, why, nil)
 	default:
 		log.Error("virtual GPU failed its check", "err", r.Error)
-		a.settle(d, StateFailed, r.err, &r)
+		a.setState(d, StateFailed, r.err, &r)
 	}
 }
 
-// wake wakes who waits for a device's state; mu is held.
-func (a *Agent) wake() {
-	close(a.settled)
-	a.settled = make(chan struct{})
+// notifyState wakes the goroutines that wait for a device's state; mu is held.
+func (a *Agent) notifyState() {
+	close(a.stateChanged)
+	a.stateChanged = make(chan struct{})
 }
 
-// settle notes how a device is.
-func (a *Agent) settle(d *Device, state string, problem error, check *CheckResult) {
+// setState records a device's state.
+func (a *Agent) setState(d *Device, state string, problem error, check *CheckResult) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.wake()
+	a.notifyState()
 	if f, err := (sysfs.FS{Root: a.o.PCI.Root}).Function(d.Address); err == nil {
 		d.Function = inspect(a.o.PCI, f)
 	}
@@ -365,8 +353,7 @@ func (a *Agent) settle(d *Device, state string, problem error, check *CheckResul
 	}
 }
 
-// open gives the group what it takes to open a device: the node of its IOMMU group,
-// or where it is polled, its BARs.
+// open gives the group access to what it takes to open a device: the node of its IOMMU group or, if it is polled, its BARs.
 func (a *Agent) open(address, node string) error {
 	if a.o.GID < 0 {
 		return nil
@@ -387,7 +374,7 @@ func (a *Agent) open(address, node string) error {
 	return nil
 }
 
-// Devices returns all devices, by address.
+// Devices returns all devices, ordered by address.
 func (a *Agent) Devices() []Device {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -32,7 +32,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// plug puts a virtual GPU into a fake root.
+// plug adds a virtual GPU to a fake root.
 func plug(t testing.TB, root, address string, bar2 uint64) {
 	t.Helper()
 	dir := filepath.Join(root, "sys/bus/pci/devices", address)
@@ -55,7 +55,7 @@ func unplug(t testing.TB, root, address string) {
 	check(t, os.RemoveAll(filepath.Join(root, "sys/bus/pci/devices", address)))
 }
 
-// script is the kernel's events as a test tells them.
+// script is the kernel's events, written by a test.
 type script chan sysfs.Event
 
 func (s script) Next(ctx context.Context) (sysfs.Event, error) {
@@ -69,7 +69,7 @@ func (s script) Next(ctx context.Context) (sysfs.Event, error) {
 
 func (s script) Close() error { return nil }
 
-// guest is a running agent in a guest of a test's making.
+// guest is a running agent in a guest that a test makes.
 type guest struct {
 	*agent.Agent
 	root   string
@@ -81,7 +81,7 @@ type guest struct {
 	hosts []*drivertest.Host // opened so far
 }
 
-// log keeps what was logged and lets a test wait for it.
+// log keeps log messages and lets a test wait for one.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -96,7 +96,7 @@ func (l *log) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// await waits until something was logged.
+// await waits until a message was logged.
 func (l *log) await(t testing.TB, what string) {
 	t.Helper()
 	late := time.NewTimer(2 * time.Minute)
@@ -116,7 +116,7 @@ func (l *log) await(t testing.TB, what string) {
 	}
 }
 
-// kernels are the check's, by the formula of its PTX.
+// kernels returns the check's kernels, with the formula of its PTX.
 func kernels(wrong uint32) map[string]drivertest.Kernel {
 	return map[string]drivertest.Kernel{
 		"vgpu_agent_empty": {},
@@ -135,7 +135,7 @@ func kernels(wrong uint32) map[string]drivertest.Kernel {
 	}
 }
 
-// start runs an agent with these devices there from the start.
+// start runs an agent with these devices.
 func start(t testing.TB, kernels map[string]drivertest.Kernel, o agent.Options, addresses ...string) *guest {
 	t.Helper()
 	// Paths of sockets are short.
@@ -161,7 +161,7 @@ func start(t testing.TB, kernels map[string]drivertest.Kernel, o agent.Options, 
 			g.mu.Lock()
 			g.hosts = append(g.hosts, h)
 			g.mu.Unlock()
-			l, err := drivertest.Lend(h)
+			l, err := drivertest.NewShareable(h)
 			if err != nil {
 				return nil, err
 			}
@@ -189,14 +189,14 @@ func start(t testing.TB, kernels map[string]drivertest.Kernel, o agent.Options, 
 	return g
 }
 
-// host is the last device that was opened.
+// host returns the device that was opened last.
 func (g *guest) host() *drivertest.Host {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.hosts[len(g.hosts)-1]
 }
 
-// states are the states of all devices.
+// states returns the states of all devices.
 func (g *guest) states() string {
 	var s []string
 	for _, d := range g.Devices() {
@@ -226,8 +226,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestReplugAtTheSameAddress has the agent look only when another device is where the
-// one that it knows was.
+// TestReplugAtTheSameAddress has the agent scan only when another device is at the address of the one that it knows.
 func TestReplugAtTheSameAddress(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
 	before := g.Devices()[0]
@@ -238,7 +237,7 @@ func TestReplugAtTheSameAddress(t *testing.T) {
 	check(t, os.Rename(filepath.Join(devices, elsewhere), filepath.Join(devices, address)))
 	g.events <- sysfs.Event{Action: "add", Address: address}
 	g.log.await(t, `msg="virtual GPU unplugged" device=`+address)
-	// Whoever asks waits until the new one is prepared.
+	// A program that asks waits until the new one is prepared.
 	bus, err := driver.DialAgent(t.Context(), driver.AgentOptions{Socket: g.socket, Address: address})
 	check(t, err)
 	check(t, bus.Close())
@@ -274,7 +273,7 @@ func TestDevicesThatFail(t *testing.T) {
 			plug(t, g.root, address, c.bar2)
 			g.events <- sysfs.Event{Action: "add", Address: address}
 			g.log.await(t, address+" ")
-			// Whoever asks waits until the device is prepared.
+			// A program that asks waits until the device is prepared.
 			_, err := driver.DialAgent(t.Context(), driver.AgentOptions{Socket: g.socket, Address: address})
 			if err == nil {
 				t.Error("a part of what can't be opened")
@@ -287,8 +286,8 @@ func TestDevicesThatFail(t *testing.T) {
 	}
 }
 
-// TestCheckOfASlowDevice holds that a device is given minutes for its check: on a busy host
-// it takes more than half of one, and is whole.
+// TestCheckOfASlowDevice checks that a device has minutes for its check: on a busy host it takes more than half a minute without
+// being defective.
 func TestCheckOfASlowDevice(t *testing.T) {
 	left := make(chan time.Duration, 1)
 	start(t, nil, agent.Options{Open: func(ctx context.Context, _ string) (agent.Lender, error) {
@@ -312,7 +311,7 @@ func TestFailedDeviceIsTriedAgain(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return drivertest.Lend(h)
+		return drivertest.NewShareable(h)
 	}}
 	g := start(t, nil, o, address)
 	if got, want := g.states(), address+" failed"; got != want {
@@ -336,7 +335,7 @@ func TestFailedDeviceIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestGroup has a group that may use devices and the socket.
+// TestGroup gives a group access to devices and the socket.
 func TestGroup(t *testing.T) {
 	alone, err := os.Stat(start(t, kernels(0), agent.Options{}).socket)
 	check(t, err)
@@ -368,7 +367,7 @@ func TestGroup(t *testing.T) {
 
 func TestAlive(t *testing.T) {
 	beats := make(chan struct{}, 100)
-	start(t, kernels(0), agent.Options{Beat: time.Millisecond, Alive: func() {
+	start(t, kernels(0), agent.Options{Heartbeat: time.Millisecond, Alive: func() {
 		select {
 		case beats <- struct{}{}:
 		default:

@@ -15,44 +15,43 @@ import (
 //go:embed check.ptx
 var checkPTX []byte
 
-// The check's grid.
+// The grid of the check's kernel.
 const (
 	checkBlocks  = 8
 	checkThreads = 128
 )
 
-// CheckOptions say how thorough a check is.
+// CheckOptions configure a check.
 type CheckOptions struct {
-	// Count is how many launches are timed; 0: none.
+	// Count is how many launches are timed; 0 means none.
 	Count int
-	// Parts times the steps of a launch one by one too, and launches after pauses.
+	// Parts also times the steps of a launch, and launches after pauses.
 	Parts bool
 }
 
-// CheckResult is what a check of a virtual GPU found.
+// CheckResult is the result of checking a virtual GPU.
 type CheckResult struct {
 	Address string `json:"address,omitempty"`
-	// OK says that a kernel ran and computed what it should; else Error why not.
+	// OK means that a kernel ran and computed correctly; otherwise Error says what failed.
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
-	// Access is how the device is reached, and Why it is not reached by vfio.
+	// Access is how the device is reached, and Why is the reason if that is not vfio.
 	Access string `json:"access,omitempty"`
 	Why    string `json:"why,omitempty"`
-	// GPU is the model's name, Vectors how many interrupts there are.
+	// GPU is the model's name, Vectors the number of interrupt vectors.
 	GPU     string `json:"gpu,omitempty"`
 	Vectors int    `json:"vectors"`
 	// Launch is the time from launch to completion of an empty kernel.
 	Launch *Times `json:"launch,omitempty"`
-	// Parts are the times of a launch's steps, as far as a guest can see them, and
-	// Launches those of whole launches under several conditions.
+	// Parts are the times of a launch's steps, as far as a guest can measure them, and Launches those of whole launches under
+	// several conditions.
 	Parts    []Part   `json:"parts,omitempty"`
 	Launches []Launch `json:"launches,omitempty"`
 
 	err error // as Error
 }
 
-// Check runs a kernel on a device and compares what it computed. It makes a context
-// of its own and leaves the others alone. The error is ctx's or the device's.
+// Check runs a kernel on a device and compares its results. It uses a context of its own. The error is ctx's or the device's.
 func Check(ctx context.Context, bus driver.Bus, dev *driver.Device, o CheckOptions) (r CheckResult, err error) {
 	r.Vectors = dev.Info().Vectors
 	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
@@ -86,7 +85,7 @@ func Check(ctx context.Context, bus driver.Bus, dev *driver.Device, o CheckOptio
 	return r, m.measure(&r, o.Parts)
 }
 
-// compute runs the kernel once and compares.
+// compute runs the kernel once and compares its results.
 func compute(ctx context.Context, gpu *driver.Context, mod *driver.Module) error {
 	f, err := mod.Function(ctx, "vgpu_agent_check")
 	if err != nil {
@@ -97,7 +96,7 @@ func compute(ctx context.Context, gpu *driver.Context, mod *driver.Module) error
 	if err != nil {
 		return err
 	}
-	seed := rand.Uint32() // so that an earlier check's memory can't pass
+	seed := rand.Uint32() // so that results of an earlier check can't pass
 	p, err := gpu.Own().Launch(ctx, f, driver.Dim{X: checkBlocks}, driver.Dim{X: checkThreads}, 0, out, seed)
 	if err == nil {
 		err = p.Wait(ctx)
@@ -118,22 +117,21 @@ func compute(ctx context.Context, gpu *driver.Context, mod *driver.Module) error
 	return gpu.Free(ctx, out)
 }
 
-// expected is what thread i of the kernel stores.
+// expected returns what thread i of the kernel stores.
 func expected(i, seed uint32) uint32 {
 	h := (i ^ seed) * 2654435761
 	return h ^ h>>16
 }
 
-// CheckBus opens a virtual GPU, checks it and closes it. What went wrong is in the
-// result.
+// CheckBus opens a virtual GPU, checks it and closes it. Errors are in the result.
 func CheckBus(ctx context.Context, address string, open func(context.Context, string) (driver.Bus, error), o CheckOptions) CheckResult {
 	bus, err := open(ctx, address)
 	if err != nil {
-		return failed(address, err)
+		return failedCheck(address, err)
 	}
 	dev, err := driver.Open(ctx, bus)
 	if err != nil {
-		return failed(address, err)
+		return failedCheck(address, err)
 	}
 	r, err := Check(ctx, bus, dev, o)
 	err = errors.Join(err, dev.Close())
@@ -150,12 +148,11 @@ func CheckBus(ctx context.Context, address string, open func(context.Context, st
 	return r
 }
 
-func failed(address string, err error) CheckResult {
+func failedCheck(address string, err error) CheckResult {
 	return CheckResult{Address: address, Error: err.Error(), err: err}
 }
 
-// checkLimit bounds a check that the agent makes of its own accord. A host or a VM that
-// is slow is no fault of the device's: without KVM, beside others that take all
-// processors, a check has taken more than half a minute. It is long, since nobody but
-// programs that ask for the device wait for it.
-const checkLimit = 10 * time.Minute
+// checkTimeout bounds a check that the agent makes by itself. A slow host or VM is no defect of the device: without KVM, on a
+// machine whose processors are all busy, a check has taken more than half a minute. The limit is long, since only programs that
+// ask for the device wait for it.
+const checkTimeout = 10 * time.Minute

@@ -9,13 +9,13 @@ import (
 	"vgpud/guestagent/sysfs"
 )
 
-// Function is what can be said of a virtual GPU from outside.
+// Function describes a virtual GPU without opening it.
 type Function struct {
 	Address string `json:"address"`
-	// Driver is the kernel driver that has the function, "" for none.
+	// Driver is the kernel driver that is bound to the function, or "".
 	Driver string `json:"driver"`
-	// Access is how it can be reached as things stand, "vfio", "polling", or "" where
-	// it can't be; Problem says why not by vfio, or not at all.
+	// Access is how it can currently be reached: "vfio", "polling", or "" for not at all. Problem says why not by vfio, or why
+	// not at all.
 	Access      string `json:"access"`
 	Node        string `json:"node,omitempty"`
 	SharedBytes uint64 `json:"shared_bytes"` // BAR2
@@ -49,18 +49,18 @@ func inspect(p driver.PCI, f sysfs.Function) Function {
 			d.Access, d.Problem = "", "vfio-pci has it, but it has no IOMMU group"
 			break
 		}
-		d.Problem = access(d.Node)
+		d.Problem = openProblem(d.Node)
 	case "":
 		d.Access, d.Node = driver.AccessPolling.String(), files.ResourcePath(f.Address, 0)
-		d.Problem = access(d.Node)
+		d.Problem = openProblem(d.Node)
 	default:
 		d.Problem = "kernel driver " + f.Driver + " has it"
 	}
 	return d
 }
 
-// access tells what keeps this process from opening a node, "" for nothing.
-func access(node string) string {
+// openProblem returns what keeps this process from opening a node, or "".
+func openProblem(node string) string {
 	f, err := os.OpenFile(node, os.O_RDWR, 0)
 	switch {
 	case err == nil:
@@ -71,5 +71,5 @@ func access(node string) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return node + " is not there"
 	}
-	return "" // such as busy: somebody uses it
+	return "" // busy, for example: in use
 }

@@ -5,7 +5,7 @@ import (
 	"vgpud/guestagent/preempt/tune/cache"
 )
 
-// recall answers what is known of kernels, as many as fit a message.
+// recall returns what is known about kernels, as many as fit a message.
 func (a *Agent) recall(keys []cache.Key) (reply allot.Reply) {
 	for i, k := range keys {
 		e, ok := a.learned.Get(k)
@@ -21,15 +21,15 @@ func (a *Agent) recall(keys []cache.Key) (reply allot.Reply) {
 	return reply
 }
 
-// learn takes in what a program learned. Programs of one VM trust each other as far as the socket's group goes; what one
-// says costs another no more than time.
+// learn stores what a program learned. Programs of one VM trust each other as far as the socket's group does; wrong information
+// costs another program only time.
 func (a *Agent) learn(entries []cache.Entry) {
 	for _, e := range entries {
 		a.learned.Put(e)
 	}
 }
 
-// kernels answers what is known of all kernels, from one on.
+// kernels returns what is known about all kernels, starting at index from.
 func (a *Agent) kernels(from int) (reply allot.Reply) {
 	all := a.learned.All()
 	if from < 0 || from >= len(all) {

@@ -23,13 +23,13 @@ const workPTX = `.version 7.0
 .visible .entry work(.param .u64 out) { ret; }
 `
 
-// workKernels has a kernel of 10 ms, in whichever form.
+// workKernels returns a kernel of 10 ms, in all forms.
 func workKernels() map[string]drivertest.Kernel {
-	return map[string]drivertest.Kernel{"work": {Params: []int{8}, Took: func(drivertest.Call) time.Duration { return 10 * time.Millisecond }}}
+	return map[string]drivertest.Kernel{"work": {Params: []int{8}, Duration: func(drivertest.Call) time.Duration { return 10 * time.Millisecond }}}
 }
 
-// useKernel is a program that launches the kernel n times over a part of a device, and returns what it knows then and
-// how the first launch went.
+// useKernel is a program that launches the kernel n times on a part of a device. It returns what it then knows and how the first
+// launch went.
 func (g *guest) useKernel(t *testing.T, n int) (p driver.Preemption, first abi.PreemptForm) {
 	t.Helper()
 	_, dev := g.dial(t, allot.Ask{})
@@ -52,7 +52,7 @@ func (g *guest) useKernel(t *testing.T, n int) (p driver.Preemption, first abi.P
 	return f.Preemption(), first
 }
 
-// TestKernelsAreRemembered has one program learn, and another, under another agent, begin with that.
+// TestKernelsAreRemembered has one program learn, and another, under another agent, start with that.
 func TestKernelsAreRemembered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kernels")
 	for i := range 2 {
@@ -77,7 +77,7 @@ func TestKernelsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestPreemptOff keeps kernels as they are where the agent or the environment says so.
+// TestPreemptOff checks that kernels stay as they are if the agent or the environment says so.
 func TestPreemptOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		o   allot.Preempt
@@ -93,7 +93,7 @@ func TestPreemptOff(t *testing.T) {
 	}
 }
 
-// TestManyKernels asks and tells of more kernels than fit a message.
+// TestManyKernels asks about and reports more kernels than fit a message.
 func TestManyKernels(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
 	bus, dev := g.dial(t, allot.Ask{})

@@ -10,31 +10,30 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Times sums up times that were taken again and again.
+// Times are statistics of repeated measurements.
 type Times struct {
 	P50 Nanos `json:"p50_ns"`
 	P99 Nanos `json:"p99_ns"`
 	Min Nanos `json:"min_ns"`
 }
 
-// Nanos is a duration as the number of its nanoseconds.
+// Nanos is a duration, encoded as a number of nanoseconds.
 type Nanos = time.Duration
 
 // Part is one step of a launch.
 type Part struct {
 	Name string `json:"name"`
-	// What says what is timed.
-	What string `json:"what"`
+	// Description says what is timed.
+	Description string `json:"what"`
 	Times
 }
 
-// Launch is the time from launch to completion under some condition.
+// Launch holds times from launch to completion under some condition.
 type Launch struct {
-	// Wait is how the completion is waited for: "looking" at the ring, asleep until
-	// the "interrupt", or asleep until a "timer" where there are no interrupts.
+	// Wait is how the completion is waited for: by "looking" at the ring (polling), or asleep until the "interrupt", or asleep
+	// until a "timer" if there are no interrupts.
 	Wait string `json:"wait"`
-	// Pause is the time between launches: after one longer than the host polls a
-	// ring, the launch rings the doorbell.
+	// Pause is the time between launches: after one longer than the host polls a ring, the launch rings the doorbell.
 	Pause     time.Duration `json:"pause_ns"`
 	Doorbells int           `json:"doorbells"`
 	Times
@@ -49,8 +48,8 @@ type meter struct {
 	count  int
 }
 
-// look is long enough that who waits so long does not sleep.
-const look = 50 * time.Millisecond
+// alwaysPoll is so long that a wait never sleeps.
+const alwaysPoll = 50 * time.Millisecond
 
 func (m *meter) measure(r *CheckResult, parts bool) error {
 	plain, _, err := m.launches(0, 0)
@@ -73,7 +72,7 @@ func (m *meter) measure(r *CheckResult, parts bool) error {
 		wait     string
 		patience time.Duration
 		pause    time.Duration
-	}{{"looking", look, 0}, {asleep, -1, 0}, {"looking", look, pause}, {asleep, -1, pause}} {
+	}{{"looking", alwaysPoll, 0}, {asleep, -1, 0}, {"looking", alwaysPoll, pause}, {asleep, -1, pause}} {
 		l, gpuTimes, err := m.launches(c.patience, c.pause)
 		if err != nil {
 			return err
@@ -87,9 +86,9 @@ func (m *meter) measure(r *CheckResult, parts bool) error {
 	return nil
 }
 
-// launches times launches with a wait of that patience.
-func (m *meter) launches(patience, pause time.Duration) (l Launch, gpuTimes Times, err error) {
-	ch, err := m.gpu.NewChannel(m.ctx, driver.ChannelOptions{Spin: patience})
+// launches times launches whose waits poll for up to spin.
+func (m *meter) launches(spin, pause time.Duration) (l Launch, gpuTimes Times, err error) {
+	ch, err := m.gpu.NewChannel(m.ctx, driver.ChannelOptions{Spin: spin})
 	if err != nil {
 		return l, gpuTimes, err
 	}
@@ -126,7 +125,7 @@ func (m *meter) launches(patience, pause time.Duration) (l Launch, gpuTimes Time
 
 // parts times what a launch's steps cost the guest.
 func (m *meter) parts(r *CheckResult) error {
-	spare := uint32(abi.RegError) // what is written there does not matter
+	spare := uint32(abi.RegError) // the value written there does not matter
 	var p driver.Pending
 	own := m.gpu.Own()
 	for _, s := range []struct {
@@ -160,7 +159,7 @@ func (m *meter) parts(r *CheckResult) error {
 	return nil
 }
 
-// sum sums up times; it sorts them.
+// sum returns statistics of times, which it sorts.
 func sum(d []time.Duration) Times {
 	slices.Sort(d)
 	at := func(percent int) time.Duration { return d[(len(d)-1)*percent/100] }

@@ -21,15 +21,14 @@ import (
 	"vgpud/guestagent/sysfs"
 )
 
-// maxDialled bounds the connections there can be at once, and hello how long one may
-// take to say what it wants.
+// maxConnections bounds the connections at a time, and requestTimeout the time until a program has made its request.
 const (
-	maxDialled = 256
-	hello      = 5 * time.Second
+	maxConnections = 256
+	requestTimeout = 5 * time.Second
 )
 
-// Listen makes the agent's socket, for root and the agent's group alone. It replaces
-// what an agent before left there.
+// Listen creates the agent's socket, accessible only to root and the agent's group. It replaces the socket of an agent that has
+// ended.
 func (a *Agent) Listen(path string) (*net.UnixListener, error) {
 	if c, err := allot.Dial(path); err == nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: another agent does", path), c.Close())
@@ -37,8 +36,8 @@ func (a *Agent) Listen(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	// Nobody else may connect before the group is set: the socket has its mode when it
-	// is bound, and Linux gives that to its file.
+	// No other process may connect before the group is set: the socket has its mode when it is bound, and Linux gives that to
+	// its file.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var e error
 		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
@@ -57,13 +56,12 @@ func (a *Agent) Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve shares devices with the programs that connect, until ctx ends; then it waits
-// until what they had is cleared.
+// Serve shares devices with the programs that connect, until ctx ends; then it waits until what they had is cleared.
 func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer a.tenants.Wait()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	for pause := shortPause; ; {
+	for pause := minAcceptPause; ; {
 		c, err := l.AcceptUnix()
 		if ctx.Err() != nil {
 			if err == nil {
@@ -71,65 +69,64 @@ func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 			}
 			return nil
 		}
-		if err != nil && !passing(err) {
+		if err != nil && !temporary(err) {
 			return fmt.Errorf("accept a program: %w", err)
 		}
 		if err != nil {
 			a.o.Log.Warn("no program is accepted for now", "again", pause, "err", err)
 			_ = clock.Sleep(ctx, clock.Real{}, pause)
-			pause = min(2*pause, longPause)
+			pause = min(2*pause, maxAcceptPause)
 			continue
 		}
-		pause = shortPause
-		if !a.enter() {
-			a.o.Log.Warn("too many connections", "limit", maxDialled)
+		pause = minAcceptPause
+		if !a.addConnection() {
+			a.o.Log.Warn("too many connections", "limit", maxConnections)
 			_ = c.Close()
 			continue
 		}
 		a.tenants.Go(func() {
-			defer a.leave()
+			defer a.removeConnection()
 			a.serve(ctx, allot.Conn{UnixConn: c})
 		})
 	}
 }
 
-// shortPause is how long no program is accepted after an error that passes, doubled
-// with each that follows up to longPause.
+// minAcceptPause is how long no program is accepted after a temporary error. It doubles with each further one, up to
+// maxAcceptPause.
 const (
-	shortPause = 5 * time.Millisecond
-	longPause  = time.Second
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = time.Second
 )
 
-// passing tells errors of accept that pass: the program has gone again, or descriptors
-// or memory are short.
-func passing(err error) bool {
+// temporary reports whether an error of accept is temporary: the program has disconnected, or descriptors or memory are short.
+func temporary(err error) bool {
 	return slices.ContainsFunc([]error{
 		unix.ECONNABORTED, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EINTR,
 	}, func(e error) bool { return errors.Is(err, e) })
 }
 
-func (a *Agent) enter() bool {
+func (a *Agent) addConnection() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.dialled >= maxDialled {
+	if a.connections >= maxConnections {
 		return false
 	}
-	a.dialled++
+	a.connections++
 	return true
 }
 
-func (a *Agent) leave() {
+func (a *Agent) removeConnection() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.dialled--
+	a.connections--
 }
 
-// serve answers a program.
+// serve answers a program's requests.
 func (a *Agent) serve(ctx context.Context, c allot.Conn) {
 	defer func() { _ = c.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	if err := c.SetDeadline(time.Now().Add(hello)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return
 	}
 	for {
@@ -158,7 +155,7 @@ func (a *Agent) serve(ctx context.Context, c allot.Conn) {
 	}
 }
 
-// status is what is known of all devices.
+// status describes all devices.
 func (a *Agent) status() allot.Reply {
 	b, err := json.Marshal(a.Devices())
 	if err != nil {
@@ -167,7 +164,7 @@ func (a *Agent) status() allot.Reply {
 	return allot.Reply{Status: b}
 }
 
-// lend gives a program its part of a device for as long as it is connected.
+// lend gives a program its part of a device as long as it is connected.
 func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 	who, err := peer(c)
 	var t *tenant
@@ -182,9 +179,9 @@ func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 		_ = c.Send(allot.Reply{Error: err.Error()})
 		return
 	}
-	log := t.of.log
-	defer a.dismiss(t)
-	grant, fds, err := t.of.bus.Lend(t.Allotment, t.state)
+	log := t.device.log
+	defer a.removeTenant(t)
+	grant, fds, err := t.device.bus.Lend(t.Allotment, t.state)
 	if err != nil {
 		_ = c.Send(allot.Reply{Error: err.Error()})
 		return
@@ -195,14 +192,14 @@ func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 	}
 	log.Info("program has a part", "pid", who.PID, "uid", who.UID,
 		"contexts", len(t.Allotment.Contexts), "channels", len(t.Allotment.Channels), "shared_bytes", t.Allotment.Shared.Size)
-	// The device's end ends the connection, by which the program knows.
+	// If the device ends, closing the connection tells the program.
 	gone := make(chan struct{})
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer close(gone)
 	watching.Go(func() {
 		select {
-		case <-t.of.bus.Done():
+		case <-t.device.bus.Done():
 			_ = c.Close()
 		case <-gone:
 		}
@@ -220,7 +217,7 @@ func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 	}
 }
 
-// answer answers a program that has its part.
+// answer handles a request of a program that has its part.
 func (a *Agent) answer(t *tenant, r *allot.Request) (reply allot.Reply) {
 	switch r.Op {
 	case allot.OpSet:
@@ -238,7 +235,7 @@ func (a *Agent) answer(t *tenant, r *allot.Request) (reply allot.Reply) {
 	return reply
 }
 
-// peer tells who is at the other end.
+// peer returns the process at the other end.
 func peer(c allot.Conn) (Tenant, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -251,10 +248,9 @@ func peer(c allot.Conn) (Tenant, error) {
 	return Tenant{PID: int(cred.Pid), UID: int(cred.Uid), Since: time.Now()}, nil
 }
 
-// await waits until no device that can be meant is being prepared, or has come just
-// now.
+// await waits until no device that the program may mean is being prepared or has just appeared.
 func (a *Agent) await(ctx context.Context, address string) error {
-	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	for {
 		found, err := a.o.PCI.Functions()
@@ -273,12 +269,11 @@ func (a *Agent) await(ctx context.Context, address string) error {
 	}
 }
 
-// retryAsked is how long after its failure a device that a program asks for is tried
-// again.
-const retryAsked = time.Second
+// minRetryInterval is how long after its failure a device is tried again for a program that asks for it.
+const minRetryInterval = time.Second
 
-// preparing tells whether one of the functions found that can be meant is not ready
-// yet, and returns what is closed when that may have changed.
+// preparing reports whether a function found that the program may mean is not ready yet, and returns a channel that is closed when
+// that may have changed.
 func (a *Agent) preparing(ctx context.Context, found []sysfs.Function, address string) (<-chan struct{}, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -288,41 +283,41 @@ func (a *Agent) preparing(ctx context.Context, found []sysfs.Function, address s
 		}
 		d := a.devices[f.Address]
 		if d == nil {
-			a.look() // the kernel's word of it is under way
+			a.requestRescan() // the kernel's event may not have arrived yet
 		}
-		// What failed a while ago may be well again.
-		if d != nil && d.State == StateFailed && time.Since(d.Since) > retryAsked {
-			a.again(ctx, d)
+		// What caused the failure may have passed.
+		if d != nil && d.State == StateFailed && time.Since(d.Since) > minRetryInterval {
+			a.prepareAgain(ctx, d)
 		}
 		if d == nil || d.State == StatePreparing {
-			return a.settled, true
+			return a.stateChanged, true
 		}
 	}
 	return nil, false
 }
 
-// admit opens the device, if no other program has it, and allots a part of it.
+// admit opens the device, if it is not open yet, and allots a part of it.
 func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant, error) {
-	address, err := a.choose(r.Address)
+	address, err := a.findDevice(r.Address)
 	if err != nil {
 		return nil, err
 	}
-	// Opening can take long: the kernel waits a minute for a device that does not
-	// answer its reset. Nobody but who wants this device waits along.
+	// Opening can take long: the kernel waits a minute for a device that does not answer its reset. Only programs that want this
+	// device wait for that.
 	opening := a.openingOf(address)
 	opening.Lock()
 	defer opening.Unlock()
 	s := a.sharedAt(address)
 	if s == nil || s.gone() { // the one that is gone is closed by its last tenant
 		if s, err = a.openShared(ctx, address); err != nil {
-			a.failOpen(address, err)
+			a.recordOpenError(address, err)
 			return nil, err
 		}
 		a.mu.Lock()
 		a.opened[address] = s
 		a.mu.Unlock()
 	}
-	t, err := s.add(who, r.Ask)
+	t, err := s.addTenant(who, r.Ask)
 	if err != nil {
 		err = fmt.Errorf("share %s: %w", address, err)
 		return nil, errors.Join(err, a.closeUnused(s))
@@ -330,7 +325,7 @@ func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant
 	return t, nil
 }
 
-// openingOf is the lock under which a device is opened for tenants and closed.
+// openingOf returns the lock under which a device is opened for tenants and closed.
 func (a *Agent) openingOf(address string) *sync.Mutex {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -342,14 +337,14 @@ func (a *Agent) openingOf(address string) *sync.Mutex {
 	return l
 }
 
-func (a *Agent) sharedAt(address string) *shared {
+func (a *Agent) sharedAt(address string) *sharedDevice {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.opened[address]
 }
 
-// failOpen notes that a device can't be opened, unless another process has it.
-func (a *Agent) failOpen(address string, err error) {
+// recordOpenError records that a device can't be opened, unless it is busy.
+func (a *Agent) recordOpenError(address string, err error) {
 	if errors.Is(err, driver.ErrBusy) {
 		return
 	}
@@ -362,7 +357,7 @@ func (a *Agent) failOpen(address string, err error) {
 }
 
 // openShared opens a device for tenants.
-func (a *Agent) openShared(ctx context.Context, address string) (*shared, error) {
+func (a *Agent) openShared(ctx context.Context, address string) (*sharedDevice, error) {
 	bus, err := a.o.Open(ctx, address)
 	if err != nil {
 		return nil, err
@@ -374,8 +369,8 @@ func (a *Agent) openShared(ctx context.Context, address string) (*shared, error)
 	return s, nil
 }
 
-// choose finds the device that is meant.
-func (a *Agent) choose(address string) (string, error) {
+// findDevice returns the address of the device that is meant.
+func (a *Agent) findDevice(address string) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if address == "" {
@@ -396,24 +391,24 @@ func (a *Agent) choose(address string) (string, error) {
 	return address, nil
 }
 
-// dismiss takes a tenant's part back, and closes a device that nobody has any more.
-func (a *Agent) dismiss(t *tenant) {
-	t.of.remove(t)
-	opening := a.openingOf(t.of.address)
+// removeTenant takes a tenant's part back, and closes a device that has no tenant any more.
+func (a *Agent) removeTenant(t *tenant) {
+	t.device.remove(t)
+	opening := a.openingOf(t.device.address)
 	opening.Lock()
 	defer opening.Unlock()
-	if err := a.closeUnused(t.of); err != nil && !errors.Is(err, driver.ErrGone) {
-		t.of.log.Error("close the virtual GPU", "err", err)
+	if err := a.closeUnused(t.device); err != nil && !errors.Is(err, driver.ErrGone) {
+		t.device.log.Error("close the virtual GPU", "err", err)
 	}
 }
 
 // closeUnused closes a device without tenants; its opening lock is held.
-func (a *Agent) closeUnused(s *shared) error {
+func (a *Agent) closeUnused(s *sharedDevice) error {
 	if len(s.tenantsOf()) > 0 {
 		return nil
 	}
 	a.mu.Lock()
-	maps.DeleteFunc(a.opened, func(_ string, other *shared) bool { return other == s })
+	maps.DeleteFunc(a.opened, func(_ string, other *sharedDevice) bool { return other == s })
 	a.mu.Unlock()
 	return s.close()
 }

@@ -12,8 +12,7 @@ import (
 	"vgpud/guestagent/allot"
 )
 
-// TestDescriptorsRunOut has a program connect while the agent has no descriptor for
-// it: it is heard when there is one again.
+// TestDescriptorsRunOut has a program connect while the agent has no free descriptor: it is served when there is one.
 func TestDescriptorsRunOut(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{})
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

@@ -25,14 +25,14 @@ type Tenant struct {
 	Allotment allot.Allotment `json:"allotment"`
 }
 
-// Lender is a bus that can be shared: a [driver.PCIBus].
+// Lender is a bus that can be shared, as [driver.PCIBus].
 type Lender interface {
 	driver.Bus
 	Lend(a allot.Allotment, state *vfiouser.Eventfd) (allot.Grant, []int, error)
 }
 
-// shared is an open device that tenants have parts of.
-type shared struct {
+// sharedDevice is an open device that tenants share.
+type sharedDevice struct {
 	address string
 
 	bus     Lender
@@ -41,29 +41,29 @@ type shared struct {
 	done    sync.WaitGroup
 	closing sync.Once
 
-	regs sync.Mutex // sequences of register accesses
+	regs sync.Mutex // held for sequences of register accesses
 
 	mu      sync.Mutex
 	table   *allot.Table
 	tenants map[*tenant]struct{}
-	changed chan struct{} // closed and made anew when the device says that states changed
+	changed chan struct{} // closed and replaced when the device signals that states changed
 }
 
 // tenant is one tenant's part.
 type tenant struct {
 	Tenant
-	of    *shared
-	state *vfiouser.Eventfd // stands for vector 0; nil where there are none
+	device *sharedDevice
+	state  *vfiouser.Eventfd // relays vector 0; nil without vectors
 }
 
 // share opens a device for tenants.
-func share(address string, bus Lender, log *slog.Logger) (*shared, error) {
+func share(address string, bus Lender, log *slog.Logger) (*sharedDevice, error) {
 	info, whole, err := driver.Negotiate(bus)
 	if err != nil {
 		return nil, errors.Join(err, bus.Close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &shared{
+	s := &sharedDevice{
 		address: address, bus: bus, log: log, stop: stop, tenants: map[*tenant]struct{}{}, changed: make(chan struct{}),
 		table: allot.NewTable(info.Contexts, info.Channels, bus.Vectors(), whole.Rings, whole.Shared),
 	}
@@ -77,8 +77,8 @@ func share(address string, bus Lender, log *slog.Logger) (*shared, error) {
 	return s, nil
 }
 
-// relay passes vector 0 on: an eventfd wakes one reader only.
-func (s *shared) relay() {
+// relay forwards vector 0 to all tenants: an eventfd wakes only one reader.
+func (s *sharedDevice) relay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.changed)
@@ -88,8 +88,8 @@ func (s *shared) relay() {
 	}
 }
 
-// raise raises an eventfd that another program has too: it could fill the counter,
-// on which a write would block. A full counter is a raised one.
+// raise raises an eventfd that another program shares. That program could fill the counter, on which a write would block. A full
+// counter counts as raised.
 func raise(e *vfiouser.Eventfd) {
 	p := [1]unix.PollFd{{Fd: int32(e.FD()), Events: unix.POLLOUT}}
 	if n, err := unix.Poll(p[:], 0); n == 1 && err == nil {
@@ -97,9 +97,9 @@ func raise(e *vfiouser.Eventfd) {
 	}
 }
 
-// add gives a tenant a part.
-func (s *shared) add(who Tenant, ask allot.Ask) (*tenant, error) {
-	t := &tenant{Tenant: who, of: s}
+// addTenant allots a tenant its part.
+func (s *sharedDevice) addTenant(who Tenant, ask allot.Ask) (*tenant, error) {
+	t := &tenant{Tenant: who, device: s}
 	if s.bus.Vectors() > 0 {
 		var err error
 		if t.state, err = vfiouser.NewEventfd(); err != nil {
@@ -109,7 +109,7 @@ func (s *shared) add(who Tenant, ask allot.Ask) (*tenant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
-	if t.Allotment, err = s.table.Take(ask); err != nil {
+	if t.Allotment, err = s.table.Allot(ask); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	s.tenants[t] = struct{}{}
@@ -125,20 +125,20 @@ func (t *tenant) close() error {
 
 // set writes a register of a tenant's slots for it.
 func (t *tenant) set(offset, value uint32) (abi.ErrorCode, error) {
-	if !t.may(offset) {
+	if !t.owns(offset) {
 		return 0, fmt.Errorf("register %#x is not one of this program's slots", offset)
 	}
-	return t.of.set(offset, value)
+	return t.device.set(offset, value)
 }
 
-func (s *shared) set(offset, value uint32) (abi.ErrorCode, error) {
+func (s *sharedDevice) set(offset, value uint32) (abi.ErrorCode, error) {
 	s.regs.Lock()
 	defer s.regs.Unlock()
 	return driver.Set(s.bus, offset, value)
 }
 
-// may tells whether a register is one of the tenant's slots.
-func (t *tenant) may(offset uint32) bool {
+// owns reports whether a register belongs to one of the tenant's slots.
+func (t *tenant) owns(offset uint32) bool {
 	slot := func(table, size, limit uint32, of []int) bool {
 		return offset >= table && offset < table+limit*size && slices.Contains(of, int((offset-table)/size))
 	}
@@ -146,15 +146,14 @@ func (t *tenant) may(offset uint32) bool {
 		slot(abi.ChannelTable, abi.ChannelSlotSize, abi.MaxChannels, t.Allotment.Channels)
 }
 
-// remove takes back a tenant's part once the host has let go of what was in it.
-// What it does not let go of stays taken.
-func (s *shared) remove(t *tenant) {
-	left, err := s.clear(t.Allotment)
+// remove takes back a tenant's part when the host has released what was in it. What the host does not release stays allotted.
+func (s *sharedDevice) remove(t *tenant) {
+	left, err := s.destroyContexts(t.Allotment)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.tenants, t)
 	if err == nil {
-		s.table.Give(t.Allotment)
+		s.table.Release(t.Allotment)
 	}
 	err = errors.Join(err, t.close())
 	s.log.Info("program gone", "pid", t.PID, "contexts_left", left)
@@ -163,16 +162,15 @@ func (s *shared) remove(t *tenant) {
 	}
 }
 
-// letGo bounds how long the host may take to end a context.
-const letGo = 15 * time.Second
+// contextEndTimeout bounds how long the host may take to end a context.
+const contextEndTimeout = 15 * time.Second
 
-// clear destroys the contexts of an allotment, channels and all, and returns how
-// many there were.
-func (s *shared) clear(a allot.Allotment) (left int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), letGo)
+// destroyContexts destroys the contexts of an allotment with their channels, and returns how many there were.
+func (s *sharedDevice) destroyContexts(a allot.Allotment) (left int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), contextEndTimeout)
 	defer cancel()
 	for _, slot := range a.Contexts {
-		state, err := s.context(slot)
+		state, err := s.contextState(slot)
 		if err != nil {
 			return left, err
 		}
@@ -180,7 +178,7 @@ func (s *shared) clear(a allot.Allotment) (left int, err error) {
 			continue
 		}
 		left++
-		// A refusal means that it is going already.
+		// A refusal means that it is ending already.
 		if _, err := s.set(uint32(abi.ContextSlot(slot, abi.ContextControl)), uint32(abi.ControlDestroy)); err != nil {
 			return left, err
 		}
@@ -193,35 +191,35 @@ func (s *shared) clear(a allot.Allotment) (left int, err error) {
 	return left, nil
 }
 
-// context is the state of a context.
-func (s *shared) context(slot int) (abi.ContextState, error) {
+// contextState returns the state of a context.
+func (s *sharedDevice) contextState(slot int) (abi.ContextState, error) {
 	v, err := s.bus.Read(uint32(abi.ContextSlot(slot, abi.ContextStatus)))
 	return abi.ContextState(v), err
 }
 
 // await waits until a context's slot is free.
-func (s *shared) await(ctx context.Context, slot int) error {
-	look := time.NewTicker(10 * time.Millisecond) // where there are no interrupts
-	defer look.Stop()
+func (s *sharedDevice) await(ctx context.Context, slot int) error {
+	poll := time.NewTicker(10 * time.Millisecond) // for devices without interrupts
+	defer poll.Stop()
 	for {
 		s.mu.Lock()
 		changed := s.changed
 		s.mu.Unlock()
-		state, err := s.context(slot)
+		state, err := s.contextState(slot)
 		if err != nil || state == abi.ContextFree {
 			return err
 		}
 		select {
 		case <-changed:
-		case <-look.C:
+		case <-poll.C:
 		case <-ctx.Done():
 			return fmt.Errorf("context %d does not end: %w", slot, context.Cause(ctx))
 		}
 	}
 }
 
-// gone reports whether the device is not there any more.
-func (s *shared) gone() bool {
+// gone reports whether the device no longer exists.
+func (s *sharedDevice) gone() bool {
 	select {
 	case <-s.bus.Done():
 		return true
@@ -230,8 +228,8 @@ func (s *shared) gone() bool {
 	}
 }
 
-// close closes the device, which no tenant has any more. Again, it does nothing.
-func (s *shared) close() (err error) {
+// close closes the device, which has no tenant any more. Closing it again does nothing.
+func (s *sharedDevice) close() (err error) {
 	s.closing.Do(func() {
 		s.stop()
 		s.done.Wait()
@@ -240,8 +238,8 @@ func (s *shared) close() (err error) {
 	return err
 }
 
-// tenantsOf lists the tenants, of a device that may not be open.
-func (s *shared) tenantsOf() []Tenant {
+// tenantsOf returns the tenants; s may be nil for a device that is not open.
+func (s *sharedDevice) tenantsOf() []Tenant {
 	list := []Tenant{}
 	if s == nil {
 		return list

@@ -30,7 +30,7 @@ func (g *guest) dial(t testing.TB, ask allot.Ask) (*driver.AgentBus, *driver.Dev
 	return bus, dev
 }
 
-// compute runs the check on a device, and something that moves memory.
+// compute runs the check on a device, and copies memory.
 func compute(ctx context.Context, bus driver.Bus, dev *driver.Device) error {
 	if r, err := agent.Check(ctx, bus, dev, agent.CheckOptions{Count: 50}); err != nil || !r.OK {
 		return errors.Join(err, errors.New(r.Error))
@@ -54,11 +54,11 @@ func TestTenantsShare(t *testing.T) {
 	t.Run("device", func(t *testing.T) { testTenantsShare(t, agent.Options{}, false) })
 	t.Run("old device", func(t *testing.T) {
 		testTenantsShare(t, agent.Options{Open: func(context.Context, string) (agent.Lender, error) {
-			h, err := drivertest.NewHost(drivertest.Options{Old: true, Features: abi.AllFeatures, Kernels: kernels(0)})
+			h, err := drivertest.NewHost(drivertest.Options{Version1_0: true, Features: abi.AllFeatures, Kernels: kernels(0)})
 			if err != nil {
 				return nil, err
 			}
-			return drivertest.Lend(h)
+			return drivertest.NewShareable(h)
 		}}, true)
 	})
 }
@@ -105,7 +105,7 @@ func testTenantsShare(t *testing.T, o agent.Options, old bool) {
 	g.log.await(t, `msg="program gone"`)
 }
 
-// TestMain is a tenant's program when a test starts it as one.
+// TestMain is a tenant's program if a test starts it as one.
 func TestMain(m *testing.M) {
 	socket := os.Getenv("VGPU_AGENT_TEST_SOCKET")
 	if socket == "" {
@@ -117,7 +117,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// tenant computes, says so, and then leaves a context open until it is killed.
+// tenant computes, reports that, and then keeps a context open until it is killed.
 func tenant(socket string) error {
 	ctx := context.Background()
 	bus, err := driver.DialAgent(ctx, driver.AgentOptions{Socket: socket, Ask: allot.Ask{Channels: 4}})
@@ -139,7 +139,7 @@ func tenant(socket string) error {
 	return err
 }
 
-// TestProcesses has two programs share a device; both are killed in the middle.
+// TestProcesses has two programs share a device; both are killed while they use it.
 func TestProcesses(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
 	self, err := os.Executable()
@@ -178,7 +178,7 @@ func TestProcesses(t *testing.T) {
 	g.settled(t, 0)
 }
 
-// settled waits until there are so many tenants.
+// settled waits until there are n tenants.
 func (g *guest) settled(t testing.TB, n int) {
 	t.Helper()
 	late := time.NewTimer(2 * time.Minute)
@@ -194,7 +194,7 @@ func (g *guest) settled(t testing.TB, n int) {
 	}
 }
 
-// TestDeviceGoes ends the device under its tenants; the next one is another's.
+// TestDeviceGoes ends the device while it has tenants; the next device is a new one.
 func TestDeviceGoes(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
 	bus, dev := g.dial(t, allot.Ask{})
@@ -215,7 +215,7 @@ func TestDeviceGoes(t *testing.T) {
 	check(t, dev.Close())
 }
 
-// TestAgentEnds ends the agent under a tenant.
+// TestAgentEnds ends the agent while it has a tenant.
 func TestAgentEnds(t *testing.T) {
 	var bus *driver.AgentBus
 	var dev *driver.Device
@@ -234,7 +234,7 @@ func TestAgentEnds(t *testing.T) {
 	check(t, dev.Close())
 }
 
-// TestForeignSlots writes to what is another's.
+// TestForeignSlots writes to another program's slots.
 func TestForeignSlots(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
 	bus, dev := g.dial(t, allot.Ask{Channels: 2})
@@ -289,13 +289,13 @@ func TestRudeTenants(t *testing.T) {
 		_ = c.Close()
 	}
 	_ = c.Close()
-	// Twice is not to be had, and does not take away the first.
+	// A second part is refused, and the first one stays.
 	bus, dev := g.dial(t, allot.Ask{})
 	check(t, compute(t.Context(), bus, dev))
 	check(t, dev.Close())
 }
 
-// TestManyTenants connects more programs than there may be.
+// TestManyTenants connects more programs than are allowed.
 func TestManyTenants(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
 	var open []net.Conn

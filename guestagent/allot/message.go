@@ -14,78 +14,72 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// Messages travel over a unix socket that keeps their bounds (SOCK_SEQPACKET), each
-// a JSON object, with descriptors beside it. A tenant asks, the agent answers.
+// Messages are JSON objects over a unix socket that keeps message boundaries (SOCK_SEQPACKET), with descriptors. A tenant sends
+// requests, the agent replies.
 
-// DefaultSocket is where the agent listens.
+// DefaultSocket is the path of the agent's socket.
 const DefaultSocket = "/run/vgpu-agent.sock"
 
-// What can be asked.
+// The requests.
 const (
-	// OpOpen asks for a part of a device, once a connection, which it lives as long
-	// as.
+	// OpOpen asks for a part of a device, once per connection; the part lasts as long as the connection.
 	OpOpen = "open"
-	// OpSet writes a register of the tenant's slots and asks whether it was refused.
+	// OpSet writes a register of the tenant's slots and returns the device's error code.
 	OpSet = "set"
-	// OpStatus asks what the agent knows of its devices.
+	// OpStatus asks what the agent knows about its devices.
 	OpStatus = "status"
-	// OpKernels asks what the agent knows of kernels, a page at a time: those from
-	// From on.
+	// OpKernels asks what the agent knows about kernels, in pages that start at From.
 	OpKernels = "kernels"
-	// OpRecall asks what the agent knows of the kernels with these keys, and OpLearn
-	// tells it what was learned of some.
+	// OpRecall asks what the agent knows about the kernels with these keys, and OpLearn reports what was learned about some.
 	OpRecall = "recall"
 	OpLearn  = "learn"
 )
 
-// Request is a tenant's question.
+// Request is a tenant's request.
 type Request struct {
 	Op string `json:"op"`
-	// Address is the PCI address of the device to open, "" for the only one.
+	// Address is the PCI address of the device to open; "" means the only one.
 	Address string `json:"address,omitempty"`
 	Ask     Ask    `json:"ask"`
-	// Offset and Value are those of a register to set.
+	// Offset and Value name a register to set and its value.
 	Offset uint32 `json:"offset,omitempty"`
 	Value  uint32 `json:"value,omitempty"`
-	// From is where a page begins.
+	// From is the index at which a page starts.
 	From int `json:"from,omitempty"`
-	// Keys name kernels, Learned is what was learned of some.
+	// Keys name kernels; Learned is what was learned about some.
 	Keys    []cache.Key   `json:"keys,omitempty"`
 	Learned []cache.Entry `json:"learned,omitempty"`
 }
 
 // Reply is the agent's answer.
 type Reply struct {
-	// Error is why not, "" for success.
+	// Error says why the request failed; "" for success.
 	Error string `json:"error,omitempty"`
-	// Code is the device's refusal of a register write.
+	// Code is the device's error code for a register write.
 	Code uint32 `json:"code,omitempty"`
 	// Grant answers OpOpen.
 	Grant *Grant `json:"grant,omitempty"`
 	// Status answers OpStatus.
 	Status json.RawMessage `json:"status,omitempty"`
-	// Kernels answers OpKernels and OpRecall with as many as fit. Next is where the
-	// next page begins: the place in the list, or in the request's keys; 0: there is
-	// no more.
+	// Kernels answers OpKernels and OpRecall with as many as fit. Next is where the next page starts: the index in the list, or
+	// in the request's keys; 0 if there are no more.
 	Kernels []cache.Entry `json:"kernels,omitempty"`
 	Next    int           `json:"next,omitempty"`
 }
 
-// Grant is what a tenant gets. The descriptors with it are those to map BAR0 and
-// BAR2 by, then an eventfd for each vector.
+// Grant is a tenant's part of a device. The descriptors with it are those to map BAR0 and BAR2, then an eventfd for each vector.
 type Grant struct {
 	Address   string    `json:"address"`
 	Access    string    `json:"access"`
 	Why       string    `json:"why,omitempty"`
 	Allotment Allotment `json:"allotment"`
-	// BARs say where in their descriptors BAR0 and BAR2 are.
+	// BARs are the places of BAR0 and BAR2 in their descriptors.
 	BARs [2]Region `json:"bars"`
-	// Preempt is how the agent wants kernels to be made preemptible; an agent that
-	// doesn't say doesn't want it.
+	// Preempt is the agent's setting for preemptible kernels; without one they are off.
 	Preempt *Preempt `json:"preempt,omitempty"`
 }
 
-// Preempt is what is wanted of preemptible kernels. Zeros stand for the usual.
+// Preempt is a setting for preemptible kernels. Zeros mean the defaults.
 type Preempt struct {
 	Off      bool          `json:"off,omitempty"`
 	Latency  time.Duration `json:"latency_ns,omitempty"`
@@ -117,8 +111,7 @@ const (
 	maxFiles   = 4
 )
 
-// Conn is a connection between a tenant and the agent. One goroutine sends at a
-// time, and one receives.
+// Conn is a connection between a tenant and the agent. One goroutine at a time may send, and one may receive.
 type Conn struct{ *net.UnixConn }
 
 // Send sends a message with descriptors, which stay the sender's.
@@ -134,8 +127,8 @@ func (c Conn) Send(v any, fds ...int) error {
 	return err
 }
 
-// Receive receives a message with its descriptors, which are the receiver's from
-// then on; the error is net.ErrClosed, io.EOF or says what is wrong with it.
+// Receive receives a message with its descriptors, which belong to the caller. The error is net.ErrClosed, io.EOF or says what is wrong
+// with the message.
 func (c Conn) Receive(v any) (files []*os.File, err error) {
 	b := make([]byte, maxMessage)
 	m, err := unixmsg.Read(c.UnixConn, b, make([]byte, unix.CmsgSpace(4*maxFiles)))
@@ -157,7 +150,7 @@ func (c Conn) Receive(v any) (files []*os.File, err error) {
 	return m.Files, nil
 }
 
-// CloseAll closes files that are of no use.
+// CloseAll closes files and ignores errors.
 func CloseAll(files []*os.File) {
 	_ = unixmsg.CloseAll(files)
 }
@@ -171,8 +164,7 @@ func Dial(path string) (Conn, error) {
 	return Conn{c}, nil
 }
 
-// Question sends a request and returns its answer. An answer with an error in it is
-// an error.
+// Question sends a request and returns its reply. A reply with an error in it is returned as an error.
 func (c Conn) Question(r Request, limit time.Duration) (reply Reply, files []*os.File, err error) {
 	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		return reply, nil, err

@@ -16,7 +16,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// pair is both ends of a connection.
+// pair returns both ends of a connection.
 func pair(t testing.TB) (client, server Conn) {
 	t.Helper()
 	// Paths of sockets are short.
@@ -88,7 +88,7 @@ func TestGrantWithDescriptors(t *testing.T) {
 	}
 }
 
-// TestRefusedMessages holds that what is refused leaves no descriptors behind.
+// TestRefusedMessages checks that refused messages leave no descriptors open.
 func TestRefusedMessages(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestQuestionTimesOut(t *testing.T) {
 	}
 }
 
-// FuzzRequest has a tenant ask for anything.
+// FuzzRequest has a tenant request anything.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"op":"open","ask":{"contexts":2,"channels":4,"shared_bytes":1048576}}`,
@@ -149,7 +149,7 @@ func FuzzRequest(f *testing.F) {
 		rings := abi.Window{Offset: uint64(abi.HeaderBytes(16)), Size: 1 << 20}
 		windows := abi.Window{Offset: rings.Offset + rings.Size, Size: 4 << 20}
 		table := NewTable(4, 16, 4, rings, windows)
-		a, err := table.Take(r.Ask)
+		a, err := table.Allot(r.Ask)
 		if err != nil {
 			return
 		}

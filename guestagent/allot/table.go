@@ -9,48 +9,47 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Ask is how much of a device a program wants. Zeros stand for the usual.
+// Ask is how much of a device a program asks for. Zeros mean the defaults.
 type Ask struct {
 	Contexts    int    `json:"contexts"`
 	Channels    int    `json:"channels"`
 	SharedBytes uint64 `json:"shared_bytes"`
 }
 
-// What is usual: a context with a few channels, and an eighth of BAR2.
+// Defaults of Ask: one context with a few channels, and an eighth of BAR2.
 const (
-	usualContexts = 1
-	usualChannels = 8
-	usualParts    = 8
+	defaultContexts = 1
+	defaultChannels = 8
+	defaultParts    = 8
 )
 
-// leastBytes is the least memory that is of use for windows, and leastRings the least
-// that is for the rings of a channel.
-const leastBytes = 256 << 10
+// minBytes is the least useful memory for windows, and minRingBytes the least for the rings of a channel.
+const minBytes = 256 << 10
 
-var leastRings = uint64(2 * abi.RingBytes(abi.MinRingEntries))
+var minRingBytes = uint64(2 * abi.RingBytes(abi.MinRingEntries))
 
 // Allotment is a program's part of a device.
 type Allotment struct {
 	// Contexts and Channels are slots.
 	Contexts []int `json:"contexts"`
 	Channels []int `json:"channels"`
-	// Rings is the part of BAR2 for rings, empty where the device has none for rings
-	// alone. Then they lie in Shared, the part for windows.
+	// Rings is the area of BAR2 for rings. It is empty if the device has none for rings alone; then they are in Shared, the area
+	// for windows.
 	Rings  abi.Window `json:"rings,omitzero"`
 	Shared abi.Window `json:"shared"`
-	// Vectors are the device's interrupt vectors. The first is that of changes of
-	// state, which everybody has; the others are this program's alone.
+	// Vectors are the device's interrupt vectors. The first signals changes of state and is shared by all programs; the others
+	// belong to this program.
 	Vectors []int `json:"vectors"`
 }
 
-// Whole is the allotment of a program that has the device for itself. rings and shared
-// are what of BAR2 is for rings, if there is a part for these, and for windows.
+// Whole is the allotment of a program that has the device for itself. rings and shared are the areas of BAR2 for rings, which may be
+// empty, and for windows.
 func Whole(contexts, channels, vectors int, rings, shared abi.Window) Allotment {
-	return Allotment{Contexts: count(contexts), Channels: count(channels), Vectors: count(vectors), Rings: rings, Shared: shared}
+	return Allotment{Contexts: upTo(contexts), Channels: upTo(channels), Vectors: upTo(vectors), Rings: rings, Shared: shared}
 }
 
-// count is 0 to n-1.
-func count(n int) []int {
+// upTo returns the numbers from 0 to n-1.
+func upTo(n int) []int {
 	s := make([]int, n)
 	for i := range s {
 		s[i] = i
@@ -58,21 +57,19 @@ func count(n int) []int {
 	return s
 }
 
-// ErrFull says that others have what was asked for.
+// ErrFull means that other programs have what was asked for.
 var ErrFull = errors.New("the virtual GPU has no more to give")
 
-// Table is who has what of a device. Its methods are called by one goroutine at a
-// time.
+// Table records which parts of a device are allotted. Its methods are called by one goroutine at a time.
 type Table struct {
-	contexts []bool // taken
+	contexts []bool // true if allotted
 	channels []bool
 	vectors  []bool
 	rings    area
 	shared   area
 }
 
-// NewTable makes the table of a device nothing of which is taken. rings and shared are
-// as of [Whole].
+// NewTable returns the table of a device without allotments. rings and shared are as in [Whole].
 func NewTable(contexts, channels, vectors int, rings, shared abi.Window) *Table {
 	return &Table{
 		contexts: make([]bool, contexts), channels: make([]bool, channels), vectors: make([]bool, vectors),
@@ -80,29 +77,28 @@ func NewTable(contexts, channels, vectors int, rings, shared abi.Window) *Table 
 	}
 }
 
-// Take allots what is asked for, or nothing: the error is [ErrFull], or says what of
-// the question makes no sense.
-func (t *Table) Take(a Ask) (Allotment, error) {
+// Allot allots what is asked for, or nothing: the error is [ErrFull], or says what is wrong with the request.
+func (t *Table) Allot(a Ask) (Allotment, error) {
 	if a.Contexts == 0 {
-		a.Contexts = usualContexts
+		a.Contexts = defaultContexts
 	}
 	if a.Channels == 0 {
-		a.Channels = min(usualChannels, len(t.channels))
+		a.Channels = min(defaultChannels, len(t.channels))
 	}
 	if a.SharedBytes == 0 {
-		a.SharedBytes = max(t.shared.whole.Size/usualParts, leastBytes)
+		a.SharedBytes = max(t.shared.whole.Size/defaultParts, minBytes)
 	}
 	switch {
 	case a.Contexts < 0 || a.Contexts > len(t.contexts):
 		return Allotment{}, fmt.Errorf("%d contexts: the device has %d", a.Contexts, len(t.contexts))
 	case a.Channels < 0 || a.Channels > len(t.channels):
 		return Allotment{}, fmt.Errorf("%d channels: the device has %d", a.Channels, len(t.channels))
-	case a.SharedBytes < leastBytes || a.SharedBytes > t.shared.whole.Size:
-		return Allotment{}, fmt.Errorf("%d bytes of shared memory: want from %d to %d", a.SharedBytes, leastBytes, t.shared.whole.Size)
+	case a.SharedBytes < minBytes || a.SharedBytes > t.shared.whole.Size:
+		return Allotment{}, fmt.Errorf("%d bytes of shared memory: want from %d to %d", a.SharedBytes, minBytes, t.shared.whole.Size)
 	}
-	contexts, channels := free(t.contexts, a.Contexts), free(t.channels, a.Channels)
-	shared, room := t.shared.room((a.SharedBytes + abi.PageSize - 1) &^ (abi.PageSize - 1))
-	rings, ringRoom := t.ringRoom(a.Channels)
+	contexts, channels := firstFree(t.contexts, a.Contexts), firstFree(t.channels, a.Channels)
+	shared, room := t.shared.find((a.SharedBytes + abi.PageSize - 1) &^ (abi.PageSize - 1))
+	rings, ringRoom := t.findRings(a.Channels)
 	switch {
 	case contexts == nil:
 		return Allotment{}, fmt.Errorf("%w: %d contexts", ErrFull, a.Contexts)
@@ -116,39 +112,39 @@ func (t *Table) Take(a Ask) (Allotment, error) {
 	all := Allotment{Contexts: contexts, Channels: channels, Rings: rings, Shared: shared}
 	if len(t.vectors) > 0 {
 		all.Vectors = []int{0}
-		if own := free(t.vectors[1:], 1); own != nil {
+		if own := firstFree(t.vectors[1:], 1); own != nil {
 			all.Vectors = append(all.Vectors, 1+own[0])
 		}
 	}
 	t.mark(all, true)
-	t.rings.take(rings)
-	t.shared.take(shared)
+	t.rings.add(rings)
+	t.shared.add(shared)
 	return all, nil
 }
 
-// Give returns an allotment that Take gave.
-func (t *Table) Give(a Allotment) {
+// Release frees an allotment.
+func (t *Table) Release(a Allotment) {
 	t.mark(a, false)
-	t.rings.give(a.Rings)
-	t.shared.give(a.Shared)
+	t.rings.remove(a.Rings)
+	t.shared.remove(a.Shared)
 }
 
-// ringRoom finds room for the rings of so many channels: as much as goes with them when
-// every channel gets the same, or less where others lie in between.
-func (t *Table) ringRoom(channels int) (w abi.Window, ok bool) {
+// findRings finds room for the rings of that many channels: the share that they have if all channels get the same, or less if that
+// is not free in one piece.
+func (t *Table) findRings(channels int) (w abi.Window, ok bool) {
 	if t.rings.whole.Size == 0 {
 		return w, true
 	}
 	size := t.rings.whole.Size * uint64(channels) / uint64(len(t.channels)) &^ (abi.PageSize - 1)
-	for least := min(size, leastRings*uint64(channels)); size >= least && size > 0; size = size / 2 &^ (abi.PageSize - 1) {
-		if w, ok = t.rings.room(size); ok {
+	for least := min(size, minRingBytes*uint64(channels)); size >= least && size > 0; size = size / 2 &^ (abi.PageSize - 1) {
+		if w, ok = t.rings.find(size); ok {
 			return w, true
 		}
 	}
 	return abi.Window{}, false
 }
 
-// mark notes slots and vectors as taken or free.
+// mark marks slots and vectors as allotted or free.
 func (t *Table) mark(a Allotment, taken bool) {
 	for _, s := range []struct {
 		all []bool
@@ -165,8 +161,8 @@ func (t *Table) mark(a Allotment, taken bool) {
 	}
 }
 
-// free finds n numbers that are not taken, or returns nil.
-func free(taken []bool, n int) []int {
+// firstFree returns the first n free numbers, or nil.
+func firstFree(taken []bool, n int) []int {
 	found := make([]int, 0, n)
 	for i, t := range taken {
 		if len(found) == n {
@@ -182,14 +178,14 @@ func free(taken []bool, n int) []int {
 	return found
 }
 
-// area is a part of BAR2 of which pieces are taken.
+// area is an area of BAR2 of which pieces are allotted.
 type area struct {
 	whole abi.Window
-	taken []abi.Window // in order
+	taken []abi.Window // ordered
 }
 
-// room finds the first place for a piece.
-func (a *area) room(size uint64) (w abi.Window, ok bool) {
+// find finds the first free place for a piece.
+func (a *area) find(size uint64) (w abi.Window, ok bool) {
 	from := (a.whole.Offset + abi.PageSize - 1) &^ (abi.PageSize - 1)
 	end, _ := a.whole.End()
 	for _, other := range a.taken {
@@ -201,9 +197,8 @@ func (a *area) room(size uint64) (w abi.Window, ok bool) {
 	return abi.Window{Offset: from, Size: size}, end >= from && end-from >= size
 }
 
-// take notes a piece that room found as taken, and give one that was as free. One of
-// no bytes is neither.
-func (a *area) take(w abi.Window) {
+// add marks a piece that find returned as allotted, and remove as free again. An empty piece is ignored.
+func (a *area) add(w abi.Window) {
 	if w.Size == 0 {
 		return
 	}
@@ -211,6 +206,6 @@ func (a *area) take(w abi.Window) {
 	a.taken = slices.Insert(a.taken, at, w)
 }
 
-func (a *area) give(w abi.Window) {
+func (a *area) remove(w abi.Window) {
 	a.taken = slices.DeleteFunc(a.taken, func(x abi.Window) bool { return x == w })
 }

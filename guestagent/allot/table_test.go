@@ -9,22 +9,21 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestNeverOverlap has programs come and go at random: whatever they have, no two
-// have the same, and all of it is the device's.
+// TestNeverOverlap has programs come and go at random: no two have the same part, and every part belongs to the device.
 func TestNeverOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		contexts, channels := rapid.IntRange(1, abi.MaxContexts).Draw(t, "contexts"), rapid.IntRange(1, abi.MaxChannels).Draw(t, "channels")
 		vectors := rapid.IntRange(0, 32).Draw(t, "vectors")
 		rings := abi.Window{Offset: uint64(abi.HeaderBytes(channels)), Size: rapid.Uint64Range(0, 8<<10).Draw(t, "rings") * abi.PageSize}
-		if rings.Size < leastRings*uint64(channels) {
-			rings = abi.Window{Offset: rings.Offset} // none for rings alone
+		if rings.Size < minRingBytes*uint64(channels) {
+			rings = abi.Window{Offset: rings.Offset} // no area for rings alone
 		}
-		shared := abi.Window{Offset: rings.Offset + rings.Size, Size: rapid.Uint64Range(leastBytes+abi.PageSize, 64<<20).Draw(t, "shared")}
+		shared := abi.Window{Offset: rings.Offset + rings.Size, Size: rapid.Uint64Range(minBytes+abi.PageSize, 64<<20).Draw(t, "shared")}
 		table := NewTable(contexts, channels, vectors, rings, shared)
 		var held []Allotment
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
-				a, err := table.Take(Ask{
+				a, err := table.Allot(Ask{
 					Contexts: rapid.IntRange(-1, 20).Draw(t, "contexts"), Channels: rapid.IntRange(-1, 70).Draw(t, "channels"),
 					SharedBytes: rapid.Uint64Range(0, 70<<20).Draw(t, "bytes"),
 				})
@@ -37,18 +36,18 @@ func TestNeverOverlap(t *testing.T) {
 					t.Skip("nobody has anything")
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "who")
-				table.Give(held[i])
+				table.Release(held[i])
 				held = append(held[:i], held[i+1:]...)
 			},
 			"": func(t *rapid.T) { disjoint(t, held, contexts, channels, vectors, rings, shared) },
 		})
 		for _, a := range held {
-			table.Give(a)
+			table.Release(a)
 		}
 		end, _ := shared.End()
 		from := (shared.Offset + abi.PageSize - 1) &^ (abi.PageSize - 1)
-		if whole := (end - from) &^ (abi.PageSize - 1); whole >= leastBytes {
-			a, err := table.Take(Ask{Contexts: contexts, Channels: channels, SharedBytes: whole})
+		if whole := (end - from) &^ (abi.PageSize - 1); whole >= minBytes {
+			a, err := table.Allot(Ask{Contexts: contexts, Channels: channels, SharedBytes: whole})
 			if err != nil || a.Rings.Size != rings.Size {
 				t.Fatalf("something was lost: %+v, %v", a, err)
 			}
@@ -96,37 +95,36 @@ func disjoint(t *rapid.T, held []Allotment, contexts, channels, vectors int, rin
 			t.Fatalf("rings are given where there is nothing for them: %+v", a.Rings)
 		case rings.Size > 0:
 			apart("rings", a.Rings, rings, func(a Allotment) abi.Window { return a.Rings })
-			if a.Rings.Size < leastRings*uint64(len(a.Channels)) {
+			if a.Rings.Size < minRingBytes*uint64(len(a.Channels)) {
 				t.Fatalf("%d bytes for the rings of %d channels", a.Rings.Size, len(a.Channels))
 			}
 		}
 	}
 }
 
-// TestRingsGoWithChannels: programs that ask for nothing special come to have all
-// channels, and as much for rings as goes with them; of what is left in pieces, somebody
-// who comes later gets less.
+// TestRingsGoWithChannels checks that programs with default requests get all channels together, and as much for rings as goes with
+// them; when what remains is in pieces, later programs get less.
 func TestRingsGoWithChannels(t *testing.T) {
 	const each = 4 * abi.PageSize
 	rings := abi.Window{Offset: 17 * abi.PageSize, Size: 16 * each}
 	table := NewTable(16, 16, 1, rings, abi.Window{Offset: rings.Offset + rings.Size, Size: 64 << 20})
 	var held []Allotment
 	for i, channels := range []int{4, 8, 4} {
-		a, err := table.Take(Ask{Channels: channels})
+		a, err := table.Allot(Ask{Channels: channels})
 		if err != nil || a.Rings.Size != uint64(channels)*each {
 			t.Fatalf("program %d: %+v, %v", i, a, err)
 		}
 		held = append(held, a)
 	}
-	if _, err := table.Take(Ask{Channels: 1}); !errors.Is(err, ErrFull) {
+	if _, err := table.Allot(Ask{Channels: 1}); !errors.Is(err, ErrFull) {
 		t.Errorf("one channel more: %v", err)
 	}
-	table.Give(held[0])
-	table.Give(held[2])
-	if a, err := table.Take(Ask{Channels: 8}); !errors.Is(err, ErrFull) {
+	table.Release(held[0])
+	table.Release(held[2])
+	if a, err := table.Allot(Ask{Channels: 8}); !errors.Is(err, ErrFull) {
 		t.Errorf("rings of less than the least: %+v, %v", a, err)
 	}
-	if a, err := table.Take(Ask{Channels: 4}); err != nil || a.Rings != held[0].Rings {
+	if a, err := table.Allot(Ask{Channels: 4}); err != nil || a.Rings != held[0].Rings {
 		t.Errorf("what was given back: %+v, %v", a, err)
 	}
 }
@@ -148,13 +146,13 @@ func TestTakeErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := NewTable(2, 8, 1, rings, shared)
-			if _, err := table.Take(Ask{Channels: 2}); err != nil {
+			if _, err := table.Allot(Ask{Channels: 2}); err != nil {
 				t.Fatal(err)
 			}
-			if a, err := table.Take(c.ask); err == nil || errors.Is(err, ErrFull) != c.full {
+			if a, err := table.Allot(c.ask); err == nil || errors.Is(err, ErrFull) != c.full {
 				t.Errorf("Take: %+v, %v", a, err)
 			}
-			if _, err := table.Take(Ask{Channels: 2}); err != nil {
+			if _, err := table.Allot(Ask{Channels: 2}); err != nil {
 				t.Errorf("after a refusal: %v", err)
 			}
 		})

@@ -233,7 +233,7 @@ func (p PCI) openVFIO(f sysfs.Function) (_ *PCIBus, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := vfio.Open(p.kernel(), vfio.Where{
+	d, err := vfio.Open(p.kernel(), vfio.Location{
 		Container: p.fs().Path("/dev/vfio/vfio"), Group: group, NoIOMMU: f.NoIOMMU, Address: f.Address,
 	})
 	if err != nil {

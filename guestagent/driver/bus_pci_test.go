@@ -243,7 +243,7 @@ func TestOpenPCIErrors(t *testing.T) {
 	dead := tree(t, map[string]function{address: ours})
 	check(t, os.WriteFile(dir(dead, address, "config"), []byte{0xff, 0xff, 0xff, 0xff}, 0o644))
 	busy, k := withVFIO(t)
-	k.Held = true
+	k.Busy = true
 	forced := two
 	forced.Access = driver.AccessVFIO
 	noPCI := driver.PCI{Root: t.TempDir()}

@@ -98,7 +98,7 @@ func TestLaunchAndCopy(t *testing.T) {
 		"no inline":  {Features: abi.FeatureFunctions},
 		"no layout":  {Features: abi.FeatureInline},
 		"poll first": {PollWindow: 200 * time.Microsecond},
-		"old device": {Old: true},
+		"old device": {Version1_0: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, gpu := open(t, opts)
@@ -209,8 +209,8 @@ func TestModuleErrorHasLog(t *testing.T) {
 func TestRefusedKernel(t *testing.T) {
 	const why = "kernel sample, PTX line 7: tex.2d.v4.f32.f32: textures: not supported by this device"
 	_, _, gpu := open(t, drivertest.Options{
-		Kernels: map[string]drivertest.Kernel{"sample": {}, "empty": {}},
-		Log:     why + "\nkernel other, PTX line 9: suld.b.1d: surfaces: not supported by this device\n",
+		Kernels:   map[string]drivertest.Kernel{"sample": {}, "empty": {}},
+		ModuleLog: why + "\nkernel other, PTX line 9: suld.b.1d: surfaces: not supported by this device\n",
 	})
 	ctx := t.Context()
 	mod := must[*driver.Module](t)(gpu.LoadModule(ctx, []byte(".")))
@@ -294,7 +294,7 @@ func TestHostGone(t *testing.T) {
 }
 
 func TestContextNeverReady(t *testing.T) {
-	host, err := drivertest.NewHost(drivertest.Options{Deaf: true})
+	host, err := drivertest.NewHost(drivertest.Options{NeverReady: true})
 	check(t, err)
 	dev := must[*driver.Device](t)(driver.Open(t.Context(), host))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)

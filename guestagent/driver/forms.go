@@ -89,7 +89,7 @@ func (k *forms) pickTuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tuner.Lost(ticket)
+	k.tuner.Discard(ticket)
 	return abi.Preempt{}, tune.Ticket{}
 }
 
@@ -176,7 +176,7 @@ func (c *launchForm) finish(r *abi.Completion, before uint64) {
 		return
 	}
 	if r.Status != abi.StatusOK || evictions > 0 || r.End <= r.Start {
-		k.tuner.Lost(c.ticket)
+		k.tuner.Discard(c.ticket)
 	} else {
 		ran := nanos(r.End - r.Start)
 		cost := ran
@@ -186,7 +186,7 @@ func (c *launchForm) finish(r *abi.Completion, before uint64) {
 		case c.form != 0:
 			cost += completionOverhead
 		}
-		k.tuner.ObserveCost(c.ticket, ran, cost)
+		k.tuner.Observe(c.ticket, ran, cost)
 	}
 	if n := k.tuner.Rounds(); n != k.reportedRounds {
 		k.reportedRounds = n
@@ -199,7 +199,7 @@ func (c *launchForm) discard() {
 	if k := c.forms; k != nil && k.tuner != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.tuner.Lost(c.ticket)
+		k.tuner.Discard(c.ticket)
 	}
 }
 

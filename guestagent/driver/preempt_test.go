@@ -44,7 +44,7 @@ const workPTX = `.version 7.0
 
 // workKernels are the host's kernels; each call takes as long as took returns.
 func workKernels(took func(drivertest.Call) time.Duration) map[string]drivertest.Kernel {
-	return map[string]drivertest.Kernel{"work": {Params: []int{8}, Took: took}, "cluster": {}}
+	return map[string]drivertest.Kernel{"work": {Params: []int{8}, Duration: took}, "cluster": {}}
 }
 
 const (
@@ -144,7 +144,7 @@ func TestPreemptibleByCost(t *testing.T) {
 	if len(p.Classes) != 1 || p.Classes[0].Why != tune.WhyCheapest || p.Launches != 101 || p.Preemptible == 0 || p.Preemptible >= p.Launches {
 		t.Errorf("%+v", p)
 	}
-	if n := s.host.GPU(0).Asked(); n != 4 { // of the original and its forms
+	if n := s.host.GPU(0).OccupancyQueries(); n != 4 { // of the original and its forms
 		t.Errorf("asked %d times for the occupancy", n)
 	}
 	// The task time shows how many slots the tuner assumes: those that the host reports.
@@ -219,7 +219,7 @@ func TestOriginalsAndWhy(t *testing.T) {
 		"not asked for":          {opts: driver.ContextOptions{}, reason: "off"},
 		"turned off":             {opts: driver.ContextOptions{Preempt: &driver.PreemptOptions{Off: true}}, reason: "off"},
 		"a host of yesterday":    {host: drivertest.Options{Features: abi.AllFeatures &^ abi.FeaturePreempt}, opts: on, reason: "host"},
-		"a host that refuses it": {host: drivertest.Options{Plain: true}, opts: on, reason: "host-refused"},
+		"a host that refuses it": {host: drivertest.Options{RefuseForms: true}, opts: on, reason: "host-refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, c.host, c.opts)
@@ -388,7 +388,7 @@ func TestEvictedAreNotMeasured(t *testing.T) {
 	if got := s.launch(200, nil); got.Preempt.Form != 0 { // the single form costs too much, the coarse one was never measured
 		t.Errorf("launched %+v", got)
 	}
-	if p := s.work.Preemption(); p.Evictions == 0 || p.Classes[0].Why != tune.WhyDear {
+	if p := s.work.Preemption(); p.Evictions == 0 || p.Classes[0].Why != tune.WhyTooCostly {
 		t.Errorf("%+v", p)
 	}
 }

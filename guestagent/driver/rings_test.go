@@ -20,7 +20,7 @@ func TestRingsApartProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old := rapid.Bool().Draw(t, "old")
 		host, err := drivertest.NewHost(drivertest.Options{
-			Old: old, Features: abi.AllFeatures, SharedBytes: abi.MinSharedBytes << rapid.IntRange(0, 2).Draw(t, "shared"),
+			Version1_0: old, Features: abi.AllFeatures, SharedBytes: abi.MinSharedBytes << rapid.IntRange(0, 2).Draw(t, "shared"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func (a allotted) Set(offset, value uint32) (abi.ErrorCode, error) { return Set(
 // TestImpossibleAllotments opens no device with an allotment that an agent can't grant.
 func TestImpossibleAllotments(t *testing.T) {
 	for _, old := range []bool{false, true} {
-		host, err := drivertest.NewHost(drivertest.Options{Old: old, Features: abi.AllFeatures})
+		host, err := drivertest.NewHost(drivertest.Options{Version1_0: old, Features: abi.AllFeatures})
 		if err != nil {
 			t.Fatal(err)
 		}

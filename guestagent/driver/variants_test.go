@@ -134,7 +134,7 @@ func TestKnownKernels(t *testing.T) {
 	}{
 		"nothing":                {nil, every},
 		"short":                  {[]tune.ClassRecord{class(10, tune.WhyShort), class(100, tune.WhyShort)}, 0},
-		"short where it's small": {[]tune.ClassRecord{class(10, tune.WhyShort), class(1000, tune.WhyDear)}, every},
+		"short where it's small": {[]tune.ClassRecord{class(10, tune.WhyShort), class(1000, tune.WhyTooCostly)}, every},
 	} {
 		f, err := cache.Open(t.TempDir()+"/kernels", nil)
 		if err != nil {

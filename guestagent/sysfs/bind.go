@@ -9,23 +9,20 @@ import (
 	"strings"
 )
 
-// VFIODriver is the kernel driver that hands functions to user space.
+// VFIODriver is the kernel driver that gives user space access to functions.
 const VFIODriver = "vfio-pci"
 
-// ErrNoDriver says that the kernel has no vfio-pci, or has not loaded it.
+// ErrNoDriver means that the kernel has no vfio-pci, or has not loaded it.
 var ErrNoDriver = errors.New("vfio-pci is not loaded (modprobe vfio-pci)")
 
-// ErrNoIOMMU says that vfio-pci can't have a function because nothing would keep
-// its DMA within bounds.
+// ErrNoIOMMU means that vfio-pci can't have a function because nothing would restrict its DMA.
 var ErrNoIOMMU = errors.New("no IOMMU, and the kernel's vfio has no mode without one (CONFIG_VFIO_NOIOMMU)")
 
-// Bind gives the function at an address to vfio-pci, unless it has it already. It
-// takes it from no other driver: a virtual GPU has none, and whoever bound one
-// meant it.
+// Bind binds the function at an address to vfio-pci, unless it is bound already. It takes it from no other driver: a virtual GPU
+// has none by default, so another one was bound on purpose.
 //
-// Without an IOMMU it first turns on vfio's no-IOMMU mode, where the kernel has it.
-// That mode is called unsafe because it lets a device's DMA go anywhere; the virtual
-// GPU never does DMA. It taints the kernel all the same.
+// Without an IOMMU it first turns on vfio's no-IOMMU mode, if the kernel has it. That mode is called unsafe because it does not
+// restrict a device's DMA; the virtual GPU never does DMA. It taints the kernel all the same.
 func (f FS) Bind(address string) error {
 	fn, err := f.Function(address)
 	if err != nil {
@@ -58,8 +55,8 @@ func (f FS) Bind(address string) error {
 	return nil
 }
 
-// Unbind takes the function from vfio-pci and leaves it without a driver. The kernel
-// waits for who has it open, so nobody may.
+// Unbind unbinds the function from vfio-pci and leaves it without a driver. The kernel waits for processes that have it open, so
+// there must be none.
 func (f FS) Unbind(address string) error {
 	if err := write(filepath.Join(f.dir(address), "driver_override"), "\n"); err != nil {
 		return fmt.Errorf("reserve it for no driver: %w", err)
@@ -70,7 +67,7 @@ func (f FS) Unbind(address string) error {
 	return nil
 }
 
-// allowNoIOMMU turns on vfio's mode without IOMMU.
+// allowNoIOMMU turns on vfio's no-IOMMU mode.
 func (f FS) allowNoIOMMU() error {
 	path := f.Path("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
 	now, err := os.ReadFile(path)
@@ -89,8 +86,7 @@ func (f FS) allowNoIOMMU() error {
 	return nil
 }
 
-// Enable turns on the function's memory decoding unless it is on, for a function
-// without a kernel driver: writing counts up.
+// Enable turns on the memory decoding of a function without a kernel driver, unless it is on: each write increments a counter.
 func (f FS) Enable(address string) error {
 	on, err := f.read(address, "enable")
 	if err == nil && on == "0" {
@@ -102,7 +98,7 @@ func (f FS) Enable(address string) error {
 	return nil
 }
 
-// write writes a file that must be there.
+// write writes a file that must exist.
 func write(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -112,8 +108,7 @@ func write(path, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// GroupPath is the node by which a function that vfio-pci has is opened, "" when it
-// has no group.
+// GroupPath returns the node that opens a function bound to vfio-pci, or "" if it has no group.
 func (f FS) GroupPath(fn Function) string {
 	if fn.Group == "" {
 		return ""

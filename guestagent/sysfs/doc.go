@@ -1,8 +1,5 @@
-// Package sysfs is the PCI functions of a guest as its kernel shows them under
-// /sys: which there are, what the kernel has given them, which kernel driver has
-// them, and how to hand one to vfio-pci. It also hears the kernel's events about
-// devices that come and go.
+// Package sysfs reads the PCI functions of a guest from /sys: which exist, which addresses the kernel assigned, and which kernel
+// driver is bound to them. It can bind one to vfio-pci, and receives the kernel's events about devices that come and go.
 //
-// Everything lies under an injected root, so that a tree of plain files stands in
-// for a machine.
+// All paths are under an injected root, so that a tree of plain files can replace a machine.
 package sysfs

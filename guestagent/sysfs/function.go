@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// FS is a file system with sysfs in it. Its zero value is this machine's.
+// FS is a file system that contains sysfs. Its zero value is this machine's.
 type FS struct {
-	// Root is what /sys and /dev lie under; "" is "/".
+	// Root contains /sys and /dev; "" means "/".
 	Root string
 }
 
-// Path returns where an absolute path of the machine lies.
+// Path returns the location of an absolute path of the machine.
 func (f FS) Path(path string) string {
 	if f.Root == "" {
 		return path
@@ -32,40 +32,36 @@ func (f FS) dir(address string) string {
 	return filepath.Join(f.Path(pciDevices), filepath.Base(address))
 }
 
-// IDs are what a kind of PCI function is known by.
+// IDs identify a kind of PCI function.
 type IDs struct {
 	Vendor, Device uint16
-	Class          uint32 // of 24 bits
+	Class          uint32 // 24 bits
 }
 
-// String is the form that lspci -n has.
+// String formats the IDs as lspci -n does.
 func (i IDs) String() string {
 	return fmt.Sprintf("%04x:%04x, class %06x", i.Vendor, i.Device, i.Class)
 }
 
 // Function is a PCI function.
 type Function struct {
-	// Address is as the kernel writes it, such as "0000:00:10.0".
+	// Address is in the kernel's form, such as "0000:00:10.0".
 	Address string
-	// Instance tells this function from others that were at its address before and
-	// have been unplugged.
+	// Instance distinguishes functions that were at the same address in turn.
 	Instance uint64
-	// Driver is the kernel driver that has the function, "" for none.
+	// Driver is the kernel driver bound to the function, or "".
 	Driver string
-	// Group is the number of its IOMMU group, "" without one. NoIOMMU says that
-	// the group is one that vfio made up, without an IOMMU behind it.
+	// Group is the number of its IOMMU group, or "". NoIOMMU means that vfio created the group without an IOMMU.
 	Group   string
 	NoIOMMU bool
-	// BARs are what the kernel has given the function.
+	// BARs are the address ranges that the kernel assigned.
 	BARs [6]BAR
 }
 
-// BAR is the address range of a BAR. It has no bytes where the function has no such
-// BAR, or where the kernel found no room for it.
+// BAR is the address range of a BAR. It is empty if the function has no such BAR or the kernel found no room for it.
 type BAR struct{ Start, Bytes uint64 }
 
-// Functions returns all functions with these ids, by address. It is empty on a
-// machine without PCI.
+// Functions returns all functions with these IDs, ordered by address; none on a machine without PCI.
 func (f FS) Functions(ids IDs) ([]Function, error) {
 	entries, err := os.ReadDir(f.Path(pciDevices))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +79,7 @@ func (f FS) Functions(ids IDs) ([]Function, error) {
 				found = append(found, fn)
 			}
 		}
-		// One that is gone was unplugged just now.
+		// One that no longer exists was just unplugged.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("PCI function %s: %w", e.Name(), err)
 		}
@@ -92,15 +88,7 @@ func (f FS) Functions(ids IDs) ([]Function, error) {
 	return found, nil
 }
 
-// Is tells whether the function at an address is there and has these ids.
-func (f FS) Is(address string, ids IDs) (bool, error) {
-	match, err := f.match(address, ids)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return match, err
-}
-
+// match reports whether the function at an address has these IDs.
 func (f FS) match(address string, ids IDs) (bool, error) {
 	for _, want := range []struct {
 		file  string
@@ -121,8 +109,7 @@ func (f FS) match(address string, ids IDs) (bool, error) {
 	return true, nil
 }
 
-// Function returns the function at an address; the error is fs.ErrNotExist when
-// there is none.
+// Function returns the function at an address. The error is fs.ErrNotExist if there is none.
 func (f FS) Function(address string) (Function, error) {
 	fn := Function{Address: filepath.Base(address)}
 	text, err := f.read(address, "resource")
@@ -132,7 +119,7 @@ func (f FS) Function(address string) (Function, error) {
 	if fn.BARs, err = parseResources(text); err != nil {
 		return fn, fmt.Errorf("resource: %w", err)
 	}
-	// The kernel makes a new directory for each, and numbers its directories anew.
+	// The kernel creates a new directory for each function, with a new inode number.
 	st, err := os.Stat(f.dir(address))
 	if err != nil {
 		return fn, err
@@ -146,15 +133,14 @@ func (f FS) Function(address string) (Function, error) {
 	return fn, nil
 }
 
-// Present tells whether there is a function at an address.
+// Present reports whether there is a function at an address.
 func (f FS) Present(address string) bool {
 	_, err := os.Stat(filepath.Join(f.dir(address), "vendor"))
 	return err == nil
 }
 
-// Answers tells whether the function answers accesses to its configuration space,
-// where the kernel lets that be seen. One that is there and does not has lost what is
-// behind it.
+// Answers reports whether the function answers accesses to its configuration space, as far as the kernel shows that. One that
+// exists and does not answer has lost its host process.
 func (f FS) Answers(address string) bool {
 	file, err := os.Open(filepath.Join(f.dir(address), "config"))
 	if err != nil {
@@ -166,18 +152,18 @@ func (f FS) Answers(address string) bool {
 	return err != nil || ids != [4]byte{0xff, 0xff, 0xff, 0xff}
 }
 
-// ResourcePath is the file by which a BAR is mapped.
+// ResourcePath returns the file that maps a BAR.
 func (f FS) ResourcePath(address string, bar int) string {
 	return filepath.Join(f.dir(address), "resource"+strconv.Itoa(bar))
 }
 
-// read is a small file of a function's.
+// read reads a small file of a function.
 func (f FS) read(address, name string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(f.dir(address), name))
 	return strings.TrimSpace(string(b)), err
 }
 
-// link is the last part of what a symbolic link names, "" without one.
+// link returns the last element of a symbolic link's target, or "" without a link.
 func (f FS) link(address, name string) string {
 	to, err := os.Readlink(filepath.Join(f.dir(address), name))
 	if err != nil {
@@ -186,13 +172,11 @@ func (f FS) link(address, name string) string {
 	return filepath.Base(to)
 }
 
-// unset is IORESOURCE_UNSET of include/linux/ioport.h: the kernel has given the
-// range no place.
+// unset is IORESOURCE_UNSET of include/linux/ioport.h: the kernel has not assigned the range an address.
 const unset = 0x20000000
 
-// parseResources reads a function's resource file: a line for each BAR with its
-// first and last address and its flags. Older kernels put zeros for a BAR without a
-// place, newer ones its size with the flag that says so.
+// parseResources parses a function's resource file: a line for each BAR with its first and last address and its flags. For a BAR
+// without an address older kernels have zeros, newer ones its size with the flag unset.
 func parseResources(text string) (bars [6]BAR, err error) {
 	i := 0
 	for line := range strings.Lines(text) {

@@ -32,7 +32,7 @@ func plant(t *testing.T, files map[string]string) sysfs.FS {
 	return f
 }
 
-// device is a function's files, with more of the machine's.
+// device returns a function's files, and more of the machine.
 func device(more map[string]string) map[string]string {
 	files := map[string]string{
 		"vendor": "0x7667\n", "device": "0x0001\n", "class": "0x120000\n", "driver_override": "(null)\n",
@@ -74,7 +74,7 @@ func TestFunctions(t *testing.T) {
 		if got[0].Instance == 0 {
 			t.Error("a function of no instance")
 		}
-		got[0].Instance = 0 // the file system's number
+		got[0].Instance = 0 // an inode number
 	}
 	want := []sysfs.Function{{Address: address, Driver: "vfio-pci", Group: "0", NoIOMMU: true}}
 	want[0].BARs[0] = sysfs.BAR{Start: 0xfea00000, Bytes: 64 << 10}
@@ -87,7 +87,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestNoRoom reads what kernels say of a BAR that they found no place for.
+// TestNoRoom reads what kernels report for a BAR without an address.
 func TestNoRoom(t *testing.T) {
 	for name, line := range map[string]string{
 		"zeros":     "0x0000000000000000 0x0000000000000000 0x0000000000000000",

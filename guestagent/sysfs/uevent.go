@@ -12,33 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is what the kernel says when a device comes, goes or changes hands.
+// Event is the kernel's message that a device has come, gone or changed drivers.
 type Event struct {
 	// Action is "add", "remove", "bind", "unbind" or "change".
 	Action string
-	// Address is the PCI function's.
+	// Address is that of the PCI function.
 	Address string
 }
 
-// Uevents is the kernel's stream of events about devices (netlink, group 1), which
-// needs no privilege.
+// Uevents is the kernel's stream of events about devices (netlink, group 1). It needs no privilege.
 type Uevents struct{ file *os.File }
 
-// eventBytes bounds an event: the kernel's own bound is 2048 bytes of variables and
-// a path.
+// eventBytes bounds an event. The kernel's own bound is 2048 bytes of variables and a path.
 const eventBytes = 8 << 10
 
-// receiveBytes is how much the kernel keeps for us between two reads.
+// receiveBytes is how much the kernel buffers between two reads.
 const receiveBytes = 1 << 20
 
-// ListenUevents opens the stream. What happens from then on can be read. Close must
-// be called to free it.
+// ListenUevents opens the stream; events from then on can be read. Close must be called to free it.
 func ListenUevents() (*Uevents, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return nil, fmt.Errorf("listen to device events: %w", err)
 	}
-	// It can be too small when a whole bus is plugged; a lost event shows as ENOBUFS.
+	// The default can be too small if a whole bus is plugged; a lost event shows as ENOBUFS.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBytes)
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1}); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen to device events: %w", err), unix.Close(fd))
@@ -46,13 +43,11 @@ func ListenUevents() (*Uevents, error) {
 	return &Uevents{file: os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// ErrMissed says that the kernel had more to say than it could keep: look at
-// everything.
+// ErrMissed means that events were lost: the caller must rescan everything.
 var ErrMissed = errors.New("device events were missed")
 
-// Next waits for the next event about a PCI function. After [ErrMissed] it can be
-// called again; it returns os.ErrClosed after Close and the context's error when
-// that ends.
+// Next waits for the next event about a PCI function. It can be called again after [ErrMissed]. It returns os.ErrClosed after Close
+// and the context's error when the context ends.
 func (u *Uevents) Next(ctx context.Context) (Event, error) {
 	stop := context.AfterFunc(ctx, func() { _ = u.file.Close() })
 	defer stop()
@@ -73,11 +68,11 @@ func (u *Uevents) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// Close ends the stream and a Next.
+// Close ends the stream and any Next under way.
 func (u *Uevents) Close() error { return u.file.Close() }
 
-// parseUevent reads one message: "ACTION@DEVPATH", then variables, all ended by a
-// zero byte. It is false for what is no event of a PCI function.
+// parseUevent parses one message: "ACTION@DEVPATH", then variables, each ended by a zero byte. It returns false for a message that
+// is no event of a PCI function.
 func parseUevent(b []byte) (Event, bool) {
 	var e Event
 	head, rest, ok := bytes.Cut(b, []byte{0})

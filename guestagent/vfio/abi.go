@@ -2,7 +2,7 @@ package vfio
 
 import "encoding/binary"
 
-// Names, numbers and layouts of include/uapi/linux/vfio.h.
+// The names, numbers and layouts are those of include/uapi/linux/vfio.h.
 
 // Requests: _IO(VFIO_TYPE, VFIO_BASE + n).
 const (
@@ -63,7 +63,7 @@ const (
 	IRQSetActionTrigger = 1 << 5 // VFIO_IRQ_SET_ACTION_TRIGGER
 )
 
-// Sizes of the structures, which are their argsz.
+// Sizes of the structures, for their argsz.
 const (
 	GroupStatusBytes = 8
 	DeviceInfoBytes  = 20
@@ -78,13 +78,13 @@ var ne = binary.NativeEndian
 // GroupStatus is struct vfio_group_status.
 type GroupStatus struct{ Flags uint32 }
 
-// Encode makes the kernel's form.
+// Encode encodes s in the kernel's form.
 func (s GroupStatus) Encode() []byte {
 	b := ne.AppendUint32(make([]byte, 0, GroupStatusBytes), GroupStatusBytes)
 	return ne.AppendUint32(b, s.Flags)
 }
 
-// Decode reads the kernel's form.
+// Decode decodes the kernel's form.
 func (s *GroupStatus) Decode(b []byte) { s.Flags = ne.Uint32(b[4:]) }
 
 // DeviceInfo is struct vfio_device_info, without capabilities.
@@ -95,7 +95,7 @@ type DeviceInfo struct {
 	CapOffset uint32
 }
 
-// Encode makes the kernel's form.
+// Encode encodes i in the kernel's form.
 func (i DeviceInfo) Encode() []byte {
 	b := make([]byte, 0, DeviceInfoBytes)
 	for _, v := range []uint32{DeviceInfoBytes, i.Flags, i.Regions, i.IRQs, i.CapOffset} {
@@ -104,7 +104,7 @@ func (i DeviceInfo) Encode() []byte {
 	return b
 }
 
-// Decode reads the kernel's form.
+// Decode decodes the kernel's form.
 func (i *DeviceInfo) Decode(b []byte) {
 	i.Flags, i.Regions, i.IRQs, i.CapOffset = ne.Uint32(b[4:]), ne.Uint32(b[8:]), ne.Uint32(b[12:]), ne.Uint32(b[16:])
 }
@@ -118,7 +118,7 @@ type RegionInfo struct {
 	Offset    uint64 // of the region in the device's descriptor
 }
 
-// Encode makes the kernel's form.
+// Encode encodes i in the kernel's form.
 func (i RegionInfo) Encode() []byte {
 	b := make([]byte, 0, RegionInfoBytes)
 	for _, v := range []uint32{RegionInfoBytes, i.Flags, i.Index, i.CapOffset} {
@@ -127,7 +127,7 @@ func (i RegionInfo) Encode() []byte {
 	return ne.AppendUint64(ne.AppendUint64(b, i.Bytes), i.Offset)
 }
 
-// Decode reads the kernel's form.
+// Decode decodes the kernel's form.
 func (i *RegionInfo) Decode(b []byte) {
 	i.Flags, i.Index, i.CapOffset = ne.Uint32(b[4:]), ne.Uint32(b[8:]), ne.Uint32(b[12:])
 	i.Bytes, i.Offset = ne.Uint64(b[16:]), ne.Uint64(b[24:])
@@ -136,7 +136,7 @@ func (i *RegionInfo) Decode(b []byte) {
 // IRQInfo is struct vfio_irq_info.
 type IRQInfo struct{ Flags, Index, Count uint32 }
 
-// Encode makes the kernel's form.
+// Encode encodes i in the kernel's form.
 func (i IRQInfo) Encode() []byte {
 	b := make([]byte, 0, IRQInfoBytes)
 	for _, v := range []uint32{IRQInfoBytes, i.Flags, i.Index, i.Count} {
@@ -145,7 +145,7 @@ func (i IRQInfo) Encode() []byte {
 	return b
 }
 
-// Decode reads the kernel's form.
+// Decode decodes the kernel's form.
 func (i *IRQInfo) Decode(b []byte) {
 	i.Flags, i.Index, i.Count = ne.Uint32(b[4:]), ne.Uint32(b[8:]), ne.Uint32(b[12:])
 }
@@ -156,7 +156,7 @@ type IRQSet struct {
 	FDs                        []int32
 }
 
-// Encode makes the kernel's form.
+// Encode encodes s in the kernel's form.
 func (s IRQSet) Encode() []byte {
 	size := uint32(IRQSetBytes + 4*len(s.FDs))
 	b := make([]byte, 0, size)

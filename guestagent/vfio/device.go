@@ -10,35 +10,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device is a PCI device that VFIO has handed to this process. Close must be called
-// to free it; until then the kernel's removal of the device waits. Its methods may
-// be called from several goroutines at once.
+// Device is a PCI device that VFIO gives this process access to. Close must be called to free it; until then the kernel waits with
+// the device's removal. Its methods may be called from several goroutines at once.
 type Device struct {
 	kernel  Kernel
 	mu      sync.RWMutex
-	fds     []int // device, group, container; none after Close
+	fds     []int // device, group, container; empty after Close
 	regions uint32
 	irqs    uint32
 }
 
-// Where says which device to open and where its nodes are.
-type Where struct {
+// Location says which device to open and through which nodes.
+type Location struct {
 	Container string // /dev/vfio/vfio
 	Group     string // /dev/vfio/N or /dev/vfio/noiommu-N
 	NoIOMMU   bool
 	Address   string // PCI address
 }
 
-// ErrBusy says that another process has the device.
+// ErrBusy means that another process has the device open.
 var ErrBusy = errors.New("another process has the device open")
 
-// Open opens a device. The kernel resets it on the way, and again when it is
-// closed, so nothing of its last user is left.
-func Open(k Kernel, w Where) (_ *Device, err error) {
+// Open opens a device. The kernel resets it now and when it is closed, so its previous user leaves nothing behind.
+func Open(k Kernel, w Location) (_ *Device, err error) {
 	d := &Device{kernel: k}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("open %s by vfio: %w", w.Address, explain(err, w)), d.Close())
+			err = errors.Join(fmt.Errorf("open %s by vfio: %w", w.Address, describe(err, w)), d.Close())
 		}
 	}()
 	container, err := k.Open(w.Container)
@@ -95,13 +93,13 @@ func Open(k Kernel, w Where) (_ *Device, err error) {
 		return nil, errors.New("not a PCI device")
 	}
 	d.regions, d.irqs = info.Regions, info.IRQs
-	return d, d.command()
+	return d, d.enableBusMaster()
 }
 
 func opened(path string, err error) error { return &fs.PathError{Op: "open", Path: path, Err: err} }
 
-// explain makes known errors speak.
-func explain(err error, w Where) error {
+// describe explains known errors.
+func describe(err error, w Location) error {
 	var path *fs.PathError
 	if errors.Is(err, unix.EBUSY) && errors.As(err, &path) && path.Path == w.Group {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
@@ -116,10 +114,9 @@ const (
 	pciCommandMaster = 1 << 2
 )
 
-// command turns on memory decoding and bus mastering. vfio-pci clears the latter
-// when it enables a device, and an MSI is a write by the device: without it QEMU
-// drops every interrupt. The virtual GPU writes nothing else.
-func (d *Device) command() error {
+// enableBusMaster turns on memory decoding and bus mastering. vfio-pci turns the latter off when it enables a device, but an MSI is
+// a write by the device: without bus mastering QEMU drops every interrupt. The virtual GPU writes nothing else.
+func (d *Device) enableBusMaster() error {
 	var b [2]byte
 	if err := d.config(b[:], pciCommand, false); err != nil {
 		return err
@@ -138,7 +135,7 @@ func (d *Device) config(b []byte, offset uint64, write bool) error {
 	if write {
 		access, verb = d.kernel.Pwrite, "write"
 	}
-	err = d.use(func(fd int) error {
+	err = d.withFD(func(fd int) error {
 		n, err := access(fd, b, int64(region.Offset+offset))
 		if err == nil && n != len(b) {
 			err = fmt.Errorf("%d of %d bytes", n, len(b))
@@ -151,8 +148,8 @@ func (d *Device) config(b []byte, offset uint64, write bool) error {
 	return nil
 }
 
-// use calls f with the device's descriptor, which stays open meanwhile.
-func (d *Device) use(f func(fd int) error) error {
+// withFD calls f with the device's descriptor, which stays open meanwhile.
+func (d *Device) withFD(f func(fd int) error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if len(d.fds) < 3 {
@@ -164,7 +161,7 @@ func (d *Device) use(f func(fd int) error) error {
 func (d *Device) region(index uint32) (RegionInfo, error) {
 	info := RegionInfo{Index: index}
 	arg := info.Encode()
-	err := d.use(func(fd int) error { _, err := d.kernel.Memory(fd, DeviceGetRegionInfo, arg); return err })
+	err := d.withFD(func(fd int) error { _, err := d.kernel.Memory(fd, DeviceGetRegionInfo, arg); return err })
 	if err != nil {
 		return info, fmt.Errorf("ask about region %d: %w", index, err)
 	}
@@ -172,7 +169,7 @@ func (d *Device) region(index uint32) (RegionInfo, error) {
 	return info, nil
 }
 
-// maxRegionBytes bounds what a region's size is believed.
+// maxRegionBytes is the largest size of a region that is plausible.
 const maxRegionBytes = 1 << 40
 
 // Map maps a region. The mapping outlives Close.
@@ -185,28 +182,27 @@ func (d *Device) Map(index uint32) ([]byte, error) {
 		return nil, fmt.Errorf("region %d of %d bytes, flags %#x, can't be mapped", index, info.Bytes, info.Flags)
 	}
 	var b []byte
-	err = d.use(func(fd int) (err error) { b, err = d.kernel.Map(fd, int64(info.Offset), int(info.Bytes)); return err })
+	err = d.withFD(func(fd int) (err error) { b, err = d.kernel.Map(fd, int64(info.Offset), int(info.Bytes)); return err })
 	if err != nil {
 		return nil, fmt.Errorf("map region %d: %w", index, err)
 	}
 	return b, nil
 }
 
-// Offset is where in the device's descriptor a region lies.
+// Offset returns a region's offset in the device's descriptor.
 func (d *Device) Offset(index uint32) (int64, error) {
 	info, err := d.region(index)
 	return int64(info.Offset), err
 }
 
-// IRQs returns how many interrupts of a kind there are; 0 for a kind that there is
-// not, or that can't be had as eventfds.
+// IRQs returns how many interrupts of a kind the device has; 0 for a kind that it does not have or that can't be eventfds.
 func (d *Device) IRQs(index uint32) (int, error) {
 	if index >= d.irqs {
 		return 0, nil
 	}
 	info := IRQInfo{Index: index}
 	arg := info.Encode()
-	err := d.use(func(fd int) error { _, err := d.kernel.Memory(fd, DeviceGetIRQInfo, arg); return err })
+	err := d.withFD(func(fd int) error { _, err := d.kernel.Memory(fd, DeviceGetIRQInfo, arg); return err })
 	if errors.Is(err, unix.EINVAL) { // ERR, on what is not PCI Express
 		return 0, nil
 	}
@@ -219,9 +215,8 @@ func (d *Device) IRQs(index uint32) (int, error) {
 	return int(info.Count), nil
 }
 
-// SetIRQs makes the first interrupts of a kind raise these eventfds, and returns how
-// many could be had: with MSI the processor's interrupt controller may offer fewer
-// vectors than the device has, one without interrupt remapping.
+// SetIRQs makes the first interrupts of a kind raise these eventfds, and returns how many it could: for MSI an interrupt controller
+// without interrupt remapping may offer fewer vectors than the device has.
 func (d *Device) SetIRQs(index uint32, eventfds []int) (int, error) {
 	for len(eventfds) > 0 {
 		set := IRQSet{Flags: IRQSetDataEventfd | IRQSetActionTrigger, Index: index, Count: uint32(len(eventfds))}
@@ -229,7 +224,7 @@ func (d *Device) SetIRQs(index uint32, eventfds []int) (int, error) {
 			set.FDs = append(set.FDs, int32(fd))
 		}
 		var n int
-		err := d.use(func(fd int) (err error) { n, err = d.kernel.Memory(fd, DeviceSetIRQs, set.Encode()); return err })
+		err := d.withFD(func(fd int) (err error) { n, err = d.kernel.Memory(fd, DeviceSetIRQs, set.Encode()); return err })
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("enable %d interrupts %d: %w", len(eventfds), index, err)
@@ -238,7 +233,7 @@ func (d *Device) SetIRQs(index uint32, eventfds []int) (int, error) {
 		case n >= len(eventfds):
 			return 0, fmt.Errorf("enable %d interrupts %d: the kernel offers %d", len(eventfds), index, n)
 		}
-		// A positive answer is no success: it is how many there could be. Powers of two.
+		// A positive result is no success: it is how many vectors are possible. They come in powers of two.
 		for len(eventfds) > n {
 			eventfds = eventfds[:(len(eventfds)+1)/2]
 		}
@@ -246,7 +241,7 @@ func (d *Device) SetIRQs(index uint32, eventfds []int) (int, error) {
 	return 0, nil
 }
 
-// FD is the device's descriptor, which stays the Device's; -1 after Close.
+// FD returns the device's descriptor, which belongs to the Device; -1 after Close.
 func (d *Device) FD() int {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -256,7 +251,7 @@ func (d *Device) FD() int {
 	return d.fds[0]
 }
 
-// Close gives the device back to the kernel, once its mappings are gone too.
+// Close returns the device to the kernel, which gets it when its mappings are gone too.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

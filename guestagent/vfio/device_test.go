@@ -14,7 +14,7 @@ import (
 	"vgpud/guestagent/vfio/vfiotest"
 )
 
-// TestSizes holds the structures against sizeof in include/uapi/linux/vfio.h.
+// TestSizes compares the structures with sizeof in include/uapi/linux/vfio.h.
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []byte
@@ -36,7 +36,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestCodec holds that what is encoded is decoded.
+// TestCodec checks that decoding inverts encoding.
 func TestCodec(t *testing.T) {
 	region := vfio.RegionInfo{Flags: 1, Index: 2, CapOffset: 3, Bytes: 1 << 40, Offset: 1 << 41}
 	var gotRegion vfio.RegionInfo
@@ -51,9 +51,9 @@ func TestCodec(t *testing.T) {
 
 const address = "0000:00:10.0"
 
-var where = vfio.Where{Container: "/dev/vfio/vfio", Group: "/dev/vfio/3", Address: address}
+var where = vfio.Location{Container: "/dev/vfio/vfio", Group: "/dev/vfio/3", Address: address}
 
-// kernel is a fake kernel whose device has two BARs.
+// kernel returns a fake kernel whose device has two BARs.
 func kernel(t *testing.T) *vfiotest.Kernel {
 	t.Helper()
 	k := &vfiotest.Kernel{Address: address, Vectors: 32}
@@ -100,7 +100,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestFewerVectors has the kernel answer with how many vectors there can be.
+// TestFewerVectors has the kernel answer how many vectors are possible.
 func TestFewerVectors(t *testing.T) {
 	k := kernel(t)
 	k.Granted = 1
@@ -135,14 +135,14 @@ func TestFewerVectors(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(*vfiotest.Kernel, *vfio.Where)
+		spoil func(*vfiotest.Kernel, *vfio.Location)
 		want  string
 		is    error
 	}{
-		"busy":         {func(k *vfiotest.Kernel, _ *vfio.Where) { k.Held = true }, "another process", vfio.ErrBusy},
-		"not viable":   {func(k *vfiotest.Kernel, _ *vfio.Where) { k.NotViable = true }, "other devices of the group", nil},
-		"no remapping": {func(k *vfiotest.Kernel, _ *vfio.Where) { k.NoRemapping = true }, "intremap=on", unix.EPERM},
-		"other device": {func(_ *vfiotest.Kernel, w *vfio.Where) { w.Address = "0000:00:11.0" }, "get the device", unix.ENODEV},
+		"busy":         {func(k *vfiotest.Kernel, _ *vfio.Location) { k.Busy = true }, "another process", vfio.ErrBusy},
+		"not viable":   {func(k *vfiotest.Kernel, _ *vfio.Location) { k.NotViable = true }, "other devices of the group", nil},
+		"no remapping": {func(k *vfiotest.Kernel, _ *vfio.Location) { k.NoRemapping = true }, "intremap=on", unix.EPERM},
+		"other device": {func(_ *vfiotest.Kernel, w *vfio.Location) { w.Address = "0000:00:11.0" }, "get the device", unix.ENODEV},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, w := kernel(t), where

@@ -1,6 +1,5 @@
-// Package vfio is Linux's VFIO: a PCI device in a user's hands, its regions mapped,
-// its interrupts as eventfds. It is the guest's side of vfio-pci, not to be mixed up
-// with vfio-user, which is how a host offers a device.
+// Package vfio uses Linux's VFIO: a process gets a PCI device, its regions mapped, its interrupts as eventfds. It is for guests with
+// vfio-pci; it is not vfio-user, by which a host offers a device.
 //
-// [Open] takes the kernel as a [Kernel], so that tests need none.
+// [Open] takes the kernel as a [Kernel], so that tests can replace it.
 package vfio

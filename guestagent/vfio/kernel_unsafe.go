@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ioctl is ioctl(2) with a number. VFIO answers with numbers too, some of which are
-// no errors.
+// ioctl is ioctl(2) with a number. VFIO returns numbers too, some of which are no errors.
 func ioctl(fd int, request, v uintptr) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, v)
 	if errno != 0 {

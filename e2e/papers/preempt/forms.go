@@ -97,7 +97,7 @@ func (a additions) proxied() blocks.Form { return a.papers(1, 1, blocks.Proxy) }
 func (a additions) adaptive(k blocks.Kernel, slice time.Duration) blocks.Form {
 	f := a.proxied()
 	task := blocks.Duration(blocks.H100, k, f) * float64(blocks.H100.Slots(k)) / float64(k.Tasks)
-	f.Every = int(tune.AdaptiveEvery(slice, time.Duration(task), 10))
+	f.Every = int(adaptiveEvery(slice, time.Duration(task), 10))
 	return f
 }
 
@@ -107,7 +107,7 @@ func (a additions) adaptive(k blocks.Kernel, slice time.Duration) blocks.Form {
 func (a additions) amortized(k blocks.Kernel) (f blocks.Form, length float64) {
 	original := blocks.Duration(blocks.H100, k, blocks.Form{})
 	length = math.Inf(1)
-	_, err := tune.Amortize(original, 0.04, 1024, func(every uint32) (float64, error) {
+	_, err := amortize(original, 0.04, 1024, func(every uint32) (float64, error) {
 		g := a.papers(1, int(every), blocks.HostMemory)
 		d := blocks.Duration(blocks.H100, k, g)
 		if d < length {

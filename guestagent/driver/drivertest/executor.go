@@ -7,7 +7,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// statusOf finds the status in an error.
+// statusOf returns the status in an error.
 func statusOf(err error) abi.Status {
 	var s abi.Status
 	if errors.As(err, &s) {
@@ -16,20 +16,19 @@ func statusOf(err error) abi.Status {
 	return abi.StatusInternal
 }
 
-// Rings is one channel as an executor has it.
+// Rings is one channel from the executor's side.
 type Rings struct {
 	Shared     []byte // BAR2
 	Page       []byte
 	Submission []byte
 	Completion []byte
-	Wake       <-chan struct{} // a doorbell
+	Wake       <-chan struct{} // receives doorbells
 	Stop       <-chan struct{}
 	Interrupt  func()
 	PollWindow time.Duration
 }
 
-// Serve carries out a channel's commands until Stop, or until the guest breaks its
-// rings: then it says how.
+// Serve executes a channel's commands until Stop, or until the guest corrupts its rings; then it returns the error code.
 func (g *GPU) Serve(r Rings) abi.ErrorCode {
 	reader, err := abi.NewSubmissionReader(r.Page, r.Submission)
 	if err == nil {
@@ -61,7 +60,7 @@ func (g *GPU) serve(r *Rings, reader *abi.SubmissionReader, writer *abi.Completi
 		}
 		for i := 0; i < n; {
 			span := abi.Span(&buf[i])
-			g.do(r.Shared, buf[i:i+span], &c)
+			g.execute(r.Shared, buf[i:i+span], &c)
 			i += span
 			c.Seq++
 			for {
@@ -89,7 +88,7 @@ func (r *Rings) publish(w *abi.CompletionWriter) {
 	}
 }
 
-// idle polls for the window, then sleeps; false means stop.
+// idle polls for the window, then sleeps; it returns false to stop.
 func (r *Rings) idle(reader *abi.SubmissionReader) bool {
 	for begin := time.Now(); time.Since(begin) < r.PollWindow; {
 		for range 64 {

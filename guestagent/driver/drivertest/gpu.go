@@ -10,60 +10,59 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Kernel is a kernel that modules of a [GPU] hold.
+// Kernel is a kernel in the modules of a [GPU].
 type Kernel struct {
-	// Params are the sizes of the parameters, each aligned by its size.
+	// Params are the sizes of the parameters; each is aligned to its size.
 	Params []int
-	// Run is the kernel; nil does nothing. An [abi.Status] among its error's causes is
-	// how the launch ends.
+	// Run executes the kernel; nil does nothing. An [abi.Status] in its error's chain is the launch's status.
 	Run func(g *GPU, l abi.Launch, params []byte) error
-	// Took is how long a launch takes by the GPU's clock; nil: as long as Run does.
-	// Evicted is how often it says that it was taken off the GPU meanwhile.
-	Took    func(Call) time.Duration
-	Evicted func(Call) uint64
-	// FormsPerSM is how many blocks of its forms an SM holds, where that is not PerSM.
+	// Duration returns how long a launch takes on the GPU's clock; nil means as long as Run does. Evicted returns how often the
+	// launch counts as evicted.
+	Duration func(Call) time.Duration
+	Evicted  func(Call) uint64
+	// FormsPerSM is how many blocks of its forms an SM holds; 0 means PerSM.
 	FormsPerSM uint64
-	// TooLarge are the forms of which an SM holds no block, so that none can be launched.
+	// TooLarge are the forms of which an SM holds no block, so that they can't be launched.
 	TooLarge abi.PreemptForm
 }
 
-// Call is a launch that was carried out.
+// Call is an executed launch.
 type Call struct {
 	Kernel   string
-	Preempt  abi.Preempt // the zero value for the original
-	Priority int32       // as said; 0 where nothing was
+	Preempt  abi.Preempt // zero for the original
+	Priority int32       // 0 if none was given
 	Grid     [3]uint32
 }
 
-// maxCalls is how many calls are kept, at most: the latest.
+// maxCalls is how many calls are kept: the latest.
 const maxCalls = 4096
 
 // GPU is a context's memory and modules. It may be used from several goroutines.
 type GPU struct {
-	mu      sync.Mutex
-	kernels map[string]Kernel
-	memory  map[uint64][]byte
-	next    uint64
-	handles map[uint64]string // of functions
-	events  map[uint64]uint64 // times
-	handle  uint64
-	poison  abi.Status
-	fault   string
-	images  map[uint64]string // of modules
-	calls   []Call
-	asked   int    // for occupancies
-	scratch []byte // a command's data
-	plain   bool   // forms of kernels are refused
-	said    string // of modules that are loaded
-	windows int    // where in BAR2 windows begin
+	mu               sync.Mutex
+	kernels          map[string]Kernel
+	memory           map[uint64][]byte
+	next             uint64
+	handles          map[uint64]string // of functions
+	events           map[uint64]uint64 // times
+	handle           uint64
+	poison           abi.Status
+	fault            string
+	images           map[uint64]string // of modules
+	calls            []Call
+	occupancyQueries int    // for occupancies
+	scratch          []byte // a command's data
+	refuseForms      bool   // forms of kernels are refused
+	moduleLog        string // of modules that are loaded
+	windows          int    // where in BAR2 windows begin
 }
 
-// NewGPU returns a GPU whose modules all hold the same kernels.
+// NewGPU returns a GPU whose modules all contain the same kernels.
 func NewGPU(kernels map[string]Kernel) *GPU {
 	return &GPU{kernels: kernels, memory: map[uint64][]byte{}, next: 1 << 20, handles: map[uint64]string{}, events: map[uint64]uint64{}, images: map[uint64]string{}}
 }
 
-// Name is what every GPU says that it is.
+// Name is the name of every GPU.
 const Name = "test GPU"
 
 // Bytes returns n bytes of GPU memory at an address, or nil.
@@ -82,14 +81,14 @@ func (g *GPU) bytes(addr, n uint64) []byte {
 	return nil
 }
 
-// Allocations returns how many there are.
+// Allocations returns how many allocations there are.
 func (g *GPU) Allocations() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.memory)
 }
 
-// Calls returns the launches that were carried out, and forgets them.
+// Calls returns the executed launches and forgets them.
 func (g *GPU) Calls() []Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,12 +108,12 @@ func (g *GPU) Image() string {
 	return g.images[last]
 }
 
-// formOf is what stands between a kernel's name and the form of one that was made of it.
-const formOf = "__vgpud_"
+// formSuffix separates a kernel's name from the name of a form in an entry's name.
+const formSuffix = "__vgpud_"
 
-// kernel finds a kernel by its name, also by that of a form, which has a parameter more.
+// kernel finds a kernel by its name or that of a form, which has one parameter more.
 func (g *GPU) kernel(name string) (Kernel, bool) {
-	base, _, form := strings.Cut(name, formOf)
+	base, _, form := strings.Cut(name, formSuffix)
 	k, ok := g.kernels[base]
 	if form {
 		k.Params = slices.Concat(k.Params, []int{abi.PreemptArgsBytes})
@@ -126,8 +125,8 @@ func now() uint64 { return uint64(time.Since(epoch)) }
 
 var epoch = time.Now()
 
-// do carries out one command, whose entries those of cmd are.
-func (g *GPU) do(shared []byte, cmd []abi.Entry, c *abi.Completion) {
+// execute executes one command with the entries cmd.
+func (g *GPU) execute(shared []byte, cmd []abi.Entry, c *abi.Completion) {
 	h, err := abi.DecodeHeader(&cmd[0])
 	c.Op, c.Cookie, c.Status = h.Op, h.Cookie, abi.StatusOK
 	c.Start, c.End, c.Value = 0, 0, [3]uint64{}
@@ -154,8 +153,7 @@ func (g *GPU) do(shared []byte, cmd []abi.Entry, c *abi.Completion) {
 	}
 }
 
-// data returns what follows a command: its continuation entries, or bytes of BAR2. It
-// is good until the next call.
+// data returns the data of a command: its continuation entries, or bytes of BAR2. It is valid until the next call.
 func (g *GPU) data(shared []byte, cmd []abi.Entry, offset, n uint64) ([]byte, error) {
 	if len(cmd) > 1 {
 		g.scratch = g.scratch[:0]
@@ -320,7 +318,7 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 			c.Value[1] = uint64(copy(log, "line 1: not PTX\nexpected a directive"))
 			return abi.StatusInvalidPTX
 		}
-		if g.plain && strings.Contains(string(image), formOf) {
+		if g.refuseForms && strings.Contains(string(image), formSuffix) {
 			return abi.StatusUnsupportedPTX
 		}
 		g.handle++
@@ -331,7 +329,7 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 			if err != nil {
 				return err
 			}
-			c.Value[1] = uint64(copy(log, g.said))
+			c.Value[1] = uint64(copy(log, g.moduleLog))
 		}
 		return nil
 	case abi.OpModuleUnload:
@@ -359,7 +357,7 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 		return err
 	}
 	k, ok := g.kernel(string(name))
-	if strings.Contains(string(name), formOf) {
+	if strings.Contains(string(name), formSuffix) {
 		ok = ok && strings.Contains(g.images[x.Module], ".entry "+string(name)+"(")
 	}
 	if !ok || op == abi.OpGlobal {
@@ -372,7 +370,7 @@ func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Com
 	return nil
 }
 
-// layout returns where parameter i begins and where the one before it ends.
+// layout returns where parameter i begins and where the previous one ends.
 func (k Kernel) layout(i int) (offset, end int) {
 	for j, size := range k.Params {
 		offset = (end + size - 1) / size * size
@@ -390,7 +388,7 @@ func (g *GPU) launch(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comple
 		return err
 	}
 	name := g.handles[x.Function]
-	base, _, _ := strings.Cut(name, formOf)
+	base, _, _ := strings.Cut(name, formSuffix)
 	k, ok := g.kernels[base]
 	if !ok {
 		return abi.StatusInvalidHandle
@@ -400,7 +398,7 @@ func (g *GPU) launch(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comple
 	if err != nil {
 		return err
 	}
-	call, err := callOf(name, x.Grid, b[:attributes])
+	call, err := decodeCall(name, x.Grid, b[:attributes])
 	if err != nil {
 		return err
 	}
@@ -419,8 +417,8 @@ func (g *GPU) launch(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comple
 		g.mu.Lock()
 	}
 	c.End = now()
-	if k.Took != nil {
-		c.End = c.Start + uint64(k.Took(call))
+	if k.Duration != nil {
+		c.End = c.Start + uint64(k.Duration(call))
 	}
 	if k.Evicted != nil {
 		c.Value[0] = k.Evicted(call)
@@ -430,8 +428,8 @@ func (g *GPU) launch(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comple
 
 var formNames = map[abi.PreemptForm]string{abi.PreemptSingle: "single", abi.PreemptCoarse: "coarse", abi.PreemptPersistent: "persist"}
 
-// callOf reads a launch's attributes, of which a form must have its own.
-func callOf(name string, grid [3]uint32, attributes []byte) (Call, error) {
+// decodeCall decodes a launch's attributes, which must include that of its form.
+func decodeCall(name string, grid [3]uint32, attributes []byte) (Call, error) {
 	call := Call{Grid: grid}
 	for ; len(attributes) > 0; attributes = attributes[abi.EntrySize:] {
 		a, err := abi.DecodeAttribute((*abi.Entry)(attributes))
@@ -445,14 +443,14 @@ func callOf(name string, grid [3]uint32, attributes []byte) (Call, error) {
 			call.Priority = int32(a.Uint32(0))
 		}
 	}
-	base, form, _ := strings.Cut(name, formOf)
+	base, form, _ := strings.Cut(name, formSuffix)
 	if call.Kernel = base; form != formNames[call.Preempt.Form] {
 		return call, abi.StatusInvalidValue
 	}
 	return call, nil
 }
 
-// describe answers questions about the GPU: one of 4 SMs, each of which holds a block of a kernel's.
+// describe answers questions about the GPU: it has 4 SMs, each of which holds one block of a kernel.
 func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
 	if op == abi.OpDeviceAttribute {
 		x, err := abi.DecodeQuery(e)
@@ -464,29 +462,29 @@ func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
 	if err == nil && !ok {
 		err = abi.StatusInvalidHandle
 	}
-	g.asked++
+	g.occupancyQueries++
 	c.Value[0] = PerSM
 	k, _ := g.kernel(name)
-	if k.FormsPerSM > 0 && strings.Contains(name, formOf) {
+	if k.FormsPerSM > 0 && strings.Contains(name, formSuffix) {
 		c.Value[0] = k.FormsPerSM
 	}
 	for form, suffix := range formNames {
-		if k.TooLarge&form != 0 && strings.HasSuffix(name, formOf+suffix) {
+		if k.TooLarge&form != 0 && strings.HasSuffix(name, formSuffix+suffix) {
 			c.Value[0] = 0
 		}
 	}
 	return err
 }
 
-// SMs is how many every GPU has, and PerSM how many blocks of any kernel each holds.
+// SMs is the number of SMs of every GPU, and PerSM how many blocks of any kernel each holds.
 const (
 	SMs   = 4
 	PerSM = 2
 )
 
-// Asked returns how often the guest asked how many blocks an SM holds.
-func (g *GPU) Asked() int {
+// OccupancyQueries returns how often the guest asked how many blocks an SM holds.
+func (g *GPU) OccupancyQueries() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.asked
+	return g.occupancyQueries
 }

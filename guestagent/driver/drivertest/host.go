@@ -12,7 +12,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Options are what a [Host] is made with.
+// Options configure a [Host].
 type Options struct {
 	SharedBytes int // default: the least
 	Features    abi.Features
@@ -20,10 +20,10 @@ type Options struct {
 	PollWindow  time.Duration
 	Vectors     int    // default 4
 	Polled      bool   // no vectors at all
-	Deaf        bool   // contexts never become ready
-	Plain       bool   // modules with forms of kernels are refused
-	Log         string // what is said of modules that are loaded
-	Old         bool   // the device is of version 1.0
+	NeverReady  bool   // contexts never become ready
+	RefuseForms bool   // modules with forms of kernels are refused
+	ModuleLog   string // what is said of modules that are loaded
+	Version1_0  bool   // the device is of version 1.0
 }
 
 const (
@@ -51,7 +51,7 @@ type Host struct {
 	doorbell int
 }
 
-// NewHost makes a device. Close frees it.
+// NewHost creates a device. Close frees it.
 func NewHost(opts Options) (*Host, error) {
 	if opts.SharedBytes == 0 {
 		opts.SharedBytes = abi.MinSharedBytes
@@ -73,22 +73,21 @@ func NewHost(opts Options) (*Host, error) {
 	return h, nil
 }
 
-// GPU returns the memory and modules of the context in a slot, nil when there is
-// none.
+// GPU returns the memory and modules of the context in a slot, or nil if there is none.
 func (h *Host) GPU(slot int) *GPU {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.gpus[slot]
 }
 
-// Doorbells returns how many were rung.
+// Doorbells returns how many doorbells were rung.
 func (h *Host) Doorbells() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.doorbell
 }
 
-// Die is the end of the host's process: nothing is carried out any more.
+// Die ends the host's process: nothing is executed any more.
 func (h *Host) Die() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,8 +97,8 @@ func (h *Host) Die() {
 	close(h.gone)
 }
 
-// Fault lets a context fault, with the channels in it. A kernel that runs is not
-// waited for; wait does that, after which nothing completes any more.
+// Fault makes a context fault with its channels. It does not wait for a kernel that runs; the function that it returns does, after
+// which nothing completes any more.
 func (h *Host) Fault(slot int, code abi.ErrorCode) (wait func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +126,7 @@ func (h *Host) Read(off uint32) (uint32, error) {
 	case abi.RegMagic:
 		return abi.Magic, nil
 	case abi.RegVersion:
-		if h.opts.Old {
+		if h.opts.Version1_0 {
 			return uint32(abi.Version1_0), nil
 		}
 		return uint32(abi.Newest), nil
@@ -146,7 +145,7 @@ func (h *Host) Read(off uint32) (uint32, error) {
 	case abi.RegHeaderBytes:
 		return uint32(abi.HeaderBytes(hostChannels)), nil
 	case abi.RegRingsBytes:
-		if h.opts.Old {
+		if h.opts.Version1_0 {
 			return 0, nil
 		}
 		return uint32(h.windows() - abi.HeaderBytes(hostChannels)), nil
@@ -187,9 +186,9 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 		return
 	}
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
-	h.gpus[slot].plain, h.gpus[slot].said = h.opts.Plain, h.opts.Log
+	h.gpus[slot].refuseForms, h.gpus[slot].moduleLog = h.opts.RefuseForms, h.opts.ModuleLog
 	h.gpus[slot].windows = h.windows()
-	if h.opts.Deaf {
+	if h.opts.NeverReady {
 		h.context(slot, abi.ContextCreating, abi.ErrorNone)
 		return
 	}
@@ -205,7 +204,7 @@ func (h *Host) controlChannel(slot int, c abi.Control) {
 	reg := func(r int) uint32 { return h.regs[uint32(abi.ChannelSlot(slot, r))] }
 	for _, at := range []int{abi.ChannelSubmissionLo, abi.ChannelCompletionLo} {
 		from, size := int(reg(at)), abi.RingBytes(int(reg(abi.ChannelSubmissionEntries)))
-		if from < abi.HeaderBytes(hostChannels) || !h.opts.Old && from+size > h.windows() {
+		if from < abi.HeaderBytes(hostChannels) || !h.opts.Version1_0 && from+size > h.windows() {
 			h.regs[abi.RegError] = uint32(abi.ErrorRingOutside)
 			return
 		}
@@ -240,10 +239,10 @@ func (h *Host) controlChannel(slot int, c abi.Control) {
 	h.channel(slot, abi.ChannelReady, abi.ErrorNone)
 }
 
-// windows is where in BAR2 windows begin.
+// windows returns the offset in BAR2 where windows begin.
 func (h *Host) windows() int {
 	header := abi.HeaderBytes(hostChannels)
-	if h.opts.Old {
+	if h.opts.Version1_0 {
 		return header
 	}
 	return header + abi.RingsBytes(int64(len(h.shared)), hostChannels, maxRingEntries)

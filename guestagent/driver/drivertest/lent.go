@@ -15,11 +15,10 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// Lent is a [Host] that an agent can share: its BARs are files. What tenants write to
-// BAR0 is not trapped there. So their slots' registers are taken from the file when
-// the agent writes a control, and every channel is rung now and then in place of
+// Shareable is a [Host] that an agent can share: its BARs are files. What tenants write to BAR0 is not trapped. So their slots'
+// registers are taken from the file when the agent writes a control register, and every channel is rung periodically in place of
 // doorbells.
-type Lent struct {
+type Shareable struct {
 	*Host
 	registers *os.File
 	bar0      []byte
@@ -28,12 +27,12 @@ type Lent struct {
 	ringing   sync.WaitGroup
 }
 
-// ringEvery is how often channels are rung.
-const ringEvery = 200 * time.Microsecond
+// ringInterval is how often channels are rung.
+const ringInterval = 200 * time.Microsecond
 
-// Lend makes a host shareable. The host is closed with what is returned.
-func Lend(h *Host) (*Lent, error) {
-	l := &Lent{Host: h}
+// NewShareable makes a host shareable. Closing the result closes the host.
+func NewShareable(h *Host) (*Shareable, error) {
+	l := &Shareable{Host: h}
 	var err error
 	if l.registers, l.bar0, err = memory("BAR0", abi.BAR0Size); err != nil {
 		return nil, err
@@ -41,7 +40,7 @@ func Lend(h *Host) (*Lent, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	for off := uint32(0); off < abi.ContextTable; off += 4 {
-		if err := l.show(off); err != nil {
+		if err := l.mirror(off); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +57,7 @@ func Lend(h *Host) (*Lent, error) {
 		})
 	}
 	l.ringing.Go(func() {
-		t := time.NewTicker(ringEvery)
+		t := time.NewTicker(ringInterval)
 		defer t.Stop()
 		for {
 			select {
@@ -74,15 +73,15 @@ func Lend(h *Host) (*Lent, error) {
 	return l, nil
 }
 
-// show copies a register to the file.
-func (l *Lent) show(off uint32) error {
+// mirror copies a register to the file.
+func (l *Shareable) mirror(off uint32) error {
 	v, err := l.Host.Read(off)
 	binary.LittleEndian.PutUint32(l.bar0[off:], v)
 	return err
 }
 
 // Read implements driver.Bus.
-func (l *Lent) Read(off uint32) (uint32, error) {
+func (l *Shareable) Read(off uint32) (uint32, error) {
 	for slot := range hostContexts {
 		if off == uint32(abi.ContextSlot(slot, abi.ContextStatus)) {
 			state, _ := abi.UnpackState[abi.ContextState](abi.LoadWord(l.Shared(), abi.ContextWord(slot)))
@@ -93,7 +92,7 @@ func (l *Lent) Read(off uint32) (uint32, error) {
 }
 
 // Write implements driver.Bus.
-func (l *Lent) Write(off, v uint32) error {
+func (l *Shareable) Write(off, v uint32) error {
 	const table, size = abi.ChannelTable, abi.ChannelSlotSize
 	if off >= table && off < table+hostChannels*size && (off-table)%size == abi.ChannelControl {
 		for reg := off + 4; reg < off+size; reg += 4 {
@@ -105,17 +104,17 @@ func (l *Lent) Write(off, v uint32) error {
 	if err := l.Host.Write(off, v); err != nil {
 		return err
 	}
-	return l.show(off)
+	return l.mirror(off)
 }
 
 // Wait implements driver.Bus.
-func (l *Lent) Wait(ctx context.Context, vector int) error {
+func (l *Shareable) Wait(ctx context.Context, vector int) error {
 	_, err := l.events[vector].Wait(ctx)
 	return err
 }
 
 // Lend describes a part of the device, as driver.PCIBus does.
-func (l *Lent) Lend(a allot.Allotment, state *vfiouser.Eventfd) (allot.Grant, []int, error) {
+func (l *Shareable) Lend(a allot.Allotment, state *vfiouser.Eventfd) (allot.Grant, []int, error) {
 	g := allot.Grant{
 		Address: "0000:00:10.0", Access: "vfio", Allotment: a,
 		BARs: [2]allot.Region{{Bytes: len(l.bar0)}, {Bytes: len(l.Shared())}},
@@ -132,7 +131,7 @@ func (l *Lent) Lend(a allot.Allotment, state *vfiouser.Eventfd) (allot.Grant, []
 }
 
 // Close implements driver.Bus.
-func (l *Lent) Close() error {
+func (l *Shareable) Close() error {
 	l.stop()
 	l.ringing.Wait()
 	err := errors.Join(l.Host.Close(), unix.Munmap(l.bar0), l.registers.Close())

@@ -10,16 +10,16 @@ import (
 // maxCandidates bounds what is measured for a class beside the original.
 const maxCandidates = 7
 
-// leastWaves is how many times over units must fill the GPU: with fewer, the last of them leave much of it idle. Eight
-// waves of units cost an H100 3 % with 62 waves of tasks, one wave 8 % and two 11 % (coarsened by 8 and 32).
-const leastWaves = 8
+// minWaves is how many times over units must fill the GPU: with fewer, the last of them leave much of it idle. Eight waves
+// of units cost an H100 3 % with 62 waves of tasks, one wave 8 % and two 11 % (coarsened by 8 and 32).
+const minWaves = 8
 
-// mostGroup is the coarsest that is tried; on an H100, 32 won a half percent over 8.
-const mostGroup = 64
+// maxGroup is the largest group that is tried; on an H100, 32 won half a percent over 8.
+const maxGroup = 64
 
-// candidates are the choices worth measuring for a grid of so many tasks, each of which takes that long in one of
-// slots, of all forms: those that can leave within the latency wanted; where there are none, the one of each form that
-// leaves the soonest. A grid that the GPU holds at once has none: its blocks have all started before anybody can ask them to leave.
+// candidates returns the choices worth measuring for a grid of that many tasks, each of which takes the time task in one of
+// slots: the choices that can leave within the wanted latency or, if there are none, the one of each form that leaves the
+// soonest. A grid that the GPU holds at once has none: its blocks have all started before they can be asked to leave.
 func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int) []abi.Preempt {
 	if tasks <= uint64(slots) {
 		return nil
@@ -47,15 +47,15 @@ func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks
 	return all
 }
 
-// coarse are the groups worth measuring of those that leave in time, in powers of two: the finest, the one that leaves
-// the soonest, and the coarsest. Without any, the one that leaves the soonest.
+// coarse returns the groups worth measuring of those that leave in time, in powers of two: the smallest, the one that leaves
+// the soonest, and the largest. If none leaves in time, it returns the one that leaves the soonest.
 func (p *Parameters) coarse(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
 	if task > p.Suspension {
-		return nil // the hardware is quicker than two tasks
+		return nil // the hardware suspends a context sooner than two tasks end
 	}
 	var good []abi.Preempt
 	var best abi.Preempt
-	for group := uint32(2); group <= mostGroup; group *= 2 {
+	for group := uint32(2); group <= maxGroup; group *= 2 {
 		c := abi.Preempt{Form: abi.PreemptCoarse, Group: group, Every: 1}
 		if !Offered(c, forms, tasks, slots) {
 			continue
@@ -63,18 +63,18 @@ func (p *Parameters) coarse(forms abi.PreemptForm, task time.Duration, tasks uin
 		if best.Form == 0 || p.leaves(c, task, tasks, slots) < p.leaves(best, task, tasks, slots) {
 			best = c
 		}
-		if units(tasks, group) >= leastWaves*uint64(slots) && timely(c) {
+		if units(tasks, group) >= minWaves*uint64(slots) && timely(c) {
 			good = append(good, c)
 		}
 	}
-	if len(good) == 0 && best.Form != 0 && units(tasks, best.Group) >= leastWaves*uint64(slots) {
+	if len(good) == 0 && best.Form != 0 && units(tasks, best.Group) >= minWaves*uint64(slots) {
 		return []abi.Preempt{best}
 	}
-	return three(good, slices.Index(good, best))
+	return pickThree(good, slices.Index(good, best))
 }
 
-// three are the first, the last and one between, in the middle where that one isn't.
-func three(all []abi.Preempt, between int) []abi.Preempt {
+// pickThree returns the first and last element and one between, by default the middle.
+func pickThree(all []abi.Preempt, between int) []abi.Preempt {
 	n := len(all)
 	if n <= 3 {
 		return all
@@ -85,26 +85,26 @@ func three(all []abi.Preempt, between int) []abi.Preempt {
 	return []abi.Preempt{all[0], all[between], all[n-1]}
 }
 
-// mostChunk is the most tasks a fetch that are tried.
-const mostChunk = 16
+// maxChunk is the largest number of tasks per fetch that is tried.
+const maxChunk = 16
 
-// leastChunk is how long what a block fetches should be: a fetch costs an H100 0.3 to 0.5 µs, so that chunks of 1 µs cost
-// 25 to 45 % and more.
-const leastChunk = 4 * time.Microsecond
+// minChunk is how long the tasks of a fetch should take: a fetch costs an H100 0.3 to 0.5 µs, so that chunks of 1 µs cost 25
+// to 45 % and more.
+const minChunk = 4 * time.Microsecond
 
-// persistent are the chunks worth measuring: of powers of two of tasks a fetch those that are long enough, leave in time
-// and that there are enough of. Each fetch has its look: a chunk that is longer saves both.
+// persistent returns the chunks worth measuring: powers of two of tasks per fetch that take long enough, leave in time and are
+// numerous enough. Each fetch has its check: a longer chunk saves both.
 func (p *Parameters) persistent(task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
 	var all []abi.Preempt
-	for chunk := uint32(1); chunk <= mostChunk; chunk *= 2 {
+	for chunk := uint32(1); chunk <= maxChunk; chunk *= 2 {
 		c := abi.Preempt{Form: abi.PreemptPersistent, Group: chunk, Every: 1}
-		if chunk > 1 && (!timely(c) || units(tasks, chunk) < leastWaves*uint64(slots)) {
+		if chunk > 1 && (!timely(c) || units(tasks, chunk) < minWaves*uint64(slots)) {
 			break
 		}
-		if n := len(all); n > 0 && time.Duration(all[n-1].Group)*task < leastChunk {
+		if n := len(all); n > 0 && time.Duration(all[n-1].Group)*task < minChunk {
 			all = all[:n-1]
 		}
 		all = append(all, c)
 	}
-	return three(all, 0)
+	return pickThree(all, 0)
 }

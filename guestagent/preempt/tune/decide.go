@@ -2,14 +2,14 @@ package tune
 
 import "time"
 
-// standing is how good a choice is by the bounds that it keeps, better ones later.
-type standing int
+// grade is how good a choice is by the bounds that it meets; better grades are larger.
+type grade int
 
 const (
-	dear standing = iota // it costs more than Overhead
-	slow                 // it costs at most Overhead, and leaves too late
-	good                 // it leaves in time, and costs at most Overhead
-	free                 // it leaves in time, and surely costs at most Free
+	tooCostly grade = iota // it costs more than Overhead
+	slow                   // it costs at most Overhead but leaves too late
+	good                   // it leaves in time and costs at most Overhead
+	free                   // it leaves in time and certainly costs at most Free
 )
 
 // bound is a bound that an arm may break.
@@ -22,47 +22,47 @@ const (
 	bounds
 )
 
-// muchSooner is the part of another's time to leave within which an arm must leave to be chosen in its place for that:
-// the estimates go by how long tasks were measured to be.
-const muchSooner = 0.9
+// soonerRatio is the part of another arm's time to leave within which an arm must leave to replace it for that reason: the
+// estimates depend on measured task times.
+const soonerRatio = 0.9
 
 // rating is what was measured of an arm.
 type rating struct {
-	stands standing
-	cost   float64       // over the original's
-	leaves time.Duration // at the longest
-	// doubted says that it seems to be free, by too few measurements to go by.
-	doubted bool
-	broke   [bounds]bool
+	grade  grade
+	cost   float64       // relative to the original's
+	leaves time.Duration // an upper estimate
+	// unproven means that it seems to be free, but by too few measurements.
+	unproven bool
+	broke    [bounds]bool
 }
 
 // ratings are those of a class's arms. There may be one more than candidates: see Recall.
 type ratings [1 + maxCandidates + 1]rating
 
-// mostFell is how often it counts that an arm was given up.
-const mostFell = 4
+// maxDropped bounds how often dropping an arm counts.
+const maxDropped = 4
 
-// keeps reports whether an arm's value is at most a limit. An arm that was given up for breaking the bound must keep it by
-// a margin to be chosen again, and by twice as much after each further time: else noise about the bound would make choices
-// come and go.
-func (c *class) keeps(arm int, b bound, value, limit, margin float64) bool {
-	if fell := c.arms[arm].fell[b]; fell > 0 && arm != c.chosen {
-		limit -= margin * float64(int(1)<<(fell-1))
+// meets reports whether an arm's value is at most a limit. An arm that was dropped for breaking the bound must meet it by a
+// margin to be chosen again, and by twice as much after each further time: otherwise noise around the bound would make choices
+// alternate.
+func (c *class) meets(arm int, b bound, value, limit, margin float64) bool {
+	if dropped := c.arms[arm].dropped[b]; dropped > 0 && arm != c.chosen {
+		limit -= margin * float64(int(1)<<(dropped-1))
 	}
 	return value <= limit
 }
 
-// choose settles a round.
-func (c *class) choose(best int, all *ratings) {
+// finishRound applies the result of a round.
+func (c *class) finishRound(best int, all *ratings) {
 	if old := &c.arms[c.chosen]; best != c.chosen && c.chosen > 0 {
 		for b, broke := range all[c.chosen].broke {
-			if broke && old.fell[b] < mostFell {
-				old.fell[b]++
+			if broke && old.dropped[b] < maxDropped {
+				old.dropped[b]++
 			}
 		}
 	}
 	c.chosen = best
-	c.why = [...]Why{dear: WhyDear, slow: WhySlow, good: WhyCheapest, free: WhySoonest}[all[best].stands]
+	c.why = [...]Why{tooCostly: WhyTooCostly, slow: WhySlow, good: WhyCheapest, free: WhySoonest}[all[best].grade]
 }
 
 // rate rates an arm that was measured.
@@ -73,27 +73,27 @@ func (t *Tuner) rate(c *class, arm int) rating {
 		leaves: p.leaves(a.choice, c.taskTime(), c.tasks, c.slots),
 	}
 	latency := float64(p.Latency)
-	timely := c.keeps(arm, boundLatency, float64(r.leaves), latency, (1-muchSooner)*latency)
-	cheap := c.keeps(arm, boundOverhead, r.cost, 1+p.Overhead, p.Tie)
-	next := c.keeps(arm, boundFree, r.cost, 1+p.Free, p.Tie)
+	timely := c.meets(arm, boundLatency, float64(r.leaves), latency, (1-soonerRatio)*latency)
+	cheap := c.meets(arm, boundOverhead, r.cost, 1+p.Overhead, p.Tie)
+	next := c.meets(arm, boundFree, r.cost, 1+p.Free, p.Tie)
 	r.broke = [bounds]bool{boundLatency: !timely, boundOverhead: !cheap, boundFree: !next}
 	switch {
 	case timely && next && (a.cost.n >= maxSamples || r.cost <= 1+p.Free-2*p.Tie):
-		r.stands = free
+		r.grade = free
 	case timely && cheap:
-		r.stands = good
-		r.doubted = next
+		r.grade = good
+		r.unproven = next
 	case cheap:
-		r.stands = slow
+		r.grade = slow
 	}
 	return r
 }
 
-// decide chooses by what was measured: of the arms that stand best the one that leaves the soonest if they are free or
-// slow, else the cheapest. The chosen arm is not given up for one that is better by no more than can't be told.
+// decide chooses by what was measured: among the arms of the best grade the one that leaves the soonest if they are free or
+// slow, and otherwise the cheapest. The chosen arm is not replaced by one that is better by less than the uncertainty.
 //
-// doubted is an arm that would be chosen if it were certain that it is free; 0 if there is none. With as few measurements
-// as find the cheapest, noise makes one that costs a percent look free now and then.
+// unproven is an arm that would be chosen if it were certain that it is free; 0 if there is none. With only the measurements
+// that find the cheapest, noise sometimes makes an arm that costs a percent look free.
 func (t *Tuner) decide(c *class) (all ratings, best, doubted int) {
 	for i := 1; i < len(c.arms); i++ {
 		if c.arms[i].cost.n > 0 {
@@ -101,12 +101,12 @@ func (t *Tuner) decide(c *class) (all ratings, best, doubted int) {
 			best = t.better(c, &all, best, i)
 		}
 	}
-	// Where the best seems to be free too, it is chosen in any case, unless another leaves much sooner.
-	settled := all[best].stands == free || all[best].doubted
+	// If the best seems to be free too, it is chosen in any case, unless another leaves much sooner.
+	settled := all[best].grade == free || all[best].unproven
 	for i := 1; i < len(c.arms); i++ {
 		r := &all[i]
-		if !r.doubted || i == best || c.arms[i].proving == c.round ||
-			settled && float64(r.leaves) >= muchSooner*float64(all[best].leaves) {
+		if !r.unproven || i == best || c.arms[i].provenRound == c.round ||
+			settled && float64(r.leaves) >= soonerRatio*float64(all[best].leaves) {
 			continue
 		}
 		if doubted == 0 || r.leaves < all[doubted].leaves {
@@ -116,21 +116,21 @@ func (t *Tuner) decide(c *class) (all ratings, best, doubted int) {
 	return all, best, doubted
 }
 
-// better returns the better one of two arms, a being the best so far; 0 is the original.
+// better returns the better of two arms, of which a is the best so far; 0 is the original.
 func (t *Tuner) better(c *class, all *ratings, a, b int) int {
 	x, y := all[a], all[b]
-	if x.stands != y.stands {
-		if y.stands > x.stands {
+	if x.grade != y.grade {
+		if y.grade > x.grade {
 			return b
 		}
 		return a
 	}
 	sooner := func(margin float64) bool { return float64(y.leaves) < margin*float64(x.leaves) }
-	switch x.stands {
-	case dear:
+	switch x.grade {
+	case tooCostly:
 		return a
 	case good:
-		// By less than measuring is uncertain the chosen is not given up.
+		// The chosen arm is not replaced because of differences within the uncertainty.
 		if a == c.chosen {
 			x.cost *= 1 - t.params.Tie
 		} else if b == c.chosen {
@@ -143,11 +143,11 @@ func (t *Tuner) better(c *class, all *ratings, a, b int) int {
 	}
 	switch {
 	case a == c.chosen:
-		if sooner(muchSooner) {
+		if sooner(soonerRatio) {
 			return b
 		}
 	case b == c.chosen:
-		if float64(x.leaves) >= muchSooner*float64(y.leaves) {
+		if float64(x.leaves) >= soonerRatio*float64(y.leaves) {
 			return b
 		}
 	case sooner(1) || x.leaves == y.leaves && y.cost < x.cost:
@@ -156,12 +156,11 @@ func (t *Tuner) better(c *class, all *ratings, a, b int) int {
 	return a
 }
 
-// prove has an arm measured until as many measurements of it are kept as are, and the original beside it, turn about, as
-// often.
-func (t *Tuner) prove(c *class, arm int) {
+// measureMore schedules measurements of an arm until all its samples are recent, and as many of the original, alternately.
+func (t *Tuner) measureMore(c *class, arm int) {
 	a := &c.arms[arm]
-	a.proving = c.round
+	a.provenRound = c.round
 	times := max(maxSamples-a.cost.n, 1)
-	a.want(times)
-	c.arms[0].want(times)
+	a.schedule(times)
+	c.arms[0].schedule(times)
 }

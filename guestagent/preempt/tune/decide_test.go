@@ -10,7 +10,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// trembling is a world in which each launch takes up to a percent more or less than it truly costs.
+// trembling returns the run of a world in which each launch takes up to a percent more or less than its true cost.
 func trembling(w *world, seed uint64) func(abi.Preempt) time.Duration {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	return func(c abi.Preempt) time.Duration {
@@ -18,15 +18,15 @@ func trembling(w *world, seed uint64) func(abi.Preempt) time.Duration {
 	}
 }
 
-// near are true costs about the bounds that follow from a seed, from -2 to +3 percent.
+// near returns true costs near the bounds, from -2 to +3 percent, that depend on a seed.
 func near(seed uint64) func(abi.Preempt) float64 {
 	costs := overheads(seed)
 	return func(c abi.Preempt) float64 { return costs(c) / 8 }
 }
 
-// TestBoundsByWhatWasMeasured holds after each round that no arm is chosen that was measured to cost more than the bound,
-// that of those known to be free none leaves much sooner, and that what is called free is known to be. In the long run
-// the choice does not come and go.
+// TestBoundsByWhatWasMeasured checks after each round that no arm is chosen that was measured to cost more than the bound, that
+// none of those proven free leaves much sooner, and that an arm called free is proven. In the long run the choice does not
+// alternate.
 func TestBoundsByWhatWasMeasured(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -42,7 +42,7 @@ func TestBoundsByWhatWasMeasured(t *testing.T) {
 		var last abi.Preempt
 		for range 30_000 {
 			choice, k := tuner.Pick(w.shape, w.slots)
-			tuner.Observe(k, run(choice))
+			observe(tuner, k, run(choice))
 			if tuner.Rounds() == rounds || len(tuner.classes[0].arms) == 1 {
 				continue
 			}
@@ -65,8 +65,8 @@ func TestBoundsByWhatWasMeasured(t *testing.T) {
 			for i := range c.arms[1:] {
 				a := &c.arms[1+i]
 				gone := p.leaves(a.choice, c.taskTime(), c.tasks, c.slots)
-				known := a.fell == [bounds]uint8{} && a.cost.n >= maxSamples && a.cost.low()/base <= 1+p.Free
-				if known && gone <= time.Duration(muchSooner*float64(p.Latency)) && (c.why != WhySoonest || float64(gone) < muchSooner*float64(leaves)) {
+				known := a.dropped == [bounds]uint8{} && a.cost.n >= maxSamples && a.cost.low()/base <= 1+p.Free
+				if known && gone <= time.Duration(soonerRatio*float64(p.Latency)) && (c.why != WhySoonest || float64(gone) < soonerRatio*float64(leaves)) {
 					t.Fatalf("%+v (%v) leaves within %v, and %+v at %.4f within %v", chosen.choice, c.why, leaves, a.choice, a.cost.low()/base, gone)
 				}
 			}
@@ -77,8 +77,8 @@ func TestBoundsByWhatWasMeasured(t *testing.T) {
 	})
 }
 
-// TestDoesNotComeAndGo has a form that truly costs a little less than a bound, so that it is measured on either side of it
-// again and again.
+// TestDoesNotComeAndGo has a form whose true cost is a little less than a bound, so that measurements alternate between both
+// sides of it.
 func TestDoesNotComeAndGo(t *testing.T) {
 	for name, percent := range map[string]float64{"overhead": 1.75, "free": 0.35} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestDoesNotComeAndGo(t *testing.T) {
 			rounds, changes := 0, 0
 			for range 100_000 {
 				choice, k := tuner.Pick(w.shape, w.slots)
-				tuner.Observe(k, run(choice))
+				observe(tuner, k, run(choice))
 				if tuner.Rounds() == rounds {
 					continue
 				}
@@ -103,15 +103,15 @@ func TestDoesNotComeAndGo(t *testing.T) {
 					last = now
 				}
 			}
-			if changes > 2*mostFell+1 || rounds < 50 {
+			if changes > 2*maxDropped+1 || rounds < 50 {
 				t.Errorf("%d changes in %d rounds", changes, rounds)
 			}
 		})
 	}
 }
 
-// TestFreeIsProven has a form that leaves the soonest and costs a percent more than it may. Few measurements make it look
-// free now and then; it is called so only after as many as are kept.
+// TestFreeIsProven has a form that leaves the soonest and costs a percent more than it may. A few measurements sometimes make it
+// look free; it counts as free only after as many as are kept.
 func TestFreeIsProven(t *testing.T) {
 	wrong := 0
 	for seed := range uint64(200) {

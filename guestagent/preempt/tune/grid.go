@@ -7,20 +7,20 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Bounds of what the host keeps of skipped units: a list of so many, or else a bitmap (early exit).
+// Bounds of what the host records of skipped units (early exit): a list of up to MaxListUnits, or else a bitmap.
 const (
 	MaxListUnits   = 65_536
 	MaxBitmapUnits = 8_388_608
 )
 
-// Shape is what tells launches of a kernel apart for the tuner.
+// Shape is what distinguishes launches of a kernel for the tuner.
 type Shape struct {
 	Tasks       uint64 // blocks of the grid
 	Threads     uint32 // threads of a block
 	SharedBytes uint32 // dynamic shared memory of a block
 }
 
-// Class is a set of shapes whose launches are taken for alike, task by task: grids within a factor of two, of the same
+// Class is a set of shapes whose launches are assumed to cost the same per task: grids within a factor of two, with the same
 // blocks.
 type Class struct {
 	Log2Tasks   int    `json:"log2_tasks"` // number of bits of the grid's blocks
@@ -33,16 +33,16 @@ func (s Shape) Class() Class {
 	return Class{bits.Len64(s.Tasks), s.Threads, s.SharedBytes}
 }
 
-// units is how many units of an early exit a grid has: blocks of group tasks.
+// units returns how many units an early exit's grid has: blocks of group tasks.
 func units(tasks uint64, group uint32) uint64 {
 	return (tasks + uint64(group) - 1) / uint64(group)
 }
 
-// Offered reports whether a grid of that many tasks is launched as p says: a kernel that has these forms, on a GPU that
-// holds slots of the original's blocks at once. The original always is.
+// Offered reports whether a grid of that many tasks may be launched as p: the kernel has these forms, on a GPU that holds
+// slots of the original's blocks at once. The original always may.
 //
-// A grid that fits the GPU at once stays the original: its blocks have all started before anybody can ask them to leave,
-// and they may rely on running side by side, which blocks of a form that takes more room would not.
+// A grid that fits the GPU at once uses the original: its blocks have all started before they can be asked to leave, and they
+// may rely on running side by side, which blocks of a form that needs more room might not.
 func Offered(p abi.Preempt, forms abi.PreemptForm, tasks uint64, slots int) bool {
 	if p.Form == 0 {
 		return p == abi.Preempt{}
@@ -50,8 +50,8 @@ func Offered(p abi.Preempt, forms abi.PreemptForm, tasks uint64, slots int) bool
 	return slots > 0 && tasks > uint64(slots) && Possible(p, forms, tasks)
 }
 
-// Possible reports whether a grid of that many tasks can be launched in p's form at all, wherever it fits. Over the bounds
-// of what is kept of skipped units, early exit cannot.
+// Possible reports whether a grid of that many tasks can be launched in p's form at all, whether it fits the GPU or not. An
+// early exit can't exceed the bounds of what is recorded of skipped units.
 func Possible(p abi.Preempt, forms abi.PreemptForm, tasks uint64) bool {
 	if p.Form&forms == 0 || tasks == 0 || tasks > abi.MaxPreemptTasks ||
 		p.Group < 1 || p.Group > abi.MaxPreemptGroup || p.Every < 1 || p.Every > abi.MaxPreemptEvery {
@@ -68,8 +68,8 @@ func Possible(p abi.Preempt, forms abi.PreemptForm, tasks uint64) bool {
 	return false
 }
 
-// leaves estimates how long a kernel takes to leave the GPU, at the longest, when a task takes that long in its slot.
-// The original leaves when it ends.
+// leaves returns an upper estimate of the time a kernel takes to leave the GPU if a task takes the time task in its slot. The
+// original leaves when it ends.
 func (p *Parameters) leaves(c abi.Preempt, task time.Duration, tasks uint64, slots int) time.Duration {
 	drain := func(group uint32) time.Duration { return time.Duration(units(tasks, group)) * p.Drain }
 	switch c.Form {

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// onAnH100 are kernels as an H100 was measured to run them (docs/results, with 500 µs wanted and before that with 60):
-// what forms cost in percent; costs between two groups that were measured are interpolated, and others left out.
+// onAnH100 are kernels as measured on an H100 (docs/results, with 500 µs wanted and earlier with 60): the cost of forms in
+// percent. Costs between two measured groups are interpolated; others are left out.
 var onAnH100 = []struct {
 	name    string
 	tasks   uint64
@@ -46,7 +46,7 @@ var onAnH100 = []struct {
 		want:    persistent(2, 1), why: WhySoonest,
 	},
 	{
-		name: "kmeans", tasks: 1 << 16, total: 1398 * us, // none is free: the cheapest, and of two alike the sooner
+		name: "kmeans", tasks: 1 << 16, total: 1398 * us, // none is free: the cheapest, and of two equal ones the sooner
 		percent: map[abi.Preempt]float64{single(): 1.6, coarse(2): 1.2, coarse(4): 3, persistent(1, 1): 1.06, persistent(2, 1): 1.2, persistent(4, 1): 3},
 		want:    persistent(1, 1), why: WhyCheapest,
 	},
@@ -61,7 +61,7 @@ var onAnH100 = []struct {
 		want:    coarse(8), why: WhyCheapest,
 	},
 	{
-		name: "nbody", tasks: 4096, total: 5223 * us, // nothing leaves in time; the one that leaves the soonest
+		name: "nbody", tasks: 4096, total: 5223 * us, // none leaves in time: the one that leaves the soonest
 		percent: map[abi.Preempt]float64{single(): 1.06, persistent(1, 1): -0.57},
 		want:    persistent(1, 1), why: WhySlow, suspend: true,
 	},
@@ -76,19 +76,19 @@ var onAnH100 = []struct {
 		want:    persistent(8, 1), why: WhyCheapest,
 	},
 	{
-		name: "transpose within 60 µs", tasks: 1 << 18, total: 763 * us, latency: 60 * us, // what leaves in time costs more than 2 %
+		name: "transpose within 60 µs", tasks: 1 << 18, total: 763 * us, latency: 60 * us, // those that leave in time cost more than 2 %
 		percent: map[abi.Preempt]float64{single(): 1.9, coarse(2): 1.8, coarse(8): 2.3, persistent(2, 1): 4, persistent(8, 1): 2.5, persistent(16, 1): 2.4},
 		want:    single(), why: WhySlow,
 	},
 	{
 		name: "a form that costs too much", tasks: 8192, total: 2850 * us,
 		percent: map[abi.Preempt]float64{single(): 3},
-		why:     WhyDear, suspend: true,
+		why:     WhyTooCostly, suspend: true,
 	},
 }
 
-// TestAsMeasuredOnAnH100 holds that of the forms that are free the one is chosen that leaves the soonest; where none is,
-// the cheapest; and none above the bound.
+// TestAsMeasuredOnAnH100 checks that among free forms the one that leaves the soonest is chosen, otherwise the cheapest, and none
+// above the bound.
 func TestAsMeasuredOnAnH100(t *testing.T) {
 	for _, c := range onAnH100 {
 		t.Run(c.name, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestAsMeasuredOnAnH100(t *testing.T) {
 	}
 }
 
-// BenchmarkMeasuring tells what finding a kernel's form costs: launches until it is settled, and how much longer the
-// first thousand launches, and ten thousand, take than in the form that is found.
+// BenchmarkMeasuring measures the cost of finding a kernel's form: launches until the choice is made, and how much longer the first
+// thousand and ten thousand launches take than in the form that is found.
 func BenchmarkMeasuring(b *testing.B) {
 	for _, c := range onAnH100 {
 		if c.latency > 0 {
@@ -122,7 +122,7 @@ func BenchmarkMeasuring(b *testing.B) {
 				for i := range 10_000 {
 					choice, k := tuner.Pick(w.shape, w.slots)
 					took += time.Duration(float64(w.original()) * (1 + w.cost(choice)))
-					tuner.Observe(k, w.run(choice))
+					observe(tuner, k, w.run(choice))
 					if settled == 0 && tuner.Reports()[0].Why != WhyMeasuring {
 						settled = i + 1
 					}

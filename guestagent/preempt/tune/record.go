@@ -1,41 +1,40 @@
 package tune
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Report is what a tuner says of a class of grids.
+// Report describes the choice for a class of grids.
 type Report struct {
 	Class
-	// Choice is how launches go, the zero value for the original, and Why.
+	// Choice is how launches go, the zero value for the original, and Why says why.
 	Choice abi.Preempt
 	Why    Why
-	// Original is what the latest grid costs as the original was measured, Chosen as the choice was; 0: not measured.
+	// Original and Chosen are the cost of the latest grid as the original and as the choice; 0 if not measured.
 	Original, Chosen time.Duration
-	// Task is how long a task is in its slot, and Leaves the estimate of how long the choice takes to leave the GPU.
+	// Task is how long a task takes in its slot, and Leaves an estimate of how long the choice takes to leave the GPU.
 	Task, Leaves time.Duration
-	// Suspend says that a task takes longer than the hardware's own suspension, which is the better way then.
+	// Suspend means that a task takes longer than the hardware's own suspension, which is then better.
 	Suspend bool
-	// Launches is how many were picked for, Measured how many of them to measure.
+	// Launches counts the launches, Measured those that measured.
 	Launches uint64
 	Measured int
 }
 
-// Reports tells of all classes, those launched last first.
-func (t *Tuner) Reports() []Report {
+// byUse returns the classes, the latest launched first.
+func (t *Tuner) byUse() []*class {
 	classes := slices.Clone(t.classes)
-	slices.SortFunc(classes, func(a, b *class) int {
-		switch {
-		case a.used > b.used:
-			return -1
-		case a.used < b.used:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(classes, func(a, b *class) int { return cmp.Compare(b.lastUsed, a.lastUsed) })
+	return classes
+}
+
+// Reports describes all classes, the latest launched first.
+func (t *Tuner) Reports() []Report {
+	classes := t.byUse()
 	all := make([]Report, len(classes))
 	for i, c := range classes {
 		all[i] = t.report(c)
@@ -44,7 +43,7 @@ func (t *Tuner) Reports() []Report {
 }
 
 func (t *Tuner) report(c *class) Report {
-	r := Report{Class: c.Class, Choice: c.arms[c.chosen].choice, Why: c.why, Launches: c.launches, Measured: c.spent}
+	r := Report{Class: c.Class, Choice: c.arms[c.chosen].choice, Why: c.why, Launches: c.launches, Measured: c.measured}
 	if c.arms[0].cost.n > 0 {
 		r.Original = time.Duration(c.arms[0].cost.low() * float64(c.tasks))
 		r.Task = c.taskTime()
@@ -57,7 +56,7 @@ func (t *Tuner) report(c *class) Report {
 	return r
 }
 
-// Record is what a tuner learned, to be kept.
+// Record is what a tuner learned, in the form in which it is saved.
 type Record struct {
 	Classes []ClassRecord `json:"classes,omitempty"`
 }
@@ -68,8 +67,8 @@ type ClassRecord struct {
 	Tasks uint64 `json:"tasks"` // of its latest launch
 	Slots int    `json:"slots"`
 	Why   Why    `json:"why"`
-	// Choice, and what a task was measured to cost by the original and by the choice, in nanoseconds; Ran is how long
-	// the original was on the GPU for it.
+	// The choice, and the cost of a task in nanoseconds as the original and as the choice; Ran is the time of the original
+	// on the GPU.
 	Form     abi.PreemptForm `json:"form"`
 	Group    uint32          `json:"group"`
 	Every    uint32          `json:"every"`
@@ -78,12 +77,11 @@ type ClassRecord struct {
 	Ran      float64         `json:"ran_ns"`
 }
 
-// Record returns what is settled, the latest launched first.
+// Record returns the choices that were made, the latest launched class first.
 func (t *Tuner) Record() Record {
-	classes := slices.Clone(t.classes)
-	slices.SortFunc(classes, func(a, b *class) int { return int(int64(b.used) - int64(a.used)) })
 	var r Record
-	for _, c := range classes {
+	for _, c := range t.byUse() {
+
 		a := &c.arms[c.chosen]
 		if c.why == WhyMeasuring || c.why == WhyUnmeasured || c.arms[0].cost.n == 0 || a.cost.n == 0 {
 			continue
@@ -97,7 +95,7 @@ func (t *Tuner) Record() Record {
 	return r
 }
 
-// Valid reports whether a class's record makes sense by itself: it may have been on a disk.
+// Valid reports whether a class's record is plausible by itself: it may have been read from disk.
 func (r *ClassRecord) Valid() bool {
 	sane := func(ns float64) bool { return ns > 0 && ns < float64(time.Hour) }
 	return r.Tasks > 0 && r.Slots > 0 && r.Slots <= 1<<24 && sane(r.Original) && sane(r.Chosen) && sane(r.Ran) &&
@@ -105,8 +103,8 @@ func (r *ClassRecord) Valid() bool {
 		r.Why > WhyMeasuring && r.Why < whyEnd
 }
 
-// Recall begins with what an earlier tuner of the same kernel, on the same GPU, has learned. What is not offered any
-// more, or makes no sense, is left out. It is called before the first Pick.
+// Recall restores what an earlier tuner of the same kernel, on the same GPU, learned. It ignores choices that are not offered
+// any more and implausible records. It must be called before the first Pick.
 func (t *Tuner) Recall(r Record) {
 	for _, k := range r.Classes {
 		choice := abi.Preempt{Form: k.Form, Group: k.Group, Every: k.Every}
@@ -114,14 +112,14 @@ func (t *Tuner) Recall(r Record) {
 			slices.ContainsFunc(t.classes, func(c *class) bool { return c.Class == k.Class }) {
 			continue
 		}
-		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, basis: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), spent: t.params.Measure}
+		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, candidateSlots: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), measured: t.params.Measure}
 		c.arms[0].cost.add(k.Original)
 		c.ran.add(k.Ran)
 		for _, o := range t.params.of(c.Threads).candidates(t.forms, c.taskTime(), k.Tasks, k.Slots) {
 			c.arms = append(c.arms, arm{choice: o})
 		}
 		c.chosen = slices.IndexFunc(c.arms, func(a arm) bool { return a.choice == choice })
-		if c.chosen < 0 { // what is worth measuring has changed since
+		if c.chosen < 0 { // the candidates have changed
 			c.chosen = len(c.arms)
 			c.arms = append(c.arms, arm{choice: choice})
 		}

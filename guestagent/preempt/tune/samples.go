@@ -8,10 +8,10 @@ import (
 // maxSamples is how many measurements of an arm are kept: the latest.
 const maxSamples = 16
 
-// samples are the latest measurements of something.
+// samples are the latest measurements of a quantity.
 type samples struct {
 	at [maxSamples]float64
-	n  int // ever
+	n  int // total number
 }
 
 func (s *samples) add(v float64) {
@@ -19,15 +19,15 @@ func (s *samples) add(v float64) {
 	s.n++
 }
 
-// kept is how many there are.
-func (s *samples) kept() int { return min(s.n, maxSamples) }
+// count returns how many measurements are kept.
+func (s *samples) count() int { return min(s.n, maxSamples) }
 
-// low is what one in eight is below. Whatever else goes on, other guests' time on the GPU, an eviction, makes a launch
-// longer and never shorter, so the shorter ones tell more; the least alone would be whichever launch had the least to
-// do.
+// low returns the first octile. Everything else that happens, such as other guests' time on the GPU or an eviction, makes a
+// launch longer and never shorter, so short launches are more significant. The minimum alone would be whichever launch had
+// the least to do.
 func (s *samples) low() float64 {
 	sorted := s.at
-	k := s.kept()
+	k := s.count()
 	if k == 0 {
 		return 0
 	}
@@ -35,5 +35,5 @@ func (s *samples) low() float64 {
 	return sorted[k/8]
 }
 
-// perTask is a launch's time for each of its tasks, in nanoseconds.
+// perTask returns a launch's time per task, in nanoseconds.
 func perTask(d time.Duration, tasks uint64) float64 { return float64(d) / float64(tasks) }

@@ -6,11 +6,10 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// MaxClasses bounds the classes of grids that a Tuner knows; the one that was not launched for the longest is dropped
-// for another.
+// MaxClasses bounds the classes of grids that a Tuner keeps. The class that was not launched for the longest is replaced.
 const MaxClasses = 16
 
-// Tuner chooses for one kernel. Its memory is bounded.
+// Tuner chooses the form of one kernel's launches. Its memory is bounded.
 type Tuner struct {
 	params  Parameters
 	forms   abi.PreemptForm
@@ -19,75 +18,68 @@ type Tuner struct {
 	rounds  int
 }
 
-// New returns a tuner for a kernel that has these forms beside the original. No forms is a tuner that answers the
-// original and measures nothing.
+// New returns a tuner for a kernel that has these forms beside the original. Without forms it always chooses the original and
+// measures nothing.
 func New(p Parameters, forms abi.PreemptForm) *Tuner {
 	return &Tuner{params: p.withDefaults(), forms: forms}
 }
 
-// Forms are the forms that the tuner chooses from.
-func (t *Tuner) Forms() abi.PreemptForm { return t.forms }
-
-// Rounds is how many rounds of measuring have ended. When it has changed, there is something new in Record.
+// Rounds returns how many rounds of measuring have ended. When it changes, Record has something new.
 func (t *Tuner) Rounds() int { return t.rounds }
 
-// Ticket is a launch that was picked for. Its zero value is nobody's.
+// Ticket identifies a launch for which Pick chose. The zero Ticket stands for no launch.
 type Ticket struct {
 	c       *class
 	arm     int8
-	measure bool // to measure its arm, in that round
+	measure bool // the launch measures its arm, in that round
 	round   uint32
 	tasks   uint64
 }
 
-// Measures reports whether how long the launch takes is of use; also of other launches Observe may be told.
-func (k Ticket) Measures() bool { return k.measure }
-
-// Measured reports whether launches of the same choice have been measured before, be it by an earlier tuner. Like the
-// tuner's methods, it must not be called beside them.
+// Measured reports whether launches of the same choice have been measured before, perhaps by an earlier tuner. It must not run
+// concurrently with the tuner's methods.
 func (k Ticket) Measured() bool { return k.c != nil && k.c.arms[k.arm].cost.n > 0 }
 
 // class is what is known of a class of grids.
 type class struct {
 	Class
-	slots    int
-	basis    int     // slots for which the candidates were found
-	rebased  int     // how often those turned out to be wrong
-	tasks    uint64  // of the latest launch
-	arms     []arm   // the original first
-	ran      samples // nanoseconds a task that the original was on the GPU
-	chosen   int
-	why      Why
-	round    uint32 // of measuring
-	open     bool   // a round is under way
-	spent    int    // launches that measured, ever
-	since    int    // launches since the last round
-	long     int    // a score of launches that took longer than the latency wanted
-	used     uint64 // the tuner's clock at the latest launch
-	launches uint64
+	slots          int
+	candidateSlots int     // slots for which the candidates were found
+	reexplored     int     // how often that number turned out to be wrong
+	tasks          uint64  // of the latest launch
+	arms           []arm   // the original first
+	ran            samples // nanoseconds per task of the original on the GPU
+	chosen         int
+	why            Why
+	round          uint32 // of measuring
+	measuring      bool   // a round is under way
+	measured       int    // launches that measured, in total
+	sinceRound     int    // launches since the last round
+	longScore      int    // a score of launches that took longer than the wanted latency
+	lastUsed       uint64 // the tuner's clock at the latest launch
+	launches       uint64
 }
 
-// arm is a choice and what it was measured to cost, beside its time on the GPU also what its launches need before and
-// after.
+// arm is a choice and its measured cost, which beside the time on the GPU includes what launches need before and after.
 type arm struct {
-	choice  abi.Preempt
-	cost    samples       // nanoseconds a task
-	left    int           // measurements still wanted in this round
-	out     int           // launches under way that will be one
-	chances int           // launches still allowed in this round to get the measurements
-	proving uint32        // the latest round in which it was measured more often, to be sure of its cost
-	fell    [bounds]uint8 // how often it was given up for breaking a bound
+	choice      abi.Preempt
+	cost        samples       // nanoseconds per task
+	remaining   int           // measurements still wanted in this round
+	inFlight    int           // launches under way that will be one
+	attempts    int           // launches still allowed in this round to get the measurements
+	provenRound uint32        // the latest round in which it was measured more often, to be sure of its cost
+	dropped     [bounds]uint8 // how often it was dropped for breaking each bound
 }
 
-// chances is how many launches there may be for each measurement that is wanted: some are lost.
-const chances = 3
+// attemptsPer is how many launches may be spent on each wanted measurement: some are discarded.
+const attemptsPer = 3
 
-// want has the arm measured that many times more in this round.
-func (a *arm) want(times int) { a.left, a.chances = times, chances*times }
+// schedule asks for that many more measurements of the arm in this round.
+func (a *arm) schedule(times int) { a.remaining, a.attempts = times, attemptsPer*times }
 
-// Pick chooses for a launch. slots is how many of the kernel's blocks the GPU holds at once, as the driver says; 0 where
-// it has not said yet, and the launch is an original that is not measured unless it was known before. The
-// ticket must be given to Observe or Lost when the launch has ended, or could not begin.
+// Pick chooses the form of a launch. slots is how many of the kernel's blocks the GPU holds at once; if it is 0, for unknown, an
+// unknown class gets the original, unmeasured. The ticket must be given to Observe or Discard when the launch has ended or
+// could not start.
 func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	if t.forms == 0 || s.Tasks == 0 {
 		return abi.Preempt{}, Ticket{}
@@ -97,43 +89,43 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 		return abi.Preempt{}, Ticket{}
 	}
 	t.clock++
-	c.used, c.tasks = t.clock, s.Tasks
+	c.lastUsed, c.tasks = t.clock, s.Tasks
 	if slots > 0 {
 		c.slots = slots
 	}
 	c.launches++
-	if c.basis > 0 && c.rebased < mostRebased && (5*c.slots < 4*c.basis || 4*c.slots > 5*c.basis) {
-		c.rebased++
+	if c.candidateSlots > 0 && c.reexplored < maxReexplored && (5*c.slots < 4*c.candidateSlots || 4*c.slots > 5*c.candidateSlots) {
+		c.reexplored++
 		t.explore(c)
 	}
-	if !c.open {
-		c.since++
-		if c.why != WhyShort && c.why != WhyNoForm && c.since > t.params.Again*c.spent {
-			c.begin(t.params.Measure)
+	if !c.measuring {
+		c.sinceRound++
+		if c.why != WhyShort && c.why != WhyNoForm && c.sinceRound > t.params.Again*c.measured {
+			c.startRound(t.params.Measure)
 		}
 	}
-	i := c.next()
+	i := c.nextArm()
 	if !Offered(c.arms[i].choice, t.forms, s.Tasks, c.slots) {
 		i = 0
 	}
 	a := &c.arms[i]
-	k := Ticket{c: c, arm: int8(i), round: c.round, tasks: s.Tasks, measure: c.open && a.left > a.out}
+	k := Ticket{c: c, arm: int8(i), round: c.round, tasks: s.Tasks, measure: c.measuring && a.remaining > a.inFlight}
 	if k.measure {
-		a.out++
-		a.chances--
-		c.spent++
+		a.inFlight++
+		a.attempts--
+		c.measured++
 	}
 	return a.choice, k
 }
 
-// class finds a class, or makes one if it may.
+// class finds a class, or creates it if may is true.
 func (t *Tuner) class(key Class, may bool) *class {
 	oldest := 0
 	for i, c := range t.classes {
 		if c.Class == key {
 			return c
 		}
-		if c.used < t.classes[oldest].used {
+		if c.lastUsed < t.classes[oldest].lastUsed {
 			oldest = i
 		}
 	}
@@ -141,7 +133,7 @@ func (t *Tuner) class(key Class, may bool) *class {
 		return nil
 	}
 	c := &class{Class: key, arms: make([]arm, 1, 1+maxCandidates)}
-	c.begin(t.params.Measure)
+	c.startRound(t.params.Measure)
 	if len(t.classes) < MaxClasses {
 		t.classes = append(t.classes, c)
 	} else {
@@ -150,98 +142,94 @@ func (t *Tuner) class(key Class, may bool) *class {
 	return c
 }
 
-// begin begins a round of measuring, each arm so many times.
-func (c *class) begin(times int) {
-	c.open, c.since = true, 0
+// startRound starts a round of measuring each arm that many times.
+func (c *class) startRound(times int) {
+	c.measuring, c.sinceRound = true, 0
 	c.round++
 	for i := range c.arms {
-		c.arms[i].out = 0
-		c.arms[i].want(times)
+		c.arms[i].inFlight = 0
+		c.arms[i].schedule(times)
 	}
 }
 
-// next is the arm to launch: in a round, the one that was launched least of those that are to be measured, so that all
-// are measured under the same conditions; else the chosen.
-func (c *class) next() int {
-	if !c.open {
+// nextArm returns the arm to launch: in a round, of those yet to be measured the one that was launched least, so that all are
+// measured under the same conditions; otherwise the chosen one.
+func (c *class) nextArm() int {
+	if !c.measuring {
 		return c.chosen
 	}
 	best := -1
 	for i := range c.arms {
 		a := &c.arms[i]
-		if a.left > a.out && a.chances > 0 && (best < 0 || a.chances > c.arms[best].chances) {
+		if a.remaining > a.inFlight && a.attempts > 0 && (best < 0 || a.attempts > c.arms[best].attempts) {
 			best = i
 		}
 	}
 	if best < 0 {
-		return c.chosen // what was launched to measure has not ended yet
+		return c.chosen // the launches that measure have not ended yet
 	}
 	return best
 }
 
-// Observe tells how long a launch that Pick chose for ran on the GPU, where that is all it cost.
-func (t *Tuner) Observe(k Ticket, ran time.Duration) { t.ObserveCost(k, ran, ran) }
-
-// ObserveCost is Observe for a launch that cost more than its time on the GPU: the GPU may have waited until it was found
-// to be done.
-func (t *Tuner) ObserveCost(k Ticket, ran, cost time.Duration) {
+// Observe records the end of a launch: ran is its time on the GPU, cost that with what it needed beside, since the GPU may have
+// waited until the end was noticed.
+func (t *Tuner) Observe(k Ticket, ran, cost time.Duration) {
 	if k.c == nil {
 		return
 	}
 	if ran <= 0 {
-		t.Lost(k)
+		t.Discard(k)
 		return
 	}
 	c := k.c
 	if k.arm == 0 {
 		if ran > t.params.Latency {
-			c.long = min(c.long+1, 2*t.params.Measure)
+			c.longScore = min(c.longScore+1, 2*t.params.Measure)
 		} else {
-			c.long = max(c.long-1, 0)
+			c.longScore = max(c.longScore-1, 0)
 		}
 	}
-	if k.measure && c.open && k.round == c.round {
-		// Only these count: all arms are measured by as many launches of each round, so that they stay comparable
-		// when what the launches have to do changes.
+	if k.measure && c.measuring && k.round == c.round {
+		// Only these count: all arms are measured by equally many launches of each round, so that they stay comparable when
+		// the work of the launches changes.
 		a := &c.arms[k.arm]
 		a.cost.add(perTask(max(cost, ran), k.tasks))
 		if k.arm == 0 {
 			c.ran.add(perTask(ran, k.tasks))
 		}
-		a.out, a.left = max(a.out-1, 0), max(a.left-1, 0)
+		a.inFlight, a.remaining = max(a.inFlight-1, 0), max(a.remaining-1, 0)
 		t.abandon(c, a)
 		t.advance(c)
 	}
-	if !c.open && c.why == WhyShort && c.long >= t.params.Measure {
-		// It was short and is not any more: all is measured anew.
+	if !c.measuring && c.why == WhyShort && c.longScore >= t.params.Measure {
+		// It was short and no longer is: measure everything again.
 		c.arms[0].cost, c.ran = samples{}, samples{}
 		c.why = WhyMeasuring
-		c.begin(t.params.Measure)
+		c.startRound(t.params.Measure)
 	}
 }
 
-// Lost tells that a launch that Pick chose for ended in a way that says nothing about its cost: it failed, was taken
-// off the GPU meanwhile, or was not timed.
-func (t *Tuner) Lost(k Ticket) {
-	if c := k.c; c != nil && k.measure && c.open && k.round == c.round {
-		c.arms[k.arm].out = max(c.arms[k.arm].out-1, 0)
+// Discard records that a launch ended in a way that says nothing about its cost: it failed, was evicted, or was not timed.
+func (t *Tuner) Discard(k Ticket) {
+	if c := k.c; c != nil && k.measure && c.measuring && k.round == c.round {
+		c.arms[k.arm].inFlight = max(c.arms[k.arm].inFlight-1, 0)
 		t.advance(c)
 	}
 }
 
-// abandon stops measuring what is far too dear.
+// abandon stops measuring an arm that is far too costly.
 func (t *Tuner) abandon(c *class, a *arm) {
 	const farTooDear = 1.25
 	if base := &c.arms[0].cost; a != &c.arms[0] && base.n > 0 && a.cost.n >= 2 && a.cost.low() > farTooDear*base.low() {
-		a.left = 0
+		a.remaining = 0
 	}
 }
 
-// advance ends a round when all is measured that will be.
+// advance ends a round when no more measurements are to come.
 func (t *Tuner) advance(c *class) {
 	for i := range c.arms {
 		a := &c.arms[i]
-		if a.left > 0 && (a.out > 0 || a.chances > 0) {
+		if a.remaining > 0 && (a.inFlight > 0 || a.attempts > 0) {
 			return
 		}
 	}
@@ -250,42 +238,42 @@ func (t *Tuner) advance(c *class) {
 	if c.arms[0].cost.n > 0 && len(c.arms) > 1 {
 		var doubted int
 		if all, best, doubted = t.decide(c); doubted > 0 {
-			t.prove(c, doubted)
+			t.measureMore(c, doubted)
 			return
 		}
 	}
-	c.open, c.since = false, 0
+	c.measuring, c.sinceRound = false, 0
 	t.rounds++
 	switch base := &c.arms[0].cost; {
 	case base.n == 0:
 		c.chosen, c.why = 0, WhyUnmeasured
 	case len(c.arms) > 1:
-		c.choose(best, &all)
-	case c.long < max(t.params.Measure/2, 1):
+		c.finishRound(best, &all)
+	case c.longScore < max(t.params.Measure/2, 1):
 		c.chosen, c.why = 0, WhyShort
 	default:
 		t.explore(c)
 	}
 }
 
-// mostRebased bounds how often candidates are found anew since the GPU holds more or fewer blocks than was said.
-const mostRebased = 3
+// maxReexplored bounds how often new candidates are found because the GPU holds more or fewer blocks than was reported.
+const maxReexplored = 3
 
-// explore begins to measure the candidates.
+// explore starts to measure the candidates.
 func (t *Tuner) explore(c *class) {
-	c.basis, c.chosen = c.slots, 0
+	c.candidateSlots, c.chosen = c.slots, 0
 	c.arms = c.arms[:1]
 	for _, choice := range t.params.of(c.Threads).candidates(t.forms, c.taskTime(), c.tasks, c.slots) {
 		c.arms = append(c.arms, arm{choice: choice})
 	}
 	if len(c.arms) == 1 {
-		c.open, c.chosen, c.why = false, 0, WhyNoForm
+		c.measuring, c.chosen, c.why = false, 0, WhyNoForm
 		return
 	}
-	c.begin(t.params.Measure)
+	c.startRound(t.params.Measure)
 }
 
-// taskTime is how long a task of the original is in its slot.
+// taskTime returns how long a task of the original takes in its slot.
 func (c *class) taskTime() time.Duration {
 	return time.Duration(c.ran.low() * float64(min(c.tasks, uint64(c.slots))))
 }

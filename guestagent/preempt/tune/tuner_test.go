@@ -14,7 +14,7 @@ import (
 
 const us = time.Microsecond
 
-// table is a world by measured overheads, in percent.
+// table returns a world by measured overheads, in percent.
 func table(tasks uint64, total time.Duration, percent map[abi.Preempt]float64) *world {
 	const slots = 8 * 132
 	w := &world{shape: Shape{Tasks: tasks, Threads: 256}, slots: slots, rng: rand.New(rand.NewPCG(1, 1))}
@@ -49,7 +49,7 @@ func TestOffered(t *testing.T) {
 		{abi.Preempt{}, 0, 1, 1, true}, // the original, always
 		{abi.Preempt{Group: 1}, 7, 1, 1, false},
 		{single(), abi.PreemptSingle, MaxBitmapUnits, 1, true},
-		{single(), abi.PreemptSingle, MaxBitmapUnits + 1, 1, false}, // the skipped would not fit
+		{single(), abi.PreemptSingle, MaxBitmapUnits + 1, 1, false}, // the skipped units would not fit
 		{single(), abi.PreemptCoarse, 1, 1, false},
 		{coarse(8), abi.PreemptCoarse, 8 * MaxBitmapUnits, 1, true},
 		{coarse(8), abi.PreemptCoarse, 8*MaxBitmapUnits + 1, 1, false},
@@ -59,7 +59,7 @@ func TestOffered(t *testing.T) {
 		{persistent(4, 2), abi.PreemptPersistent, abi.MaxPreemptTasks, 1000, true},
 		{persistent(4, 2), abi.PreemptPersistent, abi.MaxPreemptTasks + 1, 1000, false},
 		{persistent(4, 0), abi.PreemptPersistent, 1001, 1000, false},
-		{abi.Preempt{Form: 3, Group: 1, Every: 1}, 7, 1001, 1000, false}, // two forms are none
+		{abi.Preempt{Form: 3, Group: 1, Every: 1}, 7, 1001, 1000, false}, // two forms are no form
 	} {
 		if got := Offered(c.p, c.forms, c.tasks, c.slots); got != c.want {
 			t.Errorf("Offered(%+v, %v, %d, %d) = %v", c.p, c.forms, c.tasks, c.slots, got)
@@ -67,19 +67,19 @@ func TestOffered(t *testing.T) {
 	}
 }
 
-// settle runs a tuner in a world for so many launches and returns the last choice that was no measurement.
+// settle runs a tuner in a world for that many launches and returns the last choice that did not measure.
 func settle(t *Tuner, w *world, launches int) (last abi.Preempt) {
 	for range launches {
 		c, k := t.Pick(w.shape, w.slots)
-		if !k.Measures() {
+		if !k.measure {
 			last = c
 		}
-		t.Observe(k, w.run(c))
+		observe(t, k, w.run(c))
 	}
 	return last
 }
 
-// TestLaunchesCost has forms that cost next to nothing on the GPU, and much beside: by that they are chosen or not.
+// TestLaunchesCost has forms that cost next to nothing on the GPU but much beside it: that decides.
 func TestLaunchesCost(t *testing.T) {
 	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1})
 	for beside, want := range map[time.Duration]abi.Preempt{100 * us: single(), 500 * us: {}} {
@@ -92,7 +92,7 @@ func TestLaunchesCost(t *testing.T) {
 			if c.Form != 0 {
 				cost += beside
 			}
-			tuner.ObserveCost(k, ran, cost)
+			tuner.Observe(k, ran, cost)
 		}
 		if r := tuner.Reports()[0]; c != want || r.Task < 265*us || r.Task > 275*us {
 			t.Errorf("%v beside: %+v, %+v", beside, c, r)
@@ -100,26 +100,26 @@ func TestLaunchesCost(t *testing.T) {
 	}
 }
 
-// TestSlotsKnownLate begins with a guess of how many blocks the GPU holds that is far off.
+// TestSlotsKnownLate starts with a wrong guess of how many blocks the GPU holds.
 func TestSlotsKnownLate(t *testing.T) {
 	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 5, coarse(2): 1})
-	w.task, w.slots = w.task/4, w.slots/4 // so that two tasks may be run for a look
+	w.task, w.slots = w.task/4, w.slots/4 // so that two tasks may run per check
 	tuner := New(Parameters{}, 7)
-	for range 30 { // not known at all: nothing is measured
-		if c, k := tuner.Pick(w.shape, 0); c.Form != 0 || k.Measures() {
-			t.Fatalf("%+v, measured %v", c, k.Measures())
+	for range 30 { // unknown: nothing is measured
+		if c, k := tuner.Pick(w.shape, 0); c.Form != 0 || k.measure {
+			t.Fatalf("%+v, measured %v", c, k.measure)
 		}
 	}
 	for range 30 {
 		c, k := tuner.Pick(w.shape, 8000)
-		tuner.Observe(k, w.run(c))
+		observe(tuner, k, w.run(c))
 	}
 	if c := settle(tuner, w, 100); c != coarse(2) {
 		t.Errorf("%+v, %+v", c, tuner.Reports())
 	}
 }
 
-// TestShortUntilItIsNot has a kernel that is short at first, and later is given more to do.
+// TestShortUntilItIsNot has a kernel that is short at first and later has more to do.
 func TestShortUntilItIsNot(t *testing.T) {
 	w := table(65536, 400*us, map[abi.Preempt]float64{single(): 0.5, coarse(2): 0.5, coarse(4): 0.5, coarse(16): 0.5, coarse(64): 0.5, coarse(32): 0.5, coarse(8): 0.5})
 	tuner := New(Parameters{}, abi.PreemptSingle|abi.PreemptCoarse)
@@ -132,23 +132,23 @@ func TestShortUntilItIsNot(t *testing.T) {
 	}
 }
 
-// TestLaunchesWithoutTimes ends in the original, not in measuring for ever.
+// TestLaunchesWithoutTimes ends with the original instead of measuring for ever.
 func TestLaunchesWithoutTimes(t *testing.T) {
 	tuner := New(Parameters{}, 7)
 	measured := 0
 	for range 1000 {
 		_, k := tuner.Pick(Shape{Tasks: 1 << 20}, 1000)
-		if k.Measures() {
+		if k.measure {
 			measured++
 		}
-		tuner.Lost(k)
+		tuner.Discard(k)
 	}
 	if r := tuner.Reports()[0]; r.Why != WhyUnmeasured || r.Choice.Form != 0 || measured > 100 {
 		t.Errorf("%d measured, %+v", measured, r)
 	}
 }
 
-// TestRecall holds that what was learned is there again, through JSON, and that nothing is measured for it.
+// TestRecall checks that what was learned survives JSON and is not measured again.
 func TestRecall(t *testing.T) {
 	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1})
 	first := New(Parameters{}, 7)
@@ -167,20 +167,20 @@ func TestRecall(t *testing.T) {
 	second := New(Parameters{}, 7)
 	second.Recall(r)
 	c, k := second.Pick(w.shape, w.slots)
-	if c != want || k.Measures() {
-		t.Errorf("recalled %+v (measures: %v), want %+v", c, k.Measures(), want)
+	if c != want || k.measure {
+		t.Errorf("recalled %+v (measures: %v), want %+v", c, k.measure, want)
 	}
 	if got := settle(second, w, 2000); got != want {
 		t.Errorf("after a while %+v, want %+v", got, want)
 	}
 	third := New(Parameters{}, abi.PreemptPersistent) // the form is not offered any more
 	third.Recall(r)
-	if c, k := third.Pick(w.shape, w.slots); c.Form != 0 || !k.Measures() {
-		t.Errorf("a form that is gone: %+v, %v", c, k.Measures())
+	if c, k := third.Pick(w.shape, w.slots); c.Form != 0 || !k.measure {
+		t.Errorf("a form that is gone: %+v, %v", c, k.measure)
 	}
 }
 
-// TestRecallOfAnything holds that no record, however senseless, makes the tuner answer what is not offered.
+// TestRecallOfAnything checks that no record, however implausible, makes the tuner choose what is not offered.
 func TestRecallOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r Record
@@ -204,7 +204,7 @@ func TestRecallOfAnything(t *testing.T) {
 				if s.Tasks > 0 && !Offered(c, forms, s.Tasks, 100) {
 					t.Fatalf("%+v for %+v", c, s)
 				}
-				tuner.Observe(ticket, time.Millisecond)
+				observe(tuner, ticket, time.Millisecond)
 			}
 		}
 		if len(tuner.classes) > MaxClasses {
@@ -219,13 +219,13 @@ func TestPickAllocatesNothing(t *testing.T) {
 	settle(tuner, w, 100)
 	if n := testing.AllocsPerRun(1000, func() {
 		c, k := tuner.Pick(w.shape, w.slots)
-		tuner.Observe(k, w.run(c))
+		observe(tuner, k, w.run(c))
 	}); n != 0 {
 		t.Errorf("a launch allocates %v times", n)
 	}
 }
 
-// BenchmarkPick is what the choice adds to a launch.
+// BenchmarkPick measures what the choice adds to a launch.
 func BenchmarkPick(b *testing.B) {
 	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01})
 	tuner := New(Parameters{}, 7)
@@ -233,6 +233,6 @@ func BenchmarkPick(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, k := tuner.Pick(w.shape, w.slots)
-		tuner.Observe(k, 16816*us)
+		observe(tuner, k, 16816*us)
 	}
 }

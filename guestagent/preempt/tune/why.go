@@ -1,28 +1,28 @@
 package tune
 
-// Why says how a choice came about.
+// Why is the reason for a choice.
 type Why uint8
 
-// The reasons.
+// The reasons for a choice.
 const (
-	// WhyMeasuring: nothing is settled yet.
+	// WhyMeasuring means that the choice is not made yet.
 	WhyMeasuring Why = iota
-	// WhyShort: the original, which ends by itself within the latency wanted.
+	// WhyShort is the original, which ends by itself within the wanted latency.
 	WhyShort
-	// WhyCheapest: the cheapest that leaves within the latency wanted, and costs less than the bound. None that leaves
+	// WhyCheapest is the cheapest form that leaves within the wanted latency, at a cost within the bound. No form that leaves
 	// sooner is free.
 	WhyCheapest
-	// WhySlow: nothing leaves within the latency wanted; of what costs less than the bound, the one that leaves the
-	// soonest.
+	// WhySlow is the form that leaves the soonest among those whose cost is within the bound; none leaves within the wanted
+	// latency.
 	WhySlow
-	// WhySoonest: of the free ones that leave within the latency wanted, the one that leaves the soonest.
+	// WhySoonest is the form that leaves the soonest among the free ones that leave within the wanted latency.
 	WhySoonest
-	// WhyDear: the original, since every form costs more than the bound.
-	WhyDear
-	// WhyNoForm: the original, since no form is offered for this grid, or would be of use: the GPU holds all of its
-	// blocks at once.
+	// WhyTooCostly is the original, since every form costs more than the bound.
+	WhyTooCostly
+	// WhyNoForm is the original, since no form is offered for this grid or would help: the GPU holds all of its blocks at
+	// once.
 	WhyNoForm
-	// WhyUnmeasured: the original, since launches could not be timed.
+	// WhyUnmeasured is the original, since launches could not be timed.
 	WhyUnmeasured
 
 	whyEnd
@@ -30,7 +30,7 @@ const (
 
 var whyNames = [whyEnd]string{"measuring", "short", "cheapest", "slow", "soonest", "dear", "no-form", "unmeasured"}
 
-// String is a word for the reason.
+// String returns a word for the reason.
 func (w Why) String() string {
 	if w < whyEnd {
 		return whyNames[w]
@@ -38,10 +38,10 @@ func (w Why) String() string {
 	return "unknown"
 }
 
-// MarshalText and UnmarshalText write and read String's word; an unknown word reads as WhyMeasuring.
+// MarshalText encodes a reason as String's word.
 func (w Why) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// UnmarshalText is MarshalText's inverse.
+// UnmarshalText decodes String's word; an unknown word becomes WhyMeasuring.
 func (w *Why) UnmarshalText(b []byte) error {
 	*w = WhyMeasuring
 	for i, name := range whyNames {

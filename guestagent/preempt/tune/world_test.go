@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// world is a simulated kernel on a simulated GPU: what each choice truly costs, and noise on top, which only ever
-// makes a launch longer, and each choice's every other one on the average.
+// world is a simulated kernel on a simulated GPU: the true cost of each choice, and noise, which only makes launches longer, and
+// on average every other one of each choice.
 type world struct {
 	shape Shape
 	slots int
@@ -22,15 +22,15 @@ type world struct {
 	noisy map[abi.Preempt][]bool // the next launches
 }
 
-// original is how long the original takes.
+// original returns how long the original takes.
 func (w *world) original() time.Duration {
 	return time.Duration(float64(w.task) * float64(w.shape.Tasks) / float64(min(w.shape.Tasks, uint64(w.slots))))
 }
 
 func (w *world) run(c abi.Preempt) time.Duration {
 	d := float64(w.original()) * (1 + w.cost(c))
-	// Two of each four: were each launch's noise chance, there would be worlds with so much in the latest launches
-	// of a choice that nobody could tell what it costs.
+	// Two of each four: with independent noise there would be worlds with so much of it in the latest launches of a choice
+	// that its cost could not be known.
 	next := w.noisy[c]
 	if len(next) == 0 {
 		next = []bool{true, true, false, false}
@@ -46,7 +46,7 @@ func (w *world) run(c abi.Preempt) time.Duration {
 	return time.Duration(d)
 }
 
-// overheads are true costs of choices that follow from a seed.
+// overheads returns true costs of choices that depend on a seed.
 func overheads(seed uint64) func(abi.Preempt) float64 {
 	return func(c abi.Preempt) float64 {
 		if c.Form == 0 {
@@ -57,9 +57,8 @@ func overheads(seed uint64) func(abi.Preempt) float64 {
 	}
 }
 
-// TestConverges holds that in a noisy world the tuner ends up with a choice that truly is within the bound, leaves in
-// time if one of the candidates does, and leaves as soon as any of those that are free; if none is, that it is as cheap
-// as the best, but for what noise hides.
+// TestConverges checks that in a noisy world the tuner finds a choice whose true cost is within the bound, which leaves in time if a
+// candidate does, and leaves as soon as any free one; if none is free, that it is as cheap as the best, up to what noise hides.
 func TestConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -75,18 +74,18 @@ func TestConverges(t *testing.T) {
 		var last abi.Preempt
 		for range 12_000 {
 			c, k := tuner.Pick(w.shape, w.slots)
-			if !k.Measures() {
+			if !k.measure {
 				last = c
 			}
-			tuner.Observe(k, w.run(c))
+			observe(tuner, k, w.run(c))
 		}
 		if w.original() <= p.Latency {
-			if last.Form != 0 && w.original() < p.Latency/2 { // noise may take it over
+			if last.Form != 0 && w.original() < p.Latency/2 { // noise may lift it over the bound
 				t.Fatalf("a kernel of %v is launched as %+v", w.original(), last)
 			}
 			return
 		}
-		// What noise may hide, of which half of the launches have none.
+		// What noise may hide; half of the launches have none.
 		const slack = 0.02
 		got, leaves := w.cost(last), p.leaves(last, w.task, w.shape.Tasks, w.slots)
 		if got > p.Overhead+slack {
@@ -106,8 +105,8 @@ func TestConverges(t *testing.T) {
 	})
 }
 
-// TestNeverWhatIsNotOffered asks and tells a tuner at random: it never answers what is not offered for the grid, never
-// keeps more than its bound, and spends on measuring what Again allows.
+// TestNeverWhatIsNotOffered uses a tuner at random: it never chooses what is not offered for the grid, never keeps more than its
+// bound, and spends on measuring what Again allows.
 func TestNeverWhatIsNotOffered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		forms := abi.PreemptForm(rapid.IntRange(0, 7).Draw(t, "forms"))
@@ -127,11 +126,11 @@ func TestNeverWhatIsNotOffered(t *testing.T) {
 				i := rng.IntN(len(under))
 				switch rng.IntN(8) {
 				case 0:
-					tuner.Lost(under[i])
+					tuner.Discard(under[i])
 				case 1:
-					tuner.Observe(under[i], 0)
+					observe(tuner, under[i], 0)
 				default:
-					tuner.Observe(under[i], time.Duration(rng.IntN(int(10*time.Millisecond))))
+					observe(tuner, under[i], time.Duration(rng.IntN(int(10*time.Millisecond))))
 				}
 				under[i] = under[len(under)-1]
 				under = under[:len(under)-1]
@@ -142,14 +141,14 @@ func TestNeverWhatIsNotOffered(t *testing.T) {
 		}
 		for _, c := range tuner.classes {
 			most := 3 * tuner.params.Measure * (1 + maxCandidates) * (2 + int(c.launches)/tuner.params.Again)
-			if len(c.arms) > 1+maxCandidates || c.spent > most {
-				t.Fatalf("%d arms, %d of %d launches measure", len(c.arms), c.spent, c.launches)
+			if len(c.arms) > 1+maxCandidates || c.measured > most {
+				t.Fatalf("%d arms, %d of %d launches measure", len(c.arms), c.measured, c.launches)
 			}
 		}
 	})
 }
 
-// TestMeasuringIsRare holds that in the long run a launch in 64 measures.
+// TestMeasuringIsRare checks that in the long run one launch in 64 measures.
 func TestMeasuringIsRare(t *testing.T) {
 	w := &world{shape: Shape{Tasks: 1 << 16, Threads: 256}, slots: 1000, task: 100 * time.Microsecond, cost: overheads(3), rng: rand.New(rand.NewPCG(1, 1))}
 	tuner := New(Parameters{}, 7)
@@ -157,17 +156,17 @@ func TestMeasuringIsRare(t *testing.T) {
 	const launches = 100_000
 	for range launches {
 		c, k := tuner.Pick(w.shape, w.slots)
-		if k.Measures() {
+		if k.measure {
 			measured++
 		}
-		tuner.Observe(k, w.run(c))
+		observe(tuner, k, w.run(c))
 	}
 	if measured > launches/64+100 || measured < 100 {
 		t.Errorf("%d of %d launches measure", measured, launches)
 	}
 }
 
-// TestKeepsWhatIsAsGood holds that a choice is not given up for another that noise alone makes look better.
+// TestKeepsWhatIsAsGood checks that a choice is not replaced by another that only noise makes look better.
 func TestKeepsWhatIsAsGood(t *testing.T) {
 	w := table(1<<20, 1160*us, nil)
 	w.noise = 0.1
@@ -182,13 +181,16 @@ func TestKeepsWhatIsAsGood(t *testing.T) {
 	changes := 0
 	for range 200_000 {
 		c, k := tuner.Pick(w.shape, w.slots)
-		if !k.Measures() && c != last {
+		if !k.measure && c != last {
 			last = c
 			changes++
 		}
-		tuner.Observe(k, w.run(c))
+		observe(tuner, k, w.run(c))
 	}
 	if changes > 5 || last.Form != abi.PreemptCoarse || tuner.Rounds() < 10 {
 		t.Errorf("%d changes in %d rounds, at last to %+v", changes, tuner.Rounds(), last)
 	}
 }
+
+// observe records a launch that cost only its time on the GPU.
+func observe(t *Tuner, k Ticket, took time.Duration) { t.Observe(k, took, took) }

@@ -1,6 +1,5 @@
-// Package vfiotest is a kernel with VFIO for tests: one device, whose BARs are files
-// and whose interrupts the test raises. It answers as Linux does, in the order in
-// which Linux wants to be asked.
+// Package vfiotest is a fake kernel with VFIO for tests: it has one device, whose BARs are files and whose interrupts the test
+// raises. It accepts calls in the order that Linux requires, and answers as Linux does.
 package vfiotest
 
 import (
@@ -18,15 +17,13 @@ import (
 type Kernel struct {
 	Address string
 	NoIOMMU bool
-	// BARs are files with what the device's BARs hold.
+	// BARs are files with the contents of the device's BARs.
 	BARs [6]string
-	// Vectors is how many MSIs the device has, Granted how many the interrupt
-	// controller offers; 0: all.
+	// Vectors is how many MSIs the device has, Granted how many the interrupt controller offers; 0 means all.
 	Vectors, Granted int
-	// Held says that another process has the group open; NotViable that a
-	// neighbour has a kernel driver; NoRemapping that the
-	// IOMMU remaps no interrupts.
-	Held, NotViable, NoRemapping bool
+	// Busy means that another process has the group open, NotViable that another device of the group has a kernel driver,
+	// NoRemapping that the IOMMU remaps no interrupts.
+	Busy, NotViable, NoRemapping bool
 
 	mu      sync.Mutex
 	files   map[int]string // open descriptors: "container", "group", "device"
@@ -36,7 +33,7 @@ type Kernel struct {
 	irqs    map[uint32][]int32
 }
 
-// regionShift is where vfio-pci puts regions in a device's descriptor.
+// regionShift is the shift of region indices in offsets of vfio-pci's device descriptors.
 const regionShift = 40
 
 // Open implements vfio.Kernel.
@@ -47,14 +44,13 @@ func (k *Kernel) Open(path string) (int, error) {
 	if bytes.HasSuffix([]byte(path), []byte("/vfio/vfio")) {
 		kind = "container"
 	}
-	if kind == "group" && k.Held {
+	if kind == "group" && k.Busy {
 		return -1, unix.EBUSY
 	}
 	return k.fd(kind)
 }
 
-// fd makes a descriptor that is the kernel's in truth, so that numbers are not used
-// twice.
+// fd makes a real descriptor, so that numbers are not reused.
 func (k *Kernel) fd(kind string) (int, error) {
 	fd, err := unix.MemfdCreate("vfiotest-"+kind, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -78,7 +74,7 @@ func (k *Kernel) Close(fd int) error {
 	return unix.Close(fd)
 }
 
-// OpenFiles is how many descriptors are open.
+// OpenFiles returns how many descriptors are open.
 func (k *Kernel) OpenFiles() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,7 +123,7 @@ func (k *Kernel) Memory(fd int, request uintptr, arg []byte) (int, error) {
 		if string(arg) != k.Address+"\x00" {
 			return 0, unix.ENODEV
 		}
-		k.command = [2]byte{2, 0} // enabled, and no bus master
+		k.command = [2]byte{2, 0} // enabled, without bus mastering
 		return k.fd("device")
 	case kind == "device":
 		return k.device(request, arg)
@@ -209,7 +205,7 @@ func (k *Kernel) Pwrite(_ int, b []byte, offset int64) (int, error) {
 	return k.config(offset, k.command[:], b, b)
 }
 
-// config knows the command register alone.
+// config emulates only the command register.
 func (k *Kernel) config(offset int64, dst, src, b []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Bounds of a cache. A kernel that was launched on many classes of grids takes about 4 kB.
+// Bounds of a cache. A kernel that was launched with many classes of grids takes about 4 kB.
 const (
 	MaxEntries = 4096
 	maxText    = 256 // bytes of a name, a GPU's name or a reason
@@ -21,13 +21,13 @@ const (
 // Hash is the SHA-256 of what a kernel is made from.
 type Hash [32]byte
 
-// String is the hash in hexadecimal digits.
+// String returns the hash in hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// MarshalText and UnmarshalText write and read String's digits.
+// MarshalText encodes a hash as String's digits.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText is MarshalText's inverse.
+// UnmarshalText decodes String's digits.
 func (h *Hash) UnmarshalText(b []byte) error {
 	if n, err := hex.Decode(h[:], b[:min(len(b), 2*len(h)+1)]); err != nil || n != len(h) || len(b) != 2*len(h) {
 		return fmt.Errorf("%.80q is no SHA-256 in hexadecimal", b)
@@ -35,7 +35,7 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Key names a kernel on a GPU: measured times say nothing about another model.
+// Key identifies a kernel on a GPU: measured times are not valid for another model.
 type Key struct {
 	Kernel Hash   `json:"kernel"`
 	GPU    string `json:"gpu"`
@@ -44,17 +44,16 @@ type Key struct {
 // Entry is what is known of a kernel on a GPU.
 type Entry struct {
 	Key
-	// Name is the kernel's in its module; other kernels may have the same.
+	// Name is the kernel's name in its module; other kernels may have the same.
 	Name string `json:"name"`
-	// Forms are those that the kernel can be launched in beside the original, and Reason why there are none, or not
-	// more.
+	// Forms are those in which the kernel can be launched beside the original. Reason says why there are none, or not all.
 	Forms  abi.PreemptForm `json:"forms"`
 	Reason string          `json:"reason,omitempty"`
 	Record tune.Record     `json:"record"`
 }
 
-// bound makes an entry fit the bounds, whoever made it.
-func (e Entry) bound() Entry {
+// bounded returns the entry, truncated to the bounds.
+func (e Entry) bounded() Entry {
 	for _, s := range []*string{&e.Name, &e.GPU, &e.Reason} {
 		if len(*s) > maxText {
 			*s = strings.ToValidUTF8((*s)[:maxText], "")
@@ -69,18 +68,18 @@ func (e Entry) bound() Entry {
 // Cache keeps entries in memory. Its methods may be called from several goroutines.
 type Cache struct {
 	mu      sync.Mutex
-	entries map[Key]*used
+	entries map[Key]*cachedEntry
 	clock   uint64
 	changed bool // since it was last saved
 }
 
-type used struct {
+type cachedEntry struct {
 	Entry
-	at uint64
+	lastUsed uint64
 }
 
 // New returns an empty cache.
-func New() *Cache { return &Cache{entries: map[Key]*used{}} }
+func New() *Cache { return &Cache{entries: map[Key]*cachedEntry{}} }
 
 // Get returns what is known of a kernel.
 func (c *Cache) Get(k Key) (Entry, bool) {
@@ -91,37 +90,37 @@ func (c *Cache) Get(k Key) (Entry, bool) {
 		return Entry{}, false
 	}
 	c.clock++
-	u.at = c.clock
+	u.lastUsed = c.clock
 	e := u.Entry
 	e.Record.Classes = slices.Clone(e.Record.Classes)
 	return e, true
 }
 
-// Put keeps an entry in place of an earlier one about the same kernel. What does not fit the bounds is left out.
+// Put stores an entry in place of an earlier one about the same kernel, truncated to the bounds.
 func (c *Cache) Put(e Entry) {
-	e = e.bound()
+	e = e.bounded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(e)
 	c.changed = true
 }
 
-// put keeps an entry that was bounded; mu is held.
+// put stores a bounded entry; mu is held.
 func (c *Cache) put(e Entry) {
 	if c.entries[e.Key] == nil && len(c.entries) >= MaxEntries {
-		var oldest *used
+		var oldest *cachedEntry
 		for _, u := range c.entries {
-			if oldest == nil || u.at < oldest.at {
+			if oldest == nil || u.lastUsed < oldest.lastUsed {
 				oldest = u
 			}
 		}
 		delete(c.entries, oldest.Key)
 	}
 	c.clock++
-	c.entries[e.Key] = &used{e, c.clock}
+	c.entries[e.Key] = &cachedEntry{e, c.clock}
 }
 
-// All returns the entries, those used last first.
+// All returns the entries, the latest used first.
 func (c *Cache) All() []Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,11 +128,11 @@ func (c *Cache) All() []Entry {
 }
 
 func (c *Cache) all() []Entry {
-	list := make([]*used, 0, len(c.entries))
+	list := make([]*cachedEntry, 0, len(c.entries))
 	for _, u := range c.entries {
 		list = append(list, u)
 	}
-	slices.SortFunc(list, func(a, b *used) int { return int(int64(b.at) - int64(a.at)) })
+	slices.SortFunc(list, func(a, b *cachedEntry) int { return int(int64(b.lastUsed) - int64(a.lastUsed)) })
 	all := make([]Entry, len(list))
 	for i, u := range list {
 		all[i] = u.Entry
@@ -149,7 +148,7 @@ func (c *Cache) Len() int {
 	return len(c.entries)
 }
 
-// Recall returns what is known of those kernels; its error is always nil.
+// Recall returns what is known about those kernels; its error is always nil.
 func (c *Cache) Recall(_ context.Context, keys []Key) ([]Entry, error) {
 	var known []Entry
 	for _, k := range keys {
@@ -160,7 +159,7 @@ func (c *Cache) Recall(_ context.Context, keys []Key) ([]Entry, error) {
 	return known, nil
 }
 
-// Learn puts entries; its error is always nil.
+// Learn stores entries; its error is always nil.
 func (c *Cache) Learn(_ context.Context, entries []Entry) error {
 	for _, e := range entries {
 		c.Put(e)

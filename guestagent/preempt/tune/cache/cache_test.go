@@ -56,7 +56,7 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
-// TestBounded keeps what was used last.
+// TestBounded checks that the latest used entries stay.
 func TestBounded(t *testing.T) {
 	c := New()
 	for i := range MaxEntries {
@@ -107,7 +107,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestFile saves, reads and, what another program saved meanwhile, keeps.
+// TestFile saves and reads a file, and keeps what another program saved meanwhile.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made", "kernels")
 	log := slog.New(slog.DiscardHandler)
@@ -135,7 +135,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestBrokenFile is put aside, with a word about it, while what is known stays.
+// TestBrokenFile checks that a corrupt file is renamed and logged, and that what is known stays.
 func TestBrokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kernels")
 	var text bytes.Buffer
@@ -166,7 +166,7 @@ func TestBrokenFile(t *testing.T) {
 	}
 }
 
-// TestPipe: a pipe in the file's place, which somebody has open, is put aside and not waited for.
+// TestPipe checks that a pipe in the file's place, which another process has open, is renamed without waiting.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kernels")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -204,7 +204,7 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-// FuzzDecode reads anything: what is accepted is bounded, and written again reads the same.
+// FuzzDecode decodes anything: what is accepted is bounded and survives encoding.
 func FuzzDecode(f *testing.F) {
 	good, err := Encode([]Entry{entry(1, 1000)})
 	if err != nil {
@@ -225,7 +225,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		same, err := Decode(again)
-		// An empty list and none are the same, and none is written.
+		// An empty list and none are equal, and none is encoded.
 		if diff := cmp.Diff(all, same, cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}

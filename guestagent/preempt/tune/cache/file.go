@@ -17,16 +17,15 @@ import (
 // DefaultPath is where the agent keeps its cache.
 const DefaultPath = "/var/lib/vgpu-agent/kernels"
 
-// File is a Cache with a place on disk. Programs that use the same file don't hinder each other: who saves keeps what
-// others have saved meanwhile.
+// File is a Cache with a file on disk. Several programs may use the same file: saving keeps what others have saved meanwhile.
 type File struct {
 	*Cache
 	path string
 	log  *slog.Logger
 }
 
-// Open reads the file at path, which need not be there. One that can't be understood is renamed to path + ".bad" and
-// logged; the cache then begins empty. The error is that of reading.
+// Open reads the file at path, which need not exist. A file that can't be decoded is renamed to path + ".bad" and logged, and the
+// cache starts empty. The error is that of reading.
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{Cache: New(), path: path, log: log}
 	entries, err := f.read()
@@ -41,9 +40,9 @@ func Open(path string, log *slog.Logger) (*File, error) {
 	return f, nil
 }
 
-// read returns what the file has; nothing where there is none or it is broken.
+// read returns the file's entries, or none if it does not exist or is corrupt.
 func (f *File) read() ([]Entry, error) {
-	// A pipe is neither waited for nor read: it is put aside as what can't be understood.
+	// A pipe must not block the program: it is renamed like a file that can't be decoded.
 	file, err := os.OpenFile(f.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -74,7 +73,7 @@ func (f *File) read() ([]Entry, error) {
 	return nil, nil
 }
 
-// Save writes the file, if anything was put since it was last saved. It is there whole, or as it was before.
+// Save writes the file, atomically, if anything was stored since it was last saved.
 func (f *File) Save() error {
 	f.mu.Lock()
 	changed := f.changed
@@ -132,7 +131,7 @@ func (f *File) save() (err error) {
 	return os.Rename(tmp.Name(), f.path)
 }
 
-// Learn puts entries and saves the file.
+// Learn stores entries and saves the file.
 func (f *File) Learn(ctx context.Context, entries []Entry) error {
 	return errors.Join(f.Cache.Learn(ctx, entries), f.Save())
 }

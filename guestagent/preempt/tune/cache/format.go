@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// magic begins a file; the version of the format, and the SHA-256 of what follows the line, follow it.
+// magic begins a file. The format's version and the SHA-256 of what follows the line follow it.
 const magic = "vgpu-agent kernels"
 
-// Version is that of the format. A file of another is not read. In version 1 slots were those of a form.
+// Version is the format's version. Files with another one are not read. In version 1 slots were those of a form.
 const Version = 2
 
 // MaxBytes bounds a file.
 const MaxBytes = 16 << 20
 
-// Encode writes entries in their order, as many as fit MaxBytes.
+// Encode encodes entries in their order, as many as fit MaxBytes.
 func Encode(entries []Entry) ([]byte, error) {
 	var body bytes.Buffer
 	for _, e := range entries {
@@ -35,10 +35,10 @@ func Encode(entries []Entry) ([]byte, error) {
 	return append([]byte(head), body.Bytes()...), nil
 }
 
-// ErrVersion says that a file is of another version of the format.
+// ErrVersion means that a file has another version of the format.
 var ErrVersion = errors.New("another version of the format")
 
-// Decode reads what Encode wrote. The bytes may be anything.
+// Decode decodes what Encode encoded, from untrusted bytes.
 func Decode(b []byte) ([]Entry, error) {
 	if len(b) > MaxBytes {
 		return nil, fmt.Errorf("more than %d bytes", MaxBytes)
@@ -63,7 +63,7 @@ func Decode(b []byte) ([]Entry, error) {
 		if len(all) == MaxEntries {
 			break
 		}
-		all = append(all, e.bound())
+		all = append(all, e.bounded())
 	}
 	return all, nil
 }
