@@ -37,9 +37,9 @@ var schemes = []scheme{
 func (s *scheme) run(e experiment, schedule bool) (*outcome, error) {
 	switch {
 	case s.policy == "" && s.published:
-		return e.runPublishedNeon(schedule)
+		return e.runPublishedNEON(schedule)
 	case s.policy == "":
-		return e.runNeon(schedule)
+		return e.runNEON(schedule)
 	}
 	e.policy, e.watch = s.policy, s.watch
 	if s.weight > 0 {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"vgpud/accounting"
 	"vgpud/e2e/papers/plot"
 	"vgpud/gpu/soft/machine"
@@ -82,8 +84,8 @@ var watchers = []struct {
 	{"LoGA", func(e experiment) (*outcome, error) { e.watch = loga; return e.run() }},
 	{"LoGA publ.", func(e experiment) (*outcome, error) { e.watch = publishedLoga; return e.run() }},
 	{"ours", func(e experiment) (*outcome, error) { e.watch = ours; return e.run() }},
-	{"NEON", func(e experiment) (*outcome, error) { return e.runNeon(false) }},
-	{"NEON publ.", func(e experiment) (*outcome, error) { return e.runPublishedNeon(false) }},
+	{"NEON", func(e experiment) (*outcome, error) { return e.runNEON(false) }},
+	{"NEON publ.", func(e experiment) (*outcome, error) { return e.runPublishedNEON(false) }},
 }
 
 // passive is how many of the watchers, the first, only read registers.
@@ -162,11 +164,11 @@ func (e experiment) unwatched() (*outcome, error) {
 
 // geomean is the geometric mean of a column.
 func geomean(rows []row, column int) float64 {
-	var sum float64
+	var values []float64
 	for _, r := range rows {
-		sum += math.Log(r.Values[column])
+		values = append(values, r.Values[column])
 	}
-	return math.Exp(sum / float64(len(rows)))
+	return stat.GeometricMean(values, nil)
 }
 
 // byThrottles redoes figure 8: four programs beside 1 to 20 throttles. Of those that only

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vgpud/accounting"
 	"vgpud/fairshare"
 	"vgpud/gpu/corpus"
 )
@@ -158,20 +159,37 @@ func TestMoreWeightIsMoreTime(t *testing.T) {
 func TestPhasesGrowWithChannels(t *testing.T) {
 	for each, want := range map[int]time.Duration{0: 5 * 12 * 6 * time.Millisecond, 1: 5 * 6 * time.Millisecond} {
 		e := experiment{tenants: throttles(5, time.Millisecond, 0), policy: "loga", watch: publishedLoga, channels: each}
-		l, err := e.loop(fairshare.Options{})
+		r, err := e.begin(fairshare.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 3 {
-			before := l.sim.Now()
-			if err := l.round(); err != nil {
+		w := &phaseEnds{run: r}
+		sampler, err := accounting.NewSimulatedSampler(r.sim, w, r.watch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(w.ends) < 5 {
+			if err := sampler.RunUntil(r.sim.Now() + time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
-			if took := l.sim.Now() - before; l.state.Round != want || took < want || took > want+want/100 {
-				t.Errorf("%d channels each (0: CUDA's): a round is planned as %v and took %v, want %v", each, l.state.Round, took, want)
+		}
+		for i := 2; i < len(w.ends); i++ { // the first round is that of a GPU without load
+			if took := w.ends[i] - w.ends[i-1]; took < want || took > want+want/100 {
+				t.Errorf("%d channels each (0: CUDA's): a round took %v, want %v", each, took, want)
 			}
 		}
 	}
+}
+
+// phaseEnds notes when polling phases end.
+type phaseEnds struct {
+	*run
+	ends []time.Duration
+}
+
+func (w *phaseEnds) PollEnded(p *accounting.Phase) accounting.Plan {
+	w.ends = append(w.ends, p.End)
+	return w.run.PollEnded(p)
 }
 
 // TestWatchingCanCost: where reading a register takes long, figure 7 shows it.

@@ -24,14 +24,14 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(os.Stdout, *out); err != nil {
+	if err := reproduce(os.Stdout, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "loga:", err)
 		os.Exit(1)
 	}
 }
 
-// run prints the report, and writes it to dir unless that is empty.
-func run(w io.Writer, dir string) error {
+// reproduce prints the report, and writes it to dir unless that is empty.
+func reproduce(w io.Writer, dir string) error {
 	apps, err := interpret(corpus.Trivial)
 	if err != nil {
 		return err

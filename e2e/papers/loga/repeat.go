@@ -1,7 +1,7 @@
 package main
 
 import (
-	"math"
+	"gonum.org/v1/gonum/stat"
 
 	"vgpud/e2e/papers/parallel"
 )
@@ -41,13 +41,10 @@ func together(rows []row) row {
 	return r
 }
 
-// statistics are the mean of values and their standard deviation, that of a sample.
+// statistics returns the mean of values and their sample standard deviation, 0 for a single value.
 func statistics(values []float64) (mean, deviation float64) {
-	for _, v := range values {
-		mean += v / float64(len(values))
+	if len(values) == 1 {
+		return values[0], 0
 	}
-	for _, v := range values {
-		deviation += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(deviation / float64(max(len(values)-1, 1)))
+	return stat.MeanStdDev(values, nil)
 }

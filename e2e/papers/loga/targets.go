@@ -122,9 +122,11 @@ func targets(all []scenario, length time.Duration) ([]target, error) {
 	}
 	outs, err := parallel.Map(len(jobs), func(i int) (*outcome, error) {
 		j := jobs[i]
-		return experiment{
-			tenants: j.s.tenants, policy: j.policy, measured: j.exact, seed: j.s.seed, length: length, watch: accounting.Config{Full: j.full},
-		}.run()
+		e := experiment{tenants: j.s.tenants, policy: j.policy, seed: j.s.seed, length: length, watch: accounting.Config{Full: j.full}}
+		if j.exact { // as where the hardware records its context switches: nothing goes unwatched, and nothing is polled
+			e.watch, e.ideal = accounting.RecorderConfig{}.Watch(), true
+		}
+		return e.run()
 	})
 	if err != nil {
 		return nil, err
@@ -220,7 +222,7 @@ func unfair(u use, tenants []tenant) (points float64) {
 	for i, t := range tenants {
 		weights[i] = t.weight
 	}
-	for i, entitled := range entitled(weights, u.used, u.dry) {
+	for i, entitled := range entitled(weights, u.used, u.noWork) {
 		points = max(points, 100*math.Abs(u.used[i]-entitled))
 	}
 	return points

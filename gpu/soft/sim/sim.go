@@ -66,11 +66,13 @@ type Guest struct {
 	submitted uint64
 	completed uint64
 	latest    time.Duration
-	issued    uint64        // fetched to the GPU in total
-	first     time.Duration // when the first was since TakeIssued
-	took      uint64        // issued at the last TakeIssued
 	waitSince time.Duration // since when it has had no command
 	idle      time.Duration
+	workSince time.Duration // since when the GPU has had a command of it
+	worked    time.Duration
+	late      time.Duration
+	// suspendedAt and resumedAt delimit the newest suspension.
+	suspendedAt, resumedAt time.Duration
 }
 
 // Add attaches a guest. It submits each of its first Depth commands after one think time.
@@ -141,8 +143,8 @@ func (g *Guest) feed() {
 		if err := g.ch.Submit(g.ring[n]); err != nil {
 			panic("sim: " + err.Error())
 		}
-		if g.issued++; g.issued == g.took+1 {
-			g.first = g.s.m.Now()
+		if g.fetched == 0 {
+			g.workSince = g.s.m.Now()
 		}
 		n++
 		g.fetched++
@@ -155,8 +157,16 @@ func (g *Guest) ended(l *machine.Launch) {
 	if g.gone {
 		return
 	}
+	now := g.s.m.Now()
 	g.completed++
-	g.fetched--
+	until := now
+	if !g.suspended {
+		until = g.resumedAt
+	}
+	g.late += max(until-max(now-l.Elapsed(), g.suspendedAt), 0)
+	if g.fetched--; g.fetched == 0 {
+		g.worked += now - g.workSince
+	}
 	if len(g.ring)+g.fetched == 0 {
 		g.waitSince = g.s.m.Now()
 	}
@@ -198,7 +208,14 @@ func (s *Sim) AdvanceTo(t time.Duration) {
 
 // SetSuspended stops or resumes the fetching of the guest's commands. What was fetched runs on.
 func (g *Guest) SetSuspended(suspended bool) {
-	g.suspended = suspended || g.gone
+	suspended = suspended || g.gone
+	switch now := g.s.m.Now(); {
+	case suspended && !g.suspended:
+		g.suspendedAt = now
+	case !suspended && g.suspended:
+		g.resumedAt = now
+	}
+	g.suspended = suspended
 	g.feed()
 }
 
@@ -240,15 +257,16 @@ func (g *Guest) Progress() Progress {
 	return Progress{Submitted: g.submitted, Completed: g.completed, LastSubmit: g.latest}
 }
 
-// TakeIssued returns when the first of the commands fetched since the last call was fetched, or 0
-// if none was.
-func (g *Guest) TakeIssued() (first time.Duration) {
-	if g.issued > g.took {
-		first = g.first
+// Worked returns how long the GPU has had any of the guest's commands.
+func (g *Guest) Worked() time.Duration {
+	if g.fetched == 0 {
+		return g.worked
 	}
-	g.took = g.issued
-	return first
+	return g.worked + g.s.m.Now() - g.workSince
 }
+
+// LateTime returns how long commands that have ended executed while the guest was suspended.
+func (g *Guest) LateTime() time.Duration { return g.late }
 
 // submission is a command that a guest will submit.
 type submission struct {
