@@ -9,16 +9,15 @@ import (
 	"sync"
 )
 
-// qemuNamespace is that of a domain's own arguments to QEMU.
+// qemuNamespace is the namespace of a domain's own arguments to QEMU.
 const qemuNamespace = "http://libvirt.org/schemas/domain/qemu/1.0"
 
 const (
 	rootBus   = "pcie.0"
 	spareID   = "vgpu-spare"
 	gpuDriver = "vfio-user-pci"
-	// gpuPatience is how long QEMU waits for the device's replies, in milliseconds: see
-	// qmp.ReplyTimeout.
-	gpuPatience = 60_000
+	// replyTimeoutMillis is how long QEMU waits for the device's replies: see qmp.ReplyTimeout.
+	replyTimeoutMillis = 60_000
 	// portDriver is a port into which a device can be plugged.
 	portDriver = "pcie-root-port"
 )
@@ -27,22 +26,20 @@ const (
 type Device struct {
 	// Number is N in its id, vgpuN.
 	Number int
-	// Slot is its place on pcie.0, 1 to 31, or -1 where it is elsewhere or QEMU
-	// chooses.
+	// Slot is its slot on pcie.0, 1 to 31, or -1 if it is elsewhere or QEMU chooses.
 	Slot int
-	// Socket is where QEMU connects, RUN_DIR/domains/UUID/gpuN.sock, and UUID the
-	// one in it.
+	// Socket is the socket that QEMU connects to, RUN_DIR/domains/UUID/gpuN.sock, and UUID the one
+	// in it.
 	Socket, UUID string
 }
 
-// argument is one of a domain's own to QEMU.
+// argument is one of a domain's own arguments to QEMU.
 type argument struct {
 	element *element
 	value   string
 }
 
-// commandLines are the elements with the domain's own arguments, of which there
-// usually is one.
+// commandLines returns the elements with the domain's own arguments, usually one.
 func (d *document) commandLines() []*element {
 	var found []*element
 	for _, e := range d.root.children {
@@ -53,7 +50,7 @@ func (d *document) commandLines() []*element {
 	return found
 }
 
-// arguments are those in a command line's element.
+// arguments returns the arguments in a command line's element.
 func arguments(commandLine *element) []argument {
 	var args []argument
 	for _, e := range commandLine.children {
@@ -70,9 +67,9 @@ type option struct {
 	device      qemuDevice
 }
 
-// deviceOptions are the devices that a domain adds to its QEMU. What may not be
-// an option, but the value of one before it, is looked at too: an option that
-// lacks its value must not hide one of ours behind it.
+// deviceOptions returns the devices that a domain adds to its QEMU. A -device that may itself be
+// the value of the option before it is included, so that an option without its value can't hide one
+// of vgpud's devices.
 func (d *document) deviceOptions() []option {
 	var found []option
 	for _, c := range d.commandLines() {
@@ -86,13 +83,13 @@ func (d *document) deviceOptions() []option {
 	return found
 }
 
-// qemuDevice is what a -device says of itself, as far as it matters here.
+// qemuDevice is the value of a -device, as far as needed here.
 type qemuDevice struct {
 	driver, id, bus, socket string
-	slot                    int // -1: not said
+	slot                    int // -1: unknown
 }
 
-// parseQEMUDevice reads a -device's value, in JSON or as driver,key=value,….
+// parseQEMUDevice parses a -device's value, in JSON or as driver,key=value,….
 func parseQEMUDevice(s string) qemuDevice {
 	if strings.HasPrefix(strings.TrimSpace(s), "{") {
 		return parseJSONDevice(s)
@@ -142,7 +139,7 @@ func parseJSONDevice(s string) qemuDevice {
 	return q
 }
 
-// parseSlot reads QEMU's slot.function, which are hexadecimal; -1 is none.
+// parseSlot parses QEMU's slot.function, in hexadecimal; -1 means none.
 func parseSlot(s string) int {
 	slot, _, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseUint(strings.TrimPrefix(slot, "0x"), 16, 8)
@@ -152,18 +149,18 @@ func parseSlot(s string) int {
 	return int(n)
 }
 
-// Expressions are compiled when they are first needed: that takes a good part of a
-// millisecond, which every start of a program would pay.
+// Expressions are compiled when first needed: that takes a good part of a millisecond, which every
+// start of a program would pay.
 var (
-	ourID     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^vgpu(0|[1-9][0-9]?)$`) })
-	ourSocket = sync.OnceValue(func() *regexp.Regexp {
+	vgpuID     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^vgpu(0|[1-9][0-9]?)$`) })
+	vgpuSocket = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(.*)/domains/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/gpu(0|[1-9][0-9]?)\.sock$`)
 	})
 )
 
-// gpu is the device as one of ours.
+// gpu returns the device if it is one of vgpud's virtual GPUs.
 func (q *qemuDevice) gpu() (Device, bool) {
-	id, socket := ourID().FindStringSubmatch(q.id), ourSocket().FindStringSubmatch(q.socket)
+	id, socket := vgpuID().FindStringSubmatch(q.id), vgpuSocket().FindStringSubmatch(q.socket)
 	if q.driver != gpuDriver || id == nil || socket == nil || id[1] != socket[3] {
 		return Device{}, false
 	}
@@ -178,48 +175,48 @@ func (q *qemuDevice) gpu() (Device, bool) {
 	return v, true
 }
 
-// spare is whether the device is our port for plugging into.
+// spare reports whether the device is vgpud's port for plugging.
 func (q *qemuDevice) spare() bool { return q.driver == portDriver && q.id == spareID }
 
-// ours is whether Define has written the device.
-func (q *qemuDevice) ours() bool {
+// vgpud reports whether Define has written the device.
+func (q *qemuDevice) vgpud() bool {
 	_, gpu := q.gpu()
 	return gpu || q.spare()
 }
 
-// SocketPath is where the VMM of a domain connects for virtual GPU number n.
+// SocketPath returns the socket of virtual GPU number n for a domain's VMM.
 func SocketPath(runDir, uuid string, n int) string {
 	return filepath.Join(runDir, "domains", uuid, "gpu"+strconv.Itoa(n)+".sock")
 }
 
-// SparePort is the id, for QMP, of the port that Define adds for a virtual GPU
-// to be plugged into while the guest runs.
+// SparePort is QEMU's id of the port that Define adds, for plugging in a virtual GPU while the
+// guest runs.
 const SparePort = spareID
 
-// gpuArgument is the -device of virtual GPU n.
+// gpuArgument returns the -device value of virtual GPU n.
 func gpuArgument(n, slot int, socket string) string {
 	type address struct {
 		Path string `json:"path"`
 		Type string `json:"type"`
 	}
+	// Only the JSON form can express the socket's two fields.
 	// Only JSON can say the socket's two fields.
 	b, err := json.Marshal(struct {
-		Driver   string  `json:"driver"`
-		ID       string  `json:"id"`
-		Bus      string  `json:"bus"`
-		Addr     string  `json:"addr"`
-		Socket   address `json:"socket"`
-		Patience int     `json:"x-msg-timeout"`
-	}{gpuDriver, "vgpu" + strconv.Itoa(n), rootBus, slotText(slot), address{socket, "unix"}, gpuPatience})
+		Driver       string  `json:"driver"`
+		ID           string  `json:"id"`
+		Bus          string  `json:"bus"`
+		Addr         string  `json:"addr"`
+		Socket       address `json:"socket"`
+		ReplyTimeout int     `json:"x-msg-timeout"`
+	}{gpuDriver, "vgpu" + strconv.Itoa(n), rootBus, slotText(slot), address{socket, "unix"}, replyTimeoutMillis})
 	if err != nil {
-		panic(err) // strings can be written
+		panic(err) // can't happen
 	}
 	return string(b)
 }
 
-// spareArgument is the -device of the spare port, behind which firmware is to
-// leave that much room for a prefetchable BAR. Its chassis is none that libvirt
-// gives: libvirt counts up from 1.
+// spareArgument returns the -device value of the spare port, behind which firmware should reserve
+// that much room for a prefetchable BAR. libvirt does not assign its chassis: it counts up from 1.
 func spareArgument(slot int, reserve uint64) string {
 	return portDriver + ",id=" + spareID + ",bus=" + rootBus + ",addr=" + slotText(slot) +
 		",chassis=240,pref64-reserve=" + strconv.FormatUint(reserve>>20, 10) + "M"

@@ -10,19 +10,18 @@ import (
 	"vgpud/mediator/api"
 )
 
-// Define gives a domain these virtual GPUs, in place of those that it has, for a
-// daemon that has its sockets in runDir: our element in the metadata, memory that
-// is shared, the QEMU arguments of the devices, and a spare port to plug one more
-// into while the guest runs. All else stays as it is, byte for byte.
+// Define gives a domain these virtual GPUs, in place of those that it has, for a daemon with its
+// sockets in runDir. It adds vgpud's element to the metadata, memory sharing, the devices' QEMU
+// arguments, and a spare port for plugging one more into the running guest. Everything else stays
+// as it is, byte for byte.
 //
-// An error says what of the domain is in the way; those about its XML are of
-// type [*Error].
+// An error says what in the domain prevents this; errors about its XML are of type [*Error].
 func Define(src []byte, devices Devices, runDir string) ([]byte, error) {
 	if err := devices.Check(); err != nil {
 		return nil, err
 	}
 	if !filepath.IsAbs(runDir) || filepath.Clean(runDir) != runDir {
-		return nil, fmt.Errorf("the daemon's directory %s: want an absolute path without detours", show(runDir))
+		return nil, fmt.Errorf("the daemon's directory %s: want an absolute path without \".\" or \"..\"", quote(runDir))
 	}
 	bare, err := Undefine(src)
 	if err != nil {
@@ -39,7 +38,7 @@ func Define(src []byte, devices Devices, runDir string) ([]byte, error) {
 	return apply(bare, w.edits), nil
 }
 
-// writer puts things into a domain that has nothing of ours.
+// writer adds to a domain that has nothing of vgpud's.
 type writer struct {
 	*document
 	layout
@@ -59,7 +58,7 @@ func (w *writer) write(devices Devices, runDir string) error {
 		return err
 	}
 	if _, err := w.owner(); err != nil {
-		return err // what Parse would not read
+		return err // Parse would refuse it
 	}
 	lacks, err := w.memoryLacks()
 	if err != nil {
@@ -71,14 +70,14 @@ func (w *writer) write(devices Devices, runDir string) error {
 	}
 	w.shareMemory(lacks)
 	w.addArguments(args)
-	w.addDevices(devices) // last: it says what was added
+	w.addDevices(devices) // last, because it lists the additions
 	return nil
 }
 
-// supported says why a domain can't have a device on its root PCI Express bus.
+// supported returns an error if the domain can't have a device on its root PCI Express bus.
 func (w *writer) supported() error {
 	if t := w.root.attr("type"); t != "kvm" && t != "qemu" {
-		return w.attrErrorf(w.root, "type", `%s: a virtual GPU is for domains of "kvm" or "qemu"`, show(t))
+		return w.attrErrorf(w.root, "type", `%s: a virtual GPU is for domains of "kvm" or "qemu"`, quote(t))
 	}
 	at, machine := w.root, w.machine()
 	if os := w.root.child("os"); os != nil && os.child("type") != nil {
@@ -90,18 +89,18 @@ func (w *writer) supported() error {
 	case machine == "":
 		return w.attrErrorf(at, "machine", `not given, and QEMU's default has no PCI Express: want "q35"`)
 	default:
-		return w.attrErrorf(at, "machine", `%s has no PCI Express that a virtual GPU could be plugged into: want "q35"`, show(machine))
+		return w.attrErrorf(at, "machine", `%s has no PCI Express that a virtual GPU could be plugged into: want "q35"`, quote(machine))
 	}
 }
 
-// maxSocket is how long a socket's path can be.
+// maxSocket bounds the length of a socket's path.
 const maxSocket = 107
 
-// newArguments are the QEMU arguments of the devices and the spare port.
+// newArguments returns the QEMU arguments of the devices and the spare port.
 func (w *writer) newArguments(devices Devices, runDir, uuid string) ([]string, error) {
 	for _, o := range w.deviceOptions() {
-		if ourID().MatchString(o.device.id) || o.device.id == spareID {
-			return nil, w.errorf(o.value, "a device of another kind has the id %s already: give it another", plain(o.device.id))
+		if vgpuID().MatchString(o.device.id) || o.device.id == spareID {
+			return nil, w.errorf(o.value, "a device of another kind has the id %s already: give it another", printable(o.device.id))
 		}
 	}
 	slots, err := w.freeSlots(len(devices) + 1)
@@ -113,7 +112,7 @@ func (w *writer) newArguments(devices Devices, runDir, uuid string) ([]string, e
 	for n := range devices {
 		path := SocketPath(runDir, uuid, n)
 		if len(path) > maxSocket {
-			return nil, fmt.Errorf("the socket's path %s would have %d bytes, of at most %d: give the daemon a shorter run_dir", show(path), len(path), maxSocket)
+			return nil, fmt.Errorf("the socket's path %s would have %d bytes, of at most %d: give the daemon a shorter run_dir", quote(path), len(path), maxSocket)
 		}
 		args = append(args, "-device", gpuArgument(n, slots[n], path))
 		reserve = max(reserve, 2*devices[n].Bar2())
@@ -121,7 +120,7 @@ func (w *writer) newArguments(devices Devices, runDir, uuid string) ([]string, e
 	return append(args, "-device", spareArgument(slots[len(devices)], reserve)), nil
 }
 
-// shareMemory has the guest's memory be shared.
+// shareMemory adds what the guest's memory lacks to be shared.
 func (w *writer) shareMemory(lacks sharing) {
 	var items []string
 	if lacks.source {
@@ -136,7 +135,7 @@ func (w *writer) shareMemory(lacks sharing) {
 		return
 	}
 	backing := w.root.child("memoryBacking")
-	w.note(backing, addedMemoryBacking, openedBacking)
+	w.recordAddition(backing, addedMemoryBacking, openedBacking)
 	w.put(backing, w.last("maxMemory", "memory", "currentMemory", "blkiotune", "memtune"), "memoryBacking", items)
 }
 
@@ -157,12 +156,11 @@ func (w *writer) addArguments(args []string) {
 	for i, a := range args {
 		items[i] = "<" + prefix + "arg value='" + escape(a) + "'/>"
 	}
-	w.note(commandLine, addedCommandLine, openedCommandLine)
+	w.recordAddition(commandLine, addedCommandLine, openedCommandLine)
 	w.put(commandLine, w.last(), prefix+"commandline", items)
 }
 
-// qemuPrefix is the prefix of QEMU's namespace on <domain>, which gets one if it
-// has none.
+// qemuPrefix returns the prefix of QEMU's namespace on <domain>, and adds one if there is none.
 func (w *writer) qemuPrefix() string {
 	taken := make(map[string]bool)
 	for _, a := range w.root.attrs {
@@ -187,25 +185,25 @@ func (w *writer) qemuPrefix() string {
 	return prefix
 }
 
-// addDevices writes our element.
+// addDevices adds vgpud's element.
 func (w *writer) addDevices(devices Devices) {
 	metadata := w.root.child("metadata")
-	w.note(metadata, addedMetadata, openedMetadata)
+	w.recordAddition(metadata, addedMetadata, openedMetadata)
 	slices.SortFunc(w.added, func(a, b string) int { return slices.Index(additions, a) - slices.Index(additions, b) })
 	var b strings.Builder
-	fmt.Fprintf(&b, `<%s:%s xmlns:%s="%s"`, ourPrefix, devicesName, ourPrefix, Namespace)
+	fmt.Fprintf(&b, `<%s:%s xmlns:%s="%s"`, vgpudPrefix, devicesName, vgpudPrefix, Namespace)
 	if len(w.added) > 0 {
 		fmt.Fprintf(&b, ` %s="%s"`, addedAttr, strings.Join(w.added, " "))
 	}
 	b.WriteString(">")
 	for i := range devices {
-		b.WriteString(w.begin(3) + devices[i].element())
+		b.WriteString(w.indent(3) + devices[i].element())
 	}
-	fmt.Fprintf(&b, "%s</%s:%s>", w.begin(2), ourPrefix, devicesName)
+	fmt.Fprintf(&b, "%s</%s:%s>", w.indent(2), vgpudPrefix, devicesName)
 	w.put(metadata, w.last("name", "uuid", "genid", "title", "description"), "metadata", []string{b.String()})
 }
 
-// last is the last of the domain's children of these names, or of all.
+// last returns the last of the domain's children with one of these names, or else the last of all.
 func (w *writer) last(names ...string) *element {
 	cs := w.root.children
 	for i := len(cs) - 1; i >= 0; i-- {
@@ -216,20 +214,20 @@ func (w *writer) last(names ...string) *element {
 	return cs[len(cs)-1]
 }
 
-// put writes items into a child of the domain: into e, or, where that is nil,
-// into a new one after another child. Whatever is written begins right behind a
-// tag, so that the space before it is known to be its own.
+// put writes items into a child of the domain: into e, or, if e is nil, into a new child after
+// another. Each text starts directly after a tag, so that the space before an added element is
+// known to be added too.
 func (w *writer) put(e, after *element, name string, items []string) {
 	var inner strings.Builder
 	for _, item := range items {
-		inner.WriteString(w.begin(2) + item)
+		inner.WriteString(w.indent(2) + item)
 	}
 	switch {
 	case e == nil:
-		text := w.begin(1) + "<" + name + ">" + inner.String() + w.begin(1) + "</" + name + ">"
+		text := w.indent(1) + "<" + name + ">" + inner.String() + w.indent(1) + "</" + name + ">"
 		w.edits = append(w.edits, edit{span{after.close.to, after.close.to}, text})
 	case e.closesItself():
-		text := ">" + inner.String() + w.begin(1) + "</" + w.tag(e) + ">"
+		text := ">" + inner.String() + w.indent(1) + "</" + w.tag(e) + ">"
 		w.edits = append(w.edits, edit{span{e.open.to - len("/>"), e.open.to}, text})
 	default:
 		at := e.open.to
@@ -240,9 +238,8 @@ func (w *writer) put(e, after *element, name string, items []string) {
 	}
 }
 
-// note keeps in mind what put is about to do with an element: to make it, or to
-// open it.
-func (w *writer) note(e *element, made, opened string) {
+// recordAddition records what put is about to do with an element: make it or open it.
+func (w *writer) recordAddition(e *element, made, opened string) {
 	switch {
 	case e == nil:
 		w.added = append(w.added, made)
@@ -251,7 +248,7 @@ func (w *writer) note(e *element, made, opened string) {
 	}
 }
 
-// Spec asks the daemon for virtual GPU number n of the domain, by that name.
+// Spec returns the request to the daemon for virtual GPU number n of the domain, by that name.
 func (v *Domain) Spec(n int, name string) api.VMSpec {
 	g := &v.GPUs[n]
 	s := api.VMSpec{

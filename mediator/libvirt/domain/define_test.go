@@ -103,11 +103,11 @@ func TestDefineRefuses(t *testing.T) {
 		"bad label": {minimal(q35, "<seclabel model='dac'><label>root</label></seclabel>", ""),
 			`line 4: <label>: "root": want USER:GROUP, names or numbers`},
 		"private memory": {minimal(q35, `<memoryBacking><access mode="private"/></memoryBacking>`, ""),
-			`line 4: <access>: attribute mode: "private": a virtual GPU's VMM has shared memory; make it "shared", or leave <access> out`},
+			`line 4: <access>: attribute mode: "private": a virtual GPU needs shared memory; make it "shared", or leave <access> out`},
 		"anonymous memory": {minimal(q35, `<memoryBacking><source type="anonymous"/></memoryBacking>`, ""),
 			`line 4: <source>: attribute type: "anonymous": such memory can't be shared; make it "memfd" or "file", or leave <source> out`},
 		"private cell": {minimal(q35, `<cpu><numa><cell id='0' memAccess='private'/></numa></cpu>`, ""),
-			`line 4: <cell>: attribute memAccess: "private": a virtual GPU's VMM has shared memory; make it "shared" or leave it out`},
+			`line 4: <cell>: attribute memAccess: "private": a virtual GPU needs shared memory; make it "shared" or leave it out`},
 		"id taken": {minimal(q35, "", `<commandline xmlns="http://libvirt.org/schemas/domain/qemu/1.0"><arg value="-device"/><arg value="edu,id=vgpu0"/></commandline>`),
 			`line 6: <arg>: a device of another kind has the id vgpu0 already: give it another`},
 		"later version": {minimal(q35, `<metadata><v:devices xmlns:v="urn:vgpud:domain:2"/></metadata>`, ""),
@@ -162,8 +162,7 @@ func TestDefineChecksDevices(t *testing.T) {
 	}
 }
 
-// TestUndefineAfterwards takes a definition out after somebody has gone on with
-// what it made.
+// TestUndefineAfterwards undefines domains that were edited after Define.
 func TestUndefineAfterwards(t *testing.T) {
 	after, err := Define([]byte(minimal(q35, "", "")), two, runDir)
 	if err != nil {

@@ -2,7 +2,7 @@ package domain
 
 import "github.com/rogpeppe/go-internal/diff"
 
-// Diff shows how a document changes, as `diff -u` does; nothing where it doesn't.
+// Diff returns the changes to a document in the format of `diff -u`, or nothing without changes.
 func Diff(name string, before, after []byte) []byte {
 	return diff.Diff(name, before, name+" (new)", after)
 }

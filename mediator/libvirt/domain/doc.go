@@ -1,10 +1,9 @@
-// Package domain reads and edits the XML of libvirt domains: which virtual GPUs
-// a domain asks for in its metadata, whether its QEMU command line has them, and
-// how both come to be there.
+// Package domain reads and edits the XML of libvirt domains: the virtual GPUs that the metadata
+// asks for, the devices on the QEMU command line, and the edits that add and remove both.
 //
-// It is pure: XML in, decisions and XML out. An edit touches the bytes that it
-// changes and no others, so that a domain's comments, quotes and layout stay as
-// they are, and [Undefine] takes out exactly what [Define] put in.
+// It is pure: XML in, decisions and XML out. An edit touches only the bytes that it changes, so a
+// domain's comments, quotes and layout stay as they are, and [Undefine] removes exactly what
+// [Define] added.
 //
 //	<metadata>
 //	  <vgpud:devices xmlns:vgpud="urn:vgpud:domain:1">

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReference holds docs/domain-xml.md against the package: its example is what
-// Define writes, and its tables have every attribute and addition.
+// TestReference compares docs/domain-xml.md with the package: its example is Define's output, and
+// its tables have every attribute and addition.
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/domain-xml.md")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Bounds on a document. A domain of libvirt's with hundreds of devices has some
-// 200 KiB, and nests ten deep; what lies beyond is not read.
+// Bounds on a document. A libvirt domain with hundreds of devices has about 200 KiB, nested ten
+// deep. Larger documents are refused.
 const (
 	maxBytes    = 1 << 20
 	maxDepth    = 64
@@ -21,8 +21,7 @@ const (
 // span is a range of a document's bytes.
 type span struct{ from, to int }
 
-// document is a domain's XML as a tree whose elements know where they are
-// written.
+// document is a domain's XML as a tree whose elements know their position in the source.
 type document struct {
 	src  []byte
 	root *element
@@ -35,12 +34,12 @@ type element struct {
 	attrs       []xml.Attr
 	parent      *element
 	children    []*element
-	open, close span // its tags; one that closes itself has an empty close at open's end
+	open, close span // its tags; of <a/>, close is empty at open's end
 	text        []byte
 }
 
-// parseDocument reads a document. Its entities are those of XML itself: one that
-// declares others, or has any other document type declaration, is refused.
+// parseDocument reads a document. Only XML's own entities are known; a document type declaration,
+// which could declare others, is refused.
 func parseDocument(src []byte) (*document, error) {
 	if len(src) > maxBytes {
 		return nil, &Error{Problem: fmt.Sprintf("%d bytes of XML: a domain has at most %d", len(src), maxBytes)}
@@ -70,10 +69,10 @@ func parseDocument(src []byte) (*document, error) {
 type parser struct {
 	*document
 	in       *xml.Decoder
-	at       *element // the one that is open
+	at       *element // the innermost open element
 	depth    int
 	elements int
-	declared map[string]int // declarations of a prefix that hold here
+	declared map[string]int // declarations of each prefix in scope
 }
 
 func (p *parser) token(tok xml.Token, where span) error {
@@ -118,7 +117,7 @@ func (p *parser) start(tok xml.StartElement, where span) error {
 	}
 	p.declare(e, 1)
 	if prefix := p.prefix(e); prefix != "" && prefix != "xml" && p.declared[prefix] == 0 {
-		return p.errorf(e, "the prefix %s has no namespace: want xmlns:%s=… here or further out", plain(prefix), plain(prefix))
+		return p.errorf(e, "the prefix %s has no namespace: want xmlns:%s=… here or further out", printable(prefix), printable(prefix))
 	}
 	if p.at == nil {
 		p.root = e
@@ -129,7 +128,7 @@ func (p *parser) start(tok xml.StartElement, where span) error {
 	return nil
 }
 
-// declare counts the prefixes that an element declares, or no longer does.
+// declare adds n to the declarations of each prefix that an element declares.
 func (p *parser) declare(e *element, n int) {
 	for _, a := range e.attrs {
 		if a.Name.Space == "xmlns" {
@@ -138,7 +137,7 @@ func (p *parser) declare(e *element, n int) {
 	}
 }
 
-// syntaxProblem is what the decoder found, on one line.
+// syntaxProblem formats the decoder's error on one line.
 func syntaxProblem(err error) string {
 	msg := err.Error()
 	if s, ok := errors.AsType[*xml.SyntaxError](err); ok {
@@ -151,12 +150,12 @@ func syntaxProblem(err error) string {
 	return "malformed XML: " + strings.Trim(fmt.Sprintf("%+q", msg), `"`)
 }
 
-// line is the number, from 1, of the line that an offset is on.
+// line returns the number, from 1, of the line at an offset.
 func (d *document) line(offset int) int {
 	return 1 + bytes.Count(d.src[:min(offset, len(d.src))], []byte("\n"))
 }
 
-// tag is an element's name as it is written, with its prefix.
+// tag returns an element's name as written, with its prefix.
 func (d *document) tag(e *element) string {
 	raw := d.src[e.open.from+1 : e.open.to]
 	if end := bytes.IndexAny(raw, " \t\r\n/>"); end >= 0 {
@@ -165,7 +164,7 @@ func (d *document) tag(e *element) string {
 	return string(raw)
 }
 
-// prefix is the one that an element is written with, empty for none.
+// prefix returns the prefix that an element is written with, or "".
 func (d *document) prefix(e *element) string {
 	prefix, _, ok := strings.Cut(d.tag(e), ":")
 	if !ok {
@@ -174,19 +173,18 @@ func (d *document) prefix(e *element) string {
 	return prefix
 }
 
-// closesItself is whether an element is written <a/>.
+// closesItself reports whether an element is written <a/>.
 func (e *element) closesItself() bool { return e.close.from == e.close.to }
 
-// whole is all of an element.
-func (e *element) whole() span { return span{e.open.from, e.close.to} }
+// extent returns the range of an element with its tags.
+func (e *element) extent() span { return span{e.open.from, e.close.to} }
 
-// is whether an element has that name in a namespace, which is empty for
-// libvirt's own.
+// is reports whether an element has that name in a namespace, which is empty for libvirt's own.
 func (e *element) is(space, local string) bool {
 	return e.name.Space == space && e.name.Local == local
 }
 
-// child finds libvirt's element of a name, the first of several; nil is none.
+// child returns libvirt's first child element of that name, or nil.
 func (e *element) child(local string) *element {
 	for _, c := range e.children {
 		if c.is("", local) {
@@ -196,7 +194,7 @@ func (e *element) child(local string) *element {
 	return nil
 }
 
-// attr is an attribute's value, without a namespace; empty where there is none.
+// attr returns the value of an attribute without a namespace, or "".
 func (e *element) attr(local string) string {
 	for _, a := range e.attrs {
 		if a.Name.Space == "" && a.Name.Local == local {
@@ -206,11 +204,11 @@ func (e *element) attr(local string) string {
 	return ""
 }
 
-// value is an element's text without the space around it.
+// value returns an element's text, trimmed.
 func (e *element) value() string { return string(bytes.TrimSpace(e.text)) }
 
-// attrSpan finds an element's n-th attribute in its start tag, which the decoder
-// has accepted: from the end of what is before it to its closing quote.
+// attrSpan returns the range of an element's n-th attribute, from the end of what precedes it to
+// its closing quote. The decoder has accepted the start tag.
 func (d *document) attrSpan(e *element, n int) span {
 	at := e.open.from + 1 + len(d.tag(e))
 	for ; ; n-- {

@@ -13,8 +13,8 @@ type edit struct {
 	text string
 }
 
-// apply is the document after edits, which don't overlap; those of one place are
-// made in their order.
+// apply returns the document after the edits, which don't overlap; those at the same place are made
+// in order.
 func apply(src []byte, edits []edit) []byte {
 	slices.SortStableFunc(edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
 	var b bytes.Buffer
@@ -28,14 +28,13 @@ func apply(src []byte, edits []edit) []byte {
 	return b.Bytes()
 }
 
-// layout is how a document begins the lines of its elements.
+// layout is how a document starts the lines of its elements.
 type layout struct{ newline, unit string }
 
-// maxIndent is deeper than anybody indents by.
+// maxIndent bounds the indentation that is copied.
 const maxIndent = 16
 
-// layout finds out how the root's first child is indented. A document all on one
-// line stays so.
+// layout returns the layout of the root's first child. A document on a single line stays so.
 func (d *document) layout() layout {
 	if len(d.root.children) == 0 {
 		return layout{}
@@ -55,16 +54,16 @@ func (d *document) layout() layout {
 	return l
 }
 
-// begin begins the line of an element that is so deep within <domain>.
-func (l layout) begin(depth int) string {
+// indent returns the start of a line for an element that deep within <domain>.
+func (l layout) indent(depth int) string {
 	if l.newline == "" {
 		return ""
 	}
 	return l.newline + strings.Repeat(l.unit, depth)
 }
 
-// escape is text for an attribute in quotes of either kind, in which the double
-// quotes that JSON has so many of stay readable in single ones.
+// escape escapes text for an attribute in quotes of either kind. The double quotes of JSON stay
+// readable in single quotes.
 func escape(s string) string { return escaper.Replace(s) }
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&apos;", "\t", "&#9;", "\n", "&#10;", "\r", "&#13;")

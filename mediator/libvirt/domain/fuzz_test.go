@@ -12,8 +12,8 @@ import (
 // maxMessage bounds an error's text, whatever is in the document.
 const maxMessage = 1024
 
-// FuzzParse reads any document: an error is short and on one line, and what can
-// be read can be undefined and defined.
+// FuzzParse reads any document: an error is short and on one line, and a valid domain can be
+// undefined and defined.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*/*.xml")
 	if err != nil {
@@ -81,7 +81,7 @@ func checkMessage(t *testing.T, err error) {
 	}
 }
 
-// checkOffsets holds that elements and attributes are where they are said to be.
+// checkOffsets checks the recorded positions of elements and attributes.
 func checkOffsets(t *testing.T, d *document, e *element) {
 	t.Helper()
 	open, closing := string(d.src[e.open.from:e.open.to]), string(d.src[e.close.from:e.close.to])
@@ -110,8 +110,8 @@ func checkOffsets(t *testing.T, d *document, e *element) {
 	}
 }
 
-// FuzzAttribute gives a virtual GPU one attribute with any value: what is
-// accepted is written so that it is read as the same.
+// FuzzAttribute gives a virtual GPU one attribute with any value: an accepted value is written so
+// that it is read as the same.
 func FuzzAttribute(f *testing.F) {
 	for i, a := range attributes {
 		for g := range two {
@@ -144,9 +144,8 @@ func FuzzAttribute(f *testing.F) {
 	})
 }
 
-// TestSlowDocuments reads the documents of most elements, attributes, depth and
-// declarations that fit the bounds. With work that grows faster than a document
-// does, it would not end.
+// TestSlowDocuments reads the documents with the most elements, attributes, depth and declarations
+// within the bounds. If the work grew faster than the document, the test would not end.
 func TestSlowDocuments(t *testing.T) {
 	open := `<domain type="kvm"><name>a</name><uuid>` + testUUID + `</uuid>` + q35
 	fill := func(head, unit, tail string) []byte {

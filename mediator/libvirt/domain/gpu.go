@@ -10,28 +10,28 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Namespace is that of our elements in a domain's metadata. A later version of
-// them has another number at its end.
+// Namespace is the namespace of vgpud's elements in a domain's metadata. The number at its end is
+// their version.
 const Namespace = "urn:vgpud:domain:1"
 
 const (
-	namespaces  = "urn:vgpud" // what all versions of it begin with
+	namespaces  = "urn:vgpud" // the prefix of all versions' namespaces
 	devicesName = "devices"
 	gpuName     = "gpu"
-	ourPrefix   = "vgpud" // as we write it
+	vgpudPrefix = "vgpud" // as Define writes it
 )
 
-// MaxGPUs is how many virtual GPUs a domain can have.
+// MaxGPUs is the largest number of virtual GPUs of a domain.
 const MaxGPUs = 16
 
-// GPU is a virtual GPU that a domain asks for. Fields have the meaning of those
-// of [api.VMSpec]; the zero value of each is its default.
+// GPU is a virtual GPU that a domain asks for. Its fields have the meaning of those of
+// [api.VMSpec]; zero values mean defaults.
 type GPU struct {
 	Weight          float64
 	Cap             float64
 	Guarantee       float64
 	PriorityCeiling int
-	// Memory is how much GPU memory it may use, in bytes.
+	// Memory is the GPU memory that it may use, in bytes.
 	Memory uint64
 	// GPU is the physical GPU's name, or [api.AnyGPU].
 	GPU string
@@ -42,22 +42,22 @@ type GPU struct {
 	BAR2 uint64
 }
 
-// Devices are the virtual GPUs of a domain. Their order is that of their numbers.
+// Devices are the virtual GPUs of a domain, in the order of their numbers.
 type Devices []GPU
 
-// Terms are what the GPU is granted.
+// Terms returns the GPU's terms.
 func (g *GPU) Terms() api.Terms {
 	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling}
 }
 
-// Bar2 is the size of the memory shared with the guest, in bytes.
+// Bar2 returns the size of the memory shared with the guest, in bytes.
 func (g *GPU) Bar2() uint64 { return cmp.Or(g.BAR2, abi.DefaultSharedBytes) }
 
-// attribute is one of <vgpud:gpu>'s.
+// attribute is an attribute of <vgpud:gpu>.
 type attribute struct {
 	name string
 	read func(g *GPU, s string) error
-	// write is the value, empty for the default.
+	// write returns the value, or "" for the default.
 	write func(g *GPU) string
 }
 
@@ -78,7 +78,7 @@ var attributes = []attribute{
 	size("memory", func(g *GPU) *uint64 { return &g.Memory }),
 	{"gpu", func(g *GPU, s string) error {
 		if api.CheckName(s) != nil {
-			return fmt.Errorf("%s: want a GPU's name as `vgpuctl get gpus` shows it, or %q", show(s), api.AnyGPU)
+			return fmt.Errorf("%s: want a GPU's name as `vgpuctl get gpus` shows it, or %q", quote(s), api.AnyGPU)
 		}
 		g.GPU = s
 		return nil
@@ -95,8 +95,7 @@ var attributes = []attribute{
 	bar2(),
 }
 
-// decimal is an attribute with a number from low to high, which is not written
-// where it is 0.
+// decimal returns an attribute that is a number from low to high, and is not written if it is 0.
 func decimal(name string, low, high float64, field func(*GPU) *float64) attribute {
 	return attribute{name, func(g *GPU, s string) (err error) {
 		*field(g), err = parseWithin(s, low, high)
@@ -109,7 +108,7 @@ func decimal(name string, low, high float64, field func(*GPU) *float64) attribut
 	}}
 }
 
-// size is an attribute with a size, which is not written where it is 0.
+// size returns an attribute that is a size, and is not written if it is 0.
 func size(name string, field func(*GPU) *uint64) attribute {
 	return attribute{name, func(g *GPU, s string) (err error) {
 		*field(g), err = parseSize(s)
@@ -122,7 +121,7 @@ func size(name string, field func(*GPU) *uint64) attribute {
 	}}
 }
 
-// bar2 is a size that a BAR can have.
+// bar2 returns the attribute for the size of a BAR.
 func bar2() attribute {
 	a := size("bar2", func(g *GPU) *uint64 { return &g.BAR2 })
 	read := a.read
@@ -131,15 +130,15 @@ func bar2() attribute {
 			return err
 		}
 		if g.BAR2 < abi.MinSharedBytes || g.BAR2 > abi.MaxSharedBytes || !powerOfTwo(g.BAR2) {
-			return fmt.Errorf("%s: want a power of two from %s to %s", show(s), formatSize(abi.MinSharedBytes), formatSize(abi.MaxSharedBytes))
+			return fmt.Errorf("%s: want a power of two from %s to %s", quote(s), formatSize(abi.MinSharedBytes), formatSize(abi.MaxSharedBytes))
 		}
 		return nil
 	}
 	return a
 }
 
-// Check says what is wrong with the devices: whether what they would be written
-// as can be read.
+// Check returns an error if the devices are invalid: if they could not be read back after being
+// written.
 func (ds Devices) Check() error {
 	if len(ds) == 0 || len(ds) > MaxGPUs {
 		return fmt.Errorf("%d virtual GPUs: want 1 to %d", len(ds), MaxGPUs)
@@ -169,21 +168,21 @@ func (g *GPU) check() error {
 			return fmt.Errorf("%s %w", a.name, err)
 		}
 	}
-	return read.agree()
+	return read.checkTerms()
 }
 
-// agree says what does not go together.
-func (g *GPU) agree() error {
+// checkTerms returns an error if the terms contradict each other.
+func (g *GPU) checkTerms() error {
 	if g.Cap > 0 && g.Guarantee > g.Cap {
 		return fmt.Errorf("a guarantee of %s is more than the cap, %s: want at most the cap", formatDecimal(g.Guarantee), formatDecimal(g.Cap))
 	}
 	return nil
 }
 
-// element is the GPU as it is written in metadata.
+// element formats the GPU for the metadata.
 func (g *GPU) element() string {
 	var b strings.Builder
-	b.WriteString("<" + ourPrefix + ":" + gpuName)
+	b.WriteString("<" + vgpudPrefix + ":" + gpuName)
 	for _, a := range attributes {
 		if s := a.write(g); s != "" {
 			b.WriteString(" " + a.name + `="` + escape(s) + `"`)

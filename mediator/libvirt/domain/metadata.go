@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// addedAttr is <vgpud:devices>'s attribute that says what else of the domain
-// Define has made, which is what Undefine is to take out. It is in the metadata
-// since that is all that libvirt keeps as it is.
+// addedAttr is the attribute of <vgpud:devices> that says what else in the domain Define has added,
+// for Undefine to remove. It is in the metadata because libvirt keeps only that as it is.
 const addedAttr = "added"
 
-// What Define makes, beside what is ours by its look. An opened element is one
-// that closed itself before Define put something into it.
+// Additions of Define other than vgpud's own elements. An opened element is one that was written
+// <a/> before Define put something into it.
 const (
 	addedXMLNS         = "xmlns"
 	addedMetadata      = "metadata"
@@ -29,46 +28,46 @@ var additions = []string{
 	addedXMLNS, addedMetadata, openedMetadata, addedMemoryBacking, openedBacking, addedSource, addedAccess, addedCommandLine, openedCommandLine,
 }
 
-// isOurs is whether an element is in our namespace, of any version, or means to be.
-func (d *document) isOurs(e *element) bool {
-	return strings.HasPrefix(e.name.Space, namespaces) || d.prefix(e) == ourPrefix
+// isVgpud reports whether an element is in vgpud's namespace, of any version, or has its prefix.
+func (d *document) isVgpud(e *element) bool {
+	return strings.HasPrefix(e.name.Space, namespaces) || d.prefix(e) == vgpudPrefix
 }
 
-// devicesElements finds our elements in the metadata. One anywhere else is an
-// error, and so is one of a version that is not known.
+// devicesElements returns vgpud's elements in the metadata. An element anywhere else, or of an
+// unknown version, is an error.
 func (d *document) devicesElements() (found []*element, err error) {
-	var look func(e *element, inMetadata bool) error
-	look = func(e *element, inMetadata bool) error {
+	var walk func(e *element, inMetadata bool) error
+	walk = func(e *element, inMetadata bool) error {
 		switch {
-		case !d.isOurs(e):
+		case !d.isVgpud(e):
 		case e.name.Space != Namespace:
-			return d.errorf(e, "the namespace %s is not known: want %q", show(e.name.Space), Namespace)
+			return d.errorf(e, "the namespace %s is not known: want %q", quote(e.name.Space), Namespace)
 		case !inMetadata:
-			return d.errorf(e, "not in its place: want <%s:%s> directly in the domain's <metadata>", ourPrefix, devicesName)
+			return d.errorf(e, "wrong place: want <%s:%s> directly in the domain's <metadata>", vgpudPrefix, devicesName)
 		case e.name.Local != devicesName:
-			return d.errorf(e, "not known in <metadata>: want <%s:%s>", ourPrefix, devicesName)
+			return d.errorf(e, "not known in <metadata>: want <%s:%s>", vgpudPrefix, devicesName)
 		default:
 			found = append(found, e)
 			return nil
 		}
 		for _, c := range e.children {
-			if err := look(c, e.parent == d.root && e.is("", "metadata")); err != nil {
+			if err := walk(c, e.parent == d.root && e.is("", "metadata")); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return found, look(d.root, false)
+	return found, walk(d.root, false)
 }
 
-// devices reads what the metadata asks for. Without our element, that is nothing.
+// devices reads the virtual GPUs that the metadata asks for.
 func (d *document) devices() (Devices, error) {
 	found, err := d.devicesElements()
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	if len(found) > 1 {
-		return nil, d.errorf(found[1], "a second one (the first is on line %d): want all <%s:%s> in one", d.line(found[0].open.from), ourPrefix, gpuName)
+		return nil, d.errorf(found[1], "a second one (the first is on line %d): want all <%s:%s> in one", d.line(found[0].open.from), vgpudPrefix, gpuName)
 	}
 	return d.readDevices(found[0])
 }
@@ -81,23 +80,23 @@ func (d *document) readDevices(e *element) (Devices, error) {
 		case a.Name.Space == "" && a.Name.Local == addedAttr:
 			for _, s := range strings.Fields(a.Value) {
 				if !slices.Contains(additions, s) {
-					return nil, d.attrErrorf(e, addedAttr, "%s is not known: it is written by `vgpuctl define`, leave it as it was", show(s))
+					return nil, d.attrErrorf(e, addedAttr, "%s is not known: it is written by `vgpuctl define`, leave it as it was", quote(s))
 				}
 			}
 		default:
-			return nil, d.attrErrorf(e, a.Name.Local, "not known: what a GPU is granted belongs on <%s:%s>", ourPrefix, gpuName)
+			return nil, d.attrErrorf(e, a.Name.Local, "not known: a GPU's settings belong on <%s:%s>", vgpudPrefix, gpuName)
 		}
 	}
 	if len(bytes.TrimSpace(e.text)) > 0 {
-		return nil, d.errorf(e, "text %s in it: want <%s:%s> only", show(string(bytes.TrimSpace(e.text))), ourPrefix, gpuName)
+		return nil, d.errorf(e, "text %s in it: want <%s:%s> only", quote(string(bytes.TrimSpace(e.text))), vgpudPrefix, gpuName)
 	}
 	var ds Devices
 	for _, c := range e.children {
 		switch {
-		case d.isOurs(c) && c.name.Space != Namespace:
-			return nil, d.errorf(c, "the namespace %s is not known: want %q", show(c.name.Space), Namespace)
+		case d.isVgpud(c) && c.name.Space != Namespace:
+			return nil, d.errorf(c, "the namespace %s is not known: want %q", quote(c.name.Space), Namespace)
 		case !c.is(Namespace, gpuName):
-			return nil, d.errorf(c, "not known in <%s:%s>: want <%s:%s>", ourPrefix, devicesName, ourPrefix, gpuName)
+			return nil, d.errorf(c, "not known in <%s:%s>: want <%s:%s>", vgpudPrefix, devicesName, vgpudPrefix, gpuName)
 		case len(ds) == MaxGPUs:
 			return nil, d.errorf(c, "more than %d virtual GPUs", MaxGPUs)
 		}
@@ -108,7 +107,7 @@ func (d *document) readDevices(e *element) (Devices, error) {
 		ds = append(ds, g)
 	}
 	if len(ds) == 0 {
-		return nil, d.errorf(e, "empty: want at least one <%s:%s>", ourPrefix, gpuName)
+		return nil, d.errorf(e, "empty: want at least one <%s:%s>", vgpudPrefix, gpuName)
 	}
 	return ds, nil
 }
@@ -130,13 +129,13 @@ func (d *document) readGPU(e *element) (g GPU, err error) {
 			return g, d.attrErrorf(e, a.Name.Local, "%v", err)
 		}
 	}
-	if err := g.agree(); err != nil {
+	if err := g.checkTerms(); err != nil {
 		return g, d.errorf(e, "%v", err)
 	}
 	return g, nil
 }
 
-// isDeclaration is whether an attribute declares a namespace.
+// isDeclaration reports whether an attribute declares a namespace.
 func isDeclaration(space, local string) bool {
 	return space == "xmlns" || space == "" && local == "xmlns"
 }

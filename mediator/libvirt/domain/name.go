@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// maxGuestName is how long a guest's name may be.
+// maxGuestName bounds the length of a guest's name.
 const maxGuestName = 64
 
-// GuestName is what the daemon's guest for virtual GPU number n of a domain is
-// called: as the domain, with -N for every one but the first, and a '_' for each
-// character that a guest's name can't have. other is whether that name is
-// another's; then the first digits of the domain's UUID are added.
-func GuestName(domain, uuid string, n int, other bool) string {
+// GuestName returns the name of the daemon's guest for virtual GPU number n of a domain: the
+// domain's name, with '_' in place of invalid characters, and with -N for every one but the first.
+// If taken is set, another guest has that name, and the first digits of the domain's UUID are
+// added.
+func GuestName(domain, uuid string, n int, taken bool) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
 			return r
@@ -23,7 +23,7 @@ func GuestName(domain, uuid string, n int, other bool) string {
 	if n > 0 {
 		suffix = "-" + strconv.Itoa(n)
 	}
-	if other {
+	if taken {
 		suffix += "-" + uuid[:min(8, len(uuid))]
 	}
 	name = name[:min(len(name), maxGuestName-len(suffix))]

@@ -10,40 +10,41 @@ import (
 	"vgpud/mediator/api"
 )
 
-// Domain is what of a libvirt domain matters here.
+// Domain is the part of a libvirt domain that vgpud uses.
 type Domain struct {
 	Name string
-	// UUID is in lower case; empty where libvirt has not given it one yet.
+	// UUID is in lower case, and empty if libvirt has not assigned one yet.
 	UUID string
-	// Type is the hypervisor, kvm or qemu, and Machine as QEMU names it.
+	// Type is the hypervisor, kvm or qemu, and Machine is QEMU's name of the machine.
 	Type, Machine string
-	// Owner is the user that its QEMU runs as, where the domain says so.
+	// Owner is the user that its QEMU runs as, if the domain gives it.
 	Owner *Owner
-	// SharedMemory is whether other processes can be given the guest's memory.
+	// SharedMemory reports whether the guest's memory can be shared with other processes.
 	SharedMemory bool
-	// GPUs are what the metadata asks for; none: the domain has nothing of ours.
+	// GPUs are the virtual GPUs that the metadata asks for; a domain without any has nothing of
+	// vgpud's.
 	GPUs Devices
-	// Devices are the virtual GPUs on the QEMU command line, in its order, and
-	// Spare whether the port for plugging into is there.
+	// Devices are the virtual GPUs on the QEMU command line, in its order, and Spare reports
+	// whether the port for plugging is there.
 	Devices []Device
 	Spare   bool
 
-	spareSlot int            // on pcie.0; -1: elsewhere, or not said
-	taken     map[int]string // slots of pcie.0 that other devices have
+	spareSlot int            // on pcie.0; -1: elsewhere or unknown
+	taken     map[int]string // slots of pcie.0 with other devices
 }
 
-// Owner is a user and a group, each a name or a number, as libvirt's labels
-// have them: a number may have a plus sign before it.
+// Owner is a user and a group, each a name or a number, as in libvirt's labels: a number may have a
+// plus sign before it.
 type Owner struct{ User, Group string }
 
-// Concerns is whether a document can have anything of ours: in its metadata, or
-// on its QEMU command line. It looks at bytes alone, so that domains without
-// virtual GPUs are none of our business whatever their XML is like.
+// Concerns reports whether a document may have something of vgpud's, in its metadata or on its QEMU
+// command line. It only searches the bytes, so domains without virtual GPUs are let through
+// whatever their XML.
 func Concerns(src []byte) bool {
-	return bytes.Contains(src, []byte(namespaces)) || bytes.Contains(src, []byte("xmlns:"+ourPrefix)) || bytes.Contains(src, []byte("/gpu0.sock"))
+	return bytes.Contains(src, []byte(namespaces)) || bytes.Contains(src, []byte("xmlns:"+vgpudPrefix)) || bytes.Contains(src, []byte("/gpu0.sock"))
 }
 
-// Identity is a domain's name and UUID, whatever else is in it.
+// Identity returns a domain's name and UUID, whatever else is in it.
 func Identity(src []byte) (name, uuid string, err error) {
 	d, err := parseDomain(src)
 	if err != nil {
@@ -53,9 +54,9 @@ func Identity(src []byte) (name, uuid string, err error) {
 	return d.root.child("name").value(), uuid, err
 }
 
-// Parse reads a domain. Errors are of type [*Error]: the document is no domain,
-// or our element in its metadata is not as it should be. Whether QEMU's command
-// line has what the metadata asks for is for [Domain.Check] to say.
+// Parse reads a domain. Its errors are of type [*Error]: the document is no domain, or vgpud's
+// element in its metadata is invalid. [Domain.Check] checks whether QEMU's command line matches the
+// metadata.
 func Parse(src []byte) (*Domain, error) {
 	d, err := parseDomain(src)
 	if err != nil {
@@ -85,7 +86,7 @@ func Parse(src []byte) (*Domain, error) {
 	return v, nil
 }
 
-// parseDomain reads a document that is a domain's and has a name.
+// parseDomain reads a document that is a domain and has a name.
 func parseDomain(src []byte) (*document, error) {
 	d, err := parseDocument(src)
 	if err != nil {
@@ -99,12 +100,12 @@ func parseDomain(src []byte) (*document, error) {
 		return nil, d.errorf(d.root, "no <name> in it")
 	}
 	if v := name.value(); v == "" || api.CheckDomain(v) != nil || strings.Contains(v, "/") {
-		return nil, d.errorf(name, "%s: want a domain's name", show(v))
+		return nil, d.errorf(name, "%s: want a domain's name", quote(v))
 	}
 	return d, nil
 }
 
-// uuid is the domain's, in lower case.
+// uuid returns the domain's UUID, in lower case.
 func (d *document) uuid() (string, error) {
 	e := d.root.child("uuid")
 	if e == nil {
@@ -112,12 +113,12 @@ func (d *document) uuid() (string, error) {
 	}
 	uuid := strings.ToLower(e.value())
 	if api.CheckUUID(uuid) != nil {
-		return "", d.errorf(e, "%s: want 8-4-4-4-12 hexadecimal digits", show(e.value()))
+		return "", d.errorf(e, "%s: want 8-4-4-4-12 hexadecimal digits", quote(e.value()))
 	}
 	return uuid, nil
 }
 
-// machine is the machine's type.
+// machine returns the machine type.
 func (d *document) machine() string {
 	if os := d.root.child("os"); os != nil && os.child("type") != nil {
 		return os.child("type").attr("machine")
@@ -129,8 +130,7 @@ var ownerPart = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^\+?[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?$`)
 })
 
-// owner is the user of the domain's label of the kind "dac", which is that of
-// its QEMU.
+// owner returns the user of the domain's label of the kind "dac", which is QEMU's.
 func (d *document) owner() (*Owner, error) {
 	for _, e := range d.root.children {
 		label := e.child("label")
@@ -139,16 +139,16 @@ func (d *document) owner() (*Owner, error) {
 		}
 		user, group, ok := strings.Cut(label.value(), ":")
 		if !ok || !ownerPart().MatchString(user) || !ownerPart().MatchString(group) {
-			return nil, d.errorf(label, "%s: want USER:GROUP, names or numbers", show(label.value()))
+			return nil, d.errorf(label, "%s: want USER:GROUP, names or numbers", quote(label.value()))
 		}
 		return &Owner{user, group}, nil
 	}
 	return nil, nil
 }
 
-// Check says why the domain can't start with its virtual GPUs: its QEMU command
-// line does not have the devices that its metadata asks for, or has them where
-// there is something else. The error is on one line, and wraps [ErrMismatch].
+// Check returns an error if the domain can't start with its virtual GPUs: its QEMU command line
+// lacks devices that its metadata asks for, or has them in slots of other devices. The error is on
+// one line, and wraps [ErrMismatch].
 func (v *Domain) Check() error {
 	if v.UUID == "" {
 		return fmt.Errorf("it has no <uuid>: %w", ErrMismatch)
@@ -168,9 +168,9 @@ func (v *Domain) Check() error {
 		case seen[dev.Number]:
 			return fmt.Errorf("the QEMU command line has %s twice: %w", id, ErrMismatch)
 		case dev.Number >= len(v.GPUs):
-			return fmt.Errorf("the QEMU command line has %s, while the metadata asks for %d virtual GPUs: %w", id, len(v.GPUs), ErrMismatch)
+			return fmt.Errorf("the QEMU command line has %s, but the metadata asks for %d virtual GPUs: %w", id, len(v.GPUs), ErrMismatch)
 		case dev.UUID != v.UUID:
-			return fmt.Errorf("the QEMU command line connects %s for the domain with UUID %s, while this one's is %s (is it a copy?): %w", id, dev.UUID, v.UUID, ErrMismatch)
+			return fmt.Errorf("the QEMU command line connects %s for the domain with UUID %s, but this domain's is %s (is it a copy?): %w", id, dev.UUID, v.UUID, ErrMismatch)
 		case dev.Slot >= 0 && slots[dev.Slot] != "":
 			return fmt.Errorf("%s is at slot %s of pcie.0, where %s is: %w", id, slotText(dev.Slot), slots[dev.Slot], ErrMismatch)
 		}

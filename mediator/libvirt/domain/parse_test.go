@@ -80,7 +80,7 @@ func TestParseRefuses(t *testing.T) {
 		"priority huge":     {gpu(`priority="99999999999999999999"`), `line 6: <vgpud:gpu>: attribute priority: "99999999999999999999": want a whole number from 0 to 15`},
 		"memory bare":       {gpu(`memory="4096"`), `line 6: <vgpud:gpu>: attribute memory: "4096": want a whole number with KiB, MiB, GiB or TiB, such as 256MiB`},
 		"memory of thirds":  {gpu(`memory="4GB"`), `line 6: <vgpud:gpu>: attribute memory: "4GB": want a whole number with KiB, MiB, GiB or TiB, such as 256MiB`},
-		"memory 0":          {gpu(`memory="0GiB"`), `line 6: <vgpud:gpu>: attribute memory: "0GiB": want more than nothing; without the attribute it has its default`},
+		"memory 0":          {gpu(`memory="0GiB"`), `line 6: <vgpud:gpu>: attribute memory: "0GiB": want more than 0; for the default leave the attribute out`},
 		"memory huge":       {gpu(`memory="18446744073709551615GiB"`), `line 6: <vgpud:gpu>: attribute memory: "18446744073709551615GiB": want at most 1024TiB`},
 		"bar2":              {gpu(`bar2="48MiB"`), `line 6: <vgpud:gpu>: attribute bar2: "48MiB": want a power of two from 4MiB to 64GiB`},
 		"bar2 small":        {gpu(`bar2="1MiB"`), `line 6: <vgpud:gpu>: attribute bar2: "1MiB": want a power of two from 4MiB to 64GiB`},
@@ -92,7 +92,7 @@ func TestParseRefuses(t *testing.T) {
 		"foreign attribute": {gpu(`xmlns:a="a" a:weight="2"`), `line 6: <vgpud:gpu>: attribute weight: not known: want weight, cap, guarantee, priority, memory, gpu, kernel-time-limit or bar2`},
 		"attribute twice":   {gpu(`weight="2" weight="2"`), `line 6: <vgpud:gpu>: attribute weight: given twice`},
 		"gpu's attribute on devices": {`<vgpud:devices xmlns:vgpud="urn:vgpud:domain:1" weight="1"/>`,
-			`line 5: <vgpud:devices>: attribute weight: not known: what a GPU is granted belongs on <vgpud:gpu>`},
+			`line 5: <vgpud:devices>: attribute weight: not known: a GPU's settings belong on <vgpud:gpu>`},
 		"added": {`<vgpud:devices xmlns:vgpud="urn:vgpud:domain:1" added="memory everything"/>`,
 			"line 5: <vgpud:devices>: attribute added: \"memory\" is not known: it is written by `vgpuctl define`, leave it as it was"},
 		"empty":           {open + "</vgpud:devices>", `line 5: <vgpud:devices>: empty: want at least one <vgpud:gpu>`},
@@ -109,8 +109,8 @@ func TestParseRefuses(t *testing.T) {
 		"mixed versions":   {open + "\n<v:gpu xmlns:v='urn:vgpud:domain:2'/></vgpud:devices>", `line 6: <v:gpu>: the namespace "urn:vgpud:domain:2" is not known: want "urn:vgpud:domain:1"`},
 		"no namespace":     {`<vgpud:devices/>`, `line 5: <vgpud:devices>: the prefix vgpud has no namespace: want xmlns:vgpud=… here or further out`},
 		"gpu by itself":    {`<vgpud:gpu xmlns:vgpud="urn:vgpud:domain:1"/>`, `line 5: <vgpud:gpu>: not known in <metadata>: want <vgpud:devices>`},
-		"too deep":         {"<a>\n" + open + "</vgpud:devices></a>", `line 6: <vgpud:devices>: not in its place: want <vgpud:devices> directly in the domain's <metadata>`},
-		"outside":          {"</metadata>\n" + open + "</vgpud:devices>\n<metadata>", `line 6: <vgpud:devices>: not in its place: want <vgpud:devices> directly in the domain's <metadata>`},
+		"too deep":         {"<a>\n" + open + "</vgpud:devices></a>", `line 6: <vgpud:devices>: wrong place: want <vgpud:devices> directly in the domain's <metadata>`},
+		"outside":          {"</metadata>\n" + open + "</vgpud:devices>\n<metadata>", `line 6: <vgpud:devices>: wrong place: want <vgpud:devices> directly in the domain's <metadata>`},
 		"entity":           {`&lol;`, `line 5: malformed XML: invalid character entity &lol;`},
 		"not closed":       {`<a>`, `line 6: malformed XML: element <a> closed by </metadata>`},
 		"label":            {"</metadata><seclabel type='static' model='dac'>\n<label>nobody</label></seclabel><metadata>", `line 6: <label>: "nobody": want USER:GROUP, names or numbers`},
@@ -124,7 +124,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestParseBounds holds the bounds on documents.
+// TestParseBounds checks the bounds on documents.
 func TestParseBounds(t *testing.T) {
 	for name, test := range map[string]struct{ xml, want string }{
 		"nothing":       {"", "no XML element: want <domain>"},
@@ -173,10 +173,10 @@ func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"no devices":   {"vfio-user-pci", "edu", "the metadata asks for 2 virtual GPUs, but the QEMU command line has no vgpu0"},
 		"one is less":  {"&quot;vgpu1&quot;", "&quot;edu&quot;", "the metadata asks for 2 virtual GPUs, but the QEMU command line has no vgpu1"},
-		"one too many": {`<vgpud:gpu kernel-time-limit="none"/>`, "", "the QEMU command line has vgpu1, while the metadata asks for 1 virtual GPUs"},
+		"one too many": {`<vgpud:gpu kernel-time-limit="none"/>`, "", "the QEMU command line has vgpu1, but the metadata asks for 1 virtual GPUs"},
 		"twice":        {"vgpu1&quot;,&quot;bus&quot;:&quot;pcie.0&quot;,&quot;addr&quot;:&quot;0x11&quot;,&quot;socket&quot;:{&quot;path&quot;:&quot;/run/vgpud/domains/" + testUUID + "/gpu1", "vgpu0&quot;,&quot;socket&quot;:{&quot;path&quot;:&quot;/run/vgpud/domains/" + testUUID + "/gpu0", "the QEMU command line has vgpu0 twice"},
 		"other socket": {"gpu1.sock", "gpu2.sock", "the metadata asks for 2 virtual GPUs, but the QEMU command line has no vgpu1"},
-		"a copy":       {"<uuid>" + testUUID, "<uuid>" + other, "the QEMU command line connects vgpu0 for the domain with UUID " + testUUID + ", while this one's is " + other + " (is it a copy?)"},
+		"a copy":       {"<uuid>" + testUUID, "<uuid>" + other, "the QEMU command line connects vgpu0 for the domain with UUID " + testUUID + ", but this domain's is " + other + " (is it a copy?)"},
 		"slot taken":   {"slot='0x02' function='0x0'", "slot='0x11' function='0x0'", "vgpu1 is at slot 0x11 of pcie.0, where <controller> is"},
 		"same slot":    {"&quot;0x11&quot;", "&quot;0x10&quot;", "vgpu1 is at slot 0x10 of pcie.0, where vgpu0 is"},
 		"spare's slot": {"slot='0x02' function='0x0'", "slot='0x12' function='0x0'", "vgpu-spare is at slot 0x12 of pcie.0, where <controller> is"},
@@ -200,7 +200,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestWithoutOurs reads a domain that has nothing of ours.
+// TestWithoutOurs reads a domain that has nothing of vgpud's.
 func TestWithoutOurs(t *testing.T) {
 	x, err := os.ReadFile("testdata/define/libvirt.xml")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// scribe writes random domains, in every manner that XML allows.
+// scribe writes random domains, in all the styles that XML allows.
 type scribe struct{ *rapid.T }
 
 func (s scribe) one(label string, of ...string) string { return rapid.SampledFrom(of).Draw(s.T, label) }
@@ -153,7 +153,7 @@ func gpus(t *rapid.T) Devices {
 	}), 1, 5).Draw(t, "gpus")
 }
 
-// TestDefineProperties holds what Define and Undefine promise of each other.
+// TestDefineProperties checks the promises of Define and Undefine about each other.
 func TestDefineProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := []byte(scribe{t}.domain())

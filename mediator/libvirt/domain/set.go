@@ -2,8 +2,7 @@ package domain
 
 import "fmt"
 
-// Attributes are the names of <vgpud:gpu>'s attributes, in the order in which
-// they are written.
+// Attributes returns the names of <vgpud:gpu>'s attributes, in the order in which they are written.
 func Attributes() []string {
 	names := make([]string, len(attributes))
 	for i, a := range attributes {
@@ -12,12 +11,12 @@ func Attributes() []string {
 	return names
 }
 
-// Set sets what the attribute of that name does, as it is written in XML.
+// Set sets the attribute of that name to a value as written in XML.
 func (g *GPU) Set(name, value string) error {
 	for _, a := range attributes {
 		if a.name == name {
 			return a.read(g, value)
 		}
 	}
-	return fmt.Errorf("there is no attribute %s", show(name))
+	return fmt.Errorf("there is no attribute %s", quote(name))
 }

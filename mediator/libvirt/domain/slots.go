@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// firstSlot is where our devices begin on pcie.0. libvirt gives its own devices
-// addresses from 1 up and does not know of ours, so the low ones are its.
+// firstSlot is the first slot on pcie.0 for vgpud's devices. libvirt assigns its own devices slots
+// from 1 up and does not know of vgpud's, so the low slots are left to it.
 const (
 	firstSlot = 0x10
 	lastSlot  = 0x1e // 0x1f is the chipset's
 	lowest    = 0x03
 )
 
-// usedSlots are the slots of pcie.0 that the domain's other devices have, with
-// the name of one that has it.
+// usedSlots returns the slots of pcie.0 that the domain's other devices use, each with the name of
+// one device.
 func (d *document) usedSlots() map[int]string {
 	used := make(map[int]string)
 	for _, devices := range d.root.children {
@@ -24,19 +24,19 @@ func (d *document) usedSlots() map[int]string {
 		}
 		for _, e := range devices.children {
 			if slot, ok := rootSlot(e.child("address")); ok {
-				used[slot] = "<" + plain(d.tag(e)) + ">"
+				used[slot] = "<" + printable(d.tag(e)) + ">"
 			}
 		}
 	}
 	for _, o := range d.deviceOptions() {
-		if !o.device.ours() && o.device.slot >= 0 && (o.device.bus == rootBus || o.device.bus == "") {
-			used[o.device.slot] = "the QEMU argument -device " + plain(o.device.driver)
+		if !o.device.vgpud() && o.device.slot >= 0 && (o.device.bus == rootBus || o.device.bus == "") {
+			used[o.device.slot] = "the QEMU argument -device " + printable(o.device.driver)
 		}
 	}
 	return used
 }
 
-// rootSlot is the slot of pcie.0 that an address is.
+// rootSlot returns the slot of an address on pcie.0.
 func rootSlot(address *element) (int, bool) {
 	if address == nil || address.attr("type") != "pci" || number(address.attr("domain")) > 0 || number(address.attr("bus")) > 0 {
 		return 0, false
@@ -45,7 +45,7 @@ func rootSlot(address *element) (int, bool) {
 	return slot, slot >= 0 && slot < 32 && address.attr("slot") != ""
 }
 
-// number reads one of libvirt's, 0x10 or 16; empty is 0, and no number -1.
+// number parses a number of libvirt's, 0x10 or 16; empty is 0, and anything else -1.
 func number(s string) int {
 	if s == "" {
 		return 0

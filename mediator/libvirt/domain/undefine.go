@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Undefine takes the virtual GPUs out of a domain: our element, our devices on
-// the QEMU command line, and what else Define made and nobody uses now. All else
-// stays as it is, byte for byte, so that it is the inverse of Define. A domain
-// without anything of ours is returned unchanged.
+// Undefine removes the virtual GPUs from a domain: vgpud's element, its devices on the QEMU command
+// line, and those other additions of Define that are not used any more. Everything else stays as it
+// is, byte for byte, so it is the inverse of Define. A domain with nothing of vgpud's is returned
+// unchanged.
 //
-// An element of ours that is malformed goes too, unless its version is not known.
+// A malformed element of vgpud's is removed too, unless its version is unknown.
 func Undefine(src []byte) ([]byte, error) {
 	d, err := parseDomain(src)
 	if err != nil {
@@ -21,31 +21,31 @@ func Undefine(src []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := remover{document: d, gone: make(map[*element]bool)}
+	r := remover{document: d, removed: make(map[*element]bool)}
 	for _, e := range devices {
 		r.added = append(r.added, strings.Fields(e.attr(addedAttr))...)
 	}
-	for metadata, ours := range byParent(devices) {
-		r.takeOut(metadata, ours, addedMetadata, openedMetadata)
+	for metadata, elements := range byParent(devices) {
+		r.removeChildren(metadata, elements, addedMetadata, openedMetadata)
 	}
-	r.takeMemory()
-	r.takeArguments()
-	r.takeNamespace()
+	r.removeMemory()
+	r.removeArguments()
+	r.removeNamespace()
 	return apply(src, r.edits), nil
 }
 
-// remover takes things out of a domain.
+// remover removes things from a domain.
 type remover struct {
 	*document
-	added []string
-	edits []edit
-	gone  map[*element]bool
+	added   []string
+	edits   []edit
+	removed map[*element]bool
 }
 
-// has is whether Define added something.
+// has reports whether Define added something.
 func (r *remover) has(what string) bool { return slices.Contains(r.added, what) }
 
-// byParent sorts elements by the one that they are in.
+// byParent groups elements by their parents.
 func byParent(elements []*element) map[*element][]*element {
 	in := make(map[*element][]*element)
 	for _, e := range elements {
@@ -54,39 +54,39 @@ func byParent(elements []*element) map[*element][]*element {
 	return in
 }
 
-// takeOut removes children of e, in their order, and e itself if Define made it
-// and there is nothing else in it. One that Define opened closes itself again.
-func (r *remover) takeOut(e *element, ours []*element, made, opened string) {
-	if len(ours) == 0 {
+// removeChildren removes children of e, in order, and e itself if Define made it and nothing else
+// is in it. If Define opened e, it becomes <e/> again.
+func (r *remover) removeChildren(e *element, elements []*element, made, opened string) {
+	if len(elements) == 0 {
 		return
 	}
-	switch empty := r.nothingBut(e, ours); {
+	switch empty := r.containsOnly(e, elements); {
 	case empty && r.has(made):
 		r.remove(e)
 	case empty && r.has(opened):
 		r.edits = append(r.edits, edit{span{e.open.to - len(">"), e.close.to}, "/>"})
-		for _, c := range ours {
-			r.gone[c] = true
+		for _, c := range elements {
+			r.removed[c] = true
 		}
 	default:
-		for _, c := range ours {
+		for _, c := range elements {
 			r.remove(c)
 		}
 	}
 }
 
-// remove removes an element and the space before it, which begins its line.
+// remove removes an element and the space before it, which starts its line.
 func (r *remover) remove(e *element) {
-	r.gone[e] = true
-	where := e.whole()
+	r.removed[e] = true
+	where := e.extent()
 	for isSpace(r.src[where.from-1]) {
 		where.from--
 	}
 	r.edits = append(r.edits, edit{where, ""})
 }
 
-// nothingBut is whether an element has only these children, and space.
-func (r *remover) nothingBut(e *element, children []*element) bool {
+// containsOnly reports whether an element contains only these children, and space.
+func (r *remover) containsOnly(e *element, children []*element) bool {
 	at := e.open.to
 	for _, c := range children {
 		if len(bytes.TrimSpace(r.src[at:c.open.from])) > 0 {
@@ -97,40 +97,39 @@ func (r *remover) nothingBut(e *element, children []*element) bool {
 	return len(bytes.TrimSpace(r.src[at:e.close.from])) == 0
 }
 
-// takeMemory leaves the memory's backing as it was, where it still is as Define
-// made it.
-func (r *remover) takeMemory() {
+// removeMemory restores the memory backing, as far as it is still as Define made it.
+func (r *remover) removeMemory() {
 	backing := r.root.child("memoryBacking")
 	if backing == nil {
 		return
 	}
-	var ours []*element
+	var elements []*element
 	if source := backing.child("source"); r.has(addedSource) && source != nil && source.attr("type") == "memfd" {
-		ours = append(ours, source)
+		elements = append(elements, source)
 	}
 	if access := backing.child("access"); r.has(addedAccess) && access != nil && access.attr("mode") == "shared" {
-		ours = append(ours, access)
+		elements = append(elements, access)
 	}
-	slices.SortFunc(ours, func(a, b *element) int { return a.open.from - b.open.from })
-	r.takeOut(backing, ours, addedMemoryBacking, openedBacking)
+	slices.SortFunc(elements, func(a, b *element) int { return a.open.from - b.open.from })
+	r.removeChildren(backing, elements, addedMemoryBacking, openedBacking)
 }
 
-// takeArguments removes our devices from the QEMU command line.
-func (r *remover) takeArguments() {
-	var ours []*element
+// removeArguments removes vgpud's devices from the QEMU command line.
+func (r *remover) removeArguments() {
+	var elements []*element
 	for _, o := range r.deviceOptions() {
-		if o.device.ours() {
-			ours = append(ours, o.flag, o.value)
+		if o.device.vgpud() {
+			elements = append(elements, o.flag, o.value)
 		}
 	}
-	for commandLine, ours := range byParent(ours) {
-		r.takeOut(commandLine, ours, addedCommandLine, openedCommandLine)
+	for commandLine, elements := range byParent(elements) {
+		r.removeChildren(commandLine, elements, addedCommandLine, openedCommandLine)
 	}
 }
 
-// takeNamespace removes the declaration of QEMU's namespace from <domain>, where
-// Define made it and it is not used any more.
-func (r *remover) takeNamespace() {
+// removeNamespace removes the declaration of QEMU's namespace from <domain>, if Define made it and
+// it is not used any more.
+func (r *remover) removeNamespace() {
 	if !r.has(addedXMLNS) {
 		return
 	}
@@ -142,9 +141,9 @@ func (r *remover) takeNamespace() {
 	}
 }
 
-// uses is whether an element or one in it that stays is written with a prefix.
+// uses reports whether a remaining element at or below e is written with a prefix.
 func (r *remover) uses(e *element, prefix string) bool {
-	if r.gone[e] {
+	if r.removed[e] {
 		return false
 	}
 	if r.prefix(e) == prefix || slices.ContainsFunc(e.children, func(c *element) bool { return r.uses(c, prefix) }) {
