@@ -24,7 +24,7 @@ type backend struct {
 	kicks    int
 	resets   int
 
-	irqs    sync.Mutex // apart from mu, which is held while executors end
+	irqs    sync.Mutex // separate from mu, which is held while executors end
 	vectors [32]*os.File
 }
 
@@ -97,7 +97,7 @@ func (b *backend) OpenChannel(ch vgpu.Channel) {
 	b.dev.ChannelReady(ch.ChannelRef)
 }
 
-// interrupt raises a vector as an executor does: by the guest's own eventfd.
+// interrupt raises a vector as an executor does: through the guest's own eventfd.
 func (b *backend) interrupt(vector int) {
 	b.irqs.Lock()
 	defer b.irqs.Unlock()

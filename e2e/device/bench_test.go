@@ -10,8 +10,7 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// BenchmarkEmptyLaunch is from submission to completion of a kernel that does
-// nothing, with the executor in its polling window and from asleep.
+// BenchmarkEmptyLaunch measures an empty kernel from submission to completion, with the executor polling and asleep.
 func BenchmarkEmptyLaunch(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -54,9 +53,8 @@ func BenchmarkEmptyLaunch(b *testing.B) {
 	}
 }
 
-// BenchmarkNops is commands through one channel, each with a completion. Deeper
-// rings pay where other processes want the processors: more is done before the
-// other side must be given one.
+// BenchmarkNops measures commands through one channel, each with a completion. Deeper rings pay off if other processes want the
+// processors: more is done before the other side must get one.
 func BenchmarkNops(b *testing.B) {
 	for _, depth := range []int{1024, 16384} {
 		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {

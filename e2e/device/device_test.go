@@ -141,7 +141,7 @@ func use(t *testing.T, gpu *driver.Context) {
 
 func TestEndToEnd(t *testing.T) {
 	g := serve(t, 0)
-	for range 2 { // the second client finds a fresh device
+	for range 2 { // the second client gets a fresh device
 		dev, gpu := g.open(t)
 		use(t, gpu)
 		other, err := dev.NewContext(t.Context(), driver.ContextOptions{})
@@ -162,7 +162,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// TestContextResetOverTheBus faults a context, and brings it back.
+// TestContextResetOverTheBus makes a context fault, and resets it.
 func TestContextResetOverTheBus(t *testing.T) {
 	g := serve(t, 0)
 	dev, gpu := g.open(t)
@@ -176,7 +176,7 @@ func TestContextResetOverTheBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	use(t, gpu)
-	// The GPU goes, and comes back.
+	// The GPU disappears, and comes back.
 	g.back.Reset()
 	g.dev.ContextFaulted(g.dev.Stats().Contexts[0].ContextRef, abi.ErrorDeviceLost)
 	if _, err := gpu.Alloc(t.Context(), 1); !errors.Is(err, abi.StatusDeviceLost) {
@@ -188,8 +188,8 @@ func TestContextResetOverTheBus(t *testing.T) {
 	use(t, gpu)
 }
 
-// TestGuestDies closes the socket under a guest's work: everything is dropped, and
-// the next guest finds neither contexts nor another's bytes.
+// TestGuestDies closes the socket while a guest works: everything is dropped, and the next guest finds neither contexts nor another
+// guest's bytes.
 func TestGuestDies(t *testing.T) {
 	g := serve(t, 0)
 	before, goroutines := openFiles(t), 0
@@ -238,7 +238,7 @@ func TestGuestDies(t *testing.T) {
 		}
 		_ = dev.Close()
 	}
-	// The last Detach runs on the server's goroutine: the next client waits for it.
+	// The last Detach runs on the server's goroutine, which the next client waits for.
 	dev, _ := g.open(t)
 	if err := dev.Close(); err != nil {
 		t.Error(err)
@@ -255,8 +255,7 @@ func TestGuestDies(t *testing.T) {
 	if after := openFiles(t); after > before+4 {
 		t.Errorf("%d files open, %d before", after, before)
 	}
-	// Each guest that died had a session, pumps and executors: a leak of one of them
-	// shows four times.
+	// Each guest that died had a session, pumps and executors: a leak of any would show four times.
 	if after := runtime.NumGoroutine(); after >= goroutines+4 {
 		t.Errorf("%d goroutines, %d after the first guest", after, goroutines)
 	}

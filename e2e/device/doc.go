@@ -1,4 +1,3 @@
-// Package device holds the virtual GPU (mediator/vgpu), served over vfio-user, to what a
-// guest's driver sees of it. Commands are executed by the driver's own test double
-// (guestagent/driver/drivertest). It has tests and benchmarks only.
+// Package device tests the virtual GPU (mediator/vgpu), served over vfio-user, through a guest's driver. The driver's test double
+// (guestagent/driver/drivertest) executes the commands. It has tests and benchmarks only.
 package device

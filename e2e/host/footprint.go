@@ -18,22 +18,20 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Footprint is what the host's processes hold while a guest is in some state: to
-// be compared with what they hold when it has left that state.
+// Footprint is what the host's processes hold while a guest is in some state, to compare with what they hold afterwards.
 type Footprint struct {
 	GPU, Daemon, VM int                  // open files of the guest's GPU, the daemon, and its virtual GPU
-	files           [3]map[string]string // the same by descriptor, to be shown
+	files           [3]map[string]string // the same by descriptor, for messages
 	Executors       int
 	Contexts        int
 	Channels        int
 	Free            uint64 // bytes of GPU memory, by the GPU's own count
 }
 
-// Footprint measures. The GPU tells of its memory through observer, a context of
-// another guest.
+// Footprint measures a footprint. observer, a context of another guest, reads the GPU's free memory.
 func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 	h.tb.Helper()
-	h.Until("the process for the next guest, which the daemon holds, too", h.ahead)
+	h.Until("the process for the next guest, which the daemon holds, too", h.awaitPrestarted)
 	v := h.VM(vm)
 	f := Footprint{Contexts: v.Contexts}
 	for i, p := range []struct {
@@ -62,8 +60,8 @@ func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 	return f
 }
 
-// ahead is nil once the daemon has begun a process for the next guest.
-func (h *Host) ahead() error {
+// awaitPrestarted returns nil when the daemon has started a process for the next guest.
+func (h *Host) awaitPrestarted() error {
 	vms, err := h.Client.VMs(h.tb.Context())
 	if err != nil {
 		return err
@@ -84,7 +82,7 @@ func (h *Host) ahead() error {
 	return fmt.Errorf("of the daemon's children %v none is one", children)
 }
 
-// gpu is the process of the GPU of that name.
+// gpu returns the process of the GPU of that name.
 func (h *Host) gpu(name string) *Process {
 	h.tb.Helper()
 	for i, g := range h.Config.GPUs {
@@ -96,7 +94,7 @@ func (h *Host) gpu(name string) *Process {
 	return nil
 }
 
-// LeftBehind says what is held now that was not when f was measured.
+// LeftBehind returns an error that lists what is held now and was not when f was measured.
 func (f Footprint) LeftBehind(now Footprint) error {
 	if now.GPU > f.GPU || now.Daemon > f.Daemon || now.VM > f.VM ||
 		now.Executors > f.Executors || now.Contexts > f.Contexts || now.Channels > f.Channels || now.Free < f.Free {
@@ -105,12 +103,11 @@ func (f Footprint) LeftBehind(now Footprint) error {
 	return nil
 }
 
-// channels is how many a virtual GPU has, unless its maker says otherwise.
+// channels is the default number of channels of a virtual GPU.
 const channels = 64
 
-// Channels counts the channels in use on the virtual GPU of that process, as the
-// device tells its guest in BAR2: also while a VM has it. Without a VMM there is no
-// BAR2, and no channel.
+// Channels counts the channels in use on the virtual GPU of that process. It reads what the device shows its guest in BAR2, which works
+// while a VM has it. Without a VMM there is no BAR2, and no channel.
 func Channels(pid int) (int, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {
@@ -120,7 +117,7 @@ func Channels(pid int) (int, error) {
 		if to, err := os.Readlink(path); err == nil && strings.HasPrefix(to, "/memfd:vgpu-bar2") {
 			n, err := channelsIn(path)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) {
-				continue // the VMM has gone just now, or has just come
+				continue // the VMM has just gone or come
 			}
 			return n, err
 		}

@@ -27,13 +27,12 @@ import (
 // GPUName is the name of a host's first GPU; the next is "gpu1".
 const GPUName = "gpu0"
 
-// startLimit is how long a process may take to answer.
+// startLimit bounds the time until a process answers.
 const startLimit = 10 * time.Minute
 
-// patience is for what takes a GPU in software, which has half a busy processor or less,
-// seconds of its time, and is much longer than that takes beside twenty busy processes:
-// what comes late is no fault.
-const patience = 10 * time.Minute
+// defaultTimeout is for conditions that take a soft GPU seconds of work. It may get half a busy processor or less, and take much longer
+// beside twenty busy processes; lateness is no failure.
+const defaultTimeout = 10 * time.Minute
 
 var built struct {
 	sync.Mutex
@@ -41,9 +40,8 @@ var built struct {
 	programs []string
 }
 
-// Programs builds vgpud and vgpuctl and, of this tree's other programs, those that
-// are named, each once a test binary and as `make build` does, and returns the
-// directory that they are in. A package's TestMain calls [Cleanup] last.
+// Programs builds vgpud, vgpuctl and the named programs of this tree, as `make build` does and once per test binary, and returns their
+// directory. A package's TestMain must call [Cleanup] last.
 func Programs(others ...string) (string, error) {
 	built.Lock()
 	defer built.Unlock()
@@ -52,7 +50,7 @@ func Programs(others ...string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		// Guests' processes have users of their own, who execute what is in it.
+		// Guests' processes have users of their own, which execute the programs.
 		if err := os.Chmod(dir, 0o711); err != nil {
 			return "", err
 		}
@@ -62,7 +60,7 @@ func Programs(others ...string) (string, error) {
 	for _, name := range append([]string{"vgpud", "vgpuctl"}, others...) {
 		switch {
 		case slices.Contains(built.programs, name):
-		case name == "vgpu-libvirt", name == "vgpu-nvml": // libraries in C
+		case name == "vgpu-libvirt", name == "vgpu-nvml": // these use C libraries
 			dynamic = append(dynamic, name)
 		default:
 			static = append(static, name)
@@ -71,7 +69,7 @@ func Programs(others ...string) (string, error) {
 	return built.dir, errors.Join(buildPrograms("0", static), buildPrograms("1", dynamic))
 }
 
-// buildPrograms builds programs with cgo or without.
+// buildPrograms builds programs with or without cgo.
 func buildPrograms(cgo string, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -89,7 +87,7 @@ func buildPrograms(cgo string, names []string) error {
 	return nil
 }
 
-// Cleanup removes what was built. A package's TestMain calls it last.
+// Cleanup removes the built programs. A package's TestMain calls it last.
 func Cleanup() error {
 	built.Lock()
 	defer built.Unlock()
@@ -111,35 +109,34 @@ type Host struct {
 	Daemon  *Process
 	Client  *api.Client
 	Config  daemon.Config
-	// Patience is how long [Host.Until] waits, ten minutes unless it is set.
-	Patience time.Duration
-	made     []int // the guests' processes
+	// Timeout is how long [Host.Until] waits; the default is ten minutes.
+	Timeout time.Duration
+	vmPIDs  []int // the guests' processes
 }
 
-// Start starts a soft GPU and the daemon, which share by policy. They end with
-// the test; where it fails, their logs are shown.
+// Start starts a soft GPU and the daemon, which shares it by policy. They end with the test; if it fails, their logs are shown.
 func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
 	tb.Helper()
 	return StartGPUs(tb, 1, policy, gpuFlags...)
 }
 
-// StartGPUs is Start with several soft GPUs, which all have the same flags.
+// StartGPUs is Start with several soft GPUs that have the same flags.
 func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	tb.Helper()
 	bin, err := Programs()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// Paths of sockets are short.
+	// Socket paths must be short.
 	dir, err := os.MkdirTemp("", "vgpud-")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// As the service manager makes it: VMMs and guests' processes pass through.
+	// As the service manager creates it: VMMs and guests' processes must be able to pass.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		tb.Fatal(err)
 	}
-	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir, Patience: patience}
+	h := &Host{tb: tb, program: filepath.Join(bin, "vgpud"), Dir: dir, Timeout: defaultTimeout}
 	h.Config = daemon.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
 	for i := range n {
 		name := fmt.Sprintf("gpu%d", i)
@@ -168,8 +165,7 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	return h
 }
 
-// softgpu is the command line of a soft GPU, to which guests' processes may connect
-// though they have users of their own.
+// softgpu returns the command line of a soft GPU to which guests' processes, which have users of their own, may connect.
 func softgpu(socket string, flags []string) []string {
 	args := []string{"softgpu", "--socket", socket}
 	if os.Geteuid() == 0 {
@@ -178,7 +174,7 @@ func softgpu(socket string, flags []string) []string {
 	return append(args, flags...)
 }
 
-// StartGPU starts the soft GPU, for the first time or again after its end.
+// StartGPU starts the soft GPU, initially or after its end.
 func (h *Host) StartGPU(flags ...string) {
 	h.tb.Helper()
 	socket := h.Config.GPUs[0].Socket
@@ -192,15 +188,14 @@ func (h *Host) StartGPU(flags ...string) {
 	})
 }
 
-// StartDaemon starts the daemon, for the first time or again after its end.
+// StartDaemon starts the daemon, initially or after its end.
 func (h *Host) StartDaemon() {
 	h.tb.Helper()
 	h.Daemon = h.start("serve", "--config", h.WriteConfig())
 	h.await(h.Daemon, func() error { _, err := h.Client.Health(h.tb.Context()); return err })
 }
 
-// WriteConfig writes the daemon's configuration, which it reads when it starts
-// and on SIGHUP.
+// WriteConfig writes the daemon's configuration, which the daemon reads when it starts and on SIGHUP.
 func (h *Host) WriteConfig() (path string) {
 	h.tb.Helper()
 	text, err := yaml.Marshal(h.Config)
@@ -214,7 +209,7 @@ func (h *Host) WriteConfig() (path string) {
 	return path
 }
 
-// deleteVMs ends the guests, which outlive the daemon.
+// deleteVMs ends the guests' processes, which outlive the daemon.
 func (h *Host) deleteVMs() {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
@@ -226,8 +221,8 @@ func (h *Host) deleteVMs() {
 		return
 	}
 	h.tb.Error(err)
-	for _, pid := range h.made {
-		// Only what still is the program: numbers of processes are used again.
+	for _, pid := range h.vmPIDs {
+		// Check that the process still is the program: process IDs are reused.
 		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == h.program {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				h.tb.Error(err)
@@ -236,7 +231,7 @@ func (h *Host) deleteVMs() {
 	}
 }
 
-// await asks until the answer is good.
+// await calls ask until it succeeds.
 func (h *Host) await(p *Process, ask func() error) {
 	h.tb.Helper()
 	h.Until("an answer of "+p.Cmd.Args[1], func() error {
@@ -249,16 +244,15 @@ func (h *Host) await(p *Process, ask func() error) {
 	})
 }
 
-// Until asks again and again until there is no error, or the test fails for want of
-// Patience. Then it says what all that takes part is doing, and ends the host's processes.
+// Until calls ask until it returns nil, or fails the test after Timeout. Then it logs the state of all processes and ends them.
 func (h *Host) Until(what string, ask func() error) {
 	h.tb.Helper()
-	if err := until(h.Patience, ask); err != nil {
-		h.tb.Fatalf("waited %v for %s: %v\n%s", h.Patience, what, err, h.state())
+	if err := until(h.Timeout, ask); err != nil {
+		h.tb.Fatalf("waited %v for %s: %v\n%s", h.Timeout, what, err, h.state())
 	}
 }
 
-// Until asks again and again until there is no error, or the test fails.
+// Until calls ask until it returns nil, or fails the test after a timeout.
 func Until(tb testing.TB, patience time.Duration, what string, ask func() error) {
 	tb.Helper()
 	if err := until(patience, ask); err != nil {
@@ -266,7 +260,7 @@ func Until(tb testing.TB, patience time.Duration, what string, ask func() error)
 	}
 }
 
-// until asks again and again until there is no error, and returns the last after patience.
+// until calls ask until it returns nil, or returns its last error after a timeout.
 func until(patience time.Duration, ask func() error) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -285,8 +279,7 @@ func until(patience time.Duration, ask func() error) error {
 	}
 }
 
-// NewVM makes a virtual GPU, which has 64 MiB of shared memory unless s says
-// otherwise.
+// NewVM creates a virtual GPU with 64 MiB of shared memory, unless s has another size.
 func (h *Host) NewVM(s api.VMSpec) api.VM {
 	h.tb.Helper()
 	if s.BAR2Bytes == 0 {
@@ -296,21 +289,21 @@ func (h *Host) NewVM(s api.VMSpec) api.VM {
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	h.made = append(h.made, v.PID)
+	h.vmPIDs = append(h.vmPIDs, v.PID)
 	return v
 }
 
-// NewGuest makes a virtual GPU and attaches to it as a guest does.
+// NewGuest creates a virtual GPU and attaches to it as a guest does.
 func (h *Host) NewGuest(s api.VMSpec) *driver.Device {
 	h.tb.Helper()
 	return h.Attach(h.NewVM(s).Socket)
 }
 
-// Attach attaches to a virtual GPU that there is.
+// Attach attaches to an existing virtual GPU.
 func (h *Host) Attach(socket string) *driver.Device {
 	h.tb.Helper()
 	var bus driver.Bus
-	// Clients that came before may have left without that having been seen.
+	// The server may not have noticed yet that an earlier client disconnected.
 	h.Until("a connection to "+socket, func() (err error) {
 		bus, err = driver.DialVFIOUser(h.tb.Context(), socket)
 		return err
@@ -327,7 +320,7 @@ func (h *Host) Attach(socket string) *driver.Device {
 	return dev
 }
 
-// VM asks the daemon about a guest.
+// VM returns the daemon's description of a guest.
 func (h *Host) VM(name string) api.VM {
 	h.tb.Helper()
 	v, err := h.Client.VM(h.tb.Context(), name)

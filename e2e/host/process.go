@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is one of the host's.
+// Process is a process of the host.
 type Process struct {
 	Cmd   *exec.Cmd
 	log   string // a file: a pipe would be held open by the process's own children
@@ -17,7 +17,7 @@ type Process struct {
 	err   error
 }
 
-// Run runs a process of the program, which ends with the test at the latest.
+// Run starts the program with arguments. The process ends with the test at the latest.
 func (h *Host) Run(args ...string) *Process {
 	h.tb.Helper()
 	p := h.start(args...)
@@ -31,8 +31,7 @@ func (h *Host) kill(p *Process) {
 	}
 }
 
-// start is Run where somebody else sees to the end. Where the test fails, the
-// log is shown.
+// start is Run for a process that the caller ends. If the test fails, the log is shown.
 func (h *Host) start(args ...string) *Process {
 	h.tb.Helper()
 	p := &Process{Cmd: exec.Command(h.program, args...), ended: make(chan struct{})}
@@ -51,14 +50,14 @@ func (h *Host) start(args ...string) *Process {
 	}()
 	h.tb.Cleanup(func() {
 		if h.tb.Failed() {
-			h.tb.Logf("log of %v:\n%s", args, ends(p.Log()))
+			h.tb.Logf("log of %v:\n%s", args, excerpt(p.Log()))
 		}
 	})
 	return p
 }
 
-// ends is the beginning and the end of a long text.
-func ends(s string) string {
+// excerpt returns the beginning and the end of a long text.
+func excerpt(s string) string {
 	const most = 4 << 10
 	if len(s) <= 2*most {
 		return s
@@ -66,10 +65,10 @@ func ends(s string) string {
 	return s[:most] + "\n…\n" + s[len(s)-most:]
 }
 
-// PID is the process's number.
+// PID returns the process's ID.
 func (p *Process) PID() int { return p.Cmd.Process.Pid }
 
-// Log is what the process and its children have logged so far.
+// Log returns what the process and its children have logged so far.
 func (p *Process) Log() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
@@ -78,7 +77,7 @@ func (p *Process) Log() string {
 	return string(b)
 }
 
-// Kill ends a process without warning, and waits for that.
+// Kill kills a process, and waits for its end.
 func (p *Process) Kill() error {
 	if err := p.Cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -87,7 +86,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// End asks a process to end, and waits for that.
+// End asks a process to end, and waits for its end.
 func (p *Process) End() error {
 	if err := p.Cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

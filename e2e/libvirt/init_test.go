@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plan is what the first process of a house makes, in JSON on standard input.
+// plan describes a machine for its first process, in JSON on standard input.
 type plan struct {
-	Base  string            // a directory of the test's own
-	Root  string            // what the house's root directory is like, and stays
-	Binds map[string]string // directories of the house, and of the machine
-	Files map[string]string // of the house, and what is in them
+	Base  string            // a directory of the test
+	Root  string            // the template of the machine's root directory, which is not changed
+	Binds map[string]string // directories of the machine, and of the host
+	Files map[string]string // files of the machine, and their contents
 	Links map[string]string
 }
 
-// runInit is the house's first process: it makes the root directory and then
-// buries those whose parents have gone.
+// runInit is the machine's first process: it makes the root directory and then reaps orphans.
 func runInit() error {
 	var p plan
 	if err := json.NewDecoder(os.Stdin).Decode(&p); err != nil {
 		return err
 	}
 	if err := p.build(); err != nil {
-		return fmt.Errorf("make the house: %w", err)
+		return fmt.Errorf("make the machine: %w", err)
 	}
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
@@ -46,7 +45,7 @@ func runInit() error {
 	return nil
 }
 
-// build makes the root directory and goes into it.
+// build makes the root directory and changes to it.
 func (p *plan) build() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("have the mounts be ours: %w", err)
@@ -66,7 +65,7 @@ func (p *plan) build() error {
 	if err := unix.Mount("proc", at("proc"), "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	// Without what is mounted in it: the machine's control groups.
+	// Without its submounts, which are the host's control groups.
 	if err := unix.Mount("/sys", at("sys"), "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount /sys: %w", err)
 	}

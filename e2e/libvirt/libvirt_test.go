@@ -13,8 +13,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// vms are the daemon's guests.
-func (h *house) vms() []api.VM {
+// vms returns the daemon's guests.
+func (h *machine) vms() []api.VM {
 	h.tb.Helper()
 	vms, err := h.Client.VMs(h.tb.Context())
 	if err != nil {
@@ -23,8 +23,8 @@ func (h *house) vms() []api.VM {
 	return vms
 }
 
-// only is the one guest that there is.
-func (h *house) only() api.VM {
+// onlyVM returns the only guest.
+func (h *machine) onlyVM() api.VM {
 	h.tb.Helper()
 	vms := h.vms()
 	if len(vms) != 1 {
@@ -33,8 +33,8 @@ func (h *house) only() api.VM {
 	return vms[0]
 }
 
-// weighs waits until a guest has a weight.
-func (h *house) weighs(name string, want float64) {
+// awaitWeight waits until a guest has a weight.
+func (h *machine) awaitWeight(name string, want float64) {
 	h.tb.Helper()
 	h.until(fmt.Sprintf("weight %v of %s", want, name), func() error {
 		v, err := h.Client.VM(h.tb.Context(), name)
@@ -45,8 +45,8 @@ func (h *house) weighs(name string, want float64) {
 	})
 }
 
-// empty waits until nothing is left of any guest.
-func (h *house) empty() {
+// awaitEmpty waits until nothing remains of any guest.
+func (h *machine) awaitEmpty() {
 	h.tb.Helper()
 	h.until("the guests' end", func() error {
 		if vms := h.vms(); len(vms) > 0 {
@@ -65,8 +65,8 @@ func (h *house) empty() {
 	})
 }
 
-// sees waits until the guest has said something.
-func (h *house) sees(domain, text string, times int) {
+// awaitConsole waits until the guest has printed a text a number of times.
+func (h *machine) awaitConsole(domain, text string, times int) {
 	h.tb.Helper()
 	h.until(fmt.Sprintf("%q on the console", text), func() error {
 		if said := h.console(domain); strings.Count(said, text) < times {
@@ -82,9 +82,9 @@ func setWeight(weight string) []string {
 }
 
 func TestLibvirt(t *testing.T) {
-	h := newHouse(t)
+	h := newMachine(t)
 	uuid := h.define("web1")
-	// Each is a step from where the one before has left the house.
+	// Each step starts from the state that the previous one left.
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -95,7 +95,7 @@ func TestLibvirt(t *testing.T) {
 		{"hot plug and unplug", h.plugAndUnplug},
 		{"restore and migrate are refused", h.saveAndMigrate},
 		{"libvirt restarts", h.libvirtRestarts},
-		{"destroy leaves nothing", func(*testing.T) { h.run("virsh", "destroy", "web1"); h.empty() }},
+		{"destroy leaves nothing", func(*testing.T) { h.run("virsh", "destroy", "web1"); h.awaitEmpty() }},
 		{"no start without the daemon", h.noStartWithoutTheDaemon},
 		{"no start where there is no room", h.noRoom},
 		{"the hook is missing at the end", h.hookMissing},
@@ -112,7 +112,7 @@ func TestLibvirt(t *testing.T) {
 	}
 }
 
-func (h *house) defineAndUndefine(t *testing.T) {
+func (h *machine) defineAndUndefine(t *testing.T) {
 	before := h.run("virsh", "dumpxml", "--inactive", "web1")
 	diff := h.run("vgpuctl", "define", "web1", "--weight", "2", "--bar2", "64MiB", "--dry-run")
 	for _, want := range []string{`+      <vgpud:gpu weight="2" bar2="64MiB"/>`, "+    <access mode='shared'/>", "pcie-root-port,id=vgpu-spare"} {
@@ -139,16 +139,16 @@ func (h *house) defineAndUndefine(t *testing.T) {
 	h.run(define...)
 }
 
-func (h *house) starts(uuid string) {
+func (h *machine) starts(uuid string) {
 	h.tb.Helper()
 	h.run("virsh", "start", "web1")
 	h.until("QEMU's connection", func() error {
-		if !h.only().Attached {
+		if !h.onlyVM().Attached {
 			return fmt.Errorf("no VMM is attached")
 		}
 		return nil
 	})
-	v := h.only()
+	v := h.onlyVM()
 	got := api.VM{Name: v.Name, Domain: v.Domain, DomainUUID: v.DomainUUID, GPU: v.GPU, Weight: v.Weight, Socket: v.Socket, Peer: v.Peer}
 	want := api.VM{
 		Name: "web1", Domain: "web1", DomainUUID: uuid, GPU: "gpu0", Weight: 2,
@@ -157,40 +157,39 @@ func (h *house) starts(uuid string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		h.tb.Errorf("the guest, -want +got:\n%s", diff)
 	}
-	h.sees("web1", agentReady, 1)
+	h.awaitConsole("web1", agentReady, 1)
 }
 
-// agentReady is what the guest's agent says of a virtual GPU on which it has run
-// a kernel with the right result.
+// agentReady is the agent's message about a virtual GPU on which it has run a kernel with the right result.
 const agentReady = `msg="virtual GPU ready"`
 
-func (h *house) weightAtRunTime(*testing.T) {
+func (h *machine) weightAtRunTime(*testing.T) {
 	h.run(setWeight("5")...)
-	h.weighs("web1", 5)
-	// A change that can't be read leaves the guest as it is.
+	h.awaitWeight("web1", 5)
+	// A change that can't be parsed leaves the guest as it is.
 	h.run(setWeight("heavy")...)
 	h.until("a word about the metadata", func() error {
-		if log := h.daemon.said(); !strings.Contains(log, "attribute weight") {
+		if log := h.daemon.logTail(); !strings.Contains(log, "attribute weight") {
 			return fmt.Errorf("the log so far:\n%s", log)
 		}
 		return nil
 	})
-	h.weighs("web1", 5)
+	h.awaitWeight("web1", 5)
 	h.run(setWeight("6")...)
-	h.weighs("web1", 6)
-	// Who asks the daemon itself has the last word, until the metadata changes.
+	h.awaitWeight("web1", 6)
+	// A setting made through the daemon overrides the metadata until that changes.
 	h.run("vgpuctl", "set", "vm", "web1", "weight=7")
 	h.run("virsh", "suspend", "web1")
 	h.run("virsh", "resume", "web1")
-	h.weighs("web1", 7)
+	h.awaitWeight("web1", 7)
 	h.run(setWeight("3")...)
-	h.weighs("web1", 3)
+	h.awaitWeight("web1", 3)
 }
 
-// wait is how long a guest may take for what comes and goes, less than patience.
+// wait bounds the guest's time for plugging and unplugging; it is shorter than timeout.
 const wait = "--wait=90s"
 
-func (h *house) plugAndUnplug(t *testing.T) {
+func (h *machine) plugAndUnplug(t *testing.T) {
 	if got := h.fails("vgpuctl", "attach", "web1", "--bar2", "1GiB"); !strings.Contains(got, "no space: port vgpu-spare has room for 128 MiB") {
 		t.Errorf("a BAR that is too large: %s", got)
 	}
@@ -205,11 +204,11 @@ func (h *house) plugAndUnplug(t *testing.T) {
 		if got := h.fails("vgpuctl", "attach", "web1", "--bar2", "64MiB", wait); !strings.Contains(got, "no PCI Express port is free") {
 			t.Errorf("a second one: %s", got)
 		}
-		h.sees("web1", agentReady, 2+i)
+		h.awaitConsole("web1", agentReady, 2+i)
 		if got, want := h.run("vgpuctl", "detach", "web1", wait), "vm web1-1: detached\n"; got != want {
 			t.Errorf("detach says %q, want %q", got, want)
 		}
-		if v := h.only(); v.Name != "web1" || !v.Attached {
+		if v := h.onlyVM(); v.Name != "web1" || !v.Attached {
 			t.Errorf("after detach: %+v", v)
 		}
 	}
@@ -218,62 +217,61 @@ func (h *house) plugAndUnplug(t *testing.T) {
 	}
 }
 
-// saveAndMigrate shows what is done about a save: QEMU 11.1 saves a VM with a
-// vfio-user device as if there were none, and nothing of ours is asked before.
-// So it is the restore that is refused.
-func (h *house) saveAndMigrate(t *testing.T) {
+// saveAndMigrate tests what happens on a save: QEMU 11.1 saves a VM with a vfio-user device as if there were none, and asks no program of
+// ours before. So the restore is what is refused.
+func (h *machine) saveAndMigrate(t *testing.T) {
 	got := h.fails("virsh", "migrate", "--live", "web1", "qemu+unix:///system?socket=/run/libvirt/libvirt-sock")
 	if !strings.Contains(got, "vgpud: domain web1: a domain with a virtual GPU can't be migrated while it runs") {
 		t.Errorf("migrate: %s", got)
 	}
-	if v := h.only(); !v.Attached {
+	if v := h.onlyVM(); !v.Attached {
 		t.Errorf("after a migration that is refused: %+v", v)
 	}
 	h.run("virsh", "save", "web1", "/log/web1.save")
-	h.empty()
+	h.awaitEmpty()
 	const refused = "vgpud: domain web1: a domain with a virtual GPU can't be restored from a saved state"
 	if got := h.fails("virsh", "restore", "/log/web1.save"); !strings.Contains(got, refused) {
 		t.Errorf("restore: %s", got)
 	}
-	h.empty()
+	h.awaitEmpty()
 	h.boots()
 	h.run("virsh", "managedsave", "web1")
-	h.empty()
+	h.awaitEmpty()
 	if got := h.fails("virsh", "start", "web1"); !strings.Contains(got, refused) {
 		t.Errorf("start from a managed save: %s", got)
 	}
-	h.empty()
+	h.awaitEmpty()
 	h.run("virsh", "managedsave-remove", "web1")
 	h.boots()
 }
 
-// boots starts the domain, whose guest comes up anew.
-func (h *house) boots() {
+// boots starts the domain, whose guest boots again.
+func (h *machine) boots() {
 	h.tb.Helper()
 	if err := os.Truncate(filepath.Join(h.dir, "log/web1.console"), 0); err != nil {
 		h.tb.Fatal(err)
 	}
 	h.run("virsh", "start", "web1")
-	h.sees("web1", agentReady, 1)
-	if v := h.only(); !v.Attached {
+	h.awaitConsole("web1", agentReady, 1)
+	if v := h.onlyVM(); !v.Attached {
 		h.tb.Errorf("no VMM is attached: %+v", v)
 	}
 }
 
-func (h *house) libvirtRestarts(*testing.T) {
+func (h *machine) libvirtRestarts(*testing.T) {
 	h.kill(h.libvirtd)
 	h.startLibvirt()
 	h.until("the daemon's new connection", func() error {
-		if n := strings.Count(h.daemon.said(), "following libvirt's domains"); n < 2 {
+		if n := strings.Count(h.daemon.logTail(), "following libvirt's domains"); n < 2 {
 			return fmt.Errorf("it has followed %d times", n)
 		}
 		return nil
 	})
 	h.run(setWeight("8")...)
-	h.weighs("web1", 8)
+	h.awaitWeight("web1", 8)
 }
 
-func (h *house) noStartWithoutTheDaemon(t *testing.T) {
+func (h *machine) noStartWithoutTheDaemon(t *testing.T) {
 	h.kill(h.daemon)
 	got := h.fails("virsh", "start", "web1")
 	t.Log(got)
@@ -281,10 +279,10 @@ func (h *house) noStartWithoutTheDaemon(t *testing.T) {
 		t.Errorf("the start without a daemon: %s", got)
 	}
 	h.startDaemon()
-	h.empty()
+	h.awaitEmpty()
 }
 
-func (h *house) noRoom(t *testing.T) {
+func (h *machine) noRoom(t *testing.T) {
 	uuid := h.define("greedy")
 	h.run("vgpuctl", "define", "greedy", "--memory", "1TiB")
 	got := h.fails("virsh", "start", "greedy")
@@ -292,40 +290,40 @@ func (h *house) noRoom(t *testing.T) {
 	if !strings.Contains(got, `guest "greedy": no GPU for`) {
 		t.Errorf("the start without room: %s", got)
 	}
-	h.empty()
+	h.awaitEmpty()
 	h.run("virsh", "undefine", uuid)
 }
 
-func (h *house) hookMissing(t *testing.T) {
+func (h *machine) hookMissing(t *testing.T) {
 	h.run("virsh", "start", "web1")
-	if !h.only().Attached {
+	if !h.onlyVM().Attached {
 		t.Error("no VMM is attached")
 	}
 	h.setHook("/log/broken")
 	h.run("virsh", "destroy", "web1")
-	h.empty()
-	if log := h.daemon.said(); !strings.Contains(log, "guest released: its domain is not running") {
+	h.awaitEmpty()
+	if log := h.daemon.logTail(); !strings.Contains(log, "guest released: its domain is not running") {
 		t.Errorf("the daemon does not say that the hook is missing:\n%s", log)
 	}
 	h.setHook(ourHook)
 }
 
-// quickSuccession has events of one stop come while the next start goes on.
-func (h *house) quickSuccession(t *testing.T) {
+// quickSuccession has events of one stop arrive while the next start is under way.
+func (h *machine) quickSuccession(t *testing.T) {
 	for range 5 {
 		h.run("virsh", "start", "web1")
 		h.run(setWeight("2")...)
-		if v := h.only(); !v.Attached {
+		if v := h.onlyVM(); !v.Attached {
 			t.Errorf("the guest of a domain that runs: %+v", v)
 		}
 		h.run("virsh", "destroy", "web1")
 	}
-	h.empty()
+	h.awaitEmpty()
 }
 
-// BenchmarkStart is `virsh start` of a domain, with a virtual GPU and without.
+// BenchmarkStart measures `virsh start` of a domain, with and without a virtual GPU.
 func BenchmarkStart(b *testing.B) {
-	h := newHouse(b)
+	h := newMachine(b)
 	h.define("with")
 	h.define("without")
 	h.run("vgpuctl", "define", "with", "--bar2", "64MiB")
@@ -341,15 +339,14 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkAttach is `vgpuctl attach` to a VM whose guest runs, all of it. Its
-// part until QEMU is connected, which is the host's, is host-ms; the rest is the
-// guest's, which looks for the device and gives it addresses.
+// BenchmarkAttach measures `vgpuctl attach` to a VM whose guest runs. host-ms is the part until QEMU is connected, which is the host's; the
+// rest is the guest's, which finds the device and assigns addresses.
 func BenchmarkAttach(b *testing.B) {
-	h := newHouse(b)
+	h := newMachine(b)
 	h.define("web1")
 	h.run("vgpuctl", "define", "web1", "--bar2", "64MiB")
 	h.run("virsh", "start", "web1")
-	h.sees("web1", agentReady, 1)
+	h.awaitConsole("web1", agentReady, 1)
 	var host time.Duration
 	for b.Loop() {
 		start := time.Now()
@@ -361,7 +358,7 @@ func BenchmarkAttach(b *testing.B) {
 					attached <- time.Since(start)
 					return
 				}
-				time.Sleep(time.Millisecond) // asking without pause would take the processor from what is measured
+				time.Sleep(time.Millisecond) // polling without pause would take processor time from what is measured
 			}
 		}()
 		h.run("vgpuctl", "attach", "web1", "--bar2", "64MiB", wait)

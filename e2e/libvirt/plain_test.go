@@ -11,8 +11,7 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestNoSpace has VMs, without libvirt, whose guests find no addresses for what is
-// attached.
+// TestNoSpace runs VMs without libvirt whose guests find no addresses for attached devices.
 func TestNoSpace(t *testing.T) {
 	deps, err := qemu.Find("")
 	if err != nil {
@@ -24,8 +23,8 @@ func TestNoSpace(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		// cpu is the guest's. QEMU's own qemu64 is AMD's, with 40 address bits, and
-		// so much room is given at the end of what these reach.
+		// cpu is the guest's. QEMU's default qemu64 is AMD's with 40 address bits, and room is assigned at the end of what these
+		// reach.
 		cpu     string
 		reserve int
 		problem string
@@ -35,7 +34,7 @@ func TestNoSpace(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := host.Start(t, "dfq")
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			vm, err := qemu.Start(ctx, qemu.Options{Deps: deps, Name: "plain", CPU: c.cpu, SparePorts: 2, ReserveMiB: c.reserve})
 			if err != nil {

@@ -12,8 +12,7 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// deviceMischief are the ways that go by the device's configuration, its tables
-// and its interrupts.
+// deviceMischief are the ways that use the device's configuration, its tables and its interrupts.
 var deviceMischief = map[string]func(ctx context.Context, f *Foothold) error{
 	"rewrites its configuration": func(_ context.Context, f *Foothold) error {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -73,7 +72,7 @@ var deviceMischief = map[string]func(ctx context.Context, f *Foothold) error{
 			if err := f.Bus.Write(uint32(abi.ChannelSlot(slot, abi.ChannelControl)), uint32(abi.ControlCreate)); err != nil {
 				return err
 			}
-			// Whatever was created is given words of entries, and pointers that say so.
+			// Created channels get random entries and plausible pointers.
 			for range 64 {
 				abi.StoreWord(shared, int(at)+4*r.IntN(4096), garbage(r))
 			}
@@ -92,7 +91,7 @@ var deviceMischief = map[string]func(ctx context.Context, f *Foothold) error{
 		}
 	},
 	"changes its vectors while interrupts fly": func(ctx context.Context, f *Foothold) error {
-		// Its own waits for completions miss their interrupts; they are not for long.
+		// Its own waits for completions miss their interrupts, but they are short.
 		go func() {
 			for {
 				short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)

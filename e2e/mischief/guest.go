@@ -9,16 +9,16 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// Foothold is what a guest that misbehaves has to do it with.
+// Foothold is the access that a guest which misbehaves has.
 type Foothold struct {
 	Client *vfiouser.Client
 	Bus    driver.Bus
 	GPU    *driver.Context
-	// begun is called when it has done its worst at least once.
+	// begun is called when the guest has misbehaved at least once.
 	begun func()
 }
 
-// guestMischief are the ways in which a guest misbehaves. Each ends when it is killed.
+// guestMischief are the ways in which a guest misbehaves. Each ends when the process is killed.
 var guestMischief = map[string]func(ctx context.Context, f *Foothold) error{
 	"endless kernel": func(ctx context.Context, f *Foothold) error {
 		p, err := LaunchEndless(ctx, f.GPU)
@@ -77,7 +77,7 @@ var guestMischief = map[string]func(ctx context.Context, f *Foothold) error{
 		r := rand.New(rand.NewPCG(3, 4))
 		shared := f.Bus.Shared()
 		for i := 0; ; i++ {
-			// The rings are near the start of what both sides share.
+			// The rings are near the start of shared memory.
 			at := 4 * r.IntN(min(len(shared), 1<<20)/4)
 			abi.StoreWord(shared, at, garbage(r))
 			if err := f.Bus.Doorbell(uint32(abi.Doorbell(r.IntN(4)))); err != nil {
@@ -90,7 +90,7 @@ var guestMischief = map[string]func(ctx context.Context, f *Foothold) error{
 	},
 }
 
-// garbage is a number as likely to be small or nearly right as to be anything.
+// garbage returns a number that may be small, nearly right or arbitrary.
 func garbage(r *rand.Rand) uint32 {
 	switch r.IntN(3) {
 	case 0:

@@ -1,7 +1,6 @@
-// Package mischief is what a hostile guest or its VMM does to its virtual GPU, by vfio-user: it
-// writes garbage to rings and registers, floods doorbells, takes all that it can get, and leaves
-// in the middle. Tests and measurements of the whole do it in a process of its own, which they
-// kill.
+// Package mischief plays a hostile guest or VMM on a virtual GPU, over vfio-user: it writes garbage to rings and registers, floods
+// doorbells, takes everything it can get, and disconnects at any time. Tests and measurements of the whole system run it in a process of
+// its own, which they kill.
 package mischief
 
 import (
@@ -11,13 +10,13 @@ import (
 	"slices"
 )
 
-// Modes returns the ways to misbehave, in order.
+// Modes returns the ways to misbehave, ordered.
 func Modes() []string {
 	return slices.Concat(slices.Sorted(maps.Keys(guestMischief)), slices.Sorted(maps.Keys(deviceMischief)), slices.Sorted(maps.Keys(vmmMischief)))
 }
 
-// Do misbehaves on the virtual GPU behind a socket until that fails, which it may never do. It
-// calls begun when it has done its worst at least once, perhaps more than once.
+// Do misbehaves on the virtual GPU behind a socket until that fails, which may never happen. It calls begun one or more times after it has
+// misbehaved at least once.
 func Do(ctx context.Context, mode, socket string, begun func()) error {
 	if vmm := vmmMischief[mode]; vmm != nil {
 		return vmm(ctx, socket, begun)

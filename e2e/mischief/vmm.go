@@ -15,8 +15,7 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// vmmMischief are the ways in which a VMM misbehaves. Each attaches by itself, and
-// calls begun when it has done its worst at least once.
+// vmmMischief are the ways in which a VMM misbehaves. Each attaches by itself, and calls begun when it has misbehaved at least once.
 var vmmMischief = map[string]func(ctx context.Context, socket string, begun func()) error{
 	"reads no replies": func(_ context.Context, socket string, begun func()) error {
 		for {
@@ -31,7 +30,7 @@ var vmmMischief = map[string]func(ctx context.Context, socket string, begun func
 			if err := c.Close(); err != nil {
 				return err
 			}
-			begun() // it was cut off
+			begun() // the server disconnected it
 		}
 	},
 	"announces any memory": func(ctx context.Context, socket string, begun func()) error {
@@ -68,12 +67,12 @@ var vmmMischief = map[string]func(ctx context.Context, socket string, begun func
 		for i := 0; ; i++ {
 			c, err := net.Dial("unix", socket)
 			if errors.Is(err, syscall.EAGAIN) {
-				continue // more of them wait already than a socket lets wait
+				continue // the socket's backlog is full
 			}
 			if err != nil {
 				return err
 			}
-			// An error is the server's word that others of these are in the way.
+			// An error means that other such connections are in the way.
 			_, _ = c.Write(attach[:i%(len(attach)+1)])
 			if err := c.Close(); err != nil {
 				return err
@@ -87,7 +86,7 @@ var vmmMischief = map[string]func(ctx context.Context, socket string, begun func
 		for i := 0; ; i++ {
 			f, err := Attach(ctx, socket)
 			if errors.Is(err, syscall.EBUSY) {
-				continue // the last one's end takes a while
+				continue // the previous one takes a while to end
 			}
 			if err != nil {
 				return err
@@ -108,7 +107,7 @@ var vmmMischief = map[string]func(ctx context.Context, socket string, begun func
 	},
 }
 
-// negotiate attaches with nothing but a VERSION.
+// negotiate attaches with only a VERSION message.
 func negotiate(socket string) (*net.UnixConn, error) {
 	for {
 		c, err := net.Dial("unix", socket)
@@ -132,7 +131,7 @@ func negotiate(socket string) (*net.UnixConn, error) {
 	}
 }
 
-// message is a whole message.
+// message returns a complete message.
 func message(cmd uint16, payload interface{ MarshalBytes([]byte) }) []byte {
 	sizes := map[uint16]int{
 		vfiouser.CmdVersion: vfiouser.SizeofVersion, vfiouser.CmdDMAMap: vfiouser.SizeofDMAMap,

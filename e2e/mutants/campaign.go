@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// verdict is what came of a patch.
+// verdict is the outcome of a patch.
 type verdict string
 
 const (
@@ -41,10 +41,10 @@ type campaign struct {
 	progress io.Writer
 }
 
-// run tries the patches. It returns an error only if it could not go on.
+// run tries the patches. It returns an error only if it could not continue.
 func (c *campaign) run(ctx context.Context, patches []patch) ([]result, error) {
 	results := make([]result, 0, len(patches))
-	sound := make(map[string]verdict) // of a test without a patch; "" passed
+	sound := make(map[string]verdict) // of tests without a patch; "" means passed
 	for i, p := range patches {
 		r := result{Item: p.item, Patch: p.name, Removes: p.removes, Test: p.fails.String()}
 		fmt.Fprintf(c.progress, "[%d/%d] %s, %s: %s\n", i+1, len(patches), p.item, p.name, r.Test)
@@ -70,8 +70,7 @@ func (c *campaign) run(ctx context.Context, patches []patch) ([]result, error) {
 	return results, nil
 }
 
-// unpatched returns "" if the test passes in the tree as it is, and else why it can't
-// show anything.
+// unpatched returns "" if the test passes in the tree as it is, and otherwise why it can't show anything.
 func (c *campaign) unpatched(ctx context.Context, test command) (verdict, error) {
 	how, said, err := c.tree.test(ctx, test, c.tags, c.limit)
 	if err != nil {
@@ -100,7 +99,7 @@ func (c *campaign) patched(ctx context.Context, p patch) (v verdict, err error) 
 		return doesNotApply, nil
 	}
 	defer func() {
-		// Whatever it did, the next patch is for the tree as it was.
+		// The next patch must apply to the original tree.
 		if back := c.tree.apply(context.WithoutCancel(ctx), p.diff, "--reverse"); back != nil {
 			err = errors.Join(err, fmt.Errorf("take %s back: %w", p.name, back))
 		}

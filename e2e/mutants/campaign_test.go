@@ -67,8 +67,7 @@ var _ = double.Half
 `,
 }
 
-// toyTree writes the toy into a checkout, with nothing committed, and patches of which
-// each replaces one line of double.go by others.
+// toyTree writes the toy into a checkout without commits, and patches that each replace one line of double.go by others.
 func toyTree(t *testing.T, patches map[string][3]string) string {
 	t.Helper()
 	needGit(t)
@@ -98,7 +97,7 @@ func toyTree(t *testing.T, patches map[string][3]string) string {
 	return dir
 }
 
-// replacement returns a diff of double.go in which a line becomes others.
+// replacement returns a diff of double.go that replaces a line by others.
 func replacement(from, to string) string {
 	lines := strings.Split(toy["double/double.go"], "\n")
 	at, after := 1, ""
@@ -194,7 +193,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// interrupted is a place for progress that ends the campaign at its first line.
+// interrupted is a writer for progress that ends the campaign at its first line.
 type interrupted struct{ stop context.CancelFunc }
 
 func (i interrupted) Write(p []byte) (int, error) {

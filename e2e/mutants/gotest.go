@@ -21,18 +21,17 @@ type ending int
 const (
 	passed   ending = iota
 	failed          // a test did
-	notBuilt        // what it tests or the test does not compile
-	noTests         // none has that name
-	skipped         // all that have that name
+	notBuilt        // the test, or what it tests, does not compile
+	noTests         // no test has that name
+	skipped         // all tests with that name
 	noEnd           // it had to be killed
 	broke           // it failed outside of any test
 )
 
-// grace is what compiling a test may take beyond the test's own time.
+// grace is how long compiling a test may take beyond the test's own time.
 const grace = 10 * time.Minute
 
-// test runs a test in the tree. It returns how the test ended and the last of what it
-// said.
+// test runs a test in the tree. It returns how the test ended and the end of its output.
 func (t tree) test(ctx context.Context, c command, tags string, limit time.Duration) (ending, string, error) {
 	args := []string{"test", "-json", "-vet=off", "-run", c.run}
 	if tags != "" && !c.has("-tags") {
@@ -72,10 +71,9 @@ func (t tree) test(ctx context.Context, c command, tags string, limit time.Durat
 	return how, said, nil
 }
 
-// compile compiles all packages of the tree. If one does not compile, it returns false
-// and what was said.
+// compile compiles all packages of the tree. If one does not compile, it returns false and the output.
 func (t tree) compile(ctx context.Context, tags string) (bool, string, error) {
-	// Nothing is linked, unlike by go build.
+	// Unlike go build, this links nothing.
 	out, err := t.goTool(ctx, "list", "-export", "-tags="+tags, "-f", "{{/**/}}", "./...")
 	if ctx.Err() != nil {
 		return false, "", ctx.Err()
@@ -86,8 +84,8 @@ func (t tree) compile(ctx context.Context, tags string) (bool, string, error) {
 	return err == nil, tail(out), nil
 }
 
-// goTool runs the go command in the tree and returns all that it says. If ctx ends, so
-// does every process that the command has started in its group.
+// goTool runs the go command in the tree and returns its output. If ctx ends, so does every process that the command started in its
+// group.
 func (t tree) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = t.dir
@@ -103,7 +101,7 @@ func (t tree) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// event is one of test2json's (go doc test2json), or of go build's.
+// event is an event of test2json (go doc test2json) or of go build.
 type event struct {
 	Action      string
 	Test        string
@@ -111,20 +109,19 @@ type event struct {
 	FailedBuild string
 }
 
-// judge reads what go test -json said. depth is to how many levels its tests are named,
-// and bad reports whether go test failed.
+// judge interprets the output of go test -json. depth is the number of levels in its tests' names; bad reports whether go test failed.
 func judge(out []byte, depth int, bad bool) (ending, string) {
 	var said strings.Builder
 	var ran, ok, fell, unbuilt bool
 	for line := range bytes.Lines(out) {
 		var e event
-		if json.Unmarshal(line, &e) != nil { // the go command's own words
+		if json.Unmarshal(line, &e) != nil { // output of the go command itself
 			said.Write(line)
 			continue
 		}
 		said.WriteString(e.Output)
 		unbuilt = unbuilt || e.Action == "build-fail" || e.FailedBuild != ""
-		// A subtest that was not reached because its parent failed is no news.
+		// A subtest that did not run because its parent failed adds nothing.
 		fell = fell || e.Test != "" && e.Action == "fail"
 		if e.Test != "" && strings.Count(e.Test, "/")+1 >= depth {
 			ran = ran || e.Action == "run"
@@ -147,7 +144,7 @@ func judge(out []byte, depth int, bad bool) (ending, string) {
 	return passed, last
 }
 
-// tail returns the last lines of what was said.
+// tail returns the last lines of an output.
 func tail(out []byte) string {
 	const most = 2000 // bytes
 	if len(out) <= most {
@@ -160,7 +157,7 @@ func tail(out []byte) string {
 	return "…\n" + string(out)
 }
 
-// indent writes what a test said below a line of progress.
+// indent writes a test's output below a line of progress.
 func indent(w io.Writer, text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprint(w, "    ", strings.TrimRight(line, "\n"), "\n")

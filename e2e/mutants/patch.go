@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// patch is a file of patches/.
+// patch is a file in patches/.
 type patch struct {
-	name    string // the file's, without .patch
-	item    string // what asks for the mechanism
+	name    string // of the file, without .patch
+	item    string // the item that asks for the mechanism
 	removes string // the mechanism
 	fails   command
 	diff    string
@@ -24,11 +24,11 @@ type patch struct {
 type command struct {
 	pkg   string   // "./gpu/soft/simt"
 	run   string   // the regular expression
-	flags []string // those of go test, each "-name" or "-name=value"
-	args  []string // those of the test's own
+	flags []string // for go test, each "-name" or "-name=value"
+	args  []string // for the test itself
 }
 
-// String returns the command as a shell takes it.
+// String returns the command in a shell's syntax.
 func (c command) String() string {
 	s := []string{"go test", c.pkg, "-run '" + c.run + "'"}
 	s = append(s, c.flags...)
@@ -39,7 +39,7 @@ func (c command) String() string {
 	return strings.Join(s, " ")
 }
 
-// has reports whether the command has go test's flag name, as "-timeout".
+// has reports whether the command has go test's flag name, such as "-timeout".
 func (c command) has(name string) bool {
 	return slices.ContainsFunc(c.flags, func(f string) bool {
 		n, _, _ := strings.Cut(f, "=")
@@ -47,7 +47,7 @@ func (c command) has(name string) bool {
 	})
 }
 
-// readPatches reads the patches of dir whose item and name match which.
+// readPatches reads the patches in dir whose item and name match which.
 func readPatches(dir string, which *regexp.Regexp) ([]patch, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	if err != nil {
@@ -75,8 +75,7 @@ func readPatches(dir string, which *regexp.Regexp) ([]patch, error) {
 	return patches, nil
 }
 
-// parsePatch parses a patch file: three header lines in this order, an empty line and a
-// diff. The name is left empty.
+// parsePatch parses a patch file: three header lines in this order, an empty line and a diff. It leaves the name empty.
 func parsePatch(text string) (patch, error) {
 	var p patch
 	var fails string
@@ -108,14 +107,13 @@ func parsePatch(text string) (patch, error) {
 	return p, nil
 }
 
-// flags are go test's that a command may have, and whether they have a value.
+// flags are the flags of go test that a command may have, and whether they take a value.
 var flags = map[string]bool{
 	"-count": true, "-cpu": true, "-parallel": true, "-tags": true, "-timeout": true,
 	"-race": false, "-short": false, "-v": false,
 }
 
-// parseCommand parses "go test PKG -run 'RE' [flags] [-args …]", in any order that go
-// test takes. No shell ever sees it.
+// parseCommand parses "go test PKG -run 'RE' [flags] [-args …]", in any order that go test accepts. No shell sees it.
 func parseCommand(line string) (command, error) {
 	words, err := split(line)
 	if err != nil {
@@ -180,12 +178,10 @@ func parseCommand(line string) (command, error) {
 	return c, nil
 }
 
-// bare matches a word that means the same to every shell without quotes. A dollar sign
-// does at its end only.
+// bare matches a word that means the same to every shell without quotes. A dollar sign does only at its end.
 var bare = regexp.MustCompile(`^[A-Za-z0-9_./=:,+^@%-]+\$?$`)
 
-// split splits a line into words, at blanks outside of single or double quotes. Whatever
-// else a shell might understand is refused.
+// split splits a line into words, at blanks outside single or double quotes. It refuses everything else that a shell might interpret.
 func split(line string) ([]string, error) {
 	var words []string
 	for {
@@ -221,9 +217,8 @@ func split(line string) ([]string, error) {
 	}
 }
 
-// elements splits the argument of -run at the slashes that are neither in brackets nor in
-// parentheses, as package testing does: each element is matched against one level of
-// a test's name.
+// elements splits the argument of -run at the slashes outside brackets and parentheses, as package testing does: each element is matched
+// against one level of a test's name.
 func elements(run string) []string {
 	var parts []string
 	brackets, parens, from := 0, 0, 0

@@ -67,14 +67,14 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
-// FuzzParseCommand holds what is parsed to be parsed alike from what it is printed as.
+// FuzzParseCommand checks that a command is parsed again as the same command after it is printed.
 func FuzzParseCommand(f *testing.F) {
 	f.Add(`go test ./a -run '^X$/y z' -count=1 -args -b c`)
 	f.Add(`go test -race ./a/b -tags x -run "A|B"`)
 	f.Fuzz(func(t *testing.T, line string) {
 		c, err := parseCommand(line)
 		if err != nil || strings.ContainsAny(line, "'\"") && strings.ContainsAny(strings.Join(append(c.flags, append(c.args, c.pkg, c.run)...), ""), "'\" \t") {
-			return // String does not quote what need not be
+			return // String does not quote words that need no quotes
 		}
 		again, err := parseCommand(c.String())
 		if err != nil {
@@ -126,11 +126,11 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// root is the tree's directory as seen from this package's.
+// root is the tree's directory relative to this package's.
 const root = "../.."
 
-// TestPatchesApply holds the committed patches to the tree: each applies to it, and a
-// test that it names is there. That the test fails is for `make mutants` to show.
+// TestPatchesApply checks that each committed patch applies to the tree and names an existing test. `make mutants` shows that the test
+// fails.
 func TestPatchesApply(t *testing.T) {
 	needGit(t)
 	patches, err := readPatches(filepath.Join(root, "e2e", "mutants", "patches"), regexp.MustCompile(""))
@@ -150,7 +150,7 @@ func TestPatchesApply(t *testing.T) {
 // declared matches a test's declaration.
 var declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 
-// named reports whether a test of the package has the name, as far as it is a function's.
+// named reports whether the package has a test function with that name.
 func named(t *testing.T, c command) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, c.pkg, "*_test.go"))

@@ -13,11 +13,10 @@ import (
 	"strings"
 )
 
-// tree is a copy of a tree's files, outside of any checkout.
+// tree is a copy of a tree's files, outside any checkout.
 type tree struct{ dir string }
 
-// copyTree copies the files of the checkout that root is in from root downwards: those
-// that git has, as they are now, and those that git does not ignore.
+// copyTree copies the files below root of its checkout: those that git tracks, in their current state, and those that git does not ignore.
 func copyTree(ctx context.Context, root string) (tree, error) {
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = root
@@ -32,7 +31,7 @@ func copyTree(ctx context.Context, root string) (tree, error) {
 		return tree{}, fmt.Errorf("make a directory for the copy: %w", err)
 	}
 	t := tree{dir}
-	// Guests' processes have users of their own, who may execute what tests build in it.
+	// Guests' processes have users of their own, which execute what tests build there.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.remove()
 		return tree{}, fmt.Errorf("open the copy's directory: %w", err)
@@ -50,8 +49,7 @@ func copyTree(ctx context.Context, root string) (tree, error) {
 	return t, nil
 }
 
-// copyFile copies a file or a symbolic link, and nothing where there is none: git goes on
-// listing what was removed and not committed.
+// copyFile copies a file or a symbolic link. It copies nothing if there is none: git lists files whose removal is not committed.
 func copyFile(from, to string) error {
 	info, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +68,7 @@ func copyFile(from, to string) error {
 			return err
 		}
 		return os.Symlink(target, to)
-	case !info.Mode().IsRegular(): // another checkout inside
+	case !info.Mode().IsRegular(): // a nested checkout
 		return nil
 	}
 	in, err := os.Open(from)
@@ -89,12 +87,11 @@ func copyFile(from, to string) error {
 // remove removes the copy.
 func (t tree) remove() error { return os.RemoveAll(t.dir) }
 
-// apply applies a diff, in whole or not at all. With "--check" it only says whether it
-// could, with "--reverse" it takes it back.
+// apply applies a diff, completely or not at all. With "--check" it only checks whether it could, with "--reverse" it reverts it.
 func (t tree) apply(ctx context.Context, diff string, options ...string) error {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"apply", "--whitespace=nowarn"}, options...)...)
 	cmd.Dir = t.dir
-	// In a subdirectory of a checkout, git apply would leave out what is not below it.
+	// In a subdirectory of a checkout, git apply would skip files outside it.
 	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(t.dir))
 	cmd.Stdin = strings.NewReader(diff)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,5 +1,4 @@
-// Package proc reads what the kernel tells of processes under /proc, for tests and
-// measurements of the whole.
+// Package proc reads processes' state from /proc, for tests and measurements of the whole system.
 package proc
 
 import (
@@ -14,10 +13,9 @@ import (
 	"time"
 )
 
-// Children returns the processes that a process has started, such as a guest's
-// executors.
+// Children returns the processes that a process has started, such as a guest's executors.
 func Children(pid int) ([]int, error) {
-	// One file a thread: a child is listed with the thread that started it.
+	// There is a file per thread: a child is listed with the thread that started it.
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
 		return nil, err
@@ -45,7 +43,7 @@ func Descriptors(pid int) (int, error) {
 	return len(entries), err
 }
 
-// Open lists what a process's descriptors are of, as /proc shows it, by descriptor.
+// Open returns what a process's descriptors refer to, as /proc shows it, by descriptor.
 func Open(pid int) (map[string]string, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
@@ -61,18 +59,17 @@ func Open(pid int) (map[string]string, error) {
 	return open, nil
 }
 
-// clockTick is the unit of times in /proc, 1/USER_HZ, the same on all machines that
-// Go runs on.
+// clockTick is the unit of times in /proc, 1/USER_HZ, which is the same on all machines that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// CPUTime is the processor time that a process has used so far, in steps of 10 ms. Of
-// one that has ended the error is [fs.ErrNotExist].
+// CPUTime returns the processor time that a process has used so far, in steps of 10 ms. If the process has ended, the error is
+// [fs.ErrNotExist].
 func CPUTime(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("processor time: %w", err)
 	}
-	// The second field, the name, is in parentheses and may hold anything.
+	// The second field, the name, is in parentheses and may contain anything.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	const user, system = 14 - 3, 15 - 3 // counted from the third field
 	if len(fields) <= system {
@@ -83,8 +80,7 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(u+s) * clockTick, errors.Join(err1, err2)
 }
 
-// CPUTimeOfProgram is that of all processes of a program, by its absolute path, that
-// have not ended.
+// CPUTimeOfProgram returns the processor time of all running processes of a program, by its absolute path.
 func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
@@ -111,7 +107,7 @@ func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// CPUTimeOfKernel is that of the kernel's own threads of a name.
+// CPUTimeOfKernel returns the processor time of the kernel's threads with a name.
 func CPUTimeOfKernel(name string) (sum time.Duration, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {
@@ -122,7 +118,7 @@ func CPUTimeOfKernel(name string) (sum time.Duration, err error) {
 		if b, err := os.ReadFile(f); err != nil || strings.TrimSpace(string(b)) != name {
 			continue
 		}
-		// What is no program has no arguments.
+		// Kernel threads have no arguments.
 		if b, err := os.ReadFile(filepath.Join(dir, "cmdline")); err != nil || len(b) > 0 {
 			continue
 		}
@@ -142,7 +138,7 @@ func CPUTimeOfKernel(name string) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// Size is how many threads a process has, and how many bytes of memory.
+// Size returns a process's number of threads and its resident memory in bytes.
 func Size(pid int) (threads int, resident uint64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// TestWhatProcessesDo holds what is read of this process, and of a child that ends,
-// against what they do.
+// TestWhatProcessesDo compares what is read about this process, and a child that ends, with what they do.
 func TestWhatProcessesDo(t *testing.T) {
 	child := exec.Command("sleep", "60")
 	if err := child.Start(); err != nil {
@@ -81,8 +80,7 @@ func TestDescriptorsAreCounted(t *testing.T) {
 	}
 }
 
-// TestKernelsThreads holds that the kernel's threads are found where they can be seen, and
-// nothing is where there are none.
+// TestKernelsThreads checks that the kernel's threads are found if they are visible, and none otherwise.
 func TestKernelsThreads(t *testing.T) {
 	if d, err := CPUTimeOfKernel("no such thread"); d != 0 || err != nil {
 		t.Errorf("%v, %v", d, err)

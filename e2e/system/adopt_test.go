@@ -15,10 +15,9 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestAdoptSilentGuest stops a guest's process, whose executor runs on, and starts the daemon
-// anew: the daemon starts, the others are governed at once, the silent one is shown and
-// suspended, and what it has is nobody else's. When its process goes on it is met, and its
-// work goes on.
+// TestAdoptSilentGuest stops a guest's process, whose executor runs on, and restarts the daemon. The daemon starts, governs the
+// others at once, shows the silent one and suspends it, and gives its resources to no other guest. When its process continues, the
+// daemon adopts it and its work goes on.
 func TestAdoptSilentGuest(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -53,7 +52,7 @@ func TestAdoptSilentGuest(t *testing.T) {
 	})
 	by.goesOn()
 
-	// What it launches now, through the rings that its executor reads, stands still.
+	// A launch through the rings, which its executor reads, waits.
 	done := make(chan error, 1)
 	go func() { done <- load.Run(ctx, silent.Own()) }()
 
@@ -87,7 +86,7 @@ func TestAdoptSilentGuest(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(h.Patience):
+	case <-time.After(h.Timeout):
 		t.Errorf("the guest's launch stands still: %+v", h.VM("silent"))
 	}
 	works(t, silent)

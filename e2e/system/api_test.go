@@ -31,7 +31,7 @@ var promised = map[string][]string{
 	},
 }
 
-// TestMetrics reads /metrics where two guests are.
+// TestMetrics reads /metrics with two guests.
 func TestMetrics(t *testing.T) {
 	h := host.Start(t, "dfq")
 	guests := []string{"first", "second"}
@@ -80,7 +80,7 @@ func get(t *testing.T, h *host.Host, path string) string {
 	return string(b)
 }
 
-// TestControl asks with vgpuctl, and compares with what the API says itself.
+// TestControl runs vgpuctl and compares its answers with the API's.
 func TestControl(t *testing.T) {
 	h := host.Start(t, "dfq")
 	for name, weight := range map[string]float64{"first": 1, "second": 2.5} {
@@ -151,7 +151,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// settled leaves out what changes from one question to the next.
+// settled returns vms without what changes from one request to the next.
 func settled(vms []api.VM) []api.VM {
 	for i := range vms {
 		v := &vms[i]

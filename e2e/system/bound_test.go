@@ -13,19 +13,18 @@ import (
 	"vgpud/mediator/api"
 )
 
-// contextsOfOffender is how many contexts the guest has whose kernels never end.
+// contextsOfOffender is the number of the guest's contexts, each with an endless kernel.
 const contextsOfOffender = 16
 
-// TestHostileContexts: a guest with an endless kernel in each of 16 contexts, launched
-// anew as often as one is ended by its time limit, leaves another that is entitled to a
-// third of the GPU its part, and keeps it from the GPU for about one limit at a time. Time
-// is the GPU's, as far as it had work, by the GPU's own account: so a host that is busy
-// makes no difference. What of it is exact is shown in simulated time (mediator).
+// TestHostileContexts checks that a guest with an endless kernel in each of 16 contexts, each launched again when its time limit
+// ends it, leaves another guest that is entitled to a third of the GPU its share, and keeps it off the GPU for about one limit at a
+// time. Time is GPU time during which the GPU had work, by the GPU's own accounting, so a busy host makes no difference. Tests in
+// simulated time (mediator) check the exact bounds.
 func TestHostileContexts(t *testing.T) {
 	for _, mode := range []string{"exclusive", "slices", "co-run"} {
 		t.Run(mode, func(t *testing.T) {
 			h := host.Start(t, "dfq", "--mode", mode)
-			h.Patience = 5 * time.Minute // six seconds of a busy GPU
+			h.Timeout = 5 * time.Minute // six seconds of a busy GPU
 			busy(t, h, api.VMSpec{Name: "neighbour", Weight: 1}, 1000)
 			offend(t, h.NewGuest(api.VMSpec{Name: "offender", Weight: 2, KernelTimeLimit: boundLimit}))
 			var w watch
@@ -37,12 +36,11 @@ func TestHostileContexts(t *testing.T) {
 	}
 }
 
-// boundLimit is the offender's kernel time limit. Against it what the daemon takes to see
-// who runs, and to hold that one, is little.
+// boundLimit is the offender's kernel time limit. Compared with it, the daemon needs little time to see which guest runs and to
+// suspend it.
 const boundLimit = 250 * time.Millisecond
 
-// offend has a guest launch endless kernels in all its contexts until the test ends. A
-// context of which one was ended is begun anew.
+// offend makes a guest launch endless kernels in all its contexts until the test ends. A context whose kernel was ended is reset.
 func offend(t *testing.T, dev *driver.Device) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -70,21 +68,20 @@ func offend(t *testing.T, dev *driver.Device) {
 	}
 }
 
-// A watch follows the two guests' GPU time.
+// watch follows the two guests' GPU time.
 type watch struct {
-	seen []usage // of the time that is looked at
+	seen []usage // over the time that is examined
 }
 
 type usage struct{ neighbour, offender time.Duration }
 
 func (u usage) sum() time.Duration { return u.neighbour + u.offender }
 
-// watched is the GPU time that is looked at. Where 16 kernels run one after the other, and
-// their guest pays for all of them then, any such time has more than six of them in a row.
+// watched is the GPU time that is examined. Where 16 kernels run one after the other and their guest then pays for all of them, any
+// such time has more than six of them in a row.
 const watched = 24 * boundLimit
 
-// look takes in what the guests have used by now. The error says what is wrong with the
-// newest time, or that there was none of that length.
+// look records what the guests have used by now. The error says what is wrong with the latest interval, or that none is long enough.
 func (w *watch) look(h *host.Host) error {
 	now := usage{own(h, "neighbour"), own(h, "offender")}
 	w.seen = append(w.seen, now)
@@ -93,7 +90,7 @@ func (w *watch) look(h *host.Host) error {
 	}
 	first := w.seen[0]
 	all, mine := now.sum()-first.sum(), now.neighbour-first.neighbour
-	var longest time.Duration // that the offender used while the neighbour used nothing
+	var longest time.Duration // that the offender used while the neighbor used nothing
 	since := first
 	for _, u := range w.seen {
 		if u.neighbour != since.neighbour {
@@ -107,7 +104,7 @@ func (w *watch) look(h *host.Host) error {
 	return nil
 }
 
-// own is the GPU's own account of a guest.
+// own returns a guest's GPU time by the GPU's own accounting.
 func own(h *host.Host, name string) time.Duration {
 	if s := h.VM(name).GPUSecondsOwn; s != nil {
 		return time.Duration(*s * float64(time.Second))

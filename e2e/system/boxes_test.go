@@ -10,7 +10,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestBox takes a part of a pitched array apart and compares it.
+// TestBox copies parts of a pitched array and compares them.
 func TestBox(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -61,5 +61,5 @@ func TestBox(t *testing.T) {
 	if p, err = gpu.Own().CopyBox(ctx, box); err == nil {
 		err = p.Wait(ctx)
 	}
-	wants(t, "a box beyond its allocation", err, abi.StatusInvalidAddress)
+	wantError(t, "a box beyond its allocation", err, abi.StatusInvalidAddress)
 }

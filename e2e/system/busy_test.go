@@ -13,21 +13,20 @@ import (
 	"vgpud/e2e/proc"
 )
 
-// busyProcesses is how many processes do nothing but take processor time beside the
-// tests: what only waits must not fail on a machine that is slow.
-var busyProcesses = flag.Int("busy", 0, "run the tests beside `n` processes that are busy all the time")
+// busyProcesses is the number of processes that use processor time beside the tests: a test that only waits must not fail on a slow
+// machine.
+var busyProcesses = flag.Int("busy", 0, "run the tests beside `n` processes that are always busy")
 
-// spinMode is the mode of such a process, which is this test's binary again.
+// spinMode makes this test's binary such a process.
 const spinMode = "spin"
 
-// spin takes the time of one processor until it is killed.
+// spin uses one processor until it is killed.
 func spin() {
 	for n := uint32(1); n != 0; n = n*1664525 + 1013904223 | 1 { // never 0
 	}
 }
 
-// startBusy starts n busy processes and returns what ends them. They end with this
-// process at the latest, however it ends.
+// startBusy starts n busy processes and returns a function that ends them. They also end with this process, however it ends.
 func startBusy(n int) (end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -55,8 +54,7 @@ func startBusy(n int) (end func() error, err error) {
 	return end, nil
 }
 
-// TestBusyProcesses holds that as many are there as the flag says, and that none of
-// them outlives its end.
+// TestBusyProcesses checks that there are as many processes as the flag says, and that none survives its end.
 func TestBusyProcesses(t *testing.T) {
 	before := spinning(t)
 	if before != *busyProcesses {
@@ -77,7 +75,7 @@ func TestBusyProcesses(t *testing.T) {
 	}
 }
 
-// spinning counts this process's children that are this test's binary again.
+// spinning counts this process's children that run this test's binary.
 func spinning(t *testing.T) (n int) {
 	t.Helper()
 	children, err := proc.Children(os.Getpid())

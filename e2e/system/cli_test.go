@@ -30,7 +30,7 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// exits runs a program that must end with the exit status that comes first.
+// exits runs a program that must end with the exit status given first.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits STATUS PROGRAM ARG...")
@@ -39,10 +39,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("sh", append(script, args[1:]...)...))
 }
 
-// checkDemo holds the demo's JSON, in a file, against what is promised. What is accounted
-// is held against the GPU's own count; with "calibrated" beside it there is none, but the
-// number of kernels and what they took alone. How long a kernel takes on a GPU in software
-// is the host's affair, and another a second later, so that those two agree is for hardware.
+// checkDemo compares the demo's JSON, in a file, with what is promised, and the accounted time with the GPU's own count. With
+// "calibrated" there is no such count, only the number of kernels and their duration alone; on a soft GPU that duration depends on the
+// host and changes from second to second, so only hardware must match it.
 func checkDemo(ts *testscript.TestScript, neg bool, args []string) {
 	calibrated := len(args) == 2 && args[1] == "calibrated"
 	if neg || len(args) != 1 && !calibrated {
@@ -79,7 +78,7 @@ func checkDemo(ts *testscript.TestScript, neg bool, args []string) {
 			shares += g["share"].(float64)
 			used, truth := g["gpu_seconds"].(float64), g["gpu_seconds_truth"].(float64)
 			if !calibrated {
-				// What was not seen is in neither count for sure.
+				// Unobserved time may be missing from either count.
 				if off, most := math.Abs(used-truth), 0.1*p.Seconds+p.Missed; off > most {
 					ts.Fatalf("guest %v: %.4f s accounted, %.4f s by the GPU, more than %.4f s between them", g["name"], used, truth, most)
 				}

@@ -15,8 +15,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// statusOf are the lines of a process's or thread's status in /proc that are
-// named.
+// statusOf returns the named lines of the status of a process or thread in /proc.
 func statusOf(t *testing.T, path string, names ...string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(path, "status"))
@@ -35,9 +34,8 @@ func statusOf(t *testing.T, path string, names ...string) map[string]string {
 	return got
 }
 
-// TestGuestsAreConfined: two guests at work are two users without rights, whose
-// executors' threads all have a filter; and a daemon that comes later gives neither
-// of these users to a third.
+// TestGuestsAreConfined checks that two guests at work are two users without rights, whose executors' threads all have a filter; and
+// that a daemon started later gives neither of these users to a third guest.
 func TestGuestsAreConfined(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can have processes of other users")
@@ -48,7 +46,7 @@ func TestGuestsAreConfined(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, missing := range health.Unconfined {
-		// What this machine's kernel and service manager don't give is another test's.
+		// Another test covers what this machine's kernel and service manager don't provide.
 		if !strings.HasPrefix(missing, "control groups") {
 			t.Fatalf("guests are not confined: %v", health.Unconfined)
 		}

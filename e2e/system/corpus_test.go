@@ -35,7 +35,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// runCase runs one kernel and checks what it computed and printed.
+// runCase runs one kernel and checks its results and its output.
 func runCase(t *testing.T, gpu *driver.Context, k corpus.Kernel, arch corpus.Arch) error {
 	ctx := t.Context()
 	l, err := workload.NewLoad(ctx, gpu, k.PTX(arch), k.Case(corpus.Trivial, 42))

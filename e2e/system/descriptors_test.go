@@ -17,7 +17,7 @@ import (
 	guestproc "vgpud/mediator/vm"
 )
 
-// openFiles are what a process's descriptors are of, by number.
+// openFiles returns the files of a process's descriptors, by number.
 func openFiles(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
@@ -26,22 +26,22 @@ func openFiles(t *testing.T, pid int) map[string]string {
 	}
 	files := make(map[string]string)
 	for _, path := range paths {
-		if name, err := os.Readlink(path); err == nil { // else it is closed meanwhile
+		if name, err := os.Readlink(path); err == nil { // otherwise it was just closed
 			files[filepath.Base(path)] = name
 		}
 	}
 	return files
 }
 
-// TestDescriptors: of what the daemon's starter left open guests' processes have nothing,
-// nor the daemon's log, and executors have no file but memory and devices.
+// TestDescriptors checks that guests' processes have none of the descriptors that the daemon's parent left open, nor the daemon's log,
+// and that executors have no files except memory and devices.
 func TestDescriptors(t *testing.T) {
 	left, err := os.CreateTemp(t.TempDir(), "left-open-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer left.Close()
-	fd, err := unix.Dup(int(left.Fd())) // which stays open in what is executed
+	fd, err := unix.Dup(int(left.Fd())) // inherited by executed programs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestDescriptors(t *testing.T) {
 		t.Fatal("the daemon has not what its starter left open")
 	}
 	log := openFiles(t, h.Daemon.PID())["2"]
-	// A process that was forked a moment ago has all of the daemon's until it executes its program.
+	// A process that was just forked has all of the daemon's descriptors until it executes its program.
 	var vms []int
 	h.Until("guests' processes to have executed their program", func() error {
 		if vms, err = proc.Children(h.Daemon.PID()); err != nil || len(vms) == 0 {
@@ -87,10 +87,10 @@ func TestDescriptors(t *testing.T) {
 	}
 	for number, name := range openFiles(t, executors[0]) {
 		if strings.HasPrefix(name, "/sys/fs/cgroup/") {
-			continue // Go's runtime reads how many processors its group has
+			continue // Go's runtime reads the number of processors of its group
 		}
 		if filepath.Base(name) == guestproc.UntilFile && readOnly(t, executors[0], number) {
-			continue // the daemon's word to a guest that it has not met
+			continue // the daemon's note for a guest that it has not adopted
 		}
 		if strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/memfd:") {
 			t.Errorf("executor's descriptor %s is %s", number, name)
@@ -98,7 +98,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// commandLine returns what a process was started with, or "" if it has ended.
+// commandLine returns a process's command line, or "" if it has ended.
 func commandLine(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
@@ -107,7 +107,7 @@ func commandLine(pid int) string {
 	return string(b)
 }
 
-// readOnly reports whether a process can only read by one of its descriptors.
+// readOnly reports whether a descriptor of a process only allows reading.
 func readOnly(t *testing.T, pid int, number string) bool {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, number))
@@ -123,8 +123,8 @@ func readOnly(t *testing.T, pid int, number string) bool {
 	return false
 }
 
-// TestLogOfAGuestsProcess: what a guest's process has to say is in the log of the daemon
-// that there is, as its words, also after another daemon has made it.
+// TestLogOfAGuestsProcess checks that the messages of a guest's process are in the current daemon's log, marked as its messages, also if
+// another daemon started the process.
 func TestLogOfAGuestsProcess(t *testing.T) {
 	h := host.Start(t, "none")
 	v := h.NewVM(api.VMSpec{Name: "a"})
@@ -146,6 +146,6 @@ func TestLogOfAGuestsProcess(t *testing.T) {
 	if err := h.Client.DeleteVM(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	h.Patience = 20 * time.Second
+	h.Timeout = 20 * time.Second
 	h.Until("the next daemon hears it", says("told to end"))
 }

@@ -16,8 +16,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestFault has a kernel write where nothing is: its context ends, with the
-// place in the error, and is as new after a reset.
+// TestFault has a kernel write to an invalid address: its context ends, with the place in the error, and works again after a reset.
 func TestFault(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -26,19 +25,19 @@ func TestFault(t *testing.T) {
 	bad, good := contextOf(t, dev), contextOf(t, dev)
 
 	const nowhere = driver.Ptr(0xdead_0000_1230)
-	p, err := bad.Own().Launch(ctx, function(t, bad, misdeeds, "poke"), driver.Dim{X: 2}, driver.Dim{X: 32}, 0, nowhere)
+	p, err := bad.Own().Launch(ctx, function(t, bad, badKernels, "poke"), driver.Dim{X: 2}, driver.Dim{X: 32}, 0, nowhere)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = p.Wait(ctx)
-	wants(t, "the kernel", err, abi.StatusIllegalAddress)
+	wantError(t, "the kernel", err, abi.StatusIllegalAddress)
 	for _, part := range []string{"poke", "block (", "thread (", fmt.Sprintf("line %d", pokeLine), fmt.Sprintf("%#x", uint64(nowhere))} {
 		if !strings.Contains(fmt.Sprint(err), part) {
 			t.Errorf("the error does not say %q: %v", part, err)
 		}
 	}
 	_, err = bad.Alloc(ctx, 64)
-	wants(t, "a call of the context", err, abi.StatusIllegalAddress)
+	wantError(t, "a call of the context", err, abi.StatusIllegalAddress)
 
 	works(t, good)
 	by.goesOn()
@@ -52,18 +51,18 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestTimeLimit has a kernel without end, in a guest whose kernels have one.
+// TestTimeLimit runs an endless kernel in a guest with a kernel time limit.
 func TestTimeLimit(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
 	by := newBystander(t, h)
 	dev := h.NewGuest(api.VMSpec{Name: "guest", KernelTimeLimit: time.Second})
 	gpu, other := contextOf(t, dev), contextOf(t, dev)
-	p, err := gpu.Own().Launch(ctx, function(t, gpu, misdeeds, "endless"), one, one, 0)
+	p, err := gpu.Own().Launch(ctx, function(t, gpu, badKernels, "endless"), one, one, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "the kernel", p.Wait(ctx), abi.StatusTimeLimit)
+	wantError(t, "the kernel", p.Wait(ctx), abi.StatusTimeLimit)
 	works(t, other)
 	by.goesOn()
 	if err := gpu.Reset(ctx); err != nil {
@@ -72,7 +71,7 @@ func TestTimeLimit(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestExecutorKilled ends the process of one of a guest's two contexts.
+// TestExecutorKilled kills the process of one of a guest's two contexts.
 func TestExecutorKilled(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -84,16 +83,16 @@ func TestExecutorKilled(t *testing.T) {
 		t.Fatalf("executors of a guest with one context: %v, %v", executors, err)
 	}
 	other := contextOf(t, dev)
-	p, err := gpu.Own().Launch(ctx, function(t, gpu, misdeeds, "endless"), one, one, 0)
+	p, err := gpu.Own().Launch(ctx, function(t, gpu, badKernels, "endless"), one, one, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Kill(executors[0], unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "the kernel under way", p.Wait(ctx), abi.StatusContextLost)
+	wantError(t, "the kernel under way", p.Wait(ctx), abi.StatusContextLost)
 	_, err = gpu.Alloc(ctx, 64)
-	wants(t, "a call after", err, abi.StatusContextLost)
+	wantError(t, "a call after", err, abi.StatusContextLost)
 	works(t, other)
 	by.goesOn()
 	if err := gpu.Reset(ctx); err != nil {
@@ -102,7 +101,7 @@ func TestExecutorKilled(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestMemoryLimit holds a guest to its limit, whatever contexts it has.
+// TestMemoryLimit checks that a guest keeps to its limit with any number of contexts.
 func TestMemoryLimit(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -114,7 +113,7 @@ func TestMemoryLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = gpu.Alloc(ctx, limit+1)
-	wants(t, "more than the limit", err, abi.StatusMemoryLimit)
+	wantError(t, "more than the limit", err, abi.StatusMemoryLimit)
 	free, total, err := gpu.MemInfo(ctx)
 	if err != nil || free > limit || total != limit {
 		t.Errorf("MemInfo = %d, %d, %v with a limit of %d", free, total, err, limit)
@@ -124,9 +123,9 @@ func TestMemoryLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = gpu.Alloc(ctx, limit/2+1)
-	wants(t, "the second half and a byte", err, abi.StatusMemoryLimit)
+	wantError(t, "the second half and a byte", err, abi.StatusMemoryLimit)
 
-	// A second context has what the first one leaves.
+	// A second context gets what the first one leaves.
 	other := contextOf(t, dev)
 	left := func(c *driver.Context) uint64 {
 		t.Helper()
@@ -141,14 +140,14 @@ func TestMemoryLimit(t *testing.T) {
 		t.Errorf("after half of it, one context is told of %d bytes and the other of %d", n, m)
 	}
 	_, err = other.Alloc(ctx, limit/2)
-	wants(t, "half of it in another context", err, abi.StatusMemoryLimit)
+	wantError(t, "half of it in another context", err, abi.StatusMemoryLimit)
 	if _, err := other.Alloc(ctx, n); err != nil {
 		t.Fatal(err)
 	}
 	_, err = gpu.Alloc(ctx, 1)
-	wants(t, "a byte beyond what another context has taken", err, abi.StatusMemoryLimit)
+	wantError(t, "a byte beyond what another context has taken", err, abi.StatusMemoryLimit)
 	_, err = dev.NewContext(ctx, driver.ContextOptions{})
-	wants(t, "a context that there is no memory for", err, abi.ErrorLimit)
+	wantError(t, "a context that there is no memory for", err, abi.ErrorLimit)
 	if err := gpu.Free(ctx, p); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +155,7 @@ func TestMemoryLimit(t *testing.T) {
 		t.Errorf("%d bytes are left of what was freed, want %d", m, limit/2)
 	}
 
-	// One whose executor dies leaves what it had to the other.
+	// When an executor dies, the other context gets its memory.
 	both, err := proc.Children(h.VM("guest").PID)
 	if err != nil {
 		t.Fatal(err)

@@ -10,10 +10,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestTwoGPUs gives a guest virtual GPUs on both of two GPUs, where the daemon
-// places them, and another guest one that fills the gap. Each is accounted on
-// its own GPU, by that GPU's own clock too, and the shares are those of the
-// guests of one GPU.
+// TestTwoGPUs gives a guest virtual GPUs on two GPUs, where the daemon places them, and another guest one that fills the gap. Each is
+// accounted on its own GPU, also by that GPU's own clock, and shares are those of the guests of one GPU.
 func TestTwoGPUs(t *testing.T) {
 	h := host.StartGPUs(t, 2, "dfq")
 	const memory = 768 << 20 // of the GPU's 1 GiB
@@ -23,7 +21,7 @@ func TestTwoGPUs(t *testing.T) {
 	}{
 		{api.VMSpec{Name: "web", Weight: 2}, "gpu0"},
 		{api.VMSpec{Name: "web-1", GPU: api.AnyGPU}, "gpu1"},
-		{api.VMSpec{Name: "db", Weight: 4}, "gpu1"}, // the least weight
+		{api.VMSpec{Name: "db", Weight: 4}, "gpu1"}, // which has the least weight
 		{api.VMSpec{Name: "big", MemoryLimitBytes: memory}, "gpu0"},
 	}
 	for _, p := range placed {
@@ -33,7 +31,7 @@ func TestTwoGPUs(t *testing.T) {
 			t.Errorf("%s is on %s, want %s", v.Name, v.GPU, p.gpu)
 		}
 	}
-	// As much memory again is left on the other GPU alone, whatever the weights.
+	// Only the other GPU has as much memory left, whatever the weights.
 	busy(t, h, api.VMSpec{Name: "big-1", Weight: 0.5, MemoryLimitBytes: memory}, 150)
 	if v := h.VM("big-1"); v.GPU != "gpu1" {
 		t.Errorf("%s is on %s, want gpu1", v.Name, v.GPU)
@@ -42,8 +40,7 @@ func TestTwoGPUs(t *testing.T) {
 		t.Errorf("a guest with no room left: %v", err)
 	}
 
-	// Not in any stretch of time: who watches a GPU and is left no processor misses what
-	// happens on it.
+	// Not in every interval: an observer that the host gives no processor misses what happens on its GPU.
 	before := measure(t, h)
 	h.Until("an account of all guests that is the GPU's own", func() error {
 		after := measure(t, h)
@@ -78,7 +75,7 @@ func TestTwoGPUs(t *testing.T) {
 	}
 }
 
-// agrees is whether the accounts of all guests are within a quarter of the GPU's own.
+// agrees checks that the accounting of all guests is within a quarter of the GPU's own.
 func agrees(t *testing.T, before, after map[string]measured) error {
 	t.Helper()
 	var err error
@@ -89,7 +86,7 @@ func agrees(t *testing.T, before, after map[string]measured) error {
 		}
 		accounted, own := m.accounted-b.accounted, m.own-b.own
 		t.Logf("%s on %s: accounted %.3f s, by the GPU %.3f s", name, m.gpu, accounted, own)
-		// Within what two busy processors leave of five per cent.
+		// Within what two busy processors leave of five percent.
 		if math.Abs(accounted-own) > 0.25*own {
 			err = errors.Join(err, fmt.Errorf("%s: accounted %.3f s, by the GPU itself %.3f s", name, accounted, own))
 		}

@@ -14,13 +14,13 @@ import (
 	"vgpud/mediator/api"
 )
 
-// newContext makes a guest and a context of it.
+// newContext creates a guest and a context of it.
 func newContext(t *testing.T, h *host.Host, s api.VMSpec) *driver.Context {
 	t.Helper()
 	return contextOf(t, h.NewGuest(s))
 }
 
-// contextOf makes a context; it ends with its device.
+// contextOf creates a context, which ends with its device.
 func contextOf(t *testing.T, dev *driver.Device) *driver.Context {
 	t.Helper()
 	c, err := dev.NewContext(t.Context(), driver.ContextOptions{})
@@ -30,7 +30,7 @@ func contextOf(t *testing.T, dev *driver.Device) *driver.Context {
 	return c
 }
 
-// newLoad puts a case of the corpus into a context.
+// newLoad prepares a case of the corpus in a context.
 func newLoad(t *testing.T, gpu *driver.Context, kernel string, size corpus.Size) *workload.Load {
 	t.Helper()
 	k, ok := corpus.ByName(kernel)
@@ -56,8 +56,7 @@ func works(t *testing.T, gpu *driver.Context) {
 	}
 }
 
-// A bystander is a guest that works all the time, and checks its results, while
-// something happens to another.
+// bystander is a guest that works all the time, and checks its results, while something happens to another guest.
 type bystander struct {
 	t    *testing.T
 	h    *host.Host
@@ -67,8 +66,7 @@ type bystander struct {
 	err  error // once done is closed
 }
 
-// newBystander makes a guest that works from now to the end of the test, where
-// an error or a wrong result fails it.
+// newBystander creates a guest that works until the end of the test. An error or a wrong result fails the test.
 func newBystander(t *testing.T, h *host.Host) *bystander {
 	t.Helper()
 	b := &bystander{t: t, h: h, gpu: newContext(t, h, api.VMSpec{Name: "bystander"}), done: make(chan struct{})}
@@ -101,7 +99,7 @@ func newBystander(t *testing.T, h *host.Host) *bystander {
 // goesOn waits until the bystander has begun and ended more work.
 func (b *bystander) goesOn() {
 	b.t.Helper()
-	// One may have been under way already.
+	// One run may have been under way before.
 	goal := b.runs.Load() + 2
 	b.h.Until("more work of the bystander", func() error {
 		select {
@@ -116,15 +114,15 @@ func (b *bystander) goesOn() {
 	})
 }
 
-// wants fails the test unless err is target.
-func wants(t *testing.T, what string, err, target error) {
+// wantError fails the test unless err is target.
+func wantError(t *testing.T, what string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Errorf("%s: got %v, want %v", what, err, target)
 	}
 }
 
-// function loads PTX and finds a kernel in it.
+// function loads PTX and looks up a kernel in it.
 func function(t *testing.T, gpu *driver.Context, ptx, name string) *driver.Function {
 	t.Helper()
 	m, err := gpu.LoadModule(t.Context(), []byte(ptx))
@@ -140,8 +138,8 @@ func function(t *testing.T, gpu *driver.Context, ptx, name string) *driver.Funct
 
 var one = driver.Dim{X: 1}
 
-// misdeeds are kernels that do what they should not.
-const misdeeds = `.version 8.0
+// badKernels are kernels that misbehave.
+const badKernels = `.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry poke(.param .u64 at)

@@ -10,9 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestMemoryIsApart has contexts, of one guest and of two, use each other's
-// addresses: by kernels and by copies. Each finds its own memory, zeroed, or
-// nothing.
+// TestMemoryIsApart has contexts of one guest and of two use each other's addresses, by kernels and by copies. Each finds its own
+// memory, zeroed, or an error.
 func TestMemoryIsApart(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "none")
@@ -38,7 +37,7 @@ func TestMemoryIsApart(t *testing.T) {
 		if err := other.CopyIn(ctx, mem, make([]byte, size)); err == nil {
 			t.Errorf("%s copies to another's memory", name)
 		}
-		// Its own memory may have the same address; it is zeroed, and another's.
+		// Its own memory may have the same address; it is other memory, and zeroed.
 		own, err := other.Alloc(ctx, size)
 		if err != nil {
 			t.Fatal(err)
@@ -49,11 +48,11 @@ func TestMemoryIsApart(t *testing.T) {
 		if err := other.Free(ctx, own); err != nil {
 			t.Fatal(err)
 		}
-		p, err := other.Own().Launch(ctx, function(t, other, misdeeds, "poke"), one, one, 0, mem)
+		p, err := other.Own().Launch(ctx, function(t, other, badKernels, "poke"), one, one, 0, mem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wants(t, name+"'s kernel at another's address", p.Wait(ctx), abi.StatusIllegalAddress)
+		wantError(t, name+"'s kernel at another's address", p.Wait(ctx), abi.StatusIllegalAddress)
 	}
 	got := make([]byte, size)
 	if err := owner.CopyOut(ctx, got, mem); err != nil || !bytes.Equal(got, secret) {

@@ -25,13 +25,12 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// TestSessionsLeaveNothing has guests come to a virtual GPU and end, by resets and
-// by being gone, each with a kernel on the GPU that would never end. The virtual
-// GPU's process and the GPU's are this test, so that what they hold can be counted
-// to the last goroutine; executors are processes of their own.
+// TestSessionsLeaveNothing attaches guests to a virtual GPU and ends them, by resets and by disconnecting, each with an endless kernel on
+// the GPU. The virtual GPU's process and the GPU's are this test, so that everything they hold can be counted, down to goroutines;
+// executors are processes of their own.
 func TestSessionsLeaveNothing(t *testing.T) {
 	s := newSessions(t)
-	s.useOnce() // what is made at first use stays
+	s.useOnce() // what is created on first use stays
 	for _, c := range []struct {
 		name string
 		end  func(f *mischief.Foothold) error
@@ -64,7 +63,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !c.gone {
-				// When the reset is answered its work is done.
+				// The reset's work is complete when it is answered.
 				if n, err := proc.Children(os.Getpid()); len(n) > 0 || err != nil {
 					t.Errorf("after the reset: executors %v (%v)", n, err)
 				}
@@ -77,21 +76,21 @@ func TestSessionsLeaveNothing(t *testing.T) {
 					t.Error("after the reset: shared memory holds what was written before")
 				}
 			}
-			_ = f.GPU.Device().Close() // it finds its context gone
+			_ = f.GPU.Device().Close() // its context no longer exists
 			s.useOnce()
 			s.settle(before)
 		})
 	}
 	t.Run("guest killed", func(t *testing.T) {
 		before := s.measure()
-		c := newCulprit(t, "endless kernel", s.socket)
+		c := newAttacker(t, "endless kernel", s.socket)
 		c.kill()
 		s.useOnce()
 		s.settle(before)
 	})
 }
 
-// functionReset resets the function by its configuration, as a guest's kernel does.
+// functionReset resets the function through its configuration space, as a guest's kernel does.
 func functionReset(f *mischief.Foothold) error {
 	var config [pci.SpaceBytes]byte
 	if err := f.Client.RegionRead(vfiouser.RegionConfig, 0, config[:]); err != nil {
@@ -162,7 +161,7 @@ func newSessions(t *testing.T) *sessions {
 	return s
 }
 
-// serve runs something until the test ends, and returns when it is ready.
+// serve runs a server until the test ends, and returns when it is ready.
 func (s *sessions) serve(what string, run func(ctx context.Context, ready func()) error) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,7 +181,7 @@ func (s *sessions) serve(what string, run func(ctx context.Context, ready func()
 	})
 }
 
-// useOnce has a guest come, compute something, and go.
+// useOnce attaches a guest, computes something, and detaches it.
 func (s *sessions) useOnce() {
 	s.t.Helper()
 	bus, err := driver.DialVFIOUser(s.t.Context(), s.socket)
@@ -230,7 +229,7 @@ func (s *sessions) measure() holdings {
 	return h
 }
 
-// settle waits until nothing is held that was not before.
+// settle waits until nothing more is held than before.
 func (s *sessions) settle(before holdings) {
 	s.t.Helper()
 	deadline := time.NewTimer(2 * time.Minute)

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 		os.Exit(misbehave(mode, os.Getenv(socketVariable)))
 	}
 	flag.Parse()
-	// What is to be slow are the tests, and not the compiler.
+	// The busy processes should slow down the tests, not the compiler.
 	_, err := host.Programs()
 	end, berr := startBusy(*busyProcesses)
 	if err := errors.Join(err, berr); err != nil {

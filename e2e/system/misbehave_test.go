@@ -14,39 +14,37 @@ import (
 	"vgpud/e2e/mischief"
 )
 
-// A guest, or a VMM, that misbehaves is a process of its own, this test's binary
-// again, so that it can be killed in the middle of what it does.
+// A guest or VMM that misbehaves is a process that runs this test's binary, so that it can be killed while it does.
 const (
 	modeVariable   = "VGPUD_SYSTEM_TEST_MODE"
 	socketVariable = "VGPUD_SYSTEM_TEST_SOCKET"
-	// atIt is the line that says that the mischief is under way.
+	// atIt is the line that says that the misbehavior is under way.
 	atIt = "at it"
 )
 
-// misbehave is the guest's process: it does what it is told.
+// misbehave is the guest's process.
 func misbehave(mode, socket string) int {
 	err := mischief.Do(context.Background(), mode, socket, func() { fmt.Println(atIt) })
 	fmt.Println("ended:", err)
 	return 1
 }
 
-// A culprit is a guest's process that misbehaves.
-type culprit struct {
+// attacker is a guest's process that misbehaves.
+type attacker struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	lines io.ReadCloser
 	ended bool
 }
 
-// newCulprit starts a process that attaches to a virtual GPU, and waits until it
-// has done its worst.
-func newCulprit(t *testing.T, mode, socket string) *culprit {
+// newAttacker starts a process that attaches to a virtual GPU, and waits until it has misbehaved at least once.
+func newAttacker(t *testing.T, mode, socket string) *attacker {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &culprit{t: t, cmd: exec.Command(self)}
+	c := &attacker{t: t, cmd: exec.Command(self)}
 	c.cmd.Env = append(os.Environ(), modeVariable+"="+mode, socketVariable+"="+socket)
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
@@ -64,8 +62,8 @@ func newCulprit(t *testing.T, mode, socket string) *culprit {
 	return c
 }
 
-// kill ends it without warning.
-func (c *culprit) kill() {
+// kill ends the process without warning.
+func (c *attacker) kill() {
 	c.t.Helper()
 	if c.ended {
 		return

@@ -12,8 +12,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestBadModules loads what is no module, or none for this GPU. Each gets an
-// error that says where and what; the context goes on.
+// TestBadModules loads invalid modules, and modules not for this GPU. Each gets an error that says where and what; the context stays
+// usable.
 func TestBadModules(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
@@ -40,7 +40,7 @@ func TestBadModules(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			_, err := gpu.LoadModule(t.Context(), []byte(m.ptx))
-			wants(t, "LoadModule", err, m.want)
+			wantError(t, "LoadModule", err, m.want)
 			text := fmt.Sprintf("%+v", err)
 			if !regexp.MustCompile(m.says).MatchString(text) {
 				t.Errorf("the error does not match %q: %.500s", m.says, text)
@@ -53,8 +53,8 @@ func TestBadModules(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestTexturedKernel loads a module of which one kernel uses a texture. That kernel is refused when it is launched, by an
-// error that names it and what it uses; the other works.
+// TestTexturedKernel loads a module of which one kernel uses a texture. Launching that kernel is an error that names it and what it
+// uses; the other kernel works.
 func TestTexturedKernel(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
@@ -76,7 +76,7 @@ func TestTexturedKernel(t *testing.T) {
 		return p.Wait(t.Context())
 	}
 	err = run("sample")
-	wants(t, "launch", err, abi.StatusNotSupported)
+	wantError(t, "launch", err, abi.StatusNotSupported)
 	if !regexp.MustCompile(`launch sample: .*kernel sample, PTX line 7: tex\.2d\.v4\.f32\.f32: textures`).MatchString(fmt.Sprint(err)) {
 		t.Errorf("the error does not name the kernel and what it uses: %v", err)
 	}

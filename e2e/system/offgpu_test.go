@@ -17,8 +17,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// offGPU is a guest whose endless kernel is off the GPU nearly all the time: it has a
-// cap of a hundredth.
+// offGPU is a guest whose endless kernel is off the GPU nearly all the time: its cap is one percent.
 type offGPU struct {
 	t       *testing.T
 	h       *host.Host
@@ -32,8 +31,7 @@ type offGPU struct {
 // endlessLimit is the GPU time after which that kernel is ended.
 const endlessLimit = 500 * time.Millisecond
 
-// newOffGPU starts one beside a bystander on a GPU that takes kernels off in
-// mid-kernel, and waits until that has happened.
+// newOffGPU starts such a guest beside a bystander on a GPU that can suspend a running kernel, and waits until that has happened.
 func newOffGPU(t *testing.T) *offGPU {
 	t.Helper()
 	o := &offGPU{t: t, h: host.Start(t, "dfq", "--mode", "slices")}
@@ -44,18 +42,18 @@ func newOffGPU(t *testing.T) *offGPU {
 	return o
 }
 
-// launch begins the kernel, and waits until it is off.
+// launch launches the kernel, and waits until it is off the GPU.
 func (o *offGPU) launch() {
 	o.t.Helper()
 	var err error
-	if o.kernel, err = o.gpu.Own().Launch(o.t.Context(), function(o.t, o.gpu, misdeeds, "endless"), one, one, 0); err != nil {
+	if o.kernel, err = o.gpu.Own().Launch(o.t.Context(), function(o.t, o.gpu, badKernels, "endless"), one, one, 0); err != nil {
 		o.t.Fatal(err)
 	}
 	o.started = time.Now()
 	o.awaitOff()
 }
 
-// awaitOff waits until the context is off the GPU, which is written down then.
+// awaitOff waits until the context is off the GPU, as recorded on disk.
 func (o *offGPU) awaitOff() {
 	o.t.Helper()
 	o.h.Until("the guest's context to be off the GPU", func() error {
@@ -69,7 +67,7 @@ func (o *offGPU) awaitOff() {
 	})
 }
 
-// holds are the contexts that are noted to be off the GPU.
+// holds returns the contexts that are recorded to be off the GPU.
 func (o *offGPU) holds() []string {
 	o.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(o.h.Dir, "holds"))
@@ -83,7 +81,7 @@ func (o *offGPU) holds() []string {
 	return names
 }
 
-// awaitClear waits until nothing is noted any more.
+// awaitClear waits until no context is recorded.
 func (o *offGPU) awaitClear() {
 	o.t.Helper()
 	o.h.Until("nothing to be noted", func() error {
@@ -94,14 +92,14 @@ func (o *offGPU) awaitClear() {
 	})
 }
 
-// ends waits for the kernel's end by its time limit: it runs again.
+// ends waits until the kernel's time limit ends it, which shows that it runs again.
 func (o *offGPU) ends() {
 	o.t.Helper()
-	wants(o.t, "the kernel that was off the GPU", o.kernel.Wait(o.t.Context()), abi.StatusTimeLimit)
+	wantError(o.t, "the kernel that was off the GPU", o.kernel.Wait(o.t.Context()), abi.StatusTimeLimit)
 }
 
-// TestOffTheGPU: the time off the GPU is no time of the kernel's, nor the guest's; and
-// what the guest then does has right results.
+// TestOffTheGPU checks that time off the GPU counts neither for the kernel nor for the guest, and that what the guest then computes is
+// right.
 func TestOffTheGPU(t *testing.T) {
 	o := newOffGPU(t)
 	o.h.Until("a while", func() error {
@@ -130,8 +128,7 @@ func TestOffTheGPU(t *testing.T) {
 	works(t, o.gpu)
 }
 
-// TestDaemonKilledWithContextsOff: the executor puts its context back by itself, in
-// the time after which suspensions end.
+// TestDaemonKilledWithContextsOff checks that the executor resumes its context by itself, in the time after which suspensions end.
 func TestDaemonKilledWithContextsOff(t *testing.T) {
 	o := newOffGPU(t)
 	if err := o.h.Daemon.Kill(); err != nil {
@@ -143,28 +140,26 @@ func TestDaemonKilledWithContextsOff(t *testing.T) {
 	}
 	o.by.goesOn()
 	o.ends()
-	// Its kernel takes a quarter of that; and the limit is counted from the daemon's last
-	// heartbeat.
+	// Its kernel takes a quarter of that, and the limit counts from the daemon's last heartbeat.
 	if took := time.Since(killed); took < ipc.SuspensionLimit/2 {
 		t.Errorf("its kernel ended %v after the daemon", took)
 	}
-	// The next daemon has nothing to do, and does it.
+	// The next daemon has nothing to resume.
 	o.h.StartDaemon()
 	o.awaitClear()
 	o.by.goesOn()
 }
 
-// TestDaemonRestartedWithContextsOff: the next daemon puts back what the last one took
-// off, before it answers anything.
+// TestDaemonRestartedWithContextsOff checks that the next daemon resumes what the previous one suspended before it answers requests.
 func TestDaemonRestartedWithContextsOff(t *testing.T) {
 	o := newOffGPU(t)
 	killed := time.Now()
 	if err := o.h.Daemon.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	o.h.Config.GPUs[0].DeepAfter = -1 // so that the cap does not take it off again
+	o.h.Config.GPUs[0].DeepAfter = -1 // so that the cap does not suspend it again
 	o.h.StartDaemon()
-	late := time.Since(killed) > ipc.SuspensionLimit/2 // the executor may have put it back
+	late := time.Since(killed) > ipc.SuspensionLimit/2 // the executor may have resumed it
 	if names := o.holds(); len(names) != 0 {
 		t.Errorf("noted: %v", names)
 	}
@@ -179,8 +174,7 @@ func TestDaemonRestartedWithContextsOff(t *testing.T) {
 	o.by.goesOn()
 }
 
-// TestDaemonEndsWithContextsOff: one that ends in an orderly way leaves nobody off the
-// GPU, and no time slices.
+// TestDaemonEndsWithContextsOff checks that a daemon which shuts down leaves no context off the GPU and no time slices set.
 func TestDaemonEndsWithContextsOff(t *testing.T) {
 	o := newOffGPU(t)
 	if err := o.h.Daemon.End(); err != nil {
@@ -194,8 +188,7 @@ func TestDaemonEndsWithContextsOff(t *testing.T) {
 	o.h.StartDaemon()
 }
 
-// TestExecutorKilledOffTheGPU: its context is lost, as else, and the next has no traces
-// of it.
+// TestExecutorKilledOffTheGPU checks that its context is lost, as usual, and that the next one is not affected.
 func TestExecutorKilledOffTheGPU(t *testing.T) {
 	o := newOffGPU(t)
 	executors, err := proc.Children(o.h.VM("off").PID)
@@ -205,17 +198,17 @@ func TestExecutorKilledOffTheGPU(t *testing.T) {
 	if err := unix.Kill(executors[0], unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "the kernel under way", o.kernel.Wait(t.Context()), abi.StatusContextLost)
+	wantError(t, "the kernel under way", o.kernel.Wait(t.Context()), abi.StatusContextLost)
 	o.awaitClear()
 	o.by.goesOn()
 	if err := o.gpu.Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	works(t, o.gpu)
-	o.launch() // and that is taken off as well
+	o.launch() // and that is suspended as well
 }
 
-// TestResetOffTheGPU: a guest may reset a context while it is off the GPU.
+// TestResetOffTheGPU checks that a guest may reset a context while it is off the GPU.
 func TestResetOffTheGPU(t *testing.T) {
 	o := newOffGPU(t)
 	if err := o.gpu.Reset(t.Context()); err != nil {
@@ -229,7 +222,7 @@ func TestResetOffTheGPU(t *testing.T) {
 	o.launch()
 }
 
-// TestGuestKilledOffTheGPU: nothing of it is left.
+// TestGuestKilledOffTheGPU checks that nothing of the guest remains.
 func TestGuestKilledOffTheGPU(t *testing.T) {
 	o := newOffGPU(t)
 	if err := unix.Kill(o.h.VM("off").PID, unix.SIGKILL); err != nil {
@@ -247,12 +240,11 @@ func TestGuestKilledOffTheGPU(t *testing.T) {
 	works(t, newContext(t, o.h, api.VMSpec{Name: "off"}))
 }
 
-// TestTimeSlices: guests that always have kernels share a GPU by weight, by slices
-// that the hardware keeps, and nobody is suspended for it.
+// TestTimeSlices checks that guests that always have kernels share a GPU by weight, with time slices of the hardware and without
+// suspensions.
 func TestTimeSlices(t *testing.T) {
 	h := host.Start(t, "dfq", "--mode", "slices")
-	// What waits of the short ones outlasts a while in which their guest, which is to send
-	// more, has no processor.
+	// The short guest's queue must outlast moments in which the guest, which sends more, gets no processor.
 	busy(t, h, api.VMSpec{Name: "long", Weight: 1}, 3000)
 	busy(t, h, api.VMSpec{Name: "short", Weight: 4}, 1000)
 	h.Until("time slices by weight", func() error {
@@ -269,7 +261,7 @@ func TestTimeSlices(t *testing.T) {
 		}
 		return nil
 	})
-	// By priority, who is urgent waits for no more than a short slice.
+	// By priority, an urgent guest waits no longer than a short slice.
 	ceiling, hpf := 3, "hpf"
 	if _, err := h.Client.UpdateVM(t.Context(), "short", api.VMUpdate{PriorityCeiling: &ceiling}); err != nil {
 		t.Fatal(err)

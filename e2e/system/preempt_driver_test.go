@@ -18,7 +18,7 @@ import (
 
 var preemptForms = []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent}
 
-// preemptible makes a guest whose kernels are loaded in all forms.
+// preemptible creates a guest whose kernels are loaded in all forms.
 func preemptible(t *testing.T, h *host.Host, s api.VMSpec, o driver.PreemptOptions) *driver.Context {
 	t.Helper()
 	gpu, err := h.NewGuest(s).NewContext(t.Context(), driver.ContextOptions{Preempt: &o})
@@ -30,8 +30,8 @@ func preemptible(t *testing.T, h *host.Host, s api.VMSpec, o driver.PreemptOptio
 
 var everyForm = flag.Bool("every-form", false, "run the corpus in every form, not each kernel in one")
 
-// TestCorpusPreemptible runs every kernel of the corpus in a form that it has, or with -every-form in each, through a
-// guest, and checks every result.
+// TestCorpusPreemptible runs every kernel of the corpus in one of its forms, or with -every-form in each, through a guest, and checks
+// every result.
 func TestCorpusPreemptible(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := preemptible(t, h, api.VMSpec{Name: "preemptible"}, driver.PreemptOptions{Forms: preemptForms[0] | preemptForms[1] | preemptForms[2]})
@@ -56,7 +56,7 @@ func TestCorpusPreemptible(t *testing.T) {
 	t.Logf("kernels by form: %v", ran)
 }
 
-// runForm runs a kernel's case in a form and returns how many of its kernels have that.
+// runForm runs a kernel's case in a form and returns how many of its kernels have that form.
 func runForm(ctx context.Context, gpu *driver.Context, k corpus.Kernel, form abi.PreemptForm) (n int, err error) {
 	l, err := workload.NewLoad(ctx, gpu, k.PTX(corpus.SM80), k.Case(corpus.Trivial, 42))
 	if err != nil {
@@ -84,8 +84,7 @@ func runForm(ctx context.Context, gpu *driver.Context, k corpus.Kernel, form abi
 	return n, l.Case.CheckPrinted(printed)
 }
 
-// TestUrgentTakesTheGPU has an urgent guest beside one with kernels of 30 ms: those are taken off the GPU for it, and
-// what both compute is right.
+// TestUrgentTakesTheGPU runs an urgent guest beside one with kernels of 30 ms, which are evicted for it. The results of both are right.
 func TestUrgentTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := workload.Batch()
@@ -136,11 +135,11 @@ func TestUrgentTakesTheGPU(t *testing.T) {
 	}
 }
 
-// TestFormByCost lets what launches cost decide: a kernel of long tasks, to which a look for each is next to nothing,
-// ends up in a form that has just that, and computes the same.
+// TestFormByCost lets the cost of launches decide: a kernel of long tasks, for which a check per task costs next to nothing, ends up in
+// the form with that, and computes the same.
 func TestFormByCost(t *testing.T) {
 	gpu := preemptible(t, host.Start(t, "dfq"), api.VMSpec{Name: "tuned"}, driver.PreemptOptions{
-		Wanted: tune.Parameters{Overhead: 0.25}, // a busy machine is late by some parts in a hundred
+		Wanted: tune.Parameters{Overhead: 0.25}, // on a busy machine measurements are off by several percent
 	})
 	k, c, err := workload.Work{
 		Kernel: "throttle", SharedBytes: 48 << 10, Throttle: &corpus.ThrottleConfig{Blocks: 48, Threads: 32, Iterations: 1500},

@@ -17,12 +17,11 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// urgency is the priority of urgent guests, and their ceiling.
-const urgency = 10
+// urgentPriority is the priority of urgent guests, and their ceiling.
+const urgentPriority = 10
 
-// A toiler is a guest that computes one case again and again, on two channels of a
-// context, and checks each result.
-type toiler struct {
+// worker is a guest that computes one case again and again, on two channels of a context, and checks each result.
+type worker struct {
 	t    *testing.T
 	h    *host.Host
 	name string
@@ -32,11 +31,11 @@ type toiler struct {
 	err  error // once done is closed
 }
 
-// newToiler makes a guest with kernels that leave the GPU when told, in that form,
-// and has it work to the end of the test, with a pause after each case.
-func newToiler(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w workload.Work, pause time.Duration) *toiler {
+// newWorker creates a guest with preemptible kernels in the given form, which works until the end of the test, with a pause after each
+// case.
+func newWorker(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w workload.Work, pause time.Duration) *worker {
 	t.Helper()
-	k := &toiler{t: t, h: h, name: s.Name, done: make(chan struct{})}
+	k := &worker{t: t, h: h, name: s.Name, done: make(chan struct{})}
 	var err error
 	k.gpu, err = h.NewGuest(s).NewContext(t.Context(), driver.ContextOptions{
 		Priority: -int32(s.PriorityCeiling), Preempt: &driver.PreemptOptions{Forms: form},
@@ -68,7 +67,7 @@ func newToiler(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w
 				err := l.Run(ctx, ch)
 				k.runs[i].Add(1)
 				if err == nil {
-					// One that is urgent without a pause leaves nothing to others.
+					// An urgent guest without pauses would leave nothing to others.
 					err = clock.Sleep(ctx, clock.Real{}, pause)
 				}
 				if err != nil {
@@ -97,7 +96,7 @@ func newToiler(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w
 }
 
 // goesOn waits until each of the guest's channels has begun and ended more cases.
-func (k *toiler) goesOn() {
+func (k *worker) goesOn() {
 	k.t.Helper()
 	var goals [len(k.runs)]uint64
 	for i := range goals {
@@ -118,20 +117,19 @@ func (k *toiler) goesOn() {
 	})
 }
 
-// newBatch makes a guest with long kernels.
-func newBatch(t *testing.T, h *host.Host) *toiler {
+// newBatch creates a guest with long kernels.
+func newBatch(t *testing.T, h *host.Host) *worker {
 	t.Helper()
-	return newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptSingle, workload.Batch().Work[0], 0)
+	return newWorker(t, h, api.VMSpec{Name: "batch"}, abi.PreemptSingle, workload.Batch().Work[0], 0)
 }
 
-// newUrgent makes a guest that has something short and urgent to compute now and
-// then.
-func newUrgent(t *testing.T, h *host.Host) *toiler {
+// newUrgent creates a guest with short and urgent kernels now and then.
+func newUrgent(t *testing.T, h *host.Host) *worker {
 	t.Helper()
-	return newToiler(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: urgency, Weight: 2}, abi.PreemptSingle, workload.Urgent().Work[0], 10*time.Millisecond)
+	return newWorker(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: urgentPriority, Weight: 2}, abi.PreemptSingle, workload.Urgent().Work[0], 10*time.Millisecond)
 }
 
-// evictedMore waits until kernels of a guest were taken off the GPU once more.
+// evictedMore waits until kernels of a guest were evicted again.
 func evictedMore(h *host.Host, name string, than uint64) (v api.VM) {
 	h.Until("another eviction of guest "+name, func() error {
 		if v = h.VM(name); v.Preemption.Evictions <= than {
@@ -142,14 +140,13 @@ func evictedMore(h *host.Host, name string, than uint64) (v api.VM) {
 	return v
 }
 
-// TestUrgentKernelTakesTheGPU has an urgent guest work beside a batch guest: the
-// batch guest's kernels leave for it, and come to the same results.
+// TestUrgentKernelTakesTheGPU runs an urgent guest beside a batch guest: the batch guest's kernels are evicted for it, and compute the
+// same results.
 func TestUrgentKernelTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := newBatch(t, h)
 	batch.goesOn()
-	// Among its own launches too the one with the least left comes first, by predictions
-	// that a busy machine makes differ.
+	// Among its own launches, too, the one with the least remaining work comes first, by predictions that vary on a busy machine.
 	var alone api.Preemption
 	h.Until("no evictions but for its own launches", func() error {
 		if alone = h.VM("batch").Preemption; alone.Evictions > alone.Caused {
@@ -179,13 +176,12 @@ func TestUrgentKernelTakesTheGPU(t *testing.T) {
 	}
 }
 
-// TestFairQueueTakesTheGPU has two guests with long kernels share by weight: one that
-// is ahead loses the GPU at once, in the middle of a kernel, and comes to the same
-// results.
+// TestFairQueueTakesTheGPU has two guests with long kernels share by weight: one that is ahead loses the GPU at once, in the middle of a
+// kernel, and computes the same results.
 func TestFairQueueTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "dfq")
 	light := newBatch(t, h)
-	heavy := newToiler(t, h, api.VMSpec{Name: "heavy", Weight: 4}, abi.PreemptSingle, workload.Batch().Work[0], 0)
+	heavy := newWorker(t, h, api.VMSpec{Name: "heavy", Weight: 4}, abi.PreemptSingle, workload.Batch().Work[0], 0)
 	v := evictedMore(h, "batch", 2)
 	light.goesOn()
 	heavy.goesOn()
@@ -194,11 +190,11 @@ func TestFairQueueTakesTheGPU(t *testing.T) {
 	}
 }
 
-// TestSomeSMsAreEnough has kernels of two guests on the GPU at one time: the batch
-// guest's leave as many SMs as the urgent one's need, and take them back.
+// TestSomeSMsAreEnough runs kernels of two guests at the same time: the batch guest's leave as many SMs as the urgent one's need, and take
+// them back.
 func TestSomeSMsAreEnough(t *testing.T) {
 	h := host.Start(t, "hpf", "--mode", "co-run")
-	batch := newToiler(t, h, api.VMSpec{Name: "batch"}, abi.PreemptPersistent, workload.Batch().Work[0], 0)
+	batch := newWorker(t, h, api.VMSpec{Name: "batch"}, abi.PreemptPersistent, workload.Batch().Work[0], 0)
 	urgent := newUrgent(t, h)
 	h.Until("an eviction from some SMs", func() error {
 		gpus, err := h.Client.GPUs(t.Context())
@@ -211,8 +207,8 @@ func TestSomeSMsAreEnough(t *testing.T) {
 	batch.goesOn()
 }
 
-// TestPreemptionOutlivesTheDaemon kills the daemon while launches wait, run and
-// leave. They go on without it, and the next finds them.
+// TestPreemptionOutlivesTheDaemon kills the daemon while launches wait, run and are evicted. They go on without it, and the next daemon
+// finds them.
 func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := newBatch(t, h)
@@ -227,7 +223,7 @@ func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 		batch.goesOn()
 		h.StartDaemon()
 		after := h.VM("batch")
-		if after.Preemption.Evictions < before.Preemption.Evictions || after.PriorityCeiling != 0 || h.VM("urgent").PriorityCeiling != urgency {
+		if after.Preemption.Evictions < before.Preemption.Evictions || after.PriorityCeiling != 0 || h.VM("urgent").PriorityCeiling != urgentPriority {
 			t.Errorf("before the daemon's end %+v\nafter it %+v", before, after)
 		}
 		if p := h.VM("urgent").Preemption; p.Caused < caused.Caused || p.ChargedSeconds < caused.ChargedSeconds || p.ChargedSeconds == 0 {
@@ -239,20 +235,19 @@ func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// TestNextDaemonHasAnotherPolicy has daemons follow each other whose policies are
-// about launches and about guests.
+// TestNextDaemonHasAnotherPolicy starts daemons in turn whose policies decide about launches and about guests.
 func TestNextDaemonHasAnotherPolicy(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch, urgent := newBatch(t, h), newUrgent(t, h)
 	evictedMore(h, "batch", 0)
-	if err := h.Daemon.Kill(); err != nil { // launches wait for it
+	if err := h.Daemon.Kill(); err != nil { // while launches wait
 		t.Fatal(err)
 	}
 	h.Config.GPUs[0].Policy = "none"
 	h.StartDaemon()
 	urgent.goesOn()
 	batch.goesOn()
-	if err := h.Daemon.End(); err != nil { // no launch waits
+	if err := h.Daemon.End(); err != nil { // while no launch waits
 		t.Fatal(err)
 	}
 	h.Config.GPUs[0].Policy = "hpf"
@@ -262,8 +257,7 @@ func TestNextDaemonHasAnotherPolicy(t *testing.T) {
 	batch.goesOn()
 }
 
-// TestPoliciesChangeUnderLoad goes through policies of both kinds while kernels
-// wait and run.
+// TestPoliciesChangeUnderLoad changes between policies of both kinds while kernels wait and run.
 func TestPoliciesChangeUnderLoad(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := newBatch(t, h)
@@ -277,7 +271,7 @@ func TestPoliciesChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPriorityCeiling has a guest ask for more than its operator allows.
+// TestPriorityCeiling has a guest ask for a higher priority than its operator allows.
 func TestPriorityCeiling(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "hpf")
@@ -300,8 +294,8 @@ func TestPriorityCeiling(t *testing.T) {
 	}
 }
 
-// lie is a kernel that takes what a preemptible one does, and never looks.
-const lie = `.version 8.0
+// neverLeaves is a kernel with the parameters of a preemptible one that never checks the evict word.
+const neverLeaves = `.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry lie(.param .align 8 .b8 lie_vgpud_launch[96])
@@ -311,13 +305,13 @@ L:
 }
 `
 
-// TestLiarIsFoundOut has a guest claim that its endless kernel leaves when told.
+// TestLiarIsFoundOut has a guest claim that its endless kernel is preemptible.
 func TestLiarIsFoundOut(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "hpf")
 	gpu := newContext(t, h, api.VMSpec{Name: "liar"})
 	l := driver.Launch{
-		Function: function(t, gpu, lie, "lie"), Grid: driver.Dim{X: 4}, Block: one,
+		Function: function(t, gpu, neverLeaves, "lie"), Grid: driver.Dim{X: 4}, Block: one,
 		Attributes: []abi.Attribute{abi.Preempt{Form: abi.PreemptSingle, Group: 1, Every: 1}.Attribute()},
 	}
 	var p driver.Pending

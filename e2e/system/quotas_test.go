@@ -12,17 +12,15 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestCap has a guest with a cap alone on the GPU: it always has work, and never
-// gets more than its cap.
+// TestCap runs a guest with a cap alone on the GPU: it always has work, and never gets more than its cap.
 func TestCap(t *testing.T) {
 	h := host.Start(t, "none")
 	const limit = 0.2
 	busy(t, h, api.VMSpec{Name: "capped", Cap: limit}, 150)
 	begin, before := time.Now(), h.VM("capped")
 	var now api.VM
-	// The GPU's clock may be behind the host's, and what it executes runs on when
-	// the guest is held: on no machine is there more than a bit above the cap, once what
-	// was used while the daemon had no processor for a moment is paid back.
+	// The GPU's clock may lag behind the host's, and what it executes runs on when the guest is suspended: on any machine the excess
+	// is small once the guest has paid back what it used while the daemon had no processor.
 	h.Until("some GPU time, and no more than by the cap", func() error {
 		now = h.VM("capped")
 		used := *now.GPUSecondsOwn - *before.GPUSecondsOwn
@@ -52,8 +50,8 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// entitled waits until a guest is entitled to a share. One that the host leaves no processor
-// has no work for a moment, and is entitled to nothing then.
+// entitled waits until a guest is entitled to a share. A guest that the host gives no processor has no work for a moment, and is
+// then entitled to nothing.
 func entitled(h *host.Host, name string, share float64) {
 	h.Until(fmt.Sprintf("%s entitled to %v", name, share), func() error {
 		if v := h.VM(name); v.Entitled != share {
@@ -63,10 +61,8 @@ func entitled(h *host.Host, name string, share float64) {
 	})
 }
 
-// TestGuarantee has a guest with short kernels beside one with kernels ten times
-// as long: without a policy it gets a tenth of the GPU, and with a guarantee most
-// of it. The daemon's successor, and one that is told to read its configuration
-// again, keep to it.
+// TestGuarantee runs a guest with short kernels beside one with kernels ten times as long: without a policy it gets a tenth of the GPU,
+// and with a guarantee most of it. The daemon's successor, and a daemon that reloads its configuration, keep to it.
 func TestGuarantee(t *testing.T) {
 	h := host.Start(t, "none")
 	busy(t, h, api.VMSpec{Name: "long"}, 1500)
@@ -91,7 +87,7 @@ func TestGuarantee(t *testing.T) {
 	h.StartDaemon()
 	most("the guarantee after a restart")
 
-	// A configuration that is wrong changes nothing.
+	// An invalid configuration changes nothing.
 	h.Config.GPUs[0].Policy = "lottery"
 	h.WriteConfig()
 	if err := h.Daemon.Cmd.Process.Signal(unix.SIGHUP); err != nil {
@@ -120,7 +116,7 @@ func TestGuarantee(t *testing.T) {
 	}
 }
 
-// logged is whether the daemon has said all of this in one line.
+// logged checks that the daemon has logged a line with all these words.
 func logged(h *host.Host, words ...string) error {
 lines:
 	for line := range strings.Lines(h.Daemon.Log()) {

@@ -15,8 +15,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestDaemonKilled kills the daemon while guests work. They go on; the next
-// daemon finds them with their weights and their bills.
+// TestDaemonKilled kills the daemon while guests work. They go on; the next daemon finds them with their weights and usage.
 func TestDaemonKilled(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -57,7 +56,7 @@ func TestDaemonKilled(t *testing.T) {
 		t.Errorf("UpdateVM = %+v, %v", v, err)
 	}
 	by.goesOn()
-	// And one that ends as it should leaves them as well.
+	// A daemon that shuts down leaves them running, too.
 	if err := h.Daemon.End(); err != nil {
 		t.Error(err)
 	}
@@ -84,14 +83,14 @@ func TestGuestProcessKilled(t *testing.T) {
 	if err := unix.Kill(h.VM("guest").PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// The executor ends a moment later, and carries out what it still is asked.
+	// The executor ends a moment later, and still executes commands until then.
 	h.Until("a call to fail", func() error {
 		if _, err = gpu.Alloc(ctx, 4096); err == nil {
 			return errors.New("it did not")
 		}
 		return nil
 	})
-	wants(t, "a call after the end", err, driver.ErrGone)
+	wantError(t, "a call after the end", err, driver.ErrGone)
 	h.Until("the guest to leave the list", func() error {
 		vms, err := h.Client.VMs(ctx)
 		if slices.ContainsFunc(vms, func(v api.VM) bool { return v.Name == "guest" }) {
@@ -109,23 +108,22 @@ func TestGuestProcessKilled(t *testing.T) {
 	works(t, newContext(t, h, api.VMSpec{Name: "guest"})) // the name is free again
 }
 
-// TestGPUKilled kills the soft GPU: whoever uses it is told, and the daemon
-// stays.
+// TestGPUKilled kills the soft GPU: all its users get an error, and the daemon keeps running.
 func TestGPUKilled(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
 	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
 	works(t, gpu)
-	p, err := gpu.Own().Launch(ctx, function(t, gpu, misdeeds, "endless"), one, one, 0)
+	p, err := gpu.Own().Launch(ctx, function(t, gpu, badKernels, "endless"), one, one, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := h.GPU.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "the kernel under way", p.Wait(ctx), abi.StatusDeviceLost)
+	wantError(t, "the kernel under way", p.Wait(ctx), abi.StatusDeviceLost)
 	_, err = gpu.Alloc(ctx, 64)
-	wants(t, "a call after", err, abi.StatusDeviceLost)
+	wantError(t, "a call after", err, abi.StatusDeviceLost)
 	h.Until("health says so", func() error {
 		health, err := h.Client.Health(ctx)
 		if err == nil && (health.Healthy || !strings.Contains(strings.Join(health.Problems, ""), host.GPUName)) {
@@ -138,8 +136,8 @@ func TestGPUKilled(t *testing.T) {
 	}
 }
 
-// TestGPUComesBack kills the soft GPU and starts another: the guests' contexts
-// are usable again after a reset, and accounted, and nobody else was.
+// TestGPUComesBack kills the soft GPU and starts another: the guests' contexts are usable again after a reset, and accounted, and other
+// guests are not affected.
 func TestGPUComesBack(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -149,14 +147,14 @@ func TestGPUComesBack(t *testing.T) {
 	if err := h.GPU.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// The one that asks for nothing learns of it too, and of no memory that it has.
+	// A guest without requests learns of it too, and its memory is gone.
 	h.Until("the contexts to be without a channel group", func() error {
 		if v := h.VM("guest"); len(v.Groups) != 0 {
 			return fmt.Errorf("they have %v", v.Groups)
 		}
 		return nil
 	})
-	wants(t, "a reset without a GPU", gpu.Reset(ctx), abi.ErrorDeviceLost)
+	wantError(t, "a reset without a GPU", gpu.Reset(ctx), abi.ErrorDeviceLost)
 
 	h.StartGPU()
 	if err := gpu.Reset(ctx); err != nil {
@@ -164,8 +162,8 @@ func TestGPUComesBack(t *testing.T) {
 	}
 	works(t, gpu)
 	_, err := idle.Alloc(ctx, 64)
-	wants(t, "a call of a context that was not reset", err, abi.StatusDeviceLost)
-	works(t, gpu) // whom that does not concern
+	wantError(t, "a call of a context that was not reset", err, abi.StatusDeviceLost)
+	works(t, gpu) // which is not affected
 	if err := idle.Reset(ctx); err != nil {
 		t.Fatal(err)
 	}

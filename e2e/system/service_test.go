@@ -14,8 +14,8 @@ import (
 	"vgpud/e2e/host"
 )
 
-// TestService runs the daemon under a service manager of the test's own, which
-// hears what systemd would, and starts it anew below a guest that works.
+// TestService runs the daemon under a service manager of the test, which receives what systemd would, and restarts the daemon while a
+// guest works.
 func TestService(t *testing.T) {
 	h := host.Start(t, "dfq")
 	by := newBystander(t, h)
@@ -35,8 +35,7 @@ func TestService(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "200000")
 	h.StartDaemon()
-	// until waits for a message that begins like this; feeding the watchdog may
-	// come in between.
+	// until waits for a message that begins like this, ignoring watchdog messages.
 	until := func(want string) {
 		t.Helper()
 		b := make([]byte, 1<<10)
@@ -83,7 +82,7 @@ func TestService(t *testing.T) {
 	by.goesOn()
 }
 
-// TestUnits holds the units of deploy against what the daemon needs of them.
+// TestUnits compares the units in deploy with what the daemon needs of them.
 func TestUnits(t *testing.T) {
 	for unit, wants := range map[string][]string{
 		"vgpud.service": {

@@ -16,14 +16,14 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// out runs a program in the VM that must end well, and returns what it printed.
+// out runs a program in the VM, which must succeed, and returns its output.
 func (m *machine) out(args ...string) (text string) {
 	m.tb.Helper()
 	m.do(func(ctx context.Context) (err error) { text, err = m.vm.Output(ctx, args...); return err })
 	return text
 }
 
-// ask runs a command of the agent in the VM that answers in JSON.
+// ask runs a command of the agent in the VM and decodes its JSON output.
 func (m *machine) ask(answer any, args ...string) {
 	m.tb.Helper()
 	text := m.out(append(append([]string{"/bin/vgpu-agent"}, args...), "-o", "json")...)
@@ -39,9 +39,8 @@ func (m *machine) check(args ...string) (r []agent.CheckResult) {
 	return r
 }
 
-// prepared waits until the agent has prepared so many devices, and returns them. A
-// device that is plugged while the guest's kernel still lets go of another may find no
-// room at first: the agent tries it again.
+// prepared waits until the agent has prepared n devices, and returns them. A device that is plugged while the guest's kernel still releases
+// another may find no room at first: the agent tries it again.
 func (m *machine) prepared(n int) (all []agent.Device) {
 	m.tb.Helper()
 	m.h.Until(fmt.Sprintf("%d prepared devices", n), func() error {
@@ -68,10 +67,9 @@ func (m *machine) prepared(n int) (all []agent.Device) {
 	return all
 }
 
-// TestAgent has the agent find a virtual GPU, check it by vfio-pci and by polling,
-// share it, lose one that is plugged beside it, and clear what a program leaves.
+// TestAgent has the agent find a virtual GPU, check it by vfio-pci and by polling, share it, lose a second one, and clear what a program leaves.
 func TestAgent(t *testing.T) {
-	h := patient(host.Start(t, "dfq", slow...))
+	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	m := boot(t, h, qemu.Options{SparePorts: 1}, h.NewVM(api.VMSpec{Name: "vm1"}))
 	m.ready()
 	if d := m.prepared(1)[0]; d.State != agent.StateReady || d.Driver != "vfio-pci" || d.Check == nil || !d.Check.OK || d.Check.Vectors != 32 {
@@ -92,14 +90,14 @@ func TestAgent(t *testing.T) {
 			t.Logf("%-8s launch, by %-9s after %-4v p50 %-12v p99 %v", c.access, l.Wait, l.Pause, l.P50, l.P99)
 		}
 	}
-	// The kernel waits for programs that have a device by vfio-pci: they must let go.
+	// The kernel waits for programs that have a device open by vfio-pci: they must close it.
 	m.unplugged("--access=vfio", "--shared")
 	m.killed()
 }
 
-// TestAgentWithoutIOMMU has a guest in which vfio-pci can't be had: it polls.
+// TestAgentWithoutIOMMU has a guest in which vfio-pci can't be used: it polls.
 func TestAgentWithoutIOMMU(t *testing.T) {
-	h := patient(host.Start(t, "dfq", slow...))
+	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	m := bootWith(t, h, qemu.Options{SparePorts: 1}, h.NewVM(api.VMSpec{Name: "vm1"}))
 	m.ready()
 	d := m.prepared(1)[0]
@@ -109,11 +107,11 @@ func TestAgentWithoutIOMMU(t *testing.T) {
 	if r := m.check("--access", "polling"); !r[0].OK {
 		t.Errorf("check: %+v", r)
 	}
-	// A program that polls is told when the device goes under it.
+	// A program that polls gets an error when its device goes away.
 	m.unplugged("--access=polling", "--shared")
 }
 
-// unplugged unplugs a second device under programs that have it in these ways.
+// unplugged unplugs a second device while programs use it in these ways.
 func (m *machine) unplugged(ways ...string) {
 	m.tb.Helper()
 	second := m.h.NewVM(api.VMSpec{Name: "second"})
@@ -124,7 +122,7 @@ func (m *machine) unplugged(ways ...string) {
 		m.prepared(2)
 		p := m.busy(way, m.address("second"))
 		m.do(func(ctx context.Context) error { return m.vm.Unplug(ctx, "second") })
-		m.told(p)
+		m.awaitUnplugged(p)
 		m.prepared(1)
 	}
 	if r := m.check(); !r[0].OK {
@@ -132,8 +130,7 @@ func (m *machine) unplugged(ways ...string) {
 	}
 }
 
-// killed kills one of two programs that have parts of a device: the agent clears
-// what it left, and the other goes on.
+// killed kills one of two programs that share a device: the agent clears what it left, and the other goes on.
 func (m *machine) killed() {
 	m.tb.Helper()
 	first, second := m.busy("--shared", "0000:00:10.0"), m.busy("--shared", "0000:00:10.0")
@@ -146,7 +143,7 @@ func (m *machine) killed() {
 			return nil
 		})
 	}
-	tenants(2) // of which it tells after they have their parts
+	tenants(2) // which shows that they have their parts
 	contexts := func(n int) {
 		m.tb.Helper()
 		m.h.Until(fmt.Sprintf("the host to have %d contexts", n), func() error {
@@ -192,7 +189,7 @@ func (m *machine) busy(way, address string) *qemu.Process {
 	return p
 }
 
-// kernels is how many have run, of all guests.
+// kernels returns how many kernels all guests have run.
 func (m *machine) kernels() (n uint64) {
 	m.tb.Helper()
 	all, err := m.h.Client.VMs(m.tb.Context())
@@ -205,8 +202,8 @@ func (m *machine) kernels() (n uint64) {
 	return n
 }
 
-// told waits for the end of a check whose device was unplugged: it says so.
-func (m *machine) told(p *qemu.Process) {
+// awaitUnplugged waits for the end of a check whose device was unplugged, which reports that.
+func (m *machine) awaitUnplugged(p *qemu.Process) {
 	m.tb.Helper()
 	var said strings.Builder
 	ended := make(chan error, 1)

@@ -18,13 +18,12 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// launches is how many launches of each way BenchmarkLaunch measures.
+// launches is how many launches of each kind BenchmarkLaunch measures.
 const launches = 1000
 
-// BenchmarkLaunch takes launches of an empty kernel apart, in a VM and by our own
-// client on the host, and prints a table.
+// BenchmarkLaunch measures the parts of launches of an empty kernel, in a VM and by our own client on the host, and prints a table.
 func BenchmarkLaunch(b *testing.B) {
-	h := patient(host.Start(b, "dfq"))
+	h := withTimeout(host.Start(b, "dfq"))
 	client, inVM := h.NewVM(api.VMSpec{Name: "client"}), h.NewVM(api.VMSpec{Name: "vm"})
 	m := boot(b, h, qemu.Options{}, inVM)
 	m.ready()
@@ -94,11 +93,10 @@ func printLatencies(tb testing.TB, names []string, reports []workload.LatencyRep
 	}
 }
 
-// BenchmarkIdle is the processor time that idle VMs take on the host, parts of one
-// processor for each: with nothing but their agent, and with a program that has a
-// context and does nothing. It prints a table.
+// BenchmarkIdle measures the processor time that idle VMs take on the host, in parts of one processor for each: with only their agent, and with a
+// program that has a context and does nothing. It prints a table.
 func BenchmarkIdle(b *testing.B) {
-	h := patient(host.Start(b, "dfq"))
+	h := withTimeout(host.Start(b, "dfq"))
 	var machines []*machine
 	names := []string{"one", "two"}
 	for _, name := range names {
@@ -108,7 +106,7 @@ func BenchmarkIdle(b *testing.B) {
 		m.ready()
 	}
 	for b.Loop() {
-		// What booting and the agent's check leave to do is done soon.
+		// Work that remains from booting and the agent's check ends soon.
 		if err := clock.Sleep(b.Context(), clock.Real{}, 5*time.Second); err != nil {
 			b.Fatal(err)
 		}

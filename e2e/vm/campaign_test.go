@@ -20,17 +20,15 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestCampaign shares a GPU among four VMs, of weights 1, 1, 2 and 4, for as long
-// as -campaign says, and resets one of them once a minute. Over the times in which
-// all four have work, and in which only the three have, each must get what it is
-// entitled to within 3 points.
+// TestCampaign shares a GPU among four VMs with weights 1, 1, 2 and 4 for the time -campaign, and resets one of them once a minute. Over the times
+// in which all four have work, and in which only the other three have, each must get its entitlement within 3 points.
 func TestCampaign(t *testing.T) {
 	if *campaign == 0 {
 		t.Skip("minutes long: asked for by -campaign 5m")
 	}
 	const points, resetEvery = 0.03, time.Minute
-	// Four VMs on few processors have less to give: a slower GPU.
-	h := patient(host.Start(t, "dfq", "--warp-time", "1us"))
+	// Four VMs on few processors produce less work, so the GPU is slower.
+	h := withTimeout(host.Start(t, "dfq", "--warp-time", "1us"))
 	weights := map[string]float64{"a": 1, "b": 1, "c": 2, "d": 4}
 	kinds := map[string][]workload.Work{"a": long, "b": medium, "c": medium, "d": medium}
 	const unlucky = "b"
@@ -50,7 +48,7 @@ func TestCampaign(t *testing.T) {
 	watching.Go(func() { s.watch(ctx) })
 
 	resets := 0
-	past := make(map[string]workload.Report) // of the workers that have ended
+	past := make(map[string]workload.Report) // of workers that have ended
 	note := func(name string) {
 		r, sum := workers[name].last(), past[name]
 		sum.Cases += r.Cases
@@ -60,20 +58,20 @@ func TestCampaign(t *testing.T) {
 	}
 	all, three := strings.Join(names, " "), strings.ReplaceAll(strings.Join(names, " "), unlucky+" ", "")
 	for begin := time.Now(); time.Since(begin) < *campaign; resets++ {
-		s.working(all)
+		s.setWorking(all)
 		if err := clock.Sleep(ctx, clock.Real{}, min(resetEvery, *campaign-time.Since(begin))); err != nil {
 			t.Fatal(err)
 		}
 		m, w := machines[unlucky], workers[unlucky]
-		s.working("")
+		s.setWorking("")
 		m.do(m.vm.Reset)
-		w.lost()
+		w.awaitLost()
 		note(unlucky)
-		s.working(three)
+		s.setWorking(three)
 		m.ready()
 		workers[unlucky] = m.begin(unlucky, "", kinds[unlucky])
 	}
-	s.working("")
+	s.setWorking("")
 	cancel()
 	watching.Wait()
 	if s.err != nil {
@@ -109,28 +107,26 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// shares sums GPU time, by the GPU's own count, over the times in which a set of
-// VMs has work.
+// shares sums GPU time, by the GPU's own count, over the times in which a set of VMs has work.
 type shares struct {
 	client *api.Client
 
 	mu      sync.Mutex
-	set     string // who has work now; "" while that changes
+	set     string // the VMs that have work now; "" while that changes
 	changes int
 	sums    map[string]map[string]float64 // by set, then by VM
 	err     error                         // once watch has returned
 }
 
-// working says who has work from now on.
-func (s *shares) working(set string) {
+// setWorking sets which VMs have work from now on.
+func (s *shares) setWorking(set string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set = set
 	s.changes++
 }
 
-// watch looks until ctx ends. A stretch between two looks in which the set changed
-// counts for none.
+// watch samples until ctx ends. An interval in which the set changed does not count.
 func (s *shares) watch(ctx context.Context) {
 	before, changes := map[string]float64(nil), 0
 	for clock.Sleep(ctx, clock.Real{}, 200*time.Millisecond) == nil {

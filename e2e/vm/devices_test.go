@@ -11,11 +11,10 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestSeveralDevices gives a VM three virtual GPUs, two on one GPU and one on
-// another, and works on all of them at a time: on the first with every kernel of
-// the corpus.
+// TestSeveralDevices gives a VM three virtual GPUs, two on one GPU and one on another, and works on all of them at the same time: on the first
+// with every kernel of the corpus.
 func TestSeveralDevices(t *testing.T) {
-	h := patient(host.StartGPUs(t, 2, "dfq", slow...))
+	h := withTimeout(host.StartGPUs(t, 2, "dfq", slowGPU...))
 	gpus := []api.VM{
 		h.NewVM(api.VMSpec{Name: "first", GPU: "gpu0"}),
 		h.NewVM(api.VMSpec{Name: "second", GPU: "gpu0"}),
@@ -35,13 +34,13 @@ func TestSeveralDevices(t *testing.T) {
 		}
 	}
 	h.Until("every kernel of the corpus", func() error {
-		workers[0].right()
+		workers[0].check()
 		if done, all := workers[0].last().Cases, len(corpus.All()); done < uint64(all) {
 			return fmt.Errorf("%d of %d", done, all)
 		}
 		return nil
 	})
-	// One that ends leaves the others be.
+	// The end of one leaves the others running.
 	workers[0].end()
 	workers[1].goesOn()
 	workers[2].goesOn()
@@ -50,7 +49,7 @@ func TestSeveralDevices(t *testing.T) {
 	workers[2].end()
 }
 
-// corpus is to run every kernel of the corpus, one after the other.
+// corpusPlan is to run every kernel of the corpus, one after the other.
 func corpusPlan(address string) workload.Plan {
 	p := workload.Plan{Name: "corpus", PCI: address, Workers: 1, Channels: 1, Seed: 1}
 	for _, k := range corpus.All() {

@@ -16,14 +16,12 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestLife ends a VM at work in every way that there is, one after the other,
-// while two others share the GPU with it, and looks at what is left and at what
-// the others notice, which get what they are entitled to meanwhile. What comes
-// after each end shows that the virtual GPU is as good as before.
+// TestLife ends a working VM in every possible way, one after the other, while two others share the GPU with it. It checks what remains and
+// what the others notice; they get their entitlement meanwhile. What follows each end shows that the virtual GPU works as before.
 func TestLife(t *testing.T) {
-	h := patient(host.Start(t, "dfq", slow...))
+	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	observer := observe(t, h)
-	// Weights against what the kernels' length alone would give.
+	// The weights are opposite to the shares by kernel length alone.
 	light, heavy := bystander(t, h, "light", 1), bystander(t, h, "heavy", 4)
 	v := newVictim(t, h, observer, "guest")
 	light.ready()
@@ -37,13 +35,13 @@ func TestLife(t *testing.T) {
 	}{
 		{"plug and unplug", plugs},
 		{"vgpuctl attach and detach", attaches},
-		{"reset", func(_ *testing.T, v *victim) { v.restarts(v.fairly(v.vm.Reset)) }},
+		{"reset", func(_ *testing.T, v *victim) { v.restarts(v.sharesKept(v.vm.Reset)) }},
 		{"reboot", func(_ *testing.T, v *victim) { v.restarts(v.vm.Reboot) }},
 		{"panic", func(_ *testing.T, v *victim) { v.restarts(v.vm.Crash) }},
 		{"power-off", func(_ *testing.T, v *victim) { v.ends(v.vm.PowerOff) }},
 		{"SIGKILL", func(_ *testing.T, v *victim) {
 			v.boots()
-			v.ends(v.fairly(func(context.Context) error { return v.vm.Kill() }))
+			v.ends(v.sharesKept(func(context.Context) error { return v.vm.Kill() }))
 		}},
 	} {
 		if !t.Run(chapter.name, func(t *testing.T) {
@@ -51,74 +49,72 @@ func TestLife(t *testing.T) {
 			one.goesOn()
 			other.goesOn()
 		}) {
-			return // the next begins where this should have ended
+			return // the next way begins where this one should have ended
 		}
 	}
 	one.end()
 	other.end()
 }
 
-// restarts has a VM at work restart in some way.
+// restarts restarts a working VM in some way.
 func (v *victim) restarts(how func(context.Context) error) {
 	v.tb.Helper()
 	w := v.begin("guest", "", short)
 	w.goesOn()
-	v.counted()
+	v.awaitCounted()
 	v.do(how)
-	w.lost()
+	w.awaitLost()
 	v.ready()
 	v.leaves(v.idle)
 	v.works("")
 }
 
-// ends has a VM at work end in some way.
+// ends ends a working VM in some way.
 func (v *victim) ends(how func(context.Context) error) {
 	v.tb.Helper()
 	w := v.begin("guest", "", short)
 	w.goesOn()
-	v.counted()
+	v.awaitCounted()
 	v.do(how)
-	w.lost()
+	w.awaitLost()
 	v.gone()
 }
 
-// fairly has something happen, after which the others get what they are entitled to:
-// not least while the VM boots.
-func (v *victim) fairly(how func(context.Context) error) func(context.Context) error {
+// sharesKept runs how and then checks that the others get their entitlement, also while the VM boots.
+func (v *victim) sharesKept(how func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := how(ctx); err != nil {
 			return err
 		}
-		held(v.tb, v.h, v.others)
+		awaitShares(v.tb, v.h, v.others)
 		return nil
 	}
 }
 
-// counted makes sure that what a guest at work has is seen, and so that it is seen
-// to be gone.
-func (v *victim) counted() {
+// awaitCounted waits until what a working guest holds is visible, so that its end is visible, too.
+func (v *victim) awaitCounted() {
 	v.tb.Helper()
 	if f := v.h.Footprint(v.gpu.Name, v.observer); f.Contexts == 0 || f.Channels == 0 || f.Executors == 0 {
 		v.tb.Errorf("a guest at work has %+v", f)
 	}
 }
 
-// plugs gives a VM at work a second virtual GPU and takes it away, at work too.
+// plugs plugs a second virtual GPU into a working VM and unplugs it, also while working.
 func plugs(t *testing.T, v *victim) {
 	staying := v.begin("guest", "", short)
 	second := v.h.NewVM(api.VMSpec{Name: "plugged"})
 	before := v.h.Footprint(second.Name, v.observer)
-	for round := range 2 { // it comes back as well as it came
+	for round := range 2 { // plugging it again must work as well
 		v.do(func(ctx context.Context) error {
 			return v.vm.Plug(ctx, qemu.Device{ID: second.Name, Socket: second.Socket, Bus: qemu.SparePort(0)})
 		})
 		w := v.begin(second.Name, v.address(second.Name), short)
 		w.goesOn()
 		if round == 0 {
-			held(t, v.h, v.others)
+			awaitShares(t, v.h, v.others)
 		}
 		v.do(func(ctx context.Context) error { return v.vm.Unplug(ctx, second.Name) })
-		w.lost()
+		w.awaitLost()
 		v.h.Until("the end of what the unplugged one had", func() error {
 			return before.LeftBehind(v.h.Footprint(second.Name, v.observer))
 		})
@@ -132,14 +128,14 @@ func plugs(t *testing.T, v *victim) {
 	v.leaves(v.idle)
 }
 
-// attaches has an operator give a VM a virtual GPU and take it away.
+// attaches has an operator attach a virtual GPU to a VM and detach it.
 func attaches(t *testing.T, v *victim) {
 	const name, limit = "attached", "--wait=2m"
 	vgpuctl(t, v.h, "attach", "--qmp", v.vm.QMPSocket(), "--name", name, "--bar2", "64MiB", limit)
 	w := v.begin(name, v.address("vgpu-"+name), short)
 	w.goesOn()
 	vgpuctl(t, v.h, "detach", "--qmp", v.vm.QMPSocket(), "--name", name, limit)
-	w.lost()
+	w.awaitLost()
 	if _, err := v.h.Client.VM(t.Context(), name); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("the daemon says of what was detached: %v", err)
 	}
@@ -160,13 +156,13 @@ func vgpuctl(t *testing.T, h *host.Host, args ...string) {
 	}
 }
 
-// bystander is a VM with a virtual GPU of that weight.
+// bystander returns a VM with a virtual GPU of that weight.
 func bystander(t *testing.T, h *host.Host, name string, weight float64) *machine {
 	t.Helper()
 	return boot(t, h, qemu.Options{}, h.NewVM(api.VMSpec{Name: name, Weight: weight}))
 }
 
-// observe makes a guest without a VM, to ask the GPU by.
+// observe creates a guest without a VM, for reading the GPU's state.
 func observe(t *testing.T, h *host.Host) *driver.Context {
 	t.Helper()
 	c, err := h.NewGuest(api.VMSpec{Name: "observer"}).NewContext(t.Context(), driver.ContextOptions{})
@@ -176,14 +172,14 @@ func observe(t *testing.T, h *host.Host) *driver.Context {
 	return c
 }
 
-// victim is a VM to which something is to happen.
+// victim is a VM that is about to be ended.
 type victim struct {
 	*machine
 	gpu      api.VM
 	observer *driver.Context
-	others   map[string]*worker // at work all the time
+	others   map[string]*worker // working all the time
 	alone    host.Footprint     // without a VMM
-	idle     host.Footprint     // booted, with nothing at work
+	idle     host.Footprint     // booted, without work
 }
 
 // newVictim starts a VM.
@@ -195,8 +191,7 @@ func newVictim(t *testing.T, h *host.Host, observer *driver.Context, name string
 	return v
 }
 
-// measure takes what the host holds for a VM that does nothing; the others are at
-// work from before then to the end.
+// measure measures what the host holds for an idle VM; the others work before that and until the end.
 func (v *victim) measure() {
 	v.tb.Helper()
 	v.ready()
@@ -208,7 +203,7 @@ func (v *victim) measure() {
 	})
 	files := v.alone.VM
 	v.alone = v.idle
-	v.alone.VM = files // only its own processes see whether a VMM is there
+	v.alone.VM = files // only the VM's own process knows whether there is a VMM
 }
 
 // boots starts another VM with the virtual GPU of the one that has ended.
@@ -218,7 +213,7 @@ func (v *victim) boots() {
 	v.ready()
 }
 
-// leaves waits until what the host holds for the guest is down to what it was.
+// leaves waits until the host holds no more for the guest than before.
 func (v *victim) leaves(before host.Footprint) {
 	v.tb.Helper()
 	v.h.Until("the end of what "+v.gpu.Name+" had", func() error {
@@ -226,8 +221,7 @@ func (v *victim) leaves(before host.Footprint) {
 	})
 }
 
-// gone waits until nothing is held for a VM that is no more: not by the host's
-// processes, and no context or channel on its virtual GPU.
+// gone waits until nothing is held for a VM that no longer exists: not by the host's processes, and no context or channel on its virtual GPU.
 func (v *victim) gone() {
 	v.tb.Helper()
 	v.h.Until("the VMM's end", func() error {

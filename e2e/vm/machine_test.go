@@ -16,22 +16,20 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// bootLimit is how long a VM may take to boot, or to do what it is asked for, on a
-// machine that does much else.
+// bootLimit bounds the time a VM takes to boot, or to do something, on a busy host.
 const bootLimit = 15 * time.Minute
 
-// patience is how long a condition may take to come about that depends on what VMs
-// do, one after the other.
-const patience = 15 * time.Minute
+// timeout bounds the time until a condition holds that depends on what several VMs do in turn.
+const timeout = 15 * time.Minute
 
-// patient has a host's tests wait as VMs without KVM need it on a busy machine.
-func patient(h *host.Host) *host.Host {
-	h.Patience = patience
+// withTimeout makes a host's waits long enough for VMs without KVM on a busy machine.
+func withTimeout(h *host.Host) *host.Host {
+	h.Timeout = timeout
 	return h
 }
 
-// slow is the speed of GPUs for guests without KVM.
-var slow = []string{"--warp-time", "500ns"}
+// slowGPU is the speed of GPUs for guests without KVM.
+var slowGPU = []string{"--warp-time", "500ns"}
 
 // machine is a VM.
 type machine struct {
@@ -40,15 +38,14 @@ type machine struct {
 	vm *qemu.VM
 }
 
-// boot starts a VM with these virtual GPUs, which has begun to boot when it
-// returns. It ends with the test.
+// boot starts a VM with these virtual GPUs and returns while it boots. The VM ends with the test.
 func boot(tb testing.TB, h *host.Host, o qemu.Options, gpus ...api.VM) *machine {
 	tb.Helper()
-	o.IOMMU = true // or vfio-pci can't be had, and there are no interrupts
+	o.IOMMU = true // without one vfio-pci can't be used, and there are no interrupts
 	return bootWith(tb, h, o, gpus...)
 }
 
-// bootWith is boot with no more than the options say.
+// bootWith is boot with exactly the given options.
 func bootWith(tb testing.TB, h *host.Host, o qemu.Options, gpus ...api.VM) *machine {
 	tb.Helper()
 	deps, err := qemu.Find("")
@@ -77,10 +74,10 @@ func bootWith(tb testing.TB, h *host.Host, o qemu.Options, gpus ...api.VM) *mach
 	return m
 }
 
-// id is QEMU's name of a VM's n-th virtual GPU.
+// id returns QEMU's name of a VM's n-th virtual GPU.
 func id(n int) string { return fmt.Sprintf("vgpu%d", n) }
 
-// limited is a context for one thing that a VM is to do.
+// limited returns a context for one operation of the VM.
 func (m *machine) limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.tb.Context(), bootLimit)
 }
@@ -95,7 +92,7 @@ func (m *machine) ready() {
 	}
 }
 
-// do has the VM do something that must not fail.
+// do runs an operation of the VM that must not fail.
 func (m *machine) do(what func(context.Context) error) {
 	m.tb.Helper()
 	ctx, cancel := m.limited()
@@ -105,7 +102,7 @@ func (m *machine) do(what func(context.Context) error) {
 	}
 }
 
-// address finds a virtual GPU's PCI address by its name on QEMU's command line.
+// address returns a virtual GPU's PCI address by its name on QEMU's command line.
 func (m *machine) address(id string) string {
 	m.tb.Helper()
 	type function struct {
@@ -139,7 +136,7 @@ func (m *machine) address(id string) string {
 	return ""
 }
 
-// worker is a program at work in a VM.
+// worker is a program that works in a VM.
 type worker struct {
 	m    *machine
 	name string
@@ -152,8 +149,8 @@ type worker struct {
 	err    error // once done is closed
 }
 
-// Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs. Often is
-// medium, with more of it between checks, which take a VM more time than the launches.
+// Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs. Often is medium with more of it between checks, which take a VM
+// longer than the launches.
 var (
 	long   = []workload.Work{{Kernel: "matmul", Size: "small", Repeat: 2}, {Kernel: "scan", Size: "small", Repeat: 1}}
 	medium = []workload.Work{{Kernel: "warp", Size: "small", Repeat: 2}, {Kernel: "reduce", Size: "small", Repeat: 2}}
@@ -161,20 +158,20 @@ var (
 	short  = []workload.Work{{Kernel: "vecadd", Size: "trivial", Repeat: 8}, {Kernel: "nnlayer", Size: "trivial", Repeat: 4}}
 )
 
-// begin starts a program that works at kinds, always with more waiting, on the
-// virtual GPU at a PCI address, or the only one, and waits until it is at it.
+// begin starts a program that works at kinds, always with more work waiting, on the virtual GPU at a PCI address, or the only one, and waits until
+// it works.
 func (m *machine) begin(name, address string, kinds []workload.Work) *worker {
 	m.tb.Helper()
 	p := workload.Plan{Name: name, PCI: address, Work: kinds, Workers: 5, Channels: 5, Seed: 1}
 	if address == "" {
-		// With launches that can leave, a context takes GPU memory for them when the first comes, whenever that is: what
-		// another guest left behind could not be told from it. A plugged device's guest has them.
+		// For preemptible launches a context allocates GPU memory at its first one, at any time, which would look like memory that another
+		// guest left behind. A plugged device's guest has such launches.
 		p.Preempt = "off"
 	}
 	return m.run(p)
 }
 
-// run starts a program that does what the plan says, by way of the agent.
+// run starts a program that executes the plan, through the agent.
 func (m *machine) run(p workload.Plan) *worker {
 	m.tb.Helper()
 	p.Agent = true
@@ -224,22 +221,21 @@ func (w *worker) last() workload.Report {
 	return w.report
 }
 
-// right fails the test where a result was wrong, or the program can't go on.
-func (w *worker) right() {
+// check fails the test if a result was wrong or the program can't continue.
+func (w *worker) check() {
 	w.m.tb.Helper()
 	if r := w.last(); r.Wrong > 0 || r.Error != "" {
 		w.m.tb.Fatalf("%s: %d of %d cases wrong: %s", w.name, r.Wrong, r.Cases, r.Error)
 	}
 }
 
-// goesOn waits until more results have been checked, of work begun after the
-// call.
+// goesOn waits until more results have been checked, of work that began after the call.
 func (w *worker) goesOn() {
 	w.m.tb.Helper()
-	// As many may have been under way already.
+	// As many may have been under way before.
 	goal := w.last().Cases + 6
 	w.m.h.Until("more results of "+w.name, func() error {
-		w.right()
+		w.check()
 		select {
 		case <-w.done:
 			w.m.tb.Fatalf("%s has ended: %v", w.name, w.err)
@@ -252,7 +248,7 @@ func (w *worker) goesOn() {
 	})
 }
 
-// end tells the program to end, which must have had no trouble.
+// end ends the program, which must succeed.
 func (w *worker) end() {
 	w.m.tb.Helper()
 	if err := w.p.Signal(unix.SIGTERM); err != nil {
@@ -262,10 +258,10 @@ func (w *worker) end() {
 	if w.err != nil {
 		w.m.tb.Fatalf("%s: %v", w.name, w.err)
 	}
-	w.right()
+	w.check()
 }
 
-// await waits for the program's end, whatever it is.
+// await waits for the program's end, successful or not.
 func (w *worker) await() {
 	w.m.tb.Helper()
 	select {
@@ -275,9 +271,8 @@ func (w *worker) await() {
 	}
 }
 
-// lost waits for the end of a program whose VM or virtual GPU has gone: that is
-// an error, and until then all its results were right.
-func (w *worker) lost() {
+// awaitLost waits for the end of a program whose VM or virtual GPU has gone: that is an error, and until then all its results were right.
+func (w *worker) awaitLost() {
 	w.m.tb.Helper()
 	w.await()
 	if w.err == nil {

@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// used is the GPU time of guests, by the GPU's own count.
+// used returns the GPU time of guests, by the GPU's own count.
 func used(h *host.Host, workers map[string]*worker) map[string]float64 {
 	sums := make(map[string]float64)
 	for name := range workers {
@@ -20,10 +20,9 @@ func used(h *host.Host, workers map[string]*worker) map[string]float64 {
 	return sums
 }
 
-// held waits for a stretch of time over which guests that always have work get
-// what their weights entitle them to, each within 3 points. Not just any: a VM
-// that the host leaves no processor has no work to give.
-func held(t testing.TB, h *host.Host, workers map[string]*worker) {
+// awaitShares waits for an interval over which guests that always have work get their entitlement, each within 3 points. Not every interval
+// shows that: a VM that the host gives no processor has no work.
+func awaitShares(t testing.TB, h *host.Host, workers map[string]*worker) {
 	t.Helper()
 	const points, enough = 0.03, 2 // GPU seconds
 	weights, total := make(map[string]float64), 0.0
@@ -43,10 +42,10 @@ func held(t testing.TB, h *host.Host, workers map[string]*worker) {
 			return fmt.Errorf("%.1f of %d s of GPU time", sum, enough)
 		}
 		for name, w := range workers {
-			w.right()
+			w.check()
 			share, entitled := (now[name]-before[name])/sum, weights[name]/total
 			if math.Abs(share-entitled) > points {
-				before = now // a new stretch
+				before = now // a new interval
 				return fmt.Errorf("%s got %.1f%%, entitled to %.1f%%", name, 100*share, 100*entitled)
 			}
 		}

@@ -10,18 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children starts processes and reaps them, and also what they leave behind: an
-// orphan becomes the first process's child. Waiting for all of them in one
-// place keeps the ends of either kind apart; os/exec's own waiting would race.
+// children starts processes and reaps them, and also orphans, which become children of the first process. Waiting for all of them in one place
+// keeps both kinds apart; os/exec's own waiting would race.
 type children struct {
 	mu     sync.Mutex
 	status map[int]chan unix.WaitStatus
 }
 
-// child is a process that was started.
+// child is a started process.
 type child struct {
 	pid    int
-	status <-chan unix.WaitStatus // gets the end
+	status <-chan unix.WaitStatus // receives the exit status
 }
 
 func newChildren() *children {
@@ -36,8 +35,7 @@ func newChildren() *children {
 	return c
 }
 
-// start runs a program. It holds the lock from before the process exists until
-// its end is asked for, so that reap can't come between.
+// start runs a program. It holds the lock until the process is registered, so that reap can't come first.
 func (c *children) start(args, env []string, files [3]*os.File) (child, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,14 +46,14 @@ func (c *children) start(args, env []string, files [3]*os.File) (child, error) {
 	status := make(chan unix.WaitStatus, 1)
 	c.status[p.Pid] = status
 	pid := p.Pid
-	// reap waits for it, not os.Process.
+	// reap waits for it instead of os.Process.
 	if err := p.Release(); err != nil {
 		return child{}, err
 	}
 	return child{pid, status}, nil
 }
 
-// reap takes the ends of all that have ended.
+// reap reaps all processes that have ended.
 func (c *children) reap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +73,7 @@ func (c *children) reap() {
 	}
 }
 
-// describeStatus says how a process ended.
+// describeStatus returns a text for a wait status.
 func describeStatus(s unix.WaitStatus) string {
 	if s.Signaled() {
 		return fmt.Sprintf("signal: %v", s.Signal())

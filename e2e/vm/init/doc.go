@@ -1,14 +1,10 @@
-// Command init is the first process of the guests that vfio/qemu boots: all
-// that there is in them beside the agent and what a test runs.
+// Command init is the first process of the guests that vfio/qemu boots. The agent and the programs that a test runs are the only others.
 //
-// It mounts the kernel's file systems, loads the modules that the initramfs
-// brings, starts /bin/vgpu-agent where there is one, and then does what the
-// host asks for over the second serial port (vfio/qemu/console). What it and the
-// agent have to say goes to the first one, the kernel's console.
+// It mounts the kernel's file systems, loads the modules in the initramfs, starts /bin/vgpu-agent if it exists, and then executes the host's
+// requests on the second serial port (vfio/qemu/console). Its output and the agent's go to the first port, the kernel's console.
 //
-// Run as another process, `/init look PATH...` prints files and directories of
-// the guest.
+// As another process, `/init look PATH...` prints files and directories of the guest.
 //
-// The first process never returns: a guest whose init ends panics. An error before the port is
-// open powers the guest off, which the host sees at once.
+// The first process never returns: a guest whose init ends panics. An error before the port is open powers the guest off, which the host
+// notices at once.
 package main

@@ -16,7 +16,7 @@ import (
 	"vgpud/vfio/qemu/console"
 )
 
-// port is the serial port that the host speaks on.
+// port is the serial port of the host's requests.
 const port = "/dev/ttyS1"
 
 func main() {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run serves the host; it returns when it can't.
+// run serves the host; it returns only on an error.
 func run() error {
 	if err := mountAll(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func run() error {
 	if err := os.Setenv("PATH", "/bin"); err != nil {
 		return err
 	}
-	// A guest without a module can do all but what the module is for.
+	// A guest without a module can do everything that does not need it.
 	if err := loadModules("/lib/modules"); err != nil {
 		log.Print(err)
 	}
@@ -72,7 +72,7 @@ func run() error {
 	return server.Serve(context.Background(), line)
 }
 
-// agent is started with every boot, where there is one.
+// agent is started at every boot, if it exists.
 const agent = "/bin/vgpu-agent"
 
 // startAgent runs the agent on the kernel's console.
@@ -91,7 +91,7 @@ func startAgent(c *children) error {
 	return nil
 }
 
-// describe says what the guest is.
+// describe describes the guest.
 func describe() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -105,7 +105,7 @@ func describe() string {
 		runtime.Version(), float64(up.Nano())/1e9)
 }
 
-// guest is what the host's requests are done with.
+// guest executes the host's requests.
 type guest struct{ children *children }
 
 // Start runs a program with pipes as its standard files.
@@ -115,7 +115,7 @@ func (g guest) Start(args, env []string) (console.Child, error) {
 		return console.Child{}, err
 	}
 	args = append([]string{path}, args[1:]...)
-	var inside [3]*os.File // the program's ends
+	var inside [3]*os.File // the program's ends of the pipes
 	var ours [3]*os.File
 	defer func() {
 		for _, f := range inside {
@@ -154,5 +154,5 @@ func (g guest) Start(args, env []string) (console.Child, error) {
 	}, nil
 }
 
-// Power ends the guest.
+// Power powers off or reboots the guest.
 func (g guest) Power(action string) error { return power(action) }

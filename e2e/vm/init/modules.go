@@ -10,16 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parameters are set where a kernel has them: what vfio-pci asks for before it
-// serves a guest without an IOMMU, or with one that can't remap interrupts.
-// Such a guest's programs could then have a device write anywhere in the
-// guest; our device writes nowhere.
+// parameters are set if the kernel has them: vfio-pci needs them to serve a guest without an IOMMU, or with one that can't remap interrupts. In
+// such a guest, programs could make a device write anywhere in memory; our device writes nowhere.
 var parameters = []string{
 	"/sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
 	"/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts",
 }
 
-// loadModules loads what dir/order lists, in that order.
+// loadModules loads the modules that dir/order lists, in that order.
 func loadModules(dir string) error {
 	order, err := os.Open(filepath.Join(dir, "order"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts are the file systems that programs expect.
+// mounts are the file systems that programs need.
 var mounts = []struct {
 	kind, at, options string
 	flags             uintptr

@@ -9,8 +9,7 @@ import (
 	"vgpud/vfio/qemu/console"
 )
 
-// power ends the guest; it returns only where it can't. There is no file system
-// to sync.
+// power powers off or reboots the guest; it returns only on an error. There is no file system to sync.
 func power(action string) error {
 	switch action {
 	case console.PowerOff:

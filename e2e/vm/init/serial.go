@@ -7,11 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSerial opens a serial port for bytes as they are: no echo, no line
-// editing, no characters with a meaning. What it received before is dropped.
+// openSerial opens a serial port in raw mode: no echo, no line editing, no special characters. It discards what was received before.
 func openSerial(path string) (*os.File, error) {
-	// Without O_NONBLOCK the kernel would wait for a carrier, and Go for a
-	// thread of each read.
+	// Without O_NONBLOCK the kernel would wait for a carrier, and Go would need a thread for each read.
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -27,7 +25,7 @@ func openSerial(path string) (*os.File, error) {
 	return f, nil
 }
 
-// setUp gives a terminal its modes, and drops what it has received.
+// setUp sets a terminal's modes, and discards what it has received.
 func setUp(f *os.File, modes *unix.Termios) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

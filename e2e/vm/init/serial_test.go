@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal makes a pair of pseudo-terminals: what is written to one is as if it
-// came over a serial line of the other.
+// terminal creates a pair of pseudo-terminals: what is written to one arrives at the other as over a serial line.
 func terminal(t *testing.T) (host *os.File, path string) {
 	t.Helper()
 	host, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -28,7 +27,7 @@ func terminal(t *testing.T) (host *os.File, path string) {
 	return host, fmt.Sprintf("/dev/pts/%d", n)
 }
 
-// Every byte arrives as it was sent, in both directions, and none comes back.
+// TestSerialIsTransparent checks that every byte arrives as it was sent, in both directions, and none is echoed.
 func TestSerialIsTransparent(t *testing.T) {
 	host, path := terminal(t)
 	guest, err := openSerial(path)
@@ -40,8 +39,7 @@ func TestSerialIsTransparent(t *testing.T) {
 	for i := range all {
 		all[i] = byte(i)
 	}
-	// Had the terminal echoed what went to the guest, the host would read that
-	// first.
+	// If the terminal echoed what goes to the guest, the host would read that first.
 	for _, way := range []struct {
 		name     string
 		from, to *os.File
@@ -62,7 +60,7 @@ func TestSerialIsTransparent(t *testing.T) {
 	}
 }
 
-// What came before the port was opened is dropped: it was for another boot.
+// TestSerialBeginsEmpty checks that what arrived before the port was opened, from another boot, is discarded.
 func TestSerialBeginsEmpty(t *testing.T) {
 	host, path := terminal(t)
 	if _, err := host.Write([]byte("old\n")); err != nil {

@@ -25,8 +25,8 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// roleVariable has this binary be a house's first process.
-const roleVariable = "VGPUD_TEST_HOUSE"
+// roleVariable makes this binary a machine's first process.
+const roleVariable = "VGPUD_TEST_MACHINE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
@@ -45,14 +45,14 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience is how long anything may take, under TCG on a busy machine.
-	patience = 2 * time.Minute
-	ourDir   = "/opt/vgpud" // our programs, in a house
-	depsDir  = "/opt/deps"  // what VMs need, in a house
+	// timeout bounds any wait, under TCG on a busy host.
+	timeout    = 2 * time.Minute
+	programDir = "/opt/vgpud" // our programs, in a machine
+	depsDir    = "/opt/deps"  // what VMs need, in a machine
 )
 
-// house is a machine of its own, as far as libvirt can tell.
-type house struct {
+// machine is an isolated machine, as far as libvirt can tell.
+type machine struct {
 	tb       testing.TB
 	dir      string // short, for sockets' sake
 	init     int    // its first process
@@ -61,8 +61,8 @@ type house struct {
 	libvirtd *process
 }
 
-// newHouse makes a house in which libvirt, a soft GPU and our daemon run.
-func newHouse(tb testing.TB) *house {
+// newMachine creates a machine in which libvirt, a soft GPU and our daemon run.
+func newMachine(tb testing.TB) *machine {
 	tb.Helper()
 	if os.Getuid() != 0 {
 		tb.Fatal("a libvirt of the test's own needs a root directory and namespaces of its own, so this test needs root: run it with sudo")
@@ -75,7 +75,7 @@ func newHouse(tb testing.TB) *house {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &house{tb: tb}
+	h := &machine{tb: tb}
 	if h.dir, err = os.MkdirTemp("", "vgpud-"); err != nil {
 		tb.Fatal(err)
 	}
@@ -93,9 +93,9 @@ func newHouse(tb testing.TB) *house {
 		tb.Fatal(err)
 	}
 	h.setHook(ourHook)
-	h.move(plan{
+	h.start(plan{
 		Base: h.dir, Root: deps.Root,
-		Binds: map[string]string{"/run": filepath.Join(h.dir, "run"), "/var/run": filepath.Join(h.dir, "run"), "/log": filepath.Join(h.dir, "log"), "/var/log/libvirt/qemu": filepath.Join(h.dir, "log/qemu"), ourDir: bin, depsDir: deps.Dir},
+		Binds: map[string]string{"/run": filepath.Join(h.dir, "run"), "/var/run": filepath.Join(h.dir, "run"), "/log": filepath.Join(h.dir, "log"), "/var/log/libvirt/qemu": filepath.Join(h.dir, "log/qemu"), programDir: bin, depsDir: deps.Dir},
 		Files: map[string]string{"/etc/vgpud/vgpud.yaml": "gpus:\n- {name: gpu0, kind: soft, socket: /run/vgpud/gpu0.sock}\n"},
 		Links: map[string]string{"/etc/libvirt/hooks/qemu.d/50-vgpu": "/log/hook"},
 	})
@@ -104,16 +104,16 @@ func newHouse(tb testing.TB) *house {
 	tb.Cleanup(h.showQEMU)
 	h.spawn("virtlogd", "/usr/sbin/virtlogd")
 	h.startLibvirt()
-	h.spawn("softgpu", ourDir+"/vgpud", "softgpu", "--socket", "/run/vgpud/gpu0.sock")
+	h.spawn("softgpu", programDir+"/vgpud", "softgpu", "--socket", "/run/vgpud/gpu0.sock")
 	h.until("the soft GPU", func() error { _, err := os.Stat(filepath.Join(h.dir, "run/vgpud/gpu0.sock")); return err })
 	h.startDaemon()
 	return h
 }
 
-const ourHook = ourDir + "/vgpu-hook"
+const ourHook = programDir + "/vgpu-hook"
 
-// setHook has libvirt's hook be that program of the house.
-func (h *house) setHook(path string) {
+// setHook makes a program of the machine libvirt's hook.
+func (h *machine) setHook(path string) {
 	h.tb.Helper()
 	link := filepath.Join(h.dir, "log/hook")
 	if err := errors.Join(os.RemoveAll(link), os.Symlink(path, link)); err != nil {
@@ -121,8 +121,8 @@ func (h *house) setHook(path string) {
 	}
 }
 
-// move starts the house's first process, with which all of the house ends.
-func (h *house) move(p plan) {
+// start starts the machine's first process. All others end with it.
+func (h *machine) start(p plan) {
 	h.tb.Helper()
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -139,7 +139,7 @@ func (h *house) move(p plan) {
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC, Pdeathsig: unix.SIGKILL,
 	}
-	cmd.WaitDelay = 10 * time.Second // for what else has its standard error
+	cmd.WaitDelay = 10 * time.Second // for other processes that have its standard error
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		h.tb.Fatal(err)
@@ -147,7 +147,7 @@ func (h *house) move(p plan) {
 	started, said, ended := make(chan error, 1), make(chan string, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		// It is killed when the thread ends that started it.
+		// The first process is killed when the thread that started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -155,10 +155,10 @@ func (h *house) move(p plan) {
 		if err != nil {
 			return
 		}
-		// Wait closes out: what the process says is read before.
+		// Wait closes out, so read the output first.
 		line, _ := bufio.NewReader(out).ReadString('\n')
 		said <- line
-		_ = cmd.Wait() // it is killed in the end
+		_ = cmd.Wait() // it is killed at the end
 	}()
 	if err := <-started; err != nil {
 		h.tb.Fatalf("make namespaces for a libvirt of the test's own: %v", err)
@@ -173,33 +173,33 @@ func (h *house) move(p plan) {
 	line := "nothing"
 	select {
 	case line = <-said:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 	}
 	if line != "ready\n" {
 		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			h.tb.Error(err)
 		}
-		<-ended // after which problems has all of it
-		h.tb.Fatalf("the house's first process says %q: %v: %s", line, cmd.ProcessState, problems.String())
+		<-ended // so that problems is complete
+		h.tb.Fatalf("the first process says %q: %v: %s", line, cmd.ProcessState, problems.String())
 	}
 }
 
-// command is a program in the house.
-func (h *house) command(ctx context.Context, args ...string) *exec.Cmd {
+// command returns a command that runs in the machine.
+func (h *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--net", "--ipc", "--root", "--wd", "--"}, args...)...)
-	cmd.Env = []string{"PATH=" + ourDir + ":/usr/sbin:/usr/bin", "HOME=/root", "LC_ALL=C"}
+	cmd.Env = []string{"PATH=" + programDir + ":/usr/sbin:/usr/bin", "HOME=/root", "LC_ALL=C"}
 	return cmd
 }
 
-// process is one that runs in the house until it ends.
+// process is a process that runs in the machine until it ends.
 type process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
 }
 
-// spawn starts a program that runs on.
-func (h *house) spawn(name string, args ...string) *process {
+// spawn starts a program that keeps running.
+func (h *machine) spawn(name string, args ...string) *process {
 	h.tb.Helper()
 	p := &process{cmd: h.command(context.Background(), args...), log: filepath.Join(h.dir, "log", name), ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -212,18 +212,18 @@ func (h *house) spawn(name string, args ...string) *process {
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // killed, or its log says why
+		_ = p.cmd.Wait() // it was killed, or its log says why
 	}()
 	h.tb.Cleanup(func() {
 		if h.tb.Failed() {
-			h.tb.Logf("log of %s:\n%s", name, p.said())
+			h.tb.Logf("log of %s:\n%s", name, p.logTail())
 		}
 	})
 	return p
 }
 
-// said is the end of what a process has logged.
-func (p *process) said() string {
+// logTail returns the end of a process's log.
+func (p *process) logTail() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
@@ -231,8 +231,8 @@ func (p *process) said() string {
 	return string(b[max(0, len(b)-256<<10):])
 }
 
-// showQEMU shows what the QEMUs have said, where the test fails.
-func (h *house) showQEMU() {
+// showQEMU logs the QEMUs' output if the test fails.
+func (h *machine) showQEMU() {
 	if !h.tb.Failed() {
 		return
 	}
@@ -241,12 +241,12 @@ func (h *house) showQEMU() {
 		h.tb.Error(err)
 	}
 	for _, path := range logs {
-		h.tb.Logf("log of QEMU, %s:\n%s", filepath.Base(path), (&process{log: path}).said())
+		h.tb.Logf("log of QEMU, %s:\n%s", filepath.Base(path), (&process{log: path}).logTail())
 	}
 }
 
-// kill ends a program of the house, which is nsenter's child.
-func (h *house) kill(p *process) {
+// kill ends a program of the machine, which is nsenter's child.
+func (h *machine) kill(p *process) {
 	h.tb.Helper()
 	children, err := proc.Children(p.cmd.Process.Pid)
 	if err != nil {
@@ -260,7 +260,7 @@ func (h *house) kill(p *process) {
 	<-p.ended
 }
 
-func (h *house) startLibvirt() {
+func (h *machine) startLibvirt() {
 	h.tb.Helper()
 	h.libvirtd = h.spawn("libvirtd", "/usr/sbin/libvirtd")
 	h.until("libvirt's answer", func() error {
@@ -272,21 +272,21 @@ func (h *house) startLibvirt() {
 	})
 }
 
-func (h *house) startDaemon() {
+func (h *machine) startDaemon() {
 	h.tb.Helper()
-	h.daemon = h.spawn("vgpud", ourDir+"/vgpud", "serve", "--config", "/etc/vgpud/vgpud.yaml")
+	h.daemon = h.spawn("vgpud", programDir+"/vgpud", "serve", "--config", "/etc/vgpud/vgpud.yaml")
 	h.until("the daemon's answer", func() error { _, err := h.Client.Health(h.tb.Context()); return err })
 }
 
-// until waits for what takes its time.
-func (h *house) until(what string, ask func() error) {
+// until waits for a condition.
+func (h *machine) until(what string, ask func() error) {
 	h.tb.Helper()
-	host.Until(h.tb, patience, what, ask)
+	host.Until(h.tb, timeout, what, ask)
 }
 
 // try runs a program to its end.
-func (h *house) try(stdin string, args ...string) (stdout, stderr string, err error) {
-	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)
+func (h *machine) try(stdin string, args ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(h.tb.Context(), timeout)
 	defer cancel()
 	cmd := h.command(ctx, args...)
 	var out, problems bytes.Buffer
@@ -295,8 +295,8 @@ func (h *house) try(stdin string, args ...string) (stdout, stderr string, err er
 	return out.String(), strings.TrimSpace(problems.String()), err
 }
 
-// run is try where nothing may fail.
-func (h *house) run(args ...string) string {
+// run is try for a program that must not fail.
+func (h *machine) run(args ...string) string {
 	h.tb.Helper()
 	out, problems, err := h.try("", args...)
 	if err != nil {
@@ -305,8 +305,8 @@ func (h *house) run(args ...string) string {
 	return out
 }
 
-// fails runs a program that must fail, and returns what it complains of.
-func (h *house) fails(args ...string) string {
+// fails runs a program that must fail, and returns its error message.
+func (h *machine) fails(args ...string) string {
 	h.tb.Helper()
 	out, problems, err := h.try("", args...)
 	if err == nil {
@@ -315,8 +315,8 @@ func (h *house) fails(args ...string) string {
 	return problems
 }
 
-// define has libvirt define a domain of that name, and returns its UUID.
-func (h *house) define(name string) string {
+// define defines a libvirt domain of that name, and returns its UUID.
+func (h *machine) define(name string) string {
 	h.tb.Helper()
 	xml := strings.ReplaceAll(domainXML, "NAME", name)
 	if out, problems, err := h.try(xml, "virsh", "define", "/dev/stdin"); err != nil {
@@ -325,8 +325,8 @@ func (h *house) define(name string) string {
 	return strings.TrimSpace(h.run("virsh", "domuuid", name))
 }
 
-// console is what the guest's kernel, init and agent have said.
-func (h *house) console(name string) string {
+// console returns the output of the guest's kernel, init and agent.
+func (h *machine) console(name string) string {
 	b, err := os.ReadFile(filepath.Join(h.dir, "log", name+".console"))
 	if err != nil {
 		return err.Error()
@@ -334,8 +334,8 @@ func (h *house) console(name string) string {
 	return string(b)
 }
 
-// domainXML is a domain without virtual GPUs. QEMU's default processor has 40
-// address bits and is AMD's, which leaves no addresses for BARs behind ports.
+// domainXML is a domain without virtual GPUs. QEMU's default processor is AMD's with 40 address bits, which leaves no addresses for BARs
+// behind ports.
 const domainXML = `<domain type='qemu'>
   <name>NAME</name>
   <memory unit='MiB'>128</memory>
