@@ -1,12 +1,11 @@
-// Package foreign has this project's vfio-user peers meet those of libvfio-user,
-// the protocol's reference implementation.
+// Package foreign tests this project's vfio-user peers against those of libvfio-user, the
+// protocol's reference implementation.
 //
-// Its tests need programs built from a checkout of libvfio-user, which environment
-// variables name: scripts/foreign.sh builds them and runs everything, and
-// docs/foreign-peers.md says what came of it. Without them they are skipped, since
-// no Debian package has these programs. QEMU, the peer that counts most, is
-// e2e/vm's.
+// Its tests need programs from a checkout of libvfio-user, which environment variables name.
+// scripts/foreign.sh builds them and runs everything; docs/foreign-peers.md has the results.
+// Without them the tests are skipped, since no Debian package has these programs. e2e/vm tests
+// against QEMU, the most important peer.
 //
-// vgpud_server.py turns libvfio-user's Python tests on our server, which serve
-// runs with whatever device a test wants.
+// vgpud_server.py runs libvfio-user's Python tests against our server, which command serve runs
+// with the device that a test wants.
 package foreign

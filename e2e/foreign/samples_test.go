@@ -20,8 +20,7 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// startSample runs a sample server of libvfio-user until the test ends, and
-// attaches to it.
+// startSample runs a sample server of libvfio-user until the test ends, and attaches to it.
 func startSample(t *testing.T, variable string, o vfiouser.ClientOptions) (*vfiouser.Client, string) {
 	t.Helper()
 	program, ok := os.LookupEnv(variable)
@@ -44,7 +43,7 @@ func startSample(t *testing.T, variable string, o vfiouser.ClientOptions) (*vfio
 	return attach(t, path, o), path
 }
 
-// attach attaches to a server that may be about to listen.
+// attach attaches to a server that may not listen yet.
 func attach(t *testing.T, path string, o vfiouser.ClientOptions) *vfiouser.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -72,9 +71,8 @@ func attach(t *testing.T, path string, o vfiouser.ClientOptions) *vfiouser.Clien
 	}
 }
 
-// TestGPIOSample drives samples/gpio-pci-idio-16: 16 pins in BAR2, of which each
-// counts the writes of its bit and reads as one when their number is divisible by
-// three; and an INTx.
+// TestGPIOSample drives samples/gpio-pci-idio-16. It has 16 pins in BAR2, each of which counts the
+// writes of its bit and reads as one if their number is divisible by three, and an INTx.
 func TestGPIOSample(t *testing.T) {
 	c, path := startSample(t, "VGPUD_FOREIGN_GPIO", vfiouser.ClientOptions{})
 	info, err := c.DeviceInfo()
@@ -141,9 +139,9 @@ func TestGPIOSample(t *testing.T) {
 	}
 }
 
-// TestServerSample drives samples/server: a clock in BAR0 that raises an interrupt
-// when a time has come, and then reaches into its client's memory by a mapping and
-// by messages; and a BAR1 mapped in part.
+// TestServerSample drives samples/server. It has a clock in BAR0 that triggers an interrupt at a
+// set time, and then accesses its client's memory through a mapping and by messages, and a BAR1
+// that is mapped in part.
 func TestServerSample(t *testing.T) {
 	mem := &memory{bytes: make([]byte, 4096), read: make(chan uint64, 16)}
 	c, _ := startSample(t, "VGPUD_FOREIGN_SERVER", vfiouser.ClientOptions{DMA: mem})
@@ -191,8 +189,8 @@ func TestServerSample(t *testing.T) {
 	if n, err := e.Wait(t.Context()); n != 1 || err != nil {
 		t.Errorf("%d interrupts (%v)", n, err)
 	}
-	// The sample's last act is to read the second half of what it wrote. While it
-	// awaits replies itself it can't take requests.
+	// The last action of the sample is to read the second half of what it wrote. While it waits for
+	// replies itself it can't handle requests.
 	for addr := uint64(0); addr != 2048; {
 		select {
 		case addr = <-mem.read:
@@ -217,11 +215,11 @@ func TestServerSample(t *testing.T) {
 	}
 }
 
-// memory is a client's memory that a device reaches by messages.
+// memory is a client's memory that a device accesses by messages.
 type memory struct {
 	mu    sync.Mutex
 	bytes []byte
-	read  chan uint64 // addresses that were read
+	read  chan uint64 // addresses of reads
 }
 
 func (m *memory) at(addr uint64, n int) ([]byte, error) {

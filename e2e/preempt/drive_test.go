@@ -13,7 +13,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// suffix is how each form's entry is named.
+// suffix is the suffix of each form's entry name.
 var suffix = map[abi.PreemptForm]string{
 	abi.PreemptSingle: "__vgpud_single", abi.PreemptCoarse: "__vgpud_coarse", abi.PreemptPersistent: "__vgpud_persist",
 }
@@ -25,19 +25,19 @@ type drive struct {
 	*rig
 	*schedule
 	rng *rand.Rand
-	// evictions are how many more times the evict word may be written.
-	evictions int
-	often     float64 // evictions in the time that the original takes
-	chance    float64 // of an eviction before a turn
-	most      uint64  // instructions of a launch
-	refill    bool    // after an eviction of some SMs, launch again beside the rest
-	form      abi.PreemptForm
-	said      []string // what the run consists of
-	evicted   int      // launches that left something undone
-	used      map[abi.PreemptForm]int
+	// evictions is how many more times the evict word may be written.
+	evictions   int
+	often       float64 // evictions during the time of the original
+	chance      float64 // probability of an eviction before a turn
+	most        uint64  // maximum of a launch's instructions
+	refill      bool    // after a partial eviction, launch again beside the rest
+	form        abi.PreemptForm
+	description []string // describes the run
+	evicted     int      // launches that left tasks undone
+	used        map[abi.PreemptForm]int
 }
 
-// originalMost is more warp instructions than an original of a case takes.
+// originalMost is the limit of warp instructions for an original kernel.
 const originalMost = 50_000_000
 
 // newDrive draws a run.
@@ -50,7 +50,7 @@ func newDrive(r *rig, seed uint64) *drive {
 	return d
 }
 
-// original executes the case's own kernels.
+// original executes the case's original kernels.
 func (r *rig) original(s *schedule) error {
 	r.work = r.work[:0]
 	for i := range r.c.Steps {
@@ -63,8 +63,7 @@ func (r *rig) original(s *schedule) error {
 	return nil
 }
 
-// asItIs executes one step's own kernel, and returns how many warp instructions
-// that took.
+// asItIs executes one step's original kernel, and returns the number of its warp instructions.
 func (r *rig) asItIs(s *schedule, step *corpus.Launch) (uint64, error) {
 	l, err := r.launch(step.Entry, step)
 	if err != nil {
@@ -87,8 +86,8 @@ func (r *rig) asItIs(s *schedule, step *corpus.Launch) (uint64, error) {
 	return g.Counts().WarpInstructions, nil
 }
 
-// settle runs the originals several times with different interleavings, and
-// notes what they leave and what of it is the same every time.
+// settle runs the originals several times with different interleavings. It records the results and
+// which parts of them are always equal.
 func (r *rig) settle(seed, times uint64) error {
 	for n := range times {
 		r.reset()
@@ -110,7 +109,7 @@ func (r *rig) settle(seed, times uint64) error {
 	return nil
 }
 
-// offered are the forms that the module has of an entry.
+// offered returns the forms of an entry in the module.
 func (r *rig) offered(entry string) (forms []abi.PreemptForm) {
 	for _, f := range allForms {
 		if r.module.Kernel(entry+suffix[f]) != nil && (r.only == 0 || r.only == f) {
@@ -120,7 +119,7 @@ func (r *rig) offered(entry string) (forms []abi.PreemptForm) {
 	return forms
 }
 
-// run performs the whole case and compares.
+// run performs the whole case and compares the results.
 func (d *drive) run() error {
 	d.reset()
 	for i := range d.c.Steps {
@@ -139,8 +138,8 @@ func (d *drive) run() error {
 	return d.check()
 }
 
-// preemptible performs one launch in a form, to its end; the original takes so
-// many warp instructions.
+// preemptible performs one launch in a form, to its end. The original executes work warp
+// instructions.
 func (d *drive) preemptible(s *corpus.Launch, form abi.PreemptForm, work uint64) error {
 	c := preemption.Config{Form: form, Grid: s.Grid, Group: 1, Every: 1}
 	if form != abi.PreemptSingle {
@@ -160,9 +159,9 @@ func (d *drive) preemptible(s *corpus.Launch, form abi.PreemptForm, work uint64)
 		c.Resident = uint32(1 + d.rng.IntN(2*d.sms*d.perSM))
 	}
 	d.form, d.chance = form, min(0.5, d.often/d.turns(work))
-	d.most = 1_000_000 + 20*work // what the forms add is little; what is more is a deadlock
+	d.most = 1_000_000 + 20*work // a form adds little; a launch that executes more is deadlocked
 	d.used[form]++
-	d.said = append(d.said, fmt.Sprintf("%s %v group %d every %d resident %d", s.Entry, form, c.Group, c.Every, c.Resident))
+	d.description = append(d.description, fmt.Sprintf("%s %v group %d every %d resident %d", s.Entry, form, c.Group, c.Every, c.Resident))
 	l, err := preemption.New(c)
 	if err != nil {
 		return err
@@ -247,7 +246,7 @@ func (d *drive) carryOut(l *preemption.Launch, p *preemption.Plan, m *memory, ba
 	return evicted, d.schedule.run(d.most, []*simt.Grid{g}, tick)
 }
 
-// start does as a plan says, up to the launch.
+// start prepares a plan, up to the launch.
 func (d *drive) start(p *preemption.Plan, m *memory, base simt.Launch) (*simt.Grid, error) {
 	for _, at := range p.Zero {
 		m.setWord(at, 0)
@@ -271,11 +270,11 @@ func (d *drive) start(p *preemption.Plan, m *memory, base simt.Launch) (*simt.Gr
 	return simt.NewGrid(base)
 }
 
-// memory is what a preemptible launch needs beside its kernel's own: exactly as
-// much as it asked for, so that anything beyond faults.
+// memory is the memory that a preemptible launch needs besides the kernel's own. It has exactly the
+// requested sizes, so that accesses beyond them fault.
 type memory struct {
 	control, list, skipped piece
-	word                   piece // of the host's, where kernels read or copy that
+	word                   piece // in host memory, if kernels read or copy that
 }
 
 type piece struct {
@@ -283,13 +282,13 @@ type piece struct {
 	data []byte
 }
 
-// garbage is what memory holds before anyone wrote there.
+// garbage is the initial contents of memory.
 const garbage = 0xa5
 
 func (r *rig) newMemory(l *preemption.Launch) (*memory, error) {
 	m := new(memory)
 	wordBytes := uint64(0)
-	if r.look.Word != preempt.DeviceWord {
+	if r.wordCheck.Word != preempt.DeviceWord {
 		wordBytes = 4
 	}
 	for _, x := range []struct {
@@ -312,7 +311,7 @@ func (r *rig) newMemory(l *preemption.Launch) (*memory, error) {
 
 func (m *memory) setWord(at, v uint32) { binary.LittleEndian.PutUint32(m.control.data[at:], v) }
 
-// intact checks that the kernel wrote nothing of the control block but its words.
+// intact checks that the kernel only wrote its own words of the control block.
 func (m *memory) intact() error {
 	for at, b := range m.control.data {
 		if at%abi.ControlAlign >= 4 && b != garbage {

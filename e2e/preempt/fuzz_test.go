@@ -38,8 +38,8 @@ func soundGenerated(t *testing.T, data []byte, times uint64, sum *tally) {
 	}
 }
 
-// TestGenerated does the same as the corpus' test with kernels nobody wrote. A
-// failure shows the kernel and what became of it.
+// TestGenerated is TestSound for generated kernels. A failure shows the kernel and its
+// transformation.
 func TestGenerated(t *testing.T) {
 	var sum tally
 	kernels := *runs / 10

@@ -18,8 +18,7 @@ import (
 	"vgpud/ptx"
 )
 
-// slowPTX has a kernel whose blocks take so many nanoseconds each, and count
-// themselves.
+// slowPTX has a kernel whose blocks take a given number of nanoseconds, and count themselves.
 const slowPTX = `.version 7.0
 .target sm_70
 .address_size 64
@@ -43,15 +42,14 @@ loop:
 }
 `
 
-// preemptible is one launch of a preemptible kernel, carried out as the executor
-// does.
+// preemptible is one launch of a preemptible kernel, performed like in the executor.
 type preemptible struct {
 	t           *testing.T
 	work, words gpu.Channel
 	kernel      gpu.Function
 	params      []byte
 	run         *preemption.Launch
-	control     gpu.Ptr // with the record of what was skipped and the list behind it
+	control     gpu.Ptr // followed by the record of skipped units and the list
 	skipped     gpu.Ptr
 	list        gpu.Ptr
 }
@@ -61,7 +59,7 @@ func (p *preemptible) copyIn(to gpu.Ptr, b []byte) {
 	ran(p.t, p.words, f, err)
 }
 
-// put carries a plan out, up to the launch.
+// put prepares a plan, up to the launch.
 func (p *preemptible) put(plan preemption.Plan) gpu.Fence {
 	p.t.Helper()
 	for _, at := range plan.Zero {
@@ -98,7 +96,7 @@ func (p *preemptible) put(plan preemption.Plan) gpu.Fence {
 	return f
 }
 
-// realGPU opens the first GPU and a context on it, or skips where there is none.
+// realGPU opens the first GPU and a context on it, or skips the test if there is none.
 func realGPU(t *testing.T) (gpu.Device, gpu.Context) {
 	t.Helper()
 	d, err := nvidia.Open(nvidia.Options{Device: "0"})
@@ -116,7 +114,7 @@ func realGPU(t *testing.T) (gpu.Device, gpu.Context) {
 	return d, c
 }
 
-// closed closes what the test opened when it ends.
+// closed closes c when the test ends.
 func closed(t *testing.T, c interface{ Close() error }) {
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -144,7 +142,7 @@ func allocOn(t *testing.T, c gpu.Context, n uint64) gpu.Ptr {
 	return p
 }
 
-// ran waits for a command that was queued and returns its outcome.
+// ran waits for a queued command and returns its outcome.
 func ran(t *testing.T, ch gpu.Channel, f gpu.Fence, err error) gpu.Outcome {
 	t.Helper()
 	if err != nil {
@@ -163,11 +161,11 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// TestHardwarePreempt holds that kernels that are told to leave a real GPU do, quickly, and
-// that what is left of them is done later: every block once.
+// On a real GPU, evicted kernels leave quickly and the rest is done later: every block runs exactly
+// once.
 func TestHardwarePreempt(t *testing.T) {
 	d, c := realGPU(t)
-	const tasks, each = 500_000, 40_000 // ns: about 5 ms in all
+	const tasks, each = 500_000, 40_000 // in ns: about 5 ms in total
 	parsed, err := ptx.Parse(slowPTX)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +214,7 @@ func TestHardwarePreempt(t *testing.T) {
 				if !plan.Stay && len(leaving) < 200 && p.work.Done() < fence {
 					evicted = true
 					asked := time.Now()
-					p.tell(abi.EvictAll)
+					p.evict(abi.EvictAll)
 					for p.work.Done() < fence {
 					}
 					leaving = append(leaving, time.Since(asked))
@@ -242,8 +240,8 @@ func TestHardwarePreempt(t *testing.T) {
 	}
 }
 
-// tell writes the evict word, and waits for nothing.
-func (p *preemptible) tell(word uint32) {
+// evict writes the evict word without waiting.
+func (p *preemptible) evict(word uint32) {
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], word)
 	if _, err := p.words.CopyIn(p.control+abi.ControlEvict, b[:]); err != nil {
@@ -251,7 +249,7 @@ func (p *preemptible) tell(word uint32) {
 	}
 }
 
-// next reads back what a run left, and says what is to be done next.
+// next reads the results of a run and returns the next plan.
 func (p *preemptible) next(evicted bool) (preemption.Plan, bool) {
 	p.t.Helper()
 	var control [abi.ControlBytes]byte

@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestTricky: each of them is refused with a reason, or sound in the forms offered.
+// Each of these kernels is refused with a reason, or sound in the forms that it has.
 func TestTricky(t *testing.T) {
 	for _, k := range hard.Tricks() {
 		t.Run(fmt.Sprintf("%s/%s/%dx%dx%d", k.File, k.Entry, k.Grid[0], k.Grid[1], k.Grid[2]), func(t *testing.T) {
@@ -40,8 +40,7 @@ func TestTricky(t *testing.T) {
 	}
 }
 
-// TestManyUnits has more units than a list holds, so that what is skipped is noted
-// in a bitmap.
+// TestManyUnits has more units than a list holds, so that skipped units are recorded in a bitmap.
 func TestManyUnits(t *testing.T) {
 	for _, form := range allForms {
 		t.Run(form.String(), func(t *testing.T) {

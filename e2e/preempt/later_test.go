@@ -9,8 +9,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestLater: a kernel whose blocks wait for later blocks has no form. Where it has one, the form is run as a GPU would
-// that holds one of its blocks an SM fewer than of the original's, which then never ends.
+// A kernel whose blocks wait for later blocks has no form. Where one has a form, the test runs it
+// like a GPU that holds one block per SM less than of the original; it then never ends.
 func TestLater(t *testing.T) {
 	const sms, perSM = hard.LaterBlocks / 2, 2
 	for _, k := range hard.Laters() {

@@ -13,7 +13,7 @@ import (
 	"vgpud/ptx"
 )
 
-// tileCase is a case of hard/ptx/tile.ptx.
+// tileCase returns a case of hard/ptx/tile.ptx.
 func tileCase(blocks int) *corpus.Case {
 	n := 64 * blocks
 	in, want := make([]byte, 4*n), make([]byte, 4*n)
@@ -35,7 +35,7 @@ func tileCase(blocks int) *corpus.Case {
 	}
 }
 
-// tile reads the kernel written by hand, with the lines that bear a tag replaced.
+// tile returns the hand-written kernel with some tagged lines replaced.
 func tile(t testing.TB, tag, line string) *ptx.Module {
 	t.Helper()
 	lines, found := strings.Split(hard.PTX("tile"), "\n"), false
@@ -54,8 +54,8 @@ func tile(t testing.TB, tag, line string) *ptx.Module {
 	return m
 }
 
-// TestTile runs the forms written by hand: the layout of the arguments and of the
-// control block is enough to write one.
+// TestTile runs hand-written forms: the layout of the arguments and of the control block suffices
+// to write one.
 func TestTile(t *testing.T) {
 	var sum tally
 	sound(t, tile(t, "", ""), 120, &sum, tileCase(40), tileCase(7))
@@ -66,9 +66,8 @@ func TestTile(t *testing.T) {
 	}
 }
 
-// TestMutants breaks the forms written by hand in one place each. A harness that
-// finds nothing wrong with one of them would find nothing wrong with a
-// transformation that makes the same mistake.
+// TestMutants breaks the hand-written forms in one place each. A harness that misses one of these
+// errors would also miss a transformation with the same error.
 func TestMutants(t *testing.T) {
 	for _, m := range []struct {
 		form      abi.PreemptForm
@@ -115,7 +114,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestTransformedMutants breaks what the transformation makes, in one place each.
+// TestTransformedMutants breaks the output of the transformation in one place each.
 func TestTransformedMutants(t *testing.T) {
 	many := hard.Trick{File: "indices", Entry: "three", Grid: [3]uint32{5, 3, 7}, Block: [3]uint32{8, 4, 2}}
 	shared := hard.Trick{File: "barriers", Entry: "shared_again", Grid: [3]uint32{40, 1, 1}, Block: [3]uint32{128, 1, 1}}
@@ -142,21 +141,21 @@ func TestTransformedMutants(t *testing.T) {
 	})
 }
 
-// mutant is what is wrong with a form of a kernel.
+// mutant is one error in a form of a kernel.
 type mutant struct {
 	name     string
 	k        hard.Trick
 	form     abi.PreemptForm
-	old, new string // a regular expression, and what to put in its place
+	old, new string // a regular expression and its replacement
 }
 
-// findMutants makes each of them and looks for a run that goes wrong.
-func findMutants(t *testing.T, look preempt.Check, mutants []mutant) {
+// findMutants makes each mutant and searches for a run that fails.
+func findMutants(t *testing.T, check preempt.Check, mutants []mutant) {
 	t.Helper()
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			out, _ := transformTo(t, hard.PTX(m.k.File), preempt.Options{Check: look})
+			out, _ := transformTo(t, hard.PTX(m.k.File), preempt.Options{Check: check})
 			text := out.String()
 			at := strings.Index(text, ".entry "+m.k.Entry+suffix[m.form]+"(")
 			if at < 0 {

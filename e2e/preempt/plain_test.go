@@ -2,6 +2,5 @@
 
 package preempt
 
-// enough is how many runs a test does: so many that two thousand of them are
-// evicted.
+// enough is the number of runs of a test, chosen so that two thousand of them are evicted.
 const enough = 3300

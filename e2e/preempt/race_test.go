@@ -2,5 +2,6 @@
 
 package preempt
 
-// enough is how many runs a test does where each takes twenty times as long.
+// enough is the number of runs of a test with the race detector, where each takes twenty times as
+// long.
 const enough = 300

@@ -25,23 +25,22 @@ type rig struct {
 	byName  map[string]*region
 	printed bytes.Buffer
 
-	// reference is what the original kernels leave, once settle has found it out.
+	// reference is the result of the original kernels, after settle.
 	reference [][]byte
 	settled   bool
-	only      abi.PreemptForm // if set, the one form to use
-	look      preempt.Check   // how the module's forms look
-	group     uint32          // if set, the group of the forms that have one
+	only      abi.PreemptForm // if set, the only form to use
+	wordCheck preempt.Check   // how the module's forms check the evict word
+	group     uint32          // if set, the group of forms with groups
 	work      []uint64        // warp instructions of the originals, by step
 }
 
-// region is memory that a case's kernels may change: a buffer, or the module's
-// variables.
+// region is memory that a case's kernels may change: a buffer, or the module's variables.
 type region struct {
 	name  string
 	at    uint64
 	data  []byte
-	init  []byte // shorter than data: the rest is zero
-	loose bool   // its contents depend on the order in which blocks run
+	init  []byte // may be shorter than data; the rest is zero
+	loose bool   // its contents depend on the order of the blocks
 }
 
 func newRig(ctx context.Context, m *ptx.Module, c *corpus.Case) (*rig, error) {
@@ -84,20 +83,20 @@ func newRig(ctx context.Context, m *ptx.Module, c *corpus.Case) (*rig, error) {
 	return r, nil
 }
 
-// reserve takes addresses, with some that are not mapped behind them.
+// reserve reserves addresses, followed by some that are not mapped.
 func (r *rig) reserve(n uint64) uint64 {
 	at := r.brk
 	r.brk = (r.brk + n + 511) &^ 255
 	return at
 }
 
-// alloc maps so many bytes.
+// alloc maps n bytes.
 func (r *rig) alloc(n uint64) (uint64, []byte, error) {
 	at, data := r.reserve(n), make([]byte, n)
 	return at, data, r.mem.Map(at, data)
 }
 
-// reset puts memory in the state that the case starts from.
+// reset initializes memory for the case.
 func (r *rig) reset() {
 	for _, reg := range r.regions {
 		clear(reg.data[copy(reg.data, reg.init):])
@@ -105,7 +104,7 @@ func (r *rig) reset() {
 	r.printed.Reset()
 }
 
-// launch makes a step's launch of a kernel, which may have one parameter more.
+// launch returns the launch of a step's kernel, which may have one more parameter.
 func (r *rig) launch(entry string, s *corpus.Launch) (simt.Launch, error) {
 	k := r.module.Kernel(entry)
 	if k == nil {
@@ -127,7 +126,7 @@ func (r *rig) launch(entry string, s *corpus.Launch) (simt.Launch, error) {
 	}, nil
 }
 
-// setArgs writes what is appended to the parameters.
+// setArgs writes the appended parameter.
 func setArgs(l *simt.Launch, a abi.PreemptArgs) error {
 	params := l.Kernel.Attributes().Params
 	last := params[len(params)-1]
@@ -140,7 +139,7 @@ func setArgs(l *simt.Launch, a abi.PreemptArgs) error {
 
 func dim(d [3]uint32) gpu.Dim3 { return gpu.Dim3{X: d[0], Y: d[1], Z: d[2]} }
 
-// snapshot copies what the case's launches left.
+// snapshot copies the results of the case's launches.
 func (r *rig) snapshot() [][]byte {
 	var all [][]byte
 	for _, reg := range r.regions {
@@ -149,8 +148,7 @@ func (r *rig) snapshot() [][]byte {
 	return all
 }
 
-// check compares memory and print with the case's reference, and with what the
-// original left.
+// check compares memory and output with the case's reference, and with the results of the original.
 func (r *rig) check() error {
 	err := r.c.CheckAll(func(b *corpus.Buffer) ([]byte, error) { return r.byName[b.Name].data, nil })
 	if err != nil {

@@ -17,18 +17,18 @@ var (
 	seed = flag.Uint64("seed", 0, "repeat the one run of this seed, and say what it does")
 )
 
-// one is whether a single run was asked for.
+// one reports whether a single run was requested.
 func one() (asked bool) {
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "seed" })
 	return asked
 }
 
-// tally counts what runs did, so that a harness that evicts nothing is found out.
+// tally counts the events of runs, in order to detect a harness that evicts nothing.
 type tally struct {
 	mu      sync.Mutex
 	runs    int
-	evicted int // runs that left something undone at least once
-	again   int // launches that went on from an eviction
+	evicted int // runs that left tasks undone at least once
+	again   int // launches after an eviction
 	forms   map[abi.PreemptForm]int
 }
 
@@ -48,7 +48,7 @@ func (y *tally) add(d *drive) {
 	}
 }
 
-// sound performs so many runs of a transformed module, the cases in turns.
+// sound performs the given number of runs of a transformed module, cycling through the cases.
 func sound(t *testing.T, m *ptx.Module, times int, sum *tally, cases ...*corpus.Case) {
 	t.Helper()
 	var rigs []*rig
@@ -62,7 +62,7 @@ func sound(t *testing.T, m *ptx.Module, times int, sum *tally, cases ...*corpus.
 	soundRigs(t, times, sum, rigs...)
 }
 
-// soundRigs does the same with modules that are loaded.
+// soundRigs is sound for loaded modules.
 func soundRigs(t *testing.T, times int, sum *tally, rigs ...*rig) {
 	t.Helper()
 	for _, r := range rigs {
@@ -87,10 +87,10 @@ func soundRigs(t *testing.T, times int, sum *tally, rigs ...*rig) {
 	}
 }
 
-// String says what a run consists of.
+// String describes a run.
 func (d *drive) String() string {
 	s := fmt.Sprintf("%v, %.1f evictions in the time of the original, refill %v, %d times launched again", d.schedule, d.often, d.refill, d.evicted)
-	for _, line := range d.said {
+	for _, line := range d.description {
 		s += "\n\t" + line
 	}
 	return s

@@ -9,29 +9,29 @@ import (
 	"vgpud/gpu/soft/simt"
 )
 
-// errEndless: a launch took far more instructions than it should, most often
-// because its blocks wait for one that will never come.
+// errEndless means that a launch took far more instructions than it should, mostly because its
+// blocks wait for one that never runs.
 var errEndless = errors.New("does not end")
 
-// schedule is how blocks are interleaved: every resident block may be next, for a
-// random number of instructions, so that warps of a block drift apart as well.
+// schedule is how blocks are interleaved. Any resident block may run next, for a random number of
+// instructions, so that the warps of a block drift apart as well.
 type schedule struct {
 	rng   *rand.Rand
 	sms   int
 	perSM int
 	pace  pace
-	lag   int // one in how many turns a block is started where there is room
+	lag   int // a block is started in one of lag turns if there is room
 	nanos uint64
 	cycle uint64
 }
 
-// pace is how many instructions a block gets in a turn.
+// pace is the distribution of the number of instructions in a turn.
 type pace uint8
 
 const (
 	fine   pace = iota // a few
 	mixed              // one to a hundred
-	coarse             // as many as it has up to a barrier, mostly
+	coarse             // mostly as many as a block has before a barrier
 	jerky              // one, or very many
 	paces
 )
@@ -47,7 +47,7 @@ func (s *schedule) String() string {
 	return fmt.Sprintf("%d SMs of %d blocks, pace %d, lag %d", s.sms, s.perSM, s.pace, s.lag)
 }
 
-// budget is the instructions of the next turn.
+// budget returns the number of instructions of the next turn.
 func (s *schedule) budget() int {
 	switch s.pace {
 	case fine:
@@ -63,15 +63,15 @@ func (s *schedule) budget() int {
 	return 20_000
 }
 
-// turns is about how many turns so many warp instructions take. A turn takes at
-// least a basic block's.
+// turns estimates how many turns the given warp instructions take. A turn executes at least a basic
+// block.
 func (s *schedule) turns(instructions uint64) float64 {
 	each := map[pace]float64{fine: 6, mixed: 55, coarse: 400, jerky: 400}[s.pace]
 	return 1 + float64(instructions)/each
 }
 
-// run executes grids beside one another to their ends. Between any two turns it
-// calls tick, which may add a grid. It gives up after most warp instructions.
+// run executes grids concurrently to their ends. Between two turns it calls tick, which may add a
+// grid. It gives up after most warp instructions.
 func (s *schedule) run(most uint64, grids []*simt.Grid, tick func() (*simt.Grid, error)) error {
 	var resident []*simt.Block
 	free := make([]int, s.sms)
@@ -127,8 +127,7 @@ func (s *schedule) run(most uint64, grids []*simt.Grid, tick func() (*simt.Grid,
 	}
 }
 
-// logUniform draws an integer of [1, most] such that each power of two is as
-// likely as any other.
+// logUniform draws an integer from [1, most] such that each power of two is equally likely.
 func logUniform(rng *rand.Rand, most uint32) uint32 {
 	return min(most, uint32(math.Exp2(rng.Float64()*math.Log2(float64(most)+1))))
 }

@@ -10,8 +10,7 @@ import (
 	"vgpud/ptx"
 )
 
-// TestSound runs every kernel of the corpus, transformed, with evictions at random
-// moments.
+// TestSound runs every kernel of the corpus, transformed, with evictions at random times.
 func TestSound(t *testing.T) {
 	var sum tally
 	t.Run("corpus", func(t *testing.T) {
@@ -47,13 +46,13 @@ func TestSound(t *testing.T) {
 	}
 }
 
-// TestLooks does the same where kernels look for the evict word as the papers' do.
-func TestLooks(t *testing.T) {
+// TestChecks is TestSound with the papers' ways of checking the evict word.
+func TestChecks(t *testing.T) {
 	for _, word := range []preempt.Word{preempt.DeviceWord, preempt.HostWord, preempt.ProxyWord} {
 		for _, all := range []bool{false, true} {
-			look := preempt.Check{Word: word, AllThreads: all}
-			if look == (preempt.Check{}) {
-				continue // what TestSound is about
+			check := preempt.Check{Word: word, AllThreads: all}
+			if check == (preempt.Check{}) {
+				continue // TestSound does this one
 			}
 			t.Run(fmt.Sprintf("%v/all %v", word, all), func(t *testing.T) {
 				t.Parallel()
@@ -63,12 +62,12 @@ func TestLooks(t *testing.T) {
 					if !ok {
 						t.Fatalf("the corpus has no kernel %s", name)
 					}
-					m, _ := transformTo(t, k.PTX(corpus.SM90), preempt.Options{Check: look})
+					m, _ := transformTo(t, k.PTX(corpus.SM90), preempt.Options{Check: check})
 					r, err := newRig(t.Context(), m, k.Case(corpus.Trivial, 1))
 					if err != nil {
 						t.Fatal(err)
 					}
-					r.look = look
+					r.wordCheck = check
 					soundRigs(t, max(*runs/100, 3), &sum, r)
 				}
 				t.Logf("%d runs, %d with evictions: forms %v", sum.runs, sum.evicted, sum.forms)
@@ -104,7 +103,7 @@ func transformTo(t testing.TB, src string, o preempt.Options) (*ptx.Module, []pr
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is loaded is what would be sent: text.
+	// The transformation is applied to the text, which is what a tenant sends.
 	again, err := ptx.Parse(out.String())
 	if err != nil {
 		t.Fatalf("the transformed module does not parse: %v", err)

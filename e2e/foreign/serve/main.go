@@ -1,11 +1,10 @@
-// Command serve serves a vfio-user device in memory, for tests that come with
-// another implementation of the protocol and expect a device of their own shape.
+// Command serve serves a vfio-user device in memory. It is for the tests of another implementation
+// of the protocol, which expect a device of a certain shape.
 //
-// The device is described by JSON on the first line of standard input, its files
-// for mapping are inherited descriptors. When the socket listens it says "ready".
-// Each further line of input is a vector of the device's interrupts to be raised,
-// "INDEX VECTOR", which is answered by "true" where a client listens to it, else
-// by "false". The end of input ends it.
+// The first line of standard input describes the device in JSON; its files for mapping are
+// inherited descriptors. When the socket listens, serve writes "ready". Each further line of input,
+// "INDEX VECTOR", triggers an interrupt vector of the device. The answer is "true" if the client
+// has set an eventfd for it, else "false". serve ends with the end of input.
 package main
 
 import (
@@ -23,12 +22,12 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// description is a device as a test sets it up. Its configuration space, where it
-// has one, is that of a PCI function with its BARs.
+// description is a device for a test. Its configuration space, if any, is that of a PCI function
+// with its BARs.
 type description struct {
 	Socket  string   `json:"socket"`
 	Regions []region `json:"regions"`
-	// IRQs are numbers of vectors, by interrupt.
+	// IRQs are the numbers of vectors, by interrupt.
 	IRQs map[uint32]uint32 `json:"irqs"`
 }
 
@@ -38,8 +37,8 @@ type region struct {
 	Is64     bool   `json:"is64"`
 	Readable bool   `json:"readable"`
 	Writable bool   `json:"writable"`
-	// FD is the descriptor to map, -1 for none, and Areas the parts of the region
-	// that may be, as offset and size; none means the whole.
+	// FD is the descriptor to map, or -1. Areas are the mappable parts of the region as offset and
+	// size; empty means the whole.
 	FD     int         `json:"fd"`
 	Offset uint64      `json:"offset"`
 	Areas  [][2]uint64 `json:"areas"`

@@ -7,18 +7,19 @@ import (
 	"vgpud/gpu/corpus"
 )
 
-// Later is a kernel whose blocks wait for later blocks, or for all: it ends where the GPU holds the whole grid at once,
-// and in no form that may run fewer blocks side by side.
+// Later is a kernel whose blocks wait for later blocks, or for all blocks. It ends if the GPU holds
+// the whole grid at once, but in no form that may run fewer blocks at a time.
 type Later struct {
 	Name  string
 	Block uint32 // threads
 	text  string
 }
 
-// LaterBlocks is the grid of every [Later].
+// LaterBlocks is the size of the grid of every [Later].
 const LaterBlocks = 8
 
-// headOfLater declares what the kernels use: slot is the block's own word of out, result its word of results behind.
+// headOfLater declares the kernels' registers: slot is the block's word of out, and result its word
+// of results after that.
 const headOfLater = `.version 8.0
 .target sm_90
 .address_size 64
@@ -47,8 +48,9 @@ const headOfLater = `.version 8.0
 	add.s64 %%result, %%slot, 8192;
 `
 
-// chain makes a block wait for the flag of the block behind it, which poll reads into %v and is not set where %p1 holds
-// then. The results count the blocks from the last one on. set sets the block's own flag.
+// chain makes a block wait for the flag of the next block. poll reads the flag into %v; %p1 then
+// holds if it is not set. The results count the blocks from the last one on. set sets the block's
+// own flag.
 func chain(name string, threads uint32, poll, set string) Later {
 	return Later{name, threads, fmt.Sprintf(headOfLater, name) + `
 	mov.u32 %w, 0;
@@ -69,7 +71,8 @@ LAST:
 `}
 }
 
-// barrier makes all blocks meet by what wait says, and then read what the last block wrote before.
+// barrier makes all blocks wait with the code in wait, and then read what the last block wrote
+// before.
 func barrier(name string, threads uint32, wait string) Later {
 	return Later{name, threads, fmt.Sprintf(headOfLater, name) + `
 	add.u32 %r1, %block, 5;
@@ -112,7 +115,7 @@ AGAIN:
 	shl.b32 %r2, %r2, 1;
 	setp.lt.u32 %p2, %r2, %blocks;
 	@%p2 bra ROUND;`),
-	// The first block's threads wait for one block each, and then tell it.
+	// The first block's threads wait for one block each, and then release it.
 	barrier("lock_free", LaterBlocks, `
 	setp.eq.u32 %p3, %me, 0;
 	@%p3 st.volatile.global.u32 [%slot], 1;
@@ -180,7 +183,7 @@ MEET:
 	ld.param.b32 %v, [y];
 	}
 	setp.eq.u32 %p1, %v, 0;`, set),
-	// What the index is shifted by leaves nothing of it.
+	// The shift amount makes the index zero.
 	chain("by_index_that_overflows", 1, `
 	add.u32 %r4, %r4, 0x10000;
 	shl.b32 %r5, %r4, 16;
@@ -197,11 +200,11 @@ MEET:
 	add.s64 %rd8, %slot, %rd8;
 	ld.volatile.global.u32 %v, [%rd8+4];
 	setp.eq.u32 %p1, %v, 0;`, set),
-	// A later block's flag at an address that grows with the block's index all the same.
+	// A later block's flag at an address that still grows with the block's index.
 	chain("as_look_back", 1, `
 	ld.acquire.gpu.global.u32 %v, [%slot+60];
 	setp.eq.u32 %p1, %v, 0;`, "\tst.release.gpu.global.u32 [%slot+56], 1;"),
-	// Two words are polled in turns.
+	// Two words are polled alternately.
 	chain("in_turns", 1, `
 	xor.b32 %r3, %r3, 1024;
 	and.b32 %r3, %r3, 1024;
@@ -209,7 +212,7 @@ MEET:
 	add.s64 %rd2, %slot, %rd2;
 	ld.global.u32 %v, [%rd2+4];
 	setp.eq.u32 %p1, %v, 0;`, set+"\n\tst.volatile.global.u32 [%slot+1024], 1;"),
-	// What gives up after long has waited all the same.
+	// A wait that gives up after a long time is still a wait.
 	chain("with_patience", 1, `
 	ld.volatile.global.u32 %v, [%slot+4];
 	setp.eq.u32 %p1, %v, 0;
@@ -218,17 +221,17 @@ MEET:
 	and.pred %p1, %p1, %p3;`, set),
 }
 
-// Laters are all of them.
+// Laters returns all kernels of this kind.
 func Laters() []Later { return laters }
 
-// PTX is the kernel's module.
+// PTX returns the kernel's module.
 func (k *Later) PTX() string { return k.text }
 
-// Case is the kernel's launch, with what it leaves in out.
+// Case returns the kernel's launch, with the contents that it leaves in out.
 func (k *Later) Case() *corpus.Case {
 	t := Trick{Entry: k.Name, Grid: g(LaterBlocks), Block: g(k.Block)}
 	return t.Case()
 }
 
-// Chained reports whether the blocks wait for one another in turns.
+// Chained reports whether each block waits for the next.
 func (k *Later) Chained() bool { return strings.Contains(k.text, "LAST:") }

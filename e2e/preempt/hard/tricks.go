@@ -14,8 +14,8 @@ import (
 //go:embed ptx/*.ptx
 var files embed.FS
 
-// PTX is the text of a module written by hand: ptx/FILE.ptx here. It panics where
-// there is none.
+// PTX returns the text of a hand-written module, ptx/FILE.ptx. It panics if the file does not
+// exist.
 func PTX(file string) string {
 	b, err := files.ReadFile("ptx/" + file + ".ptx")
 	if err != nil {
@@ -24,15 +24,15 @@ func PTX(file string) string {
 	return string(b)
 }
 
-// Trick is a kernel written by hand to be hard to transform, and how to launch it.
+// Trick is a hand-written kernel that is hard to transform, with its launch.
 type Trick struct {
-	File, Entry string // the module, as [PTX] knows it, and the kernel in it
+	File, Entry string // the module for [PTX], and the kernel in it
 	Grid, Block [3]uint32
 	SharedBytes uint32
-	Args        []corpus.Arg // beyond out, in and n
-	Bare        bool         // it has no parameters
-	// Least are forms that it must have, Most those that it may have: what is beyond
-	// them cannot be sound.
+	Args        []corpus.Arg // after out, in and n
+	Bare        bool         // the kernel has no parameters
+	// Least are the forms that it must have, and Most those that it may have: other forms would not
+	// be sound.
 	Least, Most abi.PreemptForm
 }
 
@@ -49,7 +49,7 @@ func g(x ...uint32) [3]uint32 {
 	return d
 }
 
-// Tricks are all of them.
+// Tricks returns all kernels of this kind.
 func Tricks() []Trick { return slices.Clone(tricks) }
 
 var tricks = []Trick{
@@ -78,7 +78,7 @@ var tricks = []Trick{
 	{File: "indices", Entry: "three", Grid: g(13, 1, 2), Block: g(1, 1, 9), Least: any3, Most: any3},
 	{File: "indices", Entry: "shapes", Grid: g(7, 5, 2), Block: g(33), Least: any3, Most: any3},
 	{File: "operands", Entry: "operands", Grid: g(7, 5, 2), Block: g(33), Most: any3},
-	{File: "vectors", Entry: "vectors", Grid: g(7, 5, 2), Block: g(33), Most: none}, // nor can the soft GPU run it
+	{File: "vectors", Entry: "vectors", Grid: g(7, 5, 2), Block: g(33), Most: none}, // the soft GPU can't run it either
 	{File: "indices", Entry: "stride", Grid: g(9), Block: g(32), Least: any3, Most: any3},
 	{File: "indices", Entry: "levels", Grid: g(6, 5), Block: g(32), Least: any3, Most: any3},
 	{File: "indices", Entry: "recursion", Grid: g(30), Block: g(32), Least: any3, Most: any3},
@@ -114,7 +114,7 @@ var tricks = []Trick{
 	{File: "lookback", Entry: "by_table", Grid: g(30), Block: g(40), Most: persistent},
 	{File: "lookback", Entry: "ends_within", Grid: g(30), Block: g(20), Most: persistent},
 	{File: "lookback", Entry: "two_ways_in", Grid: g(30), Block: g(40), Most: persistent},
-	{File: "lookback", Entry: "by_recursion", Grid: g(30), Block: g(40), Most: none}, // the original runs out of stack where it waits for long
+	{File: "lookback", Entry: "by_recursion", Grid: g(30), Block: g(40), Most: none}, // the original runs out of stack if it waits for long
 	{File: "lookback", Entry: "within_block", Grid: g(30), Block: g(70), Least: any3, Most: any3},
 	{File: "settled", Entry: "drawn_warps", Grid: g(60), Block: g(96), Least: any3, Most: any3},
 	{File: "settled", Entry: "drawn_returns", Grid: g(60), Block: g(96), Least: any3, Most: any3},
@@ -127,7 +127,7 @@ var tricks = []Trick{
 // bufferBytes is the size of each of a kernel's buffers.
 const bufferBytes = 32 << 10
 
-// input is what the kernels read.
+// input is the kernels' input.
 func input() []byte {
 	in := make([]byte, bufferBytes)
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -137,12 +137,12 @@ func input() []byte {
 	return in
 }
 
-// Case is the kernel's launch: what the original leaves is the reference.
+// Case returns the kernel's launch. The results of the original are the reference.
 func (k *Trick) Case() *corpus.Case {
 	c := &corpus.Case{
 		Kernel: k.Entry,
 		Buffers: []corpus.Buffer{
-			{Name: "out", Mode: corpus.Scratch, Elem: corpus.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)}, // some wait for what is not 0
+			{Name: "out", Mode: corpus.Scratch, Elem: corpus.U32, Size: bufferBytes, Init: make([]byte, bufferBytes)}, // some kernels wait for non-zero values
 			{Name: "in", Mode: corpus.In, Elem: corpus.U32, Size: bufferBytes, Init: input()},
 		},
 		Steps: []corpus.Launch{{Entry: k.Entry, Grid: k.Grid, Block: k.Block, SharedBytes: k.SharedBytes}},

@@ -1,5 +1,5 @@
-// Command export writes the kernels of e2e/preempt/hard for hard.sh beside it:
-// DIR/NAME.ptx, a module as a tenant would load it, and DIR/NAME.N.case, its launches.
+// Command export writes the kernels of e2e/preempt/hard for hard.sh: DIR/NAME.ptx, a module as a
+// tenant would load it, and DIR/NAME.N.case, its launches.
 //
 //	export [-generated N] [-from SEED] DIR
 package main
@@ -40,7 +40,7 @@ func export(dir string, from, generated uint64) error {
 	written := map[string]int{}
 	for _, k := range hard.Tricks() {
 		if k.Most == 0 {
-			continue // there is no form of it to compare with
+			continue // it has no form to compare with
 		}
 		if written[k.File] == 0 {
 			write(k.File+".ptx", hard.PTX(k.File))
