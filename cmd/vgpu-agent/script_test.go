@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"vgpu-agent": main})
 }
 
-// TestScripts runs the scripts in testdata, each in a guest of its own: a fake root
-// with the devices that the command `plug` puts there.
+// TestScripts runs the scripts in testdata, each in a guest of its own: a fake root with the
+// devices that the command `plug` adds.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
@@ -42,8 +42,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// plug puts a virtual GPU into the script's root: plug ADDRESS [driver=NAME] [no-room].
-// Its BAR0 is that of a device that has nothing but an identity.
+// plug adds a virtual GPU to the script's root: plug ADDRESS [driver=NAME] [no-room]. Its BAR0 only
+// has the identity registers.
 func plug(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 0 {
 		ts.Fatalf("usage: plug ADDRESS [driver=NAME] [no-room]")

@@ -8,9 +8,8 @@ import (
 	"vgpud/mediator/libvirt/domain"
 )
 
-// BenchmarkHook is a whole call, from the process's start to its end: what the
-// start of any domain costs more through the hook, and of one with a virtual GPU
-// beside what the daemon does.
+// BenchmarkHook measures a whole call, from the process's start to its end: the hook's cost for the
+// start of any domain, and, without the daemon's part, for that of one with a virtual GPU.
 func BenchmarkHook(b *testing.B) {
 	path, err := exec.LookPath("vgpu-hook")
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestShippedConfig reads the configuration that is installed, with every key in
-// effect.
+// TestShippedConfig reads the installed configuration with all keys uncommented.
 func TestShippedConfig(t *testing.T) {
 	b, err := os.ReadFile("../../deploy/libvirt/hook.yaml")
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// fakeDaemon is a daemon on a socket, whose host makes guests without anything
-// behind them.
+// fakeDaemon is a daemon on a socket, whose guests are records only.
 type fakeDaemon struct {
 	dir, socket string
 	server      *http.Server
@@ -50,7 +49,7 @@ func (d *fakeDaemon) stop() (err error) {
 	return err
 }
 
-// specs are the guests as they were asked for.
+// specs returns the guests' specifications as requested.
 func (d *fakeDaemon) specs() []api.VMSpec {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"vgpud/mediator/libvirt/qmp"
 )
 
-// daemon serves a host's answers until the test ends.
+// daemon serves the API until the test ends.
 func daemon(t *testing.T, h http.Handler) *api.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -35,7 +35,7 @@ func daemon(t *testing.T, h http.Handler) *api.Client {
 	return client
 }
 
-// What may still be in the VM stays; what no VMM is connected to can't be, and goes.
+// A virtual GPU that may still be in the VM stays; one without a connected VMM is deleted.
 func TestAttachLeavesWhatIsConnected(t *testing.T) {
 	h := &fixedHost{vms: []api.VM{{Name: "there", Attached: true}, {Name: "gone"}}}
 	client := daemon(t, api.Handler(h, nil, slog.New(slog.DiscardHandler)))
@@ -52,7 +52,7 @@ func TestAttachLeavesWhatIsConnected(t *testing.T) {
 	}
 }
 
-// A virtual GPU that the daemon made, and whose answer was lost, is taken back.
+// A virtual GPU that the daemon created without answering is deleted.
 func TestAttachTakesBackWhatNobodyAnsweredFor(t *testing.T) {
 	h := &fixedHost{}
 	answers := api.Handler(h, nil, slog.New(slog.DiscardHandler))

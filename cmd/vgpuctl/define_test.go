@@ -12,9 +12,9 @@ import (
 	"vgpud/mediator/libvirt/domain"
 )
 
-// fakeLibvirt is vgpu-libvirt with a libvirt whose domains are files, NAME.xml,
-// of the directory that it runs in. A name that begins with "running" does, and
-// one that begins with "transient" has no definition.
+// fakeLibvirt is vgpu-libvirt with a libvirt whose domains are the files NAME.xml of its working
+// directory. Domains whose names start with "running" run, and those that start with "transient"
+// have no definition.
 func fakeLibvirt() {
 	err := libvirt.Serve(context.Background(), os.Stdin, os.Stdout, func() (libvirt.Hypervisor, error) {
 		if uri := os.Args[1]; uri != libvirt.DefaultURI {

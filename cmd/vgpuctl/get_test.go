@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestHardwareColumns: a host with a GPU of NVIDIA's has columns about it, in which a
-// soft one has nothing.
+// TestHardwareColumns checks that a host with an NVIDIA GPU has columns about it, which are empty
+// for a soft GPU.
 func TestHardwareColumns(t *testing.T) {
 	soft := api.GPU{Name: "gpu0", Kind: "soft", Model: "soft"}
 	gpus := []api.GPU{
@@ -51,8 +51,7 @@ gpu0   -             -       -             -           -          -             
 	}
 }
 
-// TestControlColumns: guests whose contexts the hardware controls have columns about
-// that.
+// TestControlColumns checks the columns about guests under hardware control.
 func TestControlColumns(t *testing.T) {
 	idle := api.VM{Name: "a"}
 	if n := len(vmColumnsOf([]api.VM{idle})); n != len(vmColumns) {

@@ -98,7 +98,7 @@ func (h *fixedHost) VMs() []api.VM {
 	return slices.Clone(h.vms)
 }
 
-// find is where a guest is; the caller holds mu.
+// find returns a guest's index. Preconditions: mu is held.
 func (h *fixedHost) find(name string) (int, error) {
 	i := slices.IndexFunc(h.vms, func(v api.VM) bool { return v.Name == name })
 	if i < 0 {

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs vgpu-hook as a hook of libvirt's, and lets confined QEMUs connect to
-# virtual GPUs. Run it as root, again after every update; guests go on meanwhile.
+# virtual GPUs. Run it as root, again after every update; guests are not affected.
 #
 #   install.sh [--hook FILE] [--single] [--remove]
 #
 #   --hook FILE  the program (default: bin/vgpu-hook of this checkout)
-#   --single     as the one file hooks/qemu, which libvirt before 6.5 knows only;
-#                the default where such a libvirt is found
-#   --remove     take out what this script installs
+#   --single     install as the single file hooks/qemu, the only one that libvirt
+#                before 6.5 calls; the default if such a libvirt is found
+#   --remove     remove what this script installs
 #
 # DESTDIR goes before every path, for packages.
 set -eu
@@ -33,7 +33,7 @@ profiles=$etc/apparmor.d/abstractions
 
 die() { echo "install.sh: $*" >&2; exit 1; }
 
-# is_ours says whether a file is some version of the program.
+# is_ours reports whether a file is a version of the program.
 is_ours() { [ -f "$1" ] && grep -qa 'usage: vgpu-hook DOMAIN OPERATION' "$1"; }
 
 # libvirt_version prints the version of the libvirt that runs QEMUs here, if any.
@@ -44,15 +44,15 @@ libvirt_version() {
 	done
 }
 
-# before VERSION MAJOR MINOR says whether VERSION is an earlier one.
+# before VERSION MAJOR MINOR reports whether VERSION is earlier.
 before() {
 	major=${1%%.*} rest=${1#*.}
 	minor=${rest%%.*}
 	[ "$major" -lt "$2" ] || { [ "$major" -eq "$2" ] && [ "$minor" -lt "$3" ]; }
 }
 
-# put MODE FILE PATH installs a file in one step, so that a hook that is called
-# meanwhile is the old one or the new.
+# put MODE FILE PATH installs a file in one step, so that a hook call during the
+# installation runs either the old program or the new one.
 put() {
 	mkdir -p "$(dirname "$3")"
 	install -m "$1" "$2" "$3.new"
@@ -74,7 +74,7 @@ fi
 [ -f "$program" ] || die "no program at $program: \`make build\` makes it, --hook FILE names another"
 is_ours "$program" || die "$program is not vgpu-hook"
 
-# A package is for whatever libvirt it comes to.
+# A package may be installed beside any version of libvirt.
 if [ -z "$single" ] && [ -z "${DESTDIR:-}" ]; then
 	version=$(libvirt_version)
 	if [ -n "$version" ] && before "$version" 6 5; then
@@ -87,13 +87,13 @@ new=yes
 if is_ours "$ours" || is_ours "$one"; then new=; fi
 if [ -n "$single" ]; then
 	if [ -e "$one" ] && ! is_ours "$one"; then
-		die "$one is there and is another program: install this one beside it, and have that one call it with the same words and the same standard input, ending when it fails"
+		die "$one is another program: install this one beside it, and make that one call it with the same arguments and standard input, and fail if it fails"
 	fi
 	put 0755 "$program" "$one"
 	if is_ours "$ours"; then rm -f "$ours"; fi
 else
 	put 0755 "$program" "$ours"
-	# It would be called twice.
+	# libvirt would call both.
 	if is_ours "$one"; then rm -f "$one"; echo "removed $one"; fi
 fi
 
@@ -106,5 +106,5 @@ if [ -f "$profiles/libvirt-qemu" ]; then
 	fi
 fi
 if [ -n "$new" ]; then
-	echo "restart libvirt's daemon once, which looks for hooks as it starts: systemctl restart libvirtd (or virtqemud)"
+	echo "restart libvirt's daemon once, which searches for hooks when it starts: systemctl restart libvirtd (or virtqemud)"
 fi

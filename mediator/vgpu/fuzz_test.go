@@ -57,8 +57,8 @@ func FuzzDevice(f *testing.F) {
 			case fuzzShared:
 				fuzzAccess(t, h, vfiouser.RegionBAR2, at%(abi.MinSharedBytes-256), data)
 			case fuzzAnswer:
-				if owed := h.back.owed(); owed > 0 {
-					h.back.answer(int(at>>1)%owed, at&1 != 0, abi.ErrorCode(n))
+				if unanswered := h.back.unanswered(); unanswered > 0 {
+					h.back.answer(int(at>>1)%unanswered, at&1 != 0, abi.ErrorCode(n))
 				} else {
 					h.back.answerAgain(at&1 != 0, abi.ErrorCode(n))
 				}

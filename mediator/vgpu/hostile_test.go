@@ -69,8 +69,8 @@ func TestHostileGuestProperty(t *testing.T) {
 				h.set(t, abi.RegAcceptFeaturesLo, uint32(abi.FeatureContexts))
 				h.set(t, abi.ContextSlot(slot, abi.ContextFlags), 0)
 				h.set(t, abi.ContextSlot(slot, abi.ContextControl), uint32(abi.ControlCreate))
-				for h.back.owed() > 0 {
-					h.back.answer(h.back.owed()-1, true, abi.ErrorNone)
+				for h.back.unanswered() > 0 {
+					h.back.answer(h.back.unanswered()-1, true, abi.ErrorNone)
 				}
 			},
 			"bad channel":   h.badChannel,
@@ -90,14 +90,14 @@ func TestHostileGuestProperty(t *testing.T) {
 				}
 			},
 			"answer": func(t *rapid.T) {
-				n := h.back.owed()
+				n := h.back.unanswered()
 				if n == 0 {
-					t.Skip("nothing is owed")
+					t.Skip("nothing is pending")
 				}
 				h.back.answer(rapid.IntRange(0, n-1).Draw(t, "which"), rapid.IntRange(0, 3).Draw(t, "good") > 0, errorCode.Draw(t, "code"))
 			},
 			"answer all": func(*rapid.T) {
-				for h.back.owed() > 0 {
+				for h.back.unanswered() > 0 {
 					h.back.answer(0, true, abi.ErrorNone)
 				}
 			},

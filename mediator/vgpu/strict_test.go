@@ -44,7 +44,7 @@ func (s *strict) complain(format string, args ...any) {
 }
 
 // owe keeps what the backend has to answer.
-func (s *strict) owe(a answer) { s.pending = append(s.pending, a) }
+func (s *strict) expectAnswer(a answer) { s.pending = append(s.pending, a) }
 
 func (s *strict) CreateContext(c vgpu.Context) {
 	s.mu.Lock()
@@ -67,7 +67,7 @@ func (s *strict) ResetContext(c vgpu.Context) {
 func (s *strict) begin(c vgpu.Context) {
 	life := &strictContext{Context: c}
 	s.contexts[c.Slot] = life
-	s.owe(func(ok bool, code abi.ErrorCode) {
+	s.expectAnswer(func(ok bool, code abi.ErrorCode) {
 		if s.contexts[c.Slot] == life && !life.leaving && !life.ready {
 			life.ready = ok
 			s.free(c.Slot, c.Generation) // channels of earlier lives
@@ -89,7 +89,7 @@ func (s *strict) DestroyContext(c vgpu.ContextRef) {
 		return
 	}
 	life.leaving = true
-	s.owe(func(bool, abi.ErrorCode) {
+	s.expectAnswer(func(bool, abi.ErrorCode) {
 		if s.contexts[c.Slot] == life {
 			delete(s.contexts, c.Slot)
 			s.free(c.Slot, c.Generation+1)
@@ -140,7 +140,7 @@ func (s *strict) OpenChannel(ch vgpu.Channel) {
 		}
 	}
 	s.channels[ch.Slot] = strictChannel{Channel: ch}
-	s.owe(func(ok bool, code abi.ErrorCode) {
+	s.expectAnswer(func(ok bool, code abi.ErrorCode) {
 		if ok {
 			s.dev.ChannelReady(ch.ChannelRef)
 		} else {
@@ -158,7 +158,7 @@ func (s *strict) CloseChannel(ref vgpu.ChannelRef) {
 	}
 	ch.closing = true
 	s.channels[ref.Slot] = ch
-	s.owe(func(bool, abi.ErrorCode) {
+	s.expectAnswer(func(bool, abi.ErrorCode) {
 		if now, ok := s.channels[ref.Slot]; ok && now.ChannelRef == ref {
 			delete(s.channels, ref.Slot)
 		}
@@ -193,7 +193,7 @@ func (s *strict) VectorsChanged(start, count int) {
 	}
 }
 
-// Reset ends everything; answers that are still owed will be given all the same,
+// Reset ends everything; answers that are still unanswered will be given all the same,
 // since a backend may be that late.
 func (s *strict) Reset() {
 	s.mu.Lock()
@@ -202,8 +202,8 @@ func (s *strict) Reset() {
 	clear(s.channels)
 }
 
-// owed is how many answers the device waits for.
-func (s *strict) owed() int {
+// unanswered is how many answers the device waits for.
+func (s *strict) unanswered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.pending)

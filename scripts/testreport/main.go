@@ -1,7 +1,6 @@
-// Command testreport reads what `go test -json` says and prints what one wants to
-// read of it: a line for each package, all that failing tests and builds have said,
-// and in the end which tests were skipped and why. It goes by the events alone: that
-// go test failed is for its own exit status to tell.
+// Command testreport reads the output of `go test -json` and prints the useful part: a line for
+// each package, all output of failing tests and builds, and at the end the skipped tests with their
+// reasons. It judges by the events alone; go test's own exit status says whether it failed.
 package main
 
 import (

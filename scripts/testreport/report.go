@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// event is one of test2json's (go doc test2json), or of go build's, which has no
-// package.
+// event is an event of test2json (go doc test2json), or of go build, which has no package.
 type event struct {
 	Action     string
 	Package    string
@@ -19,24 +18,24 @@ type event struct {
 	ImportPath string
 }
 
-// key is a test, or a package where Test is "".
+// key is a test, or a package if Test is "".
 type key struct{ pkg, test string }
 
-// reporter keeps what tests say until it is known whether anybody wants to read it.
+// reporter stores the output of tests until it is known whether to print it.
 type reporter struct {
 	out     *bufio.Writer
-	said    map[key]*strings.Builder
+	output  map[key]*strings.Builder
 	skipped []string
 }
 
-// report copies what is worth reading from in to out. A line that is no event is.
+// report copies the useful part of in to out. Lines that are no events are always copied.
 func report(in io.Reader, out io.Writer) error {
-	r := &reporter{out: bufio.NewWriter(out), said: make(map[key]*strings.Builder)}
+	r := &reporter{out: bufio.NewWriter(out), output: make(map[key]*strings.Builder)}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
 		if line != "" {
-			r.take(line)
+			r.add(line)
 		}
 		if err == io.EOF {
 			break
@@ -45,7 +44,7 @@ func report(in io.Reader, out io.Writer) error {
 			return fmt.Errorf("read the tests' events: %w", err)
 		}
 	}
-	for k := range r.said { // cut off
+	for k := range r.output { // cut off
 		r.show(k)
 	}
 	if len(r.skipped) > 0 {
@@ -57,8 +56,8 @@ func report(in io.Reader, out io.Writer) error {
 	return r.out.Flush()
 }
 
-// take takes one line, and writes it at once where it is of use by itself.
-func (r *reporter) take(line string) {
+// add handles one line, and prints it at once if it is useful by itself.
+func (r *reporter) add(line string) {
 	var e event
 	if err := json.Unmarshal([]byte(line), &e); err != nil || e.Action == "" {
 		_, _ = r.out.WriteString(line)
@@ -69,10 +68,10 @@ func (r *reporter) take(line string) {
 	case "build-output":
 		_, _ = r.out.WriteString(e.Output)
 	case "output":
-		if r.said[k] == nil {
-			r.said[k] = new(strings.Builder)
+		if r.output[k] == nil {
+			r.output[k] = new(strings.Builder)
 		}
-		r.said[k].WriteString(e.Output)
+		r.output[k].WriteString(e.Output)
 	case "pass", "skip":
 		if e.Test != "" && e.Action == "skip" {
 			r.skipped = append(r.skipped, fmt.Sprintf("%s.%s: %s", e.Package, e.Test, r.reason(k)))
@@ -86,12 +85,11 @@ func (r *reporter) take(line string) {
 	}
 }
 
-// end is the end of a test or a package, of which shown says whether it is to be
-// read. A package that ends takes with it what its tests have said that have no end of
-// their own, as when it panics.
+// end handles the end of a test or a package; shown says whether to print its output. The end of a
+// package, for example by a panic, also ends its tests without an end of their own.
 func (r *reporter) end(k key, shown bool) {
 	if k.test == "" {
-		for other := range r.said {
+		for other := range r.output {
 			if other.pkg == k.pkg && other.test != "" {
 				r.show(other)
 			}
@@ -100,26 +98,26 @@ func (r *reporter) end(k key, shown bool) {
 	if shown {
 		r.show(k)
 	}
-	delete(r.said, k)
+	delete(r.output, k)
 }
 
-// show writes what a test or a package has said, but for what it says in any case.
+// show prints the output of a test or a package, without the lines that every test has.
 func (r *reporter) show(k key) {
-	if said := r.said[k]; said != nil {
-		for line := range strings.Lines(said.String()) {
+	if output := r.output[k]; output != nil {
+		for line := range strings.Lines(output.String()) {
 			if line != "PASS\n" && !marker(line) {
 				_, _ = r.out.WriteString(line)
 			}
 		}
 	}
-	delete(r.said, k)
+	delete(r.output, k)
 }
 
-// reason is what a test that was skipped has said, in one line.
+// reason returns the output of a skipped test, on one line.
 func (r *reporter) reason(k key) string {
 	var words []string
-	if said := r.said[k]; said != nil {
-		for line := range strings.Lines(said.String()) {
+	if output := r.output[k]; output != nil {
+		for line := range strings.Lines(output.String()) {
 			if line = strings.TrimSpace(line); !marker(line) && !strings.HasPrefix(line, "--- SKIP") {
 				words = append(words, line)
 			}
@@ -128,7 +126,7 @@ func (r *reporter) reason(k key) string {
 	return strings.Join(words, " ")
 }
 
-// marker tells lines that say no more than that a test runs.
+// marker reports whether a line only says that a test runs.
 func marker(line string) bool {
 	return slices.ContainsFunc([]string{"=== RUN", "=== PAUSE", "=== CONT", "=== NAME"}, func(m string) bool { return strings.HasPrefix(line, m) })
 }

@@ -19,8 +19,7 @@ import (
 	"vgpud/mediator/libvirt"
 )
 
-// fullHost is a host that has all there is. Programs answer what outputs has for their
-// command line.
+// fullHost is a host that has everything. Programs print the outputs for their command lines.
 func fullHost() (h *Host, outputs map[string]string) {
 	outputs = map[string]string{
 		"vgpud --version": "vgpud version 1.0\n",
@@ -86,7 +85,7 @@ func TestAHostThatHasAll(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissing takes one thing away at a time.
+// TestWhatIsMissing removes one thing at a time.
 func TestWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -149,7 +148,7 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
-			name: "no hurry, no real-time priority", ability: GPU, state: ability.Present, what: "H100", do: "", ready: true,
+			name: "no polling, no real-time priority", ability: GPU, state: ability.Present, what: "H100", do: "", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.GPUs = func(context.Context) ([]api.GPU, error) {
 					return []api.GPU{{Name: "gpu0", Model: "H100", Healthy: true, AccountingSource: api.SourceEvents, RealTimeProblem: "not asked for"}}, nil
@@ -277,7 +276,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestOneGoodGPUIsEnough, and none of several is not.
+// TestOneGoodGPUIsEnough checks that one healthy GPU of several is enough, and that none is not.
 func TestOneGoodGPUIsEnough(t *testing.T) {
 	h, _ := fullHost()
 	gpus := []api.GPU{{Name: "gpu0", Problem: "gone"}, {Name: "gpu1", Healthy: true}}
