@@ -176,24 +176,6 @@ func (c *Client) DeviceInfo() (DeviceInfo, error) {
 // Reset resets the device.
 func (c *Client) Reset() error { return c.do(CmdDeviceReset, nil, nil, 0, nil) }
 
-// DeviceFeature requests or sets a feature. flags are its number and FeatureGet, FeatureSet or
-// FeatureProbe. limit is the maximum size of the reply's data.
-func (c *Client) DeviceFeature(flags uint32, data []byte, limit int) (reply []byte, err error) {
-	limit = min(limit, MaxDataBytes)
-	b := make([]byte, SizeofDeviceFeature+len(data))
-	f := DeviceFeature{Argsz: uint32(SizeofDeviceFeature + max(limit, len(data))), Flags: flags}
-	f.MarshalBytes(b)
-	copy(b[SizeofDeviceFeature:], data)
-	err = c.do(CmdDeviceFeature, b, nil, int(f.Argsz), func(p []byte, _ *[]int) error {
-		if err := wantReply(CmdDeviceFeature, p, SizeofDeviceFeature); err != nil {
-			return err
-		}
-		reply = append(reply, p[SizeofDeviceFeature:]...)
-		return nil
-	})
-	return reply, err
-}
-
 // DMAMap announces memory to the device. file remains the caller's; it is nil for memory without a
 // file.
 func (c *Client) DMAMap(m DMAMap, file *os.File) error {

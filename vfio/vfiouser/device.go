@@ -8,7 +8,7 @@ import "os"
 // comes before its Attach or after its Detach. An error that is, or wraps, a syscall.Errno reaches
 // the client as that number, any other as EIO.
 //
-// Optional methods are in [DMAMapper], [IRQStater] and [Featurer].
+// Optional methods are in [DMAMapper] and [IRQStater].
 type Device interface {
 	// Describe returns the device's regions and interrupts. It is called once for each client,
 	// before Attach. The result must not change while that client is attached.
@@ -86,13 +86,4 @@ type DMAMapper interface {
 type IRQStater interface {
 	// IRQsChanged is called after the client changed vectors start to start+count-1 of an interrupt.
 	IRQsChanged(index, start, count uint32)
-}
-
-// Featurer is a device with features of DEVICE_FEATURE. Without it every feature is answered with
-// ENOTTY.
-type Featurer interface {
-	// DeviceFeature answers a request. flags are the feature's number and one of FeatureGet,
-	// FeatureSet and FeatureProbe. The reply's data, at most MaxDataBytes, follows the flags, which
-	// are echoed.
-	DeviceFeature(flags uint32, data []byte) (reply []byte, err error)
 }

@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"vgpud/vfio/vfiouser"
@@ -191,27 +190,4 @@ func TestAnyRequestsAreAnswered(t *testing.T) {
 			r.Request(cmd, p, fds...)
 		}
 	})
-}
-
-func TestDeviceFeature(t *testing.T) {
-	dev := &featureDevice{Device: vfiousertest.Device{Desc: gpuLike(t).Desc}}
-	c := vfiousertest.Client(t, dev)
-	if p, err := c.DeviceFeature(vfiouser.FeatureGet|3, []byte("ab"), 16); err != nil || string(p) != "ab?" {
-		t.Errorf("%q, %v", p, err)
-	}
-	if p, err := c.DeviceFeature(vfiouser.FeatureGet|3, nil, 0); err == nil {
-		t.Errorf("reply of %q though there was no room", p)
-	}
-	if _, err := c.DeviceFeature(vfiouser.FeatureProbe|4, nil, 16); err == nil {
-		t.Error("unknown feature is there")
-	}
-}
-
-type featureDevice struct{ vfiousertest.Device }
-
-func (d *featureDevice) DeviceFeature(flags uint32, data []byte) ([]byte, error) {
-	if flags != vfiouser.FeatureGet|3 {
-		return nil, unix.ENOTTY
-	}
-	return append(append([]byte(nil), data...), '?'), nil
 }

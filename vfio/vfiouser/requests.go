@@ -39,7 +39,7 @@ func (s *Session) dispatch(m *message) (n int, fds []int, err error) {
 			err = s.dev.Reset()
 		}
 	case CmdDeviceFeature:
-		n, err = s.deviceFeature(m.payload)
+		err = deviceFeature(m.payload)
 	case CmdDeviceGetRegionIOFDs, CmdMigDataRead, CmdMigDataWrite:
 		err = syscall.ENOTSUP
 	default: // VERSION comes only once; DMA_READ and DMA_WRITE go the other way
@@ -301,30 +301,13 @@ func (s *Session) dmaUnmap(p []byte) (int, error) {
 	return SizeofDMAUnmap, nil
 }
 
-func (s *Session) deviceFeature(p []byte) (int, error) {
+// deviceFeature refuses every feature: no device has any, and in particular none can migrate.
+func deviceFeature(p []byte) error {
 	if len(p) < SizeofDeviceFeature {
-		return 0, payloadSize(p, SizeofDeviceFeature)
+		return payloadSize(p, SizeofDeviceFeature)
 	}
-	var f DeviceFeature
-	f.UnmarshalBytes(p)
-	if err := argsz(f.Argsz, SizeofDeviceFeature); err != nil {
-		return 0, err
+	if err := argsz(le.Uint32(p), SizeofDeviceFeature); err != nil {
+		return err
 	}
-	dev, ok := s.dev.(Featurer)
-	if !ok {
-		return 0, syscall.ENOTTY // as Linux answers for an unknown feature
-	}
-	reply, err := dev.DeviceFeature(f.Flags, p[SizeofDeviceFeature:])
-	if err != nil {
-		return 0, err
-	}
-	n := SizeofDeviceFeature + len(reply)
-	if len(reply) > MaxDataBytes || int64(n) > int64(f.Argsz) {
-		return 0, fmt.Errorf("feature %d: reply of %d bytes for argsz %d: %w", f.Flags&FeatureMask, n, f.Argsz, syscall.EINVAL)
-	}
-	b := s.body(n)
-	f.Argsz = uint32(n)
-	f.MarshalBytes(b)
-	copy(b[SizeofDeviceFeature:], reply)
-	return n, nil
+	return syscall.ENOTTY // as Linux answers for an unknown feature
 }
