@@ -7,52 +7,51 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// admission is how a context keeps to its guest's bound on GPUs where a suspension can't
-// take back what is there: one launch that may run for long, or some that are expected to
-// be over in a millisecond together, whatever context and channel they come from. So an
-// endless kernel in each of many contexts keeps the GPU no longer than one does: when it
-// is ended the guest has used its time, and is suspended before the next one goes.
+// admission bounds what a guest has on a GPU where a suspension can't take it back: one launch that
+// may be long, or some that are expected to take a millisecond together, from whatever context and
+// channel. So an endless kernel in each of many contexts keeps the GPU no longer than one does: when
+// it is ended its guest has used its time, and is suspended before the next one goes.
 //
-// What a context has there, and since when it waits for room, is on the guest's page: see
-// [ipc.Ranks].
+// What a context has there, and since when it waits for room, is on the control page: see
+// [ipc.Admitter].
 type admission struct {
 	admitter *ipc.Admitter
-	long     int // launches on the GPU, or about to be put there, that are not known to be brief
-	// waits is whether one waits for other contexts' launches to end, and since when; late
-	// is since when only for a context that goes before, 0: it does not.
+	long     int // launches that have room and are not known to be short
+	// waiting reports whether a launch waits for other contexts' launches to end. since is since
+	// when, and behindSince since when it waits only for a context that goes before; 0: it does
+	// not.
 	waiting     bool
 	since       time.Duration
 	behindSince time.Duration
-	// drains is the channel whose launch the context's own others make room for, since it
-	// goes beside none of them, and drained the one that asks for that in this step; nil:
-	// there is none.
+	// draining is the channel whose launch goes beside no other, so that the context's other
+	// channels make room for it; drainNext is the one that asks for that in this step.
 	draining, drainNext *channel
-	// billed is what the guest was charged when it was suspended last.
+	// billed is what the guest had been charged when it was last suspended.
 	billed time.Duration
 }
 
-// foreseen is what a launch was expected to be when it was put on the GPU.
+// estimate is what a launch is expected to take. long reports whether it is not known to be short.
 type estimate struct {
 	work time.Duration
 	long bool
 }
 
-// patience is for how long a context that may go first is waited for. Its executor may
-// be busy with something else, or gone.
+// turnTimeout is for how long a context waits for another that goes before it. That context's
+// executor may be busy with something else, or gone.
 const turnTimeout = 5 * time.Millisecond
 
-// foresee returns what a launch of f is expected to be.
+// estimate estimates a launch of f.
 func (x *Executor) estimate(f *function) estimate {
 	d, known := f.expected()
 	return estimate{d, !known || d > x.o.FetchLimit.Work}
 }
 
-// bounded reports whether the guest's contexts share a bound. On other GPUs the daemon
-// takes contexts off.
+// bounded reports whether the guest's contexts share a bound. On other GPUs the daemon takes
+// contexts off.
 func (x *Executor) bounded() bool { return x.o.FetchLimit != DeepFetchLimit }
 
-// roomHere reports whether a launch of ch may go beside the context's own. behind is of a
-// launch that goes behind a preemptible one, and like that one leaves when told to.
+// fitsContext reports whether a launch of ch may go beside the context's own launches. behind is
+// set for a launch that goes behind a preemptible one and leaves when told, like that one.
 func (x *Executor) fitsContext(ch *channel, s estimate, behind bool) bool {
 	if d := x.admission.draining; d != nil && d != ch && !behind {
 		return false
@@ -64,29 +63,29 @@ func (x *Executor) fitsContext(ch *channel, s estimate, behind bool) bool {
 	return fits
 }
 
-// drainFor has the context's other channels wait until a launch of ch that goes beside
-// nothing has gone: launches that are brief could keep it away for ever.
+// drainFor has the context's other channels wait for a launch of ch that goes beside no other.
+// Short launches could keep it away for ever.
 func (x *Executor) drainFor(ch *channel, s estimate) {
 	if a := &x.admission; s.long && x.bounded() && a.drainNext == nil {
 		a.drainNext = ch
 	}
 }
 
-// fitsHere reports whether a launch may go beside what the context has on the GPU.
+// fitsLimit reports whether a launch fits the limit beside what the context has on the GPU.
 func (x *Executor) fitsLimit(s estimate, behind bool) bool {
-	switch there := x.admitted; {
-	case there < x.o.FetchLimit.Launches:
+	switch n := x.admitted; {
+	case n < x.o.FetchLimit.Launches:
 		return true
-	case behind && there < successorLaunches:
+	case behind && n < successorLaunches:
 		return true
-	case there >= x.o.FetchLimit.MaxShort, s.long, x.bounded() && x.admission.long > 0:
+	case n >= x.o.FetchLimit.MaxShort, s.long, x.bounded() && x.admission.long > 0:
 		return false
 	}
 	return x.admittedWork+s.work <= x.o.FetchLimit.Work
 }
 
-// admit takes room on the GPU for a launch, which is given back by leave, and reports
-// whether there was any. Where other contexts are in the way it is asked again.
+// admit takes room on the GPU for a launch, and reports whether there was any; release gives it
+// back. If there was none because of other contexts, admit is called again.
 func (x *Executor) admit(ch *channel, s estimate, behind bool) bool {
 	if !x.fitsContext(ch, s, behind) {
 		return false
@@ -103,7 +102,7 @@ func (x *Executor) admit(ch *channel, s estimate, behind bool) bool {
 		if a.waiting = true; a.since == 0 {
 			a.since = now
 			x.slot.SetWaiting(now)
-			// Whoever made room meanwhile did not see that somebody waits.
+			// A context that made room meanwhile did not see that this one waits.
 			answer = a.admitter.Admit(next, room, false)
 		}
 		switch {
@@ -123,21 +122,21 @@ func (x *Executor) admit(ch *channel, s estimate, behind bool) bool {
 	if a.since != 0 {
 		a.since = 0
 		x.slot.SetWaiting(0)
-		a.admitter.WakeNext() // who comes next may fit beside it
+		a.admitter.WakeNext() // the next context's launch may fit beside this one
 	}
 	x.addAdmitted(s, 1)
 	return true
 }
 
-// thereWith returns what the context has on the GPU with s.
+// fetchAheadWith returns what the context has on the GPU, and s.
 func (x *Executor) fetchAheadWith(s estimate) ipc.FetchAhead {
 	return ipc.FetchAhead{Launches: x.admitted + 1, Work: x.admittedWork + s.work, Long: s.long || x.admission.long > 0}
 }
 
-// take takes room for a launch that the daemon has let run.
+// reserve takes room for a launch that the daemon has let run.
 func (x *Executor) reserve(s estimate) { x.publishAdmitted(s, 1) }
 
-// leave gives back the room of a launch that is gone.
+// release gives back the room of a launch that has left the GPU.
 func (x *Executor) release(s estimate) {
 	x.publishAdmitted(s, -1)
 	if x.bounded() {
@@ -145,7 +144,7 @@ func (x *Executor) release(s estimate) {
 	}
 }
 
-// count counts n more launches, and says so on the page; n is 1 or -1.
+// publishAdmitted counts n more launches, and records that on the page; n is 1 or -1.
 func (x *Executor) publishAdmitted(s estimate, n int) {
 	x.addAdmitted(s, n)
 	if x.bounded() {
@@ -153,7 +152,7 @@ func (x *Executor) publishAdmitted(s estimate, n int) {
 	}
 }
 
-// note counts n more launches.
+// addAdmitted counts n more launches.
 func (x *Executor) addAdmitted(s estimate, n int) {
 	x.admitted += n
 	x.admittedWork += time.Duration(n) * s.work
@@ -162,20 +161,19 @@ func (x *Executor) addAdmitted(s estimate, n int) {
 	}
 }
 
-// What a suspended guest has on the GPU that went there as brief has one kernel time limit
-// together. Its neighbours have waited for longer than it was charged since: the suspension
-// came a round after the first of those launches, and the charge is a round behind. So they
-// are ended earlier, by a part of the limit that covers both where the limit is not short.
+// The launches of a suspended guest that were taken to be short have one kernel time limit together.
+// Other guests have waited for longer than what the guest was charged since: the suspension came a
+// round after the first of those launches, and the charge is a round late. So the launches are ended
+// earlier, by a fraction of the limit that covers both unless the limit is short.
 const (
 	overstayMargin = 40
-	// overstayLook is how often that is looked at.
+	// overstayInterval is the time between two checks.
 	overstayInterval = 20 * time.Millisecond
 )
 
-// overstays reports whether what the context has on the GPU, all of it taken to be brief
-// and some of it another context's perhaps, has kept the GPU for longer than one launch
-// may since the guest was suspended. Launches that turn out to be endless would do so one
-// after the other.
+// overstays reports whether launches that were taken to be short have kept the GPU for longer than
+// one launch may since the guest was suspended. Endless launches would do so one after the other.
+// Some of the time may be other contexts' of the guest.
 func (x *Executor) overstays() bool {
 	limit := x.o.KernelTimeLimit
 	if !x.mayOverstay() || limit <= 0 {
@@ -184,14 +182,14 @@ func (x *Executor) overstays() bool {
 	return x.o.Page.Bill().Used-x.admission.billed > limit-limit/overstayMargin
 }
 
-// mayOverstay reports whether the guest is suspended and the context has nothing on the GPU
-// but launches that were taken to be brief.
+// mayOverstay reports whether the guest is suspended and the context has only launches on the GPU
+// that were taken to be short.
 func (x *Executor) mayOverstay() bool {
 	return x.suspension.on && x.admitted > 0 && x.admission.long == 0 && x.bounded() && x.poison == nil
 }
 
-// endContext ends the context as a launch's time limit does: nothing less gets what is
-// queued off the GPU.
+// endContext ends the context as a launch's time limit does. Nothing less takes what is queued off
+// the GPU.
 func (x *Executor) endContext() {
 	x.fail(gpu.ErrTimeLimit)
 	if err := x.o.Context.Close(); err != nil {
@@ -199,8 +197,8 @@ func (x *Executor) endContext() {
 	}
 }
 
-// settle is the end of a step that was not one of a suspended guest: a context in which
-// nothing waits any more for the others is not waited for either.
+// settle ends a step of a guest that is not suspended. A context in which no launch waits any more
+// gives up its place among the waiting contexts.
 func (a *admission) settle(x *Executor) {
 	if a.since != 0 && !a.waiting {
 		a.since, a.behindSince = 0, 0
@@ -211,7 +209,7 @@ func (a *admission) settle(x *Executor) {
 	a.draining, a.drainNext = a.drainNext, nil
 }
 
-// waitFor returns for how long to sleep at most, d or less, for what nobody rings for.
+// admissionSleep returns for how long to sleep at most, d or less, for events that wake nobody.
 func (x *Executor) admissionSleep(d time.Duration) time.Duration {
 	switch {
 	case x.admission.behindSince != 0:

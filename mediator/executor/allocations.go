@@ -20,20 +20,20 @@ func (l allocations) search(p gpu.Ptr) (i int, found bool) {
 	return slices.BinarySearchFunc(l, p, func(a allocation, p gpu.Ptr) int { return cmp.Compare(a.base, p) })
 }
 
-// add notes memory that was allocated.
+// add adds memory that was allocated.
 func (l *allocations) add(a allocation) {
 	i, _ := l.search(a.base)
 	*l = slices.Insert(*l, i, a)
 }
 
-// remove forgets what begins at p.
+// remove removes the allocation that begins at p.
 func (l *allocations) remove(p gpu.Ptr) {
 	if i, found := l.search(p); found {
 		*l = slices.Delete(*l, i, i+1)
 	}
 }
 
-// around is the allocation that p lies in.
+// around returns the allocation that p lies in.
 func (l allocations) around(p gpu.Ptr) (a allocation, found bool) {
 	i, found := l.search(p)
 	if found {

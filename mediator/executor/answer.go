@@ -5,14 +5,14 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// account is a launch on the GPU that has ended there.
+// deferredAccount is a launch that was answered and is still to be accounted for.
 type deferredAccount struct {
 	fence    gpu.Fence
 	fn       *function
 	estimate estimate
 }
 
-// slot is where the next completion goes, or nil while the ring is full.
+// slot returns where the next completion goes, or nil if the ring is full.
 func (ch *channel) slot() (*abi.Entry, error) {
 	if ch.dead {
 		return nil, nil
@@ -24,13 +24,13 @@ func (ch *channel) slot() (*abi.Entry, error) {
 	return slot, err
 }
 
-// finish completes what is known of a command whose fence is reached.
+// finish completes a command whose fence is reached.
 func (ch *channel) finish(p *pending, done gpu.Fence) {
 	x := ch.x
 	p.done = true
 	if p.fence == 0 {
 		if p.zeroed != 0 && x.poison != nil {
-			p.com.Status = x.status // nobody knows whether it is zero
+			p.com.Status = x.status // it is not known to be zero
 		}
 		if p.com.Status != abi.StatusOK {
 			x.slot.AddError()
@@ -58,7 +58,7 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 		}
 	}
 	if out.Err == nil && x.poison != nil {
-		// It came behind the fault, or beside it: what it did is of no use.
+		// It ran behind the fault, or beside it: what it did is of no use.
 		p.com.Status = x.status
 	}
 	if p.event != nil {
@@ -80,9 +80,8 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 	}
 }
 
-// finishPromptly finishes a launch that succeeded, where about when it ran is known at
-// once. The guest waits for the answer, and nobody for the accounts, which follow
-// when it has been shown.
+// finishPromptly finishes a launch that succeeded, if the GPU tells at once about when it ran. The
+// guest waits for the answer; the accounting is deferred until the guest can see it.
 func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 	if ch.prompt == nil || p.fn == nil || p.event != nil || p.fence > done || ch.x.poison != nil {
 		return false
@@ -97,7 +96,7 @@ func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 	return true
 }
 
-// accountOwed accounts for what was answered promptly.
+// accountDeferred accounts for launches that were answered promptly.
 func (ch *channel) accountDeferred() {
 	for i := range ch.deferred {
 		ch.account(&ch.deferred[i], ch.gpu.Outcome(ch.deferred[i].fence))
@@ -105,7 +104,7 @@ func (ch *channel) accountDeferred() {
 	ch.deferred = ch.deferred[:0]
 }
 
-// account takes note of how a launch ended.
+// account accounts for a launch that has ended.
 func (ch *channel) account(a *deferredAccount, out gpu.Outcome) {
 	x := ch.x
 	ch.gone(out)
@@ -115,7 +114,7 @@ func (ch *channel) account(a *deferredAccount, out gpu.Outcome) {
 	x.slot.AddFinished(t, late, out.Err != nil)
 }
 
-// publish shows the guest what was answered.
+// publish makes the answers visible to the guest.
 func (ch *channel) publish() {
 	if ch.com.Publish() {
 		ch.x.raise(ch.vector)

@@ -7,9 +7,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// controlBlock is where a preemptible launch's control block lies: in the context's
-// window, where the executor stores to it and loads from it by itself, or at the beginning of the launch's
-// own memory, which it reaches by copies.
+// controlBlock is the place of a preemptible launch's control block. It is in the context's window,
+// where the executor loads and stores words itself, or at the beginning of the launch's own memory,
+// which the executor reaches by copies.
 type controlBlock struct {
 	at     gpu.Ptr
 	window gpu.Window // nil: by copies
@@ -19,15 +19,15 @@ type controlBlock struct {
 // store stores one of the block's words. The block is in the window.
 func (b *controlBlock) store(word int, v uint32) { b.window.Store32(b.offset+uint64(word), v) }
 
-// Each word is loaded by a trip across the bus, so only those are that tell what a kernel
-// in a form left undone.
+// Each load crosses the bus, so only the words are loaded that say what a kernel of a form left
+// undone.
 var (
 	persistentWords = []uint64{abi.ControlNext, abi.ControlFinished, abi.ControlInside}
 	earlyExitWords  = []uint64{abi.ControlSkipped}
 )
 
-// read reads into an image of the block what a kernel in the form left there; other words
-// are zero. The block is in the window, and the kernel has left.
+// read reads what a kernel of a form left in the block into an image of it, whose other words are
+// zero. The block is in the window, and the kernel has left.
 func (b *controlBlock) read(image *[abi.ControlBytes]byte, form abi.PreemptForm) {
 	words := persistentWords
 	if form.EarlyExit() {
@@ -46,16 +46,16 @@ func (b *controlBlock) zero() {
 	}
 }
 
-// blocks hands out the control blocks of the context's window, each zero.
+// controlBlocks allocates control blocks in the context's window. Each is zero.
 type controlBlocks struct {
 	window gpu.Window // nil: none
 	base   gpu.Ptr
 	bytes  uint64
-	next   uint64   // offset of the first that was never handed out
-	free   []uint64 // offsets of those that came back
+	next   uint64   // offset of the first that was never allocated
+	free   []uint64 // offsets of those that were released
 }
 
-// newBlocks makes blocks of the context's window, if it has one.
+// newBlocks returns the control blocks of the context's window, if it has one.
 func newBlocks(c gpu.Context) (b controlBlocks) {
 	if w, ok := c.(gpu.Windowed); ok {
 		b.base, b.bytes, b.window = w.Window()
@@ -63,7 +63,7 @@ func newBlocks(c gpu.Context) (b controlBlocks) {
 	return b
 }
 
-// take is a block, unless none is left.
+// allocate returns a block, unless none is left.
 func (b *controlBlocks) allocate() (c controlBlock, ok bool) {
 	offset := b.next
 	switch n := len(b.free); {
@@ -79,5 +79,5 @@ func (b *controlBlocks) allocate() (c controlBlock, ok bool) {
 	return controlBlock{at: b.base + gpu.Ptr(offset), window: b.window, offset: offset}, true
 }
 
-// give takes a block back, zero.
+// release takes back a block, which is zero.
 func (b *controlBlocks) release(c controlBlock) { b.free = append(b.free, c.offset) }

@@ -10,65 +10,62 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// An executor comes before what else the host computes because the GPU waits for
-// it. A guest can keep it busy with what the GPU has no part in: no-ops, copies,
-// questions. Then it has no claim to that, and gets it back when it works for
-// the GPU again.
+// An executor's threads have a higher priority than what else the host computes, because the GPU
+// waits for them. A guest can keep its executor busy without the GPU: by no-ops, copies and queries.
+// Then the executor loses the boost until it works for the GPU again.
 const (
 	boostWindow = 100 * time.Millisecond
-	// hasteCPU is the part of a processor, as a divisor, that the executors of a
-	// guest may use without GPU work before they are as nice as others; at half of
-	// it they are in a hurry again.
+	// boostCPUDivisor is the fraction of a processor, as a divisor, that a guest's executors may
+	// use without GPU work. Above it they lose the boost; below half of it they have it again.
 	boostCPUDivisor = 2
-	// hasteWork is how much GPU time makes up for processor time: an executor that
-	// used less of the latter than so many times the former works for the GPU.
+	// An executor that used less processor time than boostGPUFactor times its GPU time works for
+	// the GPU.
 	boostGPUFactor = 8
 )
 
-// haste is whether an executor may be in a hurry. It is pure.
+// boost decides whether an executor has the higher priority. It is pure.
 type boost struct {
 	off  bool
 	seen bool
-	// The window's beginning, and the sums then.
+	// The start of the window, and the sums at that time.
 	since, cpu, gpu time.Duration
 }
 
-// observe takes in, at now, the processor time and the GPU time that the executor
-// used in all, and among how many executors the guest's part is divided. It
-// reports whether lax is different now.
-func (h *boost) observe(now, cpu, gpu time.Duration, executors int) (changed bool) {
-	length, used, worked := now-h.since, cpu-h.cpu, gpu-h.gpu
-	first := !h.seen
-	h.seen = true
-	h.since, h.cpu, h.gpu = now, cpu, gpu
+// observe updates the decision at now, by the processor time and the GPU time that the executor has
+// used in all, and the number of executors that share the guest's part. It reports whether the
+// decision changed.
+func (b *boost) observe(now, cpu, gpu time.Duration, executors int) (changed bool) {
+	length, used, worked := now-b.since, cpu-b.cpu, gpu-b.gpu
+	first := !b.seen
+	b.seen = true
+	b.since, b.cpu, b.gpu = now, cpu, gpu
 	if first {
 		return false
 	}
 	most := length / time.Duration(boostCPUDivisor*max(executors, 1))
-	lax := h.off
+	off := b.off
 	switch {
 	case worked >= used/boostGPUFactor, used <= most/2:
-		lax = false
+		off = false
 	case used > most:
-		lax = true
+		off = true
 	}
-	changed = lax != h.off
-	h.off = lax
+	changed = off != b.off
+	b.off = off
 	return changed
 }
 
-// priority is the priority of this process's threads, as its executor deserves
-// it. The owner of Step calls it.
+// priority sets the priority of this process's threads. It belongs to the goroutine of Step.
 type priority struct {
 	boost      boost
-	nextUpdate time.Duration // when to look again
+	nextUpdate time.Duration // when to decide again
 	page       *ipc.ControlPage
 	slot       *ipc.ContextSlot
 	log        *slog.Logger
 }
 
-// attend looks at what the executor was doing. now is the executor's clock; it
-// costs next to nothing where it is not time yet. A nil priority stays as it is.
+// update decides about the priority, if it is time to. now is the executor's clock. A nil priority
+// stays as it is.
 func (p *priority) update(now time.Duration) {
 	if p == nil || now < p.nextUpdate {
 		return
@@ -90,10 +87,10 @@ func (p *priority) update(now time.Duration) {
 		p.log.Debug("executor's priority stays as it is", "err", err)
 		return
 	}
-	p.log.Debug("executor's priority", "hurry", !p.boost.off)
+	p.log.Debug("executor's priority", "raised", !p.boost.off)
 }
 
-// processTime is the processor time that this process has used.
+// processTime returns the processor time that this process has used.
 func processTime() (time.Duration, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {

@@ -11,45 +11,45 @@ import (
 )
 
 const (
-	// fetchEntries is how many entries are copied out of a ring at a time: at
-	// least the longest command.
+	// fetchEntries is how many entries are copied out of a ring at a time, at least the longest
+	// command.
 	fetchEntries = 4 * (abi.MaxMore + 1)
-	// flightLimit is how many commands of a channel may be unfinished. The GPU
-	// remembers the outcomes of as many.
+	// flightLimit is how many commands of a channel may be unfinished. The GPU keeps the outcomes
+	// of as many.
 	flightLimit = gpu.OutcomesKept
-	// turnCommands is how many commands a channel may carry out before the
-	// context's other channels have their turn.
+	// turnCommands is how many commands a channel may carry out before the context's other
+	// channels have their turn.
 	turnCommands = 4096
 
-	// aheadLaunches is how many launches of a guest may be on the GPU whatever they
-	// are, and aheadWork how much predicted work where that is more launches: enough
-	// to keep the GPU fed, and little enough that a suspension is soon felt.
+	// shallowLaunches is how many launches of a guest may be on the GPU whatever they are, and
+	// shallowWork how much predicted work of more launches: enough to keep the GPU busy, and
+	// little enough that a suspension takes effect soon.
 	shallowLaunches = 1
 	shallowWork     = time.Millisecond
-	// behindLaunches is how many preemptible ones of a channel may be: they leave
-	// when they are told to.
+	// successorLaunches is how many preemptible launches of a channel may be there: they leave
+	// when told.
 	successorLaunches = 2
-	// aheadMost bounds the number of short launches.
+	// shallowMaxShort bounds the number of short launches.
 	shallowMaxShort = 16
 )
 
-// Ahead is how much of a context may be on the GPU, while launches need no turn of
-// their own. The zero value is [ShallowAhead].
+// FetchLimit is how much of a context may be on the GPU while launches need no turn of their own.
+// The zero value is [ShallowFetchLimit].
 type FetchLimit struct {
-	// Launches may be there whatever they are; Most where they are expected to take
-	// no longer than Work in all.
+	// Launches may be there whatever they are, and MaxShort if they are expected to take at most
+	// Work together.
 	Launches, MaxShort int
 	Work               time.Duration
 }
 
 var (
-	// ShallowAhead is for GPUs where a suspension can't take back what is there. It is
-	// for all of a guest's contexts together: see admission.
+	// ShallowFetchLimit is for GPUs where a suspension can't take back what is there. It holds for
+	// all of a guest's contexts together: see admission.
 	ShallowFetchLimit = FetchLimit{Launches: shallowLaunches, MaxShort: shallowMaxShort, Work: shallowWork}
-	// DeepAhead is for those where the daemon takes a suspended guest's channels off
-	// the hardware, whatever is in them: enough that the GPU need not wait for an
-	// executor that is late, and that short kernels fill a time slice. Of those that
-	// come while a context has its turn, NVIDIA's GPUs run none in that turn.
+	// DeepFetchLimit is for GPUs where the daemon takes a suspended guest's channels off the
+	// hardware, whatever is in them. It is enough that the GPU need not wait for an executor that
+	// is late, and that short kernels fill a time slice: NVIDIA's GPUs run launches that come
+	// while a context has its slice only in the next.
 	DeepFetchLimit = FetchLimit{Launches: 16, MaxShort: flightLimit - 4, Work: 8 * time.Millisecond}
 )
 
@@ -60,7 +60,7 @@ type channel struct {
 	generation uint32
 	vector     int
 	gpu        gpu.Channel
-	prompt     gpu.Prompt // the same; nil: it isn't
+	prompt     gpu.Prompt // the same channel, or nil
 
 	sub  *abi.SubmissionReader
 	com  *abi.CompletionWriter
@@ -69,37 +69,35 @@ type channel struct {
 	// closing is set when the guest has closed the channel.
 	closing bool
 
-	// fetched holds entries copied out of the ring; those from next on are not
-	// yet carried out.
+	// fetched holds entries copied out of the ring. Those from next up to held are not yet carried
+	// out.
 	fetched []abi.Entry
 	next    int
 	held    int
 
-	current command // what begin is at
+	current command // that begin carries out
 
-	// flight holds the commands whose completion is not written, oldest first,
-	// as a ring of records.
+	// flight is a ring of the commands whose completion is not written, from first up to after.
 	flight [flightLimit]pending
 	first  uint64
 	after  uint64
 
-	// owed are launches that were answered and are still to be accounted.
+	// deferred are launches that were answered and are still to be accounted for.
 	deferred []deferredAccount
 
 	waiter waiter
 	onGPU  ongoing
 
-	// job is the launch that what is behind it waits for; nil: none. second is one
-	// that was put on the GPU behind it all the same. jobs are both, or were, kept
-	// for what they have allocated.
+	// job is the launch that later commands wait for, or nil. second is a launch that was put on
+	// the GPU behind it all the same. jobs holds both for reuse of their memory.
 	job, second *job
 	jobs        [2]*job
-	// beside is a second channel on the GPU, once it is needed: for a launch that
-	// goes beside the first.
+	// corun is a second channel on the GPU, once it is needed: for a launch that runs beside the
+	// first.
 	corun service
 }
 
-// pending is a command that is carried out or being so, and not yet answered.
+// pending is a command that was begun and is not yet answered.
 type pending struct {
 	fence    gpu.Fence // 0: nothing to wait for
 	zeroed   gpu.Fence // of an allocation's zeroes; 0: they are not waited for
@@ -108,8 +106,8 @@ type pending struct {
 	fn       *function // a launch
 	job      *job      // a launch that answers by itself
 	estimate estimate  // of a launch
-	// fill is how long a fill was expected to take, 0 of other commands, and brief
-	// whether it fitted by that.
+	// fill is how long a fill was expected to take, 0 for other commands; brief reports whether it
+	// counted as short.
 	fill   time.Duration
 	brief  bool
 	quiet  bool
@@ -147,8 +145,8 @@ func newChannel(x *Executor, c ipc.Channel) (*channel, error) {
 	return ch, nil
 }
 
-// slice is a part of shared memory that vm has named; it is checked again,
-// because a mistake there must not become one here.
+// slice returns a part of shared memory that vm has named. It is checked again, so that a mistake of
+// vm's does no harm here.
 func slice(shared []byte, offset, size uint64) ([]byte, error) {
 	if size > uint64(len(shared)) || offset > uint64(len(shared))-size {
 		return nil, fmt.Errorf("%d bytes at %#x lie outside the shared memory of %d", size, offset, len(shared))
@@ -156,28 +154,28 @@ func slice(shared []byte, offset, size uint64) ([]byte, error) {
 	return shared[offset : offset+size : offset+size], nil
 }
 
-// shut stops fetching and answering. What is on the GPU ends there, and is
-// accounted when it does: see drained.
+// shut stops fetching and answering. What is on the GPU ends there, and is then accounted for: see
+// drained.
 func (ch *channel) shut() {
 	ch.closing = true
 	ch.next, ch.held = 0, 0
 }
 
-// drained is whether nothing of a channel that was shut is on the GPU any more.
+// drained reports whether a channel that was shut has nothing on the GPU any more.
 func (ch *channel) drained() bool {
 	ch.retire()
 	ch.accountDeferred()
 	return ch.first == ch.after
 }
 
-// close lets go of the channel at once.
+// close closes the channel at once.
 func (ch *channel) close() error {
 	ch.waiter.stop()
 	return errors.Join(ch.gpu.Close(), ch.corun.close())
 }
 
-// giveBack gives the guest back the GPU memory that its launches here needed.
-// Nothing of the channel is on the GPU.
+// freeMemory frees the GPU memory of the channel's preemptible launches. The channel has nothing on
+// the GPU.
 func (ch *channel) freeMemory() error {
 	var errs []error
 	for _, j := range ch.jobs {
@@ -188,23 +186,23 @@ func (ch *channel) freeMemory() error {
 	return errors.Join(errs...)
 }
 
-// backlog is whether the guest has work here that is not on the GPU.
+// backlog reports whether the guest has work in the channel that is not on the GPU.
 func (ch *channel) backlog() bool {
-	if ch.next < ch.held || ch.job != nil && ch.job.phase != running || ch.second != nil && ch.second.phase != running {
+	if ch.next < ch.held || ch.job != nil && !ch.job.state.onGPU() || ch.second != nil && !ch.second.state.onGPU() {
 		return true
 	}
 	n, err := ch.sub.Pending()
 	return err == nil && n > 0 && !ch.dead
 }
 
-// busy is whether commands are unfinished, or unanswered.
+// busy reports whether commands are unfinished or unanswered.
 func (ch *channel) busy() bool { return ch.first != ch.after }
 
-// working is whether any is unfinished. What is not answered since the guest makes no
-// room for answers is no work.
+// working reports whether commands are unfinished. Those that are only unanswered, because the guest
+// makes no room for answers, don't count.
 func (ch *channel) working() bool { return ch.busy() && !ch.flight[(ch.after-1)%flightLimit].done }
 
-// retire takes note of commands that have ended, and answers them in order.
+// retire finishes commands that have ended, and answers them in order.
 func (ch *channel) retire() bool {
 	if ch.first == ch.after {
 		return false
@@ -219,7 +217,7 @@ func (ch *channel) retire() bool {
 		if !ch.dead && !ch.closing && (!p.quiet || p.com.Status != abi.StatusOK) {
 			slot, err := ch.slot()
 			if err != nil {
-				continue // the channel has just died, and answers no more
+				continue // the channel has failed just now, and answers no more
 			}
 			if slot == nil {
 				break // the guest must make room first
@@ -233,9 +231,8 @@ func (ch *channel) retire() bool {
 	return did
 }
 
-// finishReached finishes all commands whose fence is reached, whether or not
-// there is room to answer them: the launches among them no longer count as on
-// the GPU.
+// finishReached finishes all commands whose fence is reached, whether or not there is room to answer
+// them: launches among them no longer count as on the GPU.
 func (ch *channel) finishReached() bool {
 	did := false
 	done := ch.gpu.Done()
@@ -243,20 +240,20 @@ func (ch *channel) finishReached() bool {
 	for i := ch.first; i != ch.after; i++ {
 		p := &ch.flight[i%flightLimit]
 		if p.job != nil {
-			did = p.job.pursue() || did
+			did = p.job.advance() || did
 			if !p.done {
 				if ch.second != nil {
-					did = ch.second.pursue() || did
+					did = ch.second.advance() || did
 				}
 				break
 			}
 			continue
 		}
 		if !ch.x.zeroes.reached(p.zeroed) && !gone {
-			continue // its answer alone waits
+			continue // only its answer waits
 		}
-		// A context that is gone reaches no more fences but those of copies, which
-		// must have stopped before the guest uses their windows again.
+		// A context that is gone reaches only the fences of copies, which must have stopped before
+		// the guest uses their windows again.
 		if p.fence > done && (!gone || p.copied > 0) {
 			break
 		}
@@ -286,8 +283,8 @@ func (ch *channel) advance() bool {
 		ch.next += abi.Span(&e[0])
 		did = true
 		if ch.after-ch.first == flightLimit {
-			// What ended at once makes room at once. The GPU forgets launches that were
-			// answered and not accounted for when as many commands again have been.
+			// Commands that ended at once make room at once. The GPU forgets launches that were
+			// answered and not accounted for after as many further commands.
 			ch.retire()
 			ch.publish()
 			ch.accountDeferred()
@@ -300,7 +297,7 @@ func (ch *channel) advance() bool {
 	return did
 }
 
-// refill makes sure that an entry is at hand.
+// refill fetches entries if none is left, and reports whether there is one.
 func (ch *channel) refill() bool {
 	if ch.next < ch.held {
 		return true
@@ -314,7 +311,7 @@ func (ch *channel) refill() bool {
 	return n > 0
 }
 
-// die ends a channel whose guest broke a rule of the rings.
+// die ends a channel whose guest broke the rules of the rings.
 func (ch *channel) die(err error) {
 	if ch.dead {
 		return
@@ -333,9 +330,9 @@ func (ch *channel) die(err error) {
 	})
 }
 
-// answerNop answers a no-op at once where no command before it is unanswered.
-// It is a shorter way to what begin and retire do, for guests that use no-ops to
-// measure or to keep a ring warm.
+// answerNop answers a no-op at once, if no command before it is unanswered, and reports whether it
+// did. It is a fast path beside begin and retire for guests that use no-ops to measure latency or to
+// keep a ring polled.
 func (ch *channel) answerNop(e *abi.Entry) bool {
 	if ch.first != ch.after || abi.Opcode(e[0])|abi.Opcode(e[1])<<8 != abi.OpNop {
 		return false
@@ -357,8 +354,8 @@ func (ch *channel) answerNop(e *abi.Entry) bool {
 	return true
 }
 
-// begin carries out the command that starts with e[0], or begins it. It
-// reports false where the command has to wait.
+// begin carries out or begins the command that starts with e[0]. It reports false if the command has
+// to wait.
 func (ch *channel) begin(e []abi.Entry) bool {
 	h, err := abi.DecodeHeader(&e[0])
 	c := &ch.current
@@ -373,7 +370,7 @@ func (ch *channel) begin(e []abi.Entry) bool {
 			err = abi.StatusNotSupported
 		case ch.x.poison != nil && !how.poisoned:
 			err = ch.x.status
-		case ch.job != nil && how.ordered && ch.job.keeps(h.Op), how.blocks && ch.x.parked != nil:
+		case ch.job != nil && how.ordered && ch.job.holdsBack(h.Op), how.blocks && ch.x.preempted != nil:
 			return false
 		case how.drain && ch.busyOnGPU(), how.wait != nil && how.wait(c):
 			return false
@@ -395,7 +392,7 @@ func (ch *channel) begin(e []abi.Entry) bool {
 	return true
 }
 
-// unreached is whether an earlier command of the channel is on the GPU.
+// busyOnGPU reports whether an earlier command of the channel is on the GPU.
 func (ch *channel) busyOnGPU() bool {
 	if ch.job != nil {
 		return true
@@ -409,7 +406,7 @@ func (ch *channel) busyOnGPU() bool {
 	return false
 }
 
-// newest is the fence of the newest command on the GPU, 0 for none.
+// newest returns the fence of the newest command on the GPU, or 0.
 func (ch *channel) newest() gpu.Fence {
 	for i := ch.after; i != ch.first; i-- {
 		if f := ch.flight[(i-1)%flightLimit].fence; f != 0 {
@@ -419,7 +416,7 @@ func (ch *channel) newest() gpu.Fence {
 	return 0
 }
 
-// oldest is the fence that the channel waits for, 0 for none.
+// oldest returns the fence that the channel waits for, or 0.
 func (ch *channel) oldest() gpu.Fence {
 	for i := ch.first; i != ch.after; i++ {
 		if f := ch.flight[i%flightLimit].fence; f != 0 {
@@ -429,17 +426,17 @@ func (ch *channel) oldest() gpu.Fence {
 	return 0
 }
 
-// arm asks the guest for a doorbell and reports whether there is nothing to do
-// until then. held is whether commands are not fetched anyway.
-func (ch *channel) arm(held bool) bool {
+// arm asks the guest for a doorbell, and reports whether there is nothing to do until then.
+// suspended reports whether commands are not fetched anyway.
+func (ch *channel) arm(suspended bool) bool {
 	if ch.dead {
 		return true
 	}
 	if ch.busy() && ch.flight[ch.first%flightLimit].done && !ch.com.ArmRoom() {
-		return false // completions wait for room that has come
+		return false // there is room now for completions that wait for it
 	}
 	if ch.next < ch.held {
 		return true // fetched, and waiting for the GPU or the daemon
 	}
-	return ch.sub.Arm() || held || ch.after-ch.first == flightLimit
+	return ch.sub.Arm() || suspended || ch.after-ch.first == flightLimit
 }

@@ -8,7 +8,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// command is one command as fetched.
+// command is a fetched command.
 type command struct {
 	ch    *channel
 	h     abi.Header
@@ -16,29 +16,29 @@ type command struct {
 	more  []abi.Entry
 }
 
-// how says how a command is carried out.
+// handler says how a command is carried out.
 type handler struct {
 	// run carries the command out, or begins it and sets p.fence.
 	run func(c *command, p *pending) error
-	// drain has it wait until earlier commands of its channel have ended.
+	// drain has the command wait until earlier commands of its channel have ended.
 	drain bool
-	// ordered commands do something on the GPU, or say when: they wait for a
-	// launch before them that may have to be put there again.
+	// ordered commands do something on the GPU or tell when: they wait for a launch before them
+	// that may have to be put there again.
 	ordered bool
-	// wait, if set, says whether it has to wait for something else.
+	// wait, if set, reports whether the command has to wait for something else.
 	wait func(c *command) bool
-	// blocks is of commands whose call of the driver can wait for the GPU. While the
-	// executor has its context off the GPU, that would be for ever: such a command waits
-	// until it is back.
+	// blocks is set if the command's call of the driver may wait for the GPU. While the executor
+	// has its context off the GPU it would wait for ever, so the command waits until the context
+	// is back.
 	blocks bool
 	// poisoned commands are carried out in a poisoned context too.
 	poisoned bool
 }
 
-// errWaits is run's answer where it finds out itself that the command has to wait.
+// errWaits is run's error if it finds that the command has to wait.
 var errWaits = errors.New("the command waits")
 
-// commands is indexed by opcode; docs/device.md says what each one answers.
+// commands is indexed by opcode. docs/device.md describes the answers.
 var commands = [256]handler{
 	abi.OpNop:   {run: nop, poisoned: true},
 	abi.OpFence: {run: nop},
@@ -77,24 +77,24 @@ var commands = [256]handler{
 	abi.OpTimestamp:       {run: timestamp},
 }
 
-// nop is a command whose place in the channel is all there is to it.
+// nop is a command that only has a place in the channel.
 func nop(c *command, _ *pending) error {
 	_, err := abi.DecodeEmpty(c.entry)
 	return err
 }
 
-// window is a part of BAR2 that a command names.
+// window returns a part of BAR2 that a command names.
 func (c *command) window(offset, size uint64) ([]byte, error) {
 	return abi.Window{Offset: offset, Size: size}.Bytes(c.ch.x.o.Shared, c.ch.x.o.Windows)
 }
 
-// data copies size bytes of a command's data, at most limit, out of its
-// continuation entries where it has them, else out of BAR2.
+// data copies size bytes of a command's data, at most limit, out of its continuation entries or, if
+// it has none, out of BAR2.
 func (c *command) data(offset, size, limit uint64) ([]byte, error) {
 	return c.dataIn(nil, offset, size, limit)
 }
 
-// dataIn is data in memory that is there already, as far as it is enough.
+// dataIn is data that reuses memory.
 func (c *command) dataIn(data []byte, offset, size, limit uint64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%d bytes of data, at most %d: %w", size, limit, abi.StatusInvalidValue)
@@ -120,8 +120,7 @@ func (c *command) dataIn(data []byte, offset, size, limit uint64) ([]byte, error
 	return data, nil
 }
 
-// answer puts text into the window that the command names, and its length into
-// the completion.
+// answer writes text to the window that the command names, and its length to the completion.
 func (c *command) answer(p *pending, text []byte) error {
 	a, err := abi.DecodeWindowArg(c.entry)
 	if err != nil {

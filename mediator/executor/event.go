@@ -7,8 +7,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// event is a point in a channel's order of commands, with its time (CUDA's
-// events).
+// event is a point in a channel's order of commands, with its time (a CUDA event).
 type event struct {
 	recorded bool
 	reached  bool
@@ -17,8 +16,8 @@ type event struct {
 	records  int           // how often it was recorded; only the last counts
 }
 
-// reach completes the recording of an event at an instant of the GPU's clock.
-// An event that was recorded again meanwhile is reached by the newer recording.
+// reach completes the recording of an event at an instant of the GPU's clock. An event that was
+// recorded again meanwhile is reached by the newer recording.
 func (p *pending) reach(at time.Duration) {
 	p.com.Start, p.com.End, p.com.Value[0] = uint64(at), uint64(at), uint64(at)
 	if p.event.records == p.record {
@@ -55,8 +54,8 @@ func eventDestroy(c *command, _ *pending) error {
 	return err
 }
 
-// eventRecord makes the event reached when the newest command before it is: at
-// once where nothing is on the GPU.
+// eventRecord has the event reached with the newest command before it, or at once if nothing is on
+// the GPU.
 func eventRecord(c *command, p *pending) error {
 	ev, err := c.event()
 	if err != nil {
@@ -77,14 +76,14 @@ func eventRecord(c *command, p *pending) error {
 	return nil
 }
 
-// eventWaits holds a channel back until the event, as last recorded, is reached.
-// One that was never recorded, or does not exist, holds back nothing.
+// eventWaits reports whether a channel waits for the event's last recording. It does not wait for an
+// event that was never recorded or does not exist.
 func eventWaits(c *command) bool {
 	ev, err := c.event()
 	return err == nil && ev.recorded && !ev.reached && c.ch.x.poison == nil
 }
 
-// eventWait has done what there is to do by having waited.
+// eventWait has only to have waited.
 func eventWait(c *command, _ *pending) error {
 	_, err := c.event()
 	return err

@@ -16,7 +16,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// What a guest may have of each thing at a time, in one context.
+// Limits of what a guest may have in one context.
 const (
 	maxModules   = 1 << 10
 	maxFunctions = 1 << 14
@@ -27,52 +27,48 @@ const (
 	maxFault     = 4 << 10  // bytes of a fault's text
 )
 
-// Features are those that the executor carries out; a command that needs
-// another completes with [abi.StatusNotSupported].
+// Features are those that the executor supports. A command that needs another completes with
+// [abi.StatusNotSupported].
 const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | abi.FeatureCopy3D | abi.FeatureGlobals |
 	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime | abi.FeaturePreempt
 
-// Options are what an executor works with. All fields but Log, Fault, LastFault,
-// KernelTimeLimit, Elapsed and Ahead must be set.
+// Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit, Elapsed
+// and FetchLimit must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
-	// Shared is BAR2 whole, and Windows where in it the windows begin that commands
-	// may name.
+	// Shared is all of BAR2, and Windows the offset of the windows that commands may name.
 	Shared  []byte
 	Windows int
 	Page    *ipc.ControlPage
 	Slot    int
 	Clock   clock.Clock
 	Log     *slog.Logger
-	// Fault is called, once, when a kernel has poisoned the context, and
-	// ChannelFailed when a guest has broken the rules of a channel's rings; both
-	// after the completions that were due were published.
+	// Fault is called once, when a kernel has poisoned the context, and ChannelFailed when a guest
+	// has broken the rules of a channel's rings. Both are called after the completions that were
+	// due are published.
 	Fault         func(ipc.Fault)
 	ChannelFailed func(ipc.ChannelFailure)
-	// LastFault is the text of the fault that ended this context's
-	// predecessor, to be told to the guest.
+	// LastFault is the text, for the guest, of the fault that ended this context's predecessor.
 	LastFault string
-	// KernelTimeLimit is how much GPU time a launch may use in all its runs; 0 is
-	// no limit. Within a run the GPU sees to it.
+	// KernelTimeLimit is how much GPU time a launch may use in all its runs; 0 is no limit. Within
+	// one run the GPU enforces it.
 	KernelTimeLimit time.Duration
-	// Elapsed, if set, is a clock that goes on by as much as the context used of the
-	// GPU, at least, for GPUs whose own stamps include others' time; see
-	// [gpu.ContextOptions].
+	// Elapsed, if set, is a clock that advances by at least the context's GPU time, for GPUs whose
+	// timestamps include other contexts' time; see [gpu.ContextOptions].
 	Elapsed func() time.Duration
-	// Ahead is ShallowAhead unless set.
+	// FetchLimit is ShallowFetchLimit unless set.
 	FetchLimit FetchLimit
 }
 
-// Executor serves one context. Step and Run belong to one goroutine; Open, Shut
-// and SetVector may be called from any.
+// Executor carries out one context's commands. Step and Run belong to one goroutine; Open, Shut and
+// SetVector may be called from any.
 type Executor struct {
 	o    Options
 	slot *ipc.ContextSlot
 	work ipc.WorkLog
 
-	// requests are channels to be opened and closed; the owner of Step takes
-	// them.
+	// requests are called by the goroutine of Step. mu guards them.
 	mu       sync.Mutex
 	requests []func()
 	vectors  map[int]Interrupt
@@ -98,25 +94,25 @@ type Executor struct {
 	brief        int           // of these, those that fit by the time that they take
 	filling      time.Duration // how long the brief ones will take
 	zeroes       zeroes
-	// refusedLoad is the newest module that there was no memory for.
+	// refusedLoad is the newest module for which there was no memory.
 	refusedLoad refusal
 
 	words, bulk   service       // the executor's own channels, once they are needed
 	controlBlocks controlBlocks // of launches on the GPU
-	parked        *job          // for whose sake the context is off the GPU
-	// undone is whether the context, which the page says is disabled, was enabled all the
-	// same: see keeper.
+	preempted     *job          // the job that has the context off the GPU, in mid-kernel
+	// selfEnabled reports whether the context, which the page says is disabled, was enabled all the
+	// same: see selfEnabler.
 	selfEnabled atomic.Bool
 
 	// Of the launch that is being read.
 	params []byte
 	gl     gpu.Launch
 
-	// yield gives the processor to whoever waits for it.
+	// yield gives the processor to another thread that waits for it.
 	yield func()
 
 	poison    error      // what poisoned the context
-	status    abi.Status // as completions say it
+	status    abi.Status // as in completions
 	lastFault string
 	reports   []func() // to be called at the end of the step
 }
@@ -127,7 +123,7 @@ type Interrupt interface {
 	Close() error
 }
 
-// New makes an executor without channels.
+// New returns an executor without channels.
 func New(o Options) *Executor {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -154,7 +150,7 @@ func New(o Options) *Executor {
 	}
 }
 
-// do has f called by the owner of Step, and wakes it.
+// do has f called by the goroutine of Step, and wakes it.
 func (x *Executor) do(f func()) {
 	x.mu.Lock()
 	x.requests = append(x.requests, f)
@@ -162,7 +158,7 @@ func (x *Executor) do(f func()) {
 	x.slot.Wake()
 }
 
-// takeRequests carries out what was asked for since the last call.
+// takeRequests calls the requests, and reports whether there were any.
 func (x *Executor) takeRequests() bool {
 	x.mu.Lock()
 	requests := x.requests
@@ -174,8 +170,7 @@ func (x *Executor) takeRequests() bool {
 	return len(requests) > 0
 }
 
-// Open begins to serve a channel; done is called, by the owner of Step, with
-// the error that kept it from that.
+// Open begins to serve a channel. The goroutine of Step calls done with the error.
 func (x *Executor) Open(c ipc.Channel, done func(error)) {
 	x.do(func() { done(x.open(c)) })
 }
@@ -193,8 +188,8 @@ func (x *Executor) open(c ipc.Channel) error {
 	return nil
 }
 
-// Shut stops serving a channel. What it has put on the GPU ends there; nothing
-// more is written to its rings.
+// Shut stops serving a channel. What it has put on the GPU ends there; nothing more is written to its
+// rings. The goroutine of Step calls done with the error.
 func (x *Executor) Shut(index int, done func(error)) {
 	x.do(func() { done(x.shut(index)) })
 }
@@ -217,7 +212,7 @@ func (x *Executor) shut(index int) error {
 	return nil
 }
 
-// drain lets go of channels that were shut once nothing of them is on the GPU.
+// drain closes channels that were shut once they have nothing on the GPU.
 func (x *Executor) drain() {
 	x.draining = slices.DeleteFunc(x.draining, func(ch *channel) bool {
 		if !ch.drained() {
@@ -243,8 +238,7 @@ func (x *Executor) find(index int) *channel {
 	return nil
 }
 
-// SetVector replaces an interrupt vector, which the executor closes when it is
-// replaced again; nil turns the vector off.
+// SetVector replaces an interrupt vector, and closes the one before; nil turns the vector off.
 func (x *Executor) SetVector(index int, v Interrupt) {
 	x.do(func() {
 		if old := x.vectors[index]; old != nil {
@@ -254,14 +248,13 @@ func (x *Executor) SetVector(index int, v Interrupt) {
 		}
 		x.vectors[index] = v
 		if v != nil {
-			// A completion may have come while there was no way to tell.
+			// A completion may have come while the vector was off.
 			x.raise(index)
 		}
 	})
 }
 
-// raise interrupts the guest. A vector that can't be raised costs the guest a
-// wake-up, and the operator should know.
+// raise interrupts the guest. If that fails the guest misses a wake-up, which is logged.
 func (x *Executor) raise(vector int) {
 	v := x.vectors[vector]
 	if v == nil {
@@ -272,9 +265,8 @@ func (x *Executor) raise(vector int) {
 	}
 }
 
-// Step carries out what can be carried out now: it retires what the GPU has
-// finished and, unless suspended, fetches and starts commands. It reports
-// whether it did anything.
+// Step carries out what can be carried out now: it retires what the GPU has finished and, unless
+// suspended, fetches and starts commands. It reports whether it did anything.
 func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
 	x.setSuspended(suspended)
@@ -288,7 +280,7 @@ func (x *Executor) Step(suspended bool) bool {
 	for _, ch := range x.channels {
 		if ch.retire() {
 			did = true
-			// What comes next may take as long to put on the GPU as it runs there.
+			// To put the next command on the GPU may take as long as it runs there.
 			ch.publish()
 			ch.accountDeferred()
 		}
@@ -304,14 +296,14 @@ func (x *Executor) Step(suspended bool) bool {
 	}
 	x.slot.SetBacklog(backlog)
 	x.publishWorking(working)
-	for _, tell := range x.reports {
-		tell()
+	for _, f := range x.reports {
+		f()
 	}
 	x.reports = x.reports[:0]
 	return did
 }
 
-// hold takes note of the beginning and end of suspensions on the GPU's clock.
+// setSuspended records the start and end of suspensions on the GPU's clock.
 func (x *Executor) setSuspended(suspended bool) {
 	if suspended == x.suspension.on {
 		return
@@ -327,13 +319,13 @@ func (x *Executor) setSuspended(suspended bool) {
 	}
 }
 
-// fail poisons the context: err is what a kernel did, or the GPU's end.
+// fail poisons the context. err is a kernel's fault or the loss of the GPU.
 func (x *Executor) fail(err error) {
 	if x.poison != nil {
 		return
 	}
-	// Of several channels' launches the one that was dropped may be looked at before
-	// the one that faulted.
+	// Of several channels' launches one that was dropped may be retired before the one that
+	// faulted.
 	if cause := x.o.Context.Fault(); cause != nil && errors.Is(err, gpu.ErrPoisoned) {
 		err = cause
 	}
@@ -356,11 +348,10 @@ func (x *Executor) fail(err error) {
 	})
 }
 
-// report has f called at the end of the step, when the guest can see the
-// completions that came before.
+// report has f called at the end of the step, when the guest can see earlier completions.
 func (x *Executor) report(f func()) { x.reports = append(x.reports, f) }
 
-// truncate cuts s to at most n bytes.
+// truncate returns at most the first n bytes of s.
 func truncate(s string, n int) string {
 	if len(s) > n {
 		return s[:n]
@@ -368,8 +359,7 @@ func truncate(s string, n int) string {
 	return s
 }
 
-// Close lets go of all channels and vectors. The context and the page are the
-// caller's.
+// Close closes all channels and vectors. The context and the page are the caller's.
 func (x *Executor) Close() error {
 	var errs []error
 	for _, ch := range append(x.channels, x.draining...) {

@@ -7,25 +7,25 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// A fill is a command that the GPU carries out by kernels of its driver's: memory is set,
-// copied within the GPU, or zeroed. It takes the compute engine's time as a launch does,
-// can't be taken back by a suspension either, and is charged alike; so no more of it may
-// be on the GPU ahead of time. How long it takes goes by its bytes.
+// A fill is a command that the GPU carries out by kernels of its driver: it sets, zeroes, or copies
+// memory within the GPU. Like a launch it takes the compute engine's time, can't be taken back by a
+// suspension, and is charged. So its amount on the GPU is limited, too. Its time is estimated from
+// its bytes.
 const (
-	// aheadFills is how many that take long a context may have on the GPU.
+	// longFills is how many long fills a context may have on the GPU.
 	longFills = 2
-	// fillRate is what the slowest GPUs that anybody shares write, in bytes a nanosecond;
-	// an H100 is ten times as fast.
+	// fillRate is what the slowest shared GPUs write, in bytes per nanosecond. An H100 is ten times
+	// as fast.
 	fillRate = 256
-	// fillLeast is what the shortest takes, and fillRow what a row counts for at least, in
+	// minFill is the time of the shortest fill. fillRow is what a row counts for at least, in
 	// bytes: rows that lie apart are written one by one.
 	minFill = 2 * time.Microsecond
 	fillRow = 512
-	// fillMost is more bytes than any GPU has; it keeps products from overflowing.
+	// maxFill is more bytes than any GPU has, and keeps products from overflowing.
 	maxFill = 1 << 50
 )
 
-// fillTime is how long a fill of rows takes at most, of so many bytes each.
+// fillTime estimates how long a fill of rows of so many bytes takes at most.
 func fillTime(bytes, rows uint64) time.Duration {
 	if bytes = max(bytes, fillRow); rows > maxFill/bytes {
 		return maxFill / fillRate
@@ -33,10 +33,10 @@ func fillTime(bytes, rows uint64) time.Duration {
 	return minFill + time.Duration(bytes*rows/fillRate)
 }
 
-// fillFits is whether a fill of expected time d may go to the GPU, and whether it does so as a
-// brief one: such are bounded by their time in all. Of those that take longer there may be
-// as many as of launches, and beside these: neither could keep the other away for ever.
-// Where launches wait for their turns, which a fill has none of, there is one at a time.
+// fillFits reports whether a fill of expected time d may go to the GPU, and whether it counts as
+// short: short fills are bounded by their total time. There may be as many long fills as launches,
+// beside the launches, so that neither keeps the other away for ever. Where launches wait for their
+// turns, there is one long fill at a time, since a fill has no turn.
 func (x *Executor) fillFits(d time.Duration) (may, brief bool) {
 	long := x.fills - x.brief
 	switch {
@@ -49,9 +49,8 @@ func (x *Executor) fillFits(d time.Duration) (may, brief bool) {
 	}
 }
 
-// aheadFills is how many fills that take long may be on the GPU: the guest's limit is shared
-// among its contexts, each of which may have one. Where a suspension takes them back there is
-// nothing to share.
+// maxLongFills returns how many long fills the context may have on the GPU. The guest's contexts
+// share the limit, and each may have one. If a suspension takes fills back they share none.
 func (x *Executor) maxLongFills() int {
 	if !x.bounded() {
 		return x.o.FetchLimit.Launches
@@ -68,7 +67,7 @@ func (x *Executor) maxLongFills() int {
 	return longFills
 }
 
-// fill has put put a fill of expected time d on the GPU, unless it has to wait.
+// fill calls put to put a fill of expected time d on the GPU, unless the fill has to wait.
 func (c *command) fill(p *pending, d time.Duration, put func() (gpu.Fence, error)) error {
 	may, brief := c.ch.x.fillFits(d)
 	if !may {
@@ -93,7 +92,7 @@ func (x *Executor) countFills(n int, d time.Duration, brief bool) {
 	x.slot.SetFilling(x.fills > 0)
 }
 
-// accountFill takes note of how a fill ended.
+// accountFill accounts for a fill that has ended.
 func (x *Executor) accountFill(on *ongoing, d time.Duration, brief bool, out gpu.Outcome) {
 	x.ended(on, out)
 	x.countFills(-1, d, brief)

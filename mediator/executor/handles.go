@@ -2,8 +2,8 @@ package executor
 
 import "vgpud/mediator/vgpu/abi"
 
-// handles is a table of things that the guest names by number. A number is not
-// used again for a long time, so that a stale one is noticed.
+// handles is a table of objects that the guest names by number. Numbers are not reused, so that a
+// stale one is noticed.
 type handles[T any] struct {
 	byID map[uint64]T
 	last uint64
@@ -24,7 +24,7 @@ func (h *handles[T]) add(v T) (uint64, error) {
 	return h.last, nil
 }
 
-// get finds a number, or says [abi.StatusInvalidHandle].
+// get returns the object with a number, or [abi.StatusInvalidHandle].
 func (h *handles[T]) get(id uint64) (T, error) {
 	v, ok := h.byID[id]
 	if !ok {
@@ -33,7 +33,7 @@ func (h *handles[T]) get(id uint64) (T, error) {
 	return v, nil
 }
 
-// take finds a number and forgets it.
+// take removes the object with a number and returns it.
 func (h *handles[T]) take(id uint64) (T, error) {
 	v, err := h.get(id)
 	if err == nil {

@@ -9,16 +9,15 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// hostMemory is what of BAR2 the GPU copies from and to by itself.
+// hostMemory is the part of BAR2 that the GPU copies from and to by itself.
 type hostMemory struct {
 	registering sync.WaitGroup
-	release     func() error // nil: nothing is registered
+	release     func() error // nil if nothing is registered
 }
 
-// forGPU is what of BAR2 the GPU may be given to copy from and to: the windows. The
-// header and the rings never: what is registered a context's kernels can reach, and the
-// rings are those of all of the guest's programs. Where rings may lie among windows
-// that is nothing.
+// registrable returns the part of BAR2 that may be registered with the GPU: the windows, but never
+// the header and the rings. A context's kernels can reach what is registered, and the rings are
+// those of all of the guest's programs. If rings may lie among the windows it returns nothing.
 func registrable(s *ipc.Setup, shared []byte, log *slog.Logger) []byte {
 	if s.Rings == 0 {
 		log.Debug("copies of this context are slow", "err", "rings lie anywhere in the guest's shared memory")
@@ -27,12 +26,11 @@ func registrable(s *ipc.Setup, shared []byte, log *slog.Logger) []byte {
 	return shared[min(s.Header+s.Rings, len(shared)):]
 }
 
-// register registers mem with the GPU, if that is of any use there, beside what the
-// executor does. It is done as soon as there is a context, though it locks all pages
-// of mem, because a copy to pages that are not registered waits for the kernels
-// before it in the driver, and the executor with it; and beside the executor because
-// 256 MiB take 85 ms, which the guest spends loading its modules. What is copied
-// before, or where it fails, goes the driver's slower way.
+// register registers mem with the GPU, if the GPU supports it, in a goroutine of its own. It starts
+// as soon as there is a context, though it locks all pages of mem, because a copy to pages that are
+// not registered waits in the driver for the kernels before it, and the executor with it. 256 MiB
+// take 85 ms, in which the guest loads its modules. Copies before that, or if it fails, go the
+// driver's slower way.
 func register(c gpu.Context, mem []byte, log *slog.Logger) *hostMemory {
 	s := &hostMemory{}
 	r, ok := c.(gpu.HostRegistrar)
@@ -50,9 +48,9 @@ func register(c gpu.Context, mem []byte, log *slog.Logger) *hostMemory {
 	return s
 }
 
-// close closes the context, which ends the copies that are under way, and then lets
-// mem go, so that it can be unmapped: the other way round, letting go would wait for
-// them, and for the kernels before them.
+// close closes the context, which ends the copies under way, and then unregisters mem, so that it can
+// be unmapped. In the other order, unregistering would wait for the copies and the kernels before
+// them.
 func (s *hostMemory) close(c gpu.Context) error {
 	s.registering.Wait()
 	err := c.Close()

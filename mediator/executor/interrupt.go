@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventfd raises an interrupt in the guest. The VMM holds the same open file,
-// and could make a write block by filling the counter and clearing O_NONBLOCK;
-// so it is asked first whether there is room. A full counter is a raised one.
+// eventfd raises an interrupt in the guest. The VMM holds the same open file, and could make a write
+// block by filling the counter and clearing O_NONBLOCK. So Raise polls for room first; a full
+// counter is a raised interrupt.
 type eventfd struct{ f *os.File }
 
-// NewEventfd makes an [Interrupt] of an eventfd, which it takes over.
+// NewEventfd returns an [Interrupt] that raises an eventfd, which it takes over.
 func NewEventfd(f *os.File) (Interrupt, error) {
 	if err := unix.SetNonblock(int(f.Fd()), true); err != nil {
 		if cerr := f.Close(); cerr != nil {

@@ -12,70 +12,75 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// job is a launch that is more than a command on the GPU: one that waits for its
-// turn, or one of a preemptible kernel, which is put on the GPU as often as it
-// takes. What comes behind it in the channel's order waits until it is over: a
-// relaunch comes before what was sent later.
+// job is a launch that is more than one command on the GPU: it waits for its turn, or its kernel
+// is preemptible and is put on the GPU as often as it takes. Later commands of its channel wait
+// until it is over, since a relaunch comes before them.
 //
-// One other preemptible launch may be on the GPU behind it, so that the GPU need not
-// wait for us between two. When the first is told to leave, the second is before;
-// since its blocks look as they begin, it then does nothing, and its turn comes when
-// the first is over.
+// One other preemptible launch may be on the GPU behind it, so that the GPU need not wait for the
+// executor between the two. When the first is told to leave, the second is told before it. Its
+// blocks check the evict word when they start, so it does nothing, and has its turn when the first
+// is over.
 //
-// It is taken up where the channel's commands are retired, so it goes on whether or
-// not the context is suspended; what it may do then is in granted.
+// A job advances where the channel's commands are retired, so it goes on even if the guest is
+// suspended; hasTurn says what it may do then. Its states are in jobstate.go.
 type job struct {
 	ch    *channel
-	p     *pending // its place among the commands, while it is not over
+	p     *pending // its place among the commands, until it is over
 	fn    *function
-	claim ipc.Claim
-	stub  ipc.Launch // what the daemon is told of it
-	phase phase
+	slot  ipc.Claim // its launch slot, if it has one
+	state jobState
 
-	gl     gpu.Launch
-	params []byte   // with the arguments that are appended
-	seen   estimate // what it is expected to be
-	roomed bool     // it has room on the GPU, see admission
+	launch   gpu.Launch
+	params   []byte // with the arguments that a preemptible kernel has in addition
+	arrived  time.Duration
+	urgency  int
+	resident int // blocks that an SM holds
 
 	// Of a preemptible launch.
-	form      abi.PreemptForm // 0: a plain one
-	argsAt    uint64          // where in params they go
-	run       *preemption.Launch
-	plan      preemption.Plan
-	memory    controlMemory
-	control   [abi.ControlBytes]byte // as read back
-	record    []byte                 // what was skipped, as read back
-	list      []byte                 // as written
-	wordsOut  [4][4]byte             // the newest evict words, as they are written
-	wordAt    int                    // where the next goes
-	told      bool                   // the daemon's word to leave was passed on
-	below     uint32                 // with this bound
-	hushed    bool                   // it was told to leave for the sake of the launch before it
-	evicted   bool                   // an evict word was written in this run
-	lied      bool                   // found to lie, and counted
-	refilling bool                   // a second launch is to take the SMs that it left
-	// besideFence is that second launch's, on the channel's second channel.
-	besideFence gpu.Fence
-	words       gpu.Fence // what it waits for on the executor's channels
-	bulk        gpu.Fence
-	// read is when what the kernel leaves has been read, behind it on its own channel; 0:
-	// that was not asked for. Of the record, it is the first ahead bytes.
-	read  gpu.Fence
-	ahead uint64
+	form     abi.PreemptForm // 0: a plain one
+	argsAt   uint64          // where the additional arguments are in params
+	relaunch *preemption.Launch
+	plan     preemption.Plan
+	memory   controlMemory
+	control  [abi.ControlBytes]byte // as read back
+	record   []byte                 // of skipped units, as read back
+	list     []byte                 // of units to run, as written
+	words    evictWords
+	copies   copies // what it waits for on the executor's channels
 
-	launched   bool          // it was on the GPU
-	billed     time.Duration // Options.Elapsed when it first was
-	began      time.Duration // when this run was put there, on the executor's clock
-	leftAt     time.Duration // when it was seen to have left the GPU, likewise; 0: not yet
-	start, end time.Duration // of its first and last run, on the GPU's clock
-	used       time.Duration // GPU time, of all its runs
-	evictions  uint64        // how often it left with work undone
-	owed       time.Duration // of that, what is not accounted
+	run   run
+	total totals
 }
 
-// newJob takes up the launch that x.gl says, as p. The error is errWaits where there is no
-// memory for it yet; then nothing has happened.
-func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) error {
+// run is one run of a job on the GPU.
+type run struct {
+	below   uint32 // the bound of the daemon's request to leave that was passed on; 0: none was
+	freed   uint32 // the bound of a request that was recalled
+	evicted bool   // an evict word was written
+	// corun is the fence of a second launch that takes the SMs that the first has left, on the
+	// channel's second channel; 0: there is none.
+	corun gpu.Fence
+	// read is the fence by which what the kernel leaves has been read, behind it on its own
+	// channel, and early how many bytes of the record that is; 0: it was not asked for.
+	read    gpu.Fence
+	early   uint64
+	started time.Duration // when it was put on the GPU, on the executor's clock
+	stopped time.Duration // when it was seen to have left, likewise; 0: it has not
+}
+
+// totals are what all runs of a job come to.
+type totals struct {
+	runs         int
+	billed       time.Duration // Options.Elapsed when the first run began
+	start, end   time.Duration // of the first and the last run, on the GPU's clock
+	used         time.Duration // GPU time
+	evictions    uint64        // how often it left with work undone
+	unresponsive bool          // it did not leave when told, and was counted
+}
+
+// newJob makes a job of the launch in x.launch, as p. The error is errWaits if there is no memory
+// for it yet; then nothing has happened.
+func (ch *channel) newJob(p *pending, f *function, a *attributes, urgency int) error {
 	x := ch.x
 	i := 0
 	if ch.jobs[0] != nil && ch.jobs[0].p != nil {
@@ -85,15 +90,15 @@ func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) erro
 		ch.jobs[i] = &job{ch: ch}
 	}
 	j := ch.jobs[i]
-	j.gl = x.gl
+	j.launch = x.gl
 	j.params = append(j.params[:0], x.gl.Params...)
-	resident, err := f.resident(int(j.gl.Block.Count()), j.gl.SharedBytes)
+	resident, err := f.resident(int(j.launch.Block.Count()), j.launch.SharedBytes)
 	if err != nil {
 		return err
 	}
-	j.form, j.fn, j.phase = asks.preempt.Form, f, waiting
+	j.form, j.fn, j.state, j.resident = a.preempt.Form, f, waiting, resident
 	if j.form != 0 {
-		if asks.cooperative {
+		if a.cooperative {
 			return fmt.Errorf("a cooperative launch that is preemptible: %w", abi.StatusInvalidValue)
 		}
 		if j.argsAt, err = f.arguments(uint32(len(j.params))); err != nil {
@@ -102,86 +107,66 @@ func (ch *channel) newJob(p *pending, f *function, asks *asks, urgency int) erro
 		for uint64(len(j.params)) < j.argsAt+abi.PreemptArgsBytes {
 			j.params = append(j.params, 0)
 		}
-		if err := j.planFirst(asks.preempt, resident); err != nil {
+		if err := j.planFirst(a.preempt); err != nil {
 			return err
 		}
 	}
-	j.describe(resident, urgency)
-	j.seen = x.estimate(f)
+	j.urgency, j.arrived = urgency, x.o.Clock.Now()
+	p.estimate = x.estimate(f)
 	j.p, p.job = p, j
 	if ch.job == nil {
 		ch.job = j
 	} else {
 		ch.second = j
 	}
-	// Where it waits for nobody, it goes to the GPU now; an error is its answer.
-	j.pursue()
+	// If it need not wait it goes to the GPU now; an error is its answer.
+	j.advance()
 	return nil
 }
 
-// keeps is whether a command behind the job waits for it. Only launches and
-// preemptible kernels' successors have to: a copy behind a plain kernel that is
-// on the GPU comes behind it there.
-func (j *job) keeps(op abi.Opcode) bool {
+// holdsBack reports whether a later command of the channel waits for the job. A copy behind a
+// plain kernel on the GPU need not: it comes behind the kernel there.
+func (j *job) holdsBack(op abi.Opcode) bool {
 	if op == abi.OpLaunch {
-		return j.ch.second != nil || !j.leads() // it can be another preemptible one
+		return j.ch.second != nil || !j.letsNextGo() // it may be another preemptible launch
 	}
-	return j.form != 0 || j.phase != running || op == abi.OpEventRecord
+	return j.form != 0 || j.state != running || op == abi.OpEventRecord
 }
 
-// leads is whether a launch behind the job may go to the GPU now: the job is there
-// as one launch, and does all of its work unless it is told to leave.
-func (j *job) leads() bool {
-	return j.form != 0 && j.phase == running && !j.told && !j.evicted && j.run.Launches() == 1 && j.besideFence == 0 && !j.refilling &&
+// letsNextGo reports whether a launch behind the job may go to the GPU now: the job is there as one
+// launch, and does all of its work unless it is told to leave.
+func (j *job) letsNextGo() bool {
+	return j.form != 0 && j.state == running && !j.run.evicted && j.relaunch.Launches() == 1 && j.run.corun == 0 &&
 		j.ch.x.o.Page.Mode() == ipc.ModeFree
 }
 
-// mayGo is whether the order of the channel lets the job go to the GPU.
-func (j *job) mayGo() bool {
+// isNext reports whether the order of the channel lets the job go to the GPU.
+func (j *job) isNext() bool {
 	first := j.ch.job
 	if first == j {
 		return true
 	}
-	// A word that is stored would overtake one that is copied: see hushNext.
+	// A word that is stored would overtake one that is copied: see deferSuccessor.
 	inOrder := first.memory.block.window == nil || j.form == 0 || j.memory.block.window != nil
-	return inOrder && !j.launched && first.leads()
+	return inOrder && j.total.runs == 0 && first.letsNextGo()
 }
 
-// ask has the bell rung when the copies are done that the job waits for. A nil job
-// waits for none.
-func (j *job) ask() {
+// awaitFences has the executor woken when the copies and reads are done that the job waits for. A
+// nil job waits for none.
+func (j *job) awaitFences() {
 	if j == nil {
 		return
 	}
-	if j.words != 0 {
-		j.ch.x.words.waiter.ask(j.words)
-	}
-	if j.bulk != 0 {
-		j.ch.x.bulk.waiter.ask(j.bulk)
-	}
-	if j.besideFence != 0 {
-		j.ch.corun.waiter.ask(j.besideFence)
-	}
-	if j.read != 0 {
-		j.ch.waiter.ask(j.read)
-	}
+	x := j.ch.x
+	x.words.waiter.ask(j.copies.words)
+	x.bulk.waiter.ask(j.copies.bulk)
+	j.ch.corun.waiter.ask(j.run.corun)
+	j.ch.waiter.ask(j.run.read)
 }
 
-// phase is what a job waits for.
-type phase uint8
-
-const (
-	waiting   phase = iota // its turn
-	preparing              // what the kernel is to find in GPU memory
-	running                // the kernel's end
-	parked                 // its turn, off the GPU in mid-kernel
-	reading                // its control block
-	listing                // its record of what it skipped
-)
-
-// pursue takes a job as far as it goes now, and reports whether that was any
-// distance. When it is over the channel has none any more.
-func (j *job) pursue() (did bool) {
+// advance takes a job as far as it goes now, and reports whether it went any further. When it is
+// over the channel no longer has it.
+func (j *job) advance() (did bool) {
 	for j.p != nil && j.step() {
 		did = true
 	}
@@ -191,91 +176,81 @@ func (j *job) pursue() (did bool) {
 // step does the next thing, if it can be done now.
 func (j *job) step() bool {
 	x := j.ch.x
-	if x.poison != nil && (j.phase != running && j.phase != parked || x.o.Context.Fault() != nil) {
+	if x.poison != nil && (!j.state.onGPU() && j.state != preempted || x.o.Context.Fault() != nil) {
 		// What it wrote last may still be under way, in memory of its own.
 		j.finish(x.status)
 		return true
 	}
-	if j.leavesUnbegun() {
+	if j.leavesUnstarted() {
 		return true
 	}
-	switch j.phase {
+	closing := j.ch.closing || j.ch.dead
+	switch j.state {
 	case waiting:
-		if j.ch.closing || j.ch.dead {
+		if closing {
 			j.finish(abi.StatusCanceled)
 			return true
 		}
-		return j.mayGo() && j.granted() && j.makeRoom() && j.prepare()
+		return j.isNext() && j.hasTurn() && j.takeRoom() && j.prepare(turnCame)
 	case preparing:
-		if !j.mayGo() || j.claim.State() == slotstate.Ready { // its turn was taken back
-			j.phase = waiting
-			j.giveRoom()
+		if !j.isNext() || j.slot.State() == slotstate.Ready {
+			j.to(turnLost)
 			return true
 		}
-		return j.copiesDone() && j.launch()
-	case running:
-		done := j.ch.gpu.Done()
-		if j.leftAt == 0 && done >= j.p.fence && j.besideDone() {
-			j.leftAt = x.o.Clock.Now() // what is read behind it is read while others run
-		}
-		if done < j.last() {
-			return j.attend()
-		}
-		return j.besideDone() && j.left()
-	case parked:
-		if j.ch.gpu.Done() >= j.last() {
+		return j.copiesDone() && j.start()
+	case preempted:
+		if j.ch.gpu.Done() >= j.lastFence() {
 			return j.left()
 		}
-		if j.ch.closing || j.ch.dead || j.granted() {
-			x.unpark()
+		if closing || j.hasTurn() {
+			x.resume()
 			return true
 		}
 		return false
-	case reading:
+	case readingControl:
 		return j.copiesDone() && j.readControl()
-	default:
+	case readingSkipped:
 		return j.copiesDone() && j.next(j.record)
+	default: // on the GPU
+		done := j.ch.gpu.Done()
+		if j.run.stopped == 0 && done >= j.p.fence && j.corunDone() {
+			j.run.stopped = x.o.Clock.Now() // others run while it is read back
+		}
+		if done < j.lastFence() {
+			return j.followRequest()
+		}
+		return j.corunDone() && j.left()
 	}
 }
 
-// makeRoom takes room on the GPU for the job until it is over, or waits for its turn
-// anew, and reports whether there is any. What the daemon has let run finds some.
-func (j *job) makeRoom() bool {
+// takeRoom takes room on the GPU for the job, and reports whether there is any. A launch that the
+// daemon has let run always finds some.
+func (j *job) takeRoom() bool {
 	x := j.ch.x
-	if !j.roomed && x.free() {
-		j.roomed = x.admit(j.ch, j.seen, j.ch.second == j)
-	} else if !j.roomed {
-		x.reserve(j.seen)
-		j.roomed = true
+	if x.free() {
+		return x.admit(j.ch, j.p.estimate, j.ch.second == j)
 	}
-	return j.roomed
+	x.reserve(j.p.estimate)
+	return true
 }
 
-// giveRoom gives it back.
-func (j *job) giveRoom() {
-	if j.roomed {
-		j.roomed = false
-		j.ch.x.release(j.seen)
-	}
-}
-
-// copiesDone is whether the copies are done that the job waits for. They are not while
-// the context is off the GPU for another job's sake.
+// copiesDone reports whether the copies are done that the job waits for. While another job has the
+// context off the GPU they are not done, so copiesDone puts it back.
 func (j *job) copiesDone() bool {
-	if j.ch.x.reached(j) {
+	if j.ch.x.reached(&j.copies) {
 		return true
 	}
-	j.ch.x.unpark()
+	j.ch.x.resume()
 	return false
 }
 
-// launch puts it on the GPU.
-func (j *job) launch() bool {
+// start puts the job on the GPU.
+func (j *job) start() bool {
 	x, ch := j.ch.x, j.ch
-	if err := x.copied(j); err != nil {
+	if err := x.outcomeOf(&j.copies); err != nil {
 		return j.fail(err)
 	}
-	x.unpark() // another may have been parked since it prepared
+	x.resume() // another job may have taken the context off since this one prepared
 	if j.form != 0 {
 		args := j.plan.Args
 		args.Control = uint64(j.memory.block.at)
@@ -286,105 +261,82 @@ func (j *job) launch() bool {
 			args.List = uint64(j.memory.list())
 		}
 		args.Encode(j.params[j.argsAt:])
-		j.gl.Grid = gpu.Dim3{X: j.plan.Grid[0], Y: j.plan.Grid[1], Z: j.plan.Grid[2]}
+		j.launch.Grid = gpu.Dim3{X: j.plan.Grid[0], Y: j.plan.Grid[1], Z: j.plan.Grid[2]}
 	}
-	j.gl.Params = j.params
-	f, err := ch.gpu.Launch(&j.gl)
+	j.launch.Params = j.params
+	f, err := ch.gpu.Launch(&j.launch)
 	if err != nil {
 		return j.fail(err)
 	}
 	j.p.fence, j.p.timed = f, true
-	if j.launched {
+	if j.total.runs > 0 {
 		x.slot.AddRelaunch()
 	} else if x.o.Elapsed != nil {
-		j.billed = x.o.Elapsed()
+		j.total.billed = x.o.Elapsed()
 	}
-	j.launched, j.told, j.evicted = true, false, false
-	j.hushed, j.refilling, j.besideFence, j.read = false, false, 0, 0
-	j.began, j.leftAt = x.o.Clock.Now(), 0
-	j.phase = running
+	j.total.runs++
+	j.run = run{started: x.o.Clock.Now()}
+	j.to(kernelLaunched)
 	ch.placed()
-	if !j.claim.Started() {
-		j.claim.SetEvictable(j.form != 0 && !j.fn.unresponsive && !j.plan.Stay)
-		j.claim.Start(j.began)
+	if !j.slot.Started() {
+		j.slot.SetEvictable(j.evictable())
+		j.slot.Start(j.run.started)
 	}
 	return true
 }
 
-// leavesUnbegun has a job that has its turn and is not on the GPU give the turn up, if it was
-// told to leave all SMs, and reports whether it did. A job that was told to leave some of
-// them goes to the GPU, and leaves those there.
-func (j *job) leavesUnbegun() bool {
-	if j.phase != waiting && j.phase != preparing && j.phase != parked || j.claim.State() != slotstate.ToEvict {
-		return false
-	}
-	x := j.ch.x
-	below, asked, _ := j.claim.EvictionRequest()
-	if below < uint32(x.props.SMs) {
-		return false
-	}
-	now := x.o.Clock.Now()
-	if j.claim.Started() { // it is between two of its pieces
-		x.slot.AddEviction(now - asked)
-		j.evictions++
-	}
-	j.claim.Leave(now, j.used)
-	if j.phase == preparing {
-		j.giveRoom()
-		j.phase = waiting
-	}
-	return true
-}
+// evictable reports whether the job's kernel leaves when told.
+func (j *job) evictable() bool { return j.form != 0 && !j.fn.unresponsive && !j.plan.Stay }
 
-// last is the fence of the last of a run that is on its channel.
-func (j *job) last() gpu.Fence { return max(j.p.fence, j.read) }
+// lastFence is the fence of the last command of a run on its channel.
+func (j *job) lastFence() gpu.Fence { return max(j.p.fence, j.run.read) }
 
-// left is when the GPU has done with a run of it.
+// left accounts for a run that has left the GPU, and goes on with what it left undone.
 func (j *job) left() bool {
 	x, ch := j.ch.x, j.ch
-	if x.parked == j {
-		x.unpark() // it ran to its end all the same
+	if x.preempted == j {
+		x.resume() // it ran to its end all the same
 	}
 	out := ch.gpu.Outcome(j.p.fence)
-	if j.besideFence != 0 {
-		beside := ch.corun.gpu.Outcome(j.besideFence)
-		out.End = max(out.End, beside.End)
-		out.Err = cmp.Or(out.Err, beside.Err)
-		j.besideFence, j.read = 0, 0 // the second may have gone on after that
+	if j.run.corun != 0 {
+		second := ch.corun.gpu.Outcome(j.run.corun)
+		out.End = max(out.End, second.End)
+		out.Err = cmp.Or(out.Err, second.Err)
+		j.run.corun, j.run.read = 0, 0 // the second may have gone on after that
 	}
-	j.p.fence, j.words = 0, 0
-	if j.leftAt == 0 {
-		j.leftAt = x.o.Clock.Now()
+	j.p.fence, j.copies.words = 0, 0
+	if j.run.stopped == 0 {
+		j.run.stopped = x.o.Clock.Now()
 	}
 	ch.gone(out)
 	t, late := x.gpuTime(out.Start, out.End)
-	if j.start == 0 {
-		j.start = out.Start
+	if j.total.start == 0 {
+		j.total.start = out.Start
 	}
-	j.end = out.End
-	j.used += t
+	j.total.end = out.End
+	j.total.used += t
 	x.slot.AddRun(t, late)
 	if out.Err != nil {
 		return j.fail(out.Err)
 	}
+	closing := ch.closing || ch.dead
 	switch {
 	case x.poison != nil:
-		// It came behind the fault, or beside it: what it did is of no use.
+		// It ran behind the fault, or beside it: what it did is of no use.
 		j.finish(x.status)
 	case j.form == 0:
 		j.finish(abi.StatusOK)
-	case (ch.closing || ch.dead) && j.evicted:
-		j.finish(abi.StatusCanceled) // nobody waits for what is left, if anything is
-	case ch.closing || ch.dead:
+	case closing && j.run.evicted:
+		j.finish(abi.StatusCanceled) // no one waits for what is left, if anything is
+	case closing:
 		j.finish(abi.StatusOK)
 	case j.overLimit():
 		x.fail(gpu.ErrTimeLimit)
 		j.finish(x.status)
-	case !j.evicted && j.form.EarlyExit() && j.run.Whole():
-		// What most launches come to: nobody waits for copies that take as long as a
-		// short kernel. Persistent kernels count what they have finished, which may be
-		// less than they say by ending.
-		j.wipe()
+	case !j.run.evicted && j.form.EarlyExit() && j.relaunch.Whole():
+		// Most launches end here, without copies that take as long as a short kernel. A
+		// persistent kernel's own count is read, which may be less than its end suggests.
+		j.wipeControl()
 		j.finish(abi.StatusOK)
 	default:
 		return j.readBack()
@@ -392,10 +344,10 @@ func (j *job) left() bool {
 	return true
 }
 
-// overLimit is whether its runs took more GPU time than a launch may use.
+// overLimit reports whether its runs took more GPU time than a launch may use.
 func (j *job) overLimit() bool {
 	o := &j.ch.x.o
-	return o.KernelTimeLimit > 0 && j.used > o.KernelTimeLimit && (o.Elapsed == nil || o.Elapsed()-j.billed > o.KernelTimeLimit)
+	return o.KernelTimeLimit > 0 && j.total.used > o.KernelTimeLimit && (o.Elapsed == nil || o.Elapsed()-j.total.billed > o.KernelTimeLimit)
 }
 
 // fail ends the job with an error of the GPU's.
@@ -410,44 +362,61 @@ func (j *job) fail(err error) bool {
 	return true
 }
 
-// finish ends the job. What it needs of the GPU's memory stays the channel's.
+// finish ends the job. The channel keeps the job's memory for the next one.
 func (j *job) finish(status abi.Status) {
 	x, p := j.ch.x, j.p
-	if p.fence != 0 { // ended with its context
-		j.ch.gone(gpu.Outcome{})
-		x.slot.AddRun(j.owed, 0)
-		p.fence = 0
+	if p.fence != 0 { // it ended with its context
+		j.gone(0)
 	}
-	if x.parked == j {
-		// What waits for the end of the context's kernels would wait for ever.
+	if x.preempted == j {
+		// Else what waits for the end of the context's kernels would wait for ever.
 		if err := x.putBack(); err != nil {
 			x.o.Log.Debug("put back a context that is over", "err", err)
 		}
 	}
-	j.giveRoom()
+	j.to(jobEnded)
 	p.com.Status = status
-	p.com.Start, p.com.End = uint64(j.start), uint64(j.end)
+	p.com.Start, p.com.End = uint64(j.total.start), uint64(j.total.end)
 	if j.form != 0 {
-		p.com.Value = [3]uint64{j.evictions, uint64(j.used)}
+		p.com.Value = [3]uint64{j.total.evictions, uint64(j.total.used)}
 	}
 	p.done, p.job = true, nil
-	if j.launched {
+	if j.total.runs > 0 {
 		x.slot.AddEnded(status != abi.StatusOK)
 	} else if status != abi.StatusOK {
 		x.slot.AddError()
 	}
 	if status == abi.StatusOK {
-		j.fn.ran(j.used)
-		j.claim.Finish(j.used)
+		j.fn.ran(j.total.used)
+		j.slot.Finish(j.total.used)
 	} else {
-		j.claim.Abandon(j.used)
-		j.memory.used, j.memory.dirty = true, true // as far as anybody knows
+		j.slot.Abandon(j.total.used)
+		j.memory.used, j.memory.dirty = true, true // it may be
 	}
-	j.clean()
-	j.claim, j.p = ipc.Claim{}, nil
+	j.reset()
 	if ch := j.ch; ch.second == j {
 		ch.second = nil
 	} else {
 		ch.job, ch.second = ch.second, nil
 	}
+}
+
+// gone accounts for a run of GPU time t whose end the GPU has no timestamps of.
+func (j *job) gone(t time.Duration) {
+	j.ch.gone(gpu.Outcome{})
+	j.ch.x.slot.AddRun(t, 0)
+	j.total.used += t
+	j.p.fence = 0
+}
+
+// reset prepares the job for the channel's next launch.
+func (j *job) reset() {
+	if cap(j.record) > maxKeptRecord {
+		j.record = nil
+	}
+	if cap(j.list) > maxKeptRecord {
+		j.list = nil
+	}
+	j.slot, j.p, j.launch, j.plan = ipc.Claim{}, nil, gpu.Launch{}, preemption.Plan{}
+	j.copies, j.run, j.total = copies{}, run{}, totals{}
 }

@@ -9,13 +9,13 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// launchWaits holds a launch back while enough of the context's work is on the
-// GPU: what is there can't be taken back by a suspension. That of the guest's other
-// contexts is looked at when the launch is about to go.
+// launchWaits reports whether a launch waits because enough of the context's work is on the GPU, which
+// a suspension can't take back. The work of the guest's other contexts is considered when the launch
+// is about to go.
 func launchWaits(c *command) bool {
 	x := c.ch.x
 	if x.o.Page.Mode() != ipc.ModeFree {
-		// It says that it is ready when it could run.
+		// A launch is announced when it could run.
 		return c.ch.busyOnGPU()
 	}
 	if x.admitted < x.o.FetchLimit.Launches && x.admission.draining == nil {
@@ -53,21 +53,21 @@ func launch(c *command, p *pending) error {
 	}
 	x.params = data
 	x.gl = gpu.Launch{Function: f.gpu, Grid: grid, Block: block, SharedBytes: uint64(l.SharedBytes), Params: data[records:]}
-	var asks asks
+	var asked attributes
 	for i := range uint64(c.h.Aux) {
-		if err := x.attribute((*abi.Entry)(data[i*abi.EntrySize:]), f, &x.gl, &asks); err != nil {
+		if err := x.attribute((*abi.Entry)(data[i*abi.EntrySize:]), f, &x.gl, &asked); err != nil {
 			return err
 		}
 	}
-	if asks.preempt.Form == 0 && uint64(l.ParamBytes) != f.attrs.ParamBytes {
+	if asked.preempt.Form == 0 && uint64(l.ParamBytes) != f.attrs.ParamBytes {
 		return fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
 	}
-	if asks.preempt.Form == 0 && c.ch.job != nil {
-		return errWaits // it could not be held back once it is on the GPU
+	if asked.preempt.Form == 0 && c.ch.job != nil {
+		return errWaits // it could not be taken back from the GPU
 	}
-	urgency, ignored := x.urgency(asks.prioritised, asks.priority)
-	if asks.preempt.Form != 0 || x.o.Page.Mode() != ipc.ModeFree {
-		err = c.ch.newJob(p, f, &asks, urgency)
+	urgency, ignored := x.launchUrgency(asked.prioritised, asked.priority)
+	if asked.preempt.Form != 0 || x.o.Page.Mode() != ipc.ModeFree {
+		err = c.ch.newJob(p, f, &asked, urgency)
 	} else {
 		err = c.launchNow(p, f)
 	}
@@ -77,14 +77,14 @@ func launch(c *command, p *pending) error {
 	return err
 }
 
-// launchNow puts the launch that x.gl says on the GPU, where it needs nobody's word.
+// launchNow puts the launch in x.gl on the GPU. It needs no turn.
 func (c *command) launchNow(p *pending, f *function) error {
 	x := c.ch.x
 	p.estimate = x.estimate(f)
 	if !x.admit(c.ch, p.estimate, false) {
 		return errWaits
 	}
-	x.unpark()
+	x.resume()
 	if err := p.onGPU(c.ch.gpu.Launch(&x.gl)); err != nil {
 		x.release(p.estimate)
 		return err
@@ -108,17 +108,16 @@ func (x *Executor) checkShape(grid, block gpu.Dim3) error {
 	return nil
 }
 
-// asks is what a launch's attributes ask for that concerns more than the GPU.
-type asks struct {
-	preempt     abi.Preempt // its Form is 0: nothing
+// attributes are those of a launch that concern more than the GPU.
+type attributes struct {
+	preempt     abi.Preempt // Form 0: not preemptible
 	cooperative bool
 	prioritised bool
 	priority    int32 // CUDA's: less is more urgent
 }
 
-// attribute applies one launch attribute. Hints that change no result are
-// taken note of by doing nothing.
-func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch, asks *asks) error {
+// attribute applies one launch attribute. Hints that change no result are ignored.
+func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch, asked *attributes) error {
 	a, err := abi.DecodeAttribute(e)
 	if err != nil {
 		return err
@@ -133,16 +132,16 @@ func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch, asks *ask
 		f.hint = time.Duration(min(ns, uint64(shallowWork)))
 		return nil
 	case abi.AttributePriority:
-		asks.prioritised, asks.priority = true, int32(a.Uint32(0))
+		asked.prioritised, asked.priority = true, int32(a.Uint32(0))
 		return nil
 	case abi.AttributePreempt:
-		asks.preempt, err = abi.DecodePreempt(&a)
+		asked.preempt, err = abi.DecodePreempt(&a)
 		return err
 	case abi.AttributeCooperative:
 		if a.Uint32(0) == 0 {
 			return nil
 		}
-		asks.cooperative = true
+		asked.cooperative = true
 		perSM, err := f.gpu.Occupancy(int(l.Block.Count()), l.SharedBytes)
 		if err != nil {
 			return err

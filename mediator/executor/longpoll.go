@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// longPoll decides for how long the executor of an urgent guest polls before it sleeps.
-// Its length adapts as KVM's polling for halted processors does
+// longPoll decides for how long the executor of an urgent guest polls before it sleeps. The time
+// adapts as KVM's polling for halted processors does
 // (Documentation/virt/kvm/halt-polling.rst): it doubles after a wait that outlasted it but
 // not the limit, and is halved after a wait that outlasted the limit. Unlike KVM's, it is
 // nothing unless at least half of the last waits ended within the limit, so a guest whose
@@ -18,11 +18,10 @@ type longPoll struct {
 	recent uint8
 }
 
-// payingWaits is how many of the last eight waits must have ended within the limit.
+// minPaidWaits is how many of the last eight waits must have ended within the limit.
 const minPaidWaits = 4
 
-// ended takes in how long a wait took, and the limit that it had. Without a limit it
-// forgets what it has learned.
+// record records how long a wait took, and its limit. Without a limit it forgets all earlier waits.
 func (l *longPoll) record(wait, limit time.Duration) {
 	if limit <= 0 {
 		*l = longPoll{}

@@ -7,8 +7,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// maxAlign is the largest alignment of memory that a guest may ask for; every
-// allocation has it.
+// maxAlign is the largest alignment that a guest may ask for. Every allocation has it.
 const maxAlign = 256
 
 func memAlloc(c *command, p *pending) error {
@@ -69,7 +68,7 @@ func memRange(c *command, p *pending) error {
 	return nil
 }
 
-// onGPU makes p wait for a fence that a call returned.
+// onGPU has p wait for the fence that a call returned.
 func (p *pending) onGPU(f gpu.Fence, err error) error {
 	p.fence, p.timed = f, err == nil
 	return err
@@ -137,7 +136,7 @@ func copyBox(c *command, p *pending) error {
 	return c.fill(p, d, func() (gpu.Fence, error) { return c.ch.gpu.Copy3D(&box) })
 }
 
-// place finds where a side of a box lies.
+// place sets the memory of a side of a box.
 func (c *command) place(box *gpu.Copy3D, s *gpu.Side, where abi.Place, at uint64) (err error) {
 	if where == abi.PlaceWindow {
 		s.Host, err = c.window(at, box.Extent(s))

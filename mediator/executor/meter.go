@@ -8,15 +8,13 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// leastShare is the least part of the time, as a divisor, that a kernel is taken to
-// have used of the GPU whatever the bill says. It bounds how long an endless kernel
-// can run where nobody counts.
+// minShareDivisor is the least fraction of the time, as a divisor, that a kernel counts as having used
+// the GPU, whatever the bill says. It bounds how long an endless kernel runs if nothing is charged.
 const minShareDivisor = 32
 
-// meter is the clock of a kernel's time limit on a GPU that can't tell a kernel's
-// time from its neighbours': what the daemon charges the guest, in which the
-// kernel's own time is contained. While there is no daemon, who would hold the
-// guest back, it is the host's time. It is safe for concurrent use.
+// meter is the clock of a kernel's time limit on a GPU whose timestamps include other contexts' time. It
+// advances by what the daemon charges the guest, which includes the kernel's own time. While there is
+// no daemon, and so no suspension, it advances by the host's time. It is safe for concurrent use.
 type meter struct {
 	page  *ipc.ControlPage
 	clock clock.Clock
@@ -31,7 +29,7 @@ func newMeter(p *ipc.ControlPage, c clock.Clock) *meter {
 	return &meter{page: p, clock: c, at: c.Now(), used: p.Bill().Used}
 }
 
-// elapsed reads the meter.
+// elapsed returns the meter's time.
 func (m *meter) elapsed() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +40,7 @@ func (m *meter) elapsed() time.Duration {
 	if m.page.Silent(now) {
 		least = d
 	}
-	// A daemon that was started anew may bill less than the one before.
+	// A restarted daemon may bill less than the one before.
 	m.sum += max(charged, least, 0)
 	return m.sum
 }

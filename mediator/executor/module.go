@@ -18,7 +18,7 @@ type module struct {
 	hash      [sha256.Size]byte // of the image
 }
 
-// function is a kernel, with what is known of how long it takes.
+// function is a kernel, with what is known about its duration.
 type function struct {
 	gpu          gpu.Function
 	attrs        gpu.FunctionAttributes
@@ -26,9 +26,8 @@ type function struct {
 	mean         time.Duration // of its launches; 0: none has ended yet
 	hint         time.Duration // the guest's own estimate
 	hash         uint64        // tells kernels apart by content
-	unresponsive bool          // it is said to be preemptible, and did not leave when asked
-	// shape is the shape of block that was asked for last, and how many of them an
-	// SM holds.
+	unresponsive bool          // it is declared preemptible, and did not leave when asked
+	// shape is the block shape of the last launch, and how many such blocks an SM holds.
 	shape struct {
 		threads  int
 		shared   uint64
@@ -36,27 +35,27 @@ type function struct {
 	}
 }
 
-// kernelHash tells kernels apart by content: those of one image and name are the
-// same in all guests. No guest can make one that passes for another's.
+// kernelHash identifies a kernel by its content: kernels of one image and name are the same in all
+// guests. No guest can make a kernel with another's hash.
 func (m *module) kernelHash(name string) uint64 {
 	h := sha256.Sum256(append(m.hash[:len(m.hash):len(m.hash)], name...))
 	return binary.LittleEndian.Uint64(h[:])
 }
 
-// ran learns from a launch that took d: longer ones at once, since too much on
-// the GPU can't be taken back, and shorter ones by and by.
+// ran updates the mean by a launch that took d. A longer launch replaces the mean at once, since too
+// much on the GPU can't be taken back; a shorter one lowers it gradually.
 func (f *function) ran(d time.Duration) {
 	f.mean = max(d, f.mean+(d-f.mean)/8)
 }
 
-// expected is how long a launch is taken to last; known is false before one has
-// ended. A guest's estimate counts only where it makes that longer.
+// expected returns how long a launch is expected to take. known is false before one has ended. A
+// guest's own estimate counts only if it is longer.
 func (f *function) expected() (d time.Duration, known bool) {
 	return max(f.mean, f.hint), f.mean > 0
 }
 
-// moduleLoad's log is a line for the guest about what is wrong with the image, or, where it is loaded, about each kernel
-// that can't be launched.
+// moduleLoad loads a module. Its log has a line for the guest about what is wrong with the image or, if
+// it is loaded, about each kernel that can't be launched.
 func moduleLoad(c *command, p *pending) error {
 	x := c.ch.x
 	m, err := abi.DecodeModule(c.entry)
@@ -104,7 +103,8 @@ func moduleLoad(c *command, p *pending) error {
 	return nil
 }
 
-// copyLines writes a line for each error to b, as far as there is room for whole ones, and returns how much that is.
+// copyLines writes a line for each error to b, as long as there is room for whole lines, and returns
+// the number of bytes.
 func copyLines(b []byte, all []error) (n int) {
 	for _, err := range all {
 		if line := guestText(err) + "\n"; len(line) <= len(b)-n {
@@ -135,7 +135,7 @@ func moduleUnload(c *command, _ *pending) error {
 	return nil
 }
 
-// name reads the symbol that a lookup asks for.
+// name returns the module and the symbol that a lookup names.
 func (c *command) name() (m *module, id uint64, name string, err error) {
 	l, err := abi.DecodeLookup(c.entry)
 	if err != nil {

@@ -9,22 +9,21 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// absences are the times in which the context's channels were off the GPU, in
-// mid-kernel where one ran: the daemon, or the executor itself, had them there. They
-// are no time that a launch used.
+// offTimes are the intervals in which the daemon or the executor had the context's channels off the GPU,
+// if need be in mid-kernel. They don't count as time that a launch used.
 type offTimes struct {
 	off       bool
-	intervals []interval // ascending; the last has no end yet while off
+	intervals []interval // ascending; the last has no end yet while off is set
 }
 
 type interval struct{ from, to time.Duration }
 
-// absencesKept bounds how many are remembered while launches are on the GPU all
-// along: those of a kernel that runs for half a minute in the shortest duty cycle.
+// maxOffTimes bounds the number of intervals that are kept while launches are on the GPU all the time:
+// those of a kernel that runs for half a minute in the shortest duty cycle.
 const maxOffTimes = 4096
 
-// turn begins or ends an absence at now. Those of before are of interest as long as
-// launches are on the GPU that began before them.
+// set starts or ends an interval at now. Earlier intervals are needed only while launches are on the GPU
+// that started before them.
 func (a *offTimes) set(off bool, now time.Duration, launches int) {
 	switch a.off = off; {
 	case !off:
@@ -38,7 +37,7 @@ func (a *offTimes) set(off bool, now time.Duration, launches int) {
 	a.intervals = append(a.intervals, interval{from: now})
 }
 
-// overlap is how much of the time from start to end was in absences.
+// overlap returns how much of the time from start to end the context was off the GPU.
 func (a *offTimes) overlap(start, end time.Duration) (sum time.Duration) {
 	for i := len(a.intervals) - 1; i >= 0; i-- {
 		s := a.intervals[i]
@@ -53,13 +52,13 @@ func (a *offTimes) overlap(start, end time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// notice takes note of the beginning and end of absences.
+// updateOffTimes records whether the context is off the GPU now.
 func (x *Executor) updateOffTimes() {
 	disabled := x.o.Page.Disabled(x.o.Slot)
 	if !disabled {
 		x.selfEnabled.Store(false)
 	}
-	off := x.parked != nil || disabled && !x.selfEnabled.Load()
+	off := x.preempted != nil || disabled && !x.selfEnabled.Load()
 	if off == x.offGPU.off {
 		return
 	}
@@ -75,35 +74,35 @@ func (x *Executor) updateOffTimes() {
 	}
 }
 
-// ran is what of the time from start to end, on the GPU's clock, a launch was on the
-// GPU, and what of that was while the guest was suspended.
+// gpuTime returns how much of the time from start to end, on the GPU's clock, a launch was on the GPU,
+// and how much of that the guest was suspended.
 func (x *Executor) gpuTime(start, end time.Duration) (t, late time.Duration) {
 	from, to := x.suspension.within(start, end)
 	return max(end-start-x.offGPU.overlap(start, end), 0), max(to-from-x.offGPU.overlap(from, to), 0)
 }
 
 const (
-	// lookEvery is how often an executor looks whether it was left disabled.
+	// enableInterval is the time between two checks whether the context was left disabled.
 	enableInterval = ipc.SuspensionLimit / 8
-	// enableGrace is how long a daemon that is alive may take to enable the contexts
-	// of a guest that it lets run.
+	// enableGrace is how long a live daemon may take to enable the contexts of a guest that it lets
+	// run.
 	enableGrace = ipc.SuspensionLimit / 2
 )
 
-// keeper enables the executor's own context where the daemon has not: it is gone, or
-// its driver calls fail. The driver counts what is disabled, whoever did it, and
-// keeps it when they end; so the keeper undoes what the page says just once, and
-// nothing else. And it gives the driver's time slice back where the daemon is gone.
+// selfEnabler enables the executor's own context if the daemon does not, because it is gone or its calls
+// of the driver fail. The driver counts disables of all processes, and keeps the count when they end.
+// So the selfEnabler undoes a disable that the page records just once, and nothing else. It also
+// restores the driver's time slice if the daemon is gone.
 type selfEnabler struct {
 	x             *Executor
 	driver        gpu.Suspender
-	slicer        gpu.Slicer    // nil: there is none
+	slicer        gpu.Slicer    // or nil
 	since         time.Duration // when the context was first seen disabled without a reason; 0: it was not
 	sliceRestored bool          // the time slice was given back since the daemon was there
 }
 
-// keepEnabled has a keeper look until ctx ends. It is apart from Run, which may be
-// waiting for the very GPU that the context is off.
+// enableSelf runs a selfEnabler until ctx ends. It is apart from Run, which may be waiting in the driver
+// for the GPU that the context is off.
 func (x *Executor) enableSelf(ctx context.Context) {
 	k := selfEnabler{x: x}
 	var ok bool
@@ -118,7 +117,7 @@ func (x *Executor) enableSelf(ctx context.Context) {
 	}
 }
 
-// unslice gives the driver's time slice back if the daemon is gone that set another.
+// restoreSlice restores the driver's time slice if the daemon that set another is gone.
 func (k *selfEnabler) restoreSlice(now time.Duration) {
 	switch page := k.x.o.Page; {
 	case !page.SuspensionExpired(now):
@@ -129,11 +128,11 @@ func (k *selfEnabler) restoreSlice(now time.Duration) {
 	}
 	k.sliceRestored = true
 	if err := k.slicer.SetTimeslice(k.x.o.Context, gpu.DriverTimeslice); err != nil {
-		k.x.o.Log.Debug("give the driver's time slice back", "err", err)
+		k.x.o.Log.Debug("restore the driver's time slice", "err", err)
 	}
 }
 
-// look enables the context if it is time for that.
+// check enables the context if that is due.
 func (k *selfEnabler) check(now time.Duration) {
 	page := k.x.o.Page
 	switch {
@@ -154,11 +153,11 @@ func (k *selfEnabler) check(now time.Duration) {
 	}
 	if k.x.enable(k.driver) {
 		k.x.selfEnabled.Store(true)
-		k.x.slot.Wake() // its kernels' time goes on
+		k.x.slot.Wake() // the time of its kernels counts again
 	}
 }
 
-// enable undoes one disabling of the context, and reports whether that worked.
+// enable undoes one disable of the context, and reports whether that worked.
 func (x *Executor) enable(driver gpu.Suspender) bool {
 	if err := driver.Resume(x.o.Context); err != nil {
 		x.o.Log.Debug("enable a context that was left off the GPU", "err", err)
@@ -168,8 +167,8 @@ func (x *Executor) enable(driver gpu.Suspender) bool {
 	return true
 }
 
-// enableAtEnd enables a context that is about to be closed: what waits for its
-// kernels would wait for ever.
+// enableAtEnd enables a context that is about to be closed. Otherwise what waits for its kernels would
+// wait for ever.
 func (x *Executor) enableAtEnd() {
 	driver, ok := x.o.Device.(gpu.Suspender)
 	if !ok {
@@ -178,8 +177,8 @@ func (x *Executor) enableAtEnd() {
 	if x.o.Page.Disabled(x.o.Slot) {
 		x.enable(driver)
 	}
-	if x.parked != nil {
-		x.parked = nil
+	if x.preempted != nil {
+		x.preempted = nil
 		x.enable(driver)
 	}
 }

@@ -186,7 +186,7 @@ func TestEndOfADisabledContext(t *testing.T) {
 	driver := &nested{count: 2}
 	r.x.o.Device = driver
 	r.page.SetDisabled(0, true)
-	r.x.parked = &job{}
+	r.x.preempted = &job{}
 	r.x.enableAtEnd()
 	if driver.count != 0 {
 		t.Errorf("%d disables left", driver.count)

@@ -10,20 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An executor needs little processor time and needs it at once: while it waits
-// for a processor the GPU runs dry. So it comes before whatever else the host
-// and its guests compute, and asks for short slices: since Linux 6.12 a thread
-// with a shorter slice than the one that runs takes its place when it wakes,
-// where it would otherwise wait for up to 3 ms. It gets no real-time priority,
-// since a guest decides how busy it is, and no more than others while that is for
-// nothing: see haste.
+// An executor needs little processor time but needs it at once: while it waits for a processor the GPU
+// idles. So its threads have a higher priority than what else the host computes, and short slices:
+// since Linux 6.12 a thread with a shorter slice than the running one preempts it on waking, where it
+// would otherwise wait for up to 3 ms. They have no real-time priority, since a guest decides how busy
+// they are, and lose the higher one while they are busy without the GPU: see boost.
 const (
 	niceness = -15
 	cpuSlice = 100 * time.Microsecond // the shortest there is
 )
 
-// hurry gives this process's threads, and with them those to come, their
-// niceness and slice. Without the right to that the executor works all the same.
+// raisePriority gives this process's threads, and so its future ones, the niceness and slice of
+// executors. Without the permission for it the executor works all the same.
 func raisePriority() error {
 	if err := schedule(niceness, cpuSlice); err != nil {
 		return fmt.Errorf("raise the executor's priority (needs CAP_SYS_NICE, or LimitNICE=%d): %w", niceness, err)
@@ -31,8 +29,8 @@ func raisePriority() error {
 	return nil
 }
 
-// relax gives the threads the usual niceness. Their slices stay short: that has them run
-// sooner when they are woken, and no more.
+// lowerPriority gives the threads the default niceness. Their slices stay short: so they run sooner
+// when they are woken, but not longer.
 func lowerPriority() error {
 	if err := schedule(0, cpuSlice); err != nil {
 		return fmt.Errorf("lower the executor's priority: %w", err)
@@ -40,18 +38,18 @@ func lowerPriority() error {
 	return nil
 }
 
-// schedule sets the niceness and the slice of this process's threads. A slice of
-// 0 is the kernel's usual one.
+// schedule sets the niceness and the slice of this process's threads. Slice 0 is the kernel's
+// default.
 func schedule(nice int32, slice time.Duration) error {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: nice, Runtime: uint64(slice)}
 	return eachThread(func(tid int) error { return unix.SchedSetAttr(tid, &attr, 0) })
 }
 
-// ShortSlices gives this process's threads, and with them those to come, short slices at
-// the niceness that they have. A guest's process passes doorbells on, so a launch waits for
-// it: without a short slice it may have to wait for that of whoever runs on the processor
-// where it is woken, 2.8 ms on a host of eight processors or more. It gets no more of the
-// processor by that, however many registers its guest writes, and needs no right to it.
+// ShortSlices gives this process's threads, and so its future ones, short slices at their present
+// niceness. A guest's process passes doorbells on, so a launch waits for it. Without a short slice it
+// may have to wait for the slice of the thread that runs on its processor, 2.8 ms on a host with eight
+// processors or more. It gets no more processor time by that, however many registers its guest writes,
+// and needs no permission for it.
 func ShortSlices() error {
 	err := eachThread(func(tid int) error {
 		attr, err := unix.SchedGetAttr(tid, 0)
@@ -67,8 +65,7 @@ func ShortSlices() error {
 	return nil
 }
 
-// avoid keeps this process's threads off a processor, unless it is the only one
-// they may use.
+// avoidCPU keeps this process's threads off a processor, unless it is the only one that they may use.
 func avoidCPU(cpu int) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -83,8 +80,7 @@ func avoidCPU(cpu int) error {
 	return nil
 }
 
-// eachThread calls f for each thread of this process. One that has ended
-// meanwhile is no error.
+// eachThread calls f for each thread of this process. It ignores threads that have ended meanwhile.
 func eachThread(f func(tid int) error) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {

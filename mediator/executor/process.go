@@ -23,19 +23,18 @@ import (
 // Opener opens the GPU that a setup names.
 type Opener func(ctx context.Context, g ipc.GPU) (gpu.Device, error)
 
-// Serve is the process of one guest context: it receives its setup over conn,
-// makes the context, and carries out commands until the other end of conn
-// closes or ctx ends. It takes conn over. That there can be no context is no
-// error of Serve's: the other end is told why.
+// Serve runs the process of one guest context. It receives its setup over conn, creates the context, and
+// carries out commands until the other end of conn closes or ctx ends. It takes conn over. If the
+// context can't be created Serve reports the reason to the other end, and returns no error.
 //
-// A guest can have executors begin and end, and their contexts and channels fail,
-// as often as it likes. Of that the process says nothing above Debug: vm, which
-// is told of all of it, keeps a measure for the guest's processes together.
+// A guest can start and end executors, and have their contexts and channels fail, as often as it
+// likes. So the process logs that at level Debug only. vm is told of all of it, and limits the log of
+// all of the guest's processes.
 func Serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) error {
 	return process{clock.Real{}, watchdog{clock.Real{}, os.Exit}}.serve(ctx, conn, open, log)
 }
 
-// process is what Serve has around it.
+// process is the environment of Serve.
 type process struct {
 	clock    clock.Clock
 	watchdog watchdog
@@ -83,7 +82,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	elapsed := newMeter(page, p.clock).elapsed
 	device, gctx, err := openContext(ctx, open, s, page, elapsed)
 	if err != nil {
-		// vm is told, and says so as often as its log can bear.
+		// vm is told, and limits its log.
 		log.Debug("executor has no context", "err", err)
 		return notReady(conn, err)
 	}
@@ -94,7 +93,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	})()
 	registered := register(gctx, registrable(&s, shared, log), log)
 	defer func() {
-		cancel(nil) // where it did not come to Run; from here it is to end
+		cancel(nil) // if Run was not called; from here on the process is to end
 		slot.SetEnding()
 		err = errors.Join(err, registered.close(gctx), device.Close())
 	}()
@@ -140,7 +139,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name)
 
-	// What may have ended is ctx, and Run still in a call of the driver.
+	// ctx may end while Run is still in a call of the driver.
 	running, ran := context.WithCancel(context.WithoutCancel(ctx))
 	defer ran()
 	var listening sync.WaitGroup
@@ -153,7 +152,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		listening.Go(func() { x.failWhenLost(ctx, l) })
 	}
 	err = x.Run(ctx)
-	// What listens rings the bell on the page, which is unmapped next.
+	// The listening goroutines use the page, which is unmapped next.
 	ran()
 	err = errors.Join(err, hangUp())
 	listening.Wait()
@@ -167,8 +166,8 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	return nil
 }
 
-// seal confines this process to what it needs from now on, which is less than
-// what opening a GPU took.
+// seal confines this process to what it needs from now on, which is less than it needed to open the
+// GPU.
 func seal(kind string) error {
 	return errors.Join(sandbox.Limit(), sandbox.Seal(sandbox.FilterOf(kind)))
 }
@@ -233,13 +232,12 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 		KernelTimeLimit: s.KernelTimeLimit, Elapsed: elapsed,
 	})
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("make a context on GPU %s: %w", s.GPU.Name, err), device.Close())
+		return nil, nil, errors.Join(fmt.Errorf("create a context on GPU %s: %w", s.GPU.Name, err), device.Close())
 	}
 	return device, c, nil
 }
 
-// handOver gives vm, and so the daemon, the handles that the context has, if it has
-// any.
+// handOver sends vm, and so the daemon, the context's handles, if it has any.
 func handOver(conn *ipc.Conn, c gpu.Context, slot int) (err error) {
 	handled, ok := c.(gpu.Handled)
 	if !ok {
@@ -261,7 +259,7 @@ func handOver(conn *ipc.Conn, c gpu.Context, slot int) (err error) {
 	return conn.Send(m)
 }
 
-// report tells vm of something that ended.
+// report tells vm that the context or a channel has ended.
 func report(conn *ipc.Conn, log *slog.Logger, kind ipc.Kind, body any) {
 	m, err := ipc.NewMessage(kind, body)
 	if err == nil {
@@ -272,14 +270,14 @@ func report(conn *ipc.Conn, log *slog.Logger, kind ipc.Kind, body any) {
 	}
 }
 
-// faultReport tells vm of what ended the context, once.
+// faultReport returns a function that tells vm, once, what ended the context.
 func faultReport(conn *ipc.Conn, log *slog.Logger) func(ipc.Fault) {
 	var once sync.Once
 	return func(f ipc.Fault) { once.Do(func() { report(conn, log, ipc.KindFault, f) }) }
 }
 
-// watch ends the context when the GPU is gone, also one that has nothing to do: a
-// guest should learn of it before it has more.
+// failWhenLost ends the context when the GPU is gone, even if it is idle: the guest should learn of it
+// before it submits more.
 func (x *Executor) failWhenLost(ctx context.Context, l gpu.Losable) {
 	select {
 	case <-ctx.Done():
@@ -288,8 +286,8 @@ func (x *Executor) failWhenLost(ctx context.Context, l gpu.Losable) {
 	}
 }
 
-// endWith ends the process, by end, when a kernel hangs that nothing else will stop.
-// The guest is told first. Where Run does not get to that, a [deadMan] does.
+// endWhenHung ends the process, by end, when a kernel hangs that nothing else stops. The guest is told
+// first. If Run does not get to that, a [watchdog] does.
 func (x *Executor) endWhenHung(ctx context.Context, hung <-chan struct{}, end func()) {
 	select {
 	case <-ctx.Done():
@@ -301,7 +299,7 @@ func (x *Executor) endWhenHung(ctx context.Context, hung <-chan struct{}, end fu
 	}
 }
 
-// aheadOn is how much may be on a GPU ahead of time.
+// fetchLimitOf returns the fetch limit on a GPU.
 func fetchLimitOf(g ipc.GPU, d gpu.Device) FetchLimit {
 	if g.Kind == "nvidia" && d.Properties().Preempts {
 		return DeepFetchLimit
@@ -309,7 +307,7 @@ func fetchLimitOf(g ipc.GPU, d gpu.Device) FetchLimit {
 	return ShallowFetchLimit
 }
 
-// elapsedOn is nil where the GPU's own stamps say how long a kernel ran.
+// elapsedOf returns elapsed, or nil if the GPU's own timestamps tell how long a kernel ran.
 func elapsedOf(g ipc.GPU, elapsed func() time.Duration) func() time.Duration {
 	if g.Kind == "nvidia" {
 		return elapsed
@@ -317,7 +315,7 @@ func elapsedOf(g ipc.GPU, elapsed func() time.Duration) func() time.Duration {
 	return nil
 }
 
-// listen carries out what vm asks for, until the connection ends.
+// listen handles vm's messages until the connection ends.
 func (x *Executor) listen(conn *ipc.Conn) error {
 	for {
 		m, err := conn.Receive()
@@ -330,7 +328,7 @@ func (x *Executor) listen(conn *ipc.Conn) error {
 	}
 }
 
-// obey carries out one message. An error is one of the protocol.
+// handle handles one message. An error is one of the protocol.
 func (x *Executor) handle(conn *ipc.Conn, m ipc.Message) error {
 	answer := func(err error) {
 		reply := ipc.Message{Kind: m.Kind, ID: m.ID}

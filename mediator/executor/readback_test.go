@@ -67,7 +67,7 @@ func TestLeftBeforeItWasRead(t *testing.T) {
 	slow.letGo.Store(false)
 	r.evictAll(abi.EvictAll)
 	j := r.x.channels[0].job
-	r.stepUntil("it has left", func() bool { return j.leftAt != 0 })
+	r.stepUntil("it has left", func() bool { return j.run.stopped != 0 })
 	read := r.x.o.Clock.Now() + 20*time.Millisecond
 	r.stepUntil("time goes by", func() bool { return r.x.o.Clock.Now() >= read })
 	slow.letGo.Store(true)

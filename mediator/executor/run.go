@@ -9,99 +9,97 @@ import (
 )
 
 const (
-	// PollWindow is for how long an executor without work polls its rings before
-	// it asks for a doorbell and sleeps: about as long as being woken takes.
+	// PollWindow is for how long an executor without work polls its rings before it asks for a
+	// doorbell and sleeps: about as long as waking takes.
 	PollWindow = 200 * time.Microsecond
-	// leavingWindow is the same where a kernel was told to leave, for another that is
-	// urgent, and while what it left is read: to be woken takes several times as long.
+	// shortWaitWindow is the same while a kernel leaves for an urgent one, and while what it left
+	// is read: waking takes several times as long.
 	shortWaitWindow = time.Millisecond
-	// urgentWindow is the same for the most urgent guest's next launch, where the daemon
-	// wants no time lost.
+	// urgentWindow is the same for the most urgent guest's next launch, if the daemon asks for busy
+	// waiting.
 	urgentWindow = 100 * time.Millisecond
-	// fewLooks is how many looks at its rings an executor takes so soon that the wait is
-	// none.
+	// fewPolls is the number of polls of a wait that is too short to count.
 	fewPolls = 32
 )
 
-// Run serves until ctx ends. It returns nil then, or the error that made it
-// impossible to sleep.
+// Run carries out commands until ctx ends. It returns nil then, or an error if it can't sleep.
 func (x *Executor) Run(ctx context.Context) error {
-	rung := make(chan struct{})
+	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		x.slot.Wake()
-		close(rung)
+		close(woken)
 	})
 	defer func() {
 		if !stop() {
-			<-rung // the page is unmapped after Run
+			<-woken // the page is unmapped after Run
 		}
 	}()
 
-	// Waits for the guest and waits for the GPU are told apart: a guest may be slow
-	// with its next launch where the GPU is quick with each.
+	// Waits for the guest and waits for the GPU have windows of their own: a guest may be slow
+	// with its next launch while the GPU is fast with each.
 	var forGuest, forGPU pollWindow
 	window := &forGuest
 	var yields yieldLimiter
 	now := x.o.Clock.Now()
-	idleFrom, looks, limit := now, 0, x.pollLimit(now)
+	idleFrom, polls, limit := now, 0, x.pollLimit(now)
 	for ctx.Err() == nil {
-		bell := x.slot.Futex()
-		looks++
-		held := x.o.Page.SuspendWord(now) == ipc.Suspend
-		if x.Step(held) {
-			if looks > fewPolls {
+		futex := x.slot.Futex()
+		polls++
+		suspended := x.o.Page.SuspendWord(now) == ipc.Suspend
+		if x.Step(suspended) {
+			if polls > fewPolls {
 				window.record(now-idleFrom, limit)
 			}
 			if window = &forGuest; x.busy() {
 				window = &forGPU
 			}
 			now = x.o.Clock.Now()
-			idleFrom, looks, limit = now, 0, x.pollLimit(now)
+			idleFrom, polls, limit = now, 0, x.pollLimit(now)
 			x.priority.update(now)
 			continue
 		}
 		d := now - idleFrom
 		if !yields.blocked(now) && (d < window.length(limit) || d < shortWaitWindow && x.waitsShortly() || d < urgentWindow && x.awaitsUrgentLaunch() || x.awaitsEviction()) {
 			x.yield()
-			looked := x.o.Clock.Now()
-			yields.yielded(now, looked)
-			now = looked
+			back := x.o.Clock.Now()
+			yields.yielded(now, back)
+			now = back
 			continue
 		}
-		if !x.arm(held) {
+		if !x.arm(suspended) {
 			continue
 		}
 		x.slot.AddWakeup()
-		if err := x.slot.Sleep(bell, x.sleepFor(now)); err != nil {
+		if err := x.slot.Sleep(futex, x.sleepFor(now)); err != nil {
 			return err
 		}
 		now = x.o.Clock.Now()
 		window.record(now-idleFrom, limit)
-		idleFrom, looks, limit = now, 0, x.pollLimit(now)
+		idleFrom, polls, limit = now, 0, x.pollLimit(now)
 	}
 	return nil
 }
 
-// leaving is whether a kernel on the GPU was told to leave all of it, or something is
-// under way that is short, as what it left behind being read.
+// waitsShortly reports whether a kernel was told to leave all of the GPU, or something short is under
+// way, such as reading what it left.
 func (x *Executor) waitsShortly() bool {
 	for _, ch := range x.channels {
-		if ch.job.brief() || ch.second.brief() {
+		if ch.job.waitsShortly() || ch.second.waitsShortly() {
 			return true
 		}
 	}
 	return false
 }
 
-// urgent is whether nobody's launches come before this guest's, and its next one is not
-// to wait for an executor that is woken first.
+// awaitsUrgentLaunch reports whether no guest's launches go before this guest's, and the daemon asks for
+// busy waiting for its next one.
 func (x *Executor) awaitsUrgentLaunch() bool {
 	p := x.o.Page
 	return p.BusyWait() && p.Mode() == ipc.ModeAhead && len(x.channels) > 0
 }
 
-// watchful is whether a kernel on the GPU may be told to leave at any time, where the
-// daemon wants no time lost then.
+// awaitsEviction reports whether a kernel on the GPU may be told to leave at any time, and the daemon
+// asks for busy waiting for that.
 func (x *Executor) awaitsEviction() bool {
 	if p := x.o.Page; !p.BusyWait() || p.Mode() != ipc.ModeByKernel {
 		return false
@@ -114,31 +112,29 @@ func (x *Executor) awaitsEviction() bool {
 	return false
 }
 
-// mayLeave is whether the job is on the GPU, and leaves it when told. A nil job does
-// not.
+// mayLeave reports whether the job is on the GPU and leaves it when told. A nil job does not.
 func (j *job) mayLeave() bool {
-	return j != nil && j.p != nil && j.phase == running && j.form != 0 && !j.plan.Stay && !j.lied
+	return j != nil && j.p != nil && j.state.onGPU() && j.form != 0 && !j.plan.Stay && !j.total.unresponsive
 }
 
-// brief is whether what the job waits for is soon over. A nil job waits for nothing.
-func (j *job) brief() bool {
+// waitsShortly reports whether what the job waits for is soon over. A nil job waits for nothing.
+func (j *job) waitsShortly() bool {
 	if j == nil || j.p == nil {
 		return false
 	}
-	switch j.phase {
+	switch j.state {
 	case waiting:
-		// For one that is urgent others leave now.
-		return j.stub.Priority > 0 && j.claim.State() == slotstate.Ready
-	case preparing, reading, listing:
+		// Other launches leave for an urgent one.
+		return j.urgency > 0 && j.slot.State() == slotstate.Ready
+	case preparing, readingControl, readingSkipped:
 		return true
-	case running:
-		return j.told && j.below >= uint32(j.ch.x.props.SMs)
+	case preempted, over:
+		return false
 	}
-	return false
+	return j.run.below >= uint32(j.ch.x.props.SMs)
 }
 
-// busy is whether commands are unfinished, so that the next thing to happen is
-// the GPU's to do.
+// busy reports whether commands are unfinished, so that the next event is the GPU's.
 func (x *Executor) busy() bool {
 	for _, ch := range x.channels {
 		if ch.busy() {
@@ -148,12 +144,12 @@ func (x *Executor) busy() bool {
 	return false
 }
 
-// arm prepares to sleep: every channel asks for a doorbell, and what is on the
-// GPU for a ring of the bell. It reports false where there is work after all.
-func (x *Executor) arm(held bool) bool {
+// arm prepares to sleep: every channel asks for a doorbell, and to be woken by what is on the GPU. It
+// reports false if there is work after all.
+func (x *Executor) arm(suspended bool) bool {
 	idle := true
 	for _, ch := range x.channels {
-		if !ch.arm(held) {
+		if !ch.arm(suspended) {
 			idle = false
 		}
 		ch.ask()
@@ -165,45 +161,43 @@ func (x *Executor) arm(held bool) bool {
 	return idle
 }
 
-// ask has the bell rung for what the channel waits for on the GPU.
+// ask has the executor woken by what the channel waits for on the GPU.
 func (ch *channel) ask() {
 	ch.waiter.ask(ch.oldest())
-	ch.job.ask()
-	ch.second.ask()
+	ch.job.awaitFences()
+	ch.second.awaitFences()
 }
 
-// crowd is who else wants the processor. Linux takes a yield for the end of the thread's
-// claim, whatever its priority: until it is back all others there have had their turns,
-// which on a busy host takes from tens of milliseconds to seconds. A thread that sleeps
-// instead has its precedence when it is woken. So where a yield took long there is no
-// polling for a while.
+// yieldLimiter keeps an executor from yielding while other threads want its processor. Linux runs all of
+// them before a thread that yields, whatever its priority, which on a busy host takes from tens of
+// milliseconds to seconds. A thread that sleeps instead has its priority when it is woken. So after a
+// long yield the executor does not poll for a while.
 type yieldLimiter struct {
 	until time.Duration // on the executor's clock
 }
 
 const (
-	// hogged is how long a yield takes at least if who had the processor meanwhile was none
-	// of those that the executor polls for: these have little to do.
+	// longYield is the time of a yield from which on another thread than those that the executor
+	// polls for has had the processor: those have little to do.
 	longYield = 300 * time.Microsecond
-	// crowdTimes is for how many times as long as it took there is no other yield.
+	// yieldBackoff is for how many times the time of a long yield there is no other.
 	yieldBackoff = 50
 )
 
-// yielded takes in from when to when it took to yield once.
-func (c *yieldLimiter) yielded(from, to time.Duration) {
+// yielded records a yield.
+func (l *yieldLimiter) yielded(from, to time.Duration) {
 	if took := to - from; took > longYield {
-		c.until = to + yieldBackoff*took
+		l.until = to + yieldBackoff*took
 	}
 }
 
-// there reports whether others are, at now.
-func (c *yieldLimiter) blocked(now time.Duration) bool { return now < c.until }
+// blocked reports whether the executor must not yield at now.
+func (l *yieldLimiter) blocked(now time.Duration) bool { return now < l.until }
 
-// pollWindow is how long polling is worth while: the whole window where recent
-// waits mostly ended within it, and next to none where they did not, as while
-// a long kernel runs. Even then it is tried now and then: since sleeping makes
-// waits longer, they might be short without. Where the daemon allows more, longer
-// waits are polled too: see [longPoll].
+// pollWindow decides for how long to poll: for the whole window if recent waits mostly ended within it,
+// and for next to no time if they did not, as while a long kernel runs. Even then it polls now and then:
+// sleeping makes waits longer, so they might be short without. If the daemon allows more, longer waits
+// are polled too: see [longPoll].
 type pollWindow struct {
 	misses int // of the last waits, those that outlasted the window: a score
 	waits  uint
@@ -215,7 +209,7 @@ const (
 	probeInterval = 16 // waits
 )
 
-// ended tells how long a wait took that might have been polled for up to limit.
+// record records how long a wait took that might have been polled for up to limit.
 func (w *pollWindow) record(d, limit time.Duration) {
 	w.waits++
 	w.long.record(d, limit)
@@ -226,7 +220,7 @@ func (w *pollWindow) record(d, limit time.Duration) {
 	}
 }
 
-// length is how long to poll now, where limit is the most that the daemon allows.
+// length returns for how long to poll now; limit is the most that the daemon allows.
 func (w *pollWindow) length(limit time.Duration) time.Duration {
 	length := PollWindow
 	if w.misses >= maxMisses && w.waits%probeInterval != 0 {

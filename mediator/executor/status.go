@@ -7,7 +7,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// faultStatus is the status that each kind of fault completes with.
+// faultStatus has the completion status of each kind of fault.
 var faultStatus = map[gpu.FaultKind]abi.Status{
 	gpu.FaultAddress:     abi.StatusIllegalAddress,
 	gpu.FaultMisaligned:  abi.StatusMisalignedAddress,
@@ -18,8 +18,7 @@ var faultStatus = map[gpu.FaultKind]abi.Status{
 	gpu.FaultBarrier:     abi.StatusDeadlock,
 }
 
-// errorStatus is the status of each of the GPU's errors, the more special
-// first.
+// errorStatus has the status of each of the GPU's errors, the more specific ones first.
 var errorStatus = []struct {
 	err    error
 	status abi.Status
@@ -37,8 +36,8 @@ var errorStatus = []struct {
 	{gpu.ErrLost, abi.StatusDeviceLost},
 }
 
-// statusOf is the status that a command ends with for an error of its own, the
-// decoder's or the GPU's.
+// statusOf returns the status of a command that failed with an error of the executor, the decoder or the
+// GPU.
 func statusOf(err error) abi.Status {
 	if err == nil {
 		return abi.StatusOK
@@ -60,8 +59,7 @@ func statusOf(err error) abi.Status {
 	return abi.StatusInternal
 }
 
-// errorCodeOf is what a context's state word says of the status that poisoned
-// it.
+// errorCodeOf returns the code, for the context's state word, of the status that poisoned it.
 func errorCodeOf(s abi.Status) abi.ErrorCode {
 	switch s {
 	case abi.StatusTimeLimit:
@@ -73,14 +71,14 @@ func errorCodeOf(s abi.Status) abi.ErrorCode {
 	}
 }
 
-// guestText is what a guest may read of an error: all of it where it is about
-// the guest's own doing, and no more than its kind where it is about the host.
+// guestText returns what a guest may read of an error: all of it if the guest caused it, and only its kind
+// if it concerns the host.
 func guestText(err error) string {
 	if f, ok := errors.AsType[*gpu.Fault](err); ok {
 		return f.Error()
 	}
 	if errors.Is(err, gpu.ErrFull) {
-		return gpu.ErrFull.Error() // and not who else is there
+		return gpu.ErrFull.Error() // without the other guests
 	}
 	for _, own := range []error{gpu.ErrInvalidModule, gpu.ErrUnsupported, gpu.ErrOutOfMemory, gpu.ErrNotFound, gpu.ErrInvalidLaunch} {
 		if errors.Is(err, own) {

@@ -12,42 +12,45 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// free is whether launches need nobody's word: the daemon decides about guests
-// only, or is not there.
+// free reports whether launches need no turn from the daemon: it decides about guests only, or is
+// silent.
 func (x *Executor) free() bool {
 	return x.o.Page.Mode() == ipc.ModeFree || x.o.Page.Silent(x.o.Clock.Now())
 }
 
-// granted is whether it is the job's turn. The daemon's word holds whatever else
-// is said; where it says nothing about launches, a suspended context has no turn.
-func (j *job) granted() bool {
+// hasTurn reports whether it is the job's turn. The daemon's word in the launch slot comes first.
+// Where the daemon says nothing about launches, the jobs of a suspended guest have no turn.
+func (j *job) hasTurn() bool {
 	x := j.ch.x
-	// Where the channel's second launch has the turn, the first takes it.
+	// If the channel's second launch has the turn, the first takes it.
 	second := j.ch.second
-	free := x.free() || second != nil && second != j && second.claim.State() == slotstate.ToRun
-	if !j.claim.Held() && (!free || j.form != 0) {
-		// In a mode that decides about launches one without a stub waits for one;
-		// in another it just can't be told to leave.
+	free := x.free() || second != nil && second != j && second.slot.State() == slotstate.ToRun
+	if !j.slot.Held() && (!free || j.form != 0) {
+		// In a mode that decides about launches one without a slot waits for one; in another
+		// it just can't be told to leave.
+		description := j.describe()
 		var ok bool
-		if j.claim, ok = x.o.Page.Claim(x.o.Slot, &j.stub); !ok && !free {
+		if j.slot, ok = x.o.Page.Claim(x.o.Slot, &description); !ok && !free {
 			return false
 		}
 	}
-	switch j.claim.State() {
-	case slotstate.ToRun, slotstate.Running, slotstate.ToEvict: // or it was told to leave some SMs, or that it may stay after all
+	switch j.slot.State() {
+	case slotstate.ToRun, slotstate.Running, slotstate.ToEvict:
+		// In the last two it was told to leave some SMs before it started, or that it may
+		// stay after all.
 		return true
 	case slotstate.Ready:
-		return (free || j.first()) && !x.suspension.on && j.claim.Grant()
-	default: // none
+		return (free || j.isMostUrgent()) && !x.suspension.on && j.slot.Grant()
+	default: // it has no slot
 		return free && !x.suspension.on
 	}
 }
 
-// first is whether nobody's launch goes before this one, so that it need not wait to
-// hear that. Which of the guest's own does is the daemon's to say.
-func (j *job) first() bool {
+// isMostUrgent reports whether no guest's launch goes before this one, so that it need not wait for
+// the daemon. The daemon decides among the guest's own.
+func (j *job) isMostUrgent() bool {
 	p := j.ch.x.o.Page
-	if p.Mode() != ipc.ModeAhead || j.stub.Priority < p.Terms().PriorityCeiling {
+	if p.Mode() != ipc.ModeAhead || j.urgency < p.Terms().PriorityCeiling {
 		return false
 	}
 	for i := range ipc.MaxContexts {
@@ -58,27 +61,51 @@ func (j *job) first() bool {
 	return true
 }
 
-// describe says what the daemon is told of a launch: what is known before it runs,
-// and nothing that is the guest's word.
-func (j *job) describe(resident, urgency int) {
-	x, l := j.ch.x, &j.gl
-	j.stub = ipc.Launch{
-		Form: uint32(j.form), Evictable: j.form != 0 && !j.fn.unresponsive, Priority: urgency,
-		Blocks: uint32(min(l.Grid.Count(), math.MaxUint32)), PerSM: uint32(max(resident, 0)), Tasks: uint32(min(l.Grid.Count(), abi.MaxPreemptTasks)),
-		Threads: uint32(l.Block.Count()), SharedBytes: uint32(j.fn.attrs.SharedBytes + l.SharedBytes),
-		InputBytes: x.inputBytes(j.fn, x.gl.Params), Kernel: j.fn.hash,
-		Arrived: x.o.Clock.Now(), Predicted: j.fn.mean,
+// leavesUnstarted has a job that has its turn and is not on the GPU give the turn up, if it was told
+// to leave all SMs, and reports whether it did. A job that was told to leave some SMs goes to the
+// GPU, and leaves those there.
+func (j *job) leavesUnstarted() bool {
+	if j.state != waiting && j.state != preparing && j.state != preempted || j.slot.State() != slotstate.ToEvict {
+		return false
 	}
-	if j.form != 0 {
-		j.stub.Blocks = uint32(j.plan.Grid[0] * j.plan.Grid[1] * j.plan.Grid[2])
+	x := j.ch.x
+	below, asked, _ := j.slot.EvictionRequest()
+	if below < uint32(x.props.SMs) {
+		return false
 	}
+	now := x.o.Clock.Now()
+	if j.slot.Started() { // it is between two of its runs
+		x.slot.AddEviction(now - asked)
+		j.total.evictions++
+	}
+	j.slot.Leave(now, j.total.used)
+	j.to(turnGivenUp)
+	return true
 }
 
-// inputBytes is the size of the allocations that a launch's pointers point into:
-// of each parameter of 8 bytes that is an address in one, every allocation once
-// (what FLEP §4.2 calls the input's size).
+// describe returns what the daemon is told of the job: what is known before it runs, and nothing
+// that only the guest says.
+func (j *job) describe() ipc.Launch {
+	x, l := j.ch.x, &j.launch
+	v := ipc.Launch{
+		Form: uint32(j.form), Evictable: j.form != 0 && !j.fn.unresponsive, Priority: j.urgency,
+		Blocks: uint32(min(l.Grid.Count(), math.MaxUint32)), PerSM: uint32(max(j.resident, 0)), Tasks: uint32(min(l.Grid.Count(), abi.MaxPreemptTasks)),
+		Threads: uint32(l.Block.Count()), SharedBytes: uint32(j.fn.attrs.SharedBytes + l.SharedBytes),
+		InputBytes: x.inputBytes(j.fn, j.params), Kernel: j.fn.hash,
+		Arrived: j.arrived, Predicted: j.fn.mean,
+	}
+	if j.form != 0 {
+		g := j.plan.Grid
+		v.Blocks, v.Tasks = g[0]*g[1]*g[2], j.plan.Args.Tasks
+	}
+	return v
+}
+
+// inputBytes returns the size of the allocations that a launch's pointers point into, each counted
+// once: those of each parameter of 8 bytes that is an address in one. (FLEP §4.2 calls it the
+// input's size.)
 func (x *Executor) inputBytes(f *function, params []byte) (sum uint64) {
-	var seen [16]gpu.Ptr // more are counted each time they are named
+	var seen [16]gpu.Ptr // further ones are counted each time
 	n := 0
 	for _, p := range f.attrs.Params {
 		if p.Size != 8 || p.Offset%8 != 0 || p.Offset+8 > uint64(len(params)) {
@@ -97,11 +124,11 @@ func (x *Executor) inputBytes(f *function, params []byte) (sum uint64) {
 	return sum
 }
 
-// urgency is how urgent a launch is that asks for a priority, CUDA's, or for none
-// (EffiSha §6.4: "If a normal user sets the priority higher than the host thread,
-// the EffiSha runtime ignores the value and uses the priority of the host thread
-// instead"); and whether it asked for more than it may.
-func (x *Executor) urgency(asks bool, priority int32) (urgency int, ignored bool) {
+// launchUrgency returns the urgency of a launch that asks for a CUDA priority, or for none, and
+// reports whether it asked for more than it may. (EffiSha §6.4: "If a normal user sets the priority
+// higher than the host thread, the EffiSha runtime ignores the value and uses the priority of the
+// host thread instead")
+func (x *Executor) launchUrgency(asks bool, priority int32) (urgency int, ignored bool) {
 	ceiling := x.o.Page.Terms().PriorityCeiling
 	if !asks {
 		return ceiling, false
@@ -112,41 +139,35 @@ func (x *Executor) urgency(asks bool, priority int32) (urgency int, ignored bool
 	return ceiling, true
 }
 
-// sleepLimit bounds a sleep, so that the end of a suspension without a daemon is
-// noticed; and these, so that the end of other waits is that nobody rings for.
+// Limits of a sleep, for events that wake nobody.
 const (
-	sleepLimit   = 250 * time.Millisecond
-	silenceSleep = ipc.SilenceLimit / 4 // a launch waits for a daemon that may be gone
-	stubSleep    = time.Millisecond     // a launch waits for a stub
+	sleepLimit   = 250 * time.Millisecond // a suspension ends without a daemon
+	silenceSleep = ipc.SilenceLimit / 4   // a launch waits for a daemon that may be gone
+	slotSleep    = time.Millisecond       // a launch waits for a free launch slot
 )
 
-// sleepFor is for how long to sleep at most, at now.
+// sleepFor returns for how long to sleep at most, at now.
 func (x *Executor) sleepFor(now time.Duration) time.Duration {
 	d := x.admissionSleep(x.refusedLoad.retryIn(now, x.zeroes.refused.retryIn(now, sleepLimit)))
-	for _, ch := range x.channels {
-		d = min(d, ch.sleepFor(now))
-	}
-	for _, ch := range x.draining {
-		d = min(d, ch.sleepFor(now))
+	for _, chs := range [...][]*channel{x.channels, x.draining} {
+		for _, ch := range chs {
+			d = min(d, ch.job.sleepFor(now), ch.second.sleepFor(now))
+		}
 	}
 	return d
-}
-
-func (ch *channel) sleepFor(now time.Duration) time.Duration {
-	return min(ch.job.sleepFor(now), ch.second.sleepFor(now))
 }
 
 func (j *job) sleepFor(now time.Duration) time.Duration {
 	switch {
 	case j == nil:
 		return sleepLimit
-	case (j.phase == waiting || j.phase == parked) && j.ch.x.o.Page.Mode() != ipc.ModeFree:
-		if !j.claim.Held() {
-			return stubSleep
+	case (j.state == waiting || j.state == preempted) && j.ch.x.o.Page.Mode() != ipc.ModeFree:
+		if !j.slot.Held() {
+			return slotSleep
 		}
 		return silenceSleep
-	case j.phase == running && j.told:
-		return max(j.due(now)-now, time.Millisecond)
+	case j.state.onGPU() && j.run.below > 0:
+		return max(j.evictionDeadline(now)-now, time.Millisecond)
 	}
 	return sleepLimit
 }

@@ -120,7 +120,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 				j = ch.job
 			}
 			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
-			if !j.granted() || !j.prepare() {
+			if !j.hasTurn() || !j.takeRoom() || !j.prepare(turnCame) {
 				t.Fatal("it does not prepare")
 			}
 			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Withdraw(v.ID) })
@@ -132,14 +132,14 @@ func TestTurnIsTakenBack(t *testing.T) {
 			}
 			// And when it is launched.
 			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
-			if !j.granted() || !j.prepare() {
+			if !j.hasTurn() || !j.takeRoom() || !j.prepare(turnCame) {
 				t.Fatal("it does not prepare")
 			}
-			for !r.x.reached(j) {
+			for !r.x.reached(&j.copies) {
 				runtime.Gosched()
 			}
 			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Withdraw(v.ID) })
-			if !j.launch() || r.newest().State != slotstate.Running {
+			if !j.start() || r.newest().State != slotstate.Running {
 				t.Fatalf("%v, though it is on the GPU", r.newest().State)
 			}
 			r.stepUntil("it has ended", func() bool { return len(r.stubs()) == 0 })
@@ -325,7 +325,7 @@ func TestStubsRunOut(t *testing.T) {
 	for range 50 {
 		r.x.Step(false)
 	}
-	if n, err := g.com.Pending(); n != 0 || err != nil || r.x.sleepFor(0) != stubSleep {
+	if n, err := g.com.Pending(); n != 0 || err != nil || r.x.sleepFor(0) != slotSleep {
 		t.Errorf("%d completions, %v; sleeps for %v", n, err, r.x.sleepFor(0))
 	}
 	others[3].Abandon(0)
@@ -503,7 +503,7 @@ func TestWatchful(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	r.byKernel()
 	r.open()
-	j := &job{phase: running, form: abi.PreemptSingle, p: new(pending)}
+	j := &job{state: running, form: abi.PreemptSingle, p: new(pending)}
 	r.x.channels[0].job = j
 	defer func() { r.x.channels[0].job = nil }()
 	check := func(why string, want bool) {
@@ -518,13 +518,13 @@ func TestWatchful(t *testing.T) {
 	r.page.SetMode(ipc.ModeAhead)
 	check("nobody is more urgent", false)
 	r.page.SetMode(ipc.ModeByKernel)
-	j.lied = true
+	j.total.unresponsive = true
 	check("a liar", false)
-	j.lied, j.form = false, 0
+	j.total.unresponsive, j.form = false, 0
 	check("a kernel that stays", false)
-	j.form, j.phase = abi.PreemptSingle, waiting
+	j.form, j.state = abi.PreemptSingle, waiting
 	check("a kernel that is not on the GPU", false)
-	j.phase = running
+	j.state = running
 	r.page.SetBusyWait(false)
 	check("nobody asks any more", false)
 }

@@ -93,7 +93,7 @@ func TestLongBlocksAreNoLie(t *testing.T) {
 		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, ipc.UnresponsiveLimit},
 	} {
 		j.fn.mean = c.mean
-		if got := j.due(sim.Now()) - sim.Now(); got != c.due {
+		if got := j.evictionDeadline(sim.Now()) - sim.Now(); got != c.due {
 			t.Errorf("a block takes %v: found to lie after %v, want %v", c.mean, got, c.due)
 		}
 	}
@@ -182,7 +182,7 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 	sim.Advance(time.Millisecond)
 	r.page.Beat(sim.Now())
 	r.x.Step(true)
-	if v := r.newest(); v.State != slotstate.Ready || r.x.parked == nil {
+	if v := r.newest(); v.State != slotstate.Ready || r.x.preempted == nil {
 		t.Fatalf("suspended: %+v", v)
 	}
 	l, params := launchOf(inc, 32, mem)
@@ -192,7 +192,7 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 			t.Error(com.Status)
 		}
 	}
-	if r.x.parked != nil {
+	if r.x.preempted != nil {
 		t.Error("still suspended")
 	}
 }
@@ -235,7 +235,7 @@ func TestLiarsOfAContext(t *testing.T) {
 			t.Error(com.Status)
 		}
 	}
-	if r.x.parked != nil || r.x.offGPU.off {
+	if r.x.preempted != nil || r.x.offGPU.off {
 		t.Error("still suspended")
 	}
 }
@@ -250,7 +250,7 @@ func TestSuspendedLiarEndsWithItsContext(t *testing.T) {
 	sim.Advance(10 * time.Millisecond)
 	r.page.Beat(sim.Now())
 	r.x.Step(false)
-	if r.x.parked == nil {
+	if r.x.preempted == nil {
 		t.Fatal("not suspended")
 	}
 	driver := &nested{count: 1}
@@ -258,8 +258,8 @@ func TestSuspendedLiarEndsWithItsContext(t *testing.T) {
 		gpu.Device
 		gpu.Suspender
 	}{r.x.o.Device, driver}
-	r.x.parked.finish(abi.StatusTimeLimit)
-	if r.x.parked != nil || driver.count != 0 {
-		t.Errorf("parked %v, %d disables left", r.x.parked != nil, driver.count)
+	r.x.preempted.finish(abi.StatusTimeLimit)
+	if r.x.preempted != nil || driver.count != 0 {
+		t.Errorf("parked %v, %d disables left", r.x.preempted != nil, driver.count)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func TestEvictedBeforeItBegan(t *testing.T) {
 	prepare := func(t *testing.T, r *rig) {
 		for _, ch := range r.x.channels {
-			if !ch.job.granted() || !ch.job.prepare() {
+			if j := ch.job; !j.hasTurn() || !j.takeRoom() || !j.prepare(turnCame) {
 				t.Fatal("it does not prepare")
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// waiter sleeps for a channel: a goroutine that waits for a fence and then
-// rings the context's bell, so that the executor can sleep on one word.
+// waiter is a goroutine that waits for a channel's fences and then wakes the executor, which so can sleep
+// on one futex for all of its channels.
 type waiter struct {
 	want   chan gpu.Fence
 	asked  gpu.Fence
@@ -17,13 +17,13 @@ type waiter struct {
 	ended  sync.WaitGroup
 }
 
-// start begins to wait for fences of c. stop ends it.
+// start starts the goroutine for the fences of c. stop ends it.
 func (w *waiter) start(c gpu.Channel, slot *ipc.ContextSlot) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.want, w.cancel = make(chan gpu.Fence, 1), cancel
 	w.ended.Go(func() {
 		for f := range w.want {
-			// An error is the end of the context, which the bell announces too.
+			// An error is the end of the context, for which the executor is woken too.
 			if err := c.Wait(ctx, f); ctx.Err() != nil && err != nil {
 				return
 			}
@@ -32,8 +32,8 @@ func (w *waiter) start(c gpu.Channel, slot *ipc.ContextSlot) {
 	})
 }
 
-// ask has the bell rung once f is reached. Fences are asked for in order, and
-// one that was asked for is not asked for again.
+// ask has the executor woken once f is reached; 0 is no fence. Fences are asked for in order, each of
+// them once.
 func (w *waiter) ask(f gpu.Fence) {
 	if f == 0 || f <= w.asked {
 		return
@@ -41,11 +41,11 @@ func (w *waiter) ask(f gpu.Fence) {
 	select {
 	case w.want <- f:
 		w.asked = f
-	default: // it still waits for an earlier one, whose ring will have us ask again
+	default: // it still waits for an earlier one; when woken by that, the executor asks again
 	}
 }
 
-// stop ends the goroutine and waits for that.
+// stop ends the goroutine and waits for its end.
 func (w *waiter) stop() {
 	w.cancel()
 	close(w.want)

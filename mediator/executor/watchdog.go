@@ -9,22 +9,22 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// endLimit is how long a process that is to end may take to. By then what a keeper
-// undoes where the daemon is gone was undone, and Run may have come back.
+// exitLimit is how long the end of a process may take. By then a selfEnabler has enabled the context if
+// the daemon is gone, so Run may have returned.
 const exitLimit = 2 * ipc.SuspensionLimit
 
-// deadMan is a dead man's handle. The goroutine of Run can wait in the driver for the
-// very kernel that only the end of the process stops, or for a GPU that nobody gives
-// back to it; and where vm is gone too, nobody else ends the process.
+// watchdog ends a process that does not end by itself. The goroutine of Run may wait in the driver for a
+// kernel that only the end of the process stops, or for a GPU that the context is kept off; and if vm is
+// gone too, nothing else ends the process.
 type watchdog struct {
 	clock clock.Clock
 	// exit ends the process.
 	exit func(code int)
 }
 
-// guard ends the process when it is to end, by done or hung, and release is not called
-// in time. Of what hangs it calls tell first, and ends as a process that has carried out
-// its last duty. release waits until nothing of that can happen any more.
+// guard starts the watchdog. It ends the process if done or hung is closed and release is not called in
+// time. If hung is closed it calls tell first, and ends the process with status 0. release stops the
+// watchdog, and waits until it has stopped.
 func (d watchdog) guard(done, hung <-chan struct{}, tell func()) (release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var guarding sync.WaitGroup
@@ -52,7 +52,7 @@ func (d watchdog) guard(done, hung <-chan struct{}, tell func()) (release func()
 	}
 }
 
-// hungOf is closed when a kernel of the context's hangs; nil: none can.
+// hungOf returns a channel that is closed when a kernel of the context's hangs, or nil if none can.
 func hungOf(c gpu.Context) <-chan struct{} {
 	if h, ok := c.(gpu.Hanging); ok {
 		return h.Hung()

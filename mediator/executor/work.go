@@ -6,38 +6,37 @@ import (
 	"vgpud/gpu"
 )
 
-// ongoing is what of a channel's launches and fills is on the GPU.
+// ongoing is a channel's launches and fills on the GPU.
 type ongoing struct {
 	commands int
-	// since is when the oldest of them can have begun at the earliest, on the GPU's
-	// clock; 0 where nobody wants to know.
+	// since is the earliest time at which the oldest of them can have started, on the GPU's clock,
+	// or 0 if work logs are not wanted.
 	since time.Duration
 }
 
-// placed takes note of a launch that was put on the GPU.
+// placed counts a launch that was put on the GPU.
 func (ch *channel) placed() {
 	ch.x.slot.AddFetched()
 	ch.x.began(&ch.onGPU)
 }
 
-// began takes note of a launch or fill that was put behind those of on.
+// began counts a launch or fill that was put on the GPU behind those of on.
 func (x *Executor) began(on *ongoing) {
 	x.launches++
 	on.commands++
 	if on.commands > 1 || !x.work.Wanted() {
-		return // it comes after the others
+		return // it starts after the others
 	}
-	if now, err := x.o.Device.Now(); err == nil { // a GPU that is gone is found out by others
+	if now, err := x.o.Device.Now(); err == nil { // other calls report a GPU that is gone
 		on.since = now
 		x.publishSince()
 	}
 }
 
-// gone takes note of a launch that is not there any more, and of when it was.
+// gone counts a launch that has left the GPU, and adds its interval to the work log.
 func (ch *channel) gone(out gpu.Outcome) { ch.x.ended(&ch.onGPU, out) }
 
-// ended takes note of a launch or fill of on that is not there any more, and of when it
-// was.
+// ended counts a launch or fill of on that has left the GPU, and adds its interval to the work log.
 func (x *Executor) ended(on *ongoing, out gpu.Outcome) {
 	x.launches--
 	on.commands--
@@ -53,16 +52,16 @@ func (x *Executor) ended(on *ongoing, out gpu.Outcome) {
 	}
 }
 
-// tellWorking says whether the context has commands under way: launches, and copies,
-// which wait for its turn on the GPU just as long.
-func (x *Executor) publishWorking(yes bool) {
-	if yes != x.working {
-		x.working = yes
-		x.slot.SetWorking(yes, x.o.Clock.Now())
+// publishWorking records on the page whether the context has unfinished commands: launches, and copies,
+// which wait for the context's turn on the GPU just as long.
+func (x *Executor) publishWorking(working bool) {
+	if working != x.working {
+		x.working = working
+		x.slot.SetWorking(working, x.o.Clock.Now())
 	}
 }
 
-// tellSince says since when the context has had work on the GPU.
+// publishSince records on the page since when the context has had work on the GPU.
 func (x *Executor) publishSince() {
 	since := x.zeroes.onGPU.since
 	for _, chs := range [...][]*channel{x.channels, x.draining} {

@@ -7,33 +7,32 @@ import (
 	"vgpud/gpu"
 )
 
-// zeroes are the fills that allocations cause, on GPUs that zero memory after the call for
-// it has returned: see [gpu.Lazy]. While no launch of the context is on the GPU the guest's
-// command is answered without them: what is put there later comes behind them. A kernel that
-// is there already could use the address as soon as the guest has it, so then the answer
-// waits for them; nothing else does.
+// zeroes are the fills of fresh memory on GPUs that zero memory after the call that allocates it: see
+// [gpu.Lazy]. While the context has no launch on the GPU the guest's command is answered without waiting
+// for them: what is put there later comes behind them. A kernel that is there already could use the
+// address as soon as the guest has it, so then the answer waits for them; nothing else does.
 type zeroes struct {
 	gpu    gpu.Channel // nil: no memory was allocated yet
 	waiter waiter
 	flight []zeroing // oldest first
 	onGPU  ongoing
-	// refused is the newest allocation that there was no memory for.
+	// refused is the newest allocation for which there was no memory.
 	refused refusal
 }
 
-// zeroing is of one allocation.
+// zeroing is the fill of one allocation.
 type zeroing struct {
 	fence    gpu.Fence
 	expected time.Duration
 	brief    bool
 }
 
-// zeroesMost bounds how many are on the GPU: Alloc would wait where it has
-// [gpu.OutcomesKept], some of which are of memory that a launch of the guest's needs.
+// maxZeroes bounds how many are on the GPU. Alloc would wait if it had [gpu.OutcomesKept], some of which
+// are for memory of the guest's preemptible launches.
 const maxZeroes = gpu.OutcomesKept / 2
 
-// allocate allocates a guest's memory, unless it has to wait: as fills do, or for what the
-// guest has freed and the GPU does not have back yet.
+// allocate allocates a guest's memory. The error is errWaits if it has to wait as fills do, or for freed
+// memory that the GPU still holds.
 func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
 	if _, ok := x.o.Context.(gpu.Lazy); ok {
 		if may, _ := x.fillFits(fillTime(size, 1)); !may || len(x.zeroes.flight) >= maxZeroes {
@@ -43,8 +42,8 @@ func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
 	return x.allocateNow(size)
 }
 
-// allocateNow allocates memory, and takes note of its zeroing. It waits for nothing but what
-// was freed.
+// allocateNow allocates memory, and counts its zeroing. It waits only for freed memory that the GPU still
+// holds.
 func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
 	a, err := x.attempt(&x.zeroes.refused, size)
 	if err != nil {
@@ -70,8 +69,8 @@ func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
 	return p, nil
 }
 
-// awaited is the newest fence, where a kernel that is on the GPU now could come to see the
-// memory before that is reached; else 0.
+// fence returns the newest fence if a kernel on the GPU could use the memory before that is reached, or
+// 0.
 func (z *zeroes) fence(x *Executor) gpu.Fence {
 	if n := len(z.flight); n > 0 && x.launches > x.fills {
 		return z.flight[n-1].fence
@@ -79,10 +78,10 @@ func (z *zeroes) fence(x *Executor) gpu.Fence {
 	return 0
 }
 
-// reached is whether memory is zero; f is of zeroes of before, 0 none.
+// reached reports whether the zeroing with fence f is done; 0 is none.
 func (z *zeroes) reached(f gpu.Fence) bool { return f == 0 || f <= z.gpu.Done() }
 
-// retire accounts for what is zero now. It reports whether that is anything.
+// retire accounts for zeroing that is done, and reports whether there was any.
 func (z *zeroes) retire(x *Executor) (did bool) {
 	if len(z.flight) == 0 {
 		return false
@@ -105,14 +104,14 @@ func (z *zeroes) retire(x *Executor) (did bool) {
 	return true
 }
 
-// ask has the bell rung for the oldest.
+// ask has the executor woken when the oldest is done.
 func (z *zeroes) ask() {
 	if len(z.flight) > 0 {
 		z.waiter.ask(z.flight[0].fence)
 	}
 }
 
-// close stops waiting. The channel is the context's.
+// close stops the waiter. The channel is the context's.
 func (z *zeroes) close() {
 	if z.gpu != nil {
 		z.waiter.stop()

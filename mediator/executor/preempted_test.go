@@ -23,7 +23,7 @@ type standing struct {
 	calls []string
 }
 
-func (c *standing) parked() bool { return c.x != nil && c.x.parked != nil }
+func (c *standing) parked() bool { return c.x != nil && c.x.preempted != nil }
 
 func (c *standing) note(what string) {
 	if c.parked() {
@@ -152,14 +152,14 @@ func (r *rig) park(g *guestEnd, sim *clock.Sim) {
 	sim.Advance(10 * time.Millisecond)
 	r.page.Beat(sim.Now())
 	r.x.Step(false)
-	if r.x.parked == nil {
-		r.t.Fatal("not parked")
+	if r.x.preempted == nil {
+		r.t.Fatal("not preempted")
 	}
 }
 
-// TestTurnBesideAParkedJob: a launch whose turn has come, and which has a list to be
+// TestTurnBesideAPreemptedJob: a launch whose turn has come, and which has a list to be
 // written first, finds its context on the GPU.
-func TestTurnBesideAParkedJob(t *testing.T) {
+func TestTurnBesideAPreemptedJob(t *testing.T) {
 	r, c := newStandingRig(t)
 	a, b := r.open(), r.open()
 	k := kernels[1]
@@ -189,10 +189,10 @@ func TestTurnBesideAParkedJob(t *testing.T) {
 	counted.check()
 }
 
-// TestParkedContextIsReadFrom: what a job waits for, or is about to, is not waited for while
+// TestPreemptedContextIsReadFrom: what a job waits for, or is about to, is not waited for while
 // its context is off the GPU for another's sake.
-func TestParkedContextIsReadFrom(t *testing.T) {
-	for phase, want := range map[phase]bool{waiting: false, preparing: true, reading: true, listing: true} {
+func TestPreemptedContextIsReadFrom(t *testing.T) {
+	for state, want := range map[jobState]bool{waiting: false, preparing: true, readingControl: true, readingSkipped: true} {
 		r := newFakeRig(t)
 		driver := &nested{count: 1}
 		r.x.o.Device = driver
@@ -200,22 +200,22 @@ func TestParkedContextIsReadFrom(t *testing.T) {
 		if err := r.x.ownChannels(); err != nil {
 			t.Fatal(err)
 		}
-		j := &job{ch: r.x.channels[0], p: &pending{}, phase: phase, words: 1}
-		other := &job{ch: j.ch, phase: parked}
+		j := &job{ch: r.x.channels[0], p: &pending{}, fn: new(function), state: state, copies: copies{words: 1}}
+		other := &job{ch: j.ch, state: preempted}
 		other.memory.block.at = fakeBase
-		r.x.parked = other
+		r.x.preempted = other
 		r.byKernel()
 		j.ch.job = j
 		if j.step(); (driver.count == 0) != want {
-			t.Errorf("in phase %d the context is back: %v, want %v", phase, driver.count == 0, want)
+			t.Errorf("while %v the context is back: %v, want %v", state, driver.count == 0, want)
 		}
-		r.x.parked = nil
+		r.x.preempted = nil
 	}
 }
 
-// TestCommandsWhileParked: what a driver may wait with for the GPU waits until the context
+// TestCommandsWhilePreempted: what a driver may wait with for the GPU waits until the context
 // is back there.
-func TestCommandsWhileParked(t *testing.T) {
+func TestCommandsWhilePreempted(t *testing.T) {
 	const out = staging + 1<<20
 	image := abi.Module{Image: abi.Window{Offset: staging, Size: uint64(len(incPTX))}}
 	for op, command := range map[abi.Opcode]func(mem, module uint64) payload{
