@@ -2,48 +2,43 @@ package fairshare
 
 import "time"
 
-// fairQueue is weighted disengaged fair queueing: LoGA §3.4 with weights, and
-// with a suspended guest charged for what it used rather than for what it would
-// have used.
+// fairQueue is weighted disengaged fair queueing: LoGA §3.4 with weights, and with a suspended
+// guest charged for what it used rather than for what it would have used.
 //
-// A verdict is made at the end of a polling phase and holds through the quiet
-// phase and the next polling phase. So what is polled shows the mix that the
-// quiet phase before it had, and quiet time that nobody measured is estimated
-// from the polling phase after it. A guest that was suspended all along used
-// nothing of it but what it had fetched before, which is charged as Late; where
-// polling is spread over the quiet time it is seen like everything else. Where
-// it is not, the mix is another for a while after a verdict: whoever asks for
-// verdicts had better watch on for about a polling phase's length after one that
-// changed something, and report that as the watched part of the quiet phase.
+// A verdict is made at the end of a polling phase and holds through the quiet phase and the next
+// polling phase. So the polling phase shows the mix of work that the quiet phase before it had, and
+// quiet time that was not measured is estimated from the polling phase after it. A guest that was
+// suspended all along used nothing of it except for the commands that were fetched before, which
+// are charged as Late; if polling is spread over the quiet time they are seen like everything else.
+// If it is not spread, the mix is different for a while after a verdict: then the caller should
+// watch on for about a polling phase's length after a verdict that changed something, and report
+// that as the watched part of the quiet phase.
 //
-// Two things are beyond what LoGA prints. Only guests that could use more than
-// they are entitled to define the system's time, and the rest is brought up to
-// it: a guest that often has no work would otherwise hold all others back to
-// the little it uses, and leave the GPU idle. How much a guest could use is
-// known without running it alone: its GPU time, over that and the time it had
-// no work. And where quiet time is measured, the verdict is looked at again at
-// the end of a quiet phase, to let guests in earlier.
+// Two things go beyond LoGA's rule. Only guests that could use more than they are entitled to
+// define the system's time, and the others are brought up to it: a guest that often has no work
+// would otherwise hold all others back to the little that it uses, and leave the GPU idle. How much
+// a guest could use is known without running it alone: its GPU time, over that and the time in
+// which it had no work. And if quiet time is measured, the verdict is revised at the end of a quiet
+// phase, to resume guests earlier.
 //
-// A guest that is suspended is not only kept from the GPU: what it has there is
-// taken off it, where that leaves when told and is likely to stay for longer than
-// taking it off costs. It is the guest's own lead that makes that necessary, and
-// the guest that pays: what leaving and coming back takes is its own GPU time, as
-// measured. What evictions for its sake cost others is charged to it as well
+// A suspended guest is not only kept from the GPU: its launches on the GPU are evicted if they
+// leave when told and would probably stay for longer than an eviction costs. The guest's own lead
+// makes that necessary, and the guest pays: the time that leaving and relaunching takes is measured
+// as its own GPU time. What evictions for its sake cost others is charged to it as well
 // ([Guest].Charged).
 //
-// Where kernels run to their end, guests that pause are waited for as well, if they could
-// use nearly their part: see classify, chargeAll and leeway.
+// Where kernels run to their end, others also wait for guests that pause if these could use nearly
+// their part: see classify, chargeAll and leeway.
 //
-// Where the hardware has time slices that can be set, these hold the shares of guests
-// that fill them (see [slicing]). They can't give its part to one that waits for each
-// of its launches, or pauses as LoGA's throttles do (§5.5): beside four of these it
-// waits for four turns, with their switches, each time. So a guest is suspended for a
-// lead that slices have not kept from growing, also over one that could use less than
-// its part and lacks much of that. How far it may grow goes by how long the GPU takes to
-// go around, see rotations.
+// If the hardware has time slices that can be set, these hold the shares of guests that fill them
+// (see [slicing]). They can't give its part to a guest that waits for each of its launches, or
+// pauses as LoGA's throttles do (§5.5): beside four of these it waits for four turns, with their
+// switches, each time. So a guest is suspended for a lead that slices have not kept from growing,
+// also for the sake of a guest that could use less than its part and lacks much of that. The limit
+// of the lead depends on how long the GPU takes to serve all groups once, see rotations.
 type fairQueue struct {
 	accounts
-	reckoning
+	estimator
 	evictor
 	slices   slicing
 	rotation rotation
@@ -73,7 +68,7 @@ func (q *fairQueue) Decide(now time.Duration, ev Event, st State) ([]Verdict, ti
 	return q.verdicts, 0
 }
 
-// pollEnded charges a polling phase, and the quiet time before it.
+// pollEnded charges a polling phase and the quiet time before it.
 func (q *fairQueue) pollEnded(ev *Event, st *State) {
 	q.scale(st)
 	if st.Slices.Max > 0 {
@@ -89,29 +84,29 @@ func (q *fairQueue) pollEnded(ev *Event, st *State) {
 	}
 }
 
-// chargeAll charges the guests for a phase that was watched for so long, and stands for
-// factor of its kind.
+// chargeAll charges the guests for a phase that was watched for so long and stands for factor times
+// itself.
 //
-// What a guest leaves unused, though it has work and others are suspended, is charged to
-// it, too, where that is most of the time: they would wait the longer for it the less it
-// does with the GPU. One whose next kernel is always a delay of the host away leaves less.
+// A guest is also charged for time that it leaves unused, though it has work and others are
+// suspended, if that is most of the time: otherwise they would wait the longer for it the less it
+// does with the GPU. A guest that submits its next kernel only after each completion leaves less
+// time unused.
 //
-// Where kernels run to their end, the time in which the GPU is idle while others are
-// suspended is shared out among those that they are suspended for, and charged to them as
-// far as they had no work: they could have had it. So a program beside guests that pause
-// has as much of the GPU as if these had always worked, which is what LoGA calls fair (§5.5).
-// It is charged with a margin: an error in estimating it must not leave the suspended guest
-// with less than that.
+// Where kernels run to their end, the time in which the GPU is idle while others are suspended is
+// divided among the guests for which they are suspended, and charged to them as far as they had no
+// work: they could have had it. So a program beside guests that pause gets as much of the GPU as if
+// these always had work, which LoGA calls fair (§5.5). It is charged with a margin: an error in
+// estimating it must not leave the suspended guest with less than that.
 func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, factor float64) {
 	there := factor * idle(st)
-	n, held := contenders(st), heldBack(st)
+	n, held := contenders(st), anySuspended(st)
 	spare := spareFor(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		used, left := q.spent(ev, g, factor)
+		used, unused := q.spent(ev, g, factor)
 		there += used
-		wasted := q.of[g.ID].observe(g, spell{
-			used: used, left: left, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round,
+		wasted := q.of[g.ID].observe(g, phaseUse{
+			used: used, unused: unused, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round,
 			turns: st.Slices.Max > 0, alone: hasAll(st, g),
 		})
 		if !held || wasted <= hardly*factor*float64(watched) {
@@ -133,23 +128,23 @@ func hasAll(st *State, g *Guest) bool {
 			return false
 		}
 	}
-	return heldBack(st)
+	return anySuspended(st)
 }
 
-// spareMargin is how many times the idle time that guests are suspended for is charged.
-// Without it a fifth of the programs beside LoGA's throttles were slower than fair, by up to
-// 5 %; with it one in fifty.
+// spareMargin is how many times the idle time for which guests are suspended is charged. Without it
+// a fifth of the programs beside LoGA's throttles were slower than fair, by up to 5 %; with it one
+// in fifty.
 const spareMargin = 4. / 3
 
-// debtRounds is how far ahead, in rounds, a guest gets by nothing but a kernel that can't
-// be taken off the GPU. What it uses then is charged debtInterest more: the error in
-// measuring it is not to fall to those who wait for it.
+// debtRounds is a lead, in rounds, that a guest only gets by a kernel that can't be taken off the
+// GPU. What it uses beyond it is charged debtInterest more: the error in measuring it must not be
+// at the expense of those that wait for it.
 const (
 	debtRounds   = 4
 	debtInterest = 0.01
 )
 
-// interest is how many times what it used a guest is charged.
+// interest returns how many times its use a guest is charged.
 func (q *fairQueue) interest(st *State, g *Guest) float64 {
 	if st.Slices.Max == 0 && q.lead(g) > debtRounds*float64(st.Round) {
 		return 1 + debtInterest
@@ -157,13 +152,13 @@ func (q *fairQueue) interest(st *State, g *Guest) float64 {
 	return 1
 }
 
-// hardly is the part of the time that a guest which has the GPU for itself leaves unused
-// at least if it hardly uses it.
+// hardly is the part of the time that a guest which has the GPU for itself leaves unused at least
+// if it hardly uses it.
 const hardly = 2. / 3
 
-// spareFor is how much of a phase, as far as it was watched, the GPU was idle for each unit
-// of weight of the guests that were let run while others with work were suspended. It is 0
-// where time slices hold the shares.
+// spareFor returns how much of the watched part of a phase the GPU was idle, for each unit of
+// weight of the guests that ran while others with work were suspended. It is 0 if time slices hold
+// the shares.
 func spareFor(st *State) float64 {
 	var weight float64
 	for i := range st.Guests {
@@ -171,7 +166,7 @@ func spareFor(st *State) float64 {
 			weight += g.Weight
 		}
 	}
-	if weight == 0 || st.Slices.Max > 0 || !heldBack(st) {
+	if weight == 0 || st.Slices.Max > 0 || !anySuspended(st) {
 		return 0
 	}
 	return idle(st) / weight
@@ -184,7 +179,7 @@ func (q *fairQueue) forgive(id GuestID) {
 	}
 }
 
-// idle is how much of a phase, as far as it was watched, nobody used the GPU.
+// idle returns how much of the watched part of a phase the GPU was idle.
 func idle(st *State) float64 {
 	if len(st.Guests) == 0 {
 		return 0
@@ -192,19 +187,19 @@ func idle(st *State) float64 {
 	return float64(st.Guests[0].Idle)
 }
 
-// Where slices hold the shares, a guest is suspended when it is ahead by what a GPU
-// gives out in rotations times around, and let run again at half of that: so far ahead
-// are also guests that had their turns just now, or whose slices are being corrected.
-// Where somebody waits for each of its launches turns are short, no slice is filled,
-// and the GPU goes around within two milliseconds; then the least, half a round, is
-// soon reached. The most, sliceDebt, is little beside some seconds.
+// If slices hold the shares, a guest is suspended when it is ahead by the GPU time of so many
+// rotations of the GPU, and resumed at half of that. Smaller leads also occur right after a guest's
+// turn, or while slices are being corrected. If a guest waits for each of its launches, turns are
+// short, no slice is filled, and a rotation takes less than two milliseconds; the minimum lead,
+// half a round, is then reached soon. The maximum, sliceDebt, is little beside some seconds.
 const (
 	rotations = 5
 	sliceDebt = 100 * time.Millisecond
 	slicePaid = sliceDebt / 2
 )
 
-// thresholds are the leads above which a guest is suspended, and one that is stays so.
+// thresholds returns the leads above which a guest is suspended, and above which a suspended one
+// stays so.
 func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 	if st.Slices.Max > 0 && q.options.Threshold == 0 {
 		hold = min(max(rotations*q.rotation.mean(), float64(st.Round)/2), float64(sliceDebt))
@@ -214,14 +209,14 @@ func (q *fairQueue) thresholds(st *State) (hold, keep float64) {
 	return t, t
 }
 
-// leeway is how many times as far ahead a modest guest may be, where kernels run to their
-// end. It takes nothing of the others' parts, and is ahead since some was measured wrongly,
-// or since it is no longer what it was: then it is suspended in the end.
+// leeway is how many times as far ahead a modest guest may be, where kernels run to their end. It
+// takes nothing of the others' parts, and is ahead because of a measuring error, or because it is
+// no longer modest: then it is suspended in the end.
 const leeway = 4
 
-// decide suspends whoever is ahead by more than the threshold. Nobody is where nobody has
-// work, though what they are ahead is not forgotten: who comes first would wait for a whole
-// phase else, which is a long one then.
+// decide suspends guests that are ahead by more than the threshold. If no guest has work none is
+// suspended, but leads are kept: otherwise the next guest with work would wait for a whole phase,
+// which is a long one then.
 func (q *fairQueue) decide(now time.Duration, st *State) {
 	hold, keep := q.thresholds(st)
 	_, active := activeWeight(st)
@@ -248,8 +243,8 @@ func (q *fairQueue) decide(now time.Duration, st *State) {
 	}
 }
 
-// quietEnded charges what was measured of a quiet phase and keeps the rest for the
-// polling phase to come.
+// quietEnded charges what was measured of a quiet phase and keeps the rest for the next polling
+// phase.
 func (q *fairQueue) quietEnded(ev *Event, st *State) {
 	q.scale(st)
 	q.rest(ev)

@@ -11,57 +11,56 @@ const (
 	maxAge    = 20
 )
 
-// slice is how long a launch has the GPU at a time: "it is set to (p + 1)/2 ms,
-// where p is the priority of the kernel", the dynamic one when it is scheduled.
-// For priorities below 0, which the paper doesn't have, it is as for 0; and it is
-// no longer than a second.
-func slice(p int) time.Duration { return time.Duration(min(max(p, 0), 1999)+1) * time.Millisecond / 2 }
+// dynamicSlice returns how long a launch has the GPU at a time: "it is set to (p + 1)/2 ms, where p
+// is the priority of the kernel", the dynamic one when it is scheduled. Priorities below 0, which
+// the paper doesn't have, count as 0. The slice is at most a second.
+func dynamicSlice(p int) time.Duration {
+	return time.Duration(min(max(p, 0), 1999)+1) * time.Millisecond / 2
+}
 
 // aging is EffiSha's dynamic priority-based round-robin policy, dprr (§7).
 //
-// "It maintains two waiting queues, one active queue and one inactive queue. […]
-// The dynamic priority of a kernel equals its initial (static) priority when that
-// kernel just arrives, but gets increased by one for every millisecond the kernel
-// waits in the active queue. The increase is capped at 20. In each of the two
-// queues, kernels are ordered by their dynamic priorities. A new coming kernel is
-// put into the active queue […]. Every time a kernel is scheduled to work, it gets
-// a time slice […]. At the expiration of its time quota, the kernel goes into the
-// inactive waiting queue and its dynamic priority is reset to its initial (static)
-// priority. When a GPU becomes available, the scheduler chooses the head of the
-// active waiting queue to run. When the active queue becomes empty, the two queues
-// switch the role."
+// "It maintains two waiting queues, one active queue and one inactive queue. […] The dynamic
+// priority of a kernel equals its initial (static) priority when that kernel just arrives, but gets
+// increased by one for every millisecond the kernel waits in the active queue. The increase is
+// capped at 20. In each of the two queues, kernels are ordered by their dynamic priorities. A new
+// coming kernel is put into the active queue […]. Every time a kernel is scheduled to work, it gets
+// a time slice […]. At the expiration of its time quota, the kernel goes into the inactive waiting
+// queue and its dynamic priority is reset to its initial (static) priority. When a GPU becomes
+// available, the scheduler chooses the head of the active waiting queue to run. When the active
+// queue becomes empty, the two queues switch the role."
 //
-// So an arrival never preempts; and of launches that are all there, each has its
-// slice before any has its second. But while new ones keep the active queue from
-// becoming empty, those whose slice is over wait: they may starve.
+// So an arrival never preempts, and of the launches that are present each has its slice before any
+// has its second. But while new ones keep the active queue from becoming empty, those whose slice
+// is over wait: they may starve.
 //
-// Where the paper is silent: a slice begins when the GPU is the launch's, that is
-// when what was told to leave has left. Launches of one dynamic priority run in
-// the order in which they came into their queue. Where the one whose slice is over
-// would be chosen again it stays and has another slice, since leaving the GPU to
-// come back at once serves nobody. One that can't be evicted runs on.
+// Where the paper is silent: a slice begins when the GPU is the launch's, that is, when launches
+// that were told to leave have left. Launches of one dynamic priority run in the order in which
+// they came into their queue. If the launch whose slice is over would be chosen again, it stays and
+// has another slice, since leaving the GPU only to return gains nothing. A launch that can't be
+// evicted runs on.
 type aging struct {
-	desk
-	book    book[turn]
-	entries uint64 // into any queue, so far
-	leaving bool   // whether what was told to leave had not left, when last asked
-	alone   bool   // whether nobody waited
+	launchPolicy
+	book    launchTable[agingTurn]
+	entries uint64 // number of entries into queues so far
+	leaving bool   // whether an evicted launch had not left at the last call
+	alone   bool   // whether no launch waited
 }
 
-// turn is what is kept of a launch.
-type turn struct {
+// agingTurn is the record of a launch.
+type agingTurn struct {
 	known  bool
 	active bool          // in which queue it is while it waits
 	since  time.Duration // when it came into the active queue
-	order  uint64        // of coming into its queue
-	// scheduled is whether it has the GPU by this policy's word; then its slice
-	// began at since.
+	order  uint64        // of entry into its queue
+	// scheduled reports whether it has the GPU by this policy's verdict. Then its slice began at
+	// since.
 	scheduled bool
 	slice     time.Duration
 }
 
 func newAging(o Options) *aging {
-	return &aging{desk: desk{evictions: newEvictions(o.Evictions)}}
+	return &aging{launchPolicy: launchPolicy{evictions: newEvictions(o.Evictions)}}
 }
 
 // Decide implements [Policy].
@@ -93,14 +92,12 @@ func (p *aging) admit(now time.Duration, st *State) {
 		l, t := &st.Launches[i], &p.book.of[i]
 		switch {
 		case !t.scheduled && l.Running && !l.Evicting:
-			// Let run under another policy, or its eviction came to nothing: it has a
-			// slice from now on.
+			// It runs since another policy, or its eviction failed: it has a slice from now on.
 			p.schedules(now, l, t)
 		case !t.known:
 			p.queue(now, t, true)
 		case t.scheduled && !l.Running:
-			// It left for somebody else's reasons, or never came to run: its slice is
-			// not over.
+			// It left for another reason, or never ran: its slice is not over.
 			p.queue(now, t, true)
 		case t.scheduled && leaving:
 			t.since = now
@@ -110,27 +107,26 @@ func (p *aging) admit(now time.Duration, st *State) {
 }
 
 // queue puts a launch into one of the queues.
-func (p *aging) queue(now time.Duration, t *turn, active bool) {
+func (p *aging) queue(now time.Duration, t *agingTurn, active bool) {
 	p.entries++
 	t.scheduled, t.active, t.since, t.order = false, active, now, p.entries
 }
 
 // schedules gives a launch the GPU for a slice.
-func (p *aging) schedules(now time.Duration, l *Launch, t *turn) {
-	t.slice = slice(t.priority(now, l))
+func (p *aging) schedules(now time.Duration, l *Launch, t *agingTurn) {
+	t.slice = dynamicSlice(t.priority(now, l))
 	t.scheduled, t.active, t.since = true, false, now
 }
 
-// priority is the dynamic priority of a launch that waits.
-func (t *turn) priority(now time.Duration, l *Launch) int {
+// priority returns the dynamic priority of a launch that waits.
+func (t *agingTurn) priority(now time.Duration, l *Launch) int {
 	if !t.active {
 		return l.Priority
 	}
 	return l.Priority + int(min((now-t.since)/agePeriod, maxAge))
 }
 
-// renew gives those that had the GPU while nobody waited the slices that they
-// have had since.
+// renew gives launches that had the GPU while no other waited the slices that they have had since.
 func (p *aging) renew(now time.Duration, st *State) {
 	if !p.alone {
 		return
@@ -138,13 +134,13 @@ func (p *aging) renew(now time.Duration, st *State) {
 	for i := range st.Launches {
 		l, t := &st.Launches[i], &p.book.of[i]
 		if over := now - t.since - t.slice; t.scheduled && over >= 0 {
-			t.slice = slice(l.Priority)
+			t.slice = dynamicSlice(l.Priority)
 			t.since = now - over%t.slice
 		}
 	}
 }
 
-// schedule has launches whose slice is over leave, and the next one run.
+// schedule evicts launches whose slice is over, and lets the next one run.
 func (p *aging) schedule(now time.Duration, st *State) (next time.Duration) {
 	occupied := false
 	for i := range st.Launches {
@@ -180,7 +176,7 @@ func (p *aging) schedule(now time.Duration, st *State) (next time.Duration) {
 	return p.wake(st, t.slice)
 }
 
-// wake is when to ask again: not for a slice's end if nobody waits for it.
+// wake returns when to call again: not for a slice's end if no launch waits for it.
 func (p *aging) wake(st *State, next time.Duration) time.Duration {
 	for i := range st.Launches {
 		if p.waits(st, &st.Launches[i]) && !p.book.of[i].scheduled {
@@ -190,12 +186,12 @@ func (p *aging) wake(st *State, next time.Duration) time.Duration {
 	return 0
 }
 
-// expire ends the slice of the launch at an index. stays is whether it keeps the
-// GPU, for left, or until something else happens.
+// expire ends the slice of the launch at an index. stays reports whether it keeps the GPU, for
+// left, or until another event if that is 0.
 func (p *aging) expire(now time.Duration, st *State, i int) (left time.Duration, stays bool) {
 	l, t := &st.Launches[i], &p.book.of[i]
 	if !p.waiting(st, i) {
-		return 0, true // renewed when somebody has come
+		return 0, true // renewed when a launch has come
 	}
 	if p.head(now, st, i) != i {
 		if !l.Evictable {
@@ -214,7 +210,7 @@ func (p *aging) expire(now time.Duration, st *State, i int) (left time.Duration,
 	return t.slice, true
 }
 
-// waiting is whether any launch but the one at an index could be let run.
+// waiting reports whether any launch but the one at an index could be let run.
 func (p *aging) waiting(st *State, but int) bool {
 	for i := range st.Launches {
 		if i != but && p.waits(st, &st.Launches[i]) {
@@ -224,9 +220,9 @@ func (p *aging) waiting(st *State, but int) bool {
 	return false
 }
 
-// head is the launch that is next, -1 where none is: the first of the active
-// queue, or of the inactive one where that is empty. The launch at over, whose
-// slice is over, counts as the last of its priority in the inactive queue.
+// head returns the index of the next launch, or -1: the first of the active queue, or of the
+// inactive one if that is empty. The launch at over, whose slice is over, counts as the last of its
+// priority in the inactive queue.
 func (p *aging) head(now time.Duration, st *State, over int) int {
 	head, active := -1, false
 	var most int
@@ -252,8 +248,8 @@ func (p *aging) head(now time.Duration, st *State, over int) int {
 	return head
 }
 
-// swap makes the inactive queue the active one. Launches of guests that are
-// suspended may be in the active queue still, and stay there.
+// swap makes the inactive queue the active one. Launches of suspended guests may still be in the
+// active queue, and stay there.
 func (p *aging) swap(now time.Duration) {
 	for i := range p.book.of {
 		if t := &p.book.of[i]; !t.scheduled && !t.active {

@@ -17,20 +17,19 @@ func Entitlement(weights, demands []float64, quotas []Quota) []float64 {
 		floors[i], ceilings[i] = quotas[i].bounds(demands[i])
 	}
 	got := make([]float64, len(weights))
-	water(got, weights, floors, ceilings, 1)
+	waterFill(got, weights, floors, ceilings, 1)
 	return got
 }
 
-// water divides a capacity in proportion to weights, each part no less than its
-// floor and no more than its ceiling, into got. No floors are floors of 0. level
-// is what a weight of 1 is worth, 0 where every part is at one of its bounds. It
-// panics when the slices differ in length.
+// waterFill divides a capacity in proportion to weights into got. Each part is at least its floor
+// and at most its ceiling. No floors means floors of 0. level is the part for a weight of 1, or 0
+// if every part is at one of its bounds. waterFill panics if the slices differ in length.
 //
-// Parts that lie outside their bounds at the present level are settled there
-// until none is left: first those on the side that weighs more, since settling
-// them can only bring the level closer to where the others lie outside too
-// (CSS Flexible Box Layout §9.7 divides lengths in this way).
-func water(got, weights, floors, ceilings []float64, capacity float64) (level float64) {
+// Parts that lie outside their bounds at the present level are fixed at the bound until none is
+// left: first those on the side with the larger excess, since fixing them can only bring the level
+// closer to where the others are outside too (CSS Flexible Box Layout §9.7 divides lengths in this
+// way).
+func waterFill(got, weights, floors, ceilings []float64, capacity float64) (level float64) {
 	if len(weights) != len(ceilings) || len(got) != len(weights) || floors != nil && len(floors) != len(weights) {
 		panic("fairshare: water needs a floor and a ceiling for each weight")
 	}
@@ -88,6 +87,6 @@ func water(got, weights, floors, ceilings []float64, capacity float64) (level fl
 	}
 }
 
-// saturating is how much of the time a guest may be without work and still
-// count as one that always has some.
+// saturating is the part of the time in which a guest may be without work and still count as one
+// that always has some.
 const saturating = 0.1

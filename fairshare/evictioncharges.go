@@ -2,57 +2,55 @@ package fairshare
 
 import "time"
 
-// EvictionCharges keeps who is charged for which eviction. It is for whoever carries out a
-// policy's verdicts: told of evictions as they are asked for and of what they
-// cost, it says what each guest's bill is to be changed by. The zero value is
-// empty. It keeps an entry for each eviction under way and each guest, no more.
+// EvictionCharges tracks which guest is charged for which eviction. The caller, which carries out a
+// policy's verdicts, reports evictions as they are requested and what they cost. The zero value is
+// empty. It has one entry for each eviction under way and each guest, no more.
 type EvictionCharges struct {
-	asked []asked
-	bills []Bill
+	requests []request
+	bills    []Bill
 }
 
-// asked is an eviction that was asked for and is not over.
-type asked struct {
+// request is an eviction that was requested and is not over.
+type request struct {
 	launch        LaunchID
 	victim, cause GuestID
 }
 
-// Bill is what evictions have to do with one guest.
+// Bill is a guest's account of evictions.
 type Bill struct {
 	Guest GuestID
-	// Caused is how many evictions were for the guest's sake, and Suffered how
-	// many of its launches' there were.
+	// Caused is how many evictions were for the guest's sake, and Suffered how many of its own
+	// launches were evicted.
 	Caused, Suffered uint64
-	// Cost is what those that it caused cost, whoever lost the time.
+	// Cost is what the evictions that it caused cost, whichever guest lost the time.
 	Cost time.Duration
 
-	net time.Duration // for others' launches, less others' for its own; since Settle
+	net time.Duration // cost of others' launches for its sake, less that of its own for others; since Settle
 }
 
-// Requested is to be called when an Evict verdict is carried out.
+// Requested is called when an Evict verdict is carried out.
 func (l *EvictionCharges) Requested(v Verdict) {
 	if v.Action != Evict || v.Launch == 0 {
 		return
 	}
-	for i := range l.asked {
-		if l.asked[i].launch == v.Launch {
-			return // the first word counts
+	for i := range l.requests {
+		if l.requests[i].launch == v.Launch {
+			return // the first request counts
 		}
 	}
-	l.asked = append(l.asked, asked{launch: v.Launch, victim: v.Guest, cause: v.For})
+	l.requests = append(l.requests, request{launch: v.Launch, victim: v.Guest, cause: v.For})
 }
 
-// Ended is to be called when an evicted launch has left the GPU, or ended before
-// it could, with the GPU time that the eviction cost; zero where it ended. It
-// returns who is charged with it; 0 is nobody, as for a launch that was not
-// asked to leave.
+// Ended is called when an evicted launch has left the GPU, with the GPU time that the eviction
+// cost, or when it ended before it could leave, with zero. It returns the guest that is charged for
+// it, or 0 if none is, as for a launch that was not evicted.
 func (l *EvictionCharges) Ended(launch LaunchID, cost time.Duration) GuestID {
-	for i := range l.asked {
-		a := l.asked[i]
+	for i := range l.requests {
+		a := l.requests[i]
 		if a.launch != launch {
 			continue
 		}
-		l.asked = append(l.asked[:i], l.asked[i+1:]...)
+		l.requests = append(l.requests[:i], l.requests[i+1:]...)
 		l.bill(a.victim).Suffered++
 		if a.cause == 0 {
 			return 0
@@ -61,7 +59,7 @@ func (l *EvictionCharges) Ended(launch LaunchID, cost time.Duration) GuestID {
 		cause.Caused++
 		cause.Cost += cost
 		if a.cause != a.victim {
-			// What the victim lost is in its own GPU time, and is no fault of its.
+			// The victim's loss is part of its own GPU time, but not its fault.
 			cause.net += cost
 			l.bill(a.victim).net -= cost
 		}
@@ -70,11 +68,10 @@ func (l *EvictionCharges) Ended(launch LaunchID, cost time.Duration) GuestID {
 	return 0
 }
 
-// Idled is to be called for a guest that had the GPU, and left it idle for as long
-// while others waited.
+// Idled is called for a guest that had the GPU and left it idle for that long while others waited.
 func (l *EvictionCharges) Idled(id GuestID, cost time.Duration) { l.bill(id).net += max(cost, 0) }
 
-// Settle returns what is new since the last call for the guest's [Guest.Charged].
+// Settle returns the change since the last call, for the guest's [Guest.Charged].
 func (l *EvictionCharges) Settle(id GuestID) time.Duration {
 	b := l.bill(id)
 	d := b.net
@@ -82,13 +79,13 @@ func (l *EvictionCharges) Settle(id GuestID) time.Duration {
 	return d
 }
 
-// Bill is what evictions have had to do with a guest.
+// Bill returns a guest's account.
 func (l *EvictionCharges) Bill(id GuestID) Bill { return *l.bill(id) }
 
-// Forget drops a guest that left, and what it or anybody asked for its sake.
+// Forget drops a guest that left, with the evictions of its launches and for its sake.
 func (l *EvictionCharges) Forget(id GuestID) {
-	keep := l.asked[:0]
-	for _, a := range l.asked {
+	keep := l.requests[:0]
+	for _, a := range l.requests {
 		if a.victim != id {
 			if a.cause == id {
 				a.cause = 0
@@ -96,7 +93,7 @@ func (l *EvictionCharges) Forget(id GuestID) {
 			keep = append(keep, a)
 		}
 	}
-	l.asked = keep
+	l.requests = keep
 	for i := range l.bills {
 		if l.bills[i].Guest == id {
 			l.bills = append(l.bills[:i], l.bills[i+1:]...)
@@ -105,7 +102,7 @@ func (l *EvictionCharges) Forget(id GuestID) {
 	}
 }
 
-// bill finds a guest's bill, or begins one.
+// bill returns a guest's account, which it opens if there is none.
 func (l *EvictionCharges) bill(id GuestID) *Bill {
 	for i := range l.bills {
 		if l.bills[i].Guest == id {

@@ -2,37 +2,35 @@ package fairshare
 
 import "time"
 
-// AssumedCost is what evicting a kernel is taken to cost where nobody has
-// measured it: what an H100's driver takes to get a running context off the GPU,
-// whatever it executes.
+// AssumedCost is the assumed cost of evicting a kernel before it was measured: the time that an
+// H100's driver takes to get a running context off the GPU, whatever it executes.
 const AssumedCost = 360 * time.Microsecond
 
 // Rate bounds how many evictions a guest may cause.
 type Rate struct {
-	// PerSecond is how many it may cause in the long run; below 0: any number.
+	// PerSecond is how many it may cause in the long run. Below 0: any number.
 	PerSecond float64
 	// Burst is how many it may cause at once, at least 1.
 	Burst float64
 }
 
-// DefaultRate is the bound where none is given. A guest that makes the most of it
-// costs the others 3 % of the GPU where an eviction takes 64 µs (the chosen form
-// of short kernels on an H100), and 18 % at [AssumedCost]; it is charged for it.
+// DefaultRate is the default bound. A guest that exhausts it costs the others 3 % of the GPU if an
+// eviction takes 64 µs (the chosen form of short kernels on an H100), and 18 % at [AssumedCost]. It
+// is charged for that.
 var DefaultRate = Rate{PerSecond: 500, Burst: 100}
 
-// evictions counts, for each guest, those that it may still cause.
+// evictions counts for each guest the evictions that it may still cause.
 type evictions struct {
 	rate    Rate
 	buckets []bucket // one for each guest of the newest state, in its order
 	spare   []bucket
 }
 
-// bucket holds a guest's tokens: one is taken for each eviction, and they come
-// back at the rate.
+// bucket holds a guest's tokens. Each eviction takes one, and they come back at the rate.
 type bucket struct {
 	guest  GuestID
 	tokens float64
-	at     time.Duration // when tokens was right
+	at     time.Duration // when tokens was last updated
 }
 
 func newEvictions(r Rate) evictions {
@@ -43,7 +41,7 @@ func newEvictions(r Rate) evictions {
 	return evictions{rate: r}
 }
 
-// sync takes in the guests of st, which come with full buckets.
+// sync follows the guests of st. New ones have full buckets.
 func (e *evictions) sync(now time.Duration, st *State) {
 	same := len(e.buckets) == len(st.Guests)
 	for i := range e.buckets {
@@ -64,7 +62,7 @@ func (e *evictions) sync(now time.Duration, st *State) {
 	e.buckets, e.spare = e.spare, e.buckets
 }
 
-// of is a guest's bucket, nil where it has none.
+// of returns a guest's bucket, nil if it has none.
 func (e *evictions) of(id GuestID) *bucket {
 	for i := range e.buckets {
 		if e.buckets[i].guest == id {
@@ -74,7 +72,7 @@ func (e *evictions) of(id GuestID) *bucket {
 	return nil
 }
 
-// take takes n tokens of a guest's, all or none; see ready.
+// take takes all n tokens from a guest, or none; see ready.
 func (e *evictions) take(now time.Duration, id GuestID, n int) (wait time.Duration, ok bool) {
 	wait, ok = e.ready(now, id, n)
 	if b := e.of(id); ok && b != nil {
@@ -83,9 +81,9 @@ func (e *evictions) take(now time.Duration, id GuestID, n int) (wait time.Durati
 	return wait, ok
 }
 
-// ready is whether a guest has n tokens, and if not, in how long it will have
-// them; 0 is never, as for a guest that nobody knows. More at once than a burst
-// can be had from a full bucket, and are owed.
+// ready reports whether a guest has n tokens, and if not, in how long it will have them. A wait of
+// 0 is never, as for an unknown guest. More tokens than a burst can be taken from a full bucket,
+// which is then overdrawn.
 func (e *evictions) ready(now time.Duration, id GuestID, n int) (wait time.Duration, ok bool) {
 	if e.rate.PerSecond < 0 {
 		return 0, true
@@ -110,9 +108,9 @@ func (e *evictions) ready(now time.Duration, id GuestID, n int) (wait time.Durat
 // evictor takes suspended guests' launches off the GPU.
 type evictor struct{ evictions evictions }
 
-// clear adds verdicts to v that evict what a suspended guest has on the GPU, as
-// far as it leaves when told: in the guest's own name, and no more often than it
-// may cause. What is likely to be done sooner than it could leave is left alone.
+// clear adds verdicts to v that evict the launches that a suspended guest has on the GPU, if they
+// leave when told. The evictions are for the guest's own sake and count against its own rate. A
+// launch that is likely to end before it could leave is left alone.
 func (e *evictor) clear(now time.Duration, st *State, id GuestID, v []Verdict) []Verdict {
 	for i := range st.Launches {
 		l := &st.Launches[i]

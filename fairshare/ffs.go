@@ -9,77 +9,67 @@ const (
 	// maxOverhead is max_overhead in FLEP's evaluation (§6.3.3): "max_overhead
 	// empirically selected as 10%".
 	maxOverhead = 0.1
-	// maxDebt is how much of what a guest had more than its epoch is held against
-	// it: some kernels that run for as long as they may by default and can't be evicted.
-	// With less, such kernels would be worth their guest's while.
+	// maxDebt bounds how much a guest's excess over its epoch is held against it: the time of some
+	// kernels that run as long as they may by default and can't be evicted. With less, such kernels
+	// would pay off for their guest.
 	maxDebt = time.Minute
 )
 
-// fairFirst is FLEP's fairness first scheduling under an overhead constraint, ffs
-// (§5.2.2).
+// fairFirst is FLEP's fairness first scheduling under an overhead constraint, ffs (§5.2.2).
 //
-// "FFS implements weighted round-robin scheduling. In each round, a kernel i runs
-// on the GPU for an epoch of length T × W_i, where W_i is the weight assigned to
-// the kernel's priority and T is a parameter to control context switch frequency.
-// […] FFS calculates the minimum value for T such that the following constraint
-// holds": ΣO_i / (T·ΣW_i) ≤ max_overhead, so that T = ΣO_i / (max_overhead·ΣW_i),
-// "where O_i represents the preemption overhead to preempt kernel i".
+// "FFS implements weighted round-robin scheduling. In each round, a kernel i runs on the GPU for an
+// epoch of length T × W_i, where W_i is the weight assigned to the kernel's priority and T is a
+// parameter to control context switch frequency. […] FFS calculates the minimum value for T such
+// that the following constraint holds": ΣO_i / (T·ΣW_i) ≤ max_overhead, so that T = ΣO_i /
+// (max_overhead·ΣW_i), "where O_i represents the preemption overhead to preempt kernel i".
 //
-// Here it is guests that have turns, by the weights that their operator gave
-// them, so that none gets more of the GPU by launching more kernels at a time. O_i
-// is the largest of a guest's launches'. In its epoch a guest's launches run one
-// after the other: the more urgent first, then in order of arrival.
+// Here guests take turns, by the weights that their operator gave them, so that none gets more of
+// the GPU by launching more kernels at a time. O_i is the largest of a guest's launches'. In its
+// epoch a guest's launches run one after the other: the more urgent first, then in order of
+// arrival.
 //
 // Where the paper is silent:
 //
-//   - An epoch is time that the GPU was the guest's: what its launch takes to
-//     leave at the end is in it, so that the next epoch is shorter by that. What a
-//     launch that can't be evicted took too much is owed likewise.
-//   - A guest that launches its next kernel when the one before is done would end
-//     its epoch with the first kernel. If it has been quick to come back of late,
-//     the GPU waits for it within its epoch: no longer than max_overhead of what
-//     the guest runs between two such gaps.
-//   - What is left of an epoch that is not worth an eviction is kept for the next.
-//     Else nothing is saved up.
-//   - A guest that nobody waits with has one epoch after the other without leaving.
-//   - The GPU also waits for the host between launches, and evictions may cost more
-//     than was expected of them. Where it is known how long launches take, what is
-//     lost so is measured, and leaves less of max_overhead for evictions: see losses.
+//   - An epoch is time that the GPU was the guest's. The time that its launch takes to leave at the end is included, so the next epoch is shorter by that. The excess of a launch that can't be evicted is owed likewise.
+//   - A guest that launches its next kernel only when the last is done would end its epoch with the first kernel. If it lately submitted again quickly, the GPU waits for it within its epoch: no longer than max_overhead of what the guest runs between two such gaps.
+//   - The rest of an epoch that is not worth an eviction is kept for the next. Otherwise nothing is saved.
+//   - A guest beside which none waits has one epoch after the other without leaving.
+//   - The GPU also waits for the host between launches, and evictions may cost more than expected. If the length of launches is known, that loss is measured, and leaves less of max_overhead for evictions: see losses.
 type fairFirst struct {
-	desk
+	launchPolicy
 	overhead float64
 	losses   losses
 	accounts []epoch // of st.Guests[i]
 	spare    []epoch
-	turn     GuestID // whose it is, or was last; 0: nobody's
-	payer    GuestID // whose time it has been since the last call
-	alone    bool    // whether nobody waited
+	turn     GuestID // the guest whose turn it is, or was last; 0: none
+	payer    GuestID // the guest whose time it has been since the last call
+	alone    bool    // whether no other guest waited
 	last     time.Duration
 	perUnit  float64 // T of this round, in nanoseconds for a weight of 1
-	weights  float64 // ΣW that it is for
+	weights  float64 // ΣW that T is for
 }
 
-// epoch is what is kept of a guest.
+// epoch is the record of a guest.
 type epoch struct {
 	guest  GuestID
 	weight float64
-	// credit is what is left of its epoch, below 0 what it owes.
+	// credit is what is left of its epoch; below 0 it is what the guest owes.
 	credit time.Duration
-	// stretch is how long it has the GPU until it runs out of work, and gap how long
-	// it takes to come back with some, both in the mean of late. stretched is of the
-	// present stretch; emptied since when it has had no work, where empty is set.
+	// stretch is how long it has the GPU until it runs out of work, and gap how long it then takes
+	// to submit again, both as recent means. stretched is the length of the present stretch.
+	// emptied is since when it has had no work, if empty is set.
 	stretch, gap, stretched, emptied time.Duration
 	empty                            bool
-	cost                             time.Duration // O_i: the largest of its launches', or of those it had last
+	cost                             time.Duration // O_i: the largest of its launches', or of its last ones
 
-	// By the newest state: the launch that is next and one that runs, -1 for none;
-	// how many launches it has at all; and whether one of them is leaving.
+	// By the newest state: the index of the next launch and of a running one, -1 for none; the
+	// number of its launches; and whether one of them is leaving.
 	next, running, launches int
 	leaving                 bool
 }
 
 func newFairFirst(o Options) *fairFirst {
-	p := &fairFirst{desk: desk{evictions: newEvictions(o.Evictions)}, overhead: o.MaxOverhead, losses: losses{had: lossPrior}}
+	p := &fairFirst{launchPolicy: launchPolicy{evictions: newEvictions(o.Evictions)}, overhead: o.MaxOverhead, losses: losses{had: lossPrior}}
 	if p.overhead <= 0 {
 		p.overhead = maxOverhead
 	}
@@ -99,7 +89,7 @@ func (p *fairFirst) Decide(now time.Duration, ev Event, st State) ([]Verdict, ti
 	return p.verdicts, next
 }
 
-// sync takes in the guests.
+// sync follows the guests.
 func (p *fairFirst) sync(st *State) {
 	same := len(p.accounts) == len(st.Guests)
 	for i := range p.accounts {
@@ -130,7 +120,7 @@ func (p *fairFirst) account(id GuestID) *epoch {
 	return nil
 }
 
-// survey looks at what each guest has.
+// survey updates what each guest has.
 func (p *fairFirst) survey(now time.Duration, st *State) {
 	for i := range p.accounts {
 		e := &p.accounts[i]
@@ -143,7 +133,7 @@ func (p *fairFirst) survey(now time.Duration, st *State) {
 			continue
 		}
 		if e.launches++; e.launches == 1 {
-			e.cost = 0 // else as it was with the last ones
+			e.cost = 0 // otherwise as it was with the last ones
 		}
 		e.cost = max(e.cost, l.cost())
 		switch {
@@ -170,17 +160,17 @@ func (p *fairFirst) survey(now time.Duration, st *State) {
 				e.gap = (e.gap + now - e.emptied) / 2
 			}
 			if now-e.emptied > -e.credit {
-				e.credit = max(e.credit, 0) // what it owed it has stood back for
+				e.credit = max(e.credit, 0) // it has paid its debt by waiting
 			}
 			e.empty, e.stretched = false, 0
 		}
 	}
 }
 
-// length finds T for those that have work, "the minimum value for T such that the
-// constraint holds"; and such that in the long run no guest's turns end with more
-// evictions than it may cause. It is one T for a round, unless others come.
-func (p *fairFirst) length(begins bool) {
+// length finds T for the guests that have work, "the minimum value for T such that the constraint
+// holds"; and such that in the long run no guest's turns end with more evictions than it may cause.
+// T is constant in a round, unless other guests come.
+func (p *fairFirst) length(first bool) {
 	var costs, weights float64
 	for i := range p.accounts {
 		e := &p.accounts[i]
@@ -190,16 +180,16 @@ func (p *fairFirst) length(begins bool) {
 		costs += float64(e.cost)
 		weights += e.weight
 	}
-	if weights <= 0 || !begins && weights <= p.weights {
+	if weights <= 0 || !first && weights <= p.weights {
 		return
 	}
-	p.weights, p.perUnit = weights, costs/(p.losses.leave(p.overhead)*weights)
+	p.weights, p.perUnit = weights, costs/(p.losses.allowed(p.overhead)*weights)
 	if rate := p.rate.PerSecond; rate > 0 {
 		p.perUnit = max(p.perUnit, float64(time.Second)/(rate*weights))
 	}
 }
 
-// epoch is the length of a guest's epoch, T·W_i.
+// epoch returns the length of a guest's epoch, T·W_i.
 func (p *fairFirst) epoch(e *epoch) time.Duration {
 	return max(time.Duration(math.Round(p.perUnit*e.weight)), 1)
 }
@@ -222,12 +212,12 @@ func (p *fairFirst) charge(now time.Duration) {
 	}
 }
 
-// schedule lets the guest whose turn it is have its epoch, and then the next one.
-// holder is whose the GPU is from now on, whether it runs or is waited for.
+// schedule lets the guest whose turn it is have its epoch, and then the next one. holder is the
+// guest that has the GPU from now on, whether it runs or the GPU waits for it.
 func (p *fairFirst) schedule(now time.Duration, st *State) (next time.Duration, holder GuestID) {
 	t := p.account(p.turn)
 	if t == nil || t.running < 0 && t.next < 0 {
-		// Those that were let run under another policy have their turns first.
+		// Guests that run since another policy have their turns first.
 		for i := range p.accounts {
 			if e := &p.accounts[i]; e.running >= 0 {
 				p.length(true)
@@ -247,7 +237,7 @@ func (p *fairFirst) schedule(now time.Duration, st *State) (next time.Duration, 
 		patience := time.Duration(p.overhead * float64(t.stretch))
 		wait := t.emptied + patience - now
 		if wait <= 0 || t.gap > patience {
-			// Not quick any more, until it has come back quickly a few times.
+			// It counts as slow until it has submitted again quickly a few times.
 			t.gap = max(t.gap, 2*patience)
 			break
 		}
@@ -292,8 +282,8 @@ func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Dura
 	return p.let(st, chosen)
 }
 
-// clear evicts what runs out of turn: launches that were let run under another
-// policy, and those whose eviction came to nothing.
+// clear evicts launches that run out of turn: those that run since another policy, and those whose
+// eviction failed.
 func (p *fairFirst) clear(now time.Duration, st *State) {
 	for i := range st.Launches {
 		l := &st.Launches[i]
@@ -310,7 +300,7 @@ func (p *fairFirst) clear(now time.Duration, st *State) {
 	}
 }
 
-// let has the next launch of a guest run: it is its turn.
+// let lets the next launch of a guest run: it is its turn.
 func (p *fairFirst) let(st *State, e *epoch) (next time.Duration, holder GuestID) {
 	p.turn = e.guest
 	p.run(&st.Launches[e.next])
@@ -321,8 +311,8 @@ func (p *fairFirst) let(st *State, e *epoch) (next time.Duration, holder GuestID
 	return p.until(e), e.guest
 }
 
-// until is in how long a guest's epoch is over, if that is known: not while it
-// waits for what was told to leave.
+// until returns the time until a guest's epoch is over, if that is known. It is not while the guest
+// waits for launches to leave.
 func (p *fairFirst) until(e *epoch) time.Duration {
 	for i := range p.accounts {
 		if p.accounts[i].leaving {
@@ -332,7 +322,7 @@ func (p *fairFirst) until(e *epoch) time.Duration {
 	return max(e.credit, 1)
 }
 
-// contended is whether a guest other than e has launches that wait.
+// contended reports whether a guest other than e has launches that wait.
 func (p *fairFirst) contended(e *epoch) bool {
 	for i := range p.accounts {
 		if o := &p.accounts[i]; o != e && o.next >= 0 {
@@ -342,10 +332,10 @@ func (p *fairFirst) contended(e *epoch) bool {
 	return false
 }
 
-// choose gives the guest that is next in turn its epoch; nil is nobody. Those whose
-// epoch is less than they owe, or not worth an eviction, are passed over, and have
-// it the next time as well. present may be chosen without a launch that waits, the
-// last of all: one of it runs, or is expected.
+// choose gives the guest that is next in turn its epoch, or returns nil if there is none. Guests
+// whose epoch is less than they owe, or not worth an eviction, are skipped, and have it the next
+// time as well. present may be chosen without a waiting launch, as the last of all: a launch of it
+// runs, or is expected.
 func (p *fairFirst) choose(present *epoch) *epoch {
 	n, start := len(p.accounts), len(p.accounts)
 	for i := range p.accounts {
@@ -353,7 +343,7 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 			start = i + 1
 		}
 	}
-	left := 0 // in this round
+	left := 0 // left in this round
 	for i := start; i < n; i++ {
 		if p.accounts[i].next >= 0 {
 			left++
@@ -362,7 +352,7 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 	p.length(left == 0)
 	candidates := 0
 	var last *epoch
-	rounds := time.Duration(1) // until somebody has an epoch
+	rounds := time.Duration(1) // until some guest has an epoch
 	for i := range p.accounts {
 		e := &p.accounts[i]
 		if e.next < 0 && e != present {
@@ -377,7 +367,7 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 		last = e
 	}
 	if candidates == 1 {
-		// Whom it owes wants nothing.
+		// The guests that it owes have no work.
 		last.credit = max(last.credit, 0) + p.epoch(last)
 		return last
 	}
@@ -387,7 +377,7 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 		if e.next < 0 && e != present {
 			continue
 		}
-		passed := rounds - 1 // whole rounds in which all were passed over
+		passed := rounds - 1 // whole rounds in which all were skipped
 		if chosen == nil {
 			passed = rounds
 		}
@@ -399,8 +389,8 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 	return chosen
 }
 
-// serves is the launch whose time it is until the next call: of the payer's the one that is leaving, else the one that
-// runs; 0 where the GPU waits for one.
+// serves returns the launch whose time it is until the next call: the payer's leaving launch,
+// otherwise its running one. It is 0 while the GPU waits for one.
 func (p *fairFirst) serves(st *State) LaunchID {
 	e := p.account(p.payer)
 	switch {
@@ -418,8 +408,8 @@ func (p *fairFirst) serves(st *State) LaunchID {
 	return 0
 }
 
-// findPayer finds out whose time it is until the next call: the one's that is leaving,
-// else the one's that has the GPU.
+// findPayer finds the guest whose time it is until the next call: the one with a leaving launch,
+// otherwise the one that has the GPU.
 func (p *fairFirst) findPayer(holder GuestID) {
 	p.payer, p.alone = holder, true
 	for i := range p.accounts {

@@ -2,40 +2,41 @@ package fairshare
 
 import "time"
 
-// losses measures what [fairFirst] loses of the GPU's time beside what its evictions
-// were expected to cost. A launch of which it is known how long it runs has, from its
-// first turn to its end, that much of the GPU's time, its evictions, and what is lost
-// besides: the GPU waits for the host from one launch's end to the next one's
-// beginning, and an eviction may cost more than was expected of it.
+// losses measures what [fairFirst] loses of the GPU's time beyond the expected cost of its
+// evictions. A launch whose length is known has, from its first turn to its end, that much GPU
+// time, its evictions, and what is lost besides: the GPU waits for the host between launches, and
+// an eviction may cost more than expected.
 type losses struct {
-	launches book[charged]
-	served   LaunchID      // whose time it has been since the last call; 0: none's
-	waited   time.Duration // for launches, since one ended
-	// Of launches that have ended, the late ones above all: the time they had, and what
-	// of that was lost beside the expected cost of their evictions.
+	launches launchTable[launchCosts]
+	served   LaunchID      // whose time it has been since the last call; 0: no launch's
+	waited   time.Duration // time waiting for launches since one ended
+	// had is the time that ended launches had, and lost the part of it that was lost beyond the
+	// expected cost of their evictions. Newer launches weigh more.
 	had, lost float64
 }
 
-// charged is what is kept of a launch.
-type charged struct {
+// launchCosts is the record of a launch.
+type launchCosts struct {
 	had, cost, predicted time.Duration
 	leaving              bool // told to leave, and has not
 }
 
+// lossWindow is how much time of ended launches is remembered. It begins with lossPrior, in which
+// nothing was lost.
 const (
 	// lossWindow is how much of the time of launches that have ended is remembered. It
 	// begins with lossPrior, in which nothing was lost.
 	lossWindow, lossPrior = float64(time.Second), float64(100 * time.Millisecond)
-	// leastLeft is the part of max_overhead that is left for evictions whatever is
-	// lost besides: a prediction that is wrong must not end taking turns.
+	// leastLeft is the part of max_overhead that is always left for evictions, however much is lost
+	// besides: a wrong prediction must not stop the taking of turns.
 	leastLeft = 0.2
-	// aimed is the part of max_overhead that is aimed at where losses are measured:
-	// they vary, and the bound is to hold.
+	// aimed is the part of max_overhead that is aimed at if losses are measured: they vary, and the
+	// bound must hold.
 	aimed = 0.9
 )
 
-// pass takes in that time has passed in which the GPU was somebody's. What nobody else
-// waited for is not lost.
+// pass notes that time has passed in which the GPU belonged to a guest. Time is not lost if no
+// other guest waited.
 func (l *losses) pass(d time.Duration, alone bool) {
 	if at := l.launches.find(l.served, 0); l.served != 0 && at >= 0 {
 		l.launches.of[at].had += d
@@ -44,7 +45,7 @@ func (l *losses) pass(d time.Duration, alone bool) {
 	}
 }
 
-// sync takes in the launches of the newest state, and one that has ended.
+// sync follows the launches of the newest state, and one that has ended.
 func (l *losses) sync(ev Event, st *State) {
 	if ev.Kind == Finished {
 		l.finished(ev.Launch)
@@ -64,8 +65,8 @@ func (l *losses) finished(id LaunchID) {
 	}
 	c := &l.launches.of[at]
 	if c.predicted > 0 && c.had > 0 {
-		// One that had the GPU for more than twice as long as it was to stood still, or
-		// the prediction was wrong.
+		// A launch that had the GPU for more than twice its predicted time stood still, or the
+		// prediction was wrong.
 		l.had += float64(c.had + l.waited)
 		l.lost += float64(min(c.had+l.waited-c.predicted-c.cost, c.predicted))
 	}
@@ -75,7 +76,7 @@ func (l *losses) finished(id LaunchID) {
 	}
 }
 
-// evict takes in that st.Launches[i] is told to leave.
+// evict notes that st.Launches[i] is told to leave.
 func (l *losses) evict(i int, launch *Launch) {
 	c := &l.launches.of[i]
 	c.cost += launch.cost()
@@ -85,8 +86,8 @@ func (l *losses) evict(i int, launch *Launch) {
 // leaving reports whether st.Launches[i] was told to leave and has not.
 func (l *losses) leaving(i int) bool { return l.launches.of[i].leaving }
 
-// leave is what is left of a bound for evictions.
-func (l *losses) leave(bound float64) float64 {
+// allowed returns the part of a bound that is left for evictions.
+func (l *losses) allowed(bound float64) float64 {
 	if l.had <= lossPrior {
 		return bound
 	}

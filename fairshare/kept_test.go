@@ -16,26 +16,26 @@ func TestKept(t *testing.T) {
 	second := Launch{ID: 2, Guest: 2, Priority: 1, Running: true}
 	third := Launch{ID: 3, Guest: 3, Priority: 1, Running: true}
 	fourth := Launch{ID: 4, Guest: 1, Running: true, Evictable: true, Evicting: true}
-	type asked struct {
+	type request struct {
 		after    time.Duration // the third guest's launch has ended
 		launches []Launch      // beside the one that waits
 	}
 	for _, test := range []struct {
-		name  string
-		alone bool          // the second guest has none
-		ended time.Duration // how long before the third guest's launch that of the second ended
-		first []Launch      // are there when it ends
-		asked []asked
-		want  [2]time.Duration // for the second, and the third
+		name     string
+		alone    bool          // the second guest has none
+		ended    time.Duration // how long before the third guest's launch that of the second ended
+		first    []Launch      // are there when it ends
+		requests []request
+		want     [2]time.Duration // for the second, and the third
 	}{
-		{"one", true, 0, nil, []asked{{200 * us, nil}}, [2]time.Duration{0, 200 * us}},
-		{"two", false, 0, nil, []asked{{200 * us, nil}}, [2]time.Duration{100 * us, 100 * us}},
-		{"the other for longer", false, 170 * us, nil, []asked{{300 * us, nil}}, [2]time.Duration{100 * us, 200 * us}},
-		{"asked meanwhile", false, 170 * us, nil, []asked{{100 * us, nil}, {250 * us, nil}, {300 * us, nil}}, [2]time.Duration{100 * us, 200 * us}},
-		{"until it is over", false, 170 * us, nil, []asked{{keep, nil}, {500 * us, nil}}, [2]time.Duration{100 * us, 270 * us}},
-		{"asked late", false, 170 * us, nil, []asked{{500 * us, nil}}, [2]time.Duration{100 * us, 400 * us}},
-		{"until one is back", false, 0, nil, []asked{{100 * us, []Launch{third}}, {300 * us, []Launch{third}}}, [2]time.Duration{50 * us, 50 * us}},
-		{"once nobody leaves any more", false, 0, []Launch{fourth}, []asked{{100 * us, []Launch{fourth}}, {200 * us, nil}, {300 * us, nil}}, [2]time.Duration{50 * us, 50 * us}},
+		{"one", true, 0, nil, []request{{200 * us, nil}}, [2]time.Duration{0, 200 * us}},
+		{"two", false, 0, nil, []request{{200 * us, nil}}, [2]time.Duration{100 * us, 100 * us}},
+		{"the other for longer", false, 170 * us, nil, []request{{300 * us, nil}}, [2]time.Duration{100 * us, 200 * us}},
+		{"asked meanwhile", false, 170 * us, nil, []request{{100 * us, nil}, {250 * us, nil}, {300 * us, nil}}, [2]time.Duration{100 * us, 200 * us}},
+		{"until it is over", false, 170 * us, nil, []request{{keep, nil}, {500 * us, nil}}, [2]time.Duration{100 * us, 270 * us}},
+		{"asked late", false, 170 * us, nil, []request{{500 * us, nil}}, [2]time.Duration{100 * us, 400 * us}},
+		{"until one is back", false, 0, nil, []request{{100 * us, []Launch{third}}, {300 * us, []Launch{third}}}, [2]time.Duration{50 * us, 50 * us}},
+		{"once nobody leaves any more", false, 0, []Launch{fourth}, []request{{100 * us, []Launch{fourth}}, {200 * us, nil}, {300 * us, nil}}, [2]time.Duration{50 * us, 50 * us}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := New("hpf", Options{})
@@ -60,10 +60,10 @@ func TestKept(t *testing.T) {
 			tell(now+500*us, third)
 			end := now + test.ended
 			tell(end, append([]Launch{batch}, test.first...)...)
-			for _, a := range test.asked {
+			for _, a := range test.requests {
 				tell(end+a.after, append([]Launch{batch}, a.launches...)...)
 			}
-			got := [2]time.Duration{p.(keeper).kept(2), p.(keeper).kept(3)}
+			got := [2]time.Duration{p.(idleKeeper).takeKeptIdle(2), p.(idleKeeper).takeKeptIdle(3)}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("kept for the second and the third (-want +got):\n%s", diff)
 			}
@@ -75,8 +75,8 @@ func TestKept(t *testing.T) {
 type keeping struct{ left time.Duration }
 
 func (k *keeping) Decide(time.Duration, Event, State) ([]Verdict, time.Duration) { return nil, 0 }
-func (k *keeping) keeps() bool                                                   { return k.left > 0 }
-func (k *keeping) kept(id GuestID) (d time.Duration) {
+func (k *keeping) keepsIdle() bool                                               { return k.left > 0 }
+func (k *keeping) takeKeptIdle(id GuestID) (d time.Duration) {
 	if id == 1 {
 		d, k.left = k.left, 0
 	}

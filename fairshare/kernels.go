@@ -1,15 +1,15 @@
 package fairshare
 
-// byKernel are the policies for which launches wait until they are let run.
+// byKernel are the policies under which launches wait until a verdict lets them run.
 var byKernel = map[string]bool{
 	"fifo": true, "reorder": true, "piv": true, "dprr": true, "hpf": true, "ffs": true,
 }
 
-// ByKernel is whether the policy of that name decides about single launches, so
-// that each waits for a Run verdict. Under the others launches never wait: State
-// need not have any but those that run, for eviction.
+// ByKernel reports whether the policy with a name decides about single launches, so that each waits
+// for a Run verdict. Under the other policies launches never wait, and State.Launches only needs
+// those that run, for eviction.
 func ByKernel(name string) bool { return byKernel[name] }
 
-// ByPriority is whether, by the policy of that name, the most urgent launch has the
-// GPU at once, whoever has it.
+// ByPriority reports whether, under the policy with a name, the most urgent launch gets the GPU at
+// once, whichever launch has it.
 func ByPriority(name string) bool { return name == "piv" || name == "hpf" }

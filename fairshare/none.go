@@ -2,10 +2,10 @@ package fairshare
 
 import "time"
 
-// none lets everybody run.
+// none lets all guests run.
 type none struct{ verdicts []Verdict }
 
-// Decide resumes whoever an earlier policy left suspended.
+// Decide implements [Policy]. It resumes guests that an earlier policy left suspended.
 func (p *none) Decide(_ time.Duration, _ Event, st State) ([]Verdict, time.Duration) {
 	p.verdicts = p.verdicts[:0]
 	for i := range st.Guests {

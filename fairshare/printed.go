@@ -2,18 +2,16 @@ package fairshare
 
 import "time"
 
-// printed is disengaged fair queueing as LoGA §3.4 prints it, kept as a
-// baseline: at the end of a polling phase each guest's virtual time advances by
-// its part of what all guests used in that phase, times the length of the
-// polling and the quiet phase; a guest ahead of the system's time by more than
-// that length is suspended for the next quiet phase, and runs in every polling
-// phase.
+// printed is disengaged fair queueing as LoGA §3.4 prints it, kept as a baseline. At the end of a
+// polling phase each guest's virtual time advances by its part of what all guests used in that
+// phase, times the length of the polling and the quiet phase. A guest whose virtual time is ahead
+// of the system's by more than that length is suspended for the next quiet phase. It runs in every
+// polling phase.
 //
-// So a suspended guest is charged for quiet phases that it did not run in, by
-// what it got in the polling phases, and its lead never shrinks: it is held to
-// the polling phases for good, whatever its share was meant to be. The paper
-// has no weights; here virtual time is divided by them as in dfq, which with
-// equal weights is what is printed.
+// So a suspended guest is charged for quiet phases in which it did not run, by what it used in the
+// polling phases, and its lead never shrinks: from then on it runs in polling phases only, whatever
+// its share was meant to be. The paper has no weights. Here virtual time is divided by them as in
+// dfq, which is the printed rule if weights are equal.
 type printed struct {
 	accounts
 	options  Options
@@ -22,15 +20,15 @@ type printed struct {
 	verdicts []Verdict
 }
 
-// newPrinted makes LoGA's policy by a measure of a guest's use: GPU time
-// (§3.4), or the mean time between switches (LoGA-CL, §5.5).
+// newPrinted returns LoGA's policy by a measure of a guest's use: GPU time (§3.4), or the mean time
+// between switches (LoGA-CL, §5.5).
 func newPrinted(o Options, measure func(*Guest) float64) *printed {
 	return &printed{options: o, measure: measure}
 }
 
-// meanSpan is a guest's mean time between context switches, an approximation
-// of its command length.
-func meanSpan(g *Guest) float64 {
+// meanRun returns a guest's mean time between context switches, an approximation of its command
+// length.
+func meanRun(g *Guest) float64 {
 	if g.Runs == 0 {
 		return 0
 	}
@@ -58,6 +56,7 @@ func (p *printed) Decide(_ time.Duration, ev Event, st State) ([]Verdict, time.D
 	return p.verdicts, 0
 }
 
+// polled charges the round that a polling phase ends, and suspends guests.
 func (p *printed) polled(ev *Event, st *State) {
 	p.scale(st)
 	var total float64
@@ -76,5 +75,5 @@ func (p *printed) polled(ev *Event, st *State) {
 	if p.options.Threshold > 0 {
 		threshold = float64(p.options.Threshold)
 	}
-	p.verdicts = p.holdAhead(st, threshold, p.verdicts)
+	p.verdicts = p.suspendAhead(st, threshold, p.verdicts)
 }

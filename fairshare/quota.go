@@ -7,15 +7,14 @@ import (
 
 // Quota bounds a guest's part of the GPU's time. The zero value does not.
 type Quota struct {
-	// Cap is the part that the guest never gets more than, even where the GPU is
-	// idle else; 0 is no cap.
+	// Cap is the largest part that the guest gets, even if the GPU is idle otherwise. 0 is no cap.
 	Cap float64
-	// Guarantee is the part that the guest gets while it has work for it,
-	// whoever else wants the GPU; 0 is none.
+	// Guarantee is the part that the guest gets while it has work for it, whichever other guests
+	// want the GPU. 0 is none.
 	Guarantee float64
 }
 
-// bounds are the least and the most that a guest with a demand is entitled to.
+// bounds returns the least and the most that a guest with a demand is entitled to.
 func (q Quota) bounds(demand float64) (floor, ceiling float64) {
 	ceiling = demand
 	if q.Cap > 0 {
@@ -24,57 +23,53 @@ func (q Quota) bounds(demand float64) (floor, ceiling float64) {
 	return min(q.Guarantee, ceiling), ceiling
 }
 
-// Bound makes a policy of p whose answers keep to the guests' quotas.
+// Bound returns a policy that limits p's answers to the guests' quotas.
 //
-// It does so in two ways. The policy is told weights that alone give what
-// weights and quotas together entitle each guest to (see [EntitlementWithin]), so
-// that a policy that shares by weight has little left to be corrected. And what
-// each guest used is held against its quota, under any policy:
+// It does so in two ways. The policy is given weights that alone give each guest its entitlement by
+// weights and quotas (see [Entitlement]), so that a policy that shares by weight has little left to
+// be corrected. And each guest's use is compared with its quota, under any policy:
 //
-// A cap is a bucket of GPU time that fills at its rate. It holds that of two
-// rounds, and of a quarter of a second while the guest has work that others'
-// keeps from the GPU. A guest that overdrew it is suspended until it is paid back.
-// Meanwhile, and of the phase in which that ends, the policy is told that the guest
-// was idle: one that shares by what guests have got would otherwise hold the others
-// back to it.
+// A cap is a bucket of GPU time that fills at the cap's rate. It holds the time of two rounds, and
+// of a quarter of a second while the guest has work that others' work keeps from the GPU. A guest
+// that overdraws it is suspended until that is paid back. Meanwhile, and for the phase in which
+// that ends, the policy is told that the guest was idle: a policy that shares by what guests have
+// used would otherwise hold the others back to it.
 //
-// A guarantee is a debt that grows at its rate, of the time that the GPU gave to
-// anybody, while the guest has work, and shrinks by what the guest uses or leaves
-// unused. Where a guest is owed more than half a round (50 ms where time slices are
-// set, which the GPU may take to go around), the guests that are not owed anything
-// are suspended until it is paid. What a guest could not use of its
-// guarantee lapses, and for one that uses less than half of it the debt grows at
-// twice what it uses.
+// A guarantee is a debt that grows at the guarantee's rate, of the time that the GPU gave to any
+// guest, while the guest has work, and shrinks by what the guest uses or leaves unused. If a guest
+// is owed more than half a round (50 ms if time slices are set, since a rotation of the GPU may
+// take that long), the guests that are owed nothing are suspended until it is paid. What a guest
+// could not use of its guarantee lapses, and for one that uses less than half of it the debt grows
+// at twice what it uses.
 //
-// The policy forgives such a guest what it is ahead, since it has less than it is to
-// have: one that is held at its cap at times, when the policy takes it for idle, would
-// get ahead in the others, and have all of that to make up for once the quota is gone.
+// The policy forgives such a guest its lead, since it has less than it is to have: a guest that is
+// held at its cap at times, when the policy considers it idle, would get ahead at other times, and
+// would have all of that to make up for once the quota is gone.
 //
-// Quotas are judged at the end of a polling phase, as is everything that is not
-// about single launches.
+// Quotas are judged at the end of a polling phase, like everything else that is not about single
+// launches.
 //
-// While the GPU is left to nobody since a guest is likely to be back in a moment, that one
-// is charged for it, and whose launch waits meanwhile leaves nothing unused.
+// While the GPU is kept free because a guest is likely to submit again in a moment, that guest is
+// charged for it, and a guest whose launch waits meanwhile leaves nothing unused.
 //
-// What a guest that is suspended for a quota has on the GPU is taken off it where
-// that leaves when told. What evictions for a guest's sake cost others counts as
-// used by it.
+// Launches of a guest that is suspended for a quota are evicted if they leave when told. What
+// evictions for a guest's sake cost others counts as used by it.
 func Bound(p Policy) Policy {
-	k, _ := p.(keeper)
-	return &bounded{policy: p, keeper: k, of: make(map[GuestID]*allowance), evictor: evictor{evictions: newEvictions(Rate{})}}
+	k, _ := p.(idleKeeper)
+	return &bounded{policy: p, idleKeeper: k, of: make(map[GuestID]*allowance), evictor: evictor{evictions: newEvictions(Rate{})}}
 }
 
 // bounded is a policy within quotas.
 type bounded struct {
-	reckoning
+	estimator
 	evictor
 	policy     Policy
 	of         map[GuestID]*allowance
 	generation uint64
-	quotas     bool // whether anybody has one
-	keeper     keeper
-	waiting    bool          // whether anybody waits since the newest state, see withheld
-	at         time.Duration // of that
+	quotas     bool // whether any guest has one
+	idleKeeper idleKeeper
+	waiting    bool          // whether any launch waits since the newest state, see allowance.withheld
+	at         time.Duration // time of that state
 
 	guests   []Guest // as the policy is told
 	verdicts []Verdict
@@ -82,58 +77,57 @@ type bounded struct {
 	weights, floors, ceilings, parts []float64 // scratch
 }
 
-// allowance is what is kept of a guest's quota.
+// allowance is the record of a guest's quota.
 type allowance struct {
 	usage
-	// credit is GPU time in nanoseconds that the cap leaves, below 0 what it was
-	// overdrawn by; owed is what the guest lacks of its guarantee.
+	// credit is GPU time in nanoseconds that the cap leaves; below 0 it was overdrawn. owed is what
+	// the guest lacks of its guarantee.
 	credit, owed float64
-	// capped is whether the guest is suspended for its cap, behind whether others
-	// are for its guarantee, and aside whether it is one of these.
-	capped, behind, aside bool
-	turned                time.Duration // when capped or behind last changed
-	// barred is whether its cap kept it from the GPU in some of the newest phase.
+	// capped reports whether the guest is suspended for its cap, behind whether others are
+	// suspended for its guarantee, and yields whether it is one of these others.
+	capped, behind, yields bool
+	turned                 time.Duration // when capped or behind last changed
+	// barred reports whether its cap kept it from the GPU in some of the newest phase.
 	barred bool
-	// away is whether it was suspended in the newest quiet phase.
+	// away reports whether it was suspended in the newest quiet phase.
 	away bool
-	// withheld is for how long the GPU was kept for it, or for another while its launches
-	// waited, as yet unreckoned, and waits whether they do since the newest state.
+	// withheld is how long the GPU was kept free for it, or for another guest while its launches
+	// waited, as far as that is not accounted yet. waits reports whether its launches wait since
+	// the newest state.
 	withheld time.Duration
 	waits    bool
-	// held is whether the policy wants it suspended.
+	// held reports whether the policy wants it suspended.
 	held bool
-	// factor is what its weight is told with.
+	// factor is what its weight is multiplied by for the policy.
 	factor float64
 	seen   uint64 // generation of the newest state that had the guest
 }
 
 const (
-	// halfDuty is the least time between two changes of mind about a guest's
-	// quota: a duty cycle of less than 10 ms costs more in context switches than
-	// it gains.
+	// halfDuty is the least time between two changes of a decision about a guest's quota: a duty
+	// cycle of less than 10 ms costs more in context switches than it gains.
 	halfDuty = 5 * time.Millisecond
-	// creditRounds is how much of what a cap allows a guest may save up while it
-	// has no work, in rounds, and maxCredit while it has some and others use the
-	// GPU.
+	// creditRounds is how much of its cap a guest may save while it has no work, in rounds, and
+	// maxCredit while it has work and others use the GPU.
 	creditRounds = 2
 	maxCredit    = 250 * time.Millisecond
-	// maxOverdraft is for how long a guest is suspended for its cap at most, whatever it
-	// is said to have used.
+	// maxOverdraft is how long a guest is suspended for its cap at most, whatever it is reported to
+	// have used.
 	maxOverdraft = 10 * time.Minute
-	// surplusRounds is how much above its guarantee counts for later, in rounds.
+	// surplusRounds is how much use above its guarantee counts for later, in rounds.
 	surplusRounds = 2
-	// capPressure is how much more than its cap the weight of a guest at its cap
-	// would give it, so that it reaches the cap and the cap is what holds it there.
+	// capPressure is how much more than its cap the weight of a guest at its cap would give it, so
+	// that it reaches the cap and the cap is what limits it.
 	capPressure = 1.5
-	// eager is how many times what a guest can use of the GPU its guarantee may be
-	// and still grow at its full rate: some of the time that a guest has the GPU
-	// for itself passes unused, which counts as given to it.
+	// eager is how many times a guest's demand its guarantee may be and still grow at its full
+	// rate: some of the time that a guest has the GPU for itself passes unused, which counts as
+	// given to it.
 	eager = 2
-	// soonAgain is in how long a policy is asked again when a quota has changed what
-	// may run.
+	// soonAgain is when a policy is called again after a quota has changed what may run.
 	soonAgain = time.Millisecond
-	// leastRest is what weights are told as if guarantees left it at least. They may add
-	// up to 1 but for a rounding error, for which weights were some 1e16 times others'.
+	// leastRest is the least part that guarantees are assumed to leave over when weights are
+	// adjusted. They may add up to 1 but for a rounding error, and weights would be some 1e16 times
+	// others'.
 	leastRest = 0.001
 	// maxOwed is how much of a guarantee can be caught up with.
 	maxOwed = 500 * time.Millisecond
@@ -144,7 +138,7 @@ func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time
 	b.sync(&st)
 	b.pass(now, &st)
 	if ev.Kind == Tick {
-		b.reckon(&ev, &st)
+		b.account(&ev, &st)
 	}
 	if ev.Kind == Tick && ev.Phase == PollPhase {
 		b.judge(now, &st)
@@ -163,7 +157,7 @@ func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time
 	return verdicts, next
 }
 
-// sync takes in the guests of st.
+// sync follows the guests of st.
 func (b *bounded) sync(st *State) {
 	b.generation++
 	b.quotas = false
@@ -187,8 +181,8 @@ func (b *bounded) sync(st *State) {
 	}
 }
 
-// reckon holds what the guests used in a phase against their quotas.
-func (b *bounded) reckon(ev *Event, st *State) {
+// account compares what the guests used in a phase with their quotas.
+func (b *bounded) account(ev *Event, st *State) {
 	factor := 1.0
 	switch ev.Phase {
 	case PollPhase:
@@ -201,15 +195,15 @@ func (b *bounded) reckon(ev *Event, st *State) {
 	default:
 		return
 	}
-	var given float64 // what the GPU gave to anybody, or had for them
+	var given float64 // what the GPU gave to any guest, or had for it
 	n := contenders(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		a := b.of[g.ID]
-		kept := b.kept(g.ID)
-		used, left := b.spent(ev, a.idled(ev, g, factor, kept), factor)
-		a.observe(g, spell{
-			used: used, left: left, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round, turns: st.Slices.Max > 0,
+		kept := b.takeKeptIdle(g.ID)
+		used, unused := b.spent(ev, a.idled(ev, g, factor, kept), factor)
+		a.observe(g, phaseUse{
+			used: used, unused: unused, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round, turns: st.Slices.Max > 0,
 		})
 		used = max(used+float64(g.Charged), 0)
 		given += used
@@ -218,7 +212,7 @@ func (b *bounded) reckon(ev *Event, st *State) {
 		}
 		used += float64(kept) // which the GPU was idle
 		a.credit += g.Quota.Cap*float64(ev.Length) - used
-		a.owed -= used + left
+		a.owed -= used + unused
 	}
 	for i := range st.Guests {
 		g := &st.Guests[i]
@@ -238,7 +232,7 @@ func (b *bounded) reckon(ev *Event, st *State) {
 	}
 }
 
-// pass takes in the time since the newest state.
+// pass notes the time since the newest state.
 func (b *bounded) pass(now time.Duration, st *State) {
 	elapsed := now - b.at
 	b.at = now
@@ -254,9 +248,10 @@ func (b *bounded) pass(now time.Duration, st *State) {
 	}
 }
 
-// withhold finds out whose launches wait from now on while the GPU is kept for another.
+// withhold finds out which guests' launches wait from now on while the GPU is kept free for another
+// guest.
 func (b *bounded) withhold(st *State) {
-	if !b.quotas || b.keeper == nil || !b.keeper.keeps() {
+	if !b.quotas || b.idleKeeper == nil || !b.idleKeeper.keepsIdle() {
 		return
 	}
 	for i := range st.Launches {
@@ -267,17 +262,17 @@ func (b *bounded) withhold(st *State) {
 	}
 }
 
-// kept is for how long the GPU was kept for a guest since that was last asked.
-func (b *bounded) kept(id GuestID) time.Duration {
-	if b.keeper == nil {
+// takeKeptIdle returns how long the GPU was kept free for a guest since the last call.
+func (b *bounded) takeKeptIdle(id GuestID) time.Duration {
+	if b.idleKeeper == nil {
 		return 0
 	}
-	return b.keeper.kept(id)
+	return b.idleKeeper.takeKeptIdle(id)
 }
 
-// idled is the guest as far as the GPU was idle and the guest's for the taking: what was
-// kept from it was not, and what was kept for it is charged to it. Of time that nobody
-// watched this is reckoned with the polling phase that stands for it.
+// idled returns the guest with its Idle reduced to time in which the GPU was idle and available to
+// it: time kept for others was not, and time kept for it is charged to it. Of unwatched time this
+// is accounted with the polling phase that stands for it.
 func (a *allowance) idled(ev *Event, g *Guest, factor float64, kept time.Duration) *Guest {
 	a.withheld += kept
 	if a.withheld == 0 {
@@ -296,8 +291,8 @@ func (a *allowance) idled(ev *Event, g *Guest, factor float64, kept time.Duratio
 	return &less
 }
 
-// usedAway is how much of a polling phase was used by guests that had been
-// suspended in the quiet phase before it, where that was not the same time.
+// usedAway returns how much of a polling phase was used by guests that had been suspended in the
+// quiet phase before it, unless both were the same time.
 func (b *bounded) usedAway(ev *Event, st *State) (sum time.Duration) {
 	if ev.Spread {
 		return 0
@@ -310,15 +305,15 @@ func (b *bounded) usedAway(ev *Event, st *State) (sum time.Duration) {
 	return sum
 }
 
-// spent is what a guest used in a phase, and what was left to it.
+// spent returns what a guest used in a phase, and what it left unused.
 func (b *bounded) spent(ev *Event, g *Guest, factor float64) (used, unused float64) {
 	if b.of[g.ID].away && !ev.Spread {
 		factor = 1
 	}
-	return b.reckoning.spent(ev, g, factor)
+	return b.estimator.spent(ev, g, factor)
 }
 
-// working is the part of a phase in which the guest had work.
+// working returns the part of a phase in which the guest had work.
 func working(g *Guest, length time.Duration) float64 {
 	switch {
 	case !g.Active, g.NoWork == 0 && !g.Backlogged:
@@ -329,13 +324,13 @@ func working(g *Guest, length time.Duration) float64 {
 	return max(1-float64(g.NoWork)/float64(length), 0)
 }
 
-// forgiver is a policy that holds guests back for what they are ahead of others.
+// forgiver is a policy that holds guests back for their lead over others.
 type forgiver interface {
-	// forgive has a guest be ahead no more.
+	// forgive ends a guest's lead.
 	forgive(id GuestID)
 }
 
-// judge decides for whose quota somebody is suspended.
+// judge decides which guests are suspended for a quota.
 func (b *bounded) judge(now time.Duration, st *State) {
 	urgent := false
 	most := float64(st.Round) / 2
@@ -359,11 +354,11 @@ func (b *bounded) judge(now time.Duration, st *State) {
 	}
 	for i := range st.Guests {
 		a := b.of[st.Guests[i].ID]
-		a.aside = urgent && !a.behind
+		a.yields = urgent && !a.behind
 	}
 }
 
-// lift drops what was held against guests that have no such quota any more.
+// lift drops records for quotas that guests no longer have.
 func (b *bounded) lift(st *State) {
 	urgent := false
 	for i := range st.Guests {
@@ -379,12 +374,12 @@ func (b *bounded) lift(st *State) {
 	}
 	for i := range st.Guests {
 		a := b.of[st.Guests[i].ID]
-		a.aside = a.aside && urgent
+		a.yields = a.yields && urgent
 	}
 }
 
-// weigh finds the weights that give each guest what it is entitled to. Only those
-// of guests at the bound of a quota are others than they were given.
+// weigh finds the weights that give each guest its entitlement. They differ from the given ones
+// only for guests at the bound of a quota.
 func (b *bounded) weigh(st *State) {
 	if !b.quotas {
 		for i := range st.Guests {
@@ -403,8 +398,8 @@ func (b *bounded) weigh(st *State) {
 		b.weights, b.floors, b.ceilings = append(b.weights, g.Weight), append(b.floors, floor), append(b.ceilings, ceiling)
 		b.parts = append(b.parts, 0)
 	}
-	level := water(b.parts, b.weights, b.floors, b.ceilings, 1)
-	sum, open := 0.0, level > 0 // whether somebody is not at a bound
+	level := waterFill(b.parts, b.weights, b.floors, b.ceilings, 1)
+	sum, open := 0.0, level > 0 // whether some guest is not at a bound
 	for i, p := range b.parts {
 		sum += p
 		open = open || p == 0 && b.weights[i] > 0 && b.ceilings[i] > 0
@@ -420,8 +415,8 @@ func (b *bounded) weigh(st *State) {
 		switch {
 		case part <= 0 || g.Weight <= 0:
 		case level == 0:
-			// Where that leaves nothing over, the bounds are the weights; else nobody is
-			// in another's way.
+			// If that leaves nothing over, the bounds are the weights. Otherwise no guest is in
+			// another's way.
 			if sum >= 1-saturating {
 				a.factor = part / g.Weight
 			}
@@ -433,7 +428,7 @@ func (b *bounded) weigh(st *State) {
 	}
 }
 
-// tell is the guests as the policy is told of them.
+// tell returns the guests as the policy is told of them.
 func (b *bounded) tell(st *State) []Guest {
 	if !b.quotas {
 		return st.Guests
@@ -450,9 +445,9 @@ func (b *bounded) tell(st *State) []Guest {
 	return b.guests
 }
 
-// answer is the policy's, as far as the quotas allow it. again is whether launches
-// that it knows of may run from now on, or may not any more, so that it is to be
-// asked soon.
+// answer returns the policy's answer as far as the quotas allow it. again reports whether launches
+// that the policy knows of may run from now on, or may not any more, so that it is to be called
+// again soon.
 func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdicts []Verdict, again bool) {
 	b.verdicts = b.verdicts[:0]
 	for i := range st.Guests {
@@ -466,8 +461,8 @@ func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdict
 		a := b.of[v.Guest]
 		switch {
 		case v.Action == Evict && v.For == v.Guest && a != nil && a.held && a.behind:
-			// It was to be suspended, and won't be.
-		case v.Action == Run && a != nil && (a.capped || a.aside):
+			// The policy wanted it suspended, but it won't be.
+		case v.Action == Run && a != nil && (a.capped || a.yields):
 			again = true
 		case v.Action != Suspend && v.Action != Resume:
 			b.verdicts = append(b.verdicts, v)
@@ -480,7 +475,7 @@ func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdict
 		a := b.of[g.ID]
 		hold := a.held
 		switch {
-		case a.capped, a.aside:
+		case a.capped, a.yields:
 			if hold = true; !a.held {
 				b.verdicts = b.clear(now, st, g.ID, b.verdicts)
 			}

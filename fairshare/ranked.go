@@ -6,36 +6,30 @@ import (
 	"time"
 )
 
-// ranked are the policies by which one launch has the GPU at a time, chosen by
-// rank: fifo, reorder, piv and hpf. They differ in who ranks before whom, and in
-// whom a launch that waits takes the GPU from.
+// ranked are the policies by which one launch has the GPU at a time, chosen by rank: fifo, reorder,
+// piv and hpf. They differ in how launches rank, and in which running launches a waiting one
+// displaces.
 //
-// The queues that the papers keep are the state's launches that wait: a launch is
-// in them from the state that first has it until it runs, and again when it has
-// left. So none is lost, whatever becomes of a verdict.
+// The queues of the papers are the state's waiting launches: a launch is in them from the state
+// that first has it until it runs, and again when it has left the GPU. So none is lost, whatever
+// becomes of a verdict.
 //
-// What all of them do where the papers are silent:
+// All of them do the following, on which the papers are silent:
 //
-//   - The GPU is free for the next launch as soon as those that run were told to
-//     leave it. Both verdicts are given together, and the hardware takes the one
-//     as the other's blocks drain.
-//   - A launch that can't be evicted runs on, and a more urgent one is let to the
-//     GPU beside it, where the hardware has them take turns ([Options].Alone: it
-//     waits). One that is no more urgent waits.
-//   - Where a guest has caused so many evictions that it may not cause another
-//     yet, its launch waits until it may.
-//   - Where launches are evicted for more urgent ones (piv and hpf), and a more urgent
-//     one is likely to come in a moment, the GPU waits for it; see anticipation.
+//   - The GPU is free for the next launch as soon as the running ones were told to leave it. Both verdicts are given together, and the hardware starts the one as the other's blocks drain.
+//   - A launch that can't be evicted runs on, and a more urgent one gets the GPU beside it, where the hardware has them take turns ([Options].Alone: it waits). One that is no more urgent waits.
+//   - If a guest has caused so many evictions that it may not cause another yet, its launch waits until it may.
+//   - If launches are evicted for more urgent ones (piv and hpf), and a more urgent one is likely to come in a moment, the GPU is kept free for it; see anticipation.
 //
-// Kernel slicing needs no policy of its own: it is these, with [Options].Alone, and
-// the slices as launches that can't be evicted.
+// Kernel slicing needs no policy of its own: it is these policies with [Options].Alone, and the
+// slices as launches that can't be evicted.
 type ranked struct {
-	desk
-	book      book[triplet]
+	launchPolicy
+	book      launchTable[triplet]
 	options   Options
 	before    func(a, b entry) bool
 	displaces func(waiting, running entry) bool
-	// expects is who is waited for before somebody less urgent has the GPU; nil: nobody.
+	// expects keeps the GPU free for a guest before a less urgent one gets it; nil: never.
 	expects *anticipation
 	broke   []GuestID // guests that may not cause the eviction they want now
 }
@@ -46,16 +40,15 @@ type entry struct {
 	*triplet
 }
 
-// newFIFO makes the policy of the hardware without any of this: a launch runs to
-// completion, and the next is the one that arrived first.
+// newFIFO returns the policy of the hardware alone: a launch runs to completion, and the next is
+// the one that arrived first.
 func newFIFO(o Options) *ranked {
-	return &ranked{desk: desk{evictions: newEvictions(o.Evictions)}, options: o, before: never, displaces: never}
+	return &ranked{launchPolicy: launchPolicy{evictions: newEvictions(o.Evictions)}, options: o, before: never, displaces: never}
 }
 
-// newReorder makes the baseline that FLEP names in §6.3.2: "When multiple kernels
-// are in the wait queue, existing frameworks, despite providing no preemption
-// support, can schedule shorter kernels to improve turnaround time." Priorities
-// come first.
+// newReorder returns the baseline of FLEP §6.3.2: "When multiple kernels are in the wait queue,
+// existing frameworks, despite providing no preemption support, can schedule shorter kernels to
+// improve turnaround time." Priorities come first.
 func newReorder(o Options) *ranked {
 	p := newFIFO(o)
 	p.before = urgentThenShort
@@ -64,7 +57,7 @@ func newReorder(o Options) *ranked {
 
 func never(_, _ entry) bool { return false }
 
-// anticipates has the GPU wait for launches that are likely to come.
+// anticipates makes the policy keep the GPU free for launches that are likely to come.
 func (p *ranked) anticipates() {
 	if !p.options.AtOnce {
 		p.expects = new(anticipation)
@@ -83,19 +76,18 @@ func (p *ranked) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.
 	return p.verdicts, next
 }
 
-// keeps implements keeper.
-func (p *ranked) keeps() bool { return p.expects != nil && p.expects.waits() }
+// keepsIdle implements idleKeeper.
+func (p *ranked) keepsIdle() bool { return p.expects != nil && p.expects.waits() }
 
-// kept implements keeper.
-func (p *ranked) kept(id GuestID) time.Duration {
+// takeKeptIdle implements idleKeeper.
+func (p *ranked) takeKeptIdle(id GuestID) time.Duration {
 	if p.expects == nil {
 		return 0
 	}
 	return p.expects.charge(id)
 }
 
-// times updates what is kept of launches' times, in the cases that FLEP §5.1
-// names, and for those that are new whatever the event.
+// times updates the launches' times, in the cases of FLEP §5.1, and for new launches at any event.
 func (p *ranked) times(now time.Duration, ev *Event, st *State) {
 	all := ev.Kind == Arrived || ev.Kind == Evicted || ev.Kind == Finished
 	for i := range st.Launches {
@@ -107,8 +99,8 @@ func (p *ranked) times(now time.Duration, ev *Event, st *State) {
 
 func (p *ranked) entry(st *State, i int) entry { return entry{&st.Launches[i], &p.book.of[i]} }
 
-// schedule lets the first in rank of those that wait run, if the GPU is free or
-// it takes it from those that run.
+// schedule lets the first waiting launch in rank run if the GPU is free or the launch displaces
+// those that run.
 func (p *ranked) schedule(now time.Duration, st *State) (next time.Duration) {
 	p.broke = p.broke[:0]
 	running := p.running(st)
@@ -137,19 +129,19 @@ func (p *ranked) schedule(now time.Duration, st *State) (next time.Duration) {
 		if ok {
 			return 0
 		}
-		// Others' launches don't wait for what its guest may not do.
+		// Other guests' launches don't wait because of what this one's guest may not do.
 		p.broke = append(p.broke, st.Launches[head].Guest)
 		if wait > 0 && (next == 0 || wait < next) {
 			next = wait
 		}
 	}
 	if l := &st.Launches[running.best]; running.n == 1 && l.BelowSM > 0 {
-		p.run(l) // whom it left SMs to is gone
+		p.run(l) // the launch that it left SMs to is gone
 	}
 	return next
 }
 
-// head is the first in rank of those that wait; -1 is none.
+// head returns the index of the first waiting launch in rank, or -1.
 func (p *ranked) head(st *State) int {
 	head := -1
 	for i := range st.Launches {
@@ -164,8 +156,8 @@ func (p *ranked) head(st *State) int {
 	return head
 }
 
-// occupants are those that have the GPU and are to keep it: how many, and the
-// first of them in rank.
+// occupants are the launches that have the GPU and are to keep it: their number, and the index of
+// the first in rank.
 type occupants struct{ n, best int }
 
 func (p *ranked) running(st *State) (o occupants) {
@@ -181,7 +173,7 @@ func (p *ranked) running(st *State) (o occupants) {
 	return o
 }
 
-// ranks is whether the launch at one index ranks before the one at another.
+// ranks reports whether the launch at one index ranks before the one at another.
 func (p *ranked) ranks(st *State, i, than int) bool {
 	return p.before(p.entry(st, i), p.entry(st, than))
 }
@@ -195,9 +187,9 @@ func (p *ranked) let(st *State, i int) {
 	p.book.of[i].running = true
 }
 
-// preempt takes from those that run what the launch at head needs, and lets it
-// run. Where its guest may not cause that, or what runs can't be evicted, it does
-// nothing; wait is then in how long it may, if that is known.
+// preempt takes from the running launches what the launch at head needs, and lets it run. If its
+// guest may not cause that, or a running launch can't be evicted, it does nothing; wait is then the
+// time until it may, if that is known.
 func (p *ranked) preempt(now time.Duration, st *State, head int) (wait time.Duration, ok bool) {
 	h := &st.Launches[head]
 	victim, below, use := p.enough(st, h)
@@ -236,10 +228,9 @@ func (p *ranked) preempt(now time.Duration, st *State, head int) (wait time.Dura
 	return 0, true
 }
 
-// enough is the launch to be evicted from some SMs, and the bound that leaves h
-// what it needs: "FLEP preempts just enough SMs to host all CTAs launched by the
-// high-priority kernel" (FLEP §6.4), and what runs beside them. It is the one that
-// has the most SMs.
+// enough returns the launch to be evicted from some SMs, and the bound that leaves h what it needs:
+// "FLEP preempts just enough SMs to host all CTAs launched by the high-priority kernel" (FLEP
+// §6.4), and the launches that run beside them. It is the launch that has the most SMs.
 func (p *ranked) enough(st *State, h *Launch) (victim int, below uint32, use SpatialUse) {
 	victim = -1
 	var most uint64

@@ -5,23 +5,17 @@ import (
 	"time"
 )
 
-// released is disengaged fair queueing as LoGA's authors published it
-// (github.com/jkehne/loga, neon_module/neon_event.c: update_vtimes and
-// update_now), kept as a baseline beside printed, from which it differs in
-// three things:
+// released is disengaged fair queueing as LoGA's authors published it (github.com/jkehne/loga,
+// neon_module/neon_event.c: update_vtimes and update_now), kept as a baseline beside printed. It
+// differs from printed in three ways:
 //
-//   - A guest that is suspended stays so through the next polling phase, to whose
-//     end the next verdict is put off. So it is charged nothing for the round that it
-//     sat out, and is let run again when the others have caught up.
-//   - A guest that was not seen to execute in the polling phase, suspended or
-//     without work, is neither charged nor counts in the least virtual time.
-//   - Where nobody was seen to execute, nothing is charged and no time is taken to
-//     have passed, so that whoever is ahead at all is suspended, for as long as
-//     nobody executes.
+//   - A suspended guest stays suspended through the next polling phase, and the next verdict comes at the end of that phase. So it is charged nothing for the round that it sat out, and runs again when the others have caught up.
+//   - A guest that was not seen to execute in the polling phase, because it was suspended or had no work, is neither charged nor counted in the least virtual time.
+//   - If no guest was seen to execute, nothing is charged and no time passes, so that a guest with any lead at all is suspended, for as long as no guest executes.
 //
-// Its phases are 1 and 5 ms for each allocated channel (event_event). That is for
-// whoever has the GPU watched: accounting.ByAllocated, without a cap on the round,
-// in one piece. Weights are as in printed.
+// Its phases are 1 and 5 ms for each allocated channel (event_event). The caller of the sampler
+// configures that: accounting.ByAllocated, no cap on the round, one piece. Weights are as in
+// printed.
 type released struct {
 	accounts
 	options  Options
@@ -30,14 +24,14 @@ type released struct {
 	verdicts []Verdict
 }
 
-// newReleased makes the policy by a measure of a guest's use: GPU time, as the
-// paper has it (§3.4) and the code in a line that is switched off, or the mean time
-// between switches, which is the line in its place.
+// newReleased returns the policy by a measure of a guest's use: GPU time, as in the paper (§3.4)
+// and in a line of the published code that is switched off; or the mean time between switches, as
+// in the line that replaces it.
 func newReleased(o Options, measure func(*Guest) float64) *released {
 	return &released{options: o, measure: measure}
 }
 
-// gpuTime is what a guest was seen to use.
+// gpuTime returns what a guest was seen to use.
 func gpuTime(g *Guest) float64 { return float64(g.Used) }
 
 // Decide implements [Policy].
@@ -56,6 +50,7 @@ func (p *released) Decide(_ time.Duration, ev Event, st State) ([]Verdict, time.
 	return p.verdicts, 0
 }
 
+// polled charges the round that a polling phase ends, and suspends guests.
 func (p *released) polled(ev *Event, st *State) {
 	p.scale(st)
 	var total float64
@@ -74,11 +69,11 @@ func (p *released) polled(ev *Event, st *State) {
 			threshold = float64(p.options.Threshold)
 		}
 	}
-	p.verdicts = p.holdAhead(st, threshold, p.verdicts)
+	p.verdicts = p.suspendAhead(st, threshold, p.verdicts)
 }
 
-// advance sets the system's time to the least virtual time of those that count, and
-// brings who is behind up to it. Where nobody counts it stays.
+// advance sets the system's time to the least virtual time of the guests that count, and brings
+// guests that are behind up to it. If none counts the system's time stays.
 func (a *accounts) advance(st *State, counts func(*Guest) bool) {
 	least := math.Inf(1)
 	for i := range st.Guests {
@@ -96,8 +91,8 @@ func (a *accounts) advance(st *State, counts func(*Guest) bool) {
 	}
 }
 
-// holdAhead suspends who is ahead by more than a threshold and lets the others run.
-func (a *accounts) holdAhead(st *State, threshold float64, verdicts []Verdict) []Verdict {
+// suspendAhead suspends guests that are ahead by more than a threshold and resumes the others.
+func (a *accounts) suspendAhead(st *State, threshold float64, verdicts []Verdict) []Verdict {
 	for i := range st.Guests {
 		switch g := &st.Guests[i]; {
 		case a.lead(g) > threshold:

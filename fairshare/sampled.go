@@ -2,49 +2,48 @@ package fairshare
 
 import "time"
 
-// sampled is disengaged fair queueing with NEON's sampling, as it is published with
-// LoGA (github.com/jkehne/loga, neon_module/neon_sampling.c: event_sampling,
-// update_now, update_sampled_task, update_vtimes), kept as a baseline. It watches no
-// registers, and goes by what guests ask of the GPU ([Requests]).
+// sampled is disengaged fair queueing with NEON's sampling, as it is published with LoGA
+// (github.com/jkehne/loga, neon_module/neon_sampling.c: event_sampling, update_now,
+// update_sampled_task, update_vtimes), kept as a baseline. It reads no registers and goes by the
+// guests' requests to the GPU ([Requests]).
 //
-// A round of it has all guests suspended until what they have on the GPU has ended,
-// lets one after the other run alone, and then lets all run freely for five times as
-// long. From a guest's time alone follows the mean length of its calls; in proportion
-// to these, the guests are charged for the free run. One that is ahead of the least
-// virtual time by more than a free run is held back: it sits out the next one, and is
-// skipped when the others are sampled. Then it is charged nothing, but counts in the
-// least virtual time; one that asked for nothing when it was sampled does not.
+// In each round it suspends all guests until their requests on the GPU have ended, lets each guest
+// run alone in turn, and then lets all run freely for five times as long. A guest's time alone
+// gives the mean length of its calls, and in proportion to these the guests are charged for the
+// free run. A guest that is ahead of the least virtual time by more than a free run is held back:
+// it sits out the next free run and is not sampled. Meanwhile it is charged nothing but counts in
+// the least virtual time; a guest that requested nothing while it was sampled does not count.
 //
-// Completions are noticed at a rate of 1 kHz, requests as they come. So a request that
-// is followed by another one before its completion is noticed ends with that, and one
-// that is not takes until it is noticed. Requests that a guest has on several channels at a
-// time take as long as they take together; the published one adds up the channels, which
-// makes them seem longer.
+// Completions are noticed at a rate of 1 kHz, requests as they come. So a request that is followed
+// by another one before its completion is noticed ends with that one, and otherwise when its
+// completion is noticed. Requests on several channels at a time take as long as they take together;
+// the published code adds up the channels, which makes them seem longer.
 //
-// Where nobody has work it goes on all the same; the published one waits for some before
-// it samples again. A command that does not end keeps the GPU from everybody until its
-// time limit, as it does there.
+// If no guest has work it goes on all the same; the published code waits for work before it samples
+// again. A command that does not end keeps all guests from the GPU until its time limit, as it does
+// there.
 type sampled struct {
 	accounts
-	options  Options
-	season   season
-	begun    time.Duration        // of the season, or of the current guest's time alone
-	current  int                  // who is alone, as an index of turn
-	turn     []GuestID            // who are sampled or skipped in this round
-	back     map[GuestID]bool     // who are held back
+	options Options
+	// stage
+	stage    stage
+	begun    time.Duration        // when the stage began, or the current guest's time alone
+	current  int                  // index in turn of the guest that is alone
+	turn     []GuestID            // guests that are sampled or skipped in this round
+	back     map[GuestID]bool     // guests that are held back
 	samples  map[GuestID]*sample  // of this round
-	sampling time.Duration        // of this round, with that of guests that were skipped
-	free     time.Duration        // that the free run lasts
+	sampling time.Duration        // time that sampling took in this round, with that of skipped guests
+	free     time.Duration        // length of the free run
 	over     time.Duration        // since when the current guest's time is over, but not its requests; 0: it is not
-	counts   map[GuestID]Requests // as of the newest look
+	counts   map[GuestID]Requests // as of the newest poll
 	verdicts []Verdict
 }
 
-// season is a part of NEON's round.
-type season uint8
+// stage is a part of NEON's round.
+type stage uint8
 
 const (
-	draining season = iota // nobody is let run, until nothing runs
+	draining stage = iota // all guests are suspended until nothing runs
 	alone
 	freeRun
 )
@@ -57,14 +56,16 @@ type sample struct {
 	since           time.Duration // since when it is
 }
 
+// neonSample is how long a guest is sampled, and neonFreeRuns how many times as long as all samples
+// together the free run is.
 const (
 	// neonSample is how long a guest is sampled, and neonFreeRuns how many times
 	// as long as all samples together the free run is.
 	neonSample   = time.Millisecond
 	neonFreeRuns = 5
-	// neonPoll is the time between two looks for completions.
+	// neonPoll is the time between two polls for completions.
 	neonPoll = time.Millisecond
-	// enoughRequests are those after which a guest is not sampled any longer.
+	// enoughRequests is the number of requests after which a guest is not sampled any longer.
 	enoughRequests = 96
 )
 
@@ -75,7 +76,7 @@ func newSampled(o Options) *sampled {
 	return &sampled{options: o, back: make(map[GuestID]bool), samples: make(map[GuestID]*sample), counts: make(map[GuestID]Requests)}
 }
 
-// Decide implements [Policy]. It keeps its own time, whatever phases it is told of.
+// Decide implements [Policy]. It keeps its own time, whatever phases are reported.
 func (p *sampled) Decide(now time.Duration, _ Event, st State) ([]Verdict, time.Duration) {
 	p.verdicts = p.verdicts[:0]
 	p.sync(&st)
@@ -97,7 +98,7 @@ func (p *sampled) Decide(now time.Duration, _ Event, st State) ([]Verdict, time.
 
 // admitted reports whether a guest may run now.
 func (p *sampled) admitted(id GuestID) bool {
-	switch p.season {
+	switch p.stage {
 	case alone:
 		return p.over == 0 && p.turn[p.current] == id
 	case freeRun:
@@ -106,15 +107,15 @@ func (p *sampled) admitted(id GuestID) bool {
 	return false
 }
 
-// wait is in how long to look again.
+// wait returns the time until the next poll.
 func (p *sampled) wait(now time.Duration) time.Duration {
-	if p.season == freeRun {
+	if p.stage == freeRun {
 		return p.begun + p.free - now
 	}
 	return neonPoll
 }
 
-// forget drops what is kept of guests that left.
+// forget drops records of guests that left.
 func (p *sampled) forget() {
 	for id := range p.counts {
 		if p.of[id] == nil {
@@ -125,20 +126,20 @@ func (p *sampled) forget() {
 	}
 }
 
-// step goes on to the next season, or the next guest, where it is time for that, and
-// reports whether it did.
+// step goes on to the next stage, or the next guest, if it is time for that, and reports whether it
+// did.
 func (p *sampled) step(now time.Duration, st *State) bool {
-	switch p.season {
+	switch p.stage {
 	case freeRun:
 		if now < p.begun+p.free {
 			return false
 		}
-		p.season = draining
+		p.stage = draining
 	case draining:
 		if inFlight(st) {
 			return false
 		}
-		p.season, p.current, p.sampling = alone, -1, 0
+		p.stage, p.current, p.sampling = alone, -1, 0
 		p.turn = p.turn[:0]
 		for i := range st.Guests {
 			p.turn = append(p.turn, st.Guests[i].ID)
@@ -151,8 +152,7 @@ func (p *sampled) step(now time.Duration, st *State) bool {
 	return true
 }
 
-// sample looks at the guest that is alone, and reports whether its time is over and so
-// are its requests.
+// sample polls the guest that is alone, and reports whether its time and its requests are over.
 func (p *sampled) sample(now time.Duration, st *State) bool {
 	id := p.turn[p.current]
 	g := find(st, id)
@@ -173,7 +173,7 @@ func (p *sampled) sample(now time.Duration, st *State) bool {
 	return true
 }
 
-// look takes in what became of the guest's requests since the newest look.
+// poll adds what became of the guest's requests since the newest poll.
 func (p *sampled) look(now time.Duration, g *Guest, s *sample) {
 	before := p.counts[g.ID]
 	completed := g.Requests.Completed - before.Completed
@@ -189,8 +189,8 @@ func (p *sampled) look(now time.Duration, g *Guest, s *sample) {
 	p.counts[g.ID] = g.Requests
 }
 
-// next lets the next guest that is not held back run alone. After the last, it begins
-// the free run. Those that it skips count as sampled in how long that is.
+// next lets the next guest that is not held back run alone. After the last it begins the free run.
+// Skipped guests count as sampled in the length of the free run.
 func (p *sampled) next(now time.Duration, st *State) {
 	p.over = 0
 	for p.current++; p.current < len(p.turn); p.current++ {
@@ -204,18 +204,18 @@ func (p *sampled) next(now time.Duration, st *State) {
 		}
 		p.begun = now
 		p.samples[g.ID] = &sample{}
-		p.counts[g.ID] = g.Requests // what it did in the free run is no part of its sample
+		p.counts[g.ID] = g.Requests // the free run is no part of its sample
 		return
 	}
 	if p.sampling == 0 {
 		p.sampling = p.options.Sample
 	}
-	p.season, p.begun, p.free = freeRun, now, neonFreeRuns*p.sampling
+	p.stage, p.begun, p.free = freeRun, now, neonFreeRuns*p.sampling
 	p.settle(st)
 }
 
-// call is the mean length of the guest's calls, of which one may be several requests,
-// in whole ones.
+// call returns the mean length of the guest's calls. One call may be several requests, in whole
+// numbers.
 func (s *sample) call() float64 {
 	if s == nil || s.requests == 0 {
 		return 0
@@ -227,12 +227,12 @@ func (s *sample) call() float64 {
 	return float64(perCall) * float64(s.took) / float64(s.requests)
 }
 
-// settle charges the free run to come by what was sampled, and decides who is held back
-// in it.
+// settle charges the next free run by what was sampled, and decides which guests are held back in
+// it.
 func (p *sampled) settle(st *State) {
 	p.scale(st)
 	var total float64
-	active := false // whether anybody was sampled with requests, or held back
+	active := false // whether any guest was sampled with requests, or held back
 	for i := range st.Guests {
 		id := st.Guests[i].ID
 		total += p.samples[id].call()
@@ -273,7 +273,7 @@ func inFlight(st *State) bool {
 	return false
 }
 
-// find is the guest of an ID, nil where there is none.
+// find returns the guest with an ID, nil if there is none.
 func find(st *State, id GuestID) *Guest {
 	for i := range st.Guests {
 		if st.Guests[i].ID == id {

@@ -240,8 +240,8 @@ func TestNeonForgets(t *testing.T) {
 	}
 }
 
-// heldBack is a sampling in whose last free run the first guest was held back.
-func heldBack(t *testing.T) *sampling {
+// anySuspended is a sampling in whose last free run the first guest was held back.
+func anySuspended(t *testing.T) *sampling {
 	s := newSampling(t, asker{2, 2}, asker{4, 4})
 	for range 10 {
 		if _, running, _ := s.freeRun(); cmp.Equal([]fairshare.GuestID{2}, running) {
@@ -255,7 +255,7 @@ func heldBack(t *testing.T) *sampling {
 // TestNeonCountsWhoIsHeldBack: a guest that is held back is let run when the others ask for
 // nothing any more.
 func TestNeonCountsWhoIsHeldBack(t *testing.T) {
-	s := heldBack(t)
+	s := anySuspended(t)
 	s.askers[1] = asker{}
 	if _, running, _ := s.freeRun(); !cmp.Equal([]fairshare.GuestID{1, 2}, running) {
 		t.Errorf("%v run, want both", running)
@@ -265,7 +265,7 @@ func TestNeonCountsWhoIsHeldBack(t *testing.T) {
 // TestNeonForgetsWhoWasHeldBack: nothing is held against a guest that comes by the number of
 // one that has left.
 func TestNeonForgetsWhoWasHeldBack(t *testing.T) {
-	s := heldBack(t)
+	s := anySuspended(t)
 	s.guests[0].Suspended = false
 	for _, guests := range [][]fairshare.Guest{s.guests[1:], s.guests} {
 		verdicts, _ := s.policy.Decide(s.now-5*ms, fairshare.Event{Kind: fairshare.Changed, Guest: 1}, fairshare.State{Guests: guests})

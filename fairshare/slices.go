@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// SliceLimits bound the time slices of channel groups, where the hardware takes turns
-// by such and lets them be set. The zero value is for hardware that does not.
+// SliceLimits bounds the time slices of channel groups if the hardware has time slices that can be
+// set. The zero value is for hardware that does not.
 type SliceLimits struct {
-	// Loss is the part of the GPU's time that switches between slices may take, and
-	// Switch what one takes: a mean slice is at least Switch/Loss.
+	// Loss is the part of the GPU's time that switches between slices may take, and Switch how long
+	// one takes: a mean slice is at least Switch/Loss.
 	Loss   float64
 	Switch time.Duration
 	// Min and Max bound each slice.
 	Min, Max time.Duration
 }
 
-// Limits of an H100's time slices, as measured: switches take 79 to 84 µs, a group
-// with slices below some 100 µs makes little progress, and the driver's own slice is
-// about 2 ms.
+// The limits of an H100's time slices, as measured: switches take 79 to 84 µs, a group with slices
+// below some 100 µs makes little progress, and the driver's own slice is about 2 ms.
 const (
 	DefaultSliceLoss   = 0.02
 	DefaultSliceSwitch = 84 * time.Microsecond
@@ -27,7 +26,7 @@ const (
 	DefaultSlice       = 2048 * time.Microsecond
 )
 
-// mean is the least mean slice.
+// mean returns the smallest mean slice.
 func (l *SliceLimits) mean() time.Duration {
 	if l.Loss <= 0 {
 		return l.Min
@@ -35,60 +34,59 @@ func (l *SliceLimits) mean() time.Duration {
 	return max(time.Duration(float64(l.Switch)/l.Loss), l.Min)
 }
 
-// slicing finds the time slices that share a GPU by weight. Each guest's groups have
-// slices that sum to its weight, so that guests that always have work share by weight
-// whatever happens elsewhere. That is not quite right, and is corrected by what the
-// guests are seen to use: a group's turn ends early when the work ends that it had on
-// the GPU as the turn began, which short kernels don't fill a long slice with.
+// slicing finds the time slices that share a GPU by weight. The slices of each guest's groups sum
+// to its weight, so that guests that always have work share by weight whatever happens elsewhere.
+// That is not quite exact, and is corrected by what the guests are seen to use: a group's turn ends
+// early if the work that it had on the GPU at the beginning of the turn ends, since short kernels
+// don't fill a long slice.
 //
-// The correction is a proportional and an integral part of how far a guest is ahead,
-// of the GPU time that the guests together used for which there is not enough. Those
-// that lack work, or that are suspended, say nothing about slices and are left out.
+// The correction has a proportional and an integral part of a guest's lead, of the contended GPU
+// time that the guests used together. Guests that lack work or are suspended say nothing about
+// slices and are left out.
 type slicing struct {
 	of         map[GuestID]*sliced
 	generation uint64
-	decided    time.Duration // when
-	urgent     bool          // the guests are others, or have other weights or groups
+	decided    time.Duration // time of the last decision
+	urgent     bool          // the guests, their weights or their groups changed
 	scale      float64       // nanoseconds for a weight of 1
 	verdicts   []Verdict
 }
 
-// sliced is what is kept of a guest.
+// sliced is the record of a guest.
 type sliced struct {
 	weight float64
-	groups float64 // that have work, fading
-	used   float64 // GPU time since it was last compared
-	// ahead is by how much GPU time of all it is ahead of its part, and mean the mean
-	// of that since slices were last decided, from samples values.
+	groups float64 // number that have work, fading
+	used   float64 // GPU time since the last comparison
+	// ahead is the guest's lead in GPU time of all, and mean its mean over the samples since slices
+	// were last decided.
 	ahead, mean float64
 	samples     int
 	trim        float64 // the integral part, a logarithm
 	competes    bool    // in the newest phase
-	pinned      int     // the side on which its slice is at a bound: -1, 0 or 1
+	pinned      int     // which bound its slice is at: -1, 0 or 1
 	seen        uint64
 }
 
 const (
-	// sliceEvery is how often slices are decided: in that time a GPU with eight groups
-	// has gone around about seven times, so that it does not matter where it stands.
+	// sliceEvery is how often slices are decided. In that time a GPU with eight groups has served
+	// each about seven times, so that it does not matter where it stands.
 	sliceEvery = 250 * time.Millisecond
-	// slicePart and sliceWhole are the times in which the proportional part pays back
-	// what a guest is ahead, and the integral part takes over. Their ratio of four is
-	// critical damping.
+	// slicePart and sliceWhole are the times in which the proportional part corrects a lead and the
+	// integral part takes over. Their ratio of four is critical damping.
 	slicePart  = 250 * time.Millisecond
 	sliceWhole = 4 * slicePart
-	// What is less than sliceNear is paid back in sliceSlow: since a slice is set only
-	// where it changes by some per cent, each guest is ahead a bit and then behind, and
-	// the sooner that is paid back the more often slices are set.
+	// A lead below sliceNear is corrected in sliceSlow: a slice is only set if it changes by some
+	// per cent, so each guest is alternately a bit ahead and behind, and the sooner that is
+	// corrected the more often slices are set.
 	sliceNear = 40 * time.Millisecond
 	sliceSlow = 4 * slicePart
 	// maxTrim bounds both parts together, a logarithm: a factor of four.
 	maxTrim = 2 * math.Ln2
-	// groupsFade is for how long a group that has no work any more counts.
+	// groupsFade is how long a group without work still counts.
 	groupsFade = 500 * time.Millisecond
 )
 
-// sync takes in the guests of st, and forgets those that left.
+// sync follows the guests of st.
 func (s *slicing) sync(st *State, length time.Duration) {
 	if s.of == nil {
 		s.of = make(map[GuestID]*sliced)
@@ -123,18 +121,18 @@ func (s *slicing) sync(st *State, length time.Duration) {
 	}
 }
 
-// count is among how many groups a guest's slices are divided.
+// count returns the number of groups among which a guest's slices are divided.
 func (e *sliced) count() float64 { return max(math.Round(e.groups), 1) }
 
-// charge takes in GPU time that a guest used.
+// charge adds GPU time that a guest used.
 func (s *slicing) charge(id GuestID, used float64) {
 	if e := s.of[id]; e != nil {
 		e.used += used
 	}
 }
 
-// compare works out, at the end of a phase, how far those are ahead that compete:
-// waitedFor says of a guest whether others are to wait for it.
+// compare updates, at the end of a phase, the leads of guests that compete: waitedFor reports
+// whether others are to wait for a guest.
 func (s *slicing) compare(st *State, waitedFor func(GuestID) bool) {
 	var weights, used, ahead float64
 	for i := range st.Guests {
@@ -151,7 +149,7 @@ func (s *slicing) compare(st *State, waitedFor func(GuestID) bool) {
 	for i := range st.Guests {
 		e := s.of[st.Guests[i].ID]
 		if e.competes && e.weight > 0 {
-			// Of those that compete now nobody is ahead in the mean, whoever left.
+			// The mean lead of those that compete now is 0, whichever guests left.
 			e.ahead += e.used*weights/e.weight - used - ahead/weights
 			limit := maxTrim * float64(sliceWhole)
 			e.ahead = min(max(e.ahead, -limit), limit)
@@ -162,8 +160,7 @@ func (s *slicing) compare(st *State, waitedFor func(GuestID) bool) {
 	}
 }
 
-// decide answers each guest's slice where it is time to think about them, else
-// nothing.
+// decide returns each guest's slice if it is time to decide, and otherwise nothing.
 func (s *slicing) decide(now time.Duration, st *State) []Verdict {
 	elapsed := now - s.decided
 	if !s.urgent && elapsed < sliceEvery {
@@ -189,11 +186,11 @@ func (s *slicing) decide(now time.Duration, st *State) []Verdict {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		e := s.of[g.ID]
-		// No weights may be so far apart that a slice is more than a duration holds.
+		// However far apart weights are, a slice must not overflow a duration.
 		slice := time.Duration(min(s.scale*e.effort()/e.count(), 2*float64(st.Slices.Max)))
 		switch e.pinned = 0; {
 		case slice <= 0:
-			continue // nobody has had work yet
+			continue // no guest has had work yet
 		case slice < st.Slices.Min:
 			slice, e.pinned = st.Slices.Min, -1
 		case slice > st.Slices.Max:
@@ -204,22 +201,22 @@ func (s *slicing) decide(now time.Duration, st *State) []Verdict {
 	return s.verdicts
 }
 
-// correct brings the integral part up to date, after a time. It does not grow where
-// the slice is at a bound already.
+// correct updates the integral part after a time. It does not grow if the slice is at a bound
+// already.
 func (e *sliced) correct(elapsed time.Duration) {
 	step := -proportion(e.mean) * float64(elapsed) / float64(sliceWhole)
 	if e.competes && float64(e.pinned)*step <= 0 {
 		e.trim = min(max(e.trim+step, -maxTrim), maxTrim)
 	}
-	e.samples = 0 // the mean begins anew
+	e.samples = 0 // the mean starts again
 }
 
-// effort is the guest's weight, corrected.
+// effort returns the guest's weight, corrected.
 func (e *sliced) effort() float64 {
 	return e.weight * math.Exp(min(max(e.trim-proportion(e.mean), -maxTrim), maxTrim))
 }
 
-// proportion is the proportional part of what a guest is ahead.
+// proportion returns the proportional part of a guest's lead.
 func proportion(ahead float64) float64 {
 	near := min(max(ahead, -float64(sliceNear)), float64(sliceNear))
 	return near/float64(sliceSlow) + (ahead-near)/float64(slicePart)

@@ -2,24 +2,23 @@ package fairshare
 
 import "time"
 
-// urgentSlices sets time slices beside a policy about kernels. What such a policy
-// takes off the GPU leaves within tens of microseconds, but for kernels that can't be
-// told to, or take long to leave. From those the hardware takes the GPU when their
-// slice ends: it is the slice of the guest that has the GPU which a more urgent launch
-// waits for. To set another then, or to disable the guest's channels, would take longer
-// (on an H100 0.3 to 0.5 ms). So slices are set ahead of time: where some guests may be
-// more urgent than others, the most urgent have the longest slices, that nobody comes
-// between their launches, and those others that lately had kernels which stay have
-// short ones.
+// urgentSlices sets time slices beside a policy about launches. A launch that such a policy evicts
+// leaves the GPU within tens of microseconds, unless its kernel can't be told to leave or takes
+// long to. The hardware takes the GPU from such a kernel when its slice ends, and that is the slice
+// of the guest that has the GPU while a more urgent launch waits. Setting another slice at that
+// time, or disabling the guest's channels, would take longer (0.3 to 0.5 ms on an H100). So slices
+// are set ahead of time. If some guests may be more urgent than others, the most urgent ones have
+// the longest slices, so that no other guest runs between their launches, and others that lately
+// had kernels which stay have short ones.
 //
-// The rest keep the driver's slice. A kernel that leaves soon is better told to: the
-// hardware saves a context that has run dry in less time than one in mid-kernel, and
-// one that was switched out can't leave until it is back. Even of one that took 150 µs
-// to leave an H100 made no more than 27 µs of 450 by a short slice, at twice the time
-// until it had left.
+// All others keep the driver's slice. If a kernel leaves soon, telling it to is better: the
+// hardware saves a context that has run out of work in less time than one in mid-kernel, and a
+// context that was switched out can't leave until it is back. Even with a kernel that took 150 µs
+// to leave, a short slice gained an H100 no more than 27 µs of 450, and it took twice as long until
+// the kernel had left.
 //
-// A short slice costs next to nothing: a group that nobody waits behind is not switched
-// out, and these policies let few guests at a time to the GPU.
+// A short slice costs next to nothing: a group is not switched out if no other group waits, and
+// these policies give the GPU to few guests at a time.
 type urgentSlices struct {
 	policy Policy
 	stayed map[GuestID]time.Duration // when each guest last had a kernel that stays
@@ -28,15 +27,15 @@ type urgentSlices struct {
 }
 
 const (
-	// shortSlice is that of a guest beside a more urgent one. Less leaves it next to
-	// nothing of an H100 while the other has work: each switch takes 84 µs, and with
-	// slices of 100 µs two contexts had a tenth of the GPU each.
+	// shortSlice is the slice of a guest beside a more urgent one. A shorter one would leave it
+	// next to nothing of an H100 while the other has work: each switch takes 84 µs, and with slices
+	// of 100 µs two contexts had a tenth of the GPU each.
 	shortSlice = 250 * time.Microsecond
-	// leavesSoon is what an eviction may cost of a kernel that is told to leave rather
-	// than switched out: as long as the driver's slice lasts. It is no less since what
-	// was measured of one that was switched out on its way counts, too.
+	// leavesSoon is the highest eviction cost of a kernel that is told to leave rather than
+	// switched out: the length of the driver's slice. It is not lower because the cost of kernels
+	// that were switched out on their way is measured, too.
 	leavesSoon = DefaultSlice
-	// lately is for how long a kernel that stays is remembered.
+	// lately is how long a kernel that stays is remembered.
 	lately = time.Second
 )
 
@@ -48,7 +47,7 @@ func (u *urgentSlices) Decide(now time.Duration, ev Event, st State) ([]Verdict,
 		return verdicts, next
 	}
 	if u.set == nil || len(u.set) > len(st.Guests) {
-		// Some left: all is said again.
+		// Some guests left: all slices are set again.
 		u.set, u.stayed = make(map[GuestID]time.Duration), make(map[GuestID]time.Duration)
 	}
 	for i := range st.Launches {
@@ -72,21 +71,21 @@ func (u *urgentSlices) Decide(now time.Duration, ev Event, st State) ([]Verdict,
 	return u.all, next
 }
 
-// keeps implements keeper.
-func (u *urgentSlices) keeps() bool {
-	k, ok := u.policy.(keeper)
-	return ok && k.keeps()
+// keepsIdle implements idleKeeper.
+func (u *urgentSlices) keepsIdle() bool {
+	k, ok := u.policy.(idleKeeper)
+	return ok && k.keepsIdle()
 }
 
-// kept implements keeper.
-func (u *urgentSlices) kept(id GuestID) time.Duration {
-	if k, ok := u.policy.(keeper); ok {
-		return k.kept(id)
+// takeKeptIdle implements idleKeeper.
+func (u *urgentSlices) takeKeptIdle(id GuestID) time.Duration {
+	if k, ok := u.policy.(idleKeeper); ok {
+		return k.takeKeptIdle(id)
 	}
 	return 0
 }
 
-// topUrgency is the urgency of the most urgent guests, and whether others are less
+// topUrgency returns the urgency of the most urgent guests, and reports whether others are less
 // urgent.
 func topUrgency(guests []Guest) (top int, differ bool) {
 	for i := range guests {
@@ -96,8 +95,8 @@ func topUrgency(guests []Guest) (top int, differ bool) {
 	return top, differ
 }
 
-// sliceByUrgency is the time slice, 0 for the driver's own, of a guest that is among the
-// most urgent or not, and whose kernels stay or leave when told.
+// sliceByUrgency returns a guest's time slice, 0 for the driver's own. top reports whether the
+// guest is among the most urgent, and stays whether its kernels stay when told to leave.
 func sliceByUrgency(top, stays bool, l *SliceLimits) time.Duration {
 	switch {
 	case top:

@@ -2,25 +2,22 @@ package duration
 
 import "time"
 
-// costRuns is of how many runs the mean is taken: "Instead of building a model to
-// predict the preemption overhead, we profile the overhead of 50 runs with
-// different inputs and use the average as an estimate of the online preemption
-// overhead" (FLEP §4.2). Here it is the newest 50.
+// costRuns is the number of runs of the mean: "Instead of building a model to predict the
+// preemption overhead, we profile the overhead of 50 runs with different inputs and use the average
+// as an estimate of the online preemption overhead" (FLEP §4.2). Here it is the newest 50.
 const costRuns = 50
 
-// Mean is the mean of the newest 50 of what it was given. The zero value has
-// none.
+// Mean is the mean of the newest 50 values. The zero value has none.
 type Mean struct {
 	runs [costRuns]time.Duration
-	n    int // how many were given, as far as that matters
+	n    int // number of values added, as far as it matters
 	sum  time.Duration
 }
 
-// maxMeasure bounds a measurement, so that no sum of them overflows. Nothing runs
-// for longer.
+// maxMeasure bounds a measurement, so that no sum of them overflows. No kernel runs longer.
 const maxMeasure = 24 * time.Hour
 
-// Add takes in one run. What is not above zero was not measured, and is left out.
+// Add adds one value. A value of zero or less was not measured, and is ignored.
 func (m *Mean) Add(d time.Duration) {
 	if d <= 0 {
 		return
@@ -34,7 +31,7 @@ func (m *Mean) Add(d time.Duration) {
 	}
 }
 
-// Mean is the mean; zero while there is none.
+// Mean returns the mean, or zero if there is none.
 func (m *Mean) Mean() time.Duration {
 	if m.n == 0 {
 		return 0
@@ -42,5 +39,5 @@ func (m *Mean) Mean() time.Duration {
 	return m.sum / time.Duration(min(m.n, costRuns))
 }
 
-// Runs is of how many runs it is the mean.
+// Runs returns the number of values in the mean.
 func (m *Mean) Runs() int { return min(m.n, costRuns) }

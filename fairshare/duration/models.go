@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Options choose how much is kept. The zero value is the default.
+// Options bound what is remembered. The zero value is the default.
 type Options struct {
-	// Kernels is of how many kernels something is kept, those that were asked for
-	// or observed last; zero: 256. One takes about 4 KiB.
+	// Kernels is how many kernels are remembered, the most recently used ones. Zero: 256. One takes
+	// about 4 KiB.
 	Kernels int
 	// Penalty is the weight of the L2 penalty against the mean squared error, with
 	// all features scaled to variance 1; zero: 0.001.
@@ -21,23 +21,23 @@ const (
 	defaultPenalty = 1e-3
 )
 
-// Models foresees as FLEP does, by a model for each kernel.
+// Models predicts as FLEP does, with a model for each kernel.
 //
-// One Models is best had for each guest: how many kernels are kept is bounded, and
-// so a guest that launches ever new ones makes only its own forgotten, and what it
-// makes a kernel do says nothing about another guest's.
+// There should be one Models for each guest: the number of kernels is bounded, so a guest that
+// launches ever new ones makes only its own forgotten, and what it makes a kernel do says nothing
+// about another guest's.
 type Models struct {
 	options Options
 	of      map[Kernel]*list.Element // of *model
 	recent  *list.List               // newest first
 	fit     fit
-	failed  float64 // sum of errors
+	failed  float64 // sum of relative errors
 	judged  uint64
 }
 
 var _ Predictor = (*Models)(nil)
 
-// model is what is kept of a kernel.
+// model is the record of a kernel.
 type model struct {
 	kernel  Kernel
 	runs    []run // the newest, as a ring when full
@@ -50,24 +50,24 @@ type model struct {
 	trained bool
 }
 
-// run is one launch that was measured.
+// run is one measured launch.
 type run struct {
 	features Features
 	took     time.Duration
 }
 
 const (
-	// trainingRuns is how many runs a model is trained on: "For each kernel, we
-	// use 100 randomly generated data inputs" (FLEP §4.2). Here it is the newest
-	// 100, so that a model follows what the kernel's data have become.
+	// trainingRuns is the number of runs that a model is trained on: "For each kernel, we use 100
+	// randomly generated data inputs" (FLEP §4.2). Here it is the newest 100, so that a model
+	// follows changes in the kernel's data.
 	trainingRuns = 100
-	// leastRuns is how many runs a line over four features needs to mean anything.
-	// Below it launches like those that were seen are expected to take as long as
-	// they did, and nothing is said of others.
+	// leastRuns is the number of runs that a line over four features needs to be meaningful. With
+	// fewer, a launch with the features of earlier ones is expected to take as long as these did,
+	// and nothing is predicted of others.
 	leastRuns = 8
 )
 
-// New makes an empty Models.
+// New returns an empty Models.
 func New(o Options) *Models {
 	if o.Kernels <= 0 {
 		o.Kernels = defaultKernels
@@ -78,7 +78,7 @@ func New(o Options) *Models {
 	return &Models{options: o, of: make(map[Kernel]*list.Element), recent: list.New()}
 }
 
-// Len is of how many kernels something is kept.
+// Len returns the number of remembered kernels.
 func (m *Models) Len() int { return m.recent.Len() }
 
 // Predict implements [Predictor].
@@ -141,7 +141,7 @@ func mean(sum float64, n uint64) (float64, uint64) {
 	return sum / float64(n), n
 }
 
-// model is the model of a kernel, which is made room for.
+// model returns the model of a kernel, which it makes if there is none.
 func (m *Models) model(k Kernel) *model {
 	if e := m.of[k]; e != nil {
 		m.recent.MoveToFront(e)
@@ -156,13 +156,12 @@ func (m *Models) model(k Kernel) *model {
 	return o
 }
 
-// predict foresees a launch by what was measured up to now.
+// predict predicts a launch from the measurements so far.
 func (m *Models) predict(o *model, f Features) time.Duration {
 	if len(o.runs) < leastRuns {
 		return o.alike(f)
 	}
-	// Fitting anew for each run would be a hundred times the work for a line that
-	// hardly changes.
+	// Fitting again for each run would be a hundred times the work for a line that hardly changes.
 	if !o.trained || o.unread*10 >= len(o.runs) {
 		o.line = m.fit.line(o.runs, m.options.Penalty)
 		o.trained, o.unread = true, 0
@@ -170,7 +169,7 @@ func (m *Models) predict(o *model, f Features) time.Duration {
 	return o.line.at(f)
 }
 
-// alike is the mean of the runs with the same features, zero where there is none.
+// alike returns the mean of the runs with the same features, or zero if there is none.
 func (o *model) alike(f Features) time.Duration {
 	var sum time.Duration
 	n := 0

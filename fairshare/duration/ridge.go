@@ -7,10 +7,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// features is how many features there are.
+// features is the number of features.
 const features = 4
 
-// vector is a launch's features as numbers.
+// vector returns a launch's features as numbers.
 func (f *Features) vector() [features]float64 {
 	return [features]float64{float64(f.Blocks), float64(f.Threads), float64(f.Input), float64(f.Shared)}
 }
@@ -20,12 +20,12 @@ type line struct {
 	center [features]float64
 	slope  [features]float64
 	base   float64 // at the center, in nanoseconds
-	// least is the shortest run that it was fitted to: none is foreseen to be
-	// shorter than a tenth of that, whatever the line says far from what it has seen.
+	// least is the shortest run that it was fitted to. No prediction is below a tenth of that,
+	// whatever the line gives far from what it was fitted to.
 	least float64
 }
 
-// at is what the line says of a launch.
+// at returns the line's value for a launch.
 func (l *line) at(f Features) time.Duration {
 	y := l.base
 	for j, x := range f.vector() {
@@ -38,7 +38,7 @@ func (l *line) at(f Features) time.Duration {
 	return time.Duration(y)
 }
 
-// fit fits lines to runs, and keeps the memory for it.
+// fit fits lines to runs, and reuses its memory.
 type fit struct {
 	chol   mat.Cholesky
 	normal *mat.SymDense // XᵀX + penalty
@@ -46,14 +46,12 @@ type fit struct {
 	slope  *mat.VecDense
 }
 
-// line is ridge regression: the slopes that make the mean squared error and the
-// penalty times the squared slopes least, for features scaled to mean 0 and
-// variance 1. Neither where the line lies nor the features' units count for the
-// penalty, therefore.
+// line is ridge regression: the slopes that minimise the mean squared error plus the penalty times
+// the squared slopes, for features scaled to mean 0 and variance 1. So neither the line's offset
+// nor the features' units affect the penalty.
 //
-// What is made least is the error as a part of what the run took, since that is
-// what predictions are judged by (FLEP figure 7): a run counts by 1/took². Else
-// the noise of a kernel's long runs would be larger than its short ones.
+// The error is relative to the run's length, since predictions are judged by that (FLEP figure 7):
+// a run counts by 1/took². Otherwise the noise of a kernel's long runs would exceed its short ones.
 func (f *fit) line(runs []run, penalty float64) line {
 	var l line
 	var total float64
@@ -83,7 +81,7 @@ func (f *fit) line(runs []run, penalty float64) line {
 	for j := range scale {
 		scale[j] = math.Sqrt(scale[j])
 		if scale[j] <= 1e-9*math.Abs(l.center[j]) {
-			scale[j] = 0 // the same in all runs, but for rounding: it says nothing
+			scale[j] = 0 // the same in all runs but for rounding: it has no effect
 		}
 	}
 	if f.normal == nil {
@@ -118,10 +116,10 @@ func (f *fit) line(runs []run, penalty float64) line {
 		f.normal.SetSym(j, j, normal[j][j]+penalty)
 	}
 	if !f.chol.Factorize(f.normal) {
-		return l // not a line, but the mean
+		return l // the mean instead of a line
 	}
 	if err := f.chol.SolveVecTo(f.slope, f.right); err != nil {
-		// Ill conditioned beyond what the penalty makes good: the mean.
+		// Too ill conditioned for the penalty: the mean.
 		return l
 	}
 	for j := range scale {
