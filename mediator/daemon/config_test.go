@@ -204,7 +204,7 @@ func TestEvictionDeadline(t *testing.T) {
 
 // The configuration that is installed is one.
 func TestInstalledConfig(t *testing.T) {
-	got, err := ReadConfig(filepath.Join("..", "deploy", "vgpud.yaml"))
+	got, err := ReadConfig(filepath.Join("..", "..", "deploy", "vgpud.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
