@@ -115,9 +115,6 @@ func (e *Entry) zeroFrom(i int) bool {
 	return true
 }
 
-// clearFrom zeroes the entry from offset i on, because slots of a ring are reused.
-func (e *Entry) clearFrom(i int) { clear(e[i:]) }
-
 func (e *Entry) u16(i int) uint16       { return binary.LittleEndian.Uint16(e[i:]) }
 func (e *Entry) u32(i int) uint32       { return binary.LittleEndian.Uint32(e[i:]) }
 func (e *Entry) u64(i int) uint64       { return binary.LittleEndian.Uint64(e[i:]) }

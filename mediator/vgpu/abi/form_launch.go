@@ -10,32 +10,24 @@ type Module struct {
 	Flags        uint32 // 0 in this version
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Module) Encode(e *Entry) {
-	e.putU64(16, x.Image.Offset)
-	e.putU64(24, x.Image.Size)
-	e.putU64(32, x.Log)
-	e.putU32(40, x.LogBytes)
-	e.putU32(44, uint32(x.Format))
-	e.putU32(48, x.MaxRegisters)
-	e.putU32(52, x.Flags)
-	e.clearFrom(56)
+func (x *Module) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Image.Offset)
+	codeU64(c, 24, &x.Image.Size)
+	codeU64(c, 32, &x.Log)
+	codeU32(c, 40, &x.LogBytes)
+	codeU32(c, 44, &x.Format)
+	codeU32(c, 48, &x.MaxRegisters)
+	codeU32(c, 52, &x.Flags)
+	return c.rest(56)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Module) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeModule reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeModule(e *Entry) (Module, error) {
-	x := Module{
-		Image:        Window{e.u64(16), e.u64(24)},
-		Log:          e.u64(32),
-		LogBytes:     e.u32(40),
-		Format:       Format(e.u32(44)),
-		MaxRegisters: e.u32(48),
-		Flags:        e.u32(52),
-	}
-	if !e.zeroFrom(56) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeModule(e *Entry) (x Module, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Lookup is the payload of [OpFunction] and [OpGlobal]. The name lies in the
@@ -46,25 +38,20 @@ type Lookup struct {
 	NameBytes uint32 // without a final NUL
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Lookup) Encode(e *Entry) {
-	e.putU64(16, x.Module)
-	e.putU64(24, x.Name)
-	e.putU32(32, x.NameBytes)
-	e.clearFrom(36)
+func (x *Lookup) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Module)
+	codeU64(c, 24, &x.Name)
+	codeU32(c, 32, &x.NameBytes)
+	return c.rest(36)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Lookup) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeLookup reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeLookup(e *Entry) (Lookup, error) {
-	x := Lookup{
-		Module:    e.u64(16),
-		Name:      e.u64(24),
-		NameBytes: e.u32(32),
-	}
-	if !e.zeroFrom(36) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeLookup(e *Entry) (x Lookup, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Launch is the payload of [OpLaunch] and [OpEventKernelRegister].
@@ -81,31 +68,27 @@ type Launch struct {
 	Data        uint64    // offset in BAR2; zero when inline
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Launch) Encode(e *Entry) {
-	e.putU64(16, x.Function)
-	e.putU32(24, x.Grid[0])
-	e.putU32(28, x.Grid[1])
-	e.putU32(32, x.Grid[2])
-	e.putU32(36, x.Block[0])
-	e.putU32(40, x.Block[1])
-	e.putU32(44, x.Block[2])
-	e.putU32(48, x.SharedBytes)
-	e.putU32(52, x.ParamBytes)
-	e.putU64(56, x.Data)
+func (x *Launch) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Function)
+	codeU32(c, 24, &x.Grid[0])
+	codeU32(c, 28, &x.Grid[1])
+	codeU32(c, 32, &x.Grid[2])
+	codeU32(c, 36, &x.Block[0])
+	codeU32(c, 40, &x.Block[1])
+	codeU32(c, 44, &x.Block[2])
+	codeU32(c, 48, &x.SharedBytes)
+	codeU32(c, 52, &x.ParamBytes)
+	codeU64(c, 56, &x.Data)
+	return true
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Launch) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeLaunch reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeLaunch(e *Entry) (Launch, error) {
-	x := Launch{
-		Function:    e.u64(16),
-		Grid:        [3]uint32{e.u32(24), e.u32(28), e.u32(32)},
-		Block:       [3]uint32{e.u32(36), e.u32(40), e.u32(44)},
-		SharedBytes: e.u32(48),
-		ParamBytes:  e.u32(52),
-		Data:        e.u64(56),
-	}
-	return x, nil
+func DecodeLaunch(e *Entry) (x Launch, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Trigger is the payload of [OpEventKernelTrigger]. The parameters, when ParamBytes
@@ -117,27 +100,21 @@ type Trigger struct {
 	Data       uint64 // offset in BAR2; zero when inline
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Trigger) Encode(e *Entry) {
-	e.putU64(16, x.ID)
-	e.putU32(24, x.Set)
-	e.putU32(28, x.ParamBytes)
-	e.putU64(32, x.Data)
-	e.clearFrom(40)
+func (x *Trigger) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.ID)
+	codeU32(c, 24, &x.Set)
+	codeU32(c, 28, &x.ParamBytes)
+	codeU64(c, 32, &x.Data)
+	return c.rest(40)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Trigger) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeTrigger reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeTrigger(e *Entry) (Trigger, error) {
-	x := Trigger{
-		ID:         e.u64(16),
-		Set:        e.u32(24),
-		ParamBytes: e.u32(28),
-		Data:       e.u64(32),
-	}
-	if !e.zeroFrom(40) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeTrigger(e *Entry) (x Trigger, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Occupancy is the payload of [OpOccupancy].
@@ -148,27 +125,21 @@ type Occupancy struct {
 	Flags        uint32 // 0 in this version
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Occupancy) Encode(e *Entry) {
-	e.putU64(16, x.Function)
-	e.putU64(24, x.SharedBytes)
-	e.putU32(32, x.BlockThreads)
-	e.putU32(36, x.Flags)
-	e.clearFrom(40)
+func (x *Occupancy) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Function)
+	codeU64(c, 24, &x.SharedBytes)
+	codeU32(c, 32, &x.BlockThreads)
+	codeU32(c, 36, &x.Flags)
+	return c.rest(40)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Occupancy) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeOccupancy reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeOccupancy(e *Entry) (Occupancy, error) {
-	x := Occupancy{
-		Function:     e.u64(16),
-		SharedBytes:  e.u64(24),
-		BlockThreads: e.u32(32),
-		Flags:        e.u32(36),
-	}
-	if !e.zeroFrom(40) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeOccupancy(e *Entry) (x Occupancy, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Elapsed is the payload of [OpEventElapsed].
@@ -177,21 +148,17 @@ type Elapsed struct {
 	End   uint64 // event
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Elapsed) Encode(e *Entry) {
-	e.putU64(16, x.Start)
-	e.putU64(24, x.End)
-	e.clearFrom(32)
+func (x *Elapsed) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Start)
+	codeU64(c, 24, &x.End)
+	return c.rest(32)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Elapsed) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeElapsed reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeElapsed(e *Entry) (Elapsed, error) {
-	x := Elapsed{
-		Start: e.u64(16),
-		End:   e.u64(24),
-	}
-	if !e.zeroFrom(32) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeElapsed(e *Entry) (x Elapsed, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }

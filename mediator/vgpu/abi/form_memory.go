@@ -5,18 +5,17 @@ package abi
 type Empty struct {
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Empty) Encode(e *Entry) {
-	e.clearFrom(16)
+func (x *Empty) fields(c payloadCodec) bool {
+	return c.rest(16)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Empty) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeEmpty reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeEmpty(e *Entry) (Empty, error) {
-	x := Empty{}
-	if !e.zeroFrom(16) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeEmpty(e *Entry) (x Empty, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Handle is the payload of commands about one thing: [OpMemFree] and
@@ -26,21 +25,18 @@ type Handle struct {
 	Handle uint64
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Handle) Encode(e *Entry) {
-	e.putU64(16, x.Handle)
-	e.clearFrom(24)
+func (x *Handle) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Handle)
+	return c.rest(24)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Handle) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeHandle reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeHandle(e *Entry) (Handle, error) {
-	x := Handle{
-		Handle: e.u64(16),
-	}
-	if !e.zeroFrom(24) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeHandle(e *Entry) (x Handle, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Query is the payload of commands that read or set one number:
@@ -52,25 +48,20 @@ type Query struct {
 	Key    uint32 // which number
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Query) Encode(e *Entry) {
-	e.putU64(16, x.Handle)
-	e.putU64(24, x.Value)
-	e.putU32(32, x.Key)
-	e.clearFrom(36)
+func (x *Query) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Handle)
+	codeU64(c, 24, &x.Value)
+	codeU32(c, 32, &x.Key)
+	return c.rest(36)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Query) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeQuery reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeQuery(e *Entry) (Query, error) {
-	x := Query{
-		Handle: e.u64(16),
-		Value:  e.u64(24),
-		Key:    e.u32(32),
-	}
-	if !e.zeroFrom(36) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeQuery(e *Entry) (x Query, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // WindowArg is the payload of commands that answer with bytes: [OpPrintfDrain],
@@ -79,22 +70,19 @@ type WindowArg struct {
 	Window Window // where the bytes go
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x WindowArg) Encode(e *Entry) {
-	e.putU64(16, x.Window.Offset)
-	e.putU64(24, x.Window.Size)
-	e.clearFrom(32)
+func (x *WindowArg) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Window.Offset)
+	codeU64(c, 24, &x.Window.Size)
+	return c.rest(32)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x WindowArg) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeWindowArg reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeWindowArg(e *Entry) (WindowArg, error) {
-	x := WindowArg{
-		Window: Window{e.u64(16), e.u64(24)},
-	}
-	if !e.zeroFrom(32) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeWindowArg(e *Entry) (x WindowArg, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Alloc is the payload of [OpMemAlloc].
@@ -104,25 +92,20 @@ type Alloc struct {
 	Flags uint32 // 0 in this version
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Alloc) Encode(e *Entry) {
-	e.putU64(16, x.Size)
-	e.putU64(24, x.Align)
-	e.putU32(32, x.Flags)
-	e.clearFrom(36)
+func (x *Alloc) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Size)
+	codeU64(c, 24, &x.Align)
+	codeU32(c, 32, &x.Flags)
+	return c.rest(36)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Alloc) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeAlloc reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeAlloc(e *Entry) (Alloc, error) {
-	x := Alloc{
-		Size:  e.u64(16),
-		Align: e.u64(24),
-		Flags: e.u32(32),
-	}
-	if !e.zeroFrom(36) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeAlloc(e *Entry) (x Alloc, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Transfer is the payload of [OpCopyIn] (Dst is GPU memory, Src an offset in
@@ -133,25 +116,20 @@ type Transfer struct {
 	Size uint64 // bytes
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Transfer) Encode(e *Entry) {
-	e.putU64(16, x.Dst)
-	e.putU64(24, x.Src)
-	e.putU64(32, x.Size)
-	e.clearFrom(40)
+func (x *Transfer) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Dst)
+	codeU64(c, 24, &x.Src)
+	codeU64(c, 32, &x.Size)
+	return c.rest(40)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Transfer) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeTransfer reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeTransfer(e *Entry) (Transfer, error) {
-	x := Transfer{
-		Dst:  e.u64(16),
-		Src:  e.u64(24),
-		Size: e.u64(32),
-	}
-	if !e.zeroFrom(40) {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeTransfer(e *Entry) (x Transfer, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Copy3D is the payload of [OpCopy3D]: Depth slices of Height rows of Width
@@ -171,40 +149,28 @@ type Copy3D struct {
 	SrcPlace Place
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Copy3D) Encode(e *Entry) {
-	e.putU64(16, x.Dst)
-	e.putU64(24, x.Src)
-	e.putU32(32, x.DstPitch)
-	e.putU32(36, x.SrcPitch)
-	e.putU32(40, x.DstRows)
-	e.putU32(44, x.SrcRows)
-	e.putU32(48, x.Width)
-	e.putU32(52, x.Height)
-	e.putU32(56, x.Depth)
-	e.putU16(60, uint16(x.DstPlace))
-	e.putU16(62, uint16(x.SrcPlace))
+func (x *Copy3D) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Dst)
+	codeU64(c, 24, &x.Src)
+	codeU32(c, 32, &x.DstPitch)
+	codeU32(c, 36, &x.SrcPitch)
+	codeU32(c, 40, &x.DstRows)
+	codeU32(c, 44, &x.SrcRows)
+	codeU32(c, 48, &x.Width)
+	codeU32(c, 52, &x.Height)
+	codeU32(c, 56, &x.Depth)
+	codeU16(c, 60, &x.DstPlace)
+	codeU16(c, 62, &x.SrcPlace)
+	return x.DstPlace <= PlaceWindow && x.SrcPlace <= PlaceWindow
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Copy3D) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeCopy3D reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeCopy3D(e *Entry) (Copy3D, error) {
-	x := Copy3D{
-		Dst:      e.u64(16),
-		Src:      e.u64(24),
-		DstPitch: e.u32(32),
-		SrcPitch: e.u32(36),
-		DstRows:  e.u32(40),
-		SrcRows:  e.u32(44),
-		Width:    e.u32(48),
-		Height:   e.u32(52),
-		Depth:    e.u32(56),
-		DstPlace: Place(e.u16(60)),
-		SrcPlace: Place(e.u16(62)),
-	}
-	if x.DstPlace > PlaceWindow || x.SrcPlace > PlaceWindow {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeCopy3D(e *Entry) (x Copy3D, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
 
 // Set is the payload of [OpSet]: Rows rows of Count elements of Width bytes, all
@@ -218,32 +184,21 @@ type Set struct {
 	Width uint32 // 1, 2 or 4 bytes
 }
 
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Set) Encode(e *Entry) {
-	e.putU64(16, x.Dst)
-	e.putU64(24, x.Count)
-	e.putU64(32, x.Pitch)
-	e.putU64(40, x.Rows)
-	e.putU32(48, x.Value)
-	e.putU32(52, x.Width)
-	e.clearFrom(56)
+func (x *Set) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Dst)
+	codeU64(c, 24, &x.Count)
+	codeU64(c, 32, &x.Pitch)
+	codeU64(c, 40, &x.Rows)
+	codeU32(c, 48, &x.Value)
+	codeU32(c, 52, &x.Width)
+	return c.rest(56) && (x.Width == 1 || x.Width == 2 || x.Width == 4)
 }
 
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Set) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
 // DecodeSet reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeSet(e *Entry) (Set, error) {
-	x := Set{
-		Dst:   e.u64(16),
-		Count: e.u64(24),
-		Pitch: e.u64(32),
-		Rows:  e.u64(40),
-		Value: e.u32(48),
-		Width: e.u32(52),
-	}
-	if !e.zeroFrom(56) {
-		return x, errReserved
-	}
-	if x.Width != 1 && x.Width != 2 && x.Width != 4 {
-		return x, errReserved
-	}
-	return x, nil
+func DecodeSet(e *Entry) (x Set, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
 }
