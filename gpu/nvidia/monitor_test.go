@@ -204,7 +204,7 @@ func TestMonitorEventsInOneRead(t *testing.T) {
 func TestMonitorEventsNeedAPrivilege(t *testing.T) {
 	d := rmtest.New()
 	m := watch(t, d, nil)
-	d.Refuse(abi.CmdBindEvents, abi.InsufficientPermissions)
+	d.Refuse(abi.NV2080_CTRL_CMD_GR_FECS_BIND_EVTBUF_FOR_UID_V2, abi.NV_ERR_INSUFFICIENT_PERMISSIONS)
 	if _, err := m.Events(); err == nil || !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
 		t.Errorf("Events = %v, want what to do", err)
 	}

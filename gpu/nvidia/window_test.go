@@ -90,9 +90,11 @@ func TestWindow(t *testing.T) {
 // A context whose window can't be had works all the same.
 func TestContextWithoutWindow(t *testing.T) {
 	for name, spoil := range map[string]func(*fake, *rmtest.Driver){
-		"its object is not found":       func(x *fake, _ *rmtest.Driver) { x.gpu.OnAlloc = nil },
-		"no memory":                     func(x *fake, _ *rmtest.Driver) { x.gpu.Fail("MemAlloc", cuda.ErrOutOfMemory) },
-		"its channels are out of reach": func(_ *fake, k *rmtest.Driver) { k.Refuse(abi.CmdGetHandleInfo, abi.NotSupported) },
+		"its object is not found": func(x *fake, _ *rmtest.Driver) { x.gpu.OnAlloc = nil },
+		"no memory":               func(x *fake, _ *rmtest.Driver) { x.gpu.Fail("MemAlloc", cuda.ErrOutOfMemory) },
+		"its channels are out of reach": func(_ *fake, k *rmtest.Driver) {
+			k.Refuse(abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO, abi.NV_ERR_NOT_SUPPORTED)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, k, own := windowed(t)

@@ -43,8 +43,8 @@ func (c *caller) command(by ioctlFunc, what string, object abi.Handle, cmd abi.C
 		}
 		buf = c.params[:n]
 	}
-	call := abi.Control{Client: c.client, Object: object, Command: cmd, ParamsSize: uint32(len(buf))}
-	err := ioctl(by, c.arg[:], abi.EscControl, &call, buf, &call.Status)
+	call := abi.NVOS54_PARAMETERS{Client: c.client, Object: object, Command: cmd, ParamsSize: uint32(len(buf))}
+	err := ioctl(by, c.arg[:], abi.NV_ESC_RM_CONTROL, &call, buf, &call.Status)
 	if params != nil {
 		if derr := abi.Decode(buf, params); derr != nil && err == nil {
 			err = derr
@@ -68,8 +68,8 @@ func (c *caller) alloc(what string, parent abi.Handle, class abi.Class, params a
 		}
 		buf = c.params[:n]
 	}
-	call := abi.Alloc{Client: c.client, Parent: parent, Class: class, ParamsSize: uint32(len(buf))}
-	if err := c.ioctl(abi.EscAlloc, &call, buf, &call.Status); err != nil {
+	call := abi.NVOS64_PARAMETERS{Client: c.client, Parent: parent, Class: class, ParamsSize: uint32(len(buf))}
+	if err := c.ioctl(abi.NV_ESC_RM_ALLOC, &call, buf, &call.Status); err != nil {
 		return 0, &Error{Call: what, Object: parent, Err: err}
 	}
 	return call.Object, nil
@@ -77,8 +77,8 @@ func (c *caller) alloc(what string, parent abi.Handle, class abi.Class, params a
 
 // free ends an object.
 func (c *caller) free(what string, parent, object abi.Handle) error {
-	call := abi.Free{Client: c.client, Parent: parent, Object: object}
-	return c.plain(what, object, abi.EscFree, &call, &call.Status)
+	call := abi.NVOS00_PARAMETERS{Client: c.client, Parent: parent, Object: object}
+	return c.plain(what, object, abi.NV_ESC_RM_FREE, &call, &call.Status)
 }
 
 // mapMemory maps a memory object of the client's for reading.
@@ -88,9 +88,9 @@ func (c *caller) mapMemory(k Kernel, memory abi.Handle, length int) (Mapping, er
 		return nil, err
 	}
 	defer window.Close() // the mapping stays
-	call := abi.MapMemory{Client: c.client, Device: c.client, Memory: memory, Length: uint64(length),
-		Flags: abi.MapReadOnly, FD: int32(window.FD())}
-	if err := c.plain("map an event buffer", memory, abi.EscMapMemory, &call, &call.Status); err != nil {
+	call := abi.Nv_ioctl_nvos33_parameters_with_fd{Client: c.client, Device: c.client, Memory: memory, Length: uint64(length),
+		Flags: abi.NVOS33_FLAGS_ACCESS_READ_ONLY, FD: int32(window.FD())}
+	if err := c.plain("map an event buffer", memory, abi.NV_ESC_RM_MAP_MEMORY, &call, &call.Status); err != nil {
 		return nil, err
 	}
 	return window.Map(length, false)
@@ -124,7 +124,7 @@ func ioctl(by ioctlFunc, buf []byte, nr uint8, call any, params []byte, status *
 	if err := abi.Decode(buf[:size], call); err != nil {
 		return err
 	}
-	if status != nil && *status != abi.OK {
+	if status != nil && *status != abi.NV_OK {
 		return *status
 	}
 	return nil
@@ -132,18 +132,18 @@ func ioctl(by ioctlFunc, buf []byte, nr uint8, call any, params []byte, status *
 
 // parent and class ask what an object is.
 func (c *caller) parent(object abi.Handle) (abi.Handle, error) {
-	p := abi.HandleInfo{Object: object, Index: abi.InfoParent}
-	err := c.control("ask for an object's parent", c.client, abi.CmdGetHandleInfo, &p)
+	p := abi.NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS{Object: object, Index: abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO_INDEX_PARENT}
+	err := c.control("ask for an object's parent", c.client, abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO, &p)
 	return abi.Handle(p.Result), err
 }
 
 func (c *caller) class(object abi.Handle) (abi.Class, error) {
-	p := abi.HandleInfo{Object: object, Index: abi.InfoClass}
-	err := c.control("ask for an object's class", c.client, abi.CmdGetHandleInfo, &p)
+	p := abi.NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS{Object: object, Index: abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO_INDEX_CLASSID}
+	err := c.control("ask for an object's class", c.client, abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO, &p)
 	return abi.Class(p.Result), err
 }
 
 // known says whether the client is one of this node's.
 func (c *caller) known() error {
-	return c.control("look for a client", c.client, abi.CmdGetAttachedIDs, &abi.AttachedIDs{})
+	return c.control("look for a client", c.client, abi.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, &abi.NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS{})
 }

@@ -44,22 +44,22 @@ func (c *Client) open() (err error) {
 	if c.node, err = c.openGPU(); err != nil {
 		return err
 	}
-	if c.call.client, err = c.call.alloc("make a client", 0, abi.ClassClient, nil); err != nil {
+	if c.call.client, err = c.call.alloc("make a client", 0, abi.NV01_ROOT_CLIENT, nil); err != nil {
 		return err
 	}
-	attach := abi.AttachIDs{}
-	attach.IDs[0] = abi.AllProbedID
-	if err := c.call.control("attach GPUs", c.call.client, abi.CmdAttachIDs, &attach); err != nil {
+	attach := abi.NV0000_CTRL_GPU_ATTACH_IDS_PARAMS{}
+	attach.IDs[0] = abi.NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS
+	if err := c.call.control("attach GPUs", c.call.client, abi.NV0000_CTRL_CMD_GPU_ATTACH_IDS, &attach); err != nil {
 		return err
 	}
 	number, err := c.deviceNumber()
 	if err != nil {
 		return err
 	}
-	if c.device, err = c.call.alloc("make a device", c.call.client, abi.ClassDevice, &abi.DeviceAlloc{Device: number}); err != nil {
+	if c.device, err = c.call.alloc("make a device", c.call.client, abi.NV01_DEVICE_0, &abi.NV0080_ALLOC_PARAMETERS{Device: number}); err != nil {
 		return err
 	}
-	c.subdevice, err = c.call.alloc("make a subdevice", c.device, abi.ClassSubdevice, &abi.SubdeviceAlloc{})
+	c.subdevice, err = c.call.alloc("make a subdevice", c.device, abi.NV20_SUBDEVICE_0, &abi.NV2080_ALLOC_PARAMETERS{})
 	return err
 }
 
@@ -70,7 +70,7 @@ func (c *Client) openGPU() (Node, error) {
 		return nil, err
 	}
 	var buf [4]byte
-	if err := ioctl(n.Ioctl, buf[:], abi.EscRegisterFD, &abi.RegisterFD{FD: int32(c.call.node.FD())}, nil, nil); err != nil {
+	if err := ioctl(n.Ioctl, buf[:], abi.NV_ESC_REGISTER_FD, &abi.Nv_ioctl_register_fd_t{FD: int32(c.call.node.FD())}, nil, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("tie the GPU's node to the control node: %w", err), n.Close())
 	}
 	return n, nil
@@ -85,23 +85,23 @@ func (c *Client) deviceNumber() (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	var probed abi.ProbedIDs
-	if err := c.call.control("list GPUs", c.call.client, abi.CmdGetProbedIDs, &probed); err != nil {
+	var probed abi.NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS
+	if err := c.call.control("list GPUs", c.call.client, abi.NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, &probed); err != nil {
 		return 0, err
 	}
 	for _, id := range probed.IDs {
-		if id == abi.InvalidID {
+		if id == abi.NV0000_CTRL_GPU_INVALID_ID {
 			break
 		}
-		p := abi.PCIInfo{ID: id}
-		if err := c.call.control("get a GPU's PCI address", c.call.client, abi.CmdGetPCIInfo, &p); err != nil {
+		p := abi.NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS{ID: id}
+		if err := c.call.control("get a GPU's PCI address", c.call.client, abi.NV0000_CTRL_CMD_GPU_GET_PCI_INFO, &p); err != nil {
 			return 0, err
 		}
 		if p.Domain != domain || p.Bus != bus || p.Slot != slot {
 			continue
 		}
-		info := abi.IDInfo{ID: id}
-		err := c.call.control("get a GPU's number", c.call.client, abi.CmdGetIDInfo, &info)
+		info := abi.NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS{ID: id}
+		err := c.call.control("get a GPU's number", c.call.client, abi.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, &info)
 		return info.Device, err
 	}
 	return 0, fmt.Errorf("the driver has no GPU at PCI address %s", c.gpu.PCI)
@@ -129,8 +129,8 @@ func parsePCI(s string) (domain uint32, bus, slot uint16, err error) {
 // Now reads the GPU's clock, PTIMER, which %globaltimer and the record of context
 // switches show too. It takes some 7 µs.
 func (c *Client) Now() (time.Duration, error) {
-	var p abi.Time
-	err := c.call.brief("read the GPU's clock", c.subdevice, abi.CmdGetTime, &p)
+	var p abi.NV2080_CTRL_TIMER_GET_TIME_PARAMS
+	err := c.call.brief("read the GPU's clock", c.subdevice, abi.NV2080_CTRL_CMD_TIMER_GET_TIME, &p)
 	return time.Duration(p.Nanoseconds), err
 }
 

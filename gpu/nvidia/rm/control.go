@@ -27,7 +27,7 @@ const (
 type Control struct {
 	call    caller
 	objects Objects
-	batches []abi.DisableChannels
+	batches []abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS
 }
 
 // ControlOptions say what is controlled. The zero value is usable.
@@ -56,10 +56,10 @@ func NewControl(n Node, o Objects, opt ControlOptions) (*Control, error) {
 }
 
 // batches makes channels into calls, each of as many as one takes.
-func batches(client abi.Handle, channels []abi.Handle) []abi.DisableChannels {
-	var calls []abi.DisableChannels
-	for chunk := range slices.Chunk(channels, abi.MaxDisable) {
-		b := abi.DisableChannels{Count: uint32(len(chunk))}
+func batches(client abi.Handle, channels []abi.Handle) []abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS {
+	var calls []abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS
+	for chunk := range slices.Chunk(channels, abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_MAX_ENTRIES) {
+		b := abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS{Count: uint32(len(chunk))}
 		for i, ch := range chunk {
 			b.Clients[i], b.Channels[i] = client, ch
 		}
@@ -84,10 +84,10 @@ func (c *Control) check() error {
 		}
 		return err
 	}
-	if err := is(o.Subdevice, "subdevice", func(k abi.Class) bool { return k == abi.ClassSubdevice }); err != nil {
+	if err := is(o.Subdevice, "subdevice", func(k abi.Class) bool { return k == abi.NV20_SUBDEVICE_0 }); err != nil {
 		return err
 	}
-	if err := is(o.Group, "channel group", func(k abi.Class) bool { return k == abi.ClassGroup }); err != nil {
+	if err := is(o.Group, "channel group", func(k abi.Class) bool { return k == abi.KEPLER_CHANNEL_GROUP_A }); err != nil {
 		return err
 	}
 	for _, h := range slices.Concat(o.Channels, o.Copies) {
@@ -123,13 +123,13 @@ func (c *Control) Enable() error {
 	return errors.Join(errs...)
 }
 
-func (c *Control) set(b abi.DisableChannels, disable bool) error {
+func (c *Control) set(b abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS, disable bool) error {
 	b.Disable = disable
 	what := "enable channels"
 	if disable {
 		what = "disable channels"
 	}
-	return c.call.control(what, c.objects.Subdevice, abi.CmdDisable, &b)
+	return c.call.control(what, c.objects.Subdevice, abi.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, &b)
 }
 
 // SetTimeslice sets how long the compute group runs before the next one's turn. The
@@ -138,27 +138,27 @@ func (c *Control) SetTimeslice(d time.Duration) error {
 	if d < MinTimeslice || d > MaxTimeslice {
 		return fmt.Errorf("time slice of %v: want %v to %v", d, MinTimeslice, MaxTimeslice)
 	}
-	return c.call.control("set a time slice", c.objects.Group, abi.CmdSetTimeslice, &abi.Timeslice{Microseconds: uint64(d / time.Microsecond)})
+	return c.call.control("set a time slice", c.objects.Group, abi.NVA06C_CTRL_CMD_SET_TIMESLICE, &abi.NVA06C_CTRL_TIMESLICE_PARAMS{Microseconds: uint64(d / time.Microsecond)})
 }
 
 // Timeslice is what was set, or the driver's own choice.
 func (c *Control) Timeslice() (time.Duration, error) {
-	var p abi.Timeslice
-	err := c.call.control("get a time slice", c.objects.Group, abi.CmdGetTimeslice, &p)
+	var p abi.NVA06C_CTRL_TIMESLICE_PARAMS
+	err := c.call.control("get a time slice", c.objects.Group, abi.NVA06C_CTRL_CMD_GET_TIMESLICE, &p)
 	return time.Duration(p.Microseconds) * time.Microsecond, err
 }
 
 // Preempt takes the compute group off the engine and waits until it is. It comes back at
 // its next turn, at once where nobody else wants the engine.
 func (c *Control) Preempt() error {
-	return c.call.control("preempt a channel group", c.objects.Group, abi.CmdPreempt, &abi.Preempt{Wait: true})
+	return c.call.control("preempt a channel group", c.objects.Group, abi.NVA06C_CTRL_CMD_PREEMPT, &abi.NVA06C_CTRL_PREEMPT_PARAMS{Wait: true})
 }
 
 // HardwareID is the compute group's number on its runlist, which the GPU's status
 // registers show.
 func (c *Control) HardwareID() (uint16, error) {
-	var p abi.GroupInfo
-	if err := c.call.control("get a channel group's number", c.objects.Group, abi.CmdGetGroupInfo, &p); err != nil {
+	var p abi.NVA06C_CTRL_GET_INFO_PARAMS
+	if err := c.call.control("get a channel group's number", c.objects.Group, abi.NVA06C_CTRL_CMD_GET_INFO, &p); err != nil {
 		return 0, err
 	}
 	return uint16(p.ID), nil

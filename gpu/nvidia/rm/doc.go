@@ -44,11 +44,11 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Lost says whether err means that the GPU is gone, until somebody resets it or the host.
 func Lost(err error) bool {
-	return errors.Is(err, abi.GPULost) || errors.Is(err, abi.ResetRequired) ||
+	return errors.Is(err, abi.NV_ERR_GPU_IS_LOST) || errors.Is(err, abi.NV_ERR_RESET_REQUIRED) ||
 		errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EIO)
 }
 
 // Forbidden says whether err means that the caller may not.
 func Forbidden(err error) bool {
-	return errors.Is(err, abi.InsufficientPermissions) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+	return errors.Is(err, abi.NV_ERR_INSUFFICIENT_PERMISSIONS) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }

@@ -77,27 +77,27 @@ func (e *Events) open() (err error) {
 		return err
 	}
 	// Nobody is to be woken, since Read asks.
-	e.buffer, err = e.call.alloc("make an event buffer", e.call.client, abi.ClassEventBuffer, &abi.EventBufferAlloc{
+	e.buffer, err = e.call.alloc("make an event buffer", e.call.client, abi.NV_EVENT_BUFFER, &abi.NV_EVENT_BUFFER_ALLOC_PARAMETERS{
 		RecordSize: abi.EventRecordBytes, RecordCount: e.n, RecordsFreeThreshold: e.n,
 		Subdevice: e.c.subdevice, HeaderMemory: header, RecordMemory: records,
 	})
 	if err != nil {
 		return err
 	}
-	bind := abi.BindEvents{Buffer: e.buffer, RecordSize: abi.EventRecordBytes, AllUsers: true}
-	if err := e.call.control("bind to context switches", e.c.subdevice, abi.CmdBindEvents, &bind); err != nil {
+	bind := abi.NV2080_CTRL_GR_FECS_BIND_EVTBUF_FOR_UID_V2_PARAMS{Buffer: e.buffer, RecordSize: abi.EventRecordBytes, AllUsers: true}
+	if err := e.call.control("bind to context switches", e.c.subdevice, abi.NV2080_CTRL_CMD_GR_FECS_BIND_EVTBUF_FOR_UID_V2, &bind); err != nil {
 		if bind.Reason != 0 {
 			return fmt.Errorf("%w: %v", err, bind.Reason)
 		}
 		return err
 	}
-	return e.call.control("enable an event buffer", e.buffer, abi.CmdEnableEvents, &abi.EnableEvents{Enable: true, Policy: abi.KeepOldest})
+	return e.call.control("enable an event buffer", e.buffer, abi.NV_EVENT_BUFFER_CTRL_CMD_ENABLE_EVENTS, &abi.NV_EVENT_BUFFER_CTRL_CMD_ENABLE_EVENTS_PARAMS{Enable: true, Policy: abi.NV_EVENT_BUFFER_FLAG_OVERFLOW_POLICY_KEEP_OLDEST})
 }
 
 // memory makes and maps memory that the driver writes.
 func (e *Events) memory(size int, m *Mapping) (abi.Handle, error) {
-	h, err := e.call.alloc("make an event buffer's memory", e.call.client, abi.ClassMemory,
-		&abi.MemoryAlloc{Attr: abi.AttrCached, Attr2: abi.Attr2UserReadOnly, Size: uint64(size)})
+	h, err := e.call.alloc("make an event buffer's memory", e.call.client, abi.NV01_MEMORY_DEVICELESS,
+		&abi.NV_MEMORY_ALLOCATION_PARAMS{Attr: abi.NVOS32_ATTR_COHERENCY_CACHED, Attr2: abi.NVOS32_ATTR2_PROTECTION_USER_READ_ONLY, Size: uint64(size)})
 	if err != nil {
 		return 0, err
 	}
@@ -110,7 +110,7 @@ func (e *Events) memory(size int, m *Mapping) (abi.Handle, error) {
 // doesn't wait. With a [*DroppedError] the switches are good, and lost are records that
 // came after them.
 func (e *Events) Read(buf []Switch) (int, error) {
-	if err := e.call.brief("flush an event buffer", e.buffer, abi.CmdFlush, nil); err != nil {
+	if err := e.call.brief("flush an event buffer", e.buffer, abi.NV_EVENT_BUFFER_CTRL_CMD_FLUSH, nil); err != nil {
 		return 0, err
 	}
 	var raw [abi.EventHeaderBytes]byte
@@ -156,16 +156,16 @@ func (e *Events) take(buf []Switch, end uint32) (n int, err error) {
 		return n, nil
 	}
 	e.told = get
-	return n, e.call.brief("move in an event buffer", e.buffer, abi.CmdUpdateGet, &abi.UpdateGet{Record: get})
+	return n, e.call.brief("move in an event buffer", e.buffer, abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET, &abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET_PARAMS{Record: get})
 }
 
 // decodeSwitch says what a record tells, if it is one that tells of a switch.
-func decodeSwitch(r abi.SwitchRecord) (Switch, bool) {
+func decodeSwitch(r abi.NV_EVENT_BUFFER_FECS_RECORD_V2) (Switch, bool) {
 	at, ok := r.Time()
-	if !ok || r.Type != abi.EventTypeFECS || r.Tag != abi.TagStart && r.Tag != abi.TagEnd {
+	if !ok || r.Type != abi.EventTypeFECS || r.Tag != abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START && r.Tag != abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END {
 		return Switch{}, false
 	}
-	s := Switch{Clock: at, PID: int(r.PID), On: r.Tag == abi.TagStart}
+	s := Switch{Clock: at, PID: int(r.PID), On: r.Tag == abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START}
 	if r.PID == abi.KernelPID {
 		s.PID = 0
 	}

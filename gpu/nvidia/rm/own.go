@@ -85,12 +85,12 @@ func nextClient(k Kernel) (abi.Handle, error) {
 	}
 	defer n.Close() // and the client with it
 	c := &caller{node: n}
-	return c.alloc("make a client", 0, abi.ClassClient, nil)
+	return c.alloc("make a client", 0, abi.NV01_ROOT_CLIENT, nil)
 }
 
 // before is the client numbered d before h; numbers wrap.
 func before(h abi.Handle, d int) abi.Handle {
-	return abi.ClientBase + (h-abi.ClientBase-abi.Handle(d)+abi.ClientSpan)%abi.ClientSpan
+	return abi.RS_CLIENT_HANDLE_BASE + (h-abi.RS_CLIENT_HANDLE_BASE-abi.Handle(d)+abi.ClientSpan)%abi.ClientSpan
 }
 
 // findIn looks for a context of the clients numbered from to to before next.
@@ -131,9 +131,9 @@ func (c *caller) objects() (Objects, bool) {
 	var groups, computes []abi.Handle
 	for h, class := range c.all() {
 		switch {
-		case class == abi.ClassGroup:
+		case class == abi.KEPLER_CHANNEL_GROUP_A:
 			groups = append(groups, h)
-		case class == abi.ClassSubdevice:
+		case class == abi.NV20_SUBDEVICE_0:
 			if p, err := c.parent(h); err == nil {
 				subdevices[p] = h
 			}

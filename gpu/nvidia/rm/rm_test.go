@@ -125,12 +125,12 @@ func TestControlTakesBackHalfADisable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := rm.NewControl(failing{own.Node, abi.CmdDisable, new(int), 2}, own.Objects, rm.ControlOptions{})
+	c, err := rm.NewControl(failing{own.Node, abi.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, new(int), 2}, own.Objects, rm.ControlOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Disable(); !errors.Is(err, abi.InvalidState) {
+	if err := c.Disable(); !errors.Is(err, abi.NV_ERR_INVALID_STATE) {
 		t.Errorf("Disable = %v, want what the third call said", err)
 	}
 	if _, most := x.Disabled(); most != 0 {
@@ -147,10 +147,10 @@ type failing struct {
 }
 
 func (f failing) Ioctl(nr uint8, arg, params []byte) error {
-	var c abi.Control
-	if nr == abi.EscControl && abi.Decode(arg, &c) == nil && c.Command == f.command {
+	var c abi.NVOS54_PARAMETERS
+	if nr == abi.NV_ESC_RM_CONTROL && abi.Decode(arg, &c) == nil && c.Command == f.command {
 		if *f.calls++; *f.calls == f.after+1 {
-			c.Status = abi.InvalidState
+			c.Status = abi.NV_ERR_INVALID_STATE
 			_, err := abi.Encode(arg, &c)
 			return err
 		}
@@ -250,7 +250,7 @@ func TestClock(t *testing.T) {
 		t.Errorf("Now = %v, %v", got, err)
 	}
 	d.Lose()
-	if _, err := c.Now(); !rm.Lost(err) || !errors.Is(err, abi.GPULost) {
+	if _, err := c.Now(); !rm.Lost(err) || !errors.Is(err, abi.NV_ERR_GPU_IS_LOST) {
 		t.Errorf("Now of a lost GPU = %v", err)
 	}
 }
@@ -282,9 +282,9 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("Read of nothing = %d, %v", n, err)
 	}
 	d.Switch(100, 7, true)
-	d.Record(abi.SwitchRecord{Type: 9, Tag: abi.TagStart, PID: 7, Clock: 150})              // of another type
-	d.Record(abi.SwitchRecord{Type: abi.EventTypeFECS, Tag: 0xff, PID: 7, Clock: 160})      // without a time
-	d.Record(abi.SwitchRecord{Type: abi.EventTypeFECS, Tag: abi.TagEnd, Clock: 1<<63 + 12}) // with an absurd one
+	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: 9, Tag: abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START, PID: 7, Clock: 150})              // of another type
+	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: abi.EventTypeFECS, Tag: 0xff, PID: 7, Clock: 160})                                        // without a time
+	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: abi.EventTypeFECS, Tag: abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END, Clock: 1<<63 + 12}) // with an absurd one
 	d.Switch(200, 7, false)
 	d.Switch(300, abi.KernelPID, true)
 	n, err := e.Read(buf)
@@ -347,11 +347,11 @@ func TestEventsOfWhoMayNot(t *testing.T) {
 	d := rmtest.New()
 	c := open(t, d)
 	before := d.Descriptors()
-	d.Refuse(abi.CmdBindEvents, abi.InsufficientPermissions)
-	if _, err := c.Events(); !errors.Is(err, abi.InsufficientPermissions) {
+	d.Refuse(abi.NV2080_CTRL_CMD_GR_FECS_BIND_EVTBUF_FOR_UID_V2, abi.NV_ERR_INSUFFICIENT_PERMISSIONS)
+	if _, err := c.Events(); !errors.Is(err, abi.NV_ERR_INSUFFICIENT_PERMISSIONS) {
 		t.Errorf("Events = %v", err)
 	}
-	d.Refuse(abi.CmdBindEvents, abi.OK)
+	d.Refuse(abi.NV2080_CTRL_CMD_GR_FECS_BIND_EVTBUF_FOR_UID_V2, abi.NV_OK)
 	d.Drop()
 	if _, err := c.Events(); !rm.Forbidden(err) {
 		t.Errorf("Events without CAP_SYS_ADMIN = %v", err)

@@ -25,7 +25,7 @@ func (c *Control) Window(k Kernel, g GPU, length int, is func(Mapping) bool) (Ma
 	}
 	var all []abi.Handle
 	for h, class := range c.call.all() {
-		if class == abi.ClassGPUMemory {
+		if class == abi.NV01_MEMORY_LOCAL_USER {
 			all = append(all, h)
 		}
 	}
@@ -51,11 +51,11 @@ func (c *Control) mapGPU(k Kernel, g GPU, device, memory abi.Handle, length int)
 	if err != nil {
 		return nil, err
 	}
-	call := abi.MapMemory{Client: c.call.client, Device: device, Memory: memory, Length: uint64(length), FD: int32(n.FD())}
-	if err := c.call.plain("map memory on the GPU", memory, abi.EscMapMemory, &call, &call.Status); err != nil {
+	call := abi.Nv_ioctl_nvos33_parameters_with_fd{Client: c.call.client, Device: device, Memory: memory, Length: uint64(length), FD: int32(n.FD())}
+	if err := c.call.plain("map memory on the GPU", memory, abi.NV_ESC_RM_MAP_MEMORY, &call, &call.Status); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	w := &window{c: c, unmap: abi.UnmapMemory{Client: c.call.client, Device: device, Memory: memory, Address: call.Address}}
+	w := &window{c: c, unmap: abi.NVOS34_PARAMETERS{Client: c.call.client, Device: device, Memory: memory, Address: call.Address}}
 	w.Mapping, err = n.Map(length, true)
 	if err = errors.Join(err, n.Close()); err != nil { // the mapping stays
 		return nil, errors.Join(err, w.Close())
@@ -67,7 +67,7 @@ func (c *Control) mapGPU(k Kernel, g GPU, device, memory abi.Handle, length int)
 type window struct {
 	Mapping // nil: none
 	c       *Control
-	unmap   abi.UnmapMemory
+	unmap   abi.NVOS34_PARAMETERS
 }
 
 // Close ends the mapping, here and in the driver.
@@ -76,5 +76,5 @@ func (w *window) Close() error {
 	if w.Mapping != nil {
 		err = w.Mapping.Close()
 	}
-	return errors.Join(err, w.c.call.plain("unmap memory on the GPU", w.unmap.Memory, abi.EscUnmapMemory, &w.unmap, &w.unmap.Status))
+	return errors.Join(err, w.c.call.plain("unmap memory on the GPU", w.unmap.Memory, abi.NV_ESC_RM_UNMAP_MEMORY, &w.unmap, &w.unmap.Status))
 }

@@ -1,38 +1,38 @@
 package abi
 
-// Numbers of ioctls.
+// Numbers of ioctls (nv_escape.h; NV_ESC_REGISTER_FD from nv-ioctl-numbers.h).
 const (
-	EscFree        = 0x29 // NV_ESC_RM_FREE, nv_escape.h
-	EscControl     = 0x2a // NV_ESC_RM_CONTROL
-	EscAlloc       = 0x2b // NV_ESC_RM_ALLOC
-	EscMapMemory   = 0x4e // NV_ESC_RM_MAP_MEMORY
-	EscUnmapMemory = 0x4f // NV_ESC_RM_UNMAP_MEMORY
-	EscRegisterFD  = 201  // NV_ESC_REGISTER_FD, nv-ioctl-numbers.h
+	NV_ESC_RM_FREE         = 0x29
+	NV_ESC_RM_CONTROL      = 0x2a
+	NV_ESC_RM_ALLOC        = 0x2b
+	NV_ESC_RM_MAP_MEMORY   = 0x4e
+	NV_ESC_RM_UNMAP_MEMORY = 0x4f
+	NV_ESC_REGISTER_FD     = 201
 )
 
-// Request is the number of the ioctl for a call of so many bytes: _IOWR('F', nr, size),
-// with NV_IOCTL_MAGIC of nv-ioctl-numbers.h.
+// Request returns the ioctl request for a call of size bytes: _IOWR('F', nr, size), with
+// NV_IOCTL_MAGIC of nv-ioctl-numbers.h.
 func Request(nr uint8, size int) uint32 {
 	const readWrite = 3
 	return readWrite<<30 | uint32(size)<<16 | 'F'<<8 | uint32(nr)
 }
 
-// PointerOffset is where [Alloc] and [Control] have the address of their parameters.
+// PointerOffset is the offset of the parameters' address in [NVOS64_PARAMETERS] and
+// [NVOS54_PARAMETERS].
 const PointerOffset = 16
 
 // Handle names an object within its client, or a client (NvHandle). Zero is none.
 type Handle uint32
 
-// ClientBase is where the driver's numbering of user clients starts: it counts up by
-// one a client, and wraps after [ClientSpan] (RS_CLIENT_HANDLE_BASE and _MAX,
-// resserv.h).
+// The driver numbers user clients upwards from RS_CLIENT_HANDLE_BASE, and wraps after ClientSpan
+// (RS_CLIENT_HANDLE_BASE and RS_CLIENT_HANDLE_MAX, resserv.h).
 const (
-	ClientBase Handle = 0xc1d00000
-	ClientSpan Handle = 0x100000
+	RS_CLIENT_HANDLE_BASE Handle = 0xc1d00000
+	ClientSpan            Handle = 0x100000
 )
 
-// Alloc is NVOS64_PARAMETERS (nvos.h): makes an object.
-type Alloc struct {
+// NVOS64_PARAMETERS (nvos.h) creates an object.
+type NVOS64_PARAMETERS struct {
 	Client, Parent Handle
 	// Object is the new object's handle; 0 asks for one.
 	Object     Handle
@@ -45,8 +45,8 @@ type Alloc struct {
 	_          [4]byte
 }
 
-// Control is NVOS54_PARAMETERS (nvos.h): tells an object something.
-type Control struct {
+// NVOS54_PARAMETERS (nvos.h) sends a command to an object.
+type NVOS54_PARAMETERS struct {
 	Client, Object Handle
 	Command        Command
 	Flags          uint32
@@ -55,16 +55,16 @@ type Control struct {
 	Status         Status
 }
 
-// Free is NVOS00_PARAMETERS (nvos.h): ends an object and all beneath it.
-type Free struct {
+// NVOS00_PARAMETERS (nvos.h) frees an object and all objects beneath it.
+type NVOS00_PARAMETERS struct {
 	Client, Parent, Object Handle
 	Status                 Status
 }
 
-// MapMemory is nv_ioctl_nvos33_parameters_with_fd (nv-unix-nvos-params-wrappers.h):
-// makes FD, what mmap then maps: a fresh descriptor of the control node, or of the
-// GPU's for memory on the GPU.
-type MapMemory struct {
+// Nv_ioctl_nvos33_parameters_with_fd is nv_ioctl_nvos33_parameters_with_fd
+// (nv-unix-nvos-params-wrappers.h). It prepares FD for mmap: a fresh descriptor of the control node,
+// or of the GPU's node for memory on the GPU.
+type Nv_ioctl_nvos33_parameters_with_fd struct {
 	Client, Device, Memory Handle
 	_                      [4]byte
 	Offset, Length         uint64
@@ -75,12 +75,12 @@ type MapMemory struct {
 	_                      [4]byte
 }
 
-// MapReadOnly is NVOS33_FLAGS_ACCESS_READ_ONLY.
-const MapReadOnly = 1
+// NVOS33_FLAGS_ACCESS_READ_ONLY asks for a mapping that can only be read (nvos.h).
+const NVOS33_FLAGS_ACCESS_READ_ONLY = 1
 
-// UnmapMemory is NVOS34_PARAMETERS (nvos.h): ends what a [MapMemory] began, that
-// answered the address.
-type UnmapMemory struct {
+// NVOS34_PARAMETERS (nvos.h) ends a mapping, which Address names as
+// [Nv_ioctl_nvos33_parameters_with_fd] returned it.
+type NVOS34_PARAMETERS struct {
 	Client, Device, Memory Handle
 	_                      [4]byte
 	Address                uint64
@@ -88,6 +88,6 @@ type UnmapMemory struct {
 	Flags                  uint32
 }
 
-// RegisterFD is nv_ioctl_register_fd_t (nv-ioctl.h): ties the GPU node on which it is
+// Nv_ioctl_register_fd_t is nv_ioctl_register_fd_t (nv-ioctl.h). It ties the GPU node on which it is
 // called to a control node.
-type RegisterFD struct{ FD int32 }
+type Nv_ioctl_register_fd_t struct{ FD int32 }

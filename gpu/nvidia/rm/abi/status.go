@@ -2,42 +2,42 @@ package abi
 
 import "fmt"
 
-// Status is how a call ended (NV_STATUS, nvstatuscodes.h). Zero is success.
+// Status is the result of a call (NV_STATUS, nvstatuscodes.h). Zero is success.
 type Status uint32
 
-// Statuses that callers tell apart, or that were seen.
+// The statuses that callers distinguish, or that were observed.
 const (
-	OK                      Status = 0x00
-	GPULost                 Status = 0x0f
-	InsufficientPermissions Status = 0x1b
-	InvalidArgument         Status = 0x1f
-	InvalidChannel          Status = 0x21
-	InvalidClass            Status = 0x22
-	InvalidClient           Status = 0x23
-	InvalidObject           Status = 0x31
-	InvalidParamStruct      Status = 0x3a
-	InvalidState            Status = 0x40
-	NotSupported            Status = 0x56
-	ObjectNotFound          Status = 0x57
-	ResetRequired           Status = 0x62
+	NV_OK                           Status = 0x00
+	NV_ERR_GPU_IS_LOST              Status = 0x0f
+	NV_ERR_INSUFFICIENT_PERMISSIONS Status = 0x1b
+	NV_ERR_INVALID_ARGUMENT         Status = 0x1f
+	NV_ERR_INVALID_CHANNEL          Status = 0x21
+	NV_ERR_INVALID_CLASS            Status = 0x22
+	NV_ERR_INVALID_CLIENT           Status = 0x23
+	NV_ERR_INVALID_OBJECT           Status = 0x31
+	NV_ERR_INVALID_PARAM_STRUCT     Status = 0x3a
+	NV_ERR_INVALID_STATE            Status = 0x40
+	NV_ERR_NOT_SUPPORTED            Status = 0x56
+	NV_ERR_OBJECT_NOT_FOUND         Status = 0x57
+	NV_ERR_RESET_REQUIRED           Status = 0x62
 )
 
 var statuses = map[Status]string{
-	GPULost:                 "GPU lost from the bus",
-	InsufficientPermissions: "insufficient permissions",
-	InvalidArgument:         "invalid argument",
-	InvalidChannel:          "invalid channel",
-	InvalidClass:            "invalid class",
-	InvalidClient:           "invalid client, or one of another file",
-	InvalidObject:           "invalid object",
-	InvalidParamStruct:      "invalid parameters",
-	InvalidState:            "invalid state",
-	NotSupported:            "not supported",
-	ObjectNotFound:          "object not found",
-	ResetRequired:           "GPU requires a reset",
+	NV_ERR_GPU_IS_LOST:              "GPU lost from the bus",
+	NV_ERR_INSUFFICIENT_PERMISSIONS: "insufficient permissions",
+	NV_ERR_INVALID_ARGUMENT:         "invalid argument",
+	NV_ERR_INVALID_CHANNEL:          "invalid channel",
+	NV_ERR_INVALID_CLASS:            "invalid class",
+	NV_ERR_INVALID_CLIENT:           "invalid client, or one of another file",
+	NV_ERR_INVALID_OBJECT:           "invalid object",
+	NV_ERR_INVALID_PARAM_STRUCT:     "invalid parameters",
+	NV_ERR_INVALID_STATE:            "invalid state",
+	NV_ERR_NOT_SUPPORTED:            "not supported",
+	NV_ERR_OBJECT_NOT_FOUND:         "object not found",
+	NV_ERR_RESET_REQUIRED:           "GPU requires a reset",
 }
 
-// Error is the status in words, with its number.
+// Error returns the status in words, with its number.
 func (s Status) Error() string {
 	if t, ok := statuses[s]; ok {
 		return fmt.Sprintf("%s (driver status %#x)", t, uint32(s))

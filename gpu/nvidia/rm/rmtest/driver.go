@@ -34,7 +34,7 @@ type Driver struct {
 
 // New makes a driver.
 func New() *Driver {
-	return &Driver{files: make(map[uint64]*file), next: abi.ClientBase + 0x1234, refuse: make(map[uint32]abi.Status)}
+	return &Driver{files: make(map[uint64]*file), next: abi.RS_CLIENT_HANDLE_BASE + 0x1234, refuse: make(map[uint32]abi.Status)}
 }
 
 // The GPU's place.
@@ -195,22 +195,22 @@ func (d *Driver) Descriptors() int {
 // client finds the client, which must be of the file. The caller holds d.mu.
 func (d *Driver) client(f *file, h abi.Handle) (*client, abi.Status) {
 	if c, ok := f.clients[h]; ok {
-		return c, abi.OK
+		return c, abi.NV_OK
 	}
 	for _, other := range d.files {
 		if _, ok := other.clients[h]; ok {
-			return nil, abi.InvalidClient
+			return nil, abi.NV_ERR_INVALID_CLIENT
 		}
 	}
 	d.missing++
-	return nil, abi.InvalidClient
+	return nil, abi.NV_ERR_INVALID_CLIENT
 }
 
 // newClient makes a client of the file. The caller holds mu.
 func (d *Driver) newClient(f *file) *client {
 	c := &client{handle: d.next, objects: make(map[abi.Handle]*object), free: 0xcaf00000}
-	d.next = abi.ClientBase + (d.next-abi.ClientBase+1)%abi.ClientSpan
-	c.objects[c.handle] = &object{class: abi.ClassClient}
+	d.next = abi.RS_CLIENT_HANDLE_BASE + (d.next-abi.RS_CLIENT_HANDLE_BASE+1)%abi.ClientSpan
+	c.objects[c.handle] = &object{class: abi.NV01_ROOT_CLIENT}
 	f.clients[c.handle] = c
 	return c
 }

@@ -14,19 +14,19 @@ func (n *node) Ioctl(nr uint8, arg, params []byte) error {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
 	switch nr {
-	case abi.EscAlloc:
-		return answer(arg, &abi.Alloc{}, func(c *abi.Alloc) abi.Status { return n.alloc(c, params) },
-			func(c *abi.Alloc, s abi.Status) { c.Status = s })
-	case abi.EscControl:
-		return answer(arg, &abi.Control{}, func(c *abi.Control) abi.Status { return n.control(c, params) },
-			func(c *abi.Control, s abi.Status) { c.Status = s })
-	case abi.EscFree:
-		return answer(arg, &abi.Free{}, n.free, func(c *abi.Free, s abi.Status) { c.Status = s })
-	case abi.EscMapMemory:
-		return answer(arg, &abi.MapMemory{}, n.mapMemory, func(c *abi.MapMemory, s abi.Status) { c.Status = s })
-	case abi.EscUnmapMemory:
-		return answer(arg, &abi.UnmapMemory{}, n.unmapMemory, func(c *abi.UnmapMemory, s abi.Status) { c.Status = s })
-	case abi.EscRegisterFD:
+	case abi.NV_ESC_RM_ALLOC:
+		return answer(arg, &abi.NVOS64_PARAMETERS{}, func(c *abi.NVOS64_PARAMETERS) abi.Status { return n.alloc(c, params) },
+			func(c *abi.NVOS64_PARAMETERS, s abi.Status) { c.Status = s })
+	case abi.NV_ESC_RM_CONTROL:
+		return answer(arg, &abi.NVOS54_PARAMETERS{}, func(c *abi.NVOS54_PARAMETERS) abi.Status { return n.control(c, params) },
+			func(c *abi.NVOS54_PARAMETERS, s abi.Status) { c.Status = s })
+	case abi.NV_ESC_RM_FREE:
+		return answer(arg, &abi.NVOS00_PARAMETERS{}, n.free, func(c *abi.NVOS00_PARAMETERS, s abi.Status) { c.Status = s })
+	case abi.NV_ESC_RM_MAP_MEMORY:
+		return answer(arg, &abi.Nv_ioctl_nvos33_parameters_with_fd{}, n.mapMemory, func(c *abi.Nv_ioctl_nvos33_parameters_with_fd, s abi.Status) { c.Status = s })
+	case abi.NV_ESC_RM_UNMAP_MEMORY:
+		return answer(arg, &abi.NVOS34_PARAMETERS{}, n.unmapMemory, func(c *abi.NVOS34_PARAMETERS, s abi.Status) { c.Status = s })
+	case abi.NV_ESC_REGISTER_FD:
 		if n.file.control {
 			return unix.EINVAL
 		}
@@ -52,217 +52,221 @@ func answer[T any](arg []byte, call *T, do func(*T) abi.Status, set func(*T, abi
 	return err
 }
 
-func (n *node) alloc(c *abi.Alloc, params []byte) abi.Status {
+func (n *node) alloc(c *abi.NVOS64_PARAMETERS, params []byte) abi.Status {
 	if int(c.ParamsSize) != len(params) {
-		return abi.InvalidArgument
+		return abi.NV_ERR_INVALID_ARGUMENT
 	}
-	if c.Class == abi.ClassClient {
+	if c.Class == abi.NV01_ROOT_CLIENT {
 		c.Object = n.d.newClient(n.file).handle
-		return abi.OK
+		return abi.NV_OK
 	}
 	cl, st := n.d.client(n.file, c.Client)
-	if st != abi.OK {
+	if st != abi.NV_OK {
 		return st
 	}
 	if cl.objects[c.Parent] == nil {
-		return abi.ObjectNotFound
+		return abi.NV_ERR_OBJECT_NOT_FOUND
 	}
 	o := &object{parent: c.Parent, class: c.Class}
 	switch c.Class {
-	case abi.ClassDevice, abi.ClassSubdevice:
+	case abi.NV01_DEVICE_0, abi.NV20_SUBDEVICE_0:
 		if n.d.lost {
-			return abi.GPULost
+			return abi.NV_ERR_GPU_IS_LOST
 		}
-	case abi.ClassMemory:
-		var p abi.MemoryAlloc
+	case abi.NV01_MEMORY_DEVICELESS:
+		var p abi.NV_MEMORY_ALLOCATION_PARAMS
 		if abi.Decode(params, &p) != nil || p.Size == 0 || p.Size > 1<<24 {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		o.memory = &memory{b: make([]byte, p.Size)}
-	case abi.ClassEventBuffer:
-		var p abi.EventBufferAlloc
+	case abi.NV_EVENT_BUFFER:
+		var p abi.NV_EVENT_BUFFER_ALLOC_PARAMETERS
 		if abi.Decode(params, &p) != nil || cl.objects[p.HeaderMemory] == nil || cl.objects[p.RecordMemory] == nil {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		o.buffer = &buffer{header: cl.objects[p.HeaderMemory].memory, records: cl.objects[p.RecordMemory].memory, n: p.RecordCount}
 		if o.buffer.header == nil || o.buffer.records == nil || len(o.buffer.records.b) < int(p.RecordCount*p.RecordSize) {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 	default:
-		return abi.InvalidClass
+		return abi.NV_ERR_INVALID_CLASS
 	}
 	cl.free++
 	c.Object = cl.free
 	cl.objects[c.Object] = o
-	return abi.OK
+	return abi.NV_OK
 }
 
-func (n *node) free(c *abi.Free) abi.Status {
+func (n *node) free(c *abi.NVOS00_PARAMETERS) abi.Status {
 	cl, st := n.d.client(n.file, c.Client)
-	if st != abi.OK {
+	if st != abi.NV_OK {
 		return st
 	}
 	if cl.objects[c.Object] == nil {
-		return abi.ObjectNotFound
+		return abi.NV_ERR_OBJECT_NOT_FOUND
 	}
 	delete(cl.objects, c.Object)
-	return abi.OK
+	return abi.NV_OK
 }
 
-func (n *node) mapMemory(c *abi.MapMemory) abi.Status {
+func (n *node) mapMemory(c *abi.Nv_ioctl_nvos33_parameters_with_fd) abi.Status {
 	cl, st := n.d.client(n.file, c.Client)
-	if st != abi.OK {
+	if st != abi.NV_OK {
 		return st
 	}
 	o := cl.objects[c.Memory]
 	ino, err := inode(int(c.FD))
 	window := n.d.files[ino]
 	if o == nil || o.memory == nil || err != nil || window == nil || window.memory != nil || len(window.clients) > 0 || c.Length > uint64(len(o.memory.b)) {
-		return abi.InvalidArgument
+		return abi.NV_ERR_INVALID_ARGUMENT
 	}
 	// The GPU's memory is mapped through its own node.
-	if onGPU := o.class == abi.ClassGPUMemory; onGPU == window.control || onGPU && cl.objects[c.Device].class != abi.ClassDevice {
-		return abi.InvalidArgument
+	if onGPU := o.class == abi.NV01_MEMORY_LOCAL_USER; onGPU == window.control || onGPU && cl.objects[c.Device].class != abi.NV01_DEVICE_0 {
+		return abi.NV_ERR_INVALID_ARGUMENT
 	}
-	window.memory, window.write = o.memory, c.Flags&abi.MapReadOnly == 0
+	window.memory, window.write = o.memory, c.Flags&abi.NVOS33_FLAGS_ACCESS_READ_ONLY == 0
 	o.mapped++
 	c.Address = addressOf(c.Memory)
-	return abi.OK
+	return abi.NV_OK
 }
 
 // addressOf is what a mapping's address is said to be.
 func addressOf(memory abi.Handle) uint64 { return 0x7f00_0000_0000 + uint64(memory)<<12 }
 
-func (n *node) unmapMemory(c *abi.UnmapMemory) abi.Status {
+func (n *node) unmapMemory(c *abi.NVOS34_PARAMETERS) abi.Status {
 	cl, st := n.d.client(n.file, c.Client)
-	if st != abi.OK {
+	if st != abi.NV_OK {
 		return st
 	}
 	o := cl.objects[c.Memory]
 	if o == nil || o.mapped == 0 || c.Address != addressOf(c.Memory) {
-		return abi.InvalidArgument
+		return abi.NV_ERR_INVALID_ARGUMENT
 	}
 	o.mapped--
-	return abi.OK
+	return abi.NV_OK
 }
 
-func (n *node) control(c *abi.Control, params []byte) abi.Status {
+func (n *node) control(c *abi.NVOS54_PARAMETERS, params []byte) abi.Status {
 	cl, st := n.d.client(n.file, c.Client)
-	if st != abi.OK {
+	if st != abi.NV_OK {
 		return st
 	}
 	o := cl.objects[c.Object]
 	if o == nil {
-		return abi.ObjectNotFound
+		return abi.NV_ERR_OBJECT_NOT_FOUND
 	}
-	if s := n.d.refuse[uint32(c.Command)]; s != abi.OK {
+	if s := n.d.refuse[uint32(c.Command)]; s != abi.NV_OK {
 		return s
 	}
 	if n.d.lost && c.Command > 0xffff {
-		return abi.GPULost
+		return abi.NV_ERR_GPU_IS_LOST
 	}
 	if int(c.ParamsSize) != len(params) {
-		return abi.InvalidArgument
+		return abi.NV_ERR_INVALID_ARGUMENT
 	}
 	do := commands[c.Command]
 	if do == nil {
-		return abi.NotSupported
+		return abi.NV_ERR_NOT_SUPPORTED
 	}
 	return do(n.d, cl, o, params)
 }
 
 // commands are what objects can be told.
 var commands = map[abi.Command]func(*Driver, *client, *object, []byte) abi.Status{
-	abi.CmdGetAttachedIDs: with(func(*Driver, *client, *object, *abi.AttachedIDs) abi.Status { return abi.OK }),
-	abi.CmdAttachIDs: with(func(d *Driver, _ *client, _ *object, p *abi.AttachIDs) abi.Status {
-		if d.lost {
-			return abi.GPULost
-		}
-		return abi.OK
+	abi.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS: with(func(*Driver, *client, *object, *abi.NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS) abi.Status {
+		return abi.NV_OK
 	}),
-	abi.CmdGetProbedIDs: with(func(_ *Driver, _ *client, _ *object, p *abi.ProbedIDs) abi.Status {
+	abi.NV0000_CTRL_CMD_GPU_ATTACH_IDS: with(func(d *Driver, _ *client, _ *object, p *abi.NV0000_CTRL_GPU_ATTACH_IDS_PARAMS) abi.Status {
+		if d.lost {
+			return abi.NV_ERR_GPU_IS_LOST
+		}
+		return abi.NV_OK
+	}),
+	abi.NV0000_CTRL_CMD_GPU_GET_PROBED_IDS: with(func(_ *Driver, _ *client, _ *object, p *abi.NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS) abi.Status {
 		for i := range p.IDs {
-			p.IDs[i] = abi.InvalidID
+			p.IDs[i] = abi.NV0000_CTRL_GPU_INVALID_ID
 		}
 		p.IDs[0] = gpuID
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdGetPCIInfo: with(func(_ *Driver, _ *client, _ *object, p *abi.PCIInfo) abi.Status {
+	abi.NV0000_CTRL_CMD_GPU_GET_PCI_INFO: with(func(_ *Driver, _ *client, _ *object, p *abi.NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS) abi.Status {
 		if p.ID != gpuID {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		p.Bus = 0x3b
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdGetIDInfo: with(func(*Driver, *client, *object, *abi.IDInfo) abi.Status { return abi.OK }),
-	abi.CmdGetHandleInfo: with(func(_ *Driver, c *client, _ *object, p *abi.HandleInfo) abi.Status {
+	abi.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2: with(func(*Driver, *client, *object, *abi.NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS) abi.Status {
+		return abi.NV_OK
+	}),
+	abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO: with(func(_ *Driver, c *client, _ *object, p *abi.NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS) abi.Status {
 		o := c.objects[p.Object]
 		switch {
 		case o == nil:
-			return abi.ObjectNotFound
-		case p.Index == abi.InfoParent:
+			return abi.NV_ERR_OBJECT_NOT_FOUND
+		case p.Index == abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO_INDEX_PARENT:
 			p.Result = uint64(o.parent)
-		case p.Index == abi.InfoClass:
+		case p.Index == abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO_INDEX_CLASSID:
 			p.Result = uint64(o.class)
 		default:
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdGetTime: on(abi.ClassSubdevice, func(d *Driver, _ *client, _ *object, p *abi.Time) abi.Status {
+	abi.NV2080_CTRL_CMD_TIMER_GET_TIME: on(abi.NV20_SUBDEVICE_0, func(d *Driver, _ *client, _ *object, p *abi.NV2080_CTRL_TIMER_GET_TIME_PARAMS) abi.Status {
 		p.Nanoseconds = uint64(d.now)
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdDisable: on(abi.ClassSubdevice, disable),
-	abi.CmdSetTimeslice: on(abi.ClassGroup, func(_ *Driver, _ *client, o *object, p *abi.Timeslice) abi.Status {
+	abi.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS: on(abi.NV20_SUBDEVICE_0, disable),
+	abi.NVA06C_CTRL_CMD_SET_TIMESLICE: on(abi.KEPLER_CHANNEL_GROUP_A, func(_ *Driver, _ *client, o *object, p *abi.NVA06C_CTRL_TIMESLICE_PARAMS) abi.Status {
 		o.timeslice = p.Microseconds
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdGetTimeslice: on(abi.ClassGroup, func(_ *Driver, _ *client, o *object, p *abi.Timeslice) abi.Status {
+	abi.NVA06C_CTRL_CMD_GET_TIMESLICE: on(abi.KEPLER_CHANNEL_GROUP_A, func(_ *Driver, _ *client, o *object, p *abi.NVA06C_CTRL_TIMESLICE_PARAMS) abi.Status {
 		p.Microseconds = o.timeslice
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdPreempt: on(abi.ClassGroup, func(*Driver, *client, *object, *abi.Preempt) abi.Status { return abi.OK }),
-	abi.CmdGetGroupInfo: on(abi.ClassGroup, func(_ *Driver, _ *client, o *object, p *abi.GroupInfo) abi.Status {
+	abi.NVA06C_CTRL_CMD_PREEMPT: on(abi.KEPLER_CHANNEL_GROUP_A, func(*Driver, *client, *object, *abi.NVA06C_CTRL_PREEMPT_PARAMS) abi.Status { return abi.NV_OK }),
+	abi.NVA06C_CTRL_CMD_GET_INFO: on(abi.KEPLER_CHANNEL_GROUP_A, func(_ *Driver, _ *client, o *object, p *abi.NVA06C_CTRL_GET_INFO_PARAMS) abi.Status {
 		p.ID = uint32(o.id)
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdBindEvents: on(abi.ClassSubdevice, func(_ *Driver, c *client, _ *object, p *abi.BindEvents) abi.Status {
+	abi.NV2080_CTRL_CMD_GR_FECS_BIND_EVTBUF_FOR_UID_V2: on(abi.NV20_SUBDEVICE_0, func(_ *Driver, c *client, _ *object, p *abi.NV2080_CTRL_GR_FECS_BIND_EVTBUF_FOR_UID_V2_PARAMS) abi.Status {
 		o := c.objects[p.Buffer]
 		if o == nil || o.buffer == nil || p.RecordSize != abi.EventRecordBytes {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		o.buffer.bound = true
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdEnableEvents: on(abi.ClassEventBuffer, func(_ *Driver, _ *client, o *object, p *abi.EnableEvents) abi.Status {
-		o.buffer.enabled = p.Enable && p.Policy == abi.KeepOldest
-		return abi.OK
+	abi.NV_EVENT_BUFFER_CTRL_CMD_ENABLE_EVENTS: on(abi.NV_EVENT_BUFFER, func(_ *Driver, _ *client, o *object, p *abi.NV_EVENT_BUFFER_CTRL_CMD_ENABLE_EVENTS_PARAMS) abi.Status {
+		o.buffer.enabled = p.Enable && p.Policy == abi.NV_EVENT_BUFFER_FLAG_OVERFLOW_POLICY_KEEP_OLDEST
+		return abi.NV_OK
 	}),
-	abi.CmdUpdateGet: on(abi.ClassEventBuffer, func(_ *Driver, _ *client, o *object, p *abi.UpdateGet) abi.Status {
+	abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET: on(abi.NV_EVENT_BUFFER, func(_ *Driver, _ *client, o *object, p *abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET_PARAMS) abi.Status {
 		if p.Record >= o.buffer.n {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		o.buffer.get = p.Record
-		return abi.OK
+		return abi.NV_OK
 	}),
-	abi.CmdFlush: func(_ *Driver, _ *client, o *object, params []byte) abi.Status {
+	abi.NV_EVENT_BUFFER_CTRL_CMD_FLUSH: func(_ *Driver, _ *client, o *object, params []byte) abi.Status {
 		if o.buffer == nil || params != nil {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		o.buffer.flush()
-		return abi.OK
+		return abi.NV_OK
 	},
 }
 
 // disable counts for each channel, and not below none. All names are looked at first.
-func disable(_ *Driver, c *client, _ *object, p *abi.DisableChannels) abi.Status {
-	if p.Count == 0 || p.Count > abi.MaxDisable || p.Event != 0 {
-		return abi.InvalidParamStruct
+func disable(_ *Driver, c *client, _ *object, p *abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS) abi.Status {
+	if p.Count == 0 || p.Count > abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_MAX_ENTRIES || p.Event != 0 {
+		return abi.NV_ERR_INVALID_PARAM_STRUCT
 	}
 	for i := range p.Count {
 		if o := c.objects[p.Channels[i]]; p.Clients[i] != c.handle || o == nil || !o.class.Channel() {
-			return abi.InvalidChannel
+			return abi.NV_ERR_INVALID_CHANNEL
 		}
 	}
 	for i := range p.Count {
@@ -273,7 +277,7 @@ func disable(_ *Driver, c *client, _ *object, p *abi.DisableChannels) abi.Status
 			o.disables = max(0, o.disables-1)
 		}
 	}
-	return abi.OK
+	return abi.NV_OK
 }
 
 // with decodes a command's parameters and writes them back.
@@ -281,14 +285,14 @@ func with[T any](do func(*Driver, *client, *object, *T) abi.Status) func(*Driver
 	return func(d *Driver, c *client, o *object, params []byte) abi.Status {
 		var p T
 		if len(params) != abi.Size(&p) {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		if abi.Decode(params, &p) != nil {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		st := do(d, c, o, &p)
 		if _, err := abi.Encode(params, &p); err != nil {
-			return abi.InvalidArgument
+			return abi.NV_ERR_INVALID_ARGUMENT
 		}
 		return st
 	}
@@ -298,7 +302,7 @@ func with[T any](do func(*Driver, *client, *object, *T) abi.Status) func(*Driver
 func on[T any](class abi.Class, do func(*Driver, *client, *object, *T) abi.Status) func(*Driver, *client, *object, []byte) abi.Status {
 	return func(d *Driver, c *client, o *object, params []byte) abi.Status {
 		if o.class != class {
-			return abi.NotSupported
+			return abi.NV_ERR_NOT_SUPPORTED
 		}
 		return with(do)(d, c, o, params)
 	}

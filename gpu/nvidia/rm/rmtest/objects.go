@@ -62,7 +62,7 @@ type buffer struct {
 	bound, enabled  bool
 	get, put        uint32
 	dropped         uint64
-	pending         []abi.SwitchRecord // that the GPU has not written out
+	pending         []abi.NV_EVENT_BUFFER_FECS_RECORD_V2 // that the GPU has not written out
 	sequence        uint16
 }
 
@@ -84,21 +84,21 @@ func (b *buffer) flush() {
 	}
 	b.pending = b.pending[:0]
 	b.header.mu.Lock()
-	abi.EventHeader{Get: b.get, Put: b.put, Dropped: b.dropped}.Encode(b.header.b)
+	abi.NV_EVENT_BUFFER_HEADER{Get: b.get, Put: b.put, Dropped: b.dropped}.Encode(b.header.b)
 	b.header.mu.Unlock()
 }
 
 // Switch has the GPU record a context switch.
 func (d *Driver) Switch(at time.Duration, pid uint32, on bool) {
-	tag := abi.TagEnd
+	tag := abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END
 	if on {
-		tag = abi.TagStart
+		tag = abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START
 	}
-	d.Record(abi.SwitchRecord{Type: abi.EventTypeFECS, Tag: tag, PID: pid, Clock: uint64(at)})
+	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: abi.EventTypeFECS, Tag: tag, PID: pid, Clock: uint64(at)})
 }
 
 // Record has the GPU record anything.
-func (d *Driver) Record(r abi.SwitchRecord) {
+func (d *Driver) Record(r abi.NV_EVENT_BUFFER_FECS_RECORD_V2) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range d.files {
@@ -154,25 +154,25 @@ func (d *Driver) NewContext(channels int, own bool) (*Context, error) {
 		x.client.objects[h] = &object{parent: parent, class: class}
 		return h
 	}
-	device := put(x.Client, abi.ClassDevice)
-	x.Subdevice = put(device, abi.ClassSubdevice)
+	device := put(x.Client, abi.NV01_DEVICE_0)
+	x.Subdevice = put(device, abi.NV20_SUBDEVICE_0)
 	group := func() abi.Handle {
-		g := put(device, abi.ClassGroup)
+		g := put(device, abi.KEPLER_CHANNEL_GROUP_A)
 		d.groups++
 		x.client.objects[g].id, x.client.objects[g].timeslice = d.groups, 2048
 		return g
 	}
 	x.Group = group()
 	for range channels {
-		ch := put(x.Group, abi.ClassHopperChannel)
-		put(ch, abi.ClassHopperCompute)
+		ch := put(x.Group, abi.HOPPER_CHANNEL_GPFIFO_A)
+		put(ch, abi.HOPPER_COMPUTE_A)
 		x.Channels = append(x.Channels, ch)
 	}
 	for range 3 {
 		g := group()
 		for range channels / 2 {
-			ch := put(g, abi.ClassHopperChannel)
-			put(ch, abi.ClassHopperCopy)
+			ch := put(g, abi.HOPPER_CHANNEL_GPFIFO_A)
+			put(ch, abi.HOPPER_DMA_COPY_A)
 			x.Copies = append(x.Copies, ch)
 		}
 	}
@@ -186,14 +186,14 @@ func (x *Context) AddMemory(b []byte) {
 	var newest, device abi.Handle
 	for h, o := range x.client.objects {
 		switch o.class {
-		case abi.ClassClient:
+		case abi.NV01_ROOT_CLIENT:
 			continue // numbered otherwise
-		case abi.ClassDevice:
+		case abi.NV01_DEVICE_0:
 			device = h
 		}
 		newest = max(newest, h)
 	}
-	x.client.objects[newest+2] = &object{parent: device, class: abi.ClassGPUMemory, memory: &memory{b: b}}
+	x.client.objects[newest+2] = &object{parent: device, class: abi.NV01_MEMORY_LOCAL_USER, memory: &memory{b: b}}
 }
 
 // Mapped is how often the context's memory on the GPU is mapped.
