@@ -9,7 +9,7 @@ type Program struct {
 	byFunc map[*Func]*Code
 }
 
-// Code returns the code of the function called name, nil if there is none with a body.
+// Code returns the code of the function called name, or nil if there is none with a body.
 func (p *Program) Code(name string) *Code {
 	s := p.Globals[name]
 	if s == nil || s.Kind != SymFunc {
@@ -18,14 +18,14 @@ func (p *Program) Code(name string) *Code {
 	return p.byFunc[s.Func]
 }
 
-// Code is a function's body as execution sees it: nested blocks flattened, names bound (Operand.Sym, Pred.Sym).
+// Code is a function's body in the form in which it is executed: nested blocks flattened, names bound (Operand.Sym, Pred.Sym).
 type Code struct {
 	Func    *Func
 	Instrs  []*Instr  // in order
-	Locs    []*Loc    // the .loc in force at each instruction; nil when the function has none
+	Locs    []*Loc    // the .loc that applies to each instruction; nil if the function has none
 	Regs    []*Symbol // the registers it uses and those among its parameters, numbered: Regs[i].Index == i
 	Params  []*Symbol // one for each of Func.Params: SymParam, or SymReg where it is a register
-	Returns []*Symbol // one for each of Func.Returns, likewise
+	Returns []*Symbol // one for each of Func.Returns, in the same way
 	Vars    []*Symbol // the .shared, .local, .param, … variables declared anywhere in its body, in order
 	Labels  []*Symbol // all labels, in order
 }

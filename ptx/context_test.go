@@ -21,8 +21,7 @@ func (f *fickle) Err() error {
 	return nil
 }
 
-// TestParseContext: a parse that nobody waits for any more ends where it is, also
-// within one long function.
+// TestParseContext checks that a parse whose context ends stops where it is, even within one long function.
 func TestParseContext(t *testing.T) {
 	const statements = 20_000
 	src := ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<2>;\n" +
@@ -31,7 +30,7 @@ func TestParseContext(t *testing.T) {
 	if _, err := (Options{}).ParseContext(all, src); err != nil {
 		t.Fatal(err)
 	}
-	if all.asked < statements/lookEvery {
+	if all.asked < statements/contextInterval {
 		t.Errorf("%d statements were read with %d looks", statements, all.asked)
 	}
 	for n := 1; n <= all.asked; n++ {
@@ -40,7 +39,7 @@ func TestParseContext(t *testing.T) {
 		if m != nil || !errors.Is(err, context.Canceled) {
 			t.Fatalf("ended at the %d. look: %v, %v", n, m, err)
 		}
-		if f.asked > n+1 { // the last is for the error
+		if f.asked > n+1 { // the last call is for the error
 			t.Errorf("ended at the %d. look and read on to the %d.", n, f.asked)
 		}
 	}

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Error is what the parser, or Resolve, has against one place in a module.
+// Error is an error of the parser, or of Resolve, at one place in a module.
 type Error struct {
 	Pos  Pos
-	Msg  string // what is wrong, when Want and Got don't say it all
+	Msg  string // what is wrong, if Want and Got don't say it all
 	Got  string // what was found
 	Want string // what was expected
 }
 
-// Error gives the complaint in one line: "12:7: expected an operand, found ';'".
+// Error returns the error on one line: "12:7: expected an operand, found ';'".
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Pos.Line > 0 {
@@ -34,10 +34,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is several complaints about one module, in the order of their discovery. It is never empty.
+// Errors is a list of errors in one module, in the order in which they were found. It is never empty.
 type Errors []*Error
 
-// Error gives the first complaint, and how many more there are.
+// Error returns the first error, and how many more there are.
 func (e Errors) Error() string {
 	if len(e) == 1 {
 		return e[0].Error()
@@ -45,7 +45,7 @@ func (e Errors) Error() string {
 	return fmt.Sprintf("%v (and %d more)", e[0], len(e)-1)
 }
 
-// Unwrap gives errors.As and errors.Is the single complaints.
+// Unwrap returns the single errors for errors.As and errors.Is.
 func (e Errors) Unwrap() []error {
 	out := make([]error, len(e))
 	for i := range e {

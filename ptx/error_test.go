@@ -63,7 +63,7 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 	}
 }
 
-// TestSeveralErrors: one broken statement does not hide the next, nor is it reported twice.
+// TestSeveralErrors checks that one invalid statement does not hide the next, and is not reported twice.
 func TestSeveralErrors(t *testing.T) {
 	_, err := Parse(header + `
 .func a() {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// precedence gives the binary operators of constant expressions (§4.5.3) their binding strength, as in C.
+// precedence maps the binary operators of constant expressions (§4.5.3) to their precedence, as in C.
 var precedence = map[string]int{
 	"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6,
 	"<": 7, "<=": 7, ">": 7, ">=": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
@@ -19,8 +19,8 @@ func (p *parser) expr() (number, bool) {
 	return p.ternary()
 }
 
-// plainNumber reads a constant that is the whole expression, as nearly all are. It reports false, and does not move, if
-// what stands at the cursor is something else.
+// plainNumber reads a constant that is the whole expression, as nearly all are. It returns false, without moving, if the text at the
+// cursor is something else.
 func (p *parser) plainNumber() (number, bool) {
 	at := p.scanner
 	text := p.number()
@@ -62,7 +62,7 @@ func (p *parser) ternary() (number, bool) {
 	return yes, ok
 }
 
-// binary reads a chain of operators that bind at least as strongly as least.
+// binary reads a chain of operators with at least the precedence least.
 func (p *parser) binary(least int) (number, bool) {
 	a, ok := p.unary()
 	for ok {
@@ -85,7 +85,7 @@ func (p *parser) binary(least int) (number, bool) {
 	return a, ok
 }
 
-// peekOperator returns the binary operator at the cursor, "" if there is none.
+// peekOperator returns the binary operator at the cursor, or "".
 func (p *parser) peekOperator() string {
 	c, d := p.peek(), p.peekAt(1)
 	two := d == c && (c == '|' || c == '&' || c == '=' || c == '<' || c == '>') || d == '=' && (c == '!' || c == '<' || c == '>')
@@ -151,7 +151,7 @@ func (p *parser) atWarpSize() bool {
 	return strings.HasPrefix(rest, warpSize) && (len(rest) == len(warpSize) || class[rest[len(warpSize)]]&isIdent == 0)
 }
 
-// cast reads (.s64) or (.u64), from the dot on, and what it is applied to.
+// cast reads (.s64) or (.u64), starting at the dot, and its operand.
 func (p *parser) cast() (number, bool) {
 	w := p.peekWord()
 	if w != "s64" && w != "u64" {
@@ -192,7 +192,7 @@ func (p *parser) applyUnary(op byte, n number) (number, bool) {
 	return n, true
 }
 
-// compute applies a binary operator; why says what is wrong with it, "" for nothing.
+// compute applies a binary operator; why says what is wrong, or is "".
 func compute(op string, a, b number) (n number, why string) {
 	switch op {
 	case "&&":

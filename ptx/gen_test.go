@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPrintedModulesParseToTheSameTree is the promise of Print, on modules of every shape.
+// TestPrintedModulesParseToTheSameTree checks String's promise on modules of every shape.
 func TestPrintedModulesParseToTheSameTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := (&gen{T: t}).module()
@@ -24,7 +24,7 @@ func TestPrintedModulesParseToTheSameTree(t *testing.T) {
 	})
 }
 
-// gen makes random modules in the form that Parse gives.
+// gen makes random modules in the form that Parse returns.
 type gen struct {
 	*rapid.T
 	regs map[string]bool // names without a percent sign that are registers here (true) or hide one (false)
@@ -37,7 +37,7 @@ func (g *gen) chance(of int) bool { return g.n(1, of) == 1 }
 
 func pick[T any](g *gen, from ...T) T { return rapid.SampledFrom(from).Draw(g.T, "pick") }
 
-// some makes up to most values.
+// some returns up to most values.
 func some[T any](g *gen, most int, one func() T) []T {
 	var list []T
 	for range g.n(0, most) {
@@ -216,7 +216,7 @@ func (g *gen) instr() *Instr {
 	return i
 }
 
-// register names a register: one with a percent sign, or one that is declared without.
+// register returns a register's name: with a percent sign, or declared without one.
 func (g *gen) register() string {
 	var plain []string
 	for _, name := range slices.Sorted(maps.Keys(g.regs)) {

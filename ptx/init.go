@@ -2,25 +2,25 @@ package ptx
 
 import "iter"
 
-// Init is a variable's initialiser. It is kept as text, which may be hundreds of kilobytes on one line: [Var.Values]
-// decodes it when it is wanted. Parse has checked its form.
+// Init is a variable's initializer. It is kept as text, which may be hundreds of kilobytes on one line; [Var.Values] decodes it on
+// demand. Parse has checked its form.
 type Init struct {
 	Pos Pos
 	Raw string // without the equals sign and the semicolon, as written
 }
 
-// Value is one scalar of an initialiser: a number, or an address where Name is set.
+// Value is one scalar of an initializer: a number, or an address if Name is set.
 type Value struct {
 	Index   int64   // which element of the variable it initialises, rows flattened
 	Imm     ImmType // of a number
 	Bits    uint64  // the number, or the offset added to the address
 	Name    string  // the variable or function whose address it is; "" for a number
 	Generic bool    // generic(name): the address in the generic space rather than in its own
-	Mask    uint64  // which byte of the address is meant, as in 0xFF00(name): the mask; 0: all of it
+	Mask    uint64  // for a byte of the address, as in 0xFF00(name): its mask; 0 for the whole address
 }
 
-// Values decodes the initialiser, in order. Elements that it does not mention are zero. An error can only come from a
-// Raw that no Parse has seen. Textures and samplers have no values.
+// Values decodes the initializer, in order. Elements that it does not mention are zero. An error is possible only for a Raw that did not
+// come from Parse. Textures and samplers have no values.
 func (v *Var) Values() iter.Seq2[Value, error] {
 	return func(yield func(Value, error) bool) {
 		if v.Init == nil || v.Type.Class() == Opaque {
@@ -32,7 +32,7 @@ func (v *Var) Values() iter.Seq2[Value, error] {
 	}
 }
 
-// walkInit goes through the initialiser and returns how many elements it covers.
+// walkInit walks the initializer and returns how many elements it covers.
 func (v *Var) walkInit(visit func(Value) bool) (int64, error) {
 	o := Options{MaxBytes: len(v.Init.Raw)}.withDefaults()
 	p := &parser{scanner: newScanner(v.Init.Raw), opts: o}
@@ -44,8 +44,8 @@ func (v *Var) walkInit(visit func(Value) bool) (int64, error) {
 	return w.most, nil
 }
 
-// Len is the number of elements of the variable, components of vectors counted singly: the product of its dimensions,
-// or what its initialiser says where the outermost is Unsized (0 without one).
+// Len returns the number of elements of the variable, counting components of vectors: the product of its dimensions, or, if the outermost
+// is Unsized, what its initializer has (0 without one).
 func (v *Var) Len() int64 {
 	row := int64(max(v.Vector, 1))
 	for _, d := range v.Dims {
@@ -66,11 +66,11 @@ func (v *Var) Len() int64 {
 	return (n + row - 1) / row * row
 }
 
-// Size is the number of bytes that the variable takes.
+// Size returns the number of bytes of the variable.
 func (v *Var) Size() int64 { return v.Len() * int64(v.Type.Size()) }
 
-// Alignment is the variable's alignment in bytes: as written, or that of its type, which for a vector is the whole
-// vector's (§5.4.6).
+// Alignment returns the variable's alignment in bytes: the written one, or that of its type, which for a vector is the whole vector's
+// (§5.4.6).
 func (v *Var) Alignment() int {
 	if v.Align > 0 {
 		return v.Align

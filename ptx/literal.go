@@ -5,18 +5,18 @@ import (
 	"strconv"
 )
 
-// number is the value of a constant expression: PTX computes with 64-bit integers, signed unless a value needs or is
-// marked for the unsigned range, and with floating-point constants (§4.5).
+// number is the value of a constant expression: PTX computes with 64-bit integers, signed unless a value needs the unsigned range or is
+// marked for it, and with floating-point constants (§4.5).
 type number struct {
 	imm      ImmType
 	unsigned bool
 	bits     uint64
 }
 
-// signedInt makes a number of v.
+// signedInt returns v as a number.
 func signedInt(v int64) number { return number{bits: uint64(v)} }
 
-// truth makes the number that a comparison gives.
+// truth returns the number that a comparison gives.
 func truth(b bool) number {
 	if b {
 		return signedInt(1)
@@ -27,7 +27,7 @@ func truth(b bool) number {
 // isZero reports whether n counts as false.
 func (n number) isZero() bool { return n.bits == 0 || n.imm != ImmInt && n.float() == 0 }
 
-// float is n's value as a float64.
+// float returns n as a float64.
 func (n number) float() float64 {
 	switch {
 	case n.imm == ImmF32:
@@ -40,7 +40,7 @@ func (n number) float() float64 {
 	return float64(int64(n.bits))
 }
 
-// literal reads the text of a numeric constant; false if it is none.
+// literal parses a numeric constant; it returns false for other text.
 func literal(text string) (number, bool) {
 	if n, ok := decimal(text); ok {
 		return n, true
@@ -71,7 +71,7 @@ func literal(text string) (number, bool) {
 	return integer(text, 10)
 }
 
-// decimal reads the commonest constants, plain decimal numbers of up to 18 digits.
+// decimal parses the most common constants, plain decimal numbers of up to 18 digits.
 func decimal(text string) (number, bool) {
 	if len(text) > 18 || text[0] == '0' && len(text) > 1 {
 		return number{}, false
@@ -87,7 +87,7 @@ func decimal(text string) (number, bool) {
 	return number{bits: v}, true
 }
 
-// integer reads digits of an integer constant, with the suffix U if it has one. One that no int64 holds is unsigned.
+// integer parses the digits of an integer constant, with the suffix U if it has one. One that exceeds int64 is unsigned.
 func integer(digits string, base int) (number, bool) {
 	n := len(digits)
 	unsigned := n > 0 && digits[n-1] == 'U'
@@ -98,7 +98,7 @@ func integer(digits string, base int) (number, bool) {
 		return number{unsigned: true}, true
 	}
 	for _, c := range []byte(digits) {
-		if c == '_' { // strconv's business only with base 0, but be sure
+		if c == '_' { // strconv accepts it only with base 0, but check anyway
 			return number{}, false
 		}
 	}
@@ -106,11 +106,11 @@ func integer(digits string, base int) (number, bool) {
 	return number{bits: v, unsigned: unsigned || v > math.MaxInt64}, err == nil
 }
 
-// decimalFloat reads a floating-point constant in decimal notation, which is double precision.
+// decimalFloat parses a floating-point constant in decimal notation, which is double precision.
 func decimalFloat(text string) (number, bool) {
 	for _, c := range []byte(text) {
 		if class[c]&isDigit == 0 && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-' {
-			return number{}, false // strconv knows more forms than PTX
+			return number{}, false // strconv accepts more forms than PTX
 		}
 	}
 	v, err := strconv.ParseFloat(text, 64)

@@ -2,11 +2,11 @@ package ptx
 
 import "iter"
 
-// regNames tells registers from other names while parsing. Nearly always the first letter does: compilers give
-// registers a percent sign and nothing else. What inline assembly declares otherwise (registers called r0 or p,
-// variables called %buf) is noted here by scope, so the notes are few and mostly there are none.
+// regNames tells registers from other names during parsing. Nearly always the first letter does: compilers give registers, and only
+// registers, a percent sign. Exceptions in inline assembly (registers called r0 or p, variables called %buf) are recorded here by scope,
+// so there are few entries and mostly none.
 type regNames struct {
-	isReg  map[string]bool // names that the percent sign would misjudge, or that shadow such a name
+	isReg  map[string]bool // names that the percent sign would misclassify, or that hide such a name
 	ranges map[string]int  // .reg r<N> without a percent sign: the largest N declared in any open scope
 	undo   []renaming
 	scopes []int // length of undo at the start of each open scope
@@ -15,14 +15,14 @@ type regNames struct {
 type renaming struct {
 	name         string
 	isReg, known bool
-	count        int // of a range: what it was before
+	count        int // of a range: its previous value
 	ranged       bool
 }
 
 // open begins a scope.
 func (n *regNames) open() { n.scopes = append(n.scopes, len(n.undo)) }
 
-// close ends the innermost scope and forgets its names.
+// close ends the innermost scope and removes its names.
 func (n *regNames) close() {
 	start := n.scopes[len(n.scopes)-1]
 	n.scopes = n.scopes[:len(n.scopes)-1]
@@ -41,7 +41,7 @@ func (n *regNames) close() {
 	n.undo = n.undo[:start]
 }
 
-// declare notes a declaration.
+// declare records a declaration.
 func (n *regNames) declare(v *Var) {
 	reg := v.Space == RegSpace || v.Space == SregSpace
 	if v.Count > 0 {
@@ -86,9 +86,8 @@ func (n *regNames) reg(name string) bool {
 	return false
 }
 
-// rangeSplits takes a register's name apart into the name of a range and the number of a register in it, in every way
-// there is, the shortest name first: %r12 is number 12 of %r<…> or number 2 of %r1<…>. A number with leading zeros is
-// in no range.
+// rangeSplits splits a register's name into the name of a range and the number of a register in it, in every possible way, the shortest name
+// first: %r12 is number 12 of %r<…> or number 2 of %r1<…>. A number with leading zeros is in no range.
 func rangeSplits(name string) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		const mostDigits = 9 // a Count is below 10⁹

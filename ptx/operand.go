@@ -15,11 +15,11 @@ const (
 	KindVector               // {a, b, …}: Elems
 	KindPair                 // a|b: Elems, two of them
 	KindList                 // (a, b, …), a call's parameters: Elems
-	KindSink                 // _, a result that nobody wants
+	KindSink                 // _, an unused result
 	KindWarpSize             // WARP_SZ
 )
 
-// ImmType says how an immediate's Bits are to be read.
+// ImmType is the interpretation of an immediate's Bits.
 type ImmType uint8
 
 // The types of immediates. A decimal floating-point constant is an F64, as PTX has it (§4.5.2).
@@ -44,13 +44,13 @@ type Operand struct {
 	Sym     *Symbol   // what Name refers to: set by Resolve, never printed or compared
 }
 
-// Offset is the displacement of an address or symbol operand in bytes.
+// Offset returns the displacement of an address or symbol operand in bytes.
 func (o *Operand) Offset() int64 { return int64(o.Bits) }
 
-// Int is the value of an integer constant.
+// Int returns the value of an integer constant.
 func (o *Operand) Int() int64 { return int64(o.Bits) }
 
-// Float is the value of a constant as a float64, converted if it is an integer or a float32.
+// Float returns the value of a constant as a float64, converted if it is an integer or a float32.
 func (o *Operand) Float() float64 {
 	switch o.Imm {
 	case ImmF32:
@@ -61,45 +61,24 @@ func (o *Operand) Float() float64 {
 	return float64(int64(o.Bits))
 }
 
-// Reg makes a register operand.
+// Reg returns a register operand.
 func Reg(name string) Operand { return Operand{Kind: KindReg, Name: name} }
 
-// Int makes an integer constant.
+// Int returns an integer constant.
 func Int(v int64) Operand { return Operand{Kind: KindImm, Imm: ImmInt, Bits: uint64(v)} }
 
-// Float32 makes a single-precision constant.
-func Float32(v float32) Operand {
-	return Operand{Kind: KindImm, Imm: ImmF32, Bits: uint64(math.Float32bits(v))}
-}
-
-// Float64 makes a double-precision constant.
-func Float64(v float64) Operand {
-	return Operand{Kind: KindImm, Imm: ImmF64, Bits: math.Float64bits(v)}
-}
-
-// Sym makes an operand that names a variable, function or label.
+// Sym returns an operand that names a variable, function or label.
 func Sym(name string) Operand { return Operand{Kind: KindSymbol, Name: name} }
 
-// Mem makes the address operand [base+offset] with a register as its base.
-func Mem(base string, offset int64) Operand {
-	return Operand{Kind: KindAddr, Base: KindReg, Name: base, Bits: uint64(offset)}
-}
-
-// MemSym makes the address operand [name+offset] with a variable or parameter as its base.
+// MemSym returns the address operand [name+offset] with a variable or parameter as its base.
 func MemSym(name string, offset int64) Operand {
 	return Operand{Kind: KindAddr, Base: KindSymbol, Name: name, Bits: uint64(offset)}
 }
 
-// Vec makes a vector operand.
-func Vec(elems ...Operand) Operand { return Operand{Kind: KindVector, Elems: elems} }
-
-// List makes a call's parameter list.
+// List returns a call's parameter list.
 func List(elems ...Operand) Operand { return Operand{Kind: KindList, Elems: elems} }
 
-// Pair makes the operand a|b.
-func Pair(a, b Operand) Operand { return Operand{Kind: KindPair, Elems: []Operand{a, b}} }
-
-// Call is a call instruction taken apart.
+// Call holds the parts of a call instruction.
 type Call struct {
 	Returns []Operand // where results go: parameter variables, registers or sinks
 	Target  Operand   // a function's name, or a register that holds its address
@@ -107,8 +86,8 @@ type Call struct {
 	Proto   Operand // an indirect call's prototype or list of targets; KindNone for a direct one
 }
 
-// Call takes a call instruction apart: call{.uni} (ret), target, (args), proto, with every part but the target
-// optional. It reports false for any other instruction.
+// Call returns the parts of a call instruction: call{.uni} (ret), target, (args), proto, where only the target is required. It returns false for any other
+// instruction.
 func (i *Instr) Call() (Call, bool) {
 	var c Call
 	ops := i.Operands
@@ -144,8 +123,7 @@ const (
 	SelW
 )
 
-// A byte or half-word selector holds its class in the top bits and up to four octal digits, the first written one
-// highest.
+// A byte or half-word selector has its class in the top bits and up to four octal digits, of which the first written one is the highest.
 const (
 	selBytes   Selector = 1 << 15
 	selHalves  Selector = 1 << 14
@@ -153,7 +131,7 @@ const (
 	selDigits           = 1<<12 - 1
 )
 
-// ParseSelector reads a selector written without its dot.
+// ParseSelector parses a selector written without its dot.
 func ParseSelector(s string) (Selector, bool) {
 	if len(s) == 1 {
 		switch s[0] {
@@ -219,7 +197,7 @@ func (s Selector) String() string {
 	return string(buf)
 }
 
-// Component returns which component of a vector the selector picks, 0 to 3; false if it picks none.
+// Component returns which component of a vector the selector picks, 0 to 3, or false if it picks none.
 func (s Selector) Component() (int, bool) {
 	if s >= SelX && s <= SelW {
 		return int(s - SelX), true

@@ -1,11 +1,10 @@
 package ptx
 
-// Newest is the newest PTX ISA version whose directives and operand forms this package knows.
+// Newest is the newest PTX ISA version whose directives and operand forms this package supports.
 var Newest = Version{9, 0}
 
-// Options bound what Parse accepts: the text comes from a guest. The zero Options has the defaults named beside the
-// fields. The tree of ordinary code takes about ten times the memory of its text; the worst that fits the default
-// bounds takes about a gigabyte and a half.
+// Options bound what Parse accepts, since the text comes from a guest. Zero fields mean the defaults named beside them. The tree of ordinary
+// code takes about ten times the memory of its text; the worst case within the default bounds takes about a gigabyte and a half.
 type Options struct {
 	MaxBytes      int // length of the source: 64 MiB
 	MaxDepth      int // nesting of blocks, operands, expressions and initialisers: 64
@@ -16,7 +15,7 @@ type Options struct {
 	MaxWarnings   int // warnings kept: 10
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zeros by defaults.
 func (o Options) withDefaults() Options {
 	set := func(field *int, value int) {
 		if *field <= 0 {

@@ -11,7 +11,7 @@ func Parse(src string) (*Module, error) { return Options{}.Parse(src) }
 // Parse reads a module within the bounds of o. The error, if any, is of type [Errors], and there is no module then.
 func (o Options) Parse(src string) (*Module, error) { return o.ParseContext(context.Background(), src) }
 
-// ParseContext is Parse for somebody who may lose interest: the error is ctx's then.
+// ParseContext is Parse with a context; if ctx ends, the error is ctx's.
 func (o Options) ParseContext(ctx context.Context, src string) (*Module, error) {
 	o = o.withDefaults()
 	if len(src) > o.MaxBytes {
@@ -28,8 +28,8 @@ func (o Options) ParseContext(ctx context.Context, src string) (*Module, error) 
 	return m, nil
 }
 
-// parser builds the tree by recursive descent. Its methods read one construct each, with the space behind it, and
-// report false after noting an error; the caller that can go on elsewhere then does.
+// parser builds the tree by recursive descent. Its methods read one construct each, with the space that follows, and return false after
+// recording an error; a caller that can recover does.
 type parser struct {
 	scanner
 	ctx        context.Context
@@ -39,11 +39,11 @@ type parser struct {
 	depth      int
 	statements int
 	pushed     int  // operands so far
-	given      bool // enough is enough: a limit was passed
+	given      bool // parsing has stopped at a limit
 	forms      map[string]form
 	names      regNames
 
-	// Stacks on which lists of unknown length grow before they are kept at their exact length.
+	// Stacks on which lists of unknown length grow before they are copied at their exact length.
 	operandStack []Operand
 	stmtStack    []Stmt
 
@@ -56,19 +56,19 @@ type parser struct {
 	strings  slab[string]
 }
 
-// form is an opcode with its modifiers, taken apart once for all instructions that share it.
+// form is an opcode with its modifiers, split once for all instructions that share it.
 type form struct {
 	opcode    string
 	modifiers []string
 }
 
-// fail notes an error at the cursor. It always reports false.
+// fail records an error at the cursor. It always returns false.
 func (p *parser) fail(msg string) bool { return p.failAt(p.here(), msg) }
 
-// failAt notes an error at pos. It always reports false.
+// failAt records an error at pos. It always returns false.
 func (p *parser) failAt(pos Pos, msg string) bool { return p.note(&Error{Pos: pos, Msg: msg}) }
 
-// want notes that something else was expected at the cursor. It always reports false.
+// want records that something else was expected at the cursor. It always returns false.
 func (p *parser) want(what string) bool {
 	return p.note(&Error{Pos: p.here(), Want: what, Got: p.found()})
 }
@@ -84,7 +84,7 @@ func (p *parser) note(e *Error) bool {
 	return false
 }
 
-// exceed notes that a limit is passed and ends the parse.
+// exceed records that a limit is exceeded and ends the parse.
 func (p *parser) exceed(msg string) bool {
 	p.fail(msg)
 	p.giveUp()
@@ -97,14 +97,14 @@ func (p *parser) giveUp() {
 	p.pos = len(p.src)
 }
 
-// warn notes a doubt.
+// warn records a warning.
 func (p *parser) warn(pos Pos, msg string) {
 	if len(p.warnings) < p.opts.MaxWarnings {
 		p.warnings = append(p.warnings, &Error{Pos: pos, Msg: msg})
 	}
 }
 
-// enter goes one level of nesting down, leave up again.
+// enter enters one level of nesting; leave leaves it.
 func (p *parser) enter() bool {
 	if p.depth >= p.opts.MaxDepth {
 		return p.exceed(fmt.Sprintf("nested deeper than the limit of %d", p.opts.MaxDepth))
@@ -115,13 +115,13 @@ func (p *parser) enter() bool {
 
 func (p *parser) leave() { p.depth-- }
 
-// lookEvery is how many statements are read between two looks at the context: much less than a millisecond of them.
-const lookEvery = 1024
+// contextInterval is the number of statements between two checks of the context: much less than a millisecond of work.
+const contextInterval = 1024
 
 // count counts a statement or directive against the limit.
 func (p *parser) count() bool {
 	p.statements++
-	if p.statements%lookEvery == 0 && p.ctx.Err() != nil {
+	if p.statements%contextInterval == 0 && p.ctx.Err() != nil {
 		p.giveUp()
 		return false
 	}
@@ -131,12 +131,12 @@ func (p *parser) count() bool {
 	return true
 }
 
-// expect reads the byte c and the space behind it, and notes an error if something else is there.
+// expect reads the byte c and the space that follows, or records an error.
 func (p *parser) expect(c byte) bool {
 	return p.accept(c) || p.want(quoted(string(c)))
 }
 
-// ident reads a name and the space behind it, and notes an error if there is none.
+// ident reads a name and the space that follows, or records an error.
 func (p *parser) ident(what string) (string, bool) {
 	name := p.name()
 	if name == "" {
@@ -259,7 +259,7 @@ func (p *parser) version() (Version, bool) {
 	return v, true
 }
 
-// targets reads the names behind .target.
+// targets reads the names after .target.
 func (p *parser) targets() ([]string, bool) {
 	var names []string
 	for {
@@ -280,8 +280,8 @@ func (p *parser) targets() ([]string, bool) {
 // maxNames bounds the small lists of directives: targets, attributes, numbers, strings.
 const maxNames = 64
 
-// recoverItem moves to where the next directive at module scope may begin, after an error. A stuck parser, one that
-// has not moved, first passes over a byte.
+// recoverItem moves, after an error, to where the next directive at module scope may begin. A parser that is stuck, because it has not moved,
+// first skips a byte.
 func (p *parser) recoverItem(stuck bool) {
 	if p.given {
 		return
@@ -317,8 +317,8 @@ func (p *parser) recoverItem(stuck bool) {
 	}
 }
 
-// startsItem holds the words that a directive at module scope begins with, but for state spaces, which occur within
-// functions and parameter lists too.
+// startsItem holds the words with which directives at module scope begin, except state spaces, which also occur within functions and parameter
+// lists.
 var startsItem = map[string]bool{
 	"extern": true, "visible": true, "weak": true, "common": true, "entry": true, "func": true, "file": true,
 	"section": true, "alias": true, "target": true, "version": true,

@@ -2,7 +2,7 @@ package ptx
 
 import "fmt"
 
-// initializer checks the initialiser at the cursor against the variable's shape and keeps its text.
+// initializer checks the initializer at the cursor against the variable's shape and keeps its text.
 func (p *parser) initializer(v *Var) bool {
 	in := &Init{Pos: p.here()}
 	start := p.pos
@@ -23,8 +23,7 @@ func (p *parser) initializer(v *Var) bool {
 	return true
 }
 
-// opaqueInit reads a texture's or sampler's { field = value, … }, or an array of those. It returns the offset behind
-// the last brace.
+// opaqueInit reads a texture's or sampler's { field = value, … }, or an array of those. It returns the offset after the last brace.
 func (p *parser) opaqueInit() (int, bool) {
 	if !p.expect('{') || !p.enter() {
 		return 0, false
@@ -54,15 +53,14 @@ func (p *parser) opaqueInit() (int, bool) {
 	return end, p.expect('}')
 }
 
-// initWalk goes through an initialiser, checking it against the variable's dimensions and, where visit is set,
-// decoding it.
+// initWalk walks an initializer, checks it against the variable's dimensions and, if visit is set, decodes it.
 type initWalk struct {
 	p       *parser
 	strides []int64 // elements under one element of each level of braces
-	total   int64   // elements of the variable; Unsized if the initialiser decides
+	total   int64   // elements of the variable; Unsized if the initializer determines them
 	index   int64   // of the next element
-	most    int64   // one more than the largest index met
-	end     int     // offset behind the last token
+	most    int64   // one more than the largest index so far
+	end     int     // offset after the last token
 	visit   func(Value) bool
 	stopped bool
 }
@@ -105,7 +103,7 @@ func (w *initWalk) level(depth int) bool {
 	}
 	for p.peek() != '}' {
 		if p.peek() == '{' {
-			// A braced row begins on a row's boundary, however full the one before was.
+			// A braced row begins on a row's boundary, even if the previous one was not full.
 			if past := (w.index - first) % max(stride, 1); past != 0 {
 				w.index += stride - past
 			}
@@ -206,8 +204,8 @@ func (p *parser) addressValue(v *Value, end *int) bool {
 	return true
 }
 
-// lastToken returns the offset behind the last token before pos, where only space stands between. (A comment there
-// would be kept too, which does no harm but for a line comment: its newline is kept with it.)
+// lastToken returns the offset after the last token before pos. Only space may be in between. (A comment there would be kept, too, which is
+// harmless except for a line comment: its newline is kept with it.)
 func lastToken(src string, pos int) int {
 	i := pos
 	for i > 0 && (class[src[i-1]]&isBlank != 0 || src[i-1] == '\n') {

@@ -29,8 +29,7 @@ func (p *parser) instruction() bool {
 	return true
 }
 
-// form reads opcode and modifiers. Instructions of one form share the slice of modifiers, and the splitting is done
-// once.
+// form reads opcode and modifiers. Instructions of the same form share the slice of modifiers, and it is split only once.
 func (p *parser) form(i *Instr) bool {
 	start := p.pos
 	opcode := p.name()
@@ -54,7 +53,7 @@ func (p *parser) form(i *Instr) bool {
 	p.pos = end
 	i.Opcode, i.Modifiers = f.opcode, f.modifiers
 	p.skip()
-	if p.peek() == '.' { // "ld.global .u32": rare, so it pays its own way
+	if p.peek() == '.' { // "ld.global .u32" is rare, so it may be slow
 		i.Modifiers = append([]string(nil), i.Modifiers...)
 		for p.peek() == '.' {
 			w := p.word()
@@ -71,7 +70,7 @@ func (p *parser) form(i *Instr) bool {
 	return true
 }
 
-// formEnd returns the offset behind the modifiers at the cursor, without moving.
+// formEnd returns the offset after the modifiers at the cursor, without moving.
 func (p *parser) formEnd() int {
 	src, i := p.src, p.pos
 	for i+1 < len(src) && src[i] == '.' && class[src[i+1]]&isIdent != 0 {
@@ -106,7 +105,7 @@ func (p *parser) instrOperands(i *Instr) bool {
 			continue
 		}
 		if list && p.peek() == '(' || list && o.Kind == KindList && p.peek() != ';' {
-			continue // call (r) f (a) without commas, as early compilers wrote it
+			continue // call (r) f (a) without commas, as early compilers emitted it
 		}
 		ok = p.accept(';') || p.want("',' or ';'")
 		break
@@ -115,7 +114,7 @@ func (p *parser) instrOperands(i *Instr) bool {
 	return ok
 }
 
-// keepOperands moves the operands that were pushed since base to a slice of their own.
+// keepOperands moves the operands pushed since base to a slice of their own.
 func (p *parser) keepOperands(base int) []Operand {
 	kept := p.operands.keep(p.operandStack[base:])
 	p.operandStack = p.operandStack[:base]
@@ -160,7 +159,7 @@ func (p *parser) single(call bool) (Operand, bool) {
 	return Operand{Kind: KindImm, Imm: n.imm, Bits: n.bits}, ok
 }
 
-// signed reads an operand behind ! or -: a register that it negates, or a constant.
+// signed reads an operand after ! or -: a register that it negates, or a constant.
 func (p *parser) signed(sign byte) (Operand, bool) {
 	at := p.scanner
 	p.accept(sign)
@@ -234,7 +233,7 @@ func (p *parser) genericAhead() bool {
 	return is
 }
 
-// parenthesised reads a name in parentheses; "" after an error.
+// parenthesised reads a name in parentheses; it returns "" after an error.
 func (p *parser) parenthesised() string {
 	p.skip()
 	if !p.expect('(') {
@@ -247,7 +246,7 @@ func (p *parser) parenthesised() string {
 	return name
 }
 
-// offset reads what is added to a base: +8, -8, +-8.
+// offset reads the displacement of a base: +8, -8, +-8.
 func (p *parser) offset() (int64, bool) {
 	at := p.here()
 	p.accept('+')

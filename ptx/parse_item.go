@@ -24,7 +24,7 @@ func (p *parser) item(m *Module) bool {
 		}
 	}
 	var attributes []Attribute
-	if w == "attribute" { // before .func or a state space in some compilers' output, after it in others'
+	if w == "attribute" { // some compilers emit it before .func or a state space, others after it
 		var ok bool
 		if attributes, ok = p.attributes(nil); !ok {
 			return false
@@ -110,7 +110,7 @@ func (p *parser) plainItem(m *Module, w string, at Pos) bool {
 	return p.want("a directive of module scope")
 }
 
-// dwarfLine passes over a line of debug data in the style of PTX before 2.0.
+// dwarfLine skips a line of debug data in the style of PTX before 2.0.
 func (p *parser) dwarfLine() bool {
 	p.warn(p.here(), "@@DWARF line ignored")
 	p.skipLine()
@@ -217,8 +217,7 @@ func (p *parser) quotedList() ([]string, bool) {
 	}
 }
 
-// section reads a .section directive. What its lines hold is of no meaning to execution: each is checked to be a
-// label or data, and all are kept as text.
+// section reads a .section directive. Its lines don't matter for execution: each is checked to be a label or data, and all are kept as text.
 func (p *parser) section() (*Section, bool) {
 	s := &Section{Pos: p.here()}
 	p.word()
@@ -288,7 +287,7 @@ func (p *parser) sectionValue() bool {
 	}
 }
 
-// trimSpace drops the space at both ends of s, but not the newline that a line comment at its end needs.
+// trimSpace removes the space at both ends of s, except the newline that a line comment at its end needs.
 func trimSpace(s string) string {
 	for s != "" && (class[s[0]]&isBlank != 0 || s[0] == '\n') {
 		s = s[1:]

@@ -32,10 +32,10 @@ func (p *parser) block() (*Block, bool) {
 	return b, p.accept('}')
 }
 
-// add puts a statement into the innermost block.
+// add adds a statement to the innermost block.
 func (p *parser) add(s Stmt) { p.stmtStack = append(p.stmtStack, s) }
 
-// recoverStatement moves behind the semicolon that ends a broken statement, or to the brace that ends its block.
+// recoverStatement moves past the semicolon that ends an invalid statement, or to the brace that ends its block.
 func (p *parser) recoverStatement(stuck bool) {
 	if p.given {
 		return
@@ -63,7 +63,7 @@ func (p *parser) recoverStatement(stuck bool) {
 			}
 			continue
 		case c == '.' && (p.peekWord() == "entry" || p.peekWord() == "visible"):
-			p.pos = len(p.src) // a brace is missing: what follows would only be misread
+			p.pos = len(p.src) // a brace is missing, so the rest would only be misread
 			return
 		}
 		p.advance(min(p.pos+1, len(p.src)))
@@ -95,7 +95,7 @@ func (p *parser) statement() bool {
 	return p.instruction()
 }
 
-// labelAhead reports whether a name and a colon stand at the cursor.
+// labelAhead reports whether a name and a colon are at the cursor.
 func (p *parser) labelAhead() bool {
 	i := p.pos
 	for i < len(p.src) && (class[p.src[i]]&isIdent != 0 || p.src[i] == '%') {
@@ -255,7 +255,7 @@ func (p *parser) loc() bool {
 	return true
 }
 
-// fileLine reads the three numbers of a source position. They are plain: what follows may look like an operator.
+// fileLine reads the three numbers of a source position. They are no expressions: what follows may look like an operator.
 func (p *parser) fileLine(file, line, col *int) bool {
 	for _, field := range []*int{file, line, col} {
 		at := p.here()

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// diff compares modules but for positions, what Resolve adds, and warnings. It clears those in both.
+// diff compares modules except for positions, what Resolve adds, and warnings. It clears those in both.
 func diff(a, b *Module) string {
 	for _, m := range []*Module{a, b} {
 		m.Warnings = nil
@@ -51,7 +51,7 @@ func forget(v reflect.Value) {
 	}
 }
 
-// samples returns the PTX files to test on: ours, and our kernels' as nvcc compiled them.
+// samples returns the PTX files to test with: ours, and our kernels' as nvcc compiled them.
 func samples(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -4,9 +4,9 @@ import "math"
 
 const (
 	maxAlign = 1 << 20 // bytes; ptxas itself stops far below
-	maxRegs  = 1e9 - 1 // in name<N>; declaring costs nothing, only using does
+	maxRegs  = 1e9 - 1 // in name<N>; a declaration costs nothing, only use does
 	maxDims  = 16
-	maxBytes = 1 << 48 // of one variable: what a GPU could ever address
+	maxBytes = 1 << 48 // of one variable: the address space of any GPU
 )
 
 // isVariableSpace reports whether w begins a variable's declaration.
@@ -18,8 +18,8 @@ func isVariableSpace(w string) bool {
 	return false
 }
 
-// variables reads a declaration from its state space to its semicolon, and hands each variable it declares to keep.
-// What first already holds (position, linking, attributes) is what came before the state space.
+// variables reads a declaration from its state space to its semicolon, and calls keep with each variable that it declares. first holds what
+// preceded the state space (position, linking, attributes).
 func (p *parser) variables(first Var, keep func(*Var)) bool {
 	v := &first
 	if !p.varHead(v) {
@@ -43,8 +43,8 @@ func (p *parser) variables(first Var, keep func(*Var)) bool {
 	}
 }
 
-// varHead reads what a declaration says before its first name: state space, alignment, vector, type, attributes and a
-// parameter's .ptr, which compilers put in more than one order.
+// varHead reads the part of a declaration before its first name: state space, alignment, vector, type, attributes and a parameter's .ptr,
+// which compilers emit in different orders.
 func (p *parser) varHead(v *Var) bool {
 	space, ok := ParseSpace(p.peekWord())
 	if !ok {
@@ -101,7 +101,7 @@ func (p *parser) align() (int, bool) {
 	return int(n), ok
 }
 
-// pointer reads .ptr{.space}{.align N}, where spaces may stand between the words.
+// pointer reads .ptr{.space}{.align N}, with optional space between the words.
 func (p *parser) pointer(v *Var) bool {
 	p.word()
 	p.skip()
@@ -126,7 +126,7 @@ func (p *parser) declarator(v *Var) bool {
 	}
 	if p.accept('<') {
 		at := p.here()
-		text := p.number() // no expression: its end would read as an operator
+		text := p.number() // not an expression: its end would read as an operator
 		n, ok := literal(orZero(text))
 		if text == "" || !ok || n.imm != ImmInt || n.bits < 1 || n.bits > maxRegs {
 			return p.failAt(at, "the number of registers must be an integer from 1 to 999999999")
@@ -164,7 +164,7 @@ func (p *parser) declarator(v *Var) bool {
 	return true
 }
 
-// orZero makes text safe for literal, which wants at least a digit.
+// orZero makes text valid for literal, which requires at least a digit.
 func orZero(text string) string {
 	if text == "" {
 		return "0"

@@ -1,19 +1,9 @@
 package ptx
 
-import (
-	"io"
-	"strconv"
-)
+import "strconv"
 
-// Print writes m as PTX in one canonical layout: a statement a line, a variable a declaration, floating-point
-// constants by their bits. Comments are not part of the tree and are lost.
-func Print(w io.Writer, m *Module) error {
-	p := &printer{w: w, buf: make([]byte, 0, printAhead+printLine)}
-	p.module(m)
-	return p.err
-}
-
-// String returns m as PTX, in the layout of [Print].
+// String returns m as PTX in one canonical layout: one statement per line, one variable per declaration, floating-point constants by
+// their bits. Comments are not part of the tree and are lost.
 func (m *Module) String() string {
 	p := &printer{}
 	p.module(m)
@@ -34,18 +24,11 @@ func (o Operand) String() string {
 	return string(p.buf)
 }
 
-// printer gathers text in buf; with a writer it passes it on now and then, and keeps its first error.
+// printer collects text in buf.
 type printer struct {
-	w     io.Writer
-	err   error // of the first write that failed
 	buf   []byte
 	level int // of indentation
 }
-
-const (
-	printAhead = 32 << 10 // bytes gathered before they are passed on
-	printLine  = 4 << 10  // room for what a line adds, but for the longest
-)
 
 func (p *printer) str(s string) { p.buf = append(p.buf, s...) }
 
@@ -53,7 +36,7 @@ func (p *printer) byte(b byte) { p.buf = append(p.buf, b) }
 
 func (p *printer) int(v int64) { p.buf = strconv.AppendInt(p.buf, v, 10) }
 
-// dot writes a word behind a dot.
+// dot writes a word after a dot.
 func (p *printer) dot(w string) {
 	p.byte('.')
 	p.str(w)
@@ -66,20 +49,8 @@ func (p *printer) comma(i int) {
 	}
 }
 
-// line ends a line and passes on what has been gathered.
-func (p *printer) line() {
-	p.byte('\n')
-	if p.w != nil && len(p.buf) >= printAhead {
-		p.flush()
-	}
-}
-
-func (p *printer) flush() {
-	if p.err == nil {
-		_, p.err = p.w.Write(p.buf)
-	}
-	p.buf = p.buf[:0]
-}
+// line ends a line.
+func (p *printer) line() { p.byte('\n') }
 
 func (p *printer) indent() {
 	for range p.level {
@@ -101,9 +72,6 @@ func (p *printer) module(m *Module) {
 	}
 	for _, it := range m.Items {
 		p.item(it)
-	}
-	if p.w != nil {
-		p.flush()
 	}
 }
 

@@ -26,7 +26,7 @@ func (p *printer) instr(i *Instr) {
 	p.byte(';')
 }
 
-// operands writes a list with commas between.
+// operandList writes operands separated by commas.
 func (p *printer) operandList(list []Operand) {
 	for i := range list {
 		p.comma(i)
@@ -103,7 +103,7 @@ func (p *printer) symbol(o *Operand) {
 	p.displacement(int64(o.Bits))
 }
 
-// displacement writes what is added to a base, as nvcc does: +8, +-8.
+// displacement writes the displacement of a base as nvcc does: +8, +-8.
 func (p *printer) displacement(v int64) {
 	if v != 0 {
 		p.byte('+')
@@ -111,7 +111,7 @@ func (p *printer) displacement(v int64) {
 	}
 }
 
-// constant writes a number so that reading it gives the same bits.
+// constant writes a number such that parsing it gives the same bits.
 func (p *printer) constant(imm ImmType, bits uint64) {
 	switch imm {
 	case ImmF32:

@@ -1,9 +1,8 @@
 package ptx
 
-// Resolve binds the names in m: it sets Sym in every operand and guard, and the Syms of branch targets. An operand's Kind
-// is KindReg from then on exactly if its Sym is a SymReg or SymSpecial. It writes into
-// the tree, so it must not run beside anything else that uses m; run it again after changing the tree. The error, if
-// any, is of type [Errors] and names undeclared and doubly declared names.
+// Resolve binds the names in m: it sets Sym in every operand and guard, and the Syms of branch targets. Afterwards an operand's Kind is KindReg
+// exactly if its Sym is a SymReg or SymSpecial. Resolve writes to the tree, so nothing else may use m meanwhile; it must run again after the
+// tree has changed. The error, if any, is of type [Errors] and names undeclared and multiply declared names.
 //
 // Names are looked up as PTX scopes them (§4.3.2, §8): a register or variable from its declaration to the end of its
 // block, a label throughout its block and the blocks within, functions and variables of the module everywhere.
@@ -34,11 +33,11 @@ type resolver struct {
 	loc    *Loc
 	names  map[string]binding
 	ranges map[string][]regRange // open declarations of name<N>, outermost first
-	scopes [][]shadow            // per open scope: what its names hid
+	scopes [][]shadow            // the names that each open scope hides
 	ranged int                   // depth of the innermost scope with a range in it
 }
 
-// binding is what a name means now, and the depth of the scope that says so.
+// binding is the current meaning of a name, and the depth of the scope that declares it.
 type binding struct {
 	sym   *Symbol
 	depth int
@@ -50,11 +49,11 @@ type regRange struct {
 	depth int
 }
 
-// shadow is what a name meant before a scope gave it another meaning; the zero binding if nothing.
+// shadow is the meaning of a name before a scope redeclared it; the zero binding if it had none.
 type shadow struct {
 	name  string
 	was   binding
-	ofReg bool // the name of a range: one entry less in ranges
+	ofReg bool // the name of a range: one entry is removed from ranges
 }
 
 func (r *resolver) fail(pos Pos, msg, name string) {
@@ -70,7 +69,7 @@ func (r *resolver) symbol(s Symbol) *Symbol {
 	return p
 }
 
-// globals binds what is declared at module scope. Of several declarations of a name the one that defines it counts.
+// globals binds the declarations at module scope. Of several declarations of a name the defining one counts.
 func (r *resolver) globals() {
 	for _, it := range r.prog.Module.Items {
 		switch it := it.(type) {
@@ -143,7 +142,7 @@ func (r *resolver) function(f *Func) *Code {
 // open begins a scope.
 func (r *resolver) open() { r.scopes = append(r.scopes, nil) }
 
-// close ends the innermost scope: its names mean again what they meant before.
+// close ends the innermost scope and restores the meanings of its names.
 func (r *resolver) close() {
 	depth := len(r.scopes) - 1
 	hidden := r.scopes[depth]
@@ -177,7 +176,7 @@ func (r *resolver) bind(depth int, name string, s *Symbol) {
 	r.names[name] = binding{s, depth}
 }
 
-// register makes the symbol of a register and numbers it.
+// register makes and numbers the symbol of a register.
 func (r *resolver) register(v *Var, name string) *Symbol {
 	s := r.symbol(Symbol{Kind: SymReg, Name: name, Type: v.Type, Vector: v.Vector, Var: v, Index: len(r.code.Regs)})
 	r.code.Regs = append(r.code.Regs, s)
@@ -187,7 +186,7 @@ func (r *resolver) register(v *Var, name string) *Symbol {
 // block binds the names in a scope, in order.
 func (r *resolver) block(b *Block) {
 	r.open()
-	for _, s := range b.Stmts { // these may be used before they stand
+	for _, s := range b.Stmts { // these may be used before their declaration
 		switch s := s.(type) {
 		case *Label:
 			r.declare(s.Pos, s.Name, r.symbol(Symbol{Kind: SymLabel, Name: s.Name, Index: -1}))
@@ -288,7 +287,7 @@ func (r *resolver) operands(pos Pos, list []Operand) {
 	}
 }
 
-// operand binds one operand's name and returns its kind, which the name's first letter may have misjudged.
+// operand binds one operand's name and returns its kind, which the name's first letter may have misclassified.
 func (r *resolver) operand(pos Pos, o *Operand) OperandKind {
 	o.Sym = r.lookup(pos, o.Name)
 	if o.Sym == nil || o.Sym.register() {
@@ -300,14 +299,13 @@ func (r *resolver) operand(pos Pos, o *Operand) OperandKind {
 	return KindSymbol
 }
 
-// lookup finds what name means here; nil after an error.
+// lookup returns the current meaning of name; nil after an error.
 func (r *resolver) lookup(pos Pos, name string) *Symbol {
 	b, known := r.names[name]
 	if known && b.depth >= r.ranged {
 		return b.sym
 	}
-	// A register of a range gets its symbol when it is first used; the declaration that counts is the innermost,
-	// among ranges and single names.
+	// A register of a range gets its symbol when it is first used; the innermost declaration counts, among ranges and single names.
 	var in regRange
 	for base, number := range rangeSplits(name) {
 		list := r.ranges[base]

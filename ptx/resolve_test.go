@@ -32,7 +32,7 @@ func TestSamplesResolve(t *testing.T) {
 	for name, src := range samples(t) {
 		m, err := Parse(src)
 		if err != nil {
-			continue // another test's business
+			continue // covered by another test
 		}
 		p, err := Resolve(m)
 		if err != nil {
@@ -82,8 +82,7 @@ func checkCode(t *testing.T, c *Code) {
 	}
 }
 
-// TestScopes numbers the registers that each "use" instruction names, in order of first use, and expects the same
-// numbers where the same register is meant.
+// TestScopes numbers the registers that each "use" instruction names, in order of first use, and expects equal numbers for equal registers.
 func TestScopes(t *testing.T) {
 	p := mustResolve(t, header+`
 .global .b32 g;

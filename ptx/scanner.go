@@ -2,9 +2,8 @@ package ptx
 
 import "strings"
 
-// scanner is the lexer: a cursor over the source that recognises one token at a time where the parser asks for it, and
-// hands out substrings. After each of its methods the cursor stands behind what was read, without skipping the space
-// that follows, since PTX gives meaning to adjacency (%tid.x, ld.global).
+// scanner is the lexer: a cursor over the source that recognizes one token at a time on the parser's request, and returns substrings. Each of its
+// methods leaves the cursor directly after what was read, without skipping space, since adjacency matters in PTX (%tid.x, ld.global).
 type scanner struct {
 	src       string
 	pos       int
@@ -14,7 +13,7 @@ type scanner struct {
 
 // Classes of bytes, as bits of class[b].
 const (
-	isBlank     = 1 << iota // space that is no newline
+	isBlank     = 1 << iota // space except newlines
 	isIdent                 // may continue a name
 	isNameStart             // may begin a name
 	isDigit
@@ -40,15 +39,15 @@ var class = func() (t [256]uint8) {
 		t[c] |= isIdent | isNameStart
 	}
 	t['%'] |= isNameStart
-	// Names in languages that mangle nothing: bytes of UTF-8 outside ASCII.
+	// Names in languages without name mangling: bytes of UTF-8 outside ASCII.
 	for c := 0x80; c <= 0xff; c++ {
 		t[c] |= isIdent | isNameStart
 	}
 	return t
 }()
 
-// newScanner starts at the source's first byte, or behind a byte order mark. Zero bytes at the end, as strings from a
-// fat binary have, are dropped.
+// newScanner starts at the source's first byte, or after a byte order mark. It drops zero bytes at the end, which strings from fat binaries
+// have.
 func newScanner(src string) scanner {
 	src = strings.TrimRight(src, "\x00")
 	s := scanner{src: src, line: 1}
@@ -58,10 +57,10 @@ func newScanner(src string) scanner {
 	return s
 }
 
-// here is the cursor's position for people.
+// here returns the cursor's line and column.
 func (s *scanner) here() Pos { return Pos{s.line, uint32(s.pos-s.lineStart) + 1} }
 
-// peek returns the byte at the cursor, 0 at the end.
+// peek returns the byte at the cursor, or 0 at the end.
 func (s *scanner) peek() byte {
 	if s.pos < len(s.src) {
 		return s.src[s.pos]
@@ -69,7 +68,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// peekAt returns the byte n places behind the cursor, 0 past the end.
+// peekAt returns the byte n places after the cursor, or 0 past the end.
 func (s *scanner) peekAt(n int) byte {
 	if s.pos+n < len(s.src) {
 		return s.src[s.pos+n]
@@ -77,11 +76,10 @@ func (s *scanner) peekAt(n int) byte {
 	return 0
 }
 
-// atEnd reports whether nothing is left.
+// atEnd reports whether the source is exhausted.
 func (s *scanner) atEnd() bool { return s.pos >= len(s.src) }
 
-// skip passes over space, comments and lines that begin with # (a preprocessor's traces). An unclosed comment ends
-// the source.
+// skip skips space, comments and lines that begin with # (left by a preprocessor). An unclosed comment ends the source.
 func (s *scanner) skip() {
 	for s.pos < len(s.src) {
 		switch c := s.src[s.pos]; {
@@ -107,7 +105,7 @@ func (s *scanner) skip() {
 	}
 }
 
-// newline notes that the cursor stands at the start of a line.
+// newline records that the cursor is at the start of a line.
 func (s *scanner) newline() {
 	s.line++
 	s.lineStart = s.pos
@@ -122,7 +120,7 @@ func (s *scanner) skipLine() {
 	}
 }
 
-// advance moves the cursor to offset to, counting the lines passed.
+// advance moves the cursor to offset to and counts the lines passed.
 func (s *scanner) advance(to int) {
 	for {
 		n := strings.IndexByte(s.src[s.pos:to], '\n')
@@ -135,7 +133,7 @@ func (s *scanner) advance(to int) {
 	s.pos = to
 }
 
-// accept reads the byte c and the space behind it, if c is what comes next.
+// accept reads the byte c and the space that follows, if c is next.
 func (s *scanner) accept(c byte) bool {
 	if s.peek() != c || s.atEnd() {
 		return false
@@ -145,7 +143,7 @@ func (s *scanner) accept(c byte) bool {
 	return true
 }
 
-// name reads a name: a letter, _, $ or % and what may follow. It returns "" if there is none.
+// name reads a name: a letter, _, $ or % and further characters. It returns "" if there is none.
 func (s *scanner) name() string {
 	start, i := s.pos, s.pos
 	if i >= len(s.src) || class[s.src[i]]&isNameStart == 0 {
@@ -162,8 +160,8 @@ func (s *scanner) name() string {
 	return s.src[start:i]
 }
 
-// word reads what follows a dot at the cursor: letters, digits and, between them, double colons, as in
-// .shared::cta. It returns it without the dot, "" if there is none.
+// word reads the word after a dot at the cursor: letters, digits and, between them, double colons, as in .shared::cta. It returns the word
+// without the dot, or "" if there is none.
 func (s *scanner) word() string {
 	if s.peek() != '.' || class[s.peekAt(1)]&isIdent == 0 {
 		return ""
@@ -191,7 +189,7 @@ func (s *scanner) peekWord() string {
 	return w
 }
 
-// keyword reads name and the space behind it, if that is the name at the cursor.
+// keyword reads name and the space that follows, if that is the name at the cursor.
 func (s *scanner) keyword(name string) bool {
 	at := *s
 	if s.name() != name {
@@ -202,8 +200,8 @@ func (s *scanner) keyword(name string) bool {
 	return true
 }
 
-// number reads the text of a numeric constant: digits, then whatever letters, digits, points and signed exponents
-// belong to it. It returns "" if there is none.
+// number reads the text of a numeric constant: digits, then the letters, digits, points and signed exponents that belong to it. It returns ""
+// if there is none.
 func (s *scanner) number() string {
 	start, i := s.pos, s.pos
 	if i >= len(s.src) || class[s.src[i]]&isDigit == 0 {
@@ -224,8 +222,8 @@ func (s *scanner) number() string {
 	return s.src[start:i]
 }
 
-// str reads a string in double quotes and returns what is between them as written. It reports false if there is none
-// or it does not end on its line.
+// str reads a string in double quotes and returns what is between them, unprocessed. It returns false if there is none or it does not end on
+// its line.
 func (s *scanner) str() (string, bool) {
 	if s.peek() != '"' {
 		return "", false
@@ -248,7 +246,7 @@ func (s *scanner) str() (string, bool) {
 	return "", false
 }
 
-// found describes what stands at the cursor, for an error.
+// found describes the text at the cursor for an error.
 func (s *scanner) found() string {
 	if s.atEnd() {
 		return "the end of the file"
@@ -270,14 +268,14 @@ func (s *scanner) found() string {
 	if text == "" {
 		text = s.src[s.pos : s.pos+1]
 	}
-	const longest = 48 // what a guest wrote may be long, and errors travel
+	const longest = 48 // a guest's text may be long, and errors are passed on
 	if len(text) > longest {
 		text = text[:longest] + "…"
 	}
 	return quoted(text)
 }
 
-// quoted puts text between single quotes, with everything escaped that a terminal might take amiss.
+// quoted puts text between single quotes and escapes everything that could affect a terminal.
 func quoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('\'')

@@ -1,7 +1,7 @@
 package ptx
 
-// slab hands out values of T from chunks, so that a tree of a million nodes takes a thousand allocations. A chunk
-// lives as long as anything in it does.
+// slab allocates values of T in chunks, so that a tree of a million nodes takes a thousand allocations. A chunk lives as long as any value in
+// it.
 type slab[T any] struct {
 	free []T
 	size int // of the last chunk
@@ -18,7 +18,7 @@ func (s *slab[T]) grow(n int) {
 	s.free = make([]T, max(s.size, n))
 }
 
-// one hands out a zero value.
+// one allocates a zero value.
 func (s *slab[T]) one() *T {
 	if len(s.free) == 0 {
 		s.grow(1)
@@ -28,7 +28,7 @@ func (s *slab[T]) one() *T {
 	return p
 }
 
-// keep hands out a slice with a copy of xs; appending to it moves it elsewhere. It is nil when xs is empty.
+// keep returns a copy of xs; appending to it reallocates. It returns nil if xs is empty.
 func (s *slab[T]) keep(xs []T) []T {
 	if len(xs) == 0 {
 		return nil

@@ -33,6 +33,5 @@ func init() {
 	}
 }
 
-// Special returns the symbol of the predefined special register called name, nil if there is none. All functions of
-// all modules share it.
+// Special returns the symbol of the predefined special register called name, or nil. All functions of all modules share it.
 func Special(name string) *Symbol { return specials[name] }

@@ -1,6 +1,6 @@
 package ptx
 
-// SymbolKind says what a name stands for.
+// SymbolKind is the kind of thing that a name refers to.
 type SymbolKind uint8
 
 // The kinds of symbols.
@@ -16,8 +16,7 @@ const (
 	SymPrototype                   // a .callprototype: Proto
 )
 
-// Symbol is what a name refers to in its scope. Two uses of one name in one scope share a Symbol, so it may be
-// compared by its address.
+// Symbol is what a name refers to in its scope. Two uses of a name in the same scope share a Symbol, so symbols may be compared by address.
 type Symbol struct {
 	Kind   SymbolKind
 	Name   string

@@ -1,7 +1,7 @@
 package ptx
 
-// Pos is a place in the source: line and column, both from 1, the column in bytes. The zero Pos is "nowhere", as in a
-// tree that was built rather than parsed.
+// Pos is a position in the source: line and column, both from 1, the column in bytes. The zero Pos means no position, as in a tree that was
+// built rather than parsed.
 type Pos struct {
 	Line, Col uint32
 }
@@ -22,7 +22,7 @@ type Module struct {
 	Target      []string // names in the .target directive: an architecture ("sm_90", "sm_90a"), then options ("debug")
 	AddressSize int      // bits, 32 or 64; 0 when the module has no .address_size directive (32 by default, §11.1.3)
 	Items       []Item   // everything after the header, in order
-	Warnings    []*Error // what Parse accepted with a doubt, such as a newer version; not printed
+	Warnings    []*Error // from Parse, such as a newer version; not printed
 }
 
 // Item is a directive at module scope: *Func, *Var, *File, *Section, *Alias, *Pragma or *Target.
@@ -82,34 +82,34 @@ type Var struct {
 	Linking    Linking
 	Space      Space
 	Attributes []Attribute
-	Align      int  // bytes as written; 0: the type's natural alignment
+	Align      int  // bytes as written; 0 means the type's natural alignment
 	Vector     int  // 2, 4 or 8 for .v2, .v4, .v8; 0 for a scalar
 	Type       Type // of an element
 	Name       string
 	Count      int     // registers written name<Count> stand for name0 … name(Count-1); 0 for a plain name
 	Dims       []int64 // array dimensions, outermost first; Unsized for an empty pair of brackets
-	Ptr        *Ptr    // what a kernel's pointer parameter says about its target; nil if nothing
-	Init       *Init   // nil without an initialiser
+	Ptr        *Ptr    // a kernel pointer parameter's .ptr attribute, or nil
+	Init       *Init   // nil without an initializer
 }
 
-// Unsized is the dimension of an array declared with empty brackets. One that has an initialiser is as long as that
-// says (see [Var.Len]); others are .extern arrays in dynamic shared memory, or variadic parameters.
+// Unsized is the dimension of an array declared with empty brackets. With an initializer the array is as long as that (see [Var.Len]); others
+// are .extern arrays in dynamic shared memory, or variadic parameters.
 const Unsized int64 = -1
 
-// Ptr holds a kernel parameter's .ptr attribute: where the pointer points, and how its target is aligned.
+// Ptr is a kernel parameter's .ptr attribute: the pointer's state space, and its target's alignment.
 type Ptr struct {
 	Space Space // Const, Global, Local or Shared; NoSpace means generic
 	Align int   // bytes; 0 when not given
 }
 
-// Block is a scope in braces: a function's body, or a nested block. Names declared in it, labels included, end with it.
+// Block is a scope in braces: a function's body, or a nested block. Names declared in it, including labels, end with it.
 type Block struct {
 	Pos   Pos // of the opening brace
 	Stmts []Stmt
 	End   Pos // of the closing brace
 }
 
-// Label marks a place in a function. It belongs to the block it stands in.
+// Label marks a position in a function. It belongs to its block.
 type Label struct {
 	Pos  Pos
 	Name string
@@ -149,14 +149,14 @@ type Target struct {
 	Names []string
 }
 
-// Alias is a .alias directive: Name stands for function Of.
+// Alias is a .alias directive: Name is another name of function Of.
 type Alias struct {
 	Pos      Pos
 	Name, Of string
 }
 
-// Section is a .section directive with DWARF data, kept as text: its lines are data directives (.b8, .b32, …) and
-// labels, checked by Parse and of no meaning to execution.
+// Section is a .section directive with DWARF data, kept as text: its lines are data directives (.b8, .b32, …) and labels, which Parse checks
+// and which don't matter for execution.
 type Section struct {
 	Pos  Pos
 	Name string // with its leading dot, ".debug_info"
@@ -178,8 +178,7 @@ type CallTargets struct {
 	Funcs []string
 }
 
-// CallPrototype is a .callprototype directive: the signature of an indirect call. Its parameters are often all
-// called "_".
+// CallPrototype is a .callprototype directive: the signature of an indirect call. Its parameters are often all called "_".
 type CallPrototype struct {
 	Pos        Pos
 	Name       string // the label before the directive
@@ -217,7 +216,7 @@ func (i *Instr) Has(mod string) bool {
 	return false
 }
 
-// Form returns opcode and modifiers as they are written: "ld.global.v4.f32".
+// Form returns opcode and modifiers as written: "ld.global.v4.f32".
 func (i *Instr) Form() string {
 	if len(i.Modifiers) == 0 {
 		return i.Opcode

@@ -1,6 +1,6 @@
 package ptx
 
-// Space is a state space (§5.1): where a variable lives.
+// Space is a state space (§5.1): the kind of memory of a variable.
 type Space uint8
 
 // The state spaces.
@@ -21,7 +21,7 @@ var spaceNames = [...]string{"", "reg", "sreg", "const", "global", "local", "par
 // String returns the space as PTX writes it, without its dot.
 func (s Space) String() string { return spaceNames[s] }
 
-// ParseSpace finds the space called name, without its dot.
+// ParseSpace returns the space called name, without its dot.
 func ParseSpace(name string) (Space, bool) {
 	for i, n := range spaceNames {
 		if n == name && i > 0 {
@@ -31,7 +31,7 @@ func ParseSpace(name string) (Space, bool) {
 	return NoSpace, false
 }
 
-// Linking says how a name at module scope is seen from other modules (§11.6).
+// Linking is the visibility of a name at module scope for other modules (§11.6).
 type Linking uint8
 
 // The linking directives; Internal is no directive.
@@ -48,7 +48,7 @@ var linkingNames = [...]string{"", "extern", "visible", "weak", "common"}
 // String returns the directive as PTX writes it, without its dot; "" for Internal.
 func (l Linking) String() string { return linkingNames[l] }
 
-// TypeClass is the family that a type belongs to.
+// TypeClass is the family of a type.
 type TypeClass uint8
 
 // The classes of types.
@@ -64,7 +64,7 @@ const (
 // Type is a scalar or packed type, of a variable or as an instruction's modifier.
 type Type uint8
 
-// The types that PTX ISA 9.0 knows.
+// The types of PTX ISA 9.0.
 const (
 	NoType Type = iota
 	B8
@@ -185,8 +185,7 @@ var typesByName = func() map[string]Type {
 	return m
 }()
 
-// ParseType finds the type called name, without its dot: "f32". It serves for declarations and for an instruction's
-// modifiers alike.
+// ParseType returns the type called name, without its dot: "f32", for declarations and instructions' modifiers.
 func ParseType(name string) (Type, bool) {
 	t, ok := typesByName[name]
 	return t, ok
@@ -195,14 +194,14 @@ func ParseType(name string) (Type, bool) {
 // String returns the type as PTX writes it, without its dot.
 func (t Type) String() string { return typeInfos[t].name }
 
-// Bits is the type's width. A predicate has 1, an opaque handle 64.
+// Bits returns the type's width in bits: 1 for a predicate, 64 for an opaque handle.
 func (t Type) Bits() int { return int(typeInfos[t].bits) }
 
-// Size is the number of bytes that a value takes in memory.
+// Size returns the number of bytes of a value in memory.
 func (t Type) Size() int { return (int(typeInfos[t].bits) + 7) / 8 }
 
-// Lanes is how many values a packed type holds; 1 for a scalar.
+// Lanes returns how many values a packed type holds; 1 for a scalar.
 func (t Type) Lanes() int { return int(typeInfos[t].lanes) }
 
-// Class is the family that the type belongs to.
+// Class returns the type's class.
 func (t Type) Class() TypeClass { return typeInfos[t].class }

@@ -319,7 +319,7 @@ func (f *funcInfo) convergent(i int) bool {
 		return true
 	}
 	in := f.code.Instrs[i]
-	return f.uniform.Together(b) && (!in.Guarded() || f.uniform.Uniform(in.Pred.Sym))
+	return f.uniform.Convergent(b) && (!in.Guarded() || f.uniform.Uniform(in.Pred.Sym))
 }
 
 // propagate carries properties from functions to their callers until nothing changes.

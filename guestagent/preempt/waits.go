@@ -182,7 +182,7 @@ func (f *funcInfo) waitAnalysis() *waitAnalysis {
 		calls: map[int][]callSite{}, roots: map[root]int{}, from: make([]sources, e.Numbers()), holds: map[int][]condition{},
 	}
 	f.waitResult = s
-	s.trace.Blind = e.Space(ptx.GlobalSpace) // what is read back from there is a source itself
+	s.trace.Ignore = e.Space(ptx.GlobalSpace) // what is read back from there is a source itself
 	for _, c := range f.calls {
 		s.calls[c.instr] = append(s.calls[c.instr], c)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// ladder is a function of n rungs, each of which branches to the last instruction, to the next and to itself: a shape
-// on which simple dominator algorithms, and walks over control dependences, take n² steps.
+// ladder returns a function of n blocks, each of which branches to the last instruction, to the next and to itself: a shape on which simple dominator
+// algorithms, and walks over control dependences, take n² steps.
 func ladder(n int) string {
 	var b strings.Builder
 	b.WriteString("mov.b32 r0, %tid.x; setp.eq.u32 p0, r0, 0;\n")
@@ -18,7 +18,7 @@ func ladder(n int) string {
 	return b.String()
 }
 
-// nested is a function of n loops, each inside the one before.
+// nested returns a function of n nested loops.
 func nested(n int) string {
 	var b strings.Builder
 	for i := range n {

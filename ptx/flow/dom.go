@@ -2,8 +2,8 @@ package flow
 
 import "slices"
 
-// dominatorTree computes immediate dominators by the algorithm of Lengauer and Tarjan (1979) with path compression,
-// which takes O(m log n) steps on any graph; simpler ones take n² on graphs that someone chose.
+// dominatorTree computes immediate dominators by the algorithm of Lengauer and Tarjan (1979) with path compression, which takes O(m log n) steps
+// on any graph; simpler ones take n² on adversarial graphs.
 // Nodes are 0 … n-1; idom[root] and the idom of nodes that root does not reach are -1.
 func dominatorTree(n, root int, succs, preds func(int) []int) []int {
 	t := lengauerTarjan{
@@ -40,8 +40,7 @@ func dominatorTree(n, root int, succs, preds func(int) []int) []int {
 	return t.idom
 }
 
-// lengauerTarjan is the state of one computation. semi and number are numbers of the depth-first search, everything
-// else is nodes.
+// lengauerTarjan is the state of one computation. semi and number are numbers of the depth-first search; the other fields are nodes.
 type lengauerTarjan struct {
 	nodes    []int // in the order of the search
 	number   []int // of each node in that order, -1 if not reached
@@ -88,7 +87,7 @@ func (t *lengauerTarjan) search(root int, succs func(int) []int) {
 	}
 }
 
-// eval returns the node of least semidominator on v's path in the forest, and shortens that path.
+// eval returns the node of least semidominator on v's path in the forest, and compresses that path.
 func (t *lengauerTarjan) eval(v int) int {
 	if t.ancestor[v] < 0 {
 		return v
@@ -116,7 +115,7 @@ func without(list []int, drop func(int) bool) []int {
 	return slices.DeleteFunc(slices.Clone(list), drop)
 }
 
-// dominators fills in Idom and what Dominates needs.
+// dominators computes Idom and what Dominates needs.
 func (g *Graph) dominators() {
 	n := len(g.Blocks)
 	g.domDepth = make([]int32, n)
@@ -156,10 +155,9 @@ func (g *Graph) dominators() {
 	}
 }
 
-// postDominators fills in Ipdom. A block that never reaches Exit has no post-dominator by the letter; so that every
-// reachable block has one, each cycle without an end counts as leaving for Exit from one of its blocks: the one that
-// every round ends with, so that lanes meet there, or where a loop has several such blocks, its header, so that none
-// waits at one of them for lanes that always take another.
+// postDominators computes Ipdom. A block that never reaches Exit has no post-dominator by definition; so that every reachable block has one, each
+// endless cycle counts as leaving for Exit from one of its blocks: the one with which every iteration ends, so that lanes meet there, or, if a
+// loop has several such blocks, its header, so that no lane waits at one of them for lanes that always take another.
 func (g *Graph) postDominators() {
 	n := len(g.Blocks)
 	g.pdomDepth = make([]int32, n)

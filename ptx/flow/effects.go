@@ -6,15 +6,15 @@ import (
 	"vgpud/ptx"
 )
 
-// Effects says which registers the instructions of a function read and write. Registers are numbers in Code.Regs; the
-// carry flag is one more, and behind it come the state spaces of memory, each as if it were one register (see
-// [Effects.Space]). What is not known of an instruction errs on the side of saying more.
+// Effects holds which registers the instructions of a function read and write. Registers are numbers in Code.Regs; the carry flag is one more,
+// followed by the state spaces of memory, each as if it were one register (see [Effects.Space]). What is unknown of an instruction is
+// overestimated.
 type Effects struct {
 	list []effect
 	regs int32
 }
 
-// Effects finds what the function's instructions read and write. Unreachable ones do neither.
+// Effects returns what the function's instructions read and write. Unreachable ones do neither.
 func (g *Graph) Effects() *Effects {
 	return &Effects{g.classify(true), int32(len(g.Code.Regs))}
 }
@@ -22,40 +22,40 @@ func (g *Graph) Effects() *Effects {
 // Reads returns the registers that instruction i reads, its guard included. A register may be listed twice.
 func (e *Effects) Reads(i int) []int32 { return e.list[i].reads }
 
-// Writes returns the registers that instruction i writes, all of them or only where its guard holds.
+// Writes returns the registers that instruction i writes, always or only if its guard holds.
 func (e *Effects) Writes(i int) []int32 { return e.list[i].writes }
 
-// Space returns the number under which the memory of a state space is listed: shared, local, param (what is passed to
-// and from functions) or global, which textures and surfaces are in too. A generic address may be in any but param.
-// What never changes while a function runs, its own parameters and constants, is not listed.
+// Space returns the number of a state space's memory: shared, local, param (what is passed to and from functions) or global, which includes
+// textures and surfaces. A generic address may be in any except param. What never changes during a function, its own parameters and constants,
+// is not listed.
 func (e *Effects) Space(s ptx.Space) int32 { return e.regs + 1 + spaceNumber(s) }
 
 // Numbers returns how many numbers registers and spaces have.
 func (e *Effects) Numbers() int { return int(e.regs) + 1 + spaces }
 
-// Known reports whether the package knows what instructions of this opcode do to registers. Others are taken to write
-// every register that they name.
+// Known reports whether the effects of instructions with this opcode on registers are known. Unknown ones are assumed to write every register
+// that they name.
 func Known(opcode string) bool {
 	switch opcode {
 	case "ld", "cp", "bar", "barrier", "call":
 		return true
 	}
-	return pure[opcode] || varied[opcode] || silent[opcode]
+	return pure[opcode] || divergentOpcodes[opcode] || noResult[opcode]
 }
 
-// Pure reports whether what instructions of this opcode do is to compute a register from their operands alone.
+// Pure reports whether instructions with this opcode only compute a register from their operands.
 func Pure(opcode string) bool { return pure[opcode] }
 
-// effect is what an instruction reads and writes, as far as it matters to uniformity. Registers are numbers in
-// Code.Regs; the carry flag is one more.
+// effect is what an instruction reads and writes, as far as uniformity depends on it. Registers are numbers in Code.Regs; the carry flag is one
+// more.
 type effect struct {
 	reads, writes []int32
-	diverged      bool // it has been found to give threads different results
+	diverged      bool // threads were found to get different results
 	source        bool // threads may get different results from the same inputs
 }
 
-// uniformSpecials holds the special registers that are the same for all threads of a block. (%smid is too, at any one
-// moment, but a block that moves between two reads of it would see it change.)
+// uniformSpecials holds the special registers that are the same for all threads of a block. (%smid is too, at any moment, but a block that moves
+// between two reads of it would see it change.)
 var uniformSpecials = set(`%ctaid %nctaid %ntid %gridid %nwarpid %nsmid %clusterid %nclusterid %cluster_ctaid
 	%cluster_nctaid %cluster_ctarank %cluster_nctarank %is_explicit_cluster %total_smem_size %aggr_smem_size
 	%dynamic_smem_size %current_graph_exec %reserved_smem_offset_begin %reserved_smem_offset_end
@@ -67,12 +67,12 @@ var pure = set(`abs add addc and bfe bfi bfind bmsk brev clz cnot copysign cos c
 	set setp shf shl shr sin slct sqrt sub subc szext tanh testp vabsdiff vabsdiff2 vabsdiff4 vadd vadd2 vadd4 vavrg2
 	vavrg4 vmad vmax vmax2 vmax4 vmin vmin2 vmin4 vset vset2 vset4 vshl vshr vsub vsub2 vsub4 xor`)
 
-// varied holds the opcodes whose result, the first operand, may differ between threads whatever the others are.
-var varied = set(`activemask alloca atom createpolicy elect ld ldmatrix ldu match mma redux shfl stacksave suld suq tex
+// divergentOpcodes holds the opcodes whose result, the first operand, may differ between threads whatever the others are.
+var divergentOpcodes = set(`activemask alloca atom createpolicy elect ld ldmatrix ldu match mma redux shfl stacksave suld suq tex
 	tld4 txq vote wmma`)
 
-// silent holds the opcodes that write no register.
-var silent = set(`applypriority bra brkpt brx discard exit fence griddepcontrol membar nanosleep pmevent prefetch
+// noResult holds the opcodes that write no register.
+var noResult = set(`applypriority bra brkpt brx discard exit fence griddepcontrol membar nanosleep pmevent prefetch
 	prefetchu red ret setmaxnreg st stackrestore stmatrix sured sust trap`)
 
 func set(names string) map[string]bool {
@@ -83,8 +83,8 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// classify finds the effects of all instructions. Their lists share arrays. Without all, memory is left out, and so is
-// what each thread brings to a reduction by the whole block: the result is the same for all threads whatever they bring.
+// classify determines the effects of all instructions. Their lists share arrays. Without all, it leaves out memory and what each thread contributes
+// to a reduction by the whole block, whose result is the same for all threads regardless.
 func (g *Graph) classify(all bool) []effect {
 	c := g.Code
 	carry := int32(len(c.Regs))
@@ -95,11 +95,11 @@ func (g *Graph) classify(all bool) []effect {
 			continue
 		}
 		e := &effects[i]
-		how, dests := g.mannerOf(in)
+		how, dests := g.resultKindOf(in)
 		e.source = how == mixed
 		inputs := len(in.Operands)
 		if how == agreed && !all {
-			inputs-- // what each thread brings; only the barrier's number must be the same
+			inputs-- // each thread's contribution; only the barrier's number must be the same
 		}
 		start := len(pool)
 		for j := range inputs {
@@ -138,17 +138,17 @@ func (g *Graph) classify(all bool) []effect {
 	return effects
 }
 
-// manner is how an instruction's results come about.
-type manner uint8
+// resultKind is how an instruction's results depend on threads.
+type resultKind uint8
 
 const (
-	computed manner = iota // from its operands alone
-	mixed                  // from something that threads may differ in
-	agreed                 // by the whole block together
+	computed resultKind = iota // from its operands alone
+	mixed                      // from something that threads may differ in
+	agreed                     // by the whole block together
 )
 
-// mannerOf says how an instruction's results come about, and how many of its first operands may be results.
-func (g *Graph) mannerOf(in *ptx.Instr) (manner, int) {
+// resultKindOf returns how an instruction's results depend on threads, and how many of its first operands may be results.
+func (g *Graph) resultKindOf(in *ptx.Instr) (resultKind, int) {
 	first := ptx.KindNone
 	if len(in.Operands) > 0 {
 		first = in.Operands[0].Kind
@@ -156,13 +156,13 @@ func (g *Graph) mannerOf(in *ptx.Instr) (manner, int) {
 	switch op := in.Opcode; {
 	case pure[op]:
 		return computed, 1
-	case silent[op], op == "cp" && first == ptx.KindAddr:
+	case noResult[op], op == "cp" && first == ptx.KindAddr:
 		return computed, 0
-	case op == "ld" && g.steadyLoad(in):
+	case op == "ld" && g.invariantLoad(in):
 		return computed, 1
 	case op == "bar" || op == "barrier":
-		// A reduction over the whole block gives all the same: bar.red.or.pred p, a, q. With a count of threads
-		// before the last operand it is one over part of the block.
+		// A reduction over the whole block gives all threads the same: bar.red.or.pred p, a, q. With a thread count before the last
+		// operand it covers part of the block.
 		switch {
 		case !in.Has("red"):
 			return computed, 0
@@ -172,15 +172,15 @@ func (g *Graph) mannerOf(in *ptx.Instr) (manner, int) {
 		return mixed, 1
 	case op == "call" && first != ptx.KindList:
 		return mixed, 0
-	case op == "call" || varied[op]:
+	case op == "call" || divergentOpcodes[op]:
 		return mixed, 1
 	}
-	return mixed, len(in.Operands) // nothing is known of it, so anything it names may be a result
+	return mixed, len(in.Operands) // unknown, so anything it names may be a result
 }
 
-// steadyLoad reports whether a load reads what never changes while the kernel runs and is the same for all threads: a
-// kernel's parameters, or constant memory.
-func (g *Graph) steadyLoad(in *ptx.Instr) bool {
+// invariantLoad reports whether a load reads what never changes while the kernel runs and is the same for all threads: a kernel's parameters, or
+// constant memory.
+func (g *Graph) invariantLoad(in *ptx.Instr) bool {
 	if in.Has("const") {
 		return true
 	}
@@ -196,8 +196,7 @@ func (g *Graph) steadyLoad(in *ptx.Instr) bool {
 	return false
 }
 
-// registers appends the registers in o to list. Where they are read, a special register that differs between threads
-// makes the instruction a source.
+// registers appends the registers in o to list. If they are read, a special register that differs between threads makes the instruction a source.
 func registers(o *ptx.Operand, read bool, e *effect, list []int32) []int32 {
 	if o.Kind == ptx.KindAddr && !read {
 		return list // an address is read wherever it stands

@@ -41,7 +41,7 @@ DONE:
 		}
 		u := g.Uniformity()
 		fmt.Printf("%s: lanes that part meet at instruction %d; the barrier's block is met by all or none: %v\n",
-			index, g.Reconvergence(0), u.Together(g.BlockOf(4)))
+			index, g.Reconvergence(0), u.Convergent(g.BlockOf(4)))
 	}
 	// Output:
 	// %tid.x: lanes that part meet at instruction 5; the barrier's block is met by all or none: false

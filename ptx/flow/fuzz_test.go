@@ -6,7 +6,7 @@ import (
 	"vgpud/ptx"
 )
 
-// FuzzBuild analyses whatever parses and resolves.
+// FuzzBuild analyzes everything that parses and resolves.
 func FuzzBuild(f *testing.F) {
 	for _, body := range []string{
 		"@p bra E; mov.b32 r, 1; E: bar.red.or.pred q, 0, p; @q exit; ret;",
@@ -41,7 +41,7 @@ func FuzzBuild(f *testing.F) {
 					t.Fatalf("block %d: reachable %v, post-dominator %d", b, g.Blocks[b].Reachable, g.Blocks[b].Ipdom)
 				}
 				u.Branch(b)
-				u.Together(b)
+				u.Convergent(b)
 			}
 		}
 	})

@@ -8,20 +8,19 @@ import (
 )
 
 const (
-	// Exit stands for the end of the function, which ret, exit, trap and running off the last instruction lead to.
-	// It is no block.
+	// Exit represents the end of the function, to which ret, exit, trap and the end of the code lead. It is no block.
 	Exit = -1
-	// None is what is not there: the dominator of the first block, the loop of a block outside all loops.
+	// None represents what does not exist: the dominator of the first block, the loop of a block outside all loops.
 	None = -2
 )
 
-// Block is a run of instructions that is entered only at its first and left only after its last.
+// Block is a sequence of instructions that is entered only at its first and left only after its last.
 type Block struct {
 	First, End int   // its instructions: Code.Instrs[First:End], never empty
-	Succs      []int // where control may go from its last instruction, Exit included; each once, the fall-through last
-	Preds      []int // the blocks that lead here, unreachable ones included
+	Succs      []int // where control may go from its last instruction, including Exit; each once, the fall-through last
+	Preds      []int // the blocks that lead here, including unreachable ones
 	Idom       int   // immediate dominator; None for the first block and unreachable ones
-	Ipdom      int   // immediate post-dominator, Exit included; None for unreachable blocks
+	Ipdom      int   // immediate post-dominator, may be Exit; None for unreachable blocks
 	Loop       int   // innermost loop in Graph.Loops; None outside loops
 	Reachable  bool  // from the function's first instruction
 }
@@ -30,9 +29,9 @@ type Block struct {
 type Graph struct {
 	Code   *ptx.Code
 	Blocks []Block // in the order of the code; the first is where the function begins
-	RPO    []int   // the reachable blocks in reverse postorder: each before its successors, loops aside
+	RPO    []int   // the reachable blocks in reverse postorder: each before its successors, except in loops
 	Loops  []Loop  // natural loops, outer ones before those inside them
-	// Reducible is false if some cycle has more than one entry. Such a cycle is in no Loop.
+	// Reducible is false if a cycle has more than one entry. Such a cycle is in no Loop.
 	Reducible bool
 
 	blockOf []int32 // of each instruction
@@ -40,14 +39,14 @@ type Graph struct {
 	rpoIndex []int32
 	// Depth of each block in the tree of dominators and of post-dominators; -1 for unreachable blocks.
 	domDepth, pdomDepth []int32
-	// enters numbers blocks as a walk down the tree of dominators enters them, leaves is one more than the last
-	// number under each: a dominates b if b's number is within a's.
+	// enters numbers blocks in the order in which a walk down the dominator tree enters them, leaves is one more than the last number under
+	// each: a dominates b if b's number is within a's range.
 	enters, leaves []int32
-	endless        []int // the blocks by which a cycle without an end counts as reaching Exit
+	endless        []int // the blocks through which an endless cycle counts as reaching Exit
 }
 
-// Build makes the graph of c, whose names must be bound (ptx.Resolve). It fails on a branch to something that is no
-// label. A function without instructions has a graph without blocks.
+// Build builds the graph of c, whose names must be bound (ptx.Resolve). It fails for a branch to something that is not a label. A function without
+// instructions has a graph without blocks.
 func Build(c *ptx.Code) (*Graph, error) {
 	g := &Graph{Code: c}
 	if err := g.split(); err != nil {
@@ -64,8 +63,8 @@ func Build(c *ptx.Code) (*Graph, error) {
 // BlockOf returns the block that instruction i is in.
 func (g *Graph) BlockOf(i int) int { return int(g.blockOf[i]) }
 
-// Reconvergence returns the instruction at which lanes that part at the end of block b come together again: the first
-// of its immediate post-dominator, or len(Code.Instrs) if that is Exit.
+// Reconvergence returns the instruction at which lanes that diverge at the end of block b reconverge: the first of its immediate post-dominator, or
+// len(Code.Instrs) if that is Exit.
 func (g *Graph) Reconvergence(b int) int {
 	if p := g.Blocks[b].Ipdom; p >= 0 {
 		return g.Blocks[p].First
@@ -81,18 +80,18 @@ func (g *Graph) Dominates(a, b int) bool {
 	return g.enters[a] <= g.enters[b] && g.enters[b] < g.leaves[a]
 }
 
-// Kind says how an instruction passes control on.
+// Kind is how an instruction transfers control.
 type Kind uint8
 
-// The kinds of instructions as control sees them. A guard makes any of them fall through as well.
+// The kinds of instructions by how they transfer control. With a guard each of them may also fall through.
 const (
-	Straight Kind = iota // to the next instruction; calls included
+	Straight Kind = iota // to the next instruction, including calls
 	Branch               // bra: to its label
 	Switch               // brx.idx: to one of its targets
 	Leave                // ret, exit, trap, a call that never returns: to Exit
 )
 
-// KindOf says how an instruction passes control on.
+// KindOf returns how an instruction transfers control.
 func KindOf(i *ptx.Instr) Kind {
 	switch i.Opcode {
 	case "bra":
@@ -181,8 +180,8 @@ func (g *Graph) split() error {
 // connect finds each block's successors and predecessors. The lists of all blocks share an array.
 func (g *Graph) connect() {
 	n := len(g.Code.Instrs)
-	seen := make([]int, len(g.Blocks)+1) // the last block that listed each successor, plus one; Exit's comes last
-	preds := make([]int, len(g.Blocks))  // how many
+	seen := make([]int, len(g.Blocks)+1) // the last block that listed each successor, plus one; Exit is last
+	preds := make([]int, len(g.Blocks))  // counts
 	var succs, to []int
 	starts := make([]int, len(g.Blocks)+1)
 	for b := range g.Blocks {
@@ -203,7 +202,7 @@ func (g *Graph) connect() {
 		}
 		last := g.Code.Instrs[g.Blocks[b].End-1]
 		kind := KindOf(last)
-		to, _ = targets(last, to[:0]) // split has seen the error
+		to, _ = targets(last, to[:0]) // split has returned the error
 		for _, t := range to {
 			add(t)
 		}

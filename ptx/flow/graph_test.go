@@ -12,7 +12,7 @@ import (
 	"vgpud/ptx"
 )
 
-// build makes the graph of a function with the given body.
+// build returns the graph of a function with the given body.
 func build(t fataler, body string) *Graph {
 	t.Helper()
 	src := ".version 9.0\n.target sm_90\n.address_size 64\n" +
@@ -33,7 +33,7 @@ func build(t fataler, body string) *Graph {
 	return g
 }
 
-// describe tells a graph in one line per block: its instructions, successors, dominators and loop.
+// describe describes a graph in one line per block: its instructions, successors, dominators and loop.
 func describe(g *Graph) string {
 	name := func(b int) string {
 		switch b {
@@ -182,7 +182,7 @@ func TestBuildErrors(t *testing.T) {
 	}
 }
 
-// randomBody writes a function whose every instruction may branch anywhere.
+// randomBody returns a function in which every instruction may branch anywhere.
 func randomBody(t *rapid.T) string {
 	n := rapid.IntRange(1, 14).Draw(t, "instructions")
 	var b strings.Builder
@@ -237,8 +237,8 @@ func reach(g *Graph, from, without int) []bool {
 	return seen
 }
 
-// TestAgainstDefinitions compares dominators, post-dominators and loops with what they are defined to be: a dominates b
-// if b can't be reached without a, a post-dominates b if Exit can't be reached from b without a.
+// TestAgainstDefinitions compares dominators, post-dominators and loops with their definitions: a dominates b if b can't be reached without a, a
+// post-dominates b if Exit can't be reached from b without a.
 func TestAgainstDefinitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := build(t, randomBody(t))

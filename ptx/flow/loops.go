@@ -1,16 +1,16 @@
 package flow
 
-// Loop is a natural loop: a block that dominates the source of an edge back to it, and all blocks that reach that
-// source without passing through it. Loops with the same first block count as one.
+// Loop is a natural loop: a block that dominates the source of an edge back to it, and all blocks that reach that source without passing through
+// it. Loops with the same header count as one.
 type Loop struct {
-	Header  int   // the block by which the loop is entered
+	Header  int   // the block through which the loop is entered
 	Latches []int // the blocks that lead back to the header
 	Parent  int   // the loop around this one; None for an outermost loop
 	Depth   int   // 1 for an outermost loop
 }
 
-// findLoops finds the natural loops. It goes through the headers from the innermost outward and walks backwards from
-// their latches, crossing loops that it has already found in one step, so that each block is walked over once.
+// findLoops finds the natural loops. It processes the headers from the innermost outward and walks backwards from their latches, crossing each
+// loop already found in one step, so that each block is visited once.
 func (g *Graph) findLoops() {
 	g.Reducible = true
 	var n nest
@@ -33,7 +33,7 @@ func (g *Graph) findLoops() {
 			g.claim(&n, len(n.loops)-1)
 		}
 	}
-	// Outer loops first, as promised: turn the order around.
+	// Outer loops come first: reverse the order.
 	flip := func(l int) int {
 		if l == None {
 			return None
@@ -65,10 +65,10 @@ func (g *Graph) outermostLoop(b int) int {
 	return l
 }
 
-// nest is the loops found so far, inner ones first.
+// nest holds the loops found so far, inner ones first.
 type nest struct {
 	loops  []Loop
-	around []int // of each: itself, or a loop around it on the way to the outermost; paths are halved as they are walked
+	around []int // of each: itself, or a loop around it on the way to the outermost; walks halve paths
 }
 
 // outermost returns the outermost loop around loop l, or None for None.
@@ -83,7 +83,7 @@ func (n *nest) outermost(l int) int {
 	return l
 }
 
-// claim gives loop l the blocks and loops within it that no loop has yet.
+// claim assigns loop l the blocks and loops within it that no loop has yet.
 func (g *Graph) claim(n *nest, l int) {
 	header := n.loops[l].Header
 	g.Blocks[header].Loop = l
@@ -99,7 +99,7 @@ func (g *Graph) claim(n *nest, l int) {
 			g.Blocks[b].Loop = l
 		} else {
 			n.loops[in].Parent, n.around[in] = l, l
-			b = n.loops[in].Header // what leads into the inner loop leads to its header
+			b = n.loops[in].Header // the blocks that lead into the inner loop lead to its header
 		}
 		for _, p := range g.Blocks[b].Preds {
 			if g.Blocks[p].Reachable {

@@ -42,8 +42,7 @@ func samples(t *testing.T, do func(file string, c *ptx.Code)) {
 	}
 }
 
-// TestSamples: compilers' functions have graphs of the shape that compilers give them. They are reducible, end, and
-// most of their barriers are met by whole blocks.
+// TestSamples checks that compilers' functions have the usual graphs: they are reducible, end, and most of their barriers are reached by whole blocks.
 func TestSamples(t *testing.T) {
 	barriers, together := 0, 0
 	samples(t, func(file string, c *ptx.Code) {
@@ -65,7 +64,7 @@ func TestSamples(t *testing.T) {
 					continue
 				}
 				barriers++
-				if u.Together(b) {
+				if u.Convergent(b) {
 					together++
 				} else if testing.Verbose() {
 					t.Logf("%s: %s line %d: a barrier that threads may come to apart", filepath.Base(file), c.Func.Name, c.Instrs[i].Pos.Line)
@@ -79,7 +78,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestSampleUniformity looks at a kernel in the manner of a compiler's output: the guard "if (i >= n) return".
+// TestSampleUniformity examines a kernel in the style of a compiler's output, with the guard "if (i >= n) return".
 func TestSampleUniformity(t *testing.T) {
 	found := false
 	samples(t, func(file string, c *ptx.Code) {
@@ -92,9 +91,9 @@ func TestSampleUniformity(t *testing.T) {
 			t.Fatal(err)
 		}
 		u := g.Uniformity()
-		if u.Branch(0) || u.Together(1) || !u.Together(2) || g.Blocks[0].Ipdom != 2 {
+		if u.Branch(0) || u.Convergent(1) || !u.Convergent(2) || g.Blocks[0].Ipdom != 2 {
 			t.Errorf("branch uniform: %v, body together: %v, end together: %v, meeting at block %d",
-				u.Branch(0), u.Together(1), u.Together(2), g.Blocks[0].Ipdom)
+				u.Branch(0), u.Convergent(1), u.Convergent(2), g.Blocks[0].Ipdom)
 		}
 		var uniform []string
 		for _, s := range c.Regs {

@@ -6,10 +6,10 @@ import (
 	"vgpud/ptx"
 )
 
-// spaces is how many state spaces of memory are told apart.
+// spaces is the number of state spaces that are distinguished.
 const spaces = 4
 
-// spaceNumber numbers them; what is none of the others counts as global.
+// spaceNumber returns a space's number; others count as global.
 func spaceNumber(s ptx.Space) int32 {
 	switch s {
 	case ptx.SharedSpace:
@@ -32,7 +32,7 @@ const (
 	both     access = reads | writes
 )
 
-// accesses holds the opcodes that read or write memory. Of an opcode that nobody has heard of both are assumed.
+// accesses holds the opcodes that read or write memory. An unknown opcode is assumed to do both.
 var accesses = map[string]access{
 	"ld": reads, "ldu": reads, "ldmatrix": reads, "suld": reads, "tex": reads, "tld4": reads,
 	"st": writes, "stmatrix": writes, "sust": writes, "discard": writes,
@@ -43,10 +43,10 @@ var accesses = map[string]access{
 func (g *Graph) spaces(in *ptx.Instr, write bool, list []int32) []int32 {
 	does, known := accesses[in.Opcode]
 	if !known {
-		if pure[in.Opcode] || varied[in.Opcode] || silent[in.Opcode] || in.Opcode == "bar" || in.Opcode == "barrier" {
+		if pure[in.Opcode] || divergentOpcodes[in.Opcode] || noResult[in.Opcode] || in.Opcode == "bar" || in.Opcode == "barrier" {
 			return list
 		}
-		does = both // a call, or something unknown
+		does = both // a call, or an unknown opcode
 	}
 	if write && does&writes == 0 || !write && does&reads == 0 {
 		return list

@@ -2,46 +2,45 @@ package flow
 
 import "slices"
 
-// Trace follows what comes of the results of some instructions: what is computed from them and, if asked for, what is
-// executed or not because of them. It may be run many times, and a run costs no more than the blocks that it looks at.
+// Trace follows the results of some instructions: what is computed from them and, if asked for, what is executed or not because of them. It may be run many
+// times, and a run costs no more than the blocks that it examines.
 type Trace struct {
-	// Blind is a register or space through which nothing is followed; -1, as NewTrace sets it, is none.
-	Blind int32
+	// Ignore is a register or space through which nothing is followed; -1, the default of NewTrace, means none.
+	Ignore int32
 
 	g       *Graph
 	effects *Effects
 
-	run  int32   // the current run's number: what is not stamped with it is left over from an earlier run
-	in   []int32 // of each block: a run that looks at it
-	regs []int32 // of each register and space: the run that has reached it
-	hit  []int32 // of each instruction: likewise
-	head []int32 // of each register and space: the first of its uses, plus one
-	used []int32 // of each register and space: the run that head is of
-	uses []use
+	run     int32   // the current run's number; entries with another number are from earlier runs
+	in      []int32 // of each block: a run that examines it
+	regs    []int32 // of each register and space: the run that has reached it
+	reached []int32 // of each instruction: likewise
+	head    []int32 // of each register and space: the first of its uses, plus one
+	used    []int32 // of each register and space: the run that head belongs to
+	uses    []use
 
-	parting parting
+	parting controlDeps
 	queue   []int32
 	blocks  []int
 	steps   int
 }
 
-// use is an instruction that reads a register, in a list of those.
+// use is an instruction that reads a register, in a linked list.
 type use struct{ instr, next int32 }
 
 // NewTrace prepares to follow results through g, whose effects are e.
 func (g *Graph) NewTrace(e *Effects) *Trace {
 	n, k := e.Numbers(), len(g.Blocks)
 	return &Trace{
-		Blind: -1, g: g, effects: e,
-		in: make([]int32, k), parting: newParting(g),
+		Ignore: -1, g: g, effects: e,
+		in: make([]int32, k), parting: newControlDeps(g),
 		regs: make([]int32, n), head: make([]int32, n), used: make([]int32, n),
-		hit: make([]int32, len(g.Code.Instrs)),
+		reached: make([]int32, len(g.Code.Instrs)),
 	}
 }
 
-// Run follows the results of the instructions sources through the blocks of within and no others. What is executed or
-// not because of a result is reached too, where it is so by a branch that ends a block for which control returns true;
-// nil is never.
+// Run follows the results of the instructions sources through the blocks in within. It also reaches what is executed or not because of a result, if that is
+// decided by a branch at the end of a block for which control returns true; a nil control means none.
 func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 	t.run++
 	t.parting.begin()
@@ -76,7 +75,7 @@ func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 		n := len(t.blocks)
 		b := t.blocks[n-1]
 		t.blocks = t.blocks[:n-1]
-		t.parting.branch(b, func(s int) {
+		t.parting.diverge(b, func(s int) {
 			t.steps++
 			if t.in[s] != t.run {
 				return
@@ -89,24 +88,23 @@ func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 	t.steps += len(t.uses)
 }
 
-// Instr reports whether the newest run has reached instruction i: it is a source, or something that it reads comes of
-// one, or it is executed because of one.
-func (t *Trace) Instr(i int) bool { return t.hit[i] == t.run }
+// Instr reports whether the latest run has reached instruction i: it is a source, or reads something computed from one, or is executed because of one.
+func (t *Trace) Instr(i int) bool { return t.reached[i] == t.run }
 
-// Register reports whether the newest run has reached register or space r, as [Effects] numbers them.
+// Register reports whether the latest run has reached register or space r, as [Effects] numbers them.
 func (t *Trace) Register(r int32) bool { return t.regs[r] == t.run }
 
-// Steps is how much work all runs together were: the registers read in the blocks looked at.
+// Steps returns the work of all runs together: the number of registers read in the blocks examined.
 func (t *Trace) Steps() int { return t.steps }
 
-// reach notes that instruction i depends on a source, and with it what it writes.
+// reach records that instruction i depends on a source, and with it what it writes.
 func (t *Trace) reach(i int, control func(int) bool) {
-	if t.hit[i] == t.run {
+	if t.reached[i] == t.run {
 		return
 	}
-	t.hit[i] = t.run
+	t.reached[i] = t.run
 	for _, r := range t.effects.Writes(i) {
-		if t.regs[r] != t.run && r != t.Blind {
+		if t.regs[r] != t.run && r != t.Ignore {
 			t.regs[r] = t.run
 			t.queue = append(t.queue, r)
 		}
@@ -117,23 +115,8 @@ func (t *Trace) reach(i int, control func(int) bool) {
 	}
 }
 
-// Dependents returns the blocks that are control dependent on the branch that ends block b: whether they are executed,
-// or how often, is for it to say.
-func (g *Graph) Dependents(b int) []int {
-	var out []int
-	seen := map[int]bool{}
-	stop := g.Blocks[b].Ipdom
-	for _, s := range g.Blocks[b].Succs {
-		for ; s >= 0 && s != stop && !seen[s]; s = g.Blocks[s].Ipdom {
-			seen[s] = true
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// Body returns the blocks of loop l, those of the loops within it included, in ascending order. With latches, some of the
-// loop's, it returns the part of the loop that these make.
+// Body returns the blocks of loop l, including those of nested loops, in ascending order. Given latches of the loop, it returns the part of the loop that
+// these make.
 func (g *Graph) Body(l int, latches ...int) []int {
 	loop := &g.Loops[l]
 	seen := map[int]bool{loop.Header: true}
@@ -160,8 +143,8 @@ func (g *Graph) Body(l int, latches ...int) []int {
 	return body
 }
 
-// Leaving returns those of the blocks in body, in ascending order, from which control may go to a block outside it, or
-// to the function's end: of a loop's body, the blocks whose branches decide when the loop is over.
+// Leaving returns the blocks in body, in ascending order, from which control may go to a block outside it, or to the function's end: of a loop's body, the
+// blocks whose branches decide when the loop ends.
 func (g *Graph) Leaving(body []int) []int {
 	var out []int
 	for _, b := range body {

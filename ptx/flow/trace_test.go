@@ -10,7 +10,7 @@ import (
 	"vgpud/ptx"
 )
 
-// traced follows the instructions of g that load from global memory, and names the instructions reached.
+// traced follows the instructions of g that load from global memory, and returns the instructions reached.
 func traced(g *Graph, body []int, control func(int) bool) string {
 	var sources []int
 	for i, in := range g.Code.Instrs {
@@ -104,16 +104,5 @@ func TestEffectsNumberSpaces(t *testing.T) {
 			t.Errorf("%v is number %d of %d", s, n, e.Numbers())
 		}
 		seen[n] = true
-	}
-}
-
-func TestDependents(t *testing.T) {
-	g := kernel(t, "@p0 bra E; mov.b32 r1, 1; L: @p1 bra M; mov.b32 r2, 1; M: @p2 bra L; E: ret;")
-	var got []string
-	for b := range g.Blocks {
-		got = append(got, fmt.Sprint(g.Dependents(b)))
-	}
-	if d := cmp.Diff([]string{"[1 2 4]", "[]", "[3]", "[]", "[2 4]", "[]"}, got); d != "" {
-		t.Errorf("-want +got:\n%s", d)
 	}
 }

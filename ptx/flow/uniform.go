@@ -2,16 +2,16 @@ package flow
 
 import "vgpud/ptx"
 
-// Uniformity says which registers hold one value for the whole thread block, and which branches the whole block takes
-// one way. It errs on one side: what it calls uniform is.
+// Uniformity holds which registers have one value for the whole thread block, and which branches the whole block takes the same way. It is
+// conservative: what it calls uniform is.
 type Uniformity struct {
 	g         *Graph
 	divergent []bool // of each register in Code.Regs, and of the carry flag behind them
-	parted    []bool // of each block
+	diverged  []bool // of each block
 }
 
-// Uniform reports whether register s, of the function's Code.Regs, holds one value for the whole thread block: all
-// threads that read it at the same point of a common history read the same.
+// Uniform reports whether register s of the function's Code.Regs has one value for the whole thread block: all threads that read it at the same
+// point of a common history read the same.
 func (u *Uniformity) Uniform(s *ptx.Symbol) bool {
 	switch s.Kind {
 	case ptx.SymReg:
@@ -22,12 +22,12 @@ func (u *Uniformity) Uniform(s *ptx.Symbol) bool {
 	return true // an address
 }
 
-// Together reports whether the threads of a thread block execute block b all or not at all: no branch that may part
-// them decides about it. In a device function "all" means those that called it.
-func (u *Uniformity) Together(b int) bool { return !u.parted[b] }
+// Convergent reports whether the threads of a thread block either all execute block b or none does: no branch at which they may diverge decides
+// about it. In a device function "all" means those that called it.
+func (u *Uniformity) Convergent(b int) bool { return !u.diverged[b] }
 
-// Branch reports whether the branch that ends block b takes all threads that come to it the same way. It is true of a
-// block that ends in no branch, or one whose ways are all the same.
+// Branch reports whether all threads that come to the branch that ends block b take it the same way. It is true for a block that ends in no branch, or
+// in one with a single destination.
 func (u *Uniformity) Branch(b int) bool {
 	blk := &u.g.Blocks[b]
 	if len(blk.Succs) < 2 {
@@ -43,22 +43,21 @@ func (u *Uniformity) Branch(b int) bool {
 	return true
 }
 
-// Uniformity finds what is uniform over a thread block: kernel parameters, constants, the block's own index and
-// sizes, and what is computed from those alone where the whole block computes it. A register written where only some
-// threads come by (a block that is control dependent, by Ferrante, Ottenstein and Warren's definition of 1987, on a
-// branch that may part them) counts as divergent, since threads that meet again may differ in it.
+// Uniformity finds what is uniform over a thread block: kernel parameters, constants, the block's own index and sizes, and what is computed only from
+// those where the whole block computes it. A register written where only some threads come (a block that is control dependent, by Ferrante, Ottenstein
+// and Warren's definition of 1987, on a branch at which they may diverge) counts as divergent, since threads that meet again may differ in it.
 func (g *Graph) Uniformity() *Uniformity { return g.UniformityWith(nil) }
 
-// UniformityWith is Uniformity where it is known of some instructions, by their numbers, that they give all threads the
-// same from the same operands, although that does not show: a load of what nobody writes meanwhile. Nil is none.
+// UniformityWith is Uniformity if agreed returns true for instructions that are known to give all threads the same from the same operands, although
+// that does not show: loads of what no thread writes meanwhile. nil means none.
 func (g *Graph) UniformityWith(agreed func(instr int) bool) *Uniformity {
 	a := &analysis{
 		Uniformity: Uniformity{
 			g:         g,
 			divergent: make([]bool, len(g.Code.Regs)+1),
-			parted:    make([]bool, len(g.Blocks)),
+			diverged:  make([]bool, len(g.Blocks)),
 		},
-		parting: newParting(g),
+		parting: newControlDeps(g),
 	}
 	a.parting.begin()
 	a.effects = g.classify(false)
@@ -79,19 +78,19 @@ func (g *Graph) UniformityWith(agreed func(instr int) bool) *Uniformity {
 	return &a.Uniformity
 }
 
-// analysis is a Uniformity in the making. Registers and blocks only ever turn from uniform to divergent; each that
-// turns is queued once, and what depends on it is looked at then.
+// analysis computes a Uniformity. Registers and blocks only ever turn from uniform to divergent; each that turns is queued once, and its dependents are
+// then examined.
 type analysis struct {
 	Uniformity
 	effects []effect
 	uses    []int32 // instructions by the registers they read: uses[useAt[r]:useAt[r+1]]
 	useAt   []int32
 	regs    []int // queue of registers that turned divergent
-	blocks  []int // queue of branches, by their blocks, whose dependents must turn
-	parting parting
+	blocks  []int // queue of branches, by their blocks, whose dependents turn divergent
+	parting controlDeps
 }
 
-// run works off the queues.
+// run processes the queues.
 func (a *analysis) run() {
 	for len(a.regs)+len(a.blocks) > 0 {
 		if n := len(a.regs); n > 0 {
@@ -105,9 +104,9 @@ func (a *analysis) run() {
 		n := len(a.blocks)
 		b := a.blocks[n-1]
 		a.blocks = a.blocks[:n-1]
-		a.parting.branch(b, func(s int) {
-			a.parted[s] = true
-			// What only some threads execute gives only some of them its results, and decides for them alone.
+		a.parting.diverge(b, func(s int) {
+			a.diverged[s] = true
+			// Instructions that only some threads execute give only those threads results, and their branches decide only for them.
 			for i := a.g.Blocks[s].First; i < a.g.Blocks[s].End; i++ {
 				a.diverge(i)
 			}
@@ -115,7 +114,7 @@ func (a *analysis) run() {
 	}
 }
 
-// divergeReg turns a register divergent.
+// divergeReg marks a register as divergent.
 func (a *analysis) divergeReg(r int) {
 	if !a.divergent[r] {
 		a.divergent[r] = true
@@ -123,8 +122,7 @@ func (a *analysis) divergeReg(r int) {
 	}
 }
 
-// diverge notes that instruction i gives different threads different results: so are the registers it writes, and so
-// are the ways that a branch takes.
+// diverge records that instruction i gives different threads different results: the registers that it writes and the direction of its branch diverge.
 func (a *analysis) diverge(i int) {
 	e := &a.effects[i]
 	if e.diverged {

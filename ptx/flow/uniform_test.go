@@ -12,7 +12,7 @@ import (
 	"vgpud/ptx"
 )
 
-// kernel makes the graph of a kernel with parameter n and registers r0 … r9, p0 … p9.
+// kernel returns the graph of a kernel with parameter n and registers r0 … r9, p0 … p9.
 func kernel(t fataler, body string) *Graph {
 	t.Helper()
 	src := ".version 9.0\n.target sm_90\n.address_size 64\n.const .b32 c[4];\n.global .b32 g;\n" +
@@ -33,8 +33,7 @@ func kernel(t fataler, body string) *Graph {
 	return g
 }
 
-// divergence names the registers that are divergent, the blocks that threads may come to apart, and the blocks whose
-// branch may part them.
+// divergence returns the registers that are divergent, the blocks at which threads may have diverged, and the blocks whose branch may make them diverge.
 func divergence(g *Graph) string {
 	u := g.Uniformity()
 	var regs, apart, branches []string
@@ -45,7 +44,7 @@ func divergence(g *Graph) string {
 	}
 	slices.Sort(regs)
 	for b := range g.Blocks {
-		if !u.Together(b) {
+		if !u.Convergent(b) {
 			apart = append(apart, fmt.Sprint(b))
 		}
 		if !u.Branch(b) {
@@ -127,7 +126,7 @@ func TestDeviceFunctionsKnowNothingOfTheirParameters(t *testing.T) {
 	}
 }
 
-// randomKernel writes a program over r0 … r3 and p0, p1 that threads can run each by itself.
+// randomKernel returns a program over r0 … r3 and p0, p1 that each thread can run by itself.
 func randomKernel(t *rapid.T) string {
 	n := rapid.IntRange(2, 16).Draw(t, "instructions")
 	reg := rapid.IntRange(0, 3)
@@ -157,7 +156,7 @@ func randomKernel(t *rapid.T) string {
 	return b.String()
 }
 
-// visit is a thread's passing through one instruction: the values of all registers before it.
+// visit is one execution of an instruction by a thread, with the values of all registers before it.
 type visit struct {
 	instr int
 	regs  []uint32
@@ -204,8 +203,8 @@ func execute(g *Graph, tid uint32, limit int) (trace []visit, ended bool) {
 	return trace, true
 }
 
-// TestUniformityHolds runs several threads of random kernels and checks all claims on what they did: a block that
-// threads execute together is passed through equally often by each, and what is uniform there is equal each time.
+// TestUniformityHolds runs several threads of random kernels and compares their executions with all claims: a block that threads execute together is
+// executed equally often by each, and what is uniform there is equal each time.
 func TestUniformityHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := kernel(t, randomKernel(t))
@@ -225,7 +224,7 @@ func TestUniformityHolds(t *testing.T) {
 			}
 		}
 		for b := range g.Blocks {
-			if !u.Together(b) {
+			if !u.Convergent(b) {
 				continue
 			}
 			for tid := 1; tid < threads; tid++ {
