@@ -49,7 +49,7 @@ sockets, and 6 is the file by which a daemon suspends the guest without a connec
 			if err := sandbox.Limit(); err != nil {
 				log.Warn("guest's process is less confined", "err", err)
 			}
-			var b daemon.Birth
+			var b daemon.StartupConfig
 			switch err := json.NewDecoder(os.Stdin).Decode(&b); {
 			case errors.Is(err, io.EOF):
 				return nil // the daemon ended without a guest for this process
@@ -67,8 +67,9 @@ sockets, and 6 is the file by which a daemon suspends the guest without a connec
 			owner := b.Owner()
 			err = vm.Run(c.Context(), vm.Options{
 				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Stderr: stderr, Version: cli.Version(),
-				Command: func() *exec.Cmd { return mustSelfCommand(o, "exec") },
-				Ready:   func() error { return reportLine(report, daemon.BirthReady) },
+				Command:    func() *exec.Cmd { return mustSelfCommand(o, "exec") },
+				PollWindow: executor.PollWindow, Features: executor.Features,
+				Ready: func() error { return reportLine(report, daemon.ReadyLine) },
 			})
 			if err != nil {
 				return errors.Join(err, reportLine(report, err.Error()))

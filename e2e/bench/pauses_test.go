@@ -17,7 +17,7 @@ import (
 // processors alone.
 func BenchmarkAfterPause(b *testing.B) {
 	h := host.Start(b, "hpf")
-	h.Config.GPUs[0].Spin = "true"
+	h.Config.GPUs[0].BusyWait = "true"
 	if err := h.Daemon.End(); err != nil {
 		b.Fatal(err)
 	}

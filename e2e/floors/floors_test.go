@@ -237,6 +237,20 @@ func TestNoImportClimbs(t *testing.T) {
 	}
 }
 
+// TestDaemonDoesNotLinkTheExecutor: what decides about guests carries no code that executes their commands. The daemon's
+// tests start executors, so that only the package itself counts.
+func TestDaemonDoesNotLinkTheExecutor(t *testing.T) {
+	of := make(map[string][]string)
+	for _, p := range list(t) {
+		of[p.ImportPath] = p.Imports
+	}
+	for _, imp := range closure(of[module+"/mediator/daemon"], of) {
+		if under(imp, module+"/mediator/executor") {
+			t.Errorf("mediator/daemon links %s", imp)
+		}
+	}
+}
+
 func TestForbiddenImports(t *testing.T) {
 	pkgs := list(t)
 	of := make(map[string][]string)

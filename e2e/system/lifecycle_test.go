@@ -18,6 +18,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft/remote"
 	"vgpud/guestagent/driver"
+	"vgpud/mediator/executor"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/vm"
@@ -138,7 +139,7 @@ func newSessions(t *testing.T) *sessions {
 		}
 		return vm.Run(ctx, vm.Options{
 			Spec:    ipc.Spec{Name: "guest", Socket: s.socket, GPU: ipc.GPU{Name: "gpu0", Kind: "soft", Socket: physical}, BAR2Bytes: 64 << 20},
-			Sockets: sockets, Log: log, Version: "test",
+			Sockets: sockets, Log: log, Version: "test", PollWindow: executor.PollWindow, Features: executor.Features,
 			Command: func() *exec.Cmd { return exec.Command(filepath.Join(bin, "vgpud"), "exec") },
 			Ready: func() error {
 				ready()

@@ -157,7 +157,7 @@ func TestDaemonRestartedWithContextsOff(t *testing.T) {
 	if err := o.h.Daemon.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	o.h.Config.GPUs[0].DeepAfter = -1 // so that the cap does not suspend it again
+	o.h.Config.GPUs[0].DisableAfter = -1 // so that the cap does not suspend it again
 	o.h.StartDaemon()
 	late := time.Since(killed) > ipc.SuspensionLimit/2 // the executor may have resumed it
 	if names := o.holds(); len(names) != 0 {

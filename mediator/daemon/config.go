@@ -19,60 +19,52 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/sandbox"
+	"vgpud/mediator/scheduler"
 )
 
-// Config is the daemon's configuration file, in YAML. What is left out has the
-// default that is named at the field.
+// Config is the daemon's configuration file, in YAML. What is left out has the default that the field's comment names.
 type Config struct {
 	// RunDir holds the sockets: /run/vgpud.
 	RunDir string `yaml:"run_dir"`
 	// Socket is the API's: vgpud.sock in RunDir.
 	Socket string `yaml:"socket"`
-	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on
-	// beside the API's socket; empty: none.
+	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on beside the API's socket; empty is none.
 	Metrics string `yaml:"metrics"`
-	// Libvirt is libvirt's URI, whose domains the daemon follows, or "off":
-	// qemu:///system, where there is libvirt.
+	// Libvirt is the URI of the libvirt whose domains the daemon follows, or "off": qemu:///system, if there is libvirt.
 	Libvirt string `yaml:"libvirt,omitempty"`
-	// KernelTimeLimit is for guests that are made without one: 10s.
+	// KernelTimeLimit is for guests that are created without one: 10s.
 	KernelTimeLimit TimeLimit `yaml:"kernel_time_limit,omitempty"`
-	// EvictionDeadline is how long a kernel may take to leave the GPU that is said
-	// to do so when told: 500ms.
+	// EvictionDeadline is how long an evictable kernel may take to leave the GPU when told to: 500ms.
 	EvictionDeadline TimeLimit         `yaml:"eviction_deadline,omitempty"`
 	Confinement      ConfinementConfig `yaml:"confinement,omitempty"`
 	GPUs             []GPUConfig       `yaml:"gpus"`
 }
 
-// ConfinementConfig says how guests' processes are kept from all else; see
-// confine.Options.
+// ConfinementConfig says how guests' processes are confined; see sandbox.Options.
 type ConfinementConfig struct {
 	// Mode is auto, required or off.
 	Mode string `yaml:"mode,omitempty"`
-	// UIDs is a range of users for guests that nobody else has:
-	// confine.DefaultUIDs.
+	// UIDs is a range of users that are for guests alone: sandbox.DefaultUIDs.
 	UIDs string `yaml:"uids,omitempty"`
-	// Cgroup is a control group of version 2 to make the guests' in, or off: the
-	// one that systemd delegates.
+	// Cgroup is a control group (version 2) to make the guests' groups in, or off: the one that systemd delegates.
 	Cgroup string `yaml:"cgroup,omitempty"`
-	// MemoryBytes is host memory for each guest: 16 GiB. Below 0 is no limit.
+	// MemoryBytes is the host memory of each guest: 16 GiB. Below 0 is no limit.
 	MemoryBytes int64 `yaml:"memory_bytes,omitempty"`
-	// Processes and threads of each guest: 4096. Below 0 is no limit.
+	// Processes is the number of processes and threads of each guest: 4096. Below 0 is no limit.
 	Processes int `yaml:"processes,omitempty"`
-	// CPUWeight of each guest's processes beside other control groups: 100.
+	// CPUWeight is the weight of each guest's processes beside other control groups: 100.
 	CPUWeight int `yaml:"cpu_weight,omitempty"`
 }
 
-// What a guest's processes may use together where nothing else is configured: a
-// context on a GPU takes a few hundred megabytes and some dozen threads, and a
-// guest has as many as 32 of them, beside its BAR2.
+// What a guest's processes may use together by default. A context on a GPU takes a few hundred megabytes and some dozen threads,
+// and a guest has up to 32 of them, beside its BAR2.
 const (
 	DefaultGuestMemoryBytes = 16 << 30
 	DefaultGuestProcesses   = 4096
 )
 
-// What of that can be configured. Below the least no context comes to be, which a guest
-// would see as a GPU that does not work; beyond the most is no limit of anything: a host's
-// memory, and the kernel's own limit of process numbers.
+// What of that can be configured. Below the least no context can be made, which a guest would see as a GPU that does not work.
+// Values beyond the most limit nothing: they exceed a host's memory and the kernel's own limit of PIDs.
 const (
 	minGuestMemoryBytes = 256 << 20
 	maxGuestMemoryBytes = 1 << 50
@@ -80,7 +72,7 @@ const (
 	maxGuestProcesses   = 4 << 20
 )
 
-// options are package confine's.
+// options returns the options of package sandbox.
 func (c *ConfinementConfig) options() (o sandbox.Options, err error) {
 	switch o.Mode = sandbox.Mode(c.Mode); o.Mode {
 	case "":
@@ -116,21 +108,19 @@ func (c *ConfinementConfig) options() (o sandbox.Options, err error) {
 	return o, nil
 }
 
-// DefaultKernelTimeLimit is the GPU time after which a kernel is ended where
-// nothing else is configured. Without any one endless kernel would keep the GPU
-// for good, since a kernel is not taken off it for another's sake.
+// DefaultKernelTimeLimit is the GPU time after which a kernel is ended by default. Without a limit an endless kernel that can't be
+// evicted would keep the GPU for good.
 const DefaultKernelTimeLimit = 10 * time.Second
 
-// DefaultEvictionDeadline is how long a kernel may take to leave when told where
-// nothing else is configured. An honest one leaves between two of its tasks, which
-// takes a small part of that.
+// DefaultEvictionDeadline is how long a kernel may take to leave when told to, by default. A kernel leaves between two of its
+// tasks, which takes a small part of that.
 const DefaultEvictionDeadline = 500 * time.Millisecond
 
-// maxWait bounds what is configured of waiting for a kernel to leave the GPU. Others wait as
-// long, and who means to have them wait for the kernel's end says none.
+// maxWait bounds the configured times of waiting for a kernel to leave the GPU. Other guests wait as long; to have them wait for
+// the kernel's end, the value is none.
 const maxWait = time.Minute
 
-// checkWait says what is wrong with a time that others wait.
+// checkWait returns what is wrong with a time that other guests wait.
 func checkWait(name string, l TimeLimit) error {
 	if time.Duration(l) > maxWait {
 		return fmt.Errorf("%s %v: want at most %v, or none", name, time.Duration(l), maxWait)
@@ -138,8 +128,7 @@ func checkWait(name string, l TimeLimit) error {
 	return nil
 }
 
-// TimeLimit is a duration as api.ParseTimeLimit reads it; 0 is the default, and
-// below 0 is none.
+// TimeLimit is a duration as api.ParseTimeLimit reads it; 0 is the default, and below 0 is none.
 type TimeLimit time.Duration
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
@@ -160,8 +149,7 @@ func (l TimeLimit) MarshalYAML() (any, error) {
 	return time.Duration(l).String(), nil
 }
 
-// kernelTimeLimit is the limit of a guest that asks for one, in the way of
-// [api.VMSpec]. 0 is none.
+// kernelTimeLimit returns the limit of a guest that asks for one as in [api.VMSpec]. 0 is none.
 func (c *Config) kernelTimeLimit(asked time.Duration) time.Duration {
 	limit := DefaultKernelTimeLimit
 	switch {
@@ -173,7 +161,7 @@ func (c *Config) kernelTimeLimit(asked time.Duration) time.Duration {
 	return max(limit, 0)
 }
 
-// evictionDeadline is how long a kernel may take to leave; 0 is for ever.
+// evictionDeadline returns how long a kernel may take to leave; 0 is no limit.
 func (c *Config) evictionDeadline() time.Duration {
 	if c.EvictionDeadline == 0 {
 		return DefaultEvictionDeadline
@@ -186,58 +174,48 @@ type GPUConfig struct {
 	Name string `yaml:"name"`
 	// Kind is the driver: soft or nvidia.
 	Kind string `yaml:"kind"`
-	// Socket is the soft GPU's.
+	// Socket is the socket of a soft GPU.
 	Socket string `yaml:"socket"`
-	// Device says which of NVIDIA's GPUs it is: by its UUID, PCI address or index.
-	// Empty is the only one.
+	// Device is the UUID, PCI address or index of an NVIDIA GPU. Empty is the only one.
 	Device string `yaml:"device,omitempty"`
-	// AllowUnknownDriver goes on without the hardware's own abilities where the
-	// calls of NVIDIA's driver are not known.
+	// AllowUnknownDriver goes on without the hardware's own abilities if the version of NVIDIA's driver is not known.
 	AllowUnknownDriver bool `yaml:"allow_unknown_driver,omitempty"`
-	// Connections is how many channels of the hardware a context's streams share: 0 is
-	// CUDA's own choice, 8.
+	// Connections is how many hardware channels a context's streams share: 0 is CUDA's own choice, 8.
 	Connections int `yaml:"connections,omitempty"`
-	// Policy is dfq unless said otherwise.
+	// Policy is the name of a policy: dfq.
 	Policy string `yaml:"policy"`
-	// MaxOverhead is the part of the GPU's time that policy ffs may lose, to evictions
-	// and to waits for the host: 0.1.
+	// MaxOverhead is the part of the GPU's time that policy ffs may lose to evictions and to waits for the host: 0.1.
 	MaxOverhead float64          `yaml:"max_overhead,omitempty"`
 	Accounting  AccountingConfig `yaml:"accounting"`
-	// DeepAfter is how long what a suspended guest has on the GPU may stay there until
-	// its contexts are disabled, where the GPU's driver can do that: 2ms.
-	DeepAfter TimeLimit `yaml:"deep_after,omitempty"`
-	// TimeSlices is auto, or off to leave them to the driver.
+	// DisableAfter is how long a suspended guest's contexts may stay on the GPU until they are disabled, if the GPU's driver can do
+	// that: 2ms.
+	DisableAfter TimeLimit `yaml:"deep_after,omitempty"`
+	// TimeSlices is auto, or off to leave time slices to the driver.
 	TimeSlices string `yaml:"time_slices,omitempty"`
-	// SliceLoss is the part of the GPU's time that switches between slices may take:
-	// 0.02.
+	// SliceLoss is the part of the GPU's time that switches between time slices may take: 0.02.
 	SliceLoss float64 `yaml:"slice_loss,omitempty"`
-	// Spin has executors and the daemon look, rather than sleep, while a kernel may
-	// be told to leave, and for the most urgent guest's launches: true, false, or auto,
-	// which does so for a second after a kernel was told to leave, on a host with at least
+	// BusyWait has executors and the daemon poll, rather than sleep, while a kernel may be told to leave, and for the most urgent
+	// guest's launches: true, false, or auto, which does so for a second after a kernel was told to leave, on a host with at least
 	// four processors.
-	Spin string `yaml:"spin,omitempty"`
-	// UrgentPoll is for how long in a wait an executor of a guest whose priority is above
-	// another's may poll before it sleeps, under a policy by priority and unless Spin is
-	// false: 5ms, or none. Executors poll for as long as lately saved them from sleeping.
+	BusyWait string `yaml:"spin,omitempty"`
+	// UrgentPoll is how long in a wait an executor of a guest whose priority is above another's may poll before it sleeps, under a
+	// policy by priority and unless BusyWait is false: 5ms, or none. Executors poll for as long as lately saved them from sleeping.
 	UrgentPoll TimeLimit `yaml:"urgent_poll,omitempty"`
 }
 
 // AccountingConfig says how a GPU is watched; see accounting.Config.
 type AccountingConfig struct {
-	// Source is registers or events, or auto: see look.
+	// Source is registers, events or launches, or auto: see scheduler.SourceAuto.
 	Source string `yaml:"source"`
-	// Interval is how often a GPU's own record is read: 20ms. The rest is for
-	// registers.
+	// Interval is how often a GPU's own record of context switches is read: 20ms. The rest is for registers.
 	Interval time.Duration `yaml:"interval"`
 
 	Poll  time.Duration `yaml:"poll"`  // 1ms, for each active guest
 	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest; with over 4 GPUs a quarter of that for each GPU
 	Round time.Duration `yaml:"round"` // at most 24ms
-	// Piece is 100µs: polling phases are cut into such pieces, spread over the
-	// round; negative: in one.
+	// Piece is 100µs: polling phases are cut into such pieces, which are spread over the round; negative is one piece.
 	Piece time.Duration `yaml:"piece"`
-	// Jitter is the fraction of its part of the round that a piece moves about
-	// in: 1, and 0.5 where polling phases are in one.
+	// Jitter is the fraction of its part of the round in which a piece moves about: 1, and 0.5 if polling phases are in one piece.
 	Jitter float64 `yaml:"jitter"`
 	// Full polls all the time.
 	Full bool `yaml:"full"`
@@ -247,23 +225,21 @@ type AccountingConfig struct {
 	ByChannels bool `yaml:"by_channels"`
 }
 
-// manyGPUs is how many GPUs' polling threads have room on the one processor that
-// they keep to: they poll a sixth of the time each.
+// manyGPUs is how many GPUs' polling threads have room on the one processor that they keep to: each polls a sixth of the time.
 const manyGPUs = 4
 
-// config is the accounting package's, where there are so many GPUs. Their polling
-// threads take turns on one processor (LoGA §5.6), which would have no time left
-// for anything else: with many of them, all have longer quiet phases.
-func (c AccountingConfig) config(gpus int) (accounting.Config, error) {
+// watching returns how a GPU is watched on a host with so many GPUs. Their polling threads take turns on one processor (LoGA
+// §5.6), which would have no time left for anything else: with many of them, all have longer quiet phases.
+func (c AccountingConfig) watching(gpus int) (w scheduler.Watching, err error) {
 	if c.Quiet == 0 && gpus > manyGPUs {
 		c.Quiet = (accounting.Config{}).WithDefaults().Quiet * time.Duration(gpus) / manyGPUs
 	}
 	idle, err := accounting.ParseIdleMode(c.Idle)
 	if err != nil {
-		return accounting.Config{}, err
+		return w, err
 	}
 	if math.IsNaN(c.Jitter) {
-		return accounting.Config{}, errors.New("jitter: want a number up to 1")
+		return w, errors.New("jitter: want a number up to 1")
 	}
 	a := accounting.Config{
 		Poll: c.Poll, Quiet: c.Quiet, Round: c.Round, Piece: c.Piece, Jitter: c.Jitter, Full: c.Full, Idle: idle,
@@ -272,23 +248,19 @@ func (c AccountingConfig) config(gpus int) (accounting.Config, error) {
 	if c.ByChannels {
 		a.Scale = accounting.ByAllocated
 	}
-	return a.WithDefaults(), a.Validate()
+	w = scheduler.Watching{Source: c.Source, Registers: a.WithDefaults(), Records: accounting.RecorderConfig{Period: c.Interval}}
+	return w, errors.Join(a.Validate(), w.Records.Validate())
 }
 
-// recorder is the accounting package's, for a GPU's own record.
-func (c AccountingConfig) recorder() accounting.RecorderConfig {
-	return accounting.RecorderConfig{Period: c.Interval}
-}
+// sources are the values of Source.
+var sources = []string{scheduler.SourceAuto, scheduler.SourceRegisters, scheduler.SourceEvents, scheduler.SourceLaunches}
 
-// check says what is wrong with it.
+// check returns what is wrong with the configuration.
 func (c AccountingConfig) check(gpus int) error {
-	if err := checkSource(c.Source); err != nil {
-		return err
+	if c.Source != "" && !slices.Contains(sources, c.Source) {
+		return fmt.Errorf("source %q: want one of %s: %w", c.Source, strings.Join(sources, ", "), api.ErrInvalid)
 	}
-	if err := c.recorder().Validate(); err != nil {
-		return err
-	}
-	_, err := c.config(gpus)
+	_, err := c.watching(gpus)
 	return err
 }
 
@@ -305,18 +277,18 @@ func ReadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// maxConfig is some hundred times what a configuration of many GPUs has, in bytes.
-const maxConfig = 1 << 20
+// maxConfigBytes is some hundred times what a configuration of many GPUs has.
+const maxConfigBytes = 1 << 20
 
-// readBounded is os.ReadFile for what is no larger than a configuration. It may be a pipe.
+// readBounded is os.ReadFile for files no larger than a configuration, or pipes.
 func readBounded(path string) (b []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if b, err = io.ReadAll(io.LimitReader(f, maxConfig+1)); err == nil && len(b) > maxConfig {
-		err = fmt.Errorf("%s has more than %d bytes: is it the configuration?", path, maxConfig)
+	if b, err = io.ReadAll(io.LimitReader(f, maxConfigBytes+1)); err == nil && len(b) > maxConfigBytes {
+		err = fmt.Errorf("%s has more than %d bytes: is it the configuration?", path, maxConfigBytes)
 	}
 	return b, err
 }
@@ -399,17 +371,17 @@ func (c *Config) check() error {
 // The bounds of max_overhead: with less, turns would last for seconds.
 const minOverhead, maxOverhead = 0.005, 0.5
 
-// With fewer than minConnections a kernel would be told to leave by a stream that waits
-// for its end. maxConnections is CUDA's limit.
+// With fewer than minConnections, the stream that tells a kernel to leave could wait for that kernel's end. maxConnections is
+// CUDA's limit.
 const minConnections, maxConnections = 2, 32
 
-// checkKind is about what GPUs of a kind are opened by.
+// checkKind returns what is wrong with how a GPU of its kind is to be opened.
 func (g *GPUConfig) checkKind() error {
-	driven := g.Device != "" || g.AllowUnknownDriver || g.Connections != 0
+	nvidia := g.Device != "" || g.AllowUnknownDriver || g.Connections != 0
 	switch {
 	case g.Kind == kindSoft && g.Socket == "":
 		return errors.New("socket: want the path that `vgpud softgpu` listens on")
-	case g.Kind == kindSoft && driven:
+	case g.Kind == kindSoft && nvidia:
 		return fmt.Errorf("device, allow_unknown_driver and connections are for kind %q", kindNVIDIA)
 	case g.Connections != 0 && (g.Connections < minConnections || g.Connections > maxConnections):
 		return fmt.Errorf("connections %d: want %d to %d, or 0 for CUDA's own choice", g.Connections, minConnections, maxConnections)
@@ -421,12 +393,12 @@ func (g *GPUConfig) checkKind() error {
 	return nil
 }
 
-// link is the GPU as other processes are told of it.
-func (g *GPUConfig) link() ipc.GPU {
+// ipcGPU returns the GPU as other processes are told of it.
+func (g *GPUConfig) ipcGPU() ipc.GPU {
 	return ipc.GPU{Name: g.Name, Kind: g.Kind, Socket: g.Socket, Device: g.Device, AllowUnknownDriver: g.AllowUnknownDriver, Connections: g.Connections}
 }
 
-// checkPolicy says which policies there are.
+// checkPolicy returns an error that names the policies if there is none with that name.
 func checkPolicy(name string) error {
 	if slices.Contains(fairshare.Names(), name) {
 		return nil

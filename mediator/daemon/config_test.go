@@ -14,6 +14,8 @@ import (
 
 	"vgpud/fairshare"
 	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/scheduler"
 )
 
 const leastConfig = "gpus: [{name: gpu0, socket: /run/vgpud/gpu0.sock}]\n"
@@ -30,11 +32,11 @@ func TestConfigDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	a, err := got.GPUs[0].Accounting.config(1)
+	w, err := got.GPUs[0].Accounting.watching(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Poll != time.Millisecond || a.Quiet != 5*time.Millisecond || a.Round != 24*time.Millisecond {
+	if a := w.Registers; a.Poll != time.Millisecond || a.Quiet != 5*time.Millisecond || a.Round != 24*time.Millisecond {
 		t.Errorf("accounting polls %v, rests %v, at most %v a round", a.Poll, a.Quiet, a.Round)
 	}
 }
@@ -42,16 +44,17 @@ func TestConfigDefaults(t *testing.T) {
 // The polling threads of many GPUs leave their processor some time.
 func TestManyGPUs(t *testing.T) {
 	for gpus, want := range map[int]time.Duration{1: 5 * ms, 4: 5 * ms, 8: 10 * ms, 16: 20 * ms} {
-		a, err := AccountingConfig{}.config(gpus)
+		w, err := AccountingConfig{}.watching(gpus)
 		if err != nil {
 			t.Fatal(err)
 		}
+		a := w.Registers
 		if busy := float64(gpus) * float64(a.Poll) / float64(a.Poll+a.Quiet); a.Quiet != want || busy > 0.8 {
 			t.Errorf("%d GPUs: quiet for %v, want %v; the processor is busy for %.2f of the time", gpus, a.Quiet, want, busy)
 		}
 	}
-	if a, err := (AccountingConfig{Quiet: 3 * ms}).config(16); err != nil || a.Quiet != 3*ms {
-		t.Errorf("quiet for %v, %v, although 3ms is configured", a.Quiet, err)
+	if w, err := (AccountingConfig{Quiet: 3 * ms}).watching(16); err != nil || w.Registers.Quiet != 3*ms {
+		t.Errorf("quiet for %v, %v, although 3ms is configured", w.Registers.Quiet, err)
 	}
 }
 
@@ -80,7 +83,7 @@ gpus:
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
 			}},
 			{Name: "gpu1", Kind: "soft", Socket: "/tmp/v/gpu1.sock", Policy: "dfq"},
-			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Connections: 2, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}, DeepAfter: TimeLimit(5 * ms), TimeSlices: slicesOff, SliceLoss: 0.05, MaxOverhead: 0.02},
+			{Name: "gpu2", Kind: "nvidia", Policy: "dfq", Device: "0000:3b:00.0", AllowUnknownDriver: true, Connections: 2, Accounting: AccountingConfig{Source: "events", Interval: 20 * ms}, DisableAfter: TimeLimit(5 * ms), TimeSlices: slicesOff, SliceLoss: 0.05, MaxOverhead: 0.02},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -222,14 +225,14 @@ func TestControlConfig(t *testing.T) {
 	limits := fairshare.SliceLimits{Loss: 0.02, Switch: 84 * time.Microsecond, Min: ms, Max: 65 * ms}
 	tenth := limits
 	tenth.Loss = 0.1
-	for text, want := range map[string]control{
-		"":                   {2 * ms, limits},
-		"deep_after: 7ms":    {7 * ms, limits},
-		"deep_after: none":   {0, limits},
-		"time_slices: auto":  {2 * ms, limits},
-		"time_slices: off":   {after: 2 * ms},
-		"time_slices: 'off'": {after: 2 * ms},
-		"slice_loss: 0.1":    {2 * ms, tenth},
+	for text, want := range map[string]scheduler.Control{
+		"":                   {DisableAfter: 2 * ms, Slices: limits},
+		"deep_after: 7ms":    {DisableAfter: 7 * ms, Slices: limits},
+		"deep_after: none":   {DisableAfter: 0, Slices: limits},
+		"time_slices: auto":  {DisableAfter: 2 * ms, Slices: limits},
+		"time_slices: off":   {DisableAfter: 2 * ms},
+		"time_slices: 'off'": {DisableAfter: 2 * ms},
+		"slice_loss: 0.1":    {DisableAfter: 2 * ms, Slices: tenth},
 	} {
 		c, err := ParseConfig([]byte("gpus: [{name: gpu0, socket: /s, " + text + "}]"))
 		if err != nil {
@@ -247,5 +250,33 @@ func TestControlConfig(t *testing.T) {
 		if again, err := ParseConfig(b); err != nil || cmp.Diff(c, again) != "" {
 			t.Errorf("%s: %v after writing and reading (-was +is):\n%s", text, err, cmp.Diff(c, again))
 		}
+	}
+}
+
+// TestConfiguredBusyWait: YAML's booleans are among the values, which older configurations have.
+func TestConfiguredBusyWait(t *testing.T) {
+	for text, want := range map[string]scheduler.BusyWaitMode{"true": scheduler.BusyWaitAlways, "false": scheduler.BusyWaitNever, "auto": scheduler.BusyWaitAuto, `""`: scheduler.BusyWaitAuto} {
+		c, err := ParseConfig([]byte("gpus: [{name: gpu0, socket: /gpu.sock, spin: " + text + "}]"))
+		if err != nil || c.GPUs[0].busyWait().Mode != want {
+			t.Errorf("spin: %s is %d, %v", text, c.GPUs[0].busyWait().Mode, err)
+		}
+	}
+	if _, err := ParseConfig([]byte("gpus: [{name: gpu0, socket: /gpu.sock, spin: sometimes}]")); err == nil {
+		t.Error("spin: sometimes passes")
+	}
+}
+
+// TestConfiguredPoll: the limit can be none, and no more than executors obey.
+func TestConfiguredPoll(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": DefaultUrgentPoll, "urgent_poll: 2ms": 2 * ms, "urgent_poll: none": 0, "urgent_poll: 20ms": ipc.MaxPollLimit} {
+		c, err := ParseConfig([]byte("gpus: [{name: gpu0, socket: /gpu.sock, " + text + "}]"))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		} else if got := c.GPUs[0].busyWait().PollLimit; got != want {
+			t.Errorf("%q is %v, want %v", text, got, want)
+		}
+	}
+	if _, err := ParseConfig([]byte("gpus: [{name: gpu0, socket: /gpu.sock, urgent_poll: 21ms}]")); err == nil {
+		t.Error("urgent_poll: 21ms passes")
 	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
-	"vgpud/mediator/ipc"
 )
 
 func TestDaemonRestart(t *testing.T) {
@@ -25,14 +25,9 @@ func TestDaemonRestart(t *testing.T) {
 	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight}); err != nil {
 		t.Fatal(err)
 	}
-	sh := d.service.shares[0]
-	sh.mu.Lock()
-	sh.policy = &script{} // which lets everybody be as they are
-	sh.mu.Unlock()
-	d.service.ofGPU("gpu0", func(gs []*guest) {
-		gs[0].charge(time.Second)
-		gs[0].apply(ipc.Suspend, d.service.clock.Now())
-	})
+	d.charge("a", time.Second)
+	d.service.devices[0].loop.Failed(errors.New("so that nothing is decided any more"))
+	d.guest("a").sched.SetSuspended(true, d.service.clock.Now())
 	before := d.vm("a")
 
 	// A second daemon is told so, and lets the first one's guests alone.
@@ -172,5 +167,25 @@ func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
 	}
 	if _, err := d.client.VM(t.Context(), "a"); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("the guest is still there: %v", err)
+	}
+}
+
+// TestExecutorsAreChildren: the executors of a guest are its process's children, by which process attribution goes.
+func TestExecutorsAreChildren(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	v := d.create("a")
+	newJob(t, attach(t, v.Socket)).works()
+	pids := d.executors("a")
+	for _, pid := range pids {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("\nPPid:\t%d\n", v.PID); !strings.Contains(string(status), want) {
+			t.Errorf("executor %d is no child of %d:\n%s", pid, v.PID, status)
+		}
+	}
+	if len(pids) == 0 {
+		t.Error("no executors")
 	}
 }

@@ -14,15 +14,14 @@ import (
 	"vgpud/mediator/libvirt/domain"
 )
 
-// LibvirtOff is for [Config.Libvirt]: follow no domains.
+// LibvirtOff is the value of [Config.Libvirt] that follows no domains.
 const LibvirtOff = "off"
 
 // libvirtLimit is how long libvirt may take to answer.
 const libvirtLimit = 20 * time.Second
 
-// followDomains keeps guests as the libvirt domains are that they belong to:
-// their names and what their metadata grants them; and it ends those whose
-// domain has stopped without the hook having said so.
+// followDomains has guests follow the libvirt domains that they belong to, in their names and in what the domains' metadata
+// grants them. It ends guests whose domain has stopped without the hook having said so.
 func (s *Service) followDomains(ctx context.Context) {
 	uri := s.o.Config.Libvirt
 	if s.o.Libvirt == nil || uri == LibvirtOff {
@@ -39,7 +38,7 @@ func (s *Service) followDomains(ctx context.Context) {
 	}
 }
 
-// follower carries out what follows from domains' changes.
+// follower carries out what domains' changes mean for guests.
 type follower struct{ service *Service }
 
 // Connected implements [libvirt.Follower].
@@ -55,10 +54,10 @@ func (f *follower) Connected(ctx context.Context, src libvirt.Source) {
 	}
 }
 
-// Happened implements [libvirt.Follower].
+// Changed implements [libvirt.Follower].
 func (f *follower) Changed(ctx context.Context, src libvirt.Source, e libvirt.Event) {
-	// First the guests, then the domain: a guest that is made after the domain
-	// was seen to be stopped belongs to its next start.
+	// The guests come first, then the domain: a guest that is created after the domain was seen to be stopped belongs to the
+	// domain's next start.
 	guests := f.service.members(e.UUID)
 	if len(guests) == 0 {
 		return
@@ -67,10 +66,10 @@ func (f *follower) Changed(ctx context.Context, src libvirt.Source, e libvirt.Ev
 	defer cancel()
 	d, err := src.Domain(ctx, e.UUID, libvirt.Current)
 	if err != nil && !errors.Is(err, libvirt.ErrNoDomain) {
-		f.service.log.Warn("look at a domain", "uuid", e.UUID, "err", err)
+		f.service.log.Warn("read a domain", "uuid", e.UUID, "err", err)
 		return
 	}
-	seen := see(d)
+	seen := parseDomain(d)
 	log := f.service.log.With("domain", d.Name, "uuid", e.UUID)
 	if seen.problem != nil {
 		log.Warn("the domain's metadata; its guests keep what they have", "err", seen.problem)
@@ -85,7 +84,7 @@ func (f *follower) Changed(ctx context.Context, src libvirt.Source, e libvirt.Ev
 // carryOut does what a domain's change means for one guest.
 func (f *follower) carryOut(c consequence) error {
 	if c.end {
-		if t, ok := f.service.silentOne(c.guest); ok {
+		if t, ok := f.service.silentGuest(c.guest); ok {
 			return f.service.endSilent(t)
 		}
 		ended, err := f.service.end(c.guest, func(g *guest) bool { return g.pid == c.pid })
@@ -94,16 +93,16 @@ func (f *follower) carryOut(c consequence) error {
 		}
 		return err
 	}
-	if _, ok := f.service.silentOne(c.guest); ok {
-		return nil // it is followed once it is met, by the next change
+	if _, ok := f.service.silentGuest(c.guest); ok {
+		return nil // it follows the domain's next change after it was adopted
 	}
 	var err error
 	if c.update != (api.VMUpdate{}) {
 		_, err = f.service.UpdateVM(c.guest, c.update)
 	}
 	if err == nil && c.granted != nil {
-		// What could not be granted is not noted, and tried again.
-		err = f.service.noteGranted(c.guest, c.pid, *c.granted)
+		// What could not be granted is not saved, and tried again.
+		err = f.service.saveGranted(c.guest, c.pid, *c.granted)
 	}
 	if errors.Is(err, api.ErrNotFound) {
 		return nil // it has ended meanwhile
@@ -114,14 +113,13 @@ func (f *follower) carryOut(c consequence) error {
 // member is a guest of a domain.
 type member struct {
 	api.VM
-	// granted is what the domain's metadata has granted it last; nil where that is
-	// not known. Its process keeps it over this daemon's end: so what was changed
-	// while nobody listened is told from what the operator has changed since by the
-	// API, which holds while the metadata says what it said.
+	// granted is what the domain's metadata granted it last; nil if that is not known. It is saved for the next daemon. So a
+	// change of the metadata while no daemon ran can be told from a change over the API, which holds until the metadata
+	// changes.
 	granted *api.Terms
 }
 
-// members are the guests of a domain.
+// members returns the guests of a domain, in order of their names.
 func (s *Service) members(uuid string) []member {
 	var all []member
 	for _, v := range s.VMs() {
@@ -129,45 +127,44 @@ func (s *Service) members(uuid string) []member {
 			continue
 		}
 		m := member{VM: v}
-		s.mu.RLock()
-		if g := s.guests[v.Name]; g != nil {
+		if g, err := s.guest(v.Name); err == nil {
 			if t := g.domainNow().Granted; t != nil {
 				granted := api.Terms(*t)
 				m.granted = &granted
 			}
 		}
-		s.mu.RUnlock()
 		all = append(all, m)
 	}
 	return all
 }
 
-// noteGranted keeps what a domain's metadata grants a guest.
-func (s *Service) noteGranted(name string, pid int, t api.Terms) error {
-	s.mu.RLock()
-	g := s.guests[name]
-	s.mu.RUnlock()
-	if g == nil || g.pid != pid {
-		return noGuest(name)
+// saveGranted saves what a domain's metadata grants a guest.
+func (s *Service) saveGranted(name string, pid int, t api.Terms) error {
+	g, err := s.guest(name)
+	if err != nil {
+		return err
+	}
+	if g.pid != pid {
+		return notFound(name)
 	}
 	granted := ipc.Terms(t)
 	g.setDomain(func(d *ipc.Domain) { d.Granted = &granted })
-	s.note(g)
+	s.save(g)
 	return nil
 }
 
-// domainSeen is a domain as libvirt shows it.
-type domainSeen struct {
+// domainState is a domain as libvirt shows it.
+type domainState struct {
 	name   string
-	active bool // false, too, where there is no such domain any more
+	active bool // also false if there is no such domain any more
 	gpus   domain.Devices
 	// problem is what is wrong with its metadata.
 	problem error
 }
 
-// see takes what matters from a domain.
-func see(d libvirt.Domain) domainSeen {
-	s := domainSeen{name: d.Name, active: d.Active}
+// parseDomain returns what matters of a domain.
+func parseDomain(d libvirt.Domain) domainState {
+	s := domainState{name: d.Name, active: d.Active}
 	if !domain.Concerns([]byte(d.XML)) {
 		return s
 	}
@@ -180,20 +177,19 @@ func see(d libvirt.Domain) domainSeen {
 	return s
 }
 
-// consequence is what a domain's change means for a guest of its.
+// consequence is what a domain's change means for one of its guests.
 type consequence struct {
 	guest  string
 	pid    int // of the guest's process
 	end    bool
 	update api.VMUpdate
-	// granted, if set, is what the metadata grants, where that is news.
+	// granted is what the metadata grants, nil if that has not changed.
 	granted *api.Terms
 }
 
-// consequences is what a domain, as it is seen now, means for its guests. told is
-// whether its metadata was changed just now: what it grants is then applied even
-// where it says what it said, since somebody has said so again.
-func (s *domainSeen) consequences(guests []member, told bool) []consequence {
+// consequences returns what a domain's state means for its guests. set reports whether its metadata was set just now: what it
+// grants is then applied even if it has not changed, since somebody asked for it again.
+func (s *domainState) consequences(guests []member, set bool) []consequence {
 	var all []consequence
 	for i := range guests {
 		v := &guests[i]
@@ -206,11 +202,11 @@ func (s *domainSeen) consequences(guests []member, told bool) []consequence {
 			c.update.Domain = &s.name
 		}
 		if want, ok := s.terms(&v.VM); ok && s.problem == nil {
-			news := v.granted == nil || *v.granted != want
-			if told || v.granted != nil && news {
+			changed := v.granted == nil || *v.granted != want
+			if set || v.granted != nil && changed {
 				difference(&v.VM, want, &c.update)
 			}
-			if news {
+			if changed {
 				c.granted, c.pid = &want, v.PID
 			}
 		}
@@ -221,9 +217,9 @@ func (s *domainSeen) consequences(guests []member, told bool) []consequence {
 	return all
 }
 
-// terms are what the metadata grants a guest. It says nothing about one that was
-// attached at run time, for example.
-func (s *domainSeen) terms(v *api.VM) (t api.Terms, ok bool) {
+// terms returns what the metadata grants a guest. It returns false for a guest that the metadata does not mention, such as one
+// that was attached at run time.
+func (s *domainState) terms(v *api.VM) (t api.Terms, ok bool) {
 	name := domainSocketName.FindStringSubmatch(filepath.Base(v.Socket))
 	if name == nil {
 		return t, false
@@ -235,7 +231,7 @@ func (s *domainSeen) terms(v *api.VM) (t api.Terms, ok bool) {
 	return s.gpus[n].Terms(), true
 }
 
-// difference puts into an update what a guest has otherwise than is wanted.
+// difference puts into an update the terms that differ from what is wanted.
 func difference(v *api.VM, want api.Terms, u *api.VMUpdate) {
 	if want.Weight != v.Weight {
 		u.Weight = &want.Weight

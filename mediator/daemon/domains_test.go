@@ -25,23 +25,23 @@ func TestConsequences(t *testing.T) {
 	one, none, four := 1.0, 0.0, 4
 	name := "shop"
 	for what, c := range map[string]struct {
-		seen   domainSeen
+		seen   domainState
 		guests []api.VM
 		terms  bool
 		want   []consequence
 	}{
-		"nothing changed":         {seen: domainSeen{name: "web", active: true, gpus: domain.Devices{{Weight: 3}, {}}}, guests: two},
-		"metadata as it was":      {seen: domainSeen{name: "web", active: true, gpus: domain.Devices{{}, {Weight: 1}}}, guests: two, terms: true},
-		"stopped":                 {seen: domainSeen{name: "web"}, guests: two, want: []consequence{{guest: "web", end: true, pid: 7}, {guest: "web-1", end: true, pid: 7}}},
-		"gone":                    {seen: see(libvirt.Domain{}), guests: two[:1], want: []consequence{{guest: "web", end: true, pid: 7}}},
-		"another name":            {seen: domainSeen{name: "shop", active: true}, guests: two[:1], want: []consequence{{guest: "web", update: api.VMUpdate{Domain: &name}}}},
-		"another weight":          {seen: domainSeen{name: "web", active: true, gpus: domain.Devices{{}, {Weight: 3}}}, guests: two, terms: true, want: []consequence{{guest: "web-1", update: api.VMUpdate{Weight: &three}}}},
-		"all terms":               {seen: domainSeen{name: "web", active: true, gpus: domain.Devices{{Weight: 3, Cap: 0.5, Guarantee: 0.5, PriorityCeiling: 4}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &three, Cap: &half, Guarantee: &half, PriorityCeiling: &four}}}},
-		"back to the defaults":    {seen: domainSeen{name: "web", active: true, gpus: domain.Devices{{}}}, guests: []api.VM{{Name: "web", Domain: "web", Socket: "gpu0.sock", Weight: 3, Cap: 0.5}}, terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &one, Cap: &none}}}},
-		"metadata taken out":      {seen: domainSeen{name: "web", active: true}, guests: two, terms: true},
-		"attached at run time":    {seen: domainSeen{name: "web", active: true, gpus: domain.Devices{{Weight: 1}}}, guests: append(two[:1:1], of("web-9", "web", "gpu9.sock", 8)), terms: true},
-		"made by hand":            {seen: domainSeen{name: "web", active: true, gpus: domain.Devices{{Weight: 3}}}, guests: []api.VM{of("mine", "web", "vfio-user.sock", 1)}, terms: true},
-		"metadata with a mistake": {seen: domainSeen{name: "shop", active: true, problem: fmt.Errorf("twice"), gpus: domain.Devices{{Weight: 3}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Domain: &name}}}},
+		"nothing changed":         {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 3}, {}}}, guests: two},
+		"metadata as it was":      {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}, {Weight: 1}}}, guests: two, terms: true},
+		"stopped":                 {seen: domainState{name: "web"}, guests: two, want: []consequence{{guest: "web", end: true, pid: 7}, {guest: "web-1", end: true, pid: 7}}},
+		"gone":                    {seen: parseDomain(libvirt.Domain{}), guests: two[:1], want: []consequence{{guest: "web", end: true, pid: 7}}},
+		"another name":            {seen: domainState{name: "shop", active: true}, guests: two[:1], want: []consequence{{guest: "web", update: api.VMUpdate{Domain: &name}}}},
+		"another weight":          {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}, {Weight: 3}}}, guests: two, terms: true, want: []consequence{{guest: "web-1", update: api.VMUpdate{Weight: &three}}}},
+		"all terms":               {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 3, Cap: 0.5, Guarantee: 0.5, PriorityCeiling: 4}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &three, Cap: &half, Guarantee: &half, PriorityCeiling: &four}}}},
+		"back to the defaults":    {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}}}, guests: []api.VM{{Name: "web", Domain: "web", Socket: "gpu0.sock", Weight: 3, Cap: 0.5}}, terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &one, Cap: &none}}}},
+		"metadata taken out":      {seen: domainState{name: "web", active: true}, guests: two, terms: true},
+		"attached at run time":    {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 1}}}, guests: append(two[:1:1], of("web-9", "web", "gpu9.sock", 8)), terms: true},
+		"made by hand":            {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 3}}}, guests: []api.VM{of("mine", "web", "vfio-user.sock", 1)}, terms: true},
+		"metadata with a mistake": {seen: domainState{name: "shop", active: true, problem: fmt.Errorf("twice"), gpus: domain.Devices{{Weight: 3}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Domain: &name}}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var members []member
@@ -61,7 +61,7 @@ func TestConsequences(t *testing.T) {
 
 // What is applied depends on what the metadata granted last.
 func TestNewsInMetadata(t *testing.T) {
-	seen := domainSeen{name: "web", active: true, gpus: domain.Devices{{Weight: 5}}}
+	seen := domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 5}}}
 	v := api.VM{Name: "web", Domain: "web", Socket: "gpu0.sock", Weight: 7}
 	now, before := api.Terms{Weight: 5}, api.Terms{Weight: 2}
 	five := 5.0
@@ -83,17 +83,17 @@ func TestNewsInMetadata(t *testing.T) {
 	}
 }
 
-func TestSee(t *testing.T) {
+func TestParseDomain(t *testing.T) {
 	xml := func(gpus string) string {
 		return `<domain type='kvm'><name>web</name><metadata><vgpud:devices xmlns:vgpud="urn:vgpud:domain:1">` + gpus + `</vgpud:devices></metadata></domain>`
 	}
-	if s := see(libvirt.Domain{Name: "web", Active: true, XML: xml(`<vgpud:gpu weight="2"/><vgpud:gpu cap="0.5"/>`)}); s.problem != nil || !s.active || len(s.gpus) != 2 || s.gpus[0].Weight != 2 || s.gpus[1].Cap != 0.5 {
+	if s := parseDomain(libvirt.Domain{Name: "web", Active: true, XML: xml(`<vgpud:gpu weight="2"/><vgpud:gpu cap="0.5"/>`)}); s.problem != nil || !s.active || len(s.gpus) != 2 || s.gpus[0].Weight != 2 || s.gpus[1].Cap != 0.5 {
 		t.Errorf("%+v", s)
 	}
-	if s := see(libvirt.Domain{Name: "web", Active: true, XML: xml(`<vgpud:gpu weight="-2"/>`)}); s.problem == nil || s.gpus != nil {
+	if s := parseDomain(libvirt.Domain{Name: "web", Active: true, XML: xml(`<vgpud:gpu weight="-2"/>`)}); s.problem == nil || s.gpus != nil {
 		t.Errorf("a weight below zero: %+v", s)
 	}
-	if s := see(libvirt.Domain{Name: "web", Active: true, XML: "none of ours, & no XML"}); s.problem != nil || s.gpus != nil {
+	if s := parseDomain(libvirt.Domain{Name: "web", Active: true, XML: "none of ours, & no XML"}); s.problem != nil || s.gpus != nil {
 		t.Errorf("a domain without our element: %+v", s)
 	}
 }

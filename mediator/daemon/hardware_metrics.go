@@ -10,8 +10,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// hardwareMetric is one time series of a GPU that NVIDIA's driver drives. A value
-// that the driver does not say of the GPU has no sample.
+// hardwareMetric is one time series of a GPU of NVIDIA's driver. A value that the driver does not report has no sample.
 type hardwareMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -22,7 +21,7 @@ func newHardwareMetric(name, help string, kind prometheus.ValueType, value func(
 	return hardwareMetric{prometheus.NewDesc("vgpud_gpu_"+name, help, gpuLabels, nil), kind, value}
 }
 
-// asFloat is a count as metrics have it.
+// asFloat returns a count as a metric's value.
 func asFloat(n *uint64) *float64 {
 	if n == nil {
 		return nil
@@ -33,21 +32,21 @@ func asFloat(n *uint64) *float64 {
 
 var hardwareMetrics = []hardwareMetric{
 	newHardwareMetric("temperature_celsius", "The GPU's temperature, by its driver.", gauge, func(h *api.Hardware) *float64 { return h.TemperatureCelsius }),
-	newHardwareMetric("power_watts", "What the GPU draws, likewise.", gauge, func(h *api.Hardware) *float64 { return h.PowerWatts }),
-	newHardwareMetric("power_limit_watts", "What it may draw.", gauge, func(h *api.Hardware) *float64 { return h.PowerLimitWatts }),
-	newHardwareMetric("sm_clock_hertz", "The clock of its SMs.", gauge, func(h *api.Hardware) *float64 { return h.SMClockHertz }),
-	newHardwareMetric("memory_clock_hertz", "The clock of its memory.", gauge, func(h *api.Hardware) *float64 { return h.MemoryClockHertz }),
-	newHardwareMetric("memory_used_bytes", "Memory that is taken, by whomever.", gauge, func(h *api.Hardware) *float64 { return asFloat(h.MemoryUsedBytes) }),
+	newHardwareMetric("power_watts", "The power that the GPU draws, by its driver.", gauge, func(h *api.Hardware) *float64 { return h.PowerWatts }),
+	newHardwareMetric("power_limit_watts", "The power that the GPU may draw.", gauge, func(h *api.Hardware) *float64 { return h.PowerLimitWatts }),
+	newHardwareMetric("sm_clock_hertz", "The clock of the GPU's SMs.", gauge, func(h *api.Hardware) *float64 { return h.SMClockHertz }),
+	newHardwareMetric("memory_clock_hertz", "The clock of the GPU's memory.", gauge, func(h *api.Hardware) *float64 { return h.MemoryClockHertz }),
+	newHardwareMetric("memory_used_bytes", "Memory of the GPU that is in use.", gauge, func(h *api.Hardware) *float64 { return asFloat(h.MemoryUsedBytes) }),
 	newHardwareMetric("driver_busy_ratio", "The part of time lately in which a kernel was on the GPU, by its driver.", gauge, func(h *api.Hardware) *float64 { return h.BusyRatio }),
-	newHardwareMetric("memory_busy_ratio", "The part of time lately in which its memory was used, likewise.", gauge, func(h *api.Hardware) *float64 { return h.MemoryBusyRatio }),
+	newHardwareMetric("memory_busy_ratio", "The part of time lately in which the GPU's memory was accessed, by its driver.", gauge, func(h *api.Hardware) *float64 { return h.MemoryBusyRatio }),
 	newHardwareMetric("ecc_corrected_errors_total", "Memory errors that were corrected, since the driver was loaded.", counter, func(h *api.Hardware) *float64 { return asFloat(h.ECCCorrected) }),
-	newHardwareMetric("ecc_uncorrected_errors_total", "Memory errors that were not, likewise.", counter, func(h *api.Hardware) *float64 { return asFloat(h.ECCUncorrected) }),
+	newHardwareMetric("ecc_uncorrected_errors_total", "Memory errors that were not corrected, since the driver was loaded.", counter, func(h *api.Hardware) *float64 { return asFloat(h.ECCUncorrected) }),
 }
 
 var (
-	gpuXids      = prometheus.NewDesc("vgpud_gpu_xid_errors_total", "Errors that the driver reported of the GPU since the daemon started, by number.", []string{"gpu", "xid"}, nil)
+	gpuXids      = prometheus.NewDesc("vgpud_gpu_xid_errors_total", "Errors of the GPU that the driver reported since the daemon started, by Xid.", []string{"gpu", "xid"}, nil)
 	gpuThrottled = prometheus.NewDesc("vgpud_gpu_throttled", "Whether the GPU's clocks are low for a reason other than idleness.", []string{"gpu", "reason"}, nil)
-	gpuHardware  = prometheus.NewDesc("vgpud_gpu_hardware_info", "What a GPU is to its driver.", []string{"gpu", "uuid", "pci", "driver", "cuda", "mig", "compute_mode", "persistence"}, nil)
+	gpuHardware  = prometheus.NewDesc("vgpud_gpu_hardware_info", "The GPU's names and modes, by its driver.", []string{"gpu", "uuid", "pci", "driver", "cuda", "mig", "compute_mode", "persistence"}, nil)
 )
 
 func describeHardware(ch chan<- *prometheus.Desc) {
@@ -59,7 +58,7 @@ func describeHardware(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// collectHardware is about one GPU, and nothing where it is one in software.
+// collectHardware collects the metrics of one GPU. A GPU in software has none.
 func collectHardware(ch chan<- prometheus.Metric, gpu string, h *api.Hardware) {
 	if h == nil {
 		return
@@ -77,6 +76,6 @@ func collectHardware(ch chan<- prometheus.Metric, gpu string, h *api.Hardware) {
 		return // there is no sample
 	}
 	for _, reason := range inventory.ThrottleReasons {
-		ch <- prometheus.MustNewConstMetric(gpuThrottled, gauge, truth(slices.Contains(h.Throttled, reason)), gpu, reason)
+		ch <- prometheus.MustNewConstMetric(gpuThrottled, gauge, boolValue(slices.Contains(h.Throttled, reason)), gpu, reason)
 	}
 }

@@ -12,22 +12,18 @@ import (
 
 // VMs implements [api.Host].
 func (s *Service) VMs() []api.VM {
-	counts := make(map[string]gpu.Counts)
-	for _, sh := range s.shares {
-		counts[sh.config.Name] = sh.counts()
+	counts := make(map[*device]gpu.Counts)
+	for _, d := range s.devices {
+		counts[d] = d.loop.Counts()
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	vms := make([]api.VM, 0, len(s.guests))
 	for _, g := range s.guests {
-		v := g.vm(s.clock.Now(), counts[g.spec.GPU.Name])
-		if sh, err := s.share(v.GPU); err == nil {
-			sh.showLaunches(g.id, &v.Preemption)
-		}
-		vms = append(vms, v)
+		vms = append(vms, g.vm(s.clock.Now(), counts[g.device]))
 	}
 	for _, t := range s.silent {
-		if v, is := s.showSilent(t); is {
+		if v, silent := t.vm(); silent {
 			vms = append(vms, v)
 		}
 	}
@@ -37,28 +33,47 @@ func (s *Service) VMs() []api.VM {
 
 // VM implements [api.Host].
 func (s *Service) VM(name string) (api.VM, error) {
-	vms := s.VMs()
-	if i := slices.IndexFunc(vms, func(v api.VM) bool { return v.Name == name }); i >= 0 {
-		return vms[i], nil
+	if t, ok := s.silentGuest(name); ok {
+		if v, silent := t.vm(); silent {
+			return v, nil
+		}
 	}
-	return api.VM{}, noGuest(name)
+	g, err := s.guest(name)
+	if err != nil {
+		return api.VM{}, err
+	}
+	counts := g.device.loop.Counts()
+	s.mu.RLock() // so that its page stays open
+	defer s.mu.RUnlock()
+	if s.guests[name] != g {
+		return api.VM{}, notFound(name)
+	}
+	return g.vm(s.clock.Now(), counts), nil
+}
+
+// guest returns the guest with a name.
+func (s *Service) guest(name string) (*guest, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if g, ok := s.guests[name]; ok {
+		return g, nil
+	}
+	return nil, notFound(name)
 }
 
 // UpdateVM implements [api.Host].
 func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	if u.Guarantee != nil {
-		// What is guaranteed to all stays together while one is admitted.
+		// The guarantees of all guests must not change while one is admitted.
 		s.admission.Lock()
 		defer s.admission.Unlock()
 	}
-	s.mu.RLock()
-	g, ok := s.guests[name]
-	s.mu.RUnlock()
-	if t, silent := s.silentOne(name); silent {
-		return api.VM{}, s.errSilent(t)
+	if t, ok := s.silentGuest(name); ok {
+		return api.VM{}, s.silentError(t)
 	}
-	if !ok {
-		return api.VM{}, noGuest(name)
+	g, err := s.guest(name)
+	if err != nil {
+		return api.VM{}, err
 	}
 	if err := s.update(g, &u); err != nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", name, err)
@@ -66,15 +81,11 @@ func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	return s.VM(name)
 }
 
-// update changes a guest that may leave meanwhile.
+// update changes a guest, which may leave meanwhile.
 func (s *Service) update(g *guest, u *api.VMUpdate) error {
-	sh, err := s.share(g.spec.GPU.Name)
-	if err != nil {
-		return err
-	}
-	if u.Guarantee != nil && *u.Guarantee > g.termsNow().Guarantee {
-		r := s.room(sh, g.spec.Name)
-		if err := r.admit(*u.Guarantee); err != nil {
+	if u.Guarantee != nil && *u.Guarantee > g.terms().Guarantee {
+		c := s.capacity(g.device, g.spec.Name)
+		if err := c.admit(*u.Guarantee); err != nil {
 			return err
 		}
 	}
@@ -95,82 +106,66 @@ func (s *Service) update(g *guest, u *api.VMUpdate) error {
 	if err != nil || !changed {
 		return err
 	}
-	sh.changed(g.id)
-	t := g.termsNow()
+	g.device.loop.Changed(g.sched.ID())
+	t := g.terms()
 	s.log.Info("terms", "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling)
 	return nil
 }
 
-// amend changes the terms, and reports whether they are others now.
-func (s *Service) amend(g *guest, u *api.VMUpdate) (changed bool, err error) {
-	s.mu.RLock() // so that its page stays
-	defer s.mu.RUnlock()
-	if s.guests[g.spec.Name] != g {
-		return false, api.ErrNotFound
-	}
-	return g.amend(u)
-}
-
 // GPUs implements [api.Host].
 func (s *Service) GPUs() []api.GPU {
-	gs := make([]api.GPU, len(s.shares))
-	for i, sh := range s.shares {
-		gs[i] = s.gpu(sh)
+	gs := make([]api.GPU, len(s.devices))
+	for i, d := range s.devices {
+		gs[i] = d.gpu()
 	}
 	slices.SortFunc(gs, func(a, b api.GPU) int { return strings.Compare(a.Name, b.Name) })
 	return gs
 }
 
-func (s *Service) gpu(sh *share) api.GPU {
-	n := 0
-	sh.guests(func(gs []*guest) { n = len(gs) })
-	return sh.gpu(n)
-}
-
 // GPU implements [api.Host].
 func (s *Service) GPU(name string) (api.GPU, error) {
-	sh, err := s.share(name)
+	d, err := s.device(name)
 	if err != nil {
 		return api.GPU{}, err
 	}
-	return s.gpu(sh), nil
+	return d.gpu(), nil
 }
 
 // UpdateGPU implements [api.Host].
 func (s *Service) UpdateGPU(name string, u api.GPUUpdate) (api.GPU, error) {
-	sh, err := s.share(name)
+	d, err := s.device(name)
 	if err != nil {
 		return api.GPU{}, err
 	}
 	if u.Policy != nil {
-		if err := s.updatePolicy(sh, *u.Policy); err != nil {
+		if err := s.updatePolicy(d, *u.Policy); err != nil {
 			return api.GPU{}, fmt.Errorf("GPU %s: %w", name, err)
 		}
 	}
-	return s.gpu(sh), nil
+	return d.gpu(), nil
 }
 
 // Health implements [api.Host].
 func (s *Service) Health() api.Health {
-	h := api.Health{Version: s.o.Version, Healthy: true, UptimeSeconds: (s.clock.Now() - s.since).Seconds(), Unconfined: s.sandboxes.Missing()}
+	h := api.Health{Version: s.o.Version, UptimeSeconds: (s.clock.Now() - s.started).Seconds(), Unconfined: s.sandboxes.Missing()}
 	for _, g := range s.GPUs() {
 		if !g.Healthy {
-			h.Healthy = false
 			h.Problems = append(h.Problems, "GPU "+g.Name+": "+g.Problem)
 		}
 	}
-	for _, t := range s.silents() {
-		if v, is := s.showSilent(t); is {
-			h.Healthy = false
+	for _, t := range s.silentGuests() {
+		if v, silent := t.vm(); silent {
 			h.Problems = append(h.Problems, "guest "+t.name+" is not governed: "+v.Silent)
 		}
 	}
-	for name, state := range s.grips() {
-		if state.Problem != "" {
-			h.Healthy = false
-			h.Problems = append(h.Problems, "guest "+name+": "+state.Problem)
+	s.mu.RLock()
+	for name, g := range s.guests {
+		if problem := g.controller.State().Problem; problem != "" {
+			h.Problems = append(h.Problems, "guest "+name+": "+problem)
 		}
 	}
+	s.mu.RUnlock()
 	slices.Sort(h.Problems)
+	h.Healthy = len(h.Problems) == 0
 	return h
 }

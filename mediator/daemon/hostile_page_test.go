@@ -12,68 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vgpud/gpu"
+	"vgpud/accounting"
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 )
-
-// TestVerdictIsNotReadBack: a guest is held until the daemon lets it run, whatever is
-// written on its page meanwhile.
-func TestVerdictIsNotReadBack(t *testing.T) {
-	s := newScene(t)
-	g := s.join(1, 1, 1)
-	s.next(suspending(1))
-	s.poll(ms, busy(1, ms))
-	for _, round := range []func(){
-		func() { s.poll(ms, busy(1, ms)) },
-		func() { s.quiet(5*ms, 0) },
-		func() { s.share.changed(1) },
-	} {
-		g.page.SetSuspendWord(ipc.Run)
-		round()
-		if !g.heldNow() || g.page.StoredSuspendWord() != ipc.Suspend {
-			t.Errorf("held %v, the page says %v", g.heldNow(), g.page.StoredSuspendWord())
-		}
-	}
-	if g.suspensions != 1 {
-		t.Errorf("%d suspensions", g.suspensions)
-	}
-}
-
-// TestModeIsNotReadBack: what is written on a page about how to wait for launches has no
-// listener spin, and is gone with the next decision.
-func TestModeIsNotReadBack(t *testing.T) {
-	s := newScene(t)
-	g := s.join(1, 1, 1)
-	s.join(2, 1, 2)
-	s.byKernel()
-	g.page.SetMode(ipc.ModeAhead)
-	g.page.SetBusyWait(true)
-	if mode, spins := g.treated(); mode != ipc.ModeByKernel || spins {
-		t.Errorf("treated as %v, %v", mode, spins)
-	}
-	s.share.rang()
-	s.poll(ms)
-	if mode, spins := g.page.Mode(), g.page.BusyWait(); mode != ipc.ModeByKernel || spins {
-		t.Errorf("the page says %v, %v", mode, spins)
-	}
-}
-
-// TestBillIsNotReadBack: nor does a bill change, or what is granted.
-func TestBillIsNotReadBack(t *testing.T) {
-	s := newScene(t)
-	g := s.join(1, 2, 1)
-	s.poll(ms, busy(1, ms))
-	g.page.SetBill(ipc.Bill{})
-	g.page.SetTerms(ipc.Terms{Weight: 1000, PriorityCeiling: 9})
-	s.poll(ms, busy(1, ms))
-	if got, want := g.page.Bill().Used, 2*ms; got != want {
-		t.Errorf("billed %v, want %v", got, want)
-	}
-	if got, want := g.page.Terms(), ipc.Terms(api.Terms{Weight: 2}); got != want {
-		t.Errorf("granted %+v, want %+v", got, want)
-	}
-}
 
 // pageOwn is what of a page comes before all words that a guest's process may spoil: it
 // says which version the page is of, and is looked at once.
@@ -141,24 +83,31 @@ func (h oneVM) GPUs() []api.GPU { return nil }
 func TestPageWordsAreBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 9))
 	constant := func(b byte) func() byte { return func() byte { return b } }
-	s := newScene(t)
-	g := s.join(1, 1, 1, 2, 3)
-	s.byKernel()
+	d := startDaemon(t, runDir(t))
+	d.create("a")
+	g, loop := d.guest("a"), d.service.devices[0].loop
+	for i, group := range []uint16{1, 2, 3} {
+		g.page.Context(i).Reset(1)
+		g.page.Context(i).SetReady(group)
+	}
+	if err := loop.SetPolicy("hpf"); err != nil {
+		t.Fatal(err)
+	}
+	loop.Changed(0)
 	var last api.VM
 	for round, next := range []func() byte{
 		constant(0xff), constant(0x80), constant(0x7f), constant(0), constant(1),
 		func() byte { return byte(random.Uint32()) }, func() byte { return byte(random.Uint32()) }, func() byte { return byte(random.Uint32()) & 1 }, constant(0),
 	} {
 		scrawl(t, g.page, next)
-		s.poll(ms, busy(1, ms))
-		s.quiet(5*ms, 0)
-		s.share.rang()
-		v := g.vm(s.clock.Now(), gpu.Counts{})
-		s.share.showLaunches(g.id, &v.Preemption)
+		loop.PollEnded(&accounting.Phase{End: ms, Groups: []accounting.GroupTime{{Group: 1, Busy: ms, Runs: 1}}})
+		loop.QuietEnded(&accounting.Quiet{Unwatched: 5 * ms})
+		loop.LaunchesChanged()
+		v := d.vm("a")
 		if bad := outOfRange("", reflect.ValueOf(v)); len(bad) > 0 {
 			t.Errorf("round %d: the API shows %v", round, bad)
 		}
-		if bad := outOfRange("GPU", reflect.ValueOf(s.share.gpu(1))); len(bad) > 0 {
+		if bad := outOfRange("GPU", reflect.ValueOf(d.gpu())); len(bad) > 0 {
 			t.Errorf("round %d: the API shows %v", round, bad)
 		}
 		if _, err := json.Marshal(v); err != nil {
@@ -190,8 +139,7 @@ func TestPageWordsAreBounded(t *testing.T) {
 	}
 	// A guest that no daemon has noted is not believed to have had more than there was.
 	g.page.SetBill(ipc.Bill{Used: math.MaxInt64, Suspended: math.MaxInt64, Suspensions: math.MaxUint64, Caused: math.MaxUint64, Charged: math.MaxInt64})
-	g.resume(new(kept), time.Hour)
-	if got, most := g.bill(), (ipc.Bill{Used: time.Hour, Suspended: time.Hour, Suspensions: 3_600_000, Caused: 3_600_000, Charged: time.Hour}); got != most {
+	if got, most := new(savedState).limitBill(g.page.Bill(), time.Hour), (ipc.Bill{Used: time.Hour, Suspended: time.Hour, Suspensions: 3_600_000, Caused: 3_600_000, Charged: time.Hour}); got != most {
 		t.Errorf("%+v, want at most %+v", got, most)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"vgpud/fairshare"
 	"vgpud/mediator/api"
+	"vgpud/mediator/launchqueue"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -82,18 +83,19 @@ var theHardware = &api.Hardware{
 
 // evicted are evictions that took so long.
 func evicted(took ...time.Duration) api.Evictions {
-	var e evictions
+	var e launchqueue.Evictions
 	for _, d := range took {
-		e.add(d)
+		e.Add(d)
 	}
 	for i, use := range []fairshare.SpatialUse{
 		fairshare.SpatialNotConsidered, fairshare.SpatialUseful, fairshare.SpatialTakesTurns, fairshare.SpatialNeedsAll, fairshare.SpatialUnknown,
 	} {
 		for range i + 1 {
-			e.ask(use)
+			e.Ask(use)
 		}
 	}
-	return e.show()
+	s := e.Summary()
+	return apiEvictions(&s)
 }
 
 func TestMetricsGolden(t *testing.T) {

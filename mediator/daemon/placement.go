@@ -9,47 +9,45 @@ import (
 	"vgpud/mediator/api"
 )
 
-// room is what a GPU has, and what of it is its guests' already.
-type room struct {
+// capacity is what a GPU has, and what of that its guests have already.
+type capacity struct {
 	name    string
 	healthy bool
-	memory  uint64 // 0 where it is not known
-	// limits is the sum of the guests' memory limits; a guest without one counts
-	// nothing, as it is promised nothing.
+	memory  uint64 // 0 if it is not known
+	// limits is the sum of the guests' memory limits. A guest without one counts nothing, as it is promised nothing.
 	limits     uint64
 	weights    float64
 	guarantees float64
 }
 
-// left is the part of the GPU's time that is not guaranteed to anybody.
-func (r *room) left() float64 { return max(1-r.guarantees, 0) }
+// unguaranteed returns the part of the GPU's time that is not guaranteed to any guest.
+func (c *capacity) unguaranteed() float64 { return max(1-c.guarantees, 0) }
 
-// slack is how far sums of parts may be off, which were given in decimals.
-const slack = 1e-9
+// tolerance is how far sums of parts may be off that were given in decimals.
+const tolerance = 1e-9
 
-// admit is whether the GPU has room for a guarantee.
-func (r *room) admit(guarantee float64) error {
-	if guarantee <= r.left()+slack {
+// admit returns an error if the GPU has no room for a guarantee.
+func (c *capacity) admit(guarantee float64) error {
+	if guarantee <= c.unguaranteed()+tolerance {
 		return nil
 	}
 	return fmt.Errorf("guarantee %v: of the time of GPU %s %.4g is left that is not guaranteed to others: %w",
-		guarantee, r.name, r.left(), api.ErrNoRoom)
+		guarantee, c.name, c.unguaranteed(), api.ErrNoRoom)
 }
 
-// place finds the GPU for a guest: of those with room for its memory limit and
-// guarantee, the one with the least sum of weights, and the first by name of
-// several such.
-func place(rooms []room, memory uint64, guarantee float64) (string, error) {
-	var fit []room
+// place chooses the GPU for a guest: of those with room for its memory limit and guarantee, the one with the least sum of
+// weights; of several such, the first by name.
+func place(gpus []capacity, memory uint64, guarantee float64) (string, error) {
+	var fit []capacity
 	var why []string
-	for _, r := range rooms {
+	for _, r := range gpus {
 		switch {
 		case !r.healthy:
 			why = append(why, r.name+" is not healthy")
 		case r.memory > 0 && (r.limits > r.memory || memory > r.memory-r.limits):
 			why = append(why, fmt.Sprintf("%s has %d of %d bytes of memory left", r.name, r.memory-min(r.limits, r.memory), r.memory))
 		case r.admit(guarantee) != nil:
-			why = append(why, fmt.Sprintf("%s has %.4g of its time left", r.name, r.left()))
+			why = append(why, fmt.Sprintf("%s has %.4g of its time left", r.name, r.unguaranteed()))
 		default:
 			fit = append(fit, r)
 		}
@@ -57,63 +55,67 @@ func place(rooms []room, memory uint64, guarantee float64) (string, error) {
 	if len(fit) == 0 {
 		return "", fmt.Errorf("no GPU for %d bytes of memory and a guarantee of %v: %s: %w", memory, guarantee, strings.Join(why, "; "), api.ErrNoRoom)
 	}
-	return slices.MinFunc(fit, func(a, b room) int {
+	return slices.MinFunc(fit, func(a, b capacity) int {
 		return cmp.Or(cmp.Compare(a.weights, b.weights), strings.Compare(a.name, b.name))
 	}).name, nil
 }
 
-// add takes a guest into account.
-func (r *room) add(t api.Terms, limit uint64) {
-	r.weights += t.Weight
-	r.guarantees += t.Guarantee
-	r.limits += limit
+// add adds a guest.
+func (c *capacity) add(t api.Terms, limit uint64) {
+	c.weights += t.Weight
+	c.guarantees += t.Guarantee
+	c.limits += limit
 }
 
-// room is a GPU's, but for the guest that is named. The caller holds admission.
-func (s *Service) room(sh *share, without string) room {
-	r := room{name: sh.config.Name, memory: sh.open().props.MemoryBytes}
+// capacity returns a GPU's capacity without the guest that is named.
+//
+// Preconditions: s.admission is held.
+func (s *Service) capacity(d *device, without string) capacity {
+	st := d.loop.Status()
+	c := capacity{name: d.config.Name, memory: st.Properties.MemoryBytes, healthy: d.problem(&st) == ""}
 	there := make(map[string]bool)
-	sh.guests(func(guests []*guest) {
-		for _, g := range guests {
+	s.mu.RLock()
+	for _, g := range s.guests {
+		if g.device == d {
 			there[g.spec.Name] = true
 			if g.spec.Name != without {
-				r.add(g.termsNow(), g.spec.MemoryLimit)
+				c.add(g.terms(), g.spec.MemoryLimit)
 			}
 		}
-	})
-	for name, b := range s.unborn {
-		if b.share == sh && !there[name] {
-			r.add(b.spec.Terms(), b.spec.MemoryLimitBytes)
+	}
+	s.mu.RUnlock()
+	for name, p := range s.pending {
+		if p.device == d && !there[name] {
+			c.add(p.spec.Terms(), p.spec.MemoryLimitBytes)
 		}
 	}
-	for _, t := range s.silents() {
-		if t.noted != nil && t.noted.Spec.GPU.Name == r.name && t.name != without && !there[t.name] {
-			r.add(t.noted.Terms, t.noted.Spec.MemoryLimit)
+	for _, t := range s.silentGuests() {
+		if t.saved != nil && t.saved.Spec.GPU.Name == c.name && t.name != without && !there[t.name] {
+			c.add(t.saved.Terms, t.saved.Spec.MemoryLimit)
 		}
 	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	r.healthy = sh.wrong() == ""
-	return r
+	return c
 }
 
-// home is the GPU that a guest is to be on. The caller holds admission.
-func (s *Service) home(spec *api.VMSpec) (*share, error) {
+// chooseDevice returns the GPU for a new guest.
+//
+// Preconditions: s.admission is held.
+func (s *Service) chooseDevice(spec *api.VMSpec) (*device, error) {
 	if spec.GPU != "" && spec.GPU != api.AnyGPU {
-		sh, err := s.share(spec.GPU)
+		d, err := s.device(spec.GPU)
 		if err != nil {
 			return nil, err
 		}
-		r := s.room(sh, "")
-		return sh, r.admit(spec.Guarantee)
+		c := s.capacity(d, "")
+		return d, c.admit(spec.Guarantee)
 	}
-	rooms := make([]room, len(s.shares))
-	for i, sh := range s.shares {
-		rooms[i] = s.room(sh, "")
+	gpus := make([]capacity, len(s.devices))
+	for i, d := range s.devices {
+		gpus[i] = s.capacity(d, "")
 	}
-	name, err := place(rooms, spec.MemoryLimitBytes, spec.Guarantee)
+	name, err := place(gpus, spec.MemoryLimitBytes, spec.Guarantee)
 	if err != nil {
 		return nil, err
 	}
-	return s.share(name)
+	return s.device(name)
 }

@@ -14,40 +14,40 @@ import (
 
 func TestPlace(t *testing.T) {
 	const gib = 1 << 30
-	whole := func(name string) room { return room{name: name, healthy: true, memory: 8 * gib} }
+	whole := func(name string) capacity { return capacity{name: name, healthy: true, memory: 8 * gib} }
 	for name, c := range map[string]struct {
-		rooms     []room
+		gpus      []capacity
 		memory    uint64
 		guarantee float64
 		want      string
 		why       []string
 	}{
-		"first by name": {rooms: []room{whole("b"), whole("a"), whole("c")}, want: "a"},
-		"least weight":  {rooms: []room{{name: "a", healthy: true, weights: 3}, {name: "b", healthy: true, weights: 2.5}}, want: "b"},
+		"first by name": {gpus: []capacity{whole("b"), whole("a"), whole("c")}, want: "a"},
+		"least weight":  {gpus: []capacity{{name: "a", healthy: true, weights: 3}, {name: "b", healthy: true, weights: 2.5}}, want: "b"},
 		"enough memory": {
-			rooms:  []room{{name: "a", healthy: true, memory: 8 * gib, limits: 6 * gib}, {name: "b", healthy: true, memory: 4 * gib, weights: 9}},
+			gpus:   []capacity{{name: "a", healthy: true, memory: 8 * gib, limits: 6 * gib}, {name: "b", healthy: true, memory: 4 * gib, weights: 9}},
 			memory: 4 * gib, want: "b",
 		},
-		"just enough":            {rooms: []room{{name: "a", healthy: true, memory: 8 * gib, limits: 4 * gib}}, memory: 4 * gib, want: "a"},
-		"more than it could be":  {rooms: []room{whole("a")}, memory: 1<<64 - 1, why: []string{"a has 8589934592 of 8589934592 bytes"}},
-		"promised more than all": {rooms: []room{{name: "a", healthy: true, memory: gib, limits: 2 * gib}}, memory: 1, why: []string{"a has 0 of 1073741824 bytes"}},
-		"no limit is asked for":  {rooms: []room{{name: "a", healthy: true, memory: gib, limits: gib}}, want: "a"},
-		"memory is not known":    {rooms: []room{{name: "a", healthy: true, limits: gib}}, memory: gib, want: "a"},
+		"just enough":            {gpus: []capacity{{name: "a", healthy: true, memory: 8 * gib, limits: 4 * gib}}, memory: 4 * gib, want: "a"},
+		"more than it could be":  {gpus: []capacity{whole("a")}, memory: 1<<64 - 1, why: []string{"a has 8589934592 of 8589934592 bytes"}},
+		"promised more than all": {gpus: []capacity{{name: "a", healthy: true, memory: gib, limits: 2 * gib}}, memory: 1, why: []string{"a has 0 of 1073741824 bytes"}},
+		"no limit is asked for":  {gpus: []capacity{{name: "a", healthy: true, memory: gib, limits: gib}}, want: "a"},
+		"memory is not known":    {gpus: []capacity{{name: "a", healthy: true, limits: gib}}, memory: gib, want: "a"},
 		"room for the guarantee": {
-			rooms:     []room{{name: "a", healthy: true, guarantees: 0.8}, {name: "b", healthy: true, guarantees: 0.7, weights: 9}},
+			gpus:      []capacity{{name: "a", healthy: true, guarantees: 0.8}, {name: "b", healthy: true, guarantees: 0.7, weights: 9}},
 			guarantee: 0.3, want: "b",
 		},
-		"decimals add up": {rooms: []room{{name: "a", healthy: true, guarantees: 0.1 + 0.2}}, guarantee: 0.7, want: "a"},
+		"decimals add up": {gpus: []capacity{{name: "a", healthy: true, guarantees: 0.1 + 0.2}}, guarantee: 0.7, want: "a"},
 		"only what is well": {
-			rooms: []room{{name: "a"}, {name: "b", healthy: true, weights: 9}}, want: "b",
+			gpus: []capacity{{name: "a"}, {name: "b", healthy: true, weights: 9}}, want: "b",
 		},
 		"nowhere": {
-			rooms:  []room{{name: "a"}, {name: "b", healthy: true, memory: gib}, {name: "c", healthy: true, guarantees: 0.75}},
+			gpus:   []capacity{{name: "a"}, {name: "b", healthy: true, memory: gib}, {name: "c", healthy: true, guarantees: 0.75}},
 			memory: 2 * gib, guarantee: 0.5, why: []string{"a is not healthy", "b has 1073741824 of 1073741824 bytes", "c has 0.25 of its time left"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := place(c.rooms, c.memory, c.guarantee)
+			got, err := place(c.gpus, c.memory, c.guarantee)
 			if got != c.want || (err == nil) != (c.why == nil) || err != nil && !errors.Is(err, api.ErrNoRoom) {
 				t.Fatalf("got %q, %v; want %q", got, err, c.want)
 			}
@@ -64,17 +64,17 @@ func TestPlace(t *testing.T) {
 // has, and a guest is refused only where no GPU has room for it.
 func TestPlaceProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rooms := make([]room, rapid.IntRange(1, 4).Draw(t, "GPUs"))
-		for i := range rooms {
-			rooms[i] = room{name: string(rune('a' + i)), healthy: true, memory: uint64(rapid.IntRange(1, 100).Draw(t, "memory"))}
+		gpus := make([]capacity, rapid.IntRange(1, 4).Draw(t, "GPUs"))
+		for i := range gpus {
+			gpus[i] = capacity{name: string(rune('a' + i)), healthy: true, memory: uint64(rapid.IntRange(1, 100).Draw(t, "memory"))}
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "guests") {
 			memory := uint64(rapid.IntRange(0, 50).Draw(t, "limit"))
 			guarantee := float64(rapid.IntRange(0, 60).Draw(t, "guarantee")) / 100
-			name, err := place(rooms, memory, guarantee)
-			for i := range rooms {
-				r := &rooms[i]
-				fits := r.limits+memory <= r.memory && r.guarantees+guarantee <= 1+slack
+			name, err := place(gpus, memory, guarantee)
+			for i := range gpus {
+				r := &gpus[i]
+				fits := r.limits+memory <= r.memory && r.guarantees+guarantee <= 1+tolerance
 				switch {
 				case err != nil && fits:
 					t.Fatalf("refused (%v), though %s has room", err, r.name)
@@ -93,7 +93,7 @@ func TestPlaceProperties(t *testing.T) {
 
 // Guests that are made at the same time never have more of a GPU than it has,
 // nor one name or socket.
-func TestBirthsAtOnce(t *testing.T) {
+func TestCreationsAtOnce(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	const tries = 12
 	type outcome struct {
@@ -138,7 +138,7 @@ func TestBirthsAtOnce(t *testing.T) {
 		}
 	}
 	absent(t, filepath.Join(d.config.RunDir, "domains", someUUID))
-	if n := len(d.service.unborn); n > 0 {
-		t.Errorf("%d are unborn for good", n)
+	if n := len(d.service.pending); n > 0 {
+		t.Errorf("%d are pending for good", n)
 	}
 }

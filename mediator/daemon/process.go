@@ -11,39 +11,39 @@ import (
 	"syscall"
 )
 
-// errEnded says that a guest's process is not there any more.
+// errEnded says that a guest's process does not exist any more.
 var errEnded = errors.New("its process has ended")
 
-// startOf is when a process began, in ticks since the host did (proc_pid_stat(5)): with
-// its number that is nobody else's.
-func startOf(pid int) (ticks uint64, err error) {
+// startTime returns when a process started, in ticks since the host did (proc_pid_stat(5)). Together with its PID that
+// identifies the process.
+func startTime(pid int) (ticks uint64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return 0, errEnded
 	}
 	if err != nil {
-		return 0, fmt.Errorf("ask when process %d began: %w", pid, err)
+		return 0, fmt.Errorf("read when process %d started: %w", pid, err)
 	}
-	// Its name, in parentheses, may have any character in it. The next field is the third.
+	// Its name, in parentheses, may contain any character. The next field is the third.
 	const third, starttime = 3, 22
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) <= starttime-third {
-		return 0, fmt.Errorf("ask when process %d began: %q", pid, b)
+		return 0, fmt.Errorf("read when process %d started: %q", pid, b)
 	}
 	return strconv.ParseUint(string(fields[starttime-third]), 10, 64)
 }
 
-// find is the process that was noted, and none that has its number now.
-func (k *kept) find() (*os.Process, error) {
+// find returns the process that was saved, and no other that has its PID now.
+func (k *savedState) find() (*os.Process, error) {
 	if k.PID <= 0 {
-		return nil, fmt.Errorf("process %d was noted", k.PID)
+		return nil, fmt.Errorf("process %d was saved", k.PID)
 	}
-	// First the descriptor, then the time: so it is that process, if it is there now.
+	// The descriptor comes first, then the time: so it is that process if the times match.
 	p, err := os.FindProcess(k.PID)
 	if err != nil {
 		return nil, fmt.Errorf("find the guest's process %d: %w", k.PID, err)
 	}
-	began, err := startOf(k.PID)
+	began, err := startTime(k.PID)
 	if err == nil && began != k.Began {
 		err = errEnded
 	}
@@ -53,8 +53,8 @@ func (k *kept) find() (*os.Process, error) {
 	return p, nil
 }
 
-// inGroup reports whether a process is in the control group of version 2 at a directory.
-func inGroup(pid int, dir string) bool {
+// inCgroup reports whether a process is in the control group (version 2) at a directory.
+func inCgroup(pid int, dir string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return false
@@ -67,8 +67,8 @@ func inGroup(pid int, dir string) bool {
 	return false
 }
 
-// kill ends the process that was noted, if it is there.
-func (k *kept) kill() error {
+// kill kills the process that was saved, if it exists.
+func (k *savedState) kill() error {
 	p, err := k.find()
 	if errors.Is(err, errEnded) {
 		return nil

@@ -4,26 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sys/unix"
-
 	"vgpud/accounting"
 	"vgpud/clock"
-	"vgpud/fairshare"
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
@@ -34,22 +25,20 @@ import (
 	"vgpud/mediator/suspend"
 )
 
-// Options are what a service works with. All fields but Libvirt,
-// Inventory and Files must be set.
+// Options configure a service. All fields but Libvirt, Inventory and Files must be set.
 type Options struct {
 	Config Config
 	// Open opens a physical GPU to be watched.
 	Open Opener
-	// Command makes the process of a guest's virtual GPU, which gets its
-	// [Birth] on standard input.
+	// Command returns the process of a guest's virtual GPU, which reads its [StartupConfig] from
+	// standard input.
 	Command func() *exec.Cmd
-	// Libvirt connects to libvirt, for the domains' sake that guests are; nil:
-	// none are followed.
+	// Libvirt connects to libvirt, so that guests follow their domains; nil follows none.
 	Libvirt func(ctx context.Context, uri string) (libvirt.Source, error)
-	// Inventory hands on what NVIDIA's driver says of the host's GPUs, from one
-	// goroutine, until ctx ends; nil: nothing is heard.
+	// Inventory calls f, from one goroutine and until ctx ends, with what NVIDIA's driver reports about
+	// the host's GPUs; nil reports nothing.
 	Inventory func(ctx context.Context, f func(inventory.Message)) error
-	// Files is where what the next daemon goes by is kept; the zero value: on the host.
+	// Files is where state is saved for the next daemon; the zero value is the host's file system.
 	Files   statefile.Files
 	Log     *slog.Logger
 	Version string
@@ -58,42 +47,39 @@ type Options struct {
 // Opener opens the GPU that a configuration names, to be watched.
 type Opener func(ctx context.Context, g ipc.GPU) (gpu.Monitor, error)
 
-// Service is the daemon. It is made by New and run by Run.
+// Service is the daemon. New makes it, and Run runs it.
 type Service struct {
-	o      Options
-	clock  clock.Clock
-	log    *slog.Logger
-	since  time.Duration
-	shares []*share
-	// The polling threads keep to processor cpu where there is another.
+	o       Options
+	clock   clock.Clock
+	log     *slog.Logger
+	started time.Duration
+	devices []*device
+	// The polling threads keep to processor cpu if there is another.
 	cpu       int
 	pinned    bool
-	sandboxes *sandbox.Manager // of guests' processes
-	nursery   nursery
+	sandboxes *sandbox.Manager
+	prestart  prestartPool
 
-	// config is the newest configuration, which holds for what can change.
-	config  atomic.Pointer[Config]
-	reloads sync.Mutex   // one at a time
-	beaten  atomic.Int64 // when beat last did
+	// config is the newest configuration; what can change while the daemon runs is taken from it.
+	config    atomic.Pointer[Config]
+	reloads   sync.Mutex   // held while the configuration or a policy changes
+	heartbeat atomic.Int64 // when keepAlive last did its work
 
-	// admission is held while it is decided what a guest may have. unborn are
-	// those that are being made, by name.
+	// admission is held while it is decided what a guest may have. It guards pending, the guests that
+	// are being created, by name.
 	admission sync.Mutex
-	unborn    map[string]*unborn
+	pending   map[string]*pendingVM
 
-	mu     sync.RWMutex // a guest's page may be used while it is held
+	mu     sync.RWMutex
 	guests map[string]*guest
-	onGPU  map[string][]*guest // the same by GPU, in order of id; replaced, never changed
-	lastID fairshare.GuestID
-	// silent are the guests of an earlier daemon that this one has not met. leaves is set
-	// when nobody is to be met any more.
-	silent map[string]*silent
-	leaves bool
-
-	// intents are the contexts that the daemon disables, and left those that one before
-	// it did, while guests are adopted.
-	intents *suspend.Intents
-	left    map[string][]int
+	// silent are guests of an earlier daemon that were not contacted yet. leaving reports whether no
+	// guest is to be adopted any more.
+	silent  map[string]*silentGuest
+	leaving bool
+	// intents are the contexts that this daemon disables. leftDisabled are those that an earlier daemon
+	// disabled, until their guests are adopted.
+	intents      *suspend.Intents
+	leftDisabled map[string][]int
 
 	wg   sync.WaitGroup
 	quit chan struct{} // closed when the daemon ends
@@ -103,8 +89,11 @@ var _ api.Host = (*Service)(nil)
 
 // New opens the GPUs.
 func New(ctx context.Context, o Options) (_ *Service, err error) {
-	s := &Service{o: o, clock: clock.Real{}, log: o.Log, guests: make(map[string]*guest), silent: make(map[string]*silent), onGPU: make(map[string][]*guest), unborn: make(map[string]*unborn), quit: make(chan struct{})}
-	s.since = s.clock.Now()
+	s := &Service{
+		o: o, clock: clock.Real{}, log: o.Log, quit: make(chan struct{}),
+		guests: make(map[string]*guest), silent: make(map[string]*silentGuest), pending: make(map[string]*pendingVM),
+	}
+	s.started = s.clock.Now()
 	s.config.Store(&o.Config)
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
 		return nil, err
@@ -117,20 +106,20 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.closeGPUs())
+			err = errors.Join(err, s.closeDevices())
 		}
 	}()
 	for _, c := range o.Config.GPUs {
-		sh, err := s.open(ctx, c)
+		d, err := s.openDevice(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("GPU %s: %w", c.Name, err)
 		}
-		s.shares = append(s.shares, sh)
+		s.devices = append(s.devices, d)
 	}
 	return s, nil
 }
 
-// newSandboxManager finds out how guests' processes can be confined here.
+// newSandboxManager probes how guests' processes can be confined on this host.
 func newSandboxManager(o *Options) (*sandbox.Manager, error) {
 	c, err := o.Config.Confinement.options()
 	if err != nil {
@@ -145,249 +134,115 @@ func newSandboxManager(o *Options) (*sandbox.Manager, error) {
 	return sandbox.NewManager(c)
 }
 
-// open opens one GPU and prepares to watch it.
-func (s *Service) open(ctx context.Context, c GPUConfig) (*share, error) {
-	sh := &share{
-		config: c, accounting: c.Accounting, control: c.control(), maxOverhead: c.MaxOverhead,
-		clock: s.clock, log: s.log, recent: make(map[fairshare.GuestID]*recent),
-	}
-	sh.guests = func(f func([]*guest)) { s.ofGPU(c.Name, f) }
-	sh.launching.deadline, sh.launching.spin = s.o.Config.evictionDeadline(), newSpinner(&c)
-	if err := sh.setPolicy(c.Policy); err != nil {
-		return nil, err
-	}
-	o, err := s.openGPU(ctx, sh)
-	if err != nil {
-		return nil, err
-	}
-	sh.opened, sh.planner = o, accounting.NewPlanner(o.watch)
-	return sh, nil
-}
-
-// ofGPU calls f with a GPU's guests by id, while none can go away.
-func (s *Service) ofGPU(name string, f func([]*guest)) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	f(s.onGPU[name])
-}
-
-// sortGuests has ofGPU find a GPU's guests. The caller holds mu, and has changed
-// guests.
-func (s *Service) sortGuests(gpu string) {
-	var gs []*guest
-	for _, g := range s.guests {
-		if g.spec.GPU.Name == gpu {
-			gs = append(gs, g)
-		}
-	}
-	slices.SortFunc(gs, func(a, b *guest) int { return int(a.id) - int(b.id) })
-	number(gs)
-	s.onGPU[gpu] = gs
-}
-
-// Run serves until ctx ends, then leaves the guests to themselves with nobody
-// held. ready is called when the API answers.
+// Run serves until ctx ends. Then it leaves the guests to themselves with none of them suspended. ready
+// is called once the API answers.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// First of all, since of two daemons one must not touch the other's guests.
+	// The sockets come first: a second daemon must not touch the guests of the first.
 	listeners, err := s.listen(ctx)
 	if err != nil {
-		return errors.Join(err, s.closeGPUs())
+		return errors.Join(err, s.closeDevices())
 	}
-	s.recallPolicies()
-	if err := errors.Join(s.sweepNursery(), s.adoptAll(ctx)); err != nil {
+	s.restorePolicies()
+	if err := errors.Join(s.removeStalePrestarts(), s.adoptAll(ctx)); err != nil {
 		for _, l := range listeners {
 			err = errors.Join(err, l.Close())
 		}
-		return errors.Join(err, s.closeGPUs())
+		return errors.Join(err, s.closeDevices())
 	}
 	servers := s.serve(listeners, cancel)
-	for _, sh := range s.shares {
-		s.wg.Go(func() { s.attend(ctx, sh) })
-		s.wg.Go(func() { sh.keepTime(ctx) })
+	for _, d := range s.devices {
+		s.wg.Go(func() { d.loop.Run(ctx) })
 	}
-	s.beaten.Store(int64(s.clock.Now()))
-	s.wg.Go(func() { s.beat(ctx) })
-	s.wg.Go(func() { s.keepAccounts(ctx) })
+	s.heartbeat.Store(int64(s.clock.Now()))
+	s.wg.Go(func() { s.keepAlive(ctx) })
+	s.wg.Go(func() { s.saveBills(ctx) })
 	s.wg.Go(func() { s.followDomains(ctx) })
 	s.wg.Go(func() { s.followInventory(ctx) })
-	s.fill(s.shares[0].link())
-	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.shares))
+	s.prestartNext(s.devices[0].ipcGPU())
+	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.devices))
 	if ready != nil {
 		ready()
 	}
 	<-ctx.Done()
-	return errors.Join(asked(context.Cause(ctx)), s.leave(servers))
+	return errors.Join(unexpected(context.Cause(ctx)), s.leave(servers))
 }
 
-// asked drops the cause of an end that was asked for.
-func asked(cause error) error {
+// unexpected returns the cause of an end that was not asked for.
+func unexpected(cause error) error {
 	if errors.Is(cause, context.Canceled) {
 		return nil
 	}
 	return cause
 }
 
-// serve answers questions on the listeners. The first is the API's; what listens
-// on TCP answers the collector of metrics alone.
-func (s *Service) serve(listeners []net.Listener, fail func(error)) []*http.Server {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{s})
-	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	var servers []*http.Server
-	for i, l := range listeners {
-		h := api.Handler(s, metrics, s.log)
-		if i > 0 {
-			mux := http.NewServeMux()
-			mux.Handle("GET /metrics", metrics)
-			h = mux
-		}
-		server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-		servers = append(servers, server)
-		s.wg.Go(func() {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				fail(fmt.Errorf("serve the API: %w", err))
-			}
-		})
-	}
-	return servers
-}
-
-// leave ends everything but the guests, of whom nobody stays held.
+// leave ends everything but the guests, of which none stays suspended.
 func (s *Service) leave(servers []*http.Server) error {
 	var errs []error
 	for _, server := range servers {
 		errs = append(errs, server.Close())
 	}
 	close(s.quit)
-	errs = append(errs, s.empty())
-	for _, sh := range s.shares {
-		sh.leave()
+	errs = append(errs, s.closePrestart())
+	for _, d := range s.devices {
+		d.loop.Stop()
 	}
 	s.mu.Lock()
-	s.leaves = true
+	s.leaving = true
 	for _, g := range s.guests {
 		errs = append(errs, g.conn.Close())
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
-	errs = append(errs, s.closeGPUs())
+	errs = append(errs, s.closeDevices())
 	return errors.Join(errs...)
 }
 
-// beatEvery is how often beat looks: with the rounds of a GPU whose record is read at an
-// easy pace, in the same wakes. Brisk rounds show more often that the daemon is alive,
-// and so do listeners where launches wait for it, who would take [ipc.SilenceLimit]
-// for its end.
-const beatEvery = 3 * ipc.HeartbeatInterval
+// heartbeatEvery is how often keepAlive does its work: together with the rounds of a GPU whose record
+// of context switches is read at an easy pace, in the same wakes. Brisk rounds show more often that the
+// daemon is alive; so do listeners, of whose silence launches wait no longer than ipc.SilenceLimit.
+const heartbeatEvery = 3 * ipc.HeartbeatInterval
 
-// beat shows the guests that the daemon is alive, and looks for contexts that
-// came or went, which may call for a decision.
-func (s *Service) beat(ctx context.Context) {
-	changes, newer := make(map[fairshare.GuestID]uint64), make(map[fairshare.GuestID]uint64)
-	for clock.Tick(ctx, s.clock, beatEvery) == nil {
-		s.beaten.Store(int64(s.clock.Now()))
-		for _, sh := range s.shares {
-			moved := fairshare.GuestID(0)
-			sh.guests(func(gs []*guest) {
-				now := s.clock.Now()
-				for _, g := range gs {
-					g.beat(now)
-					newer[g.id] = g.page.Changed()
-					if newer[g.id] != changes[g.id] {
-						moved = g.id
-					}
-				}
-			})
-			if moved != 0 {
-				sh.changed(moved)
-			}
-		}
-		changes, newer = newer, changes
-		clear(newer)
-	}
-}
-
-// A daemon that was killed may have forked a process just before, which has its socket until
-// it executes its program. Who listens for longer is another daemon.
-const (
-	lastEvery = 20 * time.Millisecond
-	lastTries = 25
-)
-
-// alone waits until nobody listens on the socket at path.
-func alone(ctx context.Context, c clock.Clock, path string) error {
-	for try := 1; ; try++ {
-		conn, err := net.Dial("unix", path)
-		switch {
-		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err == nil:
-			err = conn.Close()
-		case errors.Is(err, unix.EAGAIN):
-			err = nil // somebody listens, and is busy
-		}
-		if err != nil {
-			return fmt.Errorf("look whether another daemon listens: %w", err)
-		}
-		if try == lastTries {
-			return fmt.Errorf("another daemon listens on %s", path)
-		}
-		if err := clock.Tick(ctx, c, lastEvery); err != nil {
-			return err
+// keepAlive shows the guests that the daemon is alive, until ctx ends.
+func (s *Service) keepAlive(ctx context.Context) {
+	for clock.Tick(ctx, s.clock, heartbeatEvery) == nil {
+		s.heartbeat.Store(int64(s.clock.Now()))
+		for _, d := range s.devices {
+			d.loop.Heartbeat()
 		}
 	}
 }
 
-// listen makes the API's socket, which only its owner may use, and the one for
-// metrics where that is wanted.
-func (s *Service) listen(ctx context.Context) ([]net.Listener, error) {
-	path := s.o.Config.Socket
-	if err := alone(ctx, s.clock, path); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove a stale socket: %w", err)
-	}
-	old := unix.Umask(0o177)
-	l, err := net.Listen("unix", path)
-	unix.Umask(old)
-	if err != nil {
-		return nil, fmt.Errorf("listen for questions: %w", err)
-	}
-	if s.o.Config.Metrics == "" {
-		return []net.Listener{l}, nil
-	}
-	m, err := net.Listen("tcp", s.o.Config.Metrics)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listen for the collector of metrics: %w", err), l.Close())
-	}
-	return []net.Listener{l, m}, nil
+// stuckAfter is how long the heartbeat may stay away before the daemon counts as stuck.
+const stuckAfter = 2 * time.Second
+
+// Alive reports whether the heartbeat, which takes the schedulers' locks, came lately.
+func (s *Service) Alive() bool {
+	return s.clock.Now()-time.Duration(s.heartbeat.Load()) < stuckAfter
 }
 
-func (s *Service) closeGPUs() error {
+func (s *Service) closeDevices() error {
 	var errs []error
-	for _, sh := range s.shares {
-		o := sh.open()
-		errs = append(errs, o.close())
+	for _, d := range s.devices {
+		errs = append(errs, d.loop.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// share finds a GPU.
-func (s *Service) share(name string) (*share, error) {
-	names := make([]string, len(s.shares))
-	for i, sh := range s.shares {
-		if sh.config.Name == name {
-			return sh, nil
+// device returns the GPU with a name.
+func (s *Service) device(name string) (*device, error) {
+	names := make([]string, len(s.devices))
+	for i, d := range s.devices {
+		if d.config.Name == name {
+			return d, nil
 		}
-		names[i] = sh.config.Name
+		names[i] = d.config.Name
 	}
 	return nil, fmt.Errorf("GPU %q: %w (there are: %s)", name, api.ErrNotFound, strings.Join(names, ", "))
 }
 
-// guestDir is where a guest's sockets are.
+// guestDir returns the directory of a guest's sockets and saved state.
 func (s *Service) guestDir(name string) string {
 	return filepath.Join(s.o.Config.RunDir, "vms", name)
 }

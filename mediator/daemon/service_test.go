@@ -30,6 +30,8 @@ import (
 	guestproc "vgpud/mediator/vm"
 )
 
+const ms = time.Millisecond
+
 // roleVariable has this binary be one of the daemon's processes.
 const roleVariable = "VGPUD_TEST_ROLE"
 
@@ -69,7 +71,7 @@ func roleLog() *slog.Logger {
 
 // runVM is `vgpud vm`.
 func runVM() error {
-	var b Birth
+	var b StartupConfig
 	if err := json.NewDecoder(os.Stdin).Decode(&b); err != nil {
 		return err
 	}
@@ -85,8 +87,9 @@ func runVM() error {
 	owner := b.Owner()
 	return guestproc.Run(context.Background(), guestproc.Options{
 		Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: slog.New(slog.DiscardHandler), Command: func() *exec.Cmd { return inRole("exec") },
+		PollWindow: executor.PollWindow, Features: executor.Features,
 		Ready: func() error {
-			_, err := fmt.Fprintln(report, BirthReady)
+			_, err := fmt.Fprintln(report, ReadyLine)
 			return errors.Join(err, report.Close())
 		},
 	})
@@ -220,6 +223,26 @@ func (d *daemon) createVM(spec api.VMSpec) api.VM {
 		}
 	})
 	return v
+}
+
+// guest returns the daemon's half of a guest.
+func (d *daemon) guest(name string) *guest {
+	d.t.Helper()
+	g, err := d.service.guest(name)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return g
+}
+
+// charge has a guest be charged GPU time, in a phase in which one of its contexts had the GPU.
+func (d *daemon) charge(name string, used time.Duration) {
+	d.t.Helper()
+	const group = 99
+	slot := d.guest(name).page.Context(ipc.MaxContexts - 1)
+	slot.SetReady(group)
+	d.service.devices[0].loop.PollEnded(&accounting.Phase{End: used, Groups: []accounting.GroupTime{{Group: group, Busy: used, Runs: 1}}})
+	slot.Free()
 }
 
 func (d *daemon) vm(name string) api.VM {
@@ -462,7 +485,7 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 
 func TestGuestThatIsNotBorn(t *testing.T) {
 	d := startDaemon(t, runDir(t))
-	if err := d.service.empty(); err != nil { // so that each begins with its command
+	if err := d.service.closePrestart(); err != nil { // so that each begins with its command
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

@@ -252,7 +252,7 @@ func TestStrangeState(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
 	v := d.create("a")
-	notes := []string{filepath.Join(dir, "vms", "a", keptName), filepath.Join(dir, "gpus", "gpu0.json")}
+	notes := []string{filepath.Join(dir, "vms", "a", stateFile), filepath.Join(dir, "gpus", "gpu0.json")}
 	for _, put := range []func(string) error{
 		func(path string) error { return unix.Mkfifo(path, 0o600) },
 		func(path string) error {
@@ -268,7 +268,7 @@ func TestStrangeState(t *testing.T) {
 		}
 		read := make(chan error, 1)
 		go func() {
-			_, err := readKept(filepath.Dir(notes[0]))
+			_, err := readState(filepath.Dir(notes[0]))
 			read <- err
 		}()
 		select {

@@ -18,62 +18,60 @@ import (
 	guestproc "vgpud/mediator/vm"
 )
 
-// silent is a guest of an earlier daemon's that this one has not met: its process is
-// stopped, swapped out, or not what was noted of it. What it has stays its own, and it is
-// suspended until it is met.
-type silent struct {
+// silentGuest is a guest of an earlier daemon that this one has not contacted: its process is stopped, swapped out, or not
+// the one that was saved. What it has stays reserved for it, and it is suspended until it is contacted.
+type silentGuest struct {
 	name, dir string
-	noted     *kept // nil: nothing that can be gone by
+	saved     *savedState // nil: nothing that can be relied on
 	since     time.Duration
 
-	tried chan struct{} // closed when it has been met, is gone, or was once refused
+	tried chan struct{} // closed once it was contacted, is gone, or was refused once
 	once  sync.Once     // for tried
-	gone  chan struct{} // closed when it is met or gone
-	again chan struct{} // has it looked for at once
+	gone  chan struct{} // closed when it is contacted or gone
+	retry chan struct{} // has it contacted at once
 
 	mu        sync.Mutex
-	why       error // why it was refused last; nil: it has said nothing
+	why       error // why it was refused last; nil: it has not answered
 	suspended bool
-	killed    bool // by this daemon, so that nobody is waited for
-	over      bool // gone is closed
+	killed    bool // by this daemon
+	settled   bool // gone is closed
 }
 
 const (
-	// meetLimit is how long a daemon that starts waits for the guests of the last one, and
-	// how long the process of a new guest may take to introduce itself.
-	meetLimit = 5 * time.Second
-	// silentAfter is how long a guest may say nothing until it is suspended.
+	// contactLimit is how long a daemon that starts waits for the guests of the last one, and how long the process of a new
+	// guest may take to introduce itself.
+	contactLimit = 5 * time.Second
+	// silentAfter is how long a guest may not answer until it is suspended.
 	silentAfter = time.Second
-	// seekEvery is how often a guest is looked for that was refused.
-	seekEvery = time.Second
-	// hushEvery is how often a suspension is renewed, which ends by itself without a daemon.
-	hushEvery = ipc.SuspensionLimit / 8
+	// retryEvery is how often a guest is contacted again that was refused.
+	retryEvery = time.Second
+	// renewEvery is how often a suspension is renewed, which ends by itself without a daemon.
+	renewEvery = ipc.SuspensionLimit / 8
 )
 
-// claim has what a guest that an earlier daemon made stay its own before anybody is
-// given anything.
-func (s *Service) claim(dir string) *silent {
-	t := &silent{
+// register notes a guest that an earlier daemon created as silent, so that what it has stays its own.
+func (s *Service) register(dir string) *silentGuest {
+	t := &silentGuest{
 		name: filepath.Base(dir), dir: dir, since: s.clock.Now(),
-		tried: make(chan struct{}), gone: make(chan struct{}), again: make(chan struct{}, 1),
+		tried: make(chan struct{}), gone: make(chan struct{}), retry: make(chan struct{}, 1),
 	}
-	noted, err := readKept(dir)
+	saved, err := readState(dir)
 	switch {
 	case err != nil:
 		t.why = err
-	case noted == nil:
-		t.why = errors.New("nothing is noted of it")
-	case noted.Spec.Name == "":
-		noted.older, noted.Spec.Name = true, t.name
-		if noted.Began, err = startOf(noted.PID); err != nil {
+	case saved == nil:
+		t.why = errors.New("no state of it was saved")
+	case saved.Spec.Name == "":
+		saved.older, saved.Spec.Name = true, t.name
+		if saved.Began, err = startTime(saved.PID); err != nil {
 			s.log.Debug("guest of an older daemon", "guest", t.name, "err", err) // it is found to be gone
 		}
-		t.noted = noted
-	case noted.Spec.Name != t.name:
-		t.why = fmt.Errorf("what is noted there is guest %q's", noted.Spec.Name)
+		t.saved = saved
+	case saved.Spec.Name != t.name:
+		t.why = fmt.Errorf("the state that was saved there is guest %q's", saved.Spec.Name)
 	default:
-		t.noted = noted
-		if err := s.sandboxes.Adopt(noted.Spec.Sandbox); err != nil {
+		t.saved = saved
+		if err := s.sandboxes.Adopt(saved.Spec.Sandbox); err != nil {
 			s.log.Warn("guest's limits stay as they were", "guest", t.name, "err", err)
 		}
 	}
@@ -83,8 +81,8 @@ func (s *Service) claim(dir string) *silent {
 	return t
 }
 
-// adoptAll finds the guests that an earlier daemon made, all at once. Those that don't
-// answer in time are gone on being looked for until ctx ends.
+// adoptAll contacts the guests that an earlier daemon created, all at once. Those that don't answer in time are contacted
+// again and again until ctx ends.
 func (s *Service) adoptAll(ctx context.Context) error {
 	vms := s.guestDir("")
 	if err := os.MkdirAll(vms, 0o711); err != nil {
@@ -94,21 +92,21 @@ func (s *Service) adoptAll(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for guests: %w", err)
 	}
-	if s.intents, err = suspend.NewIntents(s.holdsDir()); err != nil {
+	if s.intents, err = suspend.NewIntents(s.intentsDir()); err != nil {
 		return err
 	}
-	if s.left, err = s.intents.List(); err != nil {
+	if s.leftDisabled, err = s.intents.List(); err != nil {
 		return err
 	}
-	var all []*silent
+	var all []*silentGuest
 	for _, e := range entries {
-		all = append(all, s.claim(filepath.Join(vms, e.Name())))
+		all = append(all, s.register(filepath.Join(vms, e.Name())))
 	}
 	for _, t := range all {
-		s.wg.Go(func() { s.seek(ctx, t) })
-		s.wg.Go(func() { s.hush(ctx, t) })
+		s.wg.Go(func() { s.contact(ctx, t) })
+		s.wg.Go(func() { s.keepSuspended(ctx, t) })
 	}
-	limit := time.NewTimer(meetLimit)
+	limit := time.NewTimer(contactLimit)
 	defer limit.Stop()
 	for late, i := false, 0; i < len(all) && !late; i++ {
 		select {
@@ -118,19 +116,19 @@ func (s *Service) adoptAll(ctx context.Context) error {
 		}
 	}
 	for _, t := range all {
-		if v, is := s.showSilent(t); is {
+		if v, silent := t.vm(); silent {
 			s.log.Error("guest not adopted", "guest", t.name, "reason", v.Silent)
 		}
 	}
 	s.enableLeft()
-	return s.clearDomains()
+	return s.removeStaleSockets()
 }
 
-// seek looks for a guest until it is met or gone, or ctx ends.
-func (s *Service) seek(ctx context.Context, t *silent) {
-	defer t.attempted()
+// contact contacts a guest until it is adopted or gone, or ctx ends.
+func (s *Service) contact(ctx context.Context, t *silentGuest) {
+	defer t.setTried()
 	for {
-		g, err := s.adopt(ctx, t.dir, t.noted, t)
+		g, err := s.adopt(ctx, t.dir, t.saved, t)
 		t.mu.Lock()
 		killed := t.killed
 		t.mu.Unlock()
@@ -141,7 +139,7 @@ func (s *Service) seek(ctx context.Context, t *silent) {
 		case ctx.Err() != nil:
 			return
 		case killed, errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-			s.bury(t)
+			s.removeSilent(t)
 			return
 		}
 		t.mu.Lock()
@@ -150,73 +148,71 @@ func (s *Service) seek(ctx context.Context, t *silent) {
 			t.why = err
 		}
 		t.mu.Unlock()
-		t.attempted()
-		wait := time.NewTimer(seekEvery)
+		t.setTried()
+		wait := time.NewTimer(retryEvery)
 		select {
 		case <-wait.C:
-		case <-t.again:
+		case <-t.retry:
 		case <-ctx.Done():
 		}
 		wait.Stop()
 	}
 }
 
-// attempted says that the first attempt to meet the guest is over.
-func (t *silent) attempted() { t.once.Do(func() { close(t.tried) }) }
+// setTried notes that the first attempt to contact the guest is over.
+func (t *silentGuest) setTried() { t.once.Do(func() { close(t.tried) }) }
 
-// hush suspends a guest that says nothing, until it is met or gone, or ctx ends.
-func (s *Service) hush(ctx context.Context, t *silent) {
+// keepSuspended suspends a guest that does not answer, until it is adopted or gone, or ctx ends.
+func (s *Service) keepSuspended(ctx context.Context, t *silentGuest) {
 	path := filepath.Join(t.dir, guestproc.UntilFile)
-	for wait := silentAfter; clock.Sleep(ctx, s.clock, wait) == nil; wait = hushEvery {
+	for wait := silentAfter; clock.Sleep(ctx, s.clock, wait) == nil; wait = renewEvery {
 		t.mu.Lock()
-		over := t.over
-		if !over {
+		settled := t.settled
+		if !settled {
 			t.suspended = ipc.SuspendUntil(path, s.clock.Now()+ipc.SuspensionLimit) == nil
 		}
 		t.mu.Unlock()
-		if over {
+		if settled {
 			return
 		}
 	}
-	t.release() // without a daemon nobody is suspended
+	t.resume() // without a daemon no guest is suspended
 }
 
-// release ends the guest's suspension.
-func (t *silent) release() {
+// resume ends the guest's suspension.
+func (t *silentGuest) resume() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.suspended {
 		t.suspended = false
-		// Where it can't be written, it ends by itself.
+		// If the file can't be written, the suspension ends by itself.
 		_ = ipc.SuspendUntil(filepath.Join(t.dir, guestproc.UntilFile), 0)
 	}
 }
 
-// settle has the guest not be silent any more. The caller has taken it from the service's
-// silent ones, and put another in its place where it was met.
-func (t *silent) settle() {
-	t.release()
+// settle notes that the guest is silent no more: it was adopted or is gone. The caller has removed it from s.silent.
+func (t *silentGuest) settle() {
+	t.resume()
 	t.mu.Lock()
-	t.over = true
+	t.settled = true
 	t.mu.Unlock()
 	close(t.gone)
 }
 
-// bury removes what a guest has left whose process does not listen any more. Such a process
-// that has not ended could not be governed, and is ended.
-func (s *Service) bury(t *silent) {
-	if t.noted != nil {
-		err := t.noted.kill()
-		if err != nil {
-			s.log.Error("end a guest that can't be met", "guest", t.name, "err", err)
+// removeSilent removes what a guest has left whose process does not listen any more. A process that has not ended could not
+// be governed, and is killed.
+func (s *Service) removeSilent(t *silentGuest) {
+	socket := ""
+	if t.saved != nil {
+		if err := t.saved.kill(); err != nil {
+			s.log.Error("end a guest that can't be contacted", "guest", t.name, "err", err)
 		}
-		if err := s.sandboxes.Release(t.noted.Spec.Sandbox); err != nil {
+		if err := s.sandboxes.Release(t.saved.Spec.Sandbox); err != nil {
 			s.log.Warn("remove what a guest left", "guest", t.name, "err", err)
 		}
-		s.clear(t.dir, t.noted.Spec.Socket)
-	} else {
-		s.clear(t.dir, "")
+		socket = t.saved.Spec.Socket
 	}
+	_ = s.removeGuest(t.dir, socket) // it logs its error
 	s.mu.Lock()
 	delete(s.silent, t.name)
 	s.mu.Unlock()
@@ -225,23 +221,23 @@ func (s *Service) bury(t *silent) {
 }
 
 // endSilent ends a guest that does not answer.
-func (s *Service) endSilent(t *silent) error {
-	noted := t.noted
-	if noted == nil {
+func (s *Service) endSilent(t *silentGuest) error {
+	saved := t.saved
+	if saved == nil {
 		var err error
-		if noted, err = answers(t.dir); err != nil {
-			v, _ := s.showSilent(t)
+		if saved, err = identify(t.dir); err != nil {
+			v, _ := t.vm()
 			return fmt.Errorf("guest %q: which process it is is not known: end that yourself, and remove %s: %s (%w)", t.name, t.dir, v.Silent, err)
 		}
 	}
-	if err := noted.kill(); err != nil {
+	if err := saved.kill(); err != nil {
 		return fmt.Errorf("kill guest %q: %w", t.name, err)
 	}
 	t.mu.Lock()
 	t.killed = true
 	t.mu.Unlock()
 	select {
-	case t.again <- struct{}{}:
+	case t.retry <- struct{}{}:
 	default:
 	}
 	limit := time.NewTimer(endLimit)
@@ -250,13 +246,13 @@ func (s *Service) endSilent(t *silent) error {
 	case <-t.gone:
 		return nil
 	case <-limit.C:
-		return fmt.Errorf("guest %q, process %d, does not end even though it was killed", t.name, noted.PID)
+		return fmt.Errorf("guest %q, process %d, does not end even though it was killed", t.name, saved.PID)
 	}
 }
 
-// answers notes which process introduces itself at the control socket in a guest's
-// directory, as the kernel says; none of a guest's processes can put another socket there.
-func answers(dir string) (_ *kept, err error) {
+// identify returns which process introduces itself at the control socket in a guest's directory, as the kernel says. No
+// process of a guest can put another socket there.
+func identify(dir string) (_ *savedState, err error) {
 	conn, err := ipc.Dial(filepath.Join(dir, guestproc.ControlSocket))
 	if err != nil {
 		return nil, err
@@ -266,54 +262,54 @@ func answers(dir string) (_ *kept, err error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{PID: m.Sender}
-	k.Began, err = startOf(k.PID)
+	k := &savedState{PID: m.Sender}
+	k.Began, err = startTime(k.PID)
 	return k, errors.Join(err, m.CloseFiles())
 }
 
-// showSilent is the guest as the API shows it, unless it is silent no more.
-func (s *Service) showSilent(t *silent) (v api.VM, is bool) {
+// vm returns the guest as the API shows it. It reports false if the guest is silent no more.
+func (t *silentGuest) vm() (v api.VM, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if t.settled {
 		return v, false
 	}
 	v.Name, v.Suspended = t.name, t.suspended
-	v.Silent = "its process says nothing"
+	v.Silent = "its process does not answer"
 	if t.why != nil {
 		v.Silent = t.why.Error()
 	}
-	if k := t.noted; k != nil {
+	if k := t.saved; k != nil {
 		v.GPU, v.Domain, v.DomainUUID, v.Socket, v.PID = k.Spec.GPU.Name, k.Spec.Domain, k.Spec.DomainUUID, k.Spec.Socket, k.PID
 		v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling = k.Terms.Weight, k.Terms.Cap, k.Terms.Guarantee, k.Terms.PriorityCeiling
 		v.GPUSeconds, v.SuspendedSeconds, v.Suspensions = k.Bill.Used.Seconds(), k.Bill.Suspended.Seconds(), k.Bill.Suspensions
 		v.Preemption.Caused, v.Preemption.ChargedSeconds = k.Bill.Caused, k.Bill.Charged.Seconds()
 		v.MemoryLimitBytes, v.KernelTimeLimit = k.Spec.MemoryLimit, k.Spec.KernelTimeLimit
-		v.Peer, v.Confinement = showPeer(k.Spec.Peer), showSandbox(k.Spec.Sandbox)
-		v.Silent += fmt.Sprintf("; it is met as soon as process %d answers (is it stopped, or short of memory?), or end it: vgpuctl delete vm %s --force", k.PID, t.name)
+		v.Peer, v.Confinement = apiPeer(k.Spec.Peer), apiConfinement(k.Spec.Sandbox)
+		v.Silent += fmt.Sprintf("; it is adopted as soon as process %d answers (is it stopped, or short of memory?), or end it: vgpuctl delete vm %s --force", k.PID, t.name)
 	}
 	return v, true
 }
 
-// errSilent says that a guest can't be changed, nor another of its name be made.
-func (s *Service) errSilent(t *silent) error {
-	v, _ := s.showSilent(t)
+// silentError says that a guest can't be changed, nor another guest of its name be created.
+func (s *Service) silentError(t *silentGuest) error {
+	v, _ := t.vm()
 	return fmt.Errorf("guest %q does not answer: %s: %w", t.name, v.Silent, api.ErrInUse)
 }
 
-// silents are the guests that are not met yet.
-func (s *Service) silents() []*silent {
+// silentGuests returns the guests that were not contacted yet.
+func (s *Service) silentGuests() []*silentGuest {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	all := make([]*silent, 0, len(s.silent))
+	all := make([]*silentGuest, 0, len(s.silent))
 	for _, t := range s.silent {
 		all = append(all, t)
 	}
 	return all
 }
 
-// silentOne is the guest of that name, if it is not met yet.
-func (s *Service) silentOne(name string) (t *silent, ok bool) {
+// silentGuest returns the guest with a name if it was not contacted yet.
+func (s *Service) silentGuest(name string) (t *silentGuest, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	t, ok = s.silent[name]

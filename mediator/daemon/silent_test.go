@@ -156,10 +156,10 @@ func runLiar() error {
 
 // startLiar has a liar be guest "liar" of a daemon that is not running, and changes what is
 // noted of it. It says that its name is name.
-func startLiar(t *testing.T, dir, name string, short bool, change func(*kept)) (noted *kept) {
+func startLiar(t *testing.T, dir, name string, short bool, change func(*savedState)) (noted *savedState) {
 	t.Helper()
 	guest := filepath.Join(dir, "vms", "liar")
-	noted, err := readKept(guest)
+	noted, err := readState(guest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func startLiar(t *testing.T, dir, name string, short bool, change func(*kept)) (
 		t.Fatal(err)
 	}
 	noted.PID = cmd.Process.Pid
-	if noted.Began, err = startOf(noted.PID); err != nil {
+	if noted.Began, err = startTime(noted.PID); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
@@ -212,13 +212,13 @@ func startLiar(t *testing.T, dir, name string, short bool, change func(*kept)) (
 func TestAdoptLiar(t *testing.T) {
 	for name, c := range map[string]struct {
 		short  bool
-		change func(honest api.VM) func(*kept)
+		change func(honest api.VM) func(*savedState)
 		refuse string
 	}{
 		"other name, user, cgroup, domain and socket": {},
 		"page without seals":                          {short: true, refuse: "cut short"},
-		"another process than was noted": {change: func(honest api.VM) func(*kept) {
-			return func(k *kept) { k.PID = honest.PID }
+		"another process than was noted": {change: func(honest api.VM) func(*savedState) {
+			return func(k *savedState) { k.PID = honest.PID }
 		}, refuse: "introduced itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestAdoptLiar(t *testing.T) {
 			d := startDaemon(t, dir)
 			honest, liar := d.create("honest"), d.create("liar")
 			d.stop()
-			var change func(*kept)
+			var change func(*savedState)
 			if c.change != nil {
 				change = c.change(honest)
 			}
@@ -252,31 +252,31 @@ func TestAdoptLiar(t *testing.T) {
 // TestAdoptOlder: a guest of a daemon that noted less is believed once what it was made
 // with, if it is the process that was noted and of that name; from then on it is noted.
 func TestAdoptOlder(t *testing.T) {
-	for name, refuse := range map[string]string{"liar": "", "honest": "it says to be guest"} {
+	for name, refuse := range map[string]string{"liar": "", "honest": "it introduces itself as guest"} {
 		t.Run(name, func(t *testing.T) {
 			dir := runDir(t)
 			d := startDaemon(t, dir)
 			d.create("liar")
 			d.stop()
-			noted := startLiar(t, dir, name, false, func(k *kept) { k.Spec, k.Began = ipc.Spec{}, 0 })
+			noted := startLiar(t, dir, name, false, func(k *savedState) { k.Spec, k.Began = ipc.Spec{}, 0 })
 			d = startDaemon(t, dir)
 			v := d.vm("liar")
 			if refuse != "" {
 				// What it has said once is not what is expected of it the next time.
-				s, ok := d.service.silentOne("liar")
+				s, ok := d.service.silentGuest("liar")
 				for range 2 {
 					if !ok {
 						break
 					}
 					select {
-					case s.again <- struct{}{}: // taken once the attempt before is over
+					case s.retry <- struct{}{}: // taken once the attempt before is over
 						until(t, "it is tried again", func() bool {
 							select {
 							case <-s.gone:
 								ok = false
 							default:
 							}
-							return !ok || len(s.again) == 0
+							return !ok || len(s.retry) == 0
 						})
 					case <-s.gone:
 						ok = false
@@ -297,7 +297,7 @@ func TestAdoptOlder(t *testing.T) {
 			if v.Silent != "" || v.PID != noted.PID || v.Domain != "theirs" {
 				t.Errorf("it is %+v", v)
 			}
-			k, err := readKept(filepath.Join(dir, "vms", "liar"))
+			k, err := readState(filepath.Join(dir, "vms", "liar"))
 			if err != nil || k.Spec.Name != "liar" || k.Began != noted.Began && k.Began == 0 {
 				t.Errorf("noted: %+v, %v", k, err)
 			}

@@ -13,18 +13,17 @@ import (
 	"vgpud/mediator/api"
 )
 
-// domainsDir is the directory, in the daemon's, of the sockets of libvirt
-// domains: domains/UUID/gpuN.sock. Their paths are in the domains' definitions,
-// so they depend on nothing that changes.
+// domainsDir is the directory, in the daemon's, of the sockets of libvirt domains: domains/UUID/gpuN.sock. Their paths are in
+// the domains' definitions, so they depend on nothing that changes.
 const domainsDir = "domains"
 
-// maxSocketPath is what sockaddr_un has room for.
+// maxSocketPath is the longest path that fits sockaddr_un.
 const maxSocketPath = 107
 
 var domainSocketName = regexp.MustCompile(`^gpu(0|[1-9][0-9]?)\.sock$`)
 
-// socketOf is where a guest's VMM is to connect. uuid is the domain's whose
-// directory that is in, empty for none.
+// socketOf returns the socket that a guest's VMM is to connect to. uuid is the domain whose directory that is in, empty if it
+// is in none.
 func (s *Service) socketOf(spec *api.VMSpec) (path, uuid string, err error) {
 	if spec.Socket == "" {
 		path = filepath.Join(s.guestDir(spec.Name), "vfio-user.sock")
@@ -42,17 +41,17 @@ func (s *Service) socketOf(spec *api.VMSpec) (path, uuid string, err error) {
 	return path, uuid, nil
 }
 
-// runDir is the daemon's directory as an absolute path.
+// runDir returns the daemon's directory as an absolute path.
 func (s *Service) runDir() string {
 	dir, err := filepath.Abs(s.o.Config.RunDir)
 	if err != nil {
-		return s.o.Config.RunDir // and so no path is found to be in it
+		return s.o.Config.RunDir // then no path is found to be in it
 	}
 	return dir
 }
 
-// domainOf takes the path of a domain's socket apart; empty is no such path. It
-// must be spelled in the one way that has no detours.
+// domainOf returns the UUID in the path of a domain's socket, or an empty string if it is no such path. The path must be in
+// its canonical form.
 func (s *Service) domainOf(path string) (uuid string) {
 	dir, name := filepath.Split(path)
 	uuid = filepath.Base(dir)
@@ -63,8 +62,7 @@ func (s *Service) domainOf(path string) (uuid string) {
 	return uuid
 }
 
-// makeDomainDir makes a domain's directory. Others may pass through it to the
-// sockets whose names they know.
+// makeDomainDir makes a domain's directory. Other users may pass through it to sockets whose names they know.
 func (s *Service) makeDomainDir(uuid string) (err error) {
 	root, err := os.OpenRoot(s.o.Config.RunDir)
 	if err != nil {
@@ -74,7 +72,7 @@ func (s *Service) makeDomainDir(uuid string) (err error) {
 	for _, dir := range []string{domainsDir, filepath.Join(domainsDir, uuid)} {
 		switch err := root.Mkdir(dir, 0o711); {
 		case err == nil:
-			// Whatever the umask is.
+			// The umask may have removed bits.
 			if err := root.Chmod(dir, 0o711); err != nil {
 				return fmt.Errorf("make the domain's directory: %w", err)
 			}
@@ -83,26 +81,27 @@ func (s *Service) makeDomainDir(uuid string) (err error) {
 		}
 		st, err := root.Lstat(dir)
 		if err != nil {
-			return fmt.Errorf("look at the domain's directory: %w", err)
+			return fmt.Errorf("check the domain's directory: %w", err)
 		}
-		if !ours(st) {
-			return fmt.Errorf("%s: want a directory of the daemon's own, which nobody else may write to; remove it",
+		if !isPrivateDir(st) {
+			return fmt.Errorf("%s: want a directory of the daemon's own, which no other user may write to; remove it",
 				filepath.Join(s.o.Config.RunDir, dir))
 		}
 	}
 	return nil
 }
 
-// ours is whether a file is a directory in which nobody but this process's user
-// can put anything.
-func ours(st fs.FileInfo) bool {
+// isPrivateDir reports whether a file is a directory that only this process's user can write to.
+func isPrivateDir(st fs.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && st.IsDir() && int(sys.Uid) == os.Geteuid() && st.Mode().Perm()&0o022 == 0
 }
 
-// clearDomainSocket removes a domain's socket, and the domain's directory with
-// the last one, unless another is about to be made. The caller holds admission.
-func (s *Service) clearDomainSocket(path string) (err error) {
+// removeDomainSocket removes a domain's socket, and the domain's directory with the last one, unless another socket is about
+// to be made.
+//
+// Preconditions: s.admission is held.
+func (s *Service) removeDomainSocket(path string) (err error) {
 	uuid := s.domainOf(path)
 	if uuid == "" {
 		return nil
@@ -116,15 +115,15 @@ func (s *Service) clearDomainSocket(path string) (err error) {
 	if err := root.Remove(filepath.Join(dir, filepath.Base(path))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove a domain's socket: %w", err)
 	}
-	for _, b := range s.unborn {
-		if b.uuid == uuid {
+	for _, p := range s.pending {
+		if p.uuid == uuid {
 			return nil
 		}
 	}
 	return removeEmpty(root, dir)
 }
 
-// removeEmpty removes a directory unless there is something in it.
+// removeEmpty removes a directory if it is empty.
 func removeEmpty(root *os.Root, dir string) error {
 	err := root.Remove(dir)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
@@ -133,21 +132,20 @@ func removeEmpty(root *os.Root, dir string) error {
 	return fmt.Errorf("remove a domain's directory: %w", err)
 }
 
-// clearDomains removes what guests of an earlier daemon, which are gone, have
-// left in the domains' directories. Where there are guests of which nothing is known,
-// sockets that somebody listens on are left.
-func (s *Service) clearDomains() (err error) {
-	used, strays := make(map[string]bool), false
+// removeStaleSockets removes what guests of an earlier daemon that are gone have left in the domains' directories. If there are
+// guests whose sockets are not known, it leaves sockets that a process listens on.
+func (s *Service) removeStaleSockets() (err error) {
+	used, unknown := make(map[string]bool), false
 	s.mu.RLock()
 	for _, g := range s.guests {
 		used[g.spec.Socket] = true
 	}
 	for _, t := range s.silent {
-		if t.noted == nil {
-			strays = true
+		if t.saved == nil {
+			unknown = true
 			continue
 		}
-		used[t.noted.Spec.Socket] = true
+		used[t.saved.Spec.Socket] = true
 	}
 	s.mu.RUnlock()
 	paths, err := filepath.Glob(filepath.Join(s.runDir(), domainsDir, "*", "*"))
@@ -157,10 +155,10 @@ func (s *Service) clearDomains() (err error) {
 	s.admission.Lock()
 	defer s.admission.Unlock()
 	for _, path := range paths {
-		if used[path] || s.domainOf(path) == "" || strays && alive(path) {
+		if used[path] || s.domainOf(path) == "" || unknown && listening(path) {
 			continue
 		}
-		if err := s.clearDomainSocket(path); err != nil {
+		if err := s.removeDomainSocket(path); err != nil {
 			return err
 		}
 	}
@@ -178,13 +176,13 @@ func (s *Service) clearDomains() (err error) {
 	return err
 }
 
-// alive is whether somebody may listen on a socket. Whether this process is
-// allowed to connect to a VMM's socket says nothing about that.
-func alive(path string) bool {
+// listening reports whether a process may listen on a socket. That this process is not allowed to connect to a VMM's socket
+// says nothing about it.
+func listening(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		return !errors.Is(err, syscall.ECONNREFUSED)
 	}
-	_ = c.Close() // nothing was said on it
+	_ = c.Close() // nothing was sent
 	return true
 }

@@ -3,7 +3,7 @@
 // decides nothing: package scheduler calls it with the time, under its own lock, and carries
 // verdicts out through it.
 //
-// The flow of a launch: an executor claims a launch slot (ipc.StubSlot; EffiSha §6.1 calls it a
+// The flow of a launch: an executor claims a launch slot (ipc.LaunchSlot; EffiSha §6.1 calls it a
 // stub) and fills it in. [Queue.Read] compares all slots with what they were at the read before
 // and makes events of the differences. [Queue.Next] returns the events one at a time, and
 // [Queue.Launches] shows the launches as the policy may know them at that event. A verdict is

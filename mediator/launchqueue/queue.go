@@ -49,7 +49,7 @@ type event struct {
 	launch *Launch
 }
 
-// Slots are the launch slots of one guest. An [ipc.Page] has some.
+// Slots are the launch slots of one guest. An [ipc.ControlPage] has some.
 type Slots interface {
 	// LaunchSlot returns slot i, from 0 to ipc.MaxLaunchSlots-1.
 	LaunchSlot(i int) *ipc.LaunchSlot

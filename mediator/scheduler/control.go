@@ -53,5 +53,5 @@ func (s *Scheduler) controlContexts(g *Guest) {
 	if w.Suspend = suspended; suspended && c.DisableAfter > 0 {
 		w.DisableAt = at + c.DisableAfter
 	}
-	g.o.Controller.Set(w)
+	g.o.Controller.SetDesired(w)
 }

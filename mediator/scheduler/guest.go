@@ -56,13 +56,13 @@ type Orders struct {
 	Terms     ipc.Terms
 }
 
-// Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has
-// the implementation.
+// Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has the
+// implementation.
 type Controller interface {
-	// Set changes the desired state of all of the guest's contexts.
-	Set(suspend.DesiredState)
-	// Doubt says that the daemon stood still, so that executors may have changed the state.
-	Doubt()
+	// SetDesired changes the desired state of all of the guest's contexts.
+	SetDesired(suspend.DesiredState)
+	// Invalidate says that the daemon stood still, so that executors may have changed the actual state.
+	Invalidate()
 }
 
 // GuestOptions describe a guest. Page or Executors must be set.
@@ -217,7 +217,7 @@ func (g *Guest) heartbeat(now time.Duration) bool {
 	}
 	g.orders.Heartbeat = now
 	if before != 0 && now-before > stoodStill && g.o.Controller != nil {
-		g.o.Controller.Doubt()
+		g.o.Controller.Invalidate()
 	}
 	return true
 }

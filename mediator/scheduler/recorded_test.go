@@ -56,7 +56,7 @@ type recording struct {
 
 // newRecording returns a loop that runs, under a policy, with the GPU that open returns.
 func newRecording(t *testing.T, open func(*accountingtest.Record) gpu.Monitor, policy string, by Watching) *recording {
-	h := &recording{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond, ResumeDelay: 36 * time.Microsecond}}
+	h := &recording{t: t, gpu: &accountingtest.Recorded{Save: 64 * time.Microsecond, Preempted: 85 * time.Microsecond, Load: 80 * time.Microsecond, ResumeDelay: 47 * time.Microsecond}}
 	h.gpu.AdvanceTo(ms)
 	h.clock.Advance(ms)
 	h.record = &accountingtest.Record{GPU: h.gpu, Clock: &h.clock}
@@ -207,9 +207,9 @@ func TestSharesByEvents(t *testing.T) {
 		contexts = append(contexts, c)
 	}
 	h.pass(time.Second)
-	var before [3]time.Duration
+	var before, billed [3]time.Duration // the bill is of the last round, here and at the end
 	for i, c := range contexts {
-		before[i] = c.Busy()
+		before[i], billed[i] = c.Busy(), h.guests[i].o.Page.Bill().Used
 	}
 	h.pass(5 * time.Second)
 	var total time.Duration
@@ -221,8 +221,9 @@ func TestSharesByEvents(t *testing.T) {
 		if want := weights[i] / 7; share < want-0.02 || share > want+0.02 {
 			t.Errorf("guest %d has %.1f %% of what all used, want %.1f %%", i, 100*share, 100*want)
 		}
-		if off := float64(h.guests[i].o.Page.Bill().Used-c.Busy()) / float64(c.Busy()); off > 0.002 || off < -0.002 {
-			t.Errorf("guest %d is billed %v of %v, %+.2f %%", i, h.guests[i].o.Page.Bill().Used, c.Busy(), 100*off)
+		used, busy := h.guests[i].o.Page.Bill().Used-billed[i], c.Busy()-before[i]
+		if off := float64(used-busy) / float64(busy); off > 0.002 || off < -0.002 {
+			t.Errorf("guest %d is billed %v of %v, %+.2f %%", i, used, busy, 100*off)
 		}
 	}
 	g := h.loop.WatcherStatus()

@@ -203,6 +203,13 @@ func (s *Scheduler) usePolicy(name string, p fairshare.Policy, byKernel bool) {
 	s.launches.evictions.Restart()
 }
 
+// Properties returns the GPU's properties as it is open now.
+func (s *Scheduler) Properties() gpu.Properties {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gpu.Properties
+}
+
 // Policy returns the name of the policy.
 func (s *Scheduler) Policy() string {
 	s.mu.Lock()

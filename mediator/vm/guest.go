@@ -7,11 +7,12 @@ import (
 	"log/slog"
 	"os/exec"
 	"sync"
+	"time"
 
 	"vgpud/clock"
-	"vgpud/mediator/executor"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
 	"vgpud/vfio/vfiouser"
 )
 
@@ -24,7 +25,11 @@ type Options struct {
 	Owner *vfiouser.Owner
 	// Command returns a new executor process; descriptor 3 is its end of the connection.
 	Command func() *exec.Cmd
-	Log     *slog.Logger
+	// PollWindow is how long an executor polls its rings before it sleeps, and Features are the
+	// features that executors implement: the guest is told of both.
+	PollWindow time.Duration
+	Features   abi.Features
+	Log        *slog.Logger
 	// Stderr, if set, is Log's destination, which a new daemon may replace.
 	Stderr  *Stderr
 	Version string
@@ -51,7 +56,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	b := newExecutors(o.Spec, page, o.Command, clock.Real{}, log)
 	dev, err := vgpu.New(vgpu.Config{
 		SharedBytes: int64(o.Spec.BAR2Bytes), MemoryBytes: o.Spec.MemoryLimit,
-		PollWindow: executor.PollWindow, Features: executor.Features,
+		PollWindow: o.PollWindow, Features: o.Features,
 	}, b, log)
 	if err != nil {
 		return err

@@ -1,0 +1,221 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/scheduler"
+	guestproc "vgpud/mediator/vm"
+)
+
+// adopt contacts the process behind the control socket in a guest's directory and shares its GPU with the guest, going
+// by the saved state. silent is the guest as it was not contacted yet, nil for a new one. The process may take until ctx
+// ends to introduce itself.
+func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, silent *silentGuest) (*guest, error) {
+	conn, err := ipc.Dial(filepath.Join(dir, guestproc.ControlSocket))
+	if err != nil {
+		return nil, err
+	}
+	if saved == nil {
+		return nil, errors.Join(silent.why, conn.Close())
+	}
+	stop := context.AfterFunc(ctx, func() {
+		if err := conn.Expire(); err != nil {
+			s.log.Debug("expire a guest's connection", "guest", saved.Spec.Name, "err", err)
+		}
+	})
+	g, err := receiveHello(conn, saved)
+	if !stop() && err == nil {
+		err = errors.Join(ctx.Err(), g.page.Close(), g.process.Release())
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	g.dir, g.files = dir, s.o.Files
+	if saved.older {
+		s.log.Warn("guest of an older daemon: its process is believed what the guest was created with", "guest", g.spec.Name)
+		if err := s.sandboxes.Adopt(g.spec.Sandbox); err != nil {
+			s.log.Warn("guest's limits stay as they were", "guest", g.spec.Name, "err", err)
+		}
+	}
+	if silent != nil {
+		s.captureOutput(g)
+	}
+	if g.device, err = s.device(g.spec.GPU.Name); err != nil {
+		return nil, errors.Join(fmt.Errorf("guest %s is on a GPU that is not configured: %w", g.spec.Name, err), g.close())
+	}
+	if s.pinned {
+		g.page.SetPollingCPU(s.cpu)
+	}
+	now := s.clock.Now()
+	g.controller = s.startController(g)
+	g.sched = scheduler.NewGuest(scheduler.GuestOptions{
+		Name: g.spec.Name, PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: g.page, Controller: g.controller,
+		Terms: ipc.Terms(saved.Terms), Bill: saved.limitBill(g.page.Bill(), now),
+	})
+	g.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
+	s.save(g)
+	s.mu.Lock()
+	leaving := s.leaving
+	if !leaving {
+		s.guests[g.spec.Name] = g
+		delete(s.silent, g.spec.Name)
+	}
+	s.mu.Unlock()
+	if leaving {
+		return nil, errors.Join(errors.New("the daemon ends"), g.controller.Close(false), g.close())
+	}
+	if silent != nil {
+		silent.settle()
+	}
+	g.device.loop.Add(g.sched)
+	if !g.page.HasLaunchSlots() {
+		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
+	} else {
+		g.device.loop.Listen(g.sched)
+	}
+	s.wg.Go(func() {
+		defer close(g.gone)
+		ended := g.receive(s.log, g.handleMessage)
+		s.saveLast(g, ended)
+		if ended {
+			s.cleanUp(g)
+		}
+		s.forget(g, ended)
+	})
+	return g, nil
+}
+
+// cleanUp removes what a guest left whose connection has ended.
+func (s *Service) cleanUp(g *guest) {
+	// A process that has only closed its connection could not be governed.
+	if err := kill(g.process); err != nil {
+		s.log.Error("end a guest", "guest", g.spec.Name, "err", err)
+	}
+	g.cleanupErr = s.removeGuest(s.guestDir(g.spec.Name), g.spec.Socket)
+	if err := s.sandboxes.Release(g.spec.Sandbox); err != nil {
+		s.log.Warn("remove what a guest left", "guest", g.spec.Name, "err", err)
+	}
+	s.log.Info("guest left", "guest", g.spec.Name)
+}
+
+// removeGuest removes the directory and the socket of a guest that is gone.
+func (s *Service) removeGuest(dir, socket string) error {
+	s.admission.Lock() // a new guest may use the same directory
+	defer s.admission.Unlock()
+	err := errors.Join(s.o.Files.Remove(dir), s.removeDomainSocket(socket))
+	if err != nil {
+		s.log.Warn("remove what a guest left", "dir", dir, "socket", socket, "err", err)
+	}
+	return err
+}
+
+// forget lets go of a guest whose process has ended, or which a daemon that ends leaves to itself.
+func (s *Service) forget(g *guest, ended bool) {
+	g.device.loop.Remove(g.sched)
+	if err := g.controller.Close(ended); err != nil {
+		s.log.Warn("let go of a guest's contexts", "guest", g.spec.Name, "err", err)
+	}
+	if ended && g.output != nil {
+		if _, err := g.output.End(); err != nil {
+			s.log.Debug("close a process's standard error", "err", err)
+		}
+		g.output = nil
+	}
+	s.mu.Lock()
+	delete(s.guests, g.spec.Name)
+	err := g.close()
+	s.mu.Unlock()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		s.log.Warn("forget a guest", "guest", g.spec.Name, "err", err)
+	}
+	g.device.loop.Changed(g.sched.ID())
+}
+
+// DeleteVM implements [api.Host].
+func (s *Service) DeleteVM(name string, force bool) error {
+	if t, ok := s.silentGuest(name); ok {
+		if !force {
+			return s.silentError(t)
+		}
+		return s.endSilent(t)
+	}
+	inUse := false
+	ended, err := s.end(name, func(g *guest) bool {
+		inUse = g.page.Attached() && !force
+		return !inUse
+	})
+	switch {
+	case inUse:
+		return fmt.Errorf("guest %q: its VMM is connected, and QEMU may end when its device does: stop the VM, or `vgpuctl detach`, or force it (--force): %w", name, api.ErrInUse)
+	case !ended && err == nil:
+		return notFound(name)
+	}
+	return err
+}
+
+// end ends the guest with that name if meant returns true for it, and reports whether it does.
+func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
+	s.mu.RLock()
+	g, ok := s.guests[name]
+	ok = ok && meant(g)
+	var err error
+	if ok {
+		err = g.conn.Send(ipc.Message{Kind: ipc.KindQuit})
+	}
+	s.mu.RUnlock()
+	if !ok {
+		return false, nil
+	}
+	if err != nil {
+		return true, fmt.Errorf("tell guest %q to end: %w", name, err)
+	}
+	if g.wait(endLimit) {
+		return true, g.cleanupError()
+	}
+	// A VMM can keep its guest's process from ending, for example by a descriptor that blocks when it is closed. A
+	// process that is killed leaves its descriptors to the kernel.
+	s.log.Warn("guest's process does not end and is killed", "guest", name, "pid", g.pid)
+	if err := kill(g.process); err != nil {
+		return true, fmt.Errorf("kill guest %q, process %d: %w", name, g.pid, err)
+	}
+	if !g.wait(endLimit) {
+		return true, fmt.Errorf("guest %q, process %d, does not end even though it was killed", name, g.pid)
+	}
+	return true, g.cleanupError()
+}
+
+// cleanupError returns why what a guest that is gone has left is still there, or nil if it is not.
+func (g *guest) cleanupError() error {
+	if g.cleanupErr == nil {
+		return nil
+	}
+	return fmt.Errorf("guest %q has ended, but what it left is still there, and goes when a guest of its name is made or the daemon starts anew: %w: %w",
+		g.spec.Name, api.ErrNotSaved, g.cleanupErr)
+}
+
+// endLimit is how long a guest's process may take to end when told to, and when killed. libvirt waits for its hook,
+// whose own limit exceeds the sum of both.
+const endLimit = 2 * time.Second
+
+// wait waits until the guest is forgotten, for limit at most, and reports whether it is.
+func (g *guest) wait(limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-g.gone:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func notFound(name string) error {
+	return fmt.Errorf("guest %q: %w (`vgpuctl get vms` lists them)", name, api.ErrNotFound)
+}

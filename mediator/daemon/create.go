@@ -1,0 +1,255 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu/abi"
+	"vgpud/vfio/vfiouser"
+)
+
+// StartupConfig is what the process of a guest's virtual GPU reads, as JSON, from its standard input. When it is ready it
+// writes a line to file descriptor 3: [ReadyLine], or what is wrong. From 4 on are its sockets: see package vm's Inherit.
+type StartupConfig struct {
+	Spec ipc.Spec `json:"spec"`
+	// UID and GID are the VMM's, for which the guest's socket is; nil is the daemon's user.
+	UID *int `json:"uid,omitempty"`
+	GID *int `json:"gid,omitempty"`
+}
+
+// Owner returns the owner of the guest's socket; -1 leaves the socket with the daemon's user.
+func (c *StartupConfig) Owner() vfiouser.Owner {
+	o := vfiouser.Owner{UID: -1, GID: -1}
+	if c.UID != nil {
+		o.UID = *c.UID
+	}
+	if c.GID != nil {
+		o.GID = *c.GID
+	}
+	return o
+}
+
+// ReadyLine is the line that a guest's process writes when it serves.
+const ReadyLine = "ready"
+
+// readyLimit is how long a guest's process may take to be ready.
+const readyLimit = 10 * time.Second
+
+// CreateVM implements [api.Host].
+func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
+	if spec.BAR2Bytes == 0 {
+		spec.BAR2Bytes = abi.DefaultSharedBytes
+	}
+	spec.DomainUUID = strings.ToLower(spec.DomainUUID)
+	if err := checkSpec(&spec); err != nil {
+		return api.VM{}, err
+	}
+	socket, uuid, err := s.socketOf(&spec)
+	if err != nil {
+		return api.VM{}, err
+	}
+	p, err := s.reserve(spec, socket, uuid)
+	if err != nil {
+		return api.VM{}, err
+	}
+	g, err := s.startVM(p)
+	s.admission.Lock()
+	delete(s.pending, spec.Name)
+	if err != nil {
+		err = errors.Join(s.notSaved(err), s.o.Files.Remove(s.guestDir(spec.Name)), s.removeDomainSocket(socket))
+	}
+	s.admission.Unlock()
+	if err != nil {
+		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, err)
+	}
+	g.device.loop.Changed(g.sched.ID())
+	s.log.Info("guest created", "guest", spec.Name, "domain", spec.Domain, "gpu", p.device.config.Name, "weight", g.terms().Weight)
+	return s.VM(spec.Name)
+}
+
+// pendingVM is a guest that is being created. What it is to have is reserved for it.
+type pendingVM struct {
+	spec   api.VMSpec
+	device *device
+	socket string
+	uuid   string // of the domain whose directory the socket is in; empty if it is in none
+}
+
+// reserve admits a guest, chooses its GPU, and makes its directories.
+func (s *Service) reserve(spec api.VMSpec, socket, uuid string) (*pendingVM, error) {
+	s.admission.Lock()
+	defer s.admission.Unlock()
+	if err := s.checkUnused(spec.Name, socket); err != nil {
+		return nil, err
+	}
+	d, err := s.chooseDevice(&spec)
+	if err != nil {
+		return nil, fmt.Errorf("guest %q: %w", spec.Name, err)
+	}
+	dir := s.guestDir(spec.Name)
+	if err := s.makeGuestDir(dir, uuid); err != nil {
+		return nil, errors.Join(fmt.Errorf("guest %q: %w", spec.Name, s.notSaved(err)), os.RemoveAll(dir))
+	}
+	p := &pendingVM{spec: spec, device: d, socket: socket, uuid: uuid}
+	s.pending[spec.Name] = p
+	return p, nil
+}
+
+// makeGuestDir makes a guest's directory, and its domain's.
+func (s *Service) makeGuestDir(dir, uuid string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("clear its directory: %w", err)
+	}
+	// Other users may pass through to the VMM's socket, if they know its name.
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return fmt.Errorf("make its directory: %w", err)
+	}
+	if err := s.o.Files.SyncDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if uuid == "" {
+		return nil
+	}
+	return s.makeDomainDir(uuid)
+}
+
+// checkSpec returns what is wrong with a specification, as far as that doesn't depend on other guests.
+func checkSpec(spec *api.VMSpec) error {
+	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain),
+		api.CheckTimeLimit(spec.KernelTimeLimit), api.CheckMemoryLimit(spec.MemoryLimitBytes))
+	for what, id := range map[string]*int{"uid": spec.UID, "gid": spec.GID} {
+		if id != nil {
+			err = errors.Join(err, api.CheckID(what, *id))
+		}
+	}
+	if spec.DomainUUID != "" {
+		err = errors.Join(err, api.CheckUUID(spec.DomainUUID))
+	}
+	if spec.Peer != nil {
+		err = errors.Join(err, spec.Peer.Check())
+	}
+	return err
+}
+
+// checkUnused returns an error if there is a guest of that name or with that socket, or one is being created.
+//
+// Preconditions: s.admission is held.
+func (s *Service) checkUnused(name, socket string) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if _, ok := s.guests[name]; ok {
+		return fmt.Errorf("guest %q: %w", name, api.ErrExists)
+	}
+	if s.pending[name] != nil {
+		return fmt.Errorf("guest %q: %w, or nearly so", name, api.ErrExists)
+	}
+	if t := s.silent[name]; t != nil {
+		return errors.Join(s.silentError(t), api.ErrExists)
+	}
+	taken := func(by string) error { return fmt.Errorf("socket %s: guest %q has it: %w", socket, by, api.ErrExists) }
+	for _, g := range s.guests {
+		if g.spec.Socket == socket {
+			return taken(g.spec.Name)
+		}
+	}
+	for _, t := range s.silent {
+		if t.saved != nil && t.saved.Spec.Socket == socket {
+			return taken(t.name)
+		}
+	}
+	for _, p := range s.pending {
+		if p.socket == socket {
+			return taken(p.spec.Name)
+		}
+	}
+	return nil
+}
+
+// checkBAR2 returns what is wrong with a size of the memory shared with a guest.
+func checkBAR2(n uint64) error {
+	if n < abi.MinSharedBytes || n > abi.MaxSharedBytes || n&(n-1) != 0 {
+		return fmt.Errorf("shared memory of %d bytes: want a power of two from %d to %d: %w",
+			n, uint64(abi.MinSharedBytes), uint64(abi.MaxSharedBytes), api.ErrInvalid)
+	}
+	return nil
+}
+
+// startupConfig returns what a pending guest's process is told.
+func (s *Service) startupConfig(p *pendingVM) StartupConfig {
+	spec := &p.spec
+	c := StartupConfig{
+		Spec: ipc.Spec{
+			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Socket: p.socket,
+			GPU:       p.device.ipcGPU(),
+			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
+			KernelTimeLimit: s.config.Load().kernelTimeLimit(spec.KernelTimeLimit),
+		},
+		UID: spec.UID, GID: spec.GID,
+	}
+	if spec.DomainUUID != "" {
+		granted := ipc.Terms(spec.Terms())
+		c.Spec.Granted = &granted
+	}
+	if p := spec.Peer; p != nil {
+		c.Spec.Peer = &ipc.Peer{PID: p.PID, PIDFile: p.PIDFile}
+	}
+	return c
+}
+
+// startVM starts a guest's process, in a sandbox, and adopts it.
+func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
+	dir := s.guestDir(p.spec.Name)
+	c := s.startupConfig(p)
+	proc := s.prestart.take(c.Spec.GPU)
+	if proc == nil {
+		if proc, err = s.spawn(c.Spec.GPU); err != nil {
+			return nil, err
+		}
+	}
+	c.Spec.Sandbox = proc.sandbox
+	// This comes before the process is told its guest: the next daemon knows which guest it is by this alone.
+	saved := &savedState{PID: proc.cmd.Process.Pid, Spec: c.Spec, Terms: p.spec.Terms(), At: s.clock.Now()}
+	if saved.Began, err = startTime(saved.PID); err == nil {
+		err = saved.write(s.o.Files, dir)
+	}
+	if err == nil {
+		err = proc.assign(&c, dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.discard(proc))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), contactLimit)
+	defer cancel()
+	g, err = s.adopt(ctx, dir, saved, nil)
+	if err != nil {
+		return nil, errors.Join(err, s.discard(proc))
+	}
+	s.prestartNext(c.Spec.GPU)
+	s.wg.Go(func() {
+		<-g.gone
+		select {
+		case <-s.quit: // the daemon ends, and the process goes on
+			return
+		default:
+		}
+		if <-proc.ended; proc.err != nil {
+			s.log.Warn("guest's process", "guest", p.spec.Name, "err", proc.err)
+		}
+	})
+	return g, nil
+}
+
+// kill ends a process that may have ended by itself.
+func kill(p *os.Process) error {
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}

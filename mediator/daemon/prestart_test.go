@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/mediator/api"
+)
+
+// processEnds waits for the end of a process that some daemon of this test
+// process's has started, and waits for.
+func processEnds(t *testing.T, pid int) {
+	t.Helper()
+	until(t, "a guest's process is gone", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
+}
+
+// ahead waits until a process is there for the next guest.
+func (d *daemon) ahead() (pid int) {
+	d.t.Helper()
+	until(d.t, "a process has begun ahead", func() bool {
+		n := &d.service.prestart
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.spare != nil {
+			pid = n.spare.cmd.Process.Pid
+		}
+		return n.spare != nil
+	})
+	return pid
+}
+
+// TestNextGuestIsBegunAhead: a guest gets the process that has begun, wherever its
+// socket is to be; one that has died meanwhile is nobody's; and none is left when
+// the daemon ends.
+func TestNextGuestIsBegunAhead(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	first := d.ahead()
+	a := d.createVM(api.VMSpec{Name: "a", DomainUUID: someUUID, Socket: d.domainSocket(someUUID, "gpu0.sock"), BAR2Bytes: 16 << 20})
+	if a.PID != first {
+		t.Errorf("the guest's process is %d, while %d had begun", a.PID, first)
+	}
+	newJob(t, attach(t, a.Socket)).works()
+
+	second := d.ahead()
+	if err := unix.Kill(second, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	processEnds(t, second)
+	b := d.create("b")
+	newJob(t, attach(t, b.Socket)).works()
+
+	third := 0
+	until(t, "another process has begun", func() bool { third = d.ahead(); return third != second })
+	d.stop()
+	processEnds(t, third)
+	if left, err := filepath.Glob(filepath.Join(dir, prestartDirs)); len(left) > 0 || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := unix.Kill(b.PID, 0); err != nil {
+		t.Errorf("a guest has gone with the daemon: %v", err)
+	}
+}
+
+// TestSpareProcessIsKept: a guest that has come while the process for the next one was
+// beginning leaves that to the guest after it.
+func TestSpareProcessIsKept(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	spare := d.ahead()
+	n := &d.service.prestart
+	d.service.prestartNext(n.spare.gpu)
+	until(t, "nobody is to begin another", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if !n.starting && (n.spare == nil || n.spare.cmd.Process.Pid != spare) {
+			t.Errorf("process %d is there no more", spare)
+		}
+		return !n.starting
+	})
+}

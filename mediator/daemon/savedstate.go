@@ -1,0 +1,198 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/statefile"
+)
+
+// savedState is what a daemon saves about a guest for the next one, in the guest's directory, where none of the guest's
+// processes may write. The guest's control page has the same and is newer, but all of them can write it.
+type savedState struct {
+	// PID is the guest's process, and Began when that started: see startTime.
+	PID   int    `json:"pid"`
+	Began uint64 `json:"began"`
+	// Spec is what the guest was created with, with the domain that it has now.
+	Spec  ipc.Spec  `json:"spec"`
+	Terms api.Terms `json:"terms"`
+	// Bill is as of At, an instant of clock.Real.
+	Bill ipc.Bill      `json:"bill"`
+	At   time.Duration `json:"at"`
+
+	// older reports whether the daemon that saved the state was of a version that saved no Spec. Then the guest's
+	// process is believed, once, what the guest was created with.
+	older bool
+}
+
+// stateFile is the name of the file in a guest's directory.
+const stateFile = "account.json"
+
+// maxStateBytes is more than a saved state has.
+const maxStateBytes = 64 << 10
+
+// saveEvery is how often bills are saved that have changed. It bounds what a guest can make of the bill on its page while
+// no daemon runs.
+const saveEvery = 5 * time.Second
+
+// readState returns what the last daemon saved, or nil if there is nothing: the guest is new, or the daemon was of an older
+// version.
+func readState(dir string) (*savedState, error) {
+	b, err := statefile.Read(filepath.Join(dir, stateFile), maxStateBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var k savedState
+	if err == nil {
+		err = json.Unmarshal(b, &k)
+	}
+	if err == nil {
+		err = k.Terms.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a guest's saved state: %w", err)
+	}
+	return &k, nil
+}
+
+// write replaces what was saved before. The state is on disk when write returns nil.
+func (k *savedState) write(f statefile.Files, dir string) error {
+	b, err := json.Marshal(k)
+	if err == nil && len(b) > maxStateBytes {
+		err = fmt.Errorf("it has %d bytes, and the next daemon reads at most %d: %w", len(b), maxStateBytes, api.ErrInvalid)
+	}
+	if err == nil {
+		err = f.Write(filepath.Join(dir, stateFile), b)
+	}
+	if err != nil {
+		return fmt.Errorf("save a guest's state: %w", err)
+	}
+	return nil
+}
+
+// limitBill limits a bill from a control page to what the saved one can have come to at now, an instant of clock.Real.
+func (k *savedState) limitBill(b ipc.Bill, now time.Duration) ipc.Bill {
+	since, was := max(now-k.At, 0), &k.Bill
+	often := uint64(since / time.Millisecond) // more than there can have been
+	return ipc.Bill{
+		Used:        max(within(b.Used, was.Used, since), 0),
+		Suspended:   max(within(b.Suspended, was.Suspended, since), 0),
+		Charged:     max(within(b.Charged, was.Charged, since), 0),
+		Suspensions: within(b.Suspensions, was.Suspensions, often),
+		Caused:      within(b.Caused, was.Caused, often),
+	}
+}
+
+// within returns v if that is least or up to more beyond it, else the nearer of the two.
+func within[T time.Duration | uint64](v, least, more T) T {
+	return min(max(v, least), least+more)
+}
+
+// save saves a guest's state if that is not what was saved last. It does nothing after saveLast.
+func (g *guest) save(now time.Duration) error {
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	if g.dir == "" {
+		return nil
+	}
+	return g.saveWith(g.terms(), now)
+}
+
+// saveWith is save with the terms that the guest is about to have.
+//
+// Preconditions: g.saving is held, and g.dir is set.
+func (g *guest) saveWith(t api.Terms, now time.Duration) error {
+	k := savedState{PID: g.pid, Began: g.started, Spec: g.spec, Terms: t, Bill: g.sched.Bill(), At: now}
+	domain := g.domainNow()
+	k.Spec.Domain, k.Spec.Granted = domain.Name, domain.Granted
+	if k.Terms == g.saved.Terms && k.Bill == g.saved.Bill && k.Spec.Domain == g.saved.Spec.Domain && k.Spec.Granted == g.saved.Spec.Granted {
+		return nil
+	}
+	if err := k.write(g.files, g.dir); err != nil {
+		g.saved = savedState{} // it is not known which of the two is there
+		return err
+	}
+	g.saved = k
+	return nil
+}
+
+// grant changes what a guest is granted, once the next daemon will know it, and reports whether that is a change. After an
+// error the guest has what it had.
+func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	if g.dir == "" {
+		return false, api.ErrNotFound // it has left
+	}
+	had := g.terms()
+	t := u.Apply(had)
+	if err := t.Check(); err != nil {
+		return false, err
+	}
+	if err := g.saveWith(t, s.clock.Now()); err != nil {
+		if rerr := g.saveWith(had, s.clock.Now()); rerr != nil {
+			s.log.Debug("save again what a guest is granted", "guest", g.spec.Name, "err", rerr)
+		}
+		return false, s.notSaved(err)
+	}
+	s.mu.RLock() // so that its page stays open
+	defer s.mu.RUnlock()
+	if s.guests[g.spec.Name] != g {
+		return false, api.ErrNotFound
+	}
+	g.sched.SetTerms(ipc.Terms(t))
+	return t != had, nil
+}
+
+// notSaved returns err, because of which nothing was changed, as the API reports it if a disk is the reason.
+func (s *Service) notSaved(err error) error {
+	if _, ok := errors.AsType[*statefile.Error](err); !ok {
+		if !statefile.IsDiskError(err) {
+			return err
+		}
+		err = &statefile.Error{Path: s.runDir(), Err: err}
+	}
+	return fmt.Errorf("nothing was changed: %w: %w", api.ErrNotSaved, err)
+}
+
+// save saves a guest's state for the next daemon.
+func (s *Service) save(g *guest) {
+	if err := g.save(s.clock.Now()); err != nil {
+		s.log.Warn("the next daemon may not know what a guest is granted, and was charged", "guest", g.spec.Name, "err", err)
+	}
+}
+
+// saveLast saves a guest's state for the last time, unless the guest's process has ended. After that the directory may be
+// another guest's.
+func (s *Service) saveLast(g *guest, ended bool) {
+	if !ended {
+		s.save(g)
+	}
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	g.dir = ""
+}
+
+// saveBills saves what guests are charged, until ctx ends.
+func (s *Service) saveBills(ctx context.Context) {
+	var all []*guest
+	for clock.Tick(ctx, s.clock, saveEvery) == nil {
+		all = all[:0]
+		s.mu.RLock()
+		for _, g := range s.guests {
+			all = append(all, g)
+		}
+		s.mu.RUnlock()
+		for _, g := range all {
+			s.save(g)
+		}
+	}
+}

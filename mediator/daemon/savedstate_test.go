@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/statefile"
+)
+
+// scribble writes on the page of a guest of a daemon that is gone, as its executors may.
+func scribble(t *testing.T, page *os.File, f func(*ipc.ControlPage)) {
+	t.Helper()
+	p, err := ipc.OpenControlPage(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(p)
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// pageOf is a descriptor of a guest's page that stays when the daemon goes.
+func (d *daemon) pageOf(name string) *os.File {
+	d.t.Helper()
+	d.service.mu.RLock()
+	defer d.service.mu.RUnlock()
+	// By its name in /proc, so that it is nobody else's descriptor.
+	f, err := os.OpenFile(filepath.Join("/proc/self/fd", strconv.FormatUint(uint64(d.service.guests[name].page.File().Fd()), 10)), os.O_RDWR, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return f
+}
+
+// TestPageIsNoAuthority: what a guest's processes write on its page while there is no
+// daemon changes neither what the guest is granted nor, by more than can have been, what
+// it was charged.
+func TestPageIsNoAuthority(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	began := time.Now()
+	d.create("a")
+	weight, limit, ceiling := 2.0, 0.25, 1
+	u := api.VMUpdate{Weight: &weight, Cap: &limit, PriorityCeiling: &ceiling}
+	if _, err := d.client.UpdateVM(t.Context(), "a", u); err != nil {
+		t.Fatal(err)
+	}
+	d.charge("a", time.Hour)
+	for _, bill := range []ipc.Bill{
+		{},
+		{Used: math.MinInt64, Suspended: math.MinInt64, Charged: -1},
+		{Used: math.MaxInt64, Suspended: math.MaxInt64, Suspensions: math.MaxUint64, Caused: math.MaxUint64, Charged: math.MaxInt64},
+	} {
+		before := d.vm("a")
+		page := d.pageOf("a")
+		d.stop()
+		scribble(t, page, func(p *ipc.ControlPage) {
+			p.SetTerms(ipc.Terms{Weight: 1000, Guarantee: 1, PriorityCeiling: 99})
+			p.SetBill(bill)
+		})
+		d = startDaemon(t, dir)
+		after, passed := d.vm("a"), time.Since(began).Seconds()
+		if after.Weight != weight || after.Cap != limit || after.Guarantee != 0 || after.PriorityCeiling != ceiling {
+			t.Errorf("granted %+v", after)
+		}
+		if more := after.GPUSeconds - before.GPUSeconds; more < 0 || more > passed {
+			t.Errorf("charged %v s more by a page that says %+v", more, bill)
+		}
+		if after.Suspensions > before.Suspensions+uint64(1000*passed) || after.SuspendedSeconds > before.SuspendedSeconds+passed {
+			t.Errorf("suspended %d times, %v s", after.Suspensions, after.SuspendedSeconds)
+		}
+	}
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBillOfAKilledDaemon: what was charged since the last note counts as far as there
+// was time for it.
+func TestBillOfAKilledDaemon(t *testing.T) {
+	k := savedState{Bill: ipc.Bill{Used: time.Minute, Suspended: time.Second, Suspensions: 10, Caused: 1, Charged: ms}, At: time.Hour}
+	now := time.Hour + 2*time.Second
+	for _, c := range []struct{ page, want ipc.Bill }{
+		{ipc.Bill{}, k.Bill},
+		{
+			ipc.Bill{Used: 61 * time.Second, Suspended: 2 * time.Second, Suspensions: 20, Caused: 2, Charged: 2 * ms},
+			ipc.Bill{Used: 61 * time.Second, Suspended: 2 * time.Second, Suspensions: 20, Caused: 2, Charged: 2 * ms},
+		},
+		{
+			ipc.Bill{Used: math.MaxInt64, Suspended: math.MaxInt64, Suspensions: math.MaxUint64, Caused: math.MaxUint64, Charged: math.MaxInt64},
+			ipc.Bill{Used: 62 * time.Second, Suspended: 3 * time.Second, Suspensions: 2010, Caused: 2001, Charged: 2*time.Second + ms},
+		},
+	} {
+		if diff := cmp.Diff(c.want, k.limitBill(c.page, now)); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.page, diff)
+		}
+	}
+	// A host that was started anew has no guest of before, and its clock began anew.
+	if got := k.limitBill(ipc.Bill{}, 0); got != k.Bill {
+		t.Errorf("before it was noted: %+v", got)
+	}
+}
+
+// TestUnreadableState: a guest of which nothing sensible is noted, or another process, is not
+// adopted on its process's word; it is shown, and adopted by what was noted rightly.
+func TestUnreadableState(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	v := d.create("a")
+	note := filepath.Join(dir, "vms", "a", stateFile)
+	before, err := os.ReadFile(note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"", `{"pid": 1, "terms": {"weight":`, `{"pid": 1, "terms": {}}`, `{"pid":1,"terms":{"weight":1}}`,
+		`{"pid":1,"spec":{"name":"b"},"terms":{"weight":1}}`, strings.Replace(string(before), `"began":`, `"began":1`, 1),
+	} {
+		d.stop()
+		if err := os.WriteFile(note, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d = startDaemon(t, dir)
+		if vms := d.service.VMs(); len(vms) != 1 || vms[0].Silent == "" || vms[0].Name != "a" {
+			t.Errorf("adopted with the note %q: %+v", text, vms)
+		}
+	}
+	d.stop()
+	if err := os.WriteFile(note, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d = startDaemon(t, dir)
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	processEnds(t, v.PID)
+	if _, err := os.Stat(note); !os.IsNotExist(err) {
+		t.Errorf("the note of a guest that is gone: %v", err)
+	}
+}
+
+// TestStateTheNextDaemonReads: what the next daemon would refuse to read is not said to be kept.
+func TestStateTheNextDaemonReads(t *testing.T) {
+	dir := t.TempDir()
+	k := savedState{PID: 1, Spec: ipc.Spec{Name: "a", Peer: &ipc.Peer{PIDFile: strings.Repeat("<", maxStateBytes/6)}}, Terms: api.Terms{Weight: 1}}
+	if err := k.write(statefile.Files{}, dir); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("it is kept: %v", err)
+	}
+	k.Spec.Peer.PIDFile = k.Spec.Peer.PIDFile[:4095]
+	if err := k.write(statefile.Files{}, dir); err != nil {
+		t.Error(err)
+	}
+	if got, err := readState(dir); err != nil || got.Spec.Peer.PIDFile != k.Spec.Peer.PIDFile {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
