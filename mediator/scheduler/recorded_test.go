@@ -222,7 +222,8 @@ func TestSharesByEvents(t *testing.T) {
 			t.Errorf("guest %d has %.1f %% of what all used, want %.1f %%", i, 100*share, 100*want)
 		}
 		used, busy := h.guests[i].o.Page.Bill().Used-billed[i], c.Busy()-before[i]
-		if off := float64(used-busy) / float64(busy); off > 0.002 || off < -0.002 {
+		// How much longer launches take that were preempted is known on average: accounting.RecordMeterConfig.
+		if off := float64(used-busy) / float64(busy); off > 0.003 || off < -0.003 {
 			t.Errorf("guest %d is billed %v of %v, %+.2f %%", i, used, busy, 100*off)
 		}
 	}
