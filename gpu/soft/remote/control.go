@@ -159,8 +159,9 @@ func (d *driver) Control(h gpu.Handles) (gpu.Control, error) {
 
 // control controls one context.
 type control struct {
-	c   *net.UnixConn
-	buf []byte
+	c    *net.UnixConn
+	buf  []byte
+	owed int // replies that have not come, those to orders that took too long among them
 }
 
 // order makes the server carry out an order.
@@ -175,9 +176,12 @@ func (c *control) order(req *request) error {
 	if err := send(c.c, b); err != nil {
 		return fmt.Errorf("%s: %w", req.Op, err)
 	}
-	b, files, err := receive(c.c, c.buf)
-	if err = errors.Join(err, unixmsg.CloseAll(files)); err != nil {
-		return fmt.Errorf("%s: %w", req.Op, err)
+	for c.owed++; c.owed > 0; c.owed-- {
+		var files []*os.File
+		b, files, err = receive(c.c, c.buf)
+		if err = errors.Join(err, unixmsg.CloseAll(files)); err != nil {
+			return fmt.Errorf("%s: %w", req.Op, err)
+		}
 	}
 	var r reply
 	if err := decode(b, &r); err != nil {

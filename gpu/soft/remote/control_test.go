@@ -143,6 +143,55 @@ func TestControlIsRefused(t *testing.T) {
 	}
 }
 
+// A reply that comes after the time limit is not taken for that to the next order.
+func TestControlOfASlowSocket(t *testing.T) {
+	path, _ := serve(t, sliced)
+	d := dial(t, path)
+	ends, err := pairOfSockets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.Control(gpu.Handles{Files: []*os.File{ends[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := packetConn(ends[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(to string, r reply) {
+		t.Helper()
+		b, _, err := receive(peer, make([]byte, maxPacket))
+		var req request
+		if err = errors.Join(err, decode(b, &req)); err != nil || string(req.Op) != to {
+			t.Errorf("order %+v, %v; want %s", req, err, to)
+		}
+		if b, err = encode(&r); err == nil {
+			err = send(peer, b)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 {
+		if err := c.Suspend(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	late := reply{Error: toRemote(gpu.ErrLost)}
+	answer(string(opEnable), late)
+	answer(string(opEnable), late)
+	ended := make(chan error, 1)
+	go func() { ended <- c.SetTimeslice(time.Millisecond) }()
+	answer(string(opSlice), reply{})
+	if err := <-ended; err != nil {
+		t.Errorf("got the reply to an earlier order: %v", err)
+	}
+	if err := errors.Join(c.Close(), peer.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // An order to a socket that never replies ends with the time limit.
 func TestControlOfADeafSocket(t *testing.T) {
 	path, _ := serve(t, sliced)
