@@ -10,7 +10,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// manyContexts is a guest with some contexts on a GPU that finishes nothing before it is let.
+// manyContexts is a guest with some contexts on a GPU that finishes commands only when let is called.
 type manyContexts struct {
 	t    *testing.T
 	sim  clock.Sim
@@ -63,7 +63,7 @@ func (c *manyContexts) launch(n int) {
 	}
 }
 
-// step has every executor do what it can.
+// step steps every executor.
 func (c *manyContexts) step(suspended bool) {
 	for range 4 {
 		for _, m := range c.all {
@@ -72,7 +72,7 @@ func (c *manyContexts) step(suspended bool) {
 	}
 }
 
-// onGPU is how many launches the GPU has.
+// onGPU returns how many launches the GPU has.
 func (c *manyContexts) onGPU() (n int) {
 	for _, m := range c.all {
 		for _, ch := range m.ctx.channels {
@@ -91,9 +91,8 @@ func (c *manyContexts) let() {
 	}
 }
 
-// TestOneKernelOfAGuest: of kernels that are not known to be brief a guest has one on the
-// GPU, from whatever contexts and channels they come, so that one is left there when it is
-// suspended; and all of them have their turn.
+// TestOneKernelOfAGuest: a guest has one kernel on the GPU that is not known to be short, from whatever
+// context and channel, so that one is left there when it is suspended. All of them have their turn.
 func TestOneKernelOfAGuest(t *testing.T) {
 	c := newManyContexts(t, 16, 2)
 	for _, m := range c.all {
@@ -129,8 +128,8 @@ func TestOneKernelOfAGuest(t *testing.T) {
 	}
 }
 
-// TestBriefKernelsOfAGuest: what is known to be brief goes from all contexts at once.
-func TestBriefKernelsOfAGuest(t *testing.T) {
+// TestShortKernelsOfAGuest: kernels that are known to be short go from all contexts at once.
+func TestShortKernelsOfAGuest(t *testing.T) {
 	c := newManyContexts(t, 4, 1)
 	for _, m := range c.all {
 		f, err := m.x.functions.get(m.fn)
@@ -145,8 +144,8 @@ func TestBriefKernelsOfAGuest(t *testing.T) {
 	}
 }
 
-// TestLongAmongBrief: brief launches of the same context, or of another, do not keep a long
-// one away, however many there are.
+// TestLongAmongBrief: short launches of the same context, or of another, do not keep a long one away,
+// however many there are.
 func TestLongAmongBrief(t *testing.T) {
 	for _, contexts := range []int{1, 2} {
 		c := newManyContexts(t, contexts, 2)
@@ -176,7 +175,7 @@ func TestLongAmongBrief(t *testing.T) {
 				send(first, first.ends[1], long)
 			}
 			c.step(false)
-			// Something is always left there while it may be.
+			// Something always stays there, if that is possible.
 			if ch := other.ctx.channels[0]; ch.done < ch.sent {
 				ch.done++
 			}
@@ -187,8 +186,8 @@ func TestLongAmongBrief(t *testing.T) {
 	}
 }
 
-// TestPreemptibleKernelsOfAGuest: of preemptible ones, which leave when they are told to,
-// there are two of one channel.
+// TestPreemptibleKernelsOfAGuest: a channel may have two preemptible launches there, which leave when
+// told.
 func TestPreemptibleKernelsOfAGuest(t *testing.T) {
 	c := newManyContexts(t, 3, 2)
 	for _, m := range c.all {
@@ -212,9 +211,9 @@ func TestPreemptibleKernelsOfAGuest(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotComeIsPassedOver: a context that may go first, and does nothing, holds the
-// others back for a moment only.
-func TestWhoDoesNotComeIsPassedOver(t *testing.T) {
+// TestIdleContextIsPassedOver: a context that may go first, and does nothing, holds the others back only
+// for a moment.
+func TestIdleContextIsPassedOver(t *testing.T) {
 	c := newManyContexts(t, 3, 1)
 	c.page.Context(2).SetWaiting(1)
 	c.all = c.all[:2]
@@ -231,9 +230,9 @@ func TestWhoDoesNotComeIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestBriefThatAreNot: what a suspended guest has on the GPU since it was taken to be
-// brief has one time limit together; the context of a launch that was not is left alone.
-func TestBriefThatAreNot(t *testing.T) {
+// TestOverstay: the launches of a suspended guest that were taken to be short have one time limit
+// together. A context with a long launch is left alone.
+func TestOverstay(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		c := newManyContexts(t, 2, 1)
 		if known {

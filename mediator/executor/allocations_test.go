@@ -8,7 +8,7 @@ import (
 	"vgpud/gpu"
 )
 
-// TestAllocations compares with a plain search through all of them.
+// TestAllocations compares with a linear search.
 func TestAllocations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l allocations
@@ -44,8 +44,8 @@ func TestAllocations(t *testing.T) {
 	})
 }
 
-// BenchmarkAllocations is a look-up, and a change, among as many allocations as a
-// context of the soft GPU may have.
+// BenchmarkAllocations looks up and changes one of as many allocations as a context of the soft GPU may
+// have.
 func BenchmarkAllocations(b *testing.B) {
 	const most = 4096
 	var l allocations

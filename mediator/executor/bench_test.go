@@ -7,8 +7,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// BenchmarkNops is a no-op's whole way through the executor: fetched, decoded,
-// carried out, answered. The guest's end is in the same goroutine.
+// BenchmarkNops fetches, decodes, carries out and answers no-ops. The guest's end is in the same
+// goroutine.
 func BenchmarkNops(b *testing.B) {
 	r := newRig(b, gpu.ContextOptions{})
 	g := r.open()
@@ -33,7 +33,7 @@ func BenchmarkNops(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleStep is a look at a channel without work: what polling costs.
+// BenchmarkIdleStep polls a channel without work.
 func BenchmarkIdleStep(b *testing.B) {
 	r := newRig(b, gpu.ContextOptions{})
 	r.open()

@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// windowedContext is a context with a window, in which a store is done when the GPU has
-// carried out a copy.
+// windowedContext is a context with a window, in which a store is done when the GPU has carried out a
+// copy.
 type windowedContext struct {
 	gpu.Context
 	t       testing.TB
@@ -55,7 +55,7 @@ func (c *windowedContext) load(off uint64) uint32 {
 	return binary.LittleEndian.Uint32(b[:])
 }
 
-// newWindowedRig is newRig with a window that has room for so many control blocks.
+// newWindowedRig is newRig with a window for so many control blocks.
 func newWindowedRig(t testing.TB, blocks int) (*rig, *windowedContext) {
 	var w *windowedContext
 	r := newRigIn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, gpu.ContextOptions{}, func(c gpu.Context) gpu.Context {
@@ -72,8 +72,7 @@ func newWindowedRig(t testing.TB, blocks int) (*rig, *windowedContext) {
 	return r, w
 }
 
-// bothWays runs a test where control blocks are written by copies, and where they are
-// stored to.
+// bothWays runs a test with control blocks that are reached by copies, and with ones in a window.
 func bothWays(t *testing.T, test func(t *testing.T, newRig func(testing.TB) *rig)) {
 	t.Run("copies", func(t *testing.T) {
 		test(t, func(t testing.TB) *rig { return newRig(t, gpu.ContextOptions{}) })
@@ -91,8 +90,8 @@ func bothWays(t *testing.T, test func(t *testing.T, newRig func(testing.TB) *rig
 	})
 }
 
-// TestBlocks: control blocks come back zero when their channel is closed, and where
-// there is none left launches have theirs in their own memory.
+// TestBlocks: control blocks are zero when they are released with their channel. If none is left,
+// launches have theirs in their own memory.
 func TestBlocks(t *testing.T) {
 	r, w := newWindowedRig(t, 2)
 	var guests []*guestEnd
@@ -132,9 +131,9 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlockOfALaunchThatNobodyReadBack: what a launch of a closed channel has written to
-// its block is no next launch's.
-func TestBlockOfALaunchThatNobodyReadBack(t *testing.T) {
+// TestBlockOfALaunchWithoutReadback: what a launch of a closed channel wrote to its block does not
+// affect the next launch.
+func TestBlockOfALaunchWithoutReadback(t *testing.T) {
 	r, w := newWindowedRig(t, 1)
 	closed, open := r.open(), r.open()
 	k := kernels[2]

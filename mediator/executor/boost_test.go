@@ -11,12 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestHaste(t *testing.T) {
+func TestBoost(t *testing.T) {
 	const w = boostWindow
 	type look struct {
 		cpu, gpu  time.Duration // since the last
 		executors int
-		lax       bool
+		off       bool
 	}
 	for name, looks := range map[string][]look{
 		"no-ops": {{w, 0, 1, true}, {w, 0, 1, true}},
@@ -46,16 +46,16 @@ func TestHaste(t *testing.T) {
 		for i, l := range looks {
 			now, cpu, gpu = now+w, cpu+l.cpu, gpu+l.gpu
 			was := h.off
-			if changed := h.observe(now, cpu, gpu, l.executors); h.off != l.lax || changed != (was != h.off) {
-				t.Errorf("%s, look %d: lax %v (changed %v), want %v", name, i, h.off, changed, l.lax)
+			if changed := h.observe(now, cpu, gpu, l.executors); h.off != l.off || changed != (was != h.off) {
+				t.Errorf("%s, look %d: off %v (changed %v), want %v", name, i, h.off, changed, l.off)
 			}
 		}
 	}
 }
 
-// TestHasteOfAGuest: whatever a guest's executors do, those in a hurry do not use
-// more than half a processor together without GPU work.
-func TestHasteOfAGuest(t *testing.T) {
+// TestBoostOfAGuest: a guest's executors that have the boost use at most half a processor together
+// without GPU work.
+func TestBoostOfAGuest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 32).Draw(t, "executors")
 		hs := make([]boost, n)
@@ -64,20 +64,20 @@ func TestHasteOfAGuest(t *testing.T) {
 			hs[i].observe(now, cpu, 0, n)
 		}
 		use := rapid.SliceOfN(rapid.Int64Range(0, int64(boostWindow)), n, n).Draw(t, "cpu")
-		var hurried time.Duration
+		var boosted time.Duration
 		for i := range hs {
 			hs[i].observe(now+boostWindow, cpu+time.Duration(use[i]), 0, n)
 			if !hs[i].off {
-				hurried += time.Duration(use[i])
+				boosted += time.Duration(use[i])
 			}
 		}
-		if hurried > boostWindow/boostCPUDivisor {
-			t.Fatalf("%v in a hurry in %v", hurried, boostWindow)
+		if boosted > boostWindow/boostCPUDivisor {
+			t.Fatalf("%v with the boost in %v", boosted, boostWindow)
 		}
 	})
 }
 
-// niceOf is a thread's niceness; this process's first thread is the process.
+// niceOf returns a thread's niceness. The process's first thread has the process's number.
 func niceOf(tid int) (int32, error) {
 	attr, err := unix.SchedGetAttr(tid, 0)
 	if err != nil {
@@ -124,8 +124,8 @@ func TestPriorityOfThreads(t *testing.T) {
 	}
 }
 
-// TestShortSlices: all threads have the short slice at their own niceness, on kernels that
-// have slices, and a relaxed executor keeps its.
+// TestShortSlices: all threads have the short slice at their own niceness, on kernels that have slices.
+// An executor keeps it without the boost.
 func TestShortSlices(t *testing.T) {
 	slice := func(tid int) time.Duration {
 		attr, err := unix.SchedGetAttr(tid, 0)
@@ -166,10 +166,10 @@ func TestShortSlices(t *testing.T) {
 	}
 	all("short slices")
 	if before != 0 {
-		t.Skip("relax gives a niceness of 0, which this process does not have")
+		t.Skip("lowerPriority gives a niceness of 0, which this process does not have")
 	}
 	if err := lowerPriority(); err != nil {
 		t.Fatal(err)
 	}
-	all("relaxed")
+	all("without the boost")
 }

@@ -199,13 +199,7 @@ func (x *Executor) shut(index int) error {
 	if ch == nil {
 		return fmt.Errorf("close channel %d: not open", index)
 	}
-	keep := x.channels[:0]
-	for _, other := range x.channels {
-		if other != ch {
-			keep = append(keep, other)
-		}
-	}
-	x.channels = keep
+	x.channels = slices.DeleteFunc(x.channels, func(other *channel) bool { return other == ch })
 	x.o.Log.Debug("channel closed", "channel", index)
 	ch.shut()
 	x.draining = append(x.draining, ch)
@@ -230,10 +224,8 @@ func (x *Executor) drain() {
 }
 
 func (x *Executor) find(index int) *channel {
-	for _, ch := range x.channels {
-		if ch.index == index {
-			return ch
-		}
+	if i := slices.IndexFunc(x.channels, func(ch *channel) bool { return ch.index == index }); i >= 0 {
+		return x.channels[i]
 	}
 	return nil
 }
@@ -333,7 +325,8 @@ func (x *Executor) fail(err error) {
 	if !x.status.Poisons() {
 		x.status = abi.StatusLaunchFailed
 	}
-	x.lastFault = truncate(guestText(err), maxFault)
+	text := guestText(err)
+	x.lastFault = text[:min(len(text), maxFault)]
 	if x.status == abi.StatusDeviceLost {
 		x.slot.SetLost()
 		x.o.Page.AddChange()
@@ -350,14 +343,6 @@ func (x *Executor) fail(err error) {
 
 // report has f called at the end of the step, when the guest can see earlier completions.
 func (x *Executor) report(f func()) { x.reports = append(x.reports, f) }
-
-// truncate returns at most the first n bytes of s.
-func truncate(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
-	}
-	return s
-}
 
 // Close closes all channels and vectors. The context and the page are the caller's.
 func (x *Executor) Close() error {

@@ -12,8 +12,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// fakeGPU is a GPU in which everything has been done as soon as it is asked for,
-// and no kernel does anything. It shows what the executor itself costs.
+// fakeGPU is a GPU in which every command is done at once, and no kernel does anything. It shows the
+// executor's own cost.
 type fakeGPU struct{}
 
 func (fakeGPU) Properties() gpu.Properties {
@@ -113,8 +113,7 @@ func newFakeRig(t testing.TB) *rig {
 	return r
 }
 
-// launcher is a loop that sends one launch, carries it out and takes its answer,
-// with the guest's end in the same goroutine.
+// launcher returns a function that sends one launch, carries it out and takes its answer.
 func (r *rig) launcher(name string, attributes ...abi.Attribute) func() {
 	g := r.open()
 	l := abi.Launch{Function: g.load("fake", name), Grid: [3]uint32{100, 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 8}
@@ -142,8 +141,8 @@ func (r *rig) launcher(name string, attributes ...abi.Attribute) func() {
 	}
 }
 
-// TestLaunchesAllocateNothing: neither plain launches nor preemptible ones that
-// nobody evicts allocate, once the first has run.
+// TestLaunchesAllocateNothing: after the first, neither plain launches nor preemptible ones that are not
+// evicted allocate.
 func TestLaunchesAllocateNothing(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -161,18 +160,17 @@ func TestLaunchesAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkLaunch is what a launch costs the executor beside what the GPU does:
-// plain, and with the bookkeeping of one that could be evicted.
+// BenchmarkLaunch measures the executor's cost of plain and preemptible launches.
 func BenchmarkLaunch(b *testing.B) {
 	for _, c := range []struct {
 		name, kernel string
 		attributes   []abi.Attribute
-		told         bool // when it was on the GPU
+		logged       bool // with a work log
 		beside       int  // contexts of the guest
 	}{
 		{"plain", "plain", nil, false, 0},
 		{"beside", "plain", nil, false, 15},
-		{"told", "plain", nil, true, 0},
+		{"logged", "plain", nil, true, 0},
 		{"single", "preemptible", []abi.Attribute{kernels[0].Attribute()}, false, 0},
 		{"coarse", "preemptible", []abi.Attribute{kernels[1].Attribute()}, false, 0},
 	} {
@@ -182,7 +180,7 @@ func BenchmarkLaunch(b *testing.B) {
 				r.page.Context(1 + i).Reset(1)
 				r.page.AddChange()
 			}
-			r.page.SetWorkLogWanted(c.told)
+			r.page.SetWorkLogWanted(c.logged)
 			launch := r.launcher(c.kernel, c.attributes...)
 			launch()
 			b.ReportAllocs()

@@ -11,7 +11,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// watched is a context that notes what is put on its channels.
+// watched is a context that records the commands on its channels.
 type watched struct {
 	gpu.Context
 	channels []*watchedChannel
@@ -39,10 +39,9 @@ func (c *watchedChannel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 	return c.Channel.CopyOut(dst, src)
 }
 
-// TestLeftIsReadBehindTheKernel: what a kernel that is told to leave leaves is read by
-// the GPU behind it on its own channel, and nothing is read on another, for which the
-// context would have to have the GPU once more.
-func TestLeftIsReadBehindTheKernel(t *testing.T) {
+// TestReadbackIsBehindTheKernel: what a kernel that is told to leave leaves is read behind it on its own
+// channel. Nothing is read on another channel, for which the context would need the GPU once more.
+func TestReadbackIsBehindTheKernel(t *testing.T) {
 	for _, k := range kernels {
 		t.Run(k.Form.String(), func(t *testing.T) {
 			r := newRig(t, gpu.ContextOptions{})
@@ -66,8 +65,8 @@ func TestLeftIsReadBehindTheKernel(t *testing.T) {
 			if evictions == 0 {
 				t.Fatal("it never left")
 			}
-			// A persistent kernel leaves no record. Read elsewhere is what a run has done
-			// that was not told to leave, the last one.
+			// A persistent kernel leaves no record. What the last run has done, which was not
+			// told to leave, is read on another channel.
 			again, own := "launch read read ", w.channels[0].ops
 			if k.Form == abi.PreemptPersistent {
 				again = "launch read "

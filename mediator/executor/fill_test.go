@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// slowFills is a context whose channels finish nothing before they are let.
+// slowFills is a context whose channels finish commands only when let is called.
 type slowFills struct {
 	gpu.Context
 	channels []*slowChannel
@@ -27,7 +27,7 @@ type slowChannel struct {
 	sent, done gpu.Fence
 }
 
-// queued numbers a command whose memory is not looked at.
+// queued returns a command's fence without touching memory.
 func (c *slowChannel) queued() (gpu.Fence, error) { c.sent++; return c.sent, nil }
 
 func (c *slowChannel) Set(gpu.Ptr, uint32, int, uint64) (gpu.Fence, error) { return c.queued() }
@@ -59,7 +59,7 @@ func newSlowRig(t testing.TB) (r *rig, let func(n int)) {
 	}
 }
 
-// onGPU is how many commands the GPU has.
+// onGPU returns how many commands the GPU has.
 func (r *rig) onGPU() (n gpu.Fence) {
 	for _, ch := range r.x.o.Context.(*slowFills).channels {
 		n += ch.sent - ch.done
@@ -71,7 +71,7 @@ const giga = 1 << 30
 
 func fillOf(n uint64) abi.Set { return abi.Set{Dst: fakeBase, Width: 1, Count: n, Rows: 1} }
 
-// fillers are the commands that the GPU carries out by kernels of its own, of n bytes.
+// fillers are fills of n bytes.
 var fillers = map[string]func(g *guestEnd, n uint64){
 	"set": func(g *guestEnd, n uint64) { g.send(abi.Header{Op: abi.OpSet}, fillOf(n)) },
 	"set of rows": func(g *guestEnd, n uint64) {
@@ -88,9 +88,8 @@ var fillers = map[string]func(g *guestEnd, n uint64){
 	},
 }
 
-// TestFillsAreWork: memory that is filled or copied within the GPU keeps the GPU's
-// compute engine as launches do: the page says so, and since when, until it is done, and
-// then when it was.
+// TestFillsAreWork: a fill takes the GPU's compute engine like a launch. The page says so, and since
+// when, until it is done, and then when it was.
 func TestFillsAreWork(t *testing.T) {
 	for name, fill := range fillers {
 		t.Run(name, func(t *testing.T) {
@@ -128,8 +127,8 @@ func TestFillsAreWork(t *testing.T) {
 	}
 }
 
-// TestFillsWait: of memory that takes long to fill no more is on the GPU than of launches
-// that do, of all channels, and of what is short about a millisecond.
+// TestFillsWait: all channels together have as many long fills on the GPU as long launches, and short
+// ones of about a millisecond.
 func TestFillsWait(t *testing.T) {
 	for name, fill := range fillers {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +162,7 @@ func TestFillsWait(t *testing.T) {
 			for range 3 {
 				r.x.Step(false)
 			}
-			// What goes although it does not fit is one more of those that take long.
+			// One that goes although it does not fit counts as long.
 			if n, most := r.onGPU(), gpu.Fence(shallowWork/fillTime(64<<20, 1)+longFills); n == 0 || n > most {
 				t.Errorf("%d of 64 MiB are on the GPU, want up to %d", n, most)
 			}
@@ -171,7 +170,7 @@ func TestFillsWait(t *testing.T) {
 	}
 }
 
-// TestFillsOfManyRows: what has many short rows takes as long as its rows.
+// TestFillsOfManyRows: a fill of many short rows is estimated by its rows.
 func TestFillsOfManyRows(t *testing.T) {
 	r, _ := newSlowRig(t)
 	g := r.open()
@@ -184,8 +183,8 @@ func TestFillsOfManyRows(t *testing.T) {
 	}
 }
 
-// TestShortFillsAreNotHeldBack: short fills, and copies from the host and to it, take no
-// launch's place, and are held back by none.
+// TestShortFillsAreNotHeldBack: short fills, and copies from and to the host, take no launch's room, and
+// wait for none.
 func TestShortFillsAreNotHeldBack(t *testing.T) {
 	r, let := newSlowRig(t)
 	a, b := r.open(), r.open()
@@ -219,8 +218,8 @@ func TestShortFillsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// TestFillsOfOtherModes: where the daemon decides about launches one fill that takes long
-// is on the GPU at a time, and those that are short as ever.
+// TestFillsOfOtherModes: where the daemon decides about launches one long fill is on the GPU at a time,
+// and short ones as always.
 func TestFillsOfOtherModes(t *testing.T) {
 	r, _ := newSlowRig(t)
 	r.byKernel()
@@ -235,7 +234,7 @@ func TestFillsOfOtherModes(t *testing.T) {
 	}
 }
 
-// TestFillsOfAFaultedContext: what a fault takes along is not on the GPU any more.
+// TestFillsOfAFaultedContext: fills that a fault ended are not on the GPU any more.
 func TestFillsOfAFaultedContext(t *testing.T) {
 	r, let := newSlowRig(t)
 	g := r.open()
@@ -249,7 +248,7 @@ func TestFillsOfAFaultedContext(t *testing.T) {
 	}
 }
 
-// filler is a loop that sends one command, carries it out and takes its answer.
+// filler returns a function that sends one command, carries it out and takes its answer.
 func (r *rig) filler(op abi.Opcode, p payload) func() {
 	g := r.open()
 	done := make([]abi.Completion, 1)
@@ -271,7 +270,7 @@ func (r *rig) filler(op abi.Opcode, p payload) func() {
 	}
 }
 
-// fast are commands of which nothing may be allocated.
+// fast are commands that must not allocate.
 var fast = []struct {
 	name string
 	op   abi.Opcode
@@ -294,7 +293,7 @@ func TestFillsAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkFill is what a short copy or fill costs the executor beside what the GPU does.
+// BenchmarkFill measures the executor's cost of short copies and fills.
 func BenchmarkFill(b *testing.B) {
 	for _, told := range []bool{false, true} {
 		for _, c := range fast {

@@ -10,7 +10,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// hangingDevice has contexts whose kernels only the end of the process stops.
+// hangingDevice is a device whose kernels only the end of the process stops.
 type hangingDevice struct {
 	gpu.Device
 	hung chan struct{}
@@ -28,9 +28,8 @@ func (d hangingDevice) NewContext(ctx context.Context, o gpu.ContextOptions) (gp
 
 func (c hangingContext) Hung() <-chan struct{} { return c.hung }
 
-// TestKernelThatNothingStops: vm is told of the time limit, and then the process
-// ends, and the kernel with it.
-func TestKernelThatNothingStops(t *testing.T) {
+// TestHangingKernel: vm is told of the time limit, and then the process ends, and the kernel with it.
+func TestHangingKernel(t *testing.T) {
 	hung := make(chan struct{})
 	vm, ended := serve(t, ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, ipc.GPU) (gpu.Device, error) {
 		d, err := soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})

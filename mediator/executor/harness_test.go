@@ -24,8 +24,8 @@ const (
 	sharedBytes  = 4 << 20
 )
 
-// rig is an executor on a soft GPU of its own, with the guest's ends of its
-// channels. Nothing runs but when the test steps it.
+// rig is an executor on a soft GPU of its own, with the guest's ends of its channels. It runs only when
+// the test steps it.
 type rig struct {
 	t        testing.TB
 	x        *Executor
@@ -52,13 +52,13 @@ func newRig(t testing.TB, o gpu.ContextOptions) *rig {
 	return newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, o)
 }
 
-// newRigOn is newRig on a GPU of some kind.
+// newRigOn is newRig on a GPU with other options.
 func newRigOn(t testing.TB, so soft.Options, o gpu.ContextOptions) *rig {
 	t.Helper()
 	return newRigIn(t, so, o, func(c gpu.Context) gpu.Context { return c })
 }
 
-// newRigIn is newRigOn in what wrap makes of a context.
+// newRigIn is newRigOn in a context that wrap returns.
 func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu.Context) gpu.Context) *rig {
 	t.Helper()
 	dev, err := soft.NewLocal(so)
@@ -121,7 +121,7 @@ func (r *rig) open() *guestEnd {
 // payload is one of abi's command payloads.
 type payload interface{ Encode(*abi.Entry) }
 
-// send submits a command, with continuation data where it has any.
+// send submits a command, with its continuation data.
 func (g *guestEnd) send(h abi.Header, p payload, more ...byte) {
 	g.r.t.Helper()
 	g.n++
@@ -167,7 +167,7 @@ func (g *guestEnd) call(h abi.Header, p payload, more ...byte) abi.Completion {
 	return c
 }
 
-// must is call for commands that have to succeed.
+// must is call for a command that must succeed.
 func (g *guestEnd) must(op abi.Opcode, p payload, more ...byte) abi.Completion {
 	g.r.t.Helper()
 	c := g.call(abi.Header{Op: op}, p, more...)
@@ -191,7 +191,7 @@ func (g *guestEnd) load(ptx, name string) uint64 {
 	return g.must(abi.OpFunction, abi.Lookup{Module: c.Value[0], NameBytes: uint32(len(name))}, []byte(name)...).Value[0]
 }
 
-// launch is a launch of one block with 64-bit parameters.
+// launchOf returns a launch of one block with 64-bit parameters.
 func launchOf(fn uint64, threads uint32, params ...uint64) (abi.Launch, []byte) {
 	var b []byte
 	for _, p := range params {

@@ -16,7 +16,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// registrar is a context that registers memory, or does not.
+// registrar is a context that registers memory, or fails to.
 type registrar struct {
 	gpu.Context
 	refuse     error
@@ -56,7 +56,7 @@ func TestStagingIsRegistered(t *testing.T) {
 	}
 }
 
-// registering is a GPU whose contexts note what of the host's memory is registered.
+// registering is a GPU whose contexts record the registered host memory.
 type registering struct {
 	gpu.Device
 	registered chan []byte
@@ -77,8 +77,8 @@ func (n *noting) RegisterHost(mem []byte) (func() error, error) {
 	return func() error { return nil }, nil
 }
 
-// A process registers the windows, from their first byte to their last, and no ring:
-// nothing where rings may be among them, as with a vm or a guest's driver that is older.
+// A process registers all windows and no ring. It registers nothing if rings may lie among the windows,
+// as with a vm or a guest's driver of an older version.
 func TestRingsAreNotRegistered(t *testing.T) {
 	header := abi.HeaderBytes(testChannels)
 	for _, c := range []struct{ rings, want int }{
@@ -115,8 +115,8 @@ func TestRingsAreNotRegistered(t *testing.T) {
 	}
 }
 
-// A kernel's time is the guest's bill while the daemon is there, and the host's
-// time while it is not.
+// A kernel's time is what the guest is charged while there is a daemon, and the host's time while there
+// is none.
 func TestMeter(t *testing.T) {
 	page, err := ipc.NewControlPage()
 	if err != nil {

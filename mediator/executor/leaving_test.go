@@ -7,7 +7,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// spin submits launches that take a while.
+// spin submits n launches of so many turns.
 func (g *guestEnd) spin(fn uint64, n int, turns uint64) {
 	g.r.t.Helper()
 	l, params := launchOf(fn, 1, turns)
@@ -16,8 +16,8 @@ func (g *guestEnd) spin(fn uint64, n int, turns uint64) {
 	}
 }
 
-// A guest that closes a channel with launches on the GPU neither escapes their
-// account nor leaves others waiting for them.
+// A guest that closes a channel with launches on the GPU is charged for them, and no other channel waits
+// for them for ever.
 func TestClosedChannelIsAccountedToItsEnd(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -53,8 +53,7 @@ func TestClosedChannelIsAccountedToItsEnd(t *testing.T) {
 	r.stepUntil("the channel is let go", func() bool { return len(r.x.draining) == 0 })
 }
 
-// A channel that broke the rules of its rings does not keep the context's others
-// from the GPU.
+// A channel that broke the rules of its rings does not keep the context's other channels from the GPU.
 func TestDeadChannelLetsGoOfItsLaunches(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -70,8 +69,8 @@ func TestDeadChannelLetsGoOfItsLaunches(t *testing.T) {
 	}
 }
 
-// A guest that reads no completions doesn't look busy for ever, and is asked for
-// room even where it is a launch that waits for it.
+// A guest that reads no completions does not count as busy for ever, and is asked for room even if a
+// launch waits for it.
 func TestUnreadCompletions(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -99,7 +98,7 @@ func TestUnreadCompletions(t *testing.T) {
 	}
 }
 
-// What a guest says of its kernels' length lets it put no more on the GPU.
+// A guest's hint of how short its kernels are lets it put no more on the GPU.
 func TestHintsDoNotFillTheGPU(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -119,8 +118,7 @@ func TestHintsDoNotFillTheGPU(t *testing.T) {
 	g.receive(8)
 }
 
-// A copy behind a kernel that faulted is answered when it can no longer write,
-// with the fault's status.
+// A copy behind a faulted kernel is answered with the fault's status, when it can no longer write.
 func TestCopyBehindAFault(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()

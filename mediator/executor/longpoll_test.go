@@ -15,7 +15,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestLongPoll: by the limit and the waits so far, for how long the next wait is polled.
+// TestLongPoll gives for how long the next wait is polled, by the limit and the waits so far.
 func TestLongPoll(t *testing.T) {
 	const limit = 5 * time.Millisecond
 	const ms = time.Millisecond
@@ -64,8 +64,8 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-// TestLongPollPays: whatever waits come, none is polled for more than the limit, and the
-// waits that were polled in vain are at most two for each that ended within the limit.
+// TestLongPollPays: no wait is polled for more than the limit, and at most two waits are polled in vain
+// for each that ended within the limit.
 func TestLongPollPays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := time.Duration(rapid.Int64Range(0, int64(20*time.Millisecond)).Draw(t, "limit"))
@@ -91,8 +91,8 @@ func TestLongPollPays(t *testing.T) {
 	})
 }
 
-// restful is a guest that sends a command some time after each was carried out, in a
-// simulated time that goes on while its executor polls or sleeps.
+// restful is a guest that sends a command some time after each was carried out, in simulated time that
+// passes while its executor polls or sleeps.
 type restful struct {
 	mu    sync.Mutex
 	r     *rig
@@ -105,7 +105,7 @@ type restful struct {
 	yield time.Duration // what a yield takes
 }
 
-// passes lets time go on, to the end of the pause at the most.
+// passes lets time pass, at most to the end of the pause.
 func (p *restful) passes(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *restful) passes(d time.Duration) {
 	}
 }
 
-// runs has it send n commands, and returns how often its executor slept.
+// runs has the guest send n commands, and returns how often its executor slept.
 func (p *restful) runs(n int) uint64 {
 	p.r.x.o.Clock = &p.clock
 	p.r.x.yield = func() { p.passes(p.yield) }
@@ -153,9 +153,9 @@ func (p *restful) runs(n int) uint64 {
 	return slot.Counters().Wakeups - began
 }
 
-// TestLaunchAfterAPause: a guest that the daemon lets poll, since it is urgent, finds its
-// executor awake after pauses of 1 to 5 ms, and another's sleeps in each. Where pauses are
-// longer, or others want the processor, the urgent guest's sleeps, too.
+// TestLaunchAfterAPause: the executor of an urgent guest, which the daemon lets poll, is awake after
+// pauses of 1 to 5 ms; another's sleeps in each. If pauses are longer, or other threads want the
+// processor, the urgent guest's sleeps, too.
 func TestLaunchAfterAPause(t *testing.T) {
 	const launches, short = 200, 20 * time.Microsecond
 	for name, c := range map[string]struct {
@@ -182,8 +182,8 @@ func TestLaunchAfterAPause(t *testing.T) {
 	}
 }
 
-// TestPollLimit: executors of a guest share what the daemon allows, whose silence allows
-// nothing, and those without a channel have nothing to look at.
+// TestPollLimit: a guest's executors share the daemon's limit. A silent daemon allows nothing, and an
+// executor without a channel polls nothing.
 func TestPollLimit(t *testing.T) {
 	const limit, now = 4 * time.Millisecond, time.Second
 	r := newRig(t, gpu.ContextOptions{})

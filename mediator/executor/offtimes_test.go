@@ -47,9 +47,9 @@ func TestAbsences(t *testing.T) {
 	check("many times", [3]time.Duration{end - 100, end, 50})
 }
 
-// TestTimeOffTheGPUIsNotALaunchs: what a launch counts as used, and as used late, is
-// without the time that the daemon had its context off the GPU for.
-func TestTimeOffTheGPUIsNotALaunchs(t *testing.T) {
+// TestOffTimesDoNotCount: the time in which the daemon has a context off the GPU does not count as used
+// by its launches, or as used while suspended.
+func TestOffTimesDoNotCount(t *testing.T) {
 	x := &Executor{}
 	x.suspension.set(true, 1000)
 	x.offGPU.set(true, 1200, 1)
@@ -63,8 +63,8 @@ func TestTimeOffTheGPUIsNotALaunchs(t *testing.T) {
 	}
 }
 
-// nested is a driver that counts disables as hardware does: those of all callers
-// together, and never below none.
+// nested is a driver that counts the disables of all callers together, as hardware does, and never below
+// zero.
 type nested struct {
 	fakeGPU
 	count, calls int
@@ -80,9 +80,9 @@ func (n *nested) Resume(gpu.Context) error {
 	return n.err
 }
 
-// TestKeeper: an executor enables its context once when the daemon that disabled it
-// is silent for so long that its suspensions end, and never while it means it.
-func TestKeeper(t *testing.T) {
+// TestSelfEnabler: an executor enables its context once if the daemon that disabled it has been silent for
+// SuspensionLimit, and never while the daemon wants it disabled.
+func TestSelfEnabler(t *testing.T) {
 	type at struct {
 		now, beat time.Duration
 		verdict   ipc.SuspendWord
@@ -144,8 +144,8 @@ func (s *slicing) SetTimeslice(_ gpu.Context, d time.Duration) error {
 	return s.err
 }
 
-// TestKeeperOfSlices: what a daemon that is gone had set is given back, once.
-func TestKeeperOfSlices(t *testing.T) {
+// TestSelfEnablerSlices: the driver's time slice is restored, once, if the daemon that set another is gone.
+func TestSelfEnablerSlices(t *testing.T) {
 	const s = time.Second
 	for name, c := range map[string]struct {
 		sliced bool
@@ -179,8 +179,8 @@ func TestKeeperOfSlices(t *testing.T) {
 	}
 }
 
-// TestEndOfADisabledContext: what it has on the GPU would never end. A context that
-// its own executor took off too is disabled twice.
+// TestEndOfADisabledContext: a context is enabled before it is closed, since what it has on the GPU would
+// never end. One that its executor has off the GPU, too, is disabled twice.
 func TestEndOfADisabledContext(t *testing.T) {
 	r := newFakeRig(t)
 	driver := &nested{count: 2}
@@ -198,14 +198,14 @@ func TestEndOfADisabledContext(t *testing.T) {
 	}
 }
 
-// TestLiarHasNoTimeWhileDisabled: a kernel that is to leave can't while its context
-// is off the GPU.
-func TestLiarHasNoTimeWhileDisabled(t *testing.T) {
+// TestNoEvictionDeadlineWhileDisabled: a kernel can't leave while its context is off the GPU, so its
+// eviction deadline moves.
+func TestNoEvictionDeadlineWhileDisabled(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
-	sim, _ := r.lie(g, 1<<31)
+	sim, _ := r.ignore(g, 1<<31)
 	r.x.Step(false)
-	liars := func() uint64 { return r.page.Context(0).Counters().Unresponsive }
+	unresponsive := func() uint64 { return r.page.Context(0).Counters().Unresponsive }
 	sim.Advance(5 * time.Millisecond)
 	r.page.SetDisabled(0, true)
 	r.x.Step(false)
@@ -215,13 +215,13 @@ func TestLiarHasNoTimeWhileDisabled(t *testing.T) {
 	r.x.Step(false)
 	sim.Advance(5*time.Millisecond - 1)
 	r.x.Step(false)
-	if n := liars(); n != 0 {
+	if n := unresponsive(); n != 0 {
 		t.Fatal("found to lie while it could not leave")
 	}
 	sim.Advance(1)
 	r.x.Step(false)
-	if n := liars(); n != 1 {
-		t.Errorf("%d liars at the deadline", n)
+	if n := unresponsive(); n != 1 {
+		t.Errorf("%d unresponsive kernels at the deadline", n)
 	}
 }
 
@@ -246,9 +246,9 @@ func TestPausingContextIsTold(t *testing.T) {
 	}
 }
 
-// TestTimeGoesOnAfterTheKeeper: a context that its own executor has enabled is on the
-// GPU, whatever the page says yet, and its kernels' time limits go on.
-func TestTimeGoesOnAfterTheKeeper(t *testing.T) {
+// TestTimeAfterSelfEnabler: a context that its own executor has enabled is on the GPU, whatever the page
+// still says, and its kernels' time counts.
+func TestTimeAfterSelfEnabler(t *testing.T) {
 	r := newFakeRig(t)
 	p := &pausing{}
 	r.x.o.Context = p
@@ -299,8 +299,8 @@ func (d *handledGPU) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.
 	return &handled{c, d.files, d.err}, err
 }
 
-// TestHandlesAreHandedOver: after the context is ready, to a vm that takes them, and
-// the executor keeps no copy.
+// TestHandlesAreHandedOver: a vm that takes handles gets them after the context is ready, and the executor
+// keeps no copy.
 func TestHandlesAreHandedOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes bool
@@ -352,7 +352,7 @@ func TestHandlesAreHandedOver(t *testing.T) {
 			if err := m.CloseFiles(); err != nil {
 				t.Error(err)
 			}
-			// With that the last copy is closed.
+			// The last copy is closed now.
 			if n, err := ours.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 				t.Errorf("a copy is left open: %d, %v", n, err)
 			}

@@ -14,19 +14,18 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// standing is a context all of whose channels stand still while its executor has it off
-// the GPU, those for copies too, and which notes what it is asked to do meanwhile that a
-// driver would wait with.
+// standing is a context whose channels, also those for copies, all stand still while its executor has it
+// off the GPU. It records the calls meanwhile for which a driver would wait.
 type standing struct {
 	gpu.Context
 	x     *Executor
 	calls []string
 }
 
-func (c *standing) parked() bool { return c.x != nil && c.x.preempted != nil }
+func (c *standing) stands() bool { return c.x != nil && c.x.preempted != nil }
 
 func (c *standing) note(what string) {
-	if c.parked() {
+	if c.stands() {
 		c.calls = append(c.calls, what)
 	}
 }
@@ -64,7 +63,7 @@ type standingChannel struct {
 }
 
 func (ch *standingChannel) Done() gpu.Fence {
-	if !ch.c.parked() {
+	if !ch.c.stands() {
 		ch.done = ch.Channel.Done()
 	}
 	return ch.done
@@ -89,7 +88,7 @@ func (ch *standingChannel) Copy3D(b *gpu.Copy3D) (gpu.Fence, error) {
 	return ch.Channel.Copy3D(b)
 }
 
-// standingDevice suspends what is in a standing context.
+// standingDevice suspends the context in a standing one.
 type standingDevice struct {
 	gpu.Device
 	c *standing
@@ -103,7 +102,7 @@ func (d standingDevice) Resume(gpu.Context) error {
 	return d.Device.(gpu.Suspender).Resume(d.c.Context)
 }
 
-// newStandingRig is newRig on a GPU that takes kernels off, with such a context.
+// newStandingRig is newRig on a GPU that preempts kernels, with such a context.
 func newStandingRig(t testing.TB) (*rig, *standing) {
 	t.Helper()
 	c := &standing{}
@@ -116,7 +115,7 @@ func newStandingRig(t testing.TB) (*rig, *standing) {
 	return r, c
 }
 
-// only calls f with a launch's stub.
+// only calls f with a launch's slot.
 func (r *rig) only(launch uint64, f func(s *ipc.LaunchSlot, v ipc.Launch)) {
 	r.t.Helper()
 	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
@@ -126,18 +125,18 @@ func (r *rig) only(launch uint64, f func(s *ipc.LaunchSlot, v ipc.Launch)) {
 	})
 }
 
-// state is what a launch's stub says.
+// state returns a launch's state.
 func (r *rig) state(launch uint64) (state slotstate.State) {
 	r.t.Helper()
 	r.only(launch, func(_ *ipc.LaunchSlot, v ipc.Launch) { state = v.State })
 	return state
 }
 
-// park has a kernel of g's that never looks run, and taken off the GPU with its context,
-// under a policy about launches.
-func (r *rig) park(g *guestEnd, sim *clock.Sim) {
+// preempt runs an unresponsive kernel of g's, under a policy about launches, until its context is off the
+// GPU.
+func (r *rig) preempt(g *guestEnd, sim *clock.Sim) {
 	r.t.Helper()
-	fn := g.load(testdata(r.t, "liar"), "liar")
+	fn := g.load(testdata(r.t, "unresponsive"), "unresponsive")
 	g.counting(8).preemptible(g, fn, kernels[0], 100_000) // some 500 ms
 	r.x.Step(false)
 	launch := r.newest().ID
@@ -157,8 +156,8 @@ func (r *rig) park(g *guestEnd, sim *clock.Sim) {
 	}
 }
 
-// TestTurnBesideAPreemptedJob: a launch whose turn has come, and which has a list to be
-// written first, finds its context on the GPU.
+// TestTurnBesideAPreemptedJob: a launch whose turn has come, and which needs a list, finds its context on
+// the GPU.
 func TestTurnBesideAPreemptedJob(t *testing.T) {
 	r, c := newStandingRig(t)
 	a, b := r.open(), r.open()
@@ -173,7 +172,7 @@ func TestTurnBesideAPreemptedJob(t *testing.T) {
 	left := r.newest().ID
 	r.evictAll(math.MaxUint32)
 	r.stepUntil("it has left", func() bool { return r.state(left) == slotstate.Ready })
-	r.park(a, sim)
+	r.preempt(a, sim)
 	r.only(left, func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 	r.stepUntil("it uses its turn", func() bool { return r.state(left) != slotstate.ToRun })
 	if s := r.state(left); s == slotstate.Ready {
@@ -189,8 +188,8 @@ func TestTurnBesideAPreemptedJob(t *testing.T) {
 	counted.check()
 }
 
-// TestPreemptedContextIsReadFrom: what a job waits for, or is about to, is not waited for while
-// its context is off the GPU for another's sake.
+// TestPreemptedContextIsReadFrom: a job that waits, or is about to wait, for a copy puts its context back
+// if another job has it off the GPU.
 func TestPreemptedContextIsReadFrom(t *testing.T) {
 	for state, want := range map[jobState]bool{waiting: false, preparing: true, readingControl: true, readingSkipped: true} {
 		r := newFakeRig(t)
@@ -213,8 +212,8 @@ func TestPreemptedContextIsReadFrom(t *testing.T) {
 	}
 }
 
-// TestCommandsWhilePreempted: what a driver may wait with for the GPU waits until the context
-// is back there.
+// TestCommandsWhilePreempted: a command whose driver call may wait for the GPU waits until the context is
+// back there.
 func TestCommandsWhilePreempted(t *testing.T) {
 	const out = staging + 1<<20
 	image := abi.Module{Image: abi.Window{Offset: staging, Size: uint64(len(incPTX))}}
@@ -237,7 +236,7 @@ func TestCommandsWhilePreempted(t *testing.T) {
 			mem := b.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 10}).Value[0]
 			copy(r.shared[staging:], incPTX)
 			module := b.must(abi.OpModuleLoad, image).Value[0]
-			r.park(a, r.byKernel())
+			r.preempt(a, r.byKernel())
 			copy(r.shared[staging:], incPTX)
 			b.send(abi.Header{Op: op}, command(mem, module))
 			for range 50 {
@@ -257,9 +256,9 @@ func TestCommandsWhilePreempted(t *testing.T) {
 	}
 }
 
-// TestMemoryIsGivenBackLater: nobody waits in the driver for memory of a launch to be zero,
-// which it never is while its context is off the GPU.
-func TestMemoryIsGivenBackLater(t *testing.T) {
+// TestMemoryIsFreedLater: the executor does not wait in the driver for a launch's memory to be zero, which
+// it never is while its context is off the GPU.
+func TestMemoryIsFreedLater(t *testing.T) {
 	r, let := newSlowRig(t)
 	r.open()
 	if err := r.x.ownChannels(); err != nil {
@@ -284,9 +283,9 @@ func TestMemoryIsGivenBackLater(t *testing.T) {
 		r.x.Step(false)
 	}
 	if len(r.x.draining) != 1 {
-		t.Error("given back before it is zero")
+		t.Error("freed before it is zero")
 	}
 	if let(1); len(r.x.draining) != 0 {
-		t.Error("not given back")
+		t.Error("not freed")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// serve runs an executor's process, as far as it has one, and returns vm's end of
-// its link, and how it ended.
+// serve runs an executor's process, and returns vm's end of its connection and the error with which it
+// ended.
 func serve(t *testing.T, s ipc.Setup, open Opener) (vm *ipc.Conn, ended <-chan error) {
 	t.Helper()
 	exit := func(code int) { t.Errorf("the process ends itself with %d", code) }
@@ -27,7 +27,7 @@ func serve(t *testing.T, s ipc.Setup, open Opener) (vm *ipc.Conn, ended <-chan e
 	return vm, ended
 }
 
-// serveIn is serve in a process of some kind, with the guest's page.
+// serveIn is serve with another process and the guest's control page.
 func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, page *ipc.ControlPage, ended <-chan error) {
 	t.Helper()
 	vm, end, err := ipc.Pair()
@@ -74,8 +74,7 @@ func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, p
 	return vm, page, done
 }
 
-// TestNoContext: an executor that can't have a context says why, in terms that vm
-// can act on.
+// TestNoContext: an executor that can't create its context reports why, with a code for vm.
 func TestNoContext(t *testing.T) {
 	small := func(context.Context, ipc.GPU) (gpu.Device, error) {
 		return soft.NewLocal(soft.Options{MemoryBytes: 1 << 20, Priority: -1})
@@ -118,7 +117,7 @@ func TestNoContext(t *testing.T) {
 	}
 }
 
-// TestGPUGoesWhileNothingRuns: vm hears of it from an executor that sleeps.
+// TestGPUGoesWhileNothingRuns: a sleeping executor reports the loss of the GPU to vm.
 func TestGPUGoesWhileNothingRuns(t *testing.T) {
 	opened := make(chan gpu.Device, 1)
 	vm, ended := serve(t, ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, ipc.GPU) (gpu.Device, error) {

@@ -12,7 +12,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// slowReads is a context whose copies to the host stay unfinished until they are let go.
+// slowReads is a context whose copies to the host are not done before letGo is set.
 type slowReads struct {
 	gpu.Context
 	letGo atomic.Bool
@@ -48,9 +48,9 @@ func (c *readingChannel) Done() gpu.Fence {
 	return done
 }
 
-// TestLeftBeforeItWasRead: a kernel has left the GPU at the end of its last block, however
-// long it then takes to read what it left undone.
-func TestLeftBeforeItWasRead(t *testing.T) {
+// TestStoppedBeforeReadback: a kernel has left the GPU at the end of its last block, however long it then
+// takes to read what it left undone.
+func TestStoppedBeforeReadback(t *testing.T) {
 	slow := new(slowReads)
 	r := newRigIn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, gpu.ContextOptions{}, func(c gpu.Context) gpu.Context {
 		slow.Context = c
@@ -85,8 +85,7 @@ func TestLeftBeforeItWasRead(t *testing.T) {
 	c.check()
 }
 
-// TestWindowIsReadWithoutCopies: what a persistent kernel left is loaded from the window, so
-// that nothing of it waits for a copy.
+// TestWindowIsReadWithoutCopies: what a persistent kernel left is loaded from the window, without a copy.
 func TestWindowIsReadWithoutCopies(t *testing.T) {
 	r, w := newWindowedRig(t, 4)
 	g := r.open()

@@ -7,7 +7,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// waits steps the executor, in no time, and reports whether nothing of g was answered.
+// waits steps the executor, without time passing, and reports whether no command of g was answered.
 func (g *guestEnd) waits() bool {
 	g.r.t.Helper()
 	for range 10 {
@@ -20,8 +20,8 @@ func (g *guestEnd) waits() bool {
 	return n == 0
 }
 
-// TestAllocationWaitsForFreedMemory: what a guest has freed and is still in use is its
-// own, but not to be had yet; where it would not do, nobody waits for it.
+// TestAllocationWaitsForFreedMemory: an allocation waits for memory that the guest has freed and that is
+// still in use, unless that would not be enough.
 func TestAllocationWaitsForFreedMemory(t *testing.T) {
 	r, c, _ := newLazyRig(t)
 	c.limit, c.owed = giga, giga
@@ -47,8 +47,8 @@ func TestAllocationWaitsForFreedMemory(t *testing.T) {
 	}
 }
 
-// TestRoomIsFound: room that has come is found though as much as before is owed: at once
-// where the executor itself gave something back, else soon.
+// TestRoomIsFound: new room is found though as much freed memory as before is in use: at once if the
+// executor itself freed memory, else soon.
 func TestRoomIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		command func(mem, module uint64) (abi.Opcode, payload) // nil: time passes
@@ -97,7 +97,7 @@ func TestRoomIsFound(t *testing.T) {
 	}
 }
 
-// TestNeverEnough: what is more than the context may have is not waited for.
+// TestNeverEnough: an allocation of more than the context may have does not wait.
 func TestNeverEnough(t *testing.T) {
 	r, c, _ := newLazyRig(t)
 	c.limit, c.owed = giga, giga
@@ -106,8 +106,7 @@ func TestNeverEnough(t *testing.T) {
 	}
 }
 
-// TestLaunchWaitsForFreedMemory: so does what a preemptible launch needs of the guest's
-// memory, and what is counted of it is counted once.
+// TestLaunchWaitsForFreedMemory: a preemptible launch waits for freed memory, too, and is counted once.
 func TestLaunchWaitsForFreedMemory(t *testing.T) {
 	r, c, let := newLazyRig(t)
 	g := r.open()

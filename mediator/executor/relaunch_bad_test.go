@@ -14,14 +14,14 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestHostileControlBlocks: whatever a kernel writes to its control block is an
-// error of its own launch's at most, and the next one is none the worse.
+// TestHostileControlBlocks: whatever a kernel writes to its control block, at most its own launch fails,
+// and the next one works.
 func TestHostileControlBlocks(t *testing.T) {
 	for _, form := range []abi.Preempt{kernels[0].Preempt, kernels[1].Preempt, kernels[2].Preempt} {
 		t.Run(form.Form.String(), func(t *testing.T) {
 			r := newRig(t, gpu.ContextOptions{})
 			g := r.open()
-			fiddler := g.load(testdata(t, "liar"), "fiddler")
+			fiddler := g.load(testdata(t, "unresponsive"), "fiddler")
 			good := g.load(testdata(t, "early"), "count_coarse")
 			c := g.counting(100)
 			n := uint32(0)
@@ -43,11 +43,11 @@ func TestHostileControlBlocks(t *testing.T) {
 				}
 			}
 			c.check()
-			if len(r.faults) != 0 || len(r.stubs()) != 0 {
-				t.Errorf("faults %v, stubs %+v", r.faults, r.stubs())
+			if len(r.faults) != 0 || len(r.launches()) != 0 {
+				t.Errorf("faults %v, slots %+v", r.faults, r.launches())
 			}
 			if form.Form == abi.PreemptPersistent {
-				// It ran to its end and says that it finished nothing.
+				// It ran to its end and claims that it finished nothing.
 				l := abi.Launch{Function: fiddler, Grid: [3]uint32{20, 1, 1}, Block: [3]uint32{1, 1, 1}, ParamBytes: 12}
 				params := binary.LittleEndian.AppendUint32(make([]byte, 8), abi.ControlInside)
 				if com := g.call(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, form.Attribute())...); com.Status != abi.StatusPreemptState {
@@ -58,7 +58,7 @@ func TestHostileControlBlocks(t *testing.T) {
 	}
 }
 
-// TestExecutorsMemoryIsNotTheGuests: a guest can't free what its launches need.
+// TestExecutorsMemoryIsNotTheGuests: a guest can't free the memory of its preemptible launches.
 func TestExecutorsMemoryIsNotTheGuests(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -79,10 +79,9 @@ func TestExecutorsMemoryIsNotTheGuests(t *testing.T) {
 	c.check()
 }
 
-// TestMemoryIsTheGuestsAccount: what launches need is taken from the guest's
-// limit, kept from launch to launch, and given back with the channel; a launch for
-// which there is none fails alone.
-func TestMemoryIsTheGuestsAccount(t *testing.T) {
+// TestMemoryIsChargedToTheGuest: the memory of preemptible launches is taken from the guest's limit, kept
+// from launch to launch, and freed with the channel. Only a launch for which there is none fails.
+func TestMemoryIsChargedToTheGuest(t *testing.T) {
 	page, err := ipc.NewControlPage()
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +109,7 @@ func TestMemoryIsTheGuestsAccount(t *testing.T) {
 			t.Errorf("launch %d: %d bytes taken, %d after the first", n, taken, after)
 		}
 	}
-	// A larger one takes more in place of it, and a smaller one none.
+	// A larger launch takes more in its place, and a smaller one none.
 	for range 2 {
 		c.preemptible(a, fn, kernel{"", "", abi.Preempt{Form: abi.PreemptCoarse, Group: 1, Every: 1}}, 1)
 		a.receive(1)
@@ -148,9 +147,9 @@ func TestMemoryIsTheGuestsAccount(t *testing.T) {
 	}
 }
 
-// TestOldPagesLaunches: under a vm of the version before, whose page has no stubs,
-// launches don't wait and preemptible ones run.
-func TestOldPagesLaunches(t *testing.T) {
+// TestLaunchesOnAnOldPage: under a vm of the version before, whose page has no launch slots, launches don't
+// wait, and preemptible ones run.
+func TestLaunchesOnAnOldPage(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	r.x.o.Page = oldPage(t)
 	g := r.open()
@@ -165,7 +164,7 @@ func TestOldPagesLaunches(t *testing.T) {
 	}
 }
 
-// oldPage is a page of the version before: shorter, and of version 1.
+// oldPage returns a page of version 1.
 func oldPage(t *testing.T) *ipc.ControlPage {
 	t.Helper()
 	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

@@ -16,8 +16,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// bring takes a preemptible launch of g to a state, with a daemon that decides
-// about launches.
+// bring takes a preemptible launch of g to a state, under a daemon that decides about launches.
 func (r *rig) bring(g *guestEnd, state slotstate.State) *counting {
 	r.t.Helper()
 	k := kernels[1]
@@ -39,8 +38,8 @@ func (r *rig) bring(g *guestEnd, state slotstate.State) *counting {
 	return c
 }
 
-// TestClosedChannelsLaunch: a channel that is closed with a launch in whatever
-// state goes, with its stub and its memory.
+// TestClosedChannelsLaunch: a channel is closed with a launch in any state; its launch slot and memory are
+// freed.
 func TestClosedChannelsLaunch(t *testing.T) {
 	for _, state := range []slotstate.State{slotstate.Ready, slotstate.Running, slotstate.ToEvict} {
 		t.Run(state.String(), func(t *testing.T) {
@@ -54,8 +53,8 @@ func TestClosedChannelsLaunch(t *testing.T) {
 			})
 			r.stepUntil("the channel is let go", func() bool { return len(r.x.draining) == 0 && len(r.x.channels) == 1 })
 			slot := r.page.Context(0)
-			if len(r.stubs()) != 0 || slot.Outstanding() != 0 || r.x.launches != 0 {
-				t.Errorf("stubs %+v, %d outstanding, %d launches", r.stubs(), slot.Outstanding(), r.x.launches)
+			if len(r.launches()) != 0 || slot.Outstanding() != 0 || r.x.launches != 0 {
+				t.Errorf("slots %+v, %d outstanding, %d launches", r.launches(), slot.Outstanding(), r.x.launches)
 			}
 			if v := r.newest(); v.State != slotstate.Done || v.Used != slot.Counters().GPUTime {
 				t.Errorf("%+v, of %+v", v, slot.Counters())
@@ -65,7 +64,7 @@ func TestClosedChannelsLaunch(t *testing.T) {
 	}
 }
 
-// TestDeadChannelsLaunch: the same for one whose rings its guest broke.
+// TestDeadChannelsLaunch: the same for a channel whose guest broke the rules of its rings.
 func TestDeadChannelsLaunch(t *testing.T) {
 	for _, state := range []slotstate.State{slotstate.Ready, slotstate.Running, slotstate.ToEvict} {
 		t.Run(state.String(), func(t *testing.T) {
@@ -73,7 +72,7 @@ func TestDeadChannelsLaunch(t *testing.T) {
 			r.bring(r.open(), state)
 			page := r.shared[abi.ChannelPage(0) : abi.ChannelPage(0)+abi.PageSize]
 			abi.StoreWord(page, abi.SubmissionPutWord, 1<<20)
-			r.stepUntil("its stub is free", func() bool { return len(r.stubs()) == 0 })
+			r.stepUntil("its slot is free", func() bool { return len(r.launches()) == 0 })
 			if len(r.failures) != 1 || r.page.Context(0).Outstanding() != 0 {
 				t.Errorf("failures %v, %d outstanding", r.failures, r.page.Context(0).Outstanding())
 			}
@@ -81,7 +80,7 @@ func TestDeadChannelsLaunch(t *testing.T) {
 	}
 }
 
-// TestFaultBesideALaunch: a fault ends launches of the context in whatever state.
+// TestFaultBesideALaunch: a fault ends launches of the context in any state.
 func TestFaultBesideALaunch(t *testing.T) {
 	for _, state := range []slotstate.State{slotstate.Ready, slotstate.Running, slotstate.ToEvict} {
 		t.Run(state.String(), func(t *testing.T) {
@@ -94,7 +93,7 @@ func TestFaultBesideALaunch(t *testing.T) {
 			bad, params := launchOf(inc, 1, 0xdead0000)
 			other.send(abi.Header{Op: abi.OpLaunch}, bad, params...)
 			if held {
-				// The other's launch alone: this one's turn has not come.
+				// Only the other's launch: it is not this one's turn.
 				r.page.SetMode(ipc.ModeByKernel)
 				r.x.Step(false)
 				r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
@@ -109,14 +108,14 @@ func TestFaultBesideALaunch(t *testing.T) {
 			if com := g.receive(1)[0]; com.Status != abi.StatusIllegalAddress && (held || com.Status != abi.StatusOK) {
 				t.Errorf("the one beside it: %v", com.Status)
 			}
-			if len(r.stubs()) != 0 || r.page.Context(0).Outstanding() != 0 || r.x.launches != 0 {
-				t.Errorf("stubs %+v, %d outstanding, %d launches", r.stubs(), r.page.Context(0).Outstanding(), r.x.launches)
+			if len(r.launches()) != 0 || r.page.Context(0).Outstanding() != 0 || r.x.launches != 0 {
+				t.Errorf("slots %+v, %d outstanding, %d launches", r.launches(), r.page.Context(0).Outstanding(), r.x.launches)
 			}
 		})
 	}
 }
 
-// TestTimeLimitOfAllRuns: eviction is no way around the kernel time limit.
+// TestTimeLimitOfAllRuns: the kernel time limit holds for all runs of a launch together.
 func TestTimeLimitOfAllRuns(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -152,8 +151,7 @@ func TestTimeLimitOfAllRuns(t *testing.T) {
 	}
 }
 
-// TestSleepersHearTheDaemon: an executor that sleeps wakes for its launch's turn
-// and for its eviction.
+// TestSleepersHearTheDaemon: a sleeping executor wakes for its launch's turn and for its eviction.
 func TestSleepersHearTheDaemon(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -201,8 +199,8 @@ func TestSleepersHearTheDaemon(t *testing.T) {
 	c.check()
 }
 
-// TestEventBehindAPreemptibleLaunch: an event that is recorded behind a launch is
-// reached when all of that is done.
+// TestEventBehindAPreemptibleLaunch: an event that is recorded behind a launch is reached when all of the
+// launch is done.
 func TestEventBehindAPreemptibleLaunch(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()

@@ -18,7 +18,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// kernel is one of the testdata's kernels as a launch names it.
+// kernel is one of testdata's kernels.
 type kernel struct {
 	file, name string
 	abi.Preempt
@@ -39,8 +39,8 @@ func testdata(t testing.TB, file string) string {
 	return string(b)
 }
 
-// counting is an array of words on the GPU, one for each task, in which launches
-// leave traces, and what these must be.
+// counting is an array of words on the GPU, one for each task, that launches change, with the value that
+// they must have.
 type counting struct {
 	g     *guestEnd
 	mem   uint64
@@ -53,8 +53,8 @@ func (g *guestEnd) counting(tasks int) *counting {
 	return &counting{g: g, mem: g.must(abi.OpMemAlloc, abi.Alloc{Size: uint64(4 * tasks)}).Value[0], tasks: tasks}
 }
 
-// check reads the words: every launch has run each of its tasks once, and after
-// those of the launch before.
+// check reads the words: every launch has run each of its tasks once, and after those of the launch
+// before.
 func (c *counting) check() {
 	c.g.r.t.Helper()
 	const out = staging + 2<<20
@@ -74,7 +74,7 @@ func (c *counting) checkWindow(out int) {
 	}
 }
 
-// attributed is a launch's data with records before it.
+// attributed returns a launch's data with attribute records before it.
 func attributed(params []byte, attributes ...abi.Attribute) []byte {
 	var data []byte
 	for i := range attributes {
@@ -99,8 +99,8 @@ func (c *counting) preemptible(g *guestEnd, fn uint64, k kernel, turns uint32, m
 	g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(more))}, l, attributed(params, more...)...)
 }
 
-// stubs are the guest's launches as the daemon sees them, those that are not done.
-func (r *rig) stubs() (live []ipc.Launch) {
+// launches returns the guest's launches that are not done, as the daemon sees them.
+func (r *rig) launches() (live []ipc.Launch) {
 	for i := range ipc.MaxLaunchSlots {
 		if s, ok := r.page.LaunchSlot(i).Read(); ok && s.State != slotstate.Done {
 			live = append(live, s)
@@ -109,7 +109,7 @@ func (r *rig) stubs() (live []ipc.Launch) {
 	return live
 }
 
-// say does to all launches what the daemon can do, where it can.
+// say calls f with all launch slots, in the daemon's place.
 func (r *rig) say(f func(s *ipc.LaunchSlot, v ipc.Launch)) {
 	for i := range ipc.MaxLaunchSlots {
 		if v, ok := r.page.LaunchSlot(i).Read(); ok {
@@ -126,7 +126,7 @@ func (r *rig) runAll() {
 	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 }
 
-// newest is the newest launch's stub.
+// newest returns the newest launch.
 func (r *rig) newest() (v ipc.Launch) {
 	for i := range ipc.MaxLaunchSlots {
 		if s, ok := r.page.LaunchSlot(i).Read(); ok && s.ID > v.ID {
@@ -136,8 +136,7 @@ func (r *rig) newest() (v ipc.Launch) {
 	return v
 }
 
-// TestPreemptibleLaunch runs each form to its end undisturbed, twice in the same
-// memory.
+// TestPreemptibleLaunch runs each form to its end without an eviction, twice in the same memory.
 func TestPreemptibleLaunch(t *testing.T) { bothWays(t, testPreemptibleLaunch) }
 
 func testPreemptibleLaunch(t *testing.T, newRig func(testing.TB) *rig) {
@@ -166,9 +165,8 @@ func testPreemptibleLaunch(t *testing.T, newRig func(testing.TB) *rig) {
 	}
 }
 
-// TestEvictAndGoOn evicts each form again and again, from all SMs and from some:
-// every task runs once, and what is behind the launch in its channel sees all of
-// it.
+// TestEvictAndGoOn evicts each form again and again, from all SMs and from some. Every task runs once, and
+// the next command of the channel sees all of the launch's work.
 func TestEvictAndGoOn(t *testing.T) { bothWays(t, testEvictAndGoOn) }
 
 func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
@@ -179,7 +177,7 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 				g := r.open()
 				fn := g.load(testdata(t, k.file), k.name)
 				c := g.counting(600)
-				// Long enough for this process not to have a processor for a while.
+				// Long enough even if this process has no processor for a while.
 				c.preemptible(g, fn, k, 300)
 				const out = staging + 1<<20
 				g.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: out, Src: c.mem, Size: 2400})
@@ -201,13 +199,13 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 				}
 				c.checkWindow(out)
 				n, v := slot.Counters(), r.newest()
-				// Persistent blocks on the SMs that stay fetch all that there is.
+				// Persistent blocks on the other SMs fetch all tasks.
 				finishes := k.Form == abi.PreemptPersistent && below != math.MaxUint32
 				if n.Kernels != 1 || (n.Evictions == 0) != finishes || n.Relaunches != n.Evictions || v.Evictions != uint32(n.Evictions) {
-					t.Errorf("counters %+v, stub %+v", n, v)
+					t.Errorf("counters %+v, slot %+v", n, v)
 				}
 				if n.GPUTime != v.Used || n.GPUTime > time.Duration(cs[0].End-cs[0].Start) || n.Evictions > 0 && n.EvictionTime == 0 {
-					t.Errorf("GPU time %v, by the stub %v, from first start to last end %v; evictions took %v",
+					t.Errorf("GPU time %v, by the slot %v, from first start to last end %v; evictions took %v",
 						n.GPUTime, v.Used, time.Duration(cs[0].End-cs[0].Start), n.EvictionTime)
 				}
 				if cs[0].Value != [3]uint64{n.Evictions, uint64(v.Used)} {
@@ -221,9 +219,8 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 	}
 }
 
-// TestSpatialEviction takes a launch off some SMs, gives them back to it, and takes
-// it off all: where kernels run side by side the freed SMs are filled by a second
-// launch on the same counter.
+// TestSpatialEviction takes a launch off some SMs, gives them back to it, and takes it off all. Where
+// kernels run side by side a second launch on the same counter fills the freed SMs.
 func TestSpatialEviction(t *testing.T) {
 	for _, mode := range []machine.Mode{machine.CoRun, machine.Exclusive} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -238,8 +235,7 @@ func TestSpatialEviction(t *testing.T) {
 			r.runAll()
 			r.x.Step(false)
 			slot := r.page.Context(0)
-			// It looks often, and gives the GPU no time of its own meanwhile: the launch is
-			// not to end.
+			// The test polls often and does not yield, so that the launch does not end.
 			step := func(n int) {
 				for range n {
 					r.x.Step(false)
@@ -279,8 +275,8 @@ func TestSpatialEviction(t *testing.T) {
 	}
 }
 
-// TestSuspendedGuestsLaunchLeaves: a guest that is held and told to leave is off
-// the GPU until it may go on, and others see that it has work.
+// TestSuspendedGuestsLaunchLeaves: a guest that is suspended and told to leave is off the GPU until it may
+// go on, and the page says that it has work.
 func TestSuspendedGuestsLaunchLeaves(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -308,7 +304,7 @@ func TestSuspendedGuestsLaunchLeaves(t *testing.T) {
 	c.check()
 }
 
-// TestPreemptRefusals: what can't be is refused, and the channel goes on.
+// TestPreemptRefusals: impossible launches are refused, and the channel goes on.
 func TestPreemptRefusals(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -340,8 +336,8 @@ func TestPreemptRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
 		}
 	}
-	if len(r.stubs()) != 0 || len(r.faults) != 0 {
-		t.Errorf("stubs %+v, faults %+v", r.stubs(), r.faults)
+	if len(r.launches()) != 0 || len(r.faults) != 0 {
+		t.Errorf("slots %+v, faults %+v", r.launches(), r.faults)
 	}
 	c := g.counting(8)
 	c.preemptible(g, fn, k, 1)
@@ -349,19 +345,19 @@ func TestPreemptRefusals(t *testing.T) {
 	c.check()
 }
 
-// two has two preemptible launches of a channel on the GPU, one behind the other,
-// and a plain one that waits for both. On a host that has no processor for a moment the
-// first may have ended by then: another rig is made then.
+// two returns a rig with two preemptible launches of a channel on the GPU, one behind the other, and a
+// plain one that waits for both. On a busy host the first may have ended by then; then it makes another
+// rig.
 func two(t testing.TB, newRig func(testing.TB) *rig, k kernel) (r *rig, g *guestEnd, c *counting) {
 	t.Helper()
 	for range 20 {
 		r = newRig(t)
-		if g, c = r.two(k); r.page.Context(0).Outstanding() == 2 && len(r.stubs()) == 2 {
+		if g, c = r.two(k); r.page.Context(0).Outstanding() == 2 && len(r.launches()) == 2 {
 			return r, g, c
 		}
 		g.receive(3)
 	}
-	t.Fatalf("%d launches on the GPU, %d stubs, want both preemptible ones", r.page.Context(0).Outstanding(), len(r.stubs()))
+	t.Fatalf("%d launches on the GPU, %d slots, want both preemptible ones", r.page.Context(0).Outstanding(), len(r.launches()))
 	return nil, nil, nil
 }
 
@@ -379,8 +375,8 @@ func (r *rig) two(k kernel) (g *guestEnd, c *counting) {
 	return g, c
 }
 
-// TestTwoOnTheGPU evicts the first of two launches that are on the GPU, the second,
-// and both: what they compute is what it is one after the other.
+// TestTwoOnTheGPU evicts the first of two launches on the GPU, the second, and both. They compute the same
+// as one after the other.
 func TestTwoOnTheGPU(t *testing.T) { bothWays(t, testTwoOnTheGPU) }
 
 func testTwoOnTheGPU(t *testing.T, newRig func(testing.TB) *rig) {

@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestSuspensionEndsWithTheDaemon: an executor whose daemon died while the guest
-// was held resumes by itself, also from asleep.
+// TestSuspensionEndsWithTheDaemon: an executor whose daemon died while the guest was suspended resumes by
+// itself, also while it sleeps.
 func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	var sim clock.Sim
@@ -40,7 +40,7 @@ func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	}
 	wakeups := func() uint64 { return r.page.Context(0).Counters().Wakeups }
 
-	// It polls for a while on the clock, and sleeps.
+	// It polls for a while, and sleeps.
 	for wakeups() == 0 && sim.Now() < ipc.SuspensionLimit/2 {
 		sim.Advance(PollWindow / 4)
 		runtime.Gosched()
@@ -51,7 +51,7 @@ func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	if completed() != 0 {
 		t.Fatal("a command of a held guest was carried out")
 	}
-	// It sleeps. When it looks again, for whatever reason, nobody holds it.
+	// It sleeps. When it wakes, for whatever reason, it is not suspended.
 	sim.Advance(ipc.SuspensionLimit)
 	r.page.Context(0).Wake()
 	for completed() == 0 {

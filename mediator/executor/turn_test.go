@@ -17,8 +17,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// byKernel makes the daemon one that decides about launches, at an instant of
-// simulated time that does not pass.
+// byKernel has the daemon decide about launches, in simulated time that does not pass by itself.
 func (r *rig) byKernel() *clock.Sim {
 	sim := &clock.Sim{}
 	r.x.o.Clock = sim
@@ -28,8 +27,8 @@ func (r *rig) byKernel() *clock.Sim {
 	return sim
 }
 
-// TestLaunchesWaitForTheirTurn: where the daemon decides about launches each waits
-// for its word, plain ones too, in its channel's order and beside other channels.
+// TestLaunchesWaitForTheirTurn: where the daemon decides about launches each waits for its turn, plain ones
+// too, in its channel's order and independently of other channels.
 func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -50,12 +49,12 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	if n, err := a.com.Pending(); n != 0 || err != nil || slot.Outstanding() != 0 || !slot.Backlog() {
 		t.Fatalf("%d completions (%v), %d outstanding, backlog %v, before anybody said run", n, err, slot.Outstanding(), slot.Backlog())
 	}
-	live := r.stubs()
+	live := r.launches()
 	if len(live) != 2 || live[0].State != slotstate.Ready || live[1].State != slotstate.Ready || live[0].Form != 0 || live[0].Evictable {
 		t.Fatalf("the daemon sees %+v, want one launch of each channel", live)
 	}
-	// The other channel's goes first, though it came last; a suspended guest's too,
-	// once it is told to.
+	// The other channel's goes first, though it came last. A suspended guest's goes, too, if the
+	// daemon says so.
 	other := live[0]
 	if live[1].ID > other.ID {
 		other = live[1]
@@ -74,7 +73,7 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 		t.Errorf("%d completions of the channel that waits, %v", n, err)
 	}
 	for n := range 2 {
-		r.stepUntil("the next is ready", func() bool { return len(r.stubs()) == 1 && r.stubs()[0].State == slotstate.Ready })
+		r.stepUntil("the next is ready", func() bool { return len(r.launches()) == 1 && r.launches()[0].State == slotstate.Ready })
 		if slot.Counters().Kernels != uint64(1+n) {
 			t.Errorf("%d kernels have run", slot.Counters().Kernels)
 		}
@@ -90,8 +89,8 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// TestTurnIsTakenBack: an executor that comes late for a turn waits for the next; one
-// that was as good as on the GPU is there, and says so.
+// TestTurnIsTakenBack: an executor that is late for a turn waits for the next. A launch that was being
+// started is on the GPU, and its slot says so.
 func TestTurnIsTakenBack(t *testing.T) {
 	for _, k := range kernels {
 		t.Run(k.Form.String(), func(t *testing.T) {
@@ -114,7 +113,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 			if v := r.newest(); v.State != slotstate.Ready || r.page.Context(0).Outstanding() != 0 {
 				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
 			}
-			// Again, when it has begun to prepare.
+			// Again, while it prepares.
 			var j *job
 			for _, ch := range r.x.channels {
 				j = ch.job
@@ -130,7 +129,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 			if v := r.newest(); v.State != slotstate.Ready || r.page.Context(0).Outstanding() != 0 {
 				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
 			}
-			// And when it is launched.
+			// And while it is started.
 			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 			if !j.hasTurn() || !j.takeRoom() || !j.prepare(turnCame) {
 				t.Fatal("it does not prepare")
@@ -142,7 +141,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 			if !j.start() || r.newest().State != slotstate.Running {
 				t.Fatalf("%v, though it is on the GPU", r.newest().State)
 			}
-			r.stepUntil("it has ended", func() bool { return len(r.stubs()) == 0 })
+			r.stepUntil("it has ended", func() bool { return len(r.launches()) == 0 })
 			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 				t.Error(com.Status)
 			}
@@ -152,8 +151,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestEvictedWaitsForItsTurn: an evicted launch is ready again, and gone on with
-// when it is told.
+// TestEvictedWaitsForItsTurn: an evicted launch is ready again, and goes on in its next turn.
 func TestEvictedWaitsForItsTurn(t *testing.T) {
 	for _, k := range kernels {
 		t.Run(k.Form.String(), func(t *testing.T) {
@@ -192,8 +190,7 @@ func TestEvictedWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// TestDaemonsDeath: in whatever state the daemon leaves a launch, it runs to its
-// end without it.
+// TestDaemonsDeath: in whatever state the daemon leaves a launch, it runs to its end without the daemon.
 func TestDaemonsDeath(t *testing.T) {
 	for _, state := range []slotstate.State{slotstate.Ready, slotstate.ToRun, slotstate.Running, slotstate.ToEvict} {
 		for _, suspended := range []bool{false, true} {
@@ -221,7 +218,7 @@ func TestDaemonsDeath(t *testing.T) {
 				if suspended {
 					r.page.SetSuspendWord(ipc.Suspend)
 				}
-				// As Run does, with the daemon's word growing old.
+				// As Run does, while the daemon's last heartbeat gets older.
 				wait := ipc.SilenceLimit
 				if suspended {
 					wait = ipc.SuspensionLimit
@@ -243,7 +240,7 @@ func TestDaemonsDeath(t *testing.T) {
 	}
 }
 
-// TestModeEnds: launches that wait go on when nobody decides about them any more.
+// TestModeEnds: launches that wait go on when the daemon no longer decides about them.
 func TestModeEnds(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -251,7 +248,7 @@ func TestModeEnds(t *testing.T) {
 	r.byKernel()
 	g.spin(fn, 2, 10)
 	r.x.Step(false)
-	if len(r.stubs()) != 1 {
+	if len(r.launches()) != 1 {
 		t.Fatal("nobody waits")
 	}
 	r.page.SetMode(ipc.ModeFree)
@@ -260,12 +257,12 @@ func TestModeEnds(t *testing.T) {
 			t.Error(com.Status)
 		}
 	}
-	if len(r.stubs()) != 0 {
-		t.Errorf("stubs left: %+v", r.stubs())
+	if len(r.launches()) != 0 {
+		t.Errorf("slots left: %+v", r.launches())
 	}
 }
 
-// TestPriorities: a launch has its guest's priority, or less, and never more.
+// TestPriorities: a launch has at most its guest's priority.
 func TestPriorities(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -289,7 +286,7 @@ func TestPriorities(t *testing.T) {
 		}
 		l, params := launchOf(fn, 1, 1)
 		g.send(abi.Header{Op: abi.OpLaunch, Aux: uint16(len(attributes))}, l, attributed(params, attributes...)...)
-		r.stepUntil("it is ready", func() bool { return len(r.stubs()) == 1 })
+		r.stepUntil("it is ready", func() bool { return len(r.launches()) == 1 })
 		if v := r.newest(); v.Priority != want.urgency || slot.Counters().IgnoredPriorities != want.ignored {
 			t.Errorf("launch %d, which asks for %v: urgency %d, %d ignored; want %d, %d",
 				i, want.asks, v.Priority, slot.Counters().IgnoredPriorities, want.urgency, want.ignored)
@@ -299,9 +296,9 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// TestStubsRunOut: a launch for which there is no stub waits for one where the
-// daemon decides about launches, and nowhere else.
-func TestStubsRunOut(t *testing.T) {
+// TestSlotsRunOut: a launch for which there is no slot waits for one only where the daemon decides about
+// launches.
+func TestSlotsRunOut(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
 	k := kernels[0]
@@ -311,7 +308,7 @@ func TestStubsRunOut(t *testing.T) {
 	for range ipc.MaxLaunchSlots {
 		claim, ok := r.page.Claim(5, &ipc.Launch{})
 		if !ok {
-			t.Fatal("no stub")
+			t.Fatal("no slot")
 		}
 		others = append(others, claim)
 	}
@@ -340,8 +337,7 @@ func TestStubsRunOut(t *testing.T) {
 
 var seeds = flag.Uint64("turns", 4, "how many random daemons TestRandomTurns has")
 
-// TestRandomTurns drives launches of all forms on several channels by a daemon
-// that says anything at any time.
+// TestRandomTurns drives launches of all forms on several channels by a daemon that makes random calls.
 func TestRandomTurns(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomTurns(t, seed) })
@@ -382,7 +378,7 @@ func randomTurns(t *testing.T, seed uint64) {
 	suspended := false
 	for turn := 0; finished < channels*launches; turn++ {
 		if turn > 1<<24 {
-			t.Fatalf("never ends: %v done, %+v", done, r.stubs())
+			t.Fatalf("never ends: %v done, %+v", done, r.launches())
 		}
 		switch rnd.IntN(200) {
 		case 0:
@@ -423,16 +419,16 @@ func randomTurns(t *testing.T, seed uint64) {
 	if n := slot.Counters(); n.Kernels != channels*launches || slot.Outstanding() != 0 || r.x.launches != 0 || r.x.admittedWork != 0 {
 		t.Errorf("%+v, %d outstanding, %d launches of %v", n, slot.Outstanding(), r.x.launches, r.x.admittedWork)
 	}
-	if live := r.stubs(); len(live) != 0 {
-		t.Errorf("stubs left: %+v", live)
+	if live := r.launches(); len(live) != 0 {
+		t.Errorf("slots left: %+v", live)
 	}
 	if slices.ContainsFunc(r.x.channels, func(ch *channel) bool { return ch.job != nil }) {
 		t.Error("a job is left")
 	}
 }
 
-// TestSecondsTurn: the daemon, which does not know that one of two launches comes
-// first, gives the second the turn. The first takes it.
+// TestSecondsTurn: the daemon, which does not know the order of two launches, gives the second the turn.
+// The first takes it.
 func TestSecondsTurn(t *testing.T) {
 	var sim *clock.Sim
 	r, g, c := two(t, func(t testing.TB) *rig {
@@ -446,7 +442,7 @@ func TestSecondsTurn(t *testing.T) {
 	r.page.Beat(sim.Now())
 	r.page.SetMode(ipc.ModeByKernel)
 	r.stepUntil("both have left", func() bool {
-		live := r.stubs()
+		live := r.launches()
 		return len(live) == 2 && live[0].State == slotstate.Ready && live[1].State == slotstate.Ready
 	})
 	r.say(func(s *ipc.LaunchSlot, v ipc.Launch) {
@@ -464,8 +460,8 @@ func TestSecondsTurn(t *testing.T) {
 	c.check()
 }
 
-// TestAhead: where nobody's launch goes before a guest's most urgent, that one waits
-// for no word; a less urgent one does, and one of a guest that is suspended.
+// TestAhead: where no guest's launch goes before a guest's most urgent one, that one waits for no turn. A
+// less urgent one does, and one of a suspended guest.
 func TestAhead(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -479,7 +475,7 @@ func TestAhead(t *testing.T) {
 		for range 50 {
 			r.x.Step(suspended)
 		}
-		if live := r.stubs(); len(live) != 1 || live[0].State != slotstate.Ready {
+		if live := r.launches(); len(live) != 1 || live[0].State != slotstate.Ready {
 			t.Fatalf("%s: the daemon sees %+v", why, live)
 		}
 	}
@@ -497,9 +493,9 @@ func TestAhead(t *testing.T) {
 	waits("less urgent than it might be", false)
 }
 
-// TestWatchful: an executor looks for the word to leave all the time only where the
-// daemon wants that, decides about its launches, and there is one that would leave.
-func TestWatchful(t *testing.T) {
+// TestAwaitsEviction: an executor polls for a request to leave only if the daemon asks for that, decides
+// about its launches, and one is there that would leave.
+func TestAwaitsEviction(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	r.byKernel()
 	r.open()
@@ -519,7 +515,7 @@ func TestWatchful(t *testing.T) {
 	check("nobody is more urgent", false)
 	r.page.SetMode(ipc.ModeByKernel)
 	j.total.unresponsive = true
-	check("a liar", false)
+	check("an unresponsive kernel", false)
 	j.total.unresponsive, j.form = false, 0
 	check("a kernel that stays", false)
 	j.form, j.state = abi.PreemptSingle, waiting
@@ -529,9 +525,9 @@ func TestWatchful(t *testing.T) {
 	check("nobody asks any more", false)
 }
 
-// TestUrgentLooks: an executor looks for its guest's next launch only where the daemon
-// wants that, nobody is more urgent, and there is a channel that one could come on.
-func TestUrgentLooks(t *testing.T) {
+// TestAwaitsUrgentLaunch: an executor polls for its guest's next launch only if the daemon asks for that, no
+// guest is more urgent, and there is a channel.
+func TestAwaitsUrgentLaunch(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	check := func(why string, want bool) {
 		t.Helper()

@@ -15,10 +15,10 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// lie launches a kernel that never looks, and tells it to leave within 10 ms.
-func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.LaunchSlot) {
+// ignore launches a kernel that ignores its evict word, and tells it to leave within 10 ms.
+func (r *rig) ignore(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.LaunchSlot) {
 	r.t.Helper()
-	fn := g.load(testdata(r.t, "liar"), "liar")
+	fn := g.load(testdata(r.t, "unresponsive"), "unresponsive")
 	c := g.counting(8)
 	sim = r.byKernel()
 	r.page.SetMode(ipc.ModeFree)
@@ -36,19 +36,18 @@ func (r *rig) lie(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.LaunchSl
 	return sim, slot
 }
 
-// TestLiarIsEnded: where the GPU can't be made to let go of a kernel that stays
-// against its word, that is counted at the deadline and ended at the limit, and
-// the time is charged.
-func TestLiarIsEnded(t *testing.T) {
+// TestUnresponsiveIsEnded: if the GPU can't preempt an unresponsive kernel, the kernel is counted at the
+// deadline and ended at the limit, and its time is charged.
+func TestUnresponsiveIsEnded(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
-	sim, s := r.lie(g, math.MaxUint32)
+	sim, s := r.ignore(g, math.MaxUint32)
 	slot := r.page.Context(0)
 	for range 10 {
 		r.x.Step(false)
 	}
 	if n := slot.Counters().Unresponsive; n != 0 {
-		t.Errorf("%d liars before the deadline", n)
+		t.Errorf("%d unresponsive kernels before the deadline", n)
 	}
 	if d := r.x.sleepFor(sim.Now()); d != 10*time.Millisecond {
 		t.Errorf("sleeps for %v, the deadline is in 10ms", d)
@@ -59,7 +58,7 @@ func TestLiarIsEnded(t *testing.T) {
 	}
 	v, _ := s.Read()
 	if n := slot.Counters().Unresponsive; n != 1 || v.Evictable || v.State != slotstate.ToEvict || len(r.faults) != 0 {
-		t.Fatalf("at the deadline: %d liars, %+v, faults %v", n, v, r.faults)
+		t.Fatalf("at the deadline: %d unresponsive kernels, %+v, faults %v", n, v, r.faults)
 	}
 	sim.Advance(ipc.UnresponsiveLimit - 10*time.Millisecond - 1)
 	r.x.Step(false)
@@ -68,7 +67,7 @@ func TestLiarIsEnded(t *testing.T) {
 	}
 	sim.Advance(1)
 	if com := g.receive(1)[0]; com.Status != abi.StatusTimeLimit {
-		t.Errorf("the liar's launch: %v", com.Status)
+		t.Errorf("the launch: %v", com.Status)
 	}
 	if len(r.faults) != 1 || r.faults[0].Code != uint32(abi.ErrorTimeLimit) {
 		t.Errorf("reported: %+v", r.faults)
@@ -82,22 +81,22 @@ func TestLiarIsEnded(t *testing.T) {
 	}
 }
 
-// TestLongBlocksAreNoLie: a kernel whose blocks are known to be long has as much
-// time as they need to leave, up to a limit.
-func TestLongBlocksAreNoLie(t *testing.T) {
+// TestLongBlocksHaveTime: a kernel whose blocks are known to be long has as much time to leave as they need,
+// up to a limit.
+func TestLongBlocksHaveTime(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
-	sim, s := r.lie(g, math.MaxUint32)
+	sim, s := r.ignore(g, math.MaxUint32)
 	j := r.x.channels[0].job
 	for _, c := range []struct{ mean, due time.Duration }{
 		{0, 10 * time.Millisecond}, {time.Millisecond, 10 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Hour, ipc.UnresponsiveLimit},
 	} {
 		j.fn.mean = c.mean
 		if got := j.evictionDeadline(sim.Now()) - sim.Now(); got != c.due {
-			t.Errorf("a block takes %v: found to lie after %v, want %v", c.mean, got, c.due)
+			t.Errorf("a block takes %v: unresponsive after %v, want %v", c.mean, got, c.due)
 		}
 	}
-	// Of many that take turns on the GPU each takes a part of the time.
+	// Each of many blocks that run in waves takes a part of the time.
 	for _, c := range []struct {
 		args abi.PreemptArgs
 		want time.Duration
@@ -118,13 +117,13 @@ func TestLongBlocksAreNoLie(t *testing.T) {
 	g.receive(1)
 }
 
-// TestLiarIsSuspended: where the GPU takes kernels off by itself, that is done, and
-// the kernel goes on when it is its turn again. It is not believed a second time.
-func TestLiarIsSuspended(t *testing.T) {
+// TestUnresponsiveIsPreempted: if the GPU can preempt kernels it takes the kernel off, which goes on in its
+// next turn. It does not count as preemptible again.
+func TestUnresponsiveIsPreempted(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	g := r.open()
 	const turns = 100_000 // some 500 ms: not over before it is told to leave
-	sim, s := r.lie(g, turns)
+	sim, s := r.ignore(g, turns)
 	r.page.SetMode(ipc.ModeByKernel)
 	r.x.Step(false)
 	sim.Advance(10 * time.Millisecond)
@@ -151,28 +150,28 @@ func TestLiarIsSuspended(t *testing.T) {
 		t.Errorf("%+v, from start to end %v", n, time.Duration(com.End-com.Start))
 	}
 	r.page.SetMode(ipc.ModeFree)
-	g.counting(8).preemptible(g, g.functionOf(1, "liar"), kernels[0], 1)
+	g.counting(8).preemptible(g, g.functionOf(1, "unresponsive"), kernels[0], 1)
 	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 		t.Fatal(com.Status)
 	}
 	if v := r.newest(); v.Evictable {
-		t.Error("the kernel is believed again")
+		t.Error("the kernel counts as preemptible again")
 	}
 }
 
-// functionOf finds a function that was found before.
+// functionOf looks up a function again.
 func (g *guestEnd) functionOf(module uint64, name string) uint64 {
 	return g.must(abi.OpFunction, abi.Lookup{Module: module, NameBytes: uint32(len(name))}, []byte(name)...).Value[0]
 }
 
-// TestOtherChannelPutsASuspendedContextBack: the hardware knows contexts only, so a
-// launch of another channel brings the liar back with it.
-func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
+// TestOtherChannelResumesTheContext: the hardware preempts whole contexts, so a launch of another channel
+// brings the unresponsive kernel back.
+func TestOtherChannelResumesTheContext(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
 	inc := a.load(incPTX, "inc")
 	mem := a.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
-	fn := a.load(testdata(t, "liar"), "liar")
+	fn := a.load(testdata(t, "unresponsive"), "unresponsive")
 	sim := r.byKernel()
 	r.page.SetMode(ipc.ModeFree)
 	a.counting(8).preemptible(a, fn, kernels[0], 100_000)
@@ -197,12 +196,12 @@ func TestOtherChannelPutsASuspendedContextBack(t *testing.T) {
 	}
 }
 
-// TestLiarsOfAContext: the second of two can't leave while the first has their context
-// off the GPU, and that is done once.
-func TestLiarsOfAContext(t *testing.T) {
+// TestTwoUnresponsiveInAContext: the second of two can't leave while the first has their context off the GPU,
+// which happens once.
+func TestTwoUnresponsiveInAContext(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
-	fn := a.load(testdata(t, "liar"), "liar")
+	fn := a.load(testdata(t, "unresponsive"), "unresponsive")
 	sim := r.byKernel()
 	counts := []*counting{a.counting(8), b.counting(8)}
 	for i, g := range []*guestEnd{a, b} {
@@ -240,11 +239,12 @@ func TestLiarsOfAContext(t *testing.T) {
 	}
 }
 
-// TestSuspendedLiarEndsWithItsContext: what waits for the context's kernels goes on.
-func TestSuspendedLiarEndsWithItsContext(t *testing.T) {
+// TestPreemptedEndsWithItsContext: the context is enabled when it ends, so that what waits for its kernels
+// goes on.
+func TestPreemptedEndsWithItsContext(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	g := r.open()
-	sim, _ := r.lie(g, math.MaxUint32)
+	sim, _ := r.ignore(g, math.MaxUint32)
 	r.page.SetMode(ipc.ModeByKernel)
 	r.x.Step(false)
 	sim.Advance(10 * time.Millisecond)
@@ -260,6 +260,6 @@ func TestSuspendedLiarEndsWithItsContext(t *testing.T) {
 	}{r.x.o.Device, driver}
 	r.x.preempted.finish(abi.StatusTimeLimit)
 	if r.x.preempted != nil || driver.count != 0 {
-		t.Errorf("parked %v, %d disables left", r.x.preempted != nil, driver.count)
+		t.Errorf("preempted %v, %d disables left", r.x.preempted != nil, driver.count)
 	}
 }

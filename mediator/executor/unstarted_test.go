@@ -10,10 +10,10 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestEvictedBeforeItBegan tells launches that have their turn to leave before the executor
+// TestEvictedBeforeItStarted tells launches that have their turn to leave before the executor
 // has put them on the GPU. One that is to leave all SMs waits for its next turn without
 // having run; one that is to leave some, or may stay after all, runs.
-func TestEvictedBeforeItBegan(t *testing.T) {
+func TestEvictedBeforeItStarted(t *testing.T) {
 	prepare := func(t *testing.T, r *rig) {
 		for _, ch := range r.x.channels {
 			if j := ch.job; !j.hasTurn() || !j.takeRoom() || !j.prepare(turnCame) {
@@ -72,7 +72,7 @@ func TestEvictedBeforeItBegan(t *testing.T) {
 				if v := r.newest(); tc.want != slotstate.Ready && v.State != tc.want {
 					t.Errorf("on the GPU it is %v, want %v", v.State, tc.want)
 				}
-				r.stepUntil("it has ended, or left", func() bool { return len(r.stubs()) == 0 || r.newest().State == slotstate.Ready })
+				r.stepUntil("it has ended, or left", func() bool { return len(r.launches()) == 0 || r.newest().State == slotstate.Ready })
 				r.page.SetMode(ipc.ModeFree)
 				if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 					t.Error(com.Status)
@@ -83,8 +83,8 @@ func TestEvictedBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestPlainLaunchLeavesBeforeItBegan: what can't leave the GPU can still give up its turn.
-func TestPlainLaunchLeavesBeforeItBegan(t *testing.T) {
+// TestPlainLaunchLeavesBeforeItStarted: a kernel that can't leave the GPU can still give up its turn.
+func TestPlainLaunchLeavesBeforeItStarted(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
 	fn := g.load(spinPTX, "spin")

@@ -8,10 +8,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestWorkIsTold: the page says since when there is work on the GPU, and in the end
-// when there was, of launches of all kinds and of fills, as far as anybody wants to
-// know.
-func TestWorkIsTold(t *testing.T) {
+// TestWorkIsLogged: the page says since when there is work on the GPU and, in the end, when there was, of
+// launches of all kinds and of fills, if work logs are wanted.
+func TestWorkIsLogged(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		r := newRig(t, gpu.ContextOptions{})
 		r.page.SetWorkLogWanted(wanted)
@@ -39,7 +38,7 @@ func TestWorkIsTold(t *testing.T) {
 			}
 			told[1] = max(told[1], end)
 		})
-		// When a launch began is the GPU's to say: it may be before its call was over.
+		// A launch may start on the GPU before its call returns.
 		if wanted && (told[0] != begun || told[1] != ended) || !wanted && told[1] != 0 {
 			t.Errorf("wanted %v: told of work from %v to %v, want %v to %v", wanted, told[0], told[1], begun, ended)
 		}
@@ -53,8 +52,7 @@ func TestWorkIsTold(t *testing.T) {
 	}
 }
 
-// TestWorkOfTwoChannels: while one channel goes on, what is on the GPU is not told
-// to have begun with the other's end.
+// TestWorkOfTwoChannels: while one channel goes on, the other's end does not change since when there is work.
 func TestWorkOfTwoChannels(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	r.page.SetWorkLogWanted(true)

@@ -10,8 +10,8 @@ import (
 	"vgpud/gpu"
 )
 
-// TestNoYieldOnABusyProcessor: an executor whose yield let others run for long does not
-// yield again for many times as long, however often it waits.
+// TestNoYieldOnABusyProcessor: after a yield in which other threads ran for long, an executor does not yield
+// for many times as long, however often it waits.
 func TestNoYieldOnABusyProcessor(t *testing.T) {
 	const took = 50 * time.Millisecond
 	r := newRig(t, gpu.ContextOptions{})
@@ -26,7 +26,7 @@ func TestNoYieldOnABusyProcessor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.x.Run(ctx) }()
-	// waits has it begin so many waits more.
+	// waits has the executor wait so many more times.
 	waits := func(n uint64) {
 		slot := r.page.Context(0)
 		for before := slot.Counters().Wakeups; slot.Counters().Wakeups < before+n; {
@@ -48,7 +48,7 @@ func TestNoYieldOnABusyProcessor(t *testing.T) {
 	}
 }
 
-// TestYieldsWhereTheyAreShort: a yield that is soon back is no sign that others are there.
+// TestYieldsWhereTheyAreShort: a short yield does not keep the executor from yielding again.
 func TestYieldsWhereTheyAreShort(t *testing.T) {
 	var c yieldLimiter
 	if c.yielded(0, longYield); c.blocked(longYield) {

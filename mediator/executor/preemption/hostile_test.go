@@ -11,7 +11,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// A guest can write what is read back. Each of these is refused, and stays so.
+// A guest can write what is read back. Each of these readbacks is refused, and so are later ones.
 func TestImpossibleReadbacks(t *testing.T) {
 	single := Config{Form: abi.PreemptSingle, Grid: [3]uint32{10, 1, 1}, Group: 1, Every: 1}
 	wide := Config{Form: abi.PreemptCoarse, Grid: [3]uint32{70_000, 1, 1}, Group: 1, Every: 1}
@@ -72,8 +72,8 @@ func TestImpossibleReadbacks(t *testing.T) {
 	}
 }
 
-// A kernel whose blocks leave though nobody asks is launched again a bounded
-// number of times, be there progress or not.
+// A kernel whose blocks leave without having been asked is launched again a bounded number of times, with or
+// without progress.
 func TestLeavingUnasked(t *testing.T) {
 	for _, tc := range []struct {
 		form abi.PreemptForm
@@ -125,7 +125,7 @@ func TestNextOutOfTurn(t *testing.T) {
 	}
 }
 
-// Whatever is read back, a launch ends, and what it asks for stays within bounds.
+// Whatever is read back, a launch ends, and its plans stay within bounds.
 func TestHostileReadbacks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := configs(t)
@@ -143,7 +143,7 @@ func TestHostileReadbacks(t *testing.T) {
 			if n > 5000 {
 				t.Fatal("does not end")
 			}
-			held(t, l, &p)
+			checkPlan(t, l, &p)
 			r := Readback{Evicted: evicted && !p.Stay, Control: Control{
 				Skipped: word.Draw(t, "skipped"), Next: word.Draw(t, "next"), Inside: word.Draw(t, "inside") / 4,
 			}}
@@ -162,8 +162,8 @@ func TestHostileReadbacks(t *testing.T) {
 	})
 }
 
-// held checks that a plan stays within what its launch said it needs.
-func held(t rapid.TB, l *Launch, p *Plan) {
+// checkPlan checks that a plan stays within the memory that its launch needs.
+func checkPlan(t rapid.TB, l *Launch, p *Plan) {
 	t.Helper()
 	a := &p.Args
 	bad := uint64(len(p.List))*4 > l.ListBytes() || p.BitmapBytes > l.SkippedBytes() || uint64(a.Capacity)*4 > l.SkippedBytes()
@@ -178,7 +178,7 @@ func held(t rapid.TB, l *Launch, p *Plan) {
 	}
 }
 
-// FuzzReadback feeds a launch records of progress that are any bytes.
+// FuzzReadback gives a launch arbitrary readbacks.
 func FuzzReadback(f *testing.F) {
 	f.Add(uint8(1), uint16(10), uint16(1), []byte{2, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0})
 	f.Add(uint8(2), uint16(0xffff), uint16(1), []byte{1, 0, 0, 0, 0xff})
@@ -196,7 +196,7 @@ func FuzzReadback(f *testing.F) {
 		}
 		p, done := l.First(), false
 		for !done && len(data) > 0 {
-			held(t, l, &p)
+			checkPlan(t, l, &p)
 			var r Readback
 			if r.Evicted = data[0]&1 == 0; c.Form.EarlyExit() {
 				r.Control.Skipped = take()

@@ -10,28 +10,26 @@ import (
 
 // Bounds.
 const (
-	// MaxList is the most units that a list holds, be it of what to run or of what
-	// was skipped. A launch of more notes what it skips in a bitmap.
+	// MaxList is the most units that a list has, of units to run or of skipped units. A launch of
+	// more units records what it skips in a bitmap.
 	MaxList = 65_536
 	// MaxUnits is the most units that an early exit can have: a bitmap of 1 MiB.
 	MaxUnits = 8_388_608
-	// MaxStalls is how many times in a row a launch may be evicted before it got
-	// anything done. After that it asks to stay ([Plan.Stay]), so that whoever
-	// evicts cannot keep it from ever ending.
+	// MaxStalls is how many times in a row a launch may be evicted before it got anything done.
+	// After that it asks to stay ([Plan.Stay]), so that evictions can't keep it from ever ending.
 	MaxStalls = 16
-	// MaxUnasked is how many times blocks may leave though nobody asked them to,
-	// before the launch ends with [ErrUnasked]: its kernel, or another of the guest,
-	// sets the evict word itself. It is not 1 because a word written while a launch
-	// ended may meet the next.
+	// MaxUnasked is how many times blocks may leave without having been asked before the launch ends
+	// with [ErrUnasked]: its kernel, or another of the guest's, sets the evict word itself. It is
+	// not 1 because a word that was written while a launch ended may affect the next.
 	MaxUnasked = 64
 )
 
 // Errors. All end the launch: what it did so far stays done.
 var (
-	// ErrInvalid: the configuration is none that a launch can have.
+	// ErrInvalid: no launch can have the configuration.
 	ErrInvalid = errors.New("invalid preemptible launch")
-	// ErrTooManyUnits: the grid is too large for this form and group; launch the
-	// original kernel, or choose another form.
+	// ErrTooManyUnits: the grid is too large for this form and group. Launch the original kernel,
+	// or choose another form.
 	ErrTooManyUnits = errors.New("too many units for a preemptible launch")
 	// ErrReadback: what the kernel left in its control block or list is impossible.
 	ErrReadback = errors.New("the kernel's record of its progress is damaged")
@@ -39,19 +37,20 @@ var (
 	ErrUnasked = errors.New("the kernel keeps leaving unasked")
 )
 
-// Config says what is launched.
+// Config describes a launch.
 type Config struct {
-	// Form is one form.
+	// Form is the kernel's form.
 	Form abi.PreemptForm
 	// Grid is the original grid, in blocks.
 	Grid [3]uint32
-	// Group is how many tasks a unit has (coarse), or how many are fetched at a
-	// time (persistent); 1 for single.
+	// Group is how many tasks a unit has (coarse) or how many are fetched at a time (persistent);
+	// 1 for single.
 	Group uint32
-	// Every is how many fetches a persistent block makes for each look; 1 otherwise.
+	// Every is how many fetches a persistent block makes for each check of the evict word; 1 for
+	// other forms.
 	Every uint32
-	// Resident is how many of a persistent kernel's blocks the GPU holds at a time;
-	// not used by the other forms.
+	// Resident is how many of a persistent kernel's blocks the GPU holds at a time. Other forms
+	// don't use it.
 	Resident uint32
 }
 
@@ -83,27 +82,27 @@ func (c *Config) tasks() (uint32, error) {
 	return uint32(tasks), nil
 }
 
-// Launch is one launch of a preemptible kernel, from its beginning to the end of
-// its last task. It is not safe for concurrent use.
+// Launch is one launch of a preemptible kernel, from its start to the end of its last task. It is not
+// safe for concurrent use.
 type Launch struct {
 	c     Config
 	tasks uint32
 	units uint32 // early exit
 
-	left     *units // early exit, once something was skipped: what has not run
-	piece    piece  // early exit: what the launch under way is to run
+	left     *units // early exit, once something was skipped: the units that have not run
+	piece    piece  // early exit: the units of the launch under way
 	list     []uint32
 	finished uint32 // tasks
 	blocks   uint64 // persistent: of all launches since the last readback
 
 	begun, under bool // First was called; a launch is under way
 	stalls       int  // launches in a row that got nothing done
-	unasked      int  // launches that left something undone though nobody asked
+	unasked      int  // launches that left something undone without having been asked
 	launches     int
 	err          error
 }
 
-// New makes a launch. Its errors wrap [ErrInvalid] or [ErrTooManyUnits].
+// New returns a launch. Its errors wrap [ErrInvalid] or [ErrTooManyUnits].
 func New(c Config) (*Launch, error) {
 	l := new(Launch)
 	if err := l.Reset(c); err != nil {
@@ -112,8 +111,7 @@ func New(c Config) (*Launch, error) {
 	return l, nil
 }
 
-// Reset makes l a new launch, in the memory of the one that it was. Its errors are
-// New's, and leave it unusable.
+// Reset makes l a new launch, and reuses its memory. Its errors are New's, and leave l unusable.
 func (l *Launch) Reset(c Config) error {
 	tasks, err := c.tasks()
 	if err != nil {
@@ -127,45 +125,44 @@ func (l *Launch) Reset(c Config) error {
 		}
 		return nil
 	}
-	// Every block may fetch once when nothing is left; the counter must not come round.
+	// Every block may fetch once when nothing is left; the counter must not overflow.
 	if l.overrun(uint64(l.hardwareBlocks())) {
 		return fmt.Errorf("%d blocks that fetch %d of %d tasks at a time: %w", l.hardwareBlocks(), c.Group, tasks, ErrTooManyUnits)
 	}
 	return nil
 }
 
-// overrun is whether so many persistent blocks could make the counter of tasks
-// come round to zero.
+// overrun reports whether so many persistent blocks could make the counter of tasks overflow.
 func (l *Launch) overrun(blocks uint64) bool {
 	return uint64(l.tasks)+(blocks+1)*uint64(l.c.Group) > math.MaxUint32
 }
 
-// hardwareBlocks is how many persistent blocks a launch has: what the GPU holds,
-// or fewer where there are fewer fetches.
+// hardwareBlocks returns how many persistent blocks a launch has: what the GPU holds, or fewer if there
+// are fewer fetches.
 func (l *Launch) hardwareBlocks() uint32 {
 	return min(l.c.Resident, max(1, ceil(l.tasks-l.finished, l.c.Group)))
 }
 
-// Tasks is how many blocks the original grid has.
+// Tasks returns how many blocks the original grid has.
 func (l *Launch) Tasks() uint32 { return l.tasks }
 
-// Remaining is how many tasks have not run, by the last readback.
+// Remaining returns how many tasks had not run at the last readback.
 func (l *Launch) Remaining() uint32 { return l.tasks - l.finished }
 
-// Launches is how many plans were handed out.
+// Launches returns how many plans were made.
 func (l *Launch) Launches() int { return l.launches }
 
-// Unasked is how many launches left something undone though nobody had asked.
+// Unasked returns how many launches left something undone without having been asked.
 func (l *Launch) Unasked() int { return l.unasked }
 
-// ListBytes is how much GPU memory the lists of units to run need, 0 for none.
+// ListBytes returns how much GPU memory the lists of units to run need.
 func (l *Launch) ListBytes() uint64 { return 4 * uint64(min(l.units, MaxList)) }
 
-// SkippedBytes is how much GPU memory the record of skipped units needs, 0 for
-// none: room for a list, or for a bitmap and for the lists of later launches.
+// SkippedBytes returns how much GPU memory the record of skipped units needs: for a list, or for a bitmap
+// and the lists of later launches.
 func (l *Launch) SkippedBytes() uint64 { return max(l.ListBytes(), l.bitmapBytes()) }
 
-// bitmapBytes is the size of the bitmap, 0 where a list is enough.
+// bitmapBytes returns the size of the bitmap, 0 if a list is enough.
 func (l *Launch) bitmapBytes() uint64 {
 	if l.units <= MaxList {
 		return 0
@@ -173,5 +170,5 @@ func (l *Launch) bitmapBytes() uint64 {
 	return 4 * uint64(ceil(l.units, 32))
 }
 
-// ceil is a/b rounded up.
+// ceil returns a/b rounded up.
 func ceil(a, b uint32) uint32 { return uint32((uint64(a) + uint64(b) - 1) / uint64(b)) }

@@ -6,28 +6,27 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Plan is one launch of the hardware. It is carried out in this order: zero the
-// control words and the bitmap, write the list, launch.
+// Plan is one launch of the hardware. To carry it out, zero the control words and the bitmap, write the
+// list, and launch, in this order.
 type Plan struct {
 	// Grid is the hardware's grid.
 	Grid [3]uint32
-	// Args are the kernel's last parameter, without addresses: the owner sets
-	// Control; Skipped where SkippedBytes is not 0; and List where there is one.
+	// Args are the kernel's last parameter without addresses: the owner sets Control, Skipped if
+	// SkippedBytes is not 0, and List if there is one.
 	Args abi.PreemptArgs
-	// List are the units to run, to be written to the list's memory; nil where they
-	// are one run from Args.First. It is valid until the next call.
+	// List are the units to run, to be written to the list's memory, or nil if they are consecutive
+	// from Args.First on. It is valid until the next call.
 	List []uint32
-	// Zero are the offsets in the control block of the u32 words to set to zero.
+	// Zero are the offsets in the control block of the u32 words to zero.
 	Zero []uint32
-	// BitmapBytes is how much of the memory for skipped units to set to zero.
+	// BitmapBytes is how much of the memory for skipped units to zero.
 	BitmapBytes uint64
-	// Stay asks not to evict this launch: it was evicted MaxStalls times in a row
-	// before it got anything done.
+	// Stay asks not to evict this launch: it was evicted MaxStalls times in a row before it got
+	// anything done.
 	Stay bool
 }
 
-// piece is the units of a launch under way: all that are left from lo up to, and
-// without, hi.
+// piece is the units of a launch under way: all that are left from lo up to but not including hi.
 type piece struct {
 	lo, hi, count uint32
 	capacity      uint32 // of the list of skipped units; 0: a bitmap
@@ -40,10 +39,10 @@ var (
 	earlyExitAgain  = []uint32{abi.ControlEvict, abi.ControlSkipped}
 )
 
-// First is the launch of the whole grid. It is called once.
+// First plans the launch of the whole grid. It is called once.
 func (l *Launch) First() Plan {
 	if l.begun {
-		panic("relaunch: First called twice")
+		panic("preemption: First called twice")
 	}
 	l.begun = true
 	if !l.c.Form.EarlyExit() {
@@ -57,14 +56,14 @@ func (l *Launch) First() Plan {
 	return p
 }
 
-// again is the next launch of what is left.
+// again plans the next launch of what is left.
 func (l *Launch) again() Plan {
 	if !l.c.Form.EarlyExit() {
 		return l.persistent(persistentAgain)
 	}
-	// The lowest first. A long run goes as it is, all else as a list: what was
-	// skipped is most often a few units and then all from some unit on, and a list
-	// that ends within that run fills the GPU, which the few alone would not.
+	// The lowest first. A long run of consecutive units needs no list. Most often a few units were
+	// skipped and then all from some unit on; a list that ends within that run fills the GPU, which
+	// the few alone would not.
 	lo := l.left.lowest()
 	run := l.left.run(lo)
 	if run == l.left.count || run >= MaxList {
@@ -105,7 +104,7 @@ func (l *Launch) persistent(zero []uint32) Plan {
 	return p
 }
 
-// plan is what all plans have.
+// plan returns a plan with what all plans have.
 func (l *Launch) plan(zero []uint32) Plan {
 	l.under = true
 	l.launches++
@@ -116,11 +115,10 @@ func (l *Launch) plan(zero []uint32) Plan {
 	}
 }
 
-// Refill plans a second launch beside one of a persistent kernel that is under
-// way: after a spatial eviction its blocks take the freed SMs, and fetch from the
-// same counter (FLEP §5.2). The evict word is zero again first, and the readback
-// is taken when all launches have ended. Its errors wrap [ErrInvalid] where there
-// is nothing to be beside, [ErrTooManyUnits] where it is one too many.
+// Refill plans a second launch beside one of a persistent kernel that is under way: after a spatial
+// eviction its blocks take the freed SMs, and fetch from the same counter (FLEP §5.2). The evict word
+// must be zero again first, and the readback is taken when all launches have ended. Its errors wrap
+// [ErrInvalid] if no such launch is under way, and [ErrTooManyUnits] if there would be too many blocks.
 func (l *Launch) Refill(blocks uint32) (Plan, error) {
 	switch {
 	case l.c.Form.EarlyExit() || !l.under || blocks == 0:

@@ -12,7 +12,7 @@ type Control struct {
 	Next, Finished, Skipped, Inside uint32
 }
 
-// DecodeControl reads a control block.
+// DecodeControl decodes a control block.
 func DecodeControl(b *[abi.ControlBytes]byte) Control {
 	word := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 	return Control{
@@ -21,19 +21,18 @@ func DecodeControl(b *[abi.ControlBytes]byte) Control {
 	}
 }
 
-// Readback is what came of a launch, after all its blocks have left.
+// Readback is what a launch left, after all its blocks have left the GPU.
 type Readback struct {
 	Control Control
 	// Skipped are the first SkippedRead bytes of the record of skipped units.
 	Skipped []byte
-	// Evicted is whether the owner wrote something other than 0 to the evict word
-	// since the plan was carried out.
+	// Evicted reports whether the owner wrote another value than 0 to the evict word since it
+	// carried the plan out.
 	Evicted bool
 }
 
-// SkippedRead is how many bytes of the record of skipped units Next wants to see,
-// given what the control block says; 0 where nothing was skipped, or where the
-// control block is such that Next will refuse it.
+// SkippedRead returns how many bytes of the record of skipped units Next needs, given the control block;
+// 0 if nothing was skipped, or if Next will refuse the control block.
 func (l *Launch) SkippedRead(c Control) uint64 {
 	switch {
 	case !l.c.Form.EarlyExit() || c.Skipped > l.piece.count:
@@ -46,9 +45,9 @@ func (l *Launch) SkippedRead(c Control) uint64 {
 	return 0
 }
 
-// Next takes what came of the plan before and returns the one to carry out now,
-// or done. Its errors wrap [ErrReadback] or [ErrUnasked], or [ErrInvalid] where no
-// launch is under way; after an error there is no other answer.
+// Next takes the readback of the last plan and returns the next plan, or done. Its errors wrap
+// [ErrReadback] or [ErrUnasked], or [ErrInvalid] if no launch is under way. After an error it returns
+// the same error again.
 func (l *Launch) Next(r Readback) (p Plan, done bool, err error) {
 	if l.err != nil {
 		return Plan{}, false, l.err
@@ -77,13 +76,11 @@ func (l *Launch) Next(r Readback) (p Plan, done bool, err error) {
 	return l.again(), false, nil
 }
 
-// Whole reports, in the place of [Launch.Next], that the launch is done: it was the
-// first, of the whole grid, and nobody has written to the evict word while it ran,
-// without which no block of a kernel that was made preemptible leaves. It reports
-// false where only a readback tells.
+// Whole reports whether the launch is done without a readback, in the place of [Launch.Next]. The launch
+// was the first, of the whole grid, and the caller did not write the evict word, without which no block
+// of a transformed kernel leaves.
 //
-// A kernel that left all the same, which its guest must have made so, is its
-// guest's loss alone.
+// If a block left all the same its guest has made the kernel so, and only the guest loses.
 func (l *Launch) Whole() bool {
 	if !l.under || l.err != nil || l.launches != 1 {
 		return false
@@ -92,7 +89,7 @@ func (l *Launch) Whole() bool {
 	return true
 }
 
-// progress keeps count of launches that led to nothing.
+// progress counts launches that got nothing done or left unasked.
 func (l *Launch) progress(before uint32, whole, evicted bool) error {
 	if l.finished > before {
 		l.stalls = 0
@@ -101,13 +98,13 @@ func (l *Launch) progress(before uint32, whole, evicted bool) error {
 	}
 	if !whole && !evicted {
 		if l.unasked++; l.unasked > MaxUnasked {
-			return fmt.Errorf("blocks left %d times though nobody asked: %w", l.unasked, ErrUnasked)
+			return fmt.Errorf("blocks left %d times without having been asked: %w", l.unasked, ErrUnasked)
 		}
 	}
 	return nil
 }
 
-// readTasks takes a persistent kernel's counters.
+// readTasks reads a persistent kernel's counters.
 func (l *Launch) readTasks(r Readback) (whole bool, err error) {
 	c := r.Control
 	switch most := uint64(l.tasks) + (l.blocks+1)*uint64(l.c.Group); {
@@ -123,7 +120,7 @@ func (l *Launch) readTasks(r Readback) (whole bool, err error) {
 	return l.finished == l.tasks, nil
 }
 
-// readUnits takes an early exit's record of what it skipped.
+// readUnits reads an early exit's record of skipped units.
 func (l *Launch) readUnits(r Readback) (whole bool, err error) {
 	n := r.Control.Skipped
 	if n > l.piece.count {

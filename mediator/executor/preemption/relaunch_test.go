@@ -13,7 +13,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// hardware carries plans out as an honest kernel would, and notes which tasks ran.
+// hardware carries plans out as an honest kernel would, and counts the runs of each task.
 type hardware struct {
 	t       rapid.TB
 	l       *Launch
@@ -22,7 +22,7 @@ type hardware struct {
 	control Control
 	bitmap  []byte // what SkippedBytes asked for
 	list    []uint32
-	// choose says whether a block leaves rather than runs.
+	// choose reports whether a block leaves instead of running.
 	choose func() bool
 }
 
@@ -137,7 +137,7 @@ func (h *hardware) persistent(p *Plan) {
 	}
 }
 
-// readback is what the owner reads.
+// readback returns what the owner reads.
 func (h *hardware) readback(evicted bool) Readback {
 	return Readback{Control: h.control, Skipped: h.bitmap[:h.l.SkippedRead(h.control)], Evicted: evicted}
 }
@@ -200,7 +200,7 @@ func TestEveryTaskRunsOnce(t *testing.T) {
 	})
 }
 
-// The same where what is skipped does not fit a list.
+// The same with more skipped units than a list has.
 func TestBitmap(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -223,7 +223,7 @@ func TestBitmap(t *testing.T) {
 	}
 }
 
-// A skipped set that is one run starts at an offset; a list is in order.
+// Consecutive skipped units are launched from an offset; a list is in order.
 func TestPlans(t *testing.T) {
 	c := Config{Form: abi.PreemptSingle, Grid: [3]uint32{5, 2, 1}, Group: 1, Every: 1}
 	args := abi.PreemptArgs{Tasks: 10, Grid: c.Grid, Group: 1, Every: 1}
@@ -272,7 +272,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// skipped is a readback with a list.
+// skipped returns a readback with a list.
 func skipped(units ...uint32) Readback {
 	r := Readback{Control: Control{Skipped: uint32(len(units))}, Evicted: true}
 	for _, u := range units {
@@ -281,7 +281,7 @@ func skipped(units ...uint32) Readback {
 	return r
 }
 
-// The form is offered up to the bound of the bitmap, which the group widens.
+// A form is offered up to the bound of the bitmap, which larger groups extend.
 func TestBounds(t *testing.T) {
 	single := Config{Form: abi.PreemptSingle, Grid: [3]uint32{1, 1, 1}, Group: 1, Every: 1}
 	coarse := Config{Form: abi.PreemptCoarse, Grid: [3]uint32{1, 1, 1}, Group: 2, Every: 1}
@@ -317,7 +317,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// After an eviction of some SMs a second launch takes them, on the same counter.
+// After an eviction from some SMs a second launch takes them, on the same counter.
 func TestRefill(t *testing.T) {
 	c := Config{Form: abi.PreemptPersistent, Grid: [3]uint32{100, 1, 1}, Group: 3, Every: 1, Resident: 4}
 	turn := 0
@@ -351,7 +351,7 @@ func TestRefill(t *testing.T) {
 	}
 }
 
-// What was evicted again and again before it got anything done asks to stay.
+// A launch that is evicted again and again before it gets anything done asks to stay.
 func TestStay(t *testing.T) {
 	for _, form := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
 		h := newHardware(t, Config{Form: form, Grid: [3]uint32{7, 1, 1}, Group: 1, Every: 1, Resident: 2}, func() bool { return true })
@@ -362,7 +362,7 @@ func TestStay(t *testing.T) {
 	}
 }
 
-// A launch that is not evicted allocates nothing but itself.
+// A launch that is not evicted allocates only itself.
 func TestNothingIsAllocatedWithoutEviction(t *testing.T) {
 	c := Config{Form: abi.PreemptCoarse, Grid: [3]uint32{MaxUnits, 1, 1}, Group: 1, Every: 1}
 	if n := testing.AllocsPerRun(100, func() {
@@ -380,7 +380,7 @@ func TestNothingIsAllocatedWithoutEviction(t *testing.T) {
 }
 
 func BenchmarkNext(b *testing.B) {
-	// A vector add of 1,048,576 blocks by eights, evicted in its middle.
+	// A vector add of 1,048,576 blocks in groups of eight, evicted in its middle.
 	c := Config{Form: abi.PreemptCoarse, Grid: [3]uint32{1 << 20, 1, 1}, Group: 8, Every: 1}
 	var bitmap []byte
 	for b.Loop() {
@@ -403,8 +403,8 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// TestWhole: a first launch of any form that nobody told to leave is over without a
-// readback, once, and a later one is not.
+// TestWhole: a first launch of any form that was not told to leave is over without a readback, once, and a
+// later one is not.
 func TestWhole(t *testing.T) {
 	for _, form := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
 		c := Config{Form: form, Grid: [3]uint32{10, 1, 1}, Group: 1, Every: 1, Resident: 4}

@@ -14,7 +14,7 @@ type units struct {
 	n     uint32 // indices are below it
 }
 
-// allUnits is the set of the units below n.
+// allUnits returns the set of the units below n.
 func allUnits(n uint32) *units {
 	s := &units{words: make([]uint64, (n+63)/64), n: n}
 	s.fill(0, n)
@@ -22,8 +22,7 @@ func allUnits(n uint32) *units {
 	return s
 }
 
-// masked calls f for each word that has units of [lo, hi), with the bits that
-// are theirs.
+// masked calls f for each word that has units of [lo, hi), with the mask of their bits.
 func masked(lo, hi uint32, f func(word int, mask uint64)) {
 	for lo < hi {
 		end := min(hi, lo&^63+64)
@@ -51,7 +50,7 @@ func (s *units) clear(lo, hi uint32) {
 
 func (s *units) has(u uint32) bool { return s.words[u/64]>>(u&63)&1 != 0 }
 
-// lowest is the least unit of a set that is not empty.
+// lowest returns the lowest unit of a set that is not empty.
 func (s *units) lowest() uint32 {
 	for s.words[s.from] == 0 {
 		s.from++
@@ -59,11 +58,11 @@ func (s *units) lowest() uint32 {
 	return uint32(s.from)*64 + uint32(bits.TrailingZeros64(s.words[s.from]))
 }
 
-// run is how many consecutive units from lo on are in the set.
+// run returns how many consecutive units from lo on are in the set.
 func (s *units) run(lo uint32) uint32 {
 	u := lo
 	for u < s.n {
-		// What is not in the set, from u's bit on.
+		// The units that are not in the set, from u's bit on.
 		absent := ^s.words[u/64] >> (u & 63)
 		if absent != 0 {
 			u += uint32(bits.TrailingZeros64(absent))
@@ -91,15 +90,15 @@ func (s *units) appendTo(list []uint32, lo uint32, most int) []uint32 {
 	return list
 }
 
-// keepList leaves of [lo, hi) only the units of a list of little-endian u32, which
-// must each be there, once.
+// keepList removes all units of [lo, hi) but those of a list of little-endian u32, each of which must be
+// in the set and occur once.
 func (s *units) keepList(list []byte, lo, hi uint32) error {
 	for i := 0; i < len(list); i += 4 {
 		u := binary.LittleEndian.Uint32(list[i:])
 		if u < lo || u >= hi || !s.has(u) {
-			return fmt.Errorf("skipped unit %d was not to run, or is noted twice: %w", u, ErrReadback)
+			return fmt.Errorf("skipped unit %d was not to run, or is recorded twice: %w", u, ErrReadback)
 		}
-		s.words[u/64] &^= 1 << (u & 63) // so that the same again is found out
+		s.words[u/64] &^= 1 << (u & 63) // so that a second occurrence is noticed
 		s.count--
 	}
 	s.clear(lo, hi)
@@ -112,8 +111,8 @@ func (s *units) keepList(list []byte, lo, hi uint32) error {
 	return nil
 }
 
-// keepBitmap leaves of [lo, hi) only the units of a bitmap of little-endian u32,
-// which must be of the set and n in number; there must be no others in it.
+// keepBitmap removes all units of [lo, hi) but those of a bitmap of little-endian u32. The bitmap must
+// have n bits, all of them in the set and in [lo, hi).
 func (s *units) keepBitmap(bitmap []byte, lo, hi, n uint32) error {
 	at := func(w int) uint64 {
 		word := uint64(binary.LittleEndian.Uint32(bitmap[8*w:]))
@@ -141,8 +140,8 @@ func (s *units) keepBitmap(bitmap []byte, lo, hi, n uint32) error {
 	return nil
 }
 
-// tasks is how many tasks the set has, of so many in all that are grouped by
-// group: all units but the last are full.
+// tasks returns how many tasks the set has, if all tasks are grouped by group: all units but the last
+// are full.
 func (s *units) tasks(all, group uint32) uint32 {
 	if s.count == 0 {
 		return 0
