@@ -1,9 +1,8 @@
-// Package memfd says which files in memory can be mapped without a risk.
+// Package memfd checks whether a memory file of another process can be mapped safely.
 //
-// Whoever touches a page of a mapping that lies beyond the end of its file is ended by
-// SIGBUS. So a process that maps what another process has made must know that nobody can
-// make it shorter. [Check] is for every descriptor that came from elsewhere and is to be
-// mapped; it does not map, and it is not for descriptors of devices.
+// A process that touches a page of a mapping beyond the end of its file is ended by SIGBUS. So a
+// process that maps another process's file must know that the file can't shrink. [Check] is for every
+// received descriptor that is to be mapped. It does not map, and is not for descriptors of devices.
 package memfd
 
 import (
@@ -13,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seals are those that [Check] asks for: the size stays, and so do the seals.
+// Seals are the seals that [Check] requires: the size can't change, and neither can the seals.
 const Seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// Check says why f must not be mapped: it is no file in memory of size bytes, or its size
-// could change. The kernel takes no seal back, so what Check allows stays so.
+// Check returns an error if f must not be mapped: it is no memory file of size bytes, or its size could
+// change. Seals can't be removed, so the result holds for good.
 func Check(f *os.File, size int64) error {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil {

@@ -100,11 +100,11 @@ type channel struct {
 // pending is a command that was begun and is not yet answered.
 type pending struct {
 	fence    gpu.Fence // 0: nothing to wait for
-	zeroed   gpu.Fence // of an allocation's zeroes; 0: they are not waited for
+	zeroed   gpu.Fence // of an allocation's zeroing; 0: it does not wait for that
 	event    *event    // reached with this command
 	record   int       // which recording of the event this is
 	fn       *function // a launch
-	job      *job      // a launch that answers by itself
+	job      *job      // of a launch that has one
 	estimate estimate  // of a launch
 	// fill is how long a fill was expected to take, 0 for other commands; brief reports whether it
 	// counted as short.

@@ -81,30 +81,30 @@ type Executor struct {
 	memory    allocations
 	props     gpu.Properties
 
-	priority     *priority     // of the process; nil: left alone
-	suspension   suspension    // the newest
+	priority     *priority     // of the process's threads; nil: not managed
+	suspension   suspension    // the guest's newest
 	offGPU       offTimes      // on the GPU's clock
-	offHost      offTimes      // on the executor's
-	launches     int           // on the GPU, of all channels; fills count too
-	admitted     int           // of them, or about to be: see admission
-	working      bool          // as told, see tellWorking
-	admittedWork time.Duration // how long these will take
+	offHost      offTimes      // the same on the executor's clock
+	launches     int           // and fills on the GPU, of all channels
+	admitted     int           // launches that have room on the GPU: see admission
+	working      bool          // see publishWorking
+	admittedWork time.Duration // how long those are expected to take
 	admission    admission
-	fills        int           // of them
-	brief        int           // of these, those that fit by the time that they take
-	filling      time.Duration // how long the brief ones will take
+	fills        int           // on the GPU
+	brief        int           // short fills on the GPU
+	filling      time.Duration // how long the short fills are expected to take
 	zeroes       zeroes
 	// refusedLoad is the newest module for which there was no memory.
 	refusedLoad refusal
 
 	words, bulk   service       // the executor's own channels, once they are needed
-	controlBlocks controlBlocks // of launches on the GPU
+	controlBlocks controlBlocks // of preemptible launches
 	preempted     *job          // the job that has the context off the GPU, in mid-kernel
 	// selfEnabled reports whether the context, which the page says is disabled, was enabled all the
 	// same: see selfEnabler.
 	selfEnabled atomic.Bool
 
-	// Of the launch that is being read.
+	// Of the launch that is being decoded.
 	params []byte
 	gl     gpu.Launch
 

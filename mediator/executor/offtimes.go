@@ -97,7 +97,7 @@ type selfEnabler struct {
 	x             *Executor
 	driver        gpu.Suspender
 	slicer        gpu.Slicer    // or nil
-	since         time.Duration // when the context was first seen disabled without a reason; 0: it was not
+	since         time.Duration // when the context was first seen disabled without a reason, or 0
 	sliceRestored bool          // the time slice was given back since the daemon was there
 }
 

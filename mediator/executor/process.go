@@ -53,10 +53,10 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 	log = log.With("guest", s.Guest, "context", s.Slot)
 
-	var until *os.File
+	var suspension *os.File
 	if len(m.Files) == 3 {
-		until = m.Files[2]
-		defer func() { err = errors.Join(err, until.Close()) }()
+		suspension = m.Files[2]
+		defer func() { err = errors.Join(err, suspension.Close()) }()
 	}
 	shared, err := mapShared(m.Files[0])
 	if err != nil {
@@ -68,7 +68,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		return err
 	}
 	defer func() { err = errors.Join(err, page.Close()) }()
-	page.SetSuspensionFile(until)
+	page.SetSuspensionFile(suspension)
 
 	slot := page.Context(s.Slot)
 	slot.Reset(os.Getpid())
@@ -98,9 +98,9 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		err = errors.Join(err, registered.close(gctx), device.Close())
 	}()
 
-	hurried := raisePriority()
-	if hurried != nil {
-		log.Debug("executor runs at the usual priority", "err", hurried)
+	notRaised := raisePriority()
+	if notRaised != nil {
+		log.Debug("executor runs at the usual priority", "err", notRaised)
 	}
 	if cpu, ok := page.PollingCPU(); ok {
 		if err := avoidCPU(cpu); err != nil {
@@ -123,7 +123,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
-	if hurried == nil {
+	if notRaised == nil {
 		x.priority = &priority{page: page, slot: slot, log: log}
 	}
 

@@ -37,20 +37,20 @@ type Controller struct {
 	settled chan struct{}
 	settle  sync.Once
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below, up to closeErr
 	desired  DesiredState
 	arrivals []arrival
-	invalid  bool // Doubt was called
+	invalid  bool // Invalidate was called
 	state    State
-	// news is whether there is something that the goroutine has not looked at, rearm
-	// ends its wait for that.
+	// changed reports whether there is something new for the goroutine; endWait ends its wait for
+	// that.
 	changed    bool
 	endWait    context.CancelFunc
-	closing    bool // Close was called
-	guestEnded bool // as it said
-	closeErr   error
+	closing    bool  // Close was called
+	guestEnded bool  // Close's argument
+	closeErr   error // written before done is closed
 
-	contexts map[int]*contextState // the goroutine's
+	contexts map[int]*contextState // belongs to the goroutine
 }
 
 // arrival is a context's control that came, or nil for a context that is gone.
