@@ -21,7 +21,7 @@ type contextLayout struct {
 	pid             atomic.Int32
 	backlog         atomic.Uint32
 	filling         atomic.Uint32 // see SetFilling; zero with executors of older versions
-	leavesUnstarted atomic.Uint32 // see SetLeavesUnbegun; zero with executors of older versions
+	leavesUnstarted atomic.Uint32 // see SetLeavesUnstarted; zero with executors of older versions
 	fetchAhead      atomic.Uint64 // see Ahead; zero with executors of older versions
 	waiting         atomic.Int64  // see SetWaiting; likewise
 	_               [lineBytes - 40]byte
